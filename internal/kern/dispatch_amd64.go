@@ -1,0 +1,245 @@
+//go:build !noasm
+
+package kern
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/cpu"
+)
+
+//go:generate sh -c "cd _gen && go run . -out ../kernels_amd64.s -stubs ../kernels_amd64.go -pkg kern"
+
+// The switches below, rather than a table of functions, let the compiler see that no argument
+// escapes. Callers have checked every length and index; slices reach the assembly as pointers.
+
+func best() variant {
+	x := cpu.X86
+	switch {
+	case !(x.HasAVX2 && x.HasFMA && x.HasF16C && x.HasBMI1):
+		return plain
+	case x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL:
+		return avx512
+	}
+	return avx2
+}
+
+// lanes is the number of float32 numbers that the elementwise kernels take at a time.
+func lanes() int {
+	switch active {
+	case avx512:
+		return 16
+	case avx2:
+		return 8
+	}
+	return 1
+}
+
+// tileShape is the number of rows and columns of the block product's register tile.
+func tileShape() (int, int) {
+	switch active {
+	case avx512:
+		return 12, 32
+	case avx2:
+		return 6, 16
+	}
+	return plainTileRows, plainTileColumns
+}
+
+func p32(s []float32) *float32 { return unsafe.SliceData(s) }
+func pInt(s []int32) *int32    { return unsafe.SliceData(s) }
+func p16(s []uint16) *uint16   { return unsafe.SliceData(s) }
+
+func dotGather(dst, q []float32, m *Matrix, idx []int32) {
+	switch {
+	case active == plain:
+		dotGatherGo(dst, q, m, idx)
+	case active == avx512 && m.half:
+		dotGatherHalfAVX512(p32(dst), p32(q), p16(m.f16), 2*m.stride, pInt(idx), len(idx), m.dim)
+	case active == avx512:
+		dotGatherAVX512(p32(dst), p32(q), p32(m.f32), 4*m.stride, pInt(idx), len(idx), m.dim)
+	case m.half:
+		dotGatherHalfAVX2(p32(dst), p32(q), p16(m.f16), 2*m.stride, pInt(idx), len(idx), m.dim)
+	default:
+		dotGatherAVX2(p32(dst), p32(q), p32(m.f32), 4*m.stride, pInt(idx), len(idx), m.dim)
+	}
+}
+
+func dotScan(dst, q []float32, m *Matrix, from int) {
+	switch {
+	case active == plain:
+		dotScanGo(dst, q, m, from)
+	case active == avx512 && m.half:
+		dotScanHalfAVX512(p32(dst), p32(q), p16(m.f16[from*m.stride:]), 2*m.stride, len(dst), m.dim)
+	case active == avx512:
+		dotScanAVX512(p32(dst), p32(q), p32(m.f32[from*m.stride:]), 4*m.stride, len(dst), m.dim)
+	case m.half:
+		dotScanHalfAVX2(p32(dst), p32(q), p16(m.f16[from*m.stride:]), 2*m.stride, len(dst), m.dim)
+	default:
+		dotScanAVX2(p32(dst), p32(q), p32(m.f32[from*m.stride:]), 4*m.stride, len(dst), m.dim)
+	}
+}
+
+func addGather(dst []float32, m *Matrix, idx []int32, c []float32) {
+	switch {
+	case active == plain:
+		addGatherGo(dst, m, idx, c)
+	case active == avx512 && m.half:
+		addGatherHalfAVX512(p32(dst), p16(m.f16), 2*m.stride, pInt(idx), p32(c), len(idx), m.dim)
+	case active == avx512:
+		addGatherAVX512(p32(dst), p32(m.f32), 4*m.stride, pInt(idx), p32(c), len(idx), m.dim)
+	case m.half:
+		addGatherHalfAVX2(p32(dst), p16(m.f16), 2*m.stride, pInt(idx), p32(c), len(idx), m.dim)
+	default:
+		addGatherAVX2(p32(dst), p32(m.f32), 4*m.stride, pInt(idx), p32(c), len(idx), m.dim)
+	}
+}
+
+func dotPairs(dst, w []float32, m *Matrix, sources, targets []int32) {
+	switch {
+	case active == plain:
+		dotPairsGo(dst, w, m, sources, targets)
+	case active == avx512 && m.half:
+		dotPairsHalfAVX512(p32(dst), p32(w), p16(m.f16), 2*m.stride, pInt(sources), pInt(targets), len(sources), m.dim)
+	case active == avx512:
+		dotPairsAVX512(p32(dst), p32(w), p32(m.f32), 4*m.stride, pInt(sources), pInt(targets), len(sources), m.dim)
+	case m.half:
+		dotPairsHalfAVX2(p32(dst), p32(w), p16(m.f16), 2*m.stride, pInt(sources), pInt(targets), len(sources), m.dim)
+	default:
+		dotPairsAVX2(p32(dst), p32(w), p32(m.f32), 4*m.stride, pInt(sources), pInt(targets), len(sources), m.dim)
+	}
+}
+
+func addPairs(dst []float32, m *Matrix, sources, targets []int32, c []float32) {
+	switch {
+	case active == plain:
+		addPairsGo(dst, m, sources, targets, c)
+	case active == avx512 && m.half:
+		addPairsHalfAVX512(p32(dst), p16(m.f16), 2*m.stride, pInt(sources), pInt(targets), p32(c), len(sources), m.dim)
+	case active == avx512:
+		addPairsAVX512(p32(dst), p32(m.f32), 4*m.stride, pInt(sources), pInt(targets), p32(c), len(sources), m.dim)
+	case m.half:
+		addPairsHalfAVX2(p32(dst), p16(m.f16), 2*m.stride, pInt(sources), pInt(targets), p32(c), len(sources), m.dim)
+	default:
+		addPairsAVX2(p32(dst), p32(m.f32), 4*m.stride, pInt(sources), pInt(targets), p32(c), len(sources), m.dim)
+	}
+}
+
+func tile(c []float32, cStride int, a []float32, aStride int, panel []float32, k int, ahead []float32, accumulate bool) {
+	switch active {
+	case avx512:
+		tileAVX512(p32(c), 4*cStride, p32(a), 4*aStride, p32(panel), k, p32(ahead), accumulate)
+	case avx2:
+		tileAVX2(p32(c), 4*cStride, p32(a), 4*aStride, p32(panel), k, p32(ahead), accumulate)
+	default:
+		tileGo(c, cStride, a, aStride, panel, k, accumulate)
+	}
+}
+
+func transpose(dst, src []float32, stride, k int) {
+	switch active {
+	case avx512:
+		transposeAVX512(p32(dst), p32(src), 4*stride, k)
+	case avx2:
+		transposeAVX2(p32(dst), p32(src), 4*stride, k)
+	default:
+		transposeGo(dst, src, stride, k, plainTileColumns)
+	}
+}
+
+func above(z []float32, threshold float32) int {
+	switch active {
+	case avx512:
+		return aboveAVX512(p32(z), len(z), threshold)
+	case avx2:
+		return aboveAVX2(p32(z), len(z), threshold)
+	}
+	return aboveGo(z, threshold)
+}
+
+func columnsAbove(z []float32, stride, from, rows int, thresholds []float32) int {
+	switch active {
+	case avx512:
+		return columnsAboveAVX512(p32(z), 4*stride, from, rows, p32(thresholds), len(thresholds))
+	case avx2:
+		return columnsAboveAVX2(p32(z), 4*stride, from, rows, p32(thresholds), len(thresholds))
+	}
+	return columnsAboveGo(z, stride, from, rows, thresholds)
+}
+
+func fromHalf(dst []float32, src []uint16) {
+	switch active {
+	case avx512:
+		fromHalfAVX512(p32(dst), p16(src), len(src))
+	case avx2:
+		fromHalfAVX2(p32(dst), p16(src), len(src))
+	default:
+		fromHalfGo(dst, src)
+	}
+}
+
+func exp(dst, z []float32) {
+	switch active {
+	case avx512:
+		expAVX512(p32(dst), p32(z), len(z))
+	case avx2:
+		expAVX2(p32(dst), p32(z), len(z))
+	default:
+		expGo(dst, z)
+	}
+}
+
+func sigmoid(dst, z []float32) {
+	switch active {
+	case avx512:
+		sigmoidAVX512(p32(dst), p32(z), len(z))
+	case avx2:
+		sigmoidAVX2(p32(dst), p32(z), len(z))
+	default:
+		sigmoidGo(dst, z)
+	}
+}
+
+func softplus(dst, z []float32) {
+	switch active {
+	case avx512:
+		softplusAVX512(p32(dst), p32(z), len(z))
+	case avx2:
+		softplusAVX2(p32(dst), p32(z), len(z))
+	default:
+		softplusGo(dst, z)
+	}
+}
+
+func logSigmoid(dst, z []float32) {
+	switch active {
+	case avx512:
+		logSigmoidAVX512(p32(dst), p32(z), len(z))
+	case avx2:
+		logSigmoidAVX2(p32(dst), p32(z), len(z))
+	default:
+		logSigmoidGo(dst, z)
+	}
+}
+
+func sigmoidSoftplus(y, loss, z []float32) {
+	switch active {
+	case avx512:
+		sigmoidSoftplusAVX512(p32(y), p32(loss), p32(z), len(z))
+	case avx2:
+		sigmoidSoftplusAVX2(p32(y), p32(loss), p32(z), len(z))
+	default:
+		sigmoidSoftplusGo(y, loss, z)
+	}
+}
+
+func lossSums(sums *[4]float64, z []float32, pi, rest float32) {
+	switch active {
+	case avx512:
+		lossSumsAVX512(sums, p32(z), len(z), pi, rest)
+	case avx2:
+		lossSumsAVX2(sums, p32(z), len(z), pi, rest)
+	default:
+		lossSumsGo(sums, z, pi, rest)
+	}
+}

@@ -1,0 +1,40 @@
+//go:build !amd64 || noasm
+
+package kern
+
+func best() variant { return plain }
+
+func lanes() int            { return 1 }
+func tileShape() (int, int) { return plainTileRows, plainTileColumns }
+
+func dotGather(dst, q []float32, m *Matrix, idx []int32)           { dotGatherGo(dst, q, m, idx) }
+func dotScan(dst, q []float32, m *Matrix, from int)                { dotScanGo(dst, q, m, from) }
+func addGather(dst []float32, m *Matrix, idx []int32, c []float32) { addGatherGo(dst, m, idx, c) }
+
+func dotPairs(dst, w []float32, m *Matrix, sources, targets []int32) {
+	dotPairsGo(dst, w, m, sources, targets)
+}
+
+func addPairs(dst []float32, m *Matrix, sources, targets []int32, c []float32) {
+	addPairsGo(dst, m, sources, targets, c)
+}
+
+func tile(c []float32, cStride int, a []float32, aStride int, panel []float32, k int, _ []float32, accumulate bool) {
+	tileGo(c, cStride, a, aStride, panel, k, accumulate)
+}
+
+func transpose(dst, src []float32, stride, k int) { transposeGo(dst, src, stride, k, plainTileColumns) }
+
+func above(z []float32, threshold float32) int { return aboveGo(z, threshold) }
+
+func columnsAbove(z []float32, stride, from, rows int, thresholds []float32) int {
+	return columnsAboveGo(z, stride, from, rows, thresholds)
+}
+
+func fromHalf(dst []float32, src []uint16)                     { fromHalfGo(dst, src) }
+func exp(dst, z []float32)                                     { expGo(dst, z) }
+func sigmoid(dst, z []float32)                                 { sigmoidGo(dst, z) }
+func softplus(dst, z []float32)                                { softplusGo(dst, z) }
+func logSigmoid(dst, z []float32)                              { logSigmoidGo(dst, z) }
+func sigmoidSoftplus(y, loss, z []float32)                     { sigmoidSoftplusGo(y, loss, z) }
+func lossSums(sums *[4]float64, z []float32, pi, rest float32) { lossSumsGo(sums, z, pi, rest) }

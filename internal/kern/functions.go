@@ -1,0 +1,83 @@
+package kern
+
+// Exp sets dst = exp(z). dst may be z; they have the same length.
+func Exp(dst, z []float32) { mapLanes(dst, z, exp) }
+
+// Sigmoid sets dst = σ(z) = 1/(1+exp(−z)).
+func Sigmoid(dst, z []float32) { mapLanes(dst, z, sigmoid) }
+
+// Softplus sets dst = log(1+exp(z)), the log-loss of "no link" at logit z.
+func Softplus(dst, z []float32) { mapLanes(dst, z, softplus) }
+
+// LogSigmoid sets dst = log σ(z) = −softplus(−z).
+func LogSigmoid(dst, z []float32) { mapLanes(dst, z, logSigmoid) }
+
+// SigmoidSoftplus sets y = σ(z) and loss = softplus(z) in one pass.
+func SigmoidSoftplus(y, loss, z []float32) {
+	y, loss = y[:len(z)], loss[:len(z)]
+	whole := len(z) - len(z)%lanes()
+	sigmoidSoftplus(y[:whole], loss[:whole], z[:whole])
+	if rest := len(z) - whole; rest > 0 {
+		var in, outY, outLoss [maxLanes]float32
+		copy(in[:], z[whole:])
+		sigmoidSoftplus(outY[:lanes()], outLoss[:lanes()], in[:lanes()])
+		copy(y[whole:], outY[:rest])
+		copy(loss[whole:], outLoss[:rest])
+	}
+}
+
+const maxLanes = 16
+
+// mapLanes runs f over whole registers and over the tail in a padded one, so that an element's
+// result does not depend on where it stands.
+func mapLanes(dst, z []float32, f func(dst, z []float32)) {
+	dst = dst[:len(z)]
+	whole := len(z) - len(z)%lanes()
+	f(dst[:whole], z[:whole])
+	if rest := len(z) - whole; rest > 0 {
+		var buffer [maxLanes]float32
+		copy(buffer[:], z[whole:])
+		f(buffer[:lanes()], buffer[:lanes()])
+		copy(dst[whole:], buffer[:rest])
+	}
+}
+
+// UnlinkedSums holds what every risk over unlinked pairs is made of, for pairs that share one
+// propensity π. With y = σ(z), u = 1−y, q = 1−πy:
+type UnlinkedSums struct {
+	Loss   float64 // Σ softplus(z): the naive risk of a missing link
+	Psi    float64 // Σ ψ·softplus(z), ψ = u/q: the part that is really no link
+	Tau    float64 // Σ τ·softplus(−z), τ = y(1−π)/q: the part that was never shown
+	NegLog float64 // Σ −log q: the likelihood
+}
+
+// Add adds the sums over unlinked pairs with logits z, propensity pi and rest = 1−pi, which the
+// caller knows without cancellation; rest below 1e-30 counts as 0. Infinite logits count as
+// ±MaxFloat32. The sums are float64 over float32 terms.
+func (s *UnlinkedSums) Add(z []float32, pi, rest float64) {
+	// As π → 1 nothing is hidden: ψ = 1, τ = 0 and −log q = softplus(z).
+	if rest < 1e-30 {
+		var sums [4]float64
+		addLosses(&sums, z, 0.5, 0.5)
+		s.Loss += sums[0]
+		s.Psi += sums[0]
+		s.NegLog += sums[0]
+		return
+	}
+	sums := [4]float64{s.Loss, s.Psi, s.Tau, s.NegLog}
+	addLosses(&sums, z, float32(pi), float32(rest))
+	s.Loss, s.Psi, s.Tau, s.NegLog = sums[0], sums[1], sums[2], sums[3]
+}
+
+func addLosses(sums *[4]float64, z []float32, pi, rest float32) {
+	whole := len(z) - len(z)%lanes()
+	lossSums(sums, z[:whole], pi, rest)
+	if whole < len(z) {
+		var buffer [maxLanes]float32
+		for i := range buffer {
+			buffer[i] = -200 // adds nothing to any sum: σ is 0 there
+		}
+		copy(buffer[:], z[whole:])
+		lossSums(sums, buffer[:lanes()], pi, rest)
+	}
+}

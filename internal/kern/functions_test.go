@@ -1,0 +1,145 @@
+package kern
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// logits returns n numbers over the whole range that a logit can have, extremes included.
+func logits(rng *rand.Rand, n int) []float32 {
+	special := []float64{0, math.Copysign(0, -1), 1e-45, -1e-45, 1e-8, -1e-8, 1, -1, 16, -16, 17.5, 87, -87, 88.5, 88.8, -88.8, 103, -103, 104, -104.5,
+		700, -700, 1e30, -1e30, math.MaxFloat32, -math.MaxFloat32, math.Inf(1), math.Inf(-1), math.NaN()}
+	z := make([]float32, n)
+	for i := range z {
+		switch rng.IntN(8) {
+		case 0:
+			z[i] = float32(special[rng.IntN(len(special))])
+		case 1:
+			z[i] = float32(rng.NormFloat64() * 60)
+		case 2:
+			z[i] = float32(rng.NormFloat64() * math.Exp(-20*rng.Float64()))
+		default:
+			z[i] = float32(rng.NormFloat64() * 4)
+		}
+	}
+	return z
+}
+
+// withinUlps checks the bound that doc.go states: 4 units in the last place, or the smallest
+// normal number's where the result is smaller than it.
+func withinUlps(t *testing.T, name string, z, got float32, want float64) {
+	t.Helper()
+	if math.IsNaN(want) {
+		if got == got {
+			t.Errorf("%s(%v) = %v, want NaN", name, z, got)
+		}
+		return
+	}
+	if math.Abs(want) > math.MaxFloat32 {
+		want = math.Copysign(math.Inf(1), want)
+	}
+	if float64(got) == want {
+		return
+	}
+	_, exponent := math.Frexp(want)
+	ulp := math.Ldexp(1, max(exponent, -125)-24)
+	if !(math.Abs(float64(got)-want) <= 4*ulp) {
+		t.Errorf("%s(%v) = %v, want %v: off by %.2f units in the last place", name, z, got, want, math.Abs(float64(got)-want)/ulp)
+	}
+}
+
+func TestFunctions(t *testing.T) {
+	functions := []struct {
+		name  string
+		run   func(dst, z []float32)
+		exact func(z float64) float64
+	}{
+		{"exp", Exp, math.Exp},
+		{"sigmoid", Sigmoid, sigmoid64},
+		{"softplus", Softplus, softplus64},
+		{"logSigmoid", LogSigmoid, func(z float64) float64 { return -softplus64(-z) }},
+	}
+	eachVariant(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(1, 3))
+		for _, f := range functions {
+			for _, n := range append([]int{5000}, lengths...) {
+				room := logits(rng, n+1)
+				z := room[1:]
+				dst := make([]float32, n)
+				f.run(dst, z)
+				for i := range z {
+					withinUlps(t, f.name, z[i], dst[i], f.exact(float64(z[i])))
+				}
+				// position-free, and in place
+				for from := range min(n, 20) {
+					part := append([]float32(nil), z[from:]...)
+					f.run(part, part)
+					if math.Float32bits(part[0]) != math.Float32bits(dst[from]) {
+						t.Fatalf("%s(%v) is %v at %d and %v at 0", f.name, z[from], dst[from], from, part[0])
+					}
+				}
+			}
+		}
+	})
+}
+
+func TestSigmoidSoftplus(t *testing.T) {
+	eachVariant(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(2, 3))
+		for _, n := range lengths {
+			z := logits(rng, n)
+			y, loss := make([]float32, n), make([]float32, n)
+			SigmoidSoftplus(y, loss, z)
+			for i := range z {
+				withinUlps(t, "sigmoid", z[i], y[i], sigmoid64(float64(z[i])))
+				withinUlps(t, "softplus", z[i], loss[i], softplus64(float64(z[i])))
+			}
+		}
+	})
+}
+
+func TestUnlinkedSums(t *testing.T) {
+	eachVariant(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(3, 3))
+		for _, n := range append([]int{10000}, lengths...) {
+			for _, s := range []float64{-700, -80, -12, -2, 0, 1.5, 9, 60, 100, 700} {
+				z := logits(rng, n)
+				for i, x := range z { // NaN is tested on its own
+					if x != x {
+						z[i] = 1
+					}
+				}
+				pi, rest := sigmoid64(s), sigmoid64(-s)
+				var got UnlinkedSums
+				got.Add(z, pi, rest)
+				var loss, psi, tau, negLog float64
+				for _, x := range z {
+					x := math.Max(-math.MaxFloat32, math.Min(math.MaxFloat32, float64(x)))
+					y, u := sigmoid64(x), sigmoid64(-x)
+					loss += softplus64(x)
+					if rest < 1e-30 { // counts as π = 1
+						psi += softplus64(x)
+						negLog += softplus64(x)
+						continue
+					}
+					q := u + y*rest
+					psi += u / q * softplus64(x)
+					tau += y * rest / q * softplus64(-x)
+					negLog += math.Log1p(pi * y / q)
+				}
+				for i, pair := range [][2]float64{{got.Loss, loss}, {got.Psi, psi}, {got.Tau, tau}, {got.NegLog, negLog}} {
+					// every term is ≥ 0, so the sum is the magnitude; float32 terms may underflow
+					if !(math.Abs(pair[0]-pair[1]) <= 16*epsilon*pair[1]+1e-34*float64(n)) {
+						t.Errorf("n %d, s %v, sum %d: got %v, want %v (%.1f ε)", n, s, i, pair[0], pair[1], math.Abs(pair[0]-pair[1])/pair[1]/epsilon)
+					}
+				}
+			}
+		}
+		var sums UnlinkedSums
+		sums.Add([]float32{1, float32(math.NaN()), 2}, .5, .5)
+		if !math.IsNaN(sums.Loss) || !math.IsNaN(sums.Psi) || !math.IsNaN(sums.NegLog) {
+			t.Errorf("NaN was swallowed: %+v", sums)
+		}
+	})
+}

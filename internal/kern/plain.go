@@ -1,0 +1,206 @@
+package kern
+
+import "math"
+
+// The plain-Go twins: what every other variant must agree with, and what runs where there is no
+// assembly. Rows are added up in float32 like the assembly does, in four interleaved sums.
+
+const (
+	plainTileRows    = 4
+	plainTileColumns = 4
+)
+
+// rowInto returns row i as float32, in place or, for float16, in scratch.
+func (m *Matrix) rowInto(scratch []float32, i int) []float32 {
+	if !m.half {
+		return m.f32[i*m.stride:][:m.dim]
+	}
+	fromHalfGo(scratch, m.f16[i*m.stride:][:m.dim])
+	return scratch
+}
+
+// scratch returns room for a row of a float16 matrix; a float32 one needs none.
+func (m *Matrix) scratch() []float32 {
+	if !m.half {
+		return nil
+	}
+	return make([]float32, m.dim)
+}
+
+func dotGo(a, b []float32) float32 {
+	b = b[:len(a)]
+	var s0, s1, s2, s3 float32
+	d := 0
+	for ; d+4 <= len(a); d += 4 {
+		s0 += a[d] * b[d]
+		s1 += a[d+1] * b[d+1]
+		s2 += a[d+2] * b[d+2]
+		s3 += a[d+3] * b[d+3]
+	}
+	for ; d < len(a); d++ {
+		s0 += a[d] * b[d]
+	}
+	return (s0 + s2) + (s1 + s3)
+}
+
+func dotGatherGo(dst, q []float32, m *Matrix, idx []int32) {
+	scratch := m.scratch()
+	for k, i := range idx {
+		dst[k] = dotGo(m.rowInto(scratch, int(i)), q)
+	}
+}
+
+func dotScanGo(dst, q []float32, m *Matrix, from int) {
+	scratch := m.scratch()
+	for k := range dst {
+		dst[k] = dotGo(m.rowInto(scratch, from+k), q)
+	}
+}
+
+func addGatherGo(dst []float32, m *Matrix, idx []int32, c []float32) {
+	scratch := m.scratch()
+	for k, i := range idx {
+		f := c[k]
+		for d, h := range m.rowInto(scratch, int(i)) {
+			dst[d] += f * h
+		}
+	}
+}
+
+func dotPairsGo(dst, w []float32, m *Matrix, sources, targets []int32) {
+	scratch, other := m.scratch(), m.scratch()
+	for k := range sources {
+		a, b := m.rowInto(scratch, int(sources[k])), m.rowInto(other, int(targets[k]))
+		b = b[:len(a)]
+		var s0, s1 float32
+		d := 0
+		for ; d+2 <= len(a); d += 2 {
+			s0 += w[d] * a[d] * b[d]
+			s1 += w[d+1] * a[d+1] * b[d+1]
+		}
+		if d < len(a) {
+			s0 += w[d] * a[d] * b[d]
+		}
+		dst[k] = s0 + s1
+	}
+}
+
+func addPairsGo(dst []float32, m *Matrix, sources, targets []int32, c []float32) {
+	scratch, other := m.scratch(), m.scratch()
+	for k, f := range c[:len(sources)] {
+		a, b := m.rowInto(scratch, int(sources[k])), m.rowInto(other, int(targets[k]))
+		b = b[:len(a)]
+		for d, h := range a {
+			dst[d] += f * h * b[d]
+		}
+	}
+}
+
+func tileGo(c []float32, cStride int, a []float32, aStride int, panel []float32, k int, accumulate bool) {
+	for r := range plainTileRows {
+		row := a[r*aStride:][:k]
+		out := c[r*cStride:][:plainTileColumns]
+		var s0, s1, s2, s3 float32
+		if accumulate {
+			s0, s1, s2, s3 = out[0], out[1], out[2], out[3]
+		}
+		for i, x := range row {
+			b := panel[i*plainTileColumns:][:plainTileColumns]
+			s0 += x * b[0]
+			s1 += x * b[1]
+			s2 += x * b[2]
+			s3 += x * b[3]
+		}
+		out[0], out[1], out[2], out[3] = s0, s1, s2, s3
+	}
+}
+
+func transposeGo(dst, src []float32, stride, k, rows int) {
+	for r := range rows {
+		row := src[r*stride:][:k]
+		for i, x := range row {
+			dst[i*rows+r] = x
+		}
+	}
+}
+
+func aboveGo(z []float32, threshold float32) int {
+	for i, x := range z {
+		if x > threshold {
+			return i
+		}
+	}
+	return len(z)
+}
+
+func columnsAboveGo(z []float32, stride, from, rows int, thresholds []float32) int {
+	for row := from; row < rows; row++ {
+		for c, x := range z[row*stride:][:len(thresholds)] {
+			if x > thresholds[c] {
+				return row
+			}
+		}
+	}
+	return rows
+}
+
+func fromHalfGo(dst []float32, src []uint16) {
+	for i, h := range src {
+		dst[i] = halfToFloat(h)
+	}
+}
+
+func expGo(dst, z []float32) {
+	for i, x := range z {
+		dst[i] = float32(math.Exp(float64(x)))
+	}
+}
+
+// sigmoid64 is σ without cancellation at either end.
+func sigmoid64(z float64) float64 {
+	e := math.Exp(-math.Abs(z))
+	if z >= 0 {
+		return 1 / (1 + e)
+	}
+	return e / (1 + e)
+}
+
+func softplus64(z float64) float64 { return math.Max(z, 0) + math.Log1p(math.Exp(-math.Abs(z))) }
+
+func sigmoidGo(dst, z []float32) {
+	for i, x := range z {
+		dst[i] = float32(sigmoid64(float64(x)))
+	}
+}
+
+func softplusGo(dst, z []float32) {
+	for i, x := range z {
+		dst[i] = float32(softplus64(float64(x)))
+	}
+}
+
+func logSigmoidGo(dst, z []float32) {
+	for i, x := range z {
+		dst[i] = float32(-softplus64(-float64(x)))
+	}
+}
+
+func sigmoidSoftplusGo(y, loss, z []float32) {
+	for i, x := range z {
+		y[i], loss[i] = float32(sigmoid64(float64(x))), float32(softplus64(float64(x)))
+	}
+}
+
+func lossSumsGo(sums *[4]float64, z []float32, pi, rest float32) {
+	for _, x := range z {
+		x := math.Max(-math.MaxFloat32, math.Min(math.MaxFloat32, float64(x)))
+		y, u := sigmoid64(x), sigmoid64(-x)
+		hidden := y * float64(rest)
+		q := u + hidden
+		loss := softplus64(x)
+		sums[0] += loss
+		sums[1] += u / q * loss
+		sums[2] += hidden / q * softplus64(-x)
+		sums[3] += math.Log1p(float64(pi) * y / q)
+	}
+}

@@ -1,0 +1,242 @@
+package kern
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+)
+
+// MaxK is the largest number of hits that TopK looks for.
+const MaxK = 1000
+
+// Hit is a row and its inner product with a query.
+type Hit struct {
+	Index int32
+	Score float32
+}
+
+// before orders hits: higher scores first, equal ones by lower index.
+func (h Hit) before(other Hit) bool {
+	return h.Score > other.Score || h.Score == other.Score && h.Index < other.Index
+}
+
+const (
+	scanRows   = 2048 // rows scored at a time by the scan for one query
+	blockRows  = 96   // rows scored at a time against many queries: a multiple of every tile's height
+	queryGroup = 256  // queries packed at a time
+	chunkRows  = 1 << 14
+)
+
+// TopK finds, for each row of queries, the k rows of m with the largest inner product, best
+// first; equal scores are ordered by lower index and NaN never wins, so there are fewer than k
+// hits only where fewer rows have a score. The result does not depend on the number of threads.
+func TopK(m, queries *Matrix, k, threads int) [][]Hit {
+	if queries.dim != m.dim {
+		panic(fmt.Sprintf("kern: TopK of queries with %d elements over rows with %d", queries.dim, m.dim))
+	}
+	if k < 0 || k > MaxK {
+		panic(fmt.Sprintf("kern: TopK of %d hits; 0 to %d can be had", k, MaxK))
+	}
+	results := make([][]Hit, queries.rows)
+	if k == 0 || m.rows == 0 {
+		return results
+	}
+	threads = max(threads, 1)
+	for from := 0; from < queries.rows; from += queryGroup {
+		count := min(queryGroup, queries.rows-from)
+		search := newSearch(m, queries, from, count, k, threads)
+		Chunks(m.rows, chunkRows, threads, func(worker, _, from, to int) { search.rows(worker, from, to) })
+		for q := range count {
+			results[from+q] = search.merge(q)
+		}
+	}
+	runtime.KeepAlive(m)
+	runtime.KeepAlive(queries)
+	return results
+}
+
+// search is one pass of a group of queries over the rows.
+type search struct {
+	m       *Matrix
+	k       int
+	query   []float32   // a single query, as it is
+	panels  []float32   // several queries, packed
+	columns int         // how many, padded to the tile's width
+	workers []candidate // one per thread
+}
+
+// candidate is what one thread has found so far.
+type candidate struct {
+	heaps      []heap
+	thresholds []float32 // per query: the score to exceed, once its heap is full
+	filling    int       // queries whose heap is not yet full
+	scores     *Matrix
+	line       []float32
+}
+
+func newSearch(m, queries *Matrix, from, count, k, threads int) *search {
+	s := &search{m: m, k: k, workers: make([]candidate, threads)}
+	if count == 1 {
+		s.query = make([]float32, m.dim)
+		queries.Load(s.query, from)
+		s.columns = 1
+	} else {
+		_, columns := tileShape()
+		s.columns = roundUp(count, columns)
+		s.panels = make([]float32, s.columns*m.dim)
+		packRows(s.panels, queries, from, count)
+	}
+	for w := range s.workers {
+		c := &s.workers[w]
+		c.heaps = make([]heap, count)
+		c.filling = count
+		// padding columns never exceed their threshold
+		c.thresholds = make([]float32, s.columns)
+		for q := range c.thresholds {
+			c.thresholds[q] = float32(math.Inf(1))
+		}
+		c.line = make([]float32, scanRows)
+	}
+	return s
+}
+
+func (s *search) rows(worker, from, to int) {
+	c := &s.workers[worker]
+	if s.query != nil {
+		s.scan(c, from, to)
+	} else {
+		s.block(c, from, to)
+	}
+}
+
+// scan scores rows for one query and looks only at those above its threshold.
+func (s *search) scan(c *candidate, from, to int) {
+	for ; from < to; from += scanRows {
+		scores := c.line[:min(scanRows, to-from)]
+		dotScan(scores, s.query, s.m, from)
+		at := 0
+		for c.filling > 0 && at < len(scores) {
+			c.offer(0, Hit{int32(from + at), scores[at]}, s.k)
+			at++
+		}
+		for at < len(scores) {
+			whole := (len(scores) - at) / lanes() * lanes()
+			skip := above(scores[at:at+whole], c.thresholds[0])
+			at += skip
+			for range min(len(scores)-at, maxLanes) {
+				if scores[at] > c.thresholds[0] {
+					c.offer(0, Hit{int32(from + at), scores[at]}, s.k)
+				}
+				at++
+			}
+		}
+	}
+}
+
+// block scores rows for many queries and looks only at rows where some query's threshold is met.
+func (s *search) block(c *candidate, from, to int) {
+	if c.scores == nil {
+		room := make([]float32, blockRows*s.columns)
+		c.scores = &Matrix{rows: blockRows, dim: s.columns, stride: s.columns, f32: room}
+	}
+	for ; from < to; from += blockRows {
+		count := min(blockRows, to-from)
+		part := &Matrix{rows: count, dim: s.m.dim, stride: s.m.stride, half: s.m.half}
+		if s.m.half {
+			part.f16 = s.m.f16[from*s.m.stride:]
+		} else {
+			part.f32 = s.m.f32[from*s.m.stride:]
+		}
+		mulPanels(c.scores, 0, part, s.panels, s.columns)
+		z := c.scores.f32
+		for row := 0; row < count; row++ {
+			if c.filling == 0 {
+				row = columnsAbove(z, s.columns, row, count, c.thresholds)
+				if row == count {
+					break
+				}
+			}
+			for q, score := range z[row*s.columns:][:len(c.heaps)] {
+				if score > c.thresholds[q] || len(c.heaps[q]) < s.k {
+					c.offer(q, Hit{int32(from + row), score}, s.k)
+				}
+			}
+		}
+	}
+}
+
+// offer gives a hit to query q. Within a thread rows come in ascending order, but a thread may
+// get chunks in any order, so equal scores are settled by index.
+func (c *candidate) offer(q int, hit Hit, k int) {
+	if hit.Score != hit.Score {
+		return
+	}
+	h := &c.heaps[q]
+	if len(*h) < k {
+		h.push(hit)
+		if len(*h) < k {
+			return
+		}
+		c.filling--
+	} else if hit.before((*h)[0]) {
+		h.replace(hit)
+	}
+	c.thresholds[q] = (*h)[0].Score
+}
+
+// merge returns the best k of all threads for query q.
+func (s *search) merge(q int) []Hit {
+	var all []Hit
+	for w := range s.workers {
+		all = append(all, s.workers[w].heaps[q]...)
+	}
+	slices.SortFunc(all, func(a, b Hit) int {
+		switch {
+		case a.before(b):
+			return -1
+		case b.before(a):
+			return 1
+		}
+		return 0
+	})
+	return all[:min(len(all), s.k):min(len(all), s.k)]
+}
+
+// heap keeps the worst hit on top.
+type heap []Hit
+
+func (h *heap) push(hit Hit) {
+	*h = append(*h, hit)
+	a := *h
+	i := len(a) - 1
+	for i > 0 {
+		parent := (i - 1) / 2
+		if !a[parent].before(hit) {
+			break
+		}
+		a[i] = a[parent]
+		i = parent
+	}
+	a[i] = hit
+}
+
+// replace puts a better hit in the place of the worst.
+func (h heap) replace(hit Hit) {
+	i := 0
+	for {
+		child := 2*i + 1
+		if child >= len(h) {
+			break
+		}
+		if child+1 < len(h) && h[child].before(h[child+1]) {
+			child++
+		}
+		if !hit.before(h[child]) {
+			break
+		}
+		h[i] = h[child]
+		i = child
+	}
+	h[i] = hit
+}

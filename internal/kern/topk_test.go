@@ -1,0 +1,126 @@
+package kern
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// sortedHits is the definition: score every row, sort, cut.
+func sortedHits(scores []float32, k int) []Hit {
+	var hits []Hit
+	for i, s := range scores {
+		if s == s {
+			hits = append(hits, Hit{int32(i), s})
+		}
+	}
+	slices.SortStableFunc(hits, func(a, b Hit) int {
+		switch {
+		case a.Score > b.Score:
+			return -1
+		case a.Score < b.Score:
+			return 1
+		}
+		return 0
+	})
+	return hits[:min(k, len(hits))]
+}
+
+func TestTopK(t *testing.T) {
+	eachVariant(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(1, 2))
+		for round := range 60 {
+			rows, dim := 1+rng.IntN(5000), 1+rng.IntN(20)
+			if round%3 == 0 {
+				rows = 1 + rng.IntN(40)
+			}
+			if round == 50 {
+				rows = 3*chunkRows + 77
+			}
+			k := []int{1, 2, 10, 100, 1000}[rng.IntN(5)]
+			batch := []int{1, 2, 31, 64, 300}[rng.IntN(5)]
+			half := round%2 == 1
+			m := randomMatrix(t, rows, dim, half, uint64(round))
+			row := make([]float32, dim)
+			for range rows / 3 { // many equal rows, so that ties are everywhere
+				m.Load(row, rng.IntN(rows))
+				m.Store(rng.IntN(rows), row)
+			}
+			if round%5 == 4 { // a few rows without a score
+				for _, x := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+					for d := range row {
+						row[d] = float32(x)
+					}
+					m.Store(rng.IntN(rows), row)
+				}
+			}
+			queries := randomMatrix(t, batch, dim, false, uint64(round)+1000)
+			want := make([][]Hit, batch)
+			if batch == 1 {
+				scores := make([]float32, rows)
+				DotRange(scores, queries.Row(0), m, 0)
+				want[0] = sortedHits(scores, k)
+			} else {
+				z, _ := NewMatrix(rows, batch)
+				MulT(z, m, queries)
+				for q := range want {
+					scores := make([]float32, rows)
+					for i := range scores {
+						scores[i] = z.Row(i)[q]
+					}
+					want[q] = sortedHits(scores, k)
+				}
+			}
+			for _, threads := range []int{1, 2, 3, 7} {
+				got := TopK(m, queries, k, threads)
+				for q := range want {
+					if !slices.Equal(got[q], want[q]) {
+						t.Fatalf("round %d: %d×%d half %v k %d, query %d of %d, %d threads:\ngot  %v\nwant %v", round, rows, dim, half, k, q, batch, threads, got[q], want[q])
+					}
+				}
+			}
+		}
+	})
+}
+
+func TestTopKOfNothing(t *testing.T) {
+	none, _ := NewMatrix(0, 4)
+	one := randomMatrix(t, 1, 4, false, 1)
+	if hits := TopK(none, one, 5, 2); len(hits) != 1 || len(hits[0]) != 0 {
+		t.Errorf("no rows gave %v", hits)
+	}
+	if hits := TopK(one, none, 5, 2); len(hits) != 0 {
+		t.Errorf("no queries gave %v", hits)
+	}
+	if hits := TopK(one, one, 0, 2); len(hits) != 1 || len(hits[0]) != 0 {
+		t.Errorf("k = 0 gave %v", hits)
+	}
+	row := one.Row(0)
+	row[2] = float32(math.NaN())
+	if hits := TopK(one, one, 5, 2); len(hits[0]) != 0 {
+		t.Errorf("NaN won: %v", hits)
+	}
+}
+
+func TestChunks(t *testing.T) {
+	for _, threads := range []int{0, 1, 2, 5} {
+		for _, n := range []int{-1, 0, 1, 9, 10, 11, 1000} {
+			seen := make([]int, max(n, 0))
+			Chunks(n, 10, threads, func(worker, chunk, from, to int) {
+				if worker < 0 || worker >= max(threads, 1) || from != chunk*10 || to > n || to <= from {
+					panic(fmt.Sprint(worker, chunk, from, to))
+				}
+				for i := from; i < to; i++ {
+					seen[i]++ // chunks do not overlap: the race detector watches
+				}
+			})
+			for i, times := range seen {
+				if times != 1 {
+					t.Fatalf("n %d threads %d: %d was worked on %d times", n, threads, i, times)
+				}
+			}
+		}
+	}
+}
