@@ -31,16 +31,17 @@ func sortedHits(scores []float32, k int) []Hit {
 func TestTopK(t *testing.T) {
 	eachVariant(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(1, 2))
-		for round := range 60 {
-			rows, dim := 1+rng.IntN(5000), 1+rng.IntN(20)
+		for round := range 40 {
+			dim := 1 + rng.IntN(20)
+			k := []int{1, 2, 10, 100, 1000}[rng.IntN(5)]
+			batch := []int{1, 2, 31, 64, 300}[rng.IntN(5)]
+			rows := 1 + rng.IntN(100_000)/(batch+20)
 			if round%3 == 0 {
 				rows = 1 + rng.IntN(40)
 			}
-			if round == 50 {
-				rows = 3*chunkRows + 77
+			if round >= 38 { // several chunks, both ways of scoring
+				rows, batch = 3*chunkRows+77, round-37
 			}
-			k := []int{1, 2, 10, 100, 1000}[rng.IntN(5)]
-			batch := []int{1, 2, 31, 64, 300}[rng.IntN(5)]
 			half := round%2 == 1
 			m := randomMatrix(t, rows, dim, half, uint64(round))
 			row := make([]float32, dim)

@@ -9,8 +9,9 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// Elementwise functions work on whole registers; the Go side pads the tail. Constants are
-// 64-byte replicas in memory, read as operands.
+// Elementwise functions work on whole registers; the Go side pads the tail. Their chains of
+// dependent instructions are long, so several registers go through them side by side: a group.
+// Constants are 64-byte replicas in memory, read as operands.
 //
 // With a = |z|, e = exp(−a) ∈ [0, 1] and L = log1p(e):
 //
@@ -18,189 +19,269 @@ import (
 //
 // so nothing overflows and nothing cancels at either end.
 
+// group is a few registers that the same instructions are issued for, one after the other.
+type group []reg.VecVirtual
+
+func (g group) at(i int) Op { return g[i] }
+
+// source is the operand of an instruction: a register of a group, or the same memory for all.
+type source interface{ at(i int) Op }
+
+type lanes struct{ Mem }
+
+func (l lanes) at(int) Op { return l.Mem }
+
 var constants = map[uint32]Mem{}
 
-// bits returns a memory operand whose lanes all hold the given pattern.
-func bits(pattern uint32) Mem {
-	if m, ok := constants[pattern]; ok {
-		return m
+// bits returns an operand whose lanes all hold the given pattern.
+func bits(pattern uint32) lanes {
+	m, ok := constants[pattern]
+	if !ok {
+		m = GLOBL(fmt.Sprintf("lanes%08x", pattern), RODATA|NOPTR)
+		for i := range 16 {
+			DATA(4*i, U32(pattern))
+		}
+		constants[pattern] = m
 	}
-	m := GLOBL(fmt.Sprintf("lanes%08x", pattern), RODATA|NOPTR)
-	for i := range 16 {
-		DATA(4*i, U32(pattern))
-	}
-	constants[pattern] = m
-	return m
+	return lanes{m}
 }
 
-func number(x float64) Mem { return bits(math.Float32bits(float32(x))) }
+func number(x float64) lanes { return bits(math.Float32bits(float32(x))) }
 
-func (s isa) constant(x float64) reg.VecVirtual {
-	v := s.vec()
-	VMOVUPS(number(x), v)
-	return v
+// chain emits elementwise mathematics for a number of registers at a time.
+type chain struct {
+	isa
+	width int
 }
 
-// clamp limits x to [lo, hi] and keeps NaN: MINPS and MAXPS return their last operand then.
-func (s isa) clamp(x reg.VecVirtual, lo, hi float64) reg.VecVirtual {
-	v := s.constant(hi)
-	VMINPS(x, v, v)
-	w := s.constant(lo)
-	VMAXPS(v, w, w)
-	return w
+func (s chain) group() group {
+	g := make(group, s.width)
+	for i := range g {
+		g[i] = s.vec()
+	}
+	return g
+}
+
+// of returns op(a, b): a+b, a−b, a·b, a/b. For MINPS and MAXPS, b is what comes out if either is NaN.
+func (s chain) of(op func(...Op), a, b source) group {
+	out := s.group()
+	for i, v := range out {
+		first := a.at(i)
+		if m, ok := first.(Mem); ok {
+			VMOVUPS(m, v)
+			first = v
+		}
+		op(b.at(i), first, v)
+	}
+	return out
+}
+
+// apply returns op(a) for an instruction with one input.
+func (s chain) apply(op func(a Op, out reg.VecVirtual), a source) group {
+	out := s.group()
+	for i, v := range out {
+		op(a.at(i), v)
+	}
+	return out
+}
+
+// muladd sets acc = acc·x + c.
+func (s chain) muladd(acc group, x group, c source) group {
+	for i, v := range acc {
+		VFMADD213PS(c.at(i), x[i], v)
+	}
+	return acc
+}
+
+// addmul sets acc = acc + x·y; submul acc − x·y.
+func (s chain) addmul(acc, x group, y source) group {
+	for i, v := range acc {
+		VFMADD231PS(y.at(i), x[i], v)
+	}
+	return acc
+}
+
+func (s chain) submul(acc, x group, y source) group {
+	for i, v := range acc {
+		VFNMADD231PS(y.at(i), x[i], v)
+	}
+	return acc
+}
+
+func (s chain) constant(x float64) group {
+	return s.apply(func(a Op, out reg.VecVirtual) { VMOVUPS(a, out) }, number(x))
+}
+
+// clamp limits x to [lo, hi] and keeps NaN.
+func (s chain) clamp(x group, lo, hi float64) group {
+	return s.of(vmaxps, number(lo), s.of(vminps, number(hi), x))
 }
 
 // horner evaluates the polynomial with the highest coefficient first.
-func (s isa) horner(x reg.VecVirtual, coefficients ...float64) reg.VecVirtual {
+func (s chain) horner(x group, coefficients ...float64) group {
 	p := s.constant(coefficients[0])
 	for _, c := range coefficients[1:] {
-		VFMADD213PS(number(c), x, p)
+		s.muladd(p, x, number(c))
 	}
 	return p
 }
 
 // exp: x = n·ln2 + r, |r| ≤ ln2/2; e^r = 1 + r + r²·P(r), P minimax of degree 4 (7.8e-9).
-func (s isa) exp(x reg.VecVirtual) reg.VecVirtual {
+func (s chain) exp(x group) group {
 	x = s.clamp(x, -105, 89)
-	n := s.vec()
-	VMULPS(number(math.Log2E), x, n)
-	if s.wide {
-		VRNDSCALEPS(U8(8), n, n)
-	} else {
-		VROUNDPS(U8(8), n, n)
-	}
+	n := s.apply(s.round, s.of(vmulps, x, number(math.Log2E)))
 	const ln2High = 0.693359375 // nine bits: n·ln2High is exact
-	VFNMADD231PS(number(ln2High), n, x)
-	VFNMADD231PS(number(math.Ln2-ln2High), n, x)
+	s.submul(x, n, number(ln2High))
+	s.submul(x, n, number(math.Ln2-ln2High))
 	p := s.horner(x, 0.00139261835877, 0.00836317905272, 0.0416665546172, 0.166665769897, 0.5)
-	square := s.vec()
-	VMULPS(x, x, square)
-	VFMADD213PS(x, square, p) // p·r² + r
-	VADDPS(number(1), p, p)
+	s.muladd(p, s.of(vmulps, x, x), x) // p·r² + r
+	p = s.of(vaddps, p, number(1))
 	if s.wide {
-		VSCALEFPS(n, p, p)
-		return p
+		return s.of(vscalefps, p, n)
 	}
 	// 2^n in two factors, so that overflow and denormals come out right
-	whole, first := s.vec(), s.vec()
-	VCVTPS2DQ(n, whole)
-	VPSRAD(U8(1), whole, first)
-	VPSUBD(first, whole, whole)
-	for _, part := range []reg.VecVirtual{first, whole} {
-		VPADDD(bits(127), part, part)
-		VPSLLD(U8(23), part, part)
-		VMULPS(part, p, p)
+	whole := s.apply(func(a Op, out reg.VecVirtual) { VCVTPS2DQ(a, out) }, n)
+	first := s.apply(func(a Op, out reg.VecVirtual) { VPSRAD(U8(1), a, out) }, whole)
+	for _, part := range []group{first, s.of(vpsubd, whole, first)} {
+		p = s.of(vmulps, p, s.apply(func(a Op, out reg.VecVirtual) { VPSLLD(U8(23), a, out) }, s.of(vpaddd, part, bits(127))))
 	}
 	return p
 }
 
-// log1p for finite x ≥ 0: 1+x = 2^k·(1+f), √½ ≤ 1+f < √2; log(1+f) = 2·atanh(t), t = f/(2+f),
-// = 2t + t·w·P(w), w = t² (2.8e-9). f is x itself when k = 0, so that tiny x keep every digit.
-func (s isa) log1p(x reg.VecVirtual) reg.VecVirtual {
-	k, inverse := s.vec(), s.vec()
-	VADDPS(number(1), x, k)
-	VMULPS(number(math.Sqrt2), k, k)
-	f := s.vec()
+func (s chain) round(a Op, out reg.VecVirtual) {
 	if s.wide {
-		VGETEXPPS(k, k)
-		VXORPS(bits(1<<31), k, inverse)
-		VSCALEFPS(inverse, x, f)
-		one := s.constant(1)
-		VSCALEFPS(inverse, one, inverse)
+		VRNDSCALEPS(U8(8), a, out)
 	} else {
-		VPSRLD(U8(23), k, k)
-		VPSUBD(bits(127), k, k)
-		VMOVDQU(bits(127), inverse)
-		VPSUBD(k, inverse, inverse)
-		VPSLLD(U8(23), inverse, inverse)
-		VCVTDQ2PS(k, k)
-		VMULPS(inverse, x, f)
+		VROUNDPS(U8(8), a, out)
 	}
-	VSUBPS(number(1), inverse, inverse)
-	VADDPS(inverse, f, f)
-	t := s.vec()
-	VADDPS(number(2), f, t)
-	t = s.divide(f, t)
-	w := s.vec()
-	VMULPS(t, t, w)
-	p := s.horner(w, 0.2958098593, 0.399887577166, 0.666666850954)
-	VMULPS(w, p, p)
-	VADDPS(number(2), p, p)
-	VMULPS(t, p, p)
-	VFMADD231PS(number(math.Ln2), k, p)
-	return p
+}
+
+// log1pUnit for x ∈ [0, 1]: 2·atanh(t), t = x/(2+x) ≤ ⅓, = t·(2 + w·P(w)), w = t² (1.6e-8).
+func (s chain) log1pUnit(x group) group {
+	t := s.divide(x, s.of(vaddps, x, number(2)))
+	w := s.of(vmulps, t, t)
+	p := s.horner(w, 0.26852027294, 0.282365466576, 0.400075630653, 0.666666403256, 2)
+	return s.of(vmulps, p, t)
+}
+
+// log1p for finite x ≥ 0: 1+x = 2^k·(1+f), √½ ≤ 1+f < √2; log(1+f) = 2·atanh(t), t = f/(2+f),
+// = t·(2 + w·P(w)), w = t² (2.8e-9). f is x itself when k = 0, so that tiny x keep every digit.
+func (s chain) log1p(x group) group {
+	k := s.of(vmulps, s.of(vaddps, x, number(1)), number(math.Sqrt2))
+	var f, inverse group
+	if s.wide {
+		k = s.apply(func(a Op, out reg.VecVirtual) { VGETEXPPS(a, out) }, k)
+		down := s.of(vxorps, k, bits(1<<31))
+		f = s.of(vscalefps, x, down)
+		inverse = s.of(vscalefps, number(1), down)
+	} else {
+		k = s.apply(func(a Op, out reg.VecVirtual) { VPSRLD(U8(23), a, out) }, k)
+		k = s.of(vpsubd, k, bits(127))
+		inverse = s.apply(func(a Op, out reg.VecVirtual) { VPSLLD(U8(23), a, out) }, s.of(vpsubd, bits(127), k))
+		k = s.apply(func(a Op, out reg.VecVirtual) { VCVTDQ2PS(a, out) }, k)
+		f = s.of(vmulps, x, inverse)
+	}
+	f = s.of(vaddps, f, s.of(vsubps, inverse, number(1)))
+	t := s.divide(f, s.of(vaddps, f, number(2)))
+	w := s.of(vmulps, t, t)
+	p := s.horner(w, 0.2958098593, 0.399887577166, 0.666666850954, 2)
+	return s.addmul(s.of(vmulps, p, t), k, number(math.Ln2))
 }
 
 // inverse returns 1/x for finite x > 0 to about one unit in the last place: on AVX-512 by an
 // estimate of 14 bits and one Newton step, several times faster than dividing.
-func (s isa) inverse(x reg.VecVirtual) reg.VecVirtual {
-	r := s.vec()
+func (s chain) inverse(x group) group {
 	if !s.wide {
-		one := s.constant(1)
-		VDIVPS(x, one, r)
-		return r
+		return s.of(vdivps, number(1), x)
 	}
-	VRCP14PS(x, r)
-	e := s.constant(1)
-	VFNMADD231PS(x, r, e) // 1 − x·r
-	VFMADD213PS(r, r, e)  // r + r·e
-	return e
+	r := s.apply(func(a Op, out reg.VecVirtual) { VRCP14PS(a, out) }, x)
+	e := s.submul(s.constant(1), x, r)
+	return s.muladd(e, r, r)
 }
 
-func (s isa) divide(x, by reg.VecVirtual) reg.VecVirtual {
-	v := s.vec()
+func (s chain) divide(x, by group) group {
 	if !s.wide {
-		VDIVPS(by, x, v)
-		return v
+		return s.of(vdivps, x, by)
 	}
-	VMULPS(s.inverse(by), x, v)
-	return v
+	return s.of(vmulps, x, s.inverse(by))
 }
 
 // decay returns exp(−|z|).
-func (s isa) decay(z reg.VecVirtual) reg.VecVirtual {
-	negative := s.vec()
-	VORPS(bits(1<<31), z, negative)
-	return s.exp(negative)
-}
+func (s chain) decay(z group) group { return s.exp(s.of(vorps, z, bits(1<<31))) }
 
 // choose returns a where z ≥ 0 (sign bit clear) and b elsewhere.
-func (s isa) choose(z, a, b reg.VecVirtual) reg.VecVirtual {
-	v := s.vec()
-	if s.wide {
-		k := K()
-		VPMOVD2M(z, k)
-		VBLENDMPS(b, a, k, v)
-	} else {
-		VBLENDVPS(z, b, a, v)
+func (s chain) choose(z, a, b group) group {
+	out := s.group()
+	for i, v := range out {
+		if s.wide {
+			k := K()
+			VPMOVD2M(z[i], k)
+			VBLENDMPS(b[i], a[i], k, v)
+		} else {
+			VBLENDVPS(z[i], b[i], a[i], v)
+		}
 	}
-	return v
+	return out
 }
 
 // positive returns max(z, 0), negative min(z, 0); both keep NaN.
-func (s isa) positive(z reg.VecVirtual) reg.VecVirtual {
-	v := s.vec()
-	s.zero(v)
-	VMAXPS(z, v, v)
-	return v
+func (s chain) positive(z group) group { return s.of(vmaxps, number(0), z) }
+func (s chain) negative(z group) group { return s.of(vminps, number(0), z) }
+
+func (s chain) sigmoid(z, decay group) group {
+	return s.divide(s.choose(z, s.constant(1), decay), s.of(vaddps, decay, number(1)))
 }
 
-func (s isa) negative(z reg.VecVirtual) reg.VecVirtual {
-	v := s.vec()
-	s.zero(v)
-	VMINPS(z, v, v)
-	return v
+// avo's instructions are variadic or fixed functions; these have one shape.
+func vaddps(o ...Op)    { VADDPS(o...) }
+func vsubps(o ...Op)    { VSUBPS(o...) }
+func vmulps(o ...Op)    { VMULPS(o...) }
+func vdivps(o ...Op)    { VDIVPS(o...) }
+func vminps(o ...Op)    { VMINPS(o...) }
+func vmaxps(o ...Op)    { VMAXPS(o...) }
+func vorps(o ...Op)     { VORPS(o...) }
+func vxorps(o ...Op)    { VXORPS(o...) }
+func vscalefps(o ...Op) { VSCALEFPS(o...) }
+func vpaddd(o ...Op)    { VPADDD(o...) }
+func vpsubd(o ...Op)    { VPSUBD(o...) }
+
+// loop runs body over count elements from z, `width` registers at a time and then one by one.
+func (s isa) loop(z, count reg.Register, width int, body func(s chain, at reg.GPVirtual, z group)) {
+	at := GP64()
+	XORQ(at, at)
+	for _, w := range []int{width, 1} {
+		name := fmt.Sprintf("by%d", w)
+		limit := GP64()
+		Label(name)
+		LEAQ(Mem{Base: at, Disp: w * s.lanes}, limit)
+		CMPQ(limit, count)
+		JGT(LabelRef(name + "_end"))
+		c := chain{s, w}
+		v := c.group()
+		for i := range v {
+			VMOVUPS(at32(z, at, i*s.lanes), v[i])
+		}
+		body(c, at, v)
+		ADDQ(U8(w*s.lanes), at)
+		JMP(LabelRef(name))
+		Label(name + "_end")
+		if width == 1 {
+			break
+		}
+	}
 }
 
-func (s isa) sigmoid(z, decay reg.VecVirtual) reg.VecVirtual {
-	below := s.vec()
-	VADDPS(number(1), decay, below)
-	one := s.constant(1)
-	return s.divide(s.choose(z, one, decay), below)
+// wide and narrow are the numbers of registers that go side by side: as many as the register
+// file holds.
+func (s isa) side(wide, narrow int) int {
+	if s.wide {
+		return wide
+	}
+	return narrow
 }
 
 func elementwise(s isa) {
-	loop := func(name, doc string, body func(z reg.VecVirtual) []reg.VecVirtual, outputs ...string) {
+	define := func(name, doc string, width int, body func(s chain, z group) []group, outputs ...string) {
 		signature := "func("
 		for _, out := range outputs {
 			signature += out + ", "
@@ -211,45 +292,31 @@ func elementwise(s isa) {
 		for _, out := range outputs {
 			to = append(to, Load(Param(out), GP64()))
 		}
-		at := GP64()
-		XORQ(at, at)
-		Label("loop")
-		CMPQ(at, count)
-		JGE(LabelRef("done"))
-		v := s.vec()
-		VMOVUPS(at32(z, at, 0), v)
-		for i, result := range body(v) {
-			VMOVUPS(result, at32(to[i], at, 0))
-		}
-		ADDQ(U8(s.lanes), at)
-		JMP(LabelRef("loop"))
-		Label("done")
+		s.loop(z, count, width, func(c chain, at reg.GPVirtual, v group) {
+			for k, result := range body(c, v) {
+				for i, r := range result {
+					VMOVUPS(r, at32(to[k], at, i*s.lanes))
+				}
+			}
+		})
 		VZEROUPPER()
 		RET()
 	}
-	loop("exp", "dst = exp(z)", func(z reg.VecVirtual) []reg.VecVirtual {
-		return []reg.VecVirtual{s.exp(z)}
+	define("exp", "dst = exp(z)", s.side(4, 2), func(s chain, z group) []group {
+		return []group{s.exp(z)}
 	}, "dst")
-	loop("sigmoid", "dst = σ(z)", func(z reg.VecVirtual) []reg.VecVirtual {
-		return []reg.VecVirtual{s.sigmoid(z, s.decay(z))}
+	define("sigmoid", "dst = σ(z)", s.side(4, 2), func(s chain, z group) []group {
+		return []group{s.sigmoid(z, s.decay(z))}
 	}, "dst")
-	loop("softplus", "dst = log(1+exp(z))", func(z reg.VecVirtual) []reg.VecVirtual {
-		l := s.log1p(s.decay(z))
-		VADDPS(s.positive(z), l, l)
-		return []reg.VecVirtual{l}
+	define("softplus", "dst = log(1+exp(z))", s.side(4, 2), func(s chain, z group) []group {
+		return []group{s.of(vaddps, s.log1pUnit(s.decay(z)), s.positive(z))}
 	}, "dst")
-	loop("logSigmoid", "dst = log σ(z)", func(z reg.VecVirtual) []reg.VecVirtual {
-		l := s.log1p(s.decay(z))
-		v := s.negative(z)
-		VSUBPS(l, v, v)
-		return []reg.VecVirtual{v}
+	define("logSigmoid", "dst = log σ(z)", s.side(4, 2), func(s chain, z group) []group {
+		return []group{s.of(vsubps, s.negative(z), s.log1pUnit(s.decay(z)))}
 	}, "dst")
-	loop("sigmoidSoftplus", "y = σ(z), loss = softplus(z)", func(z reg.VecVirtual) []reg.VecVirtual {
+	define("sigmoidSoftplus", "y = σ(z), loss = softplus(z)", s.side(4, 2), func(s chain, z group) []group {
 		e := s.decay(z)
-		y := s.sigmoid(z, e)
-		l := s.log1p(e)
-		VADDPS(s.positive(z), l, l)
-		return []reg.VecVirtual{y, l}
+		return []group{s.sigmoid(z, e), s.of(vaddps, s.log1pUnit(e), s.positive(z))}
 	}, "y", "loss")
 }
 
@@ -263,10 +330,10 @@ func lossSums(s isa) {
 	function("lossSums"+s.name, "func(sums *[4]float64, z *float32, count int, pi, rest float32)",
 		"adds Σ softplus(z), Σ ψ·softplus(z), Σ τ·softplus(−z), Σ −log q; rest = 1−pi > 0; count is a multiple of the lanes.")
 	sums, z, count := Load(Param("sums"), GP64()), Load(Param("z"), GP64()), Load(Param("count"), GP64())
-	broadcast := func(name string) reg.VecVirtual {
+	broadcast := func(name string) same {
 		v := s.vec()
 		VBROADCASTSS(argument(name), v)
-		return v
+		return same{v}
 	}
 	pi, rest := broadcast("pi"), broadcast("rest")
 	var acc [4]reg.VecVirtual
@@ -274,61 +341,40 @@ func lossSums(s isa) {
 		acc[i] = s.vec()
 		s.zero(acc[i])
 	}
-	add := func(i int, v reg.VecVirtual) {
-		low, high := s.vec(), s.vec()
-		if s.wide {
-			VCVTPS2PD(v.AsY(), low)
-			upper := YMM()
-			VEXTRACTF64X4(U8(1), v, upper)
-			VCVTPS2PD(upper, high)
-		} else {
-			VCVTPS2PD(v.AsX(), low)
-			upper := XMM()
-			VEXTRACTF128(U8(1), v, upper)
-			VCVTPS2PD(upper, high)
+	add := func(i int, g group) {
+		for _, v := range g {
+			low, high := s.vec(), s.vec()
+			if s.wide {
+				VCVTPS2PD(v.AsY(), low)
+				upper := YMM()
+				VEXTRACTF64X4(U8(1), v, upper)
+				VCVTPS2PD(upper, high)
+			} else {
+				VCVTPS2PD(v.AsX(), low)
+				upper := XMM()
+				VEXTRACTF128(U8(1), v, upper)
+				VCVTPS2PD(upper, high)
+			}
+			VADDPD(high, low, low)
+			VADDPD(low, acc[i], acc[i])
 		}
-		VADDPD(high, low, low)
-		VADDPD(low, acc[i], acc[i])
 	}
-	at := GP64()
-	XORQ(at, at)
-	Label("loop")
-	CMPQ(at, count)
-	JGE(LabelRef("done"))
-	raw := s.vec()
-	VMOVUPS(at32(z, at, 0), raw)
-	v := s.clamp(raw, -math.MaxFloat32, math.MaxFloat32)
-	e := s.decay(v)
-	whole := s.vec()
-	VADDPS(number(1), e, whole)
-	inverse := s.inverse(whole) // 1/(1+e) and e/(1+e) are y and u, or u and y
-	other := s.vec()
-	VMULPS(inverse, e, other)
-	y := s.choose(v, inverse, other)
-	u := s.choose(v, other, inverse)
-	hidden := s.vec() // y(1−π)
-	VMULPS(rest, y, hidden)
-	q := s.vec()
-	VADDPS(hidden, u, q)
-	share := s.inverse(q)
-	VMULPS(share, u, u)           // ψ
-	VMULPS(share, hidden, hidden) // τ
-	VMULPS(pi, y, y)
-	VMULPS(share, y, y) // πy/q
-	add(3, s.log1p(y))
-	l := s.log1p(e)
-	loss := s.positive(v)
-	VADDPS(l, loss, loss)
-	add(0, loss)
-	VMULPS(loss, u, u)
-	add(1, u)
-	missed := s.negative(v) // softplus(−z) = L − min(z, 0)
-	VSUBPS(missed, l, missed)
-	VMULPS(missed, hidden, hidden)
-	add(2, hidden)
-	ADDQ(U8(s.lanes), at)
-	JMP(LabelRef("loop"))
-	Label("done")
+	s.loop(z, count, s.side(2, 1), func(s chain, _ reg.GPVirtual, raw group) {
+		v := s.clamp(raw, -math.MaxFloat32, math.MaxFloat32)
+		e := s.decay(v)
+		inverse := s.inverse(s.of(vaddps, e, number(1))) // 1/(1+e) and e/(1+e) are y and u, or u and y
+		other := s.of(vmulps, inverse, e)
+		y, u := s.choose(v, inverse, other), s.choose(v, other, inverse)
+		hidden := s.of(vmulps, y, rest) // y(1−π)
+		share := s.inverse(s.of(vaddps, hidden, u))
+		add(3, s.log1p(s.of(vmulps, s.of(vmulps, y, pi), share)))
+		l := s.log1pUnit(e)
+		loss := s.of(vaddps, l, s.positive(v))
+		add(0, loss)
+		add(1, s.of(vmulps, loss, s.of(vmulps, u, share)))
+		missed := s.of(vsubps, l, s.negative(v)) // softplus(−z)
+		add(2, s.of(vmulps, missed, s.of(vmulps, hidden, share)))
+	})
 	for i := range acc {
 		y := acc[i]
 		if s.wide {
@@ -348,3 +394,8 @@ func lossSums(s isa) {
 	VZEROUPPER()
 	RET()
 }
+
+// same is one register that serves a whole group.
+type same struct{ v reg.VecVirtual }
+
+func (s same) at(int) Op { return s.v }
