@@ -2579,22 +2579,18 @@ by4:
 	VFMADD213PS  lanes3f000000<>+0(SB), Z4, Z9
 	VFMADD213PS  lanes3f000000<>+0(SB), Z0, Z10
 	VFMADD213PS  lanes3f000000<>+0(SB), Z1, Z11
-	VMULPS       Z3, Z3, Z12
-	VMULPS       Z4, Z4, Z13
-	VMULPS       Z0, Z0, Z14
-	VMULPS       Z1, Z1, Z15
-	VFMADD213PS  Z3, Z12, Z8
-	VFMADD213PS  Z4, Z13, Z9
-	VFMADD213PS  Z0, Z14, Z10
-	VFMADD213PS  Z1, Z15, Z11
-	VADDPS       lanes3f800000<>+0(SB), Z8, Z0
-	VADDPS       lanes3f800000<>+0(SB), Z9, Z1
-	VADDPS       lanes3f800000<>+0(SB), Z10, Z3
-	VADDPS       lanes3f800000<>+0(SB), Z11, Z4
-	VSCALEFPS    Z2, Z0, Z0
-	VSCALEFPS    Z5, Z1, Z1
-	VSCALEFPS    Z6, Z3, Z2
-	VSCALEFPS    Z7, Z4, Z3
+	VFMADD213PS  lanes3f800000<>+0(SB), Z3, Z8
+	VFMADD213PS  lanes3f800000<>+0(SB), Z4, Z9
+	VFMADD213PS  lanes3f800000<>+0(SB), Z0, Z10
+	VFMADD213PS  lanes3f800000<>+0(SB), Z1, Z11
+	VFMADD213PS  lanes3f800000<>+0(SB), Z3, Z8
+	VFMADD213PS  lanes3f800000<>+0(SB), Z4, Z9
+	VFMADD213PS  lanes3f800000<>+0(SB), Z0, Z10
+	VFMADD213PS  lanes3f800000<>+0(SB), Z1, Z11
+	VSCALEFPS    Z2, Z8, Z0
+	VSCALEFPS    Z5, Z9, Z1
+	VSCALEFPS    Z6, Z10, Z2
+	VSCALEFPS    Z7, Z11, Z3
 	VMOVUPS      Z0, (DX)(BX*4)
 	VMOVUPS      Z1, 64(DX)(BX*4)
 	VMOVUPS      Z2, 128(DX)(BX*4)
@@ -2621,10 +2617,9 @@ by1:
 	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z0, Z2
 	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z0, Z2
 	VFMADD213PS  lanes3f000000<>+0(SB), Z0, Z2
-	VMULPS       Z0, Z0, Z3
-	VFMADD213PS  Z0, Z3, Z2
-	VADDPS       lanes3f800000<>+0(SB), Z2, Z0
-	VSCALEFPS    Z1, Z0, Z0
+	VFMADD213PS  lanes3f800000<>+0(SB), Z0, Z2
+	VFMADD213PS  lanes3f800000<>+0(SB), Z0, Z2
+	VSCALEFPS    Z1, Z2, Z0
 	VMOVUPS      Z0, (DX)(BX*4)
 	ADDQ         $0x10, BX
 	JMP          by1
@@ -2632,24 +2627,6 @@ by1:
 by1_end:
 	VZEROUPPER
 	RET
-
-DATA lanesc2d20000<>+0(SB)/4, $0xc2d20000
-DATA lanesc2d20000<>+4(SB)/4, $0xc2d20000
-DATA lanesc2d20000<>+8(SB)/4, $0xc2d20000
-DATA lanesc2d20000<>+12(SB)/4, $0xc2d20000
-DATA lanesc2d20000<>+16(SB)/4, $0xc2d20000
-DATA lanesc2d20000<>+20(SB)/4, $0xc2d20000
-DATA lanesc2d20000<>+24(SB)/4, $0xc2d20000
-DATA lanesc2d20000<>+28(SB)/4, $0xc2d20000
-DATA lanesc2d20000<>+32(SB)/4, $0xc2d20000
-DATA lanesc2d20000<>+36(SB)/4, $0xc2d20000
-DATA lanesc2d20000<>+40(SB)/4, $0xc2d20000
-DATA lanesc2d20000<>+44(SB)/4, $0xc2d20000
-DATA lanesc2d20000<>+48(SB)/4, $0xc2d20000
-DATA lanesc2d20000<>+52(SB)/4, $0xc2d20000
-DATA lanesc2d20000<>+56(SB)/4, $0xc2d20000
-DATA lanesc2d20000<>+60(SB)/4, $0xc2d20000
-GLOBL lanesc2d20000<>(SB), RODATA|NOPTR, $64
 
 DATA lanes42b20000<>+0(SB)/4, $0x42b20000
 DATA lanes42b20000<>+4(SB)/4, $0x42b20000
@@ -2668,6 +2645,24 @@ DATA lanes42b20000<>+52(SB)/4, $0x42b20000
 DATA lanes42b20000<>+56(SB)/4, $0x42b20000
 DATA lanes42b20000<>+60(SB)/4, $0x42b20000
 GLOBL lanes42b20000<>(SB), RODATA|NOPTR, $64
+
+DATA lanesc2d20000<>+0(SB)/4, $0xc2d20000
+DATA lanesc2d20000<>+4(SB)/4, $0xc2d20000
+DATA lanesc2d20000<>+8(SB)/4, $0xc2d20000
+DATA lanesc2d20000<>+12(SB)/4, $0xc2d20000
+DATA lanesc2d20000<>+16(SB)/4, $0xc2d20000
+DATA lanesc2d20000<>+20(SB)/4, $0xc2d20000
+DATA lanesc2d20000<>+24(SB)/4, $0xc2d20000
+DATA lanesc2d20000<>+28(SB)/4, $0xc2d20000
+DATA lanesc2d20000<>+32(SB)/4, $0xc2d20000
+DATA lanesc2d20000<>+36(SB)/4, $0xc2d20000
+DATA lanesc2d20000<>+40(SB)/4, $0xc2d20000
+DATA lanesc2d20000<>+44(SB)/4, $0xc2d20000
+DATA lanesc2d20000<>+48(SB)/4, $0xc2d20000
+DATA lanesc2d20000<>+52(SB)/4, $0xc2d20000
+DATA lanesc2d20000<>+56(SB)/4, $0xc2d20000
+DATA lanesc2d20000<>+60(SB)/4, $0xc2d20000
+GLOBL lanesc2d20000<>(SB), RODATA|NOPTR, $64
 
 DATA lanes3fb8aa3b<>+0(SB)/4, $0x3fb8aa3b
 DATA lanes3fb8aa3b<>+4(SB)/4, $0x3fb8aa3b
@@ -2851,114 +2846,94 @@ by4:
 	VORPS        lanes80000000<>+0(SB), Z1, Z5
 	VORPS        lanes80000000<>+0(SB), Z2, Z6
 	VORPS        lanes80000000<>+0(SB), Z3, Z7
-	VMOVUPS      lanes42b20000<>+0(SB), Z8
-	VMINPS       Z4, Z8, Z8
-	VMOVUPS      lanes42b20000<>+0(SB), Z4
-	VMINPS       Z5, Z4, Z4
-	VMOVUPS      lanes42b20000<>+0(SB), Z5
-	VMINPS       Z6, Z5, Z5
-	VMOVUPS      lanes42b20000<>+0(SB), Z6
-	VMINPS       Z7, Z6, Z6
-	VMOVUPS      lanesc2d20000<>+0(SB), Z7
-	VMAXPS       Z8, Z7, Z7
 	VMOVUPS      lanesc2d20000<>+0(SB), Z8
 	VMAXPS       Z4, Z8, Z8
 	VMOVUPS      lanesc2d20000<>+0(SB), Z4
 	VMAXPS       Z5, Z4, Z4
 	VMOVUPS      lanesc2d20000<>+0(SB), Z5
 	VMAXPS       Z6, Z5, Z5
-	VMULPS       lanes3fb8aa3b<>+0(SB), Z7, Z6
-	VMULPS       lanes3fb8aa3b<>+0(SB), Z8, Z14
-	VMULPS       lanes3fb8aa3b<>+0(SB), Z4, Z15
-	VMULPS       lanes3fb8aa3b<>+0(SB), Z5, Z16
-	VRNDSCALEPS  $0x08, Z6, Z6
-	VRNDSCALEPS  $0x08, Z14, Z14
-	VRNDSCALEPS  $0x08, Z15, Z15
-	VRNDSCALEPS  $0x08, Z16, Z16
-	VFNMADD231PS lanes3f318000<>+0(SB), Z6, Z7
-	VFNMADD231PS lanes3f318000<>+0(SB), Z14, Z8
-	VFNMADD231PS lanes3f318000<>+0(SB), Z15, Z4
-	VFNMADD231PS lanes3f318000<>+0(SB), Z16, Z5
-	VFNMADD231PS lanesb95e8083<>+0(SB), Z6, Z7
-	VFNMADD231PS lanesb95e8083<>+0(SB), Z14, Z8
-	VFNMADD231PS lanesb95e8083<>+0(SB), Z15, Z4
-	VFNMADD231PS lanesb95e8083<>+0(SB), Z16, Z5
-	VMOVUPS      lanes3ab68885<>+0(SB), Z17
-	VMOVUPS      lanes3ab68885<>+0(SB), Z18
-	VMOVUPS      lanes3ab68885<>+0(SB), Z19
-	VMOVUPS      lanes3ab68885<>+0(SB), Z20
-	VFMADD213PS  lanes3c0905b7<>+0(SB), Z7, Z17
-	VFMADD213PS  lanes3c0905b7<>+0(SB), Z8, Z18
-	VFMADD213PS  lanes3c0905b7<>+0(SB), Z4, Z19
-	VFMADD213PS  lanes3c0905b7<>+0(SB), Z5, Z20
-	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z7, Z17
-	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z8, Z18
-	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z4, Z19
-	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z5, Z20
-	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z7, Z17
-	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z8, Z18
-	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z4, Z19
-	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z5, Z20
-	VFMADD213PS  lanes3f000000<>+0(SB), Z7, Z17
-	VFMADD213PS  lanes3f000000<>+0(SB), Z8, Z18
-	VFMADD213PS  lanes3f000000<>+0(SB), Z4, Z19
-	VFMADD213PS  lanes3f000000<>+0(SB), Z5, Z20
-	VMULPS       Z7, Z7, Z21
-	VMULPS       Z8, Z8, Z22
-	VMULPS       Z4, Z4, Z23
-	VMULPS       Z5, Z5, Z24
-	VFMADD213PS  Z7, Z21, Z17
-	VFMADD213PS  Z8, Z22, Z18
-	VFMADD213PS  Z4, Z23, Z19
-	VFMADD213PS  Z5, Z24, Z20
-	VADDPS       lanes3f800000<>+0(SB), Z17, Z4
-	VADDPS       lanes3f800000<>+0(SB), Z18, Z5
-	VADDPS       lanes3f800000<>+0(SB), Z19, Z7
-	VADDPS       lanes3f800000<>+0(SB), Z20, Z8
-	VSCALEFPS    Z6, Z4, Z4
-	VSCALEFPS    Z14, Z5, Z5
-	VSCALEFPS    Z15, Z7, Z6
-	VSCALEFPS    Z16, Z8, Z7
-	VMOVUPS      lanes3f800000<>+0(SB), Z8
-	VMOVUPS      lanes3f800000<>+0(SB), Z14
-	VMOVUPS      lanes3f800000<>+0(SB), Z15
+	VMOVUPS      lanesc2d20000<>+0(SB), Z6
+	VMAXPS       Z7, Z6, Z6
+	VMULPS       lanes3fb8aa3b<>+0(SB), Z8, Z7
+	VMULPS       lanes3fb8aa3b<>+0(SB), Z4, Z9
+	VMULPS       lanes3fb8aa3b<>+0(SB), Z5, Z10
+	VMULPS       lanes3fb8aa3b<>+0(SB), Z6, Z11
+	VRNDSCALEPS  $0x08, Z7, Z7
+	VRNDSCALEPS  $0x08, Z9, Z9
+	VRNDSCALEPS  $0x08, Z10, Z10
+	VRNDSCALEPS  $0x08, Z11, Z11
+	VFNMADD231PS lanes3f318000<>+0(SB), Z7, Z8
+	VFNMADD231PS lanes3f318000<>+0(SB), Z9, Z4
+	VFNMADD231PS lanes3f318000<>+0(SB), Z10, Z5
+	VFNMADD231PS lanes3f318000<>+0(SB), Z11, Z6
+	VFNMADD231PS lanesb95e8083<>+0(SB), Z7, Z8
+	VFNMADD231PS lanesb95e8083<>+0(SB), Z9, Z4
+	VFNMADD231PS lanesb95e8083<>+0(SB), Z10, Z5
+	VFNMADD231PS lanesb95e8083<>+0(SB), Z11, Z6
+	VMOVUPS      lanes3ab68885<>+0(SB), Z12
+	VMOVUPS      lanes3ab68885<>+0(SB), Z13
+	VMOVUPS      lanes3ab68885<>+0(SB), Z14
+	VMOVUPS      lanes3ab68885<>+0(SB), Z15
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Z8, Z12
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Z4, Z13
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Z5, Z14
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Z6, Z15
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z8, Z12
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z4, Z13
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z5, Z14
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z6, Z15
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z8, Z12
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z4, Z13
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z5, Z14
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z6, Z15
+	VFMADD213PS  lanes3f000000<>+0(SB), Z8, Z12
+	VFMADD213PS  lanes3f000000<>+0(SB), Z4, Z13
+	VFMADD213PS  lanes3f000000<>+0(SB), Z5, Z14
+	VFMADD213PS  lanes3f000000<>+0(SB), Z6, Z15
+	VFMADD213PS  lanes3f800000<>+0(SB), Z8, Z12
+	VFMADD213PS  lanes3f800000<>+0(SB), Z4, Z13
+	VFMADD213PS  lanes3f800000<>+0(SB), Z5, Z14
+	VFMADD213PS  lanes3f800000<>+0(SB), Z6, Z15
+	VFMADD213PS  lanes3f800000<>+0(SB), Z8, Z12
+	VFMADD213PS  lanes3f800000<>+0(SB), Z4, Z13
+	VFMADD213PS  lanes3f800000<>+0(SB), Z5, Z14
+	VFMADD213PS  lanes3f800000<>+0(SB), Z6, Z15
+	VSCALEFPS    Z7, Z12, Z4
+	VSCALEFPS    Z9, Z13, Z5
+	VSCALEFPS    Z10, Z14, Z6
+	VSCALEFPS    Z11, Z15, Z7
+	VADDPS       lanes3f800000<>+0(SB), Z4, Z8
+	VADDPS       lanes3f800000<>+0(SB), Z5, Z9
+	VADDPS       lanes3f800000<>+0(SB), Z6, Z10
+	VADDPS       lanes3f800000<>+0(SB), Z7, Z11
+	VRCP14PS     Z8, Z12
+	VRCP14PS     Z9, Z13
+	VRCP14PS     Z10, Z14
+	VRCP14PS     Z11, Z15
 	VMOVUPS      lanes3f800000<>+0(SB), Z16
+	VMOVUPS      lanes3f800000<>+0(SB), Z17
+	VMOVUPS      lanes3f800000<>+0(SB), Z18
+	VMOVUPS      lanes3f800000<>+0(SB), Z19
+	VFNMADD231PS Z12, Z8, Z16
+	VFNMADD231PS Z13, Z9, Z17
+	VFNMADD231PS Z14, Z10, Z18
+	VFNMADD231PS Z15, Z11, Z19
+	VFMADD213PS  Z12, Z12, Z16
+	VFMADD213PS  Z13, Z13, Z17
+	VFMADD213PS  Z14, Z14, Z18
+	VFMADD213PS  Z15, Z15, Z19
 	VPMOVD2M     Z0, K1
-	VBLENDMPS    Z4, Z8, K1, Z9
+	VMULPS       Z4, Z16, K1, Z16
 	VPMOVD2M     Z1, K1
-	VBLENDMPS    Z5, Z14, K1, Z10
+	VMULPS       Z5, Z17, K1, Z17
 	VPMOVD2M     Z2, K1
-	VBLENDMPS    Z6, Z15, K1, Z11
+	VMULPS       Z6, Z18, K1, Z18
 	VPMOVD2M     Z3, K1
-	VBLENDMPS    Z7, Z16, K1, Z12
-	VADDPS       lanes3f800000<>+0(SB), Z4, Z0
-	VADDPS       lanes3f800000<>+0(SB), Z5, Z1
-	VADDPS       lanes3f800000<>+0(SB), Z6, Z2
-	VADDPS       lanes3f800000<>+0(SB), Z7, Z3
-	VRCP14PS     Z0, Z4
-	VRCP14PS     Z1, Z5
-	VRCP14PS     Z2, Z6
-	VRCP14PS     Z3, Z7
-	VMOVUPS      lanes3f800000<>+0(SB), Z8
-	VMOVUPS      lanes3f800000<>+0(SB), Z14
-	VMOVUPS      lanes3f800000<>+0(SB), Z15
-	VMOVUPS      lanes3f800000<>+0(SB), Z16
-	VFNMADD231PS Z4, Z0, Z8
-	VFNMADD231PS Z5, Z1, Z14
-	VFNMADD231PS Z6, Z2, Z15
-	VFNMADD231PS Z7, Z3, Z16
-	VFMADD213PS  Z4, Z4, Z8
-	VFMADD213PS  Z5, Z5, Z14
-	VFMADD213PS  Z6, Z6, Z15
-	VFMADD213PS  Z7, Z7, Z16
-	VMULPS       Z8, Z9, Z0
-	VMULPS       Z14, Z10, Z1
-	VMULPS       Z15, Z11, Z2
-	VMULPS       Z16, Z12, Z3
-	VMOVUPS      Z0, (DX)(BX*4)
-	VMOVUPS      Z1, 64(DX)(BX*4)
-	VMOVUPS      Z2, 128(DX)(BX*4)
-	VMOVUPS      Z3, 192(DX)(BX*4)
+	VMULPS       Z7, Z19, K1, Z19
+	VMOVUPS      Z16, (DX)(BX*4)
+	VMOVUPS      Z17, 64(DX)(BX*4)
+	VMOVUPS      Z18, 128(DX)(BX*4)
+	VMOVUPS      Z19, 192(DX)(BX*4)
 	ADDQ         $0x40, BX
 	JMP          by4
 
@@ -2969,33 +2944,28 @@ by1:
 	JGT          by1_end
 	VMOVUPS      (AX)(BX*4), Z0
 	VORPS        lanes80000000<>+0(SB), Z0, Z1
-	VMOVUPS      lanes42b20000<>+0(SB), Z2
-	VMINPS       Z1, Z2, Z2
-	VMOVUPS      lanesc2d20000<>+0(SB), Z1
-	VMAXPS       Z2, Z1, Z1
-	VMULPS       lanes3fb8aa3b<>+0(SB), Z1, Z2
-	VRNDSCALEPS  $0x08, Z2, Z2
-	VFNMADD231PS lanes3f318000<>+0(SB), Z2, Z1
-	VFNMADD231PS lanesb95e8083<>+0(SB), Z2, Z1
+	VMOVUPS      lanesc2d20000<>+0(SB), Z2
+	VMAXPS       Z1, Z2, Z2
+	VMULPS       lanes3fb8aa3b<>+0(SB), Z2, Z1
+	VRNDSCALEPS  $0x08, Z1, Z1
+	VFNMADD231PS lanes3f318000<>+0(SB), Z1, Z2
+	VFNMADD231PS lanesb95e8083<>+0(SB), Z1, Z2
 	VMOVUPS      lanes3ab68885<>+0(SB), Z3
-	VFMADD213PS  lanes3c0905b7<>+0(SB), Z1, Z3
-	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z1, Z3
-	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z1, Z3
-	VFMADD213PS  lanes3f000000<>+0(SB), Z1, Z3
-	VMULPS       Z1, Z1, Z4
-	VFMADD213PS  Z1, Z4, Z3
-	VADDPS       lanes3f800000<>+0(SB), Z3, Z1
-	VSCALEFPS    Z2, Z1, Z1
-	VMOVUPS      lanes3f800000<>+0(SB), Z2
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Z2, Z3
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z2, Z3
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z2, Z3
+	VFMADD213PS  lanes3f000000<>+0(SB), Z2, Z3
+	VFMADD213PS  lanes3f800000<>+0(SB), Z2, Z3
+	VFMADD213PS  lanes3f800000<>+0(SB), Z2, Z3
+	VSCALEFPS    Z1, Z3, Z1
+	VADDPS       lanes3f800000<>+0(SB), Z1, Z2
+	VRCP14PS     Z2, Z3
+	VMOVUPS      lanes3f800000<>+0(SB), Z4
+	VFNMADD231PS Z3, Z2, Z4
+	VFMADD213PS  Z3, Z3, Z4
 	VPMOVD2M     Z0, K1
-	VBLENDMPS    Z1, Z2, K1, Z13
-	VADDPS       lanes3f800000<>+0(SB), Z1, Z0
-	VRCP14PS     Z0, Z1
-	VMOVUPS      lanes3f800000<>+0(SB), Z2
-	VFNMADD231PS Z1, Z0, Z2
-	VFMADD213PS  Z1, Z1, Z2
-	VMULPS       Z2, Z13, Z0
-	VMOVUPS      Z0, (DX)(BX*4)
+	VMULPS       Z1, Z4, K1, Z4
+	VMOVUPS      Z4, (DX)(BX*4)
 	ADDQ         $0x10, BX
 	JMP          by1
 
@@ -3041,126 +3011,62 @@ by4:
 	VORPS        lanes80000000<>+0(SB), Z1, Z5
 	VORPS        lanes80000000<>+0(SB), Z2, Z6
 	VORPS        lanes80000000<>+0(SB), Z3, Z7
-	VMOVUPS      lanes42b20000<>+0(SB), Z8
-	VMINPS       Z4, Z8, Z8
-	VMOVUPS      lanes42b20000<>+0(SB), Z4
-	VMINPS       Z5, Z4, Z4
-	VMOVUPS      lanes42b20000<>+0(SB), Z5
-	VMINPS       Z6, Z5, Z5
-	VMOVUPS      lanes42b20000<>+0(SB), Z6
-	VMINPS       Z7, Z6, Z6
-	VMOVUPS      lanesc2d20000<>+0(SB), Z7
-	VMAXPS       Z8, Z7, Z7
 	VMOVUPS      lanesc2d20000<>+0(SB), Z8
 	VMAXPS       Z4, Z8, Z8
 	VMOVUPS      lanesc2d20000<>+0(SB), Z4
 	VMAXPS       Z5, Z4, Z4
 	VMOVUPS      lanesc2d20000<>+0(SB), Z5
 	VMAXPS       Z6, Z5, Z5
-	VMULPS       lanes3fb8aa3b<>+0(SB), Z7, Z6
-	VMULPS       lanes3fb8aa3b<>+0(SB), Z8, Z9
-	VMULPS       lanes3fb8aa3b<>+0(SB), Z4, Z10
-	VMULPS       lanes3fb8aa3b<>+0(SB), Z5, Z11
-	VRNDSCALEPS  $0x08, Z6, Z6
+	VMOVUPS      lanesc2d20000<>+0(SB), Z6
+	VMAXPS       Z7, Z6, Z6
+	VMULPS       lanes3fb8aa3b<>+0(SB), Z8, Z7
+	VMULPS       lanes3fb8aa3b<>+0(SB), Z4, Z9
+	VMULPS       lanes3fb8aa3b<>+0(SB), Z5, Z10
+	VMULPS       lanes3fb8aa3b<>+0(SB), Z6, Z11
+	VRNDSCALEPS  $0x08, Z7, Z7
 	VRNDSCALEPS  $0x08, Z9, Z9
 	VRNDSCALEPS  $0x08, Z10, Z10
 	VRNDSCALEPS  $0x08, Z11, Z11
-	VFNMADD231PS lanes3f318000<>+0(SB), Z6, Z7
-	VFNMADD231PS lanes3f318000<>+0(SB), Z9, Z8
-	VFNMADD231PS lanes3f318000<>+0(SB), Z10, Z4
-	VFNMADD231PS lanes3f318000<>+0(SB), Z11, Z5
-	VFNMADD231PS lanesb95e8083<>+0(SB), Z6, Z7
-	VFNMADD231PS lanesb95e8083<>+0(SB), Z9, Z8
-	VFNMADD231PS lanesb95e8083<>+0(SB), Z10, Z4
-	VFNMADD231PS lanesb95e8083<>+0(SB), Z11, Z5
+	VFNMADD231PS lanes3f318000<>+0(SB), Z7, Z8
+	VFNMADD231PS lanes3f318000<>+0(SB), Z9, Z4
+	VFNMADD231PS lanes3f318000<>+0(SB), Z10, Z5
+	VFNMADD231PS lanes3f318000<>+0(SB), Z11, Z6
+	VFNMADD231PS lanesb95e8083<>+0(SB), Z7, Z8
+	VFNMADD231PS lanesb95e8083<>+0(SB), Z9, Z4
+	VFNMADD231PS lanesb95e8083<>+0(SB), Z10, Z5
+	VFNMADD231PS lanesb95e8083<>+0(SB), Z11, Z6
 	VMOVUPS      lanes3ab68885<>+0(SB), Z12
 	VMOVUPS      lanes3ab68885<>+0(SB), Z13
 	VMOVUPS      lanes3ab68885<>+0(SB), Z14
 	VMOVUPS      lanes3ab68885<>+0(SB), Z15
-	VFMADD213PS  lanes3c0905b7<>+0(SB), Z7, Z12
-	VFMADD213PS  lanes3c0905b7<>+0(SB), Z8, Z13
-	VFMADD213PS  lanes3c0905b7<>+0(SB), Z4, Z14
-	VFMADD213PS  lanes3c0905b7<>+0(SB), Z5, Z15
-	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z7, Z12
-	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z8, Z13
-	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z4, Z14
-	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z5, Z15
-	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z7, Z12
-	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z8, Z13
-	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z4, Z14
-	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z5, Z15
-	VFMADD213PS  lanes3f000000<>+0(SB), Z7, Z12
-	VFMADD213PS  lanes3f000000<>+0(SB), Z8, Z13
-	VFMADD213PS  lanes3f000000<>+0(SB), Z4, Z14
-	VFMADD213PS  lanes3f000000<>+0(SB), Z5, Z15
-	VMULPS       Z7, Z7, Z16
-	VMULPS       Z8, Z8, Z17
-	VMULPS       Z4, Z4, Z18
-	VMULPS       Z5, Z5, Z19
-	VFMADD213PS  Z7, Z16, Z12
-	VFMADD213PS  Z8, Z17, Z13
-	VFMADD213PS  Z4, Z18, Z14
-	VFMADD213PS  Z5, Z19, Z15
-	VADDPS       lanes3f800000<>+0(SB), Z12, Z4
-	VADDPS       lanes3f800000<>+0(SB), Z13, Z5
-	VADDPS       lanes3f800000<>+0(SB), Z14, Z7
-	VADDPS       lanes3f800000<>+0(SB), Z15, Z8
-	VSCALEFPS    Z6, Z4, Z4
-	VSCALEFPS    Z9, Z5, Z5
-	VSCALEFPS    Z10, Z7, Z6
-	VSCALEFPS    Z11, Z8, Z7
-	VADDPS       lanes40000000<>+0(SB), Z4, Z8
-	VADDPS       lanes40000000<>+0(SB), Z5, Z9
-	VADDPS       lanes40000000<>+0(SB), Z6, Z10
-	VADDPS       lanes40000000<>+0(SB), Z7, Z11
-	VRCP14PS     Z8, Z12
-	VRCP14PS     Z9, Z13
-	VRCP14PS     Z10, Z14
-	VRCP14PS     Z11, Z15
-	VMOVUPS      lanes3f800000<>+0(SB), Z16
-	VMOVUPS      lanes3f800000<>+0(SB), Z17
-	VMOVUPS      lanes3f800000<>+0(SB), Z18
-	VMOVUPS      lanes3f800000<>+0(SB), Z19
-	VFNMADD231PS Z12, Z8, Z16
-	VFNMADD231PS Z13, Z9, Z17
-	VFNMADD231PS Z14, Z10, Z18
-	VFNMADD231PS Z15, Z11, Z19
-	VFMADD213PS  Z12, Z12, Z16
-	VFMADD213PS  Z13, Z13, Z17
-	VFMADD213PS  Z14, Z14, Z18
-	VFMADD213PS  Z15, Z15, Z19
-	VMULPS       Z16, Z4, Z4
-	VMULPS       Z17, Z5, Z5
-	VMULPS       Z18, Z6, Z6
-	VMULPS       Z19, Z7, Z7
-	VMULPS       Z4, Z4, Z8
-	VMULPS       Z5, Z5, Z9
-	VMULPS       Z6, Z6, Z10
-	VMULPS       Z7, Z7, Z11
-	VMOVUPS      lanes3e897b7d<>+0(SB), Z12
-	VMOVUPS      lanes3e897b7d<>+0(SB), Z13
-	VMOVUPS      lanes3e897b7d<>+0(SB), Z14
-	VMOVUPS      lanes3e897b7d<>+0(SB), Z15
-	VFMADD213PS  lanes3e909235<>+0(SB), Z8, Z12
-	VFMADD213PS  lanes3e909235<>+0(SB), Z9, Z13
-	VFMADD213PS  lanes3e909235<>+0(SB), Z10, Z14
-	VFMADD213PS  lanes3e909235<>+0(SB), Z11, Z15
-	VFMADD213PS  lanes3eccd6b7<>+0(SB), Z8, Z12
-	VFMADD213PS  lanes3eccd6b7<>+0(SB), Z9, Z13
-	VFMADD213PS  lanes3eccd6b7<>+0(SB), Z10, Z14
-	VFMADD213PS  lanes3eccd6b7<>+0(SB), Z11, Z15
-	VFMADD213PS  lanes3f2aaaa6<>+0(SB), Z8, Z12
-	VFMADD213PS  lanes3f2aaaa6<>+0(SB), Z9, Z13
-	VFMADD213PS  lanes3f2aaaa6<>+0(SB), Z10, Z14
-	VFMADD213PS  lanes3f2aaaa6<>+0(SB), Z11, Z15
-	VFMADD213PS  lanes40000000<>+0(SB), Z8, Z12
-	VFMADD213PS  lanes40000000<>+0(SB), Z9, Z13
-	VFMADD213PS  lanes40000000<>+0(SB), Z10, Z14
-	VFMADD213PS  lanes40000000<>+0(SB), Z11, Z15
-	VMULPS       Z4, Z12, Z4
-	VMULPS       Z5, Z13, Z5
-	VMULPS       Z6, Z14, Z6
-	VMULPS       Z7, Z15, Z7
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Z8, Z12
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Z4, Z13
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Z5, Z14
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Z6, Z15
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z8, Z12
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z4, Z13
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z5, Z14
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z6, Z15
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z8, Z12
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z4, Z13
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z5, Z14
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z6, Z15
+	VFMADD213PS  lanes3f000000<>+0(SB), Z8, Z12
+	VFMADD213PS  lanes3f000000<>+0(SB), Z4, Z13
+	VFMADD213PS  lanes3f000000<>+0(SB), Z5, Z14
+	VFMADD213PS  lanes3f000000<>+0(SB), Z6, Z15
+	VFMADD213PS  lanes3f800000<>+0(SB), Z8, Z12
+	VFMADD213PS  lanes3f800000<>+0(SB), Z4, Z13
+	VFMADD213PS  lanes3f800000<>+0(SB), Z5, Z14
+	VFMADD213PS  lanes3f800000<>+0(SB), Z6, Z15
+	VFMADD213PS  lanes3f800000<>+0(SB), Z8, Z12
+	VFMADD213PS  lanes3f800000<>+0(SB), Z4, Z13
+	VFMADD213PS  lanes3f800000<>+0(SB), Z5, Z14
+	VFMADD213PS  lanes3f800000<>+0(SB), Z6, Z15
+	VSCALEFPS    Z7, Z12, Z4
+	VSCALEFPS    Z9, Z13, Z5
+	VSCALEFPS    Z10, Z14, Z6
+	VSCALEFPS    Z11, Z15, Z7
 	VMOVUPS      lanes00000000<>+0(SB), Z8
 	VMAXPS       Z0, Z8, Z8
 	VMOVUPS      lanes00000000<>+0(SB), Z0
@@ -3169,11 +3075,47 @@ by4:
 	VMAXPS       Z2, Z1, Z1
 	VMOVUPS      lanes00000000<>+0(SB), Z2
 	VMAXPS       Z3, Z2, Z2
-	VADDPS       Z8, Z4, Z3
-	VADDPS       Z0, Z5, Z0
-	VADDPS       Z1, Z6, Z1
-	VADDPS       Z2, Z7, Z2
-	VMOVUPS      Z3, (DX)(BX*4)
+	VMOVUPS      lanes3ba7f7d3<>+0(SB), Z3
+	VMOVUPS      lanes3ba7f7d3<>+0(SB), Z9
+	VMOVUPS      lanes3ba7f7d3<>+0(SB), Z10
+	VMOVUPS      lanes3ba7f7d3<>+0(SB), Z11
+	VFMADD213PS  lanesbcee2bc0<>+0(SB), Z4, Z3
+	VFMADD213PS  lanesbcee2bc0<>+0(SB), Z5, Z9
+	VFMADD213PS  lanesbcee2bc0<>+0(SB), Z6, Z10
+	VFMADD213PS  lanesbcee2bc0<>+0(SB), Z7, Z11
+	VFMADD213PS  lanes3d9ec061<>+0(SB), Z4, Z3
+	VFMADD213PS  lanes3d9ec061<>+0(SB), Z5, Z9
+	VFMADD213PS  lanes3d9ec061<>+0(SB), Z6, Z10
+	VFMADD213PS  lanes3d9ec061<>+0(SB), Z7, Z11
+	VFMADD213PS  lanesbe0b4953<>+0(SB), Z4, Z3
+	VFMADD213PS  lanesbe0b4953<>+0(SB), Z5, Z9
+	VFMADD213PS  lanesbe0b4953<>+0(SB), Z6, Z10
+	VFMADD213PS  lanesbe0b4953<>+0(SB), Z7, Z11
+	VFMADD213PS  lanes3e4358d5<>+0(SB), Z4, Z3
+	VFMADD213PS  lanes3e4358d5<>+0(SB), Z5, Z9
+	VFMADD213PS  lanes3e4358d5<>+0(SB), Z6, Z10
+	VFMADD213PS  lanes3e4358d5<>+0(SB), Z7, Z11
+	VFMADD213PS  lanesbe7e507e<>+0(SB), Z4, Z3
+	VFMADD213PS  lanesbe7e507e<>+0(SB), Z5, Z9
+	VFMADD213PS  lanesbe7e507e<>+0(SB), Z6, Z10
+	VFMADD213PS  lanesbe7e507e<>+0(SB), Z7, Z11
+	VFMADD213PS  lanes3eaa96ba<>+0(SB), Z4, Z3
+	VFMADD213PS  lanes3eaa96ba<>+0(SB), Z5, Z9
+	VFMADD213PS  lanes3eaa96ba<>+0(SB), Z6, Z10
+	VFMADD213PS  lanes3eaa96ba<>+0(SB), Z7, Z11
+	VFMADD213PS  lanesbeffff46<>+0(SB), Z4, Z3
+	VFMADD213PS  lanesbeffff46<>+0(SB), Z5, Z9
+	VFMADD213PS  lanesbeffff46<>+0(SB), Z6, Z10
+	VFMADD213PS  lanesbeffff46<>+0(SB), Z7, Z11
+	VFMADD213PS  lanes3f7fffff<>+0(SB), Z4, Z3
+	VFMADD213PS  lanes3f7fffff<>+0(SB), Z5, Z9
+	VFMADD213PS  lanes3f7fffff<>+0(SB), Z6, Z10
+	VFMADD213PS  lanes3f7fffff<>+0(SB), Z7, Z11
+	VFMADD231PS  Z4, Z3, Z8
+	VFMADD231PS  Z5, Z9, Z0
+	VFMADD231PS  Z6, Z10, Z1
+	VFMADD231PS  Z7, Z11, Z2
+	VMOVUPS      Z8, (DX)(BX*4)
 	VMOVUPS      Z0, 64(DX)(BX*4)
 	VMOVUPS      Z1, 128(DX)(BX*4)
 	VMOVUPS      Z2, 192(DX)(BX*4)
@@ -3187,136 +3129,39 @@ by1:
 	JGT          by1_end
 	VMOVUPS      (AX)(BX*4), Z0
 	VORPS        lanes80000000<>+0(SB), Z0, Z1
-	VMOVUPS      lanes42b20000<>+0(SB), Z2
-	VMINPS       Z1, Z2, Z2
-	VMOVUPS      lanesc2d20000<>+0(SB), Z1
-	VMAXPS       Z2, Z1, Z1
-	VMULPS       lanes3fb8aa3b<>+0(SB), Z1, Z2
-	VRNDSCALEPS  $0x08, Z2, Z2
-	VFNMADD231PS lanes3f318000<>+0(SB), Z2, Z1
-	VFNMADD231PS lanesb95e8083<>+0(SB), Z2, Z1
+	VMOVUPS      lanesc2d20000<>+0(SB), Z2
+	VMAXPS       Z1, Z2, Z2
+	VMULPS       lanes3fb8aa3b<>+0(SB), Z2, Z1
+	VRNDSCALEPS  $0x08, Z1, Z1
+	VFNMADD231PS lanes3f318000<>+0(SB), Z1, Z2
+	VFNMADD231PS lanesb95e8083<>+0(SB), Z1, Z2
 	VMOVUPS      lanes3ab68885<>+0(SB), Z3
-	VFMADD213PS  lanes3c0905b7<>+0(SB), Z1, Z3
-	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z1, Z3
-	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z1, Z3
-	VFMADD213PS  lanes3f000000<>+0(SB), Z1, Z3
-	VMULPS       Z1, Z1, Z4
-	VFMADD213PS  Z1, Z4, Z3
-	VADDPS       lanes3f800000<>+0(SB), Z3, Z1
-	VSCALEFPS    Z2, Z1, Z1
-	VADDPS       lanes40000000<>+0(SB), Z1, Z2
-	VRCP14PS     Z2, Z3
-	VMOVUPS      lanes3f800000<>+0(SB), Z4
-	VFNMADD231PS Z3, Z2, Z4
-	VFMADD213PS  Z3, Z3, Z4
-	VMULPS       Z4, Z1, Z1
-	VMULPS       Z1, Z1, Z2
-	VMOVUPS      lanes3e897b7d<>+0(SB), Z3
-	VFMADD213PS  lanes3e909235<>+0(SB), Z2, Z3
-	VFMADD213PS  lanes3eccd6b7<>+0(SB), Z2, Z3
-	VFMADD213PS  lanes3f2aaaa6<>+0(SB), Z2, Z3
-	VFMADD213PS  lanes40000000<>+0(SB), Z2, Z3
-	VMULPS       Z1, Z3, Z1
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Z2, Z3
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z2, Z3
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z2, Z3
+	VFMADD213PS  lanes3f000000<>+0(SB), Z2, Z3
+	VFMADD213PS  lanes3f800000<>+0(SB), Z2, Z3
+	VFMADD213PS  lanes3f800000<>+0(SB), Z2, Z3
+	VSCALEFPS    Z1, Z3, Z1
 	VMOVUPS      lanes00000000<>+0(SB), Z2
 	VMAXPS       Z0, Z2, Z2
-	VADDPS       Z2, Z1, Z0
-	VMOVUPS      Z0, (DX)(BX*4)
+	VMOVUPS      lanes3ba7f7d3<>+0(SB), Z0
+	VFMADD213PS  lanesbcee2bc0<>+0(SB), Z1, Z0
+	VFMADD213PS  lanes3d9ec061<>+0(SB), Z1, Z0
+	VFMADD213PS  lanesbe0b4953<>+0(SB), Z1, Z0
+	VFMADD213PS  lanes3e4358d5<>+0(SB), Z1, Z0
+	VFMADD213PS  lanesbe7e507e<>+0(SB), Z1, Z0
+	VFMADD213PS  lanes3eaa96ba<>+0(SB), Z1, Z0
+	VFMADD213PS  lanesbeffff46<>+0(SB), Z1, Z0
+	VFMADD213PS  lanes3f7fffff<>+0(SB), Z1, Z0
+	VFMADD231PS  Z1, Z0, Z2
+	VMOVUPS      Z2, (DX)(BX*4)
 	ADDQ         $0x10, BX
 	JMP          by1
 
 by1_end:
 	VZEROUPPER
 	RET
-
-DATA lanes40000000<>+0(SB)/4, $0x40000000
-DATA lanes40000000<>+4(SB)/4, $0x40000000
-DATA lanes40000000<>+8(SB)/4, $0x40000000
-DATA lanes40000000<>+12(SB)/4, $0x40000000
-DATA lanes40000000<>+16(SB)/4, $0x40000000
-DATA lanes40000000<>+20(SB)/4, $0x40000000
-DATA lanes40000000<>+24(SB)/4, $0x40000000
-DATA lanes40000000<>+28(SB)/4, $0x40000000
-DATA lanes40000000<>+32(SB)/4, $0x40000000
-DATA lanes40000000<>+36(SB)/4, $0x40000000
-DATA lanes40000000<>+40(SB)/4, $0x40000000
-DATA lanes40000000<>+44(SB)/4, $0x40000000
-DATA lanes40000000<>+48(SB)/4, $0x40000000
-DATA lanes40000000<>+52(SB)/4, $0x40000000
-DATA lanes40000000<>+56(SB)/4, $0x40000000
-DATA lanes40000000<>+60(SB)/4, $0x40000000
-GLOBL lanes40000000<>(SB), RODATA|NOPTR, $64
-
-DATA lanes3e897b7d<>+0(SB)/4, $0x3e897b7d
-DATA lanes3e897b7d<>+4(SB)/4, $0x3e897b7d
-DATA lanes3e897b7d<>+8(SB)/4, $0x3e897b7d
-DATA lanes3e897b7d<>+12(SB)/4, $0x3e897b7d
-DATA lanes3e897b7d<>+16(SB)/4, $0x3e897b7d
-DATA lanes3e897b7d<>+20(SB)/4, $0x3e897b7d
-DATA lanes3e897b7d<>+24(SB)/4, $0x3e897b7d
-DATA lanes3e897b7d<>+28(SB)/4, $0x3e897b7d
-DATA lanes3e897b7d<>+32(SB)/4, $0x3e897b7d
-DATA lanes3e897b7d<>+36(SB)/4, $0x3e897b7d
-DATA lanes3e897b7d<>+40(SB)/4, $0x3e897b7d
-DATA lanes3e897b7d<>+44(SB)/4, $0x3e897b7d
-DATA lanes3e897b7d<>+48(SB)/4, $0x3e897b7d
-DATA lanes3e897b7d<>+52(SB)/4, $0x3e897b7d
-DATA lanes3e897b7d<>+56(SB)/4, $0x3e897b7d
-DATA lanes3e897b7d<>+60(SB)/4, $0x3e897b7d
-GLOBL lanes3e897b7d<>(SB), RODATA|NOPTR, $64
-
-DATA lanes3e909235<>+0(SB)/4, $0x3e909235
-DATA lanes3e909235<>+4(SB)/4, $0x3e909235
-DATA lanes3e909235<>+8(SB)/4, $0x3e909235
-DATA lanes3e909235<>+12(SB)/4, $0x3e909235
-DATA lanes3e909235<>+16(SB)/4, $0x3e909235
-DATA lanes3e909235<>+20(SB)/4, $0x3e909235
-DATA lanes3e909235<>+24(SB)/4, $0x3e909235
-DATA lanes3e909235<>+28(SB)/4, $0x3e909235
-DATA lanes3e909235<>+32(SB)/4, $0x3e909235
-DATA lanes3e909235<>+36(SB)/4, $0x3e909235
-DATA lanes3e909235<>+40(SB)/4, $0x3e909235
-DATA lanes3e909235<>+44(SB)/4, $0x3e909235
-DATA lanes3e909235<>+48(SB)/4, $0x3e909235
-DATA lanes3e909235<>+52(SB)/4, $0x3e909235
-DATA lanes3e909235<>+56(SB)/4, $0x3e909235
-DATA lanes3e909235<>+60(SB)/4, $0x3e909235
-GLOBL lanes3e909235<>(SB), RODATA|NOPTR, $64
-
-DATA lanes3eccd6b7<>+0(SB)/4, $0x3eccd6b7
-DATA lanes3eccd6b7<>+4(SB)/4, $0x3eccd6b7
-DATA lanes3eccd6b7<>+8(SB)/4, $0x3eccd6b7
-DATA lanes3eccd6b7<>+12(SB)/4, $0x3eccd6b7
-DATA lanes3eccd6b7<>+16(SB)/4, $0x3eccd6b7
-DATA lanes3eccd6b7<>+20(SB)/4, $0x3eccd6b7
-DATA lanes3eccd6b7<>+24(SB)/4, $0x3eccd6b7
-DATA lanes3eccd6b7<>+28(SB)/4, $0x3eccd6b7
-DATA lanes3eccd6b7<>+32(SB)/4, $0x3eccd6b7
-DATA lanes3eccd6b7<>+36(SB)/4, $0x3eccd6b7
-DATA lanes3eccd6b7<>+40(SB)/4, $0x3eccd6b7
-DATA lanes3eccd6b7<>+44(SB)/4, $0x3eccd6b7
-DATA lanes3eccd6b7<>+48(SB)/4, $0x3eccd6b7
-DATA lanes3eccd6b7<>+52(SB)/4, $0x3eccd6b7
-DATA lanes3eccd6b7<>+56(SB)/4, $0x3eccd6b7
-DATA lanes3eccd6b7<>+60(SB)/4, $0x3eccd6b7
-GLOBL lanes3eccd6b7<>(SB), RODATA|NOPTR, $64
-
-DATA lanes3f2aaaa6<>+0(SB)/4, $0x3f2aaaa6
-DATA lanes3f2aaaa6<>+4(SB)/4, $0x3f2aaaa6
-DATA lanes3f2aaaa6<>+8(SB)/4, $0x3f2aaaa6
-DATA lanes3f2aaaa6<>+12(SB)/4, $0x3f2aaaa6
-DATA lanes3f2aaaa6<>+16(SB)/4, $0x3f2aaaa6
-DATA lanes3f2aaaa6<>+20(SB)/4, $0x3f2aaaa6
-DATA lanes3f2aaaa6<>+24(SB)/4, $0x3f2aaaa6
-DATA lanes3f2aaaa6<>+28(SB)/4, $0x3f2aaaa6
-DATA lanes3f2aaaa6<>+32(SB)/4, $0x3f2aaaa6
-DATA lanes3f2aaaa6<>+36(SB)/4, $0x3f2aaaa6
-DATA lanes3f2aaaa6<>+40(SB)/4, $0x3f2aaaa6
-DATA lanes3f2aaaa6<>+44(SB)/4, $0x3f2aaaa6
-DATA lanes3f2aaaa6<>+48(SB)/4, $0x3f2aaaa6
-DATA lanes3f2aaaa6<>+52(SB)/4, $0x3f2aaaa6
-DATA lanes3f2aaaa6<>+56(SB)/4, $0x3f2aaaa6
-DATA lanes3f2aaaa6<>+60(SB)/4, $0x3f2aaaa6
-GLOBL lanes3f2aaaa6<>(SB), RODATA|NOPTR, $64
 
 DATA lanes00000000<>+0(SB)/4, $0x00000000
 DATA lanes00000000<>+4(SB)/4, $0x00000000
@@ -3336,6 +3181,168 @@ DATA lanes00000000<>+56(SB)/4, $0x00000000
 DATA lanes00000000<>+60(SB)/4, $0x00000000
 GLOBL lanes00000000<>(SB), RODATA|NOPTR, $64
 
+DATA lanes3ba7f7d3<>+0(SB)/4, $0x3ba7f7d3
+DATA lanes3ba7f7d3<>+4(SB)/4, $0x3ba7f7d3
+DATA lanes3ba7f7d3<>+8(SB)/4, $0x3ba7f7d3
+DATA lanes3ba7f7d3<>+12(SB)/4, $0x3ba7f7d3
+DATA lanes3ba7f7d3<>+16(SB)/4, $0x3ba7f7d3
+DATA lanes3ba7f7d3<>+20(SB)/4, $0x3ba7f7d3
+DATA lanes3ba7f7d3<>+24(SB)/4, $0x3ba7f7d3
+DATA lanes3ba7f7d3<>+28(SB)/4, $0x3ba7f7d3
+DATA lanes3ba7f7d3<>+32(SB)/4, $0x3ba7f7d3
+DATA lanes3ba7f7d3<>+36(SB)/4, $0x3ba7f7d3
+DATA lanes3ba7f7d3<>+40(SB)/4, $0x3ba7f7d3
+DATA lanes3ba7f7d3<>+44(SB)/4, $0x3ba7f7d3
+DATA lanes3ba7f7d3<>+48(SB)/4, $0x3ba7f7d3
+DATA lanes3ba7f7d3<>+52(SB)/4, $0x3ba7f7d3
+DATA lanes3ba7f7d3<>+56(SB)/4, $0x3ba7f7d3
+DATA lanes3ba7f7d3<>+60(SB)/4, $0x3ba7f7d3
+GLOBL lanes3ba7f7d3<>(SB), RODATA|NOPTR, $64
+
+DATA lanesbcee2bc0<>+0(SB)/4, $0xbcee2bc0
+DATA lanesbcee2bc0<>+4(SB)/4, $0xbcee2bc0
+DATA lanesbcee2bc0<>+8(SB)/4, $0xbcee2bc0
+DATA lanesbcee2bc0<>+12(SB)/4, $0xbcee2bc0
+DATA lanesbcee2bc0<>+16(SB)/4, $0xbcee2bc0
+DATA lanesbcee2bc0<>+20(SB)/4, $0xbcee2bc0
+DATA lanesbcee2bc0<>+24(SB)/4, $0xbcee2bc0
+DATA lanesbcee2bc0<>+28(SB)/4, $0xbcee2bc0
+DATA lanesbcee2bc0<>+32(SB)/4, $0xbcee2bc0
+DATA lanesbcee2bc0<>+36(SB)/4, $0xbcee2bc0
+DATA lanesbcee2bc0<>+40(SB)/4, $0xbcee2bc0
+DATA lanesbcee2bc0<>+44(SB)/4, $0xbcee2bc0
+DATA lanesbcee2bc0<>+48(SB)/4, $0xbcee2bc0
+DATA lanesbcee2bc0<>+52(SB)/4, $0xbcee2bc0
+DATA lanesbcee2bc0<>+56(SB)/4, $0xbcee2bc0
+DATA lanesbcee2bc0<>+60(SB)/4, $0xbcee2bc0
+GLOBL lanesbcee2bc0<>(SB), RODATA|NOPTR, $64
+
+DATA lanes3d9ec061<>+0(SB)/4, $0x3d9ec061
+DATA lanes3d9ec061<>+4(SB)/4, $0x3d9ec061
+DATA lanes3d9ec061<>+8(SB)/4, $0x3d9ec061
+DATA lanes3d9ec061<>+12(SB)/4, $0x3d9ec061
+DATA lanes3d9ec061<>+16(SB)/4, $0x3d9ec061
+DATA lanes3d9ec061<>+20(SB)/4, $0x3d9ec061
+DATA lanes3d9ec061<>+24(SB)/4, $0x3d9ec061
+DATA lanes3d9ec061<>+28(SB)/4, $0x3d9ec061
+DATA lanes3d9ec061<>+32(SB)/4, $0x3d9ec061
+DATA lanes3d9ec061<>+36(SB)/4, $0x3d9ec061
+DATA lanes3d9ec061<>+40(SB)/4, $0x3d9ec061
+DATA lanes3d9ec061<>+44(SB)/4, $0x3d9ec061
+DATA lanes3d9ec061<>+48(SB)/4, $0x3d9ec061
+DATA lanes3d9ec061<>+52(SB)/4, $0x3d9ec061
+DATA lanes3d9ec061<>+56(SB)/4, $0x3d9ec061
+DATA lanes3d9ec061<>+60(SB)/4, $0x3d9ec061
+GLOBL lanes3d9ec061<>(SB), RODATA|NOPTR, $64
+
+DATA lanesbe0b4953<>+0(SB)/4, $0xbe0b4953
+DATA lanesbe0b4953<>+4(SB)/4, $0xbe0b4953
+DATA lanesbe0b4953<>+8(SB)/4, $0xbe0b4953
+DATA lanesbe0b4953<>+12(SB)/4, $0xbe0b4953
+DATA lanesbe0b4953<>+16(SB)/4, $0xbe0b4953
+DATA lanesbe0b4953<>+20(SB)/4, $0xbe0b4953
+DATA lanesbe0b4953<>+24(SB)/4, $0xbe0b4953
+DATA lanesbe0b4953<>+28(SB)/4, $0xbe0b4953
+DATA lanesbe0b4953<>+32(SB)/4, $0xbe0b4953
+DATA lanesbe0b4953<>+36(SB)/4, $0xbe0b4953
+DATA lanesbe0b4953<>+40(SB)/4, $0xbe0b4953
+DATA lanesbe0b4953<>+44(SB)/4, $0xbe0b4953
+DATA lanesbe0b4953<>+48(SB)/4, $0xbe0b4953
+DATA lanesbe0b4953<>+52(SB)/4, $0xbe0b4953
+DATA lanesbe0b4953<>+56(SB)/4, $0xbe0b4953
+DATA lanesbe0b4953<>+60(SB)/4, $0xbe0b4953
+GLOBL lanesbe0b4953<>(SB), RODATA|NOPTR, $64
+
+DATA lanes3e4358d5<>+0(SB)/4, $0x3e4358d5
+DATA lanes3e4358d5<>+4(SB)/4, $0x3e4358d5
+DATA lanes3e4358d5<>+8(SB)/4, $0x3e4358d5
+DATA lanes3e4358d5<>+12(SB)/4, $0x3e4358d5
+DATA lanes3e4358d5<>+16(SB)/4, $0x3e4358d5
+DATA lanes3e4358d5<>+20(SB)/4, $0x3e4358d5
+DATA lanes3e4358d5<>+24(SB)/4, $0x3e4358d5
+DATA lanes3e4358d5<>+28(SB)/4, $0x3e4358d5
+DATA lanes3e4358d5<>+32(SB)/4, $0x3e4358d5
+DATA lanes3e4358d5<>+36(SB)/4, $0x3e4358d5
+DATA lanes3e4358d5<>+40(SB)/4, $0x3e4358d5
+DATA lanes3e4358d5<>+44(SB)/4, $0x3e4358d5
+DATA lanes3e4358d5<>+48(SB)/4, $0x3e4358d5
+DATA lanes3e4358d5<>+52(SB)/4, $0x3e4358d5
+DATA lanes3e4358d5<>+56(SB)/4, $0x3e4358d5
+DATA lanes3e4358d5<>+60(SB)/4, $0x3e4358d5
+GLOBL lanes3e4358d5<>(SB), RODATA|NOPTR, $64
+
+DATA lanesbe7e507e<>+0(SB)/4, $0xbe7e507e
+DATA lanesbe7e507e<>+4(SB)/4, $0xbe7e507e
+DATA lanesbe7e507e<>+8(SB)/4, $0xbe7e507e
+DATA lanesbe7e507e<>+12(SB)/4, $0xbe7e507e
+DATA lanesbe7e507e<>+16(SB)/4, $0xbe7e507e
+DATA lanesbe7e507e<>+20(SB)/4, $0xbe7e507e
+DATA lanesbe7e507e<>+24(SB)/4, $0xbe7e507e
+DATA lanesbe7e507e<>+28(SB)/4, $0xbe7e507e
+DATA lanesbe7e507e<>+32(SB)/4, $0xbe7e507e
+DATA lanesbe7e507e<>+36(SB)/4, $0xbe7e507e
+DATA lanesbe7e507e<>+40(SB)/4, $0xbe7e507e
+DATA lanesbe7e507e<>+44(SB)/4, $0xbe7e507e
+DATA lanesbe7e507e<>+48(SB)/4, $0xbe7e507e
+DATA lanesbe7e507e<>+52(SB)/4, $0xbe7e507e
+DATA lanesbe7e507e<>+56(SB)/4, $0xbe7e507e
+DATA lanesbe7e507e<>+60(SB)/4, $0xbe7e507e
+GLOBL lanesbe7e507e<>(SB), RODATA|NOPTR, $64
+
+DATA lanes3eaa96ba<>+0(SB)/4, $0x3eaa96ba
+DATA lanes3eaa96ba<>+4(SB)/4, $0x3eaa96ba
+DATA lanes3eaa96ba<>+8(SB)/4, $0x3eaa96ba
+DATA lanes3eaa96ba<>+12(SB)/4, $0x3eaa96ba
+DATA lanes3eaa96ba<>+16(SB)/4, $0x3eaa96ba
+DATA lanes3eaa96ba<>+20(SB)/4, $0x3eaa96ba
+DATA lanes3eaa96ba<>+24(SB)/4, $0x3eaa96ba
+DATA lanes3eaa96ba<>+28(SB)/4, $0x3eaa96ba
+DATA lanes3eaa96ba<>+32(SB)/4, $0x3eaa96ba
+DATA lanes3eaa96ba<>+36(SB)/4, $0x3eaa96ba
+DATA lanes3eaa96ba<>+40(SB)/4, $0x3eaa96ba
+DATA lanes3eaa96ba<>+44(SB)/4, $0x3eaa96ba
+DATA lanes3eaa96ba<>+48(SB)/4, $0x3eaa96ba
+DATA lanes3eaa96ba<>+52(SB)/4, $0x3eaa96ba
+DATA lanes3eaa96ba<>+56(SB)/4, $0x3eaa96ba
+DATA lanes3eaa96ba<>+60(SB)/4, $0x3eaa96ba
+GLOBL lanes3eaa96ba<>(SB), RODATA|NOPTR, $64
+
+DATA lanesbeffff46<>+0(SB)/4, $0xbeffff46
+DATA lanesbeffff46<>+4(SB)/4, $0xbeffff46
+DATA lanesbeffff46<>+8(SB)/4, $0xbeffff46
+DATA lanesbeffff46<>+12(SB)/4, $0xbeffff46
+DATA lanesbeffff46<>+16(SB)/4, $0xbeffff46
+DATA lanesbeffff46<>+20(SB)/4, $0xbeffff46
+DATA lanesbeffff46<>+24(SB)/4, $0xbeffff46
+DATA lanesbeffff46<>+28(SB)/4, $0xbeffff46
+DATA lanesbeffff46<>+32(SB)/4, $0xbeffff46
+DATA lanesbeffff46<>+36(SB)/4, $0xbeffff46
+DATA lanesbeffff46<>+40(SB)/4, $0xbeffff46
+DATA lanesbeffff46<>+44(SB)/4, $0xbeffff46
+DATA lanesbeffff46<>+48(SB)/4, $0xbeffff46
+DATA lanesbeffff46<>+52(SB)/4, $0xbeffff46
+DATA lanesbeffff46<>+56(SB)/4, $0xbeffff46
+DATA lanesbeffff46<>+60(SB)/4, $0xbeffff46
+GLOBL lanesbeffff46<>(SB), RODATA|NOPTR, $64
+
+DATA lanes3f7fffff<>+0(SB)/4, $0x3f7fffff
+DATA lanes3f7fffff<>+4(SB)/4, $0x3f7fffff
+DATA lanes3f7fffff<>+8(SB)/4, $0x3f7fffff
+DATA lanes3f7fffff<>+12(SB)/4, $0x3f7fffff
+DATA lanes3f7fffff<>+16(SB)/4, $0x3f7fffff
+DATA lanes3f7fffff<>+20(SB)/4, $0x3f7fffff
+DATA lanes3f7fffff<>+24(SB)/4, $0x3f7fffff
+DATA lanes3f7fffff<>+28(SB)/4, $0x3f7fffff
+DATA lanes3f7fffff<>+32(SB)/4, $0x3f7fffff
+DATA lanes3f7fffff<>+36(SB)/4, $0x3f7fffff
+DATA lanes3f7fffff<>+40(SB)/4, $0x3f7fffff
+DATA lanes3f7fffff<>+44(SB)/4, $0x3f7fffff
+DATA lanes3f7fffff<>+48(SB)/4, $0x3f7fffff
+DATA lanes3f7fffff<>+52(SB)/4, $0x3f7fffff
+DATA lanes3f7fffff<>+56(SB)/4, $0x3f7fffff
+DATA lanes3f7fffff<>+60(SB)/4, $0x3f7fffff
+GLOBL lanes3f7fffff<>(SB), RODATA|NOPTR, $64
+
 // func logSigmoidAVX512(dst *float32, z *float32, count int)
 // Requires: AVX, AVX512DQ, AVX512F
 TEXT ·logSigmoidAVX512(SB), NOSPLIT, $0-24
@@ -3352,146 +3359,118 @@ by4:
 	VMOVUPS      64(AX)(BX*4), Z1
 	VMOVUPS      128(AX)(BX*4), Z2
 	VMOVUPS      192(AX)(BX*4), Z3
-	VMOVUPS      lanes00000000<>+0(SB), Z4
-	VMINPS       Z0, Z4, Z4
-	VMOVUPS      lanes00000000<>+0(SB), Z5
-	VMINPS       Z1, Z5, Z5
-	VMOVUPS      lanes00000000<>+0(SB), Z6
-	VMINPS       Z2, Z6, Z6
-	VMOVUPS      lanes00000000<>+0(SB), Z7
-	VMINPS       Z3, Z7, Z7
-	VORPS        lanes80000000<>+0(SB), Z0, Z0
-	VORPS        lanes80000000<>+0(SB), Z1, Z1
-	VORPS        lanes80000000<>+0(SB), Z2, Z2
-	VORPS        lanes80000000<>+0(SB), Z3, Z3
-	VMOVUPS      lanes42b20000<>+0(SB), Z8
-	VMINPS       Z0, Z8, Z8
-	VMOVUPS      lanes42b20000<>+0(SB), Z0
-	VMINPS       Z1, Z0, Z0
-	VMOVUPS      lanes42b20000<>+0(SB), Z1
-	VMINPS       Z2, Z1, Z1
-	VMOVUPS      lanes42b20000<>+0(SB), Z2
-	VMINPS       Z3, Z2, Z2
-	VMOVUPS      lanesc2d20000<>+0(SB), Z3
-	VMAXPS       Z8, Z3, Z3
+	VORPS        lanes80000000<>+0(SB), Z0, Z4
+	VORPS        lanes80000000<>+0(SB), Z1, Z5
+	VORPS        lanes80000000<>+0(SB), Z2, Z6
+	VORPS        lanes80000000<>+0(SB), Z3, Z7
 	VMOVUPS      lanesc2d20000<>+0(SB), Z8
-	VMAXPS       Z0, Z8, Z8
-	VMOVUPS      lanesc2d20000<>+0(SB), Z0
-	VMAXPS       Z1, Z0, Z0
-	VMOVUPS      lanesc2d20000<>+0(SB), Z1
-	VMAXPS       Z2, Z1, Z1
-	VMULPS       lanes3fb8aa3b<>+0(SB), Z3, Z2
-	VMULPS       lanes3fb8aa3b<>+0(SB), Z8, Z9
-	VMULPS       lanes3fb8aa3b<>+0(SB), Z0, Z10
-	VMULPS       lanes3fb8aa3b<>+0(SB), Z1, Z11
-	VRNDSCALEPS  $0x08, Z2, Z2
+	VMAXPS       Z4, Z8, Z8
+	VMOVUPS      lanesc2d20000<>+0(SB), Z4
+	VMAXPS       Z5, Z4, Z4
+	VMOVUPS      lanesc2d20000<>+0(SB), Z5
+	VMAXPS       Z6, Z5, Z5
+	VMOVUPS      lanesc2d20000<>+0(SB), Z6
+	VMAXPS       Z7, Z6, Z6
+	VMULPS       lanes3fb8aa3b<>+0(SB), Z8, Z7
+	VMULPS       lanes3fb8aa3b<>+0(SB), Z4, Z9
+	VMULPS       lanes3fb8aa3b<>+0(SB), Z5, Z10
+	VMULPS       lanes3fb8aa3b<>+0(SB), Z6, Z11
+	VRNDSCALEPS  $0x08, Z7, Z7
 	VRNDSCALEPS  $0x08, Z9, Z9
 	VRNDSCALEPS  $0x08, Z10, Z10
 	VRNDSCALEPS  $0x08, Z11, Z11
-	VFNMADD231PS lanes3f318000<>+0(SB), Z2, Z3
-	VFNMADD231PS lanes3f318000<>+0(SB), Z9, Z8
-	VFNMADD231PS lanes3f318000<>+0(SB), Z10, Z0
-	VFNMADD231PS lanes3f318000<>+0(SB), Z11, Z1
-	VFNMADD231PS lanesb95e8083<>+0(SB), Z2, Z3
-	VFNMADD231PS lanesb95e8083<>+0(SB), Z9, Z8
-	VFNMADD231PS lanesb95e8083<>+0(SB), Z10, Z0
-	VFNMADD231PS lanesb95e8083<>+0(SB), Z11, Z1
+	VFNMADD231PS lanes3f318000<>+0(SB), Z7, Z8
+	VFNMADD231PS lanes3f318000<>+0(SB), Z9, Z4
+	VFNMADD231PS lanes3f318000<>+0(SB), Z10, Z5
+	VFNMADD231PS lanes3f318000<>+0(SB), Z11, Z6
+	VFNMADD231PS lanesb95e8083<>+0(SB), Z7, Z8
+	VFNMADD231PS lanesb95e8083<>+0(SB), Z9, Z4
+	VFNMADD231PS lanesb95e8083<>+0(SB), Z10, Z5
+	VFNMADD231PS lanesb95e8083<>+0(SB), Z11, Z6
 	VMOVUPS      lanes3ab68885<>+0(SB), Z12
 	VMOVUPS      lanes3ab68885<>+0(SB), Z13
 	VMOVUPS      lanes3ab68885<>+0(SB), Z14
 	VMOVUPS      lanes3ab68885<>+0(SB), Z15
-	VFMADD213PS  lanes3c0905b7<>+0(SB), Z3, Z12
-	VFMADD213PS  lanes3c0905b7<>+0(SB), Z8, Z13
-	VFMADD213PS  lanes3c0905b7<>+0(SB), Z0, Z14
-	VFMADD213PS  lanes3c0905b7<>+0(SB), Z1, Z15
-	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z3, Z12
-	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z8, Z13
-	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z0, Z14
-	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z1, Z15
-	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z3, Z12
-	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z8, Z13
-	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z0, Z14
-	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z1, Z15
-	VFMADD213PS  lanes3f000000<>+0(SB), Z3, Z12
-	VFMADD213PS  lanes3f000000<>+0(SB), Z8, Z13
-	VFMADD213PS  lanes3f000000<>+0(SB), Z0, Z14
-	VFMADD213PS  lanes3f000000<>+0(SB), Z1, Z15
-	VMULPS       Z3, Z3, Z16
-	VMULPS       Z8, Z8, Z17
-	VMULPS       Z0, Z0, Z18
-	VMULPS       Z1, Z1, Z19
-	VFMADD213PS  Z3, Z16, Z12
-	VFMADD213PS  Z8, Z17, Z13
-	VFMADD213PS  Z0, Z18, Z14
-	VFMADD213PS  Z1, Z19, Z15
-	VADDPS       lanes3f800000<>+0(SB), Z12, Z0
-	VADDPS       lanes3f800000<>+0(SB), Z13, Z1
-	VADDPS       lanes3f800000<>+0(SB), Z14, Z3
-	VADDPS       lanes3f800000<>+0(SB), Z15, Z8
-	VSCALEFPS    Z2, Z0, Z0
-	VSCALEFPS    Z9, Z1, Z1
-	VSCALEFPS    Z10, Z3, Z2
-	VSCALEFPS    Z11, Z8, Z3
-	VADDPS       lanes40000000<>+0(SB), Z0, Z8
-	VADDPS       lanes40000000<>+0(SB), Z1, Z9
-	VADDPS       lanes40000000<>+0(SB), Z2, Z10
-	VADDPS       lanes40000000<>+0(SB), Z3, Z11
-	VRCP14PS     Z8, Z12
-	VRCP14PS     Z9, Z13
-	VRCP14PS     Z10, Z14
-	VRCP14PS     Z11, Z15
-	VMOVUPS      lanes3f800000<>+0(SB), Z16
-	VMOVUPS      lanes3f800000<>+0(SB), Z17
-	VMOVUPS      lanes3f800000<>+0(SB), Z18
-	VMOVUPS      lanes3f800000<>+0(SB), Z19
-	VFNMADD231PS Z12, Z8, Z16
-	VFNMADD231PS Z13, Z9, Z17
-	VFNMADD231PS Z14, Z10, Z18
-	VFNMADD231PS Z15, Z11, Z19
-	VFMADD213PS  Z12, Z12, Z16
-	VFMADD213PS  Z13, Z13, Z17
-	VFMADD213PS  Z14, Z14, Z18
-	VFMADD213PS  Z15, Z15, Z19
-	VMULPS       Z16, Z0, Z0
-	VMULPS       Z17, Z1, Z1
-	VMULPS       Z18, Z2, Z2
-	VMULPS       Z19, Z3, Z3
-	VMULPS       Z0, Z0, Z8
-	VMULPS       Z1, Z1, Z9
-	VMULPS       Z2, Z2, Z10
-	VMULPS       Z3, Z3, Z11
-	VMOVUPS      lanes3e897b7d<>+0(SB), Z12
-	VMOVUPS      lanes3e897b7d<>+0(SB), Z13
-	VMOVUPS      lanes3e897b7d<>+0(SB), Z14
-	VMOVUPS      lanes3e897b7d<>+0(SB), Z15
-	VFMADD213PS  lanes3e909235<>+0(SB), Z8, Z12
-	VFMADD213PS  lanes3e909235<>+0(SB), Z9, Z13
-	VFMADD213PS  lanes3e909235<>+0(SB), Z10, Z14
-	VFMADD213PS  lanes3e909235<>+0(SB), Z11, Z15
-	VFMADD213PS  lanes3eccd6b7<>+0(SB), Z8, Z12
-	VFMADD213PS  lanes3eccd6b7<>+0(SB), Z9, Z13
-	VFMADD213PS  lanes3eccd6b7<>+0(SB), Z10, Z14
-	VFMADD213PS  lanes3eccd6b7<>+0(SB), Z11, Z15
-	VFMADD213PS  lanes3f2aaaa6<>+0(SB), Z8, Z12
-	VFMADD213PS  lanes3f2aaaa6<>+0(SB), Z9, Z13
-	VFMADD213PS  lanes3f2aaaa6<>+0(SB), Z10, Z14
-	VFMADD213PS  lanes3f2aaaa6<>+0(SB), Z11, Z15
-	VFMADD213PS  lanes40000000<>+0(SB), Z8, Z12
-	VFMADD213PS  lanes40000000<>+0(SB), Z9, Z13
-	VFMADD213PS  lanes40000000<>+0(SB), Z10, Z14
-	VFMADD213PS  lanes40000000<>+0(SB), Z11, Z15
-	VMULPS       Z0, Z12, Z0
-	VMULPS       Z1, Z13, Z1
-	VMULPS       Z2, Z14, Z2
-	VMULPS       Z3, Z15, Z3
-	VSUBPS       Z0, Z4, Z0
-	VSUBPS       Z1, Z5, Z1
-	VSUBPS       Z2, Z6, Z2
-	VSUBPS       Z3, Z7, Z3
-	VMOVUPS      Z0, (DX)(BX*4)
-	VMOVUPS      Z1, 64(DX)(BX*4)
-	VMOVUPS      Z2, 128(DX)(BX*4)
-	VMOVUPS      Z3, 192(DX)(BX*4)
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Z8, Z12
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Z4, Z13
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Z5, Z14
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Z6, Z15
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z8, Z12
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z4, Z13
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z5, Z14
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z6, Z15
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z8, Z12
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z4, Z13
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z5, Z14
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z6, Z15
+	VFMADD213PS  lanes3f000000<>+0(SB), Z8, Z12
+	VFMADD213PS  lanes3f000000<>+0(SB), Z4, Z13
+	VFMADD213PS  lanes3f000000<>+0(SB), Z5, Z14
+	VFMADD213PS  lanes3f000000<>+0(SB), Z6, Z15
+	VFMADD213PS  lanes3f800000<>+0(SB), Z8, Z12
+	VFMADD213PS  lanes3f800000<>+0(SB), Z4, Z13
+	VFMADD213PS  lanes3f800000<>+0(SB), Z5, Z14
+	VFMADD213PS  lanes3f800000<>+0(SB), Z6, Z15
+	VFMADD213PS  lanes3f800000<>+0(SB), Z8, Z12
+	VFMADD213PS  lanes3f800000<>+0(SB), Z4, Z13
+	VFMADD213PS  lanes3f800000<>+0(SB), Z5, Z14
+	VFMADD213PS  lanes3f800000<>+0(SB), Z6, Z15
+	VSCALEFPS    Z7, Z12, Z4
+	VSCALEFPS    Z9, Z13, Z5
+	VSCALEFPS    Z10, Z14, Z6
+	VSCALEFPS    Z11, Z15, Z7
+	VMOVUPS      lanes00000000<>+0(SB), Z8
+	VMINPS       Z0, Z8, Z8
+	VMOVUPS      lanes00000000<>+0(SB), Z0
+	VMINPS       Z1, Z0, Z0
+	VMOVUPS      lanes00000000<>+0(SB), Z1
+	VMINPS       Z2, Z1, Z1
+	VMOVUPS      lanes00000000<>+0(SB), Z2
+	VMINPS       Z3, Z2, Z2
+	VMOVUPS      lanes3ba7f7d3<>+0(SB), Z3
+	VMOVUPS      lanes3ba7f7d3<>+0(SB), Z9
+	VMOVUPS      lanes3ba7f7d3<>+0(SB), Z10
+	VMOVUPS      lanes3ba7f7d3<>+0(SB), Z11
+	VFMADD213PS  lanesbcee2bc0<>+0(SB), Z4, Z3
+	VFMADD213PS  lanesbcee2bc0<>+0(SB), Z5, Z9
+	VFMADD213PS  lanesbcee2bc0<>+0(SB), Z6, Z10
+	VFMADD213PS  lanesbcee2bc0<>+0(SB), Z7, Z11
+	VFMADD213PS  lanes3d9ec061<>+0(SB), Z4, Z3
+	VFMADD213PS  lanes3d9ec061<>+0(SB), Z5, Z9
+	VFMADD213PS  lanes3d9ec061<>+0(SB), Z6, Z10
+	VFMADD213PS  lanes3d9ec061<>+0(SB), Z7, Z11
+	VFMADD213PS  lanesbe0b4953<>+0(SB), Z4, Z3
+	VFMADD213PS  lanesbe0b4953<>+0(SB), Z5, Z9
+	VFMADD213PS  lanesbe0b4953<>+0(SB), Z6, Z10
+	VFMADD213PS  lanesbe0b4953<>+0(SB), Z7, Z11
+	VFMADD213PS  lanes3e4358d5<>+0(SB), Z4, Z3
+	VFMADD213PS  lanes3e4358d5<>+0(SB), Z5, Z9
+	VFMADD213PS  lanes3e4358d5<>+0(SB), Z6, Z10
+	VFMADD213PS  lanes3e4358d5<>+0(SB), Z7, Z11
+	VFMADD213PS  lanesbe7e507e<>+0(SB), Z4, Z3
+	VFMADD213PS  lanesbe7e507e<>+0(SB), Z5, Z9
+	VFMADD213PS  lanesbe7e507e<>+0(SB), Z6, Z10
+	VFMADD213PS  lanesbe7e507e<>+0(SB), Z7, Z11
+	VFMADD213PS  lanes3eaa96ba<>+0(SB), Z4, Z3
+	VFMADD213PS  lanes3eaa96ba<>+0(SB), Z5, Z9
+	VFMADD213PS  lanes3eaa96ba<>+0(SB), Z6, Z10
+	VFMADD213PS  lanes3eaa96ba<>+0(SB), Z7, Z11
+	VFMADD213PS  lanesbeffff46<>+0(SB), Z4, Z3
+	VFMADD213PS  lanesbeffff46<>+0(SB), Z5, Z9
+	VFMADD213PS  lanesbeffff46<>+0(SB), Z6, Z10
+	VFMADD213PS  lanesbeffff46<>+0(SB), Z7, Z11
+	VFMADD213PS  lanes3f7fffff<>+0(SB), Z4, Z3
+	VFMADD213PS  lanes3f7fffff<>+0(SB), Z5, Z9
+	VFMADD213PS  lanes3f7fffff<>+0(SB), Z6, Z10
+	VFMADD213PS  lanes3f7fffff<>+0(SB), Z7, Z11
+	VFNMADD231PS Z4, Z3, Z8
+	VFNMADD231PS Z5, Z9, Z0
+	VFNMADD231PS Z6, Z10, Z1
+	VFNMADD231PS Z7, Z11, Z2
+	VMOVUPS      Z8, (DX)(BX*4)
+	VMOVUPS      Z0, 64(DX)(BX*4)
+	VMOVUPS      Z1, 128(DX)(BX*4)
+	VMOVUPS      Z2, 192(DX)(BX*4)
 	ADDQ         $0x40, BX
 	JMP          by4
 
@@ -3501,41 +3480,34 @@ by1:
 	CMPQ         SI, CX
 	JGT          by1_end
 	VMOVUPS      (AX)(BX*4), Z0
-	VMOVUPS      lanes00000000<>+0(SB), Z1
-	VMINPS       Z0, Z1, Z1
-	VORPS        lanes80000000<>+0(SB), Z0, Z0
-	VMOVUPS      lanes42b20000<>+0(SB), Z2
-	VMINPS       Z0, Z2, Z2
-	VMOVUPS      lanesc2d20000<>+0(SB), Z0
-	VMAXPS       Z2, Z0, Z0
-	VMULPS       lanes3fb8aa3b<>+0(SB), Z0, Z2
-	VRNDSCALEPS  $0x08, Z2, Z2
-	VFNMADD231PS lanes3f318000<>+0(SB), Z2, Z0
-	VFNMADD231PS lanesb95e8083<>+0(SB), Z2, Z0
+	VORPS        lanes80000000<>+0(SB), Z0, Z1
+	VMOVUPS      lanesc2d20000<>+0(SB), Z2
+	VMAXPS       Z1, Z2, Z2
+	VMULPS       lanes3fb8aa3b<>+0(SB), Z2, Z1
+	VRNDSCALEPS  $0x08, Z1, Z1
+	VFNMADD231PS lanes3f318000<>+0(SB), Z1, Z2
+	VFNMADD231PS lanesb95e8083<>+0(SB), Z1, Z2
 	VMOVUPS      lanes3ab68885<>+0(SB), Z3
-	VFMADD213PS  lanes3c0905b7<>+0(SB), Z0, Z3
-	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z0, Z3
-	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z0, Z3
-	VFMADD213PS  lanes3f000000<>+0(SB), Z0, Z3
-	VMULPS       Z0, Z0, Z4
-	VFMADD213PS  Z0, Z4, Z3
-	VADDPS       lanes3f800000<>+0(SB), Z3, Z0
-	VSCALEFPS    Z2, Z0, Z0
-	VADDPS       lanes40000000<>+0(SB), Z0, Z2
-	VRCP14PS     Z2, Z3
-	VMOVUPS      lanes3f800000<>+0(SB), Z4
-	VFNMADD231PS Z3, Z2, Z4
-	VFMADD213PS  Z3, Z3, Z4
-	VMULPS       Z4, Z0, Z0
-	VMULPS       Z0, Z0, Z2
-	VMOVUPS      lanes3e897b7d<>+0(SB), Z3
-	VFMADD213PS  lanes3e909235<>+0(SB), Z2, Z3
-	VFMADD213PS  lanes3eccd6b7<>+0(SB), Z2, Z3
-	VFMADD213PS  lanes3f2aaaa6<>+0(SB), Z2, Z3
-	VFMADD213PS  lanes40000000<>+0(SB), Z2, Z3
-	VMULPS       Z0, Z3, Z0
-	VSUBPS       Z0, Z1, Z0
-	VMOVUPS      Z0, (DX)(BX*4)
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Z2, Z3
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z2, Z3
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z2, Z3
+	VFMADD213PS  lanes3f000000<>+0(SB), Z2, Z3
+	VFMADD213PS  lanes3f800000<>+0(SB), Z2, Z3
+	VFMADD213PS  lanes3f800000<>+0(SB), Z2, Z3
+	VSCALEFPS    Z1, Z3, Z1
+	VMOVUPS      lanes00000000<>+0(SB), Z2
+	VMINPS       Z0, Z2, Z2
+	VMOVUPS      lanes3ba7f7d3<>+0(SB), Z0
+	VFMADD213PS  lanesbcee2bc0<>+0(SB), Z1, Z0
+	VFMADD213PS  lanes3d9ec061<>+0(SB), Z1, Z0
+	VFMADD213PS  lanesbe0b4953<>+0(SB), Z1, Z0
+	VFMADD213PS  lanes3e4358d5<>+0(SB), Z1, Z0
+	VFMADD213PS  lanesbe7e507e<>+0(SB), Z1, Z0
+	VFMADD213PS  lanes3eaa96ba<>+0(SB), Z1, Z0
+	VFMADD213PS  lanesbeffff46<>+0(SB), Z1, Z0
+	VFMADD213PS  lanes3f7fffff<>+0(SB), Z1, Z0
+	VFNMADD231PS Z1, Z0, Z2
+	VMOVUPS      Z2, (DX)(BX*4)
 	ADDQ         $0x10, BX
 	JMP          by1
 
@@ -3552,248 +3524,166 @@ TEXT ·sigmoidSoftplusAVX512(SB), NOSPLIT, $0-32
 	MOVQ loss+8(FP), BX
 	XORQ SI, SI
 
-by4:
-	LEAQ         64(SI), DI
+by3:
+	LEAQ         48(SI), DI
 	CMPQ         DI, CX
-	JGT          by4_end
+	JGT          by3_end
 	VMOVUPS      (AX)(SI*4), Z0
 	VMOVUPS      64(AX)(SI*4), Z1
 	VMOVUPS      128(AX)(SI*4), Z2
-	VMOVUPS      192(AX)(SI*4), Z3
-	VORPS        lanes80000000<>+0(SB), Z0, Z4
-	VORPS        lanes80000000<>+0(SB), Z1, Z5
-	VORPS        lanes80000000<>+0(SB), Z2, Z6
-	VORPS        lanes80000000<>+0(SB), Z3, Z7
-	VMOVUPS      lanes42b20000<>+0(SB), Z8
-	VMINPS       Z4, Z8, Z8
-	VMOVUPS      lanes42b20000<>+0(SB), Z4
-	VMINPS       Z5, Z4, Z4
-	VMOVUPS      lanes42b20000<>+0(SB), Z5
-	VMINPS       Z6, Z5, Z5
-	VMOVUPS      lanes42b20000<>+0(SB), Z6
-	VMINPS       Z7, Z6, Z6
-	VMOVUPS      lanesc2d20000<>+0(SB), Z7
-	VMAXPS       Z8, Z7, Z7
-	VMOVUPS      lanesc2d20000<>+0(SB), Z8
-	VMAXPS       Z4, Z8, Z8
+	VORPS        lanes80000000<>+0(SB), Z0, Z3
+	VORPS        lanes80000000<>+0(SB), Z1, Z4
+	VORPS        lanes80000000<>+0(SB), Z2, Z5
+	VMOVUPS      lanesc2d20000<>+0(SB), Z6
+	VMAXPS       Z3, Z6, Z6
+	VMOVUPS      lanesc2d20000<>+0(SB), Z3
+	VMAXPS       Z4, Z3, Z3
 	VMOVUPS      lanesc2d20000<>+0(SB), Z4
 	VMAXPS       Z5, Z4, Z4
-	VMOVUPS      lanesc2d20000<>+0(SB), Z5
-	VMAXPS       Z6, Z5, Z5
-	VMULPS       lanes3fb8aa3b<>+0(SB), Z7, Z6
-	VMULPS       lanes3fb8aa3b<>+0(SB), Z8, Z14
-	VMULPS       lanes3fb8aa3b<>+0(SB), Z4, Z15
-	VMULPS       lanes3fb8aa3b<>+0(SB), Z5, Z16
-	VRNDSCALEPS  $0x08, Z6, Z6
-	VRNDSCALEPS  $0x08, Z14, Z14
-	VRNDSCALEPS  $0x08, Z15, Z15
-	VRNDSCALEPS  $0x08, Z16, Z16
-	VFNMADD231PS lanes3f318000<>+0(SB), Z6, Z7
-	VFNMADD231PS lanes3f318000<>+0(SB), Z14, Z8
-	VFNMADD231PS lanes3f318000<>+0(SB), Z15, Z4
-	VFNMADD231PS lanes3f318000<>+0(SB), Z16, Z5
-	VFNMADD231PS lanesb95e8083<>+0(SB), Z6, Z7
-	VFNMADD231PS lanesb95e8083<>+0(SB), Z14, Z8
-	VFNMADD231PS lanesb95e8083<>+0(SB), Z15, Z4
-	VFNMADD231PS lanesb95e8083<>+0(SB), Z16, Z5
-	VMOVUPS      lanes3ab68885<>+0(SB), Z17
-	VMOVUPS      lanes3ab68885<>+0(SB), Z18
-	VMOVUPS      lanes3ab68885<>+0(SB), Z19
-	VMOVUPS      lanes3ab68885<>+0(SB), Z20
-	VFMADD213PS  lanes3c0905b7<>+0(SB), Z7, Z17
-	VFMADD213PS  lanes3c0905b7<>+0(SB), Z8, Z18
-	VFMADD213PS  lanes3c0905b7<>+0(SB), Z4, Z19
-	VFMADD213PS  lanes3c0905b7<>+0(SB), Z5, Z20
-	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z7, Z17
-	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z8, Z18
-	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z4, Z19
-	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z5, Z20
-	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z7, Z17
-	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z8, Z18
-	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z4, Z19
-	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z5, Z20
-	VFMADD213PS  lanes3f000000<>+0(SB), Z7, Z17
-	VFMADD213PS  lanes3f000000<>+0(SB), Z8, Z18
-	VFMADD213PS  lanes3f000000<>+0(SB), Z4, Z19
-	VFMADD213PS  lanes3f000000<>+0(SB), Z5, Z20
-	VMULPS       Z7, Z7, Z21
-	VMULPS       Z8, Z8, Z22
-	VMULPS       Z4, Z4, Z23
-	VMULPS       Z5, Z5, Z24
-	VFMADD213PS  Z7, Z21, Z17
-	VFMADD213PS  Z8, Z22, Z18
-	VFMADD213PS  Z4, Z23, Z19
-	VFMADD213PS  Z5, Z24, Z20
-	VADDPS       lanes3f800000<>+0(SB), Z17, Z4
-	VADDPS       lanes3f800000<>+0(SB), Z18, Z5
-	VADDPS       lanes3f800000<>+0(SB), Z19, Z7
-	VADDPS       lanes3f800000<>+0(SB), Z20, Z8
-	VSCALEFPS    Z6, Z4, Z4
-	VSCALEFPS    Z14, Z5, Z5
-	VSCALEFPS    Z15, Z7, Z6
-	VSCALEFPS    Z16, Z8, Z7
-	VMOVUPS      lanes3f800000<>+0(SB), Z8
+	VMULPS       lanes3fb8aa3b<>+0(SB), Z6, Z5
+	VMULPS       lanes3fb8aa3b<>+0(SB), Z3, Z7
+	VMULPS       lanes3fb8aa3b<>+0(SB), Z4, Z8
+	VRNDSCALEPS  $0x08, Z5, Z5
+	VRNDSCALEPS  $0x08, Z7, Z7
+	VRNDSCALEPS  $0x08, Z8, Z8
+	VFNMADD231PS lanes3f318000<>+0(SB), Z5, Z6
+	VFNMADD231PS lanes3f318000<>+0(SB), Z7, Z3
+	VFNMADD231PS lanes3f318000<>+0(SB), Z8, Z4
+	VFNMADD231PS lanesb95e8083<>+0(SB), Z5, Z6
+	VFNMADD231PS lanesb95e8083<>+0(SB), Z7, Z3
+	VFNMADD231PS lanesb95e8083<>+0(SB), Z8, Z4
+	VMOVUPS      lanes3ab68885<>+0(SB), Z9
+	VMOVUPS      lanes3ab68885<>+0(SB), Z10
+	VMOVUPS      lanes3ab68885<>+0(SB), Z11
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Z6, Z9
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Z3, Z10
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Z4, Z11
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z6, Z9
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z3, Z10
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z4, Z11
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z6, Z9
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z3, Z10
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z4, Z11
+	VFMADD213PS  lanes3f000000<>+0(SB), Z6, Z9
+	VFMADD213PS  lanes3f000000<>+0(SB), Z3, Z10
+	VFMADD213PS  lanes3f000000<>+0(SB), Z4, Z11
+	VFMADD213PS  lanes3f800000<>+0(SB), Z6, Z9
+	VFMADD213PS  lanes3f800000<>+0(SB), Z3, Z10
+	VFMADD213PS  lanes3f800000<>+0(SB), Z4, Z11
+	VFMADD213PS  lanes3f800000<>+0(SB), Z6, Z9
+	VFMADD213PS  lanes3f800000<>+0(SB), Z3, Z10
+	VFMADD213PS  lanes3f800000<>+0(SB), Z4, Z11
+	VSCALEFPS    Z5, Z9, Z3
+	VSCALEFPS    Z7, Z10, Z4
+	VSCALEFPS    Z8, Z11, Z5
+	VADDPS       lanes3f800000<>+0(SB), Z3, Z6
+	VADDPS       lanes3f800000<>+0(SB), Z4, Z7
+	VADDPS       lanes3f800000<>+0(SB), Z5, Z8
+	VRCP14PS     Z6, Z9
+	VRCP14PS     Z7, Z10
+	VRCP14PS     Z8, Z11
+	VMOVUPS      lanes3f800000<>+0(SB), Z12
+	VMOVUPS      lanes3f800000<>+0(SB), Z13
 	VMOVUPS      lanes3f800000<>+0(SB), Z14
-	VMOVUPS      lanes3f800000<>+0(SB), Z15
-	VMOVUPS      lanes3f800000<>+0(SB), Z16
+	VFNMADD231PS Z9, Z6, Z12
+	VFNMADD231PS Z10, Z7, Z13
+	VFNMADD231PS Z11, Z8, Z14
+	VFMADD213PS  Z9, Z9, Z12
+	VFMADD213PS  Z10, Z10, Z13
+	VFMADD213PS  Z11, Z11, Z14
 	VPMOVD2M     Z0, K1
-	VBLENDMPS    Z4, Z8, K1, Z9
+	VMULPS       Z3, Z12, K1, Z12
 	VPMOVD2M     Z1, K1
-	VBLENDMPS    Z5, Z14, K1, Z10
+	VMULPS       Z4, Z13, K1, Z13
 	VPMOVD2M     Z2, K1
-	VBLENDMPS    Z6, Z15, K1, Z11
-	VPMOVD2M     Z3, K1
-	VBLENDMPS    Z7, Z16, K1, Z12
-	VADDPS       lanes3f800000<>+0(SB), Z4, Z8
-	VADDPS       lanes3f800000<>+0(SB), Z5, Z14
-	VADDPS       lanes3f800000<>+0(SB), Z6, Z15
-	VADDPS       lanes3f800000<>+0(SB), Z7, Z16
-	VRCP14PS     Z8, Z17
-	VRCP14PS     Z14, Z18
-	VRCP14PS     Z15, Z19
-	VRCP14PS     Z16, Z20
-	VMOVUPS      lanes3f800000<>+0(SB), Z21
-	VMOVUPS      lanes3f800000<>+0(SB), Z22
-	VMOVUPS      lanes3f800000<>+0(SB), Z23
-	VMOVUPS      lanes3f800000<>+0(SB), Z24
-	VFNMADD231PS Z17, Z8, Z21
-	VFNMADD231PS Z18, Z14, Z22
-	VFNMADD231PS Z19, Z15, Z23
-	VFNMADD231PS Z20, Z16, Z24
-	VFMADD213PS  Z17, Z17, Z21
-	VFMADD213PS  Z18, Z18, Z22
-	VFMADD213PS  Z19, Z19, Z23
-	VFMADD213PS  Z20, Z20, Z24
-	VMULPS       Z21, Z9, Z8
-	VMULPS       Z22, Z10, Z14
-	VMULPS       Z23, Z11, Z15
-	VMULPS       Z24, Z12, Z16
-	VADDPS       lanes40000000<>+0(SB), Z4, Z17
-	VADDPS       lanes40000000<>+0(SB), Z5, Z18
-	VADDPS       lanes40000000<>+0(SB), Z6, Z19
-	VADDPS       lanes40000000<>+0(SB), Z7, Z20
-	VRCP14PS     Z17, Z21
-	VRCP14PS     Z18, Z22
-	VRCP14PS     Z19, Z23
-	VRCP14PS     Z20, Z24
-	VMOVUPS      lanes3f800000<>+0(SB), Z25
-	VMOVUPS      lanes3f800000<>+0(SB), Z26
-	VMOVUPS      lanes3f800000<>+0(SB), Z27
-	VMOVUPS      lanes3f800000<>+0(SB), Z28
-	VFNMADD231PS Z21, Z17, Z25
-	VFNMADD231PS Z22, Z18, Z26
-	VFNMADD231PS Z23, Z19, Z27
-	VFNMADD231PS Z24, Z20, Z28
-	VFMADD213PS  Z21, Z21, Z25
-	VFMADD213PS  Z22, Z22, Z26
-	VFMADD213PS  Z23, Z23, Z27
-	VFMADD213PS  Z24, Z24, Z28
-	VMULPS       Z25, Z4, Z4
-	VMULPS       Z26, Z5, Z5
-	VMULPS       Z27, Z6, Z6
-	VMULPS       Z28, Z7, Z7
-	VMULPS       Z4, Z4, Z17
-	VMULPS       Z5, Z5, Z18
-	VMULPS       Z6, Z6, Z19
-	VMULPS       Z7, Z7, Z20
-	VMOVUPS      lanes3e897b7d<>+0(SB), Z21
-	VMOVUPS      lanes3e897b7d<>+0(SB), Z22
-	VMOVUPS      lanes3e897b7d<>+0(SB), Z23
-	VMOVUPS      lanes3e897b7d<>+0(SB), Z24
-	VFMADD213PS  lanes3e909235<>+0(SB), Z17, Z21
-	VFMADD213PS  lanes3e909235<>+0(SB), Z18, Z22
-	VFMADD213PS  lanes3e909235<>+0(SB), Z19, Z23
-	VFMADD213PS  lanes3e909235<>+0(SB), Z20, Z24
-	VFMADD213PS  lanes3eccd6b7<>+0(SB), Z17, Z21
-	VFMADD213PS  lanes3eccd6b7<>+0(SB), Z18, Z22
-	VFMADD213PS  lanes3eccd6b7<>+0(SB), Z19, Z23
-	VFMADD213PS  lanes3eccd6b7<>+0(SB), Z20, Z24
-	VFMADD213PS  lanes3f2aaaa6<>+0(SB), Z17, Z21
-	VFMADD213PS  lanes3f2aaaa6<>+0(SB), Z18, Z22
-	VFMADD213PS  lanes3f2aaaa6<>+0(SB), Z19, Z23
-	VFMADD213PS  lanes3f2aaaa6<>+0(SB), Z20, Z24
-	VFMADD213PS  lanes40000000<>+0(SB), Z17, Z21
-	VFMADD213PS  lanes40000000<>+0(SB), Z18, Z22
-	VFMADD213PS  lanes40000000<>+0(SB), Z19, Z23
-	VFMADD213PS  lanes40000000<>+0(SB), Z20, Z24
-	VMULPS       Z4, Z21, Z4
-	VMULPS       Z5, Z22, Z5
-	VMULPS       Z6, Z23, Z6
-	VMULPS       Z7, Z24, Z7
-	VMOVUPS      lanes00000000<>+0(SB), Z17
-	VMAXPS       Z0, Z17, Z17
+	VMULPS       Z5, Z14, K1, Z14
+	VMOVUPS      lanes00000000<>+0(SB), Z6
+	VMAXPS       Z0, Z6, Z6
 	VMOVUPS      lanes00000000<>+0(SB), Z0
 	VMAXPS       Z1, Z0, Z0
 	VMOVUPS      lanes00000000<>+0(SB), Z1
 	VMAXPS       Z2, Z1, Z1
-	VMOVUPS      lanes00000000<>+0(SB), Z2
-	VMAXPS       Z3, Z2, Z2
-	VADDPS       Z17, Z4, Z3
-	VADDPS       Z0, Z5, Z0
-	VADDPS       Z1, Z6, Z1
-	VADDPS       Z2, Z7, Z2
-	VMOVUPS      Z8, (DX)(SI*4)
-	VMOVUPS      Z14, 64(DX)(SI*4)
-	VMOVUPS      Z15, 128(DX)(SI*4)
-	VMOVUPS      Z16, 192(DX)(SI*4)
-	VMOVUPS      Z3, (BX)(SI*4)
+	VMOVUPS      lanes3ba7f7d3<>+0(SB), Z2
+	VMOVUPS      lanes3ba7f7d3<>+0(SB), Z7
+	VMOVUPS      lanes3ba7f7d3<>+0(SB), Z8
+	VFMADD213PS  lanesbcee2bc0<>+0(SB), Z3, Z2
+	VFMADD213PS  lanesbcee2bc0<>+0(SB), Z4, Z7
+	VFMADD213PS  lanesbcee2bc0<>+0(SB), Z5, Z8
+	VFMADD213PS  lanes3d9ec061<>+0(SB), Z3, Z2
+	VFMADD213PS  lanes3d9ec061<>+0(SB), Z4, Z7
+	VFMADD213PS  lanes3d9ec061<>+0(SB), Z5, Z8
+	VFMADD213PS  lanesbe0b4953<>+0(SB), Z3, Z2
+	VFMADD213PS  lanesbe0b4953<>+0(SB), Z4, Z7
+	VFMADD213PS  lanesbe0b4953<>+0(SB), Z5, Z8
+	VFMADD213PS  lanes3e4358d5<>+0(SB), Z3, Z2
+	VFMADD213PS  lanes3e4358d5<>+0(SB), Z4, Z7
+	VFMADD213PS  lanes3e4358d5<>+0(SB), Z5, Z8
+	VFMADD213PS  lanesbe7e507e<>+0(SB), Z3, Z2
+	VFMADD213PS  lanesbe7e507e<>+0(SB), Z4, Z7
+	VFMADD213PS  lanesbe7e507e<>+0(SB), Z5, Z8
+	VFMADD213PS  lanes3eaa96ba<>+0(SB), Z3, Z2
+	VFMADD213PS  lanes3eaa96ba<>+0(SB), Z4, Z7
+	VFMADD213PS  lanes3eaa96ba<>+0(SB), Z5, Z8
+	VFMADD213PS  lanesbeffff46<>+0(SB), Z3, Z2
+	VFMADD213PS  lanesbeffff46<>+0(SB), Z4, Z7
+	VFMADD213PS  lanesbeffff46<>+0(SB), Z5, Z8
+	VFMADD213PS  lanes3f7fffff<>+0(SB), Z3, Z2
+	VFMADD213PS  lanes3f7fffff<>+0(SB), Z4, Z7
+	VFMADD213PS  lanes3f7fffff<>+0(SB), Z5, Z8
+	VFMADD231PS  Z3, Z2, Z6
+	VFMADD231PS  Z4, Z7, Z0
+	VFMADD231PS  Z5, Z8, Z1
+	VMOVUPS      Z12, (DX)(SI*4)
+	VMOVUPS      Z13, 64(DX)(SI*4)
+	VMOVUPS      Z14, 128(DX)(SI*4)
+	VMOVUPS      Z6, (BX)(SI*4)
 	VMOVUPS      Z0, 64(BX)(SI*4)
 	VMOVUPS      Z1, 128(BX)(SI*4)
-	VMOVUPS      Z2, 192(BX)(SI*4)
-	ADDQ         $0x40, SI
-	JMP          by4
+	ADDQ         $0x30, SI
+	JMP          by3
 
-by4_end:
+by3_end:
 by1:
 	LEAQ         16(SI), DI
 	CMPQ         DI, CX
 	JGT          by1_end
 	VMOVUPS      (AX)(SI*4), Z0
 	VORPS        lanes80000000<>+0(SB), Z0, Z1
-	VMOVUPS      lanes42b20000<>+0(SB), Z2
-	VMINPS       Z1, Z2, Z2
-	VMOVUPS      lanesc2d20000<>+0(SB), Z1
-	VMAXPS       Z2, Z1, Z1
-	VMULPS       lanes3fb8aa3b<>+0(SB), Z1, Z2
-	VRNDSCALEPS  $0x08, Z2, Z2
-	VFNMADD231PS lanes3f318000<>+0(SB), Z2, Z1
-	VFNMADD231PS lanesb95e8083<>+0(SB), Z2, Z1
+	VMOVUPS      lanesc2d20000<>+0(SB), Z2
+	VMAXPS       Z1, Z2, Z2
+	VMULPS       lanes3fb8aa3b<>+0(SB), Z2, Z1
+	VRNDSCALEPS  $0x08, Z1, Z1
+	VFNMADD231PS lanes3f318000<>+0(SB), Z1, Z2
+	VFNMADD231PS lanesb95e8083<>+0(SB), Z1, Z2
 	VMOVUPS      lanes3ab68885<>+0(SB), Z3
-	VFMADD213PS  lanes3c0905b7<>+0(SB), Z1, Z3
-	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z1, Z3
-	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z1, Z3
-	VFMADD213PS  lanes3f000000<>+0(SB), Z1, Z3
-	VMULPS       Z1, Z1, Z4
-	VFMADD213PS  Z1, Z4, Z3
-	VADDPS       lanes3f800000<>+0(SB), Z3, Z1
-	VSCALEFPS    Z2, Z1, Z1
-	VMOVUPS      lanes3f800000<>+0(SB), Z2
-	VPMOVD2M     Z0, K1
-	VBLENDMPS    Z1, Z2, K1, Z13
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Z2, Z3
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z2, Z3
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z2, Z3
+	VFMADD213PS  lanes3f000000<>+0(SB), Z2, Z3
+	VFMADD213PS  lanes3f800000<>+0(SB), Z2, Z3
+	VFMADD213PS  lanes3f800000<>+0(SB), Z2, Z3
+	VSCALEFPS    Z1, Z3, Z1
 	VADDPS       lanes3f800000<>+0(SB), Z1, Z2
 	VRCP14PS     Z2, Z3
 	VMOVUPS      lanes3f800000<>+0(SB), Z4
 	VFNMADD231PS Z3, Z2, Z4
 	VFMADD213PS  Z3, Z3, Z4
-	VMULPS       Z4, Z13, Z2
-	VADDPS       lanes40000000<>+0(SB), Z1, Z3
-	VRCP14PS     Z3, Z4
-	VMOVUPS      lanes3f800000<>+0(SB), Z5
-	VFNMADD231PS Z4, Z3, Z5
-	VFMADD213PS  Z4, Z4, Z5
-	VMULPS       Z5, Z1, Z1
-	VMULPS       Z1, Z1, Z3
-	VMOVUPS      lanes3e897b7d<>+0(SB), Z4
-	VFMADD213PS  lanes3e909235<>+0(SB), Z3, Z4
-	VFMADD213PS  lanes3eccd6b7<>+0(SB), Z3, Z4
-	VFMADD213PS  lanes3f2aaaa6<>+0(SB), Z3, Z4
-	VFMADD213PS  lanes40000000<>+0(SB), Z3, Z4
-	VMULPS       Z1, Z4, Z1
-	VMOVUPS      lanes00000000<>+0(SB), Z3
-	VMAXPS       Z0, Z3, Z3
-	VADDPS       Z3, Z1, Z0
-	VMOVUPS      Z2, (DX)(SI*4)
-	VMOVUPS      Z0, (BX)(SI*4)
+	VPMOVD2M     Z0, K1
+	VMULPS       Z1, Z4, K1, Z4
+	VMOVUPS      lanes00000000<>+0(SB), Z2
+	VMAXPS       Z0, Z2, Z2
+	VMOVUPS      lanes3ba7f7d3<>+0(SB), Z0
+	VFMADD213PS  lanesbcee2bc0<>+0(SB), Z1, Z0
+	VFMADD213PS  lanes3d9ec061<>+0(SB), Z1, Z0
+	VFMADD213PS  lanesbe0b4953<>+0(SB), Z1, Z0
+	VFMADD213PS  lanes3e4358d5<>+0(SB), Z1, Z0
+	VFMADD213PS  lanesbe7e507e<>+0(SB), Z1, Z0
+	VFMADD213PS  lanes3eaa96ba<>+0(SB), Z1, Z0
+	VFMADD213PS  lanesbeffff46<>+0(SB), Z1, Z0
+	VFMADD213PS  lanes3f7fffff<>+0(SB), Z1, Z0
+	VFMADD231PS  Z1, Z0, Z2
+	VMOVUPS      Z4, (DX)(SI*4)
+	VMOVUPS      Z2, (BX)(SI*4)
 	ADDQ         $0x10, SI
 	JMP          by1
 
@@ -3831,40 +3721,34 @@ by2:
 	VMAXPS        Z6, Z8, Z8
 	VORPS         lanes80000000<>+0(SB), Z7, Z6
 	VORPS         lanes80000000<>+0(SB), Z8, Z15
-	VMOVUPS       lanes42b20000<>+0(SB), Z16
-	VMINPS        Z6, Z16, Z16
-	VMOVUPS       lanes42b20000<>+0(SB), Z6
-	VMINPS        Z15, Z6, Z6
-	VMOVUPS       lanesc2d20000<>+0(SB), Z15
-	VMAXPS        Z16, Z15, Z15
 	VMOVUPS       lanesc2d20000<>+0(SB), Z16
 	VMAXPS        Z6, Z16, Z16
-	VMULPS        lanes3fb8aa3b<>+0(SB), Z15, Z6
-	VMULPS        lanes3fb8aa3b<>+0(SB), Z16, Z17
-	VRNDSCALEPS   $0x08, Z6, Z6
+	VMOVUPS       lanesc2d20000<>+0(SB), Z6
+	VMAXPS        Z15, Z6, Z6
+	VMULPS        lanes3fb8aa3b<>+0(SB), Z16, Z15
+	VMULPS        lanes3fb8aa3b<>+0(SB), Z6, Z17
+	VRNDSCALEPS   $0x08, Z15, Z15
 	VRNDSCALEPS   $0x08, Z17, Z17
-	VFNMADD231PS  lanes3f318000<>+0(SB), Z6, Z15
-	VFNMADD231PS  lanes3f318000<>+0(SB), Z17, Z16
-	VFNMADD231PS  lanesb95e8083<>+0(SB), Z6, Z15
-	VFNMADD231PS  lanesb95e8083<>+0(SB), Z17, Z16
+	VFNMADD231PS  lanes3f318000<>+0(SB), Z15, Z16
+	VFNMADD231PS  lanes3f318000<>+0(SB), Z17, Z6
+	VFNMADD231PS  lanesb95e8083<>+0(SB), Z15, Z16
+	VFNMADD231PS  lanesb95e8083<>+0(SB), Z17, Z6
 	VMOVUPS       lanes3ab68885<>+0(SB), Z18
 	VMOVUPS       lanes3ab68885<>+0(SB), Z19
-	VFMADD213PS   lanes3c0905b7<>+0(SB), Z15, Z18
-	VFMADD213PS   lanes3c0905b7<>+0(SB), Z16, Z19
-	VFMADD213PS   lanes3d2aaa8d<>+0(SB), Z15, Z18
-	VFMADD213PS   lanes3d2aaa8d<>+0(SB), Z16, Z19
-	VFMADD213PS   lanes3e2aaa6e<>+0(SB), Z15, Z18
-	VFMADD213PS   lanes3e2aaa6e<>+0(SB), Z16, Z19
-	VFMADD213PS   lanes3f000000<>+0(SB), Z15, Z18
-	VFMADD213PS   lanes3f000000<>+0(SB), Z16, Z19
-	VMULPS        Z15, Z15, Z20
-	VMULPS        Z16, Z16, Z21
-	VFMADD213PS   Z15, Z20, Z18
-	VFMADD213PS   Z16, Z21, Z19
-	VADDPS        lanes3f800000<>+0(SB), Z18, Z15
-	VADDPS        lanes3f800000<>+0(SB), Z19, Z16
-	VSCALEFPS     Z6, Z15, Z6
-	VSCALEFPS     Z17, Z16, Z15
+	VFMADD213PS   lanes3c0905b7<>+0(SB), Z16, Z18
+	VFMADD213PS   lanes3c0905b7<>+0(SB), Z6, Z19
+	VFMADD213PS   lanes3d2aaa8d<>+0(SB), Z16, Z18
+	VFMADD213PS   lanes3d2aaa8d<>+0(SB), Z6, Z19
+	VFMADD213PS   lanes3e2aaa6e<>+0(SB), Z16, Z18
+	VFMADD213PS   lanes3e2aaa6e<>+0(SB), Z6, Z19
+	VFMADD213PS   lanes3f000000<>+0(SB), Z16, Z18
+	VFMADD213PS   lanes3f000000<>+0(SB), Z6, Z19
+	VFMADD213PS   lanes3f800000<>+0(SB), Z16, Z18
+	VFMADD213PS   lanes3f800000<>+0(SB), Z6, Z19
+	VFMADD213PS   lanes3f800000<>+0(SB), Z16, Z18
+	VFMADD213PS   lanes3f800000<>+0(SB), Z6, Z19
+	VSCALEFPS     Z15, Z18, Z6
+	VSCALEFPS     Z17, Z19, Z15
 	VADDPS        lanes3f800000<>+0(SB), Z6, Z16
 	VADDPS        lanes3f800000<>+0(SB), Z15, Z17
 	VRCP14PS      Z16, Z18
@@ -3955,32 +3839,26 @@ by2:
 	VCVTPS2PD     Y19, Z19
 	VADDPD        Z19, Z18, Z18
 	VADDPD        Z18, Z5, Z5
-	VADDPS        lanes40000000<>+0(SB), Z6, Z18
-	VADDPS        lanes40000000<>+0(SB), Z15, Z19
-	VRCP14PS      Z18, Z20
-	VRCP14PS      Z19, Z21
-	VMOVUPS       lanes3f800000<>+0(SB), Z24
-	VMOVUPS       lanes3f800000<>+0(SB), Z25
-	VFNMADD231PS  Z20, Z18, Z24
-	VFNMADD231PS  Z21, Z19, Z25
-	VFMADD213PS   Z20, Z20, Z24
-	VFMADD213PS   Z21, Z21, Z25
-	VMULPS        Z24, Z6, Z6
-	VMULPS        Z25, Z15, Z15
-	VMULPS        Z6, Z6, Z18
-	VMULPS        Z15, Z15, Z19
-	VMOVUPS       lanes3e897b7d<>+0(SB), Z20
-	VMOVUPS       lanes3e897b7d<>+0(SB), Z21
-	VFMADD213PS   lanes3e909235<>+0(SB), Z18, Z20
-	VFMADD213PS   lanes3e909235<>+0(SB), Z19, Z21
-	VFMADD213PS   lanes3eccd6b7<>+0(SB), Z18, Z20
-	VFMADD213PS   lanes3eccd6b7<>+0(SB), Z19, Z21
-	VFMADD213PS   lanes3f2aaaa6<>+0(SB), Z18, Z20
-	VFMADD213PS   lanes3f2aaaa6<>+0(SB), Z19, Z21
-	VFMADD213PS   lanes40000000<>+0(SB), Z18, Z20
-	VFMADD213PS   lanes40000000<>+0(SB), Z19, Z21
-	VMULPS        Z6, Z20, Z6
-	VMULPS        Z15, Z21, Z15
+	VMOVUPS       lanes3ba7f7d3<>+0(SB), Z18
+	VMOVUPS       lanes3ba7f7d3<>+0(SB), Z19
+	VFMADD213PS   lanesbcee2bc0<>+0(SB), Z6, Z18
+	VFMADD213PS   lanesbcee2bc0<>+0(SB), Z15, Z19
+	VFMADD213PS   lanes3d9ec061<>+0(SB), Z6, Z18
+	VFMADD213PS   lanes3d9ec061<>+0(SB), Z15, Z19
+	VFMADD213PS   lanesbe0b4953<>+0(SB), Z6, Z18
+	VFMADD213PS   lanesbe0b4953<>+0(SB), Z15, Z19
+	VFMADD213PS   lanes3e4358d5<>+0(SB), Z6, Z18
+	VFMADD213PS   lanes3e4358d5<>+0(SB), Z15, Z19
+	VFMADD213PS   lanesbe7e507e<>+0(SB), Z6, Z18
+	VFMADD213PS   lanesbe7e507e<>+0(SB), Z15, Z19
+	VFMADD213PS   lanes3eaa96ba<>+0(SB), Z6, Z18
+	VFMADD213PS   lanes3eaa96ba<>+0(SB), Z15, Z19
+	VFMADD213PS   lanesbeffff46<>+0(SB), Z6, Z18
+	VFMADD213PS   lanesbeffff46<>+0(SB), Z15, Z19
+	VFMADD213PS   lanes3f7fffff<>+0(SB), Z6, Z18
+	VFMADD213PS   lanes3f7fffff<>+0(SB), Z15, Z19
+	VMULPS        Z6, Z18, Z6
+	VMULPS        Z15, Z19, Z15
 	VMOVUPS       lanes00000000<>+0(SB), Z18
 	VMAXPS        Z7, Z18, Z18
 	VMOVUPS       lanes00000000<>+0(SB), Z19
@@ -4045,23 +3923,20 @@ by1:
 	VMOVUPS       lanesff7fffff<>+0(SB), Z6
 	VMAXPS        Z7, Z6, Z6
 	VORPS         lanes80000000<>+0(SB), Z6, Z7
-	VMOVUPS       lanes42b20000<>+0(SB), Z8
-	VMINPS        Z7, Z8, Z8
-	VMOVUPS       lanesc2d20000<>+0(SB), Z7
-	VMAXPS        Z8, Z7, Z7
-	VMULPS        lanes3fb8aa3b<>+0(SB), Z7, Z8
-	VRNDSCALEPS   $0x08, Z8, Z8
-	VFNMADD231PS  lanes3f318000<>+0(SB), Z8, Z7
-	VFNMADD231PS  lanesb95e8083<>+0(SB), Z8, Z7
+	VMOVUPS       lanesc2d20000<>+0(SB), Z8
+	VMAXPS        Z7, Z8, Z8
+	VMULPS        lanes3fb8aa3b<>+0(SB), Z8, Z7
+	VRNDSCALEPS   $0x08, Z7, Z7
+	VFNMADD231PS  lanes3f318000<>+0(SB), Z7, Z8
+	VFNMADD231PS  lanesb95e8083<>+0(SB), Z7, Z8
 	VMOVUPS       lanes3ab68885<>+0(SB), Z9
-	VFMADD213PS   lanes3c0905b7<>+0(SB), Z7, Z9
-	VFMADD213PS   lanes3d2aaa8d<>+0(SB), Z7, Z9
-	VFMADD213PS   lanes3e2aaa6e<>+0(SB), Z7, Z9
-	VFMADD213PS   lanes3f000000<>+0(SB), Z7, Z9
-	VMULPS        Z7, Z7, Z10
-	VFMADD213PS   Z7, Z10, Z9
-	VADDPS        lanes3f800000<>+0(SB), Z9, Z7
-	VSCALEFPS     Z8, Z7, Z7
+	VFMADD213PS   lanes3c0905b7<>+0(SB), Z8, Z9
+	VFMADD213PS   lanes3d2aaa8d<>+0(SB), Z8, Z9
+	VFMADD213PS   lanes3e2aaa6e<>+0(SB), Z8, Z9
+	VFMADD213PS   lanes3f000000<>+0(SB), Z8, Z9
+	VFMADD213PS   lanes3f800000<>+0(SB), Z8, Z9
+	VFMADD213PS   lanes3f800000<>+0(SB), Z8, Z9
+	VSCALEFPS     Z7, Z9, Z7
 	VADDPS        lanes3f800000<>+0(SB), Z7, Z8
 	VRCP14PS      Z8, Z9
 	VMOVUPS       lanes3f800000<>+0(SB), Z10
@@ -4107,19 +3982,16 @@ by1:
 	VCVTPS2PD     Y9, Z9
 	VADDPD        Z9, Z10, Z10
 	VADDPD        Z10, Z5, Z5
-	VADDPS        lanes40000000<>+0(SB), Z7, Z9
-	VRCP14PS      Z9, Z10
-	VMOVUPS       lanes3f800000<>+0(SB), Z12
-	VFNMADD231PS  Z10, Z9, Z12
-	VFMADD213PS   Z10, Z10, Z12
-	VMULPS        Z12, Z7, Z7
-	VMULPS        Z7, Z7, Z9
-	VMOVUPS       lanes3e897b7d<>+0(SB), Z10
-	VFMADD213PS   lanes3e909235<>+0(SB), Z9, Z10
-	VFMADD213PS   lanes3eccd6b7<>+0(SB), Z9, Z10
-	VFMADD213PS   lanes3f2aaaa6<>+0(SB), Z9, Z10
-	VFMADD213PS   lanes40000000<>+0(SB), Z9, Z10
-	VMULPS        Z7, Z10, Z7
+	VMOVUPS       lanes3ba7f7d3<>+0(SB), Z9
+	VFMADD213PS   lanesbcee2bc0<>+0(SB), Z7, Z9
+	VFMADD213PS   lanes3d9ec061<>+0(SB), Z7, Z9
+	VFMADD213PS   lanesbe0b4953<>+0(SB), Z7, Z9
+	VFMADD213PS   lanes3e4358d5<>+0(SB), Z7, Z9
+	VFMADD213PS   lanesbe7e507e<>+0(SB), Z7, Z9
+	VFMADD213PS   lanes3eaa96ba<>+0(SB), Z7, Z9
+	VFMADD213PS   lanesbeffff46<>+0(SB), Z7, Z9
+	VFMADD213PS   lanes3f7fffff<>+0(SB), Z7, Z9
+	VMULPS        Z7, Z9, Z7
 	VMOVUPS       lanes00000000<>+0(SB), Z9
 	VMAXPS        Z6, Z9, Z9
 	VADDPS        Z9, Z7, Z9
@@ -4237,6 +4109,24 @@ DATA lanes3fb504f3<>+52(SB)/4, $0x3fb504f3
 DATA lanes3fb504f3<>+56(SB)/4, $0x3fb504f3
 DATA lanes3fb504f3<>+60(SB)/4, $0x3fb504f3
 GLOBL lanes3fb504f3<>(SB), RODATA|NOPTR, $64
+
+DATA lanes40000000<>+0(SB)/4, $0x40000000
+DATA lanes40000000<>+4(SB)/4, $0x40000000
+DATA lanes40000000<>+8(SB)/4, $0x40000000
+DATA lanes40000000<>+12(SB)/4, $0x40000000
+DATA lanes40000000<>+16(SB)/4, $0x40000000
+DATA lanes40000000<>+20(SB)/4, $0x40000000
+DATA lanes40000000<>+24(SB)/4, $0x40000000
+DATA lanes40000000<>+28(SB)/4, $0x40000000
+DATA lanes40000000<>+32(SB)/4, $0x40000000
+DATA lanes40000000<>+36(SB)/4, $0x40000000
+DATA lanes40000000<>+40(SB)/4, $0x40000000
+DATA lanes40000000<>+44(SB)/4, $0x40000000
+DATA lanes40000000<>+48(SB)/4, $0x40000000
+DATA lanes40000000<>+52(SB)/4, $0x40000000
+DATA lanes40000000<>+56(SB)/4, $0x40000000
+DATA lanes40000000<>+60(SB)/4, $0x40000000
+GLOBL lanes40000000<>(SB), RODATA|NOPTR, $64
 
 DATA lanes3e977464<>+0(SB)/4, $0x3e977464
 DATA lanes3e977464<>+4(SB)/4, $0x3e977464
@@ -6734,30 +6624,28 @@ by2:
 	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y2, Y5
 	VFMADD213PS  lanes3f000000<>+0(SB), Y1, Y4
 	VFMADD213PS  lanes3f000000<>+0(SB), Y2, Y5
-	VMULPS       Y1, Y1, Y6
-	VMULPS       Y2, Y2, Y7
-	VFMADD213PS  Y1, Y6, Y4
-	VFMADD213PS  Y2, Y7, Y5
-	VADDPS       lanes3f800000<>+0(SB), Y4, Y1
-	VADDPS       lanes3f800000<>+0(SB), Y5, Y2
+	VFMADD213PS  lanes3f800000<>+0(SB), Y1, Y4
+	VFMADD213PS  lanes3f800000<>+0(SB), Y2, Y5
+	VFMADD213PS  lanes3f800000<>+0(SB), Y1, Y4
+	VFMADD213PS  lanes3f800000<>+0(SB), Y2, Y5
 	VCVTPS2DQ    Y0, Y0
-	VCVTPS2DQ    Y3, Y3
-	VPSRAD       $0x01, Y0, Y4
-	VPSRAD       $0x01, Y3, Y5
-	VPSUBD       Y4, Y0, Y0
-	VPSUBD       Y5, Y3, Y3
-	VPADDD       lanes0000007f<>+0(SB), Y4, Y4
-	VPADDD       lanes0000007f<>+0(SB), Y5, Y5
-	VPSLLD       $0x17, Y4, Y4
-	VPSLLD       $0x17, Y5, Y5
-	VMULPS       Y4, Y1, Y1
-	VMULPS       Y5, Y2, Y2
-	VPADDD       lanes0000007f<>+0(SB), Y0, Y0
+	VCVTPS2DQ    Y3, Y1
+	VPSRAD       $0x01, Y0, Y2
+	VPSRAD       $0x01, Y1, Y3
+	VPSUBD       Y2, Y0, Y0
+	VPSUBD       Y3, Y1, Y1
+	VPADDD       lanes0000007f<>+0(SB), Y2, Y2
 	VPADDD       lanes0000007f<>+0(SB), Y3, Y3
-	VPSLLD       $0x17, Y0, Y0
+	VPSLLD       $0x17, Y2, Y2
 	VPSLLD       $0x17, Y3, Y3
-	VMULPS       Y0, Y1, Y0
-	VMULPS       Y3, Y2, Y1
+	VMULPS       Y2, Y4, Y2
+	VMULPS       Y3, Y5, Y3
+	VPADDD       lanes0000007f<>+0(SB), Y0, Y0
+	VPADDD       lanes0000007f<>+0(SB), Y1, Y1
+	VPSLLD       $0x17, Y0, Y0
+	VPSLLD       $0x17, Y1, Y1
+	VMULPS       Y0, Y2, Y0
+	VMULPS       Y1, Y3, Y1
 	VMOVUPS      Y0, (DX)(BX*4)
 	VMOVUPS      Y1, 32(DX)(BX*4)
 	ADDQ         $0x10, BX
@@ -6782,18 +6670,17 @@ by1:
 	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y0, Y2
 	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y0, Y2
 	VFMADD213PS  lanes3f000000<>+0(SB), Y0, Y2
-	VMULPS       Y0, Y0, Y3
-	VFMADD213PS  Y0, Y3, Y2
-	VADDPS       lanes3f800000<>+0(SB), Y2, Y0
-	VCVTPS2DQ    Y1, Y1
-	VPSRAD       $0x01, Y1, Y2
-	VPSUBD       Y2, Y1, Y1
-	VPADDD       lanes0000007f<>+0(SB), Y2, Y2
-	VPSLLD       $0x17, Y2, Y2
-	VMULPS       Y2, Y0, Y0
+	VFMADD213PS  lanes3f800000<>+0(SB), Y0, Y2
+	VFMADD213PS  lanes3f800000<>+0(SB), Y0, Y2
+	VCVTPS2DQ    Y1, Y0
+	VPSRAD       $0x01, Y0, Y1
+	VPSUBD       Y1, Y0, Y0
 	VPADDD       lanes0000007f<>+0(SB), Y1, Y1
 	VPSLLD       $0x17, Y1, Y1
-	VMULPS       Y1, Y0, Y0
+	VMULPS       Y1, Y2, Y1
+	VPADDD       lanes0000007f<>+0(SB), Y0, Y0
+	VPSLLD       $0x17, Y0, Y0
+	VMULPS       Y0, Y1, Y0
 	VMOVUPS      Y0, (DX)(BX*4)
 	ADDQ         $0x08, BX
 	JMP          by1
@@ -6836,64 +6723,60 @@ by2:
 	VMOVUPS      32(AX)(BX*4), Y1
 	VORPS        lanes80000000<>+0(SB), Y0, Y2
 	VORPS        lanes80000000<>+0(SB), Y1, Y3
-	VMOVUPS      lanes42b20000<>+0(SB), Y4
-	VMINPS       Y2, Y4, Y4
-	VMOVUPS      lanes42b20000<>+0(SB), Y2
-	VMINPS       Y3, Y2, Y2
-	VMOVUPS      lanesc2d20000<>+0(SB), Y3
-	VMAXPS       Y4, Y3, Y3
 	VMOVUPS      lanesc2d20000<>+0(SB), Y4
 	VMAXPS       Y2, Y4, Y4
-	VMULPS       lanes3fb8aa3b<>+0(SB), Y3, Y2
-	VMULPS       lanes3fb8aa3b<>+0(SB), Y4, Y5
-	VROUNDPS     $0x08, Y2, Y2
+	VMOVUPS      lanesc2d20000<>+0(SB), Y2
+	VMAXPS       Y3, Y2, Y2
+	VMULPS       lanes3fb8aa3b<>+0(SB), Y4, Y3
+	VMULPS       lanes3fb8aa3b<>+0(SB), Y2, Y5
+	VROUNDPS     $0x08, Y3, Y3
 	VROUNDPS     $0x08, Y5, Y5
-	VFNMADD231PS lanes3f318000<>+0(SB), Y2, Y3
-	VFNMADD231PS lanes3f318000<>+0(SB), Y5, Y4
-	VFNMADD231PS lanesb95e8083<>+0(SB), Y2, Y3
-	VFNMADD231PS lanesb95e8083<>+0(SB), Y5, Y4
+	VFNMADD231PS lanes3f318000<>+0(SB), Y3, Y4
+	VFNMADD231PS lanes3f318000<>+0(SB), Y5, Y2
+	VFNMADD231PS lanesb95e8083<>+0(SB), Y3, Y4
+	VFNMADD231PS lanesb95e8083<>+0(SB), Y5, Y2
 	VMOVUPS      lanes3ab68885<>+0(SB), Y6
 	VMOVUPS      lanes3ab68885<>+0(SB), Y7
-	VFMADD213PS  lanes3c0905b7<>+0(SB), Y3, Y6
-	VFMADD213PS  lanes3c0905b7<>+0(SB), Y4, Y7
-	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y3, Y6
-	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y4, Y7
-	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y3, Y6
-	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y4, Y7
-	VFMADD213PS  lanes3f000000<>+0(SB), Y3, Y6
-	VFMADD213PS  lanes3f000000<>+0(SB), Y4, Y7
-	VMULPS       Y3, Y3, Y8
-	VMULPS       Y4, Y4, Y9
-	VFMADD213PS  Y3, Y8, Y6
-	VFMADD213PS  Y4, Y9, Y7
-	VADDPS       lanes3f800000<>+0(SB), Y6, Y3
-	VADDPS       lanes3f800000<>+0(SB), Y7, Y4
-	VCVTPS2DQ    Y2, Y2
-	VCVTPS2DQ    Y5, Y5
-	VPSRAD       $0x01, Y2, Y6
-	VPSRAD       $0x01, Y5, Y7
-	VPSUBD       Y6, Y2, Y2
-	VPSUBD       Y7, Y5, Y5
-	VPADDD       lanes0000007f<>+0(SB), Y6, Y6
-	VPADDD       lanes0000007f<>+0(SB), Y7, Y7
-	VPSLLD       $0x17, Y6, Y6
-	VPSLLD       $0x17, Y7, Y7
-	VMULPS       Y6, Y3, Y3
-	VMULPS       Y7, Y4, Y4
-	VPADDD       lanes0000007f<>+0(SB), Y2, Y2
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Y4, Y6
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Y2, Y7
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y4, Y6
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y2, Y7
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y4, Y6
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y2, Y7
+	VFMADD213PS  lanes3f000000<>+0(SB), Y4, Y6
+	VFMADD213PS  lanes3f000000<>+0(SB), Y2, Y7
+	VFMADD213PS  lanes3f800000<>+0(SB), Y4, Y6
+	VFMADD213PS  lanes3f800000<>+0(SB), Y2, Y7
+	VFMADD213PS  lanes3f800000<>+0(SB), Y4, Y6
+	VFMADD213PS  lanes3f800000<>+0(SB), Y2, Y7
+	VCVTPS2DQ    Y3, Y2
+	VCVTPS2DQ    Y5, Y3
+	VPSRAD       $0x01, Y2, Y4
+	VPSRAD       $0x01, Y3, Y5
+	VPSUBD       Y4, Y2, Y2
+	VPSUBD       Y5, Y3, Y3
+	VPADDD       lanes0000007f<>+0(SB), Y4, Y4
 	VPADDD       lanes0000007f<>+0(SB), Y5, Y5
-	VPSLLD       $0x17, Y2, Y2
+	VPSLLD       $0x17, Y4, Y4
 	VPSLLD       $0x17, Y5, Y5
-	VMULPS       Y2, Y3, Y2
-	VMULPS       Y5, Y4, Y3
+	VMULPS       Y4, Y6, Y4
+	VMULPS       Y5, Y7, Y5
+	VPADDD       lanes0000007f<>+0(SB), Y2, Y2
+	VPADDD       lanes0000007f<>+0(SB), Y3, Y3
+	VPSLLD       $0x17, Y2, Y2
+	VPSLLD       $0x17, Y3, Y3
+	VMULPS       Y2, Y4, Y2
+	VMULPS       Y3, Y5, Y3
+	VADDPS       lanes3f800000<>+0(SB), Y2, Y4
+	VADDPS       lanes3f800000<>+0(SB), Y3, Y5
+	VMOVUPS      lanes3f800000<>+0(SB), Y6
+	VDIVPS       Y4, Y6, Y6
 	VMOVUPS      lanes3f800000<>+0(SB), Y4
-	VMOVUPS      lanes3f800000<>+0(SB), Y5
-	VBLENDVPS    Y0, Y2, Y4, Y0
-	VBLENDVPS    Y1, Y3, Y5, Y1
-	VADDPS       lanes3f800000<>+0(SB), Y2, Y2
-	VADDPS       lanes3f800000<>+0(SB), Y3, Y3
-	VDIVPS       Y2, Y0, Y0
-	VDIVPS       Y3, Y1, Y1
+	VDIVPS       Y5, Y4, Y4
+	VMULPS       Y2, Y6, Y2
+	VMULPS       Y3, Y4, Y3
+	VBLENDVPS    Y0, Y2, Y6, Y0
+	VBLENDVPS    Y1, Y3, Y4, Y1
 	VMOVUPS      Y0, (DX)(BX*4)
 	VMOVUPS      Y1, 32(DX)(BX*4)
 	ADDQ         $0x10, BX
@@ -6906,35 +6789,33 @@ by1:
 	JGT          by1_end
 	VMOVUPS      (AX)(BX*4), Y0
 	VORPS        lanes80000000<>+0(SB), Y0, Y1
-	VMOVUPS      lanes42b20000<>+0(SB), Y2
-	VMINPS       Y1, Y2, Y2
-	VMOVUPS      lanesc2d20000<>+0(SB), Y1
-	VMAXPS       Y2, Y1, Y1
-	VMULPS       lanes3fb8aa3b<>+0(SB), Y1, Y2
-	VROUNDPS     $0x08, Y2, Y2
-	VFNMADD231PS lanes3f318000<>+0(SB), Y2, Y1
-	VFNMADD231PS lanesb95e8083<>+0(SB), Y2, Y1
+	VMOVUPS      lanesc2d20000<>+0(SB), Y2
+	VMAXPS       Y1, Y2, Y2
+	VMULPS       lanes3fb8aa3b<>+0(SB), Y2, Y1
+	VROUNDPS     $0x08, Y1, Y1
+	VFNMADD231PS lanes3f318000<>+0(SB), Y1, Y2
+	VFNMADD231PS lanesb95e8083<>+0(SB), Y1, Y2
 	VMOVUPS      lanes3ab68885<>+0(SB), Y3
-	VFMADD213PS  lanes3c0905b7<>+0(SB), Y1, Y3
-	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y1, Y3
-	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y1, Y3
-	VFMADD213PS  lanes3f000000<>+0(SB), Y1, Y3
-	VMULPS       Y1, Y1, Y4
-	VFMADD213PS  Y1, Y4, Y3
-	VADDPS       lanes3f800000<>+0(SB), Y3, Y1
-	VCVTPS2DQ    Y2, Y2
-	VPSRAD       $0x01, Y2, Y3
-	VPSUBD       Y3, Y2, Y2
-	VPADDD       lanes0000007f<>+0(SB), Y3, Y3
-	VPSLLD       $0x17, Y3, Y3
-	VMULPS       Y3, Y1, Y1
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Y2, Y3
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y2, Y3
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y2, Y3
+	VFMADD213PS  lanes3f000000<>+0(SB), Y2, Y3
+	VFMADD213PS  lanes3f800000<>+0(SB), Y2, Y3
+	VFMADD213PS  lanes3f800000<>+0(SB), Y2, Y3
+	VCVTPS2DQ    Y1, Y1
+	VPSRAD       $0x01, Y1, Y2
+	VPSUBD       Y2, Y1, Y1
 	VPADDD       lanes0000007f<>+0(SB), Y2, Y2
 	VPSLLD       $0x17, Y2, Y2
-	VMULPS       Y2, Y1, Y1
-	VMOVUPS      lanes3f800000<>+0(SB), Y2
-	VBLENDVPS    Y0, Y1, Y2, Y0
-	VADDPS       lanes3f800000<>+0(SB), Y1, Y1
-	VDIVPS       Y1, Y0, Y0
+	VMULPS       Y2, Y3, Y2
+	VPADDD       lanes0000007f<>+0(SB), Y1, Y1
+	VPSLLD       $0x17, Y1, Y1
+	VMULPS       Y1, Y2, Y1
+	VADDPS       lanes3f800000<>+0(SB), Y1, Y2
+	VMOVUPS      lanes3f800000<>+0(SB), Y3
+	VDIVPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y1
+	VBLENDVPS    Y0, Y1, Y3, Y0
 	VMOVUPS      Y0, (DX)(BX*4)
 	ADDQ         $0x08, BX
 	JMP          by1
@@ -6959,81 +6840,75 @@ by2:
 	VMOVUPS      32(AX)(BX*4), Y1
 	VORPS        lanes80000000<>+0(SB), Y0, Y2
 	VORPS        lanes80000000<>+0(SB), Y1, Y3
-	VMOVUPS      lanes42b20000<>+0(SB), Y4
-	VMINPS       Y2, Y4, Y4
-	VMOVUPS      lanes42b20000<>+0(SB), Y2
-	VMINPS       Y3, Y2, Y2
-	VMOVUPS      lanesc2d20000<>+0(SB), Y3
-	VMAXPS       Y4, Y3, Y3
 	VMOVUPS      lanesc2d20000<>+0(SB), Y4
 	VMAXPS       Y2, Y4, Y4
-	VMULPS       lanes3fb8aa3b<>+0(SB), Y3, Y2
-	VMULPS       lanes3fb8aa3b<>+0(SB), Y4, Y5
-	VROUNDPS     $0x08, Y2, Y2
+	VMOVUPS      lanesc2d20000<>+0(SB), Y2
+	VMAXPS       Y3, Y2, Y2
+	VMULPS       lanes3fb8aa3b<>+0(SB), Y4, Y3
+	VMULPS       lanes3fb8aa3b<>+0(SB), Y2, Y5
+	VROUNDPS     $0x08, Y3, Y3
 	VROUNDPS     $0x08, Y5, Y5
-	VFNMADD231PS lanes3f318000<>+0(SB), Y2, Y3
-	VFNMADD231PS lanes3f318000<>+0(SB), Y5, Y4
-	VFNMADD231PS lanesb95e8083<>+0(SB), Y2, Y3
-	VFNMADD231PS lanesb95e8083<>+0(SB), Y5, Y4
+	VFNMADD231PS lanes3f318000<>+0(SB), Y3, Y4
+	VFNMADD231PS lanes3f318000<>+0(SB), Y5, Y2
+	VFNMADD231PS lanesb95e8083<>+0(SB), Y3, Y4
+	VFNMADD231PS lanesb95e8083<>+0(SB), Y5, Y2
 	VMOVUPS      lanes3ab68885<>+0(SB), Y6
 	VMOVUPS      lanes3ab68885<>+0(SB), Y7
-	VFMADD213PS  lanes3c0905b7<>+0(SB), Y3, Y6
-	VFMADD213PS  lanes3c0905b7<>+0(SB), Y4, Y7
-	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y3, Y6
-	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y4, Y7
-	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y3, Y6
-	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y4, Y7
-	VFMADD213PS  lanes3f000000<>+0(SB), Y3, Y6
-	VFMADD213PS  lanes3f000000<>+0(SB), Y4, Y7
-	VMULPS       Y3, Y3, Y8
-	VMULPS       Y4, Y4, Y9
-	VFMADD213PS  Y3, Y8, Y6
-	VFMADD213PS  Y4, Y9, Y7
-	VADDPS       lanes3f800000<>+0(SB), Y6, Y3
-	VADDPS       lanes3f800000<>+0(SB), Y7, Y4
-	VCVTPS2DQ    Y2, Y2
-	VCVTPS2DQ    Y5, Y5
-	VPSRAD       $0x01, Y2, Y6
-	VPSRAD       $0x01, Y5, Y7
-	VPSUBD       Y6, Y2, Y2
-	VPSUBD       Y7, Y5, Y5
-	VPADDD       lanes0000007f<>+0(SB), Y6, Y6
-	VPADDD       lanes0000007f<>+0(SB), Y7, Y7
-	VPSLLD       $0x17, Y6, Y6
-	VPSLLD       $0x17, Y7, Y7
-	VMULPS       Y6, Y3, Y3
-	VMULPS       Y7, Y4, Y4
-	VPADDD       lanes0000007f<>+0(SB), Y2, Y2
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Y4, Y6
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Y2, Y7
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y4, Y6
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y2, Y7
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y4, Y6
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y2, Y7
+	VFMADD213PS  lanes3f000000<>+0(SB), Y4, Y6
+	VFMADD213PS  lanes3f000000<>+0(SB), Y2, Y7
+	VFMADD213PS  lanes3f800000<>+0(SB), Y4, Y6
+	VFMADD213PS  lanes3f800000<>+0(SB), Y2, Y7
+	VFMADD213PS  lanes3f800000<>+0(SB), Y4, Y6
+	VFMADD213PS  lanes3f800000<>+0(SB), Y2, Y7
+	VCVTPS2DQ    Y3, Y2
+	VCVTPS2DQ    Y5, Y3
+	VPSRAD       $0x01, Y2, Y4
+	VPSRAD       $0x01, Y3, Y5
+	VPSUBD       Y4, Y2, Y2
+	VPSUBD       Y5, Y3, Y3
+	VPADDD       lanes0000007f<>+0(SB), Y4, Y4
 	VPADDD       lanes0000007f<>+0(SB), Y5, Y5
-	VPSLLD       $0x17, Y2, Y2
+	VPSLLD       $0x17, Y4, Y4
 	VPSLLD       $0x17, Y5, Y5
-	VMULPS       Y2, Y3, Y2
-	VMULPS       Y5, Y4, Y3
-	VADDPS       lanes40000000<>+0(SB), Y2, Y4
-	VADDPS       lanes40000000<>+0(SB), Y3, Y5
-	VDIVPS       Y4, Y2, Y2
-	VDIVPS       Y5, Y3, Y3
-	VMULPS       Y2, Y2, Y4
-	VMULPS       Y3, Y3, Y5
-	VMOVUPS      lanes3e897b7d<>+0(SB), Y6
-	VMOVUPS      lanes3e897b7d<>+0(SB), Y7
-	VFMADD213PS  lanes3e909235<>+0(SB), Y4, Y6
-	VFMADD213PS  lanes3e909235<>+0(SB), Y5, Y7
-	VFMADD213PS  lanes3eccd6b7<>+0(SB), Y4, Y6
-	VFMADD213PS  lanes3eccd6b7<>+0(SB), Y5, Y7
-	VFMADD213PS  lanes3f2aaaa6<>+0(SB), Y4, Y6
-	VFMADD213PS  lanes3f2aaaa6<>+0(SB), Y5, Y7
-	VFMADD213PS  lanes40000000<>+0(SB), Y4, Y6
-	VFMADD213PS  lanes40000000<>+0(SB), Y5, Y7
-	VMULPS       Y2, Y6, Y2
-	VMULPS       Y3, Y7, Y3
+	VMULPS       Y4, Y6, Y4
+	VMULPS       Y5, Y7, Y5
+	VPADDD       lanes0000007f<>+0(SB), Y2, Y2
+	VPADDD       lanes0000007f<>+0(SB), Y3, Y3
+	VPSLLD       $0x17, Y2, Y2
+	VPSLLD       $0x17, Y3, Y3
+	VMULPS       Y2, Y4, Y2
+	VMULPS       Y3, Y5, Y3
 	VMOVUPS      lanes00000000<>+0(SB), Y4
 	VMAXPS       Y0, Y4, Y4
 	VMOVUPS      lanes00000000<>+0(SB), Y0
 	VMAXPS       Y1, Y0, Y0
-	VADDPS       Y4, Y2, Y1
-	VADDPS       Y0, Y3, Y0
-	VMOVUPS      Y1, (DX)(BX*4)
+	VMOVUPS      lanes3ba7f7d3<>+0(SB), Y1
+	VMOVUPS      lanes3ba7f7d3<>+0(SB), Y5
+	VFMADD213PS  lanesbcee2bc0<>+0(SB), Y2, Y1
+	VFMADD213PS  lanesbcee2bc0<>+0(SB), Y3, Y5
+	VFMADD213PS  lanes3d9ec061<>+0(SB), Y2, Y1
+	VFMADD213PS  lanes3d9ec061<>+0(SB), Y3, Y5
+	VFMADD213PS  lanesbe0b4953<>+0(SB), Y2, Y1
+	VFMADD213PS  lanesbe0b4953<>+0(SB), Y3, Y5
+	VFMADD213PS  lanes3e4358d5<>+0(SB), Y2, Y1
+	VFMADD213PS  lanes3e4358d5<>+0(SB), Y3, Y5
+	VFMADD213PS  lanesbe7e507e<>+0(SB), Y2, Y1
+	VFMADD213PS  lanesbe7e507e<>+0(SB), Y3, Y5
+	VFMADD213PS  lanes3eaa96ba<>+0(SB), Y2, Y1
+	VFMADD213PS  lanes3eaa96ba<>+0(SB), Y3, Y5
+	VFMADD213PS  lanesbeffff46<>+0(SB), Y2, Y1
+	VFMADD213PS  lanesbeffff46<>+0(SB), Y3, Y5
+	VFMADD213PS  lanes3f7fffff<>+0(SB), Y2, Y1
+	VFMADD213PS  lanes3f7fffff<>+0(SB), Y3, Y5
+	VFMADD231PS  Y2, Y1, Y4
+	VFMADD231PS  Y3, Y5, Y0
+	VMOVUPS      Y4, (DX)(BX*4)
 	VMOVUPS      Y0, 32(DX)(BX*4)
 	ADDQ         $0x10, BX
 	JMP          by2
@@ -7045,44 +6920,41 @@ by1:
 	JGT          by1_end
 	VMOVUPS      (AX)(BX*4), Y0
 	VORPS        lanes80000000<>+0(SB), Y0, Y1
-	VMOVUPS      lanes42b20000<>+0(SB), Y2
-	VMINPS       Y1, Y2, Y2
-	VMOVUPS      lanesc2d20000<>+0(SB), Y1
-	VMAXPS       Y2, Y1, Y1
-	VMULPS       lanes3fb8aa3b<>+0(SB), Y1, Y2
-	VROUNDPS     $0x08, Y2, Y2
-	VFNMADD231PS lanes3f318000<>+0(SB), Y2, Y1
-	VFNMADD231PS lanesb95e8083<>+0(SB), Y2, Y1
+	VMOVUPS      lanesc2d20000<>+0(SB), Y2
+	VMAXPS       Y1, Y2, Y2
+	VMULPS       lanes3fb8aa3b<>+0(SB), Y2, Y1
+	VROUNDPS     $0x08, Y1, Y1
+	VFNMADD231PS lanes3f318000<>+0(SB), Y1, Y2
+	VFNMADD231PS lanesb95e8083<>+0(SB), Y1, Y2
 	VMOVUPS      lanes3ab68885<>+0(SB), Y3
-	VFMADD213PS  lanes3c0905b7<>+0(SB), Y1, Y3
-	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y1, Y3
-	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y1, Y3
-	VFMADD213PS  lanes3f000000<>+0(SB), Y1, Y3
-	VMULPS       Y1, Y1, Y4
-	VFMADD213PS  Y1, Y4, Y3
-	VADDPS       lanes3f800000<>+0(SB), Y3, Y1
-	VCVTPS2DQ    Y2, Y2
-	VPSRAD       $0x01, Y2, Y3
-	VPSUBD       Y3, Y2, Y2
-	VPADDD       lanes0000007f<>+0(SB), Y3, Y3
-	VPSLLD       $0x17, Y3, Y3
-	VMULPS       Y3, Y1, Y1
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Y2, Y3
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y2, Y3
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y2, Y3
+	VFMADD213PS  lanes3f000000<>+0(SB), Y2, Y3
+	VFMADD213PS  lanes3f800000<>+0(SB), Y2, Y3
+	VFMADD213PS  lanes3f800000<>+0(SB), Y2, Y3
+	VCVTPS2DQ    Y1, Y1
+	VPSRAD       $0x01, Y1, Y2
+	VPSUBD       Y2, Y1, Y1
 	VPADDD       lanes0000007f<>+0(SB), Y2, Y2
 	VPSLLD       $0x17, Y2, Y2
-	VMULPS       Y2, Y1, Y1
-	VADDPS       lanes40000000<>+0(SB), Y1, Y2
-	VDIVPS       Y2, Y1, Y1
-	VMULPS       Y1, Y1, Y2
-	VMOVUPS      lanes3e897b7d<>+0(SB), Y3
-	VFMADD213PS  lanes3e909235<>+0(SB), Y2, Y3
-	VFMADD213PS  lanes3eccd6b7<>+0(SB), Y2, Y3
-	VFMADD213PS  lanes3f2aaaa6<>+0(SB), Y2, Y3
-	VFMADD213PS  lanes40000000<>+0(SB), Y2, Y3
-	VMULPS       Y1, Y3, Y1
+	VMULPS       Y2, Y3, Y2
+	VPADDD       lanes0000007f<>+0(SB), Y1, Y1
+	VPSLLD       $0x17, Y1, Y1
+	VMULPS       Y1, Y2, Y1
 	VMOVUPS      lanes00000000<>+0(SB), Y2
 	VMAXPS       Y0, Y2, Y2
-	VADDPS       Y2, Y1, Y0
-	VMOVUPS      Y0, (DX)(BX*4)
+	VMOVUPS      lanes3ba7f7d3<>+0(SB), Y0
+	VFMADD213PS  lanesbcee2bc0<>+0(SB), Y1, Y0
+	VFMADD213PS  lanes3d9ec061<>+0(SB), Y1, Y0
+	VFMADD213PS  lanesbe0b4953<>+0(SB), Y1, Y0
+	VFMADD213PS  lanes3e4358d5<>+0(SB), Y1, Y0
+	VFMADD213PS  lanesbe7e507e<>+0(SB), Y1, Y0
+	VFMADD213PS  lanes3eaa96ba<>+0(SB), Y1, Y0
+	VFMADD213PS  lanesbeffff46<>+0(SB), Y1, Y0
+	VFMADD213PS  lanes3f7fffff<>+0(SB), Y1, Y0
+	VFMADD231PS  Y1, Y0, Y2
+	VMOVUPS      Y2, (DX)(BX*4)
 	ADDQ         $0x08, BX
 	JMP          by1
 
@@ -7104,84 +6976,78 @@ by2:
 	JGT          by2_end
 	VMOVUPS      (AX)(BX*4), Y0
 	VMOVUPS      32(AX)(BX*4), Y1
-	VMOVUPS      lanes00000000<>+0(SB), Y2
-	VMINPS       Y0, Y2, Y2
-	VMOVUPS      lanes00000000<>+0(SB), Y3
-	VMINPS       Y1, Y3, Y3
-	VORPS        lanes80000000<>+0(SB), Y0, Y0
-	VORPS        lanes80000000<>+0(SB), Y1, Y1
-	VMOVUPS      lanes42b20000<>+0(SB), Y4
-	VMINPS       Y0, Y4, Y4
-	VMOVUPS      lanes42b20000<>+0(SB), Y0
-	VMINPS       Y1, Y0, Y0
-	VMOVUPS      lanesc2d20000<>+0(SB), Y1
-	VMAXPS       Y4, Y1, Y1
+	VORPS        lanes80000000<>+0(SB), Y0, Y2
+	VORPS        lanes80000000<>+0(SB), Y1, Y3
 	VMOVUPS      lanesc2d20000<>+0(SB), Y4
-	VMAXPS       Y0, Y4, Y4
-	VMULPS       lanes3fb8aa3b<>+0(SB), Y1, Y0
-	VMULPS       lanes3fb8aa3b<>+0(SB), Y4, Y5
-	VROUNDPS     $0x08, Y0, Y0
+	VMAXPS       Y2, Y4, Y4
+	VMOVUPS      lanesc2d20000<>+0(SB), Y2
+	VMAXPS       Y3, Y2, Y2
+	VMULPS       lanes3fb8aa3b<>+0(SB), Y4, Y3
+	VMULPS       lanes3fb8aa3b<>+0(SB), Y2, Y5
+	VROUNDPS     $0x08, Y3, Y3
 	VROUNDPS     $0x08, Y5, Y5
-	VFNMADD231PS lanes3f318000<>+0(SB), Y0, Y1
-	VFNMADD231PS lanes3f318000<>+0(SB), Y5, Y4
-	VFNMADD231PS lanesb95e8083<>+0(SB), Y0, Y1
-	VFNMADD231PS lanesb95e8083<>+0(SB), Y5, Y4
+	VFNMADD231PS lanes3f318000<>+0(SB), Y3, Y4
+	VFNMADD231PS lanes3f318000<>+0(SB), Y5, Y2
+	VFNMADD231PS lanesb95e8083<>+0(SB), Y3, Y4
+	VFNMADD231PS lanesb95e8083<>+0(SB), Y5, Y2
 	VMOVUPS      lanes3ab68885<>+0(SB), Y6
 	VMOVUPS      lanes3ab68885<>+0(SB), Y7
-	VFMADD213PS  lanes3c0905b7<>+0(SB), Y1, Y6
-	VFMADD213PS  lanes3c0905b7<>+0(SB), Y4, Y7
-	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y1, Y6
-	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y4, Y7
-	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y1, Y6
-	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y4, Y7
-	VFMADD213PS  lanes3f000000<>+0(SB), Y1, Y6
-	VFMADD213PS  lanes3f000000<>+0(SB), Y4, Y7
-	VMULPS       Y1, Y1, Y8
-	VMULPS       Y4, Y4, Y9
-	VFMADD213PS  Y1, Y8, Y6
-	VFMADD213PS  Y4, Y9, Y7
-	VADDPS       lanes3f800000<>+0(SB), Y6, Y1
-	VADDPS       lanes3f800000<>+0(SB), Y7, Y4
-	VCVTPS2DQ    Y0, Y0
-	VCVTPS2DQ    Y5, Y5
-	VPSRAD       $0x01, Y0, Y6
-	VPSRAD       $0x01, Y5, Y7
-	VPSUBD       Y6, Y0, Y0
-	VPSUBD       Y7, Y5, Y5
-	VPADDD       lanes0000007f<>+0(SB), Y6, Y6
-	VPADDD       lanes0000007f<>+0(SB), Y7, Y7
-	VPSLLD       $0x17, Y6, Y6
-	VPSLLD       $0x17, Y7, Y7
-	VMULPS       Y6, Y1, Y1
-	VMULPS       Y7, Y4, Y4
-	VPADDD       lanes0000007f<>+0(SB), Y0, Y0
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Y4, Y6
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Y2, Y7
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y4, Y6
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y2, Y7
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y4, Y6
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y2, Y7
+	VFMADD213PS  lanes3f000000<>+0(SB), Y4, Y6
+	VFMADD213PS  lanes3f000000<>+0(SB), Y2, Y7
+	VFMADD213PS  lanes3f800000<>+0(SB), Y4, Y6
+	VFMADD213PS  lanes3f800000<>+0(SB), Y2, Y7
+	VFMADD213PS  lanes3f800000<>+0(SB), Y4, Y6
+	VFMADD213PS  lanes3f800000<>+0(SB), Y2, Y7
+	VCVTPS2DQ    Y3, Y2
+	VCVTPS2DQ    Y5, Y3
+	VPSRAD       $0x01, Y2, Y4
+	VPSRAD       $0x01, Y3, Y5
+	VPSUBD       Y4, Y2, Y2
+	VPSUBD       Y5, Y3, Y3
+	VPADDD       lanes0000007f<>+0(SB), Y4, Y4
 	VPADDD       lanes0000007f<>+0(SB), Y5, Y5
-	VPSLLD       $0x17, Y0, Y0
+	VPSLLD       $0x17, Y4, Y4
 	VPSLLD       $0x17, Y5, Y5
-	VMULPS       Y0, Y1, Y0
-	VMULPS       Y5, Y4, Y1
-	VADDPS       lanes40000000<>+0(SB), Y0, Y4
-	VADDPS       lanes40000000<>+0(SB), Y1, Y5
-	VDIVPS       Y4, Y0, Y0
-	VDIVPS       Y5, Y1, Y1
-	VMULPS       Y0, Y0, Y4
-	VMULPS       Y1, Y1, Y5
-	VMOVUPS      lanes3e897b7d<>+0(SB), Y6
-	VMOVUPS      lanes3e897b7d<>+0(SB), Y7
-	VFMADD213PS  lanes3e909235<>+0(SB), Y4, Y6
-	VFMADD213PS  lanes3e909235<>+0(SB), Y5, Y7
-	VFMADD213PS  lanes3eccd6b7<>+0(SB), Y4, Y6
-	VFMADD213PS  lanes3eccd6b7<>+0(SB), Y5, Y7
-	VFMADD213PS  lanes3f2aaaa6<>+0(SB), Y4, Y6
-	VFMADD213PS  lanes3f2aaaa6<>+0(SB), Y5, Y7
-	VFMADD213PS  lanes40000000<>+0(SB), Y4, Y6
-	VFMADD213PS  lanes40000000<>+0(SB), Y5, Y7
-	VMULPS       Y0, Y6, Y0
-	VMULPS       Y1, Y7, Y1
-	VSUBPS       Y0, Y2, Y0
-	VSUBPS       Y1, Y3, Y1
-	VMOVUPS      Y0, (DX)(BX*4)
-	VMOVUPS      Y1, 32(DX)(BX*4)
+	VMULPS       Y4, Y6, Y4
+	VMULPS       Y5, Y7, Y5
+	VPADDD       lanes0000007f<>+0(SB), Y2, Y2
+	VPADDD       lanes0000007f<>+0(SB), Y3, Y3
+	VPSLLD       $0x17, Y2, Y2
+	VPSLLD       $0x17, Y3, Y3
+	VMULPS       Y2, Y4, Y2
+	VMULPS       Y3, Y5, Y3
+	VMOVUPS      lanes00000000<>+0(SB), Y4
+	VMINPS       Y0, Y4, Y4
+	VMOVUPS      lanes00000000<>+0(SB), Y0
+	VMINPS       Y1, Y0, Y0
+	VMOVUPS      lanes3ba7f7d3<>+0(SB), Y1
+	VMOVUPS      lanes3ba7f7d3<>+0(SB), Y5
+	VFMADD213PS  lanesbcee2bc0<>+0(SB), Y2, Y1
+	VFMADD213PS  lanesbcee2bc0<>+0(SB), Y3, Y5
+	VFMADD213PS  lanes3d9ec061<>+0(SB), Y2, Y1
+	VFMADD213PS  lanes3d9ec061<>+0(SB), Y3, Y5
+	VFMADD213PS  lanesbe0b4953<>+0(SB), Y2, Y1
+	VFMADD213PS  lanesbe0b4953<>+0(SB), Y3, Y5
+	VFMADD213PS  lanes3e4358d5<>+0(SB), Y2, Y1
+	VFMADD213PS  lanes3e4358d5<>+0(SB), Y3, Y5
+	VFMADD213PS  lanesbe7e507e<>+0(SB), Y2, Y1
+	VFMADD213PS  lanesbe7e507e<>+0(SB), Y3, Y5
+	VFMADD213PS  lanes3eaa96ba<>+0(SB), Y2, Y1
+	VFMADD213PS  lanes3eaa96ba<>+0(SB), Y3, Y5
+	VFMADD213PS  lanesbeffff46<>+0(SB), Y2, Y1
+	VFMADD213PS  lanesbeffff46<>+0(SB), Y3, Y5
+	VFMADD213PS  lanes3f7fffff<>+0(SB), Y2, Y1
+	VFMADD213PS  lanes3f7fffff<>+0(SB), Y3, Y5
+	VFNMADD231PS Y2, Y1, Y4
+	VFNMADD231PS Y3, Y5, Y0
+	VMOVUPS      Y4, (DX)(BX*4)
+	VMOVUPS      Y0, 32(DX)(BX*4)
 	ADDQ         $0x10, BX
 	JMP          by2
 
@@ -7191,45 +7057,42 @@ by1:
 	CMPQ         SI, CX
 	JGT          by1_end
 	VMOVUPS      (AX)(BX*4), Y0
-	VMOVUPS      lanes00000000<>+0(SB), Y1
-	VMINPS       Y0, Y1, Y1
-	VORPS        lanes80000000<>+0(SB), Y0, Y0
-	VMOVUPS      lanes42b20000<>+0(SB), Y2
-	VMINPS       Y0, Y2, Y2
-	VMOVUPS      lanesc2d20000<>+0(SB), Y0
-	VMAXPS       Y2, Y0, Y0
-	VMULPS       lanes3fb8aa3b<>+0(SB), Y0, Y2
-	VROUNDPS     $0x08, Y2, Y2
-	VFNMADD231PS lanes3f318000<>+0(SB), Y2, Y0
-	VFNMADD231PS lanesb95e8083<>+0(SB), Y2, Y0
+	VORPS        lanes80000000<>+0(SB), Y0, Y1
+	VMOVUPS      lanesc2d20000<>+0(SB), Y2
+	VMAXPS       Y1, Y2, Y2
+	VMULPS       lanes3fb8aa3b<>+0(SB), Y2, Y1
+	VROUNDPS     $0x08, Y1, Y1
+	VFNMADD231PS lanes3f318000<>+0(SB), Y1, Y2
+	VFNMADD231PS lanesb95e8083<>+0(SB), Y1, Y2
 	VMOVUPS      lanes3ab68885<>+0(SB), Y3
-	VFMADD213PS  lanes3c0905b7<>+0(SB), Y0, Y3
-	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y0, Y3
-	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y0, Y3
-	VFMADD213PS  lanes3f000000<>+0(SB), Y0, Y3
-	VMULPS       Y0, Y0, Y4
-	VFMADD213PS  Y0, Y4, Y3
-	VADDPS       lanes3f800000<>+0(SB), Y3, Y0
-	VCVTPS2DQ    Y2, Y2
-	VPSRAD       $0x01, Y2, Y3
-	VPSUBD       Y3, Y2, Y2
-	VPADDD       lanes0000007f<>+0(SB), Y3, Y3
-	VPSLLD       $0x17, Y3, Y3
-	VMULPS       Y3, Y0, Y0
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Y2, Y3
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y2, Y3
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y2, Y3
+	VFMADD213PS  lanes3f000000<>+0(SB), Y2, Y3
+	VFMADD213PS  lanes3f800000<>+0(SB), Y2, Y3
+	VFMADD213PS  lanes3f800000<>+0(SB), Y2, Y3
+	VCVTPS2DQ    Y1, Y1
+	VPSRAD       $0x01, Y1, Y2
+	VPSUBD       Y2, Y1, Y1
 	VPADDD       lanes0000007f<>+0(SB), Y2, Y2
 	VPSLLD       $0x17, Y2, Y2
-	VMULPS       Y2, Y0, Y0
-	VADDPS       lanes40000000<>+0(SB), Y0, Y2
-	VDIVPS       Y2, Y0, Y0
-	VMULPS       Y0, Y0, Y2
-	VMOVUPS      lanes3e897b7d<>+0(SB), Y3
-	VFMADD213PS  lanes3e909235<>+0(SB), Y2, Y3
-	VFMADD213PS  lanes3eccd6b7<>+0(SB), Y2, Y3
-	VFMADD213PS  lanes3f2aaaa6<>+0(SB), Y2, Y3
-	VFMADD213PS  lanes40000000<>+0(SB), Y2, Y3
-	VMULPS       Y0, Y3, Y0
-	VSUBPS       Y0, Y1, Y0
-	VMOVUPS      Y0, (DX)(BX*4)
+	VMULPS       Y2, Y3, Y2
+	VPADDD       lanes0000007f<>+0(SB), Y1, Y1
+	VPSLLD       $0x17, Y1, Y1
+	VMULPS       Y1, Y2, Y1
+	VMOVUPS      lanes00000000<>+0(SB), Y2
+	VMINPS       Y0, Y2, Y2
+	VMOVUPS      lanes3ba7f7d3<>+0(SB), Y0
+	VFMADD213PS  lanesbcee2bc0<>+0(SB), Y1, Y0
+	VFMADD213PS  lanes3d9ec061<>+0(SB), Y1, Y0
+	VFMADD213PS  lanesbe0b4953<>+0(SB), Y1, Y0
+	VFMADD213PS  lanes3e4358d5<>+0(SB), Y1, Y0
+	VFMADD213PS  lanesbe7e507e<>+0(SB), Y1, Y0
+	VFMADD213PS  lanes3eaa96ba<>+0(SB), Y1, Y0
+	VFMADD213PS  lanesbeffff46<>+0(SB), Y1, Y0
+	VFMADD213PS  lanes3f7fffff<>+0(SB), Y1, Y0
+	VFNMADD231PS Y1, Y0, Y2
+	VMOVUPS      Y2, (DX)(BX*4)
 	ADDQ         $0x08, BX
 	JMP          by1
 
@@ -7254,91 +7117,87 @@ by2:
 	VMOVUPS      32(AX)(SI*4), Y1
 	VORPS        lanes80000000<>+0(SB), Y0, Y2
 	VORPS        lanes80000000<>+0(SB), Y1, Y3
-	VMOVUPS      lanes42b20000<>+0(SB), Y4
-	VMINPS       Y2, Y4, Y4
-	VMOVUPS      lanes42b20000<>+0(SB), Y2
-	VMINPS       Y3, Y2, Y2
-	VMOVUPS      lanesc2d20000<>+0(SB), Y3
-	VMAXPS       Y4, Y3, Y3
 	VMOVUPS      lanesc2d20000<>+0(SB), Y4
 	VMAXPS       Y2, Y4, Y4
-	VMULPS       lanes3fb8aa3b<>+0(SB), Y3, Y2
-	VMULPS       lanes3fb8aa3b<>+0(SB), Y4, Y5
-	VROUNDPS     $0x08, Y2, Y2
+	VMOVUPS      lanesc2d20000<>+0(SB), Y2
+	VMAXPS       Y3, Y2, Y2
+	VMULPS       lanes3fb8aa3b<>+0(SB), Y4, Y3
+	VMULPS       lanes3fb8aa3b<>+0(SB), Y2, Y5
+	VROUNDPS     $0x08, Y3, Y3
 	VROUNDPS     $0x08, Y5, Y5
-	VFNMADD231PS lanes3f318000<>+0(SB), Y2, Y3
-	VFNMADD231PS lanes3f318000<>+0(SB), Y5, Y4
-	VFNMADD231PS lanesb95e8083<>+0(SB), Y2, Y3
-	VFNMADD231PS lanesb95e8083<>+0(SB), Y5, Y4
+	VFNMADD231PS lanes3f318000<>+0(SB), Y3, Y4
+	VFNMADD231PS lanes3f318000<>+0(SB), Y5, Y2
+	VFNMADD231PS lanesb95e8083<>+0(SB), Y3, Y4
+	VFNMADD231PS lanesb95e8083<>+0(SB), Y5, Y2
 	VMOVUPS      lanes3ab68885<>+0(SB), Y6
 	VMOVUPS      lanes3ab68885<>+0(SB), Y7
-	VFMADD213PS  lanes3c0905b7<>+0(SB), Y3, Y6
-	VFMADD213PS  lanes3c0905b7<>+0(SB), Y4, Y7
-	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y3, Y6
-	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y4, Y7
-	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y3, Y6
-	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y4, Y7
-	VFMADD213PS  lanes3f000000<>+0(SB), Y3, Y6
-	VFMADD213PS  lanes3f000000<>+0(SB), Y4, Y7
-	VMULPS       Y3, Y3, Y8
-	VMULPS       Y4, Y4, Y9
-	VFMADD213PS  Y3, Y8, Y6
-	VFMADD213PS  Y4, Y9, Y7
-	VADDPS       lanes3f800000<>+0(SB), Y6, Y3
-	VADDPS       lanes3f800000<>+0(SB), Y7, Y4
-	VCVTPS2DQ    Y2, Y2
-	VCVTPS2DQ    Y5, Y5
-	VPSRAD       $0x01, Y2, Y6
-	VPSRAD       $0x01, Y5, Y7
-	VPSUBD       Y6, Y2, Y2
-	VPSUBD       Y7, Y5, Y5
-	VPADDD       lanes0000007f<>+0(SB), Y6, Y6
-	VPADDD       lanes0000007f<>+0(SB), Y7, Y7
-	VPSLLD       $0x17, Y6, Y6
-	VPSLLD       $0x17, Y7, Y7
-	VMULPS       Y6, Y3, Y3
-	VMULPS       Y7, Y4, Y4
-	VPADDD       lanes0000007f<>+0(SB), Y2, Y2
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Y4, Y6
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Y2, Y7
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y4, Y6
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y2, Y7
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y4, Y6
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y2, Y7
+	VFMADD213PS  lanes3f000000<>+0(SB), Y4, Y6
+	VFMADD213PS  lanes3f000000<>+0(SB), Y2, Y7
+	VFMADD213PS  lanes3f800000<>+0(SB), Y4, Y6
+	VFMADD213PS  lanes3f800000<>+0(SB), Y2, Y7
+	VFMADD213PS  lanes3f800000<>+0(SB), Y4, Y6
+	VFMADD213PS  lanes3f800000<>+0(SB), Y2, Y7
+	VCVTPS2DQ    Y3, Y2
+	VCVTPS2DQ    Y5, Y3
+	VPSRAD       $0x01, Y2, Y4
+	VPSRAD       $0x01, Y3, Y5
+	VPSUBD       Y4, Y2, Y2
+	VPSUBD       Y5, Y3, Y3
+	VPADDD       lanes0000007f<>+0(SB), Y4, Y4
 	VPADDD       lanes0000007f<>+0(SB), Y5, Y5
-	VPSLLD       $0x17, Y2, Y2
+	VPSLLD       $0x17, Y4, Y4
 	VPSLLD       $0x17, Y5, Y5
-	VMULPS       Y2, Y3, Y2
-	VMULPS       Y5, Y4, Y3
+	VMULPS       Y4, Y6, Y4
+	VMULPS       Y5, Y7, Y5
+	VPADDD       lanes0000007f<>+0(SB), Y2, Y2
+	VPADDD       lanes0000007f<>+0(SB), Y3, Y3
+	VPSLLD       $0x17, Y2, Y2
+	VPSLLD       $0x17, Y3, Y3
+	VMULPS       Y2, Y4, Y2
+	VMULPS       Y3, Y5, Y3
+	VADDPS       lanes3f800000<>+0(SB), Y2, Y4
+	VADDPS       lanes3f800000<>+0(SB), Y3, Y5
+	VMOVUPS      lanes3f800000<>+0(SB), Y6
+	VDIVPS       Y4, Y6, Y6
 	VMOVUPS      lanes3f800000<>+0(SB), Y4
-	VMOVUPS      lanes3f800000<>+0(SB), Y5
-	VBLENDVPS    Y0, Y2, Y4, Y4
-	VBLENDVPS    Y1, Y3, Y5, Y5
-	VADDPS       lanes3f800000<>+0(SB), Y2, Y6
-	VADDPS       lanes3f800000<>+0(SB), Y3, Y7
-	VDIVPS       Y6, Y4, Y4
-	VDIVPS       Y7, Y5, Y5
-	VADDPS       lanes40000000<>+0(SB), Y2, Y6
-	VADDPS       lanes40000000<>+0(SB), Y3, Y7
-	VDIVPS       Y6, Y2, Y2
-	VDIVPS       Y7, Y3, Y3
-	VMULPS       Y2, Y2, Y6
-	VMULPS       Y3, Y3, Y7
-	VMOVUPS      lanes3e897b7d<>+0(SB), Y8
-	VMOVUPS      lanes3e897b7d<>+0(SB), Y9
-	VFMADD213PS  lanes3e909235<>+0(SB), Y6, Y8
-	VFMADD213PS  lanes3e909235<>+0(SB), Y7, Y9
-	VFMADD213PS  lanes3eccd6b7<>+0(SB), Y6, Y8
-	VFMADD213PS  lanes3eccd6b7<>+0(SB), Y7, Y9
-	VFMADD213PS  lanes3f2aaaa6<>+0(SB), Y6, Y8
-	VFMADD213PS  lanes3f2aaaa6<>+0(SB), Y7, Y9
-	VFMADD213PS  lanes40000000<>+0(SB), Y6, Y8
-	VFMADD213PS  lanes40000000<>+0(SB), Y7, Y9
-	VMULPS       Y2, Y8, Y2
-	VMULPS       Y3, Y9, Y3
+	VDIVPS       Y5, Y4, Y4
+	VMULPS       Y2, Y6, Y5
+	VMULPS       Y3, Y4, Y7
+	VBLENDVPS    Y0, Y5, Y6, Y5
+	VBLENDVPS    Y1, Y7, Y4, Y4
 	VMOVUPS      lanes00000000<>+0(SB), Y6
 	VMAXPS       Y0, Y6, Y6
 	VMOVUPS      lanes00000000<>+0(SB), Y0
 	VMAXPS       Y1, Y0, Y0
-	VADDPS       Y6, Y2, Y1
-	VADDPS       Y0, Y3, Y0
-	VMOVUPS      Y4, (DX)(SI*4)
-	VMOVUPS      Y5, 32(DX)(SI*4)
-	VMOVUPS      Y1, (BX)(SI*4)
+	VMOVUPS      lanes3ba7f7d3<>+0(SB), Y1
+	VMOVUPS      lanes3ba7f7d3<>+0(SB), Y7
+	VFMADD213PS  lanesbcee2bc0<>+0(SB), Y2, Y1
+	VFMADD213PS  lanesbcee2bc0<>+0(SB), Y3, Y7
+	VFMADD213PS  lanes3d9ec061<>+0(SB), Y2, Y1
+	VFMADD213PS  lanes3d9ec061<>+0(SB), Y3, Y7
+	VFMADD213PS  lanesbe0b4953<>+0(SB), Y2, Y1
+	VFMADD213PS  lanesbe0b4953<>+0(SB), Y3, Y7
+	VFMADD213PS  lanes3e4358d5<>+0(SB), Y2, Y1
+	VFMADD213PS  lanes3e4358d5<>+0(SB), Y3, Y7
+	VFMADD213PS  lanesbe7e507e<>+0(SB), Y2, Y1
+	VFMADD213PS  lanesbe7e507e<>+0(SB), Y3, Y7
+	VFMADD213PS  lanes3eaa96ba<>+0(SB), Y2, Y1
+	VFMADD213PS  lanes3eaa96ba<>+0(SB), Y3, Y7
+	VFMADD213PS  lanesbeffff46<>+0(SB), Y2, Y1
+	VFMADD213PS  lanesbeffff46<>+0(SB), Y3, Y7
+	VFMADD213PS  lanes3f7fffff<>+0(SB), Y2, Y1
+	VFMADD213PS  lanes3f7fffff<>+0(SB), Y3, Y7
+	VFMADD231PS  Y2, Y1, Y6
+	VFMADD231PS  Y3, Y7, Y0
+	VMOVUPS      Y5, (DX)(SI*4)
+	VMOVUPS      Y4, 32(DX)(SI*4)
+	VMOVUPS      Y6, (BX)(SI*4)
 	VMOVUPS      Y0, 32(BX)(SI*4)
 	ADDQ         $0x10, SI
 	JMP          by2
@@ -7350,49 +7209,47 @@ by1:
 	JGT          by1_end
 	VMOVUPS      (AX)(SI*4), Y0
 	VORPS        lanes80000000<>+0(SB), Y0, Y1
-	VMOVUPS      lanes42b20000<>+0(SB), Y2
-	VMINPS       Y1, Y2, Y2
-	VMOVUPS      lanesc2d20000<>+0(SB), Y1
-	VMAXPS       Y2, Y1, Y1
-	VMULPS       lanes3fb8aa3b<>+0(SB), Y1, Y2
-	VROUNDPS     $0x08, Y2, Y2
-	VFNMADD231PS lanes3f318000<>+0(SB), Y2, Y1
-	VFNMADD231PS lanesb95e8083<>+0(SB), Y2, Y1
+	VMOVUPS      lanesc2d20000<>+0(SB), Y2
+	VMAXPS       Y1, Y2, Y2
+	VMULPS       lanes3fb8aa3b<>+0(SB), Y2, Y1
+	VROUNDPS     $0x08, Y1, Y1
+	VFNMADD231PS lanes3f318000<>+0(SB), Y1, Y2
+	VFNMADD231PS lanesb95e8083<>+0(SB), Y1, Y2
 	VMOVUPS      lanes3ab68885<>+0(SB), Y3
-	VFMADD213PS  lanes3c0905b7<>+0(SB), Y1, Y3
-	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y1, Y3
-	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y1, Y3
-	VFMADD213PS  lanes3f000000<>+0(SB), Y1, Y3
-	VMULPS       Y1, Y1, Y4
-	VFMADD213PS  Y1, Y4, Y3
-	VADDPS       lanes3f800000<>+0(SB), Y3, Y1
-	VCVTPS2DQ    Y2, Y2
-	VPSRAD       $0x01, Y2, Y3
-	VPSUBD       Y3, Y2, Y2
-	VPADDD       lanes0000007f<>+0(SB), Y3, Y3
-	VPSLLD       $0x17, Y3, Y3
-	VMULPS       Y3, Y1, Y1
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Y2, Y3
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y2, Y3
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y2, Y3
+	VFMADD213PS  lanes3f000000<>+0(SB), Y2, Y3
+	VFMADD213PS  lanes3f800000<>+0(SB), Y2, Y3
+	VFMADD213PS  lanes3f800000<>+0(SB), Y2, Y3
+	VCVTPS2DQ    Y1, Y1
+	VPSRAD       $0x01, Y1, Y2
+	VPSUBD       Y2, Y1, Y1
 	VPADDD       lanes0000007f<>+0(SB), Y2, Y2
 	VPSLLD       $0x17, Y2, Y2
-	VMULPS       Y2, Y1, Y1
-	VMOVUPS      lanes3f800000<>+0(SB), Y2
-	VBLENDVPS    Y0, Y1, Y2, Y2
-	VADDPS       lanes3f800000<>+0(SB), Y1, Y3
-	VDIVPS       Y3, Y2, Y2
-	VADDPS       lanes40000000<>+0(SB), Y1, Y3
-	VDIVPS       Y3, Y1, Y1
-	VMULPS       Y1, Y1, Y3
-	VMOVUPS      lanes3e897b7d<>+0(SB), Y4
-	VFMADD213PS  lanes3e909235<>+0(SB), Y3, Y4
-	VFMADD213PS  lanes3eccd6b7<>+0(SB), Y3, Y4
-	VFMADD213PS  lanes3f2aaaa6<>+0(SB), Y3, Y4
-	VFMADD213PS  lanes40000000<>+0(SB), Y3, Y4
-	VMULPS       Y1, Y4, Y1
+	VMULPS       Y2, Y3, Y2
+	VPADDD       lanes0000007f<>+0(SB), Y1, Y1
+	VPSLLD       $0x17, Y1, Y1
+	VMULPS       Y1, Y2, Y1
+	VADDPS       lanes3f800000<>+0(SB), Y1, Y2
+	VMOVUPS      lanes3f800000<>+0(SB), Y3
+	VDIVPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y2
+	VBLENDVPS    Y0, Y2, Y3, Y2
 	VMOVUPS      lanes00000000<>+0(SB), Y3
 	VMAXPS       Y0, Y3, Y3
-	VADDPS       Y3, Y1, Y0
+	VMOVUPS      lanes3ba7f7d3<>+0(SB), Y0
+	VFMADD213PS  lanesbcee2bc0<>+0(SB), Y1, Y0
+	VFMADD213PS  lanes3d9ec061<>+0(SB), Y1, Y0
+	VFMADD213PS  lanesbe0b4953<>+0(SB), Y1, Y0
+	VFMADD213PS  lanes3e4358d5<>+0(SB), Y1, Y0
+	VFMADD213PS  lanesbe7e507e<>+0(SB), Y1, Y0
+	VFMADD213PS  lanes3eaa96ba<>+0(SB), Y1, Y0
+	VFMADD213PS  lanesbeffff46<>+0(SB), Y1, Y0
+	VFMADD213PS  lanes3f7fffff<>+0(SB), Y1, Y0
+	VFMADD231PS  Y1, Y0, Y3
 	VMOVUPS      Y2, (DX)(SI*4)
-	VMOVUPS      Y0, (BX)(SI*4)
+	VMOVUPS      Y3, (BX)(SI*4)
 	ADDQ         $0x08, SI
 	JMP          by1
 
@@ -7424,31 +7281,28 @@ by1:
 	VMOVUPS      lanesff7fffff<>+0(SB), Y6
 	VMAXPS       Y7, Y6, Y6
 	VORPS        lanes80000000<>+0(SB), Y6, Y7
-	VMOVUPS      lanes42b20000<>+0(SB), Y8
-	VMINPS       Y7, Y8, Y8
-	VMOVUPS      lanesc2d20000<>+0(SB), Y7
-	VMAXPS       Y8, Y7, Y7
-	VMULPS       lanes3fb8aa3b<>+0(SB), Y7, Y8
-	VROUNDPS     $0x08, Y8, Y8
-	VFNMADD231PS lanes3f318000<>+0(SB), Y8, Y7
-	VFNMADD231PS lanesb95e8083<>+0(SB), Y8, Y7
+	VMOVUPS      lanesc2d20000<>+0(SB), Y8
+	VMAXPS       Y7, Y8, Y8
+	VMULPS       lanes3fb8aa3b<>+0(SB), Y8, Y7
+	VROUNDPS     $0x08, Y7, Y7
+	VFNMADD231PS lanes3f318000<>+0(SB), Y7, Y8
+	VFNMADD231PS lanesb95e8083<>+0(SB), Y7, Y8
 	VMOVUPS      lanes3ab68885<>+0(SB), Y9
-	VFMADD213PS  lanes3c0905b7<>+0(SB), Y7, Y9
-	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y7, Y9
-	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y7, Y9
-	VFMADD213PS  lanes3f000000<>+0(SB), Y7, Y9
-	VMULPS       Y7, Y7, Y10
-	VFMADD213PS  Y7, Y10, Y9
-	VADDPS       lanes3f800000<>+0(SB), Y9, Y7
-	VCVTPS2DQ    Y8, Y8
-	VPSRAD       $0x01, Y8, Y9
-	VPSUBD       Y9, Y8, Y8
-	VPADDD       lanes0000007f<>+0(SB), Y9, Y9
-	VPSLLD       $0x17, Y9, Y9
-	VMULPS       Y9, Y7, Y7
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Y8, Y9
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y8, Y9
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y8, Y9
+	VFMADD213PS  lanes3f000000<>+0(SB), Y8, Y9
+	VFMADD213PS  lanes3f800000<>+0(SB), Y8, Y9
+	VFMADD213PS  lanes3f800000<>+0(SB), Y8, Y9
+	VCVTPS2DQ    Y7, Y7
+	VPSRAD       $0x01, Y7, Y8
+	VPSUBD       Y8, Y7, Y7
 	VPADDD       lanes0000007f<>+0(SB), Y8, Y8
 	VPSLLD       $0x17, Y8, Y8
-	VMULPS       Y8, Y7, Y7
+	VMULPS       Y8, Y9, Y8
+	VPADDD       lanes0000007f<>+0(SB), Y7, Y7
+	VPSLLD       $0x17, Y7, Y7
+	VMULPS       Y7, Y8, Y7
 	VADDPS       lanes3f800000<>+0(SB), Y7, Y8
 	VMOVUPS      lanes3f800000<>+0(SB), Y9
 	VDIVPS       Y8, Y9, Y9
@@ -7486,15 +7340,16 @@ by1:
 	VCVTPS2PD    X10, Y10
 	VADDPD       Y10, Y11, Y11
 	VADDPD       Y11, Y5, Y5
-	VADDPS       lanes40000000<>+0(SB), Y7, Y10
-	VDIVPS       Y10, Y7, Y7
-	VMULPS       Y7, Y7, Y10
-	VMOVUPS      lanes3e897b7d<>+0(SB), Y11
-	VFMADD213PS  lanes3e909235<>+0(SB), Y10, Y11
-	VFMADD213PS  lanes3eccd6b7<>+0(SB), Y10, Y11
-	VFMADD213PS  lanes3f2aaaa6<>+0(SB), Y10, Y11
-	VFMADD213PS  lanes40000000<>+0(SB), Y10, Y11
-	VMULPS       Y7, Y11, Y7
+	VMOVUPS      lanes3ba7f7d3<>+0(SB), Y10
+	VFMADD213PS  lanesbcee2bc0<>+0(SB), Y7, Y10
+	VFMADD213PS  lanes3d9ec061<>+0(SB), Y7, Y10
+	VFMADD213PS  lanesbe0b4953<>+0(SB), Y7, Y10
+	VFMADD213PS  lanes3e4358d5<>+0(SB), Y7, Y10
+	VFMADD213PS  lanesbe7e507e<>+0(SB), Y7, Y10
+	VFMADD213PS  lanes3eaa96ba<>+0(SB), Y7, Y10
+	VFMADD213PS  lanesbeffff46<>+0(SB), Y7, Y10
+	VFMADD213PS  lanes3f7fffff<>+0(SB), Y7, Y10
+	VMULPS       Y7, Y10, Y7
 	VMOVUPS      lanes00000000<>+0(SB), Y10
 	VMAXPS       Y6, Y10, Y10
 	VADDPS       Y10, Y7, Y10

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// Every comparison runs at a small size, and says so when its peer is missing.
+func TestComparisons(t *testing.T) {
+	var out strings.Builder
+	b := &bench{reps: 1, scale: 1e-3, peers: &peers{why: "not in this test"}}
+	if err := b.compare(&out, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range comparisons {
+		found := false
+		for line := range strings.Lines(out.String()) {
+			fields := strings.Fields(line)
+			if len(fields) == 0 || fields[0] != c.name {
+				continue
+			}
+			found = true
+			var ours float64
+			if _, err := fmt.Sscan(fields[1], &ours); err != nil || !(ours > 0) {
+				t.Errorf("%s: ours is %q", c.name, fields[1])
+			}
+			if !strings.Contains(line, "skipped: not in this test") {
+				t.Errorf("%s does not say that its peer is missing: %s", c.name, line)
+			}
+		}
+		if !found {
+			t.Errorf("%s is not in the output:\n%s", c.name, out.String())
+		}
+	}
+}
+
+func TestUnknownComparison(t *testing.T) {
+	b := &bench{reps: 1, scale: 1e-3, peers: &peers{}}
+	err := b.compare(&strings.Builder{}, []string{"nonsense"})
+	if err == nil || !strings.Contains(err.Error(), "nonsense") || !strings.Contains(err.Error(), "-list") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+	"unsafe"
+
+	"unseen/internal/kern"
+)
+
+// dim is the width of the paper's vectors.
+const dim = 768
+
+var comparisons = []comparison{
+	{"gather-dot", "one query against random rows, d=768; the peer is reading memory in order", 0.70, "GB/s",
+		func(b *bench) (float64, float64, error) { return b.gather(false) }},
+	{"gather-axpy", "a weighted sum of random rows, d=768; the peer is reading memory in order", 0.70, "GB/s",
+		func(b *bench) (float64, float64, error) { return b.gather(true) }},
+	{"block-product", "Z = A·Bᵀ, 2048×2048×768, against OpenBLAS sgemm", 0.90, "GF/s", (*bench).blockProduct},
+	{"topk-1", "ten best of 300k×768 for one query, against FAISS IndexFlatIP", 3, "queries/s",
+		func(b *bench) (float64, float64, error) { return b.topK(1) }},
+	{"topk-64", "the same for 64 queries at once", 1.5, "queries/s",
+		func(b *bench) (float64, float64, error) { return b.topK(64) }},
+	{"sigmoid-softplus", "σ and softplus of 64k logits in cache, against torch", 5, "Gelem/s", (*bench).sigmoidSoftplus},
+}
+
+func (b *bench) size(n int) int { return max(int(float64(n)*b.scale), 64) }
+
+// rows returns n random rows.
+func rows(n int, seed uint64) *kern.Matrix {
+	m, err := kern.NewMatrix(n, dim)
+	if err != nil {
+		panic(err)
+	}
+	rng := rand.New(rand.NewPCG(seed, 1))
+	for i := range n {
+		row := m.Row(i)
+		for d := range row {
+			row[d] = float32(rng.NormFloat64())
+		}
+	}
+	return m
+}
+
+// gather measures reads of random rows against reads in order: the better of OpenBLAS's sdot
+// over one long array and our own scan.
+func (b *bench) gather(add bool) (float64, float64, error) {
+	n := b.size(300_000)
+	m := rows(n, 1)
+	defer m.Close()
+	rng := rand.New(rand.NewPCG(2, 2))
+	idx := make([]int32, n/4)
+	q, dst, scores := make([]float32, dim), make([]float32, len(idx)), make([]float32, n)
+	ours := func() time.Duration {
+		for k := range idx {
+			idx[k] = int32(rng.IntN(n))
+		}
+		return timed(func() {
+			if add {
+				kern.AddRows(q, m, idx, dst)
+			} else {
+				kern.Dots(dst, q, m, idx)
+			}
+		})
+	}
+	scanned := time.Duration(1 << 62)
+	stream := b.peers.timer("stream", map[string]any{"n": n * dim})
+	best, blas, err := b.alternate(ours, func() (time.Duration, error) {
+		scanned = min(scanned, timed(func() { kern.DotRange(scores, q, m, 0) }))
+		return stream()
+	})
+	if err == nil {
+		scanned = min(scanned, blas)
+		_, err = b.peers.ask("forget", nil)
+	}
+	return gigabytes(len(idx), best), gigabytes(n, scanned), err
+}
+
+func gigabytes(rows int, d time.Duration) float64 { return float64(rows) * dim * 4 / float64(d) }
+
+func (b *bench) blockProduct() (float64, float64, error) {
+	n := b.size(2048)
+	a, c := rows(n, 1), rows(n, 2)
+	z, err := kern.NewMatrix(n, n)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { a.Close(); c.Close(); z.Close() }()
+	best, peer, err := b.alternate(func() time.Duration { return timed(func() { kern.MulT(z, a, c) }) },
+		b.peers.timer("sgemm", map[string]any{"m": n, "n": n, "d": dim}))
+	operations := 2 * float64(n) * float64(n) * dim
+	return operations / float64(best), operations / float64(peer), err
+}
+
+// topK compares with FAISS over the same rows, which reach it through a file, and insists on the
+// same ids in the same order.
+func (b *bench) topK(batch int) (float64, float64, error) {
+	const k = 10
+	n := b.size(300_000)
+	m, queries := rows(n, 1), rows(batch, 3)
+	defer func() { m.Close(); queries.Close() }()
+	dir, err := os.MkdirTemp("", "unseen-bench")
+	if err != nil {
+		return 0, 0, err
+	}
+	defer os.RemoveAll(dir)
+	if b.peers.cmd != nil {
+		for name, matrix := range map[string]*kern.Matrix{"rows": m, "queries": queries} {
+			if err := writeRows(filepath.Join(dir, name), matrix); err != nil {
+				return 0, 0, err
+			}
+		}
+	}
+	arguments := map[string]any{"rows": filepath.Join(dir, "rows"), "queries": filepath.Join(dir, "queries"), "d": dim, "k": k}
+	var hits [][]kern.Hit
+	best, peer, err := b.alternate(func() time.Duration { return timed(func() { hits = kern.TopK(m, queries, k, 1) }) },
+		func() (time.Duration, error) {
+			reply, err := b.peers.ask("topk", arguments)
+			if err != nil {
+				return 0, err
+			}
+			for q := range hits {
+				ids := make([]int32, len(hits[q]))
+				for i, hit := range hits[q] {
+					ids[i] = hit.Index
+				}
+				if !slices.Equal(ids, reply.IDs[q]) {
+					return 0, fmt.Errorf("query %d: ours %v, FAISS %v", q, ids, reply.IDs[q])
+				}
+			}
+			return time.Duration(reply.Seconds * 1e9), nil
+		})
+	if err == nil {
+		_, err = b.peers.ask("forget", nil)
+	}
+	return float64(batch) / best.Seconds(), float64(batch) / peer.Seconds(), err
+}
+
+func writeRows(path string, m *kern.Matrix) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	for i := range m.Rows() {
+		row := m.Row(i)
+		if _, err := file.Write(unsafe.Slice((*byte)(unsafe.Pointer(&row[0])), 4*len(row))); err != nil {
+			file.Close()
+			return fmt.Errorf("%s: %w; TMPDIR names another place", path, err)
+		}
+	}
+	return file.Close()
+}
+
+func (b *bench) sigmoidSoftplus() (float64, float64, error) {
+	const times = 50
+	n := b.size(1 << 16)
+	rng := rand.New(rand.NewPCG(4, 4))
+	z, y, loss := make([]float32, n), make([]float32, n), make([]float32, n)
+	for i := range z {
+		z[i] = float32(rng.NormFloat64())
+	}
+	best, peer, err := b.alternate(func() time.Duration {
+		return timed(func() {
+			for range times {
+				kern.SigmoidSoftplus(y, loss, z)
+			}
+		})
+	}, b.peers.timer("sigmoid_softplus", map[string]any{"n": n, "times": times}))
+	return float64(times*n) / float64(best), float64(times*n) / float64(peer), err
+}

@@ -1,0 +1,81 @@
+"""The peers of the kernels: OpenBLAS through numpy, FAISS, torch. One JSON task per line in, one
+JSON answer per line out, with the seconds that the task itself took."""
+import json, sys, time
+import numpy as np
+
+kept = {}  # data and indexes that later tasks use again
+
+
+def clock(f):
+    began = time.perf_counter()
+    f()
+    return time.perf_counter() - began
+
+
+def stream(t):
+    """Reads one long array once: OpenBLAS sdot of it with itself."""
+    if kept.get("stream") is None or len(kept["stream"]) != t["n"]:
+        kept["stream"] = np.ones(t["n"], np.float32)
+    x = kept["stream"]
+    return {"seconds": clock(lambda: np.dot(x, x))}
+
+
+def sgemm(t):
+    key = ("sgemm", t["m"], t["n"], t["d"])
+    if key not in kept:
+        r = np.random.default_rng(1)
+        kept[key] = (r.standard_normal((t["m"], t["d"]), np.float32), r.standard_normal((t["n"], t["d"]), np.float32), np.empty((t["m"], t["n"]), np.float32))
+    a, b, z = kept[key]
+    return {"seconds": clock(lambda: np.dot(a, b.T, out=z))}
+
+
+def topk(t):
+    try:
+        import faiss
+    except ImportError:
+        return {"missing": "python3-faiss is not installed"}
+    faiss.omp_set_num_threads(1)
+    if kept.get("rows") != t["rows"]:
+        rows = np.fromfile(t["rows"], np.float32).reshape(-1, t["d"])
+        kept["index"] = faiss.IndexFlatIP(t["d"])
+        kept["index"].add(rows)
+        kept["rows"] = t["rows"]
+    q = np.fromfile(t["queries"], np.float32).reshape(-1, t["d"])
+    found = []
+    seconds = clock(lambda: found.append(kept["index"].search(q, t["k"])))
+    return {"seconds": seconds, "ids": found[0][1].tolist()}
+
+
+def sigmoid_softplus(t):
+    try:
+        import torch
+    except ImportError:
+        return {"missing": "python3-torch is not installed"}
+    torch.set_num_threads(1)
+    if "z" not in kept or len(kept["z"]) != t["n"]:
+        kept["z"] = torch.randn(t["n"])
+        kept["y"] = torch.empty(t["n"])
+        kept["loss"] = torch.empty(t["n"])
+    z = kept["z"]
+
+    def both():
+        for _ in range(t["times"]):
+            torch.sigmoid(z, out=kept["y"])
+            torch._C._nn.softplus(z, out=kept["loss"])
+
+    return {"seconds": clock(both)}
+
+
+def forget(t):
+    kept.clear()
+    return {"seconds": 0}
+
+
+tasks = {"stream": stream, "sgemm": sgemm, "topk": topk, "sigmoid_softplus": sigmoid_softplus, "forget": forget}
+for line in sys.stdin:
+    t = json.loads(line)
+    try:
+        reply = tasks[t["task"]](t)
+    except Exception as e:  # the other side decides what to do with it
+        reply = {"error": f"{type(e).__name__}: {e}"}
+    print(json.dumps(reply), flush=True)
