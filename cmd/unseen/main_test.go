@@ -1,0 +1,247 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"unicode/utf8"
+)
+
+// invoke runs the program and returns its exit code and what it wrote.
+func invoke(args ...string) (code int, stdout, stderr string) {
+	var out, err bytes.Buffer
+	code = run(context.Background(), args, &out, &err)
+	return code, out.String(), err.String()
+}
+
+func TestWrongUsage(t *testing.T) {
+	for line, says := range map[string]string{
+		"nope":                   `unknown command "nope"; see unseen --help`,
+		"vresion":                `unknown command "vresion"; did you mean version?`,
+		"dem":                    `unknown command "dem"; did you mean demo?`,
+		"--jsn":                  `unknown flag --jsn; see unseen --help`,
+		"-":                      `unknown command "-"`,
+		"help nope":              `unknown command "nope"; see unseen --help`,
+		"help demo extra":        `unknown command "extra"; see unseen demo --help`,
+		"demo --paper 5":         `unknown flag --paper; did you mean --papers?`,
+		"demo --sede 5":          `unknown flag --sede; did you mean --seed?`,
+		"demo --colour":          `unknown flag --colour; see unseen demo --help`,
+		"demo -x":                `unknown flag -x; see unseen demo --help`,
+		"demo --=3":              `bad flag syntax: --=3; see unseen demo --help`,
+		"demo --papers":          `--papers needs a value; see unseen demo --help`,
+		"demo --papers 0":        `--papers is 0; give from 10 to 200000`,
+		"demo --papers -7":       `--papers is -7; give from 10 to 200000`,
+		"demo --papers 9":        `--papers is 9; give from 10 to 200000`,
+		"demo --papers 200001":   `--papers is 200001; give from 10 to 200000`,
+		"demo --papers 1e9":      `--papers is "1e9"; give a whole number`,
+		"demo --papers many":     `--papers is "many"; give a whole number`,
+		"demo --seed -1":         `--seed is "-1"; give a whole number, 0 or more`,
+		"demo --json=maybe":      `--json is "maybe"; give true or false`,
+		"demo extra":             `unseen demo takes no arguments, got "extra"`,
+		"version extra":          `unseen version takes no arguments, got "extra"`,
+		"completion":             `name one shell: bash, zsh, fish, powershell`,
+		"completion bash zsh":    `name one shell: bash, zsh, fish, powershell`,
+		"completion tcsh":        `no completion for "tcsh"; name one shell: bash, zsh, fish, powershell`,
+		"demo --papers " + huge:  `--papers is "` + huge + `"; give a number nearer to 0`,
+		"demo --seed " + huge:    `--seed is "` + huge + `"; give a number nearer to 0`,
+		"demo --papers -" + huge: `give a number nearer to 0`,
+	} {
+		t.Run(line, func(t *testing.T) {
+			code, stdout, stderr := invoke(strings.Fields(line)...)
+			if code != exitUsage || stdout != "" {
+				t.Errorf("exit code %d and stdout %q, want %d and nothing", code, stdout, exitUsage)
+			}
+			if !strings.HasPrefix(stderr, "unseen: ") || !strings.Contains(stderr, says) || strings.Count(stderr, "\n") != 1 || !strings.HasSuffix(stderr, "\n") {
+				t.Errorf("stderr is %q, want one line that says %q", stderr, says)
+			}
+		})
+	}
+}
+
+const huge = "99999999999999999999"
+
+func TestArgumentOfManyLines(t *testing.T) {
+	code, _, stderr := invoke("demo", "--papers", "1\n2\n3")
+	if code != exitUsage || strings.Count(stderr, "\n") != 1 {
+		t.Errorf("exit code %d, stderr %q, want %d and one line", code, stderr, exitUsage)
+	}
+}
+
+func TestHelp(t *testing.T) {
+	for line, says := range map[string][]string{
+		"":                {"Usage:\n  unseen COMMAND\n", "demo", "version", "completion", "Start with:  unseen demo"},
+		"--help":          {"Usage:\n  unseen COMMAND\n"},
+		"help":            {"Usage:\n  unseen COMMAND\n"},
+		"help demo":       {"unseen demo [flags]", "--papers", "--seed", "--json", "unseen demo --papers 1000"},
+		"demo -h":         {"unseen demo [flags]", "--papers"},
+		"help help":       {"Explain a command"},
+		"help version":    {"--json"},
+		"help completion": {"source <(unseen completion bash)"},
+	} {
+		t.Run(line, func(t *testing.T) {
+			code, stdout, stderr := invoke(strings.Fields(line)...)
+			if code != exitOK || stderr != "" {
+				t.Errorf("exit code %d and stderr %q, want %d and nothing", code, stderr, exitOK)
+			}
+			for _, s := range says {
+				if !strings.Contains(stdout, s) {
+					t.Errorf("stdout does not say %q:\n%s", s, stdout)
+				}
+			}
+			fits80(t, stdout)
+		})
+	}
+}
+
+func fits80(t *testing.T, page string) {
+	t.Helper()
+	for line := range strings.Lines(page) {
+		if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > 80 {
+			t.Errorf("a line has %d columns: %s", n, line)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	code, stdout, stderr := invoke("version")
+	if code != exitOK || stderr != "" {
+		t.Errorf("exit code %d and stderr %q", code, stderr)
+	}
+	for _, s := range []string{"unseen ", runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, "kernels "} {
+		if !strings.Contains(stdout, s) {
+			t.Errorf("stdout does not say %q:\n%s", s, stdout)
+		}
+	}
+	if _, short, _ := invoke("--version"); !strings.HasPrefix(stdout, short) || short == "" {
+		t.Errorf("--version prints %q, version prints %q", short, stdout)
+	}
+
+	_, stdout, _ = invoke("version", "--json")
+	var b build
+	decodeOne(t, stdout, &b)
+	if b != readBuild() || !slices.Contains([]string{"avx512", "avx2", "go"}, b.Kernels) {
+		t.Errorf("version --json gives %+v", b)
+	}
+}
+
+func TestVersionOfAStampedBuild(t *testing.T) {
+	var page strings.Builder
+	b := build{Version: "v1.2.3", Commit: "0123abc", Modified: true, Go: "go1.26", OS: "linux", Arch: "arm64", Kernels: "go"}
+	if err := b.print(&page); err != nil {
+		t.Fatal(err)
+	}
+	want := "unseen v1.2.3\ncommit   0123abc, modified\ngo       go1.26\nplatform linux/arm64\nkernels  go\n"
+	if page.String() != want {
+		t.Errorf("got %q, want %q", page.String(), want)
+	}
+}
+
+// decodeOne reads a document that must be alone and have no fields that the type lacks.
+func decodeOne(t *testing.T, text string, into any) {
+	t.Helper()
+	d := json.NewDecoder(strings.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		t.Fatalf("no JSON: %v in %s", err, text)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		t.Errorf("more than one JSON document: %v in %s", err, text)
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	for shell, says := range map[string]string{
+		"bash":       "complete -o default",
+		"zsh":        "#compdef unseen",
+		"fish":       "complete -c unseen",
+		"powershell": "Register-ArgumentCompleter",
+	} {
+		code, stdout, stderr := invoke("completion", shell)
+		if code != exitOK || stderr != "" || !strings.Contains(stdout, says) {
+			t.Errorf("%s: exit code %d, stderr %q, script of %d bytes, want one with %q", shell, code, stderr, len(stdout), says)
+		}
+	}
+	// What those scripts call to complete a line.
+	for line, want := range map[string][]string{
+		"d":                  {"demo"},
+		"help v":             {"version"},
+		"help demo ":         {},
+		"completion ":        {"bash", "zsh", "fish", "powershell"},
+		"completion z":       {"zsh"},
+		"demo --s":           {"--seed"},
+		"demo ":              {},
+		"demo --papers ":     {},
+		"version --":         {"--help", "--json"},
+		"completion bash --": {"--help"},
+	} {
+		words := append([]string{"__complete"}, strings.Split(line, " ")...)
+		code, stdout, _ := invoke(words...)
+		got := []string{}
+		for line := range strings.Lines(stdout) {
+			if word, _, _ := strings.Cut(strings.TrimSpace(line), "\t"); !strings.HasPrefix(word, ":") {
+				got = append(got, word)
+			}
+		}
+		if code != exitOK || !slices.Equal(got, want) {
+			t.Errorf("%q completes to %q with exit code %d, want %q", line, got, code, want)
+		}
+		if !strings.HasSuffix(stdout, ":4\n") { // cobra.ShellCompDirectiveNoFileComp
+			t.Errorf("%q would complete to files: %q", line, stdout)
+		}
+	}
+}
+
+// A reader that went away or a full disk is a failure of one line, and no panic.
+func TestClosedStdout(t *testing.T) {
+	for _, line := range []string{"", "demo --papers 10", "demo --papers 10 --json", "version", "version --json", "--version", "completion bash", "completion fish", "help demo"} {
+		var stderr bytes.Buffer
+		code := run(context.Background(), strings.Fields(line), failing{syscall.EPIPE}, &stderr)
+		if want := "unseen: the results could not be written in full: broken pipe\n"; code != exitFailure || stderr.String() != want {
+			t.Errorf("%q: exit code %d and stderr %q, want %d and %q", line, code, stderr.String(), exitFailure, want)
+		}
+	}
+	if code := run(context.Background(), []string{"nope"}, failing{syscall.EPIPE}, failing{syscall.EPIPE}); code != exitUsage {
+		t.Errorf("with stderr closed too: exit code %d, want %d", code, exitUsage)
+	}
+}
+
+type failing struct{ err error }
+
+func (f failing) Write([]byte) (int, error) { return 0, f.err }
+
+func TestStopped(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	var stdout, stderr bytes.Buffer
+	code := run(ctx, []string{"demo", "--papers", "10"}, &stdout, &stderr)
+	if want := "unseen: stopped before it was done\n"; code != exitFailure || stdout.Len() > 0 || stderr.String() != want {
+		t.Errorf("exit code %d, stdout %q, stderr %q, want %d, nothing, %q", code, stdout.String(), stderr.String(), exitFailure, want)
+	}
+}
+
+func TestPrintJSONRefuses(t *testing.T) {
+	if err := printJSON(io.Discard, func() {}); err == nil {
+		t.Error("a function was printed as JSON")
+	}
+	if err := printJSON(failing{io.ErrShortWrite}, 1); !errors.Is(err, io.ErrShortWrite) {
+		t.Errorf("got %v, want %v", err, io.ErrShortWrite)
+	}
+}
+
+func TestEdits(t *testing.T) {
+	for pair, want := range map[[2]string]int{
+		{"", ""}: 0, {"", "abc"}: 3, {"abc", ""}: 3, {"seed", "seed"}: 0,
+		{"paper", "papers"}: 1, {"sede", "seed"}: 2, {"kitten", "sitting"}: 3,
+	} {
+		if got := edits(pair[0], pair[1]); got != want {
+			t.Errorf("edits(%q, %q) is %d, want %d", pair[0], pair[1], got, want)
+		}
+	}
+}

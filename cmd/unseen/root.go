@@ -1,0 +1,180 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "unseen",
+		Short: "Link recommendation that corrects for exposure",
+		Long: `Link recommendation (citations, friends, pages, packages) that corrects for
+exposure: a missing link may mean "irrelevant" or "never shown". Judged by the
+links that happen to exist, a recommender is rewarded for repeating what people
+were shown before. unseen judges it as if everything had been shown.
+
+New here? Start with:  unseen demo`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return unknownCommand(cmd, args[0])
+		},
+		Version:       readBuild().Version,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		// Our own completion command has errors of one line.
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	root.SuggestionsMinimumDistance = 2
+	root.SetFlagErrorFunc(flagError)
+	root.SetUsageTemplate(usage)
+	root.SetVersionTemplate("unseen {{.Version}}\n")
+	root.SetHelpCommand(newHelp())
+	root.AddCommand(newDemo(), newVersion(), newCompletion())
+	return root
+}
+
+// usage is cobra's template without its second usage line for a command that has commands.
+const usage = `Usage:
+  {{if .HasAvailableSubCommands}}{{.CommandPath}} COMMAND{{else}}{{.UseLine}}{{end}}{{if .HasExample}}
+
+Examples:
+{{.Example}}{{end}}{{if .HasAvailableSubCommands}}
+
+Commands:{{range .Commands}}{{if .IsAvailableCommand}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}
+
+Flags:
+{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{if .HasAvailableSubCommands}}
+
+Exit code: 0 done, 1 failed, 2 wrong command line.
+"{{.CommandPath}} help COMMAND" explains one command.{{end}}
+`
+
+// newHelp replaces cobra's help command, which takes an unknown topic for a success.
+func newHelp() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Explain a command",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			topic, rest, err := cmd.Root().Find(args)
+			if err != nil {
+				return err
+			}
+			if len(rest) > 0 {
+				return unknownCommand(topic, rest[0])
+			}
+			topic.InitDefaultHelpFlag()
+			return topic.Help()
+		},
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			var names []cobra.Completion
+			for _, c := range cmd.Root().Commands() {
+				if len(args) == 0 && c.IsAvailableCommand() && strings.HasPrefix(c.Name(), typed) {
+					names = append(names, cobra.CompletionWithDesc(c.Name(), c.Short))
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+	}
+}
+
+// noArgs is cobra.NoArgs with an error that says what to do.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usagef("%s takes no arguments, got %q; see %s --help", cmd.CommandPath(), args[0], cmd.CommandPath())
+	}
+	return nil
+}
+
+func unknownCommand(parent *cobra.Command, name string) error {
+	if near := parent.SuggestionsFor(name); len(near) > 0 {
+		return usagef("unknown command %q; did you mean %s?", name, strings.Join(near, " or "))
+	}
+	return usagef("unknown command %q; see %s --help", name, parent.CommandPath())
+}
+
+// flagError says what is wrong with a flag in the user's words rather than the parser's.
+func flagError(cmd *cobra.Command, err error) error {
+	if e, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		if e.GetSpecifiedShortnames() != "" {
+			return usagef("unknown flag -%s; see %s --help", e.GetSpecifiedShortnames(), cmd.CommandPath())
+		}
+		if near := nearestFlag(cmd, e.GetSpecifiedName()); near != "" {
+			return usagef("unknown flag --%s; did you mean --%s?", e.GetSpecifiedName(), near)
+		}
+		return usagef("unknown flag --%s; see %s --help", e.GetSpecifiedName(), cmd.CommandPath())
+	}
+	if e, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
+		return usagef("--%s needs a value; see %s --help", e.GetFlag().Name, cmd.CommandPath())
+	}
+	if e, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		kind := map[string]string{
+			"int":    "a whole number",
+			"uint64": "a whole number, 0 or more",
+			"bool":   "true or false",
+		}[e.GetFlag().Value.Type()]
+		if errors.Is(err, strconv.ErrRange) {
+			kind = "a number nearer to 0"
+		}
+		return usagef("--%s is %q; give %s", e.GetFlag().Name, e.GetValue(), kind)
+	}
+	return usagef("%w; see %s --help", err, cmd.CommandPath())
+}
+
+// nearestFlag returns the flag that fewest edits away from the name, at most two, or "".
+func nearestFlag(cmd *cobra.Command, name string) string {
+	near, least := "", 3
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if d := edits(name, f.Name); d < least && !f.Hidden {
+			near, least = f.Name, d
+		}
+	})
+	return near
+}
+
+// edits is Levenshtein's distance.
+func edits(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replace := diagonal
+			if a[i] != b[j] {
+				replace++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replace, diagonal+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// jsonFlag adds --json, which every command that prints results has.
+func jsonFlag(cmd *cobra.Command, asJSON *bool) {
+	cmd.Flags().BoolVar(asJSON, "json", false, "print one JSON document instead of text")
+}
+
+func printJSON(w io.Writer, document any) error {
+	raw, err := json.MarshalIndent(document, "", "  ")
+	if err != nil {
+		return fmt.Errorf("these results have no JSON form: %w", err)
+	}
+	_, err = w.Write(append(raw, '\n'))
+	return err
+}

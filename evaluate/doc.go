@@ -1,0 +1,34 @@
+// Package evaluate measures recommendations against links.
+//
+// Three nouns hold what is measured:
+//
+//	Scored   pairs with a score and the truth      AUC, average precision, precision, recall, F1, accuracy
+//	Ranking  where each source's true links came   MRR, NDCG@K, recall@K, mean rank, field entropy@K
+//	Lists    what each source was recommended      coverage@K, Gini of exposure over fields@K
+//
+// In five lines:
+//
+//	pairs := evaluate.Scored{
+//		Scores: []float64{.9, .8, .3, .1},
+//		Linked: []bool{true, false, true, false},
+//	}
+//	auc, err := pairs.AUC() // 0.75: three of the four (linked, unlinked) pairs are in order
+//
+// "Linked" is whatever truth the caller holds. Against observed links these metrics reward a model
+// for repeating past exposure; against planted or corrected truth they do not. The choice is the
+// caller's, and worth saying aloud beside every figure.
+//
+// # Ties
+//
+// AUC counts a tied pair as half in order. Average precision treats all pairs of one score as found
+// at once, as scikit-learn does: one step of the curve per distinct score. Neither depends on the
+// order of the pairs. A ranking puts equal scores in order of target number, lowest first, because a
+// list that somebody is shown has an order; so a model that scores many targets alike is judged by
+// how they happen to be numbered.
+//
+// # Errors
+//
+// A metric that has no value (no linked pair, nothing predicted, no list) is an error that wraps one
+// of the Err values below, never NaN. Infinite scores are welcome, since they only rank first or
+// last; NaN is not.
+package evaluate

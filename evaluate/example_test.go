@@ -1,0 +1,153 @@
+package evaluate_test
+
+import (
+	"errors"
+	"fmt"
+
+	"unseen/evaluate"
+)
+
+var pairs = evaluate.Scored{
+	Scores: []float64{.9, .8, .3, .1},
+	Linked: []bool{true, false, true, false},
+}
+
+func ExampleScored_AUC() {
+	auc, err := pairs.AUC()
+	fmt.Println(auc, err)
+	// Output: 0.75 <nil>
+}
+
+// Unlinked pairs were sampled one in ten, so each stands for ten.
+func ExampleScored_AUC_weights() {
+	sampled := pairs
+	sampled.Weights = []float64{1, 10, 1, 10}
+	auc, err := sampled.AUC()
+	fmt.Println(auc, err)
+	// Output: 0.75 <nil>
+}
+
+func ExampleScored_AveragePrecision() {
+	ap, err := pairs.AveragePrecision()
+	fmt.Printf("%.4f %v\n", ap, err)
+	// Output: 0.8333 <nil>
+}
+
+func ExampleScored_ThresholdedAP() {
+	ap, err := pairs.ThresholdedAP(.5)
+	fmt.Println(ap, err)
+	// Output: 0.5 <nil>
+}
+
+func ExampleScored_ConfusionAt() {
+	c, err := pairs.ConfusionAt(.5)
+	fmt.Printf("%+v %v\n", c, err)
+	// Output: {TP:1 FP:1 FN:1 TN:1} <nil>
+}
+
+func ExampleScored_Validate() {
+	err := evaluate.Scored{Scores: []float64{.9, .8}, Linked: []bool{true}}.Validate()
+	fmt.Println(errors.Is(err, evaluate.ErrLength))
+	fmt.Println(err)
+	// Output:
+	// true
+	// evaluate: lengths differ: 2 scores but 1 truths; give one truth per score
+}
+
+func ExampleConfusion_Precision() {
+	precision, err := evaluate.Confusion{TP: 3, FP: 1, FN: 2, TN: 4}.Precision()
+	fmt.Println(precision, err)
+	// Output: 0.75 <nil>
+}
+
+func ExampleConfusion_Recall() {
+	recall, err := evaluate.Confusion{TP: 3, FP: 1, FN: 2, TN: 4}.Recall()
+	fmt.Println(recall, err)
+	// Output: 0.6 <nil>
+}
+
+func ExampleConfusion_F1() {
+	f1, err := evaluate.Confusion{TP: 3, FP: 1, FN: 2, TN: 4}.F1()
+	fmt.Printf("%.3f %v\n", f1, err)
+	// Output: 0.667 <nil>
+}
+
+func ExampleConfusion_Accuracy() {
+	accuracy, err := evaluate.Confusion{TP: 3, FP: 1, FN: 2, TN: 4}.Accuracy()
+	fmt.Println(accuracy, err)
+	// Output: 0.7 <nil>
+}
+
+// One source, five targets, of which it truly links to 1 and 3.
+func ExampleRankScores() {
+	ranked, err := evaluate.RankScores([]float64{.2, .9, .4, .4, .1}, []int32{1, 3})
+	fmt.Println(ranked.Ranks(), err)
+	// Output: [1 3] <nil>
+}
+
+func ExampleRankList() {
+	ranked, err := evaluate.RankList([]int32{4, 1, 0}, []int32{1, 3})
+	fmt.Println(ranked.Ranks(), err)
+	// Output: [2 0] <nil>
+}
+
+func ExampleRanked_Ranks() {
+	ranked, _ := evaluate.RankList([]int32{4, 1, 0}, []int32{0})
+	fmt.Println(ranked.Ranks())
+	// Output: [3]
+}
+
+// Two sources: the first finds its links at ranks 1 and 3, the second its only one at rank 2.
+func twoSources() evaluate.Ranking {
+	first, _ := evaluate.RankScores([]float64{.2, .9, .5, .4, .1}, []int32{1, 3})
+	second, _ := evaluate.RankScores([]float64{.2, .9, .5, .4, .1}, []int32{2})
+	return evaluate.Ranking{first, second}
+}
+
+func ExampleRanking_MRR() {
+	mrr, err := twoSources().MRR()
+	fmt.Println(mrr, err)
+	// Output: 0.75 <nil>
+}
+
+func ExampleRanking_NDCG() {
+	ndcg, err := twoSources().NDCG(3)
+	fmt.Printf("%.4f %v\n", ndcg, err)
+	// Output: 0.7753 <nil>
+}
+
+func ExampleRanking_Recall() {
+	recall, err := twoSources().Recall(2)
+	fmt.Println(recall, err)
+	// Output: 0.75 <nil>
+}
+
+func ExampleRanking_MeanRank() {
+	rank, err := twoSources().MeanRank()
+	fmt.Println(rank, err)
+	// Output: 2 <nil>
+}
+
+func ExampleRanking_FieldEntropy() {
+	const physics, ml = 0, 1
+	fields := []uint16{physics, physics, ml, ml, ml}
+	entropy, err := twoSources().FieldEntropy(fields, 3)
+	fmt.Printf("%.4f %v\n", entropy, err) // (log 2 + 0)/2
+	// Output: 0.3466 <nil>
+}
+
+func ExampleLists_Coverage() {
+	lists := evaluate.Lists{{0, 1, 2}, {1, 0, 3}}
+	coverage, err := lists.Coverage(8, 3)
+	fmt.Println(coverage, err)
+	// Output: 0.5 <nil>
+}
+
+func ExampleLists_FieldGini() {
+	const physics, ml = 0, 1
+	fields := []uint16{ml, ml, physics, physics}
+	lists := evaluate.Lists{{0, 1, 2}, {1, 0, 3}}
+	gini, err := lists.FieldGini(fields, 2) // the first two are all ML
+	fmt.Println(gini, err)
+	// Output: 0.5 <nil>
+}
