@@ -243,3 +243,14 @@ func lossSums(sums *[4]float64, z []float32, pi, rest float32) {
 		lossSumsGo(sums, z, pi, rest)
 	}
 }
+
+func adam(params, first, second, grad []float32, a adamStep) {
+	switch active {
+	case avx512:
+		adamAVX512(p32(params), p32(first), p32(second), p32(grad), len(grad), a.blend1, a.blend2, a.step, a.root, a.epsilon)
+	case avx2:
+		adamAVX2(p32(params), p32(first), p32(second), p32(grad), len(grad), a.blend1, a.blend2, a.step, a.root, a.epsilon)
+	default:
+		adamGo(params, first, second, grad, a)
+	}
+}

@@ -38,3 +38,5 @@ func softplus(dst, z []float32)                                { softplusGo(dst,
 func logSigmoid(dst, z []float32)                              { logSigmoidGo(dst, z) }
 func sigmoidSoftplus(y, loss, z []float32)                     { sigmoidSoftplusGo(y, loss, z) }
 func lossSums(sums *[4]float64, z []float32, pi, rest float32) { lossSumsGo(sums, z, pi, rest) }
+
+func adam(params, first, second, grad []float32, a adamStep) { adamGo(params, first, second, grad, a) }

@@ -7,6 +7,7 @@
 //	MulT, Mul          Z = A·Bᵀ and V = C·H          blocks of nodes against blocks of nodes
 //	TopK               the k largest inner products, exactly
 //	Exp, Sigmoid, …    elementwise functions and the fused sums of the risks
+//	Adam               one optimiser step over all parameters
 //
 // Every kernel exists three times: for AVX-512, for AVX2 with FMA and F16C, and in plain Go,
 // which runs on other processors and under the build tag noasm. The best one the processor has is

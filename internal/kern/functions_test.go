@@ -143,3 +143,36 @@ func TestUnlinkedSums(t *testing.T) {
 		}
 	})
 }
+
+func TestAdam(t *testing.T) {
+	eachVariant(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(5, 5))
+		for _, n := range lengths {
+			params, exact := randomRow(rng, n), make([]float64, n)
+			first, second := make([]float64, n), make([]float64, n)
+			for i, x := range params {
+				exact[i] = float64(x)
+			}
+			a := NewAdam(n, .01)
+			for step := 1; step <= 20; step++ {
+				grad := randomRow(rng, n)
+				if step == 7 {
+					clear(grad)
+				}
+				a.Step(params, grad)
+				for i, g := range grad {
+					g := float64(g)
+					first[i] = .9*first[i] + .1*g
+					second[i] = .999*second[i] + .001*g*g
+					exact[i] -= .01 * first[i] / (1 - math.Pow(.9, float64(step))) / (math.Sqrt(second[i]/(1-math.Pow(.999, float64(step)))) + 1e-8)
+				}
+			}
+			for i := range params {
+				// 20 steps of at most .01 or so, each to a few ε, on a parameter of size 1
+				if math.Abs(float64(params[i])-exact[i]) > 2e-5 {
+					t.Fatalf("n %d element %d: %v, want %v", n, i, params[i], exact[i])
+				}
+			}
+		}
+	})
+}

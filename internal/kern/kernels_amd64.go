@@ -109,6 +109,11 @@ func sigmoidSoftplusAVX512(y *float32, loss *float32, z *float32, count int)
 //go:noescape
 func lossSumsAVX512(sums *[4]float64, z *float32, count int, pi float32, rest float32)
 
+// adamAVX512: first += blend1·(g−first), second += blend2·(g²−second), params −= step·first/(√second·root + epsilon); count is a multiple of the lanes.
+//
+//go:noescape
+func adamAVX512(params *float32, first *float32, second *float32, grad *float32, count int, blend1 float32, blend2 float32, step float32, root float32, epsilon float32)
+
 // dotGatherAVX2: dst[k] = Σ q[d]·row[d]; stride in bytes.
 //
 //go:noescape
@@ -213,3 +218,8 @@ func sigmoidSoftplusAVX2(y *float32, loss *float32, z *float32, count int)
 //
 //go:noescape
 func lossSumsAVX2(sums *[4]float64, z *float32, count int, pi float32, rest float32)
+
+// adamAVX2: first += blend1·(g−first), second += blend2·(g²−second), params −= step·first/(√second·root + epsilon); count is a multiple of the lanes.
+//
+//go:noescape
+func adamAVX2(params *float32, first *float32, second *float32, grad *float32, count int, blend1 float32, blend2 float32, step float32, root float32, epsilon float32)

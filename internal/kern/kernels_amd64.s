@@ -4200,6 +4200,49 @@ DATA lanes3f317218<>+56(SB)/4, $0x3f317218
 DATA lanes3f317218<>+60(SB)/4, $0x3f317218
 GLOBL lanes3f317218<>(SB), RODATA|NOPTR, $64
 
+// func adamAVX512(params *float32, first *float32, second *float32, grad *float32, count int, blend1 float32, blend2 float32, step float32, root float32, epsilon float32)
+// Requires: AVX, AVX512F
+TEXT ·adamAVX512(SB), NOSPLIT, $0-60
+	MOVQ         grad+24(FP), AX
+	MOVQ         count+32(FP), CX
+	MOVQ         params+0(FP), DX
+	MOVQ         first+8(FP), BX
+	MOVQ         second+16(FP), SI
+	VBROADCASTSS blend1+40(FP), Z0
+	VBROADCASTSS blend2+44(FP), Z1
+	VBROADCASTSS step+48(FP), Z2
+	VBROADCASTSS root+52(FP), Z3
+	VBROADCASTSS epsilon+56(FP), Z4
+	XORQ         DI, DI
+
+by1:
+	LEAQ         16(DI), R8
+	CMPQ         R8, CX
+	JGT          by1_end
+	VMOVUPS      (AX)(DI*4), Z5
+	VMOVUPS      (BX)(DI*4), Z6
+	VSUBPS       Z6, Z5, Z7
+	VFMADD231PS  Z0, Z7, Z6
+	VMOVUPS      Z6, (BX)(DI*4)
+	VMOVUPS      (SI)(DI*4), Z7
+	VMULPS       Z5, Z5, Z5
+	VSUBPS       Z7, Z5, Z5
+	VFMADD231PS  Z1, Z5, Z7
+	VMOVUPS      Z7, (SI)(DI*4)
+	VSQRTPS      Z7, Z5
+	VMULPS       Z3, Z5, Z5
+	VADDPS       Z4, Z5, Z5
+	VMOVUPS      (DX)(DI*4), Z7
+	VDIVPS       Z5, Z6, Z5
+	VFNMADD231PS Z2, Z5, Z7
+	VMOVUPS      Z7, (DX)(DI*4)
+	ADDQ         $0x10, DI
+	JMP          by1
+
+by1_end:
+	VZEROUPPER
+	RET
+
 // func dotGatherAVX2(dst *float32, q *float32, base *float32, stride int, idx *int32, count int, dim int)
 // Requires: AVX, FMA3, MMX+
 TEXT ·dotGatherAVX2(SB), NOSPLIT, $0-56
@@ -7403,5 +7446,48 @@ by1_end:
 	VADDSD       X1, X0, X0
 	VADDSD       24(AX), X0, X0
 	VMOVSD       X0, 24(AX)
+	VZEROUPPER
+	RET
+
+// func adamAVX2(params *float32, first *float32, second *float32, grad *float32, count int, blend1 float32, blend2 float32, step float32, root float32, epsilon float32)
+// Requires: AVX, FMA3
+TEXT ·adamAVX2(SB), NOSPLIT, $0-60
+	MOVQ         grad+24(FP), AX
+	MOVQ         count+32(FP), CX
+	MOVQ         params+0(FP), DX
+	MOVQ         first+8(FP), BX
+	MOVQ         second+16(FP), SI
+	VBROADCASTSS blend1+40(FP), Y0
+	VBROADCASTSS blend2+44(FP), Y1
+	VBROADCASTSS step+48(FP), Y2
+	VBROADCASTSS root+52(FP), Y3
+	VBROADCASTSS epsilon+56(FP), Y4
+	XORQ         DI, DI
+
+by1:
+	LEAQ         8(DI), R8
+	CMPQ         R8, CX
+	JGT          by1_end
+	VMOVUPS      (AX)(DI*4), Y5
+	VMOVUPS      (BX)(DI*4), Y6
+	VSUBPS       Y6, Y5, Y7
+	VFMADD231PS  Y0, Y7, Y6
+	VMOVUPS      Y6, (BX)(DI*4)
+	VMOVUPS      (SI)(DI*4), Y7
+	VMULPS       Y5, Y5, Y5
+	VSUBPS       Y7, Y5, Y5
+	VFMADD231PS  Y1, Y5, Y7
+	VMOVUPS      Y7, (SI)(DI*4)
+	VSQRTPS      Y7, Y5
+	VMULPS       Y3, Y5, Y5
+	VADDPS       Y4, Y5, Y5
+	VMOVUPS      (DX)(DI*4), Y7
+	VDIVPS       Y5, Y6, Y5
+	VFNMADD231PS Y2, Y5, Y7
+	VMOVUPS      Y7, (DX)(DI*4)
+	ADDQ         $0x08, DI
+	JMP          by1
+
+by1_end:
 	VZEROUPPER
 	RET

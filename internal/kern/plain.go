@@ -204,3 +204,11 @@ func lossSumsGo(sums *[4]float64, z []float32, pi, rest float32) {
 		sums[3] += math.Log1p(float64(pi) * y / q)
 	}
 }
+
+func adamGo(params, first, second, grad []float32, a adamStep) {
+	for i, g := range grad {
+		first[i] += a.blend1 * (g - first[i])
+		second[i] += a.blend2 * (g*g - second[i])
+		params[i] -= a.step * (first[i] / (float32(math.Sqrt(float64(second[i])))*a.root + a.epsilon))
+	}
+}

@@ -55,6 +55,7 @@ func main() {
 		fromHalf(s)
 		elementwise(s)
 		lossSums(s)
+		adam(s)
 	}
 	Generate()
 }

@@ -412,3 +412,36 @@ func lossSums(s isa) {
 type same struct{ v reg.VecVirtual }
 
 func (s same) at(int) Op { return s.v }
+
+// adam: one step of Adam over parameters and their two moments.
+func adam(s isa) {
+	function("adam"+s.name, "func(params, first, second, grad *float32, count int, blend1, blend2, step, root, epsilon float32)",
+		"first += blend1·(g−first), second += blend2·(g²−second), params −= step·first/(√second·root + epsilon); count is a multiple of the lanes.")
+	grad, count := Load(Param("grad"), GP64()), Load(Param("count"), GP64())
+	params, first, second := Load(Param("params"), GP64()), Load(Param("first"), GP64()), Load(Param("second"), GP64())
+	broadcast := func(name string) same {
+		v := s.vec()
+		VBROADCASTSS(argument(name), v)
+		return same{v}
+	}
+	blend1, blend2, step, root, epsilon := broadcast("blend1"), broadcast("blend2"), broadcast("step"), broadcast("root"), broadcast("epsilon")
+	s.loop(grad, count, 1, func(c chain, at reg.GPVirtual, g group) {
+		load := func(from reg.Register) group {
+			v := c.group()
+			VMOVUPS(at32(from, at, 0), v[0])
+			return v
+		}
+		store := func(v group, to reg.Register) group {
+			VMOVUPS(v[0], at32(to, at, 0))
+			return v
+		}
+		m := load(first)
+		store(c.addmul(m, c.of(vsubps, g, m), blend1), first)
+		v := load(second)
+		store(c.addmul(v, c.of(vsubps, c.of(vmulps, g, g), v), blend2), second)
+		below := c.of(vaddps, c.of(vmulps, c.apply(func(a Op, out reg.VecVirtual) { VSQRTPS(a, out) }, v), root), epsilon)
+		store(c.submul(load(params), c.of(vdivps, m, below), step), params)
+	})
+	VZEROUPPER()
+	RET()
+}
