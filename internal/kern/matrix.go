@@ -163,6 +163,9 @@ func (m *Matrix) Stride() int { return m.stride }
 // Half reports whether the elements are float16.
 func (m *Matrix) Half() bool { return m.half }
 
+// ReadOnly reports whether the rows are a mapped file's, which cannot be written.
+func (m *Matrix) ReadOnly() bool { return m.readOnly }
+
 // Row returns row i of a float32 matrix in place.
 func (m *Matrix) Row(i int) []float32 {
 	if m.half {

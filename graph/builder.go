@@ -1,0 +1,272 @@
+package graph
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Builder collects nodes, then links between them, and builds a Graph. Its zero value is ready; the
+// options are set before the first link. A call that returns an error has added nothing, except as
+// AddLinks says.
+type Builder struct {
+	// DropSelfLinks drops and counts links from a node to itself instead of refusing them.
+	DropSelfLinks bool
+	// DropUnknown drops and counts links to or from ids that are not nodes instead of refusing them.
+	DropUnknown bool
+
+	ids        textWriter
+	index      idIndex
+	titles     textWriter
+	fields     []uint16
+	fieldNames []string
+	fieldIndex map[string]uint16
+	times      []int64
+
+	chunks [][]Link // full but the last, so that growing copies nothing
+	given  int      // links given so far, to name the one at fault
+	report BuildReport
+	built  bool
+}
+
+// Node is what a Builder is told about a node. Only the id is needed.
+type Node struct {
+	ID    string
+	Field string    // a name; empty or "unknown" is UnknownField
+	Title string    // optional
+	Time  time.Time // the zero Time means unknown; kept to the second
+}
+
+// BuildReport counts what was built and what was left out.
+type BuildReport struct {
+	Nodes, Links, Fields int // Fields counts the named ones
+
+	Repeated     int // links given more than once, beyond the first
+	SelfLinks    int // dropped: from a node to itself
+	UnknownLinks int // dropped: to or from an id that is not a node
+
+	Isolated  int // nodes without any link
+	Untimed   int // nodes without a time
+	Fieldless int // nodes in UnknownField
+}
+
+// linksPerChunk makes chunks of half a megabyte.
+const linksPerChunk = 1 << 16
+
+// AddNode adds a node and returns its index; nodes are numbered from 0 as they come.
+func (b *Builder) AddNode(n Node) (int32, error) {
+	i := int32(len(b.fields))
+	switch {
+	case b.built:
+		return 0, fmt.Errorf("graph: node %q: %w; make a new Builder", n.ID, ErrBuilt)
+	case n.ID == "":
+		return 0, fmt.Errorf("graph: node number %d: %w; give every node an id", i+1, ErrEmptyID)
+	case i == math.MaxInt32:
+		return 0, fmt.Errorf("graph: node %q: %w: a graph has at most %d nodes; take a subgraph", n.ID, ErrTooLarge, math.MaxInt32)
+	}
+	field, err := b.fieldOf(n.Field)
+	if err == nil {
+		err = b.ids.fits(n.ID)
+	}
+	if err == nil {
+		err = b.titles.fits(n.Title)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("graph: node %q: %w", n.ID, err)
+	}
+	ids := b.ids.table()
+	if !b.index.add(n.ID, i, &ids) {
+		return 0, fmt.Errorf("graph: node %q: %w; merge its rows or give it another id", n.ID, ErrDuplicateNode)
+	}
+	b.ids.add(n.ID)
+	b.addField(n.Field, field)
+	b.addTitle(n.Title)
+	b.addTime(n.Time)
+	return i, nil
+}
+
+// AddLink adds the link from one node to another, by id. Both nodes must have been added before.
+func (b *Builder) AddLink(source, target string) error {
+	ids := b.ids.table()
+	i, known := b.index.find(source, &ids)
+	if !known {
+		return b.unknown("source", source)
+	}
+	j, known := b.index.find(target, &ids)
+	if !known {
+		return b.unknown("target", target)
+	}
+	return b.AddLinkIndex(i, j)
+}
+
+// AddLinks adds the links from sources[k] to targets[k], by id, several times faster than one by one.
+// It stops at the first error; the links before it have been added.
+func (b *Builder) AddLinks(sources, targets []string) error {
+	if len(sources) != len(targets) {
+		return fmt.Errorf("graph: links with %d sources and %d targets: %w; give one target per source", len(sources), len(targets), ErrShape)
+	}
+	var from, to [1024]int32
+	ids := b.ids.table()
+	for len(sources) > 0 {
+		n := min(len(from), len(sources))
+		b.index.findAll(from[:n], sources[:n], &ids)
+		b.index.findAll(to[:n], targets[:n], &ids)
+		for k := range n {
+			var err error
+			switch {
+			case from[k] < 0:
+				err = b.unknown("source", sources[k])
+			case to[k] < 0:
+				err = b.unknown("target", targets[k])
+			default:
+				err = b.AddLinkIndex(from[k], to[k])
+			}
+			if err != nil {
+				return err
+			}
+		}
+		sources, targets = sources[n:], targets[n:]
+	}
+	return nil
+}
+
+// AddLinkIndex adds the link from one node to another, by index.
+func (b *Builder) AddLinkIndex(source, target int32) error {
+	n := uint32(len(b.fields))
+	switch {
+	case uint32(source) >= n:
+		return b.unknown("source", source)
+	case uint32(target) >= n:
+		return b.unknown("target", target)
+	case b.built:
+		return fmt.Errorf("graph: link number %d: %w; make a new Builder", b.given+1, ErrBuilt)
+	case source == target && !b.DropSelfLinks:
+		ids := b.ids.table()
+		return fmt.Errorf("graph: link number %d: node %q has a %w; remove it or set DropSelfLinks", b.given+1, ids.at(source), ErrSelfLink)
+	}
+	b.given++
+	if source == target {
+		b.report.SelfLinks++
+		return nil
+	}
+	if k := len(b.chunks); k == 0 || len(b.chunks[k-1]) == linksPerChunk {
+		size := linksPerChunk
+		if k == 0 {
+			size = 0 // a small graph needs no whole chunk
+		}
+		b.chunks = append(b.chunks, make([]Link, 0, size))
+	}
+	last := &b.chunks[len(b.chunks)-1]
+	*last = append(*last, Link{source, target})
+	return nil
+}
+
+// Build makes the graph. The Builder is spent afterwards.
+func (b *Builder) Build() (*Graph, BuildReport, error) {
+	if b.built {
+		return nil, BuildReport{}, fmt.Errorf("graph: %w; make a new Builder", ErrBuilt)
+	}
+	b.addFieldName(unknownFieldName)
+	g := &Graph{
+		ids:        textTable{strings.Clone(b.ids.text.String()), slices.Clone(b.ids.end)},
+		index:      b.index,
+		titles:     textTable{strings.Clone(b.titles.text.String()), slices.Clone(b.titles.end)},
+		fields:     slices.Clone(b.fields),
+		fieldNames: b.fieldNames,
+		times:      slices.Clone(b.times),
+	}
+	chunks, report := b.chunks, b.report
+	*b = Builder{built: true}
+	g.out, g.in, report.Repeated = sortLinks(g.Len(), chunks)
+	g.count(&report)
+	return g, report, nil
+}
+
+// count fills in what can be seen in the graph itself.
+func (g *Graph) count(r *BuildReport) {
+	r.Nodes, r.Links, r.Fields = g.Len(), g.LinkCount(), g.FieldCount()-1
+	for i := range int32(g.Len()) {
+		if len(g.Out(i)) == 0 && len(g.In(i)) == 0 {
+			r.Isolated++
+		}
+		if g.times == nil || g.times[i] == noTime {
+			r.Untimed++
+		}
+		if g.fields[i] == UnknownField {
+			r.Fieldless++
+		}
+	}
+}
+
+func (b *Builder) unknown(end string, node any) error {
+	if b.built {
+		return fmt.Errorf("graph: link number %d: %w; make a new Builder", b.given+1, ErrBuilt)
+	}
+	if b.DropUnknown {
+		b.given++
+		b.report.UnknownLinks++
+		return nil
+	}
+	return fmt.Errorf("graph: link number %d: %s %#v is an %w; add every node before its links, or set DropUnknown", b.given+1, end, node, ErrUnknownNode)
+}
+
+// fieldOf returns the index that a field name has or will have.
+func (b *Builder) fieldOf(name string) (uint16, error) {
+	if name == "" || name == unknownFieldName {
+		return UnknownField, nil
+	}
+	if f, known := b.fieldIndex[name]; known {
+		return f, nil
+	}
+	next := max(1, len(b.fieldNames))
+	if next > math.MaxUint16 {
+		return 0, fmt.Errorf("field %q: %w: more than %d fields; merge the rare ones", name, ErrTooLarge, math.MaxUint16)
+	}
+	return uint16(next), nil
+}
+
+func (b *Builder) addField(name string, f uint16) {
+	b.addFieldName(unknownFieldName)
+	if int(f) == len(b.fieldNames) {
+		b.addFieldName(strings.Clone(name))
+	}
+	b.fields = append(b.fields, f)
+}
+
+func (b *Builder) addFieldName(name string) {
+	if b.fieldIndex == nil {
+		b.fieldIndex = make(map[string]uint16)
+	}
+	if _, known := b.fieldIndex[name]; !known {
+		b.fieldIndex[name] = uint16(len(b.fieldNames))
+		b.fieldNames = append(b.fieldNames, name)
+	}
+}
+
+// addTitle keeps nothing until the first title comes.
+func (b *Builder) addTitle(title string) {
+	if title == "" && len(b.titles.end) == 0 {
+		return
+	}
+	for len(b.titles.end) < len(b.fields)-1 {
+		b.titles.add("")
+	}
+	b.titles.add(title)
+}
+
+// addTime keeps nothing until the first time comes.
+func (b *Builder) addTime(t time.Time) {
+	if t.IsZero() && b.times == nil {
+		return
+	}
+	for len(b.times) < len(b.fields)-1 {
+		b.times = append(b.times, noTime)
+	}
+	if t.IsZero() {
+		b.times = append(b.times, noTime)
+	} else {
+		b.times = append(b.times, t.Unix())
+	}
+}

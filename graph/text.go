@@ -1,0 +1,157 @@
+package graph
+
+import (
+	"fmt"
+	"hash/maphash"
+	"math"
+	"strings"
+)
+
+// textTable is many short strings in one long one: string i is text[end[i-1]:end[i]].
+type textTable struct {
+	text string
+	end  []uint32
+}
+
+func (t *textTable) at(i int32) string {
+	start := uint32(0)
+	if i > 0 {
+		start = t.end[i-1]
+	}
+	return t.text[start:t.end[i]]
+}
+
+// textWriter grows a textTable.
+type textWriter struct {
+	text strings.Builder
+	end  []uint32
+}
+
+// fits is nil when s can still be numbered.
+func (w *textWriter) fits(s string) error {
+	if uint64(w.text.Len())+uint64(len(s)) > math.MaxUint32 {
+		return fmt.Errorf("%w: ids or titles of more than 4 GiB in all; shorten them or leave titles out", ErrTooLarge)
+	}
+	return nil
+}
+
+func (w *textWriter) add(s string) {
+	w.text.WriteString(s)
+	w.end = append(w.end, uint32(w.text.Len()))
+}
+
+// table looks at what was written so far; it stays valid while more is written.
+func (w *textWriter) table() textTable { return textTable{w.text.String(), w.end} }
+
+// idIndex finds a node by its id: an open-addressing hash table of nodes that leaves the ids where
+// they are. A slot costs 8 bytes, a third of what a map[string]int32 takes.
+type idIndex struct {
+	seed  maphash.Seed
+	slots []idSlot // a power of two of them, at most three quarters full
+	used  int
+}
+
+// idSlot keeps the hash beside the node, so that slots of other ids are passed over, and the table
+// grows, without a look at their text.
+type idSlot struct {
+	hash uint32
+	node int32 // index + 1; 0 is a free slot
+}
+
+func (x *idIndex) find(id string, ids *textTable) (int32, bool) {
+	if len(x.slots) == 0 {
+		return 0, false
+	}
+	slot := x.slots[x.probe(x.hash(id), id, ids)]
+	return slot.node - 1, slot.node != 0
+}
+
+// findAll finds many ids at once; −1 stands for one that is not there. Each lookup waits for memory
+// three times (slot, place of the text, text), so lookups go side by side and wait together.
+func (x *idIndex) findAll(found []int32, wanted []string, ids *textTable) {
+	const together = 32
+	var (
+		hashes [together]uint32
+		nodes  [together]int32
+		texts  [together]string
+	)
+	for len(wanted) > 0 && len(x.slots) > 0 {
+		batch := wanted[:min(together, len(wanted))]
+		for k, id := range batch {
+			hashes[k] = x.hash(id)
+		}
+		for k := range batch {
+			nodes[k] = x.slots[x.alike(hashes[k], x.first(hashes[k]))].node
+		}
+		for k := range batch {
+			if texts[k] = ""; nodes[k] != 0 {
+				texts[k] = ids.at(nodes[k] - 1)
+			}
+		}
+		for k, id := range batch {
+			if texts[k] != id {
+				nodes[k] = x.slots[x.probe(hashes[k], id, ids)].node
+			}
+			found[k] = nodes[k] - 1
+		}
+		wanted, found = wanted[len(batch):], found[len(batch):]
+	}
+	for k := range wanted {
+		found[k] = -1
+	}
+}
+
+// add returns false when the id is there already; otherwise node's id is the one about to be
+// written to ids.
+func (x *idIndex) add(id string, node int32, ids *textTable) bool {
+	if 4*(x.used+1) > 3*len(x.slots) {
+		x.grow()
+	}
+	hash := x.hash(id)
+	at := x.probe(hash, id, ids)
+	if x.slots[at].node != 0 {
+		return false
+	}
+	x.slots[at] = idSlot{hash, node + 1}
+	x.used++
+	return true
+}
+
+// probe returns the slot that holds the id, or the free one where it belongs.
+func (x *idIndex) probe(hash uint32, id string, ids *textTable) int {
+	at := x.alike(hash, x.first(hash))
+	for x.slots[at].node != 0 && ids.at(x.slots[at].node-1) != id {
+		at = x.alike(hash, (at+1)&(len(x.slots)-1))
+	}
+	return at
+}
+
+// alike returns the next slot from at on that has this hash or is free.
+func (x *idIndex) alike(hash uint32, at int) int {
+	for x.slots[at].node != 0 && x.slots[at].hash != hash {
+		at = (at + 1) & (len(x.slots) - 1)
+	}
+	return at
+}
+
+func (x *idIndex) hash(id string) uint32 { return uint32(maphash.String(x.seed, id)) }
+
+func (x *idIndex) first(hash uint32) int { return int(hash) & (len(x.slots) - 1) }
+
+func (x *idIndex) grow() {
+	if x.slots == nil {
+		x.seed = maphash.MakeSeed()
+	}
+	old := x.slots
+	x.slots = make([]idSlot, max(16, 2*len(old)))
+	for _, slot := range old {
+		if slot.node == 0 {
+			continue
+		}
+		at := x.first(slot.hash)
+		for x.slots[at].node != 0 {
+			at = (at + 1) & (len(x.slots) - 1)
+		}
+		x.slots[at] = slot
+	}
+}

@@ -1,0 +1,109 @@
+package graph
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"unseen/internal/kern"
+)
+
+func TestVectors(t *testing.T) {
+	g := sketch(t, "a b c b>a c>b")
+	v, err := NewVectors(3, 5)
+	must(t, err)
+	defer v.Close()
+	for i := range int32(3) {
+		must(t, v.Set(i, []float32{1, 2, 3, 4, float32(i)}))
+	}
+	with, err := g.WithVectors(v)
+	must(t, err)
+	if g.Vectors() != nil || with.Vectors() != v || with.Len() != 3 || v.Len() != 3 || v.Dim() != 5 || v.Matrix().Rows() != 3 {
+		t.Error("vectors are not attached as they are")
+	}
+	sub, nodes, err := with.Subgraph(2, 2, BothWays)
+	must(t, err)
+	defer sub.Vectors().Close()
+	row := make([]float32, 5)
+	for k, i := range nodes {
+		sub.Vectors().Load(row, int32(k))
+		if !slices.Equal(row, []float32{1, 2, 3, 4, float32(i)}) {
+			t.Errorf("vector of %q in the subgraph is %v", g.ID(i), row)
+		}
+	}
+	must(t, v.Close())
+	must(t, v.Close())
+	_, err = with.Induced([]int32{0})
+	wantError(t, err, ErrShape, "closed")
+}
+
+func TestVectorErrors(t *testing.T) {
+	_, err := NewVectors(3, 0)
+	wantError(t, err, ErrShape, "dimension 0")
+	_, err = NewVectors(-1, 2)
+	wantError(t, err, ErrShape)
+	_, err = NewVectors(math.MaxInt, 1<<20)
+	if err == nil {
+		t.Error("allocated more than there is")
+	}
+	v, err := NewVectors(3, 2)
+	must(t, err)
+	defer v.Close()
+	wantError(t, v.Set(3, []float32{1, 2}), ErrUnknownNode, "vector 3 of 3")
+	wantError(t, v.Set(-1, []float32{1, 2}), ErrUnknownNode)
+	wantError(t, v.Set(0, []float32{1}), ErrShape, "dimension 1, not 2")
+	_, err = sketch(t, "a").WithVectors(v)
+	wantError(t, err, ErrShape, "3 vectors for 1 nodes")
+}
+
+func TestVectorCheck(t *testing.T) {
+	var b Builder
+	for i := range 40 {
+		_, err := b.AddNode(Node{ID: fmt.Sprint("n", i)})
+		must(t, err)
+	}
+	g, _, err := b.Build()
+	must(t, err)
+	for _, half := range []bool{false, true} {
+		allocate := kern.NewMatrix
+		if half {
+			allocate = kern.NewHalf
+		}
+		m, err := allocate(40, 3)
+		must(t, err)
+		v := VectorsOf(m)
+		for i := range int32(40) {
+			row := []float32{0, -1, 1}
+			switch {
+			case i == 7:
+				row[1] = float32(math.NaN())
+			case i == 9:
+				row[2] = float32(math.Inf(-1))
+			case i >= 20:
+				row = []float32{0, float32(math.Copysign(0, -1)), 0}
+			}
+			must(t, v.Set(i, row))
+		}
+		r, err := v.Check(g)
+		must(t, err)
+		if r.Zero != 20 || len(r.ZeroIDs) != namedVectors || r.ZeroIDs[0] != "n20" || r.NotFinite != 2 || !slices.Equal(r.NotFiniteIDs, []string{"n7", "n9"}) {
+			t.Errorf("half %t: %+v", half, r)
+		}
+		_, err = g.WithVectors(v)
+		wantError(t, err, ErrNotFinite, `"n7"`, "2")
+		must(t, v.Set(7, []float32{1, 1, 1}))
+		must(t, v.Set(9, []float32{1, 1, 1}))
+		with, err := g.WithVectors(v)
+		must(t, err)
+		sub, err := with.Induced([]int32{9, 1})
+		must(t, err)
+		row := make([]float32, 3)
+		sub.Vectors().Load(row, 1)
+		if !slices.Equal(row, []float32{0, -1, 1}) || sub.Vectors().Matrix().Half() != half {
+			t.Errorf("half %t: vector in the subgraph is %v", half, row)
+		}
+		must(t, sub.Vectors().Close())
+		must(t, v.Close())
+	}
+}
