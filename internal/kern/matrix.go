@@ -30,6 +30,7 @@ type Matrix struct {
 	half              bool
 	readOnly          bool
 
+	parent  *Matrix // whose memory this is a part of
 	closing sync.Once
 	memory  *mapping
 	cleanup runtime.Cleanup
@@ -208,6 +209,23 @@ func (m *Matrix) Store(i int, src []float32) {
 		copy(m.Row(i), src)
 	}
 	runtime.KeepAlive(m)
+}
+
+// Slice returns rows from ≤ i < to as a matrix over the same memory. It keeps m reachable, and is
+// of no use after m is closed.
+func (m *Matrix) Slice(from, to int) (*Matrix, error) {
+	if from < 0 || to < from || to > m.rows {
+		return nil, fmt.Errorf("%w: rows %d to %d of %d", ErrSize, from, to, m.rows)
+	}
+	part := &Matrix{rows: to - from, dim: m.dim, stride: m.stride, half: m.half, readOnly: m.readOnly, parent: m}
+	if from < to {
+		if m.half {
+			part.f16 = m.f16[from*m.stride:]
+		} else {
+			part.f32 = m.f32[from*m.stride:]
+		}
+	}
+	return part, nil
 }
 
 func (m *Matrix) check(i int) {

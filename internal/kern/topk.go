@@ -142,11 +142,9 @@ func (s *search) block(c *candidate, from, to int) {
 	}
 	for ; from < to; from += blockRows {
 		count := min(blockRows, to-from)
-		part := &Matrix{rows: count, dim: s.m.dim, stride: s.m.stride, half: s.m.half}
-		if s.m.half {
-			part.f16 = s.m.f16[from*s.m.stride:]
-		} else {
-			part.f32 = s.m.f32[from*s.m.stride:]
+		part, err := s.m.Slice(from, from+count)
+		if err != nil {
+			panic(err) // the rows are s.m's own
 		}
 		mulPanels(c.scores, 0, part, s.panels, s.columns)
 		z := c.scores.f32

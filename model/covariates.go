@@ -1,0 +1,151 @@
+package model
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+)
+
+// Term is something seen of a pair that a propensity may depend on, beside its fields.
+type Term string
+
+const (
+	// Popularity is log(1 + in-degree of the target): what many link to is shown often.
+	Popularity Term = "popularity"
+	// Age is how much older than the source the target is, in decades.
+	Age Term = "age"
+)
+
+// Covariates is another propensity model with linear terms added to s:
+//
+//	s = s_inside + α·log(1 + in-degree of the target) + β·(age of the target − age of the source)/10.
+type Covariates struct {
+	inside savedModel
+	terms  []Term
+	nodes  Nodes
+}
+
+// NewCovariates returns a propensity model of this package with terms added, which the nodes must
+// know. The parameters are those of the model inside, then one per term, in the order given.
+func NewCovariates(inside Propensity, n Nodes, terms ...Term) (*Covariates, error) {
+	own, ok := inside.(savedModel)
+	if _, twice := inside.(*Covariates); !ok || !isPropensity(own) || twice {
+		return nil, fmt.Errorf("%w: terms go all at once on a propensity model of this package, not on %T", ErrKind, inside)
+	}
+	if len(terms) == 0 {
+		return nil, fmt.Errorf("%w: no terms; have %s, %s", ErrOption, Popularity, Age)
+	}
+	if known := own.madeFor().Len(); known != 0 && known != n.Len() {
+		return nil, fmt.Errorf("%w: the propensity is made for %d nodes, its terms for %d; give both the same", ErrShape, known, n.Len())
+	}
+	for k, term := range terms {
+		if slices.Contains(terms[:k], term) {
+			return nil, fmt.Errorf("%w: the term %q comes twice; give it once", ErrOption, term)
+		}
+		if err := checkTerm(n, term); err != nil {
+			return nil, err
+		}
+	}
+	return &Covariates{own, slices.Clone(terms), n}, nil
+}
+
+func checkTerm(n Nodes, term Term) error {
+	var values []float32
+	switch term {
+	case Popularity:
+		values = n.Popularity
+	case Age:
+		values = n.Age
+	default:
+		return fmt.Errorf("%w: no term %q; have %s, %s", ErrOption, term, Popularity, Age)
+	}
+	if len(values) != n.Len() {
+		return fmt.Errorf("%w: the %s of %d nodes of %d is known; fill Nodes.Popularity with LogInDegree and Nodes.Age with Ages", ErrShape, term, len(values), n.Len())
+	}
+	for i, x := range values {
+		if math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) {
+			return fmt.Errorf("%w: the %s of node %d is %v; give the mean of the others", ErrNotFinite, term, i, x)
+		}
+	}
+	return nil
+}
+
+// Kind is that of the model inside with the terms behind it, such as "field-matrix+popularity+age".
+func (m *Covariates) Kind() string {
+	kind := m.inside.Kind()
+	for _, term := range m.terms {
+		kind += "+" + string(term)
+	}
+	return kind
+}
+
+// Size is that of the model inside and one per term.
+func (m *Covariates) Size() int { return m.inside.Size() + len(m.terms) }
+
+// Parts are those of the model inside and a slope per term.
+func (m *Covariates) Parts() []Part {
+	parts := m.inside.Parts()
+	for _, term := range m.terms {
+		parts = append(parts, Part{string(term), []int{1}})
+	}
+	return parts
+}
+
+// Start is that of the model inside, with slopes of 0.
+func (m *Covariates) Start(params []float32, src rand.Source) {
+	m.StartAt(params, startPropensity, src)
+}
+
+// StartAt is that of the model inside, with slopes of 0; where that one is fixed it stays so.
+func (m *Covariates) StartAt(params []float32, propensity float64, src rand.Source) {
+	size := m.inside.Size()
+	if inside, ok := m.inside.(Starter); ok {
+		inside.StartAt(params[:size], propensity, src)
+	} else {
+		m.inside.Start(params[:size], src)
+	}
+	clear(params[size:])
+}
+
+// value is what a term sees of a pair.
+func (m *Covariates) value(term Term, source, target int32) float32 {
+	if term == Popularity {
+		return m.nodes.Popularity[target]
+	}
+	return (m.nodes.Age[target] - m.nodes.Age[source]) / 10
+}
+
+// Logits sets s[k] to that of the model inside plus the terms of pair k.
+func (m *Covariates) Logits(s, params []float32, b Batch) {
+	size := m.inside.Size()
+	m.inside.Logits(s, params[:size], b)
+	for t, term := range m.terms {
+		slope := params[size+t]
+		for k := range s[:b.Len()] {
+			s[k] += slope * m.value(term, b.Sources[k], b.Targets[k])
+		}
+	}
+}
+
+// Backward is that of the model inside; a slope's gradient is Σ ds·term.
+func (m *Covariates) Backward(grad, params []float32, b Batch, ds []float32) {
+	size := m.inside.Size()
+	m.inside.Backward(grad[:size], params[:size], b, ds)
+	for t, term := range m.terms {
+		var slope float64
+		for k, x := range ds[:b.Len()] {
+			slope += float64(x) * float64(m.value(term, b.Sources[k], b.Targets[k]))
+		}
+		grad[size+t] += float32(slope)
+	}
+}
+
+func (m *Covariates) madeFor() Nodes { return m.nodes }
+func (m *Covariates) options() any   { return m.inside.options() }
+func (m *Covariates) tables() []Tensor {
+	if inside, ok := m.inside.(tabular); ok {
+		return inside.tables()
+	}
+	return nil
+}

@@ -1,0 +1,59 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// LinkOptions are what link models may be told. Zero means the default.
+type LinkOptions struct {
+	Rank     int     `json:"rank,omitempty"`     // of low-rank; 16, or the vectors' dimension where that is less
+	Hidden   int     `json:"hidden,omitempty"`   // units of mlp; 32
+	Directed bool    `json:"directed,omitempty"` // whether mlp tells z_ij from z_ji
+	Bonus    float64 `json:"bonus,omitempty"`    // the logit that …+bonus adds across fields; .5
+}
+
+const bonusSuffix = "+bonus"
+
+var linkKinds = map[string]func(Nodes, LinkOptions) (Link, error){
+	"diagonal":       func(n Nodes, _ LinkOptions) (Link, error) { return NewDiagonal(n, false) },
+	"diagonal-field": func(n Nodes, _ LinkOptions) (Link, error) { return NewDiagonal(n, true) },
+	"low-rank":       func(n Nodes, o LinkOptions) (Link, error) { return NewLowRank(n, o.Rank) },
+	"mlp":            func(n Nodes, o LinkOptions) (Link, error) { return NewMLP(n, o.Hidden, o.Directed) },
+	"cosine":         func(n Nodes, _ LinkOptions) (Link, error) { return NewCosine(n) },
+}
+
+// LinkKinds returns the names that NewLink takes, in alphabetical order. Each may have "+bonus" behind
+// it.
+func LinkKinds() []string { return sortedNames(linkKinds) }
+
+// NewLink returns the link model of a kind, such as "diagonal" or "mlp+bonus". Options that the kind
+// does not have are not looked at.
+func NewLink(kind string, n Nodes, options LinkOptions) (Link, error) {
+	base, bonus := strings.CutSuffix(kind, bonusSuffix)
+	make, ok := linkKinds[base]
+	if !ok {
+		return nil, fmt.Errorf("%w: link model %q; have %s, each with %s or without", ErrKind, kind, strings.Join(LinkKinds(), ", "), bonusSuffix)
+	}
+	link, err := make(n, options)
+	if err != nil {
+		return nil, err
+	}
+	if bonus {
+		if options.Bonus == 0 {
+			options.Bonus = defaultBonus
+		}
+		return NewCrossBonus(link, options.Bonus)
+	}
+	return link, nil
+}
+
+func sortedNames[V any](kinds map[string]V) []string {
+	var names []string
+	for name := range kinds {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,104 @@
+package model
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+)
+
+// defaultFieldRank is that of LowRankFields.
+const defaultFieldRank = 4
+
+// LowRankFields is the field matrix of low rank: for source's field f and target's field g,
+//
+//	s = a_f·b_g + u_f + v_g + c.
+//
+// With C fields it has 2C(r+1) + 1 parameters instead of C², for more pairs of fields than the data
+// can tell apart.
+type LowRankFields struct {
+	nodes Nodes
+	rank  int
+}
+
+// NewLowRankFields returns the model of a rank between 1 and the number of fields; 0 means 4, or that
+// number where it is less. The parameters are a and b with a row per field, u, v and c.
+func NewLowRankFields(n Nodes, rank int) (*LowRankFields, error) {
+	if err := checkFields(n); err != nil {
+		return nil, err
+	}
+	most := max(n.FieldCount, 1)
+	if rank == 0 {
+		rank = min(defaultFieldRank, most)
+	}
+	if rank < 1 || rank > most {
+		return nil, fmt.Errorf("%w: rank %d of a matrix over %d fields; give 1 to %d", ErrOption, rank, n.FieldCount, most)
+	}
+	return &LowRankFields{n, rank}, nil
+}
+
+// Kind is "low-rank-fields".
+func (m *LowRankFields) Kind() string { return "low-rank-fields" }
+
+// Size is 2C(r+1) + 1 for C fields.
+func (m *LowRankFields) Size() int { return 2*m.nodes.FieldCount*(m.rank+1) + 1 }
+
+// Parts are a, b, u, v and c.
+func (m *LowRankFields) Parts() []Part {
+	fields := m.nodes.FieldCount
+	return []Part{{"a", []int{fields, m.rank}}, {"b", []int{fields, m.rank}}, {"u", []int{fields}}, {"v", []int{fields}}, {"c", []int{1}}}
+}
+
+// Start is StartAt a propensity of .3.
+func (m *LowRankFields) Start(params []float32, src rand.Source) {
+	m.StartAt(params, startPropensity, src)
+}
+
+// StartAt sets c to the propensity's logit, u and v to 0, and draws a and b such that s begins about
+// ±.1 from c: at a = b = 0 their gradient is 0.
+func (m *LowRankFields) StartAt(params []float32, propensity float64, src rand.Source) {
+	const spread = .1
+	clear(params)
+	deviation := math.Sqrt(spread / math.Sqrt(float64(m.rank)))
+	normal(params[:2*m.nodes.FieldCount*m.rank], deviation, rand.New(src))
+	params[m.Size()-1] = logit(propensity)
+}
+
+// place finds what a pair of fields looks at in parameters or in a gradient.
+func (m *LowRankFields) place(params []float32, source, target int32) (a, b []float32, u, v, c *float32) {
+	fields := m.nodes.FieldCount
+	f, g := int(m.nodes.Fields[source]), int(m.nodes.Fields[target])
+	a = params[f*m.rank : (f+1)*m.rank]
+	b = params[(fields+g)*m.rank : (fields+g+1)*m.rank]
+	rest := params[2*fields*m.rank:]
+	return a, b, &rest[f], &rest[fields+g], &rest[2*fields]
+}
+
+// Logits sets s[k] = a_f·b_g + u_f + v_g + c for the fields of pair k.
+func (m *LowRankFields) Logits(s, params []float32, batch Batch) {
+	for k := range s[:batch.Len()] {
+		a, b, u, v, c := m.place(params, batch.Sources[k], batch.Targets[k])
+		total := *u + *v + *c
+		for r := range a {
+			total += a[r] * b[r]
+		}
+		s[k] = total
+	}
+}
+
+// Backward adds ds·b_g to a_f's gradient, ds·a_f to b_g's, and ds to those of u_f, v_g and c.
+func (m *LowRankFields) Backward(grad, params []float32, batch Batch, ds []float32) {
+	for k, x := range ds[:batch.Len()] {
+		a, b, _, _, _ := m.place(params, batch.Sources[k], batch.Targets[k])
+		gradA, gradB, u, v, _ := m.place(grad, batch.Sources[k], batch.Targets[k])
+		for r := range a {
+			gradA[r] += x * b[r]
+			gradB[r] += x * a[r]
+		}
+		*u += x
+		*v += x
+	}
+	grad[m.Size()-1] += sum(ds[:batch.Len()])
+}
+
+func (m *LowRankFields) madeFor() Nodes { return m.nodes }
+func (m *LowRankFields) options() any   { return PropensityOptions{Rank: m.rank} }

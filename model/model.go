@@ -1,0 +1,111 @@
+package model
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+)
+
+// Errors of this package wrap one of these.
+var (
+	// ErrShape: vectors, fields or parameters do not fit one another.
+	ErrShape = errors.New("model: shapes differ")
+	// ErrKind: there is no model of that name, or it cannot do what was asked.
+	ErrKind = errors.New("model: no model of that kind")
+	// ErrOption: an option or a known propensity is out of range.
+	ErrOption = errors.New("model: bad option")
+	// ErrNotFinite: a parameter or what a model looks at is infinite or not a number.
+	ErrNotFinite = errors.New("model: not a finite number")
+	// ErrFile: a file is not a model file, is damaged, or was changed after it was written.
+	ErrFile = errors.New("model: unusable model file")
+	// ErrNodes: a model was trained on vectors or fields other than the nodes'.
+	ErrNodes = errors.New("model: made for other nodes")
+)
+
+// Logits is a function from a pair of nodes to a logit, with parameters that the caller holds:
+// optimisers and threads keep several sets. Logits and Backward may run on many goroutines.
+type Logits interface {
+	// Kind names the model, as New… reads it.
+	Kind() string
+	// Size is the number of parameters.
+	Size() int
+	// Start fills the parameters with where training begins.
+	Start(params []float32, src rand.Source)
+	// Logits sets out[k] to the logit of pair k.
+	Logits(out, params []float32, b Batch)
+	// Backward adds Σ_k d[k]·∂logit_k/∂params to grad: one scalar per pair is all that comes down.
+	Backward(grad, params []float32, b Batch, d []float32)
+}
+
+// Link gives z, the logit of ŷ = P(link | exposed).
+type Link interface{ Logits }
+
+// Propensity gives s, the logit of π̂ = P(exposed).
+type Propensity interface{ Logits }
+
+// InnerProduct is a link model whose logit is an inner product with the target's vector,
+//
+//	z_ij = ⟨q_i, h_j⟩ + offsets[field_j],
+//
+// so that the best targets of a source are found by maximum inner-product search over the unchanged
+// vectors: training changes only the query, never an index over them.
+type InnerProduct interface {
+	// Query sets q, of the vectors' dimension, and offsets, one per field, for a source.
+	Query(q, offsets, params []float32, source int32)
+}
+
+// Layout names the parts of a model's parameters, in their order. Together they are all of them.
+type Layout interface {
+	Parts() []Part
+}
+
+// Part is a named stretch of parameters: an array of a shape, row by row.
+type Part struct {
+	Name  string
+	Shape []int
+}
+
+// Size returns the number of parameters in the part.
+func (p Part) Size() int {
+	size := 1
+	for _, n := range p.Shape {
+		size *= n
+	}
+	return size
+}
+
+// Starter is a propensity model whose training may begin at any π̂. The scale of π is weakly
+// identified, so that starts from several places tell how far it can be trusted.
+type Starter interface {
+	// StartAt is Start with π̂ about the given propensity, in (0, 1), for every pair.
+	StartAt(params []float32, propensity float64, src rand.Source)
+}
+
+// startPropensity is where training begins: π̂ = .3, from which no end of [0, 1] attracts.
+const startPropensity = .3
+
+// maxLogit stands for certainty. It is the largest round number whose e^(±2s) are normal float32
+// numbers: π̂ is 1 to the last bit of a float64, while 1−π̂, 1/π̂ and their squares, of which risks
+// and gradients are made, neither overflow nor lose bits.
+const maxLogit = 40
+
+// logit returns log(p/(1−p)) for p in [0, 1], at most maxLogit in size.
+func logit(p float64) float32 {
+	return float32(max(-maxLogit, min(maxLogit, math.Log(p/(1-p)))))
+}
+
+// sum adds up in float64: a bias sees every pair of a batch.
+func sum(xs []float32) float32 {
+	var s float64
+	for _, x := range xs {
+		s += float64(x)
+	}
+	return float32(s)
+}
+
+// normal fills a part of the parameters with normal numbers of mean 0.
+func normal(params []float32, deviation float64, rng *rand.Rand) {
+	for k := range params {
+		params[k] = float32(deviation * rng.NormFloat64())
+	}
+}

@@ -1,0 +1,136 @@
+package model
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"unseen/graph"
+	"unseen/internal/kern"
+)
+
+// Nodes is what models may look at of every node.
+type Nodes struct {
+	Vectors    *graph.Vectors
+	Fields     []uint16
+	FieldCount int       // field indices run below this; 0 is the unknown field
+	Popularity []float32 // log(1 + in-degree among the training links); nil if no model asks
+	Age        []float32 // years before the newest node; nil if no model asks
+	FieldNames []string  // by index, to tell whether a file's fields are these; nil: not compared
+}
+
+// NodesOf returns a graph's nodes, without popularity and age.
+func NodesOf(g *graph.Graph) Nodes {
+	n := Nodes{Vectors: g.Vectors(), Fields: g.Fields(), FieldCount: g.FieldCount()}
+	for f := range n.FieldCount {
+		n.FieldNames = append(n.FieldNames, g.FieldName(uint16(f)))
+	}
+	return n
+}
+
+// Len returns the number of nodes.
+func (n Nodes) Len() int { return len(n.Fields) }
+
+// LogInDegree returns the popularity of every node: log(1 + how often it is among the targets). Give
+// it the targets of the training links alone, or the model is told what it shall predict.
+func LogInDegree(nodes int, targets []int32) []float32 {
+	count := make([]float32, nodes)
+	for _, j := range targets {
+		count[j]++
+	}
+	for j, c := range count {
+		count[j] = float32(math.Log1p(float64(c)))
+	}
+	return count
+}
+
+// Ages returns the years by which every node is older than the newest. A node of unknown time has
+// the mean age; nil means that no node has a time.
+func Ages(g *graph.Graph) []float32 {
+	var newest time.Time
+	known := 0
+	for i := range int32(g.Len()) {
+		if t, ok := g.Time(i); ok {
+			if known == 0 || t.After(newest) {
+				newest = t
+			}
+			known++
+		}
+	}
+	if known == 0 {
+		return nil
+	}
+	const secondsPerYear = 365.25 * 24 * 60 * 60
+	years := func(t time.Time) float64 { return float64(newest.Unix()-t.Unix()) / secondsPerYear }
+	mean := 0.0
+	for i := range int32(g.Len()) {
+		if t, ok := g.Time(i); ok {
+			mean += years(t) / float64(known)
+		}
+	}
+	ages := make([]float32, g.Len())
+	for i := range ages {
+		ages[i] = float32(mean)
+		if t, ok := g.Time(int32(i)); ok {
+			ages[i] = float32(years(t))
+		}
+	}
+	return ages
+}
+
+// cell is the place of a pair's fields in a table over field pairs.
+func (n *Nodes) cell(source, target int32) int {
+	return int(n.Fields[source])*n.FieldCount + int(n.Fields[target])
+}
+
+func checkNodes(n Nodes) error {
+	if n.Vectors == nil {
+		return fmt.Errorf("%w: the nodes have no vectors; encode their texts first", ErrShape)
+	}
+	if n.Vectors.Len() != len(n.Fields) {
+		return fmt.Errorf("%w: %d vectors and %d fields; they must be of the same nodes", ErrShape, n.Vectors.Len(), len(n.Fields))
+	}
+	return checkFields(n)
+}
+
+func checkFields(n Nodes) error {
+	if n.FieldNames != nil && len(n.FieldNames) != n.FieldCount {
+		return fmt.Errorf("%w: %d names for %d fields; give one per field", ErrShape, len(n.FieldNames), n.FieldCount)
+	}
+	for i, f := range n.Fields {
+		if int(f) >= n.FieldCount {
+			return fmt.Errorf("%w: node %d has field %d of %d; count the unknown field and the named ones", ErrShape, i, f, n.FieldCount)
+		}
+	}
+	return nil
+}
+
+// vectorIn returns row i: in place, or in scratch where the rows are float16. The matrix must be
+// kept alive for as long as the row is used.
+func vectorIn(scratch []float32, rows *kern.Matrix, i int32) []float32 {
+	if !rows.Half() {
+		return rows.Row(int(i))
+	}
+	rows.Load(scratch, int(i))
+	return scratch[:rows.Dim()]
+}
+
+// meanSquare returns the mean of ‖h‖² over some nodes, 1 where that is 0: the scale to which random
+// starts are fitted.
+func meanSquare(rows *kern.Matrix) float64 {
+	const sampled = 256
+	step := max(rows.Rows()/sampled, 1)
+	row := make([]float32, rows.Dim())
+	total, count := 0.0, 0
+	for i := 0; i < rows.Rows(); i += step {
+		rows.Load(row, i)
+		for _, h := range row {
+			total += float64(h) * float64(h)
+		}
+		count++
+	}
+	if !(total > 0) {
+		return 1
+	}
+	return total / float64(count)
+}

@@ -1,0 +1,59 @@
+package model
+
+import (
+	"fmt"
+	"strings"
+)
+
+// PropensityOptions are what propensity models may be told. Zero means the default.
+type PropensityOptions struct {
+	Rank       int        `json:"rank,omitempty"`       // of low-rank-fields; 4, or the number of fields where that is less
+	Hidden     int        `json:"hidden,omitempty"`     // units of mlp; 16
+	Directed   bool       `json:"directed,omitempty"`   // whether mlp tells the vectors of source and target apart
+	Propensity float64    `json:"propensity,omitempty"` // of constant; 1
+	Rest       float64    `json:"rest,omitempty"`       // of known, for pairs that are not among the exposures; 0: not shown
+	Exposures  []Exposure `json:"-"`                    // of known
+}
+
+var propensityKinds = map[string]func(Nodes, PropensityOptions) (Propensity, error){
+	"field-matrix":    func(n Nodes, _ PropensityOptions) (Propensity, error) { return NewFieldMatrix(n) },
+	"low-rank-fields": func(n Nodes, o PropensityOptions) (Propensity, error) { return NewLowRankFields(n, o.Rank) },
+	"mlp":             func(n Nodes, o PropensityOptions) (Propensity, error) { return NewFieldMLP(n, o.Hidden, o.Directed) },
+	"known":           func(n Nodes, o PropensityOptions) (Propensity, error) { return NewKnown(n, o.Exposures, o.Rest) },
+	"constant": func(_ Nodes, o PropensityOptions) (Propensity, error) {
+		if o.Propensity == 0 {
+			o.Propensity = 1
+		}
+		return NewConstant(o.Propensity)
+	},
+}
+
+// PropensityKinds returns the names that NewPropensity takes, in alphabetical order. Each may have
+// "+popularity", "+age" or both behind it.
+func PropensityKinds() []string { return sortedNames(propensityKinds) }
+
+// NewPropensity returns the propensity model of a kind, such as "field-matrix" or
+// "field-matrix+popularity+age". Options that the kind does not have are not looked at.
+func NewPropensity(kind string, n Nodes, options PropensityOptions) (Propensity, error) {
+	words := strings.Split(kind, "+")
+	make, ok := propensityKinds[words[0]]
+	if !ok {
+		return nil, fmt.Errorf("%w: propensity model %q; have %s, each with +%s, +%s, both or neither", ErrKind, kind, strings.Join(PropensityKinds(), ", "), Popularity, Age)
+	}
+	propensity, err := make(n, options)
+	if err != nil {
+		return nil, err
+	}
+	if len(words) == 1 {
+		return propensity, nil
+	}
+	var terms []Term
+	for _, word := range words[1:] {
+		terms = append(terms, Term(word))
+	}
+	covariates, err := NewCovariates(propensity, n, terms...)
+	if err != nil {
+		return nil, err
+	}
+	return covariates, nil
+}

@@ -1,0 +1,492 @@
+package model
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// File is the content of a safetensors file:
+//
+//	8 bytes   n, the length of the header, little-endian
+//	n bytes   JSON: {"__metadata__": {string: string}, name: {"dtype", "shape", "data_offsets"}, …}
+//	the rest  the tensors' numbers, little-endian, without gaps
+//
+// The same content gives the same bytes: keys are sorted, and tensors are in the order in which
+// Python's safetensors writes them. The metadata key "sha256" is the writer's: a digest over all of
+// the content, which Open checks. It is the SHA-256 of these lines and then the numbers,
+//
+//	length:key length:value          per metadata entry but itself, by key
+//	length:name dtype [shape]        per tensor, in the order of the file
+type File struct {
+	Metadata map[string]string
+	Tensors  []Tensor
+
+	path string // where it was read, for messages
+}
+
+// Tensor is an array with a name. Data is a []float32, []float64 or []int32, row by row.
+type Tensor struct {
+	Name  string
+	Shape []int
+	Data  any
+}
+
+const (
+	metadataName = "__metadata__"
+	digestKey    = "sha256"
+	// maxHeader bounds the header's length. The format's own library reads up to 100 MB.
+	maxHeader = 16 << 20
+)
+
+// dtypes are the kinds of numbers, in the order in which Python's safetensors sorts them: by
+// falling alignment.
+var dtypes = []struct {
+	name string
+	size int
+}{{"F64", 8}, {"F32", 4}, {"I32", 4}}
+
+// Tensor returns the tensor of a name, if there is one.
+func (f *File) Tensor(name string) (Tensor, bool) {
+	for _, t := range f.Tensors {
+		if t.Name == name {
+			return t, true
+		}
+	}
+	return Tensor{}, false
+}
+
+// Open reads a file and checks all of it: sizes, names, shapes and the digest. The error names the
+// file, the place and what to do.
+func Open(path string) (*File, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrFile, err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrFile, err)
+	}
+	f, digest, err := decode(file, info.Size())
+	if err == nil {
+		err = f.checkDigest(digest)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrFile, path, err)
+	}
+	f.path = path
+	return f, nil
+}
+
+func (f *File) checkDigest(digest string) error {
+	written, ok := f.Metadata[digestKey]
+	if !ok {
+		return fmt.Errorf("metadata: there is no %q, so unseen did not write this file; fit a model and save it", digestKey)
+	}
+	if written != digest {
+		return fmt.Errorf("the content has digest %.12s… and its metadata say %.12s…: it was changed or damaged after it was written; fetch the file again or fit the model anew", digest, written)
+	}
+	return nil
+}
+
+// header is the file's JSON, and where its data lie.
+type header struct {
+	metadata map[string]string
+	tensors  []tensorInfo // by data type, then by name
+}
+
+// tensorInfo is what the header says of a tensor.
+type tensorInfo struct {
+	name  string
+	dtype int // an index of dtypes
+	shape []int
+	begin int64
+	end   int64
+}
+
+// decode reads a file of a size and returns its digest. What it allocates is bounded by the size.
+func decode(r io.Reader, size int64) (*File, string, error) {
+	var prefix [8]byte
+	if size < int64(len(prefix)) {
+		return nil, "", fmt.Errorf("byte 0: %d bytes are too few for a safetensors file; fetch the file again", size)
+	}
+	if _, err := io.ReadFull(r, prefix[:]); err != nil {
+		return nil, "", fmt.Errorf("byte 0: %w", err)
+	}
+	length := binary.LittleEndian.Uint64(prefix[:])
+	rest := size - int64(len(prefix))
+	if length > maxHeader || int64(length) > rest {
+		return nil, "", fmt.Errorf("byte 0: a header of %d bytes in a file of %d: it is no safetensors file or is truncated; fetch the file again", length, size)
+	}
+	text := make([]byte, length)
+	if _, err := io.ReadFull(r, text); err != nil {
+		return nil, "", fmt.Errorf("byte 8: %w", err)
+	}
+	h, err := parseHeader(text, rest-int64(length))
+	if err != nil {
+		return nil, "", fmt.Errorf("header: %w; fetch the file again or fit the model anew", err)
+	}
+	digest := sha256.New()
+	h.digest(digest)
+	f := &File{Metadata: h.metadata}
+	data := io.TeeReader(r, digest)
+	for _, info := range slices.SortedStableFunc(slices.Values(h.tensors), byOffset) {
+		t := Tensor{Name: info.name, Shape: info.shape}
+		count := int(info.end-info.begin) / dtypes[info.dtype].size
+		switch dtypes[info.dtype].name {
+		case "F64":
+			t.Data, err = readNumbers(data, count, 8, func(b []byte) float64 { return math.Float64frombits(binary.LittleEndian.Uint64(b)) })
+		case "F32":
+			t.Data, err = readNumbers(data, count, 4, func(b []byte) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b)) })
+		default:
+			t.Data, err = readNumbers(data, count, 4, func(b []byte) int32 { return int32(binary.LittleEndian.Uint32(b)) })
+		}
+		if err != nil {
+			return nil, "", fmt.Errorf("tensor %q: %w; fetch the file again", info.name, err)
+		}
+		f.Tensors = append(f.Tensors, t)
+	}
+	return f, hex.EncodeToString(digest.Sum(nil)), nil
+}
+
+// parseHeader reads the header's JSON and checks that its tensors fill the data, without a gap or
+// an overlap.
+func parseHeader(text []byte, data int64) (header, error) {
+	h := header{metadata: map[string]string{}}
+	if len(text) == 0 || text[0] != '{' {
+		return h, errors.New("byte 8: it does not begin with {")
+	}
+	seen := map[string]bool{}
+	err := eachMember(text, func(name string, value json.RawMessage) error {
+		if name == "" || seen[name] {
+			return fmt.Errorf("the name %q is empty or comes twice", name)
+		}
+		seen[name] = true
+		if name == metadataName {
+			return eachMember(value, func(key string, value json.RawMessage) error {
+				if _, twice := h.metadata[key]; twice {
+					return fmt.Errorf("metadata %q comes twice", key)
+				}
+				var s *string
+				if json.Unmarshal(value, &s) != nil || s == nil {
+					return fmt.Errorf("metadata %q is not a string", key)
+				}
+				h.metadata[key] = *s
+				return nil
+			})
+		}
+		info, err := parseTensor(name, value, data)
+		if err != nil {
+			return fmt.Errorf("tensor %q: %w", name, err)
+		}
+		h.tensors = append(h.tensors, info)
+		return nil
+	})
+	if err != nil {
+		return h, err
+	}
+	slices.SortFunc(h.tensors, byOffset)
+	at := int64(0)
+	for _, t := range h.tensors {
+		if t.begin != at {
+			return h, fmt.Errorf("tensor %q begins at byte %d of the data, the one before it ends at %d", t.name, t.begin, at)
+		}
+		at = t.end
+	}
+	if at != data {
+		return h, fmt.Errorf("the tensors take %d bytes and %d follow: the file is truncated or longer than written", at, data)
+	}
+	slices.SortFunc(h.tensors, inFile)
+	return h, nil
+}
+
+// eachMember calls member for every member of a JSON object, also for those that come twice.
+func eachMember(text []byte, member func(name string, value json.RawMessage) error) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	if token, err := d.Token(); err != nil || token != json.Delim('{') {
+		return fmt.Errorf("byte %d: not a JSON object", d.InputOffset())
+	}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return fmt.Errorf("JSON at byte %d: %w", d.InputOffset(), err)
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return fmt.Errorf("JSON at byte %d: %w", d.InputOffset(), err)
+		}
+		if err := member(fmt.Sprint(name), value); err != nil {
+			return err
+		}
+	}
+	if _, err := d.Token(); err != nil {
+		return fmt.Errorf("JSON at byte %d: %w", d.InputOffset(), err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return fmt.Errorf("JSON at byte %d: more than one object", d.InputOffset())
+	}
+	return nil
+}
+
+func parseTensor(name string, value json.RawMessage, data int64) (tensorInfo, error) {
+	var said struct {
+		Dtype   string  `json:"dtype"`
+		Shape   []int64 `json:"shape"`
+		Offsets []int64 `json:"data_offsets"`
+	}
+	d := json.NewDecoder(bytes.NewReader(value))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&said); err != nil {
+		return tensorInfo{}, err
+	}
+	info := tensorInfo{name: name, dtype: -1, shape: []int{}}
+	for k := range dtypes {
+		if dtypes[k].name == said.Dtype {
+			info.dtype = k
+		}
+	}
+	if info.dtype < 0 {
+		return info, fmt.Errorf("numbers of type %q; F64, F32 and I32 can be read", said.Dtype)
+	}
+	if said.Shape == nil {
+		return info, errors.New("it has no shape")
+	}
+	if len(said.Offsets) != 2 || said.Offsets[0] < 0 || said.Offsets[1] < said.Offsets[0] {
+		return info, fmt.Errorf("data offsets %v; they must be a beginning and an end", said.Offsets)
+	}
+	if said.Offsets[1] > data {
+		return info, fmt.Errorf("data offsets %v in %d bytes of data: the file is truncated", said.Offsets, data)
+	}
+	info.begin, info.end = said.Offsets[0], said.Offsets[1]
+	size := int64(dtypes[info.dtype].size)
+	if slices.Contains(said.Shape, 0) {
+		size = 0
+	}
+	for _, n := range said.Shape {
+		if n < 0 || n > math.MaxInt32 || size > data/max(n, 1) {
+			return info, fmt.Errorf("a shape of %v does not fit %d bytes of data", said.Shape, data)
+		}
+		size *= max(n, 1)
+		info.shape = append(info.shape, int(n))
+	}
+	if size != info.end-info.begin {
+		return info, fmt.Errorf("a shape of %v takes %d bytes, its offsets %v say %d", said.Shape, size, said.Offsets, info.end-info.begin)
+	}
+	return info, nil
+}
+
+func byOffset(a, b tensorInfo) int {
+	return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.end, b.end), inFile(a, b))
+}
+
+// inFile is the order in which tensors are written.
+func inFile(a, b tensorInfo) int {
+	return cmp.Or(cmp.Compare(a.dtype, b.dtype), strings.Compare(a.name, b.name))
+}
+
+// digest writes what the header says in a form that does not depend on how its JSON is laid out.
+func (h *header) digest(w io.Writer) {
+	for _, key := range slices.Sorted(maps.Keys(h.metadata)) {
+		if key != digestKey {
+			value := h.metadata[key]
+			fmt.Fprintf(w, "%d:%s %d:%s\n", len(key), key, len(value), value)
+		}
+	}
+	for _, t := range h.tensors {
+		fmt.Fprintf(w, "%d:%s %s %v\n", len(t.name), t.name, dtypes[t.dtype].name, t.shape)
+	}
+}
+
+// chunk is how many numbers are converted at a time.
+const chunk = 1 << 12
+
+func readNumbers[T any](r io.Reader, count, size int, number func([]byte) T) ([]T, error) {
+	numbers := make([]T, count)
+	room := make([]byte, min(count, chunk)*size)
+	for from := 0; from < count; from += chunk {
+		part := numbers[from:min(from+chunk, count)]
+		bytes := room[:len(part)*size]
+		if _, err := io.ReadFull(r, bytes); err != nil {
+			return nil, err
+		}
+		for k := range part {
+			part[k] = number(bytes[k*size:])
+		}
+	}
+	return numbers, nil
+}
+
+// encode checks the content and returns what writes it.
+func (f *File) encode() (func(io.Writer) error, error) {
+	h, tensors, err := f.layOut()
+	if err != nil {
+		return nil, err
+	}
+	digest := sha256.New()
+	h.digest(digest)
+	if err := writeAll(digest, tensors); err != nil {
+		return nil, err
+	}
+	h.metadata = maps.Clone(h.metadata)
+	h.metadata[digestKey] = hex.EncodeToString(digest.Sum(nil))
+	text, err := h.json()
+	if err != nil {
+		return nil, err
+	}
+	return func(w io.Writer) error {
+		if _, err := w.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(text)))); err != nil {
+			return err
+		}
+		if _, err := w.Write(text); err != nil {
+			return err
+		}
+		return writeAll(w, tensors)
+	}, nil
+}
+
+// layOut checks the content and gives every tensor its place; both results are in the file's order.
+func (f *File) layOut() (header, []Tensor, error) {
+	h := header{metadata: f.Metadata}
+	if h.metadata == nil {
+		h.metadata = map[string]string{}
+	}
+	for key, value := range h.metadata {
+		if !utf8.ValidString(key) || !utf8.ValidString(value) {
+			return h, nil, fmt.Errorf("%w: metadata %q is not UTF-8; encode it as text", ErrOption, key)
+		}
+	}
+	byName := map[string]Tensor{}
+	for _, t := range f.Tensors {
+		info := tensorInfo{name: t.Name, shape: t.Shape}
+		count := 0
+		switch data := t.Data.(type) {
+		case []float64:
+			info.dtype, count = 0, len(data)
+		case []float32:
+			info.dtype, count = 1, len(data)
+		case []int32:
+			info.dtype, count = 2, len(data)
+		default:
+			return h, nil, fmt.Errorf("%w: tensor %q holds a %T; give []float32, []float64 or []int32", ErrOption, t.Name, t.Data)
+		}
+		if _, twice := byName[t.Name]; twice || t.Name == "" || t.Name == metadataName || !utf8.ValidString(t.Name) {
+			return h, nil, fmt.Errorf("%w: tensor name %q is empty, taken or not text; choose another", ErrOption, t.Name)
+		}
+		if slices.ContainsFunc(t.Shape, func(n int) bool { return n < 0 }) || (Part{Shape: t.Shape}).Size() != count {
+			return h, nil, fmt.Errorf("%w: tensor %q holds %d numbers and has shape %v", ErrShape, t.Name, count, t.Shape)
+		}
+		byName[t.Name] = t
+		info.end = int64(count * dtypes[info.dtype].size)
+		h.tensors = append(h.tensors, info)
+	}
+	slices.SortFunc(h.tensors, inFile)
+	at := int64(0)
+	var tensors []Tensor
+	for k := range h.tensors {
+		info := &h.tensors[k]
+		info.begin, info.end = at, at+info.end
+		at = info.end
+		tensors = append(tensors, byName[info.name])
+	}
+	return h, tensors, nil
+}
+
+// json returns the header's text, padded with spaces so that the data are aligned.
+func (h *header) json() ([]byte, error) {
+	var text bytes.Buffer
+	put := func(name string, value any) error {
+		key, err := jsonText(name)
+		if err != nil {
+			return err
+		}
+		member, err := jsonText(value)
+		if err != nil {
+			return err
+		}
+		if text.Len() > 0 {
+			text.WriteByte(',')
+		}
+		text.WriteString(key + ":" + member)
+		return nil
+	}
+	if err := put(metadataName, h.metadata); err != nil {
+		return nil, err
+	}
+	for _, t := range h.tensors {
+		err := put(t.name, struct {
+			Dtype   string   `json:"dtype"`
+			Shape   []int    `json:"shape"`
+			Offsets [2]int64 `json:"data_offsets"`
+		}{dtypes[t.dtype].name, append([]int{}, t.shape...), [2]int64{t.begin, t.end}})
+		if err != nil {
+			return nil, err
+		}
+	}
+	whole := "{" + text.String() + "}"
+	whole += strings.Repeat(" ", (8-len(whole)%8)%8)
+	if len(whole) > maxHeader {
+		return nil, fmt.Errorf("%w: a header of %d bytes; keep the metadata below %d", ErrOption, len(whole), maxHeader)
+	}
+	return []byte(whole), nil
+}
+
+// jsonText is json.Marshal without the escapes that only web pages need.
+func jsonText(value any) (string, error) {
+	var text strings.Builder
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false)
+	err := e.Encode(value)
+	return strings.TrimSuffix(text.String(), "\n"), err
+}
+
+// writeAll writes the numbers of the tensors.
+func writeAll(w io.Writer, tensors []Tensor) error {
+	for _, t := range tensors {
+		var err error
+		switch data := t.Data.(type) {
+		case []float64:
+			err = writeNumbers(w, data, func(b []byte, x float64) []byte {
+				return binary.LittleEndian.AppendUint64(b, math.Float64bits(x))
+			})
+		case []float32:
+			err = writeNumbers(w, data, func(b []byte, x float32) []byte {
+				return binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
+			})
+		case []int32:
+			err = writeNumbers(w, data, func(b []byte, x int32) []byte {
+				return binary.LittleEndian.AppendUint32(b, uint32(x))
+			})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeNumbers[T any](w io.Writer, numbers []T, put func([]byte, T) []byte) error {
+	var room []byte
+	for part := range slices.Chunk(numbers, chunk) {
+		room = room[:0]
+		for _, x := range part {
+			room = put(room, x)
+		}
+		if _, err := w.Write(room); err != nil {
+			return err
+		}
+	}
+	return nil
+}

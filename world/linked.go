@@ -1,0 +1,120 @@
+package world
+
+import (
+	"context"
+	"fmt"
+
+	"unseen/graph"
+	"unseen/internal/kern"
+)
+
+// Linked returns the world with every link that its draws say exists, from newer to older nodes:
+// i links to j where j is older, relevant and exposed. Any links that the graph came with are gone.
+// Draw pairs with Older to have none that the graph cannot link.
+//
+// A source looks at every older node and at the vectors of those it was exposed to, so the time grows
+// with the square of the nodes: thin a world of more than a few thousand first, which makes
+// it both quicker and as sparse as real graphs are.
+func (w *World) Linked(ctx context.Context) (*World, error) {
+	w = w.withoutLinks()
+	if w.graph.Vectors().Len() == 0 {
+		return nil, fmt.Errorf("world: %w: its vectors were closed; close them after the last draw", ErrGraph)
+	}
+	const sources = 16 // few at a time, since newer ones look at more
+	n := w.graph.Len()
+	found := make([][]graph.Link, (n+sources-1)/sources)
+	workers := make([]finder, w.threads)
+	kern.Chunks(n, sources, w.threads, func(worker, chunk, from, to int) {
+		f := &workers[worker]
+		if f.world == nil {
+			*f = finder{world: w, query: make([]float32, len(w.weights))}
+		}
+		for rank := from; rank < to && ctx.Err() == nil; rank++ {
+			found[chunk] = f.find(found[chunk], rank)
+		}
+	})
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return w.withLinks(found)
+}
+
+// finder is one thread's scratch memory.
+type finder struct {
+	world   *World
+	query   []float32
+	exposed []int32
+	scores  []float32
+}
+
+// find appends the links of the node at a place in the order.
+func (f *finder) find(links []graph.Link, rank int) []graph.Link {
+	w := f.world
+	i := w.order.Sequence[rank]
+	fields := w.graph.Fields()
+	propensity := w.propensity[int(fields[i])*w.graph.FieldCount():]
+	f.exposed = f.exposed[:0]
+	for _, j := range w.order.Sequence[:rank] {
+		if w.exposure.toss(i, j) < propensity[fields[j]] {
+			f.exposed = append(f.exposed, j)
+		}
+	}
+	if len(f.exposed) == 0 {
+		return links
+	}
+	f.scores = append(f.scores[:0], make([]float32, len(f.exposed))...)
+	w.query(f.query, i)
+	kern.Dots(f.scores, f.query, w.graph.Vectors().Matrix(), f.exposed)
+	for k, j := range f.exposed {
+		if w.relevance.toss(i, j) < w.truth(i, j, w.logit(f.scores[k])).Link {
+			links = append(links, graph.Link{Source: i, Target: j})
+		}
+	}
+	return links
+}
+
+// withLinks builds the graph anew. It numbers the fields as they come, perhaps unlike before, so the
+// propensities follow.
+func (w *World) withLinks(found [][]graph.Link) (*World, error) {
+	old := w.graph
+	var b graph.Builder
+	for i := range int32(old.Len()) {
+		node := graph.Node{ID: old.ID(i), Title: old.Title(i)}
+		if f := old.Field(i); f != graph.UnknownField {
+			node.Field = old.FieldName(f)
+		}
+		if t, known := old.Time(i); known {
+			node.Time = t
+		}
+		if _, err := b.AddNode(node); err != nil {
+			return nil, fmt.Errorf("world: %w", err)
+		}
+	}
+	for _, links := range found {
+		for _, l := range links {
+			if err := b.AddLinkIndex(l.Source, l.Target); err != nil {
+				return nil, fmt.Errorf("world: %w", err)
+			}
+		}
+	}
+	g, _, err := b.Build()
+	if err == nil {
+		g, err = g.WithVectors(old.Vectors())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("world: %w", err)
+	}
+	linked := *w
+	linked.graph, linked.unlinked = g, w
+	before := make([]int, g.FieldCount())
+	for i := range int32(g.Len()) {
+		before[g.Field(i)] = int(old.Field(i))
+	}
+	linked.propensity = make([]float64, len(before)*len(before))
+	for source, was := range before {
+		for target, to := range before {
+			linked.propensity[source*len(before)+target] = w.propensity[was*old.FieldCount()+to]
+		}
+	}
+	return &linked, nil
+}

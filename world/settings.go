@@ -1,0 +1,168 @@
+package world
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+)
+
+// Settings says how to generate a world. The zero value is the world of the paper's semi-synthetic
+// experiment in size and in everything that it states.
+type Settings struct {
+	Nodes int // 0 means 26,000
+	Dim   int // dimension of the vectors; 0 means 768
+
+	// Fields are the fields of study and their shares of the nodes; nil means FieldsOfStudy.
+	// Every field has at least one node.
+	Fields []Field
+	// RandomFields draws the fields independently of the texts. Otherwise the field of a node is
+	// that of its text.
+	RandomFields bool
+
+	// A text is of one area (there are as many as fields) and of one topic within it; its vector is
+	//
+	//	h = √FieldShare·μ_area + √TopicShare·τ_topic + √(1 − FieldShare − TopicShare)·ε
+	//
+	// with random directions μ, τ and ε of squared length 1 in the mean.
+	Topics     int     // topics per area; 0 means 8
+	FieldShare float64 // 0 means .25
+	TopicShare float64 // 0 means .25
+
+	// Homophily is how much higher the logits of pairs of one area are in the mean than those of
+	// others, in standard deviations of the logits that there would be without it. At 0, w has mean
+	// 0 and texts that resemble one another are no likelier to be linked.
+	Homophily float64
+
+	Plan
+}
+
+// Plan is what is true of the links and exposures of a world, generated or planted:
+//
+//	y_ij = Ceiling·σ(wᵀ(h_i⊙h_j) + b),   π_ij = π[field of i, field of j]
+//
+// The shape of w is drawn or given; its length and b follow from BaseRate and OracleAUC. These two
+// also decide how many pairs are saturated, with y near 1: a high AUC asks for a wide spread of the
+// logits, a low one leaves them flat. See Saturated, SaturatedRare and FlatRare.
+type Plan struct {
+	BaseRate  float64 // mean of σ(z) over all pairs, which is y where Ceiling is 1; 0 means .16
+	OracleAUC float64 // AUC of σ(z) for outcomes drawn from it, as o′ is from y; 0 means .97
+	// Ceiling is the largest y. Below 1 it leaves w and b as they are and the world has a blind
+	// spot: links alone cannot tell it from the world of Ceiling 1 that is Thinned by as much.
+	// 0 means 1.
+	Ceiling float64
+
+	Same  Range // of π where source and target are of one field; zero means .7 to 1
+	Cross Range // of π where they are of two; zero means .1 to .3. The unknown field is never one field
+
+	Seed    uint64 // the same seed gives the same world
+	Threads int    // 0 means one per processor; the world does not depend on it
+}
+
+// Range is an interval from which numbers are drawn uniformly.
+type Range struct{ Low, High float64 }
+
+// Saturated is the plan of the paper's experiment: links are common and the logits wide, so that
+// many y are near 1 and the scale of π is identified.
+func Saturated() Plan { return Plan{BaseRate: .16, OracleAUC: .97} }
+
+// SaturatedRare is a plan of rare links, a few of whose y are still near 1.
+func SaturatedRare() Plan { return Plan{BaseRate: .01, OracleAUC: .985} }
+
+// FlatRare is a plan of rare links with no y near 1: hardly anything but logged exposure tells
+// the scale of π.
+func FlatRare() Plan { return Plan{BaseRate: .02, OracleAUC: .75} }
+
+// WithDefaults returns the settings with every default in place of its zero.
+func (s Settings) WithDefaults() Settings {
+	setDefault(&s.Nodes, 26_000)
+	setDefault(&s.Dim, 768)
+	if s.Fields == nil {
+		s.Fields = FieldsOfStudy()
+	}
+	setDefault(&s.Topics, 8)
+	setDefault(&s.FieldShare, .25)
+	setDefault(&s.TopicShare, .25)
+	s.Plan = s.Plan.WithDefaults()
+	return s
+}
+
+// WithDefaults returns the plan with every default in place of its zero.
+func (p Plan) WithDefaults() Plan {
+	setDefault(&p.BaseRate, .16)
+	setDefault(&p.OracleAUC, .97)
+	setDefault(&p.Ceiling, 1)
+	setDefault(&p.Same, Range{.7, 1})
+	setDefault(&p.Cross, Range{.1, .3})
+	setDefault(&p.Threads, runtime.GOMAXPROCS(0))
+	return p
+}
+
+func setDefault[T comparable](value *T, otherwise T) {
+	var zero T
+	if *value == zero {
+		*value = otherwise
+	}
+}
+
+// Validate reports the first setting that no world can have. Whether the oracle AUC can be reached
+// shows only when the world is made.
+func (s Settings) Validate() error {
+	s = s.WithDefaults()
+	switch {
+	case s.Nodes < 2 || s.Nodes > math.MaxInt32:
+		return bad("Nodes is %d; a world has pairs, so give from 2 to %d", s.Nodes, math.MaxInt32)
+	case s.Dim < 1 || s.Dim > maxNumbers/s.Nodes:
+		return bad("Dim is %d for %d Nodes; give 1 or more, and at most %d numbers in all", s.Dim, s.Nodes, maxNumbers)
+	case s.Topics < 1 || s.Topics > maxTopics:
+		return bad("Topics is %d; give from 1 to %d", s.Topics, maxTopics)
+	case !(s.FieldShare > 0 && s.FieldShare <= 1):
+		return bad("FieldShare is %v; give a share above 0, at most 1", s.FieldShare)
+	case !(s.TopicShare > 0 && s.TopicShare <= 1):
+		return bad("TopicShare is %v; give a share above 0, at most 1", s.TopicShare)
+	case s.FieldShare+s.TopicShare > 1:
+		return bad("FieldShare and TopicShare are %v and %v; together they are at most 1", s.FieldShare, s.TopicShare)
+	case !(math.Abs(s.Homophily) <= maxHomophily):
+		return bad("Homophily is %v; give from −%d to %d standard deviations", s.Homophily, maxHomophily, maxHomophily)
+	}
+	if err := checkFields(s.Fields, s.Nodes); err != nil {
+		return err
+	}
+	return s.Plan.Validate()
+}
+
+const (
+	maxNumbers   = 1 << 37 // half a terabyte of vectors
+	maxTopics    = 1 << 16
+	maxHomophily = 100
+	leastRate    = 1e-6 // a quarter of a link among the pairs of the calibration
+)
+
+// Validate reports the first setting that no world can have.
+func (p Plan) Validate() error {
+	p = p.WithDefaults()
+	switch {
+	case !(p.Ceiling > 0 && p.Ceiling <= 1):
+		return bad("Ceiling is %v; y is a probability, so give a number above 0, at most 1", p.Ceiling)
+	case !(p.BaseRate >= leastRate && p.BaseRate <= 1-leastRate):
+		return bad("BaseRate is %v; give from %v to %v: without links, or without missing ones, there is nothing to learn", p.BaseRate, leastRate, 1-leastRate)
+	case !(p.OracleAUC > .5 && p.OracleAUC < 1):
+		return bad("OracleAUC is %v; give a number between 0.5, where all pairs have the same y, and 1, where y is 0 or 1", p.OracleAUC)
+	case p.Threads < 0:
+		return bad("Threads is %d; give 1 or more, or 0 for one per processor", p.Threads)
+	}
+	if err := p.Same.check("Same"); err != nil {
+		return err
+	}
+	return p.Cross.check("Cross")
+}
+
+func (r Range) check(name string) error {
+	if !(r.Low > 0 && r.Low <= r.High && r.High <= 1) {
+		return bad("%s is from %v to %v; a propensity is above 0 and at most 1, so give 0 < Low ≤ High ≤ 1", name, r.Low, r.High)
+	}
+	return nil
+}
+
+func bad(format string, args ...any) error {
+	return fmt.Errorf("world: %w: %s", ErrSetting, fmt.Sprintf(format, args...))
+}
