@@ -17,7 +17,7 @@
 //
 //	(1/|U|) Σ Weight·f   an unbiased estimate of   (1/|U|) Σ_U f        (Horvitz and Thompson, 1952)
 //
-// and Rate = r = P(in the sample, were it unlinked), which the case-control likelihood adds to the
+// and Rate = r = P(in the sample, were it unlinked)/P(in the sample, were it linked), which the case-control likelihood adds to the
 // logit: logit P(linked | sampled) = logit(πy) + log(1/r).
 //
 //	var b graph.Builder
@@ -25,6 +25,20 @@
 //	b.AddNode(graph.Node{ID: "new", Field: "biology"})
 //	b.AddLink("new", "old")
 //	g, report, err := b.Build()
+//
+// # Fields
+//
+// What is learned about exposure is learned per pair of fields, so every node needs one. Where the data
+// has none they are found, in a step of its own that a program takes by name and that reports what it did:
+//
+//	found, report, err := g.FieldsByVectors(ctx, graph.Clustering{Fields: 19, Seed: 1})
+//	found, report, err := g.FieldsByLinks(ctx, graph.Communities{Split: split, MinSize: 50, Seed: 1})
+//
+// The first groups nodes with like vectors (k-means), the second nodes with many training links among
+// them (Louvain). Both return the same graph with other fields, the largest first, and leave nodes of
+// which they know nothing in [UnknownField]. Report.Found is the line to keep with whatever is learned
+// from such fields. Vectors are there for every node, links are not: under a split no node of validation
+// or test has a training link, and so none gets a field by links.
 //
 // # Sizes
 //

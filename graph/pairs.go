@@ -14,7 +14,7 @@ type Pairs struct {
 	Source, Target []int32
 	Linked         []bool
 	Weight         []float64 // 1/P(pair is in the sample): how many pairs of the universe it stands for
-	Rate           []float64 // P(pair is in the sample, were it unlinked), also of the linked ones
+	Rate           []float64 // P(in the sample, were it unlinked) / P(in the sample, were it linked); 1 where links do not matter
 	Universe       int64     // number of ordered pairs in the universe, |U|
 }
 

@@ -228,6 +228,38 @@ func (m *Matrix) Slice(from, to int) (*Matrix, error) {
 	return part, nil
 }
 
+// First returns the first columns of every row as a matrix over the same memory, with the same
+// caution as Slice.
+func (m *Matrix) First(columns int) (*Matrix, error) {
+	if columns < 0 || columns > m.dim {
+		return nil, fmt.Errorf("%w: %d columns of %d", ErrSize, columns, m.dim)
+	}
+	return &Matrix{rows: m.rows, dim: columns, stride: m.stride, f32: m.f32, f16: m.f16, half: m.half, readOnly: m.readOnly, parent: m}, nil
+}
+
+// Transpose sets dst[j][i] = src[i][j], of float32 matrices.
+func Transpose(dst, src *Matrix) {
+	if dst.rows != src.dim || dst.dim != src.rows || dst.half || src.half || dst.readOnly {
+		panic(fmt.Sprintf("kern: Transpose of %d×%d into %d×%d", src.rows, src.dim, dst.rows, dst.dim))
+	}
+	const block = 32 // two blocks of this size stay in the first-level cache
+	for i := 0; i < src.rows; i += block {
+		for j := 0; j < src.dim; j += block {
+			height, width := min(block, src.rows-i), min(block, src.dim-j)
+			for c := range width {
+				out := dst.f32[(j+c)*dst.stride+i:][:height]
+				at := i*src.stride + j + c
+				for r := range out {
+					out[r] = src.f32[at]
+					at += src.stride
+				}
+			}
+		}
+	}
+	runtime.KeepAlive(src)
+	runtime.KeepAlive(dst)
+}
+
 func (m *Matrix) check(i int) {
 	if uint(i) >= uint(m.rows) {
 		panic(fmt.Sprintf("kern: row %d of a matrix with %d rows", i, m.rows))

@@ -45,6 +45,50 @@ func TestImpossibleSizes(t *testing.T) {
 	}
 }
 
+func TestParts(t *testing.T) {
+	for _, half := range []bool{false, true} {
+		m := randomMatrix(t, 9, 40, half, 1)
+		part, err := m.Slice(2, 7)
+		if err != nil {
+			t.Fatal(err)
+		}
+		narrow, err := part.First(13)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, got := make([]float32, 40), make([]float32, 13)
+		for i := range 5 {
+			m.Load(want, i+2)
+			narrow.Load(got, i)
+			if narrow.Rows() != 5 || !slices.Equal(got, want[:13]) {
+				t.Fatalf("row %d is %v, want %v", i, got, want[:13])
+			}
+		}
+		for _, bounds := range [][2]int{{-1, 2}, {3, 2}, {0, 10}} {
+			if _, err := m.Slice(bounds[0], bounds[1]); !errors.Is(err, ErrSize) {
+				t.Errorf("Slice(%v): %v", bounds, err)
+			}
+		}
+		for _, columns := range []int{-1, 41} {
+			if _, err := m.First(columns); !errors.Is(err, ErrSize) {
+				t.Errorf("First(%d): %v", columns, err)
+			}
+		}
+	}
+	for _, shape := range [][2]int{{0, 3}, {1, 1}, {33, 70}, {64, 32}} {
+		a := randomMatrix(t, shape[0], shape[1], false, 2)
+		b, _ := NewMatrix(shape[1], shape[0])
+		Transpose(b, a)
+		for i := range shape[0] {
+			for j := range shape[1] {
+				if a.Row(i)[j] != b.Row(j)[i] {
+					t.Fatalf("%v: element %d,%d", shape, i, j)
+				}
+			}
+		}
+	}
+}
+
 func TestMapFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rows")
 	bytes := make([]byte, 64)

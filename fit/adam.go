@@ -1,0 +1,259 @@
+package fit
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"unseen/internal/kern"
+)
+
+// AdamSettings are those of training by minibatches. A zero means the default.
+type AdamSettings struct {
+	Rate     float64 // learning rate; 1e-3
+	Batch    int     // pairs a step; 32
+	Epochs   int     // at most; 50
+	Patience int     // epochs without a better validation likelihood before it stops; 5
+	Seed     uint64  // of the order in which pairs come
+	Threads  int     // 1; results do not depend on it
+	// BySource shuffles whole sources instead of pairs: each source's vector is read once for all
+	// its pairs, and the order needs memory for sources only.
+	BySource bool
+}
+
+func (s AdamSettings) withDefaults() AdamSettings {
+	if s.Rate == 0 {
+		s.Rate = 1e-3
+	}
+	if s.Batch == 0 {
+		s.Batch = 32
+	}
+	if s.Epochs == 0 {
+		s.Epochs = 50
+	}
+	if s.Patience == 0 {
+		s.Patience = 5
+	}
+	s.Threads = max(s.Threads, 1)
+	return s
+}
+
+func (s AdamSettings) validate() error {
+	switch {
+	case !(s.Rate > 0) || math.IsInf(s.Rate, 0):
+		return fmt.Errorf("%w: learning rate %v; give a positive number such as 0.001", ErrSetting, s.Rate)
+	case s.Batch < 0 || s.Epochs < 0 || s.Patience < 0:
+		return fmt.Errorf("%w: batch %d, epochs %d, patience %d; none may be negative", ErrSetting, s.Batch, s.Epochs, s.Patience)
+	}
+	return nil
+}
+
+// Epoch is one line of a training's history.
+type Epoch struct {
+	Number     int     `json:"epoch"`
+	Objective  float64 `json:"objective"`  // of the training pairs, after it
+	Validation float64 `json:"validation"` // likelihood of the validation pairs; 0 if there are none
+}
+
+// adamState is everything that the rest of a training depends on.
+type adamState struct {
+	epoch, unit int // where the next batch begins
+	params      []float32
+	parts       []adamPart
+	best        []float32
+	bestLoss    float64
+	bestEpoch   int
+	history     []Epoch
+}
+
+// trainAdam minimises the objective from params by Adam. It stops early by the likelihood of the
+// validation objective, if there is one, and leaves the best parameters in the state.
+func trainAdam(ctx context.Context, o, validation *Objective, state *adamState, s AdamSettings, p Progress, phase string) error {
+	size := o.Size()
+	t := &trainer{objective: o, settings: s, state: state, phase: phase, inverseMean: 1 / o.meanWeight()}
+	pieces := (s.Batch + stretch - 1) / stretch
+	if s.BySource {
+		pieces++ // a batch ends with a whole source
+	}
+	for range max(pieces, 1) {
+		t.grads = append(t.grads, make([]float32, size))
+	}
+	for range s.Threads {
+		t.spaces = append(t.spaces, newWorkspace())
+	}
+	t.units()
+	m := newMeter(p, int64(s.Epochs)*int64(o.Pairs.Len()))
+	m.pairs = int64(state.epoch) * int64(o.Pairs.Len())
+	for state.epoch < s.Epochs && state.epoch-state.bestEpoch < s.Patience {
+		order := t.order(state.epoch)
+		for state.unit < len(order) {
+			if ctx.Err() != nil {
+				break
+			}
+			pairs := t.batch(order)
+			m.add(pairs, false, t.step)
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := t.finishEpoch(ctx, validation); err != nil {
+			return err
+		}
+		m.add(0, true, t.step)
+	}
+	copy(state.params, state.best)
+	return nil
+}
+
+type trainer struct {
+	objective   *Objective
+	settings    AdamSettings
+	state       *adamState
+	phase       string
+	inverseMean float64
+	starts      []int32 // of the units that are shuffled; nil where each pair is one
+	members     []int   // pairs of the batch at hand
+	grads       [][]float32
+	spaces      []*workspace
+}
+
+// units finds the runs of one source.
+func (t *trainer) units() {
+	if !t.settings.BySource {
+		return
+	}
+	source := t.objective.Pairs.Source
+	for k := range source {
+		if k == 0 || source[k] != source[k-1] {
+			t.starts = append(t.starts, int32(k))
+		}
+	}
+	t.starts = append(t.starts, int32(len(source)))
+}
+
+// order returns the units in the order of an epoch, a function of the seed and the epoch alone.
+func (t *trainer) order(epoch int) []int32 {
+	n := t.objective.Pairs.Len()
+	if t.starts != nil {
+		n = len(t.starts) - 1
+	}
+	order := make([]int32, n)
+	for i := range order {
+		order[i] = int32(i)
+	}
+	rng := rand.New(rand.NewPCG(t.settings.Seed, uint64(epoch)+1))
+	rng.Shuffle(n, func(i, j int) { order[i], order[j] = order[j], order[i] })
+	return order
+}
+
+// batch takes the next pairs, steps, and returns how many pairs there were.
+func (t *trainer) batch(order []int32) int {
+	o, state := t.objective, t.state
+	t.members = t.members[:0]
+	for state.unit < len(order) && len(t.members) < t.settings.Batch {
+		unit := int(order[state.unit])
+		state.unit++
+		if t.starts == nil {
+			t.members = append(t.members, unit)
+			continue
+		}
+		for k := int(t.starts[unit]); k < int(t.starts[unit+1]); k++ {
+			t.members = append(t.members, k)
+		}
+	}
+	n := len(t.members)
+	pieces := (n + stretch - 1) / stretch
+	for len(t.grads) < pieces {
+		t.grads = append(t.grads, make([]float32, o.Size()))
+	}
+	scale := 1 / float32(n)
+	kern.Chunks(n, stretch, t.settings.Threads, func(worker, piece, from, to int) {
+		w := t.spaces[worker]
+		for i, k := range t.members[from:to] {
+			o.at(w, i, k, t.inverseMean)
+		}
+		clear(t.grads[piece])
+		o.add(w, to-from, state.params, t.grads[piece], scale, false)
+	})
+	grad := t.grads[0]
+	for _, g := range t.grads[1:pieces] {
+		for i, x := range g {
+			grad[i] += x
+		}
+	}
+	for i, precision := range o.Precision {
+		if precision != 0 {
+			d := float64(state.params[i])
+			if o.Centre != nil {
+				d -= o.Centre[i]
+			}
+			grad[i] += float32(precision * d)
+		}
+	}
+	for _, part := range state.parts {
+		part.adam.Step(state.params[part.from:part.to], grad[part.from:part.to])
+	}
+	return n
+}
+
+// finishEpoch judges the epoch and keeps the best parameters.
+func (t *trainer) finishEpoch(ctx context.Context, validation *Objective) error {
+	state := t.state
+	state.epoch++
+	state.unit = 0
+	engine := CPU{t.settings.Threads}
+	parts, err := engine.Gradient(ctx, t.objective, state.params, nil)
+	if err != nil {
+		return err
+	}
+	record := Epoch{Number: state.epoch, Objective: parts.Total()}
+	judged := parts.Total()
+	if validation != nil {
+		v, err := engine.Gradient(ctx, validation, state.params, nil)
+		if err != nil {
+			return err
+		}
+		judged = v.Likelihood / validation.Likelihood
+		record.Validation = judged
+	}
+	state.history = append(state.history, record)
+	if math.IsNaN(judged) || math.IsInf(judged, 0) {
+		return fmt.Errorf("%w in epoch %d: the objective is %v; lower the learning rate, or keep the guards on (preset safe)", ErrDiverged, state.epoch, judged)
+	}
+	if state.bestEpoch == 0 || judged < state.bestLoss {
+		state.bestLoss, state.bestEpoch = judged, state.epoch
+		copy(state.best, state.params)
+	}
+	return nil
+}
+
+func (t *trainer) step() Step {
+	s := Step{Phase: t.phase, Epoch: t.state.epoch + 1, Epochs: t.settings.Epochs}
+	if n := len(t.state.history); n > 0 {
+		last := t.state.history[n-1]
+		s.Loss.Likelihood, s.Validation = last.Objective, last.Validation
+	}
+	return s
+}
+
+// adamPart is a stretch of parameters of one expected size. Adam's steps do not depend on the
+// gradient's size, so the rate has to follow the parameters'.
+type adamPart struct {
+	from, to int
+	adam     *kern.Adam
+}
+
+func newAdamState(o *Objective, params []float32, rate float64) *adamState {
+	s := &adamState{params: params, best: slices.Clone(params)}
+	for from := 0; from < len(params); {
+		to := from + 1
+		for to < len(params) && o.scale(to) == o.scale(from) {
+			to++
+		}
+		s.parts = append(s.parts, adamPart{from, to, kern.NewAdam(to-from, rate*o.scale(from))})
+		from = to
+	}
+	return s
+}

@@ -1,0 +1,29 @@
+// Package fit learns both halves of a recommender from pairs of nodes: ŷ = P(link | exposed) and
+// π̂ = P(exposed), when only links are seen.
+//
+//	pairs (o, weight, rate) ──► Objective: λ_L·likelihood + λ_R·risk + prior ──► Adam or L-BFGS ──► Result
+//	                       └──► bayes: the posterior of both halves, every hyperparameter learned ──┘
+//
+// Fit does it by the name of a method: naive (no propensity), mle (likelihood alone), rw, pu and ap
+// (likelihood and one of the paper's risks), dr (where exposure is logged), any scheme registered
+// with package risk, and bayes, the default.
+//
+//	problem := fit.Problem{Nodes: model.NodesOf(g), Train: pairs}
+//	result, err := fit.Fit(ctx, problem, fit.Settings{Seed: 1, Threads: 2}, fit.Progress{})
+//	fmt.Println(result.Starts[0].MeanLink, result.Warnings)
+//	m, err := result.Model(problem.Checksum())
+//	err = model.Save("model.safetensors", m)
+//
+// # bayes
+//
+// A point estimate of the link model's weights is shrunk, so that hardly any ŷ comes near 1; the
+// likelihood then explains the links that are missing there by exposure, and takes π̂ for larger
+// than it is. bayes therefore keeps a normal distribution of the weights and averages every pair's
+// likelihood over it, in turn with the mode of the propensities and with the prior's own
+// parameters. Its ŷ is the point model that comes closest to the posterior's own probability.
+//
+// # The engine
+//
+// Everything heavy is the gradient of an Objective over pairs, which an Engine computes: CPU here.
+// Sums are made in fixed portions, so that the result does not depend on the number of threads.
+package fit

@@ -1,0 +1,390 @@
+package fit
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"unseen/model"
+	"unseen/risk"
+)
+
+// Result is a fitted pair of models and what is to be known of them.
+type Result struct {
+	Settings Settings // with everything filled in
+
+	Link             model.Link
+	LinkParams       []float32
+	Propensity       model.Propensity
+	PropensityParams []float32
+
+	Objective  Parts   // at the end, over the training pairs
+	Validation float64 // mean likelihood of the validation pairs; 0 where none were needed
+	Ridge      float64 // the prior variance of z that was chosen or learned; 0 if there is none
+	Epochs     []Epoch // of Adam
+	Iterations int     // of L-BFGS, or rounds of bayes
+	Starts     []Start // what each start came to; the first is the result's
+	Posterior  *Posterior
+	Warnings   []Warning
+}
+
+// Start is what training came to from one propensity.
+type Start struct {
+	Propensity float64 `json:"propensity"` // where it began
+	Objective  float64 `json:"objective"`
+	MeanLink   float64 `json:"meanLink"`  // weighted mean ŷ of the training pairs
+	MeanSame   float64 `json:"meanSame"`  // weighted mean π̂ of pairs of one field; 0 if there are none
+	MeanCross  float64 `json:"meanCross"` // and of two
+}
+
+// Fit learns both models from the pairs of a problem. The same problem, settings and machine
+// kind give the same bits, whatever the number of threads.
+//
+// Where the preset says so, a ridge on the link model's weights is chosen from Settings.Ridges by
+// the likelihood of the validation pairs, and training starts from several propensities: the scale
+// of π is weakly identified, and what the starts agree on can be trusted more.
+func Fit(ctx context.Context, p Problem, s Settings, progress Progress) (*Result, error) {
+	s, err := s.WithDefaults()
+	if err != nil {
+		return nil, err
+	}
+	warnings, err := p.validate()
+	if err != nil {
+		return nil, err
+	}
+	m, err := s.method()
+	if err != nil {
+		return nil, err
+	}
+	link, err := model.NewLink(s.Link, p.Nodes, s.LinkOptions)
+	if err != nil {
+		return nil, err
+	}
+	propensity, err := model.NewPropensity(s.Propensity, p.Nodes, s.PropensityOptions)
+	if err != nil {
+		return nil, err
+	}
+	r := &Result{Settings: s, Link: link, Propensity: propensity, Warnings: warnings}
+	switch {
+	case m.untrained:
+		r.LinkParams, r.PropensityParams = make([]float32, link.Size()), make([]float32, propensity.Size())
+		link.Start(r.LinkParams, rand.NewPCG(s.Seed, 0))
+		propensity.Start(r.PropensityParams, rand.NewPCG(s.Seed, 1))
+	case m.bayes:
+		err = fitBayes(ctx, p, r, progress)
+	default:
+		err = fitObjective(ctx, p, m, r, progress)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.warn()
+	return r, nil
+}
+
+// fitObjective trains by an objective: every method but bayes.
+func fitObjective(ctx context.Context, p Problem, m method, r *Result, progress Progress) error {
+	s := r.Settings
+	sampling, err := ParseSampling(s.Sampling)
+	if err != nil {
+		return err
+	}
+	if m.scheme == DR && !slices.ContainsFunc(p.Exposure, func(e risk.Exposure) bool { return e != risk.Unlogged }) {
+		return fmt.Errorf("%w: method dr needs pairs whose exposure is logged; log some, or use bayes", ErrData)
+	}
+	o := &Objective{
+		Link: r.Link, Propensity: r.Propensity,
+		Likelihood: s.LambdaL, Risk: s.LambdaR, Scheme: m.scheme, Floor: s.Floor, Sampling: sampling, EvenRisk: s.EvenRisk,
+		// AP's masses are probabilities and bounded; those of the others are not.
+		Held:  !s.Through && m.scheme != AP,
+		Pairs: p.Train, Exposure: p.Exposure,
+	}
+	if m.scheme == Other {
+		scheme, err := risk.Lookup(s.Method)
+		if err != nil {
+			return err
+		}
+		o.Custom = risk.Estimator{Scheme: scheme}
+	}
+	if o.Size() == 0 {
+		return fmt.Errorf("%w: neither model has parameters", ErrSetting)
+	}
+	o.Scale = expectedSizes(o)
+	starts := s.Starts
+	if _, ok := r.Propensity.(model.Starter); !ok {
+		starts = starts[:min(1, len(starts))]
+	}
+	if len(starts) == 0 {
+		starts = []float64{.3}
+	}
+	t := training{ctx: ctx, problem: p, result: r, settings: s, progress: progress, objective: o}
+	for i, start := range starts {
+		t.phase = "training"
+		if len(starts) > 1 {
+			t.phase = fmt.Sprintf("start %d of %d, π̂ = %g", i+1, len(starts), start)
+		}
+		params, err := t.from(start, i == 0)
+		if err != nil {
+			return err
+		}
+		parts, err := CPU{s.Threads}.Gradient(ctx, o, params, nil)
+		if err != nil {
+			return err
+		}
+		summary := summarise(p, r, o, params)
+		summary.Propensity, summary.Objective = start, parts.Total()
+		r.Starts = append(r.Starts, summary)
+		if i == 0 {
+			r.Objective = parts
+			r.LinkParams, r.PropensityParams = o.Split(params)
+		}
+	}
+	return nil
+}
+
+// training is one call of Fit.
+type training struct {
+	ctx       context.Context
+	problem   Problem
+	result    *Result
+	settings  Settings
+	progress  Progress
+	objective *Objective
+	phase     string
+}
+
+// from trains from a start; the first start also chooses the ridge.
+func (t *training) from(start float64, first bool) ([]float32, error) {
+	o, s := t.objective, t.settings
+	params := make([]float32, o.Size())
+	link, propensity := o.Split(params)
+	t.result.Link.Start(link, rand.NewPCG(s.Seed, 0))
+	if starter, ok := t.result.Propensity.(model.Starter); ok {
+		starter.StartAt(propensity, start, rand.NewPCG(s.Seed, 1))
+	} else {
+		t.result.Propensity.Start(propensity, rand.NewPCG(s.Seed, 1))
+	}
+	if s.Optimiser == "adam" {
+		return params, t.adam(params, first)
+	}
+	if first && len(s.Ridges) > 0 {
+		if err := t.chooseRidge(params); err != nil {
+			return nil, err
+		}
+	}
+	_, iterations, err := trainLBFGS(t.ctx, CPU{s.Threads}, o, params, s.LBFGS, t.report(o))
+	if first {
+		t.result.Iterations = iterations
+	}
+	return params, err
+}
+
+func (t *training) adam(params []float32, first bool) error {
+	train, validation, exposure := t.problem.split()
+	o := *t.objective
+	o.Pairs, o.Exposure = train, exposure
+	var judge *Objective
+	if validation != nil {
+		judged := *t.objective
+		judged.Pairs, judged.Exposure, judged.Scheme = validation, nil, None
+		judge = &judged
+	}
+	s := t.settings.Adam
+	s.Seed, s.Threads = t.settings.Seed, t.settings.Threads
+	state := newAdamState(&o, params, s.Rate)
+	if err := trainAdam(t.ctx, &o, judge, state, s, t.progress, t.phase); err != nil {
+		return err
+	}
+	if first {
+		t.result.Epochs = state.history
+		if judge != nil {
+			t.result.Validation = state.bestLoss
+		}
+	}
+	return nil
+}
+
+// chooseRidge sets the objective's prior to the ridge under which the validation pairs are
+// likeliest. Ridges are tried from the tightest, each from where the last ended.
+func (t *training) chooseRidge(params []float32) error {
+	train, validation, exposure := t.problem.split()
+	ridges := slices.Sorted(slices.Values(t.settings.Ridges))
+	o := *t.objective
+	o.Pairs, o.Exposure = train, exposure
+	best := math.Inf(1)
+	chosen := ridges[len(ridges)/2]
+	if validation != nil && len(ridges) > 1 {
+		judge := *t.objective
+		judge.Pairs, judge.Exposure, judge.Scheme = validation, nil, None
+		trial := slices.Clone(params)
+		phase := t.phase
+		for i, ridge := range ridges {
+			t.phase = fmt.Sprintf("ridge %d of %d", i+1, len(ridges))
+			o.Precision = ridgePrecision(&o, ridge, t.settings.LambdaL)
+			if _, _, err := trainLBFGS(t.ctx, CPU{t.settings.Threads}, &o, trial, t.settings.LBFGS, t.report(&o)); err != nil {
+				return err
+			}
+			parts, err := CPU{t.settings.Threads}.Gradient(t.ctx, &judge, trial, nil)
+			if err != nil {
+				return err
+			}
+			if v := parts.Likelihood / judge.Likelihood; v < best {
+				best, chosen = v, ridge
+			}
+		}
+		t.phase = phase
+		t.result.Validation = best
+	}
+	t.result.Ridge = chosen
+	t.objective.Precision = ridgePrecision(t.objective, chosen, t.settings.LambdaL)
+	return nil
+}
+
+// weights returns how many of the link model's parameters are a diagonal model's weights, which
+// come first, and the mean of ‖h_i⊙h_j‖² over up to 2,000 pairs, evenly spaced; 0 for other models.
+func weights(o *Objective) (count int, meanSquare float64) {
+	layout, ok := o.Link.(model.Layout)
+	if !ok || !strings.HasPrefix(o.Link.Kind(), "diagonal") {
+		return 0, 0
+	}
+	count = layout.Parts()[0].Size()
+	grad, params, one := make([]float32, o.Link.Size()), make([]float32, o.Link.Size()), []float32{1}
+	sample := min(o.Pairs.Len(), 2000)
+	for i := range sample {
+		k := i * o.Pairs.Len() / sample
+		clear(grad)
+		// the gradient of z in w is h_i⊙h_j
+		o.Link.Backward(grad, params, model.Batch{Sources: o.Pairs.Source[k : k+1], Targets: o.Pairs.Target[k : k+1]}, one)
+		for _, g := range grad[:count] {
+			meanSquare += float64(g) * float64(g)
+		}
+	}
+	return count, max(meanSquare/float64(sample), 1e-30)
+}
+
+// expectedSizes returns the scale of the parameters: weights of 1 for products whose coordinates
+// are of the size of 1.
+func expectedSizes(o *Objective) []float64 {
+	count, meanSquare := weights(o)
+	if count == 0 {
+		return nil
+	}
+	scale := make([]float64, o.Size())
+	for i := range scale {
+		scale[i] = 1
+		if i < count {
+			scale[i] = 1 / math.Sqrt(meanSquare/float64(count))
+		}
+	}
+	return scale
+}
+
+// ridgePrecision returns the precisions under which the weights of a diagonal model give z the
+// prior variance `ridge`, and which leave everything else free. The prior counts once, the pairs
+// n times; the objective is a mean over them.
+func ridgePrecision(o *Objective, ridge, lambda float64) []float64 {
+	count, meanSquare := weights(o)
+	if count == 0 {
+		return nil
+	}
+	precision := make([]float64, o.Size())
+	for i := range count {
+		precision[i] = lambda * meanSquare / ridge / float64(o.Pairs.Len())
+	}
+	return precision
+}
+
+func (t *training) report(o *Objective) func(int, Parts) {
+	m := newMeter(t.progress, 0)
+	return func(iteration int, p Parts) {
+		m.add(o.Pairs.Len(), false, func() Step {
+			return Step{Phase: t.phase, Epoch: iteration, Epochs: t.settings.LBFGS.Iterations, Loss: p, Validation: t.result.Validation}
+		})
+	}
+}
+
+// summarise describes where the models stand on the training pairs.
+func summarise(p Problem, r *Result, o *Objective, params []float32) Start {
+	linkParams, propensityParams := o.Split(params)
+	return describe(p, r.Link, linkParams, r.Propensity, propensityParams)
+}
+
+func describe(p Problem, link model.Link, linkParams []float32, propensity model.Propensity, propensityParams []float32) Start {
+	var y, weight, same, sameWeight, cross, crossWeight risk.Sum
+	z, s := make([]float32, stretch), make([]float32, stretch)
+	for from := 0; from < p.Train.Len(); from += stretch {
+		to := min(from+stretch, p.Train.Len())
+		b := model.Batch{Sources: p.Train.Source[from:to], Targets: p.Train.Target[from:to]}
+		link.Logits(z[:to-from], linkParams, b)
+		propensity.Logits(s[:to-from], propensityParams, b)
+		for i := range to - from {
+			w := p.Train.Weight[from+i]
+			probability, _ := sigmoidBoth(float64(z[i]))
+			pi, _ := sigmoidBoth(float64(s[i]))
+			y.Add(w * probability)
+			weight.Add(w)
+			if p.Nodes.Fields[b.Sources[i]] == p.Nodes.Fields[b.Targets[i]] {
+				same.Add(w * pi)
+				sameWeight.Add(w)
+			} else {
+				cross.Add(w * pi)
+				crossWeight.Add(w)
+			}
+		}
+	}
+	share := func(a, b risk.Sum) float64 {
+		if b.Value() == 0 {
+			return 0
+		}
+		return a.Value() / b.Value()
+	}
+	return Start{MeanLink: share(y, weight), MeanSame: share(same, sameWeight), MeanCross: share(cross, crossWeight)}
+}
+
+// warn looks at the result for what a person should be told.
+func (r *Result) warn() {
+	add := func(kind, format string, a ...any) {
+		r.Warnings = append(r.Warnings, Warning{kind, fmt.Sprintf(format, a...)})
+	}
+	if r.Settings.LambdaR > 0 && r.Objective.Risk < 0 {
+		add("negative-risk", "the risk in the objective is negative (%.3g): R_PU takes more missing links away than there are, because some propensities are estimated too small; do not trust this model, use bayes or the preset safe", r.Objective.Risk/r.Settings.LambdaR)
+	}
+	if len(r.Starts) == 0 || r.Propensity.Size() == 0 {
+		return
+	}
+	used := r.Starts[0]
+	for _, group := range []struct {
+		name string
+		mean float64
+	}{{"one field", used.MeanSame}, {"two fields", used.MeanCross}} {
+		if group.mean > 0 && group.mean < .01 {
+			add("collapsed", "the propensity of pairs of %s fell to %.2g on average: the model explains missing links by exposure alone; use bayes or the preset safe", group.name, group.mean)
+		}
+		if group.mean > .995 {
+			add("collapsed", "the propensity of pairs of %s rose to %.3f on average: this is the naive model again; start elsewhere or use bayes", group.name, group.mean)
+		}
+	}
+	low, high := used.MeanLink, used.MeanLink
+	for _, s := range r.Starts {
+		low, high = math.Min(low, s.MeanLink), math.Max(high, s.MeanLink)
+	}
+	if high > 1.2*low {
+		add("scale", "the starts do not agree on how common relevance is: mean ŷ from %.3g to %.3g; only ratios of propensities can be trusted until exposure is logged on a random share of the pairs", low, high)
+	}
+}
+
+// Model returns what a model file keeps of the result. checksum names the data.
+func (r *Result) Model(checksum string) (model.Model, error) {
+	settings, err := json.Marshal(r.Settings)
+	if err != nil {
+		return model.Model{}, err
+	}
+	return model.Model{
+		Link: r.Link, LinkParams: r.LinkParams, Propensity: r.Propensity, PropensityParams: r.PropensityParams,
+		Method: r.Settings.Method, Hyperparameters: settings, Seed: r.Settings.Seed, DataChecksum: checksum,
+	}, nil
+}

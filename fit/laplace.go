@@ -1,0 +1,640 @@
+package fit
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
+	"gonum.org/v1/gonum/lapack/lapack64"
+
+	"unseen/graph"
+	"unseen/internal/kern"
+	"unseen/risk"
+)
+
+// laplace is the posterior of the diagonal link model and the field matrix given a sample of
+// pairs, as Laplace's method sees it: a mode, and a normal distribution around it.
+//
+// The parameters are θ = (w, b, s): d weights, the intercept, one propensity logit for every
+// field pair that occurs. With p = π̂ŷ, q = 1−p, P = p/(p + r·q) and the pair's own
+// g = (ψ·(x, 1); ((1−π̂)/q)·e_c), the likelihood has gradient Σ(P−o)·g and Fisher information
+// Σ P(1−P)·g gᵀ, whose s-block is diagonal.
+type laplace struct {
+	x        *kern.Matrix // h_i⊙h_j and a 1, a row per pair
+	cell     []int32      // the pair's field pair, numbered as they occur
+	linked   []bool
+	rate     []float64 // 1 unless the likelihood is case-control
+	exposure []risk.Exposure
+	d, cells int
+	threads  int
+	prior    prior
+
+	group []uint8 // of each cell: 0 same field, 1 cross field
+
+	leverage []float32 // xᵀVx: the variance of each pair's logit; nil takes w as certain
+
+	fixed bool // the propensities are known: s stays where it is
+
+	// unit is what products of vectors are divided by, so that their squared length is d on average
+	// and w is of the size of 1 whatever the vectors' length; weights undoes it.
+	unit float64
+}
+
+// prior is what is believed of θ before the data: w ~ N(0, 1/Alpha), b flat, and within a group
+// of field pairs s = μ + δ, μ ~ N(Centre, Spread²), δ ~ N(0, Tau²).
+type prior struct {
+	Alpha          float64
+	Tau            [2]float64 // standard deviations
+	Centre, Spread [2]float64
+}
+
+var defaultPrior = prior{Alpha: 1, Tau: [2]float64{.5, .5}, Spread: [2]float64{1.5, 1.5}}
+
+// lots is the number of partial sums that are kept apart, so that the result does not depend on
+// the number of threads.
+const lots = 8
+
+func newLaplace(rows *kern.Matrix, p *graph.Pairs, cell []int32, cells int, group []uint8, sampling Sampling, exposure []risk.Exposure, threads int) (*laplace, error) {
+	d := rows.Dim()
+	x, err := kern.NewMatrix(p.Len(), d+1)
+	if err != nil {
+		return nil, fmt.Errorf("fit: the products of %d pairs: %w; use fewer pairs, or method mle", p.Len(), err)
+	}
+	l := &laplace{x: x, cell: cell, linked: p.Linked, exposure: exposure, d: d, cells: cells, threads: max(threads, 1), prior: defaultPrior, group: group}
+	l.rate = make([]float64, p.Len())
+	for k := range l.rate {
+		l.rate[k] = 1
+		if sampling == CaseControl {
+			l.rate[k] = p.Rate[k]
+		}
+	}
+	squares := make([]float64, (p.Len()+1023)/1024)
+	kern.Chunks(p.Len(), 1024, l.threads, func(_, chunk, from, to int) {
+		a, b := make([]float32, d), make([]float32, d)
+		for k := from; k < to; k++ {
+			rows.Load(a, int(p.Source[k]))
+			rows.Load(b, int(p.Target[k]))
+			out := x.Row(k)
+			var square float32
+			for i := range a {
+				out[i] = a[i] * b[i]
+				square += out[i] * out[i]
+			}
+			out[d] = 1
+			squares[chunk] += float64(square)
+		}
+	})
+	var sum float64
+	for _, s := range squares {
+		sum += s
+	}
+	if sum > 0 {
+		l.unit = math.Sqrt(sum / float64(p.Len()) / float64(d))
+	} else {
+		l.unit = 1
+	}
+	inverse := float32(1 / l.unit)
+	kern.Chunks(p.Len(), 1024, l.threads, func(_, _, from, to int) {
+		for k := from; k < to; k++ {
+			row := x.Row(k)[:d]
+			for i := range row {
+				row[i] *= inverse
+			}
+		}
+	})
+	l.prior.Alpha = float64(d) / 16
+	return l, nil
+}
+
+// size is the number of parameters.
+func (l *laplace) size() int { return l.d + 1 + l.cells }
+
+// contribution is what one pair contributes, given its logits.
+type contribution struct {
+	loss       float64
+	dz, ds     float64 // slopes
+	zz, zs, ss float64 // Fisher information
+}
+
+// cellTable holds σ(s) and σ(−s) of every cell.
+type cellTable struct{ pi, rest []float64 }
+
+func (l *laplace) table(theta []float64) cellTable {
+	t := cellTable{make([]float64, l.cells), make([]float64, l.cells)}
+	for c := range l.cells {
+		t.pi[c], t.rest[c] = sigmoidBoth(theta[l.d+1+c])
+	}
+	return t
+}
+
+func sigmoidBoth(z float64) (y, u float64) {
+	e := math.Exp(-math.Abs(z))
+	y, u = 1/(1+e), e/(1+e)
+	if z < 0 {
+		y, u = u, y
+	}
+	return y, u
+}
+
+// nodes and weights of Gauss and Hermite's rule with seven points, for a standard normal.
+var (
+	hermiteAt     = [7]float64{-3.7504397177257425, -2.366759410734541, -1.154405394739968, 0, 1.154405394739968, 2.366759410734541, 3.7504397177257425}
+	hermiteWeight = [7]float64{5.4826885597221792e-4, 3.0757123967586497e-2, .24012317860501271, .45714285714285714, .24012317860501271, 3.0757123967586497e-2, 5.4826885597221792e-4}
+)
+
+// contribute averages a pair's contribution over what is believed of its logit: a normal
+// distribution around z whose variance is the pair's leverage, once that is known.
+func (l *laplace) contribute(k int, z float64, t cellTable) contribution {
+	if l.leverage == nil {
+		return l.contributeAt(k, z, t)
+	}
+	sd := math.Sqrt(float64(l.leverage[k]))
+	var sum contribution
+	for i, at := range hermiteAt {
+		c, w := l.contributeAt(k, z+sd*at, t), hermiteWeight[i]
+		sum.loss += w * c.loss
+		sum.dz += w * c.dz
+		sum.ds += w * c.ds
+		sum.zz += w * c.zz
+		sum.zs += w * c.zs
+		sum.ss += w * c.ss
+	}
+	return sum
+}
+
+func (l *laplace) contributeAt(k int, z float64, t cellTable) contribution {
+	c := l.cell[k]
+	y, u := sigmoidBoth(z)
+	pi, rest := t.pi[c], t.rest[c]
+	if l.exposure != nil && l.exposure[k] != risk.Unlogged {
+		out := contribution{ss: pi * rest}
+		if l.exposure[k] == risk.Unexposed {
+			out.loss, out.ds = -math.Log(math.Max(rest, 1e-300)), pi
+			return out
+		}
+		out.ds, out.zz = -rest, y*u
+		out.loss = -math.Log(math.Max(pi, 1e-300))
+		if l.linked[k] {
+			out.dz = -u
+			out.loss += softplus(-z)
+		} else {
+			out.dz = y
+			out.loss += softplus(z)
+		}
+		return out
+	}
+	p, q := math.Max(pi*y, 1e-300), math.Max(u+y*rest, 1e-300)
+	rq := l.rate[k] * q
+	linked, unlinked := p/(p+rq), rq/(p+rq)
+	psi, hide := u/q, rest/q
+	var out contribution
+	if l.linked[k] {
+		out.loss, out.dz, out.ds = math.Log1p(rq/p), -unlinked*psi, -unlinked*hide
+	} else {
+		out.loss, out.dz, out.ds = math.Log1p(p/rq), linked*psi, linked*hide
+	}
+	v := linked * unlinked
+	out.zz, out.zs, out.ss = v*psi*psi, v*psi*hide, v*hide*hide
+	return out
+}
+
+// logits sets z for the pairs from…from+len(z).
+func (l *laplace) logits(z []float32, w []float32, from int) { kern.DotRange(z, w, l.x, from) }
+
+// weights returns w and b for the vectors as they are.
+func (l *laplace) weights(theta []float64) []float32 {
+	w := l.weights32(theta)
+	for i := range l.d {
+		w[i] = float32(theta[i] / l.unit)
+	}
+	return w
+}
+
+func (l *laplace) weights32(theta []float64) []float32 {
+	w := make([]float32, l.d+1)
+	for i := range w {
+		w[i] = float32(theta[i])
+	}
+	return w
+}
+
+// lot is a fixed share of the pairs.
+func (l *laplace) lot(i int) (from, to int) {
+	n := l.x.Rows()
+	return n * i / lots, n * (i + 1) / lots
+}
+
+// value returns −log posterior (up to a constant) and its gradient.
+func (l *laplace) value(ctx context.Context, theta, grad []float64) (float64, error) {
+	t, w := l.table(theta), l.weights32(theta)
+	type partial struct {
+		loss float64
+		w    []float32
+		s    []float64
+	}
+	var parts [lots]partial
+	kern.Chunks(lots, 1, l.threads, func(_, i, _, _ int) {
+		if ctx.Err() != nil {
+			return
+		}
+		p := &parts[i]
+		p.w, p.s = make([]float32, l.d+1), make([]float64, l.cells)
+		from, to := l.lot(i)
+		var z, dz [512]float32
+		var idx [512]int32
+		for ; from < to; from += len(z) {
+			n := min(len(z), to-from)
+			l.logits(z[:n], w, from)
+			for k := range n {
+				c := l.contribute(from+k, float64(z[k]), t)
+				p.loss += c.loss
+				dz[k], idx[k] = float32(c.dz), int32(from+k)
+				p.s[l.cell[from+k]] += c.ds
+			}
+			kern.AddRows(p.w, l.x, idx[:n], dz[:n])
+		}
+	})
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	clear(grad)
+	var loss float64
+	for i := range parts {
+		loss += parts[i].loss
+		for k, g := range parts[i].w {
+			grad[k] += float64(g)
+		}
+		for c, g := range parts[i].s {
+			grad[l.d+1+c] += g
+		}
+	}
+	total := loss + l.prior.add(l, theta, grad)
+	if l.fixed {
+		clear(grad[l.d+1:])
+	}
+	return total, nil
+}
+
+// add adds the prior's gradient and returns its value.
+func (p *prior) add(l *laplace, theta, grad []float64) float64 {
+	var sum float64
+	for i, w := range theta[:l.d] {
+		sum += p.Alpha * w * w / 2
+		grad[i] += p.Alpha * w
+	}
+	var centred, count [2]float64
+	s := theta[l.d+1:]
+	for c, g := range l.group {
+		centred[g] += s[c] - p.Centre[g]
+		count[g]++
+	}
+	for c, g := range l.group {
+		tau, spread := p.Tau[g]*p.Tau[g], p.Spread[g]*p.Spread[g]
+		d := s[c] - p.Centre[g]
+		q := (d - centred[g]*spread/(tau+count[g]*spread)) / tau // row of Q(s−m)
+		sum += d * q / 2
+		grad[l.d+1+c] += q
+	}
+	return sum
+}
+
+// information is the Fisher information plus the prior's precision, factored: L Lᵀ.
+type information struct {
+	n      int
+	d      int
+	factor blas64.Triangular
+}
+
+// fisher returns the factored information at θ.
+func (l *laplace) fisher(ctx context.Context, theta []float64) (*information, error) {
+	t, w := l.table(theta), l.weights32(theta)
+	width := l.d + 1
+	type partial struct {
+		a *kern.Matrix // Σ zz·x xᵀ
+		b *kern.Matrix // row per cell: Σ zs·x
+		s []float64    // Σ ss
+	}
+	parts := make([]partial, lots)
+	failed := make([]error, lots)
+	kern.Chunks(lots, 1, l.threads, func(_, i, _, _ int) {
+		if ctx.Err() != nil {
+			return
+		}
+		p := &parts[i]
+		scaled, err1 := kern.NewMatrix(512, width)
+		turned, err2 := kern.NewMatrix(width, 512)
+		var err3, err4 error
+		p.a, err3 = kern.NewMatrix(width, width)
+		p.b, err4 = kern.NewMatrix(l.cells, width)
+		for _, err := range []error{err1, err2, err3, err4} {
+			if err != nil {
+				failed[i] = err
+				return
+			}
+		}
+		defer scaled.Close()
+		defer turned.Close()
+		p.s = make([]float64, l.cells)
+		from, to := l.lot(i)
+		var z [512]float32
+		for ; from < to; from += len(z) {
+			n := min(len(z), to-from)
+			l.logits(z[:n], w, from)
+			for k := range n {
+				c := l.contribute(from+k, float64(z[k]), t)
+				cell := l.cell[from+k]
+				p.s[cell] += c.ss
+				row := []int32{int32(from + k)}
+				clear(scaled.Row(k))
+				kern.AddRows(scaled.Row(k), l.x, row, []float32{float32(math.Sqrt(c.zz))})
+				if c.zs != 0 && !l.fixed {
+					kern.AddRows(p.b.Row(int(cell)), l.x, row, []float32{float32(c.zs)})
+				}
+			}
+			for k := n; k < len(z); k++ {
+				clear(scaled.Row(k))
+			}
+			kern.Transpose(turned, scaled)
+			if failed[i] = eachBand(width, func(from, to int) error {
+				return addLowerBand(p.a, turned, scaled, from, to)
+			}); failed[i] != nil {
+				return
+			}
+		}
+	})
+	for _, err := range append(failed, ctx.Err()) {
+		if err != nil {
+			return nil, err
+		}
+	}
+	n := l.size()
+	full := blas64.Symmetric{N: n, Stride: n, Data: make([]float64, n*n), Uplo: blas.Lower}
+	for _, p := range parts {
+		for i := range width {
+			out := full.Data[i*n:]
+			for j, x := range p.a.Row(i)[:i+1] {
+				out[j] += float64(x)
+			}
+		}
+		for c := range l.cells {
+			out := full.Data[(width+c)*n:]
+			for j, x := range p.b.Row(c) {
+				out[j] += float64(x)
+			}
+			out[width+c] += p.s[c]
+		}
+		p.a.Close()
+		p.b.Close()
+	}
+	l.prior.precision(l, full)
+	factor, ok := lapack64.Potrf(full)
+	if !ok {
+		return nil, fmt.Errorf("%w: the information matrix is not positive definite; the vectors may hold huge or missing numbers", ErrDiverged)
+	}
+	return &information{n: n, d: l.d, factor: factor}, nil
+}
+
+// precision adds the prior's precision to the lower triangle.
+func (p *prior) precision(l *laplace, full blas64.Symmetric) {
+	n := full.N
+	for i := range l.d {
+		full.Data[i*n+i] += p.Alpha
+	}
+	full.Data[l.d*n+l.d] += 1e-8 // b's prior is flat but for this
+	var count [2]float64
+	for _, g := range l.group {
+		count[g]++
+	}
+	at := l.d + 1
+	for c, g := range l.group {
+		tau, spread := p.Tau[g]*p.Tau[g], p.Spread[g]*p.Spread[g]
+		full.Data[(at+c)*n+at+c] += 1 / tau
+		shared := spread / (tau + count[g]*spread) / tau
+		for e, h := range l.group[:c+1] {
+			if h == g {
+				full.Data[(at+c)*n+at+e] -= shared
+			}
+		}
+	}
+}
+
+// eachBand cuts 0…n into bands, so that work on a triangle can leave out most of what is not in it.
+func eachBand(n int, f func(from, to int) error) error {
+	const bands = 6
+	for b := range bands {
+		if from, to := n*b/bands, n*(b+1)/bands; from < to {
+			if err := f(from, to); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// addLowerBand adds the rows from…to of left·right to sum, up to the diagonal's column.
+func addLowerBand(sum, left, right *kern.Matrix, from, to int) error {
+	part, err := band(sum, from, to, to)
+	if err != nil {
+		return err
+	}
+	rows, err := left.Slice(from, to)
+	if err != nil {
+		return err
+	}
+	columns, err := right.First(to)
+	if err != nil {
+		return err
+	}
+	kern.Mul(part, rows, columns, true)
+	return nil
+}
+
+// band returns some rows and the first columns of a matrix.
+func band(m *kern.Matrix, from, to, columns int) (*kern.Matrix, error) {
+	rows, err := m.Slice(from, to)
+	if err != nil {
+		return nil, err
+	}
+	return rows.First(columns)
+}
+
+// solve replaces x by the inverse information times x.
+func (f *information) solve(x []float64) {
+	v := blas64.Vector{N: f.n, Inc: 1, Data: x}
+	blas64.Trsv(blas.NoTrans, f.factor, v)
+	blas64.Trsv(blas.Trans, f.factor, v)
+}
+
+// weightFactor returns U = L⁻¹ of the (w, b) block, so that UᵀU is the covariance of (w, b) given s.
+func (f *information) weightFactor() blas64.Triangular {
+	return f.invert(0, f.d+1)
+}
+
+// cellCovariance returns the covariance of s, row by row.
+func (f *information) cellCovariance() (v []float64, n int) {
+	n = f.n - f.d - 1
+	u := f.invert(f.d+1, n)
+	v = make([]float64, n*n)
+	for i := range n { // V = UᵀU
+		row := u.Data[i*n : i*n+i+1]
+		for a, x := range row {
+			for b, y := range row[:a+1] {
+				v[a*n+b] += x * y
+			}
+		}
+	}
+	for a := range n {
+		for b := range a {
+			v[b*n+a] = v[a*n+b]
+		}
+	}
+	return v, n
+}
+
+// invert returns the inverse of a diagonal block of the factor.
+func (f *information) invert(at, n int) blas64.Triangular {
+	data := make([]float64, n*n)
+	for i := range n {
+		copy(data[i*n:i*n+i+1], f.factor.Data[(at+i)*f.factor.Stride+at:])
+	}
+	u := blas64.Triangular{Uplo: blas.Lower, Diag: blas.NonUnit, N: n, Stride: n, Data: data}
+	lapack64.Trtri(u)
+	return u
+}
+
+// setLeverage finds the variance of every pair's logit under the covariance of (w, b) given s.
+func (l *laplace) setLeverage(u blas64.Triangular) error {
+	n := u.N
+	factor, err := kern.NewMatrix(n, n)
+	if err != nil {
+		return err
+	}
+	defer factor.Close()
+	for i := range n {
+		row := factor.Row(i)
+		for j, x := range u.Data[i*n : i*n+i+1] {
+			row[j] = float32(x)
+		}
+	}
+	leverage := make([]float32, l.x.Rows())
+	const chunk = 480
+	failed := make([]error, (l.x.Rows()+chunk-1)/chunk)
+	kern.Chunks(l.x.Rows(), chunk, l.threads, func(_, number, from, to int) {
+		room := make([]float32, (to-from)*(n/2+1))
+		failed[number] = eachBand(n, func(top, bottom int) error {
+			pairs, err := band(l.x, from, to, bottom)
+			if err != nil {
+				return err
+			}
+			rows, err := band(factor, top, bottom, bottom)
+			if err != nil {
+				return err
+			}
+			width := bottom - top
+			products, err := kern.View(room, to-from, width, width)
+			if err != nil {
+				return err
+			}
+			kern.MulT(products, pairs, rows)
+			for k := range to - from {
+				row := room[k*width : (k+1)*width]
+				var s0, s1 float32
+				i := 0
+				for ; i+2 <= len(row); i += 2 {
+					s0 += row[i] * row[i]
+					s1 += row[i+1] * row[i+1]
+				}
+				if i < len(row) {
+					s0 += row[i] * row[i]
+				}
+				leverage[from+k] += s0 + s1
+			}
+			return nil
+		})
+	})
+	for _, err := range failed {
+		if err != nil {
+			return err
+		}
+	}
+	l.leverage = leverage
+	return nil
+}
+
+// mode moves θ to the posterior's mode. Fisher's information, factored once, is where a
+// limited-memory quasi-Newton method starts from: information is an expectation and the
+// likelihood's own curvature differs from it, so that scoring alone would creep.
+func (l *laplace) mode(ctx context.Context, theta []float64, info *information) (int, error) {
+	const (
+		most   = 200
+		anew   = 25 // iterations after which the information is found again
+		depth  = 20
+		enough = 1e-3 // the decrement: twice what is still to be gained, in units of log-likelihood
+	)
+	n := l.size()
+	grad, next, nextGrad, direction := make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n)
+	value, err := l.value(ctx, theta, grad)
+	if err != nil {
+		return 0, err
+	}
+	var memory []curvature
+	for iteration := 1; iteration <= most; iteration++ {
+		if info == nil || iteration%anew == 0 {
+			if info, err = l.fisher(ctx, theta); err != nil {
+				return iteration, err
+			}
+			memory = nil
+		}
+		descend(direction, grad, memory, info.solve)
+		decrement := -dot(direction, grad)
+		if decrement < 0 {
+			memory = nil
+			descend(direction, grad, nil, info.solve)
+			decrement = -dot(direction, grad)
+		}
+		if decrement < enough {
+			return iteration, nil
+		}
+		// at most 4 in the intercept and the propensity logits
+		largest := 0.0
+		for _, x := range direction[l.d:] {
+			largest = math.Max(largest, math.Abs(x))
+		}
+		step := math.Min(1, 4/largest)
+		moved := false
+		for range 30 {
+			for i := range next {
+				next[i] = theta[i] + step*direction[i]
+			}
+			v, err := l.value(ctx, next, nextGrad)
+			if err != nil {
+				return iteration, err
+			}
+			if v <= value-1e-4*step*decrement+1e-9*math.Abs(value) {
+				memory = remember(memory, depth, theta, next, grad, nextGrad)
+				copy(theta, next)
+				copy(grad, nextGrad)
+				value, moved = v, true
+				break
+			}
+			step /= 2
+		}
+		if !moved {
+			if len(memory) == 0 {
+				return iteration, fmt.Errorf("%w: no step raises the posterior", ErrDiverged)
+			}
+			memory, info = nil, nil
+		}
+	}
+	return most, nil
+}
+
+func dot(a, b []float64) float64 {
+	var s float64
+	for i, x := range a {
+		s += x * b[i]
+	}
+	return s
+}

@@ -1,0 +1,176 @@
+package fit
+
+import (
+	"context"
+	"fmt"
+	"math"
+)
+
+// LBFGSSettings are those of training on all pairs at once. A zero means the default.
+type LBFGSSettings struct {
+	Iterations int     // at most; 200
+	Memory     int     // steps that the curvature is remembered from; 12
+	Tolerance  float64 // stop when three steps in a row lower the objective by less than this share; 1e-6
+}
+
+func (s LBFGSSettings) withDefaults() LBFGSSettings {
+	if s.Iterations == 0 {
+		s.Iterations = 200
+	}
+	if s.Memory == 0 {
+		s.Memory = 12
+	}
+	if s.Tolerance == 0 {
+		s.Tolerance = 1e-6
+	}
+	return s
+}
+
+func (s LBFGSSettings) validate() error {
+	if s.Iterations < 0 || s.Memory < 0 || !(s.Tolerance >= 0) {
+		return fmt.Errorf("%w: L-BFGS with %d iterations, memory %d, tolerance %v; none may be negative", ErrSetting, s.Iterations, s.Memory, s.Tolerance)
+	}
+	return nil
+}
+
+// curvature is one remembered step: how far the parameters moved and the gradient with them.
+type curvature struct {
+	moved, turned []float64
+	inverse       float64 // 1/⟨moved, turned⟩
+}
+
+// trainLBFGS minimises the objective from params by the limited-memory method of Broyden,
+// Fletcher, Goldfarb and Shanno, and returns the parts at the end. The objective comes from
+// float32 kernels, so the line search allows for their rounding: that is why it is our own, and
+// why all its state is a few vectors.
+func trainLBFGS(ctx context.Context, engine Engine, o *Objective, params []float32, s LBFGSSettings, report func(iteration int, p Parts)) (Parts, int, error) {
+	n := o.Size()
+	x, grad := make([]float64, n), make([]float64, n)
+	next, nextGrad, direction := make([]float64, n), make([]float64, n), make([]float64, n)
+	for i := range x {
+		x[i] = float64(params[i]) / o.scale(i)
+	}
+	place := func(at []float64) {
+		for i, v := range at {
+			params[i] = float32(v * o.scale(i))
+		}
+	}
+	evaluate := func(at, gradient []float64) (Parts, error) {
+		place(at)
+		parts, err := engine.Gradient(ctx, o, params, gradient)
+		for i := range gradient {
+			gradient[i] *= o.scale(i)
+		}
+		return parts, err
+	}
+	parts, err := evaluate(x, grad)
+	if err != nil {
+		return parts, 0, err
+	}
+	var memory []curvature
+	still := 0
+	iteration := 0
+	for iteration < s.Iterations && still < 3 {
+		iteration++
+		if report != nil {
+			report(iteration, parts)
+		}
+		descend(direction, grad, memory, nil)
+		slope := dot(direction, grad)
+		if slope >= 0 { // the memory is of no use here
+			memory = nil
+			descend(direction, grad, nil, nil)
+			slope = dot(direction, grad)
+		}
+		if -slope < 1e-14 {
+			break
+		}
+		step := 1.0
+		if memory == nil {
+			step = math.Min(1, 1/math.Sqrt(-slope))
+		}
+		rounding := 1e-7 * math.Abs(parts.Total())
+		found := false
+		var reached Parts
+		for range 30 {
+			for i := range next {
+				next[i] = x[i] + step*direction[i]
+			}
+			if reached, err = evaluate(next, nextGrad); err != nil {
+				return parts, iteration, err
+			}
+			if reached.Total() <= parts.Total()+1e-4*step*slope+rounding {
+				found = true
+				break
+			}
+			step /= 2
+		}
+		if !found {
+			break // nothing below within rounding
+		}
+		memory = remember(memory, s.Memory, x, next, grad, nextGrad)
+		if parts.Total()-reached.Total() < s.Tolerance*math.Abs(parts.Total()) {
+			still++
+		} else {
+			still = 0
+		}
+		copy(x, next)
+		copy(grad, nextGrad)
+		parts = reached
+	}
+	place(x)
+	if total := parts.Total(); math.IsNaN(total) || math.IsInf(total, 0) {
+		return parts, iteration, fmt.Errorf("%w after %d iterations: the objective is %v; keep the guards on (preset safe)", ErrDiverged, iteration, total)
+	}
+	return parts, iteration, nil
+}
+
+// remember adds a step to the memory, unless the curvature along it is not positive.
+func remember(memory []curvature, most int, x, next, grad, nextGrad []float64) []curvature {
+	c := curvature{moved: make([]float64, len(x)), turned: make([]float64, len(x))}
+	for i := range x {
+		c.moved[i], c.turned[i] = next[i]-x[i], nextGrad[i]-grad[i]
+	}
+	product := dot(c.moved, c.turned)
+	if product <= 1e-10*dot(c.turned, c.turned) {
+		return memory
+	}
+	c.inverse = 1 / product
+	if memory = append(memory, c); len(memory) > most {
+		memory = memory[1:]
+	}
+	return memory
+}
+
+// descend sets direction to minus the inverse Hessian, as the memory sees it, times the gradient.
+// initial applies what is known of the inverse Hessian beforehand; nil means a multiple of the
+// identity that fits the last step.
+func descend(direction, grad []float64, memory []curvature, initial func(v []float64)) {
+	for i, g := range grad {
+		direction[i] = -g
+	}
+	along := make([]float64, len(memory))
+	for k := len(memory) - 1; k >= 0; k-- {
+		c := memory[k]
+		along[k] = c.inverse * dot(c.moved, direction)
+		for i, t := range c.turned {
+			direction[i] -= along[k] * t
+		}
+	}
+	switch {
+	case initial != nil:
+		initial(direction)
+	case len(memory) > 0:
+		c := memory[len(memory)-1]
+		scale := 1 / (c.inverse * dot(c.turned, c.turned))
+		for i := range direction {
+			direction[i] *= scale
+		}
+	}
+	for k, c := range memory {
+		back := along[k] - c.inverse*dot(c.turned, direction)
+		for i, m := range c.moved {
+			direction[i] += back * m
+		}
+	}
+}
