@@ -118,16 +118,17 @@ const stretch = 128
 
 // workspace is one worker's scratch memory for a stretch.
 type workspace struct {
-	sources, targets           []int32
-	z, s, y, u, pi, rest, loss []float32
-	dz, ds                     []float32
-	weight, rate               []float32
-	linked                     []bool
-	exposure                   []risk.Exposure
+	sources, targets     []int32
+	z, s, y, u, pi, rest []float32
+	loss, linkedLoss     []float32 // −log(1−ŷ) and −log ŷ
+	dz, ds               []float32
+	weight, rate         []float32
+	linked               []bool
+	exposure             []risk.Exposure
 }
 
 func newWorkspace() *workspace {
-	room := make([]float32, 11*stretch)
+	room := make([]float32, 12*stretch)
 	next := func() []float32 {
 		part := room[:stretch:stretch]
 		room = room[stretch:]
@@ -135,7 +136,7 @@ func newWorkspace() *workspace {
 	}
 	return &workspace{
 		sources: make([]int32, stretch), targets: make([]int32, stretch),
-		z: next(), s: next(), y: next(), u: next(), pi: next(), rest: next(), loss: next(),
+		z: next(), s: next(), y: next(), u: next(), pi: next(), rest: next(), loss: next(), linkedLoss: next(),
 		dz: next(), ds: next(), weight: next(), rate: next(),
 		linked: make([]bool, stretch), exposure: make([]risk.Exposure, stretch),
 	}
@@ -178,11 +179,11 @@ const tiny = 1e-35
 // MATH's closed forms in the same quantities.
 func (o *Objective) slopes(w *workspace, n int, scale float32, values bool) Parts {
 	z, s, y, u, pi, rest, loss := w.z[:n], w.s[:n], w.y[:n], w.u[:n], w.pi[:n], w.rest[:n], w.loss[:n]
-	kern.SigmoidSoftplus(y, loss, z) // loss = −log(1−ŷ); −log ŷ = loss − z
+	kern.SigmoidSoftplus(y, loss, z)
 	for k := range z {
 		u[k], rest[k] = -z[k], -s[k]
 	}
-	kern.Sigmoid(u, u)
+	kern.SigmoidSoftplus(u, w.linkedLoss[:n], u)
 	kern.Sigmoid(pi, s)
 	kern.Sigmoid(rest, rest)
 	lambdaL, lambdaR, floor := scale*float32(o.Likelihood), scale*float32(o.Risk), float32(o.Floor)
@@ -211,7 +212,7 @@ func (o *Objective) slopes(w *workspace, n int, scale float32, values bool) Part
 			}
 			dz, ds = dz*likelihood, ds*likelihood
 			if values {
-				nll += float64(likelihood) * loggedNLL(w.exposure[k], linked, z[k], s[k], loss[k])
+				nll += float64(likelihood) * w.loggedNLL(k)
 			}
 		} else {
 			r := float32(1)
@@ -249,14 +250,16 @@ func (o *Objective) slopes(w *workspace, n int, scale float32, values bool) Part
 	return Parts{Likelihood: nll, Risk: total}
 }
 
-func loggedNLL(a risk.Exposure, linked bool, z, s, loss float32) float64 {
-	if a == risk.Unexposed {
-		return softplus(float64(s))
+// loggedNLL is −log Ber(a; π̂) − a·log Ber(o; ŷ) of pair k.
+func (w *workspace) loggedNLL(k int) float64 {
+	s := float64(w.s[k])
+	switch {
+	case w.exposure[k] == risk.Unexposed:
+		return softplus(s)
+	case w.linked[k]:
+		return softplus(-s) + float64(w.linkedLoss[k])
 	}
-	if linked {
-		return softplus(-float64(s)) + float64(loss-z)
-	}
-	return softplus(-float64(s)) + float64(loss)
+	return softplus(-s) + float64(w.loss[k])
 }
 
 func softplus(x float64) float64 { return math.Max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
@@ -274,8 +277,7 @@ func (o *Objective) risk(w *workspace, k int, floor float32, values bool) (value
 	}
 	inverse := 1 / max(u+y*rest, tiny)
 	psi, hide := u*inverse, rest*inverse
-	unlinkedLoss := w.loss[k]
-	linkedLoss := unlinkedLoss - w.z[k]
+	unlinkedLoss, linkedLoss := w.loss[k], w.linkedLoss[k]
 	var positive, negative float32
 	switch {
 	case o.Scheme == DR:

@@ -17,8 +17,8 @@
 //
 //	(1/|U|) Σ Weight·f   an unbiased estimate of   (1/|U|) Σ_U f        (Horvitz and Thompson, 1952)
 //
-// and Rate = r = P(in the sample, were it unlinked)/P(in the sample, were it linked), which the case-control likelihood adds to the
-// logit: logit P(linked | sampled) = logit(πy) + log(1/r).
+// and Rate = r = P(in the sample, were it unlinked)/P(in the sample, were it linked), which the
+// case-control likelihood adds to the logit: logit P(linked | sampled) = logit(πy) + log(1/r).
 //
 //	var b graph.Builder
 //	b.AddNode(graph.Node{ID: "old", Field: "physics"})

@@ -12,7 +12,7 @@ func Softplus(dst, z []float32) { mapLanes(dst, z, softplus) }
 // LogSigmoid sets dst = log σ(z) = −softplus(−z).
 func LogSigmoid(dst, z []float32) { mapLanes(dst, z, logSigmoid) }
 
-// SigmoidSoftplus sets y = σ(z) and loss = softplus(z) in one pass.
+// SigmoidSoftplus sets y = σ(z) and loss = softplus(z) in one pass. Either may be z.
 func SigmoidSoftplus(y, loss, z []float32) {
 	y, loss = y[:len(z)], loss[:len(z)]
 	whole := len(z) - len(z)%lanes()

@@ -95,6 +95,13 @@ func TestSigmoidSoftplus(t *testing.T) {
 				withinUlps(t, "sigmoid", z[i], y[i], sigmoid64(float64(z[i])))
 				withinUlps(t, "softplus", z[i], loss[i], softplus64(float64(z[i])))
 			}
+			again, over := make([]float32, n), append([]float32(nil), z...)
+			SigmoidSoftplus(over, again, over)
+			for i := range z {
+				if math.Float32bits(over[i]) != math.Float32bits(y[i]) || math.Float32bits(again[i]) != math.Float32bits(loss[i]) {
+					t.Fatalf("in place, element %d differs", i)
+				}
+			}
 		}
 	})
 }

@@ -1,0 +1,351 @@
+package fit
+
+import (
+	"context"
+	"errors"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"unseen/evaluate"
+	"unseen/graph"
+	"unseen/model"
+	"unseen/risk"
+	"unseen/world"
+)
+
+// trial is a small world with its pairs.
+type trial struct {
+	nodes                   model.Nodes
+	train, validation, test *world.Sample
+}
+
+func newTrial(tb testing.TB, s world.Settings, pairs int, logged float64) *trial {
+	tb.Helper()
+	ctx := context.Background()
+	w, err := world.New(ctx, s)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	t := &trial{nodes: model.NodesOf(w.Graph())}
+	for _, draw := range []struct {
+		to   **world.Sample
+		n    int
+		part int
+	}{{&t.train, pairs, 0}, {&t.validation, pairs / 5, 1}, {&t.test, 20_000, 2}} {
+		if *draw.to, err = w.Pairs(ctx, draw.n, world.Draw{Part: draw.part, Logged: logged}); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return t
+}
+
+func (t *trial) problem() Problem {
+	p := Problem{Nodes: t.nodes, Train: t.train.Pairs, Validation: t.validation.Pairs}
+	if slices.Contains(t.train.Logged, true) {
+		for k, logged := range t.train.Logged {
+			a := risk.Unlogged
+			if logged {
+				a = risk.Unexposed
+				if t.train.Exposed[k] {
+					a = risk.Exposed
+				}
+			}
+			p.Exposure = append(p.Exposure, a)
+		}
+	}
+	return p
+}
+
+// marks is how well a model knows the truth.
+type marks struct{ auc, recall, risk, mean, propensityError float64 }
+
+func (t *trial) judge(tb testing.TB, r *Result) marks {
+	tb.Helper()
+	b := model.Batch{Sources: t.test.Pairs.Source, Targets: t.test.Pairs.Target}
+	n := b.Len()
+	z, s := make([]float32, n), make([]float32, n)
+	r.Link.Logits(z, r.LinkParams, b)
+	r.Propensity.Logits(s, r.PropensityParams, b)
+	scored := evaluate.Scored{Scores: make([]float64, n), Linked: t.test.Relevant}
+	var m marks
+	for k := range z {
+		scored.Scores[k] = float64(z[k])
+		y, _ := sigmoidBoth(float64(z[k]))
+		pi, _ := sigmoidBoth(float64(s[k]))
+		truth := t.test.Truth[k]
+		m.mean += y / float64(n)
+		m.propensityError += math.Abs(pi/truth.Propensity-1) / float64(n)
+		m.risk += (truth.Link*softplus(-float64(z[k])) + (1-truth.Link)*softplus(float64(z[k]))) / float64(n)
+	}
+	var err error
+	if m.auc, err = scored.AUC(); err != nil {
+		tb.Fatal(err)
+	}
+	confusion, err := scored.ConfusionAt(0)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if m.recall, err = confusion.Recall(); err != nil {
+		tb.Fatal(err)
+	}
+	return m
+}
+
+func mustFit(tb testing.TB, p Problem, s Settings) *Result {
+	tb.Helper()
+	r, err := Fit(context.Background(), p, s, Progress{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return r
+}
+
+// What must hold of the methods on a small world whose truth is known; the full-size figures are
+// a command's.
+func TestMethodsOnAKnownWorld(t *testing.T) {
+	trial := newTrial(t, world.Settings{Nodes: 4000, Dim: 64, Fields: world.EvenFields(6), Plan: world.Plan{Seed: 11}}, 8000, 0)
+	naive := trial.judge(t, mustFit(t, trial.problem(), Settings{Method: "naive", Starts: []float64{.3}}))
+	var oracle float64
+	for k, truth := range trial.test.Truth {
+		z := trial.test.Logits[k]
+		oracle += (truth.Link*softplus(-z) + (1-truth.Link)*softplus(z)) / float64(len(trial.test.Truth))
+	}
+	for _, method := range []string{"mle", "rw", "pu", "ap", "bayes"} {
+		m := trial.judge(t, mustFit(t, trial.problem(), Settings{Method: method, Starts: []float64{.3}, Threads: 2}))
+		t.Logf("%-6s %+v (naive %+v, oracle risk %.4f)", method, m, naive, oracle)
+		if m.auc < naive.auc+.01 || m.recall < naive.recall+.25 || m.risk > naive.risk/1.25 || m.risk < oracle {
+			t.Errorf("%s does not beat naive by what exposure hides: %+v against %+v", method, m, naive)
+		}
+		if method == "bayes" && (m.propensityError > .35 || math.Abs(m.mean/.16-1) > .15) {
+			t.Errorf("bayes misses the scale: %+v", m)
+		}
+	}
+}
+
+// The posterior does not depend on where it is looked for, nor on the threads.
+func TestBayesStartsAgree(t *testing.T) {
+	trial := newTrial(t, world.Settings{Nodes: 2000, Dim: 32, Fields: world.EvenFields(4), Plan: world.Plan{Seed: 5}}, 6000, 0)
+	r := mustFit(t, trial.problem(), Settings{Seed: 1, Threads: 1})
+	if len(r.Starts) != 3 {
+		t.Fatalf("%d starts", len(r.Starts))
+	}
+	for _, s := range r.Starts[1:] {
+		if math.Abs(s.MeanLink/r.Starts[0].MeanLink-1) > .02 || math.Abs(s.Objective-r.Starts[0].Objective) > .1 {
+			t.Errorf("start %v came to %+v, the first to %+v", s.Propensity, s, r.Starts[0])
+		}
+	}
+	again := mustFit(t, trial.problem(), Settings{Seed: 1, Threads: 3})
+	if !slices.Equal(r.LinkParams, again.LinkParams) || !slices.Equal(r.PropensityParams, again.PropensityParams) {
+		t.Error("three threads learn another model than one")
+	}
+}
+
+// With 1% of exposures logged the scale is known even where links are rare and flat.
+func TestLoggedExposureFindsTheScale(t *testing.T) {
+	plan := world.FlatRare()
+	plan.Seed = 3
+	trial := newTrial(t, world.Settings{Nodes: 4000, Dim: 16, Fields: world.EvenFields(4), Plan: plan}, 60_000, .05)
+	var truth float64
+	for _, x := range trial.test.Truth {
+		truth += x.Link / float64(len(trial.test.Truth))
+	}
+	m := trial.judge(t, mustFit(t, trial.problem(), Settings{Starts: []float64{.3}, Threads: 2}))
+	if math.Abs(m.mean/truth-1) > .15 {
+		t.Errorf("mean ŷ is %v, the truth %v", m.mean, truth)
+	}
+	if _, err := Fit(context.Background(), trial.problem(), Settings{Method: "dr", Starts: []float64{.3}}, Progress{}); err != nil {
+		t.Errorf("dr with logged exposures: %v", err)
+	}
+}
+
+// An anchor moves the propensities to where it says.
+func TestAnchor(t *testing.T) {
+	plan := world.FlatRare()
+	trial := newTrial(t, world.Settings{Nodes: 2000, Dim: 16, Fields: world.EvenFields(3), Plan: plan}, 20_000, 0)
+	var same []float64
+	for _, propensity := range []float64{.2, .8} {
+		r := mustFit(t, trial.problem(), Settings{Starts: []float64{.3}, Anchors: []Anchor{{"same", propensity, .02}}})
+		same = append(same, r.Starts[0].MeanSame)
+	}
+	if math.Abs(same[0]-.2) > .1 || math.Abs(same[1]-.8) > .1 {
+		t.Errorf("anchored at .2 and .8, the propensities are %v", same)
+	}
+}
+
+func TestEveryMethodAndPresetRuns(t *testing.T) {
+	p := smallProblem(t, 60, 6, 400, 2)
+	p.Exposure = make([]risk.Exposure, p.Train.Len())
+	for k := range p.Exposure {
+		p.Exposure[k] = risk.Exposure(k % 3)
+		if p.Exposure[k] == risk.Unexposed {
+			p.Train.Linked[k] = false
+		}
+	}
+	for method := range Methods() {
+		for _, preset := range Presets() {
+			for _, optimiser := range []string{"adam", "lbfgs"} {
+				s := Settings{Method: method, Preset: preset, Optimiser: optimiser, Adam: AdamSettings{Epochs: 2}, LBFGS: LBFGSSettings{Iterations: 20}}
+				r, err := Fit(context.Background(), p, s, Progress{})
+				if err != nil {
+					t.Errorf("%s, %s, %s: %v", method, preset, optimiser, err)
+					continue
+				}
+				if slices.ContainsFunc(slices.Concat(r.LinkParams, r.PropensityParams), func(x float32) bool { return x != x }) {
+					t.Errorf("%s, %s, %s: NaN among the parameters", method, preset, optimiser)
+				}
+				m, err := r.Model(p.Checksum())
+				if err != nil {
+					t.Fatal(err)
+				}
+				path := filepath.Join(t.TempDir(), "model.safetensors")
+				if err := model.Save(path, m); err != nil {
+					t.Errorf("%s: %v", method, err)
+				}
+			}
+		}
+	}
+}
+
+// The paper's setting, run as written: with gradients through its masses R_PU has no lower bound.
+func TestPaperPresetOfPUGoesWrongAndSaysSo(t *testing.T) {
+	trial := newTrial(t, world.Settings{Nodes: 3000, Dim: 32, Fields: world.EvenFields(4), Plan: world.Plan{Seed: 2}}, 8000, 0)
+	for _, rate := range []float64{2e-3, 1e-2} {
+		settings := Settings{Method: "pu", Preset: "paper", Adam: AdamSettings{Rate: rate, Epochs: 60, Patience: 60}}
+		r, err := Fit(context.Background(), trial.problem(), settings, Progress{})
+		if errors.Is(err, ErrDiverged) && strings.Contains(err.Error(), "safe") {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("rate %v: objective %+v, starts %+v, warnings %v", rate, r.Objective, r.Starts, r.Warnings)
+		if !slices.ContainsFunc(r.Warnings, func(w Warning) bool { return w.Kind == "negative-risk" || w.Kind == "collapsed" }) {
+			t.Errorf("rate %v: no warning; objective %+v, starts %+v, warnings %v", rate, r.Objective, r.Starts, r.Warnings)
+		}
+	}
+}
+
+func TestBadInput(t *testing.T) {
+	good := func() Problem { return smallProblem(t, 30, 4, 100, 3) }
+	cases := map[string]struct {
+		change   func(p *Problem, s *Settings)
+		wants    error
+		mentions string
+	}{
+		"no pairs":          {func(p *Problem, _ *Settings) { p.Train = &graph.Pairs{} }, ErrData, "sample"},
+		"nil pairs":         {func(p *Problem, _ *Settings) { p.Train = nil }, ErrData, "sample"},
+		"no vectors":        {func(p *Problem, _ *Settings) { p.Nodes.Vectors = nil }, ErrData, "encode"},
+		"no positives":      {func(p *Problem, _ *Settings) { clear(p.Train.Linked) }, ErrData, "none of the 100"},
+		"all positives":     {func(p *Problem, _ *Settings) { fillTrue(p.Train.Linked) }, ErrData, "all 100"},
+		"node out of range": {func(p *Problem, _ *Settings) { p.Train.Target[7] = 30 }, ErrShape, "pair 7"},
+		"negative node":     {func(p *Problem, _ *Settings) { p.Train.Source[3] = -1 }, ErrShape, "pair 3"},
+		"pair with itself":  {func(p *Problem, _ *Settings) { p.Train.Source[3] = p.Train.Target[3] }, ErrShape, "pair 3"},
+		"NaN weight":        {func(p *Problem, _ *Settings) { p.Train.Weight[5] = math.NaN() }, ErrShape, "pair 5"},
+		"rate 0":            {func(p *Problem, _ *Settings) { p.Train.Rate[5] = 0 }, ErrShape, "pair 5"},
+		"short column":      {func(p *Problem, _ *Settings) { p.Train.Rate = p.Train.Rate[:3] }, ErrShape, "columns"},
+		"short exposures":   {func(p *Problem, _ *Settings) { p.Exposure = make([]risk.Exposure, 2) }, ErrShape, "exposures"},
+		"NaN vector": {func(p *Problem, _ *Settings) {
+			p.Nodes.Vectors.Matrix().Row(int(p.Train.Source[0]))[0] = float32(math.NaN())
+		}, ErrData, "not finite"},
+		"field out of range":  {func(p *Problem, _ *Settings) { p.Nodes.Fields[p.Train.Source[0]] = 99 }, ErrShape, "field 99"},
+		"unknown method":      {func(_ *Problem, s *Settings) { s.Method = "magic" }, ErrSetting, "bayes"},
+		"unknown preset":      {func(_ *Problem, s *Settings) { s.Preset = "magic" }, ErrSetting, "safe"},
+		"unknown link":        {func(_ *Problem, s *Settings) { s.Link = "magic" }, model.ErrKind, "diagonal"},
+		"unknown optimiser":   {func(_ *Problem, s *Settings) { s.Optimiser = "magic" }, ErrSetting, "lbfgs"},
+		"negative λ_L":        {func(_ *Problem, s *Settings) { s.LambdaL = -1 }, ErrSetting, "trivial"},
+		"NaN λ_R":             {func(_ *Problem, s *Settings) { s.LambdaR = math.NaN() }, ErrSetting, "λ_R"},
+		"floor 1":             {func(_ *Problem, s *Settings) { s.Floor = 1 }, ErrSetting, "floor"},
+		"start 0":             {func(_ *Problem, s *Settings) { s.Starts = []float64{0} }, ErrSetting, "between"},
+		"negative ridge":      {func(_ *Problem, s *Settings) { s.Ridges = []float64{-1} }, ErrSetting, "ridge"},
+		"bad anchor":          {func(_ *Problem, s *Settings) { s.Anchors = []Anchor{{"same", 2, .1}} }, ErrSetting, "same=0.8±0.1"},
+		"negative rate":       {func(_ *Problem, s *Settings) { s.Adam.Rate = -1 }, ErrSetting, "learning rate"},
+		"negative batch":      {func(_ *Problem, s *Settings) { s.Adam.Batch = -1 }, ErrSetting, "batch"},
+		"bayes of an mlp":     {func(_ *Problem, s *Settings) { s.Link = "mlp" }, ErrSetting, "mle"},
+		"bayes of mlp fields": {func(_ *Problem, s *Settings) { s.Propensity = "mlp" }, ErrSetting, "mle"},
+		"dr without a log":    {func(_ *Problem, s *Settings) { s.Method = "dr" }, ErrData, "logged"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			p, s := good(), Settings{}
+			c.change(&p, &s)
+			_, err := Fit(context.Background(), p, s, Progress{})
+			if !errors.Is(err, c.wants) || !strings.Contains(err.Error(), c.mentions) {
+				t.Errorf("got %v", err)
+			}
+			if err != nil && strings.Contains(err.Error(), "\n") {
+				t.Errorf("more than one line: %q", err)
+			}
+		})
+	}
+}
+
+func fillTrue(b []bool) {
+	for i := range b {
+		b[i] = true
+	}
+}
+
+func TestWarningsOfWeakData(t *testing.T) {
+	p := smallProblem(t, 30, 4, 200, 4)
+	clear(p.Nodes.Vectors.Matrix().Row(int(p.Train.Source[0])))
+	p.Nodes.Fields[p.Train.Target[1]] = 0
+	r := mustFit(t, p, Settings{Method: "mle", Adam: AdamSettings{Epochs: 1}})
+	for _, kind := range []string{"zero-vectors", "tiny-field"} {
+		if !slices.ContainsFunc(r.Warnings, func(w Warning) bool { return w.Kind == kind }) {
+			t.Errorf("no warning of %s: %v", kind, r.Warnings)
+		}
+	}
+}
+
+func TestCancel(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, s := range []Settings{{Method: "mle"}, {Method: "mle", Optimiser: "lbfgs"}, {}} {
+		if _, err := Fit(ctx, smallProblem(t, 30, 4, 100, 5), s, Progress{}); !errors.Is(err, context.Canceled) {
+			t.Errorf("%+v: %v", s, err)
+		}
+	}
+}
+
+func TestProgress(t *testing.T) {
+	steps := 0
+	p := Progress{Step: func(s Step) {
+		steps++
+		if s.Phase == "" || s.Epoch < 1 {
+			t.Errorf("a step without a phase or an epoch: %+v", s)
+		}
+	}}
+	for _, s := range []Settings{{Method: "mle", Adam: AdamSettings{Epochs: 3}}, {}} {
+		before := steps
+		if _, err := Fit(context.Background(), smallProblem(t, 30, 4, 100, 6), s, p); err != nil {
+			t.Fatal(err)
+		}
+		if steps == before {
+			t.Errorf("%q told nothing", s.Method)
+		}
+	}
+}
+
+func TestChecksum(t *testing.T) {
+	sum := smallProblem(t, 20, 4, 50, 7).Checksum()
+	for name, change := range map[string]func(p *Problem){
+		"a link":   func(p *Problem) { p.Train.Linked[0] = !p.Train.Linked[0] },
+		"a target": func(p *Problem) { p.Train.Target[0], p.Train.Target[1] = p.Train.Target[1], p.Train.Target[0] },
+		"a weight": func(p *Problem) { p.Train.Weight[9]++ },
+		"a field":  func(p *Problem) { p.Nodes.Fields[p.Train.Source[0]] ^= 1 },
+		"a vector": func(p *Problem) { p.Nodes.Vectors.Matrix().Row(int(p.Train.Source[0]))[1]++ },
+		"exposure": func(p *Problem) { p.Exposure = make([]risk.Exposure, p.Train.Len()) },
+	} {
+		p := smallProblem(t, 20, 4, 50, 7)
+		if p.Checksum() != sum {
+			t.Fatal("the same data have two checksums")
+		}
+		change(&p)
+		if p.Checksum() == sum {
+			t.Errorf("%s changed, the checksum did not", name)
+		}
+	}
+}

@@ -1,0 +1,295 @@
+package fit
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"unseen/graph"
+	"unseen/model"
+	"unseen/risk"
+)
+
+// reference is one pair's objective and slopes in float64, from package risk and the formulas of
+// the case-control likelihood.
+func reference(o *Objective, linked bool, a risk.Exposure, z, s, rate, weight float64) (value, dz, ds float64) {
+	b, err := risk.FromLogits(z, s)
+	if err != nil {
+		panic(err)
+	}
+	likelihood := o.Likelihood
+	if o.Sampling == Weighted {
+		likelihood *= weight
+	}
+	if o.Sampling != CaseControl {
+		rate = 1
+	}
+	switch {
+	case a == risk.Unexposed:
+		value, ds = likelihood*softplus(s), likelihood*b.Propensity()
+	case a == risk.Exposed:
+		value, ds = likelihood*softplus(-s), -likelihood*b.NotPropensity()
+		if linked {
+			value, dz = value+likelihood*softplus(-z), -likelihood*b.NotLink()
+		} else {
+			value, dz = value+likelihood*softplus(z), likelihood*b.Link()
+		}
+	default:
+		// logit P = logit(π̂ŷ) − log r
+		logit := math.Log(b.Observed()) - math.Log(b.Unobserved()) - math.Log(rate)
+		p, q := sigmoidBoth(logit)
+		e := p
+		value = likelihood * softplus(logit)
+		if linked {
+			e = -q
+			value = likelihood * softplus(-logit)
+		}
+		dz, ds = likelihood*e*b.NotLink()/b.Unobserved(), likelihood*e*b.NotPropensity()/b.Unobserved()
+	}
+	scheme := map[Scheme]risk.Scheme{W: risk.W{}, PU: risk.PU{}, AP: risk.AP{}}[o.Scheme]
+	if scheme == nil {
+		return value, dz, ds
+	}
+	if o.EvenRisk {
+		weight = 1
+	}
+	estimator := risk.Estimator{Scheme: scheme}
+	gradient := estimator.Gradient
+	floored := b.Floored(o.Floor)
+	if o.Held || floored.Clipped() {
+		gradient = estimator.HeldGradient
+	}
+	r, g := gradient(risk.Observation{Linked: linked}, floored)
+	return value + o.Risk*weight*r, dz + o.Risk*weight*g.Link, ds + o.Risk*weight*g.Propensity
+}
+
+func TestSlopes(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, scheme := range []Scheme{None, W, PU, AP} {
+		for _, held := range []bool{false, true} {
+			for _, sampling := range []Sampling{CaseControl, Unweighted, Weighted} {
+				o := &Objective{Likelihood: 2, Risk: 3, Scheme: scheme, Held: held, Sampling: sampling, EvenRisk: sampling == Unweighted}
+				if held {
+					o.Floor = .05
+				}
+				o.Exposure = []risk.Exposure{} // per workspace
+				w := newWorkspace()
+				for range 30 {
+					for k := range stretch {
+						w.z[k], w.s[k] = float32(rng.NormFloat64()*5), float32(rng.NormFloat64()*3)
+						w.linked[k] = rng.IntN(3) == 0
+						w.rate[k], w.weight[k] = rng.Float32()+1e-3, rng.Float32()*4
+						w.exposure[k] = risk.Exposure(max(rng.IntN(6)-3, 0))
+					}
+					parts := o.slopes(w, stretch, 1, true)
+					var total, magnitude float64
+					for k := range stretch {
+						v, dz, ds := reference(o, w.linked[k], w.exposure[k], float64(w.z[k]), float64(w.s[k]), float64(w.rate[k]), float64(w.weight[k]))
+						total += v
+						magnitude += math.Abs(v)
+						for name, pair := range map[string][2]float64{"∂z": {float64(w.dz[k]), dz}, "∂s": {float64(w.ds[k]), ds}} {
+							if math.Abs(pair[0]-pair[1]) > 2e-4*(math.Abs(pair[1])+1) {
+								t.Fatalf("scheme %d held %v %v: %s at z %v s %v linked %v exposure %d: %v, want %v",
+									scheme, held, sampling, name, w.z[k], w.s[k], w.linked[k], w.exposure[k], pair[0], pair[1])
+							}
+						}
+					}
+					if got := parts.Total(); math.Abs(got-total) > 1e-5*magnitude {
+						t.Fatalf("scheme %d held %v %v: value %v, want %v", scheme, held, sampling, got, total)
+					}
+				}
+			}
+		}
+	}
+}
+
+// smallProblem is a random problem that every model can look at.
+func smallProblem(tb testing.TB, nodes, dim, pairs int, seed uint64) Problem {
+	tb.Helper()
+	rng := rand.New(rand.NewPCG(seed, 5))
+	v, err := graph.NewVectors(nodes, dim)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	n := model.Nodes{Vectors: v, FieldCount: 4}
+	row := make([]float32, dim)
+	for i := range nodes {
+		for d := range row {
+			row[d] = float32(rng.NormFloat64())
+		}
+		if err := v.Set(int32(i), row); err != nil {
+			tb.Fatal(err)
+		}
+		n.Fields = append(n.Fields, uint16(1+rng.IntN(3)))
+		n.Popularity = append(n.Popularity, rng.Float32()*3)
+		n.Age = append(n.Age, rng.Float32()*20)
+	}
+	p := &graph.Pairs{Universe: int64(nodes) * int64(nodes-1)}
+	for range pairs {
+		i := rng.IntN(nodes)
+		j := (i + 1 + rng.IntN(nodes-1)) % nodes
+		p.Source, p.Target = append(p.Source, int32(i)), append(p.Target, int32(j))
+		p.Linked = append(p.Linked, rng.IntN(4) == 0)
+		p.Weight, p.Rate = append(p.Weight, 1+rng.Float64()*3), append(p.Rate, .1+.9*rng.Float64())
+	}
+	return Problem{Nodes: n, Train: p}
+}
+
+func init() {
+	// half of what AP believes of a missing link: a scheme without slopes of its own
+	err := risk.Register("test-halfway", risk.MassFunc(func(o risk.Observation, b risk.Belief) risk.Mass {
+		if o.Linked {
+			return risk.Mass{Positive: 1}
+		}
+		return risk.Mass{Positive: b.Hidden() / 2, Negative: 1 - b.Hidden()/2}
+	}))
+	if err != nil {
+		panic(err)
+	}
+}
+
+// The whole gradient agrees with central differences for every method and every model.
+func TestGradient(t *testing.T) {
+	p := smallProblem(t, 25, 5, 150, 1)
+	exposure := make([]risk.Exposure, p.Train.Len())
+	for k := range exposure {
+		exposure[k] = risk.Exposure(k % 3)
+	}
+	custom, err := risk.Lookup("test-halfway")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, linkKind := range model.LinkKinds() {
+		link, err := model.NewLink(linkKind, p.Nodes, model.LinkOptions{Rank: 2, Hidden: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, propensityKind := range model.PropensityKinds() {
+			options := model.PropensityOptions{Rank: 2, Hidden: 3, Propensity: .4, Rest: .3, Exposures: []model.Exposure{}}
+			propensity, err := model.NewPropensity(propensityKind, p.Nodes, options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, scheme := range []Scheme{None, W, PU, AP, Other} {
+				o := &Objective{Link: link, Propensity: propensity, Likelihood: 1.5, Risk: .7, Scheme: scheme, Pairs: p.Train,
+					Custom: risk.Estimator{Scheme: custom}}
+				if scheme == AP {
+					o.Exposure = exposure
+				}
+				n := o.Size()
+				o.Precision, o.Centre = make([]float64, n), make([]float64, n)
+				params := make([]float32, n)
+				rng := rand.New(rand.NewPCG(3, uint64(n)))
+				for i := range params {
+					params[i] = float32(rng.NormFloat64() * .3)
+					o.Precision[i], o.Centre[i] = .1, .05
+				}
+				grad := make([]float64, n)
+				if _, err := (CPU{}).Gradient(context.Background(), o, params, grad); err != nil {
+					t.Fatal(err)
+				}
+				for range 6 {
+					i := rng.IntN(max(n, 1))
+					if n == 0 {
+						break
+					}
+					const h = 4e-3
+					at := params[i]
+					value := func(x float32) float64 {
+						params[i] = x
+						parts, err := CPU{}.Gradient(context.Background(), o, params, nil)
+						if err != nil {
+							t.Fatal(err)
+						}
+						return parts.Total()
+					}
+					numeric := (value(at+h) - value(at-h)) / float64((at+h)-(at-h))
+					params[i] = at
+					if math.Abs(numeric-grad[i]) > 3e-3*(1+math.Abs(numeric)) {
+						t.Errorf("%s, %s, scheme %d: parameter %d of %d has slope %v, by differences %v", linkKind, propensityKind, scheme, i, n, grad[i], numeric)
+					}
+				}
+			}
+		}
+	}
+}
+
+// The doubly robust risk's gradient holds ŷ in the masses constant: a(ŷ−o)/π̂.
+func TestDoublyRobustSlope(t *testing.T) {
+	o := &Objective{Risk: 1, Scheme: DR, Exposure: []risk.Exposure{}}
+	w := newWorkspace()
+	rng := rand.New(rand.NewPCG(4, 4))
+	for k := range stretch {
+		w.z[k], w.s[k], w.weight[k], w.rate[k] = float32(rng.NormFloat64()*3), float32(rng.NormFloat64()), 1, 1
+		w.exposure[k] = risk.Exposure(k % 3)
+		w.linked[k] = w.exposure[k] != risk.Unexposed && rng.IntN(2) == 0
+	}
+	o.slopes(w, stretch, 1, true)
+	for k := range stretch {
+		y, _ := sigmoidBoth(float64(w.z[k]))
+		pi, _ := sigmoidBoth(float64(w.s[k]))
+		want := 0.0
+		if w.exposure[k] == risk.Exposed {
+			outcome := 0.0
+			if w.linked[k] {
+				outcome = 1
+			}
+			want = (y - outcome) / pi
+		}
+		if math.Abs(float64(w.dz[k])-want) > 1e-4*(1+math.Abs(want)) || w.ds[k] != 0 {
+			t.Fatalf("exposure %d linked %v: ∂z %v, want %v; ∂s %v", w.exposure[k], w.linked[k], w.dz[k], want, w.ds[k])
+		}
+	}
+}
+
+func TestThreadsDoNotMatter(t *testing.T) {
+	o := benchObjective(t, 500, 33, 5000, false)
+	params := make([]float32, o.Size())
+	rng := rand.New(rand.NewPCG(6, 6))
+	for i := range params {
+		params[i] = float32(rng.NormFloat64())
+	}
+	one, trained := make([]float64, o.Size()), []float32(nil)
+	first, err := CPU{1}.Gradient(context.Background(), o, params, one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, threads := range []int{1, 2, 3, 7} {
+		many := make([]float64, o.Size())
+		parts, err := CPU{threads}.Gradient(context.Background(), o, params, many)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if parts != first || !slices.Equal(one, many) {
+			t.Errorf("%d threads change the gradient", threads)
+		}
+		for _, bySource := range []bool{false, true} {
+			s := AdamSettings{Batch: 600, Epochs: 2, Threads: threads, BySource: bySource, Seed: 3}.withDefaults()
+			state := newAdamState(o, slices.Clone(params), s.Rate)
+			if err := trainAdam(context.Background(), o, nil, state, s, Progress{}, ""); err != nil {
+				t.Fatal(err)
+			}
+			if bySource {
+				continue
+			}
+			if trained == nil {
+				trained = state.params
+			} else if !slices.Equal(trained, state.params) {
+				t.Errorf("%d threads change what Adam learns", threads)
+			}
+		}
+	}
+}
+
+func TestParseSampling(t *testing.T) {
+	for _, s := range []Sampling{CaseControl, Unweighted, Weighted} {
+		if got, err := ParseSampling(s.String()); err != nil || got != s {
+			t.Errorf("%v: %v, %v", s, got, err)
+		}
+	}
+	if _, err := ParseSampling("bogus"); err == nil {
+		t.Error("bogus was read")
+	}
+}
