@@ -34,11 +34,13 @@ var (
 
 	// ErrEmptyUniverse: no ordered pair meets the universe's conditions.
 	ErrEmptyUniverse = errors.New("empty universe")
-	// ErrNoLinks: the universe holds no link, so negatives per link mean nothing.
+	// ErrNoLinks: the universe holds no link, so negatives per link mean nothing; or there is none to find
+	// communities by.
 	ErrNoLinks = errors.New("no links")
 	// ErrTooManyPairs: the pairs asked for do not fit the limit.
 	ErrTooManyPairs = errors.New("too many pairs")
-	// ErrSettings: the settings of a sample, a walk or a shuffle are incomplete or impossible.
+	// ErrSettings: the settings of a sample, a walk, a shuffle or a search for fields are incomplete or
+	// impossible.
 	ErrSettings = errors.New("bad settings")
 	// ErrPair: a pair contradicts the graph or carries an impossible weight or rate.
 	ErrPair = errors.New("bad pair")

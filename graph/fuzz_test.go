@@ -3,6 +3,7 @@ package graph
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -141,6 +142,58 @@ func FuzzOrderAndSplit(f *testing.F) {
 						checkDistinct(t, sample)
 					}
 				}
+			}
+		}
+	})
+}
+
+// FuzzFields finds fields in arbitrary links and vectors, with repeats and zeros among them: it must end,
+// refuse only with the errors it documents, and report what can be computed from its fields.
+func FuzzFields(f *testing.F) {
+	f.Add([]byte{9, 2, 3, 1, 0, 0, 1, 1, 2, 1, 1, 2, 2, 0, 3, 4, 4, 5})
+	f.Add([]byte{30, 1, 9, 0, 2, 3, 200, 7, 7, 0, 0, 255, 1, 1, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r := &reader{data}
+		n, dim, k, seed := 1+r.next()%40, 1+r.next()%5, 1+r.next()%12, uint64(r.next())
+		s := Communities{Resolution: float64(1+r.next()%40) / 10, MinSize: r.next() % 4, JoinSmall: r.next()%2 == 0, Seed: seed}
+		half, scale := r.next()%2 == 0, float32(math.Pow(10, float64(r.next()%9-4)))
+		vectors := make([]float32, n*dim)
+		for x := range vectors {
+			vectors[x] = float32(r.next()%4) * scale
+		}
+		var links []Link
+		for len(r.bytes) > 0 {
+			links = append(links, Link{int32(r.next() % n), int32(r.next() % n)})
+		}
+		g := withVectors(t, linked(t, n, links), dim, half, func(i int) []float32 { return vectors[i*dim:][:dim] })
+
+		found, report, err := g.FieldsByVectors(t.Context(), Clustering{Fields: k, Seed: seed, Threads: 1 + int(seed%3)})
+		if err != nil {
+			if !errors.Is(err, ErrSettings) {
+				t.Fatal(err)
+			}
+		} else {
+			must(t, checkFound(g, found, report, "cluster"))
+			must(t, checkNearest(found, report))
+			if found.FieldCount() != k+1 {
+				t.Fatalf("%d fields, not %d", found.FieldCount()-1, k)
+			}
+		}
+
+		found, report, err = g.FieldsByLinks(t.Context(), s)
+		if err != nil {
+			if !errors.Is(err, ErrSettings) && !errors.Is(err, ErrNoLinks) {
+				t.Fatal(err)
+			}
+			return
+		}
+		must(t, checkFound(g, found, report, "community"))
+		if q := modularityOf(found, g.HasLink, s.Resolution); report.Merged == 0 && math.Abs(q-report.Modularity) > 1e-9 {
+			t.Fatalf("modularity is %v, not %v", q, report.Modularity)
+		}
+		for i := range int32(n) {
+			if alone := len(g.Out(i))+len(g.In(i)) == 0; alone && found.Field(i) != UnknownField {
+				t.Fatalf("node %d has no link but a field", i)
 			}
 		}
 	})

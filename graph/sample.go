@@ -109,7 +109,7 @@ func Sample(g *Graph, u Universe, s Sampling) (*Pairs, SampleReport, error) {
 		return nil, none, fmt.Errorf("graph: sample: %w: %d links and %d unlinked pairs, the limit is %d; lower PerLink or narrow the universe", ErrTooManyPairs, f.linked, want, MaxPairs)
 	}
 	d := &draw{frame: f, want: want, random: rand.New(s.Src)}
-	var rate func(i, j int32) float64
+	var rate func(*Pairs)
 	switch s.Scheme {
 	case Uniform:
 		rate = d.uniform()
@@ -121,8 +121,7 @@ func Sample(g *Graph, u Universe, s Sampling) (*Pairs, SampleReport, error) {
 		rate = d.byPopularity()
 	}
 	sortKeys(d.keys)
-	pairs := d.join(rate)
-	return pairs, d.report, nil
+	return d.join(rate), d.report, nil
 }
 
 // DefaultAllPairs is the limit of AllPairs unless one is given; so many pairs take 0.8 GB.
@@ -158,27 +157,33 @@ func AllPairs(g *Graph, u Universe, limit int) (*Pairs, error) {
 	return p, nil
 }
 
-// draw is one sample in the making.
+// draw is one sample in the making. Each scheme draws pairs and returns a function that sets their rates,
+// in one go: a rate is looked up at a place that no cache knows, and a short loop waits for many at once.
 type draw struct {
 	*frame
 	want   int64 // unlinked pairs asked for
 	random *rand.Rand
 	keys   []uint64 // unlinked pairs taken: source in the high half, target in the low
+	flags  []bool   // which of the pairs at hand are linked
 	report SampleReport
 }
 
 // uniform draws from the whole universe at once.
-func (d *draw) uniform() func(i, j int32) float64 {
+func (d *draw) uniform() func(*Pairs) {
 	d.take(d.block(d.sources, d.targets, d.candidates(d.targets)), d.want, d.unlinked())
 	rate := ratio(d.want, d.unlinked())
-	return func(_, _ int32) float64 { return rate }
+	return func(p *Pairs) {
+		for k := range p.Rate {
+			p.Rate[k] = rate
+		}
+	}
 }
 
 // maxFieldPairs bounds the table of rates of byField.
 const maxFieldPairs = 1 << 24
 
 // byField draws from every pair of fields.
-func (d *draw) byField() (func(i, j int32) float64, error) {
+func (d *draw) byField() (func(*Pairs), error) {
 	n := d.g.FieldCount()
 	if n*n > maxFieldPairs {
 		return nil, fmt.Errorf("graph: sample by field: %d fields: %w for a rate per pair of fields; merge them to %d or fewer", n, ErrTooLarge, int(math.Sqrt(maxFieldPairs)))
@@ -218,11 +223,15 @@ func (d *draw) byField() (func(i, j int32) float64, error) {
 			rates[s] = ratio(take, unlinked)
 		}
 	}
-	return func(i, j int32) float64 { return rates[int(fields[i])*n+int(fields[j])] }, nil
+	return func(p *Pairs) {
+		for k, j := range p.Target {
+			p.Rate[k] = rates[int(fields[p.Source[k]])*n+int(fields[j])]
+		}
+	}, nil
 }
 
 // byPopularity draws from the sources of every target.
-func (d *draw) byPopularity() func(i, j int32) float64 {
+func (d *draw) byPopularity() func(*Pairs) {
 	linked := make([]int64, d.g.Len())
 	for _, j := range d.links() {
 		linked[j]++
@@ -246,6 +255,7 @@ func (d *draw) byPopularity() func(i, j int32) float64 {
 	d.keys = make([]uint64, 0, d.want+1)
 	rates := make([]float64, d.g.Len())
 	rounding := d.random.Float64()
+	var sources star
 	for t, j := range d.targets {
 		take, expected := unlinked[t], c*float64(weight(t))
 		if rates[j] = 1; expected < float64(unlinked[t]) {
@@ -256,9 +266,14 @@ func (d *draw) byPopularity() func(i, j int32) float64 {
 				take++
 			}
 		}
-		d.take(&star{d.byRank[meets[t]:], j, d.g.In(j)}, take, unlinked[t])
+		sources = star{d.byRank[meets[t]:], j, d.g.In(j)}
+		d.take(&sources, take, unlinked[t])
 	}
-	return func(_, j int32) float64 { return rates[j] }
+	return func(p *Pairs) {
+		for k, j := range p.Target {
+			p.Rate[k] = rates[j]
+		}
+	}
 }
 
 // fill returns the c at which Σ min(room, c·weight) = want, or infinity when want is all the room.
@@ -294,8 +309,8 @@ func fill(want int64, room []int64, weight func(t int) int64) float64 {
 // stratum is a set of ordered pairs numbered from 0, with the linked and a node's own among them.
 type stratum interface {
 	size() int64
-	resolve(numbers []uint64) // turns ascending numbers into the keys of their pairs, in place
-	linked(i, j int32) bool   // among the pairs of the stratum
+	resolve(numbers []uint64)           // turns ascending numbers into the keys of their pairs, in place
+	links(flags []bool, pairs []uint64) // says which pairs of the stratum are linked
 }
 
 // block is the stratum of some sources with a prefix of some targets each, source by source.
@@ -309,7 +324,11 @@ type block struct {
 func (f *frame) block(sources, targets, count []int32) *block {
 	b := &block{f.g, sources, targets, make([]int64, len(sources)+1)}
 	for k, i := range sources {
-		b.start[k+1] = b.start[k] + int64(count[i])
+		met := len(targets)
+		if f.order != nil {
+			met = int(count[i])
+		}
+		b.start[k+1] = b.start[k] + int64(met)
 	}
 	return b
 }
@@ -317,27 +336,49 @@ func (f *frame) block(sources, targets, count []int32) *block {
 func (b *block) size() int64 { return b.start[len(b.sources)] }
 
 func (b *block) resolve(numbers []uint64) {
-	row := 0
+	if len(numbers) == 0 {
+		return
+	}
+	row := sort.Search(len(b.sources), func(r int) bool { return b.start[r+1] > int64(numbers[0]) })
 	for x, number := range numbers {
 		k := int64(number)
-		if row+1 < len(b.sources) && k >= b.start[row+1] {
+		for b.start[row+1] <= k {
 			row++
-		}
-		if k >= b.start[row+1] {
-			// Rows without pairs start where the next one does: the last to start by k holds it.
-			row += sort.Search(len(b.start)-row, func(r int) bool { return b.start[row+r] > k }) - 1
 		}
 		numbers[x] = key(b.sources[row], b.targets[k-b.start[row]])
 	}
 }
 
-func (b *block) linked(i, j int32) bool { return b.g.HasLink(i, j) }
+// links looks up rows first and what is in them then, so that the lookups wait for memory together: a
+// search goes where the row sends it, and the processor cannot guess that ahead.
+func (b *block) links(flags []bool, pairs []uint64) {
+	const together = 64
+	var targets [together][]int32
+	var first [together]int32
+	for len(pairs) > 0 {
+		batch := pairs[:min(together, len(pairs))]
+		for k, pair := range batch {
+			i, _ := nodes(pair)
+			targets[k] = b.g.Out(i)
+		}
+		for k := range batch {
+			if first[k] = -1; len(targets[k]) > 0 {
+				first[k] = targets[k][0]
+			}
+		}
+		for k, pair := range batch {
+			_, j := nodes(pair)
+			flags[k] = first[k] == j || contains(targets[k], j)
+		}
+		pairs, flags = pairs[len(batch):], flags[len(batch):]
+	}
+}
 
 // star is the stratum of some sources with one target.
 type star struct {
 	sources []int32
 	target  int32
-	links   []int32 // the target's sources
+	linked  []int32 // the target's sources
 }
 
 func (s *star) size() int64 { return int64(len(s.sources)) }
@@ -348,7 +389,12 @@ func (s *star) resolve(numbers []uint64) {
 	}
 }
 
-func (s *star) linked(i, _ int32) bool { return contains(s.links, i) }
+func (s *star) links(flags []bool, pairs []uint64) {
+	for k, pair := range pairs {
+		i, _ := nodes(pair)
+		flags[k] = contains(s.linked, i)
+	}
+}
 
 // take adds to the keys n of a stratum's free pairs, every set of n with the same chance. A pair is
 // free when it is of two nodes and not linked; so many are free.
@@ -409,13 +455,14 @@ func (d *draw) reject(s stratum, n int64) {
 
 // free keeps the pairs that are of two nodes and not linked, in place.
 func (d *draw) free(s stratum, pairs []uint64) []uint64 {
+	d.flags = slices.Grow(d.flags[:0], len(pairs))[:len(pairs)]
+	s.links(d.flags, pairs)
 	kept := pairs[:0]
-	for _, pair := range pairs {
-		i, j := nodes(pair)
-		if i == j {
+	for k, pair := range pairs {
+		if i, j := nodes(pair); i == j {
 			continue
 		}
-		if s.linked(i, j) {
+		if d.flags[k] {
 			d.report.Known++
 			continue
 		}
@@ -456,30 +503,30 @@ func (d *draw) merge(taken, fresh []uint64) []uint64 {
 }
 
 // join makes one sample of the links and the drawn keys, both sorted.
-func (d *draw) join(rate func(i, j int32) float64) *Pairs {
+func (d *draw) join(rate func(*Pairs)) *Pairs {
+	n := int(d.linked) + len(d.keys)
 	d.report.Links, d.report.Negatives = int(d.linked), len(d.keys)
-	p := newPairs(int(d.linked)+len(d.keys), d.pairs)
-	keys := d.keys
-	add := func(i, j int32, linked bool) {
-		r := rate(i, j)
-		weight := 1.
-		if !linked {
-			weight = 1 / r
-		}
-		d.report.MaxWeight = max(d.report.MaxWeight, weight)
-		p.add(i, j, linked, weight, r)
-	}
-	upTo := func(limit uint64) {
-		for ; len(keys) > 0 && keys[0] < limit; keys = keys[1:] {
-			i, j := nodes(keys[0])
-			add(i, j, false)
-		}
-	}
+	p := &Pairs{make([]int32, n), make([]int32, n), make([]bool, n), make([]float64, n), make([]float64, n), d.pairs}
+	k, keys := 0, d.keys
 	for i, j := range d.links() {
-		upTo(key(i, j))
-		add(i, j, true)
+		for link := key(i, j); len(keys) > 0 && keys[0] < link; keys = keys[1:] {
+			p.Source[k], p.Target[k] = nodes(keys[0])
+			k++
+		}
+		p.Source[k], p.Target[k], p.Linked[k] = i, j, true
+		k++
 	}
-	upTo(math.MaxUint64)
+	for _, pair := range keys {
+		p.Source[k], p.Target[k] = nodes(pair)
+		k++
+	}
+	rate(p)
+	for k, linked := range p.Linked {
+		if p.Weight[k] = 1; !linked {
+			p.Weight[k] = 1 / p.Rate[k]
+		}
+		d.report.MaxWeight = max(d.report.MaxWeight, p.Weight[k])
+	}
 	return p
 }
 

@@ -83,6 +83,39 @@ func BenchmarkLarge(b *testing.B) {
 	}
 }
 
+// BenchmarkFields reports seconds for finding fields: 19 in vectors of 256 dimensions, well apart and hardly
+// so, on one thread; and communities of planted links.
+func BenchmarkFields(b *testing.B) {
+	for _, n := range []int{20_000, 217_000} {
+		for _, noise := range []float64{1, 3, 10} {
+			g, _ := withCloud(b, rand.New(rand.NewPCG(1, 2)), cloud{nodes: n, dim: 256, k: 19, noise: noise})
+			b.Run(fmt.Sprintf("ByVectors/nodes=%d/noise=%v", n, noise), func(b *testing.B) {
+				for b.Loop() {
+					_, r, err := g.FieldsByVectors(b.Context(), Clustering{Fields: 19, Threads: 1})
+					must(b, err)
+					b.ReportMetric(float64(r.Rounds), "rounds")
+					b.ReportMetric(r.Explained, "explained")
+				}
+			})
+			must(b, g.Vectors().Close())
+		}
+	}
+	for _, c := range []struct {
+		nodes, groups    int
+		inside, anywhere float64
+	}{{200_000, 2000, 3, 1}, {largeNodes, 2000, 2.5, .7}} {
+		g, _ := planted(b, rand.New(rand.NewPCG(3, 4)), c.nodes, c.groups, c.inside, c.anywhere)
+		b.Run(fmt.Sprintf("ByLinks/nodes=%d/links=%d", c.nodes, g.LinkCount()), func(b *testing.B) {
+			for b.Loop() {
+				_, r, err := g.FieldsByLinks(b.Context(), Communities{})
+				must(b, err)
+				b.ReportMetric(float64(r.Rounds), "rounds")
+				b.ReportMetric(r.Modularity, "modularity")
+			}
+		})
+	}
+}
+
 // large is a graph whose links prefer old targets, and what it took to build it.
 type large struct {
 	*Graph

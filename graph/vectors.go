@@ -49,7 +49,7 @@ func (v *Vectors) Len() int { return v.matrix.Rows() }
 // Dim returns the dimension.
 func (v *Vectors) Dim() int { return v.matrix.Dim() }
 
-// Set copies a vector into row i. Vectors mapped from a file are read-only: setting them panics.
+// Set copies a vector into row i. Vectors mapped from a file are read-only: setting one is an error.
 func (v *Vectors) Set(i int32, vector []float32) error {
 	if uint64(uint32(i)) >= uint64(v.Len()) {
 		return fmt.Errorf("graph: vector %d of %d: %w; allocate as many as there are nodes", i, v.Len(), ErrUnknownNode)

@@ -1,8 +1,12 @@
 package graph
 
 import (
+	"bytes"
+	"encoding/binary"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -106,4 +110,31 @@ func TestVectorCheck(t *testing.T) {
 		must(t, sub.Vectors().Close())
 		must(t, v.Close())
 	}
+}
+
+func TestMappedVectorsAreReadOnly(t *testing.T) {
+	var file bytes.Buffer
+	must(t, binary.Write(&file, binary.LittleEndian, []float32{1, 2, 3, 4}))
+	path := filepath.Join(t.TempDir(), "vectors")
+	must(t, os.WriteFile(path, file.Bytes(), 0o600))
+	m, err := kern.MapFile(path, 0, 2, 2, false)
+	must(t, err)
+	v := VectorsOf(m)
+	defer v.Close()
+	g, err := sketch(t, "a b").WithVectors(v)
+	must(t, err)
+	wantError(t, v.Set(1, []float32{5, 6}), ErrReadOnly, "vector 1", "copy")
+	row := make([]float32, 2)
+	if v.Load(row, 1); !slices.Equal(row, []float32{3, 4}) {
+		t.Errorf("the mapped vector is %v", row)
+	}
+	_, r, err := g.FieldsByVectors(t.Context(), Clustering{Fields: 2})
+	must(t, err)
+	if !slices.Equal(r.Sizes, []int{0, 1, 1}) {
+		t.Errorf("fields of mapped vectors: %+v", r)
+	}
+	copied, err := g.Induced([]int32{1})
+	must(t, err)
+	defer copied.Vectors().Close()
+	must(t, copied.Vectors().Set(0, []float32{5, 6}))
 }

@@ -1,0 +1,72 @@
+package graph
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// FieldReport says how FieldsByVectors or FieldsByLinks found fields, and what came of it.
+type FieldReport struct {
+	// Found names the method and all its settings, such as "k-means on vectors: 19 fields, seed 7, at
+	// most 100 rounds". Whoever keeps the fields keeps it with them: they are found, not given, and with
+	// these settings the same graph yields them again on the same kind of machine.
+	Found string
+
+	Sizes     []int // nodes of each field by its index; Sizes[UnknownField] have none
+	Rounds    int   // how many it took
+	Converged bool  // false when k-means ran out of rounds; Louvain always ends by itself
+
+	// Of k-means.
+	Inertia   float64 // Σ‖h−c‖², the squared distances of the vectors from the centres of their clusters
+	Explained float64 // 1 − Inertia/Σ‖h−μ‖²: the share of the vectors' variance that the fields explain
+
+	// Of Louvain.
+	Modularity float64 // of the communities, before small ones were merged
+	Merged     int     // communities below the smallest size, merged into a neighbour or UnknownField
+}
+
+// fieldless is the group of a node that gets no field.
+const fieldless = -1
+
+// withFields returns the same graph with groups of nodes as its fields, the largest first and equal ones
+// by their first node, named by a word and their rank; and the size of each field.
+// Node i is in group of[i] < groups, or fieldless.
+func (g *Graph) withFields(word string, of []int32, groups int) (*Graph, []int, error) {
+	if groups > math.MaxUint16 {
+		return nil, nil, fmt.Errorf("graph: found %d fields: %w, the limit is %d; raise MinSize or lower Resolution", groups, ErrTooLarge, math.MaxUint16)
+	}
+	size, first := make([]int, groups), make([]int, groups)
+	for i := len(of) - 1; i >= 0; i-- {
+		if c := of[i]; c != fieldless {
+			size[c]++
+			first[c] = i
+		}
+	}
+	order := make([]int, groups)
+	for c := range order {
+		order[c] = c
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(size[b], size[a]), cmp.Compare(first[a], first[b]))
+	})
+	names, sizes := []string{unknownFieldName}, []int{0}
+	index := make([]uint16, groups)
+	for rank, c := range order {
+		index[c] = uint16(rank + 1)
+		names = append(names, fmt.Sprintf("%s %d", word, rank+1))
+		sizes = append(sizes, size[c])
+	}
+	fields := make([]uint16, len(of))
+	for i, c := range of {
+		if c == fieldless {
+			sizes[UnknownField]++
+		} else {
+			fields[i] = index[c]
+		}
+	}
+	found := *g
+	found.fields, found.fieldNames = fields, names
+	return &found, sizes, nil
+}
