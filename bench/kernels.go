@@ -15,7 +15,7 @@ import (
 // dim is the width of the paper's vectors.
 const dim = 768
 
-var comparisons = []comparison{
+var kernels = []comparison{
 	{"gather-dot", "one query against random rows, d=768; the peer is reading memory in order", 0.70, "GB/s",
 		func(b *bench) (float64, float64, error) { return b.gather(false) }},
 	{"gather-axpy", "a weighted sum of random rows, d=768; the peer is reading memory in order", 0.70, "GB/s",

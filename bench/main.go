@@ -14,6 +14,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,6 +30,8 @@ type comparison struct {
 	// run measures both sides and returns them in the unit given, higher is better.
 	run func(b *bench) (ours, peer float64, err error)
 }
+
+var comparisons = slices.Concat(kernels, trainings)
 
 // bench is what the comparisons share.
 type bench struct {

@@ -32,9 +32,14 @@ type answer struct {
 	Missing string    `json:"missing"` // the library is not installed
 }
 
+// peerEnvironment is what the peers run best in, on one thread. OpenBLAS does not know newer
+// processors and would run at a fifth of its speed; torch would not use AVX-512: a comparison
+// without these settings is unfair.
+func peerEnvironment() []string {
+	return append(os.Environ(), "OPENBLAS_CORETYPE=SkylakeX", "OPENBLAS_NUM_THREADS=1", "OMP_NUM_THREADS=1", "MKL_NUM_THREADS=1", "ATEN_CPU_CAPABILITY=avx512")
+}
+
 // startPeers starts the interpreter named by PYTHON, or the first python3 that has numpy.
-// OpenBLAS does not know newer processors and would run at a fifth of its speed; torch would not
-// use AVX-512: a comparison without these settings is unfair.
 func startPeers(log io.Writer) *peers {
 	candidates := []string{"/usr/bin/python3", "python3"}
 	if named := os.Getenv("PYTHON"); named != "" {
@@ -45,7 +50,7 @@ func startPeers(log io.Writer) *peers {
 			continue
 		}
 		cmd := exec.Command(python, "-c", kernelsPy)
-		cmd.Env = append(os.Environ(), "OPENBLAS_CORETYPE=SkylakeX", "OPENBLAS_NUM_THREADS=1", "OMP_NUM_THREADS=1", "MKL_NUM_THREADS=1", "ATEN_CPU_CAPABILITY=avx512")
+		cmd.Env = peerEnvironment()
 		cmd.Stderr = log
 		in, err := cmd.StdinPipe()
 		if err != nil {

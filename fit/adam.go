@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"unseen/internal/kern"
 )
@@ -53,7 +54,7 @@ func (s AdamSettings) validate() error {
 // Epoch is one line of a training's history.
 type Epoch struct {
 	Number     int     `json:"epoch"`
-	Objective  float64 `json:"objective"`  // of the training pairs, after it
+	Objective  float64 `json:"objective"`  // of up to 65,536 training pairs, after it
 	Validation float64 `json:"validation"` // likelihood of the validation pairs; 0 if there are none
 }
 
@@ -69,10 +70,14 @@ type adamState struct {
 }
 
 // trainAdam minimises the objective from params by Adam. It stops early by the likelihood of the
-// validation objective, if there is one, and leaves the best parameters in the state.
-func trainAdam(ctx context.Context, o, validation *Objective, state *adamState, s AdamSettings, p Progress, phase string) error {
+// validation objective, if there is one, and leaves the best parameters in the state. speed, unless
+// nil, is raised to the pairs per second of the fastest epoch.
+func trainAdam(ctx context.Context, o, validation *Objective, state *adamState, s AdamSettings, p Progress, phase string, r *recorder, speed *float64) error {
 	size := o.Size()
-	t := &trainer{objective: o, settings: s, state: state, phase: phase, inverseMean: 1 / o.meanWeight()}
+	if err := r.begin(state); err != nil {
+		return err
+	}
+	t := &trainer{objective: o, settings: s, state: state, phase: phase, inverseMean: 1 / o.meanWeight(), judged: o.thinned(judgedPairs)}
 	pieces := (s.Batch + stretch - 1) / stretch
 	if s.BySource {
 		pieces++ // a batch ends with a whole source
@@ -85,30 +90,45 @@ func trainAdam(ctx context.Context, o, validation *Objective, state *adamState, 
 	}
 	t.units()
 	m := newMeter(p, int64(s.Epochs)*int64(o.Pairs.Len()))
-	m.pairs = int64(state.epoch) * int64(o.Pairs.Len())
+	m.skip(int64(state.epoch) * int64(o.Pairs.Len()))
 	for state.epoch < s.Epochs && state.epoch-state.bestEpoch < s.Patience {
 		order := t.order(state.epoch)
+		began, count := time.Now(), 0
 		for state.unit < len(order) {
 			if ctx.Err() != nil {
 				break
 			}
 			pairs := t.batch(order)
+			count += pairs
 			m.add(pairs, false, t.step)
+			if err := r.tick(); err != nil {
+				return err
+			}
 		}
 		if err := ctx.Err(); err != nil {
 			return err
+		}
+		if speed != nil {
+			*speed = max(*speed, float64(count)/time.Since(began).Seconds())
 		}
 		if err := t.finishEpoch(ctx, validation); err != nil {
 			return err
 		}
 		m.add(0, true, t.step)
+		if err := r.tick(); err != nil {
+			return err
+		}
 	}
 	copy(state.params, state.best)
 	return nil
 }
 
+// judgedPairs is how many of the training pairs, evenly spaced, tell how an epoch went.
+const judgedPairs = 1 << 16
+
 type trainer struct {
 	objective   *Objective
+	judged      *Objective // the same over fewer pairs
 	settings    AdamSettings
 	state       *adamState
 	phase       string
@@ -201,14 +221,12 @@ func (t *trainer) batch(order []int32) int {
 // finishEpoch judges the epoch and keeps the best parameters.
 func (t *trainer) finishEpoch(ctx context.Context, validation *Objective) error {
 	state := t.state
-	state.epoch++
-	state.unit = 0
 	engine := CPU{t.settings.Threads}
-	parts, err := engine.Gradient(ctx, t.objective, state.params, nil)
+	parts, err := engine.Gradient(ctx, t.judged, state.params, nil)
 	if err != nil {
 		return err
 	}
-	record := Epoch{Number: state.epoch, Objective: parts.Total()}
+	record := Epoch{Number: state.epoch + 1, Objective: parts.Total()}
 	judged := parts.Total()
 	if validation != nil {
 		v, err := engine.Gradient(ctx, validation, state.params, nil)
@@ -218,6 +236,8 @@ func (t *trainer) finishEpoch(ctx context.Context, validation *Objective) error 
 		judged = v.Likelihood / validation.Likelihood
 		record.Validation = judged
 	}
+	// Nothing changes above: an epoch that is interrupted while it is judged is judged again.
+	state.epoch, state.unit = record.Number, 0
 	state.history = append(state.history, record)
 	if math.IsNaN(judged) || math.IsInf(judged, 0) {
 		return fmt.Errorf("%w in epoch %d: the objective is %v; lower the learning rate, or keep the guards on (preset safe)", ErrDiverged, state.epoch, judged)
@@ -256,4 +276,33 @@ func newAdamState(o *Objective, params []float32, rate float64) *adamState {
 		from = to
 	}
 	return s
+}
+
+func (s *adamState) keep(c *checkpoint) {
+	c.whole["adam.epoch"], c.whole["adam.unit"], c.whole["adam.best_epoch"] = s.epoch, s.unit, s.bestEpoch
+	put(c, "adam.params", s.params)
+	put(c, "adam.best", s.best)
+	put(c, "adam.best_loss", []float64{s.bestLoss})
+	c.putHistory("adam.history", s.history)
+	for i, part := range s.parts {
+		name := fmt.Sprintf("adam.part%d.", i)
+		c.whole[name+"steps"] = part.adam.Steps
+		put(c, name+"first", part.adam.First)
+		put(c, name+"second", part.adam.Second)
+	}
+}
+
+func (s *adamState) restore(c *checkpoint) {
+	s.epoch, s.unit = c.number("adam.epoch", 0, math.MaxInt32), c.number("adam.unit", 0, math.MaxInt32)
+	s.bestEpoch = c.number("adam.best_epoch", 0, s.epoch)
+	copy(s.params, numbers[float32](c, "adam.params", len(s.params)))
+	copy(s.best, numbers[float32](c, "adam.best", len(s.best)))
+	s.bestLoss = numbers[float64](c, "adam.best_loss", 1)[0]
+	s.history = c.history("adam.history")
+	for i, part := range s.parts {
+		name := fmt.Sprintf("adam.part%d.", i)
+		part.adam.Steps = c.number(name+"steps", 0, math.MaxInt)
+		copy(part.adam.First, numbers[float32](c, name+"first", len(part.adam.First)))
+		copy(part.adam.Second, numbers[float32](c, name+"second", len(part.adam.Second)))
+	}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 
+	"gonum.org/v1/gonum/blas/blas64"
+
 	"unseen/graph"
 	"unseen/internal/kern"
 	"unseen/model"
@@ -21,38 +23,89 @@ const learnRounds = 12
 //	α ← (d − α·tr V_ww)/‖w‖²    τ² ← (Σ E[(s−μ)²] + .25)/(n+1)    (one pseudo-observation at .25)
 //
 // until neither moves. No validation pairs are needed.
-func (l *laplace) learn(ctx context.Context, theta []float64, report func(round int)) (*information, int, error) {
-	var info *information
-	var last [3]float64 // the last moves of log α and log τ²
-	for round := 1; ; round++ {
+func (l *laplace) learn(ctx context.Context, theta []float64, report func(round int), r *recorder) (*information, int, error) {
+	s := &learning{theta: theta, d: l.d}
+	if err := r.begin(s); err != nil {
+		return nil, 0, err
+	}
+	for !s.ended {
+		round := s.round + 1
 		if report != nil {
 			report(round)
 		}
-		if _, err := l.mode(ctx, theta, info); err != nil {
+		if _, err := l.mode(ctx, theta, s.info, func() {
+			if report != nil {
+				report(round)
+			}
+		}, r); err != nil {
 			return nil, round, err
 		}
-		var err error
-		if info, err = l.fisher(ctx, theta); err != nil {
+		info, err := l.fisher(ctx, theta)
+		if err != nil {
 			return nil, round, err
 		}
 		u := info.weightFactor()
 		if err := l.setLeverage(u); err != nil {
 			return nil, round, err
 		}
-		var trace float64
-		for i := range u.N {
-			for _, x := range u.Data[i*u.N : i*u.N+min(i+1, l.d)] {
-				trace += x * x
+		if round > 1 { // in the first, w was taken as certain; what that says of the prior is wrong
+			moved := l.updateAlpha(theta, traceOf(u, l.d), &s.last[0])
+			if !l.fixed {
+				moved = math.Max(moved, l.updateTau(theta, info, s.last[1:]))
+			}
+			if s.calm++; moved > .05 {
+				s.calm = 0
 			}
 		}
-		moved := l.updateAlpha(theta, trace, &last[0])
-		if !l.fixed {
-			moved = math.Max(moved, l.updateTau(theta, info, last[1:]))
-		}
-		if round > 2 && moved < .02 || round == learnRounds {
-			return info, round, nil
+		s.round, s.info = round, info
+		s.ended = s.calm == 2 || round == learnRounds
+		r.settle(s)
+		if err := r.tick(); err != nil {
+			return nil, round, err
 		}
 	}
+	return s.info, s.round, nil
+}
+
+// traceOf returns the trace of the first n columns of UᵀU.
+func traceOf(u blas64.Triangular, n int) float64 {
+	var sum float64
+	for i := range u.N {
+		for _, x := range u.Data[i*u.Stride : i*u.Stride+min(i+1, n)] {
+			sum += x * x
+		}
+	}
+	return sum
+}
+
+// learning is what the rest of learn depends on, besides the prior and the leverage.
+type learning struct {
+	theta []float64
+	info  *information
+	last  [3]float64 // the last moves of log α and log τ²
+	round int        // the last that is done
+	calm  int        // rounds in a row in which nothing moved by more than 5%
+	ended bool
+	d     int
+}
+
+func (s *learning) keep(c *checkpoint) {
+	put(c, "learning.theta", s.theta)
+	c.putInformation("learning.factor", s.info)
+	put(c, "learning.last", s.last[:])
+	c.whole["learning.round"], c.whole["learning.calm"] = s.round, s.calm
+	c.putTruth("learning.ended", s.ended)
+}
+
+func (s *learning) restore(c *checkpoint) {
+	copy(s.theta, numbers[float64](c, "learning.theta", len(s.theta)))
+	s.info = c.information("learning.factor", len(s.theta), s.d)
+	copy(s.last[:], numbers[float64](c, "learning.last", len(s.last)))
+	s.round, s.ended = c.number("learning.round", 0, learnRounds), c.truth("learning.ended")
+	if s.info == nil && s.round > 0 {
+		c.fail("the information of round %d is missing", s.round)
+	}
+	s.calm = c.number("learning.calm", 0, 2)
 }
 
 // predictive returns how to scale and shift the logits so that the point model σ(scale·z + shift)
@@ -65,10 +118,10 @@ func (l *laplace) predictive(theta []float64) (scale, shift float64) {
 	kern.Chunks(n, 4096, l.threads, func(_, _, from, to int) {
 		l.logits(z[from:to], w, from)
 		for k := from; k < to; k++ {
-			sd := math.Sqrt(float64(l.leverage[k]))
-			for i, at := range hermiteAt {
-				y, _ := sigmoidBoth(float64(z[k]) + sd*at)
-				target[k] += hermiteWeight[i] * y
+			e := math.Exp(-math.Max(-300, math.Min(300, float64(z[k]))))
+			target[k] = hermiteCentre / (1 + e)
+			for i, factor := range l.spread[k] {
+				target[k] += hermiteWeight[i] * (1/(1+e*factor) + 1/(1+e/factor))
 			}
 		}
 	})
@@ -180,7 +233,7 @@ type Posterior struct {
 }
 
 // fitBayes learns the posterior of a diagonal link model and a field matrix.
-func fitBayes(ctx context.Context, p Problem, r *Result, progress Progress) error {
+func fitBayes(ctx context.Context, p Problem, r *Result, progress Progress, recorder *recorder) error {
 	s := r.Settings
 	link, ok := r.Link.(*model.Diagonal)
 	if !ok || link.Kind() != "diagonal" {
@@ -216,8 +269,13 @@ func fitBayes(ctx context.Context, p Problem, r *Result, progress Progress) erro
 	if len(starts) == 0 {
 		starts = []float64{.3}
 	}
+	b := &bayesian{laplace: l, result: r}
+	if err := recorder.begin(b); err != nil {
+		return err
+	}
 	m := newMeter(progress, 0)
-	for i, start := range starts {
+	for i := len(r.Starts); i < len(starts); i++ {
+		start := starts[i]
 		theta := make([]float64, l.size())
 		for c := range l.cells {
 			theta[l.d+1+c] = math.Log(start / (1 - start))
@@ -227,18 +285,22 @@ func fitBayes(ctx context.Context, p Problem, r *Result, progress Progress) erro
 			phase = fmt.Sprintf("checking it from π̂ = %g", start)
 		}
 		if i == 0 {
+			shown := 0
 			info, rounds, err := l.learn(ctx, theta, func(round int) {
-				m.add(p.Train.Len(), true, func() Step { return Step{Phase: phase, Epoch: round, Epochs: learnRounds} })
-			})
+				m.add(p.Train.Len(), round != shown, func() Step { return Step{Phase: phase, Epoch: round, Epochs: learnRounds} })
+				shown = round
+			}, recorder)
 			if err != nil {
 				return err
 			}
 			r.Iterations = rounds
-			r.Posterior = &Posterior{Alpha: l.prior.Alpha, Tau: l.prior.Tau, Cells: cells, unit: l.unit, info: info}
+			b.theta, b.info = theta, info
 		} else {
 			// under the prior that the first start learned, from far away
-			m.add(p.Train.Len(), true, func() Step { return Step{Phase: phase, Epoch: 1, Epochs: 1} })
-			if _, err := l.mode(ctx, theta, r.Posterior.info); err != nil {
+			report := func() {
+				m.add(p.Train.Len(), false, func() Step { return Step{Phase: phase, Epoch: 1, Epochs: 1} })
+			}
+			if _, err := l.mode(ctx, theta, b.info, report, recorder); err != nil {
 				return err
 			}
 		}
@@ -261,10 +323,45 @@ func fitBayes(ctx context.Context, p Problem, r *Result, progress Progress) erro
 		if i == 0 {
 			r.LinkParams, r.PropensityParams = linkParams, propensityParams
 		}
+		recorder.settle(b)
 	}
+	r.Posterior = &Posterior{Alpha: l.prior.Alpha, Tau: l.prior.Tau, Cells: cells, unit: l.unit, info: b.info}
 	r.Objective = Parts{Likelihood: r.Starts[0].Objective / float64(p.Train.Len())}
 	r.Ridge = float64(l.d) / l.prior.Alpha
 	return nil
+}
+
+// bayesian is a fit by bayes between its starts.
+type bayesian struct {
+	laplace *laplace
+	result  *Result
+	theta   []float64    // where the first start ended; nil before
+	info    *information // there
+}
+
+func (b *bayesian) keep(c *checkpoint) {
+	b.result.keep(c)
+	l := b.laplace
+	put(c, "bayes.prior", []float64{l.prior.Alpha, l.prior.Tau[0], l.prior.Tau[1]})
+	put(c, "bayes.leverage", l.leverage)
+	put(c, "bayes.theta", b.theta)
+	c.putInformation("bayes.factor", b.info)
+}
+
+func (b *bayesian) restore(c *checkpoint) {
+	b.result.restore(c)
+	l := b.laplace
+	prior := numbers[float64](c, "bayes.prior", 3)
+	l.prior.Alpha, l.prior.Tau = prior[0], [2]float64{prior[1], prior[2]}
+	if leverage := numbers[float32](c, "bayes.leverage", -1); len(leverage) > 0 {
+		l.setSpread(numbers[float32](c, "bayes.leverage", l.x.Rows()))
+	}
+	if len(b.result.Starts) > 0 {
+		b.theta = numbers[float64](c, "bayes.theta", l.size())
+	}
+	if b.info = c.information("bayes.factor", l.size(), l.d); b.info == nil && b.theta != nil {
+		c.fail("the information at the mode is missing")
+	}
 }
 
 // occurring numbers the field pairs that the training pairs have, and groups them into those of

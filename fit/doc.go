@@ -22,6 +22,13 @@
 // likelihood over it, in turn with the mode of the propensities and with the prior's own
 // parameters. Its ŷ is the point model that comes closest to the posterior's own probability.
 //
+// # Checkpoints
+//
+// With Settings.Checkpoint, training that is killed or cancelled goes on where it was, and ends in
+// the same bits as if it had not been.
+//
+//	s.Checkpoint = fit.Checkpoint{Path: "model.checkpoint", Resume: interrupted}
+//
 // # The engine
 //
 // Everything heavy is the gradient of an Objective over pairs, which an Engine computes: CPU here.

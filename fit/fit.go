@@ -22,7 +22,8 @@ type Result struct {
 	Propensity       model.Propensity
 	PropensityParams []float32
 
-	Objective  Parts   // at the end, over the training pairs
+	Objective  Parts   // at the end, over up to 262,144 of the training pairs
+	Speed      float64 // pairs per second of Adam's fastest epoch; 0 for others
 	Validation float64 // mean likelihood of the validation pairs; 0 where none were needed
 	Ridge      float64 // the prior variance of z that was chosen or learned; 0 if there is none
 	Epochs     []Epoch // of Adam
@@ -68,18 +69,22 @@ func Fit(ctx context.Context, p Problem, s Settings, progress Progress) (*Result
 	if err != nil {
 		return nil, err
 	}
-	r := &Result{Settings: s, Link: link, Propensity: propensity, Warnings: warnings}
+	recorder, doubts, err := newRecorder(p, s)
+	if err != nil {
+		return nil, err
+	}
+	r := &Result{Settings: s, Link: link, Propensity: propensity, Warnings: append(warnings, doubts...)}
 	switch {
 	case m.untrained:
 		r.LinkParams, r.PropensityParams = make([]float32, link.Size()), make([]float32, propensity.Size())
 		link.Start(r.LinkParams, rand.NewPCG(s.Seed, 0))
 		propensity.Start(r.PropensityParams, rand.NewPCG(s.Seed, 1))
 	case m.bayes:
-		err = fitBayes(ctx, p, r, progress)
+		err = fitBayes(ctx, p, r, progress, recorder)
 	default:
-		err = fitObjective(ctx, p, m, r, progress)
+		err = fitObjective(ctx, p, m, r, progress, recorder)
 	}
-	if err != nil {
+	if err := recorder.close(ctx, err); err != nil {
 		return nil, err
 	}
 	r.warn()
@@ -87,7 +92,7 @@ func Fit(ctx context.Context, p Problem, s Settings, progress Progress) (*Result
 }
 
 // fitObjective trains by an objective: every method but bayes.
-func fitObjective(ctx context.Context, p Problem, m method, r *Result, progress Progress) error {
+func fitObjective(ctx context.Context, p Problem, m method, r *Result, progress Progress, recorder *recorder) error {
 	s := r.Settings
 	sampling, err := ParseSampling(s.Sampling)
 	if err != nil {
@@ -121,8 +126,12 @@ func fitObjective(ctx context.Context, p Problem, m method, r *Result, progress 
 	if len(starts) == 0 {
 		starts = []float64{.3}
 	}
-	t := training{ctx: ctx, problem: p, result: r, settings: s, progress: progress, objective: o}
-	for i, start := range starts {
+	t := &training{ctx: ctx, problem: p, result: r, settings: s, progress: progress, objective: o, recorder: recorder}
+	if err := recorder.begin(t); err != nil {
+		return err
+	}
+	for i := len(r.Starts); i < len(starts); i++ {
+		start := starts[i]
 		t.phase = "training"
 		if len(starts) > 1 {
 			t.phase = fmt.Sprintf("start %d of %d, π̂ = %g", i+1, len(starts), start)
@@ -131,7 +140,7 @@ func fitObjective(ctx context.Context, p Problem, m method, r *Result, progress 
 		if err != nil {
 			return err
 		}
-		parts, err := CPU{s.Threads}.Gradient(ctx, o, params, nil)
+		parts, err := CPU{s.Threads}.Gradient(ctx, o.thinned(describedPairs), params, nil)
 		if err != nil {
 			return err
 		}
@@ -142,6 +151,7 @@ func fitObjective(ctx context.Context, p Problem, m method, r *Result, progress 
 			r.Objective = parts
 			r.LinkParams, r.PropensityParams = o.Split(params)
 		}
+		recorder.settle(t)
 	}
 	return nil
 }
@@ -154,7 +164,21 @@ type training struct {
 	settings  Settings
 	progress  Progress
 	objective *Objective
+	recorder  *recorder
 	phase     string
+	ridged    bool // the ridge has been chosen
+}
+
+func (t *training) keep(c *checkpoint) {
+	t.result.keep(c)
+	c.putTruth("ridged", t.ridged)
+}
+
+func (t *training) restore(c *checkpoint) {
+	t.result.restore(c)
+	if t.ridged = c.truth("ridged"); t.ridged {
+		t.objective.Precision = ridgePrecision(t.objective, t.result.Ridge, t.settings.LambdaL)
+	}
 }
 
 // from trains from a start; the first start also chooses the ridge.
@@ -171,12 +195,12 @@ func (t *training) from(start float64, first bool) ([]float32, error) {
 	if s.Optimiser == "adam" {
 		return params, t.adam(params, first)
 	}
-	if first && len(s.Ridges) > 0 {
+	if first && len(s.Ridges) > 0 && !t.ridged {
 		if err := t.chooseRidge(params); err != nil {
 			return nil, err
 		}
 	}
-	_, iterations, err := trainLBFGS(t.ctx, CPU{s.Threads}, o, params, s.LBFGS, t.report(o))
+	_, iterations, err := trainLBFGS(t.ctx, CPU{s.Threads}, o, params, s.LBFGS, t.report(o), t.recorder)
 	if first {
 		t.result.Iterations = iterations
 	}
@@ -196,7 +220,7 @@ func (t *training) adam(params []float32, first bool) error {
 	s := t.settings.Adam
 	s.Seed, s.Threads = t.settings.Seed, t.settings.Threads
 	state := newAdamState(&o, params, s.Rate)
-	if err := trainAdam(t.ctx, &o, judge, state, s, t.progress, t.phase); err != nil {
+	if err := trainAdam(t.ctx, &o, judge, state, s, t.progress, t.phase, t.recorder, &t.result.Speed); err != nil {
 		return err
 	}
 	if first {
@@ -208,6 +232,27 @@ func (t *training) adam(params []float32, first bool) error {
 	return nil
 }
 
+// ridgeChoice is everything that the rest of choosing a ridge depends on.
+type ridgeChoice struct {
+	tried  int       // ridges
+	trial  []float32 // where the last of them ended
+	best   float64   // likelihood of the validation pairs
+	chosen float64
+}
+
+func (r *ridgeChoice) keep(c *checkpoint) {
+	c.whole["ridge.tried"] = r.tried
+	put(c, "ridge.trial", r.trial)
+	put(c, "ridge.best", []float64{r.best, r.chosen})
+}
+
+func (r *ridgeChoice) restore(c *checkpoint) {
+	r.tried = c.number("ridge.tried", 0, math.MaxInt32)
+	copy(r.trial, numbers[float32](c, "ridge.trial", len(r.trial)))
+	best := numbers[float64](c, "ridge.best", 2)
+	r.best, r.chosen = best[0], best[1]
+}
+
 // chooseRidge sets the objective's prior to the ridge under which the validation pairs are
 // likeliest. Ridges are tried from the tightest, each from where the last ended.
 func (t *training) chooseRidge(params []float32) error {
@@ -215,32 +260,37 @@ func (t *training) chooseRidge(params []float32) error {
 	ridges := slices.Sorted(slices.Values(t.settings.Ridges))
 	o := *t.objective
 	o.Pairs, o.Exposure = train, exposure
-	best := math.Inf(1)
-	chosen := ridges[len(ridges)/2]
+	choice := &ridgeChoice{trial: slices.Clone(params), best: math.Inf(1), chosen: ridges[len(ridges)/2]}
 	if validation != nil && len(ridges) > 1 {
+		if err := t.recorder.begin(choice); err != nil {
+			return err
+		}
 		judge := *t.objective
 		judge.Pairs, judge.Exposure, judge.Scheme = validation, nil, None
-		trial := slices.Clone(params)
 		phase := t.phase
-		for i, ridge := range ridges {
-			t.phase = fmt.Sprintf("ridge %d of %d", i+1, len(ridges))
+		for choice.tried < len(ridges) {
+			ridge := ridges[choice.tried]
+			t.phase = fmt.Sprintf("ridge %d of %d", choice.tried+1, len(ridges))
 			o.Precision = ridgePrecision(&o, ridge, t.settings.LambdaL)
-			if _, _, err := trainLBFGS(t.ctx, CPU{t.settings.Threads}, &o, trial, t.settings.LBFGS, t.report(&o)); err != nil {
+			if _, _, err := trainLBFGS(t.ctx, CPU{t.settings.Threads}, &o, choice.trial, t.settings.LBFGS, t.report(&o), t.recorder); err != nil {
 				return err
 			}
-			parts, err := CPU{t.settings.Threads}.Gradient(t.ctx, &judge, trial, nil)
+			parts, err := CPU{t.settings.Threads}.Gradient(t.ctx, &judge, choice.trial, nil)
 			if err != nil {
 				return err
 			}
-			if v := parts.Likelihood / judge.Likelihood; v < best {
-				best, chosen = v, ridge
+			if v := parts.Likelihood / judge.Likelihood; v < choice.best {
+				choice.best, choice.chosen = v, ridge
 			}
+			choice.tried++
+			t.recorder.settle(choice)
 		}
 		t.phase = phase
-		t.result.Validation = best
+		t.result.Validation = choice.best
 	}
-	t.result.Ridge = chosen
-	t.objective.Precision = ridgePrecision(t.objective, chosen, t.settings.LambdaL)
+	t.result.Ridge, t.ridged = choice.chosen, true
+	t.objective.Precision = ridgePrecision(t.objective, choice.chosen, t.settings.LambdaL)
+	t.recorder.settle(t)
 	return nil
 }
 
@@ -307,6 +357,9 @@ func (t *training) report(o *Objective) func(int, Parts) {
 	}
 }
 
+// describedPairs is how many training pairs, evenly spaced, a description looks at.
+const describedPairs = 1 << 18
+
 // summarise describes where the models stand on the training pairs.
 func summarise(p Problem, r *Result, o *Objective, params []float32) Start {
 	linkParams, propensityParams := o.Split(params)
@@ -316,13 +369,18 @@ func summarise(p Problem, r *Result, o *Objective, params []float32) Start {
 func describe(p Problem, link model.Link, linkParams []float32, propensity model.Propensity, propensityParams []float32) Start {
 	var y, weight, same, sameWeight, cross, crossWeight risk.Sum
 	z, s := make([]float32, stretch), make([]float32, stretch)
-	for from := 0; from < p.Train.Len(); from += stretch {
-		to := min(from+stretch, p.Train.Len())
-		b := model.Batch{Sources: p.Train.Source[from:to], Targets: p.Train.Target[from:to]}
-		link.Logits(z[:to-from], linkParams, b)
-		propensity.Logits(s[:to-from], propensityParams, b)
-		for i := range to - from {
-			w := p.Train.Weight[from+i]
+	n := min(p.Train.Len(), describedPairs)
+	sources, targets, weights := make([]int32, stretch), make([]int32, stretch), make([]float64, stretch)
+	for from := 0; from < n; from += stretch {
+		count := min(stretch, n-from)
+		for i := range count {
+			k := int(int64(from+i) * int64(p.Train.Len()) / int64(n))
+			sources[i], targets[i], weights[i] = p.Train.Source[k], p.Train.Target[k], p.Train.Weight[k]
+		}
+		b := model.Batch{Sources: sources[:count], Targets: targets[:count]}
+		link.Logits(z[:count], linkParams, b)
+		propensity.Logits(s[:count], propensityParams, b)
+		for i, w := range weights[:count] {
 			probability, _ := sigmoidBoth(float64(z[i]))
 			pi, _ := sigmoidBoth(float64(s[i]))
 			y.Add(w * probability)

@@ -34,6 +34,7 @@ type laplace struct {
 	group []uint8 // of each cell: 0 same field, 1 cross field
 
 	leverage []float32 // xᵀVx: the variance of each pair's logit; nil takes w as certain
+	spread   []spread  // the same for Gauss and Hermite's points
 
 	fixed bool // the propensities are known: s stays where it is
 
@@ -124,7 +125,8 @@ type cellTable struct{ pi, rest []float64 }
 func (l *laplace) table(theta []float64) cellTable {
 	t := cellTable{make([]float64, l.cells), make([]float64, l.cells)}
 	for c := range l.cells {
-		t.pi[c], t.rest[c] = sigmoidBoth(theta[l.d+1+c])
+		pi, rest := sigmoidBoth(theta[l.d+1+c])
+		t.pi[c], t.rest[c] = math.Max(pi, 1e-300), math.Max(rest, 1e-300)
 	}
 	return t
 }
@@ -138,66 +140,95 @@ func sigmoidBoth(z float64) (y, u float64) {
 	return y, u
 }
 
-// nodes and weights of Gauss and Hermite's rule with seven points, for a standard normal.
+// hermite is Gauss and Hermite's rule with seven points for a standard normal: the point 0, and
+// three points on either side of it.
 var (
-	hermiteAt     = [7]float64{-3.7504397177257425, -2.366759410734541, -1.154405394739968, 0, 1.154405394739968, 2.366759410734541, 3.7504397177257425}
-	hermiteWeight = [7]float64{5.4826885597221792e-4, 3.0757123967586497e-2, .24012317860501271, .45714285714285714, .24012317860501271, 3.0757123967586497e-2, 5.4826885597221792e-4}
+	hermiteAt     = [3]float64{1.154405394739968, 2.366759410734541, 3.7504397177257425}
+	hermiteWeight = [3]float64{.24012317860501271, 3.0757123967586497e-2, 5.4826885597221792e-4}
 )
+
+const hermiteCentre = .45714285714285714
+
+// spread is e^(sd·at) for the three points of a pair: fixed while the leverage is, so that a pair
+// costs one exponential however often its likelihood is averaged.
+type spread [3]float64
 
 // contribute averages a pair's contribution over what is believed of its logit: a normal
 // distribution around z whose variance is the pair's leverage, once that is known.
 func (l *laplace) contribute(k int, z float64, t cellTable) contribution {
-	if l.leverage == nil {
-		return l.contributeAt(k, z, t)
+	z = math.Max(-300, math.Min(300, z)) // e^±300 and its neighbours are finite
+	at := point{pi: t.pi[l.cell[k]], rest: t.rest[l.cell[k]], rate: l.rate[k], linked: l.linked[k]}
+	if l.exposure != nil {
+		at.exposure = l.exposure[k]
 	}
-	sd := math.Sqrt(float64(l.leverage[k]))
+	e := math.Exp(-z)
 	var sum contribution
-	for i, at := range hermiteAt {
-		c, w := l.contributeAt(k, z+sd*at, t), hermiteWeight[i]
-		sum.loss += w * c.loss
-		sum.dz += w * c.dz
-		sum.ds += w * c.ds
-		sum.zz += w * c.zz
-		sum.zs += w * c.zs
-		sum.ss += w * c.ss
+	if l.spread == nil {
+		at.add(&sum, e, 1)
+		return sum
+	}
+	at.add(&sum, e, hermiteCentre)
+	for i, factor := range l.spread[k] {
+		at.add(&sum, e*factor, hermiteWeight[i])
+		at.add(&sum, e/factor, hermiteWeight[i])
 	}
 	return sum
 }
 
-func (l *laplace) contributeAt(k int, z float64, t cellTable) contribution {
-	c := l.cell[k]
-	y, u := sigmoidBoth(z)
-	pi, rest := t.pi[c], t.rest[c]
-	if l.exposure != nil && l.exposure[k] != risk.Unlogged {
-		out := contribution{ss: pi * rest}
-		if l.exposure[k] == risk.Unexposed {
-			out.loss, out.ds = -math.Log(math.Max(rest, 1e-300)), pi
-			return out
-		}
-		out.ds, out.zz = -rest, y*u
-		out.loss = -math.Log(math.Max(pi, 1e-300))
-		if l.linked[k] {
-			out.dz = -u
-			out.loss += softplus(-z)
-		} else {
-			out.dz = y
-			out.loss += softplus(z)
-		}
-		return out
+// point is a pair at which contributions are evaluated.
+type point struct {
+	pi, rest, rate float64
+	linked         bool
+	exposure       risk.Exposure
+}
+
+// add adds weight times the contribution at the logit z, given as e = e^−z. With G = e + (1−π) and
+// T = π + r·G everything is a quotient of positive numbers: q = G/(1+e), P = π/T, ψ = e/G.
+func (p *point) add(sum *contribution, e, weight float64) {
+	if p.exposure != risk.Unlogged {
+		p.addLogged(sum, e, weight)
+		return
 	}
-	p, q := math.Max(pi*y, 1e-300), math.Max(u+y*rest, 1e-300)
-	rq := l.rate[k] * q
-	linked, unlinked := p/(p+rq), rq/(p+rq)
-	psi, hide := u/q, rest/q
-	var out contribution
-	if l.linked[k] {
-		out.loss, out.dz, out.ds = math.Log1p(rq/p), -unlinked*psi, -unlinked*hide
+	g := e + p.rest
+	t := p.pi + p.rate*g
+	inverse := 1 / g
+	linked, unlinked := p.pi/t, p.rate*g/t
+	psi, hide := e*inverse, p.rest*(1+e)*inverse
+	if p.linked {
+		sum.loss += weight * math.Log(t/p.pi)
+		sum.dz -= weight * unlinked * psi
+		sum.ds -= weight * unlinked * hide
 	} else {
-		out.loss, out.dz, out.ds = math.Log1p(p/rq), linked*psi, linked*hide
+		sum.loss += weight * math.Log(t/(p.rate*g))
+		sum.dz += weight * linked * psi
+		sum.ds += weight * linked * hide
 	}
-	v := linked * unlinked
-	out.zz, out.zs, out.ss = v*psi*psi, v*psi*hide, v*hide*hide
-	return out
+	v := weight * linked * unlinked
+	sum.zz += v * psi * psi
+	sum.zs += v * psi * hide
+	sum.ss += v * hide * hide
+}
+
+// addLogged is add for a pair whose exposure a is logged: −log Ber(a; π) − a·log Ber(o; ŷ).
+func (p *point) addLogged(sum *contribution, e, weight float64) {
+	sum.ss += weight * p.pi * p.rest
+	if p.exposure == risk.Unexposed {
+		sum.loss -= weight * math.Log(p.rest)
+		sum.ds += weight * p.pi
+		return
+	}
+	sum.loss -= weight * math.Log(p.pi)
+	sum.ds -= weight * p.rest
+	y := 1 / (1 + e)
+	u := e * y
+	sum.zz += weight * y * u
+	if p.linked {
+		sum.loss += weight * math.Log(1+e)
+		sum.dz -= weight * u
+	} else {
+		sum.loss += weight * math.Log((1+e)/e)
+		sum.dz += weight * y
+	}
 }
 
 // logits sets z for the pairs from…from+len(z).
@@ -559,14 +590,45 @@ func (l *laplace) setLeverage(u blas64.Triangular) error {
 			return err
 		}
 	}
-	l.leverage = leverage
+	l.setSpread(leverage)
 	return nil
 }
 
-// mode moves θ to the posterior's mode. Fisher's information, factored once, is where a
-// limited-memory quasi-Newton method starts from: information is an expectation and the
-// likelihood's own curvature differs from it, so that scoring alone would creep.
-func (l *laplace) mode(ctx context.Context, theta []float64, info *information) (int, error) {
+// setSpread makes the leverage that of the contributions from now on; nil takes w as certain.
+func (l *laplace) setSpread(leverage []float32) {
+	l.leverage, l.spread = leverage, nil
+	if leverage == nil {
+		return
+	}
+	l.spread = make([]spread, len(leverage))
+	kern.Chunks(len(leverage), 4096, l.threads, func(_, _, from, to int) {
+		for k := from; k < to; k++ {
+			sd := math.Min(math.Sqrt(float64(leverage[k])), 80)
+			for i, at := range hermiteAt {
+				l.spread[k][i] = math.Exp(sd * at)
+			}
+		}
+	})
+}
+
+// ascent is everything that the rest of a search for the mode depends on.
+type ascent struct {
+	theta     []float64
+	info      *information // that preconditions; nil to find it
+	begun     bool         // the rest has values
+	value     float64
+	grad      []float64
+	memory    []curvature
+	iteration int
+	ended     bool
+	d         int
+}
+
+// mode moves θ to the posterior's mode and returns how many iterations that took. Fisher's
+// information, factored once, is where a limited-memory quasi-Newton method starts from:
+// information is an expectation and the likelihood's own curvature differs from it, so that
+// scoring alone would creep. report is called in every iteration; it and the recorder may be nil.
+func (l *laplace) mode(ctx context.Context, theta []float64, info *information, report func(), r *recorder) (int, error) {
 	const (
 		most   = 200
 		anew   = 25 // iterations after which the information is found again
@@ -574,28 +636,44 @@ func (l *laplace) mode(ctx context.Context, theta []float64, info *information) 
 		enough = 1e-3 // the decrement: twice what is still to be gained, in units of log-likelihood
 	)
 	n := l.size()
-	grad, next, nextGrad, direction := make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n)
-	value, err := l.value(ctx, theta, grad)
-	if err != nil {
+	a := &ascent{theta: theta, info: info, grad: make([]float64, n), d: l.d}
+	if err := r.begin(a); err != nil {
 		return 0, err
 	}
-	var memory []curvature
-	for iteration := 1; iteration <= most; iteration++ {
+	next, nextGrad, direction := make([]float64, n), make([]float64, n), make([]float64, n)
+	if !a.begun {
+		value, err := l.value(ctx, theta, a.grad)
+		if err != nil {
+			return 0, err
+		}
+		a.value, a.begun = value, true
+	}
+	for a.iteration < most && !a.ended {
+		if report != nil {
+			report()
+		}
+		if err := r.tick(); err != nil {
+			return a.iteration, err
+		}
+		// The state changes at the end of an iteration only: one that is interrupted is done again.
+		iteration, info, memory := a.iteration+1, a.info, a.memory
 		if info == nil || iteration%anew == 0 {
+			var err error
 			if info, err = l.fisher(ctx, theta); err != nil {
 				return iteration, err
 			}
 			memory = nil
 		}
-		descend(direction, grad, memory, info.solve)
-		decrement := -dot(direction, grad)
+		descend(direction, a.grad, memory, info.solve)
+		decrement := -dot(direction, a.grad)
 		if decrement < 0 {
 			memory = nil
-			descend(direction, grad, nil, info.solve)
-			decrement = -dot(direction, grad)
+			descend(direction, a.grad, nil, info.solve)
+			decrement = -dot(direction, a.grad)
 		}
 		if decrement < enough {
-			return iteration, nil
+			a.iteration, a.ended = iteration, true
+			break
 		}
 		// at most 4 in the intercept and the propensity logits
 		largest := 0.0
@@ -612,11 +690,11 @@ func (l *laplace) mode(ctx context.Context, theta []float64, info *information) 
 			if err != nil {
 				return iteration, err
 			}
-			if v <= value-1e-4*step*decrement+1e-9*math.Abs(value) {
-				memory = remember(memory, depth, theta, next, grad, nextGrad)
+			if v <= a.value-1e-4*step*decrement+1e-9*math.Abs(a.value) {
+				memory = remember(memory, depth, theta, next, a.grad, nextGrad)
 				copy(theta, next)
-				copy(grad, nextGrad)
-				value, moved = v, true
+				copy(a.grad, nextGrad)
+				a.value, moved = v, true
 				break
 			}
 			step /= 2
@@ -627,8 +705,36 @@ func (l *laplace) mode(ctx context.Context, theta []float64, info *information) 
 			}
 			memory, info = nil, nil
 		}
+		a.iteration, a.info, a.memory = iteration, info, memory
 	}
-	return most, nil
+	return a.iteration, nil
+}
+
+func (a *ascent) keep(c *checkpoint) {
+	put(c, "ascent.theta", a.theta)
+	c.putInformation("ascent.factor", a.info)
+	c.putTruth("ascent.begun", a.begun)
+	if !a.begun {
+		return
+	}
+	put(c, "ascent.value", []float64{a.value})
+	put(c, "ascent.grad", a.grad)
+	c.putCurvatures("ascent.memory", a.memory)
+	c.whole["ascent.iteration"] = a.iteration
+	c.putTruth("ascent.ended", a.ended)
+}
+
+func (a *ascent) restore(c *checkpoint) {
+	n := len(a.theta)
+	copy(a.theta, numbers[float64](c, "ascent.theta", n))
+	a.info = c.information("ascent.factor", n, a.d)
+	if a.begun = c.truth("ascent.begun"); !a.begun {
+		return
+	}
+	a.value = numbers[float64](c, "ascent.value", 1)[0]
+	copy(a.grad, numbers[float64](c, "ascent.grad", n))
+	a.memory = c.curvatures("ascent.memory", n)
+	a.iteration, a.ended = c.number("ascent.iteration", 0, math.MaxInt32), c.truth("ascent.ended")
 }
 
 func dot(a, b []float64) float64 {

@@ -39,16 +39,31 @@ type curvature struct {
 	inverse       float64 // 1/⟨moved, turned⟩
 }
 
+// descent is everything that the rest of a training by L-BFGS depends on.
+type descent struct {
+	x         []float64 // the parameters in units of their scale
+	begun     bool      // the rest has values
+	grad      []float64
+	parts     Parts
+	memory    []curvature
+	iteration int
+	still     int // steps in a row that hardly lowered the objective
+	ended     bool
+}
+
 // trainLBFGS minimises the objective from params by the limited-memory method of Broyden,
 // Fletcher, Goldfarb and Shanno, and returns the parts at the end. The objective comes from
 // float32 kernels, so the line search allows for their rounding: that is why it is our own, and
 // why all its state is a few vectors.
-func trainLBFGS(ctx context.Context, engine Engine, o *Objective, params []float32, s LBFGSSettings, report func(iteration int, p Parts)) (Parts, int, error) {
+func trainLBFGS(ctx context.Context, engine Engine, o *Objective, params []float32, s LBFGSSettings, report func(iteration int, p Parts), r *recorder) (Parts, int, error) {
 	n := o.Size()
-	x, grad := make([]float64, n), make([]float64, n)
+	state := &descent{x: make([]float64, n), grad: make([]float64, n)}
 	next, nextGrad, direction := make([]float64, n), make([]float64, n), make([]float64, n)
-	for i := range x {
-		x[i] = float64(params[i]) / o.scale(i)
+	for i := range state.x {
+		state.x[i] = float64(params[i]) / o.scale(i)
+	}
+	if err := r.begin(state); err != nil {
+		return Parts{}, 0, err
 	}
 	place := func(at []float64) {
 		for i, v := range at {
@@ -63,17 +78,21 @@ func trainLBFGS(ctx context.Context, engine Engine, o *Objective, params []float
 		}
 		return parts, err
 	}
-	parts, err := evaluate(x, grad)
-	if err != nil {
-		return parts, 0, err
+	if !state.begun {
+		parts, err := evaluate(state.x, state.grad)
+		if err != nil {
+			return parts, 0, err
+		}
+		state.parts, state.begun = parts, true
 	}
-	var memory []curvature
-	still := 0
-	iteration := 0
-	for iteration < s.Iterations && still < 3 {
-		iteration++
+	for state.iteration < s.Iterations && state.still < 3 && !state.ended {
+		if err := r.tick(); err != nil {
+			return state.parts, state.iteration, err
+		}
+		// The state changes at the end of an iteration only: one that is interrupted is done again.
+		x, grad, parts, memory := state.x, state.grad, state.parts, state.memory
 		if report != nil {
-			report(iteration, parts)
+			report(state.iteration+1, parts)
 		}
 		descend(direction, grad, memory, nil)
 		slope := dot(direction, grad)
@@ -82,47 +101,76 @@ func trainLBFGS(ctx context.Context, engine Engine, o *Objective, params []float
 			descend(direction, grad, nil, nil)
 			slope = dot(direction, grad)
 		}
-		if -slope < 1e-14 {
-			break
-		}
-		step := 1.0
-		if memory == nil {
-			step = math.Min(1, 1/math.Sqrt(-slope))
-		}
-		rounding := 1e-7 * math.Abs(parts.Total())
 		found := false
 		var reached Parts
-		for range 30 {
-			for i := range next {
-				next[i] = x[i] + step*direction[i]
+		if -slope >= 1e-14 {
+			step := 1.0
+			if memory == nil {
+				step = math.Min(1, 1/math.Sqrt(-slope))
 			}
-			if reached, err = evaluate(next, nextGrad); err != nil {
-				return parts, iteration, err
+			rounding := 1e-7 * math.Abs(parts.Total())
+			for range 30 {
+				for i := range next {
+					next[i] = x[i] + step*direction[i]
+				}
+				var err error
+				if reached, err = evaluate(next, nextGrad); err != nil {
+					return parts, state.iteration, err
+				}
+				if reached.Total() <= parts.Total()+1e-4*step*slope+rounding {
+					found = true
+					break
+				}
+				step /= 2
 			}
-			if reached.Total() <= parts.Total()+1e-4*step*slope+rounding {
-				found = true
-				break
-			}
-			step /= 2
 		}
+		state.iteration++
 		if !found {
-			break // nothing below within rounding
+			state.ended = true // nothing below within rounding
+			break
 		}
-		memory = remember(memory, s.Memory, x, next, grad, nextGrad)
+		state.memory = remember(memory, s.Memory, x, next, grad, nextGrad)
 		if parts.Total()-reached.Total() < s.Tolerance*math.Abs(parts.Total()) {
-			still++
+			state.still++
 		} else {
-			still = 0
+			state.still = 0
 		}
 		copy(x, next)
 		copy(grad, nextGrad)
-		parts = reached
+		state.parts = reached
 	}
-	place(x)
-	if total := parts.Total(); math.IsNaN(total) || math.IsInf(total, 0) {
-		return parts, iteration, fmt.Errorf("%w after %d iterations: the objective is %v; keep the guards on (preset safe)", ErrDiverged, iteration, total)
+	place(state.x)
+	if total := state.parts.Total(); math.IsNaN(total) || math.IsInf(total, 0) {
+		return state.parts, state.iteration, fmt.Errorf("%w after %d iterations: the objective is %v; keep the guards on (preset safe)", ErrDiverged, state.iteration, total)
 	}
-	return parts, iteration, nil
+	return state.parts, state.iteration, nil
+}
+
+func (d *descent) keep(c *checkpoint) {
+	c.putTruth("lbfgs.begun", d.begun)
+	put(c, "lbfgs.x", d.x)
+	if !d.begun {
+		return
+	}
+	put(c, "lbfgs.grad", d.grad)
+	put(c, "lbfgs.parts", []float64{d.parts.Likelihood, d.parts.Risk, d.parts.Prior})
+	c.putCurvatures("lbfgs.memory", d.memory)
+	c.whole["lbfgs.iteration"], c.whole["lbfgs.still"] = d.iteration, d.still
+	c.putTruth("lbfgs.ended", d.ended)
+}
+
+func (d *descent) restore(c *checkpoint) {
+	d.begun = c.truth("lbfgs.begun")
+	copy(d.x, numbers[float64](c, "lbfgs.x", len(d.x)))
+	if !d.begun {
+		return
+	}
+	copy(d.grad, numbers[float64](c, "lbfgs.grad", len(d.x)))
+	parts := numbers[float64](c, "lbfgs.parts", 3)
+	d.parts = Parts{parts[0], parts[1], parts[2]}
+	d.memory = c.curvatures("lbfgs.memory", len(d.x))
+	d.iteration, d.still = c.number("lbfgs.iteration", 0, math.MaxInt32), c.number("lbfgs.still", 0, 3)
+	d.ended = c.truth("lbfgs.ended")
 }
 
 // remember adds a step to the memory, unless the curvature along it is not positive.

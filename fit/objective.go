@@ -103,6 +103,28 @@ func (o *Objective) scale(i int) float64 {
 	return o.Scale[i]
 }
 
+// thinned returns the objective over at most so many of its pairs, evenly spaced.
+func (o *Objective) thinned(most int) *Objective {
+	n := o.Pairs.Len()
+	if n <= most {
+		return o
+	}
+	fewer := *o
+	fewer.Pairs = &graph.Pairs{Universe: o.Pairs.Universe}
+	fewer.Exposure = nil
+	for i := range most {
+		k := int(int64(i) * int64(n) / int64(most))
+		p := fewer.Pairs
+		p.Source, p.Target = append(p.Source, o.Pairs.Source[k]), append(p.Target, o.Pairs.Target[k])
+		p.Linked = append(p.Linked, o.Pairs.Linked[k])
+		p.Weight, p.Rate = append(p.Weight, o.Pairs.Weight[k]), append(p.Rate, o.Pairs.Rate[k])
+		if o.Exposure != nil {
+			fewer.Exposure = append(fewer.Exposure, o.Exposure[k])
+		}
+	}
+	return &fewer
+}
+
 // meanWeight is what inclusion weights are divided by, so that they average to 1.
 func (o *Objective) meanWeight() float64 {
 	var sum risk.Sum
@@ -112,8 +134,8 @@ func (o *Objective) meanWeight() float64 {
 	return sum.Value() / float64(max(o.Pairs.Len(), 1))
 }
 
-// stretch is how many pairs go through the models at a time: enough to fill the kernels, few
-// enough that the rows they read are still in the cache when the gradient needs them again.
+// stretch is how many pairs go through the models at a time: enough to fill the kernels and their
+// prefetching, few enough that the rows are still in the second-level cache for the gradient.
 const stretch = 128
 
 // workspace is one worker's scratch memory for a stretch.
@@ -157,9 +179,8 @@ func (o *Objective) at(w *workspace, i, k int, inverseMean float64) {
 func (o *Objective) add(w *workspace, n int, params, grad []float32, scale float32, values bool) Parts {
 	batch := model.Batch{Sources: w.sources[:n], Targets: w.targets[:n]}
 	link, propensity := o.Split(params)
-	z, s := w.z[:n], w.s[:n]
-	o.Link.Logits(z, link, batch)
-	o.Propensity.Logits(s, propensity, batch)
+	o.Link.Logits(w.z[:n], link, batch)
+	o.Propensity.Logits(w.s[:n], propensity, batch)
 	parts := o.slopes(w, n, scale, values)
 	if grad != nil {
 		gradLink, gradPropensity := o.Split(grad)
@@ -178,8 +199,8 @@ const tiny = 1e-35
 // sampled pair is linked, the likelihood has ∂z = (P−o)ψ and ∂s = (P−o)(1−π̂)/q. The risks are
 // MATH's closed forms in the same quantities.
 func (o *Objective) slopes(w *workspace, n int, scale float32, values bool) Parts {
-	z, s, y, u, pi, rest, loss := w.z[:n], w.s[:n], w.y[:n], w.u[:n], w.pi[:n], w.rest[:n], w.loss[:n]
-	kern.SigmoidSoftplus(y, loss, z)
+	z, s, y, u, pi, rest := w.z[:n], w.s[:n], w.y[:n], w.u[:n], w.pi[:n], w.rest[:n]
+	kern.SigmoidSoftplus(y, w.loss[:n], z)
 	for k := range z {
 		u[k], rest[k] = -z[k], -s[k]
 	}

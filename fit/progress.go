@@ -27,6 +27,7 @@ type meter struct {
 	began    time.Time
 	last     time.Time
 	pairs    int64
+	skipped  int64 // of them, before this meter began
 	total    int64
 }
 
@@ -34,6 +35,9 @@ func newMeter(p Progress, total int64) *meter {
 	now := time.Now()
 	return &meter{progress: p, began: now, last: now, total: total}
 }
+
+// skip counts pairs that an interrupted training had done.
+func (m *meter) skip(pairs int64) { m.pairs, m.skipped = m.pairs+pairs, m.skipped+pairs }
 
 // add counts pairs and reports when it is time to.
 func (m *meter) add(pairs int, force bool, step func() Step) {
@@ -49,12 +53,12 @@ func (m *meter) add(pairs int, force bool, step func() Step) {
 	s := step()
 	elapsed := now.Sub(m.began)
 	if elapsed > 0 {
-		s.Speed = float64(m.pairs) / elapsed.Seconds()
+		s.Speed = float64(m.pairs-m.skipped) / elapsed.Seconds()
 	}
 	if m.total > 0 {
 		s.Done = min(float64(m.pairs)/float64(m.total), 1)
-		if m.pairs > 0 {
-			s.Remaining = max(time.Duration(float64(elapsed)*(float64(m.total)/float64(m.pairs)-1)), 0)
+		if done := m.pairs - m.skipped; done > 0 {
+			s.Remaining = max(time.Duration(float64(elapsed)*float64(m.total-m.pairs)/float64(done)), 0)
 		}
 	}
 	m.progress.Step(s)

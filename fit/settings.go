@@ -38,6 +38,8 @@ type Settings struct {
 
 	Seed    uint64 `json:"seed"`
 	Threads int    `json:"-"` // results do not depend on it
+
+	Checkpoint Checkpoint `json:"-"` // where to keep what an interrupted training goes on from
 }
 
 // Anchor is knowledge from outside of the propensity within a group of field pairs.

@@ -1,0 +1,463 @@
+package fit
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
+
+	"unseen/internal/kern"
+	"unseen/model"
+)
+
+// Checkpoint says where training keeps what it needs to go on after an interruption: one
+// safetensors file, written at intervals and when the context is cancelled, and removed when
+// training is done or has diverged. Training that goes on from it ends in the same bits as if it
+// had never stopped, whatever the number of threads.
+//
+// Fit refuses, with ErrCheckpoint, to go on from a file that is damaged, of other data or of other
+// settings. It also refuses to resume from a file that is not there (the error wraps
+// fs.ErrNotExist), and to begin anew over one that is: hours of work may be in it.
+type Checkpoint struct {
+	Path   string        // "" keeps none
+	Every  time.Duration // between writes; 0 means 30 seconds
+	Resume bool          // go on from the file at Path
+	// Keep leaves the file after success too, for a caller that calls Remove once the model is
+	// saved: who is stopped in between loses nothing.
+	Keep bool
+}
+
+// Remove removes the file, and what writes of it that were killed half-way have left.
+func (c Checkpoint) Remove() error {
+	c.sweep()
+	if err := os.Remove(c.Path); err != nil {
+		return fmt.Errorf("%w: training is done, but its checkpoint stays: %w", ErrCheckpoint, err)
+	}
+	return nil
+}
+
+// The keys of a checkpoint file's metadata.
+const (
+	keyFormat   = "format" // always "unseen-checkpoint"
+	keyVersion  = "format_version"
+	keyMethod   = "method"
+	keySettings = "settings"      // JSON
+	keyData     = "data_checksum" // Problem.Checksum
+	keyTables   = "tables_checksum"
+	keyKernels  = "kernels"
+	keyState    = "state" // JSON: the whole numbers of the state
+)
+
+const (
+	checkpointFormat  = "unseen-checkpoint"
+	checkpointVersion = "1"
+)
+
+// resumable is a part of training that a checkpoint keeps: everything that its rest depends on.
+type resumable interface {
+	keep(c *checkpoint)
+	restore(c *checkpoint) // what is wrong is left in c.err
+}
+
+// recorder writes checkpoints, and gives back what one of them kept. What is under way is a stack,
+// such as a fit, its choice of a ridge, and the descent under one ridge. All methods may be called
+// on nil, which keeps nothing.
+type recorder struct {
+	Checkpoint
+	identity map[string]string // what a checkpoint must agree on
+	states   []resumable
+	resumed  *checkpoint // until all of it has been given back
+	last     time.Time
+}
+
+// newRecorder opens the checkpoint to resume, or writes the first: that the folder is read-only
+// should be known before training and not after.
+func newRecorder(p Problem, s Settings) (*recorder, []Warning, error) {
+	r := &recorder{Checkpoint: s.Checkpoint, last: time.Now()}
+	switch {
+	case r.Every < 0:
+		return nil, nil, fmt.Errorf("%w: a checkpoint every %v; give a positive time such as 30s", ErrSetting, r.Every)
+	case r.Path == "" && r.Resume:
+		return nil, nil, fmt.Errorf("%w: nothing to resume from; give the path of a checkpoint", ErrSetting)
+	case r.Path == "":
+		return nil, nil, nil
+	case r.Every == 0:
+		r.Every = 30 * time.Second
+	}
+	var err error
+	if r.identity, err = identify(p, s); err != nil {
+		return nil, nil, err
+	}
+	if r.Resume {
+		warnings, err := r.open()
+		return r, warnings, err
+	}
+	if _, err := os.Lstat(r.Path); err == nil {
+		return nil, nil, fmt.Errorf("%w: %s is there already, of a training that was interrupted; resume it, or remove the file to start afresh", ErrCheckpoint, r.Path)
+	}
+	return r, nil, r.write()
+}
+
+// identify returns the metadata that tell one training from another.
+func identify(p Problem, s Settings) (map[string]string, error) {
+	s.Adam.Seed, s.Adam.Threads = 0, 0 // taken from s
+	settings, err := json.Marshal(s)
+	if err != nil {
+		return nil, fmt.Errorf("%w: no JSON form: %w", ErrSetting, err)
+	}
+	return map[string]string{
+		keyFormat: checkpointFormat, keyVersion: checkpointVersion, keyMethod: s.Method,
+		keySettings: string(settings), keyData: p.Checksum(), keyTables: tablesChecksum(p.Nodes, s), keyKernels: kern.Variant(),
+	}, nil
+}
+
+// tablesChecksum names what models look at besides the pairs, vectors and fields.
+func tablesChecksum(n model.Nodes, s Settings) string {
+	h := sha256.New()
+	put := func(x any) { binary.Write(h, binary.LittleEndian, x) } // a hash takes everything
+	for _, column := range [][]float32{n.Popularity, n.Age} {
+		put(int64(len(column)))
+		put(column)
+	}
+	put(int64(len(s.PropensityOptions.Exposures)))
+	put(s.PropensityOptions.Exposures)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// open reads the checkpoint and checks that it is this training's.
+func (r *recorder) open() ([]Warning, error) {
+	if _, err := os.Stat(r.Path); errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: there is none at %s to resume from (training that ends well removes it): %w; start afresh without resuming", ErrCheckpoint, r.Path, fs.ErrNotExist)
+	}
+	file, err := model.Open(r.Path)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCheckpoint, err)
+	}
+	refuse := func(format string, a ...any) error {
+		return fmt.Errorf("%w: %s %s", ErrCheckpoint, r.Path, fmt.Sprintf(format, a...))
+	}
+	there, here := file.Metadata, r.identity
+	const mend = "or remove the file to start afresh"
+	switch {
+	case there[keyFormat] != checkpointFormat:
+		return nil, refuse("is a file of another kind (%q); give the path of a checkpoint", there[keyFormat])
+	case there[keyVersion] != checkpointVersion:
+		return nil, refuse("has format version %q and this program knows %s; resume it with the program that wrote it, %s", there[keyVersion], checkpointVersion, mend)
+	case there[keyMethod] != here[keyMethod]:
+		return nil, refuse("is of the method %s, not %s; ask for that one, %s", there[keyMethod], here[keyMethod], mend)
+	case there[keySettings] != here[keySettings]:
+		return nil, refuse("was written with other settings: %s; use those, %s", differences(there[keySettings], here[keySettings]), mend)
+	case there[keyData] != here[keyData]:
+		return nil, refuse("is of other data (checksum %.12s…, here %.12s…): pairs, fields, vectors or logged exposures differ; give the same data, %s", there[keyData], here[keyData], mend)
+	case there[keyTables] != here[keyTables]:
+		return nil, refuse("was written with other known propensities, popularity or ages of the nodes; give the same, %s", mend)
+	}
+	c := &checkpoint{file: file, whole: map[string]int{}}
+	if err := json.Unmarshal([]byte(there[keyState]), &c.whole); err != nil {
+		return nil, refuse("has an unreadable state: %v; remove the file to start afresh", err)
+	}
+	if c.number("depth", 0, math.MaxInt32) > 0 {
+		r.resumed = c
+	}
+	if c.err != nil {
+		return nil, refuse("is unusable: %v; remove it to start afresh", c.err)
+	}
+	r.sweep()
+	if there[keyKernels] != here[keyKernels] {
+		return []Warning{{"kernels", fmt.Sprintf("training began with the vector kernels %s and went on with %s: its last digits are those of neither alone", there[keyKernels], here[keyKernels])}}, nil
+	}
+	return nil, nil
+}
+
+// differences says which settings differ, given both as JSON.
+func differences(there, here string) string {
+	a, b := map[string]string{}, map[string]string{}
+	flatten(a, "", json.RawMessage(there))
+	flatten(b, "", json.RawMessage(here))
+	var out []string
+	names := maps.Clone(a)
+	maps.Copy(names, b)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if a[name] != b[name] {
+			out = append(out, fmt.Sprintf("%s is %s there and %s here", name, cmp.Or(a[name], "absent"), cmp.Or(b[name], "absent")))
+		}
+	}
+	const most = 4
+	if len(out) > most {
+		out = append(out[:most], fmt.Sprintf("and %d more", len(out)-most))
+	}
+	return strings.Join(out, ", ")
+}
+
+// flatten writes the leaves of a JSON document to a map, by their path.
+func flatten(out map[string]string, path string, raw json.RawMessage) {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(raw, &members) != nil || members == nil {
+		out[path] = string(raw)
+		return
+	}
+	for name, value := range members {
+		flatten(out, strings.TrimPrefix(path+"."+name, "."), value)
+	}
+}
+
+// begin puts a part of training on the stack; where a checkpoint is being resumed that kept it, the
+// part is as it was.
+func (r *recorder) begin(state resumable) error {
+	if r == nil {
+		return nil
+	}
+	r.states = append(r.states, state)
+	c := r.resumed
+	if c == nil {
+		return nil
+	}
+	state.restore(c)
+	if c.err != nil {
+		return fmt.Errorf("%w: %s: %w; remove the file to start afresh", ErrCheckpoint, r.Path, c.err)
+	}
+	if len(r.states) == c.number("depth", 0, math.MaxInt32) {
+		r.resumed = nil
+	}
+	return nil
+}
+
+// settle takes everything above a part off the stack: its outcome is now the part's own.
+func (r *recorder) settle(state resumable) {
+	if r == nil {
+		return
+	}
+	for i, s := range r.states {
+		if s == state {
+			r.states = r.states[:i+1]
+		}
+	}
+}
+
+// tick writes a checkpoint if it is time to.
+func (r *recorder) tick() error {
+	if r == nil || time.Since(r.last) < r.Every {
+		return nil
+	}
+	return r.write()
+}
+
+func (r *recorder) write() error {
+	if r.resumed != nil {
+		return nil // the file knows more than the stack does
+	}
+	c := &checkpoint{file: &model.File{Metadata: maps.Clone(r.identity)}, whole: map[string]int{"depth": len(r.states)}}
+	for _, state := range r.states {
+		state.keep(c)
+	}
+	state, err := json.Marshal(c.whole)
+	if err != nil {
+		return err
+	}
+	c.file.Metadata[keyState] = string(state)
+	if err := c.file.Save(r.Path); err != nil {
+		return fmt.Errorf("%w: %w; make room, or choose another path", ErrCheckpoint, err)
+	}
+	r.last = time.Now()
+	return nil
+}
+
+// close ends the recording with training's own outcome: it leaves a checkpoint of what was
+// interrupted, and none of what is done, never began or would only diverge again.
+func (r *recorder) close(ctx context.Context, outcome error) error {
+	switch {
+	case r == nil:
+		return outcome
+	case errors.Is(outcome, ErrDiverged), outcome != nil && len(r.states) == 0 && !r.Resume:
+		r.Remove() // the outcome says more than a second error
+	case outcome == nil && r.Keep:
+		return r.write()
+	case outcome == nil:
+		return r.Remove()
+	case ctx.Err() != nil && errors.Is(outcome, ctx.Err()):
+		if err := r.write(); err != nil {
+			return fmt.Errorf("%w, and %w", outcome, err)
+		}
+	}
+	return outcome
+}
+
+// sweep removes the temporary files, .name.PID-N.tmp, of writes that were killed half-way.
+func (c Checkpoint) sweep() {
+	folder, prefix := filepath.Dir(c.Path), "."+filepath.Base(c.Path)+"."
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return // they do no harm
+	}
+	for _, entry := range entries {
+		middle, ours := strings.CutPrefix(strings.TrimSuffix(entry.Name(), ".tmp"), prefix)
+		process, number, numbered := strings.Cut(middle, "-")
+		_, err1 := strconv.Atoi(process)
+		_, err2 := strconv.Atoi(number)
+		if ours && numbered && err1 == nil && err2 == nil && strings.HasSuffix(entry.Name(), ".tmp") {
+			os.Remove(filepath.Join(folder, entry.Name()))
+		}
+	}
+}
+
+// checkpoint is the content of a checkpoint file, by name: whole numbers, and tensors of all
+// others, in which nothing is rounded and infinities can be kept.
+type checkpoint struct {
+	file  *model.File
+	whole map[string]int
+	err   error // the first thing that was wrong with what was asked for
+}
+
+func (c *checkpoint) fail(format string, a ...any) {
+	if c.err == nil {
+		c.err = fmt.Errorf(format, a...)
+	}
+}
+
+func (c *checkpoint) putTruth(name string, value bool) {
+	c.whole[name] = 0
+	if value {
+		c.whole[name] = 1
+	}
+}
+
+func (c *checkpoint) truth(name string) bool { return c.number(name, 0, 1) == 1 }
+
+// number returns a whole number, which must be in a range.
+func (c *checkpoint) number(name string, low, high int) int {
+	value, ok := c.whole[name]
+	if !ok || value < low || value > high {
+		c.fail("the state's %s is missing or out of range", name)
+		return low
+	}
+	return value
+}
+
+func put[T float32 | float64](c *checkpoint, name string, values []T) {
+	c.file.Tensors = append(c.file.Tensors, model.Tensor{Name: name, Shape: []int{len(values)}, Data: values})
+}
+
+// numbers returns a tensor of so many numbers; any number of them if count is negative.
+func numbers[T float32 | float64](c *checkpoint, name string, count int) []T {
+	t, _ := c.file.Tensor(name)
+	values, ok := t.Data.([]T)
+	if !ok || count >= 0 && len(values) != count {
+		c.fail("tensor %q is missing or has another size", name)
+		return make([]T, max(count, 0))
+	}
+	return values
+}
+
+func (c *checkpoint) putCurvatures(name string, memory []curvature) {
+	var moved, turned, inverse []float64
+	for _, m := range memory {
+		moved, turned, inverse = append(moved, m.moved...), append(turned, m.turned...), append(inverse, m.inverse)
+	}
+	put(c, name+".moved", moved)
+	put(c, name+".turned", turned)
+	put(c, name+".inverse", inverse)
+}
+
+// curvatures returns the memory of steps over so many parameters.
+func (c *checkpoint) curvatures(name string, size int) []curvature {
+	inverse := numbers[float64](c, name+".inverse", -1)
+	moved, turned := numbers[float64](c, name+".moved", len(inverse)*size), numbers[float64](c, name+".turned", len(inverse)*size)
+	var memory []curvature
+	for i, x := range inverse {
+		memory = append(memory, curvature{moved: moved[i*size : (i+1)*size], turned: turned[i*size : (i+1)*size], inverse: x})
+	}
+	return memory
+}
+
+func (c *checkpoint) putHistory(name string, epochs []Epoch) {
+	var values []float64
+	for _, e := range epochs {
+		values = append(values, e.Objective, e.Validation)
+	}
+	put(c, name, values)
+}
+
+func (c *checkpoint) history(name string) []Epoch {
+	var out []Epoch
+	for e := range slices.Chunk(numbers[float64](c, name, -1), 2) {
+		if len(e) == 2 {
+			out = append(out, Epoch{Number: len(out) + 1, Objective: e[0], Validation: e[1]})
+		}
+	}
+	return out
+}
+
+// putInformation keeps the lower triangle of the factor; nil is kept too.
+func (c *checkpoint) putInformation(name string, info *information) {
+	c.putTruth(name, info != nil)
+	if info == nil {
+		return
+	}
+	triangle := make([]float64, 0, info.n*(info.n+1)/2)
+	for i := range info.n {
+		row := i * info.factor.Stride
+		triangle = append(triangle, info.factor.Data[row:row+i+1]...)
+	}
+	put(c, name, triangle)
+}
+
+func (c *checkpoint) information(name string, n, d int) *information {
+	if !c.truth(name) {
+		return nil
+	}
+	triangle := numbers[float64](c, name, n*(n+1)/2)
+	factor := blas64.Triangular{Uplo: blas.Lower, Diag: blas.NonUnit, N: n, Stride: n, Data: make([]float64, n*n)}
+	for i := range n {
+		copy(factor.Data[i*n:i*n+i+1], triangle)
+		triangle = triangle[i+1:]
+	}
+	return &information{n: n, d: d, factor: factor}
+}
+
+// keep and restore make a Result resumable: what the finished starts came to.
+
+func (r *Result) keep(c *checkpoint) {
+	var starts []float64
+	for _, s := range r.Starts {
+		starts = append(starts, s.Propensity, s.Objective, s.MeanLink, s.MeanSame, s.MeanCross)
+	}
+	put(c, "result.starts", starts)
+	c.putHistory("result.epochs", r.Epochs)
+	put(c, "result.values", []float64{r.Objective.Likelihood, r.Objective.Risk, r.Objective.Prior, r.Validation, r.Ridge})
+	put(c, "result.link", r.LinkParams)
+	put(c, "result.propensity", r.PropensityParams)
+	c.whole["result.iterations"] = r.Iterations
+}
+
+func (r *Result) restore(c *checkpoint) {
+	r.Starts = nil
+	for s := range slices.Chunk(numbers[float64](c, "result.starts", -1), 5) {
+		if len(s) == 5 {
+			r.Starts = append(r.Starts, Start{Propensity: s[0], Objective: s[1], MeanLink: s[2], MeanSame: s[3], MeanCross: s[4]})
+		}
+	}
+	r.Epochs = c.history("result.epochs")
+	v := numbers[float64](c, "result.values", 5)
+	r.Objective, r.Validation, r.Ridge = Parts{v[0], v[1], v[2]}, v[3], v[4]
+	if len(r.Starts) > 0 {
+		r.LinkParams = numbers[float32](c, "result.link", r.Link.Size())
+		r.PropensityParams = numbers[float32](c, "result.propensity", r.Propensity.Size())
+	}
+	r.Iterations = c.number("result.iterations", 0, math.MaxInt32)
+}
