@@ -279,17 +279,23 @@ func (r *recorder) write() error {
 }
 
 // close ends the recording with training's own outcome: it leaves a checkpoint of what was
-// interrupted, and none of what is done, never began or would only diverge again.
-func (r *recorder) close(ctx context.Context, outcome error) error {
+// interrupted, and none of what is done, never began or would only diverge again. Trouble with the
+// checkpoint of what is done is a warning: the result is worth more.
+func (r *recorder) close(ctx context.Context, result *Result, outcome error) error {
+	doubt := func(err error) {
+		if err != nil {
+			result.Warnings = append(result.Warnings, Warning{"checkpoint", err.Error()})
+		}
+	}
 	switch {
 	case r == nil:
 		return outcome
 	case errors.Is(outcome, ErrDiverged), outcome != nil && len(r.states) == 0 && !r.Resume:
 		r.Remove() // the outcome says more than a second error
 	case outcome == nil && r.Keep:
-		return r.write()
+		doubt(r.write())
 	case outcome == nil:
-		return r.Remove()
+		doubt(r.Remove())
 	case ctx.Err() != nil && errors.Is(outcome, ctx.Err()):
 		if err := r.write(); err != nil {
 			return fmt.Errorf("%w, and %w", outcome, err)

@@ -544,3 +544,67 @@ func TestResumedWithOtherKernels(t *testing.T) {
 		t.Errorf("no warning among %v", r.Warnings)
 	}
 }
+
+// Trouble with the checkpoint at the very end costs a warning, not the result.
+func TestCheckpointLostAtTheEnd(t *testing.T) {
+	p := checkpointProblem(t, 1)
+	for _, keep := range []bool{false, true} {
+		s := resumables["adam"]
+		folder := filepath.Join(t.TempDir(), "folder")
+		if err := os.Mkdir(folder, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		s.Checkpoint = Checkpoint{Path: filepath.Join(folder, "checkpoint"), Keep: keep}
+		r, err := Fit(context.Background(), p, s, Progress{Step: func(Step) { os.RemoveAll(folder) }})
+		if err != nil || len(r.LinkParams) == 0 {
+			t.Fatalf("keep %v: no result: %v", keep, err)
+		}
+		if !slices.ContainsFunc(r.Warnings, func(w Warning) bool { return w.Kind == "checkpoint" && strings.Contains(w.Message, folder) }) {
+			t.Errorf("keep %v: no warning among %v", keep, r.Warnings)
+		}
+	}
+}
+
+// A kept checkpoint gives the result again, without training.
+func TestCheckpointKept(t *testing.T) {
+	p := checkpointProblem(t, 1)
+	for kind, s := range resumables {
+		s.Checkpoint = Checkpoint{Path: filepath.Join(t.TempDir(), "checkpoint"), Keep: true}
+		want, err := Fit(context.Background(), p, s, Progress{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Checkpoint.Resume = true
+		got, err := Fit(context.Background(), p, s, Progress{Step: func(s Step) { t.Errorf("%s trains: %+v", kind, s) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sameResult(t, want, got)
+		if err := s.Checkpoint.Remove(); err != nil {
+			t.Error(err)
+		}
+		if err := s.Checkpoint.Remove(); !errors.Is(err, ErrCheckpoint) {
+			t.Errorf("removed twice: %v", err)
+		}
+	}
+}
+
+// What never began, or would only diverge again, leaves no checkpoint.
+func TestCheckpointOfNothing(t *testing.T) {
+	p := checkpointProblem(t, 1)
+	for _, s := range []Settings{
+		{Method: "bayes", Link: "cosine"},
+		{Method: "mle", Adam: AdamSettings{Rate: 1e300}},
+		{Method: "cosine"},
+	} {
+		folder := t.TempDir()
+		s.Checkpoint.Path = filepath.Join(folder, "checkpoint")
+		_, err := Fit(context.Background(), p, s, Progress{})
+		if s.Method != "cosine" && !errors.Is(err, ErrSetting) && !errors.Is(err, ErrDiverged) {
+			t.Errorf("%s: %v", s.Method, err)
+		}
+		if left, err := os.ReadDir(folder); err != nil || len(left) != 0 {
+			t.Errorf("%s leaves %v: %v", s.Method, left, err)
+		}
+	}
+}

@@ -84,7 +84,7 @@ func Fit(ctx context.Context, p Problem, s Settings, progress Progress) (*Result
 	default:
 		err = fitObjective(ctx, p, m, r, progress, recorder)
 	}
-	if err := recorder.close(ctx, err); err != nil {
+	if err := recorder.close(ctx, r, err); err != nil {
 		return nil, err
 	}
 	r.warn()

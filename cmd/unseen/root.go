@@ -41,7 +41,7 @@ New here? Start with:  unseen demo`,
 	root.SetUsageTemplate(usage)
 	root.SetVersionTemplate("unseen {{.Version}}\n")
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(newDemo(), newVersion(), newCompletion())
+	root.AddCommand(newDemo(), newFit(), newVersion(), newCompletion())
 	return root
 }
 
@@ -121,9 +121,11 @@ func flagError(cmd *cobra.Command, err error) error {
 	}
 	if e, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		kind := map[string]string{
-			"int":    "a whole number",
-			"uint64": "a whole number, 0 or more",
-			"bool":   "true or false",
+			"int":          "a whole number",
+			"uint64":       "a whole number, 0 or more",
+			"float64":      "a number",
+			"float64Slice": "numbers with commas between them",
+			"bool":         "true or false",
 		}[e.GetFlag().Value.Type()]
 		if errors.Is(err, strconv.ErrRange) {
 			kind = "a number nearer to 0"

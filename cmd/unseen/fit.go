@@ -1,0 +1,448 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"unseen/evaluate"
+	"unseen/fit"
+	"unseen/model"
+	"unseen/risk"
+	"unseen/world"
+)
+
+// plans are the kinds of generated worlds, by the names that --world takes.
+var plans = map[string]func() world.Plan{
+	"saturated":      world.Saturated,
+	"saturated-rare": world.SaturatedRare,
+	"flat-rare":      world.FlatRare,
+}
+
+// fitFlags is the command line of unseen fit.
+type fitFlags struct {
+	method, preset, link, propensity string
+	anchors                          []string
+	starts                           []float64
+	seed                             uint64
+	threads                          int
+
+	world              string
+	nodes, dim, fields int
+	randomFields       bool
+	pairs              int
+	logged             float64
+
+	output, checkpoint    string
+	resume, quiet, asJSON bool
+}
+
+func newFit() *cobra.Command {
+	var f fitFlags
+	cmd := &cobra.Command{
+		Use:   "fit",
+		Short: "Learn links and exposure together, on a world whose truth is known",
+		Long: `Learn both halves of a recommender, ŷ = P(link | shown) and π̂ = P(shown), from
+links alone, and compare them with the truth. The pairs come from a generated
+world: nodes with fields and vectors, links drawn from known y and π.
+
+Methods:
+` + methodList() + `
+Worlds:
+  saturated       links are common and many are certain once shown (the paper's)
+  saturated-rare  links are rare, and a few are certain once shown
+  flat-rare       links are rare and none is certain: hardly anything but logged
+                  exposure (--logged) or an anchor tells the scale of π
+
+An anchor is what is known of the mean π from elsewhere, such as a survey:
+--anchor same=0.8±0.1 for pairs of one field, cross=… for pairs of two; bayes
+uses it. The starts are propensities to start training from: the first counts,
+the others show whether the data decide.
+
+With -o the model is saved, and until then a checkpoint lies beside it: Ctrl-C
+or a power cut loses half a minute at most. Run the same command with --resume
+to go on; the model is the same, to the byte, as if nothing had happened.`,
+		Example: `  unseen fit
+  unseen fit --method naive --json
+  unseen fit --world flat-rare --logged 0.02
+  unseen fit --nodes 20000 --dim 256 --pairs 300000 -o model.safetensors`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			r, err := runFit(cmd.Context(), f, newTicker(cmd.ErrOrStderr(), f.quiet))
+			if err != nil {
+				return err
+			}
+			if f.asJSON {
+				return printJSON(cmd.OutOrStdout(), r)
+			}
+			return r.print(cmd.OutOrStdout())
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&f.method, "method", "bayes", "how to learn")
+	flags.StringVar(&f.preset, "preset", "safe", strings.Join(fit.Presets(), ", "))
+	flags.StringVar(&f.link, "link", "", "link model (default: the method's)")
+	flags.StringVar(&f.propensity, "propensity", "", "propensity model (default: the method's)")
+	flags.StringArrayVar(&f.anchors, "anchor", nil, "`known` mean π, such as same=0.8±0.1 (or +-)")
+	flags.Float64SliceVar(&f.starts, "starts", nil, "`p,q` to start from, as π̂ (default: the preset's)")
+	flags.Lookup("starts").DefValue = "" // it would be []
+	flags.Uint64Var(&f.seed, "seed", 1, "seed of the world and of training")
+	flags.IntVar(&f.threads, "threads", 0, "threads (default: all processors)")
+	flags.StringVar(&f.world, "world", "saturated", "kind of world")
+	flags.IntVar(&f.nodes, "nodes", 4000, "nodes of the world")
+	flags.IntVar(&f.dim, "dim", 64, "dimension of the vectors")
+	flags.IntVar(&f.fields, "fields", 6, "fields, equally large")
+	flags.BoolVar(&f.randomFields, "random-fields", false, "fields that have nothing to do with the vectors")
+	flags.IntVar(&f.pairs, "pairs", 20_000, "pairs to learn from")
+	flags.Float64Var(&f.logged, "logged", 0, "share of pairs whose exposure is logged")
+	flags.StringVarP(&f.output, "output", "o", "", "save the model here")
+	flags.StringVar(&f.checkpoint, "checkpoint", "", "checkpoint (default: beside the output)")
+	flags.BoolVar(&f.resume, "resume", false, "go on from the checkpoint")
+	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
+	jsonFlag(cmd, &f.asJSON)
+	complete := map[string][]string{
+		"method": slices.Sorted(maps.Keys(fit.Methods())), "preset": fit.Presets(),
+		"link": model.LinkKinds(), "propensity": model.PropensityKinds(), "world": slices.Sorted(maps.Keys(plans)),
+	}
+	for _, name := range []string{"anchor", "starts", "seed", "threads", "nodes", "dim", "fields", "pairs", "logged"} {
+		complete[name] = nil
+	}
+	for name, values := range complete {
+		if err := cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+			panic(err) // only if the flag does not exist
+		}
+	}
+	return cmd
+}
+
+// methodList explains the methods, one or two lines of 80 columns each.
+func methodList() string {
+	var b strings.Builder
+	about := fit.Methods()
+	for _, name := range slices.Sorted(maps.Keys(about)) {
+		line := "  " + fmt.Sprintf("%-12s", name)
+		column := len(line)
+		b.WriteString(line)
+		for _, word := range strings.Fields(about[name]) {
+			width := len([]rune(word))
+			if column+1+width > 80 {
+				b.WriteString("\n" + strings.Repeat(" ", 14))
+				column = 14
+			}
+			b.WriteString(" " + word)
+			column += 1 + width
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// settings turns the flags into what to generate and how to learn, or says which flag is wrong.
+func (f *fitFlags) settings() (world.Settings, fit.Settings, error) {
+	var w world.Settings
+	var s fit.Settings
+	plan, ok := plans[f.world]
+	most := math.MaxInt32
+	switch {
+	case !ok:
+		return w, s, usagef("no world %q; there is %s", f.world, strings.Join(slices.Sorted(maps.Keys(plans)), ", "))
+	case f.nodes < 10:
+		return w, s, usagef("--nodes is %d; give at least 10", f.nodes)
+	case f.dim < 1:
+		return w, s, usagef("--dim is %d; give at least 1", f.dim)
+	case f.fields < 1 || f.fields > min(f.nodes, 1000):
+		return w, s, usagef("--fields is %d; give from 1 to %d", f.fields, min(f.nodes, 1000))
+	case f.nodes < 40_000:
+		most = f.nodes * (f.nodes - 1) / 3 // training, validation and test have a third each
+	}
+	switch {
+	case f.pairs < 10 || f.pairs > most:
+		return w, s, usagef("--pairs is %d; with %d nodes give from 10 to %d", f.pairs, f.nodes, most)
+	case !(f.logged >= 0 && f.logged <= 1):
+		return w, s, usagef("--logged is %v; give a share from 0 to 1", f.logged)
+	case f.threads < 0:
+		return w, s, usagef("--threads is %d; give at least 1, or leave it out", f.threads)
+	case f.resume && f.output == "" && f.checkpoint == "":
+		return w, s, usagef("--resume needs to know where the checkpoint is; give the -o or the --checkpoint of the interrupted run")
+	}
+	if f.threads == 0 {
+		f.threads = runtime.GOMAXPROCS(0)
+	}
+	if f.checkpoint == "" && f.output != "" {
+		f.checkpoint = f.output + ".checkpoint"
+	}
+	w = world.Settings{Nodes: f.nodes, Dim: f.dim, Fields: world.EvenFields(f.fields), RandomFields: f.randomFields, Plan: plan()}
+	w.Seed, w.Threads = f.seed, f.threads
+	s = fit.Settings{
+		Method: f.method, Preset: f.preset, Link: f.link, Propensity: f.propensity, Starts: f.starts, Seed: f.seed, Threads: f.threads,
+		Checkpoint: fit.Checkpoint{Path: f.checkpoint, Resume: f.resume, Keep: true},
+	}
+	for _, text := range f.anchors {
+		anchor, err := parseAnchor(text)
+		if err != nil {
+			return w, s, err
+		}
+		s.Anchors = append(s.Anchors, anchor)
+	}
+	if err := w.Validate(); err != nil {
+		return w, s, causedByFlags(err)
+	}
+	if _, err := s.WithDefaults(); err != nil {
+		return w, s, causedByFlags(err)
+	}
+	for name, path := range map[string]string{"-o": f.output, "--checkpoint": f.checkpoint} {
+		if err := writable(path); path != "" && err != nil {
+			return w, s, usagef("%s %s cannot be written: %w; choose another path", name, path, err)
+		}
+	}
+	return w, s, nil
+}
+
+// causedByFlags takes an error that only the command line can have caused for a wrong command line.
+func causedByFlags(err error) error {
+	for _, kind := range []error{fit.ErrSetting, fit.ErrData, model.ErrKind, model.ErrOption, world.ErrSetting, world.ErrUnreachable, world.ErrTooManyPairs} {
+		if errors.Is(err, kind) {
+			return &usageError{err}
+		}
+	}
+	return err
+}
+
+// parseAnchor reads same=0.8±0.1, also with +- for ±.
+func parseAnchor(text string) (fit.Anchor, error) {
+	group, value, ok := strings.Cut(text, "=")
+	mean, spread, both := strings.Cut(strings.Replace(value, "+-", "±", 1), "±")
+	p, err1 := strconv.ParseFloat(strings.TrimSpace(mean), 64)
+	e, err2 := strconv.ParseFloat(strings.TrimSpace(spread), 64)
+	group = strings.TrimSpace(group)
+	if !ok || !both || err1 != nil || err2 != nil || group != "same" && group != "cross" || !(p > 0 && p < 1) || !(e > 0 && e < 1) {
+		return fit.Anchor{}, usagef("--anchor is %q; write same=0.8±0.1 or cross=0.2+-0.05: the mean π of pairs of one field or of two, and its standard error", text)
+	}
+	return fit.Anchor{Group: group, Propensity: p, Error: e}, nil
+}
+
+// writable tells, before hours of training, whether a file can be written after them.
+func writable(path string) error {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return errors.New("it is a folder")
+	}
+	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")
+	if err != nil {
+		if e, ok := errors.AsType[*fs.PathError](err); ok {
+			return e.Err
+		}
+		return err
+	}
+	return errors.Join(file.Close(), os.Remove(file.Name()))
+}
+
+// fitReport is what unseen fit has to say.
+type fitReport struct {
+	World    fitWorld     `json:"world"`
+	Settings fit.Settings `json:"settings"`
+	Pairs    int          `json:"pairs"`
+	Links    int          `json:"links"`   // seen among them
+	Seconds  float64      `json:"seconds"` // of training
+
+	Objective  float64     `json:"objective"`
+	Likelihood float64     `json:"objective_likelihood"`
+	Risk       float64     `json:"objective_risk"`
+	Validation float64     `json:"validation,omitempty"`
+	Ridge      float64     `json:"ridge,omitempty"`
+	Epochs     int         `json:"epochs,omitempty"`
+	Iterations int         `json:"iterations,omitempty"`
+	Test       fitMarks    `json:"test"`
+	Starts     []fit.Start `json:"starts,omitempty"`
+
+	Warnings []fit.Warning `json:"warnings"`
+	Model    string        `json:"model,omitempty"`
+}
+
+// fitWorld says what was learned from.
+type fitWorld struct {
+	Plan         string  `json:"plan"`
+	Nodes        int     `json:"nodes"`
+	Dim          int     `json:"dim"`
+	Fields       int     `json:"fields"`
+	RandomFields bool    `json:"random_fields"`
+	Logged       float64 `json:"logged"`
+	Seed         uint64  `json:"seed"`
+}
+
+// fitMarks compares a model with the truth on pairs that it was not trained on.
+type fitMarks struct {
+	Pairs int    `json:"pairs"`
+	Link  beside `json:"mean_link"`             // ŷ and y
+	Same  beside `json:"mean_propensity_same"`  // π̂ and π of pairs of one field
+	Cross beside `json:"mean_propensity_cross"` // and of two
+
+	AUC    beside `json:"auc"`            // for which pairs are relevant
+	Recall beside `json:"recall_at_half"` // of the relevant pairs, with ŷ of at least ½
+	Risk   beside `json:"risk"`           // true log-loss
+	Naive  beside `json:"naive_risk"`     // log-loss as the links that are seen would have it
+}
+
+// beside is a figure of the model beside that of the truth; nil where there is none, as the
+// recall of no pairs.
+type beside struct {
+	Model *float64 `json:"model"`
+	Truth *float64 `json:"truth"`
+}
+
+// runFit makes the world, learns from it, saves the model and compares it with the truth.
+func runFit(ctx context.Context, f fitFlags, t *ticker) (*fitReport, error) {
+	generate, settings, err := f.settings()
+	if err != nil {
+		return nil, err
+	}
+	defer t.clear()
+	t.say("making a world of %s nodes", thousands(f.nodes))
+	w, err := world.New(ctx, generate)
+	if err != nil {
+		return nil, causedByFlags(err)
+	}
+	defer w.Graph().Vectors().Close()
+	parts := make([]*world.Sample, 3)
+	third := f.nodes * (f.nodes - 1) / 3
+	for part, n := range []int{f.pairs, max(f.pairs/5, 10), min(20_000, third)} {
+		if parts[part], err = w.Pairs(ctx, min(n, third), world.Draw{Part: part, Logged: f.logged}); err != nil {
+			return nil, causedByFlags(err)
+		}
+	}
+	train, test := parts[0], parts[2]
+	problem := fit.Problem{Nodes: model.NodesOf(w.Graph()), Train: train.Pairs, Validation: parts[1].Pairs}
+	if f.logged > 0 {
+		for k := range train.Truth {
+			problem.Exposure = append(problem.Exposure, train.Observation(k).Exposure)
+		}
+	}
+	began := time.Now()
+	result, err := fit.Fit(ctx, problem, settings, fit.Progress{Step: t.step})
+	switch {
+	case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) && !errors.Is(err, fit.ErrCheckpoint) && f.checkpoint != "":
+		return nil, fmt.Errorf("stopped; what was done is in %s: run the same command with --resume to go on", f.checkpoint)
+	case err != nil:
+		return nil, causedByFlags(err)
+	}
+	r := &fitReport{
+		World:    fitWorld{f.world, f.nodes, f.dim, f.fields, f.randomFields, f.logged, f.seed},
+		Settings: result.Settings, Pairs: f.pairs, Seconds: time.Since(began).Seconds(),
+		Objective: result.Objective.Total(), Likelihood: result.Objective.Likelihood, Risk: result.Objective.Risk,
+		Validation: result.Validation, Ridge: result.Ridge, Epochs: len(result.Epochs), Iterations: result.Iterations,
+		Starts: result.Starts, Warnings: append([]fit.Warning{}, result.Warnings...), Model: f.output,
+	}
+	for _, linked := range train.Pairs.Linked {
+		r.Links += count(linked)
+	}
+	if f.output != "" {
+		m, err := result.Model(problem.Checksum())
+		if err != nil {
+			return nil, err
+		}
+		if err := model.Save(f.output, m); err != nil {
+			return nil, fmt.Errorf("%w; what was learned is in %s: mend that and run the same command with --resume", err, f.checkpoint)
+		}
+	}
+	if f.checkpoint != "" {
+		if err := settings.Checkpoint.Remove(); err != nil {
+			r.Warnings = append(r.Warnings, fit.Warning{Kind: "checkpoint", Message: err.Error()})
+		}
+	}
+	t.say("judging it on %s other pairs", thousands(test.Pairs.Len()))
+	r.Test, err = mark(problem.Nodes.Fields, result, test)
+	return r, err
+}
+
+// mark compares the models with what is true of a sample.
+func mark(fields []uint16, r *fit.Result, test *world.Sample) (fitMarks, error) {
+	n := test.Pairs.Len()
+	z, s := make([]float32, n), make([]float32, n)
+	const stretch = 4096
+	for from := 0; from < n; from += stretch {
+		to := min(from+stretch, n)
+		b := model.Batch{Sources: test.Pairs.Source[from:to], Targets: test.Pairs.Target[from:to]}
+		r.Link.Logits(z[from:to], r.LinkParams, b)
+		r.Propensity.Logits(s[from:to], r.PropensityParams, b)
+	}
+	model, truth := newJudged(n), newJudged(n)
+	for k := range n {
+		belief, err := risk.FromLogits(float64(z[k]), float64(s[k]))
+		if err != nil {
+			return fitMarks{}, fmt.Errorf("the model's logits of pair %d: %w", k, err)
+		}
+		known, err := risk.FromProbabilities(test.Truth[k].Link, test.Truth[k].Propensity)
+		if err != nil {
+			return fitMarks{}, err
+		}
+		same := fields[test.Pairs.Source[k]] == fields[test.Pairs.Target[k]]
+		model.add(test.Observation(k), belief, same, test.Relevant[k])
+		truth.add(test.Observation(k), known, same, test.Relevant[k])
+	}
+	a, b := model.marks(), truth.marks()
+	return fitMarks{
+		Pairs: n, Link: beside{a[0], b[0]}, Same: beside{a[1], b[1]}, Cross: beside{a[2], b[2]},
+		AUC: beside{a[3], b[3]}, Recall: beside{a[4], b[4]}, Risk: beside{a[5], b[5]}, Naive: beside{a[6], b[6]},
+	}, nil
+}
+
+// judged is pairs with what somebody believes of them.
+type judged struct {
+	scored            evaluate.Scored
+	pairs             []risk.Pair
+	link, same, cross []float64
+}
+
+func newJudged(n int) *judged {
+	return &judged{scored: evaluate.Scored{Scores: make([]float64, 0, n), Linked: make([]bool, 0, n)}, pairs: make([]risk.Pair, 0, n)}
+}
+
+func (j *judged) add(seen risk.Observation, belief risk.Belief, same, relevant bool) {
+	j.scored.Scores = append(j.scored.Scores, belief.Link())
+	j.scored.Linked = append(j.scored.Linked, relevant)
+	j.pairs = append(j.pairs, risk.Pair{Observation: seen, Belief: belief, Weight: 1})
+	j.link = append(j.link, belief.Link())
+	if same {
+		j.same = append(j.same, belief.Propensity())
+	} else {
+		j.cross = append(j.cross, belief.Propensity())
+	}
+}
+
+// marks returns mean ŷ, mean π̂ of one field and of two, AUC, recall at ½, true and naive risk.
+func (j *judged) marks() [7]*float64 {
+	value := func(x float64, err error) *float64 {
+		if err != nil || math.IsNaN(x) || math.IsInf(x, 0) {
+			return nil
+		}
+		return &x
+	}
+	mean := func(values []float64) *float64 {
+		var sum risk.Sum
+		for _, x := range values {
+			sum.Add(x)
+		}
+		return value(sum.Value()/float64(len(values)), nil) // of none it is 0/0
+	}
+	confusion, err := j.scored.ConfusionAt(.5)
+	recall := value(confusion.Recall())
+	if err != nil {
+		recall = nil
+	}
+	truly, err1 := risk.Estimator{Scheme: risk.True{}}.Estimate(j.pairs)
+	naively, err2 := risk.Estimator{Scheme: risk.Naive{}}.Estimate(j.pairs)
+	return [7]*float64{mean(j.link), mean(j.same), mean(j.cross), value(j.scored.AUC()), recall, value(truly.Value, err1), value(naively.Value, err2)}
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// print draws the page for a terminal of 80 columns.
+func (r *fitReport) print(w io.Writer) error {
+	var b strings.Builder
+	fields := "fields"
+	if r.World.Fields == 1 {
+		fields = "field"
+	}
+	fmt.Fprintf(&b, "%s on %s pairs, %s of them linked, in %s\n", r.Settings.Method, thousands(r.Pairs), thousands(r.Links), brief(r.Seconds))
+	fmt.Fprintf(&b, "from a %s world of %s nodes, %d %s, %d dimensions", r.World.Plan, thousands(r.World.Nodes), r.World.Fields, fields, r.World.Dim)
+	if r.World.Logged > 0 {
+		fmt.Fprintf(&b, ", %.3g%% logged", 100*r.World.Logged)
+	}
+	fmt.Fprintf(&b, "\n\n  %-34s %9s %9s\n", "on "+thousands(r.Test.Pairs)+" other pairs", "model", "truth")
+	t := r.Test
+	for _, row := range []struct {
+		name  string
+		value beside
+		means string
+	}{
+		{"mean ŷ = P(link | shown)", t.Link, ""},
+		{"mean π̂ = P(shown), one field", t.Same, ""},
+		{"mean π̂ = P(shown), two fields", t.Cross, ""},
+		{"AUC for relevance", t.AUC, "higher is better"},
+		{"recall of the relevant at ŷ ≥ ½", t.Recall, "higher is better"},
+		{"risk, log-loss", t.Risk, "lower is better"},
+		{"naive risk", t.Naive, "judged by links seen"},
+	} {
+		// π̂ is one column wide and two runes
+		pad := 34 + strings.Count(row.name, "\u0302")
+		fmt.Fprintf(&b, "%s\n", strings.TrimRight(fmt.Sprintf("  %-*s %9s %9s   %s", pad, row.name, figure(row.value.Model), figure(row.value.Truth), row.means), " "))
+	}
+	fmt.Fprintf(&b, "\n  objective %.4f", r.Objective)
+	if r.Validation != 0 {
+		fmt.Fprintf(&b, ", validation %.4f", r.Validation)
+	}
+	switch {
+	case r.Epochs > 0:
+		fmt.Fprintf(&b, ", %d epochs", r.Epochs)
+	case r.Iterations > 0 && r.Settings.Method == "bayes":
+		fmt.Fprintf(&b, ", %d rounds", r.Iterations)
+	case r.Iterations > 0:
+		fmt.Fprintf(&b, ", %d iterations", r.Iterations)
+	}
+	b.WriteString("\n")
+	r.printStarts(&b)
+	for _, warning := range r.Warnings {
+		b.WriteString("\n" + wrap("warning: "+warning.Message))
+	}
+	if r.Model != "" {
+		fmt.Fprintf(&b, "\nThe model is in %s\n", r.Model)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// printStarts shows whether the starts agree.
+func (r *fitReport) printStarts(b *strings.Builder) {
+	if len(r.Starts) < 2 {
+		return
+	}
+	b.WriteString("\n  started at π̂ =  objective    mean ŷ   mean π̂, one field   two fields\n")
+	low, high := r.Starts[0].MeanLink, r.Starts[0].MeanLink
+	for _, s := range r.Starts {
+		fmt.Fprintf(b, "  %14.3g %10.4f %9s %18s %12s\n", s.Propensity, s.Objective, positive(s.MeanLink), positive(s.MeanSame), positive(s.MeanCross))
+		low, high = min(low, s.MeanLink), max(high, s.MeanLink)
+	}
+	if low > 0 {
+		fmt.Fprintf(b, "  mean ŷ differs by %.2g%% between them\n", 100*(high/low-1))
+	}
+}
+
+// figure writes a number in four digits, or a dash for none.
+func figure(x *float64) string {
+	if x == nil {
+		return "–"
+	}
+	return fmt.Sprintf("%.4f", *x)
+}
+
+// positive writes the mean of positive numbers; 0 stands for no numbers.
+func positive(mean float64) string {
+	if mean == 0 {
+		return figure(nil)
+	}
+	return figure(&mean)
+}
+
+// brief writes seconds as people say them.
+func brief(seconds float64) string {
+	if seconds < 10 {
+		return fmt.Sprintf("%.2g s", seconds)
+	}
+	return time.Duration(seconds * float64(time.Second)).Round(time.Second).String()
+}

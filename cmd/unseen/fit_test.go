@@ -1,0 +1,292 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"unseen/fit"
+	"unseen/model"
+)
+
+// small is a world that takes a fraction of a second.
+var small = strings.Fields("fit --nodes 120 --dim 8 --fields 3 --pairs 2000 --threads 2")
+
+func TestFit(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "model.safetensors")
+	for _, method := range []string{"bayes", "mle", "naive", "cosine"} {
+		t.Run(method, func(t *testing.T) {
+			code, stdout, stderr := invoke(append(small, "--method", method, "--starts", ".3,.6", "-o", path)...)
+			if code != exitOK {
+				t.Fatalf("exit code %d: %s", code, stderr)
+			}
+			fits80(t, stdout)
+			for _, s := range []string{method + " on 2,000 pairs", "120 nodes, 3 fields, 8 dimensions", "mean ŷ", "mean π̂ = P(shown), two fields", "AUC", "recall", "risk, log-loss", "naive risk", "The model is in " + path} {
+				if !strings.Contains(stdout, s) {
+					t.Errorf("stdout does not say %q:\n%s", s, stdout)
+				}
+			}
+			if !strings.Contains(stderr, "unseen: making a world of 120 nodes\n") {
+				t.Errorf("stderr is %q", stderr)
+			}
+			file, err := model.Open(path)
+			if err != nil || file.Metadata[model.KeyMethod] != method {
+				t.Errorf("no model of %s: %v", method, err)
+			}
+			if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) != 1 {
+				t.Errorf("%v lie beside the model: %v", left, err)
+			}
+		})
+	}
+}
+
+func TestFitJSON(t *testing.T) {
+	code, stdout, stderr := invoke(append(small, "--method", "bayes", "--logged", "0.1", "--anchor", "same=0.8±0.1", "--starts", ".3,.7", "--quiet", "--json")...)
+	if code != exitOK || stderr != "" {
+		t.Fatalf("exit code %d, stderr %q", code, stderr)
+	}
+	var r fitReport
+	decodeOne(t, stdout, &r)
+	if r.World != (fitWorld{"saturated", 120, 8, 3, false, .1, 1}) || r.Pairs != 2000 || r.Links == 0 || len(r.Starts) != 2 {
+		t.Errorf("got %+v", r)
+	}
+	if len(r.Settings.Anchors) != 1 || r.Settings.Anchors[0] != (fit.Anchor{Group: "same", Propensity: .8, Error: .1}) {
+		t.Errorf("anchors %v", r.Settings.Anchors)
+	}
+	// With logs and an anchor the scale is known, and the truth can be compared with.
+	for name, b := range map[string]beside{"link": r.Test.Link, "same": r.Test.Same, "cross": r.Test.Cross, "auc": r.Test.AUC} {
+		if b.Model == nil || b.Truth == nil || !(math.Abs(*b.Model-*b.Truth) < .15) {
+			t.Errorf("%s is %s, in truth %s", name, figure(b.Model), figure(b.Truth))
+		}
+	}
+	// Nothing has a lower risk than the truth, and the naive risk is another thing.
+	if risk := r.Test.Risk; !(*risk.Truth < *risk.Model) || *r.Test.Naive.Model == *risk.Model {
+		t.Errorf("risk %s, in truth %s, naive %s", figure(risk.Model), figure(risk.Truth), figure(r.Test.Naive.Model))
+	}
+	if _, again, _ := invoke(append(small, "--method", "bayes", "--logged", "0.1", "--anchor", "same=0.8+-0.1", "--starts", ".3,.7", "--quiet", "--json", "--threads", "1")...); withoutTime(again) != withoutTime(stdout) {
+		t.Errorf("not the same again:\n%s%s", stdout, again)
+	}
+}
+
+func withoutTime(page string) string {
+	var b strings.Builder
+	for line := range strings.Lines(page) {
+		if !strings.Contains(line, `"seconds"`) {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+func TestFitWrongUsage(t *testing.T) {
+	folder := t.TempDir()
+	for line, says := range map[string]string{
+		"--method nope":          `no method "nope"; there is ap, bayes, cosine`,
+		"--preset nope":          `no preset "nope"; there is safe, paper, notebook`,
+		"--world nope":           `no world "nope"; there is flat-rare, saturated, saturated-rare`,
+		"--link nope":            `"nope"`,
+		"--propensity nope":      `"nope"`,
+		"--link mlp":             `bayes needs the link model diagonal`,
+		"--anchor same":          `--anchor is "same"; write same=0.8±0.1`,
+		"--anchor same=.8":       `write same=0.8±0.1`,
+		"--anchor same=.8±x":     `write same=0.8±0.1`,
+		"--anchor both=.8±.1":    `write same=0.8±0.1`,
+		"--anchor same=1.8±.1":   `write same=0.8±0.1`,
+		"--anchor same=.8±0":     `write same=0.8±0.1`,
+		"--starts 2":             `start at the propensity 2`,
+		"--starts .1,x":          `--starts is ".1,x"; give numbers with commas between them`,
+		"--logged 2":             `--logged is 2; give a share from 0 to 1`,
+		"--logged NaN":           `--logged is NaN; give a share from 0 to 1`,
+		"--logged x":             `--logged is "x"; give a number`,
+		"--method dr":            `dr needs pairs whose exposure is logged`,
+		"--nodes 5":              `--nodes is 5; give at least 10`,
+		"--dim 0":                `--dim is 0; give at least 1`,
+		"--fields 0":             `--fields is 0; give from 1 to 120`,
+		"--fields 121":           `--fields is 121; give from 1 to 120`,
+		"--pairs 5":              `--pairs is 5; with 120 nodes give from 10 to 4760`,
+		"--pairs 4761":           `--pairs is 4761; with 120 nodes give from 10 to 4760`,
+		"--threads -1":           `--threads is -1`,
+		"--resume":               `--resume needs to know where the checkpoint is`,
+		"-o " + folder:           `cannot be written: it is a folder; choose another path`,
+		"-o " + folder + "/no/m": `cannot be written: no such file or directory; choose another path`,
+		"--checkpoint " + folder: `cannot be written: it is a folder`,
+		"--metod bayes":          `unknown flag --metod; did you mean --method?`,
+		"extra":                  `unseen fit takes no arguments, got "extra"`,
+	} {
+		t.Run(line, func(t *testing.T) {
+			code, stdout, stderr := invoke(append(append(small, "--quiet"), strings.Fields(line)...)...)
+			if code != exitUsage || stdout != "" {
+				t.Errorf("exit code %d and stdout %q, want %d and nothing", code, stdout, exitUsage)
+			}
+			if !strings.HasPrefix(stderr, "unseen: ") || !strings.Contains(stderr, says) || strings.Count(stderr, "\n") != 1 {
+				t.Errorf("stderr is %q, want one line that says %q", stderr, says)
+			}
+		})
+	}
+	if left, err := os.ReadDir(folder); err != nil || len(left) != 0 {
+		t.Errorf("%v are left: %v", left, err)
+	}
+}
+
+func TestFitHelp(t *testing.T) {
+	code, stdout, stderr := invoke("help", "fit")
+	if code != exitOK || stderr != "" {
+		t.Errorf("exit code %d and stderr %q", code, stderr)
+	}
+	fits80(t, stdout)
+	for name := range fit.Methods() {
+		if !strings.Contains(stdout, "\n  "+name+" ") {
+			t.Errorf("the help does not explain the method %s", name)
+		}
+	}
+	for name := range plans {
+		if !strings.Contains(stdout, "\n  "+name+" ") {
+			t.Errorf("the help does not explain the world %s", name)
+		}
+	}
+}
+
+// Ctrl-C leaves a checkpoint and says how to go on; going on gives the model of a run without it.
+func TestFitStoppedAndResumed(t *testing.T) {
+	folder := t.TempDir()
+	whole, path := filepath.Join(folder, "whole"), filepath.Join(folder, "model")
+	train := append(small, "--method", "mle", "--quiet", "--pairs", "2500", "--starts", ".3,.6")
+	if code, _, stderr := invoke(append(train, "-o", whole)...); code != exitOK {
+		t.Fatal(stderr)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { // Ctrl-C once training has begun
+		for ctx.Err() == nil {
+			if _, err := os.Stat(path + ".checkpoint"); err == nil {
+				time.Sleep(5 * time.Millisecond)
+				cancel()
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	var stdout, stderr bytes.Buffer
+	code := run(ctx, append(train, "-o", path), &stdout, &stderr)
+	cancel()
+	want := fmt.Sprintf("unseen: stopped; what was done is in %s.checkpoint: run the same command with --resume to go on\n", path)
+	if code != exitFailure || stdout.Len() > 0 || stderr.String() != want {
+		t.Fatalf("exit code %d, stdout %q, stderr %q, want %d, nothing, %q", code, &stdout, &stderr, exitFailure, want)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("there is a model: %v", err)
+	}
+	for _, refused := range []struct{ args, says string }{
+		{"", "is there already"},
+		{"--resume --seed 2", "seed is 1 there and 2 here"},
+		{"--resume --method ap", "is of the method mle, not ap"},
+		{"--resume --nodes 121", "other data"},
+	} {
+		code, stdout, stderr := invoke(append(append(train, "-o", path), strings.Fields(refused.args)...)...)
+		if code != exitFailure || stdout != "" || !strings.Contains(stderr, refused.says) || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("%q: exit code %d, stderr %q, want %q", refused.args, code, stderr, refused.says)
+		}
+	}
+	if code, _, stderr := invoke(append(train, "-o", path, "--resume", "--threads", "1")...); code != exitOK {
+		t.Fatal(stderr)
+	}
+	a, err1 := os.ReadFile(whole)
+	b, err2 := os.ReadFile(path)
+	if err := errors.Join(err1, err2); err != nil || !bytes.Equal(a, b) {
+		t.Errorf("the resumed model differs: %v", err)
+	}
+	if code, _, stderr := invoke(append(train, "-o", path, "--resume")...); code != exitFailure || !strings.Contains(stderr, "there is none at "+path+".checkpoint") {
+		t.Errorf("nothing to resume: exit code %d, %q", code, stderr)
+	}
+	if left, err := os.ReadDir(folder); err != nil || len(left) != 2 {
+		t.Errorf("%v are left: %v", left, err)
+	}
+}
+
+func TestFitStoppedWithoutCheckpoint(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	var stdout, stderr bytes.Buffer
+	code := run(ctx, append(small, "--quiet"), &stdout, &stderr)
+	if want := "unseen: stopped before it was done\n"; code != exitFailure || stdout.Len() > 0 || stderr.String() != want {
+		t.Errorf("exit code %d, stdout %q, stderr %q, want %d, nothing, %q", code, &stdout, &stderr, exitFailure, want)
+	}
+}
+
+// One field has no pairs of two; what has no value is a dash and a null.
+func TestFitOfOneField(t *testing.T) {
+	code, stdout, stderr := invoke(append(small, "--fields", "1", "--quiet")...)
+	if code != exitOK || !strings.Contains(strings.Join(strings.Fields(stdout), " "), "P(shown), two fields – – AUC") {
+		t.Errorf("exit code %d, stderr %q:\n%s", code, stderr, stdout)
+	}
+	_, stdout, _ = invoke(append(small, "--fields", "1", "--quiet", "--json")...)
+	var r fitReport
+	decodeOne(t, stdout, &r)
+	if r.Test.Cross.Model != nil || r.Test.Cross.Truth != nil || r.Test.Same.Model == nil {
+		t.Errorf("got %+v", r.Test)
+	}
+}
+
+func TestTicker(t *testing.T) {
+	var out bytes.Buffer
+	bar := &ticker{w: &out, terminal: true}
+	bar.say("making a world")
+	bar.step(fit.Step{Phase: "training", Done: .5, Epoch: 3, Epochs: 6, Validation: .25, Remaining: 90 * time.Second})
+	bar.step(fit.Step{Phase: strings.Repeat("π", 100), Epoch: 1, Epochs: 6})
+	bar.clear()
+	page := out.String()
+	for _, s := range []string{"\rmaking a world", "\r██████░░░░░░  50% training, 3/6, at most 1m30s left, validation", "…"} {
+		if !strings.Contains(page, s) {
+			t.Errorf("no %q in %q", s, page)
+		}
+	}
+	if strings.Contains(page, "\n") || !strings.HasSuffix(page, "\r") {
+		t.Errorf("the bar leaves its line: %q", page)
+	}
+	for line := range strings.SplitSeq(page, "\r") {
+		fits80(t, line)
+	}
+
+	out.Reset()
+	log := newTicker(&out, false)
+	for epoch := range 5 {
+		log.step(fit.Step{Phase: "training", Epoch: epoch + 1, Epochs: 6})
+	}
+	log.last = time.Now().Add(-lineEvery)
+	log.began = time.Now().Add(-20 * time.Second)
+	log.step(fit.Step{Phase: "training", Epoch: 5, Epochs: 6})
+	log.clear()
+	if want := "unseen: training, 1/6\nunseen: training, 5/6, at most 10s left\n"; out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
+	}
+
+	out.Reset()
+	none := newTicker(&out, true)
+	none.say("making a world")
+	none.step(fit.Step{Phase: "training"})
+	if out.Len() > 0 {
+		t.Errorf("quiet, but %q", out.String())
+	}
+}
+
+func FuzzAnchor(f *testing.F) {
+	for _, text := range []string{"same=0.8±0.1", "cross=0.2+-0.05", "same = .5 ± .1", "", "=", "same=±", "same=NaN±1", "same=1e-9±1e-9"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		a, err := parseAnchor(text)
+		if err != nil {
+			return
+		}
+		again, err := parseAnchor(fmt.Sprintf("%s=%v±%v", a.Group, a.Propensity, a.Error))
+		if err != nil || again != a || !(a.Propensity > 0 && a.Propensity < 1 && a.Error > 0) {
+			t.Errorf("%q is %+v, and again %+v: %v", text, a, again, err)
+		}
+	})
+}

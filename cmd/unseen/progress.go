@@ -1,0 +1,105 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"unseen/fit"
+)
+
+// ticker shows progress: a bar that redraws itself on a terminal, a line now and then elsewhere.
+type ticker struct {
+	w        io.Writer
+	terminal bool
+	width    int       // columns of the bar that is drawn
+	last     time.Time // of the last line
+	phase    string    // of the last line
+	began    time.Time // of the phase
+	epoch    int       // at which it began
+}
+
+// newTicker shows progress on a stream, or none if quiet.
+func newTicker(w io.Writer, quiet bool) *ticker {
+	t := &ticker{w: w}
+	if quiet {
+		t.w = io.Discard
+	}
+	if file, ok := t.w.(*os.File); ok {
+		info, err := file.Stat()
+		t.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
+	}
+	return t
+}
+
+// say shows what is being done.
+func (t *ticker) say(format string, a ...any) {
+	text := fmt.Sprintf(format, a...)
+	if t.terminal {
+		t.draw(text)
+		return
+	}
+	fmt.Fprintf(t.w, "unseen: %s\n", text)
+}
+
+// lineEvery is how long there is no line where there is no terminal and the phase stays the same.
+const lineEvery = 10 * time.Second
+
+// step shows a moment of training.
+func (t *ticker) step(s fit.Step) {
+	now := time.Now()
+	fresh := s.Phase != t.phase
+	if fresh {
+		t.phase, t.began, t.epoch = s.Phase, now, s.Epoch
+	}
+	if !t.terminal && !fresh && now.Sub(t.last) < lineEvery {
+		return
+	}
+	t.last = now
+	// Where the engine counts no pairs, rounds and iterations are what there is to count.
+	if s.Done == 0 && s.Epochs > 1 {
+		s.Done = float64(s.Epoch-1) / float64(s.Epochs)
+		if rounds := s.Epoch - t.epoch; rounds > 0 {
+			s.Remaining = time.Duration(float64(now.Sub(t.began)) / float64(rounds) * float64(s.Epochs-s.Epoch+1))
+		}
+	}
+	text := s.Phase
+	if s.Epochs > 1 {
+		text += fmt.Sprintf(", %d/%d", s.Epoch, s.Epochs)
+	}
+	if s.Remaining > 0 {
+		text += fmt.Sprintf(", at most %s left", s.Remaining.Round(time.Second))
+	}
+	if s.Validation != 0 {
+		text += fmt.Sprintf(", validation %.4f", s.Validation)
+	}
+	if t.terminal {
+		const cells = 12
+		full := min(max(int(s.Done*cells+.5), 0), cells)
+		text = strings.Repeat("█", full) + strings.Repeat("░", cells-full) + fmt.Sprintf(" %3.0f%% ", 100*s.Done) + text
+		t.draw(text)
+		return
+	}
+	fmt.Fprintf(t.w, "unseen: %s\n", text)
+}
+
+// draw replaces the line that the cursor is on, in 79 columns.
+func (t *ticker) draw(text string) {
+	if runes := []rune(text); len(runes) > 79 {
+		text = string(runes[:78]) + "…"
+	}
+	width := utf8.RuneCountInString(text)
+	fmt.Fprintf(t.w, "\r%s%s", text, strings.Repeat(" ", max(t.width-width, 0)))
+	t.width = width
+}
+
+// clear takes the bar away.
+func (t *ticker) clear() {
+	if t.terminal && t.width > 0 {
+		fmt.Fprintf(t.w, "\r%s\r", strings.Repeat(" ", t.width))
+		t.width = 0
+	}
+}
