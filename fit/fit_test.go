@@ -106,7 +106,7 @@ func mustFit(tb testing.TB, p Problem, s Settings) *Result {
 // What must hold of the methods on a small world whose truth is known; the full-size figures are
 // a command's.
 func TestMethodsOnAKnownWorld(t *testing.T) {
-	trial := newTrial(t, world.Settings{Nodes: 4000, Dim: 64, Fields: world.EvenFields(6), Plan: world.Plan{Seed: 11}}, 8000, 0)
+	trial := newTrial(t, world.Settings{Nodes: 3000, Dim: 32, Fields: world.EvenFields(5), Plan: world.Plan{Seed: 11}}, 6000, 0)
 	naive := trial.judge(t, mustFit(t, trial.problem(), Settings{Method: "naive", Starts: []float64{.3}}))
 	var oracle float64
 	for k, truth := range trial.test.Truth {
@@ -147,7 +147,7 @@ func TestBayesStartsAgree(t *testing.T) {
 func TestLoggedExposureFindsTheScale(t *testing.T) {
 	plan := world.FlatRare()
 	plan.Seed = 3
-	trial := newTrial(t, world.Settings{Nodes: 4000, Dim: 16, Fields: world.EvenFields(4), Plan: plan}, 60_000, .05)
+	trial := newTrial(t, world.Settings{Nodes: 3000, Dim: 8, Fields: world.EvenFields(3), Plan: plan}, 40_000, .05)
 	var truth float64
 	for _, x := range trial.test.Truth {
 		truth += x.Link / float64(len(trial.test.Truth))
@@ -164,7 +164,7 @@ func TestLoggedExposureFindsTheScale(t *testing.T) {
 // An anchor moves the propensities to where it says.
 func TestAnchor(t *testing.T) {
 	plan := world.FlatRare()
-	trial := newTrial(t, world.Settings{Nodes: 2000, Dim: 16, Fields: world.EvenFields(3), Plan: plan}, 20_000, 0)
+	trial := newTrial(t, world.Settings{Nodes: 2000, Dim: 8, Fields: world.EvenFields(3), Plan: plan}, 12_000, 0)
 	var same []float64
 	for _, propensity := range []float64{.2, .8} {
 		r := mustFit(t, trial.problem(), Settings{Starts: []float64{.3}, Anchors: []Anchor{{"same", propensity, .02}}})
