@@ -222,16 +222,6 @@ func (l *laplace) updateTau(theta []float64, info *information, last []float64) 
 	return moved
 }
 
-// Posterior is what bayes believes of the parameters: a normal distribution around them.
-type Posterior struct {
-	Alpha float64    // precision of w, in units in which products of vectors have squared length d
-	Tau   [2]float64 // standard deviation of the propensity logits among pairs of one field, and of two
-	Cells []int32    // the field pairs that occur: source field × number of fields + target field
-
-	unit float64
-	info *information
-}
-
 // fitBayes learns the posterior of a diagonal link model and a field matrix.
 func fitBayes(ctx context.Context, p Problem, r *Result, progress Progress, recorder *recorder) error {
 	s := r.Settings
@@ -304,12 +294,7 @@ func fitBayes(ctx context.Context, p Problem, r *Result, progress Progress, reco
 				return err
 			}
 		}
-		linkParams, propensityParams := l.weights(theta), make([]float32, field.Size())
-		scale, shift := l.predictive(theta)
-		for i := range linkParams {
-			linkParams[i] *= float32(scale)
-		}
-		linkParams[l.d] += float32(shift)
+		linkParams, propensityParams := l.published(theta), make([]float32, field.Size())
 		field.Start(propensityParams, nil)
 		for c, at := range cells {
 			propensityParams[at] = float32(theta[l.d+1+c])
@@ -325,10 +310,12 @@ func fitBayes(ctx context.Context, p Problem, r *Result, progress Progress, reco
 		}
 		recorder.settle(b)
 	}
-	r.Posterior = &Posterior{Alpha: l.prior.Alpha, Tau: l.prior.Tau, Cells: cells, unit: l.unit, info: b.info}
 	r.Objective = Parts{Likelihood: r.Starts[0].Objective / float64(p.Train.Len())}
 	r.Ridge = float64(l.d) / l.prior.Alpha
-	return nil
+	r.Posterior, err = newPosterior(ctx, l, p, cells, s, b.theta, b.info, func(refit, of int) {
+		m.add(p.Train.Len(), true, func() Step { return Step{Phase: "measuring its own errors", Epoch: refit, Epochs: of} })
+	}, recorder)
+	return err
 }
 
 // bayesian is a fit by bayes between its starts.

@@ -30,6 +30,7 @@ type Result struct {
 	Iterations int     // of L-BFGS, or rounds of bayes
 	Starts     []Start // what each start came to; the first is the result's
 	Posterior  *Posterior
+	Findings   *Findings // the doctor's
 	Warnings   []Warning
 }
 
@@ -84,10 +85,14 @@ func Fit(ctx context.Context, p Problem, s Settings, progress Progress) (*Result
 	default:
 		err = fitObjective(ctx, p, m, r, progress, recorder)
 	}
+	if err == nil {
+		r.Findings, err = Diagnose(ctx, p, r)
+	}
 	if err := recorder.close(ctx, r, err); err != nil {
 		return nil, err
 	}
 	r.warn()
+	r.Warnings = append(r.Warnings, r.Findings.warnings()...)
 	return r, nil
 }
 
@@ -441,8 +446,17 @@ func (r *Result) Model(checksum string) (model.Model, error) {
 	if err != nil {
 		return model.Model{}, err
 	}
-	return model.Model{
+	m := model.Model{
 		Link: r.Link, LinkParams: r.LinkParams, Propensity: r.Propensity, PropensityParams: r.PropensityParams,
 		Method: r.Settings.Method, Hyperparameters: settings, Seed: r.Settings.Seed, DataChecksum: checksum,
-	}, nil
+	}
+	if r.Findings != nil {
+		if m.Findings, err = json.Marshal(r.Findings); err != nil {
+			return model.Model{}, err
+		}
+	}
+	if r.Posterior != nil {
+		m.Extra = r.Posterior.tensors()
+	}
+	return m, nil
 }

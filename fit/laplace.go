@@ -346,6 +346,11 @@ func (l *laplace) fisher(ctx context.Context, theta []float64) (*information, er
 		a *kern.Matrix // Σ zz·x xᵀ
 		b *kern.Matrix // row per cell: Σ zs·x
 		s []float64    // Σ ss
+
+		// The intercept's own part, in float64: where all logits are alike it is as good as a sum of
+		// the cells', and rounding would leave no positive definite matrix.
+		one  float64   // Σ zz
+		ones []float64 // Σ zs
 	}
 	parts := make([]partial, lots)
 	failed := make([]error, lots)
@@ -367,7 +372,7 @@ func (l *laplace) fisher(ctx context.Context, theta []float64) (*information, er
 		}
 		defer scaled.Close()
 		defer turned.Close()
-		p.s = make([]float64, l.cells)
+		p.s, p.ones = make([]float64, l.cells), make([]float64, l.cells)
 		from, to := l.lot(i)
 		var z [512]float32
 		for ; from < to; from += len(z) {
@@ -377,6 +382,10 @@ func (l *laplace) fisher(ctx context.Context, theta []float64) (*information, er
 				c := l.contribute(from+k, float64(z[k]), t)
 				cell := l.cell[from+k]
 				p.s[cell] += c.ss
+				p.one += c.zz
+				if !l.fixed {
+					p.ones[cell] += c.zs
+				}
 				row := []int32{int32(from + k)}
 				clear(scaled.Row(k))
 				kern.AddRows(scaled.Row(k), l.x, row, []float32{float32(math.Sqrt(c.zz))})
@@ -405,15 +414,17 @@ func (l *laplace) fisher(ctx context.Context, theta []float64) (*information, er
 	for _, p := range parts {
 		for i := range width {
 			out := full.Data[i*n:]
-			for j, x := range p.a.Row(i)[:i+1] {
+			for j, x := range p.a.Row(i)[:min(i+1, l.d)] {
 				out[j] += float64(x)
 			}
 		}
+		full.Data[l.d*n+l.d] += p.one
 		for c := range l.cells {
 			out := full.Data[(width+c)*n:]
-			for j, x := range p.b.Row(c) {
+			for j, x := range p.b.Row(c)[:l.d] {
 				out[j] += float64(x)
 			}
+			out[l.d] += p.ones[c]
 			out[width+c] += p.s[c]
 		}
 		p.a.Close()

@@ -36,6 +36,10 @@ type Settings struct {
 	Starts  []float64 `json:"starts"`  // propensities to start from; the first counts, the others tell its worth
 	Anchors []Anchor  `json:"anchors"` // what is known of the propensities' scale, for bayes
 
+	// Replicates is how many simulated histories bayes refits, to know its own bias; 0 means 10,
+	// below 0 none.
+	Replicates int `json:"replicates"`
+
 	Seed    uint64 `json:"seed"`
 	Threads int    `json:"-"` // results do not depend on it
 
@@ -143,6 +147,8 @@ func (s Settings) WithDefaults() (Settings, error) {
 	fill(&s.Adam.Epochs, preset.Adam.Epochs)
 	fill(&s.Adam.Patience, preset.Adam.Patience)
 	s.Adam, s.LBFGS = s.Adam.withDefaults(), s.LBFGS.withDefaults()
+	fill(&s.Replicates, 10)
+	s.Replicates = max(s.Replicates, -1)
 	s.Threads = max(s.Threads, 1)
 	return s, s.validate()
 }

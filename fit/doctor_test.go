@@ -1,0 +1,172 @@
+package fit
+
+import (
+	"encoding/json"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"unseen/world"
+)
+
+// TestDoctorOnWorlds asserts what must hold for every seed; TestCoverage measures the rest.
+func TestDoctorOnWorlds(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		plan   world.Plan
+		pairs  int
+		logged float64
+		never  []Class
+	}{
+		{"saturated", world.Saturated(), 5_000, 0, []Class{NotIdentified, Unmeasured}},
+		{"flat and rare", world.FlatRare(), 6_000, 0, []Class{Identified}},
+		{"flat and rare, 10% logged", world.FlatRare(), 6_000, .1, []Class{NotIdentified}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for seed := uint64(1); seed <= 2; seed++ {
+				c.plan.Seed = seed
+				s := mustSmall(t, c.plan, c.pairs, 8, c.logged, Settings{Seed: seed})
+				f := s.result.Findings
+				m := f.MeanLink
+				t.Logf("seed %d: %s, mean ŷ %.4f (%.4f to %.4f), truth %.4f, error %.3f, bias %+.3f", seed, f.Class, m.Value, m.Lower, m.Upper, s.world.Profile().BaseRate, m.Error, m.Bias)
+				if slices.Contains(c.never, f.Class) {
+					t.Errorf("seed %d: %s", seed, f.Class)
+				}
+				// four standard errors, where the class says that they mean something
+				off := math.Log(m.Value / s.world.Profile().BaseRate)
+				if se := math.Hypot(m.Total(), m.Sampling); f.Class == Identified && math.Abs(off) > 4*se {
+					t.Errorf("seed %d: mean ŷ is off by %.3f, with standard error %.3f", seed, off, se)
+				}
+				if r := *f.Ratio; !(r.Lower < r.Value && r.Value < r.Upper) || r.Value < 1 {
+					t.Errorf("seed %d: pairs of one field are shown %+v times as often", seed, r)
+				}
+			}
+		})
+	}
+}
+
+// TestBlindSpot: where even sure links are made with probability .6 only, the doctor sees nothing
+// wrong until exposures are logged.
+func TestBlindSpot(t *testing.T) {
+	plan := world.Saturated()
+	plan.Seed = 4
+	plan.Ceiling = .6
+	blind := mustSmall(t, plan, 6_000, 8, 0, Settings{}).result.Findings
+	if blind.Class == NotIdentified || len(blind.Logged) != 0 || !strings.Contains(strings.Join(blind.Verdict, " "), "Only logged exposure can tell") {
+		t.Errorf("%s %q", blind.Class, blind.Verdict)
+	}
+	seeing := mustSmall(t, plan, 6_000, 8, .05, Settings{}).result.Findings
+	if len(seeing.Logged) != 3 || math.Abs(seeing.Logged[0].z()) < 4 || !strings.Contains(strings.Join(seeing.Verdict, " "), "contradict") {
+		t.Errorf("logged exposures show nothing: %+v %q", seeing.Logged, seeing.Verdict)
+	}
+	plan.Ceiling = 1
+	fine := mustSmall(t, plan, 6_000, 8, .05, Settings{}).result.Findings
+	if math.Abs(fine.Logged[0].z()) > 4 {
+		t.Errorf("logged exposures contradict a model that is right: %+v", fine.Logged)
+	}
+}
+
+func TestFindings(t *testing.T) {
+	s := must(saturated())(t)
+	f := s.result.Findings
+	links, pairs := 0, 0
+	for _, c := range f.Cells {
+		links, pairs = links+c.Links, pairs+c.Pairs
+		if !(c.Lower < c.Propensity && c.Propensity < c.Upper) || !(c.LogitError > 0) || !(c.Relative.Lower < c.Relative.Value && c.Relative.Value < c.Relative.Upper) {
+			t.Errorf("field pair %d, %d: %+v", c.Source, c.Target, c)
+		}
+	}
+	if s := f.Support; pairs != s.Pairs || links != s.Links || s.Cells != len(f.Cells) || math.Abs(s.Effective-float64(s.Pairs)) > 1e-6*s.Effective {
+		t.Errorf("%+v with %d pairs and %d links in the cells", f.Support, pairs, links)
+	}
+	if f.MeanLink.Value != s.result.Starts[0].MeanLink && math.Abs(f.MeanLink.Value/s.result.Starts[0].MeanLink-1) > 1e-6 {
+		t.Errorf("mean ŷ %v, of the start %v", f.MeanLink.Value, s.result.Starts[0].MeanLink)
+	}
+	// along the ridge: more exposure, less relevance; no scale is likelier than the fit's by much
+	if len(f.Ridge) != 5 {
+		t.Fatalf("%+v", f.Ridge)
+	}
+	for i, p := range f.Ridge {
+		if i > 0 && (p.MeanLink >= f.Ridge[i-1].MeanLink || p.Propensity <= f.Ridge[i-1].Propensity) {
+			t.Errorf("from %+v to %+v", f.Ridge[i-1], p)
+		}
+		if p.Factor == 1 && p.Likelihood != 0 || p.Likelihood > 5 || !(p.Risk > 0) {
+			t.Errorf("%+v", p)
+		}
+	}
+	text, err := json.Marshal(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back Findings
+	if err := json.Unmarshal(text, &back); err != nil || back.Class != f.Class || len(back.Cells) != len(f.Cells) {
+		t.Errorf("%v: %s", err, text)
+	}
+	if m := must(s.result.Model(""))(t); string(m.Findings) != string(text) {
+		t.Error("the model file has other findings")
+	}
+}
+
+func TestDoctorWithoutPosterior(t *testing.T) {
+	plan := world.Saturated()
+	mle := mustSmall(t, plan, 2_000, 8, .1, Settings{Method: "mle", Optimiser: "lbfgs", Starts: []float64{.3, .9}}).result.Findings
+	if mle.Class != Unmeasured || len(mle.Ridge) != 5 || len(mle.Cells) == 0 || len(mle.Logged) != 3 || mle.Cells[0].LogitError != 0 || mle.Ratio.Error != 0 {
+		t.Errorf("mle: %+v", mle)
+	}
+	if !strings.Contains(strings.Join(mle.Verdict, " "), "need the method bayes") {
+		t.Errorf("mle: %q", mle.Verdict)
+	}
+	naive := mustSmall(t, plan, 2_000, 8, 0, Settings{Method: "naive", Optimiser: "lbfgs"}).result.Findings
+	if naive.Class != NoExposure || len(naive.Ridge) != 0 || len(naive.Cells) != 0 || len(naive.Verdict) == 0 {
+		t.Errorf("naive: %+v", naive)
+	}
+}
+
+func TestAnchorsAreMentioned(t *testing.T) {
+	plan := world.FlatRare()
+	s := mustSmall(t, plan, 8_000, 8, 0, Settings{Anchors: []Anchor{{"same", .85, .02}, {"cross", .2, .01}}})
+	if f := s.result.Findings; !strings.Contains(strings.Join(f.Verdict, " "), "anchor") {
+		t.Errorf("%q", f.Verdict)
+	}
+}
+
+func TestSmallFieldsAreMentioned(t *testing.T) {
+	plan := world.SaturatedRare()
+	s := mustSmall(t, plan, 2_000, 8, 0, Settings{})
+	f := s.result.Findings
+	if f.Support.Thin == 0 || !strings.Contains(strings.Join(f.Advice, " "), "merge small fields") {
+		t.Errorf("%+v %q", f.Support, f.Advice)
+	}
+}
+
+func TestDoctorOfOneSource(t *testing.T) {
+	s := must(saturated())(t)
+	p := s.problem
+	train := *p.Train
+	train.Source, train.Target = slices.Clone(train.Source), slices.Clone(train.Target)
+	for k := range train.Source {
+		if train.Source[k] = 0; train.Target[k] == 0 {
+			train.Target[k] = 1
+		}
+	}
+	p.Train = &train
+	f := mustFit(t, p, Settings{Starts: []float64{.3}, Replicates: -1}).Findings
+	if f.Class != Unmeasured || f.Support.Sources != 1 {
+		t.Errorf("%s of %+v", f.Class, f.Support)
+	}
+}
+
+func TestLoggedTestByHand(t *testing.T) {
+	d := &diagnosis{
+		result: &Result{Propensity: must(saturated())(t).result.Propensity},
+		found:  &Findings{Support: Support{Logged: 100}},
+		cells:  map[int32]*cellSum{0: {same: true, logged: 100, exposed: 60, expected: 50, variance: 25}},
+		order:  []int32{0},
+	}
+	d.testLogs()
+	want := []LoggedTest{{Group: "all", Pairs: 100, Shown: .6, Expected: .5, Z: 2}, {Group: "same", Pairs: 100, Shown: .6, Expected: .5, Z: 2}}
+	if !slices.Equal(d.found.Logged, want) {
+		t.Errorf("%+v, want %+v", d.found.Logged, want)
+	}
+}

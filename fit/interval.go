@@ -1,0 +1,395 @@
+package fit
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"unseen/graph"
+	"unseen/internal/kern"
+	"unseen/model"
+	"unseen/risk"
+)
+
+// Judge estimates risks with what a fit believes of links and exposure, and says how far the
+// estimates can be off.
+//
+// A risk's masses are made of ŷ and π̂, which are estimated: an interval that only resamples the
+// pairs takes them for known and is far too narrow. With V the posterior's covariance and r̄(θ) the
+// mean risk as a function of the parameters through its masses,
+//
+//	R̂ − b ± 1.96·√(SE² + c²·(max(∇r̄ᵀV∇r̄, v) + v/K))
+//
+// where SE is the standard error of the mean with pairs clustered by source, b the mean over the
+// posterior's K replicates of (estimate − truth), known there, v the variance of that difference,
+// and c the ratio of Student's quantile with K−1 degrees of freedom to the normal one, since K is
+// small. The delta method alone was a fifth too sure of itself. The predictions that are judged are held fixed: the question is the risk of this
+// model as it stands, not of the one that more data would have given, so that no slope runs
+// through the loss, for the model's own predictions as little as for another's.
+type Judge struct {
+	Link             model.Link
+	LinkParams       []float32
+	Propensity       model.Propensity
+	PropensityParams []float32
+	Posterior        *Posterior // nil for methods that have none: intervals then take π̂ and ŷ for known
+
+	Level   float64 // nominal coverage; 0 means .95
+	Threads int     // 0 means 1; results do not depend on it
+}
+
+// Judge returns a judge with the beliefs of this fit.
+func (r *Result) Judge() *Judge {
+	return &Judge{
+		Link: r.Link, LinkParams: r.LinkParams, Propensity: r.Propensity, PropensityParams: r.PropensityParams,
+		Posterior: r.Posterior, Threads: r.Settings.Threads,
+	}
+}
+
+// JudgeOf returns a judge with the beliefs of a model file.
+func JudgeOf(m model.Model) (*Judge, error) {
+	posterior, err := PosteriorOf(m)
+	if err != nil {
+		return nil, err
+	}
+	return &Judge{Link: m.Link, LinkParams: m.LinkParams, Propensity: m.Propensity, PropensityParams: m.PropensityParams, Posterior: posterior}, nil
+}
+
+// Evidence is pairs to judge by, such as held-out ones.
+type Evidence struct {
+	Pairs    *graph.Pairs
+	Exposure []risk.Exposure // of each pair; nil means that nothing is logged
+}
+
+// Estimate is an estimated mean over all pairs with its interval and what that is made of.
+type Estimate struct {
+	risk.Interval         // around the estimate less its bias
+	Plain         float64 // the estimate before that
+	Sampling      float64 // standard error from having sampled pairs
+	Nuisance      float64 // standard error from having estimated π̂ and ŷ; 0 without a posterior
+	Bias          float64 // in the replicates, on average
+	BiasError     float64 // the standard error of Bias
+}
+
+// DoublyRobust is the doubly robust scheme, for pairs whose exposure a is logged: P = ŷ + a(o−ŷ)/π̂, N = 1 − P.
+// It is unbiased where either π̂ or ŷ is right. Other pairs have no mass.
+var DoublyRobust risk.Scheme = risk.MassFunc(func(o risk.Observation, b risk.Belief) risk.Mass {
+	p := b.Link()
+	switch {
+	case o.Exposure == risk.Unlogged:
+		return risk.Mass{Positive: math.NaN(), Negative: math.NaN()}
+	case o.Exposure == risk.Exposed && o.Linked:
+		p += b.NotLink() * b.InversePropensity()
+	case o.Exposure == risk.Exposed:
+		p -= b.Link() * b.InversePropensity()
+	}
+	return risk.Mass{Positive: p, Negative: 1 - p}
+})
+
+// Risk estimates the risk of predictions, given as logits, one per pair; nil means the judge's own.
+func (j *Judge) Risk(ctx context.Context, v Evidence, e risk.Estimator, predictions []float32) (Estimate, error) {
+	out, err := j.risks(ctx, v, []risk.Estimator{e}, predictions)
+	if err != nil {
+		return Estimate{}, err
+	}
+	return out[0], nil
+}
+
+// Panel estimates the risk of predictions by every scheme: naive, w, pu, ap and, over the pairs
+// whose exposure is logged, dr. ap is the one to report: its masses are probabilities. The floor is
+// the least propensity that w, pu and dr see.
+func (j *Judge) Panel(ctx context.Context, v Evidence, floor float64, predictions []float32) (map[string]Estimate, error) {
+	names := []string{"naive", "w", "pu", "ap"}
+	schemes := []risk.Scheme{risk.Naive{}, risk.W{}, risk.PU{}, risk.AP{}}
+	estimators := make([]risk.Estimator, len(schemes))
+	for i, s := range schemes {
+		estimators[i] = risk.Estimator{Scheme: s, Floor: floor}
+	}
+	found, err := j.risks(ctx, v, estimators, predictions)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]Estimate{}
+	for i, name := range names {
+		out[name] = found[i]
+	}
+	logged, kept := v.logged(predictions)
+	if logged.Pairs.Len() > 1 {
+		if out["dr"], err = j.Risk(ctx, logged, risk.Estimator{Scheme: DoublyRobust, Floor: floor}, kept); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// MeanLink estimates how common relevance is: the mean of ŷ over all pairs.
+func (j *Judge) MeanLink(ctx context.Context, v Evidence) (Estimate, error) {
+	return j.Risk(ctx, v, risk.Estimator{Scheme: risk.MassFunc(linkMass), Loss: fixedLoss{linked: 1}}, nil)
+}
+
+func linkMass(_ risk.Observation, b risk.Belief) risk.Mass { return risk.Mass{Positive: b.Link()} }
+
+// logged returns the pairs whose exposure is logged.
+func (v Evidence) logged(predictions []float32) (Evidence, []float32) {
+	out := Evidence{Pairs: &graph.Pairs{Universe: v.Pairs.Universe}}
+	var kept []float32
+	for k, e := range v.Exposure {
+		if e == risk.Unlogged {
+			continue
+		}
+		p := out.Pairs
+		p.Source, p.Target, p.Linked = append(p.Source, v.Pairs.Source[k]), append(p.Target, v.Pairs.Target[k]), append(p.Linked, v.Pairs.Linked[k])
+		p.Weight, p.Rate = append(p.Weight, v.Pairs.Weight[k]), append(p.Rate, v.Pairs.Rate[k])
+		out.Exposure = append(out.Exposure, e)
+		if predictions != nil {
+			kept = append(kept, predictions[k])
+		}
+	}
+	return out, kept
+}
+
+// fixedLoss is a loss that does not look at the belief, so that slopes run through masses alone.
+type fixedLoss struct{ linked, unlinked float64 }
+
+func (l fixedLoss) Losses(risk.Belief) (linked, unlinked float64) { return l.linked, l.unlinked }
+func (l fixedLoss) Slopes(risk.Belief) (linked, unlinked float64) { return 0, 0 }
+func (l fixedLoss) Bound() float64                                { return math.Inf(1) }
+
+// lossOf returns the losses of a prediction under an estimator's loss.
+func lossOf(e risk.Estimator, prediction risk.Belief) fixedLoss {
+	loss := e.Loss
+	if loss == nil {
+		loss = risk.Log{}
+	}
+	linked, unlinked := loss.Losses(prediction)
+	return fixedLoss{linked, unlinked}
+}
+
+// judged is what a chunk of the evidence adds up to for one estimator.
+type judged struct {
+	link, propensity []float64 // Σ w·∂r, through the masses
+	estimate         []float64 // by replicate: Σ w·r of what is drawn there
+	truth            []float64 // by replicate: Σ w·(yδ(1) + (1−y)δ(0)) with the y that it is drawn from
+	weight           []float64 // by replicate: Σ w
+}
+
+func (j *Judge) risks(ctx context.Context, v Evidence, estimators []risk.Estimator, predictions []float32) ([]Estimate, error) {
+	n := v.Pairs.Len()
+	if n == 0 {
+		return nil, fmt.Errorf("%w: there are none to judge by", ErrData)
+	}
+	if predictions != nil && len(predictions) != n || v.Exposure != nil && len(v.Exposure) != n {
+		return nil, fmt.Errorf("%w: %d pairs, %d predictions, %d exposures", ErrShape, n, len(predictions), len(v.Exposure))
+	}
+	const chunk = 4096
+	var replicates []replicate
+	if j.Posterior != nil {
+		replicates = j.Posterior.replicates
+	}
+	values := make([][]float64, len(estimators))
+	for i := range values {
+		values[i] = make([]float64, n)
+	}
+	parts := make([][]judged, (n+chunk-1)/chunk)
+	failed := make([]error, len(parts))
+	kern.Chunks(n, chunk, max(j.Threads, 1), func(_, number, from, to int) {
+		parts[number] = make([]judged, len(estimators))
+		for i := range parts[number] {
+			parts[number][i] = judged{
+				link: make([]float64, j.Link.Size()), propensity: make([]float64, j.Propensity.Size()),
+				estimate: make([]float64, len(replicates)), truth: make([]float64, len(replicates)), weight: make([]float64, len(replicates)),
+			}
+		}
+		for ; from < to && failed[number] == nil; from += stretch {
+			if failed[number] = ctx.Err(); failed[number] == nil {
+				failed[number] = j.judge(v, from, min(from+stretch, to), estimators, predictions, replicates, values, parts[number])
+			}
+		}
+	})
+	for _, err := range failed {
+		if err != nil {
+			return nil, err
+		}
+	}
+	out := make([]Estimate, len(estimators))
+	for i, e := range estimators {
+		var err error
+		if out[i], err = j.conclude(v, e, values[i], parts, i, len(replicates)); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// judge adds a stretch of pairs to what they come to.
+func (j *Judge) judge(v Evidence, from, to int, estimators []risk.Estimator, predictions []float32, replicates []replicate, values [][]float64, parts []judged) error {
+	n := to - from
+	batch := model.Batch{Sources: v.Pairs.Source[from:to], Targets: v.Pairs.Target[from:to]}
+	var z, s, prediction, truth, dz, ds [stretch]float32
+	j.Link.Logits(z[:n], j.LinkParams, batch)
+	j.Propensity.Logits(s[:n], j.PropensityParams, batch)
+	prediction = z
+	if predictions != nil {
+		copy(prediction[:], predictions[from:to])
+	}
+	beliefs, judgements := make([]risk.Belief, n), make([]risk.Belief, n)
+	believe := func(z, s, prediction []float32) (err error) {
+		for k := range n {
+			if beliefs[k], err = risk.FromLogits(float64(z[k]), float64(s[k])); err != nil {
+				return err
+			}
+			if judgements[k], err = risk.FromLogits(float64(prediction[k]), 0); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := believe(z[:], s[:], prediction[:]); err != nil {
+		return err
+	}
+	link, propensity := make([]float32, j.Link.Size()), make([]float32, j.Propensity.Size())
+	for i, e := range estimators {
+		clear(link)
+		clear(propensity)
+		for k := range n {
+			seen := risk.Observation{Linked: v.Pairs.Linked[from+k]}
+			if v.Exposure != nil {
+				seen.Exposure = v.Exposure[from+k]
+			}
+			e.Loss = lossOf(estimators[i], judgements[k])
+			value, g := e.Gradient(seen, beliefs[k])
+			w := v.Pairs.Weight[from+k] / v.Pairs.Weight[0] // near 1, for float32
+			values[i][from+k] = value
+			dz[k], ds[k] = float32(w*g.Link), float32(w*g.Propensity)
+		}
+		if j.Posterior == nil {
+			continue
+		}
+		j.Link.Backward(link, j.LinkParams, batch, dz[:n])
+		j.Propensity.Backward(propensity, j.PropensityParams, batch, ds[:n])
+		for k, g := range link {
+			parts[i].link[k] += float64(g) * v.Pairs.Weight[0]
+		}
+		for k, g := range propensity {
+			parts[i].propensity[k] += float64(g) * v.Pairs.Weight[0]
+		}
+	}
+	params := append([]float32(nil), j.PropensityParams...)
+	var again, shown [stretch]float32
+	for b, r := range replicates {
+		j.Link.Logits(truth[:n], r.truth, batch)
+		j.Link.Logits(again[:n], r.link, batch)
+		for c, at := range j.Posterior.Cells {
+			params[at] = r.logits[c]
+		}
+		j.Propensity.Logits(shown[:n], params, batch)
+		if predictions == nil {
+			prediction = again
+		}
+		if err := believe(again[:], shown[:], prediction[:]); err != nil {
+			return err
+		}
+		for k := range n {
+			y, u := sigmoidBoth(float64(truth[k]))
+			pi, _ := sigmoidBoth(float64(s[k]))
+			rate := 1.
+			if j.Posterior.caseControl {
+				rate = v.Pairs.Rate[from+k]
+			}
+			past := history{seed: j.Posterior.seed, replicate: b, source: batch.Sources[k], target: batch.Targets[k]}
+			seen := past.happen(y, pi, rate, v.Exposure != nil && v.Exposure[from+k] != risk.Unlogged)
+			w := v.Pairs.Weight[from+k]
+			switch was := v.Pairs.Linked[from+k]; {
+			case was && !seen.Linked: // sampled less often, it stands for more
+				w /= rate
+			case !was && seen.Linked:
+				w *= rate
+			}
+			for i, e := range estimators {
+				loss := lossOf(estimators[i], judgements[k])
+				e.Loss = loss
+				parts[i].estimate[b] += w * e.Risk(seen, beliefs[k])
+				parts[i].truth[b] += w * (y*loss.linked + u*loss.unlinked)
+				parts[i].weight[b] += w
+			}
+		}
+	}
+	return nil
+}
+
+// conclude adds the chunks of one estimator up.
+func (j *Judge) conclude(v Evidence, e risk.Estimator, values []float64, parts [][]judged, i, replicates int) (Estimate, error) {
+	sample := risk.Sample{Values: values, Weights: v.Pairs.Weight, Sources: make([]int, len(values)), Universe: e.Universe}
+	var weight risk.Sum
+	for k, source := range v.Pairs.Source {
+		sample.Sources[k] = int(source)
+		weight.Add(v.Pairs.Weight[k])
+	}
+	plain, err := sample.Mean()
+	if err != nil {
+		return Estimate{}, err
+	}
+	level := j.Level
+	if level == 0 {
+		level = .95
+	}
+	known, err := sample.Normal(level, risk.Nuisance{})
+	if err != nil {
+		return Estimate{}, err
+	}
+	out := Estimate{Interval: known, Plain: plain, Sampling: known.StandardError}
+	if j.Posterior == nil {
+		return out, nil
+	}
+	total := weight.Value()
+	if e.Universe > 0 {
+		total = e.Universe
+	}
+	link, propensity := make([]float64, j.Link.Size()), make([]float64, j.Propensity.Size())
+	errs := make([]float64, replicates)
+	for b := range errs {
+		var estimate, truth, weight float64
+		for _, p := range parts {
+			estimate, truth, weight = estimate+p[i].estimate[b], truth+p[i].truth[b], weight+p[i].weight[b]
+		}
+		if e.Universe > 0 {
+			weight = e.Universe
+		}
+		errs[b] = (estimate - truth) / weight
+	}
+	for _, p := range parts {
+		for k, g := range p[i].link {
+			link[k] += g / total
+		}
+		for k, g := range p[i].propensity {
+			propensity[k] += g / total
+		}
+	}
+	out.Nuisance = math.Sqrt(j.Posterior.Variance(link, propensity))
+	out.Bias, out.BiasError = meanAndError(errs)
+	variance := out.Nuisance * out.Nuisance
+	if replicates > 1 {
+		spread := out.BiasError * out.BiasError
+		variance = math.Max(variance, spread*float64(replicates)) + spread
+		few := distuv.StudentsT{Sigma: 1, Nu: float64(replicates - 1)}.Quantile((1+level)/2) / distuv.UnitNormal.Quantile((1+level)/2)
+		variance *= few * few
+	}
+	out.Interval, err = sample.Normal(level, risk.Nuisance{Variance: variance, Bias: out.Bias})
+	return out, err
+}
+
+// meanAndError returns a mean and its standard error; zeros for fewer than two numbers.
+func meanAndError(xs []float64) (mean, se float64) {
+	n := float64(len(xs))
+	if n < 2 {
+		return 0, 0
+	}
+	for _, x := range xs {
+		mean += x / n
+	}
+	for _, x := range xs {
+		se += (x - mean) * (x - mean)
+	}
+	return mean, math.Sqrt(se / (n - 1) / n)
+}

@@ -1,0 +1,134 @@
+package fit
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"testing"
+
+	"unseen/model"
+	"unseen/risk"
+	"unseen/world"
+)
+
+// TestNuisanceIsTheDeltaMethod checks ∇r̄ᵀV∇r̄ against finite differences in every parameter, with
+// the predictions held fixed.
+func TestNuisanceIsTheDeltaMethod(t *testing.T) {
+	s := must(saturated())(t)
+	ctx := context.Background()
+	r := s.result
+	own := logitsOf(r, s.test.Pairs)
+	mean := func(scheme risk.Scheme, link, propensity []float32) float64 {
+		z, p := make([]float32, len(own)), make([]float32, len(own))
+		b := model.Batch{Sources: s.test.Pairs.Source, Targets: s.test.Pairs.Target}
+		r.Link.Logits(z, link, b)
+		r.Propensity.Logits(p, propensity, b)
+		var sum risk.Sum
+		for k := range z {
+			belief := must(risk.FromLogits(float64(z[k]), float64(p[k])))(t)
+			e := risk.Estimator{Scheme: scheme, Loss: fixedLoss{softplus(-float64(own[k])), softplus(float64(own[k]))}}
+			sum.Add(e.Risk(risk.Observation{Linked: s.test.Pairs.Linked[k]}, belief))
+		}
+		return sum.Value() / float64(len(z))
+	}
+	for name, scheme := range map[string]risk.Scheme{"ap": risk.AP{}, "w": risk.W{}} {
+		slope := func(params []float32, i int, f func() float64) float64 {
+			was := params[i]
+			step := float32(.02 * math.Max(math.Abs(float64(was)), .1))
+			params[i] = was + step
+			up := f()
+			params[i] = was - step
+			down := f()
+			params[i] = was
+			return (up - down) / float64(2*step)
+		}
+		link, propensity := slices.Clone(r.LinkParams), slices.Clone(r.PropensityParams)
+		f := func() float64 { return mean(scheme, link, propensity) }
+		gLink, gPropensity := make([]float64, len(link)), make([]float64, len(propensity))
+		for i := range link {
+			gLink[i] = slope(link, i, f)
+		}
+		for _, at := range r.Posterior.Cells {
+			gPropensity[at] = slope(propensity, int(at), f)
+		}
+		want := math.Sqrt(r.Posterior.Variance(gLink, gPropensity))
+		got := must(r.Judge().Risk(ctx, Evidence{Pairs: s.test.Pairs}, risk.Estimator{Scheme: scheme}, nil))(t)
+		if math.Abs(got.Nuisance-want) > .01*want {
+			t.Errorf("%s: nuisance error %v, by differences %v", name, got.Nuisance, want)
+		}
+	}
+}
+
+func TestJudgeDoesNotDependOnThreads(t *testing.T) {
+	s := must(saturated())(t)
+	ctx := context.Background()
+	one, three := s.result.Judge(), s.result.Judge()
+	one.Threads, three.Threads = 1, 3
+	evidence := Evidence{s.train.Pairs, nil}
+	a, b := must(one.Panel(ctx, evidence, .05, nil))(t), must(three.Panel(ctx, evidence, .05, nil))(t)
+	for name := range a {
+		if a[name] != b[name] {
+			t.Errorf("%s: %+v with one thread, %+v with three", name, a[name], b[name])
+		}
+	}
+}
+
+func TestIntervalsAreWiderThanSampling(t *testing.T) {
+	s := must(saturated())(t)
+	ctx := context.Background()
+	evidence := Evidence{s.test.Pairs, exposures(s.test, .1)}
+	panel := must(s.result.Judge().Panel(ctx, evidence, .05, nil))(t)
+	for _, name := range []string{"naive", "w", "pu", "ap", "dr"} {
+		e, ok := panel[name]
+		if !ok || !(e.Lower < e.Estimate && e.Estimate < e.Upper) || e.StandardError < e.Sampling || e.Level != .95 {
+			t.Errorf("%s: %+v", name, e)
+		}
+	}
+	if e := panel["naive"]; e.Nuisance != 0 {
+		t.Errorf("the naive masses depend on no estimate, but have nuisance error %v", e.Nuisance)
+	}
+	if _, ok := must(s.result.Judge().Panel(ctx, Evidence{s.test.Pairs, nil}, .05, nil))(t)["dr"]; ok {
+		t.Error("dr is estimated though nothing is logged")
+	}
+	level := s.result.Judge()
+	level.Level = .5
+	if half := must(level.Risk(ctx, evidence, risk.Estimator{}, nil))(t); !(half.Upper-half.Lower < panel["ap"].Upper-panel["ap"].Lower) {
+		t.Error("an interval of level .5 is no narrower")
+	}
+}
+
+func TestHorvitzThompson(t *testing.T) {
+	s := must(saturated())(t)
+	e := risk.Estimator{Universe: float64(s.test.Pairs.Universe)}
+	a := must(s.result.Judge().Risk(context.Background(), Evidence{Pairs: s.test.Pairs}, e, nil))(t)
+	b := must(s.result.Judge().Risk(context.Background(), Evidence{Pairs: s.test.Pairs}, risk.Estimator{}, nil))(t)
+	// the weights of a uniform sample add up to the universe
+	if math.Abs(a.Plain-b.Plain) > 1e-9 || math.Abs(a.Bias-b.Bias) > 1e-9 || math.Abs(a.Nuisance-b.Nuisance) > 1e-9 {
+		t.Errorf("%+v, by Hájek %+v", a, b)
+	}
+}
+
+func TestJudgeWithoutPosterior(t *testing.T) {
+	s := mustSmall(t, world.Saturated(), 2_000, 8, 0, Settings{Method: "mle", Optimiser: "lbfgs"})
+	e := must(s.result.Judge().Risk(context.Background(), Evidence{Pairs: s.test.Pairs}, risk.Estimator{}, nil))(t)
+	if e.Nuisance != 0 || e.StandardError != e.Sampling {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestJudgeRefuses(t *testing.T) {
+	s := must(saturated())(t)
+	ctx := context.Background()
+	if _, err := s.result.Judge().Risk(ctx, Evidence{Pairs: s.test.Pairs}, risk.Estimator{}, make([]float32, 3)); !errors.Is(err, ErrShape) {
+		t.Errorf("three predictions: %v", err)
+	}
+	if _, err := s.result.Judge().Risk(ctx, Evidence{Pairs: s.test.Pairs}, risk.Estimator{Scheme: DoublyRobust}, nil); err == nil {
+		t.Error("dr over pairs that are not logged")
+	}
+	cancelled, cancel := context.WithCancel(ctx)
+	cancel()
+	if _, err := s.result.Judge().Risk(cancelled, Evidence{Pairs: s.test.Pairs}, risk.Estimator{}, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
