@@ -301,16 +301,18 @@ func fitBayes(ctx context.Context, p Problem, r *Result, progress Progress, reco
 		}
 		summary := describe(p, link, linkParams, field, propensityParams)
 		summary.Propensity = start
-		if summary.Objective, err = l.value(ctx, theta, make([]float64, l.size())); err != nil {
+		value, err := l.value(ctx, theta, make([]float64, l.size()))
+		if err != nil {
 			return err
 		}
+		summary.Objective = value / float64(p.Train.Len())
 		r.Starts = append(r.Starts, summary)
 		if i == 0 {
 			r.LinkParams, r.PropensityParams = linkParams, propensityParams
 		}
 		recorder.settle(b)
 	}
-	r.Objective = Parts{Likelihood: r.Starts[0].Objective / float64(p.Train.Len())}
+	r.Objective = Parts{Likelihood: r.Starts[0].Objective}
 	r.Ridge = float64(l.d) / l.prior.Alpha
 	r.Posterior, err = newPosterior(ctx, l, p, cells, s, b.theta, b.info, func(refit, of int) {
 		m.add(p.Train.Len(), true, func() Step { return Step{Phase: "measuring its own errors", Epoch: refit, Epochs: of} })

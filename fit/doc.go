@@ -29,6 +29,14 @@
 //
 //	s.Checkpoint = fit.Checkpoint{Path: "model.checkpoint", Resume: interrupted}
 //
+// # The doctor
+//
+// Only π·y is seen, and what tells π from y is pairs whose y comes near 1. Diagnose, which every Fit
+// ends with, says how far that went: the error of log mean ŷ and its class (identified, weak, not
+// identified), the support of every field pair, how the starts agree, what would change along the
+// ridge of equal likelihood, and, where exposure was logged, whether the log agrees. A Judge gives
+// any risk an interval that counts what is not known of π̂ and ŷ.
+//
 // # The engine
 //
 // Everything heavy is the gradient of an Objective over pairs, which an Engine computes: CPU here.

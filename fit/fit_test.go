@@ -133,7 +133,7 @@ func TestBayesStartsAgree(t *testing.T) {
 		t.Fatalf("%d starts", len(r.Starts))
 	}
 	for _, s := range r.Starts[1:] {
-		if math.Abs(s.MeanLink/r.Starts[0].MeanLink-1) > .02 || math.Abs(s.Objective-r.Starts[0].Objective) > .1 {
+		if math.Abs(s.MeanLink/r.Starts[0].MeanLink-1) > .02 || math.Abs(s.Objective-r.Starts[0].Objective) > 1e-4 {
 			t.Errorf("start %v came to %+v, the first to %+v", s.Propensity, s, r.Starts[0])
 		}
 	}

@@ -209,25 +209,41 @@ func (p *point) add(sum *contribution, e, weight float64) {
 	sum.ss += v * hide * hide
 }
 
-// addLogged is add for a pair whose exposure a is logged: −log Ber(a; π) − a·log Ber(o; ŷ).
+// addLogged is add for a pair whose exposure a is logged: −log Ber(a; π) − a·log Ber(o; ŷ). In a
+// case-control sample every pair is there with a chance that depends on o, which adds
+// log(p + r·q): its slopes are (1−r)·P·(1−ŷ) and (1−r)·P·(1−π). The information is expected over
+// the three things that can happen to a sampled pair.
 func (p *point) addLogged(sum *contribution, e, weight float64) {
-	sum.ss += weight * p.pi * p.rest
-	if p.exposure == risk.Unexposed {
-		sum.loss -= weight * math.Log(p.rest)
-		sum.ds += weight * p.pi
-		return
-	}
-	sum.loss -= weight * math.Log(p.pi)
-	sum.ds -= weight * p.rest
 	y := 1 / (1 + e)
 	u := e * y
-	sum.zz += weight * y * u
-	if p.linked {
-		sum.loss += weight * math.Log(1+e)
-		sum.dz -= weight * u
-	} else {
-		sum.loss += weight * math.Log((1+e)/e)
-		sum.dz += weight * y
+	observed := p.pi * y
+	sampled := observed + p.rate*(1-observed)
+	share := (1 - p.rate) * observed / sampled
+	commonZ, commonS := share*u, share*p.rest
+	sum.loss += weight * math.Log(sampled)
+	var dz, ds float64
+	switch {
+	case p.exposure == risk.Unexposed:
+		sum.loss -= weight * math.Log(p.rest)
+		ds = p.pi
+	case p.linked:
+		sum.loss += weight * (math.Log(1+e) - math.Log(p.pi))
+		dz, ds = -u, -p.rest
+	default:
+		sum.loss += weight * (math.Log((1+e)/e) - math.Log(p.pi))
+		dz, ds = y, -p.rest
+	}
+	sum.dz += weight * (dz + commonZ)
+	sum.ds += weight * (ds + commonS)
+	for _, outcome := range [3]struct{ chance, z, s float64 }{
+		{p.rate * p.rest, 0, p.pi},
+		{p.rate * p.pi * u, y, -p.rest},
+		{observed, -u, -p.rest},
+	} {
+		chance, z, s := weight*outcome.chance/sampled, outcome.z+commonZ, outcome.s+commonS
+		sum.zz += chance * z * z
+		sum.zs += chance * z * s
+		sum.ss += chance * s * s
 	}
 }
 

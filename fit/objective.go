@@ -231,10 +231,22 @@ func (o *Objective) slopes(w *workspace, n int, scale float32, values bool) Part
 			} else {
 				ds = pk
 			}
-			dz, ds = dz*likelihood, ds*likelihood
+			value := 0.0
 			if values {
-				nll += float64(likelihood) * w.loggedNLL(k)
+				value = w.loggedNLL(k)
 			}
+			if r := w.rate[k]; o.Sampling == CaseControl && r < 1 {
+				// every pair is in the sample with a chance that depends on o: log(p + r·q)
+				p := pk * yk
+				sampled := p + r*q
+				share := (1 - r) * p / sampled
+				dz, ds = dz+share*uk, ds+share*rk
+				if values {
+					value += math.Log(float64(sampled))
+				}
+			}
+			dz, ds = dz*likelihood, ds*likelihood
+			nll += float64(likelihood) * value
 		} else {
 			r := float32(1)
 			if o.Sampling == CaseControl {

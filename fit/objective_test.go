@@ -27,15 +27,20 @@ func reference(o *Objective, linked bool, a risk.Exposure, z, s, rate, weight fl
 		rate = 1
 	}
 	switch {
-	case a == risk.Unexposed:
-		value, ds = likelihood*softplus(s), likelihood*b.Propensity()
-	case a == risk.Exposed:
-		value, ds = likelihood*softplus(-s), -likelihood*b.NotPropensity()
-		if linked {
-			value, dz = value+likelihood*softplus(-z), -likelihood*b.NotLink()
-		} else {
-			value, dz = value+likelihood*softplus(z), likelihood*b.Link()
+	case a != risk.Unlogged:
+		// P(a, o | sampled) = P(a, o)·(1 if linked, else r)/(p + r·q), up to what is constant
+		sampled := b.Observed() + rate*b.Unobserved()
+		common := (1 - rate) * b.Observed() / sampled
+		value, dz, ds = math.Log(sampled), common*b.NotLink(), common*b.NotPropensity()
+		switch {
+		case a == risk.Unexposed:
+			value, ds = value+softplus(s), ds+b.Propensity()
+		case linked:
+			value, dz, ds = value+softplus(-s)+softplus(-z), dz-b.NotLink(), ds-b.NotPropensity()
+		default:
+			value, dz, ds = value+softplus(-s)+softplus(z), dz+b.Link(), ds-b.NotPropensity()
 		}
+		value, dz, ds = likelihood*value, likelihood*dz, likelihood*ds
 	default:
 		// logit P = logit(π̂ŷ) − log r
 		logit := math.Log(b.Observed()) - math.Log(b.Unobserved()) - math.Log(rate)

@@ -435,21 +435,26 @@ type history struct {
 // happen returns what is seen of a pair of link probability y and propensity π that was sampled,
 // unlinked pairs at the relative rate r: P(o=1 | sampled) = πy/(πy + r(1−πy)).
 func (h history) happen(y, pi, rate float64, logged bool) risk.Observation {
-	first := h.uniform(0)
+	first := h.uniform()
 	if !logged {
 		p := pi * y
 		return risk.Observation{Linked: first*(p+rate*(1-p)) < p}
 	}
-	if first >= pi {
+	// linked 1, shown and unlinked r, not shown r: the chances of being in the sample
+	linked, refused, unseen := pi*y, rate*pi*(1-y), rate*(1-pi)
+	switch at := first * (linked + refused + unseen); {
+	case at < unseen:
 		return risk.Observation{Exposure: risk.Unexposed}
+	case at < unseen+refused:
+		return risk.Observation{Exposure: risk.Exposed}
 	}
-	return risk.Observation{Linked: h.uniform(1) < y, Exposure: risk.Exposed}
+	return risk.Observation{Linked: true, Exposure: risk.Exposed}
 }
 
 // uniform returns a number in [0, 1), by the finaliser of SplitMix64.
-func (h history) uniform(stream uint64) float64 {
+func (h history) uniform() float64 {
 	x := h.seed
-	for _, part := range [...]uint64{uint64(h.replicate)<<1 | stream, uint64(uint32(h.source))<<32 | uint64(uint32(h.target))} {
+	for _, part := range [...]uint64{uint64(h.replicate), uint64(uint32(h.source))<<32 | uint64(uint32(h.target))} {
 		x += part + 0x9e3779b97f4a7c15
 		x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 		x = (x ^ x>>27) * 0x94d049bb133111eb

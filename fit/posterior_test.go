@@ -171,6 +171,9 @@ func TestHistoryObeysItsProbabilities(t *testing.T) {
 			t.Errorf("%s: %.4f, want %.4f", what, got, want)
 		}
 	}
+	kept, shown := count(.5, .4, .1, true) // of .28 that is sampled, .2 is linked and .02 was shown in vain
+	near("links of a case-control sample", kept, .2/.28)
+	near("exposures of a case-control sample", shown, .22/.28)
 	linked, _ := count(.5, .4, 1, false)
 	near("links", linked, .2)
 	linked, _ = count(.5, .4, .25, false)

@@ -268,6 +268,7 @@ type fitReport struct {
 	Test       fitMarks    `json:"test"`
 	Starts     []fit.Start `json:"starts,omitempty"`
 
+	Findings *fit.Findings `json:"findings,omitempty"` // the doctor's
 	Warnings []fit.Warning `json:"warnings"`
 	Model    string        `json:"model,omitempty"`
 }
@@ -343,7 +344,7 @@ func runFit(ctx context.Context, f fitFlags, t *ticker) (*fitReport, error) {
 		Settings: result.Settings, Pairs: f.pairs, Seconds: time.Since(began).Seconds(),
 		Objective: result.Objective.Total(), Likelihood: result.Objective.Likelihood, Risk: result.Objective.Risk,
 		Validation: result.Validation, Ridge: result.Ridge, Epochs: len(result.Epochs), Iterations: result.Iterations,
-		Starts: result.Starts, Warnings: append([]fit.Warning{}, result.Warnings...), Model: f.output,
+		Starts: result.Starts, Findings: result.Findings, Warnings: append([]fit.Warning{}, result.Warnings...), Model: f.output,
 	}
 	for _, linked := range train.Pairs.Linked {
 		r.Links += count(linked)

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 )
@@ -52,7 +53,11 @@ func (r *fitReport) print(w io.Writer) error {
 	}
 	b.WriteString("\n")
 	r.printStarts(&b)
+	r.printFindings(&b)
 	for _, warning := range r.Warnings {
+		if r.Findings != nil && slices.Contains(r.Findings.Verdict, warning.Message) {
+			continue // said already
+		}
 		b.WriteString("\n" + wrap("warning: "+warning.Message))
 	}
 	if r.Model != "" {
@@ -60,6 +65,20 @@ func (r *fitReport) print(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// printFindings gives the doctor's verdict and what to do.
+func (r *fitReport) printFindings(b *strings.Builder) {
+	if r.Findings == nil || len(r.Findings.Verdict) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\nThe doctor: %s\n", r.Findings.Class)
+	for _, sentence := range r.Findings.Verdict {
+		b.WriteString(wrap("- " + sentence))
+	}
+	for _, sentence := range r.Findings.Advice {
+		b.WriteString(wrap("→ " + sentence))
+	}
 }
 
 // printStarts shows whether the starts agree.
