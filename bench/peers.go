@@ -32,11 +32,11 @@ type answer struct {
 	Missing string    `json:"missing"` // the library is not installed
 }
 
-// peerEnvironment is what the peers run best in, on one thread. OpenBLAS does not know newer
-// processors and would run at a fifth of its speed; torch would not use AVX-512: a comparison
-// without these settings is unfair.
+// peerEnvironment is what the peers run in, on one thread. OpenBLAS does not know newer processors
+// and would run at a fifth of its speed: a comparison without its setting is unfair. torch runs as
+// it comes; whoever wants its AVX-512 paths sets ATEN_CPU_CAPABILITY=avx512.
 func peerEnvironment() []string {
-	return append(os.Environ(), "OPENBLAS_CORETYPE=SkylakeX", "OPENBLAS_NUM_THREADS=1", "OMP_NUM_THREADS=1", "MKL_NUM_THREADS=1", "ATEN_CPU_CAPABILITY=avx512")
+	return append(os.Environ(), "OPENBLAS_CORETYPE=SkylakeX", "OPENBLAS_NUM_THREADS=1", "OMP_NUM_THREADS=1", "MKL_NUM_THREADS=1")
 }
 
 // startPeers starts the interpreter named by PYTHON, or the first python3 that has numpy.
