@@ -1,6 +1,7 @@
 package fit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -9,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"unseen/evaluate"
 	"unseen/graph"
 	"unseen/model"
 	"unseen/risk"
@@ -69,29 +69,45 @@ func (t *trial) judge(tb testing.TB, r *Result) marks {
 	z, s := make([]float32, n), make([]float32, n)
 	r.Link.Logits(z, r.LinkParams, b)
 	r.Propensity.Logits(s, r.PropensityParams, b)
-	scored := evaluate.Scored{Scores: make([]float64, n), Linked: t.test.Relevant}
+	scores := make([]float64, n)
 	var m marks
+	var relevant, found float64
 	for k := range z {
-		scored.Scores[k] = float64(z[k])
+		scores[k] = float64(z[k])
 		y, _ := sigmoidBoth(float64(z[k]))
 		pi, _ := sigmoidBoth(float64(s[k]))
 		truth := t.test.Truth[k]
 		m.mean += y / float64(n)
 		m.propensityError += math.Abs(pi/truth.Propensity-1) / float64(n)
 		m.risk += (truth.Link*softplus(-float64(z[k])) + (1-truth.Link)*softplus(float64(z[k]))) / float64(n)
+		if t.test.Relevant[k] {
+			relevant++
+			if z[k] >= 0 {
+				found++
+			}
+		}
 	}
-	var err error
-	if m.auc, err = scored.AUC(); err != nil {
-		tb.Fatal(err)
-	}
-	confusion, err := scored.ConfusionAt(0)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if m.recall, err = confusion.Recall(); err != nil {
-		tb.Fatal(err)
-	}
+	m.auc, m.recall = areaUnderCurve(scores, t.test.Relevant), found/relevant
 	return m
+}
+
+// areaUnderCurve is the chance that a relevant pair scores above another; scores are all different.
+func areaUnderCurve(scores []float64, relevant []bool) float64 {
+	order := make([]int, len(scores))
+	for k := range order {
+		order[k] = k
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(scores[a], scores[b]) })
+	var below, above, pairs float64
+	for _, k := range order {
+		if relevant[k] {
+			above++
+			pairs += below
+		} else {
+			below++
+		}
+	}
+	return pairs / (below * above)
 }
 
 func mustFit(tb testing.TB, p Problem, s Settings) *Result {
