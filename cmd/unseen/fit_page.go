@@ -93,7 +93,11 @@ func (r *fitReport) printStarts(b *strings.Builder) {
 		low, high = min(low, s.MeanLink), max(high, s.MeanLink)
 	}
 	if low > 0 {
-		fmt.Fprintf(b, "  mean ŷ differs by %.2g%% between them\n", 100*(high/low-1))
+		percent := fmt.Sprintf("%.2g", 100*(high/low-1))
+		if high > 1.1*low {
+			percent = fmt.Sprintf("%.0f", 100*(high/low-1))
+		}
+		fmt.Fprintf(b, "  mean ŷ differs by %s%% between them\n", percent)
 	}
 }
 
