@@ -65,11 +65,11 @@ func (m *Cosine) Logits(z, params []float32, b Batch) {
 func (m *Cosine) cosines(dst []float32, b Batch) {
 	dst = dst[:b.Len()]
 	if b.grouped() {
-		query := borrow(m.rows.Dim())
-		defer giveBack(query)
+		query := kern.Borrow(m.rows.Dim())
+		defer kern.GiveBack(query)
 		for source, r := range b.runs {
-			m.rows.Load(query.data, int(source))
-			kern.Dots(dst[r.from:r.to], query.data, m.rows, b.Targets[r.from:r.to])
+			m.rows.Load(query.Data, int(source))
+			kern.Dots(dst[r.from:r.to], query.Data, m.rows, b.Targets[r.from:r.to])
 		}
 	} else {
 		kern.DotPairs(dst, m.ones, m.rows, b.Sources, b.Targets)
@@ -81,11 +81,11 @@ func (m *Cosine) cosines(dst []float32, b Batch) {
 
 // Backward adds dz·cos to a's gradient and dz to b's.
 func (m *Cosine) Backward(grad, _ []float32, b Batch, dz []float32) {
-	cosines := borrow(b.Len())
-	defer giveBack(cosines)
-	m.cosines(cosines.data, b)
+	cosines := kern.Borrow(b.Len())
+	defer kern.GiveBack(cosines)
+	m.cosines(cosines.Data, b)
 	var slope float64
-	for k, c := range cosines.data {
+	for k, c := range cosines.Data {
 		slope += float64(dz[k]) * float64(c)
 	}
 	grad[0] += float32(slope)

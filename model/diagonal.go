@@ -58,11 +58,11 @@ func (m *Diagonal) Logits(z, params []float32, b Batch) {
 	w, bias := params[:d], params[d]
 	z = z[:b.Len()]
 	if b.grouped() {
-		query := borrow(d)
-		defer giveBack(query)
+		query := kern.Borrow(d)
+		defer kern.GiveBack(query)
 		for source, r := range b.runs {
-			m.query(query.data, w, source)
-			kern.Dots(z[r.from:r.to], query.data, m.rows, b.Targets[r.from:r.to])
+			m.query(query.Data, w, source)
+			kern.Dots(z[r.from:r.to], query.Data, m.rows, b.Targets[r.from:r.to])
 		}
 	} else {
 		kern.DotPairs(z, w, m.rows, b.Sources, b.Targets)
@@ -94,15 +94,15 @@ func (m *Diagonal) Backward(grad, params []float32, b Batch, dz []float32) {
 	d := m.rows.Dim()
 	dz = dz[:b.Len()]
 	if b.grouped() {
-		total, row := borrow(d), borrow(d)
-		defer giveBack(total)
-		defer giveBack(row)
+		total, row := kern.Borrow(d), kern.Borrow(d)
+		defer kern.GiveBack(total)
+		defer kern.GiveBack(row)
 		for source, r := range b.runs {
-			clear(total.data)
-			kern.AddRows(total.data, m.rows, b.Targets[r.from:r.to], dz[r.from:r.to])
-			m.rows.Load(row.data, int(source))
-			for k, h := range row.data {
-				grad[k] += h * total.data[k]
+			clear(total.Data)
+			kern.AddRows(total.Data, m.rows, b.Targets[r.from:r.to], dz[r.from:r.to])
+			m.rows.Load(row.Data, int(source))
+			for k, h := range row.Data {
+				grad[k] += h * total.Data[k]
 			}
 		}
 	} else {

@@ -75,9 +75,9 @@ func (m *LowRank) Logits(z, params []float32, b Batch) {
 	d := m.rows.Dim()
 	left, right, bias := m.split(params)
 	z = z[:b.Len()]
-	room := borrow(block * (2*d + m.rank))
-	defer giveBack(room)
-	sources, queries, seen := room.cut(block*d), room.cut(block*d), room.cut(block*m.rank)
+	room := kern.Borrow(block * (2*d + m.rank))
+	defer kern.GiveBack(room)
+	sources, queries, seen := room.Cut(block*d), room.Cut(block*d), room.Cut(block*m.rank)
 	for runs := range b.runBlocks {
 		m.load(sources, b, runs)
 		m.project(seen, sources, left, len(runs))
@@ -113,10 +113,10 @@ func (m *LowRank) Backward(grad, params []float32, b Batch, dz []float32) {
 	left, right, _ := m.split(params)
 	gradLeft, gradRight, bias := m.split(grad)
 	dz = dz[:b.Len()]
-	room := borrow(block * (2*d + 2*m.rank))
-	defer giveBack(room)
-	sources, sums := room.cut(block*d), room.cut(block*d)
-	seen, turned := room.cut(block*m.rank), room.cut(block*m.rank)
+	room := kern.Borrow(block * (2*d + 2*m.rank))
+	defer kern.GiveBack(room)
+	sources, sums := room.Cut(block*d), room.Cut(block*d)
+	seen, turned := room.Cut(block*m.rank), room.Cut(block*m.rank)
 	for runs := range b.runBlocks {
 		count := len(runs)
 		m.load(sources, b, runs)
@@ -148,9 +148,9 @@ func transpose(dst, src []float32, rows, dim int) {
 func (m *LowRank) Query(q, offsets, params []float32, source int32) {
 	d := m.rows.Dim()
 	left, right, bias := m.split(params)
-	room := borrow(d + m.rank)
-	defer giveBack(room)
-	vector, seen := room.cut(d), room.cut(m.rank)
+	room := kern.Borrow(d + m.rank)
+	defer kern.GiveBack(room)
+	vector, seen := room.Cut(d), room.Cut(m.rank)
 	m.rows.Load(vector, int(source))
 	kern.DotRange(seen, vector, view(left, m.rank, d), 0)
 	clear(q[:d])

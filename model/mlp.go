@@ -160,10 +160,10 @@ type forward struct {
 func (m *perceptron) scratchSize() int { return block*(2*m.rows.Dim()+2*m.hidden) + 2*m.rows.Dim() }
 
 // hiddenLayer computes the layer of at most a block of pairs in scratch.
-func (m *perceptron) hiddenLayer(room buffer, l layers, b Batch) forward {
+func (m *perceptron) hiddenLayer(room kern.Scratch, l layers, b Batch) forward {
 	d, n := m.rows.Dim(), b.Len()
-	f := forward{room.cut(n * 2 * d), room.cut(n * m.hidden), room.cut(n * m.hidden)}
-	left, right := room.cut(d), room.cut(d)
+	f := forward{room.Cut(n * 2 * d), room.Cut(n * m.hidden), room.Cut(n * m.hidden)}
+	left, right := room.Cut(d), room.Cut(d)
 	for k := range n {
 		m.see(f.x[k*2*d:(k+1)*2*d], vectorIn(left, m.rows, b.Sources[k]), vectorIn(right, m.rows, b.Targets[k]))
 	}
@@ -214,8 +214,8 @@ func add(dst, x []float32) {
 // Logits sets out[k] to the logit of pair k.
 func (m *perceptron) Logits(out, params []float32, b Batch) {
 	l := m.split(params)
-	room := borrow(m.scratchSize())
-	defer giveBack(room)
+	room := kern.Borrow(m.scratchSize())
+	defer kern.GiveBack(room)
 	for from := 0; from < b.Len(); from += block {
 		part := b.slice(from, min(from+block, b.Len()))
 		f := m.hiddenLayer(*room, l, part)
@@ -236,10 +236,10 @@ func (m *perceptron) Logits(out, params []float32, b Batch) {
 //	∂W = Σ e·xᵀ    ∂c = ∂S = ∂T = Σ e    ∂v = Σ d·SiLU(p)    ∂b = Σ d.
 func (m *perceptron) Backward(grad, params []float32, b Batch, d []float32) {
 	l, g := m.split(params), m.split(grad)
-	room := borrow(m.scratchSize())
-	defer giveBack(room)
-	errors := borrow(block * m.hidden)
-	defer giveBack(errors)
+	room := kern.Borrow(m.scratchSize())
+	defer kern.GiveBack(room)
+	errors := kern.Borrow(block * m.hidden)
+	defer kern.GiveBack(errors)
 	width := 2 * m.rows.Dim()
 	for from := 0; from < b.Len(); from += block {
 		part := b.slice(from, min(from+block, b.Len()))
@@ -258,8 +258,8 @@ func (m *perceptron) Backward(grad, params []float32, b Batch, d []float32) {
 				add(m.embedding(g.target, part.Targets[k]), sums)
 			}
 		}
-		transpose(errors.data, f.sums, n, m.hidden)
-		kern.Mul(view(g.w, m.hidden, width), view(errors.data, m.hidden, n), view(f.x, n, width), true)
+		transpose(errors.Data, f.sums, n, m.hidden)
+		kern.Mul(view(g.w, m.hidden, width), view(errors.Data, m.hidden, n), view(f.x, n, width), true)
 	}
 	g.b[0] += sum(d[:b.Len()])
 	runtime.KeepAlive(m)

@@ -3,7 +3,6 @@ package kern
 import (
 	"fmt"
 	"runtime"
-	"sync"
 )
 
 // panelBytes bounds the packed side of a block product so that it stays in the second-level cache.
@@ -18,12 +17,12 @@ func MulT(z, a, b *Matrix) {
 	}
 	_, columns := tileShape()
 	group := max(panelBytes/(4*max(a.dim, 1))/columns, 1) * columns
-	panels := borrow(min(group, roundUp(b.rows, columns)) * a.dim)
-	defer giveBack(panels)
+	panels := Borrow(min(group, roundUp(b.rows, columns)) * a.dim)
+	defer GiveBack(panels)
 	for j := 0; j < b.rows; j += group {
 		count := min(group, b.rows-j)
-		packRows(panels.data, b, j, count)
-		mulPanels(z, j, a, panels.data, count)
+		packRows(panels.Data, b, j, count)
+		mulPanels(z, j, a, panels.Data, count)
 	}
 	runtime.KeepAlive(a)
 	runtime.KeepAlive(b)
@@ -35,10 +34,10 @@ func MulT(z, a, b *Matrix) {
 func packRows(panels []float32, b *Matrix, j, count int) {
 	_, columns := tileShape()
 	direct := !b.half
-	var rows *buffer
+	var rows *Scratch
 	if b.half || count%columns != 0 {
-		rows = borrow(columns * b.dim)
-		defer giveBack(rows)
+		rows = Borrow(columns * b.dim)
+		defer GiveBack(rows)
 	}
 	for at := 0; at < count; at += columns {
 		panel := panels[at*b.dim:]
@@ -46,20 +45,20 @@ func packRows(panels []float32, b *Matrix, j, count int) {
 			transpose(panel, b.f32[(j+at)*b.stride:], b.stride, b.dim)
 			continue
 		}
-		clear(rows.data)
+		clear(rows.Data)
 		for r := range min(columns, count-at) {
-			b.Load(rows.data[r*b.dim:], j+at+r)
+			b.Load(rows.Data[r*b.dim:], j+at+r)
 		}
-		transpose(panel, rows.data, b.dim, b.dim)
+		transpose(panel, rows.Data, b.dim, b.dim)
 	}
 }
 
 // mulPanels sets columns j…j+count of z to a·panelsᵀ.
 func mulPanels(z *Matrix, j int, a *Matrix, panels []float32, count int) {
 	rows, columns := tileShape()
-	edge := borrow(rows * (a.dim + columns))
-	defer giveBack(edge)
-	padded, corner := edge.data[:rows*a.dim], edge.data[rows*a.dim:]
+	edge := Borrow(rows * (a.dim + columns))
+	defer GiveBack(edge)
+	padded, corner := edge.Data[:rows*a.dim], edge.Data[rows*a.dim:]
 	for i := 0; i < a.rows; i += rows {
 		height := min(rows, a.rows-i)
 		var left []float32
@@ -109,18 +108,18 @@ func Mul(v, c, h *Matrix, accumulate bool) {
 	rows, columns := tileShape()
 	width := roundUp(h.dim, columns)
 	depth := max(panelBytes/(4*max(width, 1)), 64) // rows of h packed at a time
-	panels := borrow(min(depth, h.rows) * width)
-	edge := borrow(rows*(min(depth, c.dim)+columns) + width)
-	defer giveBack(panels)
-	defer giveBack(edge)
-	corner, line := edge.data[:rows*columns], edge.data[rows*columns:][:width]
-	padded := edge.data[rows*columns+width:]
+	panels := Borrow(min(depth, h.rows) * width)
+	edge := Borrow(rows*(min(depth, c.dim)+columns) + width)
+	defer GiveBack(panels)
+	defer GiveBack(edge)
+	corner, line := edge.Data[:rows*columns], edge.Data[rows*columns:][:width]
+	padded := edge.Data[rows*columns+width:]
 	for k := 0; k < c.dim; k += depth {
 		deep := min(depth, c.dim-k)
 		for r := range deep {
 			h.Load(line, k+r)
 			for at := 0; at < width; at += columns {
-				copy(panels.data[at*deep+r*columns:][:columns], line[at:])
+				copy(panels.Data[at*deep+r*columns:][:columns], line[at:])
 			}
 		}
 		for i := 0; i < c.rows; i += rows {
@@ -137,7 +136,7 @@ func Mul(v, c, h *Matrix, accumulate bool) {
 				wide := min(columns, h.dim-at)
 				add := accumulate || k > 0
 				if height == rows && wide == columns {
-					tile(v.f32[i*v.stride+at:], v.stride, left, stride, panels.data[at*deep:], deep, panels.data, add)
+					tile(v.f32[i*v.stride+at:], v.stride, left, stride, panels.Data[at*deep:], deep, panels.Data, add)
 					continue
 				}
 				if add {
@@ -145,7 +144,7 @@ func Mul(v, c, h *Matrix, accumulate bool) {
 						copy(corner[r*columns:][:wide], v.f32[(i+r)*v.stride+at:])
 					}
 				}
-				tile(corner, columns, left, stride, panels.data[at*deep:], deep, panels.data, add)
+				tile(corner, columns, left, stride, panels.Data[at*deep:], deep, panels.Data, add)
 				for r := range height {
 					copy(v.f32[(i+r)*v.stride+at:][:wide], corner[r*columns:])
 				}
@@ -158,20 +157,3 @@ func Mul(v, c, h *Matrix, accumulate bool) {
 }
 
 func roundUp(n, to int) int { return (n + to - 1) / to * to }
-
-// buffer is scratch memory that is used again.
-type buffer struct{ data, room []float32 }
-
-var buffers = sync.Pool{New: func() any { return new(buffer) }}
-
-// borrow returns scratch for n numbers, zero or whatever was there before.
-func borrow(n int) *buffer {
-	b := buffers.Get().(*buffer)
-	if cap(b.room) < n {
-		b.room = make([]float32, n)
-	}
-	b.data = b.room[:n]
-	return b
-}
-
-func giveBack(b *buffer) { buffers.Put(b) }
