@@ -159,7 +159,29 @@ func TestBayesStartsAgree(t *testing.T) {
 	}
 }
 
-// With 1% of exposures logged the scale is known even where links are rare and flat.
+// The prior's variance of z is learned: small where the texts hardly decide links, large where they
+// do. It starts at 16 in both.
+func TestBayesLearnsItsPrior(t *testing.T) {
+	for _, c := range []struct {
+		plan      world.Plan
+		low, high float64 // around the true variance of the logits
+	}{
+		{world.Plan{BaseRate: .3, OracleAUC: .7, Seed: 4}, .1, 5},
+		{world.Plan{BaseRate: .3, OracleAUC: .99, Seed: 4}, 25, 400},
+	} {
+		settings := world.Settings{Nodes: 2000, Dim: 16, Fields: world.EvenFields(3), Plan: c.plan}
+		r := mustFit(t, newTrial(t, settings, 8000, 0).problem(), Settings{Starts: []float64{.3}, Replicates: -1})
+		t.Logf("oracle AUC %v: variance %.3g, τ %v", c.plan.OracleAUC, r.Ridge, r.Posterior.Tau)
+		if r.Ridge < c.low || r.Ridge > c.high {
+			t.Errorf("oracle AUC %v: the prior variance of z is %v, not within %v and %v", c.plan.OracleAUC, r.Ridge, c.low, c.high)
+		}
+		if r.Posterior.Tau == defaultPrior.Tau {
+			t.Errorf("τ stayed at %v", r.Posterior.Tau)
+		}
+	}
+}
+
+// With 5% of exposures logged the scale is known even where links are rare and flat.
 func TestLoggedExposureFindsTheScale(t *testing.T) {
 	plan := world.FlatRare()
 	plan.Seed = 3
