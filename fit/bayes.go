@@ -15,6 +15,12 @@ import (
 // learnRounds is how often at most the posterior and its prior are found in turn.
 const learnRounds = 12
 
+// How near to the mode is enough, as a decrement: θ is then within √near standard errors of it.
+const (
+	near   = .01
+	nearby = 1.0
+)
+
 // learn finds the parameters and the prior's own parameters together. What is believed of w is a
 // normal distribution, not a point: each pair's likelihood is averaged over its logit's variance
 // (the leverage xᵀVx). At a point estimate, which is shrunk, hardly any ŷ would come near 1, and
@@ -33,7 +39,11 @@ func (l *laplace) learn(ctx context.Context, theta []float64, report func(round 
 		if report != nil {
 			report(round)
 		}
-		if _, err := l.mode(ctx, theta, s.info, func() {
+		enough := near
+		if round == 1 {
+			enough = nearby // the next round begins with other likelihoods
+		}
+		if _, err := l.mode(ctx, theta, s.info, enough, func() {
 			if report != nil {
 				report(round)
 			}
@@ -290,7 +300,7 @@ func fitBayes(ctx context.Context, p Problem, r *Result, progress Progress, reco
 			report := func() {
 				m.add(p.Train.Len(), false, func() Step { return Step{Phase: phase, Epoch: 1, Epochs: 1} })
 			}
-			if _, err := l.mode(ctx, theta, b.info, report, recorder); err != nil {
+			if _, err := l.mode(ctx, theta, b.info, near, report, recorder); err != nil {
 				return err
 			}
 		}

@@ -96,6 +96,7 @@ func (p *Posterior) Variance(link, propensity []float64) float64 {
 // cellCovariance returns the covariance of the propensity logits, row by row.
 func (p *Posterior) cellCovariance() (v []float64, n int) {
 	v, n = p.info.cellCovariance()
+	v = slices.Clone(v)
 	for _, h := range p.hyper {
 		for a, x := range h.logits {
 			for b, y := range h.logits {
@@ -129,6 +130,7 @@ func newPosterior(ctx context.Context, l *laplace, p Problem, cells []int32, s S
 			unit: l.unit, scale: scale, caseControl: s.Sampling == CaseControl.String(), seed: s.Seed, info: info,
 		},
 		laplace: l, pairs: p.Train, mode: mode, recorder: r, refits: hyperparameters + 1 + max(s.Replicates, 0),
+		decided: math.Max(float64(l.d)-l.prior.Alpha*traceOf(info.weightFactor(), l.d), 1),
 	}
 	if err := r.begin(a); err != nil {
 		return nil, err
@@ -166,7 +168,8 @@ type aftermath struct {
 	pairs    *graph.Pairs
 	mode     []float64
 	recorder *recorder
-	refits   int // in all
+	decided  float64 // γ = d − α·tr V_ww: how many weights the data decide rather than the prior
+	refits   int     // in all
 	done     int
 }
 
@@ -241,11 +244,11 @@ func (f *refit) restore(c *checkpoint) {
 }
 
 // climb moves to the mode, by the information of the fit if that is of use.
-func (f *refit) climb(ctx context.Context, info *information, r *recorder) error {
-	_, err := f.laplace.mode(ctx, f.theta, info, nil, r)
+func (f *refit) climb(ctx context.Context, info *information, enough float64, r *recorder) error {
+	_, err := f.laplace.mode(ctx, f.theta, info, enough, nil, r)
 	if errors.Is(err, ErrDiverged) {
 		r.settle(f)
-		_, err = f.laplace.mode(ctx, f.theta, nil, nil, r)
+		_, err = f.laplace.mode(ctx, f.theta, nil, enough, nil, r)
 	}
 	return err
 }
@@ -264,7 +267,7 @@ func (a *aftermath) vary(ctx context.Context, which int) error {
 	l := a.laplace
 	moved := a.newRefit()
 	if which == 0 {
-		moved.prior.Alpha *= math.Exp(math.Sqrt(2 / l.decided(a.info)))
+		moved.prior.Alpha *= math.Exp(math.Sqrt(2 / a.decided))
 	} else {
 		g := which - 1
 		v, cells := a.info.cellCovariance()
@@ -283,8 +286,8 @@ func (a *aftermath) vary(ctx context.Context, which int) error {
 	if err := a.recorder.begin(moved); err != nil {
 		return err
 	}
-	for moved.round < 2 {
-		if err := moved.climb(ctx, a.info, a.recorder); err != nil {
+	if which == 0 && moved.round == 0 { // the spread of w follows α; the propensities' prior hardly moves it
+		if err := moved.climb(ctx, a.info, near, a.recorder); err != nil {
 			return err
 		}
 		info, err := moved.fisher(ctx, moved.theta)
@@ -297,6 +300,9 @@ func (a *aftermath) vary(ctx context.Context, which int) error {
 		moved.leveraged = true
 		moved.round++
 		a.recorder.settle(moved)
+	}
+	if err := moved.climb(ctx, a.info, near, a.recorder); err != nil {
+		return err
 	}
 	move := variant{link: moved.published(moved.theta), logits: moved.logits()}
 	for i, x := range l.published(a.mode) {
@@ -319,7 +325,7 @@ func (a *aftermath) withoutLogs(ctx context.Context) error {
 	if err := a.recorder.begin(blind); err != nil {
 		return err
 	}
-	if err := blind.climb(ctx, nil, a.recorder); err != nil {
+	if err := blind.climb(ctx, nil, near, a.recorder); err != nil {
 		return err
 	}
 	info, err := blind.fisher(ctx, blind.theta)
@@ -369,29 +375,22 @@ func (a *aftermath) replicate(ctx context.Context, k int) error {
 // fit's, without which it runs away where hardly any weight is decided.
 func (a *aftermath) relearn(ctx context.Context, f *refit) error {
 	const rounds = 4
-	decided, alpha := a.laplace.decided(a.info), a.laplace.prior.Alpha
-	most := 3 * math.Sqrt(2/decided)
+	alpha := a.laplace.prior.Alpha
+	most := 3 * math.Sqrt(2/a.decided)
 	for {
-		if err := f.climb(ctx, a.info, a.recorder); err != nil || f.round == rounds {
+		enough := 10 * near
+		if f.round == rounds {
+			enough = near
+		}
+		if err := f.climb(ctx, a.info, enough, a.recorder); err != nil || f.round == rounds {
 			return err
 		}
-		f.updateAlpha(f.theta, (float64(f.d)-decided)/f.prior.Alpha, &f.last[0])
+		f.updateAlpha(f.theta, (float64(f.d)-a.decided)/f.prior.Alpha, &f.last[0])
 		f.prior.Alpha = alpha * math.Exp(math.Max(-most, math.Min(most, math.Log(f.prior.Alpha/alpha))))
 		f.updateTau(f.theta, a.info, f.last[1:])
 		f.round++
 		a.recorder.settle(f)
 	}
-}
-
-// decided returns γ = d − α·tr V_ww, the number of weights that the data decide rather than the prior.
-func (l *laplace) decided(info *information) float64 {
-	u := info.weightFactor()
-	var trace float64
-	for i := range u.N {
-		row := u.Data[i*u.N : i*u.N+min(i+1, l.d)]
-		trace += dot(row, row)
-	}
-	return math.Max(float64(l.d)-l.prior.Alpha*trace, 1)
 }
 
 // draw returns θ with (w, b) drawn from the posterior given s: θ + L⁻ᵀε over the factor's first rows.
