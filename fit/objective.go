@@ -429,13 +429,17 @@ func (o *Objective) prior(params []float32, grad []float64) float64 {
 	return sum
 }
 
-// Engine does what is heavy: the objective and its gradient over all pairs of a sample. The
-// processor, a graphics card and a cluster each have one, and they agree within rounding.
+// Engine does what is heavy. The processor, a graphics card and a cluster each have one, and they
+// agree within rounding.
 type Engine interface {
 	// Gradient returns the objective's parts at params and, unless grad is nil, sets grad to its
 	// gradient.
 	Gradient(ctx context.Context, o *Objective, params []float32, grad []float64) (Parts, error)
+	// AllPairs returns what a judge's own predictions come to over all ordered pairs of a graph.
+	AllPairs(ctx context.Context, g *graph.Graph, j *Judge) (Totals, error)
 }
+
+var _ Engine = CPU{}
 
 // CPU is the engine on this machine's processor.
 type CPU struct {
