@@ -17,7 +17,6 @@ import (
 	"unseen/world"
 )
 
-
 // planted is a small world, what a judge with its truth believes, and pairs to judge by.
 func planted(t *testing.T) (*world.World, *fit.Judge, *world.Sample) {
 	t.Helper()
