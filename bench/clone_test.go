@@ -214,6 +214,17 @@ func TestParseStatus(t *testing.T) {
 	}
 }
 
+func TestParseStat(t *testing.T) {
+	if got := parseStat("7 (a b) c) S 1 2 3 4 5 6 7 8 9 10 1234 66 0 0 20"); got != 13*time.Second {
+		t.Errorf("%v, not 13s", got)
+	}
+	for _, stat := range []string{"", "7 (x) S 1 2", "7 (x) S 1 2 3 4 5 6 7 8 9 10 a b 0"} {
+		if got := parseStat(stat); got != 0 {
+			t.Errorf("%q gives %v", stat, got)
+		}
+	}
+}
+
 // What is allocated and touched is seen, also if it is gone when watching ends; a mapped file is
 // not taken for it.
 func TestWatchMemory(t *testing.T) {
