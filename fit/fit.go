@@ -54,7 +54,7 @@ func Fit(ctx context.Context, p Problem, s Settings, progress Progress) (*Result
 	if err != nil {
 		return nil, err
 	}
-	warnings, err := p.validate()
+	warnings, err := p.validate(s.Threads)
 	if err != nil {
 		return nil, err
 	}
@@ -213,9 +213,8 @@ func (t *training) from(start float64, first bool) ([]float32, error) {
 }
 
 func (t *training) adam(params []float32, first bool) error {
-	train, validation, exposure := t.problem.split()
+	validation, held := t.problem.split()
 	o := *t.objective
-	o.Pairs, o.Exposure = train, exposure
 	var judge *Objective
 	if validation != nil {
 		judged := *t.objective
@@ -225,7 +224,7 @@ func (t *training) adam(params []float32, first bool) error {
 	s := t.settings.Adam
 	s.Seed, s.Threads = t.settings.Seed, t.settings.Threads
 	state := newAdamState(&o, params, s.Rate)
-	if err := trainAdam(t.ctx, &o, judge, state, s, t.progress, t.phase, t.recorder, &t.result.Speed); err != nil {
+	if err := trainAdam(t.ctx, &o, held, judge, state, s, t.progress, t.phase, t.recorder, &t.result.Speed); err != nil {
 		return err
 	}
 	if first {
@@ -261,12 +260,12 @@ func (r *ridgeChoice) restore(c *checkpoint) {
 // chooseRidge sets the objective's prior to the ridge under which the validation pairs are
 // likeliest. Ridges are tried from the tightest, each from where the last ended.
 func (t *training) chooseRidge(params []float32) error {
-	train, validation, exposure := t.problem.split()
+	validation, held := t.problem.split()
 	ridges := slices.Sorted(slices.Values(t.settings.Ridges))
 	o := *t.objective
-	o.Pairs, o.Exposure = train, exposure
 	choice := &ridgeChoice{trial: slices.Clone(params), best: math.Inf(1), chosen: ridges[len(ridges)/2]}
 	if validation != nil && len(ridges) > 1 {
+		o.Pairs, o.Exposure = t.problem.without(held)
 		if err := t.recorder.begin(choice); err != nil {
 			return err
 		}

@@ -273,7 +273,7 @@ func TestThreadsDoNotMatter(t *testing.T) {
 		for _, bySource := range []bool{false, true} {
 			s := AdamSettings{Batch: 600, Epochs: 2, Threads: threads, BySource: bySource, Seed: 3}.withDefaults()
 			state := newAdamState(o, slices.Clone(params), s.Rate)
-			if err := trainAdam(context.Background(), o, nil, state, s, Progress{}, "", nil, nil); err != nil {
+			if err := trainAdam(context.Background(), o, nil, nil, state, s, Progress{}, "", nil, nil); err != nil {
 				t.Fatal(err)
 			}
 			if bySource {
