@@ -46,7 +46,8 @@ const (
 type Table struct {
 	Name    string   `json:"name"` // unique in the study; part of a file's name
 	Title   string   `json:"title"`
-	Head    string   `json:"head"` // over the rows' names: "method"
+	Head    string   `json:"head"`             // over the rows' names: "method"
+	Detail  bool     `json:"detail,omitempty"` // for files and programs; too long for a terminal
 	Columns []Column `json:"columns"`
 	Rows    []Row    `json:"rows"`
 }

@@ -28,7 +28,7 @@ type Study struct {
 
 // All returns the studies in the order in which "all" runs them.
 func All() []Study {
-	return []Study{}
+	return []Study{table1, quality}
 }
 
 // Lookup returns the studies of some names, each once, in the order of All. The name "all" means all of them.
@@ -53,11 +53,10 @@ func Lookup(names ...string) ([]Study, error) {
 
 // Options say how large studies are. The zero value is the paper's size.
 type Options struct {
-	Seeds   []uint64 // of the worlds, one repetition each; nil means 2001 to 2010, or to 2002 if Quick
-	Threads int      // 0 means one per processor; results do not depend on it
-	Preset  string   // of the trainings that are not about presets; "" means safe
-	Quick   bool     // a small version that takes seconds, to see that everything works
-	Data    string   // folder of the real datasets; "" means ../shared/data
+	Seeds   []uint64 `json:"seeds"`  // of the worlds, one repetition each; nil means 2001 to 2010, or to 2002 if Quick
+	Threads int      `json:"-"`      // 0 means one per processor; results do not depend on it
+	Preset  string   `json:"preset"` // of the trainings that are not about presets; "" means safe
+	Quick   bool     `json:"quick"`  // a small version that takes seconds, to see that everything works
 }
 
 // WithDefaults returns the options with every default in place of its zero, or an error that names
@@ -75,9 +74,6 @@ func (o Options) WithDefaults() (Options, error) {
 	}
 	if o.Preset == "" {
 		o.Preset = "safe"
-	}
-	if o.Data == "" {
-		o.Data = "../shared/data"
 	}
 	distinct := slices.Compact(slices.Sorted(slices.Values(o.Seeds)))
 	switch {

@@ -22,8 +22,11 @@ import (
 type Fields string
 
 const (
-	Random Fields = "random" // nothing: they are drawn at random, as in the authors' notebook
-	Tied   Fields = "tied"   // a text is of its field
+	// Random fields have nothing to do with the texts and are equally large, as in the authors' notebook.
+	Random Fields = "random"
+	// Tied fields are those of the texts and as large as in the paper's first dataset: half of them have
+	// fewer than one node in a hundred.
+	Tied Fields = "tied"
 )
 
 // Method is a way to train.
@@ -32,6 +35,8 @@ type Method struct {
 	Method string `json:"method"`           // of package fit; "" for the oracle, which is the truth itself
 	Preset string `json:"preset,omitempty"` // "" means that of the options
 	Known  bool   `json:"known,omitempty"`  // the model is told the true π
+
+	Optimiser string `json:"optimiser,omitempty"` // "" means that of the preset
 }
 
 // Outcome is one training, judged by the truth on pairs that it has not seen.
@@ -131,22 +136,38 @@ type trainings struct {
 // size is how large worlds and samples are.
 type size struct {
 	nodes, dim, fields      int
+	spectrum                float64 // of the vectors
 	pairs, validation, test int
 }
 
 func newTrainings(o Options) *trainings {
-	s := size{nodes: 26_000, dim: 768, fields: 19, pairs: 32_000, validation: 6_400, test: 100_000}
+	s := size{nodes: 26_000, dim: 768, fields: 19, spectrum: world.TextSpectrum, pairs: 32_000, validation: 3_200, test: 100_000}
 	if o.Quick {
-		s = size{nodes: 1_500, dim: 24, fields: 4, pairs: 6_000, validation: 1_200, test: 10_000}
+		s = size{nodes: 1_500, dim: 24, fields: 4, spectrum: world.TextSpectrum, pairs: 6_000, validation: 600, test: 10_000}
 	}
 	return &trainings{size: s, done: make(map[training]*Outcome), ready: make(map[subjectKey]*subject)}
 }
 
 // settings is the world of a kind and a seed.
 func (s size) settings(k subjectKey, threads int) world.Settings {
-	w := world.Settings{Nodes: s.nodes, Dim: s.dim, Fields: world.EvenFields(s.fields), RandomFields: k.fields == Random, Plan: world.Saturated()}
+	w := world.Settings{Nodes: s.nodes, Dim: s.dim, Fields: world.EvenFields(s.fields), Spectrum: s.spectrum, Plan: world.Saturated()}
+	if k.fields == Random {
+		w.RandomFields = true
+	} else if all := world.FieldsOfStudy(); s.fields == len(all) {
+		w.Fields = all
+	}
 	w.Seed, w.Threads = k.seed, threads
 	return w
+}
+
+// effective is about how many directions products of vectors vary in.
+func (s size) effective() float64 {
+	var sum, squares float64
+	for k := range s.dim {
+		variance := math.Pow(float64(k+1), -4*s.spectrum)
+		sum, squares = sum+variance, squares+variance*variance
+	}
+	return sum * sum / squares
 }
 
 func (t *trainings) close() {
@@ -213,15 +234,17 @@ func (t training) String() string {
 
 // cost is about how many seconds it takes at the paper's size.
 func (t training) cost() float64 {
-	switch t.method.Method {
-	case "":
+	switch m := t.method; {
+	case m.Method == "" || m.Method == "cosine":
 		return .2
-	case "cosine":
-		return .5
-	case "bayes":
-		return 8
+	case m.Method == "bayes" && m.Known:
+		return 4
+	case m.Method == "bayes", m.Optimiser == "lbfgs":
+		return 11
+	case m.Preset == "paper":
+		return 2
 	}
-	return 3
+	return 1
 }
 
 // subjectKey names a world.
@@ -310,7 +333,7 @@ func (s *subject) truth() ([]risk.Belief, error) {
 
 // fit trains and returns what the model believes of the test pairs.
 func (s *subject) fit(ctx context.Context, m Method, preset string, o *Outcome) ([]risk.Belief, error) {
-	settings := fit.Settings{Method: m.Method, Preset: preset, Seed: s.key.seed, Threads: 1, Replicates: -1}
+	settings := fit.Settings{Method: m.Method, Preset: preset, Seed: s.key.seed, Threads: 1, Replicates: -1, Optimiser: m.Optimiser}
 	if m.Preset != "" {
 		settings.Preset = m.Preset
 	}
