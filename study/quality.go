@@ -30,8 +30,9 @@ type Threshold struct {
 	Bound  float64 `json:"bound"`
 	Least  bool    `json:"least"` // the bound is the least that will do, not the most
 	Source string  `json:"source"`
+	Whole  bool    `json:"whole,omitempty"` // it is about all seeds together
 
-	Values Numbers `json:"values"` // by seed; one alone where seeds are summed up
+	Values Numbers `json:"values"` // by seed, or the one of the whole
 	Kept   int     `json:"kept"`   // how many of them keep the bound
 	Worst  Mark    `json:"worst"`
 }
@@ -138,7 +139,7 @@ func check(outcomes []*Outcome, fields Fields) []Threshold {
 	}{{"R_w", e[1]}, {"R_PU", e[2]}} {
 		all = append(all, Threshold{
 			Fields: fields, Method: bayes.Name, What: "RMSE of " + other.name + " ÷ that of R_AP", Bound: 3, Source: FromPlan,
-			Values: Numbers{other.rmse / e[3]},
+			Whole: true, Values: Numbers{other.rmse / e[3]},
 		})
 	}
 	for i := range all {
@@ -185,7 +186,7 @@ func findings(all []Threshold) (found []Finding) {
 			t := &all[to]
 			mean, _ := meanAndSpread(t.Values)
 			methods = append(methods, t.Method)
-			if len(t.Values) == 1 {
+			if t.Whole {
 				words = append(words, fmt.Sprintf("%s %s", t.Method, decimal(mean, 2)))
 			} else {
 				words = append(words, fmt.Sprintf("%s %s, at worst %s, kept in %d of %d seeds", t.Method, decimal(mean, 2), decimal(float64(t.Worst), 2), t.Kept, len(t.Values)))
@@ -235,15 +236,18 @@ func (t *Threshold) row() string {
 
 // valueTable has a column per seed.
 func valueTable(all []Threshold, fields Fields, seeds []uint64) Table {
-	t := Table{Name: string(fields) + "-seeds", Title: fmt.Sprintf("Seed by seed, %s fields", fields), Head: "threshold"}
+	t := Table{Name: string(fields) + "-seeds", Title: fmt.Sprintf("Seed by seed, %s fields", fields), Head: "seed"}
 	for _, seed := range seeds {
 		t.Columns = append(t.Columns, Column{Name: fmt.Sprint(seed), Digits: 2})
 	}
+	shown := make(map[string]bool)
 	for _, x := range all {
-		if len(x.Values) != len(seeds) {
+		name := x.Method + ": " + x.What
+		if x.Whole || shown[name] {
 			continue
 		}
-		row := Row{Name: x.row()}
+		shown[name] = true
+		row := Row{Name: name}
 		for _, v := range x.Values {
 			row.Cells = append(row.Cells, Number(v))
 		}

@@ -97,7 +97,7 @@ func TestFindingsGatherMethods(t *testing.T) {
 	all := []Threshold{
 		{Fields: Tied, Method: "a", What: "x", Bound: 1, Least: true, Source: FromPlan, Values: Numbers{2, 4}},
 		{Fields: Tied, Method: "b", What: "x", Bound: 1, Least: true, Source: FromPlan, Values: Numbers{2, .5}},
-		{Fields: Tied, Method: "a", What: "y", Bound: 1, Source: ForTheseWorlds, Values: Numbers{.25}},
+		{Fields: Tied, Method: "a", What: "y", Bound: 1, Source: ForTheseWorlds, Whole: true, Values: Numbers{.25}},
 	}
 	for i := range all {
 		all[i].settle()

@@ -64,21 +64,25 @@ func (l *lab) setting() []string {
 	return []string{
 		fmt.Sprintf("Worlds with known truth: %d nodes, %d fields, vectors of %d dimensions whose products vary in about %.0f; links drawn with a base rate of .16 and an oracle AUC of .97; π from U(.7, 1) within a field and U(.1, .3) between two.",
 			z.nodes, z.fields, z.dim, z.effective()),
-		fmt.Sprintf("Training on %d pairs, stopping by %d others, judged by the truth on %d more; preset %s; seeds %s, each with a world of its own.",
+		"Random fields are equally large and have nothing to do with the texts; tied fields are those of the texts, as large as in the paper's first dataset.",
+		fmt.Sprintf("Training on %d pairs, stopping by %d others, judged by the truth on %d more; preset %s; %s, each with a world of its own.",
 			z.pairs, z.validation, z.test, l.Preset, seedList(l.Seeds)),
 	}
 }
 
 func seedList(seeds []uint64) string {
 	first, last := seeds[0], seeds[len(seeds)-1]
-	if len(seeds) > 2 && slices.Equal(seeds, Seeds(first, len(seeds))) {
-		return fmt.Sprintf("%d to %d", first, last)
+	switch {
+	case len(seeds) == 1:
+		return fmt.Sprintf("seed %d", first)
+	case len(seeds) > 2 && slices.Equal(seeds, Seeds(first, len(seeds))):
+		return fmt.Sprintf("seeds %d to %d", first, last)
 	}
 	var words []string
 	for _, s := range seeds {
 		words = append(words, fmt.Sprint(s))
 	}
-	return strings.Join(words, ", ")
+	return "seeds " + strings.Join(words, ", ")
 }
 
 func outcomesOf(all []*Outcome, fields Fields) (some []*Outcome) {
