@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"unseen/world"
 )
 
 var table1 = Study{
@@ -61,10 +63,14 @@ func runTable1(ctx context.Context, l *lab) (*Result, error) {
 // setting says what was trained on.
 func (l *lab) setting() []string {
 	z := l.trainings.size
+	large := "equally large too"
+	if z.fields == len(world.FieldsOfStudy()) {
+		large = "as large as in the paper's first dataset"
+	}
 	return []string{
 		fmt.Sprintf("Worlds with known truth: %d nodes, %d fields, vectors of %d dimensions whose products vary in about %.0f; links drawn with a base rate of .16 and an oracle AUC of .97; π from U(.7, 1) within a field and U(.1, .3) between two.",
 			z.nodes, z.fields, z.dim, z.effective()),
-		"Random fields are equally large and have nothing to do with the texts; tied fields are those of the texts, as large as in the paper's first dataset.",
+		"Random fields are equally large and have nothing to do with the texts; tied fields are those of the texts, " + large + ".",
 		fmt.Sprintf("Training on %d pairs, stopping by %d others, judged by the truth on %d more; preset %s; %s, each with a world of its own.",
 			z.pairs, z.validation, z.test, l.Preset, seedList(l.Seeds)),
 	}
