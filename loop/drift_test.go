@@ -50,13 +50,13 @@ func firstAlarm(t *testing.T, s DriftSettings, n int, draw func(k int) []Shown) 
 // While the share stays in its band, at most one run in ten has an alarm, even at the band's end and
 // with lists whose items all go one way.
 func TestFalseAlarms(t *testing.T) {
-	s := DriftSettings{Expected: []Expected{{1, .5, .6}}, FalseAlarm: .1, Lists: 1000}
+	s := DriftSettings{Expected: []Expected{{1, .5, .6}}, FalseAlarm: .1, Lists: 300}
 	for _, c := range []struct {
 		p        float64
 		together bool
 	}{{.6, false}, {.5, false}, {.6, true}, {.5, true}, {.55, true}} {
 		rng := newStream(8, "test", 0)
-		const runs = 300
+		const runs = 200
 		alarmed := 0
 		for range runs {
 			if at, _ := firstAlarm(t, s, s.Lists, func(int) []Shown { return list(rng, c.p, c.together) }); at > 0 {
@@ -78,7 +78,7 @@ func TestPower(t *testing.T) {
 		above bool
 	}{{.68, true}, {.42, false}} {
 		rng := newStream(9, "test", 0)
-		const runs, leaves = 200, 400
+		const runs, leaves = 60, 400
 		found, delay := 0, 0.
 		for range runs {
 			at, alarm := firstAlarm(t, s, leaves+3000, func(k int) []Shown {
@@ -103,11 +103,11 @@ func TestPower(t *testing.T) {
 func TestWindowsCover(t *testing.T) {
 	for _, together := range []bool{false, true} {
 		rng := newStream(10, "test", 0)
-		d, err := NewDrift(DriftSettings{Window: 200, Keep: 400, Expected: []Expected{{1, .9, 1}}})
+		d, err := NewDrift(DriftSettings{Window: 200, Keep: 200, Expected: []Expected{{1, .9, 1}}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range 400 * 200 {
+		for range 200 * 200 {
 			if _, err := d.Add(list(rng, .7, together)...); err != nil {
 				t.Fatal(err)
 			}
@@ -122,7 +122,7 @@ func TestWindowsCover(t *testing.T) {
 				t.Fatalf("window %d is %+v", k, w)
 			}
 		}
-		if share := float64(covered) / float64(len(windows)); len(windows) != 400 || share < .91 || share > .99 {
+		if share := float64(covered) / float64(len(windows)); len(windows) != 200 || share < .9 || share > .99 {
 			t.Errorf("together %t: %v of %d windows cover the share", together, share, len(windows))
 		}
 	}

@@ -66,7 +66,7 @@ func ExampleSkewBound() {
 
 // A recommender that is trained on what comes of its own recommendations.
 func ExampleLearn() {
-	s := loop.Settings{Method: "naive", SeesField: true, UnshownNegative: true, Rounds: 4, Seed: 3}
+	s := loop.Settings{Papers: 150, Method: "naive", SeesField: true, UnshownNegative: true, Rounds: 4, Seed: 3}
 	h, err := loop.Learn(context.Background(), s, loop.Progress{})
 	if err != nil {
 		fmt.Println(err)
@@ -84,7 +84,7 @@ func ExampleForetell() {
 		fmt.Println(err)
 		return
 	}
-	train, err := w.Pairs(ctx, 10_000, world.Draw{})
+	train, err := w.Pairs(ctx, 4000, world.Draw{})
 	if err != nil {
 		fmt.Println(err)
 		return
