@@ -222,16 +222,21 @@ func (l *laplace) updateTau(theta []float64, info *information, last []float64) 
 	return moved
 }
 
-// fitBayes learns the posterior of a diagonal link model and a field matrix.
+// fitBayes learns the posterior of a diagonal link model and a field matrix, or of the link model alone
+// where the propensities are known.
 func fitBayes(ctx context.Context, p Problem, r *Result, progress Progress, recorder *recorder) error {
 	s := r.Settings
 	link, ok := r.Link.(*model.Diagonal)
 	if !ok || link.Kind() != "diagonal" {
 		return fmt.Errorf("%w: bayes needs the link model diagonal, not %s; use mle for others", ErrSetting, r.Link.Kind())
 	}
-	field, ok := r.Propensity.(*model.FieldMatrix)
-	if !ok {
-		return fmt.Errorf("%w: bayes needs the propensity model field-matrix, not %s; use mle for others", ErrSetting, r.Propensity.Kind())
+	field, learned := r.Propensity.(*model.FieldMatrix)
+	_, known := r.Propensity.(*model.Known)
+	switch {
+	case !learned && !known:
+		return fmt.Errorf("%w: bayes needs the propensity model field-matrix or known, not %s; use mle for others", ErrSetting, r.Propensity.Kind())
+	case known && len(s.Anchors) > 0:
+		return fmt.Errorf("%w: an anchor, where all propensities are known; leave it out", ErrSetting)
 	}
 	const largest = 4096
 	if d := p.Nodes.Vectors.Dim(); d > largest {
@@ -241,12 +246,22 @@ func fitBayes(ctx context.Context, p Problem, r *Result, progress Progress, reco
 	if err != nil {
 		return err
 	}
-	cell, cells, group := occurring(p, field)
+	var cell, cells []int32
+	var group []uint8
+	var logits []float64 // of the cells, where they are known
+	if learned {
+		cell, cells, group = occurring(p, field)
+	} else if cell, logits, err = distinct(p, r.Propensity); err != nil {
+		return err
+	} else {
+		cells, group = make([]int32, len(logits)), make([]uint8, len(logits))
+	}
 	l, err := newLaplace(p.Nodes.Vectors.Matrix(), p.Train, cell, len(cells), group, sampling, p.Exposure, s.Threads)
 	if err != nil {
 		return err
 	}
 	defer l.x.Close()
+	l.fixed = known
 	for _, a := range s.Anchors {
 		g := 0
 		if a.Group == "cross" {
@@ -259,6 +274,9 @@ func fitBayes(ctx context.Context, p Problem, r *Result, progress Progress, reco
 	if len(starts) == 0 {
 		starts = []float64{.3}
 	}
+	if known {
+		starts = starts[:1] // they are starts of the propensities
+	}
 	b := &bayesian{laplace: l, result: r}
 	if err := recorder.begin(b); err != nil {
 		return err
@@ -270,6 +288,7 @@ func fitBayes(ctx context.Context, p Problem, r *Result, progress Progress, reco
 		for c := range l.cells {
 			theta[l.d+1+c] = math.Log(start / (1 - start))
 		}
+		copy(theta[l.d+1:], logits)
 		phase := "finding the posterior"
 		if i > 0 {
 			phase = fmt.Sprintf("checking it from π̂ = %g", start)
@@ -294,12 +313,14 @@ func fitBayes(ctx context.Context, p Problem, r *Result, progress Progress, reco
 				return err
 			}
 		}
-		linkParams, propensityParams := l.published(theta), make([]float32, field.Size())
-		field.Start(propensityParams, nil)
-		for c, at := range cells {
-			propensityParams[at] = float32(theta[l.d+1+c])
+		linkParams, propensityParams := l.published(theta), make([]float32, r.Propensity.Size())
+		r.Propensity.Start(propensityParams, nil)
+		if learned {
+			for c, at := range cells {
+				propensityParams[at] = float32(theta[l.d+1+c])
+			}
 		}
-		summary := describe(p, link, linkParams, field, propensityParams)
+		summary := describe(p, link, linkParams, r.Propensity, propensityParams)
 		summary.Propensity = start
 		value, err := l.value(ctx, theta, make([]float64, l.size()))
 		if err != nil {
@@ -314,6 +335,9 @@ func fitBayes(ctx context.Context, p Problem, r *Result, progress Progress, reco
 	}
 	r.Objective = Parts{Likelihood: r.Starts[0].Objective}
 	r.Ridge = float64(l.d) / l.prior.Alpha
+	if known {
+		return nil // the posterior is of what is learned of both halves
+	}
 	r.Posterior, err = newPosterior(ctx, l, p, cells, s, b.theta, b.info, func(refit, of int) {
 		m.add(p.Train.Len(), true, func() Step { return Step{Phase: "measuring its own errors", Epoch: refit, Epochs: of} })
 	}, recorder)
@@ -374,4 +398,26 @@ func occurring(p Problem, field *model.FieldMatrix) (cell, cells []int32, group 
 		cell[k] = c
 	}
 	return cell, cells, group
+}
+
+// distinct numbers the known propensities that the training pairs have and returns their logits.
+func distinct(p Problem, known model.Propensity) (cell []int32, logits []float64, err error) {
+	const most = 4096 // the information matrix has a row for each
+	number := make(map[float32]int32)
+	cell = make([]int32, p.Train.Len())
+	s := make([]float32, p.Train.Len())
+	known.Logits(s, nil, model.Batch{Sources: p.Train.Source, Targets: p.Train.Target})
+	for k, logit := range s {
+		c, ok := number[logit]
+		if !ok {
+			if len(logits) == most {
+				return nil, nil, fmt.Errorf("%w: bayes takes at most %d different known propensities; round them, or use mle", ErrSetting, most)
+			}
+			c = int32(len(logits))
+			number[logit] = c
+			logits = append(logits, float64(logit))
+		}
+		cell[k] = c
+	}
+	return cell, logits, nil
 }

@@ -182,6 +182,38 @@ func TestBayesLearnsItsPrior(t *testing.T) {
 }
 
 // With 5% of exposures logged the scale is known even where links are rare and flat.
+// Told the true propensities, bayes learns the links alone, and no worse than without.
+func TestKnownPropensities(t *testing.T) {
+	w := newTrial(t, world.Settings{Nodes: 2000, Dim: 12, Fields: world.EvenFields(3), Plan: world.Plan{Seed: 5}}, 6000, 0)
+	var exposures []model.Exposure
+	for _, sample := range []*world.Sample{w.train, w.validation, w.test} {
+		for k, i := range sample.Pairs.Source {
+			exposures = append(exposures, model.Exposure{Source: i, Target: sample.Pairs.Target[k], Propensity: sample.Truth[k].Propensity})
+		}
+	}
+	told := Settings{Propensity: "known", PropensityOptions: model.PropensityOptions{Exposures: exposures, Rest: .5}}
+	r := mustFit(t, w.problem(), told)
+	if len(r.Starts) != 1 || len(r.PropensityParams) != 0 || r.Posterior != nil {
+		t.Errorf("%d starts, %d parameters, posterior %v", len(r.Starts), len(r.PropensityParams), r.Posterior)
+	}
+	knows, learns := w.judge(t, r), w.judge(t, mustFit(t, w.problem(), Settings{Replicates: -1}))
+	t.Logf("told π %+v, learned %+v", knows, learns)
+	if !(knows.risk < learns.risk+.002) || !(math.Abs(knows.auc-learns.auc) < .01) {
+		t.Errorf("told π %+v, learned %+v", knows, learns)
+	}
+	told.Anchors = []Anchor{{"same", .8, .1}}
+	if _, err := Fit(context.Background(), w.problem(), told, Progress{}); !errors.Is(err, ErrSetting) {
+		t.Errorf("anchored what is known: %v", err)
+	}
+	told.Anchors = nil
+	for k := range exposures {
+		exposures[k].Propensity = float64(k%5000+1) / 5002
+	}
+	if _, err := Fit(context.Background(), w.problem(), told, Progress{}); !errors.Is(err, ErrSetting) {
+		t.Errorf("5000 different propensities: %v", err)
+	}
+}
+
 func TestLoggedExposureFindsTheScale(t *testing.T) {
 	plan := world.FlatRare()
 	plan.Seed = 3

@@ -32,6 +32,12 @@
 // A fourth, the blind spot, is any of them with a Ceiling κ below 1: π·y is that of the same world
 // with κ·π and y/κ, so that nothing but logged exposure tells the two apart.
 //
+// # How many directions texts vary in
+//
+// What can be learned from few pairs depends on how many directions the products h_i⊙h_j vary in.
+// Generated vectors vary in all of them alike, unless Settings.Spectrum says otherwise; those of real
+// abstracts in about 32. With Spectrum at TextSpectrum, 768 dimensions are worth 30.
+//
 // # Randomness
 //
 // Everything follows from seeds, and nothing from the number of threads. What happens to a pair is a

@@ -30,10 +30,11 @@ func New(ctx context.Context, s Settings) (*World, error) {
 	if err != nil {
 		return nil, fmt.Errorf("world: %w", err)
 	}
-	// Random pairs have scores of variance 1/d. A mean of m in w adds m·⟨h_i, h_j⟩, which is
-	// m·FieldShare in the mean where the area is shared, and m·TopicShare more where the topic is.
+	// Random pairs have scores of variance Σ c_k² = 1/d, with c_k the coordinates' mean squares and d
+	// their effective number. A mean of m in w adds m·⟨h_i, h_j⟩, which is m·FieldShare in the mean
+	// where the area is shared, and m·TopicShare more where the topic is.
 	alike := s.FieldShare + s.TopicShare/float64(s.Topics)
-	mean := s.Homophily / (alike * math.Sqrt(float64(s.Dim)))
+	mean := s.Homophily / (alike * math.Sqrt(newSpectrum(s).effective()))
 	return settle(ctx, g, drawWeights(s.Seed, s.Dim, mean), s.Plan)
 }
 
@@ -90,7 +91,7 @@ func drawVectors(ctx context.Context, s Settings, texts []text) (*graph.Vectors,
 	}
 	areas := drawDirections(s, len(s.Fields), s.FieldShare, 0)
 	topics := drawDirections(s, len(s.Fields)*s.Topics, s.TopicShare, 1)
-	noise := math.Sqrt(max(0, 1-s.FieldShare-s.TopicShare) / float64(s.Dim))
+	noise := newSpectrum(s).sizes(max(0, 1-s.FieldShare-s.TopicShare))
 	rows := vectors.Matrix()
 	kern.Chunks(s.Nodes, 64, s.Threads, func(_, _, from, to int) {
 		var pcg rand.PCG
@@ -100,7 +101,7 @@ func drawVectors(ctx context.Context, s Settings, texts []text) (*graph.Vectors,
 			t := texts[i]
 			row, area, topic := rows.Row(i), areas[t.area], topics[int(t.area)*s.Topics+int(t.topic)]
 			for d := range row[:s.Dim] {
-				row[d] = area[d] + topic[d] + float32(noise*src.NormFloat64())
+				row[d] = area[d] + topic[d] + float32(noise[d]*src.NormFloat64())
 			}
 		}
 	})
@@ -110,12 +111,12 @@ func drawVectors(ctx context.Context, s Settings, texts []text) (*graph.Vectors,
 // drawDirections returns random vectors whose squared length is share in the mean.
 func drawDirections(s Settings, n int, share float64, group uint64) [][]float32 {
 	src := rand.New(newStream(s.Seed, directionStream, group))
-	scale := math.Sqrt(share / float64(s.Dim))
+	sizes := newSpectrum(s).sizes(share)
 	directions := make([][]float32, n)
 	for k := range directions {
 		directions[k] = make([]float32, s.Dim)
 		for d := range directions[k] {
-			directions[k][d] = float32(scale * src.NormFloat64())
+			directions[k][d] = float32(sizes[d] * src.NormFloat64())
 		}
 	}
 	return directions

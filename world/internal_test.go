@@ -195,3 +195,67 @@ func TestCoin(t *testing.T) {
 		}
 	}
 }
+
+// effectiveDimension is the participation ratio of the covariance C of the products h_i⊙h_j: how many
+// equal directions would vary as much, (tr C)²/tr C².
+func effectiveDimension(w *World, pairs int) float64 {
+	n, rows := w.graph.Len(), w.graph.Vectors().Matrix()
+	dim := w.graph.Vectors().Dim()
+	src := rand.New(rand.NewPCG(1, 2))
+	mean, products := make([]float64, dim), make([][]float64, pairs)
+	for k := range products {
+		i := src.IntN(n)
+		a, b := rows.Row(i), rows.Row((i+1+src.IntN(n-1))%n)
+		products[k] = make([]float64, dim)
+		for d := range products[k] {
+			products[k][d] = float64(a[d]) * float64(b[d])
+			mean[d] += products[k][d] / float64(pairs)
+		}
+	}
+	var trace, squares float64
+	for d := range dim {
+		for e := range dim {
+			var c float64
+			for _, x := range products {
+				c += (x[d] - mean[d]) * (x[e] - mean[e])
+			}
+			c /= float64(pairs)
+			squares += c * c
+			if d == e {
+				trace += c
+			}
+		}
+	}
+	return trace * trace / squares
+}
+
+func TestSpectrum(t *testing.T) {
+	for _, test := range []struct{ spectrum, want float64 }{
+		{0, 32}, // the number of coordinates
+		{.25, math.Pow(4.05850, 2) / 1.61417},
+		{.5, math.Pow(1.61417, 2) / 1.08231}, // Σk⁻² and Σk⁻⁴ to 32, at .25 Σk⁻¹ and Σk⁻²
+	} {
+		settings := Settings{Nodes: 1500, Dim: 32, Spectrum: test.spectrum, FieldShare: 1e-6, TopicShare: 1e-6}
+		w, err := New(t.Context(), settings)
+		if err != nil {
+			t.Fatal(err)
+		}
+		products := settings.WithDefaults()
+		products.Spectrum *= 2 // the mean squares of products fall twice as fast as those of coordinates
+		if got := newSpectrum(products).effective(); math.Abs(got-test.want) > 1e-3*test.want {
+			t.Errorf("spectrum %v: the formula gives %v, want %v", test.spectrum, got, test.want)
+		}
+		if got := effectiveDimension(w, 8_000); math.Abs(got-test.want) > .12*test.want {
+			t.Errorf("spectrum %v: the products have %v effective dimensions, want %v", test.spectrum, got, test.want)
+		}
+		var length float64
+		for i := range 1500 {
+			for _, x := range w.graph.Vectors().Matrix().Row(i)[:32] {
+				length += float64(x) * float64(x) / 1500
+			}
+		}
+		if math.Abs(length-1) > .03 {
+			t.Errorf("spectrum %v: mean squared length %v", test.spectrum, length)
+		}
+	}
+}

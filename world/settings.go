@@ -23,10 +23,16 @@ type Settings struct {
 	//
 	//	h = √FieldShare·μ_area + √TopicShare·τ_topic + √(1 − FieldShare − TopicShare)·ε
 	//
-	// with random directions μ, τ and ε of squared length 1 in the mean.
+	// with random directions μ, τ and ε of squared length 1 in the mean. Coordinate k of each has a root
+	// mean square in proportion to k^−Spectrum, k = 1, 2, …
 	Topics     int     // topics per area; 0 means 8
 	FieldShare float64 // 0 means .25
 	TopicShare float64 // 0 means .25
+
+	// Spectrum is how fast coordinates fade. At 0 all are alike, and the products h_i⊙h_j that links
+	// depend on vary in as many directions as there are dimensions. Those of real texts vary in few:
+	// TextSpectrum has as many as the abstracts of a journal.
+	Spectrum float64
 
 	// Homophily is how much higher the logits of pairs of one area are in the mean than those of
 	// others, in standard deviations of the logits that there would be without it. At 0, w has mean
@@ -121,6 +127,8 @@ func (s Settings) Validate() error {
 		return bad("TopicShare is %v; give a share above 0, at most 1", s.TopicShare)
 	case s.FieldShare+s.TopicShare > 1:
 		return bad("FieldShare and TopicShare are %v and %v; together they are at most 1", s.FieldShare, s.TopicShare)
+	case !(s.Spectrum >= 0 && s.Spectrum <= maxSpectrum):
+		return bad("Spectrum is %v; give from 0, where all coordinates are alike, to %d", s.Spectrum, maxSpectrum)
 	case !(math.Abs(s.Homophily) <= maxHomophily):
 		return bad("Homophily is %v; give from −%d to %d standard deviations", s.Homophily, maxHomophily, maxHomophily)
 	}
@@ -134,6 +142,7 @@ const (
 	maxNumbers   = 1 << 37 // half a terabyte of vectors
 	maxTopics    = 1 << 16
 	maxHomophily = 100
+	maxSpectrum  = 4    // the second coordinate is a sixteenth of the first, and the rest next to nothing
 	leastRate    = 1e-6 // a quarter of a link among the pairs of the calibration
 )
 

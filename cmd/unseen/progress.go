@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"unseen/fit"
+	"unseen/study"
 )
 
 // ticker shows progress: a bar that redraws itself on a terminal, a line now and then elsewhere.
@@ -76,11 +77,32 @@ func (t *ticker) step(s fit.Step) {
 	if s.Validation != 0 {
 		text += fmt.Sprintf(", validation %.4f", s.Validation)
 	}
+	t.show(s.Done, text)
+}
+
+// work shows a moment of a study.
+func (t *ticker) work(s study.Step) {
+	now := time.Now()
+	if s.Study == t.phase && !t.terminal && now.Sub(t.last) < lineEvery {
+		return
+	}
+	t.phase, t.last = s.Study, now
+	text := s.Study
+	if !t.terminal {
+		text += fmt.Sprintf(" %.0f%%", 100*s.Done)
+	}
+	if s.Remaining > 0 {
+		text += fmt.Sprintf(", about %s left", s.Remaining.Round(time.Second))
+	}
+	t.show(s.Done, text+", done: "+s.Phase)
+}
+
+// show draws a bar before the text on a terminal, and a line elsewhere.
+func (t *ticker) show(done float64, text string) {
 	if t.terminal {
 		const cells = 12
-		full := min(max(int(s.Done*cells+.5), 0), cells)
-		text = strings.Repeat("█", full) + strings.Repeat("░", cells-full) + fmt.Sprintf(" %3.0f%% ", 100*s.Done) + text
-		t.draw(text)
+		full := min(max(int(done*cells+.5), 0), cells)
+		t.draw(strings.Repeat("█", full) + strings.Repeat("░", cells-full) + fmt.Sprintf(" %3.0f%% ", 100*done) + text)
 		return
 	}
 	fmt.Fprintf(t.w, "unseen: %s\n", text)

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"unseen/fit"
+	"unseen/study"
+)
+
+// studyFlags is the command line of unseen study.
+type studyFlags struct {
+	names         []string
+	seeds         int
+	seed          uint64
+	threads       int
+	preset        string
+	out           string
+	quick         bool
+	quiet, asJSON bool
+}
+
+func newStudy() *cobra.Command {
+	var f studyFlags
+	var names []string
+	var list strings.Builder
+	for _, s := range study.All() {
+		names = append(names, s.Name)
+		list.WriteString(hanging(s.Name, s.Title))
+	}
+	list.WriteString(hanging("all", "all of these; what two of them train, they train once"))
+	cmd := &cobra.Command{
+		Use:   "study NAME…",
+		Short: "Repeat the paper's tables and figures, and say what reproduces",
+		Long: `Repeat tables and figures of the paper on worlds whose truth is known, show its
+figures beside ours, and say in words what reproduced and what did not.
+
+Studies:
+` + list.String() + `
+Every seed is a world of its own, and repetitions run side by side, one thread
+each; results do not depend on the number of threads. At the paper's size the
+studies take minutes; --quick shows in seconds that everything works, on worlds
+too small to say anything about the paper.
+
+With --out, every study writes NAME.json and a CSV file per table and figure.`,
+		Example: `  unseen study table1 --quick
+  unseen study quality --seeds 3
+  unseen study all --out results`,
+		ValidArgs: append(names, "all"),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("name a study: %s or all; for instance unseen study table1 --quick", strings.Join(names, ", "))
+			}
+			f.names = args
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			report, err := runStudy(cmd.Context(), f, newTicker(cmd.ErrOrStderr(), f.quiet))
+			if err != nil {
+				return err
+			}
+			if f.asJSON {
+				return printJSON(cmd.OutOrStdout(), report)
+			}
+			return report.print(cmd.OutOrStdout())
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.IntVar(&f.seeds, "seeds", 0, "repetitions (default 10, or 2 if quick)")
+	flags.Uint64Var(&f.seed, "seed", 2001, "the first seed; the others follow it")
+	flags.IntVar(&f.threads, "threads", 0, "threads (default: all processors)")
+	flags.StringVar(&f.preset, "preset", "safe", strings.Join(fit.Presets(), ", "))
+	flags.BoolVar(&f.quick, "quick", false, "small worlds, to see that everything works")
+	flags.StringVar(&f.out, "out", "", "write JSON and CSV files into this `folder`")
+	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
+	jsonFlag(cmd, &f.asJSON)
+	complete := map[string][]string{"preset": fit.Presets(), "seeds": nil, "seed": nil, "threads": nil}
+	for name, values := range complete {
+		if err := cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+			panic(err) // only if the flag does not exist
+		}
+	}
+	return cmd
+}
+
+// studyReport is what unseen study has to say.
+type studyReport struct {
+	Studies []*study.Result `json:"studies"`
+	Files   []string        `json:"files,omitempty"`
+}
+
+// runStudy runs studies and writes their files. Those that were done when it was stopped have theirs.
+func runStudy(ctx context.Context, f studyFlags, t *ticker) (*studyReport, error) {
+	o := study.Options{Threads: f.threads, Preset: f.preset, Quick: f.quick}
+	switch {
+	case f.seeds < 0 || f.seeds > 10_000:
+		return nil, usagef("--seeds is %d; give from 1 to 10000", f.seeds)
+	case f.seeds > 0:
+		o.Seeds = study.Seeds(f.seed, f.seeds)
+	case f.quick:
+		o.Seeds = study.Seeds(f.seed, 2)
+	default:
+		o.Seeds = study.Seeds(f.seed, 10)
+	}
+	if _, err := study.Lookup(f.names...); err != nil {
+		return nil, &usageError{err}
+	}
+	if _, err := o.WithDefaults(); err != nil {
+		return nil, &usageError{err}
+	}
+	if f.out != "" {
+		if err := study.Prepare(f.out); err != nil {
+			return nil, usagef("--out: %w", err)
+		}
+	}
+	defer t.clear()
+	results, err := study.Run(ctx, f.names, o, study.Progress{Step: t.work})
+	r := &studyReport{Studies: results}
+	if f.out != "" {
+		var writing error
+		r.Files, writing = study.Write(f.out, results)
+		err = errors.Join(err, writing)
+	}
+	return r, err
+}

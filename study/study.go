@@ -1,0 +1,254 @@
+package study
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"unseen/fit"
+)
+
+// ErrOption: an option is out of range, or there is no study of a name. Errors of this package that
+// a caller's options cause wrap it.
+var ErrOption = errors.New("study: unusable option")
+
+// Study is one table or figure of the paper, or a question of our own.
+type Study struct {
+	Name  string // as a command line has it
+	Title string
+
+	run func(ctx context.Context, l *lab) (*Result, error)
+}
+
+// All returns the studies in the order in which "all" runs them.
+func All() []Study {
+	return []Study{table1, quality}
+}
+
+// Lookup returns the studies of some names, each once, in the order of All. The name "all" means all of them.
+func Lookup(names ...string) ([]Study, error) {
+	var known []string
+	for _, s := range All() {
+		known = append(known, s.Name)
+	}
+	for _, name := range names {
+		if name != "all" && !slices.Contains(known, name) {
+			return nil, fmt.Errorf("%w: no study %q; there is %s, or all", ErrOption, name, strings.Join(known, ", "))
+		}
+	}
+	var chosen []Study
+	for _, s := range All() {
+		if slices.Contains(names, "all") || slices.Contains(names, s.Name) {
+			chosen = append(chosen, s)
+		}
+	}
+	return chosen, nil
+}
+
+// Options say how large studies are. The zero value is the paper's size.
+type Options struct {
+	Seeds   []uint64 `json:"seeds"`  // of the worlds, one repetition each; nil means 2001 to 2010, or to 2002 if Quick
+	Threads int      `json:"-"`      // 0 means one per processor; results do not depend on it
+	Preset  string   `json:"preset"` // of the trainings that are not about presets; "" means safe
+	Quick   bool     `json:"quick"`  // a small version that takes seconds, to see that everything works
+}
+
+// WithDefaults returns the options with every default in place of its zero, or an error that names
+// what cannot be.
+func (o Options) WithDefaults() (Options, error) {
+	if o.Seeds == nil {
+		count := 10
+		if o.Quick {
+			count = 2
+		}
+		o.Seeds = Seeds(2001, count)
+	}
+	if o.Threads == 0 {
+		o.Threads = runtime.GOMAXPROCS(0)
+	}
+	if o.Preset == "" {
+		o.Preset = "safe"
+	}
+	distinct := slices.Compact(slices.Sorted(slices.Values(o.Seeds)))
+	switch {
+	case len(o.Seeds) == 0:
+		return o, fmt.Errorf("%w: no seeds; give one or more, or nil for ten", ErrOption)
+	case len(distinct) < len(o.Seeds):
+		return o, fmt.Errorf("%w: a seed is there twice, and its repetitions would be the same; give different ones", ErrOption)
+	case o.Threads < 0:
+		return o, fmt.Errorf("%w: %d threads; give 1 or more, or 0 for one per processor", ErrOption, o.Threads)
+	case !slices.Contains(fit.Presets(), o.Preset):
+		return o, fmt.Errorf("%w: no preset %q; there is %s", ErrOption, o.Preset, strings.Join(fit.Presets(), ", "))
+	}
+	return o, nil
+}
+
+// Seeds returns so many consecutive seeds.
+func Seeds(first uint64, count int) []uint64 {
+	seeds := make([]uint64, max(count, 0))
+	for i := range seeds {
+		seeds[i] = first + uint64(i)
+	}
+	return seeds
+}
+
+// Progress is how studies tell what they are doing. A nil function is not called; the other is
+// called from one goroutine at a time.
+type Progress struct {
+	Step func(Step)
+}
+
+// Step is a moment of a study.
+type Step struct {
+	Study     string
+	Phase     string        // what was done last, in a few words
+	Done      float64       // share of this study's work, 0 to 1
+	Remaining time.Duration // an estimate for this study; 0 if there is none yet
+}
+
+// Run runs studies by their names, as [Lookup] reads them. They share trainings. When ctx ends it returns
+// the context's error and what was finished before.
+func Run(ctx context.Context, names []string, o Options, p Progress) ([]*Result, error) {
+	chosen, err := Lookup(names...)
+	if err != nil {
+		return nil, err
+	}
+	if o, err = o.WithDefaults(); err != nil {
+		return nil, err
+	}
+	l := newLab(o, p)
+	defer l.close()
+	var results []*Result
+	for _, s := range chosen {
+		began := time.Now()
+		l.begin(s.Name)
+		r, err := s.run(ctx, l)
+		if err != nil {
+			return results, fmt.Errorf("study %s: %w", s.Name, err)
+		}
+		r.Study, r.Title, r.Options, r.Seconds = s.Name, s.Title, o, time.Since(began).Seconds()
+		results = append(results, r)
+	}
+	return results, nil
+}
+
+// Run runs one study.
+func (s Study) Run(ctx context.Context, o Options, p Progress) (*Result, error) {
+	results, err := Run(ctx, []string{s.Name}, o, p)
+	if err != nil {
+		return nil, err
+	}
+	return results[0], nil
+}
+
+// lab is where the studies of one Run work.
+type lab struct {
+	Options
+	trainings *trainings
+
+	mu       sync.Mutex // of what follows
+	progress Progress
+	step     Step
+	began    time.Time
+	done     float64 // cost
+	total    float64
+}
+
+func newLab(o Options, p Progress) *lab {
+	return &lab{Options: o, trainings: newTrainings(o), progress: p}
+}
+
+func (l *lab) close() { l.trainings.close() }
+
+// begin starts the count of a study's work.
+func (l *lab) begin(study string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.step, l.began, l.done, l.total = Step{Study: study}, time.Now(), 0, 0
+}
+
+// task is an independent piece of work: what it is called, what it costs in any unit, and what it does.
+// It runs on one thread, beside other tasks.
+type task struct {
+	name string
+	cost float64
+	do   func(ctx context.Context) error
+}
+
+// each does the tasks, as many side by side as there are threads, begun in their order. It returns the
+// error of the first task in that order that failed, once all that had begun have ended.
+func (l *lab) each(ctx context.Context, tasks []task) error {
+	for _, t := range tasks {
+		l.total += t.cost
+	}
+	inner, cancel := context.WithCancel(ctx)
+	defer cancel()
+	errs := make([]error, len(tasks))
+	next := make(chan int)
+	var workers sync.WaitGroup
+	for range min(l.Threads, len(tasks)) {
+		workers.Go(func() {
+			for i := range next {
+				if errs[i] = inner.Err(); errs[i] == nil {
+					errs[i] = tasks[i].do(inner)
+				}
+				if errs[i] != nil {
+					cancel()
+				} else {
+					l.finished(tasks[i])
+				}
+			}
+		})
+	}
+	for i := range tasks {
+		next <- i
+	}
+	close(next)
+	workers.Wait()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	for i, err := range errs {
+		if err != nil && !errors.Is(err, context.Canceled) {
+			return fmt.Errorf("%s: %w", tasks[i].name, err)
+		}
+	}
+	return nil
+}
+
+// finished reports a task.
+func (l *lab) finished(t task) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.done += t.cost
+	l.step.Phase = t.name
+	l.step.Done = 1
+	if l.total > 0 {
+		l.step.Done = min(l.done/l.total, 1)
+	}
+	l.step.Remaining = 0
+	if l.done > 0 {
+		l.step.Remaining = time.Duration(float64(time.Since(l.began)) * (l.total - l.done) / l.done)
+	}
+	if l.progress.Step != nil {
+		l.progress.Step(l.step)
+	}
+}
+
+// meanAndSpread returns the mean of some numbers and their standard deviation (n − 1); the latter is 0 for one number.
+func meanAndSpread(xs []float64) (mean, sd float64) {
+	n := float64(len(xs))
+	for _, x := range xs {
+		mean += x / n
+	}
+	for _, x := range xs {
+		sd += (x - mean) * (x - mean)
+	}
+	return mean, math.Sqrt(sd / max(n-1, 1))
+}

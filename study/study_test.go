@@ -1,0 +1,304 @@
+package study
+
+import (
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// The studies in small: every table is whole, trainings are shared, and the words say what the numbers do.
+func TestStudies(t *testing.T) {
+	l := small(2, 11, 12)
+	var done []string
+	l.progress.Step = func(s Step) { done = append(done, s.Study+": "+s.Phase) }
+	var results []*Result
+	for _, s := range All() {
+		l.begin(s.Name)
+		r, err := s.run(t.Context(), l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Study = s.Name
+		if err := r.check(); err != nil {
+			t.Error(err)
+		}
+		if len(r.Tables) == 0 || len(r.Findings) == 0 || len(r.Setting) == 0 {
+			t.Errorf("%s says nothing: %+v", s.Name, r)
+		}
+		for _, f := range r.Findings {
+			if f.Claim == "" || f.Verdict == "" || f.Words == "" || strings.Contains(f.Words, "NaN") {
+				t.Errorf("%s: %+v", s.Name, f)
+			}
+		}
+		results = append(results, r)
+	}
+	once := map[string]bool{}
+	for _, step := range done {
+		_, what, _ := strings.Cut(step, ": ")
+		if once[what] {
+			t.Errorf("trained again: %s", step)
+		}
+		once[what] = true
+	}
+	if want := 2 * 2 * (len(table1Methods) + 4); len(done) != want {
+		t.Errorf("%d trainings, want %d", len(done), want)
+	}
+	thresholds := results[1].Rows.([]Threshold)
+	for _, x := range thresholds {
+		if len(x.Values) != 2 && len(x.Values) != 1 || math.IsNaN(float64(x.Worst)) {
+			t.Errorf("%+v", x)
+		}
+	}
+	folder := t.TempDir()
+	paths, err := Write(folder, results)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := len(results) + len(results[0].Tables) + len(results[1].Tables); len(paths) != want {
+		t.Errorf("%d files, want %d", len(paths), want)
+	}
+	if left, err := os.ReadDir(folder); err != nil || len(left) != len(paths) {
+		t.Errorf("%d files lie there: %v", len(left), err)
+	}
+}
+
+func TestSettle(t *testing.T) {
+	nan := math.NaN()
+	for _, test := range []struct {
+		values  Numbers
+		least   bool
+		kept    int
+		worst   float64
+		verdict Verdict
+	}{
+		{Numbers{3, 3.5}, true, 2, 3, Met},
+		{Numbers{3, 2.9}, true, 1, 2.9, Missed},
+		{Numbers{3, 2.9}, false, 2, 3, Met},
+		{Numbers{3, 3.1}, false, 1, 3.1, Missed},
+		{Numbers{nan, 4}, true, 1, 4, Missed},
+		{Numbers{math.Inf(1)}, false, 0, math.Inf(1), Missed},
+	} {
+		x := Threshold{Bound: 3, Least: test.least, Values: test.values}
+		x.settle()
+		if x.Kept != test.kept || float64(x.Worst) != test.worst || x.verdict() != test.verdict {
+			t.Errorf("%v: kept %d, worst %v, %s; want %+v", test.values, x.Kept, x.Worst, x.verdict(), test)
+		}
+	}
+}
+
+func TestFindingsGatherMethods(t *testing.T) {
+	all := []Threshold{
+		{Fields: Tied, Method: "a", What: "x", Bound: 1, Least: true, Source: FromPlan, Values: Numbers{2, 4}},
+		{Fields: Tied, Method: "b", What: "x", Bound: 1, Least: true, Source: FromPlan, Values: Numbers{2, .5}},
+		{Fields: Tied, Method: "a", What: "y", Bound: 1, Source: ForTheseWorlds, Whole: true, Values: Numbers{.25}},
+	}
+	for i := range all {
+		all[i].settle()
+	}
+	want := []Finding{
+		{"a, b, tied fields: x ≥ 1.00", Missed, "In the mean a 3.00, at worst 2.00, kept in 2 of 2 seeds; b 1.25, at worst 0.50, kept in 1 of 2 seeds."},
+		{"a, tied fields: y ≤ 1.00, stated for these worlds", Met, "In the mean a 0.25."},
+	}
+	if got := findings(all); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestRMSE(t *testing.T) {
+	e := rmses([]*Outcome{
+		{Risk: 1, Estimates: Estimates{Naive: 1, W: 4, PU: 0, AP: 2}},
+		{Risk: 2, Estimates: Estimates{Naive: 2, W: 6, PU: 3, AP: 1}},
+	})
+	if want := [4]float64{0, math.Sqrt(12.5), 1, 1}; e != want {
+		t.Errorf("got %v, want %v", e, want)
+	}
+}
+
+func TestComparison(t *testing.T) {
+	for _, test := range []struct {
+		base, above []float64
+		want        Verdict
+	}{
+		{[]float64{1, 1, 1}, []float64{2, 2, 2}, Reproduced},
+		{[]float64{1, 1, 1, 1, 1}, []float64{2, 2, 2, 2, .9}, Partly},
+		{[]float64{1, 1, 1}, []float64{1.1, .9, 1}, NotReproduced},
+		{[]float64{1, 1, 1}, []float64{.5, .6, .7}, NotReproduced},
+	} {
+		var outcomes []*Outcome
+		for i := range test.base {
+			outcomes = append(outcomes, &Outcome{Method: naive, AUC: Mark(test.base[i])}, &Outcome{Method: mle, AUC: Mark(test.above[i])})
+		}
+		f := comparison(outcomes, "claim", naive, []Method{mle}, func(o *Outcome) float64 { return float64(o.AUC) }, "points", 1)
+		if f.Verdict != test.want || !strings.HasPrefix(f.Words, "Against naive, in points: mle ") {
+			t.Errorf("%v over %v: %+v, want %s", test.above, test.base, f, test.want)
+		}
+	}
+}
+
+func TestCells(t *testing.T) {
+	for _, test := range []struct {
+		cell         Cell
+		text, inJSON string
+	}{
+		{Cell{}, "", "null"},
+		{Number(math.NaN()), "", "null"},
+		{Number(84.449), "84.45", `{"value":84.449}`},
+		{Number(-.001), "0.00", `{"value":-0.001}`},
+		{Number(-1.5), "-1.50", `{"value":-1.5}`},
+		{Number(12345678), "1.2e+07", `{"value":12345678}`},
+		{Number(math.Inf(1)), "∞", `{"text":"∞"}`},
+		{Number(math.Inf(-1)), "−∞", `{"text":"−∞"}`},
+		{Spread(1, .25), "1.00 ± 0.25", `{"value":1,"spread":0.25}`},
+		{SpreadOf([]float64{1, 3}), "2.00 ± 1.41", `{"value":2,"spread":1.4142135623730951}`},
+		{SpreadOf([]float64{1}), "1.00", `{"value":1}`},
+		{SpreadOf(nil), "", "null"},
+		{SpreadOf([]float64{1, math.NaN()}), "", "null"},
+		{Word("met"), "met", `{"text":"met"}`},
+	} {
+		raw, err := json.Marshal(test.cell)
+		if got := test.cell.Format(2); got != test.text || err != nil || string(raw) != test.inJSON {
+			t.Errorf("%+v is %q and %s, want %q and %s: %v", test.cell, got, raw, test.text, test.inJSON, err)
+		}
+		var again Cell
+		if err := json.Unmarshal(raw, &again); err != nil || again.Format(2) != test.text {
+			t.Errorf("%s is read as %q: %v", raw, again.Format(2), err)
+		}
+	}
+}
+
+func TestMissingNumbersAreNull(t *testing.T) {
+	raw, err := json.Marshal(struct {
+		N Numbers
+		M Mark
+	}{Numbers{1, math.NaN(), math.Inf(1)}, Mark(math.NaN())})
+	if want := `{"N":[1,null,null],"M":null}`; string(raw) != want || err != nil {
+		t.Fatalf("%s, want %s: %v", raw, want, err)
+	}
+	var again struct {
+		N Numbers
+		M Mark
+	}
+	if err := json.Unmarshal(raw, &again); err != nil || again.N[0] != 1 || !math.IsNaN(again.N[2]) || !math.IsNaN(float64(again.M)) {
+		t.Errorf("%+v: %v", again, err)
+	}
+}
+
+// example is a result with everything in it.
+func example() *Result {
+	return &Result{
+		Study: "example", Title: "An example", Options: Options{Seeds: []uint64{1}, Preset: "safe"}, Setting: []string{"None."},
+		Tables: []Table{{Name: "t", Title: "T", Head: "method", Columns: []Column{{Name: "AUC", Digits: 1}, {Name: "words, many"}},
+			Rows: []Row{{"a", []Cell{Spread(1.5, .5), Word("x, \"y\"")}}, {"b", []Cell{Number(2), {}}}}}},
+		Figures: []Figure{
+			{Name: "heat", Heat: &HeatMap{RowTitle: "from", ColumnTitle: "to", Rows: []string{"r"}, Columns: []string{"c", "d"}, Values: []Numbers{{1, 2}}}},
+			{Name: "lines", Lines: &Lines{XTitle: "t", YTitle: "share", Series: []Line{{Name: "s", X: Numbers{0, 1}, Y: Numbers{.5, .6}, Low: Numbers{.4, .5}, High: Numbers{.6, .7}}}}},
+			{Name: "bars", Bars: &Bars{YTitle: "risk", Groups: []string{"g"}, Series: []Bar{{Name: "s", Values: Numbers{3}}}}},
+		},
+		Findings: []Finding{{"a claim", Partly, "Somewhat."}},
+		Rows:     []any{},
+	}
+}
+
+func TestWrite(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "new", "results")
+	if err := Prepare(folder); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second replaces the first
+		paths, err := Write(folder, []*Result{example()})
+		if err != nil || len(paths) != 5 {
+			t.Fatal(paths, err)
+		}
+	}
+	if left, err := os.ReadDir(folder); err != nil || len(left) != 5 {
+		t.Errorf("%v: %v", left, err)
+	}
+	for name, want := range map[string]string{
+		"example-t.csv":     "method,AUC,AUC sd,\"words, many\"\na,1.5,0.5,\"x, \"\"y\"\"\"\nb,2,,\n",
+		"example-heat.csv":  "from,to,value\nr,c,1\nr,d,2\n",
+		"example-lines.csv": "series,t,share,low,high\ns,0,0.5,0.4,0.6\ns,1,0.6,0.5,0.7\n",
+		"example-bars.csv":  "series,group,risk,error\ns,g,3,\n",
+	} {
+		raw, err := os.ReadFile(filepath.Join(folder, name))
+		if string(raw) != want || err != nil {
+			t.Errorf("%s is %q, want %q: %v", name, raw, want, err)
+		}
+		if _, err := csv.NewReader(strings.NewReader(string(raw))).ReadAll(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	raw, err := os.ReadFile(filepath.Join(folder, "example.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var again Result
+	if err := json.Unmarshal(raw, &again); err != nil || !reflect.DeepEqual(&again, example()) {
+		t.Errorf("read again it is %+v: %v", again, err)
+	}
+}
+
+func TestWriteRefuses(t *testing.T) {
+	folder := t.TempDir()
+	file := filepath.Join(folder, "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := Prepare(filepath.Join(file, "sub")); err == nil || !strings.Contains(err.Error(), "choose another") {
+		t.Errorf("a folder in a file: %v", err)
+	}
+	if _, err := Write(filepath.Join(folder, "missing"), []*Result{example()}); err == nil || !strings.Contains(err.Error(), "example.json cannot be written") {
+		t.Errorf("no folder: %v", err)
+	}
+	for name, spoil := range map[string]func(*Result){
+		"cells for":  func(r *Result) { r.Tables[0].Rows[0].Cells = nil },
+		"is named":   func(r *Result) { r.Figures[0].Name = "t" },
+		"of 0 kinds": func(r *Result) { r.Figures[0].Heat = nil },
+	} {
+		r := example()
+		spoil(r)
+		if _, err := Write(folder, []*Result{r}); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if left, err := os.ReadDir(folder); err != nil || len(left) != 1 {
+		t.Errorf("%v are left: %v", left, err)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	o, err := Options{}.WithDefaults()
+	if err != nil || len(o.Seeds) != 10 || o.Seeds[0] != 2001 || o.Threads < 1 || o.Preset != "safe" {
+		t.Errorf("%+v: %v", o, err)
+	}
+	for says, o := range map[string]Options{
+		"no seeds":    {Seeds: []uint64{}},
+		"there twice": {Seeds: []uint64{1, 2, 1}},
+		"threads":     {Threads: -1},
+		"no preset":   {Preset: "nope"},
+	} {
+		if _, err := Run(t.Context(), []string{"table1"}, o, Progress{}); !errors.Is(err, ErrOption) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	if _, err := Run(t.Context(), []string{"table9"}, Options{}, Progress{}); !errors.Is(err, ErrOption) || !strings.Contains(err.Error(), `no study "table9"; there is table1, quality`) {
+		t.Errorf("no such study: %v", err)
+	}
+	if all, err := Lookup("quality", "all", "table1"); err != nil || len(all) != len(All()) || all[0].Name != "table1" {
+		t.Errorf("%v: %v", all, err)
+	}
+}
+
+func TestCancelled(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Run(ctx, []string{"all"}, Options{Quick: true}, Progress{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}

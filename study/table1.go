@@ -1,0 +1,266 @@
+package study
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"unseen/world"
+)
+
+var table1 = Study{
+	Name:  "table1",
+	Title: "Table 1: what each method makes of links whose truth is known",
+	run:   runTable1,
+}
+
+// The methods of the table, in the order of its rows.
+var (
+	naive      = Method{Name: "naive", Method: "naive"}
+	naiveField = Method{Name: "naive-field", Method: "naive-field"}
+	cosine     = Method{Name: "cosine", Method: "cosine"}
+	mle        = Method{Name: "mle", Method: "mle"}
+	rw         = Method{Name: "rw", Method: "rw"}
+	pu         = Method{Name: "pu", Method: "pu"}
+	ap         = Method{Name: "ap", Method: "ap"}
+	bayes      = Method{Name: "bayes", Method: "bayes"}
+	knownMLE   = Method{Name: "mle, π known", Method: "mle", Known: true}
+	knownBayes = Method{Name: "bayes, π known", Method: "bayes", Known: true}
+	oracle     = Method{Name: "the truth"}
+
+	table1Methods = []Method{cosine, naive, naiveField, mle, rw, pu, ap, bayes, knownMLE, knownBayes, oracle}
+)
+
+// printed is a row of the paper's Table 1, in percent.
+type printed struct{ precision, recall, auc, thresholdedAP float64 }
+
+var paperTable1 = map[string]printed{
+	"naive": {67.24, 54.81, 84.45, 41.87},
+	"mle":   {81.04, 60.19, 93.12, 56.77},
+	"rw":    {83.28, 63.73, 96.42, 56.96},
+	"pu":    {82.16, 63.07, 94.28, 58.01},
+	"ap":    {83.01, 65.54, 95.38, 59.90},
+}
+
+// runTable1 trains every method in both kinds of worlds.
+func runTable1(ctx context.Context, l *lab) (*Result, error) {
+	outcomes, err := l.train(ctx, cross([]Fields{Random, Tied}, l.Seeds, table1Methods))
+	if err != nil {
+		return nil, err
+	}
+	r := &Result{Rows: outcomes, Setting: l.setting()}
+	for _, fields := range []Fields{Random, Tied} {
+		of := outcomesOf(outcomes, fields)
+		r.Tables = append(r.Tables, table1Of(of, fields), seedTable(of, fields))
+		r.Findings = append(r.Findings, table1Findings(of, fields)...)
+	}
+	r.Warnings = failures(outcomes)
+	return r, nil
+}
+
+// setting says what was trained on.
+func (l *lab) setting() []string {
+	z := l.trainings.size
+	large := "equally large too"
+	if z.fields == len(world.FieldsOfStudy()) {
+		large = "as large as in the paper's first dataset"
+	}
+	return []string{
+		fmt.Sprintf("Worlds with known truth: %d nodes, %d fields, vectors of %d dimensions whose products vary in about %.0f; links drawn with a base rate of .16 and an oracle AUC of .97; π from U(.7, 1) within a field and U(.1, .3) between two.",
+			z.nodes, z.fields, z.dim, z.effective()),
+		"Random fields are equally large and have nothing to do with the texts; tied fields are those of the texts, " + large + ".",
+		fmt.Sprintf("Training on %d pairs, stopping by %d others, judged by the truth on %d more; preset %s; %s, each with a world of its own.",
+			z.pairs, z.validation, z.test, l.Preset, seedList(l.Seeds)),
+	}
+}
+
+func seedList(seeds []uint64) string {
+	first, last := seeds[0], seeds[len(seeds)-1]
+	switch {
+	case len(seeds) == 1:
+		return fmt.Sprintf("seed %d", first)
+	case len(seeds) > 2 && slices.Equal(seeds, Seeds(first, len(seeds))):
+		return fmt.Sprintf("seeds %d to %d", first, last)
+	}
+	var words []string
+	for _, s := range seeds {
+		words = append(words, fmt.Sprint(s))
+	}
+	return "seeds " + strings.Join(words, ", ")
+}
+
+func outcomesOf(all []*Outcome, fields Fields) (some []*Outcome) {
+	for _, o := range all {
+		if o.Fields == fields {
+			some = append(some, o)
+		}
+	}
+	return some
+}
+
+// of returns the outcomes of a method, one per seed, in the order of the seeds.
+func of(all []*Outcome, m Method) (some []*Outcome) {
+	for _, o := range all {
+		if o.Method == m {
+			some = append(some, o)
+		}
+	}
+	return some
+}
+
+// values returns one number of every outcome.
+func values(outcomes []*Outcome, get func(*Outcome) Mark) []float64 {
+	xs := make([]float64, len(outcomes))
+	for i, o := range outcomes {
+		xs[i] = float64(get(o))
+	}
+	return xs
+}
+
+func failures(outcomes []*Outcome) (warnings []string) {
+	for _, o := range outcomes {
+		if o.Failed != "" {
+			warnings = append(warnings, fmt.Sprintf("%s: %s", training{o.Fields, o.Seed, o.Method}, o.Failed))
+		}
+	}
+	return warnings
+}
+
+// metric is a column of marks.
+type metric struct {
+	Column
+	scale float64
+	get   func(*Outcome) Mark
+}
+
+var metrics = []metric{
+	{Column{Name: "AUC", Means: "area under the ROC curve, %", Digits: 2, Better: "higher"}, 100, func(o *Outcome) Mark { return o.AUC }},
+	{Column{Name: "AP", Means: "average precision, %", Digits: 1, Better: "higher"}, 100, func(o *Outcome) Mark { return o.AP }},
+	{Column{Name: "recall", Means: "recall at ŷ ≥ ½, %", Digits: 1, Better: "higher"}, 100, func(o *Outcome) Mark { return o.Recall }},
+	{Column{Name: "prec.", Means: "precision at ŷ ≥ ½, %", Digits: 1, Better: "higher"}, 100, func(o *Outcome) Mark { return o.Precision }},
+	{Column{Name: "F1", Means: "F1 at ŷ ≥ ½, %", Digits: 1, Better: "higher"}, 100, func(o *Outcome) Mark { return o.F1 }},
+	{Column{Name: "acc.", Means: "accuracy at ŷ ≥ ½, %", Digits: 1, Better: "higher"}, 100, func(o *Outcome) Mark { return o.Accuracy }},
+	{Column{Name: "MAP", Means: "average precision of thresholded predictions, what the paper calls MAP, %", Digits: 1, Better: "higher"}, 100, func(o *Outcome) Mark { return o.ThresholdedAP }},
+	{Column{Name: "risk", Means: "true risk: log-loss against y", Digits: 4, Better: "lower"}, 1, func(o *Outcome) Mark { return o.Risk }},
+	{Column{Name: "ŷ", Means: "mean ŷ; the truth's is in its own row", Digits: 3}, 1, func(o *Outcome) Mark { return o.MeanLink }},
+	{Column{Name: "π̂ err", Means: "mean relative error of π̂ over ordered pairs of fields, %", Digits: 0, Better: "lower"}, 100, func(o *Outcome) Mark { return o.PropensityError }},
+}
+
+// table1Of is mean ± sd over seeds, with the paper's rows below.
+func table1Of(outcomes []*Outcome, fields Fields) Table {
+	t := Table{Name: string(fields), Title: fmt.Sprintf("%s fields, mean ± sd over %d seeds", fields, len(of(outcomes, oracle))), Head: "method"}
+	for _, m := range metrics {
+		t.Columns = append(t.Columns, m.Column)
+	}
+	for _, m := range table1Methods {
+		t.Rows = append(t.Rows, rowOf(m.Name, of(outcomes, m)))
+	}
+	for _, m := range table1Methods {
+		p, ok := paperTable1[m.Name]
+		if !ok {
+			continue
+		}
+		row := Row{Name: "paper's " + m.Name}
+		for _, c := range t.Columns {
+			row.Cells = append(row.Cells, map[string]Cell{
+				"AUC": Number(p.auc), "prec.": Number(p.precision), "recall": Number(p.recall), "MAP": Number(p.thresholdedAP),
+			}[c.Name])
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+// rowOf is mean ± sd of every metric.
+func rowOf(name string, outcomes []*Outcome) Row {
+	row := Row{Name: name}
+	for _, m := range metrics {
+		xs := values(outcomes, m.get)
+		for i := range xs {
+			xs[i] *= m.scale
+		}
+		row.Cells = append(row.Cells, SpreadOf(xs))
+	}
+	return row
+}
+
+// seedTable has a row per training.
+func seedTable(outcomes []*Outcome, fields Fields) Table {
+	t := Table{Name: string(fields) + "-seeds", Title: fmt.Sprintf("%s fields, every training", fields), Head: "method", Detail: true}
+	t.Columns = append(t.Columns, Column{Name: "seed"})
+	for _, m := range metrics {
+		t.Columns = append(t.Columns, m.Column)
+	}
+	t.Columns = append(t.Columns, Column{Name: "s", Means: "seconds on one thread", Digits: 1})
+	for _, m := range table1Methods {
+		for _, o := range of(outcomes, m) {
+			row := Row{Name: m.Name, Cells: []Cell{Number(float64(o.Seed))}}
+			row.Cells = append(row.Cells, rowOf("", []*Outcome{o}).Cells...)
+			row.Cells = append(row.Cells, Number(o.Seconds))
+			t.Rows = append(t.Rows, row)
+		}
+	}
+	return t
+}
+
+// table1Findings compares what the paper says of its table with ours.
+func table1Findings(outcomes []*Outcome, fields Fields) []Finding {
+	where := fmt.Sprintf(" (%s fields)", fields)
+	exposed := []Method{mle, rw, pu, ap}
+	return []Finding{
+		comparison(outcomes, "every method that models exposure has a higher AUC than naive"+where, naive, exposed,
+			func(o *Outcome) float64 { return 100 * float64(o.AUC) }, "AUC points", 2),
+		comparison(outcomes, "every method that models exposure has a higher recall at ½ than naive"+where, naive, exposed,
+			func(o *Outcome) float64 { return 100 * float64(o.Recall) }, "points of recall", 1),
+		comparison(outcomes, "every method that models exposure has a higher precision at ½ than naive"+where, naive, exposed,
+			func(o *Outcome) float64 { return 100 * float64(o.Precision) }, "points of precision", 1),
+		comparison(outcomes, "R_w, R_PU and R_AP have a higher AUC than MLE"+where, mle, []Method{rw, pu, ap},
+			func(o *Outcome) float64 { return 100 * float64(o.AUC) }, "AUC points", 2),
+	}
+}
+
+// comparison asks whether methods are above a base in every seed: reproduced if all are, not if each is below or
+// equal in the mean or by less than its standard error, else partly.
+func comparison(outcomes []*Outcome, claim string, base Method, methods []Method, get func(*Outcome) float64, unit string, digits int) Finding {
+	f := Finding{Claim: claim}
+	below := of(outcomes, base)
+	everywhere, nowhere := true, true
+	var words []string
+	for _, m := range methods {
+		var gains []float64
+		higher := 0
+		for i, o := range of(outcomes, m) {
+			gain := get(o) - get(below[i])
+			gains = append(gains, gain)
+			if gain > 0 {
+				higher++
+			}
+		}
+		mean, sd := meanAndSpread(gains)
+		everywhere = everywhere && higher == len(gains)
+		if mean > 2*sd/math.Sqrt(float64(len(gains))) {
+			nowhere = false
+		}
+		words = append(words, fmt.Sprintf("%s %s (higher in %d of %d seeds)", m.Name, signed(mean, digits), higher, len(gains)))
+	}
+	switch {
+	case everywhere:
+		f.Verdict = Reproduced
+	case nowhere:
+		f.Verdict = NotReproduced
+	default:
+		f.Verdict = Partly
+	}
+	f.Words = fmt.Sprintf("Against %s, in %s: %s.", base.Name, unit, strings.Join(words, ", "))
+	return f
+}
+
+func signed(x float64, digits int) string {
+	text := decimal(math.Abs(x), digits)
+	if x < 0 {
+		return "−" + text
+	}
+	return "+" + text
+}

@@ -1,0 +1,458 @@
+package study
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"unseen/evaluate"
+	"unseen/fit"
+	"unseen/graph"
+	"unseen/model"
+	"unseen/risk"
+	"unseen/world"
+)
+
+// Fields says what the fields of a world's nodes have to do with their texts.
+type Fields string
+
+const (
+	// Random fields have nothing to do with the texts and are equally large, as in the authors' notebook.
+	Random Fields = "random"
+	// Tied fields are those of the texts and as large as in the paper's first dataset: half of them have
+	// fewer than one node in a hundred.
+	Tied Fields = "tied"
+)
+
+// Method is a way to train.
+type Method struct {
+	Name   string `json:"name"`             // of its row
+	Method string `json:"method"`           // of package fit; "" for the oracle, which is the truth itself
+	Preset string `json:"preset,omitempty"` // "" means that of the options
+	Known  bool   `json:"known,omitempty"`  // the model is told the true π
+
+	Optimiser string `json:"optimiser,omitempty"` // "" means that of the preset
+}
+
+// Outcome is one training, judged by the truth on pairs that it has not seen.
+type Outcome struct {
+	Fields Fields `json:"fields"`
+	Seed   uint64 `json:"seed"`
+	Method Method `json:"method"`
+
+	AUC           Mark `json:"auc"` // against o′, as are the next six
+	AP            Mark `json:"averagePrecision"`
+	ThresholdedAP Mark `json:"thresholdedAP"` // the "MAP" of the paper's tables
+	Precision     Mark `json:"precision"`     // at ŷ ≥ ½, as are the next three
+	Recall        Mark `json:"recall"`
+	F1            Mark `json:"f1"`
+	Accuracy      Mark `json:"accuracy"`
+	Risk          Mark `json:"risk"` // true risk: log-loss against y
+	MeanLink      Mark `json:"meanLink"`
+	MeanTruth     Mark `json:"meanTruth"` // of y
+
+	// PropensityError is the mean of |π̂ − π|/π over all ordered pairs of fields, the paper's measure, and
+	// WeightedError the mean over pairs of nodes.
+	PropensityError Mark `json:"propensityError"`
+	WeightedError   Mark `json:"weightedError"`
+
+	// Estimates is what each estimator makes of the true risk, from the links seen and the model's own ŷ and π̂.
+	Estimates Estimates `json:"estimates"`
+
+	Propensities Numbers `json:"propensities,omitempty"` // π̂ by source's field and then target's; nil if there is none
+	Truth        Numbers `json:"truth,omitempty"`        // π likewise
+
+	Class    fit.Class `json:"class,omitempty"` // the doctor's
+	Epochs   int       `json:"epochs,omitempty"`
+	Seconds  float64   `json:"seconds"` // of training, on one thread
+	Warnings []string  `json:"warnings,omitempty"`
+	Failed   string    `json:"failed,omitempty"` // why there is nothing else: training diverged
+}
+
+// Estimates are estimated risks.
+type Estimates struct {
+	Naive Mark `json:"naive"`
+	W     Mark `json:"w"`
+	PU    Mark `json:"pu"`
+	AP    Mark `json:"ap"`
+}
+
+// Mark is a number that there may not be: NaN, and null in JSON. So is an infinite one, there.
+type Mark float64
+
+// MarshalJSON writes null for what is not finite.
+func (m Mark) MarshalJSON() ([]byte, error) {
+	if x := float64(m); !math.IsNaN(x) && !math.IsInf(x, 0) {
+		return json.Marshal(x)
+	}
+	return []byte("null"), nil
+}
+
+// UnmarshalJSON reads null as NaN.
+func (m *Mark) UnmarshalJSON(raw []byte) error {
+	var x *float64
+	if err := json.Unmarshal(raw, &x); err != nil {
+		return err
+	}
+	*m = Mark(math.NaN())
+	if x != nil {
+		*m = Mark(*x)
+	}
+	return nil
+}
+
+// training names a training.
+type training struct {
+	fields Fields
+	seed   uint64
+	method Method
+}
+
+// cross returns a training for every kind of fields, seed and method, in this order.
+func cross(fields []Fields, seeds []uint64, methods []Method) []training {
+	var all []training
+	for _, f := range fields {
+		for _, seed := range seeds {
+			for _, m := range methods {
+				all = append(all, training{f, seed, m})
+			}
+		}
+	}
+	return all
+}
+
+// trainings remembers what was trained.
+type trainings struct {
+	size  size
+	done  map[training]*Outcome
+	ready map[subjectKey]*subject
+}
+
+// size is how large worlds and samples are.
+type size struct {
+	nodes, dim, fields      int
+	spectrum                float64 // of the vectors
+	pairs, validation, test int
+}
+
+func newTrainings(o Options) *trainings {
+	s := size{nodes: 26_000, dim: 768, fields: 19, spectrum: world.TextSpectrum, pairs: 32_000, validation: 3_200, test: 100_000}
+	if o.Quick {
+		s = size{nodes: 1_500, dim: 24, fields: 4, spectrum: world.TextSpectrum, pairs: 6_000, validation: 600, test: 10_000}
+	}
+	return &trainings{size: s, done: make(map[training]*Outcome), ready: make(map[subjectKey]*subject)}
+}
+
+// settings is the world of a kind and a seed.
+func (s size) settings(k subjectKey, threads int) world.Settings {
+	w := world.Settings{Nodes: s.nodes, Dim: s.dim, Fields: world.EvenFields(s.fields), Spectrum: s.spectrum, Plan: world.Saturated()}
+	if k.fields == Random {
+		w.RandomFields = true
+	} else if all := world.FieldsOfStudy(); s.fields == len(all) {
+		w.Fields = all
+	}
+	w.Seed, w.Threads = k.seed, threads
+	return w
+}
+
+// effective is about how many directions products of vectors vary in.
+func (s size) effective() float64 {
+	var sum, squares float64
+	for k := range s.dim {
+		variance := math.Pow(float64(k+1), -4*s.spectrum)
+		sum, squares = sum+variance, squares+variance*variance
+	}
+	return sum * sum / squares
+}
+
+func (t *trainings) close() {
+	for _, s := range t.ready {
+		s.close()
+	}
+}
+
+// train returns the outcomes of trainings, in their order; those that are remembered at once. Each runs on
+// one thread, beside others.
+func (l *lab) train(ctx context.Context, wanted []training) ([]*Outcome, error) {
+	t := l.trainings
+	waiting := make(map[subjectKey]int)
+	var todo []training
+	for _, w := range wanted {
+		if t.done[w] == nil && !slices.Contains(todo, w) {
+			todo = append(todo, w)
+			waiting[w.key()]++
+		}
+	}
+	outcomes := make([]*Outcome, len(todo))
+	var mu sync.Mutex // of waiting and ready
+	tasks := make([]task, len(todo))
+	for i, w := range todo {
+		tasks[i] = task{name: w.String(), cost: w.cost(), do: func(ctx context.Context) (err error) {
+			mu.Lock()
+			s := t.ready[w.key()]
+			if s == nil {
+				s = &subject{key: w.key()}
+				t.ready[w.key()] = s
+			}
+			mu.Unlock()
+			if err := s.prepare(ctx, t.size, l.Threads); err != nil {
+				return err
+			}
+			outcomes[i], err = s.train(ctx, w.method, l.Preset)
+			mu.Lock()
+			defer mu.Unlock()
+			if waiting[s.key]--; waiting[s.key] == 0 {
+				s.close()
+				delete(t.ready, s.key)
+			}
+			return err
+		}}
+	}
+	if err := l.each(ctx, tasks); err != nil {
+		return nil, err
+	}
+	for i, w := range todo {
+		t.done[w] = outcomes[i]
+	}
+	out := make([]*Outcome, len(wanted))
+	for i, w := range wanted {
+		out[i] = t.done[w]
+	}
+	return out, nil
+}
+
+func (t training) key() subjectKey { return subjectKey{t.fields, t.seed} }
+
+func (t training) String() string {
+	return fmt.Sprintf("%s, %s fields, seed %d", t.method.Name, t.fields, t.seed)
+}
+
+// cost is about how many seconds it takes at the paper's size.
+func (t training) cost() float64 {
+	switch m := t.method; {
+	case m.Method == "" || m.Method == "cosine":
+		return .2
+	case m.Method == "bayes" && m.Known:
+		return 4
+	case m.Method == "bayes", m.Optimiser == "lbfgs":
+		return 11
+	case m.Preset == "paper":
+		return 2
+	}
+	return 1
+}
+
+// subjectKey names a world.
+type subjectKey struct {
+	fields Fields
+	seed   uint64
+}
+
+// subject is a world with its samples, made when it is first needed.
+type subject struct {
+	key    subjectKey
+	once   sync.Once
+	failed error
+
+	world   *world.World
+	problem fit.Problem
+	test    *world.Sample
+	known   []model.Exposure // the true π of every pair
+	fields  int              // with the unknown one
+}
+
+func (s *subject) prepare(ctx context.Context, z size, threads int) error {
+	s.once.Do(func() { s.failed = s.make(ctx, z, threads) })
+	return s.failed
+}
+
+func (s *subject) make(ctx context.Context, z size, threads int) error {
+	w, err := world.New(ctx, z.settings(s.key, threads))
+	if err != nil {
+		return err
+	}
+	s.world = w
+	s.fields = w.Graph().FieldCount()
+	var samples [3]*world.Sample
+	for part, n := range []int{z.pairs, z.validation, z.test} { // no pair is in two of them
+		if samples[part], err = w.Pairs(ctx, n, world.Draw{Part: part}); err != nil {
+			return err
+		}
+		for k, i := range samples[part].Pairs.Source {
+			s.known = append(s.known, model.Exposure{Source: i, Target: samples[part].Pairs.Target[k], Propensity: samples[part].Truth[k].Propensity})
+		}
+	}
+	s.problem = fit.Problem{Nodes: model.NodesOf(w.Graph()), Train: samples[0].Pairs, Validation: samples[1].Pairs}
+	s.test = samples[2]
+	return nil
+}
+
+func (s *subject) close() {
+	if s.world != nil {
+		s.world.Graph().Vectors().Close()
+	}
+}
+
+// train trains by a method and judges what came out.
+func (s *subject) train(ctx context.Context, m Method, preset string) (*Outcome, error) {
+	none := Mark(math.NaN())
+	o := &Outcome{
+		Fields: s.key.fields, Seed: s.key.seed, Method: m,
+		AUC: none, AP: none, ThresholdedAP: none, Precision: none, Recall: none, F1: none, Accuracy: none, Risk: none,
+		MeanLink: none, MeanTruth: none, PropensityError: none, WeightedError: none, Estimates: Estimates{none, none, none, none},
+	}
+	var beliefs []risk.Belief
+	var err error
+	if m.Method == "" {
+		beliefs, err = s.truth()
+	} else {
+		beliefs, err = s.fit(ctx, m, preset, o)
+	}
+	if err != nil || o.Failed != "" {
+		return o, err
+	}
+	return o, s.judge(o, beliefs)
+}
+
+// truth is what the oracle believes of the test pairs.
+func (s *subject) truth() ([]risk.Belief, error) {
+	beliefs := make([]risk.Belief, len(s.test.Truth))
+	for k, t := range s.test.Truth {
+		var err error
+		if beliefs[k], err = risk.FromProbabilities(t.Link, t.Propensity); err != nil {
+			return nil, err
+		}
+	}
+	return beliefs, nil
+}
+
+// fit trains and returns what the model believes of the test pairs.
+func (s *subject) fit(ctx context.Context, m Method, preset string, o *Outcome) ([]risk.Belief, error) {
+	settings := fit.Settings{Method: m.Method, Preset: preset, Seed: s.key.seed, Threads: 1, Replicates: -1, Optimiser: m.Optimiser}
+	if m.Preset != "" {
+		settings.Preset = m.Preset
+	}
+	if m.Known {
+		settings.Propensity, settings.PropensityOptions = "known", model.PropensityOptions{Exposures: s.known, Rest: .5}
+	}
+	filled, err := settings.WithDefaults()
+	if err != nil {
+		return nil, err
+	}
+	settings.Starts = filled.Starts[:1] // the one that counts
+	began := time.Now()
+	r, err := fit.Fit(ctx, s.problem, settings, fit.Progress{})
+	o.Seconds = time.Since(began).Seconds()
+	switch {
+	case errors.Is(err, fit.ErrDiverged):
+		o.Failed = err.Error()
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	o.Epochs = len(r.Epochs)
+	if r.Findings != nil {
+		o.Class = r.Findings.Class
+	}
+	for _, w := range r.Warnings {
+		o.Warnings = append(o.Warnings, w.Message)
+	}
+	if matrix, ok := r.Propensity.(*model.FieldMatrix); ok {
+		s.comparePropensities(o, matrix, r.PropensityParams)
+	}
+	n := s.test.Pairs.Len()
+	z, p := make([]float32, n), make([]float32, n)
+	const stretch = 4096
+	for from := 0; from < n; from += stretch {
+		to := min(from+stretch, n)
+		b := model.Batch{Sources: s.test.Pairs.Source[from:to], Targets: s.test.Pairs.Target[from:to]}
+		r.Link.Logits(z[from:to], r.LinkParams, b)
+		r.Propensity.Logits(p[from:to], r.PropensityParams, b)
+	}
+	beliefs := make([]risk.Belief, n)
+	for k := range beliefs {
+		if beliefs[k], err = risk.FromLogits(float64(z[k]), float64(p[k])); err != nil {
+			o.Failed = fmt.Sprintf("the model's logits of pair %d: %v", k, err)
+			return nil, nil
+		}
+	}
+	return beliefs, nil
+}
+
+// comparePropensities sets what the outcome says of π̂. The unknown field has no nodes here.
+func (s *subject) comparePropensities(o *Outcome, m *model.FieldMatrix, logits []float32) {
+	truth := s.world.Propensities()
+	var sum, weighted, count float64
+	estimated := make([]float64, len(truth))
+	for c, pi := range truth {
+		estimated[c] = 1 / (1 + math.Exp(-float64(logits[c])))
+		if c/s.fields == int(graph.UnknownField) || c%s.fields == int(graph.UnknownField) {
+			continue
+		}
+		o.Truth, o.Propensities = append(o.Truth, pi), append(o.Propensities, estimated[c])
+		sum += math.Abs(estimated[c]-pi) / pi
+		count++
+	}
+	for k, i := range s.test.Pairs.Source {
+		c := m.Cell(i, s.test.Pairs.Target[k])
+		weighted += math.Abs(estimated[c]-truth[c]) / truth[c]
+	}
+	o.PropensityError, o.WeightedError = Mark(sum/count), Mark(weighted/float64(s.test.Pairs.Len()))
+}
+
+// judge compares beliefs about the test pairs with what is true of them.
+func (s *subject) judge(o *Outcome, beliefs []risk.Belief) error {
+	n := len(beliefs)
+	scored := evaluate.Scored{Scores: make([]float64, n), Linked: s.test.Relevant}
+	pairs := make([]risk.Pair, n)
+	var link, truth risk.Sum
+	for k, b := range beliefs {
+		scored.Scores[k] = b.Link()
+		pairs[k] = risk.Pair{Observation: s.test.Observation(k), Belief: b, Weight: 1, Source: int(s.test.Pairs.Source[k])}
+		link.Add(b.Link())
+		truth.Add(s.test.Truth[k].Link)
+	}
+	auc, err1 := scored.AUC()
+	ap, err2 := scored.AveragePrecision()
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	o.AUC, o.AP = Mark(auc), Mark(ap)
+	if o.Method.Method == "cosine" { // ranks, and has no probabilities
+		return nil
+	}
+	thresholded, err := scored.ThresholdedAP(.5)
+	if err != nil {
+		return err
+	}
+	confusion, err := scored.ConfusionAt(.5)
+	if err != nil {
+		return err
+	}
+	o.ThresholdedAP = Mark(thresholded)
+	o.Precision, o.Recall, o.F1, o.Accuracy = mark(confusion.Precision()), mark(confusion.Recall()), mark(confusion.F1()), mark(confusion.Accuracy())
+	o.MeanLink, o.MeanTruth = Mark(link.Value()/float64(n)), Mark(truth.Value()/float64(n))
+	for _, e := range []struct {
+		scheme risk.Scheme
+		to     *Mark
+	}{
+		{risk.True{}, &o.Risk}, {risk.Naive{}, &o.Estimates.Naive}, {risk.W{}, &o.Estimates.W}, {risk.PU{}, &o.Estimates.PU}, {risk.AP{}, &o.Estimates.AP},
+	} {
+		estimate, err := risk.Estimator{Scheme: e.scheme}.Estimate(pairs)
+		*e.to = mark(estimate.Value, err)
+	}
+	return nil
+}
+
+// mark is a metric's value, or none where it has none.
+func mark(x float64, err error) Mark {
+	if err != nil {
+		return Mark(math.NaN())
+	}
+	return Mark(x)
+}

@@ -1,0 +1,190 @@
+package study
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+)
+
+// Prepare makes a folder for results, unless there is one, and tells whether files can be written there: before
+// hours of work rather than after them.
+func Prepare(folder string) error {
+	if err := os.MkdirAll(folder, 0o777); err != nil {
+		return fmt.Errorf("the folder %s cannot be made: %w; choose another", folder, cause(err))
+	}
+	file, err := os.CreateTemp(folder, ".study-*.tmp")
+	if err != nil {
+		return fmt.Errorf("the folder %s cannot be written to: %w; choose another, or mend its permissions", folder, cause(err))
+	}
+	return errors.Join(file.Close(), os.Remove(file.Name()))
+}
+
+func cause(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	return err
+}
+
+// Write writes every result into a folder: STUDY.json with all of it, and STUDY-NAME.csv for every table and
+// figure. Each file is the old one or the new one, whatever happens in between. It returns their paths.
+func Write(folder string, results []*Result) ([]string, error) {
+	var paths []string
+	for _, r := range results {
+		if err := r.check(); err != nil {
+			return paths, err
+		}
+		raw, err := json.MarshalIndent(r, "", "  ")
+		if err != nil {
+			return paths, fmt.Errorf("study %s has no JSON form: %w", r.Study, err)
+		}
+		files := []struct {
+			name    string
+			content []byte
+		}{{r.Study + ".json", append(raw, '\n')}}
+		for _, t := range r.Tables {
+			files = append(files, struct {
+				name    string
+				content []byte
+			}{r.Study + "-" + t.Name + ".csv", t.csv()})
+		}
+		for _, f := range r.Figures {
+			files = append(files, struct {
+				name    string
+				content []byte
+			}{r.Study + "-" + f.Name + ".csv", f.csv()})
+		}
+		for _, f := range files {
+			path := filepath.Join(folder, f.name)
+			if err := replace(path, f.content); err != nil {
+				return paths, fmt.Errorf("%s cannot be written: %w; mend that and run it again, or choose another folder", path, cause(err))
+			}
+			paths = append(paths, path)
+		}
+	}
+	return paths, nil
+}
+
+// replace writes a temporary file, syncs it, renames it and syncs the folder.
+func replace(path string, content []byte) (err error) {
+	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(file.Name()) // the first error says more than a second one
+		}
+	}()
+	_, err = file.Write(content)
+	if err == nil {
+		err = file.Chmod(0o644)
+	}
+	if err == nil {
+		err = file.Sync()
+	}
+	if closing := file.Close(); err == nil {
+		err = closing
+	}
+	if err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil || runtime.GOOS == "windows" { // which cannot sync folders, and whose renames last
+		return err
+	}
+	folder, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
+}
+
+// csv is a row per row. A column whose numbers have a spread is followed by one of spreads.
+func (t Table) csv() []byte {
+	spreads := make([]bool, len(t.Columns))
+	for _, r := range t.Rows {
+		for i, c := range r.Cells {
+			_, is := c.Deviation()
+			spreads[i] = spreads[i] || is
+		}
+	}
+	head := []string{t.Head}
+	for i, c := range t.Columns {
+		head = append(head, c.Name)
+		if spreads[i] {
+			head = append(head, c.Name+" sd")
+		}
+	}
+	lines := [][]string{head}
+	for _, r := range t.Rows {
+		line := []string{r.Name}
+		for i, c := range r.Cells {
+			text := c.Format(0)
+			if x, ok := c.Value(); ok {
+				text = exact(x)
+			}
+			line = append(line, text)
+			if spreads[i] {
+				text = ""
+				if x, ok := c.Deviation(); ok {
+					text = exact(x)
+				}
+				line = append(line, text)
+			}
+		}
+		lines = append(lines, line)
+	}
+	return encodeCSV(lines)
+}
+
+// csv is a row per number of the figure, so that every plotting program can read it.
+func (f Figure) csv() []byte {
+	var lines [][]string
+	at := func(n Numbers, i int) string {
+		if i < len(n) {
+			return exact(n[i])
+		}
+		return ""
+	}
+	switch {
+	case f.Heat != nil:
+		lines = append(lines, []string{f.Heat.RowTitle, f.Heat.ColumnTitle, "value"})
+		for i, row := range f.Heat.Rows {
+			for j, column := range f.Heat.Columns {
+				lines = append(lines, []string{row, column, at(f.Heat.Values[i], j)})
+			}
+		}
+	case f.Lines != nil:
+		lines = append(lines, []string{"series", f.Lines.XTitle, f.Lines.YTitle, "low", "high"})
+		for _, s := range f.Lines.Series {
+			for i := range s.X {
+				lines = append(lines, []string{s.Name, at(s.X, i), at(s.Y, i), at(s.Low, i), at(s.High, i)})
+			}
+		}
+	case f.Bars != nil:
+		lines = append(lines, []string{"series", "group", f.Bars.YTitle, "error"})
+		for _, s := range f.Bars.Series {
+			for i, group := range f.Bars.Groups {
+				lines = append(lines, []string{s.Name, group, at(s.Values, i), at(s.Errors, i)})
+			}
+		}
+	}
+	return encodeCSV(lines)
+}
+
+// exact writes a number such that reading it gives the same one.
+func exact(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
+
+func encodeCSV(lines [][]string) []byte {
+	var b bytes.Buffer
+	w := csv.NewWriter(&b)
+	w.WriteAll(lines) // a Buffer takes everything
+	return b.Bytes()
+}
