@@ -190,13 +190,26 @@ type learned struct {
 	names   []string
 }
 
-func newLearned(ctx context.Context, s Settings) (*learned, error) {
+// World makes the world that a loop with these settings begins in.
+func (s Settings) World(ctx context.Context) (*world.World, error) {
+	if err := s.Validate(); err != nil {
+		return nil, err
+	}
+	s = s.WithDefaults()
 	w, err := world.New(ctx, world.Settings{
 		Nodes: s.Papers, Dim: s.Dim, Fields: world.EvenFields(s.Fields),
 		Plan: world.Plan{Seed: s.Seed, Threads: s.Threads},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("loop: %w", err)
+	}
+	return w, nil
+}
+
+func newLearned(ctx context.Context, s Settings) (*learned, error) {
+	w, err := s.World(ctx)
+	if err != nil {
+		return nil, err
 	}
 	l := &learned{s: s, world: w, nodes: model.NodesOf(w.Graph())}
 	l.names = l.nodes.FieldNames[1:] // the first is the unknown field, which no paper has
