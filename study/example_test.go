@@ -15,6 +15,8 @@ func ExampleAll() {
 	// Output:
 	// table1
 	// quality
+	// theory
+	// figure2
 }
 
 func ExampleRun() {

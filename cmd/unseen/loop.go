@@ -34,13 +34,13 @@ func newLoop() *cobra.Command {
 		Use:   "loop",
 		Short: "Show what becomes of a recommender trained on its own effects",
 		Long: `A recommender shows papers, readers cite some of them, it is trained on those
-citations and recommends again. Where exposure is taken for relevance, each round
-shows less of what was rarely shown before: a feedback loop.
+citations and recommends again. Where exposure is taken for relevance, every
+round shows less of what was rarely shown before: a feedback loop.
 
-First the forecast: the share of recommendations that stay in a paper's field, by
-the mean estimates of a fitted model alone. Then the loop itself: in a generated
-world of papers, each method is trained, recommends in proportion to its
-estimates, and is trained on what comes of it, round after round.`,
+First the forecast: the share of recommendations that stay in a paper's field,
+by the mean estimates of a fitted model alone. Then the loop itself: in a world
+of papers whose truth is known, each method is trained, recommends in proportion
+to its estimates, and is trained on what comes of it, round after round.`,
 		Example: `  unseen loop
   unseen loop --rounds 20 --method naive,rw,bayes --seeds 10
   unseen loop --papers 200 --shown-only --json`,
@@ -59,7 +59,7 @@ estimates, and is trained on what comes of it, round after round.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringSliceVar(&f.methods, "method", []string{"naive", "bayes"}, "`how,…` to learn, such as naive,rw,bayes")
+	flags.StringSliceVar(&f.methods, "method", []string{"naive", "bayes"}, "`names` of ways to learn")
 	flags.Lookup("method").DefValue = "naive,bayes" // it would have brackets
 	flags.IntVar(&f.papers, "papers", 410, "papers of the world")
 	flags.IntVar(&f.fields, "fields", 2, "fields, equally large")
