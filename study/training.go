@@ -143,7 +143,7 @@ type size struct {
 func newTrainings(o Options) *trainings {
 	s := size{nodes: 26_000, dim: 768, fields: 19, spectrum: world.TextSpectrum, pairs: 32_000, validation: 3_200, test: 100_000}
 	if o.Quick {
-		s = size{nodes: 1_500, dim: 24, fields: 4, spectrum: world.TextSpectrum, pairs: 6_000, validation: 600, test: 10_000}
+		s = size{nodes: 1_000, dim: 16, fields: 4, spectrum: world.TextSpectrum, pairs: 4_000, validation: 400, test: 10_000}
 	}
 	return &trainings{size: s, done: make(map[training]*Outcome), ready: make(map[subjectKey]*subject)}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 	"unicode"
 
@@ -43,7 +44,7 @@ func (r *studyReport) print(w io.Writer) error {
 		fmt.Fprintf(&b, "\n%s: %s; %s.\n", s.Study, strings.Join(words, ", "), brief(s.Seconds))
 	}
 	if len(r.Files) > 0 {
-		fmt.Fprintf(&b, "\n%d files are written, from %s to %s\n", len(r.Files), r.Files[0], r.Files[len(r.Files)-1])
+		fmt.Fprintf(&b, "\n%d files are written to %s\n", len(r.Files), filepath.Dir(r.Files[0]))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -63,7 +64,7 @@ func mark80(v study.Verdict) string {
 // drawTable draws a table in 80 columns: as many of its columns as there is room for, the others below
 // with the rows' names again.
 func drawTable(t study.Table) string {
-	const room, gap = 80, 2
+	const room, gap = 78, 2 // and two marks that some terminals give a column of their own
 	names := columns(t.Head)
 	for _, r := range t.Rows {
 		names = max(names, columns(r.Name))

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"unseen/study"
+)
+
+func TestStudy(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "results")
+	code, stdout, stderr := invoke("study", "table1", "--quick", "--seeds", "1", "--seed", "11", "--out", folder)
+	if code != exitOK {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	fits80(t, stdout)
+	for _, s := range []string{"Table 1", "seed 11", "random fields", "tied fields", "paper's rw", "96.42", "the truth", "bayes, π known",
+		"✗ not reproduced: every method that models exposure has a higher precision", "✓ reproduced: every method that models exposure has a higher recall", "\ntable1: ", "files are written"} {
+		if !strings.Contains(stdout, s) {
+			t.Errorf("stdout does not say %q:\n%s", s, stdout)
+		}
+	}
+	if !strings.Contains(stderr, "unseen: table1 ") || !strings.Contains(stderr, "% ") && !strings.Contains(stderr, "%,") {
+		t.Errorf("stderr is %q", stderr)
+	}
+	left, err := os.ReadDir(folder)
+	if err != nil || len(left) != 5 {
+		t.Errorf("%v lie there: %v", left, err)
+	}
+	raw, err := os.ReadFile(filepath.Join(folder, "table1.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var written study.Result
+	if err := json.Unmarshal(raw, &written); err != nil || written.Study != "table1" || len(written.Tables) != 4 {
+		t.Errorf("%+v: %v", written, err)
+	}
+}
+
+func TestStudyJSON(t *testing.T) {
+	code, stdout, stderr := invoke("study", "table1", "--quick", "--seeds", "1", "--seed", "11", "--threads", "1", "--quiet", "--json")
+	if code != exitOK || stderr != "" {
+		t.Fatalf("exit code %d, stderr %q", code, stderr)
+	}
+	var r studyReport
+	decodeOne(t, stdout, &r)
+	if len(r.Studies) != 1 || r.Studies[0].Options.Seeds[0] != 11 || !r.Studies[0].Options.Quick || len(r.Files) != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestStudyWrongUsage(t *testing.T) {
+	folder := t.TempDir()
+	file := filepath.Join(folder, "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for line, says := range map[string]string{
+		"":                            "name a study: table1, ",
+		"table9":                      `no study "table9"; there is table1, `,
+		"table1 table9":               `no study "table9"`,
+		"table1 --seeds -1":           "--seeds is -1; give from 1 to 10000",
+		"table1 --seeds many":         `--seeds is "many"; give a whole number`,
+		"table1 --threads -1":         "-1 threads; give 1 or more",
+		"table1 --preset nope":        `no preset "nope"; there is safe, paper, notebook`,
+		"table1 --out " + file:        "--out: the folder " + file + " cannot be made: not a directory; choose another",
+		"table1 --out " + file + "/x": "cannot be made: not a directory; choose another",
+		"table1 --quik":               "unknown flag --quik; did you mean --quick?",
+	} {
+		t.Run(line, func(t *testing.T) {
+			code, stdout, stderr := invoke(append([]string{"study", "--quiet"}, strings.Fields(line)...)...)
+			if code != exitUsage || stdout != "" {
+				t.Errorf("exit code %d and stdout %q, want %d and nothing", code, stdout, exitUsage)
+			}
+			if !strings.HasPrefix(stderr, "unseen: ") || !strings.Contains(stderr, says) || strings.Count(stderr, "\n") != 1 {
+				t.Errorf("stderr is %q, want one line that says %q", stderr, says)
+			}
+		})
+	}
+	if left, err := os.ReadDir(folder); err != nil || len(left) != 1 {
+		t.Errorf("%v are left: %v", left, err)
+	}
+}
+
+// Ctrl-C in the middle stops within moments, with one line and no half file.
+func TestStudyStopped(t *testing.T) {
+	folder := t.TempDir()
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	var stdout, stderr bytes.Buffer
+	code := run(ctx, []string{"study", "all", "--quiet", "--seeds", "1", "--seed", "11", "--out", folder}, &stdout, &stderr)
+	if want := "unseen: stopped before it was done\n"; code != exitFailure || stdout.Len() > 0 || stderr.String() != want {
+		t.Errorf("exit code %d, stdout %q, stderr %q, want %d, nothing, %q", code, &stdout, &stderr, exitFailure, want)
+	}
+	if left, err := os.ReadDir(folder); err != nil || len(left) != 0 {
+		t.Errorf("%v are left: %v", left, err)
+	}
+}
+
+func TestStudyHelp(t *testing.T) {
+	code, stdout, stderr := invoke("help", "study")
+	if code != exitOK || stderr != "" {
+		t.Errorf("exit code %d and stderr %q", code, stderr)
+	}
+	fits80(t, stdout)
+	for _, s := range append(study.All(), study.Study{Name: "all"}) {
+		if !strings.Contains(stdout, "\n  "+s.Name+" ") {
+			t.Errorf("the help does not explain %s", s.Name)
+		}
+	}
+}
+
+func TestDrawTable(t *testing.T) {
+	wide := study.Table{Title: "Wide", Head: "method", Rows: []study.Row{{Name: "π̂"}, {Name: "none"}}}
+	for range 9 {
+		wide.Columns = append(wide.Columns, study.Column{Name: "ŷ and more", Digits: 1})
+		wide.Rows[0].Cells = append(wide.Rows[0].Cells, study.Spread(1, .5))
+		wide.Rows[1].Cells = append(wide.Rows[1].Cells, study.Cell{})
+	}
+	wide.Rows[1].Cells[0] = study.Word("x")
+	got := drawTable(wide)
+	fits80(t, got)
+	want := `Wide
+  method` + strings.Repeat("  ŷ and more", 5) + `
+  π̂     ` + strings.Repeat("     1.0±0.5", 5) + `
+  none             x
+
+  method` + strings.Repeat("  ŷ and more", 4) + `
+  π̂     ` + strings.Repeat("     1.0±0.5", 4) + `
+`
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestTickerOfStudies(t *testing.T) {
+	var out bytes.Buffer
+	log := newTicker(&out, false)
+	log.work(study.Step{Study: "table1", Phase: "mle, seed 1", Done: .25, Remaining: 90 * time.Second})
+	log.work(study.Step{Study: "table1", Phase: "rw, seed 1", Done: .5})
+	log.work(study.Step{Study: "quality", Phase: "pu, seed 1", Done: 1})
+	if want := "unseen: table1 25%, about 1m30s left, done: mle, seed 1\nunseen: quality 100%, done: pu, seed 1\n"; out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
+	}
+	out.Reset()
+	bar := &ticker{w: &out, terminal: true}
+	bar.work(study.Step{Study: "table1", Phase: strings.Repeat("π", 100), Done: .5})
+	if page := out.String(); !strings.HasPrefix(page, "\r██████░░░░░░  50% table1, done: π") || strings.Contains(page, "\n") {
+		t.Errorf("got %q", page)
+	}
+}
