@@ -85,7 +85,8 @@ func (s Settings) Validate() error {
 	return nil
 }
 
-const maxPapers = 5000
+// maxPapers keeps what is known of all pairs within a gigabyte.
+const maxPapers = 3000
 
 // History is what a loop came to.
 type History struct {

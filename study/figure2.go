@@ -73,7 +73,12 @@ func (r *Figure2Row) words() string {
 	first, _ := meanAndSpread(r.First)
 	last, _ := meanAndSpread(r.Last)
 	change, sd := meanAndSpread(r.Change)
-	return fmt.Sprintf("%s %.2f → %.2f (%+.3f ± %.3f over seeds)", r.Method, first, last, change, sd)
+	path := fmt.Sprintf("%s %.2f", r.Method, first)
+	if len(r.Bands) > 2 {
+		// The second round is the first that is trained on recommendations: a jump is no drift yet.
+		path += fmt.Sprintf(", %.2f in round 2", r.Bands[1].Mean)
+	}
+	return path + fmt.Sprintf(", %.2f in the end (%+.3f ± %.3f over seeds)", last, change, sd)
 }
 
 // runFigure2 runs the loop for every panel, method and seed.
