@@ -467,7 +467,7 @@ func TestCheckpointUnwritable(t *testing.T) {
 			}
 		}
 	}})
-	if !errors.Is(err, ErrCheckpoint) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "make room, or choose another path") {
+	if !errors.Is(err, ErrCheckpoint) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "make its folder first, or choose another path") {
 		t.Errorf("got %v", err)
 	}
 	s.Checkpoint = Checkpoint{Path: filepath.Join(folder+"-away", "checkpoint"), Resume: true}

@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"math"
-	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -19,6 +16,7 @@ import (
 
 	"unseen/evaluate"
 	"unseen/fit"
+	"unseen/internal/atomicfile"
 	"unseen/model"
 	"unseen/risk"
 	"unseen/world"
@@ -204,9 +202,12 @@ func (f *fitFlags) settings() (world.Settings, fit.Settings, error) {
 	if _, err := s.WithDefaults(); err != nil {
 		return w, s, causedByFlags(err)
 	}
-	for name, path := range map[string]string{"-o": f.output, "--checkpoint": f.checkpoint} {
-		if err := writable(path); path != "" && err != nil {
-			return w, s, usagef("%s %s cannot be written: %w; choose another path", name, path, err)
+	for _, path := range []string{f.output, f.checkpoint} {
+		if path == "" {
+			continue
+		}
+		if err := atomicfile.Writable(path); err != nil {
+			return w, s, &usageError{err}
 		}
 	}
 	return w, s, nil
@@ -233,21 +234,6 @@ func parseAnchor(text string) (fit.Anchor, error) {
 		return fit.Anchor{}, usagef("--anchor is %q; write same=0.8±0.1 or cross=0.2+-0.05: the mean π of pairs of one field or of two, and its standard error", text)
 	}
 	return fit.Anchor{Group: group, Propensity: p, Error: e}, nil
-}
-
-// writable tells, before hours of training, whether a file can be written after them.
-func writable(path string) error {
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return errors.New("it is a folder")
-	}
-	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")
-	if err != nil {
-		if e, ok := errors.AsType[*fs.PathError](err); ok {
-			return e.Err
-		}
-		return err
-	}
-	return errors.Join(file.Close(), os.Remove(file.Name()))
 }
 
 // fitReport is what unseen fit has to say.
@@ -355,7 +341,7 @@ func runFit(ctx context.Context, f fitFlags, t *ticker) (*fitReport, error) {
 			return nil, err
 		}
 		if err := model.Save(f.output, m); err != nil {
-			return nil, fmt.Errorf("%w; what was learned is in %s: mend that and run the same command with --resume", err, f.checkpoint)
+			return nil, fmt.Errorf("%w; what was learned is in %s: then run the same command with --resume", err, f.checkpoint)
 		}
 	}
 	if f.checkpoint != "" {

@@ -115,9 +115,9 @@ func TestFitWrongUsage(t *testing.T) {
 		"--pairs 4761":           `--pairs is 4761; with 120 nodes give from 10 to 4760`,
 		"--threads -1":           `--threads is -1`,
 		"--resume":               `--resume needs to know where the checkpoint is`,
-		"-o " + folder:           `cannot be written: it is a folder; choose another path`,
-		"-o " + folder + "/no/m": `cannot be written: no such file or directory; choose another path`,
-		"--checkpoint " + folder: `cannot be written: it is a folder`,
+		"-o " + folder:           `cannot write ` + folder + `: it is a folder; choose another path`,
+		"-o " + folder + "/no/m": `cannot write ` + folder + `/no/m: no such file or directory; make its folder first`,
+		"--checkpoint " + folder: `it is a folder; choose another path`,
 		"--metod bayes":          `unknown flag --metod; did you mean --method?`,
 		"extra":                  `unseen fit takes no arguments, got "extra"`,
 	} {
