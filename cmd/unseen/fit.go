@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -78,6 +79,12 @@ to go on; the model is the same, to the byte, as if nothing had happened.`,
   unseen fit --nodes 20000 --dim 256 --pairs 300000 -o model.safetensors`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, name := range []string{"output", "checkpoint"} {
+				// as an unset variable of a script leaves it: hours of training would go nowhere
+				if flag := cmd.Flags().Lookup(name); flag.Changed && flag.Value.String() == "" {
+					return usagef("--%s is empty; give a path, or leave it out", name)
+				}
+			}
 			r, err := runFit(cmd.Context(), f, newTicker(cmd.ErrOrStderr(), f.quiet))
 			if err != nil {
 				return err
@@ -174,6 +181,8 @@ func (f *fitFlags) settings() (world.Settings, fit.Settings, error) {
 		return w, s, usagef("--logged is %v; give a share from 0 to 1", f.logged)
 	case f.threads < 0:
 		return w, s, usagef("--threads is %d; give at least 1, or leave it out", f.threads)
+	case f.output != "" && f.checkpoint != "" && filepath.Clean(f.output) == filepath.Clean(f.checkpoint):
+		return w, s, usagef("-o and --checkpoint are both %s; give two paths", f.output)
 	case f.resume && f.output == "" && f.checkpoint == "":
 		return w, s, usagef("--resume needs to know where the checkpoint is; give the -o or the --checkpoint of the interrupted run")
 	}
@@ -341,7 +350,11 @@ func runFit(ctx context.Context, f fitFlags, t *ticker) (*fitReport, error) {
 			return nil, err
 		}
 		if err := model.Save(f.output, m); err != nil {
-			return nil, fmt.Errorf("%w; what was learned is in %s: then run the same command with --resume", err, f.checkpoint)
+			kept := "what was learned"
+			if slices.ContainsFunc(result.Warnings, func(w fit.Warning) bool { return w.Kind == "checkpoint" }) {
+				kept = "only the beginning" // there was no room for the last checkpoint either
+			}
+			return nil, fmt.Errorf("%w; then run the same command with --resume: %s is in %s", err, kept, f.checkpoint)
 		}
 	}
 	if f.checkpoint != "" {

@@ -118,8 +118,13 @@ func TestFitWrongUsage(t *testing.T) {
 		"-o " + folder:           `cannot write ` + folder + `: it is a folder; choose another path`,
 		"-o " + folder + "/no/m": `cannot write ` + folder + `/no/m: no such file or directory; make its folder first`,
 		"--checkpoint " + folder: `it is a folder; choose another path`,
-		"--metod bayes":          `unknown flag --metod; did you mean --method?`,
-		"extra":                  `unseen fit takes no arguments, got "extra"`,
+		"--output=":              `--output is empty; give a path, or leave it out`,
+		"--checkpoint=":          `--checkpoint is empty; give a path, or leave it out`,
+		"--threads -5":           `--threads is -5; give at least 1, or leave it out`,
+		"--starts NaN":           `start at the propensity NaN`,
+		"-o " + folder + "/m --checkpoint " + folder + "/./m": `-o and --checkpoint are both ` + folder + `/m; give two paths`,
+		"--metod bayes": `unknown flag --metod; did you mean --method?`,
+		"extra":         `unseen fit takes no arguments, got "extra"`,
 	} {
 		t.Run(line, func(t *testing.T) {
 			code, stdout, stderr := invoke(append(append(small, "--quiet"), strings.Fields(line)...)...)
