@@ -17,9 +17,6 @@ import (
 	"strings"
 	"time"
 
-	"gonum.org/v1/gonum/blas"
-	"gonum.org/v1/gonum/blas/blas64"
-
 	"unseen/internal/atomicfile"
 	"unseen/internal/kern"
 	"unseen/model"
@@ -390,31 +387,27 @@ func (c *checkpoint) history(name string) []Epoch {
 	return out
 }
 
-// putInformation keeps the lower triangle of the factor; nil is kept too.
+// putInformation keeps the lower triangle of the factor, or the draws; nil is kept too.
 func (c *checkpoint) putInformation(name string, info *information) {
 	c.putTruth(name, info != nil)
 	if info == nil {
 		return
 	}
-	triangle := make([]float64, 0, info.n*(info.n+1)/2)
-	for i := range info.n {
-		row := i * info.factor.Stride
-		triangle = append(triangle, info.factor.Data[row:row+i+1]...)
+	if c.putTruth(name+".drawn", info.draws != nil); info.draws != nil {
+		info.draws.keep(c, name)
+		return
 	}
-	put(c, name, triangle)
+	put(c, name, lower(info.factor))
 }
 
 func (c *checkpoint) information(name string, n, d int) *information {
 	if !c.truth(name) {
 		return nil
 	}
-	triangle := numbers[float64](c, name, n*(n+1)/2)
-	factor := blas64.Triangular{Uplo: blas.Lower, Diag: blas.NonUnit, N: n, Stride: n, Data: make([]float64, n*n)}
-	for i := range n {
-		copy(factor.Data[i*n:i*n+i+1], triangle)
-		triangle = triangle[i+1:]
+	if c.truth(name + ".drawn") {
+		return &information{n: n, d: d, draws: restoreDraws(c, name, n, d)}
 	}
-	return &information{n: n, d: d, factor: factor}
+	return &information{n: n, d: d, factor: fromLower(numbers[float64](c, name, n*(n+1)/2), n)}
 }
 
 // keep and restore make a Result resumable: what the finished starts came to.

@@ -34,6 +34,7 @@ var resumables = map[string]Settings{
 	"search": {Method: "rw", Seed: 3, Starts: []float64{.3, .6}, Link: "low-rank", Adam: AdamSettings{Epochs: 6, Batch: 8},
 		Search: Search{Points: 4, Axes: []Axis{{"rank", []float64{2, 3}}, {"lr", []float64{1e-3, 1e-2, 1e300}}}}},
 	"bayes": {Method: "bayes", Seed: 3, Starts: []float64{.3, .8}},
+	"drawn": {Method: "bayes", Seed: 3, Starts: []float64{.3, .8}, Replicates: 2, mostExact: 4, draws: 8},
 }
 
 // checkpointProblem is small, has logged exposures, and is the same in every process.
@@ -231,7 +232,7 @@ func TestCancelledAnywhere(t *testing.T) {
 			for range 200 {
 				looks := 60
 				if cancelled > 0 {
-					looks = map[string]int{"adam": 2500, "lbfgs": 900, "search": 2500, "bayes": 300}[kind]
+					looks = map[string]int{"adam": 2500, "lbfgs": 900, "search": 2500, "bayes": 300, "drawn": 1500}[kind]
 				}
 				ctx := newCountdown(rng.IntN(looks))
 				r, err = Fit(ctx, p, s, Progress{})

@@ -567,6 +567,9 @@ func (d *diagnosis) speak() {
 		say("The scale is not identified: links alone cannot tell rare relevance from rare exposure here, because no ŷ comes near 1. Rankings and ratios of propensities can be trusted; ŷ and π̂ themselves cannot.")
 		advise(log)
 	}
+	if post := d.result.Posterior; post != nil && post.Draws() > 0 {
+		say("%s", approximate(post.info.d, post.Draws()))
+	}
 	if f.Ratio != nil && f.Ratio.Error > 0 {
 		say("Pairs of one field are shown %.2g times as often as pairs of two (%.2g to %.2g).", f.Ratio.Value, f.Ratio.Lower, f.Ratio.Upper)
 	} else if f.Ratio != nil {

@@ -42,6 +42,9 @@ type Settings struct {
 	// below 0 none.
 	Replicates int `json:"replicates"`
 
+	mostExact int // dimensions up to which bayes factors its matrix; 0 means mostExact, tests lower it
+	draws     int // that it makes above them; 0 means usualDraws
+
 	Seed    uint64 `json:"seed"`
 	Threads int    `json:"-"` // results do not depend on it
 
