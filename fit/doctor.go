@@ -609,7 +609,7 @@ func (d *diagnosis) classify() {
 		f.Class = NoExposure
 	case !d.measured:
 		f.Class = Unmeasured
-	case total > unknownFrom:
+	case total > unknownFrom, f.collapsed():
 		f.Class = NotIdentified
 	case total > weakFrom:
 		f.Class = Weak
@@ -617,6 +617,10 @@ func (d *diagnosis) classify() {
 		f.Class = Identified
 	}
 }
+
+// collapsed tells whether the model calls everything relevant and explains all links by exposure. Its
+// error of log mean ŷ is then 0, which says nothing: there is no ŷ left that could move.
+func (f *Findings) collapsed() bool { return f.MeanLink.Value > .99 }
 
 // speak says it in words.
 func (d *diagnosis) speak() {
@@ -640,8 +644,17 @@ func (d *diagnosis) speak() {
 		say("The scale is weakly identified: %s of all pairs are relevant, but that may be off by %.0f%%. Ratios of propensities can be trusted, their values only roughly.", percent(scale.Value), off)
 		advise(log)
 	case NotIdentified:
+		if f.collapsed() {
+			say("The model collapsed: it calls nearly every pair relevant and explains all links by exposure, as happens where there are too few links for the vectors' dimensions. Neither ŷ nor its ranking means anything.")
+			advise("learn from more pairs, or reduce the dimensions of the vectors")
+			advise(log)
+			break
+		}
 		say("The scale is not identified: links alone cannot tell rare relevance from rare exposure here, because no ŷ comes near 1. Rankings and ratios of propensities can be trusted; ŷ and π̂ themselves cannot.")
 		advise(log)
+	}
+	if post := d.result.Posterior; post != nil && post.Draws() > 0 {
+		say("%s", approximate(post.info.d, post.Draws()))
 	}
 	if f.Ratio != nil && f.Ratio.Error > 0 {
 		say("Pairs of one field are shown %.2g times as often as pairs of two (%.2g to %.2g).", f.Ratio.Value, f.Ratio.Lower, f.Ratio.Upper)

@@ -38,6 +38,9 @@ type laplace struct {
 	leverage []float32 // xᵀVx: the variance of each pair's logit; nil takes w as certain
 	spread   []spread  // the same for Gauss and Hermite's points
 
+	draws int    // how many stand for V where there are too many dimensions for a matrix over them, or 0
+	seed  uint64 // of the draws
+
 	fixed bool // the propensities are known: s stays where it is
 
 	// unit is what products of vectors are divided by, so that their squared length is d on average
@@ -371,6 +374,7 @@ type information struct {
 	n      int
 	d      int
 	factor blas64.Triangular
+	draws  *draws // instead of the factor where that would be too large
 
 	once       sync.Once
 	covariance []float64 // of s, once it has been asked for
@@ -378,6 +382,9 @@ type information struct {
 
 // fisher returns the factored information at θ.
 func (l *laplace) fisher(ctx context.Context, theta []float64) (*information, error) {
+	if l.draws > 0 {
+		return l.sketch(ctx, theta)
+	}
 	t, w := l.table(theta), l.weights32(theta)
 	width := l.d + 1
 	type partial struct {
@@ -517,8 +524,12 @@ func band(m *kern.Matrix, from, to, columns int) (*kern.Matrix, error) {
 	return rows.First(columns)
 }
 
-// solve replaces x by the inverse information times x.
+// solve replaces x by the inverse information times x, or by something near it where there are draws.
 func (f *information) solve(x []float64) {
+	if f.draws != nil {
+		f.draws.precondition(x, x, false)
+		return
+	}
 	v := blas64.Vector{N: f.n, Inc: 1, Data: x}
 	blas64.Trsv(blas.NoTrans, f.factor, v)
 	blas64.Trsv(blas.Trans, f.factor, v)
@@ -529,6 +540,14 @@ func (f *information) weightFactor() blas64.Triangular {
 	return f.invert(0, f.d+1)
 }
 
+// trace returns tr V_ww.
+func (f *information) trace() float64 {
+	if f.draws != nil {
+		return f.draws.trace
+	}
+	return traceOf(f.weightFactor(), f.d)
+}
+
 // cellCovariance returns the covariance of s, row by row, which is not to be changed.
 func (f *information) cellCovariance() (v []float64, n int) {
 	f.once.Do(func() { f.covariance = f.covarianceOfCells() })
@@ -537,6 +556,9 @@ func (f *information) cellCovariance() (v []float64, n int) {
 
 func (f *information) covarianceOfCells() []float64 {
 	n := f.n - f.d - 1
+	if f.draws != nil {
+		return f.draws.cellCovariance(n)
+	}
 	u := f.invert(f.d+1, n)
 	v := make([]float64, n*n)
 	for i := range n { // V = UᵀU
@@ -566,8 +588,23 @@ func (f *information) invert(at, n int) blas64.Triangular {
 	return u
 }
 
-// setLeverage finds the variance of every pair's logit under the covariance of (w, b) given s.
-func (l *laplace) setLeverage(u blas64.Triangular) error {
+// setLeverage finds the variance of every pair's logit under the covariance of (w, b) given s, and
+// returns the trace of w's.
+func (l *laplace) setLeverage(info *information) (trace float64, err error) {
+	if info.draws != nil {
+		leverage, err := info.draws.leverage(l)
+		if err != nil {
+			return 0, err
+		}
+		l.setSpread(leverage)
+		return info.draws.trace, nil
+	}
+	u := info.weightFactor()
+	return traceOf(u, l.d), l.setLeverageBy(u)
+}
+
+// setLeverageBy is setLeverage for the covariance UᵀU.
+func (l *laplace) setLeverageBy(u blas64.Triangular) error {
 	n := u.N
 	factor, err := kern.NewMatrix(n, n)
 	if err != nil {
@@ -661,8 +698,11 @@ type ascent struct {
 // scoring alone would creep. It stops where the decrement, twice what is still to be gained in units
 // of log-likelihood, is enough. report is called in every iteration; it and the recorder may be nil.
 func (l *laplace) mode(ctx context.Context, theta []float64, info *information, enough float64, report func(), r *recorder) (int, error) {
+	most := 200
+	if l.draws > 0 {
+		most = 2000 // the information is only near its matrix, and its iterations are cheap
+	}
 	const (
-		most  = 200
 		anew  = 12 // iterations after which the information is found again
 		depth = 20
 	)
@@ -688,7 +728,7 @@ func (l *laplace) mode(ctx context.Context, theta []float64, info *information, 
 		}
 		// The state changes at the end of an iteration only: one that is interrupted is done again.
 		iteration, info, memory := a.iteration+1, a.info, a.memory
-		if info == nil || iteration%anew == 0 {
+		if info == nil || iteration%anew == 0 && l.draws == 0 {
 			var err error
 			if info, err = l.fisher(ctx, theta); err != nil {
 				return iteration, err

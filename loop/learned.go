@@ -265,7 +265,7 @@ const fieldLength = 1
 func (s Settings) training() fit.Settings {
 	return fit.Settings{
 		Method: s.Method, Seed: s.Seed, Threads: s.Threads,
-		Optimiser: "lbfgs", Ridges: []float64{16}, Starts: []float64{.3}, Replicates: -1,
+		Optimiser: "lbfgs", Ridge: 16, Starts: []float64{.3}, Replicates: -1,
 	}
 }
 
