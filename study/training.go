@@ -84,6 +84,7 @@ type learned struct {
 	params     []float32
 	propensity []float32      // logits of a field matrix; nil for other kinds
 	posterior  *fit.Posterior // of bayes
+	fields     []string       // in the order of Outcome.Propensities
 }
 
 // Estimates are estimated risks.
@@ -374,7 +375,7 @@ func (s *subject) fit(ctx context.Context, m Method, preset string, o *Outcome) 
 	for _, w := range r.Warnings {
 		o.Warnings = append(o.Warnings, w.Message)
 	}
-	o.learned = &learned{link: r.Link.Kind(), options: r.Settings.LinkOptions, params: r.LinkParams, posterior: r.Posterior}
+	o.learned = &learned{link: r.Link.Kind(), options: r.Settings.LinkOptions, params: r.LinkParams, posterior: r.Posterior, fields: s.problem.Nodes.FieldNames[graph.UnknownField+1:]}
 	if matrix, ok := r.Propensity.(*model.FieldMatrix); ok {
 		o.learned.propensity = r.PropensityParams
 		s.comparePropensities(o, matrix, r.PropensityParams)
