@@ -78,6 +78,7 @@ func logAxis(low, high float64, about int) axis {
 	if high/low < 1.05 {
 		low, high = low/1.5, high*1.5
 	}
+	low, high = low/1.06, high*1.06 // no mark is cut by the frame
 	a := axis{low: low, high: high, log: true}
 	first, last := math.Floor(math.Log10(low)), math.Ceil(math.Log10(high))
 	within := []float64{1, 2, 5}
@@ -95,6 +96,32 @@ func logAxis(low, high float64, about int) axis {
 	if len(a.ticks) < 2 { // a narrow range between them
 		a.ticks = []tick{{low, brief(low)}, {high, brief(high)}}
 	}
+	return a
+}
+
+// fitted cuts a linear axis to the numbers and a share of their span to either side.
+func (a axis) fitted(numbers []float64, pad float64) axis {
+	low, high := math.Inf(1), math.Inf(-1)
+	for _, x := range numbers {
+		if finite(x) {
+			low, high = math.Min(low, x), math.Max(high, x)
+		}
+	}
+	if !(low < high) {
+		return a
+	}
+	pad *= high - low
+	low, high = math.Max(a.low, low-pad), math.Min(a.high, high+pad)
+	var kept []tick
+	for _, t := range a.ticks {
+		if t.value >= low && t.value <= high {
+			kept = append(kept, t)
+		}
+	}
+	if len(kept) < 2 {
+		return a
+	}
+	a.low, a.high, a.ticks = low, high, kept
 	return a
 }
 

@@ -11,14 +11,14 @@ import (
 // room, else above.
 func drawBars(d *drawing, b *study.Bars, top float64) {
 	numbers := []float64{0}
-	digits := 0
+	largest := 0.
 	for _, s := range b.Series {
 		for i := range b.Groups {
 			v, e := at(s.Values, i), at(s.Errors, i)
 			if !finite(v) {
 				continue
 			}
-			digits = max(digits, usefulDigits(v))
+			largest = math.Max(largest, math.Abs(v))
 			numbers = append(numbers, v)
 			if finite(e) {
 				numbers = append(numbers, v-e, v+e)
@@ -29,7 +29,7 @@ func drawBars(d *drawing, b *study.Bars, top float64) {
 		drawNothing(d, top)
 		return
 	}
-	wide := d.width > 500
+	wide, digits := d.width > 500, digitsFor(largest)
 	var legend []entry
 	for i, s := range b.Series {
 		legend = append(legend, entry{s.Name, boxSample(seriesInk(i))})
@@ -43,14 +43,14 @@ func drawBars(d *drawing, b *study.Bars, top float64) {
 	}
 	top += 6
 
-	left, room := 8., d.width-16
+	left, room := 14., d.width-28
 	if wide {
 		for _, g := range b.Groups {
-			left = math.Max(left, math.Min(measure(g, textSize, false)*1.08, 210)+14)
+			left = math.Max(left, math.Min(measure(g, textSize, false), 210)+14)
 		}
 		room = left - 14
 	}
-	x := newAxis(numbers, false, map[bool]int{true: 7, false: 4}[wide])
+	x := newAxis(numbers, false, map[bool]int{true: 7, false: 4}[wide]).fitted(numbers, .02)
 	values := 0.
 	for _, v := range numbers {
 		values = math.Max(values, measure(number(v, digits), smallSize, false))
@@ -76,6 +76,7 @@ func drawBars(d *drawing, b *study.Bars, top float64) {
 			if wide {
 				d.write(left-10, y+tall/2+4+(float64(k)-float64(len(head[i])-1)/2)*15, line, textSize, inkText, end)
 			} else {
+				d.add(box{0, y + 2 + float64(k)*15, d.width, 16, inkPaper, ""}) // no line runs through it
 				d.write(left, y+14+float64(k)*15, line, textSize, inkText, start)
 				at0 = y + float64(len(head[i]))*15 + 6
 			}
@@ -116,13 +117,10 @@ func blockHeight(block float64, lines int, wide bool) float64 {
 	return block + float64(lines)*15 + 2
 }
 
-// usefulDigits is how many digits after the point tell a number to three that count, 4 at most.
-func usefulDigits(x float64) int {
+// digitsFor is how many digits after the point numbers up to x need for three that count, 6 at most.
+func digitsFor(x float64) int {
 	if x == 0 || !finite(x) {
 		return 0
 	}
-	if x == math.Trunc(x) && math.Abs(x) >= 100 {
-		return 0
-	}
-	return min(max(0, 2-int(math.Floor(math.Log10(math.Abs(x))))), 4)
+	return min(max(0, 2-int(math.Floor(math.Log10(math.Abs(x))))), 6)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"unseen/fit"
 	"unseen/study"
@@ -26,10 +27,7 @@ func (d Doctor) Section() Section {
 		return s
 	}
 	finding := study.Finding{Claim: "How far links tell relevance from exposure", Verdict: study.Verdict(f.Class)}
-	if len(f.Verdict) > 0 {
-		finding.Words = f.Verdict[0]
-		s.Text = f.Verdict[1:]
-	}
+	finding.Words = strings.Join(f.Verdict, " ")
 	s.Findings, s.Advice = []study.Finding{finding}, f.Advice
 	if p := f.MeanLink; p.Upper > p.Lower {
 		s.Figures = append(s.Figures, study.Figure{
@@ -49,6 +47,7 @@ func (d Doctor) Section() Section {
 		s.Tables = append(s.Tables, logged(f.Logged))
 	}
 	u := f.Support
+	s.FactsTitle = "What it rests on"
 	s.Facts = []Fact{
 		{"training pairs", number(float64(u.Pairs), 0)}, {"of them linked", number(float64(u.Links), 0)}, {"sources", number(float64(u.Sources), 0)},
 		{"evenly weighted pairs that would be worth as much", number(u.Effective, 0)},

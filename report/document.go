@@ -27,6 +27,8 @@ type Section struct {
 	Tables   []study.Table   `json:"tables,omitempty"`
 	Notes    []string        `json:"notes,omitempty"` // how it was done
 	Facts    []Fact          `json:"facts,omitempty"` // settings, seeds, checksums
+
+	FactsTitle string `json:"factsTitle,omitempty"` // "" means Settings and seeds
 }
 
 // Fact is a name and what it stands for, such as a setting.

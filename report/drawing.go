@@ -91,7 +91,7 @@ func (m mark) outline() []point {
 	case triangle:
 		return []point{{m.x, m.y - 1.2*r}, {m.x + 1.1*r, m.y + .8*r}, {m.x - 1.1*r, m.y + .8*r}}
 	case diamond:
-		r *= 1.3
+		r *= 1.75
 		return []point{{m.x, m.y - r}, {m.x + r, m.y}, {m.x, m.y + r}, {m.x - r, m.y}}
 	}
 	return nil

@@ -9,8 +9,8 @@ import (
 
 // Widths of figures in CSS pixels: on a page there is one for wide screens and print and one for telephones.
 const (
-	wideWidth   = 840.
-	halfWidth   = 412. // two of them beside one another
+	wideWidth   = 920.
+	halfWidth   = 450. // two of them beside one another
 	narrowWidth = 340.
 )
 
@@ -107,8 +107,7 @@ func drawLegend(d *drawing, entries []entry, left, top float64) float64 {
 	x, y := left, top+9
 	for _, e := range entries {
 		text := clip(e.text, textSize, d.width-left-sample-12)
-		// Browsers have fonts of their own: a little more room than measured.
-		w := sample + 6 + measure(text, textSize, false)*1.08 + gap
+		w := sample + 6 + measure(text, textSize, false) + gap
 		if x > left && x+w-gap > d.width-4 {
 			x, y = left, y+row
 		}
@@ -135,9 +134,16 @@ func boxSample(i ink) func(*drawing, float64, float64) {
 
 // gridX draws vertical grid lines with their numbers below.
 func gridX(d *drawing, a axis, top, bottom float64) {
+	free := math.Inf(-1) // where the number before ends
 	for _, t := range a.ticks {
 		x := a.at(t.value)
 		d.line(x, top, x, bottom, inkGrid, 1)
+		half := measure(t.text, smallSize, false) / 2
+		x = math.Min(math.Max(x, half), d.width-half) // it stays in the picture
+		if x-half < free {
+			continue
+		}
+		free = x + half + 4
 		d.write(x, bottom+16, t.text, smallSize, inkMuted, middle)
 	}
 }
@@ -145,7 +151,7 @@ func gridX(d *drawing, a axis, top, bottom float64) {
 // crowded drops every other tick while their texts touch.
 func (a *axis) crowded(room float64) {
 	for len(a.ticks) > 2 {
-		width := a.widest(smallSize) * 1.15
+		width := a.widest(smallSize)
 		if width+10 <= room/float64(len(a.ticks)-1) {
 			return
 		}

@@ -34,22 +34,25 @@ func drawHeat(d *drawing, h *study.HeatMap, top float64) {
 		across = 1
 	}
 	const gap = 26.
-	labelRoom := math.Min(d.width*.32, 160)
+	const lean = math.Sqrt2 / 2 // of the columns' names
+	labelRoom := math.Min(d.width*.34, 160)
 	size := smallSize
-	labels, below := 0., 0. // widths
-	for i := range rows {
-		labels = math.Max(labels, measure(clip(name(h.Rows, i), size, labelRoom), size, false))
-	}
-	for j := range columns {
-		below = math.Max(below, measure(clip(name(h.Columns, j), size, 120), size, false))
-	}
-	left := labels*1.08 + 10
-	// A label that leans to the left needs room there, beside the rows' names.
-	lean := math.Sqrt2 / 2
-	left = math.Max(left, below*lean*.9-8)
-	cell := math.Min((d.width-left-gap*float64(across-1)-6)/float64(across*columns), 34)
-	if cell < 14.5 {
-		size = math.Max(7.5, cell*.74)
+	var below, left, cell float64
+	for { // smaller letters leave more room for cells, which carry larger letters
+		labels := 0.
+		below = 0
+		for i := range rows {
+			labels = math.Max(labels, measure(clip(name(h.Rows, i), size, labelRoom), size, false))
+		}
+		for j := range columns {
+			below = math.Max(below, measure(clip(name(h.Columns, j), size, labelRoom), size, false))
+		}
+		left = math.Ceil(math.Max(labels+8, below*lean-4)) // names that lean reach to the left
+		cell = math.Min((d.width-left-gap*float64(across-1)-4)/float64(across*columns), 34)
+		if size <= 7.5 || cell >= size*1.3 {
+			break
+		}
+		size -= .5
 	}
 	valued := cell >= 30 && across*columns*rows <= 500
 	hover := rows*columns*len(maps) <= 4000
@@ -93,23 +96,26 @@ func drawHeat(d *drawing, h *study.HeatMap, top float64) {
 		}
 		if k == 0 || stacked {
 			for i := range rows {
-				d.write(x-6, y+(float64(i)+.5)*cell+size*.32, clip(name(h.Rows, i), size, labelRoom*size/smallSize), size, inkText, end)
+				d.write(x-6, y+(float64(i)+.5)*cell+size*.32, clip(name(h.Rows, i), size, labelRoom), size, inkText, end)
 			}
 		}
 		y += float64(rows) * cell
 		for j := range columns {
-			d.add(words{x: x + (float64(j)+.5)*cell + size*.3, y: y + size*.5 + 5, text: clip(name(h.Columns, j), size, 120*size/smallSize), size: size, ink: inkText, anchor: end, angle: -45})
+			d.add(words{x: x + (float64(j)+.5)*cell + size*.3, y: y + size*.5 + 5, text: clip(name(h.Columns, j), size, labelRoom), size: size, ink: inkText, anchor: end, angle: -45})
 		}
-		y += below*size/smallSize*lean*1.08 + 16
+		y += below*lean + 16
+	}
+	if d.width < 500 {
+		left = 8
 	}
 	d.height = drawScale(d, left, y+4, low, high, digits, missing)
 	what := fmt.Sprintf("rows: %s; columns: %s", h.RowTitle, h.ColumnTitle)
 	if h.RowTitle == "" || h.ColumnTitle == "" {
 		return
 	}
-	for _, line := range wrapped(what, smallSize, d.width-16, 2) {
+	for _, line := range wrapped(what, smallSize, d.width-left-8, 2) {
 		d.height += 15
-		d.write(left, d.height-5, clip(line, smallSize, d.width-left), smallSize, inkMuted, start)
+		d.write(left, d.height-5, line, smallSize, inkMuted, start)
 	}
 	d.height += 4
 }
@@ -153,7 +159,7 @@ func drawScale(d *drawing, left, y, low, high float64, digits int, missing bool)
 	digits = min(digits, 2+max(0, -int(math.Floor(math.Log10(high-low)))))
 	for level := range heatInks {
 		fill, _ := heatInk((float64(level) + .5) / heatInks)
-		d.add(box{left + width*float64(level)/heatInks, y, width/heatInks + .3, height, fill, ""})
+		d.add(box{left + width*float64(level)/heatInks, y, width / heatInks, height, fill, ""})
 	}
 	for _, share := range []float64{0, .5, 1} {
 		a := [...]anchor{start, middle, end}[int(2*share)]

@@ -132,9 +132,11 @@ func figureViewOf(f study.Figure) figureView {
 type tableView struct {
 	Title, Head string
 	Detail      bool
+	Worded      bool // a column has sentences
 	Columns     []columnView
 	Rows        []rowView
 	Means       []string
+	Arrows      bool
 	Left        int // rows that are not shown
 }
 
@@ -145,6 +147,7 @@ type columnView struct {
 
 type rowView struct {
 	Name  string
+	Short bool // it stays on one line
 	Cells []cellView
 }
 
@@ -164,16 +167,14 @@ func tableViewOf(t study.Table) tableView {
 			column.Arrow, column.Better = "↓", "lower is better"
 		}
 		if c.Means != "" {
-			means := c.Name + ": " + c.Means
-			if column.Better != "" {
-				means += " (" + column.Better + ")"
-			}
-			v.Means = append(v.Means, means)
+			v.Means = append(v.Means, c.Name+": "+c.Means)
 		}
 		for _, r := range t.Rows {
 			_, isNumber := r.Cells[i].Value()
 			column.Words = column.Words || !isNumber && len(r.Cells[i].Format(0)) > 12
 		}
+		v.Arrows = v.Arrows || column.Arrow != ""
+		v.Worded = v.Worded || column.Words
 		v.Columns = append(v.Columns, column)
 	}
 	for i, r := range t.Rows {
@@ -181,7 +182,7 @@ func tableViewOf(t study.Table) tableView {
 			v.Left = len(t.Rows) - i
 			break
 		}
-		row := rowView{Name: r.Name}
+		row := rowView{Name: r.Name, Short: len(r.Name) <= 18}
 		for j, c := range r.Cells {
 			text := c.Format(t.Columns[j].Digits)
 			cell := cellView{Text: text, Words: v.Columns[j].Words, Missing: text == ""}

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"unseen/study"
 )
@@ -10,12 +11,11 @@ import (
 // drawIntervals draws estimates with whiskers, one below the other, with their numbers beside them.
 func drawIntervals(d *drawing, v *study.Intervals, top float64) {
 	var numbers []float64
-	digits, truths, whiskers := 0, false, false
+	truths, whiskers := false, false
 	for _, r := range v.Rows {
 		for _, x := range []float64{float64(r.Estimate), float64(r.Low), float64(r.High)} {
 			if finite(x) {
 				numbers = append(numbers, x)
-				digits = max(digits, usefulDigits(x))
 			}
 		}
 		whiskers = whiskers || finite(float64(r.Low), float64(r.High)) && r.Low < r.High
@@ -28,31 +28,35 @@ func drawIntervals(d *drawing, v *study.Intervals, top float64) {
 		drawNothing(d, top)
 		return
 	}
-	digits = min(digits, 4)
 	wide := d.width > 500
+	numbers = nearby(numbers)
+	digits := v.Digits
+	if digits == 0 {
+		digits = digitsFor(2 * (slices.Max(numbers) - slices.Min(numbers)))
+	}
 	legend := []entry{{"estimate", func(d *drawing, x, y float64) { d.add(mark{x: x + 11, y: y, shape: disc, ink: seriesInk(0)}) }}}
 	if whiskers {
-		legend[0] = entry{"estimate and its interval", func(d *drawing, x, y float64) { whisker(d, x, x+11, x+22, y, "") }}
+		legend[0] = entry{or(v.Legend, "estimate and its interval"), func(d *drawing, x, y float64) { whisker(d, x, x+11, x+22, y, "") }}
 	}
 	if truths {
 		legend = append(legend, entry{"truth", func(d *drawing, x, y float64) { d.add(mark{x: x + 11, y: y, shape: diamond, ink: inkTruth}) }})
 	}
 	top = drawLegend(d, legend, 4, top) + 8
 
-	left, valueRoom := 12., 0.
+	left, valueRoom := 16., 0.
 	texts := make([]string, len(v.Rows))
 	for i, r := range v.Rows {
 		texts[i] = intervalText(r, digits)
-		valueRoom = math.Max(valueRoom, measure(texts[i], smallSize, false)*1.06)
+		valueRoom = math.Max(valueRoom, measure(texts[i], smallSize, false))
 	}
-	right := d.width - 14
+	right := d.width - 18
 	nameRoom := 0.
 	if wide {
 		for _, r := range v.Rows {
-			nameRoom = math.Max(nameRoom, math.Min(measure(r.Name, textSize, false)*1.08, 220))
+			nameRoom = math.Max(nameRoom, math.Min(measure(r.Name, textSize, false), 220))
 		}
 		left = nameRoom + 26
-		right = d.width - valueRoom - 24
+		right = d.width - valueRoom - 20
 	}
 	const row = 27.
 	height, group := 0., ""
@@ -68,7 +72,7 @@ func drawIntervals(d *drawing, v *study.Intervals, top float64) {
 		height += tall
 	}
 	bottom := top + height
-	x := newAxis(numbers, false, map[bool]int{true: 6, false: 4}[wide])
+	x := newAxis(numbers, false, map[bool]int{true: 6, false: 4}[wide]).fitted(numbers, .05)
 	x.from, x.to = left, right
 	x.crowded(right - left)
 	gridX(d, x, top, bottom)
@@ -77,6 +81,7 @@ func drawIntervals(d *drawing, v *study.Intervals, top float64) {
 	for i, r := range v.Rows {
 		if r.Group != group {
 			group = r.Group
+			d.add(box{0, y + 4, d.width, 20, inkPaper, ""})
 			d.add(words{x: 4, y: y + 18, text: clip(group, textSize, d.width-8), size: textSize, ink: inkText, bold: true})
 			y += 26
 		}
@@ -85,24 +90,50 @@ func drawIntervals(d *drawing, v *study.Intervals, top float64) {
 			d.write(12, mid+4, clip(r.Name, textSize, nameRoom), textSize, inkText, start)
 			d.write(d.width-8, mid+4, texts[i], smallSize, inkMuted, end)
 		} else {
+			d.add(box{0, y + 1, d.width, 18, inkPaper, ""}) // no line runs through it
 			d.write(8, y+14, clip(r.Name, textSize, d.width-valueRoom-28), textSize, inkText, start)
 			d.write(d.width-8, y+14, texts[i], smallSize, inkMuted, end)
 			mid = y + 15 + row/2
+		}
+		if e := float64(r.Estimate); finite(e) && x.at(e) < left-1 {
+			d.write(left+2, mid+4, "◂ off the scale", smallSize, inkMuted, start)
+			y += tall
+			continue
+		} else if finite(e) && x.at(e) > right+1 {
+			d.write(right-2, mid+4, "off the scale ▸", smallSize, inkMuted, end)
+			y += tall
+			continue
+		}
+		if t, ok := truthOf(r); ok { // below the estimate, which is smaller
+			d.add(mark{x.at(t), mid, diamond, inkTruth, r.Name + ", truth: " + brief(t)})
 		}
 		if estimate, low, high := float64(r.Estimate), float64(r.Low), float64(r.High); finite(estimate) {
 			if !finite(low, high) {
 				low, high = estimate, estimate
 			}
-			whisker(d, x.at(low), x.at(estimate), x.at(high), mid, intervalTitle(r))
-		}
-		if t, ok := truthOf(r); ok {
-			d.add(mark{x.at(t), mid, diamond, inkTruth, r.Name + ", truth: " + brief(t)})
+			whisker(d, math.Max(x.at(low), left), x.at(estimate), math.Min(x.at(high), right), mid, intervalTitle(r))
 		}
 		y += tall
 	}
 	d.line(left, bottom, right, bottom, inkAxis, 1)
 	d.write((left+right)/2, bottom+33, clip(v.XTitle, smallSize, d.width-8), smallSize, inkMuted, middle)
 	d.height = bottom + 42
+}
+
+// nearby drops numbers that are so far from the others that these would all be one dot: further out than six times
+// the span of their middle half. Whoever is dropped is said to be off the scale, with its number beside it.
+func nearby(numbers []float64) []float64 {
+	ordered := slices.Sorted(slices.Values(numbers))
+	n := len(ordered)
+	if n < 12 {
+		return numbers
+	}
+	q1, q3 := ordered[n/4], ordered[3*n/4]
+	reach := 6 * (q3 - q1)
+	if reach == 0 {
+		return numbers
+	}
+	return slices.DeleteFunc(ordered, func(x float64) bool { return x < q1-reach || x > q3+reach })
 }
 
 func truthOf(r study.Interval) (float64, bool) {
@@ -116,6 +147,8 @@ func truthOf(r study.Interval) (float64, bool) {
 func whisker(d *drawing, low, at, high, y float64, title string) {
 	if high-low > .5 {
 		d.add(stroke{points: []point{{low, y}, {high, y}}, ink: seriesInk(0), width: 2, title: title})
+	}
+	if high-low > 4*markRadius { // shorter ones would be an H
 		for _, end := range []float64{low, high} {
 			d.line(end, y-5, end, y+5, seriesInk(0), 2)
 		}

@@ -62,7 +62,7 @@ func (l *letters) set(text string) (line []placed, width float64) {
 	for _, r := range text {
 		if sign, ok := above[r]; ok {
 			g := l.glyph(sign)
-			rise := 0.
+			rise := .05
 			if len(line) > 0 && last > .6 { // a capital
 				rise = -.16
 			}
@@ -127,12 +127,12 @@ func (l *letters) glyph(r rune) glyph {
 	return g
 }
 
-// measure is how wide text is. Browsers use a font of their own, which is about as wide.
+// measure is the room that text needs. Browsers use a font of their own, and some of those are a tenth wider.
 func measure(text string, size float64, isBold bool) float64 {
 	l := regular()
 	if isBold {
 		l = bold()
 	}
 	_, width := l.set(printable(text))
-	return width * size
+	return width * size * 1.12
 }

@@ -39,13 +39,7 @@ func drawLines(d *drawing, l *study.Lines, top float64) {
 	} else {
 		x, y = newAxis(xs, l.LogX, about), newAxis(ys, l.LogY, 5)
 		if !l.LogX { // the line begins and ends at the frame
-			low, high := math.Inf(1), math.Inf(-1)
-			for _, v := range xs {
-				low, high = math.Min(low, v), math.Max(high, v)
-			}
-			if low < high {
-				x = fitted(x, low, high)
-			}
+			x = x.fitted(xs, .015)
 		}
 	}
 
@@ -69,7 +63,7 @@ func drawLines(d *drawing, l *study.Lines, top float64) {
 		st := styles[i]
 		legend = append(legend, entry{s.Name, lineSample(st.ink, st.width, st.dash, st.marked, st.shape)})
 	}
-	left := y.widest(smallSize)*1.1 + 14
+	left := y.widest(smallSize) + 12
 	if len(legend) > 1 || !wide && l.Series[0].Name != "" {
 		top = drawLegend(d, legend, 4, top) + 4
 	}
@@ -79,10 +73,10 @@ func drawLines(d *drawing, l *study.Lines, top float64) {
 	}
 	top += 8
 	right := d.width - 16
-	height := 300.
+	height := 320.
 	switch {
 	case l.Shares:
-		height = math.Min(right-left, 400)
+		height = right - left
 	case !wide:
 		height = 220
 	}
@@ -118,20 +112,6 @@ type lineStyle struct {
 	dash   []float64
 	marked bool
 	shape  shape
-}
-
-// fitted cuts an axis to the numbers, with a little room.
-func fitted(a axis, low, high float64) axis {
-	pad := (high - low) * .015
-	low, high = math.Max(a.low, low-pad), math.Min(a.high, high+pad)
-	var kept []tick
-	for _, t := range a.ticks {
-		if t.value >= low && t.value <= high {
-			kept = append(kept, t)
-		}
-	}
-	a.low, a.high, a.ticks = low, high, kept
-	return a
 }
 
 // drawLine draws a line in pieces, broken where a number is missing.

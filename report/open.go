@@ -23,6 +23,7 @@ import (
 func Open(title string, runs ...string) (*Document, error) {
 	d := &Document{Title: title}
 	var files []Fact
+	var titles []string
 	for _, run := range runs {
 		paths, err := filesOf(run)
 		if err != nil {
@@ -35,9 +36,7 @@ func Open(title string, runs ...string) (*Document, error) {
 			}
 			d.Sections = append(d.Sections, read.Sections...)
 			d.Summary = append(d.Summary, read.Summary...)
-			if d.Title == "" {
-				d.Title = read.Title
-			}
+			titles = append(titles, read.Title)
 			sum, err := checksum(path)
 			if err != nil {
 				return nil, err
@@ -48,10 +47,13 @@ func Open(title string, runs ...string) (*Document, error) {
 	if len(files) == 0 {
 		return nil, fmt.Errorf("%w: none was given; name a file or folder", ErrRun)
 	}
+	if d.Title == "" && len(titles) == 1 {
+		d.Title = titles[0]
+	}
 	if d.Title == "" {
 		d.Title = "What unseen found"
 	}
-	d.Add(Section{Name: "files", Title: "Files", Text: []string{"What this report was made of. Whoever has the same files can make the same report, to the byte."}, Facts: files})
+	d.Add(Section{Name: "files", Title: "Files", Text: []string{"What this report was made of. Whoever has the same files can make the same report, to the byte."}, FactsTitle: "Checksums", Facts: files})
 	return d, nil
 }
 
@@ -114,7 +116,8 @@ func openFile(path string) (*Document, error) {
 		}
 		d := &Document{Title: "What " + name + " has learned", Sections: sections}
 		if doctor := sections[1]; len(doctor.Findings) > 0 {
-			d.Summary = []string{fmt.Sprintf("The model %s: %s. %s", name, doctor.Findings[0].Verdict, doctor.Findings[0].Words)}
+			first, _, _ := strings.Cut(doctor.Findings[0].Words, ". ")
+			d.Summary = []string{fmt.Sprintf("Model %s. %s.", name, strings.TrimSuffix(first, "."))}
 		}
 		return d, nil
 	}

@@ -30,7 +30,7 @@ type PanelRow struct {
 
 // Section draws the panel and has its numbers as a table.
 func (p Panel) Section() Section {
-	f := study.Figure{Name: "panel", Title: p.What, Caption: p.Caption, Intervals: &study.Intervals{XTitle: p.What}}
+	f := study.Figure{Name: "panel", Title: "Estimates and their intervals", Caption: p.Caption, Intervals: &study.Intervals{XTitle: p.What}}
 	t := study.Table{Name: "panel", Title: "The numbers", Head: "judged by", Detail: true, Columns: []study.Column{
 		{Name: "estimate", Digits: 4}, {Name: "from", Digits: 4}, {Name: "to", Digits: 4}, {Name: "truth", Digits: 4}, {Name: "truth inside"},
 	}}

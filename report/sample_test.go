@@ -1,6 +1,7 @@
 package report_test
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 
@@ -112,8 +113,21 @@ func sample() *report.Document {
 				{Name: "AUC", Digits: 2, Better: "higher", Means: "area under the ROC curve, %"}, {Name: "risk", Digits: 4, Better: "lower", Means: "true risk"}, {Name: "verdict"}},
 				Rows: []study.Row{{Name: "mle", Cells: []study.Cell{study.Spread(96.42, .31), study.Spread(.1637, .002), study.Word("fine")}}, {Name: "naive", Cells: []study.Cell{study.Number(84.45), {}, study.Word("✗")}}}}},
 		}),
+		report.Section{Title: "Many columns", Tables: []study.Table{wideTable(false), wideTable(true)}},
 	)
 	return d
+}
+
+// wideTable does not fit on any screen.
+func wideTable(detail bool) study.Table {
+	t := study.Table{Name: "wide", Title: "Seed by seed", Head: "method", Detail: detail, Rows: []study.Row{{Name: "naive, with a name of some length"}, {Name: "bayes"}}}
+	for seed := range 20 {
+		t.Columns = append(t.Columns, study.Column{Name: fmt.Sprint(2001 + seed), Digits: 2, Better: "higher"})
+		for i := range t.Rows {
+			t.Rows[i].Cells = append(t.Rows[i].Cells, study.Spread(90+float64(seed), .25))
+		}
+	}
+	return t
 }
 
 func findings() *fit.Findings {

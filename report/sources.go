@@ -65,7 +65,7 @@ func figureOf(t study.Table) (study.Figure, bool) {
 		if c.Better == "" {
 			continue
 		}
-		v := &study.Intervals{XTitle: or(c.Means, c.Name)}
+		v := &study.Intervals{XTitle: or(c.Means, c.Name), Legend: "mean ± one standard deviation over the seeds", Digits: c.Digits}
 		spreads := false
 		for _, r := range t.Rows {
 			if j >= len(r.Cells) {
@@ -84,7 +84,7 @@ func figureOf(t study.Table) (study.Figure, bool) {
 		}
 		return study.Figure{
 			Name: t.Name, Title: t.Title + ": " + c.Name, Intervals: v,
-			Caption: fmt.Sprintf("Each dot is a mean, its whiskers one standard deviation over the seeds to either side; %s is better. Rows without whiskers have one number only.", c.Better),
+			Caption: fmt.Sprintf("Each dot is a mean, its whiskers one standard deviation to either side; %s is better. Rows without whiskers have one number only.", c.Better),
 		}, true
 	}
 	return study.Figure{}, false
@@ -107,9 +107,10 @@ func OfModel(name string, f *model.File) ([]Section, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: the settings in %s are damaged: %w; fit the model anew", ErrRun, name, err)
 	}
-	s := Section{Name: "model", Title: "The model " + name}
+	s := Section{Name: "model", Title: "Model " + name}
 	s.Text = []string{fmt.Sprintf("Learned by the method %s: links by a %s model of %s-dimensional vectors, exposure by a %s model over %s fields.",
 		or(meta[model.KeyMethod], "unknown"), meta[model.KeyLink], or(meta[model.KeyDim], "?"), meta[model.KeyPropensity], or(meta[model.KeyFieldCount], "?"))}
+	s.FactsTitle = "Settings, seed and checksums"
 	for _, fact := range []Fact{
 		{"method", meta[model.KeyMethod]}, {"link model", meta[model.KeyLink]}, {"propensity model", meta[model.KeyPropensity]},
 		{"seed", meta[model.KeySeed]}, {"data checksum", meta[model.KeyDataChecksum]}, {"model digest (SHA-256)", meta["sha256"]},

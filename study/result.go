@@ -261,6 +261,8 @@ type Bar struct {
 // Intervals is estimates with intervals, one below the other.
 type Intervals struct {
 	XTitle string     `json:"xTitle"`
+	Legend string     `json:"legend,omitempty"` // what dots and whiskers are; "" means estimate and its interval
+	Digits int        `json:"digits,omitempty"` // after the point; 0 leaves it to who draws
 	Rows   []Interval `json:"rows"`
 }
 
