@@ -204,10 +204,14 @@ type Figure struct {
 	Heat  *HeatMap `json:"heat,omitempty"`
 	Lines *Lines   `json:"lines,omitempty"`
 	Bars  *Bars    `json:"bars,omitempty"`
+
+	Intervals *Intervals `json:"intervals,omitempty"`
+	Caption   string     `json:"caption,omitempty"` // what to see in it, in a sentence or two
 }
 
 // HeatMap is a matrix of numbers with names on both sides.
 type HeatMap struct {
+	Title       string    `json:"title,omitempty"` // tells it from the one beside it: "true"
 	RowTitle    string    `json:"rowTitle"`
 	ColumnTitle string    `json:"columnTitle"`
 	Rows        []string  `json:"rows"`
@@ -215,13 +219,18 @@ type HeatMap struct {
 	Values      []Numbers `json:"values"` // by row
 	Low         float64   `json:"low"`    // ends of the scale, so that two maps can share one
 	High        float64   `json:"high"`
+	Beside      *HeatMap  `json:"beside,omitempty"` // one more, with the same names and scale
 }
 
 // Lines is series over a common axis, each perhaps with a band.
 type Lines struct {
-	XTitle string `json:"xTitle"`
-	YTitle string `json:"yTitle"`
-	Series []Line `json:"series"`
+	XTitle   string `json:"xTitle"`
+	YTitle   string `json:"yTitle"`
+	Series   []Line `json:"series"`
+	LogX     bool   `json:"logX,omitempty"` // logarithmic axes leave out what is not above 0
+	LogY     bool   `json:"logY,omitempty"`
+	Shares   bool   `json:"shares,omitempty"`   // both axes run from 0 to 1: ROC and calibration curves
+	Diagonal bool   `json:"diagonal,omitempty"` // y = x is drawn too
 }
 
 // Line is points, and a band around them where Low and High are not nil.
@@ -231,6 +240,8 @@ type Line struct {
 	Y    Numbers `json:"y"`
 	Low  Numbers `json:"low,omitempty"`
 	High Numbers `json:"high,omitempty"`
+
+	Reference bool `json:"reference,omitempty"` // what the others are measured by, such as the truth: drawn thin and dashed
 }
 
 // Bars is groups of bars, one bar per series in each.
@@ -245,6 +256,24 @@ type Bar struct {
 	Name   string  `json:"name"`
 	Values Numbers `json:"values"`
 	Errors Numbers `json:"errors,omitempty"`
+}
+
+// Intervals is estimates with intervals, one below the other.
+type Intervals struct {
+	XTitle string     `json:"xTitle"`
+	Legend string     `json:"legend,omitempty"` // what dots and whiskers are; "" means estimate and its interval
+	Digits int        `json:"digits,omitempty"` // after the point; 0 leaves it to who draws
+	Rows   []Interval `json:"rows"`
+}
+
+// Interval is an estimate from Low to High, and the truth where it is known. What is not a number is not drawn.
+type Interval struct {
+	Name     string `json:"name"`
+	Group    string `json:"group,omitempty"` // rows of one group stand together below its name
+	Estimate Mark   `json:"estimate"`
+	Low      Mark   `json:"low"`
+	High     Mark   `json:"high"`
+	Truth    *Mark  `json:"truth,omitempty"`
 }
 
 // Numbers are numbers of which some may be missing: what is not a finite number is null in JSON, and NaN
@@ -303,7 +332,7 @@ func (r *Result) check() error {
 			return err
 		}
 		kinds := 0
-		for _, is := range []bool{f.Heat != nil, f.Lines != nil, f.Bars != nil} {
+		for _, is := range []bool{f.Heat != nil, f.Lines != nil, f.Bars != nil, f.Intervals != nil} {
 			if is {
 				kinds++
 			}

@@ -155,10 +155,20 @@ func (f Figure) csv() []byte {
 	}
 	switch {
 	case f.Heat != nil:
-		lines = append(lines, []string{f.Heat.RowTitle, f.Heat.ColumnTitle, "value"})
+		maps := []*HeatMap{f.Heat}
+		head := []string{f.Heat.RowTitle, f.Heat.ColumnTitle, "value"}
+		if f.Heat.Beside != nil {
+			maps = append(maps, f.Heat.Beside)
+			head = []string{f.Heat.RowTitle, f.Heat.ColumnTitle, f.Heat.Title, f.Heat.Beside.Title}
+		}
+		lines = append(lines, head)
 		for i, row := range f.Heat.Rows {
 			for j, column := range f.Heat.Columns {
-				lines = append(lines, []string{row, column, at(f.Heat.Values[i], j)})
+				line := []string{row, column}
+				for _, m := range maps {
+					line = append(line, at(m.Values[i], j))
+				}
+				lines = append(lines, line)
 			}
 		}
 	case f.Lines != nil:
@@ -174,6 +184,15 @@ func (f Figure) csv() []byte {
 			for i, group := range f.Bars.Groups {
 				lines = append(lines, []string{s.Name, group, at(s.Values, i), at(s.Errors, i)})
 			}
+		}
+	case f.Intervals != nil:
+		lines = append(lines, []string{"group", "name", f.Intervals.XTitle, "low", "high", "truth"})
+		for _, r := range f.Intervals.Rows {
+			line := []string{r.Group, r.Name, exact(float64(r.Estimate)), exact(float64(r.Low)), exact(float64(r.High)), ""}
+			if r.Truth != nil {
+				line[5] = exact(float64(*r.Truth))
+			}
+			lines = append(lines, line)
 		}
 	}
 	return encodeCSV(lines)

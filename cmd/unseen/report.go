@@ -1,0 +1,110 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"unseen/report"
+)
+
+// reportFlags is the command line of unseen report.
+type reportFlags struct {
+	runs    []string
+	output  string
+	figures string
+	title   string
+	asJSON  bool
+}
+
+func newReport() *cobra.Command {
+	var f reportFlags
+	cmd := &cobra.Command{
+		Use:   "report RUN…",
+		Short: "Make one page of studies and models, and their figures",
+		Long: `Make one HTML file of what was found: in plain words, with tables, figures,
+warnings, the doctor's verdict, settings, seeds and checksums. It needs no
+network, opens from disk, follows light and dark screens, and prints.
+
+A RUN is
+  results.json       what unseen study --out or --json wrote
+  a folder           with such files and models in it
+  model.safetensors  what unseen fit -o wrote
+
+With --figures every figure is written as SVG and PNG too. The same runs give
+the same bytes.`,
+		Example: `  unseen study all --quick --out results
+  unseen report results -o report.html
+  unseen report results model.safetensors --figures figures`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("name a run: results of unseen study --out, or a model; for instance unseen report results -o report.html")
+			}
+			f.runs = args
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			r, err := runReport(f)
+			if err != nil {
+				return err
+			}
+			if f.asJSON {
+				return printJSON(cmd.OutOrStdout(), r)
+			}
+			return r.print(cmd.OutOrStdout())
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVarP(&f.output, "output", "o", "report.html", "the page's `file`")
+	flags.StringVar(&f.figures, "figures", "", "write figures into this `folder` too")
+	flags.StringVar(&f.title, "title", "", "the page's title")
+	jsonFlag(cmd, &f.asJSON)
+	if err := cmd.RegisterFlagCompletionFunc("title", cobra.NoFileCompletions); err != nil {
+		panic(err) // only if the flag does not exist
+	}
+	return cmd
+}
+
+// reportMade is what unseen report has to say.
+type reportMade struct {
+	Page     string   `json:"page"`
+	Bytes    int64    `json:"bytes"`
+	Sections int      `json:"sections"`
+	Figures  []string `json:"figures,omitempty"`
+}
+
+func runReport(f reportFlags) (*reportMade, error) {
+	if f.output == "" {
+		return nil, usagef("--output is empty; give a file, such as report.html")
+	}
+	d, err := report.Open(f.title, f.runs...)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.WriteHTML(f.output); err != nil {
+		return nil, err
+	}
+	r := &reportMade{Page: f.output, Sections: len(d.Sections)}
+	info, err := os.Stat(f.output)
+	if err != nil {
+		return nil, fmt.Errorf("the page was written and is gone: %w", err)
+	}
+	r.Bytes = info.Size()
+	if f.figures != "" {
+		if r.Figures, err = d.WriteFigures(f.figures); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+func (r *reportMade) print(w io.Writer) error {
+	_, err := fmt.Fprintf(w, "%s: %d sections, %s bytes\n", r.Page, r.Sections, thousands(int(r.Bytes)))
+	if err == nil && len(r.Figures) > 0 {
+		_, err = fmt.Fprintf(w, "%d figures, each as SVG and PNG\n", len(r.Figures)/2)
+	}
+	return err
+}

@@ -1,0 +1,188 @@
+package report
+
+import (
+	"fmt"
+	"math"
+
+	"unseen/study"
+)
+
+// Widths of figures in CSS pixels: on a page there is one for wide screens and print and one for telephones.
+const (
+	wideWidth   = 920.
+	halfWidth   = 450. // two of them beside one another
+	narrowWidth = 340.
+)
+
+// half tells whether a figure needs only half of a wide page.
+func half(f study.Figure) bool { return f.Lines != nil && f.Lines.Shares }
+
+// drawFigure draws a figure. A titled one has its title in the picture, for files.
+func drawFigure(f study.Figure, width float64, titled bool) *drawing {
+	d := &drawing{width: width, label: describe(f)}
+	top := 4.
+	if titled && f.Title != "" {
+		for _, line := range wrapped(f.Title, 15, width-16, 3) {
+			top += 18
+			d.add(words{x: 8, y: top, text: line, size: 15, ink: inkText, bold: true})
+		}
+		top += 12
+	}
+	switch {
+	case f.Heat != nil:
+		drawHeat(d, f.Heat, top)
+	case f.Lines != nil:
+		drawLines(d, f.Lines, top)
+	case f.Bars != nil:
+		drawBars(d, f.Bars, top)
+	case f.Intervals != nil:
+		drawIntervals(d, f.Intervals, top)
+	default:
+		drawNothing(d, top)
+	}
+	return d
+}
+
+func drawNothing(d *drawing, top float64) {
+	d.write(d.width/2, top+36, "There are no numbers to draw.", textSize, inkMuted, middle)
+	d.height = top + 64
+}
+
+// describe says in words what a figure holds, for people who cannot see it.
+func describe(f study.Figure) string {
+	text := f.Title
+	switch {
+	case f.Heat != nil:
+		text += fmt.Sprintf(". Heat map of %d by %d numbers, %s by %s", len(f.Heat.Rows), len(f.Heat.Columns), f.Heat.RowTitle, f.Heat.ColumnTitle)
+		if f.Heat.Beside != nil {
+			text += fmt.Sprintf("; %s beside %s", f.Heat.Title, f.Heat.Beside.Title)
+		}
+	case f.Lines != nil:
+		text += fmt.Sprintf(". Lines of %s over %s:", f.Lines.YTitle, f.Lines.XTitle)
+		for i, s := range f.Lines.Series {
+			if i > 0 {
+				text += ";"
+			}
+			text += " " + s.Name
+			if from, to, ok := ends(s); ok {
+				text += fmt.Sprintf(", from %s to %s", brief(from), brief(to))
+			}
+		}
+	case f.Bars != nil:
+		text += fmt.Sprintf(". Bars of %s for %d groups", f.Bars.YTitle, len(f.Bars.Groups))
+	case f.Intervals != nil:
+		text += ". " + f.Intervals.XTitle + ":"
+		for i, r := range f.Intervals.Rows {
+			if i > 0 {
+				text += ";"
+			}
+			text += " " + intervalTitle(r)
+		}
+	}
+	return text + "."
+}
+
+// ends are the first and the last number of a line.
+func ends(l study.Line) (first, last float64, ok bool) {
+	for _, y := range l.Y {
+		if finite(y) {
+			if !ok {
+				first = y
+			}
+			last, ok = y, true
+		}
+	}
+	return first, last, ok
+}
+
+// entry is a line of a legend.
+type entry struct {
+	text   string
+	sample func(d *drawing, x, y float64) // draws 22 pixels from x on, centred at y
+}
+
+// drawLegend draws entries in rows that fit the width and returns where they end.
+func drawLegend(d *drawing, entries []entry, left, top float64) float64 {
+	const sample, gap, row = 22., 18., 19.
+	x, y := left, top+9
+	for _, e := range entries {
+		text := clip(e.text, textSize, d.width-left-sample-12)
+		w := sample + 6 + measure(text, textSize, false) + gap
+		if x > left && x+w-gap > d.width-4 {
+			x, y = left, y+row
+		}
+		e.sample(d, x, y)
+		d.write(x+sample+6, y+4, text, textSize, inkText, start)
+		x += w
+	}
+	return y + row - 5
+}
+
+// lineSample is a piece of a series' line with its mark.
+func lineSample(i ink, width float64, dash []float64, marked bool, s shape) func(*drawing, float64, float64) {
+	return func(d *drawing, x, y float64) {
+		d.add(stroke{points: []point{{x, y}, {x + 22, y}}, ink: i, width: width, dash: dash})
+		if marked {
+			d.add(mark{x: x + 11, y: y, shape: s, ink: i})
+		}
+	}
+}
+
+func boxSample(i ink) func(*drawing, float64, float64) {
+	return func(d *drawing, x, y float64) { d.add(box{x + 5, y - 6, 12, 12, i, ""}) }
+}
+
+// gridX draws vertical grid lines with their numbers below.
+func gridX(d *drawing, a axis, top, bottom float64) {
+	free := math.Inf(-1) // where the number before ends
+	for _, t := range a.ticks {
+		x := a.at(t.value)
+		d.line(x, top, x, bottom, inkGrid, 1)
+		half := measure(t.text, smallSize, false) / 2
+		x = math.Min(math.Max(x, half), d.width-half) // it stays in the picture
+		if x-half < free {
+			continue
+		}
+		free = x + half + 4
+		d.write(x, bottom+16, t.text, smallSize, inkMuted, middle)
+	}
+}
+
+// crowded drops every other tick while their texts touch.
+func (a *axis) crowded(room float64) {
+	for len(a.ticks) > 2 {
+		width := a.widest(smallSize)
+		if width+10 <= room/float64(len(a.ticks)-1) {
+			return
+		}
+		var kept []tick
+		for i := 0; i < len(a.ticks); i += 2 {
+			kept = append(kept, a.ticks[i])
+		}
+		a.ticks = kept
+	}
+}
+
+func finiteOf(n study.Numbers) (some []float64) {
+	for _, x := range n {
+		if finite(x) {
+			some = append(some, x)
+		}
+	}
+	return some
+}
+
+// at is the i-th of some numbers, NaN where there are not so many.
+func at(n study.Numbers, i int) float64 {
+	if i < len(n) {
+		return n[i]
+	}
+	return math.NaN()
+}
+
+func name(names []string, i int) string {
+	if i < len(names) {
+		return names[i]
+	}
+	return ""
+}

@@ -1,0 +1,126 @@
+package report
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+)
+
+var (
+	// ErrDocument: a document is empty or contradicts itself.
+	ErrDocument = errors.New("report: unusable document")
+	// ErrRun: a file or folder is no run that a report can be made of.
+	ErrRun = errors.New("report: unusable run")
+)
+
+// WriteHTML writes the document as one page. A reader finds the old file or the new one, whatever happens.
+func (d *Document) WriteHTML(path string) error {
+	page, err := d.HTML()
+	if err != nil {
+		return err
+	}
+	return replace(path, page)
+}
+
+// WriteJSON writes the document such that [Open] reads it again.
+func (d *Document) WriteJSON(path string) error {
+	if err := d.check(); err != nil {
+		return err
+	}
+	raw, err := json.MarshalIndent(d, "", "  ")
+	if err != nil {
+		return fmt.Errorf("%w: %q has no JSON form: %w", ErrDocument, d.Title, err)
+	}
+	return replace(path, append(raw, '\n'))
+}
+
+// WriteFigures writes every figure into a folder, as SECTION-NAME.svg and SECTION-NAME.png in light colours and twice
+// as many dots as pixels. It makes the folder and returns the files' paths.
+func (d *Document) WriteFigures(folder string) ([]string, error) {
+	if err := d.check(); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(folder, 0o777); err != nil {
+		return nil, fmt.Errorf("report: the folder %s cannot be made: %w; choose another", folder, cause(err))
+	}
+	var paths []string
+	taken := map[string]bool{}
+	for i, section := range d.names() {
+		for _, f := range d.Sections[i].Figures {
+			stem := filepath.Join(folder, unique(section+"-"+slug(f.Name), taken))
+			width := wideWidth
+			if half(f) {
+				width = halfWidth
+			}
+			drawn := drawFigure(f, width, true)
+			dots, err := drawn.png()
+			if err != nil {
+				return paths, fmt.Errorf("report: figure %q of %q has no PNG form: %w", f.Title, d.Sections[i].Title, err)
+			}
+			for _, file := range []struct {
+				path    string
+				content []byte
+			}{{stem + ".svg", []byte(drawn.svg(false))}, {stem + ".png", dots}} {
+				if err := replace(file.path, file.content); err != nil {
+					return paths, err
+				}
+				paths = append(paths, file.path)
+			}
+		}
+	}
+	return paths, nil
+}
+
+// replace writes a temporary file, syncs it, renames it and syncs the folder.
+func replace(path string, content []byte) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("report: %s cannot be written: %w; mend that, or choose another place", path, cause(err))
+		}
+	}()
+	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(file.Name()) // the first error says more than a second one
+		}
+	}()
+	_, err = file.Write(content)
+	if err == nil {
+		err = file.Chmod(0o644)
+	}
+	if err == nil {
+		err = file.Sync()
+	}
+	if closing := file.Close(); err == nil {
+		err = closing
+	}
+	if err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil || runtime.GOOS == "windows" { // which cannot sync folders, and whose renames last
+		return err
+	}
+	folder, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
+}
+
+// cause is what the system said, without the path, which the sentence around it has.
+func cause(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	if e, ok := errors.AsType[*os.LinkError](err); ok {
+		return e.Err
+	}
+	return err
+}

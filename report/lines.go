@@ -1,0 +1,176 @@
+package report
+
+import (
+	"fmt"
+	"math"
+
+	"unseen/study"
+)
+
+// patterns tell lines without marks apart where colours do not.
+var patterns = [][]float64{nil, {7, 3}, {2, 3}, {9, 3, 2, 3}, {4, 2}, {12, 4}, {1, 2}, {6, 2, 1, 2, 1, 2}}
+
+// marksUpTo is how many points of a line are marked, one by one.
+const marksUpTo = 24
+
+// drawLines draws series with their bands.
+func drawLines(d *drawing, l *study.Lines, top float64) {
+	var xs, ys []float64
+	for _, s := range l.Series {
+		for i := range s.X {
+			if y := at(s.Y, i); finite(s.X[i], y) && (!l.LogX || s.X[i] > 0) && (!l.LogY || y > 0) {
+				xs, ys = append(xs, s.X[i]), append(ys, y)
+				ys = append(ys, at(s.Low, i), at(s.High, i))
+			}
+		}
+	}
+	if len(xs) == 0 {
+		drawNothing(d, top)
+		return
+	}
+	wide := d.width > 500
+	about := 4
+	if wide {
+		about = 7
+	}
+	var x, y axis
+	if l.Shares {
+		x, y = fixedAxis(0, 1, 5), fixedAxis(0, 1, 5)
+	} else {
+		x, y = newAxis(xs, l.LogX, about), newAxis(ys, l.LogY, 5)
+		if !l.LogX { // the line begins and ends at the frame
+			x = x.fitted(xs, .015)
+		}
+	}
+
+	styles := make([]lineStyle, len(l.Series))
+	marked := true
+	for _, s := range l.Series {
+		marked = marked && (s.Reference || len(s.X) <= marksUpTo)
+	}
+	var legend []entry
+	colour := 0
+	for i, s := range l.Series {
+		styles[i] = lineStyle{ink: seriesInk(colour), width: 2, marked: marked, shape: shape(colour % int(ring))}
+		if !marked {
+			styles[i].dash = patterns[colour%len(patterns)]
+		}
+		if s.Reference {
+			styles[i] = lineStyle{ink: inkMuted, width: 1.5, dash: []float64{5, 4}}
+		} else {
+			colour++
+		}
+		st := styles[i]
+		legend = append(legend, entry{s.Name, lineSample(st.ink, st.width, st.dash, st.marked, st.shape)})
+	}
+	left := y.widest(smallSize) + 12
+	if len(legend) > 1 || !wide && l.Series[0].Name != "" {
+		top = drawLegend(d, legend, 4, top) + 4
+	}
+	for _, line := range wrapped(l.YTitle, smallSize, d.width-8, 2) {
+		d.write(4, top+11, line, smallSize, inkMuted, start)
+		top += 15
+	}
+	top += 8
+	right := d.width - 16
+	height := 320.
+	switch {
+	case l.Shares:
+		height = right - left
+	case !wide:
+		height = 220
+	}
+	bottom := top + height
+	x.from, x.to, y.from, y.to = left, right, bottom, top
+	x.crowded(right - left)
+	for _, t := range y.ticks {
+		at := y.at(t.value)
+		d.line(left, at, right, at, inkGrid, 1)
+		d.write(left-7, at+4, t.text, smallSize, inkMuted, end)
+	}
+	gridX(d, x, top, bottom)
+	d.line(left, bottom, right, bottom, inkAxis, 1)
+	if l.Diagonal {
+		low, high := math.Max(x.low, y.low), math.Min(x.high, y.high)
+		if low < high {
+			d.add(stroke{points: []point{{x.at(low), y.at(low)}, {x.at(high), y.at(high)}}, ink: inkAxis, width: 1.2, dash: []float64{3, 3}})
+		}
+	}
+	for i, s := range l.Series {
+		drawBand(d, s, x, y, styles[i].ink)
+	}
+	for i, s := range l.Series {
+		drawLine(d, s, x, y, styles[i])
+	}
+	d.write((left+right)/2, bottom+33, clip(l.XTitle, smallSize, right-left), smallSize, inkMuted, middle)
+	d.height = bottom + 42
+}
+
+type lineStyle struct {
+	ink    ink
+	width  float64
+	dash   []float64
+	marked bool
+	shape  shape
+}
+
+// drawLine draws a line in pieces, broken where a number is missing.
+func drawLine(d *drawing, s study.Line, x, y axis, st lineStyle) {
+	var piece []point
+	flush := func() {
+		switch {
+		case len(piece) == 1 && !st.marked:
+			d.add(mark{x: piece[0].x, y: piece[0].y, shape: disc, ink: st.ink, title: s.Name})
+		case len(piece) > 1:
+			d.add(stroke{points: thin(piece), ink: st.ink, width: st.width, dash: st.dash, title: s.Name})
+		}
+		piece = nil
+	}
+	for i := range s.X {
+		p := point{x.at(s.X[i]), y.at(at(s.Y, i))}
+		if !finite(p.x, p.y) {
+			flush()
+			continue
+		}
+		piece = append(piece, p)
+	}
+	flush()
+	if !st.marked {
+		return
+	}
+	for i := range s.X {
+		p := point{x.at(s.X[i]), y.at(at(s.Y, i))}
+		if !finite(p.x, p.y) {
+			continue
+		}
+		title := fmt.Sprintf("%s: %s at %s", s.Name, brief(s.Y[i]), brief(s.X[i]))
+		if low, high := at(s.Low, i), at(s.High, i); finite(low, high) {
+			title += fmt.Sprintf(" (%s to %s)", brief(low), brief(high))
+		}
+		d.add(mark{p.x, p.y, st.shape, st.ink, title})
+	}
+}
+
+// drawBand fills between Low and High, in pieces.
+func drawBand(d *drawing, s study.Line, x, y axis, i ink) {
+	var above, below []point
+	flush := func() {
+		if len(above) > 1 {
+			above, below = thin(above), thin(below)
+			for k := len(below) - 1; k >= 0; k-- {
+				above = append(above, below[k])
+			}
+			d.add(area{above, i, .16})
+		}
+		above, below = nil, nil
+	}
+	for k := range s.X {
+		at, low, high := x.at(s.X[k]), y.at(at(s.Low, k)), y.at(at(s.High, k))
+		if !finite(at, low, high) {
+			flush()
+			continue
+		}
+		above, below = append(above, point{at, high}), append(below, point{at, low})
+	}
+	flush()
+}

@@ -1,0 +1,218 @@
+package report
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"unseen/model"
+	"unseen/study"
+)
+
+// Open makes a document of runs: files and folders that this program wrote. A run is a study's JSON file, what
+// unseen study --json printed, a model file, a document that [Document.WriteJSON] wrote, or a folder with some of
+// these. Errors name the file and what to do.
+func Open(title string, runs ...string) (*Document, error) {
+	d := &Document{Title: title}
+	var files []Fact
+	var titles []string
+	for _, run := range runs {
+		paths, err := filesOf(run)
+		if err != nil {
+			return nil, err
+		}
+		for _, path := range paths {
+			read, err := openFile(path)
+			if err != nil {
+				return nil, err
+			}
+			d.Sections = append(d.Sections, read.Sections...)
+			d.Summary = append(d.Summary, read.Summary...)
+			titles = append(titles, read.Title)
+			sum, err := checksum(path)
+			if err != nil {
+				return nil, err
+			}
+			files = append(files, Fact{filepath.Base(path), "SHA-256 " + sum})
+		}
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("%w: none was given; name a file or folder", ErrRun)
+	}
+	if d.Title == "" && len(titles) == 1 {
+		d.Title = titles[0]
+	}
+	if d.Title == "" {
+		d.Title = "What unseen found"
+	}
+	d.Add(Section{Name: "files", Title: "Files", Text: []string{"What this report was made of. Whoever has the same files can make the same report, to the byte."}, FactsTitle: "Checksums", Facts: files})
+	return d, nil
+}
+
+// filesOf are the files of a run in alphabetical order.
+func filesOf(run string) ([]string, error) {
+	info, err := os.Stat(run)
+	if err != nil {
+		return nil, unreadable(run, err)
+	}
+	if !info.IsDir() {
+		return []string{run}, nil
+	}
+	entries, err := os.ReadDir(run)
+	if err != nil {
+		return nil, unreadable(run, err)
+	}
+	var paths []string
+	for _, e := range entries {
+		extension := filepath.Ext(e.Name())
+		if !e.IsDir() && !strings.HasPrefix(e.Name(), ".") && (extension == ".json" || extension == ".safetensors") {
+			paths = append(paths, filepath.Join(run, e.Name()))
+		}
+	}
+	if len(paths) == 0 {
+		return nil, fmt.Errorf("%w: the folder %s has no results (.json) and no model (.safetensors); make some with unseen study all --out %s", ErrRun, run, run)
+	}
+	return inOrder(paths), nil
+}
+
+// inOrder puts studies in the order in which they run, and the others after them.
+func inOrder(paths []string) []string {
+	place := map[string]int{}
+	for i, s := range study.All() {
+		place[s.Name+".json"] = i - len(study.All())
+	}
+	slices.SortStableFunc(paths, func(a, b string) int { return place[filepath.Base(a)] - place[filepath.Base(b)] })
+	return paths
+}
+
+func unreadable(path string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: there is no %s; give a file or folder that unseen study --out or unseen fit -o wrote (%w)", ErrRun, path, fs.ErrNotExist)
+	}
+	return fmt.Errorf("%w: %s cannot be read: %w; mend its permissions", ErrRun, path, cause(err))
+}
+
+// largest is more than any file of results has; what is larger is something else.
+const largest = 256 << 20
+
+func openFile(path string) (*Document, error) {
+	name := filepath.Base(path)
+	if filepath.Ext(path) == ".safetensors" {
+		f, err := model.Open(path)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrRun, err)
+		}
+		sections, err := OfModel(name, f)
+		if err != nil {
+			return nil, err
+		}
+		d := &Document{Title: "What " + name + " has learned", Sections: sections}
+		if doctor := sections[1]; len(doctor.Findings) > 0 {
+			first, _, _ := strings.Cut(doctor.Findings[0].Words, ". ")
+			d.Summary = []string{fmt.Sprintf("Model %s. %s.", name, strings.TrimSuffix(first, "."))}
+		}
+		return d, nil
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, unreadable(path, err)
+	}
+	if info.Size() > largest {
+		return nil, fmt.Errorf("%w: %s has %d MB, more than any results have; give a .json file that unseen study wrote", ErrRun, path, info.Size()>>20)
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, unreadable(path, err)
+	}
+	return parse(path, raw)
+}
+
+// parse reads a JSON file of any of the kinds that there are.
+func parse(path string, raw []byte) (*Document, error) {
+	var kind struct {
+		Study    string          `json:"study"`
+		Studies  json.RawMessage `json:"studies"`
+		Sections json.RawMessage `json:"sections"`
+	}
+	raw = bytes.TrimPrefix(raw, []byte("\xef\xbb\xbf"))
+	if err := json.Unmarshal(raw, &kind); err != nil {
+		return nil, fmt.Errorf("%w: %s is not JSON, or damaged: %w; give a .json file that unseen study --out wrote, or a model's .safetensors", ErrRun, path, err)
+	}
+	damaged := func(err error) error {
+		return fmt.Errorf("%w: %s is damaged: %w; write it anew", ErrRun, path, err)
+	}
+	switch {
+	case kind.Sections != nil:
+		d := new(Document)
+		if err := json.Unmarshal(raw, d); err != nil {
+			return nil, damaged(err)
+		}
+		if err := d.check(); err != nil {
+			return nil, damaged(err)
+		}
+		return d, nil
+	case kind.Studies != nil:
+		var printed struct {
+			Studies []*study.Result `json:"studies"`
+		}
+		if err := json.Unmarshal(raw, &printed); err != nil {
+			return nil, damaged(err)
+		}
+		return ofStudies(path, printed.Studies)
+	case kind.Study != "":
+		r := new(study.Result)
+		if err := json.Unmarshal(raw, r); err != nil {
+			return nil, damaged(err)
+		}
+		return ofStudies(path, []*study.Result{r})
+	}
+	return nil, fmt.Errorf("%w: %s is JSON, but neither of a study nor of a report; give a file that unseen study --out wrote", ErrRun, path)
+}
+
+func ofStudies(path string, results []*study.Result) (*Document, error) {
+	d := new(Document)
+	for _, r := range results {
+		if r == nil {
+			return nil, fmt.Errorf("%w: %s has a study without content; write it anew", ErrRun, path)
+		}
+		s := OfStudy(r)
+		d.Sections = append(d.Sections, s)
+		d.Summary = append(d.Summary, sentence(r))
+	}
+	if err := d.check(); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrRun, path, err)
+	}
+	return d, nil
+}
+
+// sentence says in one or two sentences what became of a study's claims.
+func sentence(r *study.Result) string {
+	text := strings.TrimSuffix(r.Title, ".")
+	counts := tally(r.Findings)
+	if counts == "" {
+		return text + "."
+	}
+	text += ". Of " + number(float64(len(r.Findings)), 0) + " claims: " + counts + "."
+	return text
+}
+
+func checksum(path string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", unreadable(path, err)
+	}
+	defer file.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, file); err != nil {
+		return "", unreadable(path, err)
+	}
+	return fmt.Sprintf("%x", sum.Sum(nil)), nil
+}

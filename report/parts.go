@@ -1,0 +1,242 @@
+package report
+
+import (
+	"fmt"
+	"math"
+
+	"unseen/study"
+)
+
+// Panel is risks, or any numbers, estimated in several ways, with their intervals and perhaps the truth.
+type Panel struct {
+	Name  string // "" means panel
+	Title string
+	Text  []string
+	What  string // what is estimated, for the axis: "risk (log-loss)"
+	Rows  []PanelRow
+
+	Caption string // "" says how to read it
+}
+
+// PanelRow is an estimate. Lower and Upper are its interval; both equal, or not numbers, mean that there is none.
+type PanelRow struct {
+	Name     string
+	Group    string // rows of one group stand together below its name: one recommender's risks
+	Estimate float64
+	Lower    float64
+	Upper    float64
+	Truth    *float64 // nil where it is not known
+}
+
+// Section draws the panel and has its numbers as a table.
+func (p Panel) Section() Section {
+	f := study.Figure{Name: "panel", Title: "Estimates and their intervals", Caption: p.Caption, Intervals: &study.Intervals{XTitle: p.What}}
+	t := study.Table{Name: "panel", Title: "The numbers", Head: "judged by", Detail: true, Columns: []study.Column{
+		{Name: "estimate", Digits: 4}, {Name: "from", Digits: 4}, {Name: "to", Digits: 4}, {Name: "truth", Digits: 4}, {Name: "truth inside"},
+	}}
+	known, inside := 0, 0
+	for _, r := range p.Rows {
+		row := study.Interval{Name: r.Name, Group: r.Group, Estimate: study.Mark(r.Estimate), Low: study.Mark(r.Lower), High: study.Mark(r.Upper)}
+		truth, covers := study.Cell{}, study.Cell{}
+		if r.Truth != nil {
+			m := study.Mark(*r.Truth)
+			row.Truth, truth = &m, study.Number(*r.Truth)
+			if r.Lower < r.Upper {
+				known++
+				covers = study.Word("no")
+				if r.Lower <= *r.Truth && *r.Truth <= r.Upper {
+					inside++
+					covers = study.Word("yes")
+				}
+			}
+		}
+		f.Intervals.Rows = append(f.Intervals.Rows, row)
+		name := r.Name
+		if r.Group != "" {
+			name = r.Group + ": " + name
+		}
+		t.Rows = append(t.Rows, study.Row{Name: name, Cells: []study.Cell{study.Number(r.Estimate), study.Number(r.Lower), study.Number(r.Upper), truth, covers}})
+	}
+	if f.Caption == "" {
+		f.Caption = "Each dot is an estimate, its whiskers the interval that says how far it may be off."
+		if known > 0 {
+			f.Caption += fmt.Sprintf(" Diamonds are the truth: %d of %d intervals hold it.", inside, known)
+		}
+	}
+	return Section{Name: or(p.Name, "panel"), Title: p.Title, Text: p.Text, Figures: []study.Figure{f}, Tables: []study.Table{t}}
+}
+
+// HeatPair is a true matrix beside the learned one, such as the propensities of ordered pairs of fields.
+type HeatPair struct {
+	Name          string // "" means heat
+	Title         string
+	Text          []string
+	Labels        []string // of rows and columns
+	RowTitle      string   // "" means field of the source
+	ColumnTitle   string   // "" means field of the target
+	True, Learned [][]float64
+	Low, High     float64 // ends of the scale; both 0 means 0 to 1
+
+	Caption string // "" says how to read it
+}
+
+// Section draws both maps on one scale.
+func (h HeatPair) Section() Section {
+	if h.Low == 0 && h.High == 0 {
+		h.High = 1
+	}
+	matrix := func(title string, values [][]float64) *study.HeatMap {
+		m := &study.HeatMap{Title: title, RowTitle: or(h.RowTitle, "field of the source"), ColumnTitle: or(h.ColumnTitle, "field of the target"), Rows: h.Labels, Columns: h.Labels, Low: h.Low, High: h.High}
+		for _, row := range values {
+			m.Values = append(m.Values, row)
+		}
+		return m
+	}
+	heat := matrix("true", h.True)
+	heat.Beside = matrix("learned", h.Learned)
+	caption := h.Caption
+	if caption == "" {
+		caption = "The darker or, on a dark screen, the brighter, the larger. Both maps have one scale: where they look alike, what was learned is right."
+		if e, n := meanError(h.True, h.Learned); n > 0 {
+			caption += fmt.Sprintf(" Over %d cells the mean absolute difference is %s.", n, brief(e))
+		}
+	}
+	return Section{Name: or(h.Name, "heat"), Title: h.Title, Text: h.Text, Figures: []study.Figure{{Name: "pair", Title: "True and learned", Caption: caption, Heat: heat}}}
+}
+
+// meanError is the mean absolute difference of two matrices over the cells that both have.
+func meanError(a, b [][]float64) (mean float64, n int) {
+	for i := range min(len(a), len(b)) {
+		for j := range min(len(a[i]), len(b[i])) {
+			if d := math.Abs(a[i][j] - b[i][j]); finite(d) {
+				mean += d
+				n++
+			}
+		}
+	}
+	return mean / float64(max(n, 1)), n
+}
+
+// CurveKind is what a curve plots.
+type CurveKind uint8
+
+const (
+	ROC             CurveKind = iota // x: false positive rate, y: true positive rate
+	PrecisionRecall                  // x: recall, y: precision
+	Calibration                      // x: mean prediction of a bin, y: share of it that is relevant
+)
+
+// Curve is curves of one kind, one per model.
+type Curve struct {
+	Kind  CurveKind
+	Title string // "" means the kind's
+	Lines []study.Line
+
+	Caption string // "" says how to read it
+}
+
+func (c Curve) figure() study.Figure {
+	f := study.Figure{Title: c.Title, Caption: c.Caption, Lines: &study.Lines{Series: c.Lines, Shares: true}}
+	var title, caption string
+	switch c.Kind {
+	case PrecisionRecall:
+		f.Name, title = "precision-recall", "Precision and recall"
+		f.Lines.XTitle, f.Lines.YTitle = "recall: share of the relevant that is found", "precision: share of what is found that is relevant"
+		caption = "The further to the upper right, the better."
+	case Calibration:
+		f.Name, title = "calibration", "Calibration"
+		f.Lines.XTitle, f.Lines.YTitle, f.Lines.Diagonal = "predicted probability", "share that is relevant", true
+		caption = "On the dotted diagonal a prediction means what it says. Above it relevance is underestimated, below it overestimated."
+	default:
+		f.Name, title = "roc", "ROC"
+		f.Lines.XTitle, f.Lines.YTitle, f.Lines.Diagonal = "false positive rate", "true positive rate", true
+		caption = "The further to the upper left, the better; the dotted diagonal is guessing."
+	}
+	f.Title, f.Caption = or(c.Title, title), or(c.Caption, caption)
+	return f
+}
+
+// Curves is ROC, precision-recall and calibration curves, side by side.
+type Curves struct {
+	Name   string // "" means curves
+	Title  string
+	Text   []string
+	Curves []Curve
+}
+
+// Section draws the curves.
+func (c Curves) Section() Section {
+	s := Section{Name: or(c.Name, "curves"), Title: c.Title, Text: c.Text}
+	for _, curve := range c.Curves {
+		s.Figures = append(s.Figures, curve.figure())
+	}
+	return s
+}
+
+// Loop is what becomes, round by round, of a recommender that is trained on what it recommended.
+type Loop struct {
+	Name   string // "" means loop
+	Title  string
+	Text   []string
+	YTitle string       // "" means share of recommendations within the own field
+	Lines  []study.Line // over rounds; that of the truth is a Reference
+
+	Caption string // "" says how to read it
+}
+
+// Section draws the loop.
+func (l Loop) Section() Section {
+	caption := l.Caption
+	if caption == "" {
+		caption = "A line that climbs is a recommender that narrows: what it showed before it shows more often. Bands are where four of five repetitions are."
+	}
+	return Section{Name: or(l.Name, "loop"), Title: l.Title, Text: l.Text, Figures: []study.Figure{{
+		Name: "rounds", Title: "Round by round", Caption: caption,
+		Lines: &study.Lines{XTitle: "round of training on what was recommended", YTitle: or(l.YTitle, "share of recommendations within the own field"), Series: l.Lines},
+	}}}
+}
+
+// Hidden is nodes that exposure hides: relevant, rarely shown, and far down in a naive ranking.
+type Hidden struct {
+	Name   string // "" means hidden
+	Title  string
+	Text   []string
+	Papers []HiddenPaper
+}
+
+// HiddenPaper is one of them.
+type HiddenPaper struct {
+	Title         string
+	Field         string
+	NaiveRank     int     // from 1
+	CorrectedRank int     // from 1
+	Link          float64 // ŷ
+	Propensity    float64 // π̂
+	Reason        string  // in plain words
+}
+
+// Section has a row per paper.
+func (h Hidden) Section() Section {
+	t := study.Table{Name: "papers", Title: "Hidden by exposure", Head: "paper", Columns: []study.Column{
+		{Name: "field"},
+		{Name: "naive rank", Means: "place when judged by the links that happen to exist"},
+		{Name: "corrected rank", Means: "place when judged by relevance"},
+		{Name: "ŷ", Means: "chance of a link if shown", Digits: 2},
+		{Name: "π̂", Means: "chance of being shown", Digits: 2},
+		{Name: "why"},
+	}}
+	for _, p := range h.Papers {
+		t.Rows = append(t.Rows, study.Row{Name: p.Title, Cells: []study.Cell{
+			study.Word(p.Field), study.Number(float64(p.NaiveRank)), study.Number(float64(p.CorrectedRank)),
+			study.Number(p.Link), study.Number(p.Propensity), study.Word(p.Reason),
+		}})
+	}
+	return Section{Name: or(h.Name, "hidden"), Title: h.Title, Text: h.Text, Tables: []study.Table{t}}
+}
+
+func or(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}

@@ -1,0 +1,184 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+	"strings"
+
+	"unseen/fit"
+	"unseen/model"
+	"unseen/study"
+)
+
+var noNumber = math.NaN()
+
+// OfStudy makes a section of any study: what it found, then its figures and tables, then how it was done. A study
+// without figures gets one of each table that has numbers to compare.
+func OfStudy(r *study.Result) Section {
+	s := Section{Name: r.Study, Title: r.Title, Warnings: slices.Clone(r.Warnings), Findings: r.Findings, Figures: r.Figures, Tables: r.Tables, Notes: r.Setting}
+	if r.Options.Quick {
+		s.Warnings = append([]string{"This is the quick version, on small worlds: it shows that everything works and says nothing about the paper."}, s.Warnings...)
+	}
+	if n := len(r.Findings); n > 0 {
+		claims := "claims"
+		if n == 1 {
+			claims = "claim"
+		}
+		s.Text = []string{fmt.Sprintf("%d %s: %s.", n, claims, tally(r.Findings))}
+	}
+	if len(r.Figures) == 0 {
+		for _, t := range r.Tables {
+			if f, ok := figureOf(t); ok && !t.Detail {
+				s.Figures = append(s.Figures, f)
+			}
+		}
+	}
+	var seeds []string
+	for _, seed := range r.Options.Seeds {
+		seeds = append(seeds, fmt.Sprint(seed))
+	}
+	s.Facts = []Fact{{"study", r.Study}}
+	for _, f := range []Fact{{"seeds", strings.Join(seeds, ", ")}, {"preset", r.Options.Preset}, {"took", seconds(r.Seconds)}} {
+		if f.Value != "" {
+			s.Facts = append(s.Facts, f)
+		}
+	}
+	return s
+}
+
+func seconds(s float64) string {
+	switch {
+	case s <= 0:
+		return ""
+	case s < 120:
+		return brief(s) + " s"
+	}
+	return brief(s/60) + " min"
+}
+
+// figureOf draws the first column of a table that says which way is better and has spreads.
+func figureOf(t study.Table) (study.Figure, bool) {
+	for j, c := range t.Columns {
+		if c.Better == "" {
+			continue
+		}
+		v := &study.Intervals{XTitle: or(c.Means, c.Name), Legend: "mean ± one standard deviation over the seeds", Digits: c.Digits}
+		spreads := false
+		for _, r := range t.Rows {
+			if j >= len(r.Cells) {
+				continue
+			}
+			x, ok := r.Cells[j].Value()
+			if !ok {
+				continue
+			}
+			sd, has := r.Cells[j].Deviation()
+			spreads = spreads || has
+			v.Rows = append(v.Rows, study.Interval{Name: r.Name, Estimate: study.Mark(x), Low: study.Mark(x - sd), High: study.Mark(x + sd)})
+		}
+		if !spreads {
+			continue
+		}
+		return study.Figure{
+			Name: t.Name, Title: t.Title + ": " + c.Name, Intervals: v,
+			Caption: fmt.Sprintf("Each dot is a mean, its whiskers one standard deviation to either side; %s is better. Rows without whiskers have one number only.", c.Better),
+		}, true
+	}
+	return study.Figure{}, false
+}
+
+// OfModel makes sections of a model file: what it is and how it came to be, and the doctor's verdict. The name says
+// which model it is, such as that of its file.
+func OfModel(name string, f *model.File) ([]Section, error) {
+	meta := f.Metadata
+	if meta[model.KeyMethod] == "" && meta[model.KeyLink] == "" {
+		return nil, fmt.Errorf("%w: %s is a safetensors file, but no model of unseen; give one that unseen fit wrote", ErrRun, name)
+	}
+	var fields []string
+	if text := meta[model.KeyFields]; text != "" {
+		if err := json.Unmarshal([]byte(text), &fields); err != nil {
+			return nil, fmt.Errorf("%w: the names of the fields in %s are damaged: %w; fit the model anew", ErrRun, name, err)
+		}
+	}
+	settings, err := settingsOf(meta[model.KeyHyperparameters])
+	if err != nil {
+		return nil, fmt.Errorf("%w: the settings in %s are damaged: %w; fit the model anew", ErrRun, name, err)
+	}
+	s := Section{Name: "model", Title: "Model " + name}
+	s.Text = []string{fmt.Sprintf("Learned by the method %s: links by a %s model of %s-dimensional vectors, exposure by a %s model over %s fields.",
+		or(meta[model.KeyMethod], "unknown"), meta[model.KeyLink], or(meta[model.KeyDim], "?"), meta[model.KeyPropensity], or(meta[model.KeyFieldCount], "?"))}
+	s.FactsTitle = "Settings, seed and checksums"
+	for _, fact := range []Fact{
+		{"method", meta[model.KeyMethod]}, {"link model", meta[model.KeyLink]}, {"propensity model", meta[model.KeyPropensity]},
+		{"seed", meta[model.KeySeed]}, {"data checksum", meta[model.KeyDataChecksum]}, {"model digest (SHA-256)", meta["sha256"]},
+		{"dimension of the vectors", meta[model.KeyDim]}, {"fields, unknown counted", meta[model.KeyFieldCount]},
+	} {
+		if fact.Value != "" {
+			s.Facts = append(s.Facts, fact)
+		}
+	}
+	if len(settings) > 0 {
+		t := study.Table{Name: "settings", Title: "All settings", Head: "setting", Detail: true, Columns: []study.Column{{Name: "value"}}}
+		for _, fact := range settings {
+			t.Rows = append(t.Rows, study.Row{Name: fact.Name, Cells: []study.Cell{study.Word(fact.Value)}})
+		}
+		s.Tables = append(s.Tables, t)
+	}
+	doctor := Doctor{Fields: fields}
+	if text := meta[model.KeyFindings]; text != "" {
+		doctor.Findings = new(fit.Findings)
+		if err := json.Unmarshal([]byte(text), doctor.Findings); err != nil {
+			return nil, fmt.Errorf("%w: the doctor's findings in %s are damaged: %w; fit the model anew", ErrRun, name, err)
+		}
+	}
+	return []Section{s, doctor.Section()}, nil
+}
+
+// settingsOf makes a list of a JSON document: adam.rate, adam.batch, …
+func settingsOf(text string) ([]Fact, error) {
+	if text == "" {
+		return nil, nil
+	}
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber() // as it was written
+	var document any
+	if err := d.Decode(&document); err != nil {
+		return nil, err
+	}
+	var facts []Fact
+	var walk func(name string, v any)
+	walk = func(name string, v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			keys := make([]string, 0, len(v))
+			for k := range v {
+				keys = append(keys, k)
+			}
+			sort.Strings(keys)
+			for _, k := range keys {
+				walk(strings.TrimPrefix(name+"."+k, "."), v[k])
+			}
+		case []any:
+			var items []string
+			for _, item := range v {
+				raw, _ := json.Marshal(item) // it has just been decoded
+				items = append(items, strings.Trim(string(raw), `"`))
+			}
+			if len(items) > 0 {
+				facts = append(facts, Fact{name, strings.Join(items, ", ")})
+			}
+		case nil:
+		case string:
+			if v != "" {
+				facts = append(facts, Fact{name, v})
+			}
+		default:
+			facts = append(facts, Fact{name, fmt.Sprint(v)})
+		}
+	}
+	walk("", document)
+	return facts, nil
+}
