@@ -493,3 +493,10 @@ func (j *judged) marks() [7]*float64 {
 	naively, err2 := risk.Estimator{Scheme: risk.Naive{}}.Estimate(j.pairs)
 	return [7]*float64{mean(j.link), mean(j.same), mean(j.cross), value(j.scored.AUC()), recall, value(truly.Value, err1), value(naively.Value, err2)}
 }
+
+func count(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
