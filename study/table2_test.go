@@ -7,24 +7,37 @@ import (
 	"testing"
 )
 
-func evaluated(t *testing.T, l *lab, methods []Method) []*Evaluation {
-	t.Helper()
-	outcomes := trained(t, l, cross([]Fields{Random, Tied}, l.Seeds, methods))
-	evaluations, err := l.evaluate(t.Context(), outcomes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return evaluations
+// tiny is a lab for what takes many trainings.
+func tiny(threads int, seeds ...uint64) *lab {
+	l := small(threads, seeds...)
+	l.trainings.size = size{nodes: 200, dim: 6, fields: 2, spectrum: .25, pairs: 800, validation: 200, test: 3000}
+	return l
 }
 
 // Where exposure decides much, the naive estimate is far off and those that know y and π are close; what bayes
-// learned judges every model, also those that have no π̂.
-func TestEvaluations(t *testing.T) {
-	all := evaluated(t, small(2, 11, 12), []Method{naive, mle, bayes, oracle})
+// learned judges every model, also those that have no π̂. What has been trained is only judged.
+func TestTable2(t *testing.T) {
+	l := tiny(2, 11)
+	trained(t, l, cross([]Fields{Random, Tied}, l.Seeds, table2Methods))
+	var done []string
+	l.progress.Step = func(s Step) { done = append(done, s.Phase) }
+	l.begin(table2.Name)
+	r, err := table2.run(t.Context(), l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(done) != 2 || !strings.HasPrefix(done[0], "judging") || !strings.HasPrefix(done[1], "judging") {
+		t.Errorf("it did %q", done)
+	}
+	whole(t, r)
+	all := r.Rows.([]*Evaluation)
+	if len(all) != 2*len(table2Methods) || len(r.Tables) != 6 || len(r.Figures) != 2 {
+		t.Errorf("%d rows, %d tables, %d figures", len(all), len(r.Tables), len(r.Figures))
+	}
 	for _, fields := range []Fields{Random, Tied} {
 		some := evaluationsOf(all, fields)
 		e := errorsOf(judged(some, oracle), own)
-		if e[0] < .1 || e[1] > e[0]/5 || e[3] > e[0]/5 || e[2] > e[0]/2 {
+		if e[0] < .1 || e[1] > e[0]/5 || e[3] > e[0]/5 || e[2] > e[0] { // R_PU is unbiased too, and noisy
 			t.Errorf("%s fields, by the truth: RMSE %v", fields, e)
 		}
 		for _, x := range judged(some, bayes) {
@@ -47,7 +60,7 @@ func TestEvaluations(t *testing.T) {
 				}
 			}
 			if d := x.Bayes.AP - x.Risk; math.Abs(float64(d)) > math.Abs(float64(x.Bayes.Naive-x.Risk)) {
-				t.Errorf("%s, %s fields, seed %d: R_AP by bayes is off by %v, R_naive by %v", x.Method.Name, fields, x.Seed, d, x.Bayes.Naive-x.Risk)
+				t.Errorf("%s, %s fields: R_AP by bayes is off by %v, R_naive by %v", x.Method.Name, fields, d, x.Bayes.Naive-x.Risk)
 			}
 		}
 	}
@@ -61,28 +74,6 @@ func TestEvaluations(t *testing.T) {
 	}
 	if twice, err := json.Marshal(again); err != nil || string(twice) != string(raw) || !math.IsNaN(float64(again[0].Own.AP)) || again[0].Method != naive {
 		t.Errorf("read again it is %s: %v", twice, err)
-	}
-}
-
-// What table1 has trained, table2 only judges.
-func TestTable2TrainsNothingAgain(t *testing.T) {
-	l := small(2, 11)
-	if _, err := table1.run(t.Context(), l); err != nil {
-		t.Fatal(err)
-	}
-	var done []string
-	l.progress.Step = func(s Step) { done = append(done, s.Phase) }
-	l.begin(table2.Name)
-	r, err := table2.run(t.Context(), l)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(done) != 2 || !strings.HasPrefix(done[0], "judging") || !strings.HasPrefix(done[1], "judging") {
-		t.Errorf("it did %q", done)
-	}
-	whole(t, r)
-	if len(r.Rows.([]*Evaluation)) != 2*len(table2Methods) || len(r.Tables) != 6 || len(r.Figures) != 2 {
-		t.Errorf("%d rows, %d tables, %d figures", len(r.Rows.([]*Evaluation)), len(r.Tables), len(r.Figures))
 	}
 }
 
