@@ -68,10 +68,10 @@ func TestReportRefuses(t *testing.T) {
 		code int
 		says string
 	}{
-		"":                          {exitUsage, "name a run: results of unseen study --out, or a model"},
-		broken + " -o " + page:      {exitFailure, broken + " is not JSON, or damaged"},
-		folder + " -o " + page:      {exitFailure, broken + " is not JSON, or damaged"},
-		folder + "/x -o " + page:    {exitFailure, "there is no " + folder + "/x; give a file or folder"},
+		"":                                {exitUsage, "name a run: results of unseen study --out, or a model"},
+		broken + " -o " + page:            {exitFailure, broken + " is not JSON, or damaged"},
+		folder + " -o " + page:            {exitFailure, broken + " is not JSON, or damaged"},
+		folder + "/x -o " + page:          {exitFailure, "there is no " + folder + "/x; give a file or folder"},
 		folder + "/table1.json --output=": {exitUsage, "--output is empty; give a file"},
 		folder + "/table1.json -o " + folder + "/none/page.html": {exitFailure, "none/page.html cannot be written: no such file or directory; mend that"},
 		folder + " --figure x": {exitUsage, "unknown flag --figure; did you mean --figures?"},
