@@ -2,7 +2,7 @@
 //
 // Three nouns hold what is measured against links,
 //
-//	Scored   pairs with a score and the truth      AUC, average precision, precision, recall, F1, accuracy
+//	Scored   pairs with a score and the truth      AUC, average precision, precision, recall, F1, accuracy, curves
 //	Ranking  where each source's true links came   MRR, NDCG@K, recall@K, mean rank, field entropy@K
 //	Lists    what each source was recommended      coverage@K, Gini of exposure over fields@K
 //

@@ -57,17 +57,17 @@ func fixedAxis(low, high float64, about int) axis {
 
 func linearTicks(low, high, step float64) (ticks []tick) {
 	digits := max(0, -int(math.Floor(math.Log10(step)+1e-9)))
-	for k := math.Ceil(low/step - 1e-9); k*step <= high+1e-9*step; k++ {
+	for k := math.Ceil(low/step - 1e-9); k*step <= high+1e-9*step && len(ticks) < 100; k++ {
 		ticks = append(ticks, tick{k * step, number(k*step, digits)})
 	}
 	return ticks
 }
 
-// niceStep is the least of 1, 2 and 5 times a power of ten that is not below x.
+// niceStep is the least of 1, 2 and 5 times a power of ten that is not below x, or hardly.
 func niceStep(x float64) float64 {
 	ten := math.Pow(10, math.Floor(math.Log10(x)))
 	for _, m := range []float64{1, 2, 5} {
-		if m*ten >= x*(1-1e-9) {
+		if m*ten >= x*.9 {
 			return m * ten
 		}
 	}
@@ -80,12 +80,12 @@ func logAxis(low, high float64, about int) axis {
 	}
 	low, high = low/1.06, high*1.06 // no mark is cut by the frame
 	a := axis{low: low, high: high, log: true}
-	first, last := math.Floor(math.Log10(low)), math.Ceil(math.Log10(high))
-	within := []float64{1, 2, 5}
-	if high/low > 300 {
-		within = []float64{1}
+	first, last := math.Floor(math.Log10(low)), math.Floor(math.Log10(high))
+	within, every := []float64{1, 2, 5}, 1.
+	if high/low > 300 { // powers of ten alone, perhaps not all
+		first, within = math.Ceil(math.Log10(low)), []float64{1}
+		every = math.Max(1, math.Ceil((last-first)/float64(max(about, 1))))
 	}
-	every := math.Max(1, math.Ceil((last-first)/float64(max(about, 1))))
 	for e := first; e <= last; e += every {
 		for _, m := range within {
 			if v := m * math.Pow(10, e); v >= low*(1-1e-9) && v <= high*(1+1e-9) {
@@ -125,9 +125,12 @@ func (a axis) fitted(numbers []float64, pad float64) axis {
 	return a
 }
 
-// at is where a number is.
+// at is where a number is; NaN for one that is not on the axis.
 func (a axis) at(x float64) float64 {
 	low, high := a.low, a.high
+	if slack := 1e-6 * (high - low); !(x >= low-slack && x <= high+slack) {
+		return math.NaN()
+	}
 	if a.log {
 		if x <= 0 {
 			return math.NaN()

@@ -95,23 +95,23 @@ func drawIntervals(d *drawing, v *study.Intervals, top float64) {
 			d.write(d.width-8, y+14, texts[i], smallSize, inkMuted, end)
 			mid = y + 15 + row/2
 		}
-		if e := float64(r.Estimate); finite(e) && x.at(e) < left-1 {
+		if e := float64(r.Estimate); finite(e) && e < x.low {
 			d.write(left+2, mid+4, "◂ off the scale", smallSize, inkMuted, start)
 			y += tall
 			continue
-		} else if finite(e) && x.at(e) > right+1 {
+		} else if finite(e) && e > x.high {
 			d.write(right-2, mid+4, "off the scale ▸", smallSize, inkMuted, end)
 			y += tall
 			continue
 		}
-		if t, ok := truthOf(r); ok { // below the estimate, which is smaller
+		if t, ok := truthOf(r); ok && finite(x.at(t)) { // below the estimate, which is smaller
 			d.add(mark{x.at(t), mid, diamond, inkTruth, r.Name + ", truth: " + brief(t)})
 		}
 		if estimate, low, high := float64(r.Estimate), float64(r.Low), float64(r.High); finite(estimate) {
 			if !finite(low, high) {
 				low, high = estimate, estimate
 			}
-			whisker(d, math.Max(x.at(low), left), x.at(estimate), math.Min(x.at(high), right), mid, intervalTitle(r))
+			whisker(d, x.at(math.Max(low, x.low)), x.at(estimate), x.at(math.Min(high, x.high)), mid, intervalTitle(r))
 		}
 		y += tall
 	}

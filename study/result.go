@@ -340,6 +340,11 @@ func (r *Result) check() error {
 		if kinds != 1 {
 			return fmt.Errorf("study: figure %s of %s is of %d kinds; make it of one", f.Name, r.Study, kinds)
 		}
+		if h := f.Heat; h != nil {
+			if len(h.Values) != len(h.Rows) || h.Beside != nil && len(h.Beside.Values) != len(h.Rows) {
+				return fmt.Errorf("study: figure %s of %s: the heat map, or the one beside it, has not a row of numbers for each of %d names", f.Name, r.Study, len(h.Rows))
+			}
+		}
 	}
 	return nil
 }

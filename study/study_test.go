@@ -200,6 +200,7 @@ func TestMissingNumbersAreNull(t *testing.T) {
 
 // example is a result with everything in it.
 func example() *Result {
+	truth := Mark(2.5)
 	return &Result{
 		Study: "example", Title: "An example", Options: Options{Seeds: []uint64{1}, Preset: "safe"}, Setting: []string{"None."},
 		Tables: []Table{{Name: "t", Title: "T", Head: "method", Columns: []Column{{Name: "AUC", Digits: 1}, {Name: "words, many"}},
@@ -208,6 +209,9 @@ func example() *Result {
 			{Name: "heat", Heat: &HeatMap{RowTitle: "from", ColumnTitle: "to", Rows: []string{"r"}, Columns: []string{"c", "d"}, Values: []Numbers{{1, 2}}}},
 			{Name: "lines", Lines: &Lines{XTitle: "t", YTitle: "share", Series: []Line{{Name: "s", X: Numbers{0, 1}, Y: Numbers{.5, .6}, Low: Numbers{.4, .5}, High: Numbers{.6, .7}}}}},
 			{Name: "bars", Bars: &Bars{YTitle: "risk", Groups: []string{"g"}, Series: []Bar{{Name: "s", Values: Numbers{3}}}}},
+			{Name: "pair", Caption: "Alike.", Heat: &HeatMap{Title: "true", RowTitle: "from", ColumnTitle: "to", Rows: []string{"r"}, Columns: []string{"c"}, Values: []Numbers{{1}},
+				Beside: &HeatMap{Title: "learned", Values: []Numbers{{.5}}}}},
+			{Name: "intervals", Intervals: &Intervals{XTitle: "risk", Rows: []Interval{{Name: "a", Group: "g", Estimate: 2, Low: 1, High: 3, Truth: &truth}, {Name: "b", Estimate: 2, Low: 2, High: 2}}}},
 		},
 		Findings: []Finding{{"a claim", Partly, "Somewhat."}},
 		Rows:     []any{},
@@ -221,11 +225,11 @@ func TestWrite(t *testing.T) {
 	}
 	for range 2 { // the second replaces the first
 		paths, err := Write(folder, []*Result{example()})
-		if err != nil || len(paths) != 5 {
+		if err != nil || len(paths) != 7 {
 			t.Fatal(paths, err)
 		}
 	}
-	if left, err := os.ReadDir(folder); err != nil || len(left) != 5 {
+	if left, err := os.ReadDir(folder); err != nil || len(left) != 7 {
 		t.Errorf("%v: %v", left, err)
 	}
 	for name, want := range map[string]string{
@@ -233,6 +237,9 @@ func TestWrite(t *testing.T) {
 		"example-heat.csv":  "from,to,value\nr,c,1\nr,d,2\n",
 		"example-lines.csv": "series,t,share,low,high\ns,0,0.5,0.4,0.6\ns,1,0.6,0.5,0.7\n",
 		"example-bars.csv":  "series,group,risk,error\ns,g,3,\n",
+		"example-pair.csv":  "from,to,true,learned\nr,c,1,0.5\n",
+
+		"example-intervals.csv": "group,name,risk,low,high,truth\ng,a,2,1,3,2.5\n,b,2,2,2,\n",
 	} {
 		raw, err := os.ReadFile(filepath.Join(folder, name))
 		if string(raw) != want || err != nil {
@@ -268,6 +275,8 @@ func TestWriteRefuses(t *testing.T) {
 		"cells for":  func(r *Result) { r.Tables[0].Rows[0].Cells = nil },
 		"is named":   func(r *Result) { r.Figures[0].Name = "t" },
 		"of 0 kinds": func(r *Result) { r.Figures[0].Heat = nil },
+		"of 2 kinds": func(r *Result) { r.Figures[0].Intervals = &Intervals{} },
+		"heat map":   func(r *Result) { r.Figures[3].Heat.Beside.Values = nil },
 	} {
 		r := example()
 		spoil(r)

@@ -19,6 +19,7 @@ import (
 	"unseen/internal/atomicfile"
 	"unseen/loop"
 	"unseen/model"
+	"unseen/study"
 	"unseen/world"
 )
 
@@ -117,12 +118,12 @@ type demo struct {
 	LoopTruth    float64           `json:"loopTruth"`
 	Files        []string          `json:"files"`
 
-	warnings []string
-	panels   []*evaluate.Panel   // by recommender
-	curves   [2][]evaluate.Curve // ROC, calibration; by recommender
-	learned  [][]float64         // π̂ by field
-	planted  [][]float64         // π
-	labels   []string
+	warnings         []string
+	panels           []*evaluate.Panel // by recommender
+	roc, calibration []study.Line      // by recommender
+	learned          [][]float64       // π̂ by field
+	planted          [][]float64       // π
+	labels           []string
 }
 
 // demoRecommender is a fitted model beside the truth.
@@ -294,15 +295,17 @@ func (d *demo) judge(ctx context.Context, test *world.Sample, judge *fit.Judge) 
 		if r.Recall, err = confusion.Recall(); err != nil {
 			return err
 		}
-		roc, err := scored.ROC(200)
+		roc := study.Line{Name: r.Method}
+		x, y, err := scored.ROC()
 		if err != nil {
 			return err
 		}
-		calibration, err := scored.Calibration(200)
-		if err != nil {
+		roc.X, roc.Y = thinned(x, y)
+		calibration := study.Line{Name: r.Method}
+		if calibration.X, calibration.Y, err = scored.Calibration(200); err != nil {
 			return err
 		}
-		d.curves[0], d.curves[1] = append(d.curves[0], roc), append(d.curves[1], calibration)
+		d.roc, d.calibration = append(d.roc, roc), append(d.calibration, calibration)
 		s := evaluate.PanelSettings{Floor: .01}
 		if r.Method != "bayes" {
 			s.Predictions = r.logits
@@ -318,6 +321,17 @@ func (d *demo) judge(ctx context.Context, test *world.Sample, judge *fit.Judge) 
 		}
 	}
 	return nil
+}
+
+// thinned leaves out points that are less than a hundredth from the last.
+func thinned(x, y []float64) (fewX, fewY []float64) {
+	for i := range x {
+		last := len(fewX) - 1
+		if i == 0 || i == len(x)-1 || math.Abs(x[i]-fewX[last])+math.Abs(y[i]-fewY[last]) >= .01 {
+			fewX, fewY = append(fewX, x[i]), append(fewY, y[i])
+		}
+	}
+	return fewX, fewY
 }
 
 // compareExposure holds π̂ against π.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"unseen/evaluate"
 	"unseen/graph"
 	"unseen/model"
 	"unseen/report"
@@ -61,18 +60,11 @@ func (d *demo) document(checksum string) *report.Document {
 		}
 		doc.Add(hidden)
 	}
-	lines := func(curves []evaluate.Curve) []study.Line {
-		var out []study.Line
-		for i, c := range curves {
-			out = append(out, study.Line{Name: d.Recommenders[i].Method, X: c.X, Y: c.Y})
-		}
-		return out
-	}
 	doc.Add(report.Curves{
 		Title: "Against relevance itself",
 		Text:  []string{"Judged by what is truly relevant, seen or not."},
 		Curves: []report.Curve{
-			{Kind: report.ROC, Lines: lines(d.curves[0])}, {Kind: report.Calibration, Lines: lines(d.curves[1])},
+			{Kind: report.ROC, Lines: d.roc}, {Kind: report.Calibration, Lines: d.calibration},
 		},
 	}, d.loopPart(), report.Section{
 		Name: "settings", Title: "How it was done",

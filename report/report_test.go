@@ -1,0 +1,383 @@
+package report
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"flag"
+	"fmt"
+	"image/png"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"unseen/study"
+)
+
+var update = flag.Bool("update", false, "write testdata anew")
+
+// wellFormed reads XML to its end and returns its text.
+func wellFormed(t *testing.T, text string) string {
+	t.Helper()
+	var said strings.Builder
+	d := xml.NewDecoder(strings.NewReader(text))
+	for {
+		token, err := d.Token()
+		if err == io.EOF {
+			return said.String()
+		}
+		if err != nil {
+			t.Fatalf("not XML: %v in %s", err, text)
+		}
+		if chars, ok := token.(xml.CharData); ok {
+			said.Write(chars)
+		}
+	}
+}
+
+func TestGoldenFigure(t *testing.T) {
+	f := study.Figure{Name: "tiny", Title: "Tiny <figure>", Lines: &study.Lines{XTitle: "round", YTitle: "share", Series: []study.Line{
+		{Name: "naive", X: study.Numbers{0, 1, 2}, Y: study.Numbers{.2, .4, .8}, Low: study.Numbers{.1, .3, .7}, High: study.Numbers{.3, .5, .9}},
+		{Name: "truth", X: study.Numbers{0, 2}, Y: study.Numbers{.25, .25}, Reference: true},
+	}}}
+	got := drawFigure(f, narrowWidth, true).svg(false)
+	wellFormed(t, got)
+	path := filepath.Join("testdata", "tiny.svg")
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != strings.ReplaceAll(string(want), "\r\n", "\n") {
+		t.Errorf("the figure has changed; look at it and run go test ./report -run Golden -update:\n%s", got)
+	}
+}
+
+// hostile is what no page may run.
+const hostile = `<script>alert("1")</script>&'</svg>` + "\x00\x0b\xff"
+
+func hostileDocument() *Document {
+	figures := []study.Figure{
+		{Name: hostile, Title: hostile, Caption: hostile, Heat: &study.HeatMap{Title: hostile, RowTitle: hostile, ColumnTitle: hostile, Rows: []string{hostile}, Columns: []string{hostile}, Values: []study.Numbers{{1}}}},
+		{Name: hostile, Title: hostile, Lines: &study.Lines{XTitle: hostile, YTitle: hostile, Series: []study.Line{{Name: hostile, X: study.Numbers{1, 2}, Y: study.Numbers{1, 2}}, {Name: hostile}}}},
+		{Name: "../../" + hostile, Title: hostile, Bars: &study.Bars{YTitle: hostile, Groups: []string{hostile}, Series: []study.Bar{{Name: hostile, Values: study.Numbers{1}}}}},
+		{Name: hostile, Title: hostile, Intervals: &study.Intervals{XTitle: hostile, Legend: hostile, Rows: []study.Interval{{Name: hostile, Group: hostile, Estimate: 1, Low: 0, High: 2}}}},
+	}
+	return &Document{Title: hostile, Summary: []string{hostile}, Sections: []Section{{
+		Name: hostile, Title: hostile, Text: []string{hostile}, Warnings: []string{hostile}, Findings: []study.Finding{{Claim: hostile, Verdict: study.Verdict(hostile), Words: hostile}},
+		Advice: []string{hostile}, Figures: figures, Notes: []string{hostile}, Facts: []Fact{{hostile, hostile}}, FactsTitle: hostile,
+		Tables: []study.Table{{Name: hostile, Title: hostile, Head: hostile, Columns: []study.Column{{Name: hostile, Means: hostile}}, Rows: []study.Row{{Name: hostile, Cells: []study.Cell{study.Word(hostile)}}}}},
+	}}}
+}
+
+func TestEscaping(t *testing.T) {
+	d := hostileDocument()
+	page, err := d.HTML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Contains(page, []byte("<script")) || bytes.Contains(page, []byte("alert(\"")) {
+		t.Error("the page has a script in it")
+	}
+	if opened, closed := bytes.Count(page, []byte("<svg")), bytes.Count(page, []byte("</svg>")); opened != closed || opened != 2*len(d.Sections[0].Figures) {
+		t.Errorf("%d drawings are opened and %d closed", opened, closed)
+	}
+	folder := t.TempDir()
+	f := d.Sections[0].Figures
+	d.Sections[0].Figures = []study.Figure{f[0], f[2], f[3]} // the others are large, and the race detector is slow
+	paths, err := d.WriteFigures(folder)
+	if err != nil || len(paths) != 6 {
+		t.Fatalf("%v: %v", paths, err)
+	}
+	for i, path := range paths {
+		if filepath.Dir(path) != folder || slices.Index(paths, path) != i {
+			t.Errorf("%s is elsewhere or there twice", path)
+		}
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(path, ".svg") {
+			if text := wellFormed(t, string(raw)); !strings.Contains(text, `<script>`) {
+				t.Errorf("%s does not show the title as it is", path)
+			}
+		} else if _, err := png.Decode(bytes.NewReader(raw)); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+// Figures of numbers that are missing, infinite, equal, huge, tiny or not there at all are drawings all the same.
+func TestOddNumbers(t *testing.T) {
+	nan, inf := math.NaN(), math.Inf(1)
+	truth := func(x float64) *study.Mark { m := study.Mark(x); return &m }
+	numbers := []study.Numbers{nil, {}, {nan}, {nan, nan, nan}, {inf, -inf, 1}, {1}, {0, 0, 0}, {5, 5, 5}, {-1, nan, 1}, {1e300, -1e300, 0}, {math.MaxFloat64, -math.MaxFloat64}, {1e-300, 2e-300, 0}, {1e9, 1e9 + 1, 1e9 + 2}, {-5, -4}}
+	var figures []study.Figure
+	for _, n := range numbers {
+		for _, log := range []bool{false, true} {
+			figures = append(figures, study.Figure{Lines: &study.Lines{LogX: log, LogY: log, Diagonal: true, Series: []study.Line{{X: study.Numbers{1, 2, 3}, Y: n, Low: n, High: n}, {X: n, Y: n}, {Reference: true, X: n}}}})
+		}
+		figures = append(figures,
+			study.Figure{Lines: &study.Lines{Shares: true, Series: []study.Line{{X: n, Y: n}}}},
+			study.Figure{Bars: &study.Bars{Groups: []string{"a", "b", "c"}, Series: []study.Bar{{Values: n, Errors: n}, {Values: study.Numbers{1, 2, 3}, Errors: n}}}},
+			study.Figure{Heat: &study.HeatMap{Rows: []string{"a"}, Columns: []string{"b", "c"}, Values: []study.Numbers{n, n}, Beside: &study.HeatMap{Values: []study.Numbers{n}}}},
+			study.Figure{Heat: &study.HeatMap{Low: nan, High: inf, Values: []study.Numbers{n}}})
+		v := &study.Intervals{}
+		for i := range n {
+			v.Rows = append(v.Rows, study.Interval{Name: "a", Estimate: study.Mark(n[i]), Low: study.Mark(n[len(n)-1-i]), High: study.Mark(n[i]), Truth: truth(n[0])})
+		}
+		figures = append(figures, study.Figure{Intervals: v})
+	}
+	figures = append(figures, study.Figure{}, study.Figure{Heat: &study.HeatMap{}}, study.Figure{Lines: &study.Lines{}}, study.Figure{Bars: &study.Bars{}}, study.Figure{Intervals: &study.Intervals{}})
+	for i, f := range figures {
+		for _, width := range []float64{wideWidth, narrowWidth} {
+			d := drawFigure(f, width, true)
+			text := d.svg(false)
+			wellFormed(t, text)
+			if strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
+				t.Errorf("figure %d, %+v: not all coordinates are numbers:\n%s", i, f, text)
+			}
+			if !(d.height > 20 && d.height < 2000) {
+				t.Errorf("figure %d is %v high", i, d.height)
+			}
+		}
+		if i%30 == 0 { // they take a while
+			if _, err := drawFigure(f, narrowWidth, true).png(); err != nil {
+				t.Errorf("figure %d: %v", i, err)
+			}
+		}
+	}
+}
+
+// A picture of known shapes has their colours where they are.
+func TestPNG(t *testing.T) {
+	d := &drawing{width: 100, height: 60}
+	d.add(box{10, 10, 20, 20, seriesInk(0), ""}, stroke{points: []point{{40, 20}, {60, 20}, {60, 40}}, ink: seriesInk(1), width: 6},
+		mark{80, 20, disc, seriesInk(2), ""}, mark{80, 40, ring, seriesInk(3), ""}, area{[]point{{5, 45}, {35, 45}, {35, 58}, {5, 58}}, seriesInk(0), .5},
+		words{x: 40, y: 55, text: "MMM", size: 12, ink: inkText})
+	raw, err := d.png()
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := png.Decode(bytes.NewReader(raw))
+	if err != nil || img.Bounds().Dx() != 200 || img.Bounds().Dy() != 120 {
+		t.Fatalf("%v: %v", img.Bounds(), err)
+	}
+	at := func(x, y float64) string {
+		r, g, b, _ := img.At(int(x*pngScale), int(y*pngScale)).RGBA()
+		return fmt.Sprintf("#%02x%02x%02x", r>>8, g>>8, b>>8)
+	}
+	light := func(i ink) string { return hexOf(palette[i].light) }
+	for _, c := range []struct {
+		what, got, want string
+	}{
+		{"inside the box", at(20, 20), light(seriesInk(0))}, {"outside", at(5, 5), light(inkPaper)},
+		{"on the line", at(50, 20), light(seriesInk(1))}, {"at its corner", at(60, 20), light(seriesInk(1))}, {"beside it", at(50, 26), light(inkPaper)},
+		{"in the disc", at(80, 20), light(seriesInk(2))}, {"in the ring's hole", at(80, 40), light(inkPaper)}, {"on the ring", at(80-markRadius, 40), light(seriesInk(3))},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s it is %s, want %s", c.what, c.got, c.want)
+		}
+	}
+	// half of blue over white
+	if got := img.At(40, 100); got == nil || at(20, 50) == light(inkPaper) || at(20, 50) == light(seriesInk(0)) {
+		t.Errorf("the area is %s", at(20, 50))
+	}
+	dark := 0
+	for x := 40; x < 75; x++ {
+		if at(float64(x), 51) == light(inkText) {
+			dark++
+		}
+	}
+	if dark < 4 {
+		t.Errorf("the letters cover %d of 35 points", dark)
+	}
+}
+
+func TestContrast(t *testing.T) {
+	if c := contrast(hex("000000"), hex("ffffff")); math.Abs(c-21) > 1e-9 {
+		t.Fatalf("black on white is %v", c)
+	}
+	atLeast := func(front, back ink, least float64) {
+		t.Helper()
+		for name, c := range map[string]float64{"light": contrast(palette[front].light, palette[back].light), "dark": contrast(palette[front].dark, palette[back].dark)} {
+			if c < least {
+				t.Errorf("%s on %s has a contrast of %.2f on %s screens, want %v", front, back, c, name, least)
+			}
+		}
+	}
+	for _, back := range []ink{inkPage, inkPaper} {
+		for _, front := range []ink{inkText, inkMuted, inkLink} {
+			atLeast(front, back, 4.5)
+		}
+	}
+	for _, tone := range tones {
+		atLeast(ink(tone), ink(tone+"-back"), 4.5)
+		atLeast(inkText, ink(tone+"-back"), 4.5)
+	}
+	for i := range seriesInks {
+		atLeast(seriesInk(i), inkPaper, 3)
+	}
+	atLeast(inkTruth, inkPaper, 3)
+	for level := range heatInks {
+		fill, text := heatInk((float64(level) + .5) / heatInks)
+		atLeast(text, fill, 4.5)
+	}
+}
+
+func TestHeatInk(t *testing.T) {
+	for share, want := range map[float64]ink{-1: "h0", 0: "h0", .5: "h15", 1: "h31", 7: "h31"} {
+		if got, _ := heatInk(share); got != want {
+			t.Errorf("%v is %s, want %s", share, got, want)
+		}
+	}
+}
+
+func TestAxis(t *testing.T) {
+	for _, c := range []struct {
+		numbers []float64
+		log     bool
+		want    string
+	}{
+		{[]float64{0, 1}, false, "0.0 0.2 0.4 0.6 0.8 1.0"},
+		{[]float64{-30, 250_000}, false, "−50,000 0 50,000 100,000 150,000 200,000 250,000"},
+		{[]float64{96.2, 96.9}, false, "96.2 96.4 96.6 96.8 97.0"},
+		{nil, false, "0.0 0.2 0.4 0.6 0.8 1.0"},
+		{[]float64{7}, false, "6.0 6.5 7.0 7.5 8.0"},
+		{[]float64{1e-4, 1}, true, "0.0001 0.001 0.01 0.1 1"},
+		{[]float64{0, -3, 20, 90}, true, "20 50"},
+	} {
+		var got []string
+		a := newAxis(c.numbers, c.log, 5)
+		for _, tick := range a.ticks {
+			got = append(got, tick.text)
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%v: ticks %q, want %q", c.numbers, got, c.want)
+		}
+		for _, x := range c.numbers {
+			if x > 0 && math.IsNaN(a.at(x)) {
+				t.Errorf("%v is at %v, outside of the axis", x, a.at(x))
+			}
+		}
+	}
+}
+
+func TestNumber(t *testing.T) {
+	for _, c := range []struct {
+		x      float64
+		digits int
+		want   string
+	}{{0, 0, "0"}, {-.001, 2, "0.00"}, {-1234.5, 1, "−1,234.5"}, {1e6, 0, "1,000,000"}, {math.NaN(), 2, "no value"}, {math.Inf(-1), 2, "−∞"}, {999, 0, "999"}} {
+		if got := number(c.x, c.digits); got != c.want {
+			t.Errorf("number(%v, %d) is %q, want %q", c.x, c.digits, got, c.want)
+		}
+	}
+	for x, want := range map[float64]string{.0457123: "0.0457", 12.345: "12.3", 54321: "54,321", 0: "0"} {
+		if got := brief(x); got != want {
+			t.Errorf("brief(%v) is %q, want %q", x, got, want)
+		}
+	}
+}
+
+func TestThin(t *testing.T) {
+	var curve []point
+	for k := range 20_001 {
+		x := float64(k) / 50
+		curve = append(curve, point{x, 100 * math.Sin(x/40)})
+	}
+	kept := thin(curve)
+	if len(kept) > 200 || kept[0] != curve[0] || kept[len(kept)-1] != curve[len(curve)-1] {
+		t.Errorf("%d points of %d are left", len(kept), len(curve))
+	}
+	for _, p := range curve {
+		least := math.Inf(1)
+		for i := 1; i < len(kept); i++ {
+			least = math.Min(least, distance(p, kept[i-1], kept[i]))
+		}
+		if least > .1+1e-9 {
+			t.Fatalf("%v is %v from the line", p, least)
+		}
+	}
+}
+
+func TestText(t *testing.T) {
+	if w, hat := measure("π", 12, false), measure("π̂", 12, false); w != hat || w <= 0 {
+		t.Errorf("π is %v wide, π̂ %v", w, hat)
+	}
+	if raised, plain := measure("10⁻⁴", 12, false), measure("10−4", 12, false); raised >= plain {
+		t.Errorf("raised figures are %v wide, plain ones %v", raised, plain)
+	}
+	long := "Environmental Science and Ecology of π̂̂"
+	for width := 10.; width < 300; width += 7 {
+		short := clip(long, 12, width)
+		if measure(short, 12, false) > width && short != "…" {
+			t.Errorf("%q does not fit into %v", short, width)
+		}
+		for _, line := range wrapped(long, 12, width, 2) {
+			if measure(line, 12, false) > width && line != "…" {
+				t.Errorf("line %q does not fit into %v", line, width)
+			}
+		}
+	}
+	if got := wrapped("a b", 12, 500, 2); !slices.Equal(got, []string{"a b"}) {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestDashes(t *testing.T) {
+	pieces := dashes([]point{{0, 0}, {10, 0}, {10, 10}}, []float64{3, 2})
+	length := 0.
+	for _, p := range pieces {
+		for i := 1; i < len(p); i++ {
+			length += math.Hypot(p[i].x-p[i-1].x, p[i].y-p[i-1].y)
+		}
+	}
+	if len(pieces) != 4 || math.Abs(length-12) > 1e-9 {
+		t.Errorf("%d dashes of %v in all, want 4 of 12", len(pieces), length)
+	}
+}
+
+func TestNames(t *testing.T) {
+	d := Document{Sections: []Section{{Title: "Who is shown to whom?"}, {Name: "who-is-shown-to-whom"}, {Title: "π̂"}, {Title: "Summary"}}}
+	if got, want := d.names(), []string{"who-is-shown-to-whom", "who-is-shown-to-whom-2", "part", "summary-2"}; !slices.Equal(got, want) {
+		t.Errorf("names are %q, want %q", got, want)
+	}
+}
+
+func TestBadDocuments(t *testing.T) {
+	for name, d := range map[string]*Document{
+		"nothing": {Title: "x"},
+		"cells":   {Sections: []Section{{Tables: []study.Table{{Columns: []study.Column{{}}, Rows: []study.Row{{Name: "a"}}}}}}},
+	} {
+		path := filepath.Join(t.TempDir(), "x")
+		_, figures := d.WriteFigures(path)
+		for _, err := range []error{d.WriteHTML(path), d.WriteJSON(path), figures} {
+			if !errors.Is(err, ErrDocument) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if _, err := os.Stat(path); err == nil {
+			t.Errorf("%s: something was written", name)
+		}
+	}
+}
+
+// Off the scale is only who would make one dot of all others.
+func TestNearby(t *testing.T) {
+	some := []float64{96, 96.1, 96.2, 96.3, 96.4, 96.5, 96.6, 96.7, 96.8, 96.9, 97, 97.1}
+	if got := nearby(append(slices.Clone(some), 19.8)); !slices.Equal(got, some) {
+		t.Errorf("left are %v", got)
+	}
+	if got := nearby(append(slices.Clone(some), 95)); len(got) != len(some)+1 {
+		t.Errorf("left are %v", got)
+	}
+}
