@@ -37,15 +37,15 @@ func newDemo() *cobra.Command {
 	var f demoFlags
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Find what exposure hides, in a generated world whose truth is known",
-		Long: `Generate a small world of papers in some fields, of which everything is known: what
-is relevant, what authors were shown, and so what they cite. Learn from the
+		Short: "Find what exposure hides, in a world whose truth is known",
+		Long: `Generate a small world of papers in some fields, of which everything is known:
+what is relevant, what authors were shown, and so what they cite. Learn from the
 citations alone with two methods, one that takes a missing citation at face
 value (naive) and one that learns what was shown as well (bayes). Then compare
 both with the truth: how good they are, how good they seem, which papers
 exposure had hidden, and where each would lead if trained on what it shows.
 
-A folder is written with a report to open in a browser, the model and the data.
+A folder is written with a report to open in a browser and the model.
 Every figure is computed from the draws; the same seed draws the same.`,
 		Example: `  unseen demo
   unseen demo --papers 1000 --seed 7
@@ -87,7 +87,7 @@ Every figure is computed from the draws; the same seed draws the same.`,
 	flags.IntVar(&f.papers, "papers", 3000, "papers of the world")
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of the world and of learning")
 	flags.IntVar(&f.threads, "threads", 0, "threads (default: all processors)")
-	flags.StringVar(&f.out, "out", "unseen-demo", "`folder` for the report, the model and the data")
+	flags.StringVar(&f.out, "out", "unseen-demo", "`folder` to write")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
 	jsonFlag(cmd, &f.asJSON)
 	for _, number := range []string{"papers", "seed", "threads"} {

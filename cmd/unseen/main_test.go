@@ -36,10 +36,10 @@ func TestWrongUsage(t *testing.T) {
 		"demo -x":                `unknown flag -x; see unseen demo --help`,
 		"demo --=3":              `bad flag syntax: --=3; see unseen demo --help`,
 		"demo --papers":          `--papers needs a value; see unseen demo --help`,
-		"demo --papers 0":        `--papers is 0; give from 10 to 200000`,
-		"demo --papers -7":       `--papers is -7; give from 10 to 200000`,
-		"demo --papers 9":        `--papers is 9; give from 10 to 200000`,
-		"demo --papers 200001":   `--papers is 200001; give from 10 to 200000`,
+		"demo --papers 0":        `--papers is 0; give from 200 to 20000`,
+		"demo --papers -7":       `--papers is -7; give from 200 to 20000`,
+		"demo --papers 199":      `--papers is 199; give from 200 to 20000`,
+		"demo --papers 20001":    `--papers is 20001; give from 200 to 20000`,
 		"demo --papers 1e9":      `--papers is "1e9"; give a whole number`,
 		"demo --papers many":     `--papers is "many"; give a whole number`,
 		"demo --seed -1":         `--seed is "-1"; give a whole number, 0 or more`,
@@ -201,7 +201,8 @@ func TestCompletion(t *testing.T) {
 
 // A reader that went away or a full disk is a failure of one line, and no panic.
 func TestClosedStdout(t *testing.T) {
-	for _, line := range []string{"", "demo --papers 10", "demo --papers 10 --json", "version", "version --json", "--version", "completion bash", "completion fish", "help demo"} {
+	folder := t.TempDir()
+	for _, line := range []string{"", "demo --quiet --papers 200 --out " + folder, "demo --quiet --papers 200 --json --out " + folder, "version", "version --json", "--version", "completion bash", "completion fish", "help demo"} {
 		var stderr bytes.Buffer
 		code := run(context.Background(), strings.Fields(line), failing{syscall.EPIPE}, &stderr)
 		if want := "unseen: the results could not be written in full: broken pipe\n"; code != exitFailure || stderr.String() != want {
@@ -221,7 +222,7 @@ func TestStopped(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	var stdout, stderr bytes.Buffer
-	code := run(ctx, []string{"demo", "--papers", "10"}, &stdout, &stderr)
+	code := run(ctx, []string{"demo", "--quiet", "--out", t.TempDir()}, &stdout, &stderr)
 	if want := "unseen: stopped before it was done\n"; code != exitFailure || stdout.Len() > 0 || stderr.String() != want {
 		t.Errorf("exit code %d, stdout %q, stderr %q, want %d, nothing, %q", code, stdout.String(), stderr.String(), exitFailure, want)
 	}
