@@ -168,7 +168,7 @@ func figure2Tables(rows []*Figure2Row) ([]Table, []Figure) {
 			figures = append(figures, Figure{Name: p.name(), Title: p.title(), Lines: &Lines{XTitle: "round", YTitle: "same-field share"}})
 		}
 		lines := figures[len(figures)-1].Lines
-		line, truth := Line{Name: row.Method}, Line{Name: "relevance alone"}
+		line, truth := Line{Name: row.Method}, Line{Name: "relevance alone", Reference: true}
 		mean, _ := meanAndSpread(row.Truth)
 		for _, b := range row.Bands {
 			line.X, line.Y = append(line.X, float64(b.Round)), append(line.Y, b.Mean)
