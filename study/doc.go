@@ -11,7 +11,7 @@
 //	for _, finding := range results[0].Findings {
 //		fmt.Println(finding.Verdict, finding.Claim)
 //	}
-//	err = study.Write("results", results)
+//	paths, err := study.Write("results", results)
 //
 // # Adding a study
 //

@@ -348,10 +348,10 @@ func table2Findings(some []*Evaluation, fields Fields) []Finding {
 // verdictOf is reproduced if all of some things are so, not if none is, else partly.
 func verdictOf(so, all int) Verdict {
 	switch so {
-	case all:
-		return Reproduced
 	case 0:
 		return NotReproduced
+	case all:
+		return Reproduced
 	}
 	return Partly
 }
@@ -417,7 +417,7 @@ func lentToOthers(some []*Evaluation, claim string) Finding {
 	so, all := 0, 0
 	var words []string
 	for _, m := range table2Methods {
-		if m == bayes || m == oracle {
+		if m == bayes { // the others' judge
 			continue
 		}
 		e := errorsOf(judged(some, m), lent)

@@ -17,7 +17,7 @@ func small(threads int, seeds ...uint64) *lab {
 		panic(err)
 	}
 	l := newLab(o, Progress{})
-	l.trainings.size = size{nodes: 400, dim: 12, fields: 3, spectrum: .25, pairs: 2500, validation: 400, test: 4000}
+	l.trainings.size = size{nodes: 160, dim: 8, fields: 3, spectrum: .25, pairs: 2000, validation: 300, test: 3000}
 	return l
 }
 
@@ -35,8 +35,10 @@ func trained(t *testing.T, l *lab, wanted []training) []*Outcome {
 	return outcomes
 }
 
-func TestOutcomes(t *testing.T) {
-	outcomes := trained(t, small(2, 11), cross([]Fields{Random, Tied}, []uint64{11}, table1Methods))
+// checkOutcomes looks at the trainings of table 1.
+func checkOutcomes(t *testing.T, l *lab) {
+	t.Helper()
+	outcomes := trained(t, l, cross([]Fields{Random, Tied}, l.Seeds, table1Methods))
 	for _, fields := range []Fields{Random, Tied} {
 		some := outcomesOf(outcomes, fields)
 		truth, without := of(some, oracle)[0], of(some, naive)[0]
@@ -67,10 +69,15 @@ func TestOutcomes(t *testing.T) {
 				t.Errorf("%s has %d propensities and the error %v", o.Method.Name, len(o.Propensities), o.PropensityError)
 			}
 		}
-		// With the true ŷ and π̂ every corrected estimator is right in the mean, and the naive one is not.
-		for name, x := range map[string]Mark{"w": truth.Estimates.W, "pu": truth.Estimates.PU, "ap": truth.Estimates.AP} {
-			if math.Abs(float64(x-truth.Risk)) > .05 {
-				t.Errorf("%s estimates %v of %v", name, x, truth.Risk)
+		// With the true ŷ and π̂ every corrected estimator is right in the mean, and the naive one is not. The
+		// tolerances are four standard errors: over ten worlds with 100,000 test pairs they were off by .003, .010 and
+		// .001, and here there are 3,000.
+		for _, e := range []struct {
+			name            string
+			mark, tolerance Mark
+		}{{"w", truth.Estimates.W, .08}, {"pu", truth.Estimates.PU, .23}, {"ap", truth.Estimates.AP, .02}} {
+			if !(math.Abs(float64(e.mark-truth.Risk)) < float64(e.tolerance)) {
+				t.Errorf("%s estimates %v of %v", e.name, e.mark, truth.Risk)
 			}
 		}
 		if truth.Estimates.Naive < truth.Risk+.1 {
@@ -89,8 +96,12 @@ func (*Outcome) prevalence(t *testing.T, o *Outcome) Mark {
 // Neither the number of threads nor what was trained before changes an outcome.
 func TestOutcomesDependOnNothingElse(t *testing.T) {
 	wanted := cross([]Fields{Random}, []uint64{11, 12}, []Method{naive, ap, bayes, oracle})
-	first := trained(t, small(1, 11, 12), wanted)
-	l := small(3, 11, 12)
+	tiny := func(threads int) *lab {
+		l := small(threads, 11, 12)
+		l.trainings.size = size{nodes: 100, dim: 4, fields: 2, pairs: 400, validation: 100, test: 500}
+		return l
+	}
+	first, l := trained(t, tiny(1), wanted), tiny(3)
 	second := trained(t, l, append(cross([]Fields{Tied}, []uint64{11}, []Method{mle}), wanted[4:]...))
 	third := trained(t, l, wanted)
 	for i := range wanted {
@@ -144,7 +155,7 @@ func TestSamplesShareNoPair(t *testing.T) {
 		}
 		seen[pair] = true
 	}
-	if want := 2500 + 400 + 4000; len(seen) != want {
+	if want := 2000 + 300 + 3000; len(seen) != want {
 		t.Errorf("%d pairs, want %d", len(seen), want)
 	}
 }
@@ -181,6 +192,7 @@ func TestEach(t *testing.T) {
 			t.Errorf("%d threads: %v", threads, err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
+		tasks[3].do = tasks[4].do
 		tasks[2].do = func(context.Context) error { cancel(); return nil }
 		if err := l.each(ctx, tasks); !errors.Is(err, context.Canceled) {
 			t.Errorf("%d threads, cancelled: %v", threads, err)
