@@ -14,10 +14,12 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"time"
 
+	"unseen/fit"
 	"unseen/internal/kern"
 )
 
@@ -38,6 +40,12 @@ type bench struct {
 	reps  int
 	scale float64 // of the problems' sizes; 1 but in tests
 	peers *peers
+
+	dir     string    // of the clone's vectors
+	half    bool      // the clone's vectors are float16
+	notes   io.Writer // where progress and the parts of long runs go
+	problem *fit.Problem
+	peak    int64 // bytes beyond mapped files, the most since the clone was made
 }
 
 // errNoPeer marks a comparison whose peer is not installed.
@@ -67,15 +75,29 @@ func main() {
 	flags := flag.NewFlagSet("bench", flag.ExitOnError)
 	list := flags.Bool("list", false, "list the comparisons and stop")
 	reps := flags.Int("reps", 7, "how often each side runs; the best counts")
+	dir := flags.String("dir", os.TempDir(), "where the vectors of the clone- comparisons are kept: 7.5 GB, or 3.8 GB with -half")
+	half := flags.Bool("half", false, "float16 vectors in the clone- comparisons")
+	profile := flags.String("cpuprofile", "", "where to write a profile of the processor's time")
 	_ = flags.Parse(os.Args[1:])
 	if *list {
-		for _, c := range comparisons {
+		for _, c := range slices.Concat(comparisons, scales) {
 			fmt.Printf("%-18s %s\n", c.name, c.what)
 		}
 		return
 	}
-	b := &bench{reps: *reps, scale: 1, peers: startPeers(os.Stderr)}
+	b := &bench{reps: *reps, scale: 1, peers: startPeers(os.Stderr), dir: *dir, half: *half, notes: os.Stderr}
 	defer b.peers.stop()
+	if *profile != "" {
+		file, err := os.Create(*profile)
+		if err == nil {
+			err = pprof.StartCPUProfile(file)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		defer pprof.StopCPUProfile()
+	}
 	if err := b.compare(os.Stdout, flags.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		b.peers.stop()
@@ -83,14 +105,14 @@ func main() {
 	}
 }
 
-// compare runs the named comparisons, or all of them.
+// compare runs the named comparisons, or all but those of scale.
 func (b *bench) compare(w io.Writer, names []string) error {
 	chosen := comparisons
 	if len(names) > 0 {
 		chosen = nil
 		for _, name := range names {
 			found := false
-			for _, c := range comparisons {
+			for _, c := range slices.Concat(comparisons, scales) {
 				if c.name == name {
 					chosen, found = append(chosen, c), true
 				}

@@ -1,10 +1,15 @@
 // Package evaluate measures recommendations against links.
 //
-// Three nouns hold what is measured:
+// Three nouns hold what is measured against links,
 //
 //	Scored   pairs with a score and the truth      AUC, average precision, precision, recall, F1, accuracy, curves
 //	Ranking  where each source's true links came   MRR, NDCG@K, recall@K, mean rank, field entropy@K
 //	Lists    what each source was recommended      coverage@K, Gini of exposure over fields@K
+//
+// and two say how far a model's own risk can be trusted:
+//
+//	Panel        every estimator's opinion with its interval, what biases it, and for which errors of π̂ it still helps
+//	Certificate  what the method finds on the same nodes when a known truth is planted there
 //
 // In five lines:
 //

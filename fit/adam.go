@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"unseen/internal/kern"
+	"unseen/risk"
 )
 
 // AdamSettings are those of training by minibatches. A zero means the default.
@@ -69,15 +70,16 @@ type adamState struct {
 	history     []Epoch
 }
 
-// trainAdam minimises the objective from params by Adam. It stops early by the likelihood of the
+// trainAdam minimises the objective from params by Adam, over the pairs whose source is not held. It stops early by the likelihood of the
 // validation objective, if there is one, and leaves the best parameters in the state. speed, unless
 // nil, is raised to the pairs per second of the fastest epoch.
-func trainAdam(ctx context.Context, o, validation *Objective, state *adamState, s AdamSettings, p Progress, phase string, r *recorder, speed *float64) error {
+func trainAdam(ctx context.Context, o *Objective, held func(source int32) bool, validation *Objective, state *adamState, s AdamSettings, p Progress, phase string, r *recorder, speed *float64) error {
 	size := o.Size()
 	if err := r.begin(state); err != nil {
 		return err
 	}
-	t := &trainer{objective: o, settings: s, state: state, phase: phase, inverseMean: 1 / o.meanWeight(), judged: o.thinned(judgedPairs)}
+	t := &trainer{objective: o, held: held, settings: s, state: state, phase: phase}
+	t.survey()
 	pieces := (s.Batch + stretch - 1) / stretch
 	if s.BySource {
 		pieces++ // a batch ends with a whole source
@@ -88,9 +90,8 @@ func trainAdam(ctx context.Context, o, validation *Objective, state *adamState, 
 	for range s.Threads {
 		t.spaces = append(t.spaces, newWorkspace())
 	}
-	t.units()
-	m := newMeter(p, int64(s.Epochs)*int64(o.Pairs.Len()))
-	m.skip(int64(state.epoch) * int64(o.Pairs.Len()))
+	m := newMeter(p, int64(s.Epochs)*int64(t.count))
+	m.skip(int64(state.epoch) * int64(t.count))
 	for state.epoch < s.Epochs && state.epoch-state.bestEpoch < s.Patience {
 		order := t.order(state.epoch)
 		began, count := time.Now(), 0
@@ -128,43 +129,72 @@ const judgedPairs = 1 << 16
 
 type trainer struct {
 	objective   *Objective
-	judged      *Objective // the same over fewer pairs
+	held        func(source int32) bool // whose pairs are left out; nil: no source
+	count       int                     // pairs that are not
+	judged      *Objective              // the same over fewer of those
 	settings    AdamSettings
 	state       *adamState
 	phase       string
 	inverseMean float64
-	starts      []int32 // of the units that are shuffled; nil where each pair is one
+	starts      []int32 // of the runs of one source, where they are shuffled; nil where pairs are
+	units       []int32 // starts or pairs in the order of the epoch at hand
 	members     []int   // pairs of the batch at hand
 	grads       [][]float32
 	spaces      []*workspace
 }
 
-// units finds the runs of one source.
-func (t *trainer) units() {
-	if !t.settings.BySource {
-		return
-	}
-	source := t.objective.Pairs.Source
-	for k := range source {
-		if k == 0 || source[k] != source[k-1] {
-			t.starts = append(t.starts, int32(k))
+// trains tells whether pair k is trained with.
+func (t *trainer) trains(k int) bool {
+	return t.held == nil || !t.held(t.objective.Pairs.Source[k])
+}
+
+// survey goes through the pairs before training.
+func (t *trainer) survey() {
+	p := t.objective.Pairs
+	var weight risk.Sum
+	for k := range p.Source {
+		if t.trains(k) {
+			t.count++
+			weight.Add(p.Weight[k])
 		}
 	}
-	t.starts = append(t.starts, int32(len(source)))
+	t.inverseMean = 1 / (weight.Value() / float64(max(t.count, 1)))
+	if t.settings.BySource {
+		t.starts = placesWhere(p.Len(), func(k int) bool { return (k == 0 || p.Source[k] != p.Source[k-1]) && t.trains(k) })
+	}
+	most := min(t.count, judgedPairs)
+	places := make([]int32, 0, most)
+	number := 0
+	for k := range p.Source {
+		if !t.trains(k) {
+			continue
+		}
+		if len(places) < most && number == int(int64(len(places))*int64(t.count)/int64(most)) {
+			places = append(places, int32(k))
+		}
+		number++
+	}
+	judged := *t.objective
+	judged.Pairs, judged.Exposure = pairsAt(p, t.objective.Exposure, places)
+	t.judged = &judged
 }
 
 // order returns the units in the order of an epoch, a function of the seed and the epoch alone.
 func (t *trainer) order(epoch int) []int32 {
-	n := t.objective.Pairs.Len()
+	t.units = t.units[:0]
 	if t.starts != nil {
-		n = len(t.starts) - 1
+		t.units = append(t.units, t.starts...)
+	} else {
+		t.units = slices.Grow(t.units, t.count)
+		for k := range t.objective.Pairs.Source {
+			if t.trains(k) {
+				t.units = append(t.units, int32(k))
+			}
+		}
 	}
-	order := make([]int32, n)
-	for i := range order {
-		order[i] = int32(i)
-	}
+	order := t.units
 	rng := rand.New(rand.NewPCG(t.settings.Seed, uint64(epoch)+1))
-	rng.Shuffle(n, func(i, j int) { order[i], order[j] = order[j], order[i] })
+	rng.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 	return order
 }
 
@@ -179,7 +209,8 @@ func (t *trainer) batch(order []int32) int {
 			t.members = append(t.members, unit)
 			continue
 		}
-		for k := int(t.starts[unit]); k < int(t.starts[unit+1]); k++ {
+		source := o.Pairs.Source
+		for k := unit; k < len(source) && source[k] == source[unit]; k++ {
 			t.members = append(t.members, k)
 		}
 	}

@@ -1,6 +1,7 @@
 package fit
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -14,6 +15,12 @@ import (
 
 // learnRounds is how often at most the posterior and its prior are found in turn.
 const learnRounds = 12
+
+// How near to the mode is enough, as a decrement: θ is then within √near standard errors of it.
+const (
+	near   = .01
+	nearby = 1.0
+)
 
 // learn finds the parameters and the prior's own parameters together. What is believed of w is a
 // normal distribution, not a point: each pair's likelihood is averaged over its logit's variance
@@ -33,23 +40,27 @@ func (l *laplace) learn(ctx context.Context, theta []float64, report func(round 
 		if report != nil {
 			report(round)
 		}
-		if _, err := l.mode(ctx, theta, s.info, func() {
+		enough := near
+		if round == 1 {
+			enough = nearby // the next round begins with other likelihoods
+		}
+		if _, err := l.mode(ctx, theta, s.info, enough, func() {
 			if report != nil {
 				report(round)
 			}
 		}, r); err != nil {
 			return nil, round, err
 		}
-		info, err := l.fisher(ctx, theta)
+		info, err := l.covariance(ctx, theta)
 		if err != nil {
 			return nil, round, err
 		}
-		u := info.weightFactor()
-		if err := l.setLeverage(u); err != nil {
+		trace, err := l.setLeverage(info)
+		if err != nil {
 			return nil, round, err
 		}
 		if round > 1 { // in the first, w was taken as certain; what that says of the prior is wrong
-			moved := l.updateAlpha(theta, traceOf(u, l.d), &s.last[0])
+			moved := l.updateAlpha(theta, trace, &s.last[0])
 			if !l.fixed {
 				moved = math.Max(moved, l.updateTau(theta, info, s.last[1:]))
 			}
@@ -238,10 +249,6 @@ func fitBayes(ctx context.Context, p Problem, r *Result, progress Progress, reco
 	case known && len(s.Anchors) > 0:
 		return fmt.Errorf("%w: an anchor, where all propensities are known; leave it out", ErrSetting)
 	}
-	const largest = 4096
-	if d := p.Nodes.Vectors.Dim(); d > largest {
-		return fmt.Errorf("%w: bayes inverts a matrix over the %d dimensions of the vectors, and %d is the most; reduce them, or use mle", ErrSetting, d, largest)
-	}
 	sampling, err := ParseSampling(s.Sampling)
 	if err != nil {
 		return err
@@ -262,6 +269,10 @@ func fitBayes(ctx context.Context, p Problem, r *Result, progress Progress, reco
 	}
 	defer l.x.Close()
 	l.fixed = known
+	if l.seed = s.Seed; l.d > cmp.Or(s.mostExact, mostExact) {
+		l.draws = cmp.Or(s.draws, usualDraws)
+		r.Warnings = append(r.Warnings, Warning{"approximate", approximate(l.d, l.draws)})
+	}
 	for _, a := range s.Anchors {
 		g := 0
 		if a.Group == "cross" {
@@ -309,7 +320,7 @@ func fitBayes(ctx context.Context, p Problem, r *Result, progress Progress, reco
 			report := func() {
 				m.add(p.Train.Len(), false, func() Step { return Step{Phase: phase, Epoch: 1, Epochs: 1} })
 			}
-			if _, err := l.mode(ctx, theta, b.info, report, recorder); err != nil {
+			if _, err := l.mode(ctx, theta, b.info, near, report, recorder); err != nil {
 				return err
 			}
 		}

@@ -13,15 +13,11 @@ import (
 	"maps"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"gonum.org/v1/gonum/blas"
-	"gonum.org/v1/gonum/blas/blas64"
-
+	"unseen/internal/atomicfile"
 	"unseen/internal/kern"
 	"unseen/model"
 )
@@ -45,7 +41,7 @@ type Checkpoint struct {
 
 // Remove removes the file, and what writes of it that were killed half-way have left.
 func (c Checkpoint) Remove() error {
-	c.sweep()
+	atomicfile.Sweep(c.Path)
 	if err := os.Remove(c.Path); err != nil {
 		return fmt.Errorf("%w: training is done, but its checkpoint stays: %w", ErrCheckpoint, err)
 	}
@@ -178,7 +174,7 @@ func (r *recorder) open() ([]Warning, error) {
 	if c.err != nil {
 		return nil, refuse("is unusable: %v; remove it to start afresh", c.err)
 	}
-	r.sweep()
+	atomicfile.Sweep(r.Path)
 	if there[keyKernels] != here[keyKernels] {
 		return []Warning{{"kernels", fmt.Sprintf("training began with the vector kernels %s and went on with %s: its last digits are those of neither alone", there[keyKernels], here[keyKernels])}}, nil
 	}
@@ -272,7 +268,7 @@ func (r *recorder) write() error {
 	}
 	c.file.Metadata[keyState] = string(state)
 	if err := c.file.Save(r.Path); err != nil {
-		return fmt.Errorf("%w: %w; make room, or choose another path", ErrCheckpoint, err)
+		return fmt.Errorf("%w: %w", ErrCheckpoint, err)
 	}
 	r.last = time.Now()
 	return nil
@@ -302,24 +298,6 @@ func (r *recorder) close(ctx context.Context, result *Result, outcome error) err
 		}
 	}
 	return outcome
-}
-
-// sweep removes the temporary files, .name.PID-N.tmp, of writes that were killed half-way.
-func (c Checkpoint) sweep() {
-	folder, prefix := filepath.Dir(c.Path), "."+filepath.Base(c.Path)+"."
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		return // they do no harm
-	}
-	for _, entry := range entries {
-		middle, ours := strings.CutPrefix(strings.TrimSuffix(entry.Name(), ".tmp"), prefix)
-		process, number, numbered := strings.Cut(middle, "-")
-		_, err1 := strconv.Atoi(process)
-		_, err2 := strconv.Atoi(number)
-		if ours && numbered && err1 == nil && err2 == nil && strings.HasSuffix(entry.Name(), ".tmp") {
-			os.Remove(filepath.Join(folder, entry.Name()))
-		}
-	}
 }
 
 // checkpoint is the content of a checkpoint file, by name: whole numbers, and tensors of all
@@ -409,31 +387,27 @@ func (c *checkpoint) history(name string) []Epoch {
 	return out
 }
 
-// putInformation keeps the lower triangle of the factor; nil is kept too.
+// putInformation keeps the lower triangle of the factor, or the draws; nil is kept too.
 func (c *checkpoint) putInformation(name string, info *information) {
 	c.putTruth(name, info != nil)
 	if info == nil {
 		return
 	}
-	triangle := make([]float64, 0, info.n*(info.n+1)/2)
-	for i := range info.n {
-		row := i * info.factor.Stride
-		triangle = append(triangle, info.factor.Data[row:row+i+1]...)
+	if c.putTruth(name+".drawn", info.draws != nil); info.draws != nil {
+		info.draws.keep(c, name)
+		return
 	}
-	put(c, name, triangle)
+	put(c, name, lower(info.factor))
 }
 
 func (c *checkpoint) information(name string, n, d int) *information {
 	if !c.truth(name) {
 		return nil
 	}
-	triangle := numbers[float64](c, name, n*(n+1)/2)
-	factor := blas64.Triangular{Uplo: blas.Lower, Diag: blas.NonUnit, N: n, Stride: n, Data: make([]float64, n*n)}
-	for i := range n {
-		copy(factor.Data[i*n:i*n+i+1], triangle)
-		triangle = triangle[i+1:]
+	if c.truth(name + ".drawn") {
+		return &information{n: n, d: d, draws: restoreDraws(c, name, n, d)}
 	}
-	return &information{n: n, d: d, factor: factor}
+	return &information{n: n, d: d, factor: fromLower(numbers[float64](c, name, n*(n+1)/2), n)}
 }
 
 // keep and restore make a Result resumable: what the finished starts came to.

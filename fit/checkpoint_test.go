@@ -30,8 +30,11 @@ import (
 // resumables are trainings of every kind that a checkpoint keeps.
 var resumables = map[string]Settings{
 	"adam":  {Method: "rw", Seed: 3, Starts: []float64{.3, .6}, Adam: AdamSettings{Epochs: 20, Patience: 20, Batch: 8}},
-	"lbfgs": {Method: "ap", Seed: 3, Starts: []float64{.3, .6}, Optimiser: "lbfgs", Ridges: []float64{4, 16}, LBFGS: LBFGSSettings{Iterations: 25}},
+	"lbfgs": {Method: "ap", Seed: 3, Starts: []float64{.3, .6}, Optimiser: "lbfgs", Search: Search{Axes: []Axis{{"ridge", []float64{4, 16}}}}, LBFGS: LBFGSSettings{Iterations: 25}},
+	"search": {Method: "rw", Seed: 3, Starts: []float64{.3, .6}, Link: "low-rank", Adam: AdamSettings{Epochs: 6, Batch: 8},
+		Search: Search{Points: 4, Axes: []Axis{{"rank", []float64{2, 3}}, {"lr", []float64{1e-3, 1e-2, 1e300}}}}},
 	"bayes": {Method: "bayes", Seed: 3, Starts: []float64{.3, .8}},
+	"drawn": {Method: "bayes", Seed: 3, Starts: []float64{.3, .8}, Replicates: 2, mostExact: 4, draws: 8},
 }
 
 // checkpointProblem is small, has logged exposures, and is the same in every process.
@@ -229,7 +232,7 @@ func TestCancelledAnywhere(t *testing.T) {
 			for range 200 {
 				looks := 60
 				if cancelled > 0 {
-					looks = map[string]int{"adam": 2500, "lbfgs": 900, "bayes": 300}[kind]
+					looks = map[string]int{"adam": 2500, "lbfgs": 900, "search": 2500, "bayes": 300, "drawn": 1500}[kind]
 				}
 				ctx := newCountdown(rng.IntN(looks))
 				r, err = Fit(ctx, p, s, Progress{})
@@ -467,7 +470,7 @@ func TestCheckpointUnwritable(t *testing.T) {
 			}
 		}
 	}})
-	if !errors.Is(err, ErrCheckpoint) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "make room, or choose another path") {
+	if !errors.Is(err, ErrCheckpoint) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "make its folder first, or choose another path") {
 		t.Errorf("got %v", err)
 	}
 	s.Checkpoint = Checkpoint{Path: filepath.Join(folder+"-away", "checkpoint"), Resume: true}

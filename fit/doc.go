@@ -22,6 +22,16 @@
 // likelihood over it, in turn with the mode of the propensities and with the prior's own
 // parameters. Its ŷ is the point model that comes closest to the posterior's own probability.
 //
+// Where the vectors have more than 4096 dimensions, too many for a matrix over them, the normal
+// distribution is kept as a few hundred draws; see Posterior.
+//
+// # Search
+//
+// The other methods have settings to choose. A Search tries a grid of them, or some of its points, and
+// takes those under which the validation pairs are likeliest.
+//
+//	s.Search.Axes = []fit.Axis{{Name: "lr", Values: []float64{1e-3, 1e-2}}, {Name: "lambda-r", Values: []float64{1, 10}}}
+//
 // # Checkpoints
 //
 // With Settings.Checkpoint, training that is killed or cancelled goes on where it was, and ends in

@@ -66,6 +66,7 @@ type Support struct {
 	Thin      int     `json:"thin"`      // of those, with fewer than thinLinks links
 	Logged    int     `json:"logged"`    // pairs whose exposure is logged
 	Clipped   float64 `json:"clipped"`   // weighted share of pairs whose π̂ is below the floor
+	Examined  int     `json:"examined"`  // pairs whose ŷ was looked at: all, or those of some sources where there are very many
 }
 
 // thinLinks is the least number of links that a propensity can be estimated from with some worth:
@@ -143,9 +144,19 @@ type LoggedTest struct {
 	Allowing float64 `json:"allowing,omitempty"`
 }
 
-// Diagnose examines a fit on the pairs that it learned from.
+// Diagnose examines a fit on the pairs that it learned from. Propensities, links and logs are looked
+// at in all of them; ŷ, which costs as much as training does, in up to 1,048,576 or so: all pairs of
+// some sources, always the same ones.
 func Diagnose(ctx context.Context, p Problem, r *Result) (*Findings, error) {
-	d := &diagnosis{problem: p, result: r, found: &Findings{Class: Unmeasured}}
+	return diagnose(ctx, p, r, examinedPairs)
+}
+
+// examinedPairs is about how many pairs tell mean ŷ. Its standard error from having looked at some
+// only is part of Scale.Sampling.
+const examinedPairs = 1 << 20
+
+func diagnose(ctx context.Context, p Problem, r *Result, most int) (*Findings, error) {
+	d := &diagnosis{problem: p, result: r, found: &Findings{Class: Unmeasured}, most: most}
 	if err := d.look(ctx); err != nil {
 		return nil, err
 	}
@@ -170,7 +181,7 @@ type diagnosis struct {
 	result  *Result
 	found   *Findings
 
-	z, s   []float32 // logits of the training pairs
+	most   int // pairs whose ŷ is looked at
 	cells  map[int32]*cellSum
 	order  []int32 // cells, ascending
 	weight float64
@@ -189,61 +200,76 @@ type cellSum struct {
 	variance      float64 // Σπ̂(1−π̂)
 }
 
-// look goes through the training pairs once.
+// look goes through the training pairs once. It looks at propensities, which are cheap, and leaves
+// the vectors alone.
 func (d *diagnosis) look(ctx context.Context) error {
 	p, r := d.problem, d.result
 	n := p.Train.Len()
-	d.z, d.s = make([]float32, n), make([]float32, n)
-	kern.Chunks(n, 4096, max(r.Settings.Threads, 1), func(_, _, from, to int) {
-		b := model.Batch{Sources: p.Train.Source[from:to], Targets: p.Train.Target[from:to]}
-		r.Link.Logits(d.z[from:to], r.LinkParams, b)
-		r.Propensity.Logits(d.s[from:to], r.PropensityParams, b)
-	})
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	d.cells = map[int32]*cellSum{}
 	support := &d.found.Support
 	support.Pairs = n
-	sources := map[int32]bool{}
+	fields := p.Nodes.FieldCount
+	table := make([]*cellSum, min(fields*fields, 1<<16)) // the first of the cells, found faster
+	sources := make([]bool, p.Nodes.Len())
 	var weight, squares, clipped risk.Sum
-	for k := range n {
-		from, to := p.Nodes.Fields[p.Train.Source[k]], p.Nodes.Fields[p.Train.Target[k]]
-		at := int32(from)*int32(p.Nodes.FieldCount) + int32(to)
-		c := d.cells[at]
-		if c == nil {
-			c = &cellSum{same: from == to && from != graph.UnknownField}
-			d.cells[at] = c
-			d.order = append(d.order, at)
+	logits := make([]float32, min(n, lookedAtOnce))
+	for first := 0; first < n; first += len(logits) {
+		if err := ctx.Err(); err != nil {
+			return err
 		}
-		w := p.Train.Weight[k]
-		pi, rest := sigmoidBoth(float64(d.s[k]))
-		c.pairs++
-		c.weight += w
-		c.shown += w * pi
-		if p.Train.Linked[k] {
-			c.links++
-			support.Links++
-		}
-		if p.Exposure != nil && p.Exposure[k] != risk.Unlogged {
-			support.Logged++
-			c.logged++
-			c.expected += pi
-			c.variance += pi * rest
-			if p.Exposure[k] == risk.Exposed {
-				c.exposed++
+		count := min(len(logits), n-first)
+		d.logits(nil, logits[:count], p.Train.Source[first:first+count], p.Train.Target[first:first+count])
+		for i, s := range logits[:count] {
+			k := first + i
+			source := p.Train.Source[k]
+			from, to := p.Nodes.Fields[source], p.Nodes.Fields[p.Train.Target[k]]
+			at := int32(from)*int32(fields) + int32(to)
+			var c *cellSum
+			if int(at) < len(table) {
+				c = table[at]
+			} else {
+				c = d.cells[at]
 			}
-		}
-		sources[p.Train.Source[k]] = true
-		weight.Add(w)
-		squares.Add(w * w)
-		if pi < d.floor() {
-			clipped.Add(w)
+			if c == nil {
+				c = &cellSum{same: from == to && from != graph.UnknownField}
+				d.cells[at] = c
+				if int(at) < len(table) {
+					table[at] = c
+				}
+				d.order = append(d.order, at)
+			}
+			w := p.Train.Weight[k]
+			pi, rest := sigmoidBoth(float64(s))
+			c.pairs++
+			c.weight += w
+			c.shown += w * pi
+			if p.Train.Linked[k] {
+				c.links++
+				support.Links++
+			}
+			if p.Exposure != nil && p.Exposure[k] != risk.Unlogged {
+				support.Logged++
+				c.logged++
+				c.expected += pi
+				c.variance += pi * rest
+				if p.Exposure[k] == risk.Exposed {
+					c.exposed++
+				}
+			}
+			if !sources[source] {
+				sources[source] = true
+				support.Sources++
+			}
+			weight.Add(w)
+			squares.Add(w * w)
+			if pi < d.floor() {
+				clipped.Add(w)
+			}
 		}
 	}
 	slices.Sort(d.order)
 	d.weight = weight.Value()
-	support.Sources, support.Cells = len(sources), len(d.order)
+	support.Cells = len(d.order)
 	support.Effective = d.weight * d.weight / squares.Value()
 	support.Clipped = clipped.Value() / d.weight
 	for _, c := range d.cells {
@@ -268,9 +294,54 @@ func (d *diagnosis) floor() float64 {
 	return .05
 }
 
+// logits sets the logits of pairs, those of ŷ only where there is room for them.
+func (d *diagnosis) logits(z, s []float32, sources, targets []int32) {
+	r := d.result
+	kern.Chunks(len(sources), 4096, max(r.Settings.Threads, 1), func(_, _, from, to int) {
+		b := model.Batch{Sources: sources[from:to], Targets: targets[from:to]}
+		if z != nil {
+			r.Link.Logits(z[from:to], r.LinkParams, b)
+		}
+		r.Propensity.Logits(s[from:to], r.PropensityParams, b)
+	})
+}
+
+// lookedAtOnce is how many propensities are kept at a time.
+const lookedAtOnce = 1 << 16
+
+// examined returns the pairs that tell mean ŷ: all, or those of sources that are chosen by their
+// number alone. Whole sources, because pairs of one source are alike: the standard error counts
+// sources.
+func (d *diagnosis) examined() Evidence {
+	p := d.problem
+	n := p.Train.Len()
+	if n <= d.most {
+		return Evidence{p.Train, p.Exposure}
+	}
+	bound := uint64(float64(d.most) / float64(n) * (1 << 32))
+	chosen := func(k int) bool {
+		h := uint64(uint32(p.Train.Source[k])) + 1
+		h = (h ^ h<<17) * 0xbf58476d1ce4e5b9
+		h = (h ^ h>>27) * 0x94d049bb133111eb
+		return h>>32 < bound
+	}
+	places := placesWhere(n, chosen)
+	if len(places) < d.most/2 || len(places) > 2*d.most {
+		// a few sources have most pairs: whole ones are too many or too few
+		places = make([]int32, d.most)
+		for i := range places {
+			places[i] = int32(int64(i) * int64(n) / int64(d.most))
+		}
+	}
+	pairs, exposure := pairsAt(p.Train, p.Exposure, places)
+	return Evidence{pairs, exposure}
+}
+
 // measureScale finds how well mean ŷ is known.
 func (d *diagnosis) measureScale(ctx context.Context) error {
-	m, err := d.result.Judge().MeanLink(ctx, Evidence{d.problem.Train, d.problem.Exposure})
+	evidence := d.examined()
+	d.found.Support.Examined = evidence.Pairs.Len()
+	m, err := d.result.Judge().MeanLink(ctx, evidence)
 	if errors.Is(err, risk.ErrClusters) { // a single source: nothing to compare
 		return nil
 	}
@@ -394,8 +465,13 @@ func (d *diagnosis) walkRidge(ctx context.Context) error {
 		l.exposure = make([]risk.Exposure, n)
 	}
 	z, s, weight := make([]float64, n), make([]float64, n), make([]float64, n)
-	for i := range n {
-		k := i * p.Train.Len() / n
+	places := make([]int32, n)
+	for i := range places {
+		places[i] = int32(int64(i) * int64(p.Train.Len()) / int64(n))
+	}
+	linkLogits, logits := make([]float32, n), make([]float32, n)
+	d.logits(linkLogits, logits, columnAt(p.Train.Source, places), columnAt(p.Train.Target, places))
+	for i, k := range places {
 		l.cell[i], l.linked[i], l.rate[i] = int32(i), p.Train.Linked[k], 1
 		if sampling == CaseControl {
 			l.rate[i] = p.Train.Rate[k]
@@ -403,7 +479,7 @@ func (d *diagnosis) walkRidge(ctx context.Context) error {
 		if p.Exposure != nil {
 			l.exposure[i] = p.Exposure[k]
 		}
-		z[i], s[i], weight[i] = float64(d.z[k]), float64(d.s[k]), p.Train.Weight[k]
+		z[i], s[i], weight[i] = float64(linkLogits[i]), float64(logits[i]), p.Train.Weight[k]
 	}
 	var first float64
 	for _, factor := range []float64{1, .5, .8, 1.25, 2} {
@@ -533,7 +609,7 @@ func (d *diagnosis) classify() {
 		f.Class = NoExposure
 	case !d.measured:
 		f.Class = Unmeasured
-	case total > unknownFrom:
+	case total > unknownFrom, f.collapsed():
 		f.Class = NotIdentified
 	case total > weakFrom:
 		f.Class = Weak
@@ -541,6 +617,10 @@ func (d *diagnosis) classify() {
 		f.Class = Identified
 	}
 }
+
+// collapsed tells whether the model calls everything relevant and explains all links by exposure. Its
+// error of log mean ŷ is then 0, which says nothing: there is no ŷ left that could move.
+func (f *Findings) collapsed() bool { return f.MeanLink.Value > .99 }
 
 // speak says it in words.
 func (d *diagnosis) speak() {
@@ -564,8 +644,17 @@ func (d *diagnosis) speak() {
 		say("The scale is weakly identified: %s of all pairs are relevant, but that may be off by %.0f%%. Ratios of propensities can be trusted, their values only roughly.", percent(scale.Value), off)
 		advise(log)
 	case NotIdentified:
+		if f.collapsed() {
+			say("The model collapsed: it calls nearly every pair relevant and explains all links by exposure, as happens where there are too few links for the vectors' dimensions. Neither ŷ nor its ranking means anything.")
+			advise("learn from more pairs, or reduce the dimensions of the vectors")
+			advise(log)
+			break
+		}
 		say("The scale is not identified: links alone cannot tell rare relevance from rare exposure here, because no ŷ comes near 1. Rankings and ratios of propensities can be trusted; ŷ and π̂ themselves cannot.")
 		advise(log)
+	}
+	if post := d.result.Posterior; post != nil && post.Draws() > 0 {
+		say("%s", approximate(post.info.d, post.Draws()))
 	}
 	if f.Ratio != nil && f.Ratio.Error > 0 {
 		say("Pairs of one field are shown %.2g times as often as pairs of two (%.2g to %.2g).", f.Ratio.Value, f.Ratio.Lower, f.Ratio.Upper)
@@ -581,6 +670,9 @@ func (d *diagnosis) speak() {
 		advise("or say what is known from outside: --anchor same=0.8±0.1")
 	}
 	d.speakOfLogs(say, advise)
+	if f.Support.Examined < f.Support.Pairs {
+		say("Mean ŷ was looked at in %d of the %d pairs.", f.Support.Examined, f.Support.Pairs)
+	}
 	if f.Support.Thin > 0 {
 		advise("merge small fields: %d of %d field pairs have fewer than %d links, and their propensities are little more than the prior's", f.Support.Thin, f.Support.Cells, thinLinks)
 	}

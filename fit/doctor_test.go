@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"unseen/model"
 	"unseen/world"
 )
 
@@ -168,5 +169,20 @@ func TestLoggedTestByHand(t *testing.T) {
 	want := []LoggedTest{{Group: "all", Pairs: 100, Shown: .6, Expected: .5, Z: 2}, {Group: "same", Pairs: 100, Shown: .6, Expected: .5, Z: 2}}
 	if !slices.Equal(d.found.Logged, want) {
 		t.Errorf("%+v, want %+v", d.found.Logged, want)
+	}
+}
+
+// A model that calls everything relevant has no error left, and is not identified for that.
+func TestCollapseIsNotIdentified(t *testing.T) {
+	field := must(model.NewFieldMatrix(smallProblem(t, 30, 4, 100, 5).Nodes))(t)
+	d := &diagnosis{found: &Findings{MeanLink: Scale{Value: 1, Lower: 1, Upper: 1}}, measured: true, result: &Result{Propensity: field}}
+	d.classify()
+	d.speak()
+	if f := d.found; f.Class != NotIdentified || !strings.Contains(f.Verdict[0], "collapsed") || !strings.Contains(f.Advice[0], "more pairs") || len(f.warnings()) != 1 {
+		t.Errorf("%+v", f)
+	}
+	d.found = &Findings{MeanLink: Scale{Value: .3, Error: .01}}
+	if d.classify(); d.found.Class != Identified {
+		t.Errorf("%+v", d.found)
 	}
 }

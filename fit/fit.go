@@ -9,13 +9,14 @@ import (
 	"slices"
 	"strings"
 
+	"unseen/graph"
 	"unseen/model"
 	"unseen/risk"
 )
 
 // Result is a fitted pair of models and what is to be known of them.
 type Result struct {
-	Settings Settings // with everything filled in
+	Settings Settings // with everything filled in, and chosen where there was a search
 
 	Link             model.Link
 	LinkParams       []float32
@@ -24,11 +25,12 @@ type Result struct {
 
 	Objective  Parts   // at the end, over up to 262,144 of the training pairs
 	Speed      float64 // pairs per second of Adam's fastest epoch; 0 for others
-	Validation float64 // mean likelihood of the validation pairs; 0 where none were needed
+	Validation float64 // mean −log likelihood of the validation pairs; 0 where none were needed
 	Ridge      float64 // the prior variance of z that was chosen or learned; 0 if there is none
 	Epochs     []Epoch // of Adam
 	Iterations int     // of L-BFGS, or rounds of bayes
 	Starts     []Start // what each start came to; the first is the result's
+	Trials     []Trial // what every point of Settings.Search came to
 	Posterior  *Posterior
 	Findings   *Findings // the doctor's
 	Warnings   []Warning
@@ -46,15 +48,15 @@ type Start struct {
 // Fit learns both models from the pairs of a problem. The same problem, settings and machine
 // kind give the same bits, whatever the number of threads.
 //
-// Where the preset says so, a ridge on the link model's weights is chosen from Settings.Ridges by
-// the likelihood of the validation pairs, and training starts from several propensities: the scale
-// of π is weakly identified, and what the starts agree on can be trusted more.
+// Settings that Settings.Search leaves open are chosen by the likelihood of the validation pairs.
+// Training then starts from several propensities: the scale of π is weakly identified, and what the
+// starts agree on can be trusted more.
 func Fit(ctx context.Context, p Problem, s Settings, progress Progress) (*Result, error) {
 	s, err := s.WithDefaults()
 	if err != nil {
 		return nil, err
 	}
-	warnings, err := p.validate()
+	warnings, err := p.validate(s.Threads)
 	if err != nil {
 		return nil, err
 	}
@@ -106,12 +108,119 @@ func fitObjective(ctx context.Context, p Problem, m method, r *Result, progress 
 	if m.scheme == DR && !slices.ContainsFunc(p.Exposure, func(e risk.Exposure) bool { return e != risk.Unlogged }) {
 		return fmt.Errorf("%w: method dr needs pairs whose exposure is logged; log some, or use bayes", ErrData)
 	}
+	t := &training{ctx: ctx, problem: p, method: m, sampling: sampling, result: r, settings: s, progress: progress, recorder: recorder}
+	if err := t.plan(); err != nil {
+		return err
+	}
+	starts := s.Starts
+	if _, ok := r.Propensity.(model.Starter); !ok {
+		starts = starts[:min(1, len(starts))]
+	}
+	if len(starts) == 0 {
+		starts = []float64{.3}
+	}
+	if err := recorder.begin(t); err != nil {
+		return err
+	}
+	if len(r.Starts) == 0 {
+		if err := t.search(starts[0]); err != nil {
+			return err
+		}
+	}
+	for i := len(r.Starts); i < len(starts); i++ {
+		start := starts[i]
+		t.phase = "training"
+		if len(starts) > 1 {
+			t.phase = fmt.Sprintf("start %d of %d, π̂ = %g", i+1, len(starts), start)
+		}
+		run, err := t.from(start, false)
+		if err != nil {
+			return err
+		}
+		o := t.objective
+		parts, err := CPU{s.Threads}.Gradient(ctx, o.thinned(describedPairs), run.params, nil)
+		if err != nil {
+			return err
+		}
+		summary := summarise(p, r, o, run.params)
+		summary.Propensity, summary.Objective = start, parts.Total()
+		r.Starts = append(r.Starts, summary)
+		if i == 0 {
+			r.Objective, r.Epochs, r.Iterations = parts, run.epochs, run.iterations
+			r.LinkParams, r.PropensityParams = o.Split(run.params)
+			if run.epochs != nil {
+				r.Validation = run.validation
+			}
+		}
+		recorder.settle(t)
+	}
+	return nil
+}
+
+// training is one call of Fit.
+type training struct {
+	ctx       context.Context
+	problem   Problem
+	method    method
+	sampling  Sampling
+	result    *Result
+	settings  Settings             // as they were asked for
+	points    []map[string]float64 // to try
+	progress  Progress
+	recorder  *recorder
+	phase     string
+	using     Settings   // those in use, of a trial or the chosen
+	objective *Objective // under them, over all training pairs
+}
+
+func (t *training) keep(c *checkpoint) {
+	t.result.keep(c)
+	var trials []float64
+	for _, trial := range t.result.Trials {
+		diverged := 0.
+		if trial.Diverged {
+			diverged = 1
+		}
+		trials = append(trials, trial.Validation, float64(trial.Steps), diverged)
+	}
+	put(c, "search.trials", trials)
+}
+
+func (t *training) restore(c *checkpoint) {
+	trials := numbers[float64](c, "search.trials", -1)
+	if len(trials)%3 != 0 || len(trials)/3 > len(t.points) {
+		c.fail("%d numbers of trials for %d points of the search", len(trials), len(t.points))
+		return
+	}
+	t.result.Trials = nil
+	for v := range slices.Chunk(trials, 3) {
+		t.result.Trials = append(t.result.Trials, Trial{Values: t.points[len(t.result.Trials)], Validation: v[0], Steps: int(v[1]), Diverged: v[2] == 1})
+	}
+	if len(t.points) < 2 || len(t.result.Trials) == len(t.points) {
+		if err := t.choose(); err != nil { // before the parameters, which are of the chosen models
+			c.fail("%v", err)
+			return
+		}
+	}
+	t.result.restore(c)
+}
+
+// use makes the objective under some settings.
+func (t *training) use(s Settings) error {
+	link := t.result.Link
+	if s.LinkOptions != t.settings.LinkOptions {
+		var err error
+		if link, err = model.NewLink(s.Link, t.problem.Nodes, s.LinkOptions); err != nil {
+			return err
+		}
+	}
+	m := t.method
 	o := &Objective{
-		Link: r.Link, Propensity: r.Propensity,
-		Likelihood: s.LambdaL, Risk: s.LambdaR, Scheme: m.scheme, Floor: s.Floor, Sampling: sampling, EvenRisk: s.EvenRisk,
+		Link: link, Propensity: t.result.Propensity,
+		Likelihood: s.LambdaL, Risk: s.LambdaR, Scheme: m.scheme, Floor: s.Floor, Sampling: t.sampling, EvenRisk: s.EvenRisk,
 		// AP's masses are probabilities and bounded; those of the others are not.
 		Held:  !s.Through && m.scheme != AP,
-		Pairs: p.Train, Exposure: p.Exposure,
+		Pairs: t.problem.Train, Exposure: t.problem.Exposure,
 	}
 	if m.scheme == Other {
 		scheme, err := risk.Lookup(s.Method)
@@ -124,179 +233,68 @@ func fitObjective(ctx context.Context, p Problem, m method, r *Result, progress 
 		return fmt.Errorf("%w: neither model has parameters", ErrSetting)
 	}
 	o.Scale = expectedSizes(o)
-	starts := s.Starts
-	if _, ok := r.Propensity.(model.Starter); !ok {
-		starts = starts[:min(1, len(starts))]
-	}
-	if len(starts) == 0 {
-		starts = []float64{.3}
-	}
-	t := &training{ctx: ctx, problem: p, result: r, settings: s, progress: progress, objective: o, recorder: recorder}
-	if err := recorder.begin(t); err != nil {
-		return err
-	}
-	for i := len(r.Starts); i < len(starts); i++ {
-		start := starts[i]
-		t.phase = "training"
-		if len(starts) > 1 {
-			t.phase = fmt.Sprintf("start %d of %d, π̂ = %g", i+1, len(starts), start)
-		}
-		params, err := t.from(start, i == 0)
-		if err != nil {
-			return err
-		}
-		parts, err := CPU{s.Threads}.Gradient(ctx, o.thinned(describedPairs), params, nil)
-		if err != nil {
-			return err
-		}
-		summary := summarise(p, r, o, params)
-		summary.Propensity, summary.Objective = start, parts.Total()
-		r.Starts = append(r.Starts, summary)
-		if i == 0 {
-			r.Objective = parts
-			r.LinkParams, r.PropensityParams = o.Split(params)
-		}
-		recorder.settle(t)
-	}
+	o.Precision = ridgePrecision(o, s.Ridge, s.LambdaL, o.Pairs.Len())
+	t.using, t.objective = s, o
 	return nil
 }
 
-// training is one call of Fit.
-type training struct {
-	ctx       context.Context
-	problem   Problem
-	result    *Result
-	settings  Settings
-	progress  Progress
-	objective *Objective
-	recorder  *recorder
-	phase     string
-	ridged    bool // the ridge has been chosen
+// run is what training from one start came to.
+type run struct {
+	params     []float32
+	validation float64 // where there were validation pairs
+	epochs     []Epoch // of Adam
+	iterations int     // of L-BFGS
 }
 
-func (t *training) keep(c *checkpoint) {
-	t.result.keep(c)
-	c.putTruth("ridged", t.ridged)
-}
-
-func (t *training) restore(c *checkpoint) {
-	t.result.restore(c)
-	if t.ridged = c.truth("ridged"); t.ridged {
-		t.objective.Precision = ridgePrecision(t.objective, t.result.Ridge, t.settings.LambdaL)
-	}
-}
-
-// from trains from a start; the first start also chooses the ridge.
-func (t *training) from(start float64, first bool) ([]float32, error) {
-	o, s := t.objective, t.settings
-	params := make([]float32, o.Size())
-	link, propensity := o.Split(params)
-	t.result.Link.Start(link, rand.NewPCG(s.Seed, 0))
-	if starter, ok := t.result.Propensity.(model.Starter); ok {
+// from trains from a start. A trial leaves the validation pairs out, to be judged by them; so does
+// Adam always, which stops by them.
+func (t *training) from(start float64, trial bool) (run, error) {
+	s, o := t.using, *t.objective
+	out := run{params: make([]float32, o.Size())}
+	link, propensity := o.Split(out.params)
+	o.Link.Start(link, rand.NewPCG(s.Seed, 0))
+	if starter, ok := o.Propensity.(model.Starter); ok {
 		starter.StartAt(propensity, start, rand.NewPCG(s.Seed, 1))
 	} else {
-		t.result.Propensity.Start(propensity, rand.NewPCG(s.Seed, 1))
+		o.Propensity.Start(propensity, rand.NewPCG(s.Seed, 1))
+	}
+	var judge *Objective
+	var held func(source int32) bool
+	trained := o.Pairs.Len()
+	if trial || s.Optimiser == "adam" {
+		var validation *graph.Pairs
+		validation, held = t.problem.split()
+		if validation != nil {
+			judged := o
+			judged.Pairs, judged.Exposure, judged.Scheme, judged.Precision = validation, nil, None, nil
+			judge = &judged
+		}
+		if held != nil {
+			trained -= validation.Len()
+		}
+		if s.Optimiser != "adam" { // which leaves them out where they are
+			o.Pairs, o.Exposure = t.problem.without(held)
+		}
+		o.Precision = ridgePrecision(&o, s.Ridge, s.LambdaL, trained)
 	}
 	if s.Optimiser == "adam" {
-		return params, t.adam(params, first)
-	}
-	if first && len(s.Ridges) > 0 && !t.ridged {
-		if err := t.chooseRidge(params); err != nil {
-			return nil, err
-		}
-	}
-	_, iterations, err := trainLBFGS(t.ctx, CPU{s.Threads}, o, params, s.LBFGS, t.report(o), t.recorder)
-	if first {
-		t.result.Iterations = iterations
-	}
-	return params, err
-}
-
-func (t *training) adam(params []float32, first bool) error {
-	train, validation, exposure := t.problem.split()
-	o := *t.objective
-	o.Pairs, o.Exposure = train, exposure
-	var judge *Objective
-	if validation != nil {
-		judged := *t.objective
-		judged.Pairs, judged.Exposure, judged.Scheme = validation, nil, None
-		judge = &judged
-	}
-	s := t.settings.Adam
-	s.Seed, s.Threads = t.settings.Seed, t.settings.Threads
-	state := newAdamState(&o, params, s.Rate)
-	if err := trainAdam(t.ctx, &o, judge, state, s, t.progress, t.phase, t.recorder, &t.result.Speed); err != nil {
-		return err
-	}
-	if first {
-		t.result.Epochs = state.history
+		adam := s.Adam
+		adam.Seed, adam.Threads = s.Seed, s.Threads
+		state := newAdamState(&o, out.params, adam.Rate)
+		err := trainAdam(t.ctx, &o, held, judge, state, adam, t.progress, t.phase, t.recorder, &t.result.Speed)
+		out.epochs = state.history
 		if judge != nil {
-			t.result.Validation = state.bestLoss
+			out.validation = state.bestLoss
 		}
+		return out, err
 	}
-	return nil
-}
-
-// ridgeChoice is everything that the rest of choosing a ridge depends on.
-type ridgeChoice struct {
-	tried  int       // ridges
-	trial  []float32 // where the last of them ended
-	best   float64   // likelihood of the validation pairs
-	chosen float64
-}
-
-func (r *ridgeChoice) keep(c *checkpoint) {
-	c.whole["ridge.tried"] = r.tried
-	put(c, "ridge.trial", r.trial)
-	put(c, "ridge.best", []float64{r.best, r.chosen})
-}
-
-func (r *ridgeChoice) restore(c *checkpoint) {
-	r.tried = c.number("ridge.tried", 0, math.MaxInt32)
-	copy(r.trial, numbers[float32](c, "ridge.trial", len(r.trial)))
-	best := numbers[float64](c, "ridge.best", 2)
-	r.best, r.chosen = best[0], best[1]
-}
-
-// chooseRidge sets the objective's prior to the ridge under which the validation pairs are
-// likeliest. Ridges are tried from the tightest, each from where the last ended.
-func (t *training) chooseRidge(params []float32) error {
-	train, validation, exposure := t.problem.split()
-	ridges := slices.Sorted(slices.Values(t.settings.Ridges))
-	o := *t.objective
-	o.Pairs, o.Exposure = train, exposure
-	choice := &ridgeChoice{trial: slices.Clone(params), best: math.Inf(1), chosen: ridges[len(ridges)/2]}
-	if validation != nil && len(ridges) > 1 {
-		if err := t.recorder.begin(choice); err != nil {
-			return err
-		}
-		judge := *t.objective
-		judge.Pairs, judge.Exposure, judge.Scheme = validation, nil, None
-		phase := t.phase
-		for choice.tried < len(ridges) {
-			ridge := ridges[choice.tried]
-			t.phase = fmt.Sprintf("ridge %d of %d", choice.tried+1, len(ridges))
-			o.Precision = ridgePrecision(&o, ridge, t.settings.LambdaL)
-			if _, _, err := trainLBFGS(t.ctx, CPU{t.settings.Threads}, &o, choice.trial, t.settings.LBFGS, t.report(&o), t.recorder); err != nil {
-				return err
-			}
-			parts, err := CPU{t.settings.Threads}.Gradient(t.ctx, &judge, choice.trial, nil)
-			if err != nil {
-				return err
-			}
-			if v := parts.Likelihood / judge.Likelihood; v < choice.best {
-				choice.best, choice.chosen = v, ridge
-			}
-			choice.tried++
-			t.recorder.settle(choice)
-		}
-		t.phase = phase
-		t.result.Validation = choice.best
+	var err error
+	if _, out.iterations, err = trainLBFGS(t.ctx, CPU{s.Threads}, &o, out.params, s.LBFGS, t.report(&o), t.recorder); err != nil || judge == nil {
+		return out, err
 	}
-	t.result.Ridge, t.ridged = choice.chosen, true
-	t.objective.Precision = ridgePrecision(t.objective, choice.chosen, t.settings.LambdaL)
-	t.recorder.settle(t)
-	return nil
+	parts, err := CPU{s.Threads}.Gradient(t.ctx, judge, out.params, nil)
+	out.validation = parts.Likelihood / judge.Likelihood
+	return out, err
 }
 
 // weights returns how many of the link model's parameters are a diagonal model's weights, which
@@ -339,16 +337,19 @@ func expectedSizes(o *Objective) []float64 {
 }
 
 // ridgePrecision returns the precisions under which the weights of a diagonal model give z the
-// prior variance `ridge`, and which leave everything else free. The prior counts once, the pairs
+// prior variance `ridge`, and which leave everything else free; nil for no ridge. The prior counts once, the pairs
 // n times; the objective is a mean over them.
-func ridgePrecision(o *Objective, ridge, lambda float64) []float64 {
+func ridgePrecision(o *Objective, ridge, lambda float64, pairs int) []float64 {
+	if ridge <= 0 {
+		return nil
+	}
 	count, meanSquare := weights(o)
 	if count == 0 {
 		return nil
 	}
 	precision := make([]float64, o.Size())
 	for i := range count {
-		precision[i] = lambda * meanSquare / ridge / float64(o.Pairs.Len())
+		precision[i] = lambda * meanSquare / ridge / float64(pairs)
 	}
 	return precision
 }
@@ -357,7 +358,7 @@ func (t *training) report(o *Objective) func(int, Parts) {
 	m := newMeter(t.progress, 0)
 	return func(iteration int, p Parts) {
 		m.add(o.Pairs.Len(), false, func() Step {
-			return Step{Phase: t.phase, Epoch: iteration, Epochs: t.settings.LBFGS.Iterations, Loss: p, Validation: t.result.Validation}
+			return Step{Phase: t.phase, Epoch: iteration, Epochs: t.using.LBFGS.Iterations, Loss: p, Validation: t.result.Validation}
 		})
 	}
 }
@@ -440,9 +441,13 @@ func (r *Result) warn() {
 	}
 }
 
-// Model returns what a model file keeps of the result. checksum names the data.
+// Model returns what a model file keeps of the result: among its hyperparameters are the settings
+// and the trials of a search. checksum names the data.
 func (r *Result) Model(checksum string) (model.Model, error) {
-	settings, err := json.Marshal(r.Settings)
+	settings, err := json.Marshal(struct {
+		Settings
+		Trials []Trial `json:"trials,omitempty"`
+	}{r.Settings, r.Trials})
 	if err != nil {
 		return model.Model{}, err
 	}

@@ -329,7 +329,7 @@ func TestBadInput(t *testing.T) {
 		"NaN λ_R":             {func(_ *Problem, s *Settings) { s.LambdaR = math.NaN() }, ErrSetting, "λ_R"},
 		"floor 1":             {func(_ *Problem, s *Settings) { s.Floor = 1 }, ErrSetting, "floor"},
 		"start 0":             {func(_ *Problem, s *Settings) { s.Starts = []float64{0} }, ErrSetting, "between"},
-		"negative ridge":      {func(_ *Problem, s *Settings) { s.Ridges = []float64{-1} }, ErrSetting, "ridge"},
+		"infinite ridge":      {func(_ *Problem, s *Settings) { s.Ridge = math.Inf(1) }, ErrSetting, "ridge"},
 		"bad anchor":          {func(_ *Problem, s *Settings) { s.Anchors = []Anchor{{"same", 2, .1}} }, ErrSetting, "same=0.8±0.1"},
 		"negative rate":       {func(_ *Problem, s *Settings) { s.Adam.Rate = -1 }, ErrSetting, "learning rate"},
 		"negative batch":      {func(_ *Problem, s *Settings) { s.Adam.Batch = -1 }, ErrSetting, "batch"},

@@ -64,12 +64,12 @@ type Evidence struct {
 
 // Estimate is an estimated mean over all pairs with its interval and what that is made of.
 type Estimate struct {
-	risk.Interval         // around the estimate less its bias
-	Plain         float64 // the estimate before that
-	Sampling      float64 // standard error from having sampled pairs
-	Nuisance      float64 // standard error from having estimated π̂ and ŷ; 0 without a posterior
-	Bias          float64 // in the replicates, on average
-	BiasError     float64 // the standard error of Bias
+	risk.Interval         // around the estimate less its bias; of the naive risk, around the estimate
+	Plain         float64 `json:"plain"`     // the estimate before that
+	Sampling      float64 `json:"sampling"`  // standard error from having sampled pairs
+	Nuisance      float64 `json:"nuisance"`  // standard error from having estimated π̂ and ŷ; 0 without a posterior
+	Bias          float64 `json:"bias"`      // in the replicates, on average
+	BiasError     float64 `json:"biasError"` // the standard error of Bias
 }
 
 // DoublyRobust is the doubly robust scheme, for pairs whose exposure a is logged: P = ŷ + a(o−ŷ)/π̂, N = 1 − P.
@@ -368,6 +368,9 @@ func (j *Judge) conclude(v Evidence, e risk.Estimator, values []float64, parts [
 	}
 	out.Nuisance = math.Sqrt(j.Posterior.Variance(link, propensity))
 	out.Bias, out.BiasError = meanAndError(errs)
+	if _, naive := e.Scheme.(risk.Naive); naive {
+		return out, nil // it rests on neither π̂ nor ŷ, and a naive judge would not know of its bias
+	}
 	variance := out.Nuisance * out.Nuisance
 	if replicates > 1 {
 		spread := out.BiasError * out.BiasError

@@ -1,9 +1,11 @@
 package fit
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
+	"sync"
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
@@ -35,6 +37,9 @@ type laplace struct {
 
 	leverage []float32 // xᵀVx: the variance of each pair's logit; nil takes w as certain
 	spread   []spread  // the same for Gauss and Hermite's points
+
+	draws int    // how many stand for V where there are too many dimensions for a matrix over them, or 0
+	seed  uint64 // of the draws
 
 	fixed bool // the propensities are known: s stays where it is
 
@@ -163,16 +168,37 @@ func (l *laplace) contribute(k int, z float64, t cellTable) contribution {
 	}
 	e := math.Exp(-z)
 	var sum contribution
-	if l.spread == nil {
-		at.add(&sum, e, 1)
+	if at.exposure != risk.Unlogged {
+		at.addLogged(&sum, e, l.centreWeight())
+		if l.spread != nil {
+			for i, factor := range l.spread[k] {
+				at.addLogged(&sum, e*factor, hermiteWeight[i])
+				at.addLogged(&sum, e/factor, hermiteWeight[i])
+			}
+		}
 		return sum
 	}
-	at.add(&sum, e, hermiteCentre)
-	for i, factor := range l.spread[k] {
-		at.add(&sum, e*factor, hermiteWeight[i])
-		at.add(&sum, e/factor, hermiteWeight[i])
+	sum.loss = l.centreWeight() * math.Log(at.add(&sum, e, l.centreWeight()))
+	if l.spread != nil {
+		for i, factor := range l.spread[k] {
+			above, below := at.add(&sum, e*factor, hermiteWeight[i]), at.add(&sum, e/factor, hermiteWeight[i])
+			// one logarithm for the two points of a weight
+			if both := above * below; both < math.MaxFloat64 {
+				sum.loss += hermiteWeight[i] * math.Log(both)
+			} else {
+				sum.loss += hermiteWeight[i] * (math.Log(above) + math.Log(below))
+			}
+		}
 	}
 	return sum
+}
+
+// centreWeight is the weight of the logit itself among the points that it is averaged over.
+func (l *laplace) centreWeight() float64 {
+	if l.spread == nil {
+		return 1
+	}
+	return hermiteCentre
 }
 
 // point is a pair at which contributions are evaluated.
@@ -182,31 +208,27 @@ type point struct {
 	exposure       risk.Exposure
 }
 
-// add adds weight times the contribution at the logit z, given as e = e^−z. With G = e + (1−π) and
-// T = π + r·G everything is a quotient of positive numbers: q = G/(1+e), P = π/T, ψ = e/G.
-func (p *point) add(sum *contribution, e, weight float64) {
-	if p.exposure != risk.Unlogged {
-		p.addLogged(sum, e, weight)
-		return
-	}
+// add adds weight times the slopes and the information at the logit z, given as e = e^−z, and
+// returns e^loss. With G = e + (1−π) and T = π + r·G everything is a quotient of positive numbers:
+// q = G/(1+e), P = π/T, ψ = e/G.
+func (p *point) add(sum *contribution, e, weight float64) float64 {
 	g := e + p.rest
 	t := p.pi + p.rate*g
-	inverse := 1 / g
-	linked, unlinked := p.pi/t, p.rate*g/t
+	inverse, whole := 1/g, 1/t
+	linked, unlinked := p.pi*whole, p.rate*g*whole
 	psi, hide := e*inverse, p.rest*(1+e)*inverse
-	if p.linked {
-		sum.loss += weight * math.Log(t/p.pi)
-		sum.dz -= weight * unlinked * psi
-		sum.ds -= weight * unlinked * hide
-	} else {
-		sum.loss += weight * math.Log(t/(p.rate*g))
-		sum.dz += weight * linked * psi
-		sum.ds += weight * linked * hide
-	}
 	v := weight * linked * unlinked
 	sum.zz += v * psi * psi
 	sum.zs += v * psi * hide
 	sum.ss += v * hide * hide
+	if p.linked {
+		sum.dz -= weight * unlinked * psi
+		sum.ds -= weight * unlinked * hide
+		return 1 / linked
+	}
+	sum.dz += weight * linked * psi
+	sum.ds += weight * linked * hide
+	return 1 / unlinked
 }
 
 // addLogged is add for a pair whose exposure a is logged: −log Ber(a; π) − a·log Ber(o; ŷ). In a
@@ -352,10 +374,17 @@ type information struct {
 	n      int
 	d      int
 	factor blas64.Triangular
+	draws  *draws // instead of the factor where that would be too large
+
+	once       sync.Once
+	covariance []float64 // of s, once it has been asked for
 }
 
 // fisher returns the factored information at θ.
 func (l *laplace) fisher(ctx context.Context, theta []float64) (*information, error) {
+	if l.draws > 0 {
+		return l.sketch(ctx, theta)
+	}
 	t, w := l.table(theta), l.weights32(theta)
 	width := l.d + 1
 	type partial struct {
@@ -375,22 +404,17 @@ func (l *laplace) fisher(ctx context.Context, theta []float64) (*information, er
 			return
 		}
 		p := &parts[i]
-		scaled, err1 := kern.NewMatrix(512, width)
-		turned, err2 := kern.NewMatrix(width, 512)
-		var err3, err4 error
-		p.a, err3 = kern.NewMatrix(width, width)
-		p.b, err4 = kern.NewMatrix(l.cells, width)
-		for _, err := range []error{err1, err2, err3, err4} {
-			if err != nil {
-				failed[i] = err
-				return
-			}
+		turned, err1 := kern.NewMatrix(width, 512+32) // rows a power of two apart would fall on one another in the cache
+		var err2, err3 error
+		p.a, err2 = kern.NewMatrix(width, width)
+		p.b, err3 = kern.NewMatrix(l.cells, width)
+		if failed[i] = cmp.Or(err1, err2, err3); failed[i] != nil {
+			return
 		}
-		defer scaled.Close()
 		defer turned.Close()
 		p.s, p.ones = make([]float64, l.cells), make([]float64, l.cells)
 		from, to := l.lot(i)
-		var z [512]float32
+		var z, zz [512]float32
 		for ; from < to; from += len(z) {
 			n := min(len(z), to-from)
 			l.logits(z[:n], w, from)
@@ -399,25 +423,25 @@ func (l *laplace) fisher(ctx context.Context, theta []float64) (*information, er
 				cell := l.cell[from+k]
 				p.s[cell] += c.ss
 				p.one += c.zz
-				if !l.fixed {
-					p.ones[cell] += c.zs
-				}
-				row := []int32{int32(from + k)}
-				clear(scaled.Row(k))
-				kern.AddRows(scaled.Row(k), l.x, row, []float32{float32(math.Sqrt(c.zz))})
+				zz[k] = float32(c.zz)
 				if c.zs != 0 && !l.fixed {
-					kern.AddRows(p.b.Row(int(cell)), l.x, row, []float32{float32(c.zs)})
+					p.ones[cell] += c.zs
+					kern.AddRows(p.b.Row(int(cell)), l.x, []int32{int32(from + k)}, []float32{float32(c.zs)})
 				}
 			}
-			for k := n; k < len(z); k++ {
-				clear(scaled.Row(k))
-			}
-			kern.Transpose(turned, scaled)
-			if failed[i] = eachBand(width, func(from, to int) error {
-				return addLowerBand(p.a, turned, scaled, from, to)
-			}); failed[i] != nil {
+			rows, err1 := l.x.Slice(from, from+n)
+			columns, err2 := turned.First(n)
+			if failed[i] = cmp.Or(err1, err2); failed[i] != nil {
 				return
 			}
+			kern.Transpose(columns, rows)
+			for j := range width {
+				row := columns.Row(j)
+				for k, v := range zz[:len(row)] {
+					row[k] *= v
+				}
+			}
+			kern.AddLower(p.a, columns, rows)
 		}
 	})
 	for _, err := range append(failed, ctx.Err()) {
@@ -480,7 +504,7 @@ func (p *prior) precision(l *laplace, full blas64.Symmetric) {
 
 // eachBand cuts 0…n into bands, so that work on a triangle can leave out most of what is not in it.
 func eachBand(n int, f func(from, to int) error) error {
-	const bands = 6
+	const bands = 8
 	for b := range bands {
 		if from, to := n*b/bands, n*(b+1)/bands; from < to {
 			if err := f(from, to); err != nil {
@@ -488,24 +512,6 @@ func eachBand(n int, f func(from, to int) error) error {
 			}
 		}
 	}
-	return nil
-}
-
-// addLowerBand adds the rows from…to of left·right to sum, up to the diagonal's column.
-func addLowerBand(sum, left, right *kern.Matrix, from, to int) error {
-	part, err := band(sum, from, to, to)
-	if err != nil {
-		return err
-	}
-	rows, err := left.Slice(from, to)
-	if err != nil {
-		return err
-	}
-	columns, err := right.First(to)
-	if err != nil {
-		return err
-	}
-	kern.Mul(part, rows, columns, true)
 	return nil
 }
 
@@ -518,8 +524,12 @@ func band(m *kern.Matrix, from, to, columns int) (*kern.Matrix, error) {
 	return rows.First(columns)
 }
 
-// solve replaces x by the inverse information times x.
+// solve replaces x by the inverse information times x, or by something near it where there are draws.
 func (f *information) solve(x []float64) {
+	if f.draws != nil {
+		f.draws.precondition(x, x, false)
+		return
+	}
 	v := blas64.Vector{N: f.n, Inc: 1, Data: x}
 	blas64.Trsv(blas.NoTrans, f.factor, v)
 	blas64.Trsv(blas.Trans, f.factor, v)
@@ -530,11 +540,27 @@ func (f *information) weightFactor() blas64.Triangular {
 	return f.invert(0, f.d+1)
 }
 
-// cellCovariance returns the covariance of s, row by row.
+// trace returns tr V_ww.
+func (f *information) trace() float64 {
+	if f.draws != nil {
+		return f.draws.trace
+	}
+	return traceOf(f.weightFactor(), f.d)
+}
+
+// cellCovariance returns the covariance of s, row by row, which is not to be changed.
 func (f *information) cellCovariance() (v []float64, n int) {
-	n = f.n - f.d - 1
+	f.once.Do(func() { f.covariance = f.covarianceOfCells() })
+	return f.covariance, f.n - f.d - 1
+}
+
+func (f *information) covarianceOfCells() []float64 {
+	n := f.n - f.d - 1
+	if f.draws != nil {
+		return f.draws.cellCovariance(n)
+	}
 	u := f.invert(f.d+1, n)
-	v = make([]float64, n*n)
+	v := make([]float64, n*n)
 	for i := range n { // V = UᵀU
 		row := u.Data[i*n : i*n+i+1]
 		for a, x := range row {
@@ -548,7 +574,7 @@ func (f *information) cellCovariance() (v []float64, n int) {
 			v[b*n+a] = v[a*n+b]
 		}
 	}
-	return v, n
+	return v
 }
 
 // invert returns the inverse of a diagonal block of the factor.
@@ -562,8 +588,23 @@ func (f *information) invert(at, n int) blas64.Triangular {
 	return u
 }
 
-// setLeverage finds the variance of every pair's logit under the covariance of (w, b) given s.
-func (l *laplace) setLeverage(u blas64.Triangular) error {
+// setLeverage finds the variance of every pair's logit under the covariance of (w, b) given s, and
+// returns the trace of w's.
+func (l *laplace) setLeverage(info *information) (trace float64, err error) {
+	if info.draws != nil {
+		leverage, err := info.draws.leverage(l)
+		if err != nil {
+			return 0, err
+		}
+		l.setSpread(leverage)
+		return info.draws.trace, nil
+	}
+	u := info.weightFactor()
+	return traceOf(u, l.d), l.setLeverageBy(u)
+}
+
+// setLeverageBy is setLeverage for the covariance UᵀU.
+func (l *laplace) setLeverageBy(u blas64.Triangular) error {
 	n := u.N
 	factor, err := kern.NewMatrix(n, n)
 	if err != nil {
@@ -654,13 +695,16 @@ type ascent struct {
 // mode moves θ to the posterior's mode and returns how many iterations that took. Fisher's
 // information, factored once, is where a limited-memory quasi-Newton method starts from:
 // information is an expectation and the likelihood's own curvature differs from it, so that
-// scoring alone would creep. report is called in every iteration; it and the recorder may be nil.
-func (l *laplace) mode(ctx context.Context, theta []float64, info *information, report func(), r *recorder) (int, error) {
+// scoring alone would creep. It stops where the decrement, twice what is still to be gained in units
+// of log-likelihood, is enough. report is called in every iteration; it and the recorder may be nil.
+func (l *laplace) mode(ctx context.Context, theta []float64, info *information, enough float64, report func(), r *recorder) (int, error) {
+	most := 200
+	if l.draws > 0 {
+		most = 2000 // the information is only near its matrix, and its iterations are cheap
+	}
 	const (
-		most   = 200
-		anew   = 25 // iterations after which the information is found again
-		depth  = 20
-		enough = 1e-3 // the decrement: twice what is still to be gained, in units of log-likelihood
+		anew  = 12 // iterations after which the information is found again
+		depth = 20
 	)
 	n := l.size()
 	a := &ascent{theta: theta, info: info, grad: make([]float64, n), d: l.d}
@@ -684,7 +728,7 @@ func (l *laplace) mode(ctx context.Context, theta []float64, info *information, 
 		}
 		// The state changes at the end of an iteration only: one that is interrupted is done again.
 		iteration, info, memory := a.iteration+1, a.info, a.memory
-		if info == nil || iteration%anew == 0 {
+		if info == nil || iteration%anew == 0 && l.draws == 0 {
 			var err error
 			if info, err = l.fisher(ctx, theta); err != nil {
 				return iteration, err

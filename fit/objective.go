@@ -136,7 +136,7 @@ func (o *Objective) meanWeight() float64 {
 
 // stretch is how many pairs go through the models at a time: enough to fill the kernels and their
 // prefetching, few enough that the rows are still in the second-level cache for the gradient.
-const stretch = 128
+const stretch = 64
 
 // workspace is one worker's scratch memory for a stretch.
 type workspace struct {
@@ -208,7 +208,8 @@ func (o *Objective) slopes(w *workspace, n int, scale float32, values bool) Part
 	kern.Sigmoid(pi, s)
 	kern.Sigmoid(rest, rest)
 	lambdaL, lambdaR, floor := scale*float32(o.Likelihood), scale*float32(o.Risk), float32(o.Floor)
-	var nll, total float64
+	var nll logSum
+	var total float64
 	for k := range z {
 		linked := w.linked[k]
 		yk, uk, pk, rk := y[k], u[k], pi[k], rest[k]
@@ -246,7 +247,7 @@ func (o *Objective) slopes(w *workspace, n int, scale float32, values bool) Part
 				}
 			}
 			dz, ds = dz*likelihood, ds*likelihood
-			nll += float64(likelihood) * value
+			nll.sum += float64(likelihood) * value
 		} else {
 			r := float32(1)
 			if o.Sampling == CaseControl {
@@ -263,7 +264,7 @@ func (o *Objective) slopes(w *workspace, n int, scale float32, values bool) Part
 				if linked {
 					odds = 1 / odds
 				}
-				nll += float64(likelihood) * math.Log1p(odds)
+				nll.add(1+odds, float64(likelihood))
 			}
 		}
 		if o.Scheme != None {
@@ -280,7 +281,26 @@ func (o *Objective) slopes(w *workspace, n int, scale float32, values bool) Part
 		}
 		w.dz[k], w.ds[k] = dz, ds
 	}
-	return Parts{Likelihood: nll, Risk: total}
+	return Parts{Likelihood: nll.value(), Risk: total}
+}
+
+// logSum is a sum of weight·log x over numbers x ≥ 1 that often have one weight in a row: those are
+// multiplied and share a logarithm, which costs more than the rest of a pair.
+type logSum struct{ sum, product, weight float64 }
+
+func (s *logSum) add(x, weight float64) {
+	if weight != s.weight || s.product > 1e200 {
+		s.sum = s.value()
+		s.product, s.weight = 1, weight
+	}
+	s.product *= x
+}
+
+func (s *logSum) value() float64 {
+	if s.weight == 0 {
+		return s.sum
+	}
+	return s.sum + s.weight*math.Log(s.product)
 }
 
 // loggedNLL is −log Ber(a; π̂) − a·log Ber(o; ŷ) of pair k.
@@ -409,13 +429,17 @@ func (o *Objective) prior(params []float32, grad []float64) float64 {
 	return sum
 }
 
-// Engine does what is heavy: the objective and its gradient over all pairs of a sample. The
-// processor, a graphics card and a cluster each have one, and they agree within rounding.
+// Engine does what is heavy. The processor, a graphics card and a cluster each have one, and they
+// agree within rounding.
 type Engine interface {
 	// Gradient returns the objective's parts at params and, unless grad is nil, sets grad to its
 	// gradient.
 	Gradient(ctx context.Context, o *Objective, params []float32, grad []float64) (Parts, error)
+	// AllPairs returns what a judge's own predictions come to over all ordered pairs of a graph.
+	AllPairs(ctx context.Context, g *graph.Graph, j *Judge) (Totals, error)
 }
+
+var _ Engine = CPU{}
 
 // CPU is the engine on this machine's processor.
 type CPU struct {

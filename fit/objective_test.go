@@ -85,7 +85,7 @@ func TestSlopes(t *testing.T) {
 					for k := range stretch {
 						w.z[k], w.s[k] = float32(rng.NormFloat64()*5), float32(rng.NormFloat64()*3)
 						w.linked[k] = rng.IntN(3) == 0
-						w.rate[k], w.weight[k] = rng.Float32()+1e-3, rng.Float32()*4
+						w.rate[k], w.weight[k] = min(rng.Float32()+1e-3, 1), rng.Float32()*4
 						w.exposure[k] = risk.Exposure(max(rng.IntN(6)-3, 0))
 					}
 					parts := o.slopes(w, stretch, 1, true)
@@ -273,7 +273,7 @@ func TestThreadsDoNotMatter(t *testing.T) {
 		for _, bySource := range []bool{false, true} {
 			s := AdamSettings{Batch: 600, Epochs: 2, Threads: threads, BySource: bySource, Seed: 3}.withDefaults()
 			state := newAdamState(o, slices.Clone(params), s.Rate)
-			if err := trainAdam(context.Background(), o, nil, state, s, Progress{}, "", nil, nil); err != nil {
+			if err := trainAdam(context.Background(), o, nil, nil, state, s, Progress{}, "", nil, nil); err != nil {
 				t.Fatal(err)
 			}
 			if bySource {

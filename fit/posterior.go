@@ -27,6 +27,10 @@ import (
 // It also keeps a few replicates: parameters drawn from the posterior, links drawn from those, and
 // what the method makes of them. How far that is from where the links came from is the method's own
 // error, and its mean a bias that no covariance knows of.
+//
+// Where the vectors have more than 4096 dimensions there is no L. V is then known by Draws draws from
+// the posterior, and a variance is the mean square along them: right on average, and a standard error
+// uncertain by a share of 1/√(2·Draws).
 type Posterior struct {
 	Alpha float64    // precision of w, in units in which products of vectors have squared length d
 	Tau   [2]float64 // standard deviation of the propensity logits among pairs of one field, and of two
@@ -76,8 +80,13 @@ func (p *Posterior) Variance(link, propensity []float64) float64 {
 			g[d+1+c] = propensity[at]
 		}
 	}
-	blas64.Trsv(blas.NoTrans, p.info.factor, blas64.Vector{N: len(g), Inc: 1, Data: g})
-	variance := dot(g, g)
+	var variance float64
+	if p.info.draws != nil {
+		variance = p.info.draws.variance(g)
+	} else {
+		blas64.Trsv(blas.NoTrans, p.info.factor, blas64.Vector{N: len(g), Inc: 1, Data: g})
+		variance = dot(g, g)
+	}
 	for _, h := range p.hyper {
 		var move float64
 		for i, x := range link {
@@ -96,6 +105,7 @@ func (p *Posterior) Variance(link, propensity []float64) float64 {
 // cellCovariance returns the covariance of the propensity logits, row by row.
 func (p *Posterior) cellCovariance() (v []float64, n int) {
 	v, n = p.info.cellCovariance()
+	v = slices.Clone(v)
 	for _, h := range p.hyper {
 		for a, x := range h.logits {
 			for b, y := range h.logits {
@@ -117,6 +127,14 @@ func (p *Posterior) LogitErrors() []float64 {
 	return out
 }
 
+// Draws returns how many draws stand for V; 0 where V is exact.
+func (p *Posterior) Draws() int {
+	if p.info.draws == nil {
+		return 0
+	}
+	return len(p.info.draws.joint)
+}
+
 // Replicates returns the number of simulated histories.
 func (p *Posterior) Replicates() int { return len(p.replicates) }
 
@@ -129,6 +147,7 @@ func newPosterior(ctx context.Context, l *laplace, p Problem, cells []int32, s S
 			unit: l.unit, scale: scale, caseControl: s.Sampling == CaseControl.String(), seed: s.Seed, info: info,
 		},
 		laplace: l, pairs: p.Train, mode: mode, recorder: r, refits: hyperparameters + 1 + max(s.Replicates, 0),
+		decided: math.Max(float64(l.d)-l.prior.Alpha*info.trace(), 1),
 	}
 	if err := r.begin(a); err != nil {
 		return nil, err
@@ -166,7 +185,8 @@ type aftermath struct {
 	pairs    *graph.Pairs
 	mode     []float64
 	recorder *recorder
-	refits   int // in all
+	decided  float64 // γ = d − α·tr V_ww: how many weights the data decide rather than the prior
+	refits   int     // in all
 	done     int
 }
 
@@ -241,11 +261,11 @@ func (f *refit) restore(c *checkpoint) {
 }
 
 // climb moves to the mode, by the information of the fit if that is of use.
-func (f *refit) climb(ctx context.Context, info *information, r *recorder) error {
-	_, err := f.laplace.mode(ctx, f.theta, info, nil, r)
+func (f *refit) climb(ctx context.Context, info *information, enough float64, r *recorder) error {
+	_, err := f.laplace.mode(ctx, f.theta, info, enough, nil, r)
 	if errors.Is(err, ErrDiverged) {
 		r.settle(f)
-		_, err = f.laplace.mode(ctx, f.theta, nil, nil, r)
+		_, err = f.laplace.mode(ctx, f.theta, nil, enough, nil, r)
 	}
 	return err
 }
@@ -264,7 +284,7 @@ func (a *aftermath) vary(ctx context.Context, which int) error {
 	l := a.laplace
 	moved := a.newRefit()
 	if which == 0 {
-		moved.prior.Alpha *= math.Exp(math.Sqrt(2 / l.decided(a.info)))
+		moved.prior.Alpha *= math.Exp(math.Sqrt(2 / a.decided))
 	} else {
 		g := which - 1
 		v, cells := a.info.cellCovariance()
@@ -283,20 +303,23 @@ func (a *aftermath) vary(ctx context.Context, which int) error {
 	if err := a.recorder.begin(moved); err != nil {
 		return err
 	}
-	for moved.round < 2 {
-		if err := moved.climb(ctx, a.info, a.recorder); err != nil {
+	if which == 0 && moved.round == 0 { // the spread of w follows α; the propensities' prior hardly moves it
+		if err := moved.climb(ctx, a.info, near, a.recorder); err != nil {
 			return err
 		}
-		info, err := moved.fisher(ctx, moved.theta)
+		info, err := moved.covariance(ctx, moved.theta)
 		if err != nil {
 			return err
 		}
-		if err := moved.setLeverage(info.weightFactor()); err != nil {
+		if _, err := moved.setLeverage(info); err != nil {
 			return err
 		}
 		moved.leveraged = true
 		moved.round++
 		a.recorder.settle(moved)
+	}
+	if err := moved.climb(ctx, a.info, near, a.recorder); err != nil {
+		return err
 	}
 	move := variant{link: moved.published(moved.theta), logits: moved.logits()}
 	for i, x := range l.published(a.mode) {
@@ -319,10 +342,10 @@ func (a *aftermath) withoutLogs(ctx context.Context) error {
 	if err := a.recorder.begin(blind); err != nil {
 		return err
 	}
-	if err := blind.climb(ctx, nil, a.recorder); err != nil {
+	if err := blind.climb(ctx, nil, near, a.recorder); err != nil {
 		return err
 	}
-	info, err := blind.fisher(ctx, blind.theta)
+	info, err := blind.covariance(ctx, blind.theta)
 	if err != nil {
 		return err
 	}
@@ -369,13 +392,17 @@ func (a *aftermath) replicate(ctx context.Context, k int) error {
 // fit's, without which it runs away where hardly any weight is decided.
 func (a *aftermath) relearn(ctx context.Context, f *refit) error {
 	const rounds = 4
-	decided, alpha := a.laplace.decided(a.info), a.laplace.prior.Alpha
-	most := 3 * math.Sqrt(2/decided)
+	alpha := a.laplace.prior.Alpha
+	most := 3 * math.Sqrt(2/a.decided)
 	for {
-		if err := f.climb(ctx, a.info, a.recorder); err != nil || f.round == rounds {
+		enough := 10 * near
+		if f.round == rounds {
+			enough = near
+		}
+		if err := f.climb(ctx, a.info, enough, a.recorder); err != nil || f.round == rounds {
 			return err
 		}
-		f.updateAlpha(f.theta, (float64(f.d)-decided)/f.prior.Alpha, &f.last[0])
+		f.updateAlpha(f.theta, (float64(f.d)-a.decided)/f.prior.Alpha, &f.last[0])
 		f.prior.Alpha = alpha * math.Exp(math.Max(-most, math.Min(most, math.Log(f.prior.Alpha/alpha))))
 		f.updateTau(f.theta, a.info, f.last[1:])
 		f.round++
@@ -383,21 +410,14 @@ func (a *aftermath) relearn(ctx context.Context, f *refit) error {
 	}
 }
 
-// decided returns γ = d − α·tr V_ww, the number of weights that the data decide rather than the prior.
-func (l *laplace) decided(info *information) float64 {
-	u := info.weightFactor()
-	var trace float64
-	for i := range u.N {
-		row := u.Data[i*u.N : i*u.N+min(i+1, l.d)]
-		trace += dot(row, row)
-	}
-	return math.Max(float64(l.d)-l.prior.Alpha*trace, 1)
-}
-
 // draw returns θ with (w, b) drawn from the posterior given s: θ + L⁻ᵀε over the factor's first rows.
 func (p *Posterior) draw(mode []float64, k int) []float64 {
 	rng := rand.New(rand.NewPCG(p.seed, uint64(k)))
 	out := slices.Clone(mode)
+	if p.info.draws != nil {
+		p.info.draws.another(out, rng)
+		return out
+	}
 	width := p.info.d + 1
 	noise := make([]float64, width)
 	for i := range noise {
@@ -464,14 +484,18 @@ func (h history) uniform() float64 {
 }
 
 // tensors returns what a model file keeps of the posterior: L in float32, its lower triangle row by
-// row (2.6 MB for 768 dimensions and 19 fields), and the replicates.
+// row (2.6 MB for 768 dimensions and 19 fields), or the draws (4.2 MB for 8192), and the replicates.
 func (p *Posterior) tensors() []model.Tensor {
 	n, width := p.info.n, p.info.d+1
-	factor := make([]float32, 0, n*(n+1)/2)
-	for i := range n {
-		for _, x := range p.info.factor.Data[i*p.info.factor.Stride:][:i+1] {
+	covariance := model.Tensor{Name: "posterior.draws", Shape: []int{p.Draws(), n}}
+	if p.info.draws != nil {
+		covariance.Data = flat(p.info.draws.joint)
+	} else {
+		factor := make([]float32, 0, n*(n+1)/2)
+		for _, x := range lower(p.info.factor) {
 			factor = append(factor, float32(x))
 		}
+		covariance = model.Tensor{Name: "posterior.factor", Shape: []int{len(factor)}, Data: factor}
 	}
 	caseControl := 0.
 	if p.caseControl {
@@ -489,7 +513,7 @@ func (p *Posterior) tensors() []model.Tensor {
 	return []model.Tensor{
 		{Name: "posterior.numbers", Shape: []int{6}, Data: []float64{p.Alpha, p.Tau[0], p.Tau[1], p.unit, p.scale, caseControl}},
 		{Name: "posterior.cells", Shape: []int{len(p.Cells)}, Data: p.Cells},
-		{Name: "posterior.factor", Shape: []int{len(factor)}, Data: factor},
+		covariance,
 		{Name: "posterior.prior.link", Shape: []int{len(p.hyper), width}, Data: hyperLinks},
 		{Name: "posterior.prior.logits", Shape: []int{len(p.hyper), len(p.Cells)}, Data: hyperLogits},
 		{Name: "posterior.replicates.truth", Shape: []int{count, width}, Data: truths},
@@ -504,7 +528,9 @@ func PosteriorOf(m model.Model) (*Posterior, error) {
 	for _, t := range m.Extra {
 		found[t.Name] = t
 	}
-	if _, ok := found["posterior.factor"]; !ok {
+	_, factored := found["posterior.factor"]
+	drawn, known := found["posterior.draws"]
+	if !factored && !known {
 		return nil, nil
 	}
 	numbers, ok1 := found["posterior.numbers"].Data.([]float64)
@@ -516,7 +542,12 @@ func PosteriorOf(m model.Model) (*Posterior, error) {
 	priorLinks, ok7 := found["posterior.prior.link"].Data.([]float32)
 	priorLogits, ok8 := found["posterior.prior.logits"].Data.([]float32)
 	width, n := len(m.LinkParams), len(m.LinkParams)+len(cells)
-	if !ok1 || !ok2 || !ok3 || !ok4 || !ok5 || !ok6 || !ok7 || !ok8 || len(numbers) != 6 || width == 0 || len(factor) != n*(n+1)/2 ||
+	fits := ok3 && len(factor) == n*(n+1)/2
+	joint, ok := drawn.Data.([]float32)
+	if !factored {
+		fits = ok && len(joint) > 0 && len(joint)%n == 0
+	}
+	if !fits || !ok1 || !ok2 || !ok4 || !ok5 || !ok6 || !ok7 || !ok8 || len(numbers) != 6 || width == 0 ||
 		len(truths)%width != 0 || len(links) != len(truths) || len(logits) != len(truths)/width*len(cells) ||
 		len(priorLinks)%width != 0 || len(priorLogits) != len(priorLinks)/width*len(cells) {
 		return nil, fmt.Errorf("%w: the model's posterior does not fit its %d weights and %d field pairs; fit the model anew", ErrShape, width, len(cells))
@@ -527,18 +558,21 @@ func PosteriorOf(m model.Model) (*Posterior, error) {
 		}
 	}
 	p := &Posterior{Alpha: numbers[0], Tau: [2]float64{numbers[1], numbers[2]}, Cells: cells, unit: numbers[3], scale: numbers[4], caseControl: numbers[5] != 0, seed: m.Seed}
-	full := make([]float64, n*n)
-	at := 0
-	for i := range n {
-		for j := range i + 1 {
-			full[i*n+j] = float64(factor[at])
-			at++
+	p.info = &information{n: n, d: width - 1}
+	if factored {
+		triangle := make([]float64, len(factor))
+		for i, x := range factor {
+			triangle[i] = float64(x)
 		}
-		if !(full[i*n+i] > 0) {
-			return nil, fmt.Errorf("%w: the model's posterior is not positive definite; fit the model anew", ErrShape)
+		p.info.factor = fromLower(triangle, n)
+		for i := range n {
+			if !(p.info.factor.Data[i*n+i] > 0) {
+				return nil, fmt.Errorf("%w: the model's posterior is not positive definite; fit the model anew", ErrShape)
+			}
 		}
+	} else {
+		p.info.draws = &draws{joint: rowsOf(joint, n)}
 	}
-	p.info = &information{n: n, d: width - 1, factor: blas64.Triangular{Uplo: blas.Lower, Diag: blas.NonUnit, N: n, Stride: n, Data: full}}
 	for k := range len(priorLinks) / width {
 		p.hyper = append(p.hyper, variant{link: priorLinks[k*width : (k+1)*width], logits: priorLogits[k*len(cells) : (k+1)*len(cells)]})
 	}

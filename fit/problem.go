@@ -8,6 +8,7 @@ import (
 	"math"
 
 	"unseen/graph"
+	"unseen/internal/kern"
 	"unseen/model"
 	"unseen/risk"
 )
@@ -27,7 +28,7 @@ type Warning struct {
 }
 
 // validate refuses what nothing can be learned from and warns of what little can be.
-func (p Problem) validate() ([]Warning, error) {
+func (p Problem) validate(threads int) ([]Warning, error) {
 	if p.Train == nil || p.Train.Len() == 0 {
 		return nil, fmt.Errorf("%w: there are none; sample some from the graph", ErrData)
 	}
@@ -65,7 +66,7 @@ func (p Problem) validate() ([]Warning, error) {
 	case p.Train.Len():
 		return nil, fmt.Errorf("%w: all %d are linked; sample unlinked pairs too", ErrData, links)
 	}
-	return p.checkNodes(used)
+	return p.checkNodes(used, threads)
 }
 
 // checkColumns checks what the kernels trust.
@@ -86,10 +87,8 @@ func checkColumns(p *graph.Pairs, nodes int) error {
 }
 
 // checkNodes looks at the vectors and fields of the nodes that pairs speak of.
-func (p Problem) checkNodes(used []bool) ([]Warning, error) {
-	row := make([]float32, p.Nodes.Vectors.Dim())
+func (p Problem) checkNodes(used []bool, threads int) ([]Warning, error) {
 	members := make([]int, p.Nodes.FieldCount)
-	zero, example := 0, -1
 	for i, is := range used {
 		if !is {
 			continue
@@ -99,19 +98,10 @@ func (p Problem) checkNodes(used []bool) ([]Warning, error) {
 			return nil, fmt.Errorf("%w: node %d has field %d of %d", ErrShape, i, f, len(members))
 		}
 		members[f]++
-		p.Nodes.Vectors.Load(row, int32(i))
-		var sum float64
-		for _, x := range row {
-			sum += float64(x) * float64(x)
-		}
-		if math.IsNaN(sum) || math.IsInf(sum, 0) {
-			return nil, fmt.Errorf("%w: the vector of node %d holds a number that is not finite; encode it again or leave the node out", ErrData, i)
-		}
-		if sum == 0 {
-			if zero++; example < 0 {
-				example = i
-			}
-		}
+	}
+	zero, example, bad := p.checkVectors(used, threads)
+	if bad >= 0 {
+		return nil, fmt.Errorf("%w: the vector of node %d holds a number that is not finite; encode it again or leave the node out", ErrData, bad)
 	}
 	var warnings []Warning
 	if zero > 0 {
@@ -129,32 +119,123 @@ func (p Problem) checkNodes(used []bool) ([]Warning, error) {
 	return warnings, nil
 }
 
-// split returns the training and validation pairs, cutting the latter from a tenth of the
-// sources if there are none.
-func (p Problem) split() (train, validation *graph.Pairs, exposure []risk.Exposure) {
-	if p.Validation != nil && p.Validation.Len() > 0 {
-		return p.Train, p.Validation, p.Exposure
+// checkVectors counts the vectors of zeros among the nodes used, and names the first of them and the
+// first that is not finite; −1 where there is none.
+func (p Problem) checkVectors(used []bool, threads int) (zero, example, bad int) {
+	const chunk = 1 << 13
+	rows, dim := p.Nodes.Vectors.Matrix(), p.Nodes.Vectors.Dim()
+	ones := make([]float32, dim)
+	for k := range ones {
+		ones[k] = 1
 	}
-	train, validation = &graph.Pairs{Universe: p.Train.Universe}, &graph.Pairs{Universe: p.Train.Universe}
-	for k, source := range p.Train.Source {
-		to := train
-		if held(source) {
-			to = validation
-		} else if p.Exposure != nil {
-			exposure = append(exposure, p.Exposure[k])
+	type found struct{ zero, example, bad int }
+	parts := make([]found, (len(used)+chunk-1)/chunk)
+	kern.Chunks(len(used), chunk, max(threads, 1), func(_, number, from, to int) {
+		part := found{0, -1, -1}
+		nodes, squares, row := make([]int32, 0, chunk), make([]float32, chunk), make([]float32, dim)
+		for i := from; i < to; i++ {
+			if used[i] {
+				nodes = append(nodes, int32(i))
+			}
 		}
-		to.Source, to.Target = append(to.Source, source), append(to.Target, p.Train.Target[k])
-		to.Linked = append(to.Linked, p.Train.Linked[k])
-		to.Weight, to.Rate = append(to.Weight, p.Train.Weight[k]), append(to.Rate, p.Train.Rate[k])
+		kern.DotPairs(squares, ones, rows, nodes, nodes)
+		for k, i := range nodes {
+			// A NaN or an infinity never leaves the sum. Where a sum of float32 numbers tells
+			// nothing, because they are very large or very small, one of float64 numbers does.
+			if s := squares[k]; s > 0 && s <= math.MaxFloat32 {
+				continue
+			}
+			rows.Load(row, int(i))
+			var sum float64
+			for _, x := range row {
+				sum += float64(x) * float64(x)
+			}
+			switch {
+			case part.bad < 0 && (math.IsNaN(sum) || math.IsInf(sum, 0)):
+				part.bad = int(i)
+			case sum == 0:
+				if part.zero++; part.example < 0 {
+					part.example = int(i)
+				}
+			}
+		}
+		parts[number] = part
+	})
+	example, bad = -1, -1
+	for _, part := range parts {
+		zero += part.zero
+		if example < 0 {
+			example = part.example
+		}
+		if bad < 0 {
+			bad = part.bad
+		}
 	}
-	if validation.Len() == 0 || train.Len() == 0 {
-		return p.Train, nil, p.Exposure
-	}
-	return train, validation, exposure
+	return zero, example, bad
 }
 
-// held tells whether a source is held out: one in ten, the same ones every time.
-func held(source int32) bool {
+// split returns the validation pairs, cutting them from the training pairs of a tenth of the sources
+// if there are none. held then says which sources these are, and is nil otherwise. The training
+// pairs stay where they are: at scale there is no room for another copy of them.
+func (p Problem) split() (validation *graph.Pairs, held func(source int32) bool) {
+	if p.Validation != nil && p.Validation.Len() > 0 {
+		return p.Validation, nil
+	}
+	places := placesWhere(p.Train.Len(), func(k int) bool { return heldOut(p.Train.Source[k]) })
+	if len(places) == 0 || len(places) == p.Train.Len() {
+		return nil, nil
+	}
+	validation, _ = pairsAt(p.Train, nil, places)
+	return validation, heldOut
+}
+
+// without copies the training pairs whose source is not held, for what needs them side by side.
+func (p Problem) without(held func(source int32) bool) (*graph.Pairs, []risk.Exposure) {
+	if held == nil {
+		return p.Train, p.Exposure
+	}
+	return pairsAt(p.Train, p.Exposure, placesWhere(p.Train.Len(), func(k int) bool { return !held(p.Train.Source[k]) }))
+}
+
+// placesWhere lists the pairs that a condition holds for.
+func placesWhere(pairs int, in func(k int) bool) []int32 {
+	n := 0
+	for k := range pairs {
+		if in(k) {
+			n++
+		}
+	}
+	places := make([]int32, 0, n) // counted first: growing would take twice the memory
+	for k := range pairs {
+		if in(k) {
+			places = append(places, int32(k))
+		}
+	}
+	return places
+}
+
+// pairsAt copies the pairs at some places, and their exposures where there are any.
+func pairsAt(p *graph.Pairs, exposure []risk.Exposure, places []int32) (*graph.Pairs, []risk.Exposure) {
+	out := &graph.Pairs{
+		Source: columnAt(p.Source, places), Target: columnAt(p.Target, places), Linked: columnAt(p.Linked, places),
+		Weight: columnAt(p.Weight, places), Rate: columnAt(p.Rate, places), Universe: p.Universe,
+	}
+	if exposure == nil {
+		return out, nil
+	}
+	return out, columnAt(exposure, places)
+}
+
+func columnAt[T any](column []T, places []int32) []T {
+	out := make([]T, len(places))
+	for i, k := range places {
+		out[i] = column[k]
+	}
+	return out
+}
+
+// heldOut tells whether a source is held out: one in ten, the same ones every time.
+func heldOut(source int32) bool {
 	h := uint64(uint32(source)) * 0x9e3779b97f4a7c15
 	return h>>32%10 == 0
 }
@@ -163,16 +244,19 @@ func held(source int32) bool {
 // the pairs, the fields and the vectors of the nodes that the pairs speak of.
 func (p Problem) Checksum() string {
 	h := sha256.New()
-	var word [8]byte
+	room := make([]byte, 0, 1<<16) // a hash is slow where it is given a few bytes at a time
 	put := func(x uint64) {
-		binary.LittleEndian.PutUint64(word[:], x)
-		h.Write(word[:])
+		if len(room)+8 > cap(room) {
+			h.Write(room)
+			room = room[:0]
+		}
+		room = binary.LittleEndian.AppendUint64(room, x)
 	}
 	put(uint64(p.Nodes.Vectors.Len()))
 	put(uint64(p.Nodes.Vectors.Dim()))
 	put(uint64(p.Nodes.FieldCount))
 	row := make([]float32, p.Nodes.Vectors.Dim())
-	bytes := make([]byte, 0, 4*len(row))
+	bytes := make([]byte, 4*len(row))
 	seen := make([]bool, p.Nodes.Vectors.Len())
 	node := func(i int32) {
 		if seen[i] {
@@ -181,9 +265,10 @@ func (p Problem) Checksum() string {
 		seen[i] = true
 		put(uint64(i)<<16 | uint64(p.Nodes.Fields[i]))
 		p.Nodes.Vectors.Load(row, i)
-		bytes = bytes[:0]
-		for _, x := range row {
-			bytes = binary.LittleEndian.AppendUint32(bytes, math.Float32bits(x))
+		h.Write(room)
+		room = room[:0]
+		for k, x := range row {
+			binary.LittleEndian.PutUint32(bytes[4*k:], math.Float32bits(x))
 		}
 		h.Write(bytes)
 	}
@@ -209,5 +294,6 @@ func (p Problem) Checksum() string {
 	for _, e := range p.Exposure {
 		put(uint64(e))
 	}
+	h.Write(room)
 	return hex.EncodeToString(h.Sum(nil))
 }

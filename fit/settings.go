@@ -21,17 +21,19 @@ type Settings struct {
 	Propensity        string                  `json:"propensity"` // kind; "" means field-matrix, or what the method asks for
 	PropensityOptions model.PropensityOptions `json:"propensityOptions"`
 
-	LambdaL  float64   `json:"lambdaL"`  // weight of the likelihood
-	LambdaR  float64   `json:"lambdaR"`  // weight of the risk
-	Sampling string    `json:"sampling"` // case-control, unweighted or weighted
-	EvenRisk bool      `json:"evenRisk"` // the risk ignores inclusion weights
-	Through  bool      `json:"through"`  // gradients flow through the masses
-	Floor    float64   `json:"floor"`    // the least propensity that the risk sees
-	Ridges   []float64 `json:"ridges"`   // prior variances of z to choose from by the validation pairs; see Fit
+	LambdaL  float64 `json:"lambdaL"`  // weight of the likelihood
+	LambdaR  float64 `json:"lambdaR"`  // weight of the risk
+	Sampling string  `json:"sampling"` // case-control, unweighted or weighted
+	EvenRisk bool    `json:"evenRisk"` // the risk ignores inclusion weights
+	Through  bool    `json:"through"`  // gradients flow through the masses
+	Floor    float64 `json:"floor"`    // the least propensity that the risk sees
+	Ridge    float64 `json:"ridge"`    // prior variance of z under the link model's weights; 0 means the preset's, below 0 none
 
 	Optimiser string        `json:"optimiser"` // adam or lbfgs
 	Adam      AdamSettings  `json:"adam"`
 	LBFGS     LBFGSSettings `json:"lbfgs"`
+
+	Search Search `json:"search"` // settings to choose by the validation pairs
 
 	Starts  []float64 `json:"starts"`  // propensities to start from; the first counts, the others tell its worth
 	Anchors []Anchor  `json:"anchors"` // what is known of the propensities' scale, for bayes
@@ -39,6 +41,9 @@ type Settings struct {
 	// Replicates is how many simulated histories bayes refits, to know its own bias; 0 means 10,
 	// below 0 none.
 	Replicates int `json:"replicates"`
+
+	mostExact int // dimensions up to which bayes factors its matrix; 0 means mostExact, tests lower it
+	draws     int // that it makes above them; 0 means usualDraws
 
 	Seed    uint64 `json:"seed"`
 	Threads int    `json:"-"` // results do not depend on it
@@ -96,9 +101,10 @@ var presets = map[string]Settings{
 	// floor of .05 under the risk's propensities, no gradient through masses that blow up, a start
 	// at π̂ = .3, and an early stop by the validation pairs, which keeps ŷ from being shrunk. (Full
 	// batches with a ridge end in better optima of the objective and worse models: at a shrunk w
-	// hardly any ŷ comes near 1, and π̂ is taken for larger than it is. bayes mends just that.)
+	// hardly any ŷ comes near 1, and π̂ is taken for larger than it is. bayes mends just that.) The
+	// search is for L-BFGS alone, which has no early stop.
 	"safe": {LambdaL: 20, LambdaR: 1, Sampling: "case-control", Floor: .05, Optimiser: "adam",
-		Adam: AdamSettings{Rate: 1e-3, Batch: 32, Epochs: 100, Patience: 8}, Ridges: []float64{1, 4, 16, 64}, Starts: []float64{.3, .1, .9}},
+		Adam: AdamSettings{Rate: 1e-3, Batch: 32, Epochs: 100, Patience: 8}, Search: Search{Axes: []Axis{{"ridge", []float64{1, 4, 16, 64}}}}, Starts: []float64{.3, .1, .9}},
 	// The paper as written: nothing keeps π̂ from 0.
 	"paper": {LambdaL: 1, LambdaR: 10, Sampling: "unweighted", EvenRisk: true, Through: true, Optimiser: "adam",
 		Adam: AdamSettings{Rate: 1e-4, Batch: 32}, Starts: []float64{.5}},
@@ -136,8 +142,11 @@ func (s Settings) WithDefaults() (Settings, error) {
 	fill(&s.EvenRisk, preset.EvenRisk)
 	fill(&s.Through, preset.Through)
 	fill(&s.Optimiser, preset.Optimiser)
-	if s.Ridges == nil {
-		s.Ridges = preset.Ridges
+	for _, axis := range preset.Search.Axes {
+		given := slices.ContainsFunc(s.Search.Axes, func(a Axis) bool { return a.Name == axis.Name })
+		if s.Optimiser == "lbfgs" && s.Ridge == 0 && !given && !m.bayes && !m.untrained && strings.HasPrefix(s.Link, "diagonal") {
+			s.Search.Axes = append([]Axis{axis}, s.Search.Axes...)
+		}
 	}
 	if s.Starts == nil {
 		s.Starts = preset.Starts
@@ -150,7 +159,10 @@ func (s Settings) WithDefaults() (Settings, error) {
 	fill(&s.Replicates, 10)
 	s.Replicates = max(s.Replicates, -1)
 	s.Threads = max(s.Threads, 1)
-	return s, s.validate()
+	if err := s.validate(); err != nil {
+		return s, err
+	}
+	return s, s.Search.validate(s, m)
 }
 
 // fill sets a zero to the first of the values that is not.
@@ -197,10 +209,8 @@ func (s Settings) validate() error {
 			return fmt.Errorf("%w: start at the propensity %v; give probabilities between 0 and 1", ErrSetting, p)
 		}
 	}
-	for _, r := range s.Ridges {
-		if !(r > 0) || math.IsInf(r, 0) {
-			return fmt.Errorf("%w: ridge %v; give positive variances of z", ErrSetting, r)
-		}
+	if math.IsNaN(s.Ridge) || math.IsInf(s.Ridge, 0) {
+		return fmt.Errorf("%w: ridge %v; give a positive variance of z, or a negative number for none", ErrSetting, s.Ridge)
 	}
 	for _, a := range s.Anchors {
 		if a.Group != "same" && a.Group != "cross" || !(a.Propensity > 0 && a.Propensity < 1) || !(a.Error > 0) || math.IsInf(a.Error, 0) {

@@ -506,7 +506,7 @@ func (d *draw) merge(taken, fresh []uint64) []uint64 {
 func (d *draw) join(rate func(*Pairs)) *Pairs {
 	n := int(d.linked) + len(d.keys)
 	d.report.Links, d.report.Negatives = int(d.linked), len(d.keys)
-	p := &Pairs{make([]int32, n), make([]int32, n), make([]bool, n), make([]float64, n), make([]float64, n), d.pairs}
+	p := &Pairs{Source: make([]int32, n), Target: make([]int32, n), Linked: make([]bool, n), Universe: d.pairs}
 	k, keys := 0, d.keys
 	for i, j := range d.links() {
 		for link := key(i, j); len(keys) > 0 && keys[0] < link; keys = keys[1:] {
@@ -520,6 +520,8 @@ func (d *draw) join(rate func(*Pairs)) *Pairs {
 		p.Source[k], p.Target[k] = nodes(pair)
 		k++
 	}
+	d.keys, d.flags = nil, nil // weights and rates need as much memory again as all of the above
+	p.Weight, p.Rate = make([]float64, n), make([]float64, n)
 	rate(p)
 	for k, linked := range p.Linked {
 		if p.Weight[k] = 1; !linked {

@@ -54,6 +54,18 @@ type InnerProduct interface {
 	Query(q, offsets, params []float32, source int32)
 }
 
+// FieldOnly is a propensity model that looks at nothing but the two fields, so that all pairs of two
+// fields share one π̂: sums over all pairs of a graph rest on it.
+type FieldOnly interface {
+	fieldOnly()
+}
+
+var _ = []FieldOnly{(*FieldMatrix)(nil), (*LowRankFields)(nil), (*Constant)(nil)}
+
+func (m *FieldMatrix) fieldOnly()   {}
+func (m *LowRankFields) fieldOnly() {}
+func (m *Constant) fieldOnly()      {}
+
 // Layout names the parts of a model's parameters, in their order. Together they are all of them.
 type Layout interface {
 	Parts() []Part

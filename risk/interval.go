@@ -15,10 +15,11 @@ import (
 
 // Interval is a confidence interval for a mean risk.
 type Interval struct {
-	Estimate      float64 // the mean; with a Nuisance, the mean less its bias
-	Lower, Upper  float64
-	Level         float64 // the nominal coverage
-	StandardError float64 // of Estimate; for Bernstein, which does not use one, that of the sample
+	Estimate      float64 `json:"estimate"` // the mean; with a Nuisance, the mean less its bias
+	Lower         float64 `json:"lower"`
+	Upper         float64 `json:"upper"`
+	Level         float64 `json:"level"`         // the nominal coverage
+	StandardError float64 `json:"standardError"` // of Estimate; for Bernstein, which does not use one, that of the sample
 }
 
 // Nuisance is what having estimated π̂ and ŷ adds to the error of a risk. With V the covariance of the

@@ -8,13 +8,16 @@ import (
 	"unseen/study"
 )
 
-func ExampleAll() {
-	for _, s := range study.All() {
+func ExampleLookup() {
+	chosen, err := study.Lookup("quality", "table1") // in the order in which "all" runs them
+	for _, s := range chosen {
 		fmt.Println(s.Name)
 	}
+	fmt.Println(err)
 	// Output:
 	// table1
 	// quality
+	// <nil>
 }
 
 func ExampleRun() {

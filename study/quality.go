@@ -200,7 +200,11 @@ func findings(all []Threshold) (found []Finding) {
 		if t.Source != FromPlan {
 			claim += ", stated for " + t.Source
 		}
-		found = append(found, Finding{Claim: claim, Verdict: verdict, Words: "In the mean " + strings.Join(words, "; ") + "."})
+		opening := "In the mean "
+		if t.Whole {
+			opening = "Over all seeds "
+		}
+		found = append(found, Finding{Claim: claim, Verdict: verdict, Words: opening + strings.Join(words, "; ") + "."})
 		from = to
 	}
 	return found
@@ -338,6 +342,6 @@ func asPrinted(outcomes []*Outcome, fields Fields) Finding {
 		f.Verdict = Partly
 	}
 	truth, _ := meanAndSpread(values(of(outcomes, naive), func(o *Outcome) Mark { return o.MeanTruth }))
-	f.Words = fmt.Sprintf("With the guards instead of as printed, in the mean: %s (truth %s). As printed was no worse in %d of %d trainings.", strings.Join(words, "; "), decimal(truth, 2), better, all)
+	f.Words = fmt.Sprintf("As printed instead of with the guards, in the mean: %s (truth %s). As printed was no worse in %d of %d trainings.", strings.Join(words, "; "), decimal(truth, 2), better, all)
 	return f
 }

@@ -28,7 +28,7 @@ type Study struct {
 
 // All returns the studies in the order in which "all" runs them.
 func All() []Study {
-	return []Study{table1, quality}
+	return []Study{table1, quality, table2, figure1, figure2, theory, bound}
 }
 
 // Lookup returns the studies of some names, each once, in the order of All. The name "all" means all of them.

@@ -72,6 +72,19 @@ type Outcome struct {
 	Seconds  float64   `json:"seconds"` // of training, on one thread
 	Warnings []string  `json:"warnings,omitempty"`
 	Failed   string    `json:"failed,omitempty"` // why there is nothing else: training diverged
+
+	learned *learned // nil where there is nothing: the oracle
+}
+
+// learned is what a training leaves for studies that judge with it. It holds no world: whose judging begins
+// after the training makes the same world again.
+type learned struct {
+	link       string // the kind of the link model
+	options    model.LinkOptions
+	params     []float32
+	propensity []float32      // logits of a field matrix; nil for other kinds
+	posterior  *fit.Posterior // of bayes
+	fields     []string       // in the order of Outcome.Propensities
 }
 
 // Estimates are estimated risks.
@@ -362,7 +375,9 @@ func (s *subject) fit(ctx context.Context, m Method, preset string, o *Outcome) 
 	for _, w := range r.Warnings {
 		o.Warnings = append(o.Warnings, w.Message)
 	}
+	o.learned = &learned{link: r.Link.Kind(), options: r.Settings.LinkOptions, params: r.LinkParams, posterior: r.Posterior, fields: s.problem.Nodes.FieldNames[graph.UnknownField+1:]}
 	if matrix, ok := r.Propensity.(*model.FieldMatrix); ok {
+		o.learned.propensity = r.PropensityParams
 		s.comparePropensities(o, matrix, r.PropensityParams)
 	}
 	n := s.test.Pairs.Len()

@@ -12,7 +12,7 @@ import (
 
 // small is a lab whose trainings take a fraction of a second.
 func small(threads int, seeds ...uint64) *lab {
-	o, err := Options{Seeds: seeds, Threads: threads}.WithDefaults()
+	o, err := Options{Seeds: seeds, Threads: threads, Quick: true}.WithDefaults()
 	if err != nil {
 		panic(err)
 	}

@@ -1,51 +1,96 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
 
 	"github.com/spf13/cobra"
 
-	"unseen/risk"
+	"unseen/evaluate"
+	"unseen/fit"
+	"unseen/graph"
+	"unseen/internal/atomicfile"
+	"unseen/loop"
+	"unseen/model"
+	"unseen/study"
+	"unseen/world"
 )
 
+// demoFlags is the command line of unseen demo.
+type demoFlags struct {
+	papers        int
+	seed          uint64
+	threads       int
+	out           string
+	quiet, asJSON bool
+}
+
 func newDemo() *cobra.Command {
-	const fewest, most = 10, 200_000 // enough to learn from; still a matter of seconds
-	var papers int
-	var seed uint64
-	var asJSON bool
+	const fewest, most = 200, 20_000 // enough to learn from; still a matter of a minute
+	var f demoFlags
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Show what exposure hides, and its correction, on simulated links",
-		Long: `Simulate the citations of a machine-learning author who would cite papers of two
-fields equally often but is shown one field less. Then judge two recommenders,
-one that takes the observed links at face value and one that corrects for
-exposure, by the naive risk, by three corrected risks, and by the truth.
+		Short: "Find what exposure hides, in a generated world whose truth is known",
+		Long: `Generate a small world of papers in some fields, of which everything is known: what
+is relevant, what authors were shown, and so what they cite. Learn from the
+citations alone with two methods, one that takes a missing citation at face
+value (naive) and one that learns what was shown as well (bayes). Then compare
+both with the truth: how good they are, how good they seem, which papers
+exposure had hidden, and where each would lead if trained on what it shows.
 
+A folder is written with a report to open in a browser, the model and the data.
 Every figure is computed from the draws; the same seed draws the same.`,
 		Example: `  unseen demo
   unseen demo --papers 1000 --seed 7
-  unseen demo --json`,
+  unseen demo --out elsewhere --json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if papers < fewest || papers > most {
-				return usagef("--papers is %d; give from %d to %d", papers, fewest, most)
+			switch {
+			case f.papers < fewest || f.papers > most:
+				return usagef("--papers is %d; give from %d to %d", f.papers, fewest, most)
+			case f.threads < 0:
+				return usagef("--threads is %d; give at least 1, or leave it out", f.threads)
+			case f.out == "":
+				return usagef("--out is empty; give a folder, or leave it out for unseen-demo")
 			}
-			d, err := runDemo(cmd.Context(), papers, seed)
+			if f.threads == 0 {
+				f.threads = runtime.GOMAXPROCS(0)
+			}
+			if err := os.MkdirAll(f.out, 0o755); err != nil {
+				return usagef("--out: no folder can be made: %v; give another", err)
+			}
+			if err := atomicfile.Writable(filepath.Join(f.out, "report.html")); err != nil {
+				return &usageError{err}
+			}
+			t := newTicker(cmd.ErrOrStderr(), f.quiet)
+			d, err := runDemo(cmd.Context(), f, t)
+			t.clear()
 			if err != nil {
 				return err
 			}
-			if asJSON {
+			if f.asJSON {
 				return printJSON(cmd.OutOrStdout(), d)
 			}
 			return d.print(cmd.OutOrStdout())
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	cmd.Flags().IntVar(&papers, "papers", 100_000, "papers to draw in each field")
-	cmd.Flags().Uint64Var(&seed, "seed", 1, "seed of the random draws")
-	jsonFlag(cmd, &asJSON)
-	for _, number := range []string{"papers", "seed"} {
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.IntVar(&f.papers, "papers", 3000, "papers of the world")
+	flags.Uint64Var(&f.seed, "seed", 1, "seed of the world and of learning")
+	flags.IntVar(&f.threads, "threads", 0, "threads (default: all processors)")
+	flags.StringVar(&f.out, "out", "unseen-demo", "`folder` for the report, the model and the data")
+	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
+	jsonFlag(cmd, &f.asJSON)
+	for _, number := range []string{"papers", "seed", "threads"} {
 		if err := cmd.RegisterFlagCompletionFunc(number, cobra.NoFileCompletions); err != nil {
 			panic(err) // only if the flag does not exist
 		}
@@ -53,156 +98,371 @@ Every figure is computed from the draws; the same seed draws the same.`,
 	return cmd
 }
 
-// demo is the worked example: its world, two recommenders learned from what is seen of it, and what
-// each risk says of them.
+// demo is what unseen demo has to say.
 type demo struct {
-	Papers       int           `json:"papers_per_field"`
-	Seed         uint64        `json:"seed"`
-	Level        float64       `json:"level"` // of the intervals
-	Fields       []field       `json:"fields"`
-	Recommenders []recommender `json:"recommenders"`
-	Judges       []judge       `json:"judges"`
+	Papers    int     `json:"papers"`
+	Fields    int     `json:"fields"`
+	Citations int     `json:"citations"` // seen
+	Relevant  float64 `json:"relevant"`  // share of pairs: mean y
+	Same      float64 `json:"shownSame"` // mean π of test pairs of one field
+	Cross     float64 `json:"shownCross"`
+	Pairs     int     `json:"pairs"` // learned from
+	Seed      uint64  `json:"seed"`
+
+	Recommenders []demoRecommender `json:"recommenders"` // naive, bayes
+	Propensity   float64           `json:"propensityError"`
+	Findings     *fit.Findings     `json:"findings"`
+	Source       demoPaper         `json:"source"`
+	Hidden       []demoHidden      `json:"hidden"`
+	Loop         []demoRound       `json:"loop"`
+	LoopTruth    float64           `json:"loopTruth"`
+	Files        []string          `json:"files"`
+
+	warnings         []string
+	panels           []*evaluate.Panel // by recommender
+	roc, calibration []study.Line      // by recommender
+	learned          [][]float64       // π̂ by field
+	planted          [][]float64       // π
+	labels           []string
 }
 
-// field is one field of study as seen by the author: the probabilities, and the shares drawn.
-type field struct {
-	Name       string  `json:"name"`
-	Exposure   float64 `json:"exposure"`  // π
-	Relevance  float64 `json:"relevance"` // y
-	Shown      float64 `json:"share_shown"`
-	Relevant   float64 `json:"share_relevant"`
-	Linked     float64 `json:"share_linked"`
-	linkedDraw []bool
+// demoRecommender is a fitted model beside the truth.
+type demoRecommender struct {
+	Method   string       `json:"method"`
+	MeanLink float64      `json:"meanLink"`
+	AUC      float64      `json:"auc"`
+	Recall   float64      `json:"recall"` // of relevant pairs, at ŷ ≥ ½
+	Risk     float64      `json:"trueRisk"`
+	Judged   []demoJudged `json:"judged"`
+	result   *fit.Result
+	logits   []float32 // of the test pairs
 }
 
-// recommender believes one link probability ŷ per field.
-type recommender struct {
-	Name string    `json:"name"`
-	Link []float64 `json:"link_probability_by_field"`
+// demoJudged is what one estimator says of it.
+type demoJudged struct {
+	Name     string  `json:"name"`
+	Estimate float64 `json:"estimate"`
+	Lower    float64 `json:"lower"`
+	Upper    float64 `json:"upper"`
 }
 
-// judge is a risk's opinion of the recommenders.
-type judge struct {
-	Name     string    `json:"name"`
-	Scheme   string    `json:"scheme"`
-	Verdicts []verdict `json:"verdicts"` // by recommender
-	Prefers  string    `json:"prefers"`  // the recommender of lower risk
+type demoPaper struct {
+	Title string `json:"title"`
+	Field string `json:"field"`
 }
 
-type verdict struct {
-	Risk     float64  `json:"risk"`
-	Lower    float64  `json:"lower"`
-	Upper    float64  `json:"upper"`
-	Warnings []string `json:"warnings,omitempty"`
+// demoHidden is a paper that exposure hid.
+type demoHidden struct {
+	demoPaper
+	Naive      int     `json:"naiveRank"`
+	Corrected  int     `json:"correctedRank"`
+	Link       float64 `json:"link"`       // ŷ
+	Propensity float64 `json:"propensity"` // π̂
+	Truth      float64 `json:"truth"`      // y
 }
 
-func runDemo(ctx context.Context, papers int, seed uint64) (*demo, error) {
-	d := &demo{
-		Papers: papers, Seed: seed, Level: .95,
-		Fields: []field{{Name: "ML", Exposure: .9, Relevance: .8}, {Name: "Physics", Exposure: .6, Relevance: .8}},
-		Judges: []judge{
-			{Name: "naive", Scheme: "naive"},
-			{Name: "R_w", Scheme: "w"},
-			{Name: "R_PU", Scheme: "pu"},
-			{Name: "R_AP", Scheme: "ap"},
-			{Name: "truth", Scheme: "true"},
-		},
+// demoRound is the share of recommendations in the reader's own field.
+type demoRound struct {
+	Round     int     `json:"round"`
+	Naive     float64 `json:"naive"`
+	Corrected float64 `json:"corrected"`
+}
+
+// runDemo makes the world, learns, compares and writes the folder.
+func runDemo(ctx context.Context, f demoFlags, t *ticker) (*demo, error) {
+	t.say("making a world of %s papers", thousands(f.papers))
+	// fields of study of the paper's shares, but for those too small to learn anything of
+	fields := world.FieldsOfStudy()
+	var all float64
+	for _, field := range fields {
+		all += field.Share
 	}
-	// Exposure and relevance are independent, so each has a stream of its own.
-	exposure, relevance := rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(seed, 2))
-	for i := range d.Fields {
-		d.Fields[i].draw(papers, exposure, relevance)
+	fields = slices.DeleteFunc(fields, func(field world.Field) bool { return field.Share < .01*all })
+	settings := world.Settings{Nodes: f.papers, Dim: 64, Fields: fields, Homophily: 1, Plan: world.Plan{BaseRate: .01, OracleAUC: .985, Seed: f.seed, Threads: f.threads}}
+	w, err := world.New(ctx, settings)
+	if err != nil {
+		return nil, err
 	}
-
-	faceValue, corrected := recommender{Name: "face value"}, recommender{Name: "corrected"}
-	for _, f := range d.Fields {
-		// Laplace's rule keeps ŷ off 0 and 1, where the log-loss is infinite.
-		n := float64(papers)
-		seen := (f.Linked*n + 1) / (n + 2)
-		faceValue.Link = append(faceValue.Link, seen)
-		corrected.Link = append(corrected.Link, min(seen/f.Exposure, (n+1)/(n+2)))
+	if w, err = w.Linked(ctx); err != nil {
+		return nil, err
 	}
-	d.Recommenders = []recommender{faceValue, corrected}
-
-	for _, r := range d.Recommenders {
-		if err := d.assess(ctx, r); err != nil {
+	g := w.Graph()
+	pairs, _, err := graph.Sample(g, graph.Universe{Before: g.Order()}, graph.Sampling{PerLink: 4, Src: rand.NewPCG(f.seed, 1)})
+	if err != nil {
+		return nil, err
+	}
+	if err := pairs.GroupBySource(); err != nil {
+		return nil, err
+	}
+	d := &demo{Papers: g.Len(), Citations: g.LinkCount(), Pairs: pairs.Len(), Seed: f.seed}
+	older := int64(g.Len()) * int64(g.Len()-1) / 2
+	test, err := w.Pairs(ctx, int(min(200_000, older/3)), world.Draw{Part: 2, Older: true})
+	if err != nil {
+		return nil, err
+	}
+	d.describe(g, test)
+	problem := fit.Problem{Nodes: model.NodesOf(g), Train: pairs}
+	for _, method := range []string{"naive", "bayes"} {
+		r, err := fit.Fit(ctx, problem, fit.Settings{Method: method, Seed: f.seed, Threads: f.threads}, fit.Progress{Step: t.stepOf(method)})
+		if err != nil {
 			return nil, err
 		}
+		one := demoRecommender{Method: method, result: r, logits: make([]float32, test.Pairs.Len())}
+		r.Link.Logits(one.logits, r.LinkParams, model.Batch{Sources: test.Pairs.Source, Targets: test.Pairs.Target})
+		d.Recommenders = append(d.Recommenders, one)
 	}
-	for i := range d.Judges {
-		j := &d.Judges[i]
-		switch first, second := j.Verdicts[0].Risk, j.Verdicts[1].Risk; {
-		case first < second:
-			j.Prefers = faceValue.Name
-		case first > second:
-			j.Prefers = corrected.Name
-		default: // a draw so small that both learned the same
-			j.Prefers = "neither"
+	bayes := d.Recommenders[1].result
+	d.Findings = bayes.Findings
+	for _, warning := range bayes.Warnings {
+		d.warnings = append(d.warnings, warning.Message)
+	}
+	t.say("judging both")
+	if err := d.judge(ctx, test, bayes.Judge()); err != nil {
+		return nil, err
+	}
+	if err := d.compareExposure(w, bayes); err != nil {
+		return nil, err
+	}
+	if err := d.findHidden(ctx, w); err != nil {
+		return nil, err
+	}
+	t.say("forecasting the loop")
+	checksum := problem.Checksum()
+	m, err := bayes.Model(checksum)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.forecast(ctx, m, w, f); err != nil {
+		return nil, err
+	}
+	t.say("writing %s", f.out)
+	return d, d.write(ctx, f, g, m)
+}
+
+// stepOf shows training under a name.
+func (t *ticker) stepOf(method string) func(fit.Step) {
+	return func(s fit.Step) {
+		s.Phase = method + ": " + s.Phase
+		t.step(s)
+	}
+}
+
+// describe says what the world is like.
+func (d *demo) describe(g *graph.Graph, test *world.Sample) {
+	for f := range g.FieldCount() {
+		if name := g.FieldName(uint16(f)); name != "" && uint16(f) != graph.UnknownField {
+			d.labels = append(d.labels, name)
 		}
 	}
-	return d, nil
-}
-
-// draw decides for each paper of the field whether it is shown (a), relevant (o′) and so linked (o).
-func (f *field) draw(papers int, exposure, relevance *rand.Rand) {
-	var shown, relevant, linked int
-	f.linkedDraw = make([]bool, papers)
-	for i := range f.linkedDraw {
-		a, wouldLink := exposure.Float64() < f.Exposure, relevance.Float64() < f.Relevance
-		f.linkedDraw[i] = a && wouldLink
-		shown, relevant, linked = shown+count(a), relevant+count(wouldLink), linked+count(a && wouldLink)
+	d.Fields = len(d.labels)
+	var same, cross, count float64
+	for k, truth := range test.Truth {
+		d.Relevant += truth.Link / float64(len(test.Truth))
+		if g.Field(test.Pairs.Source[k]) == g.Field(test.Pairs.Target[k]) {
+			same += truth.Propensity
+			count++
+		} else {
+			cross += truth.Propensity
+		}
 	}
-	n := float64(papers)
-	f.Shown, f.Relevant, f.Linked = float64(shown)/n, float64(relevant)/n, float64(linked)/n
+	d.Same, d.Cross = same/count, cross/(float64(len(test.Truth))-count)
 }
 
-func count(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-// assess adds every risk's verdict on a recommender. The k-th papers of all fields make one cluster:
-// the fields are of fixed size, so only chance within them is uncertain.
-func (d *demo) assess(ctx context.Context, r recommender) error {
-	pairs := make([]risk.Pair, 0, len(d.Fields)*d.Papers)
-	for i, f := range d.Fields {
-		belief, err := risk.FromProbabilities(r.Link[i], f.Exposure)
+// judge holds both recommenders against the truth and against what the estimators say.
+func (d *demo) judge(ctx context.Context, test *world.Sample, judge *fit.Judge) error {
+	for i := range d.Recommenders {
+		r := &d.Recommenders[i]
+		scored := evaluate.Scored{Linked: test.Relevant}
+		var risk, mean float64
+		n := float64(len(r.logits))
+		for k, z := range r.logits {
+			z := float64(z)
+			y := 1 / (1 + math.Exp(-z))
+			softplus := math.Max(z, 0) + math.Log1p(math.Exp(-math.Abs(z)))
+			risk += (softplus - test.Truth[k].Link*z) / n
+			mean += y / n
+			scored.Scores = append(scored.Scores, y)
+		}
+		r.Risk, r.MeanLink = risk, mean
+		var err error
+		if r.AUC, err = scored.AUC(); err != nil {
+			return err
+		}
+		confusion, err := scored.ConfusionAt(.5)
 		if err != nil {
 			return err
 		}
-		for k, linked := range f.linkedDraw {
-			seen := risk.Observation{Linked: linked}.WithRelevance(f.Relevance)
-			pairs = append(pairs, risk.Pair{Observation: seen, Belief: belief, Weight: 1, Source: k})
+		if r.Recall, err = confusion.Recall(); err != nil {
+			return err
+		}
+		roc := study.Line{Name: r.Method}
+		x, y, err := scored.ROC()
+		if err != nil {
+			return err
+		}
+		roc.X, roc.Y = thinned(x, y)
+		calibration := study.Line{Name: r.Method}
+		if calibration.X, calibration.Y, err = scored.Calibration(200); err != nil {
+			return err
+		}
+		d.roc, d.calibration = append(d.roc, roc), append(d.calibration, calibration)
+		s := evaluate.PanelSettings{Floor: .01}
+		if r.Method != "bayes" {
+			s.Predictions = r.logits
+		}
+		panel, err := evaluate.NewPanel(ctx, judge, fit.Evidence{Pairs: test.Pairs}, s)
+		if err != nil {
+			return err
+		}
+		d.panels = append(d.panels, panel)
+		for _, row := range panel.Risks {
+			name := map[string]string{"naive": "naive", "w": "R_w", "pu": "R_PU", "ap": "R_AP"}[row.Scheme]
+			r.Judged = append(r.Judged, demoJudged{name, row.Risk.Interval.Estimate, row.Risk.Lower, row.Risk.Upper})
 		}
 	}
-	for i := range d.Judges {
+	return nil
+}
+
+// thinned leaves out points that are less than a hundredth from the last.
+func thinned(x, y []float64) (fewX, fewY []float64) {
+	for i := range x {
+		last := len(fewX) - 1
+		if i == 0 || i == len(x)-1 || math.Abs(x[i]-fewX[last])+math.Abs(y[i]-fewY[last]) >= .01 {
+			fewX, fewY = append(fewX, x[i]), append(fewY, y[i])
+		}
+	}
+	return fewX, fewY
+}
+
+// compareExposure holds π̂ against π.
+func (d *demo) compareExposure(w *world.World, r *fit.Result) error {
+	g := w.Graph()
+	first := make([]int32, g.FieldCount())
+	for i := int32(g.Len()) - 1; i >= 0; i-- {
+		first[g.Field(i)] = i
+	}
+	var fields []uint16
+	for f := range g.FieldCount() {
+		if uint16(f) != graph.UnknownField {
+			fields = append(fields, uint16(f))
+		}
+	}
+	var count float64
+	for _, source := range fields {
+		var learned, planted []float64
+		for _, target := range fields {
+			var s [1]float32
+			r.Propensity.Logits(s[:], r.PropensityParams, model.Batch{Sources: first[source : source+1], Targets: first[target : target+1]})
+			pi := 1 / (1 + math.Exp(-float64(s[0])))
+			truth := w.Propensity(source, target)
+			learned, planted = append(learned, pi), append(planted, truth)
+			d.Propensity += math.Abs(pi/truth - 1)
+			count++
+		}
+		d.learned, d.planted = append(d.learned, learned), append(d.planted, planted)
+	}
+	d.Propensity /= count
+	return nil
+}
+
+// Papers that a hidden one is looked for among: the newest, who have most to cite.
+const (
+	demoReaders = 300
+	demoList    = 10 // recommendations to each
+	demoShown   = 5
+	demoSure    = .3 // the least ŷ of what is shown
+)
+
+// findHidden looks for what naive ranks far below its place: for each of the newest papers, those of other
+// fields among the ten that bayes recommends and the paper does not cite. The paper with most to gain is
+// shown.
+func (d *demo) findHidden(ctx context.Context, w *world.World) error {
+	g := w.Graph()
+	sequence := g.Order().Sequence
+	var best []demoHidden
+	bestGain := 0.
+	for _, i := range sequence[max(len(sequence)-demoReaders, 1):] {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		scheme, err := risk.Lookup(d.Judges[i].Scheme)
-		if err != nil {
-			return err
+		var candidates []int32
+		for _, j := range sequence[:g.Order().Rank[i]] {
+			if !g.HasLink(i, j) {
+				candidates = append(candidates, j)
+			}
 		}
-		estimator := risk.Estimator{Scheme: scheme, Loss: risk.Log{}}
-		estimate, err := estimator.Estimate(pairs)
-		if err != nil {
-			return err
+		naive, _ := ranking(d.Recommenders[0].result, i, candidates)
+		corrected, links := ranking(d.Recommenders[1].result, i, candidates)
+		var hidden []demoHidden
+		for k, j := range candidates {
+			if corrected[k] > demoList || naive[k] <= demoList || links[k] < demoSure || g.Field(i) == g.Field(j) {
+				continue
+			}
+			var s [1]float32
+			bayes := d.Recommenders[1].result
+			bayes.Propensity.Logits(s[:], bayes.PropensityParams, model.Batch{Sources: []int32{i}, Targets: []int32{j}})
+			hidden = append(hidden, demoHidden{
+				demoPaper: demoPaper{g.Title(j), g.FieldName(g.Field(j))}, Naive: naive[k], Corrected: corrected[k],
+				Link: links[k], Propensity: 1 / (1 + math.Exp(-float64(s[0]))), Truth: w.Truth(i, j).Link,
+			})
 		}
-		sample, err := estimator.Sample(pairs)
-		if err != nil {
-			return err
+		slices.SortFunc(hidden, func(a, b demoHidden) int { return cmp.Compare(a.Corrected, b.Corrected) })
+		hidden = hidden[:min(len(hidden), demoShown)]
+		gain := 0.
+		for _, h := range hidden {
+			gain += math.Log(float64(h.Naive) / float64(h.Corrected))
 		}
-		interval, err := sample.Normal(d.Level, risk.Nuisance{})
-		if err != nil {
-			return err
+		if gain > bestGain {
+			best, bestGain = hidden, gain
+			d.Source = demoPaper{g.Title(i), g.FieldName(g.Field(i))}
 		}
-		v := verdict{Risk: estimate.Value, Lower: interval.Lower, Upper: interval.Upper}
-		for _, w := range estimate.Warnings {
-			v.Warnings = append(v.Warnings, w.String())
+	}
+	d.Hidden = best
+	return nil
+}
+
+// ranking returns the places of the candidates by ŷ, from 1, and ŷ itself. Of equals the older is first.
+func ranking(r *fit.Result, source int32, candidates []int32) (ranks []int, links []float64) {
+	z := make([]float32, len(candidates))
+	r.Link.Logits(z, r.LinkParams, model.Batch{Sources: slices.Repeat([]int32{source}, len(candidates)), Targets: candidates})
+	order := make([]int, len(z))
+	for k := range order {
+		order[k] = k
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(z[b], z[a]) })
+	ranks, links = make([]int, len(z)), make([]float64, len(z))
+	for place, k := range order {
+		ranks[k] = place + 1
+	}
+	for k, x := range z {
+		links[k] = 1 / (1 + math.Exp(-float64(x)))
+	}
+	return ranks, links
+}
+
+// forecast says where recommendations would go, field by field, and all in all.
+func (d *demo) forecast(ctx context.Context, m model.Model, w *world.World, f demoFlags) error {
+	forecast, err := loop.Foretell(ctx, m, w.Graph(), loop.ForecastSettings{Rounds: 10, Truth: w.Truth, Seed: f.seed, Threads: f.threads})
+	if err != nil {
+		return err
+	}
+	d.warnings = append(d.warnings, forecast.Warnings...)
+	d.Loop = make([]demoRound, forecast.Settings.Rounds)
+	var nodes float64
+	for _, field := range forecast.Fields {
+		nodes += float64(field.Nodes)
+	}
+	for _, field := range forecast.Fields {
+		share := float64(field.Nodes) / nodes
+		for t := range d.Loop {
+			d.Loop[t].Round = field.Naive[t].Round
+			d.Loop[t].Naive += share * field.Naive[t].Share
+			d.Loop[t].Corrected += share * field.Corrected[t].Share
 		}
-		d.Judges[i].Verdicts = append(d.Judges[i].Verdicts, v)
+		if field.Truth == nil {
+			return fmt.Errorf("demo: the forecast of %s knows no truth", field.Name)
+		}
+		d.LoopTruth += share * *field.Truth
 	}
 	return nil
 }

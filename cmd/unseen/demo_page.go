@@ -11,79 +11,92 @@ import (
 // print draws the page for a terminal of 80 columns.
 func (d *demo) print(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "A machine-learning author could cite %s papers in each of two fields:\n\n", thousands(d.Papers))
-	fmt.Fprintf(&b, "           relevant   shown   observed links\n")
-	for _, f := range d.Fields {
-		fmt.Fprintf(&b, "  %-8s %7.1f%% %6.1f%%   %s %5.1f%%\n", f.Name, 100*f.Relevant, 100*f.Shown, bar(f.Linked, f.Relevant), 100*f.Linked)
-	}
-	fmt.Fprintf(&b, "                              █ linked   ░ relevant but never shown\n\n")
-
-	fmt.Fprintf(&b, "Two recommenders learn a link's probability ŷ from these (add-one smoothed):\n\n")
-	for _, r := range d.Recommenders {
-		fmt.Fprintf(&b, "  %-12s", r.Name)
-		for i, f := range d.Fields {
-			fmt.Fprintf(&b, "ŷ(%s) = %.3f   ", f.Name, r.Link[i])
+	naive, bayes := d.Recommenders[0], d.Recommenders[1]
+	b.WriteString(plain(fmt.Sprintf("A world of %s papers in %d fields. Of all pairs %.1f%% are relevant; authors were shown %.0f%% of older papers in their own field and %.0f%% of others, and so %s citations are all that can be seen.",
+		thousands(d.Papers), d.Fields, 100*d.Relevant, 100*d.Same, 100*d.Cross, thousands(d.Citations))))
+	fmt.Fprintf(&b, "\nLearned from the citations alone:         naive    bayes    truth\n")
+	fmt.Fprintf(&b, "  pairs that are relevant              %7.2f%% %7.2f%% %7.2f%%\n", 100*naive.MeanLink, 100*bayes.MeanLink, 100*d.Relevant)
+	fmt.Fprintf(&b, "  relevant pairs that are found (ŷ ≥ ½) %6.0f%% %7.0f%%\n", 100*naive.Recall, 100*bayes.Recall)
+	fmt.Fprintf(&b, "  AUC for relevance                     %7.4f  %7.4f\n", naive.AUC, bayes.AUC)
+	fmt.Fprintf(&b, "\nHow good is each? Risk × 100 (log-loss; lower is better), 95%% intervals:\n")
+	fmt.Fprintf(&b, "  judged by   naive                    bayes                    prefers\n")
+	better := func(a, b float64) string {
+		if a < b {
+			return naive.Method
 		}
-		fmt.Fprintf(&b, "%s\n", map[string]string{"face value": "the share that is linked", "corrected": "that share ÷ exposure"}[r.Name])
+		return bayes.Method
 	}
-
-	fmt.Fprintf(&b, "\nWhich is better? The risk of each (log-loss, lower is better, ± %.0f%% interval):\n\n", 100*d.Level)
-	fmt.Fprintf(&b, "  judged by   %-16s  %-16s  prefers\n", d.Recommenders[0].Name, d.Recommenders[1].Name)
-	truth := d.Judges[len(d.Judges)-1]
-	for _, j := range d.Judges {
+	truth := better(naive.Risk, bayes.Risk)
+	for k, j := range naive.Judged {
+		other := bayes.Judged[k]
+		prefers := better(j.Estimate, other.Estimate)
 		mark := ""
-		if j.Prefers != truth.Prefers {
+		if prefers != truth {
 			mark = " ✗"
 		}
-		fmt.Fprintf(&b, "  %-10s  %-16s  %-16s  %s%s\n", j.Name, j.Verdicts[0], j.Verdicts[1], j.Prefers, mark)
+		fmt.Fprintf(&b, "  %-10s  %-23s  %-23s  %s%s\n", j.Name, j, other, prefers, mark)
 	}
-	for _, j := range d.Judges {
-		for k, v := range j.Verdicts {
-			for _, warning := range v.Warnings {
-				b.WriteString(wrap(fmt.Sprintf("warning: %s of %s: %s", j.Name, d.Recommenders[k].Name, warning)))
-			}
+	fmt.Fprintf(&b, "  %-10s  %-23.3f  %-23.3f  %s\n", "truth", 100*naive.Risk, 100*bayes.Risk, truth)
+	fmt.Fprintf(&b, "\nThe doctor: %s\n", d.Findings.Class)
+	for k, sentence := range d.Findings.Verdict {
+		if k < 2 {
+			b.WriteString(wrap(sentence))
 		}
 	}
-	fmt.Fprintf(&b, "\n%s", d.meaning())
+	b.WriteString(wrap(fmt.Sprintf("Truth: propensities are off by %.0f%% on average over the %d pairs of fields.", 100*d.Propensity, d.Fields*d.Fields)))
+	if len(d.Hidden) > 0 {
+		fmt.Fprintf(&b, "\nHidden by exposure from “%s” (%s):\n", d.Source.Title, d.Source.Field)
+		fmt.Fprintf(&b, "  rank by naive, by bayes                                shown  relevant, truly\n")
+		for _, h := range d.Hidden {
+			fmt.Fprintf(&b, "  %4d → %-2d  %-43s %4.0f%%  %4.0f%%  %4.0f%%\n", h.Naive, h.Corrected, short(h.Title, 43), 100*h.Propensity, 100*h.Link, 100*h.Truth)
+		}
+	} else {
+		b.WriteString("\nNo paper of another field gained a place among the first ten by the correction.\n")
+	}
+	last := d.Loop[len(d.Loop)-1]
+	b.WriteString("\n" + plain(fmt.Sprintf("Trained on what it shows, round after round, naive would keep %.0f of 100 recommendations in the reader's field now and %.0f in round %d; corrected it is %.0f and %.0f, since relevance feeds the loop as well. Shown by relevance alone it is %.0f.",
+		100*d.Loop[0].Naive, 100*last.Naive, last.Round, 100*d.Loop[0].Corrected, 100*last.Corrected, 100*d.LoopTruth)))
+	for _, warning := range d.warnings {
+		b.WriteString(wrap("warning: " + warning))
+	}
+	fmt.Fprintf(&b, "\nIn %s\n", strings.Join(d.Files, ", "))
+	b.WriteString("Open the report in a browser. Next: unseen fit, unseen loop, unseen study all\n")
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// meaning says in plain words what these draws show.
-func (d *demo) meaning() string {
-	naive, corrected, truth := d.Judges[0], d.Judges[1:len(d.Judges)-1], d.Judges[len(d.Judges)-1]
-	agree := 0
-	for _, j := range corrected {
-		agree += count(j.Prefers == truth.Prefers)
+// String is the risk and its interval, times 100.
+func (j demoJudged) String() string {
+	return fmt.Sprintf("%.3f (%.3f to %.3f)", 100*j.Estimate, 100*j.Lower, 100*j.Upper)
+}
+
+// short cuts a text to so many columns.
+func short(text string, columns int) string {
+	if utf8.RuneCountInString(text) <= columns {
+		return text
 	}
+	return string([]rune(text)[:columns-1]) + "…"
+}
+
+// plain breaks text into lines of at most 80 columns, without an indent.
+func plain(text string) string {
 	var b strings.Builder
-	if naive.Prefers == truth.Prefers {
-		b.WriteString("With these draws the naive risk happens to prefer what the truth prefers.\n")
-	} else {
-		b.WriteString("Judged by the links that happen to exist, the better recommender loses:\n" +
-			"relevant papers that were never shown count against it.\n")
+	column := 0
+	for _, word := range strings.Fields(text) {
+		width := utf8.RuneCountInString(word)
+		switch {
+		case column == 0:
+		case column+1+width > 80:
+			b.WriteString("\n")
+			column = 0
+		default:
+			b.WriteString(" ")
+			column++
+		}
+		b.WriteString(word)
+		column += width
 	}
-	fmt.Fprintf(&b, "Of the %d risks that weigh pairs by exposure, %d prefer what the truth prefers.\n", len(corrected), agree)
-	b.WriteString("R_PU needs the exposure alone; R_w and R_AP also use the ŷ they judge, so\n" +
-		"they are right where ŷ is right and off where it is wrong.\n")
-	return b.String()
-}
-
-// String is the risk with half the width of its interval, where that is not zero.
-func (v verdict) String() string {
-	half := (v.Upper - v.Lower) / 2
-	if half < 1e-9 {
-		return fmt.Sprintf("%.4f", v.Risk)
-	}
-	return fmt.Sprintf("%.4f ± %.4f", v.Risk, half)
-}
-
-// bar draws 40 cells for 100%: what is linked, then what is relevant but hidden.
-func bar(linked, relevant float64) string {
-	const cells = 40
-	full := int(linked*cells + .5)
-	hidden := max(0, int(relevant*cells+.5)-full)
-	return strings.Repeat("█", full) + strings.Repeat("░", hidden) + strings.Repeat(" ", cells-full-hidden)
+	return b.String() + "\n"
 }
 
 // wrap breaks text into indented lines of at most 80 columns, where its words allow.

@@ -1,150 +1,140 @@
 package main
 
 import (
+	"bytes"
 	"context"
-	"math"
+	"errors"
+	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"unseen/internal/kern"
+	"unseen/model"
 )
 
-// The expected risks follow from the probabilities alone: with ŷ₁ = πy at face value and ŷ₂ = y
-// corrected, log-loss, and E[o] = πy.
-func TestDemoAgreesWithTheory(t *testing.T) {
-	d, err := runDemo(context.Background(), 20_000, 1)
+func smallDemo(t *testing.T, f demoFlags) *demo {
+	t.Helper()
+	if f.out == "" {
+		f.out = t.TempDir()
+	}
+	d, err := runDemo(context.Background(), f, newTicker(io.Discard, true))
 	if err != nil {
 		t.Fatal(err)
 	}
-	loss := func(p, n, y float64) float64 { return -p*math.Log(y) - n*math.Log(1-y) }
-	expected := map[string]func(pi, y, believed float64) float64{
-		"naive": func(pi, y, b float64) float64 { return loss(pi*y, 1-pi*y, b) },
-		"R_w":   func(pi, y, b float64) float64 { return loss(y, (1-pi*y)*(1-b)/(1-pi*b), b) },
-		"R_PU":  func(pi, y, b float64) float64 { return loss(y, 1-y, b) },
-		"R_AP": func(pi, y, b float64) float64 {
-			missing := 1 - pi*y
-			return loss(pi*y+missing*b*(1-pi)/(1-pi*b), missing*(1-b)/(1-pi*b), b)
-		},
-		"truth": func(_, y, b float64) float64 { return loss(y, 1-y, b) },
+	return d
+}
+
+// What the page says is true: bayes is better by the truth, and comes nearer to how common relevance is.
+func TestDemoShowsWhatItSays(t *testing.T) {
+	d := smallDemo(t, demoFlags{papers: 700, seed: 3, threads: 2})
+	naive, bayes := d.Recommenders[0], d.Recommenders[1]
+	switch {
+	case naive.Method != "naive" || bayes.Method != "bayes":
+		t.Errorf("recommenders %s and %s", naive.Method, bayes.Method)
+	case bayes.Risk >= naive.Risk:
+		t.Errorf("true risk of naive %v, of bayes %v", naive.Risk, bayes.Risk)
+	case naive.MeanLink > .9*d.Relevant || bayes.MeanLink < naive.MeanLink:
+		t.Errorf("relevant are %v, by naive %v, by bayes %v", d.Relevant, naive.MeanLink, bayes.MeanLink)
+	case bayes.Recall <= naive.Recall:
+		t.Errorf("naive finds %v, bayes %v", naive.Recall, bayes.Recall)
+	case d.Same < .7 || d.Cross > .3:
+		t.Errorf("shown are %v and %v", d.Same, d.Cross)
+	case d.Loop[len(d.Loop)-1].Naive <= d.Loop[0].Naive:
+		t.Errorf("the naive loop does not climb: %+v", d.Loop)
 	}
-	const tolerance = .02 // the draws' own spread; standard errors are at most .005
-	close := func(what string, got, want float64) {
-		t.Helper()
-		if !(math.Abs(got-want) < tolerance) {
-			t.Errorf("%s is %v, want about %v", what, got, want)
+	// the naive risk prefers the recommender that is worse, and R_AP holds the truth of the other
+	if ap := bayes.Judged[3]; naive.Judged[0].Estimate >= bayes.Judged[0].Estimate || ap.Name != "R_AP" || ap.Lower > bayes.Risk || ap.Upper < bayes.Risk {
+		t.Errorf("judged naive %+v, bayes %+v", naive.Judged, bayes.Judged)
+	}
+	for _, h := range d.Hidden {
+		if h.Corrected > demoList || h.Naive <= demoList || h.Link < demoSure || h.Field == d.Source.Field {
+			t.Errorf("%+v is not hidden from %+v", h, d.Source)
 		}
 	}
-	for _, f := range d.Fields {
-		close(f.Name+" shown", f.Shown, f.Exposure)
-		close(f.Name+" relevant", f.Relevant, f.Relevance)
-		close(f.Name+" linked", f.Linked, f.Exposure*f.Relevance)
+}
+
+// The same seed gives the same folder, to the byte, whatever the threads; another seed another.
+func TestDemoIsDeterministic(t *testing.T) {
+	folders := []string{t.TempDir(), t.TempDir(), t.TempDir()}
+	for i, f := range []demoFlags{{papers: 300, seed: 9, threads: 1}, {papers: 300, seed: 9, threads: 3}, {papers: 300, seed: 10, threads: 1}} {
+		f.out = folders[i]
+		smallDemo(t, f)
 	}
-	for i, f := range d.Fields {
-		close("ŷ at face value", d.Recommenders[0].Link[i], f.Exposure*f.Relevance)
-		close("ŷ corrected", d.Recommenders[1].Link[i], f.Relevance)
-	}
-	if len(d.Judges) != len(expected) {
-		t.Fatalf("%d judges, want %d", len(d.Judges), len(expected))
-	}
-	for _, j := range d.Judges {
-		var faceValue, corrected float64
-		for _, f := range d.Fields {
-			faceValue += expected[j.Name](f.Exposure, f.Relevance, f.Exposure*f.Relevance) / float64(len(d.Fields))
-			corrected += expected[j.Name](f.Exposure, f.Relevance, f.Relevance) / float64(len(d.Fields))
-		}
-		close(j.Name+" of face value", j.Verdicts[0].Risk, faceValue)
-		close(j.Name+" of corrected", j.Verdicts[1].Risk, corrected)
-		for _, v := range j.Verdicts {
-			if !(v.Lower <= v.Risk && v.Risk <= v.Upper && v.Upper-v.Lower < tolerance) {
-				t.Errorf("%s: %v is not within a narrow [%v, %v]", j.Name, v.Risk, v.Lower, v.Upper)
+	for _, name := range []string{"report.html", "model.safetensors"} {
+		var files [3][]byte
+		for i := range files {
+			var err error
+			if files[i], err = os.ReadFile(filepath.Join(folders[i], name)); err != nil {
+				t.Fatal(err)
 			}
 		}
-		want := "corrected"
-		if j.Name == "naive" {
-			want = "face value"
-		}
-		if j.Prefers != want {
-			t.Errorf("%s prefers %s, want %s", j.Name, j.Prefers, want)
+		if !bytes.Equal(files[0], files[1]) || bytes.Equal(files[0], files[2]) {
+			t.Errorf("%s: want the same for the same seed and another for another", name)
 		}
 	}
 }
 
-// The intervals are honest: over seeds, those of R_PU at face value, which is unbiased for any ŷ
-// held fixed, cover the truth about as often as they say.
-func TestDemoIntervalsCover(t *testing.T) {
-	const seeds = 120
-	covered := 0
-	for seed := range uint64(seeds) {
-		d, err := runDemo(context.Background(), 100, seed)
-		if err != nil {
-			t.Fatal(err)
-		}
-		pu, truth := d.Judges[2].Verdicts[0], d.Judges[4].Verdicts[0]
-		if pu.Lower <= truth.Risk && truth.Risk <= pu.Upper {
-			covered++
+func TestDemoCommand(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "new", "folder")
+	code, page, stderr := invoke("demo", "--papers", "250", "--seed", "18446744073709551615", "--out", folder, "--quiet")
+	if code != exitOK || stderr != "" {
+		t.Fatalf("exit code %d, stderr %q", code, stderr)
+	}
+	for line := range strings.Lines(page) {
+		if !strings.HasPrefix(line, "In ") { // paths may be long
+			fits80(t, line)
 		}
 	}
-	if share := float64(covered) / seeds; share < .88 || share > .995 {
-		t.Errorf("95%% intervals cover the truth in %.1f%% of %d draws", 100*share, seeds)
+	if n := strings.Count(page, "\n"); n > 50 || strings.Contains(page, "NaN") || strings.Contains(page, "Inf") {
+		t.Errorf("%d lines:\n%s", n, page)
 	}
-}
-
-func TestDemoIsDeterministic(t *testing.T) {
-	_, first, _ := invoke("demo", "--papers", "500", "--seed", "9")
-	_, again, _ := invoke("demo", "--papers", "500", "--seed", "9")
-	_, other, _ := invoke("demo", "--papers", "500", "--seed", "10")
-	if first != again || first == other {
-		t.Error("want the same page for the same seed and another for another")
+	f, err := model.Open(filepath.Join(folder, "model.safetensors"))
+	if err != nil {
+		t.Fatal(err)
 	}
-}
-
-func TestDemoPageFits(t *testing.T) {
-	for _, line := range []string{"demo --papers 10 --seed 18446744073709551615", "demo --papers 11 --seed 2", "demo --papers 60 --seed 4", "demo --papers 2000"} {
-		code, stdout, stderr := invoke(strings.Fields(line)...)
-		if code != exitOK || stderr != "" {
-			t.Errorf("%s: exit code %d, stderr %q", line, code, stderr)
-		}
-		fits80(t, stdout)
-		if n := strings.Count(stdout, "\n"); n > 30 {
-			t.Errorf("%s: %d lines are more than a page", line, n)
-		}
-		if strings.Contains(stdout, "NaN") || strings.Contains(stdout, "Inf") {
-			t.Errorf("%s: not all figures are numbers:\n%s", line, stdout)
-		}
+	if f.Metadata[model.KeyMethod] != "bayes" {
+		t.Errorf("the model is of method %s", f.Metadata[model.KeyMethod])
 	}
-}
-
-func TestDemoJSON(t *testing.T) {
-	code, stdout, stderr := invoke("demo", "--json", "--papers", "1000", "--seed", "5")
+	code, stdout, stderr := invoke("demo", "--papers", "250", "--json", "--quiet", "--out", folder)
 	if code != exitOK || stderr != "" {
 		t.Fatalf("exit code %d, stderr %q", code, stderr)
 	}
 	var got demo
 	decodeOne(t, stdout, &got)
-	want, err := runDemo(context.Background(), 1000, 5)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got.Papers != 1000 || got.Seed != 5 || len(got.Fields) != 2 || got.Judges[3].Verdicts[1].Risk != want.Judges[3].Verdicts[1].Risk {
-		t.Errorf("got %+v, want the figures of %+v", got, want)
+	if got.Papers != 250 || got.Seed != 1 || len(got.Recommenders) != 2 || got.Recommenders[1].Risk == 0 || got.Findings == nil {
+		t.Errorf("got %+v", got)
 	}
 }
 
-// Small draws: sometimes the naive risk happens to be right, and the page must say so.
-func TestDemoMeaningFollowsTheDraws(t *testing.T) {
-	said := map[bool]bool{}
-	for seed := range uint64(60) {
-		d, err := runDemo(context.Background(), 3, seed)
-		if err != nil {
-			t.Fatal(err)
-		}
-		loses := d.Judges[0].Prefers != d.Judges[4].Prefers
-		said[loses] = true
-		if got := strings.Contains(d.meaning(), "the better recommender loses"); got != loses {
-			t.Errorf("seed %d: the page says %v, the figures %v", seed, got, loses)
+func TestDemoRefuses(t *testing.T) {
+	folder := t.TempDir()
+	file := filepath.Join(folder, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ line, says string }{
+		{"demo --papers 10", "--papers is 10; give from 200 to 20000"},
+		{"demo --papers -1", "--papers is -1"},
+		{"demo --threads -3", "--threads is -3"},
+		{"demo --out=", "--out is empty"},
+		{"demo --out " + file, "give another"},
+		{"demo --out " + filepath.Join(file, "below"), "give another"},
+		{"demo extra", "extra"},
+	} {
+		code, stdout, stderr := invoke(strings.Fields(c.line)...)
+		if code != exitUsage || stdout != "" || !strings.Contains(stderr, c.says) {
+			t.Errorf("%s: exit code %d, stdout %q, stderr %q, want %q", c.line, code, stdout, stderr, c.says)
 		}
 	}
-	if len(said) != 2 {
-		t.Errorf("60 seeds show only %v", said)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := runDemo(ctx, demoFlags{papers: 300, threads: 1, out: folder}, newTicker(io.Discard, true)); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	if left, err := os.ReadDir(folder); err != nil || len(left) != 1 {
+		t.Errorf("%v are left: %v", left, err)
 	}
 }
 
@@ -155,9 +145,6 @@ func TestREADME(t *testing.T) {
 		t.Fatal(err)
 	}
 	readme := strings.ReplaceAll(string(raw), "\r\n", "\n")
-	if _, page, _ := invoke("demo"); !strings.Contains(readme, page) {
-		t.Errorf("README.md does not show what unseen demo prints now; put this in:\n%s", page)
-	}
 	example, err := os.ReadFile("../../evaluate/readme_test.go")
 	if err != nil {
 		t.Fatal(err)
@@ -167,6 +154,14 @@ func TestREADME(t *testing.T) {
 	if snippet == "" || !strings.Contains(unindent(string(example)), unindent(snippet)) {
 		t.Errorf("the Go snippet of README.md is not in evaluate/readme_test.go, which compiles it:\n%s", snippet)
 	}
+	if raceEnabled || kern.Variant() != "avx512" {
+		t.Log("the page of unseen demo was not compared: it is that of AVX-512, whose last bits differ from those of others, and the race detector is too slow for it")
+		return
+	}
+	t.Chdir(t.TempDir())
+	if _, page, _ := invoke("demo", "--quiet"); !strings.Contains(readme, page) {
+		t.Errorf("README.md does not show what unseen demo prints now; put this in:\n%s", page)
+	}
 }
 
 func unindent(s string) string {
@@ -175,22 +170,6 @@ func unindent(s string) string {
 		b.WriteString(strings.TrimSpace(line) + "\n")
 	}
 	return b.String()
-}
-
-// Where both learn the same there is nothing to prefer; where a risk is negative the page warns.
-func TestDemoOfTwoPapers(t *testing.T) {
-	d, err := runDemo(context.Background(), 2, 2) // everything shown and linked
-	if err != nil {
-		t.Fatal(err)
-	}
-	var page strings.Builder
-	if err := d.print(&page); err != nil {
-		t.Fatal(err)
-	}
-	fits80(t, page.String())
-	if d.Judges[4].Prefers != "neither" || !strings.Contains(page.String(), "warning: R_PU of corrected: negative-risk") {
-		t.Errorf("want neither preferred and a warning of R_PU:\n%s", &page)
-	}
 }
 
 func TestThousands(t *testing.T) {

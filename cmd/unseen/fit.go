@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"math"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -19,6 +17,7 @@ import (
 
 	"unseen/evaluate"
 	"unseen/fit"
+	"unseen/internal/atomicfile"
 	"unseen/model"
 	"unseen/risk"
 	"unseen/world"
@@ -34,7 +33,9 @@ var plans = map[string]func() world.Plan{
 // fitFlags is the command line of unseen fit.
 type fitFlags struct {
 	method, preset, link, propensity string
-	anchors                          []string
+	optimiser                        string
+	searches, anchors                []string
+	searchPoints                     int
 	starts                           []float64
 	seed                             uint64
 	threads                          int
@@ -71,15 +72,26 @@ An anchor is what is known of the mean π from elsewhere, such as a survey:
 uses it. The starts are propensities to start training from: the first counts,
 the others show whether the data decide.
 
+With --search, settings are chosen by the likelihood of validation pairs, every
+combination trained with the same seed; of equally good ones the earlier is
+taken. Given often, it spans a grid; --search-points tries only some of it.
+` + searchList() + `
 With -o the model is saved, and until then a checkpoint lies beside it: Ctrl-C
 or a power cut loses half a minute at most. Run the same command with --resume
 to go on; the model is the same, to the byte, as if nothing had happened.`,
 		Example: `  unseen fit
   unseen fit --method naive --json
   unseen fit --world flat-rare --logged 0.02
+  unseen fit --method ap --search lr=1e-3,1e-2 --search lambda-r=1,10
   unseen fit --nodes 20000 --dim 256 --pairs 300000 -o model.safetensors`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, name := range []string{"output", "checkpoint"} {
+				// as an unset variable of a script leaves it: hours of training would go nowhere
+				if flag := cmd.Flags().Lookup(name); flag.Changed && flag.Value.String() == "" {
+					return usagef("--%s is empty; give a path, or leave it out", name)
+				}
+			}
 			r, err := runFit(cmd.Context(), f, newTicker(cmd.ErrOrStderr(), f.quiet))
 			if err != nil {
 				return err
@@ -97,6 +109,9 @@ to go on; the model is the same, to the byte, as if nothing had happened.`,
 	flags.StringVar(&f.preset, "preset", "safe", strings.Join(fit.Presets(), ", "))
 	flags.StringVar(&f.link, "link", "", "link model (default: the method's)")
 	flags.StringVar(&f.propensity, "propensity", "", "propensity model (default: the method's)")
+	flags.StringVar(&f.optimiser, "optimiser", "", "adam or lbfgs (default: the preset's)")
+	flags.StringArrayVar(&f.searches, "search", nil, "`name=v,w` to choose from, such as ridge=0.1,1,10")
+	flags.IntVar(&f.searchPoints, "search-points", 0, "try only so many points, drawn by the seed")
 	flags.StringArrayVar(&f.anchors, "anchor", nil, "`known` mean π, such as same=0.8±0.1 (or +-)")
 	flags.Float64SliceVar(&f.starts, "starts", nil, "`p,q` to start from, as π̂ (default: the preset's)")
 	flags.Lookup("starts").DefValue = "" // it would be []
@@ -116,9 +131,9 @@ to go on; the model is the same, to the byte, as if nothing had happened.`,
 	jsonFlag(cmd, &f.asJSON)
 	complete := map[string][]string{
 		"method": slices.Sorted(maps.Keys(fit.Methods())), "preset": fit.Presets(),
-		"link": model.LinkKinds(), "propensity": model.PropensityKinds(), "world": slices.Sorted(maps.Keys(plans)),
+		"link": model.LinkKinds(), "propensity": model.PropensityKinds(), "optimiser": {"adam", "lbfgs"}, "world": slices.Sorted(maps.Keys(plans)),
 	}
-	for _, name := range []string{"anchor", "starts", "seed", "threads", "nodes", "dim", "fields", "pairs", "logged"} {
+	for _, name := range []string{"search", "search-points", "anchor", "starts", "seed", "threads", "nodes", "dim", "fields", "pairs", "logged"} {
 		complete[name] = nil
 	}
 	for name, values := range complete {
@@ -151,6 +166,16 @@ func methodList() string {
 	return b.String()
 }
 
+// searchList names the settings that --search takes.
+func searchList() string {
+	var b strings.Builder
+	about := fit.Searchable()
+	for _, name := range slices.Sorted(maps.Keys(about)) {
+		fmt.Fprintf(&b, "  %-12s %s\n", name, about[name])
+	}
+	return b.String()
+}
+
 // settings turns the flags into what to generate and how to learn, or says which flag is wrong.
 func (f *fitFlags) settings() (world.Settings, fit.Settings, error) {
 	var w world.Settings
@@ -174,8 +199,12 @@ func (f *fitFlags) settings() (world.Settings, fit.Settings, error) {
 		return w, s, usagef("--pairs is %d; with %d nodes give from 10 to %d", f.pairs, f.nodes, most)
 	case !(f.logged >= 0 && f.logged <= 1):
 		return w, s, usagef("--logged is %v; give a share from 0 to 1", f.logged)
+	case f.searchPoints < 0 || f.searchPoints > 0 && len(f.searches) == 0:
+		return w, s, usagef("--search-points is %d; give a positive number, and settings to --search over", f.searchPoints)
 	case f.threads < 0:
 		return w, s, usagef("--threads is %d; give at least 1, or leave it out", f.threads)
+	case f.output != "" && f.checkpoint != "" && filepath.Clean(f.output) == filepath.Clean(f.checkpoint):
+		return w, s, usagef("-o and --checkpoint are both %s; give two paths", f.output)
 	case f.resume && f.output == "" && f.checkpoint == "":
 		return w, s, usagef("--resume needs to know where the checkpoint is; give the -o or the --checkpoint of the interrupted run")
 	}
@@ -188,8 +217,16 @@ func (f *fitFlags) settings() (world.Settings, fit.Settings, error) {
 	w = world.Settings{Nodes: f.nodes, Dim: f.dim, Fields: world.EvenFields(f.fields), RandomFields: f.randomFields, Plan: plan()}
 	w.Seed, w.Threads = f.seed, f.threads
 	s = fit.Settings{
-		Method: f.method, Preset: f.preset, Link: f.link, Propensity: f.propensity, Starts: f.starts, Seed: f.seed, Threads: f.threads,
+		Method: f.method, Preset: f.preset, Link: f.link, Propensity: f.propensity, Optimiser: f.optimiser,
+		Search: fit.Search{Points: f.searchPoints}, Starts: f.starts, Seed: f.seed, Threads: f.threads,
 		Checkpoint: fit.Checkpoint{Path: f.checkpoint, Resume: f.resume, Keep: true},
+	}
+	for _, text := range f.searches {
+		axis, err := parseAxis(text)
+		if err != nil {
+			return w, s, err
+		}
+		s.Search.Axes = append(s.Search.Axes, axis)
 	}
 	for _, text := range f.anchors {
 		anchor, err := parseAnchor(text)
@@ -204,9 +241,12 @@ func (f *fitFlags) settings() (world.Settings, fit.Settings, error) {
 	if _, err := s.WithDefaults(); err != nil {
 		return w, s, causedByFlags(err)
 	}
-	for name, path := range map[string]string{"-o": f.output, "--checkpoint": f.checkpoint} {
-		if err := writable(path); path != "" && err != nil {
-			return w, s, usagef("%s %s cannot be written: %w; choose another path", name, path, err)
+	for _, path := range []string{f.output, f.checkpoint} {
+		if path == "" {
+			continue
+		}
+		if err := atomicfile.Writable(path); err != nil {
+			return w, s, &usageError{err}
 		}
 	}
 	return w, s, nil
@@ -222,6 +262,22 @@ func causedByFlags(err error) error {
 	return err
 }
 
+// parseAxis reads ridge=0.1,1,10; the names and the values are the learner's to judge.
+func parseAxis(text string) (fit.Axis, error) {
+	name, values, ok := strings.Cut(text, "=")
+	axis := fit.Axis{Name: strings.TrimSpace(name)}
+	for value := range strings.SplitSeq(values, ",") {
+		x, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+		if ok = ok && err == nil; ok {
+			axis.Values = append(axis.Values, x)
+		}
+	}
+	if !ok || axis.Name == "" {
+		return fit.Axis{}, usagef("--search is %q; write name=value,value, such as ridge=0.1,1,10, where the name is one of %s", text, strings.Join(slices.Sorted(maps.Keys(fit.Searchable())), ", "))
+	}
+	return axis, nil
+}
+
 // parseAnchor reads same=0.8±0.1, also with +- for ±.
 func parseAnchor(text string) (fit.Anchor, error) {
 	group, value, ok := strings.Cut(text, "=")
@@ -233,21 +289,6 @@ func parseAnchor(text string) (fit.Anchor, error) {
 		return fit.Anchor{}, usagef("--anchor is %q; write same=0.8±0.1 or cross=0.2+-0.05: the mean π of pairs of one field or of two, and its standard error", text)
 	}
 	return fit.Anchor{Group: group, Propensity: p, Error: e}, nil
-}
-
-// writable tells, before hours of training, whether a file can be written after them.
-func writable(path string) error {
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return errors.New("it is a folder")
-	}
-	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")
-	if err != nil {
-		if e, ok := errors.AsType[*fs.PathError](err); ok {
-			return e.Err
-		}
-		return err
-	}
-	return errors.Join(file.Close(), os.Remove(file.Name()))
 }
 
 // fitReport is what unseen fit has to say.
@@ -267,6 +308,7 @@ type fitReport struct {
 	Iterations int         `json:"iterations,omitempty"`
 	Test       fitMarks    `json:"test"`
 	Starts     []fit.Start `json:"starts,omitempty"`
+	Trials     []fit.Trial `json:"trials,omitempty"` // of --search
 
 	Findings *fit.Findings `json:"findings,omitempty"` // the doctor's
 	Warnings []fit.Warning `json:"warnings"`
@@ -344,7 +386,7 @@ func runFit(ctx context.Context, f fitFlags, t *ticker) (*fitReport, error) {
 		Settings: result.Settings, Pairs: f.pairs, Seconds: time.Since(began).Seconds(),
 		Objective: result.Objective.Total(), Likelihood: result.Objective.Likelihood, Risk: result.Objective.Risk,
 		Validation: result.Validation, Ridge: result.Ridge, Epochs: len(result.Epochs), Iterations: result.Iterations,
-		Starts: result.Starts, Findings: result.Findings, Warnings: append([]fit.Warning{}, result.Warnings...), Model: f.output,
+		Starts: result.Starts, Trials: result.Trials, Findings: result.Findings, Warnings: append([]fit.Warning{}, result.Warnings...), Model: f.output,
 	}
 	for _, linked := range train.Pairs.Linked {
 		r.Links += count(linked)
@@ -355,7 +397,11 @@ func runFit(ctx context.Context, f fitFlags, t *ticker) (*fitReport, error) {
 			return nil, err
 		}
 		if err := model.Save(f.output, m); err != nil {
-			return nil, fmt.Errorf("%w; what was learned is in %s: mend that and run the same command with --resume", err, f.checkpoint)
+			kept := "what was learned"
+			if slices.ContainsFunc(result.Warnings, func(w fit.Warning) bool { return w.Kind == "checkpoint" }) {
+				kept = "only the beginning" // there was no room for the last checkpoint either
+			}
+			return nil, fmt.Errorf("%w; then run the same command with --resume: %s is in %s", err, kept, f.checkpoint)
 		}
 	}
 	if f.checkpoint != "" {
@@ -446,4 +492,11 @@ func (j *judged) marks() [7]*float64 {
 	truly, err1 := risk.Estimator{Scheme: risk.True{}}.Estimate(j.pairs)
 	naively, err2 := risk.Estimator{Scheme: risk.Naive{}}.Estimate(j.pairs)
 	return [7]*float64{mean(j.link), mean(j.same), mean(j.cross), value(j.scored.AUC()), recall, value(truly.Value, err1), value(naively.Value, err2)}
+}
+
+func count(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }

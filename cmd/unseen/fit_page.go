@@ -52,6 +52,7 @@ func (r *fitReport) print(w io.Writer) error {
 		fmt.Fprintf(&b, ", %d iterations", r.Iterations)
 	}
 	b.WriteString("\n")
+	r.printTrials(&b)
 	r.printStarts(&b)
 	r.printFindings(&b)
 	for _, warning := range r.Warnings {
@@ -78,6 +79,28 @@ func (r *fitReport) printFindings(b *strings.Builder) {
 	}
 	for _, sentence := range r.Findings.Advice {
 		b.WriteString(wrap("→ " + sentence))
+	}
+}
+
+// printTrials shows what the search tried.
+func (r *fitReport) printTrials(b *strings.Builder) {
+	if len(r.Trials) == 0 {
+		return
+	}
+	steps := "epochs"
+	if r.Settings.Optimiser == "lbfgs" {
+		steps = "iterations"
+	}
+	fmt.Fprintf(b, "\n  validation %10s   tried, lower is better\n", steps)
+	for _, t := range r.Trials {
+		row := fmt.Sprintf("  %10.5f %10d   %v", t.Validation, t.Steps, t)
+		if t.Diverged {
+			row = fmt.Sprintf("  %10s %10s   %v", "diverged", "", t)
+		}
+		if t.Chosen {
+			row += "  ← chosen"
+		}
+		fmt.Fprintln(b, row)
 	}
 }
 

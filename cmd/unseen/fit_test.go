@@ -115,11 +115,16 @@ func TestFitWrongUsage(t *testing.T) {
 		"--pairs 4761":           `--pairs is 4761; with 120 nodes give from 10 to 4760`,
 		"--threads -1":           `--threads is -1`,
 		"--resume":               `--resume needs to know where the checkpoint is`,
-		"-o " + folder:           `cannot be written: it is a folder; choose another path`,
-		"-o " + folder + "/no/m": `cannot be written: no such file or directory; choose another path`,
-		"--checkpoint " + folder: `cannot be written: it is a folder`,
-		"--metod bayes":          `unknown flag --metod; did you mean --method?`,
-		"extra":                  `unseen fit takes no arguments, got "extra"`,
+		"-o " + folder:           `cannot write ` + folder + `: it is a folder; choose another path`,
+		"-o " + folder + "/no/m": `cannot write ` + folder + `/no/m: no such file or directory; make its folder first`,
+		"--checkpoint " + folder: `it is a folder; choose another path`,
+		"--output=":              `--output is empty; give a path, or leave it out`,
+		"--checkpoint=":          `--checkpoint is empty; give a path, or leave it out`,
+		"--threads -5":           `--threads is -5; give at least 1, or leave it out`,
+		"--starts NaN":           `start at the propensity NaN`,
+		"-o " + folder + "/m --checkpoint " + folder + "/./m": `-o and --checkpoint are both ` + folder + `/m; give two paths`,
+		"--metod bayes": `unknown flag --metod; did you mean --method?`,
+		"extra":         `unseen fit takes no arguments, got "extra"`,
 	} {
 		t.Run(line, func(t *testing.T) {
 			code, stdout, stderr := invoke(append(append(small, "--quiet"), strings.Fields(line)...)...)
@@ -136,6 +141,26 @@ func TestFitWrongUsage(t *testing.T) {
 	}
 }
 
+func TestFitSearch(t *testing.T) {
+	train := append(small, "--method", "ap", "--starts", ".3", "--search", "lr=1e-3, 1e-2", "--search", "floor=0.01,0.05,0.1", "--search-points", "4")
+	code, stdout, stderr := invoke(train...)
+	if code != exitOK || strings.Count(stdout, "floor=") != 4 || strings.Count(stdout, "← chosen") != 1 || !strings.Contains(stderr, "unseen: trial 4 of 4, floor=") {
+		t.Errorf("exit code %d, stderr %q:\n%s", code, stderr, stdout)
+	}
+	fits80(t, stdout)
+	_, stdout, _ = invoke(append(train, "--quiet", "--json")...)
+	var r fitReport
+	decodeOne(t, stdout, &r)
+	if len(r.Trials) != 4 || r.Settings.Search.Points != 4 || len(r.Settings.Search.Axes) != 2 {
+		t.Errorf("got %+v", r)
+	}
+	for _, trial := range r.Trials {
+		if trial.Chosen && (r.Settings.Floor != trial.Values["floor"] || r.Settings.Adam.Rate != trial.Values["lr"] || r.Validation != trial.Validation) {
+			t.Errorf("%v was chosen, and used was %+v", trial, r.Settings)
+		}
+	}
+}
+
 func TestFitHelp(t *testing.T) {
 	code, stdout, stderr := invoke("help", "fit")
 	if code != exitOK || stderr != "" {
@@ -145,6 +170,11 @@ func TestFitHelp(t *testing.T) {
 	for name := range fit.Methods() {
 		if !strings.Contains(stdout, "\n  "+name+" ") {
 			t.Errorf("the help does not explain the method %s", name)
+		}
+	}
+	for name := range fit.Searchable() {
+		if !strings.Contains(stdout, "\n  "+name+" ") {
+			t.Errorf("the help does not explain the search over %s", name)
 		}
 	}
 	for name := range plans {
@@ -273,6 +303,18 @@ func TestTicker(t *testing.T) {
 	if out.Len() > 0 {
 		t.Errorf("quiet, but %q", out.String())
 	}
+}
+
+func FuzzAxis(f *testing.F) {
+	for _, text := range []string{"ridge=0.1,1,10", "lr = 1e-3", "", "=", "a=b", "a=1,,2", "a=NaN"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		a, err := parseAxis(text)
+		if (err == nil) != (a.Name != "" && len(a.Values) > 0) || err == nil && len(a.Values) != strings.Count(text[strings.Index(text, "="):], ",")+1 {
+			t.Errorf("%q is %+v: %v", text, a, err)
+		}
+	})
 }
 
 func FuzzAnchor(f *testing.F) {

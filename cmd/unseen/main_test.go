@@ -80,6 +80,7 @@ func TestHelp(t *testing.T) {
 		"--help":          {"Usage:\n  unseen COMMAND\n"},
 		"help":            {"Usage:\n  unseen COMMAND\n"},
 		"help demo":       {"unseen demo [flags]", "--papers", "--seed", "--json", "unseen demo --papers 1000"},
+		"help loop":       {"unseen loop [flags]", "--rounds", "--method", "--shown-only", "unseen loop --papers 200"},
 		"demo -h":         {"unseen demo [flags]", "--papers"},
 		"help help":       {"Explain a command"},
 		"help version":    {"--json"},

@@ -93,7 +93,13 @@ func mulPanels(z *Matrix, j int, a *Matrix, panels []float32, count int) {
 }
 
 // Mul sets v = c·h, or adds it to v: v[i][d] (+)= Σ_k c[i][k]·h[k][d]. h may be float16.
-func Mul(v, c, h *Matrix, accumulate bool) {
+func Mul(v, c, h *Matrix, accumulate bool) { mul(v, c, h, accumulate, false) }
+
+// AddLower adds C·H to the square V, of which only the lower triangle and what shares its tiles is
+// computed: half the work where the product is symmetric.
+func AddLower(v, c, h *Matrix) { mul(v, c, h, true, true) }
+
+func mul(v, c, h *Matrix, accumulate, lower bool) {
 	if c.dim != h.rows || v.rows != c.rows || v.dim != h.dim || v.half || v.readOnly || c.half {
 		panic(fmt.Sprintf("kern: Mul of %d×%d and %d×%d into %d×%d", c.rows, c.dim, h.rows, h.dim, v.rows, v.dim))
 	}
@@ -132,7 +138,11 @@ func Mul(v, c, h *Matrix, accumulate bool) {
 				clear(padded[height*deep : rows*deep])
 				left, stride = padded, deep
 			}
-			for at := 0; at < h.dim; at += columns {
+			end := h.dim
+			if lower {
+				end = min(end, i+rows)
+			}
+			for at := 0; at < end; at += columns {
 				wide := min(columns, h.dim-at)
 				add := accumulate || k > 0
 				if height == rows && wide == columns {

@@ -132,3 +132,28 @@ func TestMulAcrossPanels(t *testing.T) {
 		}
 	})
 }
+
+// AddLower is Mul up to the diagonal; above it, it may leave what was there.
+func TestAddLower(t *testing.T) {
+	eachVariant(t, func(t *testing.T) {
+		for _, n := range []int{0, 1, 12, 33, 100} {
+			for _, deep := range []int{1, 64, 513} {
+				c, h := randomMatrix(t, n, deep, false, 4), randomMatrix(t, deep, n, false, 5)
+				lower, whole := randomMatrix(t, n, n, false, 6), randomMatrix(t, n, n, false, 6)
+				before := randomMatrix(t, n, n, false, 6)
+				AddLower(lower, c, h)
+				Mul(whole, c, h, true)
+				for i := range n {
+					if !slices.Equal(lower.Row(i)[:i+1], whole.Row(i)[:i+1]) {
+						t.Fatalf("%d×%d·%d: row %d differs from Mul's", n, deep, n, i)
+					}
+					for j := i + 1; j < n; j++ {
+						if got := lower.Row(i)[j]; got != whole.Row(i)[j] && got != before.Row(i)[j] {
+							t.Fatalf("%d×%d·%d: %g at %d,%d is neither Mul's nor what was there", n, deep, n, got, i, j)
+						}
+					}
+				}
+			}
+		}
+	})
+}

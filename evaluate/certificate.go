@@ -1,0 +1,203 @@
+package evaluate
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+
+	"unseen/fit"
+	"unseen/graph"
+	"unseen/model"
+	"unseen/world"
+)
+
+// Certificate says how well a method finds the truth on a user's own graph: a truth is planted on its
+// vectors and fields, links are drawn from that, the method is fitted to them as it was to the real
+// ones, and what it found is held against what was planted. It certifies the method on such a graph; it
+// cannot tell whether the real links obey the model.
+type Certificate struct {
+	Method     string `json:"method"`
+	Nodes      int    `json:"nodes"`
+	Pairs      int    `json:"pairs"`
+	Seed       uint64 `json:"seed"`
+	Repeats    int    `json:"repeats"`
+	Identified int    `json:"identified"` // repeats in which the doctor called the scale of π̂ identified
+
+	BaseRate    float64 `json:"baseRate"`    // planted: mean y
+	OracleAUC   float64 `json:"oracleAUC"`   // planted: AUC of y itself
+	AUC         float64 `json:"auc"`         // of ŷ against relevance
+	Propensity  float64 `json:"propensity"`  // mean relative error of π̂ over the test pairs
+	MeanLink    float64 `json:"meanLink"`    // mean ŷ / mean y
+	Calibration float64 `json:"calibration"` // mean |ŷ − y|
+
+	TrueRisk  float64           `json:"trueRisk"`
+	NaiveRisk float64           `json:"naiveRisk"` // true risk of the naive model, for comparison
+	Risks     []CertificateRisk `json:"risks"`
+}
+
+// CertificateRisk is how one estimator did.
+type CertificateRisk struct {
+	Scheme  string  `json:"scheme"`
+	RMSE    float64 `json:"rmse"`    // against the true risk, over the repeats
+	Covered int     `json:"covered"` // repeats in which its interval held the true risk
+}
+
+// CertificateSettings say what is planted. Zero means the default.
+type CertificateSettings struct {
+	Fit     fit.Settings // of the method; its seed is used as it is
+	Pairs   int          // that are drawn for training, as many as the real ones were; 0 means 32,000, or a quarter of all
+	Tests   int          // that are drawn to judge by; 0 means 16,000, or a quarter of all
+	Repeats int          // worlds; 0 means 3
+	Plan    world.Plan   // base rate, oracle AUC and propensities; zero means those of world.Plan
+	Weights []float32    // direction of the planted w, such as a fitted model's; nil draws it
+	Seed    uint64       // of the worlds
+}
+
+// Certify plants, fits and compares.
+func Certify(ctx context.Context, g *graph.Graph, s CertificateSettings, progress func(repeat, of int, phase string)) (*Certificate, error) {
+	if s.Repeats == 0 {
+		s.Repeats = 3
+	}
+	quarter := int(min(int64(g.Len())*int64(g.Len()-1)/4, math.MaxInt32))
+	if s.Pairs == 0 {
+		s.Pairs = min(32_000, quarter)
+	}
+	if s.Tests == 0 {
+		s.Tests = min(16_000, quarter)
+	}
+	if s.Repeats < 0 || s.Pairs < 0 || s.Tests < 0 {
+		return nil, fmt.Errorf("evaluate: a certificate of %d repeats with %d pairs and %d tests; none may be negative", s.Repeats, s.Pairs, s.Tests)
+	}
+	c := &Certificate{Method: s.Fit.Method, Nodes: g.Len(), Pairs: s.Pairs, Seed: s.Seed, Repeats: s.Repeats}
+	errs := map[string][]float64{}
+	covered := map[string]int{}
+	for repeat := range s.Repeats {
+		say := func(phase string) {
+			if progress != nil {
+				progress(repeat+1, s.Repeats, phase)
+			}
+		}
+		say("planting a truth")
+		plan := s.Plan
+		plan.Seed = s.Seed + uint64(repeat)
+		plan.Threads = s.Fit.Threads
+		w, err := world.Plant(ctx, g, s.Weights, plan)
+		if err != nil {
+			return nil, fmt.Errorf("evaluate: certificate: %w", err)
+		}
+		if err := c.trial(ctx, w, s, say, errs, covered); err != nil {
+			return nil, fmt.Errorf("evaluate: certificate, repeat %d: %w", repeat+1, err)
+		}
+	}
+	n := float64(s.Repeats)
+	for _, x := range []*float64{&c.BaseRate, &c.OracleAUC, &c.AUC, &c.Propensity, &c.MeanLink, &c.Calibration, &c.TrueRisk, &c.NaiveRisk} {
+		*x /= n
+	}
+	for _, scheme := range []string{"naive", "w", "pu", "ap"} {
+		var squares float64
+		for _, e := range errs[scheme] {
+			squares += e * e
+		}
+		c.Risks = append(c.Risks, CertificateRisk{Scheme: scheme, RMSE: math.Sqrt(squares / n), Covered: covered[scheme]})
+	}
+	return c, nil
+}
+
+// Words says what the certificate means.
+func (c *Certificate) Words() []string {
+	ap := c.Risks[len(c.Risks)-1]
+	words := []string{
+		fmt.Sprintf("On %d truths planted on these %d nodes, %s reached an AUC of %.3f where %.3f is the most, and a true risk of %.3f where naive has %.3f.",
+			c.Repeats, c.Nodes, c.Method, c.AUC, c.OracleAUC, c.TrueRisk, c.NaiveRisk),
+		fmt.Sprintf("Propensities were off by %.0f%% on average, mean ŷ by %.0f%%.", 100*c.Propensity, 100*math.Abs(c.MeanLink-1)),
+		fmt.Sprintf("R_AP was off by %.2g (root mean square); its interval held the true risk %d of %d times.", ap.RMSE, ap.Covered, c.Repeats),
+	}
+	if c.Identified < c.Repeats {
+		words = append(words, fmt.Sprintf("In %d of %d the scale of π̂ was not identified: with as many real links it may not be either.", c.Repeats-c.Identified, c.Repeats))
+	}
+	return words
+}
+
+// trial fits one planted world and adds what it found.
+func (c *Certificate) trial(ctx context.Context, w *world.World, s CertificateSettings, say func(string), errs map[string][]float64, covered map[string]int) error {
+	train, err := w.Pairs(ctx, s.Pairs, world.Draw{})
+	if err != nil {
+		return err
+	}
+	test, err := w.Pairs(ctx, s.Tests, world.Draw{Part: 2})
+	if err != nil {
+		return err
+	}
+	problem := fit.Problem{Nodes: model.NodesOf(w.Graph()), Train: train.Pairs}
+	say("fitting " + cmp.Or(s.Fit.Method, "bayes"))
+	result, err := fit.Fit(ctx, problem, s.Fit, fit.Progress{})
+	if err != nil {
+		return err
+	}
+	c.Method = result.Settings.Method
+	say("fitting naive")
+	naive, err := fit.Fit(ctx, problem, fit.Settings{Method: "naive", Seed: s.Fit.Seed, Threads: s.Fit.Threads}, fit.Progress{})
+	if err != nil {
+		return err
+	}
+	say("judging")
+	judge := result.Judge()
+	found, err := judge.Panel(ctx, fit.Evidence{Pairs: test.Pairs}, .01, nil)
+	if err != nil {
+		return err
+	}
+	beliefs, _, err := beliefsOf(judge, test.Pairs, nil)
+	if err != nil {
+		return err
+	}
+	naiveBeliefs, _, err := beliefsOf(naive.Judge(), test.Pairs, nil)
+	if err != nil {
+		return err
+	}
+	var truth, naiveTruth, mean, meanTruth, calibration, propensity float64
+	scored, oracle := Scored{Linked: test.Relevant}, Scored{Linked: test.Relevant}
+	n := float64(test.Pairs.Len())
+	for k, b := range beliefs {
+		t := test.Truth[k]
+		truth += (t.Link*lossOf(b.LinkLogit()) + (1-t.Link)*lossOf(-b.LinkLogit())) / n
+		z := naiveBeliefs[k].LinkLogit()
+		naiveTruth += (t.Link*lossOf(z) + (1-t.Link)*lossOf(-z)) / n
+		mean += b.Link() / n
+		meanTruth += t.Link / n
+		calibration += math.Abs(b.Link()-t.Link) / n
+		propensity += math.Abs(b.Propensity()/t.Propensity-1) / n
+		scored.Scores, oracle.Scores = append(scored.Scores, b.LinkLogit()), append(oracle.Scores, t.Link)
+	}
+	auc, err := scored.AUC()
+	if err != nil {
+		return err
+	}
+	best, err := oracle.AUC()
+	if err != nil {
+		return err
+	}
+	c.AUC += auc
+	c.OracleAUC += best
+	c.BaseRate += meanTruth
+	c.MeanLink += mean / meanTruth
+	c.Calibration += calibration
+	c.Propensity += propensity
+	c.TrueRisk += truth
+	c.NaiveRisk += naiveTruth
+	if result.Findings != nil && result.Findings.Class == fit.Identified {
+		c.Identified++
+	}
+	for name, e := range found {
+		errs[name] = append(errs[name], e.Plain-truth)
+		if e.Lower <= truth && truth <= e.Upper {
+			covered[name]++
+		}
+	}
+	return nil
+}
+
+// lossOf is −log σ(z).
+func lossOf(z float64) float64 {
+	return math.Max(-z, 0) + math.Log1p(math.Exp(-math.Abs(z)))
+}

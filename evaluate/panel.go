@@ -1,0 +1,218 @@
+package evaluate
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"unseen/fit"
+	"unseen/graph"
+	"unseen/model"
+	"unseen/risk"
+)
+
+// Panel is what every estimator says of a model, beside what is known of the estimators themselves.
+type Panel struct {
+	Risks    []PanelRow   `json:"risks"` // naive, w, pu, ap and, where exposure is logged, dr
+	MeanLink fit.Estimate `json:"meanLink"`
+	Region   []RegionRow  `json:"region"`
+	Exact    *fit.Totals  `json:"exact,omitempty"` // over all pairs, where that was asked for and they fit
+	Warnings []string     `json:"warnings,omitempty"`
+}
+
+// PanelRow is one estimator's opinion.
+//
+// Bias and Deviation are the lemmas' for the 0–1 loss, had π̂ and ŷ been the truth: what the naive
+// risk is wrong by even then, and how far each estimate scatters over the links that chance could have
+// drawn. In that case w, pu and ap have no bias; Region tells what they have if π̂ is wrong.
+type PanelRow struct {
+	Scheme    string       `json:"scheme"`
+	Risk      fit.Estimate `json:"risk"`
+	Bias      float64      `json:"plugInBias"`
+	Deviation float64      `json:"plugInDeviation"`
+	Exact     *float64     `json:"exact,omitempty"`
+}
+
+// RegionRow supposes that π̂ is wrong by a factor, π = π̂/Factor, while π·y, which the links show, is
+// right: y = ŷ·Factor, at most 1.
+type RegionRow struct {
+	Factor  float64            `json:"factor"`
+	HoldsW  float64            `json:"holdsW"`  // share of pairs with π/(2−π) < π̂ < 1: w and pu are less biased than naive
+	HoldsAP float64            `json:"holdsAP"` // the same for ap, whose condition is another
+	Bias    map[string]float64 `json:"bias"`    // of each scheme, by the lemmas
+}
+
+// PanelSettings say what a panel looks at. The zero value is a good choice.
+type PanelSettings struct {
+	Floor   float64      // least propensity that w, pu and dr see; 0 means none
+	Graph   *graph.Graph // whose pairs are all summed; nil leaves Exact out
+	Threads int          // 0 means 1
+	// Predictions are another model's logits, one for each pair of the evidence, which is then what is
+	// judged, by the judge's π̂ and ŷ; nil means the judge's own. They leave Exact out.
+	Predictions []float32
+}
+
+// regionFactors are how wrong π̂ is supposed to be: by 10 to 50 per cent, either way.
+var regionFactors = []float64{.5, .6, .7, .8, .9, 1, 1.1, 1.2, 1.3, 1.4, 1.5}
+
+// NewPanel judges a model by held-out pairs.
+func NewPanel(ctx context.Context, j *fit.Judge, v fit.Evidence, s PanelSettings) (*Panel, error) {
+	found, err := j.Panel(ctx, v, s.Floor, s.Predictions)
+	if err != nil {
+		return nil, err
+	}
+	p := &Panel{}
+	if p.MeanLink, err = j.MeanLink(ctx, v); err != nil {
+		return nil, err
+	}
+	if s.Graph != nil && s.Predictions == nil {
+		totals, err := fit.CPU{Threads: s.Threads}.AllPairs(ctx, s.Graph, j)
+		if err != nil {
+			return nil, err
+		}
+		p.Exact = &totals
+	}
+	beliefs, decisions, err := beliefsOf(j, v.Pairs, s.Predictions)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"naive", "w", "pu", "ap", "dr"} {
+		e, ok := found[name]
+		if !ok {
+			continue
+		}
+		row := PanelRow{Scheme: name, Risk: e}
+		if l, ok := lemmas[name]; ok {
+			m := momentsOf(l, beliefs, decisions, v.Pairs.Weight, 1)
+			row.Bias, row.Deviation = m.Bias, math.Sqrt(m.Variance)
+		}
+		if p.Exact != nil {
+			row.Exact = exactOf(name, p.Exact)
+		}
+		p.Risks = append(p.Risks, row)
+	}
+	for _, factor := range regionFactors {
+		p.Region = append(p.Region, regionAt(beliefs, decisions, v.Pairs.Weight, factor))
+	}
+	p.warn()
+	return p, nil
+}
+
+var lemmas = map[string]risk.Lemma{"naive": risk.Naive{}, "w": risk.W{}, "pu": risk.PU{}, "ap": risk.AP{}}
+
+func exactOf(name string, t *fit.Totals) *float64 {
+	switch name {
+	case "naive":
+		return &t.Naive
+	case "w":
+		return &t.W
+	case "pu":
+		return &t.PU
+	case "ap":
+		return &t.AP
+	}
+	return nil
+}
+
+// beliefsOf returns what a judge believes of each pair, and whether a link is predicted there.
+func beliefsOf(j *fit.Judge, p *graph.Pairs, predictions []float32) ([]risk.Belief, []bool, error) {
+	batch := model.Batch{Sources: p.Source, Targets: p.Target}
+	z, s := make([]float32, p.Len()), make([]float32, p.Len())
+	j.Link.Logits(z, j.LinkParams, batch)
+	j.Propensity.Logits(s, j.PropensityParams, batch)
+	beliefs, decisions := make([]risk.Belief, len(z)), make([]bool, len(z))
+	for k := range z {
+		var err error
+		if beliefs[k], err = risk.FromLogits(float64(z[k]), float64(s[k])); err != nil {
+			return nil, nil, fmt.Errorf("evaluate: pair %d: %w", k, err)
+		}
+		decisions[k] = z[k] >= 0
+		if predictions != nil {
+			decisions[k] = predictions[k] >= 0
+		}
+	}
+	return beliefs, decisions, nil
+}
+
+// momentsOf returns the bias and variance of an estimator of the 0–1 risk of some decisions, by the lemmas,
+// if π = π̂/factor and y = min(1, factor·ŷ). The lemmas are for predictions by the belief's own ŷ; a
+// decision that differs turns the sign of the bias and, for w, the kind of mass that errs.
+func momentsOf(l risk.Lemma, beliefs []risk.Belief, decisions []bool, weights []float64, factor float64) risk.Moments {
+	var bias, variance, total risk.Sum
+	for k, b := range beliefs {
+		t := supposed(b, factor)
+		term, spread := l.BiasTerm(t, b), l.VarianceFactor(b)
+		if decisions[k] != b.Predicted() {
+			term = -term
+			if _, isW := l.(risk.W); isW {
+				other := risk.Lemma(risk.PU{})
+				if decisions[k] {
+					other = risk.AP{}
+				}
+				term, spread = -other.BiasTerm(t, b), other.VarianceFactor(b)
+			}
+		}
+		observed := t.Propensity * t.Link
+		bias.Add(-weights[k] * term) // the lemmas have R − E[R̂]
+		variance.Add(weights[k] * observed * (1 - observed) * spread)
+		total.Add(weights[k])
+	}
+	n := total.Value()
+	return risk.Moments{Bias: bias.Value() / n, Variance: variance.Value() / n / n}
+}
+
+func supposed(b risk.Belief, factor float64) risk.Truth {
+	return risk.Truth{Propensity: math.Min(b.Propensity()/factor, 1), Link: math.Min(b.Link()*factor, 1)}
+}
+
+func regionAt(beliefs []risk.Belief, decisions []bool, weights []float64, factor float64) RegionRow {
+	row := RegionRow{Factor: factor, Bias: map[string]float64{}}
+	var holdsW, holdsAP, total float64
+	for k, b := range beliefs {
+		t := supposed(b, factor)
+		if risk.LowerBiasW(t.Propensity, b.Propensity()) {
+			holdsW += weights[k]
+		}
+		if risk.LowerBiasAP(t, b) {
+			holdsAP += weights[k]
+		}
+		total += weights[k]
+	}
+	row.HoldsW, row.HoldsAP = holdsW/total, holdsAP/total
+	for name, l := range lemmas {
+		row.Bias[name] = momentsOf(l, beliefs, decisions, weights, factor).Bias
+	}
+	return row
+}
+
+// warn says in words where the numbers are weak.
+func (p *Panel) warn() {
+	var naive, ap *PanelRow
+	for i := range p.Risks {
+		row := &p.Risks[i]
+		switch row.Scheme {
+		case "naive":
+			naive = row
+		case "ap":
+			ap = row
+		case "pu":
+			if row.Risk.Interval.Estimate < 0 {
+				p.Warnings = append(p.Warnings, fmt.Sprintf("R_PU is %.3g, below 0: propensities are small where links are, and its weights 1/π̂ swing; trust R_AP", row.Risk.Interval.Estimate))
+			}
+		}
+	}
+	if ap == nil || naive == nil {
+		return
+	}
+	for i := range p.Risks {
+		row := &p.Risks[i]
+		if row.Scheme == "w" || row.Scheme == "pu" {
+			if width, best := row.Risk.Upper-row.Risk.Lower, ap.Risk.Upper-ap.Risk.Lower; width > 3*best {
+				p.Warnings = append(p.Warnings, fmt.Sprintf("the interval of R_%s is %.0f times as wide as that of R_AP: a few pairs with small π̂ carry it", row.Scheme, width/best))
+			}
+		}
+	}
+	if naive.Risk.Lower <= ap.Risk.Upper && naive.Risk.Upper >= ap.Risk.Lower {
+		p.Warnings = append(p.Warnings, "the intervals of the naive risk and of R_AP overlap: on these pairs the correction does not change the verdict")
+	}
+}

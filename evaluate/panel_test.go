@@ -1,0 +1,189 @@
+package evaluate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"unseen/fit"
+	"unseen/graph"
+	"unseen/model"
+	"unseen/risk"
+	"unseen/world"
+)
+
+// planted is a small world, what a judge with its truth believes, and pairs to judge by.
+func planted(t *testing.T) (*world.World, *fit.Judge, *world.Sample) {
+	t.Helper()
+	ctx := context.Background()
+	w := must(world.New(ctx, world.Settings{Nodes: 300, Dim: 16, Fields: world.EvenFields(3), Plan: world.Plan{Seed: 5}}))(t)
+	nodes := model.NodesOf(w.Graph())
+	link := must(model.NewDiagonal(nodes, false))(t)
+	propensity := must(model.NewFieldMatrix(nodes))(t)
+	j := &fit.Judge{Link: link, Propensity: propensity, PropensityParams: make([]float32, propensity.Size())}
+	j.LinkParams = append(slices.Clone(w.Weights()), float32(w.Bias()))
+	for at, pi := range w.Propensities() {
+		j.PropensityParams[at] = float32(math.Log(pi / (1 - pi)))
+	}
+	return w, j, must(w.Pairs(ctx, 20_000, world.Draw{Part: 2}))(t)
+}
+
+// With the truth for nuisances the corrected estimators are right, and the naive one is wrong by what
+// the lemma says.
+func TestPanelOfTheTruth(t *testing.T) {
+	_, j, test := planted(t)
+	p := must(NewPanel(context.Background(), j, fit.Evidence{Pairs: test.Pairs}, PanelSettings{}))(t)
+	var truth float64
+	for k, t := range test.Truth {
+		z := test.Logits[k]
+		truth += (t.Link*lossOf(z) + (1-t.Link)*lossOf(-z)) / float64(len(test.Truth))
+	}
+	for _, row := range p.Risks {
+		inside := row.Risk.Lower <= truth && truth <= row.Risk.Upper
+		if inside == (row.Scheme == "naive") {
+			t.Errorf("%s: true risk %.4f, interval %.4f to %.4f", row.Scheme, truth, row.Risk.Lower, row.Risk.Upper)
+		}
+		if row.Scheme != "naive" && math.Abs(row.Bias) > 1e-6 {
+			t.Errorf("%s has a bias of %v although π̂ and ŷ are the truth", row.Scheme, row.Bias)
+		}
+	}
+	if naive := p.Risks[0]; naive.Scheme != "naive" || math.Abs(naive.Bias) < .01 {
+		t.Errorf("naive's bias is %v, a clear one is expected", naive.Bias)
+	}
+}
+
+// The moments are those of package risk where the predictions are the belief's own, and those of a
+// direct sum over the outcomes where they are another's.
+func TestMomentsAgreeWithDirectSums(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	n := 200
+	beliefs, own, other, weights := make([]risk.Belief, n), make([]bool, n), make([]bool, n), make([]float64, n)
+	for k := range beliefs {
+		beliefs[k] = must(risk.FromLogits(rng.NormFloat64()*2, rng.NormFloat64()))(t)
+		own[k], other[k], weights[k] = beliefs[k].Predicted(), rng.IntN(2) == 0, 1
+	}
+	for name, l := range lemmas {
+		for _, factor := range []float64{.7, 1, 1.4} {
+			truths := make([]risk.Truth, n)
+			for k, b := range beliefs {
+				truths[k] = supposed(b, factor)
+			}
+			moments, want := momentsOf(l, beliefs, own, weights, factor), must(risk.ClosedForm(l, 1, truths, beliefs))(t)
+			if math.Abs(moments.Bias-want.Bias) > 1e-9 || math.Abs(moments.Variance-want.Variance) > 1e-9 {
+				t.Errorf("%s at %v: %+v, want %+v", name, factor, moments, want)
+			}
+			var bias, variance float64
+			for k, b := range beliefs {
+				mass := func(linked bool) float64 {
+					m := l.(risk.Scheme).Mass(risk.Observation{Linked: linked}, b)
+					if other[k] {
+						return m.Negative
+					}
+					return m.Positive
+				}
+				truth := truths[k].Link
+				if other[k] {
+					truth = 1 - truth
+				}
+				p := truths[k].Link * truths[k].Propensity
+				bias += (p*mass(true) + (1-p)*mass(false) - truth) / float64(n)
+				variance += p * (1 - p) * math.Pow(mass(true)-mass(false), 2) / float64(n*n)
+			}
+			moments = momentsOf(l, beliefs, other, weights, factor)
+			if math.Abs(moments.Bias-bias) > 1e-9 || math.Abs(moments.Variance-variance) > 1e-9 {
+				t.Errorf("%s at %v, another's decisions: %+v, want bias %v, variance %v", name, factor, moments, bias, variance)
+			}
+		}
+	}
+}
+
+func TestPanelRegion(t *testing.T) {
+	_, j, test := planted(t)
+	p := must(NewPanel(context.Background(), j, fit.Evidence{Pairs: test.Pairs}, PanelSettings{}))(t)
+	for _, row := range p.Region {
+		switch {
+		case row.Factor == 1 && (row.HoldsW != 1 || row.HoldsAP < .999):
+			t.Errorf("at the truth the conditions hold for %v and %v of the pairs", row.HoldsW, row.HoldsAP)
+		case row.Factor == .5 && row.HoldsW > 0: // π̂ = π/2 ≤ π/(2−π)
+			t.Errorf("at half the truth w's condition holds for %v of the pairs", row.HoldsW)
+		case row.Factor < 1 && row.Bias["pu"]*row.Bias["naive"] > 0:
+			t.Errorf("at %v pu and naive err in the same direction: %v", row.Factor, row.Bias)
+		}
+	}
+}
+
+func TestPanelExact(t *testing.T) {
+	w, j, test := planted(t)
+	ctx := context.Background()
+	g := must(w.Linked(ctx))(t).Graph()
+	pairs := must(graph.AllPairs(g, graph.Universe{}, 1<<20))(t)
+	p := must(NewPanel(ctx, j, fit.Evidence{Pairs: pairs}, PanelSettings{Graph: g}))(t)
+	for _, row := range p.Risks {
+		if row.Exact == nil || math.Abs(*row.Exact-row.Risk.Plain) > 1e-5*math.Abs(row.Risk.Plain) {
+			t.Errorf("%s: exactly %v, from a sample of everything %v", row.Scheme, row.Exact, row.Risk.Plain)
+		}
+	}
+	other := make([]float32, test.Pairs.Len())
+	p = must(NewPanel(ctx, j, fit.Evidence{Pairs: test.Pairs}, PanelSettings{Graph: g, Predictions: other}))(t)
+	if p.Exact != nil {
+		t.Error("another model's predictions are said to be exact")
+	}
+	if text := must(json.Marshal(p))(t); !strings.Contains(string(text), `"scheme":"ap","risk":{"estimate":`) {
+		t.Errorf("%s", text)
+	}
+}
+
+func TestCertify(t *testing.T) {
+	ctx := context.Background()
+	w := must(world.New(ctx, world.Settings{Nodes: 600, Dim: 16, Fields: world.EvenFields(3), Plan: world.Plan{Seed: 8}}))(t)
+	var phases []string
+	s := CertificateSettings{Fit: fit.Settings{Replicates: 2}, Pairs: 8000, Tests: 8000, Repeats: 2, Seed: 4, Weights: w.Weights()}
+	c := must(Certify(ctx, w.Graph(), s, func(_, _ int, phase string) { phases = append(phases, phase) }))(t)
+	ap := c.Risks[3]
+	switch {
+	case c.Method != "bayes" || c.Repeats != 2 || ap.Scheme != "ap":
+		t.Errorf("%+v", c)
+	case c.AUC > c.OracleAUC || c.AUC < c.OracleAUC-.02:
+		t.Errorf("AUC %v with an oracle's of %v", c.AUC, c.OracleAUC)
+	case c.NaiveRisk < c.TrueRisk*1.1:
+		t.Errorf("naive risk %v, bayes %v", c.NaiveRisk, c.TrueRisk)
+	case ap.RMSE > .05 || c.Risks[0].RMSE < 2*ap.RMSE || c.Risks[0].Covered > 0 || ap.Covered == 0:
+		t.Errorf("risks %+v", c.Risks)
+	case math.Abs(c.MeanLink-1) > .2 || c.Propensity > .5:
+		t.Errorf("mean ŷ %v of the truth, propensities off by %v", c.MeanLink, c.Propensity)
+	case len(phases) != 8 || len(c.Words()) < 3:
+		t.Errorf("phases %q, words %q", phases, c.Words())
+	}
+	again := must(Certify(ctx, w.Graph(), s, nil))(t)
+	if a, b := must(json.Marshal(c))(t), must(json.Marshal(again))(t); string(a) != string(b) {
+		t.Errorf("the same seed gave\n%s and\n%s", a, b)
+	}
+}
+
+func TestCertifyRefuses(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var b graph.Builder
+	for _, id := range []string{"a", "b", "c"} {
+		must(b.AddNode(graph.Node{ID: id}))(t)
+	}
+	bare, _, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Certify(ctx, bare, CertificateSettings{}, nil); !errors.Is(err, world.ErrGraph) {
+		t.Errorf("a graph without vectors: %v", err)
+	}
+	w := must(world.New(ctx, world.Settings{Nodes: 60, Dim: 4, Fields: world.EvenFields(2)}))(t)
+	if _, err := Certify(ctx, w.Graph(), CertificateSettings{Repeats: -1}, nil); err == nil {
+		t.Error("negative repeats are taken")
+	}
+	cancel()
+	if _, err := Certify(ctx, w.Graph(), CertificateSettings{}, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}

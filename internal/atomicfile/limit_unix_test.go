@@ -1,0 +1,48 @@
+//go:build linux || darwin
+
+package atomicfile
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+const limitedPath = "UNSEEN_ATOMICFILE_LIMITED"
+
+// TestLimitedProcess is no test: it writes more than the system lets it, as a process of its own.
+func TestLimitedProcess(t *testing.T) {
+	path := os.Getenv(limitedPath)
+	if path == "" {
+		t.Skip("only as a helper process")
+	}
+	signal.Ignore(syscall.SIGXFSZ)
+	must(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 1 << 16, Max: 1 << 16}))
+	err := Write(path, text(strings.Repeat("new ", 1<<16)))
+	if !errors.Is(err, syscall.EFBIG) || err.Error() != "cannot write "+path+": file too large; make room there, or choose another path" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The system itself refuses to write on: what no stand-in for a full disk can be wrong about.
+func TestTheSystemRefuses(t *testing.T) {
+	folder := t.TempDir()
+	path := filepath.Join(folder, "m")
+	must(t, Write(path, text("old")))
+	program, err := os.Executable()
+	must(t, err)
+	helper := exec.Command(program, "-test.run", "^TestLimitedProcess$", "-test.v")
+	helper.Env = append(os.Environ(), limitedPath+"="+path)
+	if output, err := helper.CombinedOutput(); err != nil || !strings.Contains(string(output), "--- PASS: TestLimitedProcess") {
+		t.Errorf("%v\n%s", err, output)
+	}
+	holds(t, path, "old")
+	if left := names(t, folder); len(left) != 1 {
+		t.Errorf("the folder holds %q", left)
+	}
+}

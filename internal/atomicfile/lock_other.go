@@ -1,0 +1,22 @@
+//go:build !(linux || darwin || freebsd || netbsd || openbsd || dragonfly)
+
+package atomicfile
+
+import (
+	"os"
+	"time"
+)
+
+// closeFirst tells whether a file must be closed before it is renamed, as Windows demands.
+const closeFirst = true
+
+// lock does nothing: Windows refuses to remove a file that somebody has open.
+func lock(*os.File) {}
+
+// removeIfDead removes a temporary file unless somebody writes it. The hour is for a writer between
+// closing its file and renaming it.
+func removeIfDead(path string) {
+	if info, err := os.Lstat(path); err == nil && time.Since(info.ModTime()) > time.Hour {
+		os.Remove(path)
+	}
+}

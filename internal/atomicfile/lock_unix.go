@@ -1,0 +1,37 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package atomicfile
+
+import (
+	"os"
+	"syscall"
+)
+
+// closeFirst tells whether a file must be closed before it is renamed.
+const closeFirst = false
+
+// lock marks a temporary file as being written; the kernel unlocks it when the process is gone.
+// Where the file system knows no locks nothing is ever swept, which is safe.
+// It waits for a sweep that got hold of the file first, which is short.
+func lock(file *os.File) { flock(file, syscall.LOCK_EX) }
+
+// removeIfDead removes a temporary file unless somebody writes it.
+func removeIfDead(path string) {
+	file, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return
+	}
+	defer file.Close()
+	// Before the lock was there, somebody else may have removed this file and made another.
+	if flock(file, syscall.LOCK_EX|syscall.LOCK_NB) == nil && isAt(path, file) {
+		os.Remove(path)
+	}
+}
+
+func flock(file *os.File, how int) error {
+	for {
+		if err := syscall.Flock(int(file.Fd()), how); err != syscall.EINTR {
+			return err
+		}
+	}
+}

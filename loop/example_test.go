@@ -1,0 +1,149 @@
+package loop_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+
+	"unseen/fit"
+	"unseen/loop"
+	"unseen/model"
+	"unseen/world"
+)
+
+// Two categories are equally relevant; one is seen four times as often.
+func ExampleProcess() {
+	p := loop.Process{Propensity: []float64{.8, .2}, Link: []float64{.5, .5}}
+	for _, p.Corrected = range []bool{false, true} {
+		shares, err := p.Run(1_000_000, 5, rand.NewPCG(1, 0))
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Printf("corrected %-5t", p.Corrected)
+		for _, kappa := range shares {
+			fmt.Printf("  %.2f", kappa[0])
+		}
+		fmt.Println()
+	}
+	// Output:
+	// corrected false  0.80  0.94  0.98  1.00  1.00
+	// corrected true   0.50  0.50  0.50  0.50  0.50
+}
+
+// The limit needs no draws.
+func ExampleProcess_Limit() {
+	p := loop.Process{Propensity: []float64{.6, .5}, Link: []float64{.5, .5}}
+	for _, t := range []int{1, 5, 20} {
+		kappa, err := p.Limit(t)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Printf("round %d: %.3f\n", t, loop.Relative(kappa, 0, 1))
+	}
+	// Output:
+	// round 1: 0.545
+	// round 5: 0.713
+	// round 20: 0.975
+}
+
+// How sure it is that one more round skews every ratio further.
+func ExampleSkewBound() {
+	for _, n := range []int{100, 1000, 10_000} {
+		b, err := loop.SkewBound([]int{n / 2, n / 2}, []float64{.8, .4})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Printf("n = %d: at least %.4f\n", n, max(b.Probability, 0))
+	}
+	// Output:
+	// n = 100: at least 0.0000
+	// n = 1000: at least 0.9999
+	// n = 10000: at least 1.0000
+}
+
+// A recommender that is trained on what comes of its own recommendations.
+func ExampleLearn() {
+	s := loop.Settings{Papers: 150, Method: "naive", SeesField: true, UnshownNegative: true, Rounds: 4, Seed: 3}
+	h, err := loop.Learn(context.Background(), s, loop.Progress{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(h.Rounds[0].All > h.Truth[0] && h.Rounds[3].All > h.Rounds[0].All+.1)
+	// Output: true
+}
+
+// Where the recommendations of a fitted model will go.
+func ExampleForetell() {
+	ctx := context.Background()
+	w, err := world.New(ctx, world.Settings{Nodes: 200, Dim: 16, Fields: world.EvenFields(2), Homophily: .5, Plan: world.Plan{Seed: 1}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	train, err := w.Pairs(ctx, 4000, world.Draw{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	problem := fit.Problem{Nodes: model.NodesOf(w.Graph()), Train: train.Pairs}
+	result, err := fit.Fit(ctx, problem, fit.Settings{Seed: 1, Replicates: -1}, fit.Progress{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	m, err := result.Model(problem.Checksum())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	f, err := loop.Foretell(ctx, m, w.Graph(), loop.ForecastSettings{Rounds: 5, Truth: w.Truth})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, field := range f.Fields {
+		now, then := field.Naive[0].Share, field.Naive[4].Share
+		fmt.Println(field.Name, "naive above relevance:", now > *field.Truth+.05, "and rising:", then > now)
+	}
+	// Output:
+	// Art naive above relevance: true and rising: true
+	// Biology naive above relevance: true and rising: true
+}
+
+// An alarm when more stays in the field than was forecast.
+func ExampleDrift() {
+	d, err := loop.NewDrift(loop.DriftSettings{Expected: []loop.Expected{{Field: 1, Low: .5, High: .6}}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	rng := rand.New(rand.NewPCG(1, 0))
+	for k := range 2000 {
+		stays := .55
+		if k >= 1000 { // something happened
+			stays = .75
+		}
+		list := make([]loop.Shown, 10)
+		for i := range list {
+			list[i] = loop.Shown{Source: 1, Target: 2}
+			if rng.Float64() < stays {
+				list[i].Target = 1
+			}
+		}
+		alarms, err := d.Add(list...)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		if len(alarms) > 0 {
+			fmt.Println(alarms[0].Sentence("Biology"))
+			return
+		}
+	}
+	// Output:
+	// Of 100 recommendations in Biology, 75 have stayed in Biology since list 1002, more than the 50 to 60 that were expected.
+}

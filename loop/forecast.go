@@ -1,0 +1,392 @@
+package loop
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+
+	"unseen/graph"
+	"unseen/internal/kern"
+	"unseen/model"
+	"unseen/risk"
+)
+
+// ForecastSettings say how far and how finely to forecast. A zero means the default.
+type ForecastSettings struct {
+	Rounds int `json:"rounds"` // 20
+	Shown  int `json:"shown"`  // recommendations to each node in a round; 20
+
+	// Sources and Targets bound the pairs that are looked at: so many sources of every field, and for
+	// each so many targets of every field, drawn at random. Where a field has no more, all are taken.
+	Sources int `json:"sources"` // 200
+	Targets int `json:"targets"` // 200
+
+	Replicates int     `json:"replicates"` // bootstrap runs behind the intervals; 200
+	Level      float64 `json:"level"`      // of the intervals; .95
+
+	// Truth returns π and y of a pair where they are known, as in a world.
+	Truth func(source, target int32) risk.Truth `json:"-"`
+
+	Seed    uint64 `json:"seed"`
+	Threads int    `json:"-"` // 0 means one per processor; results do not depend on it
+}
+
+func (s ForecastSettings) withDefaults() (ForecastSettings, error) {
+	for _, d := range []struct {
+		name      string
+		value     *int
+		otherwise int
+	}{
+		{"rounds", &s.Rounds, 20}, {"recommendations a node", &s.Shown, 20}, {"sources", &s.Sources, 200},
+		{"targets", &s.Targets, 200}, {"replicates", &s.Replicates, 200}, {"threads", &s.Threads, runtime.GOMAXPROCS(0)},
+	} {
+		if *d.value == 0 {
+			*d.value = d.otherwise
+		}
+		if *d.value < 1 {
+			return s, bad("%d %s; give at least 1, or 0 for the default", *d.value, d.name)
+		}
+	}
+	if s.Shown > most {
+		return s, bad("%d recommendations a node; give at most %d", s.Shown, most)
+	}
+	if s.Level == 0 {
+		s.Level = .95
+	}
+	if !(s.Level > 0 && s.Level < 1) {
+		return s, bad("level %v; give a probability between 0 and 1", s.Level)
+	}
+	return s, nil
+}
+
+// Forecast is where recommendations go, by the source's field.
+type Forecast struct {
+	Settings ForecastSettings `json:"settings"`
+	Fields   []FieldForecast  `json:"fields"`
+	Exact    bool             `json:"exact"` // over all pairs, not over a sample
+	Warnings []string         `json:"warnings,omitempty"`
+}
+
+// FieldForecast is the same-field share of recommendations to the nodes of one field.
+type FieldForecast struct {
+	Field     uint16   `json:"field"`
+	Name      string   `json:"name"`
+	Nodes     int      `json:"nodes"`
+	Naive     []Share  `json:"naive"`           // by round, of a recommender that takes links as they come: π̂ŷ
+	Corrected []Share  `json:"corrected"`       // of one that corrects for exposure: ŷ
+	Truth     *float64 `json:"truth,omitempty"` // in proportion to the true y; nil where that is not known
+}
+
+// Share is a same-field share with its interval.
+type Share struct {
+	Round int     `json:"round"`
+	Share float64 `json:"share"`
+	Low   float64 `json:"low"`
+	High  float64 `json:"high"`
+}
+
+// Foretell forecasts the loop of a recommender that shows targets in proportion to its estimates and
+// is trained on what comes of it, what was not shown counting as not linked.
+//
+// Round 1 is the present: the mean over sources of the share of π̂ŷ (corrected: ŷ) that lies in the
+// source's field. From there each field's share is multiplied by its mean π̂ŷ (or ŷ) every round, as in
+// the category [Process]. This knows categories alone: within a field all targets are alike, and no
+// list is ever exhausted. A recommender whose lists run out of good targets, or whose model cannot
+// tell fields apart, drifts less; see Learn.
+//
+// Intervals resample sources and draw the process with as many recommendations as the field gets, and
+// take π̂ and ŷ as known.
+//
+// The graph must be the one whose nodes the model was made for. Nodes of unknown field are targets but
+// not sources.
+func Foretell(ctx context.Context, m model.Model, g *graph.Graph, s ForecastSettings) (*Forecast, error) {
+	s, err := s.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case m.Link == nil || m.Propensity == nil:
+		return nil, fmt.Errorf("%w: it lacks a link or a propensity model; fit it with a method such as bayes", ErrModel)
+	case len(m.LinkParams) != m.Link.Size() || len(m.PropensityParams) != m.Propensity.Size():
+		return nil, fmt.Errorf("%w: %d and %d parameters for models of %d and %d", ErrModel, len(m.LinkParams), len(m.PropensityParams), m.Link.Size(), m.Propensity.Size())
+	case g.Vectors() == nil || g.Vectors().Len() != g.Len():
+		return nil, fmt.Errorf("%w: its nodes have no vectors; encode their texts first", ErrGraph)
+	}
+	members := make([][]int32, g.FieldCount())
+	for i, f := range g.Fields() {
+		members[f] = append(members[f], int32(i))
+	}
+	forecast := &Forecast{Settings: s, Exact: true}
+	for f := 1; f < len(members); f++ {
+		switch n := len(members[f]); {
+		case n == 0:
+			continue
+		case n == 1:
+			forecast.Warnings = append(forecast.Warnings, fmt.Sprintf("field %q has a single node: nothing can stay in it", g.FieldName(uint16(f))))
+			continue
+		}
+		c := &census{s: s, m: m, members: members, field: f}
+		if err := c.take(ctx); err != nil {
+			return nil, err
+		}
+		forecast.Exact = forecast.Exact && c.exact
+		field, err := c.forecast(ctx)
+		if err != nil {
+			return nil, err
+		}
+		field.Name = g.FieldName(uint16(f))
+		forecast.Fields = append(forecast.Fields, field)
+	}
+	if len(forecast.Fields) == 0 {
+		return nil, fmt.Errorf("%w: no field has two nodes; give the nodes fields, or find some with FieldsByVectors or FieldsByLinks", ErrGraph)
+	}
+	return forecast, nil
+}
+
+// The columns of a census.
+const (
+	seenColumn     = iota // π̂ŷ
+	relevantColumn        // ŷ
+	trueColumn            // y
+	columns
+)
+
+// census is the mean probabilities from the sources of one field to the targets of every field.
+type census struct {
+	s       ForecastSettings
+	m       model.Model
+	members [][]int32
+	field   int
+	exact   bool
+	means   [columns][][]float64 // by source, then by target field
+}
+
+func (c *census) take(ctx context.Context) error {
+	sources := c.members[c.field]
+	c.exact = len(sources) <= c.s.Sources
+	if !c.exact {
+		sources = choose(sources, c.s.Sources, c.s.Seed, uint64(c.field))
+	}
+	for k := range c.means {
+		c.means[k] = make([][]float64, len(sources))
+	}
+	for _, nodes := range c.members {
+		c.exact = c.exact && len(nodes) <= c.s.Targets
+	}
+	errs := make([]error, len(sources))
+	kern.Chunks(len(sources), 1, c.s.Threads, func(_, k, _, _ int) {
+		if errs[k] = ctx.Err(); errs[k] == nil {
+			errs[k] = c.look(k, sources[k])
+		}
+	})
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// look fills in one source's means.
+func (c *census) look(k int, source int32) error {
+	for column := range c.means {
+		c.means[column][k] = make([]float64, len(c.members))
+	}
+	for f, nodes := range c.members {
+		targets := choose(nodes, c.s.Targets, c.s.Seed, uint64(source)<<16|uint64(f))
+		if at := slices.Index(targets, source); at >= 0 {
+			targets = slices.Delete(slices.Clone(targets), at, at+1)
+		}
+		if len(targets) == 0 {
+			continue
+		}
+		b := model.Batch{Sources: slices.Repeat([]int32{source}, len(targets)), Targets: targets}
+		z, s := make([]float32, len(targets)), make([]float32, len(targets))
+		c.m.Link.Logits(z, c.m.LinkParams, b)
+		c.m.Propensity.Logits(s, c.m.PropensityParams, b)
+		var sums [columns]float64
+		for j := range targets {
+			y, pi := sigmoid(float64(z[j])), sigmoid(float64(s[j]))
+			if math.IsNaN(y * pi) {
+				return fmt.Errorf("%w: its logits of the pair (%d, %d) are %v and %v; fit it again", ErrModel, source, targets[j], z[j], s[j])
+			}
+			sums[seenColumn] += y * pi
+			sums[relevantColumn] += y
+			if c.s.Truth != nil {
+				sums[trueColumn] += c.s.Truth(source, targets[j]).Link
+			}
+		}
+		for column, sum := range sums {
+			c.means[column][k][f] = sum / float64(len(targets))
+		}
+	}
+	return nil
+}
+
+func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
+
+// choose returns n of the nodes at random, or all where there are no more.
+func choose(nodes []int32, n int, seed, stream uint64) []int32 {
+	if len(nodes) <= n {
+		return nodes
+	}
+	rng := newStream(seed, "choice", stream)
+	// Floyd: every set of n is equally likely, in O(n) draws.
+	taken := make(map[int]bool, n)
+	chosen := make([]int32, 0, n)
+	for j := len(nodes) - n; j < len(nodes); j++ {
+		k := rng.IntN(j + 1)
+		if taken[k] {
+			k = j
+		}
+		taken[k] = true
+		chosen = append(chosen, nodes[k])
+	}
+	slices.Sort(chosen)
+	return chosen
+}
+
+// size is how many targets of a field a source has.
+func (c *census) size(f int) float64 {
+	n := len(c.members[f])
+	if f == c.field {
+		n--
+	}
+	return float64(n)
+}
+
+// process returns the category process of a recommender that shows in proportion to a column, over the
+// sources with source k counted times[k] times; nil means each once. Categories without targets are
+// left out; own is the place of the source's field among those that stay.
+func (c *census) process(column int, times []int) (p Process, own int) {
+	var fields []int
+	for f := range c.members {
+		if c.size(f) == 0 {
+			continue
+		}
+		if f == c.field {
+			own = len(fields)
+		}
+		fields = append(fields, f)
+	}
+	total, scratch := make([]float64, len(fields)), make([]float64, len(fields)) // of the column
+	relevant, seen, shares := make([]float64, len(fields)), make([]float64, len(fields)), make([]float64, len(fields))
+	for k := range c.means[column] {
+		weight := 1 / float64(len(c.means[column]))
+		if times != nil {
+			weight *= float64(times[k])
+		}
+		for v, f := range fields {
+			x := max(c.means[column][k][f], leastRate)
+			total[v] += weight * x
+			relevant[v] += weight * c.means[relevantColumn][k][f]
+			seen[v] += weight * c.means[seenColumn][k][f]
+			scratch[v] = c.size(f) * x
+		}
+		normalise(scratch)
+		for v, x := range scratch {
+			shares[v] += weight * x
+		}
+	}
+	p = Process{Link: relevant, Propensity: make([]float64, len(fields)), Sizes: shares, Corrected: column != seenColumn}
+	for v := range fields {
+		// Sizes such that the first round is the mean of the sources' own shares.
+		shares[v] = max(shares[v]/total[v], leastRate)
+		p.Propensity[v] = within(seen[v] / relevant[v])
+		p.Link[v] = within(relevant[v])
+		if column == trueColumn {
+			p.Link[v] = within(total[v])
+		}
+	}
+	return p, own
+}
+
+// within brings a rate into the probabilities that a process takes.
+func within(x float64) float64 {
+	if !(x > leastRate) {
+		return leastRate
+	}
+	return min(x, 1)
+}
+
+// leastRate stands for probabilities that are 0 to the last bit.
+const leastRate = 1e-12
+
+func (c *census) forecast(ctx context.Context) (FieldForecast, error) {
+	field := FieldForecast{Field: uint16(c.field), Nodes: len(c.members[c.field])}
+	var err error
+	if field.Naive, err = c.shares(ctx, seenColumn); err != nil {
+		return field, err
+	}
+	if field.Corrected, err = c.shares(ctx, relevantColumn); err != nil {
+		return field, err
+	}
+	if c.s.Truth != nil {
+		p, own := c.process(trueColumn, nil)
+		limit, err := p.Limit(1)
+		if err != nil {
+			return field, err
+		}
+		field.Truth = &limit[own]
+	}
+	return field, nil
+}
+
+func (c *census) shares(ctx context.Context, column int) ([]Share, error) {
+	n := min(len(c.members[c.field]), most/c.s.Shown) * c.s.Shown
+	shares := make([]Share, c.s.Rounds)
+	p, own := c.process(column, nil)
+	for t := range shares {
+		limit, err := p.Limit(t + 1)
+		if err != nil {
+			return nil, err
+		}
+		shares[t] = Share{Round: t + 1, Share: limit[own]}
+	}
+	runs, errs := make([][][]float64, c.s.Replicates), make([]error, c.s.Replicates)
+	kern.Chunks(c.s.Replicates, 1, c.s.Threads, func(_, r, _, _ int) {
+		if errs[r] = ctx.Err(); errs[r] != nil {
+			return
+		}
+		rng := newStream(c.s.Seed, "replicate", uint64(r)<<32|uint64(c.field)<<2|uint64(column))
+		times := make([]int, len(c.means[column]))
+		for range times {
+			times[rng.IntN(len(times))]++
+		}
+		p, _ := c.process(column, times)
+		runs[r], errs[r] = p.Run(n, c.s.Rounds, rng)
+	})
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	tail := (1 - c.s.Level) / 2
+	drawn := make([]float64, len(runs))
+	for t := range shares {
+		for r, run := range runs {
+			drawn[r] = run[t][own]
+		}
+		slices.Sort(drawn)
+		shares[t].Low = min(quantile(drawn, tail), shares[t].Share)
+		shares[t].High = max(quantile(drawn, 1-tail), shares[t].Share)
+	}
+	return shares, nil
+}
+
+// Sentences say in plain words what the forecast is for one field; a node is called by the noun, such
+// as "paper".
+func (f FieldForecast) Sentences(noun string) []string {
+	in100 := func(s Share) string { return fmt.Sprintf("%.0f", 100*s.Share) }
+	last := len(f.Naive) - 1
+	say := []string{fmt.Sprintf("Of 100 recommendations to a %s in %s, %s stay in %s now; after %d rounds %s would (%.0f to %.0f).",
+		noun, f.Name, in100(f.Naive[0]), f.Name, f.Naive[last].Round, in100(f.Naive[last]), 100*f.Naive[last].Low, 100*f.Naive[last].High)}
+	say = append(say, fmt.Sprintf("Corrected for exposure it is %s now and would be %s (%.0f to %.0f).",
+		in100(f.Corrected[0]), in100(f.Corrected[last]), 100*f.Corrected[last].Low, 100*f.Corrected[last].High))
+	if f.Truth != nil {
+		say = append(say, fmt.Sprintf("By relevance alone it would be %.0f.", 100**f.Truth))
+	}
+	return say
+}

@@ -1,0 +1,406 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+
+	"unseen/fit"
+	"unseen/graph"
+	"unseen/internal/kern"
+	"unseen/model"
+	"unseen/risk"
+	"unseen/world"
+)
+
+// Settings say how a recommender is trained on its own recommendations. The zero value is the
+// experiment of the paper's Figure 2 with the method naive and both switches off.
+type Settings struct {
+	Papers int `json:"papers"` // 0 means 410
+	Fields int `json:"fields"` // equally large; 0 means 2
+	Dim    int `json:"dim"`    // of the vectors; 0 means 16
+	Shown  int `json:"shown"`  // recommendations to each paper in every round; 0 means 20
+	Rounds int `json:"rounds"` // of recommendations; 0 means 20
+
+	Method string `json:"method"` // of package fit; "" means naive
+
+	// SeesField lets the link model see whether source and target are of one field, which field
+	// that is, and so lets it take exposure for relevance.
+	SeesField bool `json:"seesField"`
+	// UnshownNegative counts pairs that were not recommended as not linked, as the theory's n_v/n
+	// does. Otherwise training is on recommended pairs alone.
+	UnshownNegative bool `json:"unshownNegative"`
+
+	Negatives int `json:"negatives"` // unlinked pairs to learn from, at most; 0 means 4,000
+
+	Seed    uint64 `json:"seed"` // of the world, the draws and the training
+	Threads int    `json:"-"`    // 0 means one per processor; results do not depend on it
+}
+
+// WithDefaults returns the settings with every default in place of its zero.
+func (s Settings) WithDefaults() Settings {
+	set := func(value *int, otherwise int) {
+		if *value == 0 {
+			*value = otherwise
+		}
+	}
+	set(&s.Papers, 410)
+	set(&s.Fields, 2)
+	set(&s.Dim, 16)
+	set(&s.Shown, 20)
+	set(&s.Rounds, 20)
+	set(&s.Negatives, 4000)
+	set(&s.Threads, runtime.GOMAXPROCS(0))
+	if s.Method == "" {
+		s.Method = "naive"
+	}
+	return s
+}
+
+// Validate reports the first setting that no loop can have.
+func (s Settings) Validate() error {
+	s = s.WithDefaults()
+	switch {
+	case s.Papers < 10 || s.Papers > maxPapers:
+		return bad("%d papers; give from 10 to %d: every round looks at all pairs", s.Papers, maxPapers)
+	case s.Fields < 2 || s.Fields > s.Papers/2:
+		return bad("%d fields of %d papers; give from 2 to %d", s.Fields, s.Papers, s.Papers/2)
+	case s.Dim < 1 || s.Dim > 4096:
+		return bad("vectors of dimension %d; give from 1 to 4096", s.Dim)
+	case s.Shown < 1 || s.Shown > s.Papers-1:
+		return bad("%d recommendations to each of %d papers; give from 1 to %d", s.Shown, s.Papers, s.Papers-1)
+	case s.Rounds < 1:
+		return bad("%d rounds; give at least 1", s.Rounds)
+	case s.Negatives < 100:
+		return bad("%d unlinked pairs to learn from; give at least 100", s.Negatives)
+	case s.Threads < 0:
+		return bad("%d threads; give 1 or more, or 0 for one per processor", s.Threads)
+	}
+	if _, err := s.training().WithDefaults(); err != nil {
+		return fmt.Errorf("%w: %w", ErrSetting, err)
+	}
+	return nil
+}
+
+// maxPapers keeps what is known of all pairs within a gigabyte.
+const maxPapers = 3000
+
+// History is what a loop came to.
+type History struct {
+	Settings Settings  `json:"settings"`
+	Rounds   []Round   `json:"rounds"`
+	Truth    []float64 `json:"truth"`   // same-field share of recommendations drawn in proportion to y, by source field
+	Exposed  []float64 `json:"exposed"` // the same in proportion to π·y
+	Names    []string  `json:"names"`   // of the fields
+}
+
+// Round is one round of recommendations.
+type Round struct {
+	Same  []float64 `json:"same"`  // same-field share of the recommendations, by source field
+	All   float64   `json:"all"`   // of all of them
+	Links int       `json:"links"` // that came of them
+	Kept  bool      `json:"kept"`  // the recommender of the round before: nothing could be learned from its links
+}
+
+// Progress is how a loop tells what it is doing; a nil function is not called. Calls come one at a
+// time.
+type Progress struct {
+	Round func(done, rounds int) // of all runs together
+}
+
+// Learn makes a world, trains a recommender on its links, and then again and again on the links
+// that come of the recommender's own recommendations:
+//
+//	train ──► Shown recommendations to each paper, without replacement, in proportion to ŷ
+//	  ▲                                   │
+//	  └── links drawn anew from (π, y) ◄──┘
+//
+// The first training is on all pairs, with exposure as the world has it.
+func Learn(ctx context.Context, s Settings, p Progress) (*History, error) {
+	if err := s.Validate(); err != nil {
+		return nil, err
+	}
+	s = s.WithDefaults()
+	l, err := newLearned(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	defer l.close()
+	h := &History{Settings: s, Names: l.names}
+	for _, r := range []struct {
+		share  *[]float64
+		weight func(risk.Truth) float64
+	}{
+		{&h.Truth, func(t risk.Truth) float64 { return t.Link }},
+		{&h.Exposed, func(t risk.Truth) float64 { return t.Link * t.Propensity }},
+	} {
+		for k, t := range l.pairs.Truth {
+			l.weights[k] = r.weight(t)
+		}
+		// The mean of several draws: this is the yardstick.
+		const draws = 10
+		*r.share = make([]float64, s.Fields)
+		for k := range draws {
+			shown, err := l.recommend(ctx, "yardstick", k)
+			if err != nil {
+				return nil, err
+			}
+			for f, x := range l.same(shown).Same {
+				(*r.share)[f] += x / draws
+			}
+		}
+	}
+
+	linked, trained := l.pairs.Pairs.Linked, []int32(nil)
+	for t := range s.Rounds {
+		kept, err := l.train(ctx, linked, trained, t)
+		if err != nil {
+			return nil, fmt.Errorf("round %d of %s: %w", t+1, s.Method, err)
+		}
+		shown, err := l.recommend(ctx, "recommendation", t)
+		if err != nil {
+			return nil, err
+		}
+		round := l.same(shown)
+		round.Kept = kept
+		linked, trained = l.interact(shown, t), shown
+		for _, k := range shown {
+			if linked[k] {
+				round.Links++
+			}
+		}
+		h.Rounds = append(h.Rounds, round)
+		if p.Round != nil {
+			p.Round(t+1, s.Rounds)
+		}
+	}
+	return h, nil
+}
+
+// learned is a loop at work. A pair is known by its place among all pairs, which are in order of
+// source and then of target: those of source i begin at i·(papers−1).
+type learned struct {
+	s       Settings
+	world   *world.World
+	nodes   model.Nodes // as the link model sees them
+	pairs   *world.Sample
+	weights []float64 // of each pair in the recommendations: ŷ
+	names   []string
+}
+
+// World makes the world that a loop with these settings begins in.
+func (s Settings) World(ctx context.Context) (*world.World, error) {
+	if err := s.Validate(); err != nil {
+		return nil, err
+	}
+	s = s.WithDefaults()
+	w, err := world.New(ctx, world.Settings{
+		Nodes: s.Papers, Dim: s.Dim, Fields: world.EvenFields(s.Fields),
+		Plan: world.Plan{Seed: s.Seed, Threads: s.Threads},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("loop: %w", err)
+	}
+	return w, nil
+}
+
+func newLearned(ctx context.Context, s Settings) (*learned, error) {
+	w, err := s.World(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l := &learned{s: s, world: w, nodes: model.NodesOf(w.Graph())}
+	l.names = l.nodes.FieldNames[1:] // the first is the unknown field, which no paper has
+	if l.pairs, err = w.Pairs(ctx, s.Papers*(s.Papers-1), world.Draw{Parts: 1}); err != nil {
+		return nil, fmt.Errorf("loop: %w", err)
+	}
+	l.weights = make([]float64, l.pairs.Pairs.Len())
+	if s.SeesField {
+		if l.nodes.Vectors, err = withFields(l.nodes); err != nil {
+			return nil, fmt.Errorf("loop: %w", err)
+		}
+	}
+	return l, nil
+}
+
+func (l *learned) close() {
+	if l.s.SeesField {
+		l.nodes.Vectors.Close()
+	}
+	l.world.Graph().Vectors().Close()
+}
+
+// withFields returns the vectors with a coordinate more for every field, which is not 0 for the
+// papers of that field. In h_i⊙h_j it is not 0 where both are of it: a link model that is a sum over
+// coordinates so sees whether source and target are of one field. The coordinate is as long as all
+// others are together.
+func withFields(n model.Nodes) (*graph.Vectors, error) {
+	d := n.Vectors.Dim()
+	extended, err := graph.NewVectors(n.Len(), d+n.FieldCount-1)
+	if err != nil {
+		return nil, err
+	}
+	row := make([]float32, d+n.FieldCount-1)
+	for i, f := range n.Fields {
+		clear(row)
+		n.Vectors.Load(row[:d], int32(i))
+		if f > 0 {
+			row[d+int(f)-1] = fieldLength
+		}
+		if err := extended.Set(int32(i), row); err != nil {
+			return nil, err
+		}
+	}
+	return extended, nil
+}
+
+const fieldLength = 1
+
+// training returns how each model is trained: to the optimum, from one start, without replicates
+// since nobody asks these models how sure they are. Adam with its early stop is no good here: where
+// one pair in fifty is linked it stops far from the optimum, at a share of any size.
+func (s Settings) training() fit.Settings {
+	return fit.Settings{
+		Method: s.Method, Seed: s.Seed, Threads: s.Threads,
+		Optimiser: "lbfgs", Ridge: 16, Starts: []float64{.3}, Replicates: -1,
+	}
+}
+
+// train sets the weights to the ŷ of a model that is trained on what is linked, among the trained
+// pairs or, if nil or where unshown pairs count, among all. If nothing can be learned from that, as
+// from no link at all, the recommender is kept.
+func (l *learned) train(ctx context.Context, linked []bool, trained []int32, round int) (kept bool, err error) {
+	sample := l.sample(linked, trained, round)
+	result, err := fit.Fit(ctx, fit.Problem{Nodes: l.nodes, Train: sample}, l.s.training(), fit.Progress{})
+	switch {
+	case errors.Is(err, fit.ErrData) && round > 0:
+		return true, nil
+	case err != nil:
+		return false, err
+	}
+	all := l.pairs.Pairs
+	kern.Chunks(all.Len(), 4096, l.s.Threads, func(_, _, from, to int) {
+		z := make([]float32, to-from)
+		result.Link.Logits(z, result.LinkParams, model.Batch{Sources: all.Source[from:to], Targets: all.Target[from:to]})
+		for k, x := range z {
+			l.weights[from+k] = 1 / (1 + math.Exp(-float64(x)))
+		}
+	})
+	return false, ctx.Err()
+}
+
+// sample returns the pairs to learn from: every link, and unlinked pairs at a rate that leaves about
+// Negatives of them, as the case-control likelihood has it.
+func (l *learned) sample(linked []bool, trained []int32, round int) *graph.Pairs {
+	all := l.pairs.Pairs
+	if trained == nil || l.s.UnshownNegative {
+		trained = make([]int32, all.Len())
+		for k := range trained {
+			trained[k] = int32(k)
+		}
+	}
+	links := 0
+	for _, k := range trained {
+		if linked[k] {
+			links++
+		}
+	}
+	rate := min(1, float64(l.s.Negatives)/float64(max(len(trained)-links, 1)))
+	rng := newStream(l.s.Seed, "negative", uint64(round))
+	p := &graph.Pairs{Universe: int64(len(trained))}
+	for _, k := range trained {
+		if !linked[k] && rng.Float64() >= rate {
+			continue
+		}
+		weight := 1.
+		if !linked[k] {
+			weight = 1 / rate
+		}
+		p.Source, p.Target = append(p.Source, all.Source[k]), append(p.Target, all.Target[k])
+		p.Linked = append(p.Linked, linked[k])
+		p.Weight, p.Rate = append(p.Weight, weight), append(p.Rate, rate)
+	}
+	return p
+}
+
+// recommend draws Shown targets for each paper without replacement, each in proportion to its weight
+// among those left, and returns their pairs in ascending order.
+//
+// The one that comes first among clocks that ring at rates w is each with probability in proportion to
+// w, and so on among the rest (Efraimidis and Spirakis, 2006).
+func (l *learned) recommend(ctx context.Context, stream string, round int) ([]int32, error) {
+	papers, per := l.s.Papers, l.s.Papers-1
+	shown := make([]int32, papers*l.s.Shown)
+	kern.Chunks(papers, 16, l.s.Threads, func(_, _, from, to int) {
+		clocks := make([]clock, l.s.Shown)
+		for i := from; i < to && ctx.Err() == nil; i++ {
+			rng := newStream(l.s.Seed, stream, uint64(round)<<32|uint64(i))
+			clocks = clocks[:0]
+			for k := i * per; k < (i+1)*per; k++ {
+				clocks = earliest(clocks, clock{rng.ExpFloat64() / max(l.weights[k], 1e-300), int32(k)})
+			}
+			mine := shown[i*l.s.Shown : (i+1)*l.s.Shown]
+			for r := range mine {
+				mine[r] = clocks[r].pair
+			}
+			slices.Sort(mine)
+		}
+	})
+	return shown, ctx.Err()
+}
+
+// clock rings once, for a pair.
+type clock struct {
+	at   float64
+	pair int32
+}
+
+// earliest adds a clock to those kept, in order of their time, of which there are at most as many as
+// there is room for.
+func earliest(kept []clock, c clock) []clock {
+	if len(kept) == cap(kept) {
+		if c.at >= kept[len(kept)-1].at {
+			return kept
+		}
+		kept = kept[:len(kept)-1]
+	}
+	k := len(kept)
+	kept = append(kept, c)
+	for ; k > 0 && kept[k-1].at > c.at; k-- {
+		kept[k] = kept[k-1]
+	}
+	kept[k] = c
+	return kept
+}
+
+// same counts the recommendations that stay in the source's field.
+func (l *learned) same(shown []int32) Round {
+	same, all := make([]float64, l.s.Fields), make([]float64, l.s.Fields)
+	var total float64
+	for _, k := range shown {
+		f, g := l.nodes.Fields[l.pairs.Pairs.Source[k]], l.nodes.Fields[l.pairs.Pairs.Target[k]]
+		all[f-1]++
+		if f == g {
+			same[f-1]++
+			total++
+		}
+	}
+	for f := range same {
+		same[f] /= all[f]
+	}
+	return Round{Same: same, All: total / float64(len(shown))}
+}
+
+// interact draws which of the recommended pairs are linked.
+func (l *learned) interact(shown []int32, round int) []bool {
+	rng := newStream(l.s.Seed, "interaction", uint64(round))
+	linked := make([]bool, l.pairs.Pairs.Len())
+	for _, k := range shown {
+		t := l.pairs.Truth[k]
+		linked[k] = rng.Float64() < t.Propensity*t.Link
+	}
+	return linked
+}

@@ -1,0 +1,107 @@
+package loop
+
+import (
+	"context"
+	"math"
+	"slices"
+	"sync"
+
+	"unseen/internal/kern"
+)
+
+// Repeat runs the learned loop once for every seed, as many side by side as Settings.Threads says,
+// and returns the histories in the seeds' order.
+func Repeat(ctx context.Context, s Settings, seeds []uint64, p Progress) ([]*History, error) {
+	if err := s.Validate(); err != nil {
+		return nil, err
+	}
+	if len(seeds) == 0 {
+		return nil, bad("no seeds; give at least one")
+	}
+	s = s.WithDefaults()
+	histories, errs := make([]*History, len(seeds)), make([]error, len(seeds))
+	inner, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var mu sync.Mutex
+	done := 0
+	count := Progress{Round: func(int, int) {
+		mu.Lock()
+		defer mu.Unlock()
+		if done++; p.Round != nil {
+			p.Round(done, len(seeds)*s.Rounds)
+		}
+	}}
+	kern.Chunks(len(seeds), 1, s.Threads, func(_, k, _, _ int) {
+		one := s
+		one.Seed, one.Threads = seeds[k], 1
+		if histories[k], errs[k] = Learn(inner, one, count); errs[k] != nil {
+			cancel()
+		}
+	})
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	for _, err := range errs {
+		if err != nil && inner.Err() != nil && err != inner.Err() {
+			return nil, err
+		}
+	}
+	return histories, nil
+}
+
+// Band is where runs with different seeds are in one round: their mean, and the interval that four of
+// five of them are in.
+type Band struct {
+	Round int     `json:"round"`
+	Mean  float64 `json:"mean"`
+	Low   float64 `json:"low"`
+	High  float64 `json:"high"`
+}
+
+// Bands returns the same-field share of all recommendations, round by round, over histories of equal
+// length.
+func Bands(histories []*History) []Band {
+	if len(histories) == 0 {
+		return nil
+	}
+	bands := make([]Band, len(histories[0].Rounds))
+	for t := range bands {
+		var shares []float64
+		for _, h := range histories {
+			shares = append(shares, h.Rounds[t].All)
+		}
+		bands[t] = bandOf(shares)
+		bands[t].Round = t + 1
+	}
+	return bands
+}
+
+// TruthBand returns the same-field share that relevance alone would give, over histories.
+func TruthBand(histories []*History) Band {
+	var shares []float64
+	for _, h := range histories {
+		shares = append(shares, mean(h.Truth))
+	}
+	return bandOf(shares)
+}
+
+func bandOf(xs []float64) Band {
+	slices.Sort(xs)
+	return Band{Mean: mean(xs), Low: quantile(xs, .1), High: quantile(xs, .9)}
+}
+
+func mean(xs []float64) float64 {
+	var sum float64
+	for _, x := range xs {
+		sum += x
+	}
+	return sum / float64(len(xs))
+}
+
+// quantile interpolates between sorted numbers.
+func quantile(sorted []float64, p float64) float64 {
+	at := p * float64(len(sorted)-1)
+	k := min(int(at), len(sorted)-1)
+	next := min(k+1, len(sorted)-1)
+	return sorted[k] + (at-math.Floor(at))*(sorted[next]-sorted[k])
+}
