@@ -10,6 +10,10 @@ import (
 // drawBars draws groups of bars that lie, so that names of any length can be read: beside them where there is
 // room, else above.
 func drawBars(d *drawing, b *study.Bars, top float64) {
+	if n := len(b.Groups) * max(len(b.Series), 1); n > mostBars {
+		drawTooMany(d, top, n, "bars")
+		return
+	}
 	numbers := []float64{0}
 	largest := 0.
 	for _, s := range b.Series {

@@ -48,6 +48,20 @@ func drawNothing(d *drawing, top float64) {
 	d.height = top + 64
 }
 
+// What a page can carry and a reader can see; beyond it a figure says where its numbers are.
+const (
+	mostCells = 8000
+	mostBars  = 400
+)
+
+func drawTooMany(d *drawing, top float64, count int, of string) {
+	lines := wrapped(number(float64(count), 0)+" "+of+" are too many to draw. They are in the files of the run.", textSize, d.width-16, 3)
+	for i, line := range lines {
+		d.write(d.width/2, top+36+16*float64(i), line, textSize, inkMuted, middle)
+	}
+	d.height = top + 48 + 16*float64(len(lines))
+}
+
 // describe says in words what a figure holds, for people who cannot see it.
 func describe(f study.Figure) string {
 	text := f.Title

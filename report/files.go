@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
+
+	"unseen/internal/atomicfile"
 )
 
 var (
@@ -75,43 +77,16 @@ func (d *Document) WriteFigures(folder string) ([]string, error) {
 	return paths, nil
 }
 
-// replace writes a temporary file, syncs it, renames it and syncs the folder.
-func replace(path string, content []byte) (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("report: %s cannot be written: %w; mend that, or choose another place", path, cause(err))
-		}
-	}()
-	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")
+// replace writes a file such that a reader finds the old one or the new one.
+func replace(path string, content []byte) error {
+	err := atomicfile.Write(path, func(w io.Writer) error {
+		_, err := w.Write(content)
+		return err
+	})
 	if err != nil {
-		return err
+		return fmt.Errorf("report: %w", err)
 	}
-	defer func() {
-		if err != nil {
-			os.Remove(file.Name()) // the first error says more than a second one
-		}
-	}()
-	_, err = file.Write(content)
-	if err == nil {
-		err = file.Chmod(0o644)
-	}
-	if err == nil {
-		err = file.Sync()
-	}
-	if closing := file.Close(); err == nil {
-		err = closing
-	}
-	if err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	if err != nil || runtime.GOOS == "windows" { // which cannot sync folders, and whose renames last
-		return err
-	}
-	folder, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
+	return nil
 }
 
 // cause is what the system said, without the path, which the sentence around it has.

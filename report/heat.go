@@ -25,6 +25,10 @@ func drawHeat(d *drawing, h *study.HeatMap, top float64) {
 		drawNothing(d, top)
 		return
 	}
+	if rows > mostCells || columns > mostCells || rows*columns*len(maps) > mostCells {
+		drawTooMany(d, top, rows*len(maps), fmt.Sprintf("rows of %s numbers", number(float64(columns), 0)))
+		return
+	}
 	low, high := heatScale(h, maps)
 	digits := heatDigits(low, high)
 

@@ -184,7 +184,7 @@ func tableViewOf(t study.Table) tableView {
 		}
 		row := rowView{Name: r.Name, Short: len(r.Name) <= 18}
 		for j, c := range r.Cells {
-			text := c.Format(t.Columns[j].Digits)
+			text := c.Format(min(max(t.Columns[j].Digits, 0), 12))
 			cell := cellView{Text: text, Words: v.Columns[j].Words, Missing: text == ""}
 			if _, has := c.Deviation(); has {
 				cell.Text, cell.Spread, _ = strings.Cut(text, " ± ")

@@ -10,6 +10,10 @@ import (
 
 // drawIntervals draws estimates with whiskers, one below the other, with their numbers beside them.
 func drawIntervals(d *drawing, v *study.Intervals, top float64) {
+	if n := len(v.Rows); n > mostBars {
+		drawTooMany(d, top, n, "intervals")
+		return
+	}
 	var numbers []float64
 	truths, whiskers := false, false
 	for _, r := range v.Rows {
@@ -30,8 +34,8 @@ func drawIntervals(d *drawing, v *study.Intervals, top float64) {
 	}
 	wide := d.width > 500
 	numbers = nearby(numbers)
-	digits := v.Digits
-	if digits == 0 {
+	digits := min(v.Digits, 9)
+	if digits <= 0 {
 		digits = digitsFor(2 * (slices.Max(numbers) - slices.Min(numbers)))
 	}
 	legend := []entry{{"estimate", func(d *drawing, x, y float64) { d.add(mark{x: x + 11, y: y, shape: disc, ink: seriesInk(0)}) }}}

@@ -15,6 +15,10 @@ const marksUpTo = 24
 
 // drawLines draws series with their bands.
 func drawLines(d *drawing, l *study.Lines, top float64) {
+	if n := len(l.Series); n > mostBars/10 {
+		drawTooMany(d, top, n, "lines")
+		return
+	}
 	var xs, ys []float64
 	for _, s := range l.Series {
 		for i := range s.X {

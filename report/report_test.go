@@ -136,6 +136,12 @@ func TestOddNumbers(t *testing.T) {
 		}
 		figures = append(figures, study.Figure{Intervals: v})
 	}
+	many := make(study.Numbers, 500)
+	figures = append(figures,
+		study.Figure{Heat: &study.HeatMap{Rows: make([]string, 500), Columns: make([]string, 500), Values: []study.Numbers{many}}},
+		study.Figure{Bars: &study.Bars{Groups: make([]string, 500), Series: []study.Bar{{Values: many}}}},
+		study.Figure{Intervals: &study.Intervals{Rows: make([]study.Interval, 500)}},
+		study.Figure{Lines: &study.Lines{Series: make([]study.Line, 500)}})
 	figures = append(figures, study.Figure{}, study.Figure{Heat: &study.HeatMap{}}, study.Figure{Lines: &study.Lines{}}, study.Figure{Bars: &study.Bars{}}, study.Figure{Intervals: &study.Intervals{}})
 	for i, f := range figures {
 		for _, width := range []float64{wideWidth, narrowWidth} {

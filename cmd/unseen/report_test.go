@@ -73,7 +73,7 @@ func TestReportRefuses(t *testing.T) {
 		folder + " -o " + page:            {exitFailure, broken + " is not JSON, or damaged"},
 		folder + "/x -o " + page:          {exitFailure, "there is no " + folder + "/x; give a file or folder"},
 		folder + "/table1.json --output=": {exitUsage, "--output is empty; give a file"},
-		folder + "/table1.json -o " + folder + "/none/page.html": {exitFailure, "none/page.html cannot be written: no such file or directory; mend that"},
+		folder + "/table1.json -o " + folder + "/none/page.html": {exitFailure, "none/page.html: no such file or directory; make its folder first"},
 		folder + " --figure x": {exitUsage, "unknown flag --figure; did you mean --figures?"},
 	} {
 		code, stdout, stderr := invoke(append([]string{"report"}, strings.Fields(line)...)...)
