@@ -87,6 +87,24 @@ func (b *Builder) AddNode(n Node) (int32, error) {
 	return i, nil
 }
 
+// AddField gives a field its index before any node has it, so that fields keep the indices that a
+// model has learned them by; fields are numbered from 1 as they first come, here or in AddNode. It
+// returns the index, also of a field that is there already; "" and "unknown" are UnknownField.
+func (b *Builder) AddField(name string) (uint16, error) {
+	if b.built {
+		return 0, fmt.Errorf("graph: field %q: %w; make a new Builder", name, ErrBuilt)
+	}
+	f, err := b.fieldOf(name)
+	if err != nil {
+		return 0, fmt.Errorf("graph: %w", err)
+	}
+	b.addFieldName(unknownFieldName)
+	if int(f) == len(b.fieldNames) {
+		b.addFieldName(strings.Clone(name))
+	}
+	return f, nil
+}
+
 // AddLink adds the link from one node to another, by id. Both nodes must have been added before.
 func (b *Builder) AddLink(source, target string) error {
 	ids := b.ids.table()

@@ -112,6 +112,17 @@ func (g *Graph) WithVectors(v *Vectors) (*Graph, error) {
 		return nil, fmt.Errorf("graph: the vector of node %q holds what is %w (such nodes: %d); encode them again or leave them out",
 			r.NotFiniteIDs[0], ErrNotFinite, r.NotFinite)
 	}
+	return g.WithTrustedVectors(v)
+}
+
+// WithTrustedVectors is WithVectors without the reading, so that gigabytes in a mapped file are attached
+// at once and their pages are read when they are first used. The caller vouches that every number is
+// finite, as a dataset's manifest does of vectors that were checked when they were written: a NaN that
+// slips through spreads to whatever is learned from it. Where nobody vouches, use WithVectors.
+func (g *Graph) WithTrustedVectors(v *Vectors) (*Graph, error) {
+	if v.Len() != g.Len() {
+		return nil, fmt.Errorf("graph: %d vectors for %d nodes: %w; encode the nodes again, in the graph's order", v.Len(), g.Len(), ErrShape)
+	}
 	attached := *g
 	attached.vectors = v
 	return &attached, nil

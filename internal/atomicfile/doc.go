@@ -13,4 +13,6 @@
 //		_, err := w.Write(content)
 //		return err
 //	})
+//
+// WriteFolder does the same for a folder of files.
 package atomicfile

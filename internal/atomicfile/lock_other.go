@@ -20,3 +20,11 @@ func removeIfDead(path string) {
 		os.Remove(path)
 	}
 }
+
+// removeFolderIfDead removes a temporary folder that has been left alone for a day: its own time tells
+// when a file was last made in it, and a large one can take long to write.
+func removeFolderIfDead(path string) {
+	if info, err := os.Lstat(path); err == nil && time.Since(info.ModTime()) > 24*time.Hour {
+		os.RemoveAll(path)
+	}
+}

@@ -28,6 +28,18 @@ func removeIfDead(path string) {
 	}
 }
 
+// removeFolderIfDead removes a temporary folder unless somebody writes it.
+func removeFolderIfDead(path string) {
+	folder, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_DIRECTORY, 0)
+	if err != nil {
+		return
+	}
+	defer folder.Close()
+	if flock(folder, syscall.LOCK_EX|syscall.LOCK_NB) == nil && isAt(path, folder) {
+		os.RemoveAll(path)
+	}
+}
+
 func flock(file *os.File, how int) error {
 	for {
 		if err := syscall.Flock(int(file.Fd()), how); err != syscall.EINTR {

@@ -1,0 +1,179 @@
+package dataset
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"time"
+)
+
+// The files of a dataset.
+const (
+	ManifestFile  = "dataset.json"
+	NodesFile     = "nodes.parquet"
+	LinksFile     = "links.parquet"
+	ExposuresFile = "exposures.parquet"
+	VectorsFile   = "vectors.npy"
+)
+
+// dataFiles are those that the manifest vouches for.
+var dataFiles = []string{NodesFile, LinksFile, ExposuresFile, VectorsFile}
+
+// Version is the format that Write writes and the latest that Open reads.
+const Version = 1
+
+// formatName tells a dataset.json of this package from another program's.
+const formatName = "unseen dataset"
+
+// Manifest is dataset.json: what the dataset holds, who made it, and by which bytes it is known.
+type Manifest struct {
+	Format    string `json:"format"`
+	Version   int    `json:"version"`
+	Nodes     int    `json:"nodes"`
+	Links     int    `json:"links"`
+	Exposures int    `json:"exposures"`
+	// Fields are the names of the fields by index, from 1 on, so that a model finds them where it has
+	// learned them. Index 0 is the field of nodes without one.
+	Fields  []string        `json:"fields"`
+	Vectors *VectorManifest `json:"vectors,omitempty"`
+	// Files are the data files by name. A dataset that was written by hand, without a manifest, has none.
+	Files      map[string]FileManifest `json:"files"`
+	Provenance Provenance              `json:"provenance"`
+}
+
+// VectorManifest says what was found when the vectors were written: all of them were read and are finite.
+type VectorManifest struct {
+	Dimension int    `json:"dimension"`
+	Kind      string `json:"kind"` // float32 or float16
+	Zero      int    `json:"zero"` // vectors of zeros
+}
+
+// FileManifest is by what a file is known.
+type FileManifest struct {
+	Bytes  int64  `json:"bytes"`
+	SHA256 string `json:"sha256"` // as sha256sum prints it
+}
+
+// Provenance says where a dataset comes from. All of it is optional.
+type Provenance struct {
+	MadeBy  string    `json:"made_by,omitempty"` // program and version
+	Made    time.Time `json:"made,omitzero"`
+	Command []string  `json:"command,omitempty"`
+	Seed    *uint64   `json:"seed,omitempty"`   // where something was drawn
+	Source  string    `json:"source,omitempty"` // what it was made from: an address, a paper, a licence
+}
+
+// bytes is the file's content, always the same for the same manifest.
+func (m *Manifest) bytes() ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	err := e.Encode(m)
+	return b.Bytes(), err
+}
+
+// largestManifest holds the names of 65,535 fields, a thousand bytes each.
+const largestManifest = 64 << 20
+
+// parseManifest reads dataset.json and checks it against itself.
+func parseManifest(r io.Reader) (*Manifest, error) {
+	raw, err := io.ReadAll(io.LimitReader(r, largestManifest+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(raw) > largestManifest {
+		return nil, fmt.Errorf("%w: longer than %d bytes", ErrFormat, largestManifest)
+	}
+	// A later version may have other types in other places, so it is looked at first and alone.
+	var head struct {
+		Format  string `json:"format"`
+		Version int    `json:"version"`
+	}
+	if err := json.Unmarshal(raw, &head); err != nil {
+		return nil, fmt.Errorf("%w: %v", ErrFormat, err)
+	}
+	switch {
+	case head.Format != formatName:
+		return nil, fmt.Errorf("%w: its format is %.40q and not %q", ErrNotDataset, head.Format, formatName)
+	case head.Version > Version:
+		return nil, fmt.Errorf("%w: version %d, and this program reads up to %d", ErrVersion, head.Version, Version)
+	case head.Version < 1:
+		return nil, fmt.Errorf("%w: version %d", ErrFormat, head.Version)
+	}
+	m := new(Manifest)
+	if err := json.Unmarshal(raw, m); err != nil {
+		return nil, fmt.Errorf("%w: %v", ErrFormat, err)
+	}
+	return m, m.check()
+}
+
+// check says what cannot be.
+func (m *Manifest) check() error {
+	bad := func(format string, a ...any) error {
+		return fmt.Errorf("%w: %s", ErrFormat, fmt.Sprintf(format, a...))
+	}
+	for _, c := range []struct {
+		name  string
+		count int
+	}{{"nodes", m.Nodes}, {"links", m.Links}, {"exposures", m.Exposures}} {
+		if c.count < 0 {
+			return bad("%s is %d", c.name, c.count)
+		}
+	}
+	if m.Nodes > math.MaxInt32 {
+		return bad("nodes is %d, and there can be %d", m.Nodes, math.MaxInt32)
+	}
+	if len(m.Fields) > math.MaxUint16 {
+		return bad("%d fields, and there can be %d", len(m.Fields), math.MaxUint16)
+	}
+	seen := make(map[string]bool, len(m.Fields))
+	for k, name := range m.Fields {
+		if name == "" || name == unknownField || seen[name] {
+			return bad("field %d is %.40q, which is empty, reserved or there twice", k+1, name)
+		}
+		seen[name] = true
+	}
+	if v := m.Vectors; v != nil {
+		if v.Dimension < 1 || v.Dimension > math.MaxInt32 || v.Kind != "float32" && v.Kind != "float16" || v.Zero < 0 || v.Zero > m.Nodes {
+			return bad("vectors of kind %.40q and dimension %d, %d of %d zero", v.Kind, v.Dimension, v.Zero, m.Nodes)
+		}
+	}
+	for name, file := range m.Files {
+		if !slices.Contains(dataFiles, name) {
+			return bad("a file %.40q, which is none of a dataset's", name)
+		}
+		if sum, err := hex.DecodeString(file.SHA256); err != nil || len(sum) != 32 || file.Bytes < 0 {
+			return bad("file %s of %d bytes has the SHA-256 %.80q", name, file.Bytes, file.SHA256)
+		}
+	}
+	has := func(name string) bool { _, has := m.Files[name]; return has }
+	switch {
+	case !has(NodesFile) || !has(LinksFile):
+		return bad("files lack %s or %s", NodesFile, LinksFile)
+	case has(VectorsFile) != (m.Vectors != nil):
+		return bad("vectors and the file %s do not go together", VectorsFile)
+	case !has(ExposuresFile) && m.Exposures > 0:
+		return bad("%d exposures and no file %s", m.Exposures, ExposuresFile)
+	}
+	return nil
+}
+
+// manifestMend says what to do about a manifest that cannot be read.
+func manifestMend(err error) string {
+	switch {
+	case errors.Is(err, ErrVersion):
+		return "use a newer unseen, or write the dataset again with this one"
+	case errors.Is(err, ErrNotDataset):
+		return "name the folder of a dataset"
+	}
+	return "write the dataset again; or delete this file, and all others are checked in full"
+}
+
+// unknownField is the name of graph.UnknownField.
+const unknownField = "unknown"

@@ -1,0 +1,560 @@
+package dataset
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/parquet-go/parquet-go"
+
+	"unseen/graph"
+)
+
+// OpenOptions says how to open. Its zero value is ready.
+type OpenOptions struct {
+	// Verify reads every file and compares it with its checksum, and every vector. Without it, files of
+	// more than 64 MiB that the manifest vouches for are known by their sizes.
+	Verify bool
+	// Tolerant lets faults pass that have a harmless reading, and counts them for Check: links to nodes
+	// that are not there or to their own source are left out, a node whose id is missing or taken gets
+	// "id (row 7)", vectors that are not finite stay.
+	Tolerant bool
+	// RowNumbers says that whole numbers in links are row numbers even where ids are whole numbers too
+	// and no manifest says so.
+	RowNumbers bool
+	Progress   func(Step) // told now and then, from the caller's goroutine; may be nil
+}
+
+// Dataset is an open dataset. Its graph stays good after Close, but for the vectors, which Close gives
+// back. It may be used by many goroutines at a time.
+type Dataset struct {
+	dir      string
+	options  OpenOptions
+	manifest Manifest
+	written  bool // there is a manifest, and not one made up here
+	graph    *graph.Graph
+	build    graph.BuildReport
+	faults   faults
+
+	mu    sync.Mutex // guards what is below
+	files map[string]*os.File
+	texts texts
+}
+
+// faults are what a tolerant Open let pass.
+type faults struct {
+	emptyID, duplicateID, dangling, selfLink, repeated fault
+	notFinite                                          fault
+}
+
+// fault counts one kind and keeps the first as an example.
+type fault struct {
+	count   int
+	example string
+}
+
+func (f *fault) add(format string, a ...any) {
+	if f.count == 0 {
+		f.example = fmt.Sprintf(format, a...)
+	}
+	f.count++
+}
+
+// Open opens the dataset in the folder dir. The graph is read, vectors are mapped, and texts and
+// exposures are left for later.
+//
+// A folder without dataset.json, as a script in Python may write it, is a dataset too; then nobody vouches
+// for the vectors, and all of them are read. See the package for which columns may be how.
+func Open(ctx context.Context, dir string, o OpenOptions) (*Dataset, error) {
+	d := &Dataset{dir: filepath.Clean(dir), options: o}
+	if err := d.openFiles(); err != nil {
+		d.Close()
+		return nil, err
+	}
+	if err := d.read(ctx); err != nil {
+		d.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// Graph returns the nodes and links, with fields, times, titles, and the vectors if there are any.
+func (d *Dataset) Graph() *graph.Graph { return d.graph }
+
+// Manifest returns what dataset.json says, or what it would say of a folder without one: then Format and
+// Files are empty.
+func (d *Dataset) Manifest() Manifest { return d.manifest }
+
+// Build returns what was counted when the graph was built: repeated links, isolated nodes, and so on.
+func (d *Dataset) Build() graph.BuildReport { return d.build }
+
+// Content returns what Write needs to store the dataset elsewhere.
+func (d *Dataset) Content(ctx context.Context) (Content, error) {
+	e, err := d.Exposures(ctx)
+	return Content{Graph: d.graph, Text: d.Text, Exposures: e}, err
+}
+
+// Close closes the files and gives the vectors' memory back. It may be called again.
+func (d *Dataset) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.texts.close()
+	var first error
+	for name, file := range d.files {
+		if err := file.Close(); err != nil && first == nil {
+			first = err
+		}
+		delete(d.files, name)
+	}
+	if d.graph != nil && d.graph.Vectors() != nil {
+		if err := d.graph.Vectors().Close(); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+func (d *Dataset) path(name string) string { return filepath.Join(d.dir, name) }
+
+// openFiles opens all files of one and the same folder, even while another program replaces it.
+func (d *Dataset) openFiles() error {
+	const attempts = 5
+	for range attempts {
+		before, err := os.Stat(d.dir)
+		if err != nil {
+			return wrong(d.dir, bare(err), "name the folder of a dataset")
+		}
+		if !before.IsDir() {
+			return wrong(d.dir, fmt.Errorf("%w: it is not a folder", ErrNotDataset), "name the folder that holds "+NodesFile+" and "+LinksFile)
+		}
+		err = d.openOnce()
+		after, statErr := os.Stat(d.dir)
+		if statErr == nil && os.SameFile(before, after) {
+			return err
+		}
+		for name, file := range d.files {
+			file.Close()
+			delete(d.files, name)
+		}
+	}
+	return wrong(d.dir, errors.New("it is being replaced again and again"), "open it when it is at rest")
+}
+
+func (d *Dataset) openOnce() error {
+	d.files = make(map[string]*os.File)
+	d.manifest, d.written = Manifest{}, false
+	for _, name := range append([]string{ManifestFile}, dataFiles...) {
+		file, err := os.Open(d.path(name))
+		if err == nil {
+			d.files[name] = file
+			continue
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return wrong(d.path(name), bare(err), "ask for the right to read it")
+		}
+		if name == NodesFile || name == LinksFile {
+			return wrong(d.dir, fmt.Errorf("%w: it has no %s", ErrNotDataset, name), "name a folder that Write wrote, or one with "+NodesFile+" and "+LinksFile)
+		}
+	}
+	file := d.files[ManifestFile]
+	if file == nil {
+		return nil
+	}
+	m, err := parseManifest(file)
+	if err != nil {
+		return wrong(d.path(ManifestFile), err, manifestMend(err))
+	}
+	for _, name := range dataFiles {
+		_, promised := m.Files[name]
+		_, there := d.files[name]
+		switch {
+		case promised && !there:
+			return wrong(d.path(name), fmt.Errorf("%w: it is gone", ErrChecksum), "copy the whole folder again")
+		case there && !promised:
+			return wrong(d.path(name), fmt.Errorf("%w: %s does not know of it", ErrChecksum, ManifestFile), "move it away; or delete "+ManifestFile+" to take the folder as it is")
+		}
+	}
+	d.manifest, d.written = *m, true
+	return nil
+}
+
+// smallFile is what is checked at every opening: a blink of an eye.
+const smallFile = 64 << 20
+
+// checkSums compares the files with the manifest; the large ones by their sizes, unless all is asked for.
+func (d *Dataset) checkSums(ctx context.Context, all bool) error {
+	for _, name := range dataFiles {
+		known, promised := d.manifest.Files[name]
+		if !promised {
+			continue
+		}
+		const mend = "copy the folder again; or, if you changed it yourself, delete " + ManifestFile + " to take it as it is"
+		file := d.files[name]
+		info, err := file.Stat()
+		if err != nil {
+			return wrong(d.path(name), bare(err), "")
+		}
+		if info.Size() != known.Bytes {
+			return wrong(d.path(name), fmt.Errorf("%w: it has %d bytes, and had %d when it was written", ErrChecksum, info.Size(), known.Bytes), mend)
+		}
+		if !all && info.Size() > smallFile {
+			continue
+		}
+		sum, err := d.sum(ctx, name, info.Size())
+		if err != nil {
+			return err
+		}
+		if sum != known.SHA256 {
+			return wrong(d.path(name), fmt.Errorf("%w: its SHA-256 is %.12s… and was %.12s…", ErrChecksum, sum, known.SHA256), mend)
+		}
+	}
+	return nil
+}
+
+// sum is the SHA-256 of a file.
+func (d *Dataset) sum(ctx context.Context, name string, size int64) (string, error) {
+	h := sha256.New()
+	for at := int64(0); at < size; at += 1 << 24 {
+		if err := ctx.Err(); err != nil {
+			return "", err
+		}
+		d.step(name, float64(at)/float64(size))
+		if _, err := io.Copy(h, io.NewSectionReader(d.files[name], at, 1<<24)); err != nil {
+			return "", wrong(d.path(name), bare(err), "")
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+func (d *Dataset) step(name string, done float64) {
+	if d.options.Progress != nil {
+		d.options.Progress(Step{name, done})
+	}
+}
+
+// read builds the graph.
+func (d *Dataset) read(ctx context.Context) error {
+	if err := d.checkSums(ctx, d.options.Verify); err != nil {
+		return err
+	}
+	var b graph.Builder
+	for k, name := range d.manifest.Fields {
+		if _, err := b.AddField(name); err != nil {
+			return wrong(d.path(ManifestFile), fmt.Errorf("field %d: %w", k+1, err), "write the dataset again")
+		}
+	}
+	nodes, err := openTable(d.files[NodesFile], d.path(NodesFile))
+	if err != nil {
+		return err
+	}
+	numbers, err := d.readNodes(ctx, nodes, &b)
+	if err != nil {
+		return err
+	}
+	links, err := openTable(d.files[LinksFile], d.path(LinksFile))
+	if err != nil {
+		return err
+	}
+	if err := d.readLinks(ctx, links, &b, nodes.rows(), numbers); err != nil {
+		return err
+	}
+	g, report, err := b.Build()
+	if err != nil {
+		return wrong(d.dir, err, "")
+	}
+	d.graph, d.build = g, report
+	d.faults.repeated.count = report.Repeated
+	if d.written && d.manifest.Nodes != g.Len() {
+		return wrong(d.path(NodesFile), fmt.Errorf("%w: it has %d rows, and %s says %d", ErrChecksum, g.Len(), ManifestFile, d.manifest.Nodes), "copy the folder again")
+	}
+	if d.written && int64(d.manifest.Links) != links.rows() {
+		return wrong(d.path(LinksFile), fmt.Errorf("%w: it has %d rows, and %s says %d", ErrChecksum, links.rows(), ManifestFile, d.manifest.Links), "copy the folder again")
+	}
+	if err := d.attachVectors(); err != nil {
+		return err
+	}
+	if !d.written {
+		d.describe()
+	}
+	d.texts.table = nodes
+	return nil
+}
+
+// describe makes up the manifest of a folder that has none.
+func (d *Dataset) describe() {
+	d.manifest = Manifest{Nodes: d.graph.Len(), Links: d.graph.LinkCount(), Fields: []string{}, Vectors: d.manifest.Vectors}
+	for f := 1; f < d.graph.FieldCount(); f++ {
+		d.manifest.Fields = append(d.manifest.Fields, d.graph.FieldName(uint16(f)))
+	}
+}
+
+// readNodes adds the nodes to the builder. It returns whether all ids are whole numbers and at least one
+// of them is not its own row number.
+func (d *Dataset) readNodes(ctx context.Context, t *table, b *graph.Builder) (numbers bool, err error) {
+	id, err := t.must("id")
+	if err == nil && id.kind != parquet.ByteArray {
+		err = t.mistyped("id", kindWords(id), `store ids as text, in the links too if they are there by id: nodes["id"] = nodes["id"].astype(str)`)
+	}
+	if err != nil {
+		return false, err
+	}
+	columns := []*column{id, nil, nil, nil}
+	for k, name := range []string{"field", "title", "time"} {
+		c, err := t.find(name)
+		if err == nil && name == "time" {
+			err = t.times(c)
+		} else if err == nil {
+			err = t.strings(c)
+		}
+		if err != nil {
+			return false, err
+		}
+		columns[k+1] = c
+	}
+	// Text is read later, but a wrong type is better known now.
+	text, err := t.find("text")
+	if err == nil {
+		err = t.strings(text)
+	}
+	if err != nil {
+		return false, err
+	}
+	d.texts.column = text
+
+	allNumbers, moved := true, false
+	err = t.scan(ctx, columns, func(first int64, n int, values [][]parquet.Value) error {
+		d.step(NodesFile, float64(first)/float64(max(t.rows(), 1)))
+		for k := range n {
+			row := first + int64(k)
+			var node graph.Node
+			for c, into := range []*string{&node.ID, &node.Field, &node.Title} {
+				if columns[c] != nil {
+					if *into, err = t.text(row, columns[c], values[c][k]); err != nil {
+						return err
+					}
+				}
+			}
+			if c := columns[3]; c != nil && !values[3][k].IsNull() {
+				node.Time = c.timeOf(values[3][k])
+			}
+			if !d.written && allNumbers {
+				number, err := strconv.ParseInt(node.ID, 10, 64)
+				allNumbers = err == nil
+				moved = moved || number != row
+			}
+			if err := d.addNode(t, b, row, node); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return allNumbers && moved && !d.written, err
+}
+
+func (c *column) timeOf(v parquet.Value) time.Time {
+	if c.kind == parquet.Int32 {
+		return c.time(int64(v.Int32()))
+	}
+	return c.time(v.Int64())
+}
+
+// addNode adds a node, under another name if its own will not do and that is allowed.
+func (d *Dataset) addNode(t *table, b *graph.Builder, row int64, node graph.Node) error {
+	_, err := b.AddNode(node)
+	if err == nil {
+		return nil
+	}
+	if d.options.Tolerant {
+		own := node.ID
+		for retry := 0; errors.Is(err, graph.ErrEmptyID) || errors.Is(err, graph.ErrDuplicateNode); retry++ {
+			node.ID = fmt.Sprintf("%s (row %d%.*s)", own, row, retry, "′′′′′′′′")
+			if retry == 8 {
+				break
+			}
+			kind := &d.faults.duplicateID
+			if errors.Is(err, graph.ErrEmptyID) {
+				kind = &d.faults.emptyID
+			}
+			if retry == 0 {
+				kind.add("%q in row %d", own, row)
+			}
+			_, err = b.AddNode(node)
+		}
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, graph.ErrEmptyID):
+		return flaw(t.path, row, "id", graph.ErrEmptyID, "give every node an id")
+	case errors.Is(err, graph.ErrDuplicateNode):
+		return flaw(t.path, row, "id", fmt.Errorf("%w %.80q, which an earlier row has", graph.ErrDuplicateNode, node.ID), `merge the rows or give one another id; in pandas, nodes[nodes["id"].duplicated()] lists them`)
+	}
+	return flaw(t.path, row, "", err, "")
+}
+
+// endColumns finds source and target, both of one kind.
+func (t *table) endColumns() (source, target *column, byID bool, err error) {
+	if source, err = t.must("source"); err != nil {
+		return nil, nil, false, err
+	}
+	if target, err = t.must("target"); err != nil {
+		return nil, nil, false, err
+	}
+	for _, c := range []*column{source, target} {
+		if c.kind != parquet.ByteArray && (c.kind != parquet.Int32 && c.kind != parquet.Int64 || c.time != nil) {
+			return nil, nil, false, t.mistyped(c.name, kindWords(c), "store ids as text, or row numbers of "+NodesFile+" as int64")
+		}
+	}
+	byID = source.kind == parquet.ByteArray
+	if byID != (target.kind == parquet.ByteArray) {
+		return nil, nil, false, t.mistyped("target", kindWords(target)+", and source "+kindWords(source), "store both as ids or both as row numbers")
+	}
+	return source, target, byID, nil
+}
+
+// rowNumber returns a value as a node's index; it is an error when there is no such row.
+func (t *table) rowNumber(row int64, c *column, v parquet.Value, nodes int64) (int32, error) {
+	if v.IsNull() {
+		return 0, flaw(t.path, row, c.name, fmt.Errorf("%w: it is empty", graph.ErrUnknownNode), "leave the row out")
+	}
+	var number int64
+	if c.kind == parquet.Int32 {
+		number = int64(v.Int32())
+	} else {
+		number = v.Int64()
+	}
+	if uint64(number) >= uint64(nodes) || number > math.MaxInt32 {
+		return 0, flaw(t.path, row, c.name, fmt.Errorf("%w: row %d of %s, which has %d", graph.ErrUnknownNode, number, NodesFile, nodes), "leave the link out or add the node; if it is an id, store it as text")
+	}
+	return int32(number), nil
+}
+
+// readLinks adds the links to the builder.
+func (d *Dataset) readLinks(ctx context.Context, t *table, b *graph.Builder, nodes int64, numbers bool) error {
+	source, target, byID, err := t.endColumns()
+	if err != nil {
+		return err
+	}
+	if !byID && numbers && t.rows() > 0 && !d.options.RowNumbers {
+		return flaw(t.path, -1, "source", fmt.Errorf("%w: links hold whole numbers, and so do the ids", ErrAmbiguous),
+			`if they are ids, store them as text: links = links.astype({"source": str, "target": str}); if they are row numbers, set RowNumbers`)
+	}
+	var from, to []string
+	return t.scan(ctx, []*column{source, target}, func(first int64, n int, values [][]parquet.Value) error {
+		d.step(LinksFile, float64(first)/float64(max(t.rows(), 1)))
+		if !byID {
+			for k := range n {
+				i, err := t.rowNumber(first+int64(k), source, values[0][k], nodes)
+				j := int32(0)
+				if err == nil {
+					j, err = t.rowNumber(first+int64(k), target, values[1][k], nodes)
+				}
+				if err == nil {
+					err = b.AddLinkIndex(i, j)
+				}
+				if err == nil {
+					continue
+				}
+				if err := d.letPass(t, first+int64(k), err); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		from, to = from[:0], to[:0]
+		for k := range n {
+			i, err := t.text(first+int64(k), source, values[0][k])
+			if err != nil {
+				return err
+			}
+			j, err := t.text(first+int64(k), target, values[1][k])
+			if err != nil {
+				return err
+			}
+			from, to = append(from, i), append(to, j)
+		}
+		// In a batch where it goes well, one by one where faults are let pass or to find the row at fault.
+		if !d.options.Tolerant && b.AddLinks(from, to) == nil {
+			return nil
+		}
+		for k := range n {
+			if err := b.AddLink(from[k], to[k]); err != nil {
+				if err := d.letPass(t, first+int64(k), err); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// letPass counts a link that was left out, or makes its fault the error that names the row.
+func (d *Dataset) letPass(t *table, row int64, err error) error {
+	kind, mend := &d.faults.dangling, "leave the link out or add the node"
+	switch {
+	case errors.Is(err, graph.ErrUnknownNode):
+	case errors.Is(err, graph.ErrSelfLink):
+		kind, mend = &d.faults.selfLink, "leave it out"
+	default:
+		return flaw(t.path, row, "", err, "")
+	}
+	if place, ok := errors.AsType[*Error](err); ok {
+		if !d.options.Tolerant {
+			return place
+		}
+		err = place.Err
+	} else if !d.options.Tolerant {
+		return flaw(t.path, row, "", err, mend)
+	}
+	kind.add("row %d of %s: %v", row, filepath.Base(t.path), err)
+	return nil
+}
+
+// attachVectors maps the vectors, and reads them where nobody vouches for them.
+func (d *Dataset) attachVectors() error {
+	file := d.files[VectorsFile]
+	if file == nil {
+		return nil
+	}
+	path := d.path(VectorsFile)
+	v, h, err := mapVectors(file, path)
+	if err != nil {
+		return err
+	}
+	fail := func(err error) error {
+		v.Close()
+		return err
+	}
+	if v.Len() != d.graph.Len() {
+		return fail(wrong(path, fmt.Errorf("%w: %d vectors for %d nodes", graph.ErrShape, v.Len(), d.graph.Len()), "save one row per row of "+NodesFile+", in its order"))
+	}
+	if known := d.manifest.Vectors; known != nil && (known.Dimension != h.dim || known.Kind != kindName(h.half)) {
+		return fail(wrong(path, fmt.Errorf("%w: %s of dimension %d, and %s says %s of %d", ErrChecksum, kindName(h.half), h.dim, ManifestFile, known.Kind, known.Dimension), "copy the folder again"))
+	}
+	if !d.written || d.options.Verify {
+		r, err := v.Check(d.graph)
+		if err != nil {
+			return fail(err)
+		}
+		if r.NotFinite > 0 && !d.options.Tolerant {
+			row, _ := d.graph.Index(r.NotFiniteIDs[0])
+			return fail(flaw(path, int64(row), "", fmt.Errorf("%w (node %q; such rows: %d)", graph.ErrNotFinite, r.NotFiniteIDs[0], r.NotFinite), "encode these nodes again or leave them out"))
+		}
+		d.manifest.Vectors = &VectorManifest{Dimension: h.dim, Kind: kindName(h.half), Zero: r.Zero}
+	}
+	d.graph, err = d.graph.WithTrustedVectors(v)
+	if err != nil {
+		return fail(err)
+	}
+	return nil
+}

@@ -1,0 +1,273 @@
+package dataset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+	"unsafe"
+
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/format"
+)
+
+// table is a Parquet file that is read by columns.
+type table struct {
+	path    string
+	parquet *parquet.File
+}
+
+const mendTable = "the file is damaged or not Parquet; write it again, in pandas with to_parquet"
+
+func openTable(file *os.File, path string) (t *table, err error) {
+	defer catch(path, &err)
+	info, err := file.Stat()
+	if err != nil {
+		return nil, wrong(path, bare(err), "")
+	}
+	p, err := parquet.OpenFile(file, info.Size(), parquet.SkipBloomFilters(true), parquet.SkipPageIndex(true))
+	if err != nil {
+		return nil, wrong(path, fmt.Errorf("%w: %v", ErrFormat, err), mendTable)
+	}
+	return &table{path, p}, nil
+}
+
+// catch turns a panic of the Parquet library, which damaged bytes can cause, into an error.
+func catch(path string, err *error) {
+	if p := recover(); p != nil {
+		*err = wrong(path, fmt.Errorf("%w: %v", ErrFormat, p), mendTable)
+	}
+}
+
+func (t *table) rows() int64 { return t.parquet.NumRows() }
+
+// column is one flat column of a table.
+type column struct {
+	name  string
+	index int
+	kind  parquet.Kind
+	time  func(int64) time.Time // of a column of times
+}
+
+// find returns the column of a name, or nil when there is none. A list or a record is an error.
+func (t *table) find(name string) (*column, error) {
+	c := t.parquet.Root().Column(name)
+	if c == nil {
+		return nil, nil
+	}
+	if !c.Leaf() || c.Repeated() {
+		return nil, t.mistyped(name, "lists or records", "store one value per row")
+	}
+	found := &column{name: name, index: c.Index(), kind: c.Type().Kind()}
+	if logical := c.Type().LogicalType(); logical != nil {
+		switch l := logical.Value.(type) {
+		case *format.DecimalType:
+			found.kind = -1
+		case *format.DateType:
+			found.time = func(days int64) time.Time { return time.Unix(days*86400, 0) }
+		case *format.TimestampType:
+			found.time = timeOf(l.Unit)
+		}
+	}
+	return found, nil
+}
+
+func timeOf(unit format.TimeUnit) func(int64) time.Time {
+	switch unit.Value.(type) {
+	case *format.MilliSeconds:
+		return time.UnixMilli
+	case *format.MicroSeconds:
+		return time.UnixMicro
+	}
+	return func(nanoseconds int64) time.Time { return time.Unix(0, nanoseconds) }
+}
+
+// must returns the column of a name, of strings.
+func (t *table) must(name string) (*column, error) {
+	c, err := t.find(name)
+	if err == nil && c == nil {
+		var has []string
+		for _, c := range t.parquet.Root().Columns() {
+			has = append(has, c.Name())
+		}
+		err = flaw(t.path, -1, name, fmt.Errorf("%w: there is no such column, but %.200s", ErrFormat, strings.Join(has, ", ")), "name the column so")
+	}
+	return c, err
+}
+
+func (t *table) mistyped(name, is, mend string) error {
+	return flaw(t.path, -1, name, fmt.Errorf("%w: it holds %s", ErrFormat, is), mend)
+}
+
+// strings is nil when the column is one of strings.
+func (t *table) strings(c *column) error {
+	if c == nil || c.kind == parquet.ByteArray {
+		return nil
+	}
+	return t.mistyped(c.name, kindWords(c), fmt.Sprintf("store it as text: table[%q] = table[%q].astype(str)", c.name, c.name))
+}
+
+// times is nil when the column is one of times.
+func (t *table) times(c *column) error {
+	if c == nil || c.time != nil && (c.kind == parquet.Int64 || c.kind == parquet.Int32) {
+		return nil
+	}
+	return t.mistyped(c.name, kindWords(c)+" and not times", fmt.Sprintf("table[%q] = pandas.to_datetime(table[%q], utc=True)", c.name, c.name))
+}
+
+// booleans is nil when the column is one of true and false.
+func (t *table) booleans(c *column) error {
+	if c == nil || c.kind == parquet.Boolean {
+		return nil
+	}
+	return t.mistyped(c.name, kindWords(c), fmt.Sprintf("store true and false: table[%q] = table[%q].astype(bool)", c.name, c.name))
+}
+
+func kindWords(c *column) string {
+	switch c.kind {
+	case parquet.Boolean:
+		return "true and false"
+	case parquet.Int32, parquet.Int64:
+		return "whole numbers"
+	case parquet.Int96:
+		return "times of an old kind (INT96)"
+	case parquet.Float, parquet.Double:
+		return "numbers with a fraction"
+	case parquet.ByteArray, parquet.FixedLenByteArray:
+		return "text"
+	}
+	return "decimal numbers"
+}
+
+// scan hands over the columns side by side, some rows at a time: values[c][k] is column c at row first+k.
+// Values point into the file's pages and are good until the function returns. Columns that are nil are
+// left out, and their values are nil.
+func (t *table) scan(ctx context.Context, columns []*column, each func(first int64, n int, values [][]parquet.Value) error) (err error) {
+	defer catch(t.path, &err)
+	first := int64(0)
+	values := make([][]parquet.Value, len(columns))
+	buffers := make([][rowsPerBatch]parquet.Value, len(columns))
+	for _, group := range t.parquet.RowGroups() {
+		cursors := make([]cursor, len(columns))
+		defer func() {
+			for c := range cursors {
+				cursors[c].close()
+			}
+		}()
+		chunks := group.ColumnChunks()
+		for c, column := range columns {
+			if column != nil {
+				cursors[c].pages = chunks[column.index].Pages()
+			}
+		}
+		for left := group.NumRows(); left > 0; {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			n := min(left, rowsPerBatch)
+			for c, column := range columns {
+				if column == nil {
+					continue
+				}
+				if err := cursors[c].advance(); err != nil {
+					return t.broken(first, column, err)
+				}
+				n = min(n, cursors[c].left)
+			}
+			for c, column := range columns {
+				if column == nil {
+					continue
+				}
+				values[c] = buffers[c][:n]
+				if err := cursors[c].read(values[c]); err != nil {
+					return t.broken(first, column, err)
+				}
+			}
+			if err := each(first, int(n), values); err != nil {
+				return err
+			}
+			first, left = first+n, left-n
+		}
+		for c := range cursors {
+			cursors[c].close()
+		}
+	}
+	if first != t.rows() {
+		return wrong(t.path, fmt.Errorf("%w: it has %d rows and claims %d", ErrFormat, first, t.rows()), mendTable)
+	}
+	return nil
+}
+
+func (t *table) broken(row int64, c *column, err error) error {
+	if errors.Is(err, io.EOF) {
+		err = errors.New("the column ends before the table does")
+	}
+	return flaw(t.path, row, c.name, fmt.Errorf("%w: %v", ErrFormat, err), mendTable)
+}
+
+// cursor goes through the pages of a column chunk.
+type cursor struct {
+	pages  parquet.Pages
+	page   parquet.Page
+	values parquet.ValueReader
+	left   int64 // values of the page that have not been read
+}
+
+// advance sees to it that there are values left to read.
+func (c *cursor) advance() error {
+	for c.left == 0 {
+		page, err := c.pages.ReadPage()
+		if err != nil {
+			return err
+		}
+		c.release()
+		c.page, c.values, c.left = page, page.Values(), page.NumValues()
+	}
+	return nil
+}
+
+func (c *cursor) read(dst []parquet.Value) error {
+	c.left -= int64(len(dst))
+	for len(dst) > 0 {
+		n, err := c.values.ReadValues(dst)
+		dst = dst[n:]
+		if len(dst) > 0 && err != nil {
+			return err
+		}
+		if len(dst) > 0 && n == 0 {
+			return io.ErrNoProgress
+		}
+	}
+	return nil
+}
+
+func (c *cursor) release() {
+	if c.page != nil {
+		parquet.Release(c.page)
+		c.page, c.values = nil, nil
+	}
+}
+
+func (c *cursor) close() {
+	c.release()
+	if c.pages != nil {
+		c.pages.Close()
+		c.pages = nil
+	}
+}
+
+// text returns a value's text, empty when it is missing. It shares the page's memory.
+func (t *table) text(row int64, c *column, v parquet.Value) (string, error) {
+	if v.IsNull() {
+		return "", nil
+	}
+	raw := v.ByteArray()
+	if !utf8.Valid(raw) {
+		return "", flaw(t.path, row, c.name, fmt.Errorf("%w: it is not UTF-8: %.40q", ErrFormat, raw), "decode it with the right character set and write it as text")
+	}
+	return unsafe.String(unsafe.SliceData(raw), len(raw)), nil
+}

@@ -1,0 +1,349 @@
+package dataset
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/compress/zstd"
+
+	"unseen/graph"
+	"unseen/internal/atomicfile"
+)
+
+// Content is what Write stores.
+type Content struct {
+	Graph *graph.Graph // with its fields, times, titles, and vectors if it has any
+	// Text returns the text of node i, empty when it has none. It is called once per node, in order.
+	// Nil means that no node has text.
+	Text      func(i int32) (string, error)
+	Exposures *Exposures // nil means that nothing is known of what was shown
+}
+
+// WriteOptions says how to write. Its zero value is ready.
+type WriteOptions struct {
+	Provenance Provenance // with Made left zero, the time of writing is taken
+	Half       bool       // store float32 vectors as float16, in half the space; three digits remain
+	Progress   func(Step) // told now and then, from the caller's goroutine; may be nil
+}
+
+// Step is a moment of reading or writing.
+type Step struct {
+	File string
+	Done float64 // share of the file, from 0 to 1
+}
+
+// Write stores a dataset in the folder dir. Everything goes into a temporary folder beside it that takes
+// its name at the end, so that dir holds the old dataset or the new one, and an error or a cancelled
+// context leaves nothing behind. A dataset that is there already is replaced; see atomicfile.WriteFolder
+// for what the systems promise. A folder that holds anything but a dataset is refused.
+//
+// The same content and the same Provenance, with its time given, make the same bytes.
+func Write(ctx context.Context, dir string, c Content, o WriteOptions) (*Manifest, error) {
+	if c.Graph == nil {
+		return nil, wrong(dir, fmt.Errorf("%w: there is no graph", ErrContent), "give Content a Graph")
+	}
+	if dir == "" {
+		return nil, wrong(`""`, fs.ErrInvalid, "name a folder")
+	}
+	if err := replaceable(dir); err != nil {
+		return nil, err
+	}
+	if o.Provenance.Made.IsZero() {
+		o.Provenance.Made = time.Now()
+	}
+	o.Provenance.Made = o.Provenance.Made.UTC().Truncate(time.Second)
+	w := &writer{
+		ctx: ctx, dir: filepath.Clean(dir), content: c, options: o,
+		manifest: &Manifest{
+			Format: formatName, Version: Version,
+			Nodes: c.Graph.Len(), Links: c.Graph.LinkCount(), Fields: []string{},
+			Files: map[string]FileManifest{}, Provenance: o.Provenance,
+		},
+	}
+	if err := atomicfile.WriteFolder(dir, w.writeInto); err != nil {
+		return nil, err
+	}
+	return w.manifest, nil
+}
+
+// replaceable is nil when the folder is not there, is empty, or holds a dataset and nothing else.
+func replaceable(dir string) error {
+	entries, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return wrong(dir, bare(err), "choose another folder")
+	case len(entries) == 0:
+		return nil
+	}
+	others := slices.DeleteFunc(entries, func(e fs.DirEntry) bool {
+		return e.Name() == ManifestFile || slices.Contains(dataFiles, e.Name())
+	})
+	if len(others) > 0 {
+		return wrong(dir, fmt.Errorf("%w: it holds %s", ErrNotDataset, others[0].Name()), "choose another folder, or move what is not of a dataset elsewhere")
+	}
+	file, err := os.Open(filepath.Join(dir, ManifestFile))
+	if err != nil {
+		return wrong(dir, fmt.Errorf("%w: it has no %s", ErrNotDataset, ManifestFile), "choose another folder, or delete this one yourself")
+	}
+	defer file.Close()
+	if _, err := parseManifest(file); errors.Is(err, ErrNotDataset) {
+		return wrong(filepath.Join(dir, ManifestFile), err, "choose another folder")
+	}
+	return nil
+}
+
+// writer is one Write.
+type writer struct {
+	ctx      context.Context
+	dir      string // for errors: the temporary folder would mislead
+	content  Content
+	options  WriteOptions
+	manifest *Manifest
+}
+
+// writeInto writes all files into a temporary folder.
+func (w *writer) writeInto(folder string) error {
+	g := w.content.Graph
+	for f := 1; f < g.FieldCount(); f++ {
+		name := g.FieldName(uint16(f))
+		if !utf8.ValidString(name) {
+			return w.refuse("field %q is not UTF-8", "give it another name", name)
+		}
+		w.manifest.Fields = append(w.manifest.Fields, name)
+	}
+	type part struct {
+		name  string
+		write func(io.Writer, func(done, of int) error) error
+	}
+	parts := []part{{NodesFile, w.nodes}, {LinksFile, w.links}}
+	if w.content.Exposures != nil {
+		w.manifest.Exposures = w.content.Exposures.Len()
+		parts = append(parts, part{ExposuresFile, w.exposures})
+	}
+	if g.Vectors() != nil {
+		parts = append(parts, part{VectorsFile, w.vectors})
+	}
+	for _, p := range parts {
+		if err := w.file(folder, p.name, p.write); err != nil {
+			return err
+		}
+	}
+	raw, err := w.manifest.bytes()
+	if err != nil {
+		return w.refuse("the provenance has no JSON form: %v", "give a year from 0 to 9999", err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, ManifestFile), raw, 0o666); err != nil {
+		return &atomicfile.Error{Path: filepath.Join(w.dir, ManifestFile), Err: bare(err)}
+	}
+	return nil
+}
+
+// file writes one file and notes its size and sum.
+func (w *writer) file(folder, name string, write func(io.Writer, func(done, of int) error) error) error {
+	failed := func(err error) error {
+		return &atomicfile.Error{Path: filepath.Join(w.dir, name), Err: bare(err)}
+	}
+	file, err := os.OpenFile(filepath.Join(folder, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return failed(err)
+	}
+	sum := sha256.New()
+	counted := &counter{w: io.MultiWriter(file, sum)}
+	buffered := bufio.NewWriterSize(counted, 1<<18)
+	err = write(buffered, func(done, of int) error {
+		if w.options.Progress != nil {
+			w.options.Progress(Step{name, float64(done) / float64(max(of, 1))})
+		}
+		return w.ctx.Err()
+	})
+	if err == nil {
+		err = buffered.Flush()
+	}
+	switch closed := file.Close(); {
+	case counted.err != nil:
+		return failed(counted.err)
+	case err != nil:
+		return err
+	case closed != nil:
+		return failed(closed)
+	}
+	w.manifest.Files[name] = FileManifest{counted.n, hex.EncodeToString(sum.Sum(nil))}
+	return nil
+}
+
+// counter counts bytes and keeps the first error, which the layers above may word otherwise.
+type counter struct {
+	w   io.Writer
+	n   int64
+	err error
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	if c.err == nil {
+		c.err = err
+	}
+	return n, err
+}
+
+func (w *writer) refuse(format, mend string, a ...any) error {
+	return wrong(w.dir, fmt.Errorf("%w: %s", ErrContent, fmt.Sprintf(format, a...)), mend)
+}
+
+// nodeRow is a row of nodes.parquet. Empty strings are missing ones.
+type nodeRow struct {
+	ID    string `parquet:"id"`
+	Field string `parquet:"field,optional,dict"`
+	Title string `parquet:"title,optional"`
+	Text  string `parquet:"text,optional"`
+	Time  *int64 `parquet:"time,optional,timestamp(millisecond)"`
+}
+
+// linkRow is a row of links.parquet: row numbers of nodes.parquet.
+type linkRow struct {
+	Source int64 `parquet:"source,delta"`
+	Target int64 `parquet:"target,delta"`
+}
+
+// Rows that are handed over, and kept in memory, at once. A text is a thousand bytes or so.
+const (
+	rowsPerBatch     = 1 << 10
+	nodesPerGroup    = 1 << 16
+	linksPerRowGroup = 1 << 20
+)
+
+func newTable[T any](to io.Writer, rowsPerGroup int64, options ...parquet.WriterOption) *parquet.GenericWriter[T] {
+	return parquet.NewGenericWriter[T](to, append(options,
+		parquet.CreatedBy("unseen", "1", "dataset"), // a constant: the bytes say nothing of who built the program
+		parquet.Compression(&zstd.Codec{Level: zstd.DefaultLevel}),
+		parquet.MaxRowsPerRowGroup(rowsPerGroup),
+	)...)
+}
+
+func (w *writer) nodes(to io.Writer, progress func(done, of int) error) error {
+	g := w.content.Graph
+	// The smallest and largest text of a page help nobody to find one.
+	table := newTable[nodeRow](to, nodesPerGroup, parquet.SkipPageBounds("text"), parquet.SkipPageBounds("title"))
+	var rows [rowsPerBatch]nodeRow
+	var times [rowsPerBatch]int64
+	for first := 0; first < g.Len(); first += rowsPerBatch {
+		n := min(rowsPerBatch, g.Len()-first)
+		for k := range n {
+			i := int32(first + k)
+			row := nodeRow{ID: g.ID(i), Title: g.Title(i)}
+			if f := g.Field(i); f != graph.UnknownField {
+				row.Field = g.FieldName(f)
+			}
+			if w.content.Text != nil {
+				text, err := w.content.Text(i)
+				if err != nil {
+					return fmt.Errorf("dataset: the text of node %q: %w", row.ID, err)
+				}
+				row.Text = text
+			}
+			if t, known := g.Time(i); known {
+				if s := t.Unix(); s > math.MaxInt64/1000 || s < math.MinInt64/1000 {
+					return w.refuse("node %q has a time of %d seconds from 1970, beyond what milliseconds can count", "leave its time out", row.ID, s)
+				}
+				times[k] = t.Unix() * 1000
+				row.Time = &times[k]
+			}
+			for _, c := range [...]struct{ name, text string }{{"id", row.ID}, {"title", row.Title}, {"text", row.Text}} {
+				if !utf8.ValidString(c.text) {
+					return w.refuse("the %s of node %q is not UTF-8", "decode it with the right character set, or replace what is not UTF-8 with strings.ToValidUTF8", c.name, strings.ToValidUTF8(row.ID, "�"))
+				}
+			}
+			rows[k] = row
+		}
+		if _, err := table.Write(rows[:n]); err != nil {
+			return err
+		}
+		if err := progress(first+n, g.Len()); err != nil {
+			return err
+		}
+	}
+	return table.Close()
+}
+
+func (w *writer) links(to io.Writer, progress func(done, of int) error) error {
+	g := w.content.Graph
+	table := newTable[linkRow](to, linksPerRowGroup)
+	rows, done := make([]linkRow, 0, rowsPerBatch), 0
+	flush := func() error {
+		if _, err := table.Write(rows); err != nil {
+			return err
+		}
+		done += len(rows)
+		rows = rows[:0]
+		return progress(done, g.LinkCount())
+	}
+	for i, j := range g.Links() {
+		if rows = append(rows, linkRow{int64(i), int64(j)}); len(rows) == rowsPerBatch {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	if err := flush(); err != nil {
+		return err
+	}
+	return table.Close()
+}
+
+func (w *writer) vectors(to io.Writer, progress func(done, of int) error) error {
+	g := w.content.Graph
+	v := g.Vectors()
+	if v.Len() != g.Len() {
+		return w.refuse("the vectors were closed", "close them after their last use")
+	}
+	m := v.Matrix()
+	w.manifest.Vectors = &VectorManifest{Dimension: v.Dim(), Kind: kindName(w.options.Half || m.Half())}
+	return writeNpy(to, m, w.options.Half, func(i int, row []float32) error {
+		zero := true
+		for _, x := range row {
+			if !(math.Abs(float64(x)) <= math.MaxFloat32) {
+				return w.refuse("the vector of node %q holds %v", "encode the node again; float16 ends at 65504, so large numbers want float32", g.ID(int32(i)), x)
+			}
+			zero = zero && x == 0
+		}
+		if zero {
+			w.manifest.Vectors.Zero++
+		}
+		if i%rowsPerBatch == 0 {
+			return progress(i, v.Len())
+		}
+		return nil
+	})
+}
+
+func kindName(half bool) string {
+	if half {
+		return "float16"
+	}
+	return "float32"
+}
+
+// bare takes the operation and the path off the system's own errors.
+func bare(err error) error {
+	if e, ok := err.(*fs.PathError); ok {
+		return e.Err
+	}
+	return err
+}
