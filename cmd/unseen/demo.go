@@ -45,7 +45,7 @@ value (naive) and one that learns what was shown as well (bayes). Then compare
 both with the truth: how good they are, how good they seem, which papers
 exposure had hidden, and where each would lead if trained on what it shows.
 
-A folder is written with a report to open in a browser and the model.
+A folder is written with a report to open in a browser, the model and the data.
 Every figure is computed from the draws; the same seed draws the same.`,
 		Example: `  unseen demo
   unseen demo --papers 1000 --seed 7

@@ -59,7 +59,7 @@ func (d *demo) print(w io.Writer) error {
 	for _, warning := range d.warnings {
 		b.WriteString(wrap("warning: " + warning))
 	}
-	fmt.Fprintf(&b, "\nIn %s\n", strings.Join(d.Files, ", "))
+	fmt.Fprintf(&b, "\nWritten: %s\n", strings.Join(d.Files, ", "))
 	b.WriteString("Open the report in a browser. Next: unseen fit, unseen loop, unseen study all\n")
 	_, err := io.WriteString(w, b.String())
 	return err

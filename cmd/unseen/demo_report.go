@@ -5,14 +5,22 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"unseen/dataset"
 	"unseen/graph"
 	"unseen/model"
 	"unseen/report"
 	"unseen/study"
 )
 
-// write writes the folder: the model and the report. Each file is whole or not there.
-func (d *demo) write(_ context.Context, f demoFlags, _ *graph.Graph, m model.Model) error {
+// write writes the folder: the data, the model and the report. Each is whole or not there.
+func (d *demo) write(ctx context.Context, f demoFlags, g *graph.Graph, m model.Model) error {
+	data := filepath.Join(f.out, "dataset")
+	_, err := dataset.Write(ctx, data, dataset.Content{Graph: g}, dataset.WriteOptions{Provenance: dataset.Provenance{
+		MadeBy: "unseen", Command: []string{"unseen", "demo", "--papers", fmt.Sprint(f.papers), "--seed", fmt.Sprint(f.seed)}, Seed: &f.seed,
+	}})
+	if err != nil {
+		return err
+	}
 	path := filepath.Join(f.out, "model.safetensors")
 	if err := model.Save(path, m); err != nil {
 		return err
@@ -22,7 +30,7 @@ func (d *demo) write(_ context.Context, f demoFlags, _ *graph.Graph, m model.Mod
 	if err := document.WriteHTML(page); err != nil {
 		return err
 	}
-	d.Files = []string{page, path}
+	d.Files = []string{page, path, data}
 	return nil
 }
 

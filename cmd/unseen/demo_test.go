@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"unseen/dataset"
 	"unseen/internal/kern"
 	"unseen/model"
 )
@@ -62,7 +63,7 @@ func TestDemoIsDeterministic(t *testing.T) {
 		f.out = folders[i]
 		smallDemo(t, f)
 	}
-	for _, name := range []string{"report.html", "model.safetensors"} {
+	for _, name := range []string{"report.html", "model.safetensors", "dataset/nodes.parquet", "dataset/links.parquet", "dataset/vectors.npy"} {
 		var files [3][]byte
 		for i := range files {
 			var err error
@@ -83,7 +84,7 @@ func TestDemoCommand(t *testing.T) {
 		t.Fatalf("exit code %d, stderr %q", code, stderr)
 	}
 	for line := range strings.Lines(page) {
-		if !strings.HasPrefix(line, "In ") { // paths may be long
+		if !strings.HasPrefix(line, "Written: ") { // paths may be long
 			fits80(t, line)
 		}
 	}
@@ -96,6 +97,14 @@ func TestDemoCommand(t *testing.T) {
 	}
 	if f.Metadata[model.KeyMethod] != "bayes" {
 		t.Errorf("the model is of method %s", f.Metadata[model.KeyMethod])
+	}
+	data, err := dataset.Open(context.Background(), filepath.Join(folder, "dataset"), dataset.OpenOptions{Verify: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer data.Close()
+	if n := data.Graph().Len(); n != 250 || data.Graph().Vectors() == nil {
+		t.Errorf("the dataset has %d nodes", n)
 	}
 	code, stdout, stderr := invoke("demo", "--papers", "250", "--json", "--quiet", "--out", folder)
 	if code != exitOK || stderr != "" {
