@@ -93,8 +93,8 @@ func logAxis(low, high float64, about int) axis {
 			}
 		}
 	}
-	if len(a.ticks) < 2 { // a narrow range between them
-		a.ticks = []tick{{low, brief(low)}, {high, brief(high)}}
+	if len(a.ticks) < 3 && high/low < 10 { // a range so narrow that even steps are better
+		a.ticks = linearTicks(low, high, niceStep((high-low)/float64(max(about, 1))))
 	}
 	return a
 }

@@ -119,16 +119,22 @@ func sorted(points []fit.RidgePoint) []fit.RidgePoint {
 // ridge shows what would change if all exposure were misjudged by a factor.
 func ridge(points []fit.RidgePoint) study.Figure {
 	link, propensity, risk := study.Line{Name: "mean ŷ"}, study.Line{Name: "mean π̂"}, study.Line{Name: "risk R_AP"}
+	var fitted fit.RidgePoint // each is drawn as a share of it, since they are of different size
+	for _, p := range points {
+		if p.Factor == 1 {
+			fitted = p
+		}
+	}
 	for _, p := range sorted(points) {
 		for _, l := range []struct {
-			line *study.Line
-			y    float64
-		}{{&link, p.MeanLink}, {&propensity, p.Propensity}, {&risk, p.Risk}} {
-			l.line.X, l.line.Y = append(l.line.X, p.Factor), append(l.line.Y, l.y)
+			line  *study.Line
+			share float64
+		}{{&link, p.MeanLink / fitted.MeanLink}, {&propensity, p.Propensity / fitted.Propensity}, {&risk, p.Risk / fitted.Risk}} {
+			l.line.X, l.line.Y = append(l.line.X, p.Factor), append(l.line.Y, l.share)
 		}
 	}
 	return study.Figure{
-		Name: "ridge", Title: "If exposure were misjudged", Lines: &study.Lines{XTitle: "odds of every π̂ multiplied by", YTitle: "what comes out", LogX: true, Series: []study.Line{link, propensity, risk}},
+		Name: "ridge", Title: "If exposure were misjudged", Lines: &study.Lines{XTitle: "odds of every π̂ multiplied by", YTitle: "what comes out, 1 being the fit as it is", LogX: true, LogY: true, Series: []study.Line{link, propensity, risk}},
 		Caption: "What mean ŷ and the risk would be if the odds of every exposure were larger or smaller by a factor, with ŷ fitted anew. Where the likelihood, in the table below, hardly falls on the way, links cannot tell which is right.",
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html/template"
 	"image/color"
+	"regexp"
 	"strings"
 
 	"unseen/fit"
@@ -129,6 +130,9 @@ func figureViewOf(f study.Figure) figureView {
 	}
 }
 
+// aWord tells words from figures such as 4/10, ≥ 3 and ✗.
+var aWord = regexp.MustCompile(`\pL\pL`)
+
 type tableView struct {
 	Title, Head string
 	Detail      bool
@@ -142,7 +146,8 @@ type tableView struct {
 
 type columnView struct {
 	Name, Arrow, Better string
-	Words               bool
+	Words               bool // not figures: to the left
+	Long                bool // sentences
 }
 
 type rowView struct {
@@ -154,6 +159,7 @@ type rowView struct {
 type cellView struct {
 	Text, Spread   string
 	Words, Missing bool
+	Long           bool
 }
 
 func tableViewOf(t study.Table) tableView {
@@ -170,11 +176,14 @@ func tableViewOf(t study.Table) tableView {
 			v.Means = append(v.Means, c.Name+": "+c.Means)
 		}
 		for _, r := range t.Rows {
-			_, isNumber := r.Cells[i].Value()
-			column.Words = column.Words || !isNumber && len(r.Cells[i].Format(0)) > 12
+			if _, isNumber := r.Cells[i].Value(); !isNumber {
+				text := r.Cells[i].Format(0)
+				column.Words = column.Words || aWord.MatchString(text)
+				column.Long = column.Long || len(text) > 40
+			}
 		}
 		v.Arrows = v.Arrows || column.Arrow != ""
-		v.Worded = v.Worded || column.Words
+		v.Worded = v.Worded || column.Long
 		v.Columns = append(v.Columns, column)
 	}
 	for i, r := range t.Rows {
@@ -185,7 +194,7 @@ func tableViewOf(t study.Table) tableView {
 		row := rowView{Name: r.Name, Short: len(r.Name) <= 18}
 		for j, c := range r.Cells {
 			text := c.Format(min(max(t.Columns[j].Digits, 0), 12))
-			cell := cellView{Text: text, Words: v.Columns[j].Words, Missing: text == ""}
+			cell := cellView{Text: text, Words: v.Columns[j].Words, Long: v.Columns[j].Long, Missing: text == ""}
 			if _, has := c.Deviation(); has {
 				cell.Text, cell.Spread, _ = strings.Cut(text, " ± ")
 			}

@@ -259,7 +259,8 @@ func TestAxis(t *testing.T) {
 		{nil, false, "0.0 0.2 0.4 0.6 0.8 1.0"},
 		{[]float64{7}, false, "6.0 6.5 7.0 7.5 8.0"},
 		{[]float64{1e-4, 1}, true, "0.0001 0.001 0.01 0.1 1"},
-		{[]float64{0, -3, 20, 90}, true, "20 50"},
+		{[]float64{.65, 1.4}, true, "0.8 1.0 1.2 1.4"},
+		{[]float64{0, -3, 20, 90}, true, "20 40 60 80"},
 	} {
 		var got []string
 		a := newAxis(c.numbers, c.log, 5)
