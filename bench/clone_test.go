@@ -183,6 +183,9 @@ func TestCloneGraph(t *testing.T) {
 // The comparisons of scale run at a small size, and some of them with float16 vectors. bayes has
 // 768 dimensions at any size, too many for the race detector's patience.
 func TestScales(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector; ./check runs it without")
+	}
 	for _, half := range []bool{false, true} {
 		names := []string{"clone-rw", "clone-lbfgs"}
 		if !half {

@@ -118,6 +118,9 @@ func TestPanelRegion(t *testing.T) {
 }
 
 func TestPanelExact(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector; ./check runs it without")
+	}
 	w, j, test := planted(t)
 	ctx := context.Background()
 	g := must(w.Linked(ctx))(t).Graph()
@@ -139,6 +142,9 @@ func TestPanelExact(t *testing.T) {
 }
 
 func TestCertify(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector; ./check runs it without")
+	}
 	ctx := context.Background()
 	w := must(world.New(ctx, world.Settings{Nodes: 600, Dim: 16, Fields: world.EvenFields(3), Plan: world.Plan{Seed: 8}}))(t)
 	var phases []string

@@ -14,6 +14,9 @@ import (
 
 // TestAllPairs holds the blocks against one pair at a time, for every model that has them.
 func TestAllPairs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector; ./check runs it without")
+	}
 	ctx := context.Background()
 	w := must(world.New(ctx, world.Settings{Nodes: 333, Dim: 24, Fields: world.EvenFields(4), Plan: world.Plan{Seed: 3}}))(t)
 	w = must(must(w.Thinned(.1))(t).Linked(ctx))(t)

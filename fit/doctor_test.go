@@ -13,6 +13,9 @@ import (
 
 // TestDoctorOnWorlds asserts what must hold for every seed; TestCoverage measures the rest.
 func TestDoctorOnWorlds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector; ./check runs it without")
+	}
 	for _, c := range []struct {
 		name   string
 		plan   world.Plan
@@ -50,6 +53,9 @@ func TestDoctorOnWorlds(t *testing.T) {
 // TestBlindSpot: where even sure links are made with probability .6 only, the doctor sees nothing
 // wrong until exposures are logged.
 func TestBlindSpot(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector; ./check runs it without")
+	}
 	plan := world.Saturated()
 	plan.Seed = 4
 	plan.Ceiling = .6

@@ -151,6 +151,9 @@ func TestDrawsHaveTheCovariance(t *testing.T) {
 // Where both methods run they come to the same: the draws change the result by less than their own
 // uncertainty and what the rounds of learning leave open.
 func TestManyDimensions(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector; ./check runs it without")
+	}
 	if kern.Variant() == "go" {
 		t.Skip("slow without assembly, and the tests above see the same")
 	}

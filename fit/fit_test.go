@@ -122,6 +122,9 @@ func mustFit(tb testing.TB, p Problem, s Settings) *Result {
 // What must hold of the methods on a small world whose truth is known; the full-size figures are
 // a command's.
 func TestMethodsOnAKnownWorld(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector; ./check runs it without")
+	}
 	trial := newTrial(t, world.Settings{Nodes: 3000, Dim: 32, Fields: world.EvenFields(5), Plan: world.Plan{Seed: 11}}, 6000, 0)
 	naive := trial.judge(t, mustFit(t, trial.problem(), Settings{Method: "naive", Starts: []float64{.3}}))
 	var oracle float64
@@ -143,6 +146,9 @@ func TestMethodsOnAKnownWorld(t *testing.T) {
 
 // The posterior does not depend on where it is looked for, nor on the threads.
 func TestBayesStartsAgree(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector; ./check runs it without")
+	}
 	trial := newTrial(t, world.Settings{Nodes: 2000, Dim: 32, Fields: world.EvenFields(4), Plan: world.Plan{Seed: 5}}, 6000, 0)
 	r := mustFit(t, trial.problem(), Settings{Seed: 1, Threads: 1})
 	if len(r.Starts) != 3 {
@@ -162,6 +168,9 @@ func TestBayesStartsAgree(t *testing.T) {
 // The prior's variance of z is learned: small where the texts hardly decide links, large where they
 // do. It starts at 16 in both.
 func TestBayesLearnsItsPrior(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector; ./check runs it without")
+	}
 	for _, c := range []struct {
 		plan      world.Plan
 		low, high float64 // around the true variance of the logits
@@ -215,6 +224,9 @@ func TestKnownPropensities(t *testing.T) {
 }
 
 func TestLoggedExposureFindsTheScale(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector; ./check runs it without")
+	}
 	plan := world.FlatRare()
 	plan.Seed = 3
 	trial := newTrial(t, world.Settings{Nodes: 3000, Dim: 8, Fields: world.EvenFields(3), Plan: plan}, 40_000, .05)
@@ -233,6 +245,9 @@ func TestLoggedExposureFindsTheScale(t *testing.T) {
 
 // An anchor moves the propensities to where it says.
 func TestAnchor(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector; ./check runs it without")
+	}
 	plan := world.FlatRare()
 	trial := newTrial(t, world.Settings{Nodes: 2000, Dim: 8, Fields: world.EvenFields(3), Plan: plan}, 12_000, 0)
 	var same []float64

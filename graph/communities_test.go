@@ -129,6 +129,9 @@ func TestKarateClub(t *testing.T) {
 // TestCommunitiesAgreeWithGonum compares the modularity with gonum's of the same communities, and the
 // communities with those that gonum finds.
 func TestCommunitiesAgreeWithGonum(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector; ./check runs it without")
+	}
 	for seed := range uint64(4) {
 		r := rand.New(rand.NewPCG(seed, 31))
 		g, _ := planted(t, r, 400, 8, 3, 2)

@@ -20,6 +20,9 @@ var underRaceDetector bool
 // TestRealNetworks orders, splits and samples two real networks: papers with full dates, and packages
 // with years, hubs and cycles. UNSEEN_DATA says where the networks are.
 func TestRealNetworks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector; ./check runs it without")
+	}
 	for _, c := range []struct {
 		name         string
 		nodes, links int
@@ -93,6 +96,9 @@ func TestRealNetworks(t *testing.T) {
 // TestRealCommunities finds fields in the links of real networks, and says how they compare with the
 // fields that the networks come with.
 func TestRealCommunities(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector; ./check runs it without")
+	}
 	for _, c := range []struct {
 		name       string
 		modularity float64 // what networkx 3 reaches, less .01, or a little below what was reached here

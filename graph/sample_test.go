@@ -30,6 +30,9 @@ func some(g *Graph, r *rand.Rand) []int32 {
 // TestSamplesAreUnbiased draws many samples of small graphs and compares with all pairs: the weighted
 // mean of an arbitrary function, the sum of the weights, and how often every unlinked pair was drawn.
 func TestSamplesAreUnbiased(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector; ./check runs it without")
+	}
 	for seed := range uint64(3) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		g := randomGraph(t, r, 12+int(seed)*6, 30+20*int(seed), .5)

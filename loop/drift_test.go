@@ -50,6 +50,9 @@ func firstAlarm(t *testing.T, s DriftSettings, n int, draw func(k int) []Shown) 
 // While the share stays in its band, at most one run in ten has an alarm, even at the band's end and
 // with lists whose items all go one way.
 func TestFalseAlarms(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector; ./check runs it without")
+	}
 	s := DriftSettings{Expected: []Expected{{1, .5, .6}}, FalseAlarm: .1, Lists: 300}
 	for _, c := range []struct {
 		p        float64

@@ -100,11 +100,11 @@ func drawIntervals(d *drawing, v *study.Intervals, top float64) {
 			mid = y + 15 + row/2
 		}
 		if e := float64(r.Estimate); finite(e) && e < x.low {
-			d.write(left+2, mid+4, "◂ off the scale", smallSize, inkMuted, start)
+			d.write(left+2, mid+4, "← off the scale", smallSize, inkMuted, start)
 			y += tall
 			continue
 		} else if finite(e) && e > x.high {
-			d.write(right-2, mid+4, "off the scale ▸", smallSize, inkMuted, end)
+			d.write(right-2, mid+4, "off the scale →", smallSize, inkMuted, end)
 			y += tall
 			continue
 		}

@@ -55,6 +55,9 @@ func TestTheory(t *testing.T) {
 }
 
 func TestFigure2(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector; ./check runs it without")
+	}
 	r, err := runFigure2(t.Context(), alone(t, 1, 5, 6))
 	if err != nil {
 		t.Fatal(err)

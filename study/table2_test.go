@@ -17,6 +17,9 @@ func tiny(threads int, seeds ...uint64) *lab {
 // Where exposure decides much, the naive estimate is far off and those that know y and π are close; what bayes
 // learned judges every model, also those that have no π̂. What has been trained is only judged.
 func TestTable2(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector; ./check runs it without")
+	}
 	l := tiny(2, 11)
 	trained(t, l, cross([]Fields{Random, Tied}, l.Seeds, table2Methods))
 	var done []string

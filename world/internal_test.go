@@ -230,6 +230,9 @@ func effectiveDimension(w *World, pairs int) float64 {
 }
 
 func TestSpectrum(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector; ./check runs it without")
+	}
 	for _, test := range []struct{ spectrum, want float64 }{
 		{0, 32}, // the number of coordinates
 		{.25, math.Pow(4.05850, 2) / 1.61417},

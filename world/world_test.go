@@ -20,6 +20,9 @@ import (
 // AUC of relevance as drawn within .01: calibration error, and that of the sample. A world of 200
 // nodes is calibrated on all its pairs, one of 1,500 on an eighth of them.
 func TestPlanIsMetOnFreshPairs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector; ./check runs it without")
+	}
 	tests := []struct {
 		name      string
 		nodes     int

@@ -44,6 +44,9 @@ func TestStudy(t *testing.T) {
 }
 
 func TestStudyJSON(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector; ./check runs it without")
+	}
 	code, stdout, stderr := invoke("study", "table1", "--quick", "--seeds", "1", "--seed", "11", "--threads", "1", "--quiet", "--json")
 	if code != exitOK || stderr != "" {
 		t.Fatalf("exit code %d, stderr %q", code, stderr)

@@ -9,6 +9,9 @@ import (
 )
 
 func TestMulT(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector; ./check runs it without")
+	}
 	eachVariant(t, func(t *testing.T) {
 		for _, rows := range []int{0, 1, 5, 12, 13, 40} {
 			for _, columns := range []int{0, 1, 16, 31, 33, 70} {
@@ -67,6 +70,9 @@ func TestMulTIsPositionFree(t *testing.T) {
 }
 
 func TestMul(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector; ./check runs it without")
+	}
 	eachVariant(t, func(t *testing.T) {
 		for _, rows := range []int{0, 1, 13, 24} {
 			for _, deep := range []int{0, 1, 30, 300} {
