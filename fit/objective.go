@@ -138,6 +138,9 @@ func (o *Objective) meanWeight() float64 {
 // prefetching, few enough that the rows are still in the second-level cache for the gradient.
 const stretch = 64
 
+// folded is how many stretches are added up in float32 before the sum goes into a float64 one.
+const folded = 8
+
 // workspace is one worker's scratch memory for a stretch.
 type workspace struct {
 	sources, targets     []int32
@@ -481,17 +484,20 @@ func (c CPU) Gradient(ctx context.Context, o *Objective, params []float32, grad 
 		} else {
 			result.grad = make([]float64, o.Size())
 		}
-		for ; from < to; from += stretch {
+		clear(sum)
+		for number := 1; from < to; number++ {
 			count := min(stretch, to-from)
 			for i := range count {
 				o.at(w, i, from+i, inverseMean)
 			}
-			clear(sum)
 			parts := o.add(w, count, params, sum, 1, true)
 			result.parts.Likelihood += parts.Likelihood
 			result.parts.Risk += parts.Risk
-			for i, g := range sum {
-				result.grad[i] += float64(g)
+			if from += count; number%folded == 0 || from == to {
+				for i, g := range sum {
+					result.grad[i] += float64(g)
+				}
+				clear(sum)
 			}
 		}
 	})
