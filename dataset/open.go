@@ -27,7 +27,7 @@ type OpenOptions struct {
 	Verify bool
 	// Tolerant lets faults pass that have a harmless reading, and counts them for Check: links to nodes
 	// that are not there or to their own source are left out, a node whose id is missing or taken gets
-	// "id (row 7)", vectors that are not finite stay.
+	// "id (row 7)", vectors that are not finite stay, and so do files that the manifest knows otherwise.
 	Tolerant bool
 	// RowNumbers says that whole numbers in links are row numbers even where ids are whole numbers too
 	// and no manifest says so.
@@ -53,8 +53,7 @@ type Dataset struct {
 
 // faults are what a tolerant Open let pass.
 type faults struct {
-	emptyID, duplicateID, dangling, selfLink, repeated fault
-	notFinite                                          fault
+	emptyID, duplicateID, dangling, selfLink fault
 }
 
 // fault counts one kind and keeps the first as an example.
@@ -191,34 +190,57 @@ func (d *Dataset) openOnce() error {
 // smallFile is what is checked at every opening: a blink of an eye.
 const smallFile = 64 << 20
 
-// checkSums compares the files with the manifest; the large ones by their sizes, unless all is asked for.
-func (d *Dataset) checkSums(ctx context.Context, all bool) error {
+// Verify reads every file and compares it with its checksum, and looks at every vector. Where there is no
+// dataset.json there is nothing to compare with. It is what OpenOptions.Verify does, at a time of your own.
+func (d *Dataset) Verify(ctx context.Context) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.files[NodesFile] == nil {
+		return wrong(d.dir, ErrClosed, "verify before Close")
+	}
+	changed, err := d.changed(ctx, true)
+	if err == nil && len(changed) > 0 {
+		err = changed[0]
+	}
+	if err == nil && d.graph.Vectors() != nil {
+		_, err = d.checkVectors(d.graph.Vectors())
+	}
+	return err
+}
+
+// changed lists the files that are not what the manifest says: the small ones by their sums, the large ones
+// by their sizes unless all sums are asked for. A tolerant Open stops at none of them.
+func (d *Dataset) changed(ctx context.Context, all bool) ([]*Error, error) {
+	var changed []*Error
 	for _, name := range dataFiles {
 		known, promised := d.manifest.Files[name]
 		if !promised {
 			continue
 		}
-		const mend = "copy the folder again; or, if you changed it yourself, delete " + ManifestFile + " to take it as it is"
-		file := d.files[name]
-		info, err := file.Stat()
+		differs := func(format string, a ...any) {
+			changed = append(changed, wrong(d.path(name), fmt.Errorf("%w: %s", ErrChecksum, fmt.Sprintf(format, a...)),
+				"copy the folder again; or, if you changed it yourself, delete "+ManifestFile+" to take it as it is"))
+		}
+		info, err := d.files[name].Stat()
 		if err != nil {
-			return wrong(d.path(name), bare(err), "")
+			return changed, wrong(d.path(name), bare(err), "")
 		}
 		if info.Size() != known.Bytes {
-			return wrong(d.path(name), fmt.Errorf("%w: it has %d bytes, and had %d when it was written", ErrChecksum, info.Size(), known.Bytes), mend)
+			differs("it has %d bytes, and had %d when it was written", info.Size(), known.Bytes)
+			continue
 		}
 		if !all && info.Size() > smallFile {
 			continue
 		}
 		sum, err := d.sum(ctx, name, info.Size())
 		if err != nil {
-			return err
+			return changed, err
 		}
 		if sum != known.SHA256 {
-			return wrong(d.path(name), fmt.Errorf("%w: its SHA-256 is %.12s… and was %.12s…", ErrChecksum, sum, known.SHA256), mend)
+			differs("its SHA-256 is %.12s… and was %.12s…", sum, known.SHA256)
 		}
 	}
-	return nil
+	return changed, nil
 }
 
 // sum is the SHA-256 of a file.
@@ -244,8 +266,12 @@ func (d *Dataset) step(name string, done float64) {
 
 // read builds the graph.
 func (d *Dataset) read(ctx context.Context) error {
-	if err := d.checkSums(ctx, d.options.Verify); err != nil {
+	changed, err := d.changed(ctx, d.options.Verify)
+	if err != nil {
 		return err
+	}
+	if len(changed) > 0 && !d.options.Tolerant {
+		return changed[0]
 	}
 	var b graph.Builder
 	for k, name := range d.manifest.Fields {
@@ -273,11 +299,10 @@ func (d *Dataset) read(ctx context.Context) error {
 		return wrong(d.dir, err, "")
 	}
 	d.graph, d.build = g, report
-	d.faults.repeated.count = report.Repeated
-	if d.written && d.manifest.Nodes != g.Len() {
+	if d.written && d.manifest.Nodes != g.Len() && !d.options.Tolerant {
 		return wrong(d.path(NodesFile), fmt.Errorf("%w: it has %d rows, and %s says %d", ErrChecksum, g.Len(), ManifestFile, d.manifest.Nodes), "copy the folder again")
 	}
-	if d.written && int64(d.manifest.Links) != links.rows() {
+	if d.written && int64(d.manifest.Links) != links.rows() && !d.options.Tolerant {
 		return wrong(d.path(LinksFile), fmt.Errorf("%w: it has %d rows, and %s says %d", ErrChecksum, links.rows(), ManifestFile, d.manifest.Links), "copy the folder again")
 	}
 	if err := d.attachVectors(); err != nil {
@@ -538,17 +563,13 @@ func (d *Dataset) attachVectors() error {
 	if v.Len() != d.graph.Len() {
 		return fail(wrong(path, fmt.Errorf("%w: %d vectors for %d nodes", graph.ErrShape, v.Len(), d.graph.Len()), "save one row per row of "+NodesFile+", in its order"))
 	}
-	if known := d.manifest.Vectors; known != nil && (known.Dimension != h.dim || known.Kind != kindName(h.half)) {
+	if known := d.manifest.Vectors; known != nil && (known.Dimension != h.dim || known.Kind != kindName(h.half)) && !d.options.Tolerant {
 		return fail(wrong(path, fmt.Errorf("%w: %s of dimension %d, and %s says %s of %d", ErrChecksum, kindName(h.half), h.dim, ManifestFile, known.Kind, known.Dimension), "copy the folder again"))
 	}
 	if !d.written || d.options.Verify {
-		r, err := v.Check(d.graph)
-		if err != nil {
+		r, err := d.checkVectors(v)
+		if err != nil && !d.options.Tolerant {
 			return fail(err)
-		}
-		if r.NotFinite > 0 && !d.options.Tolerant {
-			row, _ := d.graph.Index(r.NotFiniteIDs[0])
-			return fail(flaw(path, int64(row), "", fmt.Errorf("%w (node %q; such rows: %d)", graph.ErrNotFinite, r.NotFiniteIDs[0], r.NotFinite), "encode these nodes again or leave them out"))
 		}
 		d.manifest.Vectors = &VectorManifest{Dimension: h.dim, Kind: kindName(h.half), Zero: r.Zero}
 	}
@@ -557,4 +578,18 @@ func (d *Dataset) attachVectors() error {
 		return fail(err)
 	}
 	return nil
+}
+
+// checkVectors reads all vectors; the error names the first row that is not finite.
+func (d *Dataset) checkVectors(v *graph.Vectors) (graph.VectorReport, error) {
+	path := d.path(VectorsFile)
+	r, err := v.Check(d.graph)
+	if err != nil {
+		return r, wrong(path, err, "")
+	}
+	if r.NotFinite > 0 {
+		row, _ := d.graph.Index(r.NotFiniteIDs[0])
+		return r, flaw(path, int64(row), "", fmt.Errorf("%w (node %q; such rows: %d)", graph.ErrNotFinite, r.NotFiniteIDs[0], r.NotFinite), "encode these nodes again or leave them out")
+	}
+	return r, nil
 }
