@@ -166,4 +166,3 @@ func FuzzNpyHeader(f *testing.F) {
 		}
 	})
 }
-

@@ -119,6 +119,27 @@ func TestBuilderErrors(t *testing.T) {
 	wantError(t, b.AddLinkIndex(0, 1), ErrBuilt)
 }
 
+func TestAddField(t *testing.T) {
+	var b Builder
+	for k, name := range []string{"later", "nobody's", "later", "unknown", ""} {
+		f, err := b.AddField(name)
+		if must(t, err); int(f) != []int{1, 2, 1, 0, 0}[k] {
+			t.Errorf("field %q has index %d", name, f)
+		}
+	}
+	for _, field := range []string{"first", "later", ""} {
+		_, err := b.AddNode(Node{ID: "of " + field, Field: field})
+		must(t, err)
+	}
+	g, report, err := b.Build()
+	must(t, err)
+	if !slices.Equal(g.Fields(), []uint16{3, 1, 0}) || g.FieldCount() != 4 || g.FieldName(2) != "nobody's" || report.Fields != 3 {
+		t.Errorf("fields %v of %d, %+v", g.Fields(), g.FieldCount(), report)
+	}
+	_, err = b.AddField("late")
+	wantError(t, err, ErrBuilt, `"late"`)
+}
+
 func TestTooManyFields(t *testing.T) {
 	var b Builder
 	for i := range 65535 {
@@ -127,6 +148,8 @@ func TestTooManyFields(t *testing.T) {
 	}
 	_, err := b.AddNode(Node{ID: "last", Field: "straw"})
 	wantError(t, err, ErrTooLarge, `"last"`, `"straw"`, "65535")
+	_, err = b.AddField("straw")
+	wantError(t, err, ErrTooLarge, `"straw"`, "65535")
 	i, err := b.AddNode(Node{ID: "last", Field: "7"})
 	must(t, err)
 	g, report, err := b.Build()
