@@ -12,8 +12,8 @@ import (
 	"unseen/graph"
 )
 
-// letters writes a dataset of n nodes that each link to the one before, with texts or without.
-func letters(t *testing.T, n int, texts bool) string {
+// correspondence writes a dataset of n nodes that each link to the one before, with texts or without.
+func correspondence(t *testing.T, n int, texts bool) string {
 	t.Helper()
 	var b graph.Builder
 	for i := range n {
@@ -42,7 +42,7 @@ func letters(t *testing.T, n int, texts bool) string {
 }
 
 func TestCheck(t *testing.T) {
-	dir := letters(t, 50, true)
+	dir := correspondence(t, 50, true)
 	code, page, stderr := invoke("check", dir)
 	if code != exitOK || stderr != "" {
 		t.Fatalf("exit code %d, stderr %q", code, stderr)
@@ -65,7 +65,7 @@ func TestCheck(t *testing.T) {
 
 // TestCheckFails wants faults on the page and an exit code that a script sees.
 func TestCheckFails(t *testing.T) {
-	dir := letters(t, 30, false)
+	dir := correspondence(t, 30, false)
 	for _, flags := range [][]string{nil, {"--json"}} {
 		code, page, stderr := invoke(append([]string{"check", dir}, flags...)...)
 		if code != exitFailure || !strings.Contains(stderr, "mend what is listed") || strings.Count(stderr, "\n") != 1 {
