@@ -283,15 +283,41 @@ func (d *Dataset) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	numbers, err := d.readNodes(ctx, nodes, &b)
-	if err != nil {
-		return err
-	}
 	links, err := openTable(d.files[LinksFile], d.path(LinksFile))
 	if err != nil {
 		return err
 	}
-	if err := d.readLinks(ctx, links, &b, nodes.rows(), numbers); err != nil {
+	ends, err := links.ends()
+	if err != nil {
+		return err
+	}
+	// Row numbers need no ids, so they are read while the nodes are.
+	var numbered chan numberedLinks
+	if !ends.byID {
+		numbered = make(chan numberedLinks, 1)
+		side, stop := context.WithCancel(ctx)
+		go func() { numbered <- links.numbers(side, ends, nodes.rows(), d.options.Tolerant) }()
+		defer func() {
+			stop()
+			<-numbered // nothing reads the file when it is closed
+		}()
+	}
+	numbers, err := d.readNodes(ctx, nodes, &b)
+	if err != nil {
+		return err
+	}
+	if ends.byID {
+		err = d.addByID(ctx, links, ends, &b)
+	} else {
+		if numbers && links.rows() > 0 && !d.options.RowNumbers {
+			return flaw(links.path, -1, "source", fmt.Errorf("%w: links hold whole numbers, and so do the ids", ErrAmbiguous),
+				`if they are ids, store them as text: links = links.astype({"source": str, "target": str}); if they are row numbers, set RowNumbers`)
+		}
+		read := <-numbered
+		close(numbered)
+		err = d.addByNumber(links, read, &b)
+	}
+	if err != nil {
 		return err
 	}
 	g, report, err := b.Build()
@@ -356,6 +382,8 @@ func (d *Dataset) readNodes(ctx context.Context, t *table, b *graph.Builder) (nu
 	}
 	d.texts.column = text
 
+	// A damaged file may claim any number of rows; real ones that are more grow on their own.
+	b.Grow(int(min(t.rows(), 1<<23)))
 	allNumbers, moved := true, false
 	err = t.scan(ctx, columns, func(first int64, n int, values [][]parquet.Value) error {
 		d.step(NodesFile, float64(first)/float64(max(t.rows(), 1)))
@@ -427,24 +455,29 @@ func (d *Dataset) addNode(t *table, b *graph.Builder, row int64, node graph.Node
 	return flaw(t.path, row, "", err, "")
 }
 
-// endColumns finds source and target, both of one kind.
-func (t *table) endColumns() (source, target *column, byID bool, err error) {
-	if source, err = t.must("source"); err != nil {
-		return nil, nil, false, err
+// ends are the columns source and target, both of ids or both of row numbers.
+type ends struct {
+	source, target *column
+	byID           bool
+}
+
+func (t *table) ends() (e ends, err error) {
+	if e.source, err = t.must("source"); err != nil {
+		return e, err
 	}
-	if target, err = t.must("target"); err != nil {
-		return nil, nil, false, err
+	if e.target, err = t.must("target"); err != nil {
+		return e, err
 	}
-	for _, c := range []*column{source, target} {
+	for _, c := range []*column{e.source, e.target} {
 		if c.kind != parquet.ByteArray && (c.kind != parquet.Int32 && c.kind != parquet.Int64 || c.time != nil) {
-			return nil, nil, false, t.mistyped(c.name, kindWords(c), "store ids as text, or row numbers of "+NodesFile+" as int64")
+			return e, t.mistyped(c.name, kindWords(c), "store ids as text, or row numbers of "+NodesFile+" as int64")
 		}
 	}
-	byID = source.kind == parquet.ByteArray
-	if byID != (target.kind == parquet.ByteArray) {
-		return nil, nil, false, t.mistyped("target", kindWords(target)+", and source "+kindWords(source), "store both as ids or both as row numbers")
+	e.byID = e.source.kind == parquet.ByteArray
+	if e.byID != (e.target.kind == parquet.ByteArray) {
+		return e, t.mistyped("target", kindWords(e.target)+", and source "+kindWords(e.source), "store both as ids or both as row numbers")
 	}
-	return source, target, byID, nil
+	return e, nil
 }
 
 // rowNumber returns a value as a node's index; it is an error when there is no such row.
@@ -464,45 +497,79 @@ func (t *table) rowNumber(row int64, c *column, v parquet.Value, nodes int64) (i
 	return int32(number), nil
 }
 
-// readLinks adds the links to the builder.
-func (d *Dataset) readLinks(ctx context.Context, t *table, b *graph.Builder, nodes int64, numbers bool) error {
-	source, target, byID, err := t.endColumns()
-	if err != nil {
-		return err
+// numberedLinks are links by row number, in the order of the rows.
+type numberedLinks struct {
+	batches [][]graph.Link
+	faults  map[int64]error // rows with an end that is not there; their links are of no meaning
+	err     error
+}
+
+// numbers reads links by row number. It stops at the first that names no node, unless told to go on.
+func (t *table) numbers(ctx context.Context, e ends, nodes int64, goOn bool) (read numberedLinks) {
+	read.faults = make(map[int64]error)
+	read.err = t.scan(ctx, []*column{e.source, e.target}, func(first int64, n int, values [][]parquet.Value) error {
+		batch := make([]graph.Link, n)
+		for k := range batch {
+			row := first + int64(k)
+			i, err := t.rowNumber(row, e.source, values[0][k], nodes)
+			j := int32(0)
+			if err == nil {
+				j, err = t.rowNumber(row, e.target, values[1][k], nodes)
+			}
+			if err != nil && !goOn {
+				return err
+			}
+			if err != nil {
+				read.faults[row] = err
+			}
+			batch[k] = graph.Link{Source: i, Target: j}
+		}
+		read.batches = append(read.batches, batch)
+		return nil
+	})
+	return read
+}
+
+// addByNumber adds links by row number to the builder.
+func (d *Dataset) addByNumber(t *table, read numberedLinks, b *graph.Builder) error {
+	if read.err != nil {
+		return read.err
 	}
-	if !byID && numbers && t.rows() > 0 && !d.options.RowNumbers {
-		return flaw(t.path, -1, "source", fmt.Errorf("%w: links hold whole numbers, and so do the ids", ErrAmbiguous),
-			`if they are ids, store them as text: links = links.astype({"source": str, "target": str}); if they are row numbers, set RowNumbers`)
-	}
-	var from, to []string
-	return t.scan(ctx, []*column{source, target}, func(first int64, n int, values [][]parquet.Value) error {
-		d.step(LinksFile, float64(first)/float64(max(t.rows(), 1)))
-		if !byID {
-			for k := range n {
-				i, err := t.rowNumber(first+int64(k), source, values[0][k], nodes)
-				j := int32(0)
-				if err == nil {
-					j, err = t.rowNumber(first+int64(k), target, values[1][k], nodes)
-				}
-				if err == nil {
-					err = b.AddLinkIndex(i, j)
-				}
-				if err == nil {
-					continue
-				}
-				if err := d.letPass(t, first+int64(k), err); err != nil {
+	row := int64(0)
+	for k, batch := range read.batches {
+		d.step(LinksFile, float64(row)/float64(max(t.rows(), 1)))
+		for _, l := range batch {
+			var err error
+			if len(read.faults) > 0 {
+				err = read.faults[row]
+			}
+			if err == nil {
+				err = b.AddLinkIndex(l.Source, l.Target)
+			}
+			if err != nil {
+				if err := d.letPass(t, row, err); err != nil {
 					return err
 				}
 			}
-			return nil
+			row++
 		}
+		read.batches[k] = nil
+	}
+	return nil
+}
+
+// addByID adds links by id to the builder.
+func (d *Dataset) addByID(ctx context.Context, t *table, e ends, b *graph.Builder) error {
+	var from, to []string
+	return t.scan(ctx, []*column{e.source, e.target}, func(first int64, n int, values [][]parquet.Value) error {
+		d.step(LinksFile, float64(first)/float64(max(t.rows(), 1)))
 		from, to = from[:0], to[:0]
 		for k := range n {
-			i, err := t.text(first+int64(k), source, values[0][k])
+			i, err := t.text(first+int64(k), e.source, values[0][k])
 			if err != nil {
 				return err
 			}
-			j, err := t.text(first+int64(k), target, values[1][k])
+			j, err := t.text(first+int64(k), e.target, values[1][k])
 			if err != nil {
 				return err
 			}

@@ -181,6 +181,9 @@ func TestLinksAgainstASet(t *testing.T) {
 		n := 1 + r.IntN(60)
 		b := Builder{DropSelfLinks: true, DropUnknown: true}
 		for i := range n {
+			if r.IntN(20) == 0 {
+				b.Grow(r.IntN(100) - 20)
+			}
 			_, err := b.AddNode(Node{ID: fmt.Sprint("id", i)})
 			must(t, err)
 		}
@@ -222,6 +225,37 @@ func TestLinksAgainstASet(t *testing.T) {
 			if set[Link{i, j}] == 0 {
 				t.Fatalf("seed %d: link %d>%d was not given", seed, i, j)
 			}
+		}
+	}
+}
+
+// TestSortedLinks adds links in order, which takes a shorter way, and shuffled: the graph is the same.
+func TestSortedLinks(t *testing.T) {
+	const n = 3000
+	r := rand.New(rand.NewPCG(9, 9))
+	var links []Link
+	for i := range int32(n) {
+		for j := range int32(n) {
+			if i != j && r.IntN(100) == 0 {
+				links = append(links, Link{i, j})
+			}
+		}
+	}
+	if len(links) <= linksPerChunk || !ascending([][]Link{links}) {
+		t.Fatalf("%d links", len(links))
+	}
+	sorted := linked(t, n, links)
+	r.Shuffle(len(links), func(a, b int) { links[a], links[b] = links[b], links[a] })
+	shuffled := linked(t, n, links)
+	for i := range int32(n) {
+		if !slices.Equal(sorted.Out(i), shuffled.Out(i)) || !slices.Equal(sorted.In(i), shuffled.In(i)) {
+			t.Fatalf("node %d has links %v and %v in one, %v and %v in the other", i, sorted.Out(i), sorted.In(i), shuffled.Out(i), shuffled.In(i))
+		}
+	}
+	checkRows(t, sorted)
+	for _, chunks := range [][][]Link{{{{1, 2}, {1, 2}}}, {{{1, 2}}, {{1, 1}}}, {{{2, 1}}, {{1, 2}}}} {
+		if ascending(chunks) {
+			t.Errorf("%v counts as ascending", chunks)
 		}
 	}
 }
