@@ -149,7 +149,7 @@ func (c *checker) links(context.Context) error {
 	if 2*isolated > c.g.Len() {
 		severity = Weak
 	}
-	c.found("isolated", severity, isolated, example, "nothing to mend if nobody links them yet; their links cannot be learned from", "%s no link at all.", nodesHave(isolated, c.g.Len()))
+	c.found("isolated", severity, isolated, example, "nothing to do if nobody has linked them yet; only nodes with links are learned from", "%s no link at all.", nodesHave(isolated, c.g.Len()))
 	if len(hubs) > 0 {
 		most := slices.MaxFunc(hubs, func(a, b hub) int { return cmp.Or(cmp.Compare(a.links, b.links), cmp.Compare(b.node, a.node)) })
 		c.found("hub", Weak, len(hubs), fmt.Sprintf("%s has %d of %d links", c.name(most.node), most.links, c.g.LinkCount()),
@@ -183,9 +183,9 @@ func (c *checker) order(context.Context) error {
 		}
 		return Note
 	}
-	c.found("against-time", share(o.AgainstTime), o.AgainstTime, against, "check these times; such links count for nothing in training", "%s from an older node to a newer one.", linksGo(o.AgainstTime))
+	c.found("against-time", share(o.AgainstTime), o.AgainstTime, against, "check these times; a split drops links into a later part", "%s from an older node to a newer one.", linksGo(o.AgainstTime))
 	cycles := len(o.Broken) - o.AgainstTime
-	c.found("cycle", share(cycles), cycles, cycle, "such links count for nothing in training; times tell which of them lead back", "%s cycles of nodes without times or of one time.", plural(cycles, "link closes", "links close"))
+	c.found("cycle", share(cycles), cycles, cycle, "nothing to do as a rule; times, where there are any, tell which of them lead back", "%s cycles of nodes without times or of one time.", plural(cycles, "link closes", "links close"))
 	return nil
 }
 

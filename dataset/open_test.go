@@ -3,6 +3,7 @@ package dataset
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -221,7 +222,7 @@ func TestDamagedTables(t *testing.T) {
 		path := filepath.Join(dir, name)
 		whole, err := os.ReadFile(path)
 		must(t, err)
-		step := max(len(whole)/150, 1)
+		step := max(len(whole)/60, 1)
 		failed := 0
 		for at := 0; at < len(whole); at += step {
 			damaged := slices.Clone(whole)
@@ -295,6 +296,39 @@ func TestTexts(t *testing.T) {
 	must(t, d.Close())
 	_, err = d.Text(0)
 	wantError(t, err, ErrClosed)
+}
+
+// TestTextsOfGroups jumps between row groups of a stranger's file, in which texts are missing here and there.
+func TestTextsOfGroups(t *testing.T) {
+	type node struct {
+		ID   string `parquet:"id"`
+		Text string `parquet:"text,optional"`
+	}
+	var nodes []node
+	for i := range 10 {
+		nodes = append(nodes, node{ID: string(rune('a' + i))})
+		if i%4 != 1 {
+			nodes[i].Text = strings.Repeat("é", i+1)
+		}
+	}
+	dir := t.TempDir()
+	put(t, dir, NodesFile, nodes, parquet.MaxRowsPerRowGroup(3), parquet.PageBufferSize(4))
+	put(t, dir, LinksFile, []linkRow{{1, 0}})
+	d, err := Open(background, dir, OpenOptions{})
+	must(t, err)
+	defer d.Close()
+	for seed := range uint64(20) {
+		r := rand.New(rand.NewPCG(seed, 4))
+		for k := range 20 {
+			i := k % 10 // first in order, then at random
+			if k >= 10 || seed%2 > 0 {
+				i = r.IntN(10)
+			}
+			if got, err := d.Text(int32(i)); err != nil || got != nodes[i].Text {
+				t.Fatalf("seed %d: text %d is %q, want %q (%v)", seed, i, got, nodes[i].Text, err)
+			}
+		}
+	}
 }
 
 // TestOpenStops lets the context end while tables are read.

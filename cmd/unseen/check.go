@@ -108,10 +108,11 @@ func printCheck(w io.Writer, dir string, r *dataset.Report) error {
 			fmt.Fprintf(&b, "\n%s\n", title)
 			last = f.Severity
 		}
-		b.WriteString(wrap("- " + f.Message))
+		text := "- " + f.Message
 		if f.Example != "" {
-			b.WriteString(wrap("  for instance " + f.Example))
+			text += " For instance: " + f.Example
 		}
+		b.WriteString(wrap(text))
 		if f.Mend != "" {
 			b.WriteString(wrap("→ " + f.Mend))
 		}
