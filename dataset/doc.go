@@ -25,7 +25,7 @@
 //
 // Write stores the ends of a link as row numbers of nodes.parquet, int64. They index vectors, nodes and
 // sparse matrices as they are, which is what a program in Python does with links most often; ids are one
-// line away, as above. Sorted row numbers also take a tenth of the space of ids, and need no lookup. The
+// line away, as above. Sorted row numbers also take little space, and need no lookup. The
 // price is that nodes.parquet must keep its order, which the checksum watches.
 //
 // Open takes both: a column of text holds ids, a column of whole numbers holds row numbers. So ids are

@@ -88,7 +88,7 @@ func (d *Dataset) Exposures(ctx context.Context) (*Exposures, error) {
 	if err != nil {
 		return nil, err
 	}
-	source, target, byID, err := t.endColumns()
+	ends, err := t.ends()
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (d *Dataset) Exposures(ctx context.Context) (*Exposures, error) {
 		e.Shown = []float64{}
 	}
 	end := func(row int64, c *column, v parquet.Value) (int32, error) {
-		if !byID {
+		if !ends.byID {
 			return t.rowNumber(row, c, v, int64(d.graph.Len()))
 		}
 		id, err := t.text(row, c, v)
@@ -131,15 +131,15 @@ func (d *Dataset) Exposures(ctx context.Context) (*Exposures, error) {
 		}
 		return i, nil
 	}
-	err = t.scan(ctx, []*column{source, target, shown, exposed, linked}, func(first int64, n int, values [][]parquet.Value) error {
+	err = t.scan(ctx, []*column{ends.source, ends.target, shown, exposed, linked}, func(first int64, n int, values [][]parquet.Value) error {
 		d.step(ExposuresFile, float64(first)/float64(max(t.rows(), 1)))
 		for k := range n {
 			row := first + int64(k)
-			i, err := end(row, source, values[0][k])
+			i, err := end(row, ends.source, values[0][k])
 			if err != nil {
 				return err
 			}
-			j, err := end(row, target, values[1][k])
+			j, err := end(row, ends.target, values[1][k])
 			if err != nil {
 				return err
 			}

@@ -20,7 +20,7 @@ import (
 func MapVectors(path string) (*graph.Vectors, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, wrong(path, bare(err), "")
+		return nil, wrong(path, bare(err), "name an .npy file that can be read")
 	}
 	defer file.Close()
 	v, _, err := mapVectors(file, path)

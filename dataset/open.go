@@ -27,7 +27,7 @@ type OpenOptions struct {
 	Verify bool
 	// Tolerant lets faults pass that have a harmless reading, and counts them for Check: links to nodes
 	// that are not there or to their own source are left out, a node whose id is missing or taken gets
-	// "id (row 7)", vectors that are not finite stay.
+	// "id (row 7)", vectors that are not finite stay, and so do files that the manifest knows otherwise.
 	Tolerant bool
 	// RowNumbers says that whole numbers in links are row numbers even where ids are whole numbers too
 	// and no manifest says so.
@@ -53,8 +53,7 @@ type Dataset struct {
 
 // faults are what a tolerant Open let pass.
 type faults struct {
-	emptyID, duplicateID, dangling, selfLink, repeated fault
-	notFinite                                          fault
+	emptyID, duplicateID, dangling, selfLink fault
 }
 
 // fault counts one kind and keeps the first as an example.
@@ -191,34 +190,57 @@ func (d *Dataset) openOnce() error {
 // smallFile is what is checked at every opening: a blink of an eye.
 const smallFile = 64 << 20
 
-// checkSums compares the files with the manifest; the large ones by their sizes, unless all is asked for.
-func (d *Dataset) checkSums(ctx context.Context, all bool) error {
+// Verify reads every file and compares it with its checksum, and looks at every vector. Where there is no
+// dataset.json there is nothing to compare with. It is what OpenOptions.Verify does, at a time of your own.
+func (d *Dataset) Verify(ctx context.Context) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.files[NodesFile] == nil {
+		return wrong(d.dir, ErrClosed, "verify before Close")
+	}
+	changed, err := d.changed(ctx, true)
+	if err == nil && len(changed) > 0 {
+		err = changed[0]
+	}
+	if err == nil && d.graph.Vectors() != nil {
+		_, err = d.checkVectors(d.graph.Vectors())
+	}
+	return err
+}
+
+// changed lists the files that are not what the manifest says: the small ones by their sums, the large ones
+// by their sizes unless all sums are asked for. A tolerant Open stops at none of them.
+func (d *Dataset) changed(ctx context.Context, all bool) ([]*Error, error) {
+	var changed []*Error
 	for _, name := range dataFiles {
 		known, promised := d.manifest.Files[name]
 		if !promised {
 			continue
 		}
-		const mend = "copy the folder again; or, if you changed it yourself, delete " + ManifestFile + " to take it as it is"
-		file := d.files[name]
-		info, err := file.Stat()
+		differs := func(format string, a ...any) {
+			changed = append(changed, wrong(d.path(name), fmt.Errorf("%w: %s", ErrChecksum, fmt.Sprintf(format, a...)),
+				"copy the folder again; or, if you changed it yourself, delete "+ManifestFile+" to take it as it is"))
+		}
+		info, err := d.files[name].Stat()
 		if err != nil {
-			return wrong(d.path(name), bare(err), "")
+			return changed, wrong(d.path(name), bare(err), "")
 		}
 		if info.Size() != known.Bytes {
-			return wrong(d.path(name), fmt.Errorf("%w: it has %d bytes, and had %d when it was written", ErrChecksum, info.Size(), known.Bytes), mend)
+			differs("it has %d bytes, and had %d when it was written", info.Size(), known.Bytes)
+			continue
 		}
 		if !all && info.Size() > smallFile {
 			continue
 		}
 		sum, err := d.sum(ctx, name, info.Size())
 		if err != nil {
-			return err
+			return changed, err
 		}
 		if sum != known.SHA256 {
-			return wrong(d.path(name), fmt.Errorf("%w: its SHA-256 is %.12s… and was %.12s…", ErrChecksum, sum, known.SHA256), mend)
+			differs("its SHA-256 is %.12s… and was %.12s…", sum, known.SHA256)
 		}
 	}
-	return nil
+	return changed, nil
 }
 
 // sum is the SHA-256 of a file.
@@ -244,8 +266,12 @@ func (d *Dataset) step(name string, done float64) {
 
 // read builds the graph.
 func (d *Dataset) read(ctx context.Context) error {
-	if err := d.checkSums(ctx, d.options.Verify); err != nil {
+	changed, err := d.changed(ctx, d.options.Verify)
+	if err != nil {
 		return err
+	}
+	if len(changed) > 0 && !d.options.Tolerant {
+		return changed[0]
 	}
 	var b graph.Builder
 	for k, name := range d.manifest.Fields {
@@ -257,15 +283,41 @@ func (d *Dataset) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	numbers, err := d.readNodes(ctx, nodes, &b)
-	if err != nil {
-		return err
-	}
 	links, err := openTable(d.files[LinksFile], d.path(LinksFile))
 	if err != nil {
 		return err
 	}
-	if err := d.readLinks(ctx, links, &b, nodes.rows(), numbers); err != nil {
+	ends, err := links.ends()
+	if err != nil {
+		return err
+	}
+	// Row numbers need no ids, so they are read while the nodes are.
+	var numbered chan numberedLinks
+	if !ends.byID {
+		numbered = make(chan numberedLinks, 1)
+		side, stop := context.WithCancel(ctx)
+		go func() { numbered <- links.numbers(side, ends, nodes.rows(), d.options.Tolerant) }()
+		defer func() {
+			stop()
+			<-numbered // nothing reads the file when it is closed
+		}()
+	}
+	numbers, err := d.readNodes(ctx, nodes, &b)
+	if err != nil {
+		return err
+	}
+	if ends.byID {
+		err = d.addByID(ctx, links, ends, &b)
+	} else {
+		if numbers && links.rows() > 0 && !d.options.RowNumbers {
+			return flaw(links.path, -1, "source", fmt.Errorf("%w: links hold whole numbers, and so do the ids", ErrAmbiguous),
+				`if they are ids, store them as text: links = links.astype({"source": str, "target": str}); if they are row numbers, set RowNumbers`)
+		}
+		read := <-numbered
+		close(numbered)
+		err = d.addByNumber(links, read, &b)
+	}
+	if err != nil {
 		return err
 	}
 	g, report, err := b.Build()
@@ -273,11 +325,10 @@ func (d *Dataset) read(ctx context.Context) error {
 		return wrong(d.dir, err, "")
 	}
 	d.graph, d.build = g, report
-	d.faults.repeated.count = report.Repeated
-	if d.written && d.manifest.Nodes != g.Len() {
+	if d.written && d.manifest.Nodes != g.Len() && !d.options.Tolerant {
 		return wrong(d.path(NodesFile), fmt.Errorf("%w: it has %d rows, and %s says %d", ErrChecksum, g.Len(), ManifestFile, d.manifest.Nodes), "copy the folder again")
 	}
-	if d.written && int64(d.manifest.Links) != links.rows() {
+	if d.written && int64(d.manifest.Links) != links.rows() && !d.options.Tolerant {
 		return wrong(d.path(LinksFile), fmt.Errorf("%w: it has %d rows, and %s says %d", ErrChecksum, links.rows(), ManifestFile, d.manifest.Links), "copy the folder again")
 	}
 	if err := d.attachVectors(); err != nil {
@@ -331,6 +382,8 @@ func (d *Dataset) readNodes(ctx context.Context, t *table, b *graph.Builder) (nu
 	}
 	d.texts.column = text
 
+	// A damaged file may claim any number of rows; real ones that are more grow on their own.
+	b.Grow(int(min(t.rows(), 1<<23)))
 	allNumbers, moved := true, false
 	err = t.scan(ctx, columns, func(first int64, n int, values [][]parquet.Value) error {
 		d.step(NodesFile, float64(first)/float64(max(t.rows(), 1)))
@@ -402,24 +455,29 @@ func (d *Dataset) addNode(t *table, b *graph.Builder, row int64, node graph.Node
 	return flaw(t.path, row, "", err, "")
 }
 
-// endColumns finds source and target, both of one kind.
-func (t *table) endColumns() (source, target *column, byID bool, err error) {
-	if source, err = t.must("source"); err != nil {
-		return nil, nil, false, err
+// ends are the columns source and target, both of ids or both of row numbers.
+type ends struct {
+	source, target *column
+	byID           bool
+}
+
+func (t *table) ends() (e ends, err error) {
+	if e.source, err = t.must("source"); err != nil {
+		return e, err
 	}
-	if target, err = t.must("target"); err != nil {
-		return nil, nil, false, err
+	if e.target, err = t.must("target"); err != nil {
+		return e, err
 	}
-	for _, c := range []*column{source, target} {
+	for _, c := range []*column{e.source, e.target} {
 		if c.kind != parquet.ByteArray && (c.kind != parquet.Int32 && c.kind != parquet.Int64 || c.time != nil) {
-			return nil, nil, false, t.mistyped(c.name, kindWords(c), "store ids as text, or row numbers of "+NodesFile+" as int64")
+			return e, t.mistyped(c.name, kindWords(c), "store ids as text, or row numbers of "+NodesFile+" as int64")
 		}
 	}
-	byID = source.kind == parquet.ByteArray
-	if byID != (target.kind == parquet.ByteArray) {
-		return nil, nil, false, t.mistyped("target", kindWords(target)+", and source "+kindWords(source), "store both as ids or both as row numbers")
+	e.byID = e.source.kind == parquet.ByteArray
+	if e.byID != (e.target.kind == parquet.ByteArray) {
+		return e, t.mistyped("target", kindWords(e.target)+", and source "+kindWords(e.source), "store both as ids or both as row numbers")
 	}
-	return source, target, byID, nil
+	return e, nil
 }
 
 // rowNumber returns a value as a node's index; it is an error when there is no such row.
@@ -439,45 +497,79 @@ func (t *table) rowNumber(row int64, c *column, v parquet.Value, nodes int64) (i
 	return int32(number), nil
 }
 
-// readLinks adds the links to the builder.
-func (d *Dataset) readLinks(ctx context.Context, t *table, b *graph.Builder, nodes int64, numbers bool) error {
-	source, target, byID, err := t.endColumns()
-	if err != nil {
-		return err
+// numberedLinks are links by row number, in the order of the rows.
+type numberedLinks struct {
+	batches [][]graph.Link
+	faults  map[int64]error // rows with an end that is not there; their links are of no meaning
+	err     error
+}
+
+// numbers reads links by row number. It stops at the first that names no node, unless told to go on.
+func (t *table) numbers(ctx context.Context, e ends, nodes int64, goOn bool) (read numberedLinks) {
+	read.faults = make(map[int64]error)
+	read.err = t.scan(ctx, []*column{e.source, e.target}, func(first int64, n int, values [][]parquet.Value) error {
+		batch := make([]graph.Link, n)
+		for k := range batch {
+			row := first + int64(k)
+			i, err := t.rowNumber(row, e.source, values[0][k], nodes)
+			j := int32(0)
+			if err == nil {
+				j, err = t.rowNumber(row, e.target, values[1][k], nodes)
+			}
+			if err != nil && !goOn {
+				return err
+			}
+			if err != nil {
+				read.faults[row] = err
+			}
+			batch[k] = graph.Link{Source: i, Target: j}
+		}
+		read.batches = append(read.batches, batch)
+		return nil
+	})
+	return read
+}
+
+// addByNumber adds links by row number to the builder.
+func (d *Dataset) addByNumber(t *table, read numberedLinks, b *graph.Builder) error {
+	if read.err != nil {
+		return read.err
 	}
-	if !byID && numbers && t.rows() > 0 && !d.options.RowNumbers {
-		return flaw(t.path, -1, "source", fmt.Errorf("%w: links hold whole numbers, and so do the ids", ErrAmbiguous),
-			`if they are ids, store them as text: links = links.astype({"source": str, "target": str}); if they are row numbers, set RowNumbers`)
-	}
-	var from, to []string
-	return t.scan(ctx, []*column{source, target}, func(first int64, n int, values [][]parquet.Value) error {
-		d.step(LinksFile, float64(first)/float64(max(t.rows(), 1)))
-		if !byID {
-			for k := range n {
-				i, err := t.rowNumber(first+int64(k), source, values[0][k], nodes)
-				j := int32(0)
-				if err == nil {
-					j, err = t.rowNumber(first+int64(k), target, values[1][k], nodes)
-				}
-				if err == nil {
-					err = b.AddLinkIndex(i, j)
-				}
-				if err == nil {
-					continue
-				}
-				if err := d.letPass(t, first+int64(k), err); err != nil {
+	row := int64(0)
+	for k, batch := range read.batches {
+		d.step(LinksFile, float64(row)/float64(max(t.rows(), 1)))
+		for _, l := range batch {
+			var err error
+			if len(read.faults) > 0 {
+				err = read.faults[row]
+			}
+			if err == nil {
+				err = b.AddLinkIndex(l.Source, l.Target)
+			}
+			if err != nil {
+				if err := d.letPass(t, row, err); err != nil {
 					return err
 				}
 			}
-			return nil
+			row++
 		}
+		read.batches[k] = nil
+	}
+	return nil
+}
+
+// addByID adds links by id to the builder.
+func (d *Dataset) addByID(ctx context.Context, t *table, e ends, b *graph.Builder) error {
+	var from, to []string
+	return t.scan(ctx, []*column{e.source, e.target}, func(first int64, n int, values [][]parquet.Value) error {
+		d.step(LinksFile, float64(first)/float64(max(t.rows(), 1)))
 		from, to = from[:0], to[:0]
 		for k := range n {
-			i, err := t.text(first+int64(k), source, values[0][k])
+			i, err := t.text(first+int64(k), e.source, values[0][k])
 			if err != nil {
 				return err
 			}
-			j, err := t.text(first+int64(k), target, values[1][k])
+			j, err := t.text(first+int64(k), e.target, values[1][k])
 			if err != nil {
 				return err
 			}
@@ -538,17 +630,13 @@ func (d *Dataset) attachVectors() error {
 	if v.Len() != d.graph.Len() {
 		return fail(wrong(path, fmt.Errorf("%w: %d vectors for %d nodes", graph.ErrShape, v.Len(), d.graph.Len()), "save one row per row of "+NodesFile+", in its order"))
 	}
-	if known := d.manifest.Vectors; known != nil && (known.Dimension != h.dim || known.Kind != kindName(h.half)) {
+	if known := d.manifest.Vectors; known != nil && (known.Dimension != h.dim || known.Kind != kindName(h.half)) && !d.options.Tolerant {
 		return fail(wrong(path, fmt.Errorf("%w: %s of dimension %d, and %s says %s of %d", ErrChecksum, kindName(h.half), h.dim, ManifestFile, known.Kind, known.Dimension), "copy the folder again"))
 	}
 	if !d.written || d.options.Verify {
-		r, err := v.Check(d.graph)
-		if err != nil {
+		r, err := d.checkVectors(v)
+		if err != nil && !d.options.Tolerant {
 			return fail(err)
-		}
-		if r.NotFinite > 0 && !d.options.Tolerant {
-			row, _ := d.graph.Index(r.NotFiniteIDs[0])
-			return fail(flaw(path, int64(row), "", fmt.Errorf("%w (node %q; such rows: %d)", graph.ErrNotFinite, r.NotFiniteIDs[0], r.NotFinite), "encode these nodes again or leave them out"))
 		}
 		d.manifest.Vectors = &VectorManifest{Dimension: h.dim, Kind: kindName(h.half), Zero: r.Zero}
 	}
@@ -557,4 +645,18 @@ func (d *Dataset) attachVectors() error {
 		return fail(err)
 	}
 	return nil
+}
+
+// checkVectors reads all vectors; the error names the first row that is not finite.
+func (d *Dataset) checkVectors(v *graph.Vectors) (graph.VectorReport, error) {
+	path := d.path(VectorsFile)
+	r, err := v.Check(d.graph)
+	if err != nil {
+		return r, wrong(path, err, "")
+	}
+	if r.NotFinite > 0 {
+		row, _ := d.graph.Index(r.NotFiniteIDs[0])
+		return r, flaw(path, int64(row), "", fmt.Errorf("%w (node %q; such rows: %d)", graph.ErrNotFinite, r.NotFiniteIDs[0], r.NotFinite), "encode these nodes again or leave them out")
+	}
+	return r, nil
 }

@@ -52,19 +52,25 @@ func (x *texts) at(row int64) (text string, err error) {
 // load keeps the texts from a row to the end of its page.
 func (x *texts) load(row int64) error {
 	groups := x.table.parquet.RowGroups()
+	next := x.pages != nil && row == x.first+int64(len(x.kept))
 	if x.pages == nil || row < x.start || row >= x.start+groups[x.group].NumRows() {
 		x.close()
 		start := int64(0)
 		for g, group := range groups {
 			if row < start+group.NumRows() {
-				x.group, x.start, x.pages = g, start, group.ColumnChunks()[x.column.index].Pages()
+				chunk := group.ColumnChunks()[x.column.index]
+				// Without this index, which some writers leave out, seeking goes through all pages.
+				_, _ = chunk.OffsetIndex()
+				x.group, x.start, x.pages, next = g, start, chunk.Pages(), row == start
 				break
 			}
 			start += group.NumRows()
 		}
 	}
-	if err := x.pages.SeekToRow(row - x.start); err != nil {
-		return err
+	if !next {
+		if err := x.pages.SeekToRow(row - x.start); err != nil {
+			return err
+		}
 	}
 	c := cursor{pages: x.pages}
 	if err := c.advance(); err != nil {

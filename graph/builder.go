@@ -87,6 +87,17 @@ func (b *Builder) AddNode(n Node) (int32, error) {
 	return i, nil
 }
 
+// Grow makes room for so many more nodes at once, which spares a large graph much copying. Too few or too
+// many do no harm but to memory.
+func (b *Builder) Grow(nodes int) {
+	if nodes = min(nodes, math.MaxInt32-len(b.fields)); nodes <= 0 || b.built {
+		return
+	}
+	b.fields = slices.Grow(b.fields, nodes)
+	b.ids.end = slices.Grow(b.ids.end, nodes)
+	b.index.reserve(len(b.fields) + nodes)
+}
+
 // AddField gives a field its index before any node has it, so that fields keep the indices that a
 // model has learned them by; fields are numbered from 1 as they first come, here or in AddNode. It
 // returns the index, also of a field that is there already; "" and "unknown" are UnknownField.

@@ -119,6 +119,27 @@ func TestBuilderErrors(t *testing.T) {
 	wantError(t, b.AddLinkIndex(0, 1), ErrBuilt)
 }
 
+func TestAddField(t *testing.T) {
+	var b Builder
+	for k, name := range []string{"later", "nobody's", "later", "unknown", ""} {
+		f, err := b.AddField(name)
+		if must(t, err); int(f) != []int{1, 2, 1, 0, 0}[k] {
+			t.Errorf("field %q has index %d", name, f)
+		}
+	}
+	for _, field := range []string{"first", "later", ""} {
+		_, err := b.AddNode(Node{ID: "of " + field, Field: field})
+		must(t, err)
+	}
+	g, report, err := b.Build()
+	must(t, err)
+	if !slices.Equal(g.Fields(), []uint16{3, 1, 0}) || g.FieldCount() != 4 || g.FieldName(2) != "nobody's" || report.Fields != 3 {
+		t.Errorf("fields %v of %d, %+v", g.Fields(), g.FieldCount(), report)
+	}
+	_, err = b.AddField("late")
+	wantError(t, err, ErrBuilt, `"late"`)
+}
+
 func TestTooManyFields(t *testing.T) {
 	var b Builder
 	for i := range 65535 {
@@ -127,6 +148,8 @@ func TestTooManyFields(t *testing.T) {
 	}
 	_, err := b.AddNode(Node{ID: "last", Field: "straw"})
 	wantError(t, err, ErrTooLarge, `"last"`, `"straw"`, "65535")
+	_, err = b.AddField("straw")
+	wantError(t, err, ErrTooLarge, `"straw"`, "65535")
 	i, err := b.AddNode(Node{ID: "last", Field: "7"})
 	must(t, err)
 	g, report, err := b.Build()
@@ -158,6 +181,9 @@ func TestLinksAgainstASet(t *testing.T) {
 		n := 1 + r.IntN(60)
 		b := Builder{DropSelfLinks: true, DropUnknown: true}
 		for i := range n {
+			if r.IntN(20) == 0 {
+				b.Grow(r.IntN(100) - 20)
+			}
 			_, err := b.AddNode(Node{ID: fmt.Sprint("id", i)})
 			must(t, err)
 		}
@@ -199,6 +225,37 @@ func TestLinksAgainstASet(t *testing.T) {
 			if set[Link{i, j}] == 0 {
 				t.Fatalf("seed %d: link %d>%d was not given", seed, i, j)
 			}
+		}
+	}
+}
+
+// TestSortedLinks adds links in order, which takes a shorter way, and shuffled: the graph is the same.
+func TestSortedLinks(t *testing.T) {
+	const n = 3000
+	r := rand.New(rand.NewPCG(9, 9))
+	var links []Link
+	for i := range int32(n) {
+		for j := range int32(n) {
+			if i != j && r.IntN(100) == 0 {
+				links = append(links, Link{i, j})
+			}
+		}
+	}
+	if len(links) <= linksPerChunk || !ascending([][]Link{links}) {
+		t.Fatalf("%d links", len(links))
+	}
+	sorted := linked(t, n, links)
+	r.Shuffle(len(links), func(a, b int) { links[a], links[b] = links[b], links[a] })
+	shuffled := linked(t, n, links)
+	for i := range int32(n) {
+		if !slices.Equal(sorted.Out(i), shuffled.Out(i)) || !slices.Equal(sorted.In(i), shuffled.In(i)) {
+			t.Fatalf("node %d has links %v and %v in one, %v and %v in the other", i, sorted.Out(i), sorted.In(i), shuffled.Out(i), shuffled.In(i))
+		}
+	}
+	checkRows(t, sorted)
+	for _, chunks := range [][][]Link{{{{1, 2}, {1, 2}}}, {{{1, 2}}, {{1, 1}}}, {{{2, 1}}, {{1, 2}}}} {
+		if ascending(chunks) {
+			t.Errorf("%v counts as ascending", chunks)
 		}
 	}
 }

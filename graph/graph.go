@@ -115,8 +115,15 @@ func (r *rows) row(i int32) []int32 {
 //
 // Reading rows in turn and scattering them into columns leaves the columns sorted. So links are
 // scattered to their targets, from there to their sources (now sorted, and repeats are neighbours),
-// and without the repeats back to their targets (sorted as well).
+// and without the repeats back to their targets (sorted as well). Links that come by source and then by
+// target, as a stored graph's do, are their own rows already and only scattered once.
 func sortLinks(n int, chunks [][]Link) (out, in rows, repeated int) {
+	if ascending(chunks) {
+		out, in = rowsOf(n, chunks), rows{start: make([]int64, n+1)}
+		in.node = make([]int32, len(out.node))
+		out.transpose(&in)
+		return out, in, 0
+	}
 	in.start = make([]int64, n+1)
 	total := 0
 	for _, chunk := range chunks {
@@ -145,6 +152,38 @@ func sortLinks(n int, chunks [][]Link) (out, in rows, repeated int) {
 	}
 	out.transpose(&in)
 	return out, in, repeated
+}
+
+// ascending reports whether every link comes after the one before it, by source and then by target.
+func ascending(chunks [][]Link) bool {
+	last := Link{-1, -1}
+	for _, chunk := range chunks {
+		for _, l := range chunk {
+			if l.Source < last.Source || l.Source == last.Source && l.Target <= last.Target {
+				return false
+			}
+			last = l
+		}
+	}
+	return true
+}
+
+// rowsOf makes the table of ascending links. It empties the chunks as it reads them.
+func rowsOf(n int, chunks [][]Link) rows {
+	total := 0
+	for _, chunk := range chunks {
+		total += len(chunk)
+	}
+	r := rows{start: make([]int64, n+1), node: make([]int32, 0, total)}
+	for c, chunk := range chunks {
+		for _, l := range chunk {
+			r.start[l.Source]++
+			r.node = append(r.node, l.Target)
+		}
+		chunks[c] = nil
+	}
+	startRows(r.start)
+	return r
 }
 
 // transpose scatters r into t, which has room for as many nodes and links.

@@ -138,12 +138,26 @@ func (x *idIndex) hash(id string) uint32 { return uint32(maphash.String(x.seed, 
 
 func (x *idIndex) first(hash uint32) int { return int(hash) & (len(x.slots) - 1) }
 
-func (x *idIndex) grow() {
+func (x *idIndex) grow() { x.resize(max(16, 2*len(x.slots))) }
+
+// reserve makes room for so many ids in all.
+func (x *idIndex) reserve(ids int) {
+	slots := max(16, len(x.slots))
+	for 4*ids > 3*slots {
+		slots *= 2
+	}
+	if slots > len(x.slots) {
+		x.resize(slots)
+	}
+}
+
+// resize makes the table one of so many slots, a power of two.
+func (x *idIndex) resize(slots int) {
 	if x.slots == nil {
 		x.seed = maphash.MakeSeed()
 	}
 	old := x.slots
-	x.slots = make([]idSlot, max(16, 2*len(old)))
+	x.slots = make([]idSlot, slots)
 	for _, slot := range old {
 		if slot.node == 0 {
 			continue

@@ -138,3 +138,20 @@ func TestMappedVectorsAreReadOnly(t *testing.T) {
 	defer copied.Vectors().Close()
 	must(t, copied.Vectors().Set(0, []float32{5, 6}))
 }
+
+// TestTrustedVectors attaches a NaN unread, which WithVectors refuses, but never another number of vectors.
+func TestTrustedVectors(t *testing.T) {
+	g := linked(t, 2, []Link{{1, 0}})
+	v, err := NewVectors(2, 1)
+	must(t, err)
+	defer v.Close()
+	must(t, v.Set(1, []float32{float32(math.NaN())}))
+	_, err = g.WithVectors(v)
+	wantError(t, err, ErrNotFinite)
+	attached, err := g.WithTrustedVectors(v)
+	if must(t, err); attached.Vectors() != v || g.Vectors() != nil {
+		t.Error("the vectors are not where they should be")
+	}
+	_, err = linked(t, 3, nil).WithTrustedVectors(v)
+	wantError(t, err, ErrShape, "2 vectors for 3 nodes")
+}

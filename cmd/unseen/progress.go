@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"unseen/dataset"
 	"unseen/fit"
 	"unseen/study"
 )
@@ -95,6 +96,23 @@ func (t *ticker) work(s study.Step) {
 		text += fmt.Sprintf(", about %s left", s.Remaining.Round(time.Second))
 	}
 	t.show(s.Done, text+", done: "+s.Phase)
+}
+
+// read shows a moment of reading a dataset. Most take none, so where there is no terminal only a long one
+// is worth a line.
+func (t *ticker) read(s dataset.Step) {
+	now, wait := time.Now(), lineEvery
+	if t.terminal {
+		wait = time.Second / 10
+	}
+	if t.last.IsZero() {
+		t.last = now
+	}
+	if now.Sub(t.last) < wait {
+		return
+	}
+	t.last = now
+	t.show(s.Done, "reading "+s.File)
 }
 
 // show draws a bar before the text on a terminal, and a line elsewhere.

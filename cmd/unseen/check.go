@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"unseen/dataset"
+)
+
+// checkFlags is the command line of unseen check.
+type checkFlags struct {
+	dir                       string
+	rowNumbers, quiet, asJSON bool
+}
+
+func newCheck() *cobra.Command {
+	var f checkFlags
+	cmd := &cobra.Command{
+		Use:   "check DIR",
+		Short: "Say what is wrong or weak in a dataset",
+		Long: `Read a whole dataset and say what is wrong or weak in it, the worst first, with
+an example and what to do about it.
+
+DIR holds
+  nodes.parquet      id, and optionally field, title, text and time
+  links.parquet      source, target: ids as text, or row numbers of the nodes
+  exposures.parquet  optional: source, target, linked, and optionally exposed
+                     and shown, the probability of it
+  vectors.npy        optional: float32 or float16, a row per node
+  dataset.json       optional: checksums, which are compared
+
+What is wrong must be mended before anything can be learned, and the exit code
+is 1. What is weak makes it worse.`,
+		Example: `  unseen check papers
+  unseen check papers --json`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 || args[0] == "" {
+				return usagef("name one folder of a dataset; for instance unseen check papers")
+			}
+			f.dir = args[0]
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			r, err := runCheck(cmd.Context(), f, newTicker(cmd.ErrOrStderr(), f.quiet))
+			if err != nil {
+				return err
+			}
+			if f.asJSON {
+				err = printJSON(cmd.OutOrStdout(), r)
+			} else {
+				err = printCheck(cmd.OutOrStdout(), f.dir, r)
+			}
+			if n := r.Wrong(); err == nil && n > 0 {
+				err = fmt.Errorf("%s has faults (%d); mend what is listed as wrong", f.dir, n)
+			}
+			return err
+		},
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return nil, cobra.ShellCompDirectiveFilterDirs
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.BoolVar(&f.rowNumbers, "row-numbers", false, "whole numbers in links are row numbers, not ids")
+	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
+	jsonFlag(cmd, &f.asJSON)
+	return cmd
+}
+
+func runCheck(ctx context.Context, f checkFlags, progress *ticker) (*dataset.Report, error) {
+	defer progress.clear()
+	d, err := dataset.Open(ctx, f.dir, dataset.OpenOptions{
+		Tolerant: true, RowNumbers: f.rowNumbers,
+		Progress: progress.read,
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	r, err := dataset.Check(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	return &r, nil
+}
+
+func printCheck(w io.Writer, dir string, r *dataset.Report) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s nodes, %s links, %s fields", dir, thousands(r.Nodes), thousands(r.Links), thousands(r.Fields))
+	if r.Dimension > 0 {
+		fmt.Fprintf(&b, ", %d dimensions", r.Dimension)
+	}
+	if r.Exposures > 0 {
+		fmt.Fprintf(&b, ", %s exposures", thousands(r.Exposures))
+	}
+	b.WriteString("\n")
+	if len(r.Findings) == 0 {
+		b.WriteString("\nNothing is wrong or weak.\n")
+	}
+	var last dataset.Severity
+	for _, f := range r.Findings {
+		if f.Severity != last {
+			title := map[dataset.Severity]string{dataset.Wrong: "Wrong", dataset.Weak: "Weak", dataset.Note: "Good to know"}[f.Severity]
+			fmt.Fprintf(&b, "\n%s\n", title)
+			last = f.Severity
+		}
+		text := "- " + f.Message
+		if f.Example != "" {
+			text += " For instance: " + f.Example
+		}
+		b.WriteString(wrap(text))
+		if f.Mend != "" {
+			b.WriteString(wrap("→ " + f.Mend))
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,200 @@
+package dataset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"unseen/graph"
+)
+
+func kinds(r Report) map[string]Finding {
+	found := map[string]Finding{}
+	for _, f := range r.Findings {
+		found[f.Kind] = f
+	}
+	return found
+}
+
+// TestCheckFinds builds one folder with every fault that Open can let pass.
+func TestCheckFinds(t *testing.T) {
+	type node struct {
+		ID    string `parquet:"id"`
+		Field string `parquet:"field,optional"`
+		Title string `parquet:"title,optional"`
+		Text  string `parquet:"text,optional"`
+		Time  *int64 `parquet:"time,optional,timestamp(millisecond)"`
+	}
+	var nodes []node
+	day := func(n int64) *int64 { n *= 86_400_000; return &n }
+	for i := range 150 {
+		nodes = append(nodes, node{ID: fmt.Sprint("n", i), Field: "large", Text: "words", Time: day(int64(i))})
+	}
+	nodes[3].ID, nodes[4].ID = "n2", ""
+	nodes[5].Field, nodes[6].Field = "", "tiny"
+	nodes[7].Text, nodes[8].Time = " \n", nil
+	nodes[149].Title = "Alone"
+	links := []linkRow{{1, 1}, {2, 999}, {-1, 2}, {2, 1}, {2, 1}, {1, 2}, {8, 9}, {9, 8}}
+	for i := int64(10); i < 149; i++ {
+		links = append(links, linkRow{i, 0})
+	}
+	dir := t.TempDir()
+	put(t, dir, NodesFile, nodes)
+	put(t, dir, LinksFile, links)
+	put(t, dir, ExposuresFile, []exposureRow{
+		{10, 0, nil, true, true},
+		{10, 0, ptr(1.), false, true}, // linked though not exposed, against its probability
+		{10, 0, nil, true, false},     // a link after all
+		{3, 3, nil, true, false},
+	})
+	vectors := npyHeaderBytes(true, 150, 1)
+	for i := range 150 {
+		switch i {
+		case 11:
+			vectors = append(vectors, 0, 0)
+		case 12:
+			vectors = append(vectors, 0, 0x7e)
+		default:
+			vectors = append(vectors, 0, 0x3c)
+		}
+	}
+	must(t, os.WriteFile(filepath.Join(dir, VectorsFile), vectors, 0o666))
+	if _, err := Open(background, dir, OpenOptions{}); err == nil {
+		t.Fatal("a faulty dataset was opened as if it were sound")
+	}
+	d, err := Open(background, dir, OpenOptions{Tolerant: true})
+	must(t, err)
+	defer d.Close()
+	r, err := Check(background, d)
+	must(t, err)
+	if r.Nodes != 150 || r.Links != 143 || r.Exposures != 4 || r.Dimension != 1 || r.Fields != 2 {
+		t.Errorf("%+v", r)
+	}
+	found := kinds(r)
+	for kind, want := range map[string]Finding{
+		"duplicate-id":        {Severity: Wrong, Count: 1, Example: `"n2" in row 3`, Message: "1 node has an id that an earlier one has"},
+		"empty-id":            {Severity: Wrong, Count: 1, Example: "row 4", Message: "no id"},
+		"dangling":            {Severity: Wrong, Count: 2, Example: "row 1 of links.parquet", Message: "2 links go"},
+		"self-link":           {Severity: Wrong, Count: 1, Example: `"n1"`, Message: "to itself"},
+		"repeated":            {Severity: Note, Count: 1, Message: "1 link is there more than once"},
+		"isolated":            {Severity: Note, Count: 6, Example: `"n2 (row 3)"`, Message: "6 of 150 nodes have no link"},
+		"hub":                 {Severity: Weak, Count: 1, Example: `"n0" has 139 of 143`, Message: "1 node is linked from"},
+		"untimed":             {Severity: Note, Count: 1, Example: `"n8"`, Message: "no time"},
+		"against-time":        {Severity: Note, Count: 1, Example: `"n1" links to "n2"`, Message: "older"},
+		"cycle":               {Severity: Note, Count: 1, Example: "links to", Message: "closes cycles"},
+		"fieldless":           {Severity: Note, Count: 1, Example: `"n5"`, Message: "no field"},
+		"tiny-field":          {Severity: Weak, Count: 1, Example: `"tiny" has 1`, Message: "fewer than 20"},
+		"textless":            {Severity: Note, Count: 1, Example: `"n7"`, Message: "no text"},
+		"zero-vector":         {Severity: Note, Count: 1, Example: `"n11"`, Message: "zeros"},
+		"not-finite":          {Severity: Wrong, Count: 1, Example: `"n12"`, Message: "NaN"},
+		"linked-unexposed":    {Severity: Weak, Count: 1, Example: "row 1", Message: "not exposed"},
+		"exposure-disagrees":  {Severity: Weak, Count: 1, Example: "row 2", Message: "differs"},
+		"impossible-exposure": {Severity: Wrong, Count: 1, Example: "row 1", Message: "excludes"},
+		"exposed-self":        {Severity: Wrong, Count: 1, Example: "row 3", Message: "itself"},
+		"no-manifest":         {Severity: Note, Count: 1, Message: ManifestFile},
+	} {
+		got, ok := found[kind]
+		if !ok || got.Severity != want.Severity || got.Count != want.Count || !strings.Contains(got.Example, want.Example) || !strings.Contains(got.Message, want.Message) {
+			t.Errorf("%s is\n%+v, want\n%+v", kind, got, want)
+		}
+		delete(found, kind)
+	}
+	if len(found) > 0 {
+		t.Errorf("found besides: %+v", found)
+	}
+	if r.Wrong() != 7 {
+		t.Errorf("%d kinds of fault", r.Wrong())
+	}
+	if !slices.IsSortedFunc(r.Findings, func(a, b Finding) int {
+		return slices.Index([]Severity{Wrong, Weak, Note}, a.Severity) - slices.Index([]Severity{Wrong, Weak, Note}, b.Severity)
+	}) {
+		t.Error("the worst do not come first")
+	}
+}
+
+// TestCheckSound wants nothing said of a dataset that has nothing wrong with it.
+func TestCheckSound(t *testing.T) {
+	var b graph.Builder
+	for i := range 200 {
+		_, err := b.AddNode(graph.Node{ID: fmt.Sprint(i), Field: fmt.Sprint("field ", i%3), Time: time.Unix(int64(i), 0)})
+		must(t, err)
+		for k := range min(i, 3) {
+			must(t, b.AddLinkIndex(int32(i), int32(i-1-k)))
+		}
+	}
+	g, _, err := b.Build()
+	must(t, err)
+	dir := filepath.Join(t.TempDir(), "d")
+	content := Content{Graph: g, Text: func(i int32) (string, error) { return fmt.Sprint("text ", i), nil }}
+	_, err = Write(background, dir, content, WriteOptions{})
+	must(t, err)
+	d, err := Open(background, dir, OpenOptions{Tolerant: true})
+	must(t, err)
+	defer d.Close()
+	r, err := Check(background, d)
+	must(t, err)
+	if len(r.Findings) > 0 || r.Wrong() != 0 {
+		t.Errorf("found %+v", r.Findings)
+	}
+	ctx, stop := context.WithCancel(background)
+	stop()
+	if _, err := Check(ctx, d); !errors.Is(err, context.Canceled) {
+		t.Errorf("a stopped check returned %v", err)
+	}
+}
+
+// TestCheckChanged wants changed bytes reported beside the rest.
+func TestCheckChanged(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "d")
+	_, err := Write(background, dir, randomContent(t, 5), WriteOptions{})
+	must(t, err)
+	path := filepath.Join(dir, VectorsFile)
+	raw, err := os.ReadFile(path)
+	must(t, err)
+	raw[len(raw)-3] ^= 1
+	must(t, os.WriteFile(path, raw, 0o666))
+	d, err := Open(background, dir, OpenOptions{Tolerant: true})
+	must(t, err)
+	defer d.Close()
+	r, err := Check(background, d)
+	must(t, err)
+	if f := kinds(r)["changed"]; f.Severity != Wrong || !strings.Contains(f.Message, path) || f.Mend == "" {
+		t.Errorf("%+v", r.Findings)
+	}
+	wantError(t, d.Verify(background), ErrChecksum, path)
+}
+
+func TestCheckNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		nodes int
+		kinds []string
+	}{"empty": {0, []string{"no-nodes", "no-links"}}, "bare": {3, []string{"no-links", "no-text", "no-fields", "no-time"}}} {
+		var b graph.Builder
+		for i := range c.nodes {
+			_, err := b.AddNode(graph.Node{ID: fmt.Sprint(i)})
+			must(t, err)
+		}
+		g, _, err := b.Build()
+		must(t, err)
+		dir := filepath.Join(t.TempDir(), "d")
+		_, err = Write(background, dir, Content{Graph: g}, WriteOptions{})
+		must(t, err)
+		d, err := Open(background, dir, OpenOptions{})
+		must(t, err)
+		r, err := Check(background, d)
+		must(t, err)
+		found := kinds(r)
+		for _, kind := range c.kinds {
+			if found[kind].Message == "" {
+				t.Errorf("%s: no %s in %+v", name, kind, r.Findings)
+			}
+		}
+		must(t, d.Close())
+	}
+}

@@ -1,0 +1,233 @@
+package dataset
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"unseen/graph"
+)
+
+// small is two nodes and a link.
+func small(t *testing.T) *graph.Graph {
+	t.Helper()
+	var b graph.Builder
+	for _, id := range []string{"old", "new"} {
+		_, err := b.AddNode(graph.Node{ID: id, Field: id + " field"})
+		must(t, err)
+	}
+	must(t, b.AddLink("new", "old"))
+	g, _, err := b.Build()
+	must(t, err)
+	return g
+}
+
+func listing(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	must(t, err)
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func TestWriteReplaces(t *testing.T) {
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "d")
+	must(t, os.Mkdir(dir, 0o777)) // an empty folder may be filled
+	first := randomContent(t, 5)
+	_, err := Write(background, dir, first, WriteOptions{})
+	must(t, err)
+	old, err := Open(background, dir, OpenOptions{})
+	must(t, err)
+	m, err := Write(background, dir, Content{Graph: small(t)}, WriteOptions{Provenance: Provenance{Source: "a <test> & more"}})
+	must(t, err)
+	if m.Nodes != 2 || m.Links != 1 || time.Since(m.Provenance.Made) > time.Minute {
+		t.Errorf("%+v", m)
+	}
+	// Whoever had the old one open still reads it, and files it alone had are gone.
+	if runtime.GOOS != "windows" && !sameContent(t, old, first) {
+		t.Error("the old dataset changed under its reader")
+	}
+	must(t, old.Close())
+	d, err := Open(background, dir, OpenOptions{})
+	must(t, err)
+	defer d.Close()
+	if got := d.Manifest(); got.Provenance.Source != "a <test> & more" || !sameContent(t, d, Content{Graph: small(t)}) {
+		t.Errorf("%+v", got)
+	}
+	if left := listing(t, dir); strings.Join(left, " ") != "dataset.json links.parquet nodes.parquet" {
+		t.Errorf("the folder holds %v", left)
+	}
+	if left := listing(t, parent); len(left) != 1 {
+		t.Errorf("beside the dataset lie %v", left)
+	}
+}
+
+func TestWriteRefuses(t *testing.T) {
+	put := func(dir, name, content string) {
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o666))
+	}
+	for name, c := range map[string]struct {
+		fill func(dir string)
+		kind error
+		says string
+	}{
+		"a home":          {func(dir string) { put(dir, "letter.txt", "dear") }, ErrNotDataset, "letter.txt"},
+		"no manifest":     {func(dir string) { put(dir, NodesFile, "") }, ErrNotDataset, "no dataset.json"},
+		"another's":       {func(dir string) { put(dir, ManifestFile, "{}") }, ErrNotDataset, ManifestFile},
+		"dataset and all": {func(dir string) { put(dir, ManifestFile, goodManifest); put(dir, "notes.md", "mine") }, ErrNotDataset, "notes.md"},
+	} {
+		dir := t.TempDir()
+		c.fill(dir)
+		before := listing(t, dir)
+		_, err := Write(background, dir, Content{Graph: small(t)}, WriteOptions{})
+		wantError(t, err, c.kind, c.says, dir, "another folder")
+		if after := listing(t, dir); strings.Join(before, " ") != strings.Join(after, " ") {
+			t.Errorf("%s: the folder held %v and holds %v", name, before, after)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	must(t, os.WriteFile(file, nil, 0o666))
+	if _, err := Write(background, file, Content{Graph: small(t)}, WriteOptions{}); err == nil || !strings.Contains(err.Error(), file) {
+		t.Errorf("wrote over a file: %v", err)
+	}
+	_, err := Write(background, filepath.Join(t.TempDir(), "no", "folder"), Content{Graph: small(t)}, WriteOptions{})
+	wantError(t, err, fs.ErrNotExist, "make its folder first")
+	_, err = Write(background, "", Content{Graph: small(t)}, WriteOptions{})
+	wantError(t, err, fs.ErrInvalid, "name a folder")
+	_, err = Write(background, filepath.Join(t.TempDir(), "d"), Content{}, WriteOptions{})
+	wantError(t, err, ErrContent, "no graph")
+}
+
+// TestUnstorable wants an error that names the node, and nothing left behind.
+func TestUnstorable(t *testing.T) {
+	with := func(node graph.Node) *graph.Graph {
+		var b graph.Builder
+		_, err := b.AddNode(graph.Node{ID: "fine"})
+		must(t, err)
+		_, err = b.AddNode(node)
+		must(t, err)
+		g, _, err := b.Build()
+		must(t, err)
+		return g
+	}
+	vectors := func(numbers ...float32) *graph.Graph {
+		v, err := graph.NewVectors(2, 1)
+		must(t, err)
+		for i, x := range numbers {
+			must(t, v.Set(int32(i), []float32{x}))
+		}
+		g, err := small(t).WithTrustedVectors(v)
+		must(t, err)
+		return g
+	}
+	closed := vectors(1, 2)
+	must(t, closed.Vectors().Close())
+	broken := errors.New("the reader broke")
+	pair := func(e Exposures) *Exposures { return &e }
+	for name, c := range map[string]struct {
+		content Content
+		half    bool
+		kind    error
+		says    string
+	}{
+		"id":          {Content{Graph: with(graph.Node{ID: "\xff"})}, false, ErrContent, "the id of node"},
+		"title":       {Content{Graph: with(graph.Node{ID: "b", Title: "\xff"})}, false, ErrContent, `the title of node "b"`},
+		"field":       {Content{Graph: with(graph.Node{ID: "b", Field: "\xff"})}, false, ErrContent, "field"},
+		"time":        {Content{Graph: with(graph.Node{ID: "b", Time: time.Unix(math.MaxInt64/100, 0)})}, false, ErrContent, `node "b" has a time`},
+		"text":        {Content{Graph: small(t), Text: func(i int32) (string, error) { return "\xff", nil }}, false, ErrContent, `the text of node "old"`},
+		"text error":  {Content{Graph: small(t), Text: func(i int32) (string, error) { return "", broken }}, false, broken, `node "old"`},
+		"nan":         {Content{Graph: vectors(1, float32(math.NaN()))}, false, ErrContent, `node "new" holds NaN`},
+		"infinity":    {Content{Graph: vectors(float32(math.Inf(-1)), 0)}, false, ErrContent, `node "old" holds -Inf`},
+		"too large":   {Content{Graph: vectors(0, 70000)}, true, ErrContent, "65504"},
+		"closed":      {Content{Graph: closed}, false, ErrContent, "closed"},
+		"ragged":      {Content{Graph: small(t), Exposures: &Exposures{Source: []int32{0}}}, false, ErrContent, "columns of 1, 0"},
+		"unknown":     {Content{Graph: small(t), Exposures: pair(Exposures{[]int32{0}, []int32{2}, nil, []bool{true}, []bool{true}})}, false, ErrContent, "exposure 0"},
+		"probability": {Content{Graph: small(t), Exposures: pair(Exposures{[]int32{0}, []int32{1}, []float64{1.5}, []bool{true}, []bool{true}})}, false, ErrContent, "probability 1.5"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			parent := t.TempDir()
+			_, err := Write(background, filepath.Join(parent, "d"), c.content, WriteOptions{Half: c.half})
+			wantError(t, err, c.kind, c.says)
+			if left := listing(t, parent); len(left) > 0 {
+				t.Errorf("left %v", left)
+			}
+		})
+	}
+}
+
+func TestWriteHalf(t *testing.T) {
+	c := randomContent(t, 1)
+	dir := filepath.Join(t.TempDir(), "d")
+	m, err := Write(background, dir, c, WriteOptions{Half: true})
+	must(t, err)
+	d, err := Open(background, dir, OpenOptions{Verify: true})
+	must(t, err)
+	defer d.Close()
+	v, want := d.Graph().Vectors(), c.Graph.Vectors()
+	a, b := make([]float32, v.Dim()), make([]float32, v.Dim())
+	for i := range int32(v.Len()) {
+		v.Load(a, i)
+		want.Load(b, i)
+		for k := range a {
+			if math.Abs(float64(a[k]-b[k])) > 1e-3*math.Abs(float64(b[k]))+1e-7 {
+				t.Errorf("vector %d holds %v, was %v", i, a[k], b[k])
+			}
+		}
+	}
+	if m.Vectors.Kind != "float16" || !v.Matrix().Half() {
+		t.Errorf("%+v", m.Vectors)
+	}
+}
+
+// TestWriteStops ends the context in every file: an old dataset stays, and nothing else does.
+func TestWriteStops(t *testing.T) {
+	c := randomContent(t, 35) // with exposures, vectors and more than a batch of nodes
+	if c.Exposures == nil || c.Graph.Vectors() == nil || c.Graph.Len() <= rowsPerBatch {
+		t.Fatal("the content lacks a part")
+	}
+	for _, at := range dataFiles {
+		for _, replace := range []bool{false, true} {
+			parent := t.TempDir()
+			dir := filepath.Join(parent, "d")
+			if replace {
+				_, err := Write(background, dir, Content{Graph: small(t)}, WriteOptions{})
+				must(t, err)
+			}
+			ctx, stop := context.WithCancel(background)
+			_, err := Write(ctx, dir, c, WriteOptions{Progress: func(s Step) {
+				if s.Done < 0 || s.Done > 1 {
+					t.Errorf("%+v", s)
+				}
+				if s.File == at {
+					stop()
+				}
+			}})
+			stop()
+			if !errors.Is(err, context.Canceled) {
+				t.Fatalf("stopped in %s: %v", at, err)
+			}
+			left := listing(t, parent)
+			if !replace && len(left) > 0 || replace && len(left) != 1 {
+				t.Errorf("stopped in %s, left %v", at, left)
+			}
+			if replace {
+				d, err := Open(background, dir, OpenOptions{Verify: true})
+				must(t, err)
+				if !sameContent(t, d, Content{Graph: small(t)}) {
+					t.Error("the old dataset changed")
+				}
+				must(t, d.Close())
+			}
+		}
+	}
+}
