@@ -8,6 +8,7 @@ import (
 	"sort"
 	"strings"
 
+	"unseen/evaluate"
 	"unseen/fit"
 	"unseen/model"
 	"unseen/study"
@@ -134,7 +135,33 @@ func OfModel(name string, f *model.File) ([]Section, error) {
 			return nil, fmt.Errorf("%w: the doctor's findings in %s are damaged: %w; fit the model anew", ErrRun, name, err)
 		}
 	}
-	return []Section{s, doctor.Section()}, nil
+	sections := []Section{s, doctor.Section()}
+	if text := meta[model.KeyCertificate]; text != "" {
+		var c evaluate.Certificate
+		if err := json.Unmarshal([]byte(text), &c); err != nil || len(c.Risks) == 0 {
+			return nil, fmt.Errorf("%w: the certificate in %s is damaged: %v; fit the model anew", ErrRun, name, err)
+		}
+		sections = append(sections, certificateOf(&c))
+	}
+	return sections, nil
+}
+
+// certificateOf says how well the method found truths that were planted.
+func certificateOf(c *evaluate.Certificate) Section {
+	t := study.Table{Name: "certificate", Title: "Estimators against the planted truth", Head: "judged by", Columns: []study.Column{
+		{Name: "RMSE", Means: "root mean square error of the estimated risk", Digits: 4, Better: "lower"},
+		{Name: "covered", Means: "planted truths whose risk the 95% interval held"},
+	}}
+	names := map[string]string{"naive": "naive", "w": "R_w", "pu": "R_PU", "ap": "R_AP"}
+	for _, r := range c.Risks {
+		t.Rows = append(t.Rows, study.Row{Name: or(names[r.Scheme], r.Scheme), Cells: []study.Cell{
+			study.Number(r.RMSE), study.Word(fmt.Sprintf("%d of %d", r.Covered, c.Repeats)),
+		}})
+	}
+	return Section{
+		Name: "certificate", Title: "The certificate", Text: c.Words(), Tables: []study.Table{t},
+		Notes: []string{"Truths are planted on the model's own nodes and fields, links are drawn from them, and the method is fitted to those. That certifies the method on such nodes; it cannot tell whether the real links obey the model."},
+	}
 }
 
 // settingsOf makes a list of a JSON document: adam.rate, adam.batch, …

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -45,6 +46,7 @@ type fitFlags struct {
 	randomFields       bool
 	pairs              int
 	logged             float64
+	certify            int
 
 	output, checkpoint    string
 	resume, quiet, asJSON bool
@@ -76,6 +78,10 @@ With --search, settings are chosen by the likelihood of validation pairs, every
 combination trained with the same seed; of equally good ones the earlier is
 taken. Given often, it spans a grid; --search-points tries only some of it.
 ` + searchList() + `
+With --certify, truths are planted on the same nodes, the method is fitted to
+links drawn from them, and what it finds is compared: how far the method can be
+trusted on such nodes. The certificate is kept in the model.
+
 With -o the model is saved, and until then a checkpoint lies beside it: Ctrl-C
 or a power cut loses half a minute at most. Run the same command with --resume
 to go on; the model is the same, to the byte, as if nothing had happened.`,
@@ -124,6 +130,7 @@ to go on; the model is the same, to the byte, as if nothing had happened.`,
 	flags.BoolVar(&f.randomFields, "random-fields", false, "fields that have nothing to do with the vectors")
 	flags.IntVar(&f.pairs, "pairs", 20_000, "pairs to learn from")
 	flags.Float64Var(&f.logged, "logged", 0, "share of pairs whose exposure is logged")
+	flags.IntVar(&f.certify, "certify", 0, "plant so many truths here and fit those too")
 	flags.StringVarP(&f.output, "output", "o", "", "save the model here")
 	flags.StringVar(&f.checkpoint, "checkpoint", "", "checkpoint (default: beside the output)")
 	flags.BoolVar(&f.resume, "resume", false, "go on from the checkpoint")
@@ -133,7 +140,7 @@ to go on; the model is the same, to the byte, as if nothing had happened.`,
 		"method": slices.Sorted(maps.Keys(fit.Methods())), "preset": fit.Presets(),
 		"link": model.LinkKinds(), "propensity": model.PropensityKinds(), "optimiser": {"adam", "lbfgs"}, "world": slices.Sorted(maps.Keys(plans)),
 	}
-	for _, name := range []string{"search", "search-points", "anchor", "starts", "seed", "threads", "nodes", "dim", "fields", "pairs", "logged"} {
+	for _, name := range []string{"search", "search-points", "anchor", "starts", "seed", "threads", "nodes", "dim", "fields", "pairs", "logged", "certify"} {
 		complete[name] = nil
 	}
 	for name, values := range complete {
@@ -203,6 +210,8 @@ func (f *fitFlags) settings() (world.Settings, fit.Settings, error) {
 		return w, s, usagef("--search-points is %d; give a positive number, and settings to --search over", f.searchPoints)
 	case f.threads < 0:
 		return w, s, usagef("--threads is %d; give at least 1, or leave it out", f.threads)
+	case f.certify < 0 || f.certify > 100:
+		return w, s, usagef("--certify is %d; give from 1 to 100, or leave it out", f.certify)
 	case f.output != "" && f.checkpoint != "" && filepath.Clean(f.output) == filepath.Clean(f.checkpoint):
 		return w, s, usagef("-o and --checkpoint are both %s; give two paths", f.output)
 	case f.resume && f.output == "" && f.checkpoint == "":
@@ -310,9 +319,10 @@ type fitReport struct {
 	Starts     []fit.Start `json:"starts,omitempty"`
 	Trials     []fit.Trial `json:"trials,omitempty"` // of --search
 
-	Findings *fit.Findings `json:"findings,omitempty"` // the doctor's
-	Warnings []fit.Warning `json:"warnings"`
-	Model    string        `json:"model,omitempty"`
+	Findings    *fit.Findings         `json:"findings,omitempty"`    // the doctor's
+	Certificate *evaluate.Certificate `json:"certificate,omitempty"` // of --certify
+	Warnings    []fit.Warning         `json:"warnings"`
+	Model       string                `json:"model,omitempty"`
 }
 
 // fitWorld says what was learned from.
@@ -391,10 +401,24 @@ func runFit(ctx context.Context, f fitFlags, t *ticker) (*fitReport, error) {
 	for _, linked := range train.Pairs.Linked {
 		r.Links += count(linked)
 	}
+	if f.certify > 0 {
+		certified := settings
+		certified.Checkpoint = fit.Checkpoint{}
+		if r.Certificate, err = evaluate.Certify(ctx, w.Graph(), evaluate.CertificateSettings{
+			Fit: certified, Pairs: f.pairs, Repeats: f.certify, Plan: generate.Plan, Weights: plantable(result), Seed: f.seed + 1,
+		}, func(repeat, of int, phase string) { t.say("certificate, truth %d of %d: %s", repeat, of, phase) }); err != nil {
+			return nil, causedByFlags(err)
+		}
+	}
 	if f.output != "" {
 		m, err := result.Model(problem.Checksum())
 		if err != nil {
 			return nil, err
+		}
+		if r.Certificate != nil {
+			if m.Certificate, err = json.Marshal(r.Certificate); err != nil {
+				return nil, err
+			}
 		}
 		if err := model.Save(f.output, m); err != nil {
 			kept := "what was learned"
@@ -412,6 +436,14 @@ func runFit(ctx context.Context, f fitFlags, t *ticker) (*fitReport, error) {
 	t.say("judging it on %s other pairs", thousands(test.Pairs.Len()))
 	r.Test, err = mark(problem.Nodes.Fields, result, test)
 	return r, err
+}
+
+// plantable returns the weights of a diagonal model, which give the planted truths their direction; nil draws one.
+func plantable(r *fit.Result) []float32 {
+	if r.Link.Kind() != "diagonal" {
+		return nil
+	}
+	return r.LinkParams[:len(r.LinkParams)-1]
 }
 
 // mark compares the models with what is true of a sample.

@@ -61,6 +61,12 @@ func (r *fitReport) print(w io.Writer) error {
 		}
 		b.WriteString("\n" + wrap("warning: "+warning.Message))
 	}
+	if r.Certificate != nil {
+		fmt.Fprintf(&b, "\nThe certificate\n")
+		for _, sentence := range r.Certificate.Words() {
+			b.WriteString(wrap("- " + sentence))
+		}
+	}
 	if r.Model != "" {
 		fmt.Fprintf(&b, "\nThe model is in %s\n", r.Model)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"unseen/evaluate"
 	"unseen/fit"
 	"unseen/model"
 )
@@ -331,4 +333,34 @@ func FuzzAnchor(f *testing.F) {
 			t.Errorf("%q is %+v, and again %+v: %v", text, a, again, err)
 		}
 	})
+}
+
+func TestFitCertify(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "model.safetensors")
+	code, page, stderr := invoke(append(small, "--quiet", "--certify", "2", "--starts", ".3", "-o", path)...)
+	if code != exitOK || stderr != "" {
+		t.Fatalf("exit code %d, stderr %q", code, stderr)
+	}
+	fits80(t, strings.ReplaceAll(page, path, "model"))
+	if !strings.Contains(page, "\nThe certificate\n  - On 2 truths planted on these 120 nodes, bayes reached") {
+		t.Errorf("page:\n%s", page)
+	}
+	f, err := model.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c evaluate.Certificate
+	if err := json.Unmarshal([]byte(f.Metadata[model.KeyCertificate]), &c); err != nil || c.Repeats != 2 || len(c.Risks) != 4 {
+		t.Errorf("%+v: %v", c, err)
+	}
+	html := path + ".html"
+	if code, _, stderr := invoke("report", path, "-o", html); code != exitOK {
+		t.Errorf("report: %s", stderr)
+	}
+	if raw, err := os.ReadFile(html); err != nil || !strings.Contains(string(raw), "The certificate") {
+		t.Errorf("the report has no certificate: %v", err)
+	}
+	if code, _, stderr := invoke("fit", "--certify", "-1"); code != exitUsage || !strings.Contains(stderr, "--certify is -1") {
+		t.Errorf("exit code %d, stderr %q", code, stderr)
+	}
 }
