@@ -108,7 +108,7 @@ func (l *lab) recover(ctx context.Context, kinds []Fields, seed uint64, sizes []
 					name: fmt.Sprintf("%s, %s fields, %d pairs", m.Name, fields, z.pairs),
 					cost: training{method: m}.cost() * float64(z.pairs),
 					do: func(ctx context.Context) error {
-						if err := s.prepare(ctx, z, l.Threads); err != nil {
+						if err := s.prepare(ctx, &trainings{size: z}, l.Threads); err != nil {
 							return err
 						}
 						o, err := s.train(ctx, m, l.Preset)

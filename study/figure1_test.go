@@ -14,7 +14,7 @@ import (
 func TestKnownPropensitiesAreRecovered(t *testing.T) {
 	z := small(1, 11).trainings.size
 	s := &subject{key: subjectKey{Tied, 11}}
-	if err := s.prepare(t.Context(), z, 1); err != nil {
+	if err := s.prepare(t.Context(), &trainings{size: z}, 1); err != nil {
 		t.Fatal(err)
 	}
 	defer s.close()

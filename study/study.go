@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"unseen/fit"
+	"unseen/graph"
 )
 
 // ErrOption: an option is out of range, or there is no study of a name. Errors of this package that
@@ -22,6 +23,8 @@ var ErrOption = errors.New("study: unusable option")
 type Study struct {
 	Name  string // as a command line has it
 	Title string
+
+	planted bool // it can run on worlds that are planted on a graph
 
 	run func(ctx context.Context, l *lab) (*Result, error)
 }
@@ -57,6 +60,12 @@ type Options struct {
 	Threads int      `json:"-"`      // 0 means one per processor; results do not depend on it
 	Preset  string   `json:"preset"` // of the trainings that are not about presets; "" means safe
 	Quick   bool     `json:"quick"`  // a small version that takes seconds, to see that everything works
+
+	// Data is a graph with vectors and fields on which truths are planted, instead of generating worlds: its own
+	// texts and fields, a link model fitted to its links, and everything else as in generated ones. Only some
+	// studies can use one. DataName is what it is called.
+	Data     *graph.Graph `json:"-"`
+	DataName string       `json:"data,omitempty"`
 }
 
 // WithDefaults returns the options with every default in place of its zero, or an error that names
@@ -83,6 +92,10 @@ func (o Options) WithDefaults() (Options, error) {
 		return o, fmt.Errorf("%w: a seed is there twice, and its repetitions would be the same; give different ones", ErrOption)
 	case o.Threads < 0:
 		return o, fmt.Errorf("%w: %d threads; give 1 or more, or 0 for one per processor", ErrOption, o.Threads)
+	case o.Data != nil && o.Data.Vectors() == nil:
+		return o, fmt.Errorf("%w: %s has no vectors, and a planted truth needs them; add vectors.npy, a row for every node", ErrOption, o.DataName)
+	case o.Data != nil && o.Data.Len() < fewestPlanted:
+		return o, fmt.Errorf("%w: %s has %d nodes; give at least %d", ErrOption, o.DataName, o.Data.Len(), fewestPlanted)
 	case !slices.Contains(fit.Presets(), o.Preset):
 		return o, fmt.Errorf("%w: no preset %q; there is %s", ErrOption, o.Preset, strings.Join(fit.Presets(), ", "))
 	}
@@ -122,6 +135,9 @@ func Run(ctx context.Context, names []string, o Options, p Progress) ([]*Result,
 	if o, err = o.WithDefaults(); err != nil {
 		return nil, err
 	}
+	if chosen, err = plantedAmong(chosen, names, o); err != nil {
+		return nil, err
+	}
 	l := newLab(o, p)
 	defer l.close()
 	var results []*Result
@@ -136,6 +152,26 @@ func Run(ctx context.Context, names []string, o Options, p Progress) ([]*Result,
 		results = append(results, r)
 	}
 	return results, nil
+}
+
+// plantedAmong returns the studies that can use the data, where there are any: those of "all" that can, or an
+// error for one that was asked for by its name.
+func plantedAmong(chosen []Study, names []string, o Options) ([]Study, error) {
+	if o.Data == nil {
+		return chosen, nil
+	}
+	var can, cannot []string
+	for _, s := range All() {
+		if s.planted {
+			can = append(can, s.Name)
+		} else if slices.Contains(names, s.Name) {
+			cannot = append(cannot, s.Name)
+		}
+	}
+	if len(cannot) > 0 {
+		return nil, fmt.Errorf("%w: %s needs generated worlds; on data of your own there is %s", ErrOption, strings.Join(cannot, ", "), strings.Join(can, ", "))
+	}
+	return slices.DeleteFunc(slices.Clone(chosen), func(s Study) bool { return !s.planted }), nil
 }
 
 // Run runs one study.

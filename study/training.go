@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -27,6 +28,8 @@ const (
 	// Tied fields are those of the texts and as large as in the paper's first dataset: half of them have
 	// fewer than one node in a hundred.
 	Tied Fields = "tied"
+	// Planted fields are those of a graph of the caller's own.
+	Planted Fields = "planted"
 )
 
 // Method is a way to train.
@@ -141,7 +144,13 @@ func cross(fields []Fields, seeds []uint64, methods []Method) []training {
 
 // trainings remembers what was trained.
 type trainings struct {
-	size  size
+	size size
+	data *graph.Graph // on which truths are planted; nil generates worlds
+
+	direction  sync.Once // of the planted w
+	weights    []float32
+	undirected error
+
 	done  map[training]*Outcome
 	ready map[subjectKey]*subject
 }
@@ -158,7 +167,53 @@ func newTrainings(o Options) *trainings {
 	if o.Quick {
 		s = size{nodes: 1_000, dim: 16, fields: 4, spectrum: world.TextSpectrum, pairs: 4_000, validation: 400, test: 10_000}
 	}
-	return &trainings{size: s, done: make(map[training]*Outcome), ready: make(map[subjectKey]*subject)}
+	if g := o.Data; g != nil {
+		pairs := int(min(int64(g.Len())*int64(g.Len()-1)/4, math.MaxInt32)) // a third of them are for training
+		s.nodes, s.dim, s.fields, s.spectrum = g.Len(), g.Vectors().Dim(), g.FieldCount()-1, 0
+		s.pairs, s.validation, s.test = min(s.pairs, pairs), min(s.validation, pairs/2), min(s.test, pairs)
+	}
+	return &trainings{size: s, data: o.Data, done: make(map[training]*Outcome), ready: make(map[subjectKey]*subject)}
+}
+
+// fewestPlanted is how many nodes a truth is planted on at least.
+const fewestPlanted = 100
+
+// kinds are the kinds of fields that worlds come with.
+func (l *lab) kinds() []Fields {
+	if l.Data != nil {
+		return []Fields{Planted}
+	}
+	return []Fields{Random, Tied}
+}
+
+// world makes the world of a kind and a seed.
+func (t *trainings) world(ctx context.Context, k subjectKey, threads int) (*world.World, error) {
+	if t.data == nil {
+		return world.New(ctx, t.size.settings(k, threads))
+	}
+	t.direction.Do(func() { t.weights, t.undirected = weightsOf(ctx, t.data, threads) })
+	if t.undirected != nil {
+		return nil, t.undirected
+	}
+	plan := world.Saturated()
+	plan.Seed, plan.Threads = k.seed, threads
+	return world.Plant(ctx, t.data, t.weights, plan)
+}
+
+// weightsOf returns the weights of a model that is fitted to a graph's own links; nil where there are none.
+func weightsOf(ctx context.Context, g *graph.Graph, threads int) ([]float32, error) {
+	if g.LinkCount() == 0 {
+		return nil, nil
+	}
+	pairs, _, err := graph.Sample(g, graph.Universe{}, graph.Sampling{PerLink: 4, Src: rand.NewPCG(1, 1)})
+	if err != nil {
+		return nil, err
+	}
+	r, err := fit.Fit(ctx, fit.Problem{Nodes: model.NodesOf(g), Train: pairs}, fit.Settings{Method: "naive", Seed: 1, Threads: threads}, fit.Progress{})
+	if err != nil {
+		return nil, fmt.Errorf("the link model of the data: %w", err)
+	}
+	return r.LinkParams[:g.Vectors().Dim()], nil
 }
 
 // settings is the world of a kind and a seed.
@@ -213,7 +268,7 @@ func (l *lab) train(ctx context.Context, wanted []training) ([]*Outcome, error) 
 				t.ready[w.key()] = s
 			}
 			mu.Unlock()
-			if err := s.prepare(ctx, t.size, l.Threads); err != nil {
+			if err := s.prepare(ctx, t, l.Threads); err != nil {
 				return err
 			}
 			outcomes[i], err = s.train(ctx, w.method, l.Preset)
@@ -277,18 +332,22 @@ type subject struct {
 	test    *world.Sample
 	known   []model.Exposure // the true π of every pair
 	fields  int              // with the unknown one
+
+	borrowed bool // the vectors are the caller's
 }
 
-func (s *subject) prepare(ctx context.Context, z size, threads int) error {
-	s.once.Do(func() { s.failed = s.make(ctx, z, threads) })
+func (s *subject) prepare(ctx context.Context, t *trainings, threads int) error {
+	s.once.Do(func() { s.failed = s.make(ctx, t, threads) })
 	return s.failed
 }
 
-func (s *subject) make(ctx context.Context, z size, threads int) error {
-	w, err := world.New(ctx, z.settings(s.key, threads))
+func (s *subject) make(ctx context.Context, t *trainings, threads int) error {
+	w, err := t.world(ctx, s.key, threads)
 	if err != nil {
 		return err
 	}
+	z := t.size
+	s.borrowed = t.data != nil
 	s.world = w
 	s.fields = w.Graph().FieldCount()
 	var samples [3]*world.Sample
@@ -306,7 +365,7 @@ func (s *subject) make(ctx context.Context, z size, threads int) error {
 }
 
 func (s *subject) close() {
-	if s.world != nil {
+	if s.world != nil && !s.borrowed {
 		s.world.Graph().Vectors().Close()
 	}
 }

@@ -143,7 +143,7 @@ func plain(o Outcome) Outcome {
 func TestSamplesShareNoPair(t *testing.T) {
 	l := small(1, 11)
 	s := &subject{key: subjectKey{Tied, 11}}
-	if err := s.prepare(t.Context(), l.trainings.size, 1); err != nil {
+	if err := s.prepare(t.Context(), l.trainings, 1); err != nil {
 		t.Fatal(err)
 	}
 	defer s.close()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"unseen/dataset"
 	"unseen/fit"
 	"unseen/study"
 )
@@ -19,6 +20,7 @@ type studyFlags struct {
 	threads       int
 	preset        string
 	out           string
+	data          string
 	quick         bool
 	quiet, asJSON bool
 }
@@ -45,10 +47,15 @@ each; results do not depend on the number of threads. At the paper's size the
 studies take minutes; --quick shows in seconds that everything works, on worlds
 too small to say anything about the paper.
 
+With --data, truths are planted on your own network instead: its texts, as
+vectors, and its fields, with a link model fitted to its links. table1 and
+table2 can do that; nothing leaves this machine.
+
 With --out, every study writes NAME.json and a CSV file per table and figure.`,
 		Example: `  unseen study table1 --quick
   unseen study quality --seeds 3
-  unseen study all --out results`,
+  unseen study all --out results
+  unseen study table1 --data unseen-demo/dataset --seeds 3`,
 		ValidArgs: append(names, "all"),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -75,6 +82,7 @@ With --out, every study writes NAME.json and a CSV file per table and figure.`,
 	flags.IntVar(&f.threads, "threads", 0, "threads (default: all processors)")
 	flags.StringVar(&f.preset, "preset", "safe", strings.Join(fit.Presets(), ", "))
 	flags.BoolVar(&f.quick, "quick", false, "small worlds, to see that everything works")
+	flags.StringVar(&f.data, "data", "", "plant truths on the dataset in this `folder`")
 	flags.StringVar(&f.out, "out", "", "write JSON and CSV files into this `folder`")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
 	jsonFlag(cmd, &f.asJSON)
@@ -109,6 +117,15 @@ func runStudy(ctx context.Context, f studyFlags, t *ticker) (*studyReport, error
 	if _, err := study.Lookup(f.names...); err != nil {
 		return nil, &usageError{err}
 	}
+	if f.data != "" {
+		t.say("opening %s", f.data)
+		data, err := dataset.Open(ctx, f.data, dataset.OpenOptions{})
+		if err != nil {
+			return nil, &usageError{err}
+		}
+		defer data.Close()
+		o.Data, o.DataName = data.Graph(), f.data
+	}
 	if _, err := o.WithDefaults(); err != nil {
 		return nil, &usageError{err}
 	}
@@ -119,6 +136,9 @@ func runStudy(ctx context.Context, f studyFlags, t *ticker) (*studyReport, error
 	}
 	defer t.clear()
 	results, err := study.Run(ctx, f.names, o, study.Progress{Step: t.work})
+	if errors.Is(err, study.ErrOption) {
+		return nil, &usageError{err}
+	}
 	r := &studyReport{Studies: results}
 	if f.out != "" {
 		var writing error

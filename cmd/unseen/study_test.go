@@ -158,3 +158,23 @@ func TestTickerOfStudies(t *testing.T) {
 		t.Errorf("got %q", page)
 	}
 }
+
+func TestStudyData(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "demo")
+	if code, _, stderr := invoke("demo", "--quiet", "--papers", "300", "--out", folder); code != exitOK {
+		t.Fatal(stderr)
+	}
+	data := filepath.Join(folder, "dataset")
+	code, page, stderr := invoke("study", "table1", "--quick", "--quiet", "--seeds", "1", "--data", data)
+	if code != exitOK || stderr != "" || !strings.Contains(page, "planted fields") {
+		t.Errorf("exit code %d, stderr %q, page:\n%s", code, stderr, page)
+	}
+	for line, says := range map[string]string{
+		"study theory --quick --quiet --data " + data:             "needs generated worlds",
+		"study table1 --quick --quiet --data " + folder + "/nope": "nope",
+	} {
+		if code, stdout, stderr := invoke(strings.Fields(line)...); code != exitUsage || stdout != "" || !strings.Contains(stderr, says) {
+			t.Errorf("%s: exit code %d, stdout %q, stderr %q", line, code, stdout, stderr)
+		}
+	}
+}
