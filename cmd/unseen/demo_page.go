@@ -79,39 +79,27 @@ func short(text string, columns int) string {
 }
 
 // plain breaks text into lines of at most 80 columns, without an indent.
-func plain(text string) string {
-	var b strings.Builder
-	column := 0
-	for _, word := range strings.Fields(text) {
-		width := utf8.RuneCountInString(word)
-		switch {
-		case column == 0:
-		case column+1+width > 80:
-			b.WriteString("\n")
-			column = 0
-		default:
-			b.WriteString(" ")
-			column++
-		}
-		b.WriteString(word)
-		column += width
-	}
-	return b.String() + "\n"
-}
+func plain(text string) string { return fill(text, "", "") }
 
 // wrap breaks text into indented lines of at most 80 columns, where its words allow.
-func wrap(text string) string {
+func wrap(text string) string { return fill(text, "  ", "    ") }
+
+// fill breaks text into lines with an indent of their own, the first and the others.
+func fill(text, first, others string) string {
 	var b strings.Builder
 	column := 0
-	for _, word := range strings.Fields(text) {
+	begin := func(indent string) {
+		b.WriteString(indent)
+		column = len(indent)
+	}
+	for k, word := range strings.Fields(text) {
 		width := utf8.RuneCountInString(word)
 		switch {
-		case column == 0:
-			b.WriteString("  ")
-			column = 2
+		case k == 0:
+			begin(first)
 		case column+1+width > 80:
-			b.WriteString("\n    ")
-			column = 4
+			b.WriteString("\n")
+			begin(others)
 		default:
 			b.WriteString(" ")
 			column++
