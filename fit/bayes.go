@@ -16,6 +16,9 @@ import (
 // learnRounds is how often at most the posterior and its prior are found in turn.
 const learnRounds = 12
 
+// mostBytes is what the products of the pairs may take; of more pairs a random part is learned from.
+const mostBytes = 1 << 30
+
 // How near to the mode is enough, as a decrement: θ is then within √near standard errors of it.
 const (
 	near   = .01
@@ -252,6 +255,12 @@ func fitBayes(ctx context.Context, p Problem, r *Result, progress Progress, reco
 	sampling, err := ParseSampling(s.Sampling)
 	if err != nil {
 		return err
+	}
+	if most := cmp.Or(s.mostBytes, mostBytes) / 4 / (p.Nodes.Vectors.Dim() + 1); p.Train.Len() > most {
+		all := p.Train.Len()
+		p.Train, p.Exposure = pairsAt(p.Train, p.Exposure, some(all, most, s.Seed))
+		r.Warnings = append(r.Warnings, Warning{"sample", fmt.Sprintf("bayes learned from %d of the %d pairs, drawn at random: a row of %d products is kept for each, and more would take over %d MB",
+			p.Train.Len(), all, p.Nodes.Vectors.Dim(), cmp.Or(s.mostBytes, mostBytes)>>20)})
 	}
 	var cell, cells []int32
 	var group []uint8

@@ -103,25 +103,13 @@ func (o *Objective) scale(i int) float64 {
 	return o.Scale[i]
 }
 
-// thinned returns the objective over at most so many of its pairs, evenly spaced.
+// thinned returns the objective over about so many of its pairs at most, drawn at random.
 func (o *Objective) thinned(most int) *Objective {
-	n := o.Pairs.Len()
-	if n <= most {
+	if o.Pairs.Len() <= most {
 		return o
 	}
 	fewer := *o
-	fewer.Pairs = &graph.Pairs{Universe: o.Pairs.Universe}
-	fewer.Exposure = nil
-	for i := range most {
-		k := int(int64(i) * int64(n) / int64(most))
-		p := fewer.Pairs
-		p.Source, p.Target = append(p.Source, o.Pairs.Source[k]), append(p.Target, o.Pairs.Target[k])
-		p.Linked = append(p.Linked, o.Pairs.Linked[k])
-		p.Weight, p.Rate = append(p.Weight, o.Pairs.Weight[k]), append(p.Rate, o.Pairs.Rate[k])
-		if o.Exposure != nil {
-			fewer.Exposure = append(fewer.Exposure, o.Exposure[k])
-		}
-	}
+	fewer.Pairs, fewer.Exposure = pairsAt(o.Pairs, o.Exposure, some(o.Pairs.Len(), most, 0))
 	return &fewer
 }
 

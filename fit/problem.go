@@ -226,6 +226,16 @@ func pairsAt(p *graph.Pairs, exposure []risk.Exposure, places []int32) (*graph.P
 	return out, columnAt(exposure, places)
 }
 
+// some returns about so many of the pairs, the same ones for the same seed; all of them where there are no more.
+// They are drawn pair by pair: samples have patterns, such as four unlinked pairs after every link, that
+// evenly spaced places would follow.
+func some(pairs, most int, seed uint64) []int32 {
+	share := float64(most) / float64(max(pairs, 1))
+	return placesWhere(pairs, func(k int) bool {
+		return share >= 1 || history{seed: seed, target: int32(k)}.uniform() < share
+	})
+}
+
 func columnAt[T any](column []T, places []int32) []T {
 	out := make([]T, len(places))
 	for i, k := range places {

@@ -42,6 +42,7 @@ type Settings struct {
 	// below 0 none.
 	Replicates int `json:"replicates"`
 
+	mostBytes int // of products that bayes keeps; 0 means mostBytes, tests lower it
 	mostExact int // dimensions up to which bayes factors its matrix; 0 means mostExact, tests lower it
 	draws     int // that it makes above them; 0 means usualDraws
 
