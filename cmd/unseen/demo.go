@@ -214,7 +214,9 @@ func runDemo(ctx context.Context, f demoFlags, t *ticker) (*demo, error) {
 	bayes := d.Recommenders[1].result
 	d.Findings = bayes.Findings
 	for _, warning := range bayes.Warnings {
-		d.warnings = append(d.warnings, warning.Message)
+		if !slices.Contains(d.Findings.Verdict, warning.Message) { // the doctor says it already
+			d.warnings = append(d.warnings, warning.Message)
+		}
 	}
 	t.say("judging both")
 	if err := d.judge(ctx, test, bayes.Judge()); err != nil {
