@@ -315,9 +315,9 @@ func (o *Objective) risk(w *workspace, k int, floor float32, values bool) (value
 	}
 	y, u, pi, rest := w.y[k], w.u[k], w.pi[k], w.rest[k]
 	held := o.Held
-	if pi < floor { // max(π̂, floor) is flat here
-		pi, rest = floor, 1-floor
-		held = true
+	room := pi * rest // ∂π̂/∂s
+	if pi < floor {   // max(π̂, floor) is flat here
+		pi, rest, room = floor, 1-floor, 0
 	}
 	inverse := 1 / max(u+y*rest, tiny)
 	psi, hide := u*inverse, rest*inverse
@@ -361,14 +361,14 @@ func (o *Objective) risk(w *workspace, k int, floor float32, values bool) (value
 	if held {
 		return value, negative*y - positive*u, 0
 	}
-	slope := psi * hide * y * pi // ∂τ/∂s = −∂ψ/∂s, with the sign turned
+	slope := psi * inverse * y * room // ∂τ/∂s = −∂ψ/∂s, with the sign turned
 	switch {
 	case o.Scheme == W && w.linked[k]:
-		return value, -u * positive, -linkedLoss * rest * positive
+		return value, -u * positive, -linkedLoss * room * positive * positive
 	case o.Scheme == W:
 		return value, y * psi * (1 - hide*unlinkedLoss), slope * unlinkedLoss
 	case o.Scheme == PU && w.linked[k]:
-		return value, y - positive, w.z[k] * rest * positive
+		return value, y - positive, w.z[k] * room * positive * positive
 	case o.Scheme == PU:
 		return value, y, 0
 	case w.linked[k]:

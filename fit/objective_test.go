@@ -63,7 +63,7 @@ func reference(o *Objective, linked bool, a risk.Exposure, z, s, rate, weight fl
 	estimator := risk.Estimator{Scheme: scheme}
 	gradient := estimator.Gradient
 	floored := b.Floored(o.Floor)
-	if o.Held || floored.Clipped() {
+	if o.Held {
 		gradient = estimator.HeldGradient
 	}
 	r, g := gradient(risk.Observation{Linked: linked}, floored)
@@ -73,12 +73,11 @@ func reference(o *Objective, linked bool, a risk.Exposure, z, s, rate, weight fl
 func TestSlopes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, scheme := range []Scheme{None, W, PU, AP} {
-		for _, held := range []bool{false, true} {
+		for variant := range 4 {
+			held, floor := variant%2 == 1, .3*float64(variant/2)
 			for _, sampling := range []Sampling{CaseControl, Unweighted, Weighted} {
 				o := &Objective{Likelihood: 2, Risk: 3, Scheme: scheme, Held: held, Sampling: sampling, EvenRisk: sampling == Unweighted}
-				if held {
-					o.Floor = .05
-				}
+				o.Floor = floor
 				o.Exposure = []risk.Exposure{} // per workspace
 				w := newWorkspace()
 				for range 30 {
@@ -102,7 +101,7 @@ func TestSlopes(t *testing.T) {
 						}
 					}
 					if got := parts.Total(); math.Abs(got-total) > 1e-5*magnitude {
-						t.Fatalf("scheme %d held %v %v: value %v, want %v", scheme, held, sampling, got, total)
+						t.Fatalf("scheme %d held %v floor %v %v: value %v, want %v", scheme, held, floor, sampling, got, total)
 					}
 				}
 			}
