@@ -705,6 +705,7 @@ func (l *laplace) mode(ctx context.Context, theta []float64, info *information, 
 	const (
 		anew  = 12 // iterations after which the information is found again
 		depth = 20
+		spare = .5 // the decrement below which a search that finds no better place has ended
 	)
 	n := l.size()
 	a := &ascent{theta: theta, info: info, grad: make([]float64, n), d: l.d}
@@ -770,11 +771,13 @@ func (l *laplace) mode(ctx context.Context, theta []float64, info *information, 
 			}
 			step /= 2
 		}
-		if !moved {
-			if len(memory) == 0 {
-				return iteration, fmt.Errorf("%w: no step raises the posterior", ErrDiverged)
-			}
+		switch {
+		case !moved && !fresh:
 			memory, info = nil, nil
+		case !moved && decrement < spare:
+			a.ended = true // as near as the kernels' float32 can tell
+		case !moved:
+			return iteration, fmt.Errorf("%w: no step raises the posterior", ErrDiverged)
 		}
 		a.iteration, a.info, a.memory = iteration, info, memory
 	}
