@@ -729,7 +729,8 @@ func (l *laplace) mode(ctx context.Context, theta []float64, info *information, 
 		}
 		// The state changes at the end of an iteration only: one that is interrupted is done again.
 		iteration, info, memory := a.iteration+1, a.info, a.memory
-		if info == nil || iteration%anew == 0 && l.draws == 0 {
+		fresh := info == nil || iteration%anew == 0 && l.draws == 0
+		if fresh {
 			var err error
 			if info, err = l.fisher(ctx, theta); err != nil {
 				return iteration, err
