@@ -39,7 +39,7 @@ func browser(t *testing.T) context.Context {
 		t.Skip("no browser; set UNSEEN_BROWSER_TESTS=1 to make this a failure")
 	}
 	options := append([]chromedp.ExecAllocatorOption{},
-		chromedp.ExecPath(program), chromedp.UserDataDir(t.TempDir()), chromedp.NoFirstRun, chromedp.NoDefaultBrowserCheck, chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.ExecPath(program), chromedp.UserDataDir(profile(t)), chromedp.NoFirstRun, chromedp.NoDefaultBrowserCheck, chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("disable-sync", true), chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("disable-extensions", true),
 		chromedp.WSURLReadTimeout(60*time.Second),
@@ -53,7 +53,28 @@ func browser(t *testing.T) context.Context {
 	return ctx
 }
 
+// profile is a folder for the browser, which may write to it until after it has ended: it is removed as far as possible.
+func profile(t *testing.T) string {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "unseen-browser-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for range 20 {
+			if os.RemoveAll(folder) == nil {
+				return
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+	})
+	return folder
+}
+
 func TestInBrowser(t *testing.T) {
+	if testing.Short() {
+		t.Skip("once is enough; ./check runs it without -short")
+	}
 	path := filepath.Join(t.TempDir(), "report.html")
 	if err := sample().WriteHTML(path); err != nil {
 		t.Fatal(err)
