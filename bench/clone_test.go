@@ -184,7 +184,7 @@ func TestCloneGraph(t *testing.T) {
 // 768 dimensions at any size, too many for the race detector's patience.
 func TestScales(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow under the race detector; ./check runs it without")
+		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	for _, half := range []bool{false, true} {
 		names := []string{"clone-rw", "clone-lbfgs"}
@@ -238,7 +238,7 @@ func TestParseStat(t *testing.T) {
 // not taken for it.
 func TestWatchMemory(t *testing.T) {
 	if _, err := residentMemory(); err != nil {
-		t.Skip(err)
+		t.Skipf("this system does not tell what is resident: %v", err)
 	}
 	before, _ := residentMemory()
 	stop := watchMemory()

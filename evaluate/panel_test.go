@@ -119,7 +119,7 @@ func TestPanelRegion(t *testing.T) {
 
 func TestPanelExact(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow under the race detector; ./check runs it without")
+		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	w, j, test := planted(t)
 	ctx := context.Background()
@@ -143,7 +143,7 @@ func TestPanelExact(t *testing.T) {
 
 func TestCertify(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow under the race detector; ./check runs it without")
+		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	ctx := context.Background()
 	w := must(world.New(ctx, world.Settings{Nodes: 600, Dim: 16, Fields: world.EvenFields(3), Plan: world.Plan{Seed: 8}}))(t)

@@ -15,7 +15,7 @@ import (
 // TestAllPairs holds the blocks against one pair at a time, for every model that has them.
 func TestAllPairs(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow under the race detector; ./check runs it without")
+		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	ctx := context.Background()
 	w := must(world.New(ctx, world.Settings{Nodes: 333, Dim: 24, Fields: world.EvenFields(4), Plan: world.Plan{Seed: 3}}))(t)

@@ -14,7 +14,7 @@ import (
 // TestDoctorOnWorlds asserts what must hold for every seed; TestCoverage measures the rest.
 func TestDoctorOnWorlds(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow under the race detector; ./check runs it without")
+		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	for _, c := range []struct {
 		name   string
@@ -54,7 +54,7 @@ func TestDoctorOnWorlds(t *testing.T) {
 // wrong until exposures are logged.
 func TestBlindSpot(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow under the race detector; ./check runs it without")
+		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	plan := world.Saturated()
 	plan.Seed = 4

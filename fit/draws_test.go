@@ -152,7 +152,7 @@ func TestDrawsHaveTheCovariance(t *testing.T) {
 // uncertainty and what the rounds of learning leave open.
 func TestManyDimensions(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow under the race detector; ./check runs it without")
+		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	if kern.Variant() == "go" {
 		t.Skip("slow without assembly, and the tests above see the same")

@@ -123,7 +123,7 @@ func mustFit(tb testing.TB, p Problem, s Settings) *Result {
 // a command's.
 func TestMethodsOnAKnownWorld(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow under the race detector; ./check runs it without")
+		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	trial := newTrial(t, world.Settings{Nodes: 3000, Dim: 32, Fields: world.EvenFields(5), Plan: world.Plan{Seed: 11}}, 6000, 0)
 	naive := trial.judge(t, mustFit(t, trial.problem(), Settings{Method: "naive", Starts: []float64{.3}}))
@@ -147,7 +147,7 @@ func TestMethodsOnAKnownWorld(t *testing.T) {
 // The posterior does not depend on where it is looked for, nor on the threads.
 func TestBayesStartsAgree(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow under the race detector; ./check runs it without")
+		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	trial := newTrial(t, world.Settings{Nodes: 2000, Dim: 32, Fields: world.EvenFields(4), Plan: world.Plan{Seed: 5}}, 6000, 0)
 	r := mustFit(t, trial.problem(), Settings{Seed: 1, Threads: 1})
@@ -169,7 +169,7 @@ func TestBayesStartsAgree(t *testing.T) {
 // do. It starts at 16 in both.
 func TestBayesLearnsItsPrior(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow under the race detector; ./check runs it without")
+		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	for _, c := range []struct {
 		plan      world.Plan
@@ -225,7 +225,7 @@ func TestKnownPropensities(t *testing.T) {
 
 func TestLoggedExposureFindsTheScale(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow under the race detector; ./check runs it without")
+		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	plan := world.FlatRare()
 	plan.Seed = 3
@@ -246,7 +246,7 @@ func TestLoggedExposureFindsTheScale(t *testing.T) {
 // An anchor moves the propensities to where it says.
 func TestAnchor(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow under the race detector; ./check runs it without")
+		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	plan := world.FlatRare()
 	trial := newTrial(t, world.Settings{Nodes: 2000, Dim: 8, Fields: world.EvenFields(3), Plan: plan}, 12_000, 0)

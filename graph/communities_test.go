@@ -130,7 +130,7 @@ func TestKarateClub(t *testing.T) {
 // communities with those that gonum finds.
 func TestCommunitiesAgreeWithGonum(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow under the race detector; ./check runs it without")
+		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	for seed := range uint64(4) {
 		r := rand.New(rand.NewPCG(seed, 31))

@@ -21,7 +21,7 @@ var underRaceDetector bool
 // with years, hubs and cycles. UNSEEN_DATA says where the networks are.
 func TestRealNetworks(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow under the race detector; ./check runs it without")
+		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	for _, c := range []struct {
 		name         string
@@ -97,7 +97,7 @@ func TestRealNetworks(t *testing.T) {
 // fields that the networks come with.
 func TestRealCommunities(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow under the race detector; ./check runs it without")
+		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	for _, c := range []struct {
 		name       string

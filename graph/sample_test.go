@@ -31,7 +31,7 @@ func some(g *Graph, r *rand.Rand) []int32 {
 // mean of an arbitrary function, the sum of the weights, and how often every unlinked pair was drawn.
 func TestSamplesAreUnbiased(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow under the race detector; ./check runs it without")
+		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	for seed := range uint64(3) {
 		r := rand.New(rand.NewPCG(seed, 5))

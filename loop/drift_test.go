@@ -51,7 +51,7 @@ func firstAlarm(t *testing.T, s DriftSettings, n int, draw func(k int) []Shown) 
 // with lists whose items all go one way.
 func TestFalseAlarms(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow under the race detector; ./check runs it without")
+		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	s := DriftSettings{Expected: []Expected{{1, .5, .6}}, FalseAlarm: .1, Lists: 300}
 	for _, c := range []struct {

@@ -32,7 +32,7 @@ func TestLogitsAreTheFormula(t *testing.T) {
 // The formulas are differentiated in float64 by central differences, whose error is about 1e−8.
 func TestGradientsByFiniteDifferences(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow under the race detector; ./check runs it without")
+		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	everySpecimen(t, func(t *testing.T, rng *rand.Rand, n Nodes, m Logits, want formula) {
 		params := randomParams(rng, m)

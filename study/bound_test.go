@@ -14,7 +14,7 @@ import (
 // In every small world the true risk is below the bound, and below the sharper one; every term is there.
 func TestBoundHolds(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow under the race detector; ./check runs it without")
+		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	nodes, seeds := []int{8, 14}, []uint64{1, 2}
 	guarantees, err := small(2, seeds...).guarantees(t.Context(), nodes, seeds, 2)

@@ -58,7 +58,7 @@ func TestKnownPropensitiesAreRecovered(t *testing.T) {
 
 func TestFigure1(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow under the race detector; ./check runs it without")
+		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	l := tiny(2, 11)
 	l.trainings.size.pairs, l.trainings.size.validation, l.trainings.size.test = 400, 100, 1000

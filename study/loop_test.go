@@ -56,7 +56,7 @@ func TestTheory(t *testing.T) {
 
 func TestFigure2(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow under the race detector; ./check runs it without")
+		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	r, err := runFigure2(t.Context(), alone(t, 1, 5, 6))
 	if err != nil {

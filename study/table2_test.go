@@ -18,7 +18,7 @@ func tiny(threads int, seeds ...uint64) *lab {
 // learned judges every model, also those that have no π̂. What has been trained is only judged.
 func TestTable2(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow under the race detector; ./check runs it without")
+		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	l := tiny(2, 11)
 	trained(t, l, cross([]Fields{Random, Tied}, l.Seeds, table2Methods))

@@ -231,7 +231,7 @@ func effectiveDimension(w *World, pairs int) float64 {
 
 func TestSpectrum(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow under the race detector; ./check runs it without")
+		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	for _, test := range []struct{ spectrum, want float64 }{
 		{0, 32}, // the number of coordinates

@@ -21,7 +21,7 @@ import (
 // nodes is calibrated on all its pairs, one of 1,500 on an eighth of them.
 func TestPlanIsMetOnFreshPairs(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow under the race detector; ./check runs it without")
+		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	tests := []struct {
 		name      string

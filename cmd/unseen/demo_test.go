@@ -30,7 +30,7 @@ func smallDemo(t *testing.T, f demoFlags) *demo {
 // What the page says is true: bayes is better by the truth, and comes nearer to how common relevance is.
 func TestDemoShowsWhatItSays(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow under the race detector; ./check runs it without")
+		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	d := smallDemo(t, demoFlags{papers: 700, seed: 3, threads: 2})
 	naive, bayes := d.Recommenders[0], d.Recommenders[1]

@@ -12,7 +12,7 @@ const tiny = "loop --papers 60 --dim 6 --shown 6 --rounds 3 --seeds 2 --quiet"
 
 func TestLoop(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow under the race detector; ./check runs it without")
+		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	code, page, stderr := invoke(strings.Fields(tiny)...)
 	if code != exitOK || stderr != "" {

@@ -202,7 +202,7 @@ func TestCompletion(t *testing.T) {
 // A reader that went away or a full disk is a failure of one line, and no panic.
 func TestClosedStdout(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow under the race detector; ./check runs it without")
+		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	folder := t.TempDir()
 	for _, line := range []string{"", "demo --quiet --papers 200 --out " + folder, "demo --quiet --papers 200 --json --out " + folder, "version", "version --json", "--version", "completion bash", "completion fish", "help demo"} {

@@ -45,7 +45,7 @@ func TestStudy(t *testing.T) {
 
 func TestStudyJSON(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow under the race detector; ./check runs it without")
+		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	code, stdout, stderr := invoke("study", "table1", "--quick", "--seeds", "1", "--seed", "11", "--threads", "1", "--quiet", "--json")
 	if code != exitOK || stderr != "" {

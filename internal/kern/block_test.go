@@ -10,7 +10,7 @@ import (
 
 func TestMulT(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow under the race detector; ./check runs it without")
+		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	eachVariant(t, func(t *testing.T) {
 		for _, rows := range []int{0, 1, 5, 12, 13, 40} {
@@ -71,7 +71,7 @@ func TestMulTIsPositionFree(t *testing.T) {
 
 func TestMul(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow under the race detector; ./check runs it without")
+		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	eachVariant(t, func(t *testing.T) {
 		for _, rows := range []int{0, 1, 13, 24} {
