@@ -269,7 +269,7 @@ func TestWriteRefuses(t *testing.T) {
 	if err := Prepare(filepath.Join(file, "sub")); err == nil || !strings.Contains(err.Error(), "choose another") {
 		t.Errorf("a folder in a file: %v", err)
 	}
-	if _, err := Write(filepath.Join(folder, "missing"), []*Result{example()}); err == nil || !strings.Contains(err.Error(), "example.json cannot be written") {
+	if _, err := Write(filepath.Join(folder, "missing"), []*Result{example()}); err == nil || !strings.Contains(err.Error(), "cannot write "+filepath.Join(folder, "missing", "example.json")) {
 		t.Errorf("no folder: %v", err)
 	}
 	for name, spoil := range map[string]func(*Result){

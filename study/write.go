@@ -6,11 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
+
+	"unseen/internal/atomicfile"
 )
 
 // Prepare makes a folder for results, unless there is one, and tells whether files can be written there: before
@@ -63,47 +65,16 @@ func Write(folder string, results []*Result) ([]string, error) {
 		}
 		for _, f := range files {
 			path := filepath.Join(folder, f.name)
-			if err := replace(path, f.content); err != nil {
-				return paths, fmt.Errorf("%s cannot be written: %w; mend that and run it again, or choose another folder", path, cause(err))
+			if err := atomicfile.Write(path, func(w io.Writer) error {
+				_, err := w.Write(f.content)
+				return err
+			}); err != nil {
+				return paths, err
 			}
 			paths = append(paths, path)
 		}
 	}
 	return paths, nil
-}
-
-// replace writes a temporary file, syncs it, renames it and syncs the folder.
-func replace(path string, content []byte) (err error) {
-	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(file.Name()) // the first error says more than a second one
-		}
-	}()
-	_, err = file.Write(content)
-	if err == nil {
-		err = file.Chmod(0o644)
-	}
-	if err == nil {
-		err = file.Sync()
-	}
-	if closing := file.Close(); err == nil {
-		err = closing
-	}
-	if err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	if err != nil || runtime.GOOS == "windows" { // which cannot sync folders, and whose renames last
-		return err
-	}
-	folder, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
 }
 
 // csv is a row per row. A column whose numbers have a spread is followed by one of spreads.
