@@ -14,6 +14,14 @@
 //	m, err := result.Model(problem.Checksum())
 //	err = model.Save("model.safetensors", m)
 //
+// # Pairs
+//
+// A Drawing cuts a graph into what is learned from and what is held out, and samples the pairs of each; Data
+// says which files and fields that was about. A model keeps both, so that the same can be drawn again.
+//
+//	g, drawn, err := fit.Data{Drawing: fit.Drawing{Seed: 1}}.Prepare(ctx, g, nil, 2)
+//	result, err := fit.Fit(ctx, drawn.Problem, fit.Settings{Seed: 1}, fit.Progress{})
+//
 // # bayes
 //
 // A point estimate of the link model's weights is shrunk, so that hardly any ŷ comes near 1; the

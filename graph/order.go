@@ -2,6 +2,7 @@ package graph
 
 import (
 	"cmp"
+	"math/rand/v2"
 	"slices"
 )
 
@@ -34,17 +35,7 @@ func (g *Graph) Order() *Order {
 	o := &Order{graph: g, when: g.inferTimes()}
 	o.Sequence = g.sequence(o.when)
 	o.Rank = make([]int32, g.Len())
-	for rank, i := range o.Sequence {
-		o.Rank[i] = int32(rank)
-	}
-	for i, j := range g.Links() {
-		if !o.Precedes(j, i) {
-			o.Broken = append(o.Broken, Link{i, j})
-			if o.when[i] < o.when[j] {
-				o.AgainstTime++
-			}
-		}
-	}
+	o.rank()
 	return o
 }
 
@@ -132,4 +123,33 @@ func byTime(when []int64) []int32 {
 		slices.SortFunc(nodes, byTimeThenIndex)
 	}
 	return nodes
+}
+
+// ShuffledOrder returns the nodes in an order drawn by chance, for graphs in which nothing is older than
+// anything else, such as those of friends. Links against it are broken in name only.
+func (g *Graph) ShuffledOrder(src rand.Source) *Order {
+	o := &Order{graph: g, Sequence: make([]int32, g.Len()), Rank: make([]int32, g.Len()), when: slices.Repeat([]int64{noTime}, g.Len())}
+	for i := range o.Sequence {
+		o.Sequence[i] = int32(i)
+	}
+	rand.New(src).Shuffle(len(o.Sequence), func(a, b int) {
+		o.Sequence[a], o.Sequence[b] = o.Sequence[b], o.Sequence[a]
+	})
+	o.rank()
+	return o
+}
+
+// rank fills in what follows from the sequence.
+func (o *Order) rank() {
+	for rank, i := range o.Sequence {
+		o.Rank[i] = int32(rank)
+	}
+	for i, j := range o.graph.Links() {
+		if !o.Precedes(j, i) {
+			o.Broken = append(o.Broken, Link{i, j})
+			if o.when[i] < o.when[j] {
+				o.AgainstTime++
+			}
+		}
+	}
 }

@@ -22,7 +22,8 @@ type Model struct {
 	Method          string          // how it was fitted, such as "mle", "w" or "bayes"
 	Hyperparameters json.RawMessage // of the method; a JSON document, as are the two below
 	Seed            uint64
-	DataChecksum    string          // of the dataset
+	DataChecksum    string          // of what it was fitted to
+	Data            json.RawMessage // which data that was and how its pairs were drawn; a JSON document
 	Findings        json.RawMessage // the doctor's
 	Certificate     json.RawMessage // of the risk
 	Extra           []Tensor        // more, such as "posterior.V"; no name begins with "link." or "propensity."
@@ -41,6 +42,7 @@ const (
 	KeyHyperparameters   = "hyperparameters"
 	KeySeed              = "seed"
 	KeyDataChecksum      = "data_checksum"
+	KeyData              = "data"
 	KeyDim               = "dim"         // of the vectors
 	KeyFieldCount        = "field_count" // the unknown field counted
 	KeyFields            = "fields"      // absent where the names were not known
@@ -120,7 +122,7 @@ func (m Model) File() (*File, error) {
 	if nodes.FieldNames != nil {
 		documents[KeyFields] = nodes.FieldNames
 	}
-	for key, text := range map[string]json.RawMessage{KeyHyperparameters: m.Hyperparameters, KeyFindings: m.Findings, KeyCertificate: m.Certificate} {
+	for key, text := range map[string]json.RawMessage{KeyHyperparameters: m.Hyperparameters, KeyData: m.Data, KeyFindings: m.Findings, KeyCertificate: m.Certificate} {
 		if len(text) > 0 {
 			documents[key] = text
 		}
@@ -192,7 +194,7 @@ func (f *File) Model(n Nodes) (Model, error) {
 	if m.Seed, err = strconv.ParseUint(f.Metadata[KeySeed], 10, 64); err != nil {
 		return Model{}, f.faulty(KeySeed, err)
 	}
-	for key, document := range map[string]*json.RawMessage{KeyHyperparameters: &m.Hyperparameters, KeyFindings: &m.Findings, KeyCertificate: &m.Certificate} {
+	for key, document := range map[string]*json.RawMessage{KeyHyperparameters: &m.Hyperparameters, KeyData: &m.Data, KeyFindings: &m.Findings, KeyCertificate: &m.Certificate} {
 		text, ok := f.Metadata[key]
 		if ok && !json.Valid([]byte(text)) {
 			return Model{}, f.faulty(key, fmt.Errorf("not JSON"))

@@ -1,0 +1,70 @@
+package fit
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"unseen/graph"
+	"unseen/model"
+)
+
+// Data says what a model was fitted to: which files, with which fields, which of their pairs. A model file
+// keeps it, so that the same pairs can be held out again, and a model is not used on nodes it does not know.
+type Data struct {
+	Files   map[string]string `json:"files,omitempty"` // SHA-256 of each, by name
+	Fields  FieldsBy          `json:"fields,omitzero"`
+	Drawing Drawing           `json:"drawing"`
+}
+
+// FieldsBy says where fields come from. Its zero value takes those that the nodes have.
+type FieldsBy struct {
+	Kind  string `json:"kind,omitempty"`  // "" as given, "vectors" by k-means, "links" by communities of training links
+	Count int    `json:"count,omitempty"` // of k-means: how many; of communities: the fewest nodes of one
+	Seed  uint64 `json:"seed,omitempty"`
+}
+
+// String names the way, as "vectors:19".
+func (f FieldsBy) String() string {
+	if f.Kind == "" {
+		return "as given"
+	}
+	return fmt.Sprintf("%s:%d", f.Kind, f.Count)
+}
+
+// Prepare finds the fields and draws the pairs. The graph it returns has these fields.
+func (d Data) Prepare(ctx context.Context, g *graph.Graph, log *Log, threads int) (*graph.Graph, *Drawn, error) {
+	var err error
+	switch d.Fields.Kind {
+	case "":
+	case "vectors":
+		if g.Vectors() == nil {
+			return nil, nil, fmt.Errorf("%w: fields by vectors, and the nodes have none; encode their texts first", ErrData)
+		}
+		g, _, err = g.FieldsByVectors(ctx, graph.Clustering{Fields: d.Fields.Count, Seed: d.Fields.Seed, Threads: threads})
+	case "links":
+		var split *graph.Split
+		if split, _, err = d.Drawing.cut(g); err == nil {
+			g, _, err = g.FieldsByLinks(ctx, graph.Communities{Split: split, MinSize: d.Fields.Count, JoinSmall: true, Seed: d.Fields.Seed})
+		}
+	default:
+		err = fmt.Errorf("%w: no fields by %q; by vectors or links, or as given", ErrSetting, d.Fields.Kind)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	drawn, err := d.Drawing.Draw(g, log)
+	return g, drawn, err
+}
+
+// DataOf returns what a model says it was fitted to, and false if it does not say.
+func DataOf(m model.Model) (Data, bool, error) {
+	var d Data
+	if len(m.Data) == 0 {
+		return d, false, nil
+	}
+	if err := json.Unmarshal(m.Data, &d); err != nil {
+		return d, false, fmt.Errorf("%w: what the model was fitted to: %w", ErrData, err)
+	}
+	return d, true, nil
+}

@@ -1,0 +1,239 @@
+package fit
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"unseen/graph"
+	"unseen/model"
+	"unseen/risk"
+)
+
+// Drawing says which pairs of a graph are learned from and which are kept to judge by. It is stored with a
+// model, so that whoever judges it draws the same again and never judges by what was learned. Its zero value
+// cuts the nodes by age, 70, 10 and 20%, and draws four unlinked pairs per link among targets older than
+// the source.
+type Drawing struct {
+	Split   Cut          `json:"split,omitempty"`   // how the nodes are cut; "" means ByOrder
+	Shares  graph.Shares `json:"shares,omitzero"`   // of the parts; zero means graph.DefaultShares
+	Dates   *[2]Day      `json:"dates,omitempty"`   // ByDate: where validation and test begin
+	Later   bool         `json:"later,omitempty"`   // targets may be newer than the source, as in a graph without time
+	PerLink int          `json:"perLink,omitempty"` // unlinked pairs per link; 0 means graph.DefaultPerLink
+	Scheme  string       `json:"scheme,omitempty"`  // how they are chosen, as graph.ParseScheme reads it; "" means uniform
+	Seed    uint64       `json:"seed"`
+}
+
+// Cut is a way to cut the nodes of a graph into those to learn from, to choose by and to judge by.
+type Cut string
+
+// The cuts. Of all of them but Whole, a link belongs to the part of its source.
+const (
+	ByOrder  Cut = "order"  // oldest first, by share of the nodes
+	ByDate   Cut = "date"   // at two dates
+	AtRandom Cut = "random" // by share of the nodes, in an order drawn by the seed: for graphs without time; Later is implied
+	Whole    Cut = "whole"  // everything is learned from, and nothing is left to judge by
+)
+
+// Cuts lists the ways to cut.
+func Cuts() []Cut { return []Cut{ByOrder, ByDate, AtRandom, Whole} }
+
+// Day is a date, which JSON writes as 2021-01-31.
+type Day struct{ time.Time }
+
+// MarshalJSON writes the date.
+func (d Day) MarshalJSON() ([]byte, error) { return json.Marshal(d.UTC().Format(time.DateOnly)) }
+
+// UnmarshalJSON reads it.
+func (d *Day) UnmarshalJSON(text []byte) (err error) {
+	var s string
+	if err = json.Unmarshal(text, &s); err == nil {
+		d.Time, err = time.Parse(time.DateOnly, s)
+	}
+	return err
+}
+
+// Log is pairs of which it is known whether the target was shown to the source, and whether the source then
+// linked to it. A pair that occurs often was shown, and linked, if it was once.
+type Log struct {
+	Source, Target  []int32
+	Exposed, Linked []bool
+}
+
+// Drawn is a graph made ready to learn from.
+type Drawn struct {
+	Split   *graph.Split // nil of Whole
+	Problem Problem
+	Test    Evidence // held-out pairs; without pairs of Whole
+	Before  *graph.Order
+	Logged  int // training pairs whose exposure is logged
+	Links   int // training pairs that are linked
+}
+
+// Draw cuts a graph and samples its pairs. All links of a part are taken, and of its unlinked pairs a
+// sample that knows what it stands for. Pairs of the log (nil means that there is none) are all taken as
+// well, each standing for itself: they were chosen whatever came of them.
+func (d Drawing) Draw(g *graph.Graph, log *Log) (*Drawn, error) {
+	if log != nil && (len(log.Target) != len(log.Source) || len(log.Exposed) != len(log.Source) || len(log.Linked) != len(log.Source)) {
+		return nil, fmt.Errorf("%w: the log has %d sources, %d targets, %d exposures and %d links", ErrShape, len(log.Source), len(log.Target), len(log.Exposed), len(log.Linked))
+	}
+	out := &Drawn{}
+	var err error
+	if out.Split, out.Before, err = d.cut(g); err != nil {
+		return nil, err
+	}
+	parts := []graph.Part{graph.Train, graph.Validation, graph.Test}
+	if out.Split == nil {
+		parts = parts[:1]
+	}
+	drawn := [3]Evidence{}
+	for _, part := range parts {
+		if part == graph.Validation && out.Split.Report.Links[part] == 0 {
+			continue // a tenth of the training sources then serve
+		}
+		if drawn[part], err = d.part(g, out, part, log); err != nil {
+			return nil, fmt.Errorf("%w: %v pairs: %w", ErrData, part, err)
+		}
+	}
+	train := drawn[graph.Train]
+	out.Problem = Problem{Nodes: model.NodesOf(g), Train: train.Pairs, Validation: drawn[graph.Validation].Pairs, Exposure: train.Exposure}
+	out.Test = drawn[graph.Test]
+	var targets []int32
+	for k, linked := range train.Pairs.Linked {
+		if linked {
+			targets = append(targets, train.Pairs.Target[k])
+		}
+	}
+	out.Links = len(targets)
+	for _, e := range train.Exposure {
+		if e != risk.Unlogged {
+			out.Logged++
+		}
+	}
+	out.Problem.Nodes.Popularity = model.LogInDegree(g.Len(), targets)
+	out.Problem.Nodes.Age = model.Ages(g)
+	return out, nil
+}
+
+// cut splits the nodes, and returns the order that targets must keep to, nil if none.
+func (d Drawing) cut(g *graph.Graph) (split *graph.Split, before *graph.Order, err error) {
+	order := g.Order()
+	switch d.Split {
+	case "", ByOrder:
+		split, err = order.SplitByShare(d.Shares)
+	case ByDate:
+		if d.Dates == nil {
+			return nil, nil, fmt.Errorf("%w: a split by date needs two dates", ErrSetting)
+		}
+		split, err = order.SplitByDate(d.Dates[0].Time, d.Dates[1].Time)
+	case AtRandom:
+		split, err = g.ShuffledOrder(rand.NewPCG(d.Seed, 0x5eed)).SplitByShare(d.Shares)
+	case Whole:
+	default:
+		err = fmt.Errorf("there is no split %q; there is %v", d.Split, Cuts())
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrSetting, err)
+	}
+	if !d.Later && d.Split != AtRandom {
+		before = order
+	}
+	return split, before, nil
+}
+
+// part samples the pairs of a part and adds the log's.
+func (d Drawing) part(g *graph.Graph, out *Drawn, part graph.Part, log *Log) (Evidence, error) {
+	sampling := graph.Sampling{PerLink: d.PerLink, Src: rand.NewPCG(d.Seed, uint64(part)+1)}
+	if d.Scheme != "" {
+		var err error
+		if sampling.Scheme, err = graph.ParseScheme(d.Scheme); err != nil {
+			return Evidence{}, err
+		}
+	}
+	u := graph.Universe{Before: out.Before}
+	if out.Split != nil {
+		u = out.Split.Universe(part)
+		u.Before = out.Before
+	}
+	pairs, _, err := graph.Sample(g, u, sampling)
+	if err != nil || log == nil {
+		return Evidence{Pairs: pairs}, err
+	}
+	within := func(i, j int32) bool {
+		switch {
+		case i == j, out.Before != nil && !out.Before.Precedes(j, i):
+			return false
+		case out.Split != nil:
+			return out.Split.Part(i) == part && out.Split.Part(j) <= part
+		}
+		return true
+	}
+	return log.join(pairs, within), nil
+}
+
+// join adds the pairs of the log to a sample. A logged pair is there whether it is linked or not: it stands
+// for itself alone, with weight and rate 1; the others keep theirs, since they were drawn from among all.
+func (l *Log) join(p *graph.Pairs, within func(i, j int32) bool) Evidence {
+	type entry struct {
+		graph.Link
+		exposed, linked bool
+	}
+	var logged []entry
+	for k, i := range l.Source {
+		if within(i, l.Target[k]) {
+			logged = append(logged, entry{graph.Link{Source: i, Target: l.Target[k]}, l.Exposed[k] || l.Linked[k], l.Linked[k]})
+		}
+	}
+	byPair := func(a, b graph.Link) int {
+		return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.Target, b.Target))
+	}
+	slices.SortStableFunc(logged, func(a, b entry) int { return byPair(a.Link, b.Link) })
+	once := logged[:0]
+	for _, e := range logged {
+		if n := len(once); n > 0 && once[n-1].Link == e.Link {
+			once[n-1].exposed, once[n-1].linked = once[n-1].exposed || e.exposed, once[n-1].linked || e.linked
+			continue
+		}
+		once = append(once, e)
+	}
+	if len(once) == 0 {
+		return Evidence{Pairs: p}
+	}
+	n := p.Len() + len(once)
+	both := &graph.Pairs{
+		Source: make([]int32, 0, n), Target: make([]int32, 0, n), Linked: make([]bool, 0, n),
+		Weight: make([]float64, 0, n), Rate: make([]float64, 0, n), Universe: p.Universe,
+	}
+	exposure := make([]risk.Exposure, 0, n)
+	add := func(at graph.Link, linked bool, weight, rate float64, e risk.Exposure) {
+		both.Source, both.Target = append(both.Source, at.Source), append(both.Target, at.Target)
+		both.Linked, both.Weight, both.Rate = append(both.Linked, linked), append(both.Weight, weight), append(both.Rate, rate)
+		exposure = append(exposure, e)
+	}
+	// samples are sorted by source and then by target, as the log now is
+	for k := range p.Len() {
+		at := graph.Link{Source: p.Source[k], Target: p.Target[k]}
+		for len(once) > 0 && byPair(once[0].Link, at) < 0 {
+			add(once[0].Link, once[0].linked, 1, 1, logEntry(once[0].exposed))
+			once = once[1:]
+		}
+		if len(once) > 0 && once[0].Link == at {
+			continue // the log's own row follows
+		}
+		add(at, p.Linked[k], p.Weight[k], p.Rate[k], risk.Unlogged)
+	}
+	for _, e := range once {
+		add(e.Link, e.linked, 1, 1, logEntry(e.exposed))
+	}
+	return Evidence{both, exposure}
+}
+
+func logEntry(exposed bool) risk.Exposure {
+	if exposed {
+		return risk.Exposed
+	}
+	return risk.Unexposed
+}

@@ -1,0 +1,184 @@
+package fit
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"unseen/graph"
+	"unseen/risk"
+)
+
+// drawGraph is a small graph with times, in which every node links to some older ones.
+func drawGraph(t *testing.T, n int) *graph.Graph {
+	t.Helper()
+	var b graph.Builder
+	r := rand.New(rand.NewPCG(3, 3))
+	for i := range n {
+		if _, err := b.AddNode(graph.Node{ID: fmt.Sprint(i), Field: fmt.Sprint(i % 3), Time: time.Date(2000+i, 1, 1, 0, 0, 0, 0, time.UTC)}); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if i > 3 {
+				if err := b.AddLinkIndex(int32(i), int32(r.IntN(i))); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	g, _, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := must(graph.NewVectors(n, 2))(t)
+	for i := range n {
+		if err := v.Set(int32(i), []float32{1, float32(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return must(g.WithVectors(v))(t)
+}
+
+// TestDrawKeepsPartsApart: no held-out source is learned from, targets are older, and links are all there.
+func TestDrawKeepsPartsApart(t *testing.T) {
+	g := drawGraph(t, 100)
+	dates := [2]Day{{time.Date(2060, 1, 1, 0, 0, 0, 0, time.UTC)}, {time.Date(2080, 1, 1, 0, 0, 0, 0, time.UTC)}}
+	for _, d := range []Drawing{{Seed: 1}, {Seed: 1, Split: ByDate, Dates: &dates}, {Seed: 1, Split: AtRandom, PerLink: 2}, {Seed: 1, Later: true, Scheme: "field"}} {
+		out := must(d.Draw(g, nil))(t)
+		for part, pairs := range []*graph.Pairs{out.Problem.Train, out.Problem.Validation, out.Test.Pairs} {
+			links := 0
+			for k, i := range pairs.Source {
+				j := pairs.Target[k]
+				if out.Split.Part(i) != graph.Part(part) || out.Split.Part(j) > graph.Part(part) {
+					t.Fatalf("%+v: pair %d→%d of parts %v and %v is among the pairs of %v", d, i, j, out.Split.Part(i), out.Split.Part(j), graph.Part(part))
+				}
+				if !d.Later && d.Split != AtRandom && i <= j {
+					t.Fatalf("%+v: source %d is older than its target %d", d, i, j)
+				}
+				if pairs.Linked[k] != g.HasLink(i, j) {
+					t.Fatalf("%+v: pair %d→%d: linked %v", d, i, j, pairs.Linked[k])
+				}
+				if pairs.Linked[k] {
+					links++
+				}
+			}
+			if links != out.Split.Report.Links[part] {
+				t.Errorf("%+v: %d links among the pairs of %v, %d in the split", d, links, graph.Part(part), out.Split.Report.Links[part])
+			}
+		}
+		if out.Links != out.Split.Report.Links[graph.Train] {
+			t.Errorf("%d training links are reported, %d are there", out.Links, out.Split.Report.Links[graph.Train])
+		}
+	}
+}
+
+// TestDrawStandsForAll: with a log, the weights still add up to sums over all pairs, on average, and the log
+// is whole.
+func TestDrawStandsForAll(t *testing.T) {
+	g := drawGraph(t, 60)
+	log := &Log{}
+	add := func(i, j int32, exposed, linked bool) {
+		log.Source, log.Target = append(log.Source, i), append(log.Target, j)
+		log.Exposed, log.Linked = append(log.Exposed, exposed), append(log.Linked, linked)
+	}
+	r := rand.New(rand.NewPCG(5, 5))
+	known := map[graph.Link]bool{}
+	for range 150 {
+		i, j := int32(r.IntN(60)), int32(r.IntN(60))
+		add(i, j, r.IntN(2) == 0, g.HasLink(i, j))
+		if j < i {
+			known[graph.Link{Source: i, Target: j}] = true
+		}
+	}
+	add(59, 0, false, false) // twice, shown once
+	add(59, 0, true, false)
+	known[graph.Link{Source: 59, Target: 0}] = true
+	f := func(i, j int32) float64 { return float64(i) + 3*float64(j%7) }
+	var want float64
+	for i := range int32(60) {
+		for j := range i {
+			want += f(i, j)
+		}
+	}
+	var sum float64
+	const draws = 400
+	for seed := range uint64(draws) {
+		out := must(Drawing{Seed: seed, Split: Whole, PerLink: 1}.Draw(g, log))(t)
+		seen := 0
+		for k, i := range out.Problem.Train.Source {
+			j := out.Problem.Train.Target[k]
+			sum += out.Problem.Train.Weight[k] * f(i, j)
+			if logged := out.Problem.Exposure[k] != risk.Unlogged; logged != known[graph.Link{Source: i, Target: j}] {
+				t.Fatalf("pair %d→%d: logged %v", i, j, logged)
+			} else if logged {
+				seen++
+				if out.Problem.Train.Weight[k] != 1 || out.Problem.Train.Rate[k] != 1 {
+					t.Fatalf("a logged pair has weight %v and rate %v", out.Problem.Train.Weight[k], out.Problem.Train.Rate[k])
+				}
+			}
+			if i == 59 && j == 0 && out.Problem.Exposure[k] != risk.Exposed {
+				t.Fatal("a pair that was shown once counts as never shown")
+			}
+			if k > 0 && (out.Problem.Train.Source[k-1] > i || out.Problem.Train.Source[k-1] == i && out.Problem.Train.Target[k-1] >= j) {
+				t.Fatalf("pair %d→%d is out of order, or twice", i, j)
+			}
+		}
+		if seen != len(known) || out.Logged != seen {
+			t.Fatalf("%d logged pairs, %d reported, want %d", seen, out.Logged, len(known))
+		}
+	}
+	if mean := sum / draws; math.Abs(mean/want-1) > .01 {
+		t.Errorf("the weighted sum is %.0f on average, the sum over all pairs %.0f", mean, want)
+	}
+}
+
+// TestDrawingIsKept: a drawing read back draws the same.
+func TestDrawingIsKept(t *testing.T) {
+	g := drawGraph(t, 100)
+	dates := [2]Day{{time.Date(2060, 1, 1, 0, 0, 0, 0, time.UTC)}, {time.Date(2080, 3, 1, 0, 0, 0, 0, time.UTC)}}
+	for _, d := range []Data{
+		{Drawing: Drawing{Seed: 9}}, {Drawing: Drawing{Seed: 9, Split: ByDate, Dates: &dates}}, {Drawing: Drawing{Seed: 9, Split: AtRandom, Shares: graph.Shares{Train: .5, Validation: .2, Test: .3}}},
+		{Fields: FieldsBy{Kind: "vectors", Count: 4, Seed: 2}, Files: map[string]string{"nodes.parquet": "ab"}},
+	} {
+		var again Data
+		if err := json.Unmarshal(must(json.Marshal(d))(t), &again); err != nil {
+			t.Fatal(err)
+		}
+		_, one, err := d.Prepare(t.Context(), g, nil, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, two, err := again.Prepare(t.Context(), g, nil, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if one.Problem.Checksum() != two.Problem.Checksum() {
+			t.Errorf("%+v draws other pairs once it was written and read", d)
+		}
+	}
+}
+
+func TestDrawRefuses(t *testing.T) {
+	g := drawGraph(t, 100)
+	for name, d := range map[string]Data{
+		"an unknown split":  {Drawing: Drawing{Split: "sideways"}},
+		"no dates":          {Drawing: Drawing{Split: ByDate}},
+		"shares beyond 1":   {Drawing: Drawing{Shares: graph.Shares{Train: 1, Test: 1}}},
+		"an unknown scheme": {Drawing: Drawing{Scheme: "lucky"}},
+		"unknown fields":    {Fields: FieldsBy{Kind: "stars"}},
+	} {
+		if _, _, err := d.Prepare(t.Context(), g, nil, 1); !errors.Is(err, ErrSetting) && !errors.Is(err, ErrData) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := (Drawing{}).Draw(g, &Log{Source: []int32{1}}); !errors.Is(err, ErrShape) {
+		t.Errorf("a ragged log: %v", err)
+	}
+	if _, _, err := (Data{Fields: FieldsBy{Kind: "links", Count: 5}}).Prepare(t.Context(), g, nil, 1); err != nil {
+		t.Errorf("fields by links: %v", err)
+	}
+}
