@@ -237,3 +237,18 @@ func logEntry(exposed bool) risk.Exposure {
 	}
 	return risk.Unexposed
 }
+
+// DrawingFor returns the drawing that suits a graph, and why: by age where that is known or where links tell
+// it, and at random where they go round in circles, as those of friends do.
+func DrawingFor(g *graph.Graph) (Drawing, string) {
+	for i := range int32(g.Len()) {
+		if _, known := g.Time(i); known {
+			return Drawing{Split: ByOrder}, "by age, the newest are held out"
+		}
+	}
+	// a link and its reverse are one circle, so an undirected graph has half of its links against any order
+	if broken := len(g.Order().Broken); broken*4 > g.LinkCount() {
+		return Drawing{Split: AtRandom, Later: true}, fmt.Sprintf("at random, since no node has a time and %.0f%% of the links lie on circles", 100*float64(broken)/float64(g.LinkCount()))
+	}
+	return Drawing{Split: ByOrder}, "by the order that the links tell, since no node has a time"
+}

@@ -13,12 +13,13 @@ import (
 	"slices"
 	"strings"
 
+	"unseen/evaluate"
 	"unseen/model"
 	"unseen/study"
 )
 
 // Open makes a document of runs: files and folders that this program wrote. A run is a study's JSON file, what
-// unseen study --json printed, a model file, a document that [Document.WriteJSON] wrote, or a folder with some of
+// unseen study --json printed, an evaluation, a model file, a document that [Document.WriteJSON] wrote, or a folder with some of
 // these. Errors name the file and what to do.
 func Open(title string, runs ...string) (*Document, error) {
 	d := &Document{Title: title}
@@ -138,6 +139,7 @@ func openFile(path string) (*Document, error) {
 // parse reads a JSON file of any of the kinds that there are.
 func parse(path string, raw []byte) (*Document, error) {
 	var kind struct {
+		Kind     string          `json:"kind"`
 		Study    string          `json:"study"`
 		Studies  json.RawMessage `json:"studies"`
 		Sections json.RawMessage `json:"sections"`
@@ -167,6 +169,19 @@ func parse(path string, raw []byte) (*Document, error) {
 			return nil, damaged(err)
 		}
 		return ofStudies(path, printed.Studies)
+	case kind.Kind == evaluate.EvaluationKind:
+		e := new(evaluate.Evaluation)
+		if err := json.Unmarshal(raw, e); err != nil {
+			return nil, damaged(err)
+		}
+		if e.Panel == nil || slices.ContainsFunc(e.Others, func(o evaluate.Other) bool { return o.Panel == nil }) {
+			return nil, damaged(errors.New("it has no panel"))
+		}
+		d := &Document{Title: "What " + e.Model + " is worth", Sections: OfEvaluation(e), Summary: []string{evaluationWords(e)}}
+		if err := d.check(); err != nil {
+			return nil, damaged(err)
+		}
+		return d, nil
 	case kind.Study != "":
 		r := new(study.Result)
 		if err := json.Unmarshal(raw, r); err != nil {
@@ -174,7 +189,7 @@ func parse(path string, raw []byte) (*Document, error) {
 		}
 		return ofStudies(path, []*study.Result{r})
 	}
-	return nil, fmt.Errorf("%w: %s is JSON, but neither of a study nor of a report; give a file that unseen study --out wrote", ErrRun, path)
+	return nil, fmt.Errorf("%w: %s is JSON, but neither of a study, an evaluation nor a report; give a file that unseen study --out or unseen evaluate -o wrote", ErrRun, path)
 }
 
 func ofStudies(path string, results []*study.Result) (*Document, error) {

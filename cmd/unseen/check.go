@@ -59,9 +59,7 @@ is 1. What is weak makes it worse.`,
 			}
 			return err
 		},
-		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			return nil, cobra.ShellCompDirectiveFilterDirs
-		},
+		ValidArgsFunction: oneFolder,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -187,21 +186,19 @@ func runDemo(ctx context.Context, f demoFlags, t *ticker) (*demo, error) {
 		return nil, err
 	}
 	g := w.Graph()
-	pairs, _, err := graph.Sample(g, graph.Universe{Before: g.Order()}, graph.Sampling{PerLink: 4, Src: rand.NewPCG(f.seed, 1)})
+	data := fit.Data{Drawing: fit.Drawing{Split: fit.Whole, PerLink: 4, Seed: f.seed}}
+	_, drawn, err := data.Prepare(ctx, g, nil, f.threads)
 	if err != nil {
 		return nil, err
 	}
-	if err := pairs.GroupBySource(); err != nil {
-		return nil, err
-	}
-	d := &demo{Papers: g.Len(), Citations: g.LinkCount(), Pairs: pairs.Len(), Seed: f.seed}
+	problem := drawn.Problem
+	d := &demo{Papers: g.Len(), Citations: g.LinkCount(), Pairs: problem.Train.Len(), Seed: f.seed}
 	older := int64(g.Len()) * int64(g.Len()-1) / 2
 	test, err := w.Pairs(ctx, int(min(200_000, older/3)), world.Draw{Part: 2, Older: true})
 	if err != nil {
 		return nil, err
 	}
 	d.describe(g, test)
-	problem := fit.Problem{Nodes: model.NodesOf(g), Train: pairs}
 	for _, method := range []string{"naive", "bayes"} {
 		r, err := fit.Fit(ctx, problem, fit.Settings{Method: method, Seed: f.seed, Threads: f.threads}, fit.Progress{Step: t.stepOf(method)})
 		if err != nil {
@@ -238,7 +235,11 @@ func runDemo(ctx context.Context, f demoFlags, t *ticker) (*demo, error) {
 		return nil, err
 	}
 	t.say("writing %s", f.out)
-	return d, d.write(ctx, f, g, m)
+	naive, err := d.Recommenders[0].result.Model(checksum)
+	if err != nil {
+		return nil, err
+	}
+	return d, d.write(ctx, f, g, data, m, naive)
 }
 
 // stepOf shows training under a name.
@@ -302,7 +303,8 @@ func (d *demo) judge(ctx context.Context, test *world.Sample, judge *fit.Judge) 
 		if err != nil {
 			return err
 		}
-		roc.X, roc.Y = thinned(x, y)
+		few := evaluate.Line{X: x, Y: y}.Thinned()
+		roc.X, roc.Y = few.X, few.Y
 		calibration := study.Line{Name: r.Method}
 		if calibration.X, calibration.Y, err = scored.Calibration(200); err != nil {
 			return err
@@ -323,17 +325,6 @@ func (d *demo) judge(ctx context.Context, test *world.Sample, judge *fit.Judge) 
 		}
 	}
 	return nil
-}
-
-// thinned leaves out points that are less than a hundredth from the last.
-func thinned(x, y []float64) (fewX, fewY []float64) {
-	for i := range x {
-		last := len(fewX) - 1
-		if i == 0 || i == len(x)-1 || math.Abs(x[i]-fewX[last])+math.Abs(y[i]-fewY[last]) >= .01 {
-			fewX, fewY = append(fewX, x[i]), append(fewY, y[i])
-		}
-	}
-	return fewX, fewY
 }
 
 // compareExposure holds π̂ against π.

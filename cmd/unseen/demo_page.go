@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -59,8 +60,13 @@ func (d *demo) print(w io.Writer) error {
 	for _, warning := range d.warnings {
 		b.WriteString(wrap("warning: " + warning))
 	}
-	fmt.Fprintf(&b, "\nWritten: %s\n", strings.Join(d.Files, ", "))
-	b.WriteString("Open the report in a browser. Next: unseen fit, unseen loop, unseen study all\n")
+	folder := filepath.Dir(d.Files[0])
+	var names []string
+	for _, path := range d.Files {
+		names = append(names, filepath.Base(path))
+	}
+	fmt.Fprintf(&b, "\nIn %s: %s\n", folder, strings.Join(names, ", "))
+	fmt.Fprintf(&b, "Open the report in a browser. Next: unseen fit %s, unseen loop\n", filepath.Join(folder, "dataset"))
 	_, err := io.WriteString(w, b.String())
 	return err
 }

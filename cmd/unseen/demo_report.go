@@ -2,27 +2,41 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 
 	"unseen/dataset"
+	"unseen/fit"
 	"unseen/graph"
 	"unseen/model"
 	"unseen/report"
 	"unseen/study"
 )
 
-// write writes the folder: the data, the model and the report. Each is whole or not there.
-func (d *demo) write(ctx context.Context, f demoFlags, g *graph.Graph, m model.Model) error {
-	data := filepath.Join(f.out, "dataset")
-	_, err := dataset.Write(ctx, data, dataset.Content{Graph: g}, dataset.WriteOptions{Provenance: dataset.Provenance{
+// write writes the folder: the data, the models and the report. Each is whole or not there.
+func (d *demo) write(ctx context.Context, f demoFlags, g *graph.Graph, data fit.Data, m, naive model.Model) error {
+	folder := filepath.Join(f.out, "dataset")
+	manifest, err := dataset.Write(ctx, folder, dataset.Content{Graph: g}, dataset.WriteOptions{Provenance: dataset.Provenance{
 		MadeBy: "unseen", Command: []string{"unseen", "demo", "--papers", fmt.Sprint(f.papers), "--seed", fmt.Sprint(f.seed)}, Seed: &f.seed,
 	}})
 	if err != nil {
 		return err
 	}
+	data.Files = map[string]string{}
+	for name, file := range manifest.Files {
+		data.Files[name] = file.SHA256
+	}
+	if m.Data, err = json.Marshal(data); err != nil {
+		return err
+	}
+	naive.Data = m.Data
 	path := filepath.Join(f.out, "model.safetensors")
 	if err := model.Save(path, m); err != nil {
+		return err
+	}
+	beside := filepath.Join(f.out, "naive.safetensors")
+	if err := model.Save(beside, naive); err != nil {
 		return err
 	}
 	document := d.document(m.DataChecksum)
@@ -30,7 +44,7 @@ func (d *demo) write(ctx context.Context, f demoFlags, g *graph.Graph, m model.M
 	if err := document.WriteHTML(page); err != nil {
 		return err
 	}
-	d.Files = []string{page, path, data}
+	d.Files = []string{page, path, beside, folder}
 	return nil
 }
 

@@ -87,7 +87,7 @@ func TestDemoCommand(t *testing.T) {
 		t.Fatalf("exit code %d, stderr %q", code, stderr)
 	}
 	for line := range strings.Lines(page) {
-		if !strings.HasPrefix(line, "Written: ") { // paths may be long
+		if !strings.HasPrefix(line, "In ") && !strings.HasPrefix(line, "Open ") { // paths may be long
 			fits80(t, line)
 		}
 	}

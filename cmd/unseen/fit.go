@@ -18,6 +18,7 @@ import (
 
 	"unseen/evaluate"
 	"unseen/fit"
+	"unseen/graph"
 	"unseen/internal/atomicfile"
 	"unseen/model"
 	"unseen/risk"
@@ -48,21 +49,35 @@ type fitFlags struct {
 	logged             float64
 	certify            int
 
+	data    string // a dataset; "" for a generated world
+	drawing drawingFlags
+
 	output, checkpoint    string
 	resume, quiet, asJSON bool
 }
 
+// worldFlags are those that only a generated world takes.
+var worldFlags = []string{"world", "nodes", "dim", "fields", "random-fields", "pairs", "logged"}
+
 func newFit() *cobra.Command {
 	var f fitFlags
 	cmd := &cobra.Command{
-		Use:   "fit",
-		Short: "Learn links and exposure together, on a world whose truth is known",
+		Use:   "fit [DATASET]",
+		Short: "Learn links and exposure together, of a dataset or a generated world",
 		Long: `Learn both halves of a recommender, ŷ = P(link | shown) and π̂ = P(shown), from
-links alone, and compare them with the truth. The pairs come from a generated
-world: nodes with fields and vectors, links drawn from known y and π.
+links alone. The pairs come from a dataset: all its links, but for those of
+nodes that are held out, and some pairs that are not linked. Without a dataset
+they come from a generated world, nodes with fields and vectors, links drawn
+from known y and π, and what is learned is compared with the truth.
 
 Methods:
 ` + methodList() + `
+Of a dataset, nodes are held out by age: the newest tenth to choose settings by
+and the fifth after it to judge by, and only older nodes are candidates. With
+neither times nor an order among the links they are drawn. --split whole learns
+from everything. exposures.parquet, if there, enters the likelihood. The model
+knows what it was fitted to, for unseen evaluate.
+
 Worlds:
   saturated       links are common and many are certain once shown (the paper's)
   saturated-rare  links are rare, and a few are certain once shown
@@ -86,11 +101,29 @@ With -o the model is saved, and until then a checkpoint lies beside it: Ctrl-C
 or a power cut loses half a minute at most. Run the same command with --resume
 to go on; the model is the same, to the byte, as if nothing had happened.`,
 		Example: `  unseen fit
+  unseen fit papers -o model.safetensors
+  unseen fit papers --validation-from 2020-01-01 --test-from 2021-01-01
+  unseen fit friends --split random --fields-by links:50
   unseen fit --method naive --json
   unseen fit --world flat-rare --logged 0.02
   unseen fit --method ap --search lr=1e-3,1e-2 --search lambda-r=1,10
   unseen fit --nodes 20000 --dim 256 --pairs 300000 -o model.safetensors`,
-		Args: noArgs,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 || len(args) == 1 && args[0] == "" {
+				return usagef("name one folder of a dataset, or none for a generated world; got %q", args)
+			}
+			refused, why := f.drawing.names(), "needs a dataset to choose from; name its folder"
+			if len(args) == 1 {
+				f.data = args[0]
+				refused, why = worldFlags, "is for generated worlds; leave it out, or the dataset"
+			}
+			for _, name := range refused {
+				if cmd.Flags().Changed(name) {
+					return usagef("--%s %s", name, why)
+				}
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, name := range []string{"output", "checkpoint"} {
 				// as an unset variable of a script leaves it: hours of training would go nowhere
@@ -107,7 +140,7 @@ to go on; the model is the same, to the byte, as if nothing had happened.`,
 			}
 			return r.print(cmd.OutOrStdout())
 		},
-		ValidArgsFunction: cobra.NoFileCompletions,
+		ValidArgsFunction: oneFolder,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
@@ -123,6 +156,7 @@ to go on; the model is the same, to the byte, as if nothing had happened.`,
 	flags.Lookup("starts").DefValue = "" // it would be []
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of the world and of training")
 	flags.IntVar(&f.threads, "threads", 0, "threads (default: all processors)")
+	f.drawing.add(cmd)
 	flags.StringVar(&f.world, "world", "saturated", "kind of world")
 	flags.IntVar(&f.nodes, "nodes", 4000, "nodes of the world")
 	flags.IntVar(&f.dim, "dim", 64, "dimension of the vectors")
@@ -183,39 +217,48 @@ func searchList() string {
 	return b.String()
 }
 
-// settings turns the flags into what to generate and how to learn, or says which flag is wrong.
-func (f *fitFlags) settings() (world.Settings, fit.Settings, error) {
+// generate turns the flags into a world to make, or says which flag is wrong.
+func (f *fitFlags) generate() (world.Settings, error) {
 	var w world.Settings
-	var s fit.Settings
 	plan, ok := plans[f.world]
 	most := math.MaxInt32
 	switch {
 	case !ok:
-		return w, s, usagef("no world %q; there is %s", f.world, strings.Join(slices.Sorted(maps.Keys(plans)), ", "))
+		return w, usagef("no world %q; there is %s", f.world, strings.Join(slices.Sorted(maps.Keys(plans)), ", "))
 	case f.nodes < 10:
-		return w, s, usagef("--nodes is %d; give at least 10", f.nodes)
+		return w, usagef("--nodes is %d; give at least 10", f.nodes)
 	case f.dim < 1:
-		return w, s, usagef("--dim is %d; give at least 1", f.dim)
+		return w, usagef("--dim is %d; give at least 1", f.dim)
 	case f.fields < 1 || f.fields > min(f.nodes, 1000):
-		return w, s, usagef("--fields is %d; give from 1 to %d", f.fields, min(f.nodes, 1000))
+		return w, usagef("--fields is %d; give from 1 to %d", f.fields, min(f.nodes, 1000))
 	case f.nodes < 40_000:
 		most = f.nodes * (f.nodes - 1) / 3 // training, validation and test have a third each
 	}
 	switch {
 	case f.pairs < 10 || f.pairs > most:
-		return w, s, usagef("--pairs is %d; with %d nodes give from 10 to %d", f.pairs, f.nodes, most)
+		return w, usagef("--pairs is %d; with %d nodes give from 10 to %d", f.pairs, f.nodes, most)
 	case !(f.logged >= 0 && f.logged <= 1):
-		return w, s, usagef("--logged is %v; give a share from 0 to 1", f.logged)
+		return w, usagef("--logged is %v; give a share from 0 to 1", f.logged)
+	}
+	w = world.Settings{Nodes: f.nodes, Dim: f.dim, Fields: world.EvenFields(f.fields), RandomFields: f.randomFields, Plan: plan()}
+	w.Seed, w.Threads = f.seed, f.threads
+	return w, causedByFlags(w.Validate())
+}
+
+// settings turns the flags into how to learn, or says which flag is wrong.
+func (f *fitFlags) settings() (fit.Settings, error) {
+	var s fit.Settings
+	switch {
 	case f.searchPoints < 0 || f.searchPoints > 0 && len(f.searches) == 0:
-		return w, s, usagef("--search-points is %d; give a positive number, and settings to --search over", f.searchPoints)
+		return s, usagef("--search-points is %d; give a positive number, and settings to --search over", f.searchPoints)
 	case f.threads < 0:
-		return w, s, usagef("--threads is %d; give at least 1, or leave it out", f.threads)
+		return s, usagef("--threads is %d; give at least 1, or leave it out", f.threads)
 	case f.certify < 0 || f.certify > 100:
-		return w, s, usagef("--certify is %d; give from 1 to 100, or leave it out", f.certify)
+		return s, usagef("--certify is %d; give from 1 to 100, or leave it out", f.certify)
 	case f.output != "" && f.checkpoint != "" && filepath.Clean(f.output) == filepath.Clean(f.checkpoint):
-		return w, s, usagef("-o and --checkpoint are both %s; give two paths", f.output)
+		return s, usagef("-o and --checkpoint are both %s; give two paths", f.output)
 	case f.resume && f.output == "" && f.checkpoint == "":
-		return w, s, usagef("--resume needs to know where the checkpoint is; give the -o or the --checkpoint of the interrupted run")
+		return s, usagef("--resume needs to know where the checkpoint is; give the -o or the --checkpoint of the interrupted run")
 	}
 	if f.threads == 0 {
 		f.threads = runtime.GOMAXPROCS(0)
@@ -223,8 +266,6 @@ func (f *fitFlags) settings() (world.Settings, fit.Settings, error) {
 	if f.checkpoint == "" && f.output != "" {
 		f.checkpoint = f.output + ".checkpoint"
 	}
-	w = world.Settings{Nodes: f.nodes, Dim: f.dim, Fields: world.EvenFields(f.fields), RandomFields: f.randomFields, Plan: plan()}
-	w.Seed, w.Threads = f.seed, f.threads
 	s = fit.Settings{
 		Method: f.method, Preset: f.preset, Link: f.link, Propensity: f.propensity, Optimiser: f.optimiser,
 		Search: fit.Search{Points: f.searchPoints}, Starts: f.starts, Seed: f.seed, Threads: f.threads,
@@ -233,32 +274,29 @@ func (f *fitFlags) settings() (world.Settings, fit.Settings, error) {
 	for _, text := range f.searches {
 		axis, err := parseAxis(text)
 		if err != nil {
-			return w, s, err
+			return s, err
 		}
 		s.Search.Axes = append(s.Search.Axes, axis)
 	}
 	for _, text := range f.anchors {
 		anchor, err := parseAnchor(text)
 		if err != nil {
-			return w, s, err
+			return s, err
 		}
 		s.Anchors = append(s.Anchors, anchor)
 	}
-	if err := w.Validate(); err != nil {
-		return w, s, causedByFlags(err)
-	}
 	if _, err := s.WithDefaults(); err != nil {
-		return w, s, causedByFlags(err)
+		return s, causedByFlags(err)
 	}
 	for _, path := range []string{f.output, f.checkpoint} {
 		if path == "" {
 			continue
 		}
 		if err := atomicfile.Writable(path); err != nil {
-			return w, s, &usageError{err}
+			return s, &usageError{err}
 		}
 	}
-	return w, s, nil
+	return s, nil
 }
 
 // causedByFlags takes an error that only the command line can have caused for a wrong command line.
@@ -302,7 +340,8 @@ func parseAnchor(text string) (fit.Anchor, error) {
 
 // fitReport is what unseen fit has to say.
 type fitReport struct {
-	World    fitWorld     `json:"world"`
+	World    *fitWorld    `json:"world,omitempty"`   // what was generated,
+	Dataset  *fitDataset  `json:"dataset,omitempty"` // or what was read
 	Settings fit.Settings `json:"settings"`
 	Pairs    int          `json:"pairs"`
 	Links    int          `json:"links"`   // seen among them
@@ -315,7 +354,8 @@ type fitReport struct {
 	Ridge      float64     `json:"ridge,omitempty"`
 	Epochs     int         `json:"epochs,omitempty"`
 	Iterations int         `json:"iterations,omitempty"`
-	Test       fitMarks    `json:"test"`
+	Test       *fitMarks   `json:"test,omitempty"` // of a world: beside the truth
+	Held       *fitHeld    `json:"held,omitempty"` // of a dataset: against links that were held out
 	Starts     []fit.Start `json:"starts,omitempty"`
 	Trials     []fit.Trial `json:"trials,omitempty"` // of --search
 
@@ -356,33 +396,121 @@ type beside struct {
 	Truth *float64 `json:"truth"`
 }
 
-// runFit makes the world, learns from it, saves the model and compares it with the truth.
-func runFit(ctx context.Context, f fitFlags, t *ticker) (*fitReport, error) {
-	generate, settings, err := f.settings()
+// fitSource is what is learned from and judged by.
+type fitSource struct {
+	graph   *graph.Graph
+	problem fit.Problem
+	plan    world.Plan // of truths to plant
+	close   func() error
+
+	world  *fitWorld
+	sample *world.Sample // of a world, with the truth
+
+	dataset *fitDataset
+	data    fit.Data
+	held    fit.Evidence
+}
+
+// fromWorld makes a world and draws its pairs.
+func (f *fitFlags) fromWorld(ctx context.Context, t *ticker) (*fitSource, error) {
+	generate, err := f.generate()
 	if err != nil {
 		return nil, err
 	}
-	defer t.clear()
 	t.say("making a world of %s nodes", thousands(f.nodes))
 	w, err := world.New(ctx, generate)
 	if err != nil {
 		return nil, causedByFlags(err)
 	}
-	defer w.Graph().Vectors().Close()
 	parts := make([]*world.Sample, 3)
 	third := f.nodes * (f.nodes - 1) / 3
 	for part, n := range []int{f.pairs, max(f.pairs/5, 10), min(20_000, third)} {
 		if parts[part], err = w.Pairs(ctx, min(n, third), world.Draw{Part: part, Logged: f.logged}); err != nil {
+			w.Graph().Vectors().Close()
 			return nil, causedByFlags(err)
 		}
 	}
-	train, test := parts[0], parts[2]
-	problem := fit.Problem{Nodes: model.NodesOf(w.Graph()), Train: train.Pairs, Validation: parts[1].Pairs}
+	from := &fitSource{
+		graph: w.Graph(), plan: generate.Plan, close: w.Graph().Vectors().Close, sample: parts[2],
+		world:   &fitWorld{f.world, f.nodes, f.dim, f.fields, f.randomFields, f.logged, f.seed},
+		problem: fit.Problem{Nodes: model.NodesOf(w.Graph()), Train: parts[0].Pairs, Validation: parts[1].Pairs},
+	}
 	if f.logged > 0 {
-		for k := range train.Truth {
-			problem.Exposure = append(problem.Exposure, train.Observation(k).Exposure)
+		for k := range parts[0].Truth {
+			from.problem.Exposure = append(from.problem.Exposure, parts[0].Observation(k).Exposure)
 		}
 	}
+	return from, nil
+}
+
+// fromDataset opens a dataset and draws its pairs.
+func (f *fitFlags) fromDataset(ctx context.Context, t *ticker) (*fitSource, error) {
+	n, err := openNetwork(ctx, f.data, t)
+	if err != nil {
+		return nil, err
+	}
+	from := &fitSource{close: n.Close}
+	var why string
+	if from.data, why, err = f.drawing.data(n, f.data, f.seed); err != nil {
+		n.Close()
+		return nil, err
+	}
+	t.say("drawing pairs of %s links", thousands(n.Graph().LinkCount()))
+	g, drawn, err := from.data.Prepare(ctx, n.Graph(), n.log, f.threads)
+	if err != nil {
+		n.Close()
+		return nil, fmt.Errorf("%s: %w", f.data, causedByFlags(err))
+	}
+	from.graph, from.problem, from.held = g, drawn.Problem, drawn.Test
+	from.dataset = &fitDataset{
+		Dir: f.data, Nodes: g.Len(), Links: g.LinkCount(), Fields: g.FieldCount() - 1, Dim: g.Vectors().Dim(),
+		FieldsBy: from.data.Fields.String(), Split: why, Logged: drawn.Logged, Drawing: from.data.Drawing,
+	}
+	return from, nil
+}
+
+// fitDataset says what was read.
+type fitDataset struct {
+	Dir      string      `json:"dir"`
+	Nodes    int         `json:"nodes"`
+	Links    int         `json:"links"`
+	Fields   int         `json:"fields"`
+	Dim      int         `json:"dim"`
+	FieldsBy string      `json:"fields_by"`
+	Split    string      `json:"split"` // in words
+	Logged   int         `json:"logged"`
+	Drawing  fit.Drawing `json:"drawing"`
+}
+
+// fitHeld judges a model by links that it has not seen. They are links that happened: what was never shown
+// counts as irrelevant.
+type fitHeld struct {
+	Pairs int      `json:"pairs"`
+	Links int      `json:"links"`
+	AUC   *float64 `json:"auc"`                   // of ŷ
+	Seen  *float64 `json:"auc_seen"`              // of π̂ŷ, the probability that a link is seen
+	Link  *float64 `json:"mean_link"`             // ŷ
+	Same  *float64 `json:"mean_propensity_same"`  // π̂ of pairs of one field
+	Cross *float64 `json:"mean_propensity_cross"` // and of two
+}
+
+// runFit learns, saves the model and judges it.
+func runFit(ctx context.Context, f fitFlags, t *ticker) (*fitReport, error) {
+	settings, err := f.settings()
+	if err != nil {
+		return nil, err
+	}
+	defer t.clear()
+	open := f.fromWorld
+	if f.data != "" {
+		open = f.fromDataset
+	}
+	from, err := open(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	defer from.close()
+	problem := from.problem
 	began := time.Now()
 	result, err := fit.Fit(ctx, problem, settings, fit.Progress{Step: t.step})
 	switch {
@@ -392,20 +520,20 @@ func runFit(ctx context.Context, f fitFlags, t *ticker) (*fitReport, error) {
 		return nil, causedByFlags(err)
 	}
 	r := &fitReport{
-		World:    fitWorld{f.world, f.nodes, f.dim, f.fields, f.randomFields, f.logged, f.seed},
-		Settings: result.Settings, Pairs: f.pairs, Seconds: time.Since(began).Seconds(),
+		World: from.world, Dataset: from.dataset,
+		Settings: result.Settings, Pairs: problem.Train.Len(), Seconds: time.Since(began).Seconds(),
 		Objective: result.Objective.Total(), Likelihood: result.Objective.Likelihood, Risk: result.Objective.Risk,
 		Validation: result.Validation, Ridge: result.Ridge, Epochs: len(result.Epochs), Iterations: result.Iterations,
 		Starts: result.Starts, Trials: result.Trials, Findings: result.Findings, Warnings: append([]fit.Warning{}, result.Warnings...), Model: f.output,
 	}
-	for _, linked := range train.Pairs.Linked {
+	for _, linked := range problem.Train.Linked {
 		r.Links += count(linked)
 	}
 	if f.certify > 0 {
 		certified := settings
 		certified.Checkpoint = fit.Checkpoint{}
-		if r.Certificate, err = evaluate.Certify(ctx, w.Graph(), evaluate.CertificateSettings{
-			Fit: certified, Pairs: f.pairs, Repeats: f.certify, Plan: generate.Plan, Weights: plantable(result), Seed: f.seed + 1,
+		if r.Certificate, err = evaluate.Certify(ctx, from.graph, evaluate.CertificateSettings{
+			Fit: certified, Pairs: problem.Train.Len(), Repeats: f.certify, Plan: from.plan, Weights: plantable(result), Seed: f.seed + 1,
 		}, func(repeat, of int, phase string) { t.say("certificate, truth %d of %d: %s", repeat, of, phase) }); err != nil {
 			return nil, causedByFlags(err)
 		}
@@ -414,6 +542,11 @@ func runFit(ctx context.Context, f fitFlags, t *ticker) (*fitReport, error) {
 		m, err := result.Model(problem.Checksum())
 		if err != nil {
 			return nil, err
+		}
+		if from.dataset != nil {
+			if m.Data, err = json.Marshal(from.data); err != nil {
+				return nil, err
+			}
 		}
 		if r.Certificate != nil {
 			if m.Certificate, err = json.Marshal(r.Certificate); err != nil {
@@ -433,8 +566,13 @@ func runFit(ctx context.Context, f fitFlags, t *ticker) (*fitReport, error) {
 			r.Warnings = append(r.Warnings, fit.Warning{Kind: "checkpoint", Message: err.Error()})
 		}
 	}
-	t.say("judging it on %s other pairs", thousands(test.Pairs.Len()))
-	r.Test, err = mark(problem.Nodes.Fields, result, test)
+	if from.sample != nil {
+		t.say("judging it on %s other pairs", thousands(from.sample.Pairs.Len()))
+		r.Test, err = mark(problem.Nodes.Fields, result, from.sample)
+	} else if from.held.Pairs != nil {
+		t.say("judging it on %s held-out pairs", thousands(from.held.Pairs.Len()))
+		r.Held, err = hold(problem.Nodes.Fields, result, from.held.Pairs)
+	}
 	return r, err
 }
 
@@ -447,35 +585,75 @@ func plantable(r *fit.Result) []float32 {
 }
 
 // mark compares the models with what is true of a sample.
-func mark(fields []uint16, r *fit.Result, test *world.Sample) (fitMarks, error) {
+func mark(fields []uint16, r *fit.Result, test *world.Sample) (*fitMarks, error) {
 	n := test.Pairs.Len()
-	z, s := make([]float32, n), make([]float32, n)
-	const stretch = 4096
-	for from := 0; from < n; from += stretch {
-		to := min(from+stretch, n)
-		b := model.Batch{Sources: test.Pairs.Source[from:to], Targets: test.Pairs.Target[from:to]}
-		r.Link.Logits(z[from:to], r.LinkParams, b)
-		r.Propensity.Logits(s[from:to], r.PropensityParams, b)
-	}
+	z, s := logitsOf(r, test.Pairs)
 	model, truth := newJudged(n), newJudged(n)
 	for k := range n {
 		belief, err := risk.FromLogits(float64(z[k]), float64(s[k]))
 		if err != nil {
-			return fitMarks{}, fmt.Errorf("the model's logits of pair %d: %w", k, err)
+			return nil, fmt.Errorf("the model's logits of pair %d: %w", k, err)
 		}
 		known, err := risk.FromProbabilities(test.Truth[k].Link, test.Truth[k].Propensity)
 		if err != nil {
-			return fitMarks{}, err
+			return nil, err
 		}
 		same := fields[test.Pairs.Source[k]] == fields[test.Pairs.Target[k]]
 		model.add(test.Observation(k), belief, same, test.Relevant[k])
 		truth.add(test.Observation(k), known, same, test.Relevant[k])
 	}
 	a, b := model.marks(), truth.marks()
-	return fitMarks{
+	return &fitMarks{
 		Pairs: n, Link: beside{a[0], b[0]}, Same: beside{a[1], b[1]}, Cross: beside{a[2], b[2]},
 		AUC: beside{a[3], b[3]}, Recall: beside{a[4], b[4]}, Risk: beside{a[5], b[5]}, Naive: beside{a[6], b[6]},
 	}, nil
+}
+
+// logitsOf returns the logits of ŷ and π̂ of every pair.
+func logitsOf(r *fit.Result, p *graph.Pairs) (z, s []float32) {
+	n := p.Len()
+	z, s = make([]float32, n), make([]float32, n)
+	const stretch = 4096
+	for from := 0; from < n; from += stretch {
+		to := min(from+stretch, n)
+		b := model.Batch{Sources: p.Source[from:to], Targets: p.Target[from:to]}
+		r.Link.Logits(z[from:to], r.LinkParams, b)
+		r.Propensity.Logits(s[from:to], r.PropensityParams, b)
+	}
+	return z, s
+}
+
+// hold judges the models by held-out pairs, each counted for as many as it stands for.
+func hold(fields []uint16, r *fit.Result, p *graph.Pairs) (*fitHeld, error) {
+	z, s := logitsOf(r, p)
+	out := &fitHeld{Pairs: p.Len()}
+	links, seen := evaluate.Scored{Linked: p.Linked, Weights: p.Weight}, evaluate.Scored{Linked: p.Linked, Weights: p.Weight}
+	var sums, weights [3]risk.Sum // of ŷ, π̂ of one field, of two
+	for k := range z {
+		belief, err := risk.FromLogits(float64(z[k]), float64(s[k]))
+		if err != nil {
+			return nil, fmt.Errorf("the model's logits of pair %d: %w", k, err)
+		}
+		out.Links += count(p.Linked[k])
+		links.Scores = append(links.Scores, belief.Link())
+		seen.Scores = append(seen.Scores, belief.Link()*belief.Propensity())
+		group := 1 + count(fields[p.Source[k]] != fields[p.Target[k]])
+		for which, x := range map[int]float64{0: belief.Link(), group: belief.Propensity()} {
+			sums[which].Add(p.Weight[k] * x)
+			weights[which].Add(p.Weight[k])
+		}
+	}
+	for which, into := range []**float64{&out.Link, &out.Same, &out.Cross} {
+		if mean := sums[which].Value() / weights[which].Value(); !math.IsNaN(mean) {
+			*into = &mean
+		}
+	}
+	for into, scored := range map[**float64]evaluate.Scored{&out.AUC: links, &out.Seen: seen} {
+		if auc, err := scored.AUC(); err == nil {
+			*into = &auc
+		}
+	}
+	return out, nil
 }
 
 // judged is pairs with what somebody believes of them.

@@ -6,38 +6,34 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"unseen/fit"
 )
 
 // print draws the page for a terminal of 80 columns.
 func (r *fitReport) print(w io.Writer) error {
 	var b strings.Builder
-	fields := "fields"
-	if r.World.Fields == 1 {
-		fields = "field"
-	}
 	fmt.Fprintf(&b, "%s on %s pairs, %s of them linked, in %s\n", r.Settings.Method, thousands(r.Pairs), thousands(r.Links), brief(r.Seconds))
-	fmt.Fprintf(&b, "from a %s world of %s nodes, %d %s, %d dimensions", r.World.Plan, thousands(r.World.Nodes), r.World.Fields, fields, r.World.Dim)
-	if r.World.Logged > 0 {
-		fmt.Fprintf(&b, ", %.3g%% logged", 100*r.World.Logged)
-	}
-	fmt.Fprintf(&b, "\n\n  %-34s %9s %9s\n", "on "+thousands(r.Test.Pairs)+" other pairs", "model", "truth")
-	t := r.Test
-	for _, row := range []struct {
-		name  string
-		value beside
-		means string
-	}{
-		{"mean ŷ = P(link | shown)", t.Link, ""},
-		{"mean π̂ = P(shown), one field", t.Same, ""},
-		{"mean π̂ = P(shown), two fields", t.Cross, ""},
-		{"AUC for relevance", t.AUC, "higher is better"},
-		{"recall of the relevant at ŷ ≥ ½", t.Recall, "higher is better"},
-		{"risk, log-loss", t.Risk, "lower is better"},
-		{"naive risk", t.Naive, "judged by links seen"},
-	} {
-		// π̂ is one column wide and two runes
-		pad := 34 + strings.Count(row.name, "\u0302")
-		fmt.Fprintf(&b, "%s\n", strings.TrimRight(fmt.Sprintf("  %-*s %9s %9s   %s", pad, row.name, figure(row.value.Model), figure(row.value.Truth), row.means), " "))
+	if r.World != nil {
+		fmt.Fprintf(&b, "from a %s world of %s nodes, %s, %d dimensions", r.World.Plan, thousands(r.World.Nodes), plural(r.World.Fields, "field"), r.World.Dim)
+		if r.World.Logged > 0 {
+			fmt.Fprintf(&b, ", %.3g%% logged", 100*r.World.Logged)
+		}
+		b.WriteString("\n\n")
+		r.printMarks(&b)
+	} else {
+		d := r.Dataset
+		fmt.Fprintf(&b, "from %s: %s nodes, %s links, %s, %d dimensions", d.Dir, thousands(d.Nodes), thousands(d.Links), plural(d.Fields, "field"), d.Dim)
+		if d.Logged > 0 {
+			fmt.Fprintf(&b, ", %s pairs logged", thousands(d.Logged))
+		}
+		b.WriteString("\n")
+		if d.FieldsBy != "as given" {
+			fmt.Fprintf(&b, "fields found by %s\n", d.FieldsBy)
+		}
+		if r.Held != nil {
+			r.printHeld(&b)
+		}
 	}
 	fmt.Fprintf(&b, "\n  objective %.4f", r.Objective)
 	if r.Validation != 0 {
@@ -72,6 +68,65 @@ func (r *fitReport) print(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// printMarks sets the model beside the truth.
+func (r *fitReport) printMarks(b *strings.Builder) {
+	t := r.Test
+	fmt.Fprintf(b, "  %-34s %9s %9s\n", "on "+thousands(t.Pairs)+" other pairs", "model", "truth")
+	for _, row := range []struct {
+		name  string
+		value beside
+		means string
+	}{
+		{"mean ŷ = P(link | shown)", t.Link, ""},
+		{"mean π̂ = P(shown), one field", t.Same, ""},
+		{"mean π̂ = P(shown), two fields", t.Cross, ""},
+		{"AUC for relevance", t.AUC, "higher is better"},
+		{"recall of the relevant at ŷ ≥ ½", t.Recall, "higher is better"},
+		{"risk, log-loss", t.Risk, "lower is better"},
+		{"naive risk", t.Naive, "judged by links seen"},
+	} {
+		// π̂ is one column wide and two runes
+		pad := 34 + strings.Count(row.name, "\u0302")
+		fmt.Fprintf(b, "%s\n", strings.TrimRight(fmt.Sprintf("  %-*s %9s %9s   %s", pad, row.name, figure(row.value.Model), figure(row.value.Truth), row.means), " "))
+	}
+}
+
+// printHeld judges the model by held-out links. Where the scale of π̂ is not known, only ratios are shown.
+func (r *fitReport) printHeld(b *strings.Builder) {
+	h := r.Held
+	fmt.Fprintf(b, "split %s\n\n  on %s held-out pairs, %s of them linked\n", r.Dataset.Split, thousands(h.Pairs), thousands(h.Links))
+	type row struct {
+		name, value, means string
+	}
+	rows := []row{
+		{"AUC of ŷ for links that happened", figure(h.AUC), "unshown counts as irrelevant"},
+		{"AUC of π̂ŷ for links that happened", figure(h.Seen), ""},
+	}
+	scale := r.Findings != nil && r.Findings.Class == fit.Identified
+	switch {
+	case h.Same == nil || h.Cross == nil || r.Findings == nil || r.Findings.Class == fit.NoExposure:
+	case scale:
+		rows = append(rows, row{"mean ŷ = P(link | shown)", significant(h.Link), ""},
+			row{"mean π̂ = P(shown), one field", significant(h.Same), ""},
+			row{"mean π̂ = P(shown), two fields", significant(h.Cross), ""})
+	default:
+		ratio := *h.Same / *h.Cross
+		rows = append(rows, row{"π̂ of one field / π̂ of two", fmt.Sprintf("%.3g", ratio), "a ratio: the scale of π̂ is " + string(r.Findings.Class)})
+	}
+	for _, row := range rows {
+		pad := 34 + strings.Count(row.name, "\u0302")
+		fmt.Fprintf(b, "%s\n", strings.TrimRight(fmt.Sprintf("  %-*s %9s   %s", pad, row.name, row.value, row.means), " "))
+	}
+}
+
+// significant writes a number that may be far below 1 in three digits, or a dash for none.
+func significant(x *float64) string {
+	if x == nil {
+		return "–"
+	}
+	return fmt.Sprintf("%.3g", *x)
 }
 
 // printFindings gives the doctor's verdict and what to do.

@@ -57,7 +57,7 @@ func TestFitJSON(t *testing.T) {
 	}
 	var r fitReport
 	decodeOne(t, stdout, &r)
-	if r.World != (fitWorld{"saturated", 120, 8, 3, false, .1, 1}) || r.Pairs != 2000 || r.Links == 0 || len(r.Starts) != 2 {
+	if *r.World != (fitWorld{"saturated", 120, 8, 3, false, .1, 1}) || r.Pairs != 2000 || r.Links == 0 || len(r.Starts) != 2 {
 		t.Errorf("got %+v", r)
 	}
 	if len(r.Settings.Anchors) != 1 || r.Settings.Anchors[0] != (fit.Anchor{Group: "same", Propensity: .8, Error: .1}) {

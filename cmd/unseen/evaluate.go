@@ -1,0 +1,314 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"unseen/evaluate"
+	"unseen/fit"
+	"unseen/graph"
+	"unseen/internal/atomicfile"
+	"unseen/model"
+)
+
+// evaluateFlags is the command line of unseen evaluate.
+type evaluateFlags struct {
+	model, data   string
+	against       []string
+	floor         float64
+	certify       int
+	exact         bool
+	threads       int
+	seed          uint64
+	output        string
+	quiet, asJSON bool
+}
+
+func newEvaluate() *cobra.Command {
+	var f evaluateFlags
+	cmd := &cobra.Command{
+		Use:   "evaluate MODEL DATASET",
+		Short: "Judge a model by links it has not seen, corrected for exposure",
+		Long: `Judge a model by the pairs that were held out when it was fitted: its risk as
+the links seen have it (naive) and as four estimators correct it, each with an
+interval that counts what is not known of π̂ and ŷ; how the estimators would be
+biased if π̂ were wrong; and how it ranks the links that happened.
+
+--against judges more models on the same pairs, by the exposure that MODEL has
+learned. With --exact the risks are also computed over all pairs of the graph,
+up to 50,000 nodes. With --certify truths are planted on the same nodes and the
+method is fitted to those, which says how far it can be trusted here.
+
+The dataset must be the one that the model was fitted to. With -o a file is
+written that unseen report makes a page of.`,
+		Example: `  unseen evaluate model.safetensors papers
+  unseen evaluate model.safetensors papers --against naive.safetensors
+  unseen evaluate model.safetensors papers -o evaluation.json`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 2 || args[0] == "" || args[1] == "" {
+				return usagef("name a model and its dataset; for instance unseen evaluate model.safetensors papers")
+			}
+			f.model, f.data = args[0], args[1]
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case f.threads < 0:
+				return usagef("--threads is %d; give at least 1, or leave it out", f.threads)
+			case !(f.floor >= 0 && f.floor < 1):
+				return usagef("--floor is %v; give a propensity from 0 to below 1", f.floor)
+			case f.certify < 0 || f.certify > 100:
+				return usagef("--certify is %d; give from 1 to 100, or leave it out", f.certify)
+			case cmd.Flags().Changed("output") && f.output == "":
+				return usagef("--output is empty; give a path, or leave it out")
+			}
+			if f.threads == 0 {
+				f.threads = runtime.GOMAXPROCS(0)
+			}
+			if f.output != "" {
+				if err := atomicfile.Writable(f.output); err != nil {
+					return &usageError{err}
+				}
+			}
+			e, err := runEvaluate(cmd.Context(), f, newTicker(cmd.ErrOrStderr(), f.quiet))
+			if err != nil {
+				return err
+			}
+			if f.asJSON {
+				return printJSON(cmd.OutOrStdout(), e)
+			}
+			return printEvaluation(cmd.OutOrStdout(), e, f.output)
+		},
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			if len(args) == 0 {
+				return []cobra.Completion{"safetensors"}, cobra.ShellCompDirectiveFilterFileExt
+			}
+			return nil, cobra.ShellCompDirectiveFilterDirs
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringArrayVar(&f.against, "against", nil, "another `model` to judge on the same pairs")
+	flags.BoolVar(&f.exact, "exact", false, "compute the risks over all pairs too")
+	flags.IntVar(&f.certify, "certify", 0, "plant so many truths here and fit those")
+	flags.Float64Var(&f.floor, "floor", .01, "least propensity that R_w, R_PU and R_DR see")
+	flags.Uint64Var(&f.seed, "seed", 1, "seed of planted truths")
+	flags.IntVar(&f.threads, "threads", 0, "threads (default: all processors)")
+	flags.StringVarP(&f.output, "output", "o", "", "write the evaluation to this `file`")
+	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
+	jsonFlag(cmd, &f.asJSON)
+	for _, name := range []string{"certify", "floor", "seed", "threads"} {
+		if err := cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions); err != nil {
+			panic(err) // only if the flag does not exist
+		}
+	}
+	return cmd
+}
+
+func runEvaluate(ctx context.Context, f evaluateFlags, t *ticker) (*evaluate.Evaluation, error) {
+	defer t.clear()
+	file, err := model.Open(f.model)
+	if err != nil {
+		return nil, err
+	}
+	n, err := openNetwork(ctx, f.data, t)
+	if err != nil {
+		return nil, err
+	}
+	defer n.Close()
+	data, err := n.fittedTo(f.model, f.data, file)
+	if err != nil {
+		return nil, err
+	}
+	t.say("drawing the held-out pairs")
+	g, drawn, err := data.Prepare(ctx, n.Graph(), n.log, f.threads)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.data, err)
+	}
+	if drawn.Test.Pairs == nil {
+		return nil, fmt.Errorf("%s was fitted to the whole of its data, and nothing is left to judge it by; fit one with another --split", f.model)
+	}
+	nodes := drawn.Problem.Nodes
+	m, err := file.Model(nodes)
+	if err != nil {
+		return nil, err
+	}
+	if sum := drawn.Problem.Checksum(); sum != m.DataChecksum {
+		return nil, fmt.Errorf("%s was fitted to other pairs than %s gives (checksum %.12s…, not %.12s…); fit it anew on this dataset", f.model, f.data, m.DataChecksum, sum)
+	}
+	s := evaluate.EvaluationSettings{Panel: evaluate.PanelSettings{Floor: f.floor, Threads: f.threads}}
+	if f.exact {
+		if g.Len() > fit.MostNodes {
+			return nil, usagef("--exact is for up to %s nodes, and %s has %s; leave it out", thousands(fit.MostNodes), f.data, thousands(g.Len()))
+		}
+		s.Panel.Graph = g
+	}
+	for _, path := range f.against {
+		other, err := model.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := n.fittedTo(path, f.data, other); err != nil {
+			return nil, err
+		}
+		loaded, err := other.Model(nodes)
+		if err != nil {
+			return nil, err
+		}
+		s.Others, s.Names = append(s.Others, loaded), append(s.Names, filepath.Base(path))
+	}
+	t.say("judging %s on %s held-out pairs", filepath.Base(f.model), thousands(drawn.Test.Pairs.Len()))
+	e, err := evaluate.NewEvaluation(ctx, g, m, drawn.Test, s)
+	if err != nil {
+		return nil, err
+	}
+	e.Model, e.Dataset = filepath.Base(f.model), filepath.Base(filepath.Clean(f.data))
+	e.Held = cutWords(data.Drawing)
+	for k, other := range s.Others {
+		if theirs, known, err := fit.DataOf(other); err == nil && (!known || !sameHeld(theirs.Drawing, data.Drawing)) {
+			e.Warnings = append(e.Warnings, fmt.Sprintf("%s does not say that these pairs were held out when it was fitted; if it has seen them, it looks better than it is", s.Names[k]))
+		}
+	}
+	if f.certify > 0 {
+		if e.Certificate, err = certify(ctx, f, m, drawn, g, t); err != nil {
+			return nil, err
+		}
+	}
+	if f.output != "" {
+		if err := atomicfile.Write(f.output, func(w io.Writer) error { return printJSON(w, e) }); err != nil {
+			return nil, err
+		}
+	}
+	return e, nil
+}
+
+// fittedTo returns what a model was fitted to, if that is this dataset.
+func (n *network) fittedTo(path, dir string, file *model.File) (fit.Data, error) {
+	data, known, err := fit.DataOf(model.Model{Data: json.RawMessage(file.Metadata[model.KeyData])})
+	switch {
+	case err != nil:
+		return data, fmt.Errorf("%s: %w; fit it anew", path, err)
+	case !known:
+		return data, fmt.Errorf("%s does not say which pairs it was fitted to, as one of a generated world does; fit one with unseen fit %s -o FILE", path, dir)
+	}
+	for _, name := range slices.Sorted(maps.Keys(data.Files)) {
+		if sum, here := n.files[name]; here && sum != data.Files[name] {
+			return data, fmt.Errorf("%s was fitted to another %s than that of %s (SHA-256 %.12s…, not %.12s…); fit it anew, or name its own dataset", path, name, dir, data.Files[name], sum)
+		}
+	}
+	return data, nil
+}
+
+// sameHeld reports whether two drawings hold out the same nodes; the pairs among those may differ.
+func sameHeld(a, b fit.Drawing) bool {
+	random := a.Split == fit.AtRandom
+	return a.Split == b.Split && a.Shares == b.Shares && (a.Dates == nil) == (b.Dates == nil) && (a.Dates == nil || *a.Dates == *b.Dates) && (!random || a.Seed == b.Seed)
+}
+
+// cutWords says how pairs were held out.
+func cutWords(d fit.Drawing) string {
+	switch d.Split {
+	case fit.ByDate:
+		return fmt.Sprintf("by date, from %s on", d.Dates[1].Format("2006-01-02"))
+	case fit.AtRandom:
+		return "at random"
+	}
+	return "by age, the newest nodes"
+}
+
+// certify plants truths where the model was fitted.
+func certify(ctx context.Context, f evaluateFlags, m model.Model, drawn *fit.Drawn, g *graph.Graph, t *ticker) (*evaluate.Certificate, error) {
+	var settings fit.Settings
+	if err := json.Unmarshal(m.Hyperparameters, &settings); err != nil {
+		return nil, fmt.Errorf("%s: the settings of its training are damaged: %w; fit it anew", f.model, err)
+	}
+	settings.Threads = f.threads
+	var weights []float32
+	if m.Link.Kind() == "diagonal" {
+		weights = m.LinkParams[:len(m.LinkParams)-1]
+	}
+	return evaluate.Certify(ctx, g, evaluate.CertificateSettings{
+		Fit: settings, Pairs: drawn.Problem.Train.Len(), Repeats: f.certify, Weights: weights, Seed: f.seed,
+	}, func(repeat, of int, phase string) { t.say("certificate, truth %d of %d: %s", repeat, of, phase) })
+}
+
+// printEvaluation draws the page for a terminal of 80 columns.
+func printEvaluation(w io.Writer, e *evaluate.Evaluation, output string) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s (%s) on %s\n", e.Model, e.Method, e.Dataset)
+	fmt.Fprintf(&b, "%s held-out pairs, %s of them linked; held out %s\n", thousands(e.Pairs), thousands(e.Links), e.Held)
+	panel := func(p *evaluate.Panel) {
+		exact := p.Exact != nil
+		fmt.Fprintf(&b, "  %-8s %10s %23s", "judged by", "risk", "95% interval")
+		if exact {
+			fmt.Fprintf(&b, " %12s", "all pairs")
+		}
+		b.WriteString("\n")
+		for _, row := range p.Risks {
+			name := map[string]string{"naive": "naive", "w": "R_w", "pu": "R_PU", "ap": "R_AP", "dr": "R_DR"}[row.Scheme]
+			interval := fmt.Sprintf("%.4g to %.4g", row.Risk.Lower, row.Risk.Upper)
+			fmt.Fprintf(&b, "  %-8s %11.4g %23s", name, row.Risk.Interval.Estimate, interval)
+			if row.Exact != nil {
+				fmt.Fprintf(&b, " %12.4g", *row.Exact)
+			}
+			b.WriteString("\n")
+		}
+	}
+	fmt.Fprintf(&b, "\nThe risk of %s, log-loss, lower is better\n", e.Model)
+	panel(e.Panel)
+	for _, o := range e.Others {
+		fmt.Fprintf(&b, "\nThe risk of %s (%s),\nby the exposure that %s has learned\n", o.Model, o.Method, e.Model)
+		panel(o.Panel)
+	}
+	fmt.Fprintf(&b, "\nAgainst links that happened %11s %10s %10s %10s\n", "AUC of ŷ", "of π̂ŷ", "AP of ŷ", "of π̂ŷ")
+	observed := func(name string, o evaluate.Observed) {
+		fmt.Fprintf(&b, "  %-25s %11s %9s %10s %9s\n", name, figure(o.AUC), figure(o.AUCSeen), figure(o.AP), figure(o.APSeen))
+	}
+	observed(e.Model, e.Observed)
+	for _, o := range e.Others {
+		observed(o.Model, o.Observed)
+	}
+	b.WriteString("  what was never shown counts as irrelevant here\n")
+	fmt.Fprintf(&b, "\nIf π̂ were wrong: share of pairs where correcting still beats not correcting\n")
+	fmt.Fprintf(&b, "  %-14s", "π̂ = π ×")
+	for _, r := range e.Panel.Region {
+		fmt.Fprintf(&b, "%5.1f", r.Factor)
+	}
+	for _, line := range []struct {
+		name string
+		of   func(evaluate.RegionRow) float64
+	}{
+		{"R_w, R_PU", func(r evaluate.RegionRow) float64 { return r.HoldsW }},
+		{"R_AP", func(r evaluate.RegionRow) float64 { return r.HoldsAP }},
+	} {
+		fmt.Fprintf(&b, "\n  %-13s", line.name)
+		for _, r := range e.Panel.Region {
+			fmt.Fprintf(&b, "%5.0f", 100*line.of(r))
+		}
+		b.WriteString(" %")
+	}
+	b.WriteString("\n")
+	if e.Certificate != nil {
+		b.WriteString("\nThe certificate\n")
+		for _, sentence := range e.Certificate.Words() {
+			b.WriteString(wrap("- " + sentence))
+		}
+	}
+	for _, warning := range e.Warnings {
+		b.WriteString("\n" + wrap("warning: "+warning))
+	}
+	if output != "" {
+		fmt.Fprintf(&b, "\nThe evaluation is in %s\nTo make a page of it: unseen report %s\n", output, output)
+	}
+	_, err := w.Write([]byte(b.String()))
+	return err
+}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"unseen/dataset"
+	"unseen/evaluate"
+	"unseen/fit"
+	"unseen/graph"
+	"unseen/model"
+	"unseen/world"
+)
+
+// papers writes a small dataset in which exposure is planted and returns its folder.
+func papers(t *testing.T, seed uint64) string {
+	t.Helper()
+	w, err := world.New(t.Context(), world.Settings{Nodes: 400, Dim: 8, Fields: world.EvenFields(3), Plan: world.Plan{BaseRate: .05, OracleAUC: .97, Seed: seed}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w, err = w.Linked(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "papers")
+	when := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	if _, err := dataset.Write(t.Context(), dir, dataset.Content{Graph: w.Graph()}, dataset.WriteOptions{Provenance: dataset.Provenance{Made: when}}); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// well runs a command that must succeed and returns what it printed.
+func well(t *testing.T, args ...string) string {
+	t.Helper()
+	code, stdout, stderr := invoke(args...)
+	if code != exitOK {
+		t.Fatalf("%s: exit code %d: %s", strings.Join(args, " "), code, stderr)
+	}
+	return stdout
+}
+
+// A dataset is fitted, judged and reported; what is held out is held out from both models.
+func TestFitAndEvaluateADataset(t *testing.T) {
+	dir, out := papers(t, 1), t.TempDir()
+	bayes, naive, result := filepath.Join(out, "bayes.safetensors"), filepath.Join(out, "naive.safetensors"), filepath.Join(out, "evaluation.json")
+	fits80(t, strings.ReplaceAll(well(t, "fit", dir, "-o", bayes, "--quiet"), dir, "papers"))
+	var fitted fitReport
+	decodeOne(t, well(t, "fit", dir, "--method", "naive", "-o", naive, "--quiet", "--json"), &fitted)
+	if fitted.World != nil || fitted.Dataset.Nodes != 400 || fitted.Held == nil || fitted.Held.AUC == nil || *fitted.Held.AUC < .8 || fitted.Dataset.Drawing.PerLink != graph.DefaultPerLink {
+		t.Errorf("fit says %+v of %+v", fitted.Held, fitted.Dataset)
+	}
+	page := well(t, "evaluate", bayes, dir, "--against", naive, "--exact", "--certify", "1", "-o", result, "--quiet")
+	fits80(t, strings.ReplaceAll(page, result, "evaluation.json"))
+	for _, says := range []string{"R_AP", "all pairs", "by the exposure that bayes.safetensors has learned", "If π̂ were wrong", "The certificate", "To make a page of it"} {
+		if !strings.Contains(page, says) {
+			t.Errorf("the page does not say %q:\n%s", says, page)
+		}
+	}
+	raw, err := os.ReadFile(result)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var e evaluate.Evaluation
+	if err := json.Unmarshal(raw, &e); err != nil {
+		t.Fatal(err)
+	}
+	// judged by links seen, naive looks better; corrected, it is worse
+	of := func(p *evaluate.Panel, scheme string) float64 {
+		for _, row := range p.Risks {
+			if row.Scheme == scheme {
+				return row.Risk.Plain
+			}
+		}
+		t.Fatalf("no %s", scheme)
+		return 0
+	}
+	if of(e.Panel, "naive") <= of(e.Others[0].Panel, "naive") || of(e.Panel, "ap") >= of(e.Others[0].Panel, "ap") {
+		t.Errorf("bayes has naive risk %.4f and R_AP %.4f, naive has %.4f and %.4f", of(e.Panel, "naive"), of(e.Panel, "ap"), of(e.Others[0].Panel, "naive"), of(e.Others[0].Panel, "ap"))
+	}
+	if len(e.Warnings) > 0 && strings.Contains(strings.Join(e.Warnings, " "), "held out when it was fitted") {
+		t.Errorf("both were fitted alike: %v", e.Warnings)
+	}
+	if again := well(t, "evaluate", bayes, dir, "--against", naive, "--exact", "--certify", "1", "--quiet", "--json", "--threads", "1"); again != string(raw) {
+		t.Error("with one thread the evaluation is another")
+	}
+	html := filepath.Join(out, "report.html")
+	well(t, "report", result, bayes, "-o", html)
+	if page, err := os.ReadFile(html); err != nil || !strings.Contains(string(page), "If π̂ is wrong") {
+		t.Errorf("no page: %v", err)
+	}
+	// a model that has seen them is told apart
+	seen := filepath.Join(out, "seen.safetensors")
+	well(t, "fit", dir, "--method", "naive", "--split", "whole", "-o", seen, "--quiet")
+	if page := well(t, "evaluate", bayes, dir, "--against", seen, "--quiet"); !strings.Contains(strings.Join(strings.Fields(page), " "), "it looks better than it is") {
+		t.Errorf("nobody is told that seen.safetensors has seen the pairs:\n%s", page)
+	}
+}
+
+// The fields may be found, and the cut chosen; the model remembers.
+func TestFitFindsFieldsAndCuts(t *testing.T) {
+	dir, path := papers(t, 2), filepath.Join(t.TempDir(), "m.safetensors")
+	for _, line := range []string{"--fields-by vectors:4", "--split random --shares .6,.1,.3", "--scheme field --negatives 2", "--fields-by links:20"} {
+		well(t, append([]string{"fit", dir, "--method", "naive", "-o", path, "--quiet"}, strings.Fields(line)...)...)
+		f, err := model.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var d fit.Data
+		if err := json.Unmarshal([]byte(f.Metadata[model.KeyData]), &d); err != nil || len(d.Files) == 0 {
+			t.Fatalf("%s: %v in %q", line, err, f.Metadata[model.KeyData])
+		}
+		well(t, "evaluate", path, dir, "--quiet")
+	}
+}
+
+func TestEvaluateRefuses(t *testing.T) {
+	dir, other, out := papers(t, 1), papers(t, 3), t.TempDir()
+	path, whole, made := filepath.Join(out, "m.safetensors"), filepath.Join(out, "whole.safetensors"), filepath.Join(out, "made.safetensors")
+	well(t, "fit", dir, "--method", "naive", "-o", path, "--quiet")
+	well(t, "fit", dir, "--method", "naive", "--split", "whole", "-o", whole, "--quiet")
+	well(t, append(append([]string{}, small...), "--method", "naive", "-o", made, "--quiet")...)
+	bare := filepath.Join(out, "bare")
+	var b graph.Builder
+	for _, id := range []string{"a", "b", "c"} {
+		if _, err := b.AddNode(graph.Node{ID: id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g, _, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dataset.Write(context.Background(), bare, dataset.Content{Graph: g}, dataset.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ line, says string }{
+		{"evaluate " + path, "name a model and its dataset"},
+		{"evaluate " + path + " " + other, "was fitted to another"},
+		{"evaluate " + whole + " " + dir, "nothing is left to judge it by"},
+		{"evaluate " + made + " " + dir, "does not say which pairs"},
+		{"evaluate " + path + " " + bare, "unseen encode"},
+		{"evaluate " + filepath.Join(dir, "dataset.json") + " " + dir, "unusable model file"},
+		{"evaluate " + path + " " + dir + " --floor 2", "--floor is 2"},
+		{"evaluate " + path + " " + dir + " --against " + made, "does not say which pairs"},
+		{"evaluate " + path + " " + dir + " -o " + dir, dir},
+		{"fit " + bare, "unseen encode"},
+		{"fit " + dir + " --pairs 100", "--pairs is for generated worlds"},
+		{"fit --negatives 3", "--negatives needs a dataset"},
+		{"fit " + dir + " --shares 1,2", "--shares has 2 numbers"},
+		{"fit " + dir + " --shares .5,.5,.5", "add up to 1"},
+		{"fit " + dir + " --split sideways", "sideways"},
+		{"fit " + dir + " --test-from 2020-13-45", "give both as 2021-01-31"},
+		{"fit " + dir + " --fields-by stars", "--fields-by is"},
+		{"fit " + dir + " --scheme lucky", "--scheme is"},
+		{"fit " + dir + " --negatives 0", "--negatives is 0"},
+		{"fit " + dir + " " + dir, "name one folder"},
+	} {
+		code, stdout, stderr := invoke(strings.Fields(c.line)...)
+		if code == exitOK || stdout != "" || !strings.Contains(stderr, c.says) {
+			t.Errorf("%s: exit code %d, stdout %q, stderr %q, want %q", c.line, code, stdout, stderr, c.says)
+		}
+	}
+}

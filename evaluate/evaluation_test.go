@@ -1,0 +1,77 @@
+package evaluate
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"testing"
+
+	"unseen/fit"
+	"unseen/model"
+)
+
+// An evaluation is the panel and the marks of the same pairs; another model is judged by the first one's exposure.
+func TestEvaluation(t *testing.T) {
+	w, j, test := planted(t)
+	m := model.Model{Link: j.Link, LinkParams: j.LinkParams, Propensity: j.Propensity, PropensityParams: j.PropensityParams, Method: "truth", Findings: []byte(`{"class":"weak"}`)}
+	worse := m
+	worse.Method, worse.LinkParams = "worse", slices.Clone(m.LinkParams)
+	worse.LinkParams[0] += 3
+	v := fit.Evidence{Pairs: test.Pairs}
+	e := must(NewEvaluation(t.Context(), w.Graph(), m, v, EvaluationSettings{Others: []model.Model{worse}, Names: []string{"worse"}}))(t)
+	panel := must(NewPanel(t.Context(), j, v, PanelSettings{}))(t)
+	for k, row := range e.Panel.Risks {
+		if row.Risk != panel.Risks[k].Risk {
+			t.Errorf("%s: %+v, by the panel %+v", row.Scheme, row.Risk, panel.Risks[k].Risk)
+		}
+		// the truth's R_AP is lower than any other model's, judged by the truth
+		if other := e.Others[0].Panel.Risks[k]; row.Scheme == "ap" && other.Risk.Plain <= row.Risk.Plain {
+			t.Errorf("R_AP of the truth is %v, of another model %v", row.Risk.Plain, other.Risk.Plain)
+		}
+	}
+	s := Scored{Linked: test.Pairs.Linked, Weights: test.Pairs.Weight}
+	for k := range test.Truth {
+		s.Scores = append(s.Scores, test.Logits[k])
+	}
+	if want := must(s.AUC())(t); e.Observed.AUC == nil || math.Abs(*e.Observed.AUC-want) > 1e-5 {
+		t.Errorf("AUC is %v, want %v", e.Observed.AUC, want)
+	}
+	if *e.Observed.AUCSeen <= *e.Observed.AUC {
+		t.Errorf("what is seen is predicted by π̂ŷ: AUC %v, by ŷ %v", *e.Observed.AUCSeen, *e.Observed.AUC)
+	}
+	// π·y is the probability of what is seen
+	for i, x := range e.Observed.Calibration.X {
+		if y := e.Observed.Calibration.Y[i]; math.Abs(x-y) > .1 {
+			t.Errorf("of pairs seen with probability %.3f, %.3f are", x, y)
+		}
+	}
+	if e.Class != "weak" || len(e.Warnings) == 0 || e.Kind != EvaluationKind || e.Links == 0 {
+		t.Errorf("got %+v", e)
+	}
+	if n := len(e.Observed.ROC.X); n < 10 || n > 250 {
+		t.Errorf("the curve has %d points", n)
+	}
+}
+
+func TestEvaluationRefuses(t *testing.T) {
+	w, j, test := planted(t)
+	m := model.Model{Link: j.Link, LinkParams: j.LinkParams, Propensity: j.Propensity, PropensityParams: j.PropensityParams}
+	if _, err := NewEvaluation(t.Context(), w.Graph(), m, fit.Evidence{}, EvaluationSettings{}); !errors.Is(err, ErrEmpty) {
+		t.Errorf("no pairs: %v", err)
+	}
+	v := fit.Evidence{Pairs: test.Pairs}
+	if _, err := NewEvaluation(t.Context(), w.Graph(), m, v, EvaluationSettings{Others: []model.Model{m}}); err == nil {
+		t.Error("a model without a name")
+	}
+	for _, damage := range []func(*model.Model){
+		func(m *model.Model) { m.Findings = []byte("{") },
+		func(m *model.Model) { m.Certificate = []byte("[]") },
+		func(m *model.Model) { m.LinkParams = slices.Repeat([]float32{float32(math.NaN())}, len(m.LinkParams)) },
+	} {
+		bad := m
+		damage(&bad)
+		if _, err := NewEvaluation(t.Context(), w.Graph(), bad, v, EvaluationSettings{}); err == nil {
+			t.Errorf("%+v was taken", bad)
+		}
+	}
+}

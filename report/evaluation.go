@@ -1,0 +1,138 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+
+	"unseen/evaluate"
+	"unseen/fit"
+	"unseen/study"
+)
+
+// schemeNames is how people are told of estimators.
+var schemeNames = map[string]string{"naive": "naive", "w": "R_w", "pu": "R_PU", "ap": "R_AP", "dr": "R_DR"}
+
+// OfEvaluation makes sections of what a model is worth on a dataset.
+func OfEvaluation(e *evaluate.Evaluation) []Section {
+	panel := Panel{
+		Name: "panel", Title: "The risk of " + e.Model, What: "risk (log-loss)",
+		Text: []string{
+			fmt.Sprintf("%s pairs of %s that were held out, %s of them linked; split %s.", number(float64(e.Pairs), 0), e.Dataset, number(float64(e.Links), 0), e.Held),
+			"The naive risk takes every missing link for a sign of irrelevance. R_w, R_PU and R_AP weigh pairs by exposure; R_AP is the one to read first, since its masses are probabilities.",
+		},
+	}
+	group := func(name, method string) string {
+		if name == method || method == "" {
+			return name
+		}
+		return name + " (" + method + ")"
+	}
+	add := func(name, method string, p *evaluate.Panel) {
+		for _, row := range p.Risks {
+			panel.Rows = append(panel.Rows, PanelRow{
+				Name: or(schemeNames[row.Scheme], row.Scheme), Group: group(name, method),
+				Estimate: row.Risk.Interval.Estimate, Lower: row.Risk.Lower, Upper: row.Risk.Upper,
+			})
+		}
+	}
+	add(e.Model, e.Method, e.Panel)
+	for _, o := range e.Others {
+		add(o.Model, o.Method, o.Panel)
+	}
+	first := panel.Section()
+	first.Warnings = slices.Clone(e.Warnings)
+	first.Tables = append(first.Tables, estimatorTable(e.Panel))
+	region := Section{
+		Name: "region", Title: "If π̂ is wrong",
+		Text:   []string{"Suppose that every π̂ is off by a factor, while what links show, π·y, is right. How much of the data still has π/(2−π) < π̂ < 1, where R_w and R_PU are less biased than the naive risk, or the like for R_AP; and the bias that the lemmas give each estimator of the share of wrong decisions (0–1 loss)."},
+		Tables: []study.Table{regionTable(e.Panel)},
+	}
+	roc := []study.Line{{Name: e.Model, X: e.Observed.ROC.X, Y: e.Observed.ROC.Y}}
+	calibration := []study.Line{{Name: e.Model, X: e.Observed.Calibration.X, Y: e.Observed.Calibration.Y}}
+	marks := study.Table{Name: "observed", Title: "Against links that happened", Head: "model", Columns: []study.Column{
+		{Name: "AUC of ŷ", Digits: 4, Better: "higher"}, {Name: "AUC of π̂ŷ", Digits: 4, Better: "higher"},
+		{Name: "AP of ŷ", Digits: 4, Better: "higher"}, {Name: "AP of π̂ŷ", Digits: 4, Better: "higher"},
+	}}
+	row := func(name string, o evaluate.Observed) {
+		r := study.Row{Name: name}
+		for _, x := range []*float64{o.AUC, o.AUCSeen, o.AP, o.APSeen} {
+			cell := study.Word("–")
+			if x != nil {
+				cell = study.Number(*x)
+			}
+			r.Cells = append(r.Cells, cell)
+		}
+		marks.Rows = append(marks.Rows, r)
+	}
+	row(group(e.Model, e.Method), e.Observed)
+	for _, o := range e.Others {
+		row(group(o.Model, o.Method), o.Observed)
+		roc = append(roc, study.Line{Name: o.Model, X: o.Observed.ROC.X, Y: o.Observed.ROC.Y})
+		calibration = append(calibration, study.Line{Name: o.Model, X: o.Observed.Calibration.X, Y: o.Observed.Calibration.Y})
+	}
+	observed := Curves{
+		Name: "observed", Title: "Against links that happened",
+		Text:   []string{"Here what was never shown counts as irrelevant: a model that repeats past exposure is rewarded for it. ŷ is what a link would be if shown, π̂ŷ what is expected to be seen; the calibration is of π̂ŷ."},
+		Curves: []Curve{{Kind: ROC, Lines: roc}, {Kind: Calibration, Lines: calibration}},
+	}.Section()
+	observed.Tables = append([]study.Table{marks}, observed.Tables...)
+	sections := []Section{first, region, observed}
+	if e.Certificate != nil {
+		sections = append(sections, certificateOf(e.Certificate))
+	}
+	return sections
+}
+
+// estimatorTable is what is known of the estimators themselves.
+func estimatorTable(p *evaluate.Panel) study.Table {
+	t := study.Table{Name: "estimators", Title: "What is known of the estimators", Head: "judged by", Columns: []study.Column{
+		{Name: "from sampling", Means: "standard error from having sampled pairs", Digits: 5},
+		{Name: "from π̂ and ŷ", Means: "standard error from having estimated them", Digits: 5},
+		{Name: "plug-in bias", Means: "of the 0–1 risk, by the lemmas, were π̂ and ŷ the truth", Digits: 5},
+		{Name: "plug-in deviation", Means: "likewise, over the links that chance could have drawn", Digits: 5},
+	}}
+	if p.Exact != nil {
+		t.Columns = append(t.Columns, study.Column{Name: "all pairs", Means: fmt.Sprintf("computed over all %s ordered pairs of the graph, also those learned from", number(float64(p.Exact.Pairs), 0)), Digits: 5})
+	}
+	for _, row := range p.Risks {
+		cells := []study.Cell{study.Number(row.Risk.Sampling), study.Number(row.Risk.Nuisance), study.Number(row.Bias), study.Number(row.Deviation)}
+		if p.Exact != nil {
+			cell := study.Word("–")
+			if row.Exact != nil {
+				cell = study.Number(*row.Exact)
+			}
+			cells = append(cells, cell)
+		}
+		t.Rows = append(t.Rows, study.Row{Name: or(schemeNames[row.Scheme], row.Scheme), Cells: cells})
+	}
+	return t
+}
+
+func regionTable(p *evaluate.Panel) study.Table {
+	t := study.Table{Name: "region", Title: "If π̂ is wrong by a factor", Head: "π̂ = π ×", Columns: []study.Column{
+		{Name: "holds for w, pu", Means: "share of pairs", Digits: 3}, {Name: "holds for ap", Means: "share of pairs", Digits: 3},
+		{Name: "bias naive", Digits: 5}, {Name: "bias w", Digits: 5}, {Name: "bias pu", Digits: 5}, {Name: "bias ap", Digits: 5},
+	}}
+	for _, r := range p.Region {
+		cells := []study.Cell{study.Number(r.HoldsW), study.Number(r.HoldsAP)}
+		for _, scheme := range []string{"naive", "w", "pu", "ap"} {
+			cells = append(cells, study.Number(r.Bias[scheme]))
+		}
+		t.Rows = append(t.Rows, study.Row{Name: fmt.Sprintf("%.1f", r.Factor), Cells: cells})
+	}
+	return t
+}
+
+// evaluationWords is the summary.
+func evaluationWords(e *evaluate.Evaluation) string {
+	text := fmt.Sprintf("Model %s (%s) on %s held-out pairs of %s.", e.Model, e.Method, number(float64(e.Pairs), 0), e.Dataset)
+	for _, row := range e.Panel.Risks {
+		if row.Scheme == "ap" {
+			text += fmt.Sprintf(" Its risk corrected for exposure (R_AP) is %.4g, 95%% interval %.4g to %.4g.", row.Risk.Interval.Estimate, row.Risk.Lower, row.Risk.Upper)
+		}
+	}
+	if e.Class != "" && e.Class != fit.Identified {
+		text += " The doctor calls the scale of π̂ " + string(e.Class) + "."
+	}
+	return text
+}
