@@ -63,7 +63,7 @@ func newFit() *cobra.Command {
 	var f fitFlags
 	cmd := &cobra.Command{
 		Use:   "fit [DATASET]",
-		Short: "Learn links and exposure together, of a dataset or a generated world",
+		Short: "Learn links and exposure together, from a dataset or a world",
 		Long: `Learn both halves of a recommender, ŷ = P(link | shown) and π̂ = P(shown), from
 links alone. The pairs come from a dataset: all its links, but for those of
 nodes that are held out, and some pairs that are not linked. Without a dataset
