@@ -215,6 +215,9 @@ func TestCoverage(t *testing.T) {
 		var cells, square, worst, took float64
 		var totals, errs []float64
 		for k := range count {
+			if testing.Verbose() {
+				fmt.Fprintf(os.Stderr, "%s %d\n", name, from+k)
+			}
 			o := setups[name].try(t, uint64(from+k))
 			m := o.findings.MeanLink
 			classes[o.findings.Class]++

@@ -778,7 +778,7 @@ func (l *laplace) mode(ctx context.Context, theta []float64, info *information, 
 		case !moved && decrement < spare:
 			a.ended = true // as near as the kernels' float32 can tell
 		case !moved:
-			return iteration, fmt.Errorf("%w: no step raises the posterior", ErrDiverged)
+			return iteration, fmt.Errorf("%w: no step raises the posterior (round %d, decrement %.3g at %.6g)", ErrDiverged, iteration, decrement, a.value)
 		}
 		a.iteration, a.info, a.memory = iteration, info, memory
 	}

@@ -61,15 +61,15 @@ type drawingFlags struct {
 
 func (f *drawingFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.split, "split", "", "order, date, random or whole (default: what suits the data)")
-	flags.Float64SliceVar(&f.shares, "shares", nil, "`t,v,h` of the nodes to train on, choose by, hold out (default .7,.1,.2)")
+	flags.StringVar(&f.split, "split", "", "order, date, random or whole (default: as suits)")
+	flags.Float64SliceVar(&f.shares, "shares", nil, "`parts` of the nodes (default .7,.1,.2)")
 	flags.Lookup("shares").DefValue = ""
 	flags.StringVar(&f.validationFrom, "validation-from", "", "`date` from which nodes serve to choose")
 	flags.StringVar(&f.testFrom, "test-from", "", "`date` from which nodes are held out")
 	flags.BoolVar(&f.later, "later-targets", false, "targets may be newer than their source")
 	flags.IntVar(&f.negatives, "negatives", graph.DefaultPerLink, "unlinked pairs per link")
-	flags.StringVar(&f.scheme, "scheme", "", "how these are drawn: uniform, field or popularity (default uniform)")
-	flags.StringVar(&f.fieldsBy, "fields-by", "", "find fields: vectors:`N`, or links:N of at least N nodes")
+	flags.StringVar(&f.scheme, "scheme", "", "uniform, field or popularity (default uniform)")
+	flags.StringVar(&f.fieldsBy, "fields-by", "", "find `fields`: vectors:20, or links:50")
 	for name, values := range map[string][]string{
 		"split": {"order", "date", "random", "whole"}, "scheme": {"uniform", "field", "popularity"},
 		"shares": nil, "validation-from": nil, "test-from": nil, "negatives": nil, "fields-by": {"vectors:20", "links:50"},
