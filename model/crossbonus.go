@@ -82,8 +82,18 @@ type innerCrossBonus struct {
 // Query is that of the model inside, with the bonus on the offsets of other fields.
 func (m *innerCrossBonus) Query(q, offsets, params []float32, source int32) {
 	m.inner.Query(q, offsets, params, source)
+	m.addBonus(offsets, m.nodes.Fields[source])
+}
+
+// QueryOf is Query for a vector and a field.
+func (m *innerCrossBonus) QueryOf(q, offsets, params, vector []float32, field uint16) {
+	m.inner.QueryOf(q, offsets, params, vector, field)
+	m.addBonus(offsets, field)
+}
+
+func (m *innerCrossBonus) addBonus(offsets []float32, field uint16) {
 	for g := range offsets[:m.nodes.FieldCount] {
-		if g != int(m.nodes.Fields[source]) {
+		if g != int(field) {
 			offsets[g] += float32(m.bonus)
 		}
 	}

@@ -119,14 +119,23 @@ func (m *Diagonal) Backward(grad, params []float32, b Batch, dz []float32) {
 
 // Query sets q = w⊙h_i; the offset of a field is b, and f's element where the model sees fields.
 func (m *Diagonal) Query(q, offsets, params []float32, source int32) {
+	m.rows.Load(q, int(source))
+	m.QueryOf(q, offsets, params, q, m.nodes.Fields[source])
+}
+
+// QueryOf is Query for a vector and a field; the vector may be q itself.
+func (m *Diagonal) QueryOf(q, offsets, params, vector []float32, field uint16) {
 	d := m.rows.Dim()
-	m.query(q[:d], params[:d], source)
+	q, w := q[:d], params[:d]
+	for k, h := range vector[:d] {
+		q[k] = w[k] * h
+	}
 	offsets = offsets[:m.nodes.FieldCount]
 	for g := range offsets {
 		offsets[g] = params[d]
 	}
 	if m.fieldAware {
-		row := params[d+1:][int(m.nodes.Fields[source])*m.nodes.FieldCount:]
+		row := params[d+1:][int(field)*m.nodes.FieldCount:]
 		for g := range offsets {
 			offsets[g] += row[g]
 		}

@@ -319,6 +319,13 @@ func TestRetrievalAgreesWithLogits(t *testing.T) {
 				z := make([]float32, b.Len())
 				m.Logits(z, params, b)
 				wantClose(t, kind, z, want, 1e-5)
+				again, others := make([]float32, 37), make([]float32, 4)
+				row := make([]float32, 37)
+				n.Vectors.Load(row, i)
+				m.(InnerProduct).QueryOf(again, others, params, row, n.Fields[i])
+				if !slices.Equal(again, q) || !slices.Equal(others, offsets) {
+					t.Errorf("%s: the query of node %d is another by its vector and field", kind, i)
+				}
 			}
 		}
 		for _, kind := range []string{"mlp", "cosine", "mlp+bonus", "cosine+bonus"} {

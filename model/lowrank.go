@@ -146,13 +146,21 @@ func transpose(dst, src []float32, rows, dim int) {
 
 // Query sets q = Bᵀ(A·h_i); every field's offset is b.
 func (m *LowRank) Query(q, offsets, params []float32, source int32) {
+	room := kern.Borrow(m.rows.Dim())
+	defer kern.GiveBack(room)
+	vector := room.Cut(m.rows.Dim())
+	m.rows.Load(vector, int(source))
+	m.QueryOf(q, offsets, params, vector, m.nodes.Fields[source])
+}
+
+// QueryOf is Query for a vector; the field does not count.
+func (m *LowRank) QueryOf(q, offsets, params, vector []float32, _ uint16) {
 	d := m.rows.Dim()
 	left, right, bias := m.split(params)
-	room := kern.Borrow(d + m.rank)
+	room := kern.Borrow(m.rank)
 	defer kern.GiveBack(room)
-	vector, seen := room.Cut(d), room.Cut(m.rank)
-	m.rows.Load(vector, int(source))
-	kern.DotRange(seen, vector, view(left, m.rank, d), 0)
+	seen := room.Cut(m.rank)
+	kern.DotRange(seen, vector[:d], view(left, m.rank, d), 0)
 	clear(q[:d])
 	kern.AddRows(q[:d], view(right, m.rank, d), m.ranks, seen)
 	for g := range offsets[:m.nodes.FieldCount] {

@@ -52,6 +52,8 @@ type Propensity interface{ Logits }
 type InnerProduct interface {
 	// Query sets q, of the vectors' dimension, and offsets, one per field, for a source.
 	Query(q, offsets, params []float32, source int32)
+	// QueryOf is Query for a source that is not among the nodes, by its vector and field.
+	QueryOf(q, offsets, params, vector []float32, field uint16)
 }
 
 // FieldOnly is a propensity model that looks at nothing but the two fields, so that all pairs of two
