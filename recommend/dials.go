@@ -1,0 +1,183 @@
+package recommend
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"math/rand/v2"
+	"slices"
+)
+
+// drawn is a target and the probability with which it is in the list.
+type drawn struct {
+	node  int32
+	shown float64
+}
+
+// diversify re-ranks the best candidates: each place goes to the one with the highest
+//
+//	(1 − x)·ŷ/ŷ₁ − x·max over those placed of ½·cos(h, h′) + ½·[same field],
+//
+// where ŷ₁ is the highest of all. The pool is ten times as long as the list, at least 200.
+func (r *Recommender) diversify(ctx context.Context, room *room, order []float32, q Query) []drawn {
+	pool := best(order, room.kept, max(10*q.K, 200))
+	x := q.Diversity
+	relevance := make([]float64, len(pool))
+	top := math.Inf(-1)
+	probability := func(j int32) float64 {
+		if q.Seen {
+			return math.Exp(float64(order[j]))
+		}
+		return sigmoid(float64(order[j]))
+	}
+	for k, j := range pool {
+		relevance[k] = probability(j)
+		top = math.Max(top, relevance[k])
+	}
+	vectors := make([][]float32, len(pool))
+	norms := make([]float64, len(pool))
+	for k, j := range pool {
+		vectors[k] = make([]float32, r.nodes.Vectors.Dim())
+		r.nodes.Vectors.Load(vectors[k], j)
+		norms[k] = math.Sqrt(product(vectors[k], vectors[k]))
+		if top > 0 {
+			relevance[k] /= top
+		}
+	}
+	alike := make([]float64, len(pool)) // to the most similar of those placed
+	placed := make([]bool, len(pool))
+	var out []drawn
+	for len(out) < min(q.K, len(pool)) && ctx.Err() == nil {
+		at, value := -1, math.Inf(-1)
+		for k := range pool {
+			if v := (1-x)*relevance[k] - x*alike[k]; !placed[k] && v > value {
+				at, value = k, v
+			}
+		}
+		placed[at] = true
+		out = append(out, drawn{pool[at], 1})
+		for k := range pool {
+			if placed[k] {
+				continue
+			}
+			similar := 0.0
+			if norms[k] > 0 && norms[at] > 0 {
+				similar = .5 * product(vectors[k], vectors[at]) / (norms[k] * norms[at])
+			}
+			if r.g.Field(pool[k]) == r.g.Field(pool[at]) {
+				similar += .5
+			}
+			if len(out) == 1 || similar > alike[k] {
+				alike[k] = similar
+			}
+		}
+	}
+	return out
+}
+
+func product(a, b []float32) float64 {
+	var sum float64
+	for k, x := range a {
+		sum += float64(x) * float64(b[k])
+	}
+	return sum
+}
+
+// explore draws a list of K. Candidate j is in it with the probability
+//
+//	p_j = (1 − e)·[j is among the K best] + e·min(1, c·ŷ_j),  Σ p_j = K,
+//
+// e being the share to explore, and the draw is systematic: exactly K, each with exactly its p. Every candidate can
+// be shown, which is what later lets a log tell relevance from exposure. The list is in the order of ŷ.
+func (r *Recommender) explore(room *room, q Query) []drawn {
+	k := min(q.K, len(room.kept))
+	p := proportional(room.scores, room.kept, k)
+	for i := range p {
+		p[i] *= q.Explore
+	}
+	place := make(map[int32]int, len(room.kept))
+	for i, j := range room.kept {
+		place[j] = i
+	}
+	for _, j := range best(room.scores, room.kept, k) {
+		p[place[j]] += 1 - q.Explore
+	}
+	chosen := systematic(p, rand.New(rand.NewPCG(q.Seed, uint64(uint32(q.Source.Index())))))
+	out := make([]drawn, len(chosen))
+	for i, at := range chosen {
+		out[i] = drawn{room.kept[at], math.Min(p[at], 1)}
+	}
+	slices.SortFunc(out, func(a, b drawn) int {
+		return cmp.Or(cmp.Compare(room.scores[b.node], room.scores[a.node]), cmp.Compare(a.node, b.node))
+	})
+	return out
+}
+
+// proportional returns probabilities min(1, c·ŷ) that add up to k.
+func proportional(scores []float32, candidates []int32, k int) []float64 {
+	p := make([]float64, len(candidates))
+	var total float64
+	for i, j := range candidates {
+		p[i] = sigmoid(float64(scores[j]))
+		if !(p[i] > 1e-300) { // so that c stays finite; also not a number
+			p[i] = 1e-300
+		}
+		total += p[i]
+	}
+	// those with c·ŷ ≥ 1 are sure; c is found anew without them until none is left
+	sure := make([]bool, len(p))
+	left := float64(k)
+	for {
+		c := left / total
+		more := false
+		for i, y := range p {
+			if !sure[i] && c*y >= 1 {
+				sure[i], more = true, true
+				left--
+				total -= y
+			}
+		}
+		if !more || total <= 0 || left <= 0 {
+			break
+		}
+	}
+	c := 0.0
+	if total > 0 {
+		c = math.Max(left, 0) / total
+	}
+	for i, y := range p {
+		p[i] = math.Min(1, c*y)
+		if sure[i] {
+			p[i] = 1
+		}
+	}
+	return p
+}
+
+// systematic draws a sample in which element i is with probability p_i exactly: the elements are laid end to end in a
+// random order, each as long as its probability, and taken where a comb of unit spacing with a random start falls
+// (Madow, 1949). It returns places, as many as the probabilities add up to.
+func systematic(p []float64, random *rand.Rand) []int {
+	order := random.Perm(len(p))
+	at, next := 0.0, random.Float64()
+	var total float64
+	for _, x := range p {
+		total += x
+	}
+	count := int(math.Round(total))
+	var out []int
+	for _, i := range order {
+		at += p[i]
+		if at > next && len(out) < count {
+			out = append(out, i)
+			next++
+		}
+	}
+	// rounding may leave the last tooth just beyond the end
+	for k := len(order) - 1; k >= 0 && len(out) < count; k-- {
+		if i := order[k]; p[i] > 0 && !slices.Contains(out, i) {
+			out = append(out, i)
+		}
+	}
+	return out
+}

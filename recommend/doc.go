@@ -1,0 +1,25 @@
+// Package recommend is what a person came for: the best targets for a node or for a new text, why each is
+// there, and what exposure had hidden.
+//
+//	query ── q·h_j + offset ──► ŷ of every candidate ──► the K best ──► items with ŷ, π̂, the naive rank, the reason
+//	                                                 └─► drawn by ŷ: each with its probability of being shown
+//
+// The search is exact: an inner product with every vector, which for the diagonal model means one pass over
+// them with the query w⊙h_i. Training changes the query and never the vectors.
+//
+//	r, err := recommend.New(g, m, recommend.Options{Naive: &naive})
+//	list, err := r.Top(ctx, recommend.Query{Source: r.Node(7), K: 10})
+//	for _, item := range list.Items {
+//		fmt.Println(item.Rank, item.NaiveRank, item.Title, item.Link, item.Propensity)
+//	}
+//
+// Items are ranked by ŷ = P(link | shown): what would be linked to if everything were shown. Ranked by π̂ŷ, the
+// probability that a link is seen, the list repeats past exposure; it is there for comparison and says so.
+//
+// # Diversity and exploration
+//
+// Two dials move a list away from pure relevance. Diversity re-ranks what is best (maximal marginal
+// relevance, Carbonell and Goldstein, 1998), so that a list is not ten times the same. Explore draws some
+// places by chance, in proportion to ŷ, and stamps every item with its probability of being shown: whoever
+// logs that knows π later instead of guessing it.
+package recommend

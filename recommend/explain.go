@@ -1,0 +1,154 @@
+package recommend
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"unseen/fit"
+)
+
+// Explanation is a number, what it is, and the numbers that it is made of.
+type Explanation struct {
+	Value    float64        `json:"value"`
+	Message  string         `json:"message"`
+	Children []*Explanation `json:"children,omitempty"`
+}
+
+// fewLinks is how few links make a field pair's π̂ little more than the prior's; the doctor uses the same number.
+const fewLinks = 5
+
+// describe makes items of what was chosen.
+func (r *Recommender) describe(list *List, room *room, q Query, chosen []drawn) error {
+	nodes := make([]int32, len(chosen))
+	for k, d := range chosen {
+		nodes[k] = d.node
+	}
+	corrected := ranks(room.scores, room.kept, nodes)
+	var naive []int
+	if r.naive != nil {
+		naive = ranks(room.naive, room.kept, nodes)
+	}
+	propensities := r.propensities(q.Source, nodes)
+	for k, d := range chosen {
+		item := r.item(d.node)
+		item.Rank, item.ByLink, item.Shown = k+1, corrected[k], d.shown
+		item.Logit = float64(room.scores[d.node])
+		item.Link, item.Propensity = sigmoid(item.Logit), sigmoid(float64(propensities[k]))
+		if naive != nil {
+			item.NaiveRank = naive[k]
+			item.Hidden = naive[k] > q.K && corrected[k] <= q.K
+		}
+		cell, known := r.cells[[2]uint16{r.field(q.Source), r.g.Field(d.node)}]
+		item.Weak = known && cell.Links < fewLinks
+		if q.Explain {
+			why, err := r.explain(q.Source, item)
+			if err != nil {
+				return err
+			}
+			item.Why = why
+		}
+		list.Items = append(list.Items, item)
+	}
+	return nil
+}
+
+// explain says why an item is there.
+func (r *Recommender) explain(s Source, item Item) (*Explanation, error) {
+	link, err := r.explainLink(s, item)
+	if err != nil {
+		return nil, err
+	}
+	root := &Explanation{Value: item.Link, Message: "ŷ, the chance of a link if it is shown", Children: []*Explanation{link}}
+	root.Children = append(root.Children, r.explainExposure(s, item))
+	if item.NaiveRank > 0 {
+		message := fmt.Sprintf("its rank for a naive model; corrected it is %d", item.ByLink)
+		if item.Hidden {
+			message = fmt.Sprintf("its rank for a naive model, beyond the list: hidden by exposure; corrected it is %d", item.ByLink)
+		}
+		root.Children = append(root.Children, &Explanation{Value: float64(item.NaiveRank), Message: message})
+	}
+	return root, nil
+}
+
+// explainLink takes z apart: shared words where they are known, else the components of the vectors.
+func (r *Recommender) explainLink(s Source, item Item) (*Explanation, error) {
+	out := &Explanation{Value: item.Logit, Message: "its logit z, made of"}
+	kind := r.model.Link.Kind()
+	if kind != "diagonal" && kind != "diagonal-field" {
+		out.Message = "its logit z, from a " + kind + " model"
+		return out, nil
+	}
+	d := r.nodes.Vectors.Dim()
+	w := r.model.LinkParams[:d]
+	parts, rest := []Contribution(nil), 0.0
+	from, to := make([]float32, d), make([]float32, d)
+	if s.New() {
+		copy(from, s.vector)
+	} else {
+		r.nodes.Vectors.Load(from, s.node)
+	}
+	r.nodes.Vectors.Load(to, item.Node)
+	var sum float64
+	for k := range w {
+		sum += float64(w[k]) * float64(from[k]) * float64(to[k])
+	}
+	if r.words != nil {
+		var err error
+		if parts, rest, err = r.words.Shared(s.Index(), s.text, item.Node, w); err != nil {
+			return nil, err
+		}
+	}
+	if len(parts) == 0 {
+		rest = sum
+		for k := range w {
+			parts = append(parts, Contribution{fmt.Sprintf("component %d of the vectors", k), float64(w[k]) * float64(from[k]) * float64(to[k])})
+		}
+		slices.SortStableFunc(parts, func(a, b Contribution) int { return cmp.Compare(math.Abs(b.Value), math.Abs(a.Value)) })
+		parts = parts[:min(5, len(parts))]
+		for _, p := range parts {
+			rest -= p.Value
+		}
+	}
+	for _, p := range parts {
+		out.Children = append(out.Children, &Explanation{Value: p.Value, Message: p.Name})
+	}
+	out.Children = append(out.Children,
+		&Explanation{Value: rest, Message: "all else that the texts share"},
+		&Explanation{Value: item.Logit - sum, Message: "the intercept: links are rare"})
+	return out, nil
+}
+
+// explainExposure says what is known of how the item was hidden.
+func (r *Recommender) explainExposure(s Source, item Item) *Explanation {
+	source := r.g.FieldName(r.field(s))
+	out := &Explanation{Value: item.Propensity, Message: fmt.Sprintf("π̂, the chance that %s is shown to %s", named(item.Field), named(source))}
+	if r.class == fit.NoExposure {
+		out.Message = "this model knows no exposure"
+		return out
+	}
+	cell, known := r.cells[[2]uint16{r.field(s), r.g.Field(item.Node)}]
+	if !known {
+		return out
+	}
+	support := &Explanation{Value: float64(cell.Links), Message: fmt.Sprintf("links of %s to %s that it was learned from, in %d pairs", named(source), named(item.Field), cell.Pairs)}
+	if cell.Links < fewLinks {
+		support.Message += ": little more than a guess from other fields"
+	}
+	out.Children = append(out.Children, support)
+	if cell.Upper > 0 {
+		out.Children = append(out.Children, &Explanation{Value: cell.Lower, Message: fmt.Sprintf("to %.2g: its 95%% interval", cell.Upper)})
+	}
+	if r.class != fit.Identified {
+		out.Children = append(out.Children, &Explanation{Value: cell.Relative.Value, Message: "times the mean π̂: read this ratio, since the scale of π̂ is " + string(r.class)})
+	}
+	return out
+}
+
+func named(field string) string {
+	if field == "" {
+		return "a node without a field"
+	}
+	return field
+}

@@ -1,0 +1,386 @@
+package recommend
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"unseen/fit"
+	"unseen/graph"
+	"unseen/internal/kern"
+	"unseen/model"
+)
+
+// Errors of this package wrap one of these.
+var (
+	// ErrQuery: the query asks for what cannot be.
+	ErrQuery = errors.New("recommend: unusable query")
+	// ErrNothing: no candidate is left.
+	ErrNothing = errors.New("recommend: nothing to recommend")
+	// ErrModel: the model does not fit the graph, or cannot do what is asked.
+	ErrModel = errors.New("recommend: unusable model")
+)
+
+// MaxK is the longest list.
+const MaxK = 10_000
+
+// Options are what a Recommender may know besides the graph and the model.
+type Options struct {
+	Naive   *model.Model // to compare with; nil: items have no naive rank
+	Threads int          // 0 means 1; lists do not depend on it
+	Words   Words        // explains by shared words; nil: by components of the vectors
+}
+
+// Words knows which words carry an inner product of two nodes' vectors, weighted by w. A new text has no node:
+// its source is negative, and its text is given.
+type Words interface {
+	Shared(source int32, text string, target int32, w []float32) (words []Contribution, rest float64, err error)
+}
+
+// Contribution is what one word, or one component of the vectors, adds to z.
+type Contribution struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+}
+
+// Recommender answers queries over one graph with one model. It may be used by many goroutines at once.
+type Recommender struct {
+	g       *graph.Graph
+	nodes   model.Nodes
+	model   model.Model
+	naive   *model.Model
+	words   Words
+	threads int
+	cells   map[[2]uint16]fit.CellFinding
+	class   fit.Class
+	byField []int32 // a node of each field, −1 if it has none
+	rooms   sync.Pool
+}
+
+// New makes a recommender. The graph must be the one that the model was fitted to, or one with the same fields
+// and vectors of the same kind.
+func New(g *graph.Graph, m model.Model, o Options) (*Recommender, error) {
+	if g.Vectors() == nil {
+		return nil, fmt.Errorf("%w: the graph has no vectors; encode its texts first", ErrModel)
+	}
+	r := &Recommender{g: g, nodes: model.NodesOf(g), model: m, naive: o.Naive, words: o.Words, threads: max(o.Threads, 1), cells: map[[2]uint16]fit.CellFinding{}}
+	if len(m.Findings) > 0 {
+		var found fit.Findings
+		if err := json.Unmarshal(m.Findings, &found); err != nil {
+			return nil, fmt.Errorf("%w: the doctor's findings are damaged: %w; fit it anew", ErrModel, err)
+		}
+		r.class = found.Class
+		for _, c := range found.Cells {
+			r.cells[[2]uint16{c.Source, c.Target}] = c
+		}
+	}
+	r.byField = make([]int32, g.FieldCount())
+	for f := range r.byField {
+		r.byField[f] = -1
+	}
+	for i := int32(g.Len()) - 1; i >= 0; i-- {
+		r.byField[g.Field(i)] = i
+	}
+	r.rooms.New = func() any { return &room{scores: make([]float32, g.Len()), naive: make([]float32, g.Len())} }
+	return r, nil
+}
+
+// Graph returns the graph.
+func (r *Recommender) Graph() *graph.Graph { return r.g }
+
+// Model returns the model.
+func (r *Recommender) Model() model.Model { return r.model }
+
+// HasNaive reports whether lists are compared with a naive model's.
+func (r *Recommender) HasNaive() bool { return r.naive != nil }
+
+// Class is how far the doctor found the scale of π̂ to be known.
+func (r *Recommender) Class() fit.Class { return r.class }
+
+// Source is who is recommended to: a node, or a vector with a field.
+type Source struct {
+	node   int32
+	vector []float32
+	field  uint16
+	text   string
+	like   int32 // of a vector: the node of its field that it is most like, for propensities that look at nodes
+}
+
+// Node is a source of the graph.
+func (r *Recommender) Node(i int32) Source { return Source{node: i} }
+
+// New reports whether the source is not a node of the graph.
+func (s Source) New() bool { return s.vector != nil }
+
+// Index returns the node, or −1 of a new source.
+func (s Source) Index() int32 {
+	if s.New() {
+		return -1
+	}
+	return s.node
+}
+
+// Vector is a source that is not in the graph: a new text, by its vector. The text explains; it may be empty.
+func (r *Recommender) Vector(vector []float32, field uint16, text string) (Source, error) {
+	if len(vector) != r.nodes.Vectors.Dim() {
+		return Source{}, fmt.Errorf("%w: a vector of %d numbers, the nodes' have %d; encode it as they were", ErrQuery, len(vector), r.nodes.Vectors.Dim())
+	}
+	if int(field) >= r.g.FieldCount() {
+		return Source{}, fmt.Errorf("%w: field %d of %d", ErrQuery, field, r.g.FieldCount())
+	}
+	var square float64
+	for _, x := range vector {
+		square += float64(x) * float64(x)
+	}
+	if !(square > 0) || math.IsInf(square, 0) {
+		return Source{}, fmt.Errorf("%w: the vector is zero or not finite: its text has no known word", ErrQuery)
+	}
+	s := Source{vector: vector, field: field, text: text, like: -1}
+	best := float32(math.Inf(-1))
+	scores := make([]float32, r.g.Len())
+	r.chunks(func(from, to int) { kern.DotRange(scores[from:to], vector, r.nodes.Vectors.Matrix(), from) })
+	for i, x := range scores {
+		if r.g.Field(int32(i)) == field && x > best {
+			s.like, best = int32(i), x
+		}
+	}
+	return s, nil
+}
+
+// FieldOf guesses the field of a vector: the most common one among the nodes most like it, each counted by its
+// cosine. The probability is its share.
+func (r *Recommender) FieldOf(vector []float32) (field uint16, probability float64) {
+	const neighbours = 25
+	m := r.nodes.Vectors.Matrix()
+	query, err := kern.View(vector, 1, len(vector), len(vector))
+	if err != nil || len(vector) != m.Dim() {
+		return graph.UnknownField, 0
+	}
+	votes := make([]float64, r.g.FieldCount())
+	var total float64
+	for _, hit := range kern.TopK(m, query, neighbours, r.threads)[0] {
+		if f := r.g.Field(hit.Index); f != graph.UnknownField && hit.Score > 0 {
+			votes[f] += float64(hit.Score)
+			total += float64(hit.Score)
+		}
+	}
+	for f, v := range votes {
+		if v > votes[field] {
+			field = uint16(f)
+		}
+	}
+	if total == 0 {
+		return graph.UnknownField, 0
+	}
+	return field, votes[field] / total
+}
+
+// Query says what to recommend. Its zero value, with a K, is the best unlinked targets of node 0.
+type Query struct {
+	Source Source
+	K      int
+
+	Seen bool // rank by π̂ŷ, the probability that a link is seen: repeats past exposure
+
+	Fields  []uint16  // only targets of these; nil means all
+	From    time.Time // only targets of this time or later; zero means any
+	Until   time.Time // only targets before this time; zero means any
+	Linked  bool      // targets that the source links to already may be recommended again
+	Exclude []int32   // never these
+
+	Diversity float64 // from 0, pure relevance, to 1: no two alike
+	Explore   float64 // share of the places that are drawn in proportion to ŷ, from 0 to 1
+	Seed      uint64  // of the draw
+
+	Explain bool // items say why
+}
+
+// Item is a recommendation.
+type Item struct {
+	Node  int32  `json:"-"`
+	ID    string `json:"id"`
+	Title string `json:"title,omitempty"`
+	Field string `json:"field,omitempty"`
+	Time  string `json:"time,omitempty"` // the day
+
+	Rank       int     `json:"rank"`                // in this list
+	ByLink     int     `json:"correctedRank"`       // among all candidates, by ŷ
+	NaiveRank  int     `json:"naiveRank,omitempty"` // among all candidates, by the naive model; 0 without one
+	Logit      float64 `json:"logit"`               // of ŷ
+	Link       float64 `json:"link"`                // ŷ = P(link | shown)
+	Propensity float64 `json:"propensity"`          // π̂ = P(shown), before this list
+	Shown      float64 `json:"shown"`               // with which probability this list has it; 1 unless drawn
+	Hidden     bool    `json:"hidden,omitempty"`    // naive would not have it in a list this long
+	Weak       bool    `json:"weak,omitempty"`      // the field pair's π̂ rests on little; see the explanation
+
+	Why *Explanation `json:"why,omitempty"`
+}
+
+// List is what was recommended.
+type List struct {
+	Source     Item     `json:"source"` // of whom
+	Field      string   `json:"field"`
+	Candidates int      `json:"candidates"`
+	Items      []Item   `json:"items"`
+	Warnings   []string `json:"warnings,omitempty"`
+}
+
+// validate refuses what cannot be.
+func (r *Recommender) validate(q Query) error {
+	switch {
+	case q.K < 1 || q.K > MaxK:
+		return fmt.Errorf("%w: %d recommendations; ask for 1 to %d", ErrQuery, q.K, MaxK)
+	case !q.Source.New() && uint32(q.Source.node) >= uint32(r.g.Len()):
+		return fmt.Errorf("%w: node %d of %d", ErrQuery, q.Source.node, r.g.Len())
+	case !(q.Diversity >= 0 && q.Diversity <= 1):
+		return fmt.Errorf("%w: a diversity of %v; give one from 0 to 1", ErrQuery, q.Diversity)
+	case !(q.Explore >= 0 && q.Explore <= 1):
+		return fmt.Errorf("%w: a share of %v to explore; give one from 0 to 1", ErrQuery, q.Explore)
+	case q.Diversity > 0 && q.Explore > 0:
+		return fmt.Errorf("%w: diversity and exploration at once: a re-ranked list has no probabilities; give one of them", ErrQuery)
+	case !q.From.IsZero() && !q.Until.IsZero() && !q.From.Before(q.Until):
+		return fmt.Errorf("%w: targets from %s and before %s; there are none", ErrQuery, q.From.Format(time.DateOnly), q.Until.Format(time.DateOnly))
+	case q.Seen && q.Explore > 0:
+		return fmt.Errorf("%w: exploring draws by ŷ, and the list is ranked by π̂ŷ; give one of them", ErrQuery)
+	}
+	for _, f := range q.Fields {
+		if int(f) >= r.g.FieldCount() {
+			return fmt.Errorf("%w: field %d of %d", ErrQuery, f, r.g.FieldCount())
+		}
+	}
+	return nil
+}
+
+// room is what one query needs.
+type room struct {
+	scores, naive []float32
+	kept          []int32 // candidates, ascending
+}
+
+// Top returns the best targets, or those that the dials ask for instead.
+func (r *Recommender) Top(ctx context.Context, q Query) (*List, error) {
+	if err := r.validate(q); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	room := r.rooms.Get().(*room)
+	defer r.rooms.Put(room)
+	r.candidates(room, q)
+	if len(room.kept) == 0 {
+		return nil, fmt.Errorf("%w: of %d nodes none is left by the filters; widen fields or times, or allow linked ones", ErrNothing, r.g.Len())
+	}
+	if err := r.score(room.scores, r.model, q.Source); err != nil {
+		return nil, err
+	}
+	if r.naive != nil {
+		if err := r.score(room.naive, *r.naive, q.Source); err != nil {
+			return nil, fmt.Errorf("the naive model: %w", err)
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	list := &List{Candidates: len(room.kept), Source: r.item(q.Source.Index()), Field: r.g.FieldName(r.field(q.Source))}
+	order := room.scores // what is ranked by
+	if q.Seen {
+		order = r.seen(room, q.Source)
+		list.Warnings = append(list.Warnings, "ranked by π̂ŷ, the chance that a link is seen: this list repeats past exposure")
+	}
+	var chosen []drawn
+	switch {
+	case q.Explore > 0:
+		chosen = r.explore(room, q)
+	case q.Diversity > 0:
+		chosen = r.diversify(ctx, room, order, q)
+	default:
+		for _, j := range best(order, room.kept, q.K) {
+			chosen = append(chosen, drawn{j, 1})
+		}
+	}
+	if len(chosen) < q.K {
+		list.Warnings = append(list.Warnings, fmt.Sprintf("%d were asked for and there are %d candidates", q.K, len(chosen)))
+	}
+	if err := r.describe(list, room, q, chosen); err != nil {
+		return nil, err
+	}
+	if r.class != "" && r.class != fit.Identified && r.class != fit.NoExposure {
+		list.Warnings = append(list.Warnings, "the doctor calls the scale of π̂ "+string(r.class)+": read π̂ and ŷ as ratios between items, not as they are")
+	}
+	return list, nil
+}
+
+// field returns the source's field.
+func (r *Recommender) field(s Source) uint16 {
+	if s.New() {
+		return s.field
+	}
+	return r.g.Field(s.node)
+}
+
+// item says what a node is; −1 is a new text.
+func (r *Recommender) item(j int32) Item {
+	if j < 0 {
+		return Item{Node: -1}
+	}
+	out := Item{Node: j, ID: r.g.ID(j), Title: r.g.Title(j), Field: r.g.FieldName(r.g.Field(j))}
+	if t, known := r.g.Time(j); known {
+		out.Time = t.Format(time.DateOnly)
+	}
+	return out
+}
+
+// chunks runs work over all nodes, on the recommender's threads.
+func (r *Recommender) chunks(work func(from, to int)) {
+	const size = 4096
+	kern.Chunks(r.g.Len(), size, r.threads, func(_, _, from, to int) { work(from, to) })
+}
+
+// candidates lists who may be recommended.
+func (r *Recommender) candidates(room *room, q Query) {
+	room.kept = room.kept[:0]
+	var out map[int32]bool
+	if len(q.Exclude) > 0 {
+		out = make(map[int32]bool, len(q.Exclude))
+		for _, j := range q.Exclude {
+			out[j] = true
+		}
+	}
+	var linked []int32
+	self := int32(-1)
+	if !q.Source.New() {
+		self = q.Source.node
+		if !q.Linked {
+			linked = r.g.Out(self)
+		}
+	}
+	var wanted []bool
+	if q.Fields != nil {
+		wanted = make([]bool, r.g.FieldCount())
+		for _, f := range q.Fields {
+			wanted[f] = true
+		}
+	}
+	dated := !q.From.IsZero() || !q.Until.IsZero()
+	for j := range int32(r.g.Len()) {
+		for len(linked) > 0 && linked[0] < j {
+			linked = linked[1:]
+		}
+		switch {
+		case j == self, len(linked) > 0 && linked[0] == j, out[j], wanted != nil && !wanted[r.g.Field(j)]:
+			continue
+		}
+		if dated {
+			t, known := r.g.Time(j)
+			if !known || !q.From.IsZero() && t.Before(q.From) || !q.Until.IsZero() && !t.Before(q.Until) {
+				continue
+			}
+		}
+		room.kept = append(room.kept, j)
+	}
+}

@@ -1,0 +1,388 @@
+package recommend
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"unseen/fit"
+	"unseen/graph"
+	"unseen/model"
+)
+
+func must[T any](x T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+}
+
+// small is a graph of n nodes in three fields with times, links and vectors, and two models of it.
+func small(t testing.TB, n int, kind string) (*graph.Graph, model.Model, model.Model) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(7, uint64(n)))
+	var b graph.Builder
+	for i := range n {
+		must(b.AddNode(graph.Node{ID: fmt.Sprintf("p%02d", i), Title: fmt.Sprintf("Paper %d", i), Field: []string{"biology", "chemistry", "physics"}[i%3], Time: time.Date(1900+i, 1, 1, 0, 0, 0, 0, time.UTC)}))(t)
+		for range 3 {
+			if i > 5 {
+				if err := b.AddLinkIndex(int32(i), int32(r.IntN(i))); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	g, _, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := must(graph.NewVectors(n, 8))(t)
+	for i := range n {
+		row := make([]float32, 8)
+		for k := range row {
+			row[k] = float32(r.NormFloat64())
+		}
+		if i%7 == 3 { // ties: the same as the one before
+			v.Load(row, int32(i-1))
+		}
+		if err := v.Set(int32(i), row); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g = must(g.WithVectors(v))(t)
+	build := func(method string, seed uint64) model.Model {
+		nodes := model.NodesOf(g)
+		link := must(model.NewLink(kind, nodes, model.LinkOptions{}))(t)
+		propensity := must(model.NewPropensity("field-matrix", nodes, model.PropensityOptions{}))(t)
+		m := model.Model{Method: method, Link: link, LinkParams: make([]float32, link.Size()), Propensity: propensity, PropensityParams: make([]float32, propensity.Size())}
+		random := rand.New(rand.NewPCG(seed, seed))
+		for _, params := range [][]float32{m.LinkParams, m.PropensityParams} {
+			for k := range params {
+				params[k] = float32(random.NormFloat64())
+			}
+		}
+		return m
+	}
+	return g, build("bayes", 1), build("naive", 2)
+}
+
+// logit is z by one pair at a time.
+func logit(m model.Model, i, j int32) float64 {
+	var z [1]float32
+	m.Link.Logits(z[:], m.LinkParams, model.Batch{Sources: []int32{i}, Targets: []int32{j}})
+	return float64(z[0])
+}
+
+// TestTopIsTheBest holds lists against a sort of every pair, for all link models, with filters.
+func TestTopIsTheBest(t *testing.T) {
+	for _, kind := range []string{"diagonal", "diagonal-field", "low-rank", "mlp", "cosine", "diagonal+bonus"} {
+		g, m, naive := small(t, 90, kind)
+		r := must(New(g, m, Options{Naive: &naive, Threads: 2}))(t)
+		queries := []Query{
+			{K: 5}, {K: 200}, {K: 7, Linked: true}, {K: 10, Fields: []uint16{2}}, {K: 4, From: time.Date(1930, 1, 1, 0, 0, 0, 0, time.UTC)},
+			{K: 30, Until: time.Date(1930, 1, 1, 0, 0, 0, 0, time.UTC)}, {K: 6, Exclude: []int32{1, 2, 3, 40, 41}}, {K: 9, Seen: true},
+		}
+		for source := int32(0); source < 90; source += 11 {
+			for _, q := range queries {
+				q.Source = r.Node(source)
+				list := must(r.Top(t.Context(), q))(t)
+				type scored struct {
+					node            int32
+					order, z, naive float64
+				}
+				var want []scored
+				for j := range int32(90) {
+					when, _ := g.Time(j)
+					if j == source || !q.Linked && g.HasLink(source, j) || q.Fields != nil && !slices.Contains(q.Fields, g.Field(j)) || slices.Contains(q.Exclude, j) ||
+						!q.From.IsZero() && when.Before(q.From) || !q.Until.IsZero() && !when.Before(q.Until) {
+						continue
+					}
+					one := scored{j, 0, logit(m, source, j), logit(naive, source, j)}
+					one.order = one.z
+					if q.Seen {
+						var s [1]float32
+						m.Propensity.Logits(s[:], m.PropensityParams, model.Batch{Sources: []int32{source}, Targets: []int32{j}})
+						one.order = math.Log(sigmoid(one.z)) + math.Log(sigmoid(float64(s[0])))
+					}
+					want = append(want, one)
+				}
+				place := func(of func(scored) float64, j int32) int {
+					var mine float64
+					for _, w := range want {
+						if w.node == j {
+							mine = of(w)
+						}
+					}
+					rank := 1
+					for _, w := range want {
+						if v := of(w); v > mine+1e-5 {
+							rank++
+						}
+					}
+					return rank
+				}
+				if list.Candidates != len(want) || len(list.Items) != min(q.K, len(want)) {
+					t.Fatalf("%s %+v: %d items of %d candidates, want %d of %d", kind, q, len(list.Items), list.Candidates, min(q.K, len(want)), len(want))
+				}
+				slices.SortStableFunc(want, func(a, b scored) int {
+					switch {
+					case a.order > b.order:
+						return -1
+					case a.order < b.order:
+						return 1
+					}
+					return 0
+				})
+				for k, item := range list.Items {
+					at := slices.IndexFunc(want, func(w scored) bool { return w.node == item.Node })
+					if at < 0 || math.Abs(want[at].order-want[k].order) > 1e-5 {
+						t.Fatalf("%s %+v: place %d is %s, want %s", kind, q, k+1, item.ID, g.ID(want[k].node))
+					}
+					if math.Abs(item.Logit-want[at].z) > 1e-4 || item.Rank != k+1 || item.Shown != 1 || item.Title != g.Title(item.Node) {
+						t.Fatalf("%s: %+v, want z %v", kind, item, want[at].z)
+					}
+					// ties may fall either way in float32
+					if got, want := item.NaiveRank, place(func(w scored) float64 { return w.naive }, item.Node); got < want || got > want+1 {
+						t.Fatalf("%s: naive rank %d, want %d", kind, got, want)
+					}
+					if got, want := item.ByLink, place(func(w scored) float64 { return w.z }, item.Node); got < want || got > want+1 {
+						t.Fatalf("%s: corrected rank %d, want %d", kind, got, want)
+					}
+					if !q.Seen && item.ByLink != k+1 {
+						t.Errorf("place %d has corrected rank %d", k+1, item.ByLink)
+					}
+					if item.Hidden != (item.NaiveRank > q.K && item.ByLink <= q.K) {
+						t.Errorf("%+v: hidden?", item)
+					}
+					if k > 0 && !q.Seen && list.Items[k-1].Logit == item.Logit && list.Items[k-1].Node > item.Node {
+						t.Errorf("equals are out of order: %d before %d", list.Items[k-1].Node, item.Node)
+					}
+				}
+				if one := must(must(New(g, m, Options{Naive: &naive, Threads: 1}))(t).Top(t.Context(), q))(t); !reflect.DeepEqual(one, list) {
+					t.Errorf("%s: another list with one thread", kind)
+				}
+			}
+		}
+	}
+}
+
+// A new text with a node's vector and field has that node's list, the node itself in it.
+func TestNewTextIsLikeItsNode(t *testing.T) {
+	for _, kind := range []string{"diagonal", "diagonal-field", "low-rank+bonus"} {
+		g, m, naive := small(t, 90, kind)
+		r := must(New(g, m, Options{Naive: &naive}))(t)
+		row := make([]float32, 8)
+		g.Vectors().Load(row, 20)
+		s := must(r.Vector(row, g.Field(20), "words"))(t)
+		got := must(r.Top(t.Context(), Query{Source: s, K: 90}))(t)
+		want := must(r.Top(t.Context(), Query{Source: r.Node(20), K: 90, Linked: true}))(t)
+		others := slices.DeleteFunc(got.Items, func(i Item) bool { return i.Node == 20 })
+		for k := range want.Items {
+			if a, b := others[k], want.Items[k]; a.Node != b.Node || a.Logit != b.Logit || a.Propensity != b.Propensity {
+				t.Fatalf("%s: place %d is %+v, of the node %+v", kind, k, a, b)
+			}
+		}
+		if len(others) != len(want.Items) || got.Source.Node != -1 || got.Field != g.FieldName(g.Field(20)) {
+			t.Errorf("%d items, source %+v", len(others), got.Source)
+		}
+		if field, probability := r.FieldOf(row); !(probability > 0 && probability <= 1) || int(field) >= g.FieldCount() {
+			t.Errorf("field %d with probability %v", field, probability)
+		}
+	}
+	g, m, _ := small(t, 30, "mlp")
+	r := must(New(g, m, Options{}))(t)
+	s := must(r.Vector([]float32{1, 0, 0, 0, 0, 0, 0, 0}, 1, ""))(t)
+	if _, err := r.Top(t.Context(), Query{Source: s, K: 3}); !errors.Is(err, ErrModel) {
+		t.Errorf("a network judges a new text: %v", err)
+	}
+}
+
+// Exploring shows every candidate with the probability that it states, K at a time.
+func TestExploreShowsWithItsProbability(t *testing.T) {
+	g, m, _ := small(t, 40, "diagonal")
+	r := must(New(g, m, Options{}))(t)
+	const draws, k = 4000, 6
+	for _, share := range []float64{.3, 1} {
+		shown, stated := map[int32]int{}, map[int32]float64{}
+		for seed := range uint64(draws) {
+			list := must(r.Top(t.Context(), Query{Source: r.Node(39), K: k, Explore: share, Seed: seed}))(t)
+			if len(list.Items) != k {
+				t.Fatalf("%d items", len(list.Items))
+			}
+			for i, item := range list.Items {
+				if before, ok := stated[item.Node]; ok && before != item.Shown {
+					t.Fatalf("%s is shown with %v and with %v", item.ID, before, item.Shown)
+				}
+				stated[item.Node] = item.Shown
+				shown[item.Node]++
+				if i > 0 && item.Logit > list.Items[i-1].Logit {
+					t.Fatal("the list is out of order")
+				}
+			}
+		}
+		for j, p := range stated {
+			share := float64(shown[j]) / draws
+			if deviation := math.Sqrt(p * (1 - p) / draws); math.Abs(share-p) > 5*deviation+1e-9 {
+				t.Errorf("%s is shown %.4f of the time, stated %.4f", g.ID(j), share, p)
+			}
+		}
+		if len(stated) < 20 {
+			t.Errorf("only %d of the candidates are ever shown", len(stated))
+		}
+	}
+	p := proportional([]float32{9, 9, -3, -4, -5}, []int32{0, 1, 2, 3, 4}, 3)
+	var sum float64
+	for _, x := range p {
+		sum += x
+	}
+	if math.Abs(sum-3) > 1e-9 || p[0] != 1 || p[1] != 1 || !(p[2] > p[3] && p[3] > p[4]) {
+		t.Errorf("probabilities %v", p)
+	}
+}
+
+// Diversity trades relevance for difference: at 0 it is the plain list, and along the dial fields even out.
+func TestDiversity(t *testing.T) {
+	g, m, _ := small(t, 90, "diagonal-field")
+	r := must(New(g, m, Options{}))(t)
+	alike := func(list *List) (same float64) {
+		for i, a := range list.Items {
+			for _, b := range list.Items[:i] {
+				if a.Field == b.Field {
+					same++
+				}
+			}
+		}
+		return same
+	}
+	plain := must(r.Top(t.Context(), Query{Source: r.Node(50), K: 12}))(t)
+	tiny := must(r.Top(t.Context(), Query{Source: r.Node(50), K: 12, Diversity: 1e-12}))(t)
+	if !reflect.DeepEqual(plain.Items, tiny.Items) {
+		t.Error("hardly any diversity is another list")
+	}
+	full := must(r.Top(t.Context(), Query{Source: r.Node(50), K: 12, Diversity: 1}))(t)
+	if alike(full) >= alike(plain) {
+		t.Errorf("pairs of one field: %v with diversity, %v without", alike(full), alike(plain))
+	}
+	seen := map[string]bool{}
+	for _, item := range full.Items {
+		if seen[item.ID] {
+			t.Errorf("%s is there twice", item.ID)
+		}
+		seen[item.ID] = true
+	}
+}
+
+// words is a Words of two nodes' titles.
+type words struct{}
+
+func (words) Shared(source int32, text string, target int32, w []float32) ([]Contribution, float64, error) {
+	if target == 1 {
+		return nil, 0, nil
+	}
+	return []Contribution{{"paper", .5}}, .25, nil
+}
+
+// An explanation adds up, and says what rests on little.
+func TestExplanationAddsUp(t *testing.T) {
+	g, m, naive := small(t, 60, "diagonal-field")
+	m.Findings = must(json.Marshal(fit.Findings{Class: fit.Weak, Cells: []fit.CellFinding{{Source: 1, Target: 2, Links: 2, Pairs: 40, Lower: .1, Upper: .4, Relative: fit.Ratio{Value: .5}}}}))(t)
+	r := must(New(g, m, Options{Naive: &naive}))(t)
+	list := must(r.Top(t.Context(), Query{Source: r.Node(57), K: 60, Explain: true}))(t)
+	weak := 0
+	for _, item := range list.Items {
+		link := item.Why.Children[0]
+		var sum float64
+		for _, child := range link.Children {
+			sum += child.Value
+		}
+		if math.Abs(sum-item.Logit) > 1e-4 || math.Abs(link.Value-item.Logit) > 1e-9 || item.Why.Value != item.Link {
+			t.Errorf("%s: the parts add up to %v, z is %v", item.ID, sum, item.Logit)
+		}
+		text := string(must(json.Marshal(item.Why))(t))
+		if item.Weak {
+			weak++
+			if !strings.Contains(text, "little more than a guess") {
+				t.Errorf("%s rests on little and does not say so", text)
+			}
+		}
+		if item.Hidden && !strings.Contains(text, "hidden by exposure") {
+			t.Errorf("%s does not say that it was hidden", text)
+		}
+	}
+	if weak == 0 || !slices.ContainsFunc(list.Warnings, func(w string) bool { return strings.Contains(w, "ratios") }) {
+		t.Errorf("%d weak items, warnings %v", weak, list.Warnings)
+	}
+	r = must(New(g, m, Options{Words: words{}}))(t)
+	list = must(r.Top(t.Context(), Query{Source: r.Node(57), K: 60, Explain: true}))(t)
+	for _, item := range list.Items {
+		first := item.Why.Children[0].Children[0].Message
+		if (first == "paper") == (item.Node == 1) {
+			t.Errorf("%s: the first reason is %q", item.ID, first)
+		}
+	}
+}
+
+func TestRefuses(t *testing.T) {
+	g, m, _ := small(t, 30, "diagonal")
+	r := must(New(g, m, Options{}))(t)
+	day := func(year int) time.Time { return time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC) }
+	for _, q := range []Query{
+		{K: 0}, {K: MaxK + 1}, {K: 1, Source: r.Node(30)}, {K: 1, Source: r.Node(-1)}, {K: 1, Diversity: 2}, {K: 1, Explore: math.NaN()},
+		{K: 1, Diversity: .5, Explore: .5}, {K: 1, Seen: true, Explore: .5}, {K: 1, Fields: []uint16{9}}, {K: 1, From: day(2000), Until: day(1999)},
+	} {
+		if _, err := r.Top(t.Context(), q); !errors.Is(err, ErrQuery) {
+			t.Errorf("%+v: %v", q, err)
+		}
+	}
+	for _, q := range []Query{{K: 1, From: day(3000)}, {K: 1, Fields: []uint16{}}} {
+		if _, err := r.Top(t.Context(), q); !errors.Is(err, ErrNothing) {
+			t.Errorf("%+v: %v", q, err)
+		}
+	}
+	if _, err := r.Vector(make([]float32, 8), 1, ""); !errors.Is(err, ErrQuery) {
+		t.Errorf("a vector of zeros: %v", err)
+	}
+	if _, err := r.Vector(make([]float32, 7), 1, ""); !errors.Is(err, ErrQuery) {
+		t.Errorf("a short vector: %v", err)
+	}
+	if _, err := r.Vector([]float32{1, 2, 3, 4, 5, 6, 7, 8}, 100, ""); !errors.Is(err, ErrQuery) {
+		t.Errorf("an unknown field: %v", err)
+	}
+	m.Findings = []byte("{")
+	if _, err := New(g, m, Options{}); !errors.Is(err, ErrModel) {
+		t.Errorf("damaged findings: %v", err)
+	}
+}
+
+// Many may ask at once.
+func TestConcurrentQueries(t *testing.T) {
+	g, m, naive := small(t, 90, "diagonal")
+	r := must(New(g, m, Options{Naive: &naive, Threads: 2}))(t)
+	want := make([]*List, 90)
+	for i := range want {
+		want[i] = must(r.Top(t.Context(), Query{Source: r.Node(int32(i)), K: 5}))(t)
+	}
+	var wait sync.WaitGroup
+	for worker := range 4 {
+		wait.Go(func() {
+			for i := worker; i < 90; i += 2 {
+				list, err := r.Top(t.Context(), Query{Source: r.Node(int32(i)), K: 5})
+				if err != nil || !reflect.DeepEqual(list, want[i]) {
+					t.Errorf("node %d: another list, %v", i, err)
+				}
+			}
+		})
+	}
+	wait.Wait()
+}
