@@ -138,7 +138,7 @@ func Fit(ctx context.Context, docs Documents, s Settings) (*Encoder, *Report, er
 	case rank == 1:
 		return nil, nil, fmt.Errorf("%w: all that have terms are alike, so nothing tells one from another; give the documents their own texts", ErrTexts)
 	case s.Dim > rank:
-		return nil, nil, fmt.Errorf("%w: Dim is %d, and %d documents with %d terms have %d components; give %d or less, or 0 for as many as there are", ErrDimension, s.Dim, a.rows(), len(e.terms), rank, rank)
+		return nil, nil, fmt.Errorf("%w: Dim is %d, and %d documents with %d terms have %d components; give %d or less, or leave it out", ErrDimension, s.Dim, a.rows(), len(e.terms), rank, rank)
 	case s.Dim == 0 && rank < defaultDim:
 		report.Warnings = append(report.Warnings, fmt.Sprintf("the vectors have %d components and not %d: %d documents with %d terms have no more", rank, defaultDim, a.rows(), len(e.terms)))
 	}
