@@ -34,27 +34,34 @@ func (f FieldsBy) String() string {
 
 // Prepare finds the fields and draws the pairs. The graph it returns has these fields.
 func (d Data) Prepare(ctx context.Context, g *graph.Graph, log *Log, threads int) (*graph.Graph, *Drawn, error) {
-	var err error
-	switch d.Fields.Kind {
-	case "":
-	case "vectors":
-		if g.Vectors() == nil {
-			return nil, nil, fmt.Errorf("%w: fields by vectors, and the nodes have none; encode their texts first", ErrData)
-		}
-		g, _, err = g.FieldsByVectors(ctx, graph.Clustering{Fields: d.Fields.Count, Seed: d.Fields.Seed, Threads: threads})
-	case "links":
-		var split *graph.Split
-		if split, _, err = d.Drawing.cut(g); err == nil {
-			g, _, err = g.FieldsByLinks(ctx, graph.Communities{Split: split, MinSize: d.Fields.Count, JoinSmall: true, Seed: d.Fields.Seed})
-		}
-	default:
-		err = fmt.Errorf("%w: no fields by %q; by vectors or links, or as given", ErrSetting, d.Fields.Kind)
-	}
+	g, err := d.WithFields(ctx, g, threads)
 	if err != nil {
 		return nil, nil, err
 	}
 	drawn, err := d.Drawing.Draw(g, log)
 	return g, drawn, err
+}
+
+// WithFields returns the graph with the fields that are learned by.
+func (d Data) WithFields(ctx context.Context, g *graph.Graph, threads int) (found *graph.Graph, err error) {
+	switch d.Fields.Kind {
+	case "":
+		return g, nil
+	case "vectors":
+		if g.Vectors() == nil {
+			return nil, fmt.Errorf("%w: fields by vectors, and the nodes have none; encode their texts first", ErrData)
+		}
+		found, _, err = g.FieldsByVectors(ctx, graph.Clustering{Fields: d.Fields.Count, Seed: d.Fields.Seed, Threads: threads})
+	case "links":
+		split, _, fault := d.Drawing.cut(g)
+		if fault != nil {
+			return nil, fault
+		}
+		found, _, err = g.FieldsByLinks(ctx, graph.Communities{Split: split, MinSize: d.Fields.Count, JoinSmall: true, Seed: d.Fields.Seed})
+	default:
+		return nil, fmt.Errorf("%w: no fields by %q; by vectors or links, or as given", ErrSetting, d.Fields.Kind)
+	}
+	return found, err
 }
 
 // DataOf returns what a model says it was fitted to, and false if it does not say.

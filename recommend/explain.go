@@ -82,7 +82,6 @@ func (r *Recommender) explainLink(s Source, item Item) (*Explanation, error) {
 	}
 	d := r.nodes.Vectors.Dim()
 	w := r.model.LinkParams[:d]
-	parts, rest := []Contribution(nil), 0.0
 	from, to := make([]float32, d), make([]float32, d)
 	if s.New() {
 		copy(from, s.vector)
@@ -94,29 +93,66 @@ func (r *Recommender) explainLink(s Source, item Item) (*Explanation, error) {
 	for k := range w {
 		sum += float64(w[k]) * float64(from[k]) * float64(to[k])
 	}
-	if r.words != nil {
-		var err error
-		if parts, rest, err = r.words.Shared(s.Index(), s.text, item.Node, w); err != nil {
-			return nil, err
-		}
+	parts, err := r.sharedWords(s, item.Node, w, sum)
+	if err != nil {
+		return nil, err
+	}
+	rest := sum
+	for _, p := range parts {
+		rest -= p.value
 	}
 	if len(parts) == 0 {
-		rest = sum
 		for k := range w {
-			parts = append(parts, Contribution{fmt.Sprintf("component %d of the vectors", k), float64(w[k]) * float64(from[k]) * float64(to[k])})
+			parts = append(parts, contribution{fmt.Sprintf("component %d of the vectors", k), float64(w[k]) * float64(from[k]) * float64(to[k])})
 		}
-		slices.SortStableFunc(parts, func(a, b Contribution) int { return cmp.Compare(math.Abs(b.Value), math.Abs(a.Value)) })
+		slices.SortStableFunc(parts, func(a, b contribution) int { return cmp.Compare(math.Abs(b.value), math.Abs(a.value)) })
 		parts = parts[:min(5, len(parts))]
 		for _, p := range parts {
-			rest -= p.Value
+			rest -= p.value
 		}
 	}
 	for _, p := range parts {
-		out.Children = append(out.Children, &Explanation{Value: p.Value, Message: p.Name})
+		out.Children = append(out.Children, &Explanation{Value: p.value, Message: p.name})
 	}
 	out.Children = append(out.Children,
 		&Explanation{Value: rest, Message: "all else that the texts share"},
 		&Explanation{Value: item.Logit - sum, Message: "the intercept: links are rare"})
+	return out, nil
+}
+
+// contribution is what one word, or one component of the vectors, adds to z.
+type contribution struct {
+	name  string
+	value float64
+}
+
+// sharedWords are up to five words of both texts that carry most of their score, if the encoder can tell and the vectors
+// are still its own: then its account adds up to the score.
+func (r *Recommender) sharedWords(s Source, target int32, w []float32, score float64) ([]contribution, error) {
+	tells, ok := r.encoder.(explainer)
+	if !ok || r.texts == nil {
+		return nil, nil
+	}
+	from, err := s.text, error(nil)
+	if !s.New() {
+		if from, err = r.texts(s.node); err != nil {
+			return nil, err
+		}
+	}
+	to, err := r.texts(target)
+	if err != nil {
+		return nil, err
+	}
+	told, err := tells.Explain(from, to, w)
+	if err != nil || math.Abs(told.Score-score) > 1e-2*(1+math.Abs(score)) {
+		return nil, err
+	}
+	var out []contribution
+	for _, t := range told.Terms {
+		if t.Shared() && t.Score > 0 && len(out) < 5 {
+			out = append(out, contribution{"“" + t.Name + "”, in both texts", t.Score})
+		}
+	}
 	return out, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"unseen/encode"
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/internal/kern"
@@ -32,19 +33,20 @@ const MaxK = 10_000
 type Options struct {
 	Naive   *model.Model // to compare with; nil: items have no naive rank
 	Threads int          // 0 means 1; lists do not depend on it
-	Words   Words        // explains by shared words; nil: by components of the vectors
+	// Encoder makes vectors of new texts, as it made those of the nodes; nil: new texts cannot be asked about. If it
+	// can Explain and Document is known, items are explained by the words that they share with the source.
+	Encoder  Encoder
+	Document func(i int32) (encode.Document, error) // of a node
 }
 
-// Words knows which words carry an inner product of two nodes' vectors, weighted by w. A new text has no node:
-// its source is negative, and its text is given.
-type Words interface {
-	Shared(source int32, text string, target int32, w []float32) (words []Contribution, rest float64, err error)
+// Encoder makes a vector of a new text. known is false if it knows no word of it.
+type Encoder interface {
+	Encode(d encode.Document) (vector []float32, known bool)
 }
 
-// Contribution is what one word, or one component of the vectors, adds to z.
-type Contribution struct {
-	Name  string  `json:"name"`
-	Value float64 `json:"value"`
+// explainer is an encoder that can say which words carry a score.
+type explainer interface {
+	Explain(a, b encode.Document, w []float32) (encode.Explanation, error)
 }
 
 // Recommender answers queries over one graph with one model. It may be used by many goroutines at once.
@@ -53,7 +55,8 @@ type Recommender struct {
 	nodes   model.Nodes
 	model   model.Model
 	naive   *model.Model
-	words   Words
+	encoder Encoder
+	texts   func(i int32) (encode.Document, error)
 	threads int
 	cells   map[[2]uint16]fit.CellFinding
 	class   fit.Class
@@ -67,7 +70,7 @@ func New(g *graph.Graph, m model.Model, o Options) (*Recommender, error) {
 	if g.Vectors() == nil {
 		return nil, fmt.Errorf("%w: the graph has no vectors; encode its texts first", ErrModel)
 	}
-	r := &Recommender{g: g, nodes: model.NodesOf(g), model: m, naive: o.Naive, words: o.Words, threads: max(o.Threads, 1), cells: map[[2]uint16]fit.CellFinding{}}
+	r := &Recommender{g: g, nodes: model.NodesOf(g), model: m, naive: o.Naive, encoder: o.Encoder, texts: o.Document, threads: max(o.Threads, 1), cells: map[[2]uint16]fit.CellFinding{}}
 	if len(m.Findings) > 0 {
 		var found fit.Findings
 		if err := json.Unmarshal(m.Findings, &found); err != nil {
@@ -106,7 +109,7 @@ type Source struct {
 	node   int32
 	vector []float32
 	field  uint16
-	text   string
+	text   encode.Document
 	like   int32 // of a vector: the node of its field that it is most like, for propensities that look at nodes
 }
 
@@ -124,8 +127,31 @@ func (s Source) Index() int32 {
 	return s.node
 }
 
-// Vector is a source that is not in the graph: a new text, by its vector. The text explains; it may be empty.
-func (r *Recommender) Vector(vector []float32, field uint16, text string) (Source, error) {
+// Text is a source that is not in the graph: a new text. Its vector is that of the recommender's encoder. Without a
+// field, which nil means, it is guessed, with a probability; otherwise that is 1.
+func (r *Recommender) Text(text encode.Document, field *uint16) (s Source, probability float64, err error) {
+	if r.encoder == nil {
+		return Source{}, 0, fmt.Errorf("%w: no encoder is known that made the vectors, so a new text has none; encode the dataset's texts with unseen encode", ErrQuery)
+	}
+	vector, known := r.encoder.Encode(text)
+	if !known {
+		return Source{}, 0, fmt.Errorf("%w: the encoder knows no word of the text; give more of it, in the language of the dataset", ErrQuery)
+	}
+	probability = 1
+	if field == nil {
+		var guess uint16
+		guess, probability = r.FieldOf(vector)
+		field = &guess
+	}
+	if s, err = r.Vector(vector, *field); err != nil {
+		return Source{}, 0, err
+	}
+	s.text = text
+	return s, probability, nil
+}
+
+// Vector is a source that is not in the graph, by its vector.
+func (r *Recommender) Vector(vector []float32, field uint16) (Source, error) {
 	if len(vector) != r.nodes.Vectors.Dim() {
 		return Source{}, fmt.Errorf("%w: a vector of %d numbers, the nodes' have %d; encode it as they were", ErrQuery, len(vector), r.nodes.Vectors.Dim())
 	}
@@ -139,7 +165,7 @@ func (r *Recommender) Vector(vector []float32, field uint16, text string) (Sourc
 	if !(square > 0) || math.IsInf(square, 0) {
 		return Source{}, fmt.Errorf("%w: the vector is zero or not finite: its text has no known word", ErrQuery)
 	}
-	s := Source{vector: vector, field: field, text: text, like: -1}
+	s := Source{vector: vector, field: field, like: -1}
 	best := float32(math.Inf(-1))
 	scores := make([]float32, r.g.Len())
 	r.chunks(func(from, to int) { kern.DotRange(scores[from:to], vector, r.nodes.Vectors.Matrix(), from) })

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"unseen/encode"
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/model"
@@ -184,7 +185,7 @@ func TestNewTextIsLikeItsNode(t *testing.T) {
 		r := must(New(g, m, Options{Naive: &naive}))(t)
 		row := make([]float32, 8)
 		g.Vectors().Load(row, 20)
-		s := must(r.Vector(row, g.Field(20), "words"))(t)
+		s := must(r.Vector(row, g.Field(20)))(t)
 		got := must(r.Top(t.Context(), Query{Source: s, K: 90}))(t)
 		want := must(r.Top(t.Context(), Query{Source: r.Node(20), K: 90, Linked: true}))(t)
 		others := slices.DeleteFunc(got.Items, func(i Item) bool { return i.Node == 20 })
@@ -202,7 +203,7 @@ func TestNewTextIsLikeItsNode(t *testing.T) {
 	}
 	g, m, _ := small(t, 30, "mlp")
 	r := must(New(g, m, Options{}))(t)
-	s := must(r.Vector([]float32{1, 0, 0, 0, 0, 0, 0, 0}, 1, ""))(t)
+	s := must(r.Vector([]float32{1, 0, 0, 0, 0, 0, 0, 0}, 1))(t)
 	if _, err := r.Top(t.Context(), Query{Source: s, K: 3}); !errors.Is(err, ErrModel) {
 		t.Errorf("a network judges a new text: %v", err)
 	}
@@ -283,16 +284,6 @@ func TestDiversity(t *testing.T) {
 	}
 }
 
-// words is a Words of two nodes' titles.
-type words struct{}
-
-func (words) Shared(source int32, text string, target int32, w []float32) ([]Contribution, float64, error) {
-	if target == 1 {
-		return nil, 0, nil
-	}
-	return []Contribution{{"paper", .5}}, .25, nil
-}
-
 // An explanation adds up, and says what rests on little.
 func TestExplanationAddsUp(t *testing.T) {
 	g, m, naive := small(t, 60, "diagonal-field")
@@ -323,13 +314,68 @@ func TestExplanationAddsUp(t *testing.T) {
 	if weak == 0 || !slices.ContainsFunc(list.Warnings, func(w string) bool { return strings.Contains(w, "ratios") }) {
 		t.Errorf("%d weak items, warnings %v", weak, list.Warnings)
 	}
-	r = must(New(g, m, Options{Words: words{}}))(t)
-	list = must(r.Top(t.Context(), Query{Source: r.Node(57), K: 60, Explain: true}))(t)
-	for _, item := range list.Items {
-		first := item.Why.Children[0].Children[0].Message
-		if (first == "paper") == (item.Node == 1) {
-			t.Errorf("%s: the first reason is %q", item.ID, first)
+}
+
+// With the encoder that made the vectors, items are explained by words, and a new text can be asked about.
+func TestWordsExplain(t *testing.T) {
+	titles := []string{"protein folding in yeast", "folding of paper", "yeast genetics", "star formation", "galaxies and stars", "dark matter halos", "yeast protein interaction", "stars in dark halos"}
+	var docs encode.List
+	var b graph.Builder
+	for i, title := range titles {
+		docs = append(docs, encode.Document{Title: title})
+		must(b.AddNode(graph.Node{ID: fmt.Sprint(i), Title: title, Field: []string{"biology", "physics"}[i/3%2]}))(t)
+	}
+	g, _, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, _, err := encode.Fit(t.Context(), docs, encode.Settings{Dim: 4, MinDocuments: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := must(graph.NewVectors(len(docs), 4))(t)
+	must(e.EncodeAll(t.Context(), docs, v, 1, nil))(t)
+	g = must(g.WithVectors(v))(t)
+	nodes := model.NodesOf(g)
+	link := must(model.NewLink("diagonal", nodes, model.LinkOptions{}))(t)
+	propensity := must(model.NewPropensity("field-matrix", nodes, model.PropensityOptions{}))(t)
+	m := model.Model{Method: "bayes", Link: link, LinkParams: []float32{1, 2, 1, 3, -2}, Propensity: propensity, PropensityParams: make([]float32, propensity.Size())}
+	r := must(New(g, m, Options{Encoder: e, Document: func(i int32) (encode.Document, error) { return docs[i], nil }}))(t)
+	check := func(q Query, target int32, word string) {
+		t.Helper()
+		q.Explain, q.K = true, 8
+		for _, item := range must(r.Top(t.Context(), q))(t).Items {
+			if item.Node != target {
+				continue
+			}
+			link := item.Why.Children[0]
+			if !strings.Contains(link.Children[0].Message, word) {
+				t.Errorf("%q is explained by %q, not by %q", item.Title, link.Children[0].Message, word)
+			}
+			var sum float64
+			for _, child := range link.Children {
+				sum += child.Value
+			}
+			if math.Abs(sum-item.Logit) > 1e-4 {
+				t.Errorf("the words add up to %v, z is %v", sum, item.Logit)
+			}
 		}
+	}
+	check(Query{Source: r.Node(2)}, 6, "yeast")
+	s, probability, err := r.Text(encode.Document{Text: "new results on yeast protein"}, nil)
+	if err != nil || !(probability > 0 && probability <= 1) {
+		t.Fatalf("probability %v: %v", probability, err)
+	}
+	check(Query{Source: s}, 6, "yeast")
+	field := uint16(2)
+	if s, probability, err = r.Text(encode.Document{Text: "yeast"}, &field); err != nil || probability != 1 || s.field != 2 {
+		t.Errorf("field %d, probability %v: %v", s.field, probability, err)
+	}
+	if _, _, err := r.Text(encode.Document{Text: "совсем другое письмо"}, nil); !errors.Is(err, ErrQuery) {
+		t.Errorf("another script: %v", err)
+	}
+	if _, _, err := must(New(g, m, Options{}))(t).Text(encode.Document{Text: "yeast"}, nil); !errors.Is(err, ErrQuery) {
+		t.Errorf("without an encoder: %v", err)
 	}
 }
 
@@ -350,13 +396,13 @@ func TestRefuses(t *testing.T) {
 			t.Errorf("%+v: %v", q, err)
 		}
 	}
-	if _, err := r.Vector(make([]float32, 8), 1, ""); !errors.Is(err, ErrQuery) {
+	if _, err := r.Vector(make([]float32, 8), 1); !errors.Is(err, ErrQuery) {
 		t.Errorf("a vector of zeros: %v", err)
 	}
-	if _, err := r.Vector(make([]float32, 7), 1, ""); !errors.Is(err, ErrQuery) {
+	if _, err := r.Vector(make([]float32, 7), 1); !errors.Is(err, ErrQuery) {
 		t.Errorf("a short vector: %v", err)
 	}
-	if _, err := r.Vector([]float32{1, 2, 3, 4, 5, 6, 7, 8}, 100, ""); !errors.Is(err, ErrQuery) {
+	if _, err := r.Vector([]float32{1, 2, 3, 4, 5, 6, 7, 8}, 100); !errors.Is(err, ErrQuery) {
 		t.Errorf("an unknown field: %v", err)
 	}
 	m.Findings = []byte("{")

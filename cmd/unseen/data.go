@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"unseen/dataset"
+	"unseen/encode"
 	"unseen/fit"
 	"unseen/graph"
 )
@@ -19,6 +20,13 @@ type network struct {
 	*dataset.Dataset
 	log   *fit.Log          // nil if nothing is logged
 	files map[string]string // SHA-256 by name
+	texts *encode.Encoder   // what made the vectors; nil if it is not known, or of another kind
+}
+
+// Document returns the title and text of a node.
+func (n *network) Document(i int32) (encode.Document, error) {
+	text, err := n.Text(i)
+	return encode.Document{Title: n.Graph().Title(i), Text: text}, err
 }
 
 // openNetwork opens a dataset that must have vectors.

@@ -88,12 +88,7 @@ written that unseen report makes a page of.`,
 			}
 			return printEvaluation(cmd.OutOrStdout(), e, f.output)
 		},
-		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			if len(args) == 0 {
-				return []cobra.Completion{"safetensors"}, cobra.ShellCompDirectiveFilterFileExt
-			}
-			return nil, cobra.ShellCompDirectiveFilterDirs
-		},
+		ValidArgsFunction: modelThenFolder,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false

@@ -21,6 +21,7 @@ import (
 	"unseen/graph"
 	"unseen/internal/atomicfile"
 	"unseen/model"
+	"unseen/recommend"
 	"unseen/risk"
 	"unseen/world"
 )
@@ -301,7 +302,7 @@ func (f *fitFlags) settings() (fit.Settings, error) {
 
 // causedByFlags takes an error that only the command line can have caused for a wrong command line.
 func causedByFlags(err error) error {
-	for _, kind := range []error{fit.ErrSetting, fit.ErrData, model.ErrKind, model.ErrOption, world.ErrSetting, world.ErrUnreachable, world.ErrTooManyPairs} {
+	for _, kind := range []error{fit.ErrSetting, fit.ErrData, model.ErrKind, model.ErrOption, world.ErrSetting, world.ErrUnreachable, world.ErrTooManyPairs, recommend.ErrQuery, recommend.ErrNothing} {
 		if errors.Is(err, kind) {
 			return &usageError{err}
 		}

@@ -1,0 +1,469 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"unseen/encode"
+	"unseen/graph"
+	"unseen/model"
+	"unseen/recommend"
+)
+
+// recommendFlags is the command line of unseen recommend.
+type recommendFlags struct {
+	model, data string
+	nodes       []string
+	text, field string
+	all         bool
+	from        string // a file of ids
+	naive       string
+	k           int
+
+	seen, linked, explain, compare bool
+	fields                         []string
+	since, until                   string
+	exclude                        string
+	diversity, explore             float64
+	seed                           uint64
+
+	format, output        string
+	resume                bool
+	threads               int
+	quiet, asJSON, forced bool
+}
+
+func newRecommend() *cobra.Command {
+	var f recommendFlags
+	cmd := &cobra.Command{
+		Use:   "recommend MODEL DATASET [NODE…]",
+		Short: "Recommend targets, with the reason and what exposure had hidden",
+		Long: `Recommend the targets that a node would link to if everything were shown to it,
+best first: by ŷ, the chance of a link once shown. Each comes with π̂, the chance
+that it was shown so far, and with --naive the rank that a model which knows no
+exposure gives it; what that model would have left out is marked.
+
+NODE is an id of the dataset. --text recommends for a new text instead, by the
+dataset's own encoder; its field is guessed unless --field gives it. --nodes
+reads ids from a file, --all takes every node; both write to -o in parts of
+4,096 nodes, and --resume goes on where they were interrupted.
+
+By default targets that the node links to already are left out. --by seen ranks
+by π̂ŷ, the chance that a link is seen: it brings the bias back. --diversity
+re-ranks so that no two are alike; --explore draws that share of the places in
+proportion to ŷ and says with which probability each was shown.`,
+		Example: `  unseen recommend model.safetensors papers 10.7554/eLife.00003
+  unseen recommend model.safetensors papers 00003 --naive naive.safetensors --explain
+  unseen recommend model.safetensors papers --text "cryo-EM of ion channels" -k 5
+  unseen recommend model.safetensors papers --all -o lists --format jsonl`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) < 2 || args[0] == "" || args[1] == "" {
+				return usagef("name a model, its dataset and a node; for instance unseen recommend model.safetensors papers 00003")
+			}
+			f.model, f.data, f.nodes = args[0], args[1], args[2:]
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("text") && strings.TrimSpace(f.text) == "" {
+				return usagef("--text is empty; give a title, an abstract, a few words")
+			}
+			if err := f.check(); err != nil {
+				return err
+			}
+			t := newTicker(cmd.ErrOrStderr(), f.quiet)
+			if f.all || f.from != "" {
+				r, err := runBatch(cmd.Context(), f, t)
+				if err != nil {
+					return err
+				}
+				if f.asJSON {
+					return printJSON(cmd.OutOrStdout(), r)
+				}
+				return r.print(cmd.OutOrStdout())
+			}
+			lists, err := runRecommend(cmd.Context(), f, t)
+			if err != nil {
+				return err
+			}
+			if f.asJSON {
+				return printJSON(cmd.OutOrStdout(), lists)
+			}
+			return writeLists(cmd.OutOrStdout(), lists, f)
+		},
+		ValidArgsFunction: modelThenFolder,
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.IntVarP(&f.k, "k", "k", 10, "how many")
+	flags.StringVar(&f.text, "text", "", "recommend for this new `text`")
+	flags.StringVar(&f.field, "field", "", "the new text's field (default: guessed)")
+	flags.BoolVar(&f.all, "all", false, "recommend to every node, into -o")
+	flags.StringVar(&f.from, "nodes", "", "recommend to the ids in this `file`, into -o")
+	flags.StringVar(&f.naive, "naive", "", "a naive `model` to compare with")
+	flags.BoolVar(&f.compare, "compare", false, "both lists side by side")
+	flags.BoolVar(&f.explain, "explain", false, "say why each is there")
+	flags.BoolVar(&f.seen, "by-seen", false, "rank by π̂ŷ: repeats past exposure")
+	flags.StringArrayVar(&f.fields, "only-field", nil, "only targets of this `field`; may be given often")
+	flags.StringVar(&f.since, "since", "", "only targets from this `date` on")
+	flags.StringVar(&f.until, "before", "", "only targets before this `date`")
+	flags.BoolVar(&f.linked, "linked", false, "also what the node links to already")
+	flags.StringVar(&f.exclude, "exclude", "", "never the ids in this `file`")
+	flags.Float64Var(&f.diversity, "diversity", 0, "from 0, pure relevance, to 1, no two alike")
+	flags.Float64Var(&f.explore, "explore", 0, "share of places drawn in proportion to ŷ")
+	flags.Uint64Var(&f.seed, "seed", 1, "seed of the draw")
+	flags.StringVar(&f.format, "format", "", "text, csv, jsonl, bibtex or ris (default text; of -o jsonl)")
+	flags.StringVarP(&f.output, "output", "o", "", "`folder` for --all and --nodes")
+	flags.BoolVar(&f.resume, "resume", false, "go on with the folder")
+	flags.IntVar(&f.threads, "threads", 0, "threads (default: all processors)")
+	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
+	jsonFlag(cmd, &f.asJSON)
+	complete := map[string][]string{"format": {"text", "csv", "jsonl", "bibtex", "ris"}}
+	for _, name := range []string{"k", "text", "field", "only-field", "since", "before", "diversity", "explore", "seed", "threads"} {
+		complete[name] = nil
+	}
+	for name, values := range complete {
+		if err := cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+			panic(err) // only if the flag does not exist
+		}
+	}
+	return cmd
+}
+
+// modelThenFolder completes a model and then a dataset.
+func modelThenFolder(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	switch len(args) {
+	case 0:
+		return []cobra.Completion{"safetensors"}, cobra.ShellCompDirectiveFilterFileExt
+	case 1:
+		return nil, cobra.ShellCompDirectiveFilterDirs
+	}
+	return nil, cobra.ShellCompDirectiveNoFileComp
+}
+
+// check says which flag is wrong.
+func (f *recommendFlags) check() error {
+	batch := f.all || f.from != ""
+	ways := 0
+	for _, given := range []bool{len(f.nodes) > 0, f.text != "", f.all, f.from != ""} {
+		ways += count(given)
+	}
+	switch {
+	case ways == 0:
+		return usagef("for whom? Name a node, or give --text, --nodes or --all")
+	case ways > 1:
+		return usagef("nodes, --text, --nodes and --all are several ways to say for whom; give one")
+	case f.k < 1 || f.k > recommend.MaxK:
+		return usagef("-k is %d; give from 1 to %s", f.k, thousands(recommend.MaxK))
+	case f.field != "" && f.text == "":
+		return usagef("--field is the field of a new text; give --text, or --only-field for that of targets")
+	case f.compare && f.naive == "":
+		return usagef("--compare needs a model to compare with; give --naive")
+	case batch && f.output == "":
+		return usagef("--all and --nodes write many lists; give a folder with -o")
+	case !batch && f.output != "":
+		return usagef("-o is for --all and --nodes; redirect the output instead")
+	case f.resume && !batch:
+		return usagef("--resume is for --all and --nodes")
+	case batch && (f.seen || f.fields != nil || f.since != "" || f.until != "" || f.exclude != "" || f.diversity > 0 || f.explore > 0 || f.explain || f.compare):
+		return usagef("--all and --nodes take no filters, dials or explanations; name the nodes instead")
+	case f.threads < 0:
+		return usagef("--threads is %d; give at least 1, or leave it out", f.threads)
+	}
+	formats := []string{"", "text", "csv", "jsonl", "bibtex", "ris"}
+	if batch {
+		formats = []string{"", "csv", "jsonl"}
+	}
+	if !slices.Contains(formats, f.format) {
+		return usagef("--format is %q; give %s", f.format, strings.Join(formats[1:], ", "))
+	}
+	if f.threads == 0 {
+		f.threads = runtime.GOMAXPROCS(0)
+	}
+	return nil
+}
+
+// openRecommender opens the dataset and the models, which must have been fitted to it.
+func (f *recommendFlags) openRecommender(ctx context.Context, t *ticker) (*network, *recommend.Recommender, error) {
+	file, err := model.Open(f.model)
+	if err != nil {
+		return nil, nil, err
+	}
+	n, err := openNetwork(ctx, f.data, t)
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := n.recommender(ctx, f.model, f.data, file, f.naive, f.threads)
+	if err != nil {
+		n.Close()
+		return nil, nil, err
+	}
+	return n, r, nil
+}
+
+// recommender makes one of a model file.
+func (n *network) recommender(ctx context.Context, path, dir string, file *model.File, naive string, threads int) (*recommend.Recommender, error) {
+	data, err := n.fittedTo(path, dir, file)
+	if err != nil {
+		return nil, err
+	}
+	g, err := data.WithFields(ctx, n.Graph(), threads)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	nodes := model.NodesOf(g)
+	m, err := file.Model(nodes)
+	if err != nil {
+		return nil, err
+	}
+	options := recommend.Options{Threads: threads}
+	if naive != "" {
+		other, err := model.Open(naive)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := n.fittedTo(naive, dir, other); err != nil {
+			return nil, err
+		}
+		loaded, err := other.Model(nodes)
+		if err != nil {
+			return nil, err
+		}
+		options.Naive = &loaded
+	}
+	if err := n.openEncoder(); err != nil {
+		return nil, err
+	}
+	if n.texts != nil {
+		options.Encoder, options.Document = n.texts, n.Document
+	}
+	return recommend.New(g, m, options)
+}
+
+// runRecommend makes the lists of nodes or of a new text.
+func runRecommend(ctx context.Context, f recommendFlags, t *ticker) ([]*recommend.List, error) {
+	defer t.clear()
+	n, r, err := f.openRecommender(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	defer n.Close()
+	q, err := f.query(r.Graph())
+	if err != nil {
+		return nil, err
+	}
+	var sources []recommend.Source
+	var notes []string
+	if f.text != "" {
+		var field *uint16
+		if f.field != "" {
+			known, err := findField(r.Graph(), f.field)
+			if err != nil {
+				return nil, err
+			}
+			field = &known
+		}
+		source, probability, err := r.Text(encode.Document{Text: f.text}, field)
+		if err != nil {
+			return nil, causedByFlags(err)
+		}
+		sources = append(sources, source)
+		if field == nil {
+			notes = append(notes, fmt.Sprintf("the text's field is a guess, with probability %.2f; give it with --field", probability))
+		}
+	}
+	for _, id := range f.nodes {
+		i, err := findNode(r.Graph(), id)
+		if err != nil {
+			return nil, err
+		}
+		sources = append(sources, r.Node(i))
+	}
+	var lists []*recommend.List
+	for _, source := range sources {
+		q.Source = source
+		list, err := r.Top(ctx, q)
+		if err != nil {
+			return nil, causedByFlags(err)
+		}
+		for _, note := range notes {
+			list.Warnings = append([]string{note}, list.Warnings...)
+		}
+		lists = append(lists, list)
+	}
+	return lists, nil
+}
+
+// query turns the flags into what is asked for.
+func (f *recommendFlags) query(g *graph.Graph) (recommend.Query, error) {
+	q := recommend.Query{K: f.k, Seen: f.seen, Linked: f.linked, Diversity: f.diversity, Explore: f.explore, Seed: f.seed, Explain: f.explain}
+	for _, name := range f.fields {
+		field, err := findField(g, name)
+		if err != nil {
+			return q, err
+		}
+		q.Fields = append(q.Fields, field)
+	}
+	for _, day := range []struct {
+		flag, text string
+		into       *time.Time
+	}{{"since", f.since, &q.From}, {"before", f.until, &q.Until}} {
+		if day.text == "" {
+			continue
+		}
+		var err error
+		if *day.into, err = parseDay(day.text); err != nil {
+			return q, usagef("--%s is %q; give a date such as 2021 or 2021-01-31", day.flag, day.text)
+		}
+	}
+	if f.exclude != "" {
+		ids, err := readIDs(f.exclude)
+		if err != nil {
+			return q, err
+		}
+		for _, id := range ids {
+			if j, ok := g.Index(id); ok { // who is not there is excluded already
+				q.Exclude = append(q.Exclude, j)
+			}
+		}
+	}
+	return q, nil
+}
+
+// parseDay reads a date, or a year for its first day.
+func parseDay(text string) (time.Time, error) {
+	if t, err := time.Parse("2006", text); err == nil {
+		return t, nil
+	}
+	return time.Parse(time.DateOnly, text)
+}
+
+// readIDs reads one id per line.
+func readIDs(path string) ([]string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, usagef("%s cannot be read: %v; give a file with one id per line", path, err)
+	}
+	defer file.Close()
+	var ids []string
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		if id := strings.TrimSpace(lines.Text()); id != "" {
+			ids = append(ids, id)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, usagef("%s, line %d: %v; give a file with one id per line", path, len(ids)+1, err)
+	}
+	return ids, nil
+}
+
+// findNode looks an id up and names the nearest if there is none.
+func findNode(g *graph.Graph, id string) (int32, error) {
+	if i, ok := g.Index(id); ok {
+		return i, nil
+	}
+	return 0, usagef("no node %q; did you mean %s?", id, strings.Join(nearestIDs(g, id), ", "))
+}
+
+// nearestIDs are the ids, or the nodes with titles, most like a word that is no id.
+func nearestIDs(g *graph.Graph, id string) []string {
+	type near struct {
+		name     string
+		distance int
+	}
+	var found []near
+	word := strings.ToLower(id)
+	for i := range int32(g.Len()) {
+		name := g.ID(i)
+		distance := 1000
+		if abs(len(name)-len(id)) <= 3 && len(id) <= 64 {
+			distance = edits(strings.ToLower(name), word)
+		}
+		if title := strings.ToLower(g.Title(i)); len(word) > 3 && strings.Contains(title, word) {
+			distance, name = min(distance, 1), fmt.Sprintf("%s (%s)", name, short(g.Title(i), 40))
+		}
+		worst := 1000
+		if len(found) == 3 {
+			worst = found[2].distance
+		}
+		if distance < worst || len(found) < 3 {
+			found = append(found, near{name, distance})
+			slices.SortStableFunc(found, func(a, b near) int { return a.distance - b.distance })
+			found = found[:min(3, len(found))]
+		}
+	}
+	names := make([]string, len(found))
+	for k, f := range found {
+		names[k] = f.name
+	}
+	return names
+}
+
+func abs(x int) int { return max(x, -x) }
+
+// findField looks a field up by its name, whatever its case.
+func findField(g *graph.Graph, name string) (uint16, error) {
+	var names []string
+	for field := range g.FieldCount() {
+		known := g.FieldName(uint16(field))
+		if strings.EqualFold(known, name) {
+			return uint16(field), nil
+		}
+		if uint16(field) != graph.UnknownField {
+			names = append(names, known)
+		}
+	}
+	const most = 12
+	list := strings.Join(names[:min(most, len(names))], ", ")
+	if len(names) > most {
+		list += fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	return 0, usagef("no field %q; there is %s", name, list)
+}
+
+// writeLists prints lists in a format.
+func writeLists(w io.Writer, lists []*recommend.List, f recommendFlags) error {
+	switch f.format {
+	case "csv":
+		return writeListsCSV(w, lists)
+	case "jsonl":
+		return writeListsJSONL(w, lists)
+	case "bibtex", "ris":
+		return writeReferences(w, f.format, lists)
+	}
+	var b strings.Builder
+	for k, list := range lists {
+		if k > 0 {
+			b.WriteString("\n")
+		}
+		printList(&b, list, f)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// listName says who a list is for.
+func listName(list *recommend.List, text string) string {
+	if list.Source.Node < 0 {
+		return "“" + short(strings.Join(strings.Fields(text), " "), 50) + "”"
+	}
+	if list.Source.Title != "" {
+		return list.Source.ID + " " + short(list.Source.Title, 50)
+	}
+	return list.Source.ID
+}
+
+// batchFile is the name of a part.
+func batchFile(dir, format string, part int) string {
+	return filepath.Join(dir, fmt.Sprintf("part-%05d.%s", part, format))
+}
