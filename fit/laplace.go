@@ -753,6 +753,12 @@ func (l *laplace) mode(ctx context.Context, theta []float64, info *information, 
 		for _, x := range direction[l.d:] {
 			largest = math.Max(largest, math.Abs(x))
 		}
+		if largest > 4 && !fresh {
+			// What is remembered of the curvature does not hold here: a step along it, cut short, still lowers
+			// the value, and can end in another valley.
+			a.iteration, a.info, a.memory = iteration, nil, nil
+			continue
+		}
 		step := math.Min(1, 4/largest)
 		moved := false
 		for range 30 {

@@ -8,6 +8,7 @@ import (
 
 	"unseen/model"
 	"unseen/risk"
+	"unseen/world"
 )
 
 // The posterior's gradient agrees with differences of its value, with and without leverage, for
@@ -102,5 +103,41 @@ func TestInformationOfAPair(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// In this world the first steps of a quasi-Newton method lead far away, and from there into another valley: the
+// mode from the usual start must be that from the truth.
+func TestModeIsThatOfTheTruth(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow, and this is -short; ./check runs it once without")
+	}
+	ctx := context.Background()
+	plan := world.SaturatedRare()
+	plan.Seed = 7048
+	w := must(world.New(ctx, world.Settings{Nodes: 3000, Dim: 32, Fields: world.EvenFields(8), Plan: plan}))(t)
+	p := Problem{Nodes: model.NodesOf(w.Graph()), Train: must(w.Pairs(ctx, 240_000, world.Draw{}))(t).Pairs}
+	field := must(model.NewFieldMatrix(p.Nodes))(t)
+	cell, cells, group := occurring(p, field)
+	l := must(newLaplace(p.Nodes.Vectors.Matrix(), p.Train, cell, len(cells), group, CaseControl, nil, 2))(t)
+	defer l.x.Close()
+	usual, truth := make([]float64, l.size()), make([]float64, l.size())
+	for k, x := range w.Weights() {
+		truth[k] = float64(x) * l.unit
+	}
+	truth[l.d] = w.Bias()
+	for k, c := range cell {
+		pi := w.Propensity(p.Nodes.Fields[p.Train.Source[k]], p.Nodes.Fields[p.Train.Target[k]])
+		usual[l.d+1+int(c)], truth[l.d+1+int(c)] = math.Log(.3/.7), math.Log(pi/(1-pi))
+	}
+	values := [2]float64{}
+	for i, theta := range [][]float64{usual, truth} {
+		if _, err := l.mode(ctx, theta, nil, .01, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		values[i] = must(l.value(ctx, theta, make([]float64, l.size())))(t)
+	}
+	if math.Abs(values[0]-values[1]) > 1 {
+		t.Errorf("the mode has %.2f from the usual start and %.2f from the truth", values[0], values[1])
 	}
 }
