@@ -20,7 +20,8 @@ type Explanation struct {
 const fewLinks = 5
 
 // describe makes items of what was chosen.
-func (r *Recommender) describe(list *List, room *room, q Query, chosen []drawn) error {
+func (r *Recommender) describe(room *room, q Query, chosen []drawn) ([]Item, error) {
+	var items []Item
 	nodes := make([]int32, len(chosen))
 	for k, d := range chosen {
 		nodes[k] = d.node
@@ -45,13 +46,13 @@ func (r *Recommender) describe(list *List, room *room, q Query, chosen []drawn) 
 		if q.Explain {
 			why, err := r.explain(q.Source, item)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			item.Why = why
 		}
-		list.Items = append(list.Items, item)
+		items = append(items, item)
 	}
-	return nil
+	return items, nil
 }
 
 // explain says why an item is there.

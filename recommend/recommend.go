@@ -223,6 +223,7 @@ type Query struct {
 	Seed      uint64  // of the draw
 
 	Explain bool // items say why
+	Compare bool // the list has the naive model's beside it
 }
 
 // Item is a recommendation.
@@ -252,6 +253,7 @@ type List struct {
 	Field      string   `json:"field"`
 	Candidates int      `json:"candidates"`
 	Items      []Item   `json:"items"`
+	Naive      []Item   `json:"naive,omitempty"` // what the naive model would recommend, if that was asked for
 	Warnings   []string `json:"warnings,omitempty"`
 }
 
@@ -270,6 +272,8 @@ func (r *Recommender) validate(q Query) error {
 		return fmt.Errorf("%w: diversity and exploration at once: a re-ranked list has no probabilities; give one of them", ErrQuery)
 	case !q.From.IsZero() && !q.Until.IsZero() && !q.From.Before(q.Until):
 		return fmt.Errorf("%w: targets from %s and before %s; there are none", ErrQuery, q.From.Format(time.DateOnly), q.Until.Format(time.DateOnly))
+	case q.Compare && r.naive == nil:
+		return fmt.Errorf("%w: there is no naive model to compare with", ErrQuery)
 	case q.Seen && q.Explore > 0:
 		return fmt.Errorf("%w: exploring draws by ŷ, and the list is ranked by π̂ŷ; give one of them", ErrQuery)
 	}
@@ -332,8 +336,19 @@ func (r *Recommender) Top(ctx context.Context, q Query) (*List, error) {
 	if len(chosen) < q.K {
 		list.Warnings = append(list.Warnings, fmt.Sprintf("%d were asked for and there are %d candidates", q.K, len(chosen)))
 	}
-	if err := r.describe(list, room, q, chosen); err != nil {
+	var err error
+	if list.Items, err = r.describe(room, q, chosen); err != nil {
 		return nil, err
+	}
+	if q.Compare {
+		var others []drawn
+		for _, j := range best(room.naive, room.kept, q.K) {
+			others = append(others, drawn{j, 1})
+		}
+		q.Explain = false
+		if list.Naive, err = r.describe(room, q, others); err != nil {
+			return nil, err
+		}
 	}
 	if r.class != "" && r.class != fit.Identified && r.class != fit.NoExposure {
 		list.Warnings = append(list.Warnings, "the doctor calls the scale of π̂ "+string(r.class)+": read π̂ and ŷ as ratios between items, not as they are")

@@ -385,7 +385,7 @@ func TestRefuses(t *testing.T) {
 	day := func(year int) time.Time { return time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC) }
 	for _, q := range []Query{
 		{K: 0}, {K: MaxK + 1}, {K: 1, Source: r.Node(30)}, {K: 1, Source: r.Node(-1)}, {K: 1, Diversity: 2}, {K: 1, Explore: math.NaN()},
-		{K: 1, Diversity: .5, Explore: .5}, {K: 1, Seen: true, Explore: .5}, {K: 1, Fields: []uint16{9}}, {K: 1, From: day(2000), Until: day(1999)},
+		{K: 1, Diversity: .5, Explore: .5}, {K: 1, Seen: true, Explore: .5}, {K: 1, Compare: true}, {K: 1, Fields: []uint16{9}}, {K: 1, From: day(2000), Until: day(1999)},
 	} {
 		if _, err := r.Top(t.Context(), q); !errors.Is(err, ErrQuery) {
 			t.Errorf("%+v: %v", q, err)
@@ -408,6 +408,21 @@ func TestRefuses(t *testing.T) {
 	m.Findings = []byte("{")
 	if _, err := New(g, m, Options{}); !errors.Is(err, ErrModel) {
 		t.Errorf("damaged findings: %v", err)
+	}
+}
+
+// Side by side, the naive list is that of the naive model.
+func TestCompare(t *testing.T) {
+	g, m, naive := small(t, 90, "diagonal")
+	list := must(must(New(g, m, Options{Naive: &naive}))(t).Top(t.Context(), Query{K: 9, Compare: true}))(t)
+	alone := must(must(New(g, naive, Options{}))(t).Top(t.Context(), Query{K: 9}))(t)
+	for k, item := range list.Naive {
+		if item.Node != alone.Items[k].Node || item.NaiveRank != k+1 {
+			t.Errorf("place %d of the naive list is %+v, want %s", k+1, item, alone.Items[k].ID)
+		}
+	}
+	if len(list.Naive) != 9 || list.Items[0].ByLink != 1 {
+		t.Errorf("%d naive items, the first item is %+v", len(list.Naive), list.Items[0])
 	}
 }
 

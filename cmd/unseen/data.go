@@ -2,7 +2,11 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"io"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -152,4 +156,39 @@ func (f *drawingFlags) data(n *network, dir string, seed uint64) (fit.Data, stri
 // oneFolder completes a command that takes a folder.
 func oneFolder(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return nil, cobra.ShellCompDirectiveFilterDirs
+}
+
+// openEncoder reads what made the vectors, if it is kept and of a kind that needs nothing else.
+func (n *network) openEncoder() error {
+	if n.Manifest().Encoder == nil || n.Manifest().Encoder.Kind != encode.Kind {
+		return nil
+	}
+	file, err := n.Encoder()
+	if err != nil || file == nil {
+		return err
+	}
+	n.texts, err = encode.Read(file, file.Size())
+	return err
+}
+
+// Close gives everything back.
+func (n *network) Close() error {
+	if n.texts != nil {
+		n.texts.Close()
+	}
+	return n.Dataset.Close()
+}
+
+// fileSum is the SHA-256 of a file.
+func fileSum(path string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, file); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
 }

@@ -37,10 +37,10 @@ type recommendFlags struct {
 	diversity, explore             float64
 	seed                           uint64
 
-	format, output        string
-	resume                bool
-	threads               int
-	quiet, asJSON, forced bool
+	format, output string
+	resume         bool
+	threads        int
+	quiet, asJSON  bool
 }
 
 func newRecommend() *cobra.Command {
@@ -58,7 +58,7 @@ dataset's own encoder; its field is guessed unless --field gives it. --nodes
 reads ids from a file, --all takes every node; both write to -o in parts of
 4,096 nodes, and --resume goes on where they were interrupted.
 
-By default targets that the node links to already are left out. --by seen ranks
+By default targets that the node links to already are left out. --by-seen ranks
 by π̂ŷ, the chance that a link is seen: it brings the bias back. --diversity
 re-ranks so that no two are alike; --explore draws that share of the places in
 proportion to ŷ and says with which probability each was shown.`,
@@ -305,7 +305,7 @@ func runRecommend(ctx context.Context, f recommendFlags, t *ticker) ([]*recommen
 
 // query turns the flags into what is asked for.
 func (f *recommendFlags) query(g *graph.Graph) (recommend.Query, error) {
-	q := recommend.Query{K: f.k, Seen: f.seen, Linked: f.linked, Diversity: f.diversity, Explore: f.explore, Seed: f.seed, Explain: f.explain}
+	q := recommend.Query{K: f.k, Seen: f.seen, Linked: f.linked, Diversity: f.diversity, Explore: f.explore, Seed: f.seed, Explain: f.explain, Compare: f.compare}
 	for _, name := range f.fields {
 		field, err := findField(g, name)
 		if err != nil {

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"unseen/internal/atomicfile"
+	"unseen/recommend"
+)
+
+// batchPart is how many nodes one file of lists holds.
+const batchPart = 4096
+
+// batchPlan is what a folder of lists is of: written first, so that a resumed run goes on with the same.
+type batchPlan struct {
+	Kind    string            `json:"kind"`
+	Model   string            `json:"model"` // SHA-256
+	Naive   string            `json:"naive,omitempty"`
+	Files   map[string]string `json:"files"` // of the dataset
+	Format  string            `json:"format"`
+	K       int               `json:"k"`
+	Linked  bool              `json:"linked,omitempty"`
+	Sources int               `json:"sources"`
+	IDs     string            `json:"ids,omitempty"` // SHA-256 of the list of nodes, if not all
+	Parts   int               `json:"parts"`
+}
+
+// batchResult is what unseen recommend --all has to say.
+type batchResult struct {
+	Folder  string  `json:"folder"`
+	Nodes   int     `json:"nodes"`
+	Parts   int     `json:"parts"`
+	Resumed int     `json:"resumed"` // parts that were there already
+	Seconds float64 `json:"seconds"`
+}
+
+func (r *batchResult) print(w io.Writer) error {
+	text := fmt.Sprintf("Lists of %s nodes in %s, %s, in %s\n", thousands(r.Nodes), r.Folder, plural(r.Parts, "part"), brief(r.Seconds))
+	if r.Resumed > 0 {
+		text += fmt.Sprintf("%s were there already\n", plural(r.Resumed, "part"))
+	}
+	_, err := io.WriteString(w, text)
+	return err
+}
+
+// runBatch writes the lists of many nodes, part by part; each is whole or not there.
+func runBatch(ctx context.Context, f recommendFlags, t *ticker) (*batchResult, error) {
+	defer t.clear()
+	n, r, err := f.openRecommender(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	defer n.Close()
+	g := r.Graph()
+	var sources []int32
+	plan := batchPlan{Kind: "unseen-recommendations", Files: n.files, Format: f.format, K: f.k, Linked: f.linked}
+	if plan.Format == "" {
+		plan.Format = "jsonl"
+	}
+	if f.all {
+		for i := range int32(g.Len()) {
+			sources = append(sources, i)
+		}
+	} else {
+		ids, err := readIDs(f.from)
+		if err != nil {
+			return nil, err
+		}
+		if len(ids) == 0 {
+			return nil, usagef("%s has no id; give one per line", f.from)
+		}
+		for line, id := range ids {
+			i, err := findNode(g, id)
+			if err != nil {
+				return nil, fmt.Errorf("%s, line %d: %w", f.from, line+1, err)
+			}
+			sources = append(sources, i)
+		}
+		if plan.IDs, err = fileSum(f.from); err != nil {
+			return nil, err
+		}
+	}
+	if plan.Model, err = fileSum(f.model); err != nil {
+		return nil, err
+	}
+	if f.naive != "" {
+		if plan.Naive, err = fileSum(f.naive); err != nil {
+			return nil, err
+		}
+	}
+	plan.Sources, plan.Parts = len(sources), (len(sources)+batchPart-1)/batchPart
+	if err := plan.begin(f.output, f.resume); err != nil {
+		return nil, err
+	}
+	out := &batchResult{Folder: f.output, Nodes: len(sources), Parts: plan.Parts}
+	began, made := time.Now(), 0
+	for part := range plan.Parts {
+		path := batchFile(f.output, plan.Format, part)
+		if _, err := os.Stat(path); err == nil {
+			out.Resumed++
+			continue
+		}
+		rows, err := r.Batch(ctx, sources[part*batchPart:min((part+1)*batchPart, len(sources))], recommend.Query{K: f.k, Linked: f.linked})
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil, fmt.Errorf("stopped; %d of %d parts are in %s: run the same command with --resume to go on", part, plan.Parts, f.output)
+			}
+			return nil, causedByFlags(err)
+		}
+		if err := atomicfile.Write(path, func(w io.Writer) error { return writeRows(w, plan.Format, r, rows) }); err != nil {
+			return nil, err
+		}
+		made++
+		left := time.Duration(float64(time.Since(began)) / float64(made) * float64(plan.Parts-part-1))
+		t.passing(fmt.Sprintf("recommending, about %s left", left.Round(time.Second)), float64(part+1)/float64(plan.Parts))
+	}
+	out.Seconds = time.Since(began).Seconds()
+	return out, nil
+}
+
+// begin writes the plan, or compares it with the one that is there.
+func (p batchPlan) begin(dir string, resume bool) error {
+	path := filepath.Join(dir, "plan.json")
+	want, err := json.MarshalIndent(p, "", "  ")
+	if err != nil {
+		return err
+	}
+	want = append(want, '\n')
+	have, err := os.ReadFile(path)
+	switch {
+	case err == nil && !resume:
+		return usagef("%s holds lists already; give another folder, or --resume to go on with it", dir)
+	case err == nil && !bytes.Equal(have, want):
+		return usagef("%s holds lists of another model, dataset or command; give another folder, or the same command", dir)
+	case err == nil:
+		return nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	case resume:
+		return usagef("%s holds nothing to go on with; leave --resume out", dir)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return usagef("-o: no folder can be made: %v; give another", err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) > 0 {
+		return usagef("%s is not empty; give a new folder", dir)
+	}
+	return atomicfile.Write(path, func(w io.Writer) error { _, err := w.Write(want); return err })
+}
+
+// writeRows writes a part.
+func writeRows(w io.Writer, format string, r *recommend.Recommender, rows []recommend.Row) error {
+	g := r.Graph()
+	if format == "csv" {
+		out := csv.NewWriter(w)
+		columns := []string{"source", "rank", "target", "link", "naive_rank"}
+		if !r.HasNaive() {
+			columns = columns[:4]
+		}
+		if err := out.Write(columns); err != nil {
+			return err
+		}
+		for _, row := range rows {
+			for k, j := range row.Targets {
+				cells := []string{g.ID(row.Source), strconv.Itoa(k + 1), g.ID(j), strconv.FormatFloat(probabilityOf(row.Logits[k]), 'g', 6, 64)}
+				if row.Naive != nil {
+					rank := "" // beyond the list
+					if row.Naive[k] > 0 {
+						rank = strconv.Itoa(int(row.Naive[k]))
+					}
+					cells = append(cells, rank)
+				}
+				if err := out.Write(cells); err != nil {
+					return err
+				}
+			}
+		}
+		out.Flush()
+		return out.Error()
+	}
+	type line struct {
+		Source  string    `json:"source"`
+		Targets []string  `json:"targets"`
+		Links   []float64 `json:"links"`
+		Naive   []int32   `json:"naiveRanks,omitempty"`
+	}
+	lines := json.NewEncoder(w)
+	for _, row := range rows {
+		l := line{Source: g.ID(row.Source), Naive: row.Naive, Targets: []string{}, Links: []float64{}}
+		for k, j := range row.Targets {
+			l.Targets = append(l.Targets, g.ID(j))
+			p, _ := strconv.ParseFloat(strconv.FormatFloat(probabilityOf(row.Logits[k]), 'g', 6, 64), 64)
+			l.Links = append(l.Links, p)
+		}
+		if err := lines.Encode(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func probabilityOf(logit float32) float64 { return 1 / (1 + math.Exp(-float64(logit))) }

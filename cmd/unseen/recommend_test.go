@@ -1,0 +1,166 @@
+package main
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"unseen/recommend"
+)
+
+// fitted is a small dataset with texts' vectors, and two models of it.
+func fitted(t *testing.T) (dir, bayes, naive string) {
+	t.Helper()
+	dir = papers(t, 1)
+	out := t.TempDir()
+	bayes, naive = filepath.Join(out, "bayes.safetensors"), filepath.Join(out, "naive.safetensors")
+	well(t, "fit", dir, "-o", bayes, "--quiet")
+	well(t, "fit", dir, "--method", "naive", "-o", naive, "--quiet")
+	return dir, bayes, naive
+}
+
+func TestRecommend(t *testing.T) {
+	dir, bayes, naive := fitted(t)
+	node := "p7"
+	page := well(t, "recommend", bayes, dir, node, "p9", "--naive", naive, "--explain", "-k", "4", "--quiet")
+	fits80(t, page)
+	for _, says := range []string{"For p7", "For p9", "naive → now", "its logit z, made of", "the intercept", "π̂, the chance that", "hidden by exposure"} {
+		if !strings.Contains(page, says) {
+			t.Errorf("the page does not say %q:\n%s", says, page)
+		}
+	}
+	fits80(t, well(t, "recommend", bayes, dir, node, "--naive", naive, "--compare", "--quiet"))
+	fits80(t, well(t, "recommend", bayes, dir, node, "--explore", ".5", "--quiet"))
+	var lists []*recommend.List
+	decodeOne(t, well(t, "recommend", bayes, dir, node, "--json", "--quiet", "--by-seen", "-k", "3"), &lists)
+	if len(lists) != 1 || len(lists[0].Items) != 3 || lists[0].Source.ID != node || !strings.Contains(strings.Join(lists[0].Warnings, " "), "repeats past exposure") {
+		t.Errorf("got %+v", lists)
+	}
+	rows, err := csv.NewReader(strings.NewReader(well(t, "recommend", bayes, dir, node, "--format", "csv", "--naive", naive, "--quiet"))).ReadAll()
+	if err != nil || len(rows) != 11 || rows[0][0] != "source" || rows[1][0] != node {
+		t.Errorf("%v: %v", err, rows)
+	}
+	for line := range strings.Lines(well(t, "recommend", bayes, dir, node, "--format", "jsonl", "--quiet")) {
+		var row struct {
+			Source, ID string
+			Link       float64
+		}
+		if err := json.Unmarshal([]byte(line), &row); err != nil || row.Source != node || row.ID == "" || row.Link <= 0 {
+			t.Errorf("%v in %s", err, line)
+		}
+	}
+	if text := well(t, "recommend", bayes, dir, node, "--format", "ris", "-k", "2", "--quiet"); strings.Count(text, "TY  - GEN\r\n") != 2 || strings.Count(text, "ER  - ") != 2 {
+		t.Errorf("RIS: %q", text)
+	}
+	if text := well(t, "recommend", bayes, dir, node, "p8", "--format", "bibtex", "-k", "400", "--quiet"); strings.Count(text, "@misc{p5,") > 1 || strings.Count(text, "{") != strings.Count(text, "}") {
+		t.Errorf("BibTeX: %.300q", text)
+	}
+	if got, want := bibtex(`50% of {a_b} & \c`), `50\% of \{a\_b\} \& \textbackslash{}c`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	exclude := filepath.Join(t.TempDir(), "ids")
+	if err := os.WriteFile(exclude, []byte(rows[1][2]+"\nnobody\n\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if text := well(t, "recommend", bayes, dir, node, "--exclude", exclude, "--format", "csv", "--quiet"); strings.Contains(text, ","+rows[1][2]+",") {
+		t.Errorf("%s is there although it is excluded", rows[1][2])
+	}
+}
+
+// A folder of lists is written part by part; what is there already is not made again, and is of one command only.
+func TestRecommendAll(t *testing.T) {
+	dir, bayes, naive := fitted(t)
+	out := filepath.Join(t.TempDir(), "lists")
+	well(t, "recommend", bayes, dir, "--all", "-o", out, "--naive", naive, "-k", "5", "--quiet")
+	part := filepath.Join(out, "part-00000.jsonl")
+	raw, err := os.ReadFile(part)
+	if err != nil || strings.Count(string(raw), "\n") != 400 {
+		t.Fatalf("%v: %d lists", err, strings.Count(string(raw), "\n"))
+	}
+	var first struct {
+		Source     string
+		Targets    []string
+		Links      []float64
+		NaiveRanks []int
+	}
+	if err := json.Unmarshal([]byte(strings.SplitN(string(raw), "\n", 2)[0]), &first); err != nil || len(first.Targets) != 5 || len(first.NaiveRanks) != 5 {
+		t.Fatalf("%v: %+v", err, first)
+	}
+	var lists []*recommend.List
+	decodeOne(t, well(t, "recommend", bayes, dir, first.Source, "-k", "5", "--json", "--quiet"), &lists)
+	for k, item := range lists[0].Items {
+		if item.ID != first.Targets[k] {
+			t.Errorf("place %d is %s in the folder and %s alone", k+1, first.Targets[k], item.ID)
+		}
+	}
+	if err := os.Remove(part); err != nil {
+		t.Fatal(err)
+	}
+	var r batchResult
+	decodeOne(t, well(t, "recommend", bayes, dir, "--all", "-o", out, "--naive", naive, "-k", "5", "--resume", "--json", "--quiet", "--threads", "1"), &r)
+	if again, err := os.ReadFile(part); err != nil || string(again) != string(raw) || r.Resumed != 0 {
+		t.Errorf("the part is another, or %d were there: %v", r.Resumed, err)
+	}
+	decodeOne(t, well(t, "recommend", bayes, dir, "--all", "-o", out, "--naive", naive, "-k", "5", "--resume", "--json", "--quiet"), &r)
+	if r.Resumed != 1 {
+		t.Errorf("%d parts were there", r.Resumed)
+	}
+	ids := filepath.Join(t.TempDir(), "ids")
+	if err := os.WriteFile(ids, []byte("p3\np1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	some := filepath.Join(t.TempDir(), "some")
+	well(t, "recommend", bayes, dir, "--nodes", ids, "-o", some, "--format", "csv", "--quiet")
+	if raw, err := os.ReadFile(filepath.Join(some, "part-00000.csv")); err != nil || !strings.HasPrefix(string(raw), "source,rank,target,link\np3,1,") {
+		t.Errorf("%v: %.60q", err, raw)
+	}
+	for _, c := range []struct{ line, says string }{
+		{"--all -o " + out, "holds lists already"},
+		{"--all -k 6 --resume -o " + out, "another model, dataset or command"},
+		{"--all --resume -o " + filepath.Join(some, "new"), "nothing to go on with"},
+		{"--all -o " + dir, "is not empty"},
+		{"--all", "give a folder with -o"},
+		{"--all --diversity .5 -o x", "take no filters"},
+		{"--nodes " + bayes + " -o x", "bayes.safetensors, line"},
+		{"--nodes nothere -o x", "cannot be read"},
+	} {
+		code, _, stderr := invoke(append([]string{"recommend", bayes, dir}, strings.Fields(c.line)...)...)
+		if code == exitOK || !strings.Contains(stderr, c.says) {
+			t.Errorf("%s: exit code %d, stderr %q, want %q", c.line, code, stderr, c.says)
+		}
+	}
+}
+
+func TestRecommendRefuses(t *testing.T) {
+	dir, bayes, _ := fitted(t)
+	other := papers(t, 3)
+	for _, c := range []struct{ line, says string }{
+		{dir + " p1 --naive " + bayes + "x", "no such file"},
+		{other + " p1", "was fitted to another"},
+		{dir + " p400000", "did you mean"},
+		{dir, "for whom?"},
+		{dir + " p1 --all -o x", "give one"},
+		{dir + " p1 -k 0", "-k is 0"},
+		{dir + " p1 -k 99999", "-k is 99999"},
+		{dir + " p1 --compare", "give --naive"},
+		{dir + " p1 --field x", "give --text"},
+		{dir + " p1 --format pdf", "--format is"},
+		{dir + " p1 --only-field alchemy", `no field "alchemy"; there is`},
+		{dir + " p1 --since never", "--since is"},
+		{dir + " p1 --since 3000", "none is left by the filters"},
+		{dir + " p1 --diversity 3", "give one from 0 to 1"},
+		{dir + " p1 --diversity .3 --explore .2", "give one of them"},
+		{dir + " --text words", "no encoder is known"},
+		{dir + " --text=", "--text is empty"},
+		{dir + " p1 -o x", "-o is for --all"},
+		{dir + " p1 --exclude nothere", "cannot be read"},
+	} {
+		code, stdout, stderr := invoke(append([]string{"recommend", bayes}, strings.Fields(c.line)...)...)
+		if code == exitOK || stdout != "" || !strings.Contains(stderr, c.says) {
+			t.Errorf("%s: exit code %d, stdout %q, stderr %q, want %q", c.line, code, stdout, stderr, c.says)
+		}
+	}
+}
