@@ -1,0 +1,93 @@
+package recommend
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"reflect"
+	"testing"
+
+	"unseen/fit"
+)
+
+// A bridge is a sum over pairs, whatever the threads.
+func TestBridgesAreSums(t *testing.T) {
+	for _, kind := range []string{"diagonal", "diagonal-field", "low-rank"} {
+		g, m, naive := small(t, 90, kind)
+		m.Findings = must(json.Marshal(fit.Findings{Class: fit.Identified, Cells: []fit.CellFinding{{Source: 1, Target: 2, Links: 2, LogitError: .5}, {Source: 2, Target: 3, Links: 50}}}))(t)
+		r := must(New(g, m, Options{Naive: &naive, Threads: 2}))(t)
+		got := must(r.Bridges(t.Context(), BridgeSettings{Within: true}))(t)
+		if len(got) != 9 {
+			t.Fatalf("%d bridges of three fields", len(got))
+		}
+		for k, b := range got {
+			var corrected, naively, sources float64
+			for i := range int32(90) {
+				if g.FieldName(g.Field(i)) != b.Source {
+					continue
+				}
+				sources++
+				for j := range int32(90) {
+					if i != j && !g.HasLink(i, j) && g.FieldName(g.Field(j)) == b.Target {
+						corrected += sigmoid(logit(m, i, j))
+						naively += sigmoid(logit(naive, i, j))
+					}
+				}
+			}
+			if math.Abs(b.Corrected-corrected/sources) > 1e-4 || math.Abs(b.Naive-naively/sources) > 1e-4 || math.Abs(b.Gap-(b.Corrected-b.Naive)) > 1e-12 {
+				t.Errorf("%s → %s: %v and %v, want %v and %v", b.Source, b.Target, b.Corrected, b.Naive, corrected/sources, naively/sources)
+			}
+			if !(b.Lower < b.Gap && b.Gap < b.Upper) || k > 0 && got[k-1].Gap < b.Gap {
+				t.Errorf("%s → %s: %v in [%v, %v]", b.Source, b.Target, b.Gap, b.Lower, b.Upper)
+			}
+			if weak := b.Source == "biology" && b.Target == "chemistry"; b.Weak != weak {
+				t.Errorf("%s → %s: weak %v", b.Source, b.Target, b.Weak)
+			}
+			seen := map[string]bool{}
+			for p, item := range b.Reading {
+				if seen[item.ID] || g.HasLink(item.For.Node, item.Node) || item.Field != b.Target || item.For.Field != b.Source || item.Link < .05 || p > 0 && item.Link > b.Reading[p-1].Link {
+					t.Errorf("%s → %s reads %+v", b.Source, b.Target, item)
+				}
+				seen[item.ID] = true
+				if want := sigmoid(logit(m, item.For.Node, item.Node)); math.Abs(item.Link-want) > 1e-4 {
+					t.Errorf("ŷ is %v, want %v", item.Link, want)
+				}
+			}
+			if len(b.Reading) == 0 {
+				t.Errorf("nothing to read on %s → %s", b.Source, b.Target)
+			}
+		}
+		if one := must(must(New(g, m, Options{Naive: &naive}))(t).Bridges(t.Context(), BridgeSettings{Within: true}))(t); !reflect.DeepEqual(one, got) {
+			t.Errorf("%s: other bridges with one thread", kind)
+		}
+		if apart := must(r.Bridges(t.Context(), BridgeSettings{Sources: 4, List: -1}))(t); len(apart) != 6 || apart[0].Sources != 4 || apart[0].Reading != nil || !apart[0].Weak {
+			t.Errorf("%d bridges, the first %+v", len(apart), apart[0])
+		}
+	}
+	g, m, naive := small(t, 30, "mlp")
+	if _, err := must(New(g, m, Options{Naive: &naive}))(t).Bridges(t.Context(), BridgeSettings{}); !errors.Is(err, ErrModel) {
+		t.Errorf("a network: %v", err)
+	}
+	if _, err := must(New(g, m, Options{}))(t).Bridges(t.Context(), BridgeSettings{}); !errors.Is(err, ErrModel) {
+		t.Errorf("without a naive model: %v", err)
+	}
+}
+
+// The interval is that of sources and of π̂: it widens with the doctor's error.
+func TestBridgeIntervalsCountPropensities(t *testing.T) {
+	g, m, naive := small(t, 90, "diagonal")
+	width := func(e float64) float64 {
+		m.Findings = must(json.Marshal(fit.Findings{Cells: []fit.CellFinding{{Source: 1, Target: 2, Links: 9, LogitError: e}}}))(t)
+		for _, b := range must(must(New(g, m, Options{Naive: &naive}))(t).Bridges(t.Context(), BridgeSettings{}))(t) {
+			if b.Source == "biology" && b.Target == "chemistry" {
+				e *= b.Corrected * (1 - b.Propensity)
+				return (b.Upper-b.Lower)*(b.Upper-b.Lower)/4/1.96/1.96 - e*e
+			}
+		}
+		t.Fatal("no bridge")
+		return 0
+	}
+	if a, b := width(0), width(.8); math.Abs(a-b) > 1e-9*(1+a) {
+		t.Errorf("beyond the error of π̂ the variance is %v, without it %v", b, a)
+	}
+}
