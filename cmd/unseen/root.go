@@ -41,7 +41,7 @@ New here? Start with:  unseen demo`,
 	root.SetUsageTemplate(usage)
 	root.SetVersionTemplate("unseen {{.Version}}\n")
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(newDemo(), newEncode(), newCheck(), newFit(), newEvaluate(), newRecommend(), newLoop(), newStudy(), newReport(), newVersion(), newCompletion())
+	root.AddCommand(newDemo(), newEncode(), newCheck(), newFit(), newEvaluate(), newRecommend(), newBridges(), newLoop(), newStudy(), newReport(), newVersion(), newCompletion())
 	return root
 }
 

@@ -1,0 +1,225 @@
+package main
+
+import (
+	"context"
+	"encoding/csv"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"unseen/internal/atomicfile"
+	"unseen/recommend"
+	"unseen/report"
+)
+
+// bridgesFlags is the command line of unseen bridges.
+type bridgesFlags struct {
+	recommendFlags
+	sources, list, top int
+	within             bool
+	out                string
+}
+
+func newBridges() *cobra.Command {
+	var f bridgesFlags
+	cmd := &cobra.Command{
+		Use:   "bridges MODEL DATASET --naive MODEL",
+		Short: "Find fields between which exposure hides links, with reading lists",
+		Long: `For every ordered pair of fields compare how many links would be made if
+everything were shown, by the model and by a naive one that knows no exposure.
+Where the first expects many more, exposure hides links: a bridge. The interval
+counts which nodes were looked at and how well exposure is known there.
+
+Every bridge has a reading list: pairs of a node and a target that are likely
+links and not made. With -o they are written as bridges.html to look at and
+bridges.csv, bridges.jsonl, bridges.bib and bridges.ris to use.`,
+		Example: `  unseen bridges model.safetensors papers --naive naive.safetensors
+  unseen bridges model.safetensors papers --naive naive.safetensors -o bridges`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 2 || args[0] == "" || args[1] == "" {
+				return usagef("name a model and its dataset; for instance unseen bridges model.safetensors papers --naive naive.safetensors")
+			}
+			f.model, f.data = args[0], args[1]
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case f.naive == "":
+				return usagef("--naive is missing: bridges are gaps between two models; make one with unseen fit %s --method naive -o naive.safetensors", f.data)
+			case f.sources < 1:
+				return usagef("--sources is %d; give at least 1", f.sources)
+			case f.list < 1 || f.list > 1000:
+				return usagef("--list is %d; give from 1 to 1,000", f.list)
+			case f.top < 1:
+				return usagef("--top is %d; give at least 1", f.top)
+			case f.threads < 0:
+				return usagef("--threads is %d; give at least 1, or leave it out", f.threads)
+			}
+			if f.threads == 0 {
+				f.threads = runtime.GOMAXPROCS(0)
+			}
+			if f.out != "" {
+				if err := os.MkdirAll(f.out, 0o755); err != nil {
+					return usagef("-o: no folder can be made: %v; give another", err)
+				}
+				if err := atomicfile.Writable(filepath.Join(f.out, "bridges.html")); err != nil {
+					return &usageError{err}
+				}
+			}
+			found, err := runBridges(cmd.Context(), f, newTicker(cmd.ErrOrStderr(), f.quiet))
+			if err != nil {
+				return err
+			}
+			if f.asJSON {
+				return printJSON(cmd.OutOrStdout(), found)
+			}
+			return printBridges(cmd.OutOrStdout(), found, f)
+		},
+		ValidArgsFunction: modelThenFolder,
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&f.naive, "naive", "", "a naive `model` to compare with")
+	flags.IntVar(&f.sources, "sources", 200, "nodes of each field to look at, drawn")
+	flags.IntVar(&f.list, "list", 10, "pairs of a reading list")
+	flags.IntVar(&f.top, "top", 10, "bridges to print")
+	flags.BoolVar(&f.within, "within", false, "also pairs of one field")
+	flags.Uint64Var(&f.seed, "seed", 1, "seed of the draw")
+	flags.StringVarP(&f.out, "output", "o", "", "`folder` for reading lists")
+	flags.IntVar(&f.threads, "threads", 0, "threads (default: all processors)")
+	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
+	jsonFlag(cmd, &f.asJSON)
+	for _, name := range []string{"sources", "list", "top", "seed", "threads"} {
+		if err := cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions); err != nil {
+			panic(err) // only if the flag does not exist
+		}
+	}
+	return cmd
+}
+
+// foundBridges is what unseen bridges has to say.
+type foundBridges struct {
+	Model   string             `json:"model"`
+	Naive   string             `json:"naive"`
+	Dataset string             `json:"dataset"`
+	Seed    uint64             `json:"seed"`
+	Bridges []recommend.Bridge `json:"bridges"`
+	Notes   []string           `json:"notes,omitempty"`
+	Files   []string           `json:"files,omitempty"`
+}
+
+func runBridges(ctx context.Context, f bridgesFlags, t *ticker) (*foundBridges, error) {
+	defer t.clear()
+	n, r, err := f.openRecommender(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	defer n.Close()
+	found := &foundBridges{Model: filepath.Base(f.model), Naive: filepath.Base(f.naive), Dataset: filepath.Base(filepath.Clean(f.data)), Seed: f.seed}
+	found.Bridges, err = r.Bridges(ctx, recommend.BridgeSettings{
+		Sources: f.sources, List: f.list, Within: f.within, Seed: f.seed,
+		Progress: func(done float64) { t.passing("looking for bridges", done) },
+	})
+	if err != nil {
+		return nil, causedByFlags(err)
+	}
+	if class := r.Class(); class != "" && class != "identified" {
+		found.Notes = append(found.Notes, "the doctor calls the scale of π̂ "+string(class)+": gaps can be compared with one another, and are not numbers of links")
+	}
+	if f.out != "" {
+		return found, found.write(f.out)
+	}
+	return found, nil
+}
+
+// write writes the reading lists, each file whole or not at all.
+func (b *foundBridges) write(dir string) error {
+	var lists []*recommend.List
+	for _, bridge := range b.Bridges {
+		for _, reading := range bridge.Reading {
+			lists = append(lists, &recommend.List{Source: reading.For, Items: []recommend.Item{reading.Item}})
+		}
+	}
+	for _, file := range []struct {
+		name  string
+		write func(io.Writer) error
+	}{
+		{"bridges.csv", b.writeCSV},
+		{"bridges.jsonl", func(w io.Writer) error { return writeListsJSONL(w, lists) }},
+		{"bridges.bib", func(w io.Writer) error { return writeReferences(w, "bibtex", lists) }},
+		{"bridges.ris", func(w io.Writer) error { return writeReferences(w, "ris", lists) }},
+	} {
+		path := filepath.Join(dir, file.name)
+		if err := atomicfile.Write(path, file.write); err != nil {
+			return err
+		}
+		b.Files = append(b.Files, path)
+	}
+	page := &report.Document{Title: "Bridges of " + b.Dataset, Sections: report.OfBridges(b.Bridges, b.Notes)}
+	path := filepath.Join(dir, "bridges.html")
+	b.Files = append([]string{path}, b.Files...)
+	return page.WriteHTML(path)
+}
+
+func (b *foundBridges) writeCSV(w io.Writer) error {
+	out := csv.NewWriter(w)
+	if err := out.Write([]string{"source_field", "target_field", "gap", "lower", "upper", "corrected", "naive", "propensity", "source", "source_title", "target", "target_title", "target_time", "link"}); err != nil {
+		return err
+	}
+	number := func(x float64) string { return strconv.FormatFloat(x, 'g', 6, 64) }
+	for _, bridge := range b.Bridges {
+		for _, r := range bridge.Reading {
+			if err := out.Write([]string{bridge.Source, bridge.Target, number(bridge.Gap), number(bridge.Lower), number(bridge.Upper), number(bridge.Corrected), number(bridge.Naive), number(bridge.Propensity),
+				r.For.ID, r.For.Title, r.ID, r.Title, r.Time, number(r.Link)}); err != nil {
+				return err
+			}
+		}
+	}
+	out.Flush()
+	return out.Error()
+}
+
+func printBridges(w io.Writer, found *foundBridges, f bridgesFlags) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Links per node that exposure hides, by field of the node and of the target\n\n")
+	fmt.Fprintf(&b, "  %-20s → %-20s %6s %16s %6s\n", "from", "to", "gap", "95% interval", "π̂")
+	for _, bridge := range found.Bridges[:min(f.top, len(found.Bridges))] {
+		weak := ""
+		if bridge.Weak {
+			weak = " ?"
+		}
+		fmt.Fprintf(&b, "  %-20s → %-20s %6.3g %16s %5s%s\n", short(bridge.Source, 20), short(bridge.Target, 20), bridge.Gap,
+			fmt.Sprintf("%.3g to %.3g", bridge.Lower, bridge.Upper), share(bridge.Propensity), weak)
+	}
+	if len(found.Bridges) > f.top {
+		fmt.Fprintf(&b, "  and %d more\n", len(found.Bridges)-f.top)
+	}
+	b.WriteString("  ?: rests on fewer than five links or nodes\n")
+	if len(found.Bridges) > 0 && len(found.Bridges[0].Reading) > 0 {
+		first := found.Bridges[0]
+		fmt.Fprintf(&b, "\nTo read, %s → %s\n", first.Source, first.Target)
+		for _, r := range first.Reading[:min(5, len(first.Reading))] {
+			name := func(i recommend.Item) string {
+				if i.Title != "" {
+					return i.Title
+				}
+				return i.ID
+			}
+			fmt.Fprintf(&b, "  %4s  %s\n        for %s\n", share(r.Link), short(name(r.Item), 70), short(name(r.For), 66))
+		}
+	}
+	for _, note := range found.Notes {
+		b.WriteString("\n" + wrap("note: "+note))
+	}
+	if len(found.Files) > 0 {
+		fmt.Fprintf(&b, "\nReading lists of all bridges are in %s\n", filepath.Dir(found.Files[0]))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
