@@ -54,7 +54,9 @@ func newRunner(raw []byte) (r runner, err error) {
 	if err := model.VariablesToContext(g.weights); err != nil {
 		return nil, err
 	}
-	if g.backend, err = backends.NewWithConfig("go"); err != nil {
+	// One operation after the other: the backend's way to run several at once has a data race (the last reader of a
+	// buffer may overwrite it while another reads). Large products use all processors all the same.
+	if g.backend, err = backends.NewWithConfig("go:ops_sequential"); err != nil {
 		return nil, err
 	}
 	g.exec, err = context.NewExec(g.backend, g.weights, func(weights *context.Context, inputs []*graph.Node) []*graph.Node {
