@@ -2,9 +2,14 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"math"
+	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -12,6 +17,7 @@ import (
 
 	"unseen/dataset"
 	"unseen/encode"
+	"unseen/encode/onnx"
 	"unseen/graph"
 )
 
@@ -47,8 +53,8 @@ its links, and it is counted aloud. Nothing is made up for it, since the mean
 of its field would carry the field into the text.
 
 Until all is done the dataset stays as it was, whatever happens. A neural
-encoder takes long, so what it has done lies beside DIR until the end: run the
-same command with --resume to go on.`,
+encoder takes long, so what it has done lies in DIR.encoding until the end: run
+the same command with --resume to go on.`,
 		Example: `  unseen encode papers
   unseen encode papers --dim 384 --float16 --force
   unseen encode papers --encoder onnx:models/minilm --pooling mean`,
@@ -164,10 +170,7 @@ func runEncode(ctx context.Context, f encodeFlags, progress *ticker) (*encodeRes
 		return nil, err
 	}
 	var vectors *graph.Vectors
-	if _, neural := strings.CutPrefix(f.encoder, "onnx:"); neural {
-		return nil, fmt.Errorf("no neural encoders yet")
-	}
-	vectors, content.Encoder, err = builtin(ctx, f, d, r, progress)
+	vectors, content.Encoder, err = f.vectors(ctx, d, r, progress)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.dir, err)
 	}
@@ -184,6 +187,7 @@ func runEncode(ctx context.Context, f encodeFlags, progress *ticker) (*encodeRes
 	if err != nil {
 		return nil, err
 	}
+	os.Remove(f.checkpoint()) // one that cannot be removed is refused, aloud, by the next run
 	r.Dimension, r.Kind, r.Seconds = m.Vectors.Dimension, m.Vectors.Kind, time.Since(began).Seconds()
 	return r, nil
 }
@@ -198,7 +202,15 @@ func (t nodeTexts) Document(i int) (encode.Document, error) {
 	return encode.Document{Title: t.d.Graph().Title(int32(i)), Text: text}, err
 }
 
-func builtin(ctx context.Context, f encodeFlags, d *dataset.Dataset, r *encodeResult, progress *ticker) (*graph.Vectors, *dataset.Encoder, error) {
+// vectors makes the vectors of all nodes, and what makes those of new texts.
+func (f *encodeFlags) vectors(ctx context.Context, d *dataset.Dataset, r *encodeResult, progress *ticker) (*graph.Vectors, *dataset.Encoder, error) {
+	if folder, neural := strings.CutPrefix(f.encoder, "onnx:"); neural {
+		return f.neural(ctx, folder, d, r, progress)
+	}
+	return f.builtin(ctx, d, r, progress)
+}
+
+func (f *encodeFlags) builtin(ctx context.Context, d *dataset.Dataset, r *encodeResult, progress *ticker) (*graph.Vectors, *dataset.Encoder, error) {
 	s := encode.Settings{Dim: f.dim, TitleWeight: f.titleWeight, Bigrams: f.bigrams, Seed: f.seed, Threads: f.threads, Progress: progress.encode}
 	if s.TitleWeight == 0 {
 		s.TitleWeight = -1 // to the settings 0 is the default
@@ -217,6 +229,53 @@ func builtin(ctx context.Context, f encodeFlags, d *dataset.Dataset, r *encodeRe
 	}
 	r.Fit, r.Warnings = report, append(r.Warnings, report.Warnings...)
 	return vectors, &dataset.Encoder{Kind: encode.Kind, Write: e.Write}, nil
+}
+
+// neural encodes with a model of the BERT kind. What is done lies beside the dataset until all is.
+func (f *encodeFlags) neural(ctx context.Context, folder string, d *dataset.Dataset, r *encodeResult, progress *ticker) (*graph.Vectors, *dataset.Encoder, error) {
+	if f.threads > 0 { // the encoder itself takes all that there are
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(f.threads))
+	}
+	texts, err := sumOf(filepath.Join(f.dir, dataset.NodesFile))
+	if err != nil {
+		return nil, nil, err
+	}
+	e, err := onnx.Open(folder, onnx.Options{Pooling: f.pooling})
+	if err != nil {
+		return nil, nil, err
+	}
+	defer e.Close()
+	vectors, err := graph.NewVectors(d.Graph().Len(), e.Dim())
+	if err != nil {
+		return nil, nil, err
+	}
+	r.WithoutText, err = e.EncodeAll(ctx, nodeTexts{d}, vectors, onnx.Run{Checkpoint: f.checkpoint(), Resume: f.resume, Texts: texts, Progress: progress.encode})
+	if err == nil && r.WithoutText == d.Graph().Len() {
+		err = fmt.Errorf("none of the %d nodes has a text; give them titles or texts", d.Graph().Len())
+		os.Remove(f.checkpoint())
+	}
+	if err != nil {
+		vectors.Close()
+		return nil, nil, err
+	}
+	return vectors, &dataset.Encoder{Kind: onnx.Kind, Write: e.Write}, nil
+}
+
+// checkpoint is the file for what a neural encoder has done.
+func (f *encodeFlags) checkpoint() string { return filepath.Clean(f.dir) + ".encoding" }
+
+// sumOf is the SHA-256 of a file.
+func sumOf(path string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, file); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 func (r *encodeResult) print(w io.Writer) error {

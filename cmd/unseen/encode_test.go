@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -196,6 +197,68 @@ func (f *fading) Err() error {
 		return context.Canceled
 	}
 	return nil
+}
+
+const tinyModel = "../../encode/onnx/testdata/tiny"
+
+// A neural encoder that was stopped goes on, to the same bytes.
+func TestEncodeNeural(t *testing.T) {
+	whole, stopped := notes(t, 300), notes(t, 300)
+	args := func(dir string, more ...string) []string {
+		return append([]string{"encode", dir, "--encoder", "onnx:" + tinyModel, "--pooling", "cls", "--json"}, more...)
+	}
+	code, text, stderr := invoke(args(whole, "--threads", "1")...)
+	if code != exitOK {
+		t.Fatalf("exit code %d, stderr %q", code, stderr)
+	}
+	var r encodeResult
+	decodeOne(t, text, &r)
+	if r.Nodes != 300 || r.WithoutText != 42 || r.Dimension != 16 || r.Fit != nil || len(r.Warnings) != 1 {
+		t.Errorf("%+v", r)
+	}
+	before := folder(t, stopped)
+	for looks := 8; ; looks++ { // stop later and later, until something is done
+		ctx := &fading{Context: context.Background(), left: looks}
+		if code := run(ctx, args(stopped, "--resume"), io.Discard, io.Discard); code != exitFailure {
+			t.Fatalf("exit code %d", code)
+		}
+		if after := folder(t, stopped); len(after) != len(before) {
+			t.Errorf("%d files", len(after))
+		}
+		if info, err := os.Stat(stopped + ".encoding"); err == nil && info.Size() > 128*16*4 {
+			break
+		}
+	}
+	if code, _, stderr := invoke(args(stopped)...); code != exitFailure || !strings.Contains(stderr, "resume") {
+		t.Errorf("exit code %d, stderr %q", code, stderr)
+	}
+	if code, _, stderr := invoke(args(stopped, "--resume")...); code != exitOK {
+		t.Fatalf("exit code %d, stderr %q", code, stderr)
+	}
+	if _, err := os.Stat(stopped + ".encoding"); err == nil {
+		t.Error("the checkpoint is still there")
+	}
+	want := folder(t, whole)
+	for name, content := range folder(t, stopped) {
+		if name != dataset.ManifestFile && content != want[name] { // which says when it was made
+			t.Errorf("%s differs", name)
+		}
+	}
+	for _, c := range [][]string{
+		{filepath.Join(t.TempDir(), "none"), "tokenizer.json"}, {"../../encode/onnx/testdata", "tokenizer.json"},
+	} {
+		code, _, stderr := invoke("encode", whole, "--force", "--encoder", "onnx:"+c[0])
+		if code != exitFailure || !strings.Contains(stderr, c[1]) || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("exit code %d, stderr %q", code, stderr)
+		}
+	}
+	empty := correspondence(t, 5, false)
+	if code, _, stderr := invoke("encode", empty, "--encoder", "onnx:"+tinyModel); code != exitFailure || !strings.Contains(stderr, "none of the 5 nodes has a text") {
+		t.Errorf("exit code %d, stderr %q", code, stderr)
+	}
+	if _, err := os.Stat(empty + ".encoding"); err == nil {
+		t.Error("a checkpoint of nothing is left")
+	}
 }
 
 func TestEncodeFails(t *testing.T) {

@@ -1,0 +1,174 @@
+package onnx
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+
+	"unseen/encode"
+)
+
+// Run says how EncodeAll goes on where it was stopped. Its zero value keeps nothing.
+type Run struct {
+	// Checkpoint is a file for what is done; empty means none. Whoever has stored the vectors removes it.
+	Checkpoint string
+	// Resume goes on from the checkpoint, if there is one. Without it, one that is there is an error.
+	Resume bool
+	// Texts tells these documents from others, such as the checksum of their file.
+	Texts    string
+	Progress func(encode.Step) // told now and then; may be nil
+}
+
+// EncodeAll stores the vector of every document, in order, and returns how many have no text: theirs are
+// zeros. A checkpoint grows window by window; going on from it gives the same bytes as one run.
+func (e *Encoder) EncodeAll(ctx context.Context, docs encode.Documents, rows encode.Rows, r Run) (empty int, err error) {
+	first := 0
+	set := func(i int, vector []float32) error {
+		zero := true
+		for _, x := range vector {
+			zero = zero && x == 0
+		}
+		if zero {
+			empty++
+		}
+		return rows.Set(int32(i), vector)
+	}
+	var file *os.File
+	if r.Checkpoint != "" {
+		header, err := e.header(docs.Len(), r.Texts)
+		if err != nil {
+			return 0, err
+		}
+		if file, first, err = e.open(r, header, docs.Len(), set); err != nil {
+			return 0, err
+		}
+		defer file.Close()
+	}
+	for ; first < docs.Len(); first += windowSize {
+		if r.Progress != nil {
+			r.Progress(encode.Step{Phase: "encoding", Done: float64(first) / float64(docs.Len())})
+		}
+		window := make([]encode.Document, min(windowSize, docs.Len()-first))
+		for k := range window {
+			if window[k], err = docs.Document(first + k); err != nil {
+				return empty, err
+			}
+		}
+		vectors, err := e.Encode(ctx, window)
+		if err != nil {
+			return empty, err
+		}
+		if file != nil {
+			if err := appendWindow(file, vectors); err != nil {
+				return empty, fmt.Errorf("%s: %w; free space, and go on from it", r.Checkpoint, err)
+			}
+		}
+		for k, vector := range vectors {
+			if err := set(first+k, vector); err != nil {
+				return empty, err
+			}
+		}
+	}
+	return empty, nil
+}
+
+// header is the first line of a checkpoint: what it belongs to.
+func (e *Encoder) header(documents int, texts string) ([]byte, error) {
+	said := e.identity()
+	said["documents"], said["texts"] = fmt.Sprint(documents), texts
+	line, err := json.Marshal(said) // keys sorted
+	return append(line, '\n'), err
+}
+
+// open opens or begins a checkpoint, hands over what is in it, and returns the first document that is not.
+func (e *Encoder) open(r Run, header []byte, documents int, set func(int, []float32) error) (file *os.File, first int, err error) {
+	flags := os.O_RDWR | os.O_CREATE
+	if !r.Resume {
+		flags |= os.O_EXCL
+	}
+	file, err = os.OpenFile(r.Checkpoint, flags, 0o666)
+	if errors.Is(err, fs.ErrExist) {
+		return nil, 0, fmt.Errorf("%w: %s is left of an earlier run; resume it, or delete the file to begin anew", ErrCheckpoint, r.Checkpoint)
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("%w: %w", ErrCheckpoint, err)
+	}
+	defer func() {
+		if err != nil {
+			file.Close()
+		}
+	}()
+	found := make([]byte, len(header))
+	n, err := io.ReadFull(file, found)
+	switch {
+	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) && bytes.HasPrefix(header, found[:n]):
+		// new, or stopped within its first line
+		if err := file.Truncate(0); err != nil {
+			return nil, 0, err
+		}
+		if _, err := file.WriteAt(header, 0); err != nil {
+			return nil, 0, err
+		}
+		if _, err := file.Seek(int64(len(header)), io.SeekStart); err != nil {
+			return nil, 0, err
+		}
+		return file, 0, nil
+	case err != nil && !errors.Is(err, io.ErrUnexpectedEOF):
+		return nil, 0, err
+	case !bytes.Equal(found, header):
+		return nil, 0, fmt.Errorf("%w: %s is of another model, of other texts or settings; run the command that was stopped, or delete the file to begin anew", ErrCheckpoint, r.Checkpoint)
+	}
+	at := int64(len(header))
+	for first < documents {
+		count := min(windowSize, documents-first)
+		window := make([]byte, count*e.dim*4+4)
+		if _, err := io.ReadFull(file, window); err != nil {
+			break // the last window was not written whole
+		}
+		numbers := window[:len(window)-4]
+		if crc32.ChecksumIEEE(numbers) != binary.LittleEndian.Uint32(window[len(numbers):]) {
+			break
+		}
+		vector := make([]float32, e.dim)
+		for k := range count {
+			for c := range vector {
+				vector[c] = math.Float32frombits(binary.LittleEndian.Uint32(numbers[(k*e.dim+c)*4:]))
+			}
+			if err := set(first+k, vector); err != nil {
+				return nil, 0, err
+			}
+		}
+		first += count
+		at += int64(len(window))
+	}
+	if err := file.Truncate(at); err != nil {
+		return nil, 0, err
+	}
+	if _, err := file.Seek(at, io.SeekStart); err != nil {
+		return nil, 0, err
+	}
+	return file, first, nil
+}
+
+// appendWindow writes vectors and their checksum, and waits until they are on the disk.
+func appendWindow(file *os.File, vectors [][]float32) error {
+	var b []byte
+	for _, vector := range vectors {
+		for _, x := range vector {
+			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
+		}
+	}
+	b = binary.LittleEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
+	if _, err := file.Write(b); err != nil {
+		return err
+	}
+	return file.Sync()
+}
