@@ -13,8 +13,9 @@ func init() {
 		Name: "edges", Summary: "A plain list of links: two ids a line",
 		Args: "LINKS…",
 		Help: `Every line holds a source and a target with spaces or tabs between them; what
-follows, as a weight, is left alone. Empty lines and lines that begin with # or %
-are skipped. The nodes are the ends of the links. Files may be packed (.gz, .zst).`,
+follows, as a weight, is left alone. Empty lines and lines that begin with # or
+% are skipped. The nodes are the ends of the links. Files may be packed (.gz,
+.zst).`,
 		Import: importEdges,
 	})
 }

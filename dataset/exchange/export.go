@@ -53,7 +53,7 @@ func Export(ctx context.Context, dir, format, out string, o ExportOptions) error
 	}
 	d, err := dataset.Open(ctx, dir, dataset.OpenOptions{Progress: func(s dataset.Step) {
 		if o.Progress != nil {
-			o.Progress(Step(s))
+			o.Progress(Step{File: s.File, Done: s.Done})
 		}
 	}})
 	if err != nil {
@@ -152,7 +152,7 @@ func (x *exporter) file(name string, write func(io.Writer, func(done, of int) er
 	buffered := bufio.NewWriterSize(w, 1<<18)
 	err = write(buffered, func(done, of int) error {
 		if x.options.Progress != nil {
-			x.options.Progress(Step{filepath.Join(x.out, name), float64(done) / float64(max(of, 1))})
+			x.options.Progress(Step{filepath.Join(x.out, name), float64(done) / float64(max(of, 1)), true})
 		}
 		return x.ctx.Err()
 	})

@@ -18,9 +18,9 @@ files, in each of which lines may be nodes or links: a line with a source and a
 target is a link. Files may be packed (.gz, .zst). Vectors are taken from
 vectors.npy in the folder, exposures from exposures.jsonl.
 
-Which key is what is told by flags, or guessed from the names; guesses are shown.
-Ids may be numbers, which are taken as they are written; of a list of fields, the
-first counts.`,
+Which key is what is told by flags, or guessed from the names; guesses are
+shown. Ids may be numbers, which are taken as they are written; of a list of
+fields, the first counts.`,
 		Flags:  slices.Concat(roleFlags, tableFlags),
 		Import: importJSONL,
 	})

@@ -13,8 +13,8 @@ func init() {
 		Help: `LINKS.npz is a square matrix of scipy (save_npz, in the form csr): what is not
 zero in row i and column j is a link from node i to node j. NODES is a table of
 comma-separated values with a row per node, in their order, as the format csv
-takes it; without it the nodes are called 0, 1, 2, … A folder holds links.npz and
-may hold nodes.csv, vectors.npy (or features.npz) and exposures.csv.`,
+takes it; without it the nodes are called 0, 1, 2, … A folder holds links.npz
+and may hold nodes.csv, vectors.npy (or features.npz) and exposures.csv.`,
 		Flags:  append(append([]Flag{}, roleFlags[:5]...), tableFlags...),
 		Import: importNpz,
 	})
@@ -68,7 +68,7 @@ func importNpz(ctx context.Context, o Options, s Sink) error {
 	s.EndNodes()
 	for i := range m.rows {
 		if o.Progress != nil && i%4096 == 0 {
-			o.Progress(Step{in.links, float64(i) / float64(m.rows)})
+			o.Progress(Step{File: in.links, Done: float64(i) / float64(m.rows)})
 		}
 		at := Place{File: in.links, Line: i + 1}
 		err := m.cells(func(j int, value float32) error {

@@ -22,13 +22,13 @@ func init() {
 		Name: "parquet", Summary: "Parquet tables of nodes and links",
 		Args: "FOLDER | NODES LINKS | LINKS",
 		Help: `Paths are a folder that holds nodes.parquet and links.parquet (or
-edges.parquet), the two files themselves, or a file of links alone, whose ends are
-then the nodes. Vectors are taken from vectors.npy in the folder, exposures from
-exposures.parquet.
+edges.parquet), the two files themselves, or a file of links alone, whose ends
+are then the nodes. Vectors are taken from vectors.npy in the folder, exposures
+from exposures.parquet.
 
 Which column is what is told by flags, or guessed from the names; guesses are
-shown. Ids may be text or whole numbers. Ends of links are ids: a folder whose links
-are row numbers is a dataset already, and needs no import.`,
+shown. Ids may be text or whole numbers. Ends of links are ids: a folder whose
+links are row numbers is a dataset already, and needs no import.`,
 		Flags:  slices.Concat(roleFlags, tableFlags),
 		Import: importParquet,
 	})
@@ -239,7 +239,7 @@ func (t *parquetFile) rows(ctx context.Context, path string, o Options, s Sink, 
 	rows := max(t.NumRows(), 1)
 	err = columnar.Scan(ctx, t.File, indices, func(first int64, n int, values [][]parquet.Value) error {
 		if o.Progress != nil {
-			o.Progress(Step{path, float64(first) / float64(rows)})
+			o.Progress(Step{File: path, Done: float64(first) / float64(rows)})
 		}
 		row.first, row.values = first, values
 		for row.k = range n {

@@ -40,7 +40,7 @@ func importVectors(ctx context.Context, path string, o Options, s Sink, rows []i
 				return err
 			}
 			if o.Progress != nil {
-				o.Progress(Step{path, float64(k) / float64(len(rows))})
+				o.Progress(Step{File: path, Done: float64(k) / float64(len(rows))})
 			}
 		}
 		if err := m.next(vector); err != nil {
