@@ -30,7 +30,7 @@ func openTable(file *os.File, path string) (t *table, err error) {
 	if err != nil {
 		return nil, wrong(path, bare(err), "")
 	}
-	p, err := parquet.OpenFile(file, info.Size(), parquet.SkipBloomFilters(true), parquet.SkipPageIndex(true))
+	p, err := columnar.Open(file, info.Size())
 	if err != nil {
 		return nil, wrong(path, fmt.Errorf("%w: %v", ErrFormat, err), mendTable)
 	}
