@@ -105,7 +105,7 @@ func TestCSVAgreesWithTheStandardLibrary(t *testing.T) {
 	const seed = 3
 	r := rand.New(rand.NewPCG(seed, 1))
 	alphabet := []string{"a", "b", ",", ",", "\n", "\r\n", "\r", `"`, `"`, `""`, "é", ";", "\t"}
-	for range 20000 {
+	for range 8000 {
 		var b strings.Builder
 		for range r.IntN(14) {
 			b.WriteString(alphabet[r.IntN(len(alphabet))])
