@@ -3,6 +3,7 @@ package exchange
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -81,21 +82,27 @@ func importFormat(ctx context.Context, f Format, dir string, o Options) (report 
 	if o.Provenance.Source == "" {
 		o.Provenance.Source = strings.Join(o.Paths, " ")
 	}
+	list := dir + ".rejects.csv"
+	listed, err := c.rejects.save(list)
+	if err != nil {
+		return nil, err
+	}
+	if listed {
+		c.report.RejectsFile = list
+	}
 	c.report.Manifest, err = dataset.Write(ctx, dir, content, dataset.WriteOptions{Provenance: o.Provenance, Progress: func(s dataset.Step) {
 		if o.Progress != nil {
 			o.Progress(Step{filepath.Join(dir, s.File), s.Done, true})
 		}
 	}})
 	if err != nil {
+		if listed {
+			os.Remove(list)
+		}
 		return nil, err
 	}
-	list := dir + ".rejects.csv"
-	written, err := c.rejects.save(list)
-	if err != nil {
-		return nil, err
-	}
-	if written {
-		c.report.RejectsFile = list
+	if !listed {
+		removeOldRejects(list) // of the dataset that was replaced
 	}
 	return &c.report, nil
 }

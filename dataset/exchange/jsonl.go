@@ -158,7 +158,6 @@ type object struct {
 	line   []byte
 	keys   []string
 	values [][]byte // raw
-	memory []byte   // of values with escapes
 }
 
 // eachObject hands over object after object; faults go to the sink.

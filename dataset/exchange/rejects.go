@@ -5,7 +5,6 @@ import (
 	"encoding/csv"
 	"errors"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -44,10 +43,9 @@ func (r *rejects) add(at Place, reason error, record []byte) error {
 	return r.csv.Write([]string{at.File, number(at.Line), number(at.Column), strings.ToValidUTF8(reason.Error(), "�"), strings.ToValidUTF8(string(record), "�")})
 }
 
-// save puts the list at path, or takes away that of an earlier import where there is nothing to list.
+// save puts the list at path, if there is anything to list.
 func (r *rejects) save(path string) (written bool, err error) {
 	if r.file == nil {
-		removeOldRejects(path)
 		return false, nil
 	}
 	r.csv.Flush()
@@ -66,7 +64,7 @@ func (r *rejects) save(path string) (written bool, err error) {
 // removeOldRejects removes a list that this program wrote, and no other file.
 func removeOldRejects(path string) {
 	file, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) || err != nil {
+	if err != nil {
 		return
 	}
 	first, _ := bufio.NewReader(io.LimitReader(file, 100)).ReadString('\n')

@@ -45,8 +45,8 @@ func Scratch(path string) (folder string, remove func(), err error) {
 		return "", nil, failure(path, err)
 	}
 	return folder, func() {
+		release() // first: Windows removes no folder that is open
 		os.RemoveAll(folder)
-		release()
 	}, nil
 }
 
