@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"unicode/utf8"
 	"unsafe"
 
@@ -229,8 +230,15 @@ type linkBatcher interface {
 // addAll looks up the ends of at most batchSize links and adds them.
 func (c *collector) addAll(sources, targets []string, at func(k int) Place) error {
 	b, n := &c.batch, len(sources)
-	c.builder.Find(b.from[:n], sources)
+	// Most of the time goes by waiting for memory, which two can do at once.
+	var both sync.WaitGroup
+	if n == batchSize {
+		both.Go(func() { c.builder.Find(b.from[:n], sources) })
+	} else {
+		c.builder.Find(b.from[:n], sources)
+	}
 	c.builder.Find(b.to[:n], targets)
+	both.Wait()
 	for k := range n {
 		from, to := b.from[k], b.to[k]
 		if from >= 0 && to >= 0 {
