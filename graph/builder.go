@@ -161,6 +161,13 @@ func (b *Builder) AddLinks(sources, targets []string) error {
 	return nil
 }
 
+// Find writes the indices of the nodes with these ids, −1 where there is none, several times faster than
+// one by one.
+func (b *Builder) Find(found []int32, ids []string) {
+	table := b.ids.table()
+	b.index.findAll(found[:len(ids)], ids, &table)
+}
+
 // AddLinkIndex adds the link from one node to another, by index.
 func (b *Builder) AddLinkIndex(source, target int32) error {
 	n := uint32(len(b.fields))
@@ -199,9 +206,9 @@ func (b *Builder) Build() (*Graph, BuildReport, error) {
 	}
 	b.addFieldName(unknownFieldName)
 	g := &Graph{
-		ids:        textTable{strings.Clone(b.ids.text.String()), slices.Clone(b.ids.end)},
+		ids:        textTable{string(b.ids.text), slices.Clone(b.ids.end)},
 		index:      b.index,
-		titles:     textTable{strings.Clone(b.titles.text.String()), slices.Clone(b.titles.end)},
+		titles:     textTable{string(b.titles.text), slices.Clone(b.titles.end)},
 		fields:     slices.Clone(b.fields),
 		fieldNames: b.fieldNames,
 		times:      slices.Clone(b.times),

@@ -41,7 +41,8 @@ New here? Start with:  unseen demo`,
 	root.SetUsageTemplate(usage)
 	root.SetVersionTemplate("unseen {{.Version}}\n")
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(newDemo(), newEncode(), newCheck(), newFit(), newEvaluate(), newRecommend(), newBridges(), newLoop(), newStudy(), newReport(), newVersion(), newCompletion())
+	root.AddCommand(newDemo(), newImport(), newExport(), newCheck(), newEncode(), newFit(), newEvaluate(), newRecommend(), newBridges(),
+		newLoop(), newStudy(), newReport(), newVersion(), newCompletion())
 	return root
 }
 

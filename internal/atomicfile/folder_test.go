@@ -150,3 +150,31 @@ func TestKilledWriter(t *testing.T) {
 	}
 	holds(t, filepath.Join(path, "a"), "2")
 }
+
+// TestScratch: a scratch folder lies beside the path, outlives a write of it, and goes when it is told to; one whose
+// process is gone is swept by the next.
+func TestScratch(t *testing.T) {
+	parent := t.TempDir()
+	path := filepath.Join(parent, "d")
+	folder, remove, err := Scratch(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if filepath.Dir(folder) != parent {
+		t.Errorf("it lies at %s, not beside %s", folder, path)
+	}
+	if err := WriteFolder(path, func(into string) error { return os.WriteFile(filepath.Join(into, "x"), nil, 0o666) }); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(folder); err != nil {
+		t.Errorf("a write of the path swept it: %v", err)
+	}
+	remove()
+	entries, err := os.ReadDir(parent)
+	if err != nil || len(entries) != 1 {
+		t.Errorf("the folder holds %v, %v", entries, err)
+	}
+	if _, _, err := Scratch(filepath.Join(parent, "none", "d")); err == nil {
+		t.Error("a scratch folder in a folder that is not there")
+	}
+}
