@@ -85,6 +85,7 @@ type machine struct {
 	memo   []any
 	sparse map[int]any // what was remembered out of order
 	limits Limits
+	copied int // values that calls have copied
 }
 
 func wrongf(format string, args ...any) error {
@@ -186,6 +187,8 @@ func (m *machine) remember(index int) error {
 		m.memo[index] = v
 	case index == len(m.memo):
 		m.memo = append(m.memo, v)
+	case index == 1 && len(m.memo) == 0: // Python 2 counts from 1
+		m.memo = append(m.memo, nil, v)
 	default:
 		if m.sparse == nil {
 			m.sparse = map[int]any{}
@@ -372,13 +375,13 @@ func (m *machine) step(op byte) error {
 		}
 		return m.push(int64(int32(n)))
 	case 'K', 'M': // BININT1, BININT2
-		n, err := m.uint(map[byte]int{'K': 1, 'M': 2}[op])
+		n, err := m.uint(width(op))
 		if err != nil {
 			return err
 		}
 		return m.push(int64(n))
 	case 0x8a, 0x8b: // LONG1, LONG4
-		b, err := m.sized(map[byte]int{0x8a: 1, 0x8b: 4}[op])
+		b, err := m.sized(width(op))
 		if err != nil {
 			return err
 		}
@@ -411,7 +414,7 @@ func (m *machine) step(op byte) error {
 		}
 		return m.push(s)
 	case 'T', 'U': // BINSTRING, SHORT_BINSTRING: Python 2's str, text or bytes
-		b, err := m.sized(map[byte]int{'T': 4, 'U': 1}[op])
+		b, err := m.sized(width(op))
 		if err != nil {
 			return err
 		}
@@ -427,7 +430,7 @@ func (m *machine) step(op byte) error {
 		}
 		return m.push(s)
 	case 'X', 0x8c, 0x8d: // BINUNICODE, SHORT_BINUNICODE, BINUNICODE8
-		b, err := m.sized(map[byte]int{'X': 4, 0x8c: 1, 0x8d: 8}[op])
+		b, err := m.sized(width(op))
 		if err != nil {
 			return err
 		}
@@ -437,7 +440,7 @@ func (m *machine) step(op byte) error {
 		}
 		return m.push(string(b))
 	case 'B', 'C', 0x8e, 0x96: // BINBYTES, SHORT_BINBYTES, BINBYTES8, BYTEARRAY8
-		b, err := m.sized(map[byte]int{'B': 4, 'C': 1, 0x8e: 8, 0x96: 8}[op])
+		b, err := m.sized(width(op))
 		if err != nil {
 			return err
 		}
@@ -561,7 +564,7 @@ func (m *machine) step(op byte) error {
 		}
 		return m.recall(n)
 	case 'h', 'j': // BINGET, LONG_BINGET
-		n, err := m.uint(map[byte]int{'h': 1, 'j': 4}[op])
+		n, err := m.uint(width(op))
 		if err != nil {
 			return err
 		}
@@ -573,7 +576,7 @@ func (m *machine) step(op byte) error {
 		}
 		return m.remember(n)
 	case 'q', 'r': // BINPUT, LONG_BINPUT
-		n, err := m.uint(map[byte]int{'q': 1, 'r': 4}[op])
+		n, err := m.uint(width(op))
 		if err != nil {
 			return err
 		}
@@ -839,6 +842,19 @@ func rawUnicode(s string) (string, error) {
 		k += 1 + digits
 	}
 	return b.String(), nil
+}
+
+// width is the number of bytes of the number that follows an instruction.
+func width(op byte) int {
+	switch op {
+	case 'K', 'U', 'C', 'h', 'q', 0x8a, 0x8c:
+		return 1
+	case 'M':
+		return 2
+	case 0x8d, 0x8e, 0x96:
+		return 8
+	}
+	return 4
 }
 
 var opNames = map[byte]string{

@@ -156,6 +156,10 @@ func describe(b *strings.Builder, v any, deep int) {
 	case *DType:
 		fmt.Fprintf(b, "dtype %.20q", v.Code)
 	case *Array:
+		if v.DType == nil {
+			b.WriteString("an array that was never filled")
+			return
+		}
 		fmt.Fprintf(b, "an array %v of %.20s", v.Shape, v.DType.Code)
 	default:
 		fmt.Fprintf(b, "a %T", v)
