@@ -80,6 +80,25 @@ func Write(ctx context.Context, dir string, c Content, o WriteOptions) (*Manifes
 	return w.manifest, nil
 }
 
+// Writable tells, before hours of work, whether Write can put a dataset into the folder dir after them. A
+// dataset that is there already is no hindrance, and is named by the first result.
+func Writable(dir string) (exists bool, err error) {
+	if dir == "" {
+		return false, wrong(`""`, fs.ErrInvalid, "name a folder")
+	}
+	if err := replaceable(dir); err != nil {
+		return false, err
+	}
+	if _, err := os.Stat(filepath.Join(dir, ManifestFile)); err == nil {
+		return true, nil
+	}
+	if info, err := os.Stat(dir); err == nil && info.IsDir() {
+		return false, nil // empty
+	}
+	// A folder that is not there yet can be made if a file in its place could.
+	return false, atomicfile.Writable(filepath.Clean(dir))
+}
+
 // replaceable is nil when the folder is not there, is empty, or holds a dataset and nothing else.
 func replaceable(dir string) error {
 	entries, err := os.ReadDir(dir)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"unseen/dataset"
 )
 
 // Format is a foreign format that can be imported.
@@ -36,12 +38,17 @@ type Options struct {
 	Lenient bool
 	// NodesFromLinks makes a node of every end of a link that no record speaks of.
 	NodesFromLinks bool
+	// Undirected adds every link in both directions.
+	Undirected bool
 	// FieldSeparator parts several fields of one node, of which the first counts. Empty means one field.
 	FieldSeparator string
 	// FieldTree is the parent of every field that has one; a node's field is the root above it.
 	FieldTree map[string]string
-	Limits    Limits
-	Progress  func(Step) // told now and then, from the caller's goroutine; may be nil
+	// Force replaces a dataset that is in the way.
+	Force      bool
+	Provenance dataset.Provenance
+	Limits     Limits
+	Progress   func(Step) // told now and then, from the caller's goroutine; may be nil
 
 	format *Format // for the defaults of its flags
 }
@@ -134,6 +141,8 @@ type Sink interface {
 	// Node adds a node and returns its number, counted from 0, or −1 where it was rejected: its id is
 	// empty or taken, or something is not UTF-8.
 	Node(n Node, at Place) (int32, error)
+	// Field gives a field its number before any node has it; most formats need not.
+	Field(name string) error
 	// EndNodes says that no Node comes any more: an end that is no node is then found out at once.
 	EndNodes()
 	// Link adds a link by the ids of its ends. One from a node to itself is counted and dropped, as is one
