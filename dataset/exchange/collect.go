@@ -164,6 +164,8 @@ func (c *collector) Node(n Node, at Place) (int32, error) {
 
 const mendEncoding = "save the file as UTF-8 (iconv -f LATIN1 -t UTF-8), or let such records go with --lenient"
 
+func (c *collector) NodesFromLinks() { c.options.NodesFromLinks = true }
+
 func (c *collector) EndNodes() { c.ended = true }
 
 func (c *collector) Link(source, target string, at Place) error {
@@ -312,6 +314,17 @@ func (c *collector) Exposure(e Exposure, at Place) error {
 	}
 	c.shown = append(c.shown, exposure{c.waitingAt(from, to, at), e.Shown, e.Exposed, e.Linked})
 	return nil
+}
+
+func (c *collector) Has(id string) bool {
+	if len(c.batch.at) > 0 && c.options.NodesFromLinks {
+		if c.flush() != nil { // cancelled or full, as the next call will say
+			return false
+		}
+	}
+	i := [1]int32{}
+	c.builder.Find(i[:], []string{id})
+	return i[0] >= 0
 }
 
 func (c *collector) Vector(node int32, vector []float32, at Place) error {

@@ -143,6 +143,8 @@ type Sink interface {
 	Node(n Node, at Place) (int32, error)
 	// Field gives a field its number before any node has it; most formats need not.
 	Field(name string) error
+	// NodesFromLinks says that there are no records of nodes, as in a list of links: every end is a node.
+	NodesFromLinks()
 	// EndNodes says that no Node comes any more: an end that is no node is then found out at once.
 	EndNodes()
 	// Link adds a link by the ids of its ends. One from a node to itself is counted and dropped, as is one
@@ -152,6 +154,8 @@ type Sink interface {
 	LinkIndex(source, target int32, at Place) error
 	// Exposure adds what is known of a pair.
 	Exposure(e Exposure, at Place) error
+	// Has reports whether there is a node of that id yet.
+	Has(id string) bool
 	// Vector sets the vector of a node by the number that Node returned. All have one dimension; a node
 	// without gets zeros.
 	Vector(node int32, vector []float32, at Place) error
