@@ -108,6 +108,12 @@ func (c *Cursor) Null() bool {
 // IsText reports whether a text is next.
 func (c *Cursor) IsText() bool { return c.peek() == '"' }
 
+// IsList reports whether a list is next.
+func (c *Cursor) IsList() bool { return c.peek() == '[' }
+
+// IsObject reports whether an object is next.
+func (c *Cursor) IsObject() bool { return c.peek() == '{' }
+
 func (c *Cursor) word(w string) bool {
 	if !bytes.HasPrefix(c.data[c.at:], []byte(w)) {
 		c.Fail("there is something that is no JSON")
