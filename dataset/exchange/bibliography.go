@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
@@ -204,17 +205,8 @@ type waitingWorks struct {
 	record  []byte
 }
 
-func newWaitingWorks(set *works) (*waitingWorks, error) {
-	records, err := newShelf(set.sink)
-	if err != nil {
-		return nil, err
-	}
-	texts, err := newShelf(set.sink)
-	if err != nil {
-		records.close()
-		return nil, err
-	}
-	return &waitingWorks{set: set, records: records, texts: texts}, nil
+func newWaitingWorks(set *works) *waitingWorks {
+	return &waitingWorks{set: set, records: newShelf(set.sink), texts: newShelf(set.sink)}
 }
 
 func (w *waitingWorks) close() {
@@ -272,10 +264,8 @@ func (w *waitingWorks) text(number uint64, text []byte) error {
 // release makes nodes of all. Which field the work in place k has, its record says, or fieldOf if given;
 // a work that then fails the filters is left out.
 func (w *waitingWorks) release(ctx context.Context, fieldOf func(k int32) string) error {
-	if err := w.texts.flush(); err != nil {
-		return err
-	}
-	var buffer, text []byte
+	buffer := make([]byte, 4096)
+	var text []byte
 	k := int32(-1)
 	return w.records.each(ctx, func(r []byte) (err error) {
 		k++
@@ -304,7 +294,6 @@ func (w *waitingWorks) release(ctx context.Context, fieldOf func(k int32) string
 			if text, err = w.texts.get(w.textAt[k]-1, buffer); err != nil {
 				return err
 			}
-			buffer = text
 			work.Text = view(text)
 		}
 		i, err := w.set.sink.Node(work, Place{File: w.files[file], Line: int(line)})
@@ -424,48 +413,52 @@ func (x *inverted) text() []byte {
 // view is a text without a copy, for a call that copies.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// shelf keeps records on disk that are wanted later, in their order or by their place.
+// shelf keeps records that are wanted later, in their order or by their place. What is more than a little goes
+// to disk.
 type shelf struct {
-	file *os.File
-	w    *bufio.Writer
-	end  int64
+	folder string
+	file   *os.File // nil while all is in recent
+	onDisk int64    // bytes in file
+	recent []byte   // what comes after them
 }
 
-// shelfFolder is where an import keeps files for its time.
-func shelfFolder(s Sink) string {
+// atOnce is how much a shelf writes at a time.
+const atOnce = 1 << 18
+
+// newShelf returns an empty shelf among the files that an import keeps for its time.
+func newShelf(s Sink) *shelf {
 	if c, is := s.(*collector); is {
-		return c.scratch
+		return &shelf{folder: c.scratch}
 	}
-	return os.TempDir()
-}
-
-func newShelf(s Sink) (*shelf, error) {
-	file, err := os.CreateTemp(shelfFolder(s), "shelf-*")
-	if err != nil {
-		return nil, full(shelfFolder(s), err)
-	}
-	return &shelf{file: file, w: bufio.NewWriterSize(file, 1<<18)}, nil
+	return &shelf{folder: os.TempDir()}
 }
 
 // add puts a record on the shelf and returns its place.
 func (s *shelf) add(record []byte) (int64, error) {
-	var length [binary.MaxVarintLen64]byte
-	n := binary.PutUvarint(length[:], uint64(len(record)))
-	s.w.Write(length[:n])
-	if _, err := s.w.Write(record); err != nil {
-		return 0, full(s.file.Name(), err)
+	at := s.onDisk + int64(len(s.recent))
+	s.recent = binary.AppendUvarint(s.recent, uint64(len(record)))
+	s.recent = append(s.recent, record...)
+	if len(s.recent) < atOnce {
+		return at, nil
 	}
-	at := s.end
-	s.end += int64(n + len(record))
+	if s.file == nil {
+		file, err := os.CreateTemp(s.folder, "shelf-*")
+		if err != nil {
+			return 0, full(s.folder, err)
+		}
+		s.file = file
+	}
+	if _, err := s.file.WriteAt(s.recent, s.onDisk); err != nil {
+		return 0, full(s.folder, err)
+	}
+	s.onDisk += int64(len(s.recent))
+	s.recent = s.recent[:0]
 	return at, nil
 }
 
 // each calls f with every record, in their order. The bytes are good until f returns.
 func (s *shelf) each(ctx context.Context, f func(record []byte) error) error {
-	if err := s.flush(); err != nil {
-		return err
-	}
-	r := bufio.NewReaderSize(io.NewSectionReader(s.file, 0, s.end), 1<<18)
+	r := bufio.NewReaderSize(io.MultiReader(io.NewSectionReader(s.file, 0, s.onDisk), bytes.NewReader(s.recent)), 1<<16)
 	var record []byte
 	for k := 0; ; k++ {
 		if k%1024 == 0 && ctx.Err() != nil {
@@ -480,7 +473,7 @@ func (s *shelf) each(ctx context.Context, f func(record []byte) error) error {
 			_, err = io.ReadFull(r, record)
 		}
 		if err != nil {
-			return full(s.file.Name(), err)
+			return full(s.folder, err)
 		}
 		if err := f(record); err != nil {
 			return err
@@ -488,38 +481,38 @@ func (s *shelf) each(ctx context.Context, f func(record []byte) error) error {
 	}
 }
 
-func (s *shelf) flush() error {
-	if err := s.w.Flush(); err != nil {
-		return full(s.file.Name(), err)
-	}
-	return nil
-}
-
-// get returns the record at a place, after flush. It may use the bytes of buffer.
+// get returns the record at a place. It may use the bytes of buffer.
 func (s *shelf) get(at int64, buffer []byte) ([]byte, error) {
+	if at >= s.onDisk {
+		rest := s.recent[at-s.onDisk:]
+		length, used := binary.Uvarint(rest)
+		return rest[used : used+int(length)], nil
+	}
 	// Most are short, so that one read brings length and record.
 	buffer = slices.Grow(buffer[:0], 4096)[:4096]
 	n, err := s.file.ReadAt(buffer, at)
 	if err != nil && err != io.EOF {
-		return nil, full(s.file.Name(), err)
+		return nil, full(s.folder, err)
 	}
 	length, used := binary.Uvarint(buffer[:n])
-	if used <= 0 || at+int64(used)+int64(length) > s.end {
-		return nil, full(s.file.Name(), io.ErrUnexpectedEOF)
+	if used <= 0 || at+int64(used)+int64(length) > s.onDisk {
+		return nil, full(s.folder, io.ErrUnexpectedEOF)
 	}
 	if have := n - used; int(length) <= have {
 		return buffer[used : used+int(length)], nil
 	}
 	record := make([]byte, length)
 	if _, err := s.file.ReadAt(record, at+int64(used)); err != nil {
-		return nil, full(s.file.Name(), err)
+		return nil, full(s.folder, err)
 	}
 	return record, nil
 }
 
 func (s *shelf) close() {
-	s.file.Close()
-	os.Remove(s.file.Name())
+	if s.file != nil {
+		s.file.Close()
+		os.Remove(s.file.Name())
+	}
 }
 
 // filesUnder returns the files that are named, and in folders those that are taken, by path. A folder without any

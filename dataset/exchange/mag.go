@@ -85,10 +85,7 @@ func importMAG(ctx context.Context, o Options, s Sink) error {
 	if err != nil {
 		return err
 	}
-	m := &magReader{ctx: ctx, o: o, s: s, tables: tables, set: set}
-	if m.papers, err = newWaitingWorks(set); err != nil {
-		return err
-	}
+	m := &magReader{ctx: ctx, o: o, s: s, tables: tables, set: set, papers: newWaitingWorks(set)}
 	defer m.papers.close()
 	if err := m.readPapers(); err != nil {
 		return err

@@ -190,10 +190,7 @@ func importOpenAlex(ctx context.Context, o Options, s Sink) error {
 		return err
 	}
 	// References wait until all works are known: source, then targets.
-	references, err := newShelf(s)
-	if err != nil {
-		return err
-	}
+	references := newShelf(s)
 	defer references.close()
 	keepRetracted, keepParatext := o.Flag("keep-retracted") == "true", o.Flag("keep-paratext") == "true"
 	var (

@@ -52,10 +52,7 @@ func importSemanticScholar(ctx context.Context, o Options, s Sink) error {
 	if err != nil {
 		return err
 	}
-	papers, err := newWaitingWorks(set)
-	if err != nil {
-		return err
-	}
+	papers := newWaitingWorks(set)
 	defer papers.close()
 	var c jsonscan.Cursor
 	for _, path := range kinds["papers"] {
