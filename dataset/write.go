@@ -22,6 +22,7 @@ import (
 
 	"unseen/graph"
 	"unseen/internal/atomicfile"
+	"unseen/internal/columnar"
 )
 
 // Content is what Write stores.
@@ -243,7 +244,7 @@ type linkRow struct {
 
 // Rows that are handed over, and kept in memory, at once. A text is a thousand bytes or so.
 const (
-	rowsPerBatch     = 1 << 10
+	rowsPerBatch     = columnar.BatchRows
 	nodesPerGroup    = 1 << 16
 	linksPerRowGroup = 1 << 20
 )

@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"unseen/dataset"
+	"unseen/dataset/exchange"
 	"unseen/fit"
 	"unseen/study"
 )
@@ -100,7 +102,18 @@ func (t *ticker) work(s study.Step) {
 
 // read shows a moment of reading a dataset. Most take none, so where there is no terminal only a long one
 // is worth a line.
-func (t *ticker) read(s dataset.Step) {
+func (t *ticker) read(s dataset.Step) { t.file("reading "+s.File, s.Done) }
+
+// exchange shows a moment of an import or an export.
+func (t *ticker) exchange(s exchange.Step) {
+	verb := "reading "
+	if s.Writing {
+		verb = "writing "
+	}
+	t.file(verb+filepath.Base(s.File), s.Done)
+}
+
+func (t *ticker) file(text string, done float64) {
 	now, wait := time.Now(), lineEvery
 	if t.terminal {
 		wait = time.Second / 10
@@ -112,7 +125,7 @@ func (t *ticker) read(s dataset.Step) {
 		return
 	}
 	t.last = now
-	t.show(s.Done, "reading "+s.File)
+	t.show(done, text)
 }
 
 // show draws a bar before the text on a terminal, and a line elsewhere.

@@ -35,13 +35,13 @@ var (
 
 // roleFlags are the flags that name columns.
 var roleFlags = []Flag{
-	{Name: "id", Usage: "column of the nodes' ids"},
-	{Name: "field", Usage: "column of their fields"},
-	{Name: "title", Usage: "column of their titles"},
-	{Name: "text", Usage: "column of their texts"},
-	{Name: "time", Usage: "column of their times"},
-	{Name: "source", Usage: "column of the links' sources"},
-	{Name: "target", Usage: "column of the links' targets"},
+	{Name: "id", Usage: "`COLUMN` of the nodes' ids"},
+	{Name: "field", Usage: "`COLUMN` of their fields"},
+	{Name: "title", Usage: "`COLUMN` of their titles"},
+	{Name: "text", Usage: "`COLUMN` of their texts"},
+	{Name: "time", Usage: "`COLUMN` of their times"},
+	{Name: "source", Usage: "`COLUMN` of the links' sources"},
+	{Name: "target", Usage: "`COLUMN` of the links' targets"},
 }
 
 // columns finds the column of every role: the one that its flag names, or else the first that is known by a

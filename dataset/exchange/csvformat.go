@@ -18,9 +18,9 @@ func init() {
 		Name: "csv", Summary: "Comma- or tab-separated tables of nodes and links",
 		Args: "FOLDER | NODES LINKS | LINKS",
 		Help: `Paths are a folder that holds nodes.csv and links.csv (or edges.csv), the two
-files themselves, or a file of links alone, whose ends are then the nodes. Files
-may be packed (.gz, .zst). Vectors are taken from features.npz or vectors.npy in
-the folder, exposures from exposures.csv.
+files themselves, or a file of links alone, whose ends are then the nodes.
+Files may be packed (.gz, .zst). Vectors are taken from features.npz or
+vectors.npy in the folder, exposures from exposures.csv.
 
 The first line names the columns. Which column is what is told by flags, or
 guessed from the names; guesses are shown. Ids are text: 00003 stays 00003.
@@ -32,9 +32,9 @@ all links of pages that at least one visitor went on from, chosen or not, and
 whatever was clicked. Links of pages without visitors say nothing and are left
 out.`,
 		Flags: slices.Concat(roleFlags, tableFlags, []Flag{
-			{Name: "clicks", Usage: "file of source, target, clicks: what people chose of what a page showed"},
-			{Name: "delimiter", Usage: "one character, or tab (default: guessed from the first line)"},
-			{Name: "no-header", Switch: true, Usage: "the first line is a record; columns are called 1, 2, 3, …"},
+			{Name: "clicks", Usage: "`FILE` of source, target, clicks: what was chosen"},
+			{Name: "delimiter", Usage: "one `CHARACTER`, or tab (default: guessed)"},
+			{Name: "no-header", Switch: true, Usage: "the first line is a record; columns are 1, 2, …"},
 		}),
 		Import: importCSV,
 	})

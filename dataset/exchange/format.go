@@ -25,7 +25,7 @@ type Format struct {
 type Flag struct {
 	Name    string // without dashes
 	Default string
-	Usage   string
+	Usage   string // at most 48 columns; a word in backquotes names the value
 	Switch  bool // takes no value: "true" when given
 }
 
@@ -90,10 +90,12 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// Step is a moment of an import: the share of the file's bytes, as they lie on disk, that was read.
+// Step is a moment of an import or an export: the share of the file's bytes, as they lie on disk, that was
+// read, or of its rows.
 type Step struct {
-	File string
-	Done float64 // from 0 to 1
+	File    string
+	Done    float64 // from 0 to 1
+	Writing bool    // it is written, and not read
 }
 
 // Place is where a record came from. Zero parts are unknown.

@@ -83,7 +83,7 @@ func importFormat(ctx context.Context, f Format, dir string, o Options) (report 
 	}
 	c.report.Manifest, err = dataset.Write(ctx, dir, content, dataset.WriteOptions{Provenance: o.Provenance, Progress: func(s dataset.Step) {
 		if o.Progress != nil {
-			o.Progress(Step{filepath.Join(dir, s.File), s.Done})
+			o.Progress(Step{filepath.Join(dir, s.File), s.Done, true})
 		}
 	}})
 	if err != nil {

@@ -16,8 +16,8 @@ type inputs struct {
 
 // tableFlags are those of formats that come as tables, beyond the names of columns.
 var tableFlags = []Flag{
-	{Name: "vectors", Usage: ".npy or .npz with a row per node, in the order of the nodes"},
-	{Name: "exposures", Usage: "file of source, target, linked and optionally exposed and shown"},
+	{Name: "vectors", Usage: "`FILE` (.npy, .npz) with a row per node"},
+	{Name: "exposures", Usage: "`FILE` of source, target, linked, exposed?, shown?"},
 }
 
 // locate finds the files that paths speak of: a folder with nodes.* and links.* (or edges.*), a file of nodes

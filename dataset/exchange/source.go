@@ -118,7 +118,7 @@ func (s *Source) Read(p []byte) (int, error) {
 	}
 	if s.progress != nil && s.packed.n-s.told >= 1<<18 {
 		s.told = s.packed.n
-		s.progress(Step{s.path, s.Done()})
+		s.progress(Step{File: s.path, Done: s.Done()})
 	}
 	if err != nil && err != io.EOF {
 		err = s.fail(err)

@@ -27,6 +27,9 @@ func importVectors(ctx context.Context, path string, o Options, s Sink, rows []i
 		return err
 	}
 	defer m.close()
+	if m.dim > mostColumns {
+		return Wrong(Place{File: path}, fmt.Errorf("%w: %d columns; at most %d can be stored", ErrFormat, m.dim, mostColumns), "reduce them first, with a truncated SVD for instance")
+	}
 	if m.rows != len(rows) {
 		return Wrong(Place{File: path}, fmt.Errorf("%w: %d rows for %d nodes", ErrFormat, m.rows, len(rows)), "save one row per node, in the order of the nodes")
 	}
@@ -37,7 +40,7 @@ func importVectors(ctx context.Context, path string, o Options, s Sink, rows []i
 				return err
 			}
 			if o.Progress != nil {
-				o.Progress(Step{path, float64(k) / float64(len(rows))})
+				o.Progress(Step{File: path, Done: float64(k) / float64(len(rows))})
 			}
 		}
 		if err := m.next(vector); err != nil {
@@ -79,7 +82,8 @@ type matrix struct {
 	rows, dim int
 	sparse    bool
 	next      func(row []float32) error
-	end       func() error // at the end: whether it is one
+	cells     func(each func(column int, value float32) error) error // of the next row, if it is sparse
+	end       func() error                                           // at the end: whether it is one
 	closers   []io.Closer
 }
 
@@ -174,6 +178,9 @@ func matrixOfNpz(path string, file io.ReaderAt, size int64, limits Limits) (*mat
 		}
 		m.closers = append(m.closers, r)
 		bounded := &boundedPart{r: r, packed: int64(f.CompressedSize64), limits: limits.withDefaults()}
+		if name == "data" {
+			bounded.limits.Expansion = math.Inf(1) // all ones are usual, and indices bound them
+		}
 		a, err := openArray(bufio.NewReaderSize(bounded, 1<<16))
 		if err != nil {
 			return nil, Wrong(Place{File: path}, fmt.Errorf("%s: %w", name, err), mendMatrix)
@@ -221,8 +228,8 @@ func matrixOfNpz(path string, file io.ReaderAt, size int64, limits Limits) (*mat
 			return fail(bad("shape: %v", err))
 		}
 	}
-	if sizes[0] < 0 || sizes[0] > math.MaxInt32 || sizes[1] < 1 || sizes[1] > mostColumns {
-		return fail(bad("its shape is %d×%d; columns may be 1 to %d", sizes[0], sizes[1], mostColumns))
+	if sizes[0] < 0 || sizes[0] > math.MaxInt32 || sizes[1] < 1 || sizes[1] > math.MaxInt32 {
+		return fail(bad("its shape is %d×%d; there can be %d of each", sizes[0], sizes[1], math.MaxInt32))
 	}
 	if f := parts["format"]; f != nil {
 		kind, err := formatOf(f)
@@ -254,8 +261,7 @@ func matrixOfNpz(path string, file io.ReaderAt, size int64, limits Limits) (*mat
 	}
 	m.rows, m.dim, m.sparse = int(sizes[0]), int(sizes[1]), true
 	one := make([]float32, 1)
-	m.next = func(row []float32) error {
-		clear(row)
+	m.cells = func(each func(column int, value float32) error) error {
 		end, err := pointers.integer()
 		if err != nil {
 			return err
@@ -268,15 +274,24 @@ func matrixOfNpz(path string, file io.ReaderAt, size int64, limits Limits) (*mat
 			if err != nil {
 				return err
 			}
-			if c < 0 || c >= int64(len(row)) {
-				return fmt.Errorf("%w: column %d of %d", ErrFormat, c, len(row))
+			if c < 0 || c >= sizes[1] {
+				return fmt.Errorf("%w: column %d of %d", ErrFormat, c, sizes[1])
 			}
 			if err := values.floats(one); err != nil {
 				return err
 			}
-			row[c] += one[0] // scipy adds up what is there twice
+			if err := each(int(c), one[0]); err != nil {
+				return err
+			}
 		}
 		return nil
+	}
+	m.next = func(row []float32) error {
+		clear(row)
+		return m.cells(func(column int, value float32) error {
+			row[column] += value // scipy adds up what is there twice
+			return nil
+		})
 	}
 	m.end = func() error {
 		if at != indices.count() {
