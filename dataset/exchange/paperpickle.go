@@ -142,7 +142,7 @@ func (r *paperRelease) load(ctx context.Context, path string, s Sink) error {
 		return Wrong(at, fmt.Errorf("%w: %v", ErrFormat, err), "download it again; only pickles of plain values and arrays are read")
 	}
 	if r.o.Progress != nil {
-		r.o.Progress(Step{path, 1})
+		r.o.Progress(Step{File: path, Done: 1})
 	}
 	parts := itemsOf(value)
 	switch {
@@ -440,11 +440,11 @@ func (r *paperRelease) add(id int64, field string, s Sink, row *[]float32) (int3
 	n := Node{ID: strconv.FormatInt(id, 10), Field: field}
 	if record := r.records[id]; record != nil {
 		if v, found := record.Attribute(r.keys["tokens"]); found {
-			n.Text = words(v, " ", 1<<20)
+			n.Text = joined(v, " ", 1<<20)
 		}
 		if field == "" {
 			if v, found := record.Attribute(r.keys["field"]); found {
-				n.Field = words(v, " ", 1)
+				n.Field = joined(v, " ", 1)
 			}
 		}
 	}
@@ -465,8 +465,8 @@ func (r *paperRelease) add(id int64, field string, s Sink, row *[]float32) (int3
 	return i, s.Vector(i, *row, at)
 }
 
-// words joins the first texts of a list or a set. Those of a set are sorted, for it has no order.
-func words(v any, between string, most int) string {
+// joined joins the first texts of a list or a set. Those of a set are sorted, for it has no order.
+func joined(v any, between string, most int) string {
 	if one, is := v.(string); is {
 		return one
 	}
