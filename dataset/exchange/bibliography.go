@@ -26,10 +26,10 @@ import (
 
 // flagsOfWorks are flags that all of them have.
 var flagsOfWorks = []Flag{
-	{Name: "from-year", Usage: "leave out works of earlier years, and those without a year"},
-	{Name: "to-year", Usage: "leave out works of later years, and those without a year"},
-	{Name: "field", Usage: `keep only works of these fields, as "Physics and Astronomy;Mathematics"`},
-	{Name: "keep-outside", Switch: true, Usage: "make nodes without text of cited works that are not in the set"},
+	{Name: "from-year", Usage: "leave out works before `YEAR`, or without one"},
+	{Name: "to-year", Usage: "leave out works after `YEAR`, or without one"},
+	{Name: "field", Usage: "keep only works of these `NAMES`, with ; between"},
+	{Name: "keep-outside", Switch: true, Usage: "make nodes of cited works that are not in the set"},
 }
 
 // works collects works and the references between them.

@@ -17,10 +17,10 @@ import (
 func init() {
 	Register(Format{
 		Name:    "mag",
-		Summary: "the Microsoft Academic Graph's tables",
+		Summary: "Tables of the Microsoft Academic Graph",
 		Args:    "PATH…",
-		Help: `Paths are the tables, or folders that hold them, of tabs without a header, plain,
-gzip or zstd, by the names they were released with:
+		Help: `Paths are the tables, or folders that hold them, with tabs and no header,
+plain, gzip or zstd, by the names they were released with:
 
   Papers.txt                       1 PaperId, 5 PaperTitle, 6 OriginalTitle,
                                    8 Year, 9 Date

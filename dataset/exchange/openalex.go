@@ -17,11 +17,11 @@ import (
 func init() {
 	Register(Format{
 		Name:    "openalex",
-		Summary: "works of OpenAlex: JSON lines, or a snapshot's folder",
+		Summary: "Works of OpenAlex: JSON lines, or a snapshot's folder",
 		Args:    "PATH…",
 		Help: `A path is a file of works, one JSON object per line, plain, gzip or zstd, or a
 folder with such files, as data/works/updated_date=*/part_*.gz. If a folder
-holds other kinds of records too, only what lies under a folder "works" is read.
+holds other kinds of records too, only what lies under "works" is read.
 
 A work becomes a node: id (shortened, W2741809807), title, the abstract put
 together from abstract_inverted_index, publication_date or publication_year,
@@ -32,7 +32,7 @@ are left out. A work that is there twice counts once, the one of the latest
 updated_date folder, else the first.`,
 		Flags: append([]Flag{
 			{Name: "keep-retracted", Switch: true, Usage: "keep works that were retracted"},
-			{Name: "keep-paratext", Switch: true, Usage: "keep paratext: covers, tables of contents, mastheads"},
+			{Name: "keep-paratext", Switch: true, Usage: "keep covers, contents, mastheads and the like"},
 		}, flagsOfWorks...),
 		Import: importOpenAlex,
 	})

@@ -18,39 +18,39 @@ import (
 func init() {
 	Register(Format{
 		Name:    "paper-pickle",
-		Summary: "the pickles released with the ICML 2021 paper on exposure bias",
+		Summary: "Pickles released with the paper on exposure bias (ICML 2021)",
 		Args:    "PATH…",
 		Help: `Paths are pickles of "Correcting Exposure Bias for Link Recommendation", or
 folders of them (.pkl, .pickle), plain, gzip or zstd. They are read without
 running them. Which one a file is, its shape tells:
 
-  semi_synthetic_data.pkl           (training, validation, test), each a list of
-                                    {"paper_citer": tensor, "paper_cited": tensor}
-                                    of indices of papers
-  semi_synthetic_data_metadata.pkl  (weights, papers, index → id, id → record with
-                                    paper_id, tokens, fos)
+  semi_synthetic_data.pkl           (training, validation, test), each a list
+                                    of {"paper_citer": …, "paper_cited": …},
+                                    tensors of indices of papers
+  semi_synthetic_data_metadata.pkl  (weights, papers, index → id, id → record
+                                    with tokens and fos)
   nodes_to_scibert_embedding_*.pkl  id → vector
   train_nodes.pkl, …                list of ids
 
-That is the layout as the authors' notebooks read it; the released files were not
-at hand to try it on. --key gives other names, as
---key source=paper_citer,target=paper_cited,id=paper_id,tokens=tokens,field=fos.
+That is how the authors' notebooks read them; the files themselves were not at
+hand to try it on. --key gives other names, as in
+--key source=paper_citer,target=paper_cited,tokens=tokens,field=fos.
 
-Pairs become exposures (all of them) and links (those that were observed). If
-the batches carry is_citation_gt, is_citation, exposure and propensity (keys
-true, link, exposed and shown), these are taken. As released they do not: the
-notebook draws them, and so does this, to the same values: a field per paper, π
-per pair of fields, exposure, and a link with probability σ(w·(h_i∘h_j)+b).
-The notebook draws exposure and link from the same random numbers, which makes
-them dependent; --draw-seed draws them afresh and independently.
+All pairs become exposures, and those that were observed become links. Where
+the batches have is_citation_gt, is_citation, exposure and propensity (for
+--key: true, link, exposed, shown), these are taken. Else they are drawn as the
+notebook draws them, to the same values: a field per paper, π per pair of
+fields, exposure, and a link with probability σ(w·(h_i∘h_j)+b). The notebook
+draws exposure and link from the same random numbers, which makes them
+dependent; --draw-seed draws them afresh and independently.
 
 Without pairs the nodes are those of the lists, else all with records or
 vectors, and there are no links: those of the real data are in MAG itself.`,
 		Flags: []Flag{
-			{Name: "key", Usage: "other names of the keys, as source=citer,target=cited"},
-			{Name: "links", Default: "observed", Usage: "which links to make: observed, or true (also those never shown)"},
-			{Name: "fields", Usage: "given (of the records) or simulated (as the notebook draws them); by default simulated with pairs, else given"},
-			{Name: "draw-seed", Usage: "draw exposures and links independently from this seed instead of as the notebook does"},
+			{Name: "key", Usage: "other `NAMES` of keys, as source=a,target=b"},
+			{Name: "links", Usage: "`WHICH` to make: true, or observed as by default"},
+			{Name: "fields", Usage: "`WHICH` fields: given, or simulated as by default"},
+			{Name: "draw-seed", Usage: "draw exposures and links apart, from this `SEED`"},
 		},
 		Import: importPaperPickle,
 	})
@@ -59,7 +59,7 @@ vectors, and there are no links: those of the real data are in MAG itself.`,
 // paperKeys are the keys of a batch and of a record, by what they mean.
 var paperKeys = map[string]string{
 	"source": "paper_citer", "target": "paper_cited", "true": "is_citation_gt", "link": "is_citation", "exposed": "exposure", "shown": "propensity",
-	"id": "paper_id", "tokens": "tokens", "field": "fos",
+	"tokens": "tokens", "field": "fos",
 }
 
 // paperRelease is what the pickles hold together.
@@ -105,11 +105,11 @@ func importPaperPickle(ctx context.Context, o Options, s Sink) error {
 			continue
 		}
 		if _, known := paperKeys[meaning]; !ok || !known || key == "" {
-			return Wrong(Place{}, fmt.Errorf("%w: --key %.80q", ErrUsage, part), "write MEANING=KEY, with source, target, true, link, exposed, shown, id, tokens or field as MEANING")
+			return Wrong(Place{}, fmt.Errorf("%w: --key %.80q", ErrUsage, part), "write MEANING=KEY, with source, target, true, link, exposed, shown, tokens or field as MEANING")
 		}
 		r.keys[meaning] = key
 	}
-	for flag, allowed := range map[string][]string{"links": {"observed", "true"}, "fields": {"", "given", "simulated"}} {
+	for flag, allowed := range map[string][]string{"links": {"", "observed", "true"}, "fields": {"", "given", "simulated"}} {
 		if !slices.Contains(allowed, o.Flag(flag)) {
 			return Wrong(Place{}, fmt.Errorf("%w: --%s %.40q", ErrUsage, flag, o.Flag(flag)), "give "+strings.Trim(strings.Join(allowed, " or "), " or"))
 		}

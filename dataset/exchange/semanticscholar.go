@@ -12,11 +12,11 @@ import (
 func init() {
 	Register(Format{
 		Name:    "semantic-scholar",
-		Summary: "papers, abstracts and citations of Semantic Scholar's datasets",
+		Summary: "Papers, abstracts and citations of Semantic Scholar",
 		Args:    "PATH…",
 		Help: `Paths are files, or folders of files, of the datasets "papers", "citations" and
 perhaps "abstracts" of the Semantic Scholar Academic Graph: one JSON object per
-line, plain, gzip or zstd. Which of the three a file is, its first record tells.
+line, plain, gzip or zstd. Which of them a file is, its first record tells.
 
 A paper becomes a node: corpusid, title, publicationdate or year, and as field
 the first category of s2fieldsofstudy that its own classifier (s2-fos-model)
