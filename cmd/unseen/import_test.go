@@ -71,10 +71,10 @@ func TestImportUsage(t *testing.T) {
 		"import csv RAW -o DIR --delimiter ab":      "one character",
 		"import csv RAW RAW RAW -o DIR":             "3 paths",
 		"import csv RAW -o DIR --field-tree RAW/no": "--field-tree",
-		"export":                                    "name one folder",
-		"export RAW":                                "--to csv",
-		"export RAW --to csv":                       "-o OUT",
-		"export DIR --to xml -o OUT":                `unknown format "xml"`,
+		"export":                     "name one folder",
+		"export RAW":                 "--to csv",
+		"export RAW --to csv":        "-o OUT",
+		"export DIR --to xml -o OUT": `unknown format "xml"`,
 	} {
 		args := strings.Fields(line)
 		for k := range args {

@@ -198,20 +198,48 @@ func (c *collector) flush() error {
 		b.sources, b.targets = append(b.sources, text[start:middle]), append(b.targets, text[middle:end])
 		start = end
 	}
-	c.builder.Find(b.from[:n], b.sources)
-	c.builder.Find(b.to[:n], b.targets)
 	// Emptied first: what follows may come back here.
 	at := b.at
 	b.text, b.ends, b.at = b.text[:0], b.ends[:0], b.at[:0]
+	return c.addAll(b.sources, b.targets, func(k int) Place { return at[k] })
+}
+
+// linkBatch adds links whose ids need no copy, line after line from a place on.
+func (c *collector) linkBatch(sources, targets []string, first Place) error {
+	if err := c.flush(); err != nil {
+		return err
+	}
+	for start := 0; start < len(sources); start += batchSize {
+		end := min(start+batchSize, len(sources))
+		err := c.addAll(sources[start:end], targets[start:end], func(k int) Place {
+			return Place{File: first.File, Line: first.Line + start + k}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// linkBatcher is a Sink that takes many links at once.
+type linkBatcher interface {
+	linkBatch(sources, targets []string, first Place) error
+}
+
+// addAll looks up the ends of at most batchSize links and adds them.
+func (c *collector) addAll(sources, targets []string, at func(k int) Place) error {
+	b, n := &c.batch, len(sources)
+	c.builder.Find(b.from[:n], sources)
+	c.builder.Find(b.to[:n], targets)
 	for k := range n {
 		from, to := b.from[k], b.to[k]
 		if from >= 0 && to >= 0 {
 			if err := c.add(from, to); err != nil {
-				return Wrong(at[k], err, "")
+				return Wrong(at(k), err, "")
 			}
 			continue
 		}
-		from, to, ok, err := c.ends(b.sources[k], b.targets[k], at[k], c.options.NodesFromLinks)
+		from, to, ok, err := c.ends(sources[k], targets[k], at(k), c.options.NodesFromLinks)
 		if err != nil {
 			return err
 		}
@@ -220,10 +248,10 @@ func (c *collector) flush() error {
 		case from >= 0 && to >= 0:
 			err = c.add(from, to)
 		default:
-			c.waiting = append(c.waiting, c.waitingAt(from, to, at[k]))
+			c.waiting = append(c.waiting, c.waitingAt(from, to, at(k)))
 		}
 		if err != nil {
-			return Wrong(at[k], err, "")
+			return Wrong(at(k), err, "")
 		}
 	}
 	return nil

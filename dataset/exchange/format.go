@@ -26,7 +26,7 @@ type Flag struct {
 	Name    string // without dashes
 	Default string
 	Usage   string // at most 48 columns; a word in backquotes names the value
-	Switch  bool // takes no value: "true" when given
+	Switch  bool   // takes no value: "true" when given
 }
 
 // Options says what to import and how.

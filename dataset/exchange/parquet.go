@@ -86,10 +86,7 @@ func importParquet(ctx context.Context, o Options, s Sink) error {
 		}
 	}
 	if in.links != "" {
-		err := parquetRows(ctx, in.links, o, s, linkRoles, []string{"source", "target"}, func(r *parquetRow) error {
-			return s.Link(r.text(0), r.text(1), r.at())
-		})
-		if err != nil {
+		if err := parquetLinks(ctx, in.links, o, s); err != nil {
 			return err
 		}
 	}
@@ -109,6 +106,26 @@ func importParquet(ctx context.Context, o Options, s Sink) error {
 			return s.Reject(r.at(), err, "store true and false, and probabilities from 0 to 1", nil)
 		}
 		return s.Exposure(e, r.at())
+	})
+}
+
+// parquetLinks reads links, many at once where the sink takes them so.
+func parquetLinks(ctx context.Context, path string, o Options, s Sink) error {
+	t, err := openParquet(path)
+	if err != nil {
+		return err
+	}
+	defer t.file.Close()
+	sink, many := s.(linkBatcher)
+	if !many {
+		return t.rows(ctx, path, o, s, linkRoles, []string{"source", "target"}, func(r *parquetRow) error {
+			return s.Link(r.text(0), r.text(1), r.at())
+		})
+	}
+	var sources, targets []string
+	return t.batches(ctx, path, o, s, linkRoles, []string{"source", "target"}, func(r *parquetRow, n int) error {
+		sources, targets = r.texts(sources[:0], 0, n), r.texts(targets[:0], 1, n)
+		return sink.linkBatch(sources, targets, r.at())
 	})
 }
 
@@ -169,7 +186,8 @@ func caught(at Place, err *error) {
 
 // parquetColumn is a column and how its values become text or times.
 type parquetColumn struct {
-	index int // −1 where there is none
+	index int  // −1 where there is none
+	bytes bool // values are text as they are
 	text  func(parquet.Value) string
 	time  func(parquet.Value) time.Time // nil where it holds no times
 }
@@ -198,6 +216,22 @@ func (r *parquetRow) text(role int) string {
 	return c.text(v)
 }
 
+// texts appends the texts of n rows from the first on.
+func (r *parquetRow) texts(to []string, role, n int) []string {
+	c, values := r.columns[role], r.values[role][:n]
+	if !c.bytes {
+		for r.k = range n {
+			to = append(to, r.text(role))
+		}
+		r.k = 0
+		return to
+	}
+	for k := range values {
+		to = append(to, alias(values[k].ByteArray())) // of a missing value, no bytes
+	}
+	return to
+}
+
 func (r *parquetRow) when(role int) (time.Time, error) {
 	if c := r.columns[role]; c.index >= 0 && c.time != nil {
 		if v := r.values[role][r.k]; !v.IsNull() {
@@ -217,7 +251,19 @@ func parquetRows(ctx context.Context, path string, o Options, s Sink, roles []ro
 	return t.rows(ctx, path, o, s, roles, needed, each)
 }
 
-func (t *parquetFile) rows(ctx context.Context, path string, o Options, s Sink, roles []role, needed []string, each func(*parquetRow) error) (err error) {
+func (t *parquetFile) rows(ctx context.Context, path string, o Options, s Sink, roles []role, needed []string, each func(*parquetRow) error) error {
+	return t.batches(ctx, path, o, s, roles, needed, func(row *parquetRow, n int) error {
+		for row.k = range n {
+			if err := each(row); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// batches hands over row after row, of which n belong together.
+func (t *parquetFile) batches(ctx context.Context, path string, o Options, s Sink, roles []role, needed []string, each func(row *parquetRow, n int) error) (err error) {
 	at := Place{File: path}
 	defer caught(at, &err)
 	found, err := columns(&o, at, t.header, roles, needed...)
@@ -241,13 +287,8 @@ func (t *parquetFile) rows(ctx context.Context, path string, o Options, s Sink, 
 		if o.Progress != nil {
 			o.Progress(Step{File: path, Done: float64(first) / float64(rows)})
 		}
-		row.first, row.values = first, values
-		for row.k = range n {
-			if err := each(&row); err != nil {
-				return err
-			}
-		}
-		return nil
+		row.first, row.values, row.k = first, values, 0
+		return each(&row, n)
 	})
 	if e, ok := errors.AsType[*columnar.Error](err); ok {
 		return Wrong(Place{File: path, Line: int(e.Row) + 1}, fmt.Errorf("%w: column %s: %v", ErrFormat, t.header[found[e.Column]], e.Err), mendParquet)
@@ -282,7 +323,7 @@ func columnOf(c *parquet.Column) (parquetColumn, error) {
 	}
 	switch c.Type().Kind() {
 	case parquet.ByteArray, parquet.FixedLenByteArray:
-		out.text, out.time = func(v parquet.Value) string { return alias(v.ByteArray()) }, nil
+		out.bytes, out.text, out.time = true, func(v parquet.Value) string { return alias(v.ByteArray()) }, nil
 	case parquet.Int32:
 		out.text = func(v parquet.Value) string { return strconv.Itoa(int(v.Int32())) }
 	case parquet.Int64:
