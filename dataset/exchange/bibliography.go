@@ -350,16 +350,8 @@ func (x *inverted) entries(c *jsonscan.Cursor) {
 				}
 				x.words = append(x.words, placed{int32(at), key})
 			}
-		case string(key) == "InvertedIndex":
-			for key := range c.Keys() {
-				for range c.Elements() {
-					at := c.Int()
-					if at < 0 || at > lastPosition {
-						c.Fail("a word of the abstract stands at position %d", at)
-					}
-					x.words = append(x.words, placed{int32(at), key})
-				}
-			}
+		case string(key) == "InvertedIndex" && c.IsObject():
+			x.entries(c)
 		case string(key) == "IndexLength":
 			c.Int()
 		default:

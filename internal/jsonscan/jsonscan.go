@@ -90,6 +90,13 @@ func (c *Cursor) space() {
 
 // peek returns the first byte of the next value, or 0 at the end or after a fault.
 func (c *Cursor) peek() byte {
+	if c.err == nil && c.at < len(c.data) && c.data[c.at] > ' ' {
+		return c.data[c.at]
+	}
+	return c.peekFurther()
+}
+
+func (c *Cursor) peekFurther() byte {
 	if c.err != nil {
 		return 0
 	}
@@ -435,22 +442,23 @@ func (c *Cursor) number(what string) []byte {
 
 // Int returns a whole number.
 func (c *Cursor) Int() int64 {
-	b := c.number("a whole number")
-	if c.err != nil {
-		return 0
-	}
-	if len(b) < 19 && b[0] != '-' { // the common case without strconv's checks
-		var n int64
-		for _, d := range b {
+	// The common case first: up to 18 digits, and then what follows a number in a list or an object.
+	if b := c.peek(); b >= '1' && b <= '9' {
+		n := int64(0)
+		for k, d := range c.data[c.at:min(c.at+19, len(c.data))] {
 			if d < '0' || d > '9' {
-				n = -1
+				if d == ',' || d == ']' || d == '}' {
+					c.at += k
+					return n
+				}
 				break
 			}
 			n = n*10 + int64(d-'0')
 		}
-		if n >= 0 {
-			return n
-		}
+	}
+	b := c.number("a whole number")
+	if c.err != nil {
+		return 0
 	}
 	n, err := strconv.ParseInt(string(b), 10, 64)
 	if err != nil {

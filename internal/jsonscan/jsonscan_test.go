@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -124,6 +125,43 @@ func TestFaultsSayWhere(t *testing.T) {
 		var e *Error
 		if err := cur.End(); !errors.As(err, &e) || e.Offset != c.offset || !strings.Contains(e.Reason, c.says) {
 			t.Errorf("%s: %+v, want at %d: %s", c.data, err, c.offset, c.says)
+		}
+	}
+}
+
+func TestInt(t *testing.T) {
+	for _, n := range []int64{0, 1, -1, 9, 10, 999999999999999999, 1000000000000000000, math.MaxInt64, math.MinInt64} {
+		for _, form := range []string{"%d", " %d ", "[%d]", "[%d,5]", "[ %d , 5 ]", `{"n":%d}`} {
+			var c Cursor
+			c.Reset(fmt.Appendf(nil, form, n))
+			got := int64(-7)
+			switch {
+			case c.IsList():
+				for k := range c.Elements() {
+					if k == 0 {
+						got = c.Int()
+					}
+				}
+			case c.IsObject():
+				for range c.Keys() {
+					got = c.Int()
+				}
+			default:
+				got = c.Int()
+			}
+			if err := c.End(); err != nil || got != n {
+				t.Errorf(form+": read as %d, %v", n, got, err)
+			}
+		}
+	}
+	for _, wrong := range []string{"[1.0]", "[1e3]", "[12x]", "[9223372036854775808]", "[01]", "[-]", "[1 2]"} {
+		var c Cursor
+		c.Reset([]byte(wrong))
+		for range c.Elements() {
+			c.Int()
+		}
+		if c.End() == nil {
+			t.Errorf("%s was read", wrong)
 		}
 	}
 }
