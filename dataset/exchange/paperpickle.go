@@ -406,6 +406,9 @@ func (r *paperRelease) metadata(parts []any, at Place) error {
 	for k, key := range records.Keys {
 		id, ok := whole(key)
 		record, is := records.Values[k].(*pickle.Object)
+		if attributes, plain := records.Values[k].(*pickle.Dict); plain {
+			record, is = &pickle.Object{State: attributes}, true
+		}
 		if !ok || !is {
 			return fail("records", records)
 		}
