@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -382,8 +383,13 @@ func (d *Dataset) readNodes(ctx context.Context, t *table, b *graph.Builder) (nu
 	}
 	d.texts.column = text
 
-	// A damaged file may claim any number of rows; real ones that are more grow on their own.
-	b.Grow(int(min(t.rows(), 1<<23)))
+	if d.written && !d.options.Tolerant && d.readColumns(ctx, t, columns, b) {
+		return false, nil
+	}
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	b.Grow(roomFor(t.rows()))
 	allNumbers, moved := true, false
 	err = t.scan(ctx, columns, func(first int64, n int, values [][]parquet.Value) error {
 		d.step(NodesFile, float64(first)/float64(max(t.rows(), 1)))
@@ -412,6 +418,97 @@ func (d *Dataset) readNodes(ctx context.Context, t *table, b *graph.Builder) (nu
 		return nil
 	})
 	return allNumbers && moved && !d.written, err
+}
+
+// roomFor is what is reserved for so many rows: a damaged file may claim any number, and real ones that are more
+// grow on their own.
+func roomFor(rows int64) int { return int(min(rows, 1<<23)) }
+
+// readColumns is readNodes for a file that Write wrote, with the columns side by side. Where anything is wrong it
+// returns false and has added no nodes: reading row by row then finds out what.
+func (d *Dataset) readColumns(ctx context.Context, t *table, columns []*column, b *graph.Builder) bool {
+	var nodes graph.NodeColumns
+	room := roomFor(t.rows())
+	// texts reads a column of strings and hands them over in batches.
+	texts := func(ctx context.Context, c *column, add func([]string) error) error {
+		var batch [rowsPerBatch]string
+		return t.scan(ctx, []*column{c}, func(first int64, n int, values [][]parquet.Value) error {
+			for k := range n {
+				var err error
+				if batch[k], err = t.text(first+int64(k), c, values[0][k]); err != nil {
+					return err
+				}
+			}
+			return add(batch[:n])
+		})
+	}
+	side, stop := context.WithCancel(ctx)
+	defer stop()
+	failed := make(chan error, 2)
+	go func() {
+		nodes.GrowIDs(room, t.textBytes(columns[0]))
+		failed <- texts(side, columns[0], nodes.AddIDs)
+	}()
+	go func() {
+		if columns[2] == nil {
+			failed <- nil
+			return
+		}
+		nodes.GrowTitles(room, t.textBytes(columns[2]))
+		failed <- texts(side, columns[2], nodes.AddTitles)
+	}()
+	err := d.readFieldsAndTimes(ctx, t, columns[1], columns[3], b, &nodes)
+	if err != nil {
+		stop()
+	}
+	for range 2 {
+		if e := <-failed; e != nil {
+			err = e
+			stop()
+		}
+	}
+	return err == nil && b.AddColumns(&nodes) == nil
+}
+
+func (d *Dataset) readFieldsAndTimes(ctx context.Context, t *table, field, when *column, b *graph.Builder, nodes *graph.NodeColumns) error {
+	if field == nil && when == nil {
+		return nil
+	}
+	known := map[string]uint16{"": graph.UnknownField}
+	var fields [rowsPerBatch]uint16
+	var times [rowsPerBatch]int64
+	return t.scan(ctx, []*column{field, when}, func(first int64, n int, values [][]parquet.Value) error {
+		d.step(NodesFile, float64(first)/float64(max(t.rows(), 1)))
+		for k := range n {
+			if field != nil {
+				name, err := t.text(first+int64(k), field, values[0][k])
+				if err != nil {
+					return err
+				}
+				f, ok := known[name]
+				if !ok {
+					name = strings.Clone(name) // the page goes back
+					if f, err = b.AddField(name); err != nil {
+						return err
+					}
+					known[name] = f
+				}
+				fields[k] = f
+			}
+			if when != nil {
+				if times[k] = graph.NoTime; !values[1][k].IsNull() {
+					times[k] = when.timeOf(values[1][k]).Unix()
+				}
+			}
+		}
+		if field != nil {
+			nodes.AddFields(fields[:n])
+		}
+		if when != nil {
+			nodes.AddTimes(times[:n])
+		}
+		return nil
+	})
 }
 
 func (c *column) timeOf(v parquet.Value) time.Time {

@@ -30,7 +30,7 @@ func openTable(file *os.File, path string) (t *table, err error) {
 	if err != nil {
 		return nil, wrong(path, bare(err), "")
 	}
-	p, err := parquet.OpenFile(file, info.Size(), parquet.SkipBloomFilters(true), parquet.SkipPageIndex(true))
+	p, err := columnar.Open(file, info.Size())
 	if err != nil {
 		return nil, wrong(path, fmt.Errorf("%w: %v", ErrFormat, err), mendTable)
 	}
@@ -45,6 +45,17 @@ func catch(path string, err *error) {
 }
 
 func (t *table) rows() int64 { return t.parquet.NumRows() }
+
+// textBytes is about how many bytes of text a column holds, as the file claims; no more than can be believed.
+func (t *table) textBytes(c *column) int {
+	claimed := int64(0)
+	for _, group := range t.parquet.Metadata().RowGroups {
+		if c.index < len(group.Columns) {
+			claimed = min(claimed+max(group.Columns[c.index].MetaData.TotalUncompressedSize, 0), 1<<28)
+		}
+	}
+	return int(claimed)
+}
 
 // column is one flat column of a table.
 type column struct {

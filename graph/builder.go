@@ -206,9 +206,9 @@ func (b *Builder) Build() (*Graph, BuildReport, error) {
 	}
 	b.addFieldName(unknownFieldName)
 	g := &Graph{
-		ids:        textTable{strings.Clone(b.ids.text.String()), slices.Clone(b.ids.end)},
+		ids:        textTable{string(b.ids.text), slices.Clone(b.ids.end)},
 		index:      b.index,
-		titles:     textTable{strings.Clone(b.titles.text.String()), slices.Clone(b.titles.end)},
+		titles:     textTable{string(b.titles.text), slices.Clone(b.titles.end)},
 		fields:     slices.Clone(b.fields),
 		fieldNames: b.fieldNames,
 		times:      slices.Clone(b.times),

@@ -368,3 +368,24 @@ func ExampleParseScheme() {
 	fmt.Println(s, err)
 	// Output: popularity <nil>
 }
+
+func ExampleNodeColumns() {
+	var b graph.Builder
+	optics, _ := b.AddField("optics")
+	var c graph.NodeColumns
+	c.AddIDs([]string{"a", "b"})
+	c.AddFields([]uint16{optics, graph.UnknownField})
+	c.AddTimes([]int64{0, graph.NoTime})
+	if err := b.AddColumns(&c); err != nil {
+		fmt.Println(err)
+		return
+	}
+	g, _, _ := b.Build()
+	for i := range int32(g.Len()) {
+		_, known := g.Time(i)
+		fmt.Println(g.ID(i), g.FieldName(g.Field(i)), known)
+	}
+	// Output:
+	// a optics true
+	// b unknown false
+}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math"
-	"strings"
+	"unsafe"
 )
 
 // textTable is many short strings in one long one: string i is text[end[i-1]:end[i]].
@@ -23,25 +23,28 @@ func (t *textTable) at(i int32) string {
 
 // textWriter grows a textTable.
 type textWriter struct {
-	text strings.Builder
+	text []byte
 	end  []uint32
 }
 
 // fits is nil when s can still be numbered.
 func (w *textWriter) fits(s string) error {
-	if uint64(w.text.Len())+uint64(len(s)) > math.MaxUint32 {
+	if uint64(len(w.text))+uint64(len(s)) > math.MaxUint32 {
 		return fmt.Errorf("%w: ids or titles of more than 4 GiB in all; shorten them or leave titles out", ErrTooLarge)
 	}
 	return nil
 }
 
 func (w *textWriter) add(s string) {
-	w.text.WriteString(s)
-	w.end = append(w.end, uint32(w.text.Len()))
+	w.text = append(w.text, s...)
+	w.end = append(w.end, uint32(len(w.text)))
 }
 
-// table looks at what was written so far; it stays valid while more is written.
-func (w *textWriter) table() textTable { return textTable{w.text.String(), w.end} }
+// table looks at what was written so far; it stays valid while more is written, since bytes that were written
+// never change.
+func (w *textWriter) table() textTable {
+	return textTable{unsafe.String(unsafe.SliceData(w.text), len(w.text)), w.end}
+}
 
 // idIndex finds a node by its id: an open-addressing hash table of nodes that leaves the ids where
 // they are. A slot costs 8 bytes, a third of what a map[string]int32 takes.
@@ -107,7 +110,11 @@ func (x *idIndex) add(id string, node int32, ids *textTable) bool {
 	if 4*(x.used+1) > 3*len(x.slots) {
 		x.grow()
 	}
-	hash := x.hash(id)
+	return x.addHashed(x.hash(id), id, node, ids)
+}
+
+// addHashed is add for an id whose hash is known, into a table that has room.
+func (x *idIndex) addHashed(hash uint32, id string, node int32, ids *textTable) bool {
 	at := x.probe(hash, id, ids)
 	if x.slots[at].node != 0 {
 		return false

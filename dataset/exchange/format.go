@@ -77,7 +77,8 @@ func (o *Options) Given(name string) bool {
 // Limits keep a hostile or damaged file from eating the machine. Zero means the default.
 type Limits struct {
 	Record    int     // bytes of one record; 64 MiB
-	Expansion float64 // bytes out of one compressed byte, beyond the first 64 MiB; 200
+	Expansion float64 // bytes out of one compressed byte; 200
+	Free      int64   // bytes that any file may expand to; 64 MiB
 }
 
 func (l Limits) withDefaults() Limits {
@@ -86,6 +87,9 @@ func (l Limits) withDefaults() Limits {
 	}
 	if l.Expansion <= 0 {
 		l.Expansion = 200
+	}
+	if l.Free <= 0 {
+		l.Free = 64 << 20
 	}
 	return l
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -162,11 +163,9 @@ func openParquet(path string) (t *parquetFile, err error) {
 	return t, nil
 }
 
-func newParquet(at Place, r interface {
-	ReadAt([]byte, int64) (int, error)
-}, size int64) (t *parquetFile, err error) {
+func newParquet(at Place, r io.ReaderAt, size int64) (t *parquetFile, err error) {
 	defer caught(at, &err)
-	p, err := parquet.OpenFile(r, size, parquet.SkipBloomFilters(true), parquet.SkipPageIndex(true))
+	p, err := columnar.Open(r, size)
 	if err != nil {
 		return nil, Wrong(at, fmt.Errorf("%w: %v", ErrFormat, err), mendParquet)
 	}

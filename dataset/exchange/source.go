@@ -40,9 +40,6 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// freely is what any file may expand to, whatever its size.
-const freely = 64 << 20
-
 // OpenSource opens a file. A folder, a device or a pipe is refused.
 func OpenSource(ctx context.Context, path string, o Options) (*Source, error) {
 	at := Place{File: path}
@@ -113,7 +110,7 @@ func (s *Source) Read(p []byte) (int, error) {
 	}
 	n, err := s.content.Read(p)
 	s.out += int64(n)
-	if s.out > freely && float64(s.out) > s.limits.Expansion*float64(s.packed.n) {
+	if s.out > s.limits.Free && float64(s.out) > s.limits.Expansion*float64(s.packed.n) {
 		return 0, Wrong(Place{File: s.path}, fmt.Errorf("%w: %d bytes out of %d", ErrExpands, s.out, s.packed.n), "expand it yourself if you trust it, and import what comes out")
 	}
 	if s.progress != nil && s.packed.n-s.told >= 1<<18 {

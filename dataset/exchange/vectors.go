@@ -312,7 +312,7 @@ type boundedPart struct {
 
 func (b *boundedPart) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p)
-	if b.out += int64(n); b.out > freely && float64(b.out) > b.limits.Expansion*float64(b.packed) {
+	if b.out += int64(n); b.out > b.limits.Free && float64(b.out) > b.limits.Expansion*float64(b.packed) {
 		return 0, fmt.Errorf("%w: %d bytes out of %d", ErrExpands, b.out, b.packed)
 	}
 	if _, corrupt := errors.AsType[flate.CorruptInputError](err); corrupt || errors.Is(err, zip.ErrChecksum) || errors.Is(err, zip.ErrFormat) {

@@ -10,6 +10,7 @@ package columnar
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -154,4 +155,23 @@ func (c *Cursor) Close() {
 		c.Pages.Close()
 		c.Pages = nil
 	}
+}
+
+// Open opens a Parquet file of so many bytes. What its last bytes say of its footer is checked first, for the
+// library would reserve as much memory as they claim. Like Scan it may panic.
+func Open(r io.ReaderAt, size int64) (*parquet.File, error) {
+	var tail [8]byte
+	if size < 12 {
+		return nil, errors.New("it is too short")
+	}
+	if _, err := r.ReadAt(tail[:], size-8); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if string(tail[4:]) != "PAR1" {
+		return nil, fmt.Errorf("it ends with %q and not as a Parquet file does", tail[4:])
+	}
+	if footer := int64(binary.LittleEndian.Uint32(tail[:4])); footer > size-12 {
+		return nil, fmt.Errorf("its footer claims %d bytes of %d", footer, size)
+	}
+	return parquet.OpenFile(r, size, parquet.SkipBloomFilters(true), parquet.SkipPageIndex(true))
 }
