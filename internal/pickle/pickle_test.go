@@ -278,7 +278,7 @@ func TestValueThatContainsItselfIsDescribed(t *testing.T) {
 func TestCutAnywhere(t *testing.T) {
 	for _, name := range []string{"plain4.pkl", "numpy5.pkl", "numpy0.pkl"} {
 		data := golden(t, name)
-		for n := range data {
+		for n := 0; n < len(data); n += 1 + n/200 {
 			if _, _, err := Decode(data[:n], Limits{}); err == nil {
 				t.Fatalf("%s cut to %d bytes was read", name, n)
 			}
