@@ -1,0 +1,306 @@
+package exchange
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"unseen/internal/jsonscan"
+)
+
+func init() {
+	Register(Format{
+		Name:    "openalex",
+		Summary: "Works of OpenAlex: JSON lines, or a snapshot's folder",
+		Args:    "PATH…",
+		Help: `A path is a file of works, one JSON object per line, plain, gzip or zstd, or a
+folder with such files, as data/works/updated_date=*/part_*.gz. If a folder
+holds other kinds of records too, only what lies under "works" is read.
+
+A work becomes a node: id (shortened, W2741809807), title, the abstract put
+together from abstract_inverted_index, publication_date or publication_year,
+and as field primary_topic.field, else the concept of level 0 with the highest
+score. Every entry of referenced_works becomes a link; most lead outside of
+the set and are counted and dropped. Works marked is_retracted or is_paratext
+are left out. A work that is there twice counts once, the one of the latest
+updated_date folder, else the first.`,
+		Flags: append([]Flag{
+			{Name: "keep-retracted", Switch: true, Usage: "keep works that were retracted"},
+			{Name: "keep-paratext", Switch: true, Usage: "keep covers, contents, mastheads and the like"},
+		}, flagsOfWorks...),
+		Import: importOpenAlex,
+	})
+}
+
+// openAlexName is the short id of a work.
+func openAlexName(number uint64) string { return "W" + strconv.FormatUint(number, 10) }
+
+// openAlexNumber reads W2741809807 or https://openalex.org/W2741809807.
+func openAlexNumber(id []byte) (uint64, bool) {
+	if k := bytes.LastIndexByte(id, '/'); k >= 0 {
+		id = id[k+1:]
+	}
+	if len(id) < 2 || len(id) > 19 || id[0] != 'W' && id[0] != 'w' {
+		return 0, false
+	}
+	return digits(id[1:])
+}
+
+// digits reads a number of at most 18 digits.
+func digits(text []byte) (uint64, bool) {
+	if len(text) == 0 || len(text) > 18 {
+		return 0, false
+	}
+	var n uint64
+	for _, b := range text {
+		if b < '0' || b > '9' {
+			return 0, false
+		}
+		n = n*10 + uint64(b-'0')
+	}
+	return n, true
+}
+
+// openAlexWork is what is read of a line.
+type openAlexWork struct {
+	id, title, name     []byte
+	date                []byte
+	year                int64
+	field, concept      []byte
+	score               float64
+	retracted, paratext bool
+	references          []uint64
+	badReference        []byte
+	abstract            inverted
+}
+
+func (w *openAlexWork) read(c *jsonscan.Cursor, line []byte) error {
+	*w = openAlexWork{references: w.references[:0], abstract: w.abstract}
+	w.abstract.words = w.abstract.words[:0]
+	c.Reset(line)
+	for key := range c.Keys() {
+		switch string(key) {
+		case "id":
+			w.id = c.Text()
+		case "title":
+			w.title = c.Text()
+		case "display_name":
+			w.name = c.Text()
+		case "publication_date":
+			w.date = c.Text()
+		case "publication_year":
+			if !c.Null() {
+				w.year = c.Int()
+			}
+		case "is_retracted":
+			w.retracted = c.Bool()
+		case "is_paratext":
+			w.paratext = c.Bool()
+		case "abstract_inverted_index":
+			w.abstract.read(c)
+		case "primary_topic":
+			for key := range c.Keys() {
+				if string(key) != "field" {
+					continue
+				}
+				for key := range c.Keys() {
+					if string(key) == "display_name" {
+						w.field = c.Text()
+					}
+				}
+			}
+		case "concepts":
+			for range c.Elements() {
+				w.readConcept(c)
+			}
+		case "referenced_works":
+			for range c.Elements() {
+				id := c.Text()
+				if number, ok := openAlexNumber(id); ok {
+					w.references = append(w.references, number)
+				} else if w.badReference == nil {
+					w.badReference = id
+				}
+			}
+		}
+	}
+	return c.End()
+}
+
+// readConcept keeps the root with the highest score, of two alike the first by name.
+func (w *openAlexWork) readConcept(c *jsonscan.Cursor) {
+	var name []byte
+	level, score := int64(-1), 0.0
+	for key := range c.Keys() {
+		switch string(key) {
+		case "display_name":
+			name = c.Text()
+		case "level":
+			if !c.Null() {
+				level = c.Int()
+			}
+		case "score":
+			switch {
+			case c.Null():
+			case c.IsText(): // as early snapshots wrote it
+				text := c.Text()
+				f, err := strconv.ParseFloat(view(text), 64)
+				if err != nil {
+					c.Fail("the score %.40q is no number", text)
+				}
+				score = f
+			default:
+				score = c.Float()
+			}
+		}
+	}
+	if level != 0 || len(name) == 0 {
+		return
+	}
+	if w.concept == nil || score > w.score || score == w.score && bytes.Compare(name, w.concept) < 0 {
+		w.concept, w.score = name, score
+	}
+}
+
+func (w *openAlexWork) time() (time.Time, error) {
+	if len(w.date) > 0 {
+		t, ok := day(w.date)
+		if !ok {
+			return t, fmt.Errorf("%w: the publication_date %.40q is no date", ErrFormat, w.date)
+		}
+		return t, nil
+	}
+	return newYear(w.year), nil
+}
+
+func importOpenAlex(ctx context.Context, o Options, s Sink) error {
+	files, err := filesUnder(o.Paths, "works (.gz or .jsonl)", isJSONLines)
+	if err != nil {
+		return err
+	}
+	files = openAlexOrder(files, o.Paths)
+	set, err := newWorks(&o, s, openAlexName)
+	if err != nil {
+		return err
+	}
+	// References wait until all works are known: source, then targets.
+	references := newShelf(s)
+	defer references.close()
+	keepRetracted, keepParatext := o.Flag("keep-retracted") == "true", o.Flag("keep-paratext") == "true"
+	var (
+		c                             jsonscan.Cursor
+		work                          openAlexWork
+		record                        []byte
+		retracted, paratext, repeated int
+	)
+	for _, path := range files {
+		err := eachLine(ctx, path, o, s, func(lines *Lines) error {
+			if err := work.read(&c, lines.Bytes()); err != nil {
+				return scanFault(s, lines, 0, err)
+			}
+			number, ok := openAlexNumber(work.id)
+			if !ok {
+				return s.Reject(lines.Place(), fmt.Errorf("%w: the id %.60q is no work of OpenAlex", ErrFormat, work.id), "give works ids such as https://openalex.org/W2741809807; name the folder of works if this is another kind of record", beginningOf(lines.Bytes()))
+			}
+			date, err := work.time()
+			if err != nil {
+				return s.Reject(lines.Place(), err, "write it as 2021-07-18", beginningOf(lines.Bytes()))
+			}
+			if work.badReference != nil {
+				// The work is good without it.
+				if err := s.Reject(lines.Place(), fmt.Errorf("%w: the reference %.60q is no work of OpenAlex", ErrFormat, work.badReference), "write references as https://openalex.org/W2741809807", beginningOf(lines.Bytes())); err != nil {
+					return err
+				}
+			}
+			field := work.field
+			if len(field) == 0 {
+				field = work.concept
+			}
+			switch {
+			case work.retracted && !keepRetracted:
+				retracted++
+				return nil
+			case work.paratext && !keepParatext:
+				paratext++
+				return nil
+			case !set.wanted(date, view(field)):
+				return nil
+			}
+			if _, twice := set.nodes[number]; twice {
+				repeated++
+				return nil
+			}
+			title := work.title
+			if len(title) == 0 {
+				title = work.name
+			}
+			i, err := s.Node(Node{ID: openAlexName(number), Field: set.intern(field), Title: view(title), Text: view(work.abstract.text()), Time: date}, lines.Place())
+			if err != nil || i < 0 {
+				return err
+			}
+			set.nodes[number] = i
+			if len(work.references) == 0 {
+				return nil
+			}
+			record = binary.AppendUvarint(record[:0], uint64(i))
+			for _, target := range work.references {
+				record = binary.AppendUvarint(record, target)
+			}
+			_, err = references.add(record)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	at := Place{File: files[len(files)-1]}
+	err = references.each(ctx, func(record []byte) error {
+		from, n := binary.Uvarint(record)
+		for record = record[n:]; len(record) > 0; record = record[n:] {
+			var target uint64
+			target, n = binary.Uvarint(record)
+			if err := set.citeFrom(int32(from), target, at); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if retracted+paratext > 0 {
+		s.Note("%d retracted works and %d of paratext were left out; --keep-retracted and --keep-paratext keep them.", retracted, paratext)
+	}
+	if repeated > 0 {
+		s.Note("%d works were there more than once; the latest folder counts, else the first.", repeated)
+	}
+	set.tell()
+	return nil
+}
+
+// openAlexOrder keeps what lies under a folder of works, if there is one, and puts the latest updated_date first.
+// Files that were named themselves stay.
+func openAlexOrder(files, named []string) []string {
+	under := func(path string) bool {
+		return slices.Contains(strings.Split(filepath.ToSlash(filepath.Dir(path)), "/"), "works")
+	}
+	if slices.ContainsFunc(files, under) {
+		files = slices.DeleteFunc(files, func(path string) bool { return !under(path) && !slices.Contains(named, path) })
+	}
+	date := func(path string) string {
+		for part := range strings.SplitSeq(filepath.ToSlash(path), "/") {
+			if d, is := strings.CutPrefix(part, "updated_date="); is {
+				return d
+			}
+		}
+		return ""
+	}
+	slices.SortStableFunc(files, func(a, b string) int { return strings.Compare(date(b), date(a)) })
+	return files
+}
