@@ -60,7 +60,8 @@ const (
 	fewSources    = 5    // fewer give no interval worth the name
 )
 
-// Bridges compares the model with the naive one for every ordered pair of fields, the largest gap first.
+// Bridges compares the model with the naive one for every ordered pair of fields, the largest gap first and
+// what rests on little last.
 func (r *Recommender) Bridges(ctx context.Context, s BridgeSettings) ([]Bridge, error) {
 	if r.naive == nil {
 		return nil, fmt.Errorf("%w: bridges are gaps between two models; give a naive one as well", ErrModel)
@@ -271,8 +272,14 @@ func (b *bridgeSums) bridges() []Bridge {
 		bridge.Reading = b.reading(cell)
 		out = append(out, bridge)
 	}
+	rank := func(b Bridge) int {
+		if b.Weak {
+			return 1
+		}
+		return 0
+	}
 	slices.SortFunc(out, func(a, b Bridge) int {
-		return cmp.Or(cmp.Compare(b.Gap, a.Gap), cmp.Compare(a.Source, b.Source), cmp.Compare(a.Target, b.Target))
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(b.Gap, a.Gap), cmp.Compare(a.Source, b.Source), cmp.Compare(a.Target, b.Target))
 	})
 	return out
 }
