@@ -10,7 +10,7 @@ import (
 // OfBridges makes sections of field pairs between which exposure hides links.
 func OfBridges(bridges []recommend.Bridge, notes []string) []Section {
 	figure := &study.Intervals{XTitle: "links per node that exposure hides", Legend: "95% interval", Digits: 2}
-	table := study.Table{Name: "bridges", Title: "All field pairs", Head: "from → to", Columns: []study.Column{
+	table := study.Table{Name: "bridges", Title: "All field pairs", Head: "from → to", Detail: true, Columns: []study.Column{
 		{Name: "gap", Means: "expected links per node, corrected less naive", Digits: 3}, {Name: "lower", Digits: 3}, {Name: "upper", Digits: 3},
 		{Name: "corrected", Digits: 3}, {Name: "naive", Digits: 3}, {Name: "π̂", Means: "chance of being shown", Digits: 3},
 		{Name: "links", Means: "that π̂ was learned from"},

@@ -147,6 +147,16 @@ func (c Curve) figure() study.Figure {
 		f.Name, title = "calibration", "Calibration"
 		f.Lines.XTitle, f.Lines.YTitle, f.Lines.Diagonal = "predicted probability", "share that is relevant", true
 		caption = "On the dotted diagonal a prediction means what it says. Above it relevance is underestimated, below it overestimated."
+		highest := 0.
+		for _, l := range c.Lines {
+			for _, x := range l.X {
+				highest = math.Max(highest, x)
+			}
+		}
+		if highest > 0 && highest < .2 { // rare links: on even axes all would lie in a corner
+			f.Lines.Shares, f.Lines.LogX, f.Lines.LogY = false, true, true
+			caption += " Both axes are logarithmic, and bins without a link are left out."
+		}
 	default:
 		f.Name, title = "roc", "ROC"
 		f.Lines.XTitle, f.Lines.YTitle, f.Lines.Diagonal = "false positive rate", "true positive rate", true
