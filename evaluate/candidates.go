@@ -123,21 +123,21 @@ type RankSettings struct {
 }
 
 const (
-	rankedTogether = 64  // sources that share a pass over the targets
+	rankedTogether = 128 // sources that share a pass over the targets
 	scoredTogether = 256 // targets of a block product
 )
 
 // Rank scores all candidates of every source with a model and returns the ranks of its links, and the first
 // of each list: a Standing for each element of s.By. Equal scores rank by node number, the lowest first, as
 // in [RankScores]. Link models that are inner products are scored by block products, others a stretch of
-// targets at a time. Scores are float32. Each thread needs memory for the scores of 64 sources.
+// targets at a time. Scores are float32. Each thread needs memory for the scores of 128 sources.
 func (c *Candidates) Rank(ctx context.Context, j *fit.Judge, s RankSettings) ([]Standing, error) {
 	if s.By == nil {
 		s.By = []By{ByRelevance}
 	}
 	s.First, s.Threads = cmp.Or(s.First, 100), max(s.Threads, 1)
-	if s.First < 0 {
-		return nil, checkCutoff(s.First)
+	if err := checkCutoff(s.First); err != nil {
+		return nil, err
 	}
 	out := make([]Standing, len(s.By))
 	for k, by := range s.By {
@@ -371,21 +371,20 @@ func rankAmong(scores []float32, linked []int32, k int, b *bins) (Ranked, []int3
 	// pushed[m] counts the scores that are better than m marks exactly
 	b.pushed = append(b.pushed[:0], make([]int, len(b.marks)+1)...)
 	b.list = b.list[:0]
-	least := float32(math.Inf(-1)) // to exceed for a place in the full list
+	least := float32(math.Inf(-1)) // to exceed for a place in the list
 	below, above := 0, 0
 	for target, score := range scores {
-		if score > least || len(b.list) < k {
-			if hit := (kern.Hit{Index: int32(target), Score: score}); k > 0 && !math.IsInf(float64(score), -1) {
-				b.list = offer(b.list, hit, k)
-				if len(b.list) == k {
-					least = b.list[0].Score
-				}
+		if score > least {
+			if b.list = offer(b.list, kern.Hit{Index: int32(target), Score: score}, k); len(b.list) == k {
+				least = b.list[0].Score
 			}
+		}
+		if score < low {
+			below++
+			continue
 		}
 		d := (score - low) * scale
 		switch {
-		case score < low:
-			below++
 		case d >= binCount:
 			above++
 		case d >= 0:
@@ -393,7 +392,7 @@ func rankAmong(scores []float32, linked []int32, k int, b *bins) (Ranked, []int3
 			from, to := b.first[bin], b.first[bin+1]
 			if from == to {
 				b.counts[bin]++
-				break
+				continue
 			}
 			for from < to {
 				if m := &b.marks[from]; m.score > score || m.score == score && int(m.target) < target {
@@ -427,7 +426,7 @@ func rankAmong(scores []float32, linked []int32, k int, b *bins) (Ranked, []int3
 	return r, list, nil
 }
 
-// offer puts a hit among the k best, of which the worst is kept on top of a heap.
+// offer puts a hit that is no worse than the worst among the k best, of which the worst is kept on top of a heap.
 func offer(heap []kern.Hit, hit kern.Hit, k int) []kern.Hit {
 	worse := func(a, b kern.Hit) bool { return a.Score < b.Score || a.Score == b.Score && a.Index > b.Index }
 	if len(heap) < k {
