@@ -1,11 +1,12 @@
 // Package dataset is a network on disk: one folder of files that Go and Python read alike.
 //
 //	papers/
-//	  dataset.json       counts, checksums, names of fields, who made it and how
-//	  nodes.parquet      id, field?, title?, text?, time?                one row per node
-//	  links.parquet      source, target                                  row numbers of nodes.parquet
-//	  exposures.parquet  source, target, shown?, exposed, linked         optional: what is known to be shown
-//	  vectors.npy        float32 or float16, nodes × dimension, C order  optional: row i is node i's
+//	  dataset.json         counts, checksums, names of fields, who made it and how
+//	  nodes.parquet        id, field?, title?, text?, time?                one row per node
+//	  links.parquet        source, target                                  row numbers of nodes.parquet
+//	  exposures.parquet    source, target, shown?, exposed, linked         optional: what is known to be shown
+//	  vectors.npy          float32 or float16, nodes × dimension, C order  optional: row i is node i's
+//	  encoder.safetensors  what made the vectors from the texts            optional: makes those of new texts
 //
 //	_, err := dataset.Write(ctx, "papers", dataset.Content{Graph: g}, dataset.WriteOptions{})
 //	d, err := dataset.Open(ctx, "papers", dataset.OpenOptions{})

@@ -3,6 +3,7 @@ package dataset
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -100,6 +101,13 @@ func randomContent(tb testing.TB, seed uint64) Content {
 		must(tb, err)
 	}
 	c := Content{Graph: g}
+	if g.Vectors() != nil && seed%5 != 1 {
+		file := strings.Repeat(odd[r.IntN(len(odd))], r.IntN(3000)) + "end"
+		c.Encoder = &Encoder{Kind: "test", Write: func(w io.Writer) error {
+			_, err := io.WriteString(w, file)
+			return err
+		}}
+	}
 	if seed%3 != 1 {
 		texts := make([]string, n)
 		for i := range texts {

@@ -19,10 +19,11 @@ const (
 	LinksFile     = "links.parquet"
 	ExposuresFile = "exposures.parquet"
 	VectorsFile   = "vectors.npy"
+	EncoderFile   = "encoder.safetensors"
 )
 
 // dataFiles are those that the manifest vouches for.
-var dataFiles = []string{NodesFile, LinksFile, ExposuresFile, VectorsFile}
+var dataFiles = []string{NodesFile, LinksFile, ExposuresFile, VectorsFile, EncoderFile}
 
 // Version is the format that Write writes and the latest that Open reads.
 const Version = 1
@@ -41,6 +42,8 @@ type Manifest struct {
 	// learned them. Index 0 is the field of nodes without one.
 	Fields  []string        `json:"fields"`
 	Vectors *VectorManifest `json:"vectors,omitempty"`
+	// Encoder is what made the vectors from the texts, and makes those of new texts; nil where it is not kept.
+	Encoder *EncoderManifest `json:"encoder,omitempty"`
 	// Files are the data files by name. A dataset that was written by hand, without a manifest, has none.
 	Files      map[string]FileManifest `json:"files"`
 	Provenance Provenance              `json:"provenance"`
@@ -51,6 +54,11 @@ type VectorManifest struct {
 	Dimension int    `json:"dimension"`
 	Kind      string `json:"kind"` // float32 or float16
 	Zero      int    `json:"zero"` // vectors of zeros
+}
+
+// EncoderManifest says what is in the file of the encoder.
+type EncoderManifest struct {
+	Kind string `json:"kind"` // as its package names it, such as builtin
 }
 
 // FileManifest is by what a file is known.
@@ -158,6 +166,10 @@ func (m *Manifest) check() error {
 		return bad("files lack %s or %s", NodesFile, LinksFile)
 	case has(VectorsFile) != (m.Vectors != nil):
 		return bad("vectors and the file %s do not go together", VectorsFile)
+	case has(EncoderFile) != (m.Encoder != nil):
+		return bad("encoder and the file %s do not go together", EncoderFile)
+	case m.Encoder != nil && (m.Encoder.Kind == "" || m.Vectors == nil):
+		return bad("an encoder of kind %.40q, and vectors: %t", m.Encoder.Kind, m.Vectors != nil)
 	case !has(ExposuresFile) && m.Exposures > 0:
 		return bad("%d exposures and no file %s", m.Exposures, ExposuresFile)
 	}

@@ -100,7 +100,36 @@ func (d *Dataset) Build() graph.BuildReport { return d.build }
 // Content returns what Write needs to store the dataset elsewhere.
 func (d *Dataset) Content(ctx context.Context) (Content, error) {
 	e, err := d.Exposures(ctx)
-	return Content{Graph: d.graph, Text: d.Text, Exposures: e}, err
+	c := Content{Graph: d.graph, Text: d.Text, Exposures: e}
+	if m := d.manifest.Encoder; m != nil {
+		c.Encoder = &Encoder{Kind: m.Kind, Write: func(w io.Writer) error {
+			r, err := d.Encoder()
+			if err == nil {
+				_, err = io.Copy(w, r)
+			}
+			return err
+		}}
+	}
+	return c, err
+}
+
+// Encoder returns the bytes of the file that made the vectors, or nil when the dataset has none;
+// Manifest().Encoder says of which kind it is. They can be read until Close.
+func (d *Dataset) Encoder() (*io.SectionReader, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.files[NodesFile] == nil {
+		return nil, wrong(d.dir, ErrClosed, "read the encoder before Close")
+	}
+	file := d.files[EncoderFile]
+	if file == nil || d.manifest.Encoder == nil {
+		return nil, nil
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return nil, wrong(d.path(EncoderFile), bare(err), "")
+	}
+	return io.NewSectionReader(file, 0, info.Size()), nil
 }
 
 // Close closes the files and gives the vectors' memory back. It may be called again.

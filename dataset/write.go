@@ -31,6 +31,16 @@ type Content struct {
 	// Nil means that no node has text.
 	Text      func(i int32) (string, error)
 	Exposures *Exposures // nil means that nothing is known of what was shown
+	// Encoder is what made the graph's vectors; nil means that it is not kept. Whoever gives a graph other
+	// vectors takes it away.
+	Encoder *Encoder
+}
+
+// Encoder is the file that makes vectors of new texts as it made those of the nodes. What is in it is its
+// package's business.
+type Encoder struct {
+	Kind  string                  // such as builtin
+	Write func(w io.Writer) error // writes the file
 }
 
 // WriteOptions says how to write. Its zero value is ready.
@@ -38,6 +48,10 @@ type WriteOptions struct {
 	Provenance Provenance // with Made left zero, the time of writing is taken
 	Half       bool       // store float32 vectors as float16, in half the space; three digits remain
 	Progress   func(Step) // told now and then, from the caller's goroutine; may be nil
+	// Written is called when all is written and nothing of Content is needed any more, before the folder takes
+	// its name; may be nil. It is the moment to close the dataset that is about to be replaced, without which
+	// Windows would refuse. An error stops the writing.
+	Written func() error
 }
 
 // Step is a moment of reading or writing.
@@ -144,12 +158,32 @@ func (w *writer) writeInto(folder string) error {
 			return err
 		}
 	}
+	if e := w.content.Encoder; e != nil {
+		switch {
+		case g.Vectors() == nil:
+			return w.refuse("there is an encoder and no vectors that it made", "give the graph its vectors, or leave the encoder out")
+		case e.Kind == "" || !utf8.ValidString(e.Kind):
+			return w.refuse("the encoder's kind is %q", "name it", e.Kind)
+		}
+		w.manifest.Encoder = &EncoderManifest{Kind: e.Kind}
+		if err := w.file(folder, EncoderFile, func(to io.Writer, progress func(done, of int) error) error {
+			if err := progress(0, 1); err != nil {
+				return err
+			}
+			return e.Write(to)
+		}); err != nil {
+			return err
+		}
+	}
 	raw, err := w.manifest.bytes()
 	if err != nil {
 		return w.refuse("the provenance has no JSON form: %v", "give a year from 0 to 9999", err)
 	}
 	if err := os.WriteFile(filepath.Join(folder, ManifestFile), raw, 0o666); err != nil {
 		return &atomicfile.Error{Path: filepath.Join(w.dir, ManifestFile), Err: bare(err)}
+	}
+	if w.options.Written != nil {
+		return w.options.Written()
 	}
 	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"unseen/internal/safetensors"
 )
 
 // Python's own safetensors reads our file, finds what the documentation says, and what it writes
@@ -56,8 +58,8 @@ func TestPythonReadsAndWrites(t *testing.T) {
 	if fmt.Sprint(read.Metadata) != fmt.Sprint(f.Metadata) {
 		t.Errorf("Python reads the metadata %v, want %v", read.Metadata, f.Metadata)
 	}
-	if read.Digest != f.Metadata[digestKey] {
-		t.Errorf("Python finds the digest %s, want %s", read.Digest, f.Metadata[digestKey])
+	if read.Digest != f.Metadata[safetensors.DigestKey] {
+		t.Errorf("Python finds the digest %s, want %s", read.Digest, f.Metadata[safetensors.DigestKey])
 	}
 	if len(read.Tensors) != len(f.Tensors) {
 		t.Errorf("Python reads %d tensors, want %d", len(read.Tensors), len(f.Tensors))

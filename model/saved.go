@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"unseen/internal/safetensors"
 )
 
 // Model is all that a model file keeps: both halves with their parameters, how they came to be, and
@@ -128,7 +130,7 @@ func (m Model) File() (*File, error) {
 		}
 	}
 	for key, value := range documents {
-		text, err := jsonText(value)
+		text, err := safetensors.JSON(value)
 		if err != nil {
 			return nil, fmt.Errorf("%w: the %s are not JSON: %w; pass what json.Marshal returns", ErrOption, key, err)
 		}

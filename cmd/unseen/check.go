@@ -31,6 +31,7 @@ DIR holds
   exposures.parquet  optional: source, target, linked, and optionally exposed
                      and shown, the probability of it
   vectors.npy        optional: float32 or float16, a row per node
+  encoder.safetensors  optional: what made the vectors
   dataset.json       optional: checksums, which are compared
 
 What is wrong must be mended before anything can be learned, and the exit code

@@ -100,7 +100,10 @@ func (t *ticker) work(s study.Step) {
 
 // read shows a moment of reading a dataset. Most take none, so where there is no terminal only a long one
 // is worth a line.
-func (t *ticker) read(s dataset.Step) {
+func (t *ticker) read(s dataset.Step) { t.passing("reading "+s.File, s.Done) }
+
+// passing shows a moment of a phase that may take a blink or an hour.
+func (t *ticker) passing(phase string, done float64) {
 	now, wait := time.Now(), lineEvery
 	if t.terminal {
 		wait = time.Second / 10
@@ -112,7 +115,10 @@ func (t *ticker) read(s dataset.Step) {
 		return
 	}
 	t.last = now
-	t.show(s.Done, "reading "+s.File)
+	if !t.terminal {
+		phase += fmt.Sprintf(" %.0f%%", 100*done)
+	}
+	t.show(done, phase)
 }
 
 // show draws a bar before the text on a terminal, and a line elsewhere.

@@ -41,7 +41,7 @@ New here? Start with:  unseen demo`,
 	root.SetUsageTemplate(usage)
 	root.SetVersionTemplate("unseen {{.Version}}\n")
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(newDemo(), newCheck(), newFit(), newLoop(), newStudy(), newReport(), newVersion(), newCompletion())
+	root.AddCommand(newDemo(), newCheck(), newEncode(), newFit(), newLoop(), newStudy(), newReport(), newVersion(), newCompletion())
 	return root
 }
 

@@ -1,4 +1,4 @@
-package model
+package safetensors
 
 import (
 	"fmt"
@@ -10,12 +10,19 @@ import (
 // temporary file in the same folder, which is synced, renamed and its folder synced. When it fails,
 // the old file is as it was and the temporary one is gone; what a killed Save left goes with the next.
 func (f *File) Save(path string) error {
-	write, err := f.encode()
+	write, err := f.Encode()
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	if err := atomicfile.Write(path, write); err != nil {
-		return fmt.Errorf("model: %w", err)
+	return atomicfile.Write(path, write)
+}
+
+// Tensor returns the tensor of a name, if there is one.
+func (f *File) Tensor(name string) (Tensor, bool) {
+	for _, t := range f.Tensors {
+		if t.Name == name {
+			return t, true
+		}
 	}
-	return nil
+	return Tensor{}, false
 }

@@ -1,4 +1,4 @@
-package model
+package safetensors
 
 import (
 	"bytes"
@@ -33,11 +33,10 @@ import (
 type File struct {
 	Metadata map[string]string
 	Tensors  []Tensor
-
-	path string // where it was read, for messages
 }
 
-// Tensor is an array with a name. Data is a []float32, []float64 or []int32, row by row.
+// Tensor is an array with a name. Data is a []float32, []float64, []int32, []uint8 or, for the bits of
+// float16 numbers, []uint16, row by row.
 type Tensor struct {
 	Name  string
 	Shape []int
@@ -45,10 +44,12 @@ type Tensor struct {
 }
 
 const (
+	// DigestKey is the writer's key of the metadata.
+	DigestKey = "sha256"
+	// MaxHeader bounds the header's length. The format's own library reads up to 100 MB.
+	MaxHeader = 16 << 20
+
 	metadataName = "__metadata__"
-	digestKey    = "sha256"
-	// maxHeader bounds the header's length. The format's own library reads up to 100 MB.
-	maxHeader = 16 << 20
 )
 
 // dtypes are the kinds of numbers, in the order in which Python's safetensors sorts them: by
@@ -56,48 +57,53 @@ const (
 var dtypes = []struct {
 	name string
 	size int
-}{{"F64", 8}, {"F32", 4}, {"I32", 4}}
+}{{"F64", 8}, {"F32", 4}, {"I32", 4}, {"F16", 2}, {"U8", 1}}
 
-// Tensor returns the tensor of a name, if there is one.
-func (f *File) Tensor(name string) (Tensor, bool) {
-	for _, t := range f.Tensors {
-		if t.Name == name {
-			return t, true
-		}
-	}
-	return Tensor{}, false
-}
+// Errors of what cannot be written; errors.Is tells them apart.
+var (
+	ErrContent = errors.New("cannot be stored")
+	ErrShape   = errors.New("shape and numbers differ")
+)
 
 // Open reads a file and checks all of it: sizes, names, shapes and the digest. The error names the
 // file, the place and what to do.
 func Open(path string) (*File, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrFile, err)
+		return nil, err
 	}
 	defer file.Close()
 	info, err := file.Stat()
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrFile, err)
+		return nil, err
 	}
-	f, digest, err := decode(file, info.Size())
-	if err == nil {
-		err = f.checkDigest(digest)
-	}
+	f, err := Read(file, info.Size())
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrFile, path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	f.path = path
 	return f, nil
 }
 
-func (f *File) checkDigest(digest string) error {
-	written, ok := f.Metadata[digestKey]
+// Read is Open of so many bytes.
+func Read(r io.Reader, size int64) (*File, error) {
+	f, digest, err := Decode(r, size)
+	if err == nil {
+		err = f.CheckDigest(digest)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// CheckDigest compares the digest of the content with the one that the metadata say.
+func (f *File) CheckDigest(digest string) error {
+	written, ok := f.Metadata[DigestKey]
 	if !ok {
-		return fmt.Errorf("metadata: there is no %q, so unseen did not write this file; fit a model and save it", digestKey)
+		return fmt.Errorf("metadata: there is no %q, so unseen did not write this file; write it with unseen", DigestKey)
 	}
 	if written != digest {
-		return fmt.Errorf("the content has digest %.12s… and its metadata say %.12s…: it was changed or damaged after it was written; fetch the file again or fit the model anew", digest, written)
+		return fmt.Errorf("the content has digest %.12s… and its metadata say %.12s…: it was changed or damaged after it was written; fetch the file again or make it anew", digest, written)
 	}
 	return nil
 }
@@ -117,8 +123,8 @@ type tensorInfo struct {
 	end   int64
 }
 
-// decode reads a file of a size and returns its digest. What it allocates is bounded by the size.
-func decode(r io.Reader, size int64) (*File, string, error) {
+// Decode reads a file of a size and returns its digest. What it allocates is bounded by the size.
+func Decode(r io.Reader, size int64) (*File, string, error) {
 	var prefix [8]byte
 	if size < int64(len(prefix)) {
 		return nil, "", fmt.Errorf("byte 0: %d bytes are too few for a safetensors file; fetch the file again", size)
@@ -128,7 +134,7 @@ func decode(r io.Reader, size int64) (*File, string, error) {
 	}
 	length := binary.LittleEndian.Uint64(prefix[:])
 	rest := size - int64(len(prefix))
-	if length > maxHeader || int64(length) > rest {
+	if length > MaxHeader || int64(length) > rest {
 		return nil, "", fmt.Errorf("byte 0: a header of %d bytes in a file of %d: it is no safetensors file or is truncated; fetch the file again", length, size)
 	}
 	text := make([]byte, length)
@@ -137,7 +143,7 @@ func decode(r io.Reader, size int64) (*File, string, error) {
 	}
 	h, err := parseHeader(text, rest-int64(length))
 	if err != nil {
-		return nil, "", fmt.Errorf("header: %w; fetch the file again or fit the model anew", err)
+		return nil, "", fmt.Errorf("header: %w; fetch the file again or make it anew", err)
 	}
 	digest := sha256.New()
 	h.digest(digest)
@@ -151,8 +157,12 @@ func decode(r io.Reader, size int64) (*File, string, error) {
 			t.Data, err = readNumbers(data, count, 8, func(b []byte) float64 { return math.Float64frombits(binary.LittleEndian.Uint64(b)) })
 		case "F32":
 			t.Data, err = readNumbers(data, count, 4, func(b []byte) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b)) })
-		default:
+		case "I32":
 			t.Data, err = readNumbers(data, count, 4, func(b []byte) int32 { return int32(binary.LittleEndian.Uint32(b)) })
+		case "F16":
+			t.Data, err = readNumbers(data, count, 2, binary.LittleEndian.Uint16)
+		default:
+			t.Data, err = readNumbers(data, count, 1, func(b []byte) uint8 { return b[0] })
 		}
 		if err != nil {
 			return nil, "", fmt.Errorf("tensor %q: %w; fetch the file again", info.name, err)
@@ -259,7 +269,7 @@ func parseTensor(name string, value json.RawMessage, data int64) (tensorInfo, er
 		}
 	}
 	if info.dtype < 0 {
-		return info, fmt.Errorf("numbers of type %q; F64, F32 and I32 can be read", said.Dtype)
+		return info, fmt.Errorf("numbers of type %q; F64, F32, I32, F16 and U8 can be read", said.Dtype)
 	}
 	if said.Shape == nil {
 		return info, errors.New("it has no shape")
@@ -300,7 +310,7 @@ func inFile(a, b tensorInfo) int {
 // digest writes what the header says in a form that does not depend on how its JSON is laid out.
 func (h *header) digest(w io.Writer) {
 	for _, key := range slices.Sorted(maps.Keys(h.metadata)) {
-		if key != digestKey {
+		if key != DigestKey {
 			value := h.metadata[key]
 			fmt.Fprintf(w, "%d:%s %d:%s\n", len(key), key, len(value), value)
 		}
@@ -329,8 +339,8 @@ func readNumbers[T any](r io.Reader, count, size int, number func([]byte) T) ([]
 	return numbers, nil
 }
 
-// encode checks the content and returns what writes it.
-func (f *File) encode() (func(io.Writer) error, error) {
+// Encode checks the content and returns what writes it.
+func (f *File) Encode() (func(io.Writer) error, error) {
 	h, tensors, err := f.layOut()
 	if err != nil {
 		return nil, err
@@ -341,7 +351,7 @@ func (f *File) encode() (func(io.Writer) error, error) {
 		return nil, err
 	}
 	h.metadata = maps.Clone(h.metadata)
-	h.metadata[digestKey] = hex.EncodeToString(digest.Sum(nil))
+	h.metadata[DigestKey] = hex.EncodeToString(digest.Sum(nil))
 	text, err := h.json()
 	if err != nil {
 		return nil, err
@@ -365,7 +375,7 @@ func (f *File) layOut() (header, []Tensor, error) {
 	}
 	for key, value := range h.metadata {
 		if !utf8.ValidString(key) || !utf8.ValidString(value) {
-			return h, nil, fmt.Errorf("%w: metadata %q is not UTF-8; encode it as text", ErrOption, key)
+			return h, nil, fmt.Errorf("%w: metadata %q is not UTF-8; encode it as text", ErrContent, key)
 		}
 	}
 	byName := map[string]Tensor{}
@@ -379,13 +389,17 @@ func (f *File) layOut() (header, []Tensor, error) {
 			info.dtype, count = 1, len(data)
 		case []int32:
 			info.dtype, count = 2, len(data)
+		case []uint16:
+			info.dtype, count = 3, len(data)
+		case []uint8:
+			info.dtype, count = 4, len(data)
 		default:
-			return h, nil, fmt.Errorf("%w: tensor %q holds a %T; give []float32, []float64 or []int32", ErrOption, t.Name, t.Data)
+			return h, nil, fmt.Errorf("%w: tensor %q holds a %T; give []float32, []float64, []int32, []uint16 or []uint8", ErrContent, t.Name, t.Data)
 		}
 		if _, twice := byName[t.Name]; twice || t.Name == "" || t.Name == metadataName || !utf8.ValidString(t.Name) {
-			return h, nil, fmt.Errorf("%w: tensor name %q is empty, taken or not text; choose another", ErrOption, t.Name)
+			return h, nil, fmt.Errorf("%w: tensor name %q is empty, taken or not text; choose another", ErrContent, t.Name)
 		}
-		if slices.ContainsFunc(t.Shape, func(n int) bool { return n < 0 }) || (Part{Shape: t.Shape}).Size() != count {
+		if !fits(t.Shape, count) {
 			return h, nil, fmt.Errorf("%w: tensor %q holds %d numbers and has shape %v", ErrShape, t.Name, count, t.Shape)
 		}
 		byName[t.Name] = t
@@ -404,15 +418,27 @@ func (f *File) layOut() (header, []Tensor, error) {
 	return h, tensors, nil
 }
 
+// fits says whether a shape has so many numbers.
+func fits(shape []int, count int) bool {
+	size := 1
+	for _, n := range shape {
+		if n < 0 {
+			return false
+		}
+		size *= n
+	}
+	return size == count
+}
+
 // json returns the header's text, padded with spaces so that the data are aligned.
 func (h *header) json() ([]byte, error) {
 	var text bytes.Buffer
 	put := func(name string, value any) error {
-		key, err := jsonText(name)
+		key, err := JSON(name)
 		if err != nil {
 			return err
 		}
-		member, err := jsonText(value)
+		member, err := JSON(value)
 		if err != nil {
 			return err
 		}
@@ -437,14 +463,14 @@ func (h *header) json() ([]byte, error) {
 	}
 	whole := "{" + text.String() + "}"
 	whole += strings.Repeat(" ", (8-len(whole)%8)%8)
-	if len(whole) > maxHeader {
-		return nil, fmt.Errorf("%w: a header of %d bytes; keep the metadata below %d", ErrOption, len(whole), maxHeader)
+	if len(whole) > MaxHeader {
+		return nil, fmt.Errorf("%w: a header of %d bytes; keep the metadata below %d", ErrContent, len(whole), MaxHeader)
 	}
 	return []byte(whole), nil
 }
 
-// jsonText is json.Marshal without the escapes that only web pages need.
-func jsonText(value any) (string, error) {
+// JSON is json.Marshal without the escapes that only web pages need.
+func JSON(value any) (string, error) {
 	var text strings.Builder
 	e := json.NewEncoder(&text)
 	e.SetEscapeHTML(false)
@@ -469,6 +495,10 @@ func writeAll(w io.Writer, tensors []Tensor) error {
 			err = writeNumbers(w, data, func(b []byte, x int32) []byte {
 				return binary.LittleEndian.AppendUint32(b, uint32(x))
 			})
+		case []uint16:
+			err = writeNumbers(w, data, binary.LittleEndian.AppendUint16)
+		case []uint8:
+			_, err = w.Write(data)
 		}
 		if err != nil {
 			return err

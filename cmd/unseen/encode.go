@@ -1,0 +1,240 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"unseen/dataset"
+	"unseen/encode"
+	"unseen/graph"
+)
+
+// encodeFlags is the command line of unseen encode.
+type encodeFlags struct {
+	dir                  string
+	encoder, pooling     string
+	dim                  int
+	titleWeight          float64
+	bigrams, half, force bool
+	seed                 uint64
+	threads              int
+
+	rowNumbers, resume, quiet, asJSON bool
+}
+
+func newEncode() *cobra.Command {
+	var f encodeFlags
+	cmd := &cobra.Command{
+		Use:   "encode DIR",
+		Short: "Make the vectors of a dataset from its titles and texts",
+		Long: `Make a vector for every node of a dataset from its title and text, such that
+nodes about the same things point the same way, and store them in the dataset
+with the encoder that made them, which makes those of new texts later.
+
+Encoders:
+  builtin      terms weighed by their rarity, on as many components as --dim
+               says (TF-IDF and a singular value decomposition); no download
+  onnx:FOLDER  a neural encoder of the BERT kind: model.onnx, tokenizer.json
+
+A node without any known word gets a vector of zeros: its text says nothing of
+its links, and it is counted aloud. Nothing is made up for it, since the mean
+of its field would carry the field into the text.
+
+Until all is done the dataset stays as it was, whatever happens. A neural
+encoder takes long, so what it has done lies beside DIR until the end: run the
+same command with --resume to go on.`,
+		Example: `  unseen encode papers
+  unseen encode papers --dim 384 --float16 --force
+  unseen encode papers --encoder onnx:models/minilm --pooling mean`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 || args[0] == "" {
+				return usagef("name one folder of a dataset; for instance unseen encode papers")
+			}
+			f.dir = args[0]
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(cmd.Flags().Changed); err != nil {
+				return err
+			}
+			r, err := runEncode(cmd.Context(), f, newTicker(cmd.ErrOrStderr(), f.quiet))
+			if err != nil {
+				return err
+			}
+			if f.asJSON {
+				return printJSON(cmd.OutOrStdout(), r)
+			}
+			return r.print(cmd.OutOrStdout())
+		},
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return nil, cobra.ShellCompDirectiveFilterDirs
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&f.encoder, "encoder", encode.Kind, "builtin, or onnx:`FOLDER` of a model")
+	flags.IntVar(&f.dim, "dim", 0, "components of a vector (default: 256, or as many as there are)")
+	flags.Float64Var(&f.titleWeight, "title-weight", 2, "how many times a word of the title counts")
+	flags.BoolVar(&f.bigrams, "bigrams", false, "count pairs of neighbouring words too")
+	flags.StringVar(&f.pooling, "pooling", "mean", "of a neural encoder: mean or cls")
+	flags.BoolVar(&f.half, "float16", false, "store vectors in half the space, with three digits")
+	flags.BoolVar(&f.force, "force", false, "replace vectors that are there")
+	flags.BoolVar(&f.rowNumbers, "row-numbers", false, "whole numbers in links are row numbers, not ids")
+	flags.Uint64Var(&f.seed, "seed", 1, "seed of the search for components")
+	flags.IntVar(&f.threads, "threads", 0, "threads (default: all processors)")
+	flags.BoolVar(&f.resume, "resume", false, "go on where a neural encoder was stopped")
+	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
+	jsonFlag(cmd, &f.asJSON)
+	for name, values := range map[string][]string{
+		"encoder": {encode.Kind, "onnx:"}, "pooling": {"mean", "cls"},
+		"dim": nil, "title-weight": nil, "seed": nil, "threads": nil,
+	} {
+		if err := cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+			panic(err) // only if the flag does not exist
+		}
+	}
+	return cmd
+}
+
+// check says which flag is wrong, or means nothing beside the others.
+func (f *encodeFlags) check(given func(string) bool) error {
+	folder, neural := strings.CutPrefix(f.encoder, "onnx:")
+	switch {
+	case !neural && f.encoder != encode.Kind:
+		return usagef("no encoder %q; there is %s, and onnx:FOLDER", f.encoder, encode.Kind)
+	case neural && folder == "":
+		return usagef("--encoder onnx: lacks its folder; for instance onnx:models/minilm")
+	case f.pooling != "mean" && f.pooling != "cls":
+		return usagef("--pooling is %q; give mean or cls", f.pooling)
+	case f.dim < 0 || given("dim") && f.dim == 0:
+		return usagef("--dim is %d; give at least 1, or leave it out", f.dim)
+	case !(f.titleWeight >= 0 && f.titleWeight <= 1000):
+		return usagef("--title-weight is %v; give from 0 to 1000", f.titleWeight)
+	case f.threads < 0:
+		return usagef("--threads is %d; give at least 1, or leave it out", f.threads)
+	}
+	other := []string{"pooling", "resume"}
+	if neural {
+		other = []string{"dim", "title-weight", "bigrams", "seed"}
+	}
+	for _, name := range other {
+		if given(name) && neural {
+			return usagef("--%s is for the built-in encoder; leave it out with %s", name, f.encoder)
+		}
+		if given(name) {
+			return usagef("--%s is for neural encoders; leave it out, or give --encoder onnx:FOLDER", name)
+		}
+	}
+	return nil
+}
+
+// encodeResult is what unseen encode prints.
+type encodeResult struct {
+	Dir         string         `json:"dir"`
+	Encoder     string         `json:"encoder"`
+	Nodes       int            `json:"nodes"`
+	WithoutText int            `json:"without_text"` // nodes with a vector of zeros
+	Dimension   int            `json:"dimension"`
+	Kind        string         `json:"kind"` // of the numbers
+	Seconds     float64        `json:"seconds"`
+	Fit         *encode.Report `json:"fit,omitempty"` // of the built-in encoder
+	Warnings    []string       `json:"warnings"`
+}
+
+func runEncode(ctx context.Context, f encodeFlags, progress *ticker) (*encodeResult, error) {
+	defer progress.clear()
+	began := time.Now()
+	d, err := dataset.Open(ctx, f.dir, dataset.OpenOptions{RowNumbers: f.rowNumbers, Progress: progress.read})
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	if v := d.Graph().Vectors(); v != nil && !f.force {
+		return nil, fmt.Errorf("%s has vectors of dimension %d already; give --force to replace them", f.dir, v.Dim())
+	}
+	r := &encodeResult{Dir: f.dir, Encoder: f.encoder, Nodes: d.Graph().Len(), Warnings: []string{}}
+	content, err := d.Content(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var vectors *graph.Vectors
+	if _, neural := strings.CutPrefix(f.encoder, "onnx:"); neural {
+		return nil, fmt.Errorf("no neural encoders yet")
+	}
+	vectors, content.Encoder, err = builtin(ctx, f, d, r, progress)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.dir, err)
+	}
+	defer vectors.Close()
+	if content.Graph, err = d.Graph().WithVectors(vectors); err != nil {
+		return nil, err
+	}
+	if r.WithoutText > 0 {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("%s of %s nodes have no word that the encoder knows: their vectors are zeros, so their texts say nothing of their links; give them titles or texts", thousands(r.WithoutText), thousands(r.Nodes)))
+	}
+	m, err := dataset.Write(ctx, f.dir, content, dataset.WriteOptions{
+		Provenance: d.Manifest().Provenance, Half: f.half, Progress: progress.write, Written: d.Close,
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.Dimension, r.Kind, r.Seconds = m.Vectors.Dimension, m.Vectors.Kind, time.Since(began).Seconds()
+	return r, nil
+}
+
+// nodeTexts are the titles and texts of a dataset.
+type nodeTexts struct{ d *dataset.Dataset }
+
+func (t nodeTexts) Len() int { return t.d.Graph().Len() }
+
+func (t nodeTexts) Document(i int) (encode.Document, error) {
+	text, err := t.d.Text(int32(i))
+	return encode.Document{Title: t.d.Graph().Title(int32(i)), Text: text}, err
+}
+
+func builtin(ctx context.Context, f encodeFlags, d *dataset.Dataset, r *encodeResult, progress *ticker) (*graph.Vectors, *dataset.Encoder, error) {
+	s := encode.Settings{Dim: f.dim, TitleWeight: f.titleWeight, Bigrams: f.bigrams, Seed: f.seed, Threads: f.threads, Progress: progress.encode}
+	if s.TitleWeight == 0 {
+		s.TitleWeight = -1 // to the settings 0 is the default
+	}
+	e, report, err := encode.Fit(ctx, nodeTexts{d}, s)
+	if err != nil {
+		return nil, nil, err
+	}
+	vectors, err := graph.NewVectors(d.Graph().Len(), e.Dim())
+	if err != nil {
+		return nil, nil, err
+	}
+	if r.WithoutText, err = e.EncodeAll(ctx, nodeTexts{d}, vectors, f.threads, progress.encode); err != nil {
+		vectors.Close()
+		return nil, nil, err
+	}
+	r.Fit, r.Warnings = report, append(r.Warnings, report.Warnings...)
+	return vectors, &dataset.Encoder{Kind: encode.Kind, Write: e.Write}, nil
+}
+
+func (r *encodeResult) print(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s nodes, %d dimensions (%s), encoded in %.1f s\n", r.Dir, thousands(r.Nodes), r.Dimension, r.Kind, r.Seconds)
+	if r.Fit != nil {
+		b.WriteString(wrap(fmt.Sprintf("%s terms of %s count; the components carry %.0f%% of them", thousands(r.Fit.Terms), thousands(r.Fit.Found), math.Round(100*r.Fit.Explained))))
+	}
+	for _, text := range r.Warnings {
+		b.WriteString(wrap("Warning: " + text))
+	}
+	fmt.Fprintf(&b, "\nNext:  unseen check %s\n", r.Dir)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// encode shows a moment of encoding.
+func (t *ticker) encode(s encode.Step) { t.passing(s.Phase, s.Done) }
+
+// write shows a moment of writing a dataset.
+func (t *ticker) write(s dataset.Step) { t.passing("writing "+s.File, s.Done) }

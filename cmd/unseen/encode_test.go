@@ -1,0 +1,235 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"unseen/dataset"
+	"unseen/encode"
+	"unseen/graph"
+)
+
+// notes writes a dataset of n nodes on three subjects, each linked to the one before; every seventh has no
+// text and no title.
+func notes(t *testing.T, n int) string {
+	t.Helper()
+	var b graph.Builder
+	for i := range n {
+		node := graph.Node{ID: fmt.Sprint("note ", i), Field: fmt.Sprint("field ", i%3), Title: fmt.Sprintf("subject%d", i%3)}
+		if i%7 == 6 {
+			node.Title = ""
+		}
+		if _, err := b.AddNode(node); err != nil {
+			t.Fatal(err)
+		}
+		if i > 0 {
+			if err := b.AddLinkIndex(int32(i), int32(i-1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	g, _, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	content := dataset.Content{Graph: g, Text: func(i int32) (string, error) {
+		if i%7 == 6 {
+			return "", nil
+		}
+		var text strings.Builder
+		for k := range int32(9) {
+			fmt.Fprintf(&text, "word%dof%d ", (i*k+k)%11, (i+k/6)%3)
+		}
+		return text.String(), nil
+	}}
+	dir := filepath.Join(t.TempDir(), "notes")
+	if _, err := dataset.Write(context.Background(), dir, content, dataset.WriteOptions{Provenance: dataset.Provenance{Source: "a test"}}); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// folder reads all files of a folder.
+func folder(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for _, e := range entries {
+		content, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[e.Name()] = string(content)
+	}
+	return files
+}
+
+func TestEncode(t *testing.T) {
+	dir := notes(t, 210)
+	code, text, stderr := invoke("encode", dir, "--json")
+	if code != exitOK || stderr != "" {
+		t.Fatalf("exit code %d, stderr %q", code, stderr)
+	}
+	var r encodeResult
+	decodeOne(t, text, &r)
+	if r.Nodes != 210 || r.WithoutText != 30 || r.Encoder != "builtin" || r.Kind != "float32" || r.Dimension < 20 || r.Fit.Empty != 30 || len(r.Warnings) != 2 || !strings.Contains(r.Warnings[1], "30 of 210 nodes") {
+		t.Errorf("%+v", r)
+	}
+	d, err := dataset.Open(context.Background(), dir, dataset.OpenOptions{Verify: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	m := d.Manifest()
+	if m.Vectors.Zero != 30 || m.Encoder.Kind != "builtin" || m.Provenance.Source != "a test" || d.Graph().LinkCount() != 209 {
+		t.Errorf("%+v", m)
+	}
+	// the encoder that is stored makes the vectors that are stored
+	file, err := d.Encoder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := encode.Read(file, file.Size())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	row := make([]float32, r.Dimension)
+	for _, i := range []int32{0, 6, 100} {
+		title := d.Graph().Title(i)
+		body, err := d.Text(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Graph().Vectors().Load(row, i)
+		if vector, _ := e.Encode(encode.Document{Title: title, Text: body}); !slices.Equal(vector, row) {
+			t.Errorf("node %d has the vector %v, and the encoder makes %v", i, row, vector)
+		}
+	}
+}
+
+// The same command gives the same bytes, whatever the threads; vectors that are there are replaced only by
+// force.
+func TestEncodeAgain(t *testing.T) {
+	dir := notes(t, 210)
+	bare := folder(t, dir)
+	if code, page, stderr := invoke("encode", dir, "--threads", "1", "--dim", "5"); code != exitOK || !strings.Contains(page, "210 nodes, 5 dimensions (float32)") || !strings.Contains(page, "Warning: 30 of 210 nodes") {
+		t.Fatalf("exit code %d, stdout %s, stderr %q", code, page, stderr)
+	}
+	first := folder(t, dir)
+	for name, content := range bare {
+		if name != dataset.ManifestFile && first[name] != content {
+			t.Errorf("%s was changed", name)
+		}
+	}
+	code, _, stderr := invoke("encode", dir)
+	if code != exitFailure || !strings.Contains(stderr, "--force") || strings.Count(stderr, "\n") != 1 {
+		t.Errorf("exit code %d, stderr %q", code, stderr)
+	}
+	if code, _, stderr := invoke("encode", dir, "--threads", "3", "--dim", "5", "--force", "--quiet"); code != exitOK || stderr != "" {
+		t.Fatalf("exit code %d, stderr %q", code, stderr)
+	}
+	for name, content := range folder(t, dir) {
+		if first[name] != content {
+			t.Errorf("%s differs with other threads", name)
+		}
+	}
+	if code, _, stderr := invoke("encode", dir, "--dim", "4", "--force", "--float16"); code != exitOK {
+		t.Fatalf("exit code %d, stderr %q", code, stderr)
+	}
+	d, err := dataset.Open(context.Background(), dir, dataset.OpenOptions{Verify: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if v := d.Manifest().Vectors; v.Dimension != 4 || v.Kind != "float16" {
+		t.Errorf("%+v", v)
+	}
+}
+
+// Whenever it is stopped, the dataset is what it was.
+func TestEncodeStops(t *testing.T) {
+	dir := notes(t, 2000)
+	before := folder(t, dir)
+	for k := range 12 {
+		ctx := &fading{Context: context.Background(), left: 1 << k}
+		var out, problems bytes.Buffer
+		code := run(ctx, []string{"encode", dir, "--quiet"}, &out, &problems)
+		after := folder(t, dir)
+		if code == exitOK {
+			if k < 3 {
+				t.Errorf("it was done after %d looks at the context", 1<<k)
+			}
+			return
+		}
+		if !strings.Contains(problems.String(), "stopped before it was done") {
+			t.Errorf("stderr %q", problems.String())
+		}
+		if len(after) != len(before) || after[dataset.ManifestFile] != before[dataset.ManifestFile] || after[dataset.NodesFile] != before[dataset.NodesFile] {
+			t.Errorf("the dataset changed after %d looks at the context", 1<<k)
+		}
+		left, err := os.ReadDir(filepath.Dir(dir))
+		if err != nil || len(left) != 1 {
+			t.Errorf("beside the dataset lie %v (%v)", left, err)
+		}
+	}
+	t.Error("it was never done")
+}
+
+// fading is a context that ends after it was asked so many times.
+type fading struct {
+	context.Context
+	left int
+}
+
+func (f *fading) Err() error {
+	if f.left--; f.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+func TestEncodeFails(t *testing.T) {
+	without := correspondence(t, 30, false)
+	alike := correspondence(t, 30, true)
+	good := notes(t, 30)
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"encode"}, exitUsage, "unseen encode papers"},
+		{[]string{"encode", "a", "b"}, exitUsage, "unseen encode papers"},
+		{[]string{"encode", good, "--encoder", "word2vec"}, exitUsage, `no encoder "word2vec"`},
+		{[]string{"encode", good, "--encoder", "onnx:"}, exitUsage, "lacks its folder"},
+		{[]string{"encode", good, "--pooling", "max"}, exitUsage, "give mean or cls"},
+		{[]string{"encode", good, "--pooling", "cls"}, exitUsage, "for neural encoders"},
+		{[]string{"encode", good, "--resume"}, exitUsage, "for neural encoders"},
+		{[]string{"encode", good, "--encoder", "onnx:m", "--dim", "5"}, exitUsage, "for the built-in encoder"},
+		{[]string{"encode", good, "--dim", "0"}, exitUsage, "--dim is 0"},
+		{[]string{"encode", good, "--dim", "-3"}, exitUsage, "--dim is -3"},
+		{[]string{"encode", good, "--title-weight", "-1"}, exitUsage, "--title-weight is -1"},
+		{[]string{"encode", good, "--threads", "-1"}, exitUsage, "--threads is -1"},
+		{[]string{"encode", good, "--dim", "500"}, exitFailure, "leave it out"},
+		{[]string{"encode", without}, exitFailure, "none of the 30 documents has a word"},
+		{[]string{"encode", alike}, exitFailure, "alike"},
+		{[]string{"encode", filepath.Join(good, "absent")}, exitFailure, "absent"},
+	} {
+		code, page, stderr := invoke(c.args...)
+		if code != c.code || page != "" || !strings.Contains(stderr, c.says) || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("%v: exit code %d, stdout %q, stderr %q", c.args[1:], code, page, stderr)
+		}
+	}
+	if left := folder(t, good); len(left) != 3 {
+		t.Errorf("%d files", len(left))
+	}
+}

@@ -1,0 +1,117 @@
+package encode
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+// Errors of this package wrap one of these, so that errors.Is tells the kinds apart.
+var (
+	// ErrTexts: nothing can be learned from the texts.
+	ErrTexts = errors.New("encode: unusable texts")
+	// ErrDimension: more components were asked for than the texts have.
+	ErrDimension = errors.New("encode: too many dimensions")
+	// ErrSettings: a setting is out of range.
+	ErrSettings = errors.New("encode: bad setting")
+	// ErrFile: a file holds no encoder, or a damaged one.
+	ErrFile = errors.New("encode: unusable encoder file")
+)
+
+// Document is a text and its title; either may be empty.
+type Document struct{ Title, Text string }
+
+// Documents are texts to learn from. They are read in order, several times over, by one goroutine at a time.
+type Documents interface {
+	Len() int
+	Document(i int) (Document, error)
+}
+
+// Rows are where vectors go; a graph's vectors are such rows.
+type Rows interface {
+	// Set stores the vector of document i, which is only good during the call.
+	Set(i int32, vector []float32) error
+}
+
+// List is documents in memory.
+type List []Document
+
+// Len returns the number of documents.
+func (l List) Len() int { return len(l) }
+
+// Document returns document i.
+func (l List) Document(i int) (Document, error) { return l[i], nil }
+
+var _ Documents = List(nil)
+
+// Step is a moment of the work.
+type Step struct {
+	Phase string  // what is being done
+	Done  float64 // share of the phase, from 0 to 1
+}
+
+// batch is how many documents a worker takes at a time. It is fixed, so that what is kept by batch does not
+// depend on the number of threads.
+const batchSize = 128
+
+// inBatches reads documents first, first+stride, … in order and calls work for every batch of them, on so
+// many goroutines; worker < threads names the goroutine. done, if any, is called after each batch in the
+// order of the batches, by the caller's goroutine.
+func inBatches(ctx context.Context, docs Documents, stride, threads int, work func(worker, batch int, docs []Document), done func(batch int) error) error {
+	count := (docs.Len() + stride - 1) / stride
+	type job struct {
+		number int
+		docs   []Document
+		ready  chan struct{}
+	}
+	// Two batches wait for each worker: enough to keep it busy, and little memory.
+	queue := make(chan *job)
+	var workers sync.WaitGroup
+	for w := range threads {
+		workers.Go(func() {
+			for j := range queue {
+				work(w, j.number, j.docs)
+				close(j.ready)
+			}
+		})
+	}
+	var waiting []*job
+	finish := func(most int) error {
+		for len(waiting) > most {
+			j := waiting[0]
+			<-j.ready
+			waiting = waiting[1:]
+			if done != nil {
+				if err := done(j.number); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	var err error
+	for first := 0; first < count && err == nil; first += batchSize {
+		if err = ctx.Err(); err != nil {
+			break
+		}
+		j := &job{number: first / batchSize, docs: make([]Document, 0, batchSize), ready: make(chan struct{})}
+		for k := first; k < min(first+batchSize, count); k++ {
+			var d Document
+			if d, err = docs.Document(k * stride); err != nil {
+				break
+			}
+			j.docs = append(j.docs, d)
+		}
+		if err == nil {
+			queue <- j
+			waiting = append(waiting, j)
+			err = finish(2 * threads)
+		}
+	}
+	if err == nil {
+		err = finish(0)
+	}
+	close(queue)
+	workers.Wait()
+	return err
+}
