@@ -80,9 +80,17 @@ const (
 	mendRows    = `save one row per node: np.save("vectors.npy", vectors.reshape(nodes, -1))`
 )
 
-// readNpyHeader reads the header of a file of so many bytes, and checks that they are all there.
-func readNpyHeader(r io.Reader, size int64) (npyHeader, error) {
-	var none npyHeader
+// NpyHeader is what the header of an .npy file says of its numbers.
+type NpyHeader struct {
+	Kind    string // as NumPy writes it: "<f4" is float32, little-endian
+	Fortran bool   // column after column
+	Shape   []int64
+	Bytes   int64 // length of the header; numbers begin behind it
+}
+
+// ReadNpyHeader reads the header of an .npy file with numbers of any kind and shape, and no further.
+func ReadNpyHeader(r io.Reader) (NpyHeader, error) {
+	var none NpyHeader
 	short := &npyFault{"it ends within its header", mendSave}
 	var start [8]byte
 	if _, err := io.ReadFull(r, start[:]); err != nil {
@@ -115,7 +123,18 @@ func readNpyHeader(r io.Reader, size int64) (npyHeader, error) {
 	if err != nil {
 		return none, &npyFault{"its header cannot be read: " + err.Error(), mendSave}
 	}
-	h := npyHeader{offset: int64(8+lengthBytes) + length}
+	return NpyHeader{kind, fortran, shape, int64(8+lengthBytes) + length}, nil
+}
+
+// readNpyHeader reads the header of a file of so many bytes, and checks that they are all there.
+func readNpyHeader(r io.Reader, size int64) (npyHeader, error) {
+	var none npyHeader
+	read, err := ReadNpyHeader(r)
+	if err != nil {
+		return none, err
+	}
+	kind, fortran, shape := read.Kind, read.Fortran, read.Shape
+	h := npyHeader{offset: read.Bytes}
 	element := int64(4)
 	switch kind {
 	case "<f4":

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"time"
@@ -13,6 +12,8 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/format"
+
+	"unseen/internal/columnar"
 )
 
 // table is a Parquet file that is read by columns.
@@ -29,7 +30,7 @@ func openTable(file *os.File, path string) (t *table, err error) {
 	if err != nil {
 		return nil, wrong(path, bare(err), "")
 	}
-	p, err := parquet.OpenFile(file, info.Size(), parquet.SkipBloomFilters(true), parquet.SkipPageIndex(true))
+	p, err := columnar.Open(file, info.Size())
 	if err != nil {
 		return nil, wrong(path, fmt.Errorf("%w: %v", ErrFormat, err), mendTable)
 	}
@@ -148,116 +149,24 @@ func kindWords(c *column) string {
 // left out, and their values are nil.
 func (t *table) scan(ctx context.Context, columns []*column, each func(first int64, n int, values [][]parquet.Value) error) (err error) {
 	defer catch(t.path, &err)
-	first := int64(0)
-	values := make([][]parquet.Value, len(columns))
-	buffers := make([][rowsPerBatch]parquet.Value, len(columns))
-	for _, group := range t.parquet.RowGroups() {
-		cursors := make([]cursor, len(columns))
-		defer func() {
-			for c := range cursors {
-				cursors[c].close()
-			}
-		}()
-		chunks := group.ColumnChunks()
-		for c, column := range columns {
-			if column != nil {
-				cursors[c].pages = chunks[column.index].Pages()
-			}
-		}
-		for left := group.NumRows(); left > 0; {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			n := min(left, rowsPerBatch)
-			for c, column := range columns {
-				if column == nil {
-					continue
-				}
-				if err := cursors[c].advance(); err != nil {
-					return t.broken(first, column, err)
-				}
-				n = min(n, cursors[c].left)
-			}
-			for c, column := range columns {
-				if column == nil {
-					continue
-				}
-				values[c] = buffers[c][:n]
-				if err := cursors[c].read(values[c]); err != nil {
-					return t.broken(first, column, err)
-				}
-			}
-			if err := each(first, int(n), values); err != nil {
-				return err
-			}
-			first, left = first+n, left-n
-		}
-		for c := range cursors {
-			cursors[c].close()
+	indices := make([]int, len(columns))
+	for k, c := range columns {
+		if indices[k] = -1; c != nil {
+			indices[k] = c.index
 		}
 	}
-	if first != t.rows() {
-		return wrong(t.path, fmt.Errorf("%w: it has %d rows and claims %d", ErrFormat, first, t.rows()), mendTable)
+	err = columnar.Scan(ctx, t.parquet, indices, each)
+	if e, ok := errors.AsType[*columnar.Error](err); ok {
+		return t.broken(e.Row, columns[e.Column], e.Err)
 	}
-	return nil
+	if errors.Is(err, columnar.ErrRows) {
+		return wrong(t.path, fmt.Errorf("%w: %v", ErrFormat, err), mendTable)
+	}
+	return err
 }
 
 func (t *table) broken(row int64, c *column, err error) error {
-	if errors.Is(err, io.EOF) {
-		err = errors.New("the column ends before the table does")
-	}
 	return flaw(t.path, row, c.name, fmt.Errorf("%w: %v", ErrFormat, err), mendTable)
-}
-
-// cursor goes through the pages of a column chunk.
-type cursor struct {
-	pages  parquet.Pages
-	page   parquet.Page
-	values parquet.ValueReader
-	left   int64 // values of the page that have not been read
-}
-
-// advance sees to it that there are values left to read.
-func (c *cursor) advance() error {
-	for c.left == 0 {
-		page, err := c.pages.ReadPage()
-		if err != nil {
-			return err
-		}
-		c.release()
-		c.page, c.values, c.left = page, page.Values(), page.NumValues()
-	}
-	return nil
-}
-
-func (c *cursor) read(dst []parquet.Value) error {
-	c.left -= int64(len(dst))
-	for len(dst) > 0 {
-		n, err := c.values.ReadValues(dst)
-		dst = dst[n:]
-		if len(dst) > 0 && err != nil {
-			return err
-		}
-		if len(dst) > 0 && n == 0 {
-			return io.ErrNoProgress
-		}
-	}
-	return nil
-}
-
-func (c *cursor) release() {
-	if c.page != nil {
-		parquet.Release(c.page)
-		c.page, c.values = nil, nil
-	}
-}
-
-func (c *cursor) close() {
-	c.release()
-	if c.pages != nil {
-		c.pages.Close()
-		c.pages = nil
-	}
 }
 
 // text returns a value's text, empty when it is missing. It shares the page's memory.

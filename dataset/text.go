@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/parquet-go/parquet-go"
+
+	"unseen/internal/columnar"
 )
 
 // texts reads the text of nodes, a page at a time, and keeps the page: whoever goes through the nodes in
@@ -72,13 +74,13 @@ func (x *texts) load(row int64) error {
 			return err
 		}
 	}
-	c := cursor{pages: x.pages}
-	if err := c.advance(); err != nil {
+	c := columnar.Cursor{Pages: x.pages}
+	if err := c.Advance(); err != nil {
 		return err
 	}
-	defer c.release()
-	values := make([]parquet.Value, c.left)
-	if err := c.read(values); err != nil {
+	defer c.Release()
+	values := make([]parquet.Value, c.Left)
+	if err := c.Read(values); err != nil {
 		return err
 	}
 	x.first, x.kept = row, make([]string, len(values))

@@ -22,6 +22,7 @@ import (
 
 	"unseen/graph"
 	"unseen/internal/atomicfile"
+	"unseen/internal/columnar"
 )
 
 // Content is what Write stores.
@@ -92,6 +93,25 @@ func Write(ctx context.Context, dir string, c Content, o WriteOptions) (*Manifes
 		return nil, err
 	}
 	return w.manifest, nil
+}
+
+// Writable tells, before hours of work, whether Write can put a dataset into the folder dir after them. A
+// dataset that is there already is no hindrance, and is named by the first result.
+func Writable(dir string) (exists bool, err error) {
+	if dir == "" {
+		return false, wrong(`""`, fs.ErrInvalid, "name a folder")
+	}
+	if err := replaceable(dir); err != nil {
+		return false, err
+	}
+	if _, err := os.Stat(filepath.Join(dir, ManifestFile)); err == nil {
+		return true, nil
+	}
+	if info, err := os.Stat(dir); err == nil && info.IsDir() {
+		return false, nil // empty
+	}
+	// A folder that is not there yet can be made if a file in its place could.
+	return false, atomicfile.Writable(filepath.Clean(dir))
 }
 
 // replaceable is nil when the folder is not there, is empty, or holds a dataset and nothing else.
@@ -258,7 +278,7 @@ type linkRow struct {
 
 // Rows that are handed over, and kept in memory, at once. A text is a thousand bytes or so.
 const (
-	rowsPerBatch     = 1 << 10
+	rowsPerBatch     = columnar.BatchRows
 	nodesPerGroup    = 1 << 16
 	linksPerRowGroup = 1 << 20
 )

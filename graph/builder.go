@@ -161,6 +161,13 @@ func (b *Builder) AddLinks(sources, targets []string) error {
 	return nil
 }
 
+// Find writes the indices of the nodes with these ids, −1 where there is none, several times faster than
+// one by one.
+func (b *Builder) Find(found []int32, ids []string) {
+	table := b.ids.table()
+	b.index.findAll(found[:len(ids)], ids, &table)
+}
+
 // AddLinkIndex adds the link from one node to another, by index.
 func (b *Builder) AddLinkIndex(source, target int32) error {
 	n := uint32(len(b.fields))

@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"unseen/dataset"
+	"unseen/dataset/exchange"
 	"unseen/fit"
 	"unseen/study"
 )
@@ -101,6 +103,15 @@ func (t *ticker) work(s study.Step) {
 // read shows a moment of reading a dataset. Most take none, so where there is no terminal only a long one
 // is worth a line.
 func (t *ticker) read(s dataset.Step) { t.passing("reading "+s.File, s.Done) }
+
+// exchange shows a moment of an import or an export.
+func (t *ticker) exchange(s exchange.Step) {
+	verb := "reading "
+	if s.Writing {
+		verb = "writing "
+	}
+	t.passing(verb+filepath.Base(s.File), s.Done)
+}
 
 // passing shows a moment of a phase that may take a blink or an hour.
 func (t *ticker) passing(phase string, done float64) {

@@ -41,6 +41,7 @@ New here? Start with:  unseen demo`,
 	root.SetUsageTemplate(usage)
 	root.SetVersionTemplate("unseen {{.Version}}\n")
 	root.SetHelpCommand(newHelp())
+	root.AddCommand(newImport(), newExport())
 	root.AddCommand(newDemo(), newCheck(), newEncode(), newFit(), newLoop(), newStudy(), newReport(), newVersion(), newCompletion())
 	return root
 }

@@ -33,6 +33,23 @@ func WriteFolder(path string, write func(folder string) error) error {
 	return nil
 }
 
+// Scratch makes an empty folder beside path for what is needed while path is written, and locks it. The
+// function that it returns removes it; where the process is killed, the next WriteFolder of path does.
+func Scratch(path string) (folder string, remove func(), err error) {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	sweepFolders(path)
+	folder, release, err := createFolderBeside(path, ".tmp")
+	if err != nil {
+		return "", nil, failure(path, err)
+	}
+	return folder, func() {
+		os.RemoveAll(folder)
+		release()
+	}, nil
+}
+
 // errNoExchange says that the system or the disk cannot exchange two names.
 var errNoExchange = errors.New("names cannot be exchanged here")
 

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"unseen/dataset"
+	"unseen/dataset/exchange"
+)
+
+func newImport() *cobra.Command {
+	var names []string
+	for _, f := range exchange.Formats() {
+		names = append(names, f.Name)
+	}
+	choices := strings.Join(names, ", ")
+	cmd := &cobra.Command{
+		Use:   "import FORMAT PATH… -o DIR",
+		Short: "Make a dataset of files in another format",
+		Long: `Make a dataset of files in another format: nodes, links, texts, times, vectors.
+
+What cannot be taken stops the import, with the file, the line and what to do;
+--lenient lets such records go and lists them in DIR.rejects.csv. DIR appears when
+all is done and right, and not before.`,
+		Example: `  unseen import csv raw/ -o papers
+  unseen import edges links.txt.gz -o friends --undirected
+  unseen help import csv`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("name a format: %s; for instance unseen import csv raw/ -o papers", choices)
+			}
+			if len(cmd.SuggestionsFor(args[0])) > 0 {
+				return unknownCommand(cmd, args[0])
+			}
+			return usagef("unknown format %q; name one of %s", args[0], choices)
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.SuggestionsMinimumDistance = 2
+	for _, f := range exchange.Formats() {
+		cmd.AddCommand(newImportOf(f))
+	}
+	return cmd
+}
+
+// importFlags is the command line of unseen import FORMAT.
+type importFlags struct {
+	exchange.Options
+	out, fieldTree string
+	quiet, asJSON  bool
+}
+
+func newImportOf(format exchange.Format) *cobra.Command {
+	var f importFlags
+	args := format.Args
+	if args == "" {
+		args = "PATH…"
+	}
+	texts, switches := map[string]*string{}, map[string]*bool{}
+	cmd := &cobra.Command{
+		Use:     format.Name + " " + args,
+		Short:   format.Summary,
+		Long:    strings.TrimSpace(format.Summary + ".\n\n" + format.Help),
+		Example: fmt.Sprintf("  unseen import %s raw -o papers", format.Name),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("name the files to import; for instance unseen import %s raw -o papers", format.Name)
+			}
+			if f.Paths = args; f.out == "" {
+				return usagef("name the folder of the new dataset: -o DIR")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.Flags = map[string]string{}
+			for name, value := range texts {
+				if cmd.Flags().Changed(name) {
+					f.Flags[name] = *value
+				}
+			}
+			for name, value := range switches {
+				if *value {
+					f.Flags[name] = "true"
+				}
+			}
+			return runImport(cmd, format.Name, f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVarP(&f.out, "output", "o", "", "`DIR` of the new dataset")
+	for _, x := range format.Flags {
+		if x.Switch {
+			switches[x.Name] = flags.Bool(x.Name, false, x.Usage)
+		} else {
+			texts[x.Name] = flags.String(x.Name, x.Default, x.Usage)
+		}
+	}
+	flags.BoolVar(&f.Lenient, "lenient", false, "let bad records go, listed in DIR.rejects.csv")
+	flags.BoolVar(&f.NodesFromLinks, "nodes-from-links", false, "make nodes of ends that are none")
+	flags.BoolVar(&f.Undirected, "undirected", false, "add every link in both directions")
+	flags.StringVar(&f.FieldSeparator, "field-separator", "", "`TEXT` between fields of a node; the first counts")
+	flags.StringVar(&f.fieldTree, "field-tree", "", "`FILE` of child,parent: take the root of a field")
+	flags.BoolVar(&f.Force, "force", false, "replace the dataset that is there")
+	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
+	jsonFlag(cmd, &f.asJSON)
+	return cmd
+}
+
+// importSummary is what unseen import --json prints.
+type importSummary struct {
+	Dataset     string            `json:"dataset"`
+	Nodes       int               `json:"nodes"`
+	Links       int               `json:"links"`
+	Fields      int               `json:"fields"`
+	Exposures   int               `json:"exposures"`
+	Dimension   int               `json:"dimension"`
+	Repeated    int               `json:"repeated"`
+	SelfLinks   int               `json:"self_links"`
+	Isolated    int               `json:"isolated"`
+	Untimed     int               `json:"untimed"`
+	Fieldless   int               `json:"fieldless"`
+	Rejected    int               `json:"rejected"`
+	RejectsFile string            `json:"rejects_file,omitempty"`
+	Notes       []string          `json:"notes"`
+	Manifest    *dataset.Manifest `json:"manifest"`
+}
+
+func runImport(cmd *cobra.Command, format string, f importFlags) error {
+	if f.fieldTree != "" {
+		tree, err := readFieldTree(f.fieldTree)
+		if err != nil {
+			return err
+		}
+		f.FieldTree = tree
+	}
+	progress := newTicker(cmd.ErrOrStderr(), f.quiet)
+	f.Progress = progress.exchange
+	f.Provenance = dataset.Provenance{MadeBy: "unseen " + readBuild().Version, Command: os.Args}
+	r, err := exchange.Import(cmd.Context(), format, f.out, f.Options)
+	progress.clear()
+	if errors.Is(err, exchange.ErrUsage) {
+		return usagef("%w", err)
+	}
+	if err != nil {
+		return err
+	}
+	if f.asJSON {
+		return printJSON(cmd.OutOrStdout(), importSummary{
+			f.out, r.Nodes, r.Links, r.Fields, r.Exposures, r.Dimension, r.Repeated, r.SelfLinks,
+			r.Isolated, r.Untimed, r.Fieldless, r.Rejected, r.RejectsFile, append([]string{}, r.Notes...), r.Manifest,
+		})
+	}
+	return printImport(cmd.OutOrStdout(), f.out, r)
+}
+
+func printImport(w io.Writer, dir string, r *exchange.Report) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s nodes, %s links, %s fields", dir, thousands(r.Nodes), thousands(r.Links), thousands(r.Fields))
+	if r.Dimension > 0 {
+		fmt.Fprintf(&b, ", %d dimensions", r.Dimension)
+	}
+	if r.Exposures > 0 {
+		fmt.Fprintf(&b, ", %s exposures", thousands(r.Exposures))
+	}
+	b.WriteString("\n")
+	for _, x := range []struct {
+		n    int
+		text string
+	}{
+		{r.Repeated, "links were there more than once and count as one"},
+		{r.SelfLinks, "links from a node to itself were dropped"},
+		{r.Isolated, "nodes have no link"},
+		{r.Fieldless, "nodes have no field"},
+		{r.Untimed, "nodes have no time"},
+	} {
+		if x.n > 0 {
+			b.WriteString(wrap(fmt.Sprintf("- %s %s.", thousands(x.n), x.text)))
+		}
+	}
+	if r.Rejected > 0 {
+		b.WriteString(wrap(fmt.Sprintf("- %s records were let go; %s says which and why.", thousands(r.Rejected), r.RejectsFile)))
+	}
+	for _, note := range r.Notes {
+		b.WriteString(wrap("- " + note))
+	}
+	fmt.Fprintf(&b, "\nNext:  unseen check %s\n", dir)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// readFieldTree reads child,parent pairs.
+func readFieldTree(path string) (map[string]string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, usagef("--field-tree: %w; name a file of child,parent", err)
+	}
+	defer file.Close()
+	r := csv.NewReader(file)
+	r.FieldsPerRecord = 2
+	records, err := r.ReadAll()
+	if err != nil {
+		return nil, usagef("--field-tree %s: %w; write child,parent in every line", path, err)
+	}
+	tree := map[string]string{}
+	for k, x := range records {
+		if k == 0 && strings.EqualFold(x[0], "child") && strings.EqualFold(x[1], "parent") {
+			continue
+		}
+		if old, known := tree[x[0]]; known && old != x[1] {
+			return nil, usagef("--field-tree %s: %q has the parents %q and %q; give it one", path, x[0], old, x[1])
+		}
+		tree[x[0]] = x[1]
+	}
+	return tree, nil
+}

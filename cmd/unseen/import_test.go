@@ -1,0 +1,144 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"unseen/dataset/exchange"
+)
+
+// tableFiles writes files into a folder.
+func tableFiles(t *testing.T, files map[string]string) string {
+	t.Helper()
+	folder := t.TempDir()
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
+}
+
+var smallNetwork = map[string]string{
+	"nodes.csv": "key,subject,headline,abstract,year\n00003,optics,Light,On light.,1999\n00005,optics;waves,Waves,,2001\n",
+	"links.csv": "citing,cited\n00005,00003\n00005,00003\n00003,00003\n",
+}
+
+func TestImportAndExport(t *testing.T) {
+	raw := tableFiles(t, smallNetwork)
+	dir, out, again := filepath.Join(t.TempDir(), "d"), filepath.Join(t.TempDir(), "out"), filepath.Join(t.TempDir(), "again")
+	code, stdout, stderr := invoke("import", "csv", raw, "-o", dir, "--field-separator", ";")
+	if code != exitOK || stderr != "" {
+		t.Fatalf("exit code %d, stderr %q", code, stderr)
+	}
+	for _, s := range []string{"2 nodes, 1 links, 1 fields", "1 links were there more than once", "1 links from a node to itself", "taken key as id, subject as field"} {
+		if !strings.Contains(strings.Join(strings.Fields(stdout), " "), s) {
+			t.Errorf("stdout does not say %q:\n%s", s, stdout)
+		}
+	}
+	fits80(t, stdout)
+	code, _, stderr = invoke("import", "csv", raw, "-o", dir)
+	if code != exitFailure || !strings.Contains(stderr, "--force") {
+		t.Errorf("a second import: exit code %d, stderr %q", code, stderr)
+	}
+	if code, _, stderr = invoke("export", dir, "--to", "jsonl", "-o", out); code != exitOK {
+		t.Fatalf("exit code %d, stderr %q", code, stderr)
+	}
+	code, stdout, stderr = invoke("import", "jsonl", out, "-o", again, "--json", "--quiet")
+	if code != exitOK || stderr != "" {
+		t.Fatalf("exit code %d, stderr %q", code, stderr)
+	}
+	var s importSummary
+	decodeOne(t, stdout, &s)
+	if s.Nodes != 2 || s.Links != 1 || s.Manifest == nil || len(s.Manifest.Provenance.Command) == 0 || s.Manifest.Provenance.Source != out {
+		t.Errorf("summary %+v", s)
+	}
+}
+
+func TestImportUsage(t *testing.T) {
+	raw := tableFiles(t, smallNetwork)
+	dir := filepath.Join(t.TempDir(), "d")
+	for line, says := range map[string]string{
+		"import":                                    "name a format: csv",
+		"import cvs":                                "did you mean csv?",
+		"import klingon x":                          `unknown format "klingon"`,
+		"import csv":                                "name the files",
+		"import csv RAW":                            "-o DIR",
+		"import csv RAW -o DIR --id nope":           `no column "nope", but key, subject`,
+		"import csv RAW -o DIR --delimeter ;":       "did you mean --delimiter?",
+		"import csv RAW -o DIR --delimiter ab":      "one character",
+		"import csv RAW RAW RAW -o DIR":             "3 paths",
+		"import csv RAW -o DIR --field-tree RAW/no": "--field-tree",
+		"export":                     "name one folder",
+		"export RAW":                 "--to csv",
+		"export RAW --to csv":        "-o OUT",
+		"export DIR --to xml -o OUT": `unknown format "xml"`,
+	} {
+		args := strings.Fields(line)
+		for k := range args {
+			args[k] = strings.NewReplacer("RAW", raw, "DIR", dir).Replace(args[k])
+		}
+		code, stdout, stderr := invoke(args...)
+		if code != exitUsage || stdout != "" || !strings.Contains(stderr, says) || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("%s: exit code %d, stdout %q, stderr %q, want %q", line, code, stdout, stderr, says)
+		}
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("a wrong command line left a dataset")
+	}
+}
+
+func TestImportHelpFits(t *testing.T) {
+	for _, f := range exchange.Formats() {
+		_, stdout, _ := invoke("help", "import", f.Name)
+		if !strings.Contains(stdout, "--lenient") {
+			t.Errorf("%s: no help:\n%s", f.Name, stdout)
+		}
+		fits80(t, stdout)
+	}
+	_, stdout, _ := invoke("help", "export")
+	fits80(t, stdout)
+}
+
+func TestImportSaysWhere(t *testing.T) {
+	raw := tableFiles(t, map[string]string{
+		"nodes.csv": "id\na\nb\n",
+		"links.csv": "source,target\na,b\nb,z\n",
+	})
+	folder := t.TempDir()
+	dir := filepath.Join(folder, "d")
+	code, _, stderr := invoke("import", "csv", raw, "-o", dir)
+	if code != exitFailure || !strings.Contains(stderr, `links.csv, line 3: no such node: the target "z"`) || !strings.Contains(stderr, "--lenient") {
+		t.Errorf("exit code %d, stderr %q", code, stderr)
+	}
+	if left, _ := os.ReadDir(folder); len(left) > 0 {
+		t.Errorf("%v was left behind", left)
+	}
+	code, stdout, stderr := invoke("import", "csv", raw, "-o", dir, "--lenient")
+	if code != exitOK || !strings.Contains(stdout, "1 records were let go") {
+		t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
+	}
+	if _, err := os.Stat(dir + ".rejects.csv"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFieldTreeFlag(t *testing.T) {
+	raw := tableFiles(t, smallNetwork)
+	tree := filepath.Join(raw, "tree.csv")
+	if err := os.WriteFile(tree, []byte("child,parent\noptics,physics\nwaves,physics\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "d")
+	code, stdout, stderr := invoke("import", "csv", raw, "-o", dir, "--field-separator", ";", "--field-tree", tree, "--json")
+	if code != exitOK {
+		t.Fatalf("exit code %d, stderr %q", code, stderr)
+	}
+	var s importSummary
+	decodeOne(t, stdout, &s)
+	if len(s.Manifest.Fields) != 1 || s.Manifest.Fields[0] != "physics" {
+		t.Errorf("fields %v", s.Manifest.Fields)
+	}
+}

@@ -1,0 +1,616 @@
+package exchange
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+	"unsafe"
+
+	"unseen/dataset"
+	"unseen/graph"
+)
+
+// collector is the Sink that Import fills: a graph in memory, texts and vectors in a folder of their own.
+type collector struct {
+	ctx     context.Context
+	options Options
+	scratch string
+	roots   map[string]string // field as given → field as stored
+	report  Report
+
+	builder graph.Builder
+	nodes   int
+	ended   bool // no Node comes any more
+
+	batch   batch
+	wanted  map[string]int32 // ids that are no nodes yet, by the number of their first use
+	names   []string         // the ids of wanted
+	waiting []waiting        // links with at least one wanted end
+	files   []string         // of waiting links
+	shown   []exposure
+
+	texts    *spool
+	vectors  *os.File
+	dim      int
+	vectored int // vectors that were set
+	rejects  *rejects
+}
+
+// waiting is a link or an exposure by the numbers of its ends: a node's, or −1−k for names[k].
+type waiting struct {
+	source, target int32
+	file, line     int32
+}
+
+type exposure struct {
+	waiting
+	shown           float64
+	exposed, linked bool
+}
+
+// batch is links by id, copied, which are looked up together.
+type batch struct {
+	text             []byte
+	ends             []int // of sources and targets by turns
+	at               []Place
+	sources, targets []string
+	from, to         [batchSize]int32
+}
+
+const batchSize = 1024
+
+func newCollector(ctx context.Context, scratch string, o Options) (*collector, error) {
+	c := &collector{ctx: ctx, options: o, scratch: scratch, roots: map[string]string{}, wanted: map[string]int32{}}
+	c.builder.DropSelfLinks = true
+	for field := range o.FieldTree {
+		if _, err := rootOf(field, o.FieldTree); err != nil {
+			return nil, err
+		}
+	}
+	c.rejects = &rejects{folder: scratch}
+	return c, nil
+}
+
+// rootOf climbs the tree of fields.
+func rootOf(field string, tree map[string]string) (string, error) {
+	for range len(tree) + 1 {
+		parent, has := tree[field]
+		if !has || parent == "" {
+			return field, nil
+		}
+		field = parent
+	}
+	return "", Wrong(Place{}, fmt.Errorf("%w: the tree of fields runs in a circle through %.80q", ErrUsage, field), "give every field one parent, and the roots none")
+}
+
+// field is the field that a node gets.
+func (c *collector) field(given string) string {
+	if c.options.FieldSeparator == "" && c.options.FieldTree == nil {
+		return given
+	}
+	if root, known := c.roots[given]; known {
+		return root
+	}
+	first := given
+	if c.options.FieldSeparator != "" {
+		for part := range strings.SplitSeq(given, c.options.FieldSeparator) {
+			if first = strings.TrimSpace(part); first != "" {
+				break
+			}
+		}
+	}
+	root, err := rootOf(first, c.options.FieldTree)
+	if err != nil {
+		root = first // cannot be: newCollector has looked at every field of the tree
+	}
+	root = strings.Clone(root)
+	if len(c.roots) < 1<<20 { // lists of fields may be as many as nodes
+		c.roots[strings.Clone(given)] = root
+	}
+	return root
+}
+
+func (c *collector) Field(name string) error {
+	_, err := c.builder.AddField(strings.Clone(name))
+	if err != nil {
+		return Wrong(Place{}, err, "")
+	}
+	return nil
+}
+
+func (c *collector) Node(n Node, at Place) (int32, error) {
+	if c.ended {
+		return -1, Wrong(at, errors.New("a node came after EndNodes"), "report this fault of the format")
+	}
+	// Which may make nodes of their ends, where there is no record of them.
+	if len(c.batch.at) > 0 {
+		if err := c.flush(); err != nil {
+			return -1, err
+		}
+	}
+	for _, part := range [...]struct{ name, text string }{{"id", n.ID}, {"field", n.Field}, {"title", n.Title}, {"text", n.Text}} {
+		if !utf8.ValidString(part.text) {
+			return -1, c.Reject(at, fmt.Errorf("%w: the %s", ErrEncoding, part.name), mendEncoding, []byte(n.ID))
+		}
+	}
+	i, err := c.builder.AddNode(graph.Node{ID: n.ID, Field: c.field(n.Field), Title: n.Title, Time: n.Time})
+	switch {
+	case errors.Is(err, graph.ErrEmptyID):
+		return -1, c.Reject(at, fmt.Errorf("%w: the id is empty", ErrFormat), "give every node an id", []byte(n.Title))
+	case errors.Is(err, graph.ErrDuplicateNode):
+		return -1, c.Reject(at, fmt.Errorf("%w: %.80q", ErrDuplicateNode, n.ID), "merge the records or give one another id", []byte(n.ID))
+	case err != nil:
+		return -1, Wrong(at, err, "")
+	}
+	c.nodes++
+	if n.Text != "" || c.texts != nil {
+		if err := c.addText(i, n.Text); err != nil {
+			return -1, err
+		}
+	}
+	if c.nodes%batchSize == 0 {
+		return i, c.ctx.Err()
+	}
+	return i, nil
+}
+
+const mendEncoding = "save the file as UTF-8 (iconv -f LATIN1 -t UTF-8), or let such records go with --lenient"
+
+func (c *collector) NodesFromLinks() { c.options.NodesFromLinks = true }
+
+func (c *collector) EndNodes() { c.ended = true }
+
+func (c *collector) Link(source, target string, at Place) error {
+	b := &c.batch
+	b.text = append(b.text, source...)
+	b.ends = append(b.ends, len(b.text))
+	b.text = append(b.text, target...)
+	b.ends = append(b.ends, len(b.text))
+	if b.at = append(b.at, at); len(b.at) == batchSize {
+		return c.flush()
+	}
+	return nil
+}
+
+// flush looks up the ends of a batch of links and adds them.
+func (c *collector) flush() error {
+	if err := c.ctx.Err(); err != nil {
+		return err
+	}
+	b := &c.batch
+	n := len(b.at)
+	if n == 0 {
+		return nil
+	}
+	text := unsafe.String(unsafe.SliceData(b.text), len(b.text))
+	b.sources, b.targets = b.sources[:0], b.targets[:0]
+	start := 0
+	for k := range n {
+		middle, end := b.ends[2*k], b.ends[2*k+1]
+		b.sources, b.targets = append(b.sources, text[start:middle]), append(b.targets, text[middle:end])
+		start = end
+	}
+	// Emptied first: what follows may come back here.
+	at := b.at
+	b.text, b.ends, b.at = b.text[:0], b.ends[:0], b.at[:0]
+	return c.addAll(b.sources, b.targets, func(k int) Place { return at[k] })
+}
+
+// linkBatch adds links whose ids need no copy, line after line from a place on.
+func (c *collector) linkBatch(sources, targets []string, first Place) error {
+	if err := c.flush(); err != nil {
+		return err
+	}
+	for start := 0; start < len(sources); start += batchSize {
+		end := min(start+batchSize, len(sources))
+		err := c.addAll(sources[start:end], targets[start:end], func(k int) Place {
+			return Place{File: first.File, Line: first.Line + start + k}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// linkBatcher is a Sink that takes many links at once.
+type linkBatcher interface {
+	linkBatch(sources, targets []string, first Place) error
+}
+
+// addAll looks up the ends of at most batchSize links and adds them.
+func (c *collector) addAll(sources, targets []string, at func(k int) Place) error {
+	b, n := &c.batch, len(sources)
+	c.builder.Find(b.from[:n], sources)
+	c.builder.Find(b.to[:n], targets)
+	for k := range n {
+		from, to := b.from[k], b.to[k]
+		if from >= 0 && to >= 0 {
+			if err := c.add(from, to); err != nil {
+				return Wrong(at(k), err, "")
+			}
+			continue
+		}
+		from, to, ok, err := c.ends(sources[k], targets[k], at(k), c.options.NodesFromLinks)
+		if err != nil {
+			return err
+		}
+		switch {
+		case !ok:
+		case from >= 0 && to >= 0:
+			err = c.add(from, to)
+		default:
+			c.waiting = append(c.waiting, c.waitingAt(from, to, at(k)))
+		}
+		if err != nil {
+			return Wrong(at(k), err, "")
+		}
+	}
+	return nil
+}
+
+// add adds a link between two nodes.
+func (c *collector) add(from, to int32) error {
+	err := c.builder.AddLinkIndex(from, to)
+	if err == nil && c.options.Undirected && from != to {
+		err = c.builder.AddLinkIndex(to, from)
+	}
+	return err
+}
+
+// ends returns the numbers of two ends: of nodes, or of ids that may yet become nodes. It is not ok where
+// an end can be no node and was rejected.
+func (c *collector) ends(source, target string, at Place, make bool) (from, to int32, ok bool, err error) {
+	numbers := [2]int32{}
+	for k, id := range [2]string{source, target} {
+		name := [2]string{"source", "target"}[k]
+		i := [1]int32{}
+		c.builder.Find(i[:], []string{id})
+		switch {
+		case i[0] >= 0:
+			numbers[k] = i[0]
+		case id == "":
+			return 0, 0, false, c.Reject(at, fmt.Errorf("%w: the %s is empty", ErrFormat, name), "give every link two ends", pair(source, target))
+		case !utf8.ValidString(id):
+			return 0, 0, false, c.Reject(at, fmt.Errorf("%w: the %s", ErrEncoding, name), mendEncoding, pair(source, target))
+		case c.ended && make:
+			if numbers[k], err = c.builder.AddNode(graph.Node{ID: id}); err != nil {
+				return 0, 0, false, Wrong(at, err, "")
+			}
+			c.nodes++
+		case c.ended:
+			return 0, 0, false, c.noNode(name, id, at, pair(source, target))
+		default:
+			number, known := c.wanted[id]
+			if !known {
+				if len(c.names) == math.MaxInt32 {
+					return 0, 0, false, Wrong(at, graph.ErrTooLarge, "import fewer links at a time")
+				}
+				id = strings.Clone(id)
+				number = int32(len(c.names))
+				c.wanted[id] = number
+				c.names = append(c.names, id)
+			}
+			numbers[k] = -1 - number
+		}
+	}
+	return numbers[0], numbers[1], true, nil
+}
+
+func pair(source, target string) []byte { return []byte(source + "," + target) }
+
+func (c *collector) noNode(end, id string, at Place, record []byte) error {
+	return c.Reject(at, fmt.Errorf("%w: the %s %.80q", ErrUnknownNode, end, id), "add the node, leave the record out, let such records go with --lenient, or make nodes of all ends with --nodes-from-links", record)
+}
+
+func (c *collector) waitingAt(from, to int32, at Place) waiting {
+	if n := len(c.files); n == 0 || c.files[n-1] != at.File {
+		c.files = append(c.files, at.File)
+	}
+	return waiting{from, to, int32(len(c.files) - 1), int32(min(at.Line, math.MaxInt32))}
+}
+
+func (c *collector) LinkIndex(source, target int32, at Place) error {
+	if n := uint32(c.nodes); uint32(source) >= n || uint32(target) >= n {
+		return c.Reject(at, fmt.Errorf("%w: %d links to %d, and there are %d", ErrUnknownNode, source, target, c.nodes), "number nodes from 0", fmt.Appendf(nil, "%d,%d", source, target))
+	}
+	if err := c.add(source, target); err != nil {
+		return Wrong(at, err, "")
+	}
+	return nil
+}
+
+func (c *collector) Exposure(e Exposure, at Place) error {
+	if !math.IsNaN(e.Shown) && !(e.Shown >= 0 && e.Shown <= 1) {
+		return c.Reject(at, fmt.Errorf("%w: shown with probability %v", ErrFormat, e.Shown), "give a probability from 0 to 1", pair(e.Source, e.Target))
+	}
+	// Links before it may make the nodes that it speaks of.
+	if err := c.flush(); err != nil {
+		return err
+	}
+	from, to, ok, err := c.ends(e.Source, e.Target, at, false)
+	if err != nil || !ok {
+		return err
+	}
+	c.shown = append(c.shown, exposure{c.waitingAt(from, to, at), e.Shown, e.Exposed, e.Linked})
+	return nil
+}
+
+func (c *collector) Has(id string) bool {
+	if len(c.batch.at) > 0 && c.options.NodesFromLinks {
+		if c.flush() != nil { // cancelled or full, as the next call will say
+			return false
+		}
+	}
+	i := [1]int32{}
+	c.builder.Find(i[:], []string{id})
+	return i[0] >= 0
+}
+
+func (c *collector) Vector(node int32, vector []float32, at Place) error {
+	if node < 0 || int(node) >= c.nodes {
+		return Wrong(at, fmt.Errorf("%w: a vector of node %d, and there are %d", ErrFormat, node, c.nodes), "give one vector per node")
+	}
+	if c.vectors == nil {
+		if len(vector) == 0 {
+			return Wrong(at, fmt.Errorf("%w: a vector of no numbers", ErrFormat), "give vectors of dimension 1 or more")
+		}
+		file, err := os.Create(filepath.Join(c.scratch, "vectors.npy"))
+		if err != nil {
+			return full(c.scratch, err)
+		}
+		c.vectors, c.dim = file, len(vector)
+	}
+	if len(vector) != c.dim {
+		return c.Reject(at, fmt.Errorf("%w: a vector of %d numbers among vectors of %d", ErrFormat, len(vector), c.dim), "give all vectors one dimension", nil)
+	}
+	for k, x := range vector {
+		if !(math.Abs(float64(x)) <= math.MaxFloat32) {
+			return c.Reject(at, fmt.Errorf("%w: the vector holds %v at %d", ErrFormat, x, k), "make the vector again", nil)
+		}
+	}
+	raw := make([]byte, 0, 4*len(vector))
+	for _, x := range vector {
+		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(x))
+	}
+	c.vectored++
+	if _, err := c.vectors.WriteAt(raw, npyRoom+int64(node)*int64(4*c.dim)); err != nil {
+		return full(c.scratch, err)
+	}
+	return nil
+}
+
+func (c *collector) Reject(at Place, reason error, mend string, record []byte) error {
+	if !c.options.Lenient {
+		return Wrong(at, reason, mend)
+	}
+	c.report.Rejected++
+	if err := c.rejects.add(at, reason, record); err != nil {
+		return full(c.scratch, err)
+	}
+	return nil
+}
+
+func (c *collector) Note(format string, a ...any) {
+	c.report.Notes = append(c.report.Notes, fmt.Sprintf(format, a...))
+}
+
+// full is a disk that took no more.
+func full(folder string, err error) error {
+	return Wrong(Place{File: filepath.Dir(folder)}, bare(err), "make room on the disk")
+}
+
+// spool keeps texts in a file, in the order of their nodes.
+type spool struct {
+	file *os.File
+	w    *bufio.Writer
+	r    *bufio.Reader
+	n    int32 // texts
+}
+
+func (c *collector) addText(i int32, text string) error {
+	if c.texts == nil {
+		file, err := os.Create(filepath.Join(c.scratch, "texts"))
+		if err != nil {
+			return full(c.scratch, err)
+		}
+		c.texts = &spool{file: file, w: bufio.NewWriterSize(file, 1<<18)}
+	}
+	s := c.texts
+	for ; s.n < i; s.n++ {
+		s.w.WriteByte(0)
+	}
+	s.n++
+	var length [binary.MaxVarintLen64]byte
+	s.w.Write(length[:binary.PutUvarint(length[:], uint64(len(text)))])
+	if _, err := s.w.WriteString(text); err != nil {
+		return full(c.scratch, err)
+	}
+	return nil
+}
+
+// next returns the texts of nodes 0, 1, 2 … by turns.
+func (s *spool) next(i int32) (string, error) {
+	if i >= s.n {
+		return "", nil
+	}
+	n, err := binary.ReadUvarint(s.r)
+	if err != nil {
+		return "", err
+	}
+	text := make([]byte, n)
+	_, err = io.ReadFull(s.r, text)
+	return unsafe.String(unsafe.SliceData(text), len(text)), err
+}
+
+// finish resolves what waits and returns what is to be written.
+func (c *collector) finish() (dataset.Content, error) {
+	var none dataset.Content
+	if err := c.flush(); err != nil {
+		return none, err
+	}
+	c.ended = true
+	numbers, err := c.resolve()
+	if err != nil {
+		return none, err
+	}
+	number := func(k int32) int32 {
+		if k >= 0 {
+			return k
+		}
+		return numbers[-1-k]
+	}
+	place := func(w waiting) Place { return Place{File: c.files[w.file], Line: int(w.line)} }
+	name := func(k int32) string {
+		if k < 0 {
+			return c.names[-1-k]
+		}
+		return "…" // a node, which is not at fault
+	}
+	missing := func(w waiting) error {
+		end, id := "source", w.source
+		if number(w.source) >= 0 {
+			end, id = "target", w.target
+		}
+		return c.noNode(end, name(id), place(w), pair(name(w.source), name(w.target)))
+	}
+	for k, w := range c.waiting {
+		if k%batchSize == 0 && c.ctx.Err() != nil {
+			return none, c.ctx.Err()
+		}
+		from, to := number(w.source), number(w.target)
+		if from < 0 || to < 0 {
+			err = missing(w)
+		} else if err = c.add(from, to); err != nil {
+			err = Wrong(place(w), err, "")
+		}
+		if err != nil {
+			return none, err
+		}
+	}
+	c.waiting = nil
+	content := dataset.Content{}
+	if len(c.shown) > 0 {
+		e := &dataset.Exposures{}
+		known := false
+		for _, x := range c.shown {
+			from, to := number(x.source), number(x.target)
+			if from < 0 || to < 0 {
+				if err := missing(x.waiting); err != nil {
+					return none, err
+				}
+				continue
+			}
+			e.Source, e.Target = append(e.Source, from), append(e.Target, to)
+			e.Exposed, e.Linked = append(e.Exposed, x.exposed), append(e.Linked, x.linked)
+			e.Shown = append(e.Shown, x.shown)
+			known = known || !math.IsNaN(x.shown)
+		}
+		if !known {
+			e.Shown = nil
+		}
+		content.Exposures, c.shown = e, nil
+		c.report.Exposures = e.Len()
+	}
+	g, built, err := c.builder.Build()
+	if err != nil {
+		return none, Wrong(Place{}, err, "")
+	}
+	c.report.BuildReport = built
+	if g.Len() == 0 {
+		return none, Wrong(Place{File: strings.Join(c.options.Paths, " ")}, fmt.Errorf("%w: no nodes", ErrFormat), "see that the files are not empty and the flags name their columns")
+	}
+	if c.texts != nil {
+		if err := c.texts.w.Flush(); err != nil {
+			return none, full(c.scratch, err)
+		}
+		if _, err := c.texts.file.Seek(0, io.SeekStart); err != nil {
+			return none, full(c.scratch, err)
+		}
+		c.texts.r = bufio.NewReaderSize(c.texts.file, 1<<18)
+		content.Text = c.texts.next
+	}
+	if c.vectors != nil {
+		v, err := c.mapped(g.Len())
+		if err != nil {
+			return none, err
+		}
+		c.report.Dimension = c.dim
+		if missing := g.Len() - c.vectored; missing > 0 {
+			c.Note("%d of %d nodes have no vector and get zeros.", missing, g.Len())
+		}
+		// Vector has looked at every number, and Write does again.
+		if g, err = g.WithTrustedVectors(v); err != nil {
+			return none, err
+		}
+	}
+	content.Graph = g
+	return content, nil
+}
+
+// resolve returns the nodes that ids were waiting for, −1 where none came.
+func (c *collector) resolve() ([]int32, error) {
+	numbers := make([]int32, len(c.names))
+	c.builder.Find(numbers, c.names)
+	if !c.options.NodesFromLinks {
+		return numbers, nil
+	}
+	// What only exposures speak of stays no node.
+	linked := make([]bool, len(c.names))
+	for _, w := range c.waiting {
+		for _, end := range [2]int32{w.source, w.target} {
+			if end < 0 {
+				linked[-1-end] = true
+			}
+		}
+	}
+	for k, i := range numbers {
+		if i >= 0 || !linked[k] {
+			continue
+		}
+		var err error
+		if numbers[k], err = c.builder.AddNode(graph.Node{ID: c.names[k]}); err != nil {
+			return nil, Wrong(Place{}, err, "")
+		}
+		c.nodes++
+	}
+	return numbers, nil
+}
+
+// mapped completes the file of vectors and maps it.
+func (c *collector) mapped(nodes int) (*graph.Vectors, error) {
+	header, err := npyHeader("<f4", nodes, c.dim)
+	if err != nil {
+		return nil, err
+	}
+	if _, err = c.vectors.WriteAt(header, 0); err == nil {
+		err = c.vectors.Truncate(npyRoom + int64(nodes)*int64(4*c.dim))
+	}
+	path := c.vectors.Name()
+	if closed := c.vectors.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return nil, full(c.scratch, err)
+	}
+	return dataset.MapVectors(path)
+}
+
+// close lets go of the files; their folder is removed by who made it.
+func (c *collector) close() {
+	if c.texts != nil {
+		c.texts.file.Close()
+	}
+	if c.vectors != nil {
+		c.vectors.Close()
+	}
+	c.rejects.close()
+}

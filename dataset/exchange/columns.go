@@ -1,0 +1,152 @@
+package exchange
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// role is what a column may be, and the names by which it is known, the surest first.
+type role struct {
+	name  string
+	known []string
+}
+
+var (
+	nodeRoles = []role{
+		{"id", []string{"id", "node_id", "nodeid", "node", "paper_id", "paperid", "key", "doi", "name"}},
+		{"field", []string{"field", "category", "subject", "discipline", "section", "class", "community", "topic", "label", "venue"}},
+		{"title", []string{"title", "name", "label", "display_name", "headline"}},
+		{"text", []string{"text", "abstract", "description", "summary", "body", "content"}},
+		{"time", []string{"time", "date", "published", "publication_date", "created", "timestamp", "year", "publication_year"}},
+	}
+	linkRoles = []role{
+		{"source", []string{"source", "src", "from", "citing", "citing_id", "from_id", "source_id", "start", "u"}},
+		{"target", []string{"target", "dst", "to", "cited", "cited_id", "to_id", "target_id", "destination", "end", "v"}},
+	}
+	exposureRoles = append(slices.Clone(linkRoles),
+		role{"linked", []string{"linked", "clicked", "chosen"}},
+		role{"exposed", []string{"exposed", "seen"}},
+		role{"shown", []string{"shown", "probability"}})
+	clickRoles = append(slices.Clone(linkRoles), role{"clicks", []string{"clicks", "count", "n"}})
+)
+
+// roleFlags are the flags that name columns.
+var roleFlags = []Flag{
+	{Name: "id", Usage: "`COLUMN` of the nodes' ids"},
+	{Name: "field", Usage: "`COLUMN` of their fields"},
+	{Name: "title", Usage: "`COLUMN` of their titles"},
+	{Name: "text", Usage: "`COLUMN` of their texts"},
+	{Name: "time", Usage: "`COLUMN` of their times"},
+	{Name: "source", Usage: "`COLUMN` of the links' sources"},
+	{Name: "target", Usage: "`COLUMN` of the links' targets"},
+}
+
+// columns finds the column of every role: the one that its flag names, or else the first that is known by a
+// name of the role and that no other role has. −1 stands for none; needed roles must have one.
+func columns(o *Options, at Place, header []string, roles []role, needed ...string) ([]int, error) {
+	found := slices.Repeat([]int{-1}, len(roles))
+	taken := make([]bool, len(header))
+	for k, r := range roles {
+		name := o.Flag(r.name)
+		if !o.Given(r.name) || name == "" {
+			continue
+		}
+		c := slices.Index(header, name)
+		if c < 0 {
+			return nil, Wrong(at, fmt.Errorf("%w: there is no column %.80q, but %s", ErrUsage, name, list(header)), "name one of them with --"+r.name)
+		}
+		found[k], taken[c] = c, true
+	}
+	for k, r := range roles {
+		if found[k] >= 0 || o.Given(r.name) { // given as empty: there is none
+			continue
+		}
+	names:
+		for _, name := range r.known {
+			for c, h := range header {
+				if !taken[c] && strings.EqualFold(strings.TrimSpace(h), name) {
+					found[k], taken[c] = c, true
+					break names
+				}
+			}
+		}
+	}
+	for _, name := range needed {
+		if k := slices.IndexFunc(roles, func(r role) bool { return r.name == name }); found[k] < 0 {
+			return nil, Wrong(at, fmt.Errorf("%w: no column looks like the %s; there are %s", ErrUsage, name, list(header)), "name it with --"+name)
+		}
+	}
+	return found, nil
+}
+
+// guessed says in words what columns has found, but for what was told by flags or is called by its role.
+func guessed(s Sink, o *Options, path string, header []string, roles []role, found []int) {
+	var parts []string
+	for k, r := range roles {
+		if c := found[k]; c >= 0 && !o.Given(r.name) && header[c] != r.name {
+			parts = append(parts, fmt.Sprintf("%s as %s", header[c], r.name))
+		}
+	}
+	if len(parts) > 0 {
+		s.Note("%s: taken %s.", path, strings.Join(parts, ", "))
+	}
+}
+
+func list(names []string) string {
+	text := strings.Join(names, ", ")
+	if len(text) > 200 {
+		text = text[:200] + "…"
+	}
+	return strings.ToValidUTF8(text, "�")
+}
+
+var timeLayouts = []string{
+	"2006-01-02", "2006-01", "2006-01-02T15:04:05Z07:00", "2006-01-02 15:04:05Z07:00", "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006/01/02", "2006/01",
+}
+
+// parseTime reads a year, a month, a day or a second, in UTC where no zone is given; @n is n seconds from
+// 1970. Empty is the zero time, which stands for unknown.
+func parseTime(text string) (time.Time, error) {
+	if text = strings.TrimSpace(text); text == "" {
+		return time.Time{}, nil
+	}
+	if seconds, ok := strings.CutPrefix(text, "@"); ok {
+		if n, err := strconv.ParseInt(seconds, 10, 64); err == nil {
+			return time.Unix(n, 0).UTC(), nil
+		}
+	}
+	// A year, also as pandas writes it where some are missing: 1999.0.
+	if year, err := strconv.Atoi(strings.TrimSuffix(text, ".0")); err == nil && year > 0 && year < 10000 {
+		return time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC), nil
+	}
+	for _, layout := range timeLayouts {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("%w: %.40q is no time", ErrFormat, text)
+}
+
+// formatTime writes a time as parseTime reads it.
+func formatTime(t time.Time) string {
+	if y := t.UTC().Year(); y < 1 || y > 9999 {
+		return "@" + strconv.FormatInt(t.Unix(), 10)
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+const mendTime = "write 2021, 2021-03, 2021-03-31 or 2021-03-31T12:00:00Z, or leave it empty"
+
+// parseBool reads true and false as programs write them.
+func parseBool(text string) (bool, error) {
+	switch strings.ToLower(text) {
+	case "true", "1", "yes":
+		return true, nil
+	case "false", "0", "no":
+		return false, nil
+	}
+	return false, fmt.Errorf("%w: %.40q is neither true nor false", ErrFormat, text)
+}

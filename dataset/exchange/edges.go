@@ -1,0 +1,112 @@
+package exchange
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"unicode/utf8"
+	"unsafe"
+)
+
+func init() {
+	Register(Format{
+		Name: "edges", Summary: "A plain list of links: two ids a line",
+		Args: "LINKS…",
+		Help: `Every line holds a source and a target with spaces or tabs between them; what
+follows, as a weight, is left alone. Empty lines and lines that begin with # or
+% are skipped. The nodes are the ends of the links. Files may be packed (.gz,
+.zst).`,
+		Import: importEdges,
+	})
+}
+
+func importEdges(ctx context.Context, o Options, s Sink) error {
+	s.NodesFromLinks()
+	s.EndNodes()
+	for _, path := range o.Paths {
+		lines, err := OpenLines(ctx, path, o)
+		if err != nil {
+			return err
+		}
+		err = readEdges(lines, s)
+		lines.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func readEdges(lines *Lines, s Sink) error {
+	for lines.Next() {
+		line := lines.Bytes()
+		if err := lineFault(lines); err != nil {
+			if err := s.Reject(err.place, err.err, err.mend, line); err != nil {
+				return err
+			}
+			continue
+		}
+		source, rest := word(line)
+		if len(source) == 0 || source[0] == '#' || source[0] == '%' {
+			continue
+		}
+		target, _ := word(rest)
+		if len(target) == 0 {
+			if err := s.Reject(lines.Place(), fmt.Errorf("%w: one id and not two", ErrFormat), "write a source and a target in every line", line); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := s.Link(alias(source), alias(target), lines.Place()); err != nil {
+			return err
+		}
+	}
+	return lines.Err()
+}
+
+// word parts the first word from the rest of a line.
+func word(line []byte) (first, rest []byte) {
+	k := 0
+	for k < len(line) && blank(line[k]) {
+		k++
+	}
+	start := k
+	for k < len(line) && !blank(line[k]) {
+		k++
+	}
+	return line[start:k], line[k:]
+}
+
+func blank(b byte) bool { return b == ' ' || b == '\t' || b == '\r' || b == '\v' || b == '\f' }
+
+// alias is a string in the memory of bytes, which must not change while it is used.
+func alias(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// badLine is a line that is no text, or too long.
+type badLine struct {
+	place Place
+	err   error
+	mend  string
+}
+
+func lineFault(lines *Lines) *badLine {
+	at, line := lines.Place(), lines.Bytes()
+	if err := lines.Fault(); err != nil {
+		return &badLine{at, err, "see that it is text, with line ends"}
+	}
+	if !utf8.Valid(line) {
+		for at.Column = 1; at.Column <= len(line); {
+			r, size := utf8.DecodeRune(line[at.Column-1:])
+			if r == utf8.RuneError && size <= 1 {
+				break
+			}
+			at.Column += size
+		}
+		return &badLine{at, fmt.Errorf("%w: byte 0x%02x", ErrEncoding, line[at.Column-1]), mendEncoding}
+	}
+	if k := bytes.IndexByte(line, 0); k >= 0 {
+		at.Column = k + 1
+		return &badLine{at, fmt.Errorf("%w: a NUL byte; the file is binary, or UTF-16", ErrEncoding), mendEncoding}
+	}
+	return nil
+}

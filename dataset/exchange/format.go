@@ -1,0 +1,203 @@
+package exchange
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"unseen/dataset"
+)
+
+// Format is a foreign format that can be imported.
+type Format struct {
+	Name    string // a word in lower case, as in: unseen import NAME
+	Summary string // one line
+	Help    string // what the paths are and how records are understood; lines of at most 79 columns
+	Args    string // for the usage line, as "NODES [LINKS]"; empty means PATH…
+	Flags   []Flag // beyond those that every import has
+	// Import reads everything at o.Paths and hands it to the sink. It returns the sink's errors as they are.
+	Import func(ctx context.Context, o Options, s Sink) error
+}
+
+// Flag is an option of one format. Values are text, as given on a command line.
+type Flag struct {
+	Name    string // without dashes
+	Default string
+	Usage   string // at most 48 columns; a word in backquotes names the value
+	Switch  bool   // takes no value: "true" when given
+}
+
+// Options says what to import and how.
+type Options struct {
+	Paths []string          // files or folders, as the format takes them
+	Flags map[string]string // by name; one that is not there has its default
+	// Lenient lets bad records go: they are counted and listed in a rejects.csv. Strict imports stop at
+	// the first.
+	Lenient bool
+	// NodesFromLinks makes a node of every end of a link that no record speaks of.
+	NodesFromLinks bool
+	// Undirected adds every link in both directions.
+	Undirected bool
+	// FieldSeparator parts several fields of one node, of which the first counts. Empty means one field.
+	FieldSeparator string
+	// FieldTree is the parent of every field that has one; a node's field is the root above it.
+	FieldTree map[string]string
+	// Force replaces a dataset that is in the way.
+	Force      bool
+	Provenance dataset.Provenance
+	Limits     Limits
+	Progress   func(Step) // told now and then, from the caller's goroutine; may be nil
+
+	format *Format // for the defaults of its flags
+}
+
+// Flag returns the value of a flag, or its default.
+func (o *Options) Flag(name string) string {
+	if v, given := o.Flags[name]; given {
+		return v
+	}
+	if o.format != nil {
+		for _, f := range o.format.Flags {
+			if f.Name == name {
+				return f.Default
+			}
+		}
+	}
+	return ""
+}
+
+// Given reports whether a flag was given, be it as its default.
+func (o *Options) Given(name string) bool {
+	_, given := o.Flags[name]
+	return given
+}
+
+// Limits keep a hostile or damaged file from eating the machine. Zero means the default.
+type Limits struct {
+	Record    int     // bytes of one record; 64 MiB
+	Expansion float64 // bytes out of one compressed byte; 200
+	Free      int64   // bytes that any file may expand to; 64 MiB
+}
+
+func (l Limits) withDefaults() Limits {
+	if l.Record <= 0 {
+		l.Record = 64 << 20
+	}
+	if l.Expansion <= 0 {
+		l.Expansion = 200
+	}
+	if l.Free <= 0 {
+		l.Free = 64 << 20
+	}
+	return l
+}
+
+// Step is a moment of an import or an export: the share of the file's bytes, as they lie on disk, that was
+// read, or of its rows.
+type Step struct {
+	File    string
+	Done    float64 // from 0 to 1
+	Writing bool    // it is written, and not read
+}
+
+// Place is where a record came from. Zero parts are unknown.
+type Place struct {
+	File   string
+	Line   int // from 1; of a table without lines, the row
+	Column int // bytes into the line, from 1
+}
+
+func (p Place) String() string {
+	var b strings.Builder
+	b.WriteString(p.File)
+	if p.Line > 0 {
+		fmt.Fprintf(&b, ", line %d", p.Line)
+	}
+	if p.Column > 0 {
+		fmt.Fprintf(&b, ", column %d", p.Column)
+	}
+	return b.String()
+}
+
+// Node is a node as a record tells of it. Only the id is needed.
+type Node struct {
+	ID    string
+	Field string    // one, or several with Options.FieldSeparator between them
+	Title string    // optional
+	Text  string    // optional
+	Time  time.Time // zero means unknown
+}
+
+// Exposure is a pair of which it is known whether the target was shown to the source.
+type Exposure struct {
+	Source, Target string
+	Shown          float64 // probability that it was shown; NaN where unknown
+	Exposed        bool    // whether it was shown
+	Linked         bool    // whether a link came of it
+}
+
+// Sink takes the records of an import. Strings and slices are copied before a call returns, so they may
+// lie in a buffer that is used again. An error ends the import: it is to be returned as it is.
+//
+// Nodes, links and exposures may come in any order, also links before their nodes. What waits for a node
+// takes memory, so a format that knows all nodes before its links says EndNodes between them.
+type Sink interface {
+	// Node adds a node and returns its number, counted from 0, or −1 where it was rejected: its id is
+	// empty or taken, or something is not UTF-8.
+	Node(n Node, at Place) (int32, error)
+	// Field gives a field its number before any node has it; most formats need not.
+	Field(name string) error
+	// NodesFromLinks says that there are no records of nodes, as in a list of links: every end is a node.
+	NodesFromLinks()
+	// EndNodes says that no Node comes any more: an end that is no node is then found out at once.
+	EndNodes()
+	// Link adds a link by the ids of its ends. One from a node to itself is counted and dropped, as is one
+	// that was there already.
+	Link(source, target string, at Place) error
+	// LinkIndex adds a link by the numbers that Node returned.
+	LinkIndex(source, target int32, at Place) error
+	// Exposure adds what is known of a pair.
+	Exposure(e Exposure, at Place) error
+	// Has reports whether there is a node of that id yet.
+	Has(id string) bool
+	// Vector sets the vector of a node by the number that Node returned. All have one dimension; a node
+	// without gets zeros.
+	Vector(node int32, vector []float32, at Place) error
+	// Reject says that a record is no good: why, what mends it, and how it begins. It is an error where
+	// the import is strict; else it is nil and the format goes on with the next record.
+	Reject(at Place, reason error, mend string, record []byte) error
+	// Note tells the person something that is no fault: which columns were guessed to be what.
+	Note(format string, a ...any)
+}
+
+var registry []Format
+
+// Register makes a format known. It panics if there is one of that name, or a part is missing.
+func Register(f Format) {
+	if f.Name == "" || f.Summary == "" || f.Import == nil {
+		panic(fmt.Sprintf("exchange: format %q lacks a name, a summary or an Import", f.Name))
+	}
+	if _, known := Lookup(f.Name); known {
+		panic(fmt.Sprintf("exchange: there are two formats %q", f.Name))
+	}
+	registry = append(registry, f)
+}
+
+// Formats returns all formats by name.
+func Formats() []Format {
+	all := slices.Clone(registry)
+	slices.SortFunc(all, func(a, b Format) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// Lookup returns the format of a name.
+func Lookup(name string) (Format, bool) {
+	for _, f := range registry {
+		if f.Name == name {
+			return f, true
+		}
+	}
+	return Format{}, false
+}

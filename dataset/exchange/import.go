@@ -1,0 +1,101 @@
+package exchange
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"unseen/dataset"
+	"unseen/graph"
+	"unseen/internal/atomicfile"
+)
+
+// Report says what an import made, and what it left out.
+type Report struct {
+	graph.BuildReport          // nodes, links, fields; repeated and self-links that were dropped
+	Exposures         int      `json:",omitempty"`
+	Dimension         int      `json:",omitempty"` // of the vectors
+	Rejected          int      // records that were let go
+	RejectsFile       string   `json:",omitempty"` // lists them
+	Notes             []string `json:",omitempty"` // what was guessed
+	Manifest          *dataset.Manifest
+}
+
+// Import reads files of a format and writes a dataset into the folder dir. An error, a cancelled context or a
+// full disk leaves dir as it was and nothing beside it.
+//
+// A lenient import lists the records that it let go in a file beside the folder, DIR.rejects.csv: file, line,
+// column, reason, and how the record begins.
+func Import(ctx context.Context, format, dir string, o Options) (*Report, error) {
+	f, known := Lookup(format)
+	if !known {
+		var names []string
+		for _, f := range Formats() {
+			names = append(names, f.Name)
+		}
+		return nil, Wrong(Place{}, fmt.Errorf("%w: unknown format %.40q", ErrUsage, format), "name one of "+strings.Join(names, ", "))
+	}
+	return importFormat(ctx, f, dir, o)
+}
+
+func importFormat(ctx context.Context, f Format, dir string, o Options) (report *Report, err error) {
+	o.format = &f
+	for name := range o.Flags {
+		if !slices.ContainsFunc(f.Flags, func(flag Flag) bool { return flag.Name == name }) {
+			return nil, Wrong(Place{}, fmt.Errorf("%w: %s has no flag %s", ErrUsage, f.Name, name), "leave it out")
+		}
+	}
+	if len(o.Paths) == 0 {
+		return nil, Wrong(Place{}, fmt.Errorf("%w: no paths", ErrUsage), "name the files to import")
+	}
+	exists, err := dataset.Writable(dir)
+	if err != nil {
+		return nil, err
+	}
+	if exists && !o.Force {
+		return nil, Wrong(Place{File: dir}, ErrExists, "choose another folder, or replace it with --force")
+	}
+	dir = filepath.Clean(dir)
+	scratch, remove, err := atomicfile.Scratch(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer remove()
+	c, err := newCollector(ctx, scratch, o)
+	if err != nil {
+		return nil, err
+	}
+	defer c.close()
+	if err := f.Import(ctx, o, c); err != nil {
+		return nil, err
+	}
+	content, err := c.finish()
+	if err != nil {
+		return nil, err
+	}
+	if v := content.Graph.Vectors(); v != nil {
+		defer v.Close()
+	}
+	if o.Provenance.Source == "" {
+		o.Provenance.Source = strings.Join(o.Paths, " ")
+	}
+	c.report.Manifest, err = dataset.Write(ctx, dir, content, dataset.WriteOptions{Provenance: o.Provenance, Progress: func(s dataset.Step) {
+		if o.Progress != nil {
+			o.Progress(Step{filepath.Join(dir, s.File), s.Done, true})
+		}
+	}})
+	if err != nil {
+		return nil, err
+	}
+	list := dir + ".rejects.csv"
+	written, err := c.rejects.save(list)
+	if err != nil {
+		return nil, err
+	}
+	if written {
+		c.report.RejectsFile = list
+	}
+	return &c.report, nil
+}

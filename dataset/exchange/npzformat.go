@@ -1,0 +1,99 @@
+package exchange
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+)
+
+func init() {
+	Register(Format{
+		Name: "npz", Summary: "A sparse matrix of links as scipy saves it",
+		Args: "FOLDER | LINKS.npz | NODES LINKS.npz",
+		Help: `LINKS.npz is a square matrix of scipy (save_npz, in the form csr): what is not
+zero in row i and column j is a link from node i to node j. NODES is a table of
+comma-separated values with a row per node, in their order, as the format csv
+takes it; without it the nodes are called 0, 1, 2, … A folder holds links.npz
+and may hold nodes.csv, vectors.npy (or features.npz) and exposures.csv.`,
+		Flags:  append(append([]Flag{}, roleFlags[:5]...), tableFlags...),
+		Import: importNpz,
+	})
+}
+
+func importNpz(ctx context.Context, o Options, s Sink) error {
+	table, err := locate(&o, ".csv", ".tsv")
+	in, otherErr := locate(&o, ".npz")
+	switch {
+	case otherErr != nil:
+		return otherErr
+	case in.single != "":
+		in.links = in.single
+	case len(o.Paths) == 1 && err == nil: // what else is in the folder
+		in.nodes, in.exposures, in.fields = table.nodes, table.exposures, table.fields
+	}
+	if in.links == "" {
+		return Wrong(Place{File: o.Paths[0]}, fmt.Errorf("%w: there is no links.npz in it", ErrUsage), "name the files themselves: NODES LINKS.npz")
+	}
+	m, err := openMatrix(ctx, in.links, o.Limits)
+	if err != nil {
+		return err
+	}
+	defer m.close()
+	at := Place{File: in.links}
+	if !m.sparse || m.rows != m.dim {
+		return Wrong(at, fmt.Errorf("%w: it is no square sparse matrix but %d×%d", ErrFormat, m.rows, m.dim), mendMatrix)
+	}
+	if in.fields != "" {
+		if err := csvFields(ctx, in.fields, o, s); err != nil {
+			return err
+		}
+	}
+	var rows []int32
+	if in.nodes != "" {
+		if rows, err = csvNodes(ctx, in.nodes, o, s); err != nil {
+			return err
+		}
+		if len(rows) != m.rows {
+			return Wrong(at, fmt.Errorf("%w: %d rows for %d nodes", ErrFormat, m.rows, len(rows)), "save one row and column per node, in the order of the nodes")
+		}
+	} else {
+		for i := range m.rows {
+			node, err := s.Node(Node{ID: strconv.Itoa(i)}, at)
+			if err != nil {
+				return err
+			}
+			rows = append(rows, node)
+		}
+	}
+	s.EndNodes()
+	for i := range m.rows {
+		if o.Progress != nil && i%4096 == 0 {
+			o.Progress(Step{File: in.links, Done: float64(i) / float64(m.rows)})
+		}
+		at := Place{File: in.links, Line: i + 1}
+		err := m.cells(func(j int, value float32) error {
+			if value == 0 || rows[i] < 0 || rows[j] < 0 {
+				return nil // no link, or one of a node that was rejected
+			}
+			return s.LinkIndex(rows[i], rows[j], at)
+		})
+		if err != nil {
+			if _, ours := err.(*Error); ours || ctx.Err() != nil {
+				return err
+			}
+			return Wrong(at, err, mendMatrix)
+		}
+	}
+	if err := m.end(); err != nil {
+		return err
+	}
+	if in.vectors != "" {
+		if err := importVectors(ctx, in.vectors, o, s, rows); err != nil {
+			return err
+		}
+	}
+	if in.exposures != "" {
+		return csvExposures(ctx, in.exposures, o, s)
+	}
+	return nil
+}

@@ -1,0 +1,340 @@
+package exchange
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/format"
+
+	"unseen/internal/columnar"
+)
+
+func init() {
+	Register(Format{
+		Name: "parquet", Summary: "Parquet tables of nodes and links",
+		Args: "FOLDER | NODES LINKS | LINKS",
+		Help: `Paths are a folder that holds nodes.parquet and links.parquet (or
+edges.parquet), the two files themselves, or a file of links alone, whose ends
+are then the nodes. Vectors are taken from vectors.npy in the folder, exposures
+from exposures.parquet.
+
+Which column is what is told by flags, or guessed from the names; guesses are
+shown. Ids may be text or whole numbers. Ends of links are ids: a folder whose
+links are row numbers is a dataset already, and needs no import.`,
+		Flags:  slices.Concat(roleFlags, tableFlags),
+		Import: importParquet,
+	})
+}
+
+func importParquet(ctx context.Context, o Options, s Sink) error {
+	in, err := locate(&o, ".parquet", ".pq")
+	if err != nil {
+		return err
+	}
+	if in.single != "" {
+		t, err := openParquet(in.single)
+		if err != nil {
+			return err
+		}
+		_, err = columns(&o, Place{File: in.single}, t.header, linkRoles, "source", "target")
+		isNodes, _ := columns(&o, Place{File: in.single}, t.header, nodeRoles, "id")
+		t.file.Close()
+		switch {
+		case err == nil:
+			in.links = in.single
+		case isNodes != nil:
+			in.nodes = in.single
+		default:
+			return err
+		}
+	}
+	if in.fields != "" {
+		if err := parquetRows(ctx, in.fields, Options{}, s, []role{{"field", []string{"field"}}}, []string{"field"}, func(r *parquetRow) error { return s.Field(r.text(0)) }); err != nil {
+			return err
+		}
+	}
+	var rows []int32
+	if in.nodes != "" {
+		err := parquetRows(ctx, in.nodes, o, s, nodeRoles, []string{"id"}, func(r *parquetRow) error {
+			when, err := r.when(4)
+			if err != nil {
+				rows = append(rows, -1)
+				return s.Reject(r.at(), err, mendTime, []byte(r.text(0)))
+			}
+			node, err := s.Node(Node{ID: r.text(0), Field: r.text(1), Title: r.text(2), Text: r.text(3), Time: when}, r.at())
+			rows = append(rows, node)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	} else {
+		s.NodesFromLinks()
+	}
+	s.EndNodes()
+	if in.vectors != "" {
+		if err := importVectors(ctx, in.vectors, o, s, rows); err != nil {
+			return err
+		}
+	}
+	if in.links != "" {
+		if err := parquetLinks(ctx, in.links, o, s); err != nil {
+			return err
+		}
+	}
+	if in.exposures == "" {
+		return nil
+	}
+	return parquetRows(ctx, in.exposures, Options{Progress: o.Progress}, s, exposureRoles, []string{"source", "target", "linked"}, func(r *parquetRow) error {
+		e := Exposure{Source: r.text(0), Target: r.text(1), Shown: math.NaN(), Exposed: true}
+		var err error
+		if e.Linked, err = parseBool(r.text(2)); err == nil && r.columns[3].index >= 0 {
+			e.Exposed, err = parseBool(r.text(3))
+		}
+		if shown := r.text(4); err == nil && shown != "" {
+			e.Shown, err = strconv.ParseFloat(shown, 64)
+		}
+		if err != nil {
+			return s.Reject(r.at(), err, "store true and false, and probabilities from 0 to 1", nil)
+		}
+		return s.Exposure(e, r.at())
+	})
+}
+
+// parquetLinks reads links, many at once where the sink takes them so.
+func parquetLinks(ctx context.Context, path string, o Options, s Sink) error {
+	t, err := openParquet(path)
+	if err != nil {
+		return err
+	}
+	defer t.file.Close()
+	sink, many := s.(linkBatcher)
+	if !many {
+		return t.rows(ctx, path, o, s, linkRoles, []string{"source", "target"}, func(r *parquetRow) error {
+			return s.Link(r.text(0), r.text(1), r.at())
+		})
+	}
+	var sources, targets []string
+	return t.batches(ctx, path, o, s, linkRoles, []string{"source", "target"}, func(r *parquetRow, n int) error {
+		sources, targets = r.texts(sources[:0], 0, n), r.texts(targets[:0], 1, n)
+		return sink.linkBatch(sources, targets, r.at())
+	})
+}
+
+const mendParquet = "the file is damaged or not Parquet; write it again, in pandas with to_parquet"
+
+// parquetFile is an open Parquet file and the names of its columns.
+type parquetFile struct {
+	*parquet.File
+	file   *os.File
+	header []string
+}
+
+func openParquet(path string) (t *parquetFile, err error) {
+	at := Place{File: path}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, Wrong(at, fs.ErrNotExist, "name a file that is there")
+	case err != nil:
+		return nil, Wrong(at, bare(err), "name a file that can be read")
+	case !info.Mode().IsRegular():
+		return nil, Wrong(at, fmt.Errorf("%w: it is no plain file", ErrUsage), "name a file")
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, Wrong(at, bare(err), "ask for the right to read it")
+	}
+	t, err = newParquet(at, file, info.Size())
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	t.file = file
+	return t, nil
+}
+
+func newParquet(at Place, r io.ReaderAt, size int64) (t *parquetFile, err error) {
+	defer caught(at, &err)
+	p, err := columnar.Open(r, size)
+	if err != nil {
+		return nil, Wrong(at, fmt.Errorf("%w: %v", ErrFormat, err), mendParquet)
+	}
+	t = &parquetFile{File: p}
+	for _, c := range p.Root().Columns() {
+		t.header = append(t.header, c.Name())
+	}
+	return t, nil
+}
+
+// caught turns a panic of the Parquet library, which damaged bytes can cause, into an error.
+func caught(at Place, err *error) {
+	if p := recover(); p != nil {
+		*err = Wrong(at, fmt.Errorf("%w: %v", ErrFormat, p), mendParquet)
+	}
+}
+
+// parquetColumn is a column and how its values become text or times.
+type parquetColumn struct {
+	index int  // −1 where there is none
+	bytes bool // values are text as they are
+	text  func(parquet.Value) string
+	time  func(parquet.Value) time.Time // nil where it holds no times
+}
+
+// parquetRow is the row that is being read.
+type parquetRow struct {
+	path    string
+	first   int64
+	k       int
+	values  [][]parquet.Value
+	columns []parquetColumn
+}
+
+func (r *parquetRow) at() Place { return Place{File: r.path, Line: int(r.first) + r.k + 1} }
+
+// text is a value as text, empty where it is missing; it is good until the next row.
+func (r *parquetRow) text(role int) string {
+	c := r.columns[role]
+	if c.index < 0 {
+		return ""
+	}
+	v := r.values[role][r.k]
+	if v.IsNull() {
+		return ""
+	}
+	return c.text(v)
+}
+
+// texts appends the texts of n rows from the first on.
+func (r *parquetRow) texts(to []string, role, n int) []string {
+	c, values := r.columns[role], r.values[role][:n]
+	if !c.bytes {
+		for r.k = range n {
+			to = append(to, r.text(role))
+		}
+		r.k = 0
+		return to
+	}
+	for k := range values {
+		to = append(to, alias(values[k].ByteArray())) // of a missing value, no bytes
+	}
+	return to
+}
+
+func (r *parquetRow) when(role int) (time.Time, error) {
+	if c := r.columns[role]; c.index >= 0 && c.time != nil {
+		if v := r.values[role][r.k]; !v.IsNull() {
+			return c.time(v), nil
+		}
+		return time.Time{}, nil
+	}
+	return parseTime(r.text(role))
+}
+
+func parquetRows(ctx context.Context, path string, o Options, s Sink, roles []role, needed []string, each func(*parquetRow) error) error {
+	t, err := openParquet(path)
+	if err != nil {
+		return err
+	}
+	defer t.file.Close()
+	return t.rows(ctx, path, o, s, roles, needed, each)
+}
+
+func (t *parquetFile) rows(ctx context.Context, path string, o Options, s Sink, roles []role, needed []string, each func(*parquetRow) error) error {
+	return t.batches(ctx, path, o, s, roles, needed, func(row *parquetRow, n int) error {
+		for row.k = range n {
+			if err := each(row); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// batches hands over row after row, of which n belong together.
+func (t *parquetFile) batches(ctx context.Context, path string, o Options, s Sink, roles []role, needed []string, each func(row *parquetRow, n int) error) (err error) {
+	at := Place{File: path}
+	defer caught(at, &err)
+	found, err := columns(&o, at, t.header, roles, needed...)
+	if err != nil {
+		return err
+	}
+	guessed(s, &o, path, t.header, roles, found)
+	row := parquetRow{path: path, columns: make([]parquetColumn, len(roles))}
+	indices := make([]int, len(roles))
+	for k, c := range found {
+		row.columns[k].index = -1
+		if c >= 0 {
+			if row.columns[k], err = columnOf(t.Root().Column(t.header[c])); err != nil {
+				return Wrong(at, fmt.Errorf("column %s: %w", t.header[c], err), "store text, whole numbers or times, one per row")
+			}
+		}
+		indices[k] = row.columns[k].index
+	}
+	rows := max(t.NumRows(), 1)
+	err = columnar.Scan(ctx, t.File, indices, func(first int64, n int, values [][]parquet.Value) error {
+		if o.Progress != nil {
+			o.Progress(Step{File: path, Done: float64(first) / float64(rows)})
+		}
+		row.first, row.values, row.k = first, values, 0
+		return each(&row, n)
+	})
+	if e, ok := errors.AsType[*columnar.Error](err); ok {
+		return Wrong(Place{File: path, Line: int(e.Row) + 1}, fmt.Errorf("%w: column %s: %v", ErrFormat, t.header[found[e.Column]], e.Err), mendParquet)
+	}
+	if errors.Is(err, columnar.ErrRows) {
+		return Wrong(at, fmt.Errorf("%w: %v", ErrFormat, err), mendParquet)
+	}
+	return err
+}
+
+// columnOf says how a column is read.
+func columnOf(c *parquet.Column) (parquetColumn, error) {
+	if !c.Leaf() || c.Repeated() {
+		return parquetColumn{}, fmt.Errorf("%w: lists or records", ErrFormat)
+	}
+	out := parquetColumn{index: c.Index()}
+	if logical := c.Type().LogicalType(); logical != nil {
+		switch l := logical.Value.(type) {
+		case *format.DecimalType:
+			return out, fmt.Errorf("%w: decimal numbers", ErrFormat)
+		case *format.DateType:
+			out.time = func(v parquet.Value) time.Time { return time.Unix(86400*int64(v.Int32()), 0).UTC() }
+		case *format.TimestampType:
+			out.time = func(v parquet.Value) time.Time { return time.Unix(0, v.Int64()) }
+			switch l.Unit.Value.(type) {
+			case *format.MilliSeconds:
+				out.time = func(v parquet.Value) time.Time { return time.UnixMilli(v.Int64()) }
+			case *format.MicroSeconds:
+				out.time = func(v parquet.Value) time.Time { return time.UnixMicro(v.Int64()) }
+			}
+		}
+	}
+	switch c.Type().Kind() {
+	case parquet.ByteArray, parquet.FixedLenByteArray:
+		out.bytes, out.text, out.time = true, func(v parquet.Value) string { return alias(v.ByteArray()) }, nil
+	case parquet.Int32:
+		out.text = func(v parquet.Value) string { return strconv.Itoa(int(v.Int32())) }
+	case parquet.Int64:
+		out.text = func(v parquet.Value) string { return strconv.FormatInt(v.Int64(), 10) }
+	case parquet.Float:
+		out.text, out.time = func(v parquet.Value) string { return strconv.FormatFloat(float64(v.Float()), 'g', -1, 32) }, nil
+	case parquet.Double:
+		out.text, out.time = func(v parquet.Value) string { return strconv.FormatFloat(v.Double(), 'g', -1, 64) }, nil
+	case parquet.Boolean:
+		out.text, out.time = func(v parquet.Value) string { return strconv.FormatBool(v.Boolean()) }, nil
+	default:
+		return out, fmt.Errorf("%w: times of an old kind (INT96)", ErrFormat)
+	}
+	return out, nil
+}
