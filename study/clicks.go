@@ -3,7 +3,6 @@ package study
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -217,11 +216,13 @@ func (p *pages) draw(seed uint64) (err error) {
 		return err
 	}
 	p.only = p.drawn.Problem
-	if p.only.Train, p.only.Validation, err = p.shownPairs(graph.Train), p.shownPairs(graph.Validation), nil; p.only.Train.Len() == 0 {
+	p.only.Train = p.shownPairs(graph.Train)
+	if p.only.Train.Len() == 0 {
 		return fmt.Errorf("%w: no pair of a training page was shown", ErrOption)
 	}
+	p.only.Validation = p.shownPairs(graph.Validation)
 	if p.only.Validation.Len() == 0 {
-		p.only.Validation = nil
+		p.only.Validation = nil // a tenth of the training pages then serves
 	}
 	// what was shown on held-out pages
 	fields := g.FieldCount()
@@ -406,13 +407,11 @@ func (c *Clicked) risks(ctx context.Context, j *fit.Judge, matrix *model.FieldMa
 		}
 		own := *j
 		own.Posterior = nil
-		estimate, err := own.Risk(ctx, fit.Evidence{Pairs: p.tested.Pairs}, risk.Estimator{Scheme: e.scheme, Floor: 1e-4}, nil)
-		if err != nil && !errors.Is(err, context.Canceled) {
-			continue
-		} else if err != nil {
-			return err
+		estimate, err := own.Risk(ctx, fit.Evidence{Pairs: p.tested.Pairs}, risk.Estimator{Scheme: e.scheme}, nil)
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
-		*e.to = Mark(estimate.Plain)
+		*e.to = mark(estimate.Plain, err)
 	}
 	return nil
 }
@@ -468,8 +467,14 @@ func clickRisks(rows []*Clicked, n Network) Table {
 	for _, c := range clickRiskColumns {
 		t.Columns = append(t.Columns, c.Column)
 	}
+	t.Columns = append(t.Columns, Column{Name: "dr interval", Means: "of 95% over pages, of the first seed"})
 	for _, m := range clickMethods {
-		t.Rows = append(t.Rows, Row{m.Name, cells(clickRiskColumns, clickedBy(rows, m))})
+		own := clickedBy(rows, m)
+		interval := Cell{}
+		if first := own[0]; first.Failed == "" {
+			interval = Word(fmt.Sprintf("%.3f–%.3f", float64(first.RiskLower), float64(first.RiskUpper)))
+		}
+		t.Rows = append(t.Rows, Row{m.Name, append(cells(clickRiskColumns, own), interval)})
 	}
 	return t
 }
