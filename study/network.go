@@ -22,7 +22,7 @@ type Network struct {
 	Log   *fit.Log     `json:"-"` // nil means that no exposure is known
 
 	// Drawing says how the nodes are cut and the pairs drawn; each seed takes the place of its own. nil means
-	// by age, or, where more than a tenth of the links go against any age, at random.
+	// by age, or, where more than a quarter of the links go against any age, at random.
 	Drawing *fit.Drawing `json:"drawing,omitempty"`
 }
 
@@ -31,7 +31,7 @@ func (n Network) drawing(seed uint64) fit.Drawing {
 	var d fit.Drawing
 	if n.Drawing != nil {
 		d = *n.Drawing
-	} else if 10*len(n.Graph.Order().Broken) > n.Graph.LinkCount() {
+	} else if 4*len(n.Graph.Order().Broken) > n.Graph.LinkCount() {
 		d.Split = fit.AtRandom
 	}
 	d.Seed = seed
