@@ -100,7 +100,6 @@ type fitted struct {
 // prepare draws every network with every seed.
 func (l *lab) prepare(ctx context.Context) error {
 	var tasks []task
-	var made []*drawn
 	for _, n := range l.Networks {
 		for _, seed := range l.Seeds {
 			key := drawKey{n.Name, seed}
@@ -109,7 +108,6 @@ func (l *lab) prepare(ctx context.Context) error {
 			}
 			d := &drawn{network: n}
 			l.prepared[key] = d
-			made = append(made, d)
 			tasks = append(tasks, task{name: fmt.Sprintf("%s, seed %d, drawing pairs", n.Name, seed), cost: .1, do: func(context.Context) (err error) {
 				if d.Drawn, err = n.drawing(seed).Draw(n.Graph, n.sample()); err != nil {
 					return err
