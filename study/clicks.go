@@ -57,6 +57,7 @@ type Clicked struct {
 	Estimates Estimates `json:"estimates"` // of the same, with the model's own π̂ and without the log
 
 	Class   fit.Class `json:"class,omitempty"`
+	LogTest Mark      `json:"logTest"` // z of the doctor's test of π̂ by the log; of bayes, π̂ is of a fit that did not see it
 	Seconds float64   `json:"seconds"`
 	Failed  string    `json:"failed,omitempty"`
 }
@@ -101,7 +102,7 @@ func runClicks(ctx context.Context, l *lab) (*Result, error) {
 	for _, n := range networks {
 		for _, seed := range l.Seeds {
 			for _, m := range clickMethods {
-				c := &Clicked{Network: n.Name, Seed: seed, Method: m, AUC: none, AP: none, Within: none, PropensityError: none, Scale: none, Correlation: none,
+				c := &Clicked{Network: n.Name, Seed: seed, Method: m, AUC: none, AP: none, Within: none, PropensityError: none, Scale: none, Correlation: none, LogTest: none,
 					Risk: none, RiskLower: none, RiskUpper: none, Estimates: Estimates{none, none, none, none}}
 				rows = append(rows, c)
 				p := ready[drawKey{n.Name, seed}]
@@ -303,6 +304,9 @@ func (c *Clicked) train(ctx context.Context, p *pages, preset string) error {
 		return err
 	}
 	c.Class, c.Seconds, c.Failed = f.class, f.seconds, f.failed
+	if len(f.logged) > 0 {
+		c.LogTest = Mark(f.logged[0].Z)
+	}
 	if f.failed != "" {
 		return nil
 	}
@@ -575,5 +579,41 @@ func clickFindings(rows []*Clicked, n Network) []Finding {
 		words = append(words, fmt.Sprintf("%s: naive %s, w %s, PU %s, AP %s", m.Name, decimal(means[0], 4), decimal(means[1], 4), decimal(means[2], 4), decimal(means[3], 4)))
 	}
 	nearest.Verdict, nearest.Words = verdictOn(closer, cmp.Or(all, 1)), "Off by, in the mean: "+strings.Join(words, "; ")+"."
-	return append(found, scale, nearest)
+	return append(found, scale, doctorFinding(rows, n), nearest)
+}
+
+// doctorFinding holds what the doctor says of the scale of π against the known one, without a log and with it.
+func doctorFinding(rows []*Clicked, n Network) Finding {
+	f := Finding{Claim: n.Name + ": where the doctor calls the scale of π identified from clicks alone, it is right to a quarter"}
+	calls, right := 0, 0
+	var words []string
+	logged := clickedBy(rows, loggedBayes)
+	for k, c := range clickedBy(rows, bayes) {
+		word := fmt.Sprintf("seed %d %s, mean π̂ %s times the shown share", c.Seed, c.Class, decimal(float64(c.Scale), 1))
+		if c.Class == fit.Identified {
+			calls++
+			if math.Abs(math.Log(float64(c.Scale))) < math.Log(mostApart) {
+				right++
+			}
+		}
+		if z := float64(logged[k].LogTest); !math.IsNaN(z) {
+			word += fmt.Sprintf(", which the log refutes with z = %s", decimal(z, 0))
+			if math.Abs(z) < 3 {
+				word = strings.Replace(word, "refutes", "does not refute", 1)
+			}
+		}
+		words = append(words, word)
+	}
+	switch {
+	case calls == 0:
+		f.Verdict, f.Claim = Met, n.Name+": the doctor does not call the scale of π identified from clicks alone"
+	case right == calls:
+		f.Verdict = Met
+	case right > 0:
+		f.Verdict = Partly
+	default:
+		f.Verdict = Missed
+	}
+	f.Words = "By bayes: " + strings.Join(words, "; ") + "."
+	return f
 }

@@ -92,6 +92,7 @@ type fitted struct {
 	ratio    *fit.Ratio
 	same     float64 // mean π̂ of training pairs of one field
 	cross    float64
+	logged   []fit.LoggedTest
 	seconds  float64
 	warnings []string
 	failed   string // why there is nothing else
@@ -190,7 +191,7 @@ func (f *fitted) train(ctx context.Context, p fit.Problem, m Method, preset stri
 		f.same, f.cross = r.Starts[0].MeanSame, r.Starts[0].MeanCross
 	}
 	if r.Findings != nil {
-		f.class = r.Findings.Class
+		f.class, f.logged = r.Findings.Class, r.Findings.Logged
 		if m.models() {
 			f.ratio = r.Findings.Ratio
 		}

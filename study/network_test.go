@@ -230,6 +230,9 @@ func TestClicks(t *testing.T) {
 			if !(c.PropensityError < .1 && c.Scale > .9 && c.Scale < 1.1 && c.Correlation > .95) {
 				t.Errorf("%s: π̂ off by %v, scale %v, correlation %v", c.Method.Name, c.PropensityError, c.Scale, c.Correlation)
 			}
+			if c.Method == loggedBayes && !(math.Abs(float64(c.LogTest)) < 10) {
+				t.Errorf("the log refutes the truth: z = %v", c.LogTest)
+			}
 			if d := math.Abs(float64(c.Estimates.AP - c.Risk)); !(d < math.Abs(float64(c.Estimates.Naive-c.Risk))) || !(c.RiskLower < c.Risk && c.Risk < c.RiskUpper) {
 				t.Errorf("%s: risk %v (%v to %v), estimates %+v", c.Method.Name, c.Risk, c.RiskLower, c.RiskUpper, c.Estimates)
 			}
