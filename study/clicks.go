@@ -456,7 +456,7 @@ func clickedBy(all []*Clicked, m Method) (some []*Clicked) {
 }
 
 func clickTable(rows []*Clicked, n Network, seeds int) Table {
-	t := Table{Name: n.Name, Title: fmt.Sprintf("%s: choices and exposure, mean ± sd over %d seeds", n.Name, seeds), Head: "method"}
+	t := Table{Name: n.Name, Title: fmt.Sprintf("%s: choices and exposure, %s", n.Name, repeated(seeds)), Head: "method"}
 	for _, c := range clickColumns {
 		t.Columns = append(t.Columns, c.Column)
 	}

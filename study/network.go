@@ -235,6 +235,14 @@ func (l *lab) networkSetting() []string {
 	return append(words, fmt.Sprintf("Preset %s, the first start alone; %s.", l.Preset, seedList(l.Seeds)))
 }
 
+// repeated says what numbers of so many seeds are.
+func repeated(count int) string {
+	if count == 1 {
+		return "one seed"
+	}
+	return fmt.Sprintf("mean ± sd over %d seeds", count)
+}
+
 // identified says in how many seeds bayes finds that links tell the scale of π on a network.
 func (l *lab) identified(n Network) (times int) {
 	for _, seed := range l.Seeds {

@@ -195,7 +195,7 @@ func classifiedBy(all []*Classified, m Method) (some []*Classified) {
 }
 
 func classifiedTable(rows []*Classified, n Network, seeds int) Table {
-	t := Table{Name: n.Name, Title: fmt.Sprintf("%s, mean ± sd over %d seeds", n.Name, seeds), Head: "method"}
+	t := Table{Name: n.Name, Title: fmt.Sprintf("%s, %s", n.Name, repeated(seeds)), Head: "method"}
 	for _, c := range table3Columns {
 		t.Columns = append(t.Columns, c.Column)
 	}

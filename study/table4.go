@@ -253,7 +253,7 @@ func (l *lab) compare(all []*Ranks, n Network) ([]*Compared, error) {
 }
 
 func (l *lab) ranksTable(all []*Ranks, n Network) Table {
-	t := Table{Name: n.Name, Title: fmt.Sprintf("%s, mean ± sd over %d seeds", n.Name, len(l.Seeds)), Head: "ranked by ŷ of"}
+	t := Table{Name: n.Name, Title: fmt.Sprintf("%s, %s", n.Name, repeated(len(l.Seeds))), Head: "ranked by ŷ of"}
 	for _, c := range table4Columns {
 		t.Columns = append(t.Columns, c.Column)
 	}
