@@ -597,7 +597,7 @@ func doctorFinding(rows []*Clicked, n Network) Finding {
 			}
 		}
 		if z := float64(logged[k].LogTest); !math.IsNaN(z) {
-			word += fmt.Sprintf(", which the log refutes with z = %s", decimal(z, 0))
+			word += fmt.Sprintf(", which the log refutes with z = %s", signed(z, 0))
 			if math.Abs(z) < 3 {
 				word = strings.Replace(word, "refutes", "does not refute", 1)
 			}
