@@ -6,6 +6,13 @@
 //	Ranking  where each source's true links came   MRR, NDCG@K, recall@K, mean rank, field entropy@K
 //	Lists    what each source was recommended      coverage@K, Gini of exposure over fields@K
 //
+// Candidates rank everything that a held-out source could have linked to, and PairedBootstrap tells whether one
+// method's metric differs from another's over the same sources,
+//
+//	candidates, err := evaluate.NewCandidates(g, drawn, graph.Test)
+//	standings, err := candidates.Rank(ctx, result.Judge(), evaluate.RankSettings{})
+//	recall, err := standings[0].Ranking.Recall(100)
+//
 // and two say how far a model's own risk can be trusted:
 //
 //	Panel        every estimator's opinion with its interval, what biases it, and for which errors of π̂ it still helps

@@ -1,10 +1,14 @@
 package evaluate_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
 	"unseen/evaluate"
+	"unseen/fit"
+	"unseen/graph"
+	"unseen/model"
 )
 
 var pairs = evaluate.Scored{
@@ -150,4 +154,64 @@ func ExampleLists_FieldGini() {
 	gini, err := lists.FieldGini(fields, 2) // the first two are all ML
 	fmt.Println(gini, err)
 	// Output: 0.5 <nil>
+}
+
+func ExampleCandidates() {
+	var b graph.Builder
+	for _, n := range []graph.Node{{ID: "a", Field: "x"}, {ID: "b", Field: "y"}, {ID: "c", Field: "x"}, {ID: "d", Field: "y"}, {ID: "e", Field: "x"}} {
+		if _, err := b.AddNode(n); err != nil {
+			panic(err)
+		}
+	}
+	for _, l := range [][2]string{{"b", "a"}, {"c", "b"}, {"d", "b"}, {"e", "c"}} {
+		if err := b.AddLink(l[0], l[1]); err != nil {
+			panic(err)
+		}
+	}
+	g, _, err := b.Build()
+	if err != nil {
+		panic(err)
+	}
+	vectors, err := graph.NewVectors(5, 2)
+	if err != nil {
+		panic(err)
+	}
+	for i, v := range [][]float32{{1, 0}, {0, 1}, {1, 1}, {0, 1}, {1, 0}} {
+		if err := vectors.Set(int32(i), v); err != nil {
+			panic(err)
+		}
+	}
+	if g, err = g.WithVectors(vectors); err != nil {
+		panic(err)
+	}
+	drawn, err := fit.Drawing{}.Draw(g, nil) // the last fifth of the nodes is held out: e
+	if err != nil {
+		panic(err)
+	}
+	candidates, err := evaluate.NewCandidates(g, drawn, graph.Test)
+	if err != nil {
+		panic(err)
+	}
+	link, err := model.NewCosine(drawn.Problem.Nodes)
+	if err != nil {
+		panic(err)
+	}
+	shown, err := model.NewConstant(1)
+	if err != nil {
+		panic(err)
+	}
+	judge := &fit.Judge{Link: link, LinkParams: []float32{1, 0}, Propensity: shown}
+	standings, err := candidates.Rank(context.Background(), judge, evaluate.RankSettings{})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(standings[0].Lists[0], standings[0].Ranking[0].Ranks())
+	// Output: [0 2 1 3] [2]
+}
+
+func ExamplePairedBootstrap() {
+	ours, theirs := []float64{.5, .4, .9, .3}, []float64{.4, .3, .8, .2}
+	d, err := evaluate.PairedBootstrap(ours, theirs, .95, 1000, 1)
+	fmt.Printf("%+.2f, from %+.2f to %+.2f, clear: %v %v\n", d.Mean, d.Lower, d.Upper, d.Clear(), err)
+	// Output: +0.10, from +0.10 to +0.10, clear: true <nil>
 }

@@ -1,8 +1,8 @@
 // Package study repeats the tables and figures of the paper, one file each, and says what came out
 // as printed and what did not.
 //
-//	worlds (kind of fields × seed) ──► trainings (method), shared by the studies of one run
-//	                                        │
+//	worlds (kind of fields × seed) ──┬► trainings (method), shared by the studies of one run
+//	networks of the caller × seed ───┘      │
 //	study ──► Result: tables, figures, findings ──► terminal, JSON, CSV, a page
 //
 // A study returns numbers with their names and knows nothing of how they are shown.
@@ -12,6 +12,14 @@
 //		fmt.Println(finding.Verdict, finding.Claim)
 //	}
 //	paths, err := study.Write("results", results)
+//
+// # Networks
+//
+// table3, table4, certificate and clicks are about real networks, which [Options] carry. There the truth is not known:
+// held-out links reward whoever repeats past exposure, so that every table has baselines that do just that.
+//
+//	o := study.Options{Networks: []study.Network{{Name: "papers", Graph: g}}}
+//	results, err := study.Run(ctx, []string{"table4"}, o, study.Progress{})
 //
 // # Adding a study
 //

@@ -19,12 +19,12 @@ func TestPlanted(t *testing.T) {
 	if w, err = w.Linked(ctx); err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Quick: true, Seeds: Seeds(5, 1), Data: w.Graph(), DataName: "mine"}
-	results, err := Run(ctx, []string{"all"}, o, Progress{})
+	o := Options{Quick: true, Seeds: Seeds(5, 1), Networks: []Network{{Name: "mine", Graph: w.Graph()}}}
+	results, err := Run(ctx, []string{"table1", "table2"}, o, Progress{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(results) != 2 || results[0].Study != "table1" || results[1].Study != "table2" || results[0].Options.DataName != "mine" {
+	if len(results) != 2 || results[0].Study != "table1" || results[1].Study != "table2" || results[0].Options.Networks[0].Name != "mine" {
 		t.Fatalf("%d studies", len(results))
 	}
 	found := map[string]*Outcome{}
@@ -49,7 +49,7 @@ func TestPlanted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	o.Data, _, err = b.Build()
+	o.Networks[0].Graph, _, err = b.Build()
 	if err != nil {
 		t.Fatal(err)
 	}

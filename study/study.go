@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"unseen/fit"
-	"unseen/graph"
 )
 
 // ErrOption: an option is out of range, or there is no study of a name. Errors of this package that
@@ -24,14 +23,16 @@ type Study struct {
 	Name  string // as a command line has it
 	Title string
 
-	planted bool // it can run on worlds that are planted on a graph
+	planted bool // it can run on worlds that are planted on a network
+	real    bool // it is about networks, and needs some
+	logged  bool // it needs networks with logged exposure
 
 	run func(ctx context.Context, l *lab) (*Result, error)
 }
 
 // All returns the studies in the order in which "all" runs them.
 func All() []Study {
-	return []Study{table1, quality, table2, figure1, figure2, theory, bound}
+	return []Study{table1, quality, table2, table3, table4, figure1, figure2, theory, bound, certificate, clicks}
 }
 
 // Lookup returns the studies of some names, each once, in the order of All. The name "all" means all of them.
@@ -56,27 +57,22 @@ func Lookup(names ...string) ([]Study, error) {
 
 // Options say how large studies are. The zero value is the paper's size.
 type Options struct {
-	Seeds   []uint64 `json:"seeds"`  // of the worlds, one repetition each; nil means 2001 to 2010, or to 2002 if Quick
+	Seeds   []uint64 `json:"seeds"`  // one repetition each; nil means 2001 to 2010, to 2003 of networks, to 2002 if Quick
 	Threads int      `json:"-"`      // 0 means one per processor; results do not depend on it
 	Preset  string   `json:"preset"` // of the trainings that are not about presets; "" means safe
 	Quick   bool     `json:"quick"`  // a small version that takes seconds, to see that everything works
 
-	// Data is a graph with vectors and fields on which truths are planted, instead of generating worlds: its own
-	// texts and fields, a link model fitted to its links, and everything else as in generated ones. Only some
-	// studies can use one. DataName is what it is called.
-	Data     *graph.Graph `json:"-"`
-	DataName string       `json:"data,omitempty"`
+	// Networks are real ones. table1 and table2 plant truths on one, instead of generating worlds: its own texts and
+	// fields, a link model fitted to its links, and everything else as in generated ones. Others are about networks
+	// alone, and the rest cannot use any.
+	Networks []Network `json:"networks,omitempty"`
 }
 
 // WithDefaults returns the options with every default in place of its zero, or an error that names
 // what cannot be.
 func (o Options) WithDefaults() (Options, error) {
 	if o.Seeds == nil {
-		count := 10
-		if o.Quick {
-			count = 2
-		}
-		o.Seeds = Seeds(2001, count)
+		o.Seeds = Seeds(2001, o.Repetitions())
 	}
 	if o.Threads == 0 {
 		o.Threads = runtime.GOMAXPROCS(0)
@@ -92,14 +88,36 @@ func (o Options) WithDefaults() (Options, error) {
 		return o, fmt.Errorf("%w: a seed is there twice, and its repetitions would be the same; give different ones", ErrOption)
 	case o.Threads < 0:
 		return o, fmt.Errorf("%w: %d threads; give 1 or more, or 0 for one per processor", ErrOption, o.Threads)
-	case o.Data != nil && o.Data.Vectors() == nil:
-		return o, fmt.Errorf("%w: %s has no vectors, and a planted truth needs them; add vectors.npy, a row for every node", ErrOption, o.DataName)
-	case o.Data != nil && o.Data.Len() < fewestPlanted:
-		return o, fmt.Errorf("%w: %s has %d nodes; give at least %d", ErrOption, o.DataName, o.Data.Len(), fewestPlanted)
 	case !slices.Contains(fit.Presets(), o.Preset):
 		return o, fmt.Errorf("%w: no preset %q; there is %s", ErrOption, o.Preset, strings.Join(fit.Presets(), ", "))
 	}
+	for k, n := range o.Networks {
+		switch {
+		case n.Graph == nil || n.Name == "":
+			return o, fmt.Errorf("%w: network %d has no graph or no name", ErrOption, k+1)
+		case n.Graph.Vectors() == nil:
+			return o, fmt.Errorf("%w: %s has no vectors; add vectors.npy, a row for every node", ErrOption, n.Name)
+		case n.Graph.Len() < fewestPlanted:
+			return o, fmt.Errorf("%w: %s has %d nodes; give at least %d", ErrOption, n.Name, n.Graph.Len(), fewestPlanted)
+		}
+		for _, other := range o.Networks[:k] {
+			if other.Name == n.Name {
+				return o, fmt.Errorf("%w: two networks are called %s; give each a name of its own", ErrOption, n.Name)
+			}
+		}
+	}
 	return o, nil
+}
+
+// Repetitions is how many seeds there are unless they are given.
+func (o Options) Repetitions() int {
+	switch {
+	case o.Quick:
+		return 2
+	case len(o.Networks) > 0:
+		return 3
+	}
+	return 10
 }
 
 // Seeds returns so many consecutive seeds.
@@ -135,7 +153,7 @@ func Run(ctx context.Context, names []string, o Options, p Progress) ([]*Result,
 	if o, err = o.WithDefaults(); err != nil {
 		return nil, err
 	}
-	if chosen, err = plantedAmong(chosen, names, o); err != nil {
+	if chosen, err = runnable(chosen, names, o); err != nil {
 		return nil, err
 	}
 	l := newLab(o, p)
@@ -154,24 +172,41 @@ func Run(ctx context.Context, names []string, o Options, p Progress) ([]*Result,
 	return results, nil
 }
 
-// plantedAmong returns the studies that can use the data, where there are any: those of "all" that can, or an
-// error for one that was asked for by its name.
-func plantedAmong(chosen []Study, names []string, o Options) ([]Study, error) {
-	if o.Data == nil {
-		return chosen, nil
-	}
-	var can, cannot []string
-	for _, s := range All() {
-		if s.planted {
-			can = append(can, s.Name)
-		} else if slices.Contains(names, s.Name) {
-			cannot = append(cannot, s.Name)
+// runnable returns the studies that can run on the networks, or without any: those of "all" that can, or an error
+// for one that was asked for by its name.
+func runnable(chosen []Study, names []string, o Options) ([]Study, error) {
+	logged := slices.ContainsFunc(o.Networks, func(n Network) bool { return n.Log != nil })
+	var can []Study
+	for _, s := range chosen {
+		var why string
+		switch {
+		case s.real && len(o.Networks) == 0:
+			why = "needs a network; give the folder of a dataset"
+		case s.logged && !logged:
+			why = "needs a network whose exposures are logged; add exposures.parquet to the dataset"
+		case !s.real && !s.planted && len(o.Networks) > 0:
+			why = "needs generated worlds; on data of your own there is " + strings.Join(onNetworks(), ", ")
+		case s.planted && len(o.Networks) > 1:
+			why = "plants truths on one network; give one at a time"
+		}
+		switch {
+		case why == "":
+			can = append(can, s)
+		case slices.Contains(names, s.Name):
+			return nil, fmt.Errorf("%w: %s %s", ErrOption, s.Name, why)
 		}
 	}
-	if len(cannot) > 0 {
-		return nil, fmt.Errorf("%w: %s needs generated worlds; on data of your own there is %s", ErrOption, strings.Join(cannot, ", "), strings.Join(can, ", "))
+	return can, nil
+}
+
+// onNetworks names the studies that can use one.
+func onNetworks() (names []string) {
+	for _, s := range All() {
+		if s.planted || s.real {
+			names = append(names, s.Name)
+		}
 	}
-	return slices.DeleteFunc(slices.Clone(chosen), func(s Study) bool { return !s.planted }), nil
+	return names
 }
 
 // Run runs one study.
@@ -187,6 +222,8 @@ func (s Study) Run(ctx context.Context, o Options, p Progress) (*Result, error) 
 type lab struct {
 	Options
 	trainings *trainings
+	fits      map[fitKey]*fitted
+	prepared  map[drawKey]*drawn
 
 	mu       sync.Mutex // of what follows
 	progress Progress
@@ -197,7 +234,7 @@ type lab struct {
 }
 
 func newLab(o Options, p Progress) *lab {
-	return &lab{Options: o, trainings: newTrainings(o), progress: p}
+	return &lab{Options: o, trainings: newTrainings(o), fits: make(map[fitKey]*fitted), prepared: make(map[drawKey]*drawn), progress: p}
 }
 
 func (l *lab) close() { l.trainings.close() }

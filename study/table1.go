@@ -68,10 +68,10 @@ func (l *lab) setting() []string {
 	if z.fields == len(world.FieldsOfStudy()) {
 		large = "as large as in the paper's first dataset"
 	}
-	if l.Data != nil {
+	if len(l.Networks) > 0 {
 		return []string{
 			fmt.Sprintf("Truths planted on %s: %d nodes, %d fields and vectors of %d dimensions of its own; the direction of w from a model of its links; links drawn with a base rate of .16 and an oracle AUC of .97; π from U(.7, 1) within a field and U(.1, .3) between two.",
-				l.DataName, z.nodes, z.fields, z.dim),
+				l.Networks[0].Name, z.nodes, z.fields, z.dim),
 			fmt.Sprintf("Training on %d pairs, stopping by %d others, judged by the truth on %d more; preset %s; %s, each with a truth of its own.",
 				z.pairs, z.validation, z.test, l.Preset, seedList(l.Seeds)),
 		}

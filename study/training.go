@@ -167,12 +167,17 @@ func newTrainings(o Options) *trainings {
 	if o.Quick {
 		s = size{nodes: 1_000, dim: 16, fields: 4, spectrum: world.TextSpectrum, pairs: 4_000, validation: 400, test: 10_000}
 	}
-	if g := o.Data; g != nil {
+	t := &trainings{done: make(map[training]*Outcome), ready: make(map[subjectKey]*subject)}
+	if len(o.Networks) > 0 {
+		t.data = o.Networks[0].Graph
+	}
+	if g := t.data; g != nil {
 		pairs := int(min(int64(g.Len())*int64(g.Len()-1)/4, math.MaxInt32)) // a third of them are for training
 		s.nodes, s.dim, s.fields, s.spectrum = g.Len(), g.Vectors().Dim(), g.FieldCount()-1, 0
 		s.pairs, s.validation, s.test = min(s.pairs, pairs), min(s.validation, pairs/2), min(s.test, pairs)
 	}
-	return &trainings{size: s, data: o.Data, done: make(map[training]*Outcome), ready: make(map[subjectKey]*subject)}
+	t.size = s
+	return t
 }
 
 // fewestPlanted is how many nodes a truth is planted on at least.
@@ -180,7 +185,7 @@ const fewestPlanted = 100
 
 // kinds are the kinds of fields that worlds come with.
 func (l *lab) kinds() []Fields {
-	if l.Data != nil {
+	if len(l.Networks) > 0 {
 		return []Fields{Planted}
 	}
 	return []Fields{Random, Tied}

@@ -1,14 +1,18 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"unseen/dataset"
 	"unseen/fit"
+	"unseen/graph"
 	"unseen/study"
 )
 
@@ -20,7 +24,8 @@ type studyFlags struct {
 	threads       int
 	preset        string
 	out           string
-	data          string
+	data          []string
+	dates         string
 	quick         bool
 	quiet, asJSON bool
 }
@@ -47,15 +52,19 @@ each; results do not depend on the number of threads. At the paper's size the
 studies take minutes; --quick shows in seconds that everything works, on worlds
 too small to say anything about the paper.
 
-With --data, truths are planted on your own network instead: its texts, as
-vectors, and its fields, with a link model fitted to its links. table1 and
-table2 can do that; nothing leaves this machine.
+With --data, studies are about networks of your own, with texts as vectors and
+with fields; nothing leaves this machine. table3 and table4 learn from the older
+links of each and judge by the newer ones (--dates cuts at two dates instead of
+by share, and a network whose links have no direction in time is cut at random).
+clicks needs exposures.parquet. certificate, table1 and table2 plant truths on
+the vectors and fields, the last two on one network at a time.
 
 With --out, every study writes NAME.json and a CSV file per table and figure.`,
 		Example: `  unseen study table1 --quick
   unseen study quality --seeds 3
   unseen study all --out results
-  unseen study table1 --data unseen-demo/dataset --seeds 3`,
+  unseen study table1 --data unseen-demo/dataset --seeds 3
+  unseen study table4 --data elife --data cora --dates 2020-07-01,2021-01-01`,
 		ValidArgs: append(names, "all"),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -77,12 +86,13 @@ With --out, every study writes NAME.json and a CSV file per table and figure.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.IntVar(&f.seeds, "seeds", 0, "repetitions (default 10, or 2 if quick)")
+	flags.IntVar(&f.seeds, "seeds", 0, "repetitions (default 10; 3 with --data; 2 if quick)")
 	flags.Uint64Var(&f.seed, "seed", 2001, "the first seed; the others follow it")
 	flags.IntVar(&f.threads, "threads", 0, "threads (default: all processors)")
 	flags.StringVar(&f.preset, "preset", "safe", strings.Join(fit.Presets(), ", "))
 	flags.BoolVar(&f.quick, "quick", false, "small worlds, to see that everything works")
-	flags.StringVar(&f.data, "data", "", "plant truths on the dataset in this `folder`")
+	flags.StringArrayVar(&f.data, "data", nil, "the dataset in this `folder`; may be given often")
+	flags.StringVar(&f.dates, "dates", "", "cut networks that have times at these two `days`")
 	flags.StringVar(&f.out, "out", "", "write JSON and CSV files into this `folder`")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
 	jsonFlag(cmd, &f.asJSON)
@@ -104,28 +114,35 @@ type studyReport struct {
 // runStudy runs studies and writes their files. Those that were done when it was stopped have theirs.
 func runStudy(ctx context.Context, f studyFlags, t *ticker) (*studyReport, error) {
 	o := study.Options{Threads: f.threads, Preset: f.preset, Quick: f.quick}
-	switch {
-	case f.seeds < 0 || f.seeds > 10_000:
+	if f.seeds < 0 || f.seeds > 10_000 {
 		return nil, usagef("--seeds is %d; give from 1 to 10000", f.seeds)
-	case f.seeds > 0:
-		o.Seeds = study.Seeds(f.seed, f.seeds)
-	case f.quick:
-		o.Seeds = study.Seeds(f.seed, 2)
-	default:
-		o.Seeds = study.Seeds(f.seed, 10)
 	}
 	if _, err := study.Lookup(f.names...); err != nil {
 		return nil, &usageError{err}
 	}
-	if f.data != "" {
-		t.say("opening %s", f.data)
-		data, err := dataset.Open(ctx, f.data, dataset.OpenOptions{})
+	dates, err := cutDates(f.dates)
+	if err != nil {
+		return nil, err
+	}
+	for _, folder := range f.data {
+		t.say("opening %s", folder)
+		data, err := dataset.Open(ctx, folder, dataset.OpenOptions{})
 		if err != nil {
 			return nil, &usageError{err}
 		}
 		defer data.Close()
-		o.Data, o.DataName = data.Graph(), f.data
+		network := study.Network{Name: filepath.Base(filepath.Clean(folder)), Graph: data.Graph()}
+		if e, err := data.Exposures(ctx); err != nil {
+			return nil, &usageError{err}
+		} else if e != nil {
+			network.Log = &fit.Log{Source: e.Source, Target: e.Target, Exposed: e.Exposed, Linked: e.Linked}
+		}
+		if dates != nil && timed(network.Graph) {
+			network.Drawing = &fit.Drawing{Split: fit.ByDate, Dates: dates}
+		}
+		o.Networks = append(o.Networks, network)
 	}
+	o.Seeds = study.Seeds(f.seed, cmp.Or(f.seeds, o.Repetitions()))
 	if _, err := o.WithDefaults(); err != nil {
 		return nil, &usageError{err}
 	}
@@ -146,4 +163,31 @@ func runStudy(ctx context.Context, f studyFlags, t *ticker) (*studyReport, error
 		err = errors.Join(err, writing)
 	}
 	return r, err
+}
+
+// cutDates reads --dates; nil means that it is not given.
+func cutDates(text string) (*[2]fit.Day, error) {
+	if text == "" {
+		return nil, nil
+	}
+	first, second, _ := strings.Cut(text, ",")
+	var dates [2]fit.Day
+	for k, word := range []string{first, second} {
+		day, err := time.Parse(time.DateOnly, strings.TrimSpace(word))
+		if err != nil {
+			return nil, usagef("--dates is %q; give where validation and test begin, such as 2020-07-01,2021-01-01", text)
+		}
+		dates[k] = fit.Day{Time: day}
+	}
+	return &dates, nil
+}
+
+// timed tells whether any node has a time.
+func timed(g *graph.Graph) bool {
+	for i := range int32(g.Len()) {
+		if _, known := g.Time(i); known {
+			return true
+		}
+	}
+	return false
 }

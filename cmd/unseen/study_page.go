@@ -123,7 +123,7 @@ func columns(text string) int {
 
 // hanging is a name and what it means, in lines of 80 columns.
 func hanging(name, means string) string {
-	const indent = 12
+	const indent = 14
 	line := fmt.Sprintf("  %-*s", indent-2, name)
 	var b strings.Builder
 	width := indent

@@ -169,7 +169,15 @@ func TestStudyData(t *testing.T) {
 	if code != exitOK || stderr != "" || !strings.Contains(page, "planted fields") {
 		t.Errorf("exit code %d, stderr %q, page:\n%s", code, stderr, page)
 	}
+	code, page, stderr = invoke("study", "table4", "--quiet", "--seeds", "1", "--data", data)
+	if code != exitOK || stderr != "" || !strings.Contains(page, "dataset: differences from naive") || !strings.Contains(page, "The paper's dataset 2: other data") {
+		t.Errorf("exit code %d, stderr %q, page:\n%s", code, stderr, page)
+	}
+	fits80(t, page)
 	for line, says := range map[string]string{
+		"study table3 --quiet":                                    "table3 needs a network",
+		"study table3 --quiet --dates now --data " + data:         "--dates is",
+		"study clicks --quiet --data " + data:                     "needs a network whose exposures are logged",
 		"study theory --quick --quiet --data " + data:             "needs generated worlds",
 		"study table1 --quick --quiet --data " + folder + "/nope": "nope",
 	} {

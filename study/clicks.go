@@ -1,0 +1,619 @@
+package study
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"unseen/evaluate"
+	"unseen/fit"
+	"unseen/graph"
+	"unseen/model"
+	"unseen/risk"
+)
+
+var clicks = Study{
+	Name:   "clicks",
+	Title:  "Clicks: what each method makes of choices among links that were shown",
+	real:   true,
+	logged: true,
+	run:    runClicks,
+}
+
+// The methods, without the log and with it. shownOnly learns from shown pairs alone, where a missing link does
+// mean that nobody wanted it: what could be had if all exposure were logged.
+var (
+	loggedMLE   = Method{Name: "mle, logged", Method: "mle"}
+	loggedBayes = Method{Name: "bayes, logged", Method: "bayes"}
+	shownOnly   = Method{Name: "naive, shown only", Method: "naive"}
+
+	unloggedMethods = []Method{naive, mle, rw, ap, bayes}
+	loggedMethods   = []Method{loggedMLE, dr, loggedBayes}
+	clickMethods    = append(append(slices.Clone(unloggedMethods), loggedMethods...), shownOnly)
+)
+
+// Clicked is one model, judged on held-out pages whose links were all seen.
+type Clicked struct {
+	Network string `json:"network"`
+	Seed    uint64 `json:"seed"`
+	Method  Method `json:"method"`
+
+	AUC    Mark `json:"auc"` // of ŷ: clicked against shown and not clicked
+	AP     Mark `json:"averagePrecision"`
+	Within Mark `json:"within"` // the mean AUC within a page
+
+	// Of π̂ against the share that was shown, by ordered pairs of fields, weighted by pairs of nodes.
+	PropensityError Mark `json:"propensityError"` // Σ|π̂ − π| / Σπ
+	Scale           Mark `json:"scale"`           // mean π̂ ÷ mean π
+	Correlation     Mark `json:"correlation"`     // of log π̂ and log π
+
+	Risk      Mark      `json:"risk"`      // of ŷ: doubly robust, with the known π
+	RiskLower Mark      `json:"riskLower"` // of 95%, over pages
+	RiskUpper Mark      `json:"riskUpper"`
+	Estimates Estimates `json:"estimates"` // of the same, with the model's own π̂ and without the log
+
+	Class   fit.Class `json:"class,omitempty"`
+	LogTest Mark      `json:"logTest"` // z of the doctor's test of π̂ by the log; of bayes, π̂ is of a fit that did not see it
+	Seconds float64   `json:"seconds"`
+	Failed  string    `json:"failed,omitempty"`
+}
+
+// pages is a network of clicks with what was shown, made ready with a seed.
+type pages struct {
+	network Network // whose links are clicks
+	shown   [][]int32
+	drawn   *fit.Drawn
+	logged  *fit.Drawn // with the exposures of some pages
+	only    fit.Problem
+	tested  *fit.Evidence // all pairs of some held-out pages, with their exposure
+	rates   []float64     // shown share of held-out pairs by cell of a field matrix
+	counts  []float64     // pairs by cell
+	pages   int           // whose exposures are logged for training
+}
+
+func runClicks(ctx context.Context, l *lab) (*Result, error) {
+	r := &Result{}
+	var rows []*Clicked
+	var networks []Network
+	ready := make(map[drawKey]*pages)
+	for _, n := range l.Networks {
+		if n.Log == nil {
+			r.Warnings = append(r.Warnings, n.Name+" has no logged exposures and is left out")
+			continue
+		}
+		clicked, err := clicksOf(n)
+		if err != nil {
+			return nil, err
+		}
+		networks = append(networks, clicked.network)
+		for _, seed := range l.Seeds {
+			p := *clicked
+			if err := p.draw(seed); err != nil {
+				return nil, fmt.Errorf("%s: %w", n.Name, err)
+			}
+			ready[drawKey{n.Name, seed}] = &p
+		}
+	}
+	var tasks []task
+	for _, n := range networks {
+		for _, seed := range l.Seeds {
+			for _, m := range clickMethods {
+				c := &Clicked{Network: n.Name, Seed: seed, Method: m, AUC: none, AP: none, Within: none, PropensityError: none, Scale: none, Correlation: none, LogTest: none,
+					Risk: none, RiskLower: none, RiskUpper: none, Estimates: Estimates{none, none, none, none}}
+				rows = append(rows, c)
+				p := ready[drawKey{n.Name, seed}]
+				tasks = append(tasks, task{name: fmt.Sprintf("%s, %s, seed %d", m.Name, n.Name, seed), cost: (training{method: m}).cost(), do: func(ctx context.Context) error {
+					return c.train(ctx, p, l.Preset)
+				}})
+			}
+		}
+	}
+	if err := l.each(ctx, tasks); err != nil {
+		return nil, err
+	}
+	r.Rows = rows
+	for _, c := range rows {
+		if c.Failed != "" {
+			r.Warnings = append(r.Warnings, fmt.Sprintf("%s, %s, seed %d: %s", c.Method.Name, c.Network, c.Seed, c.Failed))
+		}
+	}
+	for _, n := range networks {
+		p := ready[drawKey{n.Name, l.Seeds[0]}]
+		shown := 0
+		for _, targets := range p.shown {
+			shown += len(targets)
+		}
+		r.Setting = append(r.Setting, fmt.Sprintf("%s: %d pages, %d shown pairs of which %d were clicked; cut at random (70, 10 and 20%% of the pages). With logged exposures of %d training pages: %d pairs, shown or not.",
+			n.Name, n.Graph.Len(), shown, n.Graph.LinkCount(), p.pages, p.logged.Logged))
+		own := clickedOf(rows, n.Name)
+		r.Tables = append(r.Tables, clickTable(own, n, len(l.Seeds)), clickRisks(own, n), clickSeeds(own, n))
+		r.Findings = append(r.Findings, clickFindings(own, n)...)
+	}
+	r.Setting = append(r.Setting,
+		"A pair is shown if the source page has a link to the target and somebody clicked there on anything, and linked if somebody clicked on it. So exposure is known of every pair, and relevance of every shown one. What a page links to was chosen by its authors because it is relevant: shown pairs are likelier to be wanted than others of the same fields, which no propensity by field can know.",
+		"AUC and AP: clicked against shown and not clicked on held-out pages; within: AUC among the links of a page, mean over pages. π̂ is held against the shown share of held-out pairs, by pairs of fields.",
+		"Risk: of ŷ over all pairs of up to 100 held-out pages under the log-loss, doubly robust with the shown shares for π; R_naive, R_w, R_PU and R_AP are what the model's own π̂ makes of clicks alone.",
+		fmt.Sprintf("Preset %s, the first start alone; %s.", l.Preset, seedList(l.Seeds)))
+	return r, nil
+}
+
+// clicksOf makes a graph whose links are the clicks of the log.
+func clicksOf(n Network) (*pages, error) {
+	g := n.Graph
+	var b graph.Builder
+	b.Grow(g.Len())
+	for f := 1; f < g.FieldCount(); f++ {
+		if _, err := b.AddField(g.FieldName(uint16(f))); err != nil {
+			return nil, err
+		}
+	}
+	for i := range int32(g.Len()) {
+		t, _ := g.Time(i)
+		if _, err := b.AddNode(graph.Node{ID: g.ID(i), Field: g.FieldName(g.Field(i)), Title: g.Title(i), Time: t}); err != nil {
+			return nil, err
+		}
+	}
+	p := &pages{shown: make([][]int32, g.Len())}
+	for k, i := range n.Log.Source {
+		j := n.Log.Target[k]
+		if i == j {
+			continue
+		}
+		if n.Log.Exposed[k] || n.Log.Linked[k] {
+			p.shown[i] = append(p.shown[i], j)
+		}
+		if n.Log.Linked[k] {
+			if err := b.AddLinkIndex(i, j); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for i := range p.shown {
+		slices.Sort(p.shown[i])
+		p.shown[i] = slices.Compact(p.shown[i])
+	}
+	made, _, err := b.Build()
+	if err != nil {
+		return nil, err
+	}
+	if made, err = made.WithTrustedVectors(g.Vectors()); err != nil {
+		return nil, err
+	}
+	p.network = Network{Name: n.Name, Graph: made, Log: n.Log, Drawing: &fit.Drawing{Split: fit.AtRandom}}
+	return p, nil
+}
+
+const (
+	mostLogged = 200_000 // pairs whose exposure training is told
+	mostTested = 100     // pages whose pairs are all judged
+)
+
+// draw cuts the pages, and chooses those whose exposures are logged.
+func (p *pages) draw(seed uint64) (err error) {
+	g := p.network.Graph
+	drawing := p.network.drawing(seed)
+	if p.drawn, err = drawing.Draw(g, nil); err != nil {
+		return err
+	}
+	// all pairs of some training pages, chosen by chance: whatever was shown or clicked there
+	train := p.drawn.Split.Nodes(graph.Train)
+	random := rand.New(rand.NewPCG(seed, 0xc11c))
+	p.pages = min(max(mostLogged/len(train), 1), len(train))
+	log := &fit.Log{}
+	for _, k := range random.Perm(len(train))[:p.pages] {
+		i := train[k]
+		for _, j := range train {
+			if j != i {
+				log.Source, log.Target = append(log.Source, i), append(log.Target, j)
+				log.Exposed, log.Linked = append(log.Exposed, p.isShown(i, j)), append(log.Linked, g.HasLink(i, j))
+			}
+		}
+	}
+	if p.logged, err = drawing.Draw(g, log); err != nil {
+		return err
+	}
+	p.only = p.drawn.Problem
+	p.only.Train = p.shownPairs(graph.Train)
+	if p.only.Train.Len() == 0 {
+		return fmt.Errorf("%w: no pair of a training page was shown", ErrOption)
+	}
+	p.only.Validation = p.shownPairs(graph.Validation)
+	if p.only.Validation.Len() == 0 {
+		p.only.Validation = nil // a tenth of the training pages then serves
+	}
+	// what was shown on held-out pages
+	fields := g.FieldCount()
+	p.rates, p.counts = make([]float64, fields*fields), make([]float64, fields*fields)
+	sizes := make([]float64, fields)
+	for _, f := range g.Fields() {
+		sizes[f]++
+	}
+	test := p.drawn.Split.Nodes(graph.Test)
+	for _, i := range test {
+		row := int(g.Field(i)) * fields
+		for f, size := range sizes {
+			p.counts[row+f] += size
+		}
+		p.counts[row+int(g.Field(i))]--
+		for _, j := range p.shown[i] {
+			p.rates[row+int(g.Field(j))]++
+		}
+	}
+	for c := range p.rates {
+		p.rates[c] /= max(p.counts[c], 1)
+	}
+	p.tested = &fit.Evidence{Pairs: &graph.Pairs{}}
+	chosen := random.Perm(len(test))[:min(mostTested, len(test))]
+	slices.Sort(chosen)
+	for _, k := range chosen {
+		for j := range int32(g.Len()) {
+			if i := test[k]; i != j {
+				exposure := risk.Unexposed
+				if p.isShown(i, j) {
+					exposure = risk.Exposed
+				}
+				add(p.tested.Pairs, i, j, g.HasLink(i, j))
+				p.tested.Exposure = append(p.tested.Exposure, exposure)
+			}
+		}
+	}
+	p.tested.Pairs.Universe = int64(len(test)) * int64(g.Len()-1)
+	return nil
+}
+
+func (p *pages) isShown(i, j int32) bool {
+	_, found := slices.BinarySearch(p.shown[i], j)
+	return found
+}
+
+// shownPairs are the shown pairs of a part, each standing for itself.
+func (p *pages) shownPairs(part graph.Part) *graph.Pairs {
+	out := &graph.Pairs{}
+	nodes := slices.Sorted(slices.Values(p.drawn.Split.Nodes(part)))
+	for _, i := range nodes {
+		for _, j := range p.shown[i] {
+			if p.drawn.Split.Part(j) <= part {
+				add(out, i, j, p.network.Graph.HasLink(i, j))
+			}
+		}
+	}
+	out.Universe = int64(out.Len())
+	return out
+}
+
+func add(p *graph.Pairs, i, j int32, linked bool) {
+	p.Source, p.Target, p.Linked = append(p.Source, i), append(p.Target, j), append(p.Linked, linked)
+	p.Weight, p.Rate = append(p.Weight, 1), append(p.Rate, 1)
+}
+
+// train fits by a method and judges what came out.
+func (c *Clicked) train(ctx context.Context, p *pages, preset string) error {
+	problem := p.drawn.Problem
+	switch {
+	case slices.Contains(loggedMethods, c.Method):
+		problem = p.logged.Problem
+	case c.Method == shownOnly:
+		problem = p.only
+	}
+	var f fitted
+	if err := f.train(ctx, problem, c.Method, preset, c.Seed); err != nil {
+		return err
+	}
+	c.Class, c.Seconds, c.Failed = f.class, f.seconds, f.failed
+	if len(f.logged) > 0 {
+		c.LogTest = Mark(f.logged[0].Z)
+	}
+	if f.failed != "" {
+		return nil
+	}
+	c.choices(f.judge, p)
+	matrix, ok := f.judge.Propensity.(*model.FieldMatrix)
+	if ok {
+		c.propensities(f.judge.PropensityParams, p)
+	}
+	return c.risks(ctx, f.judge, matrix, p)
+}
+
+// choices compares ŷ with what was clicked of what was shown.
+func (c *Clicked) choices(j *fit.Judge, p *pages) {
+	pooled := evaluate.Scored{}
+	var within []float64
+	for _, i := range p.drawn.Split.Nodes(graph.Test) {
+		targets := p.shown[i]
+		if len(targets) == 0 {
+			continue
+		}
+		sources, z := make([]int32, len(targets)), make([]float32, len(targets))
+		for k := range sources {
+			sources[k] = i
+		}
+		j.Link.Logits(z, j.LinkParams, model.Batch{Sources: sources, Targets: targets})
+		page := evaluate.Scored{}
+		for k, target := range targets {
+			page.Scores, page.Linked = append(page.Scores, float64(z[k])), append(page.Linked, p.network.Graph.HasLink(i, target))
+		}
+		pooled.Scores, pooled.Linked = append(pooled.Scores, page.Scores...), append(pooled.Linked, page.Linked...)
+		if auc, err := page.AUC(); err == nil { // pages where all or none was clicked have no choice
+			within = append(within, auc)
+		}
+	}
+	c.AUC, c.AP = mark(pooled.AUC()), mark(pooled.AveragePrecision())
+	mean, _ := evaluate.Mean(within)
+	c.Within = Mark(mean)
+}
+
+// propensities compares π̂ with the shown share.
+func (c *Clicked) propensities(logits []float32, p *pages) {
+	var off, sum, truth float64
+	var x, y, w []float64
+	for cell, count := range p.counts {
+		if count == 0 {
+			continue
+		}
+		pi := 1 / (1 + math.Exp(-float64(logits[cell])))
+		off += count * math.Abs(pi-p.rates[cell])
+		sum += count * pi
+		truth += count * p.rates[cell]
+		if p.rates[cell] > 0 {
+			x, y, w = append(x, math.Log(pi)), append(y, math.Log(p.rates[cell])), append(w, count)
+		}
+	}
+	c.PropensityError, c.Scale, c.Correlation = Mark(off/truth), Mark(sum/truth), Mark(correlation(x, y, w))
+}
+
+// correlation of two lists of numbers, weighted.
+func correlation(x, y, w []float64) float64 {
+	var n, mx, my float64
+	for k := range w {
+		n += w[k]
+		mx += w[k] * x[k]
+		my += w[k] * y[k]
+	}
+	mx, my = mx/n, my/n
+	var xx, yy, xy float64
+	for k := range w {
+		xx += w[k] * (x[k] - mx) * (x[k] - mx)
+		yy += w[k] * (y[k] - my) * (y[k] - my)
+		xy += w[k] * (x[k] - mx) * (y[k] - my)
+	}
+	return xy / math.Sqrt(xx*yy)
+}
+
+// risks compares what the model's own π̂ makes of clicks with the doubly robust risk. matrix is nil for methods
+// without propensities.
+func (c *Clicked) risks(ctx context.Context, j *fit.Judge, matrix *model.FieldMatrix, p *pages) error {
+	// the same ŷ with the known π; where nothing was shown any small one serves
+	known, err := model.NewFieldMatrix(model.NodesOf(p.network.Graph))
+	if err != nil {
+		return err
+	}
+	logits := make([]float32, known.Size())
+	for cell, rate := range p.rates {
+		rate = min(max(rate, 1e-6), 1-1e-6)
+		logits[cell] = float32(math.Log(rate / (1 - rate)))
+	}
+	robust := &fit.Judge{Link: j.Link, LinkParams: j.LinkParams, Propensity: known, PropensityParams: logits}
+	found, err := robust.Risk(ctx, *p.tested, risk.Estimator{Scheme: fit.DoublyRobust}, nil)
+	if err != nil {
+		return err
+	}
+	c.Risk, c.RiskLower, c.RiskUpper = Mark(found.Plain), Mark(found.Lower), Mark(found.Upper)
+	for _, e := range []struct {
+		scheme risk.Scheme
+		to     *Mark
+	}{{risk.Naive{}, &c.Estimates.Naive}, {risk.W{}, &c.Estimates.W}, {risk.PU{}, &c.Estimates.PU}, {risk.AP{}, &c.Estimates.AP}} {
+		if matrix == nil && e.to != &c.Estimates.Naive {
+			continue
+		}
+		own := *j
+		own.Posterior = nil
+		estimate, err := own.Risk(ctx, fit.Evidence{Pairs: p.tested.Pairs}, risk.Estimator{Scheme: e.scheme}, nil)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		*e.to = mark(estimate.Plain, err)
+	}
+	return nil
+}
+
+var clickColumns = []column[*Clicked]{
+	{Column{Name: "AUC", Means: "of ŷ: clicked against shown and not clicked, %", Digits: 2, Better: "higher"}, 100, func(c *Clicked) Mark { return c.AUC }},
+	{Column{Name: "AP", Means: "average precision of the same, %", Digits: 1, Better: "higher"}, 100, func(c *Clicked) Mark { return c.AP }},
+	{Column{Name: "within", Means: "AUC among the links of a page, mean over pages, %", Digits: 2, Better: "higher"}, 100, func(c *Clicked) Mark { return c.Within }},
+	{Column{Name: "π̂ err", Means: "Σ|π̂ − π| / Σπ over pairs, π the shown share of a pair of fields, %", Digits: 0, Better: "lower"}, 100, func(c *Clicked) Mark { return c.PropensityError }},
+	{Column{Name: "π̂ ÷ π", Means: "mean π̂ over the shown share", Digits: 2}, 1, func(c *Clicked) Mark { return c.Scale }},
+	{Column{Name: "corr.", Means: "correlation of log π̂ and log π over pairs of fields", Digits: 2, Better: "higher"}, 1, func(c *Clicked) Mark { return c.Correlation }},
+}
+
+var clickRiskColumns = []column[*Clicked]{
+	{Column{Name: "dr", Means: "the doubly robust risk, with the known π", Digits: 4}, 1, func(c *Clicked) Mark { return c.Risk }},
+	{Column{Name: "R_naive", Digits: 4}, 1, func(c *Clicked) Mark { return c.Estimates.Naive }},
+	{Column{Name: "R_w", Digits: 4}, 1, func(c *Clicked) Mark { return c.Estimates.W }},
+	{Column{Name: "R_PU", Digits: 4}, 1, func(c *Clicked) Mark { return c.Estimates.PU }},
+	{Column{Name: "R_AP", Digits: 4}, 1, func(c *Clicked) Mark { return c.Estimates.AP }},
+}
+
+func clickedOf(all []*Clicked, network string) (some []*Clicked) {
+	for _, c := range all {
+		if c.Network == network {
+			some = append(some, c)
+		}
+	}
+	return some
+}
+
+func clickedBy(all []*Clicked, m Method) (some []*Clicked) {
+	for _, c := range all {
+		if c.Method == m {
+			some = append(some, c)
+		}
+	}
+	return some
+}
+
+func clickTable(rows []*Clicked, n Network, seeds int) Table {
+	t := Table{Name: n.Name, Title: fmt.Sprintf("%s: choices and exposure, %s", n.Name, repeated(seeds)), Head: "method"}
+	for _, c := range clickColumns {
+		t.Columns = append(t.Columns, c.Column)
+	}
+	for _, m := range clickMethods {
+		t.Rows = append(t.Rows, Row{m.Name, cells(clickColumns, clickedBy(rows, m))})
+	}
+	return t
+}
+
+func clickRisks(rows []*Clicked, n Network) Table {
+	t := Table{Name: n.Name + "-risk", Title: n.Name + ": the risk of each model, and what clicks alone make of it", Head: "method"}
+	for _, c := range clickRiskColumns {
+		t.Columns = append(t.Columns, c.Column)
+	}
+	t.Columns = append(t.Columns, Column{Name: "dr interval", Means: "of 95% over pages, of the first seed"})
+	for _, m := range clickMethods {
+		own := clickedBy(rows, m)
+		interval := Cell{}
+		if first := own[0]; first.Failed == "" {
+			interval = Word(fmt.Sprintf("%.3f–%.3f", float64(first.RiskLower), float64(first.RiskUpper)))
+		}
+		t.Rows = append(t.Rows, Row{m.Name, append(cells(clickRiskColumns, own), interval)})
+	}
+	return t
+}
+
+func clickSeeds(rows []*Clicked, n Network) Table {
+	t := Table{Name: n.Name + "-seeds", Title: n.Name + ", every training", Head: "method", Detail: true, Columns: []Column{{Name: "seed"}}}
+	all := append(slices.Clone(clickColumns), clickRiskColumns...)
+	for _, c := range all {
+		t.Columns = append(t.Columns, c.Column)
+	}
+	t.Columns = append(t.Columns, Column{Name: "dr low"}, Column{Name: "dr high"}, Column{Name: "scale", Means: "the doctor's word"}, Column{Name: "s", Digits: 1})
+	for _, c := range rows {
+		row := Row{c.Method.Name, append([]Cell{Number(float64(c.Seed))}, cells(all, []*Clicked{c})...)}
+		row.Cells = append(row.Cells, Number(float64(c.RiskLower)), Number(float64(c.RiskUpper)), Word(string(c.Class)), Number(c.Seconds))
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+// clickFindings says what modelling exposure and logging it bring where the truth is known.
+func clickFindings(rows []*Clicked, n Network) []Finding {
+	gain := func(m, base Method, get func(*Clicked) Mark) (mean, sd float64, higher int) {
+		var xs []float64
+		below := clickedBy(rows, base)
+		for k, c := range clickedBy(rows, m) {
+			xs = append(xs, float64(get(c)-get(below[k])))
+			if xs[k] > 0 {
+				higher++
+			}
+		}
+		mean, sd = meanAndSpread(xs)
+		return mean, sd, higher
+	}
+	compare := func(what string, base Method, methods []Method, get func(*Clicked) Mark, scale float64, unit string) Finding {
+		f := Finding{Claim: n.Name + ": " + what}
+		holds := 0
+		var words []string
+		for _, m := range methods {
+			mean, sd, higher := gain(m, base, get)
+			if higher == len(clickedBy(rows, m)) {
+				holds++
+			}
+			words = append(words, fmt.Sprintf("%s %s ± %s", m.Name, signed(scale*mean, 2), decimal(scale*sd, 2)))
+		}
+		f.Verdict = verdictOn(holds, len(methods))
+		f.Words = fmt.Sprintf("Against %s, %s: %s.", base.Name, unit, strings.Join(words, "; "))
+		return f
+	}
+	auc := func(c *Clicked) Mark { return c.AUC }
+	found := []Finding{
+		compare("methods that model exposure tell wanted from unwanted among shown pairs better than naive", naive, []Method{mle, rw, ap, bayes}, auc, 100, "AUC points"),
+		compare("logged exposure helps to tell them apart", mle, []Method{loggedMLE, dr}, auc, 100, "AUC points"),
+		compare("logged exposure helps bayes to tell them apart", bayes, []Method{loggedBayes}, auc, 100, "AUC points"),
+	}
+	scale := Finding{Claim: n.Name + ": logged exposure mends the scale of π̂"}
+	mended := 0
+	var words []string
+	meanScale := func(m Method) (mean, sd float64) {
+		var xs []float64
+		for _, c := range clickedBy(rows, m) {
+			xs = append(xs, float64(c.Scale))
+		}
+		return meanAndSpread(xs)
+	}
+	pairs := [][2]Method{{mle, loggedMLE}, {bayes, loggedBayes}}
+	for _, pair := range pairs {
+		before, _ := meanScale(pair[0])
+		after, _ := meanScale(pair[1])
+		if math.Abs(math.Log(after)) < math.Abs(math.Log(before)) {
+			mended++
+		}
+		words = append(words, fmt.Sprintf("%s %s times the shown share without the log, %s with it", pair[0].Name, decimal(before, 2), decimal(after, 2)))
+	}
+	scale.Verdict, scale.Words = verdictOn(mended, len(pairs)), "Mean π̂: "+strings.Join(words, "; ")+"."
+	nearest := Finding{Claim: n.Name + ": estimates that correct for exposure are closer to the doubly robust risk than the naive one"}
+	closer, all := 0, 0
+	words = nil
+	for _, m := range clickMethods {
+		if !m.models() || m == shownOnly {
+			continue
+		}
+		var errs [4][]float64
+		for _, c := range clickedBy(rows, m) {
+			for k, e := range []Mark{c.Estimates.Naive, c.Estimates.W, c.Estimates.PU, c.Estimates.AP} {
+				errs[k] = append(errs[k], math.Abs(float64(e-c.Risk)))
+			}
+		}
+		var means [4]float64
+		for k := range errs {
+			means[k], _ = meanAndSpread(errs[k])
+		}
+		for _, x := range means[1:] {
+			all++
+			if x < means[0] {
+				closer++
+			}
+		}
+		words = append(words, fmt.Sprintf("%s: naive %s, w %s, PU %s, AP %s", m.Name, decimal(means[0], 4), decimal(means[1], 4), decimal(means[2], 4), decimal(means[3], 4)))
+	}
+	nearest.Verdict, nearest.Words = verdictOn(closer, cmp.Or(all, 1)), "Off by, in the mean: "+strings.Join(words, "; ")+"."
+	return append(found, scale, doctorFinding(rows, n), nearest)
+}
+
+// doctorFinding holds what the doctor says of the scale of π against the known one, without a log and with it.
+func doctorFinding(rows []*Clicked, n Network) Finding {
+	f := Finding{Claim: n.Name + ": where the doctor calls the scale of π identified from clicks alone, it is right to a quarter"}
+	calls, right := 0, 0
+	var words []string
+	logged := clickedBy(rows, loggedBayes)
+	for k, c := range clickedBy(rows, bayes) {
+		word := fmt.Sprintf("seed %d %s, mean π̂ %s times the shown share", c.Seed, c.Class, decimal(float64(c.Scale), 1))
+		if c.Class == fit.Identified {
+			calls++
+			if math.Abs(math.Log(float64(c.Scale))) < math.Log(mostApart) {
+				right++
+			}
+		}
+		if z := float64(logged[k].LogTest); !math.IsNaN(z) {
+			word += fmt.Sprintf(", which the log refutes with z = %s", signed(z, 0))
+			if math.Abs(z) < 3 {
+				word = strings.Replace(word, "refutes", "does not refute", 1)
+			}
+		}
+		words = append(words, word)
+	}
+	switch {
+	case calls == 0:
+		f.Verdict, f.Claim = Met, n.Name+": the doctor does not call the scale of π identified from clicks alone"
+	case right == calls:
+		f.Verdict = Met
+	case right > 0:
+		f.Verdict = Partly
+	default:
+		f.Verdict = Missed
+	}
+	f.Words = "By bayes: " + strings.Join(words, "; ") + "."
+	return f
+}

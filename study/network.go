@@ -1,0 +1,358 @@
+package study
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"unseen/evaluate"
+	"unseen/fit"
+	"unseen/graph"
+	"unseen/model"
+)
+
+// Network is a real one: what was linked, and perhaps what was shown.
+type Network struct {
+	Name  string       `json:"name"`
+	Graph *graph.Graph `json:"-"` // with vectors and fields
+	Log   *fit.Log     `json:"-"` // nil means that no exposure is known
+
+	// Drawing says how the nodes are cut and the pairs drawn; each seed takes the place of its own. nil means
+	// by age, or, where more than a quarter of the links go against any age, at random.
+	Drawing *fit.Drawing `json:"drawing,omitempty"`
+}
+
+// drawing is how pairs are drawn with a seed.
+func (n Network) drawing(seed uint64) fit.Drawing {
+	var d fit.Drawing
+	if n.Drawing != nil {
+		d = *n.Drawing
+	} else if 4*len(n.Graph.Order().Broken) > n.Graph.LinkCount() {
+		d.Split = fit.AtRandom
+	}
+	d.Seed = seed
+	return d
+}
+
+// bonus is naive with .5 added to the logit between two fields.
+var (
+	bonus = Method{Name: "cross bonus", Method: "naive+bonus"}
+	dr    = Method{Name: "dr", Method: "dr"}
+
+	networkMethods = []Method{cosine, naive, naiveField, bonus, mle, rw, pu, ap, bayes}
+)
+
+// sample is the log where it can be one of pairs that were chosen whatever came of them. A log in which everything was
+// shown is none: it lists what was shown, and to learn π from it would be to learn that all is shown.
+func (n Network) sample() *fit.Log {
+	if n.Log == nil || !slices.Contains(n.Log.Exposed, false) {
+		return nil
+	}
+	return n.Log
+}
+
+// methods are those that can be trained on a network.
+func (n Network) methods() []Method {
+	if n.sample() == nil {
+		return networkMethods
+	}
+	return append(slices.Clone(networkMethods), dr)
+}
+
+// models tells whether a method has propensities of its own.
+func (m Method) models() bool {
+	return !slices.Contains([]Method{cosine, naive, naiveField, bonus}, m)
+}
+
+type drawKey struct {
+	network string
+	seed    uint64
+}
+
+type fitKey struct {
+	drawKey
+	method Method
+}
+
+// drawn is a network made ready with a seed.
+type drawn struct {
+	network Network
+	*fit.Drawn
+	candidates *evaluate.Candidates
+}
+
+// fitted is what came of a training.
+type fitted struct {
+	judge    *fit.Judge
+	class    fit.Class
+	ratio    *fit.Ratio
+	same     float64 // mean π̂ of training pairs of one field
+	cross    float64
+	logged   []fit.LoggedTest
+	seconds  float64
+	warnings []string
+	failed   string // why there is nothing else
+}
+
+// prepare draws every network with every seed.
+func (l *lab) prepare(ctx context.Context) error {
+	var tasks []task
+	for _, n := range l.Networks {
+		for _, seed := range l.Seeds {
+			key := drawKey{n.Name, seed}
+			if l.prepared[key] != nil {
+				continue
+			}
+			d := &drawn{network: n}
+			l.prepared[key] = d
+			tasks = append(tasks, task{name: fmt.Sprintf("%s, seed %d, drawing pairs", n.Name, seed), cost: .1, do: func(context.Context) (err error) {
+				if d.Drawn, err = n.drawing(seed).Draw(n.Graph, n.sample()); err != nil {
+					return err
+				}
+				d.candidates, err = evaluate.NewCandidates(n.Graph, d.Drawn, graph.Test)
+				return err
+			}})
+		}
+	}
+	return l.each(ctx, tasks)
+}
+
+// fitAll trains every method on every network with every seed, unless that was done before.
+func (l *lab) fitAll(ctx context.Context) error {
+	if err := l.prepare(ctx); err != nil {
+		return err
+	}
+	var tasks []task
+	for _, n := range l.Networks {
+		for _, seed := range l.Seeds {
+			for _, m := range n.methods() {
+				key := fitKey{drawKey{n.Name, seed}, m}
+				if m == bonus || l.fits[key] != nil {
+					continue
+				}
+				f := &fitted{}
+				l.fits[key] = f
+				d := l.prepared[key.drawKey]
+				tasks = append(tasks, task{name: fmt.Sprintf("%s, %s, seed %d", m.Name, n.Name, seed), cost: (training{method: m}).cost(), do: func(ctx context.Context) error {
+					return f.train(ctx, d.Problem, m, l.Preset, seed)
+				}})
+			}
+		}
+	}
+	if err := l.each(ctx, tasks); err != nil {
+		clear(l.fits)
+		return err
+	}
+	for _, n := range l.Networks {
+		for _, seed := range l.Seeds {
+			key := fitKey{drawKey{n.Name, seed}, naive}
+			f := *l.fits[key]
+			if f.failed == "" {
+				link, err := model.NewCrossBonus(f.judge.Link, .5)
+				if err != nil {
+					return err
+				}
+				judge := *f.judge
+				judge.Link = link
+				f.judge = &judge
+			}
+			key.method = bonus
+			l.fits[key] = &f
+		}
+	}
+	return nil
+}
+
+// train fits by a method.
+func (f *fitted) train(ctx context.Context, p fit.Problem, m Method, preset string, seed uint64) error {
+	settings := fit.Settings{Method: m.Method, Preset: preset, Seed: seed, Threads: 1, Replicates: -1}
+	filled, err := settings.WithDefaults()
+	if err != nil {
+		return err
+	}
+	settings.Starts = filled.Starts[:1] // the one that counts
+	began := time.Now()
+	r, err := fit.Fit(ctx, p, settings, fit.Progress{})
+	f.seconds = time.Since(began).Seconds()
+	switch {
+	case errors.Is(err, fit.ErrDiverged):
+		f.failed = err.Error()
+		return nil
+	case err != nil:
+		return err
+	}
+	f.judge = r.Judge()
+	f.same, f.cross = math.NaN(), math.NaN()
+	if m.models() && len(r.Starts) > 0 {
+		f.same, f.cross = r.Starts[0].MeanSame, r.Starts[0].MeanCross
+	}
+	if r.Findings != nil {
+		f.class, f.logged = r.Findings.Class, r.Findings.Logged
+		if m.models() {
+			f.ratio = r.Findings.Ratio
+		}
+	}
+	for _, w := range r.Warnings {
+		f.warnings = append(f.warnings, w.Message)
+	}
+	return nil
+}
+
+// networkSetting says what the networks are and how they were cut.
+func (l *lab) networkSetting() []string {
+	var words []string
+	for _, n := range l.Networks {
+		d := l.prepared[drawKey{n.Name, l.Seeds[0]}]
+		drawing := n.drawing(l.Seeds[0])
+		how := "by age (70, 10 and 20% of the nodes), targets older than their source"
+		if model.Ages(n.Graph) == nil {
+			how = "in the order of its links, since no node has a time (70, 10 and 20% of the nodes), targets before their source"
+		}
+		switch {
+		case drawing.Split == fit.ByDate:
+			how = fmt.Sprintf("at %s and %s, targets older than their source", drawing.Dates[0].Format(time.DateOnly), drawing.Dates[1].Format(time.DateOnly))
+		case drawing.Split == fit.AtRandom:
+			how = "at random (70, 10 and 20% of the nodes)"
+		case drawing.Later:
+			how = "by age (70, 10 and 20% of the nodes)"
+		}
+		links, across := 0, 0
+		for place, i := range d.candidates.Sources() {
+			for _, j := range d.candidates.Links(place) {
+				links++
+				if n.Graph.Field(i) != n.Graph.Field(j) {
+					across++
+				}
+			}
+		}
+		words = append(words, fmt.Sprintf("%s: %d nodes, %d links, %d fields, vectors of %d dimensions; cut %s; %d training links; %d test sources with %d links, %.0f%% of them between two fields.",
+			n.Name, n.Graph.Len(), n.Graph.LinkCount(), n.Graph.FieldCount()-1, n.Graph.Vectors().Dim(), how, d.Links, len(d.candidates.Sources()), links, 100*float64(across)/float64(links)))
+	}
+	return append(words, fmt.Sprintf("Preset %s, the first start alone; %s.", l.Preset, seedList(l.Seeds)))
+}
+
+// repeated says what numbers of so many seeds are.
+func repeated(count int) string {
+	if count == 1 {
+		return "one seed"
+	}
+	return fmt.Sprintf("mean ± sd over %d seeds", count)
+}
+
+// identified says in how many seeds bayes finds that links tell the scale of π on a network.
+func (l *lab) identified(n Network) (times int) {
+	for _, seed := range l.Seeds {
+		if l.fits[fitKey{drawKey{n.Name, seed}, bayes}].class == fit.Identified {
+			times++
+		}
+	}
+	return times
+}
+
+// apart is how far the mean π̂ of pairs of one field lies apart between methods, as a factor, at most over the seeds. All
+// of them maximise much the same likelihood: where they disagree about the scale, it is not the links that tell it.
+func (l *lab) apart(n Network) float64 {
+	most := 1.0
+	for _, seed := range l.Seeds {
+		low, high := math.Inf(1), 0.0
+		for _, m := range n.methods() {
+			if f := l.fits[fitKey{drawKey{n.Name, seed}, m}]; m.models() && f.failed == "" && f.same > 0 {
+				low, high = min(low, f.same), max(high, f.same)
+			}
+		}
+		if high > 0 {
+			most = max(most, high/low)
+		}
+	}
+	return most
+}
+
+// mostApart is the factor up to which methods agree.
+const mostApart = 1.25
+
+// exposureTable shows π̂: ratios always, absolute means only where bayes calls the scale identified in every seed and the
+// methods agree about it.
+func (l *lab) exposureTable(n Network) Table {
+	t := Table{Name: n.Name + "-exposure", Title: n.Name + ": learned exposure", Head: "method", Columns: []Column{
+		{Name: "same/cross", Means: "mean π̂ within a field ÷ between two", Digits: 2},
+		{Name: "interval", Means: "of 95%, of the first seed, where the method has one"},
+		{Name: "scale", Means: "whether links tell the scale of π, by seed"},
+	}}
+	absolute := l.identified(n) == len(l.Seeds) && l.apart(n) <= mostApart
+	if absolute {
+		t.Columns = append(t.Columns, Column{Name: "π̂ same", Digits: 3}, Column{Name: "π̂ cross", Digits: 3})
+	}
+	for _, m := range n.methods() {
+		if !m.models() {
+			continue
+		}
+		var ratios, same, cross []float64
+		var classes []string
+		interval := Cell{}
+		for k, seed := range l.Seeds {
+			f := l.fits[fitKey{drawKey{n.Name, seed}, m}]
+			if f.failed != "" || f.ratio == nil {
+				ratios = append(ratios, math.NaN())
+				continue
+			}
+			ratios, same, cross = append(ratios, f.ratio.Value), append(same, f.same), append(cross, f.cross)
+			if k == 0 && f.ratio.Upper > 0 {
+				interval = Word(fmt.Sprintf("%.2f–%.2f", f.ratio.Lower, f.ratio.Upper))
+			}
+			if !slices.Contains(classes, string(f.class)) {
+				classes = append(classes, string(f.class))
+			}
+		}
+		row := Row{m.Name, []Cell{SpreadOf(ratios), interval, Word(strings.Join(classes, " / "))}}
+		if absolute {
+			row.Cells = append(row.Cells, SpreadOf(same), SpreadOf(cross))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+// scaleFinding says whether links tell the scale of π.
+func (l *lab) scaleFinding(n Network) Finding {
+	f := Finding{Claim: n.Name + ": links alone tell the scale of π", Verdict: Missed}
+	var words []string
+	for _, seed := range l.Seeds {
+		b := l.fits[fitKey{drawKey{n.Name, seed}, bayes}]
+		word := string(b.class)
+		if b.failed != "" {
+			word = "no fit"
+		}
+		if b.ratio != nil {
+			word += fmt.Sprintf(" (π̂ within a field %s times that between two)", decimal(b.ratio.Value, 2))
+		}
+		words = append(words, word)
+	}
+	f.Words = fmt.Sprintf("By bayes, seed by seed: %s. The methods' mean π̂ within a field lie apart by a factor of up to %s.", strings.Join(words, ", "), decimal(l.apart(n), 2))
+	switch times, agree := l.identified(n), l.apart(n) <= mostApart; {
+	case times == len(l.Seeds) && agree:
+		f.Verdict = Met
+		return f
+	case times > 0:
+		f.Verdict = Partly
+	}
+	f.Words += " Only ratios of π̂ are shown."
+	return f
+}
+
+// networkFailures lists what did not train.
+func (l *lab) networkFailures() (warnings []string) {
+	for _, n := range l.Networks {
+		for _, seed := range l.Seeds {
+			for _, m := range n.methods() {
+				if f := l.fits[fitKey{drawKey{n.Name, seed}, m}]; f.failed != "" && m != bonus {
+					warnings = append(warnings, fmt.Sprintf("%s, %s, seed %d: %s", m.Name, n.Name, seed, f.failed))
+				}
+			}
+		}
+	}
+	return warnings
+}

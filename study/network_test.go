@@ -1,0 +1,241 @@
+package study
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+
+	"unseen/evaluate"
+	"unseen/fit"
+	"unseen/graph"
+	"unseen/world"
+)
+
+// linkedWorld is a network whose links are drawn from a known truth, in the order of its numbers, and what was shown there.
+func linkedWorld(t *testing.T, nodes int) Network {
+	t.Helper()
+	ctx := context.Background()
+	w, err := world.New(ctx, world.Settings{Nodes: nodes, Dim: 8, Fields: world.EvenFields(3), Plan: world.Plan{BaseRate: .05, Seed: 3}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w, err = w.Linked(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return Network{Name: "world", Graph: w.Graph()}
+}
+
+func TestTables3And4(t *testing.T) {
+	ctx := context.Background()
+	n := linkedWorld(t, 240)
+	o := Options{Seeds: Seeds(1, 2), Networks: []Network{n}, Threads: 1}
+	results, err := Run(ctx, []string{"table3", "table4"}, o, Progress{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range results {
+		if err := r.check(); err != nil {
+			t.Error(err)
+		}
+		if _, err := json.Marshal(r); err != nil {
+			t.Error(err)
+		}
+	}
+
+	classified := results[0].Rows.([]*Classified)
+	if want := len(o.Seeds) * len(networkMethods); len(classified) != want {
+		t.Fatalf("%d trainings, want %d", len(classified), want)
+	}
+	for _, c := range classified {
+		if !(c.AUC > .5 && c.AUC <= 1) && c.Method != cosine {
+			t.Errorf("%s: AUC %v", c.Method.Name, c.AUC)
+		}
+		if math.IsNaN(float64(c.SeenAUC)) == c.Method.models() {
+			t.Errorf("%s: the AUC of π̂ŷ is %v", c.Method.Name, c.SeenAUC)
+		}
+		if c.Method.models() && !(c.Calibration > .5 && c.Calibration < 2) {
+			t.Errorf("%s: sees %v times the links that there are", c.Method.Name, c.Calibration)
+		}
+	}
+
+	rows := results[1].Rows.(*Table4Rows)
+	if want := len(o.Seeds) * len(lines(n)); len(rows.Ranks) != want {
+		t.Fatalf("%d rankings, want %d", len(rows.Ranks), want)
+	}
+	if want := len(lines(n)) - 1; len(rows.Compared) != want {
+		t.Fatalf("%d comparisons, want %d", len(rows.Compared), want)
+	}
+	naives := ranksBy(rows.Ranks, n, naive, evaluate.ByRelevance)
+	for _, c := range rows.Compared {
+		own := ranksBy(rows.Ranks, n, c.Method, c.By)
+		for k, d := range c.Differences {
+			if d.Lower > d.Upper || d.Sources == 0 {
+				t.Errorf("%s, %s: %+v", c.name(), table4Columns[k].Name, d)
+			}
+		}
+		// each source counts once however often it was tested, so that the two agree only roughly
+		if gain := float64(own[0].Values[atRecall]+own[1].Values[atRecall]-naives[0].Values[atRecall]-naives[1].Values[atRecall]) / 2; math.Abs(gain-c.Differences[atRecall].Mean) > .05 {
+			t.Errorf("%s: recall differs by %v, the comparison says %v", c.name(), gain, c.Differences[atRecall].Mean)
+		}
+		if c.Method == bonus && !(c.Differences[atCrossShare].Lower > 0) {
+			t.Errorf("a bonus for other fields gave %+v more of them", c.Differences[atCrossShare])
+		}
+		if c.Method == bayes && c.By == evaluate.BySeen && !(c.Differences[atCrossShare].Upper < 0) {
+			t.Errorf("ranking by π̂ŷ, where π is .85 within a field and .2 between two, gave %+v more of other fields", c.Differences[atCrossShare])
+		}
+	}
+
+	o.Threads = 3
+	again, err := Run(ctx, []string{"table4"}, o, Progress{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(again[0].Rows.(*Table4Rows).Compared, rows.Compared) {
+		t.Error("other threads, other numbers")
+	}
+}
+
+// A graph whose links all lead back in time is cut by it, at dates where they are given.
+func TestNetworkSettings(t *testing.T) {
+	ctx := context.Background()
+	if _, err := Run(ctx, []string{"table4"}, Options{}, Progress{}); !errors.Is(err, ErrOption) || !strings.Contains(err.Error(), "needs a network") {
+		t.Errorf("without a network: %v", err)
+	}
+	n := linkedWorld(t, 120)
+	if _, err := Run(ctx, []string{"clicks"}, Options{Networks: []Network{n}}, Progress{}); !errors.Is(err, ErrOption) || !strings.Contains(err.Error(), "logged") {
+		t.Errorf("clicks without a log: %v", err)
+	}
+	if _, err := Run(ctx, []string{"table3"}, Options{Networks: []Network{n, n}}, Progress{}); !errors.Is(err, ErrOption) || !strings.Contains(err.Error(), "two networks") {
+		t.Errorf("the same network twice: %v", err)
+	}
+	other := n
+	other.Name = "other"
+	if _, err := Run(ctx, []string{"table1"}, Options{Networks: []Network{n, other}}, Progress{}); !errors.Is(err, ErrOption) || !strings.Contains(err.Error(), "one at a time") {
+		t.Errorf("truths on two networks: %v", err)
+	}
+	all, err := runnable(All(), []string{"all"}, Options{Networks: []Network{n, other}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, s := range all {
+		names = append(names, s.Name)
+	}
+	if got := strings.Join(names, " "); got != "table3 table4 certificate" {
+		t.Errorf("of all, two networks without a log can do %s", got)
+	}
+	if all, err = runnable(All(), []string{"all"}, Options{}); err != nil || len(all) != 7 {
+		t.Errorf("%d studies need no network (%v)", len(all), err)
+	}
+	var b graph.Builder
+	for _, id := range []string{"a", "b", "c"} {
+		if _, err := b.AddNode(graph.Node{ID: id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(b.AddLink("c", "b"), b.AddLink("b", "a")); err != nil {
+		t.Fatal(err)
+	}
+	g, _, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := (Network{Graph: g}).drawing(1); d.Split != "" {
+		t.Errorf("links that can be put in order are cut %q", d.Split)
+	}
+	var both graph.Builder
+	for _, id := range []string{"a", "b"} {
+		if _, err := both.AddNode(graph.Node{ID: id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(both.AddLink("a", "b"), both.AddLink("b", "a")); err != nil {
+		t.Fatal(err)
+	}
+	friends, _, err := both.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := (Network{Graph: friends}).drawing(7); d.Split != fit.AtRandom || d.Seed != 7 {
+		t.Errorf("links without direction are cut %q", d.Split)
+	}
+	shown := &fit.Log{Source: []int32{1}, Target: []int32{0}, Exposed: []bool{true}, Linked: []bool{true}}
+	if n := (Network{Graph: g, Log: shown}); n.sample() != nil || len(n.methods()) != len(networkMethods) {
+		t.Error("a list of what was shown passed for a sample of pairs")
+	}
+	shown.Exposed[0], shown.Linked[0] = false, false
+	if n := (Network{Graph: g, Log: shown}); n.sample() == nil || len(n.methods()) != len(networkMethods)+1 {
+		t.Error("a sample of pairs was not taken for one")
+	}
+	if d := (Network{Graph: g, Drawing: &fit.Drawing{PerLink: 9}}).drawing(5); d.PerLink != 9 || d.Seed != 5 {
+		t.Errorf("a drawing of one's own became %+v", d)
+	}
+}
+
+func TestCertificateStudy(t *testing.T) {
+	n := linkedWorld(t, 150)
+	results, err := Run(context.Background(), []string{"certificate"}, Options{Seeds: Seeds(1, 1), Networks: []Network{n}, Threads: 1}, Progress{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := results[0].check(); err != nil {
+		t.Error(err)
+	}
+	for _, c := range results[0].Rows.([]*Certified) {
+		if !(c.OracleAUC > .9) || !(c.TrueRisk < c.NaiveRisk) {
+			t.Errorf("%s: %+v", c.Method.Name, c.Certificate)
+		}
+	}
+}
+
+// Where exposure is drawn by field and logged, the log tells its scale, and ŷ is judged among what was shown.
+func TestClicks(t *testing.T) {
+	ctx := context.Background()
+	w, err := world.New(ctx, world.Settings{Nodes: 200, Dim: 8, Fields: world.EvenFields(3), Plan: world.Plan{BaseRate: .1, Seed: 3}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := Network{Name: "pages", Graph: w.Graph(), Log: &fit.Log{}}
+	pairs, err := w.Pairs(ctx, 200*199, world.Draw{Parts: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k, i := range pairs.Pairs.Source {
+		if !pairs.Exposed[k] {
+			continue // what is not in the log of a page was not shown there
+		}
+		n.Log.Source, n.Log.Target = append(n.Log.Source, i), append(n.Log.Target, pairs.Pairs.Target[k])
+		n.Log.Exposed, n.Log.Linked = append(n.Log.Exposed, true), append(n.Log.Linked, pairs.Pairs.Linked[k])
+	}
+	results, err := Run(ctx, []string{"clicks"}, Options{Seeds: Seeds(1, 1), Networks: []Network{n}, Threads: 1}, Progress{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := results[0].check(); err != nil {
+		t.Error(err)
+	}
+	rows := results[0].Rows.([]*Clicked)
+	if len(rows) != len(clickMethods) {
+		t.Fatalf("%d trainings", len(rows))
+	}
+	for _, c := range rows {
+		if !(c.AUC > .8) || !(c.Within > .8) {
+			t.Errorf("%s: AUC %v, within pages %v", c.Method.Name, c.AUC, c.Within)
+		}
+		if strings.HasSuffix(c.Method.Name, "logged") {
+			if !(c.PropensityError < .1 && c.Scale > .9 && c.Scale < 1.1 && c.Correlation > .95) {
+				t.Errorf("%s: π̂ off by %v, scale %v, correlation %v", c.Method.Name, c.PropensityError, c.Scale, c.Correlation)
+			}
+			if c.Method == loggedBayes && !(math.Abs(float64(c.LogTest)) < 10) {
+				t.Errorf("the log refutes the truth: z = %v", c.LogTest)
+			}
+			if d := math.Abs(float64(c.Estimates.AP - c.Risk)); !(d < math.Abs(float64(c.Estimates.Naive-c.Risk))) || !(c.RiskLower < c.Risk && c.Risk < c.RiskUpper) {
+				t.Errorf("%s: risk %v (%v to %v), estimates %+v", c.Method.Name, c.Risk, c.RiskLower, c.RiskUpper, c.Estimates)
+			}
+		}
+	}
+}

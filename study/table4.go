@@ -1,0 +1,408 @@
+package study
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"unseen/evaluate"
+)
+
+var table4 = Study{
+	Name:  "table4",
+	Title: "Table 4: where observed links of real networks rank among all candidates",
+	real:  true,
+	run:   runTable4,
+}
+
+// paperTable4 is the paper's Table 4, by dataset: recall@100 in percent, mean rank, entropy@100 of true positives.
+var paperTable4 = [2]map[string][3]float64{
+	{"naive": {24.39, 2247.27, 1.65}, "mle": {24.70, 2891.40, 1.73}, "rw": {25.03, 2836.73, 1.74}, "pu": {24.61, 2875.13, 1.73}, "ap": {26.66, 2425.51, 1.71}},
+	{"naive": {6.32, 10170.26, 1.06}, "mle": {6.07, 10731.88, 1.08}, "rw": {6.30, 10873.19, 1.12}, "pu": {5.92, 10717.06, 1.08}, "ap": {5.99, 10801.11, 1.10}},
+}
+
+// firstRanked is the length of a list of recommendations.
+const firstRanked = 100
+
+// Ranks is how one model ranks the held-out links of a network.
+type Ranks struct {
+	Network string      `json:"network"`
+	Seed    uint64      `json:"seed"`
+	Method  Method      `json:"method"`
+	By      evaluate.By `json:"by"`
+	Sources int         `json:"sources"`
+	Values  [6]Mark     `json:"values"`  // in the order of the table's columns
+	Seconds float64     `json:"seconds"` // of ranking, on one thread, by all scores of the method together
+
+	each [6][]float64 // per source
+}
+
+// Compared is how a method's ranking differs from naive's, over the sources of all seeds.
+type Compared struct {
+	Network     string                 `json:"network"`
+	Method      Method                 `json:"method"`
+	By          evaluate.By            `json:"by"`
+	Differences [6]evaluate.Difference `json:"differences"` // in the order of the table's columns
+	Higher      [6]int                 `json:"higher"`      // in how many seeds it is higher than naive's
+	Seeds       int                    `json:"seeds"`
+}
+
+// Table4Rows is what the study measured.
+type Table4Rows struct {
+	Ranks    []*Ranks    `json:"ranks"`
+	Compared []*Compared `json:"compared"`
+}
+
+// The metrics of a ranking, in the order of the table's columns.
+const (
+	atRecall = iota
+	atMeanRank
+	atMRR
+	atEntropy
+	atCrossRecall
+	atCrossShare
+)
+
+var table4Columns = []column[*Ranks]{
+	{Column{Name: "recall", Means: "share of a source's links among its first 100, %", Digits: 2, Better: "higher"}, 100, func(r *Ranks) Mark { return r.Values[atRecall] }},
+	{Column{Name: "mean rank", Means: "of a source's links among all candidates", Digits: 0, Better: "lower"}, 1, func(r *Ranks) Mark { return r.Values[atMeanRank] }},
+	{Column{Name: "MRR", Means: "reciprocal rank of a source's best link, %", Digits: 2, Better: "higher"}, 100, func(r *Ranks) Mark { return r.Values[atMRR] }},
+	{Column{Name: "entropy", Means: "of the fields of links among the first 100, nats", Digits: 3, Better: "higher"}, 1, func(r *Ranks) Mark { return r.Values[atEntropy] }},
+	{Column{Name: "cross recall", Means: "the recall of links between two fields alone, %", Digits: 2, Better: "higher"}, 100, func(r *Ranks) Mark { return r.Values[atCrossRecall] }},
+	{Column{Name: "cross share", Means: "share of the first 100 that is of another field than the source, %", Digits: 1}, 100, func(r *Ranks) Mark { return r.Values[atCrossShare] }},
+}
+
+func runTable4(ctx context.Context, l *lab) (*Result, error) {
+	if err := l.fitAll(ctx); err != nil {
+		return nil, err
+	}
+	var all []*Ranks
+	var tasks []task
+	for _, n := range l.Networks {
+		for _, seed := range l.Seeds {
+			for _, m := range n.methods() {
+				key := fitKey{drawKey{n.Name, seed}, m}
+				f, d := l.fits[key], l.prepared[key.drawKey]
+				if f.failed != "" {
+					continue
+				}
+				by := []evaluate.By{evaluate.ByRelevance}
+				if m.models() {
+					by = append(by, evaluate.BySeen)
+				}
+				var own []*Ranks
+				for _, b := range by {
+					own = append(own, &Ranks{Network: n.Name, Seed: seed, Method: m, By: b, Sources: len(d.candidates.Sources())})
+				}
+				all = append(all, own...)
+				cost := float64(len(d.candidates.Sources())) * float64(n.Graph.Len()) * 1e-8
+				tasks = append(tasks, task{name: fmt.Sprintf("%s, %s, seed %d, ranking", m.Name, n.Name, seed), cost: cost, do: func(ctx context.Context) error {
+					began := time.Now()
+					standings, err := d.candidates.Rank(ctx, f.judge, evaluate.RankSettings{By: by, First: firstRanked})
+					if err != nil {
+						return err
+					}
+					for k, s := range standings {
+						own[k].Seconds = time.Since(began).Seconds()
+						if err := own[k].measure(s, d); err != nil {
+							return err
+						}
+					}
+					return nil
+				}})
+			}
+		}
+	}
+	if err := l.each(ctx, tasks); err != nil {
+		return nil, err
+	}
+	r := &Result{Warnings: l.networkFailures(), Setting: append(l.networkSetting(),
+		"Every held-out source ranks all its candidates, by ŷ and by π̂ŷ: with an order those before it, without one all other nodes. Metrics are means over sources; entropy over those with a link among their first 100; cross recall over those with a link to another field. Equal scores rank by node number.",
+		"Differences from naive have intervals of 95% from 1000 draws of sources, the same for both; a source's values are means over the seeds first. They say what other sources could have shown, the models taken as they are: what another seed would have trained they do not know, so that a claim must also hold in every seed.",
+	)}
+	rows := &Table4Rows{Ranks: all}
+	for _, n := range l.Networks {
+		compared, err := l.compare(all, n)
+		if err != nil {
+			return nil, err
+		}
+		rows.Compared = append(rows.Compared, compared...)
+		r.Tables = append(r.Tables, l.ranksTable(all, n), differenceTable(compared, n), l.exposureTable(n), ranksSeeds(all, n))
+		r.Figures = append(r.Figures, differenceFigure(compared, n))
+		r.Findings = append(r.Findings, l.table4Findings(compared, n)...)
+	}
+	r.Rows = rows
+	r.Tables = append(r.Tables, paperTables4()...)
+	return r, nil
+}
+
+// measure takes every metric of every source.
+func (r *Ranks) measure(s evaluate.Standing, d *drawn) error {
+	fields, sources := d.network.Graph.Fields(), d.candidates.Sources()
+	own := make([]uint16, len(sources))
+	for place, i := range sources {
+		own[place] = fields[i]
+	}
+	across := s.Ranking.Keep(func(place int, target int32) bool { return fields[target] != own[place] })
+	for _, m := range []struct {
+		at      int
+		ranking evaluate.Ranking
+		metric  func(evaluate.Ranking) (float64, error)
+	}{
+		{atRecall, s.Ranking, func(one evaluate.Ranking) (float64, error) { return one.Recall(firstRanked) }},
+		{atMeanRank, s.Ranking, evaluate.Ranking.MeanRank},
+		{atMRR, s.Ranking, evaluate.Ranking.MRR},
+		{atEntropy, s.Ranking, func(one evaluate.Ranking) (float64, error) { return one.FieldEntropy(fields, firstRanked) }},
+		{atCrossRecall, across, func(one evaluate.Ranking) (float64, error) { return one.Recall(firstRanked) }},
+	} {
+		var err error
+		if r.each[m.at], err = m.ranking.Each(m.metric); err != nil {
+			return err
+		}
+	}
+	var err error
+	if r.each[atCrossShare], err = s.Lists.CrossShare(own, fields, firstRanked); err != nil {
+		return err
+	}
+	for k, values := range r.each {
+		mean, _ := evaluate.Mean(values)
+		r.Values[k] = Mark(mean)
+	}
+	return nil
+}
+
+// ranksBy returns the rows of a network, a method and a score, in the order of the seeds.
+func ranksBy(all []*Ranks, n Network, m Method, by evaluate.By) (some []*Ranks) {
+	for _, r := range all {
+		if r.Network == n.Name && r.Method == m && r.By == by {
+			some = append(some, r)
+		}
+	}
+	return some
+}
+
+// lines are the rows of a network's tables.
+func lines(n Network) (out []Compared) {
+	for _, m := range n.methods() {
+		out = append(out, Compared{Network: n.Name, Method: m, By: evaluate.ByRelevance})
+	}
+	for _, m := range n.methods() {
+		if m.models() {
+			out = append(out, Compared{Network: n.Name, Method: m, By: evaluate.BySeen})
+		}
+	}
+	return out
+}
+
+func (c Compared) name() string {
+	if c.By == evaluate.BySeen {
+		return c.Method.Name + " by π̂ŷ"
+	}
+	return c.Method.Name
+}
+
+// overSeeds is the mean of every node's values over the seeds in which it is a source and counts; NaN elsewhere.
+func (l *lab) overSeeds(rows []*Ranks, metric int, nodes int) []float64 {
+	sums, counts := make([]float64, nodes), make([]float64, nodes)
+	for _, r := range rows {
+		for place, i := range l.prepared[drawKey{r.Network, r.Seed}].candidates.Sources() {
+			if x := r.each[metric][place]; !math.IsNaN(x) {
+				sums[i] += x
+				counts[i]++
+			}
+		}
+	}
+	for i := range sums {
+		sums[i] /= counts[i] // 0/0 is NaN
+	}
+	return sums
+}
+
+// compare holds every row against naive.
+func (l *lab) compare(all []*Ranks, n Network) ([]*Compared, error) {
+	base := ranksBy(all, n, naive, evaluate.ByRelevance)
+	if len(base) == 0 {
+		return nil, nil
+	}
+	var out []*Compared
+	for _, line := range lines(n) {
+		rows := ranksBy(all, n, line.Method, line.By)
+		if line.Method == naive || len(rows) < len(base) {
+			continue
+		}
+		c := line
+		c.Seeds = len(base)
+		for metric := range c.Differences {
+			for k := range base {
+				if rows[k].Values[metric] > base[k].Values[metric] {
+					c.Higher[metric]++
+				}
+			}
+			d, err := evaluate.PairedBootstrap(l.overSeeds(rows, metric, n.Graph.Len()), l.overSeeds(base, metric, n.Graph.Len()), .95, 1000, 1)
+			if err != nil {
+				return nil, fmt.Errorf("%s, %s: %w", line.name(), table4Columns[metric].Name, err)
+			}
+			c.Differences[metric] = d
+		}
+		out = append(out, &c)
+	}
+	return out, nil
+}
+
+func (l *lab) ranksTable(all []*Ranks, n Network) Table {
+	t := Table{Name: n.Name, Title: fmt.Sprintf("%s, %s", n.Name, repeated(len(l.Seeds))), Head: "ranked by ŷ of"}
+	for _, c := range table4Columns {
+		t.Columns = append(t.Columns, c.Column)
+	}
+	for _, line := range lines(n) {
+		if rows := ranksBy(all, n, line.Method, line.By); len(rows) > 0 {
+			t.Rows = append(t.Rows, Row{line.name(), cells(table4Columns, rows)})
+		}
+	}
+	return t
+}
+
+// worded writes a difference with its interval, such as +1.25 (+0.31, +2.20).
+func worded(d evaluate.Difference, scale float64, digits int) string {
+	return fmt.Sprintf("%s (%s, %s)", signed(scale*d.Mean, digits), signed(scale*d.Lower, digits), signed(scale*d.Upper, digits))
+}
+
+func differenceTable(compared []*Compared, n Network) Table {
+	t := Table{Name: n.Name + "-differences", Title: n.Name + ": differences from naive, with intervals of 95% over sources", Head: "ranked by ŷ of"}
+	for _, c := range table4Columns {
+		t.Columns = append(t.Columns, c.Column)
+	}
+	for _, c := range compared {
+		row := Row{Name: c.name()}
+		for k, d := range c.Differences {
+			row.Cells = append(row.Cells, Word(worded(d, table4Columns[k].scale, table4Columns[k].Digits)))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+func ranksSeeds(all []*Ranks, n Network) Table {
+	t := Table{Name: n.Name + "-seeds", Title: n.Name + ", every ranking", Head: "ranked by ŷ of", Detail: true, Columns: []Column{{Name: "seed"}}}
+	for _, c := range table4Columns {
+		t.Columns = append(t.Columns, c.Column)
+	}
+	t.Columns = append(t.Columns, Column{Name: "s", Means: "seconds of ranking by all scores, on one thread", Digits: 1})
+	for _, line := range lines(n) {
+		for _, r := range ranksBy(all, n, line.Method, line.By) {
+			row := Row{line.name(), []Cell{Number(float64(r.Seed))}}
+			row.Cells = append(append(row.Cells, cells(table4Columns, []*Ranks{r})...), Number(r.Seconds))
+			t.Rows = append(t.Rows, row)
+		}
+	}
+	return t
+}
+
+// differenceFigure shows recall, of all links and of those between two fields, against naive.
+func differenceFigure(compared []*Compared, n Network) Figure {
+	f := Figure{Name: n.Name + "-recall", Title: n.Name + ": recall@100 against naive", Intervals: &Intervals{XTitle: "points", Digits: 2}}
+	for _, group := range []struct {
+		name string
+		at   int
+	}{{"all links", atRecall}, {"links between two fields", atCrossRecall}} {
+		for _, c := range compared {
+			d := c.Differences[group.at]
+			f.Intervals.Rows = append(f.Intervals.Rows, Interval{Name: c.name(), Group: group.name, Estimate: Mark(100 * d.Mean), Low: Mark(100 * d.Lower), High: Mark(100 * d.Upper)})
+		}
+	}
+	return f
+}
+
+func paperTables4() (tables []Table) {
+	for k, printed := range paperTable4 {
+		t := Table{Name: fmt.Sprintf("paper-%d", k+1), Title: paperTitle(k), Head: "method"}
+		for _, at := range []int{atRecall, atMeanRank, atEntropy} {
+			t.Columns = append(t.Columns, table4Columns[at].Column)
+		}
+		for _, m := range networkMethods {
+			if p, ok := printed[m.Name]; ok {
+				t.Rows = append(t.Rows, Row{m.Name, []Cell{Number(p[0]), Number(p[1]), Number(p[2])}})
+			}
+		}
+		tables = append(tables, t)
+	}
+	return tables
+}
+
+// table4Findings says what correcting for exposure does to rankings of a network.
+func (l *lab) table4Findings(compared []*Compared, n Network) []Finding {
+	find := func(m Method, by evaluate.By) *Compared {
+		i := slices.IndexFunc(compared, func(c *Compared) bool { return c.Method == m && c.By == by })
+		if i < 0 {
+			return nil
+		}
+		return compared[i]
+	}
+	// claim counts for how many methods it holds
+	claim := func(what string, methods []Method, by evaluate.By, metric int, holds func(*Compared) bool) Finding {
+		f := Finding{Claim: n.Name + ": " + what, Verdict: NotReproduced}
+		kept := 0
+		var words []string
+		for _, m := range methods {
+			c := find(m, by)
+			if c == nil {
+				words = append(words, m.Name+" none")
+				continue
+			}
+			if holds(c) {
+				kept++
+			}
+			words = append(words, fmt.Sprintf("%s %s, higher in %d of %d seeds", m.Name, worded(c.Differences[metric], table4Columns[metric].scale, table4Columns[metric].Digits), c.Higher[metric], c.Seeds))
+		}
+		if kept == len(methods) {
+			f.Verdict = Reproduced
+		} else if kept > 0 {
+			f.Verdict = Partly
+		}
+		f.Words = fmt.Sprintf("%s against naive: %s.", table4Columns[metric].Name, strings.Join(words, "; "))
+		return f
+	}
+	higher := func(metric int) func(*Compared) bool {
+		return func(c *Compared) bool { return c.Differences[metric].Lower > 0 && c.Higher[metric] == c.Seeds }
+	}
+	found := []Finding{
+		claim("corrected ŷ finds as many observed links as naive, to a point of recall@100 in the mean", corrected, evaluate.ByRelevance, atRecall, func(c *Compared) bool { return c.Differences[atRecall].Mean > -.01 }),
+		claim("corrected ŷ finds links of more fields: a higher entropy@100 of true positives", corrected, evaluate.ByRelevance, atEntropy, higher(atEntropy)),
+		claim("corrected ŷ finds more links between two fields", corrected, evaluate.ByRelevance, atCrossRecall, higher(atCrossRecall)),
+	}
+	trap := func(c *Compared, what string) Finding {
+		f := Finding{Claim: n.Name + ": " + what, Verdict: Missed}
+		if c == nil {
+			f.Words = "It was not trained."
+			return f
+		}
+		wins := c.Differences[atRecall].Lower > 0 && c.Higher[atRecall] == c.Seeds
+		loses := c.Differences[atCrossRecall].Upper < 0 && c.Higher[atCrossRecall] == 0
+		switch {
+		case wins && loses:
+			f.Verdict = Met
+		case wins || loses:
+			f.Verdict = Partly
+		}
+		f.Words = fmt.Sprintf("Against naive, in points: recall@100 %s, between two fields %s; share of another field among the first 100 %s.",
+			worded(c.Differences[atRecall], 100, 2), worded(c.Differences[atCrossRecall], 100, 2), worded(c.Differences[atCrossShare], 100, 1))
+		return f
+	}
+	learning := Finding{Claim: n.Name + ": a model that learned from links finds more of them than the cosine of the texts", Verdict: Missed}
+	if c := find(cosine, evaluate.ByRelevance); c != nil {
+		switch d := c.Differences[atRecall]; {
+		case d.Upper < 0 && c.Higher[atRecall] == 0:
+			learning.Verdict = Met
+		case d.Mean < 0:
+			learning.Verdict = Partly
+		}
+		learning.Words = fmt.Sprintf("cosine against naive, in points: recall@100 %s, between two fields %s.", worded(c.Differences[atRecall], 100, 2), worded(c.Differences[atCrossRecall], 100, 2))
+	}
+	return append(found, learning,
+		trap(find(naiveField, evaluate.ByRelevance), "naive-field finds more observed links, and fewer between two fields"),
+		trap(find(bayes, evaluate.BySeen), "to rank by π̂ŷ of bayes does the same"),
+		l.scaleFinding(n))
+}
