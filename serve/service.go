@@ -1,0 +1,309 @@
+package serve
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"unseen/dataset"
+	"unseen/graph"
+	"unseen/model"
+	"unseen/serve/store"
+)
+
+// Options say what is served and how. Only Folder, or Dataset and Model, must be given.
+type Options struct {
+	Folder  string // with dataset/, model.safetensors and perhaps naive.safetensors; or a dataset itself
+	Dataset string // instead of Folder's
+	Model   string // instead of Folder's
+	Naive   string // instead of Folder's
+	State   string // folder for models/, the log and the rest; "" means Folder, or Folder-state of a dataset
+
+	Store   string  // of the log: a path or postgres://…; "" means events.db in State
+	Explore float64 // share of a list's places that is drawn, unless a request says otherwise; 0 means .1, below 0 none
+	Keep    int     // models to keep; 0 means 5
+
+	Concurrent int     // recommendations at once; 0 means two for every processor
+	Waiting    int     // more of them that may wait for a second; 0 means eight times Concurrent
+	Rate       float64 // requests a second for each token; 0 means 200
+	Margin     float64 // by which the same-field share may leave what is expected before it counts; 0 means .05
+
+	Tokens *Tokens // who may do what; nil: everybody everything, which Run allows on loopback alone
+	Log    *slog.Logger
+	Now    func() time.Time
+
+	events store.Store // instead of Store, for tests
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Folder == "" && (o.Dataset == "" || o.Model == "") {
+		return o, errors.New("serve: name a folder, or a dataset and a model")
+	}
+	whole, err := exists(o.Folder, "dataset")
+	if err != nil {
+		return o, err
+	}
+	if o.Dataset == "" {
+		o.Dataset = o.Folder
+		if whole {
+			o.Dataset = filepath.Join(o.Folder, "dataset")
+		}
+	}
+	if o.State == "" {
+		o.State = o.Folder
+		if !whole { // a dataset's folder holds a dataset and nothing else
+			o.State = filepath.Clean(o.Dataset) + "-state"
+		}
+	}
+	if o.Model == "" {
+		o.Model = filepath.Join(o.Folder, "model.safetensors")
+		if have, err := exists(o.Model); err != nil {
+			return o, err
+		} else if !have {
+			return o, fmt.Errorf("%s has no model.safetensors; fit one with unseen fit %s -o %s, or name one with --model", o.Folder, o.Dataset, o.Model)
+		}
+	}
+	if o.Naive == "" && o.Folder != "" {
+		beside := filepath.Join(o.Folder, "naive.safetensors")
+		have, err := exists(beside)
+		if err != nil {
+			return o, err
+		}
+		if have {
+			o.Naive = beside
+		}
+	}
+	if o.Store == "" {
+		o.Store = filepath.Join(o.State, "events.db")
+	}
+	if o.Explore == 0 {
+		o.Explore = .1
+	}
+	o.Explore = max(o.Explore, 0)
+	if o.Explore > 1 {
+		return o, fmt.Errorf("serve: a share of %v to explore; give one from 0 to 1", o.Explore)
+	}
+	set := func(value *int, otherwise int) {
+		if *value <= 0 {
+			*value = otherwise
+		}
+	}
+	set(&o.Keep, 5)
+	set(&o.Concurrent, 2*runtime.GOMAXPROCS(0))
+	set(&o.Waiting, 8*o.Concurrent)
+	if o.Rate <= 0 {
+		o.Rate = 200
+	}
+	if o.Margin <= 0 {
+		o.Margin = .05
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o, nil
+}
+
+// Service recommends, logs and learns. It may be used by many goroutines at once.
+type Service struct {
+	o      Options
+	net    *network
+	models *registry
+	events store.Store
+	serving
+	gate    *gate
+	watch   *watch
+	jobs    *jobs
+	metrics *metrics
+	audit   *auditLog
+	search  func() []string // id and title of every node in lower case
+
+	ready    atomic.Bool
+	draining atomic.Bool
+	stop     context.CancelFunc // of everything in the background
+	done     sync.WaitGroup
+}
+
+// serving is which models answer. It is replaced whole, so that a request sees one state of it.
+type serving struct {
+	now atomic.Pointer[lineup]
+}
+
+// lineup is who answers whom.
+type lineup struct {
+	current *engine
+	trial   *Trial
+	b       *engine // of the trial
+}
+
+// Open opens what is served: the dataset, the models and the log.
+func Open(ctx context.Context, o Options) (_ *Service, err error) {
+	if o, err = o.withDefaults(); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(o.State, 0o755); err != nil {
+		return nil, err
+	}
+	s := &Service{o: o, gate: newGate(o.Concurrent, o.Waiting), metrics: newMetrics()}
+	defer func() {
+		if err != nil {
+			s.Close()
+		}
+	}()
+	if s.net, err = openNetwork(ctx, o.Dataset); err != nil {
+		if errors.Is(err, dataset.ErrNotDataset) && o.Folder != "" {
+			return nil, fmt.Errorf("%w; name a folder that unseen demo wrote, or a dataset and --model", err)
+		}
+		return nil, err
+	}
+	if s.models, err = openRegistry(filepath.Join(o.State, "models"), o.Keep); err != nil {
+		return nil, err
+	}
+	if err = s.enlist(ctx); err != nil {
+		return nil, err
+	}
+	if s.audit, err = openAudit(filepath.Join(o.State, "audit.log"), o.Log); err != nil {
+		return nil, err
+	}
+	s.search = sync.OnceValue(func() []string {
+		g := s.net.Graph()
+		names := make([]string, g.Len())
+		for i := range names {
+			names[i] = strings.ToLower(g.ID(int32(i)) + "\n" + g.Title(int32(i)))
+		}
+		return names
+	})
+	if s.events = o.events; s.events == nil {
+		if s.events, err = store.Open(ctx, o.Store, store.Options{Spool: spoolOf(o), Log: o.Log}); err != nil {
+			return nil, fmt.Errorf("the event log: %w", err)
+		}
+	}
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.stop = stop
+	if s.watch, err = openWatch(filepath.Join(o.State, "watch.json"), s); err != nil {
+		return nil, err
+	}
+	s.jobs = newJobs(o.Now)
+	s.done.Go(func() { s.watch.run(background) })
+	s.done.Go(func() { s.jobs.run(background, s.perform) })
+	s.ready.Store(true)
+	return s, nil
+}
+
+// spoolOf is where events wait while a database is away; a file needs none.
+func spoolOf(o Options) string {
+	if strings.HasPrefix(o.Store, "postgres") {
+		return filepath.Join(o.State, "events.spool")
+	}
+	return ""
+}
+
+// enlist registers the model files that were named and loads who serves.
+func (s *Service) enlist(ctx context.Context) error {
+	digest, err := s.models.adopt(ctx, s.o.Model)
+	if err != nil {
+		return err
+	}
+	naive := ""
+	if s.o.Naive != "" {
+		if naive, err = s.models.adopt(ctx, s.o.Naive); err != nil {
+			return err
+		}
+	}
+	_, err = s.models.find(digest)
+	fresh := err != nil
+	r := s.models.snapshot()
+	current := r.Current
+	if fresh || current == "" {
+		current = digest // a file that was put there since is meant to serve
+	}
+	path := func(digest string) string {
+		if digest == "" {
+			return ""
+		}
+		return s.models.path(digest)
+	}
+	line := &lineup{}
+	if line.current, err = s.net.load(ctx, path(current), current, path(naive)); err != nil {
+		if current == digest {
+			return err
+		}
+		return fmt.Errorf("the current model: %w; move %s away to begin anew with %s", err, s.models.file(), s.o.Model)
+	}
+	if r.Trial != nil && !fresh {
+		if line.b, err = s.net.load(ctx, path(r.Trial.B), r.Trial.B, path(naive)); err != nil {
+			s.o.Log.Warn("the trial is over: its model cannot be loaded", "error", err)
+		} else {
+			line.trial = r.Trial
+		}
+	}
+	s.now.Store(line)
+	return s.models.change(func(r *register) error {
+		if fresh {
+			r.Served = append(r.Served, Entry{Digest: digest, Method: line.current.Model().Method, Made: s.o.Now().UTC(), Note: "from " + filepath.Base(s.o.Model)})
+		}
+		r.Naive, r.Trial = naive, line.trial
+		r.makeCurrent(current)
+		return nil
+	})
+}
+
+// Close ends background work, keeps its state, and gives everything back.
+func (s *Service) Close() error {
+	s.ready.Store(false)
+	if s.stop != nil {
+		s.stop()
+	}
+	s.done.Wait()
+	var errs []error
+	if s.watch != nil {
+		errs = append(errs, s.watch.save())
+	}
+	if s.events != nil {
+		errs = append(errs, s.events.Close())
+	}
+	if s.audit != nil {
+		errs = append(errs, s.audit.Close())
+	}
+	if s.net != nil {
+		errs = append(errs, s.net.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Graph returns the network that is served, with the fields of the current model.
+func (s *Service) Graph() *graph.Graph { return s.now.Load().current.Graph() }
+
+// Current returns the model that serves and its digest.
+func (s *Service) Current() (model.Model, string) {
+	e := s.now.Load().current
+	return e.Model(), e.digest
+}
+
+// newListID makes the id of a list: its seed, the beginning of its model's digest, and chance. So whoever has the
+// log can draw the list again.
+func newListID(seed uint64, digest string) string {
+	var chance [6]byte
+	rand.Read(chance[:])
+	return fmt.Sprintf("%016x-%.12s-%x", seed, digest, chance)
+}
+
+// modelOfList returns the beginning of the digest in the id of a list, or "".
+func modelOfList(id string) string {
+	parts := strings.Split(id, "-")
+	if len(parts) != 3 || len(parts[0]) != 16 || len(parts[1]) != 12 {
+		return ""
+	}
+	return parts[1]
+}

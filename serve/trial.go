@@ -1,0 +1,140 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"math"
+)
+
+// Comparison is what became of two models' lists.
+type Comparison struct {
+	Trial *Trial `json:"trial,omitempty" doc:"that runs now"`
+	Arms  []Arm  `json:"arms"`
+	// Difference is b's clicks per shown item less a's, with its 95% interval; nil where one has none shown.
+	Difference *Rate `json:"difference,omitempty" doc:"clicks per shown item of b less those of a"`
+}
+
+// Arm is what became of one model's lists.
+type Arm struct {
+	Name    string `json:"name" doc:"a or b; of models that are on no trial, empty"`
+	Model   string `json:"model"`
+	Shown   int64  `json:"shown"`
+	Clicked int64  `json:"clicked"`
+	Linked  int64  `json:"linked"`
+	Sources int    `json:"sources"`
+	Clicks  Rate   `json:"clicksPerShown"`
+	Links   Rate   `json:"linksPerShown"`
+}
+
+// Rate is a number of events per shown item. The interval takes sources, not items, for independent.
+type Rate struct {
+	Value float64 `json:"value"`
+	Low   float64 `json:"low"`
+	High  float64 `json:"high"`
+}
+
+// rate is Σc/Σs over sources, with the standard error √(Σ(c−R·s)²·n/(n−1))/Σs.
+func (t *tally) rate(kind int) (r Rate, err float64) {
+	var shown, hits, n float64
+	for _, c := range t.Sources {
+		shown, hits, n = shown+float64(c[0]), hits+float64(c[kind]), n+1
+	}
+	if shown == 0 {
+		return Rate{}, math.Inf(1)
+	}
+	r.Value = hits / shown
+	var squares float64
+	for _, c := range t.Sources {
+		d := float64(c[kind]) - r.Value*float64(c[0])
+		squares += d * d
+	}
+	if n < 2 {
+		r.High = max(r.Value, 1)
+		return r, math.Inf(1)
+	}
+	err = math.Sqrt(squares*n/(n-1)) / shown
+	if squares == 0 { // nobody clicked, or everybody: the error that one source more could make
+		err = 1 / (3 * n)
+	}
+	r.Low, r.High = max(r.Value-1.96*err, 0), r.Value+1.96*err
+	return r, err
+}
+
+// Compare compares the models of the trial, or else all that were ever shown.
+func (s *Service) Compare() Comparison {
+	out := Comparison{Trial: s.now.Load().trial, Arms: []Arm{}}
+	w := s.watch
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	arm := func(name, digest string) (Arm, float64) {
+		t := w.Models[digest]
+		if t == nil {
+			t = &tally{}
+		}
+		a := Arm{Name: name, Model: digest, Shown: t.Shown, Clicked: t.Clicked, Linked: t.Linked, Sources: len(t.Sources)}
+		var err float64
+		a.Clicks, err = t.rate(1)
+		a.Links, _ = t.rate(2)
+		return a, err
+	}
+	if out.Trial == nil {
+		for _, e := range s.models.snapshot().Served {
+			if w.Models[e.Digest] != nil {
+				a, _ := arm("", e.Digest)
+				out.Arms = append(out.Arms, a)
+			}
+		}
+		return out
+	}
+	a, ea := arm("a", out.Trial.A)
+	b, eb := arm("b", out.Trial.B)
+	out.Arms = append(out.Arms, a, b)
+	if e := math.Hypot(ea, eb); !math.IsInf(e, 0) {
+		d := b.Clicks.Value - a.Clicks.Value
+		out.Difference = &Rate{Value: d, Low: d - 1.96*e, High: d + 1.96*e}
+	}
+	return out
+}
+
+// StartTrial puts a model beside the current one: a share of the sources, always the same ones, gets its lists.
+func (s *Service) StartTrial(ctx context.Context, digest string, share float64) (*Trial, error) {
+	if !(share > 0 && share < 1) {
+		return nil, fault("share", share, "is %v; give one between 0 and 1", share)
+	}
+	entry, err := s.models.find(digest)
+	if err != nil {
+		return nil, err
+	}
+	s.jobs.swap.Lock()
+	defer s.jobs.swap.Unlock()
+	line := *s.now.Load()
+	if entry.Digest == line.current.digest {
+		return nil, fault("model", digest, "serves already; name another")
+	}
+	naive := s.models.snapshot().Naive
+	if naive != "" {
+		naive = s.models.path(naive)
+	}
+	if line.b, err = s.net.load(ctx, s.models.path(entry.Digest), entry.Digest, naive); err != nil {
+		return nil, err
+	}
+	line.trial = &Trial{A: line.current.digest, B: entry.Digest, Share: share, Salt: fmt.Sprintf("%.12s-%.12s", line.current.digest, entry.Digest), Since: s.o.Now().UTC()}
+	if err := s.models.change(func(r *register) error { r.Trial = line.trial; return nil }); err != nil {
+		return nil, err
+	}
+	s.now.Store(&line)
+	return line.trial, nil
+}
+
+// EndTrial gives all sources to the current model again.
+func (s *Service) EndTrial() error {
+	s.jobs.swap.Lock()
+	defer s.jobs.swap.Unlock()
+	line := *s.now.Load()
+	line.trial, line.b = nil, nil
+	if err := s.models.change(func(r *register) error { r.Trial = nil; return nil }); err != nil {
+		return err
+	}
+	s.now.Store(&line)
+	return nil
+}

@@ -1,0 +1,454 @@
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"unseen/graph"
+	"unseen/internal/atomicfile"
+	"unseen/loop"
+	"unseen/recommend"
+	"unseen/serve/store"
+)
+
+// watch reads the log as it grows and knows what it comes to: how much stays within the source's field, whether that
+// drifts, and what became of each model's lists. Where several services share a log, each reads all of it.
+type watch struct {
+	path  string
+	s     *Service
+	woken chan struct{}
+
+	mu sync.Mutex
+	watched
+	drift    *loop.Drift
+	list     []store.Event // shown together, not yet counted
+	forecast *loop.Forecast
+	dirty    bool
+}
+
+// watched is what a restart must not forget.
+type watched struct {
+	Seq    int64                `json:"seq"` // of the last event that was counted
+	Shown  int64                `json:"shown"`
+	Same   int64                `json:"same"` // of these, in the source's field
+	Models map[string]*tally    `json:"models"`
+	Fields map[string]*[2]int64 `json:"fields"` // shown and same, by the name of the source's field
+	Drift  json.RawMessage      `json:"drift,omitempty"`
+	Recent []bool               `json:"recent"` // same field or not, of the last items shown
+	Alarms []Alarm              `json:"alarms"`
+}
+
+// recentItems is over how many items the live share is.
+const recentItems = 5000
+
+// maxTallied bounds the sources that a model's rates are clustered by; later ones are one cluster each event less.
+const maxTallied = 200_000
+
+// tally is what became of one model's lists, source by source.
+type tally struct {
+	Shown, Clicked, Linked int64
+	Sources                map[string]*[3]int32
+}
+
+// Alarm is a share that has left its band.
+type Alarm struct {
+	At       time.Time  `json:"at"`
+	Field    string     `json:"field"`
+	Sentence string     `json:"sentence"`
+	Detail   loop.Alarm `json:"detail"`
+}
+
+func openWatch(path string, s *Service) (*watch, error) {
+	w := &watch{path: path, s: s, woken: make(chan struct{}, 1)}
+	raw, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+	case err != nil:
+		return nil, err
+	default:
+		if err := json.Unmarshal(raw, &w.watched); err != nil {
+			return nil, fmt.Errorf("%s is damaged: %w; remove it, and the log is read again from its beginning", path, err)
+		}
+	}
+	if w.Models == nil {
+		w.Models = map[string]*tally{}
+	}
+	if w.Fields == nil {
+		w.Fields = map[string]*[2]int64{}
+	}
+	if len(w.Drift) > 0 {
+		w.drift = new(loop.Drift)
+		if err := json.Unmarshal(w.Drift, w.drift); err != nil {
+			return nil, fmt.Errorf("%s: %w; remove it, and the log is read again from its beginning", path, err)
+		}
+	}
+	return w, nil
+}
+
+// wake says that there are new events.
+func (w *watch) wake() {
+	select {
+	case w.woken <- struct{}{}:
+	default:
+	}
+}
+
+// run follows the log until the context ends. First it finds out what is to be expected.
+func (w *watch) run(ctx context.Context) {
+	if err := w.expect(ctx); err != nil && ctx.Err() == nil {
+		w.s.o.Log.Error("drift is not watched", "error", err)
+	}
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	saved := time.Now()
+	for {
+		if err := w.follow(ctx); err != nil && ctx.Err() == nil {
+			w.s.o.Log.Warn("the log cannot be read", "error", err)
+		}
+		if time.Since(saved) > 10*time.Second {
+			if err := w.save(); err != nil {
+				w.s.o.Log.Warn("what was read of the log cannot be kept", "error", err)
+			}
+			saved = time.Now()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.woken:
+		case <-tick.C:
+		}
+	}
+}
+
+// expect makes the forecast of the current model and, the first time, the bands that drift is measured against.
+func (w *watch) expect(ctx context.Context) error {
+	engine := w.s.now.Load().current
+	forecast, err := loop.Foretell(ctx, engine.Model(), engine.Graph(), loop.ForecastSettings{Replicates: 50, Sources: 100, Targets: 100, Threads: 1, Seed: 1})
+	if err != nil && !errors.Is(err, loop.ErrModel) { // a model without propensities has no forecast, and yet lists
+		return err
+	}
+	w.mu.Lock()
+	w.forecast = forecast
+	have := w.drift != nil
+	w.mu.Unlock()
+	if have {
+		return nil
+	}
+	bands := w.s.models.snapshot().Expected
+	if bands == nil {
+		if bands, err = expected(ctx, engine, w.s.o.Explore, w.s.o.Margin); err != nil {
+			return err
+		}
+		if err := w.s.models.change(func(r *register) error { r.Expected = bands; return nil }); err != nil {
+			return err
+		}
+	}
+	drift, err := loop.NewDrift(loop.DriftSettings{Expected: bands})
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.drift = drift
+	return nil
+}
+
+// expected is the band of the same-field share of a model's own lists, field by field: the mean over some sources
+// that are spread over the field, four standard errors and a margin to either side. The lists are the service's, the
+// ten best with its share of exploration, and not drawn in proportion to ŷ as those of a forecast are.
+func expected(ctx context.Context, e *engine, explore, margin float64) ([]loop.Expected, error) {
+	const most = 60 // sources of each field
+	g := e.Graph()
+	byField := make([][]int32, g.FieldCount())
+	for i := range int32(g.Len()) {
+		byField[g.Field(i)] = append(byField[g.Field(i)], i)
+	}
+	var bands []loop.Expected
+	for f, nodes := range byField {
+		if uint16(f) == graph.UnknownField || len(nodes) < 2 {
+			continue
+		}
+		var n, sum, squares float64
+		for k := range min(most, len(nodes)) {
+			i := nodes[k*len(nodes)/min(most, len(nodes))]
+			list, err := e.Top(ctx, recommend.Query{Source: e.Node(i), K: 10, Explore: explore, Seed: uint64(i)})
+			if errors.Is(err, recommend.ErrNothing) {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			same := 0.
+			for _, item := range list.Items {
+				if g.Field(item.Node) == uint16(f) {
+					same++
+				}
+			}
+			x := same / float64(len(list.Items))
+			n, sum, squares = n+1, sum+x, squares+x*x
+		}
+		if n < 2 {
+			continue
+		}
+		mean := sum / n
+		width := margin + 4*math.Sqrt(max(squares/n-mean*mean, 0)/n)
+		// a band that reaches 0 or 1 cannot be left on that side
+		bands = append(bands, loop.Expected{Field: uint16(f), Low: max(mean-width, 0), High: min(mean+width, 1)})
+	}
+	return bands, nil
+}
+
+// follow counts the events that are new.
+func (w *watch) follow(ctx context.Context) error {
+	for {
+		w.mu.Lock()
+		after := w.Seq
+		w.mu.Unlock()
+		page, err := w.s.events.Events(ctx, after, store.MaxPage)
+		if err != nil {
+			return err
+		}
+		w.mu.Lock()
+		for _, e := range page {
+			w.count(e)
+			w.Seq = e.Seq
+		}
+		if len(page) < store.MaxPage {
+			w.flush() // a list that was complete
+		}
+		w.dirty = w.dirty || len(page) > 0
+		w.publish()
+		w.mu.Unlock()
+		if len(page) < store.MaxPage {
+			return nil
+		}
+	}
+}
+
+// count takes one event. w is locked.
+func (w *watch) count(e store.Event) {
+	t := w.Models[e.Model]
+	if t == nil {
+		t = &tally{Sources: map[string]*[3]int32{}}
+		w.Models[e.Model] = t
+	}
+	of := t.Sources[e.Source]
+	if of == nil && len(t.Sources) < maxTallied {
+		of = new([3]int32)
+		t.Sources[e.Source] = of
+	}
+	add := func(all *int64, kind int) {
+		*all++
+		if of != nil {
+			of[kind]++
+		}
+	}
+	switch e.Kind {
+	case store.Clicked:
+		add(&t.Clicked, 1)
+	case store.Linked:
+		add(&t.Linked, 2)
+	case store.Shown:
+		add(&t.Shown, 0)
+		if n := len(w.list); n > 0 && (w.list[n-1].List != e.List || w.list[n-1].Source != e.Source || n >= MaxList) {
+			w.flush()
+		}
+		w.list = append(w.list, e)
+	}
+}
+
+// flush counts the items that were shown together. w is locked.
+func (w *watch) flush() {
+	list := w.list
+	w.list = w.list[:0]
+	if len(list) == 0 {
+		return
+	}
+	g := w.s.Graph()
+	i, ok := g.Index(list[0].Source)
+	if !ok || g.Field(i) == graph.UnknownField {
+		return // a new text, or a node without a field
+	}
+	field := g.Field(i)
+	name := g.FieldName(field)
+	counts := w.Fields[name]
+	if counts == nil {
+		counts = new([2]int64)
+		w.Fields[name] = counts
+	}
+	var shown []loop.Shown
+	for _, e := range list {
+		j, ok := g.Index(e.Target)
+		if !ok {
+			continue
+		}
+		shown = append(shown, loop.Shown{Source: field, Target: g.Field(j), Probability: e.Probability})
+		same := g.Field(j) == field
+		w.Shown++
+		counts[0]++
+		if same {
+			w.Same++
+			counts[1]++
+		}
+		if len(w.Recent) >= 2*recentItems {
+			w.Recent = slices.Delete(w.Recent, 0, recentItems)
+		}
+		w.Recent = append(w.Recent, same)
+	}
+	if w.drift == nil || len(shown) == 0 {
+		return
+	}
+	alarms, err := w.drift.Add(shown...)
+	if err != nil {
+		w.s.o.Log.Warn("a list of the log cannot be", "list", list[0].List, "error", err)
+		return
+	}
+	for _, a := range alarms {
+		alarm := Alarm{At: list[0].At, Field: g.FieldName(a.Field), Sentence: a.Sentence(g.FieldName(a.Field)), Detail: a}
+		w.Alarms = append(w.Alarms, alarm)
+		if n := len(w.Alarms); n > 100 {
+			w.Alarms = w.Alarms[n-100:]
+		}
+		w.s.metrics.alarms.Inc()
+		w.s.o.Log.Warn("drift", "field", alarm.Field, "alarm", alarm.Sentence, "share", a.Share, "low", a.Low, "high", a.High)
+	}
+}
+
+// alarmFor is for how many lists an alarm is on.
+const alarmFor = 1000
+
+// alarmed tells whether an alarm is on. w is locked.
+func (w *watch) alarmed() bool {
+	n := len(w.Alarms)
+	return n > 0 && w.drift != nil && w.drift.Lists()-w.Alarms[n-1].Detail.List < alarmFor
+}
+
+// recent is the same-field share of what was shown lately, and of how many items. w is locked.
+func (w *watch) recent() (share float64, items int) {
+	last := w.Recent[max(len(w.Recent)-recentItems, 0):]
+	if len(last) == 0 {
+		return 0, 0
+	}
+	same := 0
+	for _, s := range last {
+		if s {
+			same++
+		}
+	}
+	return float64(same) / float64(len(last)), len(last)
+}
+
+// publish sets the gauges. w is locked.
+func (w *watch) publish() {
+	share, _ := w.recent()
+	w.s.metrics.share.Set(share)
+	on := 0.
+	if w.alarmed() {
+		on = 1
+	}
+	w.s.metrics.alarm.Set(on)
+	w.s.metrics.seq.Set(float64(w.Seq))
+}
+
+// save keeps what is known.
+func (w *watch) save() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.dirty {
+		return nil
+	}
+	w.flush()
+	if w.drift != nil {
+		raw, err := json.Marshal(w.drift)
+		if err != nil {
+			return err
+		}
+		w.Drift = raw
+	}
+	if err := atomicfile.Write(w.path, func(out io.Writer) error { return json.NewEncoder(out).Encode(w.watched) }); err != nil {
+		return err
+	}
+	w.dirty = false
+	return nil
+}
+
+// Loop is where recommendations go.
+type Loop struct {
+	Shown  int64   `json:"shown" doc:"items in the log whose source is a node with a field"`
+	Share  float64 `json:"share" doc:"of all of them in the source's own field"`
+	Recent float64 `json:"recent" doc:"the same of the last items"`
+	Items  int     `json:"items" doc:"how many the last items are"`
+	Low    float64 `json:"low" doc:"95% interval of recent, were all items independent"`
+	High   float64 `json:"high"`
+
+	Fields   []LoopField    `json:"fields"`
+	Alarm    bool           `json:"alarm" doc:"a share has left its band within the last 1,000 lists"`
+	Alarms   []Alarm        `json:"alarms,omitempty" doc:"the oldest first"`
+	Forecast *loop.Forecast `json:"forecast,omitempty" doc:"of the current model, were lists drawn in proportion to its estimates"`
+	Seq      int64          `json:"seq" doc:"event up to which the log was read"`
+}
+
+// LoopField is one field's share, and the band that it is expected to stay in.
+type LoopField struct {
+	Field   string        `json:"field"`
+	Shown   int64         `json:"shown"`
+	Share   float64       `json:"share"`
+	Low     *float64      `json:"low,omitempty" doc:"of the band that is expected"`
+	High    *float64      `json:"high,omitempty"`
+	Windows []loop.Window `json:"windows,omitempty" doc:"of 500 lists each"`
+}
+
+// Loop says where recommendations went so far.
+func (s *Service) Loop() Loop {
+	bands := map[uint16]loop.Expected{}
+	for _, b := range s.models.snapshot().Expected {
+		bands[b.Field] = b
+	}
+	g := s.Graph()
+	w := s.watch
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := Loop{Shown: w.Shown, Forecast: w.forecast, Alarm: w.alarmed(), Alarms: slices.Clone(w.Alarms), Seq: w.Seq, Fields: []LoopField{}}
+	if w.Shown > 0 {
+		out.Share = float64(w.Same) / float64(w.Shown)
+	}
+	out.Recent, out.Items = w.recent()
+	out.Low, out.High = wilson(out.Recent*float64(out.Items), float64(out.Items))
+	for f := range g.FieldCount() {
+		if uint16(f) == graph.UnknownField {
+			continue
+		}
+		one := LoopField{Field: g.FieldName(uint16(f))}
+		if counts := w.Fields[one.Field]; counts != nil {
+			one.Shown, one.Share = counts[0], float64(counts[1])/float64(max(counts[0], 1))
+		}
+		if b, ok := bands[uint16(f)]; ok {
+			one.Low, one.High = &b.Low, &b.High
+		}
+		if w.drift != nil {
+			one.Windows = w.drift.Windows(uint16(f))
+		}
+		out.Fields = append(out.Fields, one)
+	}
+	return out
+}
+
+// wilson is Wilson's 95% interval of a share.
+func wilson(hits, n float64) (low, high float64) {
+	if n == 0 {
+		return 0, 1
+	}
+	const z = 1.959964
+	p := hits / n
+	centre := (p + z*z/(2*n)) / (1 + z*z/n)
+	half := z / (1 + z*z/n) * math.Sqrt(p*(1-p)/n+z*z/(4*n*n))
+	return max(centre-half, 0), min(centre+half, 1)
+}
