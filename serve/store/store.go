@@ -1,11 +1,13 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
+	"strings"
 	"time"
 )
 
@@ -150,7 +152,42 @@ type Options struct {
 // With a spool, a database that is away is no obstacle, unless this spool has never seen one: so a mistake in
 // the address is found at once, and a service that restarts while its database is down still takes events.
 func Open(ctx context.Context, url string, options Options) (Store, error) {
-	return nil, errors.ErrUnsupported
+	options = options.withDefaults()
+	scheme, rest, found := strings.Cut(url, ":")
+	switch {
+	case found && scheme == "sqlite":
+		return openSQLite(ctx, rest, options)
+	case strings.Contains(url, "://"):
+		return nil, fmt.Errorf("no event log is known by %s://; give a path, sqlite:PATH or postgres://…", scheme)
+	}
+	return openSQLite(ctx, url, options)
+}
+
+func (o Options) withDefaults() Options {
+	o.Queue = cmp.Or(max(o.Queue, 0), 50_000)
+	o.Group = cmp.Or(max(o.Group, 0), 5_000)
+	o.Gather = cmp.Or(o.Gather, time.Millisecond)
+	o.SpoolBytes = cmp.Or(max(o.SpoolBytes, 0), 256<<20)
+	o.Timeout = cmp.Or(max(o.Timeout, 0), 5*time.Second)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o
+}
+
+// add counts events of a kind between two times.
+func (t *Totals) add(kind Kind, events int64, first, last time.Time) {
+	t.Events += events
+	t.Kinds[kind] += events
+	if t.First.IsZero() || first.Before(t.First) {
+		t.First = first
+	}
+	if last.After(t.Last) {
+		t.Last = last
+	}
 }
 
 // All returns every event with Seq > after in order of Seq, a page at a time: memory does not grow with the
