@@ -24,6 +24,7 @@ type Drawing struct {
 	Later   bool         `json:"later,omitempty"`   // targets may be newer than the source, as in a graph without time
 	PerLink int          `json:"perLink,omitempty"` // unlinked pairs per link; 0 means graph.DefaultPerLink
 	Scheme  string       `json:"scheme,omitempty"`  // how they are chosen, as graph.ParseScheme reads it; "" means uniform
+	Log     LogKind      `json:"log,omitempty"`     // what the log is; "" means Sampled, and refuses one that has only what was shown
 	Seed    uint64       `json:"seed"`
 }
 
@@ -56,6 +57,16 @@ func (d *Day) UnmarshalJSON(text []byte) (err error) {
 	return err
 }
 
+// LogKind is what a log of exposures knows of the pairs that are not in it.
+type LogKind string
+
+// The kinds. They matter: of a log that holds only what was shown, taken for a sample, everything was shown.
+const (
+	Sampled  LogKind = "sample"   // nothing: its pairs were drawn, shown or not
+	Complete LogKind = "complete" // to a source that has any, nothing else was shown
+	Ignored  LogKind = "ignored"  // it is not looked at
+)
+
 // Log is pairs of which it is known whether the target was shown to the source, and whether the source then
 // linked to it. A pair that occurs often was shown, and linked, if it was once.
 type Log struct {
@@ -79,6 +90,12 @@ type Drawn struct {
 func (d Drawing) Draw(g *graph.Graph, log *Log) (*Drawn, error) {
 	if log != nil && (len(log.Target) != len(log.Source) || len(log.Exposed) != len(log.Source) || len(log.Linked) != len(log.Source)) {
 		return nil, fmt.Errorf("%w: the log has %d sources, %d targets, %d exposures and %d links", ErrShape, len(log.Source), len(log.Target), len(log.Exposed), len(log.Linked))
+	}
+	if err := d.checkLog(log); err != nil {
+		return nil, err
+	}
+	if d.Log == Ignored {
+		log = nil
 	}
 	out := &Drawn{}
 	var err error
@@ -116,6 +133,24 @@ func (d Drawing) Draw(g *graph.Graph, log *Log) (*Drawn, error) {
 	out.Problem.Nodes.Popularity = model.LogInDegree(g.Len(), targets)
 	out.Problem.Nodes.Age = model.Ages(g)
 	return out, nil
+}
+
+// checkLog refuses a log that would be misread.
+func (d Drawing) checkLog(log *Log) error {
+	switch d.Log {
+	case "", Sampled, Complete, Ignored:
+	default:
+		return fmt.Errorf("%w: no kind of log %q; it is %s, %s or %s", ErrSetting, d.Log, Sampled, Complete, Ignored)
+	}
+	if log == nil || len(log.Source) == 0 || d.Log == Complete || d.Log == Ignored {
+		return nil
+	}
+	for k, exposed := range log.Exposed {
+		if !exposed && !log.Linked[k] {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: the log holds only pairs that were shown, and so cannot say how many are not; if nothing else was shown to their sources, say that it is complete, otherwise leave it out", ErrSetting)
 }
 
 // cut splits the nodes, and returns the order that targets must keep to, nil if none.
@@ -171,12 +206,13 @@ func (d Drawing) part(g *graph.Graph, out *Drawn, part graph.Part, log *Log) (Ev
 		}
 		return true
 	}
-	return log.join(pairs, within), nil
+	return log.join(pairs, within, d.Log == Complete), nil
 }
 
 // join adds the pairs of the log to a sample. A logged pair is there whether it is linked or not: it stands
-// for itself alone, with weight and rate 1; the others keep theirs, since they were drawn from among all.
-func (l *Log) join(p *graph.Pairs, within func(i, j int32) bool) Evidence {
+// for itself alone, with weight and rate 1; the others keep theirs, since they were drawn from among all. Where the log is
+// complete, those of a source that is in it were not shown.
+func (l *Log) join(p *graph.Pairs, within func(i, j int32) bool, complete bool) Evidence {
 	type entry struct {
 		graph.Link
 		exposed, linked bool
@@ -199,7 +235,7 @@ func (l *Log) join(p *graph.Pairs, within func(i, j int32) bool) Evidence {
 		}
 		once = append(once, e)
 	}
-	if len(once) == 0 {
+	if len(once) == 0 && !complete {
 		return Evidence{Pairs: p}
 	}
 	n := p.Len() + len(once)
@@ -213,6 +249,12 @@ func (l *Log) join(p *graph.Pairs, within func(i, j int32) bool) Evidence {
 		both.Linked, both.Weight, both.Rate = append(both.Linked, linked), append(both.Weight, weight), append(both.Rate, rate)
 		exposure = append(exposure, e)
 	}
+	known := map[int32]bool{}
+	if complete {
+		for _, i := range l.Source {
+			known[i] = true
+		}
+	}
 	// samples are sorted by source and then by target, as the log now is
 	for k := range p.Len() {
 		at := graph.Link{Source: p.Source[k], Target: p.Target[k]}
@@ -223,7 +265,11 @@ func (l *Log) join(p *graph.Pairs, within func(i, j int32) bool) Evidence {
 		if len(once) > 0 && once[0].Link == at {
 			continue // the log's own row follows
 		}
-		add(at, p.Linked[k], p.Weight[k], p.Rate[k], risk.Unlogged)
+		exposed := risk.Unlogged
+		if known[at.Source] {
+			exposed = logEntry(p.Linked[k]) // what is linked was seen somewhere
+		}
+		add(at, p.Linked[k], p.Weight[k], p.Rate[k], exposed)
 	}
 	for _, e := range once {
 		add(e.Link, e.linked, 1, 1, logEntry(e.exposed))

@@ -136,6 +136,48 @@ func TestDrawStandsForAll(t *testing.T) {
 	}
 }
 
+// A log that holds only what was shown must say whether that was all; then what is drawn of its sources was not shown.
+func TestDrawCompleteLog(t *testing.T) {
+	g := drawGraph(t, 60)
+	log := &Log{Source: []int32{50, 50, 55}, Target: []int32{1, 2, 3}, Exposed: []bool{true, true, true}, Linked: []bool{false, false, false}}
+	for _, kind := range []LogKind{"", Sampled} {
+		if _, err := (Drawing{Split: Whole, Log: kind}).Draw(g, log); !errors.Is(err, ErrSetting) {
+			t.Errorf("a log of what was shown is taken for a sample: %v", err)
+		}
+	}
+	if _, err := (Drawing{Split: Whole, Log: "most"}).Draw(g, log); !errors.Is(err, ErrSetting) {
+		t.Errorf("an unknown kind of log: %v", err)
+	}
+	if out := must(Drawing{Split: Whole, Log: Ignored}.Draw(g, log))(t); out.Logged != 0 {
+		t.Errorf("%d pairs of a log that is ignored", out.Logged)
+	}
+	out := must(Drawing{Split: Whole, Log: Complete, Seed: 2}.Draw(g, log))(t)
+	p := out.Problem
+	shown := 0
+	for k, i := range p.Train.Source {
+		want := risk.Unlogged
+		listed := i == 50 && (p.Train.Target[k] == 1 || p.Train.Target[k] == 2) || i == 55 && p.Train.Target[k] == 3
+		if i == 50 || i == 55 {
+			want = risk.Unexposed
+			if p.Train.Linked[k] || listed {
+				want = risk.Exposed
+			}
+		}
+		if p.Exposure[k] != want {
+			t.Errorf("%d→%d: %v, want %v", i, p.Train.Target[k], p.Exposure[k], want)
+		}
+		if listed {
+			shown++
+			if p.Train.Weight[k] != 1 || p.Train.Rate[k] != 1 {
+				t.Errorf("%d→%d stands for %v", i, p.Train.Target[k], p.Train.Weight[k])
+			}
+		}
+	}
+	if shown != 3 {
+		t.Errorf("%d of three logged pairs are there", shown)
+	}
+}
+
 // TestDrawingIsKept: a drawing read back draws the same.
 func TestDrawingIsKept(t *testing.T) {
 	g := drawGraph(t, 100)
