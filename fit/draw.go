@@ -24,6 +24,7 @@ type Drawing struct {
 	Later   bool         `json:"later,omitempty"`   // targets may be newer than the source, as in a graph without time
 	PerLink int          `json:"perLink,omitempty"` // unlinked pairs per link; 0 means graph.DefaultPerLink
 	Scheme  string       `json:"scheme,omitempty"`  // how they are chosen, as graph.ParseScheme reads it; "" means uniform
+	Log     LogKind      `json:"log,omitempty"`     // what the log is; "" means Sampled, and refuses one that has only what was shown
 	Seed    uint64       `json:"seed"`
 }
 
@@ -56,6 +57,16 @@ func (d *Day) UnmarshalJSON(text []byte) (err error) {
 	return err
 }
 
+// LogKind is what a log of exposures knows of the pairs that are not in it.
+type LogKind string
+
+// The kinds. They matter: of a log that holds only what was shown, taken for a sample, everything was shown.
+const (
+	Sampled  LogKind = "sample"   // nothing: its pairs were drawn, shown or not
+	Complete LogKind = "complete" // to a source that has any, nothing else was shown
+	Ignored  LogKind = "ignored"  // it is not looked at
+)
+
 // Log is pairs of which it is known whether the target was shown to the source, and whether the source then
 // linked to it. A pair that occurs often was shown, and linked, if it was once.
 type Log struct {
@@ -74,11 +85,19 @@ type Drawn struct {
 }
 
 // Draw cuts a graph and samples its pairs. All links of a part are taken, and of its unlinked pairs a
-// sample that knows what it stands for. Pairs of the log (nil means that there is none) are all taken as
-// well, each standing for itself: they were chosen whatever came of them.
+// sample that knows what it stands for. Pairs of a sampled log (nil means that there is none) are all taken as
+// well, each standing for itself: they were chosen whatever came of them. Of a complete log those that are linked are
+// taken, and of the others the share that is taken of all unlinked pairs, so that whether a pair is there depends on
+// what came of it and never on whether it was shown; PerLink is the way to more of them.
 func (d Drawing) Draw(g *graph.Graph, log *Log) (*Drawn, error) {
 	if log != nil && (len(log.Target) != len(log.Source) || len(log.Exposed) != len(log.Source) || len(log.Linked) != len(log.Source)) {
 		return nil, fmt.Errorf("%w: the log has %d sources, %d targets, %d exposures and %d links", ErrShape, len(log.Source), len(log.Target), len(log.Exposed), len(log.Linked))
+	}
+	if err := d.checkLog(log); err != nil {
+		return nil, err
+	}
+	if d.Log == Ignored {
+		log = nil
 	}
 	out := &Drawn{}
 	var err error
@@ -116,6 +135,27 @@ func (d Drawing) Draw(g *graph.Graph, log *Log) (*Drawn, error) {
 	out.Problem.Nodes.Popularity = model.LogInDegree(g.Len(), targets)
 	out.Problem.Nodes.Age = model.Ages(g)
 	return out, nil
+}
+
+// checkLog refuses a log that would be misread.
+func (d Drawing) checkLog(log *Log) error {
+	switch d.Log {
+	case "", Sampled, Complete, Ignored:
+	default:
+		return fmt.Errorf("%w: no kind of log %q; it is %s, %s or %s", ErrSetting, d.Log, Sampled, Complete, Ignored)
+	}
+	if d.Log == Complete && d.Scheme != "" && d.Scheme != graph.Uniform.String() {
+		return fmt.Errorf("%w: a complete log needs a uniform draw of the unlinked pairs, not %s", ErrSetting, d.Scheme)
+	}
+	if log == nil || len(log.Source) == 0 || d.Log == Complete || d.Log == Ignored {
+		return nil
+	}
+	for k, exposed := range log.Exposed {
+		if !exposed && !log.Linked[k] {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: the log holds only pairs that were shown, and so cannot say how many are not; if nothing else was shown to their sources, say that it is complete, otherwise leave it out", ErrSetting)
 }
 
 // cut splits the nodes, and returns the order that targets must keep to, nil if none.
@@ -171,62 +211,98 @@ func (d Drawing) part(g *graph.Graph, out *Drawn, part graph.Part, log *Log) (Ev
 		}
 		return true
 	}
-	return log.join(pairs, within), nil
+	return log.join(pairs, within, d.Log == Complete), nil
 }
 
-// join adds the pairs of the log to a sample. A logged pair is there whether it is linked or not: it stands
-// for itself alone, with weight and rate 1; the others keep theirs, since they were drawn from among all.
-func (l *Log) join(p *graph.Pairs, within func(i, j int32) bool) Evidence {
-	type entry struct {
-		graph.Link
-		exposed, linked bool
-	}
-	var logged []entry
+// entry is a pair of a log.
+type entry struct {
+	graph.Link
+	exposed, linked bool
+}
+
+// within returns the log's pairs that belong to a part, each once, by source and then by target.
+func (l *Log) within(belongs func(i, j int32) bool) []entry {
+	var all []entry
 	for k, i := range l.Source {
-		if within(i, l.Target[k]) {
-			logged = append(logged, entry{graph.Link{Source: i, Target: l.Target[k]}, l.Exposed[k] || l.Linked[k], l.Linked[k]})
+		if belongs(i, l.Target[k]) {
+			all = append(all, entry{graph.Link{Source: i, Target: l.Target[k]}, l.Exposed[k] || l.Linked[k], l.Linked[k]})
 		}
 	}
-	byPair := func(a, b graph.Link) int {
-		return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.Target, b.Target))
-	}
-	slices.SortStableFunc(logged, func(a, b entry) int { return byPair(a.Link, b.Link) })
-	once := logged[:0]
-	for _, e := range logged {
+	slices.SortStableFunc(all, func(a, b entry) int { return byPair(a.Link, b.Link) })
+	once := all[:0]
+	for _, e := range all {
 		if n := len(once); n > 0 && once[n-1].Link == e.Link {
 			once[n-1].exposed, once[n-1].linked = once[n-1].exposed || e.exposed, once[n-1].linked || e.linked
 			continue
 		}
 		once = append(once, e)
 	}
-	if len(once) == 0 {
+	return once
+}
+
+func byPair(a, b graph.Link) int {
+	return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.Target, b.Target))
+}
+
+// join adds the pairs of the log to a sample, which is by source and then by target.
+//
+// A pair of a sampled log is there whether it is linked or not: it stands for itself alone, with weight and rate 1; the
+// others keep theirs, since they were drawn from among all. A complete log tells of every pair of its sources whether it
+// was shown; which of them are in the sample stays as it was, but for links that only the log knows.
+func (l *Log) join(p *graph.Pairs, belongs func(i, j int32) bool, complete bool) Evidence {
+	logged := l.within(belongs)
+	if len(logged) == 0 && !complete {
 		return Evidence{Pairs: p}
 	}
-	n := p.Len() + len(once)
-	both := &graph.Pairs{
-		Source: make([]int32, 0, n), Target: make([]int32, 0, n), Linked: make([]bool, 0, n),
-		Weight: make([]float64, 0, n), Rate: make([]float64, 0, n), Universe: p.Universe,
+	known := map[int32]bool{}
+	rate := 1.
+	if complete {
+		for _, i := range l.Source {
+			known[i] = true
+		}
+		for k, linked := range p.Linked {
+			if !linked {
+				rate = p.Rate[k] // the same for all: the draw is uniform
+			}
+		}
 	}
-	exposure := make([]risk.Exposure, 0, n)
+	both, exposure := &graph.Pairs{Universe: p.Universe}, []risk.Exposure{}
 	add := func(at graph.Link, linked bool, weight, rate float64, e risk.Exposure) {
 		both.Source, both.Target = append(both.Source, at.Source), append(both.Target, at.Target)
 		both.Linked, both.Weight, both.Rate = append(both.Linked, linked), append(both.Weight, weight), append(both.Rate, rate)
 		exposure = append(exposure, e)
 	}
-	// samples are sorted by source and then by target, as the log now is
+	own := func(e entry) { // a row of the log that the sample does not have
+		switch {
+		case !complete:
+			add(e.Link, e.linked, 1, 1, logEntry(e.exposed))
+		case e.linked:
+			add(e.Link, true, 1, rate, risk.Exposed)
+		}
+	}
 	for k := range p.Len() {
 		at := graph.Link{Source: p.Source[k], Target: p.Target[k]}
-		for len(once) > 0 && byPair(once[0].Link, at) < 0 {
-			add(once[0].Link, once[0].linked, 1, 1, logEntry(once[0].exposed))
-			once = once[1:]
+		for len(logged) > 0 && byPair(logged[0].Link, at) < 0 {
+			own(logged[0])
+			logged = logged[1:]
 		}
-		if len(once) > 0 && once[0].Link == at {
-			continue // the log's own row follows
+		seen := risk.Unlogged
+		linked, weight := p.Linked[k], p.Weight[k]
+		if len(logged) > 0 && logged[0].Link == at {
+			if !complete {
+				continue // the log's own row follows
+			}
+			if seen = logEntry(logged[0].exposed || linked); logged[0].linked && !linked {
+				linked, weight = true, 1
+			}
+			logged = logged[1:]
+		} else if known[at.Source] {
+			seen = logEntry(linked) // what is linked was seen somewhere
 		}
-		add(at, p.Linked[k], p.Weight[k], p.Rate[k], risk.Unlogged)
+		add(at, linked, weight, p.Rate[k], seen)
 	}
-	for _, e := range once {
-		add(e.Link, e.linked, 1, 1, logEntry(e.exposed))
+	for _, e := range logged {
+		own(e)
 	}
 	return Evidence{both, exposure}
 }

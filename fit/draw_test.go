@@ -11,6 +11,7 @@ import (
 
 	"unseen/graph"
 	"unseen/risk"
+	"unseen/world"
 )
 
 // drawGraph is a small graph with times, in which every node links to some older ones.
@@ -133,6 +134,90 @@ func TestDrawStandsForAll(t *testing.T) {
 	}
 	if mean := sum / draws; math.Abs(mean/want-1) > .01 {
 		t.Errorf("the weighted sum is %.0f on average, the sum over all pairs %.0f", mean, want)
+	}
+}
+
+// A log that holds only what was shown must say whether that was all; then what is drawn of its sources was not shown.
+func TestDrawCompleteLog(t *testing.T) {
+	g := drawGraph(t, 60)
+	log := &Log{Source: []int32{50, 50, 55}, Target: []int32{1, 2, 3}, Exposed: []bool{true, true, true}, Linked: []bool{false, false, false}}
+	for _, kind := range []LogKind{"", Sampled} {
+		if _, err := (Drawing{Split: Whole, Log: kind}).Draw(g, log); !errors.Is(err, ErrSetting) {
+			t.Errorf("a log of what was shown is taken for a sample: %v", err)
+		}
+	}
+	if _, err := (Drawing{Split: Whole, Log: "most"}).Draw(g, log); !errors.Is(err, ErrSetting) {
+		t.Errorf("an unknown kind of log: %v", err)
+	}
+	if out := must(Drawing{Split: Whole, Log: Ignored}.Draw(g, log))(t); out.Logged != 0 {
+		t.Errorf("%d pairs of a log that is ignored", out.Logged)
+	}
+	if _, err := (Drawing{Split: Whole, Log: Complete, Scheme: "popularity"}).Draw(g, log); !errors.Is(err, ErrSetting) {
+		t.Errorf("a complete log and another draw: %v", err)
+	}
+	// node 40 links to 5 by the log alone
+	log.Source, log.Target, log.Exposed, log.Linked = append(log.Source, 40), append(log.Target, 5), append(log.Exposed, true), append(log.Linked, true)
+	plain := must(Drawing{Split: Whole, Seed: 2}.Draw(g, nil))(t).Problem.Train
+	was := map[graph.Link]int{}
+	for k, i := range plain.Source {
+		was[graph.Link{Source: i, Target: plain.Target[k]}] = k
+	}
+	p := must(Drawing{Split: Whole, Log: Complete, Seed: 2}.Draw(g, log))(t).Problem
+	if p.Train.Len() != plain.Len() && p.Train.Len() != plain.Len()+1 {
+		t.Errorf("%d pairs, %d without the log", p.Train.Len(), plain.Len())
+	}
+	told := false
+	for k, i := range p.Train.Source {
+		at := graph.Link{Source: i, Target: p.Train.Target[k]}
+		place, there := was[at]
+		if at == (graph.Link{Source: 40, Target: 5}) {
+			told = p.Train.Linked[k] && p.Exposure[k] == risk.Exposed && p.Train.Weight[k] == 1 && p.Train.Rate[k] < 1
+			continue
+		}
+		if !there || p.Train.Linked[k] != plain.Linked[place] || p.Train.Weight[k] != plain.Weight[place] || p.Train.Rate[k] != plain.Rate[place] {
+			t.Errorf("%v is in the sample because of the log", at)
+		}
+		want := risk.Unlogged
+		if i == 50 || i == 55 || i == 40 {
+			want = risk.Unexposed
+			if p.Train.Linked[k] || i == 50 && (at.Target == 1 || at.Target == 2) || i == 55 && at.Target == 3 {
+				want = risk.Exposed
+			}
+		}
+		if p.Exposure[k] != want {
+			t.Errorf("%v: %v, want %v", at, p.Exposure[k], want)
+		}
+	}
+	if !told {
+		t.Error("a link that only the log knows is not there, or not as one")
+	}
+}
+
+// A world whose log is complete tells its propensities.
+func TestCompleteLogTellsPropensities(t *testing.T) {
+	plan := world.FlatRare() // links alone cannot tell
+	plan.Seed = 3
+	w := must(world.New(t.Context(), world.Settings{Nodes: 400, Dim: 8, Fields: world.EvenFields(2), Plan: plan}))(t)
+	w = must(w.Linked(t.Context()))(t)
+	g := w.Graph()
+	everything := must(graph.AllPairs(g, graph.Universe{Before: g.Order()}, 0))(t)
+	all := must(w.Reveal(t.Context(), everything, 1))(t)
+	log := &Log{}
+	for k := range all.Truth {
+		if o := all.Observation(k); o.Exposure == risk.Exposed {
+			log.Source, log.Target = append(log.Source, everything.Source[k]), append(log.Target, everything.Target[k])
+			log.Exposed, log.Linked = append(log.Exposed, true), append(log.Linked, o.Linked)
+		}
+	}
+	d := must(Drawing{Split: Whole, Log: Complete, PerLink: 10, Seed: 1}.Draw(g, log))(t)
+	r := mustFit(t, d.Problem, Settings{Seed: 1, Starts: []float64{.3}, Replicates: -1})
+	var same, cross float64
+	for f := uint16(1); f <= 2; f++ {
+		same += w.Propensity(f, f) / 2
+		cross += w.Propensity(f, 3-f) / 2
+	}
+	if s := r.Starts[0]; math.Abs(s.MeanSame/same-1) > .1 || math.Abs(s.MeanCross/cross-1) > .1 {
+		t.Errorf("π̂ is %.3f and %.3f, in truth %.3f and %.3f", s.MeanSame, s.MeanCross, same, cross)
 	}
 }
 

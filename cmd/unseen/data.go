@@ -65,6 +65,7 @@ func (n *network) fill(ctx context.Context, dir string) error {
 // drawingFlags say which pairs of a dataset are learned from.
 type drawingFlags struct {
 	split, fieldsBy, scheme  string
+	log                      string
 	validationFrom, testFrom string
 	shares                   []float64
 	later                    bool
@@ -82,8 +83,9 @@ func (f *drawingFlags) add(cmd *cobra.Command) {
 	flags.IntVar(&f.negatives, "negatives", graph.DefaultPerLink, "unlinked pairs per link")
 	flags.StringVar(&f.scheme, "scheme", "", "uniform, field or popularity (default uniform)")
 	flags.StringVar(&f.fieldsBy, "fields-by", "", "find `fields`: vectors:20, or links:50")
+	flags.StringVar(&f.log, "log", "", "exposures: sample, complete or ignored")
 	for name, values := range map[string][]string{
-		"split": {"order", "date", "random", "whole"}, "scheme": {"uniform", "field", "popularity"},
+		"log": {"sample", "complete", "ignored"}, "split": {"order", "date", "random", "whole"}, "scheme": {"uniform", "field", "popularity"},
 		"shares": nil, "validation-from": nil, "test-from": nil, "negatives": nil, "fields-by": {"vectors:20", "links:50"},
 	} {
 		if err := cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
@@ -94,7 +96,7 @@ func (f *drawingFlags) add(cmd *cobra.Command) {
 
 // names lists the flags, none of which a generated world takes.
 func (f *drawingFlags) names() []string {
-	return []string{"split", "shares", "validation-from", "test-from", "later-targets", "negatives", "scheme", "fields-by"}
+	return []string{"split", "shares", "validation-from", "test-from", "later-targets", "negatives", "scheme", "fields-by", "log"}
 }
 
 // data says what to learn from, and in words how it is cut.
@@ -136,6 +138,12 @@ func (f *drawingFlags) data(n *network, dir string, seed uint64) (fit.Data, stri
 		if _, err := graph.ParseScheme(f.scheme); err != nil {
 			return fail("--scheme is %q; give uniform, field or popularity", f.scheme)
 		}
+	}
+	switch f.log {
+	case "", string(fit.Sampled), string(fit.Complete), string(fit.Ignored):
+		drawing.Log = fit.LogKind(f.log)
+	default:
+		return fail("--log is %q; give sample, complete or ignored", f.log)
 	}
 	drawing.Later = drawing.Later || f.later
 	drawing.PerLink, drawing.Scheme, drawing.Seed = f.negatives, f.scheme, seed

@@ -76,8 +76,11 @@ Methods:
 Of a dataset, nodes are held out by age: the newest tenth to choose settings by
 and the fifth after it to judge by, and only older nodes are candidates. With
 neither times nor an order among the links they are drawn. --split whole learns
-from everything. exposures.parquet, if there, enters the likelihood. The model
-knows what it was fitted to, for unseen evaluate.
+from everything. The model knows what it was fitted to, for unseen evaluate.
+
+exposures.parquet, if there, enters the likelihood. It is a sample of pairs,
+shown and not, unless --log says that it is complete: that to a source which has
+any, nothing else was shown. A log of impressions alone is one or the other.
 
 Worlds:
   saturated       links are common and many are certain once shown (the paper's)
