@@ -143,7 +143,7 @@ func (g *registry) change(edit func(*register) error) error {
 	g.r = next
 	for _, digest := range dropped {
 		os.Remove(g.path(digest)) // what stays behind does no harm
-		os.Remove(g.path(digest) + ".evaluation.json")
+		os.Remove(g.evaluation(digest))
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ New here? Start with:  unseen demo`,
 	root.SetVersionTemplate("unseen {{.Version}}\n")
 	root.SetHelpCommand(newHelp())
 	root.AddCommand(newDemo(), newImport(), newExport(), newCheck(), newEncode(), newFit(), newEvaluate(), newRecommend(), newBridges(),
-		newLoop(), newStudy(), newReport(), newVersion(), newCompletion())
+		newLoop(), newStudy(), newReport(), newServe(), newVersion(), newCompletion())
 	return root
 }
 

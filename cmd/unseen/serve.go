@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"unseen/serve"
+)
+
+// serveFlags is the command line of unseen serve.
+type serveFlags struct {
+	options        serve.Options
+	listen         serve.Listen
+	explore        float64
+	tokens         string
+	verbose, quiet bool
+}
+
+func newServe() *cobra.Command {
+	var f serveFlags
+	cmd := &cobra.Command{
+		Use:   "serve DIR",
+		Short: "Serve recommendations, log what is shown, learn from it",
+		Long: `Serve recommendations over HTTP: pages for a person at /, an API for a program at
+/api/v1, described at /docs and /openapi.json, metrics at /metrics.
+
+DIR is a folder that unseen demo wrote, with dataset, model.safetensors and
+perhaps naive.safetensors in it; or a dataset, and then --model names the model.
+
+Of every list a share of the places is drawn in proportion to ŷ, so that each
+item has a known probability of being shown. What was shown, clicked and linked
+is logged in DIR/events.db, or in PostgreSQL with --store postgres://…, and
+models are trained anew on it when asked: POST /api/v1/jobs.
+
+Only this machine reaches the service unless --listen says otherwise; then it
+needs --token-file or --tls-cert and --tls-key. Ctrl-C lets requests under way
+end first.`,
+		Example: `  unseen serve unseen-demo
+  unseen serve papers --model model.safetensors --naive naive.safetensors
+  unseen serve token reader --scope read --token-file tokens.json
+  unseen serve unseen-demo --listen :8080 --token-file tokens.json`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 || args[0] == "" {
+				return usagef("name a folder to serve; for instance unseen serve unseen-demo, which unseen demo makes")
+			}
+			f.options.Folder = args[0]
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case !(f.explore >= 0 && f.explore <= 1):
+				return usagef("--explore is %v; give a share from 0 to 1", f.explore)
+			case f.options.Keep < 1:
+				return usagef("--keep is %d; give at least 1", f.options.Keep)
+			case !(f.options.Rate > 0):
+				return usagef("--rate is %v; give requests a second, more than 0", f.options.Rate)
+			case f.options.Concurrent < 0:
+				return usagef("--concurrent is %d; give at least 1, or leave it out", f.options.Concurrent)
+			}
+			return runServe(cmd, f)
+		},
+		ValidArgsFunction: oneFolder,
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&f.listen.Address, "listen", "127.0.0.1:8080", "`address` and port")
+	flags.StringVar(&f.options.Model, "model", "", "`model` (default DIR/model.safetensors)")
+	flags.StringVar(&f.options.Naive, "naive", "", "naive `model` to compare with (default DIR/naive.safetensors)")
+	flags.StringVar(&f.options.State, "state", "", "`folder` for models and the log (default DIR, or DIR-state)")
+	flags.StringVar(&f.options.Store, "store", "", "event log: a `path` or postgres://… (default events.db)")
+	flags.Float64Var(&f.explore, "explore", .1, "share of a list's places that is drawn")
+	flags.IntVar(&f.options.Keep, "keep", 5, "models to keep")
+	flags.StringVar(&f.tokens, "token-file", "", "`file` of tokens; without one nobody needs any")
+	flags.StringVar(&f.listen.Cert, "tls-cert", "", "certificate `file`")
+	flags.StringVar(&f.listen.Key, "tls-key", "", "its key `file`")
+	flags.Float64Var(&f.options.Rate, "rate", 200, "requests a second for each token")
+	flags.IntVar(&f.options.Concurrent, "concurrent", 0, "recommendations at once (default: two per processor)")
+	flags.DurationVar(&f.listen.Drain, "drain", 10*time.Second, "how long requests may take to end")
+	flags.BoolVar(&f.verbose, "verbose", false, "log every request")
+	flags.BoolVar(&f.quiet, "quiet", false, "log warnings alone")
+	for _, name := range []string{"listen", "store", "explore", "keep", "rate", "concurrent", "drain"} {
+		if err := cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions); err != nil {
+			panic(err) // only if the flag does not exist
+		}
+	}
+	cmd.AddCommand(newServeToken())
+	return cmd
+}
+
+func runServe(cmd *cobra.Command, f serveFlags) error {
+	level := slog.LevelInfo
+	if f.verbose {
+		level = slog.LevelDebug
+	}
+	if f.quiet {
+		level = slog.LevelWarn
+	}
+	o := f.options
+	o.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
+	if o.Explore = f.explore; o.Explore == 0 {
+		o.Explore = -1 // none, where 0 would mean the default
+	}
+	if f.tokens != "" {
+		var err error
+		if o.Tokens, err = serve.OpenTokens(f.tokens); err != nil {
+			return err
+		}
+	}
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM)
+	defer stop()
+	s, err := serve.Open(ctx, o)
+	if err != nil {
+		return err
+	}
+	f.listen.Started = func(url string) {
+		fmt.Fprintf(cmd.OutOrStdout(), "Serving %s at %s\nOpen it in a browser; the API is at %s/docs. Ctrl-C ends it.\n", filepath.Clean(o.Folder), url, url)
+	}
+	err = s.Run(ctx, f.listen)
+	if errors.Is(err, serve.ErrExposed) {
+		err = usagef("--listen %s can be reached from elsewhere; give --token-file, or --tls-cert and --tls-key, or an address such as 127.0.0.1:8080", f.listen.Address)
+	}
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		err = nil // asked to end, and ended
+	}
+	return errors.Join(err, s.Close())
+}
+
+func newServeToken() *cobra.Command {
+	var scope, file string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "token NAME",
+		Short: "Make a token for a service",
+		Long: `Make a token and print it, once: the file keeps only its SHA-256. A token of scope
+read may ask for recommendations, one of scope write may log events too, and one
+of scope admin may train, exchange and try models. To take a token back, take
+its lines out of the file and start the service again.`,
+		Example: `  unseen serve token website --scope write --token-file tokens.json`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 || args[0] == "" {
+				return usagef("name the token; for instance unseen serve token website --token-file tokens.json")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if file == "" {
+				return usagef("--token-file is missing; name the file that the service is given")
+			}
+			secret, err := serve.AddToken(file, args[0], serve.Scope(scope), time.Now())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), map[string]string{"name": args[0], "scope": scope, "token": secret})
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), secret)
+			return err
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	cmd.Flags().StringVar(&scope, "scope", "read", "read, write or admin")
+	cmd.Flags().StringVar(&file, "token-file", "", "`file` to add it to")
+	jsonFlag(cmd, &asJSON)
+	if err := cmd.RegisterFlagCompletionFunc("scope", cobra.FixedCompletions([]string{"read", "write", "admin"}, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // only if the flag does not exist
+	}
+	return cmd
+}

@@ -1,0 +1,693 @@
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"os"
+	"path"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/danielgtaylor/huma/v2/sse"
+
+	"unseen/evaluate"
+	"unseen/fit"
+	"unseen/graph"
+	"unseen/model"
+	"unseen/recommend"
+	"unseen/serve/store"
+)
+
+// Version is that of the API.
+const Version = "1.0.0"
+
+// register puts the API into a mux.
+func (s *Service) register(mux *http.ServeMux) huma.API {
+	config := huma.DefaultConfig("unseen", Version)
+	config.Info.Description = "Link recommendation that corrects for exposure. Every list has an id, and every item the probability with which it was shown: report both, and the service learns from it."
+	config.DocsPath, config.SchemasPath, config.CreateHooks = "", "", nil
+	config.RejectUnknownQueryParameters = true
+	config.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
+	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer"}}
+	config.Transformers = append(config.Transformers, func(ctx huma.Context, _ string, v any) (any, error) {
+		if e, ok := v.(*huma.ErrorModel); ok {
+			e.Instance = "urn:request:" + requestID(ctx.Context())
+			brief(e)
+		}
+		return v, nil
+	})
+	api := humago.New(mux, config)
+	api.UseMiddleware(s.guard(api))
+
+	add(s, api, Read, "GET", "/api/v1/nodes", "Search nodes by id and title", s.getNodes)
+	add(s, api, Read, "GET", "/api/v1/nodes/{id}", "A node and its links", s.getNode)
+	add(s, api, Read, "GET", "/api/v1/recommendations", "Recommend to a node or a short text", s.getRecommendations)
+	add(s, api, Read, "POST", "/api/v1/recommendations", "Recommend to a node or a text", s.postRecommendations)
+	add(s, api, Write, "POST", "/api/v1/events", "Log what was shown, clicked and linked", s.postEvents)
+	add(s, api, Read, "GET", "/api/v1/events", "Read the log", s.getEvents)
+	add(s, api, Read, "GET", "/api/v1/model", "The model that serves, and how far it can be trusted", s.getModel)
+	add(s, api, Read, "GET", "/api/v1/bridges", "Where exposure hides links between fields", s.getBridges)
+	add(s, api, Read, "GET", "/api/v1/loop", "Where recommendations go: live share, forecast, drift", s.getLoop)
+	add(s, api, Admin, "POST", "/api/v1/jobs", "Train anew, or evaluate", s.postJob)
+	add(s, api, Read, "GET", "/api/v1/jobs", "Jobs, the latest first", s.getJobs)
+	add(s, api, Read, "GET", "/api/v1/jobs/{id}", "A job", s.getJob)
+	add(s, api, Admin, "DELETE", "/api/v1/jobs/{id}", "Cancel a job", s.deleteJob)
+	add(s, api, Read, "GET", "/api/v1/models", "Models that served or may serve", s.getModels)
+	add(s, api, Admin, "POST", "/api/v1/models/{digest}/serve", "Let a model serve", s.postServe)
+	add(s, api, Admin, "POST", "/api/v1/models/rollback", "Let the model before the current one serve again", s.postRollback)
+	add(s, api, Admin, "PUT", "/api/v1/trial", "Put a model beside the current one", s.putTrial)
+	add(s, api, Admin, "DELETE", "/api/v1/trial", "End the trial", s.deleteTrial)
+	add(s, api, Read, "GET", "/api/v1/trial", "Clicks per shown item of the models on trial", s.getTrial)
+	sse.Register(api, huma.Operation{
+		OperationID: "job-progress", Method: "GET", Path: "/api/v1/jobs/{id}/progress", Summary: "A job's progress, as server-sent events",
+		Metadata: map[string]any{"scope": Read}, Security: []map[string][]string{{"token": {string(Read)}}},
+	}, map[string]any{"job": Job{}}, s.streamJob)
+	return api
+}
+
+// brief keeps what is sent back of a faulty request short.
+func brief(e *huma.ErrorModel) {
+	const most = 20
+	if len(e.Errors) > most {
+		e.Detail += fmt.Sprintf("; the first %d of %d faults", most, len(e.Errors))
+		e.Errors = e.Errors[:most]
+	}
+	for _, d := range e.Errors {
+		d.Message = clip(d.Message)
+		switch v := d.Value.(type) {
+		case nil, bool, int, int64, float64:
+		case string:
+			d.Value = clip(v)
+		default:
+			raw, err := json.Marshal(v)
+			if err != nil {
+				raw = nil
+			}
+			d.Value = clip(string(raw))
+		}
+	}
+}
+
+// schemaName is a type's name, with that of its package before it unless it is of this one.
+func schemaName(t reflect.Type, hint string) string {
+	name := huma.DefaultSchemaNamer(t, hint)
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	from := path.Base(t.PkgPath())
+	if t.Name() == "" || t.PkgPath() == reflect.TypeFor[Service]().PkgPath() || from == "v2" {
+		return name
+	}
+	return strings.ToUpper(from[:1]) + from[1:] + name
+}
+
+// add registers an operation with the scope that it needs.
+func add[I, O any](s *Service, api huma.API, scope Scope, method, path, summary string, do func(context.Context, *I) (*O, error)) {
+	op := huma.Operation{
+		OperationID: operationID(method, path), Method: method, Path: path, Summary: summary, MaxBodyBytes: maxBody,
+		Metadata: map[string]any{"scope": scope}, Security: []map[string][]string{{"token": {string(scope)}}},
+		Errors: []int{400, 401, 403, 404, 422, 429, 503},
+	}
+	if method == "POST" && path == "/api/v1/jobs" {
+		op.DefaultStatus = http.StatusAccepted
+	}
+	huma.Register(api, op, func(ctx context.Context, in *I) (*O, error) {
+		out, err := do(ctx, in)
+		if err == nil {
+			return out, nil
+		}
+		err = problem(err)
+		if h, ok := errors.AsType[*hidden](err); ok {
+			s.o.Log.Error("a request failed", "request", requestID(ctx), "operation", op.OperationID, "error", h.err)
+			err = huma.NewError(http.StatusInternalServerError, "the service has a fault; the request's id helps to find it")
+		}
+		return nil, err
+	})
+}
+
+func operationID(method, path string) string {
+	path = strings.TrimPrefix(path, "/api/v1/")
+	return strings.ToLower(method) + "-" + strings.NewReplacer("/", "-", "{", "", "}", "").Replace(path)
+}
+
+// problem turns an error into an answer. What a client did wrong is said; what the service did wrong is logged by its
+// request and not told.
+func problem(err error) error {
+	var f *Fault
+	var invalid *store.InvalidError
+	var busy *store.BusyError
+	var status huma.StatusError
+	switch {
+	case errors.As(err, &status):
+		return err
+	case errors.As(err, &f):
+		code := http.StatusUnprocessableEntity
+		if f.Gone {
+			code = http.StatusNotFound
+		}
+		return huma.NewError(code, f.Error(), &huma.ErrorDetail{Message: f.Reason, Location: f.Part, Value: f.Value})
+	case errors.As(err, &invalid):
+		return huma.NewError(http.StatusUnprocessableEntity, err.Error(), &huma.ErrorDetail{
+			Message: invalid.Reason, Location: strings.TrimSuffix(fmt.Sprintf("body.events[%d].%s", invalid.Index, strings.ToLower(invalid.Name)), "."),
+		})
+	case errors.As(err, &busy):
+		return later(http.StatusServiceUnavailable, err.Error(), busy.Wait.Seconds())
+	case errors.Is(err, errTooMany):
+		return later(http.StatusServiceUnavailable, "too many recommendations at once", 1)
+	case errors.Is(err, errQueue):
+		return later(http.StatusTooManyRequests, "too many jobs wait already", 30)
+	case errors.Is(err, store.ErrAway), errors.Is(err, store.ErrFull), errors.Is(err, store.ErrClosed):
+		return later(http.StatusServiceUnavailable, err.Error(), 5)
+	case errors.Is(err, recommend.ErrNothing), errors.Is(err, recommend.ErrQuery):
+		return huma.NewError(http.StatusUnprocessableEntity, err.Error())
+	case errors.Is(err, ErrNoModel), errors.Is(err, ErrNoJob):
+		return huma.NewError(http.StatusNotFound, err.Error())
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return later(http.StatusServiceUnavailable, "the time for this request is over", 1)
+	}
+	return &hidden{err}
+}
+
+// hidden is a fault of the service: the client learns the request's id, and the log has the rest.
+type hidden struct{ err error }
+
+func (h *hidden) Error() string { return h.err.Error() }
+
+func later(status int, detail string, seconds float64) error {
+	return huma.ErrorWithHeaders(huma.NewError(status, detail), http.Header{"Retry-After": {strconv.Itoa(int(math.Ceil(max(seconds, .001))))}})
+}
+
+// guard lets in who may, sets the time limit, and keeps the audit.
+func (s *Service) guard(api huma.API) func(huma.Context, func(huma.Context)) {
+	return func(ctx huma.Context, next func(huma.Context)) {
+		r, w := humago.Unwrap(ctx)
+		op := ctx.Operation()
+		c := callerOf(r.Context())
+		c.operation = op.OperationID
+		need, _ := op.Metadata["scope"].(Scope)
+		if need == Admin {
+			defer func() {
+				status := http.StatusOK
+				if record, ok := w.(*recorder); ok && record.status != 0 {
+					status = record.status
+				}
+				s.audit.add(audited{At: s.o.Now().UTC(), Request: c.id, Token: c.token, Remote: r.RemoteAddr, Method: r.Method, Path: clip(r.URL.Path), Status: status})
+			}()
+		}
+		if no := s.admit(r, need); no != nil {
+			if no.status == http.StatusUnauthorized {
+				w.Header().Set("WWW-Authenticate", "Bearer")
+			}
+			writeProblem(w, no.status, no.detail, c.id, no.wait)
+			return
+		}
+		if op.OperationID != "job-progress" {
+			limited, cancel := context.WithTimeout(ctx.Context(), answerTime)
+			defer cancel()
+			ctx = huma.WithContext(ctx, limited)
+		}
+		next(ctx)
+	}
+}
+
+// optional is a parameter that may be left out, which is another thing than its zero.
+type optional[T any] struct {
+	Value T
+	Given bool
+}
+
+// Schema is that of the value.
+func (o optional[T]) Schema(r huma.Registry) *huma.Schema {
+	return huma.SchemaFromType(r, reflect.TypeOf(o.Value))
+}
+
+// Receiver is where the value goes.
+func (o *optional[T]) Receiver() reflect.Value { return reflect.ValueOf(o).Elem().Field(0) }
+
+// OnParamSet notes whether there is one.
+func (o *optional[T]) OnParamSet(given bool, _ any) { o.Given = given }
+
+func (o optional[T]) pointer() *T {
+	if !o.Given {
+		return nil
+	}
+	return &o.Value
+}
+
+// body is an answer in JSON.
+type body[T any] struct{ Body T }
+
+func answer[T any](v T) *body[T] { return &body[T]{v} }
+
+// Node is a node as the API shows it.
+type Node struct {
+	ID    string `json:"id"`
+	Title string `json:"title,omitempty"`
+	Field string `json:"field,omitempty"`
+	Time  string `json:"time,omitempty" doc:"the day"`
+	Out   int    `json:"out" doc:"links from it"`
+	In    int    `json:"in" doc:"links to it"`
+}
+
+func nodeOf(g *graph.Graph, i int32) Node {
+	n := Node{ID: g.ID(i), Title: g.Title(i), Field: g.FieldName(g.Field(i)), Out: len(g.Out(i)), In: len(g.In(i))}
+	if t, known := g.Time(i); known {
+		n.Time = t.Format(time.DateOnly)
+	}
+	return n
+}
+
+// Nodes is a page of nodes.
+type Nodes struct {
+	Total int    `json:"total" doc:"that match"`
+	Nodes []Node `json:"nodes"`
+	Next  int    `json:"next,omitempty" doc:"offset of the next page; left out on the last"`
+}
+
+type nodesInput struct {
+	Q      string `query:"q" maxLength:"200" doc:"part of an id or a title, whatever its case; all nodes if it is left out"`
+	Field  string `query:"field" maxLength:"200" doc:"only nodes of this field"`
+	Offset int    `query:"offset" minimum:"0" default:"0"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"20"`
+}
+
+func (s *Service) getNodes(ctx context.Context, in *nodesInput) (*body[Nodes], error) {
+	found, err := s.Search(ctx, in.Q, in.Field, in.Offset, in.Limit)
+	return answer(found), err
+}
+
+// Search finds nodes by a part of their id or title.
+func (s *Service) Search(ctx context.Context, q, field string, offset, limit int) (Nodes, error) {
+	leave, err := s.gate.enter(ctx)
+	if err != nil {
+		return Nodes{}, err
+	}
+	defer leave()
+	g := s.Graph()
+	out := Nodes{Nodes: []Node{}}
+	only := -1
+	if field != "" {
+		f, err := fieldNamed(g, "field", field)
+		if err != nil {
+			return out, err
+		}
+		only = int(f)
+	}
+	q = strings.ToLower(q)
+	for i, name := range s.search() {
+		if i%4096 == 0 && ctx.Err() != nil {
+			return out, ctx.Err()
+		}
+		if only >= 0 && int(g.Field(int32(i))) != only || q != "" && !strings.Contains(name, q) {
+			continue
+		}
+		if out.Total >= offset && len(out.Nodes) < limit {
+			out.Nodes = append(out.Nodes, nodeOf(g, int32(i)))
+		}
+		out.Total++
+	}
+	if offset+len(out.Nodes) < out.Total && len(out.Nodes) > 0 {
+		out.Next = offset + len(out.Nodes)
+	}
+	return out, nil
+}
+
+// NodeDetail is a node with its text and its links.
+type NodeDetail struct {
+	Node
+	Text    string `json:"text,omitempty"`
+	LinksTo []Node `json:"linksTo" doc:"the first hundred"`
+}
+
+type idInput struct {
+	ID string `path:"id" maxLength:"1024" doc:"with / written as %2F"`
+}
+
+func (s *Service) getNode(ctx context.Context, in *idInput) (*body[NodeDetail], error) {
+	g := s.Graph()
+	i, ok := g.Index(in.ID)
+	if !ok {
+		return nil, &Fault{Part: "path.id", Value: clip(in.ID), Reason: "is no id of the dataset; search for one with /api/v1/nodes", Gone: true}
+	}
+	d := NodeDetail{Node: nodeOf(g, i), LinksTo: []Node{}}
+	var err error
+	if d.Text, err = s.net.Text(i); err != nil {
+		return nil, err
+	}
+	for _, j := range g.Out(i)[:min(len(g.Out(i)), 100)] {
+		d.LinksTo = append(d.LinksTo, nodeOf(g, j))
+	}
+	return answer(d), nil
+}
+
+type recommendInput struct {
+	Node      string            `query:"node" maxLength:"1024" doc:"id of the node to recommend to"`
+	Text      string            `query:"text" maxLength:"4000" doc:"or a new text; longer ones by POST"`
+	Field     string            `query:"field" maxLength:"200" doc:"of the new text; guessed if it is left out"`
+	K         int               `query:"k" minimum:"1" maximum:"1000" default:"10" doc:"how many"`
+	Fields    []string          `query:"fields,explode" maxItems:"1000" doc:"only targets of this field; may be given often"`
+	From      string            `query:"from" maxLength:"20" doc:"only targets from this day on, as 2021 or 2021-01-31"`
+	Until     string            `query:"until" maxLength:"20" doc:"only targets before this day"`
+	Linked    bool              `query:"linked" doc:"also what the node links to already"`
+	Exclude   []string          `query:"exclude,explode" maxItems:"1000" doc:"never this id; may be given often"`
+	Diversity float64           `query:"diversity" minimum:"0" maximum:"1" doc:"from 0, pure relevance, to 1, no two alike; then nothing is drawn"`
+	Explore   optional[float64] `query:"explore" doc:"share of the places drawn in proportion to ŷ, from 0 to 1; the service's own if it is left out"`
+	Seed      optional[uint64]  `query:"seed" doc:"of the draw; chance if it is left out"`
+	Seen      bool              `query:"seen" doc:"rank by π̂ŷ: repeats past exposure; then nothing is drawn"`
+	Compare   bool              `query:"compare" doc:"the naive model's list beside it"`
+	Explain   bool              `query:"explain" doc:"say why each is there"`
+	Log       bool              `query:"log" doc:"log all items as shown; needs the scope write"`
+}
+
+func (s *Service) getRecommendations(ctx context.Context, in *recommendInput) (*body[*Answer], error) {
+	return s.recommendFor(ctx, Ask{
+		Node: in.Node, Text: in.Text, Field: in.Field, K: in.K, Fields: in.Fields, From: in.From, Until: in.Until, Linked: in.Linked, Exclude: in.Exclude,
+		Diversity: in.Diversity, Explore: in.Explore.pointer(), Seed: in.Seed.pointer(), Seen: in.Seen, Compare: in.Compare, Explain: in.Explain, Log: in.Log,
+	})
+}
+
+func (s *Service) postRecommendations(ctx context.Context, in *body[Ask]) (*body[*Answer], error) {
+	return s.recommendFor(ctx, in.Body)
+}
+
+func (s *Service) recommendFor(ctx context.Context, ask Ask) (*body[*Answer], error) {
+	if ask.Log && s.o.Tokens != nil && !s.scopeOf(ctx).covers(Write) {
+		return nil, huma.NewError(http.StatusForbidden, "log needs a token of scope write", &huma.ErrorDetail{Location: "log", Message: "leave it out, or give a token of scope write", Value: true})
+	}
+	a, err := s.Recommend(ctx, ask)
+	return answer(a), err
+}
+
+// scopeOf is what the caller may do.
+func (s *Service) scopeOf(ctx context.Context) Scope {
+	name := callerOf(ctx).token
+	for _, t := range s.o.Tokens.list {
+		if t.Name == name {
+			return t.Scope
+		}
+	}
+	return ""
+}
+
+// Event is an event as the API takes and gives it.
+type Event struct {
+	ID          string     `json:"id" minLength:"1" maxLength:"256" doc:"yours; the same id is stored once"`
+	Kind        store.Kind `json:"kind" enum:"shown,clicked,linked"`
+	Source      string     `json:"source" minLength:"1" maxLength:"1024" doc:"id of the node that the list was for"`
+	Target      string     `json:"target" minLength:"1" maxLength:"1024" doc:"id of the item"`
+	Probability float64    `json:"probability,omitempty" minimum:"0" maximum:"1" doc:"with which it was shown, as the list said; 0 or left out: not known"`
+	List        string     `json:"list,omitempty" maxLength:"256" doc:"id of the list"`
+	Position    int        `json:"position,omitempty" minimum:"0" maximum:"100000" doc:"in the list, from 1"`
+	Model       string     `json:"model,omitempty" maxLength:"256" doc:"digest; that of the list if it is left out"`
+	At          *time.Time `json:"at,omitempty" doc:"when it happened; now if it is left out"`
+	Seq         int64      `json:"seq,omitempty" readOnly:"true" doc:"its place in the log"`
+}
+
+// Batch is events to log.
+type Batch struct {
+	Events []Event `json:"events" minItems:"1" maxItems:"10000"`
+}
+
+// Logged is what became of a batch.
+type Logged struct {
+	Stored    int `json:"stored" doc:"new"`
+	Duplicate int `json:"duplicate" doc:"there already, by their id"`
+	Spooled   int `json:"spooled" doc:"durable, and on their way into the database"`
+}
+
+func (s *Service) postEvents(ctx context.Context, in *body[Batch]) (*body[Logged], error) {
+	events := make([]store.Event, len(in.Body.Events))
+	for k, e := range in.Body.Events {
+		events[k] = store.Event{ID: e.ID, Kind: e.Kind, Source: e.Source, Target: e.Target, Probability: e.Probability, List: e.List, Position: e.Position, Model: e.Model}
+		if e.At != nil {
+			events[k].At = *e.At
+		}
+	}
+	r, err := s.Append(ctx, events)
+	return answer(Logged(r)), err
+}
+
+// EventPage is a page of the log.
+type EventPage struct {
+	Events []Event `json:"events"`
+	Total  int64   `json:"total"`
+}
+
+type eventsInput struct {
+	After int64 `query:"after" minimum:"0" doc:"seq after which to begin"`
+	Limit int   `query:"limit" minimum:"1" maximum:"10000" default:"100"`
+}
+
+func (s *Service) getEvents(ctx context.Context, in *eventsInput) (*body[EventPage], error) {
+	events, err := s.events.Events(ctx, in.After, in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	totals, err := s.events.Totals(ctx)
+	if err != nil {
+		return nil, err
+	}
+	page := EventPage{Events: make([]Event, len(events)), Total: totals.Events}
+	for k, e := range events {
+		page.Events[k] = Event{ID: e.ID, Kind: e.Kind, Source: e.Source, Target: e.Target, Probability: e.Probability, List: e.List, Position: e.Position, Model: e.Model, At: &e.At, Seq: e.Seq}
+	}
+	return answer(page), nil
+}
+
+// ModelDetail is the model that serves.
+type ModelDetail struct {
+	Entry
+	Dataset string   `json:"dataset"`
+	Nodes   int      `json:"nodes"`
+	Links   int      `json:"links"`
+	Texts   bool     `json:"texts" doc:"new texts can be asked about"`
+	Naive   bool     `json:"naive" doc:"lists can be compared with a naive model's"`
+	Explore float64  `json:"explore" doc:"share of a list's places that is drawn, unless a request says otherwise"`
+	Fields  []string `json:"fields"`
+	// Propensities are π̂ from the field of the row to that of the column, at a node of each.
+	Propensities [][]float64   `json:"propensities" doc:"chance that a source of the row's field was shown a target of the column's"`
+	Findings     *fit.Findings `json:"findings,omitempty" doc:"the doctor's"`
+	// Certificate and Evaluation are documents of their own.
+	Certificate *evaluate.Certificate `json:"certificate,omitempty"`
+	Evaluation  *evaluate.Evaluation  `json:"evaluation,omitempty" doc:"if there was one; a job makes it"`
+}
+
+func (s *Service) getModel(ctx context.Context, _ *struct{}) (*body[ModelDetail], error) {
+	d, err := s.ModelDetail()
+	return answer(d), err
+}
+
+// ModelDetail says what serves and how far it can be trusted.
+func (s *Service) ModelDetail() (ModelDetail, error) {
+	e := s.now.Load().current
+	m, g := e.Model(), e.Graph()
+	entry, err := s.models.find(e.digest)
+	if err != nil {
+		return ModelDetail{}, err
+	}
+	d := ModelDetail{Entry: entry, Dataset: s.net.folder, Nodes: g.Len(), Links: g.LinkCount(), Texts: s.net.texts != nil, Naive: e.HasNaive(), Explore: s.o.Explore}
+	for _, part := range []struct {
+		raw  json.RawMessage
+		into any
+	}{{m.Findings, &d.Findings}, {m.Certificate, &d.Certificate}} {
+		if len(part.raw) > 0 {
+			if err := json.Unmarshal(part.raw, part.into); err != nil {
+				return d, err
+			}
+		}
+	}
+	first := make([]int32, g.FieldCount())
+	for i := int32(g.Len()) - 1; i >= 0; i-- {
+		first[g.Field(i)] = i + 1
+	}
+	var some []int32
+	for f, i := range first {
+		if i > 0 && uint16(f) != graph.UnknownField {
+			d.Fields, some = append(d.Fields, g.FieldName(uint16(f))), append(some, i-1)
+		}
+	}
+	d.Propensities = make([][]float64, len(some))
+	for a, i := range some {
+		logits := make([]float32, len(some))
+		sources := make([]int32, len(some))
+		for k := range sources {
+			sources[k] = i
+		}
+		m.Propensity.Logits(logits, m.PropensityParams, model.Batch{Sources: sources, Targets: some})
+		for _, z := range logits {
+			d.Propensities[a] = append(d.Propensities[a], 1/(1+math.Exp(-float64(z))))
+		}
+	}
+	raw, err := os.ReadFile(s.models.evaluation(e.digest))
+	if err == nil {
+		err = json.Unmarshal(raw, &d.Evaluation)
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil
+	}
+	return d, err
+}
+
+// Bridges are pairs of fields between which exposure hides links.
+type Bridges struct {
+	Model   string             `json:"model"`
+	Bridges []recommend.Bridge `json:"bridges" doc:"the largest gap first"`
+}
+
+type bridgesInput struct {
+	Sources int `query:"sources" minimum:"1" maximum:"200" default:"40" doc:"of each field, drawn"`
+	List    int `query:"list" minimum:"0" maximum:"50" default:"3" doc:"pairs to read, of each bridge"`
+	Limit   int `query:"limit" minimum:"1" maximum:"1000" default:"20"`
+}
+
+func (s *Service) getBridges(ctx context.Context, in *bridgesInput) (*body[Bridges], error) {
+	leave, err := s.gate.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	e := s.now.Load().current
+	if !e.HasNaive() {
+		return nil, huma.NewError(http.StatusNotFound, "bridges compare with a naive model, and the service has none; fit one and give it with --naive")
+	}
+	list := in.List
+	if list == 0 {
+		list = -1
+	}
+	found, err := e.Bridges(ctx, recommend.BridgeSettings{Sources: in.Sources, List: list, Seed: 1})
+	if err != nil {
+		return nil, err
+	}
+	return answer(Bridges{e.digest, found[:min(len(found), in.Limit)]}), nil
+}
+
+func (s *Service) getLoop(context.Context, *struct{}) (*body[Loop], error) {
+	return answer(s.Loop()), nil
+}
+
+func (s *Service) postJob(_ context.Context, in *body[Order]) (*body[Job], error) {
+	if o := in.Body; o.Kind == "retrain" && o.Method != "" {
+		if _, ok := fit.Methods()[o.Method]; !ok {
+			return nil, fault("body.method", clip(o.Method), "is no method")
+		}
+	}
+	job, err := s.Start(in.Body)
+	return answer(job), err
+}
+
+// Start queues a job.
+func (s *Service) Start(o Order) (Job, error) { return s.jobs.add(o) }
+
+// Wait returns a job when it has ended.
+func (s *Service) Wait(ctx context.Context, id string) (Job, error) {
+	for {
+		job, changed, err := s.jobs.find(id)
+		if err != nil || job.Ended != nil {
+			return job, err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return job, ctx.Err()
+		}
+	}
+}
+
+// JobList is all jobs that are remembered.
+type JobList struct {
+	Jobs []Job `json:"jobs"`
+}
+
+func (s *Service) getJobs(context.Context, *struct{}) (*body[JobList], error) {
+	return answer(JobList{s.jobs.list()}), nil
+}
+
+func (s *Service) getJob(_ context.Context, in *idInput) (*body[Job], error) {
+	job, _, err := s.jobs.find(in.ID)
+	return answer(job), err
+}
+
+func (s *Service) deleteJob(_ context.Context, in *idInput) (*body[Job], error) {
+	job, err := s.jobs.stop(in.ID)
+	return answer(job), err
+}
+
+// streamJob sends a job whenever it changes, four times a second at most, until it has ended.
+func (s *Service) streamJob(ctx context.Context, in *idInput, send sse.Sender) {
+	for {
+		job, changed, err := s.jobs.find(in.ID)
+		if err != nil || send.Data(job) != nil || job.Ended != nil || s.draining.Load() {
+			return
+		}
+		pause := time.NewTimer(time.Second / 4)
+		select {
+		case <-ctx.Done():
+			pause.Stop()
+			return
+		case <-pause.C:
+		}
+		quiet := time.NewTimer(10 * time.Second) // then the same again, so that the connection stays
+		select {
+		case <-changed:
+		case <-quiet.C:
+		case <-ctx.Done():
+		}
+		quiet.Stop()
+	}
+}
+
+// Models are those that are kept.
+type Models struct {
+	Current string  `json:"current"`
+	Naive   string  `json:"naive,omitempty" doc:"that lists are compared with"`
+	Models  []Entry `json:"models" doc:"the oldest first"`
+}
+
+func (s *Service) getModels(context.Context, *struct{}) (*body[Models], error) {
+	r := s.models.snapshot()
+	return answer(Models{r.Current, r.Naive, r.Served}), nil
+}
+
+type digestInput struct {
+	Digest string `path:"digest" minLength:"6" maxLength:"64" doc:"or the beginning of it"`
+}
+
+func (s *Service) postServe(ctx context.Context, in *digestInput) (*body[Entry], error) {
+	e, err := s.Serve(ctx, in.Digest)
+	return answer(e), err
+}
+
+func (s *Service) postRollback(ctx context.Context, _ *struct{}) (*body[Entry], error) {
+	e, err := s.Serve(ctx, "")
+	return answer(e), err
+}
+
+// TrialOrder says which model is to be tried.
+type TrialOrder struct {
+	Model string  `json:"model" minLength:"6" maxLength:"64" doc:"digest"`
+	Share float64 `json:"share" minimum:"0" maximum:"1" doc:"of the sources that get its lists"`
+}
+
+func (s *Service) putTrial(ctx context.Context, in *body[TrialOrder]) (*body[*Trial], error) {
+	t, err := s.StartTrial(ctx, in.Body.Model, in.Body.Share)
+	return answer(t), err
+}
+
+func (s *Service) deleteTrial(context.Context, *struct{}) (*body[Comparison], error) {
+	if err := s.EndTrial(); err != nil {
+		return nil, err
+	}
+	return answer(s.Compare()), nil
+}
+
+func (s *Service) getTrial(context.Context, *struct{}) (*body[Comparison], error) {
+	return answer(s.Compare()), nil
+}

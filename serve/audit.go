@@ -1,0 +1,52 @@
+package serve
+
+import (
+	"encoding/json"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+)
+
+// auditLog is who changed what: one line of JSON for every call that needs the scope admin, also for refused ones.
+type auditLog struct {
+	log *slog.Logger
+
+	mu   sync.Mutex
+	file *os.File
+}
+
+// audited is one line.
+type audited struct {
+	At      time.Time `json:"at"`
+	Request string    `json:"request"`
+	Token   string    `json:"token"` // its name; empty where there are none
+	Remote  string    `json:"remote"`
+	Method  string    `json:"method"`
+	Path    string    `json:"path"`
+	Status  int       `json:"status"`
+}
+
+func openAudit(path string, log *slog.Logger) (*auditLog, error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return &auditLog{log: log, file: file}, nil
+}
+
+func (a *auditLog) add(line audited) {
+	raw, err := json.Marshal(line)
+	if err == nil {
+		a.mu.Lock()
+		if _, err = a.file.Write(append(raw, '\n')); err == nil {
+			err = a.file.Sync()
+		}
+		a.mu.Unlock()
+	}
+	if err != nil {
+		a.log.Error("the audit log cannot be written", "error", err, "line", string(raw))
+	}
+}
+
+func (a *auditLog) Close() error { return a.file.Close() }

@@ -1,0 +1,42 @@
+package serve
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+)
+
+// metrics are what Prometheus may ask for.
+type metrics struct {
+	registry    *prometheus.Registry
+	requests    *prometheus.CounterVec
+	seconds     *prometheus.HistogramVec
+	recommended prometheus.Counter
+	shed        prometheus.Counter
+	limited     prometheus.Counter
+	panics      prometheus.Counter
+	events      *prometheus.CounterVec
+	share       prometheus.Gauge
+	alarm       prometheus.Gauge
+	alarms      prometheus.Counter
+	seq         prometheus.Gauge
+}
+
+func newMetrics() *metrics {
+	m := &metrics{
+		registry:    prometheus.NewRegistry(),
+		requests:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "unseen_requests_total", Help: "Requests by operation and status."}, []string{"operation", "status"}),
+		seconds:     prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "unseen_request_seconds", Help: "Time to answer.", Buckets: []float64{.0005, .001, .0025, .005, .01, .02, .05, .1, .25, 1, 5}}, []string{"operation"}),
+		recommended: prometheus.NewCounter(prometheus.CounterOpts{Name: "unseen_recommended_items_total", Help: "Items of all lists."}),
+		shed:        prometheus.NewCounter(prometheus.CounterOpts{Name: "unseen_shed_total", Help: "Requests refused because too many were under way."}),
+		limited:     prometheus.NewCounter(prometheus.CounterOpts{Name: "unseen_rate_limited_total", Help: "Requests refused because a token asked too often."}),
+		panics:      prometheus.NewCounter(prometheus.CounterOpts{Name: "unseen_panics_total", Help: "Requests that broke."}),
+		events:      prometheus.NewCounterVec(prometheus.CounterOpts{Name: "unseen_events_total", Help: "Events accepted, by kind."}, []string{"kind"}),
+		share:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "unseen_same_field_share", Help: "Share of the last items shown that are of the source's own field."}),
+		alarm:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "unseen_drift_alarm", Help: "1 while the same-field share has left its band."}),
+		alarms:      prometheus.NewCounter(prometheus.CounterOpts{Name: "unseen_drift_alarms_total", Help: "Alarms raised."}),
+		seq:         prometheus.NewGauge(prometheus.GaugeOpts{Name: "unseen_log_read_seq", Help: "Event up to which the log was read."}),
+	}
+	m.registry.MustRegister(m.requests, m.seconds, m.recommended, m.shed, m.limited, m.panics, m.events, m.share, m.alarm, m.alarms, m.seq,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}

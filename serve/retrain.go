@@ -1,0 +1,392 @@
+package serve
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"unseen/evaluate"
+	"unseen/fit"
+	"unseen/graph"
+	"unseen/internal/atomicfile"
+	"unseen/model"
+	"unseen/recommend"
+	"unseen/serve/store"
+)
+
+// perform does one job.
+func (s *Service) perform(ctx context.Context, o Order, tell func(func(*Job))) error {
+	phase := func(text string) { tell(func(j *Job) { j.Phase, j.Done = text, 0 }) }
+	switch o.Kind {
+	case "retrain":
+		return s.retrain(ctx, o, phase, tell)
+	case "evaluate":
+		return s.evaluate(ctx, o, phase, tell)
+	}
+	return fmt.Errorf("serve: no job of kind %q", o.Kind)
+}
+
+// readLog reads the log up to an event: what was shown, and what came of it. A click is a link that is wanted.
+// Pairs come in the order of their first event.
+func (s *Service) readLog(ctx context.Context, upTo int64) (*fit.Log, error) {
+	g := s.net.Graph()
+	log := &fit.Log{}
+	at := map[[2]int32]int{}
+	for e, err := range store.All(ctx, s.events, 0) {
+		if err != nil {
+			return nil, err
+		}
+		if e.Seq > upTo {
+			break
+		}
+		i, known := g.Index(e.Source)
+		j, there := g.Index(e.Target)
+		if !known || !there || i == j {
+			continue // a new text, or of another dataset
+		}
+		k, ok := at[[2]int32{i, j}]
+		if !ok {
+			k = len(log.Source)
+			at[[2]int32{i, j}] = k
+			log.Source, log.Target = append(log.Source, i), append(log.Target, j)
+			log.Exposed, log.Linked = append(log.Exposed, true), append(log.Linked, false)
+		}
+		log.Linked[k] = log.Linked[k] || e.Kind != store.Shown
+	}
+	return log, nil
+}
+
+// lesson is what a model learns from: the dataset and the log up to an event.
+type lesson struct {
+	data  fit.Data
+	graph *graph.Graph
+	drawn *fit.Drawn
+}
+
+// lesson draws what a method learns from. naive takes links as they come: those of the log are links like any other,
+// and what was shown is not looked at.
+func (s *Service) lesson(ctx context.Context, data fit.Data, method string, upTo int64) (*lesson, error) {
+	g, log := s.net.Graph(), s.net.log
+	data.Files = s.net.files
+	if upTo > 0 {
+		shown, err := s.readLog(ctx, upTo)
+		if err != nil {
+			return nil, err
+		}
+		if len(shown.Source) > 0 {
+			if method == "naive" {
+				if g, err = withLinks(g, shown); err != nil {
+					return nil, err
+				}
+			} else {
+				data.Drawing.Log, log = fit.Complete, shown
+			}
+		}
+	}
+	if method == "naive" {
+		data.Drawing.Log, log = fit.Ignored, nil
+	}
+	found, drawn, err := data.Prepare(ctx, g, log, 1)
+	if err != nil {
+		return nil, err
+	}
+	return &lesson{data, found, drawn}, nil
+}
+
+// withLinks returns the graph with the links of a log added to its own.
+func withLinks(g *graph.Graph, log *fit.Log) (*graph.Graph, error) {
+	b := new(graph.Builder)
+	for f := range g.FieldCount() {
+		if uint16(f) == graph.UnknownField {
+			continue
+		}
+		if _, err := b.AddField(g.FieldName(uint16(f))); err != nil {
+			return nil, err
+		}
+	}
+	b.Grow(g.Len())
+	for i := range int32(g.Len()) {
+		n := graph.Node{ID: g.ID(i), Field: g.FieldName(g.Field(i)), Title: g.Title(i)}
+		if t, known := g.Time(i); known {
+			n.Time = t
+		}
+		if _, err := b.AddNode(n); err != nil {
+			return nil, err
+		}
+	}
+	for i, j := range g.Links() {
+		if err := b.AddLinkIndex(i, j); err != nil {
+			return nil, err
+		}
+	}
+	for k, linked := range log.Linked {
+		if linked && !g.HasLink(log.Source[k], log.Target[k]) {
+			if err := b.AddLinkIndex(log.Source[k], log.Target[k]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	out, _, err := b.Build()
+	if err != nil {
+		return nil, err
+	}
+	return out.WithTrustedVectors(g.Vectors())
+}
+
+// retrain learns a model anew from the dataset and the log, looks whether it is fit to serve, and lets it.
+func (s *Service) retrain(ctx context.Context, o Order, phase func(string), tell func(func(*Job))) error {
+	parent := s.now.Load().current
+	settings, method, err := settingsOf(parent.Model(), o.Method)
+	if err != nil {
+		return err
+	}
+	phase("reading the log")
+	totals, err := s.events.Totals(ctx)
+	if err != nil {
+		return err
+	}
+	l, err := s.lesson(ctx, parent.data, method, totals.Events)
+	if err != nil {
+		return err
+	}
+	result, err := fit.Fit(ctx, l.drawn.Problem, settings, fit.Progress{Step: func(step fit.Step) {
+		tell(func(j *Job) { j.Phase, j.Done = step.Phase, step.Done })
+	}})
+	if err != nil {
+		return err
+	}
+	m, err := result.Model(l.drawn.Problem.Checksum())
+	if err != nil {
+		return err
+	}
+	if m.Data, err = json.Marshal(l.data); err != nil {
+		return err
+	}
+	phase("validating")
+	fresh := filepath.Join(s.models.folder, "fresh.safetensors")
+	if err := model.Save(fresh, m); err != nil {
+		return err
+	}
+	defer os.Remove(fresh)
+	digest, err := s.models.adopt(ctx, fresh)
+	if err != nil {
+		return err
+	}
+	naive := s.models.snapshot().Naive
+	if naive != "" {
+		naive = s.models.path(naive)
+	}
+	next, err := s.net.load(ctx, s.models.path(digest), digest, naive)
+	if err != nil {
+		return err
+	}
+	entry := Entry{Digest: digest, Method: m.Method, Made: s.o.Now().UTC(), Parent: parent.digest, Seq: totals.Events, Complete: l.data.Drawing.Log == fit.Complete, Logged: l.drawn.Logged, Note: "trained anew on the log"}
+	if entry.Checks, err = validate(ctx, next, parent, l); err != nil {
+		return err
+	}
+	passed := !slices.ContainsFunc(entry.Checks, func(c Check) bool { return !c.Passed })
+	serves, err := s.promote(next, entry, passed && !o.Keep)
+	if err != nil {
+		return err
+	}
+	tell(func(j *Job) { j.Model, j.Checks, j.Serves = digest, entry.Checks, serves })
+	if !passed {
+		return errors.New("the model is registered but does not serve: it did not pass every check")
+	}
+	if serves {
+		phase("forecasting")
+		return s.watch.expect(ctx)
+	}
+	return nil
+}
+
+// settingsOf returns the settings that a model was trained with, with another method if one is named.
+func settingsOf(m model.Model, method string) (fit.Settings, string, error) {
+	var settings fit.Settings
+	if method == "" || method == m.Method {
+		if len(m.Hyperparameters) > 0 {
+			if err := json.Unmarshal(m.Hyperparameters, &settings); err != nil {
+				return settings, "", fmt.Errorf("the settings of the current model are damaged: %w; name a method", err)
+			}
+		}
+		settings.Search = fit.Search{} // what it chose is among the settings
+	}
+	settings.Method = cmp.Or(method, settings.Method, m.Method)
+	settings.Seed, settings.Threads = m.Seed, 1
+	return settings, settings.Method, nil
+}
+
+// promote registers a model and, if it is to serve, lets it: requests under way keep the one that they began with.
+func (s *Service) promote(next *engine, entry Entry, serve bool) (serves bool, err error) {
+	s.jobs.swap.Lock()
+	defer s.jobs.swap.Unlock()
+	line := *s.now.Load()
+	serve = serve && line.trial == nil // a trial compares two models that stay as they are
+	err = s.models.change(func(r *register) error {
+		r.Served = slices.DeleteFunc(r.Served, func(e Entry) bool { return e.Digest == entry.Digest })
+		r.Served = append(r.Served, entry)
+		if serve {
+			r.makeCurrent(next.digest)
+		}
+		return nil
+	})
+	if err != nil || !serve {
+		return false, err
+	}
+	line.current = next
+	s.now.Store(&line)
+	s.o.Log.Info("another model serves", "model", next.digest, "method", entry.Method, "parent", entry.Parent)
+	return true, nil
+}
+
+// Serve lets a registered model serve; without a digest, the one before the current: a step back.
+func (s *Service) Serve(ctx context.Context, digest string) (Entry, error) {
+	r := s.models.snapshot()
+	if digest == "" {
+		if len(r.Past) == 0 {
+			return Entry{}, fmt.Errorf("%w: none served before the current one", ErrNoModel)
+		}
+		digest = r.Past[len(r.Past)-1]
+	}
+	entry, err := s.models.find(digest)
+	if err != nil {
+		return Entry{}, err
+	}
+	naive := r.Naive
+	if naive != "" {
+		naive = s.models.path(naive)
+	}
+	next, err := s.net.load(ctx, s.models.path(entry.Digest), entry.Digest, naive)
+	if err != nil {
+		return Entry{}, err
+	}
+	s.jobs.swap.Lock()
+	defer s.jobs.swap.Unlock()
+	err = s.models.change(func(r *register) error {
+		back := len(r.Past) > 0 && r.Past[len(r.Past)-1] == entry.Digest
+		if back {
+			r.Past, r.Current = r.Past[:len(r.Past)-1], entry.Digest
+		} else {
+			r.makeCurrent(entry.Digest)
+		}
+		r.Trial = nil
+		return nil
+	})
+	if err != nil {
+		return Entry{}, err
+	}
+	s.now.Store(&lineup{current: next})
+	s.o.Log.Info("another model serves", "model", next.digest, "method", entry.Method)
+	return entry, nil
+}
+
+// validate looks whether a model is fit to serve: what the doctor says, whether its lists are lists, and whether it is
+// clearly worse than the one that serves, on pairs that neither has seen.
+func validate(ctx context.Context, next, parent *engine, l *lesson) ([]Check, error) {
+	doctor := Check{Name: "doctor", Passed: true, Detail: "the scale of exposure is " + string(next.Class())}
+	if next.Class() == fit.NotIdentified && (parent.Class() == fit.Identified || parent.Class() == fit.Weak) {
+		doctor.Passed = false
+		doctor.Detail += ", and that of the model before it was " + string(parent.Class())
+	}
+	checks := []Check{doctor}
+	smoke, err := smokeTest(ctx, next)
+	if err != nil {
+		return nil, err
+	}
+	checks = append(checks, smoke)
+	if l.drawn.Test.Pairs == nil {
+		return append(checks, Check{Name: "panel", Passed: true, Detail: "nothing was held out to judge by"}), nil
+	}
+	e, err := evaluate.NewEvaluation(ctx, l.graph, next.Model(), l.drawn.Test, evaluate.EvaluationSettings{
+		Panel: evaluate.PanelSettings{Floor: .01, Threads: 1}, Others: []model.Model{parent.Model()}, Names: []string{"current"},
+	})
+	if err != nil {
+		return nil, err
+	}
+	mine, theirs := riskOf(e.Panel), riskOf(e.Others[0].Panel)
+	return append(checks, Check{
+		Name: "panel", Passed: mine.Lower <= theirs.Upper,
+		Detail: fmt.Sprintf("R_AP %.4g, from %.4g to %.4g; of the model that serves %.4g, from %.4g to %.4g", mine.Interval.Estimate, mine.Lower, mine.Upper, theirs.Interval.Estimate, theirs.Lower, theirs.Upper),
+	}), nil
+}
+
+// riskOf is the risk by the estimator to report.
+func riskOf(p *evaluate.Panel) fit.Estimate {
+	for _, row := range p.Risks {
+		if row.Scheme == "ap" {
+			return row.Risk
+		}
+	}
+	return fit.Estimate{}
+}
+
+// smokeTest makes lists for sources all over the graph and looks whether they can be shown.
+func smokeTest(ctx context.Context, e *engine) (Check, error) {
+	const sources, k = 20, 10
+	c := Check{Name: "lists", Passed: true}
+	g := e.Graph()
+	distinct := map[int32]bool{}
+	made := 0
+	for n := range sources {
+		i := int32(n * g.Len() / sources)
+		list, err := e.Top(ctx, recommend.Query{Source: e.Node(i), K: k, Explore: .1, Seed: uint64(n)})
+		if errors.Is(err, recommend.ErrNothing) {
+			continue
+		}
+		if err != nil {
+			return c, err
+		}
+		made++
+		for _, item := range list.Items {
+			distinct[item.Node] = true
+			if math.IsNaN(item.Logit) || math.IsInf(item.Logit, 0) || !(item.Link >= 0 && item.Link <= 1) || !(item.Shown > 0 && item.Shown <= 1) {
+				c.Passed, c.Detail = false, fmt.Sprintf("%s for %s has ŷ %v, shown with probability %v", item.ID, g.ID(i), item.Link, item.Shown)
+				return c, nil
+			}
+		}
+	}
+	c.Detail = fmt.Sprintf("%d lists with %d different targets", made, len(distinct))
+	c.Passed = made > 0 && (len(distinct) > k || g.Len() <= 2*k)
+	return c, nil
+}
+
+// evaluate judges a model by pairs that it was not fitted to, and keeps that beside it.
+func (s *Service) evaluate(ctx context.Context, o Order, phase func(string), tell func(func(*Job))) error {
+	entry, err := s.models.find(cmp.Or(o.Model, s.now.Load().current.digest))
+	if err != nil {
+		return err
+	}
+	e, err := s.net.load(ctx, s.models.path(entry.Digest), entry.Digest, "")
+	if err != nil {
+		return err
+	}
+	tell(func(j *Job) { j.Model = entry.Digest })
+	phase("drawing the held-out pairs")
+	l, err := s.lesson(ctx, e.data, e.Model().Method, entry.Seq)
+	if err != nil {
+		return err
+	}
+	if l.drawn.Test.Pairs == nil {
+		return errors.New("the model was fitted to the whole of its data, and nothing is left to judge it by; fit one with another split")
+	}
+	if sum := l.drawn.Problem.Checksum(); sum != e.Model().DataChecksum {
+		return fmt.Errorf("the model was fitted to other pairs than the dataset and the log give (checksum %.12s…, not %.12s…)", e.Model().DataChecksum, sum)
+	}
+	phase("judging")
+	found, err := evaluate.NewEvaluation(ctx, l.graph, e.Model(), l.drawn.Test, evaluate.EvaluationSettings{Panel: evaluate.PanelSettings{Floor: .01, Threads: 1}})
+	if err != nil {
+		return err
+	}
+	found.Model, found.Dataset = entry.Digest, filepath.Base(s.net.folder)
+	return atomicfile.Write(s.models.evaluation(entry.Digest), func(w io.Writer) error { return json.NewEncoder(w).Encode(found) })
+}
+
+// evaluation is where a model's evaluation is kept.
+func (g *registry) evaluation(digest string) string { return g.path(digest) + ".evaluation.json" }

@@ -1,0 +1,153 @@
+package serve
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"unseen/internal/atomicfile"
+)
+
+// Scope is what a token allows. Each includes the ones before it.
+type Scope string
+
+// The scopes.
+const (
+	Read  Scope = "read"  // recommendations, nodes, the model, the loop
+	Write Scope = "write" // and events
+	Admin Scope = "admin" // and jobs, models, trials
+)
+
+// Scopes lists every scope, the narrowest first.
+var Scopes = []Scope{Read, Write, Admin}
+
+// covers tells whether a scope includes another.
+func (s Scope) covers(other Scope) bool {
+	return slices.Index(Scopes, s) >= slices.Index(Scopes, other)
+}
+
+// Token is a token as the file keeps it: not itself, but its SHA-256. A token has 256 bits of chance, so that nobody
+// finds it from that, and no slow hash is needed.
+type Token struct {
+	Name   string    `json:"name"`
+	Scope  Scope     `json:"scope"`
+	SHA256 string    `json:"sha256"`
+	Made   time.Time `json:"made"`
+
+	sum [sha256.Size]byte
+}
+
+// Tokens is who may do what.
+type Tokens struct {
+	list []Token
+
+	mu      sync.Mutex
+	buckets map[string]*bucket
+}
+
+// OpenTokens reads a file that AddToken wrote.
+func OpenTokens(path string) (*Tokens, error) {
+	list, err := readTokens(path)
+	if err != nil {
+		return nil, err
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("%s has no tokens; make one: unseen serve token NAME --token-file %s", path, path)
+	}
+	return &Tokens{list: list, buckets: map[string]*bucket{}}, nil
+}
+
+func readTokens(path string) ([]Token, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var list []Token
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return nil, fmt.Errorf("%s is no file of tokens: %w", path, err)
+	}
+	for k := range list {
+		t := &list[k]
+		sum, err := hex.DecodeString(t.SHA256)
+		if err != nil || copy(t.sum[:], sum) != sha256.Size || len(sum) != sha256.Size {
+			return nil, fmt.Errorf("%s, token %q: the sha256 is damaged; make the token anew", path, t.Name)
+		}
+		if !slices.Contains(Scopes, t.Scope) {
+			return nil, fmt.Errorf("%s, token %q: no scope %q; there is read, write and admin", path, t.Name, t.Scope)
+		}
+	}
+	return list, nil
+}
+
+// AddToken makes a token, adds its sum to the file, and returns it: it is nowhere else.
+func AddToken(path, name string, scope Scope, now time.Time) (string, error) {
+	if name == "" || !slices.Contains(Scopes, scope) {
+		return "", fmt.Errorf("serve: a token needs a name and a scope: read, write or admin, not %q", scope)
+	}
+	list, err := readTokens(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", err
+	}
+	if slices.ContainsFunc(list, func(t Token) bool { return t.Name == name }) {
+		return "", fmt.Errorf("%s has a token %q already; choose another name, or take it out of the file", path, name)
+	}
+	var chance [32]byte
+	rand.Read(chance[:])
+	secret := "unseen_" + base64.RawURLEncoding.EncodeToString(chance[:])
+	sum := sha256.Sum256([]byte(secret))
+	list = append(list, Token{Name: name, Scope: scope, SHA256: hex.EncodeToString(sum[:]), Made: now.UTC()})
+	err = atomicfile.Write(path, func(w io.Writer) error {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(list)
+	})
+	if err != nil {
+		return "", err
+	}
+	return secret, os.Chmod(path, 0o600)
+}
+
+// find returns who has a token. Every one of the list is looked at, so that time tells nothing.
+func (t *Tokens) find(secret string) (found Token, ok bool) {
+	sum := sha256.Sum256([]byte(secret))
+	for _, one := range t.list {
+		if subtle.ConstantTimeCompare(sum[:], one.sum[:]) == 1 {
+			found, ok = one, true
+		}
+	}
+	return found, ok
+}
+
+// bucket holds what a token may still ask for; it fills with time, up to twice what a second brings.
+type bucket struct {
+	left float64
+	at   time.Time
+}
+
+// allow takes one request from a token's bucket, or says how long to wait.
+func (t *Tokens) allow(name string, rate float64, now time.Time) (wait time.Duration, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	b := t.buckets[name]
+	if b == nil {
+		b = &bucket{left: 2 * rate, at: now}
+		t.buckets[name] = b
+	}
+	b.left = min(b.left+rate*max(now.Sub(b.at).Seconds(), 0), max(2*rate, 1))
+	b.at = now
+	if b.left < 1 {
+		return time.Duration((1 - b.left) / rate * float64(time.Second)), false
+	}
+	b.left--
+	return 0, true
+}
