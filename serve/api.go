@@ -83,7 +83,11 @@ func brief(e *huma.ErrorModel) {
 	for _, d := range e.Errors {
 		d.Message = clip(d.Message)
 		switch v := d.Value.(type) {
-		case nil, bool, int, int64, float64:
+		case nil, bool, int, int64:
+		case float64:
+			if math.IsNaN(v) || math.IsInf(v, 0) { // JSON has neither
+				d.Value = fmt.Sprint(v)
+			}
 		case string:
 			d.Value = clip(v)
 		default:
@@ -413,7 +417,7 @@ type Event struct {
 
 // Batch is events to log.
 type Batch struct {
-	Events []Event `json:"events" minItems:"1" maxItems:"10000"`
+	Events []Event `json:"events" minItems:"1" maxItems:"10000" nullable:"false"`
 }
 
 // Logged is what became of a batch.

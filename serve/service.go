@@ -133,6 +133,8 @@ type Service struct {
 	draining atomic.Bool
 	stop     context.CancelFunc // of everything in the background
 	done     sync.WaitGroup
+	closing  sync.Once
+	closed   error
 }
 
 // serving is which models answer. It is replaced whole, so that a request sees one state of it.
@@ -260,7 +262,13 @@ func (s *Service) enlist(ctx context.Context) error {
 }
 
 // Close ends background work, keeps its state, and gives everything back.
+// It may be called again.
 func (s *Service) Close() error {
+	s.closing.Do(func() { s.closed = s.close() })
+	return s.closed
+}
+
+func (s *Service) close() error {
 	s.ready.Store(false)
 	if s.stop != nil {
 		s.stop()

@@ -1,0 +1,186 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"unseen/dataset"
+	"unseen/fit"
+	"unseen/model"
+	"unseen/world"
+)
+
+// small is a world of three fields with models fitted to its links, made once and copied for every test.
+var small = sync.OnceValues(func() (string, error) {
+	folder, err := os.MkdirTemp("", "unseen-serve-test-")
+	if err != nil {
+		return "", err
+	}
+	_, err = plant(context.Background(), folder, smallWorld(), fit.Drawing{Split: fit.AtRandom, Later: true, PerLink: 4, Seed: 1}, "bayes", "naive")
+	return folder, err
+})
+
+func smallWorld() world.Settings {
+	return world.Settings{
+		Nodes: 240, Dim: 8, Fields: world.EvenFields(3), Homophily: 1,
+		Plan: world.Plan{BaseRate: .1, OracleAUC: .95, Seed: 5, Threads: 1},
+	}
+}
+
+// plant writes a world and models of its links as unseen demo does.
+func plant(ctx context.Context, folder string, s world.Settings, d fit.Drawing, methods ...string) (*world.World, error) {
+	w, err := world.New(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if w, err = w.Linked(ctx); err != nil {
+		return nil, err
+	}
+	manifest, err := dataset.Write(ctx, filepath.Join(folder, "dataset"), dataset.Content{Graph: w.Graph()}, dataset.WriteOptions{})
+	if err != nil {
+		return nil, err
+	}
+	data := fit.Data{Files: map[string]string{}, Drawing: d}
+	for name, file := range manifest.Files {
+		data.Files[name] = file.SHA256
+	}
+	_, drawn, err := data.Prepare(ctx, w.Graph(), nil, 1)
+	if err != nil {
+		return nil, err
+	}
+	for k, method := range methods {
+		r, err := fit.Fit(ctx, drawn.Problem, fit.Settings{Method: method, Seed: 1, Threads: 1, Replicates: 2}, fit.Progress{})
+		if err != nil {
+			return nil, err
+		}
+		m, err := r.Model(drawn.Problem.Checksum())
+		if err != nil {
+			return nil, err
+		}
+		if m.Data, err = json.Marshal(data); err != nil {
+			return nil, err
+		}
+		name := []string{"model.safetensors", "naive.safetensors"}[k]
+		if err := model.Save(filepath.Join(folder, name), m); err != nil {
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+// copyOf copies the small world's folder.
+func copyOf(t testing.TB) string {
+	t.Helper()
+	from, err := small()
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := t.TempDir()
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if folder, err := small(); err == nil {
+		os.RemoveAll(folder)
+	}
+	os.Exit(code)
+}
+
+// open opens a service on a copy of the small world.
+func open(t testing.TB, change ...func(*Options)) *Service {
+	t.Helper()
+	o := Options{Folder: copyOf(t)}
+	for _, c := range change {
+		c(&o)
+	}
+	s, err := Open(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// client asks a handler without a network.
+type client struct {
+	t     testing.TB
+	h     http.Handler
+	token string
+}
+
+func (c client) do(method, path string, body any) *httptest.ResponseRecorder {
+	c.t.Helper()
+	var in io.Reader
+	if body != nil {
+		raw, err := json.Marshal(body)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		in = bytes.NewReader(raw)
+	}
+	r := httptest.NewRequest(method, path, in)
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if c.token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	w := httptest.NewRecorder()
+	c.h.ServeHTTP(w, r)
+	return w
+}
+
+// want asks and decodes an answer that must have a status.
+func want[T any](c client, status int, method, path string, body any) (out T) {
+	c.t.Helper()
+	w := c.do(method, path, body)
+	if w.Code != status {
+		c.t.Fatalf("%s %s: status %d, want %d\n%s", method, path, w.Code, status, w.Body)
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &out); err != nil {
+		c.t.Fatalf("%s %s: %v\n%s", method, path, err, w.Body)
+	}
+	return out
+}
+
+// fields names what a problem is about.
+func faults(w *httptest.ResponseRecorder) string {
+	var p struct {
+		Errors []struct{ Location string }
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
+		return err.Error()
+	}
+	var all []string
+	for _, e := range p.Errors {
+		all = append(all, e.Location)
+	}
+	return strings.Join(all, " ")
+}
+
+// shownEvents reports a list as shown, as a client does.
+func shownEvents(a *Answer) Batch {
+	var b Batch
+	for k, item := range a.Items {
+		b.Events = append(b.Events, Event{ID: fmt.Sprintf("%s/%d", a.List, k), Kind: "shown", Source: a.Source.ID, Target: item.ID, Probability: item.Shown, List: a.List, Position: k + 1})
+	}
+	return b
+}

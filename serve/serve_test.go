@@ -1,0 +1,691 @@
+package serve
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"unseen/serve/store"
+)
+
+func TestRecommendations(t *testing.T) {
+	s := open(t)
+	c := client{t: t, h: s.Handler()}
+	a := want[Answer](c, 200, "GET", "/api/v1/recommendations?node=p100&k=5&seed=42&compare=true&explain=true", nil)
+	if len(a.Items) != 5 || len(a.Naive) != 5 || a.Explore != .1 || a.Seed != 42 || a.Items[0].Why == nil {
+		t.Fatalf("got %+v", a)
+	}
+	if !strings.HasPrefix(a.List, "000000000000002a-") || modelOfList(a.List) != a.Model[:12] {
+		t.Errorf("list %q does not say its seed and model %q", a.List, a.Model)
+	}
+	drawn := false
+	for _, item := range a.Items {
+		if !(item.Shown > 0 && item.Shown <= 1) {
+			t.Errorf("%s is shown with probability %v", item.ID, item.Shown)
+		}
+		drawn = drawn || item.Shown < 1
+	}
+	if !drawn {
+		t.Error("nothing explored, and a tenth was asked for")
+	}
+	b := want[Answer](c, 200, "POST", "/api/v1/recommendations", Ask{Node: "p100", K: 5, Seed: &a.Seed})
+	for k := range a.Items {
+		if a.Items[k].ID != b.Items[k].ID || a.Items[k].Shown != b.Items[k].Shown {
+			t.Errorf("place %d: %v and %v by the same seed", k, a.Items[k], b.Items[k])
+		}
+	}
+	if a.List == b.List {
+		t.Error("two lists have one id")
+	}
+	field := a.Items[0].Field
+	only := want[Answer](c, 200, "GET", "/api/v1/recommendations?node=p100&k=5&explore=0&fields="+strings.ReplaceAll(field, " ", "%20"), nil)
+	for _, item := range only.Items {
+		if item.Field != field || item.Shown != 1 {
+			t.Errorf("asked for %s undrawn, got %+v", field, item)
+		}
+	}
+}
+
+func TestFaults(t *testing.T) {
+	c := client{t: t, h: open(t).Handler()}
+	for _, test := range []struct {
+		method, path string
+		body         any
+		status       int
+		location     string
+	}{
+		{"GET", "/api/v1/recommendations", nil, 422, "node"},
+		{"GET", "/api/v1/recommendations?node=nobody", nil, 404, "node"},
+		{"GET", "/api/v1/recommendations?node=p1&text=x", nil, 422, "node"},
+		{"GET", "/api/v1/recommendations?node=p1&k=0", nil, 422, "query.k"},
+		{"GET", "/api/v1/recommendations?node=p1&k=9999999999999999999", nil, 422, "query.k"},
+		{"GET", "/api/v1/recommendations?node=p1&explore=2", nil, 422, "explore"},
+		{"GET", "/api/v1/recommendations?node=p1&explore=NaN", nil, 422, "explore"},
+		{"GET", "/api/v1/recommendations?node=p1&explore=.5&diversity=.5", nil, 422, "explore"},
+		{"GET", "/api/v1/recommendations?node=p1&fields=Alchemy", nil, 422, "fields"},
+		{"GET", "/api/v1/recommendations?node=p1&from=yesterday", nil, 422, "from"},
+		{"GET", "/api/v1/recommendations?node=p1&from=2020&until=2010", nil, 422, "until"},
+		{"GET", "/api/v1/recommendations?text=anything", nil, 422, "text"},
+		{"GET", "/api/v1/recommendations?node=p1&colour=red", nil, 422, "query.colour"},
+		{"POST", "/api/v1/recommendations", map[string]any{"node": "p1", "k": -4}, 422, "k"},
+		{"POST", "/api/v1/recommendations", map[string]any{"node": 7}, 422, "body.node"},
+		{"GET", "/api/v1/nodes/nobody", nil, 404, "path.id"},
+		{"GET", "/api/v1/nodes?limit=100000", nil, 422, "query.limit"},
+		{"POST", "/api/v1/events", Batch{}, 422, "body.events"},
+		{"POST", "/api/v1/events", Batch{[]Event{{ID: "a", Kind: "seen", Source: "p1", Target: "p2"}}}, 422, "body.events[0].kind"},
+		{"POST", "/api/v1/events", Batch{[]Event{{ID: "a", Kind: "shown", Source: "p1", Target: "p2", Probability: 2}}}, 422, "body.events[0].probability"},
+		{"POST", "/api/v1/events", Batch{[]Event{{ID: "a\x00", Kind: "shown", Source: "p1", Target: "p2"}}}, 422, "body.events[0].id"},
+		{"POST", "/api/v1/jobs", Order{Kind: "dance"}, 422, "body.kind"},
+		{"POST", "/api/v1/jobs", Order{Kind: "retrain", Method: "alchemy"}, 422, "body.method"},
+		{"GET", "/api/v1/jobs/77", nil, 404, ""},
+		{"POST", "/api/v1/models/rollback", nil, 404, ""},
+		{"POST", "/api/v1/models/abcdef123456/serve", nil, 404, ""},
+		{"PUT", "/api/v1/trial", TrialOrder{"abcdef123456", .5}, 404, ""},
+		{"GET", "/api/v2/nodes", nil, 404, ""},
+		{"DELETE", "/api/v1/nodes", nil, 405, ""},
+	} {
+		w := c.do(test.method, test.path, test.body)
+		if w.Code != test.status || faults(w) != test.location {
+			t.Errorf("%s %s: status %d at %q, want %d at %q\n%s", test.method, test.path, w.Code, faults(w), test.status, test.location, w.Body)
+		}
+		if kind := w.Header().Get("Content-Type"); kind != "application/problem+json" {
+			t.Errorf("%s %s: content type %q", test.method, test.path, kind)
+		}
+		if id := w.Header().Get("X-Request-Id"); id == "" || !strings.Contains(w.Body.String(), id) {
+			t.Errorf("%s %s: the answer does not name its request %q", test.method, test.path, id)
+		}
+	}
+}
+
+func TestNodes(t *testing.T) {
+	s := open(t)
+	c := client{t: t, h: s.Handler()}
+	all := want[Nodes](c, 200, "GET", "/api/v1/nodes?limit=1000", nil)
+	if all.Total != 240 || len(all.Nodes) != 240 || all.Next != 0 {
+		t.Fatalf("%d nodes of %d, next %d", len(all.Nodes), all.Total, all.Next)
+	}
+	var paged []Node
+	for offset := 0; ; {
+		p := want[Nodes](c, 200, "GET", fmt.Sprintf("/api/v1/nodes?q=P1&limit=7&offset=%d", offset), nil)
+		paged = append(paged, p.Nodes...)
+		if p.Next == 0 {
+			break
+		}
+		offset = p.Next
+	}
+	count := 0
+	for _, n := range all.Nodes {
+		if strings.Contains(strings.ToLower(n.ID+"\n"+n.Title), "p1") {
+			if paged[count].ID != n.ID {
+				t.Fatalf("node %d of the pages is %s, want %s", count, paged[count].ID, n.ID)
+			}
+			count++
+		}
+	}
+	if count != len(paged) || count == 0 {
+		t.Errorf("%d nodes on the pages, want %d", len(paged), count)
+	}
+	d := want[NodeDetail](c, 200, "GET", "/api/v1/nodes/p200", nil)
+	if d.ID != "p200" || len(d.LinksTo) != d.Out {
+		t.Errorf("got %+v", d)
+	}
+}
+
+// Events are stored once by their id, with the probability of the list and its model, and end in the loop.
+func TestEvents(t *testing.T) {
+	s := open(t)
+	c := client{t: t, h: s.Handler()}
+	a := want[Answer](c, 200, "GET", "/api/v1/recommendations?node=p100&k=10", nil)
+	batch := shownEvents(&a)
+	if r := want[Logged](c, 200, "POST", "/api/v1/events", batch); r.Stored != 10 {
+		t.Fatalf("got %+v", r)
+	}
+	batch.Events = append(batch.Events, Event{ID: "click", Kind: "clicked", Source: "p100", Target: a.Items[0].ID, List: a.List})
+	if r := want[Logged](c, 200, "POST", "/api/v1/events", batch); r.Stored != 1 || r.Duplicate != 10 {
+		t.Fatalf("got %+v", r)
+	}
+	logged := want[Answer](c, 200, "GET", "/api/v1/recommendations?node=p7&k=4&log=true", nil)
+	if logged.Logged != 4 {
+		t.Errorf("%d items logged, want 4", logged.Logged)
+	}
+	page := want[EventPage](c, 200, "GET", "/api/v1/events?limit=100", nil)
+	if page.Total != 15 || len(page.Events) != 15 {
+		t.Fatalf("%d events of %d", len(page.Events), page.Total)
+	}
+	for k, e := range page.Events[:10] {
+		if e.Probability != a.Items[k].Shown || e.Model != a.Model || e.Target != a.Items[k].ID {
+			t.Errorf("event %d is %+v, item %+v", k, e, a.Items[k])
+		}
+	}
+	var l Loop
+	for deadline := time.Now().Add(10 * time.Second); l.Seq < 15 && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		l = want[Loop](c, 200, "GET", "/api/v1/loop", nil)
+	}
+	same := 0
+	for _, list := range []Answer{a, logged} {
+		for _, item := range list.Items {
+			if item.Field == list.Field {
+				same++
+			}
+		}
+	}
+	if l.Shown != 14 || math.Abs(l.Share-float64(same)/14) > 1e-12 || l.Recent != l.Share || l.Items != 14 {
+		t.Errorf("%d of 14 shown items are of the source's field, the loop has %+v", same, l)
+	}
+}
+
+func TestTokens(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tokens.json")
+	secrets := map[Scope]string{}
+	for _, scope := range Scopes {
+		secret, err := AddToken(file, "my "+string(scope), scope, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		secrets[scope] = secret
+	}
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range secrets {
+		if len(secret) < 40 || strings.Contains(string(raw), secret) {
+			t.Errorf("token %q is short, or stands in the file", secret)
+		}
+	}
+	if _, err := AddToken(file, "my read", Read, time.Now()); err == nil {
+		t.Error("two tokens of one name")
+	}
+	tokens, err := OpenTokens(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, func(o *Options) { o.Tokens = tokens })
+	h := s.Handler()
+	click := Batch{[]Event{{ID: "1", Kind: "clicked", Source: "p1", Target: "p2"}}}
+	for _, test := range []struct {
+		method, path string
+		body         any
+		need         Scope
+	}{
+		{"GET", "/api/v1/nodes", nil, Read},
+		{"GET", "/api/v1/recommendations?node=p5", nil, Read},
+		{"GET", "/api/v1/recommendations?node=p5&log=true", nil, Write},
+		{"POST", "/api/v1/recommendations", Ask{Node: "p5", Log: true}, Write},
+		{"GET", "/metrics", nil, Read},
+		{"POST", "/api/v1/events", click, Write},
+		{"POST", "/api/v1/jobs", Order{Kind: "evaluate"}, Admin},
+		{"DELETE", "/api/v1/trial", nil, Admin},
+	} {
+		for _, scope := range append([]Scope{""}, Scopes...) {
+			w := client{t, h, secrets[scope]}.do(test.method, test.path, test.body)
+			switch {
+			case scope == "" && w.Code != 401:
+				t.Errorf("%s %s without a token: %d", test.method, test.path, w.Code)
+			case scope != "" && !scope.covers(test.need) && w.Code != 403:
+				t.Errorf("%s %s with %s: %d, want 403", test.method, test.path, scope, w.Code)
+			case scope.covers(test.need) && w.Code >= 300:
+				t.Errorf("%s %s with %s: %d\n%s", test.method, test.path, scope, w.Code, w.Body)
+			}
+		}
+		if w := (client{t, h, "unseen_wrong"}).do(test.method, test.path, test.body); w.Code != 401 {
+			t.Errorf("%s %s with a wrong token: %d", test.method, test.path, w.Code)
+		}
+	}
+	for _, path := range []string{"/healthz", "/readyz", "/login"} {
+		if w := (client{t, h, ""}).do("GET", path, nil); w.Code != 200 {
+			t.Errorf("%s: %d", path, w.Code)
+		}
+	}
+	if w := (client{t, h, ""}).do("GET", "/", nil); w.Code != 303 || w.Header().Get("Location") != "/login" {
+		t.Errorf("the start page without a token: %d", w.Code)
+	}
+	audit, err := os.ReadFile(filepath.Join(s.o.State, "audit.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var allowed, refused int
+	for line := range strings.Lines(string(audit)) {
+		var a audited
+		if err := json.Unmarshal([]byte(line), &a); err != nil {
+			t.Fatal(err)
+		}
+		if a.Status < 300 && a.Token == "my admin" {
+			allowed++
+		} else if a.Status == 401 || a.Status == 403 {
+			refused++
+		}
+	}
+	if allowed != 2 || refused != 8 {
+		t.Errorf("the audit has %d admin calls that were allowed and %d refused, want 2 and 8\n%s", allowed, refused, audit)
+	}
+}
+
+func TestRate(t *testing.T) {
+	tokens := &Tokens{buckets: map[string]*bucket{}}
+	now := time.Unix(1000, 0)
+	passed := 0
+	for range 100 {
+		if _, ok := tokens.allow("a", 10, now); ok {
+			passed++
+		}
+	}
+	if passed != 20 {
+		t.Errorf("%d of 100 at once, want twice the rate of 10", passed)
+	}
+	wait, ok := tokens.allow("a", 10, now)
+	if ok || wait <= 0 || wait > 100*time.Millisecond {
+		t.Errorf("wait %v", wait)
+	}
+	if _, ok := tokens.allow("a", 10, now.Add(wait)); !ok {
+		t.Error("refused after the wait that was asked for")
+	}
+	if _, ok := tokens.allow("b", 10, now); !ok {
+		t.Error("one token pays for another")
+	}
+}
+
+// Beyond what may be under way and wait, requests are refused at once with a time to come again.
+func TestShedding(t *testing.T) {
+	s := open(t, func(o *Options) { o.Concurrent, o.Waiting = 1, 1 })
+	c := client{t: t, h: s.Handler()}
+	leave, err := s.gate.enter(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		if w := c.do("GET", "/api/v1/recommendations?node=p1", nil); w.Code != 200 {
+			t.Errorf("who waited got %d", w.Code)
+		}
+	})
+	for len(s.gate.waiting) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	began := time.Now()
+	w := c.do("GET", "/api/v1/recommendations?node=p1", nil)
+	if w.Code != 503 || w.Header().Get("Retry-After") != "1" || time.Since(began) > time.Second/2 {
+		t.Errorf("status %d, Retry-After %q, after %v", w.Code, w.Header().Get("Retry-After"), time.Since(began))
+	}
+	leave()
+	waiting.Wait()
+}
+
+func TestPanic(t *testing.T) {
+	s := open(t)
+	h := s.outer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("boom") }))
+	w := client{t: t, h: h}.do("GET", "/", nil)
+	if w.Code != 500 || strings.Contains(w.Body.String(), "boom") || !strings.Contains(w.Body.String(), w.Header().Get("X-Request-Id")) {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	s := open(t)
+	for _, address := range []string{":0", "0.0.0.0:0", "192.0.2.1:80", "[::]:0", "example.org:80"} {
+		if err := s.Run(context.Background(), Listen{Address: address}); !errors.Is(err, ErrExposed) {
+			t.Errorf("%s without protection: %v", address, err)
+		}
+	}
+	for address, is := range map[string]bool{"127.0.0.1:1": true, "[::1]:1": true, "localhost:1": true, ":1": false, "127.0.0.1.example.org:1": false} {
+		if loopback(address) != is {
+			t.Errorf("loopback(%s) is %v", address, !is)
+		}
+	}
+	h := ownHost(s.Handler())
+	for host, status := range map[string]int{"127.0.0.1:8080": 200, "localhost": 200, "[::1]:80": 200, "evil.example": 421, "127.0.0.1.evil.example:80": 421, "": 421} {
+		r := httptest.NewRequest("GET", "/healthz", nil)
+		r.Host = host
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != status {
+			t.Errorf("host %q: %d, want %d", host, w.Code, status)
+		}
+	}
+}
+
+func TestPages(t *testing.T) {
+	s := open(t)
+	h := s.Handler()
+	c := client{t: t, h: h}
+	for path, has := range map[string]string{
+		"/": "nodes in 3 fields", "/?q=p17": "p17", "/node/p100": "were everything shown", "/docs": "/api/v1/recommendations",
+		"/?q=%3Cscript%3E": "&lt;script&gt;", "/assets/style.css": "--ink",
+	} {
+		w := c.do("GET", path, nil)
+		if w.Code != 200 || !strings.Contains(w.Body.String(), has) {
+			t.Errorf("%s: %d, without %q", path, w.Code, has)
+		}
+		if body := w.Body.String(); strings.Contains(body, "<script") || strings.Contains(body, "style=") || strings.Contains(body, "http://") || strings.Contains(body, "https://") {
+			t.Errorf("%s has a script, an inline style or an address elsewhere", path)
+		}
+		if csp := w.Header().Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") || strings.Contains(csp, "unsafe") {
+			t.Errorf("%s: policy %q", path, csp)
+		}
+	}
+	if w := c.do("GET", "/node/nobody", nil); w.Code != 404 || !strings.Contains(w.Header().Get("Content-Type"), "html") {
+		t.Errorf("a page of nobody: %d", w.Code)
+	}
+	r := httptest.NewRequest("POST", "/api/v1/models/rollback", nil)
+	r.Header.Set("Sec-Fetch-Site", "cross-site")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	if w.Code != 403 {
+		t.Errorf("a page of another site may roll back: %d", w.Code)
+	}
+	var spec struct {
+		OpenAPI string
+		Paths   map[string]any
+	}
+	if err := json.Unmarshal(c.do("GET", "/openapi.json", nil).Body.Bytes(), &spec); err != nil || spec.OpenAPI != "3.1.0" || len(spec.Paths) < 14 {
+		t.Errorf("openapi %q with %d paths: %v", spec.OpenAPI, len(spec.Paths), err)
+	}
+}
+
+// A job trains anew on the log, the model passes its checks and serves, requests go on meanwhile, and a step back is
+// one call. All of it survives a restart.
+func TestRetrainAndRollback(t *testing.T) {
+	s := open(t)
+	h := s.Handler()
+	c := client{t: t, h: h}
+	_, first := s.Current()
+	for i := range 60 {
+		a := want[Answer](c, 200, "GET", fmt.Sprintf("/api/v1/recommendations?node=p%d&k=10&log=true", 4*i), nil)
+		want[Logged](c, 200, "POST", "/api/v1/events", Batch{[]Event{{ID: fmt.Sprint("l", i), Kind: "linked", Source: a.Source.ID, Target: a.Items[i%10].ID, List: a.List}}})
+	}
+	stop := make(chan struct{})
+	var busy sync.WaitGroup
+	var answered, broken atomic.Int64
+	busy.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if w := c.do("GET", fmt.Sprintf("/api/v1/recommendations?node=p%d", i%240), nil); w.Code == 200 {
+				answered.Add(1)
+			} else {
+				broken.Add(1)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	})
+	job := want[Job](c, 202, "POST", "/api/v1/jobs", Order{Kind: "retrain"})
+	job, err := s.Wait(t.Context(), job.ID)
+	close(stop)
+	busy.Wait()
+	if err != nil || job.State != Done || !job.Serves || len(job.Checks) != 3 {
+		t.Fatalf("%v, job %+v", err, job)
+	}
+	if answered.Load() == 0 || broken.Load() != 0 {
+		t.Errorf("%d requests answered and %d not while the model was exchanged", answered.Load(), broken.Load())
+	}
+	_, second := s.Current()
+	if second == first || second != job.Model {
+		t.Fatalf("serves %s after %s, the job made %s", second, first, job.Model)
+	}
+	judged := want[Job](c, 202, "POST", "/api/v1/jobs", Order{Kind: "evaluate"})
+	if judged, err = s.Wait(t.Context(), judged.ID); err != nil || judged.State != Done {
+		t.Fatalf("%v, job %+v", err, judged)
+	}
+	m := want[ModelDetail](c, 200, "GET", "/api/v1/model", nil)
+	if m.Parent != first || m.Logged == 0 || m.Evaluation == nil || m.Evaluation.Panel == nil || m.Findings == nil || len(m.Propensities) != 3 {
+		t.Errorf("got %+v", m)
+	}
+	back := want[Entry](c, 200, "POST", "/api/v1/models/rollback", nil)
+	if _, now := s.Current(); now != first || back.Digest != first {
+		t.Errorf("after the step back %s serves, want %s", now, first)
+	}
+	want[Entry](c, 200, "POST", "/api/v1/models/"+second[:12]+"/serve", nil)
+
+	again := reopen(t, s)
+	if _, now := again.Current(); now != second {
+		t.Errorf("after a restart %s serves, want %s", now, second)
+	}
+	if r := again.models.snapshot(); len(r.Served) != 2 || len(r.Expected) != 3 {
+		t.Errorf("after a restart: %+v", r)
+	}
+	if totals, err := again.events.Totals(t.Context()); err != nil || totals.Kinds[store.Linked] != 60 || totals.Kinds[store.Shown] != 600 {
+		t.Errorf("%+v %v", totals, err)
+	}
+}
+
+// reopen closes a service and opens another on what it left.
+func reopen(t *testing.T, s *Service) *Service {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Open(t.Context(), Options{Folder: s.o.Folder})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { again.Close() })
+	return again
+}
+
+func TestCancel(t *testing.T) {
+	s := open(t)
+	c := client{t: t, h: s.Handler()}
+	one := want[Job](c, 202, "POST", "/api/v1/jobs", Order{Kind: "retrain"})
+	two := want[Job](c, 202, "POST", "/api/v1/jobs", Order{Kind: "retrain"})
+	for _, id := range []string{two.ID, one.ID} {
+		want[Job](c, 200, "DELETE", "/api/v1/jobs/"+id, nil)
+		if job, err := s.Wait(t.Context(), id); err != nil || job.State != Cancelled {
+			t.Errorf("%v, job %+v", err, job)
+		}
+	}
+	if list := want[JobList](c, 200, "GET", "/api/v1/jobs", nil); len(list.Jobs) != 2 || list.Jobs[0].ID != two.ID {
+		t.Errorf("got %+v", list)
+	}
+}
+
+// Progress comes as server-sent events over a real connection and ends with the job.
+func TestProgress(t *testing.T) {
+	s := open(t)
+	server := httptest.NewServer(s.Handler())
+	defer server.Close()
+	job, err := s.Start(Order{Kind: "evaluate"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.Get(server.URL + "/api/v1/jobs/" + job.ID + "/progress")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	var last Job
+	lines := bufio.NewScanner(r.Body)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		if raw, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+			if err := json.Unmarshal([]byte(raw), &last); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if last.ID != job.ID || last.State != Done || r.Header.Get("Content-Type") != "text/event-stream" {
+		t.Errorf("%s, the last event is %+v", r.Header.Get("Content-Type"), last)
+	}
+}
+
+// A source keeps its arm, the share is what was asked for, and the comparison counts by model.
+func TestTrial(t *testing.T) {
+	s := open(t)
+	c := client{t: t, h: s.Handler()}
+	job, err := s.Start(Order{Kind: "retrain", Method: "naive", Keep: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if job, err = s.Wait(t.Context(), job.ID); err != nil || job.State != Done || job.Serves {
+		t.Fatalf("%v, job %+v", err, job)
+	}
+	_, current := s.Current()
+	trial := want[Trial](c, 200, "PUT", "/api/v1/trial", TrialOrder{job.Model[:10], .3})
+	if trial.A != current || trial.B != job.Model {
+		t.Fatalf("got %+v", trial)
+	}
+	arms := map[string]int{}
+	clicks := map[string]int{"a": 1, "b": 3}
+	for i := range 240 {
+		node := fmt.Sprintf("p%d", i)
+		a := want[Answer](c, 200, "GET", "/api/v1/recommendations?k=5&log=true&node="+node, nil)
+		b := want[Answer](c, 200, "GET", "/api/v1/recommendations?k=5&node="+node, nil)
+		if a.Arm != b.Arm || a.Model != b.Model || a.Model != map[string]string{"a": trial.A, "b": trial.B}[a.Arm] {
+			t.Fatalf("%s had arm %q and %q", node, a.Arm, b.Arm)
+		}
+		arms[a.Arm]++
+		var batch Batch
+		for k := range clicks[a.Arm] {
+			batch.Events = append(batch.Events, Event{ID: fmt.Sprint(node, "-", k), Kind: "clicked", Source: node, Target: a.Items[k].ID, List: a.List})
+		}
+		want[Logged](c, 200, "POST", "/api/v1/events", batch)
+	}
+	if arms["b"] < 48 || arms["b"] > 96 { // 72 ± 3.4 standard deviations
+		t.Errorf("%d of 240 sources got b, a share of .3 was asked for", arms["b"])
+	}
+	var cmp Comparison
+	total := int64(240*5 + arms["a"] + 3*arms["b"])
+	for deadline := time.Now().Add(10 * time.Second); s.Loop().Seq < total && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	}
+	cmp = want[Comparison](c, 200, "GET", "/api/v1/trial", nil)
+	if len(cmp.Arms) != 2 || cmp.Arms[0].Clicks.Value != .2 || cmp.Arms[1].Clicks.Value != .6 || cmp.Difference == nil || math.Abs(cmp.Difference.Value-.4) > 1e-12 || !(cmp.Difference.Low > 0) {
+		t.Errorf("got %+v", cmp)
+	}
+	want[Comparison](c, 200, "DELETE", "/api/v1/trial", nil)
+	if a := want[Answer](c, 200, "GET", "/api/v1/recommendations?node=p1", nil); a.Arm != "" || a.Model != current {
+		t.Errorf("after the trial: %+v", a)
+	}
+}
+
+// The interval of a rate covers what it should when sources differ.
+func TestRateInterval(t *testing.T) {
+	tl := &tally{Sources: map[string]*[3]int32{}}
+	// half of the sources click everything, the others nothing: items are far from independent
+	for i := range 100 {
+		c := [3]int32{10, 0, 0}
+		if i%2 == 0 {
+			c[1] = 10
+		}
+		tl.Sources[fmt.Sprint(i)] = &c
+	}
+	r, err := tl.rate(1)
+	if want := math.Sqrt(.25 / 99); r.Value != .5 || math.Abs(err-want) > 1e-12 {
+		t.Errorf("rate %+v with error %v, want %v", r, err, want)
+	}
+}
+
+// Lists that all stay in one field raise the alarm; those of the model do not.
+func TestAlarm(t *testing.T) {
+	s := open(t)
+	for deadline := time.Now().Add(20 * time.Second); s.models.snapshot().Expected == nil && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	}
+	g := s.Graph()
+	byField := map[uint16][]string{}
+	for i := range int32(g.Len()) {
+		byField[g.Field(i)] = append(byField[g.Field(i)], g.ID(i))
+	}
+	feed := func(from, lists int, target func(field uint16, k int) string) Loop {
+		var events []store.Event
+		for n := range lists {
+			i := int32((from + n) * 7 % g.Len())
+			for k := range 5 {
+				if to := target(g.Field(i), k+n); to != g.ID(i) {
+					events = append(events, store.Event{ID: fmt.Sprint(from+n, ".", k), Kind: store.Shown, Source: g.ID(i), Target: to, List: fmt.Sprint(from + n)})
+				}
+			}
+		}
+		if _, err := s.Append(t.Context(), events); err != nil {
+			t.Fatal(err)
+		}
+		totals, err := s.events.Totals(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for deadline := time.Now().Add(20 * time.Second); s.Loop().Seq < totals.Events && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		}
+		return s.Loop()
+	}
+	bands := map[uint16]float64{}
+	for _, b := range s.models.snapshot().Expected {
+		bands[b.Field] = (b.Low + b.High) / 2
+	}
+	other := func(field uint16) uint16 { return field%3 + 1 }
+	step := 0.
+	calm := feed(0, 500, func(field uint16, k int) string {
+		if step += .618033988749895; step-math.Floor(step) < bands[field] {
+			return byField[field][k%len(byField[field])]
+		}
+		return byField[other(field)][k%len(byField[other(field)])]
+	})
+	if calm.Alarm {
+		t.Errorf("an alarm although every share is in its band: %+v", calm.Alarms)
+	}
+	stuck := feed(500, 500, func(field uint16, k int) string { return byField[field][k%len(byField[field])] })
+	if !stuck.Alarm || len(stuck.Alarms) == 0 || stuck.Alarms[0].Sentence == "" {
+		t.Errorf("no alarm although everything stays in its field: %+v", stuck)
+	}
+	if w := (client{t: t, h: s.Handler()}).do("GET", "/metrics", nil); !strings.Contains(w.Body.String(), "unseen_drift_alarm 1") {
+		t.Error("the gauge does not tell")
+	}
+	if again := reopen(t, s).Loop(); !again.Alarm || again.Seq != stuck.Seq || again.Shown != stuck.Shown {
+		t.Errorf("after a restart: alarm %v, seq %d and not %d", again.Alarm, again.Seq, stuck.Seq)
+	}
+}
+
+// Requests under way end before the service does, and new ones are refused.
+func TestDrain(t *testing.T) {
+	s := open(t, func(o *Options) { o.Concurrent, o.Waiting = 1, 4 })
+	ctx, stop := context.WithCancel(t.Context())
+	address := make(chan string, 1)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- s.Run(ctx, Listen{Address: "127.0.0.1:0", Started: func(url string) { address <- url }})
+	}()
+	url := <-address
+	leave, err := s.gate.enter(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan int, 1)
+	go func() {
+		r, err := http.Get(url + "/api/v1/recommendations?node=p1")
+		if err != nil {
+			answered <- -1
+			return
+		}
+		r.Body.Close()
+		answered <- r.StatusCode
+	}()
+	for len(s.gate.waiting) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	stop()
+	for !s.draining.Load() {
+		time.Sleep(time.Millisecond)
+	}
+	leave()
+	if status := <-answered; status != 200 {
+		t.Errorf("the request under way got %d", status)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if _, err := net.Dial("tcp", strings.TrimPrefix(url, "http://")); err == nil {
+		t.Error("still listening")
+	}
+}
