@@ -247,8 +247,12 @@ func (d *diagnosis) look(ctx context.Context) error {
 				c.links++
 				support.Links++
 			}
-			if p.Exposure != nil && p.Exposure[k] != risk.Unlogged {
+			logged := p.Exposure != nil && p.Exposure[k] != risk.Unlogged
+			if logged {
 				support.Logged++
+			}
+			// where links are sampled more often than others, they are left out: they were all shown
+			if logged && (p.Train.Rate[k] == 1 || !p.Train.Linked[k]) {
 				c.logged++
 				c.expected += pi
 				c.variance += pi * rest
@@ -639,7 +643,7 @@ func (d *diagnosis) speak() {
 		say("How far links tell relevance from exposure is not measured: standard errors need the method bayes. Trust ratios of propensities, not their values.")
 		advise("fit with bayes, which has the standard errors")
 	case Identified:
-		say("The scale is identified: %s of all pairs are relevant (95%% interval %s to %s), and propensities can be read as they are, within their intervals.", percent(scale.Value), percent(scale.Lower), percent(scale.Upper))
+		say("The scale is identified: %s of all pairs are relevant (95%% interval %s to %s), and propensities can be read within their intervals, as long as exposure depends on the fields alone.", percent(scale.Value), percent(scale.Lower), percent(scale.Upper))
 	case Weak:
 		say("The scale is weakly identified: %s of all pairs are relevant, but that may be off by %.0f%%. Ratios of propensities can be trusted, their values only roughly.", percent(scale.Value), off)
 		advise(log)
@@ -702,7 +706,7 @@ const surprising = 3
 func (d *diagnosis) speakOfLogs(say, advise func(string, ...any)) {
 	f := d.found
 	if len(f.Logged) == 0 {
-		say("No interval knows of one thing: if even sure links are only made with probability κ, links look the same as with κ times the exposure. Only logged exposure can tell.")
+		say("No interval knows of two things. If even sure links are only made with probability κ, links look the same as with κ times the exposure; and if what is relevant is also shown more, as on pages that somebody chose the links of, exposure comes out too high (twelvefold, where that could be checked). Only logged exposure can tell.")
 		return
 	}
 	worst := f.Logged[0]
