@@ -753,8 +753,9 @@ func (l *laplace) mode(ctx context.Context, theta []float64, info *information, 
 		for _, x := range direction[l.d:] {
 			largest = math.Max(largest, math.Abs(x))
 		}
-		if largest > 4 && !fresh {
-			// What is remembered of the curvature does not hold here: a step along it, cut short, still lowers
+		if largest > 4 && !fresh && l.draws == 0 {
+			// What is remembered of the curvature does not hold here (draws need it: theirs is only near the
+			// information): a step along it, cut short, still lowers
 			// the value, and can end in another valley.
 			a.iteration, a.info, a.memory = iteration, nil, nil
 			continue

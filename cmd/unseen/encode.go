@@ -46,6 +46,8 @@ with the encoder that made them, which makes those of new texts later.
 Encoders:
   builtin      terms weighed by their rarity, on as many components as --dim
                says (TF-IDF and a singular value decomposition); no download
+  features     the vectors that the dataset has, weighed by rarity and reduced to
+               --dim components: for bags of words and other wide features
   onnx:FOLDER  a neural encoder of the BERT kind: model.onnx, tokenizer.json
 
 A node without any known word gets a vector of zeros: its text says nothing of
@@ -57,6 +59,7 @@ encoder takes long, so what it has done lies in DIR.encoding until the end: run
 the same command with --resume to go on.`,
 		Example: `  unseen encode papers
   unseen encode papers --dim 384 --float16 --force
+  unseen encode pages --encoder features --dim 128
   unseen encode papers --encoder onnx:models/minilm --pooling mean`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] == "" {
@@ -84,7 +87,7 @@ the same command with --resume to go on.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.encoder, "encoder", encode.Kind, "builtin, or onnx:`FOLDER` of a model")
+	flags.StringVar(&f.encoder, "encoder", encode.Kind, "builtin, features, or onnx:`FOLDER` of a model")
 	flags.IntVar(&f.dim, "dim", 0, "components of a vector (default: 256, or as many as there are)")
 	flags.Float64Var(&f.titleWeight, "title-weight", 2, "how many times a word of the title counts")
 	flags.BoolVar(&f.bigrams, "bigrams", false, "count pairs of neighbouring words too")
@@ -98,7 +101,7 @@ the same command with --resume to go on.`,
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
 	jsonFlag(cmd, &f.asJSON)
 	for name, values := range map[string][]string{
-		"encoder": {encode.Kind, "onnx:"}, "pooling": {"mean", "cls"},
+		"encoder": {encode.Kind, features, "onnx:"}, "pooling": {"mean", "cls"},
 		"dim": nil, "title-weight": nil, "seed": nil, "threads": nil,
 	} {
 		if err := cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
@@ -112,8 +115,10 @@ the same command with --resume to go on.`,
 func (f *encodeFlags) check(given func(string) bool) error {
 	folder, neural := strings.CutPrefix(f.encoder, "onnx:")
 	switch {
-	case !neural && f.encoder != encode.Kind:
-		return usagef("no encoder %q; there is %s, and onnx:FOLDER", f.encoder, encode.Kind)
+	case !neural && f.encoder != encode.Kind && f.encoder != features:
+		return usagef("no encoder %q; there is %s, %s, and onnx:FOLDER", f.encoder, encode.Kind, features)
+	case f.encoder == features && (given("title-weight") || given("bigrams")):
+		return usagef("--title-weight and --bigrams are about texts; leave them out with %s", features)
 	case neural && folder == "":
 		return usagef("--encoder onnx: lacks its folder; for instance onnx:models/minilm")
 	case f.pooling != "mean" && f.pooling != "cls":
@@ -161,7 +166,9 @@ func runEncode(ctx context.Context, f encodeFlags, progress *ticker) (*encodeRes
 		return nil, err
 	}
 	defer d.Close()
-	if v := d.Graph().Vectors(); v != nil && !f.force {
+	if v := d.Graph().Vectors(); v == nil && f.encoder == features {
+		return nil, usagef("%s has no vectors to reduce; import some with --vectors, or make them of texts with --encoder %s", f.dir, encode.Kind)
+	} else if v != nil && !f.force && f.encoder != features {
 		return nil, fmt.Errorf("%s has vectors of dimension %d already; give --force to replace them", f.dir, v.Dim())
 	}
 	r := &encodeResult{Dir: f.dir, Encoder: f.encoder, Nodes: d.Graph().Len(), Warnings: []string{}}
@@ -207,7 +214,29 @@ func (f *encodeFlags) vectors(ctx context.Context, d *dataset.Dataset, r *encode
 	if folder, neural := strings.CutPrefix(f.encoder, "onnx:"); neural {
 		return f.neural(ctx, folder, d, r, progress)
 	}
+	if f.encoder == features {
+		return f.reduce(ctx, d, r, progress)
+	}
 	return f.builtin(ctx, d, r, progress)
+}
+
+// features is the encoder that reduces the vectors that are there. It makes none of new texts.
+const features = "features"
+
+func (f *encodeFlags) reduce(ctx context.Context, d *dataset.Dataset, r *encodeResult, progress *ticker) (*graph.Vectors, *dataset.Encoder, error) {
+	var vectors *graph.Vectors
+	report, err := encode.Reduce(ctx, d.Graph().Vectors(), func(dim int) (rows encode.Rows, err error) {
+		vectors, err = graph.NewVectors(d.Graph().Len(), dim)
+		return vectors, err
+	}, encode.Settings{Dim: f.dim, Seed: f.seed, Threads: f.threads, Progress: progress.encode})
+	if err != nil {
+		if vectors != nil {
+			vectors.Close()
+		}
+		return nil, nil, err
+	}
+	r.Fit, r.Warnings, r.WithoutText = report, append(r.Warnings, report.Warnings...), report.Empty
+	return vectors, nil, nil
 }
 
 func (f *encodeFlags) builtin(ctx context.Context, d *dataset.Dataset, r *encodeResult, progress *ticker) (*graph.Vectors, *dataset.Encoder, error) {

@@ -296,3 +296,24 @@ func TestEncodeFails(t *testing.T) {
 		t.Errorf("%d files", len(left))
 	}
 }
+
+// Vectors that came with the data are reduced in place; there must be some.
+func TestEncodeFeatures(t *testing.T) {
+	dir := papers(t, 4)
+	var r encodeResult
+	decodeOne(t, well(t, "encode", dir, "--encoder", "features", "--dim", "5", "--json", "--quiet"), &r)
+	if r.Dimension != 5 || r.Nodes != 400 {
+		t.Errorf("got %+v", r)
+	}
+	fits80(t, strings.ReplaceAll(well(t, "encode", dir, "--encoder", "features", "--dim", "3", "--quiet"), dir, "papers"))
+	for _, c := range []struct{ line, says string }{
+		{"--encoder features --bigrams", "about texts"},
+		{"--encoder features --dim 99", "have 3 components"},
+		{"--encoder featurs", "no encoder"},
+	} {
+		code, _, stderr := invoke(append([]string{"encode", dir, "--quiet"}, strings.Fields(c.line)...)...)
+		if code == exitOK || !strings.Contains(stderr, c.says) {
+			t.Errorf("%s: exit code %d, stderr %q, want %q", c.line, code, stderr, c.says)
+		}
+	}
+}
