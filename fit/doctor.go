@@ -248,7 +248,7 @@ func (d *diagnosis) look(ctx context.Context) error {
 				c.links++
 				support.Links++
 			}
-			logged := p.Exposure != nil && p.Exposure[k] != risk.Unlogged
+			logged := p.Exposure != nil && (p.Exposure[k] == risk.Exposed || p.Exposure[k] == risk.Unexposed)
 			if logged {
 				support.Logged++
 			}

@@ -65,6 +65,10 @@ const (
 	Sampled  LogKind = "sample"   // nothing: its pairs were drawn, shown or not
 	Complete LogKind = "complete" // to a source that has any, nothing else was shown
 	Ignored  LogKind = "ignored"  // it is not looked at
+	// Offered is the log of a recommender that came later than the graph's links: its pairs were shown on purpose,
+	// with probabilities that have nothing to do with π. Only training looks at it. What came of showing a pair that
+	// was not linked teaches ŷ; the graph's own links and their absence stay as they are, and teach both halves.
+	Offered LogKind = "offered"
 )
 
 // Log is pairs of which it is known whether the target was shown to the source, and whether the source then
@@ -140,14 +144,14 @@ func (d Drawing) Draw(g *graph.Graph, log *Log) (*Drawn, error) {
 // checkLog refuses a log that would be misread.
 func (d Drawing) checkLog(log *Log) error {
 	switch d.Log {
-	case "", Sampled, Complete, Ignored:
+	case "", Sampled, Complete, Offered, Ignored:
 	default:
-		return fmt.Errorf("%w: no kind of log %q; it is %s, %s or %s", ErrSetting, d.Log, Sampled, Complete, Ignored)
+		return fmt.Errorf("%w: no kind of log %q; it is %s, %s, %s or %s", ErrSetting, d.Log, Sampled, Complete, Offered, Ignored)
 	}
 	if d.Log == Complete && d.Scheme != "" && d.Scheme != graph.Uniform.String() {
 		return fmt.Errorf("%w: a complete log needs a uniform draw of the unlinked pairs, not %s", ErrSetting, d.Scheme)
 	}
-	if log == nil || len(log.Source) == 0 || d.Log == Complete || d.Log == Ignored {
+	if log == nil || len(log.Source) == 0 || d.Log == Complete || d.Log == Offered || d.Log == Ignored {
 		return nil
 	}
 	for k, exposed := range log.Exposed {
@@ -210,6 +214,12 @@ func (d Drawing) part(g *graph.Graph, out *Drawn, part graph.Part, log *Log) (Ev
 			return out.Split.Part(i) == part && out.Split.Part(j) <= part
 		}
 		return true
+	}
+	if d.Log == Offered {
+		if part != graph.Train {
+			return Evidence{Pairs: pairs}, nil
+		}
+		return log.offer(g, pairs, within), nil
 	}
 	return log.join(pairs, within, d.Log == Complete), nil
 }
@@ -303,6 +313,39 @@ func (l *Log) join(p *graph.Pairs, belongs func(i, j int32) bool, complete bool)
 	}
 	for _, e := range logged {
 		own(e)
+	}
+	return Evidence{both, exposure}
+}
+
+// offeredWeight is that of an offered pair: as good as none, since it stands for no pair of the universe.
+const offeredWeight = 1e-9
+
+// offer adds what came of showing pairs that were not linked. One that the sample has too is there twice, as it was
+// seen twice.
+func (l *Log) offer(g *graph.Graph, p *graph.Pairs, belongs func(i, j int32) bool) Evidence {
+	logged := slices.DeleteFunc(l.within(belongs), func(e entry) bool { return !e.exposed || g.HasLink(e.Source, e.Target) })
+	if len(logged) == 0 {
+		return Evidence{Pairs: p}
+	}
+	both, exposure := &graph.Pairs{Universe: p.Universe}, []risk.Exposure{}
+	add := func(at graph.Link, linked bool, weight, rate float64, e risk.Exposure) {
+		both.Source, both.Target = append(both.Source, at.Source), append(both.Target, at.Target)
+		both.Linked, both.Weight, both.Rate = append(both.Linked, linked), append(both.Weight, weight), append(both.Rate, rate)
+		exposure = append(exposure, e)
+	}
+	offer := func() {
+		add(logged[0].Link, logged[0].linked, offeredWeight, 1, risk.Offered)
+		logged = logged[1:]
+	}
+	for k := range p.Len() {
+		at := graph.Link{Source: p.Source[k], Target: p.Target[k]}
+		for len(logged) > 0 && byPair(logged[0].Link, at) < 0 {
+			offer()
+		}
+		add(at, p.Linked[k], p.Weight[k], p.Rate[k], risk.Unlogged)
+	}
+	for len(logged) > 0 {
+		offer()
 	}
 	return Evidence{both, exposure}
 }

@@ -77,7 +77,7 @@ type Estimate struct {
 var DoublyRobust risk.Scheme = risk.MassFunc(func(o risk.Observation, b risk.Belief) risk.Mass {
 	p := b.Link()
 	switch {
-	case o.Exposure == risk.Unlogged:
+	case o.Exposure == risk.Unlogged || o.Exposure == risk.Offered:
 		return risk.Mass{Positive: math.NaN(), Negative: math.NaN()}
 	case o.Exposure == risk.Exposed && o.Linked:
 		p += b.NotLink() * b.InversePropensity()
@@ -135,7 +135,7 @@ func (v Evidence) logged(predictions []float32) (Evidence, []float32) {
 	out := Evidence{Pairs: &graph.Pairs{Universe: v.Pairs.Universe}}
 	var kept []float32
 	for k, e := range v.Exposure {
-		if e == risk.Unlogged {
+		if e == risk.Unlogged || e == risk.Offered {
 			continue
 		}
 		p := out.Pairs
@@ -298,7 +298,11 @@ func (j *Judge) judge(v Evidence, from, to int, estimators []risk.Estimator, pre
 				rate = v.Pairs.Rate[from+k]
 			}
 			past := history{seed: j.Posterior.seed, replicate: b, source: batch.Sources[k], target: batch.Targets[k]}
-			seen := past.happen(y, pi, rate, v.Exposure != nil && v.Exposure[from+k] != risk.Unlogged)
+			as := risk.Unlogged
+			if v.Exposure != nil {
+				as = v.Exposure[from+k]
+			}
+			seen := past.happen(y, pi, rate, as)
 			w := v.Pairs.Weight[from+k]
 			switch was := v.Pairs.Linked[from+k]; {
 			case was && !seen.Linked: // sampled less often, it stands for more

@@ -169,11 +169,15 @@ func (l *laplace) contribute(k int, z float64, t cellTable) contribution {
 	e := math.Exp(-z)
 	var sum contribution
 	if at.exposure != risk.Unlogged {
-		at.addLogged(&sum, e, l.centreWeight())
+		add := at.addLogged
+		if at.exposure == risk.Offered {
+			add = at.addOffered
+		}
+		add(&sum, e, l.centreWeight())
 		if l.spread != nil {
 			for i, factor := range l.spread[k] {
-				at.addLogged(&sum, e*factor, hermiteWeight[i])
-				at.addLogged(&sum, e/factor, hermiteWeight[i])
+				add(&sum, e*factor, hermiteWeight[i])
+				add(&sum, e/factor, hermiteWeight[i])
 			}
 		}
 		return sum
@@ -267,6 +271,28 @@ func (p *point) addLogged(sum *contribution, e, weight float64) {
 		sum.zs += chance * z * s
 		sum.ss += chance * s * s
 	}
+}
+
+// addOffered is add for a pair that was not linked and was then shown on purpose: −log Ber(o; t), where
+//
+//	t = P(relevant | not linked) = ŷ(1−π)/(1−πŷ),   logit t = z + log(1−π),
+//
+// so that ∂z = t − o and ∂s = −π(t − o).
+func (p *point) addOffered(sum *contribution, e, weight float64) {
+	t := p.rest / (p.rest + e)
+	d := t
+	if p.linked {
+		d = -e / (p.rest + e)
+		sum.loss -= weight * math.Log(p.rest/(p.rest+e))
+	} else {
+		sum.loss -= weight * math.Log(e/(p.rest+e))
+	}
+	v := weight * t * e / (p.rest + e)
+	sum.dz += weight * d
+	sum.ds -= weight * p.pi * d
+	sum.zz += v
+	sum.zs -= v * p.pi
+	sum.ss += v * p.pi * p.pi
 }
 
 // logits sets z for the pairs from…from+len(z).

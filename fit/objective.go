@@ -212,6 +212,22 @@ func (o *Objective) slopes(w *workspace, n int, scale float32, values bool) Part
 			likelihood *= w.weight[k]
 		}
 		var dz, ds float32
+		if o.Exposure != nil && w.exposure[k] == risk.Offered {
+			// −log Ber(o; t) with logit t = z + log(1−π̂): see Offered. There is no risk of it, which is of o = o′·a.
+			logit := float64(z[k]) - softplus(float64(s[k]))
+			if linked {
+				logit = -logit
+			}
+			e := float32(1 / (1 + math.Exp(-logit)))
+			if linked {
+				e = -e
+			}
+			w.dz[k], w.ds[k] = lambdaL*e, -lambdaL*e*pk
+			if values {
+				nll.sum += float64(lambdaL) * softplus(logit)
+			}
+			continue
+		}
 		if o.Exposure != nil && w.exposure[k] != risk.Unlogged {
 			// −log Ber(a; π̂) − a·log Ber(o; ŷ)
 			if w.exposure[k] == risk.Exposed {

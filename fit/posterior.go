@@ -334,11 +334,16 @@ func (a *aftermath) vary(ctx context.Context, which int) error {
 
 // withoutLogs finds what the links alone would have said, for the test of logged exposure.
 func (a *aftermath) withoutLogs(ctx context.Context) error {
-	if !slices.ContainsFunc(a.laplace.exposure, func(e risk.Exposure) bool { return e != risk.Unlogged }) {
+	if !slices.ContainsFunc(a.laplace.exposure, func(e risk.Exposure) bool { return e == risk.Exposed || e == risk.Unexposed }) {
 		return nil
 	}
 	blind := a.newRefit()
-	blind.exposure = nil
+	blind.exposure = slices.Clone(blind.exposure)
+	for k, e := range blind.exposure {
+		if e != risk.Offered { // which is no exposure by π
+			blind.exposure[k] = risk.Unlogged
+		}
+	}
 	if err := a.recorder.begin(blind); err != nil {
 		return err
 	}
@@ -371,7 +376,7 @@ func (a *aftermath) replicate(ctx context.Context, k int) error {
 	for i := range n {
 		past := history{seed: a.seed, replicate: k, source: a.pairs.Source[i], target: a.pairs.Target[i]}
 		y, _ := sigmoidBoth(float64(z[i]))
-		seen := past.happen(y, table.pi[l.cell[i]], l.rate[i], l.exposure != nil && l.exposure[i] != risk.Unlogged)
+		seen := past.happen(y, table.pi[l.cell[i]], l.rate[i], l.exposed(i))
 		again.linked[i] = seen.Linked
 		if l.exposure != nil {
 			again.exposure[i] = seen.Exposure
@@ -452,13 +457,24 @@ type history struct {
 	source, target int32
 }
 
+// exposed says what is logged of pair k.
+func (l *laplace) exposed(k int) risk.Exposure {
+	if l.exposure == nil {
+		return risk.Unlogged
+	}
+	return l.exposure[k]
+}
+
 // happen returns what is seen of a pair of link probability y and propensity π that was sampled,
 // unlinked pairs at the relative rate r: P(o=1 | sampled) = πy/(πy + r(1−πy)).
-func (h history) happen(y, pi, rate float64, logged bool) risk.Observation {
+func (h history) happen(y, pi, rate float64, as risk.Exposure) risk.Observation {
 	first := h.uniform()
-	if !logged {
+	switch as {
+	case risk.Unlogged:
 		p := pi * y
 		return risk.Observation{Linked: first*(p+rate*(1-p)) < p}
+	case risk.Offered:
+		return risk.Observation{Linked: first*(1-pi*y) < y*(1-pi), Exposure: risk.Offered}
 	}
 	// linked 1, shown and unlinked r, not shown r: the chances of being in the sample
 	linked, refused, unseen := pi*y, rate*pi*(1-y), rate*(1-pi)

@@ -151,7 +151,7 @@ func TestPosteriorComesBack(t *testing.T) {
 
 func TestHistoryObeysItsProbabilities(t *testing.T) {
 	const n = 40_000
-	count := func(y, pi, rate float64, logged bool) (linked, exposed float64) {
+	count := func(y, pi, rate float64, logged risk.Exposure) (linked, exposed float64) {
 		for k := range int32(n) {
 			o := history{seed: 9, replicate: 3, source: k, target: 2*k + 1}.happen(y, pi, rate, logged)
 			if o.Linked {
@@ -160,7 +160,7 @@ func TestHistoryObeysItsProbabilities(t *testing.T) {
 			if o.Exposure == risk.Exposed {
 				exposed++
 			}
-			if logged == (o.Exposure == risk.Unlogged) || o.Linked && o.Exposure == risk.Unexposed {
+			if (logged == risk.Unlogged) != (o.Exposure == risk.Unlogged) || (logged == risk.Offered) != (o.Exposure == risk.Offered) || o.Linked && o.Exposure == risk.Unexposed {
 				t.Fatalf("impossible: %+v", o)
 			}
 		}
@@ -171,16 +171,18 @@ func TestHistoryObeysItsProbabilities(t *testing.T) {
 			t.Errorf("%s: %.4f, want %.4f", what, got, want)
 		}
 	}
-	kept, shown := count(.5, .4, .1, true) // of .28 that is sampled, .2 is linked and .02 was shown in vain
+	kept, shown := count(.5, .4, .1, risk.Exposed) // of .28 that is sampled, .2 is linked and .02 was shown in vain
 	near("links of a case-control sample", kept, .2/.28)
 	near("exposures of a case-control sample", shown, .22/.28)
-	linked, _ := count(.5, .4, 1, false)
+	linked, _ := count(.5, .4, 1, risk.Unlogged)
 	near("links", linked, .2)
-	linked, _ = count(.5, .4, .25, false)
+	linked, _ = count(.5, .4, .25, risk.Unlogged)
 	near("links of a case-control sample", linked, .2/(.2+.25*.8))
-	linked, exposed := count(.5, .4, 1, true)
+	linked, exposed := count(.5, .4, 1, risk.Exposed)
 	near("links where exposure is logged", linked, .2)
 	near("exposures", exposed, .4)
+	linked, _ = count(.5, .4, 1, risk.Offered)
+	near("links of what was offered", linked, .5*.6/(1-.5*.4))
 }
 
 func TestNoReplicates(t *testing.T) {

@@ -9,6 +9,9 @@ const (
 	Unlogged  Exposure = iota // nothing is logged
 	Exposed                   // a = 1
 	Unexposed                 // a = 0
+	// Offered: there was no link, and then the target was shown on purpose, whatever π is. What came of that says
+	// how probable the link is given that exposure had not brought it about before.
+	Offered
 )
 
 // Observation is what has been seen of one pair, apart from what the models believe.

@@ -16,6 +16,7 @@ import (
 
 	"unseen/dataset"
 	"unseen/fit"
+	"unseen/graph"
 	"unseen/model"
 	"unseen/world"
 )
@@ -46,36 +47,41 @@ func plant(ctx context.Context, folder string, s world.Settings, d fit.Drawing, 
 	if w, err = w.Linked(ctx); err != nil {
 		return nil, err
 	}
-	manifest, err := dataset.Write(ctx, filepath.Join(folder, "dataset"), dataset.Content{Graph: w.Graph()}, dataset.WriteOptions{})
+	return w, learn(ctx, folder, w.Graph(), d, methods...)
+}
+
+// learn writes a graph, and a model of it by each method.
+func learn(ctx context.Context, folder string, g *graph.Graph, d fit.Drawing, methods ...string) error {
+	manifest, err := dataset.Write(ctx, filepath.Join(folder, "dataset"), dataset.Content{Graph: g}, dataset.WriteOptions{})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	data := fit.Data{Files: map[string]string{}, Drawing: d}
 	for name, file := range manifest.Files {
 		data.Files[name] = file.SHA256
 	}
-	_, drawn, err := data.Prepare(ctx, w.Graph(), nil, 1)
+	_, drawn, err := data.Prepare(ctx, g, nil, 1)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for k, method := range methods {
 		r, err := fit.Fit(ctx, drawn.Problem, fit.Settings{Method: method, Seed: 1, Threads: 1, Replicates: 2}, fit.Progress{})
 		if err != nil {
-			return nil, err
+			return err
 		}
 		m, err := r.Model(drawn.Problem.Checksum())
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if m.Data, err = json.Marshal(data); err != nil {
-			return nil, err
+			return err
 		}
 		name := []string{"model.safetensors", "naive.safetensors"}[k]
 		if err := model.Save(filepath.Join(folder, name), m); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return w, nil
+	return nil
 }
 
 // copyOf copies the small world's folder.

@@ -21,15 +21,14 @@ var ErrNoModel = errors.New("serve: no such model")
 
 // Entry is a model that served or may serve.
 type Entry struct {
-	Digest   string    `json:"digest" doc:"SHA-256 of the file"`
-	Method   string    `json:"method"`
-	Made     time.Time `json:"made"`
-	Parent   string    `json:"parent,omitempty" doc:"model whose settings it was trained anew with"`
-	Seq      int64     `json:"seq,omitempty" doc:"event of the log up to which it has learned; 0: from the dataset alone"`
-	Complete bool      `json:"complete,omitempty" doc:"what the log does not have counted as not shown to the log's sources"`
-	Logged   int       `json:"logged,omitempty" doc:"training pairs whose exposure is known"`
-	Note     string    `json:"note,omitempty"`
-	Checks   []Check   `json:"checks,omitempty" doc:"what it was validated by"`
+	Digest string    `json:"digest" doc:"SHA-256 of the file"`
+	Method string    `json:"method"`
+	Made   time.Time `json:"made"`
+	Parent string    `json:"parent,omitempty" doc:"model whose settings it was trained anew with"`
+	Seq    int64     `json:"seq,omitempty" doc:"event of the log up to which it has learned; 0: from the dataset alone"`
+	Logged int       `json:"logged,omitempty" doc:"training pairs whose exposure is known"`
+	Note   string    `json:"note,omitempty"`
+	Checks []Check   `json:"checks,omitempty" doc:"what it was validated by"`
 }
 
 // Check is one thing that a model was validated by.

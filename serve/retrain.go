@@ -86,7 +86,7 @@ func (s *Service) lesson(ctx context.Context, data fit.Data, method string, upTo
 					return nil, err
 				}
 			} else {
-				data.Drawing.Log, log = fit.Complete, shown
+				data.Drawing.Log, log = fit.Offered, shown
 			}
 		}
 	}
@@ -187,7 +187,7 @@ func (s *Service) retrain(ctx context.Context, o Order, phase func(string), tell
 	if err != nil {
 		return err
 	}
-	entry := Entry{Digest: digest, Method: m.Method, Made: s.o.Now().UTC(), Parent: parent.digest, Seq: totals.Events, Complete: l.data.Drawing.Log == fit.Complete, Logged: l.drawn.Logged, Note: "trained anew on the log"}
+	entry := Entry{Digest: digest, Method: m.Method, Made: s.o.Now().UTC(), Parent: parent.digest, Seq: totals.Events, Logged: l.drawn.Logged, Note: "trained anew on the log"}
 	if entry.Checks, err = validate(ctx, next, parent, l); err != nil {
 		return err
 	}

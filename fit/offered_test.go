@@ -1,0 +1,173 @@
+package fit
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"unseen/graph"
+	"unseen/model"
+	"unseen/risk"
+	"unseen/world"
+)
+
+// The slopes and the information of an offered pair are those of its loss, taken apart numerically.
+func TestOfferedSlopes(t *testing.T) {
+	loss := func(z, s float64, linked bool) float64 {
+		pi := 1 / (1 + math.Exp(-s))
+		y := 1 / (1 + math.Exp(-z))
+		p := y * (1 - pi) / (1 - pi*y)
+		if linked {
+			return -math.Log(p)
+		}
+		return -math.Log(1 - p)
+	}
+	rng := rand.New(rand.NewPCG(3, 0))
+	for range 200 {
+		z, s, linked := 3*rng.NormFloat64(), 2*rng.NormFloat64(), rng.IntN(2) == 0
+		pi := 1 / (1 + math.Exp(-s))
+		at := point{pi: pi, rest: 1 - pi, rate: 1, linked: linked, exposure: risk.Offered}
+		var got contribution
+		at.addOffered(&got, math.Exp(-z), 1)
+		const h = 1e-5
+		dz := (loss(z+h, s, linked) - loss(z-h, s, linked)) / (2 * h)
+		ds := (loss(z, s+h, linked) - loss(z, s-h, linked)) / (2 * h)
+		if math.Abs(got.loss-loss(z, s, linked)) > 1e-9 || math.Abs(got.dz-dz) > 1e-6 || math.Abs(got.ds-ds) > 1e-6 {
+			t.Fatalf("z %v, s %v, linked %v: %+v, want loss %v, slopes %v %v", z, s, linked, got, loss(z, s, linked), dz, ds)
+		}
+		// the information is the mean square of the slopes over what can happen
+		var zz, zs, ss float64
+		for _, o := range []bool{false, true} {
+			var one contribution
+			at.linked = o
+			at.addOffered(&one, math.Exp(-z), 1)
+			chance := math.Exp(-loss(z, s, o))
+			zz, zs, ss = zz+chance*one.dz*one.dz, zs+chance*one.dz*one.ds, ss+chance*one.ds*one.ds
+		}
+		if math.Abs(got.zz-zz) > 1e-9 || math.Abs(got.zs-zs) > 1e-9 || math.Abs(got.ss-ss) > 1e-9 {
+			t.Fatalf("z %v, s %v: information %v %v %v, want %v %v %v", z, s, got.zz, got.zs, got.ss, zz, zs, ss)
+		}
+	}
+}
+
+// The objective of minibatches has the gradient of its own value, offered pairs among the others.
+func TestOfferedGradient(t *testing.T) {
+	w, err := world.New(t.Context(), world.Settings{Nodes: 40, Dim: 4, Fields: world.EvenFields(2), Plan: world.Plan{Seed: 2, Threads: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sample, err := w.Pairs(t.Context(), 300, world.Draw{Logged: .5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := model.NodesOf(w.Graph())
+	link, err := model.NewLink("diagonal", n, model.LinkOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	propensity, err := model.NewPropensity("field-matrix", n, model.PropensityOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	exposure := make([]risk.Exposure, sample.Pairs.Len())
+	for k := range exposure {
+		exposure[k] = []risk.Exposure{risk.Unlogged, risk.Offered, logEntry(sample.Exposed[k])}[k%3]
+	}
+	o := &Objective{Link: link, Propensity: propensity, Likelihood: 1, Risk: 1, Scheme: AP, Pairs: sample.Pairs, Exposure: exposure}
+	params := make([]float32, o.Size())
+	rng := rand.New(rand.NewPCG(4, 0))
+	for k := range params {
+		params[k] = float32(.3 * rng.NormFloat64())
+	}
+	value := func() float64 {
+		parts, err := CPU{}.Gradient(context.Background(), o, params, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return parts.Total()
+	}
+	grad := make([]float64, len(params))
+	if _, err := (CPU{}).Gradient(t.Context(), o, params, grad); err != nil {
+		t.Fatal(err)
+	}
+	for k := range params {
+		const h = 1e-2
+		old := params[k]
+		params[k] = old + h
+		up := value()
+		params[k] = old - h
+		down := value()
+		params[k] = old
+		if want := (up - down) / (2 * h); math.Abs(grad[k]-want) > 2e-3*(1+math.Abs(want)) {
+			t.Errorf("parameter %d: slope %v, want %v", k, grad[k], want)
+		}
+	}
+}
+
+// A log of what was offered teaches relevance without touching what links say of exposure, although it shows what the
+// recommender likes best and nothing that is linked already.
+func TestOfferedLog(t *testing.T) {
+	w, err := world.New(t.Context(), world.Settings{Nodes: 160, Dim: 6, Fields: world.EvenFields(2), Plan: world.Plan{BaseRate: .2, Seed: 8, Threads: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w, err = w.Linked(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	g := w.Graph()
+	rng := rand.New(rand.NewPCG(6, 0))
+	log := &Log{}
+	sample, err := w.Pairs(t.Context(), 160*159/2, world.Draw{Parts: 1, Older: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k := range sample.Pairs.Len() {
+		if !sample.Pairs.Linked[k] && rng.Float64() < .1+.8*sample.Truth[k].Link {
+			log.Source, log.Target = append(log.Source, sample.Pairs.Source[k]), append(log.Target, sample.Pairs.Target[k])
+			log.Exposed, log.Linked = append(log.Exposed, true), append(log.Linked, sample.Relevant[k])
+		}
+	}
+	propensity := func(d Drawing, log *Log) (pi []float64, err float64) {
+		drawn, e := d.Draw(g, log)
+		if e != nil {
+			t.Fatal(e)
+		}
+		r, e := Fit(t.Context(), drawn.Problem, Settings{Seed: 1, Threads: 1, Replicates: -1}, Progress{})
+		if e != nil {
+			t.Fatal(e)
+		}
+		for a := uint16(1); a <= 2; a++ {
+			for b := uint16(1); b <= 2; b++ {
+				i, j := nodeOfField(g, a), nodeOfField(g, b)
+				var s [1]float32
+				r.Propensity.Logits(s[:], r.PropensityParams, model.Batch{Sources: []int32{i}, Targets: []int32{j}})
+				p := 1 / (1 + math.Exp(-float64(s[0])))
+				pi = append(pi, p)
+				err += math.Abs(p/w.Propensity(a, b)-1) / 4
+			}
+		}
+		return pi, err
+	}
+	d := Drawing{Split: Whole, PerLink: 4, Seed: 1}
+	without, before := propensity(d, nil)
+	d.Log = Offered
+	with, after := propensity(d, log)
+	t.Logf("π̂ without %.2f, off by %.2f; with %.2f, off by %.2f; π %.2f", without, before, with, after, w.Propensities())
+	if after > .15 {
+		t.Errorf("with %d pairs offered π̂ is off by %.2f, without by %.2f", len(log.Source), after, before)
+	}
+	d.Log = Complete
+	if _, wrong := propensity(d, log); wrong < 2*after {
+		t.Errorf("taken for complete the log gives a π̂ that is off by %.2f; then offered, %.2f, is no gain", wrong, after)
+	}
+}
+
+func nodeOfField(g *graph.Graph, f uint16) int32 {
+	for i := range int32(g.Len()) {
+		if g.Field(i) == f {
+			return i
+		}
+	}
+	return -1
+}
