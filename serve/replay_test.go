@@ -225,15 +225,17 @@ func (r *replay) truth() float64 {
 // one that reports what it showed and learns with that stays where relevance is. UNSEEN_REPLAY=20 runs twenty rounds of
 // a larger population.
 func TestReplay(t *testing.T) {
-	nodes, rounds, within := 150, 3, .06
+	if testing.Short() {
+		t.Skip("trains a service anew, round after round")
+	}
+	nodes, k, rounds, within := 240, 16, 3, .05
 	if text := os.Getenv("UNSEEN_REPLAY"); text != "" {
 		var err error
 		if rounds, err = strconv.Atoi(text); err != nil {
 			t.Fatalf("UNSEEN_REPLAY is %q; give a number of rounds", text)
 		}
-		nodes, within = 400, .03
+		nodes, k, within = 400, 8, .03
 	}
-	const k = 8
 	naive := newReplay(t, nodes, k, "naive")
 	truth := naive.truth()
 	var shares []float64

@@ -1,0 +1,41 @@
+package serve
+
+import (
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// Every example of the guide that is marked as sh works as it stands.
+func TestGuide(t *testing.T) {
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Skip("there is no curl to run the examples with")
+	}
+	guide, err := os.ReadFile("../docs/service.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := open(t)
+	server := httptest.NewServer(s.Handler())
+	defer server.Close()
+	examples := strings.Split(string(guide), "```sh\n")[1:]
+	if len(examples) < 10 {
+		t.Fatalf("%d examples", len(examples))
+	}
+	for _, example := range examples {
+		example, _, _ = strings.Cut(example, "```")
+		cmd := exec.Command("sh", "-e", "-c", example)
+		cmd.Env = append(os.Environ(), "URL="+server.URL)
+		if out, err := cmd.CombinedOutput(); err != nil || len(out) == 0 {
+			t.Errorf("%v\n%s\n%s", err, example, out)
+		}
+	}
+	if l := s.Loop(); l.Forecast == nil && l.Fields == nil {
+		t.Error("nothing was watched")
+	}
+	if job, err := s.Wait(t.Context(), "1"); err != nil || job.State != Done {
+		t.Errorf("%v, job %+v", err, job)
+	}
+}
