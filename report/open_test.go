@@ -235,7 +235,7 @@ func TestOpenRefuses(t *testing.T) {
 		empty:                            "has no results (.json) and no model (.safetensors)",
 		file("text.json", "hello"):       "is not JSON, or damaged",
 		file("cut.json", `{"study": "table1", "tables": [`):                                                        "is not JSON, or damaged",
-		file("other.json", `{"name": "x"}`):                                                                        "neither of a study, an evaluation nor a report",
+		file("other.json", `{"name": "x"}`):                                                                        "neither of a study, an evaluation, a dial nor a report",
 		file("list.json", `[1]`):                                                                                   "is not JSON, or damaged",
 		file("evaluated.json", `{"kind": "unseen-evaluation"}`):                                                    "it has no panel",
 		file("otherwise.json", `{"kind": "unseen-evaluation", "panel": 3}`):                                        "is damaged",
