@@ -19,8 +19,8 @@ import (
 	"unseen/recommend"
 )
 
-// batchPart is how many nodes one file of lists holds.
-const batchPart = 4096
+// batchPart is how many nodes one file of lists holds. Tests make it smaller.
+var batchPart = 4096
 
 // batchPlan is what a folder of lists is of: written first, so that a resumed run goes on with the same.
 type batchPlan struct {
@@ -147,12 +147,14 @@ func (p batchPlan) begin(dir string, resume bool) error {
 		return nil
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
-	case resume:
-		return usagef("%s holds nothing to go on with; leave --resume out", dir)
+	}
+	if _, err := os.Stat(dir); resume && err != nil {
+		return usagef("there is no %s to go on with; leave --resume out", dir)
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return usagef("-o: no folder can be made: %v; give another", err)
 	}
+	atomicfile.Sweep(path) // of a run that was killed before it had its plan
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) > 0 {
 		return usagef("%s is not empty; give a new folder", dir)

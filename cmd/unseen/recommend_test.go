@@ -120,7 +120,7 @@ func TestRecommendAll(t *testing.T) {
 	for _, c := range []struct{ line, says string }{
 		{"--all -o " + out, "holds lists already"},
 		{"--all -k 6 --resume -o " + out, "another model, dataset or command"},
-		{"--all --resume -o " + filepath.Join(some, "new"), "nothing to go on with"},
+		{"--all --resume -o " + filepath.Join(some, "new"), "to go on with; leave --resume out"},
 		{"--all -o " + dir, "is not empty"},
 		{"--all", "give a folder with -o"},
 		{"--all --diversity .5 -o x", "take no filters"},
