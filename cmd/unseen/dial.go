@@ -164,7 +164,7 @@ func (f *dialFlags) settings() (diversity, explore []recommend.Setting) {
 
 func runDial(ctx context.Context, f dialFlags, t *ticker) (*recommend.Dial, error) {
 	defer t.clear()
-	file, err := model.Open(f.model)
+	file, err := openModel(f.model, f.data)
 	if err != nil {
 		return nil, err
 	}
@@ -307,11 +307,11 @@ func refit(ctx context.Context, f dialFlags, m model.Model, drawn *fit.Drawn, la
 // printDial draws the page for a terminal of 80 columns.
 func printDial(w io.Writer, d *recommend.Dial, output string) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s on %s: lists of %d for %s held-out nodes\n", d.Model, d.Dataset, d.K, thousands(d.Sources))
+	fmt.Fprintf(&b, "%s on %s: lists of %s for %s\n", d.Model, d.Dataset, thousands(d.K), plural(d.Sources, "held-out node"))
 	if d.Of > d.Sources {
 		fmt.Fprintf(&b, "drawn from %s; ", thousands(d.Of))
 	}
-	fmt.Fprintf(&b, "%s links; held out %s\n\n", thousands(d.Links), d.Held)
+	fmt.Fprintf(&b, "%s links in all; held out %s\n\n", thousands(d.Links), d.Held)
 	b.WriteString(dialChart(d))
 	fmt.Fprintf(&b, "\n  %-20s %-22s %-22s %6s\n", "", fmt.Sprintf("Recall@%d, %%", d.K), "entropy, nats", "fields")
 	for _, curve := range d.Curves {
@@ -356,7 +356,8 @@ func dialChart(d *recommend.Dial) string {
 	}
 	if high-low < .01 { // so that noise does not look like a slope
 		middle := (high + low) / 2
-		low, high = middle-.005, middle+.005
+		low = min(max(middle-.005, 0), .99)
+		high = low + .01
 	}
 	if right-left < .01 {
 		right = left + .01

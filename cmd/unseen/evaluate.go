@@ -142,7 +142,7 @@ written that unseen report makes a page of.`,
 
 func runEvaluate(ctx context.Context, f evaluateFlags, t *ticker) (*evaluate.Evaluation, error) {
 	defer t.clear()
-	file, err := model.Open(f.model)
+	file, err := openModel(f.model, f.data)
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +180,7 @@ func runEvaluate(ctx context.Context, f evaluateFlags, t *ticker) (*evaluate.Eva
 	}
 	groupless := ""
 	for _, path := range f.against {
-		other, err := model.Open(path)
+		other, err := openModel(path, f.data)
 		if err != nil {
 			return nil, err
 		}

@@ -61,6 +61,13 @@ func TestRecommend(t *testing.T) {
 	if got, want := bibtex(`50% of {a_b} & \c`), `50\% of \{a\_b\} \& \textbackslash{}c`; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
+	// a model that knows exposure is no naive one, and two arguments may be in the wrong order
+	if text := well(t, "recommend", bayes, dir, node, "--naive", bayes, "--quiet"); !strings.Contains(text, "is no naive model") {
+		t.Errorf("a bayes model passes for naive:\n%s", text)
+	}
+	if code, _, stderr := invoke("recommend", dir, bayes, node); code != exitUsage || !strings.Contains(stderr, "name the model first") {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
 	exclude := filepath.Join(t.TempDir(), "ids")
 	if err := os.WriteFile(exclude, []byte(rows[1][2]+"\nnobody\n\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -122,6 +129,7 @@ func TestRecommendAll(t *testing.T) {
 		{"--all -k 6 --resume -o " + out, "another model, dataset or command"},
 		{"--all --resume -o " + filepath.Join(some, "new"), "to go on with; leave --resume out"},
 		{"--all -o " + dir, "is not empty"},
+		{"--all -o " + bayes, "is a file"},
 		{"--all", "give a folder with -o"},
 		{"--all --diversity .5 -o x", "take no filters"},
 		{"--nodes " + bayes + " -o x", "bayes.safetensors, line"},
@@ -157,6 +165,9 @@ func TestRecommendRefuses(t *testing.T) {
 		{dir + " --text=", "--text is empty"},
 		{dir + " p1 -o x", "-o is for --all"},
 		{dir + " p1 --exclude nothere", "cannot be read"},
+		{dir + " p1 --json --format csv", "are two formats"},
+		{dir + " p1 --explain --format csv", "no room for --explain"},
+		{dir + " p1 --compare --format ris --naive " + bayes, "no room for --compare"},
 	} {
 		code, stdout, stderr := invoke(append([]string{"recommend", bayes}, strings.Fields(c.line)...)...)
 		if code == exitOK || stdout != "" || !strings.Contains(stderr, c.says) {
