@@ -121,7 +121,9 @@ func readGroups(path string, g *graph.Graph) (evaluate.Groups, int, error) {
 func printFairness(b *strings.Builder, e *evaluate.Evaluation) {
 	f := e.Fairness
 	fmt.Fprintf(b, "\nFairness: places 1 to %d of %s held-out nodes' lists, by %s\n", f.K, thousands(f.Sources), f.By)
-	fmt.Fprintf(b, "  %-24s %6s %7s   %-20s", "", "merit", "shown", "shown / merit")
+	line := func(text, more string) {
+		b.WriteString(strings.TrimRight(fmt.Sprintf("%-61s %s", text, more), " ") + "\n")
+	}
 	other := func(name string) *evaluate.Band {
 		for _, o := range e.Others {
 			if o.Fairness == nil {
@@ -136,10 +138,11 @@ func printFairness(b *strings.Builder, e *evaluate.Evaluation) {
 		}
 		return nil
 	}
+	head := ""
 	if len(e.Others) > 0 {
-		fmt.Fprintf(b, " %s", short(e.Others[0].Model, 15))
+		head = short(e.Others[0].Model, 15)
 	}
-	b.WriteString("\n")
+	line(fmt.Sprintf("  %-24s %6s %7s   %-20s", "", "merit", "shown", "shown / merit"), head)
 	const most = 12
 	for k, g := range f.Groups {
 		if k == most {
@@ -150,11 +153,12 @@ func printFairness(b *strings.Builder, e *evaluate.Evaluation) {
 		if g.Ratio != nil {
 			ratio = fmt.Sprintf("%.2f (%.2f to %.2f)", g.Ratio.Value, g.Ratio.Lower, g.Ratio.Upper)
 		}
-		fmt.Fprintf(b, "  %-*s %5.1f%% %6.1f%%   %-20s", 24+wide(short(g.Name, 24)), short(g.Name, 24), 100*g.Merit.Value, 100*g.Exposure.Value, ratio)
+		text := fmt.Sprintf("  %-*s %5.1f%% %6.1f%%   %-20s", 24+wide(short(g.Name, 24)), short(g.Name, 24), 100*g.Merit.Value, 100*g.Exposure.Value, ratio)
+		beside := ""
 		if band := other(g.Name); band != nil {
-			fmt.Fprintf(b, " %.2f", band.Value)
+			beside = fmt.Sprintf("%.2f", band.Value)
 		}
-		b.WriteString("\n")
+		line(text, beside)
 	}
 	fmt.Fprintf(b, "\n  %-24s %-20s %-20s %s\n", "", "least / most", "Gini of ratios", "misplaced")
 	row := func(name string, f *evaluate.Fairness) {

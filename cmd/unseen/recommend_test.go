@@ -175,3 +175,45 @@ func TestRecommendRefuses(t *testing.T) {
 		}
 	}
 }
+
+func TestBridges(t *testing.T) {
+	dir, bayes, naive := fitted(t)
+	out := filepath.Join(t.TempDir(), "bridges")
+	page := well(t, "bridges", bayes, dir, "--naive", naive, "-o", out, "--quiet")
+	fits80(t, strings.ReplaceAll(page, out, "bridges"))
+	var found foundBridges
+	decodeOne(t, well(t, "bridges", bayes, dir, "--naive", naive, "--json", "--quiet", "--threads", "1"), &found)
+	if len(found.Bridges) != 6 || found.Bridges[0].Gap < found.Bridges[5].Gap || len(found.Bridges[0].Reading) == 0 || len(found.Notes) != 0 {
+		t.Errorf("%+v", found)
+	}
+	raw, err := os.ReadFile(filepath.Join(out, "bridges.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := csv.NewReader(strings.NewReader(string(raw))).ReadAll()
+	if first := found.Bridges[0]; err != nil || len(rows) < 2 || rows[1][0] != first.Source || rows[1][10] != first.Reading[0].ID {
+		t.Errorf("%v: %v", err, rows[:min(2, len(rows))])
+	}
+	for _, name := range []string{"bridges.html", "bridges.jsonl", "bridges.bib", "bridges.ris"} {
+		if info, err := os.Stat(filepath.Join(out, name)); err != nil || info.Size() == 0 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if text := well(t, "bridges", bayes, dir, "--naive", bayes, "--quiet"); !strings.Contains(text, "is no naive model") {
+		t.Errorf("a bayes model passes for naive:\n%s", text)
+	}
+	for line, says := range map[string]string{
+		"":                                  "--naive is missing",
+		"--naive nothere":                   "there is no model nothere",
+		"--naive " + dir:                    "is a folder",
+		"--sources 0 --naive " + naive:      "--sources is 0",
+		"--list 0 --naive " + naive:         "--list is 0",
+		"--top 0 --naive " + naive:          "--top is 0",
+		"-o " + bayes + " --naive " + naive: "no folder can be made",
+	} {
+		code, stdout, stderr := invoke(append([]string{"bridges", bayes, dir, "--quiet"}, strings.Fields(line)...)...)
+		if code == exitOK || stdout != "" || !strings.Contains(stderr, says) {
+			t.Errorf("%s: exit code %d, stderr %q, want %q", line, code, stderr, says)
+		}
+	}
+}
