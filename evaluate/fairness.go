@@ -36,7 +36,7 @@ type Fairness struct {
 	Groups  []GroupShare `json:"groups"` // the largest merit first
 
 	// Least is the lowest ratio as a share of the highest: 1 if all are served alike, 0 if a group is never shown. (Its
-	// inverse, the highest over the lowest, would then be infinite.)
+	// inverse, the highest over the lowest, would then be infinite.) Groups with too Few places do not count.
 	Least Band `json:"least"`
 	// Gini is the inequality of the ratios, a group counting by its merit: Σ_g Σ_h m_g·m_h·|ratio_g − ratio_h| / 2. It
 	// is 0 if all are served alike and 1 − m if a group of merit m has everything.
@@ -53,7 +53,13 @@ type GroupShare struct {
 	Exposure Band   `json:"exposure"`
 	Merit    Band   `json:"merit"`
 	Ratio    *Band  `json:"ratio,omitempty"` // nil if it has no merit
+	// Few: by its merit fewer than five of all places are due to it, and the lists can hardly say whether it gets them.
+	// A group that is never shown has the interval 0 to 0, since drawing sources again cannot show it either.
+	Few bool `json:"few,omitempty"`
 }
+
+// fewPlaces is how many places must be due to a group for its ratio to count.
+const fewPlaces = 5
 
 // Groups say which group each node is in.
 type Groups struct {
@@ -133,6 +139,20 @@ func NewFairness(groups Groups, shown []Shown, k, draws int, seed uint64) (*Fair
 		return nil, fmt.Errorf("%w: fairness: no source has a list; give sources with candidates", ErrEmpty)
 	}
 	const overall = 3
+	counts, some := make([]bool, n), false // whether enough places are due to a group
+	for g := range counts {
+		var due float64
+		for i := range merit {
+			due += float64(k) * merit[i][g]
+		}
+		counts[g] = due >= fewPlaces
+		some = some || counts[g]
+	}
+	if !some { // so few lists that nothing is sure
+		for g := range counts {
+			counts[g] = true
+		}
+	}
 	e, m := make([]float64, n), make([]float64, n)
 	bands := Bootstrap(len(exposure), draws, seed, func(times []float64) []float64 {
 		clear(e)
@@ -148,7 +168,7 @@ func NewFairness(groups Groups, shown []Shown, k, draws int, seed uint64) (*Fair
 			}
 		}
 		out := make([]float64, overall, overall+3*n)
-		out[0], out[1], out[2] = disparity(e, m)
+		out[0], out[1], out[2] = disparity(e, m, counts)
 		for g := range n {
 			out = append(out, e[g], m[g], e[g]/m[g]) // NaN, or infinite, where there is no merit
 		}
@@ -160,7 +180,7 @@ func NewFairness(groups Groups, shown []Shown, k, draws int, seed uint64) (*Fair
 		sizes[g]++
 	}
 	for g, name := range groups.Names {
-		share := GroupShare{Name: name, Nodes: sizes[g], Exposure: bands[overall+3*g], Merit: bands[overall+3*g+1]}
+		share := GroupShare{Name: name, Nodes: sizes[g], Exposure: bands[overall+3*g], Merit: bands[overall+3*g+1], Few: !counts[g]}
 		if ratio := bands[overall+3*g+2]; share.Merit.Value > 0 {
 			ratio.Upper = min(ratio.Upper, math.MaxFloat64) // JSON has no infinity
 			share.Ratio = &ratio
@@ -193,8 +213,8 @@ func normalise(x []float64) bool {
 	return sum > 0
 }
 
-// disparity compares shares of exposure with shares of merit.
-func disparity(e, m []float64) (least, gini, distance float64) {
+// disparity compares shares of exposure with shares of merit; the lowest and the highest ratio are of groups that count.
+func disparity(e, m []float64, counts []bool) (least, gini, distance float64) {
 	low, high := math.Inf(1), 0.
 	type group struct{ ratio, merit float64 }
 	var some []group
@@ -202,7 +222,9 @@ func disparity(e, m []float64) (least, gini, distance float64) {
 		distance += math.Abs(e[g]-m[g]) / 2
 		if m[g] > 0 {
 			some = append(some, group{e[g] / m[g], m[g]})
-			low, high = min(low, e[g]/m[g]), max(high, e[g]/m[g])
+			if counts[g] {
+				low, high = min(low, e[g]/m[g]), max(high, e[g]/m[g])
+			}
 		}
 	}
 	slices.SortFunc(some, func(a, b group) int {
@@ -225,7 +247,7 @@ func disparity(e, m []float64) (least, gini, distance float64) {
 	if mean > 0 {
 		gini /= mean
 	}
-	if high == 0 { // all that is shown has no merit
+	if high == 0 { // nothing that counts is shown
 		return 0, max(gini, 0), distance
 	}
 	return low / high, max(gini, 0), distance
@@ -343,7 +365,7 @@ func (f *Fairness) Words(name string) []string {
 	var most, least *GroupShare
 	for k := range f.Groups {
 		g := &f.Groups[k]
-		if g.Ratio == nil {
+		if g.Ratio == nil || g.Few {
 			continue
 		}
 		if g.Ratio.Lower > 1 && (most == nil || g.Ratio.Value > most.Ratio.Value) {

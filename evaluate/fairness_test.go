@@ -75,7 +75,7 @@ func TestProportionalListsAreFair(t *testing.T) {
 func TestMonopoly(t *testing.T) {
 	g := threeGroups()
 	var shown []Shown
-	for range 10 {
+	for range 20 {
 		shown = append(shown, Shown{[]int32{1, 4, 7, 10}, []float64{1, 2, 5}}) // all of b
 	}
 	f, err := NewFairness(g, shown, 4, 50, 1)
@@ -90,6 +90,28 @@ func TestMonopoly(t *testing.T) {
 	}
 	exactly(t, "the monopolist's ratio", *f.Groups[1].Ratio, 4)
 	exactly(t, "another's ratio", *f.Groups[0].Ratio, 0)
+}
+
+// A group to which hardly a place is due does not decide who is served least; one to which many are does.
+func TestFewPlacesDoNotCount(t *testing.T) {
+	g := threeGroups()
+	for _, c := range []struct {
+		merit float64
+		few   bool
+		least float64
+	}{{.0001, true, 1}, {1, false, 0}} {
+		var shown []Shown
+		for range 20 { // a and b take turns, c is never shown
+			shown = append(shown, Shown{[]int32{0, 1, 3, 4}, []float64{1, 1, c.merit}}, Shown{[]int32{1, 0, 4, 3}, []float64{1, 1, c.merit}})
+		}
+		f, err := NewFairness(g, shown, 4, 10, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last := f.Groups[2]; last.Name != "c" || last.Few != c.few || !alike(f.Least.Value, c.least) {
+			t.Errorf("merit %v: %+v, least %v, want %v", c.merit, last, f.Least, c.least)
+		}
+	}
 }
 
 // Against a reference without shortcuts, on random lists: shares add up to 1, the mean ratio by merit is 1, Gini and

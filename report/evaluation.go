@@ -126,9 +126,12 @@ func fairnessOf(e *evaluate.Evaluation) Section {
 		for m, a := range all {
 			share := by[m][g.Name]
 			row.Cells = append(row.Cells, study.Number(share.Exposure.Value))
-			if k < most && share.Ratio != nil {
+			if k < most && share.Ratio != nil && !g.Few {
 				figure.Rows = append(figure.Rows, study.Interval{Name: a.name, Group: g.Name, Estimate: study.Mark(share.Ratio.Value), Low: study.Mark(share.Ratio.Lower), High: study.Mark(share.Ratio.Upper)})
 			}
+		}
+		if g.Few {
+			row.Name += " (?)"
 		}
 		groups.Rows = append(groups.Rows, row)
 	}
@@ -138,7 +141,7 @@ func fairnessOf(e *evaluate.Evaluation) Section {
 			f.Words(e.Model)...),
 		Figures: []study.Figure{{Name: "fairness", Title: "Exposure by merit", Caption: "Above 1 a group is shown more than it is relevant, below 1 less.", Intervals: figure}},
 		Tables:  []study.Table{measures, groups},
-		Notes:   []string{"The best K by ŷ are never in exact proportion, since small differences of ŷ decide about whole places; compare models, not with 1 alone. Intervals count which nodes were looked at, and not how well ŷ is known; being sums of absolute differences, the measures come out a little high where few nodes are looked at."},
+		Notes:   []string{"The best K by ŷ are never in exact proportion, since small differences of ŷ decide about whole places; compare models, not with 1 alone. Groups with (?) are due fewer than five places in all, too few to tell; they are not drawn. Intervals count which nodes were looked at, and not how well ŷ is known; being sums of absolute differences, the measures come out a little high where few nodes are looked at."},
 	}
 	if len(f.Groups) > most {
 		s.Figures[0].Caption += fmt.Sprintf(" The %d groups with the most merit of %d.", most, len(f.Groups))

@@ -143,6 +143,7 @@ func printFairness(b *strings.Builder, e *evaluate.Evaluation) {
 		head = short(e.Others[0].Model, 15)
 	}
 	line(fmt.Sprintf("  %-24s %6s %7s   %-20s", "", "merit", "shown", "shown / merit"), head)
+	few := false
 	const most = 12
 	for k, g := range f.Groups {
 		if k == most {
@@ -158,7 +159,14 @@ func printFairness(b *strings.Builder, e *evaluate.Evaluation) {
 		if band := other(g.Name); band != nil {
 			beside = fmt.Sprintf("%.2f", band.Value)
 		}
+		if g.Few {
+			beside = fmt.Sprintf("%-4s ?", beside)
+			few = true
+		}
 		line(text, beside)
+	}
+	if few {
+		b.WriteString("  ?: fewer than five places are due to it; too few to tell\n")
 	}
 	fmt.Fprintf(b, "\n  %-24s %-20s %-20s %s\n", "", "least / most", "Gini of ratios", "misplaced")
 	row := func(name string, f *evaluate.Fairness) {
