@@ -22,4 +22,11 @@
 // relevance, Carbonell and Goldstein, 1998), so that a list is not ten times the same. Explore draws some
 // places by chance, in proportion to ŷ, and stamps every item with its probability of being shown: whoever
 // logs that knows π later instead of guessing it.
+//
+// What they cost is measured: Sweep makes lists of held-out sources at every setting, and a Dial of sweeps shows
+// Recall@K against the entropy of the lists' fields, with intervals and in words.
+//
+//	sweep, err := r.Sweep(ctx, recommend.SweepSettings{K: 10, Held: held})
+//	dial, err := recommend.NewDial([]*recommend.Sweep{sweep}, held, 0, 1)
+//	fmt.Println(dial.Words()) // … x = .3 gives up 2.1 points of Recall@10 (1.1 to 3.1) for 0.40 nats of entropy …
 package recommend

@@ -212,11 +212,14 @@ type Query struct {
 
 	Seen bool // rank by π̂ŷ, the probability that a link is seen: repeats past exposure
 
-	Fields  []uint16  // only targets of these; nil means all
-	From    time.Time // only targets of this time or later; zero means any
-	Until   time.Time // only targets before this time; zero means any
-	Linked  bool      // targets that the source links to already may be recommended again
-	Exclude []int32   // never these
+	Fields []uint16  // only targets of these; nil means all
+	From   time.Time // only targets of this time or later; zero means any
+	Until  time.Time // only targets before this time; zero means any
+	// Before: only targets that come before the source in this order, those that it could have linked to when it was
+	// new; nil means any.
+	Before  *graph.Order
+	Linked  bool    // targets that the source links to already may be recommended again
+	Exclude []int32 // never these
 
 	Diversity float64 // from 0, pure relevance, to 1: no two alike
 	Explore   float64 // share of the places that are drawn in proportion to ŷ, from 0 to 1
@@ -272,6 +275,10 @@ func (r *Recommender) validate(q Query) error {
 		return fmt.Errorf("%w: diversity and exploration at once: a re-ranked list has no probabilities; give one of them", ErrQuery)
 	case !q.From.IsZero() && !q.Until.IsZero() && !q.From.Before(q.Until):
 		return fmt.Errorf("%w: targets from %s and before %s; there are none", ErrQuery, q.From.Format(time.DateOnly), q.Until.Format(time.DateOnly))
+	case q.Before != nil && q.Source.New():
+		return fmt.Errorf("%w: a new text has no place in the order of nodes; leave the order out, everything is older", ErrQuery)
+	case q.Before != nil && len(q.Before.Rank) != r.g.Len():
+		return fmt.Errorf("%w: an order of %d nodes for a graph of %d; give the graph's own", ErrQuery, len(q.Before.Rank), r.g.Len())
 	case q.Compare && r.naive == nil:
 		return fmt.Errorf("%w: there is no naive model to compare with", ErrQuery)
 	case q.Seen && q.Explore > 0:
@@ -322,17 +329,7 @@ func (r *Recommender) Top(ctx context.Context, q Query) (*List, error) {
 		order = r.seen(room, q.Source)
 		list.Warnings = append(list.Warnings, "ranked by π̂ŷ, the chance that a link is seen: this list repeats past exposure")
 	}
-	var chosen []drawn
-	switch {
-	case q.Explore > 0:
-		chosen = r.explore(room, q)
-	case q.Diversity > 0:
-		chosen = r.diversify(ctx, room, order, q)
-	default:
-		for _, j := range best(order, room.kept, q.K) {
-			chosen = append(chosen, drawn{j, 1})
-		}
-	}
+	chosen := r.choose(ctx, room, order, q)
 	if len(chosen) < q.K {
 		list.Warnings = append(list.Warnings, fmt.Sprintf("%d were asked for and there are %d candidates", q.K, len(chosen)))
 	}
@@ -354,6 +351,20 @@ func (r *Recommender) Top(ctx context.Context, q Query) (*List, error) {
 		list.Warnings = append(list.Warnings, "the doctor calls the scale of π̂ "+string(r.class)+": read π̂ and ŷ as ratios between items, not as they are")
 	}
 	return list, nil
+}
+
+// choose makes a list of the candidates, ranked by order unless a dial says otherwise.
+func (r *Recommender) choose(ctx context.Context, room *room, order []float32, q Query) (chosen []drawn) {
+	switch {
+	case q.Explore > 0:
+		return r.explore(room, q)
+	case q.Diversity > 0:
+		return r.diversify(ctx, room, order, q)
+	}
+	for _, j := range best(order, room.kept, q.K) {
+		chosen = append(chosen, drawn{j, 1})
+	}
+	return chosen
 }
 
 // field returns the source's field.
@@ -413,7 +424,8 @@ func (r *Recommender) candidates(room *room, q Query) {
 			linked = linked[1:]
 		}
 		switch {
-		case j == self, len(linked) > 0 && linked[0] == j, out[j], wanted != nil && !wanted[r.g.Field(j)]:
+		case j == self, len(linked) > 0 && linked[0] == j, out[j], wanted != nil && !wanted[r.g.Field(j)],
+			q.Before != nil && !q.Before.Precedes(j, self):
 			continue
 		}
 		if dated {

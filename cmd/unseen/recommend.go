@@ -3,8 +3,10 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -186,6 +188,15 @@ func (f *recommendFlags) check() error {
 	if !slices.Contains(formats, f.format) {
 		return usagef("--format is %q; give %s", f.format, strings.Join(formats[1:], ", "))
 	}
+	plain := f.format != "" && f.format != "text"
+	switch {
+	case f.asJSON && f.format != "" && !batch:
+		return usagef("--json and --format %s are two formats; give one", f.format)
+	case f.explain && plain && f.format != "jsonl":
+		return usagef("--format %s has no room for --explain; give --json or --format jsonl", f.format)
+	case f.compare && plain:
+		return usagef("--format %s has no room for --compare; give --json, or leave --compare out for the naive ranks alone", f.format)
+	}
 	if f.threads == 0 {
 		f.threads = runtime.GOMAXPROCS(0)
 	}
@@ -194,7 +205,7 @@ func (f *recommendFlags) check() error {
 
 // openRecommender opens the dataset and the models, which must have been fitted to it.
 func (f *recommendFlags) openRecommender(ctx context.Context, t *ticker) (*network, *recommend.Recommender, error) {
-	file, err := model.Open(f.model)
+	file, err := openModel(f.model, f.data)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -208,6 +219,18 @@ func (f *recommendFlags) openRecommender(ctx context.Context, t *ticker) (*netwo
 		return nil, nil, err
 	}
 	return n, r, nil
+}
+
+// openModel opens a model file, or says how to come by one.
+func openModel(path, dir string) (*model.File, error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("there is no model %s (no such file); make it with unseen fit %s -o %s", path, dir, path)
+	case err == nil && info.IsDir():
+		return nil, usagef("%s is a folder, and a model is a file; name the model first and then its dataset", path)
+	}
+	return model.Open(path)
 }
 
 // recommender makes one of a model file.
@@ -227,7 +250,7 @@ func (n *network) recommender(ctx context.Context, path, dir string, file *model
 	}
 	options := recommend.Options{Threads: threads}
 	if naive != "" {
-		other, err := model.Open(naive)
+		other, err := openModel(naive, dir)
 		if err != nil {
 			return nil, err
 		}
@@ -237,6 +260,9 @@ func (n *network) recommender(ctx context.Context, path, dir string, file *model
 		loaded, err := other.Model(nodes)
 		if err != nil {
 			return nil, err
+		}
+		if kind := loaded.Propensity.Kind(); kind != "constant" {
+			n.notes = append(n.notes, fmt.Sprintf("--naive %s (%s) is no naive model: it knows exposure too, so what it has and the other has not is not hidden by exposure; make one with unseen fit %s --method naive", filepath.Base(naive), loaded.Method, dir))
 		}
 		options.Naive = &loaded
 	}
@@ -262,7 +288,7 @@ func runRecommend(ctx context.Context, f recommendFlags, t *ticker) ([]*recommen
 		return nil, err
 	}
 	var sources []recommend.Source
-	var notes []string
+	notes := n.notes
 	if f.text != "" {
 		var field *uint16
 		if f.field != "" {
