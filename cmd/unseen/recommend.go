@@ -202,6 +202,12 @@ func (f *recommendFlags) openRecommender(ctx context.Context, t *ticker) (*netwo
 	if err != nil {
 		return nil, nil, err
 	}
+	if f.text != "" || f.explain { // nothing else needs it, and reading it takes as long as a search
+		if err := n.openEncoder(); err != nil {
+			n.Close()
+			return nil, nil, err
+		}
+	}
 	r, err := n.recommender(ctx, f.model, f.data, file, f.naive, f.threads)
 	if err != nil {
 		n.Close()
@@ -210,7 +216,7 @@ func (f *recommendFlags) openRecommender(ctx context.Context, t *ticker) (*netwo
 	return n, r, nil
 }
 
-// recommender makes one of a model file.
+// recommender makes one of a model file. It knows new texts and words if the encoder is open.
 func (n *network) recommender(ctx context.Context, path, dir string, file *model.File, naive string, threads int) (*recommend.Recommender, error) {
 	data, err := n.fittedTo(path, dir, file)
 	if err != nil {
@@ -239,9 +245,6 @@ func (n *network) recommender(ctx context.Context, path, dir string, file *model
 			return nil, err
 		}
 		options.Naive = &loaded
-	}
-	if err := n.openEncoder(); err != nil {
-		return nil, err
 	}
 	if n.texts != nil {
 		options.Encoder, options.Document = n.texts, n.Document
