@@ -80,15 +80,13 @@ func Quantise(m *Matrix, threads int) (*Codes, error) {
 
 // set codes a row, and reports whether it is finite.
 func (c *Codes) set(i int, row []float32) bool {
-	most := float32(0)
+	var bits uint32 // of the largest magnitude: those of numbers without a sign are in their order
 	for _, x := range row {
-		if !(x-x == 0) {
-			return false
-		}
-		if x < 0 {
-			x = -x
-		}
-		most = max(most, x)
+		bits = max(bits, math.Float32bits(x)&^(1<<31))
+	}
+	most := math.Float32frombits(bits)
+	if !(most-most == 0) {
+		return false
 	}
 	out := c.bytes[i*c.stride:][:c.stride]
 	c.scales[i] = float32(float64(most) / codeMost)
@@ -166,7 +164,9 @@ func (c *Codes) scores(dst []float32, room *codeRoom, q coded, from int) {
 }
 
 // poolOf is how many likely hits are scored again for k of them: four times as many, and some more
-// where k is small. On 300,000 rows of 768 this finds more than .999 of the 100 best.
+// where k is small. Of the 100 best among 300,000 normal rows of 768 none was missed in 64 queries. In
+// clusters of 1,250 rows that differ from one another by a hundredth of their length, 3% were: there
+// rounding is as large as what tells rows apart.
 func poolOf(k int) int { return 4*k + 64 }
 
 // TopKCodes finds, for each row of queries, k rows of m with the largest inner product, among those
