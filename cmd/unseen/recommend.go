@@ -213,6 +213,12 @@ func (f *recommendFlags) openRecommender(ctx context.Context, t *ticker) (*netwo
 	if err != nil {
 		return nil, nil, err
 	}
+	if f.text != "" || f.explain { // nothing else needs it, and reading it takes as long as a search
+		if err := n.openEncoder(); err != nil {
+			n.Close()
+			return nil, nil, err
+		}
+	}
 	r, err := n.recommender(ctx, f.model, f.data, file, f.naive, f.threads)
 	if err != nil {
 		n.Close()
@@ -233,7 +239,7 @@ func openModel(path, dir string) (*model.File, error) {
 	return model.Open(path)
 }
 
-// recommender makes one of a model file.
+// recommender makes one of a model file. It knows new texts and words if the encoder is open.
 func (n *network) recommender(ctx context.Context, path, dir string, file *model.File, naive string, threads int) (*recommend.Recommender, error) {
 	data, err := n.fittedTo(path, dir, file)
 	if err != nil {
@@ -265,9 +271,6 @@ func (n *network) recommender(ctx context.Context, path, dir string, file *model
 			n.notes = append(n.notes, fmt.Sprintf("--naive %s (%s) is no naive model: it knows exposure too, so what it has and the other has not is not hidden by exposure; make one with unseen fit %s --method naive", filepath.Base(naive), loaded.Method, dir))
 		}
 		options.Naive = &loaded
-	}
-	if err := n.openEncoder(); err != nil {
-		return nil, err
 	}
 	if n.texts != nil {
 		options.Encoder, options.Document = n.texts, n.Document
