@@ -239,7 +239,7 @@ func TestOpenRefuses(t *testing.T) {
 		file("list.json", `[1]`):                                                                                   "is not JSON, or damaged",
 		file("evaluated.json", `{"kind": "unseen-evaluation"}`):                                                    "it has no panel",
 		file("otherwise.json", `{"kind": "unseen-evaluation", "panel": 3}`):                                        "is damaged",
-		file("dial.json", `{"kind": "unseen-dial", "curves": [{"name": "diversity"}]}`):                           "it has no curve",
+		file("dial.json", `{"kind": "unseen-dial", "curves": [{"name": "diversity"}]}`):                            "it has no curve",
 		file("dialled.json", `{"kind": "unseen-dial", "curves": 3}`):                                               "is damaged",
 		file("wrong.json", `{"study": "t", "tables": 1}`):                                                          "is damaged",
 		file("null.json", `{"studies": [null]}`):                                                                   "a study without content",

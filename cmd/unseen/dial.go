@@ -279,7 +279,7 @@ func refit(ctx context.Context, f dialFlags, m model.Model, drawn *fit.Drawn, la
 		return m, "", fmt.Errorf("%s: the settings of its training are damaged: %w; fit it anew", f.model, err)
 	}
 	warning := ""
-	if !slices.Contains([]string{"rw", "pu", "ap", "dr"}, s.Method) {
+	if slices.Contains([]string{"naive", "naive-field", "cosine", "mle", "bayes"}, s.Method) {
 		warning = fmt.Sprintf("%s has no risk to weigh: λ_R is that of ap, fitted to the same pairs", s.Method)
 		s = fit.Settings{Method: "ap", Seed: s.Seed}
 	}

@@ -125,8 +125,8 @@ written that unseen report makes a page of.`,
 	flags.IntVar(&f.fairness, "fairness", 0, "exposure and merit of groups in lists of `K`")
 	flags.Lookup("fairness").NoOptDefVal = "10"
 	flags.StringVar(&f.groups, "groups", "", "CSV `file`: id,group (default: fields)")
-	flags.IntVar(&f.sources, "sources", 500, "held-out nodes whose lists --fairness looks at")
-	flags.Float64Var(&f.floor, "floor", .01, "least propensity that R_w, R_PU and R_DR see")
+	flags.IntVar(&f.sources, "sources", 500, "held-out nodes for --fairness, drawn")
+	flags.Float64Var(&f.floor, "floor", .01, "least propensity for R_w, R_PU and R_DR")
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of planted truths and of drawn nodes")
 	flags.IntVar(&f.threads, "threads", 0, "threads (default: all processors)")
 	flags.StringVarP(&f.output, "output", "o", "", "write the evaluation to this `file`")

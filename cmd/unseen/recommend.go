@@ -65,8 +65,8 @@ by π̂ŷ, the chance that a link is seen: it brings the bias back. --diversity
 re-ranks so that no two are alike; --explore draws that share of the places in
 proportion to ŷ and says with which probability each was shown.`,
 		Example: `  unseen recommend model.safetensors papers 10.7554/eLife.00003
-  unseen recommend model.safetensors papers 00003 --naive naive.safetensors --explain
-  unseen recommend model.safetensors papers --text "cryo-EM of ion channels" -k 5
+  unseen recommend model.safetensors papers 00003 --naive naive.safetensors
+  unseen recommend model.safetensors papers --text "cryo-EM of channels" -k 5
   unseen recommend model.safetensors papers --all -o lists --format jsonl`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 || args[0] == "" || args[1] == "" {
@@ -123,7 +123,7 @@ proportion to ŷ and says with which probability each was shown.`,
 	flags.Float64Var(&f.diversity, "diversity", 0, "from 0, pure relevance, to 1, no two alike")
 	flags.Float64Var(&f.explore, "explore", 0, "share of places drawn in proportion to ŷ")
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of the draw")
-	flags.StringVar(&f.format, "format", "", "text, csv, jsonl, bibtex or ris (default text; of -o jsonl)")
+	flags.StringVar(&f.format, "format", "", "csv, jsonl, bibtex, ris, text (-o: jsonl)")
 	flags.StringVarP(&f.output, "output", "o", "", "`folder` for --all and --nodes")
 	flags.BoolVar(&f.resume, "resume", false, "go on with the folder")
 	flags.IntVar(&f.threads, "threads", 0, "threads (default: all processors)")
