@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -22,6 +23,9 @@ var updateDocs = flag.Bool("update-docs", false, "write what commands print into
 //
 //	```sh run      the commands must succeed
 //	```sh fails    the last of them must fail
+//	```python run  so must this; without a Python that has pandas, pyarrow, NumPy and safetensors the rest of the page is not
+//
+// A page that speaks of ../shared/data needs the real networks there, or where UNSEEN_DATA says.
 //
 // All blocks of a page run in one folder, in order, with unseen on the path. A block ```text that follows, with
 // nothing but empty lines between, is what they print: of run the output, of fails the error. There a line with only
@@ -52,12 +56,21 @@ func TestDocs(t *testing.T) {
 		}
 		ran++
 		t.Run(filepath.Base(page), func(t *testing.T) {
-			folder := t.TempDir()
+			folder := filepath.Join(t.TempDir(), "work")
+			if err := os.Mkdir(folder, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(string(raw), "../shared/data") {
+				withNetworks(t, folder)
+			}
 			path := withProgram(t)
 			text := string(raw)
 			printed := make([]string, len(blocks))
 			for k, b := range blocks {
 				var problem string
+				if b.python {
+					withPython(t)
+				}
 				if printed[k], problem = b.run(folder, path); problem != "" {
 					t.Fatalf("%s, line %d: %s", page, b.line, problem)
 				}
@@ -99,11 +112,45 @@ func withProgram(t *testing.T) string {
 	return bin + string(os.PathListSeparator) + os.Getenv("PATH")
 }
 
+// withNetworks puts the real networks where a page that is run in the folder finds them.
+func withNetworks(t *testing.T, folder string) {
+	t.Helper()
+	data := os.Getenv("UNSEEN_DATA")
+	if data == "" {
+		data = "../../../shared/data"
+	}
+	data, err := filepath.Abs(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(data, "elife")); err != nil {
+		t.Skipf("no real networks at %s; set UNSEEN_DATA to where they are", data)
+	}
+	shared := filepath.Join(filepath.Dir(folder), "shared")
+	if err := os.Mkdir(shared, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(data, filepath.Join(shared, "data")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// withPython finds an interpreter that can read our files.
+func withPython(t *testing.T) string {
+	t.Helper()
+	name := cmp.Or(os.Getenv("UNSEEN_PYTHON"), "python3")
+	if err := exec.Command(name, "-c", "import numpy, pandas, pyarrow, safetensors").Run(); err != nil {
+		t.Skipf("%s lacks pandas, pyarrow, NumPy or safetensors; set UNSEEN_PYTHON to one that has them", name)
+	}
+	return name
+}
+
 // docBlock is commands of a page, and what it says that they print.
 type docBlock struct {
 	line     int
 	commands string
 	fails    bool
+	python   bool
 
 	shows    bool
 	output   string
@@ -124,8 +171,8 @@ func blocksOf(page string) (blocks []docBlock) {
 			if fence != "```text" {
 				last = -1
 			}
-			if info := strings.Fields(strings.TrimPrefix(text, "```")); len(info) == 2 && info[0] == "sh" && (info[1] == "run" || info[1] == "fails") {
-				blocks = append(blocks, docBlock{line: number + 1, fails: info[1] == "fails"})
+			if info := strings.Fields(strings.TrimPrefix(text, "```")); len(info) == 2 && (info[0] == "sh" && (info[1] == "run" || info[1] == "fails") || info[0] == "python" && info[1] == "run") {
+				blocks = append(blocks, docBlock{line: number + 1, fails: info[1] == "fails", python: info[0] == "python"})
 				last = len(blocks) - 1
 			}
 		case fence != "" && text == "```":
@@ -149,6 +196,9 @@ func blocksOf(page string) (blocks []docBlock) {
 // run runs the commands in a folder and returns what they print, or what is wrong.
 func (b docBlock) run(folder, path string) (printed, problem string) {
 	shell := exec.Command("sh", "-e", "-c", b.commands)
+	if b.python {
+		shell = exec.Command(cmp.Or(os.Getenv("UNSEEN_PYTHON"), "python3"), "-c", b.commands)
+	}
 	shell.Dir, shell.Env = folder, append(os.Environ(), "PATH="+path)
 	var out, problems bytes.Buffer
 	shell.Stdout, shell.Stderr = &out, &problems
