@@ -256,7 +256,7 @@ func disparity(e, m []float64, counts []bool) (least, gini, distance float64) {
 // FairnessSettings say which lists to look at.
 type FairnessSettings struct {
 	K       int // 0 means 10
-	Held    *HeldOut
+	Held    *Candidates
 	Groups  Groups // zero means fields
 	Draws   int    // of the bootstrap; 0 means DefaultDraws
 	Seed    uint64
@@ -278,7 +278,7 @@ func FairnessOf(ctx context.Context, g *graph.Graph, models []model.Model, s Fai
 	if err := s.Groups.check(); err != nil {
 		return nil, err
 	}
-	n := len(s.Held.Sources)
+	n := len(s.Held.Sources())
 	shown := make([][]Shown, len(models))
 	for m := range models {
 		shown[m] = make([]Shown, n)
@@ -293,10 +293,10 @@ func FairnessOf(ctx context.Context, g *graph.Graph, models []model.Model, s Fai
 		if problems[at] = ctx.Err(); problems[at] != nil {
 			return
 		}
-		r, i := &rooms[worker], s.Held.Sources[at]
+		r, i := &rooms[worker], s.Held.Sources()[at]
 		r.candidates = r.candidates[:0]
 		for j := range int32(g.Len()) {
-			if j != i && (s.Held.Before == nil || s.Held.Before.Precedes(j, i)) {
+			if j != i && (s.Held.Before() == nil || s.Held.Before().Precedes(j, i)) {
 				r.candidates = append(r.candidates, j)
 			}
 		}

@@ -266,65 +266,46 @@ func linkedWorld(t *testing.T) (*graph.Graph, *fit.Drawn, []model.Model) {
 	return g, drawn, models
 }
 
-// Held-out sources are nodes of the test part, their links are real and possible, and a sample is part of the whole.
-func TestHeldOut(t *testing.T) {
+// Some of the candidates are part of the whole, with the links that they had there.
+func TestSomeCandidates(t *testing.T) {
 	g, drawn, _ := linkedWorld(t)
-	all, err := NewHeldOut(g, drawn, 1000, 1)
-	if err != nil {
-		t.Fatal(err)
+	all := must(NewCandidates(g, drawn, graph.Test))(t)
+	if all.Of() != len(all.Sources()) {
+		t.Errorf("%d of %d sources", len(all.Sources()), all.Of())
 	}
-	if all.Of != len(all.Sources) || all.Of != 24 || !slices.IsSorted(all.Sources) {
-		t.Errorf("%d of %d sources: %v", len(all.Sources), all.Of, all.Sources)
+	few := must(all.Some(5, 1))(t)
+	if len(few.Sources()) != 5 || few.Of() != all.Of() || few.Before() != all.Before() {
+		t.Fatalf("%d of %d sources", len(few.Sources()), few.Of())
 	}
-	for k, i := range all.Sources {
-		if drawn.Split.Part(i) != graph.Test || len(all.Links[k]) == 0 {
-			t.Errorf("node %d is in %v with links %v", i, drawn.Split.Part(i), all.Links[k])
-		}
-		for _, j := range all.Links[k] {
-			if !g.HasLink(i, j) || !all.Before.Precedes(j, i) {
-				t.Errorf("%d → %d is no link, or not possible", i, j)
-			}
+	for k, i := range few.Sources() {
+		place := slices.Index(all.Sources(), i)
+		if place < 0 || !slices.Equal(few.Links(k), all.Links(place)) || few.Count(k) != all.Count(place) {
+			t.Errorf("node %d is another in the sample", i)
 		}
 	}
-	few, err := NewHeldOut(g, drawn, 5, 1)
-	if err != nil || len(few.Sources) != 5 || few.Of != all.Of {
-		t.Fatalf("%v: %+v", err, few)
+	if most := must(all.Some(1000, 1))(t); !slices.Equal(most.Sources(), all.Sources()) {
+		t.Error("a sample of more than all is not all")
 	}
-	for _, i := range few.Sources {
-		if !slices.Contains(all.Sources, i) {
-			t.Errorf("%d is in the sample and not in the whole", i)
-		}
-	}
-	whole := *drawn
-	whole.Split = nil
-	for name, f := range map[string]func() (*HeldOut, error){
-		"the whole":  func() (*HeldOut, error) { return NewHeldOut(g, &whole, 5, 1) },
-		"no sources": func() (*HeldOut, error) { return NewHeldOut(g, drawn, 0, 1) },
-	} {
-		if _, err := f(); !errors.Is(err, ErrEmpty) {
-			t.Errorf("%s: %v", name, err)
-		}
+	if _, err := all.Some(0, 1); !errors.Is(err, ErrEmpty) {
+		t.Errorf("no sources: %v", err)
 	}
 }
 
 // The lists are the best candidates by full sort, and both models are judged by the merit that the first sees.
 func TestFairnessOf(t *testing.T) {
 	g, drawn, models := linkedWorld(t)
-	held, err := NewHeldOut(g, drawn, 10, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	held := must(must(NewCandidates(g, drawn, graph.Test))(t).Some(10, 1))(t)
 	groups := GroupsByField(g)
 	const k = 4
 	want := make([]*Fairness, 2)
 	for m := range models {
 		var shown []Shown
-		for _, i := range held.Sources {
+		for _, i := range held.Sources() {
 			one := Shown{Merit: make([]float64, len(groups.Names))}
 			var candidates []int32
 			z := make([]float32, g.Len())
 			for j := range int32(g.Len()) {
-				if j == i || !held.Before.Precedes(j, i) {
+				if j == i || !held.Before().Precedes(j, i) {
 					continue
 				}
 				candidates = append(candidates, j)
@@ -345,9 +326,7 @@ func TestFairnessOf(t *testing.T) {
 			one.List = candidates[:k]
 			shown = append(shown, one)
 		}
-		if want[m], err = NewFairness(groups, shown, k, 100, 1); err != nil {
-			t.Fatal(err)
-		}
+		want[m] = must(NewFairness(groups, shown, k, 100, 1))(t)
 	}
 	for _, threads := range []int{0, 1, 3} {
 		got, err := FairnessOf(t.Context(), g, models, FairnessSettings{K: k, Held: held, Draws: 100, Seed: 1, Threads: threads})

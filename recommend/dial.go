@@ -25,7 +25,7 @@ type Setting struct {
 // SweepSettings say over which lists and settings to sweep.
 type SweepSettings struct {
 	K        int // of the lists; 0 means 10
-	Held     *evaluate.HeldOut
+	Held     *evaluate.Candidates
 	Settings []Setting // nil means DefaultSettings
 	Seed     uint64    // of what is explored
 	Progress func(done float64)
@@ -60,14 +60,14 @@ func (r *Recommender) Sweep(ctx context.Context, s SweepSettings) (*Sweep, error
 	if s.Settings == nil {
 		s.Settings = DefaultSettings()
 	}
-	if s.Held == nil || len(s.Held.Sources) == 0 || len(s.Held.Links) != len(s.Held.Sources) {
+	if s.Held == nil {
 		return nil, fmt.Errorf("%w: no held-out sources with their links to sweep over", ErrQuery)
 	}
-	n := len(s.Held.Sources)
+	n := len(s.Held.Sources())
 	out := &Sweep{Method: r.model.Method, K: s.K, Settings: s.Settings}
 	var queries []Query
 	for _, at := range s.Settings {
-		q := Query{Source: r.Node(s.Held.Sources[0]), K: s.K, Linked: true, Before: s.Held.Before, Diversity: at.Diversity, Explore: at.Explore, Seed: s.Seed}
+		q := Query{Source: r.Node(s.Held.Sources()[0]), K: s.K, Linked: true, Before: s.Held.Before(), Diversity: at.Diversity, Explore: at.Explore, Seed: s.Seed}
 		if err := r.validate(q); err != nil {
 			return nil, err
 		}
@@ -91,10 +91,10 @@ func (r *Recommender) Sweep(ctx context.Context, s SweepSettings) (*Sweep, error
 }
 
 // sweepOne judges the lists of one source.
-func (r *Recommender) sweepOne(ctx context.Context, out *Sweep, queries []Query, held *evaluate.HeldOut, at int) error {
+func (r *Recommender) sweepOne(ctx context.Context, out *Sweep, queries []Query, held *evaluate.Candidates, at int) error {
 	room := r.rooms.Get().(*room)
 	defer r.rooms.Put(room)
-	source := r.Node(held.Sources[at])
+	source := r.Node(held.Sources()[at])
 	q := queries[0]
 	q.Source = source
 	if err := r.validate(q); err != nil {
@@ -110,7 +110,7 @@ func (r *Recommender) sweepOne(ctx context.Context, out *Sweep, queries []Query,
 		for _, c := range r.choose(ctx, room, room.scores, q) {
 			list = append(list, c.node)
 		}
-		hits, err := evaluate.RankList(list, held.Links[at])
+		hits, err := evaluate.RankList(list, held.Links(at))
 		if err != nil {
 			return err
 		}
@@ -171,13 +171,14 @@ type DialPoint struct {
 
 // NewDial puts sweeps over the same sources together. The first setting of the first sweep is what all others are
 // compared with. draws of 0 mean evaluate.DefaultDraws.
-func NewDial(sweeps []*Sweep, held *evaluate.HeldOut, draws int, seed uint64) (*Dial, error) {
+func NewDial(sweeps []*Sweep, held *evaluate.Candidates, draws int, seed uint64) (*Dial, error) {
 	if len(sweeps) == 0 || len(sweeps[0].Settings) == 0 {
 		return nil, fmt.Errorf("%w: there is no sweep to show", ErrQuery)
 	}
-	n := len(held.Sources)
-	d := &Dial{Kind: DialKind, K: sweeps[0].K, Sources: n, Of: held.Of, Seed: seed}
-	for _, links := range held.Links {
+	n := len(held.Sources())
+	d := &Dial{Kind: DialKind, K: sweeps[0].K, Sources: n, Of: held.Of(), Seed: seed}
+	for place := range n {
+		links := held.Links(place)
 		d.Links += len(links)
 	}
 	var rows [][3][]float64 // recall, entropy, found

@@ -14,11 +14,11 @@ import (
 	"unseen/graph"
 )
 
-func swept(t *testing.T) (*Recommender, *evaluate.HeldOut) {
+func swept(t *testing.T) (*Recommender, *evaluate.Candidates) {
 	t.Helper()
 	g, m, _ := small(t, 80, "diagonal")
 	drawn := must(fit.Drawing{Shares: graph.Shares{Train: .5, Validation: .1, Test: .4}}.Draw(g, nil))(t)
-	return must(New(g, m, Options{}))(t), must(evaluate.NewHeldOut(g, drawn, 20, 1))(t)
+	return must(New(g, m, Options{}))(t), must(must(evaluate.NewCandidates(g, drawn, graph.Test))(t).Some(20, 1))(t)
 }
 
 // A query with an order has only what came before the source, and every list of a sweep is what Top gives.
@@ -27,11 +27,11 @@ func TestSweepIsTop(t *testing.T) {
 	settings := []Setting{{}, {Diversity: .4}, {Diversity: 1}, {Explore: .5}}
 	s := must(r.Sweep(t.Context(), SweepSettings{K: 6, Held: held, Settings: settings, Seed: 3}))(t)
 	for p, at := range settings {
-		for k, i := range held.Sources {
-			list := must(r.Top(t.Context(), Query{Source: r.Node(i), K: 6, Linked: true, Before: held.Before, Diversity: at.Diversity, Explore: at.Explore, Seed: 3}))(t)
+		for k, i := range held.Sources() {
+			list := must(r.Top(t.Context(), Query{Source: r.Node(i), K: 6, Linked: true, Before: held.Before(), Diversity: at.Diversity, Explore: at.Explore, Seed: 3}))(t)
 			counts, hits := map[string]float64{}, 0.
 			for _, item := range list.Items {
-				if !held.Before.Precedes(item.Node, i) {
+				if !held.Before().Precedes(item.Node, i) {
 					t.Fatalf("%d is recommended to %d, which is older", item.Node, i)
 				}
 				counts[item.Field]++
@@ -39,14 +39,14 @@ func TestSweepIsTop(t *testing.T) {
 					hits++
 				}
 			}
-			if list.Candidates != int(held.Before.Rank[i]) {
-				t.Errorf("node %d has %d candidates, want the %d before it", i, list.Candidates, held.Before.Rank[i])
+			if list.Candidates != int(held.Before().Rank[i]) {
+				t.Errorf("node %d has %d candidates, want the %d before it", i, list.Candidates, held.Before().Rank[i])
 			}
 			entropy := 0.
 			for _, c := range counts {
 				entropy -= c / float64(len(list.Items)) * math.Log(c/float64(len(list.Items)))
 			}
-			if recall := hits / float64(len(held.Links[k])); s.recall[p][k] != recall || math.Abs(s.entropy[p][k]-entropy) > 1e-12 || (hits == 0) != math.IsNaN(s.found[p][k]) {
+			if recall := hits / float64(len(held.Links(k))); s.recall[p][k] != recall || math.Abs(s.entropy[p][k]-entropy) > 1e-12 || (hits == 0) != math.IsNaN(s.found[p][k]) {
 				t.Errorf("%+v for %d: recall %v and entropy %v, want %v and %v", at, i, s.recall[p][k], s.entropy[p][k], recall, entropy)
 			}
 		}
@@ -86,9 +86,7 @@ func TestDial(t *testing.T) {
 	if err := json.Unmarshal(raw, &back); err != nil || !reflect.DeepEqual(back.Words(), d.Words()) || len(back.Words()) < 3 {
 		t.Errorf("%v: %q", err, back.Words())
 	}
-	other := *held
-	other.Sources = other.Sources[:3]
-	if _, err := NewDial([]*Sweep{s}, &other, 1, 1); !errors.Is(err, ErrQuery) {
+	if _, err := NewDial([]*Sweep{s}, must(held.Some(3, 1))(t), 1, 1); !errors.Is(err, ErrQuery) {
 		t.Errorf("other sources: %v", err)
 	}
 	if _, err := NewDial(nil, held, 1, 1); !errors.Is(err, ErrQuery) {
@@ -131,13 +129,13 @@ func TestBeforeRefuses(t *testing.T) {
 	new := must(r.Vector([]float32{1, 0, 0, 0, 0, 0, 0, 0}, 1))(t)
 	for says, q := range map[string]Query{
 		"an order of 30 nodes": {K: 1, Before: other.Order()},
-		"a new text has no":    {K: 1, Source: new, Before: held.Before},
+		"a new text has no":    {K: 1, Source: new, Before: held.Before()},
 	} {
 		if _, err := r.Top(t.Context(), q); !errors.Is(err, ErrQuery) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want %s", err, says)
 		}
 	}
-	if _, err := r.Batch(t.Context(), []int32{1}, Query{K: 1, Before: held.Before}); !errors.Is(err, ErrQuery) {
+	if _, err := r.Batch(t.Context(), []int32{1}, Query{K: 1, Before: held.Before()}); !errors.Is(err, ErrQuery) {
 		t.Errorf("batch: %v", err)
 	}
 }

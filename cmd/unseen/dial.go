@@ -189,7 +189,7 @@ func runDial(ctx context.Context, f dialFlags, t *ticker) (*recommend.Dial, erro
 	if err != nil {
 		return nil, err
 	}
-	held, err := evaluate.NewHeldOut(g, drawn, f.sources, f.seed)
+	held, err := heldOut(g, drawn, f.sources, f.seed)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.data, err)
 	}
@@ -250,7 +250,7 @@ func runDial(ctx context.Context, f dialFlags, t *ticker) (*recommend.Dial, erro
 }
 
 // dialWarnings says what the figures cannot bear.
-func dialWarnings(g *graph.Graph, held *evaluate.HeldOut, d *recommend.Dial) (warnings []string) {
+func dialWarnings(g *graph.Graph, held *evaluate.Candidates, d *recommend.Dial) (warnings []string) {
 	if d.Sources < 50 {
 		warnings = append(warnings, fmt.Sprintf("only %s with links: intervals are wide; hold out more when fitting", plural(d.Sources, "held-out node")))
 	}
@@ -258,12 +258,12 @@ func dialWarnings(g *graph.Graph, held *evaluate.HeldOut, d *recommend.Dial) (wa
 		warnings = append(warnings, "there is one field, so that no list has any entropy; find fields when fitting, with --fields-by vectors:20")
 	}
 	few := 0
-	for _, i := range held.Sources {
-		if held.Before != nil && int(held.Before.Rank[i]) < d.K {
+	for _, i := range held.Sources() {
+		if held.Before() != nil && int(held.Before().Rank[i]) < d.K {
 			few++
 		}
 	}
-	if few == 0 && held.Before == nil && g.Len() <= d.K {
+	if few == 0 && held.Before() == nil && g.Len() <= d.K {
 		few = d.Sources
 	}
 	if few > 0 {

@@ -204,7 +204,7 @@ func runEvaluate(ctx context.Context, f evaluateFlags, t *ticker) (*evaluate.Eva
 				groupless = fmt.Sprintf("%s of %s nodes are in no group of %s and make one of their own, %s", thousands(missing), thousands(g.Len()), filepath.Base(f.groups), noGroup)
 			}
 		}
-		if s.Fairness.Held, err = evaluate.NewHeldOut(g, drawn, f.sources, f.seed); err != nil {
+		if s.Fairness.Held, err = heldOut(g, drawn, f.sources, f.seed); err != nil {
 			return nil, fmt.Errorf("%s: %w", f.data, err)
 		}
 	}
@@ -362,4 +362,13 @@ func printEvaluation(w io.Writer, e *evaluate.Evaluation, output string) error {
 	}
 	_, err := w.Write([]byte(b.String()))
 	return err
+}
+
+// heldOut draws some of the sources that were held out.
+func heldOut(g *graph.Graph, drawn *fit.Drawn, most int, seed uint64) (*evaluate.Candidates, error) {
+	all, err := evaluate.NewCandidates(g, drawn, graph.Test)
+	if err != nil {
+		return nil, err
+	}
+	return all.Some(most, seed)
 }
