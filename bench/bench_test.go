@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"unseen/internal/kern"
 )
 
 // Every comparison runs at a small size, and says so when its peer is missing.
@@ -26,12 +28,28 @@ func TestComparisons(t *testing.T) {
 			if _, err := fmt.Sscan(fields[1], &ours); err != nil || !(ours > 0) {
 				t.Errorf("%s: ours is %q", c.name, fields[1])
 			}
-			if ownPeer := slices.Contains([]string{"adam-threads", "full-batch", "bayes", "bayes-intervals"}, c.name); !ownPeer && !strings.Contains(line, "skipped: not in this test") {
+			if ownPeer := slices.Contains([]string{"topk-half-1", "topk-half-64", "topk-int8-1", "adam-threads", "full-batch", "bayes", "bayes-intervals"}, c.name); !ownPeer && !strings.Contains(line, "skipped: not in this test") {
 				t.Errorf("%s does not say that its peer is missing: %s", c.name, line)
 			}
 		}
 		if !found {
 			t.Errorf("%s is not in the output:\n%s", c.name, out.String())
+		}
+	}
+}
+
+// Ids may change places only where scores are equal within rounding.
+func TestSameHits(t *testing.T) {
+	ours := []kern.Hit{{Index: 4, Score: 9}, {Index: 7, Score: 8.00001}, {Index: 1, Score: 8}, {Index: 3, Score: 2}}
+	for _, c := range []struct {
+		theirs []int32
+		same   bool
+	}{
+		{[]int32{4, 7, 1, 3}, true}, {[]int32{4, 1, 7, 3}, true}, {[]int32{4, 7, 1, 9}, true},
+		{[]int32{7, 4, 1, 3}, false}, {[]int32{4, 9, 1, 3}, false}, {[]int32{4, 7, 1}, false},
+	} {
+		if err := sameHits(ours, c.theirs); (err == nil) != c.same {
+			t.Errorf("%v: %v", c.theirs, err)
 		}
 	}
 }

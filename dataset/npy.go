@@ -293,19 +293,33 @@ func (p *npyParser) expected(what string) error {
 	return fmt.Errorf("expected %s at %.20q", what, p.rest)
 }
 
-// npyHeaderBytes is the header that NumPy would write, version 1, padded so that rows start on a cache line.
+// npyHeaderBytes is the header of a matrix.
 func npyHeaderBytes(half bool, rows, dim int) []byte {
 	kind := "<f4"
 	if half {
 		kind = "<f2"
 	}
-	text := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%d, %d), }", kind, rows, dim)
-	padding := 64 - (10+len(text)+1)%64
-	if padding == 64 {
-		padding = 0
+	return NpyHeader{Kind: kind, Shape: []int64{int64(rows), int64(dim)}}.Append(nil)
+}
+
+// Append appends the header that NumPy would write, version 1, padded so that rows start on a cache line. The
+// length is found anew.
+func (h NpyHeader) Append(to []byte) []byte {
+	order, shape := "False", make([]string, len(h.Shape))
+	if h.Fortran {
+		order = "True"
 	}
+	for k, n := range h.Shape {
+		shape[k] = strconv.FormatInt(n, 10)
+	}
+	sizes := strings.Join(shape, ", ")
+	if len(shape) == 1 {
+		sizes += ","
+	}
+	text := fmt.Sprintf("{'descr': '%s', 'fortran_order': %s, 'shape': (%s), }", h.Kind, order, sizes)
+	padding := (64 - (10+len(text)+1)%64) % 64
 	text += strings.Repeat(" ", padding) + "\n"
-	return append(binary.LittleEndian.AppendUint16([]byte(npyMagic+"\x01\x00"), uint16(len(text))), text...)
+	return append(binary.LittleEndian.AppendUint16(append(to, npyMagic+"\x01\x00"...), uint16(len(text))), text...)
 }
 
 // writeNpy writes a matrix, as float16 if so asked, and hands every row over as it will be read.

@@ -105,6 +105,18 @@ func TestNpyBytes(t *testing.T) {
 	}
 }
 
+// What is written is read back, whatever the shape.
+func TestNpyHeaderAppend(t *testing.T) {
+	for _, h := range []NpyHeader{{"<f4", false, []int64{}, 0}, {"<i4", false, []int64{7}, 0}, {"|u1", true, []int64{1 << 40, 0, 3}, 0}} {
+		raw := h.Append([]byte("before"))
+		h.Bytes = int64(len(raw) - 6)
+		got, err := ReadNpyHeader(bytes.NewReader(raw[6:]))
+		if err != nil || fmt.Sprint(got) != fmt.Sprint(h) || h.Bytes%64 != 0 {
+			t.Errorf("%v: got %v, want %v", err, got, h)
+		}
+	}
+}
+
 func TestNpyOfEveryKind(t *testing.T) {
 	numbers := []float32{0, 1, -1.5, 65504, float32(math.Copysign(0, -1)), 6e-8}
 	for _, kind := range []struct {

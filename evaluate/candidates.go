@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"sync"
 
@@ -23,6 +24,7 @@ type Candidates struct {
 	before   *graph.Order
 	sources  []int32
 	links    [][]int32
+	of       int // sources there were before some were drawn
 }
 
 // NewCandidates returns the candidates of a part that was held out, [graph.Test] most often, for its sources
@@ -55,8 +57,29 @@ func NewCandidates(g *graph.Graph, d *fit.Drawn, part graph.Part) (*Candidates, 
 	if len(c.sources) == 0 {
 		return nil, fmt.Errorf("%w: no source of the %v part has a link", ErrEmpty, part)
 	}
+	c.of = len(c.sources)
 	return c, nil
 }
+
+// Some returns the candidates of at most so many of the sources, drawn by the seed.
+func (c *Candidates) Some(most int, seed uint64) (*Candidates, error) {
+	if most < 1 {
+		return nil, fmt.Errorf("%w: %d sources; give at least 1", ErrEmpty, most)
+	}
+	places := rand.New(rand.NewPCG(seed, 0x4e1d)).Perm(len(c.sources))[:min(most, len(c.sources))]
+	slices.Sort(places)
+	few := &Candidates{g: c.g, sequence: c.sequence, before: c.before, of: c.of}
+	for _, place := range places {
+		few.sources, few.links = append(few.sources, c.sources[place]), append(few.links, c.links[place])
+	}
+	return few, nil
+}
+
+// Of returns how many sources there were before some were drawn.
+func (c *Candidates) Of() int { return c.of }
+
+// Before returns the order in which candidates come before their source; nil where all nodes of the parts are candidates.
+func (c *Candidates) Before() *graph.Order { return c.before }
 
 func (c *Candidates) has(split *graph.Split, i, j int32) bool {
 	if c.before != nil {

@@ -18,6 +18,9 @@
 //	Panel        every estimator's opinion with its interval, what biases it, and for which errors of π̂ it still helps
 //	Certificate  what the method finds on the same nodes when a known truth is planted there
 //
+// Fairness sets the attention that groups of targets are given beside what they deserve, and Bootstrap gives any
+// measure over sources an interval.
+//
 // In five lines:
 //
 //	pairs := evaluate.Scored{

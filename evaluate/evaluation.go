@@ -32,6 +32,7 @@ type Evaluation struct {
 	Panel    *Panel   `json:"panel"`
 	Others   []Other  `json:"others,omitempty"` // more models, judged by the π̂ and ŷ of this one
 
+	Fairness    *Fairness    `json:"fairness,omitempty"`
 	Certificate *Certificate `json:"certificate,omitempty"`
 	Warnings    []string     `json:"warnings,omitempty"`
 }
@@ -60,6 +61,8 @@ type Other struct {
 	Method   string   `json:"method"`
 	Observed Observed `json:"observed"`
 	Panel    *Panel   `json:"panel"`
+
+	Fairness *Fairness `json:"fairness,omitempty"` // by the merit that the first model sees
 }
 
 // EvaluationSettings say what an evaluation looks at.
@@ -67,6 +70,8 @@ type EvaluationSettings struct {
 	Panel  PanelSettings
 	Others []model.Model // to judge as well
 	Names  []string      // of the others
+	// Fairness says which lists to look at; without held-out sources in it, none.
+	Fairness FairnessSettings
 }
 
 // NewEvaluation judges a model by held-out pairs. It fills in what follows from them; names and words are the
@@ -130,6 +135,16 @@ func NewEvaluation(ctx context.Context, g *graph.Graph, m model.Model, v fit.Evi
 			return nil, fmt.Errorf("%s: %w", s.Names[k], err)
 		}
 		e.Others = append(e.Others, o)
+	}
+	if s.Fairness.Held != nil {
+		all, err := FairnessOf(ctx, g, append([]model.Model{m}, s.Others...), s.Fairness)
+		if err != nil {
+			return nil, err
+		}
+		e.Fairness = all[0]
+		for k := range e.Others {
+			e.Others[k].Fairness = all[k+1]
+		}
 	}
 	return e, nil
 }

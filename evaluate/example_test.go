@@ -215,3 +215,38 @@ func ExamplePairedBootstrap() {
 	fmt.Printf("%+.2f, from %+.2f to %+.2f, clear: %v %v\n", d.Mean, d.Lower, d.Upper, d.Clear(), err)
 	// Output: +0.10, from +0.10 to +0.10, clear: true <nil>
 }
+
+// Two groups deserve the same, and one has the first places of every list.
+func ExampleNewFairness() {
+	groups := evaluate.Groups{By: "press", Names: []string{"large", "small"}, Of: []int32{0, 0, 1, 1}}
+	shown := []evaluate.Shown{
+		{List: []int32{0, 1, 2}, Merit: []float64{1.5, 1.5}}, // Σ ŷ of either group's candidates
+		{List: []int32{1, 0, 3}, Merit: []float64{.2, .2}},
+	}
+	f, err := evaluate.NewFairness(groups, shown, 3, 0, 1)
+	if err != nil {
+		panic(err)
+	}
+	for _, g := range f.Groups {
+		fmt.Printf("%s: merit %.0f%%, exposure %.0f%%, ratio %.2f\n", g.Name, 100*g.Merit.Value, 100*g.Exposure.Value, g.Ratio.Value)
+	}
+	fmt.Printf("%.0f%% of the attention is misplaced\n", 100*f.Distance.Value)
+	// Output:
+	// large: merit 50%, exposure 77%, ratio 1.53
+	// small: merit 50%, exposure 23%, ratio 0.47
+	// 27% of the attention is misplaced
+}
+
+// The interval of a mean over four sources.
+func ExampleBootstrap() {
+	recall := []float64{.2, .4, .4, .6}
+	bands := evaluate.Bootstrap(len(recall), 1000, 1, func(times []float64) []float64 {
+		var sum, n float64
+		for i, k := range times {
+			sum, n = sum+k*recall[i], n+k
+		}
+		return []float64{sum / n}
+	})
+	fmt.Printf("%.2f (%.2f to %.2f)\n", bands[0].Value, bands[0].Lower, bands[0].Upper)
+	// Output: 0.40 (0.25 to 0.55)
+}

@@ -16,10 +16,23 @@
 // Items are ranked by ŷ = P(link | shown): what would be linked to if everything were shown. Ranked by π̂ŷ, the
 // probability that a link is seen, the list repeats past exposure; it is there for comparison and says so.
 //
+// # Speed
+//
+// Exact is the default. Options.Fast, for a program that answers many single queries, looks for likely targets in a
+// copy of the vectors of a byte per number and scores only those: about four times as fast, with exact scores, and with
+// a chance of missing a target near the end of a list.
+//
 // # Diversity and exploration
 //
 // Two dials move a list away from pure relevance. Diversity re-ranks what is best (maximal marginal
 // relevance, Carbonell and Goldstein, 1998), so that a list is not ten times the same. Explore draws some
 // places by chance, in proportion to ŷ, and stamps every item with its probability of being shown: whoever
 // logs that knows π later instead of guessing it.
+//
+// What they cost is measured: Sweep makes lists of held-out sources at every setting, and a Dial of sweeps shows
+// Recall@K against the entropy of the lists' fields, with intervals and in words.
+//
+//	sweep, err := r.Sweep(ctx, recommend.SweepSettings{K: 10, Held: held})
+//	dial, err := recommend.NewDial([]*recommend.Sweep{sweep}, held, 0, 1)
+//	fmt.Println(dial.Words()) // … x = .3 gives up 2.1 points of Recall@10 (1.1 to 3.1) for 0.40 nats of entropy …
 package recommend

@@ -19,27 +19,43 @@ type Explanation struct {
 // fewLinks is how few links make a field pair's π̂ little more than the prior's; the doctor uses the same number.
 const fewLinks = 5
 
+// places is where chosen items stand among all candidates.
+type places struct {
+	logits           []float32 // of ŷ
+	corrected, naive []int     // ranks; naive is nil without a naive model
+}
+
+// placesOf finds them by all scores.
+func (r *Recommender) placesOf(room *room, chosen []drawn) places {
+	nodes := make([]int32, len(chosen))
+	var out places
+	for k, d := range chosen {
+		nodes[k] = d.node
+		out.logits = append(out.logits, room.scores[d.node])
+	}
+	out.corrected = ranks(room.scores, room.kept, nodes)
+	if r.naive != nil {
+		out.naive = ranks(room.naive, room.kept, nodes)
+	}
+	return out
+}
+
 // describe makes items of what was chosen.
-func (r *Recommender) describe(room *room, q Query, chosen []drawn) ([]Item, error) {
+func (r *Recommender) describe(q Query, chosen []drawn, at places) ([]Item, error) {
 	var items []Item
 	nodes := make([]int32, len(chosen))
 	for k, d := range chosen {
 		nodes[k] = d.node
 	}
-	corrected := ranks(room.scores, room.kept, nodes)
-	var naive []int
-	if r.naive != nil {
-		naive = ranks(room.naive, room.kept, nodes)
-	}
 	propensities := r.propensities(q.Source, nodes)
 	for k, d := range chosen {
 		item := r.item(d.node)
-		item.Rank, item.ByLink, item.Shown = k+1, corrected[k], d.shown
-		item.Logit = float64(room.scores[d.node])
+		item.Rank, item.ByLink, item.Shown = k+1, at.corrected[k], d.shown
+		item.Logit = float64(at.logits[k])
 		item.Link, item.Propensity = sigmoid(item.Logit), sigmoid(float64(propensities[k]))
-		if naive != nil {
-			item.NaiveRank = naive[k]
-			item.Hidden = naive[k] > q.K && corrected[k] <= q.K
+		if at.naive != nil {
+			item.NaiveRank = at.naive[k]
+			item.Hidden = at.naive[k] > q.K && at.corrected[k] <= q.K
 		}
 		cell, known := r.cells[[2]uint16{r.field(q.Source), r.g.Field(d.node)}]
 		item.Weak = known && cell.Links < fewLinks

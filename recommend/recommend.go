@@ -33,6 +33,14 @@ const MaxK = 10_000
 type Options struct {
 	Naive   *model.Model // to compare with; nil: items have no naive rank
 	Threads int          // 0 means 1; lists do not depend on it
+	// Fast keeps a copy of the vectors in a byte per number, a quarter of their memory, and has Top look there for what is
+	// likely, to score only that exactly. It is for many single queries one after the other: they take about a quarter of
+	// the time, and making the copy as long as ten to twenty exact ones. Scores are exact; a target may be missed whose
+	// score is close to the last ones of a list, and lists say that they are Approximate. Of the 100 best none was missed in
+	// 64 queries among 300,000 normal vectors of 768 numbers, nor in 200 among the vectors of 217,000 texts; among near
+	// copies, a hundredth of their length apart, 3% were. Queries with filters or dials, a naive model beside this one and
+	// models that are no inner product are answered exactly; so are batches, whose block products are faster still.
+	Fast bool
 	// Encoder makes vectors of new texts, as it made those of the nodes; nil: new texts cannot be asked about. If it
 	// can Explain and Document is known, items are explained by the words that they share with the source.
 	Encoder  Encoder
@@ -60,7 +68,8 @@ type Recommender struct {
 	threads int
 	cells   map[[2]uint16]fit.CellFinding
 	class   fit.Class
-	byField []int32 // a node of each field, −1 if it has none
+	byField []int32     // a node of each field, −1 if it has none
+	codes   *kern.Codes // nil unless fast
 	rooms   sync.Pool
 }
 
@@ -79,6 +88,12 @@ func New(g *graph.Graph, m model.Model, o Options) (*Recommender, error) {
 		r.class = found.Class
 		for _, c := range found.Cells {
 			r.cells[[2]uint16{c.Source, c.Target}] = c
+		}
+	}
+	if o.Fast {
+		var err error
+		if r.codes, err = kern.Quantise(r.nodes.Vectors.Matrix(), r.threads); err != nil {
+			return nil, fmt.Errorf("%w: its vectors cannot be copied for fast queries: %w", ErrModel, err)
 		}
 	}
 	r.byField = make([]int32, g.FieldCount())
@@ -212,11 +227,14 @@ type Query struct {
 
 	Seen bool // rank by π̂ŷ, the probability that a link is seen: repeats past exposure
 
-	Fields  []uint16  // only targets of these; nil means all
-	From    time.Time // only targets of this time or later; zero means any
-	Until   time.Time // only targets before this time; zero means any
-	Linked  bool      // targets that the source links to already may be recommended again
-	Exclude []int32   // never these
+	Fields []uint16  // only targets of these; nil means all
+	From   time.Time // only targets of this time or later; zero means any
+	Until  time.Time // only targets before this time; zero means any
+	// Before: only targets that come before the source in this order, those that it could have linked to when it was
+	// new; nil means any.
+	Before  *graph.Order
+	Linked  bool    // targets that the source links to already may be recommended again
+	Exclude []int32 // never these
 
 	Diversity float64 // from 0, pure relevance, to 1: no two alike
 	Explore   float64 // share of the places that are drawn in proportion to ŷ, from 0 to 1
@@ -255,6 +273,8 @@ type List struct {
 	Items      []Item   `json:"items"`
 	Naive      []Item   `json:"naive,omitempty"` // what the naive model would recommend, if that was asked for
 	Warnings   []string `json:"warnings,omitempty"`
+
+	Approximate bool `json:"approximate,omitempty"` // found the fast way: a target near the end may be missing
 }
 
 // validate refuses what cannot be.
@@ -272,6 +292,10 @@ func (r *Recommender) validate(q Query) error {
 		return fmt.Errorf("%w: diversity and exploration at once: a re-ranked list has no probabilities; give one of them", ErrQuery)
 	case !q.From.IsZero() && !q.Until.IsZero() && !q.From.Before(q.Until):
 		return fmt.Errorf("%w: targets from %s and before %s; there are none", ErrQuery, q.From.Format(time.DateOnly), q.Until.Format(time.DateOnly))
+	case q.Before != nil && q.Source.New():
+		return fmt.Errorf("%w: a new text has no place in the order of nodes; leave the order out, everything is older", ErrQuery)
+	case q.Before != nil && len(q.Before.Rank) != r.g.Len():
+		return fmt.Errorf("%w: an order of %d nodes for a graph of %d; give the graph's own", ErrQuery, len(q.Before.Rank), r.g.Len())
 	case q.Compare && r.naive == nil:
 		return fmt.Errorf("%w: there is no naive model to compare with", ErrQuery)
 	case q.Seen && q.Explore > 0:
@@ -299,6 +323,24 @@ func (r *Recommender) Top(ctx context.Context, q Query) (*List, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	list, found, err := r.fast(q)
+	if err == nil && !found {
+		list, err = r.exact(ctx, q)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(list.Items) < q.K {
+		list.Warnings = append(list.Warnings, fmt.Sprintf("%d were asked for and there are %d candidates", q.K, len(list.Items)))
+	}
+	if r.class != "" && r.class != fit.Identified && r.class != fit.NoExposure {
+		list.Warnings = append(list.Warnings, "the doctor calls the scale of π̂ "+string(r.class)+": read π̂ and ŷ as ratios between items, not as they are")
+	}
+	return list, nil
+}
+
+// exact answers a query by the scores of all nodes.
+func (r *Recommender) exact(ctx context.Context, q Query) (*List, error) {
 	room := r.rooms.Get().(*room)
 	defer r.rooms.Put(room)
 	r.candidates(room, q)
@@ -316,28 +358,15 @@ func (r *Recommender) Top(ctx context.Context, q Query) (*List, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	list := &List{Candidates: len(room.kept), Source: r.item(q.Source.Index()), Field: r.g.FieldName(r.field(q.Source))}
+	list := r.newList(q, len(room.kept))
 	order := room.scores // what is ranked by
 	if q.Seen {
 		order = r.seen(room, q.Source)
 		list.Warnings = append(list.Warnings, "ranked by π̂ŷ, the chance that a link is seen: this list repeats past exposure")
 	}
-	var chosen []drawn
-	switch {
-	case q.Explore > 0:
-		chosen = r.explore(room, q)
-	case q.Diversity > 0:
-		chosen = r.diversify(ctx, room, order, q)
-	default:
-		for _, j := range best(order, room.kept, q.K) {
-			chosen = append(chosen, drawn{j, 1})
-		}
-	}
-	if len(chosen) < q.K {
-		list.Warnings = append(list.Warnings, fmt.Sprintf("%d were asked for and there are %d candidates", q.K, len(chosen)))
-	}
+	chosen := r.choose(ctx, room, order, q)
 	var err error
-	if list.Items, err = r.describe(room, q, chosen); err != nil {
+	if list.Items, err = r.describe(q, chosen, r.placesOf(room, chosen)); err != nil {
 		return nil, err
 	}
 	if q.Compare {
@@ -346,14 +375,30 @@ func (r *Recommender) Top(ctx context.Context, q Query) (*List, error) {
 			others = append(others, drawn{j, 1})
 		}
 		q.Explain = false
-		if list.Naive, err = r.describe(room, q, others); err != nil {
+		if list.Naive, err = r.describe(q, others, r.placesOf(room, others)); err != nil {
 			return nil, err
 		}
 	}
-	if r.class != "" && r.class != fit.Identified && r.class != fit.NoExposure {
-		list.Warnings = append(list.Warnings, "the doctor calls the scale of π̂ "+string(r.class)+": read π̂ and ŷ as ratios between items, not as they are")
-	}
 	return list, nil
+}
+
+// choose makes a list of the candidates, ranked by order unless a dial says otherwise.
+func (r *Recommender) choose(ctx context.Context, room *room, order []float32, q Query) (chosen []drawn) {
+	switch {
+	case q.Explore > 0:
+		return r.explore(room, q)
+	case q.Diversity > 0:
+		return r.diversify(ctx, room, order, q)
+	}
+	for _, j := range best(order, room.kept, q.K) {
+		chosen = append(chosen, drawn{j, 1})
+	}
+	return chosen
+}
+
+// newList is a list without items.
+func (r *Recommender) newList(q Query, candidates int) *List {
+	return &List{Candidates: candidates, Source: r.item(q.Source.Index()), Field: r.g.FieldName(r.field(q.Source))}
 }
 
 // field returns the source's field.
@@ -413,7 +458,8 @@ func (r *Recommender) candidates(room *room, q Query) {
 			linked = linked[1:]
 		}
 		switch {
-		case j == self, len(linked) > 0 && linked[0] == j, out[j], wanted != nil && !wanted[r.g.Field(j)]:
+		case j == self, len(linked) > 0 && linked[0] == j, out[j], wanted != nil && !wanted[r.g.Field(j)],
+			q.Before != nil && !q.Before.Precedes(j, self):
 			continue
 		}
 		if dated {

@@ -77,10 +77,76 @@ func OfEvaluation(e *evaluate.Evaluation) []Section {
 	}.Section()
 	observed.Tables = append([]study.Table{marks}, observed.Tables...)
 	sections := []Section{first, region, observed}
+	if e.Fairness != nil {
+		sections = append(sections, fairnessOf(e))
+	}
 	if e.Certificate != nil {
 		sections = append(sections, certificateOf(e.Certificate))
 	}
 	return sections
+}
+
+// fairnessOf sets what groups are shown beside what they deserve, for all models.
+func fairnessOf(e *evaluate.Evaluation) Section {
+	f := e.Fairness
+	measures := study.Table{Name: "disparity", Title: "How far exposure is from merit", Head: "lists of", Columns: []study.Column{
+		{Name: "least / most", Means: "the lowest ratio as a share of the highest; 1 if all are served alike", Digits: 3, Better: "higher"},
+		{Name: "Gini", Means: "of the ratios, groups counting by merit; 0 if all are served alike", Digits: 3, Better: "lower"},
+		{Name: "misplaced", Means: "share of attention that would have to go to other groups", Digits: 3, Better: "lower"},
+		{Name: "95% interval", Means: "of what is misplaced"},
+	}}
+	groups := study.Table{Name: "groups", Title: "Every " + f.By, Head: f.By, Columns: []study.Column{
+		{Name: "merit", Means: "share of ŷ by " + e.Model, Digits: 4}, {Name: "nodes"},
+	}}
+	figure := &study.Intervals{XTitle: "exposure / merit: 1 is in proportion", Legend: "95% interval", Digits: 2}
+	type judged struct {
+		name string
+		*evaluate.Fairness
+	}
+	all := []judged{{e.Model, f}}
+	for _, o := range e.Others {
+		if o.Fairness != nil {
+			all = append(all, judged{o.Model, o.Fairness})
+		}
+	}
+	const most = 15
+	by := make([]map[string]evaluate.GroupShare, len(all))
+	for k, a := range all {
+		measures.Rows = append(measures.Rows, study.Row{Name: a.name, Cells: []study.Cell{
+			study.Number(a.Least.Value), study.Number(a.Gini.Value), study.Number(a.Distance.Value), study.Word(fmt.Sprintf("%.3g to %.3g", a.Distance.Lower, a.Distance.Upper)),
+		}})
+		groups.Columns = append(groups.Columns, study.Column{Name: "shown by " + a.name, Means: "share of attention", Digits: 4})
+		by[k] = map[string]evaluate.GroupShare{}
+		for _, g := range a.Groups {
+			by[k][g.Name] = g
+		}
+	}
+	for k, g := range f.Groups {
+		row := study.Row{Name: g.Name, Cells: []study.Cell{study.Number(g.Merit.Value), study.Number(float64(g.Nodes))}}
+		for m, a := range all {
+			share := by[m][g.Name]
+			row.Cells = append(row.Cells, study.Number(share.Exposure.Value))
+			if k < most && share.Ratio != nil && !g.Few {
+				figure.Rows = append(figure.Rows, study.Interval{Name: a.name, Group: g.Name, Estimate: study.Mark(share.Ratio.Value), Low: study.Mark(share.Ratio.Lower), High: study.Mark(share.Ratio.Upper)})
+			}
+		}
+		if g.Few {
+			row.Name += " (?)"
+		}
+		groups.Rows = append(groups.Rows, row)
+	}
+	s := Section{
+		Name: "fairness", Title: "Who is shown, and who deserves it",
+		Text: append([]string{fmt.Sprintf("Lists of %d for %s held-out nodes. Exposure is a group's share of attention, place r of a list earning 1/log₂(1+r); merit is its share of ŷ over all candidates, by %s for every model. A ratio of 1 is in proportion.", f.K, number(float64(f.Sources), 0), e.Model)},
+			f.Words(e.Model)...),
+		Figures: []study.Figure{{Name: "fairness", Title: "Exposure by merit", Caption: "Above 1 a group is shown more than it is relevant, below 1 less.", Intervals: figure}},
+		Tables:  []study.Table{measures, groups},
+		Notes:   []string{"The best K by ŷ are never in exact proportion, since small differences of ŷ decide about whole places; compare models, not with 1 alone. Groups with (?) are due fewer than five places in all, too few to tell; they are not drawn. Intervals count which nodes were looked at, and not how well ŷ is known; being sums of absolute differences, the measures come out a little high where few nodes are looked at."},
+	}
+	if len(f.Groups) > most {
+		s.Figures[0].Caption += fmt.Sprintf(" The %d groups with the most merit of %d.", most, len(f.Groups))
+	}
+	return s
 }
 
 // estimatorTable is what is known of the estimators themselves.

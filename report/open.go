@@ -15,11 +15,12 @@ import (
 
 	"unseen/evaluate"
 	"unseen/model"
+	"unseen/recommend"
 	"unseen/study"
 )
 
 // Open makes a document of runs: files and folders that this program wrote. A run is a study's JSON file, what
-// unseen study --json printed, an evaluation, a model file, a document that [Document.WriteJSON] wrote, or a folder with some of
+// unseen study --json printed, an evaluation, a dial, a model file, a document that [Document.WriteJSON] wrote, or a folder with some of
 // these. Errors name the file and what to do.
 func Open(title string, runs ...string) (*Document, error) {
 	d := &Document{Title: title}
@@ -182,6 +183,16 @@ func parse(path string, raw []byte) (*Document, error) {
 			return nil, damaged(err)
 		}
 		return d, nil
+	case kind.Kind == recommend.DialKind:
+		dial := new(recommend.Dial)
+		if err := json.Unmarshal(raw, dial); err != nil {
+			return nil, damaged(err)
+		}
+		words := dial.Words()
+		if len(words) == 0 {
+			return nil, damaged(errors.New("it has no curve"))
+		}
+		return &Document{Title: "What the dial of " + dial.Model + " costs", Sections: OfDial(dial), Summary: words[:min(2, len(words))]}, nil
 	case kind.Study != "":
 		r := new(study.Result)
 		if err := json.Unmarshal(raw, r); err != nil {
@@ -189,7 +200,7 @@ func parse(path string, raw []byte) (*Document, error) {
 		}
 		return ofStudies(path, []*study.Result{r})
 	}
-	return nil, fmt.Errorf("%w: %s is JSON, but neither of a study, an evaluation nor a report; give a file that unseen study --out or unseen evaluate -o wrote", ErrRun, path)
+	return nil, fmt.Errorf("%w: %s is JSON, but neither of a study, an evaluation, a dial nor a report; give a file that unseen study --out, unseen evaluate -o or unseen dial -o wrote", ErrRun, path)
 }
 
 func ofStudies(path string, results []*study.Result) (*Document, error) {

@@ -121,7 +121,7 @@ func runBridges(ctx context.Context, f bridgesFlags, t *ticker) (*foundBridges, 
 		return nil, err
 	}
 	defer n.Close()
-	found := &foundBridges{Model: filepath.Base(f.model), Naive: filepath.Base(f.naive), Dataset: filepath.Base(filepath.Clean(f.data)), Seed: f.seed}
+	found := &foundBridges{Model: filepath.Base(f.model), Naive: filepath.Base(f.naive), Dataset: filepath.Base(filepath.Clean(f.data)), Seed: f.seed, Notes: n.notes}
 	found.Bridges, err = r.Bridges(ctx, recommend.BridgeSettings{
 		Sources: f.sources, List: f.list, Within: f.within, Seed: f.seed,
 		Progress: func(done float64) { t.passing("looking for bridges", done) },
@@ -188,14 +188,14 @@ func (b *foundBridges) writeCSV(w io.Writer) error {
 func printBridges(w io.Writer, found *foundBridges, f bridgesFlags) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Links per node that exposure hides, by field of the node and of the target\n\n")
-	fmt.Fprintf(&b, "  %-20s → %-20s %6s %16s %6s\n", "from", "to", "gap", "95% interval", "π̂")
+	fmt.Fprintf(&b, "  %-20s → %-20s %6s %19s %5s\n", "from", "to", "gap", "95% interval", "π̂")
 	for _, bridge := range found.Bridges[:min(f.top, len(found.Bridges))] {
 		weak := ""
 		if bridge.Weak {
 			weak = " ?"
 		}
-		fmt.Fprintf(&b, "  %-20s → %-20s %6.3g %16s %5s%s\n", short(bridge.Source, 20), short(bridge.Target, 20), bridge.Gap,
-			fmt.Sprintf("%.3g to %.3g", bridge.Lower, bridge.Upper), share(bridge.Propensity), weak)
+		fmt.Fprintf(&b, "  %-20s → %-20s %6.3g %19s %5s%s\n", short(bridge.Source, 20), short(bridge.Target, 20), bridge.Gap,
+			fmt.Sprintf("%.2g to %.2g", bridge.Lower, bridge.Upper), share(bridge.Propensity), weak)
 	}
 	if len(found.Bridges) > f.top {
 		fmt.Fprintf(&b, "  and %d more\n", len(found.Bridges)-f.top)

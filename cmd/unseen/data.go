@@ -24,6 +24,7 @@ type network struct {
 	*dataset.Dataset
 	log   *fit.Log          // nil if nothing is logged
 	files map[string]string // SHA-256 by name
+	notes []string          // on what was opened, for whoever reads the results
 	texts *encode.Encoder   // what made the vectors; nil if it is not known, or of another kind
 }
 

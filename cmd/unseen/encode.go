@@ -316,7 +316,7 @@ func (r *encodeResult) print(w io.Writer) error {
 	for _, text := range r.Warnings {
 		b.WriteString(wrap("Warning: " + text))
 	}
-	fmt.Fprintf(&b, "\nNext:  unseen check %s\n", r.Dir)
+	fmt.Fprintf(&b, "\nNext:  unseen fit %s\n", r.Dir)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

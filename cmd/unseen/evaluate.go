@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,6 +19,7 @@ import (
 	"unseen/graph"
 	"unseen/internal/atomicfile"
 	"unseen/model"
+	"unseen/recommend"
 )
 
 // evaluateFlags is the command line of unseen evaluate.
@@ -27,6 +29,9 @@ type evaluateFlags struct {
 	floor         float64
 	certify       int
 	exact         bool
+	fairness      int
+	groups        string
+	sources       int
 	threads       int
 	seed          uint64
 	output        string
@@ -48,12 +53,26 @@ learned. With --exact the risks are also computed over all pairs of the graph,
 up to 50,000 nodes. With --certify truths are planted on the same nodes and the
 method is fitted to those, which says how far it can be trusted here.
 
+With --fairness the lists of K are looked at that the model has for held-out
+nodes: a group's share of attention, 1/log2(1+rank), beside its share of ŷ, for
+every field or for the groups that --groups gives each id.
+
 The dataset must be the one that the model was fitted to. With -o a file is
 written that unseen report makes a page of.`,
 		Example: `  unseen evaluate model.safetensors papers
   unseen evaluate model.safetensors papers --against naive.safetensors
+  unseen evaluate model.safetensors papers --fairness --groups institutes.csv
   unseen evaluate model.safetensors papers -o evaluation.json`,
 		Args: func(cmd *cobra.Command, args []string) error {
+			// --fairness 20, where the parser knows --fairness and --fairness=20
+			if len(args) == 3 && cmd.Flags().Changed("fairness") {
+				for at, text := range args {
+					if k, err := strconv.Atoi(text); err == nil {
+						f.fairness, args = k, slices.Delete(slices.Clone(args), at, at+1)
+						break
+					}
+				}
+			}
 			if len(args) != 2 || args[0] == "" || args[1] == "" {
 				return usagef("name a model and its dataset; for instance unseen evaluate model.safetensors papers")
 			}
@@ -68,6 +87,14 @@ written that unseen report makes a page of.`,
 				return usagef("--floor is %v; give a propensity from 0 to below 1", f.floor)
 			case f.certify < 0 || f.certify > 100:
 				return usagef("--certify is %d; give from 1 to 100, or leave it out", f.certify)
+			case cmd.Flags().Changed("fairness") && (f.fairness < 1 || f.fairness > recommend.MaxK):
+				return usagef("--fairness is %d; give how many places a list has, from 1 to %s", f.fairness, thousands(recommend.MaxK))
+			case cmd.Flags().Changed("groups") && f.fairness == 0:
+				return usagef("--groups is what --fairness compares; give --fairness too")
+			case cmd.Flags().Changed("groups") && f.groups == "":
+				return usagef("--groups is empty; give a CSV file with columns id and group, or leave it out")
+			case f.sources < 1:
+				return usagef("--sources is %d; give at least 1", f.sources)
 			case cmd.Flags().Changed("output") && f.output == "":
 				return usagef("--output is empty; give a path, or leave it out")
 			}
@@ -95,13 +122,17 @@ written that unseen report makes a page of.`,
 	flags.StringArrayVar(&f.against, "against", nil, "another `model` to judge on the same pairs")
 	flags.BoolVar(&f.exact, "exact", false, "compute the risks over all pairs too")
 	flags.IntVar(&f.certify, "certify", 0, "plant so many truths here and fit those")
-	flags.Float64Var(&f.floor, "floor", .01, "least propensity that R_w, R_PU and R_DR see")
-	flags.Uint64Var(&f.seed, "seed", 1, "seed of planted truths")
+	flags.IntVar(&f.fairness, "fairness", 0, "exposure and merit of groups in lists of `K`")
+	flags.Lookup("fairness").NoOptDefVal = "10"
+	flags.StringVar(&f.groups, "groups", "", "CSV `file`: id,group (default: fields)")
+	flags.IntVar(&f.sources, "sources", 500, "held-out nodes for --fairness, drawn")
+	flags.Float64Var(&f.floor, "floor", .01, "least propensity for R_w, R_PU and R_DR")
+	flags.Uint64Var(&f.seed, "seed", 1, "seed of planted truths and of drawn nodes")
 	flags.IntVar(&f.threads, "threads", 0, "threads (default: all processors)")
 	flags.StringVarP(&f.output, "output", "o", "", "write the evaluation to this `file`")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
 	jsonFlag(cmd, &f.asJSON)
-	for _, name := range []string{"certify", "floor", "seed", "threads"} {
+	for _, name := range []string{"certify", "fairness", "sources", "floor", "seed", "threads"} {
 		if err := cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions); err != nil {
 			panic(err) // only if the flag does not exist
 		}
@@ -111,7 +142,7 @@ written that unseen report makes a page of.`,
 
 func runEvaluate(ctx context.Context, f evaluateFlags, t *ticker) (*evaluate.Evaluation, error) {
 	defer t.clear()
-	file, err := model.Open(f.model)
+	file, err := openModel(f.model, f.data)
 	if err != nil {
 		return nil, err
 	}
@@ -147,8 +178,9 @@ func runEvaluate(ctx context.Context, f evaluateFlags, t *ticker) (*evaluate.Eva
 		}
 		s.Panel.Graph = g
 	}
+	groupless := ""
 	for _, path := range f.against {
-		other, err := model.Open(path)
+		other, err := openModel(path, f.data)
 		if err != nil {
 			return nil, err
 		}
@@ -161,6 +193,21 @@ func runEvaluate(ctx context.Context, f evaluateFlags, t *ticker) (*evaluate.Eva
 		}
 		s.Others, s.Names = append(s.Others, loaded), append(s.Names, filepath.Base(path))
 	}
+	if f.fairness > 0 {
+		s.Fairness = evaluate.FairnessSettings{K: f.fairness, Seed: f.seed, Threads: f.threads}
+		if f.groups != "" {
+			var missing int
+			if s.Fairness.Groups, missing, err = readGroups(f.groups, g); err != nil {
+				return nil, err
+			}
+			if missing > 0 {
+				groupless = fmt.Sprintf("%s of %s nodes are in no group of %s and make one of their own, %s", thousands(missing), thousands(g.Len()), filepath.Base(f.groups), noGroup)
+			}
+		}
+		if s.Fairness.Held, err = heldOut(g, drawn, f.sources, f.seed); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.data, err)
+		}
+	}
 	t.say("judging %s on %s held-out pairs", filepath.Base(f.model), thousands(drawn.Test.Pairs.Len()))
 	e, err := evaluate.NewEvaluation(ctx, g, m, drawn.Test, s)
 	if err != nil {
@@ -168,6 +215,12 @@ func runEvaluate(ctx context.Context, f evaluateFlags, t *ticker) (*evaluate.Eva
 	}
 	e.Model, e.Dataset = filepath.Base(f.model), filepath.Base(filepath.Clean(f.data))
 	e.Held = cutWords(data.Drawing)
+	if groupless != "" {
+		e.Warnings = append(e.Warnings, groupless)
+	}
+	if e.Fairness != nil && e.Class == fit.NoExposure {
+		e.Warnings = append(e.Warnings, "this model knows no exposure, so that merit is what it takes for relevant: what was never shown has little; judge by a model that corrects, and give this one to --against")
+	}
 	for k, other := range s.Others {
 		if theirs, known, err := fit.DataOf(other); err == nil && (!known || !sameHeld(theirs.Drawing, data.Drawing)) {
 			e.Warnings = append(e.Warnings, fmt.Sprintf("%s does not say that these pairs were held out when it was fitted; if it has seen them, it looks better than it is", s.Names[k]))
@@ -292,6 +345,9 @@ func printEvaluation(w io.Writer, e *evaluate.Evaluation, output string) error {
 		b.WriteString(" %")
 	}
 	b.WriteString("\n")
+	if e.Fairness != nil {
+		printFairness(&b, e)
+	}
 	if e.Certificate != nil {
 		b.WriteString("\nThe certificate\n")
 		for _, sentence := range e.Certificate.Words() {
@@ -306,4 +362,13 @@ func printEvaluation(w io.Writer, e *evaluate.Evaluation, output string) error {
 	}
 	_, err := w.Write([]byte(b.String()))
 	return err
+}
+
+// heldOut draws some of the sources that were held out.
+func heldOut(g *graph.Graph, drawn *fit.Drawn, most int, seed uint64) (*evaluate.Candidates, error) {
+	all, err := evaluate.NewCandidates(g, drawn, graph.Test)
+	if err != nil {
+		return nil, err
+	}
+	return all.Some(most, seed)
 }

@@ -23,6 +23,8 @@ func newExport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export DIR --to FORMAT -o OUT",
 		Short: "Write a dataset in another format",
+		// it has a command and does something by itself
+		Annotations: map[string]string{"also": "unseen export DIR --to FORMAT -o OUT [flags]"},
 		Long: `Write a dataset in another format, into a folder that unseen import reads back
 to the same dataset.
 
@@ -32,7 +34,9 @@ to the same dataset.
   npz      links.npz, a sparse matrix for scipy.sparse.load_npz, and nodes.csv
 
 Vectors are vectors.npy in each of them. A dataset itself needs no export for
-Python: pandas.read_parquet and numpy.load read it.`,
+Python: pandas.read_parquet and numpy.load read it.
+
+unseen export index writes what other programs need to recommend.`,
 		Example: `  unseen export papers --to csv -o papers-csv
   unseen import csv papers-csv -o again`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -67,6 +71,7 @@ Python: pandas.read_parquet and numpy.load read it.`,
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		},
 	}
+	cmd.AddCommand(newExportIndex())
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&f.to, "to", "", "format: "+choices)

@@ -126,7 +126,7 @@ func TestFitWrongUsage(t *testing.T) {
 		"--starts NaN":           `start at the propensity NaN`,
 		"-o " + folder + "/m --checkpoint " + folder + "/./m": `-o and --checkpoint are both ` + folder + `/m; give two paths`,
 		"--metod bayes": `unknown flag --metod; did you mean --method?`,
-		"extra":         `unseen fit takes no arguments, got "extra"`,
+		"extra":         `--nodes is for generated worlds; leave it out, or the dataset`,
 	} {
 		t.Run(line, func(t *testing.T) {
 			code, stdout, stderr := invoke(append(append(small, "--quiet"), strings.Fields(line)...)...)

@@ -171,7 +171,7 @@ func TestCompletion(t *testing.T) {
 	}
 	// What those scripts call to complete a line.
 	for line, want := range map[string][]string{
-		"d":                  {"demo"},
+		"de":                 {"demo"},
 		"help v":             {"version"},
 		"help demo ":         {},
 		"completion ":        {"bash", "zsh", "fish", "powershell"},

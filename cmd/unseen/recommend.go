@@ -3,8 +3,10 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -63,8 +65,8 @@ by π̂ŷ, the chance that a link is seen: it brings the bias back. --diversity
 re-ranks so that no two are alike; --explore draws that share of the places in
 proportion to ŷ and says with which probability each was shown.`,
 		Example: `  unseen recommend model.safetensors papers 10.7554/eLife.00003
-  unseen recommend model.safetensors papers 00003 --naive naive.safetensors --explain
-  unseen recommend model.safetensors papers --text "cryo-EM of ion channels" -k 5
+  unseen recommend model.safetensors papers 00003 --naive naive.safetensors
+  unseen recommend model.safetensors papers --text "cryo-EM of channels" -k 5
   unseen recommend model.safetensors papers --all -o lists --format jsonl`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 || args[0] == "" || args[1] == "" {
@@ -121,7 +123,7 @@ proportion to ŷ and says with which probability each was shown.`,
 	flags.Float64Var(&f.diversity, "diversity", 0, "from 0, pure relevance, to 1, no two alike")
 	flags.Float64Var(&f.explore, "explore", 0, "share of places drawn in proportion to ŷ")
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of the draw")
-	flags.StringVar(&f.format, "format", "", "text, csv, jsonl, bibtex or ris (default text; of -o jsonl)")
+	flags.StringVar(&f.format, "format", "", "csv, jsonl, bibtex, ris, text (-o: jsonl)")
 	flags.StringVarP(&f.output, "output", "o", "", "`folder` for --all and --nodes")
 	flags.BoolVar(&f.resume, "resume", false, "go on with the folder")
 	flags.IntVar(&f.threads, "threads", 0, "threads (default: all processors)")
@@ -186,6 +188,15 @@ func (f *recommendFlags) check() error {
 	if !slices.Contains(formats, f.format) {
 		return usagef("--format is %q; give %s", f.format, strings.Join(formats[1:], ", "))
 	}
+	plain := f.format != "" && f.format != "text"
+	switch {
+	case f.asJSON && f.format != "" && !batch:
+		return usagef("--json and --format %s are two formats; give one", f.format)
+	case f.explain && plain && f.format != "jsonl":
+		return usagef("--format %s has no room for --explain; give --json or --format jsonl", f.format)
+	case f.compare && plain:
+		return usagef("--format %s has no room for --compare; give --json, or leave --compare out for the naive ranks alone", f.format)
+	}
 	if f.threads == 0 {
 		f.threads = runtime.GOMAXPROCS(0)
 	}
@@ -194,13 +205,19 @@ func (f *recommendFlags) check() error {
 
 // openRecommender opens the dataset and the models, which must have been fitted to it.
 func (f *recommendFlags) openRecommender(ctx context.Context, t *ticker) (*network, *recommend.Recommender, error) {
-	file, err := model.Open(f.model)
+	file, err := openModel(f.model, f.data)
 	if err != nil {
 		return nil, nil, err
 	}
 	n, err := openNetwork(ctx, f.data, t)
 	if err != nil {
 		return nil, nil, err
+	}
+	if f.text != "" || f.explain { // nothing else needs it, and reading it takes as long as a search
+		if err := n.openEncoder(); err != nil {
+			n.Close()
+			return nil, nil, err
+		}
 	}
 	r, err := n.recommender(ctx, f.model, f.data, file, f.naive, f.threads)
 	if err != nil {
@@ -210,7 +227,19 @@ func (f *recommendFlags) openRecommender(ctx context.Context, t *ticker) (*netwo
 	return n, r, nil
 }
 
-// recommender makes one of a model file.
+// openModel opens a model file, or says how to come by one.
+func openModel(path, dir string) (*model.File, error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("there is no model %s (no such file); make it with unseen fit %s -o %s", path, dir, path)
+	case err == nil && info.IsDir():
+		return nil, usagef("%s is a folder, and a model is a file; name the model first and then its dataset", path)
+	}
+	return model.Open(path)
+}
+
+// recommender makes one of a model file. It knows new texts and words if the encoder is open.
 func (n *network) recommender(ctx context.Context, path, dir string, file *model.File, naive string, threads int) (*recommend.Recommender, error) {
 	data, err := n.fittedTo(path, dir, file)
 	if err != nil {
@@ -227,7 +256,7 @@ func (n *network) recommender(ctx context.Context, path, dir string, file *model
 	}
 	options := recommend.Options{Threads: threads}
 	if naive != "" {
-		other, err := model.Open(naive)
+		other, err := openModel(naive, dir)
 		if err != nil {
 			return nil, err
 		}
@@ -238,10 +267,10 @@ func (n *network) recommender(ctx context.Context, path, dir string, file *model
 		if err != nil {
 			return nil, err
 		}
+		if kind := loaded.Propensity.Kind(); kind != "constant" {
+			n.notes = append(n.notes, fmt.Sprintf("--naive %s (%s) is no naive model: it knows exposure too, so what it has and the other has not is not hidden by exposure; make one with unseen fit %s --method naive", filepath.Base(naive), loaded.Method, dir))
+		}
 		options.Naive = &loaded
-	}
-	if err := n.openEncoder(); err != nil {
-		return nil, err
 	}
 	if n.texts != nil {
 		options.Encoder, options.Document = n.texts, n.Document
@@ -262,7 +291,7 @@ func runRecommend(ctx context.Context, f recommendFlags, t *ticker) ([]*recommen
 		return nil, err
 	}
 	var sources []recommend.Source
-	var notes []string
+	notes := n.notes
 	if f.text != "" {
 		var field *uint16
 		if f.field != "" {

@@ -13,14 +13,15 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"unseen/internal/atomicfile"
 	"unseen/recommend"
 )
 
-// batchPart is how many nodes one file of lists holds.
-const batchPart = 4096
+// batchPart is how many nodes one file of lists holds. Tests make it smaller.
+var batchPart = 4096
 
 // batchPlan is what a folder of lists is of: written first, so that a resumed run goes on with the same.
 type batchPlan struct {
@@ -43,13 +44,24 @@ type batchResult struct {
 	Parts   int     `json:"parts"`
 	Resumed int     `json:"resumed"` // parts that were there already
 	Seconds float64 `json:"seconds"`
+
+	Notes []string `json:"notes,omitempty"`
 }
 
 func (r *batchResult) print(w io.Writer) error {
-	text := fmt.Sprintf("Lists of %s nodes in %s, %s, in %s\n", thousands(r.Nodes), r.Folder, plural(r.Parts, "part"), brief(r.Seconds))
-	if r.Resumed > 0 {
-		text += fmt.Sprintf("%s were there already\n", plural(r.Resumed, "part"))
+	text := fmt.Sprintf("Lists of %s in %s, %s", plural(r.Nodes, "node"), r.Folder, plural(r.Parts, "part"))
+	switch r.Resumed {
+	case 0:
+		text += ", in " + brief(r.Seconds)
+	case r.Parts:
+		text += "; all were there already"
+	default:
+		text += fmt.Sprintf(", %s of which were there already; the rest in %s", thousands(r.Resumed), brief(r.Seconds))
 	}
+	for _, note := range r.Notes {
+		text += "\n\n" + strings.TrimSuffix(wrap("note: "+note), "\n")
+	}
+	text += "\n"
 	_, err := io.WriteString(w, text)
 	return err
 }
@@ -103,7 +115,7 @@ func runBatch(ctx context.Context, f recommendFlags, t *ticker) (*batchResult, e
 	if err := plan.begin(f.output, f.resume); err != nil {
 		return nil, err
 	}
-	out := &batchResult{Folder: f.output, Nodes: len(sources), Parts: plan.Parts}
+	out := &batchResult{Folder: f.output, Nodes: len(sources), Parts: plan.Parts, Notes: n.notes}
 	began, made := time.Now(), 0
 	for part := range plan.Parts {
 		path := batchFile(f.output, plan.Format, part)
@@ -137,6 +149,9 @@ func (p batchPlan) begin(dir string, resume bool) error {
 		return err
 	}
 	want = append(want, '\n')
+	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+		return usagef("%s is a file, and -o is a folder for lists; give another", dir)
+	}
 	have, err := os.ReadFile(path)
 	switch {
 	case err == nil && !resume:
@@ -147,12 +162,14 @@ func (p batchPlan) begin(dir string, resume bool) error {
 		return nil
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
-	case resume:
-		return usagef("%s holds nothing to go on with; leave --resume out", dir)
+	}
+	if _, err := os.Stat(dir); resume && err != nil {
+		return usagef("there is no %s to go on with; leave --resume out", dir)
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return usagef("-o: no folder can be made: %v; give another", err)
 	}
+	atomicfile.Sweep(path) // of a run that was killed before it had its plan
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) > 0 {
 		return usagef("%s is not empty; give a new folder", dir)

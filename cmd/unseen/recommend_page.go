@@ -25,7 +25,7 @@ func printList(b *strings.Builder, list *recommend.List, f recommendFlags) {
 	}
 	drawn := f.explore > 0
 	if f.naive != "" {
-		b.WriteString("  naive → now   ")
+		b.WriteString("   naive → now   ")
 	} else {
 		b.WriteString("    ")
 	}
@@ -54,7 +54,7 @@ func printList(b *strings.Builder, list *recommend.List, f recommendFlags) {
 		}
 		indent := "    "
 		if f.naive != "" {
-			indent = "                "
+			indent = "                 "
 		}
 		why := "      "
 		weak := ""

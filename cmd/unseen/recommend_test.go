@@ -61,6 +61,13 @@ func TestRecommend(t *testing.T) {
 	if got, want := bibtex(`50% of {a_b} & \c`), `50\% of \{a\_b\} \& \textbackslash{}c`; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
+	// a model that knows exposure is no naive one, and two arguments may be in the wrong order
+	if text := well(t, "recommend", bayes, dir, node, "--naive", bayes, "--quiet"); !strings.Contains(text, "is no naive model") {
+		t.Errorf("a bayes model passes for naive:\n%s", text)
+	}
+	if code, _, stderr := invoke("recommend", dir, bayes, node); code != exitUsage || !strings.Contains(stderr, "name the model first") {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
 	exclude := filepath.Join(t.TempDir(), "ids")
 	if err := os.WriteFile(exclude, []byte(rows[1][2]+"\nnobody\n\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -120,8 +127,9 @@ func TestRecommendAll(t *testing.T) {
 	for _, c := range []struct{ line, says string }{
 		{"--all -o " + out, "holds lists already"},
 		{"--all -k 6 --resume -o " + out, "another model, dataset or command"},
-		{"--all --resume -o " + filepath.Join(some, "new"), "nothing to go on with"},
+		{"--all --resume -o " + filepath.Join(some, "new"), "to go on with; leave --resume out"},
 		{"--all -o " + dir, "is not empty"},
+		{"--all -o " + bayes, "is a file"},
 		{"--all", "give a folder with -o"},
 		{"--all --diversity .5 -o x", "take no filters"},
 		{"--nodes " + bayes + " -o x", "bayes.safetensors, line"},
@@ -157,10 +165,55 @@ func TestRecommendRefuses(t *testing.T) {
 		{dir + " --text=", "--text is empty"},
 		{dir + " p1 -o x", "-o is for --all"},
 		{dir + " p1 --exclude nothere", "cannot be read"},
+		{dir + " p1 --json --format csv", "are two formats"},
+		{dir + " p1 --explain --format csv", "no room for --explain"},
+		{dir + " p1 --compare --format ris --naive " + bayes, "no room for --compare"},
 	} {
 		code, stdout, stderr := invoke(append([]string{"recommend", bayes}, strings.Fields(c.line)...)...)
 		if code == exitOK || stdout != "" || !strings.Contains(stderr, c.says) {
 			t.Errorf("%s: exit code %d, stdout %q, stderr %q, want %q", c.line, code, stdout, stderr, c.says)
+		}
+	}
+}
+
+func TestBridges(t *testing.T) {
+	dir, bayes, naive := fitted(t)
+	out := filepath.Join(t.TempDir(), "bridges")
+	page := well(t, "bridges", bayes, dir, "--naive", naive, "-o", out, "--quiet")
+	fits80(t, strings.ReplaceAll(page, out, "bridges"))
+	var found foundBridges
+	decodeOne(t, well(t, "bridges", bayes, dir, "--naive", naive, "--json", "--quiet", "--threads", "1"), &found)
+	if len(found.Bridges) != 6 || found.Bridges[0].Gap < found.Bridges[5].Gap || len(found.Bridges[0].Reading) == 0 || len(found.Notes) != 0 {
+		t.Errorf("%+v", found)
+	}
+	raw, err := os.ReadFile(filepath.Join(out, "bridges.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := csv.NewReader(strings.NewReader(string(raw))).ReadAll()
+	if first := found.Bridges[0]; err != nil || len(rows) < 2 || rows[1][0] != first.Source || rows[1][10] != first.Reading[0].ID {
+		t.Errorf("%v: %v", err, rows[:min(2, len(rows))])
+	}
+	for _, name := range []string{"bridges.html", "bridges.jsonl", "bridges.bib", "bridges.ris"} {
+		if info, err := os.Stat(filepath.Join(out, name)); err != nil || info.Size() == 0 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if text := well(t, "bridges", bayes, dir, "--naive", bayes, "--quiet"); !strings.Contains(text, "is no naive model") {
+		t.Errorf("a bayes model passes for naive:\n%s", text)
+	}
+	for line, says := range map[string]string{
+		"":                                  "--naive is missing",
+		"--naive nothere":                   "there is no model nothere",
+		"--naive " + dir:                    "is a folder",
+		"--sources 0 --naive " + naive:      "--sources is 0",
+		"--list 0 --naive " + naive:         "--list is 0",
+		"--top 0 --naive " + naive:          "--top is 0",
+		"-o " + bayes + " --naive " + naive: "no folder can be made",
+	} {
+		code, stdout, stderr := invoke(append([]string{"bridges", bayes, dir, "--quiet"}, strings.Fields(line)...)...)
+		if code == exitOK || stdout != "" || !strings.Contains(stderr, says) {
+			t.Errorf("%s: exit code %d, stderr %q, want %q", line, code, stderr, says)
 		}
 	}
 }

@@ -32,6 +32,8 @@ A RUN is
   results.json       what unseen study --out or --json wrote
   a folder           with such files and models in it
   model.safetensors  what unseen fit -o wrote
+  evaluation.json    what unseen evaluate -o wrote
+  dial.json          what unseen dial -o wrote
 
 With --figures every figure is written as SVG and PNG too. The same runs give
 the same bytes.`,

@@ -41,14 +41,15 @@ New here? Start with:  unseen demo`,
 	root.SetUsageTemplate(usage)
 	root.SetVersionTemplate("unseen {{.Version}}\n")
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(newDemo(), newImport(), newExport(), newCheck(), newEncode(), newFit(), newEvaluate(), newRecommend(), newBridges(),
+	root.AddCommand(newDemo(), newImport(), newExport(), newCheck(), newEncode(), newFit(), newEvaluate(), newRecommend(), newBridges(), newDial(),
 		newLoop(), newStudy(), newReport(), newServe(), newVersion(), newCompletion())
 	return root
 }
 
 // usage is cobra's template without its second usage line for a command that has commands.
 const usage = `Usage:
-  {{if .HasAvailableSubCommands}}{{.CommandPath}} COMMAND{{else}}{{.UseLine}}{{end}}{{if .HasExample}}
+  {{if .HasAvailableSubCommands}}{{.CommandPath}} COMMAND{{else}}{{.UseLine}}{{end}}{{with index .Annotations "also"}}
+  {{.}}{{end}}{{if .HasExample}}
 
 Examples:
 {{.Example}}{{end}}{{if .HasAvailableSubCommands}}
@@ -60,7 +61,7 @@ Flags:
 {{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{if .HasAvailableSubCommands}}
 
 Exit code: 0 done, 1 failed, 2 wrong command line.
-"{{.CommandPath}} help COMMAND" explains one command.{{end}}
+"{{if .HasParent}}{{.CommandPath}} COMMAND --help{{else}}{{.CommandPath}} help COMMAND{{end}}" explains one command.{{end}}
 `
 
 // newHelp replaces cobra's help command, which takes an unknown topic for a success.

@@ -3,6 +3,7 @@ package kern
 import (
 	"fmt"
 	"runtime"
+	"unsafe"
 )
 
 // panelBytes bounds the packed side of a block product so that it stays in the second-level cache.
@@ -72,11 +73,11 @@ func mulPanels(z *Matrix, j int, a *Matrix, panels []float32, count int) {
 			}
 			clear(padded[height*a.dim:])
 		}
-		next := a.f32[min((i+rows)*a.stride, len(a.f32)):] // a float16 side has none
+		next := a.floatsFrom(i + rows)
 		for at := 0; at < count; at += columns {
 			// each tile asks for a part of the next rows, as long as they last
 			ahead := next[min(at/columns*8*a.dim, len(next)):]
-			if at/columns*8 >= rows {
+			if at/columns*8*a.dim >= rows*a.dim*elementSize(a.half)/4 {
 				ahead = panels
 			}
 			width := min(columns, count-at)
@@ -90,6 +91,15 @@ func mulPanels(z *Matrix, j int, a *Matrix, panels []float32, count int) {
 			}
 		}
 	}
+}
+
+// floatsFrom is the memory from a row on, whatever is in it, to be prefetched and not read.
+func (m *Matrix) floatsFrom(row int) []float32 {
+	if !m.half {
+		return m.f32[min(row*m.stride, len(m.f32)):]
+	}
+	rest := m.f16[min(row*m.stride, len(m.f16)):]
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(rest))), len(rest)/2)
 }
 
 // Mul sets v = c·h, or adds it to v: v[i][d] (+)= Σ_k c[i][k]·h[k][d]. h may be float16.

@@ -167,6 +167,30 @@ func columnsAbove(z []float32, stride, from, rows int, thresholds []float32) int
 	return columnsAboveGo(z, stride, from, rows, thresholds)
 }
 
+// The AVX-512 kernel of codes needs VNNI, which the first such processors lack.
+func dotCodes(high, low []int32, q, rest []int8, base []uint8, stride int) {
+	at, with, also := unsafe.SliceData(base), unsafe.SliceData(q), unsafe.SliceData(rest)
+	switch {
+	case active == plain:
+		dotCodesGo(high, low, q, rest, base, stride)
+	case active == avx512 && cpu.X86.HasAVX512VNNI:
+		dotCodesAVX512(pInt(high), pInt(low), with, also, at, stride, len(high))
+	default:
+		dotCodesAVX2(pInt(high), pInt(low), with, also, at, stride, len(high))
+	}
+}
+
+func scaleCodes(dst []float32, high, low []int32, scales []float32, highZero, lowZero int32) {
+	switch active {
+	case avx512:
+		scaleCodesAVX512(p32(dst), pInt(high), pInt(low), p32(scales), len(dst), highZero, lowZero)
+	case avx2:
+		scaleCodesAVX2(p32(dst), pInt(high), pInt(low), p32(scales), len(dst), highZero, lowZero)
+	default:
+		scaleCodesGo(dst, high, low, scales, highZero, lowZero)
+	}
+}
+
 func fromHalf(dst []float32, src []uint16) {
 	switch active {
 	case avx512:

@@ -31,6 +31,14 @@ func columnsAbove(z []float32, stride, from, rows int, thresholds []float32) int
 	return columnsAboveGo(z, stride, from, rows, thresholds)
 }
 
+func dotCodes(high, low []int32, q, rest []int8, base []uint8, stride int) {
+	dotCodesGo(high, low, q, rest, base, stride)
+}
+
+func scaleCodes(dst []float32, high, low []int32, scales []float32, highZero, lowZero int32) {
+	scaleCodesGo(dst, high, low, scales, highZero, lowZero)
+}
+
 func fromHalf(dst []float32, src []uint16)                     { fromHalfGo(dst, src) }
 func exp(dst, z []float32)                                     { expGo(dst, z) }
 func sigmoid(dst, z []float32)                                 { sigmoidGo(dst, z) }

@@ -6,6 +6,7 @@
 //	DotPairs, AddPairs the same for ungrouped pairs  Σ_d w_d·h_id·h_jd
 //	MulT, Mul          Z = A·Bᵀ and V = C·H          blocks of nodes against blocks of nodes
 //	TopK               the k largest inner products, exactly
+//	Quantise, TopKCodes the same from a byte per element, scored again exactly: a row may be missed
 //	Exp, Sigmoid, …    elementwise functions and the fused sums of the risks
 //	Adam               one optimiser step over all parameters
 //

@@ -79,6 +79,16 @@ func columnsAboveAVX512(z *float32, stride int, from int, rows int, thresholds *
 //go:noescape
 func fromHalfAVX512(dst *float32, src *uint16, count int)
 
+// dotCodesAVX512: high[k] = Σ q[d]·row[d], low[k] = Σ rest[d]·row[d]; stride is a multiple of 64, count of 4.
+//
+//go:noescape
+func dotCodesAVX512(high *int32, low *int32, q *int8, rest *int8, base *uint8, stride int, count int)
+
+// scaleCodesAVX512: dst[k] = scales[k]·(128·(high[k] − highZero) + (low[k] − lowZero)); count is a multiple of the lanes.
+//
+//go:noescape
+func scaleCodesAVX512(dst *float32, high *int32, low *int32, scales *float32, count int, highZero int32, lowZero int32)
+
 // expAVX512: dst = exp(z); count is a multiple of the lanes.
 //
 //go:noescape
@@ -188,6 +198,16 @@ func columnsAboveAVX2(z *float32, stride int, from int, rows int, thresholds *fl
 //
 //go:noescape
 func fromHalfAVX2(dst *float32, src *uint16, count int)
+
+// dotCodesAVX2: high[k] = Σ q[d]·row[d], low[k] = Σ rest[d]·row[d]; stride is a multiple of 64, count of 4.
+//
+//go:noescape
+func dotCodesAVX2(high *int32, low *int32, q *int8, rest *int8, base *uint8, stride int, count int)
+
+// scaleCodesAVX2: dst[k] = scales[k]·(128·(high[k] − highZero) + (low[k] − lowZero)); count is a multiple of the lanes.
+//
+//go:noescape
+func scaleCodesAVX2(dst *float32, high *int32, low *int32, scales *float32, count int, highZero int32, lowZero int32)
 
 // expAVX2: dst = exp(z); count is a multiple of the lanes.
 //

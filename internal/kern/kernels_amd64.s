@@ -2511,6 +2511,132 @@ done:
 	VZEROUPPER
 	RET
 
+// func dotCodesAVX512(high *int32, low *int32, q *int8, rest *int8, base *uint8, stride int, count int)
+// Requires: AVX, AVX2, AVX512F, AVX512VNNI, MMX+
+TEXT ·dotCodesAVX512(SB), NOSPLIT, $0-56
+	MOVQ high+0(FP), AX
+	MOVQ low+8(FP), CX
+	MOVQ q+16(FP), DX
+	MOVQ rest+24(FP), BX
+	MOVQ base+32(FP), SI
+	MOVQ stride+40(FP), DI
+	MOVQ count+48(FP), R8
+
+rows:
+	CMPQ   R8, $0x00
+	JE     done
+	LEAQ   (SI)(DI*1), R9
+	LEAQ   (R9)(DI*1), R10
+	LEAQ   (R10)(DI*1), R11
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	XORQ   R12, R12
+
+elements:
+	VMOVDQU64     (DX)(R12*1), Z8
+	VMOVDQU64     (BX)(R12*1), Z9
+	VMOVDQU64     (SI)(R12*1), Z10
+	PREFETCHT0    4096(SI)(R12*1)
+	VPDPBUSD      Z8, Z10, Z0
+	VPDPBUSD      Z9, Z10, Z4
+	VMOVDQU64     (R9)(R12*1), Z10
+	PREFETCHT0    4096(R9)(R12*1)
+	VPDPBUSD      Z8, Z10, Z1
+	VPDPBUSD      Z9, Z10, Z5
+	VMOVDQU64     (R10)(R12*1), Z10
+	PREFETCHT0    4096(R10)(R12*1)
+	VPDPBUSD      Z8, Z10, Z2
+	VPDPBUSD      Z9, Z10, Z6
+	VMOVDQU64     (R11)(R12*1), Z10
+	PREFETCHT0    4096(R11)(R12*1)
+	VPDPBUSD      Z8, Z10, Z3
+	VPDPBUSD      Z9, Z10, Z7
+	ADDQ          $0x40, R12
+	CMPQ          R12, DI
+	JLT           elements
+	VEXTRACTI64X4 $0x01, Z0, Y8
+	VPADDD        Y0, Y8, Y8
+	VEXTRACTI64X4 $0x01, Z1, Y9
+	VPADDD        Y1, Y9, Y9
+	VEXTRACTI64X4 $0x01, Z2, Y10
+	VPADDD        Y2, Y10, Y10
+	VEXTRACTI64X4 $0x01, Z3, Y11
+	VPADDD        Y3, Y11, Y11
+	VPHADDD       Y9, Y8, Y8
+	VPHADDD       Y11, Y10, Y10
+	VPHADDD       Y10, Y8, Y8
+	VEXTRACTI128  $0x01, Y8, X9
+	VPADDD        X8, X9, X9
+	VMOVDQU       X9, (AX)
+	ADDQ          $0x10, AX
+	VEXTRACTI64X4 $0x01, Z4, Y8
+	VPADDD        Y4, Y8, Y8
+	VEXTRACTI64X4 $0x01, Z5, Y9
+	VPADDD        Y5, Y9, Y9
+	VEXTRACTI64X4 $0x01, Z6, Y10
+	VPADDD        Y6, Y10, Y10
+	VEXTRACTI64X4 $0x01, Z7, Y11
+	VPADDD        Y7, Y11, Y11
+	VPHADDD       Y9, Y8, Y8
+	VPHADDD       Y11, Y10, Y10
+	VPHADDD       Y10, Y8, Y8
+	VEXTRACTI128  $0x01, Y8, X9
+	VPADDD        X8, X9, X9
+	VMOVDQU       X9, (CX)
+	ADDQ          $0x10, CX
+	LEAQ          (R11)(DI*1), SI
+	SUBQ          $0x04, R8
+	JMP           rows
+
+done:
+	VZEROUPPER
+	RET
+
+// func scaleCodesAVX512(dst *float32, high *int32, low *int32, scales *float32, count int, highZero int32, lowZero int32)
+// Requires: AVX, AVX512F
+TEXT ·scaleCodesAVX512(SB), NOSPLIT, $0-48
+	MOVQ         dst+0(FP), AX
+	MOVQ         high+8(FP), CX
+	MOVQ         low+16(FP), DX
+	MOVQ         scales+24(FP), BX
+	MOVQ         count+32(FP), SI
+	MOVL         highZero+40(FP), DI
+	VMOVD        DI, X2
+	VPBROADCASTD X2, Z0
+	MOVL         lowZero+44(FP), DI
+	VMOVD        DI, X2
+	VPBROADCASTD X2, Z1
+	MOVL         $0x43000000, DI
+	VMOVD        DI, X2
+	VBROADCASTSS X2, Z2
+	XORQ         DI, DI
+
+loop:
+	CMPQ      DI, SI
+	JGE       done
+	VMOVDQU32 (CX)(DI*4), Z3
+	VPSUBD    Z0, Z3, Z3
+	VCVTDQ2PS Z3, Z3
+	VMOVDQU32 (DX)(DI*4), Z4
+	VPSUBD    Z1, Z4, Z4
+	VCVTDQ2PS Z4, Z4
+	VMULPS    Z2, Z3, Z3
+	VADDPS    Z4, Z3, Z3
+	VMULPS    (BX)(DI*4), Z3, Z3
+	VMOVUPS   Z3, (AX)(DI*4)
+	ADDQ      $0x10, DI
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
 // func expAVX512(dst *float32, z *float32, count int)
 // Requires: AVX, AVX512F
 TEXT ·expAVX512(SB), NOSPLIT, $0-24
@@ -6621,6 +6747,124 @@ loop:
 	VCVTPH2PS (CX)(BX*2), Y0
 	VMOVUPS   Y0, (AX)(BX*4)
 	ADDQ      $0x08, BX
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func dotCodesAVX2(high *int32, low *int32, q *int8, rest *int8, base *uint8, stride int, count int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·dotCodesAVX2(SB), NOSPLIT, $0-56
+	MOVQ high+0(FP), AX
+	MOVQ low+8(FP), CX
+	MOVQ q+16(FP), DX
+	MOVQ rest+24(FP), BX
+	MOVQ base+32(FP), SI
+	MOVQ stride+40(FP), DI
+	MOVQ count+48(FP), R8
+
+rows:
+	CMPQ  R8, $0x00
+	JE    done
+	LEAQ  (SI)(DI*1), R9
+	LEAQ  (R9)(DI*1), R10
+	LEAQ  (R10)(DI*1), R11
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	VPXOR Y4, Y4, Y4
+	VPXOR Y5, Y5, Y5
+	VPXOR Y6, Y6, Y6
+	VPXOR Y7, Y7, Y7
+	XORQ  R12, R12
+
+elements:
+	VPMOVSXBW    (DX)(R12*1), Y8
+	VPMOVSXBW    (BX)(R12*1), Y9
+	VPMOVZXBW    (SI)(R12*1), Y10
+	VPMADDWD     Y8, Y10, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y9, Y10, Y10
+	VPADDD       Y10, Y4, Y4
+	VPMOVZXBW    (R9)(R12*1), Y10
+	VPMADDWD     Y8, Y10, Y11
+	VPADDD       Y11, Y1, Y1
+	VPMADDWD     Y9, Y10, Y10
+	VPADDD       Y10, Y5, Y5
+	VPMOVZXBW    (R10)(R12*1), Y10
+	VPMADDWD     Y8, Y10, Y11
+	VPADDD       Y11, Y2, Y2
+	VPMADDWD     Y9, Y10, Y10
+	VPADDD       Y10, Y6, Y6
+	VPMOVZXBW    (R11)(R12*1), Y10
+	VPMADDWD     Y8, Y10, Y8
+	VPADDD       Y8, Y3, Y3
+	VPMADDWD     Y9, Y10, Y8
+	VPADDD       Y8, Y7, Y7
+	PREFETCHT0   4096(SI)(R12*1)
+	PREFETCHT0   4096(R9)(R12*1)
+	PREFETCHT0   4096(R10)(R12*1)
+	PREFETCHT0   4096(R11)(R12*1)
+	ADDQ         $0x10, R12
+	CMPQ         R12, DI
+	JLT          elements
+	VPHADDD      Y1, Y0, Y0
+	VPHADDD      Y3, Y2, Y2
+	VPHADDD      Y2, Y0, Y0
+	VEXTRACTI128 $0x01, Y0, X1
+	VPADDD       X0, X1, X1
+	VMOVDQU      X1, (AX)
+	ADDQ         $0x10, AX
+	VPHADDD      Y5, Y4, Y4
+	VPHADDD      Y7, Y6, Y6
+	VPHADDD      Y6, Y4, Y4
+	VEXTRACTI128 $0x01, Y4, X0
+	VPADDD       X4, X0, X0
+	VMOVDQU      X0, (CX)
+	ADDQ         $0x10, CX
+	LEAQ         (R11)(DI*1), SI
+	SUBQ         $0x04, R8
+	JMP          rows
+
+done:
+	VZEROUPPER
+	RET
+
+// func scaleCodesAVX2(dst *float32, high *int32, low *int32, scales *float32, count int, highZero int32, lowZero int32)
+// Requires: AVX, AVX2
+TEXT ·scaleCodesAVX2(SB), NOSPLIT, $0-48
+	MOVQ         dst+0(FP), AX
+	MOVQ         high+8(FP), CX
+	MOVQ         low+16(FP), DX
+	MOVQ         scales+24(FP), BX
+	MOVQ         count+32(FP), SI
+	MOVL         highZero+40(FP), DI
+	VMOVD        DI, X2
+	VPBROADCASTD X2, Y0
+	MOVL         lowZero+44(FP), DI
+	VMOVD        DI, X2
+	VPBROADCASTD X2, Y1
+	MOVL         $0x43000000, DI
+	VMOVD        DI, X2
+	VBROADCASTSS X2, Y2
+	XORQ         DI, DI
+
+loop:
+	CMPQ      DI, SI
+	JGE       done
+	VMOVDQU   (CX)(DI*4), Y3
+	VPSUBD    Y0, Y3, Y3
+	VCVTDQ2PS Y3, Y3
+	VMOVDQU   (DX)(DI*4), Y4
+	VPSUBD    Y1, Y4, Y4
+	VCVTDQ2PS Y4, Y4
+	VMULPS    Y2, Y3, Y3
+	VADDPS    Y4, Y3, Y3
+	VMULPS    (BX)(DI*4), Y3, Y3
+	VMOVUPS   Y3, (AX)(DI*4)
+	ADDQ      $0x08, DI
 	JMP       loop
 
 done:

@@ -62,7 +62,9 @@ type search struct {
 	k       int
 	query   []float32   // a single query, as it is
 	panels  []float32   // several queries, packed
-	columns int         // how many, padded to the tile's width
+	codes   *Codes      // searched in place of m, if any, for
+	coded   coded       // this query
+	columns int         // how many queries, padded to the tile's width
 	workers []candidate // one per thread
 }
 
@@ -73,10 +75,11 @@ type candidate struct {
 	filling    int       // queries whose heap is not yet full
 	scores     *Matrix
 	line       []float32
+	sums       codeRoom
 }
 
 func newSearch(m, queries *Matrix, from, count, k, threads int) *search {
-	s := &search{m: m, k: k, workers: make([]candidate, threads)}
+	s := &search{m: m, k: k}
 	if count == 1 {
 		s.query = make([]float32, m.dim)
 		queries.Load(s.query, from)
@@ -87,6 +90,13 @@ func newSearch(m, queries *Matrix, from, count, k, threads int) *search {
 		s.panels = make([]float32, s.columns*m.dim)
 		packRows(s.panels, queries, from, count)
 	}
+	s.hire(count, threads)
+	return s
+}
+
+// hire makes room for what the threads find.
+func (s *search) hire(count, threads int) {
+	s.workers = make([]candidate, threads)
 	for w := range s.workers {
 		c := &s.workers[w]
 		c.heaps = make([]heap, count)
@@ -97,8 +107,10 @@ func newSearch(m, queries *Matrix, from, count, k, threads int) *search {
 			c.thresholds[q] = float32(math.Inf(1))
 		}
 		c.line = make([]float32, scanRows)
+		if s.codes != nil {
+			c.sums = codeRoom{make([]int32, scanRows), make([]int32, scanRows)}
+		}
 	}
-	return s
 }
 
 func (s *search) rows(worker, from, to int) {
@@ -114,7 +126,11 @@ func (s *search) rows(worker, from, to int) {
 func (s *search) scan(c *candidate, from, to int) {
 	for ; from < to; from += scanRows {
 		scores := c.line[:min(scanRows, to-from)]
-		dotScan(scores, s.query, s.m, from)
+		if s.codes != nil {
+			s.codes.scores(c.line[:roundUp(len(scores), codeRows)], &c.sums, s.coded, from)
+		} else {
+			dotScan(scores, s.query, s.m, from)
+		}
 		at := 0
 		for c.filling > 0 && at < len(scores) {
 			c.offer(0, Hit{int32(from + at), scores[at]}, s.k)
@@ -189,7 +205,13 @@ func (s *search) merge(q int) []Hit {
 	for w := range s.workers {
 		all = append(all, s.workers[w].heaps[q]...)
 	}
-	slices.SortFunc(all, func(a, b Hit) int {
+	sortHits(all)
+	return all[:min(len(all), s.k):min(len(all), s.k)]
+}
+
+// sortHits puts the best first.
+func sortHits(hits []Hit) {
+	slices.SortFunc(hits, func(a, b Hit) int {
 		switch {
 		case a.before(b):
 			return -1
@@ -198,7 +220,6 @@ func (s *search) merge(q int) []Hit {
 		}
 		return 0
 	})
-	return all[:min(len(all), s.k):min(len(all), s.k)]
 }
 
 // heap keeps the worst hit on top.

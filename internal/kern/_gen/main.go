@@ -53,6 +53,8 @@ func main() {
 		above(s)
 		columnsAbove(s)
 		fromHalf(s)
+		dotCodes(s)
+		scaleCodes(s)
 		elementwise(s)
 		lossSums(s)
 		adam(s)

@@ -1,0 +1,415 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"unseen/evaluate"
+	"unseen/fit"
+	"unseen/graph"
+	"unseen/internal/atomicfile"
+	"unseen/model"
+	"unseen/recommend"
+)
+
+// dialFlags is the command line of unseen dial.
+type dialFlags struct {
+	model, data                 string
+	k, sources                  int
+	diversity, explore, lambdaR []float64
+	seed                        uint64
+	threads                     int
+	output                      string
+	quiet, asJSON               bool
+}
+
+func newDial() *cobra.Command {
+	var f dialFlags
+	cmd := &cobra.Command{
+		Use:   "dial MODEL DATASET",
+		Short: "Show what diversity and exploration cost in recall, to choose by",
+		Long: `Make lists for nodes that were held out when the model was fitted, with every
+diversity x from 0 to 1, and show what it costs and brings: how many of their
+real links are in the lists (Recall@K) against how many fields a list is spread
+over (the entropy of its fields, in nats). Intervals are of which nodes were
+looked at, and a setting is compared with x = 0 node by node.
+
+A list has only targets that were there before its node, as when it was new.
+Links are those that happened: what was never shown could not be linked to, so
+recall favours what repeats past exposure, and a loss may be smaller in truth.
+
+--explore sweeps the share of places drawn in proportion to ŷ. --lambda-r fits
+the method again, with each weight of the risk, on the same training pairs; a
+method that has no risk is replaced by ap, and 0 is maximum likelihood alone.
+With -o a file is written that unseen report makes a figure of.`,
+		Example: `  unseen dial model.safetensors papers
+  unseen dial model.safetensors papers --diversity 0,.2,.4 --explore .1,.3
+  unseen dial model.safetensors papers --lambda-r 0,1,10 -o dial.json`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 2 || args[0] == "" || args[1] == "" {
+				return usagef("name a model and its dataset; for instance unseen dial model.safetensors papers")
+			}
+			f.model, f.data = args[0], args[1]
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(cmd); err != nil {
+				return err
+			}
+			d, err := runDial(cmd.Context(), f, newTicker(cmd.ErrOrStderr(), f.quiet))
+			if err != nil {
+				return err
+			}
+			if f.asJSON {
+				return printJSON(cmd.OutOrStdout(), d)
+			}
+			return printDial(cmd.OutOrStdout(), d, f.output)
+		},
+		ValidArgsFunction: modelThenFolder,
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.IntVarP(&f.k, "k", "k", 10, "places of a list")
+	flags.Float64SliceVar(&f.diversity, "diversity", nil, "`x,y` to try (default 0,.1,.2 … 1)")
+	flags.Float64SliceVar(&f.explore, "explore", nil, "`shares` of places to draw, such as .1,.3")
+	flags.Float64SliceVar(&f.lambdaR, "lambda-r", nil, "`weights` of the risk to fit with, such as 0,1,10")
+	for _, name := range []string{"diversity", "explore", "lambda-r"} {
+		flags.Lookup(name).DefValue = "" // it would be []
+	}
+	flags.IntVar(&f.sources, "sources", 500, "held-out nodes to make lists for, drawn")
+	flags.Uint64Var(&f.seed, "seed", 1, "seed of all that is drawn")
+	flags.StringVarP(&f.output, "output", "o", "", "write the figures to this `file`")
+	flags.IntVar(&f.threads, "threads", 0, "threads (default: all processors)")
+	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
+	jsonFlag(cmd, &f.asJSON)
+	for _, name := range []string{"k", "diversity", "explore", "lambda-r", "sources", "seed", "threads"} {
+		if err := cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions); err != nil {
+			panic(err) // only if the flag does not exist
+		}
+	}
+	return cmd
+}
+
+// check says which flag is wrong, and puts the settings in order.
+func (f *dialFlags) check(cmd *cobra.Command) error {
+	switch {
+	case f.k < 1 || f.k > recommend.MaxK:
+		return usagef("-k is %d; give from 1 to %s", f.k, thousands(recommend.MaxK))
+	case f.sources < 1:
+		return usagef("--sources is %d; give at least 1", f.sources)
+	case f.threads < 0:
+		return usagef("--threads is %d; give at least 1, or leave it out", f.threads)
+	case cmd.Flags().Changed("output") && f.output == "":
+		return usagef("--output is empty; give a path, or leave it out")
+	}
+	const most = 25
+	for _, list := range []struct {
+		name   string
+		values *[]float64
+		high   float64
+	}{{"diversity", &f.diversity, 1}, {"explore", &f.explore, 1}, {"lambda-r", &f.lambdaR, 1e6}} {
+		for _, x := range *list.values {
+			if !(x >= 0 && x <= list.high) {
+				return usagef("--%s has %v; give numbers from 0 to %v", list.name, x, list.high)
+			}
+		}
+		slices.Sort(*list.values)
+		*list.values = slices.Compact(*list.values)
+		if len(*list.values) > most {
+			return usagef("--%s has %d numbers; give at most %d", list.name, len(*list.values), most)
+		}
+	}
+	if f.diversity == nil {
+		for _, s := range recommend.DefaultSettings() {
+			f.diversity = append(f.diversity, s.Diversity)
+		}
+	}
+	if f.threads == 0 {
+		f.threads = runtime.GOMAXPROCS(0)
+	}
+	if f.output != "" {
+		if err := atomicfile.Writable(f.output); err != nil {
+			return &usageError{err}
+		}
+	}
+	return nil
+}
+
+// settings are where the dials stand: the model as it is first, whatever was asked for, since all are compared with it.
+func (f *dialFlags) settings() (diversity, explore []recommend.Setting) {
+	diversity = append(diversity, recommend.Setting{})
+	for _, x := range f.diversity {
+		if x > 0 {
+			diversity = append(diversity, recommend.Setting{Diversity: x})
+		}
+	}
+	for _, e := range f.explore {
+		if e > 0 {
+			explore = append(explore, recommend.Setting{Explore: e})
+		}
+	}
+	return diversity, explore
+}
+
+func runDial(ctx context.Context, f dialFlags, t *ticker) (*recommend.Dial, error) {
+	defer t.clear()
+	file, err := openModel(f.model, f.data)
+	if err != nil {
+		return nil, err
+	}
+	n, err := openNetwork(ctx, f.data, t)
+	if err != nil {
+		return nil, err
+	}
+	defer n.Close()
+	data, err := n.fittedTo(f.model, f.data, file)
+	if err != nil {
+		return nil, err
+	}
+	t.say("drawing the held-out nodes")
+	g, drawn, err := data.Prepare(ctx, n.Graph(), n.log, f.threads)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.data, err)
+	}
+	if drawn.Split == nil {
+		return nil, fmt.Errorf("%s was fitted to the whole of its data, and nothing is left to judge lists by; fit one with unseen fit %s -o FILE", f.model, f.data)
+	}
+	m, err := file.Model(drawn.Problem.Nodes)
+	if err != nil {
+		return nil, err
+	}
+	held, err := heldOut(g, drawn, f.sources, f.seed)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.data, err)
+	}
+	var sweeps []*recommend.Sweep
+	sweep := func(m model.Model, name string, lambda *float64, settings []recommend.Setting) error {
+		r, err := recommend.New(g, m, recommend.Options{Threads: f.threads})
+		if err != nil {
+			return err
+		}
+		s, err := r.Sweep(ctx, recommend.SweepSettings{
+			K: f.k, Held: held, Settings: settings, Seed: f.seed,
+			Progress: func(done float64) { t.passing("making lists, "+name, done) },
+		})
+		if err != nil {
+			return causedByFlags(err)
+		}
+		s.Name, s.LambdaR = name, lambda
+		sweeps = append(sweeps, s)
+		return nil
+	}
+	diversity, explore := f.settings()
+	if err := sweep(m, "diversity", nil, diversity); err != nil {
+		return nil, err
+	}
+	if len(explore) > 0 {
+		if err := sweep(m, "exploration", nil, explore); err != nil {
+			return nil, err
+		}
+	}
+	var warnings []string
+	for k, lambda := range f.lambdaR {
+		again, warning, err := refit(ctx, f, m, drawn, lambda, func(s fit.Step) {
+			s.Phase = fmt.Sprintf("λ_R %g, %d of %d: %s", lambda, k+1, len(f.lambdaR), s.Phase)
+			t.step(s)
+		})
+		if err != nil {
+			return nil, err
+		}
+		if warning != "" && !slices.Contains(warnings, warning) {
+			warnings = append(warnings, warning)
+		}
+		if err := sweep(again, "λ_R = "+strconv.FormatFloat(lambda, 'g', 4, 64), &lambda, diversity); err != nil {
+			return nil, err
+		}
+	}
+	d, err := recommend.NewDial(sweeps, held, 0, f.seed)
+	if err != nil {
+		return nil, err
+	}
+	d.Model, d.Dataset, d.Held = filepath.Base(f.model), filepath.Base(filepath.Clean(f.data)), cutWords(data.Drawing)
+	d.Warnings = append(warnings, dialWarnings(g, held, d)...)
+	if f.output != "" {
+		if err := atomicfile.Write(f.output, func(w io.Writer) error { return printJSON(w, d) }); err != nil {
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+// dialWarnings says what the figures cannot bear.
+func dialWarnings(g *graph.Graph, held *evaluate.Candidates, d *recommend.Dial) (warnings []string) {
+	if d.Sources < 50 {
+		warnings = append(warnings, fmt.Sprintf("only %s with links: intervals are wide; hold out more when fitting", plural(d.Sources, "held-out node")))
+	}
+	if g.FieldCount() <= 2 {
+		warnings = append(warnings, "there is one field, so that no list has any entropy; find fields when fitting, with --fields-by vectors:20")
+	}
+	few := 0
+	for _, i := range held.Sources() {
+		if held.Before() != nil && int(held.Before().Rank[i]) < d.K {
+			few++
+		}
+	}
+	if few == 0 && held.Before() == nil && g.Len() <= d.K {
+		few = d.Sources
+	}
+	if few > 0 {
+		warnings = append(warnings, fmt.Sprintf("%s have fewer candidates than the %d places of a list", plural(few, "held-out node"), d.K))
+	}
+	return warnings
+}
+
+// refit learns again from the same pairs, with another weight of the risk.
+func refit(ctx context.Context, f dialFlags, m model.Model, drawn *fit.Drawn, lambda float64, step func(fit.Step)) (model.Model, string, error) {
+	var s fit.Settings
+	if err := json.Unmarshal(m.Hyperparameters, &s); err != nil {
+		return m, "", fmt.Errorf("%s: the settings of its training are damaged: %w; fit it anew", f.model, err)
+	}
+	warning := ""
+	if slices.Contains([]string{"naive", "naive-field", "cosine", "mle", "bayes"}, s.Method) {
+		warning = fmt.Sprintf("%s has no risk to weigh: λ_R is that of ap, fitted to the same pairs", s.Method)
+		s = fit.Settings{Method: "ap", Seed: s.Seed}
+	}
+	s.LambdaR = lambda
+	if lambda == 0 { // which settings take for the preset's
+		s.Method = "mle"
+	}
+	s.Threads = f.threads
+	s, err := s.WithDefaults()
+	if err != nil {
+		return m, "", fmt.Errorf("λ_R = %g: %w", lambda, causedByFlags(err))
+	}
+	s.Starts = s.Starts[:min(1, len(s.Starts))] // the one that counts; the others only tell its worth
+	result, err := fit.Fit(ctx, drawn.Problem, s, fit.Progress{Step: step})
+	if err != nil {
+		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+			return m, "", err
+		}
+		return m, "", fmt.Errorf("λ_R = %g: %w", lambda, causedByFlags(err))
+	}
+	again, err := result.Model(drawn.Problem.Checksum())
+	return again, warning, err
+}
+
+// printDial draws the page for a terminal of 80 columns.
+func printDial(w io.Writer, d *recommend.Dial, output string) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s on %s: lists of %s for %s\n", d.Model, d.Dataset, thousands(d.K), plural(d.Sources, "held-out node"))
+	if d.Of > d.Sources {
+		fmt.Fprintf(&b, "drawn from %s; ", thousands(d.Of))
+	}
+	fmt.Fprintf(&b, "%s links in all; held out %s\n\n", thousands(d.Links), d.Held)
+	b.WriteString(dialChart(d))
+	fmt.Fprintf(&b, "\n  %-20s %-22s %-22s %6s\n", "", fmt.Sprintf("Recall@%d, %%", d.K), "entropy, nats", "fields")
+	for _, curve := range d.Curves {
+		for _, p := range curve.Points {
+			name := fmt.Sprintf("x = %.4g", p.Diversity)
+			if p.Explore > 0 {
+				name = fmt.Sprintf("explore %.4g", p.Explore)
+			}
+			if curve.LambdaR != nil {
+				name = curve.Name + ", " + name
+			}
+			fmt.Fprintf(&b, "  %-20s %-22s %-22s %6.1f\n", short(name, 20),
+				fmt.Sprintf("%.1f (%.1f to %.1f)", 100*p.Recall.Value, 100*p.Recall.Lower, 100*p.Recall.Upper),
+				fmt.Sprintf("%.2f (%.2f to %.2f)", p.Entropy.Value, p.Entropy.Lower, p.Entropy.Upper), math.Exp(p.Entropy.Value))
+		}
+	}
+	b.WriteString("  fields: so many, evenly shared, have this entropy\n\n")
+	for _, sentence := range d.Words() {
+		b.WriteString(wrap("- " + sentence))
+	}
+	b.WriteString(wrap("- Recall is of links that happened: it cannot count what was never shown."))
+	for _, warning := range d.Warnings {
+		b.WriteString("\n" + wrap("note: "+warning))
+	}
+	if output != "" {
+		fmt.Fprintf(&b, "\nThe figures are in %s\nTo make a page of them: unseen report %s\n", output, output)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// dialChart draws recall over entropy: a digit for each tenth of x where there is one curve, a letter per curve else.
+func dialChart(d *recommend.Dial) string {
+	const height, width = 13, 64
+	low, high := math.Inf(1), math.Inf(-1)
+	left, right := math.Inf(1), math.Inf(-1)
+	for _, c := range d.Curves {
+		for _, p := range c.Points {
+			low, high = min(low, p.Recall.Value), max(high, p.Recall.Value)
+			left, right = min(left, p.Entropy.Value), max(right, p.Entropy.Value)
+		}
+	}
+	if high-low < .01 { // so that noise does not look like a slope
+		middle := (high + low) / 2
+		low = min(max(middle-.005, 0), .99)
+		high = low + .01
+	}
+	if right-left < .01 {
+		right = left + .01
+	}
+	cells := make([][]rune, height)
+	for y := range cells {
+		cells[y] = []rune(strings.Repeat(" ", width))
+	}
+	letters := make([]rune, len(d.Curves))
+	next := 'a'
+	for k, c := range d.Curves {
+		if c.LambdaR == nil {
+			letters[k] = rune(c.Name[0]) // d or e
+			continue
+		}
+		for slices.Contains(letters, next) || next == 'd' || next == 'e' {
+			next++
+		}
+		letters[k] = next
+	}
+	for k := len(d.Curves) - 1; k >= 0; k-- { // the first is on top
+		points := d.Curves[k].Points
+		for i := len(points) - 1; i >= 0; i-- {
+			p := points[i]
+			mark := letters[k]
+			if len(d.Curves) == 1 {
+				mark = []rune("0123456789X")[int(math.Round(10*p.Diversity))]
+			}
+			x := int(math.Round((p.Entropy.Value - left) / (right - left) * (width - 1)))
+			y := height - 1 - int(math.Round((p.Recall.Value-low)/(high-low)*(height-1)))
+			cells[y][x] = mark
+		}
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "  Recall@%d\n", d.K)
+	for y, line := range cells {
+		label := "      "
+		if y%6 == 0 {
+			label = fmt.Sprintf("%5.1f%%", 100*(high-(high-low)*float64(y)/(height-1)))
+		}
+		fmt.Fprintf(&b, "  %s │%s\n", label, strings.TrimRight(string(line), " "))
+	}
+	fmt.Fprintf(&b, "         └%s\n", strings.Repeat("─", width))
+	end := fmt.Sprintf("%.2f nats", right)
+	fmt.Fprintf(&b, "          %-*s%s\n", width-len(end), fmt.Sprintf("entropy of fields %.2f", left), end)
+	if len(d.Curves) == 1 {
+		b.WriteString("          each digit is ten times its x; X is x = 1\n")
+		return b.String()
+	}
+	b.WriteString("          ")
+	for k, c := range d.Curves {
+		fmt.Fprintf(&b, "%c %s   ", letters[k], c.Name)
+	}
+	return strings.TrimRight(b.String(), " ") + "\n"
+}

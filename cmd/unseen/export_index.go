@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"unseen/dataset"
+	"unseen/recommend"
+)
+
+// exportIndexFlags is the command line of unseen export index.
+type exportIndexFlags struct {
+	model, data, out     string
+	force, quiet, asJSON bool
+}
+
+func newExportIndex() *cobra.Command {
+	var f exportIndexFlags
+	cmd := &cobra.Command{
+		Use:   "index MODEL DATASET -o OUT",
+		Short: "Write what FAISS, pgvector and others need to recommend",
+		Long: `Write a folder with which a program that finds large inner products gives the
+same recommendations: FAISS, pgvector, Qdrant, Elasticsearch.
+
+  vectors.npy  what is indexed: the dataset's vectors, as float32
+  ids.txt      the id of each row
+  query.npz    what turns a source's vector into its query
+  README.txt   how; index.json says it to programs
+
+Fitting anew changes query.npz alone, so an index over the vectors stays. The
+vectors take no space where they can be a second name of the dataset's file.`,
+		Example: `  unseen export index model.safetensors papers -o papers-index`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 2 || args[0] == "" || args[1] == "" {
+				return usagef("name a model and its dataset; for instance unseen export index model.safetensors papers -o papers-index")
+			}
+			if f.model, f.data = args[0], args[1]; f.out == "" {
+				return usagef("name the folder to write: -o OUT")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			x, err := runExportIndex(cmd.Context(), f, newTicker(cmd.ErrOrStderr(), f.quiet))
+			switch {
+			case errors.Is(err, recommend.ErrQuery):
+				return usagef("%w", err)
+			case err != nil:
+				return err
+			case f.asJSON:
+				return printJSON(cmd.OutOrStdout(), exportIndexSummary{f.out, x})
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s vectors of %d dimensions (%s) and the query of\n%s are in %s; README.txt there says how to use them.\n",
+				thousands(x.Nodes), x.Dim, x.Vectors, f.model, f.out)
+			return err
+		},
+		ValidArgsFunction: modelThenFolder,
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVarP(&f.out, "output", "o", "", "folder to write")
+	flags.BoolVar(&f.force, "force", false, "replace the index that is there")
+	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
+	jsonFlag(cmd, &f.asJSON)
+	return cmd
+}
+
+// exportIndexSummary is what unseen export index --json prints.
+type exportIndexSummary struct {
+	Output string `json:"output"`
+	*recommend.Index
+}
+
+func runExportIndex(ctx context.Context, f exportIndexFlags, t *ticker) (*recommend.Index, error) {
+	defer t.clear()
+	of := recommendFlags{model: f.model, data: f.data, threads: runtime.GOMAXPROCS(0)}
+	n, r, err := of.openRecommender(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	defer n.Close()
+	return r.WriteIndex(ctx, f.out, filepath.Join(f.data, dataset.VectorsFile), f.force)
+}

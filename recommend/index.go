@@ -1,0 +1,257 @@
+package recommend
+
+import (
+	"archive/zip"
+	"bufio"
+	"context"
+	_ "embed"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"unseen/dataset"
+	"unseen/internal/atomicfile"
+	"unseen/model"
+)
+
+// The files of an index.
+const (
+	IndexFile   = "index.json"
+	IndexIDs    = "ids.txt"
+	IndexQuery  = "query.npz"
+	IndexReadMe = "README.txt"
+)
+
+// IndexFormat is the version of index.json.
+const IndexFormat = 1
+
+// Index says what a folder holds with which another program searches: index.json.
+type Index struct {
+	Kind    string   `json:"kind"` // "unseen-index"
+	Format  int      `json:"format"`
+	Nodes   int      `json:"nodes"`
+	Dim     int      `json:"dim"`
+	Metric  string   `json:"metric"` // always "inner product"
+	Link    string   `json:"link"`   // the link model
+	Query   string   `json:"query"`  // how q is made of h, in NumPy
+	Score   string   `json:"score"`  // what the logit of ŷ is
+	Offsets bool     `json:"offsets"`
+	Fields  []string `json:"fields"`
+	Vectors string   `json:"vectors"` // "linked", "copied" or "converted from float16"
+}
+
+//go:embed index.txt
+var indexReadMe string
+
+// WriteIndex writes a folder with which other programs find what this model recommends, by maximum inner product
+// over the vectors as they are: FAISS, pgvector, Qdrant, Elasticsearch.
+//
+//	vectors.npy  h, float32, a row per node: what is indexed
+//	ids.txt      its ids, one per line
+//	query.npz    what makes the query q of a source's h: w (q = w⊙h), or A and B (q = Bᵀ(A·h)); offsets and fields
+//	index.json   an Index
+//	README.txt   how
+//
+// A new model changes query.npz alone: an index over the vectors stays. vectors is the file of the graph's vectors, or
+// "": if it is float32 it is linked and takes no space, which is safe as a dataset's files are replaced and never
+// changed. A folder that is there is replaced only if it holds an index and force is given.
+func (r *Recommender) WriteIndex(ctx context.Context, dir, vectors string, force bool) (*Index, error) {
+	inner, ok := r.model.Link.(model.InnerProduct)
+	layout, named := r.model.Link.(model.Layout)
+	if !ok || !named {
+		return nil, fmt.Errorf("%w: a %s model is no inner product, which is what an index searches by; fit a diagonal or low-rank one", ErrModel, r.model.Link.Kind())
+	}
+	arrays := map[string]array{}
+	at := 0
+	for _, p := range layout.Parts() {
+		arrays[p.Name] = array{p.Shape, r.model.LinkParams[at : at+p.Size()]}
+		at += p.Size()
+	}
+	x := &Index{Kind: "unseen-index", Format: IndexFormat, Nodes: r.g.Len(), Dim: r.nodes.Vectors.Dim(), Metric: "inner product", Link: r.model.Link.Kind()}
+	var files []namedArray
+	_, diagonal := arrays["w"]
+	_, bilinear := arrays["A"]
+	switch {
+	case diagonal:
+		x.Query = "q = w * h"
+		files = append(files, namedArray{"w", arrays["w"]})
+	case bilinear:
+		x.Query = "q = (A @ h) @ B"
+		files = append(files, namedArray{"A", arrays["A"]}, namedArray{"B", arrays["B"]})
+	default:
+		return nil, fmt.Errorf("%w: nobody has said how to export a query of a %s model; fit a diagonal or low-rank one", ErrModel, x.Link)
+	}
+	// what the target's field adds, b among it, is what is left of a source at the origin
+	fields := r.nodes.FieldCount
+	offsets, q, zero := make([]float32, fields*fields), make([]float32, x.Dim), make([]float32, x.Dim)
+	for f := range fields {
+		row := offsets[f*fields : (f+1)*fields]
+		inner.QueryOf(q, row, r.model.LinkParams, zero, uint16(f))
+		for _, v := range row {
+			x.Offsets = x.Offsets || v != row[0]
+		}
+		x.Fields = append(x.Fields, r.g.FieldName(uint16(f)))
+	}
+	x.Score = "z = q @ h_target + offsets[field of source, field of target]"
+	own := make([]int32, r.g.Len())
+	for i := range own {
+		own[i] = int32(r.g.Field(int32(i)))
+	}
+	files = append(files, namedArray{"offsets", array{[]int{fields, fields}, offsets}}, namedArray{"fields", array{[]int{len(own)}, own}})
+
+	dir = filepath.Clean(dir)
+	entries, err := os.ReadDir(dir)
+	switch {
+	case err == nil && len(entries) > 0 && !force:
+		return nil, fmt.Errorf("%w: %s is not empty; choose another folder, or replace an index with --force", ErrQuery, dir)
+	case err == nil && len(entries) > 0:
+		if _, err := os.Stat(filepath.Join(dir, IndexFile)); err != nil {
+			return nil, fmt.Errorf("%w: %s holds no %s, so it is no index to replace; choose another folder", ErrQuery, dir, IndexFile)
+		}
+	case err != nil && !os.IsNotExist(err):
+		return nil, fmt.Errorf("%w; choose another folder", err)
+	}
+	err = atomicfile.WriteFolder(dir, func(folder string) error {
+		put := func(name string, write func(w *bufio.Writer) error) error {
+			file, err := os.Create(filepath.Join(folder, name))
+			if err != nil {
+				return err
+			}
+			w := bufio.NewWriterSize(file, 1<<20)
+			if err = write(w); err == nil {
+				err = w.Flush()
+			}
+			if closed := file.Close(); err == nil {
+				err = closed
+			}
+			return err
+		}
+		if err := r.indexVectors(ctx, folder, vectors, x, put); err != nil {
+			return err
+		}
+		if err := put(IndexIDs, r.indexIDs); err != nil {
+			return err
+		}
+		if err := put(IndexQuery, func(w *bufio.Writer) error { return writeNpz(w, files) }); err != nil {
+			return err
+		}
+		if err := put(IndexReadMe, func(w *bufio.Writer) error { _, err := w.WriteString(x.explain()); return err }); err != nil {
+			return err
+		}
+		return put(IndexFile, func(w *bufio.Writer) error {
+			e := json.NewEncoder(w)
+			e.SetIndent("", "  ")
+			e.SetEscapeHTML(false)
+			return e.Encode(x)
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// indexVectors links the file of float32 vectors, or writes them.
+func (r *Recommender) indexVectors(ctx context.Context, folder, from string, x *Index, put func(string, func(*bufio.Writer) error) error) error {
+	m := r.nodes.Vectors.Matrix()
+	x.Vectors = "copied"
+	if m.Half() {
+		x.Vectors = "converted from float16"
+	} else if from != "" && os.Link(from, filepath.Join(folder, dataset.VectorsFile)) == nil {
+		x.Vectors = "linked"
+		return nil
+	}
+	return put(dataset.VectorsFile, func(w *bufio.Writer) error {
+		if _, err := w.Write(dataset.NpyHeader{Kind: "<f4", Shape: []int64{int64(m.Rows()), int64(m.Dim())}}.Append(nil)); err != nil {
+			return err
+		}
+		row := make([]float32, m.Dim())
+		var raw []byte
+		for i := range m.Rows() {
+			if i%4096 == 0 && ctx.Err() != nil {
+				return ctx.Err()
+			}
+			m.Load(row, i)
+			raw = appendNumbers(raw[:0], row)
+			if _, err := w.Write(raw); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (r *Recommender) indexIDs(w *bufio.Writer) error {
+	for i := range int32(r.g.Len()) {
+		id := r.g.ID(i)
+		if strings.ContainsAny(id, "\r\n") {
+			return fmt.Errorf("%w: the id %q of node %d has a line break in it, and %s has one id per line; give the node another id", ErrModel, id, i, IndexIDs)
+		}
+		w.WriteString(id) // an error stays, and Flush returns it
+		w.WriteByte('\n')
+	}
+	return nil
+}
+
+// explain is the README of an index.
+func (x *Index) explain() string {
+	offsets := "The offsets are the same for every target, so the order is that of q @ h_target."
+	if x.Offsets {
+		offsets = "The offsets differ by the target's field: search each field by itself, add its\noffset, and merge the lists."
+	}
+	return strings.NewReplacer("{{link}}", x.Link, "{{query}}", x.Query, "{{score}}", x.Score, "{{offsets}}", offsets,
+		"{{nodes}}", fmt.Sprint(x.Nodes), "{{dim}}", fmt.Sprint(x.Dim), "{{vectors}}", x.Vectors).Replace(indexReadMe)
+}
+
+// array is []float32 or []int32 with a shape.
+type array struct {
+	shape []int
+	data  any
+}
+
+type namedArray struct {
+	name string
+	array
+}
+
+// writeNpz writes arrays as numpy.savez does. The same arrays make the same bytes.
+func writeNpz(to io.Writer, arrays []namedArray) error {
+	archive := zip.NewWriter(to)
+	for _, a := range arrays {
+		w, err := archive.CreateHeader(&zip.FileHeader{Name: a.name + ".npy", Method: zip.Store, Modified: time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)})
+		if err != nil {
+			return err
+		}
+		h := dataset.NpyHeader{Kind: "<f4"}
+		for _, n := range a.shape {
+			h.Shape = append(h.Shape, int64(n))
+		}
+		var raw []byte
+		switch numbers := a.data.(type) {
+		case []float32:
+			raw = appendNumbers(nil, numbers)
+		case []int32:
+			h.Kind = "<i4"
+			for _, n := range numbers {
+				raw = binary.LittleEndian.AppendUint32(raw, uint32(n))
+			}
+		}
+		if _, err := w.Write(append(h.Append(nil), raw...)); err != nil {
+			return err
+		}
+	}
+	return archive.Close()
+}
+
+func appendNumbers(raw []byte, numbers []float32) []byte {
+	for _, x := range numbers {
+		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(x))
+	}
+	return raw
+}
