@@ -29,6 +29,7 @@ type server struct {
 	port        int
 	credential  *syscall.Credential // PostgreSQL refuses to run as root
 	cmd         *exec.Cmd
+	running     bool
 	alive       io.Closer // the server ends when this closes, so also when the tests die
 	absent      string    // why there is none
 }
@@ -152,6 +153,7 @@ func (s *server) start(t testing.TB) {
 			connection, err := pgx.Connect(context.Background(), s.url("postgres"))
 			if err == nil {
 				connection.Close(context.Background())
+				s.running = true
 				return
 			}
 			if time.Now().After(deadline) {
@@ -199,25 +201,29 @@ func (s *server) stop(t testing.TB) {
 	if out, err := s.command("pg_ctl", "stop", "-D", s.data(), "-m", "fast", "-w").CombinedOutput(); err != nil {
 		t.Fatalf("pg_ctl stop: %v\n%s", err, out)
 	}
+	s.running = false
 	s.alive.Close()
 }
 
 // crash kills the server and, where the system tells who they are, all its processes at once.
 func (s *server) crash() {
-	content, err := os.ReadFile(filepath.Join(s.data(), "postmaster.pid"))
-	if err == nil {
-		line, _, _ := strings.Cut(string(content), "\n")
-		if pid, err := strconv.Atoi(line); err == nil && pid > 1 {
-			children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
-			syscall.Kill(pid, syscall.SIGKILL)
-			for _, text := range strings.Fields(string(children)) {
-				if child, err := strconv.Atoi(text); err == nil && child > 1 {
-					syscall.Kill(child, syscall.SIGKILL)
-				}
-			}
-		}
+	if s.alive == nil || !s.running {
+		return // the number in the file may by now be somebody else's
 	}
-	if s.alive != nil {
-		s.alive.Close()
+	s.running = false
+	defer s.alive.Close()
+	content, err := os.ReadFile(filepath.Join(s.data(), "postmaster.pid"))
+	if err != nil {
+		return
+	}
+	line, _, _ := strings.Cut(string(content), "\n")
+	processes := []string{line}
+	if children, err := os.ReadFile(fmt.Sprintf("/proc/%s/task/%s/children", line, line)); err == nil {
+		processes = append(processes, strings.Fields(string(children))...)
+	}
+	for _, text := range processes {
+		if pid, err := strconv.Atoi(text); err == nil && pid > 1 {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
 	}
 }

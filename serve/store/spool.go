@@ -55,6 +55,8 @@ const (
 	spoolGroupLine = 100 // bytes that the first line of a group takes at most
 )
 
+var groupWord = []byte("group ")
+
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // spoolExists tells whether a spool was made at path before.
@@ -165,7 +167,9 @@ func (s *spool) groupAt(offset, end int64) (group uint64, events []Event, next i
 	return head, events, offset + length, nil
 }
 
-// groupAfter tells whether the first line of a group stands somewhere behind an offset.
+// groupAfter tells whether the first line of a group stands somewhere behind an offset, perhaps not at the
+// beginning of a line: the end of the line before may be what is damaged. No event can hold such a line, as
+// its own line goes on behind any of its texts.
 func (s *spool) groupAfter(offset, end int64) (bool, error) {
 	const window = 1 << 20
 	for ; offset < end; offset += window {
@@ -173,10 +177,12 @@ func (s *spool) groupAfter(offset, end int64) (bool, error) {
 		if _, err := s.file.ReadAt(text, offset); err != nil && err != io.EOF {
 			return false, err
 		}
-		for line := range bytes.Lines(text) {
-			if _, _, _, ok := parseGroupLine(line); ok {
+		for found := bytes.Index(text, groupWord); found >= 0; found = bytes.Index(text, groupWord) {
+			text = text[found:]
+			if _, _, _, ok := parseGroupLine(text[:min(spoolGroupLine, len(text))]); ok {
 				return true, nil
 			}
+			text = text[len(groupWord):]
 		}
 	}
 	return false, nil
