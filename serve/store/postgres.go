@@ -9,6 +9,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -74,6 +75,9 @@ type postgresStore struct {
 
 	preparing sync.Mutex
 	prepared  bool
+
+	replaying sync.Mutex  // held while events go from the spool to the database
+	answers   atomic.Bool // whether the database took the last of them
 
 	wake     chan struct{} // tells the replayer that something waits
 	stop     context.CancelFunc
@@ -196,6 +200,12 @@ func (s *postgresStore) commit(group []*request) error {
 	for _, r := range group {
 		events = append(events, r.events...)
 	}
+	if s.spool != nil && s.spool.pending() > 0 && s.answers.Load() {
+		// The spool is faster than the database, so the clients have to help: for each event that comes two
+		// must go, or the spool would never be empty. Should the database be away again, the replayer waits
+		// for it.
+		s.replaySome(context.Background(), max(2*len(events), 1000))
+	}
 	if s.spool == nil || s.spool.pending() == 0 {
 		stored, err := s.store(context.Background(), events)
 		if err == nil {
@@ -281,7 +291,7 @@ func (s *postgresStore) replay(ctx context.Context) {
 		case <-s.wake:
 		}
 		for s.spool.pending() > 0 {
-			if err := s.replayOnce(ctx); err != nil {
+			if err := s.replaySome(ctx, replayEvents); err != nil {
 				if ctx.Err() != nil {
 					return
 				}
@@ -302,9 +312,16 @@ func (s *postgresStore) replay(ctx context.Context) {
 	}
 }
 
-func (s *postgresStore) replayOnce(ctx context.Context) error {
-	events, end, err := s.spool.next(MaxAppend)
-	if err != nil {
+// replayEvents is about how many events the replayer carries in one transaction.
+const replayEvents = 5000
+
+// replaySome carries the first events that wait to the database, about limit of them.
+func (s *postgresStore) replaySome(ctx context.Context, limit int) (err error) {
+	s.replaying.Lock()
+	defer s.replaying.Unlock()
+	defer func() { s.answers.Store(err == nil) }()
+	events, end, err := s.spool.next(limit)
+	if err != nil || len(events) == 0 {
 		return err
 	}
 	if _, err := s.store(ctx, events); err != nil {

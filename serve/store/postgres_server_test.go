@@ -29,6 +29,7 @@ type server struct {
 	port        int
 	credential  *syscall.Credential // PostgreSQL refuses to run as root
 	cmd         *exec.Cmd
+	durable     bool // syncs to disk: measurements need it; a killed process loses nothing without it
 	running     bool
 	alive       io.Closer // the server ends when this closes, so also when the tests die
 	absent      string    // why there is none
@@ -80,6 +81,7 @@ func stopServers() {
 func newServer(t testing.TB) *server {
 	t.Helper()
 	s := &server{}
+	_, s.durable = t.(*testing.B)
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	if path, err := exec.LookPath("initdb"); err == nil {
 		found = append(found, path)
@@ -185,7 +187,8 @@ func (s *server) launch(t testing.TB) {
 	s.alive = write
 	// The shell waits for the end of its input, which comes when the tests are gone, and takes the server along.
 	s.cmd = s.command("postgres", "-D", s.data(), "-p", fmt.Sprint(s.port), "-c", "listen_addresses=127.0.0.1",
-		"-c", "unix_socket_directories=", "-c", "max_connections=60", "-c", "shared_buffers=16MB")
+		"-c", "unix_socket_directories=", "-c", "max_connections=60", "-c", "shared_buffers=16MB",
+		"-c", fmt.Sprint("fsync=", s.durable))
 	s.cmd.Args = append([]string{"sh", "-c", `"$@" </dev/null & server=$!; (cat >/dev/null; kill -QUIT $server 2>/dev/null) <&3 & wait $server`, "sh"}, append([]string{s.cmd.Path}, s.cmd.Args[1:]...)...)
 	s.cmd.Path = "/bin/sh"
 	s.cmd.ExtraFiles = []*os.File{read}
