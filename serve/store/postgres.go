@@ -229,6 +229,7 @@ func (s *postgresStore) commit(group []*request) error {
 		case s.spool == nil:
 			return fmt.Errorf("%w: %v", ErrAway, err)
 		}
+		s.answers.Store(false)
 		s.log.Warn("the event database is away; events go into the spool", "spool", s.spool.path, "error", err)
 	}
 	if err := s.spool.append(events); err != nil {

@@ -213,8 +213,13 @@ func (s *server) crash() {
 	if s.alive == nil || !s.running {
 		return // the number in the file may by now be somebody else's
 	}
+	s.signal(syscall.SIGKILL)
 	s.running = false
-	defer s.alive.Close()
+	s.alive.Close()
+}
+
+// signal sends a signal to the server, then to the processes it has started.
+func (s *server) signal(signal syscall.Signal) {
 	content, err := os.ReadFile(filepath.Join(s.data(), "postmaster.pid"))
 	if err != nil {
 		return
@@ -226,7 +231,7 @@ func (s *server) crash() {
 	}
 	for _, text := range processes {
 		if pid, err := strconv.Atoi(text); err == nil && pid > 1 {
-			syscall.Kill(pid, syscall.SIGKILL)
+			syscall.Kill(pid, signal)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -246,6 +247,32 @@ func TestDatabaseAway(t *testing.T) {
 	}
 	if result, err := with.Append(t.Context(), typicalEvents(0, accepted+6)); err != nil || result.Stored != 1 {
 		t.Errorf("back to normal: %+v, %v", result, err)
+	}
+}
+
+// A database that accepts everything and answers nothing costs one wait, not one for each Append.
+func TestDatabaseHangs(t *testing.T) {
+	p := place{"PostgreSQL", newDatabase(t)}
+	s := sharedServer(t)
+	log := p.open(t, store.Options{Spool: filepath.Join(t.TempDir(), "spool"), Timeout: 400 * time.Millisecond})
+	if _, err := log.Append(t.Context(), typicalEvents(0, 10)); err != nil {
+		t.Fatal(err)
+	}
+	s.signal(syscall.SIGSTOP)
+	defer s.signal(syscall.SIGCONT)
+	began := time.Now()
+	for n := 1; n <= 10; n++ {
+		if result, err := log.Append(t.Context(), typicalEvents(n*10, 10)); err != nil || result.Spooled != 10 {
+			t.Fatalf("%+v, %v", result, err)
+		}
+	}
+	if took := time.Since(began); took > 2*time.Second { // ten waits would be four
+		t.Errorf("ten Appends took %v", took)
+	}
+	s.signal(syscall.SIGCONT)
+	drained(t, log)
+	if totals, err := log.Totals(t.Context()); err != nil || totals.Events != 110 {
+		t.Errorf("%+v, %v", totals, err)
 	}
 }
 
