@@ -122,6 +122,47 @@ func TestDatabaseGoesAndComes(t *testing.T) {
 	t.Logf("%d events: %d straight into the database, %d through the spool, refused as busy %d times", events, l.sum.Stored, l.sum.Spooled, l.busy)
 }
 
+// The spool takes events faster than the database. Once the database is back the spool becomes empty all the
+// same, although clients send as fast as they are answered.
+func TestSpoolEmptiesUnderLoad(t *testing.T) {
+	p := place{"PostgreSQL", newDatabase(t)}
+	s := sharedServer(t)
+	log := p.open(t, store.Options{Spool: filepath.Join(t.TempDir(), "spool")})
+	s.crash()
+	var clients sync.WaitGroup
+	end := make(chan struct{})
+	sent := make([]int, 8)
+	for client := range sent {
+		clients.Go(func() {
+			for n := client; ; n += len(sent) {
+				select {
+				case <-end:
+					return
+				default:
+				}
+				if _, err := log.Append(context.Background(), typicalEvents(n*100, 100)); err != nil {
+					t.Error(err)
+					return
+				}
+				sent[client] += 100
+			}
+		})
+	}
+	time.Sleep(200 * time.Millisecond)
+	s.start(t)
+	drained(t, log)
+	close(end)
+	clients.Wait()
+	drained(t, log)
+	want := int64(0)
+	for _, n := range sent {
+		want += int64(n)
+	}
+	if totals, err := log.Totals(t.Context()); err != nil || totals.Events != want || want == 0 {
+		t.Errorf("%+v, %v; %d were acknowledged", totals, err, want)
+	}
+}
+
 // Service and database are killed in turn; each next service goes on with the spool of the last.
 func TestKillServiceAndDatabase(t *testing.T) {
 	p := place{"PostgreSQL", newDatabase(t)}
