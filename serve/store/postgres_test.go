@@ -335,7 +335,8 @@ func TestForeignDatabases(t *testing.T) {
 	foreign := newDatabase(t)
 	execute(foreign, `CREATE TABLE unseen_events (title text)`)
 	s := sharedServer(t)
-	execute(s.url("postgres"), `CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0`)
+	latin := fmt.Sprint("latin", databases.Add(1))
+	execute(s.url("postgres"), `CREATE DATABASE `+latin+` ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0`)
 
 	for name, c := range map[string]struct {
 		url  string
@@ -344,7 +345,7 @@ func TestForeignDatabases(t *testing.T) {
 	}{
 		"newer":       {newer.url, store.ErrNewer, "its version is 99"},
 		"foreign":     {foreign, store.ErrForeign, "choose another database"},
-		"latin":       {s.url("latin"), nil, "ENCODING 'UTF8'"},
+		"latin":       {s.url(latin), nil, "ENCODING 'UTF8'"},
 		"no database": {s.url("absent"), nil, `database "absent" does not exist`},
 		"no user":     {strings.Replace(s.url("postgres"), "unseen@", "stranger:secret@", 1), nil, `role "stranger" does not exist`},
 		"no address":  {"postgres://host:port/", nil, "the address of the event database"},

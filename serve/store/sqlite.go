@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -75,14 +74,23 @@ func openSQLite(ctx context.Context, path string, options Options) (_ Store, err
 		return nil, err
 	}
 	s := &sqliteStore{path: path}
-	// SQLite would say only that it cannot open the file. The file itself is left to SQLite: whoever else
-	// opens and closes it drops the locks that this process holds on it.
-	if err := atomicfile.Writable(path); err != nil {
-		return nil, fmt.Errorf("opening the event log: %w", err)
-	}
-	if err := s.connect(ctx); err != nil {
+	// A file that another process is just making is busy for a moment, and for its first steps SQLite does not
+	// wait by itself.
+	for began := time.Now(); ; {
+		err := s.connect(ctx)
+		if err == nil {
+			break
+		}
 		s.disconnect()
-		return nil, s.explain("opening", err)
+		err = s.explain("opening", err)
+		if !errors.Is(err, ErrBusy) || time.Since(began) > 10*time.Second {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
 	}
 	s.queue = newQueue(options, s.commit)
 	return s, nil
@@ -160,12 +168,11 @@ func (s *sqliteStore) recognise(ctx context.Context, db interface {
 	QueryRowContext(context.Context, string, ...any) *sql.Row
 }) (bool, error) {
 	var application, version, tables int64
-	for query, value := range map[string]*int64{
-		`PRAGMA application_id`: &application, `PRAGMA user_version`: &version, `SELECT count(*) FROM sqlite_schema`: &tables,
-	} {
-		if err := db.QueryRowContext(ctx, query).Scan(value); err != nil {
-			return false, err
-		}
+	// One statement sees one state of the file, though another process may be making the tables just now.
+	err := db.QueryRowContext(ctx, `SELECT (SELECT application_id FROM pragma_application_id), (SELECT user_version FROM pragma_user_version),
+		count(*) FROM sqlite_schema`).Scan(&application, &version, &tables)
+	if err != nil {
+		return false, err
 	}
 	switch {
 	case application == sqliteApplication && version > sqliteVersion:
@@ -322,8 +329,10 @@ func (s *sqliteStore) explain(doing string, err error) error {
 	case sqlite3.SQLITE_CORRUPT:
 		return because(ErrDamaged, "restore it from a copy")
 	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN:
-		if info, statErr := os.Stat(s.path); statErr == nil && info.IsDir() {
-			return because(errors.New("it is a folder"), "choose another path")
+		// SQLite does not say why. The file itself is left to it: whoever else opens and closes the file drops
+		// the locks that this process holds on it.
+		if cause := atomicfile.Writable(s.path); cause != nil {
+			return fmt.Errorf("%s the event log: %w", doing, cause)
 		}
 		return because(fs.ErrPermission, "ask for the right to write it and its folder")
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
