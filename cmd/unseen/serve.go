@@ -27,8 +27,9 @@ type serveFlags struct {
 func newServe() *cobra.Command {
 	var f serveFlags
 	cmd := &cobra.Command{
-		Use:   "serve DIR",
-		Short: "Serve recommendations, log what is shown, learn from it",
+		Use:         "serve DIR",
+		Annotations: map[string]string{"also": "unseen serve DIR [flags]"},
+		Short:       "Serve recommendations, log what is shown, learn from it",
 		Long: `Serve recommendations over HTTP: pages for a person at /, an API for a program at
 /api/v1, described at /docs and /openapi.json, metrics at /metrics.
 

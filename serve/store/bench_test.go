@@ -43,6 +43,7 @@ func appendFrom(b *testing.B, log store.Store, clients, batch int) {
 		})
 	}
 	group.Wait()
+	b.StopTimer()
 	b.ReportMetric(float64(b.N*batch)/b.Elapsed().Seconds(), "events/s")
 }
 

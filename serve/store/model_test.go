@@ -244,6 +244,31 @@ func TestManyClients(t *testing.T) {
 	})
 }
 
+// Services that start at the same moment make one log between them.
+func TestOpenAtOnce(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		const services = 6
+		var group sync.WaitGroup
+		for n := range services {
+			group.Go(func() {
+				log, err := store.Open(context.Background(), p.url, store.Options{})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer log.Close()
+				if result, err := log.Append(context.Background(), typicalEvents(n, 2)); err != nil || result.Stored+result.Duplicate != 2 {
+					t.Errorf("%+v, %v", result, err)
+				}
+			})
+		}
+		group.Wait()
+		if totals, err := p.open(t, store.Options{}).Totals(t.Context()); err != nil || totals.Events != services+1 {
+			t.Errorf("%+v, %v", totals, err)
+		}
+	})
+}
+
 func TestRefused(t *testing.T) {
 	good := store.Event{ID: "a", Kind: store.Shown, Source: "s", Target: "t"}
 	cases := map[string]struct {

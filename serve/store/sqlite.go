@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -75,14 +74,23 @@ func openSQLite(ctx context.Context, path string, options Options) (_ Store, err
 		return nil, err
 	}
 	s := &sqliteStore{path: path}
-	// SQLite would say only that it cannot open the file. The file itself is left to SQLite: whoever else
-	// opens and closes it drops the locks that this process holds on it.
-	if err := atomicfile.Writable(path); err != nil {
-		return nil, fmt.Errorf("opening the event log: %w", err)
-	}
-	if err := s.connect(ctx); err != nil {
+	// A file that another process is just making is busy for a moment, and for its first steps SQLite does not
+	// wait by itself.
+	for began := time.Now(); ; {
+		err := s.connect(ctx)
+		if err == nil {
+			break
+		}
 		s.disconnect()
-		return nil, s.explain("opening", err)
+		err = s.explain("opening", err)
+		if !errors.Is(err, ErrBusy) || time.Since(began) > 10*time.Second {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
 	}
 	s.queue = newQueue(options, s.commit)
 	return s, nil
@@ -90,8 +98,11 @@ func openSQLite(ctx context.Context, path string, options Options) (_ Store, err
 
 // connect opens the file, makes sure that it is ours before it changes a byte, and prepares the statements.
 func (s *sqliteStore) connect(ctx context.Context) (err error) {
-	// FULL syncs the write-ahead log at every commit, fullfsync makes that reach the disk on macOS too.
-	if s.writer, err = sql.Open("sqlite", sqliteURL(s.path, "synchronous(FULL)", "fullfsync(1)", "checkpoint_fullfsync(1)")); err != nil {
+	// FULL syncs the write-ahead log at every commit, fullfsync makes that reach the disk on macOS too. Ids are
+	// random, so every event touches a page of its own in their index: 64 MB of them stay in memory, and up to
+	// 32 MB wait in the write-ahead log, which spares a large log many small writes.
+	if s.writer, err = sql.Open("sqlite", sqliteURL(s.path, "synchronous(FULL)", "fullfsync(1)", "checkpoint_fullfsync(1)",
+		"cache_size(-65536)", "wal_autocheckpoint(8000)")); err != nil {
 		return err
 	}
 	s.writer.SetMaxOpenConns(1)
@@ -157,12 +168,11 @@ func (s *sqliteStore) recognise(ctx context.Context, db interface {
 	QueryRowContext(context.Context, string, ...any) *sql.Row
 }) (bool, error) {
 	var application, version, tables int64
-	for query, value := range map[string]*int64{
-		`PRAGMA application_id`: &application, `PRAGMA user_version`: &version, `SELECT count(*) FROM sqlite_schema`: &tables,
-	} {
-		if err := db.QueryRowContext(ctx, query).Scan(value); err != nil {
-			return false, err
-		}
+	// One statement sees one state of the file, though another process may be making the tables just now.
+	err := db.QueryRowContext(ctx, `SELECT (SELECT application_id FROM pragma_application_id), (SELECT user_version FROM pragma_user_version),
+		count(*) FROM sqlite_schema`).Scan(&application, &version, &tables)
+	if err != nil {
+		return false, err
 	}
 	switch {
 	case application == sqliteApplication && version > sqliteVersion:
@@ -234,21 +244,23 @@ func (s *sqliteStore) Events(ctx context.Context, after int64, limit int) ([]Eve
 	rows, err := s.readers.QueryContext(ctx, `SELECT seq, id, kind, source, target, probability, model, list, position, at
 		FROM events WHERE seq > ? ORDER BY seq LIMIT ?`, after, limit)
 	if err != nil {
-		return nil, s.unread(err)
+		return nil, s.unread(ctx, err)
 	}
 	defer rows.Close()
 	var events []Event
+	var e Event
+	var kind string // plain types, which database/sql copies without reflection
+	var position, at int64
+	into := []any{&e.Seq, &e.ID, &kind, &e.Source, &e.Target, &e.Probability, &e.Model, &e.List, &position, &at}
 	for rows.Next() {
-		var e Event
-		var at int64
-		if err := rows.Scan(&e.Seq, &e.ID, &e.Kind, &e.Source, &e.Target, &e.Probability, &e.Model, &e.List, &e.Position, &at); err != nil {
-			return nil, s.unread(err)
+		if err := rows.Scan(into...); err != nil {
+			return nil, s.unread(ctx, err)
 		}
-		e.At = time.UnixMicro(at).UTC()
+		e.Kind, e.Position, e.At = Kind(kind), int(position), time.UnixMicro(at).UTC()
 		events = append(events, e)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, s.unread(err)
+		return nil, s.unread(ctx, err)
 	}
 	return events, nil
 }
@@ -256,7 +268,7 @@ func (s *sqliteStore) Events(ctx context.Context, after int64, limit int) ([]Eve
 func (s *sqliteStore) Totals(ctx context.Context) (Totals, error) {
 	rows, err := s.readers.QueryContext(ctx, `SELECT kind, events, first, last FROM totals`)
 	if err != nil {
-		return Totals{}, s.unread(err)
+		return Totals{}, s.unread(ctx, err)
 	}
 	defer rows.Close()
 	totals := Totals{Kinds: map[Kind]int64{}}
@@ -264,12 +276,12 @@ func (s *sqliteStore) Totals(ctx context.Context) (Totals, error) {
 		var kind Kind
 		var events, first, last int64
 		if err := rows.Scan(&kind, &events, &first, &last); err != nil {
-			return Totals{}, s.unread(err)
+			return Totals{}, s.unread(ctx, err)
 		}
 		totals.add(kind, events, time.UnixMicro(first).UTC(), time.UnixMicro(last).UTC())
 	}
 	if err := rows.Err(); err != nil {
-		return Totals{}, s.unread(err)
+		return Totals{}, s.unread(ctx, err)
 	}
 	return totals, nil
 }
@@ -277,7 +289,7 @@ func (s *sqliteStore) Totals(ctx context.Context) (Totals, error) {
 func (s *sqliteStore) Ping(ctx context.Context) error {
 	var one int
 	if err := s.readers.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1 FROM events LIMIT 1)`).Scan(&one); err != nil {
-		return s.unread(err)
+		return s.unread(ctx, err)
 	}
 	return nil
 }
@@ -317,8 +329,10 @@ func (s *sqliteStore) explain(doing string, err error) error {
 	case sqlite3.SQLITE_CORRUPT:
 		return because(ErrDamaged, "restore it from a copy")
 	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN:
-		if info, statErr := os.Stat(s.path); statErr == nil && info.IsDir() {
-			return because(errors.New("it is a folder"), "choose another path")
+		// SQLite does not say why. The file itself is left to it: whoever else opens and closes the file drops
+		// the locks that this process holds on it.
+		if cause := atomicfile.Writable(s.path); cause != nil {
+			return fmt.Errorf("%s the event log: %w", doing, cause)
 		}
 		return because(fs.ErrPermission, "ask for the right to write it and its folder")
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
@@ -328,9 +342,12 @@ func (s *sqliteStore) explain(doing string, err error) error {
 }
 
 // unread explains why something could not be read.
-func (s *sqliteStore) unread(err error) error {
-	if s.isClosed() {
+func (s *sqliteStore) unread(ctx context.Context, err error) error {
+	switch {
+	case s.isClosed():
 		return ErrClosed
+	case ctx.Err() != nil:
+		return ctx.Err()
 	}
 	return s.explain("reading", err)
 }

@@ -126,17 +126,23 @@ func TestOddPaths(t *testing.T) {
 }
 
 func TestReadOnlyFolder(t *testing.T) {
-	folder := t.TempDir()
-	if err := os.Chmod(folder, 0o500); err != nil {
-		t.Fatal(err)
+	folder, used := t.TempDir(), t.TempDir()
+	closeAll(t, place{"SQLite", filepath.Join(used, "events.db")}.open(t, store.Options{}))
+	for _, path := range []string{folder, used} {
+		if err := os.Chmod(path, 0o500); err != nil {
+			t.Fatal(err)
+		}
+		defer os.Chmod(path, 0o700) // or it could not be removed
 	}
 	if probe, err := os.Create(filepath.Join(folder, "probe")); err == nil {
 		probe.Close()
 		t.Skip("this user may write everywhere, so no folder is read-only")
 	}
-	_, err := store.Open(t.Context(), filepath.Join(folder, "events.db"), store.Options{})
-	if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "ask for the right") {
-		t.Errorf("got %v", err)
+	for name, path := range map[string]string{"a new log": filepath.Join(folder, "events.db"), "one of before": filepath.Join(used, "events.db")} {
+		_, err := store.Open(t.Context(), path, store.Options{})
+		if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "ask for the right") {
+			t.Errorf("%s: got %v", name, err)
+		}
 	}
 }
 

@@ -157,6 +157,8 @@ func Open(ctx context.Context, url string, options Options) (Store, error) {
 	switch {
 	case found && scheme == "sqlite":
 		return openSQLite(ctx, rest, options)
+	case found && (scheme == "postgres" || scheme == "postgresql"):
+		return openPostgres(ctx, url, options)
 	case strings.Contains(url, "://"):
 		return nil, fmt.Errorf("no event log is known by %s://; give a path, sqlite:PATH or postgres://…", scheme)
 	}
