@@ -1,0 +1,154 @@
+package serve
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"unseen/dataset"
+	"unseen/fit"
+	"unseen/graph"
+	"unseen/model"
+)
+
+// largeFolder has nodes with random vectors, a few links and a model of random weights: what it recommends is
+// nonsense, what it costs is not.
+func largeFolder(b *testing.B, nodes, dim int) string {
+	b.Helper()
+	check := func(err error) {
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	builder := new(graph.Builder)
+	vectors, err := graph.NewVectors(nodes, dim)
+	check(err)
+	row := make([]float32, dim)
+	for i := range nodes {
+		_, err := builder.AddNode(graph.Node{ID: fmt.Sprintf("n%d", i), Field: fmt.Sprintf("field %d", i%19), Title: fmt.Sprintf("The title of node %d, as long as titles are", i)})
+		check(err)
+		for k := range row {
+			row[k] = float32(rng.NormFloat64()) / 16
+		}
+		check(vectors.Set(int32(i), row))
+	}
+	for i := 1; i < nodes; i++ {
+		check(builder.AddLinkIndex(int32(i), int32(rng.IntN(i))))
+	}
+	g, _, err := builder.Build()
+	check(err)
+	g, err = g.WithVectors(vectors)
+	check(err)
+	folder := b.TempDir()
+	manifest, err := dataset.Write(b.Context(), filepath.Join(folder, "dataset"), dataset.Content{Graph: g}, dataset.WriteOptions{})
+	check(err)
+	data := fit.Data{Files: map[string]string{}, Drawing: fit.Drawing{Split: fit.Whole}}
+	for name, file := range manifest.Files {
+		data.Files[name] = file.SHA256
+	}
+	n := model.NodesOf(g)
+	link, err := model.NewLink("diagonal", n, model.LinkOptions{})
+	check(err)
+	propensity, err := model.NewPropensity("field-matrix", n, model.PropensityOptions{})
+	check(err)
+	m := model.Model{Link: link, LinkParams: make([]float32, link.Size()), Propensity: propensity, PropensityParams: make([]float32, propensity.Size()), Method: "bayes"}
+	for k := range m.LinkParams {
+		m.LinkParams[k] = float32(rng.NormFloat64())
+	}
+	m.Data, err = json.Marshal(data)
+	check(err)
+	check(model.Save(filepath.Join(folder, "model.safetensors"), m))
+	return folder
+}
+
+// BenchmarkRecommend asks over loopback with eight clients that wait for their answers: 20,000 nodes of 256 numbers,
+// the ten best of all, exactly. The clients share the processors with the service.
+func BenchmarkRecommend(b *testing.B) {
+	for _, explore := range []string{"0", "0.1"} {
+		b.Run("explore="+explore, func(b *testing.B) {
+			s, err := Open(b.Context(), Options{Folder: largeFolder(b, 20_000, 256), Concurrent: 2, Waiting: 100})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer s.Close()
+			for s.models.snapshot().Expected == nil { // the forecast is made once and takes the processors
+				time.Sleep(10 * time.Millisecond)
+			}
+			server := httptest.NewServer(s.Handler())
+			defer server.Close()
+			load(b, 8, func(c *http.Client, n int) (*http.Response, error) {
+				return c.Get(fmt.Sprintf("%s/api/v1/recommendations?node=n%d&k=10&explore=%s", server.URL, n*7919%20_000, explore))
+			})
+		})
+	}
+}
+
+// BenchmarkEvents sends batches of a hundred events over loopback, from eight clients.
+func BenchmarkEvents(b *testing.B) {
+	s := open(b)
+	server := httptest.NewServer(s.Handler())
+	defer server.Close()
+	const batch = 100
+	load(b, 8, func(c *http.Client, n int) (*http.Response, error) {
+		var body Batch
+		for k := range batch {
+			body.Events = append(body.Events, Event{ID: fmt.Sprintf("%d-%d", n, k), Kind: "shown", Source: fmt.Sprintf("p%d", n%240), Target: fmt.Sprintf("p%d", k), Probability: .5, List: fmt.Sprint(n), Position: k%10 + 1})
+		}
+		raw, err := json.Marshal(body)
+		if err != nil {
+			return nil, err
+		}
+		return c.Post(server.URL+"/api/v1/events", "application/json", bytes.NewReader(raw))
+	})
+	b.ReportMetric(batch*float64(b.N)/b.Elapsed().Seconds(), "events/s")
+}
+
+// load sends b.N requests from some clients and reports how fast they were answered.
+func load(b *testing.B, clients int, send func(c *http.Client, n int) (*http.Response, error)) {
+	b.Helper()
+	c := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}}
+	took := make([]time.Duration, b.N)
+	var next, failed atomic.Int64
+	var group sync.WaitGroup
+	b.ResetTimer()
+	for range clients {
+		group.Go(func() {
+			for {
+				n := int(next.Add(1)) - 1
+				if n >= b.N {
+					return
+				}
+				began := time.Now()
+				r, err := send(c, n)
+				if err == nil {
+					_, err = io.Copy(io.Discard, r.Body)
+					r.Body.Close()
+				}
+				if err != nil || r.StatusCode != http.StatusOK {
+					failed.Add(1)
+				}
+				took[n] = time.Since(began)
+			}
+		})
+	}
+	group.Wait()
+	b.StopTimer()
+	slices.Sort(took)
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "requests/s")
+	b.ReportMetric(took[len(took)*99/100].Seconds()*1000, "p99-ms")
+	b.ReportMetric(took[len(took)/2].Seconds()*1000, "p50-ms")
+	if failed.Load() > 0 {
+		b.Errorf("%d of %d requests failed", failed.Load(), b.N)
+	}
+}
