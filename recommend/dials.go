@@ -95,12 +95,9 @@ func (r *Recommender) explore(room *room, q Query) []drawn {
 	for i := range p {
 		p[i] *= q.Explore
 	}
-	place := make(map[int32]int, len(room.kept))
-	for i, j := range room.kept {
-		place[j] = i
-	}
 	for _, j := range best(room.scores, room.kept, k) {
-		p[place[j]] += 1 - q.Explore
+		place, _ := slices.BinarySearch(room.kept, j) // they ascend
+		p[place] += 1 - q.Explore
 	}
 	chosen := systematic(p, rand.New(rand.NewPCG(q.Seed, uint64(uint32(q.Source.Index())))))
 	out := make([]drawn, len(chosen))
