@@ -68,6 +68,7 @@ type lesson struct {
 	data  fit.Data
 	graph *graph.Graph
 	drawn *fit.Drawn
+	note  string // what is to be known of it
 }
 
 // lesson draws what a method learns from. naive takes links as they come: those of the log are links like any other,
@@ -75,6 +76,7 @@ type lesson struct {
 func (s *Service) lesson(ctx context.Context, data fit.Data, method string, upTo int64) (*lesson, error) {
 	g, log := s.net.Graph(), s.net.log
 	data.Files = s.net.files
+	note := "trained anew on the log"
 	if upTo > 0 {
 		shown, err := s.readLog(ctx, upTo)
 		if err != nil {
@@ -86,6 +88,9 @@ func (s *Service) lesson(ctx context.Context, data fit.Data, method string, upTo
 					return nil, err
 				}
 			} else {
+				if log != nil && data.Drawing.Log != fit.Ignored {
+					note = "trained anew on the service's log, in place of the dataset's own exposures"
+				}
 				data.Drawing.Log, log = fit.Offered, shown
 			}
 		}
@@ -97,7 +102,7 @@ func (s *Service) lesson(ctx context.Context, data fit.Data, method string, upTo
 	if err != nil {
 		return nil, err
 	}
-	return &lesson{data, found, drawn}, nil
+	return &lesson{data, found, drawn, note}, nil
 }
 
 // withLinks returns the graph with the links of a log added to its own.
@@ -187,7 +192,7 @@ func (s *Service) retrain(ctx context.Context, o Order, phase func(string), tell
 	if err != nil {
 		return err
 	}
-	entry := Entry{Digest: digest, Method: m.Method, Made: s.o.Now().UTC(), Parent: parent.digest, Seq: totals.Events, Logged: l.drawn.Logged, Note: "trained anew on the log"}
+	entry := Entry{Digest: digest, Method: m.Method, Made: s.o.Now().UTC(), Parent: parent.digest, Seq: totals.Events, Logged: l.drawn.Logged, Note: l.note}
 	if entry.Checks, err = validate(ctx, next, parent, l); err != nil {
 		return err
 	}

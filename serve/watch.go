@@ -49,7 +49,10 @@ type watched struct {
 // recentItems is over how many items the live share is.
 const recentItems = 5000
 
-// maxTallied bounds the sources that a model's rates are clustered by; later ones are one cluster each event less.
+// maxModels bounds the models that are told apart.
+const maxModels = 100
+
+// maxTallied bounds the sources that a model's rates are clustered by; later ones only count in the sums.
 const maxTallied = 200_000
 
 // tally is what became of one model's lists, source by source.
@@ -235,10 +238,15 @@ func (w *watch) follow(ctx context.Context) error {
 
 // count takes one event. w is locked.
 func (w *watch) count(e store.Event) {
-	t := w.Models[e.Model]
+	name := e.Model
+	t := w.Models[name]
+	if t == nil && len(w.Models) >= maxModels { // clients may name what they like
+		name = "others"
+		t = w.Models[name]
+	}
 	if t == nil {
 		t = &tally{Sources: map[string]*[3]int32{}}
-		w.Models[e.Model] = t
+		w.Models[name] = t
 	}
 	of := t.Sources[e.Source]
 	if of == nil && len(t.Sources) < maxTallied {

@@ -84,9 +84,9 @@ func (f *drawingFlags) add(cmd *cobra.Command) {
 	flags.IntVar(&f.negatives, "negatives", graph.DefaultPerLink, "unlinked pairs per link")
 	flags.StringVar(&f.scheme, "scheme", "", "uniform, field or popularity (default uniform)")
 	flags.StringVar(&f.fieldsBy, "fields-by", "", "find `fields`: vectors:20, or links:50")
-	flags.StringVar(&f.log, "log", "", "exposures: sample, complete or ignored")
+	flags.StringVar(&f.log, "log", "", "exposures: sample, complete, offered or ignored")
 	for name, values := range map[string][]string{
-		"log": {"sample", "complete", "ignored"}, "split": {"order", "date", "random", "whole"}, "scheme": {"uniform", "field", "popularity"},
+		"log": {"sample", "complete", "offered", "ignored"}, "split": {"order", "date", "random", "whole"}, "scheme": {"uniform", "field", "popularity"},
 		"shares": nil, "validation-from": nil, "test-from": nil, "negatives": nil, "fields-by": {"vectors:20", "links:50"},
 	} {
 		if err := cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
@@ -141,10 +141,10 @@ func (f *drawingFlags) data(n *network, dir string, seed uint64) (fit.Data, stri
 		}
 	}
 	switch f.log {
-	case "", string(fit.Sampled), string(fit.Complete), string(fit.Ignored):
+	case "", string(fit.Sampled), string(fit.Complete), string(fit.Offered), string(fit.Ignored):
 		drawing.Log = fit.LogKind(f.log)
 	default:
-		return fail("--log is %q; give sample, complete or ignored", f.log)
+		return fail("--log is %q; give sample, complete, offered or ignored", f.log)
 	}
 	drawing.Later = drawing.Later || f.later
 	drawing.PerLink, drawing.Scheme, drawing.Seed = f.negatives, f.scheme, seed
