@@ -26,5 +26,14 @@
 //   - Nothing is deleted and nothing is changed. Of two events with the same ID the first stays.
 //   - Times are kept to the microsecond, in UTC.
 //
+// # A file or a database
+//
+// SQLite is for one machine: one file, with a write-ahead log beside it while it is open. Several programs may
+// share it, on a local disk. PostgreSQL is for many services that write to one log; they take turns.
+//
+// A service in front of PostgreSQL should have a spool of its own. While the database is away, Append answers as
+// soon as the events are durable there ([Result.Spooled]); reads fail with [ErrAway]. When it is back, they are
+// carried over in order, and only then can Events see them. The spool is text, one event a line.
+//
 // The store knows nothing of fields, models or graphs.
 package store
