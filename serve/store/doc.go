@@ -1,10 +1,10 @@
 // Package store is the log of what a service showed and what came of it: who was shown which target, with
 // which probability, who clicked, who linked. From it a propensity is known instead of guessed.
 //
-//	Append ─┐                 ┌─ one transaction ─► events.db (SQLite)
-//	Append ─┼─► queue ─► writer                ╱
-//	Append ─┘  bounded        └─ one transaction ─► PostgreSQL ◄─┐ replayed in order
-//	   ▲                      └─ while it is away ─► spool file ──┘
+//	Append ─┐                    ┌─► events.db (SQLite)
+//	Append ─┼─► queue ─► writer ─┤   or
+//	Append ─┘  bounded           └─► PostgreSQL ◄────────────────┐
+//	   ▲                         └─► spool file, while it is away ┘ replayed in order
 //	   └── nil: survives kill -9 and power loss
 //
 // Appends that wait at the same time share a transaction, so that the cost of one fsync is divided among
