@@ -1,0 +1,242 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// server is a PostgreSQL server of the tests' own, on loopback, in a temporary folder. All tests share one, each
+// with its own database; a test that stops it starts it again.
+type server struct {
+	bin, folder string
+	port        int
+	credential  *syscall.Credential // PostgreSQL refuses to run as root
+	cmd         *exec.Cmd
+	durable     bool // syncs to disk: measurements need it; a killed process loses nothing without it
+	running     bool
+	alive       io.Closer // the server ends when this closes, so also when the tests die
+	absent      string    // why there is none
+}
+
+var (
+	shared    *server
+	databases atomic.Int32
+)
+
+// newDatabase returns the address of an empty database. Without PostgreSQL the test is skipped.
+func newDatabase(t testing.TB) string {
+	t.Helper()
+	s := sharedServer(t)
+	name := fmt.Sprint("test", databases.Add(1))
+	connection, err := pgx.Connect(t.Context(), s.url("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close(context.Background())
+	if _, err := connection.Exec(t.Context(), `CREATE DATABASE `+name); err != nil {
+		t.Fatal(err)
+	}
+	return s.url(name)
+}
+
+func sharedServer(t testing.TB) *server {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("a PostgreSQL server takes its time")
+	}
+	if shared == nil {
+		shared = newServer(t)
+	}
+	if shared.absent != "" {
+		t.Skip(shared.absent)
+	}
+	return shared
+}
+
+func stopServers() {
+	if shared == nil || shared.folder == "" {
+		return
+	}
+	shared.crash()
+	for range 100 { // what was killed may write for a moment yet
+		if os.RemoveAll(shared.folder) == nil {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func newServer(t testing.TB) *server {
+	t.Helper()
+	s := &server{}
+	_, s.durable = t.(*testing.B)
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
+	if path, err := exec.LookPath("initdb"); err == nil {
+		found = append(found, path)
+	}
+	if len(found) == 0 {
+		s.absent = "PostgreSQL is absent: no initdb in the PATH or in /usr/lib/postgresql/*/bin"
+		return s
+	}
+	s.bin = filepath.Dir(found[len(found)-1])
+	var err error
+	if s.folder, err = os.MkdirTemp("", "unseen-postgres-"); err != nil {
+		t.Fatal(err)
+	}
+	if os.Getuid() == 0 {
+		if err := s.demote(); err != nil {
+			s.absent = err.Error()
+			return s
+		}
+	}
+	if out, err := s.command("initdb", "--no-sync", "--auth=trust", "--username=unseen", "--encoding=UTF8", "--locale=C", s.data()).CombinedOutput(); err != nil {
+		t.Fatalf("initdb: %v\n%s", err, out)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.port = listener.Addr().(*net.TCPAddr).Port
+	listener.Close()
+	s.start(t)
+	return s
+}
+
+// demote finds a user other than root and gives it the folder.
+func (s *server) demote() error {
+	for _, name := range []string{"postgres", "nobody"} {
+		account, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, _ := strconv.ParseUint(account.Uid, 10, 32)
+		gid, _ := strconv.ParseUint(account.Gid, 10, 32)
+		s.credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+		return os.Chown(s.folder, int(uid), int(gid))
+	}
+	return errors.New("PostgreSQL does not run as root, and there is no user postgres or nobody")
+}
+
+func (s *server) data() string { return filepath.Join(s.folder, "data") }
+
+func (s *server) url(database string) string {
+	return fmt.Sprintf("postgres://unseen@127.0.0.1:%d/%s?sslmode=disable", s.port, database)
+}
+
+func (s *server) command(name string, arguments ...string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(s.bin, name), arguments...)
+	cmd.Dir = s.folder
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.credential}
+	return cmd
+}
+
+// start returns when the server answers. After a crash the processes of the last one may take a moment to go.
+func (s *server) start(t testing.TB) {
+	t.Helper()
+	deadline := time.Now().Add(60 * time.Second)
+	for {
+		s.launch(t)
+		exited := make(chan struct{})
+		go func(cmd *exec.Cmd) { cmd.Wait(); close(exited) }(s.cmd)
+	waiting:
+		for {
+			connection, err := pgx.Connect(context.Background(), s.url("postgres"))
+			if err == nil {
+				connection.Close(context.Background())
+				s.running = true
+				return
+			}
+			if time.Now().After(deadline) {
+				said, _ := os.ReadFile(filepath.Join(s.folder, "log"))
+				t.Fatalf("PostgreSQL does not start: %v\n%s", err, said)
+			}
+			select {
+			case <-exited:
+				time.Sleep(50 * time.Millisecond)
+				break waiting
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}
+}
+
+func (s *server) launch(t testing.TB) {
+	t.Helper()
+	output, err := os.OpenFile(filepath.Join(s.folder, "log"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer output.Close()
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	s.alive = write
+	// The shell waits for the end of its input, which comes when the tests are gone, and takes the server along.
+	s.cmd = s.command("postgres", "-D", s.data(), "-p", fmt.Sprint(s.port), "-c", "listen_addresses=127.0.0.1",
+		"-c", "unix_socket_directories=", "-c", "max_connections=60", "-c", "shared_buffers=16MB",
+		"-c", fmt.Sprint("fsync=", s.durable))
+	s.cmd.Args = append([]string{"sh", "-c", `"$@" </dev/null & server=$!; (cat >/dev/null; kill -QUIT $server 2>/dev/null) <&3 & wait $server`, "sh"}, append([]string{s.cmd.Path}, s.cmd.Args[1:]...)...)
+	s.cmd.Path = "/bin/sh"
+	s.cmd.ExtraFiles = []*os.File{read}
+	s.cmd.Stdout, s.cmd.Stderr = output, output
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// stop shuts the server down in order.
+func (s *server) stop(t testing.TB) {
+	t.Helper()
+	if out, err := s.command("pg_ctl", "stop", "-D", s.data(), "-m", "fast", "-w").CombinedOutput(); err != nil {
+		t.Fatalf("pg_ctl stop: %v\n%s", err, out)
+	}
+	s.running = false
+	s.alive.Close()
+}
+
+// crash kills the server and, where the system tells who they are, all its processes at once.
+func (s *server) crash() {
+	if s.alive == nil || !s.running {
+		return // the number in the file may by now be somebody else's
+	}
+	s.signal(syscall.SIGKILL)
+	s.running = false
+	s.alive.Close()
+}
+
+// signal sends a signal to the server, then to the processes it has started.
+func (s *server) signal(signal syscall.Signal) {
+	content, err := os.ReadFile(filepath.Join(s.data(), "postmaster.pid"))
+	if err != nil {
+		return
+	}
+	line, _, _ := strings.Cut(string(content), "\n")
+	processes := []string{line}
+	if children, err := os.ReadFile(fmt.Sprintf("/proc/%s/task/%s/children", line, line)); err == nil {
+		processes = append(processes, strings.Fields(string(children))...)
+	}
+	for _, text := range processes {
+		if pid, err := strconv.Atoi(text); err == nil && pid > 1 {
+			syscall.Kill(pid, signal)
+		}
+	}
+}

@@ -1,0 +1,382 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"unseen/serve/store"
+)
+
+// load appends from several clients until it is stopped, and remembers what was acknowledged.
+type load struct {
+	clients sync.WaitGroup
+	end     chan struct{}
+
+	mu           sync.Mutex
+	acknowledged map[string]bool
+	sum          store.Result
+	busy         int
+}
+
+func startLoad(t *testing.T, log store.Store, name string) *load {
+	l := &load{end: make(chan struct{}), acknowledged: map[string]bool{}}
+	for client := range 4 {
+		l.clients.Go(func() {
+			for batch := 0; ; batch++ {
+				select {
+				case <-l.end:
+					return
+				default:
+				}
+				events := childEvents(name, client, batch, 20)
+				result, err := log.Append(context.Background(), events)
+				var busy *store.BusyError
+				if errors.As(err, &busy) {
+					l.mu.Lock()
+					l.busy++
+					l.mu.Unlock()
+					time.Sleep(10 * time.Millisecond) // less than asked for, to press
+					batch--
+					continue
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if got := result.Stored + result.Duplicate + result.Spooled; got != len(events) {
+					t.Errorf("%+v for %d events", result, len(events))
+				}
+				l.mu.Lock()
+				l.sum.Stored += result.Stored
+				l.sum.Spooled += result.Spooled
+				for _, event := range events {
+					l.acknowledged[event.ID] = true
+				}
+				l.mu.Unlock()
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+	return l
+}
+
+func (l *load) stop() { close(l.end); l.clients.Wait() }
+
+// drained waits until the spool is empty.
+func drained(t *testing.T, log store.Store) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for log.(store.Spooler).Spooled() > 0 {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d events still wait in the spool", log.(store.Spooler).Spooled())
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// The database is stopped, killed and started again under load: clients notice nothing, nothing is lost,
+// nothing is there twice.
+func TestDatabaseGoesAndComes(t *testing.T) {
+	p := place{"PostgreSQL", newDatabase(t)}
+	s := sharedServer(t)
+	log := p.open(t, store.Options{Spool: filepath.Join(t.TempDir(), "spool"), Group: 100})
+	l := startLoad(t, log, "load")
+	for round := range kills(t, 2) {
+		time.Sleep(time.Duration(50+rand.IntN(150)) * time.Millisecond)
+		if round%2 == 0 {
+			s.crash()
+		} else {
+			s.stop(t)
+		}
+		time.Sleep(time.Duration(rand.IntN(200)) * time.Millisecond)
+		s.start(t)
+		if round%3 != 2 { // at times it goes again before the spool is empty
+			drained(t, log)
+		}
+	}
+	time.Sleep(50 * time.Millisecond)
+	l.stop()
+	drained(t, log)
+	events := checkAcknowledged(t, log, l.acknowledged)
+	if events != len(l.acknowledged) {
+		t.Errorf("%d events stored, %d acknowledged", events, len(l.acknowledged))
+	}
+	if totals, err := log.Totals(t.Context()); err != nil || totals.Events != int64(events) {
+		t.Errorf("totals %+v, %v; there are %d events", totals, err, events)
+	}
+	if l.sum.Stored == 0 || l.sum.Spooled == 0 {
+		t.Errorf("%+v: both ways must have been taken for this to test anything", l.sum)
+	}
+	t.Logf("%d events: %d straight into the database, %d through the spool, refused as busy %d times", events, l.sum.Stored, l.sum.Spooled, l.busy)
+}
+
+// The spool takes events faster than the database. Once the database is back the spool becomes empty all the
+// same, although clients send as fast as they are answered.
+func TestSpoolEmptiesUnderLoad(t *testing.T) {
+	p := place{"PostgreSQL", newDatabase(t)}
+	s := sharedServer(t)
+	log := p.open(t, store.Options{Spool: filepath.Join(t.TempDir(), "spool")})
+	s.crash()
+	var clients sync.WaitGroup
+	end := make(chan struct{})
+	sent := make([]int, 8)
+	for client := range sent {
+		clients.Go(func() {
+			for n := client; ; n += len(sent) {
+				select {
+				case <-end:
+					return
+				default:
+				}
+				if _, err := log.Append(context.Background(), typicalEvents(n*100, 100)); err != nil {
+					t.Error(err)
+					return
+				}
+				sent[client] += 100
+			}
+		})
+	}
+	time.Sleep(200 * time.Millisecond)
+	s.start(t)
+	drained(t, log)
+	close(end)
+	clients.Wait()
+	drained(t, log)
+	want := int64(0)
+	for _, n := range sent {
+		want += int64(n)
+	}
+	if totals, err := log.Totals(t.Context()); err != nil || totals.Events != want || want == 0 {
+		t.Errorf("%+v, %v; %d were acknowledged", totals, err, want)
+	}
+}
+
+// Service and database are killed in turn; each next service goes on with the spool of the last.
+func TestKillServiceAndDatabase(t *testing.T) {
+	p := place{"PostgreSQL", newDatabase(t)}
+	s := sharedServer(t)
+	spool := filepath.Join(t.TempDir(), "spool")
+	closeAll(t, p.open(t, store.Options{Spool: spool})) // so that the spool has seen the database
+	acknowledged := map[string]bool{}
+	pause := func() { time.Sleep(time.Duration(rand.IntN(150)) * time.Millisecond) }
+	n := kills(t, 3)
+	for i := range n {
+		if i%3 == 1 {
+			s.crash() // the service starts without its database
+		}
+		c := start(t, p.url, spool, fmt.Sprint("run", i))
+		pause()
+		if i%3 == 0 {
+			s.crash()
+			pause()
+		}
+		if i%3 == 1 {
+			s.start(t) // and is killed while it replays
+		}
+		for _, id := range c.kill(t) {
+			acknowledged[id] = true
+		}
+		if i%3 == 0 {
+			s.start(t)
+		}
+	}
+	log := p.open(t, store.Options{Spool: spool})
+	waiting := log.(store.Spooler).Spooled()
+	drained(t, log)
+	events := checkAcknowledged(t, log, acknowledged)
+	if len(acknowledged) == 0 {
+		t.Fatal("nothing was acknowledged, so nothing was tested")
+	}
+	t.Logf("%d kills, %d events acknowledged, %d stored, the last %d from the spool", n, len(acknowledged), events, waiting)
+}
+
+// Two services write into one database at once; a reader who follows by Seq misses nothing.
+func TestTwoServices(t *testing.T) {
+	p := place{"PostgreSQL", newDatabase(t)}
+	reader := p.open(t, store.Options{})
+	one := startLoad(t, p.open(t, store.Options{}), "one")
+	two := startLoad(t, p.open(t, store.Options{}), "two")
+	last := int64(0)
+	for began := time.Now(); time.Since(began) < 300*time.Millisecond; {
+		page, err := reader.Events(t.Context(), last, 50)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, event := range page {
+			if event.Seq != last+1 {
+				t.Fatalf("Seq %d follows %d", event.Seq, last)
+			}
+			last = event.Seq
+		}
+	}
+	one.stop()
+	two.stop()
+	for id := range two.acknowledged {
+		one.acknowledged[id] = true
+	}
+	if events := checkAcknowledged(t, reader, one.acknowledged); events != len(one.acknowledged) {
+		t.Errorf("%d stored, %d acknowledged", events, len(one.acknowledged))
+	}
+}
+
+func TestDatabaseAway(t *testing.T) {
+	p := place{"PostgreSQL", newDatabase(t)}
+	s := sharedServer(t)
+	spool := filepath.Join(t.TempDir(), "spool")
+	without, with := p.open(t, store.Options{}), p.open(t, store.Options{Spool: spool, SpoolBytes: 20_000})
+	s.stop(t)
+	defer func() {
+		if !s.running {
+			s.start(t)
+		}
+	}()
+
+	if _, err := without.Append(t.Context(), typicalEvents(0, 1)); !errors.Is(err, store.ErrAway) {
+		t.Errorf("without a spool: %v", err)
+	}
+	accepted := 0
+	var err error
+	for ; accepted < 1000 && err == nil; accepted++ {
+		_, err = with.Append(t.Context(), typicalEvents(accepted, 1))
+	}
+	accepted-- // the last was refused
+	if !errors.Is(err, store.ErrBusy) || accepted == 0 {
+		t.Errorf("a full spool after %d events: %v", accepted, err)
+	}
+	if _, err := with.Events(t.Context(), 0, 0); !errors.Is(err, store.ErrAway) {
+		t.Errorf("Events: %v", err)
+	}
+	if _, err := with.Totals(t.Context()); !errors.Is(err, store.ErrAway) {
+		t.Errorf("Totals: %v", err)
+	}
+	if err := with.Ping(t.Context()); !errors.Is(err, store.ErrAway) {
+		t.Errorf("Ping: %v", err)
+	}
+	closeAll(t, with)
+
+	for name, options := range map[string]store.Options{"no spool": {}, "a new spool": {Spool: spool + "2"}} {
+		if _, err := store.Open(t.Context(), p.url, options); !errors.Is(err, store.ErrAway) {
+			t.Errorf("opening with %s: %v", name, err)
+		}
+	}
+	with = p.open(t, store.Options{Spool: spool})
+	if result, err := with.Append(t.Context(), typicalEvents(accepted, 5)); err != nil || result.Spooled != 5 {
+		t.Errorf("a used spool: %+v, %v", result, err)
+	}
+	s.start(t)
+	drained(t, with)
+	events, err := with.Events(t.Context(), 0, 0)
+	if err != nil || len(events) != accepted+5 {
+		t.Fatalf("%d events, want %d; %v", len(events), accepted+5, err)
+	}
+	for i, event := range events {
+		if want := typicalEvents(i, 1)[0].ID; event.ID != want {
+			t.Fatalf("event %d is %s, want %s: the order is lost", i, event.ID, want)
+		}
+	}
+	if result, err := with.Append(t.Context(), typicalEvents(0, accepted+6)); err != nil || result.Stored != 1 {
+		t.Errorf("back to normal: %+v, %v", result, err)
+	}
+}
+
+// A database that accepts everything and answers nothing costs one wait, not one for each Append.
+func TestDatabaseHangs(t *testing.T) {
+	p := place{"PostgreSQL", newDatabase(t)}
+	s := sharedServer(t)
+	log := p.open(t, store.Options{Spool: filepath.Join(t.TempDir(), "spool"), Timeout: 400 * time.Millisecond})
+	if _, err := log.Append(t.Context(), typicalEvents(0, 10)); err != nil {
+		t.Fatal(err)
+	}
+	s.signal(syscall.SIGSTOP)
+	defer s.signal(syscall.SIGCONT)
+	began := time.Now()
+	for n := 1; n <= 10; n++ {
+		if result, err := log.Append(t.Context(), typicalEvents(n*10, 10)); err != nil || result.Spooled != 10 {
+			t.Fatalf("%+v, %v", result, err)
+		}
+	}
+	if took := time.Since(began); took > 2*time.Second { // ten waits would be four
+		t.Errorf("ten Appends took %v", took)
+	}
+	s.signal(syscall.SIGCONT)
+	drained(t, log)
+	if totals, err := log.Totals(t.Context()); err != nil || totals.Events != 110 {
+		t.Errorf("%+v, %v", totals, err)
+	}
+}
+
+func TestForeignDatabases(t *testing.T) {
+	execute := func(url, statement string) {
+		t.Helper()
+		connection, err := pgx.Connect(t.Context(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer connection.Close(context.Background())
+		if _, err := connection.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	newer := place{"PostgreSQL", newDatabase(t)}
+	closeAll(t, newer.open(t, store.Options{}))
+	execute(newer.url, `INSERT INTO unseen_migrations (version) VALUES (99)`)
+	foreign := newDatabase(t)
+	execute(foreign, `CREATE TABLE unseen_events (title text)`)
+	s := sharedServer(t)
+	latin := fmt.Sprint("latin", databases.Add(1))
+	execute(s.url("postgres"), `CREATE DATABASE `+latin+` ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0`)
+
+	for name, c := range map[string]struct {
+		url  string
+		want error
+		word string
+	}{
+		"newer":       {newer.url, store.ErrNewer, "its version is 99"},
+		"foreign":     {foreign, store.ErrForeign, "choose another database"},
+		"latin":       {s.url(latin), nil, "ENCODING 'UTF8'"},
+		"no database": {s.url("absent"), nil, `database "absent" does not exist`},
+		"no user":     {strings.Replace(s.url("postgres"), "unseen@", "stranger:secret@", 1), nil, `role "stranger" does not exist`},
+		"no address":  {"postgres://host:port/", nil, "the address of the event database"},
+	} {
+		log, err := store.Open(t.Context(), c.url, store.Options{Spool: filepath.Join(t.TempDir(), "spool")})
+		if err == nil {
+			log.Close()
+			t.Errorf("%s: opened", name)
+			continue
+		}
+		if log != nil || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.word) || errors.Is(err, store.ErrAway) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: the error tells the password: %v", name, err)
+		}
+	}
+}
+
+// BenchmarkPostgres is BenchmarkAppend's busiest load, with PostgreSQL and with the spool instead of it.
+func BenchmarkPostgres(b *testing.B) {
+	for _, away := range []bool{false, true} {
+		b.Run(fmt.Sprintf("away=%v/clients=8/batch=100", away), func(b *testing.B) {
+			log := place{"PostgreSQL", newDatabase(b)}.open(b, store.Options{Spool: filepath.Join(b.TempDir(), "spool"), SpoolBytes: 8 << 30})
+			defer log.Close()
+			if away {
+				s := sharedServer(b)
+				s.crash()
+				defer s.start(b)
+			}
+			appendFrom(b, log, 8, 100)
+		})
+	}
+}

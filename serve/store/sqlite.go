@@ -1,0 +1,353 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"unseen/internal/atomicfile"
+)
+
+// sqliteApplication marks a file as ours in SQLite's header; it reads "unsn".
+const (
+	sqliteApplication = 0x756e736e
+	sqliteVersion     = 1
+)
+
+// The seq of SQLite's own counting is the highest plus one. As nothing is ever deleted and an ignored row takes
+// no number, it has no gaps. The totals are kept by the transaction that changes them.
+const sqliteSchema = `
+CREATE TABLE events (
+	seq         INTEGER PRIMARY KEY,
+	id          TEXT NOT NULL UNIQUE,
+	kind        TEXT NOT NULL,
+	source      TEXT NOT NULL,
+	target      TEXT NOT NULL,
+	probability REAL NOT NULL,
+	model       TEXT NOT NULL,
+	list        TEXT NOT NULL,
+	position    INTEGER NOT NULL,
+	at          INTEGER NOT NULL -- microseconds since 1970, UTC
+) STRICT;
+CREATE TABLE totals (
+	kind   TEXT PRIMARY KEY,
+	events INTEGER NOT NULL,
+	first  INTEGER NOT NULL,
+	last   INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+`
+
+const sqliteAddTotals = `
+INSERT INTO totals SELECT kind, count(*), min(at), max(at) FROM events WHERE seq > ? GROUP BY kind
+ON CONFLICT (kind) DO UPDATE SET events = events + excluded.events,
+	first = min(first, excluded.first), last = max(last, excluded.last)`
+
+// sqliteStore is a log in one file. Readers have connections of their own and see what is committed.
+type sqliteStore struct {
+	*queue
+	path    string
+	writer  *sql.DB // one connection
+	readers *sql.DB
+	insert  [len(sqliteRows)]*sql.Stmt
+	totals  *sql.Stmt
+}
+
+// sqliteRows are the numbers of rows of the prepared inserts: many rows in one statement cost less each.
+var sqliteRows = [...]int{64, 8, 1}
+
+var _ Store = (*sqliteStore)(nil)
+
+func openSQLite(ctx context.Context, path string, options Options) (_ Store, err error) {
+	if path == "" {
+		return nil, errors.New("the event log has no path; give one, such as events.db")
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return nil, err
+	}
+	s := &sqliteStore{path: path}
+	// A file that another process is just making is busy for a moment, and for its first steps SQLite does not
+	// wait by itself.
+	for began := time.Now(); ; {
+		err := s.connect(ctx)
+		if err == nil {
+			break
+		}
+		s.disconnect()
+		err = s.explain("opening", err)
+		if !errors.Is(err, ErrBusy) || time.Since(began) > 10*time.Second {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	s.queue = newQueue(options, s.commit)
+	return s, nil
+}
+
+// connect opens the file, makes sure that it is ours before it changes a byte, and prepares the statements.
+func (s *sqliteStore) connect(ctx context.Context) (err error) {
+	// FULL syncs the write-ahead log at every commit, fullfsync makes that reach the disk on macOS too. Ids are
+	// random, so every event touches a page of its own in their index: 64 MB of them stay in memory, and up to
+	// 32 MB wait in the write-ahead log, which spares a large log many small writes.
+	if s.writer, err = sql.Open("sqlite", sqliteURL(s.path, "synchronous(FULL)", "fullfsync(1)", "checkpoint_fullfsync(1)",
+		"cache_size(-65536)", "wal_autocheckpoint(8000)")); err != nil {
+		return err
+	}
+	s.writer.SetMaxOpenConns(1)
+	if err := s.prepareFile(ctx); err != nil {
+		return err
+	}
+	if s.readers, err = sql.Open("sqlite", sqliteURL(s.path, "query_only(1)")); err != nil {
+		return err
+	}
+	s.readers.SetMaxOpenConns(8)
+	s.readers.SetMaxIdleConns(8)
+	for i, rows := range sqliteRows {
+		text := `INSERT OR IGNORE INTO events (id, kind, source, target, probability, model, list, position, at) VALUES ` +
+			strings.Repeat("(?,?,?,?,?,?,?,?,?),", rows)
+		if s.insert[i], err = s.writer.PrepareContext(ctx, strings.TrimSuffix(text, ",")); err != nil {
+			return err
+		}
+	}
+	s.totals, err = s.writer.PrepareContext(ctx, sqliteAddTotals)
+	return err
+}
+
+// sqliteURL names the file so that no character of its path is taken for a setting.
+func sqliteURL(path string, pragmas ...string) string {
+	slashed := filepath.ToSlash(path)
+	if !strings.HasPrefix(slashed, "/") {
+		slashed = "/" + slashed // a Windows drive
+	}
+	settings := url.Values{"_pragma": append([]string{"busy_timeout(10000)"}, pragmas...), "_txlock": {"immediate"}}
+	return (&url.URL{Scheme: "file", Path: slashed, RawQuery: settings.Encode()}).String()
+}
+
+// prepareFile makes the tables in a new file. A file of somebody else, or of a later version, stays as it is.
+func (s *sqliteStore) prepareFile(ctx context.Context) error {
+	ours, err := s.recognise(ctx, s.writer)
+	if err != nil {
+		return err
+	}
+	// Only in a file that is ours or empty: the mode is written into the file.
+	if _, err := s.writer.ExecContext(ctx, `PRAGMA journal_mode = WAL`); err != nil {
+		return err
+	}
+	if ours {
+		return nil
+	}
+	tx, err := s.writer.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	if ours, err := s.recognise(ctx, tx); err != nil || ours { // another process may have been first
+		return err
+	}
+	marks := fmt.Sprintf(`PRAGMA application_id = %d; PRAGMA user_version = %d;`, sqliteApplication, sqliteVersion)
+	if _, err := tx.ExecContext(ctx, sqliteSchema+marks); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// recognise tells whether the file is ours; an empty one is not yet.
+func (s *sqliteStore) recognise(ctx context.Context, db interface {
+	QueryRowContext(context.Context, string, ...any) *sql.Row
+}) (bool, error) {
+	var application, version, tables int64
+	// One statement sees one state of the file, though another process may be making the tables just now.
+	err := db.QueryRowContext(ctx, `SELECT (SELECT application_id FROM pragma_application_id), (SELECT user_version FROM pragma_user_version),
+		count(*) FROM sqlite_schema`).Scan(&application, &version, &tables)
+	if err != nil {
+		return false, err
+	}
+	switch {
+	case application == sqliteApplication && version > sqliteVersion:
+		return false, fmt.Errorf("%w: its version is %d, this program knows %d; use a newer one", ErrNewer, version, sqliteVersion)
+	case application == sqliteApplication && version == sqliteVersion:
+		return true, nil
+	case application == 0 && version == 0 && tables == 0:
+		return false, nil
+	}
+	return false, fmt.Errorf("%w but another SQLite database; choose another path", ErrForeign)
+}
+
+// commit writes a group as one transaction, which is on the disk when it returns nil.
+func (s *sqliteStore) commit(group []*request) (err error) {
+	ctx := context.Background() // no caller may interrupt what others share
+	defer func() {
+		if err != nil {
+			err = s.explain("writing to", err)
+		}
+	}()
+	tx, err := s.writer.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	var before int64
+	if err := tx.QueryRowContext(ctx, `SELECT coalesce(max(seq), 0) FROM events`).Scan(&before); err != nil {
+		return err
+	}
+	var insert [len(sqliteRows)]*sql.Stmt
+	for i := range insert {
+		insert[i] = tx.StmtContext(ctx, s.insert[i])
+	}
+	values := make([]any, 0, 9*sqliteRows[0])
+	for _, r := range group {
+		stored := 0
+		for at := 0; at < len(r.events); {
+			size := 0
+			for sqliteRows[size] > len(r.events)-at {
+				size++
+			}
+			values = values[:0]
+			for _, e := range r.events[at : at+sqliteRows[size]] {
+				values = append(values, e.ID, string(e.Kind), e.Source, e.Target, e.Probability, e.Model, e.List, int64(e.Position), e.At.UnixMicro())
+			}
+			done, err := insert[size].ExecContext(ctx, values...)
+			if err != nil {
+				return err
+			}
+			rows, err := done.RowsAffected()
+			if err != nil {
+				return err
+			}
+			stored += int(rows)
+			at += sqliteRows[size]
+		}
+		r.result = Result{Stored: stored, Duplicate: len(r.events) - stored}
+	}
+	if _, err := tx.StmtContext(ctx, s.totals).ExecContext(ctx, before); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+func (s *sqliteStore) Events(ctx context.Context, after int64, limit int) ([]Event, error) {
+	if limit <= 0 || limit > MaxPage {
+		limit = MaxPage
+	}
+	rows, err := s.readers.QueryContext(ctx, `SELECT seq, id, kind, source, target, probability, model, list, position, at
+		FROM events WHERE seq > ? ORDER BY seq LIMIT ?`, after, limit)
+	if err != nil {
+		return nil, s.unread(ctx, err)
+	}
+	defer rows.Close()
+	var events []Event
+	var e Event
+	var kind string // plain types, which database/sql copies without reflection
+	var position, at int64
+	into := []any{&e.Seq, &e.ID, &kind, &e.Source, &e.Target, &e.Probability, &e.Model, &e.List, &position, &at}
+	for rows.Next() {
+		if err := rows.Scan(into...); err != nil {
+			return nil, s.unread(ctx, err)
+		}
+		e.Kind, e.Position, e.At = Kind(kind), int(position), time.UnixMicro(at).UTC()
+		events = append(events, e)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, s.unread(ctx, err)
+	}
+	return events, nil
+}
+
+func (s *sqliteStore) Totals(ctx context.Context) (Totals, error) {
+	rows, err := s.readers.QueryContext(ctx, `SELECT kind, events, first, last FROM totals`)
+	if err != nil {
+		return Totals{}, s.unread(ctx, err)
+	}
+	defer rows.Close()
+	totals := Totals{Kinds: map[Kind]int64{}}
+	for rows.Next() {
+		var kind Kind
+		var events, first, last int64
+		if err := rows.Scan(&kind, &events, &first, &last); err != nil {
+			return Totals{}, s.unread(ctx, err)
+		}
+		totals.add(kind, events, time.UnixMicro(first).UTC(), time.UnixMicro(last).UTC())
+	}
+	if err := rows.Err(); err != nil {
+		return Totals{}, s.unread(ctx, err)
+	}
+	return totals, nil
+}
+
+func (s *sqliteStore) Ping(ctx context.Context) error {
+	var one int
+	if err := s.readers.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1 FROM events LIMIT 1)`).Scan(&one); err != nil {
+		return s.unread(ctx, err)
+	}
+	return nil
+}
+
+func (s *sqliteStore) Close() error {
+	if !s.queue.close() {
+		return nil
+	}
+	return s.disconnect()
+}
+
+// disconnect closes the readers first: the last connection to close folds the write-ahead log into the file.
+func (s *sqliteStore) disconnect() error {
+	var failed error
+	for _, db := range []*sql.DB{s.readers, s.writer} {
+		if db != nil {
+			failed = errors.Join(failed, db.Close())
+		}
+	}
+	return failed
+}
+
+// explain says what went wrong with which file, and what to do.
+func (s *sqliteStore) explain(doing string, err error) error {
+	var trouble *sqlite.Error
+	if !errors.As(err, &trouble) {
+		return fmt.Errorf("%s the event log %s: %w", doing, s.path, err)
+	}
+	because := func(sentinel error, mend string) error {
+		return fmt.Errorf("%s the event log %s: %w (%v); %s", doing, s.path, sentinel, err, mend)
+	}
+	switch trouble.Code() & 0xff {
+	case sqlite3.SQLITE_FULL:
+		return because(ErrFull, "make room on its disk; nothing acknowledged is lost")
+	case sqlite3.SQLITE_NOTADB:
+		return because(ErrForeign, "choose another path")
+	case sqlite3.SQLITE_CORRUPT:
+		return because(ErrDamaged, "restore it from a copy")
+	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN:
+		// SQLite does not say why. The file itself is left to it: whoever else opens and closes the file drops
+		// the locks that this process holds on it.
+		if cause := atomicfile.Writable(s.path); cause != nil {
+			return fmt.Errorf("%s the event log: %w", doing, cause)
+		}
+		return because(fs.ErrPermission, "ask for the right to write it and its folder")
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
+		return fmt.Errorf("%s the event log %s, which another program holds: %w", doing, s.path, &BusyError{Wait: time.Second})
+	}
+	return because(errors.New("it failed"), "look at its disk; nothing acknowledged is lost")
+}
+
+// unread explains why something could not be read.
+func (s *sqliteStore) unread(ctx context.Context, err error) error {
+	switch {
+	case s.isClosed():
+		return ErrClosed
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	return s.explain("reading", err)
+}

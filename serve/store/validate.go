@@ -1,0 +1,69 @@
+package store
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// prepare returns a copy of the events as they will be stored, or says which cannot be. The limits are those
+// of the strictest store, so that a log can be moved from one to another.
+func prepare(events []Event, now func() time.Time) ([]Event, error) {
+	if len(events) > MaxAppend {
+		return nil, &InvalidError{Reason: fmt.Sprintf("%d events at once, at most %d; send them in parts", len(events), MaxAppend)}
+	}
+	events = slices.Clone(events)
+	for i := range events {
+		event := &events[i]
+		if name, reason := event.fault(); name != "" {
+			return nil, &InvalidError{Index: i, Name: name, Reason: reason}
+		}
+		if event.At.IsZero() {
+			event.At = now()
+		}
+		event.At = time.UnixMicro(event.At.UnixMicro()).UTC()
+		event.Seq = 0
+		event.Probability += 0 // of the two zeros only +0: no database need keep them apart
+	}
+	return events, nil
+}
+
+// fault names the part of the event that cannot be stored and why; no name means none.
+func (e *Event) fault() (name, reason string) {
+	for _, text := range []struct {
+		name, value string
+		least, most int
+	}{
+		{"ID", e.ID, 1, MaxID}, {"Source", e.Source, 1, MaxNode}, {"Target", e.Target, 1, MaxNode},
+		{"Model", e.Model, 0, MaxID}, {"List", e.List, 0, MaxID},
+	} {
+		switch {
+		case len(text.value) < text.least:
+			return text.name, "is empty"
+		case len(text.value) > text.most:
+			return text.name, fmt.Sprintf("has %d bytes, at most %d are stored", len(text.value), text.most)
+		case !utf8.ValidString(text.value):
+			return text.name, "is not valid UTF-8"
+		case strings.IndexByte(text.value, 0) >= 0:
+			return text.name, "contains a NUL byte"
+		}
+	}
+	switch {
+	case !slices.Contains(Kinds, e.Kind):
+		kind := string(e.Kind)
+		if len(kind) > 20 {
+			kind = kind[:20] + "…"
+		}
+		return "Kind", fmt.Sprintf("is %q, want one of %v", kind, Kinds)
+	case !(e.Probability >= 0 && e.Probability <= 1): // so that NaN fails too
+		return "Probability", fmt.Sprintf("is %v, want 0 (unknown) to 1", e.Probability)
+	case e.Position < 0 || e.Position > math.MaxInt32:
+		return "Position", fmt.Sprintf("is %d, want 0 (unknown) to %d", e.Position, math.MaxInt32)
+	case !e.At.IsZero() && (e.At.UTC().Year() < 1970 || e.At.UTC().Year() > 9999):
+		return "At", fmt.Sprintf("is in the year %d, want 1970 to 9999", e.At.UTC().Year())
+	}
+	return "", ""
+}
