@@ -1,10 +1,12 @@
 package evaluate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 
 	"unseen/fit"
 	"unseen/graph"
@@ -31,6 +33,7 @@ type Evaluation struct {
 	Observed Observed `json:"observed"`
 	Panel    *Panel   `json:"panel"`
 	Others   []Other  `json:"others,omitempty"` // more models, judged by the π̂ and ŷ of this one
+	Ranks    []Ranks  `json:"ranks,omitempty"`  // by ŷ and by π̂ŷ, if that was asked for
 
 	Fairness    *Fairness    `json:"fairness,omitempty"`
 	Certificate *Certificate `json:"certificate,omitempty"`
@@ -62,7 +65,27 @@ type Other struct {
 	Observed Observed `json:"observed"`
 	Panel    *Panel   `json:"panel"`
 
+	Ranks    []Ranks   `json:"ranks,omitempty"`
 	Fairness *Fairness `json:"fairness,omitempty"` // by the merit that the first model sees
+}
+
+// Ranks says where held-out links come out among everything that their sources could have linked to. Means are over
+// sources; a mark that has no value is nil.
+type Ranks struct {
+	By      By  `json:"by"`
+	K       int `json:"k"`
+	Sources int `json:"sources"`
+
+	Recall      *float64 `json:"recall"`      // @K
+	CrossRecall *float64 `json:"crossRecall"` // @K, of links between two fields
+	MRR         *float64 `json:"mrr"`
+	MeanRank    *float64 `json:"meanRank"`
+	Entropy     *float64 `json:"entropy"`    // @K, of the fields of links found, in nats
+	CrossShare  *float64 `json:"crossShare"` // of the first K, of another field than the source
+
+	Against *Difference `json:"against,omitempty"` // recall@K less that of the evaluation's own model by ŷ
+
+	recalls []float64 // of each source
 }
 
 // EvaluationSettings say what an evaluation looks at.
@@ -70,6 +93,9 @@ type EvaluationSettings struct {
 	Panel  PanelSettings
 	Others []model.Model // to judge as well
 	Names  []string      // of the others
+	// Candidates are ranked, all of them, and links looked for among the first of each list; nil leaves that out.
+	Candidates *Candidates
+	First      int // 0 means 100
 	// Fairness says which lists to look at; without held-out sources in it, none.
 	Fairness FairnessSettings
 }
@@ -136,6 +162,11 @@ func NewEvaluation(ctx context.Context, g *graph.Graph, m model.Model, v fit.Evi
 		}
 		e.Others = append(e.Others, o)
 	}
+	if s.Candidates != nil {
+		if err := e.rank(ctx, g, append([]model.Model{m}, s.Others...), s); err != nil {
+			return nil, err
+		}
+	}
 	if s.Fairness.Held != nil {
 		all, err := FairnessOf(ctx, g, append([]model.Model{m}, s.Others...), s.Fairness)
 		if err != nil {
@@ -147,6 +178,80 @@ func NewEvaluation(ctx context.Context, g *graph.Graph, m model.Model, v fit.Evi
 		}
 	}
 	return e, nil
+}
+
+// rank ranks the candidates by every model.
+func (e *Evaluation) rank(ctx context.Context, g *graph.Graph, models []model.Model, s EvaluationSettings) error {
+	k := cmp.Or(s.First, 100)
+	own := make([]uint16, len(s.Candidates.Sources()))
+	for place, i := range s.Candidates.Sources() {
+		own[place] = g.Field(i)
+	}
+	for at, m := range models {
+		judge, err := fit.JudgeOf(m)
+		if err != nil {
+			return err
+		}
+		standings, err := s.Candidates.Rank(ctx, judge, RankSettings{By: []By{ByRelevance, BySeen}, First: k, Threads: s.Panel.Threads})
+		if err != nil {
+			return err
+		}
+		var all []Ranks
+		for _, standing := range standings {
+			r, err := ranksOf(standing, g.Fields(), own, k)
+			if err != nil {
+				return err
+			}
+			if at > 0 || len(all) > 0 {
+				first := append(slices.Clone(e.Ranks), all...)[0]
+				if d, err := PairedBootstrap(r.recalls, first.recalls, .95, 1000, 1); err == nil {
+					r.Against = &d
+				}
+			}
+			all = append(all, r)
+		}
+		if at == 0 {
+			e.Ranks = all
+		} else {
+			e.Others[at-1].Ranks = all
+		}
+	}
+	return nil
+}
+
+// ranksOf sums a standing up.
+func ranksOf(s Standing, fields, own []uint16, k int) (Ranks, error) {
+	r := Ranks{By: s.By, K: k, Sources: len(s.Ranking)}
+	recall := func(one Ranking) (float64, error) { return one.Recall(k) }
+	across := s.Ranking.Keep(func(place int, target int32) bool { return fields[target] != own[place] })
+	for _, mark := range []struct {
+		into    **float64
+		ranking Ranking
+		of      func(Ranking) (float64, error)
+	}{
+		{&r.Recall, s.Ranking, recall}, {&r.CrossRecall, across, recall},
+		{&r.MRR, s.Ranking, Ranking.MRR}, {&r.MeanRank, s.Ranking, Ranking.MeanRank},
+		{&r.Entropy, s.Ranking, func(one Ranking) (float64, error) { return one.FieldEntropy(fields, k) }},
+	} {
+		values, err := mark.ranking.Each(mark.of)
+		if err != nil {
+			return r, err
+		}
+		if mark.into == &r.Recall {
+			r.recalls = values
+		}
+		if mean, count := Mean(values); count > 0 {
+			*mark.into = &mean
+		}
+	}
+	shares, err := s.Lists.CrossShare(own, fields, k)
+	if err != nil {
+		return r, err
+	}
+	if mean, count := Mean(shares); count > 0 {
+		r.CrossShare = &mean
+	}
+	return r, nil
 }
 
 // observe judges a model by links that happened, and returns the logits of ŷ.

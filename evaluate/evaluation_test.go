@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"unseen/fit"
+	"unseen/graph"
 	"unseen/model"
 )
 
@@ -72,6 +73,37 @@ func TestEvaluationRefuses(t *testing.T) {
 		damage(&bad)
 		if _, err := NewEvaluation(t.Context(), w.Graph(), bad, v, EvaluationSettings{}); err == nil {
 			t.Errorf("%+v was taken", bad)
+		}
+	}
+}
+
+// Ranks are those of the candidates, and the difference is against the first model by ŷ.
+func TestEvaluationRanks(t *testing.T) {
+	g, drawn, models := linkedWorld(t)
+	for at := range models {
+		field := must(model.NewFieldMatrix(model.NodesOf(g)))(t)
+		models[at].Propensity, models[at].PropensityParams = field, make([]float32, field.Size())
+		for k := range models[at].PropensityParams {
+			models[at].PropensityParams[k] = float32(k%5) - 3
+		}
+	}
+	c := must(NewCandidates(g, drawn, graph.Test))(t)
+	e := must(NewEvaluation(t.Context(), g, models[0], drawn.Test, EvaluationSettings{Others: models[1:], Names: []string{"other"}, Candidates: c, First: 5}))(t)
+	for at, all := range [][]Ranks{e.Ranks, e.Others[0].Ranks} {
+		judge := must(fit.JudgeOf(models[at]))(t)
+		standings := must(c.Rank(t.Context(), judge, RankSettings{By: []By{ByRelevance, BySeen}, First: 5}))(t)
+		if len(all) != 2 {
+			t.Fatalf("%d ranks", len(all))
+		}
+		for i, r := range all {
+			if want := must(standings[i].Ranking.Recall(5))(t); math.Abs(*r.Recall-want) > 1e-12 || r.By != standings[i].By || r.K != 5 || r.Sources != len(c.Sources()) {
+				t.Errorf("%+v, want recall %v", r, want)
+			}
+			if (r.Against == nil) != (at == 0 && i == 0) {
+				t.Errorf("the difference of %v is %v", r.By, r.Against)
+			} else if r.Against != nil && math.Abs(r.Against.Mean-(*r.Recall-*e.Ranks[0].Recall)) > 1e-12 {
+				t.Errorf("it is %v less %v, not %v", *r.Recall, *e.Ranks[0].Recall, r.Against.Mean)
+			}
 		}
 	}
 }

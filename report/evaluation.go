@@ -77,6 +77,9 @@ func OfEvaluation(e *evaluate.Evaluation) []Section {
 	}.Section()
 	observed.Tables = append([]study.Table{marks}, observed.Tables...)
 	sections := []Section{first, region, observed}
+	if len(e.Ranks) > 0 {
+		sections = append(sections, ranksSection(e, group))
+	}
 	if e.Fairness != nil {
 		sections = append(sections, fairnessOf(e))
 	}
@@ -147,6 +150,46 @@ func fairnessOf(e *evaluate.Evaluation) Section {
 		s.Figures[0].Caption += fmt.Sprintf(" The %d groups with the most merit of %d.", most, len(f.Groups))
 	}
 	return s
+}
+
+// ranksSection says where held-out links come out.
+func ranksSection(e *evaluate.Evaluation, group func(name, method string) string) Section {
+	k := e.Ranks[0].K
+	t := study.Table{Name: "ranks", Title: "Ranks of held-out links", Head: "model, ranked by", Columns: []study.Column{
+		{Name: fmt.Sprintf("recall@%d", k), Means: "share of a source's links among its first", Digits: 4, Better: "higher"},
+		{Name: "two fields", Means: "the same of links between two fields", Digits: 4, Better: "higher"},
+		{Name: "MRR", Means: "mean reciprocal rank of the first link found", Digits: 4, Better: "higher"},
+		{Name: "mean rank", Digits: 0, Better: "lower"},
+		{Name: "entropy", Means: "of the fields of links found, in nats", Digits: 3},
+		{Name: "other field", Means: "share of the first that are of another field", Digits: 3},
+	}}
+	v := &study.Intervals{XTitle: fmt.Sprintf("recall@%d less that of %s by ŷ", k, e.Model), Legend: "95% interval over sources", Digits: 4}
+	add := func(name string, ranks []evaluate.Ranks) {
+		for _, r := range ranks {
+			row := study.Row{Name: name + " by " + string(r.By)}
+			for _, x := range []*float64{r.Recall, r.CrossRecall, r.MRR, r.MeanRank, r.Entropy, r.CrossShare} {
+				cell := study.Word("–")
+				if x != nil {
+					cell = study.Number(*x)
+				}
+				row.Cells = append(row.Cells, cell)
+			}
+			t.Rows = append(t.Rows, row)
+			if d := r.Against; d != nil {
+				v.Rows = append(v.Rows, study.Interval{Name: row.Name, Estimate: study.Mark(d.Mean), Low: study.Mark(d.Lower), High: study.Mark(d.Upper)})
+			}
+		}
+	}
+	add(group(e.Model, e.Method), e.Ranks)
+	for _, o := range e.Others {
+		add(group(o.Model, o.Method), o.Ranks)
+	}
+	return Section{
+		Name: "ranks", Title: "Ranked among all candidates",
+		Text:    []string{fmt.Sprintf("Every node that each of %s held-out sources could have linked to was ranked. The links are those that happened; who ranks by π̂ŷ repeats past exposure, and finds more of them and fewer between two fields.", number(float64(e.Ranks[0].Sources), 0))},
+		Tables:  []study.Table{t},
+		Figures: []study.Figure{{Name: "ranks", Title: "Against the first model", Caption: "Each dot is a mean over sources, its whiskers the interval that other sources could have given.", Intervals: v}},
+	}
 }
 
 // estimatorTable is what is known of the estimators themselves.

@@ -32,6 +32,7 @@ type evaluateFlags struct {
 	fairness      int
 	groups        string
 	sources       int
+	rank          int
 	threads       int
 	seed          uint64
 	output        string
@@ -93,6 +94,8 @@ written that unseen report makes a page of.`,
 				return usagef("--groups is what --fairness compares; give --fairness too")
 			case cmd.Flags().Changed("groups") && f.groups == "":
 				return usagef("--groups is empty; give a CSV file with columns id and group, or leave it out")
+			case f.rank < 0 || f.rank > recommend.MaxK:
+				return usagef("--rank is %d; give from 1 to %s, or 0 to leave ranking out", f.rank, thousands(recommend.MaxK))
 			case f.sources < 1:
 				return usagef("--sources is %d; give at least 1", f.sources)
 			case cmd.Flags().Changed("output") && f.output == "":
@@ -125,14 +128,15 @@ written that unseen report makes a page of.`,
 	flags.IntVar(&f.fairness, "fairness", 0, "exposure and merit of groups in lists of `K`")
 	flags.Lookup("fairness").NoOptDefVal = "10"
 	flags.StringVar(&f.groups, "groups", "", "CSV `file`: id,group (default: fields)")
-	flags.IntVar(&f.sources, "sources", 500, "held-out nodes for --fairness, drawn")
+	flags.IntVar(&f.rank, "rank", 100, "look for held-out links among the first `K`; 0: not")
+	flags.IntVar(&f.sources, "sources", 500, "held-out nodes to rank for, drawn")
 	flags.Float64Var(&f.floor, "floor", .01, "least propensity for R_w, R_PU and R_DR")
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of planted truths and of drawn nodes")
 	flags.IntVar(&f.threads, "threads", 0, "threads (default: all processors)")
 	flags.StringVarP(&f.output, "output", "o", "", "write the evaluation to this `file`")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
 	jsonFlag(cmd, &f.asJSON)
-	for _, name := range []string{"certify", "fairness", "sources", "floor", "seed", "threads"} {
+	for _, name := range []string{"certify", "fairness", "rank", "sources", "floor", "seed", "threads"} {
 		if err := cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions); err != nil {
 			panic(err) // only if the flag does not exist
 		}
@@ -207,6 +211,12 @@ func runEvaluate(ctx context.Context, f evaluateFlags, t *ticker) (*evaluate.Eva
 		if s.Fairness.Held, err = heldOut(g, drawn, f.sources, f.seed); err != nil {
 			return nil, fmt.Errorf("%s: %w", f.data, err)
 		}
+	}
+	if f.rank > 0 {
+		if s.Candidates, err = heldOut(g, drawn, f.sources, f.seed); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.data, err)
+		}
+		s.First = f.rank
 	}
 	t.say("judging %s on %s held-out pairs", filepath.Base(f.model), thousands(drawn.Test.Pairs.Len()))
 	e, err := evaluate.NewEvaluation(ctx, g, m, drawn.Test, s)
@@ -326,6 +336,7 @@ func printEvaluation(w io.Writer, e *evaluate.Evaluation, output string) error {
 		observed(o.Model, o.Observed)
 	}
 	b.WriteString("  what was never shown counts as irrelevant here\n")
+	printRanks(&b, e)
 	fmt.Fprintf(&b, "\nIf π̂ were wrong: share of pairs where correcting still beats not correcting\n")
 	fmt.Fprintf(&b, "  %-14s", "π̂ = π ×")
 	for _, r := range e.Panel.Region {
@@ -362,6 +373,40 @@ func printEvaluation(w io.Writer, e *evaluate.Evaluation, output string) error {
 	}
 	_, err := w.Write([]byte(b.String()))
 	return err
+}
+
+// printRanks says where held-out links come out among all that could have been linked to.
+func printRanks(b *strings.Builder, e *evaluate.Evaluation) {
+	if len(e.Ranks) == 0 {
+		return
+	}
+	first := e.Ranks[0]
+	fmt.Fprintf(b, "\nRanked among all candidates, for %s held-out nodes (in %%)\n", thousands(first.Sources))
+	fmt.Fprintf(b, "  %-27s %10s  %19s %10s %6s\n", "", fmt.Sprintf("recall@%d", first.K), "less the first's", "two fields", "MRR")
+	row := func(name string, r evaluate.Ranks) {
+		against := ""
+		if d := r.Against; d != nil {
+			against = fmt.Sprintf("%+.1f (%+.1f, %+.1f)", 100*d.Mean, 100*d.Lower, 100*d.Upper)
+		}
+		label := short(name, 18) + " by " + string(r.By)
+		fmt.Fprintf(b, "  %-*s %10s  %19s %10s %6s\n", 27+wide(label), label, points(r.Recall), against, points(r.CrossRecall), points(r.MRR))
+	}
+	for _, r := range e.Ranks {
+		row(e.Model, r)
+	}
+	for _, o := range e.Others {
+		for _, r := range o.Ranks {
+			row(o.Model, r)
+		}
+	}
+}
+
+// points writes a share in per cent, or a dash for none.
+func points(x *float64) string {
+	if x == nil {
+		return "–"
+	}
+	return fmt.Sprintf("%.1f", 100**x)
 }
 
 // heldOut draws some of the sources that were held out.

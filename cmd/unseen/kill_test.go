@@ -85,6 +85,12 @@ func TestRecommendAllKilled(t *testing.T) {
 			one.Process.Kill()
 		}
 		err = <-ended
+		if err == nil && (kills == 0 || within == 0) { // on a busy machine it may end before it is caught: from the beginning
+			if err := os.RemoveAll(killed); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
 		if err == nil {
 			break
 		}

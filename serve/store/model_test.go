@@ -335,6 +335,25 @@ func TestClockFillsTime(t *testing.T) {
 	}
 }
 
+// A moment is one wherever it was noted, also where the year was another there.
+func TestTimesOfAnyZone(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		log := p.open(t, store.Options{})
+		for id, at := range map[string]time.Time{
+			"first": time.Unix(0, 0).In(time.FixedZone("west", -3600)),
+			"last":  time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC).In(time.FixedZone("east", 3600)),
+		} {
+			if _, err := log.Append(t.Context(), []store.Event{{ID: id, Kind: store.Shown, Source: "s", Target: "t", At: at}}); err != nil {
+				t.Errorf("%s: %v", id, err)
+			}
+		}
+		totals, err := log.Totals(t.Context())
+		if err != nil || !totals.First.Equal(time.Unix(0, 0)) || totals.Last.Year() != 9999 {
+			t.Errorf("%+v, %v", totals, err)
+		}
+	})
+}
+
 // Whatever the text, an event is stored and comes back as it was, or is refused and leaves nothing.
 func FuzzAppend(f *testing.F) {
 	for _, text := range append(slices.Clone(awkward), "", "a\x00b", "a\xffb", strings.Repeat("x", 2000)) {

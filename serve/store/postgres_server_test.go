@@ -75,7 +75,12 @@ func stopServers() {
 		return
 	}
 	shared.crash()
-	os.RemoveAll(shared.folder)
+	for range 100 { // what was killed may write for a moment yet
+		if os.RemoveAll(shared.folder) == nil {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
 }
 
 func newServer(t testing.TB) *server {

@@ -62,8 +62,8 @@ func (e *Event) fault() (name, reason string) {
 		return "Probability", fmt.Sprintf("is %v, want 0 (unknown) to 1", e.Probability)
 	case e.Position < 0 || e.Position > math.MaxInt32:
 		return "Position", fmt.Sprintf("is %d, want 0 (unknown) to %d", e.Position, math.MaxInt32)
-	case !e.At.IsZero() && (e.At.Year() < 1970 || e.At.Year() > 9999):
-		return "At", fmt.Sprintf("is in the year %d, want 1970 to 9999", e.At.Year())
+	case !e.At.IsZero() && (e.At.UTC().Year() < 1970 || e.At.UTC().Year() > 9999):
+		return "At", fmt.Sprintf("is in the year %d, want 1970 to 9999", e.At.UTC().Year())
 	}
 	return "", ""
 }
