@@ -78,7 +78,12 @@ func (s *Service) pages(mux *http.ServeMux, api huma.API) {
 	}
 	open("GET /{$}", "page-start", func(w http.ResponseWriter, r *http.Request) {
 		q := strings.ToValidUTF8(r.URL.Query().Get("q"), "")
-		found, err := s.Search(r.Context(), q[:min(len(q), 200)], "", 0, 20)
+		const most = 20
+		from := 0
+		if q == "" {
+			from = max(s.Graph().Len()-most, 0) // the newest have most to find
+		}
+		found, err := s.Search(r.Context(), q[:min(len(q), 200)], "", from, most)
 		if err != nil {
 			wrong(w, err)
 			return
