@@ -80,8 +80,8 @@ from everything. The model knows what it was fitted to, for unseen evaluate.
 
 exposures.parquet, if there, enters the likelihood. It is a sample of pairs,
 shown and not, unless --log says that it is complete: that to a source which has
-any, nothing else was shown; or offered: that a recommender which came later than
-the links showed them on purpose. A log of impressions alone is one of the two.
+any, nothing else was shown; or offered: that a recommender which came later
+than the links showed them on purpose. A log of impressions is one of the two.
 
 Worlds:
   saturated       links are common and many are certain once shown (the paper's)
