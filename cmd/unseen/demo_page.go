@@ -66,7 +66,7 @@ func (d *demo) print(w io.Writer) error {
 		names = append(names, filepath.Base(path))
 	}
 	fmt.Fprintf(&b, "\nIn %s: %s\n", folder, strings.Join(names, ", "))
-	fmt.Fprintf(&b, "Open the report in a browser. Next: unseen fit %s, unseen loop\n", filepath.Join(folder, "dataset"))
+	fmt.Fprintf(&b, "Open the report in a browser. Next: unseen serve %s\n", folder)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
