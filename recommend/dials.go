@@ -87,7 +87,7 @@ func product(a, b []float32) float64 {
 //
 //	p_j = (1 − e)·[j is among the K best] + e·min(1, c·ŷ_j),  Σ p_j = K,
 //
-// e being the share to explore, and the draw is systematic: exactly K, each with exactly its p. Every candidate can
+// e being the share to explore, and the draw is pivotal: exactly K, each with exactly its p. Every candidate can
 // be shown, which is what later lets a log tell relevance from exposure. The list is in the order of ŷ.
 func (r *Recommender) explore(room *room, q Query) []drawn {
 	k := min(q.K, len(room.kept))
@@ -99,7 +99,7 @@ func (r *Recommender) explore(room *room, q Query) []drawn {
 		place, _ := slices.BinarySearch(room.kept, j) // they ascend
 		p[place] += 1 - q.Explore
 	}
-	chosen := systematic(p, rand.New(rand.NewPCG(q.Seed, uint64(uint32(q.Source.Index())))))
+	chosen := pivotal(p, rand.New(rand.NewPCG(q.Seed, uint64(uint32(q.Source.Index())))))
 	out := make([]drawn, len(chosen))
 	for i, at := range chosen {
 		out[i] = drawn{room.kept[at], math.Min(p[at], 1)}
@@ -151,30 +151,41 @@ func proportional(scores []float32, candidates []int32, k int) []float64 {
 	return p
 }
 
-// systematic draws a sample in which element i is with probability p_i exactly: the elements are laid end to end in a
-// random order, each as long as its probability, and taken where a comb of unit spacing with a random start falls
-// (Madow, 1949). It returns places, as many as the probabilities add up to.
-func systematic(p []float64, random *rand.Rand) []int {
-	order := random.Perm(len(p))
-	at, next := 0.0, random.Float64()
+// pivotal draws a sample in which element i is with probability p_i exactly, as many as the probabilities add up to, by
+// duels (Deville and Tillé, 1998): of two elements one takes all of the other's probability, or is taken and leaves it
+// what is beyond 1. Elements compete, so that a list has about as many of the best as it should. A comb over the elements
+// laid end to end would have the same probabilities, and now and then miss nearly all of the best at once.
+func pivotal(p []float64, random *rand.Rand) []int {
 	var total float64
 	for _, x := range p {
 		total += x
 	}
 	count := int(math.Round(total))
 	var out []int
-	for _, i := range order {
-		at += p[i]
-		if at > next && len(out) < count {
+	left, a := -1, 0. // who is still in the ring, and with what
+	for i, b := range p {
+		switch {
+		case b <= 0:
+		case b >= 1:
 			out = append(out, i)
-			next++
+		case left < 0:
+			left, a = i, b
+		case a+b < 1:
+			if random.Float64()*(a+b) >= a {
+				left = i
+			}
+			a += b
+		default:
+			taken := i
+			if random.Float64()*(2-a-b) < 1-b {
+				taken, left = left, i
+			}
+			out = append(out, taken)
+			a += b - 1
 		}
 	}
-	// rounding may leave the last tooth just beyond the end
-	for k := len(order) - 1; k >= 0 && len(out) < count; k-- {
-		if i := order[k]; p[i] > 0 && !slices.Contains(out, i) {
-			out = append(out, i)
-		}
+	if left >= 0 && len(out) < count { // the last has 1, but for rounding
+		out = append(out, left)
 	}
 	return out
 }

@@ -242,6 +242,19 @@ func TestExploreShowsWithItsProbability(t *testing.T) {
 			t.Errorf("only %d of the candidates are ever shown", len(stated))
 		}
 	}
+	// the best are there about as often as they should, also together: not all or none
+	for seed := range uint64(draws) {
+		list := must(r.Top(t.Context(), Query{Source: r.Node(39), K: k, Explore: .1, Seed: seed}))(t)
+		best := 0
+		for _, item := range list.Items {
+			if item.ByLink <= k {
+				best++
+			}
+		}
+		if best < k-3 {
+			t.Fatalf("seed %d: a tenth is explored, and %d of the %d best are left", seed, best, k)
+		}
+	}
 	p := proportional([]float32{9, 9, -3, -4, -5}, []int32{0, 1, 2, 3, 4}, 3)
 	var sum float64
 	for _, x := range p {
