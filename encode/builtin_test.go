@@ -325,7 +325,7 @@ func TestStops(t *testing.T) {
 // A text of 50 MB among others is a text.
 func TestHugeText(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes seconds; run without -short")
+		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	docs := library(8, 30, 3)
 	docs[3].Text = strings.Repeat(docs[3].Text+" ", 50_000_000/len(docs[3].Text))

@@ -161,7 +161,7 @@ func (t table) auc(trials []trial) float64 {
 // were chosen on the links of the other half of the papers.
 func TestRealLinks(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes seconds; run without -short")
+		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	n := openNetwork(t, "elife")
 	began := time.Now()

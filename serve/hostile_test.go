@@ -162,7 +162,7 @@ func (c *counted) Read(p []byte) (int, error) {
 // Clients that are slow to say what they want, or say too much of it, are cut off, and others are served meanwhile.
 func TestSlowClients(t *testing.T) {
 	if testing.Short() {
-		t.Skip("waits for a time limit")
+		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	s := open(t)
 	ctx, stop := context.WithCancel(t.Context())

@@ -226,7 +226,7 @@ func (r *replay) truth() float64 {
 // a larger population.
 func TestReplay(t *testing.T) {
 	if testing.Short() {
-		t.Skip("trains a service anew, round after round")
+		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	nodes, k, rounds, within := 240, 16, 3, .05
 	if text := os.Getenv("UNSEEN_REPLAY"); text != "" {

@@ -35,7 +35,7 @@ var updateDocs = flag.Bool("update-docs", false, "write what commands print into
 //	go test ./cmd/unseen -run TestDocs -update-docs
 func TestDocs(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes long")
+		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	if runtime.GOOS == "windows" {
 		t.Skip("needs a shell")

@@ -56,7 +56,7 @@ func (l *lockedBuffer) String() string {
 // made, and ends when it is told to.
 func TestServe(t *testing.T) {
 	if testing.Short() {
-		t.Skip("fits the demonstration's models")
+		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	folder := filepath.Join(t.TempDir(), "demo")
 	if code, _, err := invoke("demo", "--papers", "200", "--out", folder, "--quiet"); code != exitOK {

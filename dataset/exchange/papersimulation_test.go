@@ -27,7 +27,7 @@ func TestPaperSimulationAgainstPython(t *testing.T) {
 		}
 	}
 	if python == "" {
-		t.Skip("no python3 with numpy")
+		t.Skip("not checked against Python: there is no python3 with NumPy; ./check makes one")
 	}
 	out, err := exec.Command(python, "-c", fmt.Sprintf(`
 import json, random, numpy as np

@@ -296,7 +296,7 @@ func TestAgainstPython(t *testing.T) {
 		}
 	}
 	if python == "" {
-		t.Skip("no python3 with numpy")
+		t.Skip("not checked against Python: there is no python3 with NumPy; ./check makes one")
 	}
 	seed := rand.Uint64N(1 << 31)
 	script := fmt.Sprintf(`

@@ -59,7 +59,7 @@ func newDatabase(t testing.TB) string {
 func sharedServer(t testing.TB) *server {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("a PostgreSQL server takes its time")
+		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	if shared == nil {
 		shared = newServer(t)
