@@ -336,7 +336,7 @@ func TestForeignDatabases(t *testing.T) {
 	foreign := postgrestest.Database(t)
 	execute(foreign, `CREATE TABLE unseen_events (title text)`)
 	s := postgrestest.Shared(t)
-	latin := fmt.Sprint("latin", databases.Add(1))
+	latin := fmt.Sprint("latin", time.Now().UnixNano())
 	execute(s.URL("postgres"), `CREATE DATABASE `+latin+` ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0`)
 
 	for name, c := range map[string]struct {
@@ -375,7 +375,7 @@ func BenchmarkPostgres(b *testing.B) {
 			if away {
 				s := postgrestest.Shared(b)
 				s.Crash()
-				defer s.start(b)
+				defer s.Start(b)
 			}
 			appendFrom(b, log, 8, 100)
 		})
