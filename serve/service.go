@@ -32,6 +32,9 @@ type Options struct {
 	Explore float64 // share of a list's places that is drawn, unless a request says otherwise; 0 means .1, below 0 none
 	Keep    int     // models to keep; 0 means 5
 
+	Every time.Duration // how long after one training the next is due; 0 means never, unless somebody asks
+	After int64         // new events that it needs; 0 means 1
+
 	Concurrent int     // recommendations at once; 0 means two for every processor
 	Waiting    int     // more of them that may wait for a second; 0 means eight times Concurrent
 	Rate       float64 // requests a second for each token; 0 means 200
@@ -98,6 +101,7 @@ func (o Options) withDefaults() (Options, error) {
 		}
 	}
 	set(&o.Keep, 5)
+	o.After = max(o.After, 1)
 	set(&o.Concurrent, 2*runtime.GOMAXPROCS(0))
 	set(&o.Waiting, 8*o.Concurrent)
 	if o.Rate <= 0 {
@@ -196,9 +200,17 @@ func Open(ctx context.Context, o Options) (_ *Service, err error) {
 	if s.watch, err = openWatch(filepath.Join(o.State, "watch.json"), s); err != nil {
 		return nil, err
 	}
-	s.jobs = newJobs(o.Now)
+	if s.jobs, err = openJobs(filepath.Join(o.State, "jobs.json"), o.Now, o.Log); err != nil {
+		return nil, err
+	}
 	s.done.Go(func() { s.watch.run(background) })
 	s.done.Go(func() { s.jobs.run(background, s.perform) })
+	if o.Every > 0 {
+		s.done.Go(func() { s.plan(background) })
+	}
+	if o.Tokens != nil {
+		s.done.Go(func() { o.Tokens.follow(background, o.Log) })
+	}
 	s.ready.Store(true)
 	return s, nil
 }
