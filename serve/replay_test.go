@@ -27,10 +27,11 @@ type replay struct {
 	s        *Service
 	c        client
 	k        int
+	explore  float64
 	clicked  []graph.Link // in the last round
 }
 
-func newReplay(t *testing.T, nodes, k int, method string) *replay {
+func newReplay(t *testing.T, nodes, k int, explore float64, method string) *replay {
 	t.Helper()
 	w, err := world.New(t.Context(), world.Settings{
 		Nodes: nodes, Dim: 16, Fields: world.EvenFields(3), Homophily: .5,
@@ -47,7 +48,7 @@ func newReplay(t *testing.T, nodes, k int, method string) *replay {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &replay{world: w, relevant: map[[2]int32]bool{}, k: k}
+	r := &replay{world: w, relevant: map[[2]int32]bool{}, k: k, explore: explore}
 	r.serve(t, g, method)
 	for k, relevant := range all.Relevant {
 		if relevant {
@@ -147,10 +148,9 @@ func (r *replay) round(n int) float64 {
 	g := r.world.Graph()
 	var same, all float64
 	r.clicked = nil
-	explore := 1.
 	for i := range int32(g.Len()) {
 		seed := uint64(n)*1_000_003 + uint64(i)
-		a := want[Answer](r.c, http.StatusOK, "POST", "/api/v1/recommendations", Ask{Node: g.ID(i), K: r.k, Explore: &explore, Seed: &seed, Linked: true})
+		a := want[Answer](r.c, http.StatusOK, "POST", "/api/v1/recommendations", Ask{Node: g.ID(i), K: r.k, Explore: &r.explore, Seed: &seed, Linked: true})
 		var batch Batch
 		for k, item := range a.Items {
 			if all++; item.Field == a.Field {
@@ -207,7 +207,7 @@ func (r *replay) truth() float64 {
 	var same, all float64
 	for n := range 5 {
 		for i := range int32(g.Len()) {
-			list, err := oracle.Top(r.c.t.Context(), recommend.Query{Source: oracle.Node(i), K: r.k, Explore: 1, Seed: uint64(n)*7_000_003 + uint64(i), Linked: true})
+			list, err := oracle.Top(r.c.t.Context(), recommend.Query{Source: oracle.Node(i), K: r.k, Explore: r.explore, Seed: uint64(n)*7_000_003 + uint64(i), Linked: true})
 			if err != nil {
 				r.c.t.Fatal(err)
 			}
@@ -223,7 +223,7 @@ func (r *replay) truth() float64 {
 
 // A naive service that is trained on what comes of its own lists moves into the readers' own fields, round by round;
 // one that reports what it showed and learns with that stays where relevance is. UNSEEN_REPLAY=20 runs twenty rounds of
-// a larger population.
+// a larger population, UNSEEN_REPLAY_EXPLORE=.1 with another share of the places drawn.
 func TestReplay(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
@@ -236,7 +236,14 @@ func TestReplay(t *testing.T) {
 		}
 		nodes, k, within = 400, 8, .03
 	}
-	naive := newReplay(t, nodes, k, "naive")
+	explore := 1.
+	if text := os.Getenv("UNSEEN_REPLAY_EXPLORE"); text != "" {
+		var err error
+		if explore, err = strconv.ParseFloat(text, 64); err != nil {
+			t.Fatalf("UNSEEN_REPLAY_EXPLORE is %q; give a share from 0 to 1", text)
+		}
+	}
+	naive := newReplay(t, nodes, k, explore, "naive")
 	truth := naive.truth()
 	var shares []float64
 	for n := range rounds {
@@ -249,7 +256,7 @@ func TestReplay(t *testing.T) {
 	if first, last := shares[0], shares[rounds-1]; first < truth+.1 || last < first+.05 {
 		t.Errorf("naive: from %.3f to %.3f, where relevance has %.3f; it should be above and climb", first, last, truth)
 	}
-	corrected := newReplay(t, nodes, k, "bayes")
+	corrected := newReplay(t, nodes, k, explore, "bayes")
 	shares = nil
 	for n := range rounds {
 		if n > 0 {
