@@ -498,7 +498,7 @@ func (s *Service) ModelDetail() (ModelDetail, error) {
 	if err != nil {
 		return ModelDetail{}, err
 	}
-	d := ModelDetail{Entry: entry, Dataset: filepath.Base(s.net.folder), Nodes: g.Len(), Links: g.LinkCount(), Texts: s.net.texts != nil, Naive: e.HasNaive(), Explore: s.o.Explore}
+	d := ModelDetail{Entry: entry, Dataset: filepath.Base(s.net.Folder()), Nodes: g.Len(), Links: g.LinkCount(), Texts: s.texts, Naive: e.HasNaive(), Explore: s.o.Explore}
 	for _, part := range []struct {
 		raw  json.RawMessage
 		into any

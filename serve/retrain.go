@@ -74,8 +74,8 @@ type lesson struct {
 // lesson draws what a method learns from. naive takes links as they come: those of the log are links like any other,
 // and what was shown is not looked at.
 func (s *Service) lesson(ctx context.Context, data fit.Data, method string, upTo int64) (*lesson, error) {
-	g, log := s.net.Graph(), s.net.log
-	data.Files = s.net.files
+	g, log := s.net.Graph(), s.net.Log()
+	data.Files = s.net.Files()
 	note := "trained anew on the log"
 	if upTo > 0 {
 		shown, err := s.readLog(ctx, upTo)
@@ -188,7 +188,7 @@ func (s *Service) retrain(ctx context.Context, o Order, phase func(string), tell
 	if naive != "" {
 		naive = s.models.path(naive)
 	}
-	next, err := s.net.load(ctx, s.models.path(digest), digest, naive)
+	next, err := s.load(ctx, s.models.path(digest), digest, naive)
 	if err != nil {
 		return err
 	}
@@ -268,7 +268,7 @@ func (s *Service) Serve(ctx context.Context, digest string) (Entry, error) {
 	if naive != "" {
 		naive = s.models.path(naive)
 	}
-	next, err := s.net.load(ctx, s.models.path(entry.Digest), entry.Digest, naive)
+	next, err := s.load(ctx, s.models.path(entry.Digest), entry.Digest, naive)
 	if err != nil {
 		return Entry{}, err
 	}
@@ -368,7 +368,7 @@ func (s *Service) evaluate(ctx context.Context, o Order, phase func(string), tel
 	if err != nil {
 		return err
 	}
-	e, err := s.net.load(ctx, s.models.path(entry.Digest), entry.Digest, "")
+	e, err := s.load(ctx, s.models.path(entry.Digest), entry.Digest, "")
 	if err != nil {
 		return err
 	}
@@ -389,7 +389,7 @@ func (s *Service) evaluate(ctx context.Context, o Order, phase func(string), tel
 	if err != nil {
 		return err
 	}
-	found.Model, found.Dataset = entry.Digest, filepath.Base(s.net.folder)
+	found.Model, found.Dataset = entry.Digest, filepath.Base(s.net.Folder())
 	return atomicfile.Write(s.models.evaluation(entry.Digest), func(w io.Writer) error { return json.NewEncoder(w).Encode(found) })
 }
 

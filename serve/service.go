@@ -17,6 +17,7 @@ import (
 	"unseen/dataset"
 	"unseen/graph"
 	"unseen/model"
+	"unseen/network"
 	"unseen/serve/store"
 )
 
@@ -122,7 +123,8 @@ func (o Options) withDefaults() (Options, error) {
 // Service recommends, logs and learns. It may be used by many goroutines at once.
 type Service struct {
 	o      Options
-	net    *network
+	net    *network.Network
+	texts  bool // new texts can be judged
 	models *registry
 	events store.Store
 	serving
@@ -167,10 +169,13 @@ func Open(ctx context.Context, o Options) (_ *Service, err error) {
 			s.Close()
 		}
 	}()
-	if s.net, err = openNetwork(ctx, o.Dataset); err != nil {
+	if s.net, err = network.Open(ctx, o.Dataset, dataset.OpenOptions{}); err != nil {
 		if errors.Is(err, dataset.ErrNotDataset) && o.Folder != "" {
 			return nil, fmt.Errorf("%w; name a folder that unseen demo wrote, or a dataset and --model", err)
 		}
+		return nil, err
+	}
+	if s.texts, err = s.net.OpenTexts(); err != nil {
 		return nil, err
 	}
 	if s.models, err = openRegistry(filepath.Join(o.State, "models"), o.Keep); err != nil {
@@ -249,14 +254,14 @@ func (s *Service) enlist(ctx context.Context) error {
 		return s.models.path(digest)
 	}
 	line := &lineup{}
-	if line.current, err = s.net.load(ctx, path(current), current, path(naive)); err != nil {
+	if line.current, err = s.load(ctx, path(current), current, path(naive)); err != nil {
 		if current == digest {
 			return err
 		}
 		return fmt.Errorf("the current model: %w; move %s away to begin anew with %s", err, s.models.file(), s.o.Model)
 	}
 	if r.Trial != nil && !fresh {
-		if line.b, err = s.net.load(ctx, path(r.Trial.B), r.Trial.B, path(naive)); err != nil {
+		if line.b, err = s.load(ctx, path(r.Trial.B), r.Trial.B, path(naive)); err != nil {
 			s.o.Log.Warn("the trial is over: its model cannot be loaded", "error", err)
 		} else {
 			line.trial = r.Trial
