@@ -362,19 +362,21 @@ func (r *release) checkTwice(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("git ls-files: %w", err)
 	}
-	var sums []string
-	for k, folder := range []string{"one", "two/of/another/depth"} {
-		root := filepath.Join(work, folder)
+	places := []string{"one", "two/of/another/depth"}
+	for _, folder := range places {
 		for name := range strings.SplitSeq(strings.TrimRight(string(listed), "\x00"), "\x00") {
-			if err := copyFile(name, filepath.Join(root, name)); err != nil {
+			if err := copyFile(name, filepath.Join(work, folder, name)); err != nil {
 				return err
 			}
 		}
+	}
+	var sums []string
+	for k, folder := range places {
 		if k == 1 {
 			r.cache = filepath.Join(work, "cache")
 		}
 		began := time.Now()
-		s, err := r.build(ctx, root, filepath.Join(work, "out", folder))
+		s, err := r.build(ctx, filepath.Join(work, folder), filepath.Join(work, "out", folder))
 		if err != nil {
 			return err
 		}
