@@ -87,6 +87,27 @@ func promised(source string) string {
 	return ""
 }
 
+// The cookbook shows the scheme as it is in the example, and what the example prints.
+func TestCookbook(t *testing.T) {
+	page, err := os.ReadFile("../docs/cookbook.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := os.ReadFile("scheme/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "```go\n")
+	snippet, rest, _ := strings.Cut(rest, "```\n")
+	if snippet == "" || !strings.Contains(string(source), snippet) {
+		t.Errorf("the first Go snippet of the cookbook is not in scheme/main.go:\n%s", snippet)
+	}
+	_, rest, _ = strings.Cut(rest, "```text\n")
+	if shown, _, _ := strings.Cut(rest, "```\n"); shown != promised(string(source)) {
+		t.Errorf("the cookbook shows\n%s\nbut the example promises\n%s", shown, promised(string(source)))
+	}
+}
+
 func TestPromised(t *testing.T) {
 	source := "// What it is.\n//\n// Prints, as ever:\n//\n//\tone\n//\t  two\n//\npackage main\n\n//\tthree\n"
 	if got := promised(source); got != "one\n  two\n" {
