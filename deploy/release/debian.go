@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/md5"
 	"fmt"
+	"os"
 	"path"
 	"strings"
 	"time"
@@ -56,24 +58,27 @@ func (d debian) layout(files []file) ([]file, error) {
 			out = append(out, file{to, f.mode, body})
 		}
 	}
-	changes, err := gzipped(fmt.Appendf(nil, "unseen (%s) unstable; urgency=medium\n\n  * See NEWS.gz.\n\n -- %s  %s\n", d.version, maintainer, d.time.Format(time.RFC1123Z)))
+	changes, err := gzipped(fmt.Appendf(nil, "unseen (%s) unstable; urgency=medium\n\n  * See NEWS.gz.\n\n -- %s  %s\n", d.version, maintainer(), d.time.Format(time.RFC1123Z)))
 	if err != nil {
 		return nil, err
 	}
 	return append(out,
 		file{docs + "changelog.gz", 0o644, changes},
-		file{docs + "copyright", 0o644, []byte(copyright)},
+		file{docs + "copyright", 0o644, fmt.Appendf(nil, copyright, d.time.Year())},
 		file{"usr/share/lintian/overrides/unseen", 0o644, []byte("# one binary for every Debian, which is the point\nunseen: statically-linked-binary [usr/bin/unseen]\n")},
 	), nil
 }
 
-const maintainer = "The unseen developers <unseen@localhost>"
+// maintainer is who answers for a package: DEBFULLNAME and DEBEMAIL, as Debian's own tools have it.
+func maintainer() string {
+	return fmt.Sprintf("%s <%s>", cmp.Or(os.Getenv("DEBFULLNAME"), "The unseen developers"), cmp.Or(os.Getenv("DEBEMAIL"), "unseen@localhost"))
+}
 
 const copyright = `Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
 Upstream-Name: unseen
 
 Files: *
-Copyright: The unseen developers
+Copyright: %d The unseen developers
 License: Apache-2.0
 Comment: The binary also holds modules of others; their terms are in THIRD-PARTY-LICENSES.txt beside this file.
 
@@ -109,7 +114,7 @@ Description: link recommendation that corrects for exposure
  halves from a network's links, says how far its numbers can be trusted, and
  recommends citations, friends, pages or packages, on the command line and as
  a service.
-`, d.version, d.arch, maintainer, size)
+`, d.version, d.arch, maintainer(), size)
 	controlTar, err := tarGzOf([]file{
 		{"control", 0o644, []byte(control)},
 		{"conffiles", 0o644, []byte("/etc/default/unseen\n")},
@@ -152,8 +157,8 @@ if [ "$1" = configure ]; then
 		install -d -m 0750 -o unseen -g unseen /var/lib/unseen
 	fi
 	if [ -d /run/systemd/system ]; then
-		systemctl daemon-reload || true
-		systemctl try-restart unseen.service || true
+		systemctl --system daemon-reload || true
+		deb-systemd-invoke try-restart unseen.service || true
 	fi
 fi
 `
@@ -161,21 +166,22 @@ fi
 const prerm = `#!/bin/sh
 set -e
 if [ "$1" = remove ] && [ -d /run/systemd/system ]; then
-	systemctl disable --now unseen.service || true
+	deb-systemd-invoke stop unseen.service || true
 fi
 `
 
 // What the service learned and logged is its owner's, and stays unless the folder is empty.
 const postrm = `#!/bin/sh
 set -e
-if [ -d /run/systemd/system ]; then
-	systemctl daemon-reload || true
-fi
 if [ "$1" = purge ]; then
+	rm -f /etc/systemd/system/multi-user.target.wants/unseen.service
 	if [ -d /var/lib/unseen ] && ! rmdir /var/lib/unseen 2>/dev/null; then
 		echo "unseen: /var/lib/unseen is not empty, and stays with the user unseen; remove both if you want them gone"
 	elif getent passwd unseen >/dev/null; then
 		deluser --system --quiet unseen || true
 	fi
+fi
+if [ -d /run/systemd/system ]; then
+	systemctl --system daemon-reload || true
 fi
 `

@@ -6,7 +6,7 @@
 //	./release --check                          builds this machine's platform twice, in two places, and compares
 //
 // Times are those of the commit, or SOURCE_DATE_EPOCH; the version is the tag at the commit, else one made of CHANGELOG.md's
-// newest and the commit.
+// newest and the commit. DEBFULLNAME and DEBEMAIL name who answers for the Debian packages.
 package main
 
 import (
