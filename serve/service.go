@@ -127,6 +127,7 @@ type Service struct {
 	jobs    *jobs
 	metrics *metrics
 	audit   *auditLog
+	bridged bridged
 	search  func() []string // id and title of every node in lower case
 
 	ready    atomic.Bool
@@ -197,7 +198,9 @@ func Open(ctx context.Context, o Options) (_ *Service, err error) {
 		return nil, err
 	}
 	s.jobs = newJobs(o.Now)
+	s.bridged.wanted = make(chan struct{}, 1)
 	s.done.Go(func() { s.watch.run(background) })
+	s.done.Go(func() { s.findBridges(background) })
 	s.done.Go(func() { s.jobs.run(background, s.perform) })
 	s.ready.Store(true)
 	return s, nil
@@ -251,6 +254,9 @@ func (s *Service) enlist(ctx context.Context) error {
 		}
 	}
 	s.now.Store(line)
+	if err := s.models.adoptEvaluation(s.o.Model, digest); err != nil {
+		s.o.Log.Warn("the evaluation beside the model is not used", "error", err)
+	}
 	return s.models.change(func(r *register) error {
 		if fresh {
 			r.Served = append(r.Served, Entry{Digest: digest, Method: line.current.Model().Method, Made: s.o.Now().UTC(), Note: "from " + filepath.Base(s.o.Model)})

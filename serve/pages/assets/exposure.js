@@ -1,0 +1,37 @@
+// The map of who was shown what.
+import {colour, data} from './charts.js'
+import {chart, tip} from './maps.js'
+
+const map = data('heat')
+const share = x => x < .01 ? (100 * x).toPrecision(2) + '%' : Math.round(100 * x) + '%'
+
+if (map?.cells?.length) {
+	const levels = 32
+	const at = x => Math.min(Math.floor(x * levels), levels - 1)
+	chart('heat', width => {
+		const narrow = width < 500
+		const longest = Math.max(...map.fields.map(f => f.length))
+		const left = Math.min(longest * (narrow ? 6 : 7) + 12, width * .32)
+		const top = Math.min(longest * (narrow ? 6 : 5.2) + 16, 130)
+		const cell = Math.min((width - left - (narrow ? 2 : 70)) / map.fields.length, 58)
+		const height = Math.round(top + cell * map.fields.length + 8)
+		const names = {color: colour('muted'), fontSize: narrow ? 10.5 : 13, interval: 0, width: left - 10, overflow: 'truncate'}
+		return {height, option: {
+			grid: {left, top, width: cell * map.fields.length, height: cell * map.fields.length},
+			xAxis: {type: 'category', data: map.fields, position: 'top', axisLabel: {...names, rotate: narrow ? 90 : -45, width: 130, align: 'left', verticalAlign: narrow ? 'middle' : undefined}, axisLine: {show: false}, axisTick: {show: false}, splitArea: {show: false}},
+			yAxis: {type: 'category', data: map.fields, inverse: true, axisLabel: names, axisLine: {show: false}, axisTick: {show: false}},
+			tooltip: {formatter: ({data: {cell: c}}) => tip(
+				`${map.fields[c.Column]} shown to ${map.fields[c.Row]}`, `π̂ ${share(c.Value)}`,
+				c.High ? `95% interval ${share(c.Low)} to ${share(c.High)}, standard error ${share(c.Error)}` : 'no interval is known',
+				c.Links < 0 ? '' : `learned from ${c.Links} links in ${c.Pairs} pairs` + (c.Links < 5 ? ': little more than a guess' : ''))},
+			series: [{type: 'heatmap', data: map.cells.map(c => ({
+				value: [c.Column, c.Row, c.Value], cell: c,
+				itemStyle: {
+					color: colour('h' + at(c.Value)), borderColor: colour('paper'), borderWidth: 1,
+					decal: c.Links >= 0 && c.Links < 5 ? {symbol: 'rect', dashArrayX: [1, 0], dashArrayY: [2, 5], rotation: Math.PI / 4, color: colour('muted') + '40'} : undefined,
+				},
+				label: {show: cell >= 30, formatter: share(c.Value).replace('%', ''), color: colour('t' + at(c.Value)), fontSize: 11.5},
+			})), emphasis: {itemStyle: {borderColor: colour('text'), borderWidth: 2}}}],
+		}}
+	})
+}
