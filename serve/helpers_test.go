@@ -52,7 +52,12 @@ func plant(ctx context.Context, folder string, s world.Settings, d fit.Drawing, 
 
 // learn writes a graph, and a model of it by each method.
 func learn(ctx context.Context, folder string, g *graph.Graph, d fit.Drawing, methods ...string) error {
-	manifest, err := dataset.Write(ctx, filepath.Join(folder, "dataset"), dataset.Content{Graph: g}, dataset.WriteOptions{})
+	return learnFrom(ctx, folder, dataset.Content{Graph: g}, d, methods...)
+}
+
+func learnFrom(ctx context.Context, folder string, content dataset.Content, d fit.Drawing, methods ...string) error {
+	g := content.Graph
+	manifest, err := dataset.Write(ctx, filepath.Join(folder, "dataset"), content, dataset.WriteOptions{})
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ if (map?.cells?.length) {
 		const names = {color: colour('muted'), fontSize: narrow ? 10.5 : 13, interval: 0, width: left - 10, overflow: 'truncate'}
 		return {height, option: {
 			grid: {left, top, width: cell * map.fields.length, height: cell * map.fields.length},
-			xAxis: {type: 'category', data: map.fields, position: 'top', axisLabel: {...names, rotate: narrow ? 90 : -45, width: 130, align: 'left', verticalAlign: narrow ? 'middle' : undefined}, axisLine: {show: false}, axisTick: {show: false}, splitArea: {show: false}},
+			xAxis: {type: 'category', data: map.fields, position: 'top', axisLabel: {...names, rotate: narrow ? 90 : -45, width: 130, ...(narrow ? {} : {align: 'left'})}, axisLine: {show: false}, axisTick: {show: false}, splitArea: {show: false}},
 			yAxis: {type: 'category', data: map.fields, inverse: true, axisLabel: names, axisLine: {show: false}, axisTick: {show: false}},
 			tooltip: {formatter: ({data: {cell: c}}) => tip(
 				`${map.fields[c.Column]} shown to ${map.fields[c.Row]}`, `π̂ ${share(c.Value)}`,
