@@ -23,7 +23,7 @@ func (p *site) explore() {
 		from := 0
 		if q == "" && field == "" {
 			from = max(s.Graph().Len()-most, 0) // the newest have most to find
-			hidden := s.hiddenFrom(most / 2)
+			hidden := s.hiddenFrom(r.Context(), most/2)
 			content["Hidden"] = hidden
 			if len(hidden) > 0 {
 				from = max(s.Graph().Len()-len(hidden), 0)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"time"
 
 	"unseen/fit"
 )
@@ -80,13 +81,14 @@ type running struct {
 	Methods []named
 	Own     string // method of the current model
 
-	Job    *Job // the one that is shown in full
-	Curve  []Moment
-	Active bool
-	Jobs   []Job
-	Models []modelRow
-	Naive  string
-	Back   bool // there is a model before
+	Job   *Job // the one that is shown in full
+	Curve []Moment
+	Active    bool
+	Took      string // how long it took, if it has ended
+	Jobs      []Job
+	Models    []modelRow
+	Naive     string
+	Back      bool // there is a model before
 
 	Trial Comparison
 	Arms  []armRow
@@ -130,6 +132,9 @@ func (p *site) running(r *http.Request) (*running, error) {
 	}
 	if out.Job != nil {
 		out.Active, out.Curve = out.Job.Ended == nil, append([]Moment{}, out.Job.curve...)
+		if j := out.Job; j.Started != nil && j.Ended != nil {
+			out.Took = "in " + j.Ended.Sub(*j.Started).Round(100*time.Millisecond).String()
+		}
 	}
 	risks := scale{}
 	for _, entry := range slices.Backward(reg.Served) {

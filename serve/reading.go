@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 	"unicode"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -79,14 +80,20 @@ func (b *bridged) of(digest string) ([]recommend.Bridge, bool) {
 }
 
 // hiddenFrom returns nodes from which exposure hides most, if that is known; if not, it is found out for the next time.
-func (s *Service) hiddenFrom(most int) []recommend.Item {
+func (s *Service) hiddenFrom(ctx context.Context, most int) []recommend.Item {
 	e := s.now.Load().current
 	known, ok := s.bridged.of(e.digest)
-	if !ok {
+	if !ok && e.HasNaive() {
 		select {
 		case s.bridged.wanted <- struct{}{}:
 		default:
 		}
+		for wait := 0; !ok && wait < 20 && ctx.Err() == nil; wait++ { // of a small network they are known soon
+			time.Sleep(20 * time.Millisecond)
+			known, ok = s.bridged.of(e.digest)
+		}
+	}
+	if !ok {
 		return nil
 	}
 	var out []recommend.Item

@@ -29,7 +29,7 @@ export const lines = (id, x, series, {y, xTitle, percent, area} = {}) => {
 	const share = v => v == null ? '' : Math.round(100 * v) + '%'
 	const all = [{}], values = [x], bands = []
 	for (const s of series) {
-		all.push({label: s.name, stroke: colour(s.ink), width: 2, dash: s.dash ? [6, 5] : undefined, points: {show: x.length < 2}, spanGaps: true})
+		all.push({label: s.name, stroke: colour(s.ink), width: 2, dash: s.dash ? [6, 5] : undefined, points: {show: s.values.filter(v => v != null).length < 2, fill: colour(s.ink)}})
 		values.push(s.values)
 		if (s.low) {
 			const edge = {stroke: 'transparent', width: 0, points: {show: false}}
