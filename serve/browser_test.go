@@ -123,17 +123,34 @@ func (b *tab) run(what string, actions ...chromedp.Action) {
 // look opens a page on a screen of some width, dark or light.
 func (b *tab) look(path string, width int64, scheme string) {
 	b.t.Helper()
-	media := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}
-	b.run(path, emulation.SetDeviceMetricsOverride(width, 1000, 1, false), emulation.SetEmulatedMedia().WithFeatures(media), chromedp.Navigate(b.site+path))
+	b.turn(width, scheme)
+	b.run(path, chromedp.Navigate(b.site+path))
 }
 
-// ask runs a script and reads what it comes to.
+// turn makes the screen wide or narrow, dark or light, and lets the page draw itself.
+func (b *tab) turn(width int64, scheme string) {
+	b.t.Helper()
+	media := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}
+	b.run("turn", emulation.SetDeviceMetricsOverride(width, 1000, 1, false), emulation.SetEmulatedMedia().WithFeatures(media),
+		chromedp.Evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))", nil, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+}
+
+// ask runs a script and reads what it comes to; between two pages, again.
 func ask[T any](b *tab, script string) (out T) {
 	b.t.Helper()
 	var raw []byte
-	b.run(script, chromedp.Evaluate(script, &raw))
-	if err := json.Unmarshal(raw, &out); err != nil {
-		b.t.Fatalf("%s: %v", script, err)
+	var err error
+	for range 250 {
+		if err = chromedp.Run(b.ctx, chromedp.Evaluate(script, &raw)); err == nil {
+			err = json.Unmarshal(raw, &out)
+		}
+		if err == nil || b.ctx.Err() != nil {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if err != nil {
+		b.t.Fatalf("%s: %v (the browser: %v)", script, err, b.ctx.Err())
 	}
 	return out
 }
@@ -154,15 +171,19 @@ func (b *tab) until(what, script string) {
 	b.t.Fatalf("%s does not happen; on %s: %s", what, ask[string](b, "location.href"), ask[string](b, "document.querySelector('main')?.innerText.slice(0, 800) ?? ''"))
 }
 
-// set puts a value into a control as a person does.
+// set puts a value into a control as a person does, once the page is there.
 func (b *tab) set(selector, value string) {
 	b.t.Helper()
+	b.until("the page", "document.readyState === 'complete' && window.htmx")
 	b.run("set "+selector, chromedp.Evaluate(fmt.Sprintf(`(e => { e.value = %q; e.dispatchEvent(new Event('input', {bubbles: true})) })(document.querySelector(%q))`, value, selector), nil))
 }
 
 func (b *tab) click(selector string) {
 	b.t.Helper()
-	b.run("click "+selector, chromedp.Click(selector, chromedp.ByQuery))
+	b.until("the page", "document.readyState === 'complete' && window.htmx")
+	if !ask[bool](b, fmt.Sprintf("(e => { e?.click(); return !!e })(document.querySelector(%q))", selector)) {
+		b.t.Fatalf("there is no %s", selector)
+	}
 }
 
 // picture keeps what the page looks like in the folder UNSEEN_SCREENSHOTS, if that is set.
@@ -256,7 +277,7 @@ func worded(t testing.TB) string {
 	}
 	folder := t.TempDir()
 	content := dataset.Content{Graph: g, Encoder: &dataset.Encoder{Kind: encode.Kind, Write: e.Write}}
-	if err := learnFrom(ctx, folder, content, fit.Drawing{Split: fit.AtRandom, Later: true, PerLink: 4, Seed: 1}, "bayes", "naive"); err != nil {
+	if err := learnFrom(ctx, folder, content, fit.Drawing{Split: fit.AtRandom, Later: true, PerLink: 4, Seed: 1}, 60, "bayes", "naive"); err != nil { // refits enough to be watched
 		t.Fatal(err)
 	}
 	return folder
@@ -281,35 +302,34 @@ func TestInBrowser(t *testing.T) {
 		want[Logged](c, 200, "POST", "/api/v1/events", Batch{[]Event{{ID: fmt.Sprint("c", i), Kind: "clicked", Source: a.Source.ID, Target: a.Items[i%10].ID, List: a.List}}})
 	}
 
-	pages := []string{"/", "/node/p200", "/exposure", "/loop", "/bridges", "/runs", "/docs"}
 	backs := map[string]bool{}
-	for _, scheme := range []string{"light", "dark"} {
-		for _, width := range []int64{400, 1600} {
-			if scheme == "dark" && width == 1600 {
-				pages = []string{"/exposure", "/bridges", "/loop"} // whose figures have colours of their own
+	for _, path := range []string{"/", "/node/p200", "/exposure", "/loop", "/bridges", "/runs", "/docs"} {
+		b.look(path, 400, "light")
+		if figures := map[string]int{"/exposure": 1, "/bridges": 1, "/loop": 2}[path]; figures > 0 {
+			b.until("the figures of "+path, fmt.Sprintf("document.querySelectorAll('.chart canvas').length >= %d", figures))
+		}
+		for _, screen := range []struct { // the page is loaded once, and then follows the screen
+			width  int64
+			scheme string
+		}{{400, "light"}, {400, "dark"}, {1600, "dark"}, {1600, "light"}} {
+			name := fmt.Sprintf("%s at %d, %s", path, screen.width, screen.scheme)
+			b.turn(screen.width, screen.scheme)
+			b.until("the figures of "+name, "[...document.querySelectorAll('.chart canvas')].every(c => c.getBoundingClientRect().width > innerWidth / 2 - 200)")
+			seen := ask[struct {
+				Page, Screen          float64
+				Back                  string
+				Nameless, Twice, Wide []string
+				Titles, Jumps, Styled int
+			}](b, inspect)
+			if seen.Page > seen.Screen || len(seen.Wide) > 0 {
+				t.Errorf("%s: the page is %.0f wide on a screen of %.0f; %q", name, seen.Page, seen.Screen, seen.Wide)
 			}
-			for _, path := range pages {
-				b.look(path, width, scheme)
-				if figures := map[string]int{"/exposure": 1, "/bridges": 1, "/loop": 2}[path]; figures > 0 {
-					b.until("the figures of "+path, fmt.Sprintf("document.querySelectorAll('.chart canvas').length >= %d", figures))
-				}
-				seen := ask[struct {
-					Page, Screen                  float64
-					Back                          string
-					Nameless, Twice, Wide         []string
-					Titles, Jumps, Styled, Tables int
-				}](b, inspect)
-				name := fmt.Sprintf("%s at %d, %s", path, width, scheme)
-				if seen.Page > seen.Screen || len(seen.Wide) > 0 {
-					t.Errorf("%s: the page is %.0f wide on a screen of %.0f; %q", name, seen.Page, seen.Screen, seen.Wide)
-				}
-				if len(seen.Nameless) > 0 || len(seen.Twice) > 0 || seen.Titles != 1 || seen.Jumps > 0 || seen.Styled > 0 {
-					t.Errorf("%s: without a name %q, ids twice %q, %d titles, %d headings out of order, %d inline styles", name, seen.Nameless, seen.Twice, seen.Titles, seen.Jumps, seen.Styled)
-				}
-				backs[scheme+seen.Back] = true
-				b.picture(fmt.Sprintf("%s-%d-%s", strings.Trim(strings.ReplaceAll(path, "/", "-"), "-")+"page", width, scheme))
-				b.quiet(name)
+			if len(seen.Nameless) > 0 || len(seen.Twice) > 0 || seen.Titles != 1 || seen.Jumps > 0 || seen.Styled > 0 {
+				t.Errorf("%s: without a name %q, ids twice %q, %d titles, %d headings out of order, %d inline styles", name, seen.Nameless, seen.Twice, seen.Titles, seen.Jumps, seen.Styled)
 			}
+			backs[screen.scheme+seen.Back] = true
+			b.picture(fmt.Sprintf("page%s-%d-%s", strings.ReplaceAll(path, "/", "-"), screen.width, screen.scheme))
+			b.quiet(name)
 		}
 	}
 	if len(backs) != 2 {
@@ -373,7 +393,8 @@ func browseExplore(t *testing.T, s *Service, b *tab) {
 	b.quiet("a node's page")
 
 	b.look("/", 1000, "dark")
-	b.run("text", chromedp.SendKeys("#text", s.Graph().Title(30)+" and "+s.Graph().Title(31), chromedp.ByQuery), chromedp.Click("form[action='/text'] button", chromedp.ByQuery))
+	b.run("text", chromedp.SendKeys("#text", s.Graph().Title(30)+" and "+s.Graph().Title(31), chromedp.ByQuery))
+	b.click("form[action='/text'] button")
 	b.until("the text's list", "document.querySelector('#result [role=status]')?.textContent.includes('for a text of')")
 	before := ask[list](b, read)
 	b.set("#diversity", "0.9")
@@ -436,25 +457,24 @@ func browseRuns(t *testing.T, s *Service, b *tab) {
 	b.look("/runs", 1000, "light")
 	b.click("form[action='/runs/jobs'] button")
 	b.until("a job", "document.querySelector('#job')")
-	phases := map[string]bool{}
-	most := 0
-	for range 1500 { // while it runs, the page says how far it is
+	// while it runs, the page follows it without being loaded again
+	b.run("a mark", chromedp.Evaluate("window.same = true", nil))
+	followed := map[string]bool{}
+	for range 2000 {
 		now := ask[struct {
 			State, Phase string
-			Points       int
-			Path         string
-		}](b, `({State: document.querySelector('#state')?.textContent ?? '', Phase: document.querySelector('#phase')?.textContent ?? '', Path: location.pathname, Points: document.querySelectorAll('#loss canvas').length})`)
-		phases[now.Phase] = true
-		most = max(most, now.Points)
-		if now.State == Done || now.State == Failed {
+			Same         bool
+		}](b, `({State: document.querySelector('#state')?.textContent ?? '', Phase: document.querySelector('#phase')?.textContent ?? '', Same: !!window.same})`)
+		if !now.Same {
 			break
 		}
-		time.Sleep(10 * time.Millisecond)
+		followed[now.State+" "+now.Phase] = true
+		time.Sleep(5 * time.Millisecond)
+	}
+	if len(followed) < 2 {
+		t.Errorf("the page told %v", followed)
 	}
 	b.until("the model serves", "document.querySelector('#job .notice.good')?.textContent.includes('serves now')")
-	if len(phases) < 2 {
-		t.Errorf("the page told %v", phases)
-	}
 	b.until("the curve", "document.querySelector('#loss canvas')")
 	points := ask[[]Moment](b, "JSON.parse(document.querySelector('#loss-data').textContent)")
 	if len(points) < 2 || points[len(points)-1].Loss >= points[0].Loss {
@@ -466,7 +486,9 @@ func browseRuns(t *testing.T, s *Service, b *tab) {
 	}
 	b.picture("trained")
 
-	b.run("a trial", chromedp.SetValue("#tried", first, chromedp.ByQuery), chromedp.SetValue("#share", "0.5", chromedp.ByQuery), chromedp.Click("form[action='/runs/trial'] button", chromedp.ByQuery))
+	b.set("#tried", first)
+	b.set("#share", "0.5")
+	b.click("form[action='/runs/trial'] button")
 	b.until("the trial", "document.querySelector('[role=status].notice')?.textContent.includes('trial has begun')")
 	if arms := ask[int](b, "document.querySelectorAll('[aria-labelledby=trial-title] tbody tr').length"); arms != 2 {
 		t.Errorf("%d arms", arms)

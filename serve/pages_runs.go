@@ -81,14 +81,14 @@ type running struct {
 	Methods []named
 	Own     string // method of the current model
 
-	Job   *Job // the one that is shown in full
-	Curve []Moment
-	Active    bool
-	Took      string // how long it took, if it has ended
-	Jobs      []Job
-	Models    []modelRow
-	Naive     string
-	Back      bool // there is a model before
+	Job    *Job // the one that is shown in full
+	Curve  []Moment
+	Active bool
+	Took   string // how long it took, if it has ended
+	Jobs   []Job
+	Models []modelRow
+	Naive  string
+	Back   bool // there is a model before
 
 	Trial Comparison
 	Arms  []armRow
