@@ -410,7 +410,7 @@ func browseLoop(t *testing.T, b *tab) {
 	b.t = t
 	b.look("/loop", 1000, "light")
 	b.until("the figures", "document.querySelectorAll('.chart canvas').length === 2")
-	const last = "document.querySelector('#played tbody tr:last-child').innerText"
+	const last = "document.querySelector('#played tbody tr:last-child').textContent"
 	before := ask[string](b, "document.querySelector('#played details').open = true, "+last)
 	b.set("#rounds", "30")
 	b.until("thirty rounds", "document.querySelectorAll('#played tbody tr').length === 30")
@@ -421,6 +421,16 @@ func browseLoop(t *testing.T, b *tab) {
 	b.until("the figure", "document.querySelector('#future canvas')")
 	if after := ask[string](b, last); after == before {
 		t.Errorf("nothing changes: %s", after)
+	}
+	if !ask[bool](b, "document.querySelector('#played details').open") {
+		t.Error("what was opened is closed again")
+	}
+	// an answer without the part that is to be exchanged leaves the page as it is, and says so
+	b.run("no answer", chromedp.Evaluate("document.querySelector('#play').setAttribute('hx-get', '/docs'); htmx.process(document.querySelector('#play'))", nil))
+	b.set("#rounds", "9")
+	b.until("the word", "!document.querySelector('#trouble').hidden")
+	if rows := ask[int](b, "document.querySelectorAll('#played tbody tr').length"); rows != 30 {
+		t.Errorf("%d rows are left", rows)
 	}
 	b.picture("played")
 	b.quiet("the loop")

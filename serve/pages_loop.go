@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/http"
@@ -40,11 +41,27 @@ func (p *site) loop() {
 			}
 			content["Fault"] = why
 		}
-		l := p.s.Loop()
-		content["Loop"], content["Fields"], content["Words"] = l, watchedFields(l), l.words()
+		p.live(content)
 		p.show(w, r, status, "loop", content)
 		return nil
 	})
+	p.read("GET /loop/live", "page-loop-live", func(w http.ResponseWriter, _ *http.Request) error {
+		content := map[string]any{}
+		p.live(content)
+		var b bytes.Buffer
+		if err := p.pages["loop"].ExecuteTemplate(&b, "live", content); err != nil {
+			return err
+		}
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_, _ = w.Write(b.Bytes()) // who has gone does not read it
+		return nil
+	})
+}
+
+// live adds what is shown now.
+func (p *site) live(content map[string]any) {
+	l := p.s.Loop()
+	content["Loop"], content["Fields"], content["Words"] = l, watchedFields(l), l.words()
 }
 
 // simulated are the methods of the simulator, in plain words.

@@ -1,6 +1,15 @@
 // The loop, played forward and live.
 import {data, lines, redraw} from './charts.js'
 
+// drawn is what each figure was made of, so that one whose numbers are the same stays.
+const drawn = {}
+const fresh = id => {
+	const text = document.getElementById(id + '-data')?.textContent
+	const is = text && (text !== drawn[id] || !document.querySelector(`#${id} canvas`))
+	drawn[id] = text
+	return is
+}
+
 const future = () => {
 	const played = data('future')
 	if (!played) return
@@ -18,5 +27,8 @@ const past = () => {
 	], {y: [0, 1], xTitle: 'items', percent: true, area: live.band})
 }
 
-redraw(() => { future(); past() })
-document.addEventListener('htmx:after:swap', () => { future(); past() })
+redraw(() => { fresh('future'); fresh('past'); future(); past() })
+document.addEventListener('htmx:after:swap', () => {
+	if (fresh('future')) future()
+	if (fresh('past')) past()
+})
