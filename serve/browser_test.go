@@ -18,6 +18,7 @@ import (
 	"github.com/chromedp/cdproto/browser"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/fetch"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
 	cdnetwork "github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
@@ -337,6 +338,7 @@ func TestInBrowser(t *testing.T) {
 	}
 
 	t.Run("explore", func(t *testing.T) { browseExplore(t, s, b) })
+	t.Run("exposure", func(t *testing.T) { browseExposure(t, b) })
 	t.Run("loop", func(t *testing.T) { browseLoop(t, b) })
 	t.Run("bridges", func(t *testing.T) { browseBridges(t, b) })
 	t.Run("runs", func(t *testing.T) { browseRuns(t, s, b) })
@@ -404,6 +406,34 @@ func browseExplore(t *testing.T, s *Service, b *tab) {
 	}
 	b.picture("text")
 	b.quiet("a text's page")
+}
+
+func browseExposure(t *testing.T, b *tab) {
+	b.t = t
+	b.look("/exposure", 1000, "light")
+	b.until("the map", "document.querySelector('#heat canvas')")
+	type place struct{ Left, Top, Right, Bottom float64 }
+	at := ask[place](b, "(() => { document.querySelector('#heat').scrollIntoView({block: 'center'}); const {left, top, right, bottom} = document.querySelector('#heat canvas').getBoundingClientRect(); return {left, top, right, bottom} })()")
+	const tip = "[...document.querySelectorAll('#heat .tip')].map(e => e.textContent).join('')"
+	says := ""
+	for x := at.Left + 60; x < at.Right && !strings.Contains(says, "learned from"); x += 25 {
+		b.run("rest on a cell", input.DispatchMouseEvent(input.MouseMoved, x, at.Bottom-30))
+		time.Sleep(30 * time.Millisecond)
+		says = ask[string](b, tip)
+	}
+	if !strings.Contains(says, "shown to") || !strings.Contains(says, "95% interval") || !strings.Contains(says, "standard error") || !strings.Contains(says, "links in") {
+		t.Errorf("a cell says %q", says)
+	}
+	b.picture("rested")
+	// the model is judged, and the panel is there
+	b.click("form[action='/runs/jobs'] button")
+	b.until("the verdict", "document.querySelector('#state')?.textContent === 'done'")
+	b.look("/exposure", 1000, "dark")
+	if rows := ask[int](b, "document.querySelectorAll('.panel tbody tr').length"); rows < 4 {
+		t.Errorf("the panel has %d rows", rows)
+	}
+	b.picture("judged")
+	b.quiet("the exposure")
 }
 
 func browseLoop(t *testing.T, b *tab) {

@@ -20,6 +20,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -276,6 +277,14 @@ type asset struct {
 
 // assets registers scripts and styles. They are the same for everybody, also before a token was given.
 func assets(mux *http.ServeMux) {
+	for name, a := range packedAssets() {
+		mux.HandleFunc("GET /assets/"+name, a.serve)
+	}
+}
+
+// packedAssets reads and packs them, once.
+var packedAssets = sync.OnceValue(func() map[string]*asset {
+	all := map[string]*asset{}
 	add := func(name string, plain []byte) {
 		sum := sha256.Sum256(plain)
 		a := &asset{kind: mime.TypeByExtension(path.Ext(name)), plain: plain, tag: `"` + hex.EncodeToString(sum[:8]) + `"`, forever: strings.HasPrefix(name, "vendor/")}
@@ -287,7 +296,7 @@ func assets(mux *http.ServeMux) {
 		if _, err := pack.Write(plain); err == nil && pack.Close() == nil && b.Len() < len(plain)*9/10 {
 			a.packed = b.Bytes()
 		}
-		mux.HandleFunc("GET /assets/"+name, a.serve)
+		all[name] = a
 	}
 	err := fs.WalkDir(pageFiles, "pages/assets", func(file string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
@@ -303,7 +312,8 @@ func assets(mux *http.ServeMux) {
 		panic(err) // the files are part of the binary
 	}
 	add("palette.css", []byte(report.Palette()))
-}
+	return all
+})
 
 func (a *asset) serve(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()

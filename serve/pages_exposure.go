@@ -50,6 +50,7 @@ type exposed struct {
 	Ramp   []string // where the colours of the scale begin
 	Cells  []cellOf // the table behind the map
 	More   int      // cells that the table leaves out
+	Left   int      // fields that the map leaves out
 	Strong string   // what stands out, in words
 
 	Whole  bool // nothing was held out
@@ -81,8 +82,27 @@ type cellOf struct {
 	Weak bool
 }
 
-// mostCells is how many field pairs the table has.
-const mostCells = 400
+// mostCells is how many field pairs the table has, and mostFields how many fields the map: more could not be read.
+const (
+	mostCells  = 400
+	mostFields = 40
+)
+
+// largest returns the places of the fields with most nodes, in their own order.
+func largest(g *graph.Graph, fields []string, most int) []int {
+	nodes := map[string]int{}
+	for _, f := range g.Fields() {
+		nodes[g.FieldName(f)]++
+	}
+	places := make([]int, len(fields))
+	for k := range places {
+		places[k] = k
+	}
+	slices.SortStableFunc(places, func(a, b int) int { return cmp.Compare(nodes[fields[b]], nodes[fields[a]]) })
+	places = places[:min(len(places), most)]
+	slices.Sort(places)
+	return places
+}
 
 // cells joins π̂ of every field pair with what the doctor knows of it.
 func (e *exposed) cells(g *graph.Graph) {
@@ -92,11 +112,15 @@ func (e *exposed) cells(g *graph.Graph) {
 			known[[2]string{g.FieldName(c.Source), g.FieldName(c.Target)}] = c
 		}
 	}
-	e.Map.Fields = e.Model.Fields
+	shown := largest(g, e.Model.Fields, mostFields)
+	e.Left = len(e.Model.Fields) - len(shown)
+	for _, k := range shown {
+		e.Map.Fields = append(e.Map.Fields, e.Model.Fields[k])
+	}
 	var own, other, owns, others float64
-	for i, source := range e.Model.Fields {
-		for j, target := range e.Model.Fields {
-			one := heatOne{Row: i, Column: j, Value: e.Model.Propensities[i][j], Links: -1}
+	for i, source := range e.Map.Fields {
+		for j, target := range e.Map.Fields {
+			one := heatOne{Row: i, Column: j, Value: e.Model.Propensities[shown[i]][shown[j]], Links: -1}
 			c, ok := known[[2]string{source, target}]
 			if ok {
 				one.Low, one.High, one.Links, one.Pairs = c.Lower, c.Upper, c.Links, c.Pairs

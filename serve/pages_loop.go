@@ -29,6 +29,7 @@ func (p *site) loop() {
 		played, err := p.s.Simulate(r.Context(), method, rounds, explore, 1)
 		switch {
 		case err == nil:
+			played.Fields = nil // the page shows all of them together
 			content["Played"] = played
 		default:
 			// a model that cannot be played with is no reason not to show the live share

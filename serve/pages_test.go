@@ -209,7 +209,8 @@ func TestForms(t *testing.T) {
 			t.Errorf("%s: %d to %q: %s", step.path, w.Code, w.Header().Get("Location"), w.Body)
 		}
 	}
-	// a job that would take its time is told to stop
+	// a job that waits for another, which cannot end before this lets it, is told to stop
+	s.jobs.swap.Lock()
 	long := send("/runs/jobs", "admin", "same-origin", url.Values{"kind": {"retrain"}, "keep": {"yes"}})
 	queued := send("/runs/jobs", "admin", "same-origin", url.Values{"kind": {"retrain"}, "keep": {"yes"}})
 	if long.Code != 303 || queued.Code != 303 {
@@ -218,6 +219,7 @@ func TestForms(t *testing.T) {
 	if w := send("/runs/jobs/3/cancel", "admin", "same-origin", nil); w.Code != 303 {
 		t.Errorf("cancel: %d", w.Code)
 	}
+	s.jobs.swap.Unlock()
 	if job, err := s.Wait(t.Context(), "3"); err != nil || job.State != Cancelled {
 		t.Errorf("%v: %+v", err, job)
 	}
@@ -371,5 +373,17 @@ func TestAssets(t *testing.T) {
 		if w := get(none); w.Code == 200 {
 			t.Errorf("%s is served", none)
 		}
+	}
+}
+
+// Of very many fields the map has the largest, in their own order.
+func TestLargestFields(t *testing.T) {
+	g := open(t).Graph()
+	names := []string{g.FieldName(1), "nobody's", g.FieldName(2), g.FieldName(3)}
+	if got := largest(g, names, 3); fmt.Sprint(got) != "[0 2 3]" {
+		t.Errorf("of %q: %v", names, got)
+	}
+	if got := largest(g, names, 9); len(got) != 4 {
+		t.Errorf("all: %v", got)
 	}
 }

@@ -5,13 +5,22 @@ import {chart, tip} from './maps.js'
 const map = data('heat')
 const share = x => x < .01 ? (100 * x).toPrecision(2) + '%' : Math.round(100 * x) + '%'
 
+const channels = hex => [1, 3, 5].map(k => parseInt(hex.slice(k, k + 2), 16))
+const pale = hex => '#' + channels(hex).map((c, k) => Math.round(.55 * c + .45 * channels(colour('paper'))[k]).toString(16).padStart(2, '0')).join('')
+// readable is black or white, whichever stands out more: they are even where the luminance is √(1.05·.05) − .05.
+const readable = hex => {
+	const [r, g, b] = channels(hex).map(c => c / 255 <= .04045 ? c / 255 / 12.92 : ((c / 255 + .055) / 1.055) ** 2.4)
+	return .2126 * r + .7152 * g + .0722 * b > .179 ? '#000000' : '#ffffff'
+}
+
 if (map?.cells?.length) {
 	const levels = 32
 	const at = x => Math.min(Math.floor(x * levels), levels - 1)
+	const weak = c => c.Links >= 0 && c.Links < 5
 	chart('heat', width => {
 		const narrow = width < 500
 		const longest = Math.max(...map.fields.map(f => f.length))
-		const left = Math.min(longest * (narrow ? 6 : 7) + 12, width * .32)
+		const left = Math.min(longest * (narrow ? 6 : 7.4) + 20, width * .32)
 		const top = Math.min(longest * (narrow ? 6 : 5.2) + 16, 130)
 		const cell = Math.min((width - left - (narrow ? 2 : 70)) / map.fields.length, 58)
 		const height = Math.round(top + cell * map.fields.length + 8)
@@ -26,11 +35,9 @@ if (map?.cells?.length) {
 				c.Links < 0 ? '' : `learned from ${c.Links} links in ${c.Pairs} pairs` + (c.Links < 5 ? ': little more than a guess' : ''))},
 			series: [{type: 'heatmap', data: map.cells.map(c => ({
 				value: [c.Column, c.Row, c.Value], cell: c,
-				itemStyle: {
-					color: colour('h' + at(c.Value)), borderColor: colour('paper'), borderWidth: 1,
-					decal: c.Links >= 0 && c.Links < 5 ? {symbol: 'rect', dashArrayX: [1, 0], dashArrayY: [2, 5], rotation: Math.PI / 4, color: colour('muted') + '40'} : undefined,
-				},
-				label: {show: cell >= 30, formatter: share(c.Value).replace('%', ''), color: colour('t' + at(c.Value)), fontSize: 11.5},
+				// what rests on little is pale, with a dashed frame
+				itemStyle: weak(c) ? {color: pale(colour('h' + at(c.Value))), borderColor: colour('muted'), borderWidth: 1, borderType: [2, 3]} : {color: colour('h' + at(c.Value)), borderColor: colour('paper'), borderWidth: 1},
+				label: {show: cell >= 30, formatter: share(c.Value).replace('%', ''), color: weak(c) ? readable(pale(colour('h' + at(c.Value)))) : colour('t' + at(c.Value)), fontStyle: weak(c) ? 'italic' : 'normal', fontSize: 12},
 			})), emphasis: {itemStyle: {borderColor: colour('text'), borderWidth: 2}}}],
 		}}
 	})
