@@ -33,23 +33,20 @@ const (
 //	α ← (d − α·tr V_ww)/‖w‖²    τ² ← (Σ E[(s−μ)²] + .25)/(n+1)    (one pseudo-observation at .25)
 //
 // until neither moves. No validation pairs are needed.
-func (l *laplace) learn(ctx context.Context, theta []float64, report func(round int), r *recorder) (*information, int, error) {
+func (l *laplace) learn(ctx context.Context, theta []float64, report func(round int, value float64), r *recorder) (*information, int, error) {
 	s := &learning{theta: theta, d: l.d}
 	if err := r.begin(s); err != nil {
 		return nil, 0, err
 	}
 	for !s.ended {
 		round := s.round + 1
-		if report != nil {
-			report(round)
-		}
 		enough := near
 		if round == 1 {
 			enough = nearby // the next round begins with other likelihoods
 		}
-		if _, err := l.mode(ctx, theta, s.info, enough, func() {
+		if _, err := l.mode(ctx, theta, s.info, enough, func(value float64) {
 			if report != nil {
-				report(round)
+				report(round, value)
 			}
 		}, r); err != nil {
 			return nil, round, err
@@ -313,10 +310,13 @@ func fitBayes(ctx context.Context, p Problem, r *Result, progress Progress, reco
 		if i > 0 {
 			phase = fmt.Sprintf("checking it from π̂ = %g", start)
 		}
+		each := func(value float64) Parts { return Parts{Likelihood: value / float64(p.Train.Len())} }
 		if i == 0 {
 			shown := 0
-			info, rounds, err := l.learn(ctx, theta, func(round int) {
-				m.add(p.Train.Len(), round != shown, func() Step { return Step{Phase: phase, Epoch: round, Epochs: learnRounds} })
+			info, rounds, err := l.learn(ctx, theta, func(round int, value float64) {
+				m.add(p.Train.Len(), round != shown, func() Step {
+					return Step{Phase: phase, Epoch: round, Epochs: learnRounds, Loss: each(value)}
+				})
 				shown = round
 			}, recorder)
 			if err != nil {
@@ -326,8 +326,8 @@ func fitBayes(ctx context.Context, p Problem, r *Result, progress Progress, reco
 			b.theta, b.info = theta, info
 		} else {
 			// under the prior that the first start learned, from far away
-			report := func() {
-				m.add(p.Train.Len(), false, func() Step { return Step{Phase: phase, Epoch: 1, Epochs: 1} })
+			report := func(value float64) {
+				m.add(p.Train.Len(), false, func() Step { return Step{Phase: phase, Epoch: 1, Epochs: 1, Loss: each(value)} })
 			}
 			if _, err := l.mode(ctx, theta, b.info, near, report, recorder); err != nil {
 				return err

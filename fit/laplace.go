@@ -723,7 +723,7 @@ type ascent struct {
 // information is an expectation and the likelihood's own curvature differs from it, so that
 // scoring alone would creep. It stops where the decrement, twice what is still to be gained in units
 // of log-likelihood, is enough. report is called in every iteration; it and the recorder may be nil.
-func (l *laplace) mode(ctx context.Context, theta []float64, info *information, enough float64, report func(), r *recorder) (int, error) {
+func (l *laplace) mode(ctx context.Context, theta []float64, info *information, enough float64, report func(value float64), r *recorder) (int, error) {
 	most := 200
 	if l.draws > 0 {
 		most = 2000 // the information is only near its matrix, and its iterations are cheap
@@ -748,7 +748,7 @@ func (l *laplace) mode(ctx context.Context, theta []float64, info *information, 
 	}
 	for a.iteration < most && !a.ended {
 		if report != nil {
-			report()
+			report(a.value)
 		}
 		if err := r.tick(); err != nil {
 			return a.iteration, err

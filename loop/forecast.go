@@ -23,6 +23,11 @@ type ForecastSettings struct {
 	Sources int `json:"sources"` // 200
 	Targets int `json:"targets"` // 200
 
+	// Explore is the share of recommendations that is drawn from everything, whatever the estimates say.
+	Explore float64 `json:"explore,omitempty"`
+	// ShownOnly trains on what was shown alone: what was not shown is left out instead of counting as not linked.
+	ShownOnly bool `json:"shownOnly,omitempty"`
+
 	Replicates int     `json:"replicates"` // bootstrap runs behind the intervals; 200
 	Level      float64 `json:"level"`      // of the intervals; .95
 
@@ -52,6 +57,9 @@ func (s ForecastSettings) withDefaults() (ForecastSettings, error) {
 	if s.Shown > most {
 		return s, bad("%d recommendations a node; give at most %d", s.Shown, most)
 	}
+	if !(s.Explore >= 0 && s.Explore <= 1) {
+		return s, bad("a share of %v to explore; give one from 0 to 1", s.Explore)
+	}
 	if s.Level == 0 {
 		s.Level = .95
 	}
@@ -65,6 +73,7 @@ func (s ForecastSettings) withDefaults() (ForecastSettings, error) {
 type Forecast struct {
 	Settings ForecastSettings `json:"settings"`
 	Fields   []FieldForecast  `json:"fields"`
+	All      FieldForecast    `json:"all"`   // over all fields, each for as many nodes as it has
 	Exact    bool             `json:"exact"` // over all pairs, not over a sample
 	Warnings []string         `json:"warnings,omitempty"`
 }
@@ -77,6 +86,8 @@ type FieldForecast struct {
 	Naive     []Share  `json:"naive"`           // by round, of a recommender that takes links as they come: π̂ŷ
 	Corrected []Share  `json:"corrected"`       // of one that corrects for exposure: ŷ
 	Truth     *float64 `json:"truth,omitempty"` // in proportion to the true y; nil where that is not known
+
+	runs [2][][]float64 // naive and corrected, by replicate and round
 }
 
 // Share is a same-field share with its interval.
@@ -142,7 +153,61 @@ func Foretell(ctx context.Context, m model.Model, g *graph.Graph, s ForecastSett
 	if len(forecast.Fields) == 0 {
 		return nil, fmt.Errorf("%w: no field has two nodes; give the nodes fields, or find some with FieldsByVectors or FieldsByLinks", ErrGraph)
 	}
+	forecast.all()
 	return forecast, nil
+}
+
+// all sums the fields up, replicate by replicate.
+func (f *Forecast) all() {
+	all := &f.All
+	all.Name = "all fields"
+	for _, field := range f.Fields {
+		all.Nodes += field.Nodes
+	}
+	sum := func(kind int, of func(FieldForecast) []Share) []Share {
+		shares := make([]Share, f.Settings.Rounds)
+		runs := make([][]float64, f.Settings.Replicates)
+		for r := range runs {
+			runs[r] = make([]float64, len(shares))
+		}
+		for _, field := range f.Fields {
+			weight := float64(field.Nodes) / float64(all.Nodes)
+			for t, s := range of(field) {
+				shares[t].Round = s.Round
+				shares[t].Share += weight * s.Share
+				for r := range runs {
+					runs[r][t] += weight * field.runs[kind][r][t]
+				}
+			}
+		}
+		spread(shares, runs, f.Settings.Level)
+		return shares
+	}
+	all.Naive = sum(0, func(f FieldForecast) []Share { return f.Naive })
+	all.Corrected = sum(1, func(f FieldForecast) []Share { return f.Corrected })
+	if f.Settings.Truth != nil {
+		all.Truth = new(float64)
+		for _, field := range f.Fields {
+			*all.Truth += float64(field.Nodes) / float64(all.Nodes) * *field.Truth
+		}
+	}
+	for k := range f.Fields {
+		f.Fields[k].runs = [2][][]float64{}
+	}
+}
+
+// spread sets the intervals of shares by what the replicates drew.
+func spread(shares []Share, runs [][]float64, level float64) {
+	tail := (1 - level) / 2
+	drawn := make([]float64, len(runs))
+	for t := range shares {
+		for r, run := range runs {
+			drawn[r] = run[t]
+		}
+		slices.Sort(drawn)
+		shares[t].Low = min(quantile(drawn, tail), shares[t].Share)
+		shares[t].High = max(quantile(drawn, 1-tail), shares[t].Share)
+	}
 }
 
 // The columns of a census.
@@ -270,6 +335,7 @@ func (c *census) process(column int, times []int) (p Process, own int) {
 			own = len(fields)
 		}
 		fields = append(fields, f)
+		p.Pool = append(p.Pool, c.size(f))
 	}
 	total, scratch := make([]float64, len(fields)), make([]float64, len(fields)) // of the column
 	relevant, seen, shares := make([]float64, len(fields)), make([]float64, len(fields)), make([]float64, len(fields))
@@ -290,7 +356,10 @@ func (c *census) process(column int, times []int) (p Process, own int) {
 			shares[v] += weight * x
 		}
 	}
-	p = Process{Link: relevant, Propensity: make([]float64, len(fields)), Sizes: shares, Corrected: column != seenColumn}
+	p.Link, p.Propensity, p.Sizes, p.Corrected = relevant, make([]float64, len(fields)), shares, column != seenColumn
+	if p.ShownOnly = c.s.ShownOnly; column != trueColumn {
+		p.Explore = c.s.Explore
+	}
 	for v := range fields {
 		// Sizes such that the first round is the mean of the sources' own shares.
 		shares[v] = max(shares[v]/total[v], leastRate)
@@ -317,10 +386,10 @@ const leastRate = 1e-12
 func (c *census) forecast(ctx context.Context) (FieldForecast, error) {
 	field := FieldForecast{Field: uint16(c.field), Nodes: len(c.members[c.field])}
 	var err error
-	if field.Naive, err = c.shares(ctx, seenColumn); err != nil {
+	if field.Naive, field.runs[0], err = c.shares(ctx, seenColumn); err != nil {
 		return field, err
 	}
-	if field.Corrected, err = c.shares(ctx, relevantColumn); err != nil {
+	if field.Corrected, field.runs[1], err = c.shares(ctx, relevantColumn); err != nil {
 		return field, err
 	}
 	if c.s.Truth != nil {
@@ -334,18 +403,18 @@ func (c *census) forecast(ctx context.Context) (FieldForecast, error) {
 	return field, nil
 }
 
-func (c *census) shares(ctx context.Context, column int) ([]Share, error) {
+func (c *census) shares(ctx context.Context, column int) ([]Share, [][]float64, error) {
 	n := min(len(c.members[c.field]), most/c.s.Shown) * c.s.Shown
 	shares := make([]Share, c.s.Rounds)
 	p, own := c.process(column, nil)
 	for t := range shares {
 		limit, err := p.Limit(t + 1)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		shares[t] = Share{Round: t + 1, Share: limit[own]}
 	}
-	runs, errs := make([][][]float64, c.s.Replicates), make([]error, c.s.Replicates)
+	runs, errs := make([][]float64, c.s.Replicates), make([]error, c.s.Replicates)
 	kern.Chunks(c.s.Replicates, 1, c.s.Threads, func(_, r, _, _ int) {
 		if errs[r] = ctx.Err(); errs[r] != nil {
 			return
@@ -356,24 +425,19 @@ func (c *census) shares(ctx context.Context, column int) ([]Share, error) {
 			times[rng.IntN(len(times))]++
 		}
 		p, _ := c.process(column, times)
-		runs[r], errs[r] = p.Run(n, c.s.Rounds, rng)
+		shown, err := p.Run(n, c.s.Rounds, rng)
+		errs[r] = err
+		for _, s := range shown {
+			runs[r] = append(runs[r], s[own])
+		}
 	})
 	for _, err := range errs {
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	tail := (1 - c.s.Level) / 2
-	drawn := make([]float64, len(runs))
-	for t := range shares {
-		for r, run := range runs {
-			drawn[r] = run[t][own]
-		}
-		slices.Sort(drawn)
-		shares[t].Low = min(quantile(drawn, tail), shares[t].Share)
-		shares[t].High = max(quantile(drawn, 1-tail), shares[t].Share)
-	}
-	return shares, nil
+	spread(shares, runs, c.s.Level)
+	return shares, runs, nil
 }
 
 // Sentences say in plain words what the forecast is for one field; a node is called by the noun, such

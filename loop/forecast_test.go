@@ -187,3 +187,41 @@ func TestForetellRefuses(t *testing.T) {
 		t.Errorf("cancelled: %v", err)
 	}
 }
+
+// The forecast of all fields is their mean by nodes, and exploring pulls it towards what there is.
+func TestForecastOfAll(t *testing.T) {
+	w, m := knowing(t, 90, 3)
+	g := w.Graph()
+	f, err := Foretell(t.Context(), m, g, ForecastSettings{Rounds: 6, Replicates: 20, Seed: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for round := range 6 {
+		var naive, corrected, nodes float64
+		for _, field := range f.Fields {
+			n := float64(field.Nodes)
+			nodes += n
+			naive += n * field.Naive[round].Share
+			corrected += n * field.Corrected[round].Share
+		}
+		all := [2]Share{f.All.Naive[round], f.All.Corrected[round]}
+		if math.Abs(all[0].Share-naive/nodes) > 1e-12 || math.Abs(all[1].Share-corrected/nodes) > 1e-12 {
+			t.Errorf("round %d: %v, of the fields %v and %v", round+1, all, naive/nodes, corrected/nodes)
+		}
+		for _, s := range all {
+			if s.Round != round+1 || !(s.Low <= s.Share && s.Share <= s.High) || s.Low == s.High {
+				t.Errorf("round %d: %+v", round+1, s)
+			}
+		}
+	}
+	explored, err := Foretell(t.Context(), m, g, ForecastSettings{Rounds: 6, Replicates: 20, Seed: 3, Explore: .3, ShownOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, b := explored.All.Naive[5].Share, f.All.Naive[5].Share; a >= b {
+		t.Errorf("exploring a third and learning from what was shown, %v stay; otherwise %v", a, b)
+	}
+	if _, err := Foretell(t.Context(), m, g, ForecastSettings{Explore: 2}); !errors.Is(err, ErrSetting) {
+		t.Errorf("a share of 2: %v", err)
+	}
+}

@@ -15,6 +15,8 @@ import (
 //	ê_v ∝ q̂_v = n_v/n                   the estimate; over π_v where Corrected
 //	κ⁽ᵗ⁺¹⁾ ~ Multinomial(n, ê)/n        the next recommendations, in proportion
 //
+// With a share ε to Explore, ê is (1−ε)ê + ε·pool: so much is drawn whatever was learned.
+//
 // The first training is on links that came about before there was a recommender:
 // n_v ~ Binomial(n, q_v).
 type Process struct {
@@ -28,12 +30,16 @@ type Process struct {
 	// not recommended is left out of the training instead of counting as not linked. A category of
 	// which nothing was recommended keeps its last estimate.
 	ShownOnly bool
+
+	// Explore is the share ε of the recommendations that is drawn whatever the estimates say, in proportion to Pool.
+	Explore float64
+	Pool    []float64 // nodes that can be recommended, by category, or numbers in proportion; nil means Sizes
 }
 
 func (p Process) validate() error {
 	n := len(p.Propensity)
-	if n == 0 || len(p.Link) != n || p.Sizes != nil && len(p.Sizes) != n {
-		return bad("%d propensities, %d link probabilities and %d sizes; give one of each per category", n, len(p.Link), len(p.Sizes))
+	if n == 0 || len(p.Link) != n || p.Sizes != nil && len(p.Sizes) != n || p.Pool != nil && len(p.Pool) != n {
+		return bad("%d propensities, %d link probabilities, %d sizes and a pool of %d; give one of each per category", n, len(p.Link), len(p.Sizes), len(p.Pool))
 	}
 	for v := range n {
 		if x := p.Propensity[v]; !(x > 0 && x <= 1) {
@@ -45,8 +51,33 @@ func (p Process) validate() error {
 		if p.Sizes != nil && !(p.Sizes[v] > 0 && p.Sizes[v] <= math.MaxFloat64) {
 			return bad("the size of category %d is %v; give a positive number", v, p.Sizes[v])
 		}
+		if p.Pool != nil && !(p.Pool[v] >= 0 && p.Pool[v] <= math.MaxFloat64) {
+			return bad("the pool of category %d is %v; give a number that is not negative", v, p.Pool[v])
+		}
+	}
+	if !(p.Explore >= 0 && p.Explore <= 1) {
+		return bad("a share of %v to explore; give one from 0 to 1", p.Explore)
 	}
 	return nil
+}
+
+// explored mixes the shares by the estimates with those of everything that can be recommended.
+func (p Process) explored(shares []float64) {
+	if p.Explore == 0 {
+		return
+	}
+	normalise(shares)
+	pool := make([]float64, len(shares))
+	for v := range pool {
+		pool[v] = p.size(v)
+		if p.Pool != nil {
+			pool[v] = p.Pool[v]
+		}
+	}
+	normalise(pool)
+	for v := range shares {
+		shares[v] = (1-p.Explore)*shares[v] + p.Explore*pool[v]
+	}
 }
 
 func (p Process) size(v int) float64 {
@@ -61,7 +92,8 @@ func (p Process) size(v int) float64 {
 //	κ_v⁽ᵗ⁾ ∝ size_v·r_vᵗ,   r = q, or y where Corrected
 //
 // so that of two categories of one size κ_v/(κ_v+κ_w) → 1 − 1/(1+cᵗ) with c = r_v/r_w. With
-// ShownOnly the exponent is 1 in every round: nothing compounds.
+// ShownOnly the exponent is 1 in every round: nothing compounds. What is explored compounds as well: with a share ε the
+// recursion is κ⁽ᵗ⁺¹⁾ = (1−ε)·(κ⁽ᵗ⁾r normalised) + ε·pool.
 func (p Process) Limit(t int) ([]float64, error) {
 	if err := p.validate(); err != nil {
 		return nil, err
@@ -71,6 +103,9 @@ func (p Process) Limit(t int) ([]float64, error) {
 	}
 	if p.ShownOnly {
 		t = 1
+	}
+	if p.Explore > 0 {
+		return p.exploredLimit(t), nil
 	}
 	shares := make([]float64, len(p.Link))
 	largest := math.Inf(-1)
@@ -87,6 +122,25 @@ func (p Process) Limit(t int) ([]float64, error) {
 	}
 	normalise(shares)
 	return shares, nil
+}
+
+// exploredLimit goes round by round.
+func (p Process) exploredLimit(t int) []float64 {
+	shares := make([]float64, len(p.Link))
+	for v := range shares {
+		shares[v] = p.size(v)
+	}
+	for range t {
+		for v := range shares {
+			shares[v] *= p.Link[v]
+			if !p.Corrected {
+				shares[v] *= p.Propensity[v]
+			}
+		}
+		normalise(shares)
+		p.explored(shares)
+	}
+	return shares
 }
 
 func normalise(shares []float64) {
@@ -118,7 +172,7 @@ func (p Process) Run(n, rounds int, src rand.Source) ([][]float64, error) {
 	}
 	rng := rand.New(src)
 	C := len(p.Link)
-	estimate, counts := make([]float64, C), make([]int, C)
+	estimate, drawn, counts := make([]float64, C), make([]float64, C), make([]int, C)
 	for v := range estimate {
 		estimate[v] = p.size(v) // before anything is linked, all are alike
 	}
@@ -129,7 +183,9 @@ func (p Process) Run(n, rounds int, src rand.Source) ([][]float64, error) {
 	}
 	for t := range shares {
 		p.learn(rng, estimate, shown, t == 0)
-		multinomial(rng, counts, n, estimate)
+		copy(drawn, estimate)
+		p.explored(drawn)
+		multinomial(rng, counts, n, drawn)
 		shares[t] = make([]float64, C)
 		for v, k := range counts {
 			shares[t][v] = float64(k) / float64(n)

@@ -194,3 +194,58 @@ func TestProcessRefuses(t *testing.T) {
 		}
 	}
 }
+
+// What is explored is drawn whatever was learned: none of it changes nothing, all of it leaves the pool's shares, and
+// in between the draws are where the limit says.
+func TestExplored(t *testing.T) {
+	p := Process{Propensity: []float64{.8, .2, .5}, Link: []float64{.5, .5, .3}, Sizes: []float64{3, 1, 2}, Pool: []float64{1, 1, 2}}
+	plain, err := p.Limit(6)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Explore = 1e-12
+	near, err := p.Limit(6)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for v := range plain {
+		if math.Abs(near[v]-plain[v]) > 1e-9 {
+			t.Errorf("hardly explored: %v, not explored: %v", near, plain)
+		}
+	}
+	p.Explore = 1
+	pool, err := p.Limit(6)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pool[0] != .25 || pool[2] != .5 {
+		t.Errorf("all explored: %v", pool)
+	}
+	for _, shownOnly := range []bool{false, true} {
+		p.Explore, p.ShownOnly = .3, shownOnly
+		limit, err := p.Limit(6)
+		if err != nil {
+			t.Fatal(err)
+		}
+		drawn, err := p.Run(1_000_000, 6, rand.NewPCG(1, 2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for v := range limit {
+			if math.Abs(drawn[5][v]-limit[v]) > .005 {
+				t.Errorf("shown only %v: drawn %v, limit %v", shownOnly, drawn[5], limit)
+			}
+		}
+		if limit[0] <= pool[0] || !shownOnly && limit[0] >= plain[0] {
+			t.Errorf("explored %v, not explored %v, pool %v", limit, plain, pool)
+		}
+	}
+	for _, p := range []Process{
+		{Propensity: []float64{1}, Link: []float64{1}, Explore: 1.1}, {Propensity: []float64{1}, Link: []float64{1}, Pool: []float64{-1}},
+		{Propensity: []float64{1}, Link: []float64{1}, Pool: []float64{1, 1}},
+	} {
+		if _, err := p.Limit(1); !errors.Is(err, ErrSetting) {
+			t.Errorf("%+v: %v", p, err)
+		}
+	}
+}

@@ -31,9 +31,7 @@ func (d *Document) HTML() ([]byte, error) {
 		return nil, err
 	}
 	p := page{Title: d.Title, Summary: d.Summary}
-	light := func(s shades) color.NRGBA { return s.light }
-	dark := func(s shades) color.NRGBA { return s.dark }
-	p.Style = template.CSS(":root{" + paletteCSS(light) + "}\n@media screen and (prefers-color-scheme:dark){:root{" + paletteCSS(dark) + "}}\n" + pageStyle)
+	p.Style = template.CSS(Palette() + pageStyle)
 	names := d.names()
 	var all []study.Finding
 	for i, s := range d.Sections {
@@ -67,6 +65,14 @@ func (d *Document) HTML() ([]byte, error) {
 		return nil, fmt.Errorf("report: the page %q cannot be made: %w", d.Title, err)
 	}
 	return b.Bytes(), nil
+}
+
+// Palette defines the colours of the pages as variables of a style sheet, for light and for dark screens, so that
+// other pages can look of one house.
+func Palette() string {
+	light := func(s shades) color.NRGBA { return s.light }
+	dark := func(s shades) color.NRGBA { return s.dark }
+	return ":root{" + paletteCSS(light) + "}\n@media screen and (prefers-color-scheme:dark){:root{" + paletteCSS(dark) + "}}\n"
 }
 
 // page and what follows is what the template sees.

@@ -1,5 +1,5 @@
-// Package serve is the recommender as a service: one binary with an HTTP API, a log of what was shown, models that
-// are trained anew on that log and exchanged without dropping a request, and an alarm when recommendations drift.
+// Package serve is the recommender as a service: one binary with an HTTP API and pages, a log of what was shown, models
+// that are trained anew on that log and exchanged without dropping a request, and an alarm when recommendations drift.
 //
 //	          ┌─────────────── recommend: list id, items, each with P(shown) ───────────────┐
 //	client ───┤                                                                             ├──► log of events
@@ -19,7 +19,8 @@
 // # What is where
 //
 //	dataset/            the network, never written to
-//	model.safetensors   the first model; naive.safetensors, if it is there, to compare with
+//	model.safetensors   the first model; naive.safetensors, if it is there, to compare with, and
+//	                    model.safetensors.evaluation.json, what it is worth
 //	models/             every model that served or may serve, by digest, and registry.json
 //	events.db           the log, unless it is in PostgreSQL
 //	watch.json          how far the log was read, and what the alarm knows

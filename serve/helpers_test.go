@@ -53,7 +53,12 @@ func plant(ctx context.Context, folder string, s world.Settings, d fit.Drawing, 
 
 // learn writes a graph, and a model of it by each method.
 func learn(ctx context.Context, folder string, g *graph.Graph, d fit.Drawing, methods ...string) error {
-	manifest, err := dataset.Write(ctx, filepath.Join(folder, "dataset"), dataset.Content{Graph: g}, dataset.WriteOptions{})
+	return learnFrom(ctx, folder, dataset.Content{Graph: g}, d, 2, methods...)
+}
+
+func learnFrom(ctx context.Context, folder string, content dataset.Content, d fit.Drawing, replicates int, methods ...string) error {
+	g := content.Graph
+	manifest, err := dataset.Write(ctx, filepath.Join(folder, "dataset"), content, dataset.WriteOptions{})
 	if err != nil {
 		return err
 	}
@@ -66,7 +71,7 @@ func learn(ctx context.Context, folder string, g *graph.Graph, d fit.Drawing, me
 		return err
 	}
 	for k, method := range methods {
-		r, err := fit.Fit(ctx, drawn.Problem, fit.Settings{Method: method, Seed: 1, Threads: 1, Replicates: 2}, fit.Progress{})
+		r, err := fit.Fit(ctx, drawn.Problem, fit.Settings{Method: method, Seed: 1, Threads: 1, Replicates: replicates}, fit.Progress{})
 		if err != nil {
 			return err
 		}

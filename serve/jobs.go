@@ -43,6 +43,9 @@ type Job struct {
 	Model   string     `json:"model,omitempty" doc:"digest of the model that came of it, or that was judged"`
 	Serves  bool       `json:"serves,omitempty" doc:"the model serves now"`
 	Checks  []Check    `json:"checks,omitempty"`
+	Latest  *Moment    `json:"latest,omitempty" doc:"of its curve"`
+
+	curve []Moment
 }
 
 // Order says what a job is to do.

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"unseen/evaluate"
 	"unseen/internal/atomicfile"
 	"unseen/loop"
 )
@@ -196,4 +197,28 @@ func (r *register) makeCurrent(digest string) {
 		r.Past = append(r.Past, r.Current)
 	}
 	r.Current = digest
+}
+
+// adoptEvaluation keeps the evaluation that lies beside a model's file, as unseen demo writes it, unless there is one
+// already.
+func (g *registry) adoptEvaluation(path, digest string) error {
+	into := g.evaluation(digest)
+	if have, err := exists(into); have || err != nil {
+		return err
+	}
+	raw, err := os.ReadFile(path + ".evaluation.json")
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var e evaluate.Evaluation
+	if err := json.Unmarshal(raw, &e); err != nil {
+		return fmt.Errorf("%s.evaluation.json is damaged: %w", path, err)
+	}
+	if e.Kind != evaluate.EvaluationKind || e.Panel == nil || e.Model != digest {
+		return fmt.Errorf("%s.evaluation.json is not of this model (SHA-256 %.12s…)", path, digest)
+	}
+	return atomicfile.Write(into, func(w io.Writer) error { _, err := w.Write(raw); return err })
 }

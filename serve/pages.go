@@ -3,16 +3,30 @@ package serve
 import (
 	"bytes"
 	"cmp"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
 	"embed"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"html/template"
+	"io/fs"
+	"math"
+	"mime"
 	"net/http"
+	"path"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"unseen/fit"
+	"unseen/report"
 )
 
 //go:embed pages
@@ -21,14 +35,91 @@ var pageFiles embed.FS
 // tokenCookie is where a browser keeps its token.
 const tokenCookie = "unseen_token"
 
-// page reads a page and what is around it.
-func page(name string) *template.Template {
-	words := template.FuncMap{
-		"percent": func(x float64) string { return fmt.Sprintf("%.0f%%", 100*x) },
-		"two":     func(x float64) string { return fmt.Sprintf("%.2f", x) },
-		"body":    bodyOf,
+// site is what a person opens in a browser: HTML made here, which works without script; htmx exchanges parts of it as
+// people type, and figures are drawn from the numbers of the page. Everything comes from this binary.
+type site struct {
+	s     *Service
+	mux   *http.ServeMux
+	pages map[string]*template.Template
+}
+
+// part is a page of the site: where it is in the navigation, and what it needs besides htmx.
+type part struct {
+	link   string // path of the navigation's link that it belongs to
+	script string // module of its own
+	lines  bool   // uPlot
+	maps   bool   // ECharts
+}
+
+var parts = map[string]part{
+	"start":    {link: "/"},
+	"list":     {link: "/"},
+	"exposure": {link: "/exposure", script: "exposure", maps: true},
+	"loop":     {link: "/loop", script: "loop", lines: true},
+	"bridges":  {link: "/bridges", script: "bridges", maps: true},
+	"runs":     {link: "/runs", script: "runs", lines: true},
+	"docs":     {link: "/docs"},
+	"login":    {},
+	"fault":    {},
+}
+
+// navigation is every page that can be gone to.
+var navigation = []struct{ Path, Name string }{
+	{"/", "Explore"}, {"/exposure", "Exposure"}, {"/loop", "Loop"}, {"/bridges", "Bridges"}, {"/runs", "Runs"}, {"/docs", "API"},
+}
+
+// framed is what is around a page.
+type framed struct {
+	Links   []navigated
+	Alarm   string
+	Script  string
+	Lines   bool
+	Maps    bool
+	Content any
+}
+
+type navigated struct {
+	Path, Name string
+	Here       bool
+}
+
+// words are what templates may call.
+var words = template.FuncMap{
+	"percent": percent,
+	"two":     func(x float64) string { return fmt.Sprintf("%.2f", x) },
+	"three":   func(x float64) string { return fmt.Sprintf("%.3g", x) },
+	"count": func(n any) string {
+		switch n := n.(type) {
+		case int:
+			return count(n)
+		case int64:
+			return count(n)
+		}
+		return fmt.Sprint(n)
+	},
+	"short": func(digest string) string { return fmt.Sprintf("%.8s", digest) },
+	"day":   func(t time.Time) string { return t.Format("2 January 2006, 15:04 MST") },
+	"meter": func(x float64) string { return fmt.Sprintf("%.1f%%", 100*min(max(x, 0), 1)) },
+	"body":  bodyOf,
+}
+
+// percent writes a share such that small ones do not vanish.
+func percent(x float64) string {
+	switch p := 100 * x; {
+	case p != 0 && math.Abs(p) < 1:
+		return strconv.FormatFloat(p, 'g', 2, 64) + "%"
+	default:
+		return fmt.Sprintf("%.0f%%", p)
 	}
-	return template.Must(template.New("frame.html").Funcs(words).ParseFS(pageFiles, "pages/frame.html", "pages/"+name+".html"))
+}
+
+// count writes a whole number in groups of three.
+func count[T int | int64](n T) string {
+	text := strconv.FormatInt(int64(n), 10)
+	for k := len(text) - 3; k > 0 && text[k-1] != '-'; k -= 3 {
+		text = text[:k] + "," + text[k:]
+	}
+	return text
 }
 
 // bodyOf names the parts of an operation's body.
@@ -43,95 +134,267 @@ func bodyOf(op *huma.Operation) string {
 	return string(raw)
 }
 
-// pages are what a person opens in a browser: plain HTML, made here, with no script.
-func (s *Service) pages(mux *http.ServeMux, api huma.API) {
-	start, list, docs, login, fault := page("start"), page("list"), page("docs"), page("login"), page("fault")
-	show := func(w http.ResponseWriter, status int, t *template.Template, content any) {
-		var b bytes.Buffer
-		if err := t.Execute(&b, content); err != nil {
-			panic(fmt.Errorf("page %s: %w", t.Name(), err)) // answered as 500, with the request's id
-		}
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		w.WriteHeader(status)
-		_, _ = w.Write(b.Bytes()) // who has gone does not read it
+// sitePages registers every page.
+func (s *Service) sitePages(mux *http.ServeMux, api huma.API) {
+	p := &site{s: s, mux: mux, pages: map[string]*template.Template{}}
+	for name := range parts {
+		p.pages[name] = template.Must(template.New("frame.html").Funcs(words).ParseFS(pageFiles, "pages/frame.html", "pages/"+name+".html"))
 	}
-	wrong := func(w http.ResponseWriter, err error) {
-		status, detail := http.StatusInternalServerError, "The service has a fault."
-		if e, ok := errors.AsType[huma.StatusError](problem(err)); ok {
-			status, detail = e.GetStatus(), e.Error()
-		}
-		show(w, status, fault, map[string]string{"Title": http.StatusText(status), "Detail": detail})
-	}
-	open := func(pattern, operation string, do http.HandlerFunc) {
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			callerOf(r.Context()).operation = operation
-			if no := s.admit(r, Read); no != nil {
-				if no.status == http.StatusUnauthorized {
-					http.Redirect(w, r, "/login", http.StatusSeeOther)
-					return
-				}
-				writeProblem(w, no.status, no.detail, requestID(r.Context()), no.wait)
-				return
-			}
-			do(w, r)
-		})
-	}
-	open("GET /{$}", "page-start", func(w http.ResponseWriter, r *http.Request) {
-		q := strings.ToValidUTF8(r.URL.Query().Get("q"), "")
-		const most = 20
-		from := 0
-		if q == "" {
-			from = max(s.Graph().Len()-most, 0) // the newest have most to find
-		}
-		found, err := s.Search(r.Context(), q[:min(len(q), 200)], "", from, most)
-		if err != nil {
-			wrong(w, err)
-			return
-		}
-		m, err := s.ModelDetail()
-		if err != nil {
-			wrong(w, err)
-			return
-		}
-		show(w, http.StatusOK, start, map[string]any{"Q": q, "Found": found, "Model": m, "Loop": s.Loop()})
-	})
-	recommended := func(w http.ResponseWriter, r *http.Request, ask Ask) {
-		ask.Compare = s.now.Load().current.HasNaive()
-		a, err := s.Recommend(r.Context(), ask)
-		if err != nil {
-			wrong(w, err)
-			return
-		}
-		show(w, http.StatusOK, list, map[string]any{"Answer": a, "Text": clip(ask.Text)})
-	}
-	open("GET /node/{id}", "page-node", func(w http.ResponseWriter, r *http.Request) {
-		recommended(w, r, Ask{Node: r.PathValue("id")})
-	})
-	open("GET /text", "page-text", func(w http.ResponseWriter, r *http.Request) {
-		recommended(w, r, Ask{Text: r.URL.Query().Get("text")})
-	})
+	p.explore()
+	p.exposure()
+	p.loop()
+	p.bridges()
+	p.runs()
 	operations := operationsOf(api)
-	open("GET /docs", "page-docs", func(w http.ResponseWriter, r *http.Request) {
-		show(w, http.StatusOK, docs, map[string]any{"API": api.OpenAPI(), "Operations": operations})
+	p.read("GET /docs", "page-docs", func(w http.ResponseWriter, r *http.Request) error {
+		p.show(w, r, http.StatusOK, "docs", map[string]any{"API": api.OpenAPI(), "Operations": operations})
+		return nil
+	})
+	p.read("GET /alarm", "page-alarm", func(w http.ResponseWriter, r *http.Request) error {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		return p.pages["fault"].ExecuteTemplate(w, "alarm", s.watch.alarming())
 	})
 	mux.HandleFunc("GET /login", func(w http.ResponseWriter, r *http.Request) {
-		show(w, http.StatusOK, login, map[string]bool{"Wrong": false})
+		p.show(w, r, http.StatusOK, "login", map[string]bool{"Wrong": false})
 	})
 	mux.HandleFunc("POST /login", func(w http.ResponseWriter, r *http.Request) {
 		secret := r.PostFormValue("token")
 		if s.o.Tokens != nil {
 			if _, ok := s.o.Tokens.find(secret); !ok {
-				show(w, http.StatusUnauthorized, login, map[string]bool{"Wrong": true})
+				p.show(w, r, http.StatusUnauthorized, "login", map[string]bool{"Wrong": true})
 				return
 			}
 		}
 		http.SetCookie(w, &http.Cookie{Name: tokenCookie, Value: secret, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil, MaxAge: 12 * 3600})
 		http.Redirect(w, r, "/", http.StatusSeeOther)
 	})
-	mux.HandleFunc("GET /assets/style.css", func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Cache-Control", "max-age=3600")
-		http.ServeFileFS(w, r, pageFiles, "pages/style.css")
+	assets(mux)
+}
+
+// show answers with a page.
+func (p *site) show(w http.ResponseWriter, r *http.Request, status int, name string, content any) {
+	of := parts[name]
+	f := framed{Script: of.script, Lines: of.lines, Maps: of.maps, Content: content}
+	if name != "login" { // who is not let in learns nothing
+		f.Alarm = p.s.watch.alarming()
+		for _, to := range navigation {
+			f.Links = append(f.Links, navigated{to.Path, to.Name, to.Path == of.link})
+		}
+	}
+	var b bytes.Buffer
+	if err := p.pages[name].Execute(&b, f); err != nil {
+		panic(fmt.Errorf("page %s: %w", name, err)) // answered as 500, with the request's id
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(b.Bytes()) // who has gone does not read it
+}
+
+// sentence is what a person is told of an error, and the status that goes with it. What the service did wrong is logged
+// and not told.
+func (p *site) sentence(r *http.Request, err error) (int, string) {
+	if e, ok := errors.AsType[huma.StatusError](problem(err)); ok {
+		return e.GetStatus(), e.Error()
+	}
+	p.s.o.Log.Error("a page failed", "request", requestID(r.Context()), "path", clip(r.URL.Path), "error", err)
+	return http.StatusInternalServerError, "The service has a fault; the log has more of it, under " + requestID(r.Context())
+}
+
+func (p *site) wrong(w http.ResponseWriter, r *http.Request, err error) {
+	status, detail := p.sentence(r, err)
+	p.show(w, r, status, "fault", map[string]string{"Title": http.StatusText(status), "Detail": detail})
+}
+
+// read registers a page that changes nothing.
+func (p *site) read(pattern, operation string, do func(http.ResponseWriter, *http.Request) error) {
+	p.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		callerOf(r.Context()).operation = operation
+		if no := p.s.admit(r, Read); no != nil {
+			p.refuse(w, r, no)
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), answerTime)
+		defer cancel()
+		r = r.WithContext(ctx)
+		if err := do(w, r); err != nil {
+			p.wrong(w, r, err)
+		}
 	})
+}
+
+// change registers a form's target: for who may change things, written to the audit, and answered by the page it came
+// from, which then says what was done. Forms of other sites do not get here; see Handler.
+func (p *site) change(pattern, operation string, do func(*http.Request) (did string, err error)) {
+	p.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		c := callerOf(r.Context())
+		c.operation = operation
+		defer func() {
+			status := http.StatusOK
+			if record, ok := w.(*recorder); ok && record.status != 0 {
+				status = record.status
+			}
+			p.s.audit.add(audited{At: p.s.o.Now().UTC(), Request: c.id, Token: c.token, Remote: r.RemoteAddr, Method: r.Method, Path: clip(r.URL.Path), Status: status})
+		}()
+		if no := p.s.admit(r, Admin); no != nil {
+			p.refuse(w, r, no)
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), answerTime)
+		defer cancel()
+		did, err := do(r.WithContext(ctx))
+		if err != nil {
+			p.wrong(w, r, err)
+			return
+		}
+		http.Redirect(w, r, "/runs?did="+did, http.StatusSeeOther)
+	})
+}
+
+func (p *site) refuse(w http.ResponseWriter, r *http.Request, no *refusal) {
+	switch no.status {
+	case http.StatusUnauthorized:
+		http.Redirect(w, r, "/login", http.StatusSeeOther)
+	case http.StatusForbidden:
+		p.show(w, r, no.status, "fault", map[string]string{"Title": http.StatusText(no.status), "Detail": no.detail})
+	default:
+		writeProblem(w, no.status, no.detail, requestID(r.Context()), no.wait)
+	}
+}
+
+// may tells whether the caller's token, if one is needed, has a scope.
+func (p *site) may(r *http.Request, need Scope) bool {
+	return p.s.o.Tokens == nil || p.s.scopeOf(r.Context()).covers(need)
+}
+
+// asset is a file that pages ask for.
+type asset struct {
+	kind    string
+	plain   []byte
+	packed  []byte // with gzip; nil where that saves little
+	tag     string
+	forever bool // its name has its version
+}
+
+// assets registers scripts and styles. They are the same for everybody, also before a token was given.
+func assets(mux *http.ServeMux) {
+	for name, a := range packedAssets() {
+		mux.HandleFunc("GET /assets/"+name, a.serve)
+	}
+}
+
+// packedAssets reads and packs them, once.
+var packedAssets = sync.OnceValue(func() map[string]*asset {
+	all := map[string]*asset{}
+	add := func(name string, plain []byte) {
+		sum := sha256.Sum256(plain)
+		a := &asset{kind: mime.TypeByExtension(path.Ext(name)), plain: plain, tag: `"` + hex.EncodeToString(sum[:8]) + `"`, forever: strings.HasPrefix(name, "vendor/")}
+		if path.Ext(name) == ".js" { // whatever the machine says
+			a.kind = "text/javascript; charset=utf-8"
+		}
+		var b bytes.Buffer
+		pack := gzip.NewWriter(&b)
+		if _, err := pack.Write(plain); err == nil && pack.Close() == nil && b.Len() < len(plain)*9/10 {
+			a.packed = b.Bytes()
+		}
+		all[name] = a
+	}
+	err := fs.WalkDir(pageFiles, "pages/assets", func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		raw, err := pageFiles.ReadFile(file)
+		if err == nil && slices.Contains([]string{".js", ".css", ".svg"}, path.Ext(file)) {
+			add(strings.TrimPrefix(file, "pages/assets/"), raw)
+		}
+		return err
+	})
+	if err != nil {
+		panic(err) // the files are part of the binary
+	}
+	add("palette.css", []byte(report.Palette()))
+	return all
+})
+
+func (a *asset) serve(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Type", a.kind)
+	h.Set("ETag", a.tag)
+	h.Set("Vary", "Accept-Encoding")
+	h.Set("Cache-Control", "no-cache")
+	if a.forever {
+		h.Set("Cache-Control", "max-age=31536000, immutable")
+	}
+	if r.Header.Get("If-None-Match") == a.tag {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	content := a.plain
+	if a.packed != nil && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		h.Set("Content-Encoding", "gzip")
+		content = a.packed
+	}
+	_, _ = w.Write(content) // who has gone does not read it
+}
+
+// badge is a verdict with its colour and a sign, for those who do not see colours.
+type badge struct{ Tone, Sign, Text string }
+
+// verdict is the doctor's, as a badge.
+func verdict(c fit.Class) badge {
+	switch c {
+	case fit.Identified:
+		return badge{"good", "✓", string(c)}
+	case fit.Weak:
+		return badge{"fair", "~", string(c)}
+	case fit.NotIdentified, fit.NoExposure:
+		return badge{"bad", "✗", string(c)}
+	}
+	return badge{"calm", "?", "not examined"}
+}
+
+// scale places numbers along a line of figures.
+type scale struct{ Low, High float64 }
+
+// including widens a scale.
+func (s *scale) including(x ...float64) {
+	for _, v := range x {
+		if !math.IsNaN(v) && !math.IsInf(v, 0) {
+			s.Low, s.High = min(s.Low, v), max(s.High, v)
+		}
+	}
+}
+
+// at is the place of a number, as a share of the width.
+func (s scale) at(x float64) string {
+	if !(s.High > s.Low) {
+		return "50%"
+	}
+	return fmt.Sprintf("%.2f%%", 100*min(max((x-s.Low)/(s.High-s.Low), 0), 1))
+}
+
+// span is an interval to be drawn; a line without script.
+type span struct {
+	From, At, To string // shares of the width
+	Zero         string
+	Band         *struct{ X, Width string }
+	Class        string
+	Label        string
+}
+
+func (s scale) span(low, at, high float64, class, label string) span {
+	out := span{From: s.at(low), At: s.at(at), To: s.at(high), Class: class, Label: label}
+	if s.Low < 0 && s.High > 0 {
+		out.Zero = s.at(0)
+	}
+	return out
+}
+
+// banded puts an expected band behind a span.
+func (s scale) banded(of span, low, high float64) span {
+	from, to := max(low, s.Low), min(high, s.High)
+	out := &struct{ X, Width string }{s.at(from), fmt.Sprintf("%.2f%%", 100*max(to-from, 0)/(s.High-s.Low))}
+	of.Band = out
+	return of
 }
 
 // operationsOf lists all operations of the API, by their path.

@@ -162,7 +162,7 @@ func (s *Service) retrain(ctx context.Context, o Order, phase func(string), tell
 		return err
 	}
 	result, err := fit.Fit(ctx, l.drawn.Problem, settings, fit.Progress{Step: func(step fit.Step) {
-		tell(func(j *Job) { j.Phase, j.Done = step.Phase, step.Done })
+		tell(func(j *Job) { j.learned(step) })
 	}})
 	if err != nil {
 		return err

@@ -133,6 +133,7 @@ type Service struct {
 	jobs    *jobs
 	metrics *metrics
 	audit   *auditLog
+	bridged bridged
 	search  func() []string // id and title of every node in lower case
 
 	ready    atomic.Bool
@@ -208,7 +209,9 @@ func Open(ctx context.Context, o Options) (_ *Service, err error) {
 	if s.jobs, err = openJobs(filepath.Join(o.State, "jobs.json"), o.Now, o.Log); err != nil {
 		return nil, err
 	}
+	s.bridged.wanted = make(chan struct{}, 1)
 	s.done.Go(func() { s.watch.run(background) })
+	s.done.Go(func() { s.findBridges(background) })
 	s.done.Go(func() { s.jobs.run(background, s.perform) })
 	if o.Every > 0 {
 		s.done.Go(func() { s.plan(background) })
@@ -268,6 +271,9 @@ func (s *Service) enlist(ctx context.Context) error {
 		}
 	}
 	s.now.Store(line)
+	if err := s.models.adoptEvaluation(s.o.Model, digest); err != nil {
+		s.o.Log.Warn("the evaluation beside the model is not used", "error", err)
+	}
 	return s.models.change(func(r *register) error {
 		if fresh {
 			r.Served = append(r.Served, Entry{Digest: digest, Method: line.current.Model().Method, Made: s.o.Now().UTC(), Note: "from " + filepath.Base(s.o.Model)})

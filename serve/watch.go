@@ -339,6 +339,16 @@ func (w *watch) alarmed() bool {
 	return n > 0 && w.drift != nil && w.drift.Lists()-w.Alarms[n-1].Detail.List < alarmFor
 }
 
+// alarming is the latest alarm's sentence while it is on, or "".
+func (w *watch) alarming() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.alarmed() {
+		return ""
+	}
+	return w.Alarms[len(w.Alarms)-1].Sentence
+}
+
 // recent is the same-field share of what was shown lately, and of how many items. w is locked.
 func (w *watch) recent() (share float64, items int) {
 	last := w.Recent[max(len(w.Recent)-recentItems, 0):]
@@ -397,11 +407,51 @@ type Loop struct {
 	Low    float64 `json:"low" doc:"95% interval of recent, were all items independent"`
 	High   float64 `json:"high"`
 
+	Trail []Trail  `json:"trail,omitempty" doc:"the last items, a hundred at a time, the oldest first"`
+	Band  *Between `json:"band,omitempty" doc:"that the share is expected in, for as many readers of each field as there were"`
+
 	Fields   []LoopField    `json:"fields"`
 	Alarm    bool           `json:"alarm" doc:"a share has left its band within the last 1,000 lists"`
 	Alarms   []Alarm        `json:"alarms,omitempty" doc:"the oldest first"`
 	Forecast *loop.Forecast `json:"forecast,omitempty" doc:"of the current model, were lists drawn in proportion to its estimates"`
 	Seq      int64          `json:"seq" doc:"event up to which the log was read"`
+}
+
+// Trail is the same-field share of some items that were shown one after the other.
+type Trail struct {
+	Items int     `json:"items" doc:"shown up to and with these, of those that are remembered"`
+	Share float64 `json:"share"`
+	Low   float64 `json:"low" doc:"95% interval, were all items independent"`
+	High  float64 `json:"high"`
+}
+
+// Between is a band.
+type Between struct {
+	Low  float64 `json:"low"`
+	High float64 `json:"high"`
+}
+
+// trail cuts what was shown lately into stretches. w is locked.
+func (w *watch) trail() []Trail {
+	const stretch = 100
+	var out []Trail
+	last := w.Recent[max(len(w.Recent)-recentItems, 0):]
+	for len(last) >= stretch || len(out) == 0 && len(last) > 0 {
+		n := min(stretch, len(last))
+		same := 0.
+		for _, s := range last[:n] {
+			if s {
+				same++
+			}
+		}
+		t := Trail{Items: n, Share: same / float64(n)}
+		if len(out) > 0 {
+			t.Items += out[len(out)-1].Items
+		}
+		t.Low, t.High = wilson(same, float64(n))
+		out, last = append(out, t), last[n:]
+	}
+	return out
 }
 
 // LoopField is one field's share, and the band that it is expected to stay in.
@@ -428,8 +478,10 @@ func (s *Service) Loop() Loop {
 	if w.Shown > 0 {
 		out.Share = float64(w.Same) / float64(w.Shown)
 	}
+	out.Trail = w.trail()
 	out.Recent, out.Items = w.recent()
 	out.Low, out.High = wilson(out.Recent*float64(out.Items), float64(out.Items))
+	var low, high, banded float64
 	for f := range g.FieldCount() {
 		if uint16(f) == graph.UnknownField {
 			continue
@@ -440,11 +492,17 @@ func (s *Service) Loop() Loop {
 		}
 		if b, ok := bands[uint16(f)]; ok {
 			one.Low, one.High = &b.Low, &b.High
+			if n := float64(one.Shown); n > 0 {
+				low, high, banded = low+n*b.Low, high+n*b.High, banded+n
+			}
 		}
 		if w.drift != nil {
 			one.Windows = w.drift.Windows(uint16(f))
 		}
 		out.Fields = append(out.Fields, one)
+	}
+	if banded > 0 {
+		out.Band = &Between{low / banded, high / banded}
 	}
 	return out
 }

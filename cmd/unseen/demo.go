@@ -239,7 +239,7 @@ func runDemo(ctx context.Context, f demoFlags, t *ticker) (*demo, error) {
 	if err != nil {
 		return nil, err
 	}
-	return d, d.write(ctx, f, g, data, m, naive)
+	return d, d.write(ctx, f, g, data, m, naive, test)
 }
 
 // stepOf shows training under a name.

@@ -2,20 +2,26 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
 
 	"unseen/dataset"
+	"unseen/evaluate"
 	"unseen/fit"
 	"unseen/graph"
+	"unseen/internal/atomicfile"
 	"unseen/model"
 	"unseen/report"
 	"unseen/study"
+	"unseen/world"
 )
 
 // write writes the folder: the data, the models and the report. Each is whole or not there.
-func (d *demo) write(ctx context.Context, f demoFlags, g *graph.Graph, data fit.Data, m, naive model.Model) error {
+func (d *demo) write(ctx context.Context, f demoFlags, g *graph.Graph, data fit.Data, m, naive model.Model, test *world.Sample) error {
 	folder := filepath.Join(f.out, "dataset")
 	manifest, err := dataset.Write(ctx, folder, dataset.Content{Graph: g}, dataset.WriteOptions{Provenance: dataset.Provenance{
 		MadeBy: "unseen", Command: []string{"unseen", "demo", "--papers", fmt.Sprint(f.papers), "--seed", fmt.Sprint(f.seed)}, Seed: &f.seed,
@@ -39,6 +45,9 @@ func (d *demo) write(ctx context.Context, f demoFlags, g *graph.Graph, data fit.
 	if err := model.Save(beside, naive); err != nil {
 		return err
 	}
+	if err := writeEvaluation(ctx, path, g, m, naive, test); err != nil {
+		return err
+	}
 	document := d.document(m.DataChecksum)
 	page := filepath.Join(f.out, "report.html")
 	if err := document.WriteHTML(page); err != nil {
@@ -46,6 +55,23 @@ func (d *demo) write(ctx context.Context, f demoFlags, g *graph.Graph, data fit.
 	}
 	d.Files = []string{page, path, beside, folder}
 	return nil
+}
+
+// writeEvaluation judges the model, and naive beside it, by pairs that were drawn apart: models fitted to the whole
+// network leave no other. unseen serve shows it.
+func writeEvaluation(ctx context.Context, path string, g *graph.Graph, m, naive model.Model, test *world.Sample) error {
+	e, err := evaluate.NewEvaluation(ctx, g, m, fit.Evidence{Pairs: test.Pairs}, evaluate.EvaluationSettings{
+		Panel: evaluate.PanelSettings{Floor: .01}, Others: []model.Model{naive}, Names: []string{"naive"},
+	})
+	if err != nil {
+		return err
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	e.Model, e.Dataset, e.Held = fmt.Sprintf("%x", sha256.Sum256(raw)), "dataset", "as pairs of the same world that were drawn apart"
+	return atomicfile.Write(path+".evaluation.json", func(w io.Writer) error { return json.NewEncoder(w).Encode(e) })
 }
 
 // document is the report of the demonstration.

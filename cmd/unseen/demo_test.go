@@ -3,14 +3,17 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"unseen/dataset"
+	"unseen/evaluate"
 	"unseen/internal/kern"
 	"unseen/model"
 )
@@ -52,6 +55,20 @@ func TestDemoShowsWhatItSays(t *testing.T) {
 	if ap := bayes.Judged[3]; naive.Judged[0].Estimate >= bayes.Judged[0].Estimate || ap.Name != "R_AP" || ap.Lower > bayes.Risk || ap.Upper < bayes.Risk {
 		t.Errorf("judged naive %+v, bayes %+v", naive.Judged, bayes.Judged)
 	}
+	// what unseen serve shows of it is the same
+	raw, err := os.ReadFile(d.Files[1] + ".evaluation.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var e evaluate.Evaluation
+	if err := json.Unmarshal(raw, &e); err != nil {
+		t.Fatal(err)
+	}
+	for k, panel := range []*evaluate.Panel{e.Others[0].Panel, e.Panel} {
+		if mine, said := panel.Risks[3].Risk.Interval.Estimate, d.Recommenders[k].Judged[3].Estimate; math.Abs(mine-said) > 1e-6*said {
+			t.Errorf("R_AP of %s is %v, and %v beside the model", d.Recommenders[k].Method, said, mine)
+		}
+	}
 	for _, h := range d.Hidden {
 		if h.Corrected > demoList || h.Naive <= demoList || h.Link < demoSure || h.Field == d.Source.Field {
 			t.Errorf("%+v is not hidden from %+v", h, d.Source)
@@ -66,7 +83,7 @@ func TestDemoIsDeterministic(t *testing.T) {
 		f.out = folders[i]
 		smallDemo(t, f)
 	}
-	for _, name := range []string{"report.html", "model.safetensors", "dataset/nodes.parquet", "dataset/links.parquet", "dataset/vectors.npy"} {
+	for _, name := range []string{"report.html", "model.safetensors", "model.safetensors.evaluation.json", "dataset/nodes.parquet", "dataset/links.parquet", "dataset/vectors.npy"} {
 		var files [3][]byte
 		for i := range files {
 			var err error

@@ -1,0 +1,36 @@
+// What every page has: sliders that say where they stand, and a word when the service does not answer. Everything else
+// works without script.
+
+document.documentElement.classList.add('scripted')
+
+document.addEventListener('input', event => {
+	const output = event.target.type === 'range' && document.querySelector(`output[for="${event.target.id}"]`)
+	if (output) {
+		const digits = output.dataset.digits ?? 2
+		output.value = output.dataset.percent === undefined ? Number(event.target.value).toFixed(digits) : Math.round(100 * event.target.value) + '%'
+	}
+})
+
+const trouble = text => {
+	const place = document.getElementById('trouble')
+	place.hidden = !text
+	place.textContent = text
+}
+
+// A part is exchanged only for its like: an answer without it, such as an error's, leaves the page as it is.
+document.addEventListener('htmx:before:swap', event => {
+	const {ctx} = event.detail
+	const status = ctx.response?.status ?? 0
+	const quiet = ctx.sourceElement?.id === 'alarm'
+	if (ctx.select?.startsWith('#') && !ctx.text.includes(`id="${ctx.select.slice(1)}"`) || quiet && status !== 200) {
+		event.preventDefault()
+		if (!quiet) trouble(`The service did not answer as it should (${status}). What you see is from before; load the page again.`)
+	} else if (!quiet) {
+		trouble('')
+	}
+})
+
+document.addEventListener('htmx:error', event => {
+	const {ctx, error} = event.detail
+	if (ctx?.sourceElement?.id !== 'alarm' && error?.name !== 'AbortError') trouble('The service cannot be reached. What you see is from before.')
+})

@@ -1,0 +1,44 @@
+// The map of who was shown what.
+import {colour, data} from './charts.js'
+import {chart, tip} from './maps.js'
+
+const map = data('heat')
+const share = x => x < .01 ? (100 * x).toPrecision(2) + '%' : Math.round(100 * x) + '%'
+
+const channels = hex => [1, 3, 5].map(k => parseInt(hex.slice(k, k + 2), 16))
+const pale = hex => '#' + channels(hex).map((c, k) => Math.round(.55 * c + .45 * channels(colour('paper'))[k]).toString(16).padStart(2, '0')).join('')
+// readable is black or white, whichever stands out more: they are even where the luminance is √(1.05·.05) − .05.
+const readable = hex => {
+	const [r, g, b] = channels(hex).map(c => c / 255 <= .04045 ? c / 255 / 12.92 : ((c / 255 + .055) / 1.055) ** 2.4)
+	return .2126 * r + .7152 * g + .0722 * b > .179 ? '#000000' : '#ffffff'
+}
+
+if (map?.cells?.length) {
+	const levels = 32
+	const at = x => Math.min(Math.floor(x * levels), levels - 1)
+	const weak = c => c.Links >= 0 && c.Links < 5
+	chart('heat', width => {
+		const narrow = width < 500
+		const longest = Math.max(...map.fields.map(f => f.length))
+		const left = Math.min(longest * (narrow ? 6 : 7.4) + 20, width * .32)
+		const top = Math.min(longest * (narrow ? 6 : 5.2) + 16, 130)
+		const cell = Math.min((width - left - (narrow ? 2 : 70)) / map.fields.length, 58)
+		const height = Math.round(top + cell * map.fields.length + 8)
+		const names = {color: colour('muted'), fontSize: narrow ? 10.5 : 13, interval: 0, width: left - 10, overflow: 'truncate'}
+		return {height, option: {
+			grid: {left, top, width: cell * map.fields.length, height: cell * map.fields.length},
+			xAxis: {type: 'category', data: map.fields, position: 'top', axisLabel: {...names, rotate: narrow ? 90 : -45, width: 130, ...(narrow ? {} : {align: 'left'})}, axisLine: {show: false}, axisTick: {show: false}, splitArea: {show: false}},
+			yAxis: {type: 'category', data: map.fields, inverse: true, axisLabel: names, axisLine: {show: false}, axisTick: {show: false}},
+			tooltip: {formatter: ({data: {cell: c}}) => tip(
+				`${map.fields[c.Column]} shown to ${map.fields[c.Row]}`, `π̂ ${share(c.Value)}`,
+				c.High ? `95% interval ${share(c.Low)} to ${share(c.High)}, standard error ${share(c.Error)}` : 'no interval is known',
+				c.Links < 0 ? '' : `learned from ${c.Links} links in ${c.Pairs} pairs` + (c.Links < 5 ? ': little more than a guess' : ''))},
+			series: [{type: 'heatmap', data: map.cells.map(c => ({
+				value: [c.Column, c.Row, c.Value], cell: c,
+				// what rests on little is pale, with a dashed frame
+				itemStyle: weak(c) ? {color: pale(colour('h' + at(c.Value))), borderColor: colour('muted'), borderWidth: 1, borderType: [2, 3]} : {color: colour('h' + at(c.Value)), borderColor: colour('paper'), borderWidth: 1},
+				label: {show: cell >= 30, formatter: share(c.Value).replace('%', ''), color: weak(c) ? readable(pale(colour('h' + at(c.Value)))) : colour('t' + at(c.Value)), fontStyle: weak(c) ? 'italic' : 'normal', fontSize: 12},
+			})), emphasis: {itemStyle: {borderColor: colour('text'), borderWidth: 2}}}],
+		}}
+	})
+}

@@ -1,0 +1,119 @@
+package serve
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"unseen/recommend"
+)
+
+// bridges is the page of field pairs between which exposure hides links.
+func (p *site) bridges() {
+	p.read("GET /bridges", "page-bridges", func(w http.ResponseWriter, r *http.Request) error {
+		if !p.s.now.Load().current.HasNaive() {
+			p.show(w, r, http.StatusOK, "bridges", bridging{})
+			return nil
+		}
+		found, err := p.s.Bridges(r.Context())
+		if err != nil {
+			return err
+		}
+		p.show(w, r, http.StatusOK, "bridges", p.s.bridging(found.Bridges))
+		return nil
+	})
+}
+
+// bridging is what the page shows.
+type bridging struct {
+	Rows  []bridgeRow
+	Sure  int // with an interval above 0
+	Weak  int // left out of the ranking's words: little is known
+	All   int
+	Graph bridgeGraph
+	Scale scale
+}
+
+type bridgeRow struct {
+	recommend.Bridge
+	Words     string
+	Verdict   badge
+	Span      span
+	CSV, File string // where the reading list is
+}
+
+// bridgeGraph is what the script draws.
+type bridgeGraph struct {
+	Fields []bridgeField `json:"fields"`
+	Links  []bridgeLink  `json:"links"`
+}
+
+type bridgeField struct {
+	Name  string `json:"name"`
+	Nodes int    `json:"nodes"`
+}
+
+type bridgeLink struct {
+	Source string  `json:"source"`
+	Target string  `json:"target"`
+	Gap    float64 `json:"gap"`
+	Sure   bool    `json:"sure"`
+	Words  string  `json:"words"`
+}
+
+// mostBridges is how many the page ranks, and drawnBridges how many the figure has: more could not be told apart.
+const (
+	mostBridges  = 30
+	drawnBridges = 24
+)
+
+func (s *Service) bridging(found []recommend.Bridge) bridging {
+	out := bridging{All: len(found)}
+	for _, b := range found[:min(len(found), mostBridges)] {
+		out.Scale.including(b.Lower, b.Upper, b.Gap)
+	}
+	used := map[string]bool{}
+	for k, b := range found {
+		sure := b.Lower > 0 && !b.Weak
+		if sure {
+			out.Sure++
+		}
+		if b.Weak {
+			out.Weak++
+		}
+		if k >= mostBridges {
+			continue
+		}
+		row := bridgeRow{Bridge: b, Verdict: badge{"fair", "~", "may be chance"}}
+		switch {
+		case b.Weak:
+			row.Verdict = badge{"bad", "?", "a guess"}
+		case sure:
+			row.Verdict = badge{"good", "✓", "hidden links"}
+		case b.Upper < 0:
+			row.Verdict = badge{"calm", "–", "fewer than naive says"}
+		}
+		row.Words = fmt.Sprintf("A node of %s would link to %.2g of %s where a naive model expects %.2g: %.2g more (%.2g to %.2g).", b.Source, b.Corrected, b.Target, b.Naive, b.Gap, b.Lower, b.Upper)
+		row.Span = out.Scale.span(b.Lower, b.Gap, b.Upper, "", fmt.Sprintf("%s to %s: %.2g more links, from %.2g to %.2g", b.Source, b.Target, b.Gap, b.Lower, b.Upper))
+		q := url.Values{"source": {b.Source}, "target": {b.Target}}
+		row.CSV = "/api/v1/bridges/reading?" + q.Encode()
+		q.Set("format", "bibtex")
+		row.File = "/api/v1/bridges/reading?" + q.Encode()
+		out.Rows = append(out.Rows, row)
+		if len(out.Graph.Links) < drawnBridges && b.Gap > 0 && !b.Weak {
+			out.Graph.Links = append(out.Graph.Links, bridgeLink{b.Source, b.Target, b.Gap, sure, row.Words})
+			used[b.Source], used[b.Target] = true, true
+		}
+	}
+	g := s.Graph()
+	nodes := make([]int, g.FieldCount())
+	for i := range int32(g.Len()) {
+		nodes[g.Field(i)]++
+	}
+	for f := range g.FieldCount() {
+		if name := g.FieldName(uint16(f)); used[name] {
+			out.Graph.Fields = append(out.Graph.Fields, bridgeField{name, nodes[f]})
+		}
+	}
+	return out
+}

@@ -1,0 +1,119 @@
+package serve
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// loop is the page of where recommendations go, and of what would become of them.
+func (p *site) loop() {
+	p.read("GET /loop", "page-loop", func(w http.ResponseWriter, r *http.Request) error {
+		q := r.URL.Query()
+		method, rounds, explore := TakesLinks, 20, 0.
+		if m := q.Get("method"); m != "" {
+			method = m
+		}
+		if n, err := strconv.Atoi(q.Get("rounds")); err == nil {
+			rounds = n
+		}
+		if x, err := strconv.ParseFloat(q.Get("explore"), 64); err == nil {
+			explore = x
+		}
+		content := map[string]any{"Method": method, "Rounds": rounds, "Explore": explore, "Methods": simulated}
+		status := http.StatusOK
+		played, err := p.s.Simulate(r.Context(), method, rounds, explore, 1)
+		switch {
+		case err == nil:
+			played.Fields = nil // the page shows all of them together
+			content["Played"] = played
+		default:
+			// a model that cannot be played with is no reason not to show the live share
+			var why string
+			if status, why = p.sentence(r, err); status >= 500 {
+				return err
+			}
+			if e, ok := errors.AsType[huma.StatusError](err); ok && e.GetStatus() == http.StatusNotFound {
+				status = http.StatusOK
+			}
+			content["Fault"] = why
+		}
+		p.live(content)
+		p.show(w, r, status, "loop", content)
+		return nil
+	})
+	p.read("GET /loop/live", "page-loop-live", func(w http.ResponseWriter, _ *http.Request) error {
+		content := map[string]any{}
+		p.live(content)
+		var b bytes.Buffer
+		if err := p.pages["loop"].ExecuteTemplate(&b, "live", content); err != nil {
+			return err
+		}
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_, _ = w.Write(b.Bytes()) // who has gone does not read it
+		return nil
+	})
+}
+
+// live adds what is shown now.
+func (p *site) live(content map[string]any) {
+	l := p.s.Loop()
+	content["Loop"], content["Fields"], content["Words"] = l, watchedFields(l), l.words()
+}
+
+// simulated are the methods of the simulator, in plain words.
+var simulated = []struct{ Name, Words string }{
+	{TakesLinks, "Naive: takes links as they come"},
+	{Corrects, "Corrected: divides by exposure, and takes what was not shown for not linked"},
+	{LearnsShown, "Corrected, from what was shown alone: what this service does"},
+}
+
+// watchedField is a field's share beside its band.
+type watchedField struct {
+	LoopField
+	Span    span
+	Outside bool
+	Words   string
+}
+
+func watchedFields(l Loop) []watchedField {
+	unit := scale{0, 1}
+	var out []watchedField
+	for _, f := range l.Fields {
+		one := watchedField{LoopField: f, Span: span{Label: f.Field + ": nothing shown yet"}}
+		if f.Shown > 0 {
+			low, high := wilson(f.Share*float64(f.Shown), float64(f.Shown))
+			one.Span = unit.span(low, f.Share, high, "", fmt.Sprintf("%s: %s, from %s to %s", f.Field, percent(f.Share), percent(low), percent(high)))
+			one.Outside = f.Low != nil && (low > *f.High || high < *f.Low)
+		}
+		if f.Low != nil {
+			one.Span = unit.banded(one.Span, *f.Low, *f.High)
+			one.Words = fmt.Sprintf("%.0f%% to %.0f%%", 100**f.Low, 100**f.High)
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// words say what is live.
+func (l Loop) words() string {
+	switch {
+	case l.Items == 0:
+		return ""
+	case l.Band == nil:
+		return fmt.Sprintf("Of the last %s items shown, %s were of the reader's own field (%s to %s). What to expect is not known yet.", count(l.Items), percent(l.Recent), percent(l.Low), percent(l.High))
+	}
+	where := "within"
+	switch {
+	case l.Low > l.Band.High:
+		where = "above"
+	case l.High < l.Band.Low:
+		where = "below"
+	}
+	return fmt.Sprintf("Of the last %s items shown, %s were of the reader's own field (%s to %s): %s the %s to %s that the first model's lists had.",
+		count(l.Items), percent(l.Recent), percent(l.Low), percent(l.High), where, percent(l.Band.Low), percent(l.Band.High))
+}

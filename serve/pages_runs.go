@@ -1,0 +1,197 @@
+package serve
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"unseen/fit"
+)
+
+// runs is the page for who looks after the service: training, models, trials.
+func (p *site) runs() {
+	s := p.s
+	p.read("GET /runs", "page-runs", func(w http.ResponseWriter, r *http.Request) error {
+		content, err := p.running(r)
+		if err != nil {
+			return err
+		}
+		p.show(w, r, http.StatusOK, "runs", content)
+		return nil
+	})
+	p.change("POST /runs/jobs", "page-start-job", func(r *http.Request) (string, error) {
+		o := Order{Kind: r.PostFormValue("kind"), Method: r.PostFormValue("method"), Keep: r.PostFormValue("keep") != "", Model: r.PostFormValue("model")}
+		if o.Kind != "retrain" && o.Kind != "evaluate" {
+			return "", fault("kind", clip(o.Kind), "is no job; give retrain or evaluate")
+		}
+		job, err := s.postJob(r.Context(), &body[Order]{o})
+		if err != nil {
+			return "", err
+		}
+		return "queued&job=" + job.Body.ID, nil
+	})
+	p.change("POST /runs/jobs/{id}/cancel", "page-cancel-job", func(r *http.Request) (string, error) {
+		job, err := s.jobs.stop(r.PathValue("id"))
+		return "cancelled&job=" + job.ID, err
+	})
+	p.change("POST /runs/rollback", "page-rollback", func(r *http.Request) (string, error) {
+		_, err := s.Serve(r.Context(), "")
+		return "back", err
+	})
+	p.change("POST /runs/serve", "page-serve", func(r *http.Request) (string, error) {
+		_, err := s.Serve(r.Context(), nonempty(r.PostFormValue("model")))
+		return "serves", err
+	})
+	p.change("POST /runs/trial", "page-trial", func(r *http.Request) (string, error) {
+		share, err := strconv.ParseFloat(r.PostFormValue("share"), 64)
+		if err != nil {
+			return "", fault("share", clip(r.PostFormValue("share")), "is no number; give one between 0 and 1")
+		}
+		_, err = s.StartTrial(r.Context(), nonempty(r.PostFormValue("model")), share)
+		return "trial", err
+	})
+	p.change("POST /runs/trial/end", "page-end-trial", func(*http.Request) (string, error) {
+		return "ended", s.EndTrial()
+	})
+}
+
+// nonempty keeps a form without a model from meaning a step back.
+func nonempty(digest string) string {
+	if digest == "" {
+		return "none"
+	}
+	return digest
+}
+
+// done is what a form's page says after it.
+var done = map[string]string{
+	"queued": "The job is queued.", "cancelled": "The job was told to stop.", "back": "The model before serves again.",
+	"serves": "Another model serves now.", "trial": "The trial has begun.", "ended": "The trial is over; the current model serves everybody.",
+}
+
+// running is what the page shows.
+type running struct {
+	Did     string
+	May     bool
+	Current Entry
+	Verdict badge
+	Methods []named
+	Own     string // method of the current model
+
+	Job    *Job // the one that is shown in full
+	Curve  []Moment
+	Active bool
+	Took   string // how long it took, if it has ended
+	Jobs   []Job
+	Models []modelRow
+	Naive  string
+	Back   bool // there is a model before
+
+	Trial Comparison
+	Arms  []armRow
+	Words string // what the trial tells
+	Other []Entry
+}
+
+type named struct{ Name, Words string }
+
+// modelRow is a model with what is known of it.
+type modelRow struct {
+	Entry
+	Current, Trial bool
+	Risk           *fit.Estimate // R_AP, if it was judged
+	Span           span
+}
+
+// armRow is a model's clicks per shown item.
+type armRow struct {
+	Arm
+	Span   span
+	Method string
+}
+
+func (p *site) running(r *http.Request) (*running, error) {
+	s := p.s
+	e := s.now.Load().current
+	reg := s.models.snapshot()
+	out := &running{Did: done[r.URL.Query().Get("did")], May: p.may(r, Admin), Own: e.Model().Method, Naive: reg.Naive, Back: len(reg.Past) > 0, Trial: s.Compare(), Verdict: verdict(e.Class())}
+	methods := fit.Methods()
+	for _, name := range slices.Sorted(maps.Keys(methods)) {
+		out.Methods = append(out.Methods, named{name, methods[name]})
+	}
+	out.Jobs = s.jobs.list()
+	wanted := r.URL.Query().Get("job")
+	for k := range out.Jobs { // the latest first: the one that was asked for, else the oldest that has not ended, else the latest
+		j := &out.Jobs[k]
+		if wanted == "" && (k == 0 || j.Ended == nil) || wanted == j.ID {
+			out.Job = j
+		}
+	}
+	if out.Job != nil {
+		out.Active, out.Curve = out.Job.Ended == nil, append([]Moment{}, out.Job.curve...)
+		if j := out.Job; j.Started != nil && j.Ended != nil {
+			out.Took = "in " + j.Ended.Sub(*j.Started).Round(100*time.Millisecond).String()
+		}
+	}
+	risks := scale{}
+	for _, entry := range slices.Backward(reg.Served) {
+		row := modelRow{Entry: entry, Current: entry.Digest == e.digest, Trial: reg.Trial != nil && reg.Trial.B == entry.Digest}
+		v, err := s.models.evaluationOf(entry.Digest)
+		if err != nil {
+			return nil, err
+		}
+		if v != nil && v.Panel != nil {
+			risk := riskOf(v.Panel)
+			row.Risk = &risk
+			risks.including(risk.Lower, risk.Upper)
+		}
+		if row.Current {
+			out.Current = entry
+		} else {
+			out.Other = append(out.Other, entry)
+		}
+		out.Models = append(out.Models, row)
+	}
+	for k := range out.Models {
+		if x := out.Models[k].Risk; x != nil {
+			out.Models[k].Span = risks.span(x.Lower, x.Interval.Estimate, x.Upper, "", fmt.Sprintf("R_AP %.4f, from %.4f to %.4f", x.Interval.Estimate, x.Lower, x.Upper))
+		}
+	}
+	out.trial(reg)
+	return out, nil
+}
+
+// trial puts the models' clicks side by side.
+func (o *running) trial(reg register) {
+	rates := scale{}
+	for _, a := range o.Trial.Arms {
+		rates.including(a.Clicks.Low, a.Clicks.Value, a.Clicks.High)
+	}
+	for k, a := range o.Trial.Arms {
+		row := armRow{Arm: a, Span: rates.span(a.Clicks.Low, a.Clicks.Value, a.Clicks.High, []string{"", "b", "c"}[min(k, 2)], fmt.Sprintf("%s clicks per shown item, from %s to %s", percent(a.Clicks.Value), percent(a.Clicks.Low), percent(a.Clicks.High)))}
+		if a.Shown == 0 {
+			row.Span = span{Label: "nothing shown yet"}
+		}
+		for _, entry := range reg.Served {
+			if entry.Digest == a.Model {
+				row.Method = entry.Method
+			}
+		}
+		o.Arms = append(o.Arms, row)
+	}
+	d := o.Trial.Difference
+	switch {
+	case o.Trial.Trial == nil:
+	case d == nil:
+		o.Words = "Too little was shown to compare them: both models need lists that were shown to two sources or more, and logged."
+	case d.Low > 0:
+		o.Words = fmt.Sprintf("Model b gets more clicks: %+.2f points per shown item (%+.2f to %+.2f).", 100*d.Value, 100*d.Low, 100*d.High)
+	case d.High < 0:
+		o.Words = fmt.Sprintf("Model b gets fewer clicks: %+.2f points per shown item (%+.2f to %+.2f).", 100*d.Value, 100*d.Low, 100*d.High)
+	default:
+		o.Words = fmt.Sprintf("No difference can be told yet: %+.2f points per shown item (%+.2f to %+.2f).", 100*d.Value, 100*d.Low, 100*d.High)
+	}
+}

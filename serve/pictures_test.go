@@ -1,0 +1,170 @@
+package serve
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"maps"
+	"math/rand/v2"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+)
+
+var update = flag.Bool("update", false, "take the pictures of docs/figures anew: go test ./serve -run TestPictures -update")
+
+// The pictures of the guide are of the demo as unseen serve shows it, after some simulated readers and a training.
+func TestPictures(t *testing.T) {
+	if !*update {
+		for _, name := range []string{"explore", "exposure", "loop", "bridges", "runs"} {
+			info, err := os.Stat("../docs/figures/page-" + name + ".png")
+			if err != nil || info.Size() > 200_000 {
+				t.Errorf("%s: %v; take it anew with -update", name, err)
+			}
+		}
+		return
+	}
+	folder := filepath.Join(t.TempDir(), "unseen-demo")
+	if out, err := exec.Command("go", "run", "../cmd/unseen", "demo", "--quiet", "--out", folder).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	s, err := Open(context.Background(), Options{Folder: folder})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	server := httptest.NewServer(s.Handler())
+	defer server.Close()
+	c := client{t: t, h: s.Handler()}
+	traffic := rand.New(rand.NewPCG(1, 1))
+	n := s.Graph().Len()
+	read := func(lists int, name string) {
+		for k := range lists {
+			a := want[Answer](c, 200, "GET", fmt.Sprintf("/api/v1/recommendations?node=p%d&k=10&log=true", traffic.IntN(n)), nil)
+			for _, item := range a.Items {
+				if traffic.Float64() < item.Link {
+					want[Logged](c, 200, "POST", "/api/v1/events", Batch{[]Event{{ID: fmt.Sprint(name, k, item.ID), Kind: "clicked", Source: a.Source.ID, Target: item.ID, List: a.List}}})
+				}
+			}
+		}
+	}
+	read(250, "before")
+	// the node of the newest for which exposure hides most, and the first thing that it hides
+	best, hidden := "", 0.
+	for i := n - 300; i < n; i++ {
+		a := want[Answer](c, 200, "GET", fmt.Sprintf("/api/v1/recommendations?node=p%d&k=10&compare=true&explore=0", i), nil)
+		gain := 0.
+		for _, item := range a.Items {
+			if item.Hidden && item.Field != a.Field && item.Link > .2 {
+				gain += 1 / float64(item.Rank)
+			}
+		}
+		if gain > hidden {
+			best, hidden = a.Source.ID, gain
+		}
+	}
+	job, err := s.Start(Order{Kind: "retrain", Keep: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if job, err = s.Wait(t.Context(), job.ID); err != nil || job.State != Done {
+		t.Fatalf("%v: %+v", err, job)
+	}
+
+	b := openTab(t, server.URL)
+	take := func(name string) {
+		t.Helper()
+		time.Sleep(300 * time.Millisecond)
+		var raw []byte
+		b.run(name, chromedp.ActionFunc(func(ctx context.Context) (err error) {
+			raw, err = page.CaptureScreenshot().WithFormat(page.CaptureScreenshotFormatPng).Do(ctx)
+			return err
+		}))
+		drawn, err := png.Decode(bytes.NewReader(raw))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var smaller bytes.Buffer
+		if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&smaller, fewColours(drawn)); err != nil {
+			t.Fatal(err)
+		}
+		raw = smaller.Bytes()
+		if err := os.WriteFile("../docs/figures/page-"+name+".png", raw, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if len(raw) > 200_000 {
+			t.Errorf("%s has %d bytes", name, len(raw))
+		}
+	}
+	look := func(path, figure string) {
+		t.Helper()
+		b.look(path, 1200, "light")
+		if figure != "" {
+			b.until(figure, "document.querySelector('"+figure+" canvas')")
+		}
+	}
+	look("/node/"+best, "")
+	b.run("why", chromedp.Evaluate("document.querySelector('[aria-labelledby=corrected-title] li:has(.badge.bad) details').open = true", nil))
+	take("explore")
+	look("/exposure", "#heat")
+	take("exposure")
+	look("/loop?method=shown&explore=0.1", "#future")
+	take("loop")
+	look("/bridges", "#graph")
+	take("bridges")
+	if _, err := s.StartTrial(t.Context(), job.Model, .5); err != nil {
+		t.Fatal(err)
+	}
+	read(250, "after")
+	time.Sleep(1500 * time.Millisecond) // until the log was read
+	look("/runs", "#loss")
+	b.run("down", chromedp.Evaluate("scrollTo(0, 0)", nil))
+	take("runs")
+	b.quiet("the pictures")
+}
+
+// fewColours keeps the 256 most frequent colours of a picture and gives every other the nearest of them: of a page of
+// text and flat areas nobody sees the difference, and it takes a third of the bytes.
+func fewColours(from image.Image) image.Image {
+	count := map[color.RGBA]int{}
+	size := from.Bounds()
+	at := func(x, y int) color.RGBA { return color.RGBAModel.Convert(from.At(x, y)).(color.RGBA) }
+	for y := size.Min.Y; y < size.Max.Y; y++ {
+		for x := size.Min.X; x < size.Max.X; x++ {
+			count[at(x, y)]++
+		}
+	}
+	frequent := slices.SortedFunc(maps.Keys(count), func(a, b color.RGBA) int {
+		return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a.R, b.R), cmp.Compare(a.G, b.G), cmp.Compare(a.B, b.B))
+	})
+	var palette color.Palette
+	for _, c := range frequent[:min(len(frequent), 256)] {
+		palette = append(palette, c)
+	}
+	nearest := map[color.RGBA]uint8{}
+	out := image.NewPaletted(size, palette)
+	for y := size.Min.Y; y < size.Max.Y; y++ {
+		for x := size.Min.X; x < size.Max.X; x++ {
+			c := at(x, y)
+			k, known := nearest[c]
+			if !known {
+				k = uint8(palette.Index(c))
+				nearest[c] = k
+			}
+			out.SetColorIndex(x, y, k)
+		}
+	}
+	return out
+}

@@ -1,0 +1,208 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"unseen/recommend"
+)
+
+// bridged remembers the bridges of one model, which many look at and which take a while to find.
+type bridged struct {
+	wanted chan struct{} // by somebody who does not wait
+
+	mu      sync.Mutex
+	digest  string
+	bridges []recommend.Bridge
+}
+
+// How far the bridges of pages and reading lists are looked for.
+const (
+	bridgeSources = 40
+	readingLength = 20
+)
+
+// Bridges are the field pairs between which exposure hides links, by the current model; found once for each model.
+func (s *Service) Bridges(ctx context.Context) (Bridges, error) {
+	e := s.now.Load().current
+	if known, ok := s.bridged.of(e.digest); ok {
+		return Bridges{e.digest, known}, nil
+	}
+	if !e.HasNaive() {
+		return Bridges{}, huma.NewError(http.StatusNotFound, "bridges compare with a naive model, and the service has none; fit one and give it with --naive")
+	}
+	leave, err := s.gate.enter(ctx)
+	if err != nil {
+		return Bridges{}, err
+	}
+	defer leave()
+	found, err := e.Bridges(ctx, recommend.BridgeSettings{Sources: bridgeSources, List: readingLength, Seed: 1})
+	if err != nil {
+		return Bridges{}, err
+	}
+	s.bridged.mu.Lock()
+	defer s.bridged.mu.Unlock()
+	s.bridged.digest, s.bridged.bridges = e.digest, found
+	return Bridges{e.digest, found}, nil
+}
+
+// findBridges finds them whenever somebody wanted to know, until the context ends.
+func (s *Service) findBridges(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.bridged.wanted:
+		}
+		if !s.now.Load().current.HasNaive() {
+			continue
+		}
+		if _, err := s.Bridges(ctx); err != nil && ctx.Err() == nil {
+			s.o.Log.Warn("bridges cannot be found", "error", err)
+		}
+	}
+}
+
+func (b *bridged) of(digest string) ([]recommend.Bridge, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.bridges, b.digest == digest
+}
+
+// hiddenFrom returns nodes from which exposure hides most, if that is known; if not, it is found out for the next time.
+func (s *Service) hiddenFrom(ctx context.Context, most int) []recommend.Item {
+	e := s.now.Load().current
+	known, ok := s.bridged.of(e.digest)
+	if !ok && e.HasNaive() {
+		select {
+		case s.bridged.wanted <- struct{}{}:
+		default:
+		}
+		for wait := 0; !ok && wait < 20 && ctx.Err() == nil; wait++ { // of a small network they are known soon
+			time.Sleep(20 * time.Millisecond)
+			known, ok = s.bridged.of(e.digest)
+		}
+	}
+	if !ok {
+		return nil
+	}
+	var out []recommend.Item
+	seen := map[string]bool{}
+	for place := 0; place < readingLength && len(out) < most; place++ { // the first of every bridge, then the second
+		for _, b := range known {
+			if b.Lower <= 0 || b.Weak || place >= len(b.Reading) || len(out) >= most {
+				continue
+			}
+			if item := b.Reading[place].For; !seen[item.ID] {
+				seen[item.ID] = true
+				out = append(out, item)
+			}
+		}
+	}
+	return out
+}
+
+type readingInput struct {
+	Source string `query:"source" required:"true" minLength:"1" maxLength:"200" doc:"field of who reads"`
+	Target string `query:"target" required:"true" minLength:"1" maxLength:"200" doc:"field of what is read"`
+	Format string `query:"format" enum:"csv,bibtex" default:"csv"`
+}
+
+// file is an answer to be kept.
+type file struct {
+	ContentType        string `header:"Content-Type"`
+	ContentDisposition string `header:"Content-Disposition"`
+	Body               []byte
+}
+
+func (s *Service) getReading(ctx context.Context, in *readingInput) (*file, error) {
+	found, err := s.Bridges(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range found.Bridges {
+		if !strings.EqualFold(b.Source, in.Source) || !strings.EqualFold(b.Target, in.Target) {
+			continue
+		}
+		name := slug(b.Source) + "-to-" + slug(b.Target)
+		if in.Format == "bibtex" {
+			return &file{"application/x-bibtex; charset=utf-8", fmt.Sprintf("attachment; filename=%q", name+".bib"), bibtex(b.Reading)}, nil
+		}
+		raw, err := table(b.Reading)
+		return &file{"text/csv; charset=utf-8", fmt.Sprintf("attachment; filename=%q", name+".csv"), raw}, err
+	}
+	return nil, huma.NewError(http.StatusNotFound, fmt.Sprintf("there is no bridge from %q to %q; /api/v1/bridges lists them", clip(in.Source), clip(in.Target)))
+}
+
+// slug is a name that files may have everywhere.
+func slug(name string) string {
+	var b strings.Builder
+	for _, r := range strings.ToLower(name) {
+		switch {
+		case r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r)):
+			b.WriteRune(r)
+		case b.Len() > 0 && !strings.HasSuffix(b.String(), "-"):
+			b.WriteByte('-')
+		}
+	}
+	if b.Len() == 0 {
+		return "field"
+	}
+	return strings.Trim(b.String(), "-")
+}
+
+// table is a reading list as CSV. A cell that a spreadsheet would take for a formula gets an apostrophe.
+func table(list []recommend.Reading) ([]byte, error) {
+	var b bytes.Buffer
+	w := csv.NewWriter(&b)
+	rows := [][]string{{"for_id", "for_title", "for_field", "id", "title", "field", "time", "link_if_shown", "shown_so_far"}}
+	for _, r := range list {
+		row := []string{r.For.ID, r.For.Title, r.For.Field, r.ID, r.Title, r.Field, r.Time, number(r.Link), number(r.Propensity)}
+		for k, cell := range row {
+			if cell != "" && strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
+				row[k] = "'" + cell
+			}
+		}
+		rows = append(rows, row)
+	}
+	err := w.WriteAll(rows)
+	return b.Bytes(), err
+}
+
+func number(x float64) string { return strconv.FormatFloat(x, 'g', 6, 64) }
+
+// bibtex is a reading list for a bibliography. What is to be read for several sources is there once.
+func bibtex(list []recommend.Reading) []byte {
+	var b bytes.Buffer
+	seen := map[string]bool{}
+	for k, r := range list {
+		if seen[r.ID] {
+			continue
+		}
+		seen[r.ID] = true
+		fmt.Fprintf(&b, "@misc{unseen%d,\n  title = {%s},\n", k+1, braced(r.Title, r.ID))
+		if len(r.Time) >= 4 {
+			fmt.Fprintf(&b, "  year = {%s},\n", braced(r.Time[:4], ""))
+		}
+		fmt.Fprintf(&b, "  keywords = {%s},\n  note = {%s; for %s, chance of a link if shown %.2f}\n}\n", braced(r.Field, ""), braced(r.ID, ""), braced(r.For.Title, r.For.ID), r.Link)
+	}
+	return b.Bytes()
+}
+
+// braced makes text fit for a BibTeX value.
+func braced(text, otherwise string) string {
+	if text == "" {
+		text = otherwise
+	}
+	return strings.NewReplacer(`\`, `\textbackslash{}`, "{", `\{`, "}", `\}`, "%", `\%`, "&", `\&`, "#", `\#`, "_", `\_`, "$", `\$`, "~", `\~{}`, "^", `\^{}`, "\n", " ", "\r", " ").Replace(text)
+}

@@ -1,0 +1,125 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"unseen/loop"
+)
+
+// The ways in which a simulated recommender learns.
+const (
+	TakesLinks  = "naive"     // links as they come
+	Corrects    = "corrected" // for exposure; what was not shown counts as not linked
+	LearnsShown = "shown"     // for exposure, from what was shown alone, as this service does
+)
+
+// Simulation is what would become of the loop.
+type Simulation struct {
+	Model   string  `json:"model" doc:"digest"`
+	Method  string  `json:"method"`
+	Rounds  int     `json:"rounds"`
+	Explore float64 `json:"explore"`
+	Seed    uint64  `json:"seed"`
+
+	All      []loop.Share     `json:"all" doc:"same-field share of what is recommended, by round, with its 95% interval"`
+	Beside   []loop.Share     `json:"beside" doc:"the same of a naive recommender that explores nothing"`
+	Fields   []SimulatedField `json:"fields"`
+	Words    []string         `json:"words" doc:"what it comes to"`
+	Warnings []string         `json:"warnings,omitempty"`
+}
+
+// SimulatedField is the share of the recommendations to one field's nodes.
+type SimulatedField struct {
+	Field  string       `json:"field"`
+	Nodes  int          `json:"nodes"`
+	Shares []loop.Share `json:"shares"`
+}
+
+type simulationInput struct {
+	Rounds  int     `query:"rounds" minimum:"1" maximum:"50" default:"20" doc:"of recommending and training anew"`
+	Explore float64 `query:"explore" minimum:"0" maximum:"1" default:"0" doc:"share of the recommendations that is drawn from everything"`
+	Method  string  `query:"method" enum:"naive,corrected,shown" default:"naive" doc:"naive: links as they come; corrected: for exposure, what was not shown counting as not linked; shown: for exposure, from what was shown alone"`
+	Seed    uint64  `query:"seed" maximum:"9007199254740991" default:"1" doc:"of the draws"`
+}
+
+func (s *Service) getSimulation(ctx context.Context, in *simulationInput) (*body[Simulation], error) {
+	out, err := s.Simulate(ctx, in.Method, in.Rounds, in.Explore, in.Seed)
+	return answer(out), err
+}
+
+// simulatedPairs bounds the pairs that a simulation looks at, whatever the number of fields.
+const simulatedPairs = 400_000
+
+// Simulate plays the loop with the current model: recommend, let readers link, train anew, round after round. It looks
+// at a sample of pairs and ends with the context.
+func (s *Service) Simulate(ctx context.Context, method string, rounds int, explore float64, seed uint64) (Simulation, error) {
+	leave, err := s.gate.enter(ctx)
+	if err != nil {
+		return Simulation{}, err
+	}
+	defer leave()
+	switch {
+	case method != TakesLinks && method != Corrects && method != LearnsShown:
+		return Simulation{}, fault("method", clip(method), "is no way to learn; give naive, corrected or shown")
+	case rounds < 1 || rounds > 50:
+		return Simulation{}, fault("rounds", rounds, "is %d; give from 1 to 50", rounds)
+	case !(explore >= 0 && explore <= 1):
+		return Simulation{}, fault("explore", explore, "is %v; give from 0 to 1", explore)
+	}
+	e := s.now.Load().current
+	each := min(max(int(math.Sqrt(simulatedPairs))/max(e.Graph().FieldCount(), 1), 4), 100)
+	settings := loop.ForecastSettings{Rounds: rounds, Sources: each, Targets: each, Replicates: 40, Threads: 1, Seed: seed}
+	plain, err := loop.Foretell(ctx, e.Model(), e.Graph(), settings)
+	if err != nil {
+		return Simulation{}, unforeseeable(err)
+	}
+	settings.Explore, settings.ShownOnly = explore, method == LearnsShown
+	played, err := loop.Foretell(ctx, e.Model(), e.Graph(), settings)
+	if err != nil {
+		return Simulation{}, unforeseeable(err)
+	}
+	of := func(f loop.FieldForecast) []loop.Share {
+		if method == TakesLinks {
+			return f.Naive
+		}
+		return f.Corrected
+	}
+	out := Simulation{Model: e.digest, Method: method, Rounds: rounds, Explore: explore, Seed: seed, All: of(played.All), Beside: plain.All.Naive, Warnings: played.Warnings}
+	for _, f := range played.Fields {
+		out.Fields = append(out.Fields, SimulatedField{f.Name, f.Nodes, of(f)})
+	}
+	out.say()
+	return out, nil
+}
+
+// unforeseeable says of a model that it cannot be played with, which is nobody's fault.
+func unforeseeable(err error) error {
+	if errors.Is(err, loop.ErrModel) || errors.Is(err, loop.ErrGraph) {
+		return huma.NewError(http.StatusNotFound, "there is no forecast: "+err.Error())
+	}
+	return err
+}
+
+// say puts the result into words.
+func (s *Simulation) say() {
+	first, last := s.All[0], s.All[len(s.All)-1]
+	beside := s.Beside[len(s.Beside)-1]
+	s.Words = append(s.Words, fmt.Sprintf("Of 100 recommendations %.0f stay in the reader's own field in round 1, and %.0f (%.0f to %.0f) in round %d.", 100*first.Share, 100*last.Share, 100*last.Low, 100*last.High, last.Round))
+	if s.Method != TakesLinks || s.Explore > 0 {
+		s.Words = append(s.Words, fmt.Sprintf("A naive recommender that explores nothing would keep %.0f (%.0f to %.0f) by then.", 100*beside.Share, 100*beside.Low, 100*beside.High))
+	}
+	switch grown := last.Share - first.Share; {
+	case grown > .05:
+		s.Words = append(s.Words, "The loop closes: every round sees more of what the last one showed.")
+	case grown < -.05:
+		s.Words = append(s.Words, "The loop opens: more comes from other fields in every round.")
+	default:
+		s.Words = append(s.Words, "The share hardly moves: what is shown does not feed on itself.")
+	}
+}
