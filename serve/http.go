@@ -75,7 +75,7 @@ func (s *Service) Run(ctx context.Context, l Listen) error {
 		scheme = "https"
 	}
 	if l.Started != nil {
-		l.Started(scheme + "://" + socket.Addr().String())
+		l.Started(scheme + "://" + reachable(socket.Addr()))
 	}
 	ended := make(chan error, 1)
 	go func() {
@@ -98,6 +98,14 @@ func (s *Service) Run(ctx context.Context, l Listen) error {
 		return fmt.Errorf("serve: after %v requests were still under way and were cut off: %w", l.Drain, err)
 	}
 	return nil
+}
+
+// reachable is an address as a browser on this machine takes it: a service on all addresses is also on localhost.
+func reachable(a net.Addr) string {
+	if tcp, ok := a.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		return net.JoinHostPort("localhost", strconv.Itoa(tcp.Port))
+	}
+	return a.String()
 }
 
 // loopback tells whether only this machine reaches an address.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -206,4 +207,17 @@ func TestTokensAreReadAgain(t *testing.T) {
 	}
 	becomes(first, 401)
 	becomes(second, 401)
+}
+
+// An address that a browser cannot open is no address to print.
+func TestReachable(t *testing.T) {
+	for from, want := range map[string]string{"127.0.0.1:81": "127.0.0.1:81", "[::]:81": "localhost:81", "0.0.0.0:81": "localhost:81", "[::1]:81": "[::1]:81"} {
+		a, err := net.ResolveTCPAddr("tcp", from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := reachable(a); got != want {
+			t.Errorf("%s is printed as %s, want %s", from, got, want)
+		}
+	}
 }

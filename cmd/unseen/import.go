@@ -162,7 +162,7 @@ func runImport(cmd *cobra.Command, format string, f importFlags) error {
 
 func printImport(w io.Writer, dir string, r *exchange.Report) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s nodes, %s links, %s fields", dir, thousands(r.Nodes), thousands(r.Links), thousands(r.Fields))
+	fmt.Fprintf(&b, "%s: %s, %s, %s", dir, plural(r.Nodes, "node"), plural(r.Links, "link"), plural(r.Fields, "field"))
 	if r.Dimension > 0 {
 		fmt.Fprintf(&b, ", %d dimensions", r.Dimension)
 	}
@@ -171,21 +171,22 @@ func printImport(w io.Writer, dir string, r *exchange.Report) error {
 	}
 	b.WriteString("\n")
 	for _, x := range []struct {
-		n    int
-		text string
+		n         int
+		one, many string
 	}{
-		{r.Repeated, "links were there more than once and count as one"},
-		{r.SelfLinks, "links from a node to itself were dropped"},
-		{r.Isolated, "nodes have no link"},
-		{r.Fieldless, "nodes have no field"},
-		{r.Untimed, "nodes have no time"},
+		{r.Repeated, "link was there more than once and counts as one", "links were there more than once and count as one"},
+		{r.SelfLinks, "link from a node to itself was dropped", "links from a node to itself were dropped"},
+		{r.Isolated, "node has no link", "nodes have no link"},
+		{r.Fieldless, "node has no field", "nodes have no field"},
+		{r.Untimed, "node has no time", "nodes have no time"},
+		{r.Rejected, "record was let go; " + r.RejectsFile + " says which and why", "records were let go; " + r.RejectsFile + " says which and why"},
 	} {
-		if x.n > 0 {
-			b.WriteString(wrap(fmt.Sprintf("- %s %s.", thousands(x.n), x.text)))
+		switch {
+		case x.n == 1:
+			b.WriteString(wrap("- 1 " + x.one + "."))
+		case x.n > 1:
+			b.WriteString(wrap(fmt.Sprintf("- %s %s.", thousands(x.n), x.many)))
 		}
-	}
-	if r.Rejected > 0 {
-		b.WriteString(wrap(fmt.Sprintf("- %s records were let go; %s says which and why.", thousands(r.Rejected), r.RejectsFile)))
 	}
 	for _, note := range r.Notes {
 		b.WriteString(wrap("- " + note))

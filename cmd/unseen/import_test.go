@@ -33,7 +33,7 @@ func TestImportAndExport(t *testing.T) {
 	if code != exitOK || stderr != "" {
 		t.Fatalf("exit code %d, stderr %q", code, stderr)
 	}
-	for _, s := range []string{"2 nodes, 1 links, 1 fields", "1 links were there more than once", "1 links from a node to itself", "taken key as id, subject as field"} {
+	for _, s := range []string{"2 nodes, 1 link, 1 field", "1 link was there more than once", "1 link from a node to itself", "taken key as id, subject as field"} {
 		if !strings.Contains(strings.Join(strings.Fields(stdout), " "), s) {
 			t.Errorf("stdout does not say %q:\n%s", s, stdout)
 		}
@@ -117,7 +117,7 @@ func TestImportSaysWhere(t *testing.T) {
 		t.Errorf("%v was left behind", left)
 	}
 	code, stdout, stderr := invoke("import", "csv", raw, "-o", dir, "--lenient")
-	if code != exitOK || !strings.Contains(stdout, "1 records were let go") {
+	if code != exitOK || !strings.Contains(stdout, "1 record was let go") {
 		t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
 	if _, err := os.Stat(dir + ".rejects.csv"); err != nil {
