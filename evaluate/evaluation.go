@@ -37,6 +37,7 @@ type Evaluation struct {
 
 	Fairness    *Fairness    `json:"fairness,omitempty"`
 	Certificate *Certificate `json:"certificate,omitempty"`
+	Log         *LogRisk     `json:"log,omitempty"` // by what a service showed, with known probabilities
 	Warnings    []string     `json:"warnings,omitempty"`
 }
 

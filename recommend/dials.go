@@ -6,6 +6,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+
+	"unseen/internal/kern"
 )
 
 // drawn is a target and the probability with which it is in the list.
@@ -90,12 +92,12 @@ func product(a, b []float32) float64 {
 // e being the share to explore, and the draw is pivotal: exactly K, each with exactly its p. Every candidate can
 // be shown, which is what later lets a log tell relevance from exposure. The list is in the order of ŷ.
 func (r *Recommender) explore(room *room, q Query) []drawn {
-	k := min(q.K, len(room.kept))
-	p := proportional(room.scores, room.kept, k)
+	top := best(room.scores, room.kept, min(q.K, len(room.kept)))
+	p := room.proportional(top)
 	for i := range p {
 		p[i] *= q.Explore
 	}
-	for _, j := range best(room.scores, room.kept, k) {
+	for _, j := range top {
 		place, _ := slices.BinarySearch(room.kept, j) // they ascend
 		p[place] += 1 - q.Explore
 	}
@@ -110,42 +112,48 @@ func (r *Recommender) explore(room *room, q Query) []drawn {
 	return out
 }
 
-// proportional returns probabilities min(1, c·ŷ) that add up to k.
-func proportional(scores []float32, candidates []int32, k int) []float64 {
-	p := make([]float64, len(candidates))
-	var total float64
-	for i, j := range candidates {
-		p[i] = sigmoid(float64(scores[j]))
-		if !(p[i] > 1e-300) { // so that c stays finite; also not a number
-			p[i] = 1e-300
+// proportional returns probabilities min(1, c·ŷ) of the candidates that add up to as many as top has: the best of
+// them, best first. Who is sure to be drawn is among those, so that c follows from them and the sum of all others.
+func (room *room) proportional(top []int32) []float64 {
+	const least = 1e-300 // so that c stays finite; also where ŷ is not a number
+	room.relevance = slices.Grow(room.relevance[:0], len(room.scores))[:len(room.scores)]
+	kern.Sigmoid(room.relevance, room.scores)
+	p := slices.Grow(room.shares[:0], len(room.kept))[:len(room.kept)]
+	room.shares = p
+	for i, j := range room.kept {
+		y := float64(room.relevance[j])
+		if !(y > least) {
+			y = least
 		}
-		total += p[i]
+		p[i] = y
 	}
-	// those with c·ŷ ≥ 1 are sure; c is found anew without them until none is left
-	sure := make([]bool, len(p))
-	left := float64(k)
-	for {
-		c := left / total
-		more := false
-		for i, y := range p {
-			if !sure[i] && c*y >= 1 {
-				sure[i], more = true, true
-				left--
-				total -= y
-			}
-		}
-		if !more || total <= 0 || left <= 0 {
+	places, relevance := make([]int, len(top)), make([]float64, len(top))
+	for m, j := range top {
+		places[m], _ = slices.BinarySearch(room.kept, j)
+		relevance[m], p[places[m]] = p[places[m]], 0
+	}
+	var rest float64
+	for _, y := range p {
+		rest += y
+	}
+	totals := make([]float64, len(top)) // of top[m] and all that come after it
+	for m, y := range slices.Backward(relevance) {
+		rest += y
+		totals[m] = rest
+	}
+	sure, c := 0, 0.
+	for ; sure < len(top); sure++ {
+		if c = float64(len(top)-sure) / totals[sure]; c*relevance[sure] < 1 {
 			break
 		}
+		c = 0 // nothing is left for others, if this was the last
 	}
-	c := 0.0
-	if total > 0 {
-		c = math.Max(left, 0) / total
+	for i := range p {
+		p[i] *= c
 	}
-	for i, y := range p {
-		p[i] = math.Min(1, c*y)
-		if sure[i] {
-			p[i] = 1
+	for m, at := range places {
+		if p[at] = 1; m >= sure {
+			p[at] = c * relevance[m]
 		}
 	}
 	return p
@@ -155,37 +163,55 @@ func proportional(scores []float32, candidates []int32, k int) []float64 {
 // duels (Deville and Tillé, 1998): of two elements one takes all of the other's probability, or is taken and leaves it
 // what is beyond 1. Elements compete, so that a list has about as many of the best as it should. A comb over the elements
 // laid end to end would have the same probabilities, and now and then miss nearly all of the best at once.
+//
+// Of a run of elements that hold less than 1 together, duels leave each standing in proportion to its p; so chance is
+// asked once for the run, when somebody comes who would make it 1.
 func pivotal(p []float64, random *rand.Rand) []int {
 	var total float64
 	for _, x := range p {
 		total += x
 	}
 	count := int(math.Round(total))
-	var out []int
-	left, a := -1, 0. // who is still in the ring, and with what
-	for i, b := range p {
-		switch {
-		case b <= 0:
-		case b >= 1:
-			out = append(out, i)
-		case left < 0:
-			left, a = i, b
-		case a+b < 1:
-			if random.Float64()*(a+b) >= a {
-				left = i
-			}
-			a += b
-		default:
-			taken := i
-			if random.Float64()*(2-a-b) < 1-b {
-				taken, left = left, i
-			}
-			out = append(out, taken)
-			a += b - 1
+	out := make([]int, 0, count)
+	first, mass := -1, 0. // who was in the ring when the run began, and with what
+	from, held := 0, 0.   // where the run goes on, and what it holds by now
+	winner := func(until int) int {
+		u := random.Float64() * held
+		if u < mass {
+			return first
 		}
+		u -= mass
+		last := first
+		for i := from; i < until; i++ {
+			if x := p[i]; x > 0 && x < 1 {
+				if last = i; u < x {
+					break
+				}
+				u -= x
+			}
+		}
+		return last
 	}
-	if left >= 0 && len(out) < count { // the last has 1, but for rounding
-		out = append(out, left)
+	for i, b := range p {
+		sum := held + b
+		if sum < 1 {
+			held = sum
+			continue
+		}
+		if b >= 1 {
+			out = append(out, i)
+			continue
+		}
+		taken, left := winner(i), i
+		if random.Float64()*(2-sum) >= 1-b {
+			taken, left = left, taken
+		}
+		out = append(out, taken)
+		first, mass = left, sum-1
+		from, held = i+1, mass
+	}
+	if held > 0 && len(out) < count { // the last has 1, but for rounding
+		out = append(out, winner(len(p)))
 	}
 	return out
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -312,7 +313,9 @@ func (r *Recommender) validate(q Query) error {
 // room is what one query needs.
 type room struct {
 	scores, naive []float32
-	kept          []int32 // candidates, ascending
+	kept          []int32   // candidates, ascending
+	relevance     []float32 // ŷ of every node, where a list is drawn
+	shares        []float64 // of the candidates, where a list is drawn
 }
 
 // Top returns the best targets, or those that the dials ask for instead.
@@ -453,6 +456,29 @@ func (r *Recommender) candidates(room *room, q Query) {
 		}
 	}
 	dated := !q.From.IsZero() || !q.Until.IsZero()
+	if out == nil && wanted == nil && q.Before == nil && !dated { // all but itself and what it links to
+		room.kept = slices.Grow(room.kept, r.g.Len())
+		next := int32(0)
+		keep := func(until int32) {
+			for ; next < until; next++ {
+				room.kept = append(room.kept, next)
+			}
+		}
+		for _, j := range linked {
+			if self >= 0 && self < j {
+				keep(self)
+				next = max(next, self+1)
+			}
+			keep(j)
+			next = max(next, j+1)
+		}
+		if self >= 0 {
+			keep(self)
+			next = max(next, self+1)
+		}
+		keep(int32(r.g.Len()))
+		return
+	}
 	for j := range int32(r.g.Len()) {
 		for len(linked) > 0 && linked[0] < j {
 			linked = linked[1:]

@@ -255,13 +255,98 @@ func TestExploreShowsWithItsProbability(t *testing.T) {
 			t.Fatalf("seed %d: a tenth is explored, and %d of the %d best are left", seed, best, k)
 		}
 	}
-	p := proportional([]float32{9, 9, -3, -4, -5}, []int32{0, 1, 2, 3, 4}, 3)
-	var sum float64
-	for _, x := range p {
-		sum += x
+}
+
+// Shares are in proportion to ŷ, none beyond 1, and add up; also where ŷ of the best dwarfs all others.
+func TestProportional(t *testing.T) {
+	for _, scores := range [][]float32{{9, 9, -3, -4, -5}, {-40, 3, 8, -60, -41, 7, -42}, {0, 0, 0, 0}, {-80, 20, -85, 20}, {-200, -300, -400, 90}} {
+		room := &room{scores: scores}
+		for j := range scores {
+			room.kept = append(room.kept, int32(j))
+		}
+		for k := 1; k <= len(scores); k++ {
+			p := room.proportional(best(scores, room.kept, k))
+			var sum, c float64
+			for j, x := range p {
+				sum += x
+				if x < 1 { // all others have one c
+					y := math.Max(sigmoid(float64(scores[j])), 1e-300)
+					if scores[j] < -88 {
+						y = 1e-300 // float32 has nothing so small
+					}
+					if ratio := x / y; c == 0 {
+						c = ratio
+					} else if math.Abs(ratio-c) > 1e-5*c {
+						t.Errorf("%v, %d of them: shares %v have no common factor", scores, k, p)
+					}
+				}
+				if x > 1 || k < len(scores) && !(x > 0) && k-countSure(p) > 0 {
+					t.Errorf("%v, %d of them: shares %v", scores, k, p)
+				}
+			}
+			if math.Abs(sum-float64(k)) > 1e-9 {
+				t.Errorf("%v: shares %v add up to %v, not %d", scores, p, sum, k)
+			}
+		}
 	}
-	if math.Abs(sum-3) > 1e-9 || p[0] != 1 || p[1] != 1 || !(p[2] > p[3] && p[3] > p[4]) {
-		t.Errorf("probabilities %v", p)
+}
+
+func countSure(p []float64) (n int) {
+	for _, x := range p {
+		if x == 1 {
+			n++
+		}
+	}
+	return n
+}
+
+// Every element is drawn as often as its share says, and there are always as many as the shares add up to.
+func TestPivotal(t *testing.T) {
+	const draws = 40_000
+	for _, p := range [][]float64{
+		{.5, .5}, {.2, .3, .5}, {1, .25, 0, .25, .25, .25, 1}, {.9, .9, .9, .3}, {.01, .02, .97, .6, .4}, {0, .4, 1, .4, .4, .4, .4, 0},
+		slices.Repeat([]float64{.05, .15}, 20), {.999, .001}, {1, 1}, {0, 1, 0},
+	} {
+		var total float64
+		for _, x := range p {
+			total += x
+		}
+		random := rand.New(rand.NewPCG(5, 6))
+		counts := make([]int, len(p))
+		for range draws {
+			chosen := pivotal(p, random)
+			if len(chosen) != int(math.Round(total)) {
+				t.Fatalf("%v: %d drawn", p, len(chosen))
+			}
+			for k, i := range chosen {
+				if slices.Contains(chosen[:k], i) {
+					t.Fatalf("%v: %d is drawn twice", p, i)
+				}
+				counts[i]++
+			}
+		}
+		for i, x := range p {
+			share := float64(counts[i]) / draws
+			if math.Abs(share-x) > 4.5*math.Sqrt(x*(1-x)/draws) {
+				t.Errorf("%v: element %d is drawn %.4f of the time", p, i, share)
+			}
+		}
+	}
+}
+
+// Who may be recommended is the same, whether it is found by looking at every node or by leaving out a few.
+func TestCandidates(t *testing.T) {
+	g, m, _ := small(t, 60, "diagonal")
+	r := must(New(g, m, Options{}))(t)
+	for i := range int32(g.Len()) {
+		for _, linked := range []bool{false, true} {
+			var quick, slow room
+			r.candidates(&quick, Query{Source: r.Node(i), Linked: linked})
+			r.candidates(&slow, Query{Source: r.Node(i), Linked: linked, Exclude: []int32{i}}) // never recommended anyway
+			if !slices.Equal(quick.kept, slow.kept) {
+				t.Fatalf("node %d, linked %v: %v, not %v", i, linked, quick.kept, slow.kept)
+			}
+		}
 	}
 }
 

@@ -96,9 +96,11 @@ func best(scores []float32, candidates []int32, k int) []int32 {
 			i = child
 		}
 	}
+	worst := float32(math.Inf(-1)) // of a full heap
 	for _, j := range candidates {
-		if scores[j] != scores[j] {
-			continue // not a number: never recommended
+		z := scores[j]
+		if !(z >= worst) {
+			continue // also not a number: never recommended
 		}
 		if len(heap) < k {
 			heap = append(heap, j)
@@ -106,12 +108,14 @@ func best(scores []float32, candidates []int32, k int) []int32 {
 				for i := k/2 - 1; i >= 0; i-- {
 					down(i)
 				}
+				worst = scores[heap[0]]
 			}
 			continue
 		}
-		if before(j, heap[0]) {
+		if k > 0 && before(j, heap[0]) {
 			heap[0] = j
 			down(0)
+			worst = scores[heap[0]]
 		}
 	}
 	slices.SortFunc(heap, func(a, b int32) int {
@@ -129,12 +133,19 @@ func ranks(scores []float32, candidates, of []int32) []int {
 	})
 	// count[p] candidates come before sorted[p] and not before sorted[p−1]
 	count := make([]int, len(sorted)+1)
+	limits := make([]float32, len(sorted))
+	for p, j := range sorted {
+		limits[p] = scores[j]
+	}
 	for _, j := range candidates {
-		z := scores[j]
-		at := sort.Search(len(sorted), func(p int) bool {
-			other := scores[sorted[p]]
-			return z > other || z == other && j < sorted[p]
-		})
+		z, at := scores[j], len(sorted)
+		// Most come after all of them, or after all but one that was drawn from far down.
+		for steps := 0; at > 0 && (z > limits[at-1] || z == limits[at-1] && j < sorted[at-1]); steps++ {
+			if at--; steps == 3 {
+				at = sort.Search(at, func(p int) bool { return z > limits[p] || z == limits[p] && j < sorted[p] })
+				break
+			}
+		}
 		count[at]++
 	}
 	place := make(map[int32]int, len(sorted))

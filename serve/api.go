@@ -397,7 +397,7 @@ func (s *Service) recommendFor(ctx context.Context, ask Ask) (*body[*Answer], er
 // scopeOf is what the caller may do.
 func (s *Service) scopeOf(ctx context.Context) Scope {
 	name := callerOf(ctx).token
-	for _, t := range s.o.Tokens.list {
+	for _, t := range *s.o.Tokens.list.Load() {
 		if t.Name == name {
 			return t.Scope
 		}
@@ -501,7 +501,7 @@ func (s *Service) ModelDetail() (ModelDetail, error) {
 	if err != nil {
 		return ModelDetail{}, err
 	}
-	d := ModelDetail{Entry: entry, Dataset: filepath.Base(s.net.folder), Nodes: g.Len(), Links: g.LinkCount(), Texts: s.net.texts != nil, Naive: e.HasNaive(), Explore: s.o.Explore}
+	d := ModelDetail{Entry: entry, Dataset: filepath.Base(s.net.Folder()), Nodes: g.Len(), Links: g.LinkCount(), Texts: s.texts, Naive: e.HasNaive(), Explore: s.o.Explore}
 	for _, part := range []struct {
 		raw  json.RawMessage
 		into any
@@ -592,7 +592,7 @@ func (s *Service) postJob(_ context.Context, in *body[Order]) (*body[Job], error
 }
 
 // Start queues a job.
-func (s *Service) Start(o Order) (Job, error) { return s.jobs.add(o) }
+func (s *Service) Start(o Order) (Job, error) { return s.jobs.add(o, false) }
 
 // Wait returns a job when it has ended.
 func (s *Service) Wait(ctx context.Context, id string) (Job, error) {
@@ -611,11 +611,16 @@ func (s *Service) Wait(ctx context.Context, id string) (Job, error) {
 
 // JobList is all jobs that are remembered.
 type JobList struct {
-	Jobs []Job `json:"jobs"`
+	Jobs []Job      `json:"jobs" doc:"the latest first"`
+	Due  *time.Time `json:"due,omitempty" doc:"when the schedule has a model trained, if the log has enough new events by then"`
 }
 
 func (s *Service) getJobs(context.Context, *struct{}) (*body[JobList], error) {
-	return answer(JobList{s.jobs.list()}), nil
+	list := JobList{Jobs: s.jobs.list()}
+	if due, planned := s.Due(); planned {
+		list.Due = &due
+	}
+	return answer(list), nil
 }
 
 func (s *Service) getJob(_ context.Context, in *idInput) (*body[Job], error) {

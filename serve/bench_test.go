@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -150,5 +151,112 @@ func load(b *testing.B, clients int, send func(c *http.Client, n int) (*http.Res
 	b.ReportMetric(took[len(took)/2].Seconds()*1000, "p50-ms")
 	if failed.Load() > 0 {
 		b.Errorf("%d of %d requests failed", failed.Load(), b.N)
+	}
+}
+
+// BenchmarkOverload offers three times what the service can do for three seconds, at a fixed pace that does not wait for
+// answers. What cannot be answered soon must be refused, with no other fault; memory must stay; and when the rush is
+// over the service must be as it was. Generator and service share the processors and the heap.
+func BenchmarkOverload(b *testing.B) {
+	s, err := Open(b.Context(), Options{Folder: largeFolder(b, 20_000, 256), Concurrent: 2})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	for s.models.snapshot().Expected == nil {
+		time.Sleep(10 * time.Millisecond)
+	}
+	server := httptest.NewServer(s.Handler())
+	defer server.Close()
+	c := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 1024, MaxConnsPerHost: 1024}}
+	ask := func(n int) (status int, again string, took time.Duration, err error) {
+		began := time.Now()
+		r, err := c.Get(fmt.Sprintf("%s/api/v1/recommendations?node=n%d&k=10", server.URL, n*7919%20_000))
+		if err != nil {
+			return 0, "", 0, err
+		}
+		defer r.Body.Close()
+		_, err = io.Copy(io.Discard, r.Body)
+		return r.StatusCode, r.Header.Get("Retry-After"), time.Since(began), err
+	}
+	// what it can do: eight clients that wait for their answers
+	closed := func(d time.Duration) float64 {
+		var done atomic.Int64
+		var group sync.WaitGroup
+		began := time.Now()
+		for w := range 8 {
+			group.Go(func() {
+				for n := w; time.Since(began) < d; n += 8 {
+					if status, _, _, err := ask(n); err == nil && status == http.StatusOK {
+						done.Add(1)
+					}
+				}
+			})
+		}
+		group.Wait()
+		return float64(done.Load()) / time.Since(began).Seconds()
+	}
+	heap := func() float64 {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return float64(m.HeapInuse+m.StackInuse) / (1 << 20)
+	}
+	closed(time.Second)
+	for b.Loop() {
+		capacity := closed(2 * time.Second)
+		quiet := heap()
+		var mu sync.Mutex
+		var took []time.Duration
+		var shed, offered int
+		var peak float64
+		var group sync.WaitGroup
+		began := time.Now()
+		const rush = 3 * time.Second
+		for time.Since(began) < rush {
+			for due := int(3 * capacity * time.Since(began).Seconds()); offered < due; offered++ {
+				n := offered
+				group.Go(func() {
+					status, again, d, err := ask(n)
+					mu.Lock()
+					defer mu.Unlock()
+					switch {
+					case err == nil && status == http.StatusOK:
+						took = append(took, d)
+					case err == nil && (status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests) && again != "":
+						shed++
+					default:
+						b.Errorf("status %d, Retry-After %q, %v", status, again, err)
+					}
+				})
+			}
+			peak = max(peak, heap())
+			time.Sleep(2 * time.Millisecond)
+		}
+		over := time.Now()
+		group.Wait()
+		for {
+			if status, _, d, err := ask(1); err == nil && status == http.StatusOK && d < 20*time.Millisecond {
+				break
+			}
+			if time.Since(over) > 5*time.Second {
+				b.Error("five seconds after the rush the service has not recovered")
+				break
+			}
+		}
+		recovered := time.Since(over)
+		after := closed(2 * time.Second)
+		slices.Sort(took)
+		if shed == 0 || len(took) == 0 {
+			b.Fatalf("%d answered, %d refused", len(took), shed)
+		}
+		b.ReportMetric(capacity, "capacity/s")
+		b.ReportMetric(float64(offered)/rush.Seconds(), "offered/s")
+		b.ReportMetric(float64(len(took))/rush.Seconds(), "answered/s")
+		b.ReportMetric(float64(shed)/rush.Seconds(), "refused/s")
+		b.ReportMetric(took[len(took)*99/100].Seconds()*1000, "p99-ms")
+		b.ReportMetric(quiet, "MB-before")
+		b.ReportMetric(peak, "MB-peak")
+		b.ReportMetric(recovered.Seconds()*1000, "recovered-ms")
+		b.ReportMetric(after, "capacity-after/s")
 	}
 }

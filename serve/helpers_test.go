@@ -17,6 +17,7 @@ import (
 	"unseen/dataset"
 	"unseen/fit"
 	"unseen/graph"
+	"unseen/internal/postgrestest"
 	"unseen/model"
 	"unseen/world"
 )
@@ -104,7 +105,12 @@ func copyOf(t testing.TB) string {
 }
 
 func TestMain(m *testing.M) {
+	if folder := os.Getenv("UNSEEN_TEST_SERVICE"); folder != "" {
+		trainUntilKilled(folder)
+		return
+	}
 	code := m.Run()
+	postgrestest.Close()
 	if folder, err := small(); err == nil {
 		os.RemoveAll(folder)
 	}

@@ -2,12 +2,19 @@ package serve
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
+	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
+
+	"unseen/internal/atomicfile"
 )
 
 // The states of a job.
@@ -28,6 +35,8 @@ type Job struct {
 	Phase   string     `json:"phase,omitempty" doc:"what is being done"`
 	Done    float64    `json:"done" doc:"share of the phase"`
 	Queued  time.Time  `json:"queued"`
+	Planned bool       `json:"planned,omitempty" doc:"nobody asked for it: it was due"`
+	Begun   int        `json:"begun,omitempty" doc:"how often it was begun; more than once if the service died meanwhile"`
 	Started *time.Time `json:"started,omitempty"`
 	Ended   *time.Time `json:"ended,omitempty"`
 	Error   string     `json:"error,omitempty"`
@@ -56,11 +65,15 @@ var errQueue = errors.New("serve: too many jobs wait")
 const (
 	maxQueued = 8
 	keptJobs  = 50
+	maxBegun  = 2 // a job during which the service died so often is not begun again
 )
 
-// jobs is who works in the background.
+// jobs is who works in the background. What is queued, and what was under way when the service ended, is done after
+// it has started again.
 type jobs struct {
+	path string // where they are kept; "": nowhere
 	now  func() time.Time
+	log  *slog.Logger
 	swap sync.Mutex // held while models are exchanged
 
 	mu    sync.Mutex
@@ -73,25 +86,88 @@ type jobs struct {
 type work struct {
 	Job
 	cancel  context.CancelFunc // nil while it is queued
+	stopped bool               // somebody asked for its end
 	changed chan struct{}      // closed at the next change
 }
 
-func newJobs(now func() time.Time) *jobs {
-	return &jobs{now: now, queue: make(chan *work, maxQueued)}
+// openJobs reads what is left to do, if a service was here before.
+func openJobs(path string, now func() time.Time, log *slog.Logger) (*jobs, error) {
+	j := &jobs{path: path, now: now, log: log, queue: make(chan *work, maxQueued)}
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return j, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var kept []Job
+	if err := json.Unmarshal(raw, &kept); err != nil {
+		return nil, fmt.Errorf("%s is damaged: %w; remove it, and jobs are forgotten, models are not", path, err)
+	}
+	for _, job := range kept {
+		if n, err := strconv.Atoi(job.ID); err == nil {
+			j.next = max(j.next, n)
+		}
+		w := &work{Job: job, changed: make(chan struct{})}
+		j.all = append(j.all, w)
+		if w.Ended != nil {
+			continue
+		}
+		if w.Begun >= maxBegun {
+			j.finish(w, fmt.Errorf("the service died %d times while it was under way, so it is not begun again", w.Begun))
+			continue
+		}
+		if w.Begun > 0 {
+			log.Info("a job is begun again: the service ended while it was under way", "job", w.ID, "kind", w.Kind)
+		}
+		select {
+		case j.queue <- w:
+			w.State, w.Phase, w.Done, w.Started = Queued, "", 0, nil
+		default:
+			j.finish(w, errQueue)
+		}
+	}
+	return j, nil
 }
 
-// add queues a job.
-func (j *jobs) add(o Order) (Job, error) {
+// save keeps all jobs. j is locked.
+func (j *jobs) save() error {
+	if j.path == "" {
+		return nil
+	}
+	kept := make([]Job, len(j.all))
+	for k, w := range j.all {
+		kept[k] = w.Job
+	}
+	return atomicfile.Write(j.path, func(w io.Writer) error {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(kept)
+	})
+}
+
+// keep saves where nobody can be told of an error.
+func (j *jobs) keep() {
+	if err := j.save(); err != nil {
+		j.log.Error("jobs cannot be kept: after a restart they are as they were before", "error", err)
+	}
+}
+
+// add queues a job. When it returns, a restart does not forget it.
+func (j *jobs) add(o Order, planned bool) (Job, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.next++
-	w := &work{Job: Job{ID: fmt.Sprintf("%d", j.next), Kind: o.Kind, Order: o, State: Queued, Queued: j.now().UTC()}, changed: make(chan struct{})}
-	select {
-	case j.queue <- w:
-	default:
+	w := &work{Job: Job{ID: strconv.Itoa(j.next + 1), Kind: o.Kind, Order: o, State: Queued, Queued: j.now().UTC(), Planned: planned}, changed: make(chan struct{})}
+	if len(j.queue) == cap(j.queue) {
 		return Job{}, errQueue
 	}
 	j.all = append(j.all, w)
+	if err := j.save(); err != nil {
+		j.all = j.all[:len(j.all)-1]
+		return Job{}, fmt.Errorf("the job cannot be kept: %w", err)
+	}
+	j.next++
+	j.queue <- w // there is room: who takes from it makes more
 	if spare := len(j.all) - keptJobs; spare > 0 {
 		j.all = slices.DeleteFunc(j.all, func(w *work) bool {
 			old := spare > 0 && w.Ended != nil
@@ -102,6 +178,22 @@ func (j *jobs) add(o Order) (Job, error) {
 		})
 	}
 	return w.Job, nil
+}
+
+// last returns when the last job of a kind ended, and whether one is queued or runs.
+func (j *jobs) last(kind string) (ended time.Time, pending bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, w := range j.all {
+		switch {
+		case w.Kind != kind:
+		case w.Ended == nil:
+			pending = true
+		case w.Ended.After(ended):
+			ended = *w.Ended
+		}
+	}
+	return ended, pending
 }
 
 // list returns all jobs that are remembered, the latest first.
@@ -137,8 +229,10 @@ func (j *jobs) stop(id string) (Job, error) {
 		}
 		switch {
 		case w.State == Queued:
-			j.end(w, context.Canceled)
+			j.finish(w, context.Canceled)
+			j.keep()
 		case w.cancel != nil:
+			w.stopped = true
 			w.cancel()
 		}
 		return w.Job, nil
@@ -155,8 +249,8 @@ func (j *jobs) update(w *work, change func(*Job)) {
 	w.changed = make(chan struct{})
 }
 
-// end ends a job. j is locked.
-func (j *jobs) end(w *work, err error) {
+// finish says how a job ended. j is locked.
+func (j *jobs) finish(w *work, err error) {
 	ended := j.now().UTC()
 	w.Ended, w.cancel = &ended, nil
 	switch {
@@ -186,6 +280,8 @@ func (j *jobs) run(ctx context.Context, perform func(ctx context.Context, o Orde
 			within, cancel := context.WithCancel(ctx)
 			started := j.now().UTC()
 			w.State, w.Started, w.cancel = Running, &started, cancel
+			w.Begun++
+			j.keep()
 			j.mu.Unlock()
 			ended := make(chan error, 1)
 			go func() {
@@ -202,7 +298,15 @@ func (j *jobs) run(ctx context.Context, perform func(ctx context.Context, o Orde
 			err := <-ended
 			cancel()
 			j.mu.Lock()
-			j.end(w, err)
+			if err != nil && ctx.Err() != nil && !w.stopped { // the service ends; the job goes on with the next
+				w.State, w.Phase, w.Done, w.Started, w.cancel = Queued, "", 0, nil, nil
+				w.Begun--
+				close(w.changed)
+				w.changed = make(chan struct{})
+			} else {
+				j.finish(w, err)
+			}
+			j.keep()
 			j.mu.Unlock()
 		}
 	}

@@ -130,7 +130,7 @@ func (p *site) list(w http.ResponseWriter, r *http.Request, ask Ask, about *Node
 	if ask.Seen || ask.Diversity > 0 {
 		ask.Explore = nil
 	}
-	out := listed{Action: r.URL.Path, About: about, Ask: ask, Drawn: r.FormValue("drawn") != "", Explore: s.o.Explore, Texts: s.net.texts != nil, Naive: ask.Compare, Title: "A new text"}
+	out := listed{Action: r.URL.Path, About: about, Ask: ask, Drawn: r.FormValue("drawn") != "", Explore: s.o.Explore, Texts: s.texts, Naive: ask.Compare, Title: "A new text"}
 	if about != nil {
 		out.Title = cmp.Or(about.Title, about.ID)
 		out.Action = (&url.URL{Path: "/node/" + about.ID}).EscapedPath()

@@ -86,6 +86,7 @@ type running struct {
 	Active bool
 	Took   string // how long it took, if it has ended
 	Jobs   []Job
+	Due    *time.Time // by the schedule
 	Models []modelRow
 	Naive  string
 	Back   bool // there is a model before
@@ -123,6 +124,9 @@ func (p *site) running(r *http.Request) (*running, error) {
 		out.Methods = append(out.Methods, named{name, methods[name]})
 	}
 	out.Jobs = s.jobs.list()
+	if due, planned := s.Due(); planned {
+		out.Due = &due
+	}
 	wanted := r.URL.Query().Get("job")
 	for k := range out.Jobs { // the latest first: the one that was asked for, else the oldest that has not ended, else the latest
 		j := &out.Jobs[k]

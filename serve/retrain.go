@@ -74,8 +74,8 @@ type lesson struct {
 // lesson draws what a method learns from. naive takes links as they come: those of the log are links like any other,
 // and what was shown is not looked at.
 func (s *Service) lesson(ctx context.Context, data fit.Data, method string, upTo int64) (*lesson, error) {
-	g, log := s.net.Graph(), s.net.log
-	data.Files = s.net.files
+	g, log := s.net.Graph(), s.net.Log()
+	data.Files = s.net.Files()
 	note := "trained anew on the log"
 	if upTo > 0 {
 		shown, err := s.readLog(ctx, upTo)
@@ -188,7 +188,7 @@ func (s *Service) retrain(ctx context.Context, o Order, phase func(string), tell
 	if naive != "" {
 		naive = s.models.path(naive)
 	}
-	next, err := s.net.load(ctx, s.models.path(digest), digest, naive)
+	next, err := s.load(ctx, s.models.path(digest), digest, naive)
 	if err != nil {
 		return err
 	}
@@ -268,7 +268,7 @@ func (s *Service) Serve(ctx context.Context, digest string) (Entry, error) {
 	if naive != "" {
 		naive = s.models.path(naive)
 	}
-	next, err := s.net.load(ctx, s.models.path(entry.Digest), entry.Digest, naive)
+	next, err := s.load(ctx, s.models.path(entry.Digest), entry.Digest, naive)
 	if err != nil {
 		return Entry{}, err
 	}
@@ -368,7 +368,7 @@ func (s *Service) evaluate(ctx context.Context, o Order, phase func(string), tel
 	if err != nil {
 		return err
 	}
-	e, err := s.net.load(ctx, s.models.path(entry.Digest), entry.Digest, "")
+	e, err := s.load(ctx, s.models.path(entry.Digest), entry.Digest, "")
 	if err != nil {
 		return err
 	}
@@ -389,9 +389,57 @@ func (s *Service) evaluate(ctx context.Context, o Order, phase func(string), tel
 	if err != nil {
 		return err
 	}
-	found.Model, found.Dataset = entry.Digest, filepath.Base(s.net.folder)
+	found.Model, found.Dataset = entry.Digest, filepath.Base(s.net.Folder())
+	phase("judging by the log")
+	if found.Log, err = s.logRisk(ctx, e, entry.Seq); err != nil && !errors.Is(err, evaluate.ErrEmpty) {
+		return err
+	}
 	return atomicfile.Write(s.models.evaluation(entry.Digest), func(w io.Writer) error { return json.NewEncoder(w).Encode(found) })
 }
+
+// logRisk judges a model by the lists that were shown after it had learned, with the probabilities that were logged:
+// none of these it has seen. Of a log of clicks without lists nothing follows, which is evaluate.ErrEmpty.
+func (s *Service) logRisk(ctx context.Context, e *engine, after int64) (*evaluate.LogRisk, error) {
+	g := e.Graph()
+	var lists []evaluate.LoggedList
+	at := map[string]int{}       // by the list's id
+	place := map[[2]string]int{} // by the list's id and the target's
+	linked := false              // lists may have what their source links to
+	for event, err := range store.All(ctx, s.events, after) {
+		if err != nil {
+			return nil, err
+		}
+		i, known := g.Index(event.Source)
+		j, there := g.Index(event.Target)
+		if event.List == "" || !known || !there || i == j {
+			continue
+		}
+		n, ok := at[event.List]
+		if !ok {
+			if len(lists) == maxLoggedLists {
+				continue
+			}
+			n = len(lists)
+			at[event.List], lists = n, append(lists, evaluate.LoggedList{Source: i})
+		}
+		key := [2]string{event.List, event.Target}
+		k, ok := place[key]
+		if !ok {
+			k = len(lists[n].Items)
+			place[key], lists[n].Items = k, append(lists[n].Items, evaluate.LoggedItem{Target: j})
+			linked = linked || g.HasLink(i, j)
+		}
+		if item := &lists[n].Items[k]; event.Kind == store.Shown {
+			item.Probability = event.Probability
+		} else {
+			item.Wanted = true
+		}
+	}
+	return evaluate.FromLog(ctx, g, e.Model(), lists, evaluate.LogSettings{Linked: linked, Seed: 1, Threads: 1})
+}
+
+// maxLoggedLists bounds the lists that a model is judged by.
+const maxLoggedLists = 200_000
 
 // evaluation is where a model's evaluation is kept.
 func (g *registry) evaluation(digest string) string { return g.path(digest) + ".evaluation.json" }

@@ -446,6 +446,9 @@ func TestRetrainAndRollback(t *testing.T) {
 	if second == first || second != job.Model {
 		t.Fatalf("serves %s after %s, the job made %s", second, first, job.Model)
 	}
+	for n := range 40 { // shown since it has learned: what it is judged by
+		want[Answer](c, 200, "POST", "/api/v1/recommendations", Ask{Node: fmt.Sprint("p", 100+n), Log: true})
+	}
 	judged := want[Job](c, 202, "POST", "/api/v1/jobs", Order{Kind: "evaluate"})
 	if judged, err = s.Wait(t.Context(), judged.ID); err != nil || judged.State != Done {
 		t.Fatalf("%v, job %+v", err, judged)
@@ -453,6 +456,9 @@ func TestRetrainAndRollback(t *testing.T) {
 	m := want[ModelDetail](c, 200, "GET", "/api/v1/model", nil)
 	if m.Parent != first || m.Logged == 0 || m.Evaluation == nil || m.Evaluation.Panel == nil || m.Findings == nil || len(m.Propensities) != 3 {
 		t.Errorf("got %+v", m)
+	}
+	if l := m.Evaluation.Log; l == nil || l.Lists != 40 || l.Items != 400 || !(l.Risk.Lower < l.Risk.Upper) {
+		t.Errorf("by the log: %+v", l)
 	}
 	back := want[Entry](c, 200, "POST", "/api/v1/models/rollback", nil)
 	if _, now := s.Current(); now != first || back.Digest != first {
@@ -467,7 +473,7 @@ func TestRetrainAndRollback(t *testing.T) {
 	if r := again.models.snapshot(); len(r.Served) != 2 || len(r.Expected) != 3 {
 		t.Errorf("after a restart: %+v", r)
 	}
-	if totals, err := again.events.Totals(t.Context()); err != nil || totals.Kinds[store.Linked] != 60 || totals.Kinds[store.Shown] != 600 {
+	if totals, err := again.events.Totals(t.Context()); err != nil || totals.Kinds[store.Linked] != 60 || totals.Kinds[store.Shown] != 1000 {
 		t.Errorf("%+v %v", totals, err)
 	}
 }

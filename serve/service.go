@@ -17,6 +17,7 @@ import (
 	"unseen/dataset"
 	"unseen/graph"
 	"unseen/model"
+	"unseen/network"
 	"unseen/serve/store"
 )
 
@@ -31,6 +32,9 @@ type Options struct {
 	Store   string  // of the log: a path or postgres://…; "" means events.db in State
 	Explore float64 // share of a list's places that is drawn, unless a request says otherwise; 0 means .1, below 0 none
 	Keep    int     // models to keep; 0 means 5
+
+	Every time.Duration // how long after one training the next is due; 0 means never, unless somebody asks
+	After int64         // new events that it needs; 0 means 1
 
 	Concurrent int     // recommendations at once; 0 means two for every processor
 	Waiting    int     // more of them that may wait for a second; 0 means eight times Concurrent
@@ -98,6 +102,7 @@ func (o Options) withDefaults() (Options, error) {
 		}
 	}
 	set(&o.Keep, 5)
+	o.After = max(o.After, 1)
 	set(&o.Concurrent, 2*runtime.GOMAXPROCS(0))
 	set(&o.Waiting, 8*o.Concurrent)
 	if o.Rate <= 0 {
@@ -118,7 +123,8 @@ func (o Options) withDefaults() (Options, error) {
 // Service recommends, logs and learns. It may be used by many goroutines at once.
 type Service struct {
 	o      Options
-	net    *network
+	net    *network.Network
+	texts  bool // new texts can be judged
 	models *registry
 	events store.Store
 	serving
@@ -164,10 +170,13 @@ func Open(ctx context.Context, o Options) (_ *Service, err error) {
 			s.Close()
 		}
 	}()
-	if s.net, err = openNetwork(ctx, o.Dataset); err != nil {
+	if s.net, err = network.Open(ctx, o.Dataset, dataset.OpenOptions{}); err != nil {
 		if errors.Is(err, dataset.ErrNotDataset) && o.Folder != "" {
 			return nil, fmt.Errorf("%w; name a folder that unseen demo wrote, or a dataset and --model", err)
 		}
+		return nil, err
+	}
+	if s.texts, err = s.net.OpenTexts(); err != nil {
 		return nil, err
 	}
 	if s.models, err = openRegistry(filepath.Join(o.State, "models"), o.Keep); err != nil {
@@ -197,11 +206,19 @@ func Open(ctx context.Context, o Options) (_ *Service, err error) {
 	if s.watch, err = openWatch(filepath.Join(o.State, "watch.json"), s); err != nil {
 		return nil, err
 	}
-	s.jobs = newJobs(o.Now)
+	if s.jobs, err = openJobs(filepath.Join(o.State, "jobs.json"), o.Now, o.Log); err != nil {
+		return nil, err
+	}
 	s.bridged.wanted = make(chan struct{}, 1)
 	s.done.Go(func() { s.watch.run(background) })
 	s.done.Go(func() { s.findBridges(background) })
 	s.done.Go(func() { s.jobs.run(background, s.perform) })
+	if o.Every > 0 {
+		s.done.Go(func() { s.plan(background) })
+	}
+	if o.Tokens != nil {
+		s.done.Go(func() { o.Tokens.follow(background, o.Log) })
+	}
 	s.ready.Store(true)
 	return s, nil
 }
@@ -240,14 +257,14 @@ func (s *Service) enlist(ctx context.Context) error {
 		return s.models.path(digest)
 	}
 	line := &lineup{}
-	if line.current, err = s.net.load(ctx, path(current), current, path(naive)); err != nil {
+	if line.current, err = s.load(ctx, path(current), current, path(naive)); err != nil {
 		if current == digest {
 			return err
 		}
 		return fmt.Errorf("the current model: %w; move %s away to begin anew with %s", err, s.models.file(), s.o.Model)
 	}
 	if r.Trial != nil && !fresh {
-		if line.b, err = s.net.load(ctx, path(r.Trial.B), r.Trial.B, path(naive)); err != nil {
+		if line.b, err = s.load(ctx, path(r.Trial.B), r.Trial.B, path(naive)); err != nil {
 			s.o.Log.Warn("the trial is over: its model cannot be loaded", "error", err)
 		} else {
 			line.trial = r.Trial

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -10,9 +11,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"unseen/internal/atomicfile"
@@ -47,9 +50,11 @@ type Token struct {
 	sum [sha256.Size]byte
 }
 
-// Tokens is who may do what.
+// Tokens is who may do what. A service reads the file again when it changes: a token that is taken out of it, or put
+// into it, counts a second later.
 type Tokens struct {
-	list []Token
+	path string
+	list atomic.Pointer[[]Token]
 
 	mu      sync.Mutex
 	buckets map[string]*bucket
@@ -64,7 +69,38 @@ func OpenTokens(path string) (*Tokens, error) {
 	if len(list) == 0 {
 		return nil, fmt.Errorf("%s has no tokens; make one: unseen serve token NAME --token-file %s", path, path)
 	}
-	return &Tokens{list: list, buckets: map[string]*bucket{}}, nil
+	t := &Tokens{path: path, buckets: map[string]*bucket{}}
+	t.list.Store(&list)
+	return t, nil
+}
+
+// follow reads the file again whenever it has changed, until the context ends. A file that cannot be read changes
+// nothing: half an edit locks nobody out, and lets nobody in.
+func (t *Tokens) follow(ctx context.Context, log *slog.Logger) {
+	stamp := func() (out [2]int64) {
+		if info, err := os.Stat(t.path); err == nil {
+			out = [2]int64{info.ModTime().UnixNano(), info.Size()}
+		}
+		return out
+	}
+	var seen [2]int64 // nothing yet: it may have changed since it was opened
+	tick := time.NewTicker(time.Second / 2)
+	defer tick.Stop()
+	for {
+		if now := stamp(); now != seen {
+			seen = now
+			if list, err := readTokens(t.path); err != nil {
+				log.Error("the file of tokens cannot be read; those of before count on", "error", err)
+			} else {
+				t.list.Store(&list)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
 }
 
 func readTokens(path string) ([]Token, error) {
@@ -120,7 +156,7 @@ func AddToken(path, name string, scope Scope, now time.Time) (string, error) {
 // find returns who has a token. Every one of the list is looked at, so that time tells nothing.
 func (t *Tokens) find(secret string) (found Token, ok bool) {
 	sum := sha256.Sum256([]byte(secret))
-	for _, one := range t.list {
+	for _, one := range *t.list.Load() {
 		if subtle.ConstantTimeCompare(sum[:], one.sum[:]) == 1 {
 			found, ok = one, true
 		}

@@ -115,7 +115,7 @@ func (s *Service) StartTrial(ctx context.Context, digest string, share float64) 
 	if naive != "" {
 		naive = s.models.path(naive)
 	}
-	if line.b, err = s.net.load(ctx, s.models.path(entry.Digest), entry.Digest, naive); err != nil {
+	if line.b, err = s.load(ctx, s.models.path(entry.Digest), entry.Digest, naive); err != nil {
 		return nil, err
 	}
 	line.trial = &Trial{A: line.current.digest, B: entry.Digest, Share: share, Salt: fmt.Sprintf("%.12s-%.12s", line.current.digest, entry.Digest), Since: s.o.Now().UTC()}

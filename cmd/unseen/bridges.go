@@ -116,12 +116,12 @@ type foundBridges struct {
 
 func runBridges(ctx context.Context, f bridgesFlags, t *ticker) (*foundBridges, error) {
 	defer t.clear()
-	n, r, err := f.openRecommender(ctx, t)
+	r, err := f.openRecommender(ctx, t)
 	if err != nil {
 		return nil, err
 	}
-	defer n.Close()
-	found := &foundBridges{Model: filepath.Base(f.model), Naive: filepath.Base(f.naive), Dataset: filepath.Base(filepath.Clean(f.data)), Seed: f.seed, Notes: n.notes}
+	defer r.close()
+	found := &foundBridges{Model: filepath.Base(f.model), Naive: filepath.Base(f.naive), Dataset: filepath.Base(filepath.Clean(f.data)), Seed: f.seed, Notes: r.notes}
 	found.Bridges, err = r.Bridges(ctx, recommend.BridgeSettings{
 		Sources: f.sources, List: f.list, Within: f.within, Seed: f.seed,
 		Progress: func(done float64) { t.passing("looking for bridges", done) },

@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -14,52 +16,61 @@ import (
 	"github.com/spf13/cobra"
 
 	"unseen/dataset"
-	"unseen/encode"
 	"unseen/fit"
 	"unseen/graph"
+	"unseen/network"
 )
 
-// network is a dataset that was opened to learn from or to judge by.
-type network struct {
-	*dataset.Dataset
-	log   *fit.Log          // nil if nothing is logged
-	files map[string]string // SHA-256 by name
-	notes []string          // on what was opened, for whoever reads the results
-	texts *encode.Encoder   // what made the vectors; nil if it is not known, or of another kind
-}
-
-// Document returns the title and text of a node.
-func (n *network) Document(i int32) (encode.Document, error) {
-	text, err := n.Text(i)
-	return encode.Document{Title: n.Graph().Title(i), Text: text}, err
-}
-
 // openNetwork opens a dataset that must have vectors.
-func openNetwork(ctx context.Context, dir string, t *ticker) (*network, error) {
-	d, err := dataset.Open(ctx, dir, dataset.OpenOptions{Progress: t.read})
+func openNetwork(ctx context.Context, dir string, t *ticker) (*network.Network, error) {
+	n, err := network.Open(ctx, dir, dataset.OpenOptions{Progress: t.read})
+	if errors.Is(err, network.ErrVectors) {
+		err = usagef("%w", err)
+	}
+	return n, err
+}
+
+// fittedNetwork is a model and the network that it was fitted to, both open.
+type fittedNetwork struct {
+	*network.Network
+	model *network.Fitted
+}
+
+// openFitted opens a dataset and a model that was fitted to it. What is wrong with the names is said before anything
+// is read.
+func openFitted(ctx context.Context, path, dir string, t *ticker) (*fittedNetwork, error) {
+	if err := isModel(path, dir); err != nil {
+		return nil, err
+	}
+	n, err := openNetwork(ctx, dir, t)
 	if err != nil {
 		return nil, err
 	}
-	n := &network{Dataset: d, files: map[string]string{}}
-	if err := n.fill(ctx, dir); err != nil {
-		d.Close()
+	f := &fittedNetwork{Network: n}
+	if f.model, err = n.Model(path); err != nil {
+		n.Close()
 		return nil, err
 	}
-	return n, nil
+	return f, nil
 }
 
-func (n *network) fill(ctx context.Context, dir string) error {
-	if n.Graph().Vectors() == nil {
-		return usagef("%s has no vectors; make them of its texts: unseen encode %s", dir, dir)
+// other opens another model of the same dataset.
+func (f *fittedNetwork) other(path string) (*network.Fitted, error) {
+	if err := isModel(path, f.Folder()); err != nil {
+		return nil, err
 	}
-	for name, file := range n.Manifest().Files {
-		n.files[name] = file.SHA256
+	return f.Model(path)
+}
+
+// isModel looks whether a model can be there, or says how to come by one.
+func isModel(path, dir string) error {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("there is no model %s (no such file); make it with unseen fit %s -o %s", path, dir, path)
+	case err == nil && info.IsDir():
+		return usagef("%s is a folder, and a model is a file; name the model first and then its dataset", path)
 	}
-	e, err := n.Exposures(ctx)
-	if err != nil || e == nil {
-		return err
-	}
-	n.log = &fit.Log{Source: e.Source, Target: e.Target, Exposed: e.Exposed, Linked: e.Linked}
 	return nil
 }
 
@@ -101,9 +112,9 @@ func (f *drawingFlags) names() []string {
 }
 
 // data says what to learn from, and in words how it is cut.
-func (f *drawingFlags) data(n *network, dir string, seed uint64) (fit.Data, string, error) {
+func (f *drawingFlags) data(n *network.Network, dir string, seed uint64) (fit.Data, string, error) {
 	g := n.Graph()
-	d := fit.Data{Files: n.files}
+	d := fit.Data{Files: n.Files()}
 	fail := func(format string, a ...any) (fit.Data, string, error) { return d, "", usagef(format, a...) }
 	drawing, why := fit.DrawingFor(g)
 	if f.split != "" {
@@ -165,27 +176,6 @@ func (f *drawingFlags) data(n *network, dir string, seed uint64) (fit.Data, stri
 // oneFolder completes a command that takes a folder.
 func oneFolder(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return nil, cobra.ShellCompDirectiveFilterDirs
-}
-
-// openEncoder reads what made the vectors, if it is kept and of a kind that needs nothing else.
-func (n *network) openEncoder() error {
-	if n.Manifest().Encoder == nil || n.Manifest().Encoder.Kind != encode.Kind {
-		return nil
-	}
-	file, err := n.Encoder()
-	if err != nil || file == nil {
-		return err
-	}
-	n.texts, err = encode.Read(file, file.Size())
-	return err
-}
-
-// Close gives everything back.
-func (n *network) Close() error {
-	if n.texts != nil {
-		n.texts.Close()
-	}
-	return n.Dataset.Close()
 }
 
 // fileSum is the SHA-256 of a file.

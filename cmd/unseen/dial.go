@@ -164,28 +164,13 @@ func (f *dialFlags) settings() (diversity, explore []recommend.Setting) {
 
 func runDial(ctx context.Context, f dialFlags, t *ticker) (*recommend.Dial, error) {
 	defer t.clear()
-	file, err := openModel(f.model, f.data)
-	if err != nil {
-		return nil, err
-	}
-	n, err := openNetwork(ctx, f.data, t)
+	n, err := openFitted(ctx, f.model, f.data, t)
 	if err != nil {
 		return nil, err
 	}
 	defer n.Close()
-	data, err := n.fittedTo(f.model, f.data, file)
-	if err != nil {
-		return nil, err
-	}
 	t.say("drawing the held-out nodes")
-	g, drawn, err := data.Prepare(ctx, n.Graph(), n.log, f.threads)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", f.data, err)
-	}
-	if drawn.Split == nil {
-		return nil, fmt.Errorf("%s was fitted to the whole of its data, and nothing is left to judge lists by; fit one with unseen fit %s -o FILE", f.model, f.data)
-	}
-	m, err := file.Model(drawn.Problem.Nodes)
+	g, drawn, m, err := n.model.Held(ctx, f.threads)
 	if err != nil {
 		return nil, err
 	}
@@ -239,7 +224,7 @@ func runDial(ctx context.Context, f dialFlags, t *ticker) (*recommend.Dial, erro
 	if err != nil {
 		return nil, err
 	}
-	d.Model, d.Dataset, d.Held = filepath.Base(f.model), filepath.Base(filepath.Clean(f.data)), cutWords(data.Drawing)
+	d.Model, d.Dataset, d.Held = filepath.Base(f.model), filepath.Base(filepath.Clean(f.data)), cutWords(n.model.Data.Drawing)
 	d.Warnings = append(warnings, dialWarnings(g, held, d)...)
 	if f.output != "" {
 		if err := atomicfile.Write(f.output, func(w io.Writer) error { return printJSON(w, d) }); err != nil {

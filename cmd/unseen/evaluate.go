@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -146,34 +145,16 @@ written that unseen report makes a page of.`,
 
 func runEvaluate(ctx context.Context, f evaluateFlags, t *ticker) (*evaluate.Evaluation, error) {
 	defer t.clear()
-	file, err := openModel(f.model, f.data)
-	if err != nil {
-		return nil, err
-	}
-	n, err := openNetwork(ctx, f.data, t)
+	n, err := openFitted(ctx, f.model, f.data, t)
 	if err != nil {
 		return nil, err
 	}
 	defer n.Close()
-	data, err := n.fittedTo(f.model, f.data, file)
-	if err != nil {
-		return nil, err
-	}
+	data := n.model.Data
 	t.say("drawing the held-out pairs")
-	g, drawn, err := data.Prepare(ctx, n.Graph(), n.log, f.threads)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", f.data, err)
-	}
-	if drawn.Test.Pairs == nil {
-		return nil, fmt.Errorf("%s was fitted to the whole of its data, and nothing is left to judge it by; fit one with another --split", f.model)
-	}
-	nodes := drawn.Problem.Nodes
-	m, err := file.Model(nodes)
+	g, drawn, m, err := n.model.Held(ctx, f.threads)
 	if err != nil {
 		return nil, err
-	}
-	if sum := drawn.Problem.Checksum(); sum != m.DataChecksum {
-		return nil, fmt.Errorf("%s was fitted to other pairs than %s gives (checksum %.12s…, not %.12s…); fit it anew on this dataset", f.model, f.data, m.DataChecksum, sum)
 	}
 	s := evaluate.EvaluationSettings{Panel: evaluate.PanelSettings{Floor: f.floor, Threads: f.threads}}
 	if f.exact {
@@ -184,14 +165,11 @@ func runEvaluate(ctx context.Context, f evaluateFlags, t *ticker) (*evaluate.Eva
 	}
 	groupless := ""
 	for _, path := range f.against {
-		other, err := openModel(path, f.data)
+		other, err := n.other(path)
 		if err != nil {
 			return nil, err
 		}
-		if _, err := n.fittedTo(path, f.data, other); err != nil {
-			return nil, err
-		}
-		loaded, err := other.Model(nodes)
+		loaded, err := other.On(drawn.Problem.Nodes)
 		if err != nil {
 			return nil, err
 		}
@@ -247,23 +225,6 @@ func runEvaluate(ctx context.Context, f evaluateFlags, t *ticker) (*evaluate.Eva
 		}
 	}
 	return e, nil
-}
-
-// fittedTo returns what a model was fitted to, if that is this dataset.
-func (n *network) fittedTo(path, dir string, file *model.File) (fit.Data, error) {
-	data, known, err := fit.DataOf(model.Model{Data: json.RawMessage(file.Metadata[model.KeyData])})
-	switch {
-	case err != nil:
-		return data, fmt.Errorf("%s: %w; fit it anew", path, err)
-	case !known:
-		return data, fmt.Errorf("%s does not say which pairs it was fitted to, as one of a generated world does; fit one with unseen fit %s -o FILE", path, dir)
-	}
-	for _, name := range slices.Sorted(maps.Keys(data.Files)) {
-		if sum, here := n.files[name]; here && sum != data.Files[name] {
-			return data, fmt.Errorf("%s was fitted to another %s than that of %s (SHA-256 %.12s…, not %.12s…); fit it anew, or name its own dataset", path, name, dir, data.Files[name], sum)
-		}
-	}
-	return data, nil
 }
 
 // sameHeld reports whether two drawings hold out the same nodes; the pairs among those may differ.

@@ -78,10 +78,10 @@ type exportIndexSummary struct {
 func runExportIndex(ctx context.Context, f exportIndexFlags, t *ticker) (*recommend.Index, error) {
 	defer t.clear()
 	of := recommendFlags{model: f.model, data: f.data, threads: runtime.GOMAXPROCS(0)}
-	n, r, err := of.openRecommender(ctx, t)
+	r, err := of.openRecommender(ctx, t)
 	if err != nil {
 		return nil, err
 	}
-	defer n.Close()
+	defer r.close()
 	return r.WriteIndex(ctx, f.out, filepath.Join(f.data, dataset.VectorsFile), f.force)
 }

@@ -461,7 +461,7 @@ func (f *fitFlags) fromDataset(ctx context.Context, t *ticker) (*fitSource, erro
 		return nil, err
 	}
 	t.say("drawing pairs of %s links", thousands(n.Graph().LinkCount()))
-	g, drawn, err := from.data.Prepare(ctx, n.Graph(), n.log, f.threads)
+	g, drawn, err := from.data.Prepare(ctx, n.Graph(), n.Log(), f.threads)
 	if err != nil {
 		n.Close()
 		return nil, fmt.Errorf("%s: %w", f.data, causedByFlags(err))

@@ -3,10 +3,8 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -19,6 +17,7 @@ import (
 	"unseen/encode"
 	"unseen/graph"
 	"unseen/model"
+	"unseen/network"
 	"unseen/recommend"
 )
 
@@ -203,95 +202,60 @@ func (f *recommendFlags) check() error {
 	return nil
 }
 
+// recommenderOf is what recommends, and what is to be known of it.
+type recommenderOf struct {
+	*recommend.Recommender
+	files map[string]string // of the dataset
+	notes []string
+	close func() error
+}
+
 // openRecommender opens the dataset and the models, which must have been fitted to it.
-func (f *recommendFlags) openRecommender(ctx context.Context, t *ticker) (*network, *recommend.Recommender, error) {
-	file, err := openModel(f.model, f.data)
+func (f *recommendFlags) openRecommender(ctx context.Context, t *ticker) (_ *recommenderOf, err error) {
+	n, err := openFitted(ctx, f.model, f.data, t)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	n, err := openNetwork(ctx, f.data, t)
-	if err != nil {
-		return nil, nil, err
-	}
-	if f.text != "" || f.explain { // nothing else needs it, and reading it takes as long as a search
-		if err := n.openEncoder(); err != nil {
+	out := &recommenderOf{files: n.Files(), close: n.Close}
+	defer func() {
+		if err != nil {
 			n.Close()
-			return nil, nil, err
+		}
+	}()
+	if f.text != "" || f.explain { // nothing else needs it, and reading it takes as long as a search
+		if _, err := n.OpenTexts(); err != nil {
+			return nil, err
 		}
 	}
-	r, err := n.recommender(ctx, f.model, f.data, file, f.naive, f.threads)
-	if err != nil {
-		n.Close()
-		return nil, nil, err
+	var naive *network.Fitted
+	if f.naive != "" {
+		if naive, err = n.other(f.naive); err != nil {
+			return nil, err
+		}
 	}
-	return n, r, nil
-}
-
-// openModel opens a model file, or says how to come by one.
-func openModel(path, dir string) (*model.File, error) {
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("there is no model %s (no such file); make it with unseen fit %s -o %s", path, dir, path)
-	case err == nil && info.IsDir():
-		return nil, usagef("%s is a folder, and a model is a file; name the model first and then its dataset", path)
-	}
-	return model.Open(path)
-}
-
-// recommender makes one of a model file. It knows new texts and words if the encoder is open.
-func (n *network) recommender(ctx context.Context, path, dir string, file *model.File, naive string, threads int) (*recommend.Recommender, error) {
-	data, err := n.fittedTo(path, dir, file)
-	if err != nil {
+	if out.Recommender, err = n.model.Recommender(ctx, naive, recommend.Options{Threads: f.threads}); err != nil {
 		return nil, err
 	}
-	g, err := data.WithFields(ctx, n.Graph(), threads)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", dir, err)
+	if naive != nil && naive.Metadata[model.KeyPropensity] != "constant" {
+		out.notes = append(out.notes, fmt.Sprintf("--naive %s (%s) is no naive model: it knows exposure too, so what it has and the other has not is not hidden by exposure; make one with unseen fit %s --method naive", filepath.Base(f.naive), naive.Metadata[model.KeyMethod], f.data))
 	}
-	nodes := model.NodesOf(g)
-	m, err := file.Model(nodes)
-	if err != nil {
-		return nil, err
-	}
-	options := recommend.Options{Threads: threads}
-	if naive != "" {
-		other, err := openModel(naive, dir)
-		if err != nil {
-			return nil, err
-		}
-		if _, err := n.fittedTo(naive, dir, other); err != nil {
-			return nil, err
-		}
-		loaded, err := other.Model(nodes)
-		if err != nil {
-			return nil, err
-		}
-		if kind := loaded.Propensity.Kind(); kind != "constant" {
-			n.notes = append(n.notes, fmt.Sprintf("--naive %s (%s) is no naive model: it knows exposure too, so what it has and the other has not is not hidden by exposure; make one with unseen fit %s --method naive", filepath.Base(naive), loaded.Method, dir))
-		}
-		options.Naive = &loaded
-	}
-	if n.texts != nil {
-		options.Encoder, options.Document = n.texts, n.Document
-	}
-	return recommend.New(g, m, options)
+	return out, nil
 }
 
 // runRecommend makes the lists of nodes or of a new text.
 func runRecommend(ctx context.Context, f recommendFlags, t *ticker) ([]*recommend.List, error) {
 	defer t.clear()
-	n, r, err := f.openRecommender(ctx, t)
+	r, err := f.openRecommender(ctx, t)
 	if err != nil {
 		return nil, err
 	}
-	defer n.Close()
+	defer r.close()
 	q, err := f.query(r.Graph())
 	if err != nil {
 		return nil, err
 	}
 	var sources []recommend.Source
-	notes := n.notes
+	notes := r.notes
 	if f.text != "" {
 		var field *uint16
 		if f.field != "" {

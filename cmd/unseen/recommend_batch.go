@@ -69,14 +69,14 @@ func (r *batchResult) print(w io.Writer) error {
 // runBatch writes the lists of many nodes, part by part; each is whole or not there.
 func runBatch(ctx context.Context, f recommendFlags, t *ticker) (*batchResult, error) {
 	defer t.clear()
-	n, r, err := f.openRecommender(ctx, t)
+	r, err := f.openRecommender(ctx, t)
 	if err != nil {
 		return nil, err
 	}
-	defer n.Close()
+	defer r.close()
 	g := r.Graph()
 	var sources []int32
-	plan := batchPlan{Kind: "unseen-recommendations", Files: n.files, Format: f.format, K: f.k, Linked: f.linked}
+	plan := batchPlan{Kind: "unseen-recommendations", Files: r.files, Format: f.format, K: f.k, Linked: f.linked}
 	if plan.Format == "" {
 		plan.Format = "jsonl"
 	}
@@ -115,7 +115,7 @@ func runBatch(ctx context.Context, f recommendFlags, t *ticker) (*batchResult, e
 	if err := plan.begin(f.output, f.resume); err != nil {
 		return nil, err
 	}
-	out := &batchResult{Folder: f.output, Nodes: len(sources), Parts: plan.Parts, Notes: n.notes}
+	out := &batchResult{Folder: f.output, Nodes: len(sources), Parts: plan.Parts, Notes: r.notes}
 	began, made := time.Now(), 0
 	for part := range plan.Parts {
 		path := batchFile(f.output, plan.Format, part)
@@ -130,7 +130,7 @@ func runBatch(ctx context.Context, f recommendFlags, t *ticker) (*batchResult, e
 			}
 			return nil, causedByFlags(err)
 		}
-		if err := atomicfile.Write(path, func(w io.Writer) error { return writeRows(w, plan.Format, r, rows) }); err != nil {
+		if err := atomicfile.Write(path, func(w io.Writer) error { return writeRows(w, plan.Format, r.Recommender, rows) }); err != nil {
 			return nil, err
 		}
 		made++

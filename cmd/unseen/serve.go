@@ -39,13 +39,15 @@ perhaps naive.safetensors in it; or a dataset, and then --model names the model.
 Of every list a share of the places is drawn in proportion to ŷ, so that each
 item has a known probability of being shown. What was shown, clicked and linked
 is logged in DIR/events.db, or in PostgreSQL with --store postgres://…, and
-models are trained anew on it when asked: POST /api/v1/jobs.
+models are trained anew on it when asked, POST /api/v1/jobs, or by
+--retrain-every. A new model serves if it passes its checks.
 
 Only this machine reaches the service unless --listen says otherwise; then it
 needs --token-file or --tls-cert and --tls-key. Ctrl-C lets requests under way
 end first.`,
 		Example: `  unseen serve unseen-demo
   unseen serve papers --model model.safetensors --naive naive.safetensors
+  unseen serve papers --model model.safetensors --retrain-every 24h
   unseen serve token reader --scope read --token-file tokens.json
   unseen serve unseen-demo --listen :8080 --token-file tokens.json`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -61,6 +63,12 @@ end first.`,
 				return usagef("--explore is %v; give a share from 0 to 1", f.explore)
 			case f.options.Keep < 1:
 				return usagef("--keep is %d; give at least 1", f.options.Keep)
+			case f.options.Every < 0 || f.options.Every > 0 && f.options.Every < time.Second:
+				return usagef("--retrain-every is %v; give a second or more, such as 24h", f.options.Every)
+			case f.options.After < 1:
+				return usagef("--retrain-after is %d; give at least 1", f.options.After)
+			case f.options.Every == 0 && cmd.Flags().Changed("retrain-after"):
+				return usagef("--retrain-after needs --retrain-every, such as 24h")
 			case !(f.options.Rate > 0):
 				return usagef("--rate is %v; give requests a second, more than 0", f.options.Rate)
 			case f.options.Concurrent < 0:
@@ -79,6 +87,8 @@ end first.`,
 	flags.StringVar(&f.options.Store, "store", "", "event log: a `path` or postgres://… (default events.db)")
 	flags.Float64Var(&f.explore, "explore", .1, "share of a list's places that is drawn")
 	flags.IntVar(&f.options.Keep, "keep", 5, "models to keep")
+	flags.DurationVar(&f.options.Every, "retrain-every", 0, "how long after a training the next is due (default: only when asked)")
+	flags.Int64Var(&f.options.After, "retrain-after", 1, "new events that it needs")
 	flags.StringVar(&f.tokens, "token-file", "", "`file` of tokens; without one nobody needs any")
 	flags.StringVar(&f.listen.Cert, "tls-cert", "", "certificate `file`")
 	flags.StringVar(&f.listen.Key, "tls-key", "", "its key `file`")
@@ -87,7 +97,7 @@ end first.`,
 	flags.DurationVar(&f.listen.Drain, "drain", 10*time.Second, "how long requests may take to end")
 	flags.BoolVar(&f.verbose, "verbose", false, "log every request")
 	flags.BoolVar(&f.quiet, "quiet", false, "log warnings alone")
-	for _, name := range []string{"listen", "store", "explore", "keep", "rate", "concurrent", "drain"} {
+	for _, name := range []string{"listen", "store", "explore", "keep", "retrain-every", "retrain-after", "rate", "concurrent", "drain"} {
 		if err := cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions); err != nil {
 			panic(err) // only if the flag does not exist
 		}
@@ -143,7 +153,7 @@ func newServeToken() *cobra.Command {
 		Long: `Make a token and print it, once: the file keeps only its SHA-256. A token of scope
 read may ask for recommendations, one of scope write may log events too, and one
 of scope admin may train, exchange and try models. To take a token back, take
-its lines out of the file and start the service again.`,
+its lines out of the file; a running service notices within a second.`,
 		Example: `  unseen serve token website --scope write --token-file tokens.json`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] == "" {

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"unseen/internal/postgrestest"
 	"unseen/serve/store"
 )
 
@@ -27,7 +28,7 @@ func TestMain(m *testing.M) {
 		}
 	}
 	code := m.Run()
-	stopServers()
+	postgrestest.Close()
 	os.Exit(code)
 }
 

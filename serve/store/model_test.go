@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"unseen/internal/postgrestest"
 	"unseen/serve/store"
 )
 
@@ -82,7 +83,7 @@ func everywhere(t *testing.T, test func(*testing.T, place)) {
 		test(t, place{"SQLite", filepath.Join(t.TempDir(), "events.db")})
 	})
 	t.Run("postgres", func(t *testing.T) {
-		test(t, place{"PostgreSQL", newDatabase(t)})
+		test(t, place{"PostgreSQL", postgrestest.Database(t)})
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"unseen/internal/postgrestest"
 	"unseen/serve/store"
 )
 
@@ -89,19 +90,19 @@ func drained(t *testing.T, log store.Store) {
 // The database is stopped, killed and started again under load: clients notice nothing, nothing is lost,
 // nothing is there twice.
 func TestDatabaseGoesAndComes(t *testing.T) {
-	p := place{"PostgreSQL", newDatabase(t)}
-	s := sharedServer(t)
+	p := place{"PostgreSQL", postgrestest.Database(t)}
+	s := postgrestest.Shared(t)
 	log := p.open(t, store.Options{Spool: filepath.Join(t.TempDir(), "spool"), Group: 100})
 	l := startLoad(t, log, "load")
 	for round := range kills(t, 2) {
 		time.Sleep(time.Duration(50+rand.IntN(150)) * time.Millisecond)
 		if round%2 == 0 {
-			s.crash()
+			s.Crash()
 		} else {
-			s.stop(t)
+			s.Stop(t)
 		}
 		time.Sleep(time.Duration(rand.IntN(200)) * time.Millisecond)
-		s.start(t)
+		s.Start(t)
 		if round%3 != 2 { // at times it goes again before the spool is empty
 			drained(t, log)
 		}
@@ -125,10 +126,10 @@ func TestDatabaseGoesAndComes(t *testing.T) {
 // The spool takes events faster than the database. Once the database is back the spool becomes empty all the
 // same, although clients send as fast as they are answered.
 func TestSpoolEmptiesUnderLoad(t *testing.T) {
-	p := place{"PostgreSQL", newDatabase(t)}
-	s := sharedServer(t)
+	p := place{"PostgreSQL", postgrestest.Database(t)}
+	s := postgrestest.Shared(t)
 	log := p.open(t, store.Options{Spool: filepath.Join(t.TempDir(), "spool")})
-	s.crash()
+	s.Crash()
 	var clients sync.WaitGroup
 	end := make(chan struct{})
 	sent := make([]int, 8)
@@ -149,7 +150,7 @@ func TestSpoolEmptiesUnderLoad(t *testing.T) {
 		})
 	}
 	time.Sleep(200 * time.Millisecond)
-	s.start(t)
+	s.Start(t)
 	drained(t, log)
 	close(end)
 	clients.Wait()
@@ -165,8 +166,8 @@ func TestSpoolEmptiesUnderLoad(t *testing.T) {
 
 // Service and database are killed in turn; each next service goes on with the spool of the last.
 func TestKillServiceAndDatabase(t *testing.T) {
-	p := place{"PostgreSQL", newDatabase(t)}
-	s := sharedServer(t)
+	p := place{"PostgreSQL", postgrestest.Database(t)}
+	s := postgrestest.Shared(t)
 	spool := filepath.Join(t.TempDir(), "spool")
 	closeAll(t, p.open(t, store.Options{Spool: spool})) // so that the spool has seen the database
 	acknowledged := map[string]bool{}
@@ -174,22 +175,22 @@ func TestKillServiceAndDatabase(t *testing.T) {
 	n := kills(t, 3)
 	for i := range n {
 		if i%3 == 1 {
-			s.crash() // the service starts without its database
+			s.Crash() // the service starts without its database
 		}
 		c := start(t, p.url, spool, fmt.Sprint("run", i))
 		pause()
 		if i%3 == 0 {
-			s.crash()
+			s.Crash()
 			pause()
 		}
 		if i%3 == 1 {
-			s.start(t) // and is killed while it replays
+			s.Start(t) // and is killed while it replays
 		}
 		for _, id := range c.kill(t) {
 			acknowledged[id] = true
 		}
 		if i%3 == 0 {
-			s.start(t)
+			s.Start(t)
 		}
 	}
 	log := p.open(t, store.Options{Spool: spool})
@@ -204,7 +205,7 @@ func TestKillServiceAndDatabase(t *testing.T) {
 
 // Two services write into one database at once; a reader who follows by Seq misses nothing.
 func TestTwoServices(t *testing.T) {
-	p := place{"PostgreSQL", newDatabase(t)}
+	p := place{"PostgreSQL", postgrestest.Database(t)}
 	reader := p.open(t, store.Options{})
 	one := startLoad(t, p.open(t, store.Options{}), "one")
 	two := startLoad(t, p.open(t, store.Options{}), "two")
@@ -232,14 +233,14 @@ func TestTwoServices(t *testing.T) {
 }
 
 func TestDatabaseAway(t *testing.T) {
-	p := place{"PostgreSQL", newDatabase(t)}
-	s := sharedServer(t)
+	p := place{"PostgreSQL", postgrestest.Database(t)}
+	s := postgrestest.Shared(t)
 	spool := filepath.Join(t.TempDir(), "spool")
 	without, with := p.open(t, store.Options{}), p.open(t, store.Options{Spool: spool, SpoolBytes: 20_000})
-	s.stop(t)
+	s.Stop(t)
 	defer func() {
-		if !s.running {
-			s.start(t)
+		if !s.Running() {
+			s.Start(t)
 		}
 	}()
 
@@ -275,7 +276,7 @@ func TestDatabaseAway(t *testing.T) {
 	if result, err := with.Append(t.Context(), typicalEvents(accepted, 5)); err != nil || result.Spooled != 5 {
 		t.Errorf("a used spool: %+v, %v", result, err)
 	}
-	s.start(t)
+	s.Start(t)
 	drained(t, with)
 	events, err := with.Events(t.Context(), 0, 0)
 	if err != nil || len(events) != accepted+5 {
@@ -293,14 +294,14 @@ func TestDatabaseAway(t *testing.T) {
 
 // A database that accepts everything and answers nothing costs one wait, not one for each Append.
 func TestDatabaseHangs(t *testing.T) {
-	p := place{"PostgreSQL", newDatabase(t)}
-	s := sharedServer(t)
+	p := place{"PostgreSQL", postgrestest.Database(t)}
+	s := postgrestest.Shared(t)
 	log := p.open(t, store.Options{Spool: filepath.Join(t.TempDir(), "spool"), Timeout: 400 * time.Millisecond})
 	if _, err := log.Append(t.Context(), typicalEvents(0, 10)); err != nil {
 		t.Fatal(err)
 	}
-	s.signal(syscall.SIGSTOP)
-	defer s.signal(syscall.SIGCONT)
+	s.Signal(syscall.SIGSTOP)
+	defer s.Signal(syscall.SIGCONT)
 	began := time.Now()
 	for n := 1; n <= 10; n++ {
 		if result, err := log.Append(t.Context(), typicalEvents(n*10, 10)); err != nil || result.Spooled != 10 {
@@ -310,7 +311,7 @@ func TestDatabaseHangs(t *testing.T) {
 	if took := time.Since(began); took > 2*time.Second { // ten waits would be four
 		t.Errorf("ten Appends took %v", took)
 	}
-	s.signal(syscall.SIGCONT)
+	s.Signal(syscall.SIGCONT)
 	drained(t, log)
 	if totals, err := log.Totals(t.Context()); err != nil || totals.Events != 110 {
 		t.Errorf("%+v, %v", totals, err)
@@ -329,14 +330,14 @@ func TestForeignDatabases(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	newer := place{"PostgreSQL", newDatabase(t)}
+	newer := place{"PostgreSQL", postgrestest.Database(t)}
 	closeAll(t, newer.open(t, store.Options{}))
 	execute(newer.url, `INSERT INTO unseen_migrations (version) VALUES (99)`)
-	foreign := newDatabase(t)
+	foreign := postgrestest.Database(t)
 	execute(foreign, `CREATE TABLE unseen_events (title text)`)
-	s := sharedServer(t)
-	latin := fmt.Sprint("latin", databases.Add(1))
-	execute(s.url("postgres"), `CREATE DATABASE `+latin+` ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0`)
+	s := postgrestest.Shared(t)
+	latin := fmt.Sprint("latin", time.Now().UnixNano())
+	execute(s.URL("postgres"), `CREATE DATABASE `+latin+` ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0`)
 
 	for name, c := range map[string]struct {
 		url  string
@@ -345,9 +346,9 @@ func TestForeignDatabases(t *testing.T) {
 	}{
 		"newer":       {newer.url, store.ErrNewer, "its version is 99"},
 		"foreign":     {foreign, store.ErrForeign, "choose another database"},
-		"latin":       {s.url(latin), nil, "ENCODING 'UTF8'"},
-		"no database": {s.url("absent"), nil, `database "absent" does not exist`},
-		"no user":     {strings.Replace(s.url("postgres"), "unseen@", "stranger:secret@", 1), nil, `role "stranger" does not exist`},
+		"latin":       {s.URL(latin), nil, "ENCODING 'UTF8'"},
+		"no database": {s.URL("absent"), nil, `database "absent" does not exist`},
+		"no user":     {strings.Replace(s.URL("postgres"), "unseen@", "stranger:secret@", 1), nil, `role "stranger" does not exist`},
 		"no address":  {"postgres://host:port/", nil, "the address of the event database"},
 	} {
 		log, err := store.Open(t.Context(), c.url, store.Options{Spool: filepath.Join(t.TempDir(), "spool")})
@@ -369,12 +370,12 @@ func TestForeignDatabases(t *testing.T) {
 func BenchmarkPostgres(b *testing.B) {
 	for _, away := range []bool{false, true} {
 		b.Run(fmt.Sprintf("away=%v/clients=8/batch=100", away), func(b *testing.B) {
-			log := place{"PostgreSQL", newDatabase(b)}.open(b, store.Options{Spool: filepath.Join(b.TempDir(), "spool"), SpoolBytes: 8 << 30})
+			log := place{"PostgreSQL", postgrestest.Database(b)}.open(b, store.Options{Spool: filepath.Join(b.TempDir(), "spool"), SpoolBytes: 8 << 30})
 			defer log.Close()
 			if away {
-				s := sharedServer(b)
-				s.crash()
-				defer s.start(b)
+				s := postgrestest.Shared(b)
+				s.Crash()
+				defer s.Start(b)
 			}
 			appendFrom(b, log, 8, 100)
 		})

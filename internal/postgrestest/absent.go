@@ -1,12 +1,14 @@
 //go:build !(linux || darwin || freebsd || netbsd || openbsd || dragonfly)
 
-package store_test
+package postgrestest
 
 import "testing"
 
-func newDatabase(t testing.TB) string {
+// Database skips the test.
+func Database(t testing.TB) string {
 	t.Skip("the tests can start no PostgreSQL server on this system")
 	return ""
 }
 
-func stopServers() {}
+// Close has nothing to end.
+func Close() {}

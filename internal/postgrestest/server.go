@@ -1,6 +1,14 @@
 //go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
 
-package store_test
+// Package postgrestest gives tests a PostgreSQL server of their own on loopback, to be stopped and killed as they like.
+//
+//	func TestMain(m *testing.M) { code := m.Run(); postgrestest.Close(); os.Exit(code) }
+//
+//	url := postgrestest.Database(t) // an empty database; the test is skipped where PostgreSQL is absent
+//	server := postgrestest.Shared(t)
+//	server.Crash()
+//	server.Start(t)
+package postgrestest
 
 import (
 	"context"
@@ -22,9 +30,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// server is a PostgreSQL server of the tests' own, on loopback, in a temporary folder. All tests share one, each
+// Server is a PostgreSQL server of the tests' own, on loopback, in a temporary folder. All tests share one, each
 // with its own database; a test that stops it starts it again.
-type server struct {
+type Server struct {
 	bin, folder string
 	port        int
 	credential  *syscall.Credential // PostgreSQL refuses to run as root
@@ -36,16 +44,16 @@ type server struct {
 }
 
 var (
-	shared    *server
+	shared    *Server
 	databases atomic.Int32
 )
 
-// newDatabase returns the address of an empty database. Without PostgreSQL the test is skipped.
-func newDatabase(t testing.TB) string {
+// Database returns the address of an empty database. Without PostgreSQL the test is skipped.
+func Database(t testing.TB) string {
 	t.Helper()
-	s := sharedServer(t)
+	s := Shared(t)
 	name := fmt.Sprint("test", databases.Add(1))
-	connection, err := pgx.Connect(t.Context(), s.url("postgres"))
+	connection, err := pgx.Connect(t.Context(), s.URL("postgres"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,10 +61,11 @@ func newDatabase(t testing.TB) string {
 	if _, err := connection.Exec(t.Context(), `CREATE DATABASE `+name); err != nil {
 		t.Fatal(err)
 	}
-	return s.url(name)
+	return s.URL(name)
 }
 
-func sharedServer(t testing.TB) *server {
+// Shared returns the server that all tests of a package share. Without PostgreSQL the test is skipped.
+func Shared(t testing.TB) *Server {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
@@ -70,11 +79,12 @@ func sharedServer(t testing.TB) *server {
 	return shared
 }
 
-func stopServers() {
+// Close ends the shared server and removes what it wrote; TestMain calls it.
+func Close() {
 	if shared == nil || shared.folder == "" {
 		return
 	}
-	shared.crash()
+	shared.Crash()
 	for range 100 { // what was killed may write for a moment yet
 		if os.RemoveAll(shared.folder) == nil {
 			return
@@ -83,9 +93,9 @@ func stopServers() {
 	}
 }
 
-func newServer(t testing.TB) *server {
+func newServer(t testing.TB) *Server {
 	t.Helper()
-	s := &server{}
+	s := &Server{}
 	_, s.durable = t.(*testing.B)
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	if path, err := exec.LookPath("initdb"); err == nil {
@@ -115,12 +125,12 @@ func newServer(t testing.TB) *server {
 	}
 	s.port = listener.Addr().(*net.TCPAddr).Port
 	listener.Close()
-	s.start(t)
+	s.Start(t)
 	return s
 }
 
 // demote finds a user other than root and gives it the folder.
-func (s *server) demote() error {
+func (s *Server) demote() error {
 	for _, name := range []string{"postgres", "nobody"} {
 		account, err := user.Lookup(name)
 		if err != nil {
@@ -134,21 +144,22 @@ func (s *server) demote() error {
 	return errors.New("PostgreSQL does not run as root, and there is no user postgres or nobody")
 }
 
-func (s *server) data() string { return filepath.Join(s.folder, "data") }
+func (s *Server) data() string { return filepath.Join(s.folder, "data") }
 
-func (s *server) url(database string) string {
+// URL is the address of a database.
+func (s *Server) URL(database string) string {
 	return fmt.Sprintf("postgres://unseen@127.0.0.1:%d/%s?sslmode=disable", s.port, database)
 }
 
-func (s *server) command(name string, arguments ...string) *exec.Cmd {
+func (s *Server) command(name string, arguments ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(s.bin, name), arguments...)
 	cmd.Dir = s.folder
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.credential}
 	return cmd
 }
 
-// start returns when the server answers. After a crash the processes of the last one may take a moment to go.
-func (s *server) start(t testing.TB) {
+// Start returns when the server answers. After a crash the processes of the last one may take a moment to go.
+func (s *Server) Start(t testing.TB) {
 	t.Helper()
 	deadline := time.Now().Add(60 * time.Second)
 	for {
@@ -157,7 +168,7 @@ func (s *server) start(t testing.TB) {
 		go func(cmd *exec.Cmd) { cmd.Wait(); close(exited) }(s.cmd)
 	waiting:
 		for {
-			connection, err := pgx.Connect(context.Background(), s.url("postgres"))
+			connection, err := pgx.Connect(context.Background(), s.URL("postgres"))
 			if err == nil {
 				connection.Close(context.Background())
 				s.running = true
@@ -177,7 +188,7 @@ func (s *server) start(t testing.TB) {
 	}
 }
 
-func (s *server) launch(t testing.TB) {
+func (s *Server) launch(t testing.TB) {
 	t.Helper()
 	output, err := os.OpenFile(filepath.Join(s.folder, "log"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
 	if err != nil {
@@ -203,8 +214,8 @@ func (s *server) launch(t testing.TB) {
 	}
 }
 
-// stop shuts the server down in order.
-func (s *server) stop(t testing.TB) {
+// Stop shuts the server down in order.
+func (s *Server) Stop(t testing.TB) {
 	t.Helper()
 	if out, err := s.command("pg_ctl", "stop", "-D", s.data(), "-m", "fast", "-w").CombinedOutput(); err != nil {
 		t.Fatalf("pg_ctl stop: %v\n%s", err, out)
@@ -213,18 +224,21 @@ func (s *server) stop(t testing.TB) {
 	s.alive.Close()
 }
 
-// crash kills the server and, where the system tells who they are, all its processes at once.
-func (s *server) crash() {
+// Running tells whether the server was started and not ended since.
+func (s *Server) Running() bool { return s.running }
+
+// Crash kills the server and, where the system tells who they are, all its processes at once.
+func (s *Server) Crash() {
 	if s.alive == nil || !s.running {
 		return // the number in the file may by now be somebody else's
 	}
-	s.signal(syscall.SIGKILL)
+	s.Signal(syscall.SIGKILL)
 	s.running = false
 	s.alive.Close()
 }
 
-// signal sends a signal to the server, then to the processes it has started.
-func (s *server) signal(signal syscall.Signal) {
+// Signal sends a signal to the server, then to the processes it has started.
+func (s *Server) Signal(signal syscall.Signal) {
 	content, err := os.ReadFile(filepath.Join(s.data(), "postmaster.pid"))
 	if err != nil {
 		return

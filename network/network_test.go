@@ -1,0 +1,196 @@
+package network_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"unseen/dataset"
+	"unseen/fit"
+	"unseen/graph"
+	"unseen/model"
+	"unseen/network"
+	"unseen/recommend"
+	"unseen/world"
+)
+
+// planted writes a small world as a dataset and returns its folder and its graph.
+func planted(t testing.TB, seed uint64) (string, *graph.Graph) {
+	t.Helper()
+	w, err := world.New(t.Context(), world.Settings{Nodes: 150, Dim: 8, Fields: world.EvenFields(3), Plan: world.Plan{BaseRate: .1, OracleAUC: .95, Seed: seed, Threads: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w, err = w.Linked(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	g := w.Graph()
+	folder := filepath.Join(t.TempDir(), "dataset")
+	if _, err := dataset.Write(t.Context(), folder, dataset.Content{Graph: g}, dataset.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return folder, g
+}
+
+// trained fits a model to a dataset, as unseen fit does.
+func trained(t testing.TB, folder, method string, change func(*fit.Data)) string {
+	t.Helper()
+	n, err := network.Open(t.Context(), folder, dataset.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	drawing, _ := fit.DrawingFor(n.Graph())
+	data := fit.Data{Files: n.Files(), Drawing: drawing}
+	change(&data)
+	_, drawn, err := data.Prepare(t.Context(), n.Graph(), n.Log(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := fit.Fit(t.Context(), drawn.Problem, fit.Settings{Method: method, Threads: 1}, fit.Progress{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := result.Model(drawn.Problem.Checksum())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Data, err = json.Marshal(data); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), method+".safetensors")
+	if err := model.Save(path, m); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestNetwork(t *testing.T) {
+	folder, g := planted(t, 1)
+	asItIs := func(*fit.Data) {}
+	path, naive := trained(t, folder, "mle", asItIs), trained(t, folder, "naive", asItIs)
+	n, err := network.Open(t.Context(), folder, dataset.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	m, err := n.Model(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, drawn, loaded, err := m.Held(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if held.LinkCount() != g.LinkCount() || drawn.Test.Pairs.Len() == 0 || loaded.Method != "mle" {
+		t.Errorf("%d links, %d held-out pairs, method %q", held.LinkCount(), drawn.Test.Pairs.Len(), loaded.Method)
+	}
+	other, err := n.Model(naive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := m.Recommender(t.Context(), other, recommend.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := r.Top(t.Context(), recommend.Query{Source: r.Node(140), K: 5, Compare: true})
+	if err != nil || len(list.Items) != 5 || len(list.Naive) != 5 {
+		t.Errorf("%v, %+v", err, list)
+	}
+	if known, err := n.OpenTexts(); known || err != nil {
+		t.Errorf("a dataset without texts has an encoder: %v, %v", known, err)
+	}
+	// fields are found once, and by the whole of how they were asked for
+	clustered := fit.Data{Files: n.Files(), Drawing: m.Data.Drawing, Fields: fit.FieldsBy{Kind: "vectors", Count: 4, Seed: 1}}
+	one, err := n.WithFields(t.Context(), clustered, 1)
+	if err != nil || one.FieldCount() != 5 {
+		t.Fatalf("%v, %d fields", err, one.FieldCount())
+	}
+	if again, err := n.WithFields(t.Context(), clustered, 2); err != nil || again != one {
+		t.Errorf("%v: found twice", err)
+	}
+	clustered.Fields.Count = 5
+	if more, err := n.WithFields(t.Context(), clustered, 1); err != nil || more.FieldCount() != 6 {
+		t.Errorf("%v: five fields are not five", err)
+	}
+}
+
+// A model of other data is refused in words, and so is one that leaves nothing to judge it by.
+func TestRefused(t *testing.T) {
+	folder, g := planted(t, 1)
+	elsewhere, _ := planted(t, 2)
+	asItIs := func(*fit.Data) {}
+	mine := trained(t, folder, "naive", asItIs)
+	whole := trained(t, folder, "naive", func(d *fit.Data) { d.Drawing = fit.Drawing{Split: fit.Whole, Later: true} })
+	unsaid := trained(t, folder, "naive", func(d *fit.Data) { d.Files = nil })
+	n, err := network.Open(t.Context(), folder, dataset.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	other, err := network.Open(t.Context(), elsewhere, dataset.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	held := func(n *network.Network, path string) error {
+		m, err := n.Model(path)
+		if err == nil {
+			_, _, _, err = m.Held(t.Context(), 1)
+		}
+		return err
+	}
+	bare := filepath.Join(t.TempDir(), "bare")
+	b := new(graph.Builder)
+	for i := range 4 {
+		if _, err := b.AddNode(graph.Node{ID: fmt.Sprint(i), Field: "a"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	without, _, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dataset.Write(t.Context(), bare, dataset.Content{Graph: without}, dataset.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	_, blind := network.Open(t.Context(), bare, dataset.OpenOptions{})
+	silent := filepath.Join(t.TempDir(), "silent.safetensors")
+	file, err := model.Open(mine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(file.Metadata, model.KeyData)
+	if err := file.Save(silent); err != nil {
+		t.Fatal(err)
+	}
+	_, absent := n.Model(filepath.Join(folder, "absent"))
+	for name, c := range map[string]struct {
+		err, kind error
+		words     []string
+	}{
+		"whole":       {held(n, whole), network.ErrNothingHeld, []string{whole, "--split"}},
+		"elsewhere":   {held(other, mine), network.ErrModel, []string{mine, elsewhere, "another"}},
+		"other pairs": {held(other, unsaid), network.ErrModel, []string{unsaid, elsewhere, "checksum"}},
+		"silent":      {held(n, silent), network.ErrModel, []string{silent, "unseen fit"}},
+		"no vectors":  {blind, network.ErrVectors, []string{bare, "unseen encode"}},
+		"absent":      {absent, os.ErrNotExist, []string{"absent"}},
+	} {
+		if !errors.Is(c.err, c.kind) {
+			t.Errorf("%s: %v", name, c.err)
+			continue
+		}
+		for _, word := range c.words {
+			if !strings.Contains(c.err.Error(), word) {
+				t.Errorf("%s: %q does not name %q", name, c.err, word)
+			}
+		}
+	}
+	if err := held(n, mine); err != nil || g.Len() == 0 {
+		t.Error(err)
+	}
+}

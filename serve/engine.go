@@ -1,0 +1,65 @@
+package serve
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"unseen/fit"
+	"unseen/network"
+	"unseen/recommend"
+)
+
+// engine is a model that can answer.
+type engine struct {
+	*recommend.Recommender
+	digest string
+	data   fit.Data
+}
+
+// load opens a model file, which must be of the dataset that is served; naive is another to compare with, or "".
+func (s *Service) load(ctx context.Context, path, digest, naive string) (*engine, error) {
+	m, err := s.net.Model(path)
+	if err != nil {
+		return nil, err
+	}
+	var other *network.Fitted
+	if naive != "" {
+		if other, err = s.net.Model(naive); err != nil {
+			return nil, err
+		}
+	}
+	r, err := m.Recommender(ctx, other, recommend.Options{Threads: 1}) // many requests at a time, one thread each
+	if err != nil {
+		return nil, err
+	}
+	return &engine{Recommender: r, digest: digest, data: m.Data}, nil
+}
+
+// fileSum is the SHA-256 of a file.
+func fileSum(path string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, file); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// exists tells whether there is a file or folder.
+func exists(path ...string) (bool, error) {
+	_, err := os.Stat(filepath.Join(path...))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}

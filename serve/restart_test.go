@@ -1,0 +1,209 @@
+package serve
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// trainUntilKilled serves a folder in a process of its own, asks for a training, and says when it has begun.
+func trainUntilKilled(folder string) {
+	s, err := Open(context.Background(), Options{Folder: folder})
+	if err != nil {
+		fmt.Println("failed:", err)
+		return
+	}
+	if len(s.jobs.list()) == 0 {
+		if _, err := s.Start(Order{Kind: "retrain", Method: "naive", Keep: true}); err != nil {
+			fmt.Println("failed:", err)
+			return
+		}
+	}
+	for {
+		job, changed, err := s.jobs.find("1")
+		if err != nil || job.Ended != nil {
+			fmt.Println("ended", job.State, job.Error, err)
+			return
+		}
+		if job.Phase != "" {
+			fmt.Println("running")
+			select {} // until it is killed
+		}
+		<-changed
+	}
+}
+
+// A job under way when the service is killed is begun again by the next one; if that is killed too, it is given up, so
+// that a job that kills its service does not do so for ever.
+func TestKilledWhileTraining(t *testing.T) {
+	folder := copyOf(t)
+	life := func() string {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), "UNSEEN_TEST_SERVICE="+folder)
+		output, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		line, _ := bufio.NewReader(output).ReadString('\n')
+		cmd.Process.Kill()
+		cmd.Wait()
+		return strings.TrimSpace(line)
+	}
+	if said := life(); said != "running" {
+		t.Fatalf("the first service says %q", said)
+	}
+	once := filepath.Join(t.TempDir(), "once")
+	if err := os.CopyFS(once, os.DirFS(folder)); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(t.Context(), Options{Folder: once})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	job, err := s.Wait(t.Context(), "1")
+	if err != nil || job.State != Done || job.Begun != 2 || job.Model == "" {
+		t.Errorf("after one kill: %v, %+v", err, job)
+	}
+	if next, err := s.Start(Order{Kind: "evaluate"}); err != nil || next.ID != "2" {
+		t.Errorf("%v: the next job is %q", err, next.ID)
+	}
+
+	if said := life(); said != "running" {
+		t.Fatalf("the second service says %q", said)
+	}
+	third, err := Open(t.Context(), Options{Folder: folder})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer third.Close()
+	job, err = third.Wait(t.Context(), "1")
+	if err != nil || job.State != Failed || !strings.Contains(job.Error, "died 2 times") {
+		t.Errorf("after two kills: %v, %+v", err, job)
+	}
+}
+
+// A service that is ended in order takes its jobs up again, the one under way too, and counts nothing against it.
+func TestJobsSurviveARestart(t *testing.T) {
+	s := open(t)
+	for range 3 {
+		if _, err := s.Start(Order{Kind: "evaluate"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.jobs.stop("3"); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 { // as often as one likes
+		s = reopen(t, s)
+	}
+	for id, state := range map[string]string{"1": Done, "2": Done, "3": Cancelled} {
+		if job, err := s.Wait(t.Context(), id); err != nil || job.State != state {
+			t.Errorf("job %s: %v, %+v", id, err, job)
+		}
+	}
+	s.Close()
+	path := filepath.Join(s.o.State, "jobs.json")
+	if err := os.WriteFile(path, []byte("[{"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(t.Context(), Options{Folder: s.o.Folder}); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "remove it") {
+		t.Errorf("damaged jobs: %v", err)
+	}
+}
+
+// By the schedule a model is trained when it is due and there is something new to learn, and not before.
+func TestSchedule(t *testing.T) {
+	s := open(t, func(o *Options) { o.Every, o.After = 150*time.Millisecond, 5 })
+	show := func(n int) {
+		answer, err := s.Recommend(t.Context(), Ask{Node: "p200", K: n, Log: true})
+		if err != nil || answer.Logged != n {
+			t.Fatal(err)
+		}
+	}
+	planned := func() (jobs []Job) {
+		for _, job := range s.jobs.list() {
+			if job.Planned {
+				jobs = append(jobs, job)
+			}
+		}
+		return jobs
+	}
+	show(4)
+	time.Sleep(400 * time.Millisecond)
+	if jobs := planned(); len(jobs) != 0 {
+		t.Fatalf("four new events, five are needed, and %+v", jobs)
+	}
+	show(3)
+	for began := time.Now(); len(planned()) == 0; time.Sleep(10 * time.Millisecond) {
+		if time.Since(began) > 20*time.Second {
+			t.Fatal("a training is due and does not begin")
+		}
+	}
+	job, err := s.Wait(t.Context(), planned()[0].ID)
+	if err != nil || job.Model == "" {
+		t.Fatalf("%v, %+v", err, job)
+	}
+	if !job.Serves { // it may have failed a check, but then it says so
+		t.Logf("the model does not serve: %+v", job)
+		return
+	}
+	time.Sleep(400 * time.Millisecond)
+	if jobs := planned(); len(jobs) != 1 {
+		t.Errorf("nothing is new, and %d trainings were due", len(jobs))
+	}
+	if due, ok := s.Due(); !ok || !due.After(*job.Ended) {
+		t.Errorf("the next is due at %v, %v; the last ended at %v", due, ok, job.Ended)
+	}
+}
+
+// A token counts from soon after it is put into the file until soon after it is taken out; a file that is no file of
+// tokens changes nothing.
+func TestTokensAreReadAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens.json")
+	first, err := AddToken(path, "first", Read, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens, err := OpenTokens(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, func(o *Options) { o.Tokens = tokens })
+	becomes := func(token string, status int) {
+		t.Helper()
+		c := client{t: t, h: s.Handler(), token: token}
+		got := 0
+		for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(50 * time.Millisecond) {
+			if got = c.do("GET", "/api/v1/nodes", nil).Code; got == status {
+				return
+			}
+		}
+		t.Errorf("the answer stays %d, not %d", got, status)
+	}
+	becomes(first, 200)
+	second, err := AddToken(path, "second", Read, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	becomes(second, 200)
+	if err := os.WriteFile(path, []byte("half an ed"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Second)
+	becomes(first, 200)
+	if err := os.WriteFile(path, []byte("[]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	becomes(first, 401)
+	becomes(second, 401)
+}
