@@ -218,7 +218,7 @@ func (c *checker) fields(context.Context) error {
 		c.found("no-nodes", Wrong, 1, "", "add nodes", "There are no nodes.")
 		return nil
 	case named == 0:
-		c.found("no-fields", Weak, 1, "", "add a column field, or find fields with FieldsByVectors or FieldsByLinks", "No node has a field, and exposure is learned per pair of fields.")
+		c.found("no-fields", Weak, 1, "", "add a column field (unseen import … --field COLUMN), or let unseen fit find fields: --fields-by vectors:20", "No node has a field, and exposure is learned per pair of fields.")
 		return nil
 	case named == 1 && unknown == 0:
 		c.found("one-field", Weak, 1, c.g.FieldName(1), "use a finer division, or find fields with FieldsByVectors", "All nodes have one field, and exposure is learned per pair of fields.")

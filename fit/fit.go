@@ -426,7 +426,11 @@ func (r *Result) warn() {
 		mean float64
 	}{{"one field", used.MeanSame}, {"two fields", used.MeanCross}} {
 		if group.mean > 0 && group.mean < .01 {
-			add("collapsed", "the propensity of pairs of %s fell to %.2g on average: the model explains missing links by exposure alone; use bayes or the preset safe", group.name, group.mean)
+			mend := "the model explains missing links by exposure alone; use bayes or the preset safe"
+			if r.Settings.Method == "bayes" { // which may be right: of very many candidates few are come across
+				mend = "that is so where few of very many candidates are come across; log exposure on a random share of the pairs to be sure"
+			}
+			add("collapsed", "the propensity of pairs of %s fell to %.2g on average: %s", group.name, group.mean, mend)
 		}
 		if group.mean > .995 {
 			add("collapsed", "the propensity of pairs of %s rose to %.3f on average: this is the naive model again; start elsewhere or use bayes", group.name, group.mean)

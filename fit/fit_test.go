@@ -373,6 +373,22 @@ func fillTrue(b []bool) {
 	}
 }
 
+// Who has used bayes is not told to use bayes.
+func TestWarningOfRareExposure(t *testing.T) {
+	p := smallProblem(t, 30, 4, 100, 3)
+	matrix, err := model.NewFieldMatrix(p.Nodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for method, says := range map[string]string{"mle": "use bayes or the preset safe", "bayes": "log exposure on a random share"} {
+		r := &Result{Settings: Settings{Method: method}, Propensity: matrix, Starts: []Start{{MeanLink: .1, MeanSame: .2, MeanCross: .002}}}
+		r.warn()
+		if len(r.Warnings) != 1 || r.Warnings[0].Kind != "collapsed" || !strings.Contains(r.Warnings[0].Message, says) {
+			t.Errorf("%s: %+v", method, r.Warnings)
+		}
+	}
+}
+
 func TestWarningsOfWeakData(t *testing.T) {
 	p := smallProblem(t, 30, 4, 200, 4)
 	clear(p.Nodes.Vectors.Matrix().Row(int(p.Train.Source[0])))

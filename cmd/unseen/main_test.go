@@ -6,12 +6,16 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"unicode/utf8"
+
+	"unseen/internal/sbom"
 )
 
 // invoke runs the program and returns its exit code and what it wrote.
@@ -132,6 +136,64 @@ func TestVersion(t *testing.T) {
 	}
 }
 
+// A release says what it is by the linker's stamps, and what it is made of.
+func TestStamps(t *testing.T) {
+	for stamp, value := range map[*string]string{&stampVersion: "v9.8.7", &stampCommit: "abc", &stampTime: "2026-11-15T00:00:00Z", &stampModified: "true"} {
+		old := *stamp
+		*stamp = value
+		defer func() { *stamp = old }()
+	}
+	if b := readBuild(); b.Version != "v9.8.7" || b.Commit != "abc" || b.Time != "2026-11-15T00:00:00Z" || !b.Modified {
+		t.Errorf("%+v", b)
+	}
+	code, stdout, stderr := invoke("version", "--sbom")
+	if code != exitOK || stderr != "" {
+		t.Fatalf("exit code %d, stderr %q", code, stderr)
+	}
+	var bill sbom.Document
+	decodeOne(t, stdout, &bill)
+	if bill.Metadata.Component.Version != "v9.8.7" || bill.Metadata.Timestamp != "2026-11-15T00:00:00Z" {
+		t.Errorf("%+v", bill.Metadata)
+	}
+	if !slices.ContainsFunc(bill.Components, func(c sbom.Component) bool { return c.Name == "std" }) {
+		t.Errorf("no standard library in %+v", bill.Components)
+	}
+}
+
+// Every command that help shows has a manual page, and the same one every day.
+func TestMan(t *testing.T) {
+	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
+	dir := t.TempDir()
+	if code, stdout, stderr := invoke("man", dir); code != exitOK || stdout != "" || stderr != "" {
+		t.Fatalf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
+	}
+	for _, c := range newRoot().Commands() {
+		if !c.IsAvailableCommand() || c.Name() == "help" {
+			continue
+		}
+		raw, err := os.ReadFile(filepath.Join(dir, "unseen-"+c.Name()+".1"))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if page := string(raw); !strings.Contains(page, "Nov 2023") || !strings.Contains(page, ".SH SYNOPSIS") {
+			t.Errorf("unseen-%s.1: %s", c.Name(), page[:min(len(page), 300)])
+		}
+	}
+	if code, _, stderr := invoke("man"); code != exitUsage || !strings.Contains(stderr, "name the folder") {
+		t.Errorf("exit code %d, %q", code, stderr)
+	}
+}
+
+// What a page of Markdown would run together stays as it is.
+func TestLiteral(t *testing.T) {
+	got := literal("One <two> of R_AP.\n\nMethods:\n  a   first\n  b   second\n\nText\n  and more\n")
+	want := "One \\<two> of R\\_AP.\n\nMethods:\n\n      a   first\n      b   second\n\n    Text\n      and more"
+	if got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestVersionOfAStampedBuild(t *testing.T) {
 	var page strings.Builder
 	b := build{Version: "v1.2.3", Commit: "0123abc", Modified: true, Go: "go1.26", OS: "linux", Arch: "arm64", Kernels: "go"}
@@ -179,7 +241,7 @@ func TestCompletion(t *testing.T) {
 		"demo --s":           {"--seed"},
 		"demo ":              {},
 		"demo --papers ":     {},
-		"version --":         {"--help", "--json"},
+		"version --":         {"--help", "--json", "--sbom"},
 		"completion bash --": {"--help"},
 	} {
 		words := append([]string{"__complete"}, strings.Split(line, " ")...)

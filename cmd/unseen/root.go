@@ -42,7 +42,7 @@ New here? Start with:  unseen demo`,
 	root.SetVersionTemplate("unseen {{.Version}}\n")
 	root.SetHelpCommand(newHelp())
 	root.AddCommand(newDemo(), newImport(), newExport(), newCheck(), newEncode(), newFit(), newEvaluate(), newRecommend(), newBridges(), newDial(),
-		newLoop(), newStudy(), newReport(), newServe(), newVersion(), newCompletion())
+		newLoop(), newStudy(), newReport(), newServe(), newVersion(), newCompletion(), newMan())
 	return root
 }
 

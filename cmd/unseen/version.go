@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -9,17 +10,29 @@ import (
 	"github.com/spf13/cobra"
 
 	"unseen/internal/kern"
+	"unseen/internal/sbom"
 )
 
 func newVersion() *cobra.Command {
-	var asJSON bool
+	var asJSON, bill bool
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version and what this build runs on",
-		Args:  noArgs,
+		Long: `Print the version and what this build runs on.
+
+With --sbom, print the modules that this binary is made of, with their versions
+and sums, as a CycloneDX document for scanners.`,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			build := readBuild()
-			if asJSON {
+			switch {
+			case bill:
+				info, ok := debug.ReadBuildInfo()
+				if !ok {
+					return errors.New("this binary does not say what it is made of; build it with go build in module mode")
+				}
+				return printJSON(cmd.OutOrStdout(), sbom.Of(info, sbom.Program{Name: "unseen", Version: build.Version, Commit: build.Commit, Time: build.Time}))
+			case asJSON:
 				return printJSON(cmd.OutOrStdout(), build)
 			}
 			return build.print(cmd.OutOrStdout())
@@ -27,13 +40,18 @@ func newVersion() *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	jsonFlag(cmd, &asJSON)
+	cmd.Flags().BoolVar(&bill, "sbom", false, "print the modules inside, as CycloneDX JSON")
 	return cmd
 }
+
+// A release is built from sources that may have no version control around them, so its stamps come with the linker's -X.
+var stampVersion, stampCommit, stampTime, stampModified string
 
 // build is what a bug report should say of the program.
 type build struct {
 	Version  string `json:"version"`
 	Commit   string `json:"commit,omitempty"` // empty when the build was not stamped
+	Time     string `json:"time,omitempty"`   // of the commit
 	Modified bool   `json:"modified"`         // the working tree differed from the commit
 	Go       string `json:"go"`
 	OS       string `json:"os"`
@@ -49,6 +67,10 @@ func readBuild() build {
 		Arch:    runtime.GOARCH,
 		Kernels: kern.Variant(),
 	}
+	if stampVersion != "" {
+		b.Version, b.Commit, b.Time, b.Modified = stampVersion, stampCommit, stampTime, stampModified == "true"
+		return b
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return b
@@ -60,6 +82,8 @@ func readBuild() build {
 		switch s.Key {
 		case "vcs.revision":
 			b.Commit = s.Value
+		case "vcs.time":
+			b.Time = s.Value
 		case "vcs.modified":
 			b.Modified = s.Value == "true"
 		}

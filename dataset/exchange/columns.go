@@ -93,6 +93,21 @@ func guessed(s Sink, o *Options, path string, header []string, roles []role, fou
 	if len(parts) > 0 {
 		s.Note("%s: taken %s.", path, strings.Join(parts, ", "))
 	}
+	// Exposure is learned by field: who has one under another name should not learn that from a poor fit.
+	for k, r := range roles {
+		if r.name != "field" || found[k] >= 0 || o.Given(r.name) {
+			continue
+		}
+		var left []string
+		for c, name := range header {
+			if !slices.Contains(found, c) {
+				left = append(left, name)
+			}
+		}
+		if len(left) > 0 {
+			s.Note("%s: no column looks like the field; left alone: %s. If one is, name it with --field.", path, list(left))
+		}
+	}
 }
 
 func list(names []string) string {

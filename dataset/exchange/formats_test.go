@@ -91,6 +91,12 @@ func TestGuessesAreShown(t *testing.T) {
 	if !strings.Contains(all, "taken key as id, section as field") || !strings.Contains(all, "citing as source, cited as target") {
 		t.Errorf("notes %q", r.Notes)
 	}
+	for header, says := range map[string]bool{"id,desk": true, "id,field": false, "id": false} {
+		_, r := imported(t, "csv", map[string]string{"nodes.csv": header + "\na" + strings.Repeat(",x", strings.Count(header, ",")) + "\n", "links.csv": "citing,cited\n"}, Options{})
+		if got := strings.Contains(strings.Join(r.Notes, "\n"), "left alone: desk. If one is, name it with --field"); got != says {
+			t.Errorf("%s: notes %q", header, r.Notes)
+		}
+	}
 }
 
 // TestClicks: pages that somebody went on from have shown all their links.

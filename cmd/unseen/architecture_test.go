@@ -1,0 +1,250 @@
+package main
+
+import (
+	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "unseen"
+
+// goPackage is what go list says of a package.
+type goPackage struct {
+	ImportPath, Dir string
+	Imports         []string
+}
+
+func packagesOfModule(t *testing.T) (all []goPackage) {
+	t.Helper()
+	list := exec.Command("go", "list", "-json=ImportPath,Dir,Imports", "./...")
+	list.Dir = "../.."
+	out, err := list.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	d := json.NewDecoder(strings.NewReader(string(out)))
+	for {
+		var p goPackage
+		if err := d.Decode(&p); err == io.EOF {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}
+
+var firstCell = regexp.MustCompile("(?m)^\\| `([a-z/0-9]+)` \\|")
+
+// house returns the packages of the table in ARCHITECTURE.md, from top to bottom.
+func house(page string) (names []string) {
+	_, table, _ := strings.Cut(page, "\n## The packages\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	for _, row := range firstCell.FindAllStringSubmatch(table, -1) {
+		names = append(names, row[1])
+	}
+	return names
+}
+
+// wrongInHouse says which packages the table lacks or has too many of, and which import what does not stand above them.
+func wrongInHouse(names []string, packages []goPackage) (problems []string) {
+	real := map[string]bool{}
+	for _, p := range packages {
+		name := strings.TrimPrefix(p.ImportPath, module+"/")
+		real[name] = true
+		at := slices.Index(names, name)
+		if at < 0 {
+			problems = append(problems, "the table lacks "+name)
+			continue
+		}
+		for _, other := range p.Imports {
+			other, ours := strings.CutPrefix(other, module+"/")
+			if ours && slices.Index(names, other) > at {
+				problems = append(problems, name+" imports "+other+", which stands below it")
+			}
+		}
+	}
+	for k, name := range names {
+		if !real[name] {
+			problems = append(problems, "there is no package "+name)
+		}
+		if slices.Index(names, name) < k {
+			problems = append(problems, name+" is in the table twice")
+		}
+	}
+	return problems
+}
+
+// The table of ARCHITECTURE.md has every package, and each imports only what stands above it.
+func TestArchitecture(t *testing.T) {
+	page, err := os.ReadFile("../../ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, packages := house(string(page)), packagesOfModule(t)
+	if len(names) < 20 {
+		t.Fatalf("the table has %d rows: %q", len(names), names)
+	}
+	for _, problem := range wrongInHouse(names, packages) {
+		t.Error(problem)
+	}
+}
+
+func TestArchitectureSees(t *testing.T) {
+	page := "x\n## The packages\n\n| package | holds |\n|---|---|\n| `a` | |\n| `b/c` | |\n| `d` | |\n| `d` | |\n| `gone` | |\n\n## Next\n| `no` |\n"
+	names := house(page)
+	if !slices.Equal(names, []string{"a", "b/c", "d", "d", "gone"}) {
+		t.Fatalf("%q", names)
+	}
+	packages := []goPackage{
+		{ImportPath: "unseen/a", Imports: []string{"fmt", "unseen/d"}},
+		{ImportPath: "unseen/b/c", Imports: []string{"unseen/a"}},
+		{ImportPath: "unseen/d"},
+		{ImportPath: "unseen/e"},
+	}
+	want := []string{"a imports d, which stands below it", "the table lacks e", "d is in the table twice", "there is no package gone"}
+	if got := wrongInHouse(names, packages); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+var (
+	codeSpan   = regexp.MustCompile("`([^`\n]+)`")
+	goFile     = regexp.MustCompile(`^[a-z/0-9_]+\.(go|html|css|py)$`)
+	goName     = regexp.MustCompile(`^([a-z]+)\.([A-Z]\w*)(\.[A-Z]\w*)?$`)
+	testName   = regexp.MustCompile(`^(Test|Fuzz|Example)[A-Z]\w*$`)
+	fenced     = regexp.MustCompile("(?ms)^```.*?^```$")
+	linkTarget = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading    = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	notAnchor  = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
+
+// What pages name is there: files, functions and types in `backquotes`, tests, and whatever a link leads to.
+func TestPagesNameWhatIsThere(t *testing.T) {
+	declared := map[string]map[string]bool{} // by the last part of the package's name
+	tests := map[string]bool{}
+	for _, p := range packagesOfModule(t) {
+		names := declaredIn(t, p.Dir, tests)
+		short := p.ImportPath[strings.LastIndexByte(p.ImportPath, '/')+1:]
+		if strings.Contains(p.ImportPath, "/examples/") || short == module {
+			continue
+		}
+		declared[short] = names
+	}
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	top, err := filepath.Glob("../../*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range append(pages, top...) {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := fenced.ReplaceAllString(string(raw), "")
+		for _, span := range codeSpan.FindAllStringSubmatch(text, -1) {
+			name := span[1]
+			parts := goName.FindStringSubmatch(name)
+			switch {
+			case goFile.MatchString(name) && strings.Contains(name, "/"):
+				if _, err := os.Stat(filepath.Join("../..", name)); err != nil {
+					t.Errorf("%s: there is no %s", path, name)
+				}
+			case testName.MatchString(name):
+				if !tests[name] {
+					t.Errorf("%s: there is no %s", path, name)
+				}
+			case parts != nil && declared[parts[1]] != nil:
+				if !declared[parts[1]][parts[2]] {
+					t.Errorf("%s: there is no %s", path, name)
+				}
+			}
+		}
+		for _, link := range linkTarget.FindAllStringSubmatch(text, -1) {
+			if problem := wrongLink(path, string(raw), link[1]); problem != "" {
+				t.Errorf("%s: %s", path, problem)
+			}
+		}
+	}
+}
+
+// wrongLink says why a link of a page leads nowhere, "" if it does not or leads out of here.
+func wrongLink(path, text, link string) string {
+	if strings.Contains(link, "://") || strings.HasPrefix(link, "mailto:") {
+		return ""
+	}
+	file, anchor, _ := strings.Cut(link, "#")
+	if file != "" {
+		path = filepath.Join(filepath.Dir(path), file)
+		if _, err := os.Stat(path); err != nil {
+			return "a link leads to " + link + ", which is not there"
+		}
+	}
+	if anchor == "" {
+		return ""
+	}
+	if file != "" {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			return err.Error()
+		}
+		text = string(raw)
+	}
+	for _, h := range heading.FindAllStringSubmatch(text, -1) {
+		if strings.ReplaceAll(notAnchor.ReplaceAllString(strings.ToLower(h[1]), ""), " ", "-") == anchor {
+			return ""
+		}
+	}
+	return "a link leads to " + link + ", and there is no such heading"
+}
+
+// declaredIn returns the names that a folder's package declares at its top, and adds those of its tests.
+func declaredIn(t *testing.T, dir string, tests map[string]bool) map[string]bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, path := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range file.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				if d.Recv != nil {
+					continue
+				}
+				if names[d.Name.Name] = true; strings.HasSuffix(path, "_test.go") {
+					tests[d.Name.Name] = true
+				}
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					switch spec := spec.(type) {
+					case *ast.TypeSpec:
+						names[spec.Name.Name] = true
+					case *ast.ValueSpec:
+						for _, name := range spec.Names {
+							names[name.Name] = true
+						}
+					}
+				}
+			}
+		}
+	}
+	return names
+}

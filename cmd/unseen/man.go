@@ -1,0 +1,70 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+)
+
+// newMan is hidden: packages use it, people use help.
+func newMan() *cobra.Command {
+	return &cobra.Command{
+		Use:    "man DIR",
+		Short:  "Write a manual page for every command",
+		Hidden: true,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("name the folder to write to; for instance unseen man /usr/local/share/man/man1")
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := os.MkdirAll(args[0], 0o755); err != nil {
+				return usagef("no folder can be made: %w; give another", err)
+			}
+			b := readBuild()
+			header := &doc.GenManHeader{Section: "1", Source: "unseen " + b.Version, Manual: "Link recommendation that corrects for exposure"}
+			if when, err := time.Parse(time.RFC3339, b.Time); err == nil { // otherwise SOURCE_DATE_EPOCH, or now
+				header.Date = &when
+			}
+			root := newRoot()
+			forPages(root)
+			if err := doc.GenManTree(root, header, args[0]); err != nil {
+				return fmt.Errorf("%s: %w", args[0], err)
+			}
+			return nil
+		},
+	}
+}
+
+// forPages readies the texts of a command and those below it for a renderer of Markdown: what is indented stays as it is.
+func forPages(cmd *cobra.Command) {
+	cmd.DisableAutoGenTag = true // it would name the day
+	cmd.Long = literal(cmd.Long)
+	for _, c := range cmd.Commands() {
+		forPages(c)
+	}
+}
+
+// literal makes paragraphs with an indented line blocks that Markdown leaves alone, and escapes its marks in the others.
+func literal(text string) string {
+	var out []string
+	for paragraph := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n\n") {
+		if strings.Contains("\n"+paragraph, "\n  ") {
+			head, rest := "", paragraph
+			if first, below, ok := strings.Cut(paragraph, "\n"); ok && !strings.HasPrefix(first, "  ") && strings.HasSuffix(first, ":") {
+				head, rest = escapeMarkdown(first)+"\n\n", below
+			}
+			out = append(out, head+"    "+strings.ReplaceAll(rest, "\n", "\n    "))
+			continue
+		}
+		out = append(out, escapeMarkdown(paragraph))
+	}
+	return strings.Join(out, "\n\n")
+}
+
+var escapeMarkdown = strings.NewReplacer(`\`, `\\`, "*", `\*`, "_", `\_`, "<", `\<`, "[", `\[`, "`", "\\`").Replace

@@ -1,0 +1,324 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"unseen/serve"
+)
+
+// The references are written by the program itself. After a change of commands or of the API:
+//
+//	go test ./cmd/unseen -run Reference -update-docs
+func compareReference(t *testing.T, path, want string) {
+	t.Helper()
+	if *updateDocs {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, wanted := strings.Split(strings.ReplaceAll(string(raw), "\r\n", "\n"), "\n"), strings.Split(want, "\n")
+	for k := range min(len(got), len(wanted)) {
+		if got[k] != wanted[k] {
+			t.Fatalf("%s, line %d has %q where there should be %q; run go test ./cmd/unseen -run Reference -update-docs", path, k+1, got[k], wanted[k])
+		}
+	}
+	if len(got) != len(wanted) {
+		t.Fatalf("%s has %d lines where there should be %d; run go test ./cmd/unseen -run Reference -update-docs", path, len(got), len(wanted))
+	}
+}
+
+const generated = "\n<!-- Written by go test ./cmd/unseen -run Reference -update-docs; do not edit. -->\n"
+
+func TestReferenceCLI(t *testing.T) {
+	var page strings.Builder
+	page.WriteString(`# The command line
+` + generated + `
+What ` + "`unseen help COMMAND`" + ` prints, for every command. Results go to stdout, progress and errors to stderr; an error is one line that
+says what to do. Exit codes: 0 done, 1 failed, 2 wrong command line. ` + "`--json`" + ` prints one document.
+
+`)
+	root := newRoot()
+	var commands []*cobra.Command
+	var gather func(*cobra.Command)
+	gather = func(c *cobra.Command) {
+		for _, below := range c.Commands() {
+			if below.IsAvailableCommand() && below.Name() != "help" {
+				commands = append(commands, below)
+				gather(below)
+			}
+		}
+	}
+	gather(root)
+	page.WriteString("| command | does |\n|---|---|\n")
+	for _, c := range commands {
+		fmt.Fprintf(&page, "| [%s](#%s) | %s |\n", c.CommandPath(), strings.ReplaceAll(c.CommandPath(), " ", "-"), cell(c.Short))
+	}
+	for _, c := range commands {
+		code, help, stderr := invoke(append([]string{"help"}, strings.Fields(c.CommandPath())[1:]...)...)
+		if code != exitOK {
+			t.Fatalf("help %s: %s", c.CommandPath(), stderr)
+		}
+		fmt.Fprintf(&page, "\n## %s\n\n```text\n%s\n```\n", c.CommandPath(), strings.TrimRight(help, "\n"))
+	}
+	compareReference(t, "../../docs/cli.md", page.String())
+}
+
+// openAPI is as much of the service's description as the reference shows.
+type openAPI struct {
+	Info struct {
+		Version     string
+		Description string
+	}
+	Paths      map[string]map[string]apiOperation
+	Components struct{ Schemas map[string]apiSchema }
+}
+
+type apiOperation struct {
+	Summary    string
+	Parameters []struct {
+		Name, In, Description string
+		Required              bool
+		Schema                apiSchema
+	}
+	RequestBody *struct{ Content map[string]apiContent }
+	Responses   map[string]struct{ Content map[string]apiContent }
+	Security    []map[string][]string
+}
+
+type apiContent struct{ Schema apiSchema }
+
+type apiSchema struct {
+	Ref         string `json:"$ref"`
+	Type        any
+	Format      string
+	Description string
+	Enum        []any
+	Default     any
+	Minimum     *float64
+	Maximum     *float64
+	MaxLength   *int
+	Items       *apiSchema
+	Additional  any `json:"additionalProperties"`
+	Properties  map[string]apiSchema
+	Required    []string
+}
+
+// words says of what kind a value is, with links to schemas.
+func (s apiSchema) words() string {
+	if name, ok := strings.CutPrefix(s.Ref, "#/components/schemas/"); ok {
+		return fmt.Sprintf("[%s](#%s)", name, strings.ToLower(name))
+	}
+	kind := fmt.Sprint(s.Type)
+	if several, ok := s.Type.([]any); ok {
+		kind = ""
+		for _, one := range several {
+			if one != "null" {
+				kind = fmt.Sprint(one)
+			}
+		}
+	}
+	switch {
+	case kind == "array" && s.Items != nil:
+		return "list of " + s.Items.words()
+	case kind == "object":
+		if values, ok := s.Additional.(map[string]any); ok {
+			raw, err := json.Marshal(values)
+			var of apiSchema
+			if err == nil && json.Unmarshal(raw, &of) == nil {
+				return "map to " + of.words()
+			}
+		}
+		return "object"
+	case kind == "<nil>" || kind == "":
+		return "any"
+	}
+	if s.Format == "date-time" {
+		kind = "time"
+	}
+	return kind
+}
+
+// limits says what a value may be.
+func (s apiSchema) limits() string {
+	var parts []string
+	if len(s.Enum) > 0 {
+		var names []string
+		for _, e := range s.Enum {
+			names = append(names, fmt.Sprint(e))
+		}
+		parts = append(parts, strings.Join(names, ", "))
+	}
+	switch {
+	case s.Minimum != nil && s.Maximum != nil:
+		parts = append(parts, fmt.Sprintf("%g to %g", *s.Minimum, *s.Maximum))
+	case s.Minimum != nil:
+		parts = append(parts, fmt.Sprintf("at least %g", *s.Minimum))
+	case s.Maximum != nil:
+		parts = append(parts, fmt.Sprintf("at most %g", *s.Maximum))
+	}
+	if s.MaxLength != nil {
+		parts = append(parts, fmt.Sprintf("at most %d characters", *s.MaxLength))
+	}
+	if s.Default != nil {
+		parts = append(parts, fmt.Sprintf("%v if left out", s.Default))
+	}
+	return strings.Join(parts, "; ")
+}
+
+func cell(text string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(strings.TrimSpace(text), "|", `\|`), "\n", " ")
+}
+
+func row(page *strings.Builder, name, kind, text, limits string) {
+	if limits != "" {
+		text = strings.TrimSpace(text + " (" + limits + ")")
+	}
+	fmt.Fprintf(page, "| `%s` | %s | %s |\n", name, kind, cell(text))
+}
+
+func TestReferenceAPI(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow, and this is -short; ./check runs it once without")
+	}
+	folder := t.TempDir()
+	if code, _, stderr := invoke("demo", "--papers", "200", "--quiet", "--out", folder); code != exitOK {
+		t.Fatal(stderr)
+	}
+	service, err := serve.Open(t.Context(), serve.Options{Folder: folder, State: filepath.Join(folder, "state")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer service.Close()
+	answer := httptest.NewRecorder()
+	service.Handler().ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), "GET", "/openapi.json", nil))
+	var api openAPI
+	if err := json.Unmarshal(answer.Body.Bytes(), &api); err != nil || answer.Code != 200 {
+		t.Fatalf("%d, %v", answer.Code, err)
+	}
+	compareReference(t, "../../docs/api.md", apiPage(api))
+}
+
+// apiPage is the reference of the API: operations by their path, then what bodies are made of.
+func apiPage(api openAPI) string {
+	var page strings.Builder
+	fmt.Fprintf(&page, `# The API, version %s
+%s
+%s
+
+A running service shows the same at `+"`/docs`"+`, and gives it to generators of clients at `+"`/openapi.json`"+`. [The guide](service.md) shows how the
+parts belong together, with requests to copy. Errors are RFC 9457 documents ([ErrorModel](#errormodel)); whatever asks too often or too much is
+told when to come again by `+"`Retry-After`"+`. A scope is what a token needs where the service has tokens.
+
+| operation | does | scope |
+|---|---|---|
+`, api.Info.Version, generated, api.Info.Description)
+	type entry struct {
+		method, path string
+		apiOperation
+	}
+	var all []entry
+	for _, path := range slices.Sorted(maps.Keys(api.Paths)) {
+		for _, method := range []string{"get", "post", "put", "delete"} {
+			if op, ok := api.Paths[path][method]; ok {
+				all = append(all, entry{strings.ToUpper(method), path, op})
+			}
+		}
+	}
+	for _, op := range all {
+		title := op.method + " " + op.path
+		anchor := strings.ReplaceAll(notAnchor.ReplaceAllString(strings.ToLower(title), ""), " ", "-")
+		fmt.Fprintf(&page, "| [`%s`](#%s) | %s | %s |\n", title, anchor, cell(op.Summary), op.scope())
+	}
+	page.WriteString("\n# Operations\n")
+	for _, op := range all {
+		fmt.Fprintf(&page, "\n## %s %s\n\n%s.\n", op.method, op.path, strings.TrimSuffix(op.Summary, "."))
+		if len(op.Parameters) > 0 {
+			page.WriteString("\n| parameter | kind | meaning |\n|---|---|---|\n")
+			for _, p := range op.Parameters {
+				kind := p.Schema.words() + ", " + p.In
+				if p.Required {
+					kind += ", required"
+				}
+				row(&page, p.Name, kind, p.Description, p.Schema.limits())
+			}
+		}
+		if op.RequestBody != nil {
+			for _, of := range slices.Sorted(maps.Keys(op.RequestBody.Content)) {
+				fmt.Fprintf(&page, "\nTakes %s (%s).\n", op.RequestBody.Content[of].Schema.words(), of)
+			}
+		}
+		for _, status := range slices.Sorted(maps.Keys(op.Responses)) {
+			if !strings.HasPrefix(status, "2") {
+				continue
+			}
+			for _, of := range slices.Sorted(maps.Keys(op.Responses[status].Content)) {
+				s := op.Responses[status].Content[of].Schema
+				if of == "text/event-stream" {
+					fmt.Fprintf(&page, "\nAnswers %s with a stream of server-sent events.\n", status)
+					continue
+				}
+				fmt.Fprintf(&page, "\nAnswers %s with %s.\n", status, s.words())
+			}
+		}
+	}
+	page.WriteString("\n# Bodies\n")
+	for _, name := range slices.Sorted(maps.Keys(api.Components.Schemas)) {
+		s := api.Components.Schemas[name]
+		fmt.Fprintf(&page, "\n## %s\n\n", name)
+		if s.Description != "" {
+			fmt.Fprintf(&page, "%s\n\n", s.Description)
+		}
+		page.WriteString("| part | kind | meaning |\n|---|---|---|\n")
+		for _, part := range slices.Sorted(maps.Keys(s.Properties)) {
+			p := s.Properties[part]
+			row(&page, part, p.words(), p.Description, p.limits())
+		}
+	}
+	return page.String()
+}
+
+func (op apiOperation) scope() string {
+	for _, s := range op.Security {
+		if scopes := s["token"]; len(scopes) > 0 {
+			return scopes[0]
+		}
+	}
+	return ""
+}
+
+// A part that is added to the API shows in the reference.
+func TestReferenceSees(t *testing.T) {
+	var api openAPI
+	raw := `{"info": {"version": "2"}, "paths": {"/a/{id}": {"put": {"summary": "Does a|b", "security": [{"token": ["admin"]}],
+		"parameters": [{"name": "id", "in": "path", "required": true, "schema": {"type": "integer", "minimum": 1, "maximum": 9, "default": 3}}],
+		"requestBody": {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Thing"}}}},
+		"responses": {"200": {"content": {"application/json": {"schema": {"type": ["array", "null"], "items": {"type": "string"}}}}}, "404": {"content": {"x": {}}}}}}},
+		"components": {"schemas": {"Thing": {"properties": {"of": {"type": "object", "additionalProperties": {"type": "number"}}, "kind": {"type": "string", "enum": ["x", "y"]}}}}}}`
+	if err := json.Unmarshal([]byte(raw), &api); err != nil {
+		t.Fatal(err)
+	}
+	page := apiPage(api)
+	for _, line := range []string{
+		"| [`PUT /a/{id}`](#put-aid) | Does a\\|b | admin |", "| `id` | integer, path, required | (1 to 9; 3 if left out) |",
+		"Takes [Thing](#thing) (application/json).", "Answers 200 with list of string.", "| `of` | map to number |  |", "| `kind` | string | (x, y) |",
+	} {
+		if !strings.Contains(page, line+"\n") {
+			t.Errorf("no line %q in\n%s", line, page)
+		}
+	}
+}

@@ -1,0 +1,405 @@
+// Command release builds what users download: static binaries for five platforms in archives, Debian packages, bills of
+// materials and SHA256SUMS. The same commit and the same Go give the same bytes, wherever and whenever it runs.
+//
+//	./release                                  everything, into dist
+//	./release --platforms linux/amd64          one platform
+//	./release --check                          builds this machine's platform twice, in two places, and compares
+//
+// Times are those of the commit, or SOURCE_DATE_EPOCH; the version is the tag at the commit, else one made of CHANGELOG.md's
+// newest and the commit. DEBFULLNAME and DEBEMAIL name who answers for the Debian packages.
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"debug/buildinfo"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"unseen/internal/sbom"
+)
+
+var platforms = []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "windows/amd64"}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "release:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("release", flag.ContinueOnError)
+	out := flags.String("out", "dist", "`folder` to write")
+	version := flags.String("version", "", "such as v0.1.0 (default: the tag at the commit, else one made of it)")
+	chosen := flags.String("platforms", strings.Join(platforms, ","), "what to build for, with commas")
+	check := flags.Bool("check", false, "build for this machine twice, in two places and with an empty cache, and compare")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("no argument is expected, got %q", flags.Arg(0))
+	}
+	r, err := about(ctx, *version)
+	if err != nil {
+		return err
+	}
+	r.progress = func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
+	if *check {
+		return r.checkTwice(ctx)
+	}
+	for p := range strings.SplitSeq(*chosen, ",") {
+		if !slices.Contains(platforms, p) {
+			return fmt.Errorf("no platform %q; there is %s", p, strings.Join(platforms, ", "))
+		}
+		r.platforms = append(r.platforms, p)
+	}
+	if r.modified {
+		r.progress("the working tree differs from its commit: this is no release, and its binaries say so")
+	}
+	sums, err := r.build(ctx, ".", *out)
+	if err != nil {
+		return err
+	}
+	fmt.Print(sums)
+	return nil
+}
+
+// release is what is built.
+type release struct {
+	version  string // v0.1.0
+	commit   string
+	time     time.Time
+	modified bool
+
+	platforms []string
+	cache     string // of the Go tool; "" means the usual one
+	progress  func(format string, args ...any)
+}
+
+var newestVersion = regexp.MustCompile(`(?m)^## .*?(\d+\.\d+\.\d+)`)
+
+// about asks version control what this is.
+func about(ctx context.Context, version string) (*release, error) {
+	r := &release{version: version}
+	git := func(args ...string) (string, error) {
+		raw, err := exec.CommandContext(ctx, "git", args...).Output()
+		return strings.TrimSpace(string(raw)), err
+	}
+	commit, err := git("rev-parse", "HEAD")
+	if err != nil {
+		if os.Getenv("SOURCE_DATE_EPOCH") == "" || version == "" {
+			return nil, errors.New("no version control here; give SOURCE_DATE_EPOCH and --version")
+		}
+	}
+	epoch := os.Getenv("SOURCE_DATE_EPOCH")
+	if commit != "" {
+		r.commit = commit
+		changes, err := git("status", "--porcelain")
+		if err != nil {
+			return nil, err
+		}
+		if r.modified = changes != ""; epoch == "" {
+			if epoch, err = git("log", "-1", "--format=%ct"); err != nil {
+				return nil, err
+			}
+		}
+	}
+	seconds, err := strconv.ParseInt(epoch, 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("SOURCE_DATE_EPOCH is %q; give seconds since 1970", epoch)
+	}
+	r.time = time.Unix(seconds, 0).UTC()
+	if r.version == "" {
+		if tag, err := git("describe", "--tags", "--exact-match", "--match", "v*"); err == nil {
+			r.version = tag
+		}
+	}
+	if r.version == "" {
+		changes, err := os.ReadFile("CHANGELOG.md")
+		if err != nil {
+			return nil, err
+		}
+		newest := newestVersion.FindSubmatch(changes)
+		if newest == nil {
+			return nil, errors.New("CHANGELOG.md names no version")
+		}
+		r.version = fmt.Sprintf("v%s-dev.%s.%s", newest[1], r.time.Format("20060102"), r.commit[:7])
+	}
+	if !regexp.MustCompile(`^v\d+\.\d+\.\d+[-+.0-9A-Za-z]*$`).MatchString(r.version) {
+		return nil, fmt.Errorf("the version is %q; give one such as v0.1.0", r.version)
+	}
+	return r, nil
+}
+
+// build makes everything of the sources at root and returns SHA256SUMS.
+func (r *release) build(ctx context.Context, root, out string) (string, error) {
+	if err := os.RemoveAll(out); err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return "", err
+	}
+	work, err := os.MkdirTemp("", "unseen-release-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(work)
+	here := filepath.Join(work, "here"+exe(runtime.GOOS))
+	if err := r.compile(ctx, root, runtime.GOOS+"/"+runtime.GOARCH, here); err != nil {
+		return "", err
+	}
+	shared, err := r.shared(ctx, root, work, here)
+	if err != nil {
+		return "", err
+	}
+	products := map[string][]byte{}
+	for _, platform := range r.platforms {
+		r.progress("%s %s", r.version, platform)
+		system, arch, _ := strings.Cut(platform, "/")
+		binary := here
+		if platform != runtime.GOOS+"/"+runtime.GOARCH {
+			binary = filepath.Join(work, "unseen-"+system+"-"+arch)
+			if err := r.compile(ctx, root, platform, binary); err != nil {
+				return "", err
+			}
+		}
+		bill, err := r.bill(binary)
+		if err != nil {
+			return "", err
+		}
+		program, err := os.ReadFile(binary)
+		if err != nil {
+			return "", err
+		}
+		name := fmt.Sprintf("unseen_%s_%s_%s", strings.TrimPrefix(r.version, "v"), system, arch)
+		licences, err := r.licences(ctx, root, binary)
+		if err != nil {
+			return "", err
+		}
+		files := append(slices.Clone(shared), file{"unseen" + exe(system), 0o755, program}, file{"sbom.cdx.json", 0o644, bill}, file{"THIRD-PARTY-LICENSES.txt", 0o644, licences})
+		products[name+".cdx.json"] = bill
+		if system == "windows" {
+			products[name+".zip"], err = zipOf(inFolder(name, files), r.time)
+		} else {
+			products[name+".tar.gz"], err = tarGzOf(inFolder(name, files), "", r.time)
+		}
+		if err != nil {
+			return "", err
+		}
+		if system == "linux" {
+			p := debian{version: debianVersion(r.version), arch: arch, time: r.time}
+			products[fmt.Sprintf("unseen_%s_%s.deb", p.version, arch)], err = p.pack(files)
+			if err != nil {
+				return "", err
+			}
+		}
+	}
+	var sums strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(products)) {
+		if err := os.WriteFile(filepath.Join(out, name), products[name], 0o644); err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(products[name]), name)
+	}
+	return sums.String(), os.WriteFile(filepath.Join(out, "SHA256SUMS"), []byte(sums.String()), 0o644)
+}
+
+func exe(system string) string {
+	if system == "windows" {
+		return ".exe"
+	}
+	return ""
+}
+
+// compile makes a static binary that knows its version and nothing of where it was built.
+func (r *release) compile(ctx context.Context, root, platform, to string) error {
+	to, err := filepath.Abs(to)
+	if err != nil {
+		return err
+	}
+	system, arch, _ := strings.Cut(platform, "/")
+	stamps := fmt.Sprintf("-s -w -buildid= -X main.stampVersion=%s -X main.stampCommit=%s -X main.stampTime=%s -X main.stampModified=%t",
+		r.version, r.commit, r.time.Format(time.RFC3339), r.modified)
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", stamps, "-o", to, "./cmd/unseen")
+	build.Dir = root
+	// Whatever this machine has set for building, other than where modules come from, would show in the bytes.
+	build.Env = append(os.Environ(), "GOOS="+system, "GOARCH="+arch, "CGO_ENABLED=0", "GOFLAGS=", "GOEXPERIMENT=", "GOAMD64=v1", "GOARM64=v8.0", "GOWORK=off")
+	if r.cache != "" {
+		build.Env = append(build.Env, "GOCACHE="+r.cache)
+	}
+	if text, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("building for %s: %w\n%s", platform, err, text)
+	}
+	return nil
+}
+
+// bill is what a binary says that it is made of; unseen version --sbom prints the same.
+func (r *release) bill(binary string) ([]byte, error) {
+	info, err := buildinfo.ReadFile(binary)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := json.MarshalIndent(sbom.Of(info, sbom.Program{Name: "unseen", Version: r.version, Commit: r.commit, Time: r.time.Format(time.RFC3339)}), "", "  ")
+	return append(raw, '\n'), err
+}
+
+var licenceFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice)([-._].*)?$`)
+
+// licences gathers the terms of every module inside a binary, which whoever passes it on has to pass on too.
+func (r *release) licences(ctx context.Context, root, binary string) ([]byte, error) {
+	info, err := buildinfo.ReadFile(binary)
+	if err != nil {
+		return nil, err
+	}
+	list := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Path}}\t{{.Dir}}", "all")
+	list.Dir = root
+	raw, err := list.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list -m: %w", err)
+	}
+	places := map[string]string{}
+	for line := range strings.Lines(string(raw)) {
+		name, dir, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		places[name] = dir
+	}
+	goroot, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
+	if err != nil {
+		return nil, fmt.Errorf("go env: %w", err)
+	}
+	places["Go"] = strings.TrimSpace(string(goroot))
+	modules := append([]*debug.Module{{Path: "Go", Version: info.GoVersion}}, info.Deps...)
+	var b bytes.Buffer
+	for _, m := range modules {
+		entries, err := os.ReadDir(places[m.Path])
+		if err != nil {
+			return nil, fmt.Errorf("the licence of %s: %w", m.Path, err)
+		}
+		found := false
+		for _, e := range entries {
+			if e.IsDir() || !licenceFile.MatchString(e.Name()) {
+				continue
+			}
+			text, err := os.ReadFile(filepath.Join(places[m.Path], e.Name()))
+			if err != nil {
+				return nil, err
+			}
+			fmt.Fprintf(&b, "==== %s %s: %s\n\n%s\n\n", m.Path, m.Version, e.Name(), bytes.TrimSpace(text))
+			found = true
+		}
+		if !found {
+			return nil, fmt.Errorf("%s has no licence file; find its terms before passing it on", m.Path)
+		}
+	}
+	return b.Bytes(), nil
+}
+
+// shared are the files that every platform gets: manual, completions, documents.
+func (r *release) shared(ctx context.Context, root, work, program string) ([]file, error) {
+	var files []file
+	for _, name := range []string{"LICENSE", "README.md", "CHANGELOG.md", "SECURITY.md", "deploy/unseen.service", "deploy/unseen.default"} {
+		raw, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, file{name, 0o644, raw})
+	}
+	for shell, name := range map[string]string{"bash": "unseen.bash", "zsh": "_unseen", "fish": "unseen.fish", "powershell": "unseen.ps1"} {
+		script, err := exec.CommandContext(ctx, program, "completion", shell).Output()
+		if err != nil {
+			return nil, fmt.Errorf("completion for %s: %w", shell, err)
+		}
+		files = append(files, file{"completions/" + name, 0o644, script})
+	}
+	manual := filepath.Join(work, "man")
+	if text, err := exec.CommandContext(ctx, program, "man", manual).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("the manual: %w\n%s", err, text)
+	}
+	pages, err := os.ReadDir(manual)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range pages {
+		raw, err := os.ReadFile(filepath.Join(manual, p.Name()))
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, file{"man/" + p.Name(), 0o644, raw})
+	}
+	return files, nil
+}
+
+// checkTwice builds in two folders, the second time with an empty cache, and compares.
+func (r *release) checkTwice(ctx context.Context) error {
+	platform := runtime.GOOS + "/" + runtime.GOARCH
+	if !slices.Contains(platforms, platform) {
+		return fmt.Errorf("there are no releases for %s; check on one of %s", platform, strings.Join(platforms, ", "))
+	}
+	r.platforms = []string{platform}
+	work, err := os.MkdirTemp("", "unseen-check-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	listed, err := exec.CommandContext(ctx, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
+	if err != nil {
+		return fmt.Errorf("git ls-files: %w", err)
+	}
+	places := []string{"one", "two/of/another/depth"}
+	for _, folder := range places {
+		for name := range strings.SplitSeq(strings.TrimRight(string(listed), "\x00"), "\x00") {
+			if err := copyFile(name, filepath.Join(work, folder, name)); err != nil {
+				return err
+			}
+		}
+	}
+	var sums []string
+	for k, folder := range places {
+		if k == 1 {
+			r.cache = filepath.Join(work, "cache")
+		}
+		began := time.Now()
+		s, err := r.build(ctx, filepath.Join(work, folder), filepath.Join(work, "out", folder))
+		if err != nil {
+			return err
+		}
+		r.progress("built in %s, in %.0f s", folder, time.Since(began).Seconds())
+		sums = append(sums, s)
+	}
+	if sums[0] != sums[1] {
+		return fmt.Errorf("two builds differ:\n%s\n%s", sums[0], sums[1])
+	}
+	fmt.Printf("%sthe same twice\n", sums[0])
+	return nil
+}
+
+func copyFile(from, to string) error {
+	raw, err := os.ReadFile(from)
+	if errors.Is(err, os.ErrNotExist) { // removed, and not committed yet
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(to, bytes.Clone(raw), 0o644)
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	when  = time.Unix(1_700_000_000, 0).UTC()
+	parts = []file{
+		{"unseen", 0o755, []byte("program")},
+		{"README.md", 0o644, []byte("read me")},
+		{"CHANGELOG.md", 0o644, []byte("changes")},
+		{"man/unseen.1", 0o644, []byte(".TH UNSEEN 1\n")},
+		{"completions/_unseen", 0o644, []byte("zsh")},
+		{"completions/unseen.bash", 0o644, []byte("bash")},
+		{"completions/unseen.ps1", 0o644, []byte("powershell")},
+		{"deploy/unseen.service", 0o644, []byte("[Unit]\n")},
+		{"deploy/unseen.default", 0o644, []byte("UNSEEN_OPTIONS=\n")},
+	}
+)
+
+// Archives do not depend on the order of files, nor on the clock.
+func TestArchivesAreReproducible(t *testing.T) {
+	turned := slices.Clone(parts)
+	slices.Reverse(turned)
+	for name, pack := range map[string]func([]file) ([]byte, error){
+		"tar": func(f []file) ([]byte, error) { return tarGzOf(f, "", when) },
+		"zip": func(f []file) ([]byte, error) { return zipOf(f, when) },
+		"deb": debian{"0.1.0", "amd64", when}.pack,
+	} {
+		a, err1 := pack(parts)
+		time.Sleep(2 * time.Millisecond)
+		b, err2 := pack(turned)
+		if err1 != nil || err2 != nil || !bytes.Equal(a, b) {
+			t.Errorf("%s: %d and %d bytes, %v, %v", name, len(a), len(b), err1, err2)
+		}
+		changed := slices.Clone(parts)
+		changed[0].body = []byte("another")
+		if c, err := pack(changed); err != nil || bytes.Equal(a, c) {
+			t.Errorf("%s: another program, and the same archive; %v", name, err)
+		}
+	}
+}
+
+func TestTar(t *testing.T) {
+	raw, err := tarGzOf(inFolder("unseen_1", parts), "", when)
+	if err != nil {
+		t.Fatal(err)
+	}
+	z, err := gzip.NewReader(bytes.NewReader(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, h.Name)
+		if !h.ModTime.Equal(when) || h.Uid != 0 || h.Gid != 0 {
+			t.Errorf("%s: %v, %d, %d", h.Name, h.ModTime, h.Uid, h.Gid)
+		}
+		if h.Name == "unseen_1/unseen" && h.Mode != 0o755 {
+			t.Errorf("the program has mode %o", h.Mode)
+		}
+	}
+	if want := []string{"unseen_1/", "unseen_1/completions/", "unseen_1/deploy/", "unseen_1/man/"}; !slices.Equal(names[:4], want) || len(names) != len(parts)+4 {
+		t.Errorf("got %q", names)
+	}
+}
+
+func TestZip(t *testing.T) {
+	raw, err := zipOf(parts, when)
+	if err != nil {
+		t.Fatal(err)
+	}
+	z, err := zip.NewReader(bytes.NewReader(raw), int64(len(raw)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(z.File) != len(parts) || !z.File[0].Modified.Equal(when) {
+		t.Errorf("%d files, %v", len(z.File), z.File[0].Modified)
+	}
+}
+
+// dpkg takes the package, and its scripts are scripts.
+func TestDebian(t *testing.T) {
+	if _, err := exec.LookPath("dpkg-deb"); err != nil {
+		t.Skip("there is no dpkg-deb to read the package with")
+	}
+	raw, err := debian{"0.1.0~dev", "amd64", when}.pack(parts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, root := filepath.Join(t.TempDir(), "unseen.deb"), t.TempDir()
+	if err := os.WriteFile(path, raw, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	field, err := exec.Command("dpkg-deb", "-f", path, "Version", "Architecture", "Depends").CombinedOutput()
+	if want := "Version: 0.1.0~dev\nArchitecture: amd64\nDepends: adduser\n"; err != nil || string(field) != want {
+		t.Errorf("%v, %q", err, field)
+	}
+	if out, err := exec.Command("dpkg-deb", "-R", path, root).CombinedOutput(); err != nil {
+		t.Fatalf("%v, %s", err, out)
+	}
+	for name, mode := range map[string]os.FileMode{
+		"usr/bin/unseen": 0o755, "usr/share/man/man1/unseen.1.gz": 0o644, "usr/lib/systemd/system/unseen.service": 0o644,
+		"usr/share/zsh/vendor-completions/_unseen": 0o644, "usr/share/bash-completion/completions/unseen": 0o644, "etc/default/unseen": 0o644,
+		"usr/share/doc/unseen/copyright": 0o644, "usr/share/doc/unseen/changelog.gz": 0o644, "DEBIAN/md5sums": 0o644,
+	} {
+		if at, err := os.Stat(filepath.Join(root, name)); err != nil || at.Mode().Perm() != mode {
+			t.Errorf("%s: %v, %v", name, at, err)
+		}
+	}
+	for _, script := range []string{"postinst", "prerm", "postrm"} {
+		if out, err := exec.Command("sh", "-n", filepath.Join(root, "DEBIAN", script)).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v, %s", script, err, out)
+		}
+	}
+	if out, err := exec.Command("sh", "-c", "cd '"+root+"' && md5sum -c DEBIAN/md5sums").CombinedOutput(); err != nil {
+		t.Errorf("%v, %s", err, out)
+	}
+}
+
+func TestDebianVersion(t *testing.T) {
+	for version, want := range map[string]string{"v0.1.0": "0.1.0", "v0.1.0-rc.1": "0.1.0~rc.1"} {
+		if got := debianVersion(version); got != want {
+			t.Errorf("%s becomes %s, want %s", version, got, want)
+		}
+	}
+}
+
+// A release knows its version, also where there is no version control.
+func TestAbout(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("needs a path without git")
+	}
+	t.Chdir(t.TempDir())
+	t.Setenv("PATH", "")
+	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
+	r, err := about(t.Context(), "v1.2.3")
+	if err != nil || r.version != "v1.2.3" || !r.time.Equal(when) || r.commit != "" || r.modified {
+		t.Errorf("%+v, %v", r, err)
+	}
+	for _, wrong := range []string{"", "1.2.3", "v1.2.3 rm"} {
+		if _, err := about(t.Context(), wrong); err == nil {
+			t.Errorf("the version %q passes", wrong)
+		}
+	}
+	t.Setenv("SOURCE_DATE_EPOCH", "yesterday")
+	if _, err := about(t.Context(), "v1.2.3"); err == nil || !strings.Contains(err.Error(), "seconds since 1970") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestRefuses(t *testing.T) {
+	for _, args := range [][]string{{"--platforms", "plan9/mips"}, {"extra"}, {"--nope"}} {
+		if err := run(t.Context(), args); err == nil {
+			t.Errorf("%q passes", args)
+		}
+	}
+}
