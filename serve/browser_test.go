@@ -432,6 +432,7 @@ func browseExposure(t *testing.T, b *tab) {
 	if rows := ask[int](b, "document.querySelectorAll('.panel tbody tr').length"); rows < 4 {
 		t.Errorf("the panel has %d rows", rows)
 	}
+	b.until("what the log says", "document.querySelector('[aria-labelledby=panel-title]').textContent.includes('From 40 lists')")
 	b.picture("judged")
 	b.quiet("the exposure")
 }

@@ -86,6 +86,7 @@ type running struct {
 	Active bool
 	Took   string // how long it took, if it has ended
 	Jobs   []Job
+	Due    *time.Time // by the schedule
 	Models []modelRow
 	Naive  string
 	Back   bool // there is a model before
@@ -123,6 +124,9 @@ func (p *site) running(r *http.Request) (*running, error) {
 		out.Methods = append(out.Methods, named{name, methods[name]})
 	}
 	out.Jobs = s.jobs.list()
+	if due, planned := s.Due(); planned {
+		out.Due = &due
+	}
 	wanted := r.URL.Query().Get("job")
 	for k := range out.Jobs { // the latest first: the one that was asked for, else the oldest that has not ended, else the latest
 		j := &out.Jobs[k]
@@ -188,10 +192,10 @@ func (o *running) trial(reg register) {
 	case d == nil:
 		o.Words = "Too little was shown to compare them: both models need lists that were shown to two sources or more, and logged."
 	case d.Low > 0:
-		o.Words = fmt.Sprintf("Model b gets more clicks: %+.2f points per shown item (%+.2f to %+.2f).", 100*d.Value, 100*d.Low, 100*d.High)
+		o.Words = fmt.Sprintf("Model b gets more clicks: %+.2f for every 100 shown items (%+.2f to %+.2f).", 100*d.Value, 100*d.Low, 100*d.High)
 	case d.High < 0:
-		o.Words = fmt.Sprintf("Model b gets fewer clicks: %+.2f points per shown item (%+.2f to %+.2f).", 100*d.Value, 100*d.Low, 100*d.High)
+		o.Words = fmt.Sprintf("Model b gets fewer clicks: %+.2f for every 100 shown items (%+.2f to %+.2f).", 100*d.Value, 100*d.Low, 100*d.High)
 	default:
-		o.Words = fmt.Sprintf("No difference can be told yet: %+.2f points per shown item (%+.2f to %+.2f).", 100*d.Value, 100*d.Low, 100*d.High)
+		o.Words = fmt.Sprintf("No difference can be told yet: %+.2f for every 100 shown items (%+.2f to %+.2f).", 100*d.Value, 100*d.Low, 100*d.High)
 	}
 }
