@@ -46,6 +46,7 @@ type Trial struct {
 	Share float64   `json:"share" doc:"of the sources that get b"`
 	Salt  string    `json:"salt" doc:"who gets which follows from this and the source's id"`
 	Since time.Time `json:"since"`
+	Seq   int64     `json:"seq" doc:"last event before it: later ones count"`
 }
 
 // register is registry.json.

@@ -549,6 +549,9 @@ func TestTrial(t *testing.T) {
 		t.Fatalf("%v, job %+v", err, job)
 	}
 	_, current := s.Current()
+	for i := range 60 { // what was shown before says nothing of the trial
+		want[Answer](c, 200, "GET", fmt.Sprintf("/api/v1/recommendations?k=5&log=true&node=p%d", i), nil)
+	}
 	trial := want[Trial](c, 200, "PUT", "/api/v1/trial", TrialOrder{job.Model[:10], .3})
 	if trial.A != current || trial.B != job.Model {
 		t.Fatalf("got %+v", trial)
@@ -573,7 +576,7 @@ func TestTrial(t *testing.T) {
 		t.Errorf("%d of 240 sources got b, a share of .3 was asked for", arms["b"])
 	}
 	var cmp Comparison
-	total := int64(240*5 + arms["a"] + 3*arms["b"])
+	total := int64(60*5 + 240*5 + arms["a"] + 3*arms["b"])
 	for deadline := time.Now().Add(10 * time.Second); s.Loop().Seq < total && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 	}
 	cmp = want[Comparison](c, 200, "GET", "/api/v1/trial", nil)

@@ -60,14 +60,14 @@ func (t *tally) rate(kind int) (r Rate, err float64) {
 	return r, err
 }
 
-// Compare compares the models of the trial, or else all that were ever shown.
+// Compare compares the models of the trial, by what was shown since it began; without a trial, all that were ever shown.
 func (s *Service) Compare() Comparison {
 	out := Comparison{Trial: s.now.Load().trial, Arms: []Arm{}}
 	w := s.watch
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	arm := func(name, digest string) (Arm, float64) {
-		t := w.Models[digest]
+	arm := func(name, digest string, of map[string]*tally) (Arm, float64) {
+		t := of[digest]
 		if t == nil {
 			t = &tally{}
 		}
@@ -80,14 +80,18 @@ func (s *Service) Compare() Comparison {
 	if out.Trial == nil {
 		for _, e := range s.models.snapshot().Served {
 			if w.Models[e.Digest] != nil {
-				a, _ := arm("", e.Digest)
+				a, _ := arm("", e.Digest, w.Models)
 				out.Arms = append(out.Arms, a)
 			}
 		}
 		return out
 	}
-	a, ea := arm("a", out.Trial.A)
-	b, eb := arm("b", out.Trial.B)
+	var since map[string]*tally
+	if w.Trial.Equal(out.Trial.Since) {
+		since = w.Arms
+	}
+	a, ea := arm("a", out.Trial.A, since)
+	b, eb := arm("b", out.Trial.B, since)
 	out.Arms = append(out.Arms, a, b)
 	if e := math.Hypot(ea, eb); !math.IsInf(e, 0) {
 		d := b.Clicks.Value - a.Clicks.Value
@@ -118,7 +122,11 @@ func (s *Service) StartTrial(ctx context.Context, digest string, share float64) 
 	if line.b, err = s.load(ctx, s.models.path(entry.Digest), entry.Digest, naive); err != nil {
 		return nil, err
 	}
-	line.trial = &Trial{A: line.current.digest, B: entry.Digest, Share: share, Salt: fmt.Sprintf("%.12s-%.12s", line.current.digest, entry.Digest), Since: s.o.Now().UTC()}
+	totals, err := s.events.Totals(ctx)
+	if err != nil {
+		return nil, err
+	}
+	line.trial = &Trial{Seq: totals.Events, A: line.current.digest, B: entry.Digest, Share: share, Salt: fmt.Sprintf("%.12s-%.12s", line.current.digest, entry.Digest), Since: s.o.Now().UTC()}
 	if err := s.models.change(func(r *register) error { r.Trial = line.trial; return nil }); err != nil {
 		return nil, err
 	}

@@ -43,6 +43,8 @@ type watched struct {
 	Fields map[string]*[2]int64 `json:"fields"` // shown and same, by the name of the source's field
 	Drift  json.RawMessage      `json:"drift,omitempty"`
 	Recent []bool               `json:"recent"` // same field or not, of the last items shown
+	Trial  time.Time            `json:"trial"`  // when the trial began whose arms these are
+	Arms   map[string]*tally    `json:"arms,omitempty"`
 	Alarms []Alarm              `json:"alarms"`
 }
 
@@ -239,37 +241,64 @@ func (w *watch) follow(ctx context.Context) error {
 // count takes one event. w is locked.
 func (w *watch) count(e store.Event) {
 	name := e.Model
-	t := w.Models[name]
-	if t == nil && len(w.Models) >= maxModels { // clients may name what they like
+	if w.Models[name] == nil && len(w.Models) >= maxModels { // clients may name what they like
 		name = "others"
-		t = w.Models[name]
 	}
-	if t == nil {
-		t = &tally{Sources: map[string]*[3]int32{}}
-		w.Models[name] = t
+	if w.Models[name] == nil {
+		w.Models[name] = &tally{}
+	}
+	w.Models[name].add(e)
+	w.countArm(e)
+	if e.Kind == store.Shown {
+		if n := len(w.list); n > 0 && (w.list[n-1].List != e.List || w.list[n-1].Source != e.Source || n >= MaxList) {
+			w.flush()
+		}
+		w.list = append(w.list, e)
+	}
+}
+
+// countArm takes an event of a trial: one that came after its beginning, of the model that its source belongs to. So
+// lists from before, which the others were shown too, say nothing for either arm.
+func (w *watch) countArm(e store.Event) {
+	line := w.s.now.Load()
+	if line.trial == nil || e.Seq <= line.trial.Seq {
+		return
+	}
+	if engine, _ := line.of(e.Source); engine.digest != e.Model {
+		return
+	}
+	if !w.Trial.Equal(line.trial.Since) {
+		w.Trial, w.Arms = line.trial.Since, map[string]*tally{}
+	}
+	if w.Arms[e.Model] == nil {
+		w.Arms[e.Model] = &tally{}
+	}
+	w.Arms[e.Model].add(e)
+}
+
+// add counts an event.
+func (t *tally) add(e store.Event) {
+	if t.Sources == nil {
+		t.Sources = map[string]*[3]int32{}
 	}
 	of := t.Sources[e.Source]
 	if of == nil && len(t.Sources) < maxTallied {
 		of = new([3]int32)
 		t.Sources[e.Source] = of
 	}
-	add := func(all *int64, kind int) {
+	count := func(all *int64, kind int) {
 		*all++
 		if of != nil {
 			of[kind]++
 		}
 	}
 	switch e.Kind {
-	case store.Clicked:
-		add(&t.Clicked, 1)
-	case store.Linked:
-		add(&t.Linked, 2)
 	case store.Shown:
-		add(&t.Shown, 0)
-		if n := len(w.list); n > 0 && (w.list[n-1].List != e.List || w.list[n-1].Source != e.Source || n >= MaxList) {
-			w.flush()
-		}
-		w.list = append(w.list, e)
+		count(&t.Shown, 0)
+	case store.Clicked:
+		count(&t.Clicked, 1)
+	case store.Linked:
+		count(&t.Linked, 2)
 	}
 }
 
