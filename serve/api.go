@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"os"
 	"path"
 	"path/filepath"
 	"reflect"
@@ -534,13 +533,7 @@ func (s *Service) ModelDetail() (ModelDetail, error) {
 			d.Propensities[a] = append(d.Propensities[a], 1/(1+math.Exp(-float64(z))))
 		}
 	}
-	raw, err := os.ReadFile(s.models.evaluation(e.digest))
-	if err == nil {
-		err = json.Unmarshal(raw, &d.Evaluation)
-	}
-	if errors.Is(err, os.ErrNotExist) {
-		err = nil
-	}
+	d.Evaluation, err = s.models.readEvaluation(e.digest)
 	return d, err
 }
 

@@ -2,12 +2,9 @@ package serve
 
 import (
 	"cmp"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"net/http"
-	"os"
 	"slices"
 
 	"unseen/evaluate"
@@ -218,16 +215,3 @@ func (e *exposed) panel(v *evaluate.Evaluation) {
 
 // legend is a colour and what it stands for.
 type legend struct{ Class, Name string }
-
-// evaluationOf reads a model's evaluation, if there is one.
-func (g *registry) evaluationOf(digest string) (*evaluate.Evaluation, error) {
-	raw, err := os.ReadFile(g.evaluation(digest))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	e := new(evaluate.Evaluation)
-	return e, json.Unmarshal(raw, e)
-}

@@ -143,7 +143,7 @@ func (p *site) running(r *http.Request) (*running, error) {
 	risks := scale{}
 	for _, entry := range slices.Backward(reg.Served) {
 		row := modelRow{Entry: entry, Current: entry.Digest == e.digest, Trial: reg.Trial != nil && reg.Trial.B == entry.Digest}
-		v, err := s.models.evaluationOf(entry.Digest)
+		v, err := s.models.readEvaluation(entry.Digest)
 		if err != nil {
 			return nil, err
 		}

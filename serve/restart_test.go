@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"unseen/fit"
 )
 
 // trainUntilKilled serves a folder in a process of its own, asks for a training, and says when it has begun.
@@ -219,5 +221,46 @@ func TestReachable(t *testing.T) {
 		if got := reachable(a); got != want {
 			t.Errorf("%s is printed as %s, want %s", from, got, want)
 		}
+	}
+}
+
+// A model that was fitted to the whole of its data can be judged by what it showed, and by nothing else.
+func TestEvaluateByTheLogAlone(t *testing.T) {
+	folder := t.TempDir()
+	if _, err := plant(t.Context(), folder, smallWorld(), fit.Drawing{Split: fit.Whole, Later: true, PerLink: 4, Seed: 1}, "naive"); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(t.Context(), Options{Folder: folder})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	judge := func() Job {
+		job, err := s.Start(Order{Kind: "evaluate"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if job, err = s.Wait(t.Context(), job.ID); err != nil {
+			t.Fatal(err)
+		}
+		return job
+	}
+	if job := judge(); job.State != Failed || !strings.Contains(job.Error, "log lists") {
+		t.Errorf("with nothing to judge by: %+v", job)
+	}
+	for n := range 35 {
+		if _, err := s.Recommend(t.Context(), Ask{Node: fmt.Sprint("p", 100+n), Log: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if job := judge(); job.State != Done {
+		t.Errorf("with lists: %+v", job)
+	}
+	d, err := s.ModelDetail()
+	if err != nil || d.Evaluation == nil || d.Evaluation.Panel != nil || d.Evaluation.Log == nil || d.Evaluation.Log.Lists != 35 {
+		t.Errorf("%v, %+v", err, d.Evaluation)
+	}
+	if w := (client{t: t, h: s.Handler()}).do("GET", "/exposure", nil); w.Code != 200 || !strings.Contains(w.Body.String(), "By what the service showed") || !strings.Contains(w.Body.String(), "nothing is left to judge it by") {
+		t.Errorf("the page: %d", w.Code)
 	}
 }

@@ -379,7 +379,7 @@ func (s *Service) evaluate(ctx context.Context, o Order, phase func(string), tel
 		return err
 	}
 	if l.drawn.Test.Pairs == nil {
-		return errors.New("the model was fitted to the whole of its data, and nothing is left to judge it by; fit one with another split")
+		return s.evaluateByLog(ctx, e, entry, phase)
 	}
 	if sum := l.drawn.Problem.Checksum(); sum != e.Model().DataChecksum {
 		return fmt.Errorf("the model was fitted to other pairs than the dataset and the log give (checksum %.12s…, not %.12s…)", e.Model().DataChecksum, sum)
@@ -394,7 +394,29 @@ func (s *Service) evaluate(ctx context.Context, o Order, phase func(string), tel
 	if found.Log, err = s.logRisk(ctx, e, entry.Seq); err != nil && !errors.Is(err, evaluate.ErrEmpty) {
 		return err
 	}
-	return atomicfile.Write(s.models.evaluation(entry.Digest), func(w io.Writer) error { return json.NewEncoder(w).Encode(found) })
+	return s.models.keepEvaluation(entry.Digest, found)
+}
+
+// evaluateByLog judges a model that was fitted to the whole of its data: what was shown since is all that it has not
+// seen. If there is an evaluation of it already, as the demo makes one, that stays.
+func (s *Service) evaluateByLog(ctx context.Context, e *engine, entry Entry, phase func(string)) error {
+	phase("judging by the log")
+	by, err := s.logRisk(ctx, e, entry.Seq)
+	if errors.Is(err, evaluate.ErrEmpty) {
+		return errors.New("the model was fitted to the whole of its data, and nothing is left to judge it by: fit one with another split, or log lists that it shows")
+	}
+	if err != nil {
+		return err
+	}
+	found, err := s.models.readEvaluation(entry.Digest)
+	if err != nil {
+		return err
+	}
+	if found == nil {
+		found = &evaluate.Evaluation{Kind: evaluate.EvaluationKind, Model: entry.Digest, Method: e.Model().Method, Dataset: filepath.Base(s.net.Folder()), Nodes: e.Graph().Len(), Class: e.Class()}
+	}
+	found.Log = by
+	return s.models.keepEvaluation(entry.Digest, found)
 }
 
 // logRisk judges a model by the lists that were shown after it had learned, with the probabilities that were logged:
@@ -443,3 +465,22 @@ const maxLoggedLists = 200_000
 
 // evaluation is where a model's evaluation is kept.
 func (g *registry) evaluation(digest string) string { return g.path(digest) + ".evaluation.json" }
+
+func (g *registry) keepEvaluation(digest string, e *evaluate.Evaluation) error {
+	return atomicfile.Write(g.evaluation(digest), func(w io.Writer) error { return json.NewEncoder(w).Encode(e) })
+}
+
+// readEvaluation returns a model's evaluation, nil if there is none.
+func (g *registry) readEvaluation(digest string) (e *evaluate.Evaluation, err error) {
+	raw, err := os.ReadFile(g.evaluation(digest))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &e)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the evaluation of model %.12s: %w; have it judged anew", digest, err)
+	}
+	return e, nil
+}
