@@ -61,7 +61,7 @@ func (e *Engine) Gradient(ctx context.Context, o *fit.Objective, params []float3
 }
 
 func (e *Engine) plan(name string) *plan {
-	return &plan{Root: e.Store.Root, Layout: e.Manifest.Layout(), Result: e.Work.Root, Name: unique(name)}
+	return &plan{Root: e.Store.Absolute().Root, Layout: e.Manifest.Layout(), Result: e.Work.Absolute().Root, Name: unique(name)}
 }
 
 // sum runs a job whose workers emit one sum per task, and returns the sum of them all.

@@ -84,7 +84,7 @@ func (e *Engine) Recommend(ctx context.Context, m model.Model, to shards.Store, 
 		}
 	}
 	p := e.plan("lists")
-	p.Result, p.K, p.Linked = work.Root, s.K, s.Linked
+	p.Result, p.K, p.Linked = work.Absolute().Root, s.K, s.Linked
 	if p.Model, err = packModel(m); err != nil {
 		return nil, err
 	}

@@ -31,6 +31,16 @@ type Store struct{ Root string }
 // Local tells whether the place is a folder of this machine's file system.
 func (s Store) Local() bool { return !strings.Contains(s.Root, "://") }
 
+// Absolute returns the same place by a name that means the same to every process of this machine.
+func (s Store) Absolute() Store {
+	if s.Local() {
+		if root, err := filepath.Abs(s.Root); err == nil {
+			return Store{root}
+		}
+	}
+	return s
+}
+
 // Path returns the full name of a file.
 func (s Store) Path(name string) string {
 	if s.Local() {
