@@ -31,6 +31,8 @@ type plan struct {
 
 	Model []byte `json:"model,omitempty"` // a model file
 
+	Import *importPlan `json:"import,omitempty"`
+
 	K      int  `json:"k,omitempty"` // of lists
 	Linked bool `json:"linked,omitempty"`
 }
@@ -66,6 +68,7 @@ type task struct {
 	Nodes  int `json:"nodes,omitempty"`
 
 	Links []shards.Shard `json:"links,omitempty"` // links that these are about
+	Path  string         `json:"path,omitempty"`  // of works
 }
 
 // create makes tasks and a plan elements of a pipeline. The tasks are dealt out anew, or a runner would keep all of them

@@ -57,9 +57,6 @@ func Worker(args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := tools.MakePipelineOptionsFileAndEnvVar(options); err != nil {
-		return err
-	}
 	if capable := info.GetRunnerCapabilities(); len(capable) > 0 {
 		os.Setenv("RUNNER_CAPABILITIES", strings.Join(capable, " "))
 	}
@@ -68,5 +65,5 @@ func Worker(args []string) error {
 		return err
 	}
 	return syscall.Exec(program, []string{program, "--worker=true", "--id=" + *id, "--logging_endpoint=" + *logging,
-		"--control_endpoint=" + *control, "--semi_persist_dir=" + *persist}, os.Environ())
+		"--control_endpoint=" + *control, "--semi_persist_dir=" + *persist, "--options=" + options}, os.Environ())
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sort"
 
 	"github.com/parquet-go/parquet-go"
 
@@ -311,8 +312,8 @@ func (m *Manifest) Layout() *Layout { return &Layout{m.Nodes, m.Dim, m.Fields, m
 
 // Block returns the block of a node.
 func (l *Layout) Block(node int32) int {
-	size := l.Blocks[0].Nodes // all but the last are as large
-	return min(int(node)/size, len(l.Blocks)-1)
+	after := sort.Search(len(l.Blocks), func(b int) bool { return l.Blocks[b].First > int(node) })
+	return max(after-1, 0)
 }
 
 // Gather reads the vectors and fields of some nodes, in the order given.

@@ -37,8 +37,8 @@ func (f *clusterFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.asJSON, "json", false, "one JSON document on stdout")
 }
 
-// open reads the manifest and makes an engine.
-func (f *clusterFlags) open(ctx context.Context, cmd *cobra.Command, root string) (e *job.Engine, done func(), err error) {
+// ready fills the runner in.
+func (f *clusterFlags) ready(cmd *cobra.Command) error {
 	var beside io.Writer
 	if f.verbose {
 		beside = cmd.ErrOrStderr()
@@ -46,14 +46,22 @@ func (f *clusterFlags) open(ctx context.Context, cmd *cobra.Command, root string
 	job.Verbose(beside)
 	if f.program != "" {
 		if f.runner.Environment != "" || f.runner.Config != "" {
-			return nil, nil, fmt.Errorf("--program and --environment; give one of them")
+			return fmt.Errorf("--program and --environment; give one of them")
 		}
 		started := job.Flink(f.runner.Endpoint, f.program, f.runner.Parallelism)
 		started.Name = f.runner.Name
 		f.runner = started
 	}
 	if f.runner.Name != "prism" && f.runner.Name != "dataflow" && f.runner.Endpoint == "" {
-		return nil, nil, fmt.Errorf("--runner %s needs the address of its job service; give --endpoint localhost:8099 or the like", f.runner.Name)
+		return fmt.Errorf("--runner %s needs the address of its job service; give --endpoint localhost:8099 or the like", f.runner.Name)
+	}
+	return nil
+}
+
+// open reads the manifest and makes an engine.
+func (f *clusterFlags) open(ctx context.Context, cmd *cobra.Command, root string) (e *job.Engine, done func(), err error) {
+	if err := f.ready(cmd); err != nil {
+		return nil, nil, err
 	}
 	store := shards.Store{Root: root}
 	m, err := store.Manifest(ctx)
