@@ -103,7 +103,7 @@ func (p *plan) allPairs(ctx context.Context, t *task) (numbered, error) {
 	if err != nil {
 		return numbered{}, err
 	}
-	total, err := fit.CPU{}.SumBlock(ctx, nodes, judge, sources, targets)
+	total, err := fit.CPU{Threads: p.Threads}.SumBlock(ctx, nodes, judge, sources, targets)
 	if err != nil {
 		return numbered{}, err
 	}

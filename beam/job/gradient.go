@@ -61,7 +61,7 @@ func (e *Engine) Gradient(ctx context.Context, o *fit.Objective, params []float3
 }
 
 func (e *Engine) plan(name string) *plan {
-	return &plan{Root: e.Store.Absolute().Root, Layout: e.Manifest.Layout(), Result: e.Work.Absolute().Root, Name: unique(name)}
+	return &plan{Root: e.Store.Absolute().Root, Layout: e.Manifest.Layout(), Result: e.Work.Absolute().Root, Name: unique(name), Threads: e.Runner.threads()}
 }
 
 // sum runs a job whose workers emit one sum per task, and returns the sum of them all.
@@ -120,7 +120,7 @@ func (p *plan) gradient(ctx context.Context, t *task) (numbered, error) {
 	if p.Gradient {
 		grad = make([]float64, o.Size())
 	}
-	parts, err := fit.CPU{}.Sum(ctx, o, float32sOf(p.Params), grad, p.Extent.MeanWeight)
+	parts, err := fit.CPU{Threads: p.Threads}.Sum(ctx, o, float32sOf(p.Params), grad, p.Extent.MeanWeight)
 	if err != nil {
 		return numbered{}, fmt.Errorf("%s: %w", p.store().Path(t.Shard.File.Name), err)
 	}

@@ -24,6 +24,7 @@ type plan struct {
 	Result  string         `json:"result"` // where results go: a root
 	Name    string         `json:"name"`   // of the result's file
 
+	Threads  int          `json:"threads"`  // that a task may use
 	Settings fit.Settings `json:"settings"` // of a gradient
 	Extent   fit.Extent   `json:"extent"`
 	Params   []byte       `json:"params,omitempty"` // float32, little-endian

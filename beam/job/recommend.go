@@ -167,7 +167,7 @@ func (p *plan) lists(ctx context.Context, t *task) error {
 		if err != nil {
 			return err
 		}
-		found, err := recommend.Block{First: int32(block.First), Vectors: vectors, Fields: fields}.Top(link, judge.LinkParams, len(p.Layout.Fields), asking, p.K, 1)
+		found, err := recommend.Block{First: int32(block.First), Vectors: vectors, Fields: fields}.Top(link, judge.LinkParams, len(p.Layout.Fields), asking, p.K, p.Threads)
 		vectors.Close()
 		if err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 	stdlog "log"
 	"log/slog"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -35,6 +36,18 @@ type Runner struct {
 	Config      string // of the environment: for PROCESS {"command": "…"}, for DOCKER an image, for EXTERNAL host:port
 	Binary      string // what is staged for the workers; "" means this program. See Worker.
 	Parallelism int    // 0 means the cluster's own
+	Threads     int    // that one task may use; 0 means all of this machine's on Prism, which does one task at a time, and else 1
+}
+
+// threads returns how many threads a task may use.
+func (r Runner) threads() int {
+	switch {
+	case r.Threads > 0:
+		return r.Threads
+	case r.Name == "" || r.Name == "prism":
+		return runtime.GOMAXPROCS(0)
+	}
+	return 1
 }
 
 // ErrJob is wrapped by the error of a job that failed.
