@@ -20,7 +20,7 @@ import (
 )
 
 // TestOverhead measures what a cluster costs beside one process: UNSEEN_BEAM_BENCH=50000000 pairs, on as many cores as
-// UNSEEN_BEAM_THREADS says (2). It prints lines for bench/RESULTS.md. See flink/prove for how Flink joins in.
+// UNSEEN_BEAM_THREADS says (2), with vectors of UNSEEN_BEAM_DIM (64). It prints lines for bench/RESULTS.md. See flink/prove for how Flink joins in.
 func TestOverhead(t *testing.T) {
 	pairs, err := strconv.Atoi(os.Getenv("UNSEEN_BEAM_BENCH"))
 	if err != nil {
@@ -30,7 +30,11 @@ func TestOverhead(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("UNSEEN_BEAM_THREADS")); err == nil {
 		threads = n
 	}
-	const nodes, dim, fields = 1 << 17, 64, 19
+	const nodes, fields = 1 << 17, 19
+	dim := 64
+	if n, err := strconv.Atoi(os.Getenv("UNSEEN_BEAM_DIM")); err == nil {
+		dim = n
+	}
 	ctx := context.Background()
 	rng := rand.New(rand.NewPCG(1, 1))
 	b := &graph.Builder{}
