@@ -396,6 +396,22 @@ func TestWorkerOfAnotherVersionIsNamed(t *testing.T) {
 	}
 }
 
+// TestOtherVersionOnFlink has real workers of another version, which UNSEEN_WORKER_OTHER names.
+func TestOtherVersionOnFlink(t *testing.T) {
+	endpoint, program := os.Getenv("UNSEEN_FLINK"), os.Getenv("UNSEEN_WORKER_OTHER")
+	if endpoint == "" || program == "" {
+		t.Skip("no Flink cluster with a program of another version; run flink/prove")
+	}
+	s := newSetup(t, 300, 8)
+	engine, m := s.cut(t, shards.CutSettings{})
+	engine.Runner, engine.Settings = Flink(endpoint, program, 2), settingsFor("mle")
+	o := must(engine.Settings.Objective(must(m.Shape())(t), m.Extent))(t)
+	_, err := engine.Gradient(context.Background(), o, make([]float32, o.Size()), nil)
+	if err == nil || !strings.Contains(err.Error(), "unseen-beam 0.9") || !strings.Contains(err.Error(), "the driver "+Version) {
+		t.Errorf("workers of another version give %v", err)
+	}
+}
+
 // TestMarksSurviveStackTraces finds our own words in what runners make of them.
 func TestMarksSurviveStackTraces(t *testing.T) {
 	err := fmt.Errorf("java.lang.RuntimeException: pages\n\tat org.apache: %w\nat more", mark(errors.New("train-1 is missing")))
