@@ -80,7 +80,7 @@ func TestKilledTaskManagerChangesNothing(t *testing.T) {
 			}
 		}
 	}
-	time.Sleep(3 * time.Second) // into the middle
+	time.Sleep(time.Second) // into the middle
 	if runningOn(t, web, id, "gradientFn") == "" {
 		t.Fatal("the gradient was over before the task manager could be killed: give it more shards")
 	}
