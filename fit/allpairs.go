@@ -52,11 +52,17 @@ func (c CPU) AllPairs(ctx context.Context, g *graph.Graph, j *Judge) (Totals, er
 		return Totals{}, fmt.Errorf("%w: with the models %s and %s all pairs are summed one by one, and %d nodes are the most; judge by a sample",
 			ErrData, j.Link.Kind(), j.Propensity.Kind(), mostNodesPairs)
 	}
-	sum := sumPairByPair
+	var total Sums
+	var err error
 	if dense {
-		sum = sumBlocks
+		all := make([]int32, n)
+		for i := range all {
+			all[i] = int32(i)
+		}
+		total, err = c.SumBlock(ctx, model.NodesOf(g), j, all, all)
+	} else {
+		total, err = sumPairByPair(ctx, g, j, max(c.Threads, 1))
 	}
-	total, err := sum(ctx, g, j, max(c.Threads, 1))
 	if err != nil {
 		return Totals{}, err
 	}
@@ -64,43 +70,59 @@ func (c CPU) AllPairs(ctx context.Context, g *graph.Graph, j *Judge) (Totals, er
 	if err != nil {
 		return Totals{}, err
 	}
-	total.add(linked)
-	pairs := float64(n) * float64(n-1)
-	return Totals{
-		Pairs: int64(n) * int64(n-1), MeanLink: total.link / pairs, Likelihood: total.likelihood / pairs,
-		Naive: total.naive / pairs, W: total.w / pairs, PU: total.pu / pairs, AP: total.ap / pairs,
-	}, nil
+	total.Add(linked)
+	return total.Totals(), nil
 }
 
-// totals are sums over pairs.
-type totals struct{ link, likelihood, naive, w, pu, ap float64 }
+// Sums are what a judge's own predictions come to over some ordered pairs. Those of disjoint pairs add up.
+type Sums struct {
+	Pairs                              int64
+	Link, Likelihood, Naive, W, PU, AP float64
+}
 
-func (t *totals) add(u totals) {
-	t.link += u.link
-	t.likelihood += u.likelihood
-	t.naive += u.naive
-	t.w += u.w
-	t.pu += u.pu
-	t.ap += u.ap
+// Add adds the sums over other pairs.
+func (t *Sums) Add(u Sums) {
+	t.Pairs += u.Pairs
+	t.Link += u.Link
+	t.Likelihood += u.Likelihood
+	t.Naive += u.Naive
+	t.W += u.W
+	t.PU += u.PU
+	t.AP += u.AP
+}
+
+// Totals returns the means.
+func (t Sums) Totals() Totals {
+	pairs := float64(t.Pairs)
+	return Totals{
+		Pairs: t.Pairs, MeanLink: t.Link / pairs, Likelihood: t.Likelihood / pairs,
+		Naive: t.Naive / pairs, W: t.W / pairs, PU: t.PU / pairs, AP: t.AP / pairs,
+	}
 }
 
 // unlinked adds what a block of unlinked pairs sums to.
-func (t *totals) unlinked(s kern.UnlinkedSums, link float64) {
-	t.add(totals{link: link, likelihood: s.NegLog, naive: s.Loss, w: s.Psi, pu: s.Loss, ap: s.Psi + s.Tau})
+func (t *Sums) unlinked(s kern.UnlinkedSums, link float64) {
+	t.Add(Sums{Link: link, Likelihood: s.NegLog, Naive: s.Loss, W: s.Psi, PU: s.Loss, AP: s.Psi + s.Tau})
 }
 
-// sumBlocks sums all pairs as if none were linked.
-func sumBlocks(ctx context.Context, g *graph.Graph, j *Judge, threads int) (totals, error) {
-	const sources, targets = 96, 256
+// SumBlock sums a judge's own predictions over all pairs from some nodes to others, both ascending, as if none of them
+// were linked; SumLinks then puts links right. A node and itself are no pair. The judge's models must be those of these
+// nodes: an inner product, and a propensity of the fields alone. The sums do not depend on the number of threads.
+func (c CPU) SumBlock(ctx context.Context, n model.Nodes, j *Judge, sources, targets []int32) (Sums, error) {
+	inner, dense := j.Link.(model.InnerProduct)
+	if _, fields := j.Propensity.(model.FieldOnly); !fields || !dense {
+		return Sums{}, fmt.Errorf("%w: with the models %s and %s pairs are not summed by blocks; judge by a sample", ErrData, j.Link.Kind(), j.Propensity.Kind())
+	}
+	const height, breadth = 96, 256
 	type span struct {
 		field uint16
 		nodes []int32
 	}
-	byField := make([][]int32, g.FieldCount())
-	for i := range int32(g.Len()) {
-		byField[g.Field(i)] = append(byField[g.Field(i)], i)
-	}
-	cut := func(size int) (spans []span) {
+	cut := func(nodes []int32, size int) (spans []span) {
+		byField := make([][]int32, n.FieldCount)
+		for _, i := range nodes {
+			byField[n.Fields[i]] = append(byField[n.Fields[i]], i)
+		}
 		for f, nodes := range byField {
 			for from := 0; from < len(nodes); from += size {
 				spans = append(spans, span{uint16(f), nodes[from:min(from+size, len(nodes))]})
@@ -108,24 +130,24 @@ func sumBlocks(ctx context.Context, g *graph.Graph, j *Judge, threads int) (tota
 		}
 		return spans
 	}
-	rows := g.Vectors().Matrix()
+	rows := n.Vectors.Matrix()
 	d := rows.Dim()
-	left, right := cut(sources), cut(targets)
-	parts, failed := make([]totals, len(left)), make([]error, len(left))
-	kern.Chunks(len(left), 1, threads, func(_, number, _, _ int) {
+	left, right := cut(sources, height), cut(targets, breadth)
+	parts, failed := make([]Sums, len(left)), make([]error, len(left))
+	kern.Chunks(len(left), 1, max(c.Threads, 1), func(_, number, _, _ int) {
 		from := left[number]
 		queries, err1 := kern.NewMatrix(len(from.nodes), d)
-		block, err2 := kern.NewMatrix(targets, d)
+		block, err2 := kern.NewMatrix(breadth, d)
 		if failed[number] = cmp.Or(err1, err2); failed[number] != nil {
 			return
 		}
 		defer queries.Close()
 		defer block.Close()
-		offsets := make([]float32, len(from.nodes)*g.FieldCount())
+		offsets := make([]float32, len(from.nodes)*n.FieldCount)
 		for r, i := range from.nodes {
-			j.Link.(model.InnerProduct).Query(queries.Row(r), offsets[r*g.FieldCount():(r+1)*g.FieldCount()], j.LinkParams, i)
+			inner.Query(queries.Row(r), offsets[r*n.FieldCount:(r+1)*n.FieldCount], j.LinkParams, i)
 		}
-		room, probabilities := make([]float32, len(from.nodes)*targets), make([]float32, len(from.nodes)*targets)
+		room, probabilities := make([]float32, len(from.nodes)*breadth), make([]float32, len(from.nodes)*breadth)
 		for _, to := range right {
 			if failed[number] = ctx.Err(); failed[number] != nil {
 				return
@@ -142,7 +164,7 @@ func sumBlocks(ctx context.Context, g *graph.Graph, j *Judge, threads int) (tota
 			kern.MulT(products, queries, some)
 			z := room[:len(from.nodes)*width]
 			for r := range from.nodes {
-				offset := offsets[r*g.FieldCount()+int(to.field)]
+				offset := offsets[r*n.FieldCount+int(to.field)]
 				row := z[r*width : (r+1)*width]
 				for k := range row {
 					row[k] += offset
@@ -159,23 +181,27 @@ func sumBlocks(ctx context.Context, g *graph.Graph, j *Judge, threads int) (tota
 			if from.field == to.field { // the diagonal is no pair
 				var own kern.UnlinkedSums
 				var ownLink float64
+				var itself int64
 				for r, i := range from.nodes {
-					if c, found := slices.BinarySearch(to.nodes, i); found {
-						own.Add(z[r*width+c:r*width+c+1], pi, rest)
-						ownLink += float64(probabilities[r*width+c])
+					if at, found := slices.BinarySearch(to.nodes, i); found {
+						itself++
+						own.Add(z[r*width+at:r*width+at+1], pi, rest)
+						ownLink += float64(probabilities[r*width+at])
 					}
 				}
+				parts[number].Pairs -= itself
 				parts[number].unlinked(kern.UnlinkedSums{Loss: -own.Loss, Psi: -own.Psi, Tau: -own.Tau, NegLog: -own.NegLog}, -ownLink)
 			}
+			parts[number].Pairs += int64(len(z))
 			parts[number].unlinked(sums, link)
 		}
 	})
-	var total totals
+	var total Sums
 	for i, p := range parts {
 		if failed[i] != nil {
-			return totals{}, failed[i]
+			return Sums{}, failed[i]
 		}
-		total.add(p)
+		total.Add(p)
 	}
 	return total, nil
 }
@@ -189,9 +215,9 @@ func sumOf(xs []float32) float64 {
 }
 
 // sumPairByPair does the same for any models.
-func sumPairByPair(ctx context.Context, g *graph.Graph, j *Judge, threads int) (totals, error) {
+func sumPairByPair(ctx context.Context, g *graph.Graph, j *Judge, threads int) (Sums, error) {
 	n := g.Len()
-	parts, failed := make([]totals, n), make([]error, n)
+	parts, failed := make([]Sums, n), make([]error, n)
 	kern.Chunks(n, 1, threads, func(_, i, _, _ int) {
 		if failed[i] = ctx.Err(); failed[i] != nil {
 			return
@@ -202,24 +228,24 @@ func sumPairByPair(ctx context.Context, g *graph.Graph, j *Judge, threads int) (
 				batch.Sources, batch.Targets = append(batch.Sources, int32(i)), append(batch.Targets, k)
 			}
 		}
-		parts[i], failed[i] = j.sum(batch, func(b risk.Belief) totals { return ownTerms(false, b) })
+		parts[i], failed[i] = j.sum(batch, func(b risk.Belief) Sums { return ownTerms(false, b) })
 	})
-	var total totals
+	var total Sums
 	for i, p := range parts {
 		if failed[i] != nil {
-			return totals{}, failed[i]
+			return Sums{}, failed[i]
 		}
-		total.add(p)
+		total.Add(p)
 	}
 	return total, nil
 }
 
 // sumLinked sums, over the links, what they add to being unlinked.
-func sumLinked(ctx context.Context, g *graph.Graph, j *Judge) (totals, error) {
-	var total totals
+func sumLinked(ctx context.Context, g *graph.Graph, j *Judge) (Sums, error) {
+	var total Sums
 	for i := range int32(g.Len()) {
 		if err := ctx.Err(); err != nil {
-			return totals{}, err
+			return Sums{}, err
 		}
 		var batch model.Batch
 		for _, k := range g.Out(i) {
@@ -227,39 +253,61 @@ func sumLinked(ctx context.Context, g *graph.Graph, j *Judge) (totals, error) {
 				batch.Sources, batch.Targets = append(batch.Sources, i), append(batch.Targets, k)
 			}
 		}
-		part, err := j.sum(batch, func(b risk.Belief) totals {
-			linked, unlinked := ownTerms(true, b), ownTerms(false, b)
-			linked.add(totals{-unlinked.link, -unlinked.likelihood, -unlinked.naive, -unlinked.w, -unlinked.pu, -unlinked.ap})
-			return linked
-		})
+		part, err := j.SumLinks(batch)
 		if err != nil {
-			return totals{}, err
+			return Sums{}, err
 		}
-		total.add(part)
+		total.Add(part)
 	}
 	return total, nil
 }
 
+// SumLinks sums, over links, what they add to being unlinked. It counts no pairs: SumBlock has.
+func (j *Judge) SumLinks(links model.Batch) (Sums, error) {
+	return j.sum(links, func(b risk.Belief) Sums {
+		linked, unlinked := ownTerms(true, b), ownTerms(false, b)
+		linked.Add(Sums{-1, -unlinked.Link, -unlinked.Likelihood, -unlinked.Naive, -unlinked.W, -unlinked.PU, -unlinked.AP})
+		return linked
+	})
+}
+
+// SumSeen sums, over pairs that are linked or not, the judge's own predictions: each pair counts weight times where
+// weights are given.
+func (j *Judge) SumSeen(pairs model.Batch, linked []bool, weight []float64) (total Sums, mass float64, err error) {
+	k := -1
+	total, err = j.sum(pairs, func(b risk.Belief) Sums {
+		k++
+		own := ownTerms(linked[k], b)
+		w := 1.
+		if weight != nil {
+			w = weight[k]
+		}
+		mass += w
+		return Sums{1, w * own.Link, w * own.Likelihood, w * own.Naive, w * own.W, w * own.PU, w * own.AP}
+	})
+	return total, mass, err
+}
+
 // sum adds a function of the belief up over a batch.
-func (j *Judge) sum(batch model.Batch, of func(risk.Belief) totals) (totals, error) {
-	var total totals
+func (j *Judge) sum(batch model.Batch, of func(risk.Belief) Sums) (Sums, error) {
+	var total Sums
 	z, s := make([]float32, batch.Len()), make([]float32, batch.Len())
 	j.Link.Logits(z, j.LinkParams, batch)
 	j.Propensity.Logits(s, j.PropensityParams, batch)
 	for k := range z {
 		b, err := risk.FromLogits(float64(z[k]), float64(s[k]))
 		if err != nil {
-			return totals{}, err
+			return Sums{}, err
 		}
-		total.add(of(b))
+		total.Add(of(b))
 	}
 	return total, nil
 }
 
 // ownTerms are the terms of one pair, with the belief's own prediction.
-func ownTerms(linked bool, b risk.Belief) totals {
+func ownTerms(linked bool, b risk.Belief) Sums {
 	seen := risk.Observation{Linked: linked}
 	value := func(s risk.Scheme) float64 { return risk.Estimator{Scheme: s}.Risk(seen, b) }
 	nll, _ := risk.NLL(linked, b)
-	return totals{link: b.Link(), likelihood: nll, naive: value(risk.Naive{}), w: value(risk.W{}), pu: value(risk.PU{}), ap: value(risk.AP{})}
+	return Sums{Pairs: 1, Link: b.Link(), Likelihood: nll, Naive: value(risk.Naive{}), W: value(risk.W{}), PU: value(risk.PU{}), AP: value(risk.AP{})}
 }

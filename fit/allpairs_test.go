@@ -38,10 +38,10 @@ func TestAllPairs(t *testing.T) {
 				t.Errorf("%s, %s: %v with one thread, %v with three", link, propensity, again, got)
 			}
 			slow := must(sumPairByPair(ctx, g, j, 1))(t)
-			slow.add(must(sumLinked(ctx, g, j))(t))
+			slow.Add(must(sumLinked(ctx, g, j))(t))
 			for name, pair := range map[string][2]float64{
-				"mean ŷ": {got.MeanLink, slow.link}, "likelihood": {got.Likelihood, slow.likelihood},
-				"naive": {got.Naive, slow.naive}, "w": {got.W, slow.w}, "pu": {got.PU, slow.pu}, "ap": {got.AP, slow.ap},
+				"mean ŷ": {got.MeanLink, slow.Link}, "likelihood": {got.Likelihood, slow.Likelihood},
+				"naive": {got.Naive, slow.Naive}, "w": {got.W, slow.W}, "pu": {got.PU, slow.PU}, "ap": {got.AP, slow.AP},
 			} {
 				if want := pair[1] / float64(got.Pairs); math.Abs(pair[0]-want) > 1e-5*math.Abs(want) {
 					t.Errorf("%s, %s: %s %v by blocks, %v pair by pair", link, propensity, name, pair[0], want)

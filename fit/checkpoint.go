@@ -85,7 +85,14 @@ type recorder struct {
 // newRecorder opens the checkpoint to resume, or writes the first: that the folder is read-only
 // should be known before training and not after.
 func newRecorder(p Problem, s Settings) (*recorder, []Warning, error) {
-	r := &recorder{Checkpoint: s.Checkpoint, last: time.Now()}
+	return record(s.Checkpoint, func() (map[string]string, error) {
+		return identify(s, p.Checksum(), tablesChecksum(p.Nodes, s))
+	})
+}
+
+// record is newRecorder for anything with an identity, which is asked for only where a file is kept.
+func record(c Checkpoint, identity func() (map[string]string, error)) (*recorder, []Warning, error) {
+	r := &recorder{Checkpoint: c, last: time.Now()}
 	switch {
 	case r.Every < 0:
 		return nil, nil, fmt.Errorf("%w: a checkpoint every %v; give a positive time such as 30s", ErrSetting, r.Every)
@@ -97,7 +104,7 @@ func newRecorder(p Problem, s Settings) (*recorder, []Warning, error) {
 		r.Every = 30 * time.Second
 	}
 	var err error
-	if r.identity, err = identify(p, s); err != nil {
+	if r.identity, err = identity(); err != nil {
 		return nil, nil, err
 	}
 	if r.Resume {
@@ -111,7 +118,7 @@ func newRecorder(p Problem, s Settings) (*recorder, []Warning, error) {
 }
 
 // identify returns the metadata that tell one training from another.
-func identify(p Problem, s Settings) (map[string]string, error) {
+func identify(s Settings, data, tables string) (map[string]string, error) {
 	s.Adam.Seed, s.Adam.Threads = 0, 0 // taken from s
 	settings, err := json.Marshal(s)
 	if err != nil {
@@ -119,7 +126,7 @@ func identify(p Problem, s Settings) (map[string]string, error) {
 	}
 	return map[string]string{
 		keyFormat: checkpointFormat, keyVersion: checkpointVersion, keyMethod: s.Method,
-		keySettings: string(settings), keyData: p.Checksum(), keyTables: tablesChecksum(p.Nodes, s), keyKernels: kern.Variant(),
+		keySettings: string(settings), keyData: data, keyTables: tables, keyKernels: kern.Variant(),
 	}, nil
 }
 

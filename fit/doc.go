@@ -59,4 +59,7 @@
 //
 // Everything heavy is the gradient of an Objective over pairs, which an Engine computes: CPU here.
 // Sums are made in fixed portions, so that the result does not depend on the number of threads.
+//
+// Where pairs are elsewhere, in shards, Settings.Objective needs only their Extent, CPU.Sum sums a shard, Objective.Join makes
+// the objective of all sums, and a Descent trains with whatever Engine brings them together.
 package fit

@@ -101,14 +101,10 @@ func Fit(ctx context.Context, p Problem, s Settings, progress Progress) (*Result
 // fitObjective trains by an objective: every method but bayes.
 func fitObjective(ctx context.Context, p Problem, m method, r *Result, progress Progress, recorder *recorder) error {
 	s := r.Settings
-	sampling, err := ParseSampling(s.Sampling)
-	if err != nil {
-		return err
-	}
 	if m.scheme == DR && !slices.ContainsFunc(p.Exposure, func(e risk.Exposure) bool { return e != risk.Unlogged }) {
 		return fmt.Errorf("%w: method dr needs pairs whose exposure is logged; log some, or use bayes", ErrData)
 	}
-	t := &training{ctx: ctx, problem: p, method: m, sampling: sampling, result: r, settings: s, progress: progress, recorder: recorder}
+	t := &training{ctx: ctx, problem: p, method: m, result: r, settings: s, progress: progress, recorder: recorder}
 	if err := t.plan(); err != nil {
 		return err
 	}
@@ -162,7 +158,6 @@ type training struct {
 	ctx       context.Context
 	problem   Problem
 	method    method
-	sampling  Sampling
 	result    *Result
 	settings  Settings             // as they were asked for
 	points    []map[string]float64 // to try
@@ -214,28 +209,40 @@ func (t *training) use(s Settings) error {
 			return err
 		}
 	}
-	m := t.method
-	o := &Objective{
-		Link: link, Propensity: t.result.Propensity,
-		Likelihood: s.LambdaL, Risk: s.LambdaR, Scheme: m.scheme, Floor: s.Floor, Sampling: t.sampling, EvenRisk: s.EvenRisk,
-		// AP's masses are probabilities and bounded; those of the others are not.
-		Held:  !s.Through && m.scheme != AP,
-		Pairs: t.problem.Train, Exposure: t.problem.Exposure,
+	o, err := s.objective(t.method, link, t.result.Propensity)
+	if err != nil {
+		return err
 	}
-	if m.scheme == Other {
-		scheme, err := risk.Lookup(s.Method)
-		if err != nil {
-			return err
-		}
-		o.Custom = risk.Estimator{Scheme: scheme}
-	}
-	if o.Size() == 0 {
-		return fmt.Errorf("%w: neither model has parameters", ErrSetting)
-	}
+	o.Pairs, o.Exposure = t.problem.Train, t.problem.Exposure
 	o.Scale = expectedSizes(o)
 	o.Precision = ridgePrecision(o, s.Ridge, s.LambdaL, o.Pairs.Len())
 	t.using, t.objective = s, o
 	return nil
+}
+
+// objective returns what a method minimises under the settings, as yet without pairs, scales and prior.
+func (s Settings) objective(m method, link model.Link, propensity model.Propensity) (*Objective, error) {
+	sampling, err := ParseSampling(s.Sampling)
+	if err != nil {
+		return nil, err
+	}
+	o := &Objective{
+		Link: link, Propensity: propensity,
+		Likelihood: s.LambdaL, Risk: s.LambdaR, Scheme: m.scheme, Floor: s.Floor, Sampling: sampling, EvenRisk: s.EvenRisk,
+		// AP's masses are probabilities and bounded; those of the others are not.
+		Held: !s.Through && m.scheme != AP,
+	}
+	if m.scheme == Other {
+		scheme, err := risk.Lookup(s.Method)
+		if err != nil {
+			return nil, err
+		}
+		o.Custom = risk.Estimator{Scheme: scheme}
+	}
+	if o.Size() == 0 {
+		return nil, fmt.Errorf("%w: neither model has parameters", ErrSetting)
+	}
+	return o, nil
 }
 
 // run is what training from one start came to.
@@ -246,18 +253,24 @@ type run struct {
 	iterations int     // of L-BFGS
 }
 
+// started returns the parameters to start from.
+func (o *Objective) started(at float64, seed uint64) []float32 {
+	params := make([]float32, o.Size())
+	link, propensity := o.Split(params)
+	o.Link.Start(link, rand.NewPCG(seed, 0))
+	if starter, ok := o.Propensity.(model.Starter); ok {
+		starter.StartAt(propensity, at, rand.NewPCG(seed, 1))
+	} else {
+		o.Propensity.Start(propensity, rand.NewPCG(seed, 1))
+	}
+	return params
+}
+
 // from trains from a start. A trial leaves the validation pairs out, to be judged by them; so does
 // Adam always, which stops by them.
 func (t *training) from(start float64, trial bool) (run, error) {
 	s, o := t.using, *t.objective
-	out := run{params: make([]float32, o.Size())}
-	link, propensity := o.Split(out.params)
-	o.Link.Start(link, rand.NewPCG(s.Seed, 0))
-	if starter, ok := o.Propensity.(model.Starter); ok {
-		starter.StartAt(propensity, start, rand.NewPCG(s.Seed, 1))
-	} else {
-		o.Propensity.Start(propensity, rand.NewPCG(s.Seed, 1))
-	}
+	out := run{params: o.started(start, s.Seed)}
 	var judge *Objective
 	var held func(source int32) bool
 	trained := o.Pairs.Len()
@@ -297,32 +310,57 @@ func (t *training) from(start float64, trial bool) (run, error) {
 	return out, err
 }
 
-// weights returns how many of the link model's parameters are a diagonal model's weights, which
-// come first, and the mean of ‖h_i⊙h_j‖² over up to 2,000 pairs, evenly spaced; 0 for other models.
+// weightsOf returns how many of a link model's parameters are a diagonal model's weights, which come first; 0
+// for other models.
+func weightsOf(link model.Link) int {
+	layout, ok := link.(model.Layout)
+	if !ok || !strings.HasPrefix(link.Kind(), "diagonal") {
+		return 0
+	}
+	return layout.Parts()[0].Size()
+}
+
+// weights returns how many weights a diagonal model has and the mean of ‖h_i⊙h_j‖² over up to 2,000 pairs, evenly
+// spaced; 0 for other models.
 func weights(o *Objective) (count int, meanSquare float64) {
-	layout, ok := o.Link.(model.Layout)
-	if !ok || !strings.HasPrefix(o.Link.Kind(), "diagonal") {
+	if count = weightsOf(o.Link); count == 0 {
 		return 0, 0
 	}
-	count = layout.Parts()[0].Size()
-	grad, params, one := make([]float32, o.Link.Size()), make([]float32, o.Link.Size()), []float32{1}
-	sample := min(o.Pairs.Len(), 2000)
+	return count, MeanSquare(o.Link, o.Pairs)
+}
+
+// sampledProducts is how many pairs MeanSquare looks at.
+const sampledProducts = 2000
+
+// MeanSquare returns the mean of ‖h_i⊙h_j‖² over up to 2,000 pairs, evenly spaced: the size of what a diagonal
+// model's weights multiply, by which they are scaled and their prior is chosen; 0 for other models.
+func MeanSquare(link model.Link, p *graph.Pairs) (meanSquare float64) {
+	count := weightsOf(link)
+	if count == 0 || p.Len() == 0 {
+		return 0
+	}
+	grad, params, one := make([]float32, link.Size()), make([]float32, link.Size()), []float32{1}
+	sample := min(p.Len(), sampledProducts)
 	for i := range sample {
-		k := i * o.Pairs.Len() / sample
+		k := i * p.Len() / sample
 		clear(grad)
 		// the gradient of z in w is h_i⊙h_j
-		o.Link.Backward(grad, params, model.Batch{Sources: o.Pairs.Source[k : k+1], Targets: o.Pairs.Target[k : k+1]}, one)
+		link.Backward(grad, params, model.Batch{Sources: p.Source[k : k+1], Targets: p.Target[k : k+1]}, one)
 		for _, g := range grad[:count] {
 			meanSquare += float64(g) * float64(g)
 		}
 	}
-	return count, max(meanSquare/float64(sample), 1e-30)
+	return max(meanSquare/float64(sample), 1e-30)
 }
 
 // expectedSizes returns the scale of the parameters: weights of 1 for products whose coordinates
 // are of the size of 1.
 func expectedSizes(o *Objective) []float64 {
 	count, meanSquare := weights(o)
+	return scaleFor(o, count, meanSquare)
+}
+
+func scaleFor(o *Objective, count int, meanSquare float64) []float64 {
 	if count == 0 {
 		return nil
 	}
@@ -344,7 +382,11 @@ func ridgePrecision(o *Objective, ridge, lambda float64, pairs int) []float64 {
 		return nil
 	}
 	count, meanSquare := weights(o)
-	if count == 0 {
+	return precisionFor(o, count, meanSquare, ridge, lambda, int64(pairs))
+}
+
+func precisionFor(o *Objective, count int, meanSquare, ridge, lambda float64, pairs int64) []float64 {
+	if ridge <= 0 || count == 0 {
 		return nil
 	}
 	precision := make([]float64, o.Size())

@@ -458,21 +458,44 @@ const maxChunks = 256
 
 // Gradient implements Engine. The sums do not depend on the number of threads.
 func (c CPU) Gradient(ctx context.Context, o *Objective, params []float32, grad []float64) (Parts, error) {
+	partial, err := c.portions(ctx, o, params, grad, o.meanWeight())
+	if err != nil {
+		return Parts{}, err
+	}
+	n := float64(o.Pairs.Len())
+	var total Parts
+	clear(grad)
+	for _, p := range partial {
+		total.Likelihood += p.parts.Likelihood / n
+		total.Risk += p.parts.Risk / n
+		for i, g := range p.grad {
+			grad[i] += g / n
+		}
+	}
+	total.Prior = o.prior(params, grad)
+	return total, nil
+}
+
+// portion is what some pairs in a row sum to.
+type portion struct {
+	parts Parts
+	grad  []float64
+}
+
+// portions sums the objective's pairs in fixed portions, without the prior; gradients only if grad is not nil.
+func (c CPU) portions(ctx context.Context, o *Objective, params []float32, grad []float64, meanWeight float64) ([]portion, error) {
 	n := o.Pairs.Len()
 	if len(params) < o.Size() || grad != nil && len(grad) < o.Size() {
-		return Parts{}, fmt.Errorf("%w: %d parameters for models with %d", ErrShape, len(params), o.Size())
+		return nil, fmt.Errorf("%w: %d parameters for models with %d", ErrShape, len(params), o.Size())
 	}
 	size := max((n+maxChunks-1)/maxChunks, stretch)
 	size = (size + stretch - 1) / stretch * stretch
 	chunks := (n + size - 1) / size
-	partial := make([]struct {
-		parts Parts
-		grad  []float64
-	}, chunks)
+	partial := make([]portion, chunks)
 	threads := max(c.Threads, 1)
 	spaces := make([]*workspace, threads)
 	sums := make([][]float32, threads)
-	inverseMean := 1 / o.meanWeight()
+	inverseMean := 1 / meanWeight
 	kern.Chunks(n, size, threads, func(worker, chunk, from, to int) {
 		if ctx.Err() != nil {
 			return
@@ -505,18 +528,5 @@ func (c CPU) Gradient(ctx context.Context, o *Objective, params []float32, grad 
 			}
 		}
 	})
-	if err := ctx.Err(); err != nil {
-		return Parts{}, err
-	}
-	var total Parts
-	clear(grad)
-	for _, p := range partial {
-		total.Likelihood += p.parts.Likelihood / float64(n)
-		total.Risk += p.parts.Risk / float64(n)
-		for i, g := range p.grad {
-			grad[i] += g / float64(n)
-		}
-	}
-	total.Prior = o.prior(params, grad)
-	return total, nil
+	return partial, ctx.Err()
 }

@@ -304,3 +304,47 @@ func openAlexOrder(files, named []string) []string {
 	slices.SortStableFunc(files, func(a, b string) int { return strings.Compare(date(b), date(a)) })
 	return files
 }
+
+// OpenAlexWork is one work of OpenAlex, for who reads its files elsewhere, such as on a cluster.
+type OpenAlexWork struct {
+	Number     uint64 // W2741809807 is 2741809807
+	Title      string
+	Text       string // of the abstract
+	Field      string // primary_topic.field, else the root concept with the highest score; may be empty
+	Time       time.Time
+	Retracted  bool
+	Paratext   bool
+	References []uint64 // numbers, as they stand there
+}
+
+// ID returns the short id.
+func (w *OpenAlexWork) ID() string { return openAlexName(w.Number) }
+
+// ParseOpenAlexWork reads a line of OpenAlex's works as the format "openalex" does. References that are no works are
+// left out.
+func ParseOpenAlexWork(line []byte) (OpenAlexWork, error) {
+	var c jsonscan.Cursor
+	var work openAlexWork
+	if err := work.read(&c, line); err != nil {
+		return OpenAlexWork{}, fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	number, ok := openAlexNumber(work.id)
+	if !ok {
+		return OpenAlexWork{}, fmt.Errorf("%w: the id %.60q is no work of OpenAlex", ErrFormat, work.id)
+	}
+	date, err := work.time()
+	if err != nil {
+		return OpenAlexWork{}, err
+	}
+	title, field := work.title, work.field
+	if len(title) == 0 {
+		title = work.name
+	}
+	if len(field) == 0 {
+		field = work.concept
+	}
+	return OpenAlexWork{
+		Number: number, Title: string(title), Text: string(work.abstract.text()), Field: string(field), Time: date,
+		Retracted: work.retracted, Paratext: work.paratext, References: slices.Clone(work.references),
+	}, nil
+}

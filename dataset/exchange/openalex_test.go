@@ -389,3 +389,18 @@ func fuzzFormat(t *testing.T, format string, files map[string][]byte) {
 		t.Fatalf("two imports differ: %v %v", err, err2)
 	}
 }
+
+func TestParseOpenAlexWork(t *testing.T) {
+	w, err := ParseOpenAlexWork([]byte(`{"id":"https://openalex.org/W2","title":"New","publication_date":"2021-07-18","primary_topic":{"field":{"display_name":"Computer Science"}},"is_retracted":true,"referenced_works":["https://openalex.org/W1","nothing","https://openalex.org/W9"],"abstract_inverted_index":{"shown":[1],"Not":[0]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.ID() != "W2" || w.Title != "New" || w.Text != "Not shown" || w.Field != "Computer Science" || !w.Retracted || w.Paratext || w.Time.Year() != 2021 || len(w.References) != 2 || w.References[1] != 9 {
+		t.Errorf("read %+v", w)
+	}
+	for _, line := range []string{`{"id":`, `{"id":"https://openalex.org/A5"}`, `{"id":"W5","publication_date":"yesterday"}`} {
+		if _, err := ParseOpenAlexWork([]byte(line)); !errors.Is(err, ErrFormat) {
+			t.Errorf("%s gives %v", line, err)
+		}
+	}
+}

@@ -1,0 +1,74 @@
+// Command unseen-beam fits, judges and recommends over graphs that outgrow one machine, as jobs of Apache Beam.
+//
+//	unseen-beam import papers -o shards
+//	unseen-beam fit shards -o model.safetensors --runner flink --endpoint localhost:8099
+//	unseen-beam evaluate model.safetensors shards
+//	unseen-beam recommend model.safetensors shards -o lists
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/spf13/cobra"
+
+	"unseen/beam/job"
+)
+
+func main() {
+	// A runner starts its workers as this program with the address of its provision service; the worker then starts
+	// itself again with Beam's own flags, and Init does not return.
+	switch {
+	case slices.ContainsFunc(os.Args[1:], func(a string) bool { return a == "--worker=true" }):
+		flag.Parse()
+		beam.Init()
+		return
+	case slices.ContainsFunc(os.Args[1:], func(a string) bool { return len(a) > 20 && a[:20] == "--provision_endpoint" }):
+		if err := job.Worker(os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, "unseen-beam worker:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	if err := initialise(); err != nil {
+		fmt.Fprintln(os.Stderr, "unseen-beam:", err)
+		os.Exit(1)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := newRoot().ExecuteContext(ctx); err != nil {
+		if errors.Is(err, context.Canceled) {
+			err = errors.New("stopped")
+		}
+		fmt.Fprintln(os.Stderr, "unseen-beam:", err)
+		os.Exit(1)
+	}
+}
+
+// initialise readies Beam, which reads the command line as well: it is shown none.
+func initialise() error {
+	args := os.Args
+	os.Args = args[:1]
+	defer func() { os.Args = args }()
+	beam.Init()
+	return nil
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "unseen-beam",
+		Short:         "Link recommendation that corrects for exposure, over graphs that outgrow one machine",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Version:       job.Version,
+	}
+	root.AddCommand(newImport(), newFit(), newEvaluate(), newRecommend())
+	return root
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+
+	"unseen/dataset"
+	"unseen/world"
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	beam.Init()
+	os.Exit(m.Run())
+}
+
+// run runs the command line and returns what it prints.
+func run(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	root := newRoot()
+	var out, messages bytes.Buffer
+	root.SetOut(&out)
+	root.SetErr(&messages)
+	root.SetArgs(args)
+	err := root.ExecuteContext(context.Background())
+	return out.String(), err
+}
+
+func writeDataset(t *testing.T, seed uint64) string {
+	t.Helper()
+	ctx := context.Background()
+	w, err := world.New(ctx, world.Settings{Nodes: 200, Dim: 6, Fields: world.EvenFields(3), Plan: world.Plan{Seed: seed}})
+	if err == nil {
+		w, err = w.Linked(ctx)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := filepath.Join(t.TempDir(), "papers")
+	if _, err := dataset.Write(ctx, folder, dataset.Content{Graph: w.Graph()}, dataset.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return folder
+}
+
+// TestFromDatasetToLists goes all the way, and then gives a model of other data.
+func TestFromDatasetToLists(t *testing.T) {
+	work := t.TempDir()
+	at := func(name string) string { return filepath.Join(work, name) }
+	for name, seed := range map[string]uint64{"shards": 1, "others": 2} {
+		if out, err := run(t, "import", writeDataset(t, seed), "-o", at(name), "--split", "random", "--block", "80"); err != nil || !strings.Contains(out, "200 nodes in 3 blocks") {
+			t.Fatalf("import: %q, %v", out, err)
+		}
+	}
+	out, err := run(t, "fit", at("shards"), "-o", at("model.safetensors"), "--iterations", "4", "--quiet", "--json")
+	var fitted fitReport
+	if err == nil {
+		err = json.Unmarshal([]byte(out), &fitted)
+	}
+	if err != nil || fitted.Iterations != 4 || fitted.Evaluations < 5 {
+		t.Fatalf("fit: %s, %v", out, err)
+	}
+	if _, err := os.Stat(at("model.safetensors.checkpoint")); err == nil {
+		t.Error("a checkpoint is left of a finished fit")
+	}
+	out, err = run(t, "evaluate", at("model.safetensors"), at("shards"), "--exact", "--json")
+	var judged evaluation
+	if err == nil {
+		err = json.Unmarshal([]byte(out), &judged)
+	}
+	if err != nil || judged.Held == nil || judged.All == nil || judged.All.Pairs != 200*199 {
+		t.Fatalf("evaluate: %s, %v", out, err)
+	}
+	if out, err := run(t, "recommend", at("model.safetensors"), at("shards"), "-o", at("lists"), "-k", "3"); err != nil || !strings.Contains(out, "200 nodes") {
+		t.Fatalf("recommend: %q, %v", out, err)
+	}
+	for _, args := range [][]string{
+		{"evaluate", at("model.safetensors"), at("others")},
+		{"recommend", at("model.safetensors"), at("others"), "-o", at("never")},
+	} {
+		if _, err := run(t, args...); err == nil || !strings.Contains(err.Error(), "model.safetensors") || !strings.Contains(err.Error(), "other data") {
+			t.Errorf("%s with a model of other data: %v", args[0], err)
+		}
+	}
+	if _, err := os.Stat(at("never")); err == nil {
+		t.Error("lists were made with a model of other data")
+	}
+	left, err := filepath.Glob(at("*.tmp-*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+func TestWrongCommandLines(t *testing.T) {
+	for _, c := range []struct {
+		args  []string
+		words string
+	}{
+		{[]string{"fit", "nowhere", "-o", filepath.Join(t.TempDir(), "m")}, "shards.json"},
+		{[]string{"fit", "nowhere"}, "-o"},
+		{[]string{"fit", "nowhere", "-o", filepath.Join(t.TempDir(), "m"), "--runner", "flink"}, "--endpoint"},
+		{[]string{"import", "nowhere", "-o", filepath.Join(t.TempDir(), "s")}, "nowhere"},
+		{[]string{"import", "--from", "paper", "x", "-o", "y"}, "dataset or openalex"},
+		{[]string{"import", "--from", "openalex", "x", "-o", "y"}, "encoder.safetensors"},
+	} {
+		if _, err := run(t, c.args...); err == nil || !strings.Contains(err.Error(), c.words) {
+			t.Errorf("%v: %v", c.args, err)
+		}
+	}
+}

@@ -1,0 +1,20 @@
+// Package job runs what is heavy as jobs of Apache Beam, over shards of pairs and blocks of nodes.
+//
+//	fit.Descent ──parameters──► [shard] [shard] … ──one sum each──► group ──► sum ──► fit.Descent
+//
+// Engine is fit.Engine on a cluster: Gradient is one job per evaluation. A worker reads a shard with the rows of its two
+// blocks of nodes and emits one sum; the parameters are a side input. Sums are added in the order of the shards, so that
+// a result depends on how the pairs were cut and on nothing else: not on the runner, the number of workers or retries.
+//
+//	engine := &job.Engine{Store: store, Manifest: manifest, Runner: job.Runner{Name: "prism"}}
+//	objective, err := settings.Objective(shape, manifest.Extent)
+//	params, parts, iterations, err := fit.Descent{Engine: engine, Objective: objective, Settings: settings}.Run(ctx)
+//
+// AllPairs sums over all ordered pairs, block of sources by block of targets; Judge over the held-out pairs; Recommend
+// writes the best targets of every node; Import makes shards of OpenAlex's works.
+//
+// # What goes wrong
+//
+// A shard that is missing or damaged, and a worker of another version than the driver's, fail the job with an error that
+// names them. Results are written under temporary names, and what a reader sees is whole or not there.
+package job

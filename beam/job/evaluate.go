@@ -1,0 +1,201 @@
+package job
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
+
+	"unseen/fit"
+	"unseen/model"
+)
+
+func init() {
+	register.DoFn4x1[context.Context, []byte, []byte, func(int, []byte), error](&allPairsFn{})
+	register.DoFn4x1[context.Context, []byte, []byte, func(int, []byte), error](&heldFn{})
+}
+
+// Totals computes what a judge's own predictions come to over all ordered pairs of the graph, block of sources by block
+// of targets: one sum per two blocks. It costs nodes² products; see docs/scale.md before asking for it.
+func (e *Engine) Totals(ctx context.Context, j *fit.Judge) (fit.Totals, error) {
+	m := e.Manifest
+	if m.Nodes < 2 {
+		return fit.Totals{}, fmt.Errorf("%w: a graph of %d nodes has no pairs", fit.ErrData, m.Nodes)
+	}
+	var tasks []task
+	for a := range m.Blocks {
+		for b := range m.Blocks {
+			tasks = append(tasks, task{Source: a, Target: b})
+		}
+	}
+	for _, s := range m.LinkShards {
+		t := &tasks[s.Source*len(m.Blocks)+s.Target]
+		t.Links = append(t.Links, s)
+	}
+	p, err := e.judged(j, "totals")
+	if err != nil {
+		return fit.Totals{}, err
+	}
+	sum, err := e.sum(ctx, "all-pairs", p, tasks, &allPairsFn{})
+	if err != nil {
+		return fit.Totals{}, err
+	}
+	if want := int64(m.Nodes) * int64(m.Nodes-1); sum.Pairs != want || len(sum.Values) != 6 {
+		return fit.Totals{}, fmt.Errorf("%w: sums over %d pairs came back, where %d were asked for", ErrJob, sum.Pairs, want)
+	}
+	return sumsOf(sum).Totals(), nil
+}
+
+func (e *Engine) judged(j *fit.Judge, name string) (*plan, error) {
+	p := e.plan(name)
+	var err error
+	p.Model, err = packModel(model.Model{Link: j.Link, LinkParams: j.LinkParams, Propensity: j.Propensity, PropensityParams: j.PropensityParams, Method: "judge"})
+	return p, err
+}
+
+func valuesOf(s fit.Sums) []float64 {
+	return []float64{s.Link, s.Likelihood, s.Naive, s.W, s.PU, s.AP}
+}
+
+func sumsOf(n numbered) fit.Sums {
+	v := n.Values
+	return fit.Sums{Pairs: n.Pairs, Link: v[0], Likelihood: v[1], Naive: v[2], W: v[3], PU: v[4], AP: v[5]}
+}
+
+// allPairsFn sums all pairs from one block to another.
+type allPairsFn struct{}
+
+// ProcessElement emits one sum.
+func (*allPairsFn) ProcessElement(ctx context.Context, element, told []byte, emit func(int, []byte)) error {
+	p, t, err := open(element, told)
+	if err != nil {
+		return mark(err)
+	}
+	sum, err := p.allPairs(ctx, t)
+	if err != nil {
+		return mark(err)
+	}
+	emit(t.Number/fan, sum.encode())
+	return nil
+}
+
+func (p *plan) allPairs(ctx context.Context, t *task) (numbered, error) {
+	from, to := p.Layout.Blocks[t.Source], p.Layout.Blocks[t.Target]
+	var numbers []int32
+	span := func(first, n int) (places []int32) {
+		for k := range n {
+			places = append(places, int32(len(numbers)))
+			numbers = append(numbers, int32(first+k))
+		}
+		return places
+	}
+	sources := span(from.First, from.Nodes)
+	targets := sources
+	if t.Target != t.Source {
+		targets = span(to.First, to.Nodes)
+	}
+	nodes, err := p.store().Gather(ctx, p.Layout, numbers)
+	if err != nil {
+		return numbered{}, err
+	}
+	defer nodes.Vectors.Close()
+	judge, err := p.judge(nodes)
+	if err != nil {
+		return numbered{}, err
+	}
+	total, err := fit.CPU{Threads: p.Threads}.SumBlock(ctx, nodes, judge, sources, targets)
+	if err != nil {
+		return numbered{}, err
+	}
+	for _, shard := range t.Links {
+		links, _, err := p.store().Pairs(ctx, shard)
+		if err != nil {
+			return numbered{}, err
+		}
+		var batch model.Batch
+		for k, i := range links.Source {
+			if j := links.Target[k]; j != i {
+				batch.Sources = append(batch.Sources, sources[int(i)-from.First])
+				batch.Targets = append(batch.Targets, targets[int(j)-to.First])
+			}
+		}
+		linked, err := judge.SumLinks(batch)
+		if err != nil {
+			return numbered{}, err
+		}
+		total.Add(linked)
+	}
+	return numbered{t.Number, total.Pairs, valuesOf(total)}, nil
+}
+
+// Held is what held-out pairs say of a model: means over the pairs, each counted for as many as it stands for.
+type Held struct {
+	fit.Totals
+	Weight float64 `json:"weight"` // of all, together
+}
+
+// Judge computes the risks of a model's own predictions by the held-out pairs.
+func (e *Engine) Judge(ctx context.Context, j *fit.Judge) (Held, error) {
+	m := e.Manifest
+	if len(m.Test) == 0 {
+		return Held{}, fmt.Errorf("%w: the shards of %s hold no pairs to judge by; import with a split", fit.ErrData, e.Store.Root)
+	}
+	tasks := make([]task, len(m.Test))
+	for k := range tasks {
+		tasks[k].Shard = &m.Test[k]
+	}
+	p, err := e.judged(j, "held")
+	if err != nil {
+		return Held{}, err
+	}
+	sum, err := e.sum(ctx, "held-out", p, tasks, &heldFn{})
+	if err != nil {
+		return Held{}, err
+	}
+	if len(sum.Values) != 7 || !(sum.Values[6] > 0) {
+		return Held{}, fmt.Errorf("%w: %d sums of held-out pairs came back, where 7 were asked for", ErrJob, len(sum.Values))
+	}
+	weight := sum.Values[6]
+	means := sumsOf(sum)
+	means.Pairs = 1
+	t := means.Totals() // sums, over one
+	out := Held{Weight: weight, Totals: fit.Totals{
+		Pairs: sum.Pairs, MeanLink: t.MeanLink / weight, Likelihood: t.Likelihood / weight,
+		Naive: t.Naive / weight, W: t.W / weight, PU: t.PU / weight, AP: t.AP / weight,
+	}}
+	return out, nil
+}
+
+// heldFn sums a shard of held-out pairs.
+type heldFn struct{}
+
+// ProcessElement emits one sum.
+func (*heldFn) ProcessElement(ctx context.Context, element, told []byte, emit func(int, []byte)) error {
+	p, t, err := open(element, told)
+	if err != nil {
+		return mark(err)
+	}
+	sum, err := p.held(ctx, t)
+	if err != nil {
+		return mark(err)
+	}
+	emit(t.Number/fan, sum.encode())
+	return nil
+}
+
+func (p *plan) held(ctx context.Context, t *task) (numbered, error) {
+	part, err := p.store().Load(ctx, p.Layout, *t.Shard)
+	if err != nil {
+		return numbered{}, err
+	}
+	defer part.Close()
+	judge, err := p.judge(part.Nodes)
+	if err != nil {
+		return numbered{}, err
+	}
+	total, weight, err := judge.SumSeen(model.Batch{Sources: part.Pairs.Source, Targets: part.Pairs.Target}, part.Pairs.Linked, part.Pairs.Weight)
+	if err != nil {
+		return numbered{}, fmt.Errorf("%s: %w", p.store().Path(t.Shard.File.Name), err)
+	}
+	return numbered{t.Number, total.Pairs, append(valuesOf(total), weight)}, nil
+}

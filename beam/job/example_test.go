@@ -1,0 +1,53 @@
+package job_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"unseen/beam/job"
+	"unseen/beam/shards"
+	"unseen/fit"
+	"unseen/world"
+)
+
+// A graph is cut into shards, and a model fitted to them by jobs on Prism.
+func ExampleEngine() {
+	ctx := context.Background()
+	folder, err := os.MkdirTemp("", "example")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(folder)
+	w, err := world.New(ctx, world.Settings{Nodes: 100, Dim: 4, Fields: world.EvenFields(2), Plan: world.Saturated()})
+	if err != nil {
+		panic(err)
+	}
+	if w, err = w.Linked(ctx); err != nil {
+		panic(err)
+	}
+	data := fit.Data{Drawing: fit.Drawing{Split: fit.AtRandom, Later: true, Seed: 1}}
+	g, drawn, err := data.Prepare(ctx, w.Graph(), nil, 1)
+	if err != nil {
+		panic(err)
+	}
+	store := shards.Store{Root: filepath.Join(folder, "shards")}
+	m, err := shards.Cut(ctx, store, g, data, drawn, shards.CutSettings{Nodes: 50})
+	if err != nil {
+		panic(err)
+	}
+	settings := fit.Settings{Method: "ap", Optimiser: "lbfgs", Ridge: 4, Starts: []float64{.3}, LBFGS: fit.LBFGSSettings{Iterations: 2}}
+	shape, err := m.Shape()
+	if err != nil {
+		panic(err)
+	}
+	objective, err := settings.Objective(shape, m.Extent)
+	if err != nil {
+		panic(err)
+	}
+	engine := &job.Engine{Store: store, Manifest: m, Settings: settings, Work: shards.Store{Root: folder}}
+	_, _, iterations, err := fit.Descent{Engine: engine, Objective: objective, Settings: settings, Data: m.Checksum()}.Run(ctx)
+	fmt.Println(len(m.Blocks), "blocks,", len(m.Train), "shards,", iterations, "iterations,", err)
+	// Output: 2 blocks, 4 shards, 2 iterations, <nil>
+}

@@ -1,0 +1,188 @@
+package job
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
+
+	"unseen/beam/shards"
+	"unseen/fit"
+	"unseen/graph"
+)
+
+func init() {
+	register.DoFn4x1[context.Context, []byte, []byte, func(int, []byte), error](&gradientFn{})
+	register.Emitter2[int, []byte]()
+	register.DoFn3x1[int, func(*[]byte) bool, func(int, []byte), error](&sumFn{})
+	register.DoFn4x1[context.Context, int, func(*[]byte) bool, []byte, error](&keepFn{})
+	register.Iter1[[]byte]()
+}
+
+// Engine is fit.Engine on a cluster. The objective's and the graph's own pairs are not looked at: those of the shards are.
+type Engine struct {
+	Store    shards.Store
+	Manifest *shards.Manifest
+	Settings fit.Settings // by which workers make the objective again
+	Runner   Runner
+	Work     shards.Store // where jobs leave their results; where all workers can write
+
+	evaluations int
+}
+
+var _ fit.Engine = (*Engine)(nil)
+
+// Evaluations returns how many gradients were computed.
+func (e *Engine) Evaluations() int { return e.evaluations }
+
+// Gradient implements fit.Engine: one job.
+func (e *Engine) Gradient(ctx context.Context, o *fit.Objective, params []float32, grad []float64) (fit.Parts, error) {
+	if len(params) != o.Size() || grad != nil && len(grad) != o.Size() {
+		return fit.Parts{}, fmt.Errorf("%w: %d parameters for models with %d", fit.ErrShape, len(params), o.Size())
+	}
+	e.evaluations++
+	tasks := make([]task, len(e.Manifest.Train))
+	for k := range tasks {
+		tasks[k].Shard = &e.Manifest.Train[k]
+	}
+	p := e.plan("gradient")
+	p.Settings, p.Extent, p.Params, p.Gradient = e.Settings, e.Manifest.Extent, float32Bytes(params), grad != nil
+	sum, err := e.sum(ctx, "gradient", p, tasks, &gradientFn{})
+	if err != nil {
+		return fit.Parts{}, err
+	}
+	if want := 2 + len(grad); len(sum.Values) != want || sum.Pairs != e.Manifest.Extent.Pairs {
+		return fit.Parts{}, fmt.Errorf("%w: %d sums over %d pairs came back, where %d over %d were asked for", ErrJob, len(sum.Values), sum.Pairs, want, e.Manifest.Extent.Pairs)
+	}
+	copy(grad, sum.Values[2:])
+	return o.Join(fit.Parts{Likelihood: sum.Values[0], Risk: sum.Values[1]}, sum.Pairs, params, grad), nil
+}
+
+func (e *Engine) plan(name string) *plan {
+	return &plan{Root: e.Store.Absolute().Root, Layout: e.Manifest.Layout(), Result: e.Work.Absolute().Root, Name: unique(name), Threads: e.Runner.threads()}
+}
+
+// sum runs a job whose workers emit one sum per task, and returns the sum of them all.
+func (e *Engine) sum(ctx context.Context, name string, p *plan, tasks []task, fn any) (numbered, error) {
+	if len(tasks) == 0 {
+		return numbered{}, fmt.Errorf("%w: %s has nothing to sum over", ErrJob, name)
+	}
+	pipeline, s := beam.NewPipelineWithRoot()
+	told, dealt, err := create(s, p, tasks)
+	if err != nil {
+		return numbered{}, err
+	}
+	side := beam.SideInput{Input: told}
+	partial := beam.ParDo(s.Scope(name), fn, dealt, side)
+	groups := beam.ParDo(s.Scope("groups"), &sumFn{}, beam.GroupByKey(s, partial))
+	beam.ParDo0(s.Scope("keep"), &keepFn{}, beam.GroupByKey(s, groups), side)
+	if err := e.Runner.run(ctx, name, pipeline); err != nil {
+		e.Work.Remove(context.WithoutCancel(ctx), p.Name)
+		return numbered{}, err
+	}
+	return result(ctx, e.Work, p.Name)
+}
+
+// fan is how many sums are added by one worker before those of all are: two levels, each in the order of the tasks.
+const fan = 64
+
+// gradientFn sums a shard.
+type gradientFn struct{}
+
+// ProcessElement emits one sum, never one per pair.
+func (*gradientFn) ProcessElement(ctx context.Context, element, told []byte, emit func(int, []byte)) error {
+	p, t, err := open(element, told)
+	if err != nil {
+		return mark(err)
+	}
+	sum, err := p.gradient(ctx, t)
+	if err != nil {
+		return mark(err)
+	}
+	emit(t.Number/fan, sum.encode())
+	return nil
+}
+
+func (p *plan) gradient(ctx context.Context, t *task) (numbered, error) {
+	part, err := p.store().Load(ctx, p.Layout, *t.Shard)
+	if err != nil {
+		return numbered{}, err
+	}
+	defer part.Close()
+	o, err := p.Settings.Objective(part.Nodes, p.Extent)
+	if err != nil {
+		return numbered{}, err
+	}
+	o.Pairs, o.Exposure = part.Pairs, part.Exposure
+	var grad []float64
+	if p.Gradient {
+		grad = make([]float64, o.Size())
+	}
+	parts, err := fit.CPU{Threads: p.Threads}.Sum(ctx, o, float32sOf(p.Params), grad, p.Extent.MeanWeight)
+	if err != nil {
+		return numbered{}, fmt.Errorf("%s: %w", p.store().Path(t.Shard.File.Name), err)
+	}
+	return numbered{t.Number, int64(part.Pairs.Len()), append([]float64{parts.Likelihood, parts.Risk}, grad...)}, nil
+}
+
+// sumFn adds the sums of some tasks in their order.
+type sumFn struct{}
+
+// ProcessElement emits the sum under one key for all.
+func (*sumFn) ProcessElement(key int, sums func(*[]byte) bool, emit func(int, []byte)) error {
+	total, err := add(sums)
+	if err != nil {
+		return mark(err)
+	}
+	total.Number = key
+	emit(0, total.encode())
+	return nil
+}
+
+func add(sums func(*[]byte) bool) (numbered, error) {
+	var all []numbered
+	var b []byte
+	for sums(&b) {
+		n, err := decodeNumbered(b)
+		if err != nil {
+			return numbered{}, err
+		}
+		all = append(all, n)
+	}
+	slices.SortFunc(all, func(a, b numbered) int { return a.Number - b.Number })
+	total := all[0]
+	for k, n := range all[1:] {
+		if n.Number == all[k].Number || len(n.Values) != len(total.Values) {
+			return numbered{}, fmt.Errorf("the sums of tasks %d and %d do not belong together", all[k].Number, n.Number)
+		}
+		total.Pairs += n.Pairs
+		for i, v := range n.Values {
+			total.Values[i] += v
+		}
+	}
+	return total, nil
+}
+
+// keepFn adds the last sums and writes them where the driver looks.
+type keepFn struct{}
+
+// ProcessElement writes the result; a second attempt writes the same.
+func (*keepFn) ProcessElement(ctx context.Context, _ int, sums func(*[]byte) bool, told []byte) error {
+	p, err := decode(told)
+	if err != nil {
+		return mark(err)
+	}
+	total, err := add(sums)
+	if err != nil {
+		return mark(err)
+	}
+	_, err = shards.Store{Root: p.Result}.WriteBytes(ctx, p.Name, total.encode())
+	return mark(err)
+}
+
+// AllPairs implements fit.Engine: see Totals. The graph is that of the shards.
+func (e *Engine) AllPairs(ctx context.Context, _ *graph.Graph, j *fit.Judge) (fit.Totals, error) {
+	return e.Totals(ctx, j)
+}

@@ -1,0 +1,177 @@
+package job
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"unseen/beam/shards"
+	"unseen/fit"
+)
+
+// TestKilledTaskManagerChangesNothing kills one of two task managers, with SIGKILL, while its workers are in the middle
+// of a gradient. The job must end with the same bits as on Prism, and Flink must know that it lost one.
+//
+// It needs the cluster of flink/up: UNSEEN_FLINK, UNSEEN_WORKER, UNSEEN_FLINK_WEB (http://127.0.0.1:18081) and
+// UNSEEN_FLINK_PIDS, the folder with the processes' numbers; see flink/prove. It leaves the cluster with one task manager.
+func TestKilledTaskManagerChangesNothing(t *testing.T) {
+	web, pids := os.Getenv("UNSEEN_FLINK_WEB"), os.Getenv("UNSEEN_FLINK_PIDS")
+	flink, ok := runners()["flink"]
+	if !ok || web == "" || pids == "" {
+		t.Skip("no Flink cluster to take a task manager from; run flink/prove")
+	}
+	ctx := context.Background()
+	s := newSetup(t, 1000, 64)
+	engine, m := s.cut(t, shards.CutSettings{Nodes: 250, Pairs: 2000})
+	// The same shards again and again, until the job takes long enough to be hit.
+	times := 600
+	engine.Manifest.Train = slices.Repeat(engine.Manifest.Train, times)
+	engine.Manifest.Extent.Pairs *= int64(times)
+	engine.Settings = settingsFor("ap")
+	o := must(engine.Settings.Objective(must(m.Shape())(t), engine.Manifest.Extent))(t)
+	params := make([]float32, o.Size())
+	for i := range params {
+		params[i] = float32(i%7) / 10
+	}
+	engine.Runner = Runner{}
+	want := make([]float64, o.Size())
+	wantParts := must(engine.Gradient(ctx, o, params, want))(t)
+
+	engine.Runner = flink
+	type outcome struct {
+		parts fit.Parts
+		grad  []float64
+		err   error
+	}
+	done := make(chan outcome, 1)
+	began := time.Now()
+	known := map[string]bool{}
+	for _, j := range jobsOf(t, web) {
+		known[j.ID] = true
+	}
+	go func() {
+		grad := make([]float64, o.Size())
+		parts, err := engine.Gradient(ctx, o, params, grad)
+		done <- outcome{parts, grad, err}
+	}()
+	victim, id := "", ""
+	for victim == "" {
+		select {
+		case got := <-done:
+			t.Fatalf("the job was over after %v, before anything could be killed: %v", time.Since(began), got.err)
+		case <-time.After(200 * time.Millisecond):
+		}
+		if time.Since(began) > 3*time.Minute {
+			t.Fatal("the job does not begin to run")
+		}
+		for _, j := range jobsOf(t, web) {
+			if !known[j.ID] && j.State == "RUNNING" {
+				id = j.ID
+				victim = runningOn(t, web, id, "gradientFn")
+			}
+		}
+	}
+	time.Sleep(time.Second) // into the middle
+	if runningOn(t, web, id, "gradientFn") == "" {
+		t.Fatal("the gradient was over before the task manager could be killed: give it more shards")
+	}
+	// its id begins with the name of the file that holds its process
+	name := strings.Join(strings.Split(victim, "-")[:3], "-")
+	number := must(os.ReadFile(filepath.Join(pids, name+".pid")))(t)
+	pid := must(strconv.Atoi(strings.TrimSpace(string(number))))(t)
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	killed := time.Since(began)
+	got := <-done
+	if got.err != nil {
+		t.Fatalf("%s was killed after %v, and the job failed: %v", victim, killed, got.err)
+	}
+	if got.parts != wantParts || !slices.Equal(got.grad, want) {
+		t.Errorf("after a kill the sums are %v, on Prism %v; gradients are off by %.2g", got.parts, wantParts, relative(got.grad, want))
+	}
+	var exceptions struct {
+		History struct {
+			Entries []struct {
+				Name    string `json:"exceptionName"`
+				Manager string `json:"taskManagerId"`
+				Trace   string `json:"stacktrace"`
+			} `json:"entries"`
+		} `json:"exceptionHistory"`
+	}
+	ask(t, web+"/jobs/"+id+"/exceptions", &exceptions)
+	if len(exceptions.History.Entries) == 0 {
+		t.Error("Flink has not noticed the loss: the kill did not hit the job")
+	}
+	var workers []string
+	for _, e := range exceptions.History.Entries {
+		workers = append(workers, e.Name)
+	}
+	t.Logf("%s (process %d) killed after %v; the job of %d shards and %d pairs ended after %v with the same bits; Flink's own history: %v",
+		victim, pid, killed.Round(100*time.Millisecond), len(engine.Manifest.Train), engine.Manifest.Extent.Pairs, time.Since(began).Round(100*time.Millisecond), workers)
+}
+
+type flinkJob struct {
+	ID    string `json:"jid"`
+	State string `json:"state"`
+}
+
+func jobsOf(t *testing.T, web string) []flinkJob {
+	t.Helper()
+	var all struct {
+		Jobs []flinkJob `json:"jobs"`
+	}
+	ask(t, web+"/jobs/overview", &all)
+	return all.Jobs
+}
+
+// runningOn returns a task manager on which a step of a job is running.
+func runningOn(t *testing.T, web, id, step string) string {
+	t.Helper()
+	var job struct {
+		Vertices []struct{ ID, Name string } `json:"vertices"`
+	}
+	ask(t, web+"/jobs/"+id, &job)
+	for _, v := range job.Vertices {
+		if !strings.Contains(v.Name, step) {
+			continue
+		}
+		var on struct {
+			Managers []struct {
+				ID     string `json:"taskmanager-id"`
+				Status string `json:"status"`
+			} `json:"taskmanagers"`
+		}
+		ask(t, web+"/jobs/"+id+"/vertices/"+v.ID+"/taskmanagers", &on)
+		for _, m := range on.Managers {
+			if m.Status == "RUNNING" && strings.HasPrefix(m.ID, "task-manager-") {
+				return m.ID
+			}
+		}
+	}
+	return ""
+}
+
+func ask(t *testing.T, url string, into any) {
+	t.Helper()
+	answer, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		t.Fatal(fmt.Errorf("%s: %s", url, answer.Status))
+	}
+	if err := json.NewDecoder(answer.Body).Decode(into); err != nil {
+		t.Fatal(fmt.Errorf("%s: %w", url, err))
+	}
+}

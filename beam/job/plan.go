@@ -1,0 +1,197 @@
+package job
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+
+	"unseen/beam/shards"
+	"unseen/fit"
+	"unseen/model"
+)
+
+// plan is what every worker is told, as a side input.
+type plan struct {
+	Version string         `json:"version"`
+	Root    string         `json:"root"`
+	Layout  *shards.Layout `json:"layout"`
+	Result  string         `json:"result"` // where results go: a root
+	Name    string         `json:"name"`   // of the result's file
+
+	Threads  int          `json:"threads"`  // that a task may use
+	Settings fit.Settings `json:"settings"` // of a gradient
+	Extent   fit.Extent   `json:"extent"`
+	Params   []byte       `json:"params,omitempty"` // float32, little-endian
+	Gradient bool         `json:"gradient,omitempty"`
+
+	Model []byte `json:"model,omitempty"` // a model file
+
+	Import *importPlan `json:"import,omitempty"`
+
+	K      int  `json:"k,omitempty"` // of lists
+	Linked bool `json:"linked,omitempty"`
+}
+
+func (p *plan) encode() ([]byte, error) {
+	p.Version = Version
+	return json.Marshal(p)
+}
+
+// decode reads a plan and refuses one that another version made.
+func decode(text []byte) (*plan, error) {
+	var p plan
+	if err := json.Unmarshal(text, &p); err != nil {
+		return nil, fmt.Errorf("the plan of the job cannot be read: %w", err)
+	}
+	if p.Version != Version {
+		host, _ := os.Hostname()
+		return nil, fmt.Errorf("%w: the worker on %s is unseen-beam %s and the driver %s; give all machines the driver's program", shards.ErrVersion, host, Version, p.Version)
+	}
+	return &p, nil
+}
+
+func (p *plan) store() shards.Store { return shards.Store{Root: p.Root} }
+
+// task is one element: a shard, or two blocks, or some sources.
+type task struct {
+	Number int           `json:"number"`
+	Shard  *shards.Shard `json:"shard,omitempty"`
+
+	Source int `json:"source"` // blocks
+	Target int `json:"target"`
+	First  int `json:"first,omitempty"` // sources
+	Nodes  int `json:"nodes,omitempty"`
+
+	Links []shards.Shard `json:"links,omitempty"` // links that these are about
+	Path  string         `json:"path,omitempty"`  // of works
+}
+
+// create makes tasks and a plan elements of a pipeline. The tasks are dealt out anew, or a runner would keep all of them
+// where they were made.
+func create(s beam.Scope, p *plan, tasks []task) (told, dealt beam.PCollection, err error) {
+	text, err := p.encode()
+	if err != nil {
+		return told, dealt, err
+	}
+	elements := make([][]byte, len(tasks))
+	for k, t := range tasks {
+		t.Number = k
+		if elements[k], err = json.Marshal(t); err != nil {
+			return told, dealt, err
+		}
+	}
+	return beam.Create(s.Scope("plan"), text), beam.Reshuffle(s.Scope("deal"), beam.CreateList(s.Scope("tasks"), elements)), nil
+}
+
+// open reads what a DoFn was given.
+func open(element, told []byte) (*plan, *task, error) {
+	p, err := decode(told)
+	if err != nil {
+		return nil, nil, err
+	}
+	var t task
+	if err := json.Unmarshal(element, &t); err != nil {
+		return nil, nil, fmt.Errorf("a task of the job cannot be read: %w", err)
+	}
+	return p, &t, nil
+}
+
+// judge makes the models of the plan's model file for some nodes.
+func (p *plan) judge(n model.Nodes) (*fit.Judge, error) {
+	folder, err := os.MkdirTemp("", "unseen-model-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(folder)
+	path := filepath.Join(folder, "model.safetensors")
+	if err := os.WriteFile(path, p.Model, 0o600); err != nil {
+		return nil, err
+	}
+	file, err := model.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	m, err := file.Model(n)
+	if err != nil {
+		return nil, err
+	}
+	return &fit.Judge{Link: m.Link, LinkParams: m.LinkParams, Propensity: m.Propensity, PropensityParams: m.PropensityParams}, nil
+}
+
+// packModel returns a model as the bytes of a file, without what only the driver needs.
+func packModel(m model.Model) ([]byte, error) {
+	m.Extra, m.Findings, m.Certificate = nil, nil, nil
+	file, err := m.File()
+	if err != nil {
+		return nil, err
+	}
+	folder, err := os.MkdirTemp("", "unseen-model-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(folder)
+	path := filepath.Join(folder, "model.safetensors")
+	if err := file.Save(path); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
+}
+
+// numbered is some float64 numbers with the number of the task that they come from: what workers emit.
+type numbered struct {
+	Number int
+	Pairs  int64
+	Values []float64
+}
+
+func (n numbered) encode() []byte {
+	out := binary.LittleEndian.AppendUint64(make([]byte, 0, 16+8*len(n.Values)), uint64(n.Number))
+	out = binary.LittleEndian.AppendUint64(out, uint64(n.Pairs))
+	for _, v := range n.Values {
+		out = binary.LittleEndian.AppendUint64(out, math.Float64bits(v))
+	}
+	return out
+}
+
+func decodeNumbered(b []byte) (numbered, error) {
+	if len(b) < 16 || len(b)%8 != 0 {
+		return numbered{}, fmt.Errorf("a sum of %d bytes arrived damaged", len(b))
+	}
+	n := numbered{Number: int(binary.LittleEndian.Uint64(b)), Pairs: int64(binary.LittleEndian.Uint64(b[8:])), Values: make([]float64, (len(b)-16)/8)}
+	for k := range n.Values {
+		n.Values[k] = math.Float64frombits(binary.LittleEndian.Uint64(b[16+8*k:]))
+	}
+	return n, nil
+}
+
+func float32Bytes(values []float32) []byte {
+	out := make([]byte, 0, 4*len(values))
+	for _, v := range values {
+		out = binary.LittleEndian.AppendUint32(out, math.Float32bits(v))
+	}
+	return out
+}
+
+func float32sOf(b []byte) []float32 {
+	out := make([]float32, len(b)/4)
+	for k := range out {
+		out[k] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*k:]))
+	}
+	return out
+}
+
+// result reads what a job has written, and removes it.
+func result(ctx context.Context, where shards.Store, name string) (numbered, error) {
+	content, err := where.ReadAll(ctx, name)
+	if err != nil {
+		return numbered{}, err
+	}
+	where.Remove(ctx, name)
+	return decodeNumbered(content)
+}

@@ -1,0 +1,242 @@
+package job
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
+
+	"unseen/beam/shards"
+	"unseen/model"
+	"unseen/recommend"
+)
+
+func init() {
+	register.DoFn3x1[context.Context, []byte, []byte, error](&listsFn{})
+}
+
+// ListSettings say which lists to make.
+type ListSettings struct {
+	K      int  // how long
+	Linked bool // targets that a node links to already may be recommended again
+	Part   int  // nodes in a file; 0 means 4,096
+}
+
+// Lists is what lists.json says of a folder of lists.
+type Lists struct {
+	Kind   string   `json:"kind"` // unseen-recommendations
+	Data   string   `json:"data"` // checksum of the shards
+	Model  string   `json:"model"`
+	K      int      `json:"k"`
+	Linked bool     `json:"linked,omitempty"`
+	Nodes  int      `json:"nodes"`
+	Parts  []string `json:"parts"`
+}
+
+// ListsFile is written last.
+const ListsFile = "lists.json"
+
+// Recommend writes the best targets of every node to a place that must not be there yet: lists-00000.jsonl and so on, a
+// line per node as unseen recommend --all writes them. A task is some sources; its worker goes through the blocks of
+// targets, one at a time, so that nothing but the finished lists leaves it.
+func (e *Engine) Recommend(ctx context.Context, m model.Model, to shards.Store, s ListSettings) (lists *Lists, err error) {
+	if s.Part == 0 {
+		s.Part = 4096
+	}
+	switch {
+	case s.K < 1 || s.K > recommend.MaxK:
+		return nil, fmt.Errorf("%w: %d recommendations; ask for 1 to %d", recommend.ErrQuery, s.K, recommend.MaxK)
+	case to.Exists(ctx, ListsFile):
+		return nil, fmt.Errorf("%w: %s holds lists already; give another place", shards.ErrContent, to.Root)
+	}
+	if _, ok := m.Link.(model.InnerProduct); !ok {
+		return nil, fmt.Errorf("%w: a %s model is no inner product, so that its best targets are not found by blocks; fit a diagonal or low-rank one", recommend.ErrModel, m.Link.Kind())
+	}
+	work := to.Temporary()
+	defer func() {
+		if err != nil {
+			work.Discard(context.WithoutCancel(ctx))
+		}
+	}()
+	lists = &Lists{Kind: "unseen-recommendations", Data: e.Manifest.Checksum(), Model: m.DataChecksum, K: s.K, Linked: s.Linked, Nodes: e.Manifest.Nodes}
+	var tasks []task
+	for b, block := range e.Manifest.Blocks {
+		var links []shards.Shard
+		if !s.Linked {
+			for _, l := range e.Manifest.LinkShards {
+				if l.Source == b {
+					links = append(links, l)
+				}
+			}
+		}
+		for first := 0; first < block.Nodes; first += s.Part {
+			tasks = append(tasks, task{Source: b, First: block.First + first, Nodes: min(s.Part, block.Nodes-first), Links: links})
+			lists.Parts = append(lists.Parts, listName(len(tasks)-1))
+		}
+	}
+	p := e.plan("lists")
+	p.Result, p.K, p.Linked = work.Absolute().Root, s.K, s.Linked
+	if p.Model, err = packModel(m); err != nil {
+		return nil, err
+	}
+	pipeline, scope := beam.NewPipelineWithRoot()
+	told, dealt, err := create(scope, p, tasks)
+	if err != nil {
+		return nil, err
+	}
+	beam.ParDo0(scope.Scope("lists"), &listsFn{}, dealt, beam.SideInput{Input: told})
+	if err := e.Runner.run(ctx, "lists", pipeline); err != nil {
+		return nil, err
+	}
+	text, err := json.MarshalIndent(lists, "", " ")
+	if err != nil {
+		return nil, err
+	}
+	if _, err := work.WriteBytes(ctx, ListsFile, append(text, '\n')); err != nil {
+		return nil, err
+	}
+	return lists, to.Publish(ctx, work, append(slices.Clone(lists.Parts), ListsFile)...)
+}
+
+func listName(part int) string { return fmt.Sprintf("lists-%05d.jsonl", part) }
+
+func unique(name string) string { return fmt.Sprintf("%s-%016x", name, rand.Uint64()) }
+
+// listsFn makes the lists of some sources.
+type listsFn struct{}
+
+// ProcessElement writes one file.
+func (*listsFn) ProcessElement(ctx context.Context, element, told []byte) error {
+	p, t, err := open(element, told)
+	if err == nil {
+		err = p.lists(ctx, t)
+	}
+	return mark(err)
+}
+
+func (p *plan) lists(ctx context.Context, t *task) error {
+	store := p.store()
+	numbers, asking := make([]int32, t.Nodes), make([]recommend.Asking, t.Nodes)
+	for k := range numbers {
+		numbers[k] = int32(t.First + k)
+		asking[k] = recommend.Asking{Node: int32(k), Skip: []int32{numbers[k]}}
+	}
+	for _, shard := range t.Links {
+		links, _, err := store.Pairs(ctx, shard)
+		if err != nil {
+			return err
+		}
+		for k, i := range links.Source {
+			if at := int(i) - t.First; at >= 0 && at < t.Nodes {
+				asking[at].Skip = append(asking[at].Skip, links.Target[k])
+			}
+		}
+	}
+	for k := range asking {
+		slices.Sort(asking[k].Skip)
+		asking[k].Skip = slices.Compact(asking[k].Skip)
+	}
+	nodes, err := store.Gather(ctx, p.Layout, numbers)
+	if err != nil {
+		return err
+	}
+	defer nodes.Vectors.Close()
+	judge, err := p.judge(nodes)
+	if err != nil {
+		return err
+	}
+	link, ok := judge.Link.(model.InnerProduct)
+	if !ok {
+		return errors.New("the link model is no inner product")
+	}
+	best := make([][]recommend.Hit, t.Nodes)
+	for _, block := range p.Layout.Blocks {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		vectors, fields, err := store.OpenBlock(ctx, p.Layout, block)
+		if err != nil {
+			return err
+		}
+		found, err := recommend.Block{First: int32(block.First), Vectors: vectors, Fields: fields}.Top(link, judge.LinkParams, len(p.Layout.Fields), asking, p.K, p.Threads)
+		vectors.Close()
+		if err != nil {
+			return err
+		}
+		for k := range best {
+			best[k] = recommend.MergeHits(best[k], found[k], p.K)
+		}
+	}
+	names, err := p.names(ctx, best, t)
+	if err != nil {
+		return err
+	}
+	_, err = shards.Store{Root: p.Result}.Write(ctx, listName(t.Number), func(w io.Writer) error {
+		return writeLists(w, names, int32(t.First), best)
+	})
+	return err
+}
+
+// names reads the ids of the sources and of all targets that were found.
+func (p *plan) names(ctx context.Context, best [][]recommend.Hit, t *task) (map[int32]string, error) {
+	wanted := make([]map[int32]bool, len(p.Layout.Blocks))
+	want := func(i int32) {
+		b := p.Layout.Block(i)
+		if wanted[b] == nil {
+			wanted[b] = map[int32]bool{}
+		}
+		wanted[b][i] = true
+	}
+	for k, list := range best {
+		want(int32(t.First + k))
+		for _, h := range list {
+			want(h.Target)
+		}
+	}
+	names := map[int32]string{}
+	for b, some := range wanted {
+		if some == nil {
+			continue
+		}
+		ids, err := p.store().IDs(ctx, p.Layout.Blocks[b])
+		if err != nil {
+			return nil, err
+		}
+		for i := range some {
+			names[i] = ids[int(i)-p.Layout.Blocks[b].First]
+		}
+	}
+	return names, nil
+}
+
+// writeLists writes a line per source.
+func writeLists(w io.Writer, names map[int32]string, first int32, best [][]recommend.Hit) error {
+	type line struct {
+		Source  string    `json:"source"`
+		Targets []string  `json:"targets"`
+		Links   []float64 `json:"links"` // ŷ, six digits
+	}
+	buffered := bufio.NewWriter(w)
+	lines := json.NewEncoder(buffered)
+	for k, list := range best {
+		l := line{Source: names[first+int32(k)], Targets: []string{}, Links: []float64{}}
+		for _, h := range list {
+			l.Targets = append(l.Targets, names[h.Target])
+			y, _ := strconv.ParseFloat(strconv.FormatFloat(1/(1+math.Exp(-float64(h.Logit))), 'g', 6, 64), 64)
+			l.Links = append(l.Links, y)
+		}
+		if err := lines.Encode(l); err != nil {
+			return err
+		}
+	}
+	return buffered.Flush()
+}

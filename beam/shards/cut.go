@@ -1,0 +1,232 @@
+package shards
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+
+	"unseen/dataset"
+	"unseen/fit"
+	"unseen/graph"
+	"unseen/model"
+	"unseen/risk"
+)
+
+// CutSettings say how large the pieces are.
+type CutSettings struct {
+	Nodes int // in a block; 0 means 65,536
+	Pairs int // in a shard, at most; 0 means 1,048,576
+}
+
+// Cut cuts a graph and the pairs that were drawn from it into shards below a root, which must not be there yet. They
+// appear at once, when all are written.
+func Cut(ctx context.Context, to Store, g *graph.Graph, data fit.Data, drawn *fit.Drawn, s CutSettings) (m *Manifest, err error) {
+	if s.Nodes == 0 {
+		s.Nodes = 1 << 16
+	}
+	if s.Pairs == 0 {
+		s.Pairs = 1 << 20
+	}
+	if s.Nodes < 1 || s.Pairs < 1 {
+		return nil, fmt.Errorf("%w: blocks of %d nodes, shards of %d pairs; give positive numbers", ErrContent, s.Nodes, s.Pairs)
+	}
+	if to.Exists(ctx, ManifestFile) {
+		return nil, fmt.Errorf("%w: %s holds shards already; give another place, or remove them", ErrContent, to.Root)
+	}
+	if g.Vectors() == nil {
+		return nil, fmt.Errorf("%w: the nodes have no vectors; encode their texts first", ErrContent)
+	}
+	work := to.Temporary()
+	defer func() {
+		if err != nil {
+			work.Discard(context.WithoutCancel(ctx))
+		}
+	}()
+	p := drawn.Problem
+	link, err := model.NewLink("diagonal", p.Nodes, model.LinkOptions{})
+	if err != nil {
+		return nil, err
+	}
+	m = &Manifest{
+		Format: Format, Version: Version, Nodes: g.Len(), Links: int64(g.LinkCount()), Dim: g.Vectors().Dim(), Data: data,
+		Extent: fit.Extent{Pairs: int64(p.Train.Len()), MeanSquare: fit.MeanSquare(link, p.Train)},
+	}
+	var sum risk.Sum
+	for _, w := range p.Train.Weight {
+		sum.Add(w)
+	}
+	m.Extent.MeanWeight = sum.Value() / float64(max(p.Train.Len(), 1))
+	for _, e := range p.Exposure {
+		m.Extent.Logged = m.Extent.Logged || e != risk.Unlogged
+	}
+	for f := range g.FieldCount() {
+		m.Fields = append(m.Fields, g.FieldName(uint16(f)))
+	}
+	for first := 0; first < g.Len(); first += s.Nodes {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		b := Block{First: first, Nodes: min(s.Nodes, g.Len()-first)}
+		ids := make([]string, b.Nodes)
+		for k := range ids {
+			ids[k] = g.ID(int32(first + k))
+		}
+		number := len(m.Blocks)
+		if b.Table, err = work.Write(ctx, fmt.Sprintf("nodes-%05d.parquet", number), func(w io.Writer) error {
+			return WriteNodes(w, ids, g.Fields()[first:first+b.Nodes])
+		}); err != nil {
+			return nil, err
+		}
+		if b.Vectors, err = work.Write(ctx, fmt.Sprintf("vectors-%05d.npy", number), func(w io.Writer) error {
+			return WriteVectors(w, g.Vectors(), first, b.Nodes)
+		}); err != nil {
+			return nil, err
+		}
+		m.Blocks = append(m.Blocks, b)
+	}
+	links := &graph.Pairs{}
+	for i, j := range g.Links() {
+		links.Source, links.Target = append(links.Source, i), append(links.Target, j)
+		links.Linked, links.Weight, links.Rate = append(links.Linked, true), append(links.Weight, 1), append(links.Rate, 1)
+	}
+	for _, kind := range []struct {
+		name     string
+		into     *[]Shard
+		pairs    *graph.Pairs
+		exposure []risk.Exposure
+	}{{"links", &m.LinkShards, links, nil}, {"train", &m.Train, p.Train, p.Exposure}, {"test", &m.Test, drawn.Test.Pairs, drawn.Test.Exposure}} {
+		if kind.pairs == nil {
+			continue
+		}
+		if *kind.into, err = writeShards(ctx, work, m.Layout(), kind.name, kind.pairs, kind.exposure, s.Pairs); err != nil {
+			return nil, err
+		}
+	}
+	return m, m.Publish(ctx, work, to)
+}
+
+// Publish writes the manifest and gives the files of a temporary place their name.
+func (m *Manifest) Publish(ctx context.Context, work, to Store) error {
+	text, err := json.MarshalIndent(m, "", " ")
+	if err != nil {
+		return err
+	}
+	if _, err := work.WriteBytes(ctx, ManifestFile, append(text, '\n')); err != nil {
+		return err
+	}
+	var names []string
+	for _, b := range m.Blocks {
+		names = append(names, b.Table.Name, b.Vectors.Name)
+	}
+	for _, list := range [][]Shard{m.LinkShards, m.Train, m.Test} {
+		for _, s := range list {
+			names = append(names, s.File.Name)
+		}
+	}
+	return to.Publish(ctx, work, append(names, ManifestFile)...)
+}
+
+// writeShards sorts pairs by their blocks, keeping the order within, and writes them.
+func writeShards(ctx context.Context, work Store, l *Layout, name string, p *graph.Pairs, exposure []risk.Exposure, most int) (out []Shard, err error) {
+	n := len(l.Blocks)
+	counts := make([]int, n*n+1)
+	cell := func(k int) int { return l.Block(p.Source[k])*n + l.Block(p.Target[k]) }
+	for k := range p.Len() {
+		counts[cell(k)+1]++
+	}
+	for c := range n * n {
+		counts[c+1] += counts[c]
+	}
+	order, next := make([]int32, p.Len()), append([]int(nil), counts...)
+	for k := range p.Len() {
+		c := cell(k)
+		order[next[c]] = int32(k)
+		next[c]++
+	}
+	for c := range n * n {
+		for from, part := counts[c], 0; from < counts[c+1]; from, part = from+most, part+1 {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			places := order[from:min(from+most, counts[c+1])]
+			some, seen := pairsAt(p, exposure, places)
+			s := Shard{Source: c / n, Target: c % n, Pairs: len(places)}
+			if s.File, err = work.Write(ctx, fmt.Sprintf("%s-%05d-%05d-%d.parquet", name, s.Source, s.Target, part), func(w io.Writer) error {
+				return WritePairs(w, some, seen)
+			}); err != nil {
+				return nil, err
+			}
+			out = append(out, s)
+		}
+	}
+	return out, nil
+}
+
+func pairsAt(p *graph.Pairs, exposure []risk.Exposure, places []int32) (*graph.Pairs, []risk.Exposure) {
+	out := &graph.Pairs{}
+	var seen []risk.Exposure
+	for _, k := range places {
+		out.Source, out.Target, out.Linked = append(out.Source, p.Source[k]), append(out.Target, p.Target[k]), append(out.Linked, p.Linked[k])
+		out.Weight, out.Rate = append(out.Weight, p.Weight[k]), append(out.Rate, p.Rate[k])
+		if exposure != nil {
+			seen = append(seen, exposure[k])
+		}
+	}
+	return out, seen
+}
+
+// WriteVectors writes some rows as .npy, float32.
+func WriteVectors(w io.Writer, v *graph.Vectors, first, rows int) error {
+	header := dataset.NpyHeader{Kind: "<f4", Shape: []int64{int64(rows), int64(v.Dim())}}
+	if _, err := w.Write(header.Append(nil)); err != nil {
+		return err
+	}
+	row := make([]float32, v.Dim())
+	bytes := make([]byte, 0, 4*len(row))
+	for i := first; i < first+rows; i++ {
+		v.Load(row, int32(i))
+		bytes = bytes[:0]
+		for _, x := range row {
+			bytes = appendFloat32(bytes, x)
+		}
+		if _, err := w.Write(bytes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Dataset opens a dataset and draws its pairs as unseen fit does, with the fields that are learned by.
+func Dataset(ctx context.Context, dir string, drawing func(*graph.Graph) fit.Drawing, threads int) (d *dataset.Dataset, g *graph.Graph, data fit.Data, drawn *fit.Drawn, err error) {
+	d, err = dataset.Open(ctx, dir, dataset.OpenOptions{})
+	if err != nil {
+		return nil, nil, data, nil, err
+	}
+	defer func() {
+		if err != nil {
+			d.Close()
+		}
+	}()
+	data.Files = map[string]string{}
+	for name, file := range d.Manifest().Files {
+		data.Files[name] = file.SHA256
+	}
+	data.Drawing = drawing(d.Graph())
+	e, err := d.Exposures(ctx)
+	if err != nil {
+		return nil, nil, data, nil, err
+	}
+	var log *fit.Log
+	if e != nil {
+		log = &fit.Log{Source: e.Source, Target: e.Target, Exposed: e.Exposed, Linked: e.Linked}
+	}
+	g, drawn, err = data.Prepare(ctx, d.Graph(), log, threads)
+	return d, g, data, drawn, err
+}
+
+func appendFloat32(to []byte, x float32) []byte {
+	return binary.LittleEndian.AppendUint32(to, math.Float32bits(x))
+}

@@ -1,0 +1,132 @@
+package shards
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"unseen/fit"
+	"unseen/graph"
+	"unseen/model"
+)
+
+// Errors of this package wrap one of these. On a cluster only their words arrive.
+var (
+	ErrMissing = errors.New("shards: a file is missing")
+	ErrDamaged = errors.New("shards: a file is damaged")
+	ErrVersion = errors.New("shards: another version")
+	ErrOther   = errors.New("shards: of other data")
+	ErrContent = errors.New("shards: cannot be stored")
+)
+
+// The format that this program writes.
+const (
+	ManifestFile = "shards.json"
+	Format       = "unseen-shards"
+	Version      = 1
+)
+
+// File is by what a file is known.
+type File struct {
+	Name   string `json:"name"` // below the root
+	Bytes  int64  `json:"bytes"`
+	SHA256 string `json:"sha256"`
+}
+
+// Block is nodes in a row.
+type Block struct {
+	First   int  `json:"first"` // number of the first
+	Nodes   int  `json:"nodes"`
+	Table   File `json:"table"`   // ids and fields
+	Vectors File `json:"vectors"` // .npy
+}
+
+// Shard is pairs, or links, from one block of nodes to one block.
+type Shard struct {
+	Source int  `json:"source"` // blocks
+	Target int  `json:"target"`
+	Pairs  int  `json:"pairs"`
+	File   File `json:"file"`
+}
+
+// Manifest is shards.json.
+type Manifest struct {
+	Format     string     `json:"format"`
+	Version    int        `json:"version"`
+	Nodes      int        `json:"nodes"`
+	Links      int64      `json:"links"`
+	Dim        int        `json:"dim"`
+	Fields     []string   `json:"fields"` // names by index; 0 is the field of nodes without one
+	Blocks     []Block    `json:"blocks"`
+	LinkShards []Shard    `json:"linkShards"`
+	Train      []Shard    `json:"train"`
+	Test       []Shard    `json:"test"`
+	Extent     fit.Extent `json:"extent"` // of the training pairs
+	Data       fit.Data   `json:"data"`   // which data they are and how they were drawn
+}
+
+// Checksum names the data: it covers every file.
+func (m *Manifest) Checksum() string {
+	text, err := json.Marshal(m)
+	if err != nil {
+		panic(err) // strings, numbers and lists of them
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// Shape returns nodes without content, for models of which only the parameters are wanted.
+func (m *Manifest) Shape() (model.Nodes, error) {
+	vectors, err := graph.NewVectors(1, m.Dim)
+	if err != nil {
+		return model.Nodes{}, fmt.Errorf("%w: vectors of dimension %d", ErrDamaged, m.Dim)
+	}
+	return model.Nodes{Vectors: vectors, Fields: make([]uint16, 1), FieldCount: len(m.Fields), FieldNames: m.Fields}, nil
+}
+
+// Manifest reads shards.json.
+func (s Store) Manifest(ctx context.Context) (*Manifest, error) {
+	text, err := s.ReadAll(ctx, ManifestFile)
+	if err != nil {
+		return nil, fmt.Errorf("%w; make shards with unseen-beam import", err)
+	}
+	var m Manifest
+	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&m); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w; make the shards anew", ErrDamaged, s.Path(ManifestFile), err)
+	}
+	switch {
+	case m.Format != Format:
+		return nil, fmt.Errorf("%w: %s is a file of another kind (%q)", ErrDamaged, s.Path(ManifestFile), m.Format)
+	case m.Version != Version:
+		return nil, fmt.Errorf("%w: %s has format version %d and this program knows %d; use the program that wrote it, or make the shards anew", ErrVersion, s.Path(ManifestFile), m.Version, Version)
+	}
+	return &m, m.validate(s.Path(ManifestFile))
+}
+
+func (m *Manifest) validate(path string) error {
+	fail := func(format string, a ...any) error {
+		return fmt.Errorf("%w: %s: %s; make the shards anew", ErrDamaged, path, fmt.Sprintf(format, a...))
+	}
+	next := 0
+	for k, b := range m.Blocks {
+		if b.First != next || b.Nodes < 1 {
+			return fail("block %d has %d nodes from %d, where %d comes next", k, b.Nodes, b.First, next)
+		}
+		next += b.Nodes
+	}
+	if next != m.Nodes || m.Dim < 1 || len(m.Fields) < 1 {
+		return fail("%d nodes in blocks of %d, vectors of dimension %d, %d fields", m.Nodes, next, m.Dim, len(m.Fields))
+	}
+	for name, list := range map[string][]Shard{"links": m.LinkShards, "training": m.Train, "test": m.Test} {
+		for k, s := range list {
+			if s.Source < 0 || s.Source >= len(m.Blocks) || s.Target < 0 || s.Target >= len(m.Blocks) || s.Pairs < 0 {
+				return fail("shard %d of the %s pairs goes from block %d to %d of %d", k, name, s.Source, s.Target, len(m.Blocks))
+			}
+		}
+	}
+	return nil
+}

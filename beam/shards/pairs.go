@@ -1,0 +1,376 @@
+package shards
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sort"
+
+	"github.com/parquet-go/parquet-go"
+
+	"unseen/graph"
+	"unseen/internal/columnar"
+	"unseen/model"
+	"unseen/risk"
+)
+
+// row is a pair as Parquet has it. Sources ascend, so that their differences take no room; weights have few values.
+type row struct {
+	Source   int32   `parquet:"source,delta"`
+	Target   int32   `parquet:"target"`
+	Linked   bool    `parquet:"linked"`
+	Weight   float64 `parquet:"weight,dict"`
+	Rate     float64 `parquet:"rate,dict"`
+	Exposure int32   `parquet:"exposure,dict"` // risk.Exposure
+}
+
+// nodeRow is a node.
+type nodeRow struct {
+	ID    string `parquet:"id"`
+	Field int32  `parquet:"field,dict"`
+}
+
+// WritePairs writes pairs as Parquet; exposure may be nil.
+func WritePairs(w io.Writer, p *graph.Pairs, exposure []risk.Exposure) error {
+	out := parquet.NewGenericWriter[row](w)
+	rows := make([]row, 0, 4096)
+	for k := range p.Len() {
+		r := row{p.Source[k], p.Target[k], p.Linked[k], p.Weight[k], p.Rate[k], 0}
+		if exposure != nil {
+			r.Exposure = int32(exposure[k])
+		}
+		if rows = append(rows, r); len(rows) == cap(rows) || k == p.Len()-1 {
+			if _, err := out.Write(rows); err != nil {
+				return err
+			}
+			rows = rows[:0]
+		}
+	}
+	return out.Close()
+}
+
+// WriteNodes writes ids and fields as Parquet.
+func WriteNodes(w io.Writer, ids []string, fields []uint16) error {
+	out := parquet.NewGenericWriter[nodeRow](w)
+	rows := make([]nodeRow, 0, 4096)
+	for k, id := range ids {
+		if rows = append(rows, nodeRow{id, int32(fields[k])}); len(rows) == cap(rows) || k == len(ids)-1 {
+			if _, err := out.Write(rows); err != nil {
+				return err
+			}
+			rows = rows[:0]
+		}
+	}
+	return out.Close()
+}
+
+// Pairs reads a shard of pairs, with their exposure where any is logged.
+func (s Store) Pairs(ctx context.Context, shard Shard) (p *graph.Pairs, exposure []risk.Exposure, err error) {
+	t, err := s.open(ctx, shard.File)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer t.catch(&err)
+	p = &graph.Pairs{}
+	for _, read := range []func() error{
+		func() (err error) { p.Source, err = column(t, "source", int32s); return },
+		func() (err error) { p.Target, err = column(t, "target", int32s); return },
+		func() (err error) { p.Linked, err = column(t, "linked", booleans); return },
+		func() (err error) { p.Weight, err = column(t, "weight", doubles); return },
+		func() (err error) { p.Rate, err = column(t, "rate", doubles); return },
+	} {
+		if err := read(); err != nil {
+			return nil, nil, err
+		}
+	}
+	seen, err := column(t, "exposure", int32s)
+	if err != nil {
+		return nil, nil, err
+	}
+	for k, e := range seen {
+		if e != 0 && exposure == nil {
+			exposure = make([]risk.Exposure, len(seen))
+		}
+		if e != 0 {
+			exposure[k] = risk.Exposure(e)
+		}
+	}
+	if p.Len() != shard.Pairs {
+		return nil, nil, t.broken("has %d pairs and should have %d", p.Len(), shard.Pairs)
+	}
+	return p, exposure, nil
+}
+
+// Fields reads the fields of a block's nodes.
+func (s Store) Fields(ctx context.Context, b Block, count int) (fields []uint16, err error) {
+	t, err := s.open(ctx, b.Table)
+	if err != nil {
+		return nil, err
+	}
+	defer t.catch(&err)
+	numbers, err := column(t, "field", int32s)
+	if err != nil {
+		return nil, err
+	}
+	if len(numbers) != b.Nodes {
+		return nil, t.broken("has %d nodes and should have %d", len(numbers), b.Nodes)
+	}
+	fields = make([]uint16, len(numbers))
+	for k, f := range numbers {
+		if f < 0 || int(f) >= count {
+			return nil, t.broken("node %d has field %d of %d", k, f, count)
+		}
+		fields[k] = uint16(f)
+	}
+	return fields, nil
+}
+
+// IDs reads the ids of a block's nodes.
+func (s Store) IDs(ctx context.Context, b Block) (ids []string, err error) {
+	t, err := s.open(ctx, b.Table)
+	if err != nil {
+		return nil, err
+	}
+	defer t.catch(&err)
+	ids = make([]string, 0, b.Nodes)
+	err = columnar.Scan(ctx, t.file, []int{t.file.Root().Column("id").Index()}, func(_ int64, n int, values [][]parquet.Value) error {
+		for _, v := range values[0][:n] {
+			ids = append(ids, string(v.ByteArray()))
+		}
+		return nil
+	})
+	return ids, err
+}
+
+// table is an open Parquet file.
+type table struct {
+	path string
+	file *parquet.File
+}
+
+func (s Store) open(ctx context.Context, f File) (t *table, err error) {
+	content, err := s.Read(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	t = &table{path: s.Path(f.Name)}
+	defer t.catch(&err)
+	if t.file, err = columnar.Open(bytes.NewReader(content), int64(len(content))); err != nil {
+		return nil, t.broken("is no Parquet: %v", err)
+	}
+	return t, nil
+}
+
+func (t *table) broken(format string, a ...any) error {
+	return fmt.Errorf("%w: %s %s; make the shards anew", ErrDamaged, t.path, fmt.Sprintf(format, a...))
+}
+
+// catch turns a panic of the Parquet library, which damaged bytes can cause, into an error.
+func (t *table) catch(err *error) {
+	if p := recover(); p != nil {
+		*err = t.broken("cannot be read: %v", p)
+	}
+}
+
+// column reads a whole column, page by page.
+func column[T any](t *table, name string, read func(to []T, page parquet.Page) ([]T, error)) ([]T, error) {
+	c := t.file.Root().Column(name)
+	if c == nil || !c.Leaf() {
+		return nil, t.broken("has no column %s", name)
+	}
+	out := make([]T, 0, t.file.NumRows())
+	for _, group := range t.file.RowGroups() {
+		pages := group.ColumnChunks()[c.Index()].Pages()
+		for {
+			page, err := pages.ReadPage()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err == nil {
+				out, err = read(out, page)
+				parquet.Release(page)
+			}
+			if err != nil {
+				pages.Close()
+				return nil, t.broken("column %s: %v", name, err)
+			}
+		}
+		pages.Close()
+	}
+	return out, nil
+}
+
+func int32s(to []int32, page parquet.Page) ([]int32, error) {
+	data := page.Data()
+	if dictionary := page.Dictionary(); dictionary != nil {
+		words := dictionary.Page().Data()
+		for _, at := range data.Int32() {
+			to = append(to, words.Int32()[at])
+		}
+		return to, nil
+	}
+	return append(to, data.Int32()...), nil
+}
+
+func doubles(to []float64, page parquet.Page) ([]float64, error) {
+	data := page.Data()
+	if dictionary := page.Dictionary(); dictionary != nil {
+		words := dictionary.Page().Data()
+		values := words.Double()
+		for _, at := range data.Int32() {
+			to = append(to, values[at])
+		}
+		return to, nil
+	}
+	return append(to, data.Double()...), nil
+}
+
+func booleans(to []bool, page parquet.Page) ([]bool, error) {
+	reader, ok := page.Values().(parquet.BooleanReader)
+	if !ok {
+		return nil, errors.New("no booleans")
+	}
+	from, n := len(to), int(page.NumValues())
+	to = append(to, make([]bool, n)...)
+	for n > 0 {
+		read, err := reader.ReadBooleans(to[from:])
+		from, n = from+read, n-read
+		if err != nil && !errors.Is(err, io.EOF) || read == 0 && n > 0 {
+			return nil, fmt.Errorf("%d booleans are missing: %v", n, err)
+		}
+	}
+	return to, nil
+}
+
+// Part is a shard made ready to work on: its pairs by the places of their nodes among Nodes, which are only those that
+// they name.
+type Part struct {
+	Pairs    *graph.Pairs
+	Exposure []risk.Exposure
+	Nodes    model.Nodes
+}
+
+// Close gives the vectors' memory back.
+func (p *Part) Close() { p.Nodes.Vectors.Close() }
+
+// Load reads a shard and the vectors and fields of its nodes. Memory is that of the pairs and of the rows they name, as
+// float32 numbers.
+func (s Store) Load(ctx context.Context, m *Layout, shard Shard) (*Part, error) {
+	pairs, exposure, err := s.Pairs(ctx, shard)
+	if err != nil {
+		return nil, err
+	}
+	part := &Part{Pairs: pairs, Exposure: exposure}
+	var numbers []int32 // of the nodes that are named
+	place := map[int]*[]int32{}
+	index := func(nodes []int32, block int) error {
+		b := m.Blocks[block]
+		known := place[block]
+		if known == nil {
+			fresh := make([]int32, b.Nodes)
+			for k := range fresh {
+				fresh[k] = -1
+			}
+			known = &fresh
+			place[block] = known
+		}
+		for k, i := range nodes {
+			at := int(i) - b.First
+			if at < 0 || at >= b.Nodes {
+				return fmt.Errorf("%w: %s: pair %d names node %d, which is not in block %d (%d nodes from %d); make the shards anew", ErrDamaged, s.Path(shard.File.Name), k, i, block, b.Nodes, b.First)
+			}
+			if (*known)[at] < 0 {
+				(*known)[at] = int32(len(numbers))
+				numbers = append(numbers, i)
+			}
+			nodes[k] = (*known)[at]
+		}
+		return nil
+	}
+	if err := index(pairs.Source, shard.Source); err != nil {
+		return nil, err
+	}
+	if err := index(pairs.Target, shard.Target); err != nil {
+		return nil, err
+	}
+	part.Nodes, err = s.Gather(ctx, m, numbers)
+	return part, err
+}
+
+// Layout is what workers know of a manifest: the nodes.
+type Layout struct {
+	Nodes  int      `json:"nodes"`
+	Dim    int      `json:"dim"`
+	Fields []string `json:"fields"`
+	Blocks []Block  `json:"blocks"`
+}
+
+// Layout returns what workers are told.
+func (m *Manifest) Layout() *Layout { return &Layout{m.Nodes, m.Dim, m.Fields, m.Blocks} }
+
+// Block returns the block of a node.
+func (l *Layout) Block(node int32) int {
+	after := sort.Search(len(l.Blocks), func(b int) bool { return l.Blocks[b].First > int(node) })
+	return max(after-1, 0)
+}
+
+// Gather reads the vectors and fields of some nodes, in the order given.
+func (s Store) Gather(ctx context.Context, l *Layout, numbers []int32) (model.Nodes, error) {
+	vectors, err := graph.NewVectors(max(len(numbers), 1), l.Dim)
+	if err != nil {
+		return model.Nodes{}, fmt.Errorf("%w: %d vectors of dimension %d: %w", ErrDamaged, len(numbers), l.Dim, err)
+	}
+	nodes := model.Nodes{Vectors: vectors, Fields: make([]uint16, max(len(numbers), 1)), FieldCount: len(l.Fields), FieldNames: l.Fields}
+	byBlock := make([][]int32, len(l.Blocks)) // places
+	for place, i := range numbers {
+		b := l.Block(i)
+		byBlock[b] = append(byBlock[b], int32(place))
+	}
+	row := make([]float32, l.Dim)
+	for b, places := range byBlock {
+		if len(places) == 0 {
+			continue
+		}
+		block := l.Blocks[b]
+		from, fields, err := s.OpenBlock(ctx, l, block)
+		if err != nil {
+			vectors.Close()
+			return model.Nodes{}, err
+		}
+		for _, place := range places {
+			at := numbers[place] - int32(block.First)
+			from.Load(row, at)
+			if err = vectors.Set(place, row); err != nil {
+				err = fmt.Errorf("%w: %s, row %d: %w; make the vectors anew", ErrDamaged, s.Path(block.Vectors.Name), at, err)
+				break
+			}
+			nodes.Fields[place] = fields[at]
+		}
+		from.Close()
+		if err != nil {
+			vectors.Close()
+			return model.Nodes{}, err
+		}
+	}
+	return nodes, nil
+}
+
+// OpenBlock opens the vectors of a block, for the caller to close, and reads its fields.
+func (s Store) OpenBlock(ctx context.Context, l *Layout, b Block) (*graph.Vectors, []uint16, error) {
+	fields, err := s.Fields(ctx, b, len(l.Fields))
+	if err != nil {
+		return nil, nil, err
+	}
+	v, err := s.Vectors(ctx, b.Vectors)
+	if err != nil {
+		return nil, nil, err
+	}
+	if v.Len() != b.Nodes || v.Dim() != l.Dim {
+		err := fmt.Errorf("%w: %s has %d vectors of dimension %d and should have %d of %d; make the shards anew", ErrDamaged, s.Path(b.Vectors.Name), v.Len(), v.Dim(), b.Nodes, l.Dim)
+		v.Close()
+		return nil, nil, err
+	}
+	return v, fields, nil
+}

@@ -1,0 +1,128 @@
+package fit
+
+import (
+	"context"
+	"errors"
+	"math"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"unseen/graph"
+	"unseen/risk"
+)
+
+// shardEngine sums an objective over some shards of its pairs, one after another.
+type shardEngine struct {
+	pairs    *graph.Pairs
+	exposure []risk.Exposure
+	shards   int
+	extent   Extent
+	left     int // evaluations until it fails; below 0 never
+}
+
+var errShard = errors.New("a shard is gone")
+
+func (e *shardEngine) Gradient(ctx context.Context, o *Objective, params []float32, grad []float64) (Parts, error) {
+	if e.left == 0 {
+		return Parts{}, errShard
+	}
+	e.left--
+	n := e.pairs.Len()
+	var total Parts
+	part := make([]float64, len(grad))
+	clear(grad)
+	for k := range e.shards {
+		shard := *o
+		var places []int32
+		for i := k * n / e.shards; i < (k+1)*n/e.shards; i++ {
+			places = append(places, int32(i))
+		}
+		shard.Pairs, shard.Exposure = pairsAt(e.pairs, e.exposure, places)
+		own := part
+		if grad == nil {
+			own = nil
+		}
+		sum, err := CPU{}.Sum(ctx, &shard, params, own, e.extent.MeanWeight)
+		if err != nil {
+			return Parts{}, err
+		}
+		total.Likelihood += sum.Likelihood
+		total.Risk += sum.Risk
+		for i, g := range own {
+			grad[i] += g
+		}
+	}
+	return o.Join(total, int64(n), params, grad), nil
+}
+
+func (e *shardEngine) AllPairs(context.Context, *graph.Graph, *Judge) (Totals, error) {
+	return Totals{}, errShard
+}
+
+// TestShardsSumToTheWhole holds objectives and descents over shards against those over all pairs at once.
+func TestShardsSumToTheWhole(t *testing.T) {
+	ctx := context.Background()
+	p := smallProblem(t, 200, 8, 20_000, 3)
+	for _, method := range []string{"naive", "mle", "ap", "pu", "rw"} {
+		s := Settings{Method: method, Optimiser: "lbfgs", Ridge: 4, Starts: []float64{.3}, LBFGS: LBFGSSettings{Iterations: 10}}
+		whole := must(Fit(ctx, p, s, Progress{}))(t)
+		extent := Extent{Pairs: int64(p.Train.Len()), MeanSquare: MeanSquare(whole.Link, p.Train)}
+		extent.MeanWeight = (&Objective{Pairs: p.Train}).meanWeight()
+		o := must(s.Objective(p.Nodes, extent))(t)
+		for _, shards := range []int{1, 3, 16} {
+			engine := &shardEngine{pairs: p.Train, shards: shards, extent: extent, left: -1}
+			params, _, iterations, err := Descent{Engine: engine, Objective: o, Settings: s}.Run(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := slices.Concat(whole.LinkParams, whole.PropensityParams)
+			for i := range params {
+				if math.Abs(float64(params[i]-want[i])) > 1e-3*(1+math.Abs(float64(want[i]))) {
+					t.Fatalf("%s in %d shards: parameter %d is %v after %d iterations, at once %v after %d", method, shards, i, params[i], iterations, want[i], whole.Iterations)
+				}
+			}
+		}
+	}
+}
+
+// TestDescentKeepsEveryIteration fails an engine and goes on from the checkpoint.
+func TestDescentKeepsEveryIteration(t *testing.T) {
+	ctx := context.Background()
+	p := smallProblem(t, 200, 8, 5000, 3)
+	s := Settings{Method: "ap", Optimiser: "lbfgs", Ridge: 4, Starts: []float64{.3}, LBFGS: LBFGSSettings{Iterations: 8}}
+	extent := Extent{Pairs: int64(p.Train.Len()), MeanSquare: .01, MeanWeight: 1}
+	o := must(s.Objective(p.Nodes, extent))(t)
+	run := func(left int, resume bool, data, path string) ([]float32, error) {
+		s.Checkpoint = Checkpoint{Path: path, Resume: resume}
+		params, _, _, err := Descent{Engine: &shardEngine{pairs: p.Train, shards: 2, extent: extent, left: left}, Objective: o, Settings: s, Data: data}.Run(ctx)
+		return params, err
+	}
+	want, err := run(-1, false, "a", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "c")
+	if _, err := run(5, false, "a", path); !errors.Is(err, errShard) {
+		t.Fatalf("a failing engine gives %v", err)
+	}
+	if _, err := run(-1, true, "b", path); !errors.Is(err, ErrCheckpoint) {
+		t.Errorf("a checkpoint of other pairs gives %v", err)
+	}
+	got, err := run(-1, true, "a", path)
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("resumed: %v, %v; without a break %v", got[:3], err, want[:3])
+	}
+}
+
+func TestObjectivesThatAreNoSums(t *testing.T) {
+	p := smallProblem(t, 200, 8, 5000, 3)
+	for _, s := range []Settings{{Method: "bayes"}, {Method: "cosine"}, {Method: "nothing"}, {Method: "dr"}} {
+		if _, err := s.Objective(p.Nodes, Extent{Pairs: 5, MeanWeight: 1}); err == nil {
+			t.Errorf("%s has an objective", s.Method)
+		}
+	}
+	if _, err := (Settings{Method: "ap"}).Objective(p.Nodes, Extent{}); !errors.Is(err, ErrData) {
+		t.Errorf("no pairs give %v", err)
+	}
+}

@@ -1,0 +1,70 @@
+package recommend
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"unseen/graph"
+	"unseen/model"
+)
+
+// TestBlocksGiveTheWholeList cuts targets into blocks of all sizes and holds the joined lists against Batch's.
+func TestBlocksGiveTheWholeList(t *testing.T) {
+	ctx := context.Background()
+	for _, kind := range []string{"diagonal", "diagonal-field", "low-rank"} {
+		g, m, _ := small(t, 120, kind)
+		r, err := New(g, m, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []int32
+		var asking []Asking
+		for i := range int32(g.Len()) {
+			all = append(all, i)
+			skip := append([]int32{i}, g.Out(i)...)
+			slices.Sort(skip)
+			asking = append(asking, Asking{i, skip})
+		}
+		rows, err := r.Batch(ctx, all, Query{K: 6})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, size := range []int{1, 7, 50, g.Len()} {
+			lists := make([][]Hit, g.Len())
+			for first := 0; first < g.Len(); first += size {
+				n := min(size, g.Len()-first)
+				block, err := graph.NewVectors(n, g.Vectors().Dim())
+				if err != nil {
+					t.Fatal(err)
+				}
+				row := make([]float32, g.Vectors().Dim())
+				for k := range n {
+					g.Vectors().Load(row, int32(first+k))
+					if err := block.Set(int32(k), row); err != nil {
+						t.Fatal(err)
+					}
+				}
+				found, err := Block{int32(first), block, g.Fields()[first : first+n]}.Top(m.Link.(model.InnerProduct), m.LinkParams, g.FieldCount(), asking, 6, 2)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for k := range lists {
+					lists[k] = MergeHits(lists[k], found[k], 6)
+				}
+			}
+			for i, row := range rows {
+				var got []int32
+				for _, h := range lists[i] {
+					got = append(got, h.Target)
+				}
+				if !slices.Equal(got, row.Targets) {
+					t.Fatalf("%s, blocks of %d: %d is given %v, at once %v", kind, size, i, got, row.Targets)
+				}
+			}
+		}
+	}
+	if _, err := (Block{}).Top(nil, nil, 0, nil, 0, 1); err == nil {
+		t.Error("a list of none was made")
+	}
+}
