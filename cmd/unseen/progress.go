@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -19,11 +20,16 @@ import (
 type ticker struct {
 	w        io.Writer
 	terminal bool
-	width    int       // columns of the bar that is drawn
 	last     time.Time // of the last line
 	phase    string    // of the last line
 	began    time.Time // of the phase
 	epoch    int       // at which it began
+
+	mu    sync.Mutex // of what is drawn
+	width int        // columns of it
+	line  string
+	since time.Time   // how long the line stands
+	pulse *time.Timer // has it say so
 }
 
 // newTicker shows progress on a stream, or none if quiet.
@@ -143,18 +149,56 @@ func (t *ticker) show(done float64, text string) {
 	fmt.Fprintf(t.w, "unseen: %s\n", text)
 }
 
-// draw replaces the line that the cursor is on, in 79 columns.
+// draw replaces the line that the cursor is on.
 func (t *ticker) draw(text string) {
-	if runes := []rune(text); len(runes) > 79 {
-		text = string(runes[:78]) + "…"
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.line, t.since = text, time.Now()
+	t.paint(text)
+	if t.pulse == nil {
+		t.pulse = time.AfterFunc(pulseEvery, t.beat)
+	} else {
+		t.pulse.Reset(pulseEvery)
 	}
+}
+
+// pulseEvery is how long a line stands before it says for how long.
+const pulseEvery = time.Second
+
+// beat shows that the work goes on where there is nothing new to say of it.
+func (t *ticker) beat() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.width == 0 {
+		return // cleared
+	}
+	t.paint(fmt.Sprintf("%s · %s", clipped(t.line, 70), time.Since(t.since).Round(time.Second)))
+	t.pulse.Reset(pulseEvery)
+}
+
+// paint writes a line of 79 columns over the one before. t is locked.
+func (t *ticker) paint(text string) {
+	text = clipped(text, 79)
 	width := utf8.RuneCountInString(text)
 	fmt.Fprintf(t.w, "\r%s%s", text, strings.Repeat(" ", max(t.width-width, 0)))
 	t.width = width
 }
 
+// clipped is a text of so many columns at most.
+func clipped(text string, columns int) string {
+	if runes := []rune(text); len(runes) > columns {
+		return string(runes[:columns-1]) + "…"
+	}
+	return text
+}
+
 // clear takes the bar away.
 func (t *ticker) clear() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.pulse != nil {
+		t.pulse.Stop()
+	}
 	if t.terminal && t.width > 0 {
 		fmt.Fprintf(t.w, "\r%s\r", strings.Repeat(" ", t.width))
 		t.width = 0
