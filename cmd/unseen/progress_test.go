@@ -39,7 +39,7 @@ func TestTickerShowsThatItLives(t *testing.T) {
 				t.Errorf("%q does not say %q", out.String(), want)
 			}
 		}
-		bar.say(strings.Repeat("x", 100))
+		bar.say("%s", strings.Repeat("x", 100))
 		time.Sleep(1500 * time.Millisecond)
 		if got := out.String(); !strings.Contains(got, "… · 1s") {
 			t.Errorf("a long line hides its time: %q", got)
