@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // Write replaces the file at path by what the function writes. When it fails, the old file is as it
@@ -27,7 +28,12 @@ func Writable(path string) error {
 	if err != nil {
 		return failure(path, err)
 	}
-	if err := errors.Join(file.Close(), os.Remove(temporary)); err != nil {
+	closed := file.Close()
+	removed := os.Remove(temporary)
+	if errors.Is(removed, fs.ErrNotExist) {
+		removed = nil // who asked at the same time has swept it away
+	}
+	if err := errors.Join(closed, removed); err != nil {
 		return failure(path, err)
 	}
 	return nil
@@ -68,7 +74,7 @@ func (e *Error) Error() string {
 		mend = "make its folder first, or choose another path"
 	case errors.Is(e.Err, fs.ErrPermission):
 		mend = "ask for the right to write there, or choose another path"
-	case errors.Is(e.Err, errFolder):
+	case errors.Is(e.Err, errFolder), errors.Is(e.Err, syscall.EROFS):
 		mend = "choose another path"
 	}
 	return fmt.Sprintf("cannot write %s: %v; %s", e.Path, e.Err, mend)

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -295,4 +296,33 @@ func ExampleWrite() {
 	// Output:
 	// good day
 	// <nil>
+}
+
+// Many may ask at once whether one path can be written.
+func TestWritableTogether(t *testing.T) {
+	folder := t.TempDir()
+	path := filepath.Join(folder, "m")
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			for range 200 {
+				if err := Writable(path); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	if left := names(t, folder); len(left) != 0 {
+		t.Errorf("the folder holds %q", left)
+	}
+}
+
+// Nobody can make room where nothing can be written at all.
+func TestReadOnlyFileSystem(t *testing.T) {
+	err := failure("m", &os.PathError{Op: "open", Path: ".m.1-1.tmp", Err: syscall.EROFS})
+	if got := err.Error(); strings.Contains(got, "room") || !strings.Contains(got, "choose another path") {
+		t.Error(got)
+	}
 }
