@@ -11,6 +11,7 @@ import (
 
 	"unseen/internal/kern"
 	"unseen/internal/sbom"
+	"unseen/serve"
 )
 
 func newVersion() *cobra.Command {
@@ -31,7 +32,7 @@ and sums, as a CycloneDX document for scanners.`,
 				if !ok {
 					return errors.New("this binary does not say what it is made of; build it with go build in module mode")
 				}
-				return printJSON(cmd.OutOrStdout(), sbom.Of(info, sbom.Program{Name: "unseen", Version: build.Version, Commit: build.Commit, Time: build.Time}))
+				return printJSON(cmd.OutOrStdout(), sbom.Of(info, sbom.Program{Name: "unseen", Version: build.Version, Commit: build.Commit, Time: build.Time, Scripts: serve.Scripts()}))
 			case asJSON:
 				return printJSON(cmd.OutOrStdout(), build)
 			}

@@ -32,6 +32,7 @@ import (
 	"time"
 
 	"unseen/internal/sbom"
+	"unseen/serve"
 )
 
 var platforms = []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "windows/amd64"}
@@ -257,7 +258,7 @@ func (r *release) bill(binary string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	raw, err := json.MarshalIndent(sbom.Of(info, sbom.Program{Name: "unseen", Version: r.version, Commit: r.commit, Time: r.time.Format(time.RFC3339)}), "", "  ")
+	raw, err := json.MarshalIndent(sbom.Of(info, sbom.Program{Name: "unseen", Version: r.version, Commit: r.commit, Time: r.time.Format(time.RFC3339), Scripts: serve.Scripts()}), "", "  ")
 	return append(raw, '\n'), err
 }
 
@@ -307,6 +308,18 @@ func (r *release) licences(ctx context.Context, root, binary string) ([]byte, er
 		if !found {
 			return nil, fmt.Errorf("%s has no licence file; find its terms before passing it on", m.Path)
 		}
+	}
+	// Scripts of others in the pages have theirs beside them.
+	terms, err := filepath.Glob(filepath.Join(root, "serve/pages/assets/vendor", "*.[LN][IO][CT]*"))
+	if err != nil || len(terms) < len(serve.Scripts()) {
+		return nil, fmt.Errorf("%d files of terms for %d scripts in serve/pages/assets/vendor (%v)", len(terms), len(serve.Scripts()), err)
+	}
+	for _, path := range terms {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(&b, "==== %s\n\n%s\n\n", filepath.Base(path), bytes.TrimSpace(text))
 	}
 	return b.Bytes(), nil
 }

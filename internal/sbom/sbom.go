@@ -4,8 +4,8 @@
 //	document := sbom.Of(info, sbom.Program{Name: "unseen", Version: "v0.1.0"})
 //	raw, err := json.MarshalIndent(document, "", "  ")
 //
-// It lists the modules that the linker recorded in the binary, with their versions and the sums of go.sum, and the
-// standard library. It knows nothing of licences, nor of scripts and styles that are embedded as files.
+// It lists the modules that the linker recorded in the binary, with their versions and the sums of go.sum, the
+// standard library, and the scripts that the program says are embedded in it. It knows nothing of licences.
 package sbom
 
 import (
@@ -22,6 +22,13 @@ type Program struct {
 	Name, Version string
 	Commit        string // may be ""
 	Time          string // of the commit, RFC 3339; may be ""
+	Scripts       []Script
+}
+
+// Script is a package of npm's of which a file is embedded in the program.
+type Script struct {
+	Package, Version string
+	SHA256           string // of the file
 }
 
 // Document is a CycloneDX 1.6 bill of materials.
@@ -78,6 +85,10 @@ func Of(info *debug.BuildInfo, p Program) Document {
 			c.Properties = []Property{{"go:sum", m.Sum}}
 		}
 		d.Components = append(d.Components, c)
+	}
+	for _, script := range p.Scripts {
+		purl := fmt.Sprintf("pkg:npm/%s@%s", script.Package, script.Version)
+		d.Components = append(d.Components, Component{Type: "library", Ref: purl, Name: script.Package, Version: script.Version, PURL: purl, Properties: []Property{{"file:sha256", script.SHA256}}})
 	}
 	slices.SortFunc(d.Components, func(a, b Component) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Version, b.Version))

@@ -21,12 +21,12 @@ func built() *debug.BuildInfo {
 }
 
 func TestOf(t *testing.T) {
-	d := Of(built(), Program{Name: "unseen", Version: "v0.1.0", Commit: "abc", Time: "2026-11-15T00:00:00Z"})
+	d := Of(built(), Program{Name: "unseen", Version: "v0.1.0", Commit: "abc", Time: "2026-11-15T00:00:00Z", Scripts: []Script{{"htmx.org", "4.0.0", "ff"}}})
 	var names []string
 	for _, c := range d.Components {
 		names = append(names, c.PURL)
 	}
-	if want := "pkg:golang/a.example/new@v2.0.0%2Bincompatible pkg:golang/std@1.26.1 pkg:golang/z.example/late@v1.0.0"; strings.Join(names, " ") != want {
+	if want := "pkg:golang/a.example/new@v2.0.0%2Bincompatible pkg:npm/htmx.org@4.0.0 pkg:golang/std@1.26.1 pkg:golang/z.example/late@v1.0.0"; strings.Join(names, " ") != want {
 		t.Errorf("got %q, want %q", names, want)
 	}
 	if d.Components[0].Properties[0] != (Property{"go:sum", "h1:a="}) {

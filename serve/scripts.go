@@ -1,0 +1,45 @@
+package serve
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"regexp"
+
+	"unseen/internal/sbom"
+)
+
+// vendored is where scripts of others lie, among the pages.
+const vendored = "pages/assets/vendor"
+
+var scriptName = regexp.MustCompile(`^([a-z]+)-([0-9.]+)\.min\.js$`)
+
+// scriptPackages are the names of these scripts' packages, where they differ.
+var scriptPackages = map[string]string{"htmx": "htmx.org"}
+
+// Scripts lists the scripts of others that the pages use.
+func Scripts() []sbom.Script {
+	entries, err := fs.ReadDir(pageFiles, vendored)
+	if err != nil {
+		panic(err) // they are part of the program
+	}
+	var out []sbom.Script
+	for _, e := range entries {
+		parts := scriptName.FindStringSubmatch(e.Name())
+		if parts == nil {
+			continue // licences, styles
+		}
+		raw, err := fs.ReadFile(pageFiles, vendored+"/"+e.Name())
+		if err != nil {
+			panic(fmt.Errorf("%s: %w", e.Name(), err))
+		}
+		name := parts[1]
+		if p := scriptPackages[name]; p != "" {
+			name = p
+		}
+		sum := sha256.Sum256(raw)
+		out = append(out, sbom.Script{Package: name, Version: parts[2], SHA256: hex.EncodeToString(sum[:])})
+	}
+	return out
+}
