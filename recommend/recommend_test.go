@@ -545,3 +545,40 @@ func TestConcurrentQueries(t *testing.T) {
 	}
 	wait.Wait()
 }
+
+// Places are those of the whole order, ties and all, however many are asked for and wherever they stand.
+func TestRanks(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for range 300 {
+		n := 1 + rng.IntN(60)
+		scores := make([]float32, n)
+		var candidates []int32
+		for j := range scores {
+			scores[j] = float32(rng.IntN(12)) // many equals
+			if rng.IntN(4) > 0 {
+				candidates = append(candidates, int32(j))
+			}
+		}
+		order := best(scores, candidates, len(candidates))
+		want := map[int32]int{}
+		for p, j := range order {
+			want[j] = p + 1
+		}
+		few := rng.IntN(3)
+		of := slices.Clone(order[:min(len(order), rng.IntN(12))])
+		for k := range of {
+			if few == 0 || few == 1 && k%5 == 0 { // somebody from further down
+				of[k] = order[rng.IntN(len(order))]
+			}
+		}
+		slices.Sort(of)
+		of = slices.Compact(of)
+		rng.Shuffle(len(of), func(a, b int) { of[a], of[b] = of[b], of[a] })
+		got := ranks(scores, candidates, of)
+		for k, j := range of {
+			if got[k] != want[j] {
+				t.Fatalf("node %d of %v is at %d, not %d; scores %v", j, of, got[k], want[j], scores)
+			}
+		}
+	}
+}

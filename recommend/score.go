@@ -127,6 +127,9 @@ func best(scores []float32, candidates []int32, k int) []int32 {
 // ranks returns the place of each of some candidates among all, in the order of scores, from 1 on. The order is
 // counted, not built.
 func ranks(scores []float32, candidates, of []int32) []int {
+	if out, few := fewRanks(scores, candidates, of); few {
+		return out
+	}
 	sorted := slices.Clone(of) // best first
 	slices.SortFunc(sorted, func(a, b int32) int {
 		return cmp.Or(cmp.Compare(scores[b], scores[a]), cmp.Compare(a, b))
@@ -160,4 +163,35 @@ func ranks(scores []float32, candidates, of []int32) []int {
 		out[k] = place[j] + 1
 	}
 	return out
+}
+
+// fewRanks is ranks where all but a few are the best of all, as in most lists: their places are known, and only for the
+// others are the candidates counted that come before.
+func fewRanks(scores []float32, candidates, of []int32) (out []int, few bool) {
+	const counted = 4
+	top := best(scores, candidates, len(of))
+	place := make(map[int32]int, len(top))
+	for p, j := range top {
+		place[j] = p + 1
+	}
+	out = make([]int, len(of))
+	left := 0
+	for k, j := range of {
+		if out[k] = place[j]; out[k] > 0 {
+			continue
+		}
+		limit, before := scores[j], 0
+		if left++; left > counted || limit-limit != 0 { // infinite, or not a number
+			return nil, false
+		}
+		for _, i := range candidates {
+			z := scores[i]
+			before += int(math.Float32bits(limit-z) >> 31) // the sign: 1 where z > limit, without a branch to guess
+			if z == limit && i < j {
+				before++
+			}
+		}
+		out[k] = before + 1
+	}
+	return out, true
 }
