@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/fetch"
@@ -20,56 +18,9 @@ import (
 	cdpage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
+	"unseen/internal/browsertest"
 )
-
-// browser starts Chromium, or skips the test where there is none. UNSEEN_BROWSER_TESTS=1 makes that a failure.
-func browser(t *testing.T) context.Context {
-	t.Helper()
-	program := ""
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if path, err := exec.LookPath(name); err == nil {
-			program = path
-			break
-		}
-	}
-	if program == "" {
-		if os.Getenv("UNSEEN_BROWSER_TESTS") == "1" {
-			t.Fatal("UNSEEN_BROWSER_TESTS=1, but there is no chromium, chromium-browser or google-chrome; install one, on Debian with apt-get install chromium")
-		}
-		t.Skip("no browser; set UNSEEN_BROWSER_TESTS=1 to make this a failure")
-	}
-	options := append([]chromedp.ExecAllocatorOption{},
-		chromedp.ExecPath(program), chromedp.UserDataDir(profile(t)), chromedp.NoFirstRun, chromedp.NoDefaultBrowserCheck, chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true),
-		chromedp.Flag("disable-sync", true), chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("disable-extensions", true),
-		chromedp.WSURLReadTimeout(60*time.Second),
-	)
-	ctx, stop := chromedp.NewExecAllocator(context.Background(), options...)
-	t.Cleanup(stop)
-	ctx, stop = chromedp.NewContext(ctx)
-	t.Cleanup(stop)
-	ctx, stop = context.WithTimeout(ctx, 100*time.Second)
-	t.Cleanup(stop)
-	return ctx
-}
-
-// profile is a folder for the browser, which may write to it until after it has ended: it is removed as far as possible.
-func profile(t *testing.T) string {
-	t.Helper()
-	folder, err := os.MkdirTemp("", "unseen-browser-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		for range 20 {
-			if os.RemoveAll(folder) == nil {
-				return
-			}
-			time.Sleep(100 * time.Millisecond)
-		}
-	})
-	return folder
-}
 
 func TestInBrowser(t *testing.T) {
 	if testing.Short() {
@@ -82,7 +33,7 @@ func TestInBrowser(t *testing.T) {
 	if given := os.Getenv("UNSEEN_REPORT"); given != "" {
 		path = given // to look at a page of one's own
 	}
-	ctx := browser(t)
+	ctx := browsertest.Start(t)
 
 	var mu sync.Mutex
 	var complaints, outside []string

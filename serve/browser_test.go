@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -28,6 +27,7 @@ import (
 	"unseen/encode"
 	"unseen/fit"
 	"unseen/graph"
+	"unseen/internal/browsertest"
 	"unseen/world"
 )
 
@@ -42,46 +42,10 @@ type tab struct {
 	outside    []string
 }
 
-// openTab starts Chromium, or skips the test where there is none. UNSEEN_BROWSER_TESTS=1 makes that a failure.
+// openTab starts a browser and listens to what it says.
 func openTab(t testing.TB, site string) *tab {
 	t.Helper()
-	program := ""
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if path, err := exec.LookPath(name); err == nil {
-			program = path
-			break
-		}
-	}
-	if program == "" {
-		if os.Getenv("UNSEEN_BROWSER_TESTS") == "1" {
-			t.Fatal("UNSEEN_BROWSER_TESTS=1, but there is no chromium, chromium-browser or google-chrome; install one, on Debian with apt-get install chromium")
-		}
-		t.Skip("no browser; set UNSEEN_BROWSER_TESTS=1 to make this a failure")
-	}
-	profile, err := os.MkdirTemp("", "unseen-browser-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { // the browser may write to it until after it has ended
-		for range 20 {
-			if os.RemoveAll(profile) == nil {
-				return
-			}
-			time.Sleep(100 * time.Millisecond)
-		}
-	})
-	options := []chromedp.ExecAllocatorOption{
-		chromedp.ExecPath(program), chromedp.UserDataDir(profile), chromedp.NoFirstRun, chromedp.NoDefaultBrowserCheck, chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true),
-		chromedp.Flag("disable-sync", true), chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("disable-extensions", true), chromedp.Flag("hide-scrollbars", true),
-		chromedp.WSURLReadTimeout(60 * time.Second),
-	}
-	ctx, stop := chromedp.NewExecAllocator(context.Background(), options...)
-	t.Cleanup(stop)
-	ctx, stop = chromedp.NewContext(ctx)
-	t.Cleanup(stop)
-	ctx, stop = context.WithTimeout(ctx, 100*time.Second)
-	t.Cleanup(stop)
+	ctx := browsertest.Start(t, chromedp.Flag("hide-scrollbars", true))
 	b := &tab{t: t, ctx: ctx, site: site}
 	chromedp.ListenTarget(ctx, func(event any) {
 		b.mu.Lock()

@@ -11,7 +11,7 @@ import (
 // Every example of the guide that is marked as sh works as it stands.
 func TestGuide(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
-		t.Skip("there is no curl to run the examples with")
+		t.Skip("there is no curl to run the examples with; ./check installs it")
 	}
 	guide, err := os.ReadFile("../docs/service.md")
 	if err != nil {

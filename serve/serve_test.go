@@ -556,6 +556,11 @@ func TestTrial(t *testing.T) {
 	if trial.A != current || trial.B != job.Model {
 		t.Fatalf("got %+v", trial)
 	}
+	s.watch.mu.Lock()
+	for i := range 60 { // nor if it is only read now
+		s.watch.countArm(store.Event{Seq: trial.Seq, Kind: store.Shown, Source: fmt.Sprintf("p%d", i), Model: trial.A})
+	}
+	s.watch.mu.Unlock()
 	arms := map[string]int{}
 	clicks := map[string]int{"a": 1, "b": 3}
 	for i := range 240 {

@@ -38,7 +38,7 @@ func TestDocs(t *testing.T) {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	if runtime.GOOS == "windows" {
-		t.Skip("needs a shell")
+		t.Skip("there is no shell on Windows; ./check runs it on Linux")
 	}
 	pages, err := filepath.Glob("../../docs/*.md")
 	if err != nil || len(pages) == 0 {
@@ -281,7 +281,7 @@ func sameLine(a, b string) bool {
 // The runner sees what is wrong: it is itself tested, since a page that nobody runs would pass.
 func TestDocsRunner(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		t.Skip("needs a shell")
+		t.Skip("there is no shell on Windows; ./check runs it on Linux")
 	}
 	page := "# A page\n\n```sh run\necho one; echo 2.00\n```\n\n```text\none\n2.01\n```\n\n```sh\nnot run\n```\n\n```sh fails\necho gone >&2\nfalse\n```\n\nprose\n\n```text\nnot the output\n```\n"
 	blocks := blocksOf(page)

@@ -13,24 +13,6 @@ import (
 	"time"
 )
 
-// folderOf reads all files of a folder.
-func folderOf(t *testing.T, dir string) map[string]string {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	files := map[string]string{}
-	for _, e := range entries {
-		raw, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		files[e.Name()] = string(raw)
-	}
-	return files
-}
-
 // A process that is killed at any moment, and resumed until it ends, leaves the lists of one that was never
 // interrupted, to the byte, and nothing else; after each kill every part that is there is whole.
 func TestRecommendAllKilled(t *testing.T) {
@@ -46,7 +28,7 @@ func TestRecommendAllKilled(t *testing.T) {
 	if output, err := once.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
-	want := folderOf(t, whole)
+	want := folder(t, whole)
 	if len(want) != 51 { // the plan and 50 parts
 		t.Fatalf("%d files", len(want))
 	}
@@ -101,7 +83,7 @@ func TestRecommendAllKilled(t *testing.T) {
 		if _, err := os.Stat(killed); err != nil {
 			continue
 		}
-		for name, content := range folderOf(t, killed) {
+		for name, content := range folder(t, killed) {
 			if strings.HasPrefix(name, "part-") {
 				within++
 			}
@@ -110,7 +92,7 @@ func TestRecommendAllKilled(t *testing.T) {
 			}
 		}
 	}
-	got := folderOf(t, killed)
+	got := folder(t, killed)
 	t.Logf("%d kills, with %d parts there in all", kills, within)
 	if kills == 0 || within == 0 {
 		t.Errorf("seed %d: %d kills, and %d parts were there after them", seed, kills, within)

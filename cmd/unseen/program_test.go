@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"strconv"
 	"testing"
+
+	"unseen/internal/postgrestest"
 )
 
 // asProgram makes the test binary the program itself; asPart also sets how many nodes a part of lists holds.
@@ -17,7 +19,9 @@ func TestMain(m *testing.M) {
 		}
 		main()
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	postgrestest.Close()
+	os.Exit(code)
 }
 
 // program is the program as a process of its own, to be killed or run by a shell.

@@ -2,35 +2,16 @@ package main
 
 import (
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-// written is what a ticker wrote, kept for several goroutines.
-type written struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (w *written) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.text.Write(p)
-}
-
-func (w *written) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.text.String()
-}
-
 // A line that stands for more than a second says so, every second, until it is taken away; where there is no terminal
 // nothing is repeated.
 func TestTickerShowsThatItLives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out written
+		var out lockedBuffer
 		bar := &ticker{w: &out, terminal: true}
 		bar.say("judging")
 		time.Sleep(3500 * time.Millisecond)
@@ -50,7 +31,7 @@ func TestTickerShowsThatItLives(t *testing.T) {
 		if out.String() != before {
 			t.Errorf("after the end: %q", out.String()[len(before):])
 		}
-		var lines written
+		var lines lockedBuffer
 		plain := &ticker{w: &lines}
 		plain.say("judging")
 		time.Sleep(5 * time.Second)

@@ -12,3 +12,9 @@ func Database(t testing.TB) string {
 
 // Close has nothing to end.
 func Close() {}
+
+// Program skips the test.
+func Program(t testing.TB, _ string) string {
+	t.Skip("the tests can start no PostgreSQL server on this system")
+	return ""
+}

@@ -64,6 +64,12 @@ func Database(t testing.TB) string {
 	return s.URL(name)
 }
 
+// Program is the path of one of PostgreSQL's programs, such as psql.
+func Program(t testing.TB, name string) string {
+	t.Helper()
+	return filepath.Join(Shared(t).bin, name)
+}
+
 // Shared returns the server that all tests of a package share. Without PostgreSQL the test is skipped.
 func Shared(t testing.TB) *Server {
 	t.Helper()
@@ -105,8 +111,11 @@ func newServer(t testing.TB) *Server {
 		s.absent = "PostgreSQL is absent: no initdb in the PATH or in /usr/lib/postgresql/*/bin"
 		return s
 	}
-	s.bin = filepath.Dir(found[len(found)-1])
-	var err error
+	program, err := filepath.EvalSymlinks(found[len(found)-1]) // the others lie beside it, not beside a link to it
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.bin = filepath.Dir(program)
 	if s.folder, err = os.MkdirTemp("", "unseen-postgres-"); err != nil {
 		t.Fatal(err)
 	}
