@@ -22,6 +22,7 @@ func trainUntilKilled(folder string) {
 		fmt.Println("failed:", err)
 		return
 	}
+	s.jobs.swap.Lock() // so that the training cannot end before the kill comes
 	if len(s.jobs.list()) == 0 {
 		if _, err := s.Start(Order{Kind: "retrain", Method: "naive", Keep: true}); err != nil {
 			fmt.Println("failed:", err)
