@@ -458,22 +458,9 @@ func (c *class) guarantee(ctx context.Context, name string, scheme risk.Scheme, 
 	return g, nil
 }
 
-// guaranteesOf returns those of a scheme and a number of nodes; of all numbers if that is 0.
-func guaranteesOf(all []*Guarantee, scheme string, nodes int) (some []*Guarantee) {
-	for _, g := range all {
-		if g.Scheme == scheme && (nodes == 0 || g.Nodes == nodes) {
-			some = append(some, g)
-		}
-	}
-	return some
-}
-
-func marks(some []*Guarantee, get func(*Guarantee) Mark) []float64 {
-	xs := make([]float64, len(some))
-	for i, g := range some {
-		xs[i] = float64(get(g))
-	}
-	return xs
+// guaranteesOf returns those of a scheme and a number of nodes.
+func guaranteesOf(all []*Guarantee, scheme string, nodes int) []*Guarantee {
+	return where(all, func(g *Guarantee) bool { return g.Scheme == scheme && g.Nodes == nodes })
 }
 
 // boundTerms are the columns of both tables.
@@ -502,7 +489,7 @@ func boundTable(all []*Guarantee, nodes []int) Table {
 		for _, n := range nodes {
 			row := Row{Name: fmt.Sprintf("%s, %d", s.name, n)}
 			for _, c := range boundTerms {
-				mean, _ := meanAndSpread(marks(guaranteesOf(all, s.name, n), c.get))
+				mean, _ := meanAndSpread(values(guaranteesOf(all, s.name, n), c.get))
 				row.Cells = append(row.Cells, Number(mean))
 			}
 			t.Rows = append(t.Rows, row)
@@ -534,7 +521,7 @@ func boundFigure(all []*Guarantee, nodes []int) Figure {
 	add := func(name, scheme string, get func(*Guarantee) Mark) {
 		line := Line{Name: name}
 		for _, n := range nodes {
-			mean, _ := meanAndSpread(marks(guaranteesOf(all, scheme, n), get))
+			mean, _ := meanAndSpread(values(guaranteesOf(all, scheme, n), get))
 			line.X, line.Y = append(line.X, float64(n)), append(line.Y, mean)
 		}
 		lines.Series = append(lines.Series, line)
@@ -574,11 +561,11 @@ func boundSays(all []*Guarantee) Finding {
 	most := all[len(all)-1].Nodes
 	for _, s := range boundSchemes {
 		some := guaranteesOf(all, s.name, most)
-		ratio, _ := meanAndSpread(marks(some, func(g *Guarantee) Mark { return g.Bound / g.Risk }))
-		whole, _ := meanAndSpread(marks(some, func(g *Guarantee) Mark { return g.Bound }))
+		ratio, _ := meanAndSpread(values(some, func(g *Guarantee) Mark { return g.Bound / g.Risk }))
+		whole, _ := meanAndSpread(values(some, func(g *Guarantee) Mark { return g.Bound }))
 		words = append(words, fmt.Sprintf("%s %s, %s times the true risk", s.name, decimal(whole, 2), decimal(ratio, 0)))
 	}
-	last, _ := meanAndSpread(marks(guaranteesOf(all, boundSchemes[0].name, most), func(g *Guarantee) Mark { return g.Risk }))
+	last, _ := meanAndSpread(values(guaranteesOf(all, boundSchemes[0].name, most), func(g *Guarantee) Mark { return g.Risk }))
 	return Finding{fmt.Sprintf("the bound says more than that no loss exceeds %g", boundLoss), verdictOf(so, len(all)), fmt.Sprintf(
 		"It is below in %d of %d. With %d nodes it is %s; nearly all of it is 3M, which falls as 1/n. For 3M to be a tenth of the true risk it takes %s nodes, all of whose pairs are seen.",
 		so, len(all), most, strings.Join(words, "; "), decimal(nodesFor(last/10), 0))}
@@ -624,7 +611,7 @@ func boundSharper(all []*Guarantee) Finding {
 	}
 	most := all[len(all)-1].Nodes
 	for _, s := range boundSchemes {
-		ratio, _ := meanAndSpread(marks(guaranteesOf(all, s.name, most), func(g *Guarantee) Mark { return g.Sharper / g.Risk }))
+		ratio, _ := meanAndSpread(values(guaranteesOf(all, s.name, most), func(g *Guarantee) Mark { return g.Sharper / g.Risk }))
 		words = append(words, fmt.Sprintf("%s %s", s.name, decimal(ratio, 1)))
 	}
 	return Finding{"with the least margin the bound says more than that", verdictOf(so, len(all)), fmt.Sprintf(

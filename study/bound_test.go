@@ -39,8 +39,8 @@ func TestBoundHolds(t *testing.T) {
 	for _, s := range boundSchemes {
 		few, many := guaranteesOf(guarantees, s.name, nodes[0]), guaranteesOf(guarantees, s.name, nodes[1])
 		complexity := func(g *Guarantee) Mark { return g.Complexity }
-		a, _ := meanAndSpread(marks(few, complexity))
-		b, _ := meanAndSpread(marks(many, complexity))
+		a, _ := meanAndSpread(values(few, complexity))
+		b, _ := meanAndSpread(values(many, complexity))
 		if !(b < a) || !(many[0].Margin < few[0].Margin) {
 			t.Errorf("%s: complexity %v with %d nodes, %v with %d", s.name, a, nodes[0], b, nodes[1])
 		}

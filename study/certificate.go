@@ -112,19 +112,8 @@ func certificateFindings(rows []*Certified, n Network) []Finding {
 		errors = append(errors, fmt.Sprintf("%s %s instead of %s", c.Method.Name, decimal(last.RMSE, 3), decimal(first.RMSE, 3)))
 		lower.Words = fmt.Sprintf("naive %s; ", decimal(c.NaiveRisk, 3))
 	}
-	lower.Verdict, closer.Verdict = verdictOn(below, all), verdictOn(nearer, all)
+	lower.Verdict, closer.Verdict = verdictOf(below, all), verdictOf(nearer, all)
 	lower.Words += strings.Join(risks, "; ") + "."
 	closer.Words = "Off by: " + strings.Join(errors, "; ") + "."
 	return []Finding{lower, closer}
-}
-
-// verdictOn is the verdict on a claim that holds for so many of all methods.
-func verdictOn(holds, all int) Verdict {
-	switch holds {
-	case all:
-		return Reproduced
-	case 0:
-		return NotReproduced
-	}
-	return Partly
 }

@@ -129,7 +129,7 @@ func runClicks(ctx context.Context, l *lab) (*Result, error) {
 		}
 		r.Setting = append(r.Setting, fmt.Sprintf("%s: %d pages, %d shown pairs of which %d were clicked; cut at random (70, 10 and 20%% of the pages). With logged exposures of %d training pages: %d pairs, shown or not.",
 			n.Name, n.Graph.Len(), shown, n.Graph.LinkCount(), p.pages, p.logged.Logged))
-		own := clickedOf(rows, n.Name)
+		own := where(rows, func(c *Clicked) bool { return c.Network == n.Name })
 		r.Tables = append(r.Tables, clickTable(own, n, len(l.Seeds)), clickRisks(own, n), clickSeeds(own, n))
 		r.Findings = append(r.Findings, clickFindings(own, n)...)
 	}
@@ -437,43 +437,21 @@ var clickRiskColumns = []column[*Clicked]{
 	{Column{Name: "R_AP", Digits: 4}, 1, func(c *Clicked) Mark { return c.Estimates.AP }},
 }
 
-func clickedOf(all []*Clicked, network string) (some []*Clicked) {
-	for _, c := range all {
-		if c.Network == network {
-			some = append(some, c)
-		}
-	}
-	return some
-}
-
-func clickedBy(all []*Clicked, m Method) (some []*Clicked) {
-	for _, c := range all {
-		if c.Method == m {
-			some = append(some, c)
-		}
-	}
-	return some
-}
-
 func clickTable(rows []*Clicked, n Network, seeds int) Table {
 	t := Table{Name: n.Name, Title: fmt.Sprintf("%s: choices and exposure, %s", n.Name, repeated(seeds)), Head: "method"}
-	for _, c := range clickColumns {
-		t.Columns = append(t.Columns, c.Column)
-	}
+	t.Columns = append(t.Columns, columns(clickColumns)...)
 	for _, m := range clickMethods {
-		t.Rows = append(t.Rows, Row{m.Name, cells(clickColumns, clickedBy(rows, m))})
+		t.Rows = append(t.Rows, Row{m.Name, cells(clickColumns, of(rows, m))})
 	}
 	return t
 }
 
 func clickRisks(rows []*Clicked, n Network) Table {
 	t := Table{Name: n.Name + "-risk", Title: n.Name + ": the risk of each model, and what clicks alone make of it", Head: "method"}
-	for _, c := range clickRiskColumns {
-		t.Columns = append(t.Columns, c.Column)
-	}
+	t.Columns = append(t.Columns, columns(clickRiskColumns)...)
 	t.Columns = append(t.Columns, Column{Name: "dr interval", Means: "of 95% over pages, of the first seed"})
 	for _, m := range clickMethods {
-		own := clickedBy(rows, m)
+		own := of(rows, m)
 		interval := Cell{}
 		if first := own[0]; first.Failed == "" {
 			interval = Word(fmt.Sprintf("%.3f–%.3f", float64(first.RiskLower), float64(first.RiskUpper)))
@@ -502,8 +480,8 @@ func clickSeeds(rows []*Clicked, n Network) Table {
 func clickFindings(rows []*Clicked, n Network) []Finding {
 	gain := func(m, base Method, get func(*Clicked) Mark) (mean, sd float64, higher int) {
 		var xs []float64
-		below := clickedBy(rows, base)
-		for k, c := range clickedBy(rows, m) {
+		below := of(rows, base)
+		for k, c := range of(rows, m) {
 			xs = append(xs, float64(get(c)-get(below[k])))
 			if xs[k] > 0 {
 				higher++
@@ -518,12 +496,12 @@ func clickFindings(rows []*Clicked, n Network) []Finding {
 		var words []string
 		for _, m := range methods {
 			mean, sd, higher := gain(m, base, get)
-			if higher == len(clickedBy(rows, m)) {
+			if higher == len(of(rows, m)) {
 				holds++
 			}
 			words = append(words, fmt.Sprintf("%s %s ± %s", m.Name, signed(scale*mean, 2), decimal(scale*sd, 2)))
 		}
-		f.Verdict = verdictOn(holds, len(methods))
+		f.Verdict = verdictOf(holds, len(methods))
 		f.Words = fmt.Sprintf("Against %s, %s: %s.", base.Name, unit, strings.Join(words, "; "))
 		return f
 	}
@@ -538,7 +516,7 @@ func clickFindings(rows []*Clicked, n Network) []Finding {
 	var words []string
 	meanScale := func(m Method) (mean, sd float64) {
 		var xs []float64
-		for _, c := range clickedBy(rows, m) {
+		for _, c := range of(rows, m) {
 			xs = append(xs, float64(c.Scale))
 		}
 		return meanAndSpread(xs)
@@ -552,7 +530,7 @@ func clickFindings(rows []*Clicked, n Network) []Finding {
 		}
 		words = append(words, fmt.Sprintf("%s %s times the shown share without the log, %s with it", pair[0].Name, decimal(before, 2), decimal(after, 2)))
 	}
-	scale.Verdict, scale.Words = verdictOn(mended, len(pairs)), "Mean π̂: "+strings.Join(words, "; ")+"."
+	scale.Verdict, scale.Words = verdictOf(mended, len(pairs)), "Mean π̂: "+strings.Join(words, "; ")+"."
 	nearest := Finding{Claim: n.Name + ": estimates that correct for exposure are closer to the doubly robust risk than the naive one"}
 	closer, all := 0, 0
 	words = nil
@@ -561,7 +539,7 @@ func clickFindings(rows []*Clicked, n Network) []Finding {
 			continue
 		}
 		var errs [4][]float64
-		for _, c := range clickedBy(rows, m) {
+		for _, c := range of(rows, m) {
 			for k, e := range []Mark{c.Estimates.Naive, c.Estimates.W, c.Estimates.PU, c.Estimates.AP} {
 				errs[k] = append(errs[k], math.Abs(float64(e-c.Risk)))
 			}
@@ -578,7 +556,7 @@ func clickFindings(rows []*Clicked, n Network) []Finding {
 		}
 		words = append(words, fmt.Sprintf("%s: naive %s, w %s, PU %s, AP %s", m.Name, decimal(means[0], 4), decimal(means[1], 4), decimal(means[2], 4), decimal(means[3], 4)))
 	}
-	nearest.Verdict, nearest.Words = verdictOn(closer, cmp.Or(all, 1)), "Off by, in the mean: "+strings.Join(words, "; ")+"."
+	nearest.Verdict, nearest.Words = verdictOf(closer, cmp.Or(all, 1)), "Off by, in the mean: "+strings.Join(words, "; ")+"."
 	return append(found, scale, doctorFinding(rows, n), nearest)
 }
 
@@ -587,8 +565,8 @@ func doctorFinding(rows []*Clicked, n Network) Finding {
 	f := Finding{Claim: n.Name + ": where the doctor calls the scale of π identified from clicks alone, it is right to a quarter"}
 	calls, right := 0, 0
 	var words []string
-	logged := clickedBy(rows, loggedBayes)
-	for k, c := range clickedBy(rows, bayes) {
+	logged := of(rows, loggedBayes)
+	for k, c := range of(rows, bayes) {
 		word := fmt.Sprintf("seed %d %s, mean π̂ %s times the shown share", c.Seed, c.Class, decimal(float64(c.Scale), 1))
 		if c.Class == fit.Identified {
 			calls++

@@ -79,12 +79,7 @@ func runFigure1(ctx context.Context, l *lab) (*Result, error) {
 			z.dim, d, d, sizes[len(sizes)-1].pairs, 4*float64(d+32)*float64(sizes[len(sizes)-1].pairs)/1e9))
 	}
 	for _, fields := range kinds {
-		var some []*Recovery
-		for _, x := range recoveries {
-			if x.Fields == fields {
-				some = append(some, x)
-			}
-		}
+		some := where(recoveries, func(r *Recovery) bool { return r.Fields == fields })
 		r.Tables = append(r.Tables, figure1Table(some, fields, sizes))
 		r.Figures = append(r.Figures, figure1Lines(some, fields))
 		r.Figures = append(r.Figures, figure1Maps(some, fields)...)
@@ -151,16 +146,6 @@ func recoveryOf(o *Outcome, z size) *Recovery {
 	return r
 }
 
-// recoveredBy returns a method's recoveries by the number of pairs.
-func recoveredBy(some []*Recovery, m Method) (mine []*Recovery) {
-	for _, r := range some {
-		if r.Method == m {
-			mine = append(mine, r)
-		}
-	}
-	return mine
-}
-
 // figure1Table has a row per method and a pair of columns per size.
 func figure1Table(some []*Recovery, fields Fields, sizes []size) Table {
 	t := Table{Name: string(fields), Title: fmt.Sprintf("Mean relative error of π̂ in %%, %s fields", fields), Head: "method"}
@@ -180,7 +165,7 @@ func figure1Table(some []*Recovery, fields Fields, sizes []size) Table {
 			func(r *Recovery) float64 { return 100 * float64(r.Weighted) },
 			func(r *Recovery) float64 { return r.Seconds },
 		} {
-			for _, r := range recoveredBy(some, m) {
+			for _, r := range of(some, m) {
 				row.Cells = append(row.Cells, Number(get(r)))
 			}
 		}
@@ -201,7 +186,7 @@ func figure1Lines(some []*Recovery, fields Fields) Figure {
 	for _, m := range figure1Methods {
 		over, weighted := Line{Name: m.Name + ", over fields"}, Line{Name: m.Name + ", over pairs"}
 		paper = Line{Name: "paper's rw"}
-		for _, r := range recoveredBy(some, m) {
+		for _, r := range of(some, m) {
 			x := float64(r.Pairs)
 			over.X, over.Y = append(over.X, x), append(over.Y, 100*float64(r.Error))
 			weighted.X, weighted.Y = append(weighted.X, x), append(weighted.Y, 100*float64(r.Weighted))
@@ -221,7 +206,7 @@ func figure1Maps(some []*Recovery, fields Fields) (figures []Figure) {
 		}})
 	}
 	for _, m := range []Method{mle, bayes} {
-		for _, r := range recoveredBy(some, m) {
+		for _, r := range of(some, m) {
 			if r.Learned == nil { // it diverged
 				continue
 			}
@@ -236,11 +221,11 @@ func figure1Maps(some []*Recovery, fields Fields) (figures []Figure) {
 
 // figure1Findings compares what the paper says of its figure with ours.
 func figure1Findings(some []*Recovery, fields Fields) []Finding {
-	where := fmt.Sprintf(" (%s fields)", fields)
+	kind := fmt.Sprintf(" (%s fields)", fields)
 	return []Finding{
-		reached(recoveredBy(some, rw), fmt.Sprintf("R_w learns π to a mean relative error of %s%%", decimal(100*paperPropensityError, 2))+where),
-		falling(some, "the error of π̂ falls with every step in the number of pairs"+where),
-		closer(some, "bayes is closer to the true π than mle at every number of pairs"+where),
+		reached(of(some, rw), fmt.Sprintf("R_w learns π to a mean relative error of %s%%", decimal(100*paperPropensityError, 2))+kind),
+		falling(some, "the error of π̂ falls with every step in the number of pairs"+kind),
+		closer(some, "bayes is closer to the true π than mle at every number of pairs"+kind),
 	}
 }
 
@@ -268,7 +253,7 @@ func falling(some []*Recovery, claim string) Finding {
 	var words []string
 	for _, m := range figure1Methods {
 		var steps []string
-		mine := recoveredBy(some, m)
+		mine := of(some, m)
 		for i, r := range mine {
 			steps = append(steps, decimal(100*float64(r.Error), 1)+"%")
 			if i == 0 {
@@ -287,7 +272,7 @@ func falling(some []*Recovery, claim string) Finding {
 }
 
 func closer(some []*Recovery, claim string) Finding {
-	base, mine := recoveredBy(some, mle), recoveredBy(some, bayes)
+	base, mine := of(some, mle), of(some, bayes)
 	so, all := 0, 0
 	var words []string
 	for i, r := range mine {

@@ -81,12 +81,7 @@ func TestFigure1(t *testing.T) {
 		}
 	}
 	for _, fields := range []Fields{Random, Tied} {
-		var mine []*Recovery
-		for _, x := range recoveries {
-			if x.Fields == fields && x.Method == bayes {
-				mine = append(mine, x)
-			}
-		}
+		mine := where(recoveries, func(r *Recovery) bool { return r.Fields == fields && r.Method == bayes })
 		if len(mine) != 3 || mine[2].Pairs != 4*mine[0].Pairs || mine[2].Weighted >= mine[0].Weighted {
 			t.Errorf("%s fields: errors %v, %v, %v", fields, mine[0].Weighted, mine[1].Weighted, mine[2].Weighted)
 		}

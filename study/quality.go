@@ -95,17 +95,12 @@ func runQuality(ctx context.Context, l *lab) (*Result, error) {
 	r := &Result{Setting: l.setting(), Warnings: failures(outcomes)}
 	var checked []Threshold
 	for _, fields := range kinds {
-		checked = append(checked, check(outcomesOf(outcomes, fields), fields)...)
+		checked = append(checked, check(where(outcomes, func(o *Outcome) bool { return o.Fields == fields }), fields)...)
 	}
 	r.Rows = checked
 	for _, fields := range kinds {
-		some := outcomesOf(outcomes, fields)
-		var own []Threshold
-		for _, t := range checked {
-			if t.Fields == fields {
-				own = append(own, t)
-			}
-		}
+		some := where(outcomes, func(o *Outcome) bool { return o.Fields == fields })
+		own := where(checked, func(t Threshold) bool { return t.Fields == fields })
 		r.Findings = append(r.Findings, findings(own)...)
 		r.Tables = append(r.Tables, thresholdTable(own, fields), valueTable(own, fields, l.Seeds), rmseTable(some, fields), printedTable(some, fields))
 		r.Findings = append(r.Findings, asPrinted(some, fields))
@@ -304,11 +299,9 @@ func rmseTable(outcomes []*Outcome, fields Fields) Table {
 // printedTable shows the paper's settings as printed beside the guarded ones.
 func printedTable(outcomes []*Outcome, fields Fields) Table {
 	t := Table{Name: string(fields) + "-printed", Title: fmt.Sprintf("The paper's settings as printed, %s fields", fields), Head: "method"}
-	for _, m := range metrics {
-		t.Columns = append(t.Columns, m.Column)
-	}
+	t.Columns = append(t.Columns, columns(metrics)...)
 	for _, m := range []Method{naive, rw, paperRW, pu, paperPU, ap, paperAP} {
-		t.Rows = append(t.Rows, rowOf(m.Name, of(outcomes, m)))
+		t.Rows = append(t.Rows, Row{m.Name, cells(metrics, of(outcomes, m))})
 	}
 	return t
 }

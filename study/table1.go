@@ -53,7 +53,7 @@ func runTable1(ctx context.Context, l *lab) (*Result, error) {
 	}
 	r := &Result{Rows: outcomes, Setting: l.setting()}
 	for _, fields := range l.kinds() {
-		of := outcomesOf(outcomes, fields)
+		of := where(outcomes, func(o *Outcome) bool { return o.Fields == fields })
 		r.Tables = append(r.Tables, table1Of(of, fields), seedTable(of, fields))
 		r.Findings = append(r.Findings, table1Findings(of, fields)...)
 	}
@@ -100,34 +100,6 @@ func seedList(seeds []uint64) string {
 	return "seeds " + strings.Join(words, ", ")
 }
 
-func outcomesOf(all []*Outcome, fields Fields) (some []*Outcome) {
-	for _, o := range all {
-		if o.Fields == fields {
-			some = append(some, o)
-		}
-	}
-	return some
-}
-
-// of returns the outcomes of a method, one per seed, in the order of the seeds.
-func of(all []*Outcome, m Method) (some []*Outcome) {
-	for _, o := range all {
-		if o.Method == m {
-			some = append(some, o)
-		}
-	}
-	return some
-}
-
-// values returns one number of every outcome.
-func values(outcomes []*Outcome, get func(*Outcome) Mark) []float64 {
-	xs := make([]float64, len(outcomes))
-	for i, o := range outcomes {
-		xs[i] = float64(get(o))
-	}
-	return xs
-}
-
 func failures(outcomes []*Outcome) (warnings []string) {
 	for _, o := range outcomes {
 		if o.Failed != "" {
@@ -137,14 +109,7 @@ func failures(outcomes []*Outcome) (warnings []string) {
 	return warnings
 }
 
-// metric is a column of marks.
-type metric struct {
-	Column
-	scale float64
-	get   func(*Outcome) Mark
-}
-
-var metrics = []metric{
+var metrics = []column[*Outcome]{
 	{Column{Name: "AUC", Means: "area under the ROC curve, %", Digits: 2, Better: "higher"}, 100, func(o *Outcome) Mark { return o.AUC }},
 	{Column{Name: "AP", Means: "average precision, %", Digits: 1, Better: "higher"}, 100, func(o *Outcome) Mark { return o.AP }},
 	{Column{Name: "recall", Means: "recall at ŷ ≥ ½, %", Digits: 1, Better: "higher"}, 100, func(o *Outcome) Mark { return o.Recall }},
@@ -160,11 +125,9 @@ var metrics = []metric{
 // table1Of is mean ± sd over seeds, with the paper's rows below.
 func table1Of(outcomes []*Outcome, fields Fields) Table {
 	t := Table{Name: string(fields), Title: fmt.Sprintf("%s fields, mean ± sd over %d seeds", fields, len(of(outcomes, oracle))), Head: "method"}
-	for _, m := range metrics {
-		t.Columns = append(t.Columns, m.Column)
-	}
+	t.Columns = append(t.Columns, columns(metrics)...)
 	for _, m := range table1Methods {
-		t.Rows = append(t.Rows, rowOf(m.Name, of(outcomes, m)))
+		t.Rows = append(t.Rows, Row{m.Name, cells(metrics, of(outcomes, m))})
 	}
 	for _, m := range table1Methods {
 		p, ok := paperTable1[m.Name]
@@ -182,31 +145,16 @@ func table1Of(outcomes []*Outcome, fields Fields) Table {
 	return t
 }
 
-// rowOf is mean ± sd of every metric.
-func rowOf(name string, outcomes []*Outcome) Row {
-	row := Row{Name: name}
-	for _, m := range metrics {
-		xs := values(outcomes, m.get)
-		for i := range xs {
-			xs[i] *= m.scale
-		}
-		row.Cells = append(row.Cells, SpreadOf(xs))
-	}
-	return row
-}
-
 // seedTable has a row per training.
 func seedTable(outcomes []*Outcome, fields Fields) Table {
 	t := Table{Name: string(fields) + "-seeds", Title: fmt.Sprintf("%s fields, every training", fields), Head: "method", Detail: true}
 	t.Columns = append(t.Columns, Column{Name: "seed"})
-	for _, m := range metrics {
-		t.Columns = append(t.Columns, m.Column)
-	}
+	t.Columns = append(t.Columns, columns(metrics)...)
 	t.Columns = append(t.Columns, Column{Name: "s", Means: "seconds on one thread", Digits: 1})
 	for _, m := range table1Methods {
 		for _, o := range of(outcomes, m) {
 			row := Row{Name: m.Name, Cells: []Cell{Number(float64(o.Seed))}}
-			row.Cells = append(row.Cells, rowOf("", []*Outcome{o}).Cells...)
+			row.Cells = append(row.Cells, cells(metrics, []*Outcome{o})...)
 			row.Cells = append(row.Cells, Number(o.Seconds))
 			t.Rows = append(t.Rows, row)
 		}
@@ -216,16 +164,16 @@ func seedTable(outcomes []*Outcome, fields Fields) Table {
 
 // table1Findings compares what the paper says of its table with ours.
 func table1Findings(outcomes []*Outcome, fields Fields) []Finding {
-	where := fmt.Sprintf(" (%s fields)", fields)
+	kind := fmt.Sprintf(" (%s fields)", fields)
 	exposed := []Method{mle, rw, pu, ap}
 	return []Finding{
-		comparison(outcomes, "every method that models exposure has a higher AUC than naive"+where, naive, exposed,
+		comparison(outcomes, "every method that models exposure has a higher AUC than naive"+kind, naive, exposed,
 			func(o *Outcome) float64 { return 100 * float64(o.AUC) }, "AUC points", 2),
-		comparison(outcomes, "every method that models exposure has a higher recall at ½ than naive"+where, naive, exposed,
+		comparison(outcomes, "every method that models exposure has a higher recall at ½ than naive"+kind, naive, exposed,
 			func(o *Outcome) float64 { return 100 * float64(o.Recall) }, "points of recall", 1),
-		comparison(outcomes, "every method that models exposure has a higher precision at ½ than naive"+where, naive, exposed,
+		comparison(outcomes, "every method that models exposure has a higher precision at ½ than naive"+kind, naive, exposed,
 			func(o *Outcome) float64 { return 100 * float64(o.Precision) }, "points of precision", 1),
-		comparison(outcomes, "R_w, R_PU and R_AP have a higher AUC than MLE"+where, mle, []Method{rw, pu, ap},
+		comparison(outcomes, "R_w, R_PU and R_AP have a higher AUC than MLE"+kind, mle, []Method{rw, pu, ap},
 			func(o *Outcome) float64 { return 100 * float64(o.AUC) }, "AUC points", 2),
 	}
 }

@@ -61,7 +61,7 @@ func runTable2(ctx context.Context, l *lab) (*Result, error) {
 		"Intervals are those of fit.Judge at .95 from the posterior of bayes, without its refits to simulated histories: those take ten times as long as the rest.",
 	)}
 	for _, fields := range kinds {
-		some := evaluationsOf(evaluations, fields)
+		some := where(evaluations, func(e *Evaluation) bool { return e.Fields == fields })
 		r.Tables = append(r.Tables, ownTable(some, fields), bayesTable(some, fields), evaluationTable(some, fields))
 		r.Figures = append(r.Figures, table2Figure(some, fields))
 		r.Findings = append(r.Findings, table2Findings(some, fields)...)
@@ -171,25 +171,6 @@ func (s *subject) predictions(o *Outcome) ([]float32, error) {
 	return z, nil
 }
 
-func evaluationsOf(all []*Evaluation, fields Fields) (some []*Evaluation) {
-	for _, e := range all {
-		if e.Fields == fields {
-			some = append(some, e)
-		}
-	}
-	return some
-}
-
-// judged returns the evaluations of a method's models, one per seed.
-func judged(all []*Evaluation, m Method) (some []*Evaluation) {
-	for _, e := range all {
-		if e.Method == m {
-			some = append(some, e)
-		}
-	}
-	return some
-}
-
 func (e Estimates) list() [4]Mark { return [4]Mark{e.Naive, e.W, e.PU, e.AP} }
 
 var estimators = [4]string{"R_naive", "R_w", "R_PU", "R_AP"}
@@ -232,7 +213,7 @@ func ownTable(some []*Evaluation, fields Fields) Table {
 	}
 	t.Columns = append(t.Columns, Column{Name: "true risk", Means: "mean over seeds", Digits: 4})
 	for _, m := range table2Methods {
-		mine := judged(some, m)
+		mine := of(some, m)
 		row := Row{Name: m.Name}
 		var risks []float64
 		for _, x := range errorsOf(mine, own) {
@@ -269,7 +250,7 @@ func bayesTable(some []*Evaluation, fields Fields) Table {
 	t.Columns = append(t.Columns, Column{Name: "R_AP − R", Means: "mean of the estimate less the true risk", Digits: 4},
 		Column{Name: "±", Means: "mean half-width of the interval of R_AP", Digits: 4})
 	for _, m := range table2Methods {
-		mine := judged(some, m)
+		mine := of(some, m)
 		row := Row{Name: m.Name}
 		for _, x := range errorsOf(mine, lent) {
 			row.Cells = append(row.Cells, Number(x))
@@ -303,7 +284,7 @@ func evaluationTable(some []*Evaluation, fields Fields) Table {
 			Column{Name: name + " low", Digits: 4}, Column{Name: name + " high", Digits: 4})
 	}
 	for _, m := range table2Methods {
-		for _, e := range judged(some, m) {
+		for _, e := range of(some, m) {
 			row := Row{Name: m.Name, Cells: []Cell{Number(float64(e.Seed)), Number(float64(e.Risk))}}
 			for _, x := range e.Own.list() {
 				row.Cells = append(row.Cells, Number(float64(x)))
@@ -323,7 +304,7 @@ func evaluationTable(some []*Evaluation, fields Fields) Table {
 func table2Figure(some []*Evaluation, fields Fields) Figure {
 	b := &Bars{YTitle: "RMSE", Series: []Bar{{Name: "R_naive"}, {Name: "R_AP, the model's own ŷ and π̂"}, {Name: "R_AP, those of bayes"}}}
 	for _, m := range table2Methods {
-		mine := judged(some, m)
+		mine := of(some, m)
 		a, c := errorsOf(mine, own), errorsOf(mine, lent)
 		b.Groups = append(b.Groups, m.Name)
 		for i, x := range []float64{a[0], a[3], c[3]} {
@@ -335,33 +316,22 @@ func table2Figure(some []*Evaluation, fields Fields) Figure {
 
 // table2Findings compares what the paper says of its table, and what a prototype found, with ours.
 func table2Findings(some []*Evaluation, fields Fields) []Finding {
-	where := fmt.Sprintf(" (%s fields)", fields)
+	kind := fmt.Sprintf(" (%s fields)", fields)
 	learnedMethods := []Method{mle, rw, pu, ap}
 	return []Finding{
-		naiveWorst(some, "R_naive is further off than R_w, R_PU and R_AP, whichever method trained the model"+where, learnedMethods),
-		mleWorst(some, "every estimator is further off with the ŷ and π̂ of mle than with those of rw, pu and ap"+where, []Method{rw, pu, ap}),
-		steadied(some, "R_w and R_PU, further off than R_naive with the ŷ and π̂ of mle, are closer with those of bayes"+where),
-		lentToOthers(some, "R_AP with the ŷ and π̂ of bayes is closer than R_naive for every model, also those without π̂"+where),
-		covered(some, "the intervals of R_AP have the true risk of every model in them, in 95 of 100 worlds"+where),
+		naiveWorst(some, "R_naive is further off than R_w, R_PU and R_AP, whichever method trained the model"+kind, learnedMethods),
+		mleWorst(some, "every estimator is further off with the ŷ and π̂ of mle than with those of rw, pu and ap"+kind, []Method{rw, pu, ap}),
+		steadied(some, "R_w and R_PU, further off than R_naive with the ŷ and π̂ of mle, are closer with those of bayes"+kind),
+		lentToOthers(some, "R_AP with the ŷ and π̂ of bayes is closer than R_naive for every model, also those without π̂"+kind),
+		covered(some, "the intervals of R_AP have the true risk of every model in them, in 95 of 100 worlds"+kind),
 	}
-}
-
-// verdictOf is reproduced if all of some things are so, not if none is, else partly.
-func verdictOf(so, all int) Verdict {
-	switch so {
-	case 0:
-		return NotReproduced
-	case all:
-		return Reproduced
-	}
-	return Partly
 }
 
 func naiveWorst(some []*Evaluation, claim string, methods []Method) Finding {
 	so, all := 0, 0
 	var words []string
 	for _, m := range methods {
-		e := errorsOf(judged(some, m), own)
+		e := errorsOf(of(some, m), own)
 		for _, x := range e[1:] {
 			all++
 			if x < e[0] {
@@ -374,11 +344,11 @@ func naiveWorst(some []*Evaluation, claim string, methods []Method) Finding {
 }
 
 func mleWorst(some []*Evaluation, claim string, methods []Method) Finding {
-	base := errorsOf(judged(some, mle), own)
+	base := errorsOf(of(some, mle), own)
 	so, all := 0, 0
 	words := []string{"mle " + joined(base)}
 	for _, m := range methods {
-		e := errorsOf(judged(some, m), own)
+		e := errorsOf(of(some, m), own)
 		for i, x := range e {
 			all++
 			if x < base[i] {
@@ -399,7 +369,7 @@ func joined(e [4]float64) string {
 }
 
 func steadied(some []*Evaluation, claim string) Finding {
-	mine := judged(some, mle)
+	mine := of(some, mle)
 	before, after := errorsOf(mine, own), errorsOf(mine, lent)
 	so := 0
 	for i := 1; i <= 2; i++ {
@@ -421,7 +391,7 @@ func lentToOthers(some []*Evaluation, claim string) Finding {
 		if m == bayes { // the others' judge
 			continue
 		}
-		e := errorsOf(judged(some, m), lent)
+		e := errorsOf(of(some, m), lent)
 		all++
 		if e[3] < e[0] {
 			so++
@@ -436,7 +406,7 @@ func covered(some []*Evaluation, claim string) Finding {
 	so, all := 0, 0
 	var words []string
 	for _, m := range table2Methods {
-		mine := judged(some, m)
+		mine := of(some, m)
 		share := coverage(mine, 3)
 		if math.IsNaN(share) {
 			continue

@@ -38,19 +38,19 @@ func TestTable2(t *testing.T) {
 		t.Errorf("%d rows, %d tables, %d figures", len(all), len(r.Tables), len(r.Figures))
 	}
 	for _, fields := range []Fields{Random, Tied} {
-		some := evaluationsOf(all, fields)
-		e := errorsOf(judged(some, oracle), own)
+		some := where(all, func(e *Evaluation) bool { return e.Fields == fields })
+		e := errorsOf(of(some, oracle), own)
 		if e[0] < .1 || e[1] > e[0]/5 || e[3] > e[0]/5 || e[2] > e[0] { // R_PU is unbiased too, and noisy
 			t.Errorf("%s fields, by the truth: RMSE %v", fields, e)
 		}
-		for _, x := range judged(some, bayes) {
+		for _, x := range of(some, bayes) {
 			for i := range estimators {
 				if a, b := x.Own.list()[i], x.Bayes.list()[i]; math.Abs(float64(a-b)) > 1e-6 {
 					t.Errorf("bayes estimates %v of itself by %s and is judged to have %v", a, estimators[i], b)
 				}
 			}
 		}
-		for _, x := range judged(some, naive) {
+		for _, x := range of(some, naive) {
 			if !math.IsNaN(float64(x.Own.W)) || !math.IsNaN(float64(x.Own.PU)) || !math.IsNaN(float64(x.Own.AP)) || math.IsNaN(float64(x.Own.Naive)) {
 				t.Errorf("naive has estimates of its own: %+v", x)
 			}

@@ -74,7 +74,7 @@ func runTable3(ctx context.Context, l *lab) (*Result, error) {
 		"A link is predicted where P(linked | sampled) ≥ ½, that is where logit(π̂ŷ) ≥ log r for unlinked pairs that were kept at the rate r. ŷ itself stands for all pairs, of which few are links, and hardly ever reaches ½. cosine has no probabilities.",
 	)}
 	for _, n := range l.Networks {
-		own := classifiedOf(rows, n.Name)
+		own := where(rows, func(c *Classified) bool { return c.Network == n.Name })
 		r.Tables = append(r.Tables, classifiedTable(own, n, len(l.Seeds)), l.exposureTable(n), classifiedSeeds(own, n))
 		r.Findings = append(r.Findings, l.table3Findings(own, n)...)
 	}
@@ -143,25 +143,6 @@ func (c *Classified) judge(f *fitted, d *drawn) error {
 // lossOf is −log σ(z).
 func lossOf(z float64) float64 { return max(-z, 0) + math.Log1p(math.Exp(-math.Abs(z))) }
 
-// column is a column of numbers of a row of type T.
-type column[T any] struct {
-	Column
-	scale float64
-	get   func(T) Mark
-}
-
-// cells is mean ± sd of every column.
-func cells[T any](columns []column[T], rows []T) (out []Cell) {
-	for _, c := range columns {
-		var xs []float64
-		for _, r := range rows {
-			xs = append(xs, c.scale*float64(c.get(r)))
-		}
-		out = append(out, SpreadOf(xs))
-	}
-	return out
-}
-
 var table3Columns = []column[*Classified]{
 	{Column{Name: "AUC", Means: "area under the ROC curve of ŷ, %", Digits: 2, Better: "higher"}, 100, func(c *Classified) Mark { return c.AUC }},
 	{Column{Name: "AUC π̂ŷ", Means: "the same of π̂ŷ", Digits: 2, Better: "higher"}, 100, func(c *Classified) Mark { return c.SeenAUC }},
@@ -176,40 +157,18 @@ var table3Columns = []column[*Classified]{
 	{Column{Name: "seen ×", Means: "mean π̂ŷ over the share of links, of all pairs; 1 is right", Digits: 2}, 1, func(c *Classified) Mark { return c.Calibration }},
 }
 
-func classifiedOf(all []*Classified, network string) (some []*Classified) {
-	for _, c := range all {
-		if c.Network == network {
-			some = append(some, c)
-		}
-	}
-	return some
-}
-
-func classifiedBy(all []*Classified, m Method) (some []*Classified) {
-	for _, c := range all {
-		if c.Method == m {
-			some = append(some, c)
-		}
-	}
-	return some
-}
-
 func classifiedTable(rows []*Classified, n Network, seeds int) Table {
 	t := Table{Name: n.Name, Title: fmt.Sprintf("%s, %s", n.Name, repeated(seeds)), Head: "method"}
-	for _, c := range table3Columns {
-		t.Columns = append(t.Columns, c.Column)
-	}
+	t.Columns = append(t.Columns, columns(table3Columns)...)
 	for _, m := range n.methods() {
-		t.Rows = append(t.Rows, Row{m.Name, cells(table3Columns, classifiedBy(rows, m))})
+		t.Rows = append(t.Rows, Row{m.Name, cells(table3Columns, of(rows, m))})
 	}
 	return t
 }
 
 func classifiedSeeds(rows []*Classified, n Network) Table {
 	t := Table{Name: n.Name + "-seeds", Title: n.Name + ", every training", Head: "method", Detail: true, Columns: []Column{{Name: "seed"}}}
-	for _, c := range table3Columns {
-		t.Columns = append(t.Columns, c.Column)
-	}
+	t.Columns = append(t.Columns, columns(table3Columns)...)
 	t.Columns = append(t.Columns, Column{Name: "s", Means: "seconds of training on one thread", Digits: 1})
 	for _, c := range rows {
 		row := Row{c.Method.Name, []Cell{Number(float64(c.Seed))}}
@@ -245,10 +204,10 @@ func paperTitle(k int) string {
 
 // table3Findings compares what the paper says of its table with a network.
 func (l *lab) table3Findings(rows []*Classified, n Network) []Finding {
-	below := classifiedBy(rows, naive)
+	below := of(rows, naive)
 	gains := func(m Method, get func(*Classified) Mark) []float64 {
 		var xs []float64
-		for k, c := range classifiedBy(rows, m) {
+		for k, c := range of(rows, m) {
 			xs = append(xs, 100*float64(get(c)-get(below[k])))
 		}
 		return xs
@@ -291,7 +250,7 @@ func (l *lab) table3Findings(rows []*Classified, n Network) []Finding {
 	trap := Finding{Claim: n.Name + ": to know the fields helps with observed links", Verdict: Missed}
 	field, fieldSD := meanAndSpread(gains(naiveField, auc))
 	var seen []float64
-	for _, c := range classifiedBy(rows, bayes) {
+	for _, c := range of(rows, bayes) {
 		seen = append(seen, 100*float64(c.SeenAUC-c.AUC))
 	}
 	product, productSD := meanAndSpread(seen)

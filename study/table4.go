@@ -175,13 +175,8 @@ func (r *Ranks) measure(s evaluate.Standing, d *drawn) error {
 }
 
 // ranksBy returns the rows of a network, a method and a score, in the order of the seeds.
-func ranksBy(all []*Ranks, n Network, m Method, by evaluate.By) (some []*Ranks) {
-	for _, r := range all {
-		if r.Network == n.Name && r.Method == m && r.By == by {
-			some = append(some, r)
-		}
-	}
-	return some
+func ranksBy(all []*Ranks, n Network, m Method, by evaluate.By) []*Ranks {
+	return where(all, func(r *Ranks) bool { return r.Network == n.Name && r.Method == m && r.By == by })
 }
 
 // lines are the rows of a network's tables.
@@ -254,9 +249,7 @@ func (l *lab) compare(all []*Ranks, n Network) ([]*Compared, error) {
 
 func (l *lab) ranksTable(all []*Ranks, n Network) Table {
 	t := Table{Name: n.Name, Title: fmt.Sprintf("%s, %s", n.Name, repeated(len(l.Seeds))), Head: "ranked by ŷ of"}
-	for _, c := range table4Columns {
-		t.Columns = append(t.Columns, c.Column)
-	}
+	t.Columns = append(t.Columns, columns(table4Columns)...)
 	for _, line := range lines(n) {
 		if rows := ranksBy(all, n, line.Method, line.By); len(rows) > 0 {
 			t.Rows = append(t.Rows, Row{line.name(), cells(table4Columns, rows)})
@@ -272,9 +265,7 @@ func worded(d evaluate.Difference, scale float64, digits int) string {
 
 func differenceTable(compared []*Compared, n Network) Table {
 	t := Table{Name: n.Name + "-differences", Title: n.Name + ": differences from naive, with intervals of 95% over sources", Head: "ranked by ŷ of"}
-	for _, c := range table4Columns {
-		t.Columns = append(t.Columns, c.Column)
-	}
+	t.Columns = append(t.Columns, columns(table4Columns)...)
 	for _, c := range compared {
 		row := Row{Name: c.name()}
 		for k, d := range c.Differences {
@@ -287,9 +278,7 @@ func differenceTable(compared []*Compared, n Network) Table {
 
 func ranksSeeds(all []*Ranks, n Network) Table {
 	t := Table{Name: n.Name + "-seeds", Title: n.Name + ", every ranking", Head: "ranked by ŷ of", Detail: true, Columns: []Column{{Name: "seed"}}}
-	for _, c := range table4Columns {
-		t.Columns = append(t.Columns, c.Column)
-	}
+	t.Columns = append(t.Columns, columns(table4Columns)...)
 	t.Columns = append(t.Columns, Column{Name: "s", Means: "seconds of ranking by all scores, on one thread", Digits: 1})
 	for _, line := range lines(n) {
 		for _, r := range ranksBy(all, n, line.Method, line.By) {

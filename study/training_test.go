@@ -40,7 +40,7 @@ func checkOutcomes(t *testing.T, l *lab) {
 	t.Helper()
 	outcomes := trained(t, l, cross([]Fields{Random, Tied}, l.Seeds, table1Methods))
 	for _, fields := range []Fields{Random, Tied} {
-		some := outcomesOf(outcomes, fields)
+		some := where(outcomes, func(o *Outcome) bool { return o.Fields == fields })
 		truth, without := of(some, oracle)[0], of(some, naive)[0]
 		for _, o := range some {
 			t.Logf("%s %s: AUC %.3f recall %.3f risk %.4f mean ŷ %.3f π̂ %.2f", fields, o.Method.Name, o.AUC, o.Recall, o.Risk, o.MeanLink, o.PropensityError)
