@@ -188,7 +188,7 @@ func (c *Certificate) trial(ctx context.Context, w *world.World, s CertificateSe
 	if result.Findings != nil && result.Findings.Class == fit.Identified {
 		c.Identified++
 	}
-	for name, e := range found {
+	for name, e := range found.Risks {
 		errs[name] = append(errs[name], e.Plain-truth)
 		if e.Lower <= truth && truth <= e.Upper {
 			covered[name]++

@@ -7,6 +7,7 @@ import (
 
 	"unseen/fit"
 	"unseen/graph"
+	"unseen/internal/kern"
 	"unseen/model"
 	"unseen/risk"
 )
@@ -61,10 +62,7 @@ func NewPanel(ctx context.Context, j *fit.Judge, v fit.Evidence, s PanelSettings
 	if err != nil {
 		return nil, err
 	}
-	p := &Panel{}
-	if p.MeanLink, err = j.MeanLink(ctx, v); err != nil {
-		return nil, err
-	}
+	p := &Panel{MeanLink: found.MeanLink}
 	if s.Graph != nil && s.Predictions == nil {
 		totals, err := fit.CPU{Threads: s.Threads}.AllPairs(ctx, s.Graph, j)
 		if err != nil {
@@ -76,29 +74,34 @@ func NewPanel(ctx context.Context, j *fit.Judge, v fit.Evidence, s PanelSettings
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"naive", "w", "pu", "ap", "dr"} {
-		e, ok := found[name]
+	moments := momentsOf(beliefs, decisions, v.Pairs.Weight, 1)
+	for i, name := range []string{"naive", "w", "pu", "ap", "dr"} {
+		e, ok := found.Risks[name]
 		if !ok {
 			continue
 		}
 		row := PanelRow{Scheme: name, Risk: e}
-		if l, ok := lemmas[name]; ok {
-			m := momentsOf(l, beliefs, decisions, v.Pairs.Weight, 1)
-			row.Bias, row.Deviation = m.Bias, math.Sqrt(m.Variance)
+		if i < len(lemmas) {
+			row.Bias, row.Deviation = moments[i].Bias, math.Sqrt(moments[i].Variance)
 		}
 		if p.Exact != nil {
 			row.Exact = exactOf(name, p.Exact)
 		}
 		p.Risks = append(p.Risks, row)
 	}
-	for _, factor := range regionFactors {
-		p.Region = append(p.Region, regionAt(beliefs, decisions, v.Pairs.Weight, factor))
-	}
+	p.Region = make([]RegionRow, len(regionFactors))
+	kern.Chunks(len(regionFactors), 1, max(s.Threads, 1), func(_, number, _, _ int) {
+		p.Region[number] = regionAt(beliefs, decisions, v.Pairs.Weight, regionFactors[number])
+	})
 	p.warn()
 	return p, nil
 }
 
-var lemmas = map[string]risk.Lemma{"naive": risk.Naive{}, "w": risk.W{}, "pu": risk.PU{}, "ap": risk.AP{}}
+// lemmas are the theory of the schemes that have one, in the order of the panel's rows.
+var lemmas = [...]struct {
+	name string
+	risk.Lemma
+}{{"naive", risk.Naive{}}, {"w", risk.W{}}, {"pu", risk.PU{}}, {"ap", risk.AP{}}}
 
 func exactOf(name string, t *fit.Totals) *float64 {
 	switch name {
@@ -134,31 +137,37 @@ func beliefsOf(j *fit.Judge, p *graph.Pairs, predictions []float32) ([]risk.Beli
 	return beliefs, decisions, nil
 }
 
-// momentsOf returns the bias and variance of an estimator of the 0–1 risk of some decisions, by the lemmas,
+// momentsOf returns the bias and variance of the estimators of the 0–1 risk of some decisions, by the lemmas,
 // if π = π̂/factor and y = min(1, factor·ŷ). The lemmas are for predictions by the belief's own ŷ; a
 // decision that differs turns the sign of the bias and, for w, the kind of mass that errs.
-func momentsOf(l risk.Lemma, beliefs []risk.Belief, decisions []bool, weights []float64, factor float64) risk.Moments {
-	var bias, variance, total risk.Sum
+func momentsOf(beliefs []risk.Belief, decisions []bool, weights []float64, factor float64) (all [len(lemmas)]risk.Moments) {
+	var bias, variance [len(lemmas)]risk.Sum
+	var total risk.Sum
 	for k, b := range beliefs {
 		t := supposed(b, factor)
-		term, spread := l.BiasTerm(t, b), l.VarianceFactor(b)
-		if decisions[k] != b.Predicted() {
-			term = -term
-			if _, isW := l.(risk.W); isW {
-				other := risk.Lemma(risk.PU{})
-				if decisions[k] {
-					other = risk.AP{}
-				}
-				term, spread = -other.BiasTerm(t, b), other.VarianceFactor(b)
-			}
-		}
 		observed := t.Propensity * t.Link
-		bias.Add(-weights[k] * term) // the lemmas have R − E[R̂]
-		variance.Add(weights[k] * observed * (1 - observed) * spread)
+		for i, l := range lemmas {
+			term, spread := l.BiasTerm(t, b), l.VarianceFactor(b)
+			if decisions[k] != b.Predicted() {
+				term = -term
+				if _, isW := l.Lemma.(risk.W); isW {
+					other := risk.Lemma(risk.PU{})
+					if decisions[k] {
+						other = risk.AP{}
+					}
+					term, spread = -other.BiasTerm(t, b), other.VarianceFactor(b)
+				}
+			}
+			bias[i].Add(-weights[k] * term) // the lemmas have R − E[R̂]
+			variance[i].Add(weights[k] * observed * (1 - observed) * spread)
+		}
 		total.Add(weights[k])
 	}
 	n := total.Value()
-	return risk.Moments{Bias: bias.Value() / n, Variance: variance.Value() / n / n}
+	for i := range all {
+		all[i] = risk.Moments{Bias: bias[i].Value() / n, Variance: variance[i].Value() / n / n}
+	}
+	return all
 }
 
 func supposed(b risk.Belief, factor float64) risk.Truth {
@@ -179,8 +188,8 @@ func regionAt(beliefs []risk.Belief, decisions []bool, weights []float64, factor
 		total += weights[k]
 	}
 	row.HoldsW, row.HoldsAP = holdsW/total, holdsAP/total
-	for name, l := range lemmas {
-		row.Bias[name] = momentsOf(l, beliefs, decisions, weights, factor).Bias
+	for i, m := range momentsOf(beliefs, decisions, weights, factor) {
+		row.Bias[lemmas[i].name] = m.Bias
 	}
 	return row
 }

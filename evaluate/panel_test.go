@@ -67,20 +67,20 @@ func TestMomentsAgreeWithDirectSums(t *testing.T) {
 		beliefs[k] = must(risk.FromLogits(rng.NormFloat64()*2, rng.NormFloat64()))(t)
 		own[k], other[k], weights[k] = beliefs[k].Predicted(), rng.IntN(2) == 0, 1
 	}
-	for name, l := range lemmas {
+	for i, l := range lemmas {
 		for _, factor := range []float64{.7, 1, 1.4} {
 			truths := make([]risk.Truth, n)
 			for k, b := range beliefs {
 				truths[k] = supposed(b, factor)
 			}
-			moments, want := momentsOf(l, beliefs, own, weights, factor), must(risk.ClosedForm(l, 1, truths, beliefs))(t)
+			moments, want := momentsOf(beliefs, own, weights, factor)[i], must(risk.ClosedForm(l.Lemma, 1, truths, beliefs))(t)
 			if math.Abs(moments.Bias-want.Bias) > 1e-9 || math.Abs(moments.Variance-want.Variance) > 1e-9 {
-				t.Errorf("%s at %v: %+v, want %+v", name, factor, moments, want)
+				t.Errorf("%s at %v: %+v, want %+v", l.name, factor, moments, want)
 			}
 			var bias, variance float64
 			for k, b := range beliefs {
 				mass := func(linked bool) float64 {
-					m := l.(risk.Scheme).Mass(risk.Observation{Linked: linked}, b)
+					m := l.Lemma.(risk.Scheme).Mass(risk.Observation{Linked: linked}, b)
 					if other[k] {
 						return m.Negative
 					}
@@ -94,9 +94,9 @@ func TestMomentsAgreeWithDirectSums(t *testing.T) {
 				bias += (p*mass(true) + (1-p)*mass(false) - truth) / float64(n)
 				variance += p * (1 - p) * math.Pow(mass(true)-mass(false), 2) / float64(n*n)
 			}
-			moments = momentsOf(l, beliefs, other, weights, factor)
+			moments = momentsOf(beliefs, other, weights, factor)[i]
 			if math.Abs(moments.Bias-bias) > 1e-9 || math.Abs(moments.Variance-variance) > 1e-9 {
-				t.Errorf("%s at %v, another's decisions: %+v, want bias %v, variance %v", name, factor, moments, bias, variance)
+				t.Errorf("%s at %v, another's decisions: %+v, want bias %v, variance %v", l.name, factor, moments, bias, variance)
 			}
 		}
 	}

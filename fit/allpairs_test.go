@@ -63,7 +63,7 @@ func TestAllPairsIsTheSampleOfEverything(t *testing.T) {
 	j.Propensity.Start(j.PropensityParams, nil)
 	got := must(CPU{}.AllPairs(ctx, g, j))(t)
 	pairs := must(graph.AllPairs(g, graph.Universe{}, 1<<20))(t)
-	panel := must(j.Panel(ctx, Evidence{Pairs: pairs}, 0, nil))(t)
+	panel := must(j.Panel(ctx, Evidence{Pairs: pairs}, 0, nil))(t).Risks
 	for name, value := range map[string]float64{"naive": got.Naive, "w": got.W, "pu": got.PU, "ap": got.AP} {
 		if want := panel[name].Plain; math.Abs(value-want) > 1e-6*math.Abs(want) {
 			t.Errorf("%s is %v over all pairs, %v in the panel of all pairs", name, value, want)

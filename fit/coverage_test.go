@@ -144,10 +144,10 @@ func (s setup) try(t testing.TB, seed uint64) outcome {
 	if !s.caseControl {
 		evidence.Exposure = exposures(test, .05)
 	}
-	for name, e := range must(judge.Panel(ctx, evidence, .05, nil))(t) {
+	for name, e := range must(judge.Panel(ctx, evidence, .05, nil))(t).Risks {
 		out.verdicts["own, "+name] = verdict{e, risks(r)}
 	}
-	for name, e := range must(judge.Panel(ctx, evidence, .05, logitsOf(naive, test.Pairs)))(t) {
+	for name, e := range must(judge.Panel(ctx, evidence, .05, logitsOf(naive, test.Pairs)))(t).Risks {
 		out.verdicts["naive's, "+name] = verdict{e, risks(naive)}
 	}
 	if s.caseControl { // the training pairs have other sources

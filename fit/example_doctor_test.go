@@ -136,9 +136,9 @@ func ExampleJudge_Panel() {
 	judge := result.Judge()
 	own, _ := judge.Panel(ctx, fit.Evidence{Pairs: test.Pairs}, .05, nil)
 	its, _ := judge.Panel(ctx, fit.Evidence{Pairs: test.Pairs}, .05, z)
-	fmt.Println(len(own), "schemes")
-	fmt.Println("the naive model looks better to itself than it is:", its["naive"].Plain < its["ap"].Estimate)
-	fmt.Println("and is worse than this one:", own["ap"].Estimate < its["ap"].Estimate)
+	fmt.Println(len(own.Risks), "schemes")
+	fmt.Println("the naive model looks better to itself than it is:", its.Risks["naive"].Plain < its.Risks["ap"].Estimate)
+	fmt.Println("and is worse than this one:", own.Risks["ap"].Estimate < its.Risks["ap"].Estimate)
 	// Output:
 	// 4 schemes
 	// the naive model looks better to itself than it is: true

@@ -96,27 +96,31 @@ func (j *Judge) Risk(ctx context.Context, v Evidence, e risk.Estimator, predicti
 	return out[0], nil
 }
 
-// Panel estimates the risk of predictions by every scheme: naive, w, pu, ap and, over the pairs
-// whose exposure is logged, dr. ap is the one to report: its masses are probabilities. The floor is
-// the least propensity that w, pu and dr see.
-func (j *Judge) Panel(ctx context.Context, v Evidence, floor float64, predictions []float32) (map[string]Estimate, error) {
+// Panel is what every estimator says of some predictions.
+type Panel struct {
+	Risks    map[string]Estimate // naive, w, pu, ap and, over the pairs whose exposure is logged, dr
+	MeanLink Estimate            // how common relevance is, whatever the predictions
+}
+
+// Panel estimates the risk of predictions by every scheme. ap is the one to report: its masses are
+// probabilities. The floor is the least propensity that w, pu and dr see.
+func (j *Judge) Panel(ctx context.Context, v Evidence, floor float64, predictions []float32) (*Panel, error) {
 	names := []string{"naive", "w", "pu", "ap"}
-	schemes := []risk.Scheme{risk.Naive{}, risk.W{}, risk.PU{}, risk.AP{}}
-	estimators := make([]risk.Estimator, len(schemes))
-	for i, s := range schemes {
-		estimators[i] = risk.Estimator{Scheme: s, Floor: floor}
+	estimators := []risk.Estimator{{Scheme: risk.Naive{}}, {Scheme: risk.W{}}, {Scheme: risk.PU{}}, {Scheme: risk.AP{}}}
+	for i := range estimators {
+		estimators[i].Floor = floor
 	}
-	found, err := j.risks(ctx, v, estimators, predictions)
+	found, err := j.risks(ctx, v, append(estimators, meanLink), predictions)
 	if err != nil {
 		return nil, err
 	}
-	out := map[string]Estimate{}
+	out := &Panel{Risks: map[string]Estimate{}, MeanLink: found[len(names)]}
 	for i, name := range names {
-		out[name] = found[i]
+		out.Risks[name] = found[i]
 	}
 	logged, kept := v.logged(predictions)
 	if logged.Pairs.Len() > 1 {
-		if out["dr"], err = j.Risk(ctx, logged, risk.Estimator{Scheme: DoublyRobust, Floor: floor}, kept); err != nil {
+		if out.Risks["dr"], err = j.Risk(ctx, logged, risk.Estimator{Scheme: DoublyRobust, Floor: floor}, kept); err != nil {
 			return nil, err
 		}
 	}
@@ -125,8 +129,11 @@ func (j *Judge) Panel(ctx context.Context, v Evidence, floor float64, prediction
 
 // MeanLink estimates how common relevance is: the mean of ŷ over all pairs.
 func (j *Judge) MeanLink(ctx context.Context, v Evidence) (Estimate, error) {
-	return j.Risk(ctx, v, risk.Estimator{Scheme: risk.MassFunc(linkMass), Loss: fixedLoss{linked: 1}}, nil)
+	return j.Risk(ctx, v, meanLink, nil)
 }
+
+// meanLink has the mass ŷ at a loss of 1, whatever the prediction.
+var meanLink = risk.Estimator{Scheme: risk.MassFunc(linkMass), Loss: fixedLoss{linked: 1}}
 
 func linkMass(_ risk.Observation, b risk.Belief) risk.Mass { return risk.Mass{Positive: b.Link()} }
 
@@ -156,14 +163,16 @@ func (l fixedLoss) Losses(risk.Belief) (linked, unlinked float64) { return l.lin
 func (l fixedLoss) Slopes(risk.Belief) (linked, unlinked float64) { return 0, 0 }
 func (l fixedLoss) Bound() float64                                { return math.Inf(1) }
 
-// lossOf returns the losses of a prediction under an estimator's loss.
-func lossOf(e risk.Estimator, prediction risk.Belief) fixedLoss {
-	loss := e.Loss
-	if loss == nil {
-		loss = risk.Log{}
+// lossesOf fills in the losses of a prediction under each estimator's loss. Most have the default one, which is found once.
+func lossesOf(losses []fixedLoss, estimators []risk.Estimator, prediction risk.Belief) {
+	var common fixedLoss
+	common.linked, common.unlinked = risk.Log{}.Losses(prediction)
+	for i, e := range estimators {
+		losses[i] = common
+		if e.Loss != nil {
+			losses[i].linked, losses[i].unlinked = e.Loss.Losses(prediction)
+		}
 	}
-	linked, unlinked := loss.Losses(prediction)
-	return fixedLoss{linked, unlinked}
 }
 
 // judged is what a chunk of the evidence adds up to for one estimator.
@@ -226,27 +235,34 @@ func (j *Judge) risks(ctx context.Context, v Evidence, estimators []risk.Estimat
 func (j *Judge) judge(v Evidence, from, to int, estimators []risk.Estimator, predictions []float32, replicates []replicate, values [][]float64, parts []judged) error {
 	n := to - from
 	batch := model.Batch{Sources: v.Pairs.Source[from:to], Targets: v.Pairs.Target[from:to]}
-	var z, s, prediction, truth, dz, ds [stretch]float32
+	var z, s, truth, dz, ds [stretch]float32
 	j.Link.Logits(z[:n], j.LinkParams, batch)
 	j.Propensity.Logits(s[:n], j.PropensityParams, batch)
-	prediction = z
-	if predictions != nil {
-		copy(prediction[:], predictions[from:to])
-	}
-	beliefs, judgements := make([]risk.Belief, n), make([]risk.Belief, n)
-	believe := func(z, s, prediction []float32) (err error) {
+	beliefs, losses := make([]risk.Belief, n), make([]fixedLoss, n*len(estimators)) // of a pair: for each estimator
+	// believe takes logits for beliefs and, unless others are, for the predictions that are judged.
+	believe := func(z, s []float32) (err error) {
 		for k := range n {
 			if beliefs[k], err = risk.FromLogits(float64(z[k]), float64(s[k])); err != nil {
 				return err
 			}
-			if judgements[k], err = risk.FromLogits(float64(prediction[k]), 0); err != nil {
-				return err
+			if predictions == nil {
+				lossesOf(losses[k*len(estimators):], estimators, beliefs[k])
 			}
 		}
 		return nil
 	}
-	if err := believe(z[:], s[:], prediction[:]); err != nil {
+	if err := believe(z[:], s[:]); err != nil {
 		return err
+	}
+	for k := range n {
+		if predictions == nil {
+			break
+		}
+		prediction, err := risk.FromLogits(float64(predictions[from+k]), 0)
+		if err != nil {
+			return err
+		}
+		lossesOf(losses[k*len(estimators):], estimators, prediction)
 	}
 	link, propensity := make([]float32, j.Link.Size()), make([]float32, j.Propensity.Size())
 	for i, e := range estimators {
@@ -257,7 +273,7 @@ func (j *Judge) judge(v Evidence, from, to int, estimators []risk.Estimator, pre
 			if v.Exposure != nil {
 				seen.Exposure = v.Exposure[from+k]
 			}
-			e.Loss = lossOf(estimators[i], judgements[k])
+			e.Loss = &losses[k*len(estimators)+i]
 			value, g := e.Gradient(seen, beliefs[k])
 			w := v.Pairs.Weight[from+k] / v.Pairs.Weight[0] // near 1, for float32
 			values[i][from+k] = value
@@ -275,8 +291,15 @@ func (j *Judge) judge(v Evidence, from, to int, estimators []risk.Estimator, pre
 			parts[i].propensity[k] += float64(g) * v.Pairs.Weight[0]
 		}
 	}
+	if len(replicates) == 0 {
+		return nil
+	}
 	params := append([]float32(nil), j.PropensityParams...)
 	var again, shown [stretch]float32
+	var exposed [stretch]float64
+	for k := range n {
+		exposed[k], _ = sigmoidBoth(float64(s[k]))
+	}
 	for b, r := range replicates {
 		j.Link.Logits(truth[:n], r.truth, batch)
 		j.Link.Logits(again[:n], r.link, batch)
@@ -284,15 +307,11 @@ func (j *Judge) judge(v Evidence, from, to int, estimators []risk.Estimator, pre
 			params[at] = r.logits[c]
 		}
 		j.Propensity.Logits(shown[:n], params, batch)
-		if predictions == nil {
-			prediction = again
-		}
-		if err := believe(again[:], shown[:], prediction[:]); err != nil {
+		if err := believe(again[:], shown[:]); err != nil {
 			return err
 		}
 		for k := range n {
 			y, u := sigmoidBoth(float64(truth[k]))
-			pi, _ := sigmoidBoth(float64(s[k]))
 			rate := 1.
 			if j.Posterior.caseControl {
 				rate = v.Pairs.Rate[from+k]
@@ -302,7 +321,7 @@ func (j *Judge) judge(v Evidence, from, to int, estimators []risk.Estimator, pre
 			if v.Exposure != nil {
 				as = v.Exposure[from+k]
 			}
-			seen := past.happen(y, pi, rate, as)
+			seen := past.happen(y, exposed[k], rate, as)
 			w := v.Pairs.Weight[from+k]
 			switch was := v.Pairs.Linked[from+k]; {
 			case was && !seen.Linked: // sampled less often, it stands for more
@@ -311,7 +330,7 @@ func (j *Judge) judge(v Evidence, from, to int, estimators []risk.Estimator, pre
 				w *= rate
 			}
 			for i, e := range estimators {
-				loss := lossOf(estimators[i], judgements[k])
+				loss := &losses[k*len(estimators)+i]
 				e.Loss = loss
 				parts[i].estimate[b] += w * e.Risk(seen, beliefs[k])
 				parts[i].truth[b] += w * (y*loss.linked + u*loss.unlinked)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -67,10 +68,18 @@ func TestJudgeDoesNotDependOnThreads(t *testing.T) {
 	one.Threads, three.Threads = 1, 3
 	evidence := Evidence{s.train.Pairs, nil}
 	a, b := must(one.Panel(ctx, evidence, .05, nil))(t), must(three.Panel(ctx, evidence, .05, nil))(t)
-	for name := range a {
-		if a[name] != b[name] {
-			t.Errorf("%s: %+v with one thread, %+v with three", name, a[name], b[name])
+	if !reflect.DeepEqual(a, b) {
+		t.Errorf("%+v with one thread, %+v with three", a, b)
+	}
+	for name := range a.Risks {
+		if a.Risks[name].Estimate == a.MeanLink.Estimate {
+			t.Errorf("%s is the mean ŷ", name)
 		}
+	}
+	// Alone it is what it is among the others, also where those judge another's predictions.
+	other := must(one.Panel(ctx, evidence, .05, make([]float32, evidence.Pairs.Len())))(t)
+	if mean := must(one.MeanLink(ctx, evidence))(t); mean != a.MeanLink || mean != other.MeanLink {
+		t.Errorf("mean ŷ %+v, in a panel %+v and %+v", mean, a.MeanLink, other.MeanLink)
 	}
 }
 
@@ -78,7 +87,7 @@ func TestIntervalsAreWiderThanSampling(t *testing.T) {
 	s := must(saturated())(t)
 	ctx := context.Background()
 	evidence := Evidence{s.test.Pairs, exposures(s.test, .1)}
-	panel := must(s.result.Judge().Panel(ctx, evidence, .05, nil))(t)
+	panel := must(s.result.Judge().Panel(ctx, evidence, .05, nil))(t).Risks
 	for _, name := range []string{"naive", "w", "pu", "ap", "dr"} {
 		e, ok := panel[name]
 		if !ok || !(e.Lower < e.Estimate && e.Estimate < e.Upper) || e.StandardError < e.Sampling || e.Level != .95 {
@@ -88,7 +97,7 @@ func TestIntervalsAreWiderThanSampling(t *testing.T) {
 	if e := panel["naive"]; e.Nuisance != 0 {
 		t.Errorf("the naive masses depend on no estimate, but have nuisance error %v", e.Nuisance)
 	}
-	if _, ok := must(s.result.Judge().Panel(ctx, Evidence{s.test.Pairs, nil}, .05, nil))(t)["dr"]; ok {
+	if _, ok := must(s.result.Judge().Panel(ctx, Evidence{s.test.Pairs, nil}, .05, nil))(t).Risks["dr"]; ok {
 		t.Error("dr is estimated though nothing is logged")
 	}
 	level := s.result.Judge()

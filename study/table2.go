@@ -149,7 +149,7 @@ func (s *subject) evaluate(ctx context.Context, judge *fit.Judge, o *Outcome, e 
 		"naive": {&e.Bayes.Naive, &e.Lower.Naive, &e.Upper.Naive}, "w": {&e.Bayes.W, &e.Lower.W, &e.Upper.W},
 		"pu": {&e.Bayes.PU, &e.Lower.PU, &e.Upper.PU}, "ap": {&e.Bayes.AP, &e.Lower.AP, &e.Upper.AP},
 	} {
-		*to[0], *to[1], *to[2] = Mark(panel[name].Interval.Estimate), Mark(panel[name].Lower), Mark(panel[name].Upper)
+		*to[0], *to[1], *to[2] = Mark(panel.Risks[name].Interval.Estimate), Mark(panel.Risks[name].Lower), Mark(panel.Risks[name].Upper)
 	}
 	return nil
 }

@@ -231,7 +231,7 @@ func TestTotalsAreThoseOfOneMachine(t *testing.T) {
 	r := must(fit.Fit(ctx, s.drawn.Problem, settingsFor("ap"), fit.Progress{}))(t)
 	judge := r.Judge()
 	want := must(fit.CPU{}.AllPairs(ctx, s.g, judge))(t)
-	panel := must(judge.Panel(ctx, s.drawn.Test, 0, nil))(t)
+	panel := must(judge.Panel(ctx, s.drawn.Test, 0, nil))(t).Risks
 	for _, cut := range []shards.CutSettings{{}, {Nodes: 77, Pairs: 900}} {
 		engine, _ := s.cut(t, cut)
 		for name, runner := range runners() {

@@ -118,7 +118,8 @@ type demo struct {
 	Files        []string          `json:"files"`
 
 	warnings         []string
-	panels           []*evaluate.Panel // by recommender
+	evaluation       *evaluate.Evaluation
+	panels           []*evaluate.Panel // of it, by recommender
 	roc, calibration []study.Line      // by recommender
 	learned          [][]float64       // π̂ by field
 	planted          [][]float64       // π
@@ -215,8 +216,25 @@ func runDemo(ctx context.Context, f demoFlags, t *ticker) (*demo, error) {
 			d.warnings = append(d.warnings, warning.Message)
 		}
 	}
+	checksum := problem.Checksum()
+	m, err := bayes.Model(checksum)
+	if err != nil {
+		return nil, err
+	}
+	naive, err := d.Recommenders[0].result.Model(checksum)
+	if err != nil {
+		return nil, err
+	}
 	t.say("judging both")
-	if err := d.judge(ctx, test, bayes.Judge()); err != nil {
+	// By pairs that were drawn apart: models fitted to the whole network leave no other.
+	d.evaluation, err = evaluate.NewEvaluation(ctx, g, m, fit.Evidence{Pairs: test.Pairs}, evaluate.EvaluationSettings{
+		Panel: evaluate.PanelSettings{Floor: .01, Threads: f.threads}, Others: []model.Model{naive}, Names: []string{"naive"},
+	})
+	if err != nil {
+		return nil, err
+	}
+	d.panels = []*evaluate.Panel{d.evaluation.Others[0].Panel, d.evaluation.Panel}
+	if err := d.judge(test); err != nil {
 		return nil, err
 	}
 	if err := d.compareExposure(w, bayes); err != nil {
@@ -226,20 +244,11 @@ func runDemo(ctx context.Context, f demoFlags, t *ticker) (*demo, error) {
 		return nil, err
 	}
 	t.say("forecasting the loop")
-	checksum := problem.Checksum()
-	m, err := bayes.Model(checksum)
-	if err != nil {
-		return nil, err
-	}
 	if err := d.forecast(ctx, m, w, f); err != nil {
 		return nil, err
 	}
 	t.say("writing %s", f.out)
-	naive, err := d.Recommenders[0].result.Model(checksum)
-	if err != nil {
-		return nil, err
-	}
-	return d, d.write(ctx, f, g, data, m, naive, test)
+	return d, d.write(ctx, f, g, data, m, naive)
 }
 
 // stepOf shows training under a name.
@@ -272,7 +281,7 @@ func (d *demo) describe(g *graph.Graph, test *world.Sample) {
 }
 
 // judge holds both recommenders against the truth and against what the estimators say.
-func (d *demo) judge(ctx context.Context, test *world.Sample, judge *fit.Judge) error {
+func (d *demo) judge(test *world.Sample) error {
 	for i := range d.Recommenders {
 		r := &d.Recommenders[i]
 		scored := evaluate.Scored{Linked: test.Relevant}
@@ -310,16 +319,7 @@ func (d *demo) judge(ctx context.Context, test *world.Sample, judge *fit.Judge) 
 			return err
 		}
 		d.roc, d.calibration = append(d.roc, roc), append(d.calibration, calibration)
-		s := evaluate.PanelSettings{Floor: .01}
-		if r.Method != "bayes" {
-			s.Predictions = r.logits
-		}
-		panel, err := evaluate.NewPanel(ctx, judge, fit.Evidence{Pairs: test.Pairs}, s)
-		if err != nil {
-			return err
-		}
-		d.panels = append(d.panels, panel)
-		for _, row := range panel.Risks {
+		for _, row := range d.panels[i].Risks {
 			name := map[string]string{"naive": "naive", "w": "R_w", "pu": "R_PU", "ap": "R_AP"}[row.Scheme]
 			r.Judged = append(r.Judged, demoJudged{name, row.Risk.Interval.Estimate, row.Risk.Lower, row.Risk.Upper})
 		}

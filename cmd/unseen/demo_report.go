@@ -10,18 +10,16 @@ import (
 	"path/filepath"
 
 	"unseen/dataset"
-	"unseen/evaluate"
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/internal/atomicfile"
 	"unseen/model"
 	"unseen/report"
 	"unseen/study"
-	"unseen/world"
 )
 
 // write writes the folder: the data, the models and the report. Each is whole or not there.
-func (d *demo) write(ctx context.Context, f demoFlags, g *graph.Graph, data fit.Data, m, naive model.Model, test *world.Sample) error {
+func (d *demo) write(ctx context.Context, f demoFlags, g *graph.Graph, data fit.Data, m, naive model.Model) error {
 	folder := filepath.Join(f.out, "dataset")
 	manifest, err := dataset.Write(ctx, folder, dataset.Content{Graph: g}, dataset.WriteOptions{Provenance: dataset.Provenance{
 		MadeBy: "unseen", Command: []string{"unseen", "demo", "--papers", fmt.Sprint(f.papers), "--seed", fmt.Sprint(f.seed)}, Seed: &f.seed,
@@ -45,7 +43,7 @@ func (d *demo) write(ctx context.Context, f demoFlags, g *graph.Graph, data fit.
 	if err := model.Save(beside, naive); err != nil {
 		return err
 	}
-	if err := writeEvaluation(ctx, path, g, m, naive, test); err != nil {
+	if err := d.writeEvaluation(path); err != nil {
 		return err
 	}
 	document := d.document(m.DataChecksum)
@@ -57,15 +55,9 @@ func (d *demo) write(ctx context.Context, f demoFlags, g *graph.Graph, data fit.
 	return nil
 }
 
-// writeEvaluation judges the model, and naive beside it, by pairs that were drawn apart: models fitted to the whole
-// network leave no other. unseen serve shows it.
-func writeEvaluation(ctx context.Context, path string, g *graph.Graph, m, naive model.Model, test *world.Sample) error {
-	e, err := evaluate.NewEvaluation(ctx, g, m, fit.Evidence{Pairs: test.Pairs}, evaluate.EvaluationSettings{
-		Panel: evaluate.PanelSettings{Floor: .01}, Others: []model.Model{naive}, Names: []string{"naive"},
-	})
-	if err != nil {
-		return err
-	}
+// writeEvaluation writes what was found beside the model, where unseen serve looks for it.
+func (d *demo) writeEvaluation(path string) error {
+	e := d.evaluation
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		return err
