@@ -534,12 +534,14 @@ func (l *laplace) fitIntercept(z []float64, t cellTable) (shift, loss float64) {
 	for range 30 {
 		var slope, curvature float64
 		loss = 0
+		losses := l.tally()
 		for i := range z {
-			c := l.contribute(i, z[i]+shift, t)
+			c := l.contribute(i, z[i]+shift, t, &losses)
 			loss += c.loss
 			slope += c.dz
 			curvature += c.zz
 		}
+		loss += losses.total()
 		step := -slope / math.Max(curvature, 1e-12)
 		if math.Abs(step) < 1e-4 {
 			break

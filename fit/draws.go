@@ -63,7 +63,7 @@ func (l *laplace) sketch(ctx context.Context, theta []float64) (*information, er
 			n := min(len(z), to-from)
 			l.logits(z[:n], w, from)
 			for k := range n {
-				c := l.contribute(from+k, float64(z[k]), t)
+				c := l.contribute(from+k, float64(z[k]), t, nil)
 				if l.fixed {
 					c.zs = 0
 				}

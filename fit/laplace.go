@@ -119,7 +119,7 @@ func (l *laplace) size() int { return l.d + 1 + l.cells }
 
 // contribution is what one pair contributes, given its logits.
 type contribution struct {
-	loss       float64
+	loss       float64 // of pairs whose exposure is logged; of the others it is tallied
 	dz, ds     float64 // slopes
 	zz, zs, ss float64 // Fisher information
 }
@@ -158,9 +158,40 @@ const hermiteCentre = .45714285714285714
 // costs one exponential however often its likelihood is averaged.
 type spread [3]float64
 
+// tally adds up Σ weight·log x over many pairs, for the weights of the points, by products: most x are near 1, so that
+// hundreds of pairs share a logarithm. A product is off by half an ulp for each factor, as a sum of logarithms would be.
+type tally struct {
+	loss     float64
+	weights  [4]float64 // of the logit itself, and of either side's three points
+	products [4]float64
+}
+
+func (l *laplace) tally() tally {
+	return tally{weights: [4]float64{l.centreWeight(), hermiteWeight[0], hermiteWeight[1], hermiteWeight[2]}, products: [4]float64{1, 1, 1, 1}}
+}
+
+// add adds weights[i]·log x, for an x of at least 1, but for its rounding.
+func (t *tally) add(i int, x float64) {
+	if p := t.products[i] * x; p < 1e300 {
+		t.products[i] = p
+		return
+	}
+	t.loss += t.weights[i] * (math.Log(t.products[i]) + math.Log(x))
+	t.products[i] = 1
+}
+
+func (t *tally) total() float64 {
+	sum := t.loss
+	for i, p := range t.products {
+		sum += t.weights[i] * math.Log(p)
+	}
+	return sum
+}
+
 // contribute averages a pair's contribution over what is believed of its logit: a normal
-// distribution around z whose variance is the pair's leverage, once that is known.
-func (l *laplace) contribute(k int, z float64, t cellTable) contribution {
+// distribution around z whose variance is the pair's leverage, once that is known. The loss is
+// tallied, unless that is nil.
+func (l *laplace) contribute(k int, z float64, t cellTable, losses *tally) contribution {
 	z = math.Max(-300, math.Min(300, z)) // e^±300 and its neighbours are finite
 	at := point{pi: t.pi[l.cell[k]], rest: t.rest[l.cell[k]], rate: l.rate[k], linked: l.linked[k]}
 	if l.exposure != nil {
@@ -182,15 +213,16 @@ func (l *laplace) contribute(k int, z float64, t cellTable) contribution {
 		}
 		return sum
 	}
-	sum.loss = l.centreWeight() * math.Log(at.add(&sum, e, l.centreWeight()))
+	centre := at.add(&sum, e, l.centreWeight())
+	if losses != nil {
+		losses.add(0, centre)
+	}
 	if l.spread != nil {
 		for i, factor := range l.spread[k] {
 			above, below := at.add(&sum, e*factor, hermiteWeight[i]), at.add(&sum, e/factor, hermiteWeight[i])
-			// one logarithm for the two points of a weight
-			if both := above * below; both < math.MaxFloat64 {
-				sum.loss += hermiteWeight[i] * math.Log(both)
-			} else {
-				sum.loss += hermiteWeight[i] * (math.Log(above) + math.Log(below))
+			if losses != nil {
+				losses.add(1+i, above)
+				losses.add(1+i, below)
 			}
 		}
 	}
@@ -337,19 +369,21 @@ func (l *laplace) value(ctx context.Context, theta, grad []float64) (float64, er
 		p := &parts[i]
 		p.w, p.s = make([]float32, l.d+1), make([]float64, l.cells)
 		from, to := l.lot(i)
+		losses := l.tally()
 		var z, dz [512]float32
 		var idx [512]int32
 		for ; from < to; from += len(z) {
 			n := min(len(z), to-from)
 			l.logits(z[:n], w, from)
 			for k := range n {
-				c := l.contribute(from+k, float64(z[k]), t)
+				c := l.contribute(from+k, float64(z[k]), t, &losses)
 				p.loss += c.loss
 				dz[k], idx[k] = float32(c.dz), int32(from+k)
 				p.s[l.cell[from+k]] += c.ds
 			}
 			kern.AddRows(p.w, l.x, idx[:n], dz[:n])
 		}
+		p.loss += losses.total()
 	})
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -445,7 +479,7 @@ func (l *laplace) fisher(ctx context.Context, theta []float64) (*information, er
 			n := min(len(z), to-from)
 			l.logits(z[:n], w, from)
 			for k := range n {
-				c := l.contribute(from+k, float64(z[k]), t)
+				c := l.contribute(from+k, float64(z[k]), t, nil)
 				cell := l.cell[from+k]
 				p.s[cell] += c.ss
 				p.one += c.zz

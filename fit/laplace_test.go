@@ -90,7 +90,11 @@ func TestInformationOfAPair(t *testing.T) {
 			var information contribution
 			for _, o := range outcomes {
 				var c contribution
-				o.p.add(&c, e, 1)
+				if logged {
+					o.p.addLogged(&c, e, 1)
+				} else {
+					o.p.add(&c, e, 1)
+				}
 				dz, ds = dz+o.chance*c.dz, ds+o.chance*c.ds
 				zz, zs, ss = zz+o.chance*c.dz*c.dz, zs+o.chance*c.dz*c.ds, ss+o.chance*c.ds*c.ds
 				information.zz += o.chance * c.zz
@@ -103,6 +107,33 @@ func TestInformationOfAPair(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Losses that are added up by products are the sums of their logarithms, however large they are.
+func TestTally(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	l := &laplace{spread: make([]spread, 1)}
+	losses := l.tally()
+	var want float64
+	for range 100_000 {
+		i := rng.IntN(4)
+		loss := math.Exp(rng.NormFloat64() * 3) // up to some 300,000
+		if loss > 700 {
+			loss = 700
+		}
+		losses.add(i, math.Exp(loss))
+		want += losses.weights[i] * loss
+	}
+	if got := losses.total(); math.Abs(got-want) > 1e-11*want {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if sum := losses.weights[0] + 2*(losses.weights[1]+losses.weights[2]+losses.weights[3]); math.Abs(sum-1) > 1e-15 {
+		t.Errorf("the weights of the seven points add up to %v", sum)
+	}
+	losses.add(2, math.Inf(1))
+	if got := losses.total(); !math.IsInf(got, 1) {
+		t.Errorf("%v with an impossible pair", got)
 	}
 }
 
