@@ -141,6 +141,9 @@ func NewEvaluation(ctx context.Context, g *graph.Graph, m model.Model, v fit.Evi
 			return nil, fmt.Errorf("evaluate: the certificate in the model is damaged: %w; fit it anew", err)
 		}
 	}
+	if judge.Posterior == nil && e.Class != fit.NoExposure {
+		e.Warnings = append(e.Warnings, "a model by "+m.Method+" does not know how sure it is of π̂ and ŷ: its intervals take both for known and are far too narrow; judge it by the exposure of a model by bayes")
+	}
 	if e.Observed, _, err = observe(m, v.Pairs); err != nil {
 		return nil, err
 	}
@@ -160,6 +163,14 @@ func NewEvaluation(ctx context.Context, g *graph.Graph, m model.Model, v fit.Evi
 		}
 		if o.Panel, err = NewPanel(ctx, judge, v, settings); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.Names[k], err)
+		}
+		differences, err := judge.Differences(ctx, v, settings.Floor, settings.Predictions, nil)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", s.Names[k], err)
+		}
+		for i := range o.Panel.Risks {
+			d := differences[o.Panel.Risks[i].Scheme]
+			o.Panel.Risks[i].Against = &d
 		}
 		e.Others = append(e.Others, o)
 	}

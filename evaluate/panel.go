@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 
 	"unseen/fit"
 	"unseen/graph"
@@ -32,7 +33,14 @@ type PanelRow struct {
 	Bias      float64      `json:"plugInBias"`
 	Deviation float64      `json:"plugInDeviation"`
 	Exact     *float64     `json:"exact,omitempty"`
+
+	// Against is by how much the risk is above that of the evaluation's own model, on the same pairs and by the same π̂
+	// and ŷ; nil for that model itself.
+	Against *fit.Estimate `json:"against,omitempty"`
 }
+
+// Label is what people are told of the estimator: R_AP.
+func (r PanelRow) Label() string { return risk.Label(r.Scheme) }
 
 // RegionRow supposes that π̂ is wrong by a factor, π = π̂/Factor, while π·y, which the links show, is
 // right: y = ŷ·Factor, at most 1.
@@ -94,6 +102,16 @@ func NewPanel(ctx context.Context, j *fit.Judge, v fit.Evidence, s PanelSettings
 		p.Region[number] = regionAt(beliefs, decisions, v.Pairs.Weight, regionFactors[number])
 	})
 	p.warn()
+	var clipped, total float64
+	for k, b := range beliefs {
+		total += v.Pairs.Weight[k]
+		if b.Propensity() < s.Floor {
+			clipped += v.Pairs.Weight[k]
+		}
+	}
+	if clipped > total/10 {
+		p.Warnings = append(p.Warnings, fmt.Sprintf("%.0f%% of the pairs have a π̂ below %g, where R_w and R_PU take it for that: they are too low there; read R_AP", 100*clipped/total, s.Floor))
+	}
 	return p, nil
 }
 
@@ -213,13 +231,20 @@ func (p *Panel) warn() {
 	if ap == nil || naive == nil {
 		return
 	}
+	var excluded []string
 	for i := range p.Risks {
 		row := &p.Risks[i]
 		if row.Scheme == "w" || row.Scheme == "pu" {
 			if width, best := row.Risk.Upper-row.Risk.Lower, ap.Risk.Upper-ap.Risk.Lower; width > 3*best {
-				p.Warnings = append(p.Warnings, fmt.Sprintf("the interval of R_%s is %.0f times as wide as that of R_AP: a few pairs with small π̂ carry it", row.Scheme, width/best))
+				p.Warnings = append(p.Warnings, fmt.Sprintf("the interval of %s is %.0f times as wide as that of R_AP: a few pairs with small π̂ carry it", row.Label(), width/best))
+			}
+			if row.Risk.Upper < ap.Risk.Lower || row.Risk.Lower > ap.Risk.Upper {
+				excluded = append(excluded, row.Label())
 			}
 		}
+	}
+	if len(excluded) > 0 {
+		p.Warnings = append(p.Warnings, fmt.Sprintf("R_AP and %s estimate the same risk, but their intervals lie apart: somewhere π̂ or ŷ is further off than the intervals allow for; compare models rather than read the risk as it is", strings.Join(excluded, ", ")))
 	}
 	if naive.Risk.Lower <= ap.Risk.Upper && naive.Risk.Upper >= ap.Risk.Lower {
 		p.Warnings = append(p.Warnings, "the intervals of the naive risk and of R_AP overlap: on these pairs the correction does not change the verdict")

@@ -150,6 +150,9 @@ func (s setup) try(t testing.TB, seed uint64) outcome {
 	for name, e := range must(judge.Panel(ctx, evidence, .05, logitsOf(naive, test.Pairs)))(t).Risks {
 		out.verdicts["naive's, "+name] = verdict{e, risks(naive)}
 	}
+	for name, e := range must(judge.Differences(ctx, evidence, .05, logitsOf(naive, test.Pairs), nil))(t) {
+		out.verdicts["naive's less own, "+name] = verdict{e, risks(naive) - risks(r)}
+	}
 	if s.caseControl { // the training pairs have other sources
 		return out
 	}

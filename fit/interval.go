@@ -89,7 +89,19 @@ var DoublyRobust risk.Scheme = risk.MassFunc(func(o risk.Observation, b risk.Bel
 
 // Risk estimates the risk of predictions, given as logits, one per pair; nil means the judge's own.
 func (j *Judge) Risk(ctx context.Context, v Evidence, e risk.Estimator, predictions []float32) (Estimate, error) {
-	out, err := j.risks(ctx, v, []risk.Estimator{e}, predictions)
+	out, err := j.answer(ctx, question{Evidence: v, estimators: []risk.Estimator{e}, predictions: predictions})
+	if err != nil {
+		return Estimate{}, err
+	}
+	return out[0], nil
+}
+
+// Difference estimates by how much the risk of predictions is above that of others, both given as logits, one per
+// pair; nil means the judge's own. What both have in common falls out, the pairs and, by masses that are probabilities
+// as those of ap, much of what is not known of π̂ and ŷ: where the intervals of two risks overlap, that of their
+// difference may still be clear of 0.
+func (j *Judge) Difference(ctx context.Context, v Evidence, e risk.Estimator, predictions, others []float32) (Estimate, error) {
+	out, err := j.answer(ctx, question{Evidence: v, estimators: []risk.Estimator{e}, predictions: predictions, others: others, difference: true})
 	if err != nil {
 		return Estimate{}, err
 	}
@@ -105,12 +117,26 @@ type Panel struct {
 // Panel estimates the risk of predictions by every scheme. ap is the one to report: its masses are
 // probabilities. The floor is the least propensity that w, pu and dr see.
 func (j *Judge) Panel(ctx context.Context, v Evidence, floor float64, predictions []float32) (*Panel, error) {
-	names := []string{"naive", "w", "pu", "ap"}
-	estimators := []risk.Estimator{{Scheme: risk.Naive{}}, {Scheme: risk.W{}}, {Scheme: risk.PU{}}, {Scheme: risk.AP{}}}
-	for i := range estimators {
-		estimators[i].Floor = floor
+	return j.panel(ctx, question{Evidence: v, predictions: predictions}, floor)
+}
+
+// Differences estimates by every scheme what Difference does by one.
+func (j *Judge) Differences(ctx context.Context, v Evidence, floor float64, predictions, others []float32) (map[string]Estimate, error) {
+	p, err := j.panel(ctx, question{Evidence: v, predictions: predictions, others: others, difference: true}, floor)
+	if err != nil {
+		return nil, err
 	}
-	found, err := j.risks(ctx, v, append(estimators, meanLink), predictions)
+	return p.Risks, nil
+}
+
+func (j *Judge) panel(ctx context.Context, q question, floor float64) (*Panel, error) {
+	names := []string{"naive", "w", "pu", "ap"}
+	q.estimators = []risk.Estimator{{Scheme: risk.Naive{}}, {Scheme: risk.W{}}, {Scheme: risk.PU{}}, {Scheme: risk.AP{}}}
+	for i := range q.estimators {
+		q.estimators[i].Floor = floor
+	}
+	q.estimators = append(q.estimators, meanLink)
+	found, err := j.answer(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -118,11 +144,12 @@ func (j *Judge) Panel(ctx context.Context, v Evidence, floor float64, prediction
 	for i, name := range names {
 		out.Risks[name] = found[i]
 	}
-	logged, kept := v.logged(predictions)
-	if logged.Pairs.Len() > 1 {
-		if out.Risks["dr"], err = j.Risk(ctx, logged, risk.Estimator{Scheme: DoublyRobust, Floor: floor}, kept); err != nil {
+	if q = q.logged(); q.Pairs.Len() > 1 {
+		q.estimators = []risk.Estimator{{Scheme: DoublyRobust, Floor: floor}}
+		if found, err = j.answer(ctx, q); err != nil {
 			return nil, err
 		}
+		out.Risks["dr"] = found[0]
 	}
 	return out, nil
 }
@@ -137,23 +164,34 @@ var meanLink = risk.Estimator{Scheme: risk.MassFunc(linkMass), Loss: fixedLoss{l
 
 func linkMass(_ risk.Observation, b risk.Belief) risk.Mass { return risk.Mass{Positive: b.Link()} }
 
-// logged returns the pairs whose exposure is logged.
-func (v Evidence) logged(predictions []float32) (Evidence, []float32) {
-	out := Evidence{Pairs: &graph.Pairs{Universe: v.Pairs.Universe}}
-	var kept []float32
-	for k, e := range v.Exposure {
+// question is what a judge is asked: the risk of predictions, or by how much it is above that of others.
+type question struct {
+	Evidence
+	estimators          []risk.Estimator
+	predictions, others []float32 // logits, one per pair; nil means the judge's own
+	difference          bool      // from the others
+}
+
+// logged asks the same of the pairs whose exposure is logged.
+func (q question) logged() question {
+	out := q
+	out.Pairs, out.Exposure, out.predictions, out.others = &graph.Pairs{Universe: q.Pairs.Universe}, nil, nil, nil
+	for k, e := range q.Exposure {
 		if e == risk.Unlogged || e == risk.Offered {
 			continue
 		}
 		p := out.Pairs
-		p.Source, p.Target, p.Linked = append(p.Source, v.Pairs.Source[k]), append(p.Target, v.Pairs.Target[k]), append(p.Linked, v.Pairs.Linked[k])
-		p.Weight, p.Rate = append(p.Weight, v.Pairs.Weight[k]), append(p.Rate, v.Pairs.Rate[k])
+		p.Source, p.Target, p.Linked = append(p.Source, q.Pairs.Source[k]), append(p.Target, q.Pairs.Target[k]), append(p.Linked, q.Pairs.Linked[k])
+		p.Weight, p.Rate = append(p.Weight, q.Pairs.Weight[k]), append(p.Rate, q.Pairs.Rate[k])
 		out.Exposure = append(out.Exposure, e)
-		if predictions != nil {
-			kept = append(kept, predictions[k])
+		if q.predictions != nil {
+			out.predictions = append(out.predictions, q.predictions[k])
+		}
+		if q.others != nil {
+			out.others = append(out.others, q.others[k])
 		}
 	}
-	return out, kept
+	return out
 }
 
 // fixedLoss is a loss that does not look at the belief, so that slopes run through masses alone.
@@ -163,15 +201,17 @@ func (l fixedLoss) Losses(risk.Belief) (linked, unlinked float64) { return l.lin
 func (l fixedLoss) Slopes(risk.Belief) (linked, unlinked float64) { return 0, 0 }
 func (l fixedLoss) Bound() float64                                { return math.Inf(1) }
 
-// lossesOf fills in the losses of a prediction under each estimator's loss. Most have the default one, which is found once.
-func lossesOf(losses []fixedLoss, estimators []risk.Estimator, prediction risk.Belief) {
-	var common fixedLoss
-	common.linked, common.unlinked = risk.Log{}.Losses(prediction)
-	for i, e := range estimators {
-		losses[i] = common
+// add adds so many times the losses of a prediction under each estimator's loss. Most have the default one, which is
+// found once.
+func (q *question) add(losses []fixedLoss, times float64, prediction risk.Belief) {
+	linked, unlinked := risk.Log{}.Losses(prediction)
+	for i, e := range q.estimators {
+		a, b := linked, unlinked
 		if e.Loss != nil {
-			losses[i].linked, losses[i].unlinked = e.Loss.Losses(prediction)
+			a, b = e.Loss.Losses(prediction)
 		}
+		losses[i].linked += times * a
+		losses[i].unlinked += times * b
 	}
 }
 
@@ -183,27 +223,31 @@ type judged struct {
 	weight           []float64 // by replicate: Σ w
 }
 
-func (j *Judge) risks(ctx context.Context, v Evidence, estimators []risk.Estimator, predictions []float32) ([]Estimate, error) {
-	n := v.Pairs.Len()
+// answer returns an estimate by each of the question's estimators.
+func (j *Judge) answer(ctx context.Context, q question) ([]Estimate, error) {
+	n := q.Pairs.Len()
 	if n == 0 {
 		return nil, fmt.Errorf("%w: there are none to judge by", ErrData)
 	}
-	if predictions != nil && len(predictions) != n || v.Exposure != nil && len(v.Exposure) != n {
-		return nil, fmt.Errorf("%w: %d pairs, %d predictions, %d exposures", ErrShape, n, len(predictions), len(v.Exposure))
+	if q.predictions != nil && len(q.predictions) != n || q.others != nil && len(q.others) != n || q.Exposure != nil && len(q.Exposure) != n {
+		return nil, fmt.Errorf("%w: %d pairs, %d and %d predictions, %d exposures", ErrShape, n, len(q.predictions), len(q.others), len(q.Exposure))
+	}
+	if q.difference && q.predictions == nil && q.others == nil {
+		return nil, fmt.Errorf("%w: the judge's own predictions differ from themselves by nothing; give others", ErrData)
 	}
 	const chunk = 4096
 	var replicates []replicate
 	if j.Posterior != nil {
 		replicates = j.Posterior.replicates
 	}
-	values := make([][]float64, len(estimators))
+	values := make([][]float64, len(q.estimators))
 	for i := range values {
 		values[i] = make([]float64, n)
 	}
 	parts := make([][]judged, (n+chunk-1)/chunk)
 	failed := make([]error, len(parts))
 	kern.Chunks(n, chunk, max(j.Threads, 1), func(_, number, from, to int) {
-		parts[number] = make([]judged, len(estimators))
+		parts[number] = make([]judged, len(q.estimators))
 		for i := range parts[number] {
 			parts[number][i] = judged{
 				link: make([]float64, j.Link.Size()), propensity: make([]float64, j.Propensity.Size()),
@@ -212,7 +256,7 @@ func (j *Judge) risks(ctx context.Context, v Evidence, estimators []risk.Estimat
 		}
 		for ; from < to && failed[number] == nil; from += stretch {
 			if failed[number] = ctx.Err(); failed[number] == nil {
-				failed[number] = j.judge(v, from, min(from+stretch, to), estimators, predictions, replicates, values, parts[number])
+				failed[number] = j.judge(&q, from, min(from+stretch, to), replicates, values, parts[number])
 			}
 		}
 	})
@@ -221,10 +265,10 @@ func (j *Judge) risks(ctx context.Context, v Evidence, estimators []risk.Estimat
 			return nil, err
 		}
 	}
-	out := make([]Estimate, len(estimators))
-	for i, e := range estimators {
+	out := make([]Estimate, len(q.estimators))
+	for i, e := range q.estimators {
 		var err error
-		if out[i], err = j.conclude(v, e, values[i], parts, i, len(replicates)); err != nil {
+		if out[i], err = j.conclude(q.Evidence, e, values[i], parts, i, len(replicates)); err != nil {
 			return nil, err
 		}
 	}
@@ -232,21 +276,41 @@ func (j *Judge) risks(ctx context.Context, v Evidence, estimators []risk.Estimat
 }
 
 // judge adds a stretch of pairs to what they come to.
-func (j *Judge) judge(v Evidence, from, to int, estimators []risk.Estimator, predictions []float32, replicates []replicate, values [][]float64, parts []judged) error {
-	n := to - from
-	batch := model.Batch{Sources: v.Pairs.Source[from:to], Targets: v.Pairs.Target[from:to]}
+func (j *Judge) judge(q *question, from, to int, replicates []replicate, values [][]float64, parts []judged) error {
+	n, count := to-from, len(q.estimators)
+	batch := model.Batch{Sources: q.Pairs.Source[from:to], Targets: q.Pairs.Target[from:to]}
 	var z, s, truth, dz, ds [stretch]float32
 	j.Link.Logits(z[:n], j.LinkParams, batch)
 	j.Propensity.Logits(s[:n], j.PropensityParams, batch)
-	beliefs, losses := make([]risk.Belief, n), make([]fixedLoss, n*len(estimators)) // of a pair: for each estimator
-	// believe takes logits for beliefs and, unless others are, for the predictions that are judged.
+	// Of a pair, losses for each estimator: given are those of predictions that are given.
+	beliefs, losses, given := make([]risk.Belief, n), make([]fixedLoss, n*count), make([]fixedLoss, n*count)
+	own := 0. // how often those of the judge's own predictions count
+	for _, of := range []struct {
+		predictions []float32
+		times       float64
+	}{{q.predictions, 1}, {q.others, -1}} {
+		switch {
+		case of.times < 0 && !q.difference:
+		case of.predictions == nil:
+			own = of.times
+		default:
+			for k := range n {
+				prediction, err := risk.FromLogits(float64(of.predictions[from+k]), 0)
+				if err != nil {
+					return err
+				}
+				q.add(given[k*count:], of.times, prediction)
+			}
+		}
+	}
 	believe := func(z, s []float32) (err error) {
+		copy(losses, given)
 		for k := range n {
 			if beliefs[k], err = risk.FromLogits(float64(z[k]), float64(s[k])); err != nil {
 				return err
 			}
-			if predictions == nil {
-				lossesOf(losses[k*len(estimators):], estimators, beliefs[k])
+			if own != 0 {
+				q.add(losses[k*count:], own, beliefs[k])
 			}
 		}
 		return nil
@@ -254,28 +318,18 @@ func (j *Judge) judge(v Evidence, from, to int, estimators []risk.Estimator, pre
 	if err := believe(z[:], s[:]); err != nil {
 		return err
 	}
-	for k := range n {
-		if predictions == nil {
-			break
-		}
-		prediction, err := risk.FromLogits(float64(predictions[from+k]), 0)
-		if err != nil {
-			return err
-		}
-		lossesOf(losses[k*len(estimators):], estimators, prediction)
-	}
 	link, propensity := make([]float32, j.Link.Size()), make([]float32, j.Propensity.Size())
-	for i, e := range estimators {
+	for i, e := range q.estimators {
 		clear(link)
 		clear(propensity)
 		for k := range n {
-			seen := risk.Observation{Linked: v.Pairs.Linked[from+k]}
-			if v.Exposure != nil {
-				seen.Exposure = v.Exposure[from+k]
+			seen := risk.Observation{Linked: q.Pairs.Linked[from+k]}
+			if q.Exposure != nil {
+				seen.Exposure = q.Exposure[from+k]
 			}
-			e.Loss = &losses[k*len(estimators)+i]
+			e.Loss = &losses[k*count+i]
 			value, g := e.Gradient(seen, beliefs[k])
-			w := v.Pairs.Weight[from+k] / v.Pairs.Weight[0] // near 1, for float32
+			w := q.Pairs.Weight[from+k] / q.Pairs.Weight[0] // near 1, for float32
 			values[i][from+k] = value
 			dz[k], ds[k] = float32(w*g.Link), float32(w*g.Propensity)
 		}
@@ -285,10 +339,10 @@ func (j *Judge) judge(v Evidence, from, to int, estimators []risk.Estimator, pre
 		j.Link.Backward(link, j.LinkParams, batch, dz[:n])
 		j.Propensity.Backward(propensity, j.PropensityParams, batch, ds[:n])
 		for k, g := range link {
-			parts[i].link[k] += float64(g) * v.Pairs.Weight[0]
+			parts[i].link[k] += float64(g) * q.Pairs.Weight[0]
 		}
 		for k, g := range propensity {
-			parts[i].propensity[k] += float64(g) * v.Pairs.Weight[0]
+			parts[i].propensity[k] += float64(g) * q.Pairs.Weight[0]
 		}
 	}
 	if len(replicates) == 0 {
@@ -314,23 +368,23 @@ func (j *Judge) judge(v Evidence, from, to int, estimators []risk.Estimator, pre
 			y, u := sigmoidBoth(float64(truth[k]))
 			rate := 1.
 			if j.Posterior.caseControl {
-				rate = v.Pairs.Rate[from+k]
+				rate = q.Pairs.Rate[from+k]
 			}
 			past := history{seed: j.Posterior.seed, replicate: b, source: batch.Sources[k], target: batch.Targets[k]}
 			as := risk.Unlogged
-			if v.Exposure != nil {
-				as = v.Exposure[from+k]
+			if q.Exposure != nil {
+				as = q.Exposure[from+k]
 			}
 			seen := past.happen(y, exposed[k], rate, as)
-			w := v.Pairs.Weight[from+k]
-			switch was := v.Pairs.Linked[from+k]; {
+			w := q.Pairs.Weight[from+k]
+			switch was := q.Pairs.Linked[from+k]; {
 			case was && !seen.Linked: // sampled less often, it stands for more
 				w /= rate
 			case !was && seen.Linked:
 				w *= rate
 			}
-			for i, e := range estimators {
-				loss := &losses[k*len(estimators)+i]
+			for i, e := range q.estimators {
+				loss := &losses[k*count+i]
 				e.Loss = loss
 				parts[i].estimate[b] += w * e.Risk(seen, beliefs[k])
 				parts[i].truth[b] += w * (y*loss.linked + u*loss.unlinked)

@@ -61,6 +61,50 @@ func TestNuisanceIsTheDeltaMethod(t *testing.T) {
 	}
 }
 
+// The difference of two risks is the difference of their estimates, whichever of them is the judge's own. Where no mass is
+// beyond 1 it is surer than they are, since what they have in common falls out.
+func TestDifferences(t *testing.T) {
+	s := must(saturated())(t)
+	ctx := context.Background()
+	judge := s.result.Judge()
+	evidence := Evidence{s.test.Pairs, exposures(s.test, .1)}
+	naive := mustFit(t, Problem{Nodes: s.problem.Nodes, Train: s.problem.Train}, Settings{Method: "naive", Optimiser: "lbfgs"})
+	its, other := logitsOf(naive, s.test.Pairs), make([]float32, s.test.Pairs.Len())
+	own, theirs := must(judge.Panel(ctx, evidence, .05, nil))(t).Risks, must(judge.Panel(ctx, evidence, .05, its))(t).Risks
+	zero := must(judge.Panel(ctx, evidence, .05, other))(t).Risks
+	near := func(what string, got, want float64) {
+		t.Helper()
+		if math.Abs(got-want) > 1e-9 {
+			t.Errorf("%s: %v, want %v", what, got, want)
+		}
+	}
+	more, less := must(judge.Differences(ctx, evidence, .05, its, nil))(t), must(judge.Differences(ctx, evidence, .05, nil, its))(t)
+	both := must(judge.Differences(ctx, evidence, .05, its, other))(t)
+	if len(more) != len(own) || len(own) != 5 {
+		t.Errorf("%d differences of %d risks", len(more), len(own))
+	}
+	for name, d := range more {
+		near(name, d.Plain, theirs[name].Plain-own[name].Plain)
+		near(name+", bias", d.Bias, theirs[name].Bias-own[name].Bias)
+		near(name+", turned around", less[name].Interval.Estimate, -d.Interval.Estimate)
+		near(name+", turned around, bound", less[name].Lower, -d.Upper)
+		near(name+", of two others", both[name].Plain, theirs[name].Plain-zero[name].Plain)
+		if apart := math.Hypot(theirs[name].StandardError, own[name].StandardError); (name == "naive" || name == "ap") && !(d.StandardError < .9*apart) {
+			t.Errorf("%s: standard error %v, were they independent %v", name, d.StandardError, apart)
+		}
+	}
+	one := must(judge.Difference(ctx, evidence, risk.Estimator{Scheme: risk.AP{}, Floor: .05}, its, nil))(t)
+	if one != more["ap"] {
+		t.Errorf("alone %+v, among the others %+v", one, more["ap"])
+	}
+	if _, err := judge.Difference(ctx, evidence, risk.Estimator{}, nil, nil); !errors.Is(err, ErrData) {
+		t.Errorf("of nothing from nothing: %v", err)
+	}
+	if _, err := judge.Difference(ctx, evidence, risk.Estimator{}, its, its[1:]); !errors.Is(err, ErrShape) {
+		t.Errorf("of too few: %v", err)
+	}
+}
+
 func TestJudgeDoesNotDependOnThreads(t *testing.T) {
 	s := must(saturated())(t)
 	ctx := context.Background()

@@ -9,9 +9,6 @@ import (
 	"unseen/study"
 )
 
-// schemeNames is how people are told of estimators.
-var schemeNames = map[string]string{"naive": "naive", "w": "R_w", "pu": "R_PU", "ap": "R_AP", "dr": "R_DR"}
-
 // OfEvaluation makes sections of what a model is worth on a dataset.
 func OfEvaluation(e *evaluate.Evaluation) []Section {
 	panel := Panel{
@@ -30,7 +27,7 @@ func OfEvaluation(e *evaluate.Evaluation) []Section {
 	add := func(name, method string, p *evaluate.Panel) {
 		for _, row := range p.Risks {
 			panel.Rows = append(panel.Rows, PanelRow{
-				Name: or(schemeNames[row.Scheme], row.Scheme), Group: group(name, method),
+				Name: row.Label(), Group: group(name, method),
 				Estimate: row.Risk.Interval.Estimate, Lower: row.Risk.Lower, Upper: row.Risk.Upper,
 			})
 		}
@@ -41,6 +38,9 @@ func OfEvaluation(e *evaluate.Evaluation) []Section {
 	}
 	first := panel.Section()
 	first.Warnings = slices.Clone(e.Warnings)
+	for k, o := range e.Others {
+		first.Tables = append(first.Tables, differenceTable(fmt.Sprintf("difference-%d", k+1), e.Model, o))
+	}
 	first.Tables = append(first.Tables, estimatorTable(e.Panel))
 	region := Section{
 		Name: "region", Title: "If π̂ is wrong",
@@ -212,7 +212,21 @@ func estimatorTable(p *evaluate.Panel) study.Table {
 			}
 			cells = append(cells, cell)
 		}
-		t.Rows = append(t.Rows, study.Row{Name: or(schemeNames[row.Scheme], row.Scheme), Cells: cells})
+		t.Rows = append(t.Rows, study.Row{Name: row.Label(), Cells: cells})
+	}
+	return t
+}
+
+// differenceTable says by how much a model's risk is above that of the first, pair by pair.
+func differenceTable(name, first string, o evaluate.Other) study.Table {
+	t := study.Table{
+		Name: name, Title: fmt.Sprintf("How much higher the risk of %s is than that of %s, on the same pairs", o.Model, first), Head: "judged by",
+		Columns: []study.Column{{Name: "difference", Digits: 5}, {Name: "from", Means: "lower end of the 95% interval", Digits: 5}, {Name: "to", Means: "its upper end", Digits: 5}},
+	}
+	for _, row := range o.Panel.Risks {
+		if d := row.Against; d != nil {
+			t.Rows = append(t.Rows, study.Row{Name: row.Label(), Cells: []study.Cell{study.Number(d.Interval.Estimate), study.Number(d.Lower), study.Number(d.Upper)}})
+		}
 	}
 	return t
 }
@@ -238,6 +252,20 @@ func evaluationWords(e *evaluate.Evaluation) string {
 	for _, row := range e.Panel.Risks {
 		if row.Scheme == "ap" {
 			text += fmt.Sprintf(" Its risk corrected for exposure (R_AP) is %.4g, 95%% interval %.4g to %.4g.", row.Risk.Interval.Estimate, row.Risk.Lower, row.Risk.Upper)
+		}
+	}
+	for _, o := range e.Others {
+		for _, row := range o.Panel.Risks {
+			d := row.Against
+			switch {
+			case row.Scheme != "ap" || d == nil:
+			case d.Lower > 0:
+				text += fmt.Sprintf(" That of %s is higher by %.3g (%.3g to %.3g).", o.Model, d.Interval.Estimate, d.Lower, d.Upper)
+			case d.Upper < 0:
+				text += fmt.Sprintf(" That of %s is lower by %.3g (%.3g to %.3g).", o.Model, -d.Interval.Estimate, -d.Upper, -d.Lower)
+			default:
+				text += fmt.Sprintf(" These pairs do not tell it from that of %s: the difference is %+.3g (%+.3g to %+.3g).", o.Model, d.Interval.Estimate, d.Lower, d.Upper)
+			}
 		}
 	}
 	if e.Class != "" && e.Class != fit.Identified {

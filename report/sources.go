@@ -11,6 +11,7 @@ import (
 	"unseen/evaluate"
 	"unseen/fit"
 	"unseen/model"
+	"unseen/risk"
 	"unseen/study"
 )
 
@@ -152,9 +153,8 @@ func certificateOf(c *evaluate.Certificate) Section {
 		{Name: "RMSE", Means: "root mean square error of the estimated risk", Digits: 4, Better: "lower"},
 		{Name: "covered", Means: "planted truths whose risk the 95% interval held"},
 	}}
-	names := map[string]string{"naive": "naive", "w": "R_w", "pu": "R_PU", "ap": "R_AP"}
 	for _, r := range c.Risks {
-		t.Rows = append(t.Rows, study.Row{Name: or(names[r.Scheme], r.Scheme), Cells: []study.Cell{
+		t.Rows = append(t.Rows, study.Row{Name: risk.Label(r.Scheme), Cells: []study.Cell{
 			study.Number(r.RMSE), study.Word(fmt.Sprintf("%d of %d", r.Covered, c.Repeats)),
 		}})
 	}

@@ -144,6 +144,7 @@ type demoJudged struct {
 	Estimate float64 `json:"estimate"`
 	Lower    float64 `json:"lower"`
 	Upper    float64 `json:"upper"`
+	Clear    bool    `json:"clear,omitempty"` // of naive: that the 95% interval of the difference from bayes has no 0 in it
 }
 
 type demoPaper struct {
@@ -320,8 +321,11 @@ func (d *demo) judge(test *world.Sample) error {
 		}
 		d.roc, d.calibration = append(d.roc, roc), append(d.calibration, calibration)
 		for _, row := range d.panels[i].Risks {
-			name := map[string]string{"naive": "naive", "w": "R_w", "pu": "R_PU", "ap": "R_AP"}[row.Scheme]
-			r.Judged = append(r.Judged, demoJudged{name, row.Risk.Interval.Estimate, row.Risk.Lower, row.Risk.Upper})
+			one := demoJudged{Name: row.Label(), Estimate: row.Risk.Interval.Estimate, Lower: row.Risk.Lower, Upper: row.Risk.Upper}
+			if against := row.Against; against != nil {
+				one.Clear = against.Lower > 0 || against.Upper < 0
+			}
+			r.Judged = append(r.Judged, one)
 		}
 	}
 	return nil

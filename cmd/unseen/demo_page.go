@@ -35,6 +35,9 @@ func (d *demo) print(w io.Writer) error {
 		if prefers != truth {
 			mark = " ✗"
 		}
+		if !j.Clear {
+			mark += ", perhaps"
+		}
 		fmt.Fprintf(&b, "  %-10s  %-23s  %-23s  %s%s\n", j.Name, j, other, prefers, mark)
 	}
 	fmt.Fprintf(&b, "  %-10s  %-23.3f  %-23.3f  %s\n", "truth", 100*naive.Risk, 100*bayes.Risk, truth)

@@ -268,14 +268,19 @@ func printEvaluation(w io.Writer, e *evaluate.Evaluation, output string) error {
 	panel := func(p *evaluate.Panel) {
 		exact := p.Exact != nil
 		fmt.Fprintf(&b, "  %-8s %10s %23s", "judged by", "risk", "95% interval")
+		if p.Risks[0].Against != nil {
+			fmt.Fprintf(&b, " %30s", "above "+short(e.Model, 24))
+		}
 		if exact {
 			fmt.Fprintf(&b, " %12s", "all pairs")
 		}
 		b.WriteString("\n")
 		for _, row := range p.Risks {
-			name := map[string]string{"naive": "naive", "w": "R_w", "pu": "R_PU", "ap": "R_AP", "dr": "R_DR"}[row.Scheme]
 			interval := fmt.Sprintf("%.4g to %.4g", row.Risk.Lower, row.Risk.Upper)
-			fmt.Fprintf(&b, "  %-8s %11.4g %23s", name, row.Risk.Interval.Estimate, interval)
+			fmt.Fprintf(&b, "  %-8s %11.4g %23s", row.Label(), row.Risk.Interval.Estimate, interval)
+			if d := row.Against; d != nil {
+				fmt.Fprintf(&b, " %30s", fmt.Sprintf("%+.2g (%+.2g to %+.2g)", d.Interval.Estimate, d.Lower, d.Upper))
+			}
 			if row.Exact != nil {
 				fmt.Fprintf(&b, " %12.4g", *row.Exact)
 			}

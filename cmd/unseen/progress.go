@@ -172,24 +172,16 @@ func (t *ticker) beat() {
 	if t.width == 0 {
 		return // cleared
 	}
-	t.paint(fmt.Sprintf("%s · %s", clipped(t.line, 70), time.Since(t.since).Round(time.Second)))
+	t.paint(fmt.Sprintf("%s · %s", short(t.line, 70), time.Since(t.since).Round(time.Second)))
 	t.pulse.Reset(pulseEvery)
 }
 
 // paint writes a line of 79 columns over the one before. t is locked.
 func (t *ticker) paint(text string) {
-	text = clipped(text, 79)
+	text = short(text, 79)
 	width := utf8.RuneCountInString(text)
 	fmt.Fprintf(t.w, "\r%s%s", text, strings.Repeat(" ", max(t.width-width, 0)))
 	t.width = width
-}
-
-// clipped is a text of so many columns at most.
-func clipped(text string, columns int) string {
-	if runes := []rune(text); len(runes) > columns {
-		return string(runes[:columns-1]) + "…"
-	}
-	return text
 }
 
 // clear takes the bar away.
