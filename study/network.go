@@ -24,6 +24,8 @@ type Network struct {
 	// Drawing says how the nodes are cut and the pairs drawn; each seed takes the place of its own. nil means
 	// by age, or, where more than a quarter of the links go against any age, at random.
 	Drawing *fit.Drawing `json:"drawing,omitempty"`
+
+	more []Method // those of the options
 }
 
 // drawing is how pairs are drawn with a seed.
@@ -57,10 +59,11 @@ func (n Network) sample() *fit.Log {
 
 // methods are those that can be trained on a network.
 func (n Network) methods() []Method {
-	if n.sample() == nil {
-		return networkMethods
+	methods := slices.Clone(networkMethods)
+	if n.sample() != nil {
+		methods = append(methods, dr)
 	}
-	return append(slices.Clone(networkMethods), dr)
+	return append(methods, n.more...)
 }
 
 // models tells whether a method has propensities of its own.
@@ -175,6 +178,7 @@ func (f *fitted) train(ctx context.Context, p fit.Problem, m Method, preset stri
 		return err
 	}
 	settings.Starts = filled.Starts[:1] // the one that counts
+	settings.LambdaR = m.Share * filled.LambdaL
 	began := time.Now()
 	r, err := fit.Fit(ctx, p, settings, fit.Progress{})
 	f.seconds = time.Since(began).Seconds()

@@ -128,7 +128,13 @@ func TestNetworkSettings(t *testing.T) {
 	if got := strings.Join(names, " "); got != "table3 table4 certificate" {
 		t.Errorf("of all, two networks without a log can do %s", got)
 	}
-	if all, err = runnable(All(), []string{"all"}, Options{}); err != nil || len(all) != 7 {
+	all, err = runnable(All(), []string{"all"}, Options{})
+	for _, s := range all {
+		if s.real {
+			t.Errorf("%s runs without a network", s.Name)
+		}
+	}
+	if err != nil || len(all) == 0 {
 		t.Errorf("%d studies need no network (%v)", len(all), err)
 	}
 	var b graph.Builder

@@ -32,7 +32,7 @@ type Study struct {
 
 // All returns the studies in the order in which "all" runs them.
 func All() []Study {
-	return []Study{table1, quality, table2, table3, table4, figure1, figure2, theory, bound, certificate, clicks}
+	return []Study{table1, quality, balance, table2, table3, table4, figure1, figure2, theory, bound, certificate, clicks}
 }
 
 // Lookup returns the studies of some names, each once, in the order of All. The name "all" means all of them.
@@ -66,6 +66,10 @@ type Options struct {
 	// fields, a link model fitted to its links, and everything else as in generated ones. Others are about networks
 	// alone, and the rest cannot use any.
 	Networks []Network `json:"networks,omitempty"`
+
+	// Methods are more ways to train, such as by a scheme of one's own that is registered with package risk. table1, table3
+	// and table4 have rows for them, and table1 compares them with the others seed by seed.
+	Methods []Method `json:"methods,omitempty"`
 }
 
 // WithDefaults returns the options with every default in place of its zero, or an error that names
@@ -91,7 +95,21 @@ func (o Options) WithDefaults() (Options, error) {
 	case !slices.Contains(fit.Presets(), o.Preset):
 		return o, fmt.Errorf("%w: no preset %q; there is %s", ErrOption, o.Preset, strings.Join(fit.Presets(), ", "))
 	}
+	for k, m := range o.Methods {
+		_, err := fit.Settings{Method: m.Method, Preset: m.Preset, Optimiser: m.Optimiser}.WithDefaults()
+		same := func(other Method) bool { return other.Name == m.Name }
+		switch {
+		case err != nil:
+			return o, fmt.Errorf("%w: method %d, %q: %w", ErrOption, k+1, m.Name, err)
+		case m.Name == "" || slices.ContainsFunc(o.Methods[:k], same) || slices.ContainsFunc(slices.Concat(table1Methods, networkMethods, loggedMethods), same):
+			return o, fmt.Errorf("%w: method %d is called %q, as is another or none; give it a name of its own", ErrOption, k+1, m.Name)
+		case m.Share < 0 || math.IsNaN(m.Share) || math.IsInf(m.Share, 0):
+			return o, fmt.Errorf("%w: method %q has a share of %v; give a positive number, or 0 for the preset's", ErrOption, m.Name, m.Share)
+		}
+	}
+	o.Networks = slices.Clone(o.Networks)
 	for k, n := range o.Networks {
+		o.Networks[k].more = o.Methods
 		switch {
 		case n.Graph == nil || n.Name == "":
 			return o, fmt.Errorf("%w: network %d has no graph or no name", ErrOption, k+1)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"gonum.org/v1/gonum/stat/distuv"
+
 	"unseen/world"
 )
 
@@ -47,14 +49,18 @@ var paperTable1 = map[string]printed{
 
 // runTable1 trains every method in both kinds of worlds.
 func runTable1(ctx context.Context, l *lab) (*Result, error) {
-	outcomes, err := l.train(ctx, cross(l.kinds(), l.Seeds, table1Methods))
+	methods := slices.Concat(table1Methods[:len(table1Methods)-1], l.Methods, []Method{oracle})
+	outcomes, err := l.train(ctx, cross(l.kinds(), l.Seeds, methods))
 	if err != nil {
 		return nil, err
 	}
 	r := &Result{Rows: outcomes, Setting: l.setting()}
 	for _, fields := range l.kinds() {
 		of := where(outcomes, func(o *Outcome) bool { return o.Fields == fields })
-		r.Tables = append(r.Tables, table1Of(of, fields), seedTable(of, fields))
+		r.Tables = append(r.Tables, table1Of(of, fields, methods), seedTable(of, fields, methods))
+		if len(l.Methods) > 0 {
+			r.Tables = append(r.Tables, againstTable(of, fields, l.Methods))
+		}
 		r.Findings = append(r.Findings, table1Findings(of, fields)...)
 	}
 	r.Warnings = failures(outcomes)
@@ -123,10 +129,10 @@ var metrics = []column[*Outcome]{
 }
 
 // table1Of is mean ± sd over seeds, with the paper's rows below.
-func table1Of(outcomes []*Outcome, fields Fields) Table {
+func table1Of(outcomes []*Outcome, fields Fields, methods []Method) Table {
 	t := Table{Name: string(fields), Title: fmt.Sprintf("%s fields, mean ± sd over %d seeds", fields, len(of(outcomes, oracle))), Head: "method"}
 	t.Columns = append(t.Columns, columns(metrics)...)
-	for _, m := range table1Methods {
+	for _, m := range methods {
 		t.Rows = append(t.Rows, Row{m.Name, cells(metrics, of(outcomes, m))})
 	}
 	for _, m := range table1Methods {
@@ -146,16 +152,47 @@ func table1Of(outcomes []*Outcome, fields Fields) Table {
 }
 
 // seedTable has a row per training.
-func seedTable(outcomes []*Outcome, fields Fields) Table {
+func seedTable(outcomes []*Outcome, fields Fields, methods []Method) Table {
 	t := Table{Name: string(fields) + "-seeds", Title: fmt.Sprintf("%s fields, every training", fields), Head: "method", Detail: true}
 	t.Columns = append(t.Columns, Column{Name: "seed"})
 	t.Columns = append(t.Columns, columns(metrics)...)
 	t.Columns = append(t.Columns, Column{Name: "s", Means: "seconds on one thread", Digits: 1})
-	for _, m := range table1Methods {
+	for _, m := range methods {
 		for _, o := range of(outcomes, m) {
 			row := Row{Name: m.Name, Cells: []Cell{Number(float64(o.Seed))}}
 			row.Cells = append(row.Cells, cells(metrics, []*Outcome{o})...)
 			row.Cells = append(row.Cells, Number(o.Seconds))
+			t.Rows = append(t.Rows, row)
+		}
+	}
+	return t
+}
+
+// againstTable compares each of the caller's methods with the others, seed by seed, so that what makes one world harder than
+// another falls out. The intervals are Student's, over seeds.
+func againstTable(outcomes []*Outcome, fields Fields, methods []Method) Table {
+	t := Table{Name: string(fields) + "-against", Title: fmt.Sprintf("%s fields, how much higher, in the same worlds", fields), Head: "methods", Columns: []Column{
+		{Name: "risk", Means: "true risk less that of the other", Digits: 4, Better: "lower"}, {Name: "from", Means: "95% interval over seeds", Digits: 4}, {Name: "to", Digits: 4},
+		{Name: "AUC", Means: "area under the ROC curve less that of the other, points", Digits: 2, Better: "higher"}, {Name: "from ", Digits: 2}, {Name: "to ", Digits: 2},
+	}}
+	for _, m := range methods {
+		for _, other := range []Method{naive, mle, rw, pu, ap, bayes} {
+			row := Row{Name: m.Name + " less " + other.Name}
+			for _, c := range []struct {
+				get   func(*Outcome) Mark
+				scale float64
+			}{{func(o *Outcome) Mark { return o.Risk }, 1}, {func(o *Outcome) Mark { return o.AUC }, 100}} {
+				mine, theirs := values(of(outcomes, m), c.get), values(of(outcomes, other), c.get)
+				for k := range mine {
+					mine[k] = c.scale * (mine[k] - theirs[k])
+				}
+				mean, sd := meanAndSpread(mine)
+				half := math.NaN()
+				if n := float64(len(mine)); n > 1 {
+					half = sd / math.Sqrt(n) * distuv.StudentsT{Sigma: 1, Nu: n - 1}.Quantile(.975)
+				}
+				row.Cells = append(row.Cells, Number(mean), Number(mean-half), Number(mean+half))
+			}
 			t.Rows = append(t.Rows, row)
 		}
 	}

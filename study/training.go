@@ -40,6 +40,10 @@ type Method struct {
 	Known  bool   `json:"known,omitempty"`  // the model is told the true π
 
 	Optimiser string `json:"optimiser,omitempty"` // "" means that of the preset
+
+	// Share is the weight of the risk, if the method has one, beside the likelihood: λ_R/λ_L. 0 means the preset's; that
+	// of the preset safe is a twentieth, with which most schemes come close to plain likelihood.
+	Share float64 `json:"share,omitempty"`
 }
 
 // Outcome is one training, judged by the truth on pairs that it has not seen.
@@ -422,6 +426,7 @@ func (s *subject) fit(ctx context.Context, m Method, preset string, o *Outcome) 
 		return nil, err
 	}
 	settings.Starts = filled.Starts[:1] // the one that counts
+	settings.LambdaR = m.Share * filled.LambdaL
 	began := time.Now()
 	r, err := fit.Fit(ctx, s.problem, settings, fit.Progress{})
 	o.Seconds = time.Since(began).Seconds()
