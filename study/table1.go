@@ -172,8 +172,8 @@ func seedTable(outcomes []*Outcome, fields Fields, methods []Method) Table {
 // another falls out. The intervals are Student's, over seeds.
 func againstTable(outcomes []*Outcome, fields Fields, methods []Method) Table {
 	t := Table{Name: string(fields) + "-against", Title: fmt.Sprintf("%s fields, how much higher, in the same worlds", fields), Head: "methods", Columns: []Column{
-		{Name: "risk", Means: "true risk less that of the other", Digits: 4, Better: "lower"}, {Name: "from", Means: "95% interval over seeds", Digits: 4}, {Name: "to", Digits: 4},
-		{Name: "AUC", Means: "area under the ROC curve less that of the other, points", Digits: 2, Better: "higher"}, {Name: "from ", Digits: 2}, {Name: "to ", Digits: 2},
+		{Name: "risk", Means: "true risk less that of the other", Digits: 4, Better: "lower"}, {Name: "risk from", Means: "95% interval over seeds", Digits: 4}, {Name: "risk to", Digits: 4},
+		{Name: "AUC", Means: "area under the ROC curve less that of the other, points", Digits: 2, Better: "higher"}, {Name: "AUC from", Digits: 2}, {Name: "AUC to", Digits: 2},
 	}}
 	for _, m := range methods {
 		for _, other := range []Method{naive, mle, rw, pu, ap, bayes} {
