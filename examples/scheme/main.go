@@ -1,8 +1,7 @@
 // Try a weighting scheme of your own, and compare it fairly: on worlds whose truth is known, with the same pairs, propensities and seeds for
 // all methods, judged by the true risk on other pairs, as differences within the same world with an interval over worlds.
 //
-//	go run ./examples/scheme            worlds that are generated; ten seconds
-//	go run ./examples/scheme DATASET    truths planted on the nodes of your own data
+//	go run ./examples/scheme [DATASET]    on generated worlds, or with truths planted on the nodes of your own data; ten seconds
 //
 // Prints how much higher its true risk is than that of each other method:
 //
