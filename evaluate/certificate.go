@@ -5,10 +5,12 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/model"
+	"unseen/risk"
 	"unseen/world"
 )
 
@@ -94,7 +96,7 @@ func Certify(ctx context.Context, g *graph.Graph, s CertificateSettings, progres
 	for _, x := range []*float64{&c.BaseRate, &c.OracleAUC, &c.AUC, &c.Propensity, &c.MeanLink, &c.Calibration, &c.TrueRisk, &c.NaiveRisk} {
 		*x /= n
 	}
-	for _, scheme := range []string{"naive", "w", "pu", "ap"} {
+	for _, scheme := range risk.Panel() {
 		var squares float64
 		for _, e := range errs[scheme] {
 			squares += e * e
@@ -106,7 +108,7 @@ func Certify(ctx context.Context, g *graph.Graph, s CertificateSettings, progres
 
 // Words says what the certificate means.
 func (c *Certificate) Words() []string {
-	ap := c.Risks[len(c.Risks)-1]
+	ap := c.Risks[slices.IndexFunc(c.Risks, func(r CertificateRisk) bool { return r.Scheme == "ap" })]
 	words := []string{
 		fmt.Sprintf("On %d truths planted on these %d nodes, %s reached an AUC of %.3f where %.3f is the most, and a true risk of %.3f where naive has %.3f.",
 			c.Repeats, c.Nodes, c.Method, c.AUC, c.OracleAUC, c.TrueRisk, c.NaiveRisk),

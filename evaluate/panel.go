@@ -15,7 +15,7 @@ import (
 
 // Panel is what every estimator says of a model, beside what is known of the estimators themselves.
 type Panel struct {
-	Risks    []PanelRow   `json:"risks"` // naive, w, pu, ap and, where exposure is logged, dr
+	Risks    []PanelRow   `json:"risks"` // by the schemes of risk.Panel and, where exposure is logged, dr
 	MeanLink fit.Estimate `json:"meanLink"`
 	Region   []RegionRow  `json:"region"`
 	Exact    *fit.Totals  `json:"exact,omitempty"` // over all pairs, where that was asked for and they fit
@@ -48,7 +48,7 @@ type RegionRow struct {
 	Factor  float64            `json:"factor"`
 	HoldsW  float64            `json:"holdsW"`  // share of pairs with π/(2−π) < π̂ < 1: w and pu are less biased than naive
 	HoldsAP float64            `json:"holdsAP"` // the same for ap, whose condition is another
-	Bias    map[string]float64 `json:"bias"`    // of each scheme, by the lemmas
+	Bias    map[string]float64 `json:"bias"`    // of each scheme that has a lemma
 }
 
 // PanelSettings say what a panel looks at. The zero value is a good choice.
@@ -83,13 +83,13 @@ func NewPanel(ctx context.Context, j *fit.Judge, v fit.Evidence, s PanelSettings
 		return nil, err
 	}
 	moments := momentsOf(beliefs, decisions, v.Pairs.Weight, 1)
-	for i, name := range []string{"naive", "w", "pu", "ap", "dr"} {
+	for i, name := range append(risk.Panel(), "dr") {
 		e, ok := found.Risks[name]
 		if !ok {
 			continue
 		}
 		row := PanelRow{Scheme: name, Risk: e}
-		if i < len(lemmas) {
+		if i < len(lemmas) && lemmas[i].Lemma != nil {
 			row.Bias, row.Deviation = moments[i].Bias, math.Sqrt(moments[i].Variance)
 		}
 		if p.Exact != nil {
@@ -115,11 +115,24 @@ func NewPanel(ctx context.Context, j *fit.Judge, v fit.Evidence, s PanelSettings
 	return p, nil
 }
 
-// lemmas are the theory of the schemes that have one, in the order of the panel's rows.
-var lemmas = [...]struct {
-	name string
-	risk.Lemma
-}{{"naive", risk.Naive{}}, {"w", risk.W{}}, {"pu", risk.PU{}}, {"ap", risk.AP{}}}
+// theory is what is known of a scheme's bias and variance.
+type theory struct {
+	name       string
+	risk.Lemma // nil where nothing is
+}
+
+// lemmas are the theory of the panel's schemes, in its order.
+var lemmas = func() (all []theory) {
+	for _, name := range risk.Panel() {
+		scheme, err := risk.Lookup(name)
+		if err != nil {
+			panic(err) // only if risk does not know its own
+		}
+		lemma, _ := scheme.(risk.Lemma)
+		all = append(all, theory{name, lemma})
+	}
+	return all
+}()
 
 func exactOf(name string, t *fit.Totals) *float64 {
 	switch name {
@@ -158,13 +171,16 @@ func beliefsOf(j *fit.Judge, p *graph.Pairs, predictions []float32) ([]risk.Beli
 // momentsOf returns the bias and variance of the estimators of the 0–1 risk of some decisions, by the lemmas,
 // if π = π̂/factor and y = min(1, factor·ŷ). The lemmas are for predictions by the belief's own ŷ; a
 // decision that differs turns the sign of the bias and, for w, the kind of mass that errs.
-func momentsOf(beliefs []risk.Belief, decisions []bool, weights []float64, factor float64) (all [len(lemmas)]risk.Moments) {
-	var bias, variance [len(lemmas)]risk.Sum
+func momentsOf(beliefs []risk.Belief, decisions []bool, weights []float64, factor float64) []risk.Moments {
+	all, bias, variance := make([]risk.Moments, len(lemmas)), make([]risk.Sum, len(lemmas)), make([]risk.Sum, len(lemmas))
 	var total risk.Sum
 	for k, b := range beliefs {
 		t := supposed(b, factor)
 		observed := t.Propensity * t.Link
 		for i, l := range lemmas {
+			if l.Lemma == nil {
+				continue
+			}
 			term, spread := l.BiasTerm(t, b), l.VarianceFactor(b)
 			if decisions[k] != b.Predicted() {
 				term = -term
@@ -207,7 +223,9 @@ func regionAt(beliefs []risk.Belief, decisions []bool, weights []float64, factor
 	}
 	row.HoldsW, row.HoldsAP = holdsW/total, holdsAP/total
 	for i, m := range momentsOf(beliefs, decisions, weights, factor) {
-		row.Bias[lemmas[i].name] = m.Bias
+		if lemmas[i].Lemma != nil {
+			row.Bias[lemmas[i].name] = m.Bias
+		}
 	}
 	return row
 }

@@ -110,7 +110,7 @@ func (j *Judge) Difference(ctx context.Context, v Evidence, e risk.Estimator, pr
 
 // Panel is what every estimator says of some predictions.
 type Panel struct {
-	Risks    map[string]Estimate // naive, w, pu, ap and, over the pairs whose exposure is logged, dr
+	Risks    map[string]Estimate // by the schemes of risk.Panel and, over the pairs whose exposure is logged, dr
 	MeanLink Estimate            // how common relevance is, whatever the predictions
 }
 
@@ -130,10 +130,13 @@ func (j *Judge) Differences(ctx context.Context, v Evidence, floor float64, pred
 }
 
 func (j *Judge) panel(ctx context.Context, q question, floor float64) (*Panel, error) {
-	names := []string{"naive", "w", "pu", "ap"}
-	q.estimators = []risk.Estimator{{Scheme: risk.Naive{}}, {Scheme: risk.W{}}, {Scheme: risk.PU{}}, {Scheme: risk.AP{}}}
-	for i := range q.estimators {
-		q.estimators[i].Floor = floor
+	names := risk.Panel()
+	for _, name := range names {
+		scheme, err := risk.Lookup(name)
+		if err != nil {
+			return nil, err
+		}
+		q.estimators = append(q.estimators, risk.Estimator{Scheme: scheme, Floor: floor})
 	}
 	q.estimators = append(q.estimators, meanLink)
 	found, err := j.answer(ctx, q)

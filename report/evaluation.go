@@ -6,6 +6,7 @@ import (
 
 	"unseen/evaluate"
 	"unseen/fit"
+	"unseen/risk"
 	"unseen/study"
 )
 
@@ -234,12 +235,18 @@ func differenceTable(name, first string, o evaluate.Other) study.Table {
 func regionTable(p *evaluate.Panel) study.Table {
 	t := study.Table{Name: "region", Title: "If π̂ is wrong by a factor", Head: "π̂ = π ×", Columns: []study.Column{
 		{Name: "holds for w, pu", Means: "share of pairs", Digits: 3}, {Name: "holds for ap", Means: "share of pairs", Digits: 3},
-		{Name: "bias naive", Digits: 5}, {Name: "bias w", Digits: 5}, {Name: "bias pu", Digits: 5}, {Name: "bias ap", Digits: 5},
 	}}
+	for _, scheme := range risk.Panel() {
+		t.Columns = append(t.Columns, study.Column{Name: "bias " + scheme, Digits: 5})
+	}
 	for _, r := range p.Region {
 		cells := []study.Cell{study.Number(r.HoldsW), study.Number(r.HoldsAP)}
-		for _, scheme := range []string{"naive", "w", "pu", "ap"} {
-			cells = append(cells, study.Number(r.Bias[scheme]))
+		for _, scheme := range risk.Panel() {
+			cell := study.Cell{}
+			if bias, ok := r.Bias[scheme]; ok {
+				cell = study.Number(bias)
+			}
+			cells = append(cells, cell)
 		}
 		t.Rows = append(t.Rows, study.Row{Name: fmt.Sprintf("%.1f", r.Factor), Cells: cells})
 	}

@@ -1,6 +1,15 @@
 package risk
 
-import "cmp"
+import (
+	"cmp"
+	"slices"
+)
+
+// panel are the schemes by which every model is judged, in the order in which people are shown them.
+var panel = []string{"naive", "w", "pu", "ap"}
+
+// Panel names the schemes by which every model is judged.
+func Panel() []string { return slices.Clone(panel) }
 
 // labels are the estimates of the schemes that have a name of their own in print.
 var labels = map[string]string{"naive": "naive", "w": "R_w", "rw": "R_w", "pu": "R_PU", "ap": "R_AP", "dr": "R_DR"}
