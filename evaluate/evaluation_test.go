@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"unseen/fit"
@@ -28,6 +29,8 @@ func TestEvaluation(t *testing.T) {
 		// the truth's R_AP is lower than any other model's, judged by the truth
 		if other := e.Others[0].Panel.Risks[k]; row.Scheme == "ap" && other.Risk.Plain <= row.Risk.Plain {
 			t.Errorf("R_AP of the truth is %v, of another model %v", row.Risk.Plain, other.Risk.Plain)
+		} else if row.Against != nil || other.Against == nil || math.Abs(other.Against.Plain-(other.Risk.Plain-row.Risk.Plain)) > 1e-9 {
+			t.Errorf("%s: they differ by %+v, not by %v", row.Scheme, other.Against, other.Risk.Plain-row.Risk.Plain)
 		}
 	}
 	s := Scored{Linked: test.Pairs.Linked, Weights: test.Pairs.Weight}
@@ -51,6 +54,34 @@ func TestEvaluation(t *testing.T) {
 	}
 	if n := len(e.Observed.ROC.X); n < 10 || n > 250 {
 		t.Errorf("the curve has %d points", n)
+	}
+}
+
+// Numbers that look surer or rounder than they are come with a warning.
+func TestEvaluationWarns(t *testing.T) {
+	w, j, test := planted(t)
+	m := model.Model{Link: j.Link, LinkParams: j.LinkParams, Propensity: j.Propensity, PropensityParams: j.PropensityParams, Method: "mle", Findings: []byte(`{"class":"identified"}`)}
+	v := fit.Evidence{Pairs: test.Pairs}
+	says := func(m model.Model, s EvaluationSettings, what string) bool {
+		e := must(NewEvaluation(t.Context(), w.Graph(), m, v, s))(t)
+		return slices.ContainsFunc(e.Warnings, func(warning string) bool { return strings.Contains(warning, what) })
+	}
+	if !says(m, EvaluationSettings{}, "by mle does not know how sure it is") {
+		t.Error("a model without a posterior has intervals, and nothing is said")
+	}
+	if says(m, EvaluationSettings{}, "intervals lie apart") || says(m, EvaluationSettings{Panel: PanelSettings{Floor: .01}}, "have a π̂ below") {
+		t.Error("the truth is warned of")
+	}
+	wrong := m
+	wrong.PropensityParams = slices.Clone(m.PropensityParams)
+	for k := range wrong.PropensityParams {
+		wrong.PropensityParams[k] -= 3
+	}
+	if !says(wrong, EvaluationSettings{}, "R_AP and R_w, R_PU estimate the same risk") {
+		t.Error("π̂ is far too small, and nothing is said")
+	}
+	if !says(wrong, EvaluationSettings{Panel: PanelSettings{Floor: .4}}, "of the pairs have a π̂ below 0.4") {
+		t.Error("π̂ is below the floor, and nothing is said")
 	}
 }
 
