@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"unseen/internal/sbom"
@@ -178,7 +179,16 @@ func TestMan(t *testing.T) {
 		}
 		if page := string(raw); !strings.Contains(page, "Nov 2023") || !strings.Contains(page, ".SH SYNOPSIS") {
 			t.Errorf("unseen-%s.1: %s", c.Name(), page[:min(len(page), 300)])
+		} else if options := page[strings.Index(page, ".SH OPTIONS"):]; strings.Contains(options, "\n\t") || !strings.Contains(options, ".TP\n\\fB") {
+			t.Errorf("unseen-%s.1: an option that is no tagged paragraph: %s", c.Name(), options)
 		}
+	}
+	when := time.Date(2026, 11, 5, 0, 0, 0, 0, time.UTC)
+	if err := setManual(dir, &when); err != nil {
+		t.Fatal(err)
+	}
+	if raw, err := os.ReadFile(filepath.Join(dir, "unseen-serve-token.1")); err != nil || !strings.Contains(string(raw), `.TH "UNSEEN-SERVE-TOKEN" "1" "2026-11-05" "unseen`) {
+		t.Errorf("%v, %.200s", err, raw)
 	}
 	if code, _, stderr := invoke("man"); code != exitUsage || !strings.Contains(stderr, "name the folder") {
 		t.Errorf("exit code %d, %q", code, stderr)

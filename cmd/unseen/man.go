@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -36,9 +38,40 @@ func newMan() *cobra.Command {
 			if err := doc.GenManTree(root, header, args[0]); err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
+			if err := setManual(args[0], header.Date); err != nil {
+				return fmt.Errorf("%s: %w", args[0], err)
+			}
 			return nil
 		},
 	}
+}
+
+var (
+	manDate   = regexp.MustCompile(`(?m)^(\.TH "[^"]*" "1" )"[^"]*"`)
+	manOption = regexp.MustCompile(`(?m)^(?:\.PP\n)?(\\fB-.*)\n\t(.*)$`)
+)
+
+// setManual mends what the generator leaves: options become tagged paragraphs, so that what they mean stands indented below
+// them instead of behind a tab, and the date names its day.
+func setManual(folder string, when *time.Time) error {
+	pages, err := filepath.Glob(filepath.Join(folder, "unseen*.1"))
+	if err != nil {
+		return err
+	}
+	for _, page := range pages {
+		raw, err := os.ReadFile(page)
+		if err != nil {
+			return err
+		}
+		raw = manOption.ReplaceAll(raw, []byte(".TP\n$1\n$2"))
+		if when != nil {
+			raw = manDate.ReplaceAll(raw, []byte(`${1}"`+when.Format(time.DateOnly)+`"`))
+		}
+		if err := os.WriteFile(page, raw, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // forPages readies the texts of a command and those below it for a renderer of Markdown: what is indented stays as it is.

@@ -87,8 +87,8 @@ func Of(info *debug.BuildInfo, p Program) Document {
 		d.Components = append(d.Components, c)
 	}
 	for _, script := range p.Scripts {
-		purl := fmt.Sprintf("pkg:npm/%s@%s", script.Package, script.Version)
-		d.Components = append(d.Components, Component{Type: "library", Ref: purl, Name: script.Package, Version: script.Version, PURL: purl, Properties: []Property{{"file:sha256", script.SHA256}}})
+		at := purl("npm", script.Package, script.Version)
+		d.Components = append(d.Components, Component{Type: "library", Ref: at, Name: script.Package, Version: script.Version, PURL: at, Properties: []Property{{"file:sha256", script.SHA256}}})
 	}
 	slices.SortFunc(d.Components, func(a, b Component) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Version, b.Version))
@@ -98,8 +98,27 @@ func Of(info *debug.BuildInfo, p Program) Document {
 }
 
 func component(kind, name, version string) Component {
-	purl := fmt.Sprintf("pkg:golang/%s@%s", name, strings.ReplaceAll(version, "+", "%2B"))
-	return Component{Type: kind, Ref: purl, Name: name, Version: version, PURL: purl}
+	at := purl("golang", name, version)
+	return Component{Type: kind, Ref: at, Name: name, Version: version, PURL: at}
+}
+
+// purl is a package URL in its canonical form, by which scanners look components up: (devel), @scope and + are escaped.
+func purl(kind, name, version string) string {
+	var b strings.Builder
+	b.WriteString("pkg:" + kind + "/")
+	escape := func(text string, keep string) {
+		for _, c := range []byte(text) {
+			if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte(keep, c) >= 0 {
+				b.WriteByte(c)
+			} else {
+				fmt.Fprintf(&b, "%%%02X", c)
+			}
+		}
+	}
+	escape(name, ".-_~:/")
+	b.WriteByte('@')
+	escape(version, ".-_~:")
+	return b.String()
 }
 
 // serial is a UUID (version 8, custom) of what the document says, so that equal documents have equal ones.
