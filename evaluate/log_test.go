@@ -79,6 +79,9 @@ func trueRisk(w *world.World, m model.Model, sources int) float64 {
 // By what was shown, with the probability of that known, the risk comes out whatever the model believes, and its
 // interval holds as often as it says.
 func TestFromLog(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow, and this is -short; ./check runs it once without")
+	}
 	const repeats, sources = 120, 60
 	for _, bias := range []float32{0, 1.5, -1.5} { // right, too sure, too shy
 		w, m := judged(t, bias)

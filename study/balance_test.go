@@ -39,6 +39,9 @@ func TestBalance(t *testing.T) {
 
 // A scheme of one's own is trained on the same worlds and compared seed by seed.
 func TestOwnMethods(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow, and this is -short; ./check runs it once without")
+	}
 	half := risk.MassFunc(func(o risk.Observation, b risk.Belief) risk.Mass {
 		if o.Linked {
 			return risk.Mass{Positive: 1}

@@ -183,6 +183,9 @@ func TestNetworkSettings(t *testing.T) {
 }
 
 func TestCertificateStudy(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow, and this is -short; ./check runs it once without")
+	}
 	n := linkedWorld(t, 150)
 	results, err := Run(context.Background(), []string{"certificate"}, Options{Seeds: Seeds(1, 1), Networks: []Network{n}, Threads: 1}, Progress{})
 	if err != nil {
@@ -200,6 +203,9 @@ func TestCertificateStudy(t *testing.T) {
 
 // Where exposure is drawn by field and logged, the log tells its scale, and ŷ is judged among what was shown.
 func TestClicks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow, and this is -short; ./check runs it once without")
+	}
 	ctx := context.Background()
 	w, err := world.New(ctx, world.Settings{Nodes: 200, Dim: 8, Fields: world.EvenFields(3), Plan: world.Plan{BaseRate: .1, Seed: 3}})
 	if err != nil {

@@ -11,6 +11,9 @@ import (
 
 // Truths are planted on the caller's own graph: its vectors stay open, and what is not planted cannot use it.
 func TestPlanted(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow, and this is -short; ./check runs it once without")
+	}
 	ctx := context.Background()
 	w, err := world.New(ctx, world.Settings{Nodes: 400, Dim: 12, Fields: world.EvenFields(3), Plan: world.Plan{BaseRate: .05, Seed: 1}})
 	if err != nil {

@@ -78,6 +78,9 @@ func TestDemoShowsWhatItSays(t *testing.T) {
 
 // The same seed gives the same folder, to the byte, whatever the threads; another seed another.
 func TestDemoIsDeterministic(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow, and this is -short; ./check runs it once without")
+	}
 	folders := []string{t.TempDir(), t.TempDir(), t.TempDir()}
 	for i, f := range []demoFlags{{papers: 300, seed: 9, threads: 1}, {papers: 300, seed: 9, threads: 3}, {papers: 300, seed: 10, threads: 1}} {
 		f.out = folders[i]

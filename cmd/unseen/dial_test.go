@@ -13,6 +13,9 @@ import (
 )
 
 func TestDial(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow, and this is -short; ./check runs it once without")
+	}
 	dir, bayes, _ := fitted(t)
 	file := filepath.Join(t.TempDir(), "dial.json")
 	page := well(t, "dial", bayes, dir, "--quiet", "-o", file)
@@ -80,6 +83,9 @@ func TestDial(t *testing.T) {
 }
 
 func TestEvaluateFairness(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow, and this is -short; ./check runs it once without")
+	}
 	dir, bayes, naive := fitted(t)
 	out := t.TempDir()
 	file := filepath.Join(out, "evaluation.json")

@@ -203,6 +203,9 @@ const tinyModel = "../../encode/onnx/testdata/tiny"
 
 // A neural encoder that was stopped goes on, to the same bytes.
 func TestEncodeNeural(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow, and this is -short; ./check runs it once without")
+	}
 	whole, stopped := notes(t, 300), notes(t, 300)
 	args := func(dir string, more ...string) []string {
 		return append([]string{"encode", dir, "--encoder", "onnx:" + tinyModel, "--pooling", "cls", "--json"}, more...)

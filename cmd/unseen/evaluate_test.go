@@ -47,6 +47,9 @@ func well(t *testing.T, args ...string) string {
 
 // A dataset is fitted, judged and reported; what is held out is held out from both models.
 func TestFitAndEvaluateADataset(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow, and this is -short; ./check runs it once without")
+	}
 	dir, out := papers(t, 1), t.TempDir()
 	bayes, naive, result := filepath.Join(out, "bayes.safetensors"), filepath.Join(out, "naive.safetensors"), filepath.Join(out, "evaluation.json")
 	fits80(t, strings.ReplaceAll(well(t, "fit", dir, "-o", bayes, "--quiet"), dir, "papers"))

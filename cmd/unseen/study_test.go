@@ -14,6 +14,9 @@ import (
 )
 
 func TestStudy(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow, and this is -short; ./check runs it once without")
+	}
 	folder := filepath.Join(t.TempDir(), "results")
 	code, stdout, stderr := invoke("study", "table1", "--quick", "--seeds", "1", "--seed", "11", "--out", folder)
 	if code != exitOK {
@@ -160,6 +163,9 @@ func TestTickerOfStudies(t *testing.T) {
 }
 
 func TestStudyData(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow, and this is -short; ./check runs it once without")
+	}
 	folder := filepath.Join(t.TempDir(), "demo")
 	if code, _, stderr := invoke("demo", "--quiet", "--papers", "300", "--out", folder); code != exitOK {
 		t.Fatal(stderr)
