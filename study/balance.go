@@ -58,7 +58,7 @@ func runBalance(ctx context.Context, l *lab) (*Result, error) {
 			with := fmt.Sprintf(" with λ_R = %g λ_L (%s fields)", share, fields)
 			r.Findings = append(r.Findings,
 				comparison(some, "R_w, R_PU and R_AP have a higher AUC than MLE"+with, mle, heavier, func(o *Outcome) float64 { return 100 * float64(o.AUC) }, "AUC points", 2),
-				comparison(some, "R_w, R_PU and R_AP have a lower true risk than MLE"+with, mle, heavier, func(o *Outcome) float64 { return -float64(o.Risk) }, "true risk less", 4))
+				comparison(some, "R_w, R_PU and R_AP have a lower true risk than MLE"+with, mle, heavier, func(o *Outcome) float64 { return -float64(o.Risk) }, "true risk saved", 4))
 		}
 	}
 	return r, nil
