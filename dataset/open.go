@@ -45,6 +45,7 @@ type Dataset struct {
 	written  bool // there is a manifest, and not one made up here
 	graph    *graph.Graph
 	build    graph.BuildReport
+	linkRows int64 // of links.parquet, repeated ones too
 	faults   faults
 
 	mu    sync.Mutex // guards what is below
@@ -354,7 +355,7 @@ func (d *Dataset) read(ctx context.Context) error {
 	if err != nil {
 		return wrong(d.dir, err, "")
 	}
-	d.graph, d.build = g, report
+	d.graph, d.build, d.linkRows = g, report, links.rows()
 	if d.written && d.manifest.Nodes != g.Len() && !d.options.Tolerant {
 		return wrong(d.path(NodesFile), fmt.Errorf("%w: it has %d rows, and %s says %d", ErrChecksum, g.Len(), ManifestFile, d.manifest.Nodes), "copy the folder again")
 	}
