@@ -193,7 +193,7 @@ func (d *Dataset) openOnce() error {
 			return wrong(d.path(name), bare(err), "ask for the right to read it")
 		}
 		if name == NodesFile || name == LinksFile {
-			return wrong(d.dir, fmt.Errorf("%w: it has no %s", ErrNotDataset, name), "name a folder that Write wrote, or one with "+NodesFile+" and "+LinksFile)
+			return wrong(d.dir, fmt.Errorf("%w: it has no %s", ErrNotDataset, name), "name a folder with "+NodesFile+" and "+LinksFile+", or make one of your tables with unseen import")
 		}
 	}
 	file := d.files[ManifestFile]
@@ -342,7 +342,7 @@ func (d *Dataset) read(ctx context.Context) error {
 	} else {
 		if numbers && links.rows() > 0 && !d.options.RowNumbers {
 			return flaw(links.path, -1, "source", fmt.Errorf("%w: links hold whole numbers, and so do the ids", ErrAmbiguous),
-				`if they are ids, store them as text: links = links.astype({"source": str, "target": str}); if they are row numbers, set RowNumbers`)
+				`if they are ids, store them as text: links = links.astype({"source": str, "target": str}); if they are row numbers, say so once: unseen check `+d.dir+` --row-numbers --seal (in Go: OpenOptions.RowNumbers)`)
 		}
 		read := <-numbered
 		close(numbered)
@@ -726,6 +726,9 @@ func (d *Dataset) letPass(t *table, row int64, err error) error {
 		kind, mend = &d.faults.selfLink, "leave it out"
 	default:
 		return flaw(t.path, row, "", err, "")
+	}
+	if link, ok := errors.AsType[*graph.LinkError](err); ok {
+		err = link.Err // the row says which it is
 	}
 	if place, ok := errors.AsType[*Error](err); ok {
 		if !d.options.Tolerant {

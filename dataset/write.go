@@ -138,6 +138,56 @@ func (d *Dataset) Sealable() error {
 	return atomicfile.Writable(d.dir + ".new") // whether anything can be made beside it
 }
 
+// Seal writes a manifest beside files that another program wrote, which then vouches for them: a dataset that was
+// read as it should be (see OpenOptions.RowNumbers) is read so by everybody, and vectors are not read again at every
+// opening. Nothing else is touched. A dataset that has a manifest keeps it.
+func (d *Dataset) Seal(ctx context.Context, p Provenance) (*Manifest, error) {
+	if d.written {
+		return &d.manifest, nil
+	}
+	f := d.faults
+	if f.emptyID.count+f.duplicateID.count+f.dangling.count+f.selfLink.count > 0 {
+		return nil, wrong(d.dir, fmt.Errorf("%w: it has faults", ErrContent), "mend them first")
+	}
+	exposures, err := d.Exposures(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.files[NodesFile] == nil:
+		return nil, wrong(d.dir, ErrClosed, "seal before Close")
+	case d.files[EncoderFile] != nil:
+		return nil, wrong(d.path(EncoderFile), fmt.Errorf("%w: nothing says which vectors it made", ErrContent), "make it anew with unseen encode "+d.dir+" --force, or move it away")
+	}
+	w := newWriter(ctx, d.dir, Content{Graph: d.graph}, WriteOptions{Provenance: p})
+	m := w.manifest
+	m.Links, m.Fields, m.Vectors = int(d.linkRows), d.manifest.Fields, d.manifest.Vectors
+	if exposures != nil {
+		m.Exposures = exposures.Len()
+	}
+	for name, file := range d.files {
+		info, err := file.Stat()
+		if err != nil {
+			return nil, wrong(d.path(name), bare(err), "")
+		}
+		sum, err := d.sum(ctx, name, info.Size())
+		if err != nil {
+			return nil, err
+		}
+		m.Files[name] = FileManifest{info.Size(), sum}
+	}
+	raw, err := m.bytes()
+	if err != nil {
+		return nil, w.refuse("the provenance has no JSON form: %v", "give a year from 0 to 9999", err)
+	}
+	return m, atomicfile.Write(d.path(ManifestFile), func(to io.Writer) error {
+		_, err := to.Write(raw)
+		return err
+	})
+}
+
 // Writable tells, before hours of work, whether Write can put a dataset into the folder dir after them. A
 // dataset that is there already is no hindrance, and is named by the first result.
 func Writable(dir string) (exists bool, err error) {

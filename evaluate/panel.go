@@ -217,7 +217,7 @@ func (p *Panel) warn() {
 		row := &p.Risks[i]
 		if row.Scheme == "w" || row.Scheme == "pu" {
 			if width, best := row.Risk.Upper-row.Risk.Lower, ap.Risk.Upper-ap.Risk.Lower; width > 3*best {
-				p.Warnings = append(p.Warnings, fmt.Sprintf("the interval of R_%s is %.0f times as wide as that of R_AP: a few pairs with small π̂ carry it", row.Scheme, width/best))
+				p.Warnings = append(p.Warnings, fmt.Sprintf("the interval of %s is %.0f times as wide as that of R_AP: a few pairs with small π̂ carry it", map[string]string{"w": "R_w", "pu": "R_PU"}[row.Scheme], width/best))
 			}
 		}
 	}

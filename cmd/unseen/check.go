@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,8 +14,9 @@ import (
 
 // checkFlags is the command line of unseen check.
 type checkFlags struct {
-	dir                       string
-	rowNumbers, quiet, asJSON bool
+	dir              string
+	rowNumbers, seal bool
+	quiet, asJSON    bool
 }
 
 func newCheck() *cobra.Command {
@@ -34,10 +36,15 @@ DIR holds
   encoder.safetensors  optional: what made the vectors
   dataset.json       optional: checksums, which are compared
 
+With --seal a folder that another program wrote, and that has nothing wrong, gets
+its dataset.json: from then on every command knows whether links are row numbers,
+and opens it at once. Other files are not touched.
+
 What is wrong must be mended before anything can be learned, and the exit code
 is 1. What is weak makes it worse.`,
 		Example: `  unseen check papers
-  unseen check papers --json`,
+  unseen check papers --json
+  unseen check papers --row-numbers --seal`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] == "" {
 				return usagef("name one folder of a dataset; for instance unseen check papers")
@@ -65,6 +72,7 @@ is 1. What is weak makes it worse.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.BoolVar(&f.rowNumbers, "row-numbers", false, "whole numbers in links are row numbers, not ids")
+	flags.BoolVar(&f.seal, "seal", false, "write dataset.json if nothing is wrong")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
 	jsonFlag(cmd, &f.asJSON)
 	return cmd
@@ -83,6 +91,12 @@ func runCheck(ctx context.Context, f checkFlags, progress *ticker) (*dataset.Rep
 	r, err := dataset.Check(ctx, d)
 	if err != nil {
 		return nil, err
+	}
+	if f.seal && r.Wrong() == 0 {
+		if _, err := d.Seal(ctx, dataset.Provenance{MadeBy: "unseen check"}); err != nil {
+			return nil, err
+		}
+		r.Findings = slices.DeleteFunc(r.Findings, func(f dataset.Finding) bool { return f.Kind == "no-manifest" })
 	}
 	return &r, nil
 }

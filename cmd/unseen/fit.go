@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"unseen/dataset"
 	"unseen/evaluate"
 	"unseen/fit"
 	"unseen/graph"
@@ -253,6 +254,9 @@ func (f *fitFlags) generate() (world.Settings, error) {
 // settings turns the flags into how to learn, or says which flag is wrong.
 func (f *fitFlags) settings() (fit.Settings, error) {
 	var s fit.Settings
+	if near := nearest(f.method, slices.Sorted(maps.Keys(fit.Methods()))); near != "" && near != f.method {
+		return s, usagef("no method %q; did you mean %s?", f.method, near)
+	}
 	switch {
 	case f.searchPoints < 0 || f.searchPoints > 0 && len(f.searches) == 0:
 		return s, usagef("--search-points is %d; give a positive number, and settings to --search over", f.searchPoints)
@@ -459,6 +463,10 @@ func (f *fitFlags) fromDataset(ctx context.Context, t *ticker) (*fitSource, erro
 	if from.data, why, err = f.drawing.data(n, f.data, f.seed); err != nil {
 		n.Close()
 		return nil, err
+	}
+	dim := n.Graph().Vectors().Dim()
+	if hint := dataset.Wide(f.data, dim); hint != "" && f.method == "bayes" {
+		t.note("%s dimensions make this slow; %s", thousands(dim), hint)
 	}
 	t.say("drawing pairs of %s links", thousands(n.Graph().LinkCount()))
 	g, drawn, err := from.data.Prepare(ctx, n.Graph(), n.Log(), f.threads)
