@@ -148,12 +148,16 @@ func nearestFlag(cmd *cobra.Command, name string) string {
 	return nearest(name, names)
 }
 
-// nearest is the name that was probably meant, or "": at most two letters are other ones, and not all of them.
+// nearest is the name that was probably meant, or "": at most two letters are other ones, not all of them, and no other
+// name is as near.
 func nearest(name string, names []string) string {
 	near, least := "", min(3, len(name))
 	for _, known := range names {
-		if d := edits(name, known); d < least {
+		switch d := edits(name, known); {
+		case d < least:
 			near, least = known, d
+		case d == least:
+			near = ""
 		}
 	}
 	return near
