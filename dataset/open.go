@@ -392,7 +392,7 @@ func (d *Dataset) readNodes(ctx context.Context, t *table, b *graph.Builder) (nu
 	}
 	columns := []*column{id, nil, nil, nil}
 	for k, name := range []string{"field", "title", "time"} {
-		c, err := t.find(name)
+		c, err := t.optional(name)
 		if err == nil && name == "time" {
 			err = t.times(c)
 		} else if err == nil {
@@ -404,7 +404,7 @@ func (d *Dataset) readNodes(ctx context.Context, t *table, b *graph.Builder) (nu
 		columns[k+1] = c
 	}
 	// Text is read later, but a wrong type is better known now.
-	text, err := t.find("text")
+	text, err := t.optional("text")
 	if err == nil {
 		err = t.strings(text)
 	}

@@ -144,6 +144,30 @@ func (t *table) mistyped(name, is, mend string) error {
 	return flaw(t.path, -1, name, fmt.Errorf("%w: it holds %s", ErrFormat, is), mend)
 }
 
+// vacant tells whether a column of another type than text has no value in any row, as pandas writes one of nothing but
+// None or NaN. There is nothing in it to be mistaken.
+func (t *table) vacant(c *column) bool {
+	if c.kind == parquet.ByteArray || t.rows() == 0 {
+		return false
+	}
+	nulls := int64(0)
+	for _, group := range t.parquet.Metadata().RowGroups {
+		if c.index < len(group.Columns) {
+			nulls += group.Columns[c.index].MetaData.Statistics.NullCount
+		}
+	}
+	return nulls == t.rows()
+}
+
+// optional returns a column that need not be there; nil where it is not, or has no value at all.
+func (t *table) optional(name string) (*column, error) {
+	c, err := t.find(name)
+	if err != nil || c == nil || t.vacant(c) {
+		return nil, err
+	}
+	return c, nil
+}
+
 // strings is nil when the column is one of strings.
 func (t *table) strings(c *column) error {
 	if c == nil || c.kind == parquet.ByteArray {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -53,14 +54,14 @@ is 1. What is weak makes it worse.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			r, err := runCheck(cmd.Context(), f, newTicker(cmd.ErrOrStderr(), f.quiet))
+			r, sealed, err := runCheck(cmd.Context(), f, newTicker(cmd.ErrOrStderr(), f.quiet))
 			if err != nil {
 				return err
 			}
 			if f.asJSON {
 				err = printJSON(cmd.OutOrStdout(), r)
 			} else {
-				err = printCheck(cmd.OutOrStdout(), f.dir, r)
+				err = printCheck(cmd.OutOrStdout(), f.dir, r, sealed)
 			}
 			if n := r.Wrong(); err == nil && n > 0 {
 				err = fmt.Errorf("%s has faults (%d); mend what is listed as wrong", f.dir, n)
@@ -78,30 +79,32 @@ is 1. What is weak makes it worse.`,
 	return cmd
 }
 
-func runCheck(ctx context.Context, f checkFlags, progress *ticker) (*dataset.Report, error) {
+func runCheck(ctx context.Context, f checkFlags, progress *ticker) (r *dataset.Report, sealed bool, err error) {
 	defer progress.clear()
 	d, err := dataset.Open(ctx, f.dir, dataset.OpenOptions{
 		Tolerant: true, RowNumbers: f.rowNumbers,
 		Progress: progress.read,
 	})
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer d.Close()
-	r, err := dataset.Check(ctx, d)
+	found, err := dataset.Check(ctx, d)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	if f.seal && r.Wrong() == 0 {
-		if _, err := d.Seal(ctx, dataset.Provenance{MadeBy: "unseen check"}); err != nil {
-			return nil, err
+	open := slices.IndexFunc(found.Findings, func(f dataset.Finding) bool { return f.Kind == "no-manifest" })
+	if f.seal && open >= 0 && found.Wrong() == 0 {
+		if _, err := d.Seal(ctx, dataset.Provenance{MadeBy: "unseen " + readBuild().Version, Command: os.Args}); err != nil {
+			return nil, false, err
 		}
-		r.Findings = slices.DeleteFunc(r.Findings, func(f dataset.Finding) bool { return f.Kind == "no-manifest" })
+		found.Findings = slices.Delete(found.Findings, open, open+1)
+		sealed = true
 	}
-	return &r, nil
+	return &found, sealed, nil
 }
 
-func printCheck(w io.Writer, dir string, r *dataset.Report) error {
+func printCheck(w io.Writer, dir string, r *dataset.Report, sealed bool) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s nodes, %s links, %s fields", dir, thousands(r.Nodes), thousands(r.Links), thousands(r.Fields))
 	if r.Dimension > 0 {
@@ -129,6 +132,9 @@ func printCheck(w io.Writer, dir string, r *dataset.Report) error {
 		if f.Mend != "" {
 			b.WriteString(wrap("→ " + f.Mend))
 		}
+	}
+	if sealed {
+		fmt.Fprintf(&b, "\nSealed: %s vouches for the files from now on.\n", dataset.ManifestFile)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

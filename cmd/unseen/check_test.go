@@ -109,7 +109,7 @@ func TestCheckSeals(t *testing.T) {
 	if page := well(t, "check", dir, "--quiet"); !strings.Contains(strings.Join(strings.Fields(page), " "), "--seal") {
 		t.Errorf("the page says\n%s", page)
 	}
-	if page := well(t, "check", dir, "--quiet", "--seal"); strings.Contains(page, "dataset.json") {
+	if page := well(t, "check", dir, "--quiet", "--seal"); !strings.Contains(page, "Sealed: dataset.json") || strings.Contains(page, "There is no dataset.json") {
 		t.Errorf("the page says\n%s", page)
 	}
 	if _, err := os.Stat(manifest); err != nil {

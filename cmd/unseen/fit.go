@@ -78,6 +78,10 @@ Of a dataset, nodes are held out by age: the newest tenth to choose settings by
 and the fifth after it to judge by, and only older nodes are candidates. With
 neither times nor an order among the links they are drawn. --split whole learns
 from everything. The model knows what it was fitted to, for unseen evaluate.
+--scheme says how unlinked pairs are drawn: all alike (uniform, the default),
+half of them from pairs of fields as these have links (field), or targets as
+often as they are linked to (popularity). It is not how pairs are weighed in
+learning: that is the --method.
 
 exposures.parquet, if there, enters the likelihood. It is a sample of pairs,
 shown and not, unless --log says that it is complete: that to a source which has
