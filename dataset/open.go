@@ -211,7 +211,7 @@ func (d *Dataset) openOnce() error {
 		case promised && !there:
 			return wrong(d.path(name), fmt.Errorf("%w: it is gone", ErrChecksum), "copy the whole folder again")
 		case there && !promised:
-			return wrong(d.path(name), fmt.Errorf("%w: %s does not know of it", ErrChecksum, ManifestFile), "move it away; or delete "+ManifestFile+" to take the folder as it is")
+			return wrong(d.path(name), fmt.Errorf("%w: %s does not know of it", ErrChecksum, ManifestFile), "move it away; or move "+ManifestFile+" away to take the folder as it is")
 		}
 	}
 	d.manifest, d.written = *m, true
@@ -250,7 +250,7 @@ func (d *Dataset) changed(ctx context.Context, all bool) ([]*Error, error) {
 		}
 		differs := func(format string, a ...any) {
 			changed = append(changed, wrong(d.path(name), fmt.Errorf("%w: %s", ErrChecksum, fmt.Sprintf(format, a...)),
-				"copy the folder again; or, if you changed it yourself, delete "+ManifestFile+" to take it as it is"))
+				"copy the folder again; or, if you changed it yourself, move "+ManifestFile+" away to take it as it is"))
 		}
 		info, err := d.files[name].Stat()
 		if err != nil {

@@ -146,7 +146,7 @@ func TestOpenFaults(t *testing.T) {
 			[]string{LinksFile, "astype({", "RowNumbers"}},
 		"few vectors": {write(VectorsFile, append(npyHeaderBytes(false, 1, 1), 0, 0, 0, 0)), graph.ErrShape, []string{VectorsFile, "1 vectors for 2 nodes"}},
 		"not finite":  {write(VectorsFile, append(npyHeaderBytes(true, 2, 1), 0, 0, 0, 0x7c)), graph.ErrNotFinite, []string{VectorsFile, "row 1", `"b"`}},
-		"bad json":    {write(ManifestFile, []byte("{")), ErrFormat, []string{ManifestFile, "delete this file"}},
+		"bad json":    {write(ManifestFile, []byte("{")), ErrFormat, []string{ManifestFile, "move this file away"}},
 		"other json":  {write(ManifestFile, []byte("{}")), ErrNotDataset, []string{ManifestFile}},
 		"too new":     {write(ManifestFile, []byte(`{"format":"unseen dataset","version":7,"nodes":"many"}`)), ErrVersion, []string{ManifestFile, "newer"}},
 	} {
