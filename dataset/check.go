@@ -60,6 +60,19 @@ const (
 	hubLinks, hubShare = 100, .01
 )
 
+// wideFrom is the number of dimensions above which learning becomes slow: time grows with their square and more. On
+// 3,000 nodes and 10,000 to 16,000 pairs a fit by bayes took 2, 2, 4 and 19 seconds of processor time with 128, 256, 512
+// and 1,024 dimensions, and was stopped unfinished after 66 with 2,048.
+const wideFrom = 768
+
+// Wide is what to do about vectors of so many dimensions in the folder dir; "" where they are few enough.
+func Wide(dir string, dim int) string {
+	if dim <= wideFrom {
+		return ""
+	}
+	return "reduce them in seconds, which replaces " + VectorsFile + ": unseen encode " + dir + " --encoder features --dim 128 --force"
+}
+
 // Check reads the whole dataset and says in words what is wrong or weak in it. Open it with Tolerant to
 // have faults counted that Open would otherwise stop at, and with RowNumbers as it needs. The error is
 // about what could not be looked at, not about what was found.
@@ -95,7 +108,7 @@ func (c *checker) found(kind string, s Severity, count int, example, mend, forma
 
 func (c *checker) files(ctx context.Context) error {
 	if !c.d.written {
-		c.found("no-manifest", Note, 1, "", "write the dataset once with this program", "There is no %s: nothing vouches for the bytes, and every opening reads all vectors.", ManifestFile)
+		c.found("no-manifest", Note, 1, "", "seal it, once it is done: unseen check "+c.d.dir+" --seal", "There is no %s: nothing vouches for the bytes, and every opening reads all vectors.", ManifestFile)
 		return nil
 	}
 	c.d.mu.Lock()
@@ -221,7 +234,7 @@ func (c *checker) fields(context.Context) error {
 		c.found("no-fields", Weak, 1, "", "add a column field (unseen import … --field COLUMN), or let unseen fit find fields: --fields-by vectors:20", "No node has a field, and exposure is learned per pair of fields.")
 		return nil
 	case named == 1 && unknown == 0:
-		c.found("one-field", Weak, 1, c.g.FieldName(1), "use a finer division, or find fields with FieldsByVectors", "All nodes have one field, and exposure is learned per pair of fields.")
+		c.found("one-field", Weak, 1, c.g.FieldName(1), "use a finer division, or let unseen fit find fields: --fields-by vectors:20", "All nodes have one field, and exposure is learned per pair of fields.")
 	}
 	severity := Note
 	if 10*unknown > c.g.Len() {
@@ -249,9 +262,7 @@ func (c *checker) fields(context.Context) error {
 
 func (c *checker) texts(ctx context.Context) error {
 	if !c.d.HasText() {
-		if c.g.Vectors() == nil {
-			c.found("no-text", Wrong, 1, "", "add a column text to "+NodesFile+", or "+VectorsFile, "There are neither texts nor vectors, so nodes cannot be compared.")
-		}
+		c.vectorless(false)
 		return nil
 	}
 	missing, first := 0, -1
@@ -269,10 +280,8 @@ func (c *checker) texts(ctx context.Context) error {
 			}
 		}
 	}
-	switch {
-	case missing == c.g.Len() && c.g.Vectors() == nil:
-		c.found("no-text", Wrong, missing, "", "fill the column text of "+NodesFile+", or add "+VectorsFile, "No node has a text and there are no vectors, so nodes cannot be compared.")
-	case missing < c.g.Len():
+	c.vectorless(missing < c.g.Len())
+	if missing < c.g.Len() {
 		severity := Note
 		if 10*missing > c.g.Len() && c.g.Vectors() == nil {
 			severity = Weak
@@ -282,12 +291,26 @@ func (c *checker) texts(ctx context.Context) error {
 	return nil
 }
 
+// vectorless says what to do where there are no vectors.
+func (c *checker) vectorless(texts bool) {
+	switch titled := slices.ContainsFunc(c.indices(), func(i int32) bool { return strings.TrimSpace(c.g.Title(i)) != "" }); {
+	case c.g.Vectors() != nil || c.g.Len() == 0:
+	case texts || titled:
+		c.found("no-vectors", Note, 1, "", "make them of titles and texts: unseen encode "+c.d.dir, "There are no vectors yet, by which nodes are compared.")
+	default:
+		c.found("no-text", Wrong, 1, "", "add a column text or title to "+NodesFile+" and run unseen encode "+c.d.dir+"; or add vectors of your own, "+VectorsFile, "There are neither texts nor titles nor vectors, so nodes cannot be compared.")
+	}
+}
+
 func (c *checker) vectors(context.Context) error {
 	v := c.g.Vectors()
 	if v == nil {
 		return nil
 	}
 	c.report.Dimension = v.Dim()
+	if hint := Wide(c.d.dir, v.Dim()); hint != "" {
+		c.found("wide", Note, 1, "", hint, "Vectors have %d dimensions, with which unseen fit (bayes) is slow.", v.Dim())
+	}
 	r, err := v.Check(c.g)
 	if err != nil {
 		return wrong(c.d.path(VectorsFile), err, "")

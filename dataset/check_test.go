@@ -139,7 +139,7 @@ func TestCheckSound(t *testing.T) {
 	defer d.Close()
 	r, err := Check(background, d)
 	must(t, err)
-	if len(r.Findings) > 0 || r.Wrong() != 0 {
+	if len(r.Findings) != 1 || r.Findings[0].Kind != "no-vectors" || r.Findings[0].Severity != Note || r.Findings[0].Mend != "make them of titles and texts: unseen encode "+dir {
 		t.Errorf("found %+v", r.Findings)
 	}
 	ctx, stop := context.WithCancel(background)
@@ -196,5 +196,124 @@ func TestCheckNothing(t *testing.T) {
 			}
 		}
 		must(t, d.Close())
+	}
+}
+
+// Titles are enough to make vectors of; wide ones are told how to become narrower, in the words of the command line.
+func TestCheckVectors(t *testing.T) {
+	for name, c := range map[string]struct {
+		title string
+		dim   int
+		kind  string
+		says  string
+	}{
+		"titles":  {"a title", 0, "no-vectors", "unseen encode "},
+		"nothing": {"", 0, "no-text", "column text or title"},
+		"wide":    {"", wideFrom + 1, "wide", "--encoder features --dim 128 --force"},
+		"usual":   {"", wideFrom, "", ""},
+	} {
+		var b graph.Builder
+		for i := range 30 {
+			_, err := b.AddNode(graph.Node{ID: fmt.Sprint(i), Field: fmt.Sprint(i % 2), Title: c.title})
+			must(t, err)
+		}
+		must(t, b.AddLink("1", "0"))
+		g, _, err := b.Build()
+		must(t, err)
+		if c.dim > 0 {
+			v, err := graph.NewVectors(30, c.dim)
+			must(t, err)
+			defer v.Close()
+			g, err = g.WithVectors(v)
+			must(t, err)
+		}
+		dir := filepath.Join(t.TempDir(), "d")
+		_, err = Write(background, dir, Content{Graph: g}, WriteOptions{})
+		must(t, err)
+		d, err := Open(background, dir, OpenOptions{Tolerant: true})
+		must(t, err)
+		r, err := Check(background, d)
+		must(t, err)
+		found := kinds(r)
+		for _, kind := range []string{"no-vectors", "no-text", "wide"} {
+			if f, is := found[kind]; is != (kind == c.kind) || is && !strings.Contains(f.Mend, c.says) {
+				t.Errorf("%s: %s is %+v", name, kind, f)
+			}
+		}
+		must(t, d.Close())
+	}
+}
+
+// Links have the same place in an error as in a report, and neither speaks of Go.
+func TestLinkFaultsAreNamedAlike(t *testing.T) {
+	type link struct {
+		Source string `parquet:"source"`
+		Target string `parquet:"target"`
+	}
+	for name, bad := range map[string]link{"dangling": {"a", "missing"}, "self-link": {"a", "a"}} {
+		dir := t.TempDir()
+		put(t, dir, NodesFile, []foreignNode{{ID: ptr("a")}, {ID: ptr("b")}})
+		links := make([]link, 700)
+		for i := range links {
+			links[i] = link{"a", "b"}
+		}
+		links[622] = bad
+		put(t, dir, LinksFile, links)
+		_, err := Open(background, dir, OpenOptions{})
+		wantError(t, err, map[string]error{"dangling": graph.ErrUnknownNode, "self-link": graph.ErrSelfLink}[name], "row 622")
+		d, tolerated := Open(background, dir, OpenOptions{Tolerant: true})
+		must(t, tolerated)
+		r, failed := Check(background, d)
+		must(t, failed)
+		must(t, d.Close())
+		f := kinds(r)[name]
+		for _, text := range []string{err.Error(), f.Example} {
+			if !strings.Contains(text, "row 622") || strings.Contains(text, "number") || strings.Contains(text, "Drop") {
+				t.Errorf("%s: %s", name, text)
+			}
+		}
+	}
+}
+
+// A sealed folder opens without being told what its numbers are; its files are as they were, and one that changes
+// later is found out.
+func TestSeal(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, NodesFile, []foreignNode{{ID: ptr("5")}, {ID: ptr("9")}})
+	put(t, dir, LinksFile, []numberLink{{ptr(int32(1)), ptr(int32(0))}, {ptr(int32(1)), ptr(int32(0))}})
+	must(t, os.WriteFile(filepath.Join(dir, VectorsFile), append(npyHeaderBytes(true, 2, 1), 0, 60, 0, 0), 0o666))
+	_, err := Open(background, dir, OpenOptions{})
+	wantError(t, err, ErrAmbiguous, "unseen check "+dir+" --row-numbers --seal")
+	d, err := Open(background, dir, OpenOptions{RowNumbers: true})
+	must(t, err)
+	m, err := d.Seal(background, Provenance{Source: "a test"})
+	must(t, err)
+	must(t, d.Close())
+	if m.Links != 2 || m.Vectors.Dimension != 1 || len(m.Files) != 3 {
+		t.Errorf("%+v", m)
+	}
+	d, err = Open(background, dir, OpenOptions{Verify: true})
+	must(t, err)
+	if !d.Graph().HasLink(1, 0) || d.Manifest().Provenance.Source != "a test" {
+		t.Errorf("%+v", d.Manifest())
+	}
+	if again, err := d.Seal(background, Provenance{}); err != nil || again.Provenance.Source != "a test" {
+		t.Errorf("sealed twice: %+v, %v", again, err)
+	}
+	must(t, d.Close())
+	put(t, dir, LinksFile, []numberLink{{ptr(int32(0)), ptr(int32(1))}})
+	_, err = Open(background, dir, OpenOptions{})
+	wantError(t, err, ErrChecksum, LinksFile)
+
+	faulty := t.TempDir()
+	put(t, faulty, NodesFile, []foreignNode{{ID: ptr("a")}, {ID: ptr("a")}})
+	put(t, faulty, LinksFile, []numberLink{{ptr(int32(1)), ptr(int32(0))}})
+	d, err = Open(background, faulty, OpenOptions{Tolerant: true})
+	must(t, err)
+	defer d.Close()
+	_, err = d.Seal(background, Provenance{})
+	wantError(t, err, ErrContent, "mend them first")
+	if left := listing(t, faulty); len(left) != 2 {
+		t.Errorf("the folder holds %v", left)
 	}
 }

@@ -38,8 +38,8 @@
 // A folder with nodes.parquet and links.parquet is a dataset, whoever wrote it. Other columns than those
 // above are left alone, the order of columns is free, strings may be dictionaries (pandas categories),
 // times may be timestamps of any unit, with or without a zone (then UTC), or dates. Without dataset.json
-// nobody vouches for the bytes, so all vectors are read when it is opened. Writing the dataset once makes
-// a manifest:
+// nobody vouches for the bytes, so all vectors are read when it is opened. [Dataset.WriteVectors] puts vectors
+// and a manifest beside such tables and leaves them as they are. Writing the dataset once makes a manifest too:
 //
 //	c, err := d.Content(ctx)
 //	_, err = dataset.Write(ctx, "sealed", c, dataset.WriteOptions{})

@@ -83,7 +83,7 @@ func ExampleCheck() {
 		fmt.Printf("%s: %s\n", f.Severity, f.Message)
 	}
 	// Output:
-	// wrong: No node has a text and there are no vectors, so nodes cannot be compared.
+	// wrong: There are neither texts nor titles nor vectors, so nodes cannot be compared.
 	// weak: No node has a field, and exposure is learned per pair of fields.
 	// note: No node has a time, so order and splits come from the links alone.
 }

@@ -184,7 +184,7 @@ func manifestMend(err error) string {
 	case errors.Is(err, ErrNotDataset):
 		return "name the folder of a dataset"
 	}
-	return "write the dataset again; or delete this file, and all others are checked in full"
+	return "make the dataset anew as it was made (unseen import); or move this file away, and all others are checked in full"
 }
 
 // unknownField is the name of graph.UnknownField.

@@ -45,6 +45,7 @@ type Dataset struct {
 	written  bool // there is a manifest, and not one made up here
 	graph    *graph.Graph
 	build    graph.BuildReport
+	linkRows int64 // of links.parquet, repeated ones too
 	faults   faults
 
 	mu    sync.Mutex // guards what is below
@@ -192,7 +193,7 @@ func (d *Dataset) openOnce() error {
 			return wrong(d.path(name), bare(err), "ask for the right to read it")
 		}
 		if name == NodesFile || name == LinksFile {
-			return wrong(d.dir, fmt.Errorf("%w: it has no %s", ErrNotDataset, name), "name a folder that Write wrote, or one with "+NodesFile+" and "+LinksFile)
+			return wrong(d.dir, fmt.Errorf("%w: it has no %s", ErrNotDataset, name), "name a folder with "+NodesFile+" and "+LinksFile+", or make one of your tables with unseen import")
 		}
 	}
 	file := d.files[ManifestFile]
@@ -210,7 +211,7 @@ func (d *Dataset) openOnce() error {
 		case promised && !there:
 			return wrong(d.path(name), fmt.Errorf("%w: it is gone", ErrChecksum), "copy the whole folder again")
 		case there && !promised:
-			return wrong(d.path(name), fmt.Errorf("%w: %s does not know of it", ErrChecksum, ManifestFile), "move it away; or delete "+ManifestFile+" to take the folder as it is")
+			return wrong(d.path(name), fmt.Errorf("%w: %s does not know of it", ErrChecksum, ManifestFile), "move it away; or move "+ManifestFile+" away to take the folder as it is")
 		}
 	}
 	d.manifest, d.written = *m, true
@@ -249,7 +250,7 @@ func (d *Dataset) changed(ctx context.Context, all bool) ([]*Error, error) {
 		}
 		differs := func(format string, a ...any) {
 			changed = append(changed, wrong(d.path(name), fmt.Errorf("%w: %s", ErrChecksum, fmt.Sprintf(format, a...)),
-				"copy the folder again; or, if you changed it yourself, delete "+ManifestFile+" to take it as it is"))
+				"copy the folder again; or, if you changed it yourself, move "+ManifestFile+" away to take it as it is"))
 		}
 		info, err := d.files[name].Stat()
 		if err != nil {
@@ -341,7 +342,7 @@ func (d *Dataset) read(ctx context.Context) error {
 	} else {
 		if numbers && links.rows() > 0 && !d.options.RowNumbers {
 			return flaw(links.path, -1, "source", fmt.Errorf("%w: links hold whole numbers, and so do the ids", ErrAmbiguous),
-				`if they are ids, store them as text: links = links.astype({"source": str, "target": str}); if they are row numbers, set RowNumbers`)
+				`if they are ids, store them as text: links = links.astype({"source": str, "target": str}); if they are row numbers, say so once: unseen check `+d.dir+` --row-numbers --seal (in Go: OpenOptions.RowNumbers)`)
 		}
 		read := <-numbered
 		close(numbered)
@@ -354,7 +355,7 @@ func (d *Dataset) read(ctx context.Context) error {
 	if err != nil {
 		return wrong(d.dir, err, "")
 	}
-	d.graph, d.build = g, report
+	d.graph, d.build, d.linkRows = g, report, links.rows()
 	if d.written && d.manifest.Nodes != g.Len() && !d.options.Tolerant {
 		return wrong(d.path(NodesFile), fmt.Errorf("%w: it has %d rows, and %s says %d", ErrChecksum, g.Len(), ManifestFile, d.manifest.Nodes), "copy the folder again")
 	}
@@ -391,7 +392,7 @@ func (d *Dataset) readNodes(ctx context.Context, t *table, b *graph.Builder) (nu
 	}
 	columns := []*column{id, nil, nil, nil}
 	for k, name := range []string{"field", "title", "time"} {
-		c, err := t.find(name)
+		c, err := t.optional(name)
 		if err == nil && name == "time" {
 			err = t.times(c)
 		} else if err == nil {
@@ -403,7 +404,7 @@ func (d *Dataset) readNodes(ctx context.Context, t *table, b *graph.Builder) (nu
 		columns[k+1] = c
 	}
 	// Text is read later, but a wrong type is better known now.
-	text, err := t.find("text")
+	text, err := t.optional("text")
 	if err == nil {
 		err = t.strings(text)
 	}
@@ -725,6 +726,9 @@ func (d *Dataset) letPass(t *table, row int64, err error) error {
 		kind, mend = &d.faults.selfLink, "leave it out"
 	default:
 		return flaw(t.path, row, "", err, "")
+	}
+	if link, ok := errors.AsType[*graph.LinkError](err); ok {
+		err = link.Err // the row says which it is
 	}
 	if place, ok := errors.AsType[*Error](err); ok {
 		if !d.options.Tolerant {

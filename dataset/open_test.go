@@ -146,7 +146,7 @@ func TestOpenFaults(t *testing.T) {
 			[]string{LinksFile, "astype({", "RowNumbers"}},
 		"few vectors": {write(VectorsFile, append(npyHeaderBytes(false, 1, 1), 0, 0, 0, 0)), graph.ErrShape, []string{VectorsFile, "1 vectors for 2 nodes"}},
 		"not finite":  {write(VectorsFile, append(npyHeaderBytes(true, 2, 1), 0, 0, 0, 0x7c)), graph.ErrNotFinite, []string{VectorsFile, "row 1", `"b"`}},
-		"bad json":    {write(ManifestFile, []byte("{")), ErrFormat, []string{ManifestFile, "delete this file"}},
+		"bad json":    {write(ManifestFile, []byte("{")), ErrFormat, []string{ManifestFile, "move this file away"}},
 		"other json":  {write(ManifestFile, []byte("{}")), ErrNotDataset, []string{ManifestFile}},
 		"too new":     {write(ManifestFile, []byte(`{"format":"unseen dataset","version":7,"nodes":"many"}`)), ErrVersion, []string{ManifestFile, "newer"}},
 	} {
@@ -357,4 +357,33 @@ func TestOpenStops(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A column of nothing but missing values, which pandas writes as numbers or as no type at all, is as good as none.
+func TestVacantColumns(t *testing.T) {
+	type node struct {
+		ID    string   `parquet:"id"`
+		Text  *float64 `parquet:"text,optional"`
+		Time  *float64 `parquet:"time,optional"`
+		Title *bool    `parquet:"title,optional"`
+	}
+	dir := t.TempDir()
+	put(t, dir, NodesFile, []node{{ID: "a"}, {ID: "b"}})
+	put(t, dir, LinksFile, []numberLink{{ptr(int32(1)), ptr(int32(0))}})
+	d, err := Open(background, dir, OpenOptions{})
+	must(t, err)
+	if d.HasText() || d.Graph().Title(0) != "" || d.Build().Untimed != 2 {
+		t.Errorf("text %t, title %q", d.HasText(), d.Graph().Title(0))
+	}
+	must(t, d.Close())
+	put(t, dir, NodesFile, []node{{ID: "a"}, {ID: "b", Text: ptr(1.5)}})
+	_, err = Open(background, dir, OpenOptions{})
+	wantError(t, err, ErrFormat, "column text", `fillna("")`)
+	put(t, dir, LinksFile, []struct {
+		Src string `parquet:"src"`
+		Dst string `parquet:"dst"`
+	}{{"b", "a"}})
+	put(t, dir, NodesFile, []node{{ID: "a"}, {ID: "b"}})
+	_, err = Open(background, dir, OpenOptions{})
+	wantError(t, err, ErrFormat, "unseen import parquet", "--source src --target dst")
 }

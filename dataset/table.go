@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -106,13 +107,65 @@ func (t *table) must(name string) (*column, error) {
 		for _, c := range t.parquet.Root().Columns() {
 			has = append(has, c.Name())
 		}
-		err = flaw(t.path, -1, name, fmt.Errorf("%w: there is no such column, but %.200s", ErrFormat, strings.Join(has, ", ")), "name the column so")
+		err = flaw(t.path, -1, name, fmt.Errorf("%w: there is no such column, but %.200s", ErrFormat, strings.Join(has, ", ")), t.named(name))
 	}
 	return c, err
 }
 
+// named says how a table gets a column that it has under another name.
+func (t *table) named(name string) string {
+	mend := "name the column so"
+	folder := filepath.Dir(t.path)
+	switch filepath.Base(t.path) {
+	case LinksFile:
+		// Columns that may be the ends: the usual names, or else the first two.
+		source, target := "", ""
+		for _, c := range t.parquet.Root().Columns() {
+			switch strings.ToLower(c.Name()) {
+			case "source", "src", "from", "citing":
+				source = c.Name()
+			case "target", "dst", "dest", "destination", "to", "cited":
+				target = c.Name()
+			}
+		}
+		if columns := t.parquet.Root().Columns(); (source == "" || target == "") && len(columns) > 1 {
+			source, target = columns[0].Name(), columns[1].Name()
+		}
+		if source != "" && target != "" {
+			mend += fmt.Sprintf(", or unseen import parquet %s %s -o NEW --source %s --target %s", filepath.Join(folder, NodesFile), t.path, source, target)
+		}
+	case NodesFile:
+		mend += fmt.Sprintf(", or unseen import parquet %s %s -o NEW --id COLUMN", t.path, filepath.Join(folder, LinksFile))
+	}
+	return mend
+}
+
 func (t *table) mistyped(name, is, mend string) error {
 	return flaw(t.path, -1, name, fmt.Errorf("%w: it holds %s", ErrFormat, is), mend)
+}
+
+// vacant tells whether a column of another type than text has no value in any row, as pandas writes one of nothing but
+// None or NaN. There is nothing in it to be mistaken.
+func (t *table) vacant(c *column) bool {
+	if c.kind == parquet.ByteArray || t.rows() == 0 {
+		return false
+	}
+	nulls := int64(0)
+	for _, group := range t.parquet.Metadata().RowGroups {
+		if c.index < len(group.Columns) {
+			nulls += group.Columns[c.index].MetaData.Statistics.NullCount
+		}
+	}
+	return nulls == t.rows()
+}
+
+// optional returns a column that need not be there; nil where it is not, or has no value at all.
+func (t *table) optional(name string) (*column, error) {
+	c, err := t.find(name)
+	if err != nil || c == nil || t.vacant(c) {
+		return nil, err
+	}
+	return c, nil
 }
 
 // strings is nil when the column is one of strings.
@@ -120,7 +173,7 @@ func (t *table) strings(c *column) error {
 	if c == nil || c.kind == parquet.ByteArray {
 		return nil
 	}
-	return t.mistyped(c.name, kindWords(c), fmt.Sprintf("store it as text: table[%q] = table[%q].astype(str)", c.name, c.name))
+	return t.mistyped(c.name, kindWords(c), fmt.Sprintf(`store it as text, with "" where there is none: table[%q] = table[%q].astype(object).fillna("").astype(str)`, c.name, c.name))
 }
 
 // times is nil when the column is one of times.

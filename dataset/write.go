@@ -77,22 +77,115 @@ func Write(ctx context.Context, dir string, c Content, o WriteOptions) (*Manifes
 	if err := replaceable(dir); err != nil {
 		return nil, err
 	}
-	if o.Provenance.Made.IsZero() {
-		o.Provenance.Made = time.Now()
-	}
-	o.Provenance.Made = o.Provenance.Made.UTC().Truncate(time.Second)
-	w := &writer{
-		ctx: ctx, dir: filepath.Clean(dir), content: c, options: o,
-		manifest: &Manifest{
-			Format: formatName, Version: Version,
-			Nodes: c.Graph.Len(), Links: c.Graph.LinkCount(), Fields: []string{},
-			Files: map[string]FileManifest{}, Provenance: o.Provenance,
-		},
-	}
+	w := newWriter(ctx, dir, c, o)
 	if err := atomicfile.WriteFolder(dir, w.writeInto); err != nil {
 		return nil, err
 	}
 	return w.manifest, nil
+}
+
+// WriteVectors puts other vectors, and the encoder that made them, into the dataset's own folder, and seals it
+// with a manifest where it had none. Nodes, links and exposures stay byte for byte as they are, so that columns
+// of one's own and the order of rows are kept. As with Write, the folder holds the old dataset or the new one.
+// The dataset is closed before the folder takes its name, and options.Written is called then. Ask Sealable before
+// the work that makes the vectors.
+func (d *Dataset) WriteVectors(ctx context.Context, v *graph.Vectors, e *Encoder, o WriteOptions) (*Manifest, error) {
+	if err := d.Sealable(); err != nil {
+		return nil, err
+	}
+	g, err := d.graph.WithVectors(v)
+	if err != nil {
+		return nil, wrong(d.path(VectorsFile), err, "")
+	}
+	exposures, err := d.Exposures(ctx)
+	if err != nil {
+		return nil, err
+	}
+	after := o.Written
+	o.Written = func() error {
+		if err := d.Close(); err != nil || after == nil {
+			return err
+		}
+		return after()
+	}
+	w := newWriter(ctx, d.dir, Content{Graph: g, Exposures: exposures, Encoder: e}, o)
+	w.kept = d
+	w.manifest.Links = int(d.linkRows) // repeated ones are kept too
+	if err := atomicfile.WriteFolder(d.dir, w.writeInto); err != nil {
+		return nil, err
+	}
+	return w.manifest, nil
+}
+
+// Sealable tells, before the work, whether WriteVectors can replace the dataset's folder: whether nothing
+// else lies in it, which would be lost.
+func (d *Dataset) Sealable() error {
+	if d.options.Tolerant {
+		return wrong(d.dir, fmt.Errorf("%w: it was opened with its faults", ErrContent), "open it without Tolerant")
+	}
+	if err := onlyDataset(d.dir); err != nil {
+		return err
+	}
+	// A shell that stands in the folder would be left in the old one, which is gone.
+	here, err := os.Stat(".")
+	if there, err2 := os.Stat(d.dir); err == nil && err2 == nil && os.SameFile(here, there) {
+		name := "it"
+		if path, err := filepath.Abs(d.dir); err == nil {
+			name = filepath.Base(path)
+		}
+		return wrong(d.dir, fmt.Errorf("%w: it is the folder you are in, and would be replaced under you", ErrContent), "go up with cd .. and name it there: "+name)
+	}
+	return atomicfile.Writable(d.dir + ".new") // whether anything can be made beside it
+}
+
+// Seal writes a manifest beside files that another program wrote, which then vouches for them: a dataset that was
+// read as it should be (see OpenOptions.RowNumbers) is read so by everybody, and vectors are not read again at every
+// opening. Nothing else is touched. A dataset that has a manifest keeps it.
+func (d *Dataset) Seal(ctx context.Context, p Provenance) (*Manifest, error) {
+	if d.written {
+		return &d.manifest, nil
+	}
+	f := d.faults
+	if f.emptyID.count+f.duplicateID.count+f.dangling.count+f.selfLink.count > 0 {
+		return nil, wrong(d.dir, fmt.Errorf("%w: it has faults", ErrContent), "mend them first")
+	}
+	exposures, err := d.Exposures(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.files[NodesFile] == nil:
+		return nil, wrong(d.dir, ErrClosed, "seal before Close")
+	case d.files[EncoderFile] != nil:
+		return nil, wrong(d.path(EncoderFile), fmt.Errorf("%w: nothing says which vectors it made", ErrContent), "make it anew with unseen encode "+d.dir+" --force, or move it away")
+	}
+	w := newWriter(ctx, d.dir, Content{Graph: d.graph}, WriteOptions{Provenance: p})
+	m := w.manifest
+	m.Links, m.Fields, m.Vectors = int(d.linkRows), d.manifest.Fields, d.manifest.Vectors
+	if exposures != nil {
+		m.Exposures = exposures.Len()
+	}
+	for name, file := range d.files {
+		info, err := file.Stat()
+		if err != nil {
+			return nil, wrong(d.path(name), bare(err), "")
+		}
+		sum, err := d.sum(ctx, name, info.Size())
+		if err != nil {
+			return nil, err
+		}
+		m.Files[name] = FileManifest{info.Size(), sum}
+	}
+	raw, err := m.bytes()
+	if err != nil {
+		return nil, w.refuse("the provenance has no JSON form: %v", "give a year from 0 to 9999", err)
+	}
+	return m, atomicfile.Write(d.path(ManifestFile), func(to io.Writer) error {
+		_, err := to.Write(raw)
+		return err
+	})
 }
 
 // Writable tells, before hours of work, whether Write can put a dataset into the folder dir after them. A
@@ -125,19 +218,30 @@ func replaceable(dir string) error {
 	case len(entries) == 0:
 		return nil
 	}
-	others := slices.DeleteFunc(entries, func(e fs.DirEntry) bool {
-		return e.Name() == ManifestFile || slices.Contains(dataFiles, e.Name())
-	})
-	if len(others) > 0 {
-		return wrong(dir, fmt.Errorf("%w: it holds %s", ErrNotDataset, others[0].Name()), "choose another folder, or move what is not of a dataset elsewhere")
+	if err := onlyDataset(dir); err != nil {
+		return err
 	}
 	file, err := os.Open(filepath.Join(dir, ManifestFile))
 	if err != nil {
-		return wrong(dir, fmt.Errorf("%w: it has no %s", ErrNotDataset, ManifestFile), "choose another folder, or delete this one yourself")
+		return wrong(dir, fmt.Errorf("%w: it has no %s, so what lies there is somebody's own", ErrNotDataset, ManifestFile), "choose another folder")
 	}
 	defer file.Close()
 	if _, err := parseManifest(file); errors.Is(err, ErrNotDataset) {
 		return wrong(filepath.Join(dir, ManifestFile), err, "choose another folder")
+	}
+	return nil
+}
+
+// onlyDataset is nil when every file of the folder is one of a dataset.
+func onlyDataset(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return wrong(dir, bare(err), "choose another folder")
+	}
+	for _, e := range entries {
+		if e.Name() != ManifestFile && !slices.Contains(dataFiles, e.Name()) {
+			return wrong(dir, fmt.Errorf("%w alone: it holds %s too, which would be lost", ErrNotDataset, e.Name()), "move that elsewhere, or choose another folder")
+		}
 	}
 	return nil
 }
@@ -147,8 +251,24 @@ type writer struct {
 	ctx      context.Context
 	dir      string // for errors: the temporary folder would mislead
 	content  Content
+	kept     *Dataset // whose tables are copied as they are; nil to write them from content
 	options  WriteOptions
 	manifest *Manifest
+}
+
+func newWriter(ctx context.Context, dir string, c Content, o WriteOptions) *writer {
+	if o.Provenance.Made.IsZero() {
+		o.Provenance.Made = time.Now()
+	}
+	o.Provenance.Made = o.Provenance.Made.UTC().Truncate(time.Second)
+	return &writer{
+		ctx: ctx, dir: filepath.Clean(dir), content: c, options: o,
+		manifest: &Manifest{
+			Format: formatName, Version: Version,
+			Nodes: c.Graph.Len(), Links: c.Graph.LinkCount(), Fields: []string{},
+			Files: map[string]FileManifest{}, Provenance: o.Provenance,
+		},
+	}
 }
 
 // writeInto writes all files into a temporary folder.
@@ -169,6 +289,11 @@ func (w *writer) writeInto(folder string) error {
 	if w.content.Exposures != nil {
 		w.manifest.Exposures = w.content.Exposures.Len()
 		parts = append(parts, part{ExposuresFile, w.exposures})
+	}
+	if w.kept != nil {
+		for k := range parts {
+			parts[k].write = w.copyOf(parts[k].name)
+		}
 	}
 	if g.Vectors() != nil {
 		parts = append(parts, part{VectorsFile, w.vectors})
@@ -206,6 +331,32 @@ func (w *writer) writeInto(folder string) error {
 		return w.options.Written()
 	}
 	return nil
+}
+
+// copyOf copies a file of the dataset that is kept, from where it was read.
+func (w *writer) copyOf(name string) func(io.Writer, func(done, of int) error) error {
+	return func(to io.Writer, progress func(done, of int) error) error {
+		d := w.kept
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		file := d.files[name]
+		if file == nil {
+			return wrong(d.dir, ErrClosed, "write before Close")
+		}
+		info, err := file.Stat()
+		if err != nil {
+			return wrong(d.path(name), bare(err), "")
+		}
+		for at := int64(0); at < info.Size(); at += 1 << 24 {
+			if err := progress(int(at>>10), int(info.Size()>>10)); err != nil {
+				return err
+			}
+			if _, err := io.Copy(to, io.NewSectionReader(file, at, min(1<<24, info.Size()-at))); err != nil {
+				return wrong(d.path(name), bare(err), "")
+			}
+		}
+		return nil
+	}
 }
 
 // file writes one file and notes its size and sum.

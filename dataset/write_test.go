@@ -1,8 +1,10 @@
 package dataset
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -230,4 +232,111 @@ func TestWriteStops(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Vectors are put into a folder that another program wrote, whose tables stay byte for byte: columns of its own,
+// the order of rows, repeated links, ids or row numbers.
+func TestWriteVectors(t *testing.T) {
+	type node struct {
+		ID    string  `parquet:"id"`
+		Price float64 `parquet:"price"` // ours to keep and not to understand
+		Field *string `parquet:"field,optional,dict"`
+		Text  *string `parquet:"text,optional"`
+	}
+	type link struct {
+		Source string `parquet:"source"`
+		Target string `parquet:"target"`
+	}
+	type number struct {
+		Source int64 `parquet:"source"`
+		Target int64 `parquet:"target"`
+	}
+	type shown struct {
+		Source string `parquet:"source"`
+		Target string `parquet:"target"`
+		Linked bool   `parquet:"linked"`
+	}
+	nodes := []node{{"7", 1.5, ptr("b"), ptr("seven")}, {"3", 2.5, nil, nil}, {"0", 3.5, ptr("a"), ptr("nought")}}
+	for name, c := range map[string]struct {
+		fill func(dir string)
+		open OpenOptions
+	}{
+		"by id": {func(dir string) {
+			put(t, dir, LinksFile, []link{{"3", "7"}, {"0", "3"}, {"3", "7"}})
+			put(t, dir, ExposuresFile, []shown{{"7", "0", false}})
+		}, OpenOptions{}},
+		"by row number": {func(dir string) { put(t, dir, LinksFile, []number{{1, 0}, {2, 1}}) }, OpenOptions{RowNumbers: true}},
+	} {
+		dir := filepath.Join(t.TempDir(), "mine")
+		must(t, os.Mkdir(dir, 0o777))
+		put(t, dir, NodesFile, nodes)
+		c.fill(dir)
+		before := map[string][]byte{}
+		for _, file := range listing(t, dir) {
+			raw, err := os.ReadFile(filepath.Join(dir, file))
+			must(t, err)
+			before[file] = raw
+		}
+		d, err := Open(background, dir, c.open)
+		must(t, err)
+		must(t, d.Sealable())
+		v, err := graph.NewVectors(3, 2)
+		must(t, err)
+		for i := range int32(3) {
+			must(t, v.Set(i, []float32{float32(i), 1}))
+		}
+		stopped := errors.New("stopped")
+		_, err = d.WriteVectors(background, v, nil, WriteOptions{Progress: func(Step) {}, Written: func() error { return stopped }})
+		if !errors.Is(err, stopped) || len(listing(t, dir)) != len(before) || len(listing(t, filepath.Dir(dir))) != 1 {
+			t.Errorf("%s: %v, and the folder holds %v", name, err, listing(t, dir))
+		}
+		d, err = Open(background, dir, c.open)
+		must(t, err)
+		m, err := d.WriteVectors(background, v, &Encoder{Kind: "test", Write: func(w io.Writer) error { _, err := w.Write([]byte("made")); return err }}, WriteOptions{})
+		must(t, err)
+		if m.Nodes != 3 || m.Vectors.Dimension != 2 || m.Encoder.Kind != "test" {
+			t.Errorf("%s: %+v", name, m)
+		}
+		for file, raw := range before {
+			if after, err := os.ReadFile(filepath.Join(dir, file)); err != nil || !bytes.Equal(raw, after) {
+				t.Errorf("%s: %s was changed (%v)", name, file, err)
+			}
+		}
+		// It opens as any other, without being told what the numbers are, and may be given vectors again.
+		d, err = Open(background, dir, OpenOptions{Verify: true})
+		must(t, err)
+		g := d.Graph()
+		if g.LinkCount() != 2 || !g.HasLink(1, 0) || !g.HasLink(2, 1) || g.Vectors().Dim() != 2 || g.FieldName(g.Field(0)) != "b" {
+			t.Errorf("%s: %d links, dimension %d", name, g.LinkCount(), g.Vectors().Dim())
+		}
+		if text, err := d.Text(2); err != nil || text != "nought" {
+			t.Errorf("%s: text %q (%v)", name, text, err)
+		}
+		if e, err := d.Exposures(background); err != nil || (e != nil) != (before[ExposuresFile] != nil) {
+			t.Errorf("%s: exposures %+v (%v)", name, e, err)
+		}
+		_, err = d.WriteVectors(background, v, nil, WriteOptions{})
+		must(t, err)
+		must(t, v.Close())
+	}
+}
+
+// What cannot be replaced is refused before the work, and nothing is said of deleting.
+func TestSealable(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "d")
+	_, err := Write(background, dir, Content{Graph: small(t)}, WriteOptions{})
+	must(t, err)
+	d, err := Open(background, dir, OpenOptions{})
+	must(t, err)
+	defer d.Close()
+	must(t, d.Sealable())
+	must(t, os.WriteFile(filepath.Join(dir, "notes.ipynb"), nil, 0o666))
+	wantError(t, d.Sealable(), ErrNotDataset, "notes.ipynb", "move that elsewhere")
+	must(t, os.Remove(filepath.Join(dir, "notes.ipynb")))
+	t.Chdir(dir)
+	wantError(t, d.Sealable(), ErrContent, "cd ..", ": d")
+	tolerant, err := Open(background, dir, OpenOptions{Tolerant: true})
+	must(t, err)
+	defer tolerant.Close()
+	wantError(t, tolerant.Sealable(), ErrContent, "Tolerant")
 }

@@ -193,3 +193,18 @@ func TestCertifyRefuses(t *testing.T) {
 		t.Errorf("cancelled: %v", err)
 	}
 }
+
+// Warnings call the estimators what the table above them does.
+func TestWarningsNameEstimators(t *testing.T) {
+	row := func(scheme string, lower, upper float64) PanelRow {
+		return PanelRow{Scheme: scheme, Risk: fit.Estimate{Interval: risk.Interval{Estimate: lower, Lower: lower, Upper: upper}}}
+	}
+	p := Panel{Risks: []PanelRow{row("naive", 5, 6), row("w", 0, 10), row("pu", 0, 20), row("ap", 1, 2)}}
+	p.warn()
+	said := strings.Join(p.Warnings, "\n")
+	for _, want := range []string{"interval of R_w is 10 times", "interval of R_PU is 20 times"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("%q does not say %q", said, want)
+		}
+	}
+}

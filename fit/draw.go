@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"unseen/graph"
@@ -177,7 +178,11 @@ func (d Drawing) cut(g *graph.Graph) (split *graph.Split, before *graph.Order, e
 		split, err = g.ShuffledOrder(rand.NewPCG(d.Seed, 0x5eed)).SplitByShare(d.Shares)
 	case Whole:
 	default:
-		err = fmt.Errorf("there is no split %q; there is %v", d.Split, Cuts())
+		var names []string
+		for _, cut := range Cuts() {
+			names = append(names, string(cut))
+		}
+		err = fmt.Errorf("there is no split %q; there is %s", d.Split, strings.Join(names, ", "))
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrSetting, err)

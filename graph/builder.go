@@ -180,7 +180,7 @@ func (b *Builder) AddLinkIndex(source, target int32) error {
 		return fmt.Errorf("graph: link number %d: %w; make a new Builder", b.given+1, ErrBuilt)
 	case source == target && !b.DropSelfLinks:
 		ids := b.ids.table()
-		return fmt.Errorf("graph: link number %d: node %q has a %w; remove it or set DropSelfLinks", b.given+1, ids.at(source), ErrSelfLink)
+		return &LinkError{b.given + 1, fmt.Errorf("node %q has a %w", ids.at(source), ErrSelfLink), "remove it or set DropSelfLinks"}
 	}
 	b.given++
 	if source == target {
@@ -245,8 +245,21 @@ func (b *Builder) unknown(end string, node any) error {
 		b.report.UnknownLinks++
 		return nil
 	}
-	return fmt.Errorf("graph: link number %d: %s %#v is an %w; add every node before its links, or set DropUnknown", b.given+1, end, node, ErrUnknownNode)
+	return &LinkError{b.given + 1, fmt.Errorf("%s %#v is an %w", end, node, ErrUnknownNode), "add every node before its links, or set DropUnknown"}
 }
+
+// LinkError is a link that cannot be added. Whoever reads links from a file, and knows the row, takes Err alone.
+type LinkError struct {
+	Number int   // the how-manieth link that was given to the Builder, from 1
+	Err    error // wraps ErrUnknownNode or ErrSelfLink
+	Mend   string
+}
+
+func (e *LinkError) Error() string {
+	return fmt.Sprintf("graph: link number %d: %v; %s", e.Number, e.Err, e.Mend)
+}
+
+func (e *LinkError) Unwrap() error { return e.Err }
 
 // fieldOf returns the index that a field name has or will have.
 func (b *Builder) fieldOf(name string) (uint16, error) {

@@ -113,7 +113,7 @@ func slug(text string) string {
 }
 
 // verdicts in the order in which they are counted.
-var verdicts = []study.Verdict{study.Reproduced, study.Partly, study.NotReproduced, study.Met, study.Missed}
+var verdicts = []study.Verdict{study.Reproduced, study.Partly, study.NotReproduced, study.Met, study.Missed, study.TooSmall}
 
 // tally counts the verdicts of some findings: "3 reproduced, 1 partly".
 func tally(findings []study.Finding) string {

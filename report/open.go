@@ -226,6 +226,9 @@ func sentence(r *study.Result) string {
 	if counts == "" {
 		return text + "."
 	}
+	if why := r.Small(); why != "" {
+		return text + ". Too small to tell (" + why + "); by these numbers, of " + number(float64(len(r.Findings)), 0) + " claims: " + counts + "."
+	}
 	text += ". Of " + number(float64(len(r.Findings)), 0) + " claims: " + counts + "."
 	return text
 }

@@ -30,7 +30,7 @@ func TestPageHasEverything(t *testing.T) {
 	page := htmlOf(t, sample())
 	for _, s := range []string{
 		"<!doctype html>", "In plain words", "Judged by the links that happen to exist", // summary
-		"✓</span> reproduced", "~</span> partly", "✗</span> not reproduced", "✓</span> met", "✗</span> missed", "~</span> weak", // verdicts
+		"?</span> too small to tell", "By these numbers: reproduced.", "~</span> weak", // verdicts
 		"training diverged", "quick version", // warnings
 		"6 of 8 intervals hold it", "Both maps have one scale", "The further to the upper left", "On the dotted diagonal", "A line that climbs", // captions
 		"log exposures on a small random share", "Settings and seeds", "2001, 2002", "area under the ROC curve", "96.42 <span class=\"spread\">± 0.31</span>",
@@ -116,7 +116,7 @@ func TestDocumentRoundTrip(t *testing.T) {
 // result is a study's, as unseen study --out writes it.
 func result() *study.Result {
 	return &study.Result{
-		Study: "table1", Title: "Table 1", Options: study.Options{Seeds: []uint64{7}, Preset: "safe"}, Findings: []study.Finding{{Claim: "a", Verdict: study.Met}},
+		Study: "table1", Title: "Table 1", Options: study.Options{Seeds: study.Seeds(7, 5), Preset: "safe"}, Findings: []study.Finding{{Claim: "a", Verdict: study.Met}},
 		Tables: []study.Table{{Name: "t", Title: "T", Head: "m", Columns: []study.Column{{Name: "AUC", Better: "higher", Digits: 1}}, Rows: []study.Row{{Name: "x", Cells: []study.Cell{study.Spread(96, .5)}}}}},
 	}
 }
@@ -339,4 +339,24 @@ func FuzzOpen(f *testing.F) {
 			t.Error("the page has a script")
 		}
 	})
+}
+
+// A study of enough seeds has its verdicts, each with a sign for those who see no colours.
+func TestVerdicts(t *testing.T) {
+	r := result()
+	r.Findings = nil
+	for _, v := range []study.Verdict{study.Reproduced, study.Partly, study.NotReproduced, study.Met, study.Missed} {
+		r.Findings = append(r.Findings, study.Finding{Claim: "a", Verdict: v})
+	}
+	page := htmlOf(t, &report.Document{Title: "t", Sections: []report.Section{report.OfStudy(r)}})
+	for _, s := range []string{"✓</span> reproduced", "~</span> partly", "✗</span> not reproduced", "✓</span> met", "✗</span> missed"} {
+		if !strings.Contains(page, s) {
+			t.Errorf("the page does not have %q", s)
+		}
+	}
+	r.Options.Seeds = r.Options.Seeds[:4]
+	page = htmlOf(t, &report.Document{Title: "t", Sections: []report.Section{report.OfStudy(r)}})
+	if strings.Contains(page, "✓") || strings.Contains(page, "✗") || !strings.Contains(page, "too small to tell (4 seeds)") {
+		t.Error("four seeds give a verdict")
+	}
 }

@@ -20,7 +20,7 @@ var noNumber = math.NaN()
 // OfStudy makes a section of any study: what it found, then its figures and tables, then how it was done. A study
 // without figures gets one of each table that has numbers to compare.
 func OfStudy(r *study.Result) Section {
-	s := Section{Name: r.Study, Title: r.Title, Warnings: slices.Clone(r.Warnings), Findings: r.Findings, Figures: r.Figures, Tables: r.Tables, Notes: r.Setting}
+	s := Section{Name: r.Study, Title: r.Title, Warnings: slices.Clone(r.Warnings), Findings: r.Judged(), Figures: r.Figures, Tables: r.Tables, Notes: r.Setting}
 	if r.Options.Quick {
 		s.Warnings = append([]string{"This is the quick version, on small worlds: it shows that everything works and says nothing about the paper."}, s.Warnings...)
 	}
@@ -30,6 +30,9 @@ func OfStudy(r *study.Result) Section {
 			claims = "claim"
 		}
 		s.Text = []string{fmt.Sprintf("%d %s: %s.", n, claims, tally(r.Findings))}
+		if why := r.Small(); why != "" {
+			s.Text[0] = fmt.Sprintf("%d %s; too small to tell (%s). By these numbers: %s.", n, claims, why, tally(r.Findings))
+		}
 	}
 	if len(r.Figures) == 0 {
 		for _, t := range r.Tables {

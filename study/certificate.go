@@ -79,9 +79,10 @@ func runCertificate(ctx context.Context, l *lab) (*Result, error) {
 			}
 			row := Row{c.Method.Name, []Cell{Number(100 * c.AUC), Number(100 * c.OracleAUC), Number(100 * c.Propensity), Number(c.MeanLink), Number(c.Calibration), Number(c.TrueRisk), Number(c.NaiveRisk)}}
 			for _, e := range c.Risks {
-				row.Cells = append(row.Cells, Word(fmt.Sprintf("%s, %d/%d", decimal(e.RMSE, 3), e.Covered, c.Repeats)))
+				row.Cells = append(row.Cells, Worded(fmt.Sprintf("%s, %d/%d", decimal(e.RMSE, 3), e.Covered, c.Repeats),
+					Part{"value", Mark(e.RMSE)}, Part{"covered", Mark(e.Covered)}, Part{"of", Mark(c.Repeats)}))
 			}
-			row.Cells = append(row.Cells, Word(fmt.Sprintf("%d/%d", c.Identified, c.Repeats)))
+			row.Cells = append(row.Cells, ratio(c.Identified, c.Repeats))
 			t.Rows = append(t.Rows, row)
 		}
 		r.Tables = append(r.Tables, t)

@@ -454,7 +454,7 @@ func clickRisks(rows []*Clicked, n Network) Table {
 		own := of(rows, m)
 		interval := Cell{}
 		if first := own[0]; first.Failed == "" {
-			interval = Word(fmt.Sprintf("%.3f–%.3f", float64(first.RiskLower), float64(first.RiskUpper)))
+			interval = Worded(fmt.Sprintf("%.3f–%.3f", float64(first.RiskLower), float64(first.RiskUpper)), Part{"lower", first.RiskLower}, Part{"upper", first.RiskUpper})
 		}
 		t.Rows = append(t.Rows, Row{m.Name, append(cells(clickRiskColumns, own), interval)})
 	}

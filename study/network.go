@@ -305,7 +305,7 @@ func (l *lab) exposureTable(n Network) Table {
 			}
 			ratios, same, cross = append(ratios, f.ratio.Value), append(same, f.same), append(cross, f.cross)
 			if k == 0 && f.ratio.Upper > 0 {
-				interval = Word(fmt.Sprintf("%.2f–%.2f", f.ratio.Lower, f.ratio.Upper))
+				interval = Worded(fmt.Sprintf("%.2f–%.2f", f.ratio.Lower, f.ratio.Upper), Part{"lower", Mark(f.ratio.Lower)}, Part{"upper", Mark(f.ratio.Upper)})
 			}
 			if !slices.Contains(classes, string(f.class)) {
 				classes = append(classes, string(f.class))

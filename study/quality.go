@@ -157,11 +157,11 @@ func (t *Threshold) settle() {
 	}
 }
 
-func (t *Threshold) bound() string {
+func (t *Threshold) bound() Cell {
 	if t.Least {
-		return "≥ " + decimal(t.Bound, 2)
+		return Worded("≥ "+decimal(t.Bound, 2), Part{"at least", Mark(t.Bound)})
 	}
-	return "≤ " + decimal(t.Bound, 2)
+	return Worded("≤ "+decimal(t.Bound, 2), Part{"at most", Mark(t.Bound)})
 }
 
 func (t *Threshold) verdict() Verdict {
@@ -191,7 +191,7 @@ func findings(all []Threshold) (found []Finding) {
 			}
 		}
 		t := all[from]
-		claim := fmt.Sprintf("%s, %s fields: %s %s", strings.Join(methods, ", "), t.Fields, t.What, t.bound())
+		claim := fmt.Sprintf("%s, %s fields: %s %s", strings.Join(methods, ", "), t.Fields, t.What, t.bound().Format(2))
 		if t.Source != FromPlan {
 			claim += ", stated for " + t.Source
 		}
@@ -219,7 +219,7 @@ func thresholdTable(all []Threshold, fields Fields) Table {
 	for _, x := range all {
 		mean, _ := meanAndSpread(x.Values)
 		t.Rows = append(t.Rows, Row{x.row(), []Cell{
-			Word(x.bound()), Number(mean), Number(float64(x.Worst)), Word(fmt.Sprintf("%d/%d", x.Kept, len(x.Values))),
+			x.bound(), Number(mean), Number(float64(x.Worst)), ratio(x.Kept, len(x.Values)),
 		}})
 	}
 	return t

@@ -40,7 +40,49 @@ const (
 	// Of thresholds that were stated before the seeds were run.
 	Met    Verdict = "met"
 	Missed Verdict = "missed"
+
+	// TooSmall is shown in the place of all others where there is too little to judge by; see Judged.
+	TooSmall Verdict = "too small to tell"
 )
+
+// Repetitions below which nothing is called reproduced. Studies of real networks have intervals over sources, and
+// repeat only what is drawn.
+const fewestSeeds, fewestDraws = 5, 3
+
+// Small says why the result is too small to judge by, such as "quick, 2 seeds"; "" where it is not.
+func (r *Result) Small() string {
+	seeds, enough := len(r.Options.Seeds), fewestSeeds
+	if r.Study == "figure1" {
+		seeds = min(seeds, 1) // it looks at the first alone
+	}
+	if r.Study == "table3" || r.Study == "table4" || r.Study == "clicks" {
+		enough = fewestDraws
+	}
+	words := fmt.Sprintf("%d seeds", seeds)
+	if seeds == 1 {
+		words = "one seed"
+	}
+	switch {
+	case r.Options.Quick:
+		return "quick, " + words
+	case seeds > 0 && seeds < enough:
+		return words
+	}
+	return ""
+}
+
+// Judged are the findings as they may be shown: where the result is Small, the verdict of each is TooSmall, and what
+// the numbers alone would say is left to its words.
+func (r *Result) Judged() []Finding {
+	if r.Small() == "" {
+		return r.Findings
+	}
+	judged := make([]Finding, len(r.Findings))
+	for i, f := range r.Findings {
+		judged[i] = Finding{f.Claim, TooSmall, fmt.Sprintf("By these numbers: %s. %s", f.Verdict, f.Words)}
+	}
+	return judged
+}
 
 // Table is columns and rows.
 type Table struct {
@@ -66,11 +108,20 @@ type Row struct {
 	Cells []Cell `json:"cells"`
 }
 
-// Cell is a number, perhaps with its spread, or a word. The zero Cell is empty: there is no such number.
+// Cell is a number, perhaps with its spread, or a word, perhaps with the numbers that it is made of. The zero Cell is
+// empty: there is no such number.
 type Cell struct {
 	text          string
 	value, spread float64
 	kind          cellKind
+	parts         []Part
+}
+
+// Part is one of the numbers behind a cell of words. In a CSV file it has a column of its own: that of the cell, if
+// it is called value, or else one with its name behind.
+type Part struct {
+	Name  string `json:"name"`
+	Value Mark   `json:"value"`
 }
 
 type cellKind uint8
@@ -112,6 +163,17 @@ func SpreadOf(xs []float64) Cell {
 
 // Word is a cell with text.
 func Word(text string) Cell { return Cell{kind: word, text: text} }
+
+// Worded is a cell whose numbers a reader wants in words, such as an interval, and a program one by one.
+func Worded(text string, parts ...Part) Cell { return Cell{kind: word, text: text, parts: parts} }
+
+// ratio is a cell with a count and what it is a count of, 9/10.
+func ratio(count, of int) Cell {
+	return Worded(fmt.Sprintf("%d/%d", count, of), Part{"value", Mark(count)}, Part{"of", Mark(of)})
+}
+
+// Parts are the numbers behind a cell of words.
+func (c Cell) Parts() []Part { return c.parts }
 
 // Value returns the cell's number, and whether it has one.
 func (c Cell) Value() (x float64, ok bool) {
@@ -155,17 +217,18 @@ type cellJSON struct {
 	Value  *float64 `json:"value,omitempty"`
 	Spread *float64 `json:"spread,omitempty"`
 	Text   *string  `json:"text,omitempty"`
+	Parts  []Part   `json:"parts,omitempty"`
 }
 
-// MarshalJSON writes {"value": x}, {"value": x, "spread": y}, {"text": s}, or null. JSON has no infinity: it is
-// the text "∞".
+// MarshalJSON writes {"value": x}, {"value": x, "spread": y}, {"text": s}, perhaps with "parts": [{"name", "value"}], or
+// null. JSON has no infinity: it is the text "∞".
 func (c Cell) MarshalJSON() ([]byte, error) {
 	var j cellJSON
 	switch {
 	case c.kind == empty:
 		return []byte("null"), nil
 	case c.kind == word:
-		j.Text = &c.text
+		j.Text, j.Parts = &c.text, c.parts
 	case math.IsInf(c.value, 0):
 		text := decimal(c.value, 0)
 		j.Text = &text
@@ -186,7 +249,7 @@ func (c *Cell) UnmarshalJSON(raw []byte) error {
 	}
 	switch {
 	case j.Text != nil:
-		*c = Word(*j.Text)
+		*c = Worded(*j.Text, j.Parts...)
 	case j.Value != nil && j.Spread != nil:
 		*c = Spread(*j.Value, *j.Spread)
 	case j.Value != nil:

@@ -114,7 +114,7 @@ func (o Options) WithDefaults() (Options, error) {
 		case n.Graph == nil || n.Name == "":
 			return o, fmt.Errorf("%w: network %d has no graph or no name", ErrOption, k+1)
 		case n.Graph.Vectors() == nil:
-			return o, fmt.Errorf("%w: %s has no vectors; add vectors.npy, a row for every node", ErrOption, n.Name)
+			return o, fmt.Errorf("%w: %s has no vectors; make them of its texts with unseen encode, or add vectors.npy, a row for every node", ErrOption, n.Name)
 		case n.Graph.Len() < fewestPlanted:
 			return o, fmt.Errorf("%w: %s has %d nodes; give at least %d", ErrOption, n.Name, n.Graph.Len(), fewestPlanted)
 		}

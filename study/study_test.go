@@ -205,7 +205,11 @@ func example() *Result {
 	return &Result{
 		Study: "example", Title: "An example", Options: Options{Seeds: []uint64{1}, Preset: "safe"}, Setting: []string{"None."},
 		Tables: []Table{{Name: "t", Title: "T", Head: "method", Columns: []Column{{Name: "AUC", Digits: 1}, {Name: "words, many"}},
-			Rows: []Row{{"a", []Cell{Spread(1.5, .5), Word("x, \"y\"")}}, {"b", []Cell{Number(2), {}}}}}},
+			Rows: []Row{{"a", []Cell{Spread(1.5, .5), Word("x, \"y\"")}}, {"b", []Cell{Number(2), {}}}}},
+			{Name: "parts", Title: "P", Head: "method", Columns: []Column{{Name: "less"}, {Name: "kept"}, {Name: "none"}, {Name: "mixed"}}, Rows: []Row{
+				{"a", []Cell{Worded("−1.52 (−3.23, +0.08)", Part{"value", -1.52}, Part{"lower", -3.23}, Part{"upper", .08}), ratio(9, 10), {}, Number(1)}},
+				{"b", []Cell{{}, ratio(3, 10), {}, Worded("2–4", Part{"lower", 2}, Part{"upper", 4})}},
+			}}},
 		Figures: []Figure{
 			{Name: "heat", Heat: &HeatMap{RowTitle: "from", ColumnTitle: "to", Rows: []string{"r"}, Columns: []string{"c", "d"}, Values: []Numbers{{1, 2}}}},
 			{Name: "lines", Lines: &Lines{XTitle: "t", YTitle: "share", Series: []Line{{Name: "s", X: Numbers{0, 1}, Y: Numbers{.5, .6}, Low: Numbers{.4, .5}, High: Numbers{.6, .7}}}}},
@@ -226,15 +230,16 @@ func TestWrite(t *testing.T) {
 	}
 	for range 2 { // the second replaces the first
 		paths, err := Write(folder, []*Result{example()})
-		if err != nil || len(paths) != 7 {
+		if err != nil || len(paths) != 8 {
 			t.Fatal(paths, err)
 		}
 	}
-	if left, err := os.ReadDir(folder); err != nil || len(left) != 7 {
+	if left, err := os.ReadDir(folder); err != nil || len(left) != 8 {
 		t.Errorf("%v: %v", left, err)
 	}
 	for name, want := range map[string]string{
 		"example-t.csv":     "method,AUC,AUC sd,\"words, many\"\na,1.5,0.5,\"x, \"\"y\"\"\"\nb,2,,\n",
+		"example-parts.csv": "method,less,less lower,less upper,kept,kept of,none,mixed,mixed lower,mixed upper\na,-1.52,-3.23,0.08,9,10,,1,,\nb,,,,3,10,,,2,4\n",
 		"example-heat.csv":  "from,to,value\nr,c,1\nr,d,2\n",
 		"example-lines.csv": "series,t,share,low,high\ns,0,0.5,0.4,0.6\ns,1,0.6,0.5,0.7\n",
 		"example-bars.csv":  "series,group,risk,error\ns,g,3,\n",
@@ -318,5 +323,32 @@ func TestCancelled(t *testing.T) {
 	cancel()
 	if _, err := Run(ctx, []string{"all"}, Options{Quick: true}, Progress{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// Too few repetitions give no verdict; the numbers stay.
+func TestSmallResults(t *testing.T) {
+	for _, c := range []struct {
+		study string
+		seeds int
+		quick bool
+		want  string
+	}{
+		{"table1", 2, true, "quick, 2 seeds"}, {"table1", 10, true, "quick, 10 seeds"}, {"table1", 1, false, "one seed"},
+		{"table1", 4, false, "4 seeds"}, {"table1", 5, false, ""}, {"figure1", 10, false, "one seed"},
+		{"table4", 3, false, ""}, {"table4", 2, false, "2 seeds"}, {"table4", 3, true, "quick, 3 seeds"},
+	} {
+		r := example()
+		r.Study, r.Options.Seeds, r.Options.Quick = c.study, Seeds(1, c.seeds), c.quick
+		if got := r.Small(); got != c.want {
+			t.Errorf("%s with %d seeds, quick %t: %q, want %q", c.study, c.seeds, c.quick, got, c.want)
+		}
+		verdict, words := Partly, "Somewhat."
+		if c.want != "" {
+			verdict, words = TooSmall, "By these numbers: partly. Somewhat."
+		}
+		if f := r.Judged()[0]; f.Verdict != verdict || f.Words != words || f.Claim != "a claim" || r.Findings[0].Verdict != Partly {
+			t.Errorf("%+v", f)
+		}
 	}
 }

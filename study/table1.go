@@ -130,7 +130,7 @@ var metrics = []column[*Outcome]{
 
 // table1Of is mean ± sd over seeds, with the paper's rows below.
 func table1Of(outcomes []*Outcome, fields Fields, methods []Method) Table {
-	t := Table{Name: string(fields), Title: fmt.Sprintf("%s fields, mean ± sd over %d seeds", fields, len(of(outcomes, oracle))), Head: "method"}
+	t := Table{Name: string(fields), Title: fmt.Sprintf("%s fields, %s", fields, repeated(len(of(outcomes, oracle)))), Head: "method"}
 	t.Columns = append(t.Columns, columns(metrics)...)
 	for _, m := range methods {
 		t.Rows = append(t.Rows, Row{m.Name, cells(metrics, of(outcomes, m))})

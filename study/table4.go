@@ -269,7 +269,9 @@ func differenceTable(compared []*Compared, n Network) Table {
 	for _, c := range compared {
 		row := Row{Name: c.name()}
 		for k, d := range c.Differences {
-			row.Cells = append(row.Cells, Word(worded(d, table4Columns[k].scale, table4Columns[k].Digits)))
+			scale := table4Columns[k].scale
+			row.Cells = append(row.Cells, Worded(worded(d, scale, table4Columns[k].Digits),
+				Part{"value", Mark(scale * d.Mean)}, Part{"lower", Mark(scale * d.Lower)}, Part{"upper", Mark(scale * d.Upper)}))
 		}
 		t.Rows = append(t.Rows, row)
 	}

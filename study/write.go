@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"unseen/internal/atomicfile"
@@ -77,35 +78,41 @@ func Write(folder string, results []*Result) ([]string, error) {
 	return paths, nil
 }
 
-// csv is a row per row. A column whose numbers have a spread is followed by one of spreads.
+// csv is a row per row. Every number has a column of its own: a column whose numbers have a spread is followed by one
+// of spreads, and one of words that are made of numbers by theirs.
 func (t Table) csv() []byte {
-	spreads := make([]bool, len(t.Columns))
-	for _, r := range t.Rows {
-		for i, c := range r.Cells {
-			_, is := c.Deviation()
-			spreads[i] = spreads[i] || is
-		}
-	}
+	const value = "value"
+	parts := make([][]string, len(t.Columns)) // the names of the columns that each becomes
 	head := []string{t.Head}
-	for i, c := range t.Columns {
-		head = append(head, c.Name)
-		if spreads[i] {
-			head = append(head, c.Name+" sd")
+	for i, column := range t.Columns {
+		for _, r := range t.Rows {
+			for _, p := range r.Cells[i].fields() {
+				if !slices.Contains(parts[i], p.name) {
+					parts[i] = append(parts[i], p.name)
+				}
+			}
+		}
+		if len(parts[i]) == 0 {
+			parts[i] = []string{value}
+		}
+		for _, name := range parts[i] {
+			if name == value {
+				head = append(head, column.Name)
+			} else {
+				head = append(head, column.Name+" "+name)
+			}
 		}
 	}
 	lines := [][]string{head}
 	for _, r := range t.Rows {
 		line := []string{r.Name}
 		for i, c := range r.Cells {
-			text := c.Format(0)
-			if x, ok := c.Value(); ok {
-				text = exact(x)
-			}
-			line = append(line, text)
-			if spreads[i] {
-				text = ""
-				if x, ok := c.Deviation(); ok {
-					text = exact(x)
+			for _, name := range parts[i] {
+				text := ""
+				for _, p := range c.fields() {
+					if p.name == name {
+						text = p.text
+					}
 				}
 				line = append(line, text)
 			}
@@ -113,6 +120,27 @@ func (t Table) csv() []byte {
 		lines = append(lines, line)
 	}
 	return encodeCSV(lines)
+}
+
+// field is what one column of a CSV file has of a cell.
+type field struct{ name, text string }
+
+func (c Cell) fields() (all []field) {
+	x, isNumber := c.Value()
+	switch {
+	case c.kind == empty:
+	case isNumber:
+		all = append(all, field{"value", exact(x)})
+		if sd, ok := c.Deviation(); ok {
+			all = append(all, field{"sd", exact(sd)})
+		}
+	case len(c.parts) == 0:
+		all = append(all, field{"value", c.text})
+	}
+	for _, p := range c.parts {
+		all = append(all, field{p.Name, exact(float64(p.Value))})
+	}
+	return all
 }
 
 // csv is a row per number of the figure, so that every plotting program can read it.

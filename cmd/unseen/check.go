@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,8 +15,9 @@ import (
 
 // checkFlags is the command line of unseen check.
 type checkFlags struct {
-	dir                       string
-	rowNumbers, quiet, asJSON bool
+	dir              string
+	rowNumbers, seal bool
+	quiet, asJSON    bool
 }
 
 func newCheck() *cobra.Command {
@@ -34,10 +37,15 @@ DIR holds
   encoder.safetensors  optional: what made the vectors
   dataset.json       optional: checksums, which are compared
 
+With --seal a folder that another program wrote, and that has nothing wrong, gets
+its dataset.json: from then on every command knows whether links are row numbers,
+and opens it at once. Other files are not touched.
+
 What is wrong must be mended before anything can be learned, and the exit code
 is 1. What is weak makes it worse.`,
 		Example: `  unseen check papers
-  unseen check papers --json`,
+  unseen check papers --json
+  unseen check papers --row-numbers --seal`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] == "" {
 				return usagef("name one folder of a dataset; for instance unseen check papers")
@@ -46,14 +54,14 @@ is 1. What is weak makes it worse.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			r, err := runCheck(cmd.Context(), f, newTicker(cmd.ErrOrStderr(), f.quiet))
+			r, sealed, err := runCheck(cmd.Context(), f, newTicker(cmd.ErrOrStderr(), f.quiet))
 			if err != nil {
 				return err
 			}
 			if f.asJSON {
 				err = printJSON(cmd.OutOrStdout(), r)
 			} else {
-				err = printCheck(cmd.OutOrStdout(), f.dir, r)
+				err = printCheck(cmd.OutOrStdout(), f.dir, r, sealed)
 			}
 			if n := r.Wrong(); err == nil && n > 0 {
 				err = fmt.Errorf("%s has faults (%d); mend what is listed as wrong", f.dir, n)
@@ -65,29 +73,38 @@ is 1. What is weak makes it worse.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.BoolVar(&f.rowNumbers, "row-numbers", false, "whole numbers in links are row numbers, not ids")
+	flags.BoolVar(&f.seal, "seal", false, "write dataset.json if nothing is wrong")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
 	jsonFlag(cmd, &f.asJSON)
 	return cmd
 }
 
-func runCheck(ctx context.Context, f checkFlags, progress *ticker) (*dataset.Report, error) {
+func runCheck(ctx context.Context, f checkFlags, progress *ticker) (r *dataset.Report, sealed bool, err error) {
 	defer progress.clear()
 	d, err := dataset.Open(ctx, f.dir, dataset.OpenOptions{
 		Tolerant: true, RowNumbers: f.rowNumbers,
 		Progress: progress.read,
 	})
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer d.Close()
-	r, err := dataset.Check(ctx, d)
+	found, err := dataset.Check(ctx, d)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return &r, nil
+	open := slices.IndexFunc(found.Findings, func(f dataset.Finding) bool { return f.Kind == "no-manifest" })
+	if f.seal && open >= 0 && found.Wrong() == 0 {
+		if _, err := d.Seal(ctx, dataset.Provenance{MadeBy: "unseen " + readBuild().Version, Command: os.Args}); err != nil {
+			return nil, false, err
+		}
+		found.Findings = slices.Delete(found.Findings, open, open+1)
+		sealed = true
+	}
+	return &found, sealed, nil
 }
 
-func printCheck(w io.Writer, dir string, r *dataset.Report) error {
+func printCheck(w io.Writer, dir string, r *dataset.Report, sealed bool) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s nodes, %s links, %s fields", dir, thousands(r.Nodes), thousands(r.Links), thousands(r.Fields))
 	if r.Dimension > 0 {
@@ -115,6 +132,9 @@ func printCheck(w io.Writer, dir string, r *dataset.Report) error {
 		if f.Mend != "" {
 			b.WriteString(wrap("→ " + f.Mend))
 		}
+	}
+	if sealed {
+		fmt.Fprintf(&b, "\nSealed: %s vouches for the files from now on.\n", dataset.ManifestFile)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -58,7 +58,7 @@ func TestCheck(t *testing.T) {
 	}
 	var r dataset.Report
 	decodeOne(t, text, &r)
-	if r.Nodes != 50 || len(r.Findings) != 1 || r.Findings[0].Kind != "no-time" {
+	if r.Nodes != 50 || len(r.Findings) != 2 || r.Findings[0].Kind != "no-time" || r.Findings[1].Kind != "no-vectors" {
 		t.Errorf("%+v", r)
 	}
 }
@@ -96,5 +96,81 @@ func TestCheckFails(t *testing.T) {
 		if code, _, stderr := invoke(args...); code != exitUsage || !strings.Contains(stderr, "unseen check papers") {
 			t.Errorf("%v: exit code %d, stderr %q", args, code, stderr)
 		}
+	}
+}
+
+// A folder that pandas wrote is sealed if it is sound, and then nothing is said of it.
+func TestCheckSeals(t *testing.T) {
+	dir := correspondence(t, 50, true)
+	manifest := filepath.Join(dir, dataset.ManifestFile)
+	if err := os.Remove(manifest); err != nil {
+		t.Fatal(err)
+	}
+	if page := well(t, "check", dir, "--quiet"); !strings.Contains(strings.Join(strings.Fields(page), " "), "--seal") {
+		t.Errorf("the page says\n%s", page)
+	}
+	if page := well(t, "check", dir, "--quiet", "--seal"); !strings.Contains(page, "Sealed: dataset.json") || strings.Contains(page, "There is no dataset.json") {
+		t.Errorf("the page says\n%s", page)
+	}
+	if _, err := os.Stat(manifest); err != nil {
+		t.Error(err)
+	}
+	if page := well(t, "check", dir, "--quiet"); strings.Contains(page, "dataset.json") {
+		t.Errorf("the page says\n%s", page)
+	}
+}
+
+// Names that are nearly right are guessed.
+func TestNearlyRightNames(t *testing.T) {
+	for _, c := range []struct{ line, says string }{
+		{"study tabel1", "did you mean table1?"},
+		{"study quantum", "there is table1"},
+		{"fit --method bays", "did you mean bayes?"},
+		{"fit --method quantum", "there is"},
+	} {
+		code, _, stderr := invoke(strings.Fields(c.line)...)
+		if code != exitUsage || !strings.Contains(stderr, c.says) || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("%s: exit code %d, stderr %q", c.line, code, stderr)
+		}
+	}
+	dir := papers(t, 4)
+	code, _, stderr := invoke("fit", dir, "--split", "chance", "--quiet")
+	if code != exitUsage || !strings.Contains(stderr, "there is order, date, random, whole") {
+		t.Errorf("exit code %d, stderr %q", code, stderr)
+	}
+}
+
+// What makes a fit slow is said before it begins.
+func TestWideVectorsAreNamed(t *testing.T) {
+	var b graph.Builder
+	for i := range 60 {
+		if _, err := b.AddNode(graph.Node{ID: fmt.Sprint("w", i), Field: fmt.Sprint(i % 2)}); err != nil {
+			t.Fatal(err)
+		}
+		if i > 0 {
+			if err := b.AddLinkIndex(int32(i), int32(i-1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	g, _, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := graph.NewVectors(60, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	if g, err = g.WithVectors(v); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "wide")
+	if _, err := dataset.Write(context.Background(), dir, dataset.Content{Graph: g}, dataset.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	_, _, stderr := invoke("fit", dir, "--split", "nonsense") // it need not be fitted to be told
+	if !strings.Contains(stderr, "1,000 dimensions make this slow") || !strings.Contains(stderr, "unseen encode "+dir+" --encoder features --dim 128 --force") {
+		t.Errorf("stderr %q", stderr)
 	}
 }

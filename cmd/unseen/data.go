@@ -93,7 +93,7 @@ func (f *drawingFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.testFrom, "test-from", "", "`date` from which nodes are held out")
 	flags.BoolVar(&f.later, "later-targets", false, "targets may be newer than their source")
 	flags.IntVar(&f.negatives, "negatives", graph.DefaultPerLink, "unlinked pairs per link")
-	flags.StringVar(&f.scheme, "scheme", "", "uniform, field or popularity (default uniform)")
+	flags.StringVar(&f.scheme, "scheme", "", "unlinked pairs: uniform, field or popularity")
 	flags.StringVar(&f.fieldsBy, "fields-by", "", "find `fields`: vectors:20, or links:50")
 	flags.StringVar(&f.log, "log", "", "exposures: sample, complete, offered or ignored")
 	for name, values := range map[string][]string{

@@ -224,7 +224,7 @@ func runDial(ctx context.Context, f dialFlags, t *ticker) (*recommend.Dial, erro
 	if err != nil {
 		return nil, err
 	}
-	d.Model, d.Dataset, d.Held = filepath.Base(f.model), filepath.Base(filepath.Clean(f.data)), cutWords(n.model.Data.Drawing)
+	d.Model, d.Dataset, d.Held = filepath.Base(f.model), filepath.Base(filepath.Clean(f.data)), cutWords(n.model.Data.Drawing, timed(g))
 	d.Warnings = append(warnings, dialWarnings(g, held, d)...)
 	if f.output != "" {
 		if err := atomicfile.Write(f.output, func(w io.Writer) error { return printJSON(w, d) }); err != nil {

@@ -54,7 +54,10 @@ A node without any known word gets a vector of zeros: its text says nothing of
 its links, and it is counted aloud. Nothing is made up for it, since the mean
 of its field would carry the field into the text.
 
-Until all is done the dataset stays as it was, whatever happens. A neural
+The folder may be one written with pandas, without dataset.json. Nodes, links and
+exposures are not touched, with whatever columns of your own they have; vectors,
+encoder and dataset.json are added. Until all is done the dataset stays as it
+was, whatever happens. A neural
 encoder takes long, so what it has done lies in DIR.encoding until the end: run
 the same command with --resume to go on.`,
 		Example: `  unseen encode papers
@@ -166,30 +169,28 @@ func runEncode(ctx context.Context, f encodeFlags, progress *ticker) (*encodeRes
 		return nil, err
 	}
 	defer d.Close()
+	if err := d.Sealable(); err != nil {
+		return nil, err
+	}
 	if v := d.Graph().Vectors(); v == nil && f.encoder == features {
 		return nil, usagef("%s has no vectors to reduce; import some with --vectors, or make them of texts with --encoder %s", f.dir, encode.Kind)
 	} else if v != nil && !f.force && f.encoder != features {
 		return nil, fmt.Errorf("%s has vectors of dimension %d already; give --force to replace them", f.dir, v.Dim())
 	}
 	r := &encodeResult{Dir: f.dir, Encoder: f.encoder, Nodes: d.Graph().Len(), Warnings: []string{}}
-	content, err := d.Content(ctx)
-	if err != nil {
+	if _, err := d.Exposures(ctx); err != nil { // a fault of theirs is better known before the work
 		return nil, err
 	}
-	var vectors *graph.Vectors
-	vectors, content.Encoder, err = f.vectors(ctx, d, r, progress)
+	vectors, encoder, err := f.vectors(ctx, d, r, progress)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.dir, err)
 	}
 	defer vectors.Close()
-	if content.Graph, err = d.Graph().WithVectors(vectors); err != nil {
-		return nil, err
-	}
 	if r.WithoutText > 0 {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("%s of %s nodes have no word that the encoder knows: their vectors are zeros, so their texts say nothing of their links; give them titles or texts", thousands(r.WithoutText), thousands(r.Nodes)))
 	}
-	m, err := dataset.Write(ctx, f.dir, content, dataset.WriteOptions{
-		Provenance: d.Manifest().Provenance, Half: f.half, Progress: progress.write, Written: d.Close,
+	m, err := d.WriteVectors(ctx, vectors, encoder, dataset.WriteOptions{
+		Provenance: d.Manifest().Provenance, Half: f.half, Progress: progress.write,
 	})
 	if err != nil {
 		return nil, err

@@ -320,3 +320,33 @@ func TestEncodeFeatures(t *testing.T) {
 		}
 	}
 }
+
+// A folder as pandas writes it, without dataset.json, is encoded; what is its owner's stays. What cannot be is
+// refused before the work, and nobody is told to delete.
+func TestEncodeForeign(t *testing.T) {
+	dir := notes(t, 210)
+	if err := os.Remove(filepath.Join(dir, dataset.ManifestFile)); err != nil {
+		t.Fatal(err)
+	}
+	before := folder(t, dir)
+	well(t, "encode", dir, "--dim", "5", "--quiet")
+	after := folder(t, dir)
+	for name, content := range before {
+		if after[name] != content {
+			t.Errorf("%s was changed", name)
+		}
+	}
+	for _, name := range []string{dataset.ManifestFile, dataset.VectorsFile, dataset.EncoderFile} {
+		if after[name] == "" {
+			t.Errorf("there is no %s", name)
+		}
+	}
+	well(t, "fit", dir, "--method", "naive", "--quiet", "-o", filepath.Join(t.TempDir(), "m.safetensors"))
+	if err := os.WriteFile(filepath.Join(dir, "mine.csv"), nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	code, _, stderr := invoke("encode", dir, "--force", "--dim", "9999") // which the work would refuse
+	if code != exitFailure || !strings.Contains(stderr, "mine.csv") || strings.Contains(stderr, "delete") {
+		t.Errorf("exit code %d, stderr %q", code, stderr)
+	}
+}

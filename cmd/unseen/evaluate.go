@@ -44,9 +44,10 @@ func newEvaluate() *cobra.Command {
 		Use:   "evaluate MODEL DATASET",
 		Short: "Judge a model by links it has not seen, corrected for exposure",
 		Long: `Judge a model by the pairs that were held out when it was fitted: its risk as
-the links seen have it (naive) and as four estimators correct it, each with an
-interval that counts what is not known of π̂ and ŷ; how the estimators would be
-biased if π̂ were wrong; and how it ranks the links that happened.
+the links seen have it (naive) and as three estimators correct it, R_w, R_PU and
+R_AP (and R_DR where exposure is logged), each with an interval that counts what
+is not known of π̂ and ŷ; how the estimators would be biased if π̂ were wrong; and
+how it ranks the links that happened.
 
 --against judges more models on the same pairs, by the exposure that MODEL has
 learned. With --exact the risks are also computed over all pairs of the graph,
@@ -202,7 +203,7 @@ func runEvaluate(ctx context.Context, f evaluateFlags, t *ticker) (*evaluate.Eva
 		return nil, err
 	}
 	e.Model, e.Dataset = filepath.Base(f.model), filepath.Base(filepath.Clean(f.data))
-	e.Held = cutWords(data.Drawing)
+	e.Held = cutWords(data.Drawing, timed(g))
 	if groupless != "" {
 		e.Warnings = append(e.Warnings, groupless)
 	}
@@ -234,12 +235,15 @@ func sameHeld(a, b fit.Drawing) bool {
 }
 
 // cutWords says how pairs were held out.
-func cutWords(d fit.Drawing) string {
+func cutWords(d fit.Drawing, timed bool) string {
 	switch d.Split {
 	case fit.ByDate:
 		return fmt.Sprintf("by date, from %s on", d.Dates[1].Format("2006-01-02"))
 	case fit.AtRandom:
 		return "at random"
+	}
+	if !timed {
+		return "by the order that the links tell, since no node has a time"
 	}
 	return "by age, the newest nodes"
 }

@@ -170,3 +170,20 @@ func TestEvaluateRefuses(t *testing.T) {
 		}
 	}
 }
+
+// Nodes without times are not called the newest.
+func TestCutWords(t *testing.T) {
+	for _, c := range []struct {
+		drawing fit.Drawing
+		timed   bool
+		says    string
+	}{
+		{fit.Drawing{Split: fit.ByOrder}, true, "by age, the newest nodes"},
+		{fit.Drawing{Split: fit.ByOrder}, false, "by the order that the links tell"},
+		{fit.Drawing{Split: fit.AtRandom}, false, "at random"},
+	} {
+		if got := cutWords(c.drawing, c.timed); !strings.HasPrefix(got, c.says) {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"unseen/dataset"
 	"unseen/evaluate"
 	"unseen/fit"
 	"unseen/graph"
@@ -77,6 +78,10 @@ Of a dataset, nodes are held out by age: the newest tenth to choose settings by
 and the fifth after it to judge by, and only older nodes are candidates. With
 neither times nor an order among the links they are drawn. --split whole learns
 from everything. The model knows what it was fitted to, for unseen evaluate.
+--scheme says how unlinked pairs are drawn: all alike (uniform, the default),
+half of them from pairs of fields as these have links (field), or targets as
+often as they are linked to (popularity). It is not how pairs are weighed in
+learning: that is the --method.
 
 exposures.parquet, if there, enters the likelihood. It is a sample of pairs,
 shown and not, unless --log says that it is complete: that to a source which has
@@ -253,6 +258,9 @@ func (f *fitFlags) generate() (world.Settings, error) {
 // settings turns the flags into how to learn, or says which flag is wrong.
 func (f *fitFlags) settings() (fit.Settings, error) {
 	var s fit.Settings
+	if near := nearest(f.method, slices.Sorted(maps.Keys(fit.Methods()))); near != "" && near != f.method {
+		return s, usagef("no method %q; did you mean %s?", f.method, near)
+	}
 	switch {
 	case f.searchPoints < 0 || f.searchPoints > 0 && len(f.searches) == 0:
 		return s, usagef("--search-points is %d; give a positive number, and settings to --search over", f.searchPoints)
@@ -459,6 +467,10 @@ func (f *fitFlags) fromDataset(ctx context.Context, t *ticker) (*fitSource, erro
 	if from.data, why, err = f.drawing.data(n, f.data, f.seed); err != nil {
 		n.Close()
 		return nil, err
+	}
+	dim := n.Graph().Vectors().Dim()
+	if hint := dataset.Wide(f.data, dim); hint != "" && f.method == "bayes" {
+		t.note("%s dimensions make this slow; %s", thousands(dim), hint)
 	}
 	t.say("drawing pairs of %s links", thousands(n.Graph().LinkCount()))
 	g, drawn, err := from.data.Prepare(ctx, n.Graph(), n.Log(), f.threads)

@@ -111,9 +111,10 @@ func (r *fitReport) printHeld(b *strings.Builder) {
 		rows = append(rows, row{"mean ŷ = P(link | shown)", significant(h.Link), ""},
 			row{"mean π̂ = P(shown), one field", significant(h.Same), ""},
 			row{"mean π̂ = P(shown), two fields", significant(h.Cross), ""})
-	default:
-		ratio := *h.Same / *h.Cross
-		rows = append(rows, row{"π̂ of one field / π̂ of two", fmt.Sprintf("%.3g", ratio), "a ratio: the scale of π̂ is " + string(r.Findings.Class)})
+	case r.Findings.Ratio != nil:
+		// The doctor's, over all pairs that the training pairs stand for. Among held-out pairs, of which linked ones are
+		// drawn more often, the means have another ratio, and two numbers for one thing would confuse.
+		rows = append(rows, row{"π̂ of one field / π̂ of two", fmt.Sprintf("%.2g", r.Findings.Ratio.Value), "all pairs; scale " + string(r.Findings.Class)})
 	}
 	for _, row := range rows {
 		pad := 34 + strings.Count(row.name, "\u0302")

@@ -151,6 +151,9 @@ func runImport(cmd *cobra.Command, format string, f importFlags) error {
 	if err != nil {
 		return err
 	}
+	if hint := dataset.Wide(f.out, r.Dimension); hint != "" {
+		r.Notes = append(r.Notes, fmt.Sprintf("%s dimensions make unseen fit slow; %s", thousands(r.Dimension), hint))
+	}
 	if f.asJSON {
 		return printJSON(cmd.OutOrStdout(), importSummary{
 			f.out, r.Nodes, r.Links, r.Fields, r.Exposures, r.Dimension, r.Repeated, r.SelfLinks,

@@ -55,6 +55,12 @@ func (t *ticker) say(format string, a ...any) {
 	fmt.Fprintf(t.w, "unseen: %s\n", text)
 }
 
+// note says something that stays on the screen.
+func (t *ticker) note(format string, a ...any) {
+	t.clear()
+	fmt.Fprintf(t.w, "unseen: %s\n", fmt.Sprintf(format, a...))
+}
+
 // lineEvery is how long there is no line where there is no terminal and the phase stays the same.
 const lineEvery = 10 * time.Second
 

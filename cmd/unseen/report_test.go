@@ -14,7 +14,7 @@ func studied(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
 	r := &study.Result{
-		Study: "table1", Title: "Table 1", Options: study.Options{Seeds: []uint64{11}}, Findings: []study.Finding{{Claim: "a claim", Verdict: study.NotReproduced}},
+		Study: "table1", Title: "Table 1", Options: study.Options{Seeds: study.Seeds(11, 5)}, Findings: []study.Finding{{Claim: "a claim", Verdict: study.NotReproduced}},
 		Figures: []study.Figure{{Name: "f", Title: "F", Bars: &study.Bars{Groups: []string{"g"}, Series: []study.Bar{{Name: "s", Values: study.Numbers{3}}}}}},
 	}
 	if _, err := study.Write(folder, []*study.Result{r}); err != nil {

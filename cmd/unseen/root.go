@@ -139,12 +139,27 @@ func flagError(cmd *cobra.Command, err error) error {
 
 // nearestFlag returns the flag that fewest edits away from the name, at most two, or "".
 func nearestFlag(cmd *cobra.Command, name string) string {
-	near, least := "", 3
+	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if d := edits(name, f.Name); d < least && !f.Hidden {
-			near, least = f.Name, d
+		if !f.Hidden {
+			names = append(names, f.Name)
 		}
 	})
+	return nearest(name, names)
+}
+
+// nearest is the name that was probably meant, or "": at most two letters are other ones, not all of them, and no other
+// name is as near.
+func nearest(name string, names []string) string {
+	near, least := "", min(3, len(name))
+	for _, known := range names {
+		switch d := edits(name, known); {
+		case d < least:
+			near, least = known, d
+		case d == least:
+			near = ""
+		}
+	}
 	return near
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -117,8 +118,8 @@ func runStudy(ctx context.Context, f studyFlags, t *ticker) (*studyReport, error
 	if f.seeds < 0 || f.seeds > 10_000 {
 		return nil, usagef("--seeds is %d; give from 1 to 10000", f.seeds)
 	}
-	if _, err := study.Lookup(f.names...); err != nil {
-		return nil, &usageError{err}
+	if err := knownStudies(f.names); err != nil {
+		return nil, err
 	}
 	dates, err := cutDates(f.dates)
 	if err != nil {
@@ -163,6 +164,23 @@ func runStudy(ctx context.Context, f studyFlags, t *ticker) (*studyReport, error
 		err = errors.Join(err, writing)
 	}
 	return r, err
+}
+
+// knownStudies is nil when there are studies of these names.
+func knownStudies(names []string) error {
+	known := []string{"all"}
+	for _, s := range study.All() {
+		known = append(known, s.Name)
+	}
+	for _, name := range names {
+		if near := nearest(name, known); !slices.Contains(known, name) && near != "" {
+			return usagef("no study %q; did you mean %s?", name, near)
+		}
+	}
+	if _, err := study.Lookup(names...); err != nil {
+		return &usageError{err}
+	}
+	return nil
 }
 
 // cutDates reads --dates; nil means that it is not given.

@@ -30,6 +30,8 @@ func (r *studyReport) print(w io.Writer) error {
 		counts := map[study.Verdict]int{}
 		for _, f := range s.Findings {
 			counts[f.Verdict]++
+		}
+		for _, f := range s.Judged() {
 			b.WriteString(wrap(fmt.Sprintf("%s %s: %s. %s", mark80(f.Verdict), f.Verdict, f.Claim, f.Words)))
 		}
 		for _, warning := range s.Warnings {
@@ -41,7 +43,11 @@ func (r *studyReport) print(w io.Writer) error {
 				words = append(words, fmt.Sprintf("%d %s", counts[v], v))
 			}
 		}
-		fmt.Fprintf(&b, "\n%s: %s; %s.\n", s.Study, strings.Join(words, ", "), brief(s.Seconds))
+		said := strings.Join(words, ", ")
+		if why := s.Small(); why != "" && said != "" {
+			said = fmt.Sprintf("too small to tell (%s); by these numbers %s", why, said)
+		}
+		b.WriteString("\n" + fill(fmt.Sprintf("%s: %s; %s.", s.Study, said, brief(s.Seconds)), "", "  "))
 	}
 	if len(r.Files) > 0 {
 		fmt.Fprintf(&b, "\n%d files are written to %s\n", len(r.Files), filepath.Dir(r.Files[0]))
@@ -57,6 +63,8 @@ func mark80(v study.Verdict) string {
 		return "✓"
 	case study.Partly:
 		return "~"
+	case study.TooSmall:
+		return "?"
 	}
 	return "✗"
 }

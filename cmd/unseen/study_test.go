@@ -24,7 +24,7 @@ func TestStudy(t *testing.T) {
 	}
 	fits80(t, stdout)
 	for _, s := range []string{"Table 1", "seed 11", "random fields", "tied fields", "paper's rw", "96.42", "the truth", "bayes, π known",
-		"✗ not reproduced: every method that models exposure has a higher precision", "✓ reproduced: every method that models exposure has a higher recall", "\ntable1: ", "files are written"} {
+		"? too small to tell: every method that models exposure has a higher precision", "By these numbers: not reproduced.", "By these numbers: reproduced.", "\ntable1: too small to tell (quick, one seed); by these numbers ", "files are written"} {
 		if !strings.Contains(stdout, s) {
 			t.Errorf("stdout does not say %q:\n%s", s, stdout)
 		}
