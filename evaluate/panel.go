@@ -262,7 +262,7 @@ func (p *Panel) warn() {
 		}
 	}
 	if len(excluded) > 0 {
-		p.Warnings = append(p.Warnings, fmt.Sprintf("R_AP and %s estimate the same risk, but their intervals lie apart: somewhere π̂ or ŷ is further off than the intervals allow for; compare models rather than read the risk as it is", strings.Join(excluded, ", ")))
+		p.Warnings = append(p.Warnings, fmt.Sprintf("R_AP and %s estimate the same risk, but their intervals lie apart: links are seen more or less often than π̂ŷ says, most of all where π̂ is small; compare models rather than read the risk as it is", strings.Join(excluded, ", ")))
 	}
 	if naive.Risk.Lower <= ap.Risk.Upper && naive.Risk.Upper >= ap.Risk.Lower {
 		p.Warnings = append(p.Warnings, "the intervals of the naive risk and of R_AP overlap: on these pairs the correction does not change the verdict")
