@@ -167,6 +167,8 @@ func problem(err error) error {
 		})
 	case errors.As(err, &busy):
 		return later(http.StatusServiceUnavailable, err.Error(), busy.Wait.Seconds())
+	case errors.Is(err, ErrClosed):
+		return later(http.StatusServiceUnavailable, "the service is closed", 1)
 	case errors.Is(err, errTooMany):
 		return later(http.StatusServiceUnavailable, "too many recommendations at once", 1)
 	case errors.Is(err, errQueue):
@@ -292,7 +294,12 @@ func (s *Service) getNodes(ctx context.Context, in *nodesInput) (*body[Nodes], e
 }
 
 // Search finds nodes by a part of their id or title.
-func (s *Service) Search(ctx context.Context, q, field string, offset, limit int) (Nodes, error) {
+func (s *Service) Search(ctx context.Context, q, field string, offset, limit int) (_ Nodes, err error) {
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return Nodes{}, err
+	}
+	defer end(&err)
 	leave, err := s.gate.enter(ctx)
 	if err != nil {
 		return Nodes{}, err
@@ -493,7 +500,12 @@ func (s *Service) getModel(ctx context.Context, _ *struct{}) (*body[ModelDetail]
 }
 
 // ModelDetail says what serves and how far it can be trusted.
-func (s *Service) ModelDetail() (ModelDetail, error) {
+func (s *Service) ModelDetail() (_ ModelDetail, err error) {
+	_, end, err := s.begin(context.Background())
+	if err != nil {
+		return ModelDetail{}, err
+	}
+	defer end(&err)
 	e := s.now.Load().current
 	m, g := e.Model(), e.Graph()
 	entry, err := s.models.find(e.digest)
@@ -585,10 +597,22 @@ func (s *Service) postJob(_ context.Context, in *body[Order]) (*body[Job], error
 }
 
 // Start queues a job.
-func (s *Service) Start(o Order) (Job, error) { return s.jobs.add(o, false) }
+func (s *Service) Start(o Order) (_ Job, err error) {
+	_, end, err := s.begin(context.Background())
+	if err != nil {
+		return Job{}, err
+	}
+	defer end(&err)
+	return s.jobs.add(o, false)
+}
 
 // Wait returns a job when it has ended.
-func (s *Service) Wait(ctx context.Context, id string) (Job, error) {
+func (s *Service) Wait(ctx context.Context, id string) (_ Job, err error) {
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return Job{}, err
+	}
+	defer end(&err)
 	for {
 		job, changed, err := s.jobs.find(id)
 		if err != nil || job.Ended != nil {

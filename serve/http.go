@@ -43,13 +43,18 @@ type Listen struct {
 // ErrExposed: the address can be reached from elsewhere and nothing protects it.
 var ErrExposed = errors.New("serve: a public address needs protection")
 
-// Run answers requests until the context ends; then it refuses new ones, lets those under way end, and returns.
+// Run answers requests until the context ends; then it refuses new ones, lets those under way end, and returns. Requests
+// that are still under way after Listen.Drain are cut off, and Close waits for what is left of them. It returns ErrClosed
+// if the service is closed, also meanwhile.
 func (s *Service) Run(ctx context.Context, l Listen) error {
 	if l.Address == "" {
 		l.Address = "127.0.0.1:8080"
 	}
 	if l.Drain == 0 {
 		l.Drain = 10 * time.Second
+	}
+	if s.life.Err() != nil {
+		return ErrClosed
 	}
 	if (l.Cert == "") != (l.Key == "") {
 		return errors.New("serve: TLS needs a certificate and its key")
@@ -85,10 +90,13 @@ func (s *Service) Run(ctx context.Context, l Listen) error {
 			ended <- server.Serve(socket)
 		}
 	}()
+	var closed error
 	select {
 	case err := <-ended:
 		return err
 	case <-ctx.Done():
+	case <-s.life.Done():
+		closed = ErrClosed
 	}
 	s.draining.Store(true) // readiness ends first, and streams of progress with it
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.Drain)
@@ -97,7 +105,7 @@ func (s *Service) Run(ctx context.Context, l Listen) error {
 		server.Close()
 		return fmt.Errorf("serve: after %v requests were still under way and were cut off: %w", l.Drain, err)
 	}
-	return nil
+	return closed
 }
 
 // reachable is an address as a browser on this machine takes it: a service on all addresses is also on localhost.
@@ -147,7 +155,7 @@ func (s *Service) Handler() http.Handler {
 	foreign.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, http.StatusForbidden, "a page of another site may not do this", requestID(r.Context()), 0)
 	}))
-	return s.outer(foreign.Handler(known(mux)))
+	return s.outer(s.counted(foreign.Handler(known(mux))))
 }
 
 // known answers what the mux does not know in the form of every other error.

@@ -33,7 +33,12 @@ const (
 )
 
 // Bridges are the field pairs between which exposure hides links, by the current model; found once for each model.
-func (s *Service) Bridges(ctx context.Context) (Bridges, error) {
+func (s *Service) Bridges(ctx context.Context) (_ Bridges, err error) {
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return Bridges{}, err
+	}
+	defer end(&err)
 	e := s.now.Load().current
 	if known, ok := s.bridged.of(e.digest); ok {
 		return Bridges{e.digest, known}, nil

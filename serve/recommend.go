@@ -79,7 +79,12 @@ func fault(part string, value any, format string, a ...any) *Fault {
 }
 
 // Recommend makes a list. When it is logged, it is so before Recommend returns.
-func (s *Service) Recommend(ctx context.Context, ask Ask) (*Answer, error) {
+func (s *Service) Recommend(ctx context.Context, ask Ask) (_ *Answer, err error) {
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer end(&err)
 	leave, err := s.gate.enter(ctx)
 	if err != nil {
 		s.metrics.shed.Inc()
@@ -143,7 +148,12 @@ func (s *Service) logShown(ctx context.Context, ask Ask, a *Answer) (int, error)
 }
 
 // Append stores events. A click or a link whose model is left out has that of its list.
-func (s *Service) Append(ctx context.Context, events []store.Event) (store.Result, error) {
+func (s *Service) Append(ctx context.Context, events []store.Event) (_ store.Result, err error) {
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return store.Result{}, err
+	}
+	defer end(&err)
 	for k := range events {
 		e := &events[k]
 		if e.Model == "" {

@@ -252,7 +252,12 @@ func (s *Service) promote(next *engine, entry Entry, serve bool) (serves bool, e
 }
 
 // Serve lets a registered model serve; without a digest, the one before the current: a step back.
-func (s *Service) Serve(ctx context.Context, digest string) (Entry, error) {
+func (s *Service) Serve(ctx context.Context, digest string) (_ Entry, err error) {
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return Entry{}, err
+	}
+	defer end(&err)
 	r := s.models.snapshot()
 	if digest == "" {
 		if len(r.Past) == 0 {
