@@ -44,7 +44,10 @@ func (s *Service) register(mux *http.ServeMux) huma.API {
 		}
 		return v, nil
 	})
-	api := humago.New(mux, config)
+	if s.o.Prefix != "" {
+		config.Servers = []*huma.Server{{URL: s.o.Prefix}}
+	}
+	api := huma.NewAPI(config, humago.NewAdapter(mux, s.o.Prefix))
 	api.UseMiddleware(s.guard(api))
 
 	add(s, api, Read, "GET", "/api/v1/nodes", "Search nodes by id and title", s.getNodes)
@@ -131,7 +134,7 @@ func add[I, O any](s *Service, api huma.API, scope Scope, method, path, summary 
 		if err == nil {
 			return out, nil
 		}
-		err = problem(err)
+		err = s.problem(err)
 		if h, ok := errors.AsType[*hidden](err); ok {
 			s.o.Log.Error("a request failed", "request", requestID(ctx), "operation", op.OperationID, "error", h.err)
 			err = huma.NewError(http.StatusInternalServerError, "the service has a fault; the request's id helps to find it")
@@ -147,7 +150,7 @@ func operationID(method, path string) string {
 
 // problem turns an error into an answer. What a client did wrong is said; what the service did wrong is logged by its
 // request and not told.
-func problem(err error) error {
+func (s *Service) problem(err error) error {
 	var f *Fault
 	var invalid *store.InvalidError
 	var busy *store.BusyError
@@ -160,7 +163,8 @@ func problem(err error) error {
 		if f.Gone {
 			code = http.StatusNotFound
 		}
-		return huma.NewError(code, f.Error(), &huma.ErrorDetail{Message: f.Reason, Location: f.Part, Value: f.Value})
+		reason := f.reason(s.o.Prefix)
+		return huma.NewError(code, f.Part+" "+reason, &huma.ErrorDetail{Message: reason, Location: f.Part, Value: f.Value})
 	case errors.As(err, &invalid):
 		return huma.NewError(http.StatusUnprocessableEntity, err.Error(), &huma.ErrorDetail{
 			Message: invalid.Reason, Location: strings.TrimSuffix(fmt.Sprintf("body.events[%d].%s", invalid.Index, strings.ToLower(invalid.Name)), "."),
@@ -349,7 +353,7 @@ func (s *Service) getNode(ctx context.Context, in *idInput) (*body[NodeDetail], 
 	g := s.Graph()
 	i, ok := g.Index(in.ID)
 	if !ok {
-		return nil, &Fault{Part: "path.id", Value: clip(in.ID), Reason: "is no id of the dataset; search for one with /api/v1/nodes", Gone: true}
+		return nil, &Fault{Part: "path.id", Value: clip(in.ID), Reason: "is no id of the dataset", See: "/api/v1/nodes", Gone: true}
 	}
 	d := NodeDetail{Node: nodeOf(g, i), LinksTo: []Node{}}
 	var err error

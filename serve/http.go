@@ -34,10 +34,10 @@ const (
 
 // Listen says where a service is reached.
 type Listen struct {
-	Address   string        // host:port; "" means 127.0.0.1:8080
-	Cert, Key string        // files, for TLS
-	Drain     time.Duration // how long requests under way may take to end; 0 means 10 seconds
-	Started   func(url string)
+	Address   string           // host:port; "" means 127.0.0.1:8080
+	Cert, Key string           // files, for TLS
+	Drain     time.Duration    // how long requests under way may take to end; 0 means 10 seconds
+	Started   func(url string) // is told where, with the prefix and without a slash at the end
 }
 
 // ErrExposed: the address can be reached from elsewhere and nothing protects it.
@@ -80,7 +80,7 @@ func (s *Service) Run(ctx context.Context, l Listen) error {
 		scheme = "https"
 	}
 	if l.Started != nil {
-		l.Started(scheme + "://" + reachable(socket.Addr()))
+		l.Started(scheme + "://" + reachable(socket.Addr()) + s.o.Prefix)
 	}
 	ended := make(chan error, 1)
 	go func() {
@@ -147,19 +147,20 @@ func ownHost(next http.Handler) http.Handler {
 func (s *Service) Handler() http.Handler {
 	mux := http.NewServeMux()
 	api := s.register(mux)
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "alive") })
-	mux.HandleFunc("GET /readyz", s.readyz)
-	mux.Handle("GET /metrics", s.allowed(Read, promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})))
+	mux.HandleFunc(s.route("GET /healthz"), func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "alive") })
+	mux.HandleFunc(s.route("GET /readyz"), s.readyz)
+	mux.Handle(s.route("GET /metrics"), s.allowed(Read, promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})))
 	s.sitePages(mux, api)
+	s.prefixed(mux)
 	foreign := http.NewCrossOriginProtection()
 	foreign.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, http.StatusForbidden, "a page of another site may not do this", requestID(r.Context()), 0)
 	}))
-	return s.outer(s.counted(foreign.Handler(known(mux))))
+	return s.outer(s.counted(foreign.Handler(s.known(mux))))
 }
 
 // known answers what the mux does not know in the form of every other error.
-func known(mux *http.ServeMux) http.Handler {
+func (s *Service) known(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		unknown, pattern := mux.Handler(r)
 		if pattern != "" {
@@ -173,7 +174,11 @@ func known(mux *http.ServeMux) http.Handler {
 			writeProblem(w, silent.status, "this can be asked with "+silent.header.Get("Allow"), requestID(r.Context()), 0)
 			return
 		}
-		writeProblem(w, http.StatusNotFound, "there is nothing here; /docs says what there is", requestID(r.Context()), 0)
+		detail := "there is nothing here; " + s.at("/docs") + " says what there is"
+		if !strings.HasPrefix(r.URL.Path, s.at("/")) {
+			detail = "there is nothing here: the service is below " + s.at("/") + ", and paths must come with that, also through a proxy"
+		}
+		writeProblem(w, http.StatusNotFound, detail, requestID(r.Context()), 0)
 	})
 }
 

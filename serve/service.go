@@ -41,6 +41,10 @@ type Options struct {
 	Rate       float64 // requests a second for each token; 0 means 200
 	Margin     float64 // by which the same-field share may leave what is expected before it counts; 0 means .05
 
+	// Prefix is the path that everything is below, such as /recs, for a service that shares its name with others; "" means
+	// the root. Requests come with it: neither a proxy nor http.StripPrefix takes it away.
+	Prefix string
+
 	Tokens *Tokens // who may do what; nil: everybody everything, which Run allows on loopback alone
 	Log    *slog.Logger
 	Now    func() time.Time
@@ -110,6 +114,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Margin <= 0 {
 		o.Margin = .05
+	}
+	if o.Prefix, err = cleanPrefix(o.Prefix); err != nil {
+		return o, err
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -49,7 +49,8 @@ end first.`,
   unseen serve papers --model model.safetensors --naive naive.safetensors
   unseen serve papers --model model.safetensors --retrain-every 24h
   unseen serve token reader --scope read --token-file tokens.json
-  unseen serve unseen-demo --listen :8080 --token-file tokens.json`,
+  unseen serve unseen-demo --listen :8080 --token-file tokens.json
+  unseen serve unseen-demo --prefix /recs --token-file tokens.json`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] == "" {
 				return usagef("name a folder to serve; for instance unseen serve unseen-demo, which unseen demo makes")
@@ -59,6 +60,8 @@ end first.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
+			case f.options.Prefix != "" && f.options.Prefix[0] != '/':
+				return usagef("--prefix is %q; give a path such as /recs", f.options.Prefix)
 			case !(f.explore >= 0 && f.explore <= 1):
 				return usagef("--explore is %v; give a share from 0 to 1", f.explore)
 			case f.options.Keep < 1:
@@ -81,6 +84,7 @@ end first.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&f.listen.Address, "listen", "127.0.0.1:8080", "`address` and port")
+	flags.StringVar(&f.options.Prefix, "prefix", "", "`path` that everything is below, such as /recs, behind a proxy")
 	flags.StringVar(&f.options.Model, "model", "", "`model` (default DIR/model.safetensors)")
 	flags.StringVar(&f.options.Naive, "naive", "", "naive `model` to compare with (default DIR/naive.safetensors)")
 	flags.StringVar(&f.options.State, "state", "", "`folder` for models and the log (default DIR, or DIR-state)")
@@ -97,7 +101,7 @@ end first.`,
 	flags.DurationVar(&f.listen.Drain, "drain", 10*time.Second, "how long requests may take to end")
 	flags.BoolVar(&f.verbose, "verbose", false, "log every request")
 	flags.BoolVar(&f.quiet, "quiet", false, "log warnings alone")
-	for _, name := range []string{"listen", "store", "explore", "keep", "retrain-every", "retrain-after", "rate", "concurrent", "drain"} {
+	for _, name := range []string{"listen", "prefix", "store", "explore", "keep", "retrain-every", "retrain-after", "rate", "concurrent", "drain"} {
 		if err := cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions); err != nil {
 			panic(err) // only if the flag does not exist
 		}
