@@ -261,7 +261,7 @@ func TestInBrowser(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	server := httptest.NewServer(ownHost(s.Handler()))
+	server := httptest.NewServer(s.Handler())
 	defer server.Close()
 	b := openTab(t, server.URL)
 	c := client{t: t, h: s.Handler()}

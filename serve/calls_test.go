@@ -72,7 +72,7 @@ func TestCloseUnderCalls(t *testing.T) {
 			for _, path := range paths {
 				ask(path, func() error {
 					w := httptest.NewRecorder()
-					h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+					h.ServeHTTP(w, fromHere(httptest.NewRequest("GET", path, nil)))
 					if w.Code == http.StatusServiceUnavailable {
 						return ErrClosed
 					}
@@ -126,7 +126,7 @@ func TestClosed(t *testing.T) {
 		}
 		for _, path := range []string{"/api/v1/recommendations?node=p1", "/api/v1/events", "/api/v1/trial", "/", "/node/p1", "/readyz", "/metrics"} {
 			w := httptest.NewRecorder()
-			h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+			h.ServeHTTP(w, fromHere(httptest.NewRequest("GET", path, nil)))
 			var p struct{ Detail, Instance string }
 			if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || w.Code != 503 || p.Detail != "the service is closed" || p.Instance == "" ||
 				w.Header().Get("Content-Type") != "application/problem+json" || w.Header().Get("Retry-After") == "" {
@@ -158,7 +158,7 @@ func TestCloseDuringTraining(t *testing.T) {
 	go func() { waits <- second(s.Wait(t.Context(), id)) }()
 	go func() {
 		w := httptest.NewRecorder()
-		s.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/api/v1/jobs/"+id+"/progress", nil))
+		s.Handler().ServeHTTP(w, fromHere(httptest.NewRequest("GET", "/api/v1/jobs/"+id+"/progress", nil)))
 		streams <- w.Code
 	}()
 	for job.Latest == nil && job.Ended == nil {

@@ -343,7 +343,7 @@ func TestEvaluationBeside(t *testing.T) {
 func TestAssets(t *testing.T) {
 	h := open(t).Handler()
 	get := func(path string, header ...string) *httptest.ResponseRecorder {
-		r := httptest.NewRequest("GET", path, nil)
+		r := fromHere(httptest.NewRequest("GET", path, nil))
 		for k := 0; k+1 < len(header); k += 2 {
 			r.Header.Set(header[k], header[k+1])
 		}

@@ -340,20 +340,72 @@ func TestAddresses(t *testing.T) {
 			t.Errorf("%s without protection: %v", address, err)
 		}
 	}
+	gone, stop := context.WithCancel(t.Context())
+	stop()
+	if err := open(t, func(o *Options) { o.Open = true }).Run(gone, Listen{Address: ":0"}); err != nil {
+		t.Errorf("open to everybody: %v", err)
+	}
 	for address, is := range map[string]bool{"127.0.0.1:1": true, "[::1]:1": true, "localhost:1": true, ":1": false, "127.0.0.1.example.org:1": false} {
 		if loopback(address) != is {
 			t.Errorf("loopback(%s) is %v", address, !is)
 		}
 	}
-	h := ownHost(s.Handler())
-	for host, status := range map[string]int{"127.0.0.1:8080": 200, "localhost": 200, "[::1]:80": 200, "evil.example": 421, "127.0.0.1.evil.example:80": 421, "": 421} {
-		r := httptest.NewRequest("GET", "/healthz", nil)
-		r.Host = host
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		if w.Code != status {
-			t.Errorf("host %q: %d, want %d", host, w.Code, status)
+}
+
+// A handler in somebody else's server answers this machine alone, unless it has tokens or is said to be open.
+func TestHandlerIsLocal(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tokens.json")
+	secret, err := AddToken(file, "me", Read, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens, err := OpenTokens(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed, opened, guarded := open(t).Handler(), open(t, func(o *Options) { o.Open = true }).Handler(), open(t, func(o *Options) { o.Tokens = tokens }).Handler()
+	for _, test := range []struct {
+		host, from, forwarded string
+		status                int
+	}{
+		{"127.0.0.1:8080", "127.0.0.1:1", "", 200}, {"localhost", "[::1]:1", "", 200}, {"[::1]:80", "127.3.2.1:1", "127.0.0.1", 200},
+		{"evil.example", "127.0.0.1:1", "", 421}, {"127.0.0.1.evil.example:80", "127.0.0.1:1", "", 421}, {"", "127.0.0.1:1", "", 421},
+		{"localhost", "192.0.2.1:1234", "", 403}, {"localhost", "[2001:db8::1]:1", "", 403}, {"localhost", "10.0.0.2:1", "", 403}, {"localhost", "", "", 403}, {"localhost", "@", "", 403},
+		{"localhost", "127.0.0.1:1", "203.0.113.7", 403}, {"localhost", "127.0.0.1:1", "127.0.0.1, 203.0.113.7", 403},
+	} {
+		for _, path := range []string{"/healthz", "/metrics", "/runs", "/api/v1/model"} {
+			ask := func(h http.Handler, token string) *httptest.ResponseRecorder {
+				r := httptest.NewRequest("GET", path, nil)
+				r.Host, r.RemoteAddr = test.host, test.from
+				if test.forwarded != "" {
+					r.Header.Set("X-Forwarded-For", test.forwarded)
+				}
+				if token != "" {
+					r.Header.Set("Authorization", "Bearer "+token)
+				}
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r)
+				return w
+			}
+			if w := ask(closed, ""); w.Code != test.status || w.Code != 200 && (w.Header().Get("Content-Type") != "application/problem+json" || !strings.Contains(w.Body.String(), "urn:request:")) {
+				t.Errorf("%s of %+v: %d %s", path, test, w.Code, w.Body)
+			}
+			if w := ask(opened, ""); w.Code != 200 {
+				t.Errorf("open, %s of %+v: %d", path, test, w.Code)
+			}
+			if w := ask(guarded, secret); w.Code != 200 {
+				t.Errorf("with a token, %s of %+v: %d", path, test, w.Code)
+			}
+			if w := ask(guarded, ""); w.Code == 200 && path != "/healthz" {
+				t.Errorf("without a token, %s of %+v: %d", path, test, w.Code)
+			}
 		}
+	}
+	r := httptest.NewRequest("POST", "/api/v1/jobs", strings.NewReader(`{"kind": "retrain"}`)) // from elsewhere
+	w := httptest.NewRecorder()
+	closed.ServeHTTP(w, r)
+	if w.Code != 403 {
+		t.Errorf("anybody may train: %d", w.Code)
 	}
 }
 
@@ -387,7 +439,7 @@ func TestPages(t *testing.T) {
 	if w := c.do("GET", "/node/nobody", nil); w.Code != 404 || !strings.Contains(w.Header().Get("Content-Type"), "html") {
 		t.Errorf("a page of nobody: %d", w.Code)
 	}
-	r := httptest.NewRequest("POST", "/api/v1/models/rollback", nil)
+	r := fromHere(httptest.NewRequest("POST", "/api/v1/models/rollback", nil))
 	r.Header.Set("Sec-Fetch-Site", "cross-site")
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)

@@ -45,9 +45,13 @@ type Options struct {
 	// the root. Requests come with it: neither a proxy nor http.StripPrefix takes it away.
 	Prefix string
 
-	Tokens *Tokens // who may do what; nil: everybody everything, which Run allows on loopback alone
-	Log    *slog.Logger
-	Now    func() time.Time
+	Tokens *Tokens // who may do what; nil: everybody everything, but from this machine alone
+	// Open lets everybody do everything from everywhere where there are no Tokens: train, exchange models, read the log. It
+	// is for a service behind something that asks who comes.
+	Open bool
+
+	Log *slog.Logger     // nil: nothing is logged
+	Now func() time.Time // nil: the clock
 
 	events store.Store // instead of Store, for tests
 }

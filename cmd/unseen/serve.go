@@ -43,8 +43,8 @@ models are trained anew on it when asked, POST /api/v1/jobs, or by
 --retrain-every. A new model serves if it passes its checks.
 
 Only this machine reaches the service unless --listen says otherwise; then it
-needs --token-file or --tls-cert and --tls-key. Ctrl-C lets requests under way
-end first.`,
+needs --token-file or --tls-cert and --tls-key, or --open behind a proxy that asks
+who comes. Ctrl-C lets requests under way end first.`,
 		Example: `  unseen serve unseen-demo
   unseen serve papers --model model.safetensors --naive naive.safetensors
   unseen serve papers --model model.safetensors --retrain-every 24h
@@ -60,6 +60,8 @@ end first.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
+			case f.options.Open && f.tokens != "":
+				return usagef("--open lets everybody in, and --token-file only those with a token; give one of them")
 			case f.options.Prefix != "" && f.options.Prefix[0] != '/':
 				return usagef("--prefix is %q; give a path such as /recs", f.options.Prefix)
 			case !(f.explore >= 0 && f.explore <= 1):
@@ -94,6 +96,7 @@ end first.`,
 	flags.DurationVar(&f.options.Every, "retrain-every", 0, "how long after a training the next is due (default: only when asked)")
 	flags.Int64Var(&f.options.After, "retrain-after", 1, "new events that it needs")
 	flags.StringVar(&f.tokens, "token-file", "", "`file` of tokens; without one nobody needs any")
+	flags.BoolVar(&f.options.Open, "open", false, "let everybody in without tokens, behind a proxy that asks who comes")
 	flags.StringVar(&f.listen.Cert, "tls-cert", "", "certificate `file`")
 	flags.StringVar(&f.listen.Key, "tls-key", "", "its key `file`")
 	flags.Float64Var(&f.options.Rate, "rate", 200, "requests a second for each token")
@@ -140,7 +143,7 @@ func runServe(cmd *cobra.Command, f serveFlags) error {
 	}
 	err = s.Run(ctx, f.listen)
 	if errors.Is(err, serve.ErrExposed) {
-		err = usagef("--listen %s can be reached from elsewhere; give --token-file, or --tls-cert and --tls-key, or an address such as 127.0.0.1:8080", f.listen.Address)
+		err = usagef("--listen %s can be reached from elsewhere; give --token-file, or --tls-cert and --tls-key, or --open, or an address such as 127.0.0.1:8080", f.listen.Address)
 	}
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		err = nil // asked to end, and ended

@@ -65,6 +65,9 @@ func TestServe(t *testing.T) {
 	if code, _, err := invoke("serve", folder, "--listen", "0.0.0.0:0"); code != exitUsage || !strings.Contains(err, "--token-file") {
 		t.Errorf("a public address: exit %d, %q", code, err)
 	}
+	if code, _, err := invoke("serve", folder, "--open", "--token-file", "tokens.json"); code != exitUsage || !strings.Contains(err, "one of them") {
+		t.Errorf("open and guarded: exit %d, %q", code, err)
+	}
 	if code, _, err := invoke("serve", folder, "--prefix", "recs"); code != exitUsage || !strings.Contains(err, "such as /recs") {
 		t.Errorf("a prefix that is no path: exit %d, %q", code, err)
 	}
