@@ -100,10 +100,10 @@ func BenchmarkEvents(b *testing.B) {
 	s := open(b)
 	server := httptest.NewServer(s.Handler())
 	defer server.Close()
-	const batch = 100
+	const together = 100
 	load(b, 8, func(c *http.Client, n int) (*http.Response, error) {
-		var body Batch
-		for k := range batch {
+		var body batch
+		for k := range together {
 			body.Events = append(body.Events, Event{ID: fmt.Sprintf("%d-%d", n, k), Kind: "shown", Source: fmt.Sprintf("p%d", n%240), Target: fmt.Sprintf("p%d", k), Probability: .5, List: fmt.Sprint(n), Position: k%10 + 1})
 		}
 		raw, err := json.Marshal(body)
@@ -112,7 +112,7 @@ func BenchmarkEvents(b *testing.B) {
 		}
 		return c.Post(server.URL+"/api/v1/events", "application/json", bytes.NewReader(raw))
 	})
-	b.ReportMetric(batch*float64(b.N)/b.Elapsed().Seconds(), "events/s")
+	b.ReportMetric(together*float64(b.N)/b.Elapsed().Seconds(), "events/s")
 }
 
 // load sends b.N requests from some clients and reports how fast they were answered.

@@ -267,7 +267,7 @@ func TestInBrowser(t *testing.T) {
 	c := client{t: t, h: s.Handler()}
 	for i := range 40 { // something to be seen of the loop
 		a := want[Answer](c, 200, "GET", fmt.Sprintf("/api/v1/recommendations?node=p%d&k=10&log=true", 6*i), nil)
-		want[Logged](c, 200, "POST", "/api/v1/events", Batch{[]Event{{ID: fmt.Sprint("c", i), Kind: "clicked", Source: a.Source.ID, Target: a.Items[i%10].ID, List: a.List}}})
+		want[logged](c, 200, "POST", "/api/v1/events", batch{[]Event{{ID: fmt.Sprint("c", i), Kind: "clicked", Source: a.Source.ID, Target: a.Items[i%10].ID, List: a.List}}})
 	}
 
 	backs := map[string]bool{}

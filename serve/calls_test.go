@@ -24,10 +24,12 @@ func everyCall(s *Service) map[string]func(context.Context) error {
 			return second(s.Append(ctx, []store.Event{{ID: "a", Kind: store.Shown, Source: "p1", Target: "p2"}}))
 		},
 		"Search":      func(ctx context.Context) error { return second(s.Search(ctx, "p1", "", 0, 10)) },
+		"Node":        func(ctx context.Context) error { return second(s.Node(ctx, "p9")) },
+		"Events":      func(ctx context.Context) error { return second(s.Events(ctx, 0, 10)) },
 		"ModelDetail": func(context.Context) error { return second(s.ModelDetail()) },
 		"Bridges":     func(ctx context.Context) error { return second(s.Bridges(ctx)) },
 		"Simulate":    func(ctx context.Context) error { return second(s.Simulate(ctx, Corrects, 50, .1, 1)) },
-		"Serve":       func(ctx context.Context) error { _, digest := s.Current(); return second(s.Serve(ctx, digest)) },
+		"Use":         func(ctx context.Context) error { _, digest := s.Current(); return second(s.Use(ctx, digest)) },
 		"EndTrial":    func(context.Context) error { return s.EndTrial() },
 	}
 }
@@ -117,7 +119,7 @@ func TestClosed(t *testing.T) {
 			}
 		}
 		for name, err := range map[string]error{
-			"Start": second(s.Start(Order{Kind: "retrain"})), "Wait": second(s.Wait(t.Context(), "1")), "StartTrial": second(s.StartTrial(t.Context(), "abcdef123456", .5)),
+			"Start": second(s.Start(Order{Kind: "retrain"})), "Wait": second(s.Wait(t.Context(), "1")), "Cancel": second(s.Cancel("1")), "StartTrial": second(s.StartTrial(t.Context(), "abcdef123456", .5)),
 			"Run": s.Run(stopped, Listen{Address: "127.0.0.1:0"}),
 		} {
 			if !errors.Is(err, ErrClosed) {
@@ -134,6 +136,8 @@ func TestClosed(t *testing.T) {
 			}
 		}
 		s.Loop()
+		s.Jobs()
+		s.Models()
 		s.Compare()
 		s.Due()
 		if s.Graph().Len() == 0 {
@@ -170,7 +174,7 @@ func TestCloseDuringTraining(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if job, _, _ = s.jobs.find(id); job.State != Queued {
+	if job, _, _ = s.jobs.find(id); job.State != JobQueued {
 		t.Errorf("a job under way is %s afterwards", job.State)
 	}
 	if err := <-waits; !errors.Is(err, ErrClosed) {
@@ -182,7 +186,7 @@ func TestCloseDuringTraining(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if job, err = s.Wait(t.Context(), id); err != nil || job.State != Done || job.Begun != 1 {
+	if job, err = s.Wait(t.Context(), id); err != nil || job.State != JobDone || job.Begun != 1 {
 		t.Errorf("%v: %+v", err, job)
 	}
 }

@@ -200,8 +200,8 @@ func faults(w *httptest.ResponseRecorder) string {
 }
 
 // shownEvents reports a list as shown, as a client does.
-func shownEvents(a *Answer) Batch {
-	var b Batch
+func shownEvents(a *Answer) batch {
+	var b batch
 	for k, item := range a.Items {
 		b.Events = append(b.Events, Event{ID: fmt.Sprintf("%s/%d", a.List, k), Kind: "shown", Source: a.Source.ID, Target: item.ID, Probability: item.Shown, List: a.List, Position: k + 1})
 	}

@@ -169,7 +169,7 @@ func (s *Service) handler(open bool) http.Handler {
 	api := s.register(mux)
 	mux.HandleFunc(s.route("GET /healthz"), func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "alive") })
 	mux.HandleFunc(s.route("GET /readyz"), s.readyz)
-	mux.Handle(s.route("GET /metrics"), s.allowed(Read, promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})))
+	mux.Handle(s.route("GET /metrics"), s.allowed(ScopeRead, promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})))
 	s.sitePages(mux, api)
 	s.prefixed(mux)
 	foreign := http.NewCrossOriginProtection()

@@ -210,7 +210,7 @@ func (p *site) wrong(w http.ResponseWriter, r *http.Request, err error) {
 func (p *site) read(pattern, operation string, do func(http.ResponseWriter, *http.Request) error) {
 	p.mux.HandleFunc(p.s.route(pattern), func(w http.ResponseWriter, r *http.Request) {
 		callerOf(r.Context()).operation = operation
-		if no := p.s.admit(r, Read); no != nil {
+		if no := p.s.admit(r, ScopeRead); no != nil {
 			p.refuse(w, r, no)
 			return
 		}
@@ -236,7 +236,7 @@ func (p *site) change(pattern, operation string, do func(*http.Request) (did str
 			}
 			p.s.audit.add(audited{At: p.s.o.Now().UTC(), Request: c.id, Token: c.token, Remote: r.RemoteAddr, Method: r.Method, Path: clip(r.URL.Path), Status: status})
 		}()
-		if no := p.s.admit(r, Admin); no != nil {
+		if no := p.s.admit(r, ScopeAdmin); no != nil {
 			p.refuse(w, r, no)
 			return
 		}

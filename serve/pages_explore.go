@@ -45,13 +45,13 @@ func (p *site) explore() {
 		return nil
 	})
 	p.read("GET /node/{id}", "page-node", func(w http.ResponseWriter, r *http.Request) error {
-		about, err := s.getNode(r.Context(), &idInput{ID: r.PathValue("id")})
+		about, err := s.Node(r.Context(), r.PathValue("id"))
 		if err != nil {
 			return err
 		}
 		ask := askOf(r.URL.Query())
 		ask.Node = r.PathValue("id")
-		return p.list(w, r, ask, &about.Body)
+		return p.list(w, r, ask, &about)
 	})
 	text := func(w http.ResponseWriter, r *http.Request) error {
 		if err := r.ParseForm(); err != nil {

@@ -90,7 +90,7 @@ func TestPrefixIsKept(t *testing.T) {
 // What is not on a page names the prefix as well: redirects, the cookie, the API's description, what errors advise.
 func TestPrefixIsTold(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tokens.json")
-	secret, err := AddToken(file, "me", Admin, time.Now())
+	secret, err := AddToken(file, "me", ScopeAdmin, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
