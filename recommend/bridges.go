@@ -63,6 +63,9 @@ const (
 // Bridges compares the model with the naive one for every ordered pair of fields, the largest gap first and
 // what rests on little last.
 func (r *Recommender) Bridges(ctx context.Context, s BridgeSettings) ([]Bridge, error) {
+	if err := r.open(); err != nil {
+		return nil, err
+	}
 	if r.naive == nil {
 		return nil, fmt.Errorf("%w: bridges are gaps between two models; give a naive one as well", ErrModel)
 	}

@@ -62,6 +62,9 @@ var indexReadMe string
 // "": if it is float32 it is linked and takes no space, which is safe as a dataset's files are replaced and never
 // changed. A folder that is there is replaced only if it holds an index and force is given.
 func (r *Recommender) WriteIndex(ctx context.Context, dir, vectors string, force bool) (*Index, error) {
+	if err := r.open(); err != nil {
+		return nil, err
+	}
 	inner, ok := r.model.Link.(model.InnerProduct)
 	layout, named := r.model.Link.(model.Layout)
 	if !ok || !named {

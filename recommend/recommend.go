@@ -25,6 +25,8 @@ var (
 	ErrNothing = errors.New("recommend: nothing to recommend")
 	// ErrModel: the model does not fit the graph, or cannot do what is asked.
 	ErrModel = errors.New("recommend: unusable model")
+	// ErrClosed: the network was closed, and its vectors with it.
+	ErrClosed = errors.New("recommend: the vectors are closed")
 )
 
 // MaxK is the longest list.
@@ -59,6 +61,9 @@ type explainer interface {
 }
 
 // Recommender answers queries over one graph with one model. It may be used by many goroutines at once.
+//
+// The network must outlive it: vectors are a mapped file, which goes when its dataset is closed. Later queries are
+// refused with ErrClosed; but a dataset that is closed under a query takes the program down, so wait for them first.
 type Recommender struct {
 	g       *graph.Graph
 	nodes   model.Nodes
@@ -72,6 +77,7 @@ type Recommender struct {
 	byField []int32     // a node of each field, −1 if it has none
 	codes   *kern.Codes // nil unless fast
 	rooms   sync.Pool
+	passes  *passes
 }
 
 // New makes a recommender. The graph must be the one that the model was fitted to, or one with the same fields
@@ -97,6 +103,7 @@ func New(g *graph.Graph, m model.Model, o Options) (*Recommender, error) {
 			return nil, fmt.Errorf("%w: its vectors cannot be copied for fast queries: %w", ErrModel, err)
 		}
 	}
+	r.passes = newPasses()
 	r.byField = make([]int32, g.FieldCount())
 	for f := range r.byField {
 		r.byField[f] = -1
@@ -116,6 +123,14 @@ func (r *Recommender) Model() model.Model { return r.model }
 
 // HasNaive reports whether lists are compared with a naive model's.
 func (r *Recommender) HasNaive() bool { return r.naive != nil }
+
+// open refuses to go on when the vectors are gone.
+func (r *Recommender) open() error {
+	if have := r.nodes.Vectors.Len(); have < r.g.Len() {
+		return fmt.Errorf("%w: %d of %d are left; close the network after the last query", ErrClosed, have, r.g.Len())
+	}
+	return nil
+}
 
 // Class is how far the doctor found the scale of π̂ to be known.
 func (r *Recommender) Class() fit.Class { return r.class }
@@ -168,6 +183,9 @@ func (r *Recommender) Text(text encode.Document, field *uint16) (s Source, proba
 
 // Vector is a source that is not in the graph, by its vector.
 func (r *Recommender) Vector(vector []float32, field uint16) (Source, error) {
+	if err := r.open(); err != nil {
+		return Source{}, err
+	}
 	if len(vector) != r.nodes.Vectors.Dim() {
 		return Source{}, fmt.Errorf("%w: a vector of %d numbers, the nodes' have %d; encode it as they were", ErrQuery, len(vector), r.nodes.Vectors.Dim())
 	}
@@ -280,6 +298,9 @@ type List struct {
 
 // validate refuses what cannot be.
 func (r *Recommender) validate(q Query) error {
+	if err := r.open(); err != nil {
+		return err
+	}
 	switch {
 	case q.K < 1 || q.K > MaxK:
 		return fmt.Errorf("%w: %d recommendations; ask for 1 to %d", ErrQuery, q.K, MaxK)

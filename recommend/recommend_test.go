@@ -582,3 +582,25 @@ func TestRanks(t *testing.T) {
 		}
 	}
 }
+
+// After its vectors were closed a recommender says so.
+func TestClosed(t *testing.T) {
+	g, m, naive := small(t, 30, "diagonal")
+	r := must(New(g, m, Options{Naive: &naive}))(t)
+	source := must(r.Vector([]float32{1, 0, 0, 0, 0, 0, 0, 0}, 1))(t)
+	if err := g.Vectors().Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, ask := range map[string]func() error{
+		"a node":   func() error { _, err := r.Top(t.Context(), Query{Source: r.Node(7), K: 3}); return err },
+		"a vector": func() error { _, err := r.Top(t.Context(), Query{Source: source, K: 3}); return err },
+		"another":  func() error { _, err := r.Vector([]float32{1, 0, 0, 0, 0, 0, 0, 0}, 1); return err },
+		"a batch":  func() error { _, err := r.Batch(t.Context(), []int32{1, 2}, Query{K: 3}); return err },
+		"bridges":  func() error { _, err := r.Bridges(t.Context(), BridgeSettings{}); return err },
+		"an index": func() error { _, err := r.WriteIndex(t.Context(), t.TempDir()+"/index", "", false); return err },
+	} {
+		if err := ask(); !errors.Is(err, ErrClosed) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

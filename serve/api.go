@@ -44,34 +44,37 @@ func (s *Service) register(mux *http.ServeMux) huma.API {
 		}
 		return v, nil
 	})
-	api := humago.New(mux, config)
+	if s.o.Prefix != "" {
+		config.Servers = []*huma.Server{{URL: s.o.Prefix}}
+	}
+	api := huma.NewAPI(config, humago.NewAdapter(mux, s.o.Prefix))
 	api.UseMiddleware(s.guard(api))
 
-	add(s, api, Read, "GET", "/api/v1/nodes", "Search nodes by id and title", s.getNodes)
-	add(s, api, Read, "GET", "/api/v1/nodes/{id}", "A node and its links", s.getNode)
-	add(s, api, Read, "GET", "/api/v1/recommendations", "Recommend to a node or a short text", s.getRecommendations)
-	add(s, api, Read, "POST", "/api/v1/recommendations", "Recommend to a node or a text", s.postRecommendations)
-	add(s, api, Write, "POST", "/api/v1/events", "Log what was shown, clicked and linked", s.postEvents)
-	add(s, api, Read, "GET", "/api/v1/events", "Read the log", s.getEvents)
-	add(s, api, Read, "GET", "/api/v1/model", "The model that serves, and how far it can be trusted", s.getModel)
-	add(s, api, Read, "GET", "/api/v1/bridges", "Where exposure hides links between fields", s.getBridges)
-	add(s, api, Read, "GET", "/api/v1/loop", "Where recommendations go: live share, forecast, drift", s.getLoop)
-	add(s, api, Read, "GET", "/api/v1/loop/simulation", "What would become of the loop: rounds, exploration, method", s.getSimulation)
-	add(s, api, Read, "GET", "/api/v1/bridges/reading", "What to read across two fields, as a file", s.getReading)
-	add(s, api, Admin, "POST", "/api/v1/jobs", "Train anew, or evaluate", s.postJob)
-	add(s, api, Read, "GET", "/api/v1/jobs", "Jobs, the latest first", s.getJobs)
-	add(s, api, Read, "GET", "/api/v1/jobs/{id}", "A job", s.getJob)
-	add(s, api, Read, "GET", "/api/v1/jobs/{id}/curve", "How a job's loss fell", s.getJobCurve)
-	add(s, api, Admin, "DELETE", "/api/v1/jobs/{id}", "Cancel a job", s.deleteJob)
-	add(s, api, Read, "GET", "/api/v1/models", "Models that served or may serve", s.getModels)
-	add(s, api, Admin, "POST", "/api/v1/models/{digest}/serve", "Let a model serve", s.postServe)
-	add(s, api, Admin, "POST", "/api/v1/models/rollback", "Let the model before the current one serve again", s.postRollback)
-	add(s, api, Admin, "PUT", "/api/v1/trial", "Put a model beside the current one", s.putTrial)
-	add(s, api, Admin, "DELETE", "/api/v1/trial", "End the trial", s.deleteTrial)
-	add(s, api, Read, "GET", "/api/v1/trial", "Clicks per shown item of the models on trial", s.getTrial)
+	add(s, api, ScopeRead, "GET", "/api/v1/nodes", "Search nodes by id and title", s.getNodes)
+	add(s, api, ScopeRead, "GET", "/api/v1/nodes/{id}", "A node and its links", s.getNode)
+	add(s, api, ScopeRead, "GET", "/api/v1/recommendations", "Recommend to a node or a short text", s.getRecommendations)
+	add(s, api, ScopeRead, "POST", "/api/v1/recommendations", "Recommend to a node or a text", s.postRecommendations)
+	add(s, api, ScopeWrite, "POST", "/api/v1/events", "Log what was shown, clicked and linked", s.postEvents)
+	add(s, api, ScopeRead, "GET", "/api/v1/events", "Read the log", s.getEvents)
+	add(s, api, ScopeRead, "GET", "/api/v1/model", "The model that serves, and how far it can be trusted", s.getModel)
+	add(s, api, ScopeRead, "GET", "/api/v1/bridges", "Where exposure hides links between fields", s.getBridges)
+	add(s, api, ScopeRead, "GET", "/api/v1/loop", "Where recommendations go: live share, forecast, drift", s.getLoop)
+	add(s, api, ScopeRead, "GET", "/api/v1/loop/simulation", "What would become of the loop: rounds, exploration, method", s.getSimulation)
+	add(s, api, ScopeRead, "GET", "/api/v1/bridges/reading", "What to read across two fields, as a file", s.getReading)
+	add(s, api, ScopeAdmin, "POST", "/api/v1/jobs", "Train anew, or evaluate", s.postJob)
+	add(s, api, ScopeRead, "GET", "/api/v1/jobs", "Jobs, the latest first", s.getJobs)
+	add(s, api, ScopeRead, "GET", "/api/v1/jobs/{id}", "A job", s.getJob)
+	add(s, api, ScopeRead, "GET", "/api/v1/jobs/{id}/curve", "How a job's loss fell", s.getJobCurve)
+	add(s, api, ScopeAdmin, "DELETE", "/api/v1/jobs/{id}", "Cancel a job", s.deleteJob)
+	add(s, api, ScopeRead, "GET", "/api/v1/models", "Models that served or may serve", s.getModels)
+	add(s, api, ScopeAdmin, "POST", "/api/v1/models/{digest}/serve", "Let a model serve", s.postServe)
+	add(s, api, ScopeAdmin, "POST", "/api/v1/models/rollback", "Let the model before the current one serve again", s.postRollback)
+	add(s, api, ScopeAdmin, "PUT", "/api/v1/trial", "Put a model beside the current one", s.putTrial)
+	add(s, api, ScopeAdmin, "DELETE", "/api/v1/trial", "End the trial", s.deleteTrial)
+	add(s, api, ScopeRead, "GET", "/api/v1/trial", "Clicks per shown item of the models on trial", s.getTrial)
 	sse.Register(api, huma.Operation{
 		OperationID: "job-progress", Method: "GET", Path: "/api/v1/jobs/{id}/progress", Summary: "A job's progress, as server-sent events",
-		Metadata: map[string]any{"scope": Read}, Security: []map[string][]string{{"token": {string(Read)}}},
+		Metadata: map[string]any{"scope": ScopeRead}, Security: []map[string][]string{{"token": {string(ScopeRead)}}},
 	}, map[string]any{"job": Job{}}, s.streamJob)
 	return api
 }
@@ -131,7 +134,7 @@ func add[I, O any](s *Service, api huma.API, scope Scope, method, path, summary 
 		if err == nil {
 			return out, nil
 		}
-		err = problem(err)
+		err = s.problem(err)
 		if h, ok := errors.AsType[*hidden](err); ok {
 			s.o.Log.Error("a request failed", "request", requestID(ctx), "operation", op.OperationID, "error", h.err)
 			err = huma.NewError(http.StatusInternalServerError, "the service has a fault; the request's id helps to find it")
@@ -147,7 +150,7 @@ func operationID(method, path string) string {
 
 // problem turns an error into an answer. What a client did wrong is said; what the service did wrong is logged by its
 // request and not told.
-func problem(err error) error {
+func (s *Service) problem(err error) error {
 	var f *Fault
 	var invalid *store.InvalidError
 	var busy *store.BusyError
@@ -160,13 +163,16 @@ func problem(err error) error {
 		if f.Gone {
 			code = http.StatusNotFound
 		}
-		return huma.NewError(code, f.Error(), &huma.ErrorDetail{Message: f.Reason, Location: f.Part, Value: f.Value})
+		reason := f.reason(s.o.Prefix)
+		return huma.NewError(code, f.Part+" "+reason, &huma.ErrorDetail{Message: reason, Location: f.Part, Value: f.Value})
 	case errors.As(err, &invalid):
 		return huma.NewError(http.StatusUnprocessableEntity, err.Error(), &huma.ErrorDetail{
 			Message: invalid.Reason, Location: strings.TrimSuffix(fmt.Sprintf("body.events[%d].%s", invalid.Index, strings.ToLower(invalid.Name)), "."),
 		})
 	case errors.As(err, &busy):
 		return later(http.StatusServiceUnavailable, err.Error(), busy.Wait.Seconds())
+	case errors.Is(err, ErrClosed):
+		return later(http.StatusServiceUnavailable, "the service is closed", 1)
 	case errors.Is(err, errTooMany):
 		return later(http.StatusServiceUnavailable, "too many recommendations at once", 1)
 	case errors.Is(err, errQueue):
@@ -200,7 +206,7 @@ func (s *Service) guard(api huma.API) func(huma.Context, func(huma.Context)) {
 		c := callerOf(r.Context())
 		c.operation = op.OperationID
 		need, _ := op.Metadata["scope"].(Scope)
-		if need == Admin {
+		if need == ScopeAdmin {
 			defer func() {
 				status := http.StatusOK
 				if record, ok := w.(*recorder); ok && record.status != 0 {
@@ -292,7 +298,12 @@ func (s *Service) getNodes(ctx context.Context, in *nodesInput) (*body[Nodes], e
 }
 
 // Search finds nodes by a part of their id or title.
-func (s *Service) Search(ctx context.Context, q, field string, offset, limit int) (Nodes, error) {
+func (s *Service) Search(ctx context.Context, q, field string, offset, limit int) (_ Nodes, err error) {
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return Nodes{}, err
+	}
+	defer end(&err)
 	leave, err := s.gate.enter(ctx)
 	if err != nil {
 		return Nodes{}, err
@@ -339,20 +350,30 @@ type idInput struct {
 }
 
 func (s *Service) getNode(ctx context.Context, in *idInput) (*body[NodeDetail], error) {
+	d, err := s.Node(ctx, in.ID)
+	return answer(d), err
+}
+
+// Node returns a node with its text and its links, by its id.
+func (s *Service) Node(ctx context.Context, id string) (_ NodeDetail, err error) {
+	_, end, err := s.begin(ctx)
+	if err != nil {
+		return NodeDetail{}, err
+	}
+	defer end(&err)
 	g := s.Graph()
-	i, ok := g.Index(in.ID)
+	i, ok := g.Index(id)
 	if !ok {
-		return nil, &Fault{Part: "path.id", Value: clip(in.ID), Reason: "is no id of the dataset; search for one with /api/v1/nodes", Gone: true}
+		return NodeDetail{}, &Fault{Part: "id", Value: clip(id), Reason: "is no id of the dataset", See: "/api/v1/nodes", Gone: true}
 	}
 	d := NodeDetail{Node: nodeOf(g, i), LinksTo: []Node{}}
-	var err error
 	if d.Text, err = s.net.Text(i); err != nil {
-		return nil, err
+		return NodeDetail{}, err
 	}
 	for _, j := range g.Out(i)[:min(len(g.Out(i)), 100)] {
 		d.LinksTo = append(d.LinksTo, nodeOf(g, j))
 	}
-	return answer(d), nil
+	return d, nil
 }
 
 type recommendInput struct {
@@ -386,7 +407,7 @@ func (s *Service) postRecommendations(ctx context.Context, in *body[Ask]) (*body
 }
 
 func (s *Service) recommendFor(ctx context.Context, ask Ask) (*body[*Answer], error) {
-	if ask.Log && s.o.Tokens != nil && !s.scopeOf(ctx).covers(Write) {
+	if ask.Log && s.o.Tokens != nil && !s.scopeOf(ctx).covers(ScopeWrite) {
 		return nil, huma.NewError(http.StatusForbidden, "log needs a token of scope write", &huma.ErrorDetail{Location: "log", Message: "leave it out, or give a token of scope write", Value: true})
 	}
 	a, err := s.Recommend(ctx, ask)
@@ -418,19 +439,19 @@ type Event struct {
 	Seq         int64      `json:"seq,omitempty" readOnly:"true" doc:"its place in the log"`
 }
 
-// Batch is events to log.
-type Batch struct {
+// batch is events to log.
+type batch struct {
 	Events []Event `json:"events" minItems:"1" maxItems:"10000" nullable:"false"`
 }
 
-// Logged is what became of a batch.
-type Logged struct {
+// logged is what became of a batch.
+type logged struct {
 	Stored    int `json:"stored" doc:"new"`
 	Duplicate int `json:"duplicate" doc:"there already, by their id"`
 	Spooled   int `json:"spooled" doc:"durable, and on their way into the database"`
 }
 
-func (s *Service) postEvents(ctx context.Context, in *body[Batch]) (*body[Logged], error) {
+func (s *Service) postEvents(ctx context.Context, in *body[batch]) (*body[logged], error) {
 	events := make([]store.Event, len(in.Body.Events))
 	for k, e := range in.Body.Events {
 		events[k] = store.Event{ID: e.ID, Kind: e.Kind, Source: e.Source, Target: e.Target, Probability: e.Probability, List: e.List, Position: e.Position, Model: e.Model}
@@ -439,7 +460,7 @@ func (s *Service) postEvents(ctx context.Context, in *body[Batch]) (*body[Logged
 		}
 	}
 	r, err := s.Append(ctx, events)
-	return answer(Logged(r)), err
+	return answer(logged(r)), err
 }
 
 // EventPage is a page of the log.
@@ -454,19 +475,30 @@ type eventsInput struct {
 }
 
 func (s *Service) getEvents(ctx context.Context, in *eventsInput) (*body[EventPage], error) {
-	events, err := s.events.Events(ctx, in.After, in.Limit)
+	page, err := s.Events(ctx, in.After, in.Limit)
+	return answer(page), err
+}
+
+// Events returns at most limit events of the log whose Seq is above after, the oldest first.
+func (s *Service) Events(ctx context.Context, after int64, limit int) (_ EventPage, err error) {
+	ctx, end, err := s.begin(ctx)
 	if err != nil {
-		return nil, err
+		return EventPage{}, err
+	}
+	defer end(&err)
+	events, err := s.events.Events(ctx, after, limit)
+	if err != nil {
+		return EventPage{}, err
 	}
 	totals, err := s.events.Totals(ctx)
 	if err != nil {
-		return nil, err
+		return EventPage{}, err
 	}
 	page := EventPage{Events: make([]Event, len(events)), Total: totals.Events}
 	for k, e := range events {
 		page.Events[k] = Event{ID: e.ID, Kind: e.Kind, Source: e.Source, Target: e.Target, Probability: e.Probability, List: e.List, Position: e.Position, Model: e.Model, At: &e.At, Seq: e.Seq}
 	}
-	return answer(page), nil
+	return page, nil
 }
 
 // ModelDetail is the model that serves.
@@ -493,7 +525,12 @@ func (s *Service) getModel(ctx context.Context, _ *struct{}) (*body[ModelDetail]
 }
 
 // ModelDetail says what serves and how far it can be trusted.
-func (s *Service) ModelDetail() (ModelDetail, error) {
+func (s *Service) ModelDetail() (_ ModelDetail, err error) {
+	_, end, err := s.begin(context.Background())
+	if err != nil {
+		return ModelDetail{}, err
+	}
+	defer end(&err)
 	e := s.now.Load().current
 	m, g := e.Model(), e.Graph()
 	entry, err := s.models.find(e.digest)
@@ -575,20 +612,36 @@ func (s *Service) getLoop(context.Context, *struct{}) (*body[Loop], error) {
 }
 
 func (s *Service) postJob(_ context.Context, in *body[Order]) (*body[Job], error) {
-	if o := in.Body; o.Kind == "retrain" && o.Method != "" {
-		if _, ok := fit.Methods()[o.Method]; !ok {
-			return nil, fault("body.method", clip(o.Method), "is no method")
-		}
-	}
 	job, err := s.Start(in.Body)
 	return answer(job), err
 }
 
-// Start queues a job.
-func (s *Service) Start(o Order) (Job, error) { return s.jobs.add(o, false) }
+// Start queues a job. It is done while the service is open, or by the next one of the same folder.
+func (s *Service) Start(o Order) (_ Job, err error) {
+	_, end, err := s.begin(context.Background())
+	if err != nil {
+		return Job{}, err
+	}
+	defer end(&err)
+	switch o.Kind {
+	case "retrain":
+		if _, ok := fit.Methods()[o.Method]; !ok && o.Method != "" {
+			return Job{}, fault("method", clip(o.Method), "is no method")
+		}
+	case "evaluate":
+	default:
+		return Job{}, fault("kind", clip(o.Kind), "is no job; give retrain or evaluate")
+	}
+	return s.jobs.add(o, false)
+}
 
 // Wait returns a job when it has ended.
-func (s *Service) Wait(ctx context.Context, id string) (Job, error) {
+func (s *Service) Wait(ctx context.Context, id string) (_ Job, err error) {
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return Job{}, err
+	}
+	defer end(&err)
 	for {
 		job, changed, err := s.jobs.find(id)
 		if err != nil || job.Ended != nil {
@@ -609,21 +662,42 @@ type JobList struct {
 }
 
 func (s *Service) getJobs(context.Context, *struct{}) (*body[JobList], error) {
+	return answer(s.Jobs()), nil
+}
+
+// Jobs returns all jobs that are remembered.
+func (s *Service) Jobs() JobList {
 	list := JobList{Jobs: s.jobs.list()}
 	if due, planned := s.Due(); planned {
 		list.Due = &due
 	}
-	return answer(list), nil
+	return list
 }
 
 func (s *Service) getJob(_ context.Context, in *idInput) (*body[Job], error) {
-	job, _, err := s.jobs.find(in.ID)
+	job, err := s.Job(in.ID)
 	return answer(job), err
 }
 
+// Job returns a job as it is now; see also Wait.
+func (s *Service) Job(id string) (Job, error) {
+	job, _, err := s.jobs.find(id)
+	return job, err
+}
+
 func (s *Service) deleteJob(_ context.Context, in *idInput) (*body[Job], error) {
-	job, err := s.jobs.stop(in.ID)
+	job, err := s.Cancel(in.ID)
 	return answer(job), err
+}
+
+// Cancel tells a job to stop that has not ended, and returns it as it is now: it may take a moment to end, see Wait.
+func (s *Service) Cancel(id string) (_ Job, err error) {
+	_, end, err := s.begin(context.Background())
+	if err != nil {
+		return Job{}, err
+	}
+	defer end(&err)
+	return s.jobs.stop(id)
 }
 
 // streamJob sends a job whenever it changes, four times a second at most, until it has ended.
@@ -658,8 +732,13 @@ type Models struct {
 }
 
 func (s *Service) getModels(context.Context, *struct{}) (*body[Models], error) {
+	return answer(s.Models()), nil
+}
+
+// Models returns the models that served or may serve.
+func (s *Service) Models() Models {
 	r := s.models.snapshot()
-	return answer(Models{r.Current, r.Naive, r.Served}), nil
+	return Models{r.Current, r.Naive, r.Served}
 }
 
 type digestInput struct {
@@ -667,22 +746,22 @@ type digestInput struct {
 }
 
 func (s *Service) postServe(ctx context.Context, in *digestInput) (*body[Entry], error) {
-	e, err := s.Serve(ctx, in.Digest)
+	e, err := s.Use(ctx, in.Digest)
 	return answer(e), err
 }
 
 func (s *Service) postRollback(ctx context.Context, _ *struct{}) (*body[Entry], error) {
-	e, err := s.Serve(ctx, "")
+	e, err := s.Use(ctx, "")
 	return answer(e), err
 }
 
-// TrialOrder says which model is to be tried.
-type TrialOrder struct {
+// trialOrder says which model is to be tried.
+type trialOrder struct {
 	Model string  `json:"model" minLength:"6" maxLength:"64" doc:"digest"`
 	Share float64 `json:"share" minimum:"0" maximum:"1" doc:"of the sources that get its lists"`
 }
 
-func (s *Service) putTrial(ctx context.Context, in *body[TrialOrder]) (*body[*Trial], error) {
+func (s *Service) putTrial(ctx context.Context, in *body[trialOrder]) (*body[*Trial], error) {
 	t, err := s.StartTrial(ctx, in.Body.Model, in.Body.Share)
 	return answer(t), err
 }

@@ -78,7 +78,7 @@ func largeFolder(b *testing.B, nodes, dim int) string {
 func BenchmarkRecommend(b *testing.B) {
 	for _, explore := range []string{"0", "0.1"} {
 		b.Run("explore="+explore, func(b *testing.B) {
-			s, err := Open(b.Context(), Options{Folder: largeFolder(b, 20_000, 256), Concurrent: 2, Waiting: 100})
+			s, err := Open(b.Context(), Options{Folder: largeFolder(b, 20_000, 256), Waiting: 100})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -100,10 +100,10 @@ func BenchmarkEvents(b *testing.B) {
 	s := open(b)
 	server := httptest.NewServer(s.Handler())
 	defer server.Close()
-	const batch = 100
+	const together = 100
 	load(b, 8, func(c *http.Client, n int) (*http.Response, error) {
-		var body Batch
-		for k := range batch {
+		var body batch
+		for k := range together {
 			body.Events = append(body.Events, Event{ID: fmt.Sprintf("%d-%d", n, k), Kind: "shown", Source: fmt.Sprintf("p%d", n%240), Target: fmt.Sprintf("p%d", k), Probability: .5, List: fmt.Sprint(n), Position: k%10 + 1})
 		}
 		raw, err := json.Marshal(body)
@@ -112,7 +112,7 @@ func BenchmarkEvents(b *testing.B) {
 		}
 		return c.Post(server.URL+"/api/v1/events", "application/json", bytes.NewReader(raw))
 	})
-	b.ReportMetric(batch*float64(b.N)/b.Elapsed().Seconds(), "events/s")
+	b.ReportMetric(together*float64(b.N)/b.Elapsed().Seconds(), "events/s")
 }
 
 // load sends b.N requests from some clients and reports how fast they were answered.

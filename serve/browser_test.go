@@ -63,6 +63,9 @@ func openTab(t testing.TB, site string) *tab {
 			b.complaints = append(b.complaints, e.ExceptionDetails.Error())
 		case *fetch.EventRequestPaused:
 			go func() {
+				b.mu.Lock()
+				site := b.site
+				b.mu.Unlock()
 				if strings.HasPrefix(e.Request.URL, site) || strings.HasPrefix(e.Request.URL, "data:") || strings.HasPrefix(e.Request.URL, "blob:") {
 					_ = chromedp.Run(ctx, fetch.ContinueRequest(e.RequestID))
 					return
@@ -258,13 +261,13 @@ func TestInBrowser(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	server := httptest.NewServer(ownHost(s.Handler()))
+	server := httptest.NewServer(s.Handler())
 	defer server.Close()
 	b := openTab(t, server.URL)
 	c := client{t: t, h: s.Handler()}
 	for i := range 40 { // something to be seen of the loop
 		a := want[Answer](c, 200, "GET", fmt.Sprintf("/api/v1/recommendations?node=p%d&k=10&log=true", 6*i), nil)
-		want[Logged](c, 200, "POST", "/api/v1/events", Batch{[]Event{{ID: fmt.Sprint("c", i), Kind: "clicked", Source: a.Source.ID, Target: a.Items[i%10].ID, List: a.List}}})
+		want[logged](c, 200, "POST", "/api/v1/events", batch{[]Event{{ID: fmt.Sprint("c", i), Kind: "clicked", Source: a.Source.ID, Target: a.Items[i%10].ID, List: a.List}}})
 	}
 
 	backs := map[string]bool{}
@@ -306,6 +309,7 @@ func TestInBrowser(t *testing.T) {
 	t.Run("loop", func(t *testing.T) { browseLoop(t, b) })
 	t.Run("bridges", func(t *testing.T) { browseBridges(t, b) })
 	t.Run("runs", func(t *testing.T) { browseRuns(t, s, b) })
+	t.Run("prefix", func(t *testing.T) { browsePrefix(t, s, b) })
 }
 
 func browseExplore(t *testing.T, s *Service, b *tab) {
@@ -508,4 +512,36 @@ func browseRuns(t *testing.T, s *Service, b *tab) {
 		t.Errorf("after the step back %.8s serves, not %.8s", now, first)
 	}
 	b.quiet("the runs")
+}
+
+// browsePrefix opens the same service below a path: the browser asks for nothing above it.
+func browsePrefix(t *testing.T, s *Service, b *tab) {
+	s.o.Prefix = "/lab/recs"
+	defer func() { s.o.Prefix = "" }()
+	server := httptest.NewServer(s.Handler())
+	defer server.Close()
+	b.run("leave the last page", chromedp.Navigate("about:blank"))
+	b.mu.Lock()
+	b.t, b.site = t, server.URL+s.o.Prefix
+	b.mu.Unlock()
+	for _, path := range []string{"", "/loop", "/bridges"} {
+		b.look(path, 1000, "light")
+		b.until("the page", "document.readyState === 'complete' && window.htmx")
+		if figures := map[string]int{"/bridges": 1, "/loop": 2}[path]; figures > 0 {
+			b.until("the figures of "+path, fmt.Sprintf("document.querySelectorAll('.chart canvas').length >= %d", figures))
+		}
+	}
+	b.look("/", 1000, "light")
+	title := s.Graph().Title(17)
+	b.run("search", chromedp.SendKeys("input[name=q]", title, chromedp.ByQuery))
+	b.until("the search", "document.querySelector('#result h2').textContent.includes('found') && location.pathname === '/lab/recs/'")
+	b.click(".found a")
+	b.until("the node", "document.querySelector('#corrected-title')")
+	b.set("#diversity", "0.8")
+	b.until("the slider", "document.querySelector('#result [role=status]').textContent.includes('diversity 0.80') && location.pathname.startsWith('/lab/recs/node/')")
+	b.look("/runs", 1000, "light")
+	b.set("select[name=method]", "naive")
+	b.click("form[action='/lab/recs/runs/jobs'] button") // a job, and the page that follows it
+	b.until("the job's end", "location.pathname === '/lab/recs/runs' && ['done', 'failed'].includes(document.querySelector('#state')?.textContent)")
+	b.quiet("below a prefix")
 }

@@ -2,7 +2,6 @@ package serve
 
 import (
 	"context"
-	"slices"
 
 	"unseen/fit"
 )
@@ -51,9 +50,15 @@ type JobCurve struct {
 }
 
 func (s *Service) getJobCurve(_ context.Context, in *idInput) (*body[JobCurve], error) {
-	job, _, err := s.jobs.find(in.ID)
+	curve, err := s.Curve(in.ID)
+	return answer(curve), err
+}
+
+// Curve returns how the loss of a job fell so far.
+func (s *Service) Curve(id string) (JobCurve, error) {
+	job, _, err := s.jobs.find(id)
 	if err != nil {
-		return nil, err
+		return JobCurve{}, err
 	}
-	return answer(JobCurve{job.ID, append([]Moment{}, slices.Clone(job.curve)...)}), nil
+	return JobCurve{job.ID, append([]Moment{}, job.curve...)}, nil
 }

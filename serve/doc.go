@@ -14,6 +14,7 @@
 //	s, err := serve.Open(ctx, serve.Options{Folder: "unseen-demo"})
 //	defer s.Close()
 //	list, err := s.Recommend(ctx, serve.Ask{Node: "p7", K: 10})
+//	job, err := s.Start(serve.Order{Kind: "retrain"})
 //	err = s.Run(ctx, serve.Listen{Address: "127.0.0.1:8080"})
 //
 // # What is where

@@ -136,6 +136,12 @@ func open(t testing.TB, change ...func(*Options)) *Service {
 	return s
 }
 
+// fromHere makes a request one of this machine.
+func fromHere(r *http.Request) *http.Request {
+	r.Host, r.RemoteAddr = "localhost", "127.0.0.1:1234"
+	return r
+}
+
 // client asks a handler without a network.
 type client struct {
 	t     testing.TB
@@ -153,7 +159,7 @@ func (c client) do(method, path string, body any) *httptest.ResponseRecorder {
 		}
 		in = bytes.NewReader(raw)
 	}
-	r := httptest.NewRequest(method, path, in)
+	r := fromHere(httptest.NewRequest(method, path, in))
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}
@@ -194,8 +200,8 @@ func faults(w *httptest.ResponseRecorder) string {
 }
 
 // shownEvents reports a list as shown, as a client does.
-func shownEvents(a *Answer) Batch {
-	var b Batch
+func shownEvents(a *Answer) batch {
+	var b batch
 	for k, item := range a.Items {
 		b.Events = append(b.Events, Event{ID: fmt.Sprintf("%s/%d", a.List, k), Kind: "shown", Source: a.Source.ID, Target: item.ID, Probability: item.Shown, List: a.List, Position: k + 1})
 	}

@@ -90,7 +90,7 @@ func throw(t testing.TB, h http.Handler, method, path, kind string, body []byte)
 	if err != nil {
 		return 0, "" // no server gets as far as a handler with it
 	}
-	r := &http.Request{Method: method, URL: u, RequestURI: path, Host: "localhost", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, RemoteAddr: "192.0.2.1:1", Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body))}
+	r := &http.Request{Method: method, URL: u, RequestURI: path, Host: "localhost", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, RemoteAddr: "127.0.0.1:1", Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body))}
 	if kind != "" {
 		r.Header.Set("Content-Type", kind)
 	}

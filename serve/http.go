@@ -34,16 +34,18 @@ const (
 
 // Listen says where a service is reached.
 type Listen struct {
-	Address   string        // host:port; "" means 127.0.0.1:8080
-	Cert, Key string        // files, for TLS
-	Drain     time.Duration // how long requests under way may take to end; 0 means 10 seconds
-	Started   func(url string)
+	Address   string           // host:port; "" means 127.0.0.1:8080
+	Cert, Key string           // files, for TLS
+	Drain     time.Duration    // how long requests under way may take to end; 0 means 10 seconds
+	Started   func(url string) // is told where, with the prefix and without a slash at the end
 }
 
 // ErrExposed: the address can be reached from elsewhere and nothing protects it.
 var ErrExposed = errors.New("serve: a public address needs protection")
 
-// Run answers requests until the context ends; then it refuses new ones, lets those under way end, and returns.
+// Run answers requests until the context ends; then it refuses new ones, lets those under way end, and returns. Requests
+// that are still under way after Listen.Drain are cut off, and Close waits for what is left of them. It returns ErrClosed
+// if the service is closed, also meanwhile.
 func (s *Service) Run(ctx context.Context, l Listen) error {
 	if l.Address == "" {
 		l.Address = "127.0.0.1:8080"
@@ -51,22 +53,22 @@ func (s *Service) Run(ctx context.Context, l Listen) error {
 	if l.Drain == 0 {
 		l.Drain = 10 * time.Second
 	}
+	if s.life.Err() != nil {
+		return ErrClosed
+	}
 	if (l.Cert == "") != (l.Key == "") {
 		return errors.New("serve: TLS needs a certificate and its key")
 	}
-	if !loopback(l.Address) && s.o.Tokens == nil && l.Cert == "" {
+	open := s.o.Tokens != nil || s.o.Open || l.Cert != ""
+	if !open && !loopback(l.Address) {
 		return fmt.Errorf("%w: %s can be reached from elsewhere; give tokens or TLS, or an address such as 127.0.0.1:8080", ErrExposed, l.Address)
 	}
 	socket, err := net.Listen("tcp", l.Address)
 	if err != nil {
 		return err
 	}
-	handler := s.Handler()
-	if s.o.Tokens == nil && l.Cert == "" {
-		handler = ownHost(handler)
-	}
 	server := &http.Server{
-		Handler: handler, MaxHeaderBytes: maxHeader, ReadHeaderTimeout: headerTime, ReadTimeout: readTime, WriteTimeout: writeTime, IdleTimeout: idleTime,
+		Handler: s.handler(open), MaxHeaderBytes: maxHeader, ReadHeaderTimeout: headerTime, ReadTimeout: readTime, WriteTimeout: writeTime, IdleTimeout: idleTime,
 		ErrorLog:  slog.NewLogLogger(s.o.Log.Handler(), slog.LevelWarn),
 		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12},
 	}
@@ -75,7 +77,7 @@ func (s *Service) Run(ctx context.Context, l Listen) error {
 		scheme = "https"
 	}
 	if l.Started != nil {
-		l.Started(scheme + "://" + reachable(socket.Addr()))
+		l.Started(scheme + "://" + reachable(socket.Addr()) + s.o.Prefix)
 	}
 	ended := make(chan error, 1)
 	go func() {
@@ -85,10 +87,13 @@ func (s *Service) Run(ctx context.Context, l Listen) error {
 			ended <- server.Serve(socket)
 		}
 	}()
+	var closed error
 	select {
 	case err := <-ended:
 		return err
 	case <-ctx.Done():
+	case <-s.life.Done():
+		closed = ErrClosed
 	}
 	s.draining.Store(true) // readiness ends first, and streams of progress with it
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.Drain)
@@ -97,7 +102,7 @@ func (s *Service) Run(ctx context.Context, l Listen) error {
 		server.Close()
 		return fmt.Errorf("serve: after %v requests were still under way and were cut off: %w", l.Drain, err)
 	}
-	return nil
+	return closed
 }
 
 // reachable is an address as a browser on this machine takes it: a service on all addresses is also on localhost.
@@ -114,44 +119,72 @@ func loopback(address string) bool {
 	if err != nil {
 		return false
 	}
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
+	return thisMachine(host)
 }
 
-// ownHost refuses requests that came under a foreign name: a page elsewhere that has its own name point to this
-// machine could otherwise read through the visitor's browser.
-func ownHost(next http.Handler) http.Handler {
+// local lets in who asks from this machine and by no foreign name: a page elsewhere that has its own name point to this
+// machine could otherwise read through the visitor's browser. What a proxy forwards for others comes from elsewhere.
+func local(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host
 		if h, _, err := net.SplitHostPort(host); err == nil {
 			host = h
 		}
-		if ip := net.ParseIP(strings.Trim(host, "[]")); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-			writeProblem(w, http.StatusMisdirectedRequest, "this service is local and has no name; ask for it as localhost", "", 0)
-			return
+		from, _, err := net.SplitHostPort(r.RemoteAddr)
+		here := err == nil && thisMachine(from)
+		for _, list := range r.Header.Values("X-Forwarded-For") {
+			for one := range strings.SplitSeq(list, ",") {
+				here = here && thisMachine(strings.TrimSpace(one))
+			}
 		}
-		next.ServeHTTP(w, r)
+		switch {
+		case !here:
+			writeProblem(w, http.StatusForbidden, "without tokens only this machine may ask; give the service tokens (--token-file, serve.Options.Tokens), or open it to everybody (--open, serve.Options.Open)", requestID(r.Context()), 0)
+		case !thisMachine(strings.Trim(host, "[]")):
+			writeProblem(w, http.StatusMisdirectedRequest, "this service is local and has no name; ask for it as localhost", requestID(r.Context()), 0)
+		default:
+			next.ServeHTTP(w, r)
+		}
 	})
 }
 
-// Handler returns all that the service answers, to be mounted in a server of your own. Limits of time and of headers
-// are the server's; see Run.
-func (s *Service) Handler() http.Handler {
+// thisMachine tells whether a host is the one that this runs on.
+func thisMachine(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// Handler returns all that the service answers, below Options.Prefix, to be mounted in a server of your own:
+//
+//	mux.Handle("/recs/", s.Handler()) // with Options.Prefix "/recs"
+//
+// Without Options.Tokens it answers this machine alone: who comes from another address, is forwarded from one, or asks by
+// another name than localhost is refused, unless Options.Open says that your server looks to that. Limits of time and of
+// headers are the server's; see Run. Shut the server down before Close.
+func (s *Service) Handler() http.Handler { return s.handler(s.o.Tokens != nil || s.o.Open) }
+
+// handler is everything, for everybody if it is open.
+func (s *Service) handler(open bool) http.Handler {
 	mux := http.NewServeMux()
 	api := s.register(mux)
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "alive") })
-	mux.HandleFunc("GET /readyz", s.readyz)
-	mux.Handle("GET /metrics", s.allowed(Read, promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})))
+	mux.HandleFunc(s.route("GET /healthz"), func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "alive") })
+	mux.HandleFunc(s.route("GET /readyz"), s.readyz)
+	mux.Handle(s.route("GET /metrics"), s.allowed(ScopeRead, promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})))
 	s.sitePages(mux, api)
+	s.prefixed(mux)
 	foreign := http.NewCrossOriginProtection()
 	foreign.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, http.StatusForbidden, "a page of another site may not do this", requestID(r.Context()), 0)
 	}))
-	return s.outer(foreign.Handler(known(mux)))
+	inner := s.counted(foreign.Handler(s.known(mux)))
+	if !open {
+		inner = local(inner)
+	}
+	return s.outer(inner)
 }
 
 // known answers what the mux does not know in the form of every other error.
-func known(mux *http.ServeMux) http.Handler {
+func (s *Service) known(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		unknown, pattern := mux.Handler(r)
 		if pattern != "" {
@@ -165,7 +198,11 @@ func known(mux *http.ServeMux) http.Handler {
 			writeProblem(w, silent.status, "this can be asked with "+silent.header.Get("Allow"), requestID(r.Context()), 0)
 			return
 		}
-		writeProblem(w, http.StatusNotFound, "there is nothing here; /docs says what there is", requestID(r.Context()), 0)
+		detail := "there is nothing here; " + s.at("/docs") + " says what there is"
+		if !strings.HasPrefix(r.URL.Path, s.at("/")) {
+			detail = "there is nothing here: the service is below " + s.at("/") + ", and paths must come with that, also through a proxy"
+		}
+		writeProblem(w, http.StatusNotFound, detail, requestID(r.Context()), 0)
 	})
 }
 

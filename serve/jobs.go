@@ -17,13 +17,16 @@ import (
 	"unseen/internal/atomicfile"
 )
 
+// JobState is how far a job has come.
+type JobState string
+
 // The states of a job.
 const (
-	Queued    = "queued"
-	Running   = "running"
-	Done      = "done"
-	Failed    = "failed"
-	Cancelled = "cancelled"
+	JobQueued    JobState = "queued"
+	JobRunning   JobState = "running"
+	JobDone      JobState = "done"
+	JobFailed    JobState = "failed"
+	JobCancelled JobState = "cancelled"
 )
 
 // Job is work in the background. One runs at a time, on one thread of low priority.
@@ -31,7 +34,7 @@ type Job struct {
 	ID      string     `json:"id"`
 	Kind    string     `json:"kind" enum:"retrain,evaluate"`
 	Order   Order      `json:"order" doc:"what was asked for"`
-	State   string     `json:"state" enum:"queued,running,done,failed,cancelled"`
+	State   JobState   `json:"state" enum:"queued,running,done,failed,cancelled"`
 	Phase   string     `json:"phase,omitempty" doc:"what is being done"`
 	Done    float64    `json:"done" doc:"share of the phase"`
 	Queued  time.Time  `json:"queued"`
@@ -122,7 +125,7 @@ func openJobs(path string, now func() time.Time, log *slog.Logger) (*jobs, error
 		}
 		select {
 		case j.queue <- w:
-			w.State, w.Phase, w.Done, w.Started = Queued, "", 0, nil
+			w.State, w.Phase, w.Done, w.Started = JobQueued, "", 0, nil
 		default:
 			j.finish(w, errQueue)
 		}
@@ -157,7 +160,7 @@ func (j *jobs) keep() {
 func (j *jobs) add(o Order, planned bool) (Job, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	w := &work{Job: Job{ID: strconv.Itoa(j.next + 1), Kind: o.Kind, Order: o, State: Queued, Queued: j.now().UTC(), Planned: planned}, changed: make(chan struct{})}
+	w := &work{Job: Job{ID: strconv.Itoa(j.next + 1), Kind: o.Kind, Order: o, State: JobQueued, Queued: j.now().UTC(), Planned: planned}, changed: make(chan struct{})}
 	if len(j.queue) == cap(j.queue) {
 		return Job{}, errQueue
 	}
@@ -228,7 +231,7 @@ func (j *jobs) stop(id string) (Job, error) {
 			continue
 		}
 		switch {
-		case w.State == Queued:
+		case w.State == JobQueued:
 			j.finish(w, context.Canceled)
 			j.keep()
 		case w.cancel != nil:
@@ -255,11 +258,11 @@ func (j *jobs) finish(w *work, err error) {
 	w.Ended, w.cancel = &ended, nil
 	switch {
 	case err == nil:
-		w.State, w.Done = Done, 1
+		w.State, w.Done = JobDone, 1
 	case errors.Is(err, context.Canceled):
-		w.State = Cancelled
+		w.State = JobCancelled
 	default:
-		w.State, w.Error = Failed, err.Error()
+		w.State, w.Error = JobFailed, err.Error()
 	}
 	close(w.changed)
 	w.changed = make(chan struct{})
@@ -273,13 +276,13 @@ func (j *jobs) run(ctx context.Context, perform func(ctx context.Context, o Orde
 			return
 		case w := <-j.queue:
 			j.mu.Lock()
-			if w.State != Queued {
+			if w.State != JobQueued {
 				j.mu.Unlock()
 				continue
 			}
 			within, cancel := context.WithCancel(ctx)
 			started := j.now().UTC()
-			w.State, w.Started, w.cancel = Running, &started, cancel
+			w.State, w.Started, w.cancel = JobRunning, &started, cancel
 			w.Begun++
 			j.keep()
 			j.mu.Unlock()
@@ -299,7 +302,7 @@ func (j *jobs) run(ctx context.Context, perform func(ctx context.Context, o Orde
 			cancel()
 			j.mu.Lock()
 			if err != nil && ctx.Err() != nil && !w.stopped { // the service ends; the job goes on with the next
-				w.State, w.Phase, w.Done, w.Started, w.cancel = Queued, "", 0, nil, nil
+				w.State, w.Phase, w.Done, w.Started, w.cancel = JobQueued, "", 0, nil, nil
 				w.Begun--
 				close(w.changed)
 				w.changed = make(chan struct{})

@@ -137,8 +137,9 @@ func bodyOf(op *huma.Operation) string {
 // sitePages registers every page.
 func (s *Service) sitePages(mux *http.ServeMux, api huma.API) {
 	p := &site{s: s, mux: mux, pages: map[string]*template.Template{}}
+	places := template.FuncMap{"at": s.at, "node": s.nodeAt}
 	for name := range parts {
-		p.pages[name] = template.Must(template.New("frame.html").Funcs(words).ParseFS(pageFiles, "pages/frame.html", "pages/"+name+".html"))
+		p.pages[name] = template.Must(template.New("frame.html").Funcs(words).Funcs(places).ParseFS(pageFiles, "pages/frame.html", "pages/"+name+".html"))
 	}
 	p.explore()
 	p.exposure()
@@ -154,10 +155,10 @@ func (s *Service) sitePages(mux *http.ServeMux, api huma.API) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		return p.pages["fault"].ExecuteTemplate(w, "alarm", s.watch.alarming())
 	})
-	mux.HandleFunc("GET /login", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc(s.route("GET /login"), func(w http.ResponseWriter, r *http.Request) {
 		p.show(w, r, http.StatusOK, "login", map[string]bool{"Wrong": false})
 	})
-	mux.HandleFunc("POST /login", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc(s.route("POST /login"), func(w http.ResponseWriter, r *http.Request) {
 		secret := r.PostFormValue("token")
 		if s.o.Tokens != nil {
 			if _, ok := s.o.Tokens.find(secret); !ok {
@@ -165,10 +166,10 @@ func (s *Service) sitePages(mux *http.ServeMux, api huma.API) {
 				return
 			}
 		}
-		http.SetCookie(w, &http.Cookie{Name: tokenCookie, Value: secret, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil, MaxAge: 12 * 3600})
-		http.Redirect(w, r, "/", http.StatusSeeOther)
+		http.SetCookie(w, &http.Cookie{Name: tokenCookie, Value: secret, Path: s.at("/"), HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil, MaxAge: 12 * 3600})
+		http.Redirect(w, r, s.at("/"), http.StatusSeeOther)
 	})
-	assets(mux)
+	s.assets(mux)
 }
 
 // show answers with a page.
@@ -178,7 +179,7 @@ func (p *site) show(w http.ResponseWriter, r *http.Request, status int, name str
 	if name != "login" { // who is not let in learns nothing
 		f.Alarm = p.s.watch.alarming()
 		for _, to := range navigation {
-			f.Links = append(f.Links, navigated{to.Path, to.Name, to.Path == of.link})
+			f.Links = append(f.Links, navigated{p.s.at(to.Path), to.Name, to.Path == of.link})
 		}
 	}
 	var b bytes.Buffer
@@ -193,7 +194,7 @@ func (p *site) show(w http.ResponseWriter, r *http.Request, status int, name str
 // sentence is what a person is told of an error, and the status that goes with it. What the service did wrong is logged
 // and not told.
 func (p *site) sentence(r *http.Request, err error) (int, string) {
-	if e, ok := errors.AsType[huma.StatusError](problem(err)); ok {
+	if e, ok := errors.AsType[huma.StatusError](p.s.problem(err)); ok {
 		return e.GetStatus(), e.Error()
 	}
 	p.s.o.Log.Error("a page failed", "request", requestID(r.Context()), "path", clip(r.URL.Path), "error", err)
@@ -207,9 +208,9 @@ func (p *site) wrong(w http.ResponseWriter, r *http.Request, err error) {
 
 // read registers a page that changes nothing.
 func (p *site) read(pattern, operation string, do func(http.ResponseWriter, *http.Request) error) {
-	p.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+	p.mux.HandleFunc(p.s.route(pattern), func(w http.ResponseWriter, r *http.Request) {
 		callerOf(r.Context()).operation = operation
-		if no := p.s.admit(r, Read); no != nil {
+		if no := p.s.admit(r, ScopeRead); no != nil {
 			p.refuse(w, r, no)
 			return
 		}
@@ -225,7 +226,7 @@ func (p *site) read(pattern, operation string, do func(http.ResponseWriter, *htt
 // change registers a form's target: for who may change things, written to the audit, and answered by the page it came
 // from, which then says what was done. Forms of other sites do not get here; see Handler.
 func (p *site) change(pattern, operation string, do func(*http.Request) (did string, err error)) {
-	p.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+	p.mux.HandleFunc(p.s.route(pattern), func(w http.ResponseWriter, r *http.Request) {
 		c := callerOf(r.Context())
 		c.operation = operation
 		defer func() {
@@ -235,7 +236,7 @@ func (p *site) change(pattern, operation string, do func(*http.Request) (did str
 			}
 			p.s.audit.add(audited{At: p.s.o.Now().UTC(), Request: c.id, Token: c.token, Remote: r.RemoteAddr, Method: r.Method, Path: clip(r.URL.Path), Status: status})
 		}()
-		if no := p.s.admit(r, Admin); no != nil {
+		if no := p.s.admit(r, ScopeAdmin); no != nil {
 			p.refuse(w, r, no)
 			return
 		}
@@ -246,14 +247,14 @@ func (p *site) change(pattern, operation string, do func(*http.Request) (did str
 			p.wrong(w, r, err)
 			return
 		}
-		http.Redirect(w, r, "/runs?did="+did, http.StatusSeeOther)
+		http.Redirect(w, r, p.s.at("/runs?did=")+did, http.StatusSeeOther)
 	})
 }
 
 func (p *site) refuse(w http.ResponseWriter, r *http.Request, no *refusal) {
 	switch no.status {
 	case http.StatusUnauthorized:
-		http.Redirect(w, r, "/login", http.StatusSeeOther)
+		http.Redirect(w, r, p.s.at("/login"), http.StatusSeeOther)
 	case http.StatusForbidden:
 		p.show(w, r, no.status, "fault", map[string]string{"Title": http.StatusText(no.status), "Detail": no.detail})
 	default:
@@ -276,9 +277,9 @@ type asset struct {
 }
 
 // assets registers scripts and styles. They are the same for everybody, also before a token was given.
-func assets(mux *http.ServeMux) {
+func (s *Service) assets(mux *http.ServeMux) {
 	for name, a := range packedAssets() {
-		mux.HandleFunc("GET /assets/"+name, a.serve)
+		mux.HandleFunc(s.route("GET /assets/"+name), a.serve)
 	}
 }
 

@@ -45,13 +45,13 @@ func (p *site) explore() {
 		return nil
 	})
 	p.read("GET /node/{id}", "page-node", func(w http.ResponseWriter, r *http.Request) error {
-		about, err := s.getNode(r.Context(), &idInput{ID: r.PathValue("id")})
+		about, err := s.Node(r.Context(), r.PathValue("id"))
 		if err != nil {
 			return err
 		}
 		ask := askOf(r.URL.Query())
 		ask.Node = r.PathValue("id")
-		return p.list(w, r, ask, &about.Body)
+		return p.list(w, r, ask, &about)
 	})
 	text := func(w http.ResponseWriter, r *http.Request) error {
 		if err := r.ParseForm(); err != nil {
@@ -133,7 +133,7 @@ func (p *site) list(w http.ResponseWriter, r *http.Request, ask Ask, about *Node
 	out := listed{Action: r.URL.Path, About: about, Ask: ask, Drawn: r.FormValue("drawn") != "", Explore: s.o.Explore, Texts: s.texts, Naive: ask.Compare, Title: "A new text"}
 	if about != nil {
 		out.Title = cmp.Or(about.Title, about.ID)
-		out.Action = (&url.URL{Path: "/node/" + about.ID}).EscapedPath()
+		out.Action = s.nodeAt(about.ID)
 	}
 	out.Sizes = []int{5, 10, 20, 50}
 	if !slices.Contains(out.Sizes, ask.K) {

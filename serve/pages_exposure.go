@@ -19,7 +19,7 @@ func (p *site) exposure() {
 		if err != nil {
 			return err
 		}
-		content := exposed{Model: m, May: p.may(r, Admin), Verdict: badge{"calm", "?", "not examined"}, Knows: true}
+		content := exposed{Model: m, May: p.may(r, ScopeAdmin), Verdict: badge{"calm", "?", "not examined"}, Knows: true}
 		if f := m.Findings; f != nil {
 			content.Verdict, content.Knows = verdict(f.Class), f.Class != fit.NoExposure
 		}

@@ -24,25 +24,19 @@ func (p *site) runs() {
 	})
 	p.change("POST /runs/jobs", "page-start-job", func(r *http.Request) (string, error) {
 		o := Order{Kind: r.PostFormValue("kind"), Method: r.PostFormValue("method"), Keep: r.PostFormValue("keep") != "", Model: r.PostFormValue("model")}
-		if o.Kind != "retrain" && o.Kind != "evaluate" {
-			return "", fault("kind", clip(o.Kind), "is no job; give retrain or evaluate")
-		}
-		job, err := s.postJob(r.Context(), &body[Order]{o})
-		if err != nil {
-			return "", err
-		}
-		return "queued&job=" + job.Body.ID, nil
+		job, err := s.Start(o)
+		return "queued&job=" + job.ID, err
 	})
 	p.change("POST /runs/jobs/{id}/cancel", "page-cancel-job", func(r *http.Request) (string, error) {
-		job, err := s.jobs.stop(r.PathValue("id"))
+		job, err := s.Cancel(r.PathValue("id"))
 		return "cancelled&job=" + job.ID, err
 	})
 	p.change("POST /runs/rollback", "page-rollback", func(r *http.Request) (string, error) {
-		_, err := s.Serve(r.Context(), "")
+		_, err := s.Use(r.Context(), "")
 		return "back", err
 	})
 	p.change("POST /runs/serve", "page-serve", func(r *http.Request) (string, error) {
-		_, err := s.Serve(r.Context(), nonempty(r.PostFormValue("model")))
+		_, err := s.Use(r.Context(), nonempty(r.PostFormValue("model")))
 		return "serves", err
 	})
 	p.change("POST /runs/trial", "page-trial", func(r *http.Request) (string, error) {
@@ -118,7 +112,7 @@ func (p *site) running(r *http.Request) (*running, error) {
 	s := p.s
 	e := s.now.Load().current
 	reg := s.models.snapshot()
-	out := &running{Did: done[r.URL.Query().Get("did")], May: p.may(r, Admin), Own: e.Model().Method, Naive: reg.Naive, Back: len(reg.Past) > 0, Trial: s.Compare(), Verdict: verdict(e.Class())}
+	out := &running{Did: done[r.URL.Query().Get("did")], May: p.may(r, ScopeAdmin), Own: e.Model().Method, Naive: reg.Naive, Back: len(reg.Past) > 0, Trial: s.Compare(), Verdict: verdict(e.Class())}
 	methods := fit.Methods()
 	for _, name := range slices.Sorted(maps.Keys(methods)) {
 		out.Methods = append(out.Methods, named{name, methods[name]})

@@ -183,10 +183,10 @@ func TestForms(t *testing.T) {
 		t.Fatalf("%d to %q: %s", w.Code, w.Header().Get("Location"), w.Body)
 	}
 	job, err := s.Wait(t.Context(), "1")
-	if err != nil || job.State != Done || job.Serves || job.Latest == nil {
+	if err != nil || job.State != JobDone || job.Serves || job.Latest == nil {
 		t.Fatalf("%v: %+v", err, job)
 	}
-	curve := client{t: t, h: h, token: tokens[Read]}
+	curve := client{t: t, h: h, token: tokens[ScopeRead]}
 	got := want[JobCurve](curve, 200, "GET", "/api/v1/jobs/1/curve", nil)
 	if n := len(got.Points); n == 0 || got.Points[n-1].Step != job.Latest.Step || !(got.Points[n-1].Loss > 0) {
 		t.Errorf("curve %+v, latest %+v", got, job.Latest)
@@ -220,7 +220,7 @@ func TestForms(t *testing.T) {
 		t.Errorf("cancel: %d", w.Code)
 	}
 	s.jobs.swap.Unlock()
-	if job, err := s.Wait(t.Context(), "3"); err != nil || job.State != Cancelled {
+	if job, err := s.Wait(t.Context(), "3"); err != nil || job.State != JobCancelled {
 		t.Errorf("%v: %+v", err, job)
 	}
 	raw, err := os.ReadFile(filepath.Join(s.o.State, "audit.log"))
@@ -232,7 +232,7 @@ func TestForms(t *testing.T) {
 			t.Errorf("the audit lacks %s", line)
 		}
 	}
-	if w := (client{t: t, h: h, token: tokens[Read]}).do("GET", "/runs", nil); !strings.Contains(w.Body.String(), "Your token reads") || strings.Contains(w.Body.String(), `action="/runs/rollback"`) {
+	if w := (client{t: t, h: h, token: tokens[ScopeRead]}).do("GET", "/runs", nil); !strings.Contains(w.Body.String(), "Your token reads") || strings.Contains(w.Body.String(), `action="/runs/rollback"`) {
 		t.Error("who may not is offered forms")
 	}
 }
@@ -343,7 +343,7 @@ func TestEvaluationBeside(t *testing.T) {
 func TestAssets(t *testing.T) {
 	h := open(t).Handler()
 	get := func(path string, header ...string) *httptest.ResponseRecorder {
-		r := httptest.NewRequest("GET", path, nil)
+		r := fromHere(httptest.NewRequest("GET", path, nil))
 		for k := 0; k+1 < len(header); k += 2 {
 			r.Header.Set(header[k], header[k+1])
 		}

@@ -55,7 +55,7 @@ func TestPictures(t *testing.T) {
 			a := want[Answer](c, 200, "GET", fmt.Sprintf("/api/v1/recommendations?node=p%d&k=10&log=true", traffic.IntN(n)), nil)
 			for _, item := range a.Items {
 				if traffic.Float64() < item.Link {
-					want[Logged](c, 200, "POST", "/api/v1/events", Batch{[]Event{{ID: fmt.Sprint(name, k, item.ID), Kind: "clicked", Source: a.Source.ID, Target: item.ID, List: a.List}}})
+					want[logged](c, 200, "POST", "/api/v1/events", batch{[]Event{{ID: fmt.Sprint(name, k, item.ID), Kind: "clicked", Source: a.Source.ID, Target: item.ID, List: a.List}}})
 				}
 			}
 		}
@@ -79,7 +79,7 @@ func TestPictures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if job, err = s.Wait(t.Context(), job.ID); err != nil || job.State != Done {
+	if job, err = s.Wait(t.Context(), job.ID); err != nil || job.State != JobDone {
 		t.Fatalf("%v: %+v", err, job)
 	}
 

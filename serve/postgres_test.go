@@ -67,7 +67,7 @@ func TestServiceOutlivesItsDatabase(t *testing.T) {
 	database := postgrestest.Shared(t)
 	cert, key, browser := certificate(t)
 	file := filepath.Join(t.TempDir(), "tokens.json")
-	token, err := AddToken(file, "website", Write, time.Now())
+	token, err := AddToken(file, "website", ScopeWrite, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestServiceOutlivesItsDatabase(t *testing.T) {
 		t.Error("it answers without TLS")
 	}
 
-	const clients, batch = 4, 10
+	const clients, together = 4, 10
 	var acknowledged sync.Map
 	var count, refused atomic.Int64
 	var over atomic.Bool
@@ -117,8 +117,8 @@ func TestServiceOutlivesItsDatabase(t *testing.T) {
 	for c := range clients {
 		group.Go(func() {
 			for n := 0; !over.Load(); n++ {
-				var events Batch
-				for k := range batch {
+				var events batch
+				for k := range together {
 					events.Events = append(events.Events, Event{ID: fmt.Sprintf("%d-%d-%d", c, n, k), Kind: "shown", Source: "p200", Target: fmt.Sprintf("p%d", k), Probability: .5, List: fmt.Sprintf("%d-%d", c, n), Position: k + 1})
 				}
 				status, header, err := ask("POST", "/api/v1/events", events)

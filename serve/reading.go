@@ -33,7 +33,12 @@ const (
 )
 
 // Bridges are the field pairs between which exposure hides links, by the current model; found once for each model.
-func (s *Service) Bridges(ctx context.Context) (Bridges, error) {
+func (s *Service) Bridges(ctx context.Context) (_ Bridges, err error) {
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return Bridges{}, err
+	}
+	defer end(&err)
 	e := s.now.Load().current
 	if known, ok := s.bridged.of(e.digest); ok {
 		return Bridges{e.digest, known}, nil
@@ -141,7 +146,7 @@ func (s *Service) getReading(ctx context.Context, in *readingInput) (*file, erro
 		raw, err := table(b.Reading)
 		return &file{"text/csv; charset=utf-8", fmt.Sprintf("attachment; filename=%q", name+".csv"), raw}, err
 	}
-	return nil, huma.NewError(http.StatusNotFound, fmt.Sprintf("there is no bridge from %q to %q; /api/v1/bridges lists them", clip(in.Source), clip(in.Target)))
+	return nil, huma.NewError(http.StatusNotFound, fmt.Sprintf("there is no bridge from %q to %q; see %s", clip(in.Source), clip(in.Target), s.at("/api/v1/bridges")))
 }
 
 // slug is a name that files may have everywhere.

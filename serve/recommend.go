@@ -69,17 +69,30 @@ type Fault struct {
 	Part   string // such as "k"
 	Value  any
 	Reason string
-	Gone   bool // what is named does not exist
+	See    string // where the API lists what there is, below Options.Prefix; "" if nowhere
+	Gone   bool   // what is named does not exist
 }
 
-func (f *Fault) Error() string { return f.Part + " " + f.Reason }
+func (f *Fault) Error() string { return f.Part + " " + f.reason("") }
+
+func (f *Fault) reason(prefix string) string {
+	if f.See == "" {
+		return f.Reason
+	}
+	return f.Reason + "; see " + prefix + f.See
+}
 
 func fault(part string, value any, format string, a ...any) *Fault {
 	return &Fault{Part: part, Value: value, Reason: fmt.Sprintf(format, a...)}
 }
 
 // Recommend makes a list. When it is logged, it is so before Recommend returns.
-func (s *Service) Recommend(ctx context.Context, ask Ask) (*Answer, error) {
+func (s *Service) Recommend(ctx context.Context, ask Ask) (_ *Answer, err error) {
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer end(&err)
 	leave, err := s.gate.enter(ctx)
 	if err != nil {
 		s.metrics.shed.Inc()
@@ -143,7 +156,12 @@ func (s *Service) logShown(ctx context.Context, ask Ask, a *Answer) (int, error)
 }
 
 // Append stores events. A click or a link whose model is left out has that of its list.
-func (s *Service) Append(ctx context.Context, events []store.Event) (store.Result, error) {
+func (s *Service) Append(ctx context.Context, events []store.Event) (_ store.Result, err error) {
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return store.Result{}, err
+	}
+	defer end(&err)
 	for k := range events {
 		e := &events[k]
 		if e.Model == "" {
@@ -237,7 +255,7 @@ func (ask Ask) source(e *engine) (recommend.Source, []string, error) {
 		}
 		i, ok := e.Graph().Index(ask.Node)
 		if !ok {
-			return recommend.Source{}, nil, &Fault{Part: "node", Value: clip(ask.Node), Reason: "is no id of the dataset; search for one with /api/v1/nodes", Gone: true}
+			return recommend.Source{}, nil, &Fault{Part: "node", Value: clip(ask.Node), Reason: "is no id of the dataset", See: "/api/v1/nodes", Gone: true}
 		}
 		return e.Node(i), nil, nil
 	}
@@ -272,7 +290,7 @@ func fieldNamed(g *graph.Graph, part, name string) (uint16, error) {
 			return uint16(f), nil
 		}
 	}
-	return 0, fault(part, clip(name), "has no field of that name; /api/v1/model lists them")
+	return 0, &Fault{Part: part, Value: clip(name), Reason: "has no field of that name", See: "/api/v1/model"}
 }
 
 // clip shortens what a client sent before it is sent back.

@@ -154,7 +154,7 @@ func (r *replay) round(n int) float64 {
 	for i := range int32(g.Len()) {
 		seed := uint64(n)*1_000_003 + uint64(i)
 		a := want[Answer](r.c, http.StatusOK, "POST", "/api/v1/recommendations", Ask{Node: g.ID(i), K: r.k, Explore: &r.explore, Seed: &seed, Linked: true})
-		var batch Batch
+		var batch batch
 		list := evaluate.LoggedList{Source: i}
 		for k, item := range a.Items {
 			if all++; item.Field == a.Field {
@@ -176,7 +176,7 @@ func (r *replay) round(n int) float64 {
 		}
 		r.lists = append(r.lists, list)
 		if len(batch.Events) > 0 {
-			want[Logged](r.c, http.StatusOK, "POST", "/api/v1/events", batch)
+			want[logged](r.c, http.StatusOK, "POST", "/api/v1/events", batch)
 		}
 	}
 	return same / all
@@ -187,7 +187,7 @@ func (r *replay) retrain() {
 	r.c.t.Helper()
 	job := want[Job](r.c, http.StatusAccepted, "POST", "/api/v1/jobs", Order{Kind: "retrain"})
 	job, err := r.s.Wait(r.c.t.Context(), job.ID)
-	if err != nil || job.State != Done || !job.Serves {
+	if err != nil || job.State != JobDone || !job.Serves {
 		r.c.t.Fatalf("%v, job %+v", err, job)
 	}
 }

@@ -75,7 +75,7 @@ func TestKilledWhileTraining(t *testing.T) {
 	}
 	defer s.Close()
 	job, err := s.Wait(t.Context(), "1")
-	if err != nil || job.State != Done || job.Begun != 2 || job.Model == "" {
+	if err != nil || job.State != JobDone || job.Begun != 2 || job.Model == "" {
 		t.Errorf("after one kill: %v, %+v", err, job)
 	}
 	if next, err := s.Start(Order{Kind: "evaluate"}); err != nil || next.ID != "2" {
@@ -91,7 +91,7 @@ func TestKilledWhileTraining(t *testing.T) {
 	}
 	defer third.Close()
 	job, err = third.Wait(t.Context(), "1")
-	if err != nil || job.State != Failed || !strings.Contains(job.Error, "died 2 times") {
+	if err != nil || job.State != JobFailed || !strings.Contains(job.Error, "died 2 times") {
 		t.Errorf("after two kills: %v, %+v", err, job)
 	}
 }
@@ -110,7 +110,7 @@ func TestJobsSurviveARestart(t *testing.T) {
 	for range 5 { // as often as one likes
 		s = reopen(t, s)
 	}
-	for id, state := range map[string]string{"1": Done, "2": Done, "3": Cancelled} {
+	for id, state := range map[string]JobState{"1": JobDone, "2": JobDone, "3": JobCancelled} {
 		if job, err := s.Wait(t.Context(), id); err != nil || job.State != state {
 			t.Errorf("job %s: %v, %+v", id, err, job)
 		}
@@ -174,7 +174,7 @@ func TestSchedule(t *testing.T) {
 // tokens changes nothing.
 func TestTokensAreReadAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
-	first, err := AddToken(path, "first", Read, time.Now())
+	first, err := AddToken(path, "first", ScopeRead, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +195,7 @@ func TestTokensAreReadAgain(t *testing.T) {
 		t.Errorf("the answer stays %d, not %d", got, status)
 	}
 	becomes(first, 200)
-	second, err := AddToken(path, "second", Read, time.Now())
+	second, err := AddToken(path, "second", ScopeRead, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +246,7 @@ func TestEvaluateByTheLogAlone(t *testing.T) {
 		}
 		return job
 	}
-	if job := judge(); job.State != Failed || !strings.Contains(job.Error, "log lists") {
+	if job := judge(); job.State != JobFailed || !strings.Contains(job.Error, "log lists") {
 		t.Errorf("with nothing to judge by: %+v", job)
 	}
 	for n := range 35 {
@@ -254,7 +254,7 @@ func TestEvaluateByTheLogAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if job := judge(); job.State != Done {
+	if job := judge(); job.State != JobDone {
 		t.Errorf("with lists: %+v", job)
 	}
 	d, err := s.ModelDetail()

@@ -251,8 +251,14 @@ func (s *Service) promote(next *engine, entry Entry, serve bool) (serves bool, e
 	return true, nil
 }
 
-// Serve lets a registered model serve; without a digest, the one before the current: a step back.
-func (s *Service) Serve(ctx context.Context, digest string) (Entry, error) {
+// Use lets a registered model serve, by its digest or the beginning of that; without one, the model before the current: a
+// step back. Models lists them.
+func (s *Service) Use(ctx context.Context, digest string) (_ Entry, err error) {
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return Entry{}, err
+	}
+	defer end(&err)
 	r := s.models.snapshot()
 	if digest == "" {
 		if len(r.Past) == 0 {

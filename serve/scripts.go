@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"regexp"
-
-	"unseen/internal/sbom"
 )
 
 // vendored is where scripts of others lie, among the pages.
@@ -18,13 +16,19 @@ var scriptName = regexp.MustCompile(`^([a-z]+)-([0-9.]+)\.min\.js$`)
 // scriptPackages are the names of these scripts' packages, where they differ.
 var scriptPackages = map[string]string{"htmx": "htmx.org"}
 
-// Scripts lists the scripts of others that the pages use.
-func Scripts() []sbom.Script {
+// Script is a script of others that the pages use, and that is part of the binary.
+type Script struct {
+	Package, Version string // as npm has it
+	SHA256           string // of the file
+}
+
+// Scripts lists the scripts of others.
+func Scripts() []Script {
 	entries, err := fs.ReadDir(pageFiles, vendored)
 	if err != nil {
 		panic(err) // they are part of the program
 	}
-	var out []sbom.Script
+	var out []Script
 	for _, e := range entries {
 		parts := scriptName.FindStringSubmatch(e.Name())
 		if parts == nil {
@@ -39,7 +43,7 @@ func Scripts() []sbom.Script {
 			name = p
 		}
 		sum := sha256.Sum256(raw)
-		out = append(out, sbom.Script{Package: name, Version: parts[2], SHA256: hex.EncodeToString(sum[:])})
+		out = append(out, Script{Package: name, Version: parts[2], SHA256: hex.EncodeToString(sum[:])})
 	}
 	return out
 }

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -82,18 +83,18 @@ func TestFaults(t *testing.T) {
 		{"GET", "/api/v1/recommendations?node=p1&colour=red", nil, 422, "query.colour"},
 		{"POST", "/api/v1/recommendations", map[string]any{"node": "p1", "k": -4}, 422, "k"},
 		{"POST", "/api/v1/recommendations", map[string]any{"node": 7}, 422, "body.node"},
-		{"GET", "/api/v1/nodes/nobody", nil, 404, "path.id"},
+		{"GET", "/api/v1/nodes/nobody", nil, 404, "id"},
 		{"GET", "/api/v1/nodes?limit=100000", nil, 422, "query.limit"},
-		{"POST", "/api/v1/events", Batch{}, 422, "body.events"},
-		{"POST", "/api/v1/events", Batch{[]Event{{ID: "a", Kind: "seen", Source: "p1", Target: "p2"}}}, 422, "body.events[0].kind"},
-		{"POST", "/api/v1/events", Batch{[]Event{{ID: "a", Kind: "shown", Source: "p1", Target: "p2", Probability: 2}}}, 422, "body.events[0].probability"},
-		{"POST", "/api/v1/events", Batch{[]Event{{ID: "a\x00", Kind: "shown", Source: "p1", Target: "p2"}}}, 422, "body.events[0].id"},
+		{"POST", "/api/v1/events", batch{}, 422, "body.events"},
+		{"POST", "/api/v1/events", batch{[]Event{{ID: "a", Kind: "seen", Source: "p1", Target: "p2"}}}, 422, "body.events[0].kind"},
+		{"POST", "/api/v1/events", batch{[]Event{{ID: "a", Kind: "shown", Source: "p1", Target: "p2", Probability: 2}}}, 422, "body.events[0].probability"},
+		{"POST", "/api/v1/events", batch{[]Event{{ID: "a\x00", Kind: "shown", Source: "p1", Target: "p2"}}}, 422, "body.events[0].id"},
 		{"POST", "/api/v1/jobs", Order{Kind: "dance"}, 422, "body.kind"},
-		{"POST", "/api/v1/jobs", Order{Kind: "retrain", Method: "alchemy"}, 422, "body.method"},
+		{"POST", "/api/v1/jobs", Order{Kind: "retrain", Method: "alchemy"}, 422, "method"},
 		{"GET", "/api/v1/jobs/77", nil, 404, ""},
 		{"POST", "/api/v1/models/rollback", nil, 404, ""},
 		{"POST", "/api/v1/models/abcdef123456/serve", nil, 404, ""},
-		{"PUT", "/api/v1/trial", TrialOrder{"abcdef123456", .5}, 404, ""},
+		{"PUT", "/api/v1/trial", trialOrder{"abcdef123456", .5}, 404, ""},
 		{"GET", "/api/v2/nodes", nil, 404, ""},
 		{"DELETE", "/api/v1/nodes", nil, 405, ""},
 	} {
@@ -106,6 +107,52 @@ func TestFaults(t *testing.T) {
 		}
 		if id := w.Header().Get("X-Request-Id"); id == "" || !strings.Contains(w.Body.String(), id) {
 			t.Errorf("%s %s: the answer does not name its request %q", test.method, test.path, id)
+		}
+	}
+}
+
+// What can be asked over HTTP can be asked in Go, with the same answer.
+func TestGoLikeHTTP(t *testing.T) {
+	s := open(t)
+	c := client{t: t, h: s.Handler()}
+	if _, err := s.Recommend(t.Context(), Ask{Node: "p9", K: 3, Log: true}); err != nil {
+		t.Fatal(err)
+	}
+	job, err := s.Start(Order{Kind: "evaluate"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if job, err = s.Wait(t.Context(), job.ID); err != nil || job.State != JobDone {
+		t.Fatalf("%v: %+v", err, job)
+	}
+	of := func(v any, err error) any {
+		if err != nil {
+			t.Error(err)
+		}
+		return v
+	}
+	for path, got := range map[string]any{
+		"/api/v1/nodes/p9": of(s.Node(t.Context(), "p9")), "/api/v1/nodes?q=p9&limit=3": of(s.Search(t.Context(), "p9", "", 0, 3)),
+		"/api/v1/events?after=1&limit=1": of(s.Events(t.Context(), 1, 1)), "/api/v1/models": s.Models(), "/api/v1/model": of(s.ModelDetail()),
+		"/api/v1/jobs": s.Jobs(), "/api/v1/jobs/1": of(s.Job("1")), "/api/v1/jobs/1/curve": of(s.Curve("1")), "/api/v1/trial": s.Compare(),
+	} {
+		raw, err := json.Marshal(got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ours, theirs any
+		if err := errors.Join(json.Unmarshal(raw, &ours), json.Unmarshal(c.do("GET", path, nil).Body.Bytes(), &theirs)); err != nil || !reflect.DeepEqual(ours, theirs) {
+			t.Errorf("%s: %v\n%v\n%v", path, err, ours, theirs)
+		}
+	}
+	for name, err := range map[string]error{"Job": second(s.Job("77")), "Cancel": second(s.Cancel("77")), "Curve": second(s.Curve("77"))} {
+		if !errors.Is(err, ErrNoJob) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for part, err := range map[string]error{"id": second(s.Node(t.Context(), "nobody")), "kind": second(s.Start(Order{Kind: "dance"})), "method": second(s.Start(Order{Kind: "retrain", Method: "alchemy"}))} {
+		if f, ok := errors.AsType[*Fault](err); !ok || f.Part != part {
+			t.Errorf("%s: %v", part, err)
 		}
 	}
 }
@@ -150,11 +197,11 @@ func TestEvents(t *testing.T) {
 	c := client{t: t, h: s.Handler()}
 	a := want[Answer](c, 200, "GET", "/api/v1/recommendations?node=p100&k=10", nil)
 	batch := shownEvents(&a)
-	if r := want[Logged](c, 200, "POST", "/api/v1/events", batch); r.Stored != 10 {
+	if r := want[logged](c, 200, "POST", "/api/v1/events", batch); r.Stored != 10 {
 		t.Fatalf("got %+v", r)
 	}
 	batch.Events = append(batch.Events, Event{ID: "click", Kind: "clicked", Source: "p100", Target: a.Items[0].ID, List: a.List})
-	if r := want[Logged](c, 200, "POST", "/api/v1/events", batch); r.Stored != 1 || r.Duplicate != 10 {
+	if r := want[logged](c, 200, "POST", "/api/v1/events", batch); r.Stored != 1 || r.Duplicate != 10 {
 		t.Fatalf("got %+v", r)
 	}
 	logged := want[Answer](c, 200, "GET", "/api/v1/recommendations?node=p7&k=4&log=true", nil)
@@ -206,7 +253,7 @@ func TestTokens(t *testing.T) {
 			t.Errorf("token %q is short, or stands in the file", secret)
 		}
 	}
-	if _, err := AddToken(file, "my read", Read, time.Now()); err == nil {
+	if _, err := AddToken(file, "my read", ScopeRead, time.Now()); err == nil {
 		t.Error("two tokens of one name")
 	}
 	tokens, err := OpenTokens(file)
@@ -215,20 +262,20 @@ func TestTokens(t *testing.T) {
 	}
 	s := open(t, func(o *Options) { o.Tokens = tokens })
 	h := s.Handler()
-	click := Batch{[]Event{{ID: "1", Kind: "clicked", Source: "p1", Target: "p2"}}}
+	click := batch{[]Event{{ID: "1", Kind: "clicked", Source: "p1", Target: "p2"}}}
 	for _, test := range []struct {
 		method, path string
 		body         any
 		need         Scope
 	}{
-		{"GET", "/api/v1/nodes", nil, Read},
-		{"GET", "/api/v1/recommendations?node=p5", nil, Read},
-		{"GET", "/api/v1/recommendations?node=p5&log=true", nil, Write},
-		{"POST", "/api/v1/recommendations", Ask{Node: "p5", Log: true}, Write},
-		{"GET", "/metrics", nil, Read},
-		{"POST", "/api/v1/events", click, Write},
-		{"POST", "/api/v1/jobs", Order{Kind: "evaluate"}, Admin},
-		{"DELETE", "/api/v1/trial", nil, Admin},
+		{"GET", "/api/v1/nodes", nil, ScopeRead},
+		{"GET", "/api/v1/recommendations?node=p5", nil, ScopeRead},
+		{"GET", "/api/v1/recommendations?node=p5&log=true", nil, ScopeWrite},
+		{"POST", "/api/v1/recommendations", Ask{Node: "p5", Log: true}, ScopeWrite},
+		{"GET", "/metrics", nil, ScopeRead},
+		{"POST", "/api/v1/events", click, ScopeWrite},
+		{"POST", "/api/v1/jobs", Order{Kind: "evaluate"}, ScopeAdmin},
+		{"DELETE", "/api/v1/trial", nil, ScopeAdmin},
 	} {
 		for _, scope := range append([]Scope{""}, Scopes...) {
 			w := client{t, h, secrets[scope]}.do(test.method, test.path, test.body)
@@ -340,20 +387,72 @@ func TestAddresses(t *testing.T) {
 			t.Errorf("%s without protection: %v", address, err)
 		}
 	}
+	gone, stop := context.WithCancel(t.Context())
+	stop()
+	if err := open(t, func(o *Options) { o.Open = true }).Run(gone, Listen{Address: ":0"}); err != nil {
+		t.Errorf("open to everybody: %v", err)
+	}
 	for address, is := range map[string]bool{"127.0.0.1:1": true, "[::1]:1": true, "localhost:1": true, ":1": false, "127.0.0.1.example.org:1": false} {
 		if loopback(address) != is {
 			t.Errorf("loopback(%s) is %v", address, !is)
 		}
 	}
-	h := ownHost(s.Handler())
-	for host, status := range map[string]int{"127.0.0.1:8080": 200, "localhost": 200, "[::1]:80": 200, "evil.example": 421, "127.0.0.1.evil.example:80": 421, "": 421} {
-		r := httptest.NewRequest("GET", "/healthz", nil)
-		r.Host = host
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		if w.Code != status {
-			t.Errorf("host %q: %d, want %d", host, w.Code, status)
+}
+
+// A handler in somebody else's server answers this machine alone, unless it has tokens or is said to be open.
+func TestHandlerIsLocal(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tokens.json")
+	secret, err := AddToken(file, "me", ScopeRead, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens, err := OpenTokens(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed, opened, guarded := open(t).Handler(), open(t, func(o *Options) { o.Open = true }).Handler(), open(t, func(o *Options) { o.Tokens = tokens }).Handler()
+	for _, test := range []struct {
+		host, from, forwarded string
+		status                int
+	}{
+		{"127.0.0.1:8080", "127.0.0.1:1", "", 200}, {"localhost", "[::1]:1", "", 200}, {"[::1]:80", "127.3.2.1:1", "127.0.0.1", 200},
+		{"evil.example", "127.0.0.1:1", "", 421}, {"127.0.0.1.evil.example:80", "127.0.0.1:1", "", 421}, {"", "127.0.0.1:1", "", 421},
+		{"localhost", "192.0.2.1:1234", "", 403}, {"localhost", "[2001:db8::1]:1", "", 403}, {"localhost", "10.0.0.2:1", "", 403}, {"localhost", "", "", 403}, {"localhost", "@", "", 403},
+		{"localhost", "127.0.0.1:1", "203.0.113.7", 403}, {"localhost", "127.0.0.1:1", "127.0.0.1, 203.0.113.7", 403},
+	} {
+		for _, path := range []string{"/healthz", "/metrics", "/runs", "/api/v1/model"} {
+			ask := func(h http.Handler, token string) *httptest.ResponseRecorder {
+				r := httptest.NewRequest("GET", path, nil)
+				r.Host, r.RemoteAddr = test.host, test.from
+				if test.forwarded != "" {
+					r.Header.Set("X-Forwarded-For", test.forwarded)
+				}
+				if token != "" {
+					r.Header.Set("Authorization", "Bearer "+token)
+				}
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r)
+				return w
+			}
+			if w := ask(closed, ""); w.Code != test.status || w.Code != 200 && (w.Header().Get("Content-Type") != "application/problem+json" || !strings.Contains(w.Body.String(), "urn:request:")) {
+				t.Errorf("%s of %+v: %d %s", path, test, w.Code, w.Body)
+			}
+			if w := ask(opened, ""); w.Code != 200 {
+				t.Errorf("open, %s of %+v: %d", path, test, w.Code)
+			}
+			if w := ask(guarded, secret); w.Code != 200 {
+				t.Errorf("with a token, %s of %+v: %d", path, test, w.Code)
+			}
+			if w := ask(guarded, ""); w.Code == 200 && path != "/healthz" {
+				t.Errorf("without a token, %s of %+v: %d", path, test, w.Code)
+			}
 		}
+	}
+	r := httptest.NewRequest("POST", "/api/v1/jobs", strings.NewReader(`{"kind": "retrain"}`)) // from elsewhere
+	w := httptest.NewRecorder()
+	closed.ServeHTTP(w, r)
+	if w.Code != 403 {
+		t.Errorf("anybody may train: %d", w.Code)
 	}
 }
 
@@ -387,7 +486,7 @@ func TestPages(t *testing.T) {
 	if w := c.do("GET", "/node/nobody", nil); w.Code != 404 || !strings.Contains(w.Header().Get("Content-Type"), "html") {
 		t.Errorf("a page of nobody: %d", w.Code)
 	}
-	r := httptest.NewRequest("POST", "/api/v1/models/rollback", nil)
+	r := fromHere(httptest.NewRequest("POST", "/api/v1/models/rollback", nil))
 	r.Header.Set("Sec-Fetch-Site", "cross-site")
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
@@ -412,7 +511,7 @@ func TestRetrainAndRollback(t *testing.T) {
 	_, first := s.Current()
 	for i := range 60 {
 		a := want[Answer](c, 200, "GET", fmt.Sprintf("/api/v1/recommendations?node=p%d&k=10&log=true", 4*i), nil)
-		want[Logged](c, 200, "POST", "/api/v1/events", Batch{[]Event{{ID: fmt.Sprint("l", i), Kind: "linked", Source: a.Source.ID, Target: a.Items[i%10].ID, List: a.List}}})
+		want[logged](c, 200, "POST", "/api/v1/events", batch{[]Event{{ID: fmt.Sprint("l", i), Kind: "linked", Source: a.Source.ID, Target: a.Items[i%10].ID, List: a.List}}})
 	}
 	stop := make(chan struct{})
 	var busy sync.WaitGroup
@@ -436,7 +535,7 @@ func TestRetrainAndRollback(t *testing.T) {
 	job, err := s.Wait(t.Context(), job.ID)
 	close(stop)
 	busy.Wait()
-	if err != nil || job.State != Done || !job.Serves || len(job.Checks) != 3 {
+	if err != nil || job.State != JobDone || !job.Serves || len(job.Checks) != 3 {
 		t.Fatalf("%v, job %+v", err, job)
 	}
 	if answered.Load() == 0 || broken.Load() != 0 {
@@ -450,7 +549,7 @@ func TestRetrainAndRollback(t *testing.T) {
 		want[Answer](c, 200, "POST", "/api/v1/recommendations", Ask{Node: fmt.Sprint("p", 100+n), Log: true})
 	}
 	judged := want[Job](c, 202, "POST", "/api/v1/jobs", Order{Kind: "evaluate"})
-	if judged, err = s.Wait(t.Context(), judged.ID); err != nil || judged.State != Done {
+	if judged, err = s.Wait(t.Context(), judged.ID); err != nil || judged.State != JobDone {
 		t.Fatalf("%v, job %+v", err, judged)
 	}
 	m := want[ModelDetail](c, 200, "GET", "/api/v1/model", nil)
@@ -499,7 +598,7 @@ func TestCancel(t *testing.T) {
 	two := want[Job](c, 202, "POST", "/api/v1/jobs", Order{Kind: "retrain"})
 	for _, id := range []string{two.ID, one.ID} {
 		want[Job](c, 200, "DELETE", "/api/v1/jobs/"+id, nil)
-		if job, err := s.Wait(t.Context(), id); err != nil || job.State != Cancelled {
+		if job, err := s.Wait(t.Context(), id); err != nil || job.State != JobCancelled {
 			t.Errorf("%v, job %+v", err, job)
 		}
 	}
@@ -532,7 +631,7 @@ func TestProgress(t *testing.T) {
 			}
 		}
 	}
-	if last.ID != job.ID || last.State != Done || r.Header.Get("Content-Type") != "text/event-stream" {
+	if last.ID != job.ID || last.State != JobDone || r.Header.Get("Content-Type") != "text/event-stream" {
 		t.Errorf("%s, the last event is %+v", r.Header.Get("Content-Type"), last)
 	}
 }
@@ -545,14 +644,14 @@ func TestTrial(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if job, err = s.Wait(t.Context(), job.ID); err != nil || job.State != Done || job.Serves {
+	if job, err = s.Wait(t.Context(), job.ID); err != nil || job.State != JobDone || job.Serves {
 		t.Fatalf("%v, job %+v", err, job)
 	}
 	_, current := s.Current()
 	for i := range 60 { // what was shown before says nothing of the trial
 		want[Answer](c, 200, "GET", fmt.Sprintf("/api/v1/recommendations?k=5&log=true&node=p%d", i), nil)
 	}
-	trial := want[Trial](c, 200, "PUT", "/api/v1/trial", TrialOrder{job.Model[:10], .3})
+	trial := want[Trial](c, 200, "PUT", "/api/v1/trial", trialOrder{job.Model[:10], .3})
 	if trial.A != current || trial.B != job.Model {
 		t.Fatalf("got %+v", trial)
 	}
@@ -571,11 +670,11 @@ func TestTrial(t *testing.T) {
 			t.Fatalf("%s had arm %q and %q", node, a.Arm, b.Arm)
 		}
 		arms[a.Arm]++
-		var batch Batch
+		var batch batch
 		for k := range clicks[a.Arm] {
 			batch.Events = append(batch.Events, Event{ID: fmt.Sprint(node, "-", k), Kind: "clicked", Source: node, Target: a.Items[k].ID, List: a.List})
 		}
-		want[Logged](c, 200, "POST", "/api/v1/events", batch)
+		want[logged](c, 200, "POST", "/api/v1/events", batch)
 	}
 	if arms["b"] < 48 || arms["b"] > 96 { // 72 ± 3.4 standard deviations
 		t.Errorf("%d of 240 sources got b, a share of .3 was asked for", arms["b"])

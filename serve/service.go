@@ -41,9 +41,17 @@ type Options struct {
 	Rate       float64 // requests a second for each token; 0 means 200
 	Margin     float64 // by which the same-field share may leave what is expected before it counts; 0 means .05
 
-	Tokens *Tokens // who may do what; nil: everybody everything, which Run allows on loopback alone
-	Log    *slog.Logger
-	Now    func() time.Time
+	// Prefix is the path that everything is below, such as /recs, for a service that shares its name with others; "" means
+	// the root. Requests come with it: neither a proxy nor http.StripPrefix takes it away.
+	Prefix string
+
+	Tokens *Tokens // who may do what; nil: everybody everything, but from this machine alone
+	// Open lets everybody do everything from everywhere where there are no Tokens: train, exchange models, read the log. It
+	// is for a service behind something that asks who comes.
+	Open bool
+
+	Log *slog.Logger     // nil: nothing is logged
+	Now func() time.Time // nil: the clock
 
 	events store.Store // instead of Store, for tests
 }
@@ -111,6 +119,9 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Margin <= 0 {
 		o.Margin = .05
 	}
+	if o.Prefix, err = cleanPrefix(o.Prefix); err != nil {
+		return o, err
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -120,7 +131,8 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// Service recommends, logs and learns. It may be used by many goroutines at once.
+// Service recommends, logs and learns. It may be used by many goroutines at once, and closed under them: then calls
+// return ErrClosed.
 type Service struct {
 	o      Options
 	net    *network.Network
@@ -138,6 +150,8 @@ type Service struct {
 
 	ready    atomic.Bool
 	draining atomic.Bool
+	calls    calls
+	life     context.Context    // ends with the service
 	stop     context.CancelFunc // of everything in the background
 	done     sync.WaitGroup
 	closing  sync.Once
@@ -156,7 +170,8 @@ type lineup struct {
 	b       *engine // of the trial
 }
 
-// Open opens what is served: the dataset, the models and the log.
+// Open opens what is served: the dataset, the models and the log. The context bounds the opening alone: what goes on in
+// the background afterwards has its values and ends with Close.
 func Open(ctx context.Context, o Options) (_ *Service, err error) {
 	if o, err = o.withDefaults(); err != nil {
 		return nil, err
@@ -165,6 +180,7 @@ func Open(ctx context.Context, o Options) (_ *Service, err error) {
 		return nil, err
 	}
 	s := &Service{o: o, gate: newGate(o.Concurrent, o.Waiting), metrics: newMetrics()}
+	s.life, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	defer func() {
 		if err != nil {
 			s.Close()
@@ -201,8 +217,6 @@ func Open(ctx context.Context, o Options) (_ *Service, err error) {
 			return nil, fmt.Errorf("the event log: %w", err)
 		}
 	}
-	background, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s.stop = stop
 	if s.watch, err = openWatch(filepath.Join(o.State, "watch.json"), s); err != nil {
 		return nil, err
 	}
@@ -210,14 +224,14 @@ func Open(ctx context.Context, o Options) (_ *Service, err error) {
 		return nil, err
 	}
 	s.bridged.wanted = make(chan struct{}, 1)
-	s.done.Go(func() { s.watch.run(background) })
-	s.done.Go(func() { s.findBridges(background) })
-	s.done.Go(func() { s.jobs.run(background, s.perform) })
+	s.done.Go(func() { s.watch.run(s.life) })
+	s.done.Go(func() { s.findBridges(s.life) })
+	s.done.Go(func() { s.jobs.run(s.life, s.perform) })
 	if o.Every > 0 {
-		s.done.Go(func() { s.plan(background) })
+		s.done.Go(func() { s.plan(s.life) })
 	}
 	if o.Tokens != nil {
-		s.done.Go(func() { o.Tokens.follow(background, o.Log) })
+		s.done.Go(func() { o.Tokens.follow(s.life, o.Log) })
 	}
 	s.ready.Store(true)
 	return s, nil
@@ -284,8 +298,9 @@ func (s *Service) enlist(ctx context.Context) error {
 	})
 }
 
-// Close ends background work, keeps its state, and gives everything back.
-// It may be called again.
+// Close refuses new calls and requests, which are answered with ErrClosed or 503 from then on, tells those under way and
+// everything in the background to stop, waits for them, keeps its state, and gives everything back. A job that was under
+// way goes on when the folder is opened again. Close may be called again, but not from inside a call of the service.
 func (s *Service) Close() error {
 	s.closing.Do(func() { s.closed = s.close() })
 	return s.closed
@@ -293,9 +308,7 @@ func (s *Service) Close() error {
 
 func (s *Service) close() error {
 	s.ready.Store(false)
-	if s.stop != nil {
-		s.stop()
-	}
+	s.calls.close(s.stop)
 	s.done.Wait()
 	var errs []error
 	if s.watch != nil {
@@ -313,10 +326,10 @@ func (s *Service) close() error {
 	return errors.Join(errs...)
 }
 
-// Graph returns the network that is served, with the fields of the current model.
+// Graph returns the network that is served, with the fields of the current model. Its vectors are there until Close.
 func (s *Service) Graph() *graph.Graph { return s.now.Load().current.Graph() }
 
-// Current returns the model that serves and its digest.
+// Current returns the model that serves and its digest. It scores nodes until Close.
 func (s *Service) Current() (model.Model, string) {
 	e := s.now.Load().current
 	return e.Model(), e.digest

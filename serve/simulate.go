@@ -58,7 +58,12 @@ const simulatedPairs = 400_000
 
 // Simulate plays the loop with the current model: recommend, let readers link, train anew, round after round. It looks
 // at a sample of pairs and ends with the context.
-func (s *Service) Simulate(ctx context.Context, method string, rounds int, explore float64, seed uint64) (Simulation, error) {
+func (s *Service) Simulate(ctx context.Context, method string, rounds int, explore float64, seed uint64) (_ Simulation, err error) {
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return Simulation{}, err
+	}
+	defer end(&err)
 	leave, err := s.gate.enter(ctx)
 	if err != nil {
 		return Simulation{}, err

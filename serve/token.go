@@ -27,13 +27,13 @@ type Scope string
 
 // The scopes.
 const (
-	Read  Scope = "read"  // recommendations, nodes, the model, the loop
-	Write Scope = "write" // and events
-	Admin Scope = "admin" // and jobs, models, trials
+	ScopeRead  Scope = "read"  // recommendations, nodes, the model, the loop
+	ScopeWrite Scope = "write" // and events
+	ScopeAdmin Scope = "admin" // and jobs, models, trials
 )
 
 // Scopes lists every scope, the narrowest first.
-var Scopes = []Scope{Read, Write, Admin}
+var Scopes = []Scope{ScopeRead, ScopeWrite, ScopeAdmin}
 
 // covers tells whether a scope includes another.
 func (s Scope) covers(other Scope) bool {

@@ -101,7 +101,12 @@ func (s *Service) Compare() Comparison {
 }
 
 // StartTrial puts a model beside the current one: a share of the sources, always the same ones, gets its lists.
-func (s *Service) StartTrial(ctx context.Context, digest string, share float64) (*Trial, error) {
+func (s *Service) StartTrial(ctx context.Context, digest string, share float64) (_ *Trial, err error) {
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer end(&err)
 	if !(share > 0 && share < 1) {
 		return nil, fault("share", share, "is %v; give one between 0 and 1", share)
 	}
@@ -135,7 +140,12 @@ func (s *Service) StartTrial(ctx context.Context, digest string, share float64) 
 }
 
 // EndTrial gives all sources to the current model again.
-func (s *Service) EndTrial() error {
+func (s *Service) EndTrial() (err error) {
+	_, end, err := s.begin(context.Background())
+	if err != nil {
+		return err
+	}
+	defer end(&err)
 	s.jobs.swap.Lock()
 	defer s.jobs.swap.Unlock()
 	line := *s.now.Load()

@@ -199,7 +199,7 @@ func TestReferenceAPI(t *testing.T) {
 	if code, _, stderr := invoke("demo", "--papers", "200", "--quiet", "--out", folder); code != exitOK {
 		t.Fatal(stderr)
 	}
-	service, err := serve.Open(t.Context(), serve.Options{Folder: folder, State: filepath.Join(folder, "state")})
+	service, err := serve.Open(t.Context(), serve.Options{Folder: folder, State: filepath.Join(folder, "state"), Open: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,13 +43,14 @@ models are trained anew on it when asked, POST /api/v1/jobs, or by
 --retrain-every. A new model serves if it passes its checks.
 
 Only this machine reaches the service unless --listen says otherwise; then it
-needs --token-file or --tls-cert and --tls-key. Ctrl-C lets requests under way
-end first.`,
+needs --token-file or --tls-cert and --tls-key, or --open behind a proxy that asks
+who comes. Ctrl-C lets requests under way end first.`,
 		Example: `  unseen serve unseen-demo
   unseen serve papers --model model.safetensors --naive naive.safetensors
   unseen serve papers --model model.safetensors --retrain-every 24h
   unseen serve token reader --scope read --token-file tokens.json
-  unseen serve unseen-demo --listen :8080 --token-file tokens.json`,
+  unseen serve unseen-demo --listen :8080 --token-file tokens.json
+  unseen serve unseen-demo --prefix /recs --token-file tokens.json`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] == "" {
 				return usagef("name a folder to serve; for instance unseen serve unseen-demo, which unseen demo makes")
@@ -59,6 +60,10 @@ end first.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
+			case f.options.Open && f.tokens != "":
+				return usagef("--open lets everybody in, and --token-file only those with a token; give one of them")
+			case f.options.Prefix != "" && f.options.Prefix[0] != '/':
+				return usagef("--prefix is %q; give a path such as /recs", f.options.Prefix)
 			case !(f.explore >= 0 && f.explore <= 1):
 				return usagef("--explore is %v; give a share from 0 to 1", f.explore)
 			case f.options.Keep < 1:
@@ -81,6 +86,7 @@ end first.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&f.listen.Address, "listen", "127.0.0.1:8080", "`address` and port")
+	flags.StringVar(&f.options.Prefix, "prefix", "", "`path` that everything is below, such as /recs, behind a proxy")
 	flags.StringVar(&f.options.Model, "model", "", "`model` (default DIR/model.safetensors)")
 	flags.StringVar(&f.options.Naive, "naive", "", "naive `model` to compare with (default DIR/naive.safetensors)")
 	flags.StringVar(&f.options.State, "state", "", "`folder` for models and the log (default DIR, or DIR-state)")
@@ -90,6 +96,7 @@ end first.`,
 	flags.DurationVar(&f.options.Every, "retrain-every", 0, "how long after a training the next is due (default: only when asked)")
 	flags.Int64Var(&f.options.After, "retrain-after", 1, "new events that it needs")
 	flags.StringVar(&f.tokens, "token-file", "", "`file` of tokens; without one nobody needs any")
+	flags.BoolVar(&f.options.Open, "open", false, "let everybody in without tokens, behind a proxy that asks who comes")
 	flags.StringVar(&f.listen.Cert, "tls-cert", "", "certificate `file`")
 	flags.StringVar(&f.listen.Key, "tls-key", "", "its key `file`")
 	flags.Float64Var(&f.options.Rate, "rate", 200, "requests a second for each token")
@@ -97,7 +104,7 @@ end first.`,
 	flags.DurationVar(&f.listen.Drain, "drain", 10*time.Second, "how long requests may take to end")
 	flags.BoolVar(&f.verbose, "verbose", false, "log every request")
 	flags.BoolVar(&f.quiet, "quiet", false, "log warnings alone")
-	for _, name := range []string{"listen", "store", "explore", "keep", "retrain-every", "retrain-after", "rate", "concurrent", "drain"} {
+	for _, name := range []string{"listen", "prefix", "store", "explore", "keep", "retrain-every", "retrain-after", "rate", "concurrent", "drain"} {
 		if err := cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions); err != nil {
 			panic(err) // only if the flag does not exist
 		}
@@ -136,7 +143,7 @@ func runServe(cmd *cobra.Command, f serveFlags) error {
 	}
 	err = s.Run(ctx, f.listen)
 	if errors.Is(err, serve.ErrExposed) {
-		err = usagef("--listen %s can be reached from elsewhere; give --token-file, or --tls-cert and --tls-key, or an address such as 127.0.0.1:8080", f.listen.Address)
+		err = usagef("--listen %s can be reached from elsewhere; give --token-file, or --tls-cert and --tls-key, or --open, or an address such as 127.0.0.1:8080", f.listen.Address)
 	}
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		err = nil // asked to end, and ended

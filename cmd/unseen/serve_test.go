@@ -65,6 +65,12 @@ func TestServe(t *testing.T) {
 	if code, _, err := invoke("serve", folder, "--listen", "0.0.0.0:0"); code != exitUsage || !strings.Contains(err, "--token-file") {
 		t.Errorf("a public address: exit %d, %q", code, err)
 	}
+	if code, _, err := invoke("serve", folder, "--open", "--token-file", "tokens.json"); code != exitUsage || !strings.Contains(err, "one of them") {
+		t.Errorf("open and guarded: exit %d, %q", code, err)
+	}
+	if code, _, err := invoke("serve", folder, "--prefix", "recs"); code != exitUsage || !strings.Contains(err, "such as /recs") {
+		t.Errorf("a prefix that is no path: exit %d, %q", code, err)
+	}
 	tokens := filepath.Join(folder, "tokens.json")
 	code, secret, problem := invoke("serve", "token", "me", "--token-file", tokens, "--scope", "read")
 	if code != exitOK {
@@ -78,7 +84,7 @@ func TestServe(t *testing.T) {
 	var out, log lockedBuffer
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, []string{"serve", folder, "--listen", "127.0.0.1:0", "--token-file", tokens}, &out, &log)
+		ended <- run(ctx, []string{"serve", folder, "--listen", "127.0.0.1:0", "--prefix", "/recs", "--token-file", tokens}, &out, &log)
 	}()
 	url := ""
 	for deadline := time.Now().Add(30 * time.Second); url == "" && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {

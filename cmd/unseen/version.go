@@ -32,7 +32,11 @@ and sums, as a CycloneDX document for scanners.`,
 				if !ok {
 					return errors.New("this binary does not say what it is made of; build it with go build in module mode")
 				}
-				return printJSON(cmd.OutOrStdout(), sbom.Of(info, sbom.Program{Name: "unseen", Version: build.Version, Commit: build.Commit, Time: build.Time, Scripts: serve.Scripts()}))
+				var scripts []sbom.Script
+				for _, s := range serve.Scripts() {
+					scripts = append(scripts, sbom.Script(s))
+				}
+				return printJSON(cmd.OutOrStdout(), sbom.Of(info, sbom.Program{Name: "unseen", Version: build.Version, Commit: build.Commit, Time: build.Time, Scripts: scripts}))
 			case asJSON:
 				return printJSON(cmd.OutOrStdout(), build)
 			}

@@ -266,7 +266,11 @@ func (r *release) bill(binary string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	raw, err := json.MarshalIndent(sbom.Of(info, sbom.Program{Name: "unseen", Version: r.version, Commit: r.commit, Time: r.time.Format(time.RFC3339), Scripts: serve.Scripts()}), "", "  ")
+	var scripts []sbom.Script
+	for _, s := range serve.Scripts() {
+		scripts = append(scripts, sbom.Script(s))
+	}
+	raw, err := json.MarshalIndent(sbom.Of(info, sbom.Program{Name: "unseen", Version: r.version, Commit: r.commit, Time: r.time.Format(time.RFC3339), Scripts: scripts}), "", "  ")
 	return append(raw, '\n'), err
 }
 

@@ -1,20 +1,24 @@
-// Embed the service in a program of your own: its API and pages under your own mux, and the same calls from Go.
+// Embed the service in a program of your own: below a path of your mux, for who has a token, and called from Go.
 //
 // Prints:
 //
 //	from Go: 3 items, 3 logged
 //	over HTTP the same: true
+//	closed in order: true
 package main
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"time"
 
 	"unseen/dataset"
 	"unseen/fit"
@@ -24,56 +28,52 @@ import (
 )
 
 func main() {
-	ctx := context.Background()
-	folder, err := os.MkdirTemp("", "unseen-embed-")
-	check(err)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	folder := check(os.MkdirTemp("", "unseen-embed-"))
 	defer os.RemoveAll(folder)
 	prepare(ctx, folder) // or: unseen demo --out FOLDER
-
-	service, err := serve.Open(ctx, serve.Options{Folder: folder})
-	check(err)
-	defer service.Close()
-
-	// From Go: a list whose items are logged as shown, each with its probability.
-	list, err := service.Recommend(ctx, serve.Ask{Node: "p150", K: 3, Seed: new(uint64(1)), Log: true})
-	check(err)
+	file := filepath.Join(folder, "tokens.json")
+	secret := check(serve.AddToken(file, "website", serve.ScopeWrite, time.Now())) // or: unseen serve token
+	// Without tokens only this machine may ask; Options.Open lets everybody in.
+	service := check(serve.Open(ctx, serve.Options{Folder: folder, Prefix: "/recs", Tokens: check(serve.OpenTokens(file))}))
+	// A list whose items are logged as shown, each with its probability.
+	list := check(service.Recommend(ctx, serve.Ask{Node: "p150", K: 3, Seed: new(uint64(1)), Log: true}))
 	fmt.Printf("from Go: %d items, %d logged\n", len(list.Items), list.Logged)
 
 	mux := http.NewServeMux() // with what your program serves already
-	mux.Handle("/", service.Handler())
-	server := httptest.NewServer(mux) // http.ListenAndServe(":8080", mux) in earnest, with serve.Options.Tokens
-	defer server.Close()
-	answer, err := http.Get(server.URL + "/api/v1/recommendations?node=p150&k=3&seed=1")
-	check(err)
+	mux.Handle("/recs/", service.Handler())
+	server := httptest.NewServer(mux) // in earnest an http.Server with time limits
+	request := check(http.NewRequestWithContext(ctx, "GET", server.URL+"/recs/api/v1/recommendations?node=p150&k=3&seed=1", nil))
+	request.Header.Set("Authorization", "Bearer "+secret)
+	answer := check(http.DefaultClient.Do(request))
 	defer answer.Body.Close()
 	var again serve.Answer
-	check(json.NewDecoder(answer.Body).Decode(&again))
+	check(0, json.NewDecoder(answer.Body).Decode(&again))
 	fmt.Println("over HTTP the same:", again.Items[0].ID == list.Items[0].ID && again.Model == list.Model)
+	stop() // as Ctrl-C does
+	<-ctx.Done()
+	check(0, server.Config.Shutdown(context.Background())) // requests under way end,
+	check(0, service.Close())                              // and then what they read from is given back
+	_, err := service.Recommend(context.Background(), serve.Ask{Node: "p150"})
+	fmt.Println("closed in order:", errors.Is(err, serve.ErrClosed))
 }
 
 // prepare writes what a service needs: a dataset and a model of it.
 func prepare(ctx context.Context, folder string) {
-	plan := world.Plan{BaseRate: .1, OracleAUC: .95, Seed: 5}
-	made, err := world.New(ctx, world.Settings{Nodes: 200, Dim: 8, Fields: world.EvenFields(3), Plan: plan})
-	check(err)
-	made, err = made.Linked(ctx)
-	check(err)
-	_, err = dataset.Write(ctx, filepath.Join(folder, "dataset"), dataset.Content{Graph: made.Graph()}, dataset.WriteOptions{})
-	check(err)
+	settings := world.Settings{Nodes: 200, Dim: 8, Fields: world.EvenFields(3), Plan: world.Plan{BaseRate: .1, OracleAUC: .95, Seed: 5}}
+	made := check(check(world.New(ctx, settings)).Linked(ctx))
+	check(dataset.Write(ctx, filepath.Join(folder, "dataset"), dataset.Content{Graph: made.Graph()}, dataset.WriteOptions{}))
 	data := fit.Data{Drawing: fit.Drawing{Split: fit.Whole, PerLink: 4}}
 	_, drawn, err := data.Prepare(ctx, made.Graph(), nil, 1)
-	check(err)
-	result, err := fit.Fit(ctx, drawn.Problem, fit.Settings{}, fit.Progress{})
-	check(err)
-	m, err := result.Model(drawn.Problem.Checksum())
-	check(err)
-	m.Data, err = json.Marshal(data) // which pairs it was fitted to; the service trains on them again
-	check(err)
-	check(model.Save(filepath.Join(folder, "model.safetensors"), m))
+	check(0, err)
+	m := check(check(fit.Fit(ctx, drawn.Problem, fit.Settings{}, fit.Progress{})).Model(drawn.Problem.Checksum()))
+	m.Data = check(json.Marshal(data)) // which pairs it was fitted to; the service trains on them again
+	check(0, model.Save(filepath.Join(folder, "model.safetensors"), m))
 }
 
-func check(err error) {
+func check[T any](value T, err error) T {
 	if err != nil {
 		log.Fatal(err)
 	}
+	return value
 }

@@ -23,7 +23,8 @@ redraw(draw)
 
 const job = document.getElementById('job')
 if (job?.dataset.active === 'true') {
-	const events = new EventSource(`/api/v1/jobs/${job.dataset.job}/progress`)
+	const service = new URL('..', import.meta.url) // this file is in its assets
+	const events = new EventSource(new URL(`api/v1/jobs/${job.dataset.job}/progress`, service))
 	const news = event => {
 		const now = JSON.parse(event.data)
 		document.getElementById('state').textContent = now.state
@@ -37,7 +38,7 @@ if (job?.dataset.active === 'true') {
 		}
 		if (now.ended) {
 			events.close()
-			location.replace('/runs?job=' + job.dataset.job)
+			location.replace(new URL('runs?job=' + job.dataset.job, service))
 		}
 	}
 	events.addEventListener('job', news)

@@ -1,0 +1,85 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+)
+
+// ErrClosed: the service was closed.
+var ErrClosed = errors.New("serve: the service is closed")
+
+// calls counts who is inside the service: vectors are a mapped file, and who reads them after Close has given them back
+// takes the whole program down.
+type calls struct {
+	mu     sync.Mutex
+	inside int
+	closed bool
+	empty  chan struct{} // closed when the last has left
+}
+
+func (c *calls) enter() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.inside++
+	}
+	return !c.closed
+}
+
+func (c *calls) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.inside--; c.closed && c.inside == 0 {
+		close(c.empty)
+	}
+}
+
+// close lets nobody in any more, tells who is inside to stop, and waits for them.
+func (c *calls) close(stop func()) {
+	c.mu.Lock()
+	c.closed, c.empty = true, make(chan struct{})
+	stop() // who is refused finds everything stopped already
+	if c.inside == 0 {
+		close(c.empty)
+	}
+	c.mu.Unlock()
+	<-c.empty
+}
+
+// begin lets a call in, and end out again. Its context ends with the service; what was then not finished is ErrClosed.
+//
+//	ctx, end, err := s.begin(ctx)
+//	if err != nil {
+//		return nil, err
+//	}
+//	defer end(&err)
+func (s *Service) begin(ctx context.Context) (_ context.Context, end func(*error), err error) {
+	if !s.calls.enter() {
+		return ctx, nil, ErrClosed
+	}
+	within, cancel := context.WithCancel(ctx)
+	unhook := context.AfterFunc(s.life, cancel)
+	return within, func(err *error) {
+		unhook()
+		cancel()
+		if errors.Is(*err, context.Canceled) && ctx.Err() == nil && s.life.Err() != nil {
+			*err = ErrClosed
+		}
+		s.calls.leave()
+	}, nil
+}
+
+// counted lets requests in while the service is open.
+func (s *Service) counted(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, end, err := s.begin(r.Context())
+		if err != nil {
+			writeProblem(w, http.StatusServiceUnavailable, "the service is closed", requestID(r.Context()), 1)
+			return
+		}
+		defer end(&err)
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
