@@ -158,7 +158,7 @@ func ExampleJudgeOf() {
 	folder, _ := os.MkdirTemp("", "")
 	defer os.RemoveAll(folder)
 	path := filepath.Join(folder, "model.safetensors")
-	m, _ := result.Model(problem.Checksum())
+	m, _ := result.Model()
 	if err := model.Save(path, m); err != nil {
 		fmt.Println(err)
 		return
@@ -177,7 +177,7 @@ func ExampleJudgeOf() {
 
 func ExamplePosteriorOf() {
 	_, result, _ := example()
-	m, _ := result.Model("")
+	m, _ := result.Model()
 	p, err := fit.PosteriorOf(m)
 	fmt.Println(p.Replicates(), err)
 	// Output: 10 <nil>

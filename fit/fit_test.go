@@ -281,7 +281,7 @@ func TestEveryMethodAndPresetRuns(t *testing.T) {
 				if slices.ContainsFunc(slices.Concat(r.LinkParams, r.PropensityParams), func(x float32) bool { return x != x }) {
 					t.Errorf("%s, %s, %s: NaN among the parameters", method, preset, optimiser)
 				}
-				m, err := r.Model(p.Checksum())
+				m, err := r.Model()
 				if err != nil {
 					t.Fatal(err)
 				}

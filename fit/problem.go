@@ -19,6 +19,9 @@ type Problem struct {
 	Train      *graph.Pairs
 	Validation *graph.Pairs    // chooses the ridge and when to stop; nil means a tenth of the sources of Train
 	Exposure   []risk.Exposure // of each training pair; nil means that nothing is logged
+	// Data is what the pairs were drawn from, for the model to keep; nil for pairs that were made otherwise. Data.Prepare
+	// sets it.
+	Data *Data
 }
 
 // Warning is a doubt about a result; it travels beside the result.

@@ -95,7 +95,7 @@ func ExampleForetell() {
 		fmt.Println(err)
 		return
 	}
-	m, err := result.Model(problem.Checksum())
+	m, err := result.Model()
 	if err != nil {
 		fmt.Println(err)
 		return

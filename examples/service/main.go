@@ -58,16 +58,14 @@ func prepare(ctx context.Context, folder string) {
 	check(err)
 	made, err = made.Linked(ctx)
 	check(err)
-	_, err = dataset.Write(ctx, filepath.Join(folder, "dataset"), dataset.Content{Graph: made.Graph()}, dataset.WriteOptions{})
+	manifest, err := dataset.Write(ctx, filepath.Join(folder, "dataset"), dataset.Content{Graph: made.Graph()}, dataset.WriteOptions{})
 	check(err)
-	data := fit.Data{Drawing: fit.Drawing{Split: fit.Whole, PerLink: 4}}
+	data := fit.Data{Files: manifest.Checksums(), Drawing: fit.Drawing{Split: fit.Whole, PerLink: 4}}
 	_, drawn, err := data.Prepare(ctx, made.Graph(), nil, 1)
 	check(err)
 	result, err := fit.Fit(ctx, drawn.Problem, fit.Settings{}, fit.Progress{})
 	check(err)
-	m, err := result.Model(drawn.Problem.Checksum())
-	check(err)
-	m.Data, err = json.Marshal(data) // which pairs it was fitted to; the service trains on them again
+	m, err := result.Model() // which knows the dataset and its pairs; the service trains on them again
 	check(err)
 	check(model.Save(filepath.Join(folder, "model.safetensors"), m))
 }
