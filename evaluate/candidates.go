@@ -155,6 +155,12 @@ const (
 // in [RankScores]. Link models that are inner products are scored by block products, others a stretch of
 // targets at a time. Scores are float32. Each thread needs memory for the scores of 128 sources.
 func (c *Candidates) Rank(ctx context.Context, j *fit.Judge, s RankSettings) ([]Standing, error) {
+	if c.g == nil {
+		return nil, fmt.Errorf("%w: candidates of no graph; make them by NewCandidates", ErrEmpty)
+	}
+	if err := j.Validate(); err != nil {
+		return nil, err
+	}
 	if s.By == nil {
 		s.By = []By{ByRelevance}
 	}

@@ -56,9 +56,17 @@ func JudgeOf(m model.Model) (*Judge, error) {
 	return &Judge{Link: m.Link, LinkParams: m.LinkParams, Propensity: m.Propensity, PropensityParams: m.PropensityParams, Posterior: posterior}, nil
 }
 
+// Validate refuses a judge without models.
+func (j *Judge) Validate() error {
+	if j == nil || j.Link == nil || j.Propensity == nil {
+		return fmt.Errorf("%w: a judge without models; take that of a result, Result.Judge, or of a model file, JudgeOf", ErrSetting)
+	}
+	return nil
+}
+
 // Evidence is pairs to judge by, such as held-out ones.
 type Evidence struct {
-	Pairs    *graph.Pairs
+	Pairs    *graph.Pairs    // nil if none were held out
 	Exposure []risk.Exposure // of each pair; nil means that nothing is logged
 }
 
@@ -184,10 +192,13 @@ type judged struct {
 }
 
 func (j *Judge) risks(ctx context.Context, v Evidence, estimators []risk.Estimator, predictions []float32) ([]Estimate, error) {
-	n := v.Pairs.Len()
-	if n == 0 {
-		return nil, fmt.Errorf("%w: there are none to judge by", ErrData)
+	if err := j.Validate(); err != nil {
+		return nil, err
 	}
+	if v.Pairs == nil || v.Pairs.Len() == 0 {
+		return nil, fmt.Errorf("%w: there are none to judge by; hold some out, by a split other than %s", ErrData, Whole)
+	}
+	n := v.Pairs.Len()
 	if predictions != nil && len(predictions) != n || v.Exposure != nil && len(v.Exposure) != n {
 		return nil, fmt.Errorf("%w: %d pairs, %d predictions, %d exposures", ErrShape, n, len(predictions), len(v.Exposure))
 	}
