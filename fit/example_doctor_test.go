@@ -212,11 +212,3 @@ func ExamplePosterior_LogitErrors() {
 	fmt.Println(len(errors), low < sigma(logit) && sigma(logit) < high)
 	// Output: 9 true
 }
-
-// P = ŷ + a(o−ŷ)/π̂ for a pair that was shown and not linked.
-func ExampleDoublyRobust() {
-	belief, _ := risk.FromProbabilities(.5, .8)
-	mass := fit.DoublyRobust.Mass(risk.Observation{Exposure: risk.Exposed}, belief)
-	fmt.Printf("%.3f %.3f\n", mass.Positive, mass.Negative)
-	// Output: -0.125 1.125
-}

@@ -450,3 +450,31 @@ func TestChecksum(t *testing.T) {
 		}
 	}
 }
+
+// A scheme of package risk and the method that learns by it are one thing, whichever name is used.
+func TestMethodsAndSchemesHaveOneName(t *testing.T) {
+	for _, name := range risk.Names() {
+		s, err := Settings{Method: name}.WithDefaults()
+		if name == "true" {
+			if err == nil {
+				t.Error("the truth is no method")
+			}
+			continue
+		}
+		if _, known := Methods()[s.Method]; err != nil || !known {
+			t.Errorf("%s: method %q, %v", name, s.Method, err)
+		}
+		if m, _ := s.method(); m.scheme == Other && slices.Contains([]string{"naive", "w", "pu", "ap", "dr"}, name) {
+			t.Errorf("%s takes the way of schemes that nobody knows", name)
+		}
+	}
+	if _, twice := Methods()["w"]; twice {
+		t.Error("rw is listed twice")
+	}
+	if s, err := (Settings{Method: "w"}).WithDefaults(); err != nil || s.Method != "rw" {
+		t.Errorf("w becomes %q, %v", s.Method, err)
+	}
+	if _, err := risk.Lookup("rw"); err != nil {
+		t.Error(err)
+	}
+}

@@ -80,21 +80,6 @@ type Estimate struct {
 	BiasError     float64 `json:"biasError"` // the standard error of Bias
 }
 
-// DoublyRobust is the doubly robust scheme, for pairs whose exposure a is logged: P = ŷ + a(o−ŷ)/π̂, N = 1 − P.
-// It is unbiased where either π̂ or ŷ is right. Other pairs have no mass.
-var DoublyRobust risk.Scheme = risk.MassFunc(func(o risk.Observation, b risk.Belief) risk.Mass {
-	p := b.Link()
-	switch {
-	case o.Exposure == risk.Unlogged || o.Exposure == risk.Offered:
-		return risk.Mass{Positive: math.NaN(), Negative: math.NaN()}
-	case o.Exposure == risk.Exposed && o.Linked:
-		p += b.NotLink() * b.InversePropensity()
-	case o.Exposure == risk.Exposed:
-		p -= b.Link() * b.InversePropensity()
-	}
-	return risk.Mass{Positive: p, Negative: 1 - p}
-})
-
 // Risk estimates the risk of predictions, given as logits, one per pair; nil means the judge's own.
 func (j *Judge) Risk(ctx context.Context, v Evidence, e risk.Estimator, predictions []float32) (Estimate, error) {
 	out, err := j.risks(ctx, v, []risk.Estimator{e}, predictions)
@@ -128,7 +113,7 @@ func (j *Judge) Panel(ctx context.Context, v Evidence, floor float64, prediction
 	}
 	logged, kept := v.logged(predictions)
 	if logged.Pairs.Len() > 1 {
-		if out.Risks["dr"], err = j.Risk(ctx, logged, risk.Estimator{Scheme: DoublyRobust, Floor: floor}, kept); err != nil {
+		if out.Risks["dr"], err = j.Risk(ctx, logged, risk.Estimator{Scheme: risk.DR{}, Floor: floor}, kept); err != nil {
 			return nil, err
 		}
 	}

@@ -134,7 +134,7 @@ func TestJudgeRefuses(t *testing.T) {
 	if _, err := s.result.Judge().Risk(ctx, Evidence{Pairs: s.test.Pairs}, risk.Estimator{}, make([]float32, 3)); !errors.Is(err, ErrShape) {
 		t.Errorf("three predictions: %v", err)
 	}
-	if _, err := s.result.Judge().Risk(ctx, Evidence{Pairs: s.test.Pairs}, risk.Estimator{Scheme: DoublyRobust}, nil); err == nil {
+	if _, err := s.result.Judge().Risk(ctx, Evidence{Pairs: s.test.Pairs}, risk.Estimator{Scheme: risk.DR{}}, nil); err == nil {
 		t.Error("dr over pairs that are not logged")
 	}
 	for name, pairs := range map[string]*graph.Pairs{"nothing held out": nil, "no pairs": {}} {

@@ -81,15 +81,25 @@ var methods = map[string]method{
 	"bayes":       {about: "the posterior of links and exposure, every hyperparameter learned", bayes: true},
 }
 
-// Methods returns the names of the methods with a line on each; schemes registered with package
-// risk are methods too.
+// methodOf returns the method that a name stands for: that of a scheme, such as "w", is the method with its risk, "rw".
+func methodOf(name string) string {
+	for method, m := range methods {
+		if m.scheme != None && risk.Canonical(method) == name {
+			return method
+		}
+	}
+	return name
+}
+
+// Methods returns the names of the methods with a line on each. Schemes registered with package risk are methods too,
+// by their names there; that of the scheme w is rw, and goes by either name.
 func Methods() map[string]string {
 	out := map[string]string{}
 	for name, m := range methods {
 		out[name] = m.about
 	}
 	for _, name := range risk.Names() {
-		if !slices.Contains([]string{"true", "naive", "w", "pu", "ap"}, name) {
+		if _, own := methods[methodOf(name)]; !own && name != "true" {
 			out[name] = "likelihood and the registered risk " + name
 		}
 	}
@@ -123,6 +133,7 @@ func (s Settings) WithDefaults() (Settings, error) {
 	if s.Method == "" {
 		s.Method = "bayes"
 	}
+	s.Method = methodOf(s.Method)
 	if s.Preset == "" {
 		s.Preset = "safe"
 	}

@@ -236,6 +236,19 @@ func ExampleLookup() {
 	// true
 }
 
+// A pair that was shown and not linked.
+func ExampleDR() {
+	belief := must(risk.FromProbabilities(.5, .8))
+	mass := risk.DR{}.Mass(risk.Observation{Exposure: risk.Exposed}, belief)
+	fmt.Printf("%.3f %.3f\n", mass.Positive, mass.Negative)
+	// Output: -0.125 1.125
+}
+
+func ExampleCanonical() {
+	fmt.Println(risk.Canonical("rw"), risk.Canonical("ap"))
+	// Output: w ap
+}
+
 func ExampleNames() {
 	for _, name := range risk.Names() {
 		if _, err := risk.Lookup(name); err != nil {

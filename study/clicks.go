@@ -397,7 +397,7 @@ func (c *Clicked) risks(ctx context.Context, j *fit.Judge, matrix *model.FieldMa
 		logits[cell] = float32(math.Log(rate / (1 - rate)))
 	}
 	robust := &fit.Judge{Link: j.Link, LinkParams: j.LinkParams, Propensity: known, PropensityParams: logits}
-	found, err := robust.Risk(ctx, *p.tested, risk.Estimator{Scheme: fit.DoublyRobust}, nil)
+	found, err := robust.Risk(ctx, *p.tested, risk.Estimator{Scheme: risk.DR{}}, nil)
 	if err != nil {
 		return err
 	}
