@@ -60,7 +60,7 @@ func trainingProblem(nodes, pairs int, grouped bool) (fit.Problem, error) {
 // adamSpeed trains for an epoch, as peer_torch.py does, and returns the pairs per second.
 func adamSpeed(p fit.Problem, batch, threads int) (float64, error) {
 	r, err := fit.Fit(context.Background(), p, fit.Settings{
-		Method: "rw", Preset: "notebook", Through: true, Starts: []float64{.5}, Threads: threads,
+		Method: "rw", Preset: "notebook", Through: fit.On, Starts: []float64{.5}, Threads: threads,
 		Adam: fit.AdamSettings{Rate: 1e-4, Batch: batch, Epochs: 1},
 	}, fit.Progress{})
 	if err != nil {

@@ -230,11 +230,14 @@ func (s Settings) objective(m method, link model.Link, propensity model.Propensi
 	}
 	o := &Objective{
 		Link: link, Propensity: propensity,
-		Likelihood: s.LambdaL, Risk: s.LambdaR, Scheme: m.scheme, Floor: s.Floor, Sampling: sampling, EvenRisk: s.EvenRisk,
+		Likelihood: s.LambdaL, Risk: max(s.LambdaR, 0), Scheme: m.scheme, Floor: max(s.Floor, 0), Sampling: sampling, EvenRisk: s.EvenRisk == On,
 		// AP's masses are probabilities and bounded; those of the others are not.
-		Held: !s.Through && m.scheme != AP,
+		Held: s.Through != On && m.scheme != AP,
 	}
-	if m.scheme == Other {
+	if o.Risk == 0 {
+		o.Scheme = None
+	}
+	if o.Scheme == Other {
 		scheme, err := risk.Lookup(s.Method)
 		if err != nil {
 			return nil, err

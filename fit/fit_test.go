@@ -3,6 +3,7 @@ package fit
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"math"
 	"path/filepath"
@@ -476,5 +477,57 @@ func TestMethodsAndSchemesHaveOneName(t *testing.T) {
 	}
 	if _, err := risk.Lookup("rw"); err != nil {
 		t.Error(err)
+	}
+}
+
+// What a preset has can be switched off, and stays so when the settings of a model are read again.
+func TestNothingInPlaceOfThePreset(t *testing.T) {
+	s := must(Settings{Method: "ap", Preset: "paper", LambdaR: -3, Floor: -1, Through: Off, EvenRisk: Off}.WithDefaults())(t)
+	var again Settings
+	if err := json.Unmarshal(must(json.Marshal(s))(t), &again); err != nil {
+		t.Fatal(err)
+	}
+	again = must(again.WithDefaults())(t)
+	for name, s := range map[string]Settings{"filled": s, "read again": again} {
+		if s.LambdaR != -1 || s.Floor != -1 || s.Through != Off || s.EvenRisk != Off {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+	paper := must(Settings{Preset: "paper"}.WithDefaults())(t)
+	if paper.Through != On || paper.EvenRisk != On || paper.LambdaR != 10 {
+		t.Errorf("the preset lost its own: %+v", paper)
+	}
+	// files written before there were switches have plain truth values
+	if err := json.Unmarshal([]byte(`{"through":true,"evenRisk":false}`), &again); err != nil || again.Through != On || again.EvenRisk != Off {
+		t.Errorf("%v, %+v", err, again)
+	}
+	// without its risk a method is maximum likelihood, to the bit
+	p := checkpointProblem(t, 1)
+	settings := Settings{Seed: 1, Starts: []float64{.3}, Adam: AdamSettings{Epochs: 2}}
+	settings.Method = "mle"
+	likelihood := must(Fit(t.Context(), p, settings, Progress{}))(t)
+	settings.Method, settings.LambdaR = "pu", -1
+	without := must(Fit(t.Context(), p, settings, Progress{}))(t)
+	settings.LambdaR = 0
+	with := must(Fit(t.Context(), p, settings, Progress{}))(t)
+	if !slices.Equal(likelihood.LinkParams, without.LinkParams) || slices.Equal(likelihood.LinkParams, with.LinkParams) {
+		t.Error("pu without a risk is not mle, or with one it is")
+	}
+	// and a search that ends at 0 says so in a way that is understood later
+	settings.Search.Axes = []Axis{{"floor", []float64{0}}}
+	if r := must(Fit(t.Context(), p, settings, Progress{}))(t); r.Settings.Floor != -1 {
+		t.Errorf("a search for a floor of 0 chose %v", r.Settings.Floor)
+	}
+}
+
+func TestDocumentedDefaults(t *testing.T) {
+	for preset, want := range map[string]AdamSettings{
+		"safe": {Rate: 1e-3, Batch: 32, Epochs: 100, Patience: 8}, "paper": {Rate: 1e-4, Batch: 32, Epochs: 50, Patience: 5}, "notebook": {Rate: 1e-3, Batch: 32, Epochs: 50, Patience: 5},
+	} {
+		got := must(Settings{Preset: preset}.WithDefaults())(t).Adam
+		got.Threads = 0
+		if got != want {
+			t.Errorf("%s: %+v, documented %+v", preset, got, want)
+		}
 	}
 }
