@@ -156,7 +156,7 @@ func (b *bench) fullBatch() (float64, float64, error) {
 	m := p.Nodes.Vectors.Matrix()
 	scores, query := make([]float32, p.Train.Len()), make([]float32, dim)
 	best, gather, err := b.alternate(func() time.Duration {
-		return timed(func() { _, err = fit.CPU{}.Gradient(context.Background(), o, params, grad) })
+		return timed(func() { _, err = fit.CPU{Threads: 1}.Gradient(context.Background(), o, params, grad) })
 	}, func() (time.Duration, error) {
 		return timed(func() { kern.Dots(scores, query, m, p.Train.Target) }), err
 	})

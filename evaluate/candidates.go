@@ -141,7 +141,7 @@ type Standing struct {
 type RankSettings struct {
 	By       []By // nil means ByRelevance alone
 	First    int  // how many of each list are kept; 0 means 100
-	Threads  int  // 0 means 1; results do not depend on it
+	Threads  int  // 0 means all processors; results do not depend on it
 	Progress func(done, of int)
 }
 
@@ -164,7 +164,7 @@ func (c *Candidates) Rank(ctx context.Context, j *fit.Judge, s RankSettings) ([]
 	if s.By == nil {
 		s.By = []By{ByRelevance}
 	}
-	s.First, s.Threads = cmp.Or(s.First, 100), max(s.Threads, 1)
+	s.First, s.Threads = cmp.Or(s.First, 100), kern.Threads(s.Threads)
 	if err := checkCutoff(s.First); err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ func (s AdamSettings) withDefaults() AdamSettings {
 	if s.Patience == 0 {
 		s.Patience = 5
 	}
-	s.Threads = max(s.Threads, 1)
+	s.Threads = kern.Threads(s.Threads)
 	return s
 }
 

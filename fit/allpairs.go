@@ -64,7 +64,7 @@ func (c CPU) AllPairs(ctx context.Context, g *graph.Graph, j *Judge) (Totals, er
 		}
 		total, err = c.SumBlock(ctx, model.NodesOf(g), j, all, all)
 	} else {
-		total, err = sumPairByPair(ctx, g, j, max(c.Threads, 1))
+		total, err = sumPairByPair(ctx, g, j, kern.Threads(c.Threads))
 	}
 	if err != nil {
 		return Totals{}, err
@@ -137,7 +137,7 @@ func (c CPU) SumBlock(ctx context.Context, n model.Nodes, j *Judge, sources, tar
 	d := rows.Dim()
 	left, right := cut(sources, height), cut(targets, breadth)
 	parts, failed := make([]Sums, len(left)), make([]error, len(left))
-	kern.Chunks(len(left), 1, max(c.Threads, 1), func(_, number, _, _ int) {
+	kern.Chunks(len(left), 1, kern.Threads(c.Threads), func(_, number, _, _ int) {
 		from := left[number]
 		queries, err1 := kern.NewMatrix(len(from.nodes), d)
 		block, err2 := kern.NewMatrix(breadth, d)

@@ -35,7 +35,7 @@ func (f FieldsBy) String() string {
 }
 
 // Prepare finds the fields and draws the pairs. The graph it returns has these fields, and a model that is fitted to the
-// problem says that it was fitted to this data.
+// problem says that it was fitted to this data. Of the threads 0 means all processors; results do not depend on it.
 func (d Data) Prepare(ctx context.Context, g *graph.Graph, log *Log, threads int) (*graph.Graph, *Drawn, error) {
 	g, err := d.WithFields(ctx, g, threads)
 	if err != nil {
@@ -54,7 +54,8 @@ func (d Data) Draw(g *graph.Graph, log *Log) (*Drawn, error) {
 	return drawn, err
 }
 
-// WithFields returns the graph with the fields that are learned by.
+// WithFields returns the graph with the fields that are learned by. Of the threads 0 means all processors; results do
+// not depend on it.
 func (d Data) WithFields(ctx context.Context, g *graph.Graph, threads int) (found *graph.Graph, err error) {
 	switch d.Fields.Kind {
 	case "":

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -529,5 +530,13 @@ func TestDocumentedDefaults(t *testing.T) {
 		if got != want {
 			t.Errorf("%s: %+v, documented %+v", preset, got, want)
 		}
+	}
+}
+
+// A zero asks for all processors, as everywhere in these packages.
+func TestThreadsOfZero(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
+	if s := must(Settings{}.WithDefaults())(t); s.Threads != 3 || s.Adam.Threads != 3 {
+		t.Errorf("%d and %d threads of 3", s.Threads, s.Adam.Threads)
 	}
 }

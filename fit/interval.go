@@ -36,7 +36,7 @@ type Judge struct {
 	Posterior        *Posterior // nil for methods that have none: intervals then take π̂ and ŷ for known
 
 	Level   float64 // nominal coverage; 0 means .95
-	Threads int     // 0 means 1; results do not depend on it
+	Threads int     // 0 means all processors; results do not depend on it
 }
 
 // Judge returns a judge with the beliefs of this fit.
@@ -198,7 +198,7 @@ func (j *Judge) risks(ctx context.Context, v Evidence, estimators []risk.Estimat
 	}
 	parts := make([][]judged, (n+chunk-1)/chunk)
 	failed := make([]error, len(parts))
-	kern.Chunks(n, chunk, max(j.Threads, 1), func(_, number, from, to int) {
+	kern.Chunks(n, chunk, kern.Threads(j.Threads), func(_, number, from, to int) {
 		parts[number] = make([]judged, len(estimators))
 		for i := range parts[number] {
 			parts[number][i] = judged{

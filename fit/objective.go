@@ -450,7 +450,7 @@ var _ Engine = CPU{}
 
 // CPU is the engine on this machine's processor.
 type CPU struct {
-	Threads int // 0 means 1
+	Threads int // 0 means all processors; results do not depend on it
 }
 
 // maxChunks bounds the partial gradients that are kept apart until they are added in order.
@@ -492,7 +492,7 @@ func (c CPU) portions(ctx context.Context, o *Objective, params []float32, grad 
 	size = (size + stretch - 1) / stretch * stretch
 	chunks := (n + size - 1) / size
 	partial := make([]portion, chunks)
-	threads := max(c.Threads, 1)
+	threads := kern.Threads(c.Threads)
 	spaces := make([]*workspace, threads)
 	sums := make([][]float32, threads)
 	inverseMean := 1 / meanWeight

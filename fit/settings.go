@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"unseen/internal/kern"
 	"unseen/model"
 	"unseen/risk"
 )
@@ -49,7 +50,7 @@ type Settings struct {
 	draws     int // that it makes above them; 0 means usualDraws
 
 	Seed    uint64 `json:"seed"`
-	Threads int    `json:"-"` // results do not depend on it
+	Threads int    `json:"-"` // 0 means all processors; results do not depend on it
 
 	Checkpoint Checkpoint `json:"-"` // where to keep what an interrupted training goes on from
 }
@@ -207,7 +208,7 @@ func (s Settings) WithDefaults() (Settings, error) {
 	fill(&s.Replicates, 10)
 	s.Replicates = max(s.Replicates, -1)
 	s.LambdaR, s.Floor = max(s.LambdaR, -1), max(s.Floor, -1) // −1 stays, so that the settings mean the same when they are read again
-	s.Threads = max(s.Threads, 1)
+	s.Threads = kern.Threads(s.Threads)
 	if err := s.validate(); err != nil {
 		return s, err
 	}

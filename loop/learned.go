@@ -37,7 +37,7 @@ type Settings struct {
 	Negatives int `json:"negatives"` // unlinked pairs to learn from, at most; 0 means 4,000
 
 	Seed    uint64 `json:"seed"` // of the world, the draws and the training
-	Threads int    `json:"-"`    // 0 means one per processor; results do not depend on it
+	Threads int    `json:"-"`    // 0 means all processors; results do not depend on it
 }
 
 // WithDefaults returns the settings with every default in place of its zero.
@@ -77,7 +77,7 @@ func (s Settings) Validate() error {
 	case s.Negatives < 100:
 		return bad("%d unlinked pairs to learn from; give at least 100", s.Negatives)
 	case s.Threads < 0:
-		return bad("%d threads; give 1 or more, or 0 for one per processor", s.Threads)
+		return bad("%d threads; give 1 or more, or 0 for all processors", s.Threads)
 	}
 	if _, err := s.training().WithDefaults(); err != nil {
 		return fmt.Errorf("%w: %w", ErrSetting, err)

@@ -122,7 +122,8 @@ func (n *Network) encoder() *encode.Encoder {
 	return n.texts
 }
 
-// WithFields returns the graph with the fields that models of such data learn by. They are found once.
+// WithFields returns the graph with the fields that models of such data learn by. They are found once. Here and in the
+// other methods, 0 threads mean all processors; results do not depend on it.
 func (n *Network) WithFields(ctx context.Context, d fit.Data, threads int) (*graph.Graph, error) {
 	if d.Fields == (fit.FieldsBy{}) {
 		return n.Graph(), nil
