@@ -32,6 +32,7 @@ type Findings struct {
 // Class says how far links tell relevance from exposure.
 type Class string
 
+// The classes, from what can be trusted as it is to what cannot be asked.
 const (
 	Identified    Class = "identified"     // absolute propensities and ŷ can be read as they are
 	Weak          Class = "weak"           // they can be off by a tenth or more; ratios are better

@@ -14,6 +14,7 @@ import (
 // Sampling says how the likelihood treats a sample in which unlinked pairs were thrown away.
 type Sampling uint8
 
+// The ways to allow for having sampled the unlinked pairs.
 const (
 	// CaseControl corrects the likelihood itself: with unlinked pairs kept at rate r,
 	// logit P(linked | sampled) = logit(π̂ŷ) + log(1/r).
@@ -41,6 +42,7 @@ func ParseSampling(name string) (Sampling, error) {
 // Scheme is the risk that joins the likelihood in the objective.
 type Scheme uint8
 
+// The schemes; package risk has the same, pair by pair.
 const (
 	None  Scheme = iota // the likelihood alone
 	W                   // R_w

@@ -122,6 +122,8 @@ func margin(shares, q, spread []float64) float64 {
 //	(ab(q_v−q_w) − ρ(a+b)(a·q_v + b·q_w)) / (2ab − ρ(a²−b²)),
 //
 // positive for 0 ≤ ρ < ab(q_v−q_w)/(q_v·a² + (q_v+q_w)ab + q_w·b²), and 0 beyond.
+//
+// It is exported because it differs from what is printed, for whoever wants to check it; [SkewBound] is built on it.
 func PairEpsilon(shareV, shareW, qV, qW, rho float64) float64 {
 	a, b := shareV, shareW
 	top := a*b*(qV-qW) - rho*(a+b)*(a*qV+b*qW)

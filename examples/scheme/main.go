@@ -1,5 +1,5 @@
 // Try a weighting scheme of your own, and compare it fairly: on worlds whose truth is known, with the same pairs and seeds for all, judged by
-// the true risk on other pairs, as a difference with an interval over worlds.
+// the true risk on other pairs, as a difference with an interval over worlds. Thirty models are trained, some 20 seconds in silence.
 //
 // Prints the true risk, and how much higher or lower it is than that of R_AP:
 //
@@ -35,7 +35,7 @@ func main() {
 	ctx := context.Background()
 	check(risk.Register("half", half))                                                     // from here on it is a method like the others
 	methods, risks := []string{"ap", "half", "rw", "mle", "naive"}, map[string][]float64{} // one for each world
-	for seed := range uint64(6) {
+	for seed := range uint64(6) { // three seconds each
 		w, err := world.New(ctx, world.Settings{Nodes: 400, Dim: 8, Fields: world.EvenFields(3), Plan: world.Plan{Seed: seed}})
 		check(err)
 		train, err := w.Pairs(ctx, 4000, world.Draw{})
@@ -44,8 +44,8 @@ func main() {
 		check(err)
 		test, err := w.Pairs(ctx, 4000, world.Draw{Part: 2}) // shares no pair with the others
 		check(err)
+		problem := fit.Problem{Nodes: model.NodesOf(w.Graph()), Train: train.Pairs, Validation: validation.Pairs}
 		for _, method := range methods {
-			problem := fit.Problem{Nodes: model.NodesOf(w.Graph()), Train: train.Pairs, Validation: validation.Pairs}
 			result, err := fit.Fit(ctx, problem, fit.Settings{Method: method, Seed: seed, LambdaL: 1, LambdaR: 1}, fit.Progress{})
 			check(err)
 			risks[method] = append(risks[method], trueRisk(result, test))
@@ -63,7 +63,7 @@ func main() {
 func trueRisk(r *fit.Result, test *world.Sample) float64 {
 	z := make([]float32, test.Pairs.Len())
 	r.Link.Logits(z, r.LinkParams, model.Batch{Sources: test.Pairs.Source, Targets: test.Pairs.Target})
-	var sum float64
+	sum := 0.
 	for k := range z {
 		belief, err := risk.FromLogits(float64(z[k]), 0)
 		check(err)
