@@ -1,5 +1,5 @@
 // Try a weighting scheme of your own, and compare it fairly: on worlds whose truth is known, with the same pairs and seeds for all, judged by
-// the true risk on other pairs, as a difference with an interval over worlds. Thirty models are trained, some 20 seconds in silence.
+// the true risk on other pairs, as a difference with an interval over worlds. Thirty models are trained, ten to twenty seconds in silence.
 //
 // Prints the true risk, and how much higher or lower it is than that of R_AP:
 //
@@ -35,7 +35,7 @@ func main() {
 	ctx := context.Background()
 	check(risk.Register("half", half))                                                     // from here on it is a method like the others
 	methods, risks := []string{"ap", "half", "rw", "mle", "naive"}, map[string][]float64{} // one for each world
-	for seed := range uint64(6) { // three seconds each
+	for seed := range uint64(6) {                                                          // some seconds each
 		w, err := world.New(ctx, world.Settings{Nodes: 400, Dim: 8, Fields: world.EvenFields(3), Plan: world.Plan{Seed: seed}})
 		check(err)
 		train, err := w.Pairs(ctx, 4000, world.Draw{})
