@@ -60,7 +60,7 @@ func trainingProblem(nodes, pairs int, grouped bool) (fit.Problem, error) {
 // adamSpeed trains for an epoch, as peer_torch.py does, and returns the pairs per second.
 func adamSpeed(p fit.Problem, batch, threads int) (float64, error) {
 	r, err := fit.Fit(context.Background(), p, fit.Settings{
-		Method: "rw", Preset: "notebook", Through: true, Starts: []float64{.5}, Threads: threads,
+		Method: "rw", Preset: "notebook", Through: fit.On, Starts: []float64{.5}, Threads: threads,
 		Adam: fit.AdamSettings{Rate: 1e-4, Batch: batch, Epochs: 1},
 	}, fit.Progress{})
 	if err != nil {
@@ -156,7 +156,7 @@ func (b *bench) fullBatch() (float64, float64, error) {
 	m := p.Nodes.Vectors.Matrix()
 	scores, query := make([]float32, p.Train.Len()), make([]float32, dim)
 	best, gather, err := b.alternate(func() time.Duration {
-		return timed(func() { _, err = fit.CPU{}.Gradient(context.Background(), o, params, grad) })
+		return timed(func() { _, err = fit.CPU{Threads: 1}.Gradient(context.Background(), o, params, grad) })
 	}, func() (time.Duration, error) {
 		return timed(func() { kern.Dots(scores, query, m, p.Train.Target) }), err
 	})

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"unseen/dataset"
+	"unseen/encode"
 	"unseen/graph"
 )
 
@@ -111,4 +112,55 @@ func ExampleMapVectors() {
 	fmt.Println(v.Len(), "vectors; the last is", row)
 	// Output:
 	// 2 vectors; the last is [3 4]
+}
+
+// A dataset with texts, made in Go: the encoder is learned from the texts, makes their vectors, and is kept beside them, so
+// that a recommender knows what to do with a new text.
+func ExampleWrite_encoder() {
+	ctx := context.Background()
+	texts := encode.List{
+		{Title: "Bread", Text: "Flour, water and yeast make a dough that is baked."},
+		{Title: "Cake", Text: "Flour, sugar, butter and eggs, baked until golden."},
+		{Title: "Sails", Text: "The wind fills the sail and the boat heels."},
+		{Title: "Knots", Text: "A rope, a sail and a boat: knots that hold in the wind."},
+	}
+	var b graph.Builder
+	for i, text := range texts {
+		_, err := b.AddNode(graph.Node{ID: fmt.Sprint("book", i), Field: []string{"kitchen", "sea"}[i/2], Title: text.Title})
+		check(err)
+	}
+	check(b.AddLink("book1", "book0"))
+	check(b.AddLink("book3", "book2"))
+	g, _, err := b.Build()
+	check(err)
+
+	encoder, _, err := encode.Fit(ctx, texts, encode.Settings{Dim: 3})
+	check(err)
+	defer encoder.Close()
+	vectors, err := graph.NewVectors(g.Len(), encoder.Dim())
+	check(err)
+	defer vectors.Close()
+	_, err = encoder.EncodeAll(ctx, texts, vectors, 0, nil)
+	check(err)
+	g, err = g.WithVectors(vectors)
+	check(err)
+
+	parent, err := os.MkdirTemp("", "unseen-")
+	check(err)
+	defer os.RemoveAll(parent)
+	manifest, err := dataset.Write(ctx, filepath.Join(parent, "books"), dataset.Content{
+		Graph:   g,
+		Text:    func(i int32) (string, error) { return texts[i].Text, nil },
+		Encoder: &dataset.Encoder{Kind: encode.Kind, Write: encoder.Write},
+	}, dataset.WriteOptions{})
+	check(err)
+	fmt.Println(manifest.Nodes, "nodes, vectors of", manifest.Vectors.Dimension, "numbers, encoder", manifest.Encoder.Kind)
+	// Output: 4 nodes, vectors of 3 numbers, encoder builtin
+}
+
+// check stands for the error handling of a real program.
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
 }

@@ -76,6 +76,15 @@ type Provenance struct {
 	Source  string    `json:"source,omitempty"` // what it was made from: an address, a paper, a licence
 }
 
+// Checksums are the SHA-256 of the data files by name: what fit.Data.Files holds, so that a model knows its dataset again.
+func (m *Manifest) Checksums() map[string]string {
+	sums := make(map[string]string, len(m.Files))
+	for name, file := range m.Files {
+		sums[name] = file.SHA256
+	}
+	return sums
+}
+
 // bytes is the file's content, always the same for the same manifest.
 func (m *Manifest) bytes() ([]byte, error) {
 	var b bytes.Buffer

@@ -274,6 +274,32 @@ func (d *Dataset) changed(ctx context.Context, all bool) ([]*Error, error) {
 	return changed, nil
 }
 
+// Checksums are the SHA-256 of the data files by name. Where there is no dataset.json to say them, the files are read.
+func (d *Dataset) Checksums(ctx context.Context) (map[string]string, error) {
+	if d.written {
+		return d.manifest.Checksums(), nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.files[NodesFile] == nil {
+		return nil, wrong(d.dir, ErrClosed, "ask for checksums before Close")
+	}
+	sums := map[string]string{}
+	for _, name := range dataFiles {
+		if d.files[name] == nil {
+			continue
+		}
+		info, err := d.files[name].Stat()
+		if err != nil {
+			return nil, wrong(d.path(name), bare(err), "")
+		}
+		if sums[name], err = d.sum(ctx, name, info.Size()); err != nil {
+			return nil, err
+		}
+	}
+	return sums, nil
+}
+
 // sum is the SHA-256 of a file.
 func (d *Dataset) sum(ctx context.Context, name string, size int64) (string, error) {
 	h := sha256.New()

@@ -63,8 +63,9 @@ type Step struct {
 
 // Write stores a dataset in the folder dir. Everything goes into a temporary folder beside it that takes
 // its name at the end, so that dir holds the old dataset or the new one, and an error or a cancelled
-// context leaves nothing behind. A dataset that is there already is replaced; see atomicfile.WriteFolder
-// for what the systems promise. A folder that holds anything but a dataset is refused.
+// context leaves nothing behind. A dataset that is there already is replaced, in one step where the
+// system can exchange two names, as Linux and macOS can; elsewhere there is a moment between two renames when there is
+// neither, and after a power cut in it the next Write brings the old one back. A folder that holds anything but a dataset is refused.
 //
 // The same content and the same Provenance, with its time given, make the same bytes.
 func Write(ctx context.Context, dir string, c Content, o WriteOptions) (*Manifest, error) {

@@ -33,7 +33,7 @@ type Settings struct {
 	// PowerIterations make the components exact; 0 means 3.
 	PowerIterations int
 	Seed            uint64     // of the random search for components
-	Threads         int        // 0 means all processors. The result does not depend on it.
+	Threads         int        // 0 means all processors; results do not depend on it
 	Progress        func(Step) // told now and then, from the caller's goroutine; may be nil
 }
 

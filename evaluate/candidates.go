@@ -141,7 +141,7 @@ type Standing struct {
 type RankSettings struct {
 	By       []By // nil means ByRelevance alone
 	First    int  // how many of each list are kept; 0 means 100
-	Threads  int  // 0 means 1; results do not depend on it
+	Threads  int  // 0 means all processors; results do not depend on it
 	Progress func(done, of int)
 }
 
@@ -155,10 +155,16 @@ const (
 // in [RankScores]. Link models that are inner products are scored by block products, others a stretch of
 // targets at a time. Scores are float32. Each thread needs memory for the scores of 128 sources.
 func (c *Candidates) Rank(ctx context.Context, j *fit.Judge, s RankSettings) ([]Standing, error) {
+	if c.g == nil {
+		return nil, fmt.Errorf("%w: candidates of no graph; make them by NewCandidates", ErrEmpty)
+	}
+	if err := j.Validate(); err != nil {
+		return nil, err
+	}
 	if s.By == nil {
 		s.By = []By{ByRelevance}
 	}
-	s.First, s.Threads = cmp.Or(s.First, 100), max(s.Threads, 1)
+	s.First, s.Threads = cmp.Or(s.First, 100), kern.Threads(s.Threads)
 	if err := checkCutoff(s.First); err != nil {
 		return nil, err
 	}

@@ -210,6 +210,15 @@ func TestRankRefuses(t *testing.T) {
 	if _, err := c.Rank(ctx, j, RankSettings{First: -1}); !errors.Is(err, ErrCutoff) {
 		t.Errorf("lists of −1: %v", err)
 	}
+	if _, err := new(Candidates).Rank(ctx, j, RankSettings{}); !errors.Is(err, ErrEmpty) {
+		t.Errorf("no candidates: %v", err)
+	}
+	if _, err := c.Rank(ctx, &fit.Judge{}, RankSettings{}); !errors.Is(err, fit.ErrSetting) {
+		t.Errorf("a judge without models: %v", err)
+	}
+	if _, err := NewPanel(ctx, &fit.Judge{}, drawn.Test, PanelSettings{}); !errors.Is(err, fit.ErrSetting) {
+		t.Errorf("a panel of a judge without models: %v", err)
+	}
 	j.LinkParams[4] = float32(math.NaN())
 	if _, err := c.Rank(ctx, j, RankSettings{}); !errors.Is(err, ErrNaN) {
 		t.Errorf("a score that is no number: %v", err)

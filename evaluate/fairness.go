@@ -260,7 +260,7 @@ type FairnessSettings struct {
 	Groups  Groups // zero means fields
 	Draws   int    // of the bootstrap; 0 means DefaultDraws
 	Seed    uint64
-	Threads int // 0 means 1; results do not depend on it
+	Threads int // 0 means all processors; results do not depend on it
 }
 
 // FairnessOf measures the K best of several models for the same sources by the merit that the first of them sees: a
@@ -288,7 +288,8 @@ func FairnessOf(ctx context.Context, g *graph.Graph, models []model.Model, s Fai
 		scores              []float32
 		sources, candidates []int32
 	}
-	rooms := make([]room, max(s.Threads, 1))
+	s.Threads = kern.Threads(s.Threads)
+	rooms := make([]room, s.Threads)
 	kern.Chunks(n, 1, s.Threads, func(worker, _, at, _ int) {
 		if problems[at] = ctx.Err(); problems[at] != nil {
 			return

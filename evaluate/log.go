@@ -49,7 +49,7 @@ type LogSettings struct {
 	Linked  bool   // lists may have what their source links to already
 	Sources int    // at most so many, chosen by Seed; 0 means 1000
 	Seed    uint64 //
-	Threads int    // 0 means 1
+	Threads int    // 0 means all processors; results do not depend on it
 }
 
 // FromLog estimates the risk of a model by lists that were shown. Lists whose items have no probability are left out.
@@ -93,7 +93,7 @@ func FromLog(ctx context.Context, g *graph.Graph, m model.Model, lists []LoggedL
 	}
 	risks, believed := make([]float64, len(sources)), make([]float64, len(sources))
 	heaviest := make([]float64, len(sources))
-	kern.Chunks(len(sources), 8, max(s.Threads, 1), func(_, _, from, to int) {
+	kern.Chunks(len(sources), 8, kern.Threads(s.Threads), func(_, _, from, to int) {
 		all, z := make([]int32, g.Len()), make([]float32, g.Len())
 		for j := range all {
 			all[j] = int32(j)
@@ -127,7 +127,7 @@ func FromLog(ctx context.Context, g *graph.Graph, m model.Model, lists []LoggedL
 	}
 	var err error
 	// Few items weigh much, so that the mean's distribution is skewed, which the bootstrap sees.
-	if out.Risk, err = (risk.Sample{Values: risks}).Bootstrap(ctx, .95, risk.Bootstrap{Seed: s.Seed, Threads: max(s.Threads, 1)}); err != nil {
+	if out.Risk, err = (risk.Sample{Values: risks}).Bootstrap(ctx, .95, risk.Bootstrap{Seed: s.Seed, Threads: kern.Threads(s.Threads)}); err != nil {
 		return nil, err
 	}
 	if unknown > 0 {

@@ -55,7 +55,7 @@ type RegionRow struct {
 type PanelSettings struct {
 	Floor   float64      // least propensity that w, pu and dr see; 0 means none
 	Graph   *graph.Graph // whose pairs are all summed; nil leaves Exact out
-	Threads int          // 0 means 1
+	Threads int          // 0 means all processors; results do not depend on it
 	// Predictions are another model's logits, one for each pair of the evidence, which is then what is
 	// judged, by the judge's π̂ and ŷ; nil means the judge's own. They leave Exact out.
 	Predictions []float32
@@ -98,7 +98,7 @@ func NewPanel(ctx context.Context, j *fit.Judge, v fit.Evidence, s PanelSettings
 		p.Risks = append(p.Risks, row)
 	}
 	p.Region = make([]RegionRow, len(regionFactors))
-	kern.Chunks(len(regionFactors), 1, max(s.Threads, 1), func(_, number, _, _ int) {
+	kern.Chunks(len(regionFactors), 1, kern.Threads(s.Threads), func(_, number, _, _ int) {
 		p.Region[number] = regionAt(beliefs, decisions, v.Pairs.Weight, regionFactors[number])
 	})
 	p.warn()

@@ -12,14 +12,14 @@ import (
 	"unseen/risk"
 )
 
-// AdamSettings are those of training by minibatches. A zero means the default.
+// AdamSettings are those of training by minibatches. A zero means the preset's value, which is given here.
 type AdamSettings struct {
-	Rate     float64 // learning rate; 1e-3
+	Rate     float64 // learning rate; 1e-3, of the preset paper 1e-4
 	Batch    int     // pairs a step; 32
-	Epochs   int     // at most; 50
-	Patience int     // epochs without a better validation likelihood before it stops; 5
-	Seed     uint64  // of the order in which pairs come
-	Threads  int     // 1; results do not depend on it
+	Epochs   int     // at most; 100 of the preset safe, 50 of the others
+	Patience int     // epochs without a better validation likelihood before it stops; 8 of the preset safe, 5 of the others
+	Seed     uint64  // of the order in which pairs come; Fit puts that of its Settings here
+	Threads  int     // likewise
 	// BySource shuffles whole sources instead of pairs: each source's vector is read once for all
 	// its pairs, and the order needs memory for sources only.
 	BySource bool
@@ -38,7 +38,7 @@ func (s AdamSettings) withDefaults() AdamSettings {
 	if s.Patience == 0 {
 		s.Patience = 5
 	}
-	s.Threads = max(s.Threads, 1)
+	s.Threads = kern.Threads(s.Threads)
 	return s
 }
 

@@ -39,6 +39,9 @@ const (
 // A link model that is no inner product, or a propensity model that looks at more than the fields,
 // is summed pair by pair, for graphs of up to 4,000 nodes.
 func (c CPU) AllPairs(ctx context.Context, g *graph.Graph, j *Judge) (Totals, error) {
+	if err := j.Validate(); err != nil {
+		return Totals{}, err
+	}
 	n := g.Len()
 	_, inner := j.Link.(model.InnerProduct)
 	_, fields := j.Propensity.(model.FieldOnly)
@@ -61,7 +64,7 @@ func (c CPU) AllPairs(ctx context.Context, g *graph.Graph, j *Judge) (Totals, er
 		}
 		total, err = c.SumBlock(ctx, model.NodesOf(g), j, all, all)
 	} else {
-		total, err = sumPairByPair(ctx, g, j, max(c.Threads, 1))
+		total, err = sumPairByPair(ctx, g, j, kern.Threads(c.Threads))
 	}
 	if err != nil {
 		return Totals{}, err
@@ -134,7 +137,7 @@ func (c CPU) SumBlock(ctx context.Context, n model.Nodes, j *Judge, sources, tar
 	d := rows.Dim()
 	left, right := cut(sources, height), cut(targets, breadth)
 	parts, failed := make([]Sums, len(left)), make([]error, len(left))
-	kern.Chunks(len(left), 1, max(c.Threads, 1), func(_, number, _, _ int) {
+	kern.Chunks(len(left), 1, kern.Threads(c.Threads), func(_, number, _, _ int) {
 		from := left[number]
 		queries, err1 := kern.NewMatrix(len(from.nodes), d)
 		block, err2 := kern.NewMatrix(breadth, d)
@@ -242,6 +245,9 @@ func sumPairByPair(ctx context.Context, g *graph.Graph, j *Judge, threads int) (
 
 // sumLinked sums, over the links, what they add to being unlinked.
 func sumLinked(ctx context.Context, g *graph.Graph, j *Judge) (Sums, error) {
+	if err := j.Validate(); err != nil {
+		return Sums{}, err
+	}
 	var total Sums
 	for i := range int32(g.Len()) {
 		if err := ctx.Err(); err != nil {
@@ -290,6 +296,9 @@ func (j *Judge) SumSeen(pairs model.Batch, linked []bool, weight []float64) (tot
 
 // sum adds a function of the belief up over a batch.
 func (j *Judge) sum(batch model.Batch, of func(risk.Belief) Sums) (Sums, error) {
+	if err := j.Validate(); err != nil {
+		return Sums{}, err
+	}
 	var total Sums
 	z, s := make([]float32, batch.Len()), make([]float32, batch.Len())
 	j.Link.Logits(z, j.LinkParams, batch)

@@ -63,7 +63,7 @@ func saveFit(ctx context.Context, p Problem, s Settings, path string) (*Result, 
 	if err != nil {
 		return nil, err
 	}
-	m, err := r.Model(p.Checksum())
+	m, err := r.Model()
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,9 @@ import (
 // Data says what a model was fitted to: which files, with which fields, which of their pairs. A model file
 // keeps it, so that the same pairs can be held out again, and a model is not used on nodes it does not know.
 type Data struct {
-	Files   map[string]string `json:"files,omitempty"` // SHA-256 of each, by name
+	// Files are the SHA-256 of each, by name, as Checksums of a dataset or of its manifest gives them. Without them a model
+	// is held against a dataset by the pairs that it gives, all drawn again.
+	Files   map[string]string `json:"files,omitempty"`
 	Fields  FieldsBy          `json:"fields,omitzero"`
 	Drawing Drawing           `json:"drawing"`
 }
@@ -32,17 +34,28 @@ func (f FieldsBy) String() string {
 	return fmt.Sprintf("%s:%d", f.Kind, f.Count)
 }
 
-// Prepare finds the fields and draws the pairs. The graph it returns has these fields.
+// Prepare finds the fields and draws the pairs. The graph it returns has these fields, and a model that is fitted to the
+// problem says that it was fitted to this data. Of the threads 0 means all processors; results do not depend on it.
 func (d Data) Prepare(ctx context.Context, g *graph.Graph, log *Log, threads int) (*graph.Graph, *Drawn, error) {
 	g, err := d.WithFields(ctx, g, threads)
 	if err != nil {
 		return nil, nil, err
 	}
-	drawn, err := d.Drawing.Draw(g, log)
+	drawn, err := d.Draw(g, log)
 	return g, drawn, err
 }
 
-// WithFields returns the graph with the fields that are learned by.
+// Draw draws the pairs of a graph that has the fields already.
+func (d Data) Draw(g *graph.Graph, log *Log) (*Drawn, error) {
+	drawn, err := d.Drawing.Draw(g, log)
+	if err == nil {
+		drawn.Problem.Data = &d
+	}
+	return drawn, err
+}
+
+// WithFields returns the graph with the fields that are learned by. Of the threads 0 means all processors; results do
+// not depend on it.
 func (d Data) WithFields(ctx context.Context, g *graph.Graph, threads int) (found *graph.Graph, err error) {
 	switch d.Fields.Kind {
 	case "":

@@ -32,6 +32,7 @@ type Findings struct {
 // Class says how far links tell relevance from exposure.
 type Class string
 
+// The classes, from what can be trusted as it is to what cannot be asked.
 const (
 	Identified    Class = "identified"     // absolute propensities and ŷ can be read as they are
 	Weak          Class = "weak"           // they can be off by a tenth or more; ratios are better
@@ -303,7 +304,7 @@ func (d *diagnosis) floor() float64 {
 // logits sets the logits of pairs, those of ŷ only where there is room for them.
 func (d *diagnosis) logits(z, s []float32, sources, targets []int32) {
 	r := d.result
-	kern.Chunks(len(sources), 4096, max(r.Settings.Threads, 1), func(_, _, from, to int) {
+	kern.Chunks(len(sources), 4096, kern.Threads(r.Settings.Threads), func(_, _, from, to int) {
 		b := model.Batch{Sources: sources[from:to], Targets: targets[from:to]}
 		if z != nil {
 			r.Link.Logits(z[from:to], r.LinkParams, b)

@@ -110,7 +110,7 @@ func TestFindings(t *testing.T) {
 	if err := json.Unmarshal(text, &back); err != nil || back.Class != f.Class || len(back.Cells) != len(f.Cells) {
 		t.Errorf("%v: %s", err, text)
 	}
-	if m := must(s.result.Model(""))(t); string(m.Findings) != string(text) {
+	if m := must(s.result.Model())(t); string(m.Findings) != string(text) {
 		t.Error("the model file has other findings")
 	}
 }

@@ -192,7 +192,7 @@ func TestManyDimensions(t *testing.T) {
 	}
 
 	path := filepath.Join(t.TempDir(), "model.safetensors")
-	if err := model.Save(path, must(drawn.Model("of data"))(t)); err != nil {
+	if err := model.Save(path, must(drawn.Model())(t)); err != nil {
 		t.Fatal(err)
 	}
 	back := must(must(model.Open(path))(t).Model(exact.problem.Nodes))(t)

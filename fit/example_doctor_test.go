@@ -158,7 +158,7 @@ func ExampleJudgeOf() {
 	folder, _ := os.MkdirTemp("", "")
 	defer os.RemoveAll(folder)
 	path := filepath.Join(folder, "model.safetensors")
-	m, _ := result.Model(problem.Checksum())
+	m, _ := result.Model()
 	if err := model.Save(path, m); err != nil {
 		fmt.Println(err)
 		return
@@ -177,7 +177,7 @@ func ExampleJudgeOf() {
 
 func ExamplePosteriorOf() {
 	_, result, _ := example()
-	m, _ := result.Model("")
+	m, _ := result.Model()
 	p, err := fit.PosteriorOf(m)
 	fmt.Println(p.Replicates(), err)
 	// Output: 10 <nil>
@@ -211,12 +211,4 @@ func ExamplePosterior_LogitErrors() {
 	low, high := sigma(logit-1.96*errors[0]), sigma(logit+1.96*errors[0])
 	fmt.Println(len(errors), low < sigma(logit) && sigma(logit) < high)
 	// Output: 9 true
-}
-
-// P = ŷ + a(o−ŷ)/π̂ for a pair that was shown and not linked.
-func ExampleDoublyRobust() {
-	belief, _ := risk.FromProbabilities(.5, .8)
-	mass := fit.DoublyRobust.Mass(risk.Observation{Exposure: risk.Exposed}, belief)
-	fmt.Printf("%.3f %.3f\n", mass.Positive, mass.Negative)
-	// Output: -0.125 1.125
 }

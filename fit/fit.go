@@ -34,6 +34,8 @@ type Result struct {
 	Posterior  *Posterior
 	Findings   *Findings // the doctor's
 	Warnings   []Warning
+
+	problem Problem // that it was fitted to
 }
 
 // Start is what training came to from one propensity.
@@ -76,7 +78,7 @@ func Fit(ctx context.Context, p Problem, s Settings, progress Progress) (*Result
 	if err != nil {
 		return nil, err
 	}
-	r := &Result{Settings: s, Link: link, Propensity: propensity, Warnings: append(warnings, doubts...)}
+	r := &Result{problem: p, Settings: s, Link: link, Propensity: propensity, Warnings: append(warnings, doubts...)}
 	switch {
 	case m.untrained:
 		r.LinkParams, r.PropensityParams = make([]float32, link.Size()), make([]float32, propensity.Size())
@@ -228,11 +230,14 @@ func (s Settings) objective(m method, link model.Link, propensity model.Propensi
 	}
 	o := &Objective{
 		Link: link, Propensity: propensity,
-		Likelihood: s.LambdaL, Risk: s.LambdaR, Scheme: m.scheme, Floor: s.Floor, Sampling: sampling, EvenRisk: s.EvenRisk,
+		Likelihood: s.LambdaL, Risk: max(s.LambdaR, 0), Scheme: m.scheme, Floor: max(s.Floor, 0), Sampling: sampling, EvenRisk: s.EvenRisk == On,
 		// AP's masses are probabilities and bounded; those of the others are not.
-		Held: !s.Through && m.scheme != AP,
+		Held: s.Through != On && m.scheme != AP,
 	}
-	if m.scheme == Other {
+	if o.Risk == 0 {
+		o.Scheme = None
+	}
+	if o.Scheme == Other {
 		scheme, err := risk.Lookup(s.Method)
 		if err != nil {
 			return nil, err
@@ -487,9 +492,10 @@ func (r *Result) warn() {
 	}
 }
 
-// Model returns what a model file keeps of the result: among its hyperparameters are the settings
-// and the trials of a search. checksum names the data.
-func (r *Result) Model(checksum string) (model.Model, error) {
+// Model returns what a model file keeps of the result: among its hyperparameters are the settings and the trials of a
+// search. It knows what it was fitted to by the problem's checksum, and by Problem.Data where there is one: only such a
+// model can be opened again over its dataset, by package network or by the service.
+func (r *Result) Model() (model.Model, error) {
 	settings, err := json.Marshal(struct {
 		Settings
 		Trials []Trial `json:"trials,omitempty"`
@@ -499,7 +505,15 @@ func (r *Result) Model(checksum string) (model.Model, error) {
 	}
 	m := model.Model{
 		Link: r.Link, LinkParams: r.LinkParams, Propensity: r.Propensity, PropensityParams: r.PropensityParams,
-		Method: r.Settings.Method, Hyperparameters: settings, Seed: r.Settings.Seed, DataChecksum: checksum,
+		Method: r.Settings.Method, Hyperparameters: settings, Seed: r.Settings.Seed,
+	}
+	if r.problem.Train != nil {
+		m.DataChecksum = r.problem.Checksum()
+	}
+	if r.problem.Data != nil {
+		if m.Data, err = json.Marshal(r.problem.Data); err != nil {
+			return model.Model{}, err
+		}
 	}
 	if r.Findings != nil {
 		if m.Findings, err = json.Marshal(r.Findings); err != nil {

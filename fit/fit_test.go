@@ -3,9 +3,11 @@ package fit
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"math"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -281,7 +283,7 @@ func TestEveryMethodAndPresetRuns(t *testing.T) {
 				if slices.ContainsFunc(slices.Concat(r.LinkParams, r.PropensityParams), func(x float32) bool { return x != x }) {
 					t.Errorf("%s, %s, %s: NaN among the parameters", method, preset, optimiser)
 				}
-				m, err := r.Model(p.Checksum())
+				m, err := r.Model()
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -448,5 +450,93 @@ func TestChecksum(t *testing.T) {
 		if p.Checksum() == sum {
 			t.Errorf("%s changed, the checksum did not", name)
 		}
+	}
+}
+
+// A scheme of package risk and the method that learns by it are one thing, whichever name is used.
+func TestMethodsAndSchemesHaveOneName(t *testing.T) {
+	for _, name := range risk.Names() {
+		s, err := Settings{Method: name}.WithDefaults()
+		if name == "true" {
+			if err == nil {
+				t.Error("the truth is no method")
+			}
+			continue
+		}
+		if _, known := Methods()[s.Method]; err != nil || !known {
+			t.Errorf("%s: method %q, %v", name, s.Method, err)
+		}
+		if m, _ := s.method(); m.scheme == Other && slices.Contains([]string{"naive", "w", "pu", "ap", "dr"}, name) {
+			t.Errorf("%s takes the way of schemes that nobody knows", name)
+		}
+	}
+	if _, twice := Methods()["w"]; twice {
+		t.Error("rw is listed twice")
+	}
+	if s, err := (Settings{Method: "w"}).WithDefaults(); err != nil || s.Method != "rw" {
+		t.Errorf("w becomes %q, %v", s.Method, err)
+	}
+	if _, err := risk.Lookup("rw"); err != nil {
+		t.Error(err)
+	}
+}
+
+// What a preset has can be switched off, and stays so when the settings of a model are read again.
+func TestNothingInPlaceOfThePreset(t *testing.T) {
+	s := must(Settings{Method: "ap", Preset: "paper", LambdaR: -3, Floor: -1, Through: Off, EvenRisk: Off}.WithDefaults())(t)
+	var again Settings
+	if err := json.Unmarshal(must(json.Marshal(s))(t), &again); err != nil {
+		t.Fatal(err)
+	}
+	again = must(again.WithDefaults())(t)
+	for name, s := range map[string]Settings{"filled": s, "read again": again} {
+		if s.LambdaR != -1 || s.Floor != -1 || s.Through != Off || s.EvenRisk != Off {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+	paper := must(Settings{Preset: "paper"}.WithDefaults())(t)
+	if paper.Through != On || paper.EvenRisk != On || paper.LambdaR != 10 {
+		t.Errorf("the preset lost its own: %+v", paper)
+	}
+	// files written before there were switches have plain truth values
+	if err := json.Unmarshal([]byte(`{"through":true,"evenRisk":false}`), &again); err != nil || again.Through != On || again.EvenRisk != Off {
+		t.Errorf("%v, %+v", err, again)
+	}
+	// without its risk a method is maximum likelihood, to the bit
+	p := checkpointProblem(t, 1)
+	settings := Settings{Seed: 1, Starts: []float64{.3}, Adam: AdamSettings{Epochs: 2}}
+	settings.Method = "mle"
+	likelihood := must(Fit(t.Context(), p, settings, Progress{}))(t)
+	settings.Method, settings.LambdaR = "pu", -1
+	without := must(Fit(t.Context(), p, settings, Progress{}))(t)
+	settings.LambdaR = 0
+	with := must(Fit(t.Context(), p, settings, Progress{}))(t)
+	if !slices.Equal(likelihood.LinkParams, without.LinkParams) || slices.Equal(likelihood.LinkParams, with.LinkParams) {
+		t.Error("pu without a risk is not mle, or with one it is")
+	}
+	// and a search that ends at 0 says so in a way that is understood later
+	settings.Search.Axes = []Axis{{"floor", []float64{0}}}
+	if r := must(Fit(t.Context(), p, settings, Progress{}))(t); r.Settings.Floor != -1 {
+		t.Errorf("a search for a floor of 0 chose %v", r.Settings.Floor)
+	}
+}
+
+func TestDocumentedDefaults(t *testing.T) {
+	for preset, want := range map[string]AdamSettings{
+		"safe": {Rate: 1e-3, Batch: 32, Epochs: 100, Patience: 8}, "paper": {Rate: 1e-4, Batch: 32, Epochs: 50, Patience: 5}, "notebook": {Rate: 1e-3, Batch: 32, Epochs: 50, Patience: 5},
+	} {
+		got := must(Settings{Preset: preset}.WithDefaults())(t).Adam
+		got.Threads = 0
+		if got != want {
+			t.Errorf("%s: %+v, documented %+v", preset, got, want)
+		}
+	}
+}
+
+// A zero asks for all processors, as everywhere in these packages.
+func TestThreadsOfZero(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
+	if s := must(Settings{}.WithDefaults())(t); s.Threads != 3 || s.Adam.Threads != 3 {
+		t.Errorf("%d and %d threads of 3", s.Threads, s.Adam.Threads)
 	}
 }

@@ -36,7 +36,7 @@ type Judge struct {
 	Posterior        *Posterior // nil for methods that have none: intervals then take π̂ and ŷ for known
 
 	Level   float64 // nominal coverage; 0 means .95
-	Threads int     // 0 means 1; results do not depend on it
+	Threads int     // 0 means all processors; results do not depend on it
 }
 
 // Judge returns a judge with the beliefs of this fit.
@@ -56,9 +56,17 @@ func JudgeOf(m model.Model) (*Judge, error) {
 	return &Judge{Link: m.Link, LinkParams: m.LinkParams, Propensity: m.Propensity, PropensityParams: m.PropensityParams, Posterior: posterior}, nil
 }
 
+// Validate refuses a judge without models.
+func (j *Judge) Validate() error {
+	if j == nil || j.Link == nil || j.Propensity == nil {
+		return fmt.Errorf("%w: a judge without models; take that of a result, Result.Judge, or of a model file, JudgeOf", ErrSetting)
+	}
+	return nil
+}
+
 // Evidence is pairs to judge by, such as held-out ones.
 type Evidence struct {
-	Pairs    *graph.Pairs
+	Pairs    *graph.Pairs    // nil if none were held out
 	Exposure []risk.Exposure // of each pair; nil means that nothing is logged
 }
 
@@ -71,21 +79,6 @@ type Estimate struct {
 	Bias          float64 `json:"bias"`      // in the replicates, on average
 	BiasError     float64 `json:"biasError"` // the standard error of Bias
 }
-
-// DoublyRobust is the doubly robust scheme, for pairs whose exposure a is logged: P = ŷ + a(o−ŷ)/π̂, N = 1 − P.
-// It is unbiased where either π̂ or ŷ is right. Other pairs have no mass.
-var DoublyRobust risk.Scheme = risk.MassFunc(func(o risk.Observation, b risk.Belief) risk.Mass {
-	p := b.Link()
-	switch {
-	case o.Exposure == risk.Unlogged || o.Exposure == risk.Offered:
-		return risk.Mass{Positive: math.NaN(), Negative: math.NaN()}
-	case o.Exposure == risk.Exposed && o.Linked:
-		p += b.NotLink() * b.InversePropensity()
-	case o.Exposure == risk.Exposed:
-		p -= b.Link() * b.InversePropensity()
-	}
-	return risk.Mass{Positive: p, Negative: 1 - p}
-})
 
 // Risk estimates the risk of predictions, given as logits, one per pair; nil means the judge's own.
 func (j *Judge) Risk(ctx context.Context, v Evidence, e risk.Estimator, predictions []float32) (Estimate, error) {
@@ -148,7 +141,7 @@ func (j *Judge) panel(ctx context.Context, q question, floor float64) (*Panel, e
 		out.Risks[name] = found[i]
 	}
 	if q = q.logged(); q.Pairs.Len() > 1 {
-		q.estimators = []risk.Estimator{{Scheme: DoublyRobust, Floor: floor}}
+		q.estimators = []risk.Estimator{{Scheme: risk.DR{}, Floor: floor}}
 		if found, err = j.answer(ctx, q); err != nil {
 			return nil, err
 		}
@@ -228,10 +221,13 @@ type judged struct {
 
 // answer returns an estimate by each of the question's estimators.
 func (j *Judge) answer(ctx context.Context, q question) ([]Estimate, error) {
-	n := q.Pairs.Len()
-	if n == 0 {
-		return nil, fmt.Errorf("%w: there are none to judge by", ErrData)
+	if err := j.Validate(); err != nil {
+		return nil, err
 	}
+	if q.Pairs == nil || q.Pairs.Len() == 0 {
+		return nil, fmt.Errorf("%w: there are none to judge by; hold some out, by a split other than %s", ErrData, Whole)
+	}
+	n := q.Pairs.Len()
 	if q.predictions != nil && len(q.predictions) != n || q.others != nil && len(q.others) != n || q.Exposure != nil && len(q.Exposure) != n {
 		return nil, fmt.Errorf("%w: %d pairs, %d and %d predictions, %d exposures", ErrShape, n, len(q.predictions), len(q.others), len(q.Exposure))
 	}
@@ -249,7 +245,7 @@ func (j *Judge) answer(ctx context.Context, q question) ([]Estimate, error) {
 	}
 	parts := make([][]judged, (n+chunk-1)/chunk)
 	failed := make([]error, len(parts))
-	kern.Chunks(n, chunk, max(j.Threads, 1), func(_, number, from, to int) {
+	kern.Chunks(n, chunk, kern.Threads(j.Threads), func(_, number, from, to int) {
 		parts[number] = make([]judged, len(q.estimators))
 		for i := range parts[number] {
 			parts[number][i] = judged{

@@ -6,8 +6,10 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
+	"unseen/graph"
 	"unseen/model"
 	"unseen/risk"
 	"unseen/world"
@@ -176,8 +178,16 @@ func TestJudgeRefuses(t *testing.T) {
 	if _, err := s.result.Judge().Risk(ctx, Evidence{Pairs: s.test.Pairs}, risk.Estimator{}, make([]float32, 3)); !errors.Is(err, ErrShape) {
 		t.Errorf("three predictions: %v", err)
 	}
-	if _, err := s.result.Judge().Risk(ctx, Evidence{Pairs: s.test.Pairs}, risk.Estimator{Scheme: DoublyRobust}, nil); err == nil {
+	if _, err := s.result.Judge().Risk(ctx, Evidence{Pairs: s.test.Pairs}, risk.Estimator{Scheme: risk.DR{}}, nil); err == nil {
 		t.Error("dr over pairs that are not logged")
+	}
+	for name, pairs := range map[string]*graph.Pairs{"nothing held out": nil, "no pairs": {}} {
+		if _, err := s.result.Judge().Panel(ctx, Evidence{Pairs: pairs}, .05, nil); !errors.Is(err, ErrData) || !strings.Contains(err.Error(), "split") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := new(Judge).Panel(ctx, Evidence{Pairs: s.test.Pairs}, .05, nil); !errors.Is(err, ErrSetting) || !strings.Contains(err.Error(), "JudgeOf") {
+		t.Errorf("a judge without models: %v", err)
 	}
 	cancelled, cancel := context.WithCancel(ctx)
 	cancel()

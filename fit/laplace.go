@@ -68,7 +68,7 @@ func newLaplace(rows *kern.Matrix, p *graph.Pairs, cell []int32, cells int, grou
 	if err != nil {
 		return nil, fmt.Errorf("fit: the products of %d pairs: %w; use fewer pairs, or method mle", p.Len(), err)
 	}
-	l := &laplace{x: x, cell: cell, linked: p.Linked, exposure: exposure, d: d, cells: cells, threads: max(threads, 1), prior: defaultPrior, group: group}
+	l := &laplace{x: x, cell: cell, linked: p.Linked, exposure: exposure, d: d, cells: cells, threads: kern.Threads(threads), prior: defaultPrior, group: group}
 	l.rate = make([]float64, p.Len())
 	for k := range l.rate {
 		l.rate[k] = 1

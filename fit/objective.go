@@ -14,6 +14,7 @@ import (
 // Sampling says how the likelihood treats a sample in which unlinked pairs were thrown away.
 type Sampling uint8
 
+// The ways to allow for having sampled the unlinked pairs.
 const (
 	// CaseControl corrects the likelihood itself: with unlinked pairs kept at rate r,
 	// logit P(linked | sampled) = logit(π̂ŷ) + log(1/r).
@@ -41,6 +42,7 @@ func ParseSampling(name string) (Sampling, error) {
 // Scheme is the risk that joins the likelihood in the objective.
 type Scheme uint8
 
+// The schemes; package risk has the same, pair by pair.
 const (
 	None  Scheme = iota // the likelihood alone
 	W                   // R_w
@@ -450,7 +452,7 @@ var _ Engine = CPU{}
 
 // CPU is the engine on this machine's processor.
 type CPU struct {
-	Threads int // 0 means 1
+	Threads int // 0 means all processors; results do not depend on it
 }
 
 // maxChunks bounds the partial gradients that are kept apart until they are added in order.
@@ -492,7 +494,7 @@ func (c CPU) portions(ctx context.Context, o *Objective, params []float32, grad 
 	size = (size + stretch - 1) / stretch * stretch
 	chunks := (n + size - 1) / size
 	partial := make([]portion, chunks)
-	threads := max(c.Threads, 1)
+	threads := kern.Threads(c.Threads)
 	spaces := make([]*workspace, threads)
 	sums := make([][]float32, threads)
 	inverseMean := 1 / meanWeight

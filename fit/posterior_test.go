@@ -115,7 +115,7 @@ func TestPosteriorComesBack(t *testing.T) {
 	s := must(saturated())(t)
 	ctx := context.Background()
 	path := filepath.Join(t.TempDir(), "model.safetensors")
-	m := must(s.result.Model("of data"))(t)
+	m := must(s.result.Model())(t)
 	if err := model.Save(path, m); err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,9 @@ type Problem struct {
 	Train      *graph.Pairs
 	Validation *graph.Pairs    // chooses the ridge and when to stop; nil means a tenth of the sources of Train
 	Exposure   []risk.Exposure // of each training pair; nil means that nothing is logged
+	// Data is what the pairs were drawn from, for the model to keep; nil for pairs that were made otherwise. Data.Prepare
+	// sets it.
+	Data *Data
 }
 
 // Warning is a doubt about a result; it travels beside the result.
@@ -130,7 +133,7 @@ func (p Problem) checkVectors(used []bool, threads int) (zero, example, bad int)
 	}
 	type found struct{ zero, example, bad int }
 	parts := make([]found, (len(used)+chunk-1)/chunk)
-	kern.Chunks(len(used), chunk, max(threads, 1), func(_, number, from, to int) {
+	kern.Chunks(len(used), chunk, kern.Threads(threads), func(_, number, from, to int) {
 		part := found{0, -1, -1}
 		nodes, squares, row := make([]int32, 0, chunk), make([]float32, chunk), make([]float32, dim)
 		for i := from; i < to; i++ {

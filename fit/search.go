@@ -61,9 +61,9 @@ var searchables = map[string]searchable{
 	"batch": {about: "pairs in a step of Adam", whole: true,
 		set: func(s *Settings, v float64) { s.Adam.Batch = int(v) }, idle: onlyAdam},
 	"lambda-r": {about: "weight of the risk",
-		set: func(s *Settings, v float64) { s.LambdaR = v }, idle: onlyRisk},
+		set: func(s *Settings, v float64) { s.LambdaR = orNone(v) }, idle: onlyRisk},
 	"floor": {about: "least propensity that the risk sees",
-		set: func(s *Settings, v float64) { s.Floor = v }, idle: onlyRisk},
+		set: func(s *Settings, v float64) { s.Floor = orNone(v) }, idle: onlyRisk},
 	"rank": {about: "rank of the link model low-rank", whole: true,
 		set: func(s *Settings, v float64) { s.LinkOptions.Rank = int(v) },
 		idle: func(s Settings, _ method) string {
@@ -74,6 +74,14 @@ var searchables = map[string]searchable{
 		idle: func(s Settings, _ method) string {
 			return unless(strings.HasPrefix(s.Link, "mlp"), "the link model "+s.Link+" has no hidden units")
 		}},
+}
+
+// orNone is what Settings take a 0 for that is meant: they take their own for the preset's.
+func orNone(v float64) float64 {
+	if v == 0 {
+		return -1
+	}
+	return v
 }
 
 func unless(fine bool, otherwise string) string {
@@ -133,6 +141,8 @@ func (g Search) validate(s Settings, m method) error {
 				return fmt.Errorf("%w: the search tries %s = %v twice; give every value once", ErrSetting, axis.Name, v)
 			case a.whole && !(v >= 1 && v <= math.MaxInt32 && v == math.Trunc(v)):
 				return fmt.Errorf("%w: the search tries %s = %v; give whole numbers from 1", ErrSetting, axis.Name, v)
+			case v < 0 && (axis.Name == "lambda-r" || axis.Name == "floor"):
+				return fmt.Errorf("%w: the search tries %s = %v; give numbers that are not negative", ErrSetting, axis.Name, v)
 			case axis.Name == "ridge" && !(v > 0):
 				return fmt.Errorf("%w: the search tries ridge = %v; give positive variances of z", ErrSetting, v)
 			}

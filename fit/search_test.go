@@ -210,7 +210,7 @@ func TestSearchIsKeptInTheModel(t *testing.T) {
 	if want := []string{"trial 1 of 2, lr=0.001", "trial 2 of 2, lr=0.01", "training"}; !slices.Equal(phases, want) {
 		t.Errorf("phases %q, want %q", phases, want)
 	}
-	m := must(r.Model(p.Checksum()))(t)
+	m := must(r.Model())(t)
 	var kept struct {
 		Trials []Trial
 		Adam   AdamSettings

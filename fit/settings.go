@@ -1,17 +1,20 @@
 package fit
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
 
+	"unseen/internal/kern"
 	"unseen/model"
 	"unseen/risk"
 )
 
-// Settings say how to learn. The zero Settings are the default method and preset; a preset fills
-// in what is left zero.
+// Settings say how to learn. The zero Settings are the default method and preset; a preset fills in what is left zero.
+// Where nothing at all is wanted in place of the preset's value, a number below 0 says so (λ_R, the floor, the ridge,
+// the replicates), and Off of a Switch.
 type Settings struct {
 	Method string `json:"method"` // see Methods; "" means bayes
 	Preset string `json:"preset"` // see Presets; "" means safe
@@ -21,12 +24,12 @@ type Settings struct {
 	Propensity        string                  `json:"propensity"` // kind; "" means field-matrix, or what the method asks for
 	PropensityOptions model.PropensityOptions `json:"propensityOptions"`
 
-	LambdaL  float64 `json:"lambdaL"`  // weight of the likelihood
-	LambdaR  float64 `json:"lambdaR"`  // weight of the risk
+	LambdaL  float64 `json:"lambdaL"`  // weight of the likelihood; 0 means the preset's
+	LambdaR  float64 `json:"lambdaR"`  // weight of the risk; 0 means the preset's, below 0 none: the likelihood alone
 	Sampling string  `json:"sampling"` // case-control, unweighted or weighted
-	EvenRisk bool    `json:"evenRisk"` // the risk ignores inclusion weights
-	Through  bool    `json:"through"`  // gradients flow through the masses
-	Floor    float64 `json:"floor"`    // the least propensity that the risk sees
+	EvenRisk Switch  `json:"evenRisk"` // the risk ignores inclusion weights
+	Through  Switch  `json:"through"`  // gradients flow through the masses
+	Floor    float64 `json:"floor"`    // the least propensity that the risk sees; 0 means the preset's, below 0 none
 	Ridge    float64 `json:"ridge"`    // prior variance of z under the link model's weights; 0 means the preset's, below 0 none
 
 	Optimiser string        `json:"optimiser"` // adam or lbfgs
@@ -47,9 +50,43 @@ type Settings struct {
 	draws     int // that it makes above them; 0 means usualDraws
 
 	Seed    uint64 `json:"seed"`
-	Threads int    `json:"-"` // results do not depend on it
+	Threads int    `json:"-"` // 0 means all processors; results do not depend on it
 
 	Checkpoint Checkpoint `json:"-"` // where to keep what an interrupted training goes on from
+}
+
+// Switch is a yes or no that a preset decides unless it is said. JSON has true and false, and null where it is not said.
+type Switch int8
+
+// The positions of a switch; its zero value leaves it to the preset.
+const (
+	On  Switch = 1
+	Off Switch = -1
+)
+
+// MarshalJSON writes true, false or null.
+func (s Switch) MarshalJSON() ([]byte, error) {
+	if s == 0 {
+		return []byte("null"), nil
+	}
+	return json.Marshal(s == On)
+}
+
+// UnmarshalJSON reads them.
+func (s *Switch) UnmarshalJSON(text []byte) error {
+	var said *bool
+	if err := json.Unmarshal(text, &said); err != nil {
+		return err
+	}
+	switch {
+	case said == nil:
+		*s = 0
+	case *said:
+		*s = On
+	default:
+		*s = Off
+	}
+	return nil
 }
 
 // Anchor is knowledge from outside of the propensity within a group of field pairs.
@@ -81,15 +118,25 @@ var methods = map[string]method{
 	"bayes":       {about: "the posterior of links and exposure, every hyperparameter learned", bayes: true},
 }
 
-// Methods returns the names of the methods with a line on each; schemes registered with package
-// risk are methods too.
+// methodOf returns the method that a name stands for: that of a scheme, such as "w", is the method with its risk, "rw".
+func methodOf(name string) string {
+	for method, m := range methods {
+		if m.scheme != None && risk.Canonical(method) == name {
+			return method
+		}
+	}
+	return name
+}
+
+// Methods returns the names of the methods with a line on each. Schemes registered with package risk are methods too,
+// by their names there; that of the scheme w is rw, and goes by either name.
 func Methods() map[string]string {
 	out := map[string]string{}
 	for name, m := range methods {
 		out[name] = m.about
 	}
 	for _, name := range risk.Names() {
-		if !slices.Contains([]string{"true", "naive", "w", "pu", "ap"}, name) {
+		if _, own := methods[methodOf(name)]; !own && name != "true" {
 			out[name] = "likelihood and the registered risk " + name
 		}
 	}
@@ -107,10 +154,10 @@ var presets = map[string]Settings{
 	"safe": {LambdaL: 20, LambdaR: 1, Sampling: "case-control", Floor: .05, Optimiser: "adam",
 		Adam: AdamSettings{Rate: 1e-3, Batch: 32, Epochs: 100, Patience: 8}, Search: Search{Axes: []Axis{{"ridge", []float64{1, 4, 16, 64}}}}, Starts: []float64{.3, .1, .9}},
 	// The paper as written: nothing keeps π̂ from 0.
-	"paper": {LambdaL: 1, LambdaR: 10, Sampling: "unweighted", EvenRisk: true, Through: true, Optimiser: "adam",
+	"paper": {LambdaL: 1, LambdaR: 10, Sampling: "unweighted", EvenRisk: On, Through: On, Optimiser: "adam",
 		Adam: AdamSettings{Rate: 1e-4, Batch: 32}, Starts: []float64{.5}},
 	// The weights and the rate of the authors' notebook, with the guards.
-	"notebook": {LambdaL: 20, LambdaR: 1, Sampling: "unweighted", EvenRisk: true, Floor: .05, Optimiser: "adam",
+	"notebook": {LambdaL: 20, LambdaR: 1, Sampling: "unweighted", EvenRisk: On, Floor: .05, Optimiser: "adam",
 		Adam: AdamSettings{Rate: 1e-3, Batch: 32}, Starts: []float64{.5}},
 }
 
@@ -123,6 +170,7 @@ func (s Settings) WithDefaults() (Settings, error) {
 	if s.Method == "" {
 		s.Method = "bayes"
 	}
+	s.Method = methodOf(s.Method)
 	if s.Preset == "" {
 		s.Preset = "safe"
 	}
@@ -140,8 +188,8 @@ func (s Settings) WithDefaults() (Settings, error) {
 	fill(&s.LambdaR, preset.LambdaR)
 	fill(&s.Sampling, preset.Sampling)
 	fill(&s.Floor, preset.Floor)
-	fill(&s.EvenRisk, preset.EvenRisk)
-	fill(&s.Through, preset.Through)
+	fill(&s.EvenRisk, preset.EvenRisk, Off)
+	fill(&s.Through, preset.Through, Off)
 	fill(&s.Optimiser, preset.Optimiser)
 	for _, axis := range preset.Search.Axes {
 		given := slices.ContainsFunc(s.Search.Axes, func(a Axis) bool { return a.Name == axis.Name })
@@ -159,7 +207,8 @@ func (s Settings) WithDefaults() (Settings, error) {
 	s.Adam, s.LBFGS = s.Adam.withDefaults(), s.LBFGS.withDefaults()
 	fill(&s.Replicates, 10)
 	s.Replicates = max(s.Replicates, -1)
-	s.Threads = max(s.Threads, 1)
+	s.LambdaR, s.Floor = max(s.LambdaR, -1), max(s.Floor, -1) // −1 stays, so that the settings mean the same when they are read again
+	s.Threads = kern.Threads(s.Threads)
 	if err := s.validate(); err != nil {
 		return s, err
 	}
@@ -198,10 +247,10 @@ func (s Settings) validate() error {
 	switch {
 	case !(s.LambdaL > 0) || math.IsInf(s.LambdaL, 0):
 		return fmt.Errorf("%w: λ_L is %v; without the likelihood every risk has a trivial optimum, so give a positive number", ErrSetting, s.LambdaL)
-	case !(s.LambdaR >= 0) || math.IsInf(s.LambdaR, 0):
-		return fmt.Errorf("%w: λ_R is %v; give a number that is not negative", ErrSetting, s.LambdaR)
-	case !(s.Floor >= 0 && s.Floor < 1):
-		return fmt.Errorf("%w: the propensity floor is %v; give 0 or a probability such as 0.05", ErrSetting, s.Floor)
+	case math.IsNaN(s.LambdaR) || math.IsInf(s.LambdaR, 0):
+		return fmt.Errorf("%w: λ_R is %v; give a positive number, or a negative one for no risk", ErrSetting, s.LambdaR)
+	case !(s.Floor < 1):
+		return fmt.Errorf("%w: the propensity floor is %v; give a probability such as 0.05, or a negative number for none", ErrSetting, s.Floor)
 	case s.Optimiser != "adam" && s.Optimiser != "lbfgs":
 		return fmt.Errorf("%w: no optimiser %q; there is adam and lbfgs", ErrSetting, s.Optimiser)
 	}

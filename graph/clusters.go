@@ -17,7 +17,7 @@ type Clustering struct {
 	Fields  int    // how many to find
 	Rounds  int    // most rounds; zero means DefaultRounds
 	Seed    uint64 // the same seed finds the same fields
-	Threads int    // zero means one per processor; the fields do not depend on it
+	Threads int    // 0 means all processors; results do not depend on it
 }
 
 // DefaultRounds is the most rounds of FieldsByVectors unless another number is given.
@@ -145,7 +145,7 @@ func newKMeans(g *Graph, s Clustering) (*kmeans, Clustering, error) {
 	case s.Rounds < 0:
 		return nil, s, fmt.Errorf("graph: clusters: %w: at most %d rounds; give 1 or more, or 0 for %d", ErrSettings, s.Rounds, DefaultRounds)
 	case s.Threads < 0:
-		return nil, s, fmt.Errorf("graph: clusters: %w: %d threads; give 1 or more, or 0 for one per processor", ErrSettings, s.Threads)
+		return nil, s, fmt.Errorf("graph: clusters: %w: %d threads; give 1 or more, or 0 for all processors", ErrSettings, s.Threads)
 	}
 	if s.Rounds == 0 {
 		s.Rounds = DefaultRounds

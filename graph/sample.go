@@ -124,15 +124,15 @@ func Sample(g *Graph, u Universe, s Sampling) (*Pairs, SampleReport, error) {
 	return d.join(rate), d.report, nil
 }
 
-// DefaultAllPairs is the limit of AllPairs unless one is given; so many pairs take 0.8 GB.
-const DefaultAllPairs = 1 << 25
+// mostAllPairs is the limit of AllPairs unless one is given.
+const mostAllPairs = 1 << 25
 
 // AllPairs returns every ordered pair of the universe, each with weight and rate 1, grouped by source
 // and ascending by target within it. It refuses more than limit pairs; zero or less means
-// DefaultAllPairs.
+// 2²⁵, which take 0.8 GB.
 func AllPairs(g *Graph, u Universe, limit int) (*Pairs, error) {
 	if limit <= 0 {
-		limit = DefaultAllPairs
+		limit = mostAllPairs
 	}
 	f, err := newFrame(g, u)
 	if err != nil {

@@ -37,10 +37,11 @@ func NewVectors(nodes, dim int) (*Vectors, error) {
 	return &Vectors{m}, nil
 }
 
-// VectorsOf wraps a matrix that another package of this module allocated or mapped.
+// VectorsOf wraps a matrix that another package of this module allocated or mapped. It is for those packages: the type of
+// the matrix is internal. Programs make vectors with NewVectors and Set, and map files with dataset.MapVectors.
 func VectorsOf(m *kern.Matrix) *Vectors { return &Vectors{m} }
 
-// Matrix returns the rows themselves, for the kernels of this module.
+// Matrix returns the rows themselves, for the kernels of this module: the type is internal. Programs read rows with Load.
 func (v *Vectors) Matrix() *kern.Matrix { return v.matrix }
 
 // Len returns the number of vectors; 0 after Close.

@@ -8,7 +8,8 @@
 // Four nouns:
 //
 //	Process   categories alone: draws of κ⁽ᵗ⁾ and its limit κ_vw → 1 − 1/(1+cᵗ); SkewBound for finite n
-//	Learn     410 papers and a model that is trained anew every round; Repeat runs it over seeds
+//	Learn     410 papers and a model that is trained anew every round; Repeat runs it over seeds,
+//	          a Recommender of your own takes the place of the methods
 //	Foretell  where a model's recommendations will go, field by field, with and without correction
 //	Drift     watches what is shown, list by list, and raises an alarm when it leaves the forecast
 //

@@ -83,7 +83,8 @@ func (s DriftSettings) withDefaults() (DriftSettings, error) {
 
 // Drift watches a stream of shown lists and raises an alarm when the share of items that stay in their
 // source's field leaves its expected band. It keeps a few numbers per field, takes constant time per
-// item, and is written and read as JSON. It is not safe for concurrent use.
+// item, and is written and read as JSON. It is not safe for concurrent use. Its zero value has the default settings, and
+// so only windows.
 //
 // Every list gives x, the share of its items that are of the source's field. For the upper end p₀ of
 // the band the detector bets on x > p₀, with several stakes λ from (p₁−p₀)/(p₀(1−p₀)), p₁ being Shift
@@ -225,6 +226,13 @@ func NewDrift(s DriftSettings) (*Drift, error) {
 func (d *Drift) Add(list ...Shown) ([]Alarm, error) {
 	if len(list) == 0 {
 		return nil, fmt.Errorf("%w: a list without items; leave it out", ErrShown)
+	}
+	if d.fields == nil { // the zero value
+		fresh, err := NewDrift(d.settings)
+		if err != nil {
+			return nil, err
+		}
+		*d = *fresh
 	}
 	var same, poolSame, poolItems float64
 	for k, item := range list {

@@ -207,6 +207,27 @@ func TestDriftIsSaved(t *testing.T) {
 	}
 }
 
+// The zero detector is that of the default settings.
+func TestZeroDrift(t *testing.T) {
+	var zero Drift
+	made, err := NewDrift(DriftSettings{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		for _, d := range []*Drift{&zero, made} {
+			if _, err := d.Add(Shown{Source: 1, Target: 1}, Shown{Source: 1, Target: 2}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	one, _ := json.Marshal(&zero)
+	two, _ := json.Marshal(made)
+	if string(one) != string(two) || zero.Lists() != 3 {
+		t.Errorf("%s, not %s", one, two)
+	}
+}
+
 func TestDriftRefuses(t *testing.T) {
 	for name, s := range map[string]DriftSettings{
 		"rate": {FalseAlarm: 1}, "lists": {Lists: -1}, "window": {Window: 1}, "keep": {Keep: -1}, "shift": {Shift: -1}, "level": {Level: 1},

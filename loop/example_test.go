@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 
 	"unseen/fit"
+	"unseen/graph"
 	"unseen/loop"
 	"unseen/model"
 	"unseen/world"
@@ -95,7 +96,7 @@ func ExampleForetell() {
 		fmt.Println(err)
 		return
 	}
-	m, err := result.Model(problem.Checksum())
+	m, err := result.Model()
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -146,4 +147,45 @@ func ExampleDrift() {
 	}
 	// Output:
 	// Of 100 recommendations in Biology, 75 have stayed in Biology since list 1002, more than the 50 to 60 that were expected.
+}
+
+// popular recommends what is linked to most.
+type popular struct{ links []float64 }
+
+func (p *popular) Train(_ context.Context, n model.Nodes, pairs *graph.Pairs) error {
+	p.links = make([]float64, n.Len())
+	for k, linked := range pairs.Linked {
+		if linked {
+			p.links[pairs.Target[k]]++
+		}
+	}
+	return nil
+}
+
+func (p *popular) Weigh(weights []float64, pairs model.Batch) error {
+	for k, j := range pairs.Targets {
+		weights[k] = p.links[j]
+	}
+	return nil
+}
+
+// A recommender of one's own: what is popular becomes more so, until a few papers have all the links.
+func ExampleRecommender() {
+	s := loop.Settings{Papers: 100, Rounds: 6, Shown: 10, Seed: 1}
+	own := &popular{}
+	s.Recommender = func() loop.Recommender { return own }
+	h, err := loop.Learn(context.Background(), s, loop.Progress{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	linked := 0
+	for _, n := range own.links {
+		if n > 0 {
+			linked++
+		}
+	}
+	fmt.Printf("%d rounds; %d of 100 papers are still linked to\n", len(h.Rounds), linked)
+	// Output:
+	// 6 rounds; 21 of 100 papers are still linked to
 }

@@ -35,7 +35,7 @@ type ForecastSettings struct {
 	Truth func(source, target int32) risk.Truth `json:"-"`
 
 	Seed    uint64 `json:"seed"`
-	Threads int    `json:"-"` // 0 means one per processor; results do not depend on it
+	Threads int    `json:"-"` // 0 means all processors; results do not depend on it
 }
 
 func (s ForecastSettings) withDefaults() (ForecastSettings, error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"runtime"
 	"slices"
 
@@ -27,6 +26,10 @@ type Settings struct {
 
 	Method string `json:"method"` // of package fit; "" means naive
 
+	// Recommender makes the recommender, one for every run; nil means that of the Method, which otherwise is only the name of
+	// this one.
+	Recommender func() Recommender `json:"-"`
+
 	// SeesField lets the link model see whether source and target are of one field, which field
 	// that is, and so lets it take exposure for relevance.
 	SeesField bool `json:"seesField"`
@@ -37,7 +40,7 @@ type Settings struct {
 	Negatives int `json:"negatives"` // unlinked pairs to learn from, at most; 0 means 4,000
 
 	Seed    uint64 `json:"seed"` // of the world, the draws and the training
-	Threads int    `json:"-"`    // 0 means one per processor; results do not depend on it
+	Threads int    `json:"-"`    // 0 means all processors; results do not depend on it
 }
 
 // WithDefaults returns the settings with every default in place of its zero.
@@ -54,7 +57,7 @@ func (s Settings) WithDefaults() Settings {
 	set(&s.Rounds, 20)
 	set(&s.Negatives, 4000)
 	set(&s.Threads, runtime.GOMAXPROCS(0))
-	if s.Method == "" {
+	if s.Method == "" && s.Recommender == nil {
 		s.Method = "naive"
 	}
 	return s
@@ -77,7 +80,10 @@ func (s Settings) Validate() error {
 	case s.Negatives < 100:
 		return bad("%d unlinked pairs to learn from; give at least 100", s.Negatives)
 	case s.Threads < 0:
-		return bad("%d threads; give 1 or more, or 0 for one per processor", s.Threads)
+		return bad("%d threads; give 1 or more, or 0 for all processors", s.Threads)
+	}
+	if s.Recommender != nil {
+		return nil
 	}
 	if _, err := s.training().WithDefaults(); err != nil {
 		return fmt.Errorf("%w: %w", ErrSetting, err)
@@ -118,7 +124,8 @@ type Progress struct {
 //	  ▲                                   │
 //	  └── links drawn anew from (π, y) ◄──┘
 //
-// The first training is on all pairs, with exposure as the world has it.
+// The first training is on all pairs, with exposure as the world has it. Settings.Recommender is the place for a
+// recommender of your own; a weighting of your own needs only risk.Register, and its name for a Method.
 func Learn(ctx context.Context, s Settings, p Progress) (*History, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -189,6 +196,8 @@ type learned struct {
 	pairs   *world.Sample
 	weights []float64 // of each pair in the recommendations: ŷ
 	names   []string
+
+	recommender Recommender
 }
 
 // World makes the world that a loop with these settings begins in.
@@ -212,7 +221,10 @@ func newLearned(ctx context.Context, s Settings) (*learned, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &learned{s: s, world: w, nodes: model.NodesOf(w.Graph())}
+	l := &learned{s: s, world: w, nodes: model.NodesOf(w.Graph()), recommender: &byFit{settings: s.training()}}
+	if s.Recommender != nil {
+		l.recommender = s.Recommender()
+	}
 	l.names = l.nodes.FieldNames[1:] // the first is the unknown field, which no paper has
 	if l.pairs, err = w.Pairs(ctx, s.Papers*(s.Papers-1), world.Draw{Parts: 1}); err != nil {
 		return nil, fmt.Errorf("loop: %w", err)
@@ -269,27 +281,18 @@ func (s Settings) training() fit.Settings {
 	}
 }
 
-// train sets the weights to the ŷ of a model that is trained on what is linked, among the trained
+// train sets the weights to those of the recommender, trained on what is linked, among the trained
 // pairs or, if nil or where unshown pairs count, among all. If nothing can be learned from that, as
 // from no link at all, the recommender is kept.
 func (l *learned) train(ctx context.Context, linked []bool, trained []int32, round int) (kept bool, err error) {
-	sample := l.sample(linked, trained, round)
-	result, err := fit.Fit(ctx, fit.Problem{Nodes: l.nodes, Train: sample}, l.s.training(), fit.Progress{})
+	err = l.recommender.Train(ctx, l.nodes, l.sample(linked, trained, round))
 	switch {
 	case errors.Is(err, fit.ErrData) && round > 0:
 		return true, nil
 	case err != nil:
 		return false, err
 	}
-	all := l.pairs.Pairs
-	kern.Chunks(all.Len(), 4096, l.s.Threads, func(_, _, from, to int) {
-		z := make([]float32, to-from)
-		result.Link.Logits(z, result.LinkParams, model.Batch{Sources: all.Source[from:to], Targets: all.Target[from:to]})
-		for k, x := range z {
-			l.weights[from+k] = 1 / (1 + math.Exp(-float64(x)))
-		}
-	})
-	return false, ctx.Err()
+	return false, l.weigh(ctx)
 }
 
 // sample returns the pairs to learn from: every link, and unlinked pairs at a rate that leaves about

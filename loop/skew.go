@@ -122,6 +122,8 @@ func margin(shares, q, spread []float64) float64 {
 //	(ab(q_v−q_w) − ρ(a+b)(a·q_v + b·q_w)) / (2ab − ρ(a²−b²)),
 //
 // positive for 0 ≤ ρ < ab(q_v−q_w)/(q_v·a² + (q_v+q_w)ab + q_w·b²), and 0 beyond.
+//
+// It is exported because it differs from what is printed, for whoever wants to check it; [SkewBound] is built on it.
 func PairEpsilon(shareV, shareW, qV, qW, rho float64) float64 {
 	a, b := shareV, shareW
 	top := a*b*(qV-qW) - rho*(a+b)*(a*qV+b*qW)
@@ -194,7 +196,7 @@ func checkRound(counts []int, q []float64) (n int, err error) {
 }
 
 // SkewProbability draws one round of the naive process many times and returns the share in which
-// every ratio skewed further. It does not depend on the number of threads.
+// every ratio skewed further. Of the threads 0 means all processors; results do not depend on it.
 func SkewProbability(ctx context.Context, counts []int, q []float64, draws int, seed uint64, threads int) (float64, error) {
 	n, err := checkRound(counts, q)
 	if err != nil {
@@ -205,7 +207,7 @@ func SkewProbability(ctx context.Context, counts []int, q []float64, draws int, 
 	}
 	const chunk = 64
 	skewed := make([]int, (draws+chunk-1)/chunk)
-	kern.Chunks(draws, chunk, max(threads, 1), func(_, part, from, to int) {
+	kern.Chunks(draws, chunk, kern.Threads(threads), func(_, part, from, to int) {
 		if ctx.Err() != nil {
 			return
 		}

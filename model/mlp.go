@@ -92,10 +92,10 @@ func newPerceptron(n Nodes, hidden, usual int) (perceptron, error) {
 	return perceptron{nodes: n, rows: n.Vectors.Matrix(), hidden: hidden}, nil
 }
 
-// Kind is "mlp".
+// Kind is "mlp", among link models and among propensity models.
 func (m *perceptron) Kind() string { return "mlp" }
 
-// Size is hidden·(2d + 2) + 1, and two embeddings per field where the model sees fields.
+// Size is hidden·(2d + 2) + 1; a FieldMLP has two embeddings of every field more.
 func (m *perceptron) Size() int {
 	size := m.hidden*(2*m.rows.Dim()+2) + 1
 	if m.fields {
@@ -104,7 +104,7 @@ func (m *perceptron) Size() int {
 	return size
 }
 
-// Parts are W, c, perhaps S and T, v and b.
+// Parts are W, c, v and b; a FieldMLP has S and T after c.
 func (m *perceptron) Parts() []Part {
 	parts := []Part{{"W", []int{m.hidden, 2 * m.rows.Dim()}}, {"c", []int{m.hidden}}}
 	if m.fields {
@@ -233,7 +233,9 @@ func (m *perceptron) Logits(out, params []float32, b Batch) {
 
 // Backward adds the gradient; with SiLU′(p) = σ(p)·(1 + p·(1−σ(p))) and e = d·v⊙SiLU′(p) per pair,
 //
-//	∂W = Σ e·xᵀ    ∂c = ∂S = ∂T = Σ e    ∂v = Σ d·SiLU(p)    ∂b = Σ d.
+//	∂W = Σ e·xᵀ    ∂c = Σ e    ∂v = Σ d·SiLU(p)    ∂b = Σ d;
+//
+// of a FieldMLP ∂S and ∂T are Σ e over the pairs of each field.
 func (m *perceptron) Backward(grad, params []float32, b Batch, d []float32) {
 	l, g := m.split(params), m.split(grad)
 	room := kern.Borrow(m.scratchSize())

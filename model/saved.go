@@ -21,7 +21,7 @@ type Model struct {
 	Propensity       Propensity
 	PropensityParams []float32
 
-	Method          string          // how it was fitted, such as "mle", "w" or "bayes"
+	Method          string          // how it was fitted, such as "mle", "rw" or "bayes"
 	Hyperparameters json.RawMessage // of the method; a JSON document, as are the two below
 	Seed            uint64
 	DataChecksum    string          // of what it was fitted to

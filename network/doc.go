@@ -8,7 +8,7 @@
 // model of other data is refused with a sentence instead of giving numbers that mean nothing.
 //
 //	n, err := network.Open(ctx, "papers", dataset.OpenOptions{})
-//	m, err := n.Model("model.safetensors")
+//	m, err := n.Model(ctx, "model.safetensors")
 //	r, err := m.Recommender(ctx, nil, recommend.Options{})
 //	list, err := r.Top(ctx, recommend.Query{Source: r.Node(7), K: 10})
 package network

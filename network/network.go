@@ -46,7 +46,7 @@ func Open(ctx context.Context, folder string, o dataset.OpenOptions) (*Network, 
 	if err != nil {
 		return nil, err
 	}
-	n := &Network{Dataset: d, folder: folder, files: map[string]string{}, fields: map[string]*graph.Graph{}}
+	n := &Network{Dataset: d, folder: folder, fields: map[string]*graph.Graph{}}
 	if err := n.fill(ctx); err != nil {
 		d.Close()
 		return nil, err
@@ -58,8 +58,9 @@ func (n *Network) fill(ctx context.Context) error {
 	if n.Graph().Vectors() == nil {
 		return told(ErrVectors, "%s has no vectors; make them of its texts: unseen encode %s", n.folder, n.folder)
 	}
-	for name, file := range n.Manifest().Files {
-		n.files[name] = file.SHA256
+	var err error
+	if n.files, err = n.Checksums(ctx); err != nil {
+		return err
 	}
 	e, err := n.Exposures(ctx)
 	if err != nil || e == nil {
@@ -121,7 +122,8 @@ func (n *Network) encoder() *encode.Encoder {
 	return n.texts
 }
 
-// WithFields returns the graph with the fields that models of such data learn by. They are found once.
+// WithFields returns the graph with the fields that models of such data learn by. They are found once. Here and in the
+// other methods, 0 threads mean all processors; results do not depend on it.
 func (n *Network) WithFields(ctx context.Context, d fit.Data, threads int) (*graph.Graph, error) {
 	if d.Fields == (fit.FieldsBy{}) {
 		return n.Graph(), nil
@@ -143,6 +145,25 @@ func (n *Network) WithFields(ctx context.Context, d fit.Data, threads int) (*gra
 	return g, nil
 }
 
+// Prepare finds the fields and draws the pairs to learn from, with the log of the dataset and the checksums of its files:
+// a model of the problem is one of this network. The graph that it returns has the fields.
+func (n *Network) Prepare(ctx context.Context, d fit.Data, threads int) (*graph.Graph, *fit.Drawn, error) {
+	d.Files = n.files
+	return n.draw(ctx, d, threads)
+}
+
+func (n *Network) draw(ctx context.Context, d fit.Data, threads int) (*graph.Graph, *fit.Drawn, error) {
+	g, err := n.WithFields(ctx, d, threads)
+	if err != nil {
+		return nil, nil, err
+	}
+	drawn, err := d.Draw(g, n.log)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", n.folder, err)
+	}
+	return g, drawn, nil
+}
+
 // Fitted is a model file that was fitted to a network.
 type Fitted struct {
 	*model.File
@@ -151,8 +172,9 @@ type Fitted struct {
 	n    *Network
 }
 
-// Model opens a model file, which must have been fitted to this dataset.
-func (n *Network) Model(path string) (*Fitted, error) {
+// Model opens a model file, which must have been fitted to this dataset. One that does not know its files is held against
+// the pairs that the dataset gives, which takes as long as drawing them.
+func (n *Network) Model(ctx context.Context, path string) (*Fitted, error) {
 	file, err := model.Open(path)
 	if err != nil {
 		return nil, err
@@ -162,14 +184,39 @@ func (n *Network) Model(path string) (*Fitted, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w; fit it anew", path, err)
 	case !known:
-		return nil, told(ErrModel, "%s does not say which pairs it was fitted to, as one of a generated world does; fit one with unseen fit %s -o FILE", path, n.folder)
+		return nil, told(ErrModel, "%s does not say which pairs it was fitted to, as one of a generated world or of pairs made by hand does not; fit one to %s: unseen fit, or Network.Prepare in Go", path, n.folder)
 	}
+	f, compared := &Fitted{file, path, data, n}, false
 	for _, name := range slices.Sorted(maps.Keys(data.Files)) {
-		if sum, here := n.files[name]; here && sum != data.Files[name] {
+		sum, here := n.files[name]
+		compared = compared || here
+		if here && sum != data.Files[name] {
 			return nil, told(ErrModel, "%s was fitted to another %s than that of %s (SHA-256 %.12s…, not %.12s…); fit it anew, or name its own dataset", path, name, n.folder, data.Files[name], sum)
 		}
 	}
-	return &Fitted{file, path, data, n}, nil
+	if compared {
+		return f, nil
+	}
+	_, drawn, err := n.draw(ctx, data, 0)
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		return nil, told(ErrModel, "%s does not say which files it was fitted to, and its pairs cannot be drawn again: %v; fit it anew", path, err)
+	}
+	if err := f.drawnFrom(drawn); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// drawnFrom refuses a model of other pairs.
+func (f *Fitted) drawnFrom(drawn *fit.Drawn) error {
+	sum, own := drawn.Problem.Checksum(), f.Metadata[model.KeyDataChecksum]
+	if sum == own {
+		return nil
+	}
+	return told(ErrModel, "%s was fitted to other pairs than %s gives (checksum %.12s…, not %.12s…); fit it anew on this dataset", f.Path, f.n.folder, own, sum)
 }
 
 // On returns the model of some nodes: those of another model's graph, to compare the two.
@@ -179,13 +226,9 @@ func (f *Fitted) On(nodes model.Nodes) (model.Model, error) { return f.File.Mode
 // model's fields.
 func (f *Fitted) Held(ctx context.Context, threads int) (*graph.Graph, *fit.Drawn, model.Model, error) {
 	fail := func(err error) (*graph.Graph, *fit.Drawn, model.Model, error) { return nil, nil, model.Model{}, err }
-	g, err := f.n.WithFields(ctx, f.Data, threads)
+	g, drawn, err := f.n.draw(ctx, f.Data, threads)
 	if err != nil {
 		return fail(err)
-	}
-	drawn, err := f.Data.Drawing.Draw(g, f.n.log)
-	if err != nil {
-		return fail(fmt.Errorf("%s: %w", f.n.folder, err))
 	}
 	if drawn.Split == nil || drawn.Test.Pairs == nil {
 		return fail(told(ErrNothingHeld, "%s was fitted to the whole of its data, and nothing is left to judge it by; fit one with another --split", f.Path))
@@ -194,8 +237,8 @@ func (f *Fitted) Held(ctx context.Context, threads int) (*graph.Graph, *fit.Draw
 	if err != nil {
 		return fail(err)
 	}
-	if sum := drawn.Problem.Checksum(); sum != m.DataChecksum {
-		return fail(told(ErrModel, "%s was fitted to other pairs than %s gives (checksum %.12s…, not %.12s…); fit it anew on this dataset", f.Path, f.n.folder, m.DataChecksum, sum))
+	if err := f.drawnFrom(drawn); err != nil {
+		return fail(err)
 	}
 	return g, drawn, m, nil
 }

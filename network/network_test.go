@@ -1,7 +1,7 @@
 package network_test
 
 import (
-	"encoding/json"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -55,11 +55,8 @@ func trained(t testing.TB, folder, method string, change func(*fit.Data)) string
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := result.Model(drawn.Problem.Checksum())
+	m, err := result.Model()
 	if err != nil {
-		t.Fatal(err)
-	}
-	if m.Data, err = json.Marshal(data); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), method+".safetensors")
@@ -78,7 +75,7 @@ func TestNetwork(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer n.Close()
-	m, err := n.Model(path)
+	m, err := n.Model(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +86,7 @@ func TestNetwork(t *testing.T) {
 	if held.LinkCount() != g.LinkCount() || drawn.Test.Pairs.Len() == 0 || loaded.Method != "mle" {
 		t.Errorf("%d links, %d held-out pairs, method %q", held.LinkCount(), drawn.Test.Pairs.Len(), loaded.Method)
 	}
-	other, err := n.Model(naive)
+	other, err := n.Model(t.Context(), naive)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +135,7 @@ func TestRefused(t *testing.T) {
 	}
 	defer other.Close()
 	held := func(n *network.Network, path string) error {
-		m, err := n.Model(path)
+		m, err := n.Model(t.Context(), path)
 		if err == nil {
 			_, _, _, err = m.Held(t.Context(), 1)
 		}
@@ -168,7 +165,7 @@ func TestRefused(t *testing.T) {
 	if err := file.Save(silent); err != nil {
 		t.Fatal(err)
 	}
-	_, absent := n.Model(filepath.Join(folder, "absent"))
+	_, absent := n.Model(t.Context(), filepath.Join(folder, "absent"))
 	for name, c := range map[string]struct {
 		err, kind error
 		words     []string
@@ -176,7 +173,7 @@ func TestRefused(t *testing.T) {
 		"whole":       {held(n, whole), network.ErrNothingHeld, []string{whole, "--split"}},
 		"elsewhere":   {held(other, mine), network.ErrModel, []string{mine, elsewhere, "another"}},
 		"other pairs": {held(other, unsaid), network.ErrModel, []string{unsaid, elsewhere, "checksum"}},
-		"silent":      {held(n, silent), network.ErrModel, []string{silent, "unseen fit"}},
+		"silent":      {held(n, silent), network.ErrModel, []string{silent, "unseen fit", "Network.Prepare"}},
 		"no vectors":  {blind, network.ErrVectors, []string{bare, "unseen encode"}},
 		"absent":      {absent, os.ErrNotExist, []string{"absent"}},
 	} {
@@ -192,5 +189,66 @@ func TestRefused(t *testing.T) {
 	}
 	if err := held(n, mine); err != nil || g.Len() == 0 {
 		t.Error(err)
+	}
+}
+
+// A model that was fitted as the documentation says, to a graph in memory or to a network, is known again over its own
+// dataset and refused over another.
+func TestFittedInGo(t *testing.T) {
+	here, g := planted(t, 1)
+	elsewhere, _ := planted(t, 2)
+	byHand, _ := planted(t, 1) // as a script would write it
+	if err := os.Remove(filepath.Join(byHand, dataset.ManifestFile)); err != nil {
+		t.Fatal(err)
+	}
+	open := func(folder string) *network.Network {
+		n, err := network.Open(t.Context(), folder, dataset.OpenOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { n.Close() })
+		return n
+	}
+	n, other, bare := open(here), open(elsewhere), open(byHand)
+	save := func(drawn *fit.Drawn, err error) string {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		result, err := fit.Fit(t.Context(), drawn.Problem, fit.Settings{Method: "naive"}, fit.Progress{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := result.Model()
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(t.TempDir(), "model.safetensors")
+		if err := model.Save(path, m); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	drawing := fit.Data{Drawing: fit.Drawing{Split: fit.Whole, PerLink: 2}}
+	_, memory, err1 := drawing.Prepare(t.Context(), g, nil, 0)
+	_, files, err2 := n.Prepare(t.Context(), drawing, 0)
+	_, hashed, err3 := bare.Prepare(t.Context(), drawing, 0)
+	for name, path := range map[string]string{"memory": save(memory, err1), "network": save(files, err2), "by hand": save(hashed, err3)} {
+		for _, own := range []*network.Network{n, bare} { // the same bytes
+			if _, err := own.Model(t.Context(), path); err != nil {
+				t.Errorf("%s: over its own data: %v", name, err)
+			}
+		}
+		if _, err := other.Model(t.Context(), path); !errors.Is(err, network.ErrModel) {
+			t.Errorf("%s: over other data: %v", name, err)
+		}
+	}
+	if n := len(hashed.Problem.Data.Files); n != 3 {
+		t.Errorf("of a dataset without a manifest %d files are known", n)
+	}
+	stopped, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := n.Model(stopped, save(memory, err1)); !errors.Is(err, context.Canceled) {
+		t.Errorf("stopped: %v", err)
 	}
 }

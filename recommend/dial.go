@@ -87,6 +87,9 @@ func (r *Recommender) Sweep(ctx context.Context, s SweepSettings) (*Sweep, error
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	if s.Progress != nil {
+		s.Progress(1) // another worker may have been the last
+	}
 	return out, errors.Join(problems...)
 }
 

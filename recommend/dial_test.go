@@ -128,7 +128,7 @@ func TestBeforeRefuses(t *testing.T) {
 	other, _, _ := small(t, 30, "diagonal")
 	new := must(r.Vector([]float32{1, 0, 0, 0, 0, 0, 0, 0}, 1))(t)
 	for says, q := range map[string]Query{
-		"an order of 30 nodes": {K: 1, Before: other.Order()},
+		"an order of 30 nodes": {K: 1, Source: r.Node(0), Before: other.Order()},
 		"a new text has no":    {K: 1, Source: new, Before: held.Before()},
 	} {
 		if _, err := r.Top(t.Context(), q); !errors.Is(err, ErrQuery) || !strings.Contains(err.Error(), says) {

@@ -35,7 +35,7 @@ const MaxK = 10_000
 // Options are what a Recommender may know besides the graph and the model.
 type Options struct {
 	Naive   *model.Model // to compare with; nil: items have no naive rank
-	Threads int          // 0 means 1; lists do not depend on it
+	Threads int          // 0 means all processors; results do not depend on it
 	// Fast keeps a copy of the vectors in a byte per number, a quarter of their memory, and has Top look there for what is
 	// likely, to score only that exactly. It is for many single queries one after the other: they take about a quarter of
 	// the time, and making the copy as long as ten to twenty exact ones. Scores are exact; a target may be missed whose
@@ -86,7 +86,7 @@ func New(g *graph.Graph, m model.Model, o Options) (*Recommender, error) {
 	if g.Vectors() == nil {
 		return nil, fmt.Errorf("%w: the graph has no vectors; encode its texts first", ErrModel)
 	}
-	r := &Recommender{g: g, nodes: model.NodesOf(g), model: m, naive: o.Naive, encoder: o.Encoder, texts: o.Document, threads: max(o.Threads, 1), cells: map[[2]uint16]fit.CellFinding{}}
+	r := &Recommender{g: g, nodes: model.NodesOf(g), model: m, naive: o.Naive, encoder: o.Encoder, texts: o.Document, threads: kern.Threads(o.Threads), cells: map[[2]uint16]fit.CellFinding{}}
 	if len(m.Findings) > 0 {
 		var found fit.Findings
 		if err := json.Unmarshal(m.Findings, &found); err != nil {
@@ -137,6 +137,7 @@ func (r *Recommender) Class() fit.Class { return r.class }
 
 // Source is who is recommended to: a node, or a vector with a field.
 type Source struct {
+	known  bool // one of the makers made it
 	node   int32
 	vector []float32
 	field  uint16
@@ -145,14 +146,14 @@ type Source struct {
 }
 
 // Node is a source of the graph.
-func (r *Recommender) Node(i int32) Source { return Source{node: i} }
+func (r *Recommender) Node(i int32) Source { return Source{known: true, node: i} }
 
 // New reports whether the source is not a node of the graph.
 func (s Source) New() bool { return s.vector != nil }
 
-// Index returns the node, or −1 of a new source.
+// Index returns the node, or −1 of a new source and of the zero Source, which is none.
 func (s Source) Index() int32 {
-	if s.New() {
+	if s.New() || !s.known {
 		return -1
 	}
 	return s.node
@@ -199,7 +200,7 @@ func (r *Recommender) Vector(vector []float32, field uint16) (Source, error) {
 	if !(square > 0) || math.IsInf(square, 0) {
 		return Source{}, fmt.Errorf("%w: the vector is zero or not finite: its text has no known word", ErrQuery)
 	}
-	s := Source{vector: vector, field: field, like: -1}
+	s := Source{known: true, vector: vector, field: field, like: -1}
 	best := float32(math.Inf(-1))
 	scores := make([]float32, r.g.Len())
 	r.chunks(func(from, to int) { kern.DotRange(scores[from:to], vector, r.nodes.Vectors.Matrix(), from) })
@@ -239,9 +240,9 @@ func (r *Recommender) FieldOf(vector []float32) (field uint16, probability float
 	return field, votes[field] / total
 }
 
-// Query says what to recommend. Its zero value, with a K, is the best unlinked targets of node 0.
+// Query says what to recommend: the best targets that a source does not link to yet, unless it says otherwise.
 type Query struct {
-	Source Source
+	Source Source // by Node, Text or Vector of the recommender; there is no default
 	K      int
 
 	Seen bool // rank by π̂ŷ, the probability that a link is seen: repeats past exposure
@@ -304,6 +305,8 @@ func (r *Recommender) validate(q Query) error {
 	switch {
 	case q.K < 1 || q.K > MaxK:
 		return fmt.Errorf("%w: %d recommendations; ask for 1 to %d", ErrQuery, q.K, MaxK)
+	case !q.Source.known:
+		return fmt.Errorf("%w: it has no source; make one with Node, Text or Vector of the recommender", ErrQuery)
 	case !q.Source.New() && uint32(q.Source.node) >= uint32(r.g.Len()):
 		return fmt.Errorf("%w: node %d of %d", ErrQuery, q.Source.node, r.g.Len())
 	case !(q.Diversity >= 0 && q.Diversity <= 1):

@@ -482,14 +482,15 @@ func TestRefuses(t *testing.T) {
 	r := must(New(g, m, Options{}))(t)
 	day := func(year int) time.Time { return time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC) }
 	for _, q := range []Query{
-		{K: 0}, {K: MaxK + 1}, {K: 1, Source: r.Node(30)}, {K: 1, Source: r.Node(-1)}, {K: 1, Diversity: 2}, {K: 1, Explore: math.NaN()},
-		{K: 1, Diversity: .5, Explore: .5}, {K: 1, Seen: true, Explore: .5}, {K: 1, Compare: true}, {K: 1, Fields: []uint16{9}}, {K: 1, From: day(2000), Until: day(1999)},
+		{K: 3}, // of nobody
+		{K: 0, Source: r.Node(0)}, {K: MaxK + 1, Source: r.Node(0)}, {K: 1, Source: r.Node(30)}, {K: 1, Source: r.Node(-1)}, {K: 1, Source: r.Node(0), Diversity: 2}, {K: 1, Source: r.Node(0), Explore: math.NaN()},
+		{K: 1, Source: r.Node(0), Diversity: .5, Explore: .5}, {K: 1, Source: r.Node(0), Seen: true, Explore: .5}, {K: 1, Source: r.Node(0), Compare: true}, {K: 1, Source: r.Node(0), Fields: []uint16{9}}, {K: 1, Source: r.Node(0), From: day(2000), Until: day(1999)},
 	} {
 		if _, err := r.Top(t.Context(), q); !errors.Is(err, ErrQuery) {
 			t.Errorf("%+v: %v", q, err)
 		}
 	}
-	for _, q := range []Query{{K: 1, From: day(3000)}, {K: 1, Fields: []uint16{}}} {
+	for _, q := range []Query{{K: 1, Source: r.Node(0), From: day(3000)}, {K: 1, Source: r.Node(0), Fields: []uint16{}}} {
 		if _, err := r.Top(t.Context(), q); !errors.Is(err, ErrNothing) {
 			t.Errorf("%+v: %v", q, err)
 		}
@@ -512,8 +513,9 @@ func TestRefuses(t *testing.T) {
 // Side by side, the naive list is that of the naive model.
 func TestCompare(t *testing.T) {
 	g, m, naive := small(t, 90, "diagonal")
-	list := must(must(New(g, m, Options{Naive: &naive}))(t).Top(t.Context(), Query{K: 9, Compare: true}))(t)
-	alone := must(must(New(g, naive, Options{}))(t).Top(t.Context(), Query{K: 9}))(t)
+	both, one := must(New(g, m, Options{Naive: &naive}))(t), must(New(g, naive, Options{}))(t)
+	list := must(both.Top(t.Context(), Query{Source: both.Node(0), K: 9, Compare: true}))(t)
+	alone := must(one.Top(t.Context(), Query{Source: one.Node(0), K: 9}))(t)
 	for k, item := range list.Naive {
 		if item.Node != alone.Items[k].Node || item.NaiveRank != k+1 {
 			t.Errorf("place %d of the naive list is %+v, want %s", k+1, item, alone.Items[k].ID)

@@ -37,6 +37,38 @@ func Example() {
 	// ap    risk, uncited:   1.21 0.76
 }
 
+// From slices in memory to a risk: which pairs are linked, and what the models say of each.
+func Example_slices() {
+	linked := []bool{true, false, false, true, false, false}
+	relevant := []float64{.9, .7, .1, .8, .6, .2} // ŷ
+	exposed := []float64{.8, .3, .9, .5, .4, .9}  // π̂
+	pairs := make([]risk.Pair, len(linked))
+	for k := range pairs {
+		belief, err := risk.FromProbabilities(relevant[k], exposed[k])
+		if err != nil {
+			fmt.Println("pair", k, err)
+			return
+		}
+		pairs[k] = risk.Pair{Observation: risk.Observation{Linked: linked[k]}, Belief: belief, Weight: 1}
+	}
+	for _, name := range []string{"naive", "ap"} {
+		scheme, err := risk.Lookup(name)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		estimate, err := risk.Estimator{Scheme: scheme}.Estimate(pairs)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Printf("%-5s %.3f\n", name, estimate.Value)
+	}
+	// Output:
+	// naive 0.463
+	// ap    0.353
+}
+
 func ExampleBelief() {
 	b := must(risk.FromProbabilities(.8, .6))
 	fmt.Printf("ŷ %.1f and %.1f, π̂ %.1f and %.1f, 1/π̂ %.2f\n", b.Link(), b.NotLink(), b.Propensity(), b.NotPropensity(), b.InversePropensity())
@@ -234,6 +266,19 @@ func ExampleLookup() {
 	// Output:
 	// risk.PU
 	// true
+}
+
+// A pair that was shown and not linked.
+func ExampleDR() {
+	belief := must(risk.FromProbabilities(.5, .8))
+	mass := risk.DR{}.Mass(risk.Observation{Exposure: risk.Exposed}, belief)
+	fmt.Printf("%.3f %.3f\n", mass.Positive, mass.Negative)
+	// Output: -0.125 1.125
+}
+
+func ExampleCanonical() {
+	fmt.Println(risk.Canonical("rw"), risk.Canonical("ap"))
+	// Output: w ap
 }
 
 func ExampleNames() {

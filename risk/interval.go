@@ -125,7 +125,7 @@ type Bootstrap struct {
 	Method    BootstrapMethod
 	Resamples int    // 0 means 2,000; at least 100
 	Seed      uint64 // the same seed gives the same interval, whatever the number of threads
-	Threads   int    // 0 means one per processor
+	Threads   int    // 0 means all processors; results do not depend on it
 }
 
 // Bootstrap returns the interval from resampling whole sources with replacement (pairs, where there
@@ -141,7 +141,7 @@ func (s Sample) Bootstrap(ctx context.Context, level float64, settings Bootstrap
 		return Interval{}, fmt.Errorf("%w: %d resamples; give at least 100, or 0 for 2000", ErrSetting, settings.Resamples)
 	}
 	if settings.Threads < 0 {
-		return Interval{}, fmt.Errorf("%w: %d threads; give 0 for one per processor", ErrSetting, settings.Threads)
+		return Interval{}, fmt.Errorf("%w: %d threads; give 0 for all processors", ErrSetting, settings.Threads)
 	}
 	if settings.Method > Percentile {
 		return Interval{}, fmt.Errorf("%w: bootstrap method %d; give BCa or Percentile", ErrSetting, settings.Method)

@@ -5,6 +5,7 @@ import "math"
 // Exposure is what a log says of whether the target was shown to the source.
 type Exposure uint8
 
+// What a log can say.
 const (
 	Unlogged  Exposure = iota // nothing is logged
 	Exposed                   // a = 1
@@ -183,6 +184,24 @@ func (AP) Slope(o Observation, b Belief) Slope {
 	}
 	link, propensity := hiddenSlopes(b)
 	return Slope{Link: Mass{link, -link}, Propensity: Mass{propensity, -propensity}}
+}
+
+// DR is the doubly robust scheme, for pairs whose exposure a is logged: P = ŷ + a(o−ŷ)/π̂, N = 1 − P. It is unbiased where
+// either π̂ or ŷ is right. Other pairs have no mass, and an estimate over them fails.
+type DR struct{}
+
+// Mass returns ŷ + a(o−ŷ)/π̂ and what is missing to 1; NaN where a is not logged.
+func (DR) Mass(o Observation, b Belief) Mass {
+	p := b.Link()
+	switch {
+	case o.Exposure == Unlogged || o.Exposure == Offered:
+		return Mass{math.NaN(), math.NaN()}
+	case o.Exposure == Exposed && o.Linked:
+		p += b.NotLink() * b.InversePropensity()
+	case o.Exposure == Exposed:
+		p -= b.Link() * b.InversePropensity()
+	}
+	return Mass{p, 1 - p}
 }
 
 // inverseOdds returns (1−π̂)/π̂ = 1/π̂ − 1 = e⁻ˢ, which is also −∂(1/π̂)/∂s.

@@ -135,24 +135,8 @@ func TestMissingEvidenceIsNaN(t *testing.T) {
 	}
 }
 
-// doublyRobust is the estimator with logged exposure: P = ŷ + a(o−ŷ)/π̂, N = 1 − P. It is here to show
-// that the shape of a scheme holds it, and that its moments come out: unbiased if either ŷ or π̂ is right.
-func doublyRobust(o Observation, b Belief) Mass {
-	if o.Exposure == Unlogged {
-		return Mass{math.NaN(), math.NaN()}
-	}
-	p := b.Link()
-	if o.Exposure == Exposed {
-		linked := 0.
-		if o.Linked {
-			linked = 1
-		}
-		p += (linked - b.Link()) * b.InversePropensity()
-	}
-	return Mass{p, 1 - p}
-}
-
-func TestDoublyRobustFitsTheShape(t *testing.T) {
+// The moments come out: unbiased if either ŷ or π̂ is right.
+func TestDoublyRobust(t *testing.T) {
 	rng := newRand(t, 4)
 	truths, beliefs := world(t, rng, 200)
 	rightLink, rightPropensity := make([]Belief, 200), make([]Belief, 200)
@@ -160,7 +144,7 @@ func TestDoublyRobustFitsTheShape(t *testing.T) {
 		rightLink[i] = probabilities(t, truth.Link, beliefs[i].Propensity())
 		rightPropensity[i] = probabilities(t, beliefs[i].Link(), truth.Propensity)
 	}
-	e := Estimator{Scheme: MassFunc(doublyRobust), Loss: CappedLog{Cap: 4}}
+	e := Estimator{Scheme: DR{}, Loss: CappedLog{Cap: 4}}
 	for name, c := range map[string]struct {
 		beliefs  []Belief
 		unbiased bool

@@ -17,7 +17,19 @@ var registry = struct {
 	"w":     W{},
 	"pu":    PU{},
 	"ap":    AP{},
+	"dr":    DR{},
 }}
+
+// aliases are other names of schemes: fit calls the method that learns by R_w rw.
+var aliases = map[string]string{"rw": "w"}
+
+// Canonical returns the name under which a scheme is registered: "w" for "rw", and any other name as it is.
+func Canonical(name string) string {
+	if own, ok := aliases[name]; ok {
+		return own
+	}
+	return name
+}
 
 // Register adds a scheme under a name, for the command line, model files and reports to find it by. A
 // name that is empty, has white space or is taken is an error, as is a nil scheme.
@@ -30,17 +42,18 @@ func Register(name string, s Scheme) error {
 	}
 	registry.Lock()
 	defer registry.Unlock()
-	if _, taken := registry.schemes[name]; taken {
+	if _, taken := registry.schemes[Canonical(name)]; taken {
 		return fmt.Errorf("%w: %q; choose another name", ErrDuplicate, name)
 	}
 	registry.schemes[name] = s
 	return nil
 }
 
-// Lookup returns the scheme registered under the name; "true", "naive", "w", "pu" and "ap" always are.
+// Lookup returns the scheme registered under the name; "true", "naive", "w" (also "rw"), "pu", "ap" and
+// "dr" always are.
 func Lookup(name string) (Scheme, error) {
 	registry.RLock()
-	s, ok := registry.schemes[name]
+	s, ok := registry.schemes[Canonical(name)]
 	registry.RUnlock()
 	if !ok {
 		return nil, fmt.Errorf("%w: %q; have %s", ErrUnknown, name, strings.Join(Names(), ", "))
@@ -48,7 +61,7 @@ func Lookup(name string) (Scheme, error) {
 	return s, nil
 }
 
-// Names returns the registered names in alphabetical order.
+// Names returns the registered names in alphabetical order, each scheme once.
 func Names() []string {
 	registry.RLock()
 	defer registry.RUnlock()

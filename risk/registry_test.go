@@ -35,6 +35,15 @@ func TestRegistry(t *testing.T) {
 	if s, _ := Lookup("ap"); s != Scheme(AP{}) {
 		t.Error("a rejected duplicate replaced the scheme")
 	}
+	if s, err := Lookup("rw"); err != nil || s != Scheme(W{}) || slices.Contains(Names(), "rw") {
+		t.Errorf("rw is %v (%v), names %v", s, err, Names())
+	}
+	if err := Register("rw", AP{}); !errors.Is(err, ErrDuplicate) {
+		t.Errorf("the other name of w is taken: %v", err)
+	}
+	if s, err := Lookup("dr"); err != nil || s != Scheme(DR{}) {
+		t.Errorf("dr is %v (%v)", s, err)
+	}
 	_, err := Lookup("nope")
 	if !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "naive") {
 		t.Errorf("Lookup error %v must list the names there are", err)

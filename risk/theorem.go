@@ -35,6 +35,8 @@ func LowerBiasW(propensity, estimate float64) bool {
 // "π̂ > π/(2−π), therefore (1−π)y − (1−πy)τ ≥ 0" does not hold; its conclusion does.
 //
 // 0 where no ŷ will do (π = 1 or y = 0); NaN unless all three are in [0, 1].
+//
+// It is exported for whoever checks the theorem on truths of their own; [LowerBiasAP] is the condition itself.
 func HighestLink(truth Truth, estimate float64) float64 {
 	if !isProbability(truth.Propensity) || !isProbability(truth.Link) || !isProbability(estimate) {
 		return math.NaN()
@@ -64,6 +66,7 @@ type Conditions struct {
 
 // CheckConditions counts over the pairs of a planted world. Where W or AP equals Pairs the theorem
 // holds; else the count says how far from it the estimates are.
+// It is the quick way to see, on a world of one's own, whether the theorem has anything to say there.
 func CheckConditions(truths []Truth, beliefs []Belief) (Conditions, error) {
 	var c Conditions
 	err := walkTruths(truths, beliefs, func(t Truth, b Belief) {

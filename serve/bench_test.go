@@ -54,10 +54,7 @@ func largeFolder(b *testing.B, nodes, dim int) string {
 	folder := b.TempDir()
 	manifest, err := dataset.Write(b.Context(), filepath.Join(folder, "dataset"), dataset.Content{Graph: g}, dataset.WriteOptions{})
 	check(err)
-	data := fit.Data{Files: map[string]string{}, Drawing: fit.Drawing{Split: fit.Whole}}
-	for name, file := range manifest.Files {
-		data.Files[name] = file.SHA256
-	}
+	data := fit.Data{Files: manifest.Checksums(), Drawing: fit.Drawing{Split: fit.Whole}}
 	n := model.NodesOf(g)
 	link, err := model.NewLink("diagonal", n, model.LinkOptions{})
 	check(err)

@@ -24,13 +24,13 @@ type engine struct {
 
 // load opens a model file, which must be of the dataset that is served; naive is another to compare with, or "".
 func (s *Service) load(ctx context.Context, path, digest, naive string) (*engine, error) {
-	m, err := s.net.Model(path)
+	m, err := s.net.Model(ctx, path)
 	if err != nil {
 		return nil, err
 	}
 	var other *network.Fitted
 	if naive != "" {
-		if other, err = s.net.Model(naive); err != nil {
+		if other, err = s.net.Model(ctx, naive); err != nil {
 			return nil, err
 		}
 	}

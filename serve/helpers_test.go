@@ -62,10 +62,7 @@ func learnFrom(ctx context.Context, folder string, content dataset.Content, d fi
 	if err != nil {
 		return err
 	}
-	data := fit.Data{Files: map[string]string{}, Drawing: d}
-	for name, file := range manifest.Files {
-		data.Files[name] = file.SHA256
-	}
+	data := fit.Data{Files: manifest.Checksums(), Drawing: d}
 	_, drawn, err := data.Prepare(ctx, g, nil, 1)
 	if err != nil {
 		return err
@@ -75,11 +72,8 @@ func learnFrom(ctx context.Context, folder string, content dataset.Content, d fi
 		if err != nil {
 			return err
 		}
-		m, err := r.Model(drawn.Problem.Checksum())
+		m, err := r.Model()
 		if err != nil {
-			return err
-		}
-		if m.Data, err = json.Marshal(data); err != nil {
 			return err
 		}
 		name := []string{"model.safetensors", "naive.safetensors"}[k]

@@ -65,7 +65,6 @@ func (s *Service) readLog(ctx context.Context, upTo int64) (*fit.Log, error) {
 
 // lesson is what a model learns from: the dataset and the log up to an event.
 type lesson struct {
-	data  fit.Data
 	graph *graph.Graph
 	drawn *fit.Drawn
 	note  string // what is to be known of it
@@ -102,7 +101,7 @@ func (s *Service) lesson(ctx context.Context, data fit.Data, method string, upTo
 	if err != nil {
 		return nil, err
 	}
-	return &lesson{data, found, drawn, note}, nil
+	return &lesson{found, drawn, note}, nil
 }
 
 // withLinks returns the graph with the links of a log added to its own.
@@ -167,11 +166,8 @@ func (s *Service) retrain(ctx context.Context, o Order, phase func(string), tell
 	if err != nil {
 		return err
 	}
-	m, err := result.Model(l.drawn.Problem.Checksum())
+	m, err := result.Model()
 	if err != nil {
-		return err
-	}
-	if m.Data, err = json.Marshal(l.data); err != nil {
 		return err
 	}
 	phase("validating")

@@ -228,7 +228,7 @@ func (c *class) params(x []float64) []float32 {
 // evaluate returns an objective at a point of the class and adds nothing to it: no prior, all pairs alike.
 func (c *class) evaluate(ctx context.Context, o *fit.Objective, x, grad []float64) (float64, error) {
 	o.Link, o.Propensity, o.EvenRisk = c.link, c.propensity, true
-	parts, err := fit.CPU{}.Gradient(ctx, o, c.params(x), grad)
+	parts, err := fit.CPU{Threads: 1}.Gradient(ctx, o, c.params(x), grad)
 	for i := range grad {
 		grad[i] *= c.scale[i]
 	}

@@ -396,8 +396,8 @@ func (c *Clicked) risks(ctx context.Context, j *fit.Judge, matrix *model.FieldMa
 		rate = min(max(rate, 1e-6), 1-1e-6)
 		logits[cell] = float32(math.Log(rate / (1 - rate)))
 	}
-	robust := &fit.Judge{Link: j.Link, LinkParams: j.LinkParams, Propensity: known, PropensityParams: logits}
-	found, err := robust.Risk(ctx, *p.tested, risk.Estimator{Scheme: fit.DoublyRobust}, nil)
+	robust := &fit.Judge{Link: j.Link, LinkParams: j.LinkParams, Propensity: known, PropensityParams: logits, Threads: 1}
+	found, err := robust.Risk(ctx, *p.tested, risk.Estimator{Scheme: risk.DR{}}, nil)
 	if err != nil {
 		return err
 	}

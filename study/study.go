@@ -58,7 +58,7 @@ func Lookup(names ...string) ([]Study, error) {
 // Options say how large studies are. The zero value is the paper's size.
 type Options struct {
 	Seeds   []uint64 `json:"seeds"`  // one repetition each; nil means 2001 to 2010, to 2003 of networks, to 2002 if Quick
-	Threads int      `json:"-"`      // 0 means one per processor; results do not depend on it
+	Threads int      `json:"-"`      // 0 means all processors; results do not depend on it
 	Preset  string   `json:"preset"` // of the trainings that are not about presets; "" means safe
 	Quick   bool     `json:"quick"`  // a small version that takes seconds, to see that everything works
 
@@ -91,7 +91,7 @@ func (o Options) WithDefaults() (Options, error) {
 	case len(distinct) < len(o.Seeds):
 		return o, fmt.Errorf("%w: a seed is there twice, and its repetitions would be the same; give different ones", ErrOption)
 	case o.Threads < 0:
-		return o, fmt.Errorf("%w: %d threads; give 1 or more, or 0 for one per processor", ErrOption, o.Threads)
+		return o, fmt.Errorf("%w: %d threads; give 1 or more, or 0 for all processors", ErrOption, o.Threads)
 	case !slices.Contains(fit.Presets(), o.Preset):
 		return o, fmt.Errorf("%w: no preset %q; there is %s", ErrOption, o.Preset, strings.Join(fit.Presets(), ", "))
 	}

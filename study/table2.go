@@ -127,7 +127,7 @@ func (s *subject) judgeOf(outcomes []*Outcome) (*fit.Judge, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &fit.Judge{Link: link, LinkParams: o.learned.params, Propensity: matrix, PropensityParams: o.learned.propensity, Posterior: o.learned.posterior}, nil
+		return &fit.Judge{Link: link, LinkParams: o.learned.params, Propensity: matrix, PropensityParams: o.learned.propensity, Posterior: o.learned.posterior, Threads: 1}, nil
 	}
 	return nil, nil
 }

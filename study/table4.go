@@ -101,7 +101,7 @@ func runTable4(ctx context.Context, l *lab) (*Result, error) {
 				cost := float64(len(d.candidates.Sources())) * float64(n.Graph.Len()) * 1e-8
 				tasks = append(tasks, task{name: fmt.Sprintf("%s, %s, seed %d, ranking", m.Name, n.Name, seed), cost: cost, do: func(ctx context.Context) error {
 					began := time.Now()
-					standings, err := d.candidates.Rank(ctx, f.judge, evaluate.RankSettings{By: by, First: firstRanked})
+					standings, err := d.candidates.Rank(ctx, f.judge, evaluate.RankSettings{By: by, First: firstRanked, Threads: 1})
 					if err != nil {
 						return err
 					}

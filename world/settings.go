@@ -61,7 +61,7 @@ type Plan struct {
 	Cross Range // of π where they are of two; zero means .1 to .3. The unknown field is never one field
 
 	Seed    uint64 // the same seed gives the same world
-	Threads int    // 0 means one per processor; the world does not depend on it
+	Threads int    // 0 means all processors; results do not depend on it
 }
 
 // Range is an interval from which numbers are drawn uniformly.
@@ -157,7 +157,7 @@ func (p Plan) Validate() error {
 	case !(p.OracleAUC > .5 && p.OracleAUC < 1):
 		return bad("OracleAUC is %v; give a number between 0.5, where all pairs have the same y, and 1, where y is 0 or 1", p.OracleAUC)
 	case p.Threads < 0:
-		return bad("Threads is %d; give 1 or more, or 0 for one per processor", p.Threads)
+		return bad("Threads is %d; give 1 or more, or 0 for all processors", p.Threads)
 	}
 	if err := p.Same.check("Same"); err != nil {
 		return err

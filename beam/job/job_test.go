@@ -267,7 +267,7 @@ func TestListsAreThoseOfOneMachine(t *testing.T) {
 			settings.Ridge = -1
 		}
 		r := must(fit.Fit(ctx, s.drawn.Problem, settings, fit.Progress{}))(t)
-		m := must(r.Model("x"))(t)
+		m := must(r.Model())(t)
 		recommender := must(recommend.New(s.g, m, recommend.Options{}))(t)
 		var all []int32
 		for i := range int32(s.g.Len()) {
@@ -329,7 +329,7 @@ func TestBadInputIsNamed(t *testing.T) {
 	ctx := context.Background()
 	s := newSetup(t, 300, 8)
 	r := must(fit.Fit(ctx, s.drawn.Problem, settingsFor("mle"), fit.Progress{}))(t)
-	fitted := must(r.Model("x"))(t)
+	fitted := must(r.Model())(t)
 	for name, runner := range runners() {
 		for _, c := range []struct {
 			what  string

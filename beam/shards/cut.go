@@ -210,9 +210,8 @@ func Dataset(ctx context.Context, dir string, drawing func(*graph.Graph) fit.Dra
 			d.Close()
 		}
 	}()
-	data.Files = map[string]string{}
-	for name, file := range d.Manifest().Files {
-		data.Files[name] = file.SHA256
+	if data.Files, err = d.Checksums(ctx); err != nil {
+		return nil, nil, data, nil, err
 	}
 	data.Drawing = drawing(d.Graph())
 	e, err := d.Exposures(ctx)

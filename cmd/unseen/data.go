@@ -47,7 +47,7 @@ func openFitted(ctx context.Context, path, dir string, t *ticker) (*fittedNetwor
 		return nil, err
 	}
 	f := &fittedNetwork{Network: n}
-	if f.model, err = n.Model(path); err != nil {
+	if f.model, err = n.Model(ctx, path); err != nil {
 		n.Close()
 		return nil, err
 	}
@@ -55,11 +55,11 @@ func openFitted(ctx context.Context, path, dir string, t *ticker) (*fittedNetwor
 }
 
 // other opens another model of the same dataset.
-func (f *fittedNetwork) other(path string) (*network.Fitted, error) {
+func (f *fittedNetwork) other(ctx context.Context, path string) (*network.Fitted, error) {
 	if err := isModel(path, f.Folder()); err != nil {
 		return nil, err
 	}
-	return f.Model(path)
+	return f.Model(ctx, path)
 }
 
 // isModel looks whether a model can be there, or says how to come by one.
@@ -114,7 +114,7 @@ func (f *drawingFlags) names() []string {
 // data says what to learn from, and in words how it is cut.
 func (f *drawingFlags) data(n *network.Network, dir string, seed uint64) (fit.Data, string, error) {
 	g := n.Graph()
-	d := fit.Data{Files: n.Files()}
+	var d fit.Data
 	fail := func(format string, a ...any) (fit.Data, string, error) { return d, "", usagef(format, a...) }
 	drawing, why := fit.DrawingFor(g)
 	if f.split != "" {

@@ -217,12 +217,11 @@ func runDemo(ctx context.Context, f demoFlags, t *ticker) (*demo, error) {
 			d.warnings = append(d.warnings, warning.Message)
 		}
 	}
-	checksum := problem.Checksum()
-	m, err := bayes.Model(checksum)
+	m, err := bayes.Model()
 	if err != nil {
 		return nil, err
 	}
-	naive, err := d.Recommenders[0].result.Model(checksum)
+	naive, err := d.Recommenders[0].result.Model()
 	if err != nil {
 		return nil, err
 	}
@@ -249,7 +248,7 @@ func runDemo(ctx context.Context, f demoFlags, t *ticker) (*demo, error) {
 		return nil, err
 	}
 	t.say("writing %s", f.out)
-	return d, d.write(ctx, f, g, data, m, naive)
+	return d, d.write(ctx, f, g, problem.Data)
 }
 
 // stepOf shows training under a name.

@@ -19,7 +19,7 @@ import (
 )
 
 // write writes the folder: the data, the models and the report. Each is whole or not there.
-func (d *demo) write(ctx context.Context, f demoFlags, g *graph.Graph, data fit.Data, m, naive model.Model) error {
+func (d *demo) write(ctx context.Context, f demoFlags, g *graph.Graph, data *fit.Data) error {
 	folder := filepath.Join(f.out, "dataset")
 	manifest, err := dataset.Write(ctx, folder, dataset.Content{Graph: g}, dataset.WriteOptions{Provenance: dataset.Provenance{
 		MadeBy: "unseen", Command: []string{"unseen", "demo", "--papers", fmt.Sprint(f.papers), "--seed", fmt.Sprint(f.seed)}, Seed: &f.seed,
@@ -27,26 +27,23 @@ func (d *demo) write(ctx context.Context, f demoFlags, g *graph.Graph, data fit.
 	if err != nil {
 		return err
 	}
-	data.Files = map[string]string{}
-	for name, file := range manifest.Files {
-		data.Files[name] = file.SHA256
-	}
-	if m.Data, err = json.Marshal(data); err != nil {
-		return err
-	}
-	naive.Data = m.Data
-	path := filepath.Join(f.out, "model.safetensors")
-	if err := model.Save(path, m); err != nil {
-		return err
-	}
-	beside := filepath.Join(f.out, "naive.safetensors")
-	if err := model.Save(beside, naive); err != nil {
-		return err
+	data.Files = manifest.Checksums() // known only now, to the problem that both were fitted to
+	path, beside := filepath.Join(f.out, "model.safetensors"), filepath.Join(f.out, "naive.safetensors")
+	var checksum string
+	for k, path := range []string{beside, path} {
+		m, err := d.Recommenders[k].result.Model()
+		if err != nil {
+			return err
+		}
+		if err := model.Save(path, m); err != nil {
+			return err
+		}
+		checksum = m.DataChecksum
 	}
 	if err := d.writeEvaluation(path); err != nil {
 		return err
 	}
-	document := d.document(m.DataChecksum)
+	document := d.document(checksum)
 	page := filepath.Join(f.out, "report.html")
 	if err := document.WriteHTML(page); err != nil {
 		return err

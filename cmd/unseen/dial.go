@@ -285,7 +285,7 @@ func refit(ctx context.Context, f dialFlags, m model.Model, drawn *fit.Drawn, la
 		}
 		return m, "", fmt.Errorf("λ_R = %g: %w", lambda, causedByFlags(err))
 	}
-	again, err := result.Model(drawn.Problem.Checksum())
+	again, err := result.Model()
 	return again, warning, err
 }
 

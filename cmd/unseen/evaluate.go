@@ -166,7 +166,7 @@ func runEvaluate(ctx context.Context, f evaluateFlags, t *ticker) (*evaluate.Eva
 	}
 	groupless := ""
 	for _, path := range f.against {
-		other, err := n.other(path)
+		other, err := n.other(ctx, path)
 		if err != nil {
 			return nil, err
 		}

@@ -420,7 +420,6 @@ type fitSource struct {
 	sample *world.Sample // of a world, with the truth
 
 	dataset *fitDataset
-	data    fit.Data
 	held    fit.Evidence
 }
 
@@ -463,8 +462,8 @@ func (f *fitFlags) fromDataset(ctx context.Context, t *ticker) (*fitSource, erro
 		return nil, err
 	}
 	from := &fitSource{close: n.Close}
-	var why string
-	if from.data, why, err = f.drawing.data(n, f.data, f.seed); err != nil {
+	data, why, err := f.drawing.data(n, f.data, f.seed)
+	if err != nil {
 		n.Close()
 		return nil, err
 	}
@@ -473,15 +472,15 @@ func (f *fitFlags) fromDataset(ctx context.Context, t *ticker) (*fitSource, erro
 		t.note("%s dimensions make this slow; %s", thousands(dim), hint)
 	}
 	t.say("drawing pairs of %s links", thousands(n.Graph().LinkCount()))
-	g, drawn, err := from.data.Prepare(ctx, n.Graph(), n.Log(), f.threads)
+	g, drawn, err := n.Prepare(ctx, data, f.threads)
 	if err != nil {
 		n.Close()
-		return nil, fmt.Errorf("%s: %w", f.data, causedByFlags(err))
+		return nil, causedByFlags(err)
 	}
 	from.graph, from.problem, from.held = g, drawn.Problem, drawn.Test
 	from.dataset = &fitDataset{
 		Dir: f.data, Nodes: g.Len(), Links: g.LinkCount(), Fields: g.FieldCount() - 1, Dim: g.Vectors().Dim(),
-		FieldsBy: from.data.Fields.String(), Split: why, Logged: drawn.Logged, Drawing: from.data.Drawing,
+		FieldsBy: data.Fields.String(), Split: why, Logged: drawn.Logged, Drawing: data.Drawing,
 	}
 	return from, nil
 }
@@ -556,14 +555,9 @@ func runFit(ctx context.Context, f fitFlags, t *ticker) (*fitReport, error) {
 		}
 	}
 	if f.output != "" {
-		m, err := result.Model(problem.Checksum())
+		m, err := result.Model()
 		if err != nil {
 			return nil, err
-		}
-		if from.dataset != nil {
-			if m.Data, err = json.Marshal(from.data); err != nil {
-				return nil, err
-			}
 		}
 		if r.Certificate != nil {
 			if m.Certificate, err = json.Marshal(r.Certificate); err != nil {

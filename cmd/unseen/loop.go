@@ -199,7 +199,7 @@ func foretell(ctx context.Context, s loop.Settings) (*loop.Forecast, error) {
 	if err != nil {
 		return nil, causedByFlags(err)
 	}
-	m, err := result.Model(problem.Checksum())
+	m, err := result.Model()
 	if err != nil {
 		return nil, err
 	}

@@ -229,7 +229,7 @@ func (f *recommendFlags) openRecommender(ctx context.Context, t *ticker) (_ *rec
 	}
 	var naive *network.Fitted
 	if f.naive != "" {
-		if naive, err = n.other(f.naive); err != nil {
+		if naive, err = n.other(ctx, f.naive); err != nil {
 			return nil, err
 		}
 	}

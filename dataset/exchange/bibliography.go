@@ -166,7 +166,7 @@ func eachLine(ctx context.Context, path string, o Options, s Sink, f func(lines 
 	}
 	defer lines.Close()
 	for lines.Next() {
-		if fault := lines.Fault(); fault != nil {
+		if fault := lines.tooLong(); fault != nil {
 			err = s.Reject(lines.Place(), fault, "see whether the file is what it should be", lines.Bytes())
 		} else if len(lines.Bytes()) > 0 {
 			err = f(lines)

@@ -20,6 +20,10 @@
 //		if err != nil { return err }
 //		defer lines.Close()
 //		for lines.Next() {
+//			if bad := lines.Fault(); bad != nil { // too long, or no UTF-8
+//				if err := s.Reject(bad.Place, bad.Err, bad.Mend, lines.Bytes()); err != nil { return err }
+//				continue
+//			}
 //			source, target, ok := bytes.Cut(lines.Bytes(), []byte(" "))
 //			if !ok { if err := s.Reject(lines.Place(), exchange.ErrFormat, "write two words", lines.Bytes()); err != nil { return err }; continue }
 //			if err := s.Link(string(source), string(target), lines.Place()); err != nil { return err }
@@ -41,9 +45,9 @@
 // the root above the field of study with the highest score.
 //
 // All three leave out references to works that are not in the set, count them, and make nodes of them if
-// asked to. They read JSON selectively (internal/jsonscan), at more than a hundred megabytes a second.
+// asked to. They read only the parts of the JSON that they need, at more than a hundred megabytes a second.
 //
 // "paper-pickle" reads the pickles that came with "Correcting Exposure Bias for Link Recommendation" (ICML 2021) without
-// running them (internal/pickle), and draws the semi-synthetic experiment's fields, propensities, exposures
+// running anything that is in them, and draws the semi-synthetic experiment's fields, propensities, exposures
 // and links as its notebook does, from the same generators and seeds.
 package exchange

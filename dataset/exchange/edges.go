@@ -1,10 +1,8 @@
 package exchange
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"unicode/utf8"
 	"unsafe"
 )
 
@@ -40,8 +38,8 @@ func importEdges(ctx context.Context, o Options, s Sink) error {
 func readEdges(lines *Lines, s Sink) error {
 	for lines.Next() {
 		line := lines.Bytes()
-		if err := lineFault(lines); err != nil {
-			if err := s.Reject(err.place, err.err, err.mend, line); err != nil {
+		if bad := lines.Fault(); bad != nil {
+			if err := s.Reject(bad.Place, bad.Err, bad.Mend, line); err != nil {
 				return err
 			}
 			continue
@@ -81,32 +79,3 @@ func blank(b byte) bool { return b == ' ' || b == '\t' || b == '\r' || b == '\v'
 
 // alias is a string in the memory of bytes, which must not change while it is used.
 func alias(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
-
-// badLine is a line that is no text, or too long.
-type badLine struct {
-	place Place
-	err   error
-	mend  string
-}
-
-func lineFault(lines *Lines) *badLine {
-	at, line := lines.Place(), lines.Bytes()
-	if err := lines.Fault(); err != nil {
-		return &badLine{at, err, "see that it is text, with line ends"}
-	}
-	if !utf8.Valid(line) {
-		for at.Column = 1; at.Column <= len(line); {
-			r, size := utf8.DecodeRune(line[at.Column-1:])
-			if r == utf8.RuneError && size <= 1 {
-				break
-			}
-			at.Column += size
-		}
-		return &badLine{at, fmt.Errorf("%w: byte 0x%02x", ErrEncoding, line[at.Column-1]), mendEncoding}
-	}
-	if k := bytes.IndexByte(line, 0); k >= 0 {
-		at.Column = k + 1
-		return &badLine{at, fmt.Errorf("%w: a NUL byte; the file is binary, or UTF-16", ErrEncoding), mendEncoding}
-	}
-	return nil
-}

@@ -85,7 +85,9 @@ func ExampleRegister() {
 			defer lines.Close()
 			for lines.Next() {
 				source, target, ok := bytes.Cut(lines.Bytes(), []byte(" -> "))
-				if !ok {
+				if bad := lines.Fault(); bad != nil { // too long, or no UTF-8
+					err = s.Reject(bad.Place, bad.Err, bad.Mend, lines.Bytes())
+				} else if !ok {
 					err = s.Reject(lines.Place(), exchange.ErrFormat, "write a -> b", lines.Bytes())
 				} else {
 					err = s.Link(string(source), string(target), lines.Place())

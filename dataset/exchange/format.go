@@ -154,7 +154,7 @@ type Sink interface {
 	// EndNodes says that no Node comes any more: an end that is no node is then found out at once.
 	EndNodes()
 	// Link adds a link by the ids of its ends. One from a node to itself is counted and dropped, as is one
-	// that was there already.
+	// that was there already. The sink keeps no string that it is given, only copies.
 	Link(source, target string, at Place) error
 	// LinkIndex adds a link by the numbers that Node returned.
 	LinkIndex(source, target int32, at Place) error

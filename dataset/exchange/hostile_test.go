@@ -289,3 +289,24 @@ func TestForeignFolderInTheWay(t *testing.T) {
 	}
 	untouched(t, out, "diary.txt")
 }
+
+// A format from outside needs nothing but Fault to leave bad lines to the sink.
+func TestLineFaults(t *testing.T) {
+	lines := newLines(strings.NewReader("fine\nå\xff\nb\x00\n"+strings.Repeat("x", 99)+"\n"), "f", Limits{Record: 50})
+	want := []struct {
+		err    error
+		column int
+	}{{nil, 0}, {ErrEncoding, 3}, {ErrEncoding, 2}, {ErrTooLong, 0}}
+	for k, w := range want {
+		if !lines.Next() {
+			t.Fatalf("%d lines: %v", k, lines.Err())
+		}
+		bad := lines.Fault()
+		switch {
+		case w.err == nil && bad != nil:
+			t.Errorf("line %d: %+v", k+1, bad)
+		case w.err != nil && (bad == nil || !errors.Is(bad.Err, w.err) || bad.Place.Column != w.column || bad.Place.Line != k+1 || bad.Mend == ""):
+			t.Errorf("line %d: %+v, want %v in column %d", k+1, bad, w.err, w.column)
+		}
+	}
+}

@@ -170,8 +170,8 @@ func eachObject(ctx context.Context, path string, o Options, s Sink, each func(*
 	var x object
 	for lines.Next() {
 		line := bytes.TrimSpace(lines.Bytes())
-		if bad := lineFault(lines); bad != nil {
-			if err := s.Reject(bad.place, bad.err, bad.mend, line); err != nil {
+		if bad := lines.Fault(); bad != nil {
+			if err := s.Reject(bad.Place, bad.Err, bad.Mend, line); err != nil {
 				return err
 			}
 			continue

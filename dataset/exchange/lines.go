@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"unicode/utf8"
 )
 
 // Lines reads a text line by line, whatever its length up to Limits.Record. A line ends with \n or \r\n; a
@@ -124,9 +125,39 @@ func (l *Lines) fill() bool {
 // Bytes returns the line without its end. They are good until Next.
 func (l *Lines) Bytes() []byte { return l.line }
 
-// Fault returns an error that wraps ErrTooLong where the line is longer than it may be; then Bytes are its
-// beginning, and it is to be rejected.
-func (l *Lines) Fault() error {
+// LineFault is what is wrong with a line that is to be rejected, in the words of Sink.Reject.
+type LineFault struct {
+	Place Place  // with the column of a bad byte
+	Err   error  // wraps ErrTooLong or ErrEncoding
+	Mend  string // what to do
+}
+
+// Fault returns what is wrong with a line that is longer than it may be, of which Bytes are the beginning, that is not
+// UTF-8 or has a NUL byte; nil if nothing is. A format rejects such a line and goes on with the next.
+func (l *Lines) Fault() *LineFault {
+	at := l.Place()
+	if err := l.tooLong(); err != nil {
+		return &LineFault{at, err, "see that it is text, with line ends"}
+	}
+	if !utf8.Valid(l.line) {
+		for at.Column = 1; at.Column <= len(l.line); {
+			r, size := utf8.DecodeRune(l.line[at.Column-1:])
+			if r == utf8.RuneError && size <= 1 {
+				break
+			}
+			at.Column += size
+		}
+		return &LineFault{at, fmt.Errorf("%w: byte 0x%02x", ErrEncoding, l.line[at.Column-1]), mendEncoding}
+	}
+	if k := bytes.IndexByte(l.line, 0); k >= 0 {
+		at.Column = k + 1
+		return &LineFault{at, fmt.Errorf("%w: a NUL byte; the file is binary, or UTF-16", ErrEncoding), mendEncoding}
+	}
+	return nil
+}
+
+// tooLong is the part of Fault that costs nothing, for formats that look at every byte themselves.
+func (l *Lines) tooLong() error {
 	if l.long {
 		return fmt.Errorf("%w: more than %d bytes", ErrTooLong, l.limit)
 	}

@@ -215,7 +215,7 @@ func semanticScholarKind(ctx context.Context, path string, o Options) (string, e
 		if len(lines.Bytes()) == 0 {
 			continue
 		}
-		if lines.Fault() != nil {
+		if lines.tooLong() != nil {
 			break
 		}
 		kind := ""

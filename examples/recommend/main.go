@@ -1,7 +1,7 @@
 // Fit a model that corrects for exposure, and recommend.
 //
-// The network is a small world with titles, fields and vectors. Yours comes from dataset.Open("papers"), whose Graph has
-// the same methods. A naive model is fitted beside it, to show what exposure had hidden.
+// The network is a small world with titles, fields and vectors. Yours comes from network.Open(ctx, "papers",
+// dataset.OpenOptions{}), whose Graph has the same methods. A naive model is fitted beside it, to show what exposure had hidden.
 //
 // Prints:
 //
@@ -64,7 +64,7 @@ func learn(ctx context.Context, g *graph.Graph, method string) model.Model {
 	if method == "bayes" {
 		fmt.Printf("%s: the scale of exposure is %s\n", method, result.Findings.Class)
 	}
-	m, err := result.Model(drawn.Problem.Checksum()) // model.Save(path, m) keeps it
+	m, err := result.Model() // model.Save(path, m) keeps it
 	check(err)
 	return m
 }

@@ -62,12 +62,11 @@ func main() {
 func prepare(ctx context.Context, folder string) {
 	settings := world.Settings{Nodes: 200, Dim: 8, Fields: world.EvenFields(3), Plan: world.Plan{BaseRate: .1, OracleAUC: .95, Seed: 5}}
 	made := check(check(world.New(ctx, settings)).Linked(ctx))
-	check(dataset.Write(ctx, filepath.Join(folder, "dataset"), dataset.Content{Graph: made.Graph()}, dataset.WriteOptions{}))
-	data := fit.Data{Drawing: fit.Drawing{Split: fit.Whole, PerLink: 4}}
+	manifest := check(dataset.Write(ctx, filepath.Join(folder, "dataset"), dataset.Content{Graph: made.Graph()}, dataset.WriteOptions{}))
+	data := fit.Data{Files: manifest.Checksums(), Drawing: fit.Drawing{Split: fit.Whole, PerLink: 4}}
 	_, drawn, err := data.Prepare(ctx, made.Graph(), nil, 1)
 	check(0, err)
-	m := check(check(fit.Fit(ctx, drawn.Problem, fit.Settings{}, fit.Progress{})).Model(drawn.Problem.Checksum()))
-	m.Data = check(json.Marshal(data)) // which pairs it was fitted to; the service trains on them again
+	m := check(check(fit.Fit(ctx, drawn.Problem, fit.Settings{}, fit.Progress{})).Model()) // it knows its dataset and pairs; the service trains on them again
 	check(0, model.Save(filepath.Join(folder, "model.safetensors"), m))
 }
 

@@ -1,0 +1,107 @@
+package network_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+
+	"unseen/dataset"
+	"unseen/fit"
+	"unseen/model"
+	"unseen/network"
+	"unseen/recommend"
+	"unseen/world"
+)
+
+// check stands for the error handling of a real program.
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// library makes a folder with a dataset in it, as unseen import and unseen encode do.
+func library(seed uint64) (parent, folder string) {
+	ctx := context.Background()
+	parent, err := os.MkdirTemp("", "unseen-")
+	check(err)
+	w, err := world.New(ctx, world.Settings{Nodes: 150, Dim: 8, Fields: world.EvenFields(3), Plan: world.Plan{BaseRate: .1, OracleAUC: .95, Seed: seed}})
+	check(err)
+	w, err = w.Linked(ctx)
+	check(err)
+	folder = filepath.Join(parent, "papers")
+	_, err = dataset.Write(ctx, folder, dataset.Content{Graph: w.Graph()}, dataset.WriteOptions{})
+	check(err)
+	return parent, folder
+}
+
+// learn fits a model to a dataset and saves it.
+func learn(ctx context.Context, folder, path string) {
+	n, err := network.Open(ctx, folder, dataset.OpenOptions{})
+	check(err)
+	defer n.Close()
+	drawing, _ := fit.DrawingFor(n.Graph()) // by age, or at random where nobody knows it
+	_, drawn, err := n.Prepare(ctx, fit.Data{Drawing: drawing}, 0)
+	check(err)
+	result, err := fit.Fit(ctx, drawn.Problem, fit.Settings{Method: "mle", Seed: 1}, fit.Progress{})
+	check(err)
+	m, err := result.Model()
+	check(err)
+	check(model.Save(path, m))
+}
+
+// From a folder to a model: the pairs are drawn, the newest papers held out, and the model remembers both.
+func ExampleOpen() {
+	parent, folder := library(1)
+	defer os.RemoveAll(parent)
+	learn(context.Background(), folder, filepath.Join(parent, "model.safetensors"))
+
+	n, err := network.Open(context.Background(), folder, dataset.OpenOptions{})
+	check(err)
+	defer n.Close()
+	fitted, err := n.Model(context.Background(), filepath.Join(parent, "model.safetensors"))
+	check(err)
+	_, drawn, m, err := fitted.Held(context.Background(), 0) // the same pairs again
+	check(err)
+	fmt.Println(m.Method, "knows its", len(fitted.Data.Files), "files, and of", n.Graph().Len(), "papers", len(drawn.Split.Nodes(2)), "were held out")
+	// Output: mle knows its 3 files, and of 150 papers 30 were held out
+}
+
+// From a model to recommendations. A model of another dataset is refused.
+func ExampleNetwork_Model() {
+	ctx := context.Background()
+	parent, folder := library(1)
+	defer os.RemoveAll(parent)
+	path := filepath.Join(parent, "model.safetensors")
+	learn(ctx, folder, path)
+
+	n, err := network.Open(ctx, folder, dataset.OpenOptions{})
+	check(err)
+	defer n.Close()
+	fitted, err := n.Model(ctx, path)
+	check(err)
+	r, err := fitted.Recommender(ctx, nil, recommend.Options{})
+	check(err)
+	node, _ := n.Graph().Index("p140")
+	list, err := r.Top(ctx, recommend.Query{Source: r.Node(node), K: 3})
+	check(err)
+	for _, item := range list.Items {
+		fmt.Println(item.Rank, item.ID != "", item.Link > 0 && item.Link < 1)
+	}
+
+	other, elsewhere := library(2)
+	defer os.RemoveAll(other)
+	wrong, err := network.Open(ctx, elsewhere, dataset.OpenOptions{})
+	check(err)
+	defer wrong.Close()
+	_, err = wrong.Model(ctx, path)
+	fmt.Println(errors.Is(err, network.ErrModel))
+	// Output:
+	// 1 true true
+	// 2 true true
+	// 3 true true
+	// true
+}
