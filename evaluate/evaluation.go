@@ -144,7 +144,7 @@ func NewEvaluation(ctx context.Context, g *graph.Graph, m model.Model, v fit.Evi
 	if judge.Posterior == nil && e.Class != fit.NoExposure {
 		e.Warnings = append(e.Warnings, "a model by "+m.Method+" does not know how sure it is of π̂ and ŷ: its intervals take both for known and are far too narrow; judge it by the exposure of a model by bayes")
 	}
-	if e.Observed, _, err = observe(m, v.Pairs); err != nil {
+	if e.Observed, _, err = observe(judge, v.Pairs); err != nil {
 		return nil, err
 	}
 	if e.Panel, err = NewPanel(ctx, judge, v, s.Panel); err != nil {
@@ -158,7 +158,8 @@ func NewEvaluation(ctx context.Context, g *graph.Graph, m model.Model, v fit.Evi
 		o := Other{Model: s.Names[k], Method: other.Method}
 		settings := s.Panel
 		settings.Graph = nil
-		if o.Observed, settings.Predictions, err = observe(other, v.Pairs); err != nil {
+		theirs := &fit.Judge{Link: other.Link, LinkParams: other.LinkParams, Propensity: other.Propensity, PropensityParams: other.PropensityParams, Threads: s.Panel.Threads}
+		if o.Observed, settings.Predictions, err = observe(theirs, v.Pairs); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.Names[k], err)
 		}
 		if o.Panel, err = NewPanel(ctx, judge, v, settings); err != nil {
@@ -267,18 +268,10 @@ func ranksOf(s Standing, fields, own []uint16, k int) (Ranks, error) {
 }
 
 // observe judges a model by links that happened, and returns the logits of ŷ.
-func observe(m model.Model, p *graph.Pairs) (Observed, []float32, error) {
-	n := p.Len()
-	z, s := make([]float32, n), make([]float32, n)
-	const stretch = 4096
-	for from := 0; from < n; from += stretch {
-		to := min(from+stretch, n)
-		b := model.Batch{Sources: p.Source[from:to], Targets: p.Target[from:to]}
-		m.Link.Logits(z[from:to], m.LinkParams, b)
-		m.Propensity.Logits(s[from:to], m.PropensityParams, b)
-	}
+func observe(j *fit.Judge, p *graph.Pairs) (Observed, []float32, error) {
+	z, s := j.Logits(p)
 	link, seen := Scored{Linked: p.Linked, Weights: p.Weight}, Scored{Linked: p.Linked, Weights: p.Weight}
-	for k := range n {
+	for k := range z {
 		b, err := risk.FromLogits(float64(z[k]), float64(s[k]))
 		if err != nil {
 			return Observed{}, nil, fmt.Errorf("evaluate: the model's logits of pair %d: %w; fit it anew", k, err)

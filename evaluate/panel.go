@@ -9,7 +9,6 @@ import (
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/internal/kern"
-	"unseen/model"
 	"unseen/risk"
 )
 
@@ -150,10 +149,7 @@ func exactOf(name string, t *fit.Totals) *float64 {
 
 // beliefsOf returns what a judge believes of each pair, and whether a link is predicted there.
 func beliefsOf(j *fit.Judge, p *graph.Pairs, predictions []float32) ([]risk.Belief, []bool, error) {
-	batch := model.Batch{Sources: p.Source, Targets: p.Target}
-	z, s := make([]float32, p.Len()), make([]float32, p.Len())
-	j.Link.Logits(z, j.LinkParams, batch)
-	j.Propensity.Logits(s, j.PropensityParams, batch)
+	z, s := j.Logits(p)
 	beliefs, decisions := make([]risk.Belief, len(z)), make([]bool, len(z))
 	for k := range z {
 		var err error

@@ -64,6 +64,17 @@ func (j *Judge) Validate() error {
 	return nil
 }
 
+// Logits returns the logits of ŷ and of π̂ of every pair.
+func (j *Judge) Logits(p *graph.Pairs) (z, s []float32) {
+	z, s = make([]float32, p.Len()), make([]float32, p.Len())
+	kern.Chunks(p.Len(), 4096, kern.Threads(j.Threads), func(_, _, from, to int) {
+		b := model.Batch{Sources: p.Source[from:to], Targets: p.Target[from:to]}
+		j.Link.Logits(z[from:to], j.LinkParams, b)
+		j.Propensity.Logits(s[from:to], j.PropensityParams, b)
+	})
+	return z, s
+}
+
 // Evidence is pairs to judge by, such as held-out ones.
 type Evidence struct {
 	Pairs    *graph.Pairs    // nil if none were held out

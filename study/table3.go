@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"unseen/evaluate"
-	"unseen/model"
 )
 
 var table3 = Study{
@@ -87,14 +86,7 @@ func (c *Classified) judge(f *fitted, d *drawn) error {
 	c.Seconds = f.seconds
 	p := d.Test.Pairs
 	n := p.Len()
-	z, s := make([]float32, n), make([]float32, n)
-	const stretch = 4096
-	for from := 0; from < n; from += stretch {
-		to := min(from+stretch, n)
-		b := model.Batch{Sources: p.Source[from:to], Targets: p.Target[from:to]}
-		f.judge.Link.Logits(z[from:to], f.judge.LinkParams, b)
-		f.judge.Propensity.Logits(s[from:to], f.judge.PropensityParams, b)
-	}
+	z, s := f.judge.Logits(p)
 	link := evaluate.Scored{Scores: make([]float64, n), Linked: p.Linked}
 	seen := evaluate.Scored{Scores: make([]float64, n), Linked: p.Linked}
 	sampled := evaluate.Scored{Scores: make([]float64, n), Linked: p.Linked}

@@ -449,16 +449,8 @@ func (s *subject) fit(ctx context.Context, m Method, preset string, o *Outcome) 
 		o.learned.propensity = r.PropensityParams
 		s.comparePropensities(o, matrix, r.PropensityParams)
 	}
-	n := s.test.Pairs.Len()
-	z, p := make([]float32, n), make([]float32, n)
-	const stretch = 4096
-	for from := 0; from < n; from += stretch {
-		to := min(from+stretch, n)
-		b := model.Batch{Sources: s.test.Pairs.Source[from:to], Targets: s.test.Pairs.Target[from:to]}
-		r.Link.Logits(z[from:to], r.LinkParams, b)
-		r.Propensity.Logits(p[from:to], r.PropensityParams, b)
-	}
-	beliefs := make([]risk.Belief, n)
+	z, p := r.Judge().Logits(s.test.Pairs)
+	beliefs := make([]risk.Belief, len(z))
 	for k := range beliefs {
 		if beliefs[k], err = risk.FromLogits(float64(z[k]), float64(p[k])); err != nil {
 			o.Failed = fmt.Sprintf("the model's logits of pair %d: %v", k, err)

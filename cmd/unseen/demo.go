@@ -206,8 +206,8 @@ func runDemo(ctx context.Context, f demoFlags, t *ticker) (*demo, error) {
 		if err != nil {
 			return nil, err
 		}
-		one := demoRecommender{Method: method, result: r, logits: make([]float32, test.Pairs.Len())}
-		r.Link.Logits(one.logits, r.LinkParams, model.Batch{Sources: test.Pairs.Source, Targets: test.Pairs.Target})
+		one := demoRecommender{Method: method, result: r}
+		one.logits, _ = r.Judge().Logits(test.Pairs)
 		d.Recommenders = append(d.Recommenders, one)
 	}
 	bayes := d.Recommenders[1].result

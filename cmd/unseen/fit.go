@@ -598,7 +598,7 @@ func plantable(r *fit.Result) []float32 {
 // mark compares the models with what is true of a sample.
 func mark(fields []uint16, r *fit.Result, test *world.Sample) (*fitMarks, error) {
 	n := test.Pairs.Len()
-	z, s := logitsOf(r, test.Pairs)
+	z, s := r.Judge().Logits(test.Pairs)
 	model, truth := newJudged(n), newJudged(n)
 	for k := range n {
 		belief, err := risk.FromLogits(float64(z[k]), float64(s[k]))
@@ -620,23 +620,9 @@ func mark(fields []uint16, r *fit.Result, test *world.Sample) (*fitMarks, error)
 	}, nil
 }
 
-// logitsOf returns the logits of ŷ and π̂ of every pair.
-func logitsOf(r *fit.Result, p *graph.Pairs) (z, s []float32) {
-	n := p.Len()
-	z, s = make([]float32, n), make([]float32, n)
-	const stretch = 4096
-	for from := 0; from < n; from += stretch {
-		to := min(from+stretch, n)
-		b := model.Batch{Sources: p.Source[from:to], Targets: p.Target[from:to]}
-		r.Link.Logits(z[from:to], r.LinkParams, b)
-		r.Propensity.Logits(s[from:to], r.PropensityParams, b)
-	}
-	return z, s
-}
-
 // hold judges the models by held-out pairs, each counted for as many as it stands for.
 func hold(fields []uint16, r *fit.Result, p *graph.Pairs) (*fitHeld, error) {
-	z, s := logitsOf(r, p)
+	z, s := r.Judge().Logits(p)
 	out := &fitHeld{Pairs: p.Len()}
 	links, seen := evaluate.Scored{Linked: p.Linked, Weights: p.Weight}, evaluate.Scored{Linked: p.Linked, Weights: p.Weight}
 	var sums, weights [3]risk.Sum // of ŷ, π̂ of one field, of two
@@ -646,7 +632,7 @@ func hold(fields []uint16, r *fit.Result, p *graph.Pairs) (*fitHeld, error) {
 			return nil, fmt.Errorf("the model's logits of pair %d: %w", k, err)
 		}
 		out.Links += count(p.Linked[k])
-		links.Scores = append(links.Scores, belief.Link())
+		links.Scores = append(links.Scores, float64(z[k])) // the logit tells apart what rounds to 1
 		seen.Scores = append(seen.Scores, belief.Link()*belief.Propensity())
 		group := 1 + count(fields[p.Source[k]] != fields[p.Target[k]])
 		for which, x := range map[int]float64{0: belief.Link(), group: belief.Propensity()} {
