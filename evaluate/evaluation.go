@@ -173,6 +173,9 @@ func NewEvaluation(ctx context.Context, g *graph.Graph, m model.Model, v fit.Evi
 			d := differences[o.Panel.Risks[i].Scheme]
 			o.Panel.Risks[i].Against = &d
 		}
+		if ap, pu := differences["ap"], differences["pu"]; ap.Lower > 0 && pu.Upper < 0 || ap.Upper < 0 && pu.Lower > 0 {
+			e.Warnings = append(e.Warnings, fmt.Sprintf("R_AP and R_PU prefer different ones of %s and %s, and each is sure: R_AP believes the ŷ of the model that judges, R_PU its π̂ alone; these pairs do not decide", cmp.Or(m.Method, "this model"), s.Names[k]))
+		}
 		e.Others = append(e.Others, o)
 	}
 	if s.Candidates != nil {

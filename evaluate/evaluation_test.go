@@ -80,6 +80,17 @@ func TestEvaluationWarns(t *testing.T) {
 	if !says(wrong, EvaluationSettings{}, "R_AP and R_w, R_PU estimate the same risk") {
 		t.Error("π̂ is far too small, and nothing is said")
 	}
+	flipped := m // sure and wrong
+	flipped.LinkParams = slices.Clone(m.LinkParams)
+	for k := range flipped.LinkParams {
+		flipped.LinkParams[k] *= -1
+	}
+	if !says(flipped, EvaluationSettings{Others: []model.Model{m}, Names: []string{"the truth"}}, "R_AP and R_PU prefer different ones of mle and the truth") {
+		t.Error("a model that is wrong and sure prefers itself, and nothing is said")
+	}
+	if says(m, EvaluationSettings{Others: []model.Model{flipped}, Names: []string{"flipped"}}, "prefer different ones") {
+		t.Error("all prefer the truth, and yet there is a warning")
+	}
 	if !says(wrong, EvaluationSettings{Panel: PanelSettings{Floor: .4}}, "of the pairs have a π̂ below 0.4") {
 		t.Error("π̂ is below the floor, and nothing is said")
 	}

@@ -180,7 +180,6 @@ func (e *exposed) panel(v *evaluate.Evaluation) {
 			e.Scale.including(row.Risk.Lower, row.Risk.Upper, row.Risk.Interval.Estimate)
 		}
 	}
-	var ap []fit.Estimate
 	for n, row := range v.Panel.Risks {
 		name := schemes[row.Scheme]
 		out := panelRow{Name: cmp.Or(name[0], row.Scheme), Means: name[1]}
@@ -191,25 +190,25 @@ func (e *exposed) panel(v *evaluate.Evaluation) {
 			risk := m.panel.Risks[n].Risk
 			label := fmt.Sprintf("%s by %s: %.4f, from %.4f to %.4f", m.name, out.Name, risk.Interval.Estimate, risk.Lower, risk.Upper)
 			out.Models = append(out.Models, panelOne{m.name, risk, e.Scale.span(risk.Lower, risk.Interval.Estimate, risk.Upper, []string{"", "b", "c"}[min(k, 2)], label)})
-			if row.Scheme == "ap" {
-				ap = append(ap, risk)
-			}
 		}
 		e.Panel = append(e.Panel, out)
 	}
 	for k, m := range models {
 		e.Judged = append(e.Judged, legend{[]string{"", "s2", "s8"}[min(k, 2)], m.name})
 	}
-	if len(ap) > 1 {
-		mine, theirs := ap[0], ap[1]
+	if len(models) < 2 {
+		return
+	}
+	// evaluations of earlier versions have no differences
+	if d := toReport(models[1].panel).Against; d != nil {
+		verdict := "the same pairs, one by one, do not tell which is better"
 		switch {
-		case mine.Upper < theirs.Lower:
-			e.Words = fmt.Sprintf("Corrected for exposure, %s is better than %s: their intervals of R_AP lie apart.", models[0].name, models[1].name)
-		case mine.Lower > theirs.Upper:
-			e.Words = fmt.Sprintf("Corrected for exposure, %s is worse than %s: their intervals of R_AP lie apart.", models[0].name, models[1].name)
-		default:
-			e.Words = fmt.Sprintf("Corrected for exposure, %s has an R_AP of %.4f and %s one of %.4f; their intervals overlap, so that these pairs alone do not tell which is better.", models[0].name, mine.Interval.Estimate, models[1].name, theirs.Interval.Estimate)
+		case d.Lower > 0:
+			verdict = models[0].name + " is better"
+		case d.Upper < 0:
+			verdict = models[0].name + " is worse"
 		}
+		e.Words = fmt.Sprintf("Corrected for exposure, %s: the R_AP of %s is %.4f above that of %s, from %.4f to %.4f.", verdict, models[1].name, d.Interval.Estimate, models[0].name, d.Lower, d.Upper)
 	}
 }
 

@@ -142,7 +142,7 @@ func (p *site) running(r *http.Request) (*running, error) {
 			return nil, err
 		}
 		if v != nil && v.Panel != nil {
-			risk := riskOf(v.Panel)
+			risk := toReport(v.Panel).Risk
 			row.Risk = &risk
 			risks.including(risk.Lower, risk.Upper)
 		}

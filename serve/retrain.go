@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"unseen/evaluate"
 	"unseen/fit"
@@ -317,21 +318,25 @@ func validate(ctx context.Context, next, parent *engine, l *lesson) ([]Check, er
 	if err != nil {
 		return nil, err
 	}
-	mine, theirs := riskOf(e.Panel), riskOf(e.Others[0].Panel)
-	return append(checks, Check{
-		Name: "panel", Passed: mine.Lower <= theirs.Upper,
-		Detail: fmt.Sprintf("R_AP %.4g, from %.4g to %.4g; of the model that serves %.4g, from %.4g to %.4g", mine.Interval.Estimate, mine.Lower, mine.Upper, theirs.Interval.Estimate, theirs.Lower, theirs.Upper),
-	}), nil
-}
-
-// riskOf is the risk by the estimator to report.
-func riskOf(p *evaluate.Panel) fit.Estimate {
-	for _, row := range p.Risks {
-		if row.Scheme == "ap" {
-			return row.Risk
+	// R_AP believes the ŷ of the model that it judges by, so that one that is sure and wrong looks good to itself; R_PU
+	// believes its π̂ alone, and is less sure.
+	check := Check{Name: "panel", Passed: true}
+	var words []string
+	for _, row := range e.Others[0].Panel.Risks {
+		if row.Scheme == "ap" || row.Scheme == "pu" {
+			more := row.Against // what serves is worse by this, pair by pair
+			check.Passed = check.Passed && more.Upper >= 0
+			words = append(words, fmt.Sprintf("by %s what serves is worse by %.2g, from %.2g to %.2g", row.Label(), more.Interval.Estimate, more.Lower, more.Upper))
 		}
 	}
-	return fit.Estimate{}
+	mine := toReport(e.Panel).Risk
+	check.Detail = fmt.Sprintf("R_AP %.4g, from %.4g to %.4g; %s, on the same pairs", mine.Interval.Estimate, mine.Lower, mine.Upper, strings.Join(words, "; "))
+	return append(checks, check), nil
+}
+
+// toReport is the estimator to report.
+func toReport(p *evaluate.Panel) evaluate.PanelRow {
+	return p.Risks[slices.IndexFunc(p.Risks, func(r evaluate.PanelRow) bool { return r.Scheme == "ap" })]
 }
 
 // smokeTest makes lists for sources all over the graph and looks whether they can be shown.

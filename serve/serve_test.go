@@ -13,12 +13,14 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"unseen/model"
 	"unseen/serve/store"
 )
 
@@ -808,5 +810,41 @@ func TestDrain(t *testing.T) {
 	}
 	if _, err := net.Dial("tcp", strings.TrimPrefix(url, "http://")); err == nil {
 		t.Error("still listening")
+	}
+}
+
+// A model that is clearly worse than the one that serves, pair by pair, does not come to serve; one that is as good does.
+func TestClearlyWorseModels(t *testing.T) {
+	s := open(t)
+	ctx := t.Context()
+	serves := s.now.Load().current
+	l, err := s.lesson(ctx, serves.data, "bayes", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := serves.Model()
+	m.LinkParams = slices.Clone(m.LinkParams)
+	for k := range m.LinkParams {
+		m.LinkParams[k] *= -1
+	}
+	path := filepath.Join(t.TempDir(), "worse.safetensors")
+	if err := model.Save(path, m); err != nil {
+		t.Fatal(err)
+	}
+	worse, err := s.load(ctx, path, "worse", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		next, parent *engine
+		passes       bool
+	}{{serves, serves, true}, {worse, serves, false}, {serves, worse, true}} {
+		checks, err := validate(ctx, c.next, c.parent, l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last := checks[len(checks)-1]; last.Name != "panel" || last.Passed != c.passes {
+			t.Errorf("%s after %s: %+v", c.next.digest, c.parent.digest, last)
+		}
 	}
 }
