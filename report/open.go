@@ -2,11 +2,9 @@ package report
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,6 +12,7 @@ import (
 	"strings"
 
 	"unseen/evaluate"
+	"unseen/internal/atomicfile"
 	"unseen/model"
 	"unseen/recommend"
 	"unseen/study"
@@ -39,9 +38,9 @@ func Open(title string, runs ...string) (*Document, error) {
 			d.Sections = append(d.Sections, read.Sections...)
 			d.Summary = append(d.Summary, read.Summary...)
 			titles = append(titles, read.Title)
-			sum, err := checksum(path)
+			sum, err := atomicfile.Sum(path)
 			if err != nil {
-				return nil, err
+				return nil, unreadable(path, err)
 			}
 			files = append(files, Fact{filepath.Base(path), "SHA-256 " + sum})
 		}
@@ -231,17 +230,4 @@ func sentence(r *study.Result) string {
 	}
 	text += ". Of " + number(float64(len(r.Findings)), 0) + " claims: " + counts + "."
 	return text
-}
-
-func checksum(path string) (string, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return "", unreadable(path, err)
-	}
-	defer file.Close()
-	sum := sha256.New()
-	if _, err := io.Copy(sum, file); err != nil {
-		return "", unreadable(path, err)
-	}
-	return fmt.Sprintf("%x", sum.Sum(nil)), nil
 }

@@ -2,10 +2,7 @@ package serve
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -39,20 +36,6 @@ func (s *Service) load(ctx context.Context, path, digest, naive string) (*engine
 		return nil, err
 	}
 	return &engine{Recommender: r, digest: digest, data: m.Data}, nil
-}
-
-// fileSum is the SHA-256 of a file.
-func fileSum(path string) (string, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer file.Close()
-	sum := sha256.New()
-	if _, err := io.Copy(sum, file); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
 // exists tells whether there is a file or folder.

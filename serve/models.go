@@ -171,7 +171,7 @@ func (r *register) trim(keep int) (dropped []string) {
 
 // adopt copies a model file into the registry's folder and returns its digest.
 func (g *registry) adopt(ctx context.Context, path string) (string, error) {
-	digest, err := fileSum(path)
+	digest, err := atomicfile.Sum(path)
 	if err != nil {
 		return "", err
 	}

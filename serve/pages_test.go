@@ -20,6 +20,7 @@ import (
 
 	"unseen/evaluate"
 	"unseen/fit"
+	"unseen/internal/atomicfile"
 	"unseen/loop"
 	"unseen/recommend"
 )
@@ -315,7 +316,7 @@ func TestReading(t *testing.T) {
 func TestEvaluationBeside(t *testing.T) {
 	folder := copyOf(t)
 	path := filepath.Join(folder, "model.safetensors")
-	digest, err := fileSum(path)
+	digest, err := atomicfile.Sum(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 
 	"unseen/dataset"
@@ -55,11 +53,11 @@ func (d *demo) write(ctx context.Context, f demoFlags, g *graph.Graph, data *fit
 // writeEvaluation writes what was found beside the model, where unseen serve looks for it.
 func (d *demo) writeEvaluation(path string) error {
 	e := d.evaluation
-	raw, err := os.ReadFile(path)
+	sum, err := atomicfile.Sum(path)
 	if err != nil {
 		return err
 	}
-	e.Model, e.Dataset, e.Held = fmt.Sprintf("%x", sha256.Sum256(raw)), "dataset", "as pairs of the same world that were drawn apart"
+	e.Model, e.Dataset, e.Held = sum, "dataset", "as pairs of the same world that were drawn apart"
 	return atomicfile.Write(path+".evaluation.json", func(w io.Writer) error { return json.NewEncoder(w).Encode(e) })
 }
 

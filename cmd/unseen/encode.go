@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"math"
@@ -19,6 +17,7 @@ import (
 	"unseen/encode"
 	"unseen/encode/onnx"
 	"unseen/graph"
+	"unseen/internal/atomicfile"
 )
 
 // encodeFlags is the command line of unseen encode.
@@ -266,7 +265,7 @@ func (f *encodeFlags) neural(ctx context.Context, folder string, d *dataset.Data
 	if f.threads > 0 { // the encoder itself takes all that there are
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(f.threads))
 	}
-	texts, err := sumOf(filepath.Join(f.dir, dataset.NodesFile))
+	texts, err := atomicfile.Sum(filepath.Join(f.dir, dataset.NodesFile))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -293,20 +292,6 @@ func (f *encodeFlags) neural(ctx context.Context, folder string, d *dataset.Data
 
 // checkpoint is the file for what a neural encoder has done.
 func (f *encodeFlags) checkpoint() string { return filepath.Clean(f.dir) + ".encoding" }
-
-// sumOf is the SHA-256 of a file.
-func sumOf(path string) (string, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer file.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, file); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
-}
 
 func (r *encodeResult) print(w io.Writer) error {
 	var b strings.Builder

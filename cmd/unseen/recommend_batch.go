@@ -99,15 +99,15 @@ func runBatch(ctx context.Context, f recommendFlags, t *ticker) (*batchResult, e
 			}
 			sources = append(sources, i)
 		}
-		if plan.IDs, err = fileSum(f.from); err != nil {
+		if plan.IDs, err = atomicfile.Sum(f.from); err != nil {
 			return nil, err
 		}
 	}
-	if plan.Model, err = fileSum(f.model); err != nil {
+	if plan.Model, err = atomicfile.Sum(f.model); err != nil {
 		return nil, err
 	}
 	if f.naive != "" {
-		if plan.Naive, err = fileSum(f.naive); err != nil {
+		if plan.Naive, err = atomicfile.Sum(f.naive); err != nil {
 			return nil, err
 		}
 	}
