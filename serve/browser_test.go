@@ -38,6 +38,7 @@ type tab struct {
 	site string
 
 	mu         sync.Mutex
+	left       string // a site from which a last request may still be under way
 	complaints []string
 	outside    []string
 }
@@ -64,9 +65,9 @@ func openTab(t testing.TB, site string) *tab {
 		case *fetch.EventRequestPaused:
 			go func() {
 				b.mu.Lock()
-				site := b.site
+				own := strings.HasPrefix(e.Request.URL, b.site) || b.left != "" && strings.HasPrefix(e.Request.URL, b.left)
 				b.mu.Unlock()
-				if strings.HasPrefix(e.Request.URL, site) || strings.HasPrefix(e.Request.URL, "data:") || strings.HasPrefix(e.Request.URL, "blob:") {
+				if own || strings.HasPrefix(e.Request.URL, "data:") || strings.HasPrefix(e.Request.URL, "blob:") {
 					_ = chromedp.Run(ctx, fetch.ContinueRequest(e.RequestID))
 					return
 				}
@@ -522,7 +523,7 @@ func browsePrefix(t *testing.T, s *Service, b *tab) {
 	defer server.Close()
 	b.run("leave the last page", chromedp.Navigate("about:blank"))
 	b.mu.Lock()
-	b.t, b.site = t, server.URL+s.o.Prefix
+	b.t, b.left, b.site = t, b.site, server.URL+s.o.Prefix
 	b.mu.Unlock()
 	for _, path := range []string{"", "/loop", "/bridges"} {
 		b.look(path, 1000, "light")

@@ -8,6 +8,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"runtime"
 	"testing"
 	"time"
 
@@ -43,6 +44,19 @@ func Start(t testing.TB, more ...chromedp.ExecAllocatorOption) context.Context {
 	t.Cleanup(stop)
 	ctx, stop = context.WithTimeout(ctx, 100*time.Second)
 	t.Cleanup(stop)
+	// On Linux a browser is killed when the thread that started it ends, so that none outlives its test. A thread of the
+	// program's own would not do: those that train at a low priority end with their training.
+	started, over := make(chan error), make(chan struct{})
+	t.Cleanup(func() { close(over) })
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		started <- chromedp.Run(ctx)
+		<-over
+	}()
+	if err := <-started; err != nil {
+		t.Fatalf("%s does not start: %v", program, err)
+	}
 	return ctx
 }
 
