@@ -131,6 +131,9 @@ func writeFile(path string, files fileSystem, write func(io.Writer) error) (err 
 			err = failure(path, err)
 		}
 	}()
+	if own, ok := file.(*os.File); ok {
+		keepOwner(path, own)
+	}
 	buffered := bufio.NewWriterSize(file, 1<<16)
 	if err := write(buffered); err != nil {
 		return err

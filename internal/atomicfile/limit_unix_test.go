@@ -46,3 +46,20 @@ func TestTheSystemRefuses(t *testing.T) {
 		t.Errorf("the folder holds %q", left)
 	}
 }
+
+// Where root replaces another's file, it stays the other's.
+func TestTheOwnerStays(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give files away")
+	}
+	path := filepath.Join(t.TempDir(), "f")
+	must(t, Write(path, text("old")))
+	must(t, os.Chown(path, 65532, 65533))
+	must(t, Write(path, text("new")))
+	holds(t, path, "new")
+	info, err := os.Stat(path)
+	must(t, err)
+	if owner := info.Sys().(*syscall.Stat_t); owner.Uid != 65532 || owner.Gid != 65533 {
+		t.Errorf("it is of user %d and group %d now", owner.Uid, owner.Gid)
+	}
+}

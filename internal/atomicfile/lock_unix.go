@@ -47,3 +47,16 @@ func flock(file *os.File, how int) error {
 		}
 	}
 }
+
+// keepOwner gives what will replace a file to the file's owner, where root writes it: a service whose file root edits can
+// read it afterwards too. Where that cannot be, the file is root's.
+func keepOwner(path string, file *os.File) {
+	if os.Geteuid() != 0 {
+		return
+	}
+	if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() {
+		if was, ok := info.Sys().(*syscall.Stat_t); ok {
+			_ = file.Chown(int(was.Uid), int(was.Gid))
+		}
+	}
+}
