@@ -315,6 +315,9 @@ func (c *checker) vectors(context.Context) error {
 	if err != nil {
 		return wrong(c.d.path(VectorsFile), err, "")
 	}
+	if echo := c.g.Echo(); echo >= graph.EchoFrom {
+		c.found("echo", Weak, 1, "", "use vectors that say what nodes are like, such as unseen encode makes of texts", "The vectors follow from the links: they agree to %.0f%% with those of the nodes that each is linked with. Vectors made of links carry exposure, and hide it.", 100*echo)
+	}
 	first := func(ids []string) string {
 		if len(ids) == 0 {
 			return ""

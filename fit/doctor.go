@@ -27,6 +27,7 @@ type Findings struct {
 	Starts   Range         `json:"starts"` // of mean ŷ over the starts
 	Ridge    []RidgePoint  `json:"ridge,omitempty"`
 	Logged   []LoggedTest  `json:"logged,omitempty"` // all pairs, then those of one field and of two
+	Echo     float64       `json:"echo,omitempty"`   // how far the vectors follow from the links
 }
 
 // Class says how far links tell relevance from exposure.
@@ -159,7 +160,7 @@ func Diagnose(ctx context.Context, p Problem, r *Result) (*Findings, error) {
 const examinedPairs = 1 << 20
 
 func diagnose(ctx context.Context, p Problem, r *Result, most int) (*Findings, error) {
-	d := &diagnosis{problem: p, result: r, found: &Findings{Class: Unmeasured}, most: most}
+	d := &diagnosis{problem: p, result: r, found: &Findings{Class: Unmeasured, Echo: p.Echo}, most: most}
 	if err := d.look(ctx); err != nil {
 		return nil, err
 	}
@@ -620,7 +621,7 @@ func (d *diagnosis) classify() {
 		f.Class = Unmeasured
 	case total > unknownFrom, f.collapsed():
 		f.Class = NotIdentified
-	case total > weakFrom:
+	case total > weakFrom, f.Echo >= graph.EchoFrom:
 		f.Class = Weak
 	default:
 		f.Class = Identified
@@ -650,6 +651,9 @@ func (d *diagnosis) speak() {
 	case Identified:
 		say("The scale is identified: %s of all pairs are relevant (95%% interval %s to %s), and propensities can be read within their intervals, as long as exposure depends on the fields alone.", percent(scale.Value), percent(scale.Lower), percent(scale.Upper))
 	case Weak:
+		if f.Echo >= graph.EchoFrom {
+			break // see below
+		}
 		say("The scale is weakly identified: %s of all pairs are relevant, but that may be off by %.0f%%. Ratios of propensities can be trusted, their values only roughly.", percent(scale.Value), off)
 		advise(log)
 	case NotIdentified:
@@ -661,6 +665,10 @@ func (d *diagnosis) speak() {
 		}
 		say("The scale is not identified: links alone cannot tell rare relevance from rare exposure here, because no ŷ comes near 1. Rankings and ratios of propensities can be trusted; ŷ and π̂ themselves cannot.")
 		advise(log)
+	}
+	if f.Echo >= graph.EchoFrom {
+		say("The vectors follow from the links: they agree to %.0f%% with those of the nodes that each is linked with. If they were made of the links, they carry exposure, ŷ takes it for relevance, and π̂ means nothing, whatever its interval says; neither does the ratio.", 100*f.Echo)
+		advise("use vectors that say what nodes are like, such as texts or profiles, instead of the links again")
 	}
 	if post := d.result.Posterior; post != nil && post.Draws() > 0 {
 		say("%s", approximate(post.info.d, post.Draws()))

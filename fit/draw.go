@@ -123,7 +123,7 @@ func (d Drawing) Draw(g *graph.Graph, log *Log) (*Drawn, error) {
 		}
 	}
 	train := drawn[graph.Train]
-	out.Problem = Problem{Nodes: model.NodesOf(g), Train: train.Pairs, Validation: drawn[graph.Validation].Pairs, Exposure: train.Exposure}
+	out.Problem = Problem{Nodes: model.NodesOf(g), Train: train.Pairs, Validation: drawn[graph.Validation].Pairs, Exposure: train.Exposure, Echo: g.Echo()}
 	out.Test = drawn[graph.Test]
 	var targets []int32
 	for k, linked := range train.Pairs.Linked {

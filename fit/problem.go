@@ -22,6 +22,9 @@ type Problem struct {
 	// Data is what the pairs were drawn from, for the model to keep; nil for pairs that were made otherwise. Data.Prepare
 	// sets it.
 	Data *Data
+	// Echo says how far the vectors follow from the links, as graph.Graph.Echo has it: such vectors carry exposure, and hide
+	// it. A Drawing sets it.
+	Echo float64
 }
 
 // Warning is a doubt about a result; it travels beside the result.
