@@ -29,12 +29,12 @@ import (
 
 // resumables are trainings of every kind that a checkpoint keeps.
 var resumables = map[string]Settings{
-	"adam":  {Method: "rw", Seed: 3, Starts: []float64{.3, .6}, Adam: AdamSettings{Epochs: 20, Patience: 20, Batch: 8}},
-	"lbfgs": {Method: "ap", Seed: 3, Starts: []float64{.3, .6}, Optimiser: "lbfgs", Search: Search{Axes: []Axis{{"ridge", []float64{4, 16}}}}, LBFGS: LBFGSSettings{Iterations: 25}},
-	"search": {Method: "rw", Seed: 3, Starts: []float64{.3, .6}, Link: "low-rank", Adam: AdamSettings{Epochs: 6, Batch: 8},
+	"adam":  {Method: "rw", Seed: 3, Threads: 1, Starts: []float64{.3, .6}, Adam: AdamSettings{Epochs: 20, Patience: 20, Batch: 8}},
+	"lbfgs": {Method: "ap", Seed: 3, Threads: 1, Starts: []float64{.3, .6}, Optimiser: "lbfgs", Search: Search{Axes: []Axis{{"ridge", []float64{4, 16}}}}, LBFGS: LBFGSSettings{Iterations: 25}},
+	"search": {Method: "rw", Seed: 3, Threads: 1, Starts: []float64{.3, .6}, Link: "low-rank", Adam: AdamSettings{Epochs: 6, Batch: 8},
 		Search: Search{Points: 4, Axes: []Axis{{"rank", []float64{2, 3}}, {"lr", []float64{1e-3, 1e-2, 1e300}}}}},
-	"bayes": {Method: "bayes", Seed: 3, Starts: []float64{.3, .8}},
-	"drawn": {Method: "bayes", Seed: 3, Starts: []float64{.3, .8}, Replicates: 2, mostExact: 4, draws: 8},
+	"bayes": {Method: "bayes", Seed: 3, Threads: 1, Starts: []float64{.3, .8}},
+	"drawn": {Method: "bayes", Seed: 3, Threads: 1, Starts: []float64{.3, .8}, Replicates: 2, mostExact: 4, draws: 8},
 }
 
 // checkpointProblem is small, has logged exposures, and is the same in every process.
