@@ -3,6 +3,7 @@ package serve
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -20,17 +21,13 @@ func (p *site) explore() {
 		const most = 20
 		q, field := clean(r.URL.Query().Get("q"), 200), clean(r.URL.Query().Get("field"), 200)
 		content := map[string]any{"Q": q, "Field": field}
-		from := 0
-		if q == "" && field == "" {
-			from = max(s.Graph().Len()-most, 0) // the newest have most to find
+		var found Nodes
+		var err error
+		if q == "" && field == "" { // the newest have most to find
 			hidden := s.hiddenFrom(r.Context(), most/2)
 			content["Hidden"] = hidden
-			if len(hidden) > 0 {
-				from = max(s.Graph().Len()-len(hidden), 0)
-			}
-		}
-		found, err := s.Search(r.Context(), q, field, from, most)
-		if err != nil {
+			found = s.newest(cmp.Or(len(hidden), most))
+		} else if found, err = s.Search(r.Context(), q, field, 0, most); err != nil {
 			return err
 		}
 		m, err := s.ModelDetail()
@@ -63,6 +60,34 @@ func (p *site) explore() {
 	}
 	p.read("GET /text", "page-text", text)
 	p.read("POST /text", "page-text", text) // changes nothing, but has room for a long text
+}
+
+// newest returns the latest nodes, the newest first; without times, the last ones.
+func (s *Service) newest(most int) Nodes {
+	g := s.Graph()
+	type dated struct {
+		at   int64
+		node int32
+	}
+	later := func(a, b dated) int { return cmp.Or(cmp.Compare(b.at, a.at), cmp.Compare(b.node, a.node)) }
+	var first []dated // sorted
+	for i := range int32(g.Len()) {
+		one := dated{math.MinInt64, i}
+		if t, known := g.Time(i); known {
+			one.at = t.Unix()
+		}
+		if len(first) == most && later(one, first[most-1]) > 0 {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(first, one, later)
+		first = slices.Insert(first, at, one)
+		first = first[:min(len(first), most)]
+	}
+	out := Nodes{Nodes: []Node{}, Total: g.Len()}
+	for _, one := range first {
+		out.Nodes = append(out.Nodes, nodeOf(g, one.node))
+	}
+	return out
 }
 
 // clean makes what was typed fit to be looked for.

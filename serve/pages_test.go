@@ -388,3 +388,27 @@ func TestLargestFields(t *testing.T) {
 		t.Errorf("all: %v", got)
 	}
 }
+
+// The newest nodes are those of the latest times, in whatever order the dataset has them.
+func TestTheNewest(t *testing.T) {
+	s := open(t)
+	g := s.Graph()
+	found := s.newest(7)
+	if len(found.Nodes) != 7 || found.Total != g.Len() {
+		t.Fatalf("%d of %d", len(found.Nodes), found.Total)
+	}
+	shown := map[string]bool{}
+	oldest := time.Now()
+	for _, n := range found.Nodes {
+		i, _ := g.Index(n.ID)
+		shown[n.ID] = true
+		if at, known := g.Time(i); known {
+			oldest = at
+		}
+	}
+	for i := range int32(g.Len()) {
+		if at, known := g.Time(i); known && at.After(oldest) && !shown[g.ID(i)] {
+			t.Errorf("%s of %v is left out, and %v is shown", g.ID(i), at, oldest)
+		}
+	}
+}

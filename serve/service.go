@@ -81,6 +81,9 @@ func (o Options) withDefaults() (Options, error) {
 		if have, err := exists(o.Model); err != nil {
 			return o, err
 		} else if !have {
+			if there, err := exists(o.Folder); err != nil || !there {
+				return o, fmt.Errorf("there is no folder %s; make one with unseen demo, or name a dataset with --dataset and a model with --model", o.Folder)
+			}
 			return o, fmt.Errorf("%s has no model.safetensors; fit one with unseen fit %s -o %s, or name one with --model", o.Folder, o.Dataset, o.Model)
 		}
 	}
@@ -272,8 +275,11 @@ func (s *Service) enlist(ctx context.Context) error {
 	}
 	line := &lineup{}
 	if line.current, err = s.load(ctx, path(current), current, path(naive)); err != nil {
+		if fresh {
+			os.Remove(s.models.path(digest)) // a copy of what cannot serve
+		}
 		if current == digest {
-			return err
+			return fmt.Errorf("%s: %w", s.o.Model, err)
 		}
 		return fmt.Errorf("the current model: %w; move %s away to begin anew with %s", err, s.models.file(), s.o.Model)
 	}
@@ -283,6 +289,9 @@ func (s *Service) enlist(ctx context.Context) error {
 		} else {
 			line.trial = r.Trial
 		}
+	}
+	if current != digest {
+		s.o.Log.Warn("a model serves that came after the one that is named: it was trained or chosen since; POST /api/v1/models/rollback goes back", "serves", current, "named", s.o.Model)
 	}
 	s.now.Store(line)
 	if err := s.models.adoptEvaluation(s.o.Model, digest); err != nil {
