@@ -28,6 +28,7 @@ type Findings struct {
 	Ridge    []RidgePoint  `json:"ridge,omitempty"`
 	Logged   []LoggedTest  `json:"logged,omitempty"` // all pairs, then those of one field and of two
 	Echo     float64       `json:"echo,omitempty"`   // how far the vectors follow from the links
+	Rare     float64       `json:"rare,omitempty"`   // mean π̂ of pairs of one field where it is so small that links cannot vouch for it; else 0
 }
 
 // Class says how far links tell relevance from exposure.
@@ -614,6 +615,9 @@ func (d *diagnosis) testLogs() {
 
 func (d *diagnosis) classify() {
 	f := d.found
+	if starts := d.result.Starts; len(starts) > 0 && starts[0].MeanSame < rareFrom && len(f.Logged) == 0 {
+		f.Rare = starts[0].MeanSame
+	}
 	switch total := f.MeanLink.Total(); {
 	case d.result.Propensity.Size() == 0:
 		f.Class = NoExposure
@@ -621,11 +625,20 @@ func (d *diagnosis) classify() {
 		f.Class = Unmeasured
 	case total > unknownFrom, f.collapsed():
 		f.Class = NotIdentified
-	case total > weakFrom, f.Echo >= graph.EchoFrom:
+	case total > weakFrom, f.Echo >= graph.EchoFrom, f.Rare > 0:
 		f.Class = Weak
 	default:
 		f.Class = Identified
 	}
+}
+
+// rareFrom is the mean π̂ of pairs of one field below which a fit without logs is doubted, however sure it is of itself.
+const rareFrom = .01
+
+// number is a count with two digits: 4800.
+func number(x float64) string {
+	digits := math.Pow(10, math.Max(math.Floor(math.Log10(x))-1, 0))
+	return fmt.Sprintf("%.0f", math.Round(x/digits)*digits)
 }
 
 // collapsed tells whether the model calls everything relevant and explains all links by exposure. Its
@@ -651,7 +664,7 @@ func (d *diagnosis) speak() {
 	case Identified:
 		say("The scale is identified: %s of all pairs are relevant (95%% interval %s to %s), and propensities can be read within their intervals, as long as exposure depends on the fields alone.", percent(scale.Value), percent(scale.Lower), percent(scale.Upper))
 	case Weak:
-		if f.Echo >= graph.EchoFrom {
+		if f.Echo >= graph.EchoFrom || f.Rare > 0 {
 			break // see below
 		}
 		say("The scale is weakly identified: %s of all pairs are relevant, but that may be off by %.0f%%. Ratios of propensities can be trusted, their values only roughly.", percent(scale.Value), off)
@@ -669,6 +682,10 @@ func (d *diagnosis) speak() {
 	if f.Echo >= graph.EchoFrom {
 		say("The vectors follow from the links: they agree to %.0f%% with those of the nodes that each is linked with. If they were made of the links, they carry exposure, ŷ takes it for relevance, and π̂ means nothing, whatever its interval says; neither does the ratio.", 100*f.Echo)
 		advise("use vectors that say what nodes are like, such as texts or profiles, instead of the links again")
+	}
+	if f.Rare > 0 && f.Class == Weak {
+		say("By this fit even pairs of one field are shown with a chance of %.2g only, so that %s times as many things are relevant as were linked. Links cannot tell that from people who link to few of the relevant things that they see: take the lists and the ratios of propensities, and neither ŷ nor π̂ as they are.", f.Rare, number(1/f.Rare))
+		advise(log)
 	}
 	if post := d.result.Posterior; post != nil && post.Draws() > 0 {
 		say("%s", approximate(post.info.d, post.Draws()))

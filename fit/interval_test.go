@@ -146,6 +146,21 @@ func TestEchoIsDoubted(t *testing.T) {
 	}
 }
 
+// Exposure that is so rare that links cannot vouch for it is doubted, unless a log does.
+func TestRareExposureIsDoubted(t *testing.T) {
+	s := must(saturated())(t)
+	rare := *s.result
+	rare.Starts = slices.Clone(rare.Starts)
+	rare.Starts[0].MeanSame = .0021
+	f := must(Diagnose(context.Background(), s.problem, &rare))(t)
+	if f.Class != Weak || f.Rare != .0021 || !strings.Contains(f.Verdict[0], "480 times as many things are relevant as were linked") {
+		t.Errorf("%s, %q", f.Class, f.Verdict)
+	}
+	if f = must(Diagnose(context.Background(), s.problem, s.result))(t); f.Class != Identified || f.Rare != 0 {
+		t.Errorf("%s, %q", f.Class, f.Verdict)
+	}
+}
+
 func TestIntervalsAreWiderThanSampling(t *testing.T) {
 	s := must(saturated())(t)
 	ctx := context.Background()

@@ -229,7 +229,25 @@ func Open(ctx context.Context, o Options) (_ *Service, err error) {
 	s.bridged.wanted = make(chan struct{}, 1)
 	s.done.Go(func() { s.watch.run(s.life) })
 	s.done.Go(func() { s.findBridges(s.life) })
-	s.done.Go(func() { s.jobs.run(s.life, s.perform) })
+	s.done.Go(func() {
+		s.jobs.run(s.life, func(ctx context.Context, o Order, tell func(func(*Job))) error {
+			var about []any
+			tell(func(j *Job) { about = []any{"job", j.ID, "kind", j.Kind, "method", o.Method} })
+			s.o.Log.Info("a job begins", about...)
+			began := time.Now()
+			err := s.perform(ctx, o, tell)
+			about = append(about, "took", time.Since(began).Round(time.Millisecond))
+			switch {
+			case err == nil:
+				s.o.Log.Info("a job is done", about...)
+			case ctx.Err() != nil:
+				s.o.Log.Info("a job was stopped", about...)
+			default:
+				s.o.Log.Warn("a job failed", append(about, "error", err)...)
+			}
+			return err
+		})
+	})
 	if o.Every > 0 {
 		s.done.Go(func() { s.plan(s.life) })
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"unseen/internal/atomicfile"
 	"unseen/model"
 	"unseen/recommend"
+	"unseen/risk"
 )
 
 // evaluateFlags is the command line of unseen evaluate.
@@ -283,7 +285,7 @@ func printEvaluation(w io.Writer, e *evaluate.Evaluation, output string) error {
 			interval := fmt.Sprintf("%.4g to %.4g", row.Risk.Lower, row.Risk.Upper)
 			fmt.Fprintf(&b, "  %-8s %11.4g %23s", row.Label(), row.Risk.Interval.Estimate, interval)
 			if d := row.Against; d != nil {
-				fmt.Fprintf(&b, " %30s", fmt.Sprintf("%+.2g (%+.2g to %+.2g)", d.Interval.Estimate, d.Lower, d.Upper))
+				fmt.Fprintf(&b, " %30s", differenceWords(d.Interval))
 			}
 			if row.Exact != nil {
 				fmt.Fprintf(&b, " %12.4g", *row.Exact)
@@ -343,6 +345,15 @@ func printEvaluation(w io.Writer, e *evaluate.Evaluation, output string) error {
 	}
 	_, err := w.Write([]byte(b.String()))
 	return err
+}
+
+// differenceWords is a difference with its interval, of three digits, or of two where it is small and would not fit.
+func differenceWords(d risk.Interval) string {
+	digits := 3
+	if math.Abs(d.Estimate) < .01 {
+		digits = 2
+	}
+	return fmt.Sprintf("%+.*g (%+.*g to %+.*g)", digits, d.Estimate, digits, d.Lower, digits, d.Upper)
 }
 
 // printRanks says where held-out links come out among all that could have been linked to.
