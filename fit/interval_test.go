@@ -132,11 +132,11 @@ func TestJudgeDoesNotDependOnThreads(t *testing.T) {
 // Where the vectors follow from the links, the doctor does not call the scale identified and says why.
 func TestEchoIsDoubted(t *testing.T) {
 	s := must(saturated())(t)
-	for echo, want := range map[float64]Class{.5: Identified, .9: Weak} {
+	for echo, want := range map[float64]Class{.5: Identified, .99: Weak} {
 		p := s.problem
 		p.Echo = echo
 		f := must(Diagnose(context.Background(), p, s.result))(t)
-		says := strings.Contains(strings.Join(f.Verdict, " "), "The vectors follow from the links: they agree to 90%")
+		says := strings.Contains(strings.Join(f.Verdict, " "), "The vectors follow from the links: they agree to 99%")
 		if f.Class != want || says != (want == Weak) || f.Echo != echo {
 			t.Errorf("echo %v: %s, %q", echo, f.Class, f.Verdict)
 		}
