@@ -22,9 +22,6 @@
 // copy of the vectors of a byte per number and scores only those: about four times as fast, with exact scores, and with
 // a chance of missing a target near the end of a list.
 //
-// A Recommender of one thread, as a service has, lets queries that are asked at the same time share one pass over the
-// vectors. Their lists are the same as alone.
-//
 // # Diversity and exploration
 //
 // Two dials move a list away from pure relevance. Diversity re-ranks what is best (maximal marginal

@@ -77,7 +77,6 @@ type Recommender struct {
 	byField []int32     // a node of each field, −1 if it has none
 	codes   *kern.Codes // nil unless fast
 	rooms   sync.Pool
-	passes  *passes
 }
 
 // New makes a recommender. The graph must be the one that the model was fitted to, or one with the same fields
@@ -103,7 +102,6 @@ func New(g *graph.Graph, m model.Model, o Options) (*Recommender, error) {
 			return nil, fmt.Errorf("%w: its vectors cannot be copied for fast queries: %w", ErrModel, err)
 		}
 	}
-	r.passes = newPasses()
 	r.byField = make([]int32, g.FieldCount())
 	for f := range r.byField {
 		r.byField[f] = -1

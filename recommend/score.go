@@ -34,14 +34,12 @@ func (r *Recommender) score(z []float32, m model.Model, s Source) error {
 	} else {
 		inner.Query(q, offsets, m.LinkParams, s.node)
 	}
-	if r.threads == 1 { // many queries at a time, and not many threads for one
-		r.passes.dot(z, q, rows)
-	} else {
-		r.chunks(func(from, to int) { kern.DotRange(z[from:to], q, rows, from) })
-	}
-	for j := range z {
-		z[j] += offsets[fields[j]]
-	}
+	r.chunks(func(from, to int) {
+		kern.DotRange(z[from:to], q, rows, from)
+		for j := from; j < to; j++ {
+			z[j] += offsets[fields[j]]
+		}
+	})
 	return nil
 }
 

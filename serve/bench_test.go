@@ -75,7 +75,7 @@ func largeFolder(b *testing.B, nodes, dim int) string {
 func BenchmarkRecommend(b *testing.B) {
 	for _, explore := range []string{"0", "0.1"} {
 		b.Run("explore="+explore, func(b *testing.B) {
-			s, err := Open(b.Context(), Options{Folder: largeFolder(b, 20_000, 256), Waiting: 100})
+			s, err := Open(b.Context(), Options{Folder: largeFolder(b, 20_000, 256), Concurrent: 2, Waiting: 100})
 			if err != nil {
 				b.Fatal(err)
 			}
