@@ -26,7 +26,7 @@ func (p *site) explore() {
 		if q == "" && field == "" { // the newest have most to find
 			hidden := s.hiddenFrom(r.Context(), most/2)
 			content["Hidden"] = hidden
-			found = s.newest(cmp.Or(len(hidden), most))
+			found = newest(s.Graph(), cmp.Or(len(hidden), most))
 		} else if found, err = s.Search(r.Context(), q, field, 0, most); err != nil {
 			return err
 		}
@@ -63,8 +63,7 @@ func (p *site) explore() {
 }
 
 // newest returns the latest nodes, the newest first; without times, the last ones.
-func (s *Service) newest(most int) Nodes {
-	g := s.Graph()
+func newest(g *graph.Graph, most int) Nodes {
 	type dated struct {
 		at   int64
 		node int32

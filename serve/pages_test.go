@@ -20,6 +20,7 @@ import (
 
 	"unseen/evaluate"
 	"unseen/fit"
+	"unseen/graph"
 	"unseen/internal/atomicfile"
 	"unseen/loop"
 	"unseen/recommend"
@@ -389,26 +390,32 @@ func TestLargestFields(t *testing.T) {
 	}
 }
 
-// The newest nodes are those of the latest times, in whatever order the dataset has them.
+// The newest nodes are those of the latest times, in whatever order the dataset has them; those without a time come last.
 func TestTheNewest(t *testing.T) {
-	s := open(t)
-	g := s.Graph()
-	found := s.newest(7)
-	if len(found.Nodes) != 7 || found.Total != g.Len() {
-		t.Fatalf("%d of %d", len(found.Nodes), found.Total)
-	}
-	shown := map[string]bool{}
-	oldest := time.Now()
-	for _, n := range found.Nodes {
-		i, _ := g.Index(n.ID)
-		shown[n.ID] = true
-		if at, known := g.Time(i); known {
-			oldest = at
+	var b graph.Builder
+	for _, n := range []struct {
+		id   string
+		year int
+	}{{"a", 2024}, {"b", 0}, {"c", 2026}, {"d", 2020}, {"e", 2025}, {"f", 0}} {
+		node := graph.Node{ID: n.id}
+		if n.year > 0 {
+			node.Time = time.Date(n.year, 1, 1, 0, 0, 0, 0, time.UTC)
+		}
+		if _, err := b.AddNode(node); err != nil {
+			t.Fatal(err)
 		}
 	}
-	for i := range int32(g.Len()) {
-		if at, known := g.Time(i); known && at.After(oldest) && !shown[g.ID(i)] {
-			t.Errorf("%s of %v is left out, and %v is shown", g.ID(i), at, oldest)
+	g, _, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for most, want := range map[int]string{3: "cea", 6: "ceadfb", 9: "ceadfb"} {
+		got := ""
+		for _, n := range newest(g, most).Nodes {
+			got += n.ID
+		}
+		if got != want {
+			t.Errorf("the newest %d are %s, want %s", most, got, want)
 		}
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"unseen/evaluate"
 	"unseen/model"
 	"unseen/serve/store"
 )
@@ -846,5 +847,22 @@ func TestClearlyWorseModels(t *testing.T) {
 		if last := checks[len(checks)-1]; last.Name != "panel" || last.Passed != c.passes {
 			t.Errorf("%s after %s: %+v", c.next.digest, c.parent.digest, last)
 		}
+	}
+	// Who knows no exposure does not judge by it: the risk of the model that serves is the one that it has by its own.
+	naive, err := s.load(ctx, filepath.Join(s.o.Folder, "naive.safetensors"), "naive", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	checks, err := validate(ctx, naive, serves, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := evaluate.NewEvaluation(ctx, l.graph, serves.Model(), l.drawn.Test, evaluate.EvaluationSettings{Panel: evaluate.PanelSettings{Floor: .01}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := fmt.Sprintf("of the model that serves %.4g", toReport(e.Panel).Risk.Interval.Estimate)
+	if last := checks[len(checks)-1]; !strings.Contains(last.Detail, own) {
+		t.Errorf("%+v does not say %q", last, own)
 	}
 }

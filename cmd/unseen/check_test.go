@@ -12,12 +12,12 @@ import (
 	"unseen/graph"
 )
 
-// correspondence writes a dataset of n nodes that each link to the one before, with texts or without.
-func correspondence(t *testing.T, n int, texts bool) string {
+// chain is nodes that each link to the one before.
+func chain(t *testing.T, n int, node func(i int) graph.Node) *graph.Graph {
 	t.Helper()
 	var b graph.Builder
 	for i := range n {
-		if _, err := b.AddNode(graph.Node{ID: fmt.Sprint("letter ", i), Field: fmt.Sprint("field ", i%2)}); err != nil {
+		if _, err := b.AddNode(node(i)); err != nil {
 			t.Fatal(err)
 		}
 		if i > 0 {
@@ -30,7 +30,15 @@ func correspondence(t *testing.T, n int, texts bool) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	content := dataset.Content{Graph: g}
+	return g
+}
+
+// correspondence writes a dataset of n nodes that each link to the one before, with texts or without.
+func correspondence(t *testing.T, n int, texts bool) string {
+	t.Helper()
+	content := dataset.Content{Graph: chain(t, n, func(i int) graph.Node {
+		return graph.Node{ID: fmt.Sprint("letter ", i), Field: fmt.Sprint("field ", i%2)}
+	})}
 	if texts {
 		content.Text = func(i int32) (string, error) { return "Dear reader", nil }
 	}
@@ -142,21 +150,7 @@ func TestNearlyRightNames(t *testing.T) {
 
 // What makes a fit slow is said before it begins.
 func TestWideVectorsAreNamed(t *testing.T) {
-	var b graph.Builder
-	for i := range 60 {
-		if _, err := b.AddNode(graph.Node{ID: fmt.Sprint("w", i), Field: fmt.Sprint(i % 2)}); err != nil {
-			t.Fatal(err)
-		}
-		if i > 0 {
-			if err := b.AddLinkIndex(int32(i), int32(i-1)); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	g, _, err := b.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := chain(t, 60, func(i int) graph.Node { return graph.Node{ID: fmt.Sprint("w", i), Field: fmt.Sprint(i % 2)} })
 	v, err := graph.NewVectors(60, 1000)
 	if err != nil {
 		t.Fatal(err)

@@ -20,25 +20,13 @@ import (
 // text and no title.
 func notes(t *testing.T, n int) string {
 	t.Helper()
-	var b graph.Builder
-	for i := range n {
+	g := chain(t, n, func(i int) graph.Node {
 		node := graph.Node{ID: fmt.Sprint("note ", i), Field: fmt.Sprint("field ", i%3), Title: fmt.Sprintf("subject%d", i%3)}
 		if i%7 == 6 {
 			node.Title = ""
 		}
-		if _, err := b.AddNode(node); err != nil {
-			t.Fatal(err)
-		}
-		if i > 0 {
-			if err := b.AddLinkIndex(int32(i), int32(i-1)); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	g, _, err := b.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
+		return node
+	})
 	content := dataset.Content{Graph: g, Text: func(i int32) (string, error) {
 		if i%7 == 6 {
 			return "", nil

@@ -50,7 +50,7 @@ func TestTheSystemRefuses(t *testing.T) {
 // Where root replaces another's file, it stays the other's.
 func TestTheOwnerStays(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("only root can give files away")
+		t.Skip("only root can give files away; run ./check as root to have it tested")
 	}
 	path := filepath.Join(t.TempDir(), "f")
 	must(t, Write(path, text("old")))
