@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"net"
 	"net/http"
@@ -864,5 +865,42 @@ func TestClearlyWorseModels(t *testing.T) {
 	own := fmt.Sprintf("of the model that serves %.4g", toReport(e.Panel).Risk.Interval.Estimate)
 	if last := checks[len(checks)-1]; !strings.Contains(last.Detail, own) {
 		t.Errorf("%+v does not say %q", last, own)
+	}
+}
+
+// A file that cannot serve is named in the error, and no copy of it stays; a file that was named before does not take the
+// place of what serves since, and the log says so.
+func TestNamedModels(t *testing.T) {
+	folder := copyOf(t)
+	whole, err := os.ReadFile(filepath.Join(folder, "naive.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut := filepath.Join(folder, "cut.safetensors")
+	if err := os.WriteFile(cut, whole[:len(whole)/2], 0o666); err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	start := func(model string) error {
+		said.Reset()
+		s, err := Open(t.Context(), Options{Folder: folder, Model: model, Log: slog.New(slog.NewTextHandler(&said, nil))})
+		if err == nil {
+			err = s.Close()
+		}
+		return err
+	}
+	if err := start(cut); err == nil || !strings.Contains(err.Error(), cut) {
+		t.Errorf("half a model: %v", err)
+	}
+	if left, err := filepath.Glob(filepath.Join(folder, "*", "models", "*.safetensors")); err != nil || len(left) > 0 {
+		t.Errorf("%v is left (%v)", left, err)
+	}
+	for k, name := range []string{"model.safetensors", "naive.safetensors", "model.safetensors"} {
+		if err := start(filepath.Join(folder, name)); err != nil {
+			t.Fatal(err)
+		}
+		if told := strings.Contains(said.String(), "a model serves that came after"); told != (k == 2) {
+			t.Errorf("start %d with %s: %s", k+1, name, &said)
+		}
 	}
 }
