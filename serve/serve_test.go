@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"unseen/evaluate"
+	"unseen/internal/atomicfile"
 	"unseen/model"
 	"unseen/serve/store"
 )
@@ -892,8 +893,12 @@ func TestNamedModels(t *testing.T) {
 	if err := start(cut); err == nil || !strings.Contains(err.Error(), cut) {
 		t.Errorf("half a model: %v", err)
 	}
-	if left, err := filepath.Glob(filepath.Join(folder, "*", "models", "*.safetensors")); err != nil || len(left) > 0 {
-		t.Errorf("%v is left (%v)", left, err)
+	digest, err := atomicfile.Sum(cut)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left, err := exists(folder, "models", digest+".safetensors"); left || err != nil {
+		t.Errorf("a copy of it is left: %v (%v)", left, err)
 	}
 	for k, name := range []string{"model.safetensors", "naive.safetensors", "model.safetensors"} {
 		if err := start(filepath.Join(folder, name)); err != nil {
