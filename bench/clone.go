@@ -93,7 +93,8 @@ func (c clone) header() []byte {
 	}
 	out := []byte("\x93NUMPY\x01\x00\x00\x00")
 	out[8], out[9] = byte((headerSize-10)&255), byte((headerSize-10)>>8)
-	out = fmt.Appendf(out, "{'descr': '%s', 'fortran_order': False, 'shape': (%d, %d), } # unseen clone 1, %d links, %d fields, seed %d",
+	out = fmt.Appendf(out, "{'descr': '%s', 'fortran_order': False, 'shape': (%d, %d), } # unseen clone 1, %d "+
+		"links, %d fields, seed %d",
 		kind, c.nodes, dim, c.links, c.fields, c.seed)
 	out = append(out, bytes.Repeat([]byte{' '}, headerSize-len(out)-1)...)
 	return append(out, '\n')
@@ -172,7 +173,8 @@ func (c clone) encode(dst []byte, from, to int, centres [][]float32) {
 
 // vectors returns the path of the clone's vectors in a folder, generating them unless they are
 // there. A file of the same name that is not they, such as one cut short, is replaced.
-func (c clone) vectors(ctx context.Context, dir string, threads int, notes io.Writer) (path string, made bool, err error) {
+func (c clone) vectors(ctx context.Context, dir string, threads int, notes io.Writer) (path string, made bool,
+	err error) {
 	path = c.path(dir)
 	switch err := c.check(path); {
 	case err == nil:
@@ -223,7 +225,8 @@ func (c clone) generate(ctx context.Context, path string, threads int, notes io.
 		}
 	})
 	if err := failed.Load(); err != nil {
-		return fmt.Errorf("cannot write the clone's vectors: %w; -dir names another folder, with %.1f GB free", *err, float64(c.size())/1e9)
+		return fmt.Errorf("cannot write the clone's vectors: %w; -dir names another folder, with %.1f GB free", *err,
+			float64(c.size())/1e9)
 	}
 	if err := errors.Join(file.Sync(), file.Close()); err != nil {
 		return fmt.Errorf("cannot write the clone's vectors: %w", err)

@@ -34,8 +34,10 @@ func TestCloneIsDeterministic(t *testing.T) {
 		}
 		files = append(files, content)
 	}
-	if int64(len(files[0])) != smallClone.size() || !bytes.Equal(files[0], files[1]) || !bytes.Equal(files[0], files[2]) {
-		t.Errorf("%d, %d and %d bytes, not %d equal ones", len(files[0]), len(files[1]), len(files[2]), smallClone.size())
+	if int64(len(files[0])) != smallClone.size() || !bytes.Equal(files[0], files[1]) ||
+		!bytes.Equal(files[0], files[2]) {
+		t.Errorf("%d, %d and %d bytes, not %d equal ones", len(files[0]), len(files[1]), len(files[2]),
+			smallClone.size())
 	}
 	other := smallClone
 	other.seed++
@@ -177,7 +179,8 @@ func TestCloneGraph(t *testing.T) {
 	if len(sizes) != 19 || slices.Min(sizes) == 0 || slices.Max(sizes) < 5*slices.Min(sizes) {
 		t.Errorf("fields of sizes %v", sizes)
 	}
-	t.Logf("top hundredth %.2f, most cited %d, same field %.2f, fields %v", float64(top)/float64(c.links), degrees[0], float64(same)/float64(c.links), sizes)
+	t.Logf("top hundredth %.2f, most cited %d, same field %.2f, fields %v", float64(top)/float64(c.links), degrees[0],
+		float64(same)/float64(c.links), sizes)
 }
 
 // The comparisons of scale run at a small size, and some of them with float16 vectors. bayes has
@@ -212,7 +215,8 @@ func TestScales(t *testing.T) {
 }
 
 func TestParseStatus(t *testing.T) {
-	m, err := parseStatus("Name:\tx\nVmRSS:\t     99 kB\nRssAnon:\t     20 kB\nRssFile:\t     64 kB\nRssShmem:\t      3 kB\n")
+	m, err := parseStatus("Name:\tx\nVmRSS:\t     99 kB\nRssAnon:\t     20 kB\nRssFile:\t     64 " +
+		"kB\nRssShmem:\t      3 kB\n")
 	if want := (memory{own: 23 << 10, mapped: 64 << 10}); err != nil || m != want {
 		t.Errorf("%+v, not %+v: %v", m, want, err)
 	}

@@ -31,9 +31,11 @@ var kernels = []comparison{
 		func(b *bench) (float64, float64, error) { return b.topKOther(1, .999, halfSearch) }},
 	{"topk-half-64", "the same for 64 queries at once, where arithmetic and not memory is the limit", .9, "queries/s",
 		func(b *bench) (float64, float64, error) { return b.topKOther(64, .999, halfSearch) }},
-	{"topk-int8-1", "codes of a byte, scored again, for one query; the peer is our own search of float32 rows", 2.5, "queries/s",
+	{"topk-int8-1", "codes of a byte, scored again, for one query; the peer is our own search of float32 rows", 2.5,
+		"queries/s",
 		func(b *bench) (float64, float64, error) { return b.topKOther(1, .995, codeSearch) }},
-	{"sigmoid-softplus", "σ and softplus of 64k logits in cache, against torch", 5, "Gelem/s", (*bench).sigmoidSoftplus},
+	{"sigmoid-softplus", "σ and softplus of 64k logits in cache, against torch", 5, "Gelem/s",
+		(*bench).sigmoidSoftplus},
 }
 
 func (b *bench) size(n int) int { return max(int(float64(n)*b.scale), 64) }
@@ -122,7 +124,8 @@ func (b *bench) topK(batch int) (float64, float64, error) {
 			}
 		}
 	}
-	arguments := map[string]any{"rows": filepath.Join(dir, "rows"), "queries": filepath.Join(dir, "queries"), "d": dim, "k": k}
+	arguments := map[string]any{"rows": filepath.Join(dir, "rows"), "queries": filepath.Join(dir, "queries"), "d": dim,
+		"k": k}
 	var hits [][]kern.Hit
 	best, peer, err := b.alternate(func() time.Duration { return timed(func() { hits = kern.TopK(m, queries, k, 1) }) },
 		func() (time.Duration, error) {
@@ -159,14 +162,17 @@ func sameHits(ours []kern.Hit, theirs []int32) error {
 			continue
 		}
 		if want := ours[place].Score; !found || math.Abs(float64(score-want)) > rounding*math.Abs(float64(want)) {
-			return fmt.Errorf("place %d: ours is row %d with %v, FAISS's row %d with %v", place, ours[place].Index, want, id, score)
+			return fmt.Errorf("place %d: ours is row %d with %v, FAISS's row %d with %v", place, ours[place].Index,
+				want, id, score)
 		}
 	}
 	return nil
 }
 
 // topKOther compares a search of other rows than float32 ones with the search of those, and insists on a recall.
-func (b *bench) topKOther(batch int, least float64, prepare func(m *kern.Matrix) (search func(queries *kern.Matrix) [][]kern.Hit, free func(), err error)) (float64, float64, error) {
+func (b *bench) topKOther(batch int, least float64,
+	prepare func(m *kern.Matrix) (search func(queries *kern.Matrix) [][]kern.Hit, free func(), err error)) (float64,
+	float64, error) {
 	n := b.size(300_000)
 	m, queries := rows(n, 1), rows(batch, 3)
 	defer func() { m.Close(); queries.Close() }()
@@ -217,7 +223,8 @@ func halfSearch(m *kern.Matrix) (func(queries *kern.Matrix) [][]kern.Hit, func()
 	for i := range m.Rows() {
 		half.Store(i, m.Row(i))
 	}
-	return func(queries *kern.Matrix) [][]kern.Hit { return kern.TopK(half, queries, k, 1) }, func() { half.Close() }, nil
+	return func(queries *kern.Matrix) [][]kern.Hit { return kern.TopK(half, queries, k, 1) }, func() { half.Close() },
+		nil
 }
 
 func codeSearch(m *kern.Matrix) (func(queries *kern.Matrix) [][]kern.Hit, func(), error) {
@@ -225,7 +232,8 @@ func codeSearch(m *kern.Matrix) (func(queries *kern.Matrix) [][]kern.Hit, func()
 	if err != nil {
 		return nil, nil, err
 	}
-	return func(queries *kern.Matrix) [][]kern.Hit { return kern.TopKCodes(codes, m, queries, k, 1) }, func() { codes.Close() }, nil
+	return func(queries *kern.Matrix) [][]kern.Hit { return kern.TopKCodes(codes, m, queries, k, 1) },
+		func() { codes.Close() }, nil
 }
 
 func writeRows(path string, m *kern.Matrix) error {

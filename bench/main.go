@@ -52,7 +52,8 @@ type bench struct {
 var errNoPeer = errors.New("skipped")
 
 // alternate runs ours and the peer in turn and returns the shortest time of each.
-func (b *bench) alternate(ours func() time.Duration, peer func() (time.Duration, error)) (best, bestPeer time.Duration, err error) {
+func (b *bench) alternate(ours func() time.Duration, peer func() (time.Duration, error)) (best, bestPeer time.Duration,
+	err error) {
 	best, bestPeer = 1<<62, 1<<62
 	for range b.reps {
 		best = min(best, ours())
@@ -75,7 +76,8 @@ func main() {
 	flags := flag.NewFlagSet("bench", flag.ExitOnError)
 	list := flags.Bool("list", false, "list the comparisons and stop")
 	reps := flags.Int("reps", 7, "how often each side runs; the best counts")
-	dir := flags.String("dir", os.TempDir(), "where the vectors of the clone- comparisons are kept: 7.5 GB, or 3.8 GB with -half")
+	dir := flags.String("dir", os.TempDir(),
+		"where the vectors of the clone- comparisons are kept: 7.5 GB, or 3.8 GB with -half")
 	half := flags.Bool("half", false, "float16 vectors in the clone- comparisons")
 	profile := flags.String("cpuprofile", "", "where to write a profile of the processor's time")
 	_ = flags.Parse(os.Args[1:])
@@ -122,10 +124,12 @@ func (b *bench) compare(w io.Writer, names []string) error {
 			}
 		}
 	}
-	fmt.Fprintf(w, "# %s, %s, %s/%s, kernels %s, one thread, best of %d, %s\n", cpuName(), runtime.Version(), runtime.GOOS, runtime.GOARCH,
+	fmt.Fprintf(w, "# %s, %s, %s/%s, kernels %s, one thread, best of %d, %s\n", cpuName(), runtime.Version(),
+		runtime.GOOS, runtime.GOARCH,
 		kern.Variant(), b.reps, time.Now().Format(time.DateOnly))
 	line := func(name, ours, peer, ratio, goal, verdict string) {
-		fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("%-18s %-16s %-16s %6s %6s  %s", name, ours, peer, ratio, goal, verdict), " "))
+		fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("%-18s %-16s %-16s %6s %6s  %s", name, ours, peer, ratio, goal,
+			verdict), " "))
 	}
 	line("name", "ours", "peer", "ratio", "goal", "")
 	for _, c := range chosen {
@@ -166,5 +170,6 @@ func cpuName() string {
 	if name == "" {
 		return runtime.GOARCH
 	}
-	return fmt.Sprintf("%s (family %s, model %s, %s MHz)", name, fields["cpu family"], fields["model"], fields["cpu MHz"])
+	return fmt.Sprintf("%s (family %s, model %s, %s MHz)", name, fields["cpu family"], fields["model"],
+		fields["cpu MHz"])
 }

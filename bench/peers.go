@@ -36,7 +36,8 @@ type answer struct {
 // and would run at a fifth of its speed: a comparison without its setting is unfair. torch runs as
 // it comes; whoever wants its AVX-512 paths sets ATEN_CPU_CAPABILITY=avx512.
 func peerEnvironment() []string {
-	return append(os.Environ(), "OPENBLAS_CORETYPE=SkylakeX", "OPENBLAS_NUM_THREADS=1", "OMP_NUM_THREADS=1", "MKL_NUM_THREADS=1")
+	return append(os.Environ(), "OPENBLAS_CORETYPE=SkylakeX", "OPENBLAS_NUM_THREADS=1", "OMP_NUM_THREADS=1",
+		"MKL_NUM_THREADS=1")
 }
 
 // startPeers starts the interpreter named by PYTHON, or the first python3 that has numpy.

@@ -16,12 +16,17 @@ import (
 // scales need a clone of the paper's Dataset 1, 7.5 GB on disk, and run only when named. The peer
 // is the goal: a minute an epoch, 1.5 GB beyond the mapped vectors.
 var scales = []comparison{
-	cloned("naive", "naive", true), cloned("mle", "mle", true), cloned("rw", "R_w", true), cloned("pu", "R_PU", true), cloned("ap", "R_AP", true),
+	cloned("naive", "naive", true), cloned("mle", "mle", true), cloned("rw", "R_w", true), cloned("pu", "R_PU", true),
+	cloned("ap", "R_AP", true),
 	cloned("rw", "R_w in batches of 32 single pairs", false),
-	{"clone-lbfgs", "the gradient over all its pairs, as a step of L-BFGS needs it, against 60 s", 1, "passes/min", (*bench).clonePass},
-	{"clone-checksum", "naming its data, which a checkpoint needs, against 60 s", 1, "sums/min", (*bench).cloneChecksum},
-	{"clone-bayes", "the posterior from 32k of its pairs, one start, no replicates, against 5 s; all of them do not fit into memory", 1, "fits/s", (*bench).cloneBayes},
-	{"clone-memory", "the most memory that the above took beyond the mapped vectors, from the making of the graph on, against 1.5 GB", 1, "1/GB", (*bench).cloneMemory},
+	{"clone-lbfgs", "the gradient over all its pairs, as a step of L-BFGS needs it, against 60 s", 1, "passes/min",
+		(*bench).clonePass},
+	{"clone-checksum", "naming its data, which a checkpoint needs, against 60 s", 1, "sums/min",
+		(*bench).cloneChecksum},
+	{"clone-bayes", "the posterior from 32k of its pairs, one start, no replicates, against 5 s; all of them do " +
+		"not fit into memory", 1, "fits/s", (*bench).cloneBayes},
+	{"clone-memory", "the most memory that the above took beyond the mapped vectors, from the making of the " +
+		"graph on, against 1.5 GB", 1, "1/GB", (*bench).cloneMemory},
 }
 
 // cloned is an epoch of a method, in large batches of whole sources or as the preset has it.
@@ -30,7 +35,9 @@ func cloned(method, about string, bySource bool) comparison {
 	if !bySource {
 		name, adam = name+"-32", fit.AdamSettings{Epochs: 1}
 	}
-	return comparison{name, "Fit by " + about + " for an epoch, with its checks and findings, 2.4M nodes, 37.9M pairs, two threads, against 60 s", 1, "epochs/min",
+	return comparison{name, "Fit by " + about +
+		" for an epoch, with its checks and findings, 2.4M nodes, 37.9M pairs, two threads, against 60 s", 1,
+		"epochs/min",
 		func(b *bench) (float64, float64, error) { return b.cloneEpoch(method, adam) }}
 }
 
@@ -92,9 +99,11 @@ func (b *bench) part(name string, work func() error) error {
 	peak, failed := stop()
 	b.peak = max(b.peak, peak.own)
 	if failed != nil {
-		fmt.Fprintf(b.notes, "%-14s %5.1f s, %5.1f s of processors, memory unknown: %v\n", name, took.Seconds(), spent.Seconds(), failed)
+		fmt.Fprintf(b.notes, "%-14s %5.1f s, %5.1f s of processors, memory unknown: %v\n", name, took.Seconds(),
+			spent.Seconds(), failed)
 	} else {
-		fmt.Fprintf(b.notes, "%-14s %5.1f s, %5.1f s of processors, at most %.2f GB and %.2f GB of mapped files\n", name, took.Seconds(), spent.Seconds(), float64(peak.own)/1e9, float64(peak.mapped)/1e9)
+		fmt.Fprintf(b.notes, "%-14s %5.1f s, %5.1f s of processors, at most %.2f GB and %.2f GB of mapped files\n",
+			name, took.Seconds(), spent.Seconds(), float64(peak.own)/1e9, float64(peak.mapped)/1e9)
 	}
 	return err
 }
@@ -140,7 +149,8 @@ func (b *bench) clonePass() (float64, float64, error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	o := &fit.Objective{Link: link, Propensity: propensity, Likelihood: 1, Risk: 1, Scheme: fit.W, Floor: .05, Held: true, Pairs: p.Train}
+	o := &fit.Objective{Link: link, Propensity: propensity, Likelihood: 1, Risk: 1, Scheme: fit.W, Floor: .05,
+		Held: true, Pairs: p.Train}
 	params, grad := make([]float32, o.Size()), make([]float64, o.Size())
 	began := time.Now()
 	err = b.part("full gradient", func() error {
@@ -174,13 +184,15 @@ func (b *bench) cloneBayes() (float64, float64, error) {
 		few.Source, few.Target = append(few.Source, all.Source[k]), append(few.Target, all.Target[k])
 		few.Linked = append(few.Linked, all.Linked[k])
 		// unlinked pairs were kept at their rate, then every pair alike
-		few.Weight, few.Rate = append(few.Weight, all.Weight[k]*float64(all.Len())/float64(n)), append(few.Rate, all.Rate[k])
+		few.Weight, few.Rate = append(few.Weight, all.Weight[k]*float64(all.Len())/float64(n)),
+			append(few.Rate, all.Rate[k])
 	}
 	p.Train = few
 	began := time.Now()
 	var r *fit.Result
 	err = b.part("bayes", func() (err error) {
-		r, err = fit.Fit(context.Background(), p, fit.Settings{Starts: []float64{.3}, Replicates: -1, Threads: cloneThreads}, fit.Progress{})
+		r, err = fit.Fit(context.Background(), p, fit.Settings{Starts: []float64{.3}, Replicates: -1,
+			Threads: cloneThreads}, fit.Progress{})
 		return err
 	})
 	if err != nil {

@@ -20,12 +20,14 @@ import (
 )
 
 var trainings = []comparison{
-	{"adam-32", "Adam on R_w, batches of 32, 20k nodes, d=768, against torch with hand-written gradients", 10, "pairs/s",
+	{"adam-32", "Adam on R_w, batches of 32, 20k nodes, d=768, against torch with hand-written gradients", 10,
+		"pairs/s",
 		func(b *bench) (float64, float64, error) { return b.adam(32) }},
 	{"adam-1024", "the same in batches of 1024", 5, "pairs/s",
 		func(b *bench) (float64, float64, error) { return b.adam(1024) }},
 	{"adam-threads", "batches of 1024 on two threads, against one", 1.7, "pairs/s", (*bench).adamThreads},
-	{"full-batch", "the gradient over 1M pairs grouped by source, against gathering their rows", 0.70, "GB/s", (*bench).fullBatch},
+	{"full-batch", "the gradient over 1M pairs grouped by source, against gathering their rows", 0.70, "GB/s",
+		(*bench).fullBatch},
 	{"bayes", "the posterior from 32k pairs, d=768, three starts, two threads, against 5 s", 1, "fits/s",
 		func(b *bench) (float64, float64, error) { return b.bayes(-1) }},
 	{"bayes-intervals", "the same with the ten replicates that its intervals rest on, against 5 s as well", 1, "fits/s",
@@ -53,7 +55,8 @@ func trainingProblem(nodes, pairs int, grouped bool) (fit.Problem, error) {
 		p.Linked = append(p.Linked, rng.IntN(20) == 0)
 		p.Weight, p.Rate = append(p.Weight, 1), append(p.Rate, 1)
 	}
-	few := &graph.Pairs{Source: p.Source[:64], Target: p.Target[:64], Linked: p.Linked[:64], Weight: p.Weight[:64], Rate: p.Rate[:64], Universe: p.Universe}
+	few := &graph.Pairs{Source: p.Source[:64], Target: p.Target[:64], Linked: p.Linked[:64], Weight: p.Weight[:64],
+		Rate: p.Rate[:64], Universe: p.Universe}
 	return fit.Problem{Nodes: n, Train: p, Validation: few}, nil
 }
 
@@ -104,7 +107,8 @@ func (b *bench) torch(batch int) (float64, error) {
 	if _, err := os.Stat(script); err != nil {
 		return 0, fmt.Errorf("%w: no %s; PEERS names the folder", errNoPeer, script)
 	}
-	cmd := exec.Command(b.peers.cmd.Path, script, "--impl", "manual", "--batch", strconv.Itoa(batch), "--pairs", strconv.Itoa(5000*batch/(1+batch/64)), "--threads", "1")
+	cmd := exec.Command(b.peers.cmd.Path, script, "--impl", "manual", "--batch", strconv.Itoa(batch), "--pairs",
+		strconv.Itoa(5000*batch/(1+batch/64)), "--threads", "1")
 	cmd.Env = append(peerEnvironment(), "CUDA_VISIBLE_DEVICES=")
 	out, err := cmd.Output()
 	if err != nil {
@@ -181,7 +185,8 @@ func (b *bench) bayes(replicates int) (float64, float64, error) {
 	best := time.Duration(1 << 62)
 	for range max(b.reps/2, 1) {
 		best = min(best, timed(func() {
-			_, err = fit.Fit(ctx, fit.Problem{Nodes: model.NodesOf(w.Graph()), Train: train.Pairs}, fit.Settings{Threads: 2, Replicates: replicates}, fit.Progress{})
+			_, err = fit.Fit(ctx, fit.Problem{Nodes: model.NodesOf(w.Graph()), Train: train.Pairs},
+				fit.Settings{Threads: 2, Replicates: replicates}, fit.Progress{})
 		}))
 		if err != nil {
 			return 0, 0, err

@@ -78,13 +78,16 @@ func TestCheckFinds(t *testing.T) {
 	}
 	found := kinds(r)
 	for kind, want := range map[string]Finding{
-		"duplicate-id":        {Severity: Wrong, Count: 1, Example: `"n2" in row 3`, Message: "1 node has an id that an earlier one has"},
-		"empty-id":            {Severity: Wrong, Count: 1, Example: "row 4", Message: "no id"},
-		"dangling":            {Severity: Wrong, Count: 2, Example: "row 1 of links.parquet", Message: "2 links go"},
-		"self-link":           {Severity: Wrong, Count: 1, Example: `"n1"`, Message: "to itself"},
-		"repeated":            {Severity: Note, Count: 1, Message: "1 link is there more than once"},
-		"isolated":            {Severity: Note, Count: 6, Example: `"n2 (row 3)"`, Message: "6 of 150 nodes have no link"},
-		"hub":                 {Severity: Weak, Count: 1, Example: `"n0" has 139 of 143`, Message: "1 node is linked from"},
+		"duplicate-id": {Severity: Wrong, Count: 1, Example: `"n2" in row 3`,
+			Message: "1 node has an id that an earlier one has"},
+		"empty-id":  {Severity: Wrong, Count: 1, Example: "row 4", Message: "no id"},
+		"dangling":  {Severity: Wrong, Count: 2, Example: "row 1 of links.parquet", Message: "2 links go"},
+		"self-link": {Severity: Wrong, Count: 1, Example: `"n1"`, Message: "to itself"},
+		"repeated":  {Severity: Note, Count: 1, Message: "1 link is there more than once"},
+		"isolated": {Severity: Note, Count: 6, Example: `"n2 (row 3)"`,
+			Message: "6 of 150 nodes have no link"},
+		"hub": {Severity: Weak, Count: 1, Example: `"n0" has 139 of 143`,
+			Message: "1 node is linked from"},
 		"untimed":             {Severity: Note, Count: 1, Example: `"n8"`, Message: "no time"},
 		"against-time":        {Severity: Note, Count: 1, Example: `"n1" links to "n2"`, Message: "older"},
 		"cycle":               {Severity: Note, Count: 1, Example: "links to", Message: "closes cycles"},
@@ -100,7 +103,8 @@ func TestCheckFinds(t *testing.T) {
 		"no-manifest":         {Severity: Note, Count: 1, Message: ManifestFile},
 	} {
 		got, ok := found[kind]
-		if !ok || got.Severity != want.Severity || got.Count != want.Count || !strings.Contains(got.Example, want.Example) || !strings.Contains(got.Message, want.Message) {
+		if !ok || got.Severity != want.Severity || got.Count != want.Count ||
+			!strings.Contains(got.Example, want.Example) || !strings.Contains(got.Message, want.Message) {
 			t.Errorf("%s is\n%+v, want\n%+v", kind, got, want)
 		}
 		delete(found, kind)
@@ -112,7 +116,8 @@ func TestCheckFinds(t *testing.T) {
 		t.Errorf("%d kinds of fault", r.Wrong())
 	}
 	if !slices.IsSortedFunc(r.Findings, func(a, b Finding) int {
-		return slices.Index([]Severity{Wrong, Weak, Note}, a.Severity) - slices.Index([]Severity{Wrong, Weak, Note}, b.Severity)
+		return slices.Index([]Severity{Wrong, Weak, Note}, a.Severity) - slices.Index([]Severity{Wrong, Weak, Note},
+			b.Severity)
 	}) {
 		t.Error("the worst do not come first")
 	}
@@ -122,7 +127,8 @@ func TestCheckFinds(t *testing.T) {
 func TestCheckSound(t *testing.T) {
 	var b graph.Builder
 	for i := range 200 {
-		_, err := b.AddNode(graph.Node{ID: fmt.Sprint(i), Field: fmt.Sprint("field ", i%3), Time: time.Unix(int64(i), 0)})
+		_, err := b.AddNode(graph.Node{ID: fmt.Sprint(i), Field: fmt.Sprint("field ", i%3),
+			Time: time.Unix(int64(i), 0)})
 		must(t, err)
 		for k := range min(i, 3) {
 			must(t, b.AddLinkIndex(int32(i), int32(i-1-k)))
@@ -139,7 +145,8 @@ func TestCheckSound(t *testing.T) {
 	defer d.Close()
 	r, err := Check(background, d)
 	must(t, err)
-	if len(r.Findings) != 1 || r.Findings[0].Kind != "no-vectors" || r.Findings[0].Severity != Note || r.Findings[0].Mend != "make them of titles and texts: unseen encode "+dir {
+	if len(r.Findings) != 1 || r.Findings[0].Kind != "no-vectors" || r.Findings[0].Severity != Note ||
+		r.Findings[0].Mend != "make them of titles and texts: unseen encode "+dir {
 		t.Errorf("found %+v", r.Findings)
 	}
 	ctx, stop := context.WithCancel(background)
@@ -174,7 +181,8 @@ func TestCheckNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		nodes int
 		kinds []string
-	}{"empty": {0, []string{"no-nodes", "no-links"}}, "bare": {3, []string{"no-links", "no-text", "no-fields", "no-time"}}} {
+	}{"empty": {0, []string{"no-nodes", "no-links"}},
+		"bare": {3, []string{"no-links", "no-text", "no-fields", "no-time"}}} {
 		var b graph.Builder
 		for i := range c.nodes {
 			_, err := b.AddNode(graph.Node{ID: fmt.Sprint(i)})
@@ -260,7 +268,8 @@ func TestLinkFaultsAreNamedAlike(t *testing.T) {
 		links[622] = bad
 		put(t, dir, LinksFile, links)
 		_, err := Open(background, dir, OpenOptions{})
-		wantError(t, err, map[string]error{"dangling": graph.ErrUnknownNode, "self-link": graph.ErrSelfLink}[name], "row 622")
+		wantError(t, err, map[string]error{"dangling": graph.ErrUnknownNode, "self-link": graph.ErrSelfLink}[name],
+			"row 622")
 		d, tolerated := Open(background, dir, OpenOptions{Tolerant: true})
 		must(t, tolerated)
 		r, failed := Check(background, d)
@@ -268,7 +277,8 @@ func TestLinkFaultsAreNamedAlike(t *testing.T) {
 		must(t, d.Close())
 		f := kinds(r)[name]
 		for _, text := range []string{err.Error(), f.Example} {
-			if !strings.Contains(text, "row 622") || strings.Contains(text, "number") || strings.Contains(text, "Drop") {
+			if !strings.Contains(text, "row 622") || strings.Contains(text, "number") ||
+				strings.Contains(text, "Drop") {
 				t.Errorf("%s: %s", name, text)
 			}
 		}

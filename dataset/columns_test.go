@@ -13,7 +13,8 @@ import (
 // TestColumnsAndRowsAgree opens a dataset with its manifest, by columns, and without, row by row.
 func TestColumnsAndRowsAgree(t *testing.T) {
 	var b graph.Builder
-	for _, n := range []graph.Node{{ID: "a", Field: "x", Title: "A", Time: time.Unix(86400, 0)}, {ID: "b"}, {ID: "c", Field: "y", Time: time.Unix(2*86400, 0)}, {ID: "00003", Field: "x", Title: "é"}} {
+	for _, n := range []graph.Node{{ID: "a", Field: "x", Title: "A", Time: time.Unix(86400, 0)}, {ID: "b"},
+		{ID: "c", Field: "y", Time: time.Unix(2*86400, 0)}, {ID: "00003", Field: "x", Title: "é"}} {
 		_, err := b.AddNode(n)
 		must(t, err)
 	}
@@ -37,7 +38,8 @@ func TestColumnsAndRowsAgree(t *testing.T) {
 		for _, h := range []*graph.Graph{byColumns.Graph(), byRows.Graph()} {
 			want, known := g.Time(i)
 			got, also := h.Time(i)
-			if h.ID(i) != g.ID(i) || h.Title(i) != g.Title(i) || h.FieldName(h.Field(i)) != g.FieldName(g.Field(i)) || known != also || !got.Equal(want) {
+			if h.ID(i) != g.ID(i) || h.Title(i) != g.Title(i) || h.FieldName(h.Field(i)) != g.FieldName(g.Field(i)) ||
+				known != also || !got.Equal(want) {
 				t.Errorf("node %d is %q %q", i, h.ID(i), h.Title(i))
 			}
 		}

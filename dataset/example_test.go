@@ -114,8 +114,8 @@ func ExampleMapVectors() {
 	// 2 vectors; the last is [3 4]
 }
 
-// A dataset with texts, made in Go: the encoder is learned from the texts, makes their vectors, and is kept beside them, so
-// that a recommender knows what to do with a new text.
+// A dataset with texts, made in Go: the encoder is learned from the texts, makes their vectors, and
+// is kept beside them, so that a recommender knows what to do with a new text.
 func ExampleWrite_encoder() {
 	ctx := context.Background()
 	texts := encode.List{
@@ -126,7 +126,8 @@ func ExampleWrite_encoder() {
 	}
 	var b graph.Builder
 	for i, text := range texts {
-		_, err := b.AddNode(graph.Node{ID: fmt.Sprint("book", i), Field: []string{"kitchen", "sea"}[i/2], Title: text.Title})
+		_, err := b.AddNode(graph.Node{ID: fmt.Sprint("book", i), Field: []string{"kitchen", "sea"}[i/2],
+			Title: text.Title})
 		check(err)
 	}
 	check(b.AddLink("book1", "book0"))
@@ -154,7 +155,8 @@ func ExampleWrite_encoder() {
 		Encoder: &dataset.Encoder{Kind: encode.Kind, Write: encoder.Write},
 	}, dataset.WriteOptions{})
 	check(err)
-	fmt.Println(manifest.Nodes, "nodes, vectors of", manifest.Vectors.Dimension, "numbers, encoder", manifest.Encoder.Kind)
+	fmt.Println(manifest.Nodes, "nodes, vectors of", manifest.Vectors.Dimension, "numbers, encoder",
+		manifest.Encoder.Kind)
 	// Output: 4 nodes, vectors of 3 numbers, encoder builtin
 }
 

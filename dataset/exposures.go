@@ -34,8 +34,10 @@ type exposureRow struct {
 
 func (w *writer) exposures(to io.Writer, progress func(done, of int) error) error {
 	e, nodes := w.content.Exposures, w.content.Graph.Len()
-	if len(e.Target) != e.Len() || len(e.Exposed) != e.Len() || len(e.Linked) != e.Len() || e.Shown != nil && len(e.Shown) != e.Len() {
-		return w.refuse("exposures with columns of %d, %d, %d, %d and %d rows", "give every column one element per pair",
+	if len(e.Target) != e.Len() || len(e.Exposed) != e.Len() || len(e.Linked) != e.Len() || e.Shown != nil &&
+		len(e.Shown) != e.Len() {
+		return w.refuse("exposures with columns of %d, %d, %d, %d and %d rows",
+			"give every column one element per pair",
 			len(e.Source), len(e.Target), len(e.Shown), len(e.Exposed), len(e.Linked))
 	}
 	table := newTable[exposureRow](to, linksPerRowGroup)
@@ -44,9 +46,11 @@ func (w *writer) exposures(to io.Writer, progress func(done, of int) error) erro
 		n := min(rowsPerBatch, e.Len()-first)
 		for k := range n {
 			at := first + k
-			row := exposureRow{Source: int64(e.Source[at]), Target: int64(e.Target[at]), Exposed: e.Exposed[at], Linked: e.Linked[at]}
+			row := exposureRow{Source: int64(e.Source[at]), Target: int64(e.Target[at]), Exposed: e.Exposed[at],
+				Linked: e.Linked[at]}
 			if uint64(row.Source) >= uint64(nodes) || uint64(row.Target) >= uint64(nodes) {
-				return w.refuse("exposure %d is of nodes %d and %d, and there are %d", "give indices of the graph's nodes", at, row.Source, row.Target, nodes)
+				return w.refuse("exposure %d is of nodes %d and %d, and there are %d",
+					"give indices of the graph's nodes", at, row.Source, row.Target, nodes)
 			}
 			if e.Shown != nil && !math.IsNaN(e.Shown[at]) {
 				if err := probability(e.Shown[at]); err != nil {
@@ -94,7 +98,8 @@ func (d *Dataset) Exposures(ctx context.Context) (*Exposures, error) {
 	}
 	shown, err := t.find("shown")
 	if err == nil && shown != nil && shown.kind != parquet.Double && shown.kind != parquet.Float {
-		err = t.mistyped("shown", kindWords(shown), `store probabilities: table["shown"] = table["shown"].astype(float)`)
+		err = t.mistyped("shown", kindWords(shown),
+			`store probabilities: table["shown"] = table["shown"].astype(float)`)
 	}
 	if err != nil {
 		return nil, err
@@ -127,47 +132,52 @@ func (d *Dataset) Exposures(ctx context.Context) (*Exposures, error) {
 		}
 		i, known := d.graph.Index(id)
 		if !known {
-			return 0, flaw(t.path, row, c.name, fmt.Errorf("%w %.80q", graph.ErrUnknownNode, id), "leave the row out or add the node")
+			return 0, flaw(t.path, row, c.name, fmt.Errorf("%w %.80q", graph.ErrUnknownNode, id),
+				"leave the row out or add the node")
 		}
 		return i, nil
 	}
-	err = t.scan(ctx, []*column{ends.source, ends.target, shown, exposed, linked}, func(first int64, n int, values [][]parquet.Value) error {
-		d.step(ExposuresFile, float64(first)/float64(max(t.rows(), 1)))
-		for k := range n {
-			row := first + int64(k)
-			i, err := end(row, ends.source, values[0][k])
-			if err != nil {
-				return err
-			}
-			j, err := end(row, ends.target, values[1][k])
-			if err != nil {
-				return err
-			}
-			e.Source, e.Target = append(e.Source, i), append(e.Target, j)
-			if shown != nil {
-				p := shownValue(shown, values[2][k])
-				if !math.IsNaN(p) {
-					if err := probability(p); err != nil {
-						return flaw(t.path, row, "shown", fmt.Errorf("%w: %v", ErrFormat, err), "give a probability, or leave it empty where it is unknown")
+	err = t.scan(ctx, []*column{ends.source, ends.target, shown, exposed, linked},
+		func(first int64, n int, values [][]parquet.Value) error {
+			d.step(ExposuresFile, float64(first)/float64(max(t.rows(), 1)))
+			for k := range n {
+				row := first + int64(k)
+				i, err := end(row, ends.source, values[0][k])
+				if err != nil {
+					return err
+				}
+				j, err := end(row, ends.target, values[1][k])
+				if err != nil {
+					return err
+				}
+				e.Source, e.Target = append(e.Source, i), append(e.Target, j)
+				if shown != nil {
+					p := shownValue(shown, values[2][k])
+					if !math.IsNaN(p) {
+						if err := probability(p); err != nil {
+							return flaw(t.path, row, "shown", fmt.Errorf("%w: %v", ErrFormat, err),
+								"give a probability, or leave it empty where it is unknown")
+						}
 					}
+					e.Shown = append(e.Shown, p)
 				}
-				e.Shown = append(e.Shown, p)
-			}
-			// A pair is in the log because it was shown, unless the log says otherwise.
-			was := true
-			if exposed != nil {
-				if values[3][k].IsNull() {
-					return flaw(t.path, row, "exposed", fmt.Errorf("%w: it is empty", ErrFormat), "say true or false, or leave the row out")
+				// A pair is in the log because it was shown, unless the log says otherwise.
+				was := true
+				if exposed != nil {
+					if values[3][k].IsNull() {
+						return flaw(t.path, row, "exposed", fmt.Errorf("%w: it is empty", ErrFormat),
+							"say true or false, or leave the row out")
+					}
+					was = values[3][k].Boolean()
 				}
-				was = values[3][k].Boolean()
+				if values[4][k].IsNull() {
+					return flaw(t.path, row, "linked", fmt.Errorf("%w: it is empty", ErrFormat),
+						"say true or false, or leave the row out")
+				}
+				e.Exposed, e.Linked = append(e.Exposed, was), append(e.Linked, values[4][k].Boolean())
 			}
-			if values[4][k].IsNull() {
-				return flaw(t.path, row, "linked", fmt.Errorf("%w: it is empty", ErrFormat), "say true or false, or leave the row out")
-			}
-			e.Exposed, e.Linked = append(e.Exposed, was), append(e.Linked, values[4][k].Boolean())
-		}
-		return nil
-	})
+			return nil
+		})
 	if err != nil {
 		return nil, err
 	}

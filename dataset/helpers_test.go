@@ -38,7 +38,8 @@ func wantError(tb testing.TB, err, kind error, says ...string) {
 // odd are strings that a careless file format loses.
 var odd = []string{
 	"", "plain", "Gödel, Escher, Bach", "日本語", "\"quoted\"", "it's", "two\nlines", "tab\there", "nul\x00inside",
-	"comma,semicolon;", "{'shape': (1, 2)}", "🤖", " leading and trailing ", "\u202eright to left", "\\n", "NaN", "null", "None", "0", "é", "e\u0301",
+	"comma,semicolon;", "{'shape': (1, 2)}", "🤖", " leading and trailing ", "\u202eright to left", "\\n", "NaN",
+	"null", "None", "0", "é", "e\u0301",
 }
 
 // randomContent is a small dataset with everything that is awkward, from a seed.

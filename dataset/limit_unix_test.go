@@ -37,7 +37,8 @@ func TestFullDisk(t *testing.T) {
 	must(t, err)
 	helper := exec.Command(program, "-test.run", "^TestLimitedProcess$", "-test.v")
 	helper.Env = append(os.Environ(), limitedPath+"="+dir)
-	if output, err := helper.CombinedOutput(); err != nil || !strings.Contains(string(output), "--- PASS: TestLimitedProcess") {
+	if output, err := helper.CombinedOutput(); err != nil ||
+		!strings.Contains(string(output), "--- PASS: TestLimitedProcess") {
 		t.Errorf("%v\n%s", err, output)
 	}
 	d, err := Open(background, dir, OpenOptions{Verify: true})

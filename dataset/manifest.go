@@ -76,7 +76,8 @@ type Provenance struct {
 	Source  string    `json:"source,omitempty"` // what it was made from: an address, a paper, a licence
 }
 
-// Checksums are the SHA-256 of the data files by name: what fit.Data.Files holds, so that a model knows its dataset again.
+// Checksums are the SHA-256 of the data files by name: what fit.Data.Files holds, so that a model
+// knows its dataset again.
 func (m *Manifest) Checksums() map[string]string {
 	sums := make(map[string]string, len(m.Files))
 	for name, file := range m.Files {
@@ -157,7 +158,8 @@ func (m *Manifest) check() error {
 		seen[name] = true
 	}
 	if v := m.Vectors; v != nil {
-		if v.Dimension < 1 || v.Dimension > math.MaxInt32 || v.Kind != "float32" && v.Kind != "float16" || v.Zero < 0 || v.Zero > m.Nodes {
+		if v.Dimension < 1 || v.Dimension > math.MaxInt32 || v.Kind != "float32" && v.Kind != "float16" ||
+			v.Zero < 0 || v.Zero > m.Nodes {
 			return bad("vectors of kind %.40q and dimension %d, %d of %d zero", v.Kind, v.Dimension, v.Zero, m.Nodes)
 		}
 	}
@@ -193,7 +195,8 @@ func manifestMend(err error) string {
 	case errors.Is(err, ErrNotDataset):
 		return "name the folder of a dataset"
 	}
-	return "make the dataset anew as it was made (unseen import); or move this file away, and all others are checked in full"
+	return "make the dataset anew as it was made (unseen import); or move this file away, and all others are " +
+		"checked in full"
 }
 
 // unknownField is the name of graph.UnknownField.

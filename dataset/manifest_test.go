@@ -12,13 +12,15 @@ const zeros = "0000000000000000000000000000000000000000000000000000000000000000"
 // goodManifest is a small one by hand.
 const goodManifest = `{"format":"unseen dataset","version":1,"nodes":3,"links":2,"exposures":0,"fields":["a","b"],
 "vectors":{"dimension":4,"kind":"float16","zero":1},
-"files":{"nodes.parquet":{"bytes":1,"sha256":"` + zeros + `"},"links.parquet":{"bytes":1,"sha256":"` + zeros + `"},"vectors.npy":{"bytes":1,"sha256":"` + zeros + `"}},
+"files":{"nodes.parquet":{"bytes":1,"sha256":"` + zeros + `"},"links.parquet":{"bytes":1,"sha256":"` + zeros +
+	`"},"vectors.npy":{"bytes":1,"sha256":"` + zeros + `"}},
 "provenance":{"made":"2021-07-18T12:00:00Z","seed":18446744073709551615},"something new":[1,2]}`
 
 func TestManifest(t *testing.T) {
 	m, err := parseManifest(strings.NewReader(goodManifest))
 	must(t, err)
-	if m.Nodes != 3 || m.Fields[1] != "b" || m.Vectors.Kind != "float16" || *m.Provenance.Seed != 1<<64-1 || !m.Provenance.Made.Equal(someday) {
+	if m.Nodes != 3 || m.Fields[1] != "b" || m.Vectors.Kind != "float16" || *m.Provenance.Seed != 1<<64-1 ||
+		!m.Provenance.Made.Equal(someday) {
 		t.Errorf("%+v", m)
 	}
 	for _, c := range []struct {
@@ -77,7 +79,8 @@ func FuzzManifest(f *testing.F) {
 			t.Fatalf("%q was written as %q: %v", raw, first, err)
 		}
 		second, err := again.bytes()
-		if err != nil || !bytes.Equal(first, second) || again.Nodes != m.Nodes || !reflect.DeepEqual(again.Files, m.Files) {
+		if err != nil || !bytes.Equal(first, second) || again.Nodes != m.Nodes ||
+			!reflect.DeepEqual(again.Files, m.Files) {
 			t.Errorf("%q became %q (%v)", first, second, err)
 		}
 	})

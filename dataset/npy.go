@@ -105,7 +105,8 @@ func ReadNpyHeader(r io.Reader) (NpyHeader, error) {
 	case 2, 3:
 		lengthBytes = 4
 	default:
-		return none, &npyFault{fmt.Sprintf("it is .npy of version %d.%d, and 1 to 3 are known", start[6], start[7]), mendSave}
+		return none, &npyFault{fmt.Sprintf("it is .npy of version %d.%d, and 1 to 3 are known", start[6], start[7]),
+			mendSave}
 	}
 	var raw [4]byte
 	if _, err := io.ReadFull(r, raw[:lengthBytes]); err != nil {
@@ -141,7 +142,8 @@ func readNpyHeader(r io.Reader, size int64) (npyHeader, error) {
 	case "<f2":
 		h.half, element = true, 2
 	default:
-		return none, &npyFault{fmt.Sprintf("its numbers are %.40q and not '<f4' (float32) or '<f2' (float16), little-endian", kind), mendFloat32}
+		return none, &npyFault{fmt.Sprintf("its numbers are %.40q and not '<f4' (float32) or '<f2' (float16), "+
+			"little-endian", kind), mendFloat32}
 	}
 	switch {
 	case fortran:
@@ -149,18 +151,22 @@ func readNpyHeader(r io.Reader, size int64) (npyHeader, error) {
 	case len(shape) != 2:
 		return none, &npyFault{fmt.Sprintf("it has %d dimensions and not two, nodes and numbers", len(shape)), mendRows}
 	case shape[0] > math.MaxInt32 || shape[1] < 1 || shape[1] > math.MaxInt32:
-		return none, &npyFault{fmt.Sprintf("its shape is %d×%d, and there can be %d vectors of dimension 1 or more", shape[0], shape[1], math.MaxInt32), mendRows}
+		return none, &npyFault{fmt.Sprintf("its shape is %d×%d, and there can be %d vectors of dimension 1 or more",
+			shape[0], shape[1], math.MaxInt32), mendRows}
 	}
 	// In floats first, where a product of 2⁶⁴ does not wrap around to a small one.
 	if need := float64(shape[0]) * float64(shape[1]) * float64(element); need > 1<<62 {
-		return none, &npyFault{fmt.Sprintf("%d×%d numbers are more than memory can address", shape[0], shape[1]), mendRows}
+		return none, &npyFault{fmt.Sprintf("%d×%d numbers are more than memory can address", shape[0], shape[1]),
+			mendRows}
 	}
 	need := h.offset + shape[0]*shape[1]*element
 	switch {
 	case size < need:
-		return none, &npyFault{fmt.Sprintf("it is cut short: %d bytes, and %d×%d numbers need %d", size, shape[0], shape[1], need), "copy or save it again"}
+		return none, &npyFault{fmt.Sprintf("it is cut short: %d bytes, and %d×%d numbers need %d", size, shape[0],
+			shape[1], need), "copy or save it again"}
 	case size > need:
-		return none, &npyFault{fmt.Sprintf("it is %d bytes and its %d×%d numbers end at %d", size, shape[0], shape[1], need), "save one array per file"}
+		return none, &npyFault{fmt.Sprintf("it is %d bytes and its %d×%d numbers end at %d", size, shape[0], shape[1],
+			need), "save one array per file"}
 	}
 	if h.offset%element != 0 {
 		return none, &npyFault{fmt.Sprintf("its numbers begin at byte %d, off their alignment", h.offset), mendSave}

@@ -94,7 +94,8 @@ func TestNpyFaults(t *testing.T) {
 
 // TestNpyBytes holds the header against what NumPy 2.4 writes for np.zeros((3, 4), np.float32).
 func TestNpyBytes(t *testing.T) {
-	want := "\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }" + strings.Repeat(" ", 58) + "\n"
+	want := "\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }" +
+		strings.Repeat(" ", 58) + "\n"
 	if got := string(npyHeaderBytes(false, 3, 4)); got != want {
 		t.Errorf("%q, want\n%q", got, want)
 	}
@@ -107,7 +108,8 @@ func TestNpyBytes(t *testing.T) {
 
 // What is written is read back, whatever the shape.
 func TestNpyHeaderAppend(t *testing.T) {
-	for _, h := range []NpyHeader{{"<f4", false, []int64{}, 0}, {"<i4", false, []int64{7}, 0}, {"|u1", true, []int64{1 << 40, 0, 3}, 0}} {
+	for _, h := range []NpyHeader{{"<f4", false, []int64{}, 0}, {"<i4", false, []int64{7}, 0},
+		{"|u1", true, []int64{1 << 40, 0, 3}, 0}} {
 		raw := h.Append([]byte("before"))
 		h.Bytes = int64(len(raw) - 6)
 		got, err := ReadNpyHeader(bytes.NewReader(raw[6:]))
@@ -132,7 +134,8 @@ func TestNpyOfEveryKind(t *testing.T) {
 		m.Store(1, numbers[3:])
 		var file bytes.Buffer
 		var seen []float32
-		must(t, writeNpy(&file, m, kind.half, func(_ int, row []float32) error { seen = append(seen, row...); return nil }))
+		must(t, writeNpy(&file, m, kind.half,
+			func(_ int, row []float32) error { seen = append(seen, row...); return nil }))
 		path := filepath.Join(t.TempDir(), VectorsFile)
 		must(t, os.WriteFile(path, file.Bytes(), 0o666))
 		v, err := MapVectors(path)
@@ -142,7 +145,8 @@ func TestNpyOfEveryKind(t *testing.T) {
 		}
 		row := make([]float32, 3)
 		for k, want := range numbers {
-			if v.Load(row, int32(k/3)); math.Abs(float64(row[k%3]-want)) > 1e-7 || seen[k] != row[k%3] || math.Signbit(float64(row[k%3])) != math.Signbit(float64(want)) {
+			if v.Load(row, int32(k/3)); math.Abs(float64(row[k%3]-want)) > 1e-7 || seen[k] != row[k%3] ||
+				math.Signbit(float64(row[k%3])) != math.Signbit(float64(want)) {
 				t.Errorf("%+v: number %d is %v, was %v, seen as %v", kind, k, row[k%3], want, seen[k])
 			}
 		}
@@ -172,7 +176,8 @@ func FuzzNpyHeader(f *testing.F) {
 		if h.rows < 0 || h.dim < 1 || h.offset < 10 || h.offset+int64(h.rows)*int64(h.dim)*element != size {
 			t.Errorf("a file of %d bytes holds %+v", size, h)
 		}
-		again, err := readNpyHeader(bytes.NewReader(npyHeaderBytes(h.half, h.rows, h.dim)), size-h.offset+int64(len(npyHeaderBytes(h.half, h.rows, h.dim))))
+		again, err := readNpyHeader(bytes.NewReader(npyHeaderBytes(h.half, h.rows, h.dim)), size-h.offset+
+			int64(len(npyHeaderBytes(h.half, h.rows, h.dim))))
 		if err != nil || again.rows != h.rows || again.dim != h.dim || again.half != h.half {
 			t.Errorf("%+v was written as %+v (%v)", h, again, err)
 		}

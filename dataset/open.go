@@ -165,7 +165,8 @@ func (d *Dataset) openFiles() error {
 			return wrong(d.dir, bare(err), "name the folder of a dataset")
 		}
 		if !before.IsDir() {
-			return wrong(d.dir, fmt.Errorf("%w: it is not a folder", ErrNotDataset), "name the folder that holds "+NodesFile+" and "+LinksFile)
+			return wrong(d.dir, fmt.Errorf("%w: it is not a folder", ErrNotDataset), "name the folder that holds "+
+				NodesFile+" and "+LinksFile)
 		}
 		err = d.openOnce()
 		after, statErr := os.Stat(d.dir)
@@ -193,7 +194,8 @@ func (d *Dataset) openOnce() error {
 			return wrong(d.path(name), bare(err), "ask for the right to read it")
 		}
 		if name == NodesFile || name == LinksFile {
-			return wrong(d.dir, fmt.Errorf("%w: it has no %s", ErrNotDataset, name), "name a folder with "+NodesFile+" and "+LinksFile+", or make one of your tables with unseen import")
+			return wrong(d.dir, fmt.Errorf("%w: it has no %s", ErrNotDataset, name), "name a folder with "+NodesFile+
+				" and "+LinksFile+", or make one of your tables with unseen import")
 		}
 	}
 	file := d.files[ManifestFile]
@@ -211,7 +213,8 @@ func (d *Dataset) openOnce() error {
 		case promised && !there:
 			return wrong(d.path(name), fmt.Errorf("%w: it is gone", ErrChecksum), "copy the whole folder again")
 		case there && !promised:
-			return wrong(d.path(name), fmt.Errorf("%w: %s does not know of it", ErrChecksum, ManifestFile), "move it away; or move "+ManifestFile+" away to take the folder as it is")
+			return wrong(d.path(name), fmt.Errorf("%w: %s does not know of it", ErrChecksum, ManifestFile),
+				"move it away; or move "+ManifestFile+" away to take the folder as it is")
 		}
 	}
 	d.manifest, d.written = *m, true
@@ -250,7 +253,8 @@ func (d *Dataset) changed(ctx context.Context, all bool) ([]*Error, error) {
 		}
 		differs := func(format string, a ...any) {
 			changed = append(changed, wrong(d.path(name), fmt.Errorf("%w: %s", ErrChecksum, fmt.Sprintf(format, a...)),
-				"copy the folder again; or, if you changed it yourself, move "+ManifestFile+" away to take it as it is"))
+				"copy the folder again; or, if you changed it yourself, move "+ManifestFile+
+					" away to take it as it is"))
 		}
 		info, err := d.files[name].Stat()
 		if err != nil {
@@ -367,7 +371,8 @@ func (d *Dataset) read(ctx context.Context) error {
 		err = d.addByID(ctx, links, ends, &b)
 	} else {
 		if numbers && links.rows() > 0 && !d.options.RowNumbers {
-			return flaw(links.path, -1, "source", fmt.Errorf("%w: links hold whole numbers, and so do the ids", ErrAmbiguous),
+			return flaw(links.path, -1, "source", fmt.Errorf("%w: links hold whole numbers, and so do the ids",
+				ErrAmbiguous),
 				`if they are ids, store them as text: links = links.astype({"source": str, "target": str}); if they are row numbers, say so once: unseen check `+d.dir+` --row-numbers --seal (in Go: OpenOptions.RowNumbers)`)
 		}
 		read := <-numbered
@@ -383,10 +388,12 @@ func (d *Dataset) read(ctx context.Context) error {
 	}
 	d.graph, d.build, d.linkRows = g, report, links.rows()
 	if d.written && d.manifest.Nodes != g.Len() && !d.options.Tolerant {
-		return wrong(d.path(NodesFile), fmt.Errorf("%w: it has %d rows, and %s says %d", ErrChecksum, g.Len(), ManifestFile, d.manifest.Nodes), "copy the folder again")
+		return wrong(d.path(NodesFile), fmt.Errorf("%w: it has %d rows, and %s says %d", ErrChecksum, g.Len(),
+			ManifestFile, d.manifest.Nodes), "copy the folder again")
 	}
 	if d.written && int64(d.manifest.Links) != links.rows() && !d.options.Tolerant {
-		return wrong(d.path(LinksFile), fmt.Errorf("%w: it has %d rows, and %s says %d", ErrChecksum, links.rows(), ManifestFile, d.manifest.Links), "copy the folder again")
+		return wrong(d.path(LinksFile), fmt.Errorf("%w: it has %d rows, and %s says %d", ErrChecksum, links.rows(),
+			ManifestFile, d.manifest.Links), "copy the folder again")
 	}
 	if err := d.attachVectors(); err != nil {
 		return err
@@ -400,7 +407,8 @@ func (d *Dataset) read(ctx context.Context) error {
 
 // describe makes up the manifest of a folder that has none.
 func (d *Dataset) describe() {
-	d.manifest = Manifest{Nodes: d.graph.Len(), Links: d.graph.LinkCount(), Fields: []string{}, Vectors: d.manifest.Vectors}
+	d.manifest = Manifest{Nodes: d.graph.Len(), Links: d.graph.LinkCount(), Fields: []string{},
+		Vectors: d.manifest.Vectors}
 	for f := 1; f < d.graph.FieldCount(); f++ {
 		d.manifest.Fields = append(d.manifest.Fields, d.graph.FieldName(uint16(f)))
 	}
@@ -411,7 +419,8 @@ func (d *Dataset) describe() {
 func (d *Dataset) readNodes(ctx context.Context, t *table, b *graph.Builder) (numbers bool, err error) {
 	id, err := t.must("id")
 	if err == nil && id.kind != parquet.ByteArray {
-		err = t.mistyped("id", kindWords(id), `store ids as text, in the links too if they are there by id: nodes["id"] = nodes["id"].astype(str)`)
+		err = t.mistyped("id", kindWords(id),
+			`store ids as text, in the links too if they are there by id: nodes["id"] = nodes["id"].astype(str)`)
 	}
 	if err != nil {
 		return false, err
@@ -526,7 +535,8 @@ func (d *Dataset) readColumns(ctx context.Context, t *table, columns []*column, 
 	return err == nil && b.AddColumns(&nodes) == nil
 }
 
-func (d *Dataset) readFieldsAndTimes(ctx context.Context, t *table, field, when *column, b *graph.Builder, nodes *graph.NodeColumns) error {
+func (d *Dataset) readFieldsAndTimes(ctx context.Context, t *table, field, when *column, b *graph.Builder,
+	nodes *graph.NodeColumns) error {
 	if field == nil && when == nil {
 		return nil
 	}
@@ -603,7 +613,8 @@ func (d *Dataset) addNode(t *table, b *graph.Builder, row int64, node graph.Node
 	case errors.Is(err, graph.ErrEmptyID):
 		return flaw(t.path, row, "id", graph.ErrEmptyID, "give every node an id")
 	case errors.Is(err, graph.ErrDuplicateNode):
-		return flaw(t.path, row, "id", fmt.Errorf("%w %.80q, which an earlier row has", graph.ErrDuplicateNode, node.ID), `merge the rows or give one another id; in pandas, nodes[nodes["id"].duplicated()] lists them`)
+		return flaw(t.path, row, "id", fmt.Errorf("%w %.80q, which an earlier row has", graph.ErrDuplicateNode,
+			node.ID), `merge the rows or give one another id; in pandas, nodes[nodes["id"].duplicated()] lists them`)
 	}
 	return flaw(t.path, row, "", err, "")
 }
@@ -628,7 +639,8 @@ func (t *table) ends() (e ends, err error) {
 	}
 	e.byID = e.source.kind == parquet.ByteArray
 	if e.byID != (e.target.kind == parquet.ByteArray) {
-		return e, t.mistyped("target", kindWords(e.target)+", and source "+kindWords(e.source), "store both as ids or both as row numbers")
+		return e, t.mistyped("target", kindWords(e.target)+", and source "+kindWords(e.source),
+			"store both as ids or both as row numbers")
 	}
 	return e, nil
 }
@@ -645,7 +657,8 @@ func (t *table) rowNumber(row int64, c *column, v parquet.Value, nodes int64) (i
 		number = v.Int64()
 	}
 	if uint64(number) >= uint64(nodes) || number > math.MaxInt32 {
-		return 0, flaw(t.path, row, c.name, fmt.Errorf("%w: row %d of %s, which has %d", graph.ErrUnknownNode, number, NodesFile, nodes), "leave the link out or add the node; if it is an id, store it as text")
+		return 0, flaw(t.path, row, c.name, fmt.Errorf("%w: row %d of %s, which has %d", graph.ErrUnknownNode, number,
+			NodesFile, nodes), "leave the link out or add the node; if it is an id, store it as text")
 	}
 	return int32(number), nil
 }
@@ -784,10 +797,13 @@ func (d *Dataset) attachVectors() error {
 		return err
 	}
 	if v.Len() != d.graph.Len() {
-		return fail(wrong(path, fmt.Errorf("%w: %d vectors for %d nodes", graph.ErrShape, v.Len(), d.graph.Len()), "save one row per row of "+NodesFile+", in its order"))
+		return fail(wrong(path, fmt.Errorf("%w: %d vectors for %d nodes", graph.ErrShape, v.Len(), d.graph.Len()),
+			"save one row per row of "+NodesFile+", in its order"))
 	}
-	if known := d.manifest.Vectors; known != nil && (known.Dimension != h.dim || known.Kind != kindName(h.half)) && !d.options.Tolerant {
-		return fail(wrong(path, fmt.Errorf("%w: %s of dimension %d, and %s says %s of %d", ErrChecksum, kindName(h.half), h.dim, ManifestFile, known.Kind, known.Dimension), "copy the folder again"))
+	if known := d.manifest.Vectors; known != nil && (known.Dimension != h.dim || known.Kind != kindName(h.half)) &&
+		!d.options.Tolerant {
+		return fail(wrong(path, fmt.Errorf("%w: %s of dimension %d, and %s says %s of %d", ErrChecksum,
+			kindName(h.half), h.dim, ManifestFile, known.Kind, known.Dimension), "copy the folder again"))
 	}
 	if !d.written || d.options.Verify {
 		r, err := d.checkVectors(v)
@@ -812,7 +828,8 @@ func (d *Dataset) checkVectors(v *graph.Vectors) (graph.VectorReport, error) {
 	}
 	if r.NotFinite > 0 {
 		row, _ := d.graph.Index(r.NotFiniteIDs[0])
-		return r, flaw(path, int64(row), "", fmt.Errorf("%w (node %q; such rows: %d)", graph.ErrNotFinite, r.NotFiniteIDs[0], r.NotFinite), "encode these nodes again or leave them out")
+		return r, flaw(path, int64(row), "", fmt.Errorf("%w (node %q; such rows: %d)", graph.ErrNotFinite,
+			r.NotFiniteIDs[0], r.NotFinite), "encode these nodes again or leave them out")
 	}
 	return r, nil
 }

@@ -60,16 +60,20 @@ func TestOpenForeign(t *testing.T) {
 	put(t, byID, LinksFile, []idRow{{"00003", "x", 1}, {"x", "y", 1}, {"00003", "x", 2}})
 	put(t, byNumber, LinksFile, []numberLink{{ptr(int32(1)), ptr(int32(0))}, {ptr(int32(2)), ptr(int32(1))}})
 	for _, dir := range []string{byID, byNumber} {
-		must(t, os.WriteFile(filepath.Join(dir, VectorsFile), append(npyHeaderBytes(true, 3, 1), 0, 60, 0, 0, 0, 188), 0o666))
+		must(t, os.WriteFile(filepath.Join(dir, VectorsFile), append(npyHeaderBytes(true, 3, 1), 0, 60, 0, 0, 0, 188),
+			0o666))
 		d, err := Open(background, dir, OpenOptions{})
 		must(t, err)
 		g := d.Graph()
 		at, known := g.Time(0)
-		if g.Len() != 3 || g.LinkCount() != 2 || !g.HasLink(1, 0) || !g.HasLink(2, 1) || g.FieldName(g.Field(2)) != "art" || g.Field(1) != graph.UnknownField || !known || !at.Equal(when.Truncate(time.Second)) {
+		if g.Len() != 3 || g.LinkCount() != 2 || !g.HasLink(1, 0) || !g.HasLink(2, 1) ||
+			g.FieldName(g.Field(2)) != "art" || g.Field(1) != graph.UnknownField || !known ||
+			!at.Equal(when.Truncate(time.Second)) {
 			t.Errorf("%s: %d nodes, %d links, time %v", dir, g.Len(), g.LinkCount(), at)
 		}
 		m := d.Manifest()
-		if m.Nodes != 3 || m.Format != "" || m.Vectors.Zero != 1 || m.Vectors.Kind != "float16" || !slices.Equal(m.Fields, []string{"math", "art"}) {
+		if m.Nodes != 3 || m.Format != "" || m.Vectors.Zero != 1 || m.Vectors.Kind != "float16" ||
+			!slices.Equal(m.Fields, []string{"math", "art"}) {
 			t.Errorf("%+v", m)
 		}
 		if text, err := d.Text(1); err != nil || text != "" || d.HasText() {
@@ -123,32 +127,52 @@ func TestOpenFaults(t *testing.T) {
 		kind   error
 		says   []string
 	}{
-		"no links":        {func(t *testing.T, dir string) { must(t, os.Remove(filepath.Join(dir, LinksFile))) }, ErrNotDataset, []string{"no links.parquet"}},
-		"not parquet":     {write(NodesFile, []byte("id,field\na,b\n")), ErrFormat, []string{NodesFile, "to_parquet"}},
-		"empty file":      {write(LinksFile, nil), ErrFormat, []string{LinksFile}},
-		"no id":           {func(t *testing.T, dir string) { put(t, dir, NodesFile, []named{{"a"}}) }, ErrFormat, []string{NodesFile, "column id", "name"}},
-		"ids as numbers":  {func(t *testing.T, dir string) { put(t, dir, NodesFile, []intNode{{1}}) }, ErrFormat, []string{"column id", "whole numbers", "astype(str)"}},
-		"ids in lists":    {func(t *testing.T, dir string) { put(t, dir, NodesFile, []listed{{[]string{"a"}}}) }, ErrFormat, []string{"column id", "lists"}},
-		"times in ints":   {func(t *testing.T, dir string) { put(t, dir, NodesFile, []strangeTime{{"a", 1990}}) }, ErrFormat, []string{"column time", "to_datetime"}},
-		"twice":           {func(t *testing.T, dir string) { put(t, dir, NodesFile, []justID{{"a"}, {"b"}, {"a"}}) }, graph.ErrDuplicateNode, []string{"row 2", "column id", `"a"`, "duplicated()"}},
-		"empty id":        {func(t *testing.T, dir string) { put(t, dir, NodesFile, []justID{{"a"}, {""}}) }, graph.ErrEmptyID, []string{"row 1", "column id"}},
-		"not UTF-8":       {func(t *testing.T, dir string) { put(t, dir, NodesFile, []justID{{"a"}, {"\xff\xfe"}}) }, ErrFormat, []string{"row 1", "column id", "UTF-8"}},
-		"links by floats": {func(t *testing.T, dir string) { put(t, dir, LinksFile, []floatLink{{1, 0}}) }, ErrFormat, []string{LinksFile, "column source", "fraction"}},
-		"links by both":   {func(t *testing.T, dir string) { put(t, dir, LinksFile, []mixedLink{{"a", 0}}) }, ErrFormat, []string{"column target", "both"}},
-		"dangling": {func(t *testing.T, dir string) { put(t, dir, LinksFile, []linkRow{{1, 0}, {0, 2}}) }, graph.ErrUnknownNode,
+		"no links": {func(t *testing.T, dir string) { must(t, os.Remove(filepath.Join(dir, LinksFile))) },
+			ErrNotDataset, []string{"no links.parquet"}},
+		"not parquet": {write(NodesFile, []byte("id,field\na,b\n")), ErrFormat, []string{NodesFile, "to_parquet"}},
+		"empty file":  {write(LinksFile, nil), ErrFormat, []string{LinksFile}},
+		"no id": {func(t *testing.T, dir string) { put(t, dir, NodesFile, []named{{"a"}}) }, ErrFormat,
+			[]string{NodesFile, "column id", "name"}},
+		"ids as numbers": {func(t *testing.T, dir string) { put(t, dir, NodesFile, []intNode{{1}}) }, ErrFormat,
+			[]string{"column id", "whole numbers", "astype(str)"}},
+		"ids in lists": {func(t *testing.T, dir string) { put(t, dir, NodesFile, []listed{{[]string{"a"}}}) },
+			ErrFormat, []string{"column id", "lists"}},
+		"times in ints": {func(t *testing.T, dir string) { put(t, dir, NodesFile, []strangeTime{{"a", 1990}}) },
+			ErrFormat, []string{"column time", "to_datetime"}},
+		"twice": {func(t *testing.T, dir string) { put(t, dir, NodesFile, []justID{{"a"}, {"b"}, {"a"}}) },
+			graph.ErrDuplicateNode, []string{"row 2", "column id", `"a"`, "duplicated()"}},
+		"empty id": {func(t *testing.T, dir string) { put(t, dir, NodesFile, []justID{{"a"}, {""}}) },
+			graph.ErrEmptyID, []string{"row 1", "column id"}},
+		"not UTF-8": {func(t *testing.T, dir string) { put(t, dir, NodesFile, []justID{{"a"}, {"\xff\xfe"}}) },
+			ErrFormat, []string{"row 1", "column id", "UTF-8"}},
+		"links by floats": {func(t *testing.T, dir string) { put(t, dir, LinksFile, []floatLink{{1, 0}}) }, ErrFormat,
+			[]string{LinksFile, "column source", "fraction"}},
+		"links by both": {func(t *testing.T, dir string) { put(t, dir, LinksFile, []mixedLink{{"a", 0}}) }, ErrFormat,
+			[]string{"column target", "both"}},
+		"dangling": {func(t *testing.T, dir string) { put(t, dir, LinksFile, []linkRow{{1, 0}, {0, 2}}) },
+			graph.ErrUnknownNode,
 			[]string{LinksFile, "row 1", "column target", "row 2 of nodes.parquet, which has 2"}},
-		"negative":    {func(t *testing.T, dir string) { put(t, dir, LinksFile, []linkRow{{-1, 0}}) }, graph.ErrUnknownNode, []string{"row 0", "column source"}},
-		"huge number": {func(t *testing.T, dir string) { put(t, dir, LinksFile, []linkRow{{1 << 32, 0}}) }, graph.ErrUnknownNode, []string{"row 0", "column source"}},
-		"empty end":   {func(t *testing.T, dir string) { put(t, dir, LinksFile, []numberLink{{ptr(int32(1)), nil}}) }, graph.ErrUnknownNode, []string{"row 0", "column target", "empty"}},
-		"unknown id":  {func(t *testing.T, dir string) { put(t, dir, LinksFile, []textLink{{"b", "a"}, {"b", "c"}}) }, graph.ErrUnknownNode, []string{LinksFile, "row 1", `target "c"`}},
-		"to itself":   {func(t *testing.T, dir string) { put(t, dir, LinksFile, []linkRow{{1, 0}, {1, 1}}) }, graph.ErrSelfLink, []string{"row 1", `"b"`}},
-		"other numbers": {func(t *testing.T, dir string) { put(t, dir, NodesFile, []justID{{"7"}, {"8"}}) }, ErrAmbiguous,
+		"negative": {func(t *testing.T, dir string) { put(t, dir, LinksFile, []linkRow{{-1, 0}}) },
+			graph.ErrUnknownNode, []string{"row 0", "column source"}},
+		"huge number": {func(t *testing.T, dir string) { put(t, dir, LinksFile, []linkRow{{1 << 32, 0}}) },
+			graph.ErrUnknownNode, []string{"row 0", "column source"}},
+		"empty end": {func(t *testing.T, dir string) { put(t, dir, LinksFile, []numberLink{{ptr(int32(1)), nil}}) },
+			graph.ErrUnknownNode, []string{"row 0", "column target", "empty"}},
+		"unknown id": {func(t *testing.T, dir string) { put(t, dir, LinksFile, []textLink{{"b", "a"}, {"b", "c"}}) },
+			graph.ErrUnknownNode, []string{LinksFile, "row 1", `target "c"`}},
+		"to itself": {func(t *testing.T, dir string) { put(t, dir, LinksFile, []linkRow{{1, 0}, {1, 1}}) },
+			graph.ErrSelfLink, []string{"row 1", `"b"`}},
+		"other numbers": {func(t *testing.T, dir string) { put(t, dir, NodesFile, []justID{{"7"}, {"8"}}) },
+			ErrAmbiguous,
 			[]string{LinksFile, "astype({", "RowNumbers"}},
-		"few vectors": {write(VectorsFile, append(npyHeaderBytes(false, 1, 1), 0, 0, 0, 0)), graph.ErrShape, []string{VectorsFile, "1 vectors for 2 nodes"}},
-		"not finite":  {write(VectorsFile, append(npyHeaderBytes(true, 2, 1), 0, 0, 0, 0x7c)), graph.ErrNotFinite, []string{VectorsFile, "row 1", `"b"`}},
-		"bad json":    {write(ManifestFile, []byte("{")), ErrFormat, []string{ManifestFile, "move this file away"}},
-		"other json":  {write(ManifestFile, []byte("{}")), ErrNotDataset, []string{ManifestFile}},
-		"too new":     {write(ManifestFile, []byte(`{"format":"unseen dataset","version":7,"nodes":"many"}`)), ErrVersion, []string{ManifestFile, "newer"}},
+		"few vectors": {write(VectorsFile, append(npyHeaderBytes(false, 1, 1), 0, 0, 0, 0)), graph.ErrShape,
+			[]string{VectorsFile, "1 vectors for 2 nodes"}},
+		"not finite": {write(VectorsFile, append(npyHeaderBytes(true, 2, 1), 0, 0, 0, 0x7c)), graph.ErrNotFinite,
+			[]string{VectorsFile, "row 1", `"b"`}},
+		"bad json":   {write(ManifestFile, []byte("{")), ErrFormat, []string{ManifestFile, "move this file away"}},
+		"other json": {write(ManifestFile, []byte("{}")), ErrNotDataset, []string{ManifestFile}},
+		"too new": {write(ManifestFile, []byte(`{"format":"unseen dataset","version":7,"nodes":"many"}`)),
+			ErrVersion, []string{ManifestFile, "newer"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -74,7 +74,8 @@ func TestPythonReads(t *testing.T) {
 	}
 	must(t, json.Unmarshal(out, &got))
 	g := c.Graph
-	if len(got.ID) != g.Len() || len(got.Source) != g.LinkCount() || len(got.Shown) != c.Exposures.Len() || g.Len() < 5 {
+	if len(got.ID) != g.Len() || len(got.Source) != g.LinkCount() || len(got.Shown) != c.Exposures.Len() ||
+		g.Len() < 5 {
 		t.Fatalf("%d nodes, %d links, %d exposures in Python", len(got.ID), len(got.Source), len(got.Shown))
 	}
 	text := func(s *string) string {
@@ -92,9 +93,11 @@ func TestPythonReads(t *testing.T) {
 		}
 		want, _ := c.Text(i)
 		at, known := g.Time(i)
-		if *got.ID[k] != g.ID(i) || text(got.Field[k]) != field || text(got.Title[k]) != g.Title(i) || text(got.Text[k]) != want ||
+		if *got.ID[k] != g.ID(i) || text(got.Field[k]) != field || text(got.Title[k]) != g.Title(i) ||
+			text(got.Text[k]) != want ||
 			known != (got.Time[k] != nil) || known && at.Unix() != *got.Time[k] {
-			t.Errorf("node %d is %q %q %q in Python, want %q %q %q %v", k, *got.ID[k], text(got.Field[k]), text(got.Title[k]), g.ID(i), field, g.Title(i), at)
+			t.Errorf("node %d is %q %q %q in Python, want %q %q %q %v", k, *got.ID[k], text(got.Field[k]),
+				text(got.Title[k]), g.ID(i), field, g.Title(i), at)
 		}
 		g.Vectors().Load(row, i)
 		for d, x := range row {
@@ -111,7 +114,8 @@ func TestPythonReads(t *testing.T) {
 		k++
 	}
 	for k, p := range c.Exposures.Shown {
-		if (got.Shown[k] == nil) != math.IsNaN(p) || !math.IsNaN(p) && *got.Shown[k] != p || got.Exposed[k] != c.Exposures.Exposed[k] {
+		if (got.Shown[k] == nil) != math.IsNaN(p) || !math.IsNaN(p) && *got.Shown[k] != p ||
+			got.Exposed[k] != c.Exposures.Exposed[k] {
 			t.Errorf("exposure %d is %v in Python, want %v", k, got.Shown[k], p)
 		}
 	}
@@ -136,9 +140,11 @@ numpy.save(folder + "/vectors.npy", numpy.arange(6, dtype=sys.argv[3]).reshape(3
 
 func TestPythonWrites(t *testing.T) {
 	interpreter := python(t)
-	for _, c := range []struct{ compression, kind string }{{"snappy", "float32"}, {"gzip", "float16"}, {"", "float32"}, {"zstd", "float32"}} {
+	for _, c := range []struct{ compression, kind string }{{"snappy", "float32"}, {"gzip", "float16"}, {"", "float32"},
+		{"zstd", "float32"}} {
 		dir := t.TempDir()
-		if out, err := exec.Command(interpreter, "-c", writeInPython, dir, c.compression, c.kind).CombinedOutput(); err != nil {
+		if out, err := exec.Command(interpreter, "-c", writeInPython, dir, c.compression,
+			c.kind).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 		d, err := Open(background, dir, OpenOptions{})
@@ -148,7 +154,8 @@ func TestPythonWrites(t *testing.T) {
 		_, timed := g.Time(1)
 		text, err := d.Text(2)
 		must(t, err)
-		if g.ID(0) != "00003" || g.ID(2) != "ç" || g.FieldName(g.Field(2)) != "y" || g.Field(1) != 0 || g.Title(0) != "T" || at.Unix() != -1 || timed || text != "third" ||
+		if g.ID(0) != "00003" || g.ID(2) != "ç" || g.FieldName(g.Field(2)) != "y" || g.Field(1) != 0 ||
+			g.Title(0) != "T" || at.Unix() != -1 || timed || text != "third" ||
 			!g.HasLink(1, 0) || !g.HasLink(2, 1) || g.LinkCount() != 2 {
 			t.Errorf("%+v: %q %q %v %q", c, g.ID(0), g.ID(2), at, text)
 		}

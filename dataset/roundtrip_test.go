@@ -23,7 +23,8 @@ func TestRoundTrip(t *testing.T) {
 	for seed := range uint64(24) {
 		c := randomContent(t, seed)
 		number := seed
-		o := WriteOptions{Provenance: Provenance{MadeBy: "a test", Made: someday, Seed: &number, Command: []string{"go", "test"}}}
+		o := WriteOptions{Provenance: Provenance{MadeBy: "a test", Made: someday, Seed: &number,
+			Command: []string{"go", "test"}}}
 		folders := []string{filepath.Join(t.TempDir(), "one"), filepath.Join(t.TempDir(), "four")}
 		for k, threads := range []int{1, 4} {
 			before := runtime.GOMAXPROCS(threads)
@@ -79,8 +80,10 @@ func sameFiles(t *testing.T, a, b string) {
 func sameContent(t *testing.T, d *Dataset, c Content) bool {
 	t.Helper()
 	g, want := d.Graph(), c.Graph
-	if g.Len() != want.Len() || g.LinkCount() != want.LinkCount() || g.FieldCount() != want.FieldCount() || (g.Vectors() == nil) != (want.Vectors() == nil) {
-		t.Errorf("%d nodes, %d links, %d fields, want %d, %d, %d", g.Len(), g.LinkCount(), g.FieldCount(), want.Len(), want.LinkCount(), want.FieldCount())
+	if g.Len() != want.Len() || g.LinkCount() != want.LinkCount() || g.FieldCount() != want.FieldCount() ||
+		(g.Vectors() == nil) != (want.Vectors() == nil) {
+		t.Errorf("%d nodes, %d links, %d fields, want %d, %d, %d", g.Len(), g.LinkCount(), g.FieldCount(), want.Len(),
+			want.LinkCount(), want.FieldCount())
 		return false
 	}
 	for f := range uint16(g.FieldCount()) {
@@ -91,8 +94,10 @@ func sameContent(t *testing.T, d *Dataset, c Content) bool {
 	for i := range int32(g.Len()) {
 		at, known := g.Time(i)
 		wantAt, wantKnown := want.Time(i)
-		if g.ID(i) != want.ID(i) || g.Title(i) != want.Title(i) || g.Field(i) != want.Field(i) || known != wantKnown || !at.Equal(wantAt) || !slices.Equal(g.Out(i), want.Out(i)) {
-			t.Errorf("node %d is %q %q %d %v %v, want %q %q %d %v %v", i, g.ID(i), g.Title(i), g.Field(i), at, g.Out(i), want.ID(i), want.Title(i), want.Field(i), wantAt, want.Out(i))
+		if g.ID(i) != want.ID(i) || g.Title(i) != want.Title(i) || g.Field(i) != want.Field(i) || known != wantKnown ||
+			!at.Equal(wantAt) || !slices.Equal(g.Out(i), want.Out(i)) {
+			t.Errorf("node %d is %q %q %d %v %v, want %q %q %d %v %v", i, g.ID(i), g.Title(i), g.Field(i), at,
+				g.Out(i), want.ID(i), want.Title(i), want.Field(i), wantAt, want.Out(i))
 			return false
 		}
 		if v := want.Vectors(); v != nil {
@@ -121,7 +126,8 @@ func sameContent(t *testing.T, d *Dataset, c Content) bool {
 	}
 	if e != nil {
 		w := c.Exposures
-		same := slices.Equal(e.Source, w.Source) && slices.Equal(e.Target, w.Target) && slices.Equal(e.Exposed, w.Exposed) && slices.Equal(e.Linked, w.Linked)
+		same := slices.Equal(e.Source, w.Source) && slices.Equal(e.Target, w.Target) &&
+			slices.Equal(e.Exposed, w.Exposed) && slices.Equal(e.Linked, w.Linked)
 		for k := range w.Source {
 			a, b := nan, nan
 			if w.Shown != nil {

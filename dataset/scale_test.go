@@ -27,7 +27,8 @@ func TestScale(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	var b graph.Builder
 	for i := range nodes {
-		_, err := b.AddNode(graph.Node{ID: fmt.Sprintf("10.1000/%d", i), Field: fmt.Sprint("field ", i%20), Title: fmt.Sprintf("A title of usual length, number %d", i), Time: time.Unix(int64(i)*500, 0)})
+		_, err := b.AddNode(graph.Node{ID: fmt.Sprintf("10.1000/%d", i), Field: fmt.Sprint("field ", i%20),
+			Title: fmt.Sprintf("A title of usual length, number %d", i), Time: time.Unix(int64(i)*500, 0)})
 		must(t, err)
 	}
 	for range nodes * 19 / 6 {

@@ -107,7 +107,8 @@ func (t *table) must(name string) (*column, error) {
 		for _, c := range t.parquet.Root().Columns() {
 			has = append(has, c.Name())
 		}
-		err = flaw(t.path, -1, name, fmt.Errorf("%w: there is no such column, but %.200s", ErrFormat, strings.Join(has, ", ")), t.named(name))
+		err = flaw(t.path, -1, name, fmt.Errorf("%w: there is no such column, but %.200s", ErrFormat,
+			strings.Join(has, ", ")), t.named(name))
 	}
 	return c, err
 }
@@ -132,10 +133,12 @@ func (t *table) named(name string) string {
 			source, target = columns[0].Name(), columns[1].Name()
 		}
 		if source != "" && target != "" {
-			mend += fmt.Sprintf(", or unseen import parquet %s %s -o NEW --source %s --target %s", filepath.Join(folder, NodesFile), t.path, source, target)
+			mend += fmt.Sprintf(", or unseen import parquet %s %s -o NEW --source %s --target %s",
+				filepath.Join(folder, NodesFile), t.path, source, target)
 		}
 	case NodesFile:
-		mend += fmt.Sprintf(", or unseen import parquet %s %s -o NEW --id COLUMN", t.path, filepath.Join(folder, LinksFile))
+		mend += fmt.Sprintf(", or unseen import parquet %s %s -o NEW --id COLUMN", t.path,
+			filepath.Join(folder, LinksFile))
 	}
 	return mend
 }
@@ -173,7 +176,9 @@ func (t *table) strings(c *column) error {
 	if c == nil || c.kind == parquet.ByteArray {
 		return nil
 	}
-	return t.mistyped(c.name, kindWords(c), fmt.Sprintf(`store it as text, with "" where there is none: table[%q] = table[%q].astype(object).fillna("").astype(str)`, c.name, c.name))
+	return t.mistyped(c.name, kindWords(c), fmt.Sprintf(
+		`store it as text, with "" where there is none: table[%q] = table[%q].astype(object).fillna("").astype(str)`,
+		c.name, c.name))
 }
 
 // times is nil when the column is one of times.
@@ -181,7 +186,8 @@ func (t *table) times(c *column) error {
 	if c == nil || c.time != nil && (c.kind == parquet.Int64 || c.kind == parquet.Int32) {
 		return nil
 	}
-	return t.mistyped(c.name, kindWords(c)+" and not times", fmt.Sprintf("table[%q] = pandas.to_datetime(table[%q], utc=True)", c.name, c.name))
+	return t.mistyped(c.name, kindWords(c)+" and not times",
+		fmt.Sprintf("table[%q] = pandas.to_datetime(table[%q], utc=True)", c.name, c.name))
 }
 
 // booleans is nil when the column is one of true and false.
@@ -189,7 +195,8 @@ func (t *table) booleans(c *column) error {
 	if c == nil || c.kind == parquet.Boolean {
 		return nil
 	}
-	return t.mistyped(c.name, kindWords(c), fmt.Sprintf("store true and false: table[%q] = table[%q].astype(bool)", c.name, c.name))
+	return t.mistyped(c.name, kindWords(c), fmt.Sprintf("store true and false: table[%q] = table[%q].astype(bool)",
+		c.name, c.name))
 }
 
 func kindWords(c *column) string {
@@ -211,7 +218,8 @@ func kindWords(c *column) string {
 // scan hands over the columns side by side, some rows at a time: values[c][k] is column c at row first+k.
 // Values point into the file's pages and are good until the function returns. Columns that are nil are
 // left out, and their values are nil.
-func (t *table) scan(ctx context.Context, columns []*column, each func(first int64, n int, values [][]parquet.Value) error) (err error) {
+func (t *table) scan(ctx context.Context, columns []*column,
+	each func(first int64, n int, values [][]parquet.Value) error) (err error) {
 	defer catch(t.path, &err)
 	indices := make([]int, len(columns))
 	for k, c := range columns {
@@ -240,7 +248,8 @@ func (t *table) text(row int64, c *column, v parquet.Value) (string, error) {
 	}
 	raw := v.ByteArray()
 	if !utf8.Valid(raw) {
-		return "", flaw(t.path, row, c.name, fmt.Errorf("%w: it is not UTF-8: %.40q", ErrFormat, raw), "decode it with the right character set and write it as text")
+		return "", flaw(t.path, row, c.name, fmt.Errorf("%w: it is not UTF-8: %.40q", ErrFormat, raw),
+			"decode it with the right character set and write it as text")
 	}
 	return unsafe.String(unsafe.SliceData(raw), len(raw)), nil
 }

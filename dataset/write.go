@@ -61,11 +61,12 @@ type Step struct {
 	Done float64 // share of the file, from 0 to 1
 }
 
-// Write stores a dataset in the folder dir. Everything goes into a temporary folder beside it that takes
-// its name at the end, so that dir holds the old dataset or the new one, and an error or a cancelled
-// context leaves nothing behind. A dataset that is there already is replaced, in one step where the
-// system can exchange two names, as Linux and macOS can; elsewhere there is a moment between two renames when there is
-// neither, and after a power cut in it the next Write brings the old one back. A folder that holds anything but a dataset is refused.
+// Write stores a dataset in the folder dir. Everything goes into a temporary folder beside it that
+// takes its name at the end, so that dir holds the old dataset or the new one, and an error or a
+// cancelled context leaves nothing behind. A dataset that is there already is replaced, in one step
+// where the system can exchange two names, as Linux and macOS can; elsewhere there is a moment
+// between two renames when there is neither, and after a power cut in it the next Write brings the
+// old one back. A folder that holds anything but a dataset is refused.
 //
 // The same content and the same Provenance, with its time given, make the same bytes.
 func Write(ctx context.Context, dir string, c Content, o WriteOptions) (*Manifest, error) {
@@ -134,7 +135,8 @@ func (d *Dataset) Sealable() error {
 		if path, err := filepath.Abs(d.dir); err == nil {
 			name = filepath.Base(path)
 		}
-		return wrong(d.dir, fmt.Errorf("%w: it is the folder you are in, and would be replaced under you", ErrContent), "go up with cd .. and name it there: "+name)
+		return wrong(d.dir, fmt.Errorf("%w: it is the folder you are in, and would be replaced under you", ErrContent),
+			"go up with cd .. and name it there: "+name)
 	}
 	return atomicfile.Writable(d.dir + ".new") // whether anything can be made beside it
 }
@@ -160,7 +162,8 @@ func (d *Dataset) Seal(ctx context.Context, p Provenance) (*Manifest, error) {
 	case d.files[NodesFile] == nil:
 		return nil, wrong(d.dir, ErrClosed, "seal before Close")
 	case d.files[EncoderFile] != nil:
-		return nil, wrong(d.path(EncoderFile), fmt.Errorf("%w: nothing says which vectors it made", ErrContent), "make it anew with unseen encode "+d.dir+" --force, or move it away")
+		return nil, wrong(d.path(EncoderFile), fmt.Errorf("%w: nothing says which vectors it made", ErrContent),
+			"make it anew with unseen encode "+d.dir+" --force, or move it away")
 	}
 	w := newWriter(ctx, d.dir, Content{Graph: d.graph}, WriteOptions{Provenance: p})
 	m := w.manifest
@@ -224,7 +227,8 @@ func replaceable(dir string) error {
 	}
 	file, err := os.Open(filepath.Join(dir, ManifestFile))
 	if err != nil {
-		return wrong(dir, fmt.Errorf("%w: it has no %s, so what lies there is somebody's own", ErrNotDataset, ManifestFile), "choose another folder")
+		return wrong(dir, fmt.Errorf("%w: it has no %s, so what lies there is somebody's own", ErrNotDataset,
+			ManifestFile), "choose another folder")
 	}
 	defer file.Close()
 	if _, err := parseManifest(file); errors.Is(err, ErrNotDataset) {
@@ -241,7 +245,8 @@ func onlyDataset(dir string) error {
 	}
 	for _, e := range entries {
 		if e.Name() != ManifestFile && !slices.Contains(dataFiles, e.Name()) {
-			return wrong(dir, fmt.Errorf("%w alone: it holds %s too, which would be lost", ErrNotDataset, e.Name()), "move that elsewhere, or choose another folder")
+			return wrong(dir, fmt.Errorf("%w alone: it holds %s too, which would be lost", ErrNotDataset, e.Name()),
+				"move that elsewhere, or choose another folder")
 		}
 	}
 	return nil
@@ -307,7 +312,8 @@ func (w *writer) writeInto(folder string) error {
 	if e := w.content.Encoder; e != nil {
 		switch {
 		case g.Vectors() == nil:
-			return w.refuse("there is an encoder and no vectors that it made", "give the graph its vectors, or leave the encoder out")
+			return w.refuse("there is an encoder and no vectors that it made",
+				"give the graph its vectors, or leave the encoder out")
 		case e.Kind == "" || !utf8.ValidString(e.Kind):
 			return w.refuse("the encoder's kind is %q", "name it", e.Kind)
 		}
@@ -466,14 +472,17 @@ func (w *writer) nodes(to io.Writer, progress func(done, of int) error) error {
 			}
 			if t, known := g.Time(i); known {
 				if s := t.Unix(); s > math.MaxInt64/1000 || s < math.MinInt64/1000 {
-					return w.refuse("node %q has a time of %d seconds from 1970, beyond what milliseconds can count", "leave its time out", row.ID, s)
+					return w.refuse("node %q has a time of %d seconds from 1970, beyond what milliseconds can count",
+						"leave its time out", row.ID, s)
 				}
 				times[k] = t.Unix() * 1000
 				row.Time = &times[k]
 			}
-			for _, c := range [...]struct{ name, text string }{{"id", row.ID}, {"title", row.Title}, {"text", row.Text}} {
+			for _, c := range [...]struct{ name, text string }{{"id", row.ID}, {"title", row.Title},
+				{"text", row.Text}} {
 				if !utf8.ValidString(c.text) {
-					return w.refuse("the %s of node %q is not UTF-8", "decode it with the right character set, or replace what is not UTF-8 with strings.ToValidUTF8", c.name, strings.ToValidUTF8(row.ID, "�"))
+					return w.refuse("the %s of node %q is not UTF-8",
+						"decode it with the right character set, or replace what is not UTF-8 with strings.ToValidUTF8", c.name, strings.ToValidUTF8(row.ID, "�"))
 				}
 			}
 			rows[k] = row
@@ -525,7 +534,8 @@ func (w *writer) vectors(to io.Writer, progress func(done, of int) error) error 
 		zero := true
 		for _, x := range row {
 			if !(math.Abs(float64(x)) <= math.MaxFloat32) {
-				return w.refuse("the vector of node %q holds %v", "encode the node again; float16 ends at 65504, so large numbers want float32", g.ID(int32(i)), x)
+				return w.refuse("the vector of node %q holds %v",
+					"encode the node again; float16 ends at 65504, so large numbers want float32", g.ID(int32(i)), x)
 			}
 			zero = zero && x == 0
 		}

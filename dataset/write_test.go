@@ -50,7 +50,8 @@ func TestWriteReplaces(t *testing.T) {
 	must(t, err)
 	old, err := Open(background, dir, OpenOptions{})
 	must(t, err)
-	m, err := Write(background, dir, Content{Graph: small(t)}, WriteOptions{Provenance: Provenance{Source: "a <test> & more"}})
+	m, err := Write(background, dir, Content{Graph: small(t)},
+		WriteOptions{Provenance: Provenance{Source: "a <test> & more"}})
 	must(t, err)
 	if m.Nodes != 2 || m.Links != 1 || time.Since(m.Provenance.Made) > time.Minute {
 		t.Errorf("%+v", m)
@@ -83,10 +84,11 @@ func TestWriteRefuses(t *testing.T) {
 		kind error
 		says string
 	}{
-		"a home":          {func(dir string) { put(dir, "letter.txt", "dear") }, ErrNotDataset, "letter.txt"},
-		"no manifest":     {func(dir string) { put(dir, NodesFile, "") }, ErrNotDataset, "no dataset.json"},
-		"another's":       {func(dir string) { put(dir, ManifestFile, "{}") }, ErrNotDataset, ManifestFile},
-		"dataset and all": {func(dir string) { put(dir, ManifestFile, goodManifest); put(dir, "notes.md", "mine") }, ErrNotDataset, "notes.md"},
+		"a home":      {func(dir string) { put(dir, "letter.txt", "dear") }, ErrNotDataset, "letter.txt"},
+		"no manifest": {func(dir string) { put(dir, NodesFile, "") }, ErrNotDataset, "no dataset.json"},
+		"another's":   {func(dir string) { put(dir, ManifestFile, "{}") }, ErrNotDataset, ManifestFile},
+		"dataset and all": {func(dir string) { put(dir, ManifestFile, goodManifest); put(dir, "notes.md", "mine") },
+			ErrNotDataset, "notes.md"},
 	} {
 		dir := t.TempDir()
 		c.fill(dir)
@@ -99,7 +101,8 @@ func TestWriteRefuses(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "file")
 	must(t, os.WriteFile(file, nil, 0o666))
-	if _, err := Write(background, file, Content{Graph: small(t)}, WriteOptions{}); err == nil || !strings.Contains(err.Error(), file) {
+	if _, err := Write(background, file, Content{Graph: small(t)}, WriteOptions{}); err == nil ||
+		!strings.Contains(err.Error(), file) {
 		t.Errorf("wrote over a file: %v", err)
 	}
 	_, err := Write(background, filepath.Join(t.TempDir(), "no", "folder"), Content{Graph: small(t)}, WriteOptions{})
@@ -142,19 +145,28 @@ func TestUnstorable(t *testing.T) {
 		kind    error
 		says    string
 	}{
-		"id":          {Content{Graph: with(graph.Node{ID: "\xff"})}, false, ErrContent, "the id of node"},
-		"title":       {Content{Graph: with(graph.Node{ID: "b", Title: "\xff"})}, false, ErrContent, `the title of node "b"`},
-		"field":       {Content{Graph: with(graph.Node{ID: "b", Field: "\xff"})}, false, ErrContent, "field"},
-		"time":        {Content{Graph: with(graph.Node{ID: "b", Time: time.Unix(math.MaxInt64/100, 0)})}, false, ErrContent, `node "b" has a time`},
-		"text":        {Content{Graph: small(t), Text: func(i int32) (string, error) { return "\xff", nil }}, false, ErrContent, `the text of node "old"`},
-		"text error":  {Content{Graph: small(t), Text: func(i int32) (string, error) { return "", broken }}, false, broken, `node "old"`},
-		"nan":         {Content{Graph: vectors(1, float32(math.NaN()))}, false, ErrContent, `node "new" holds NaN`},
-		"infinity":    {Content{Graph: vectors(float32(math.Inf(-1)), 0)}, false, ErrContent, `node "old" holds -Inf`},
-		"too large":   {Content{Graph: vectors(0, 70000)}, true, ErrContent, "65504"},
-		"closed":      {Content{Graph: closed}, false, ErrContent, "closed"},
-		"ragged":      {Content{Graph: small(t), Exposures: &Exposures{Source: []int32{0}}}, false, ErrContent, "columns of 1, 0"},
-		"unknown":     {Content{Graph: small(t), Exposures: pair(Exposures{[]int32{0}, []int32{2}, nil, []bool{true}, []bool{true}})}, false, ErrContent, "exposure 0"},
-		"probability": {Content{Graph: small(t), Exposures: pair(Exposures{[]int32{0}, []int32{1}, []float64{1.5}, []bool{true}, []bool{true}})}, false, ErrContent, "probability 1.5"},
+		"id": {Content{Graph: with(graph.Node{ID: "\xff"})}, false, ErrContent, "the id of node"},
+		"title": {Content{Graph: with(graph.Node{ID: "b", Title: "\xff"})}, false, ErrContent,
+			`the title of node "b"`},
+		"field": {Content{Graph: with(graph.Node{ID: "b", Field: "\xff"})}, false, ErrContent, "field"},
+		"time": {Content{Graph: with(graph.Node{ID: "b", Time: time.Unix(math.MaxInt64/100, 0)})}, false,
+			ErrContent, `node "b" has a time`},
+		"text": {Content{Graph: small(t), Text: func(i int32) (string, error) { return "\xff", nil }}, false,
+			ErrContent, `the text of node "old"`},
+		"text error": {Content{Graph: small(t), Text: func(i int32) (string, error) { return "", broken }}, false,
+			broken, `node "old"`},
+		"nan":       {Content{Graph: vectors(1, float32(math.NaN()))}, false, ErrContent, `node "new" holds NaN`},
+		"infinity":  {Content{Graph: vectors(float32(math.Inf(-1)), 0)}, false, ErrContent, `node "old" holds -Inf`},
+		"too large": {Content{Graph: vectors(0, 70000)}, true, ErrContent, "65504"},
+		"closed":    {Content{Graph: closed}, false, ErrContent, "closed"},
+		"ragged": {Content{Graph: small(t), Exposures: &Exposures{Source: []int32{0}}}, false, ErrContent,
+			"columns of 1, 0"},
+		"unknown": {Content{Graph: small(t),
+			Exposures: pair(Exposures{[]int32{0}, []int32{2}, nil, []bool{true}, []bool{true}})}, false, ErrContent,
+			"exposure 0"},
+		"probability": {Content{Graph: small(t),
+			Exposures: pair(Exposures{[]int32{0}, []int32{1}, []float64{1.5}, []bool{true}, []bool{true}})}, false,
+			ErrContent, "probability 1.5"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			parent := t.TempDir()
@@ -265,7 +277,8 @@ func TestWriteVectors(t *testing.T) {
 			put(t, dir, LinksFile, []link{{"3", "7"}, {"0", "3"}, {"3", "7"}})
 			put(t, dir, ExposuresFile, []shown{{"7", "0", false}})
 		}, OpenOptions{}},
-		"by row number": {func(dir string) { put(t, dir, LinksFile, []number{{1, 0}, {2, 1}}) }, OpenOptions{RowNumbers: true}},
+		"by row number": {func(dir string) { put(t, dir, LinksFile, []number{{1, 0}, {2, 1}}) },
+			OpenOptions{RowNumbers: true}},
 	} {
 		dir := filepath.Join(t.TempDir(), "mine")
 		must(t, os.Mkdir(dir, 0o777))
@@ -286,13 +299,16 @@ func TestWriteVectors(t *testing.T) {
 			must(t, v.Set(i, []float32{float32(i), 1}))
 		}
 		stopped := errors.New("stopped")
-		_, err = d.WriteVectors(background, v, nil, WriteOptions{Progress: func(Step) {}, Written: func() error { return stopped }})
+		_, err = d.WriteVectors(background, v, nil,
+			WriteOptions{Progress: func(Step) {}, Written: func() error { return stopped }})
 		if !errors.Is(err, stopped) || len(listing(t, dir)) != len(before) || len(listing(t, filepath.Dir(dir))) != 1 {
 			t.Errorf("%s: %v, and the folder holds %v", name, err, listing(t, dir))
 		}
 		d, err = Open(background, dir, c.open)
 		must(t, err)
-		m, err := d.WriteVectors(background, v, &Encoder{Kind: "test", Write: func(w io.Writer) error { _, err := w.Write([]byte("made")); return err }}, WriteOptions{})
+		m, err := d.WriteVectors(background, v,
+			&Encoder{Kind: "test", Write: func(w io.Writer) error { _, err := w.Write([]byte("made")); return err }},
+			WriteOptions{})
 		must(t, err)
 		if m.Nodes != 3 || m.Vectors.Dimension != 2 || m.Encoder.Kind != "test" {
 			t.Errorf("%s: %+v", name, m)
@@ -306,7 +322,8 @@ func TestWriteVectors(t *testing.T) {
 		d, err = Open(background, dir, OpenOptions{Verify: true})
 		must(t, err)
 		g := d.Graph()
-		if g.LinkCount() != 2 || !g.HasLink(1, 0) || !g.HasLink(2, 1) || g.Vectors().Dim() != 2 || g.FieldName(g.Field(0)) != "b" {
+		if g.LinkCount() != 2 || !g.HasLink(1, 0) || !g.HasLink(2, 1) || g.Vectors().Dim() != 2 ||
+			g.FieldName(g.Field(0)) != "b" {
 			t.Errorf("%s: %d links, dimension %d", name, g.LinkCount(), g.Vectors().Dim())
 		}
 		if text, err := d.Text(2); err != nil || text != "nought" {

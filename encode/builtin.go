@@ -64,7 +64,8 @@ func (s *Settings) check() error {
 	case s.Buckets != 0 && (s.Buckets < 1<<10 || s.Buckets > 1<<26 || bits.OnesCount(uint(s.Buckets)) != 1):
 		return bad("Buckets is %d; give a power of 2 from 2¹⁰ to 2²⁶", s.Buckets)
 	case s.Terms < 0 || s.MinDocuments < 0 || s.Sample < 0 || s.PowerIterations < 0 || s.Threads < 0:
-		return bad("Terms %d, MinDocuments %d, Sample %d, PowerIterations %d and Threads %d; none can be negative", s.Terms, s.MinDocuments, s.Sample, s.PowerIterations, s.Threads)
+		return bad("Terms %d, MinDocuments %d, Sample %d, PowerIterations %d and Threads %d; none can be negative",
+			s.Terms, s.MinDocuments, s.Sample, s.PowerIterations, s.Threads)
 	}
 	s.Buckets = cmp.Or(s.Buckets, defaultBuckets)
 	s.Terms = min(cmp.Or(s.Terms, defaultTerms), s.Buckets)
@@ -124,11 +125,13 @@ func Fit(ctx context.Context, docs Documents, s Settings) (*Encoder, *Report, er
 	if err != nil {
 		return nil, nil, err
 	}
-	v, singular, err := components(ctx, a, cmp.Or(s.Dim, defaultDim), s.PowerIterations, s.Seed, s.Threads, func(done float64) {
-		s.Progress(Step{"finding components", done})
-	})
+	v, singular, err := components(ctx, a, cmp.Or(s.Dim, defaultDim), s.PowerIterations, s.Seed, s.Threads,
+		func(done float64) {
+			s.Progress(Step{"finding components", done})
+		})
 	if errors.Is(err, errNothing) {
-		return nil, nil, fmt.Errorf("%w: none of the %d documents that were looked at has a term of another; give more texts", ErrTexts, a.rows())
+		return nil, nil, fmt.Errorf("%w: none of the %d documents that were looked at has a term of another; "+
+			"give more texts", ErrTexts, a.rows())
 	}
 	if err != nil {
 		return nil, nil, err
@@ -136,11 +139,15 @@ func Fit(ctx context.Context, docs Documents, s Settings) (*Encoder, *Report, er
 	defer v.Close()
 	switch rank := v.Dim(); {
 	case rank == 1:
-		return nil, nil, fmt.Errorf("%w: all that have terms are alike, so nothing tells one from another; give the documents their own texts", ErrTexts)
+		return nil, nil, fmt.Errorf("%w: all that have terms are alike, so nothing tells one from another; give "+
+			"the documents their own texts", ErrTexts)
 	case s.Dim > rank:
-		return nil, nil, fmt.Errorf("%w: Dim is %d, and %d documents with %d terms have %d components; give %d or less, or leave it out", ErrDimension, s.Dim, a.rows(), len(e.terms), rank, rank)
+		return nil, nil, fmt.Errorf("%w: Dim is %d, and %d documents with %d terms have %d components; give %d "+
+			"or less, or leave it out", ErrDimension, s.Dim, a.rows(), len(e.terms), rank, rank)
 	case s.Dim == 0 && rank < defaultDim:
-		report.Warnings = append(report.Warnings, fmt.Sprintf("the vectors have %d components and not %d: %d documents with %d terms have no more", rank, defaultDim, a.rows(), len(e.terms)))
+		report.Warnings = append(report.Warnings,
+			fmt.Sprintf("the vectors have %d components and not %d: %d documents with %d terms have no more", rank,
+				defaultDim, a.rows(), len(e.terms)))
 	}
 	var all, carried float64
 	for _, x := range a.values {
@@ -195,7 +202,8 @@ func (e *Encoder) choose(ctx context.Context, docs Documents, s *Settings, repor
 	case full == 0:
 		return 0, fmt.Errorf("%w: none of the %d documents has a word; give them titles or texts", ErrTexts, docs.Len())
 	case full == 1:
-		return 0, fmt.Errorf("%w: only one of the %d documents has words; give more of them titles or texts", ErrTexts, docs.Len())
+		return 0, fmt.Errorf("%w: only one of the %d documents has words; give more of them titles or texts", ErrTexts,
+			docs.Len())
 	}
 	least := uint32(s.MinDocuments)
 	if least == 0 {
@@ -213,7 +221,8 @@ func (e *Encoder) choose(ctx context.Context, docs Documents, s *Settings, repor
 		}
 	}
 	if len(e.terms) == 0 {
-		return 0, fmt.Errorf("%w: no term is in %d documents or more; lower MinDocuments or give more texts", ErrTexts, least)
+		return 0, fmt.Errorf("%w: no term is in %d documents or more; lower MinDocuments or give more texts", ErrTexts,
+			least)
 	}
 	slices.SortFunc(e.terms, func(a, b uint32) int { return cmp.Or(cmp.Compare(all[b], all[a]), cmp.Compare(a, b)) })
 	e.terms = e.terms[:min(len(e.terms), s.Terms):min(len(e.terms), s.Terms)]
@@ -243,10 +252,12 @@ func (e *Encoder) column(bucket uint32) int32 {
 }
 
 // weigh builds the matrix of documents and their weighed terms, rows of length 1, and names the terms.
-func (e *Encoder) weigh(ctx context.Context, docs Documents, s *Settings, entries int, report *Report) (*sparse, error) {
+func (e *Encoder) weigh(ctx context.Context, docs Documents, s *Settings, entries int, report *Report) (*sparse,
+	error) {
 	stride := max((docs.Len()+s.Sample-1)/s.Sample, (entries+mostEntries-1)/mostEntries, 1)
 	if stride > 1 {
-		report.Warnings = append(report.Warnings, fmt.Sprintf("the components were learned from every %dth document, to bound the memory", stride))
+		report.Warnings = append(report.Warnings,
+			fmt.Sprintf("the components were learned from every %dth document, to bound the memory", stride))
 	}
 	type part struct {
 		lengths []int
@@ -433,7 +444,8 @@ func normalise(vector []float32) float64 {
 
 // EncodeAll stores the vector of every document, in order, and returns how many have none of the terms
 // that the encoder knows: theirs are zeros. The vectors are those of Encode, to the bit.
-func (e *Encoder) EncodeAll(ctx context.Context, docs Documents, rows Rows, threads int, progress func(Step)) (unknown int, err error) {
+func (e *Encoder) EncodeAll(ctx context.Context, docs Documents, rows Rows, threads int,
+	progress func(Step)) (unknown int, err error) {
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0)
 	}

@@ -74,7 +74,8 @@ func TestSubjects(t *testing.T) {
 	if same < .9 || other > .6 {
 		t.Errorf("documents on one subject have the mean cosine %.3f, on two %.3f", same, other)
 	}
-	if report.Documents != 600 || report.Dim != 6 || report.Empty != 0 || report.Terms == 0 || report.Found < report.Terms || report.Explained <= 0 || report.Explained > 1 || len(report.Warnings) > 0 {
+	if report.Documents != 600 || report.Dim != 6 || report.Empty != 0 || report.Terms == 0 ||
+		report.Found < report.Terms || report.Explained <= 0 || report.Explained > 1 || len(report.Warnings) > 0 {
 		t.Errorf("%+v", report)
 	}
 }
@@ -123,7 +124,8 @@ func TestFileRoundTrip(t *testing.T) {
 	if !slices.Equal(back.Component(2, 5), e.Component(2, 5)) || len(e.Component(0, 1<<30)) != len(e.terms) {
 		t.Error("components differ")
 	}
-	if x, known := back.Encode(Document{Text: "never seen before"}); known || slices.ContainsFunc(x, func(v float32) bool { return v != 0 }) {
+	if x, known := back.Encode(Document{Text: "never seen before"}); known ||
+		slices.ContainsFunc(x, func(v float32) bool { return v != 0 }) {
 		t.Errorf("unknown words have the vector %v", x)
 	}
 }
@@ -209,7 +211,8 @@ func TestExplanationsAddUp(t *testing.T) {
 			}
 		}
 		if math.Abs(why.Score-want) > 1e-5 || math.Abs(sum-want) > 1e-4*(1+size) {
-			t.Errorf("%d and %d: the score is %v, the terms add up to %v, and the vectors give %v", i, j, why.Score, sum, want)
+			t.Errorf("%d and %d: the score is %v, the terms add up to %v, and the vectors give %v", i, j, why.Score,
+				sum, want)
 		}
 	}
 	_, err := e.Explain(docs[0], docs[1], []float32{1})
@@ -259,21 +262,24 @@ func TestBadTexts(t *testing.T) {
 		kind error
 		says string
 	}{
-		"none":          {List{}, Settings{}, ErrTexts, "none of the 0"},
-		"empty":         {make(List, 10), Settings{}, ErrTexts, "none of the 10"},
-		"no words":      {List{{Text: "..."}, {Text: "— the of —"}, {Title: "\xff\xfe"}}, Settings{}, ErrTexts, "give them titles or texts"},
-		"one":           {List{{Text: "a single text"}}, Settings{}, ErrTexts, "only one of the 1 "},
-		"one of three":  {List{{}, {Text: "a single text"}, {}}, Settings{}, ErrTexts, "only one of the 3 "},
-		"alike":         {same, Settings{}, ErrTexts, "alike"},
-		"nothing twice": {List{{Text: "one two"}, {Text: "three four"}}, Settings{MinDocuments: 2}, ErrTexts, "no term is in 2 documents"},
-		"dim > rank":    {library(1, 20, 3), Settings{Dim: 21}, ErrDimension, "20 or less"},
-		"dim > terms":   {List{{Text: "red green"}, {Text: "red blue"}, {Text: "blue green"}, {Text: "blue blue"}}, Settings{Dim: 4}, ErrDimension, "3 or less"},
-		"dim < 0":       {same, Settings{Dim: -1}, ErrSettings, "Dim is -1"},
-		"dim huge":      {same, Settings{Dim: 1 << 30}, ErrSettings, "Dim"},
-		"buckets":       {same, Settings{Buckets: 1000}, ErrSettings, "power of 2"},
-		"title weight":  {same, Settings{TitleWeight: math.NaN()}, ErrSettings, "TitleWeight"},
-		"threads":       {same, Settings{Threads: -1}, ErrSettings, "Threads -1"},
-		"torn":          {broken{library(1, 500, 3), 300}, Settings{Threads: 3}, errBroken, "torn"},
+		"none":  {List{}, Settings{}, ErrTexts, "none of the 0"},
+		"empty": {make(List, 10), Settings{}, ErrTexts, "none of the 10"},
+		"no words": {List{{Text: "..."}, {Text: "— the of —"}, {Title: "\xff\xfe"}}, Settings{}, ErrTexts,
+			"give them titles or texts"},
+		"one":          {List{{Text: "a single text"}}, Settings{}, ErrTexts, "only one of the 1 "},
+		"one of three": {List{{}, {Text: "a single text"}, {}}, Settings{}, ErrTexts, "only one of the 3 "},
+		"alike":        {same, Settings{}, ErrTexts, "alike"},
+		"nothing twice": {List{{Text: "one two"}, {Text: "three four"}}, Settings{MinDocuments: 2}, ErrTexts,
+			"no term is in 2 documents"},
+		"dim > rank": {library(1, 20, 3), Settings{Dim: 21}, ErrDimension, "20 or less"},
+		"dim > terms": {List{{Text: "red green"}, {Text: "red blue"}, {Text: "blue green"}, {Text: "blue blue"}},
+			Settings{Dim: 4}, ErrDimension, "3 or less"},
+		"dim < 0":      {same, Settings{Dim: -1}, ErrSettings, "Dim is -1"},
+		"dim huge":     {same, Settings{Dim: 1 << 30}, ErrSettings, "Dim"},
+		"buckets":      {same, Settings{Buckets: 1000}, ErrSettings, "power of 2"},
+		"title weight": {same, Settings{TitleWeight: math.NaN()}, ErrSettings, "TitleWeight"},
+		"threads":      {same, Settings{Threads: -1}, ErrSettings, "Threads -1"},
+		"torn":         {broken{library(1, 500, 3), 300}, Settings{Threads: 3}, errBroken, "torn"},
 	} {
 		_, _, err := Fit(background, c.docs, c.s)
 		if !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "\n") {
@@ -293,7 +299,8 @@ func TestBadTexts(t *testing.T) {
 		t.Errorf("%v and %v", a, b)
 	}
 	e2, _, _ := fitted(t, library(1, 300, 3), Settings{Dim: 3})
-	if _, err := e2.EncodeAll(background, broken{library(1, 500, 3), 300}, make(table, 500), 2, nil); !errors.Is(err, errBroken) {
+	if _, err := e2.EncodeAll(background, broken{library(1, 500, 3), 300}, make(table, 500), 2, nil); !errors.Is(err,
+		errBroken) {
 		t.Error(err)
 	}
 }
@@ -338,7 +345,8 @@ func TestHugeText(t *testing.T) {
 }
 
 func FuzzRead(f *testing.F) {
-	e, _, err := Fit(background, List{{Text: "red green"}, {Text: "red blue"}, {Text: "blue green"}, {Text: "blue blue"}}, Settings{})
+	e, _, err := Fit(background, List{{Text: "red green"}, {Text: "red blue"}, {Text: "blue green"},
+		{Text: "blue blue"}}, Settings{})
 	ok(f, err)
 	whole := fileOf(f, e)
 	length := binary.LittleEndian.Uint64(whole)
@@ -386,7 +394,8 @@ func TestDamagedFiles(t *testing.T) {
 		spoil func(f *safetensors.File)
 		says  string
 	}{
-		"format":    {func(f *safetensors.File) { f.Metadata[KeyFormat] = "unseen-model" }, `"unseen-model" and not "unseen-encoder"`},
+		"format": {func(f *safetensors.File) { f.Metadata[KeyFormat] = "unseen-model" },
+			`"unseen-model" and not "unseen-encoder"`},
 		"kind":      {func(f *safetensors.File) { f.Metadata[KeyKind] = "onnx" }, `kind is "onnx"`},
 		"tokeniser": {func(f *safetensors.File) { f.Metadata[keyTokeniser] = "2" }, "tokeniser"},
 		"buckets":   {func(f *safetensors.File) { f.Metadata[keyBuckets] = "1000" }, "power of 2"},
@@ -394,14 +403,20 @@ func TestDamagedFiles(t *testing.T) {
 		"title":     {func(f *safetensors.File) { f.Metadata[keyTitleWeight] = "NaN" }, "title_weight"},
 		"documents": {func(f *safetensors.File) { f.Metadata[keyDocuments] = "-1" }, "documents"},
 		"gone":      {func(f *safetensors.File) { f.Tensors = f.Tensors[1:] }, "there is no tensor"},
-		"type":      {func(f *safetensors.File) { put(f, tensorRarities, []int{3}, []float64{1, 1, 1}) }, "[]float64 and not a []float32"},
-		"few":       {func(f *safetensors.File) { put(f, tensorRarities, []int{1}, []float32{1}) }, "1 numbers and not 3"},
-		"infinite":  {func(f *safetensors.File) { put(f, tensorRarities, []int{3}, []float32{1, float32(math.Inf(1)), 1}) }, "number 1 is +Inf"},
-		"order":     {func(f *safetensors.File) { put(f, tensorTerms, []int{3}, []int32{5, 5, 6}) }, "out of order"},
-		"range":     {func(f *safetensors.File) { put(f, tensorTerms, []int{3}, []int32{5, 6, 1 << 25}) }, "out of range"},
-		"names":     {func(f *safetensors.File) { put(f, tensorNames, []int{3}, []uint8("a\nb")) }, "2 lines and not 3"},
-		"not text":  {func(f *safetensors.File) { put(f, tensorNames, []int{1}, []uint8{0xff}) }, "UTF-8"},
-		"shape":     {func(f *safetensors.File) { put(f, tensorProjection, []int{9}, make([]uint16, 9)) }, "shape [9]"},
+		"type": {func(f *safetensors.File) { put(f, tensorRarities, []int{3}, []float64{1, 1, 1}) },
+			"[]float64 and not a []float32"},
+		"few": {func(f *safetensors.File) { put(f, tensorRarities, []int{1}, []float32{1}) },
+			"1 numbers and not 3"},
+		"infinite": {func(f *safetensors.File) {
+			put(f, tensorRarities, []int{3},
+				[]float32{1, float32(math.Inf(1)), 1})
+		}, "number 1 is +Inf"},
+		"order": {func(f *safetensors.File) { put(f, tensorTerms, []int{3}, []int32{5, 5, 6}) }, "out of order"},
+		"range": {func(f *safetensors.File) { put(f, tensorTerms, []int{3}, []int32{5, 6, 1 << 25}) },
+			"out of range"},
+		"names":    {func(f *safetensors.File) { put(f, tensorNames, []int{3}, []uint8("a\nb")) }, "2 lines and not 3"},
+		"not text": {func(f *safetensors.File) { put(f, tensorNames, []int{1}, []uint8{0xff}) }, "UTF-8"},
+		"shape":    {func(f *safetensors.File) { put(f, tensorProjection, []int{9}, make([]uint16, 9)) }, "shape [9]"},
 		"not finite": {func(f *safetensors.File) {
 			put(f, tensorProjection, []int{3, e.Dim()}, slices.Repeat([]uint16{0x7e00}, 3*e.Dim()))
 		}, "not finite"},
@@ -415,7 +430,8 @@ func TestDamagedFiles(t *testing.T) {
 		var b bytes.Buffer
 		ok(t, write(&b))
 		_, err = Read(&b, int64(b.Len()))
-		if !errors.Is(err, ErrFile) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "encode the texts again") || strings.Contains(err.Error(), "\n") {
+		if !errors.Is(err, ErrFile) || !strings.Contains(err.Error(), c.says) ||
+			!strings.Contains(err.Error(), "encode the texts again") || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

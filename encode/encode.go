@@ -57,7 +57,8 @@ const batchSize = 128
 // inBatches reads documents first, first+stride, … in order and calls work for every batch of them, on so
 // many goroutines; worker < threads names the goroutine. done, if any, is called after each batch in the
 // order of the batches, by the caller's goroutine.
-func inBatches(ctx context.Context, docs Documents, stride, threads int, work func(worker, batch int, docs []Document), done func(batch int) error) error {
+func inBatches(ctx context.Context, docs Documents, stride, threads int, work func(worker, batch int, docs []Document),
+	done func(batch int) error) error {
 	count := (docs.Len() + stride - 1) / stride
 	type job struct {
 		number int

@@ -69,7 +69,8 @@ type Explanation struct {
 // may contribute, since components bring together words that are used together.
 func (e *Encoder) Explain(a, b Document, w []float32) (Explanation, error) {
 	if w != nil && len(w) != e.Dim() {
-		return Explanation{}, fmt.Errorf("%w: %d weights for %d components; give one each, or none", ErrSettings, len(w), e.Dim())
+		return Explanation{}, fmt.Errorf("%w: %d weights for %d components; give one each, or none", ErrSettings,
+			len(w), e.Dim())
 	}
 	x, y := e.found(a), e.found(b)
 	var result Explanation

@@ -85,20 +85,23 @@ func Read(r io.Reader, size int64) (*Encoder, error) {
 
 func decode(file *safetensors.File) (*Encoder, error) {
 	said := file.Metadata
-	for _, want := range [][2]string{{KeyFormat, FormatName}, {KeyVersion, FormatVersion}, {KeyKind, Kind}, {keyTokeniser, tokeniserVersion}} {
+	for _, want := range [][2]string{{KeyFormat, FormatName}, {KeyVersion, FormatVersion}, {KeyKind, Kind},
+		{keyTokeniser, tokeniserVersion}} {
 		if got := said[want[0]]; got != want[1] {
 			return nil, fmt.Errorf("metadata: %s is %.40q and not %q", want[0], got, want[1])
 		}
 	}
 	e := &Encoder{}
 	var err error
-	if e.buckets, err = strconv.Atoi(said[keyBuckets]); err != nil || e.buckets < 1<<10 || e.buckets > 1<<26 || bits.OnesCount(uint(e.buckets)) != 1 {
+	if e.buckets, err = strconv.Atoi(said[keyBuckets]); err != nil || e.buckets < 1<<10 || e.buckets > 1<<26 ||
+		bits.OnesCount(uint(e.buckets)) != 1 {
 		return nil, fmt.Errorf("metadata: %s is %.40q, no power of 2 from 2¹⁰ to 2²⁶", keyBuckets, said[keyBuckets])
 	}
 	if e.bigrams, err = strconv.ParseBool(said[keyBigrams]); err != nil {
 		return nil, fmt.Errorf("metadata: %s is %.40q", keyBigrams, said[keyBigrams])
 	}
-	if e.titleWeight, err = strconv.ParseFloat(said[keyTitleWeight], 64); err != nil || !(e.titleWeight >= 0 && e.titleWeight <= 1000) {
+	if e.titleWeight, err = strconv.ParseFloat(said[keyTitleWeight], 64); err != nil ||
+		!(e.titleWeight >= 0 && e.titleWeight <= 1000) {
 		return nil, fmt.Errorf("metadata: %s is %.40q", keyTitleWeight, said[keyTitleWeight])
 	}
 	if e.documents, err = strconv.Atoi(said[keyDocuments]); err != nil || e.documents < 0 {

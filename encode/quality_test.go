@@ -173,7 +173,8 @@ func TestRealLinks(t *testing.T) {
 	ok(t, err)
 	took := time.Since(began)
 	auc := vectors.auc(n.trials(1)[1])
-	t.Logf("AUC %.4f; %d documents in %.1f s; %d without a term; %+v", auc, len(n.docs), took.Seconds(), unknown, *report)
+	t.Logf("AUC %.4f; %d documents in %.1f s; %d without a term; %+v", auc, len(n.docs), took.Seconds(), unknown,
+		*report)
 	if auc < .95 {
 		t.Errorf("AUC %.4f", auc)
 	}

@@ -17,10 +17,12 @@ type Features interface {
 	Load(dst []float32, i int32) // row i
 }
 
-// Reduce stores vectors of fewer components in the place of features: each is weighed by its rarity, as terms are
-// (1 + log((n+1)/(df+1)), which is 1 for those that every row has), rows are brought to length 1, projected on their
-// first singular vectors and brought to length 1 again. Rows of zeros stay zeros and are counted in the report's Empty.
-// room is asked for where to store them once it is known how many components there are. Of the settings Dim, Sample, PowerIterations, Seed, Threads and Progress are looked at.
+// Reduce stores vectors of fewer components in the place of features: each is weighed by its
+// rarity, as terms are (1 + log((n+1)/(df+1)), which is 1 for those that every row has), rows are
+// brought to length 1, projected on their first singular vectors and brought to length 1 again.
+// Rows of zeros stay zeros and are counted in the report's Empty. room is asked for where to store
+// them once it is known how many components there are. Of the settings Dim, Sample,
+// PowerIterations, Seed, Threads and Progress are looked at.
 func Reduce(ctx context.Context, f Features, room func(dim int) (Rows, error), s Settings) (*Report, error) {
 	if err := s.check(); err != nil {
 		return nil, err
@@ -76,9 +78,10 @@ func Reduce(ctx context.Context, f Features, room func(dim int) (Rows, error), s
 		}
 		a.starts = append(a.starts, len(a.columns))
 	}
-	v, singular, err := components(ctx, a, cmp.Or(s.Dim, defaultDim), s.PowerIterations, s.Seed, s.Threads, func(done float64) {
-		s.Progress(Step{"finding components", done})
-	})
+	v, singular, err := components(ctx, a, cmp.Or(s.Dim, defaultDim), s.PowerIterations, s.Seed, s.Threads,
+		func(done float64) {
+			s.Progress(Step{"finding components", done})
+		})
 	if errors.Is(err, errNothing) {
 		return nil, fmt.Errorf("%w: all %d rows of features are zero", ErrTexts, a.rows())
 	}
@@ -88,9 +91,11 @@ func Reduce(ctx context.Context, f Features, room func(dim int) (Rows, error), s
 	defer v.Close()
 	switch rank := v.Dim(); {
 	case s.Dim > rank:
-		return nil, fmt.Errorf("%w: Dim is %d, and %d rows of %d features have %d components; give %d or less, or leave it out", ErrDimension, s.Dim, a.rows(), width, rank, rank)
+		return nil, fmt.Errorf("%w: Dim is %d, and %d rows of %d features have %d components; give %d or less, "+
+			"or leave it out", ErrDimension, s.Dim, a.rows(), width, rank, rank)
 	case s.Dim == 0 && rank < defaultDim:
-		report.Warnings = append(report.Warnings, fmt.Sprintf("the vectors have %d components and not %d: the features have no more", rank, defaultDim))
+		report.Warnings = append(report.Warnings,
+			fmt.Sprintf("the vectors have %d components and not %d: the features have no more", rank, defaultDim))
 	}
 	var carried, all float64
 	for _, x := range a.values {

@@ -79,7 +79,8 @@ func TestReduceKeepsWhatIsAlike(t *testing.T) {
 	}
 	for i := range rows {
 		for j := range i {
-			if got, want := cosine(whole[i], whole[j], false), cosine(rows[i], rows[j], true); math.Abs(got-want) > 1e-3 {
+			if got, want := cosine(whole[i], whole[j], false),
+				cosine(rows[i], rows[j], true); math.Abs(got-want) > 1e-3 {
 				t.Fatalf("the cosine of %d and %d is %.4f, want %.4f", i, j, got, want)
 			}
 		}
@@ -125,7 +126,8 @@ func TestReduceRefuses(t *testing.T) {
 		t.Errorf("cancelled: %v", err)
 	}
 	full := errors.New("full")
-	if _, err := Reduce(t.Context(), features{{1, 0}, {0, 1}}, func(int) (Rows, error) { return nil, full }, Settings{}); !errors.Is(err, full) {
+	if _, err := Reduce(t.Context(), features{{1, 0}, {0, 1}}, func(int) (Rows, error) { return nil, full },
+		Settings{}); !errors.Is(err, full) {
 		t.Errorf("no room: %v", err)
 	}
 }

@@ -23,7 +23,8 @@ type sparse struct {
 func (s *sparse) rows() int { return len(s.starts) - 1 }
 
 func (s *sparse) transposed() *sparse {
-	t := &sparse{starts: make([]int, s.width+1), columns: make([]int32, len(s.columns)), values: make([]float32, len(s.values)), width: s.rows()}
+	t := &sparse{starts: make([]int, s.width+1), columns: make([]int32, len(s.columns)),
+		values: make([]float32, len(s.values)), width: s.rows()}
 	for _, c := range s.columns {
 		t.starts[c+1]++
 	}
@@ -70,7 +71,8 @@ const noise = 1e-5
 //	Y = A·Ω;  repeat: Z = Aᵀ·orth(Y), Y = A·orth(Z);  B = Aᵀ·orth(Y) = V·S·Wᵀ
 //
 // There are fewer than dim where A has a smaller rank. Ω is drawn by the seed.
-func components(ctx context.Context, a *sparse, dim, iterations int, seed uint64, threads int, progress func(done float64)) (v *kern.Matrix, singular []float64, err error) {
+func components(ctx context.Context, a *sparse, dim, iterations int, seed uint64, threads int,
+	progress func(done float64)) (v *kern.Matrix, singular []float64, err error) {
 	at := a.transposed()
 	width := min(dim+oversample, a.rows(), a.width)
 	z, err := kern.NewMatrix(a.width, width)

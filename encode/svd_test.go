@@ -17,7 +17,8 @@ func randomSparse(seed uint64, rows, columns, perRow int) (*sparse, *mat.Dense) 
 	for i := range rows {
 		for c := range columns {
 			// the first columns are commoner, and rows of a kind share some
-			if r.Float64()*float64(columns) < float64(perRow)*math.Exp(-3*float64(c)/float64(columns)) || c%7 == i%7 && r.IntN(3) == 0 {
+			if r.Float64()*float64(columns) < float64(perRow)*math.Exp(-3*float64(c)/float64(columns)) || c%7 == i%7 &&
+				r.IntN(3) == 0 {
 				x := float32(r.Float64() + .1)
 				s.columns, s.values = append(s.columns, int32(c)), append(s.values, x)
 				dense.Set(i, c, float64(x))

@@ -154,7 +154,8 @@ func unspaced(r rune) bool {
 	if r < 0x0e00 {
 		return false
 	}
-	return unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar)
+	return unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul, unicode.Thai, unicode.Lao,
+		unicode.Khmer, unicode.Myanmar)
 }
 
 // end finishes the run.
@@ -193,12 +194,18 @@ func (t *tokeniser) reset() {
 var stopWords = func() map[string]bool {
 	words := map[string]bool{}
 	for _, w := range []string{
-		"about", "after", "all", "also", "although", "am", "an", "and", "any", "are", "as", "at", "be", "because", "been", "before",
-		"being", "between", "both", "but", "by", "can", "could", "did", "do", "does", "during", "each", "either", "for", "from", "had",
-		"has", "have", "he", "her", "here", "his", "how", "however", "if", "in", "into", "is", "it", "its", "may", "might", "more", "most",
-		"much", "must", "my", "no", "nor", "not", "of", "on", "only", "or", "other", "our", "over", "she", "should", "so", "some", "such",
-		"than", "that", "the", "their", "them", "then", "there", "these", "they", "this", "those", "through", "thus", "to", "under", "until",
-		"up", "upon", "us", "very", "was", "we", "were", "what", "when", "where", "whether", "which", "while", "who", "whose", "why",
+		"about", "after", "all", "also", "although", "am", "an", "and", "any", "are", "as", "at", "be", "because",
+		"been", "before",
+		"being", "between", "both", "but", "by", "can", "could", "did", "do", "does", "during", "each", "either",
+		"for", "from", "had",
+		"has", "have", "he", "her", "here", "his", "how", "however", "if", "in", "into", "is", "it", "its", "may",
+		"might", "more", "most",
+		"much", "must", "my", "no", "nor", "not", "of", "on", "only", "or", "other", "our", "over", "she", "should",
+		"so", "some", "such",
+		"than", "that", "the", "their", "them", "then", "there", "these", "they", "this", "those", "through", "thus",
+		"to", "under", "until",
+		"up", "upon", "us", "very", "was", "we", "were", "what", "when", "where", "whether", "which", "while", "who",
+		"whose", "why",
 		"will", "with", "within", "without", "would", "you", "your",
 	} {
 		words[w] = true

@@ -40,7 +40,8 @@ func TestTerms(t *testing.T) {
 			t.Errorf("%q gives %q, want %q", text, got, want)
 		}
 	}
-	if got := strings.Join(termsOf("gene of gene drive a drive", true), "|"); got != "gene|gene|drive|gene drive|drive" {
+	if got := strings.Join(termsOf("gene of gene drive a drive", true),
+		"|"); got != "gene|gene|drive|gene drive|drive" {
 		t.Errorf("pairs: %q", got)
 	}
 }
@@ -68,13 +69,15 @@ func TestLongTexts(t *testing.T) {
 }
 
 func FuzzTokenise(f *testing.F) {
-	for _, text := range []string{"", "The Cell's DNA", "e\u0301 ﬁ ＡＢ ①", "日本語DNA한국", "\xff\xfe", "a\u0301\u0302\u0303", strings.Repeat("x", 70)} {
+	for _, text := range []string{"", "The Cell's DNA", "e\u0301 ﬁ ＡＢ ①", "日本語DNA한국", "\xff\xfe",
+		"a\u0301\u0302\u0303", strings.Repeat("x", 70)} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		terms := termsOf(text, true)
 		for _, term := range terms {
-			if term == "" || !utf8.ValidString(term) || len(term) > 2*longestTerm+1 || strings.ContainsAny(term, "\n\t.,;") {
+			if term == "" || !utf8.ValidString(term) || len(term) > 2*longestTerm+1 ||
+				strings.ContainsAny(term, "\n\t.,;") {
 				t.Errorf("%q gives the term %q", text, term)
 			}
 		}

@@ -32,9 +32,11 @@ type Candidates struct {
 func NewCandidates(g *graph.Graph, d *fit.Drawn, part graph.Part) (*Candidates, error) {
 	switch {
 	case d.Split == nil:
-		return nil, fmt.Errorf("%w: nothing was held out; split the graph to rank links that were not learned from", ErrEmpty)
+		return nil, fmt.Errorf("%w: nothing was held out; split the graph to rank links that were not learned from",
+			ErrEmpty)
 	case part == graph.Train:
-		return nil, fmt.Errorf("%w: links of the training part were learned from; rank those of validation or test", ErrEmpty)
+		return nil, fmt.Errorf("%w: links of the training part were learned from; rank those of validation or test",
+			ErrEmpty)
 	}
 	c := &Candidates{g: g, before: d.Before}
 	for p := graph.Train; p <= part; p++ {
@@ -78,7 +80,8 @@ func (c *Candidates) Some(most int, seed uint64) (*Candidates, error) {
 // Of returns how many sources there were before some were drawn.
 func (c *Candidates) Of() int { return c.of }
 
-// Before returns the order in which candidates come before their source; nil where all nodes of the parts are candidates.
+// Before returns the order in which candidates come before their source; nil where all nodes of the
+// parts are candidates.
 func (c *Candidates) Before() *graph.Order { return c.before }
 
 func (c *Candidates) has(split *graph.Split, i, j int32) bool {
@@ -171,7 +174,8 @@ func (c *Candidates) Rank(ctx context.Context, j *fit.Judge, s RankSettings) ([]
 	out := make([]Standing, len(s.By))
 	for k, by := range s.By {
 		if by != ByRelevance && by != BySeen {
-			return nil, fmt.Errorf("%w: candidates are ranked by %s or %s, not by %q", ErrUndefined, ByRelevance, BySeen, by)
+			return nil, fmt.Errorf("%w: candidates are ranked by %s or %s, not by %q", ErrUndefined, ByRelevance,
+				BySeen, by)
 		}
 		out[k] = Standing{by, make(Ranking, len(c.sources)), make(Lists, len(c.sources))}
 	}
@@ -276,7 +280,8 @@ func (w *scorer) score(ctx context.Context, sources []int32) error {
 				for k := range repeated {
 					repeated[k] = i
 				}
-				w.j.Link.Logits(w.logits[r*n+from:r*n+to], w.j.LinkParams, model.Batch{Sources: repeated[:to-from], Targets: w.all[from:to]})
+				w.j.Link.Logits(w.logits[r*n+from:r*n+to], w.j.LinkParams, model.Batch{Sources: repeated[:to-from],
+					Targets: w.all[from:to]})
 			}
 		}
 		return nil
@@ -327,7 +332,8 @@ func (w *scorer) of(row int, source int32, by By) []float32 {
 		for k, f := range w.fields {
 			if !seen[f] {
 				seen[f] = true
-				w.j.Propensity.Logits(logs[f:f+1], w.j.PropensityParams, model.Batch{Sources: []int32{source}, Targets: w.all[k : k+1]})
+				w.j.Propensity.Logits(logs[f:f+1], w.j.PropensityParams,
+					model.Batch{Sources: []int32{source}, Targets: w.all[k : k+1]})
 			}
 		}
 		kern.LogSigmoid(logs, logs)
@@ -343,7 +349,8 @@ func (w *scorer) of(row int, source int32, by By) []float32 {
 	for from := 0; from < n; from += scoredTogether {
 		to := min(from+scoredTogether, n)
 		some := logs[:to-from]
-		w.j.Propensity.Logits(some, w.j.PropensityParams, model.Batch{Sources: sources[:to-from], Targets: w.all[from:to]})
+		w.j.Propensity.Logits(some, w.j.PropensityParams,
+			model.Batch{Sources: sources[:to-from], Targets: w.all[from:to]})
 		kern.LogSigmoid(some, some)
 		for k, s := range some {
 			w.scores[from+k] += s
@@ -382,7 +389,8 @@ func rankAmong(scores []float32, linked []int32, k int, b *bins) (Ranked, []int3
 	})
 	low, high := b.marks[0].score, b.marks[len(b.marks)-1].score
 	if math.IsNaN(float64(low)) || math.IsInf(float64(low), 0) || math.IsInf(float64(high), 0) {
-		return Ranked{}, nil, fmt.Errorf("%w: the score of target %d is %v; were the parameters or vectors too large?", ErrNaN, b.marks[0].target, low)
+		return Ranked{}, nil, fmt.Errorf("%w: the score of target %d is %v; were the parameters or vectors too large?",
+			ErrNaN, b.marks[0].target, low)
 	}
 	scale := float32(0)
 	if d := (binCount - 1) / (high - low); high > low && !math.IsInf(float64(d), 0) {

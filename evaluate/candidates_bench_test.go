@@ -12,7 +12,8 @@ import (
 
 // The time that all candidates of a source take, by both scores, among 100,000 nodes of 256 dimensions.
 func BenchmarkRank(b *testing.B) {
-	w, err := world.New(context.Background(), world.Settings{Nodes: 100_000, Dim: 256, Fields: world.EvenFields(16), Plan: world.Plan{Seed: 1}})
+	w, err := world.New(context.Background(), world.Settings{Nodes: 100_000, Dim: 256, Fields: world.EvenFields(16),
+		Plan: world.Plan{Seed: 1}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -26,7 +27,8 @@ func BenchmarkRank(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	j := &fit.Judge{Link: link, LinkParams: make([]float32, link.Size()), Propensity: propensity, PropensityParams: make([]float32, propensity.Size())}
+	j := &fit.Judge{Link: link, LinkParams: make([]float32, link.Size()), Propensity: propensity,
+		PropensityParams: make([]float32, propensity.Size())}
 	random := rand.New(rand.NewPCG(1, 1))
 	for _, params := range [][]float32{j.LinkParams, j.PropensityParams} {
 		for k := range params {

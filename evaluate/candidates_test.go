@@ -64,12 +64,14 @@ func TestRankAgainstEveryPair(t *testing.T) {
 	for seed := range uint64(2) {
 		g := wholeNumbers(t, 270+70*int(seed), 8, seed) // more than one stretch and more than one block of sources
 		random := rand.New(rand.NewPCG(seed, 2))
-		for _, drawing := range []fit.Drawing{{Seed: seed}, {Split: fit.AtRandom, Seed: seed}, {Later: true, Seed: seed}} {
+		for _, drawing := range []fit.Drawing{{Seed: seed}, {Split: fit.AtRandom, Seed: seed},
+			{Later: true, Seed: seed}} {
 			drawn, err := drawing.Draw(g, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, kinds := range [][2]string{{"diagonal", "field-matrix"}, {"diagonal-field", "constant"}, {"cosine", "constant"}, {"diagonal+bonus", "field-matrix+popularity"}} {
+			for _, kinds := range [][2]string{{"diagonal", "field-matrix"}, {"diagonal-field", "constant"},
+				{"cosine", "constant"}, {"diagonal+bonus", "field-matrix+popularity"}} {
 				link, err := model.NewLink(kinds[0], drawn.Problem.Nodes, model.LinkOptions{Bonus: 2})
 				if err != nil {
 					t.Fatal(err)
@@ -78,7 +80,8 @@ func TestRankAgainstEveryPair(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				j := &fit.Judge{Link: link, LinkParams: make([]float32, link.Size()), Propensity: propensity, PropensityParams: make([]float32, propensity.Size())}
+				j := &fit.Judge{Link: link, LinkParams: make([]float32, link.Size()), Propensity: propensity,
+					PropensityParams: make([]float32, propensity.Size())}
 				link.Start(j.LinkParams, rand.NewPCG(1, 1))
 				if kinds[0] != "cosine" {
 					for k := range j.LinkParams {
@@ -152,7 +155,8 @@ func comparePart(ctx context.Context, t *testing.T, g *graph.Graph, drawn *fit.D
 		}
 		links += len(linked)
 		if count != c.Count(place) || !slices.Equal(linked, c.Links(place)) {
-			t.Fatalf("source %d has %d candidates and the links %v, not %d and %v", i, count, linked, c.Count(place), c.Links(place))
+			t.Fatalf("source %d has %d candidates and the links %v, not %d and %v", i, count, linked, c.Count(place),
+				c.Links(place))
 		}
 		for k := range by {
 			want, err := RankScores(scores[k], linked)
@@ -160,7 +164,8 @@ func comparePart(ctx context.Context, t *testing.T, g *graph.Graph, drawn *fit.D
 				t.Fatal(err)
 			}
 			if !reflect.DeepEqual(got[k].Ranking[place], want) {
-				t.Fatalf("%s, %s by %s: source %d: ranks %v, want %v", j.Link.Kind(), j.Propensity.Kind(), by[k], i, got[k].Ranking[place], want)
+				t.Fatalf("%s, %s by %s: source %d: ranks %v, want %v", j.Link.Kind(), j.Propensity.Kind(), by[k], i,
+					got[k].Ranking[place], want)
 			}
 			order := slices.Clone(all)
 			slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(scores[k][b], scores[k][a]) })
@@ -301,7 +306,10 @@ func TestPairedBootstrap(t *testing.T) {
 		"level":   func() (Difference, error) { return PairedBootstrap([]float64{1}, []float64{1}, 1, 100, 1) },
 		"draws":   func() (Difference, error) { return PairedBootstrap([]float64{1}, []float64{1}, .95, 1, 1) },
 		"nothing": func() (Difference, error) { return PairedBootstrap([]float64{none}, []float64{1}, .95, 100, 1) },
-		"∞":       func() (Difference, error) { return PairedBootstrap([]float64{math.Inf(1)}, []float64{1}, .95, 100, 1) },
+		"∞": func() (Difference, error) {
+			return PairedBootstrap([]float64{math.Inf(1)}, []float64{1}, .95, 100,
+				1)
+		},
 	} {
 		if _, err := call(); err == nil {
 			t.Errorf("%s: no error", name)

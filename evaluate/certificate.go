@@ -47,17 +47,20 @@ type CertificateRisk struct {
 
 // CertificateSettings say what is planted. Zero means the default.
 type CertificateSettings struct {
-	Fit     fit.Settings // of the method; its seed is used as it is
-	Pairs   int          // that are drawn for training, as many as the real ones were; 0 means 32,000, or a quarter of all
-	Tests   int          // that are drawn to judge by; 0 means 16,000, or a quarter of all
-	Repeats int          // worlds; 0 means 3
-	Plan    world.Plan   // base rate, oracle AUC and propensities; zero means those of world.Plan
-	Weights []float32    // direction of the planted w, such as a fitted model's; nil draws it
-	Seed    uint64       // of the worlds
+	Fit fit.Settings // of the method; its seed is used as it is
+	// that are drawn for training, as many as the real ones were; 0 means 32,000, or a quarter of
+	// all
+	Pairs   int
+	Tests   int        // that are drawn to judge by; 0 means 16,000, or a quarter of all
+	Repeats int        // worlds; 0 means 3
+	Plan    world.Plan // base rate, oracle AUC and propensities; zero means those of world.Plan
+	Weights []float32  // direction of the planted w, such as a fitted model's; nil draws it
+	Seed    uint64     // of the worlds
 }
 
 // Certify plants, fits and compares.
-func Certify(ctx context.Context, g *graph.Graph, s CertificateSettings, progress func(repeat, of int, phase string)) (*Certificate, error) {
+func Certify(ctx context.Context, g *graph.Graph, s CertificateSettings,
+	progress func(repeat, of int, phase string)) (*Certificate, error) {
 	if s.Repeats == 0 {
 		s.Repeats = 3
 	}
@@ -93,7 +96,8 @@ func Certify(ctx context.Context, g *graph.Graph, s CertificateSettings, progres
 		}
 	}
 	n := float64(s.Repeats)
-	for _, x := range []*float64{&c.BaseRate, &c.OracleAUC, &c.AUC, &c.Propensity, &c.MeanLink, &c.Calibration, &c.TrueRisk, &c.NaiveRisk} {
+	for _, x := range []*float64{&c.BaseRate, &c.OracleAUC, &c.AUC, &c.Propensity, &c.MeanLink, &c.Calibration,
+		&c.TrueRisk, &c.NaiveRisk} {
 		*x /= n
 	}
 	for _, scheme := range risk.Panel() {
@@ -101,7 +105,8 @@ func Certify(ctx context.Context, g *graph.Graph, s CertificateSettings, progres
 		for _, e := range errs[scheme] {
 			squares += e * e
 		}
-		c.Risks = append(c.Risks, CertificateRisk{Scheme: scheme, RMSE: math.Sqrt(squares / n), Covered: covered[scheme]})
+		c.Risks = append(c.Risks, CertificateRisk{Scheme: scheme, RMSE: math.Sqrt(squares / n),
+			Covered: covered[scheme]})
 	}
 	return c, nil
 }
@@ -110,19 +115,24 @@ func Certify(ctx context.Context, g *graph.Graph, s CertificateSettings, progres
 func (c *Certificate) Words() []string {
 	ap := c.Risks[slices.IndexFunc(c.Risks, func(r CertificateRisk) bool { return r.Scheme == "ap" })]
 	words := []string{
-		fmt.Sprintf("On %d truths planted on these %d nodes, %s reached an AUC of %.3f where %.3f is the most, and a true risk of %.3f where naive has %.3f.",
+		fmt.Sprintf("On %d truths planted on these %d nodes, %s reached an AUC of %.3f where %.3f is the most, "+
+			"and a true risk of %.3f where naive has %.3f.",
 			c.Repeats, c.Nodes, c.Method, c.AUC, c.OracleAUC, c.TrueRisk, c.NaiveRisk),
-		fmt.Sprintf("Propensities were off by %.0f%% on average, mean ŷ by %.0f%%.", 100*c.Propensity, 100*math.Abs(c.MeanLink-1)),
-		fmt.Sprintf("R_AP was off by %.2g (root mean square); its interval held the true risk %d of %d times.", ap.RMSE, ap.Covered, c.Repeats),
+		fmt.Sprintf("Propensities were off by %.0f%% on average, mean ŷ by %.0f%%.", 100*c.Propensity,
+			100*math.Abs(c.MeanLink-1)),
+		fmt.Sprintf("R_AP was off by %.2g (root mean square); its interval held the true risk %d of %d times.",
+			ap.RMSE, ap.Covered, c.Repeats),
 	}
 	if c.Identified < c.Repeats {
-		words = append(words, fmt.Sprintf("In %d of %d the scale of π̂ was not identified: with as many real links it may not be either.", c.Repeats-c.Identified, c.Repeats))
+		words = append(words, fmt.Sprintf("In %d of %d the scale of π̂ was not identified: with as many real "+
+			"links it may not be either.", c.Repeats-c.Identified, c.Repeats))
 	}
 	return words
 }
 
 // trial fits one planted world and adds what it found.
-func (c *Certificate) trial(ctx context.Context, w *world.World, s CertificateSettings, say func(string), errs map[string][]float64, covered map[string]int) error {
+func (c *Certificate) trial(ctx context.Context, w *world.World, s CertificateSettings, say func(string),
+	errs map[string][]float64, covered map[string]int) error {
 	train, err := w.Pairs(ctx, s.Pairs, world.Draw{})
 	if err != nil {
 		return err
@@ -139,7 +149,8 @@ func (c *Certificate) trial(ctx context.Context, w *world.World, s CertificateSe
 	}
 	c.Method = result.Settings.Method
 	say("fitting naive")
-	naive, err := fit.Fit(ctx, problem, fit.Settings{Method: "naive", Seed: s.Fit.Seed, Threads: s.Fit.Threads}, fit.Progress{})
+	naive, err := fit.Fit(ctx, problem, fit.Settings{Method: "naive", Seed: s.Fit.Seed, Threads: s.Fit.Threads},
+		fit.Progress{})
 	if err != nil {
 		return err
 	}

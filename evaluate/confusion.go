@@ -69,7 +69,8 @@ func (c Confusion) share(right, wrong float64, metric, mend string) (float64, er
 		count float64
 	}{{"TP", c.TP}, {"FP", c.FP}, {"FN", c.FN}, {"TN", c.TN}} {
 		if !(cell.count >= 0 && cell.count <= maxTotal) {
-			return 0, fmt.Errorf("%w: %s is %v; counts are 0 or more and at most %v", ErrWeight, cell.name, cell.count, maxTotal)
+			return 0, fmt.Errorf("%w: %s is %v; counts are 0 or more and at most %v", ErrWeight, cell.name, cell.count,
+				maxTotal)
 		}
 	}
 	if right+wrong == 0 {

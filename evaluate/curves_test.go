@@ -100,7 +100,8 @@ func TestCalibration(t *testing.T) {
 	if _, _, err := same.Calibration(0); !errors.Is(err, evaluate.ErrCutoff) {
 		t.Errorf("no bins: %v", err)
 	}
-	for _, curve := range []func() ([]float64, []float64, error){evaluate.Scored{Scores: []float64{1}, Linked: []bool{true}}.ROC, evaluate.Scored{Scores: []float64{1}, Linked: []bool{true}}.PrecisionRecall} {
+	for _, curve := range []func() ([]float64, []float64, error){evaluate.Scored{Scores: []float64{1},
+		Linked: []bool{true}}.ROC, evaluate.Scored{Scores: []float64{1}, Linked: []bool{true}}.PrecisionRecall} {
 		if _, _, err := curve(); !errors.Is(err, evaluate.ErrOneClass) {
 			t.Errorf("one class: %v", err)
 		}

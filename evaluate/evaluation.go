@@ -103,7 +103,8 @@ type EvaluationSettings struct {
 
 // NewEvaluation judges a model by held-out pairs. It fills in what follows from them; names and words are the
 // caller's.
-func NewEvaluation(ctx context.Context, g *graph.Graph, m model.Model, v fit.Evidence, s EvaluationSettings) (*Evaluation, error) {
+func NewEvaluation(ctx context.Context, g *graph.Graph, m model.Model, v fit.Evidence,
+	s EvaluationSettings) (*Evaluation, error) {
 	if v.Pairs == nil || v.Pairs.Len() == 0 {
 		return nil, fmt.Errorf("%w: no pairs are held out; split the nodes when fitting", ErrEmpty)
 	}
@@ -130,9 +131,11 @@ func NewEvaluation(ctx context.Context, g *graph.Graph, m model.Model, v fit.Evi
 		switch found.Class {
 		case fit.Identified:
 		case fit.NoExposure:
-			e.Warnings = append(e.Warnings, "this model knows no exposure, so that every estimator is the naive one; judge it by the exposure of a model that does")
+			e.Warnings = append(e.Warnings, "this model knows no exposure, so that every estimator is the naive "+
+				"one; judge it by the exposure of a model that does")
 		default:
-			e.Warnings = append(e.Warnings, "the doctor calls the scale of π̂ "+string(found.Class)+": corrected risks can be compared between models, but not read as they are")
+			e.Warnings = append(e.Warnings, "the doctor calls the scale of π̂ "+string(found.Class)+
+				": corrected risks can be compared between models, but not read as they are")
 		}
 	}
 	if len(m.Certificate) > 0 {
@@ -142,7 +145,9 @@ func NewEvaluation(ctx context.Context, g *graph.Graph, m model.Model, v fit.Evi
 		}
 	}
 	if judge.Posterior == nil && e.Class != fit.NoExposure {
-		e.Warnings = append(e.Warnings, "a model by "+m.Method+" does not know how sure it is of π̂ and ŷ: its intervals take both for known and are far too narrow; judge it by the exposure of a model by bayes")
+		e.Warnings = append(e.Warnings, "a model by "+m.Method+
+			" does not know how sure it is of π̂ and ŷ: its intervals take both for known and are far too "+
+			"narrow; judge it by the exposure of a model by bayes")
 	}
 	if e.Observed, _, err = observe(judge, v.Pairs); err != nil {
 		return nil, err
@@ -158,7 +163,8 @@ func NewEvaluation(ctx context.Context, g *graph.Graph, m model.Model, v fit.Evi
 		o := Other{Model: s.Names[k], Method: other.Method}
 		settings := s.Panel
 		settings.Graph = nil
-		theirs := &fit.Judge{Link: other.Link, LinkParams: other.LinkParams, Propensity: other.Propensity, PropensityParams: other.PropensityParams, Threads: s.Panel.Threads}
+		theirs := &fit.Judge{Link: other.Link, LinkParams: other.LinkParams, Propensity: other.Propensity,
+			PropensityParams: other.PropensityParams, Threads: s.Panel.Threads}
 		if o.Observed, settings.Predictions, err = observe(theirs, v.Pairs); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.Names[k], err)
 		}
@@ -173,8 +179,11 @@ func NewEvaluation(ctx context.Context, g *graph.Graph, m model.Model, v fit.Evi
 			d := differences[o.Panel.Risks[i].Scheme]
 			o.Panel.Risks[i].Against = &d
 		}
-		if ap, pu := differences["ap"], differences["pu"]; ap.Lower > 0 && pu.Upper < 0 || ap.Upper < 0 && pu.Lower > 0 {
-			e.Warnings = append(e.Warnings, fmt.Sprintf("R_AP and R_PU prefer different ones of %s and %s, and each is sure: R_AP believes the ŷ of the model that judges, R_PU its π̂ alone; these pairs do not decide", cmp.Or(m.Method, "this model"), s.Names[k]))
+		if ap, pu := differences["ap"], differences["pu"]; ap.Lower > 0 && pu.Upper < 0 || ap.Upper < 0 &&
+			pu.Lower > 0 {
+			e.Warnings = append(e.Warnings, fmt.Sprintf("R_AP and R_PU prefer different ones of %s and %s, and "+
+				"each is sure: R_AP believes the ŷ of the model that judges, R_PU its π̂ alone; these pairs do "+
+				"not decide", cmp.Or(m.Method, "this model"), s.Names[k]))
 		}
 		e.Others = append(e.Others, o)
 	}
@@ -208,7 +217,8 @@ func (e *Evaluation) rank(ctx context.Context, g *graph.Graph, models []model.Mo
 		if err != nil {
 			return err
 		}
-		standings, err := s.Candidates.Rank(ctx, judge, RankSettings{By: []By{ByRelevance, BySeen}, First: k, Threads: s.Panel.Threads})
+		standings, err := s.Candidates.Rank(ctx, judge, RankSettings{By: []By{ByRelevance, BySeen}, First: k,
+			Threads: s.Panel.Threads})
 		if err != nil {
 			return err
 		}

@@ -15,12 +15,14 @@ import (
 // An evaluation is the panel and the marks of the same pairs; another model is judged by the first one's exposure.
 func TestEvaluation(t *testing.T) {
 	w, j, test := planted(t)
-	m := model.Model{Link: j.Link, LinkParams: j.LinkParams, Propensity: j.Propensity, PropensityParams: j.PropensityParams, Method: "truth", Findings: []byte(`{"class":"weak"}`)}
+	m := model.Model{Link: j.Link, LinkParams: j.LinkParams, Propensity: j.Propensity,
+		PropensityParams: j.PropensityParams, Method: "truth", Findings: []byte(`{"class":"weak"}`)}
 	worse := m
 	worse.Method, worse.LinkParams = "worse", slices.Clone(m.LinkParams)
 	worse.LinkParams[0] += 3
 	v := fit.Evidence{Pairs: test.Pairs}
-	e := must(NewEvaluation(t.Context(), w.Graph(), m, v, EvaluationSettings{Others: []model.Model{worse}, Names: []string{"worse"}}))(t)
+	e := must(NewEvaluation(t.Context(), w.Graph(), m, v, EvaluationSettings{Others: []model.Model{worse},
+		Names: []string{"worse"}}))(t)
 	panel := must(NewPanel(t.Context(), j, v, PanelSettings{}))(t)
 	for k, row := range e.Panel.Risks {
 		if row.Risk != panel.Risks[k].Risk {
@@ -29,7 +31,8 @@ func TestEvaluation(t *testing.T) {
 		// the truth's R_AP is lower than any other model's, judged by the truth
 		if other := e.Others[0].Panel.Risks[k]; row.Scheme == "ap" && other.Risk.Plain <= row.Risk.Plain {
 			t.Errorf("R_AP of the truth is %v, of another model %v", row.Risk.Plain, other.Risk.Plain)
-		} else if row.Against != nil || other.Against == nil || math.Abs(other.Against.Plain-(other.Risk.Plain-row.Risk.Plain)) > 1e-9 {
+		} else if row.Against != nil || other.Against == nil ||
+			math.Abs(other.Against.Plain-(other.Risk.Plain-row.Risk.Plain)) > 1e-9 {
 			t.Errorf("%s: they differ by %+v, not by %v", row.Scheme, other.Against, other.Risk.Plain-row.Risk.Plain)
 		}
 	}
@@ -60,7 +63,8 @@ func TestEvaluation(t *testing.T) {
 // Numbers that look surer or rounder than they are come with a warning.
 func TestEvaluationWarns(t *testing.T) {
 	w, j, test := planted(t)
-	m := model.Model{Link: j.Link, LinkParams: j.LinkParams, Propensity: j.Propensity, PropensityParams: j.PropensityParams, Method: "mle", Findings: []byte(`{"class":"identified"}`)}
+	m := model.Model{Link: j.Link, LinkParams: j.LinkParams, Propensity: j.Propensity,
+		PropensityParams: j.PropensityParams, Method: "mle", Findings: []byte(`{"class":"identified"}`)}
 	v := fit.Evidence{Pairs: test.Pairs}
 	says := func(m model.Model, s EvaluationSettings, what string) bool {
 		e := must(NewEvaluation(t.Context(), w.Graph(), m, v, s))(t)
@@ -69,7 +73,8 @@ func TestEvaluationWarns(t *testing.T) {
 	if !says(m, EvaluationSettings{}, "by mle does not know how sure it is") {
 		t.Error("a model without a posterior has intervals, and nothing is said")
 	}
-	if says(m, EvaluationSettings{}, "intervals lie apart") || says(m, EvaluationSettings{Panel: PanelSettings{Floor: .01}}, "have a π̂ below") {
+	if says(m, EvaluationSettings{}, "intervals lie apart") ||
+		says(m, EvaluationSettings{Panel: PanelSettings{Floor: .01}}, "have a π̂ below") {
 		t.Error("the truth is warned of")
 	}
 	wrong := m
@@ -85,10 +90,12 @@ func TestEvaluationWarns(t *testing.T) {
 	for k := range flipped.LinkParams {
 		flipped.LinkParams[k] *= -1
 	}
-	if !says(flipped, EvaluationSettings{Others: []model.Model{m}, Names: []string{"the truth"}}, "R_AP and R_PU prefer different ones of mle and the truth") {
+	if !says(flipped, EvaluationSettings{Others: []model.Model{m}, Names: []string{"the truth"}},
+		"R_AP and R_PU prefer different ones of mle and the truth") {
 		t.Error("a model that is wrong and sure prefers itself, and nothing is said")
 	}
-	if says(m, EvaluationSettings{Others: []model.Model{flipped}, Names: []string{"flipped"}}, "prefer different ones") {
+	if says(m, EvaluationSettings{Others: []model.Model{flipped}, Names: []string{"flipped"}},
+		"prefer different ones") {
 		t.Error("all prefer the truth, and yet there is a warning")
 	}
 	if !says(wrong, EvaluationSettings{Panel: PanelSettings{Floor: .4}}, "of the pairs have a π̂ below 0.4") {
@@ -98,8 +105,10 @@ func TestEvaluationWarns(t *testing.T) {
 
 func TestEvaluationRefuses(t *testing.T) {
 	w, j, test := planted(t)
-	m := model.Model{Link: j.Link, LinkParams: j.LinkParams, Propensity: j.Propensity, PropensityParams: j.PropensityParams}
-	if _, err := NewEvaluation(t.Context(), w.Graph(), m, fit.Evidence{}, EvaluationSettings{}); !errors.Is(err, ErrEmpty) {
+	m := model.Model{Link: j.Link, LinkParams: j.LinkParams, Propensity: j.Propensity,
+		PropensityParams: j.PropensityParams}
+	if _, err := NewEvaluation(t.Context(), w.Graph(), m, fit.Evidence{}, EvaluationSettings{}); !errors.Is(err,
+		ErrEmpty) {
 		t.Errorf("no pairs: %v", err)
 	}
 	v := fit.Evidence{Pairs: test.Pairs}
@@ -130,7 +139,8 @@ func TestEvaluationRanks(t *testing.T) {
 		}
 	}
 	c := must(NewCandidates(g, drawn, graph.Test))(t)
-	e := must(NewEvaluation(t.Context(), g, models[0], drawn.Test, EvaluationSettings{Others: models[1:], Names: []string{"other"}, Candidates: c, First: 5}))(t)
+	e := must(NewEvaluation(t.Context(), g, models[0], drawn.Test,
+		EvaluationSettings{Others: models[1:], Names: []string{"other"}, Candidates: c, First: 5}))(t)
 	for at, all := range [][]Ranks{e.Ranks, e.Others[0].Ranks} {
 		judge := must(fit.JudgeOf(models[at]))(t)
 		standings := must(c.Rank(t.Context(), judge, RankSettings{By: []By{ByRelevance, BySeen}, First: 5}))(t)
@@ -138,7 +148,8 @@ func TestEvaluationRanks(t *testing.T) {
 			t.Fatalf("%d ranks", len(all))
 		}
 		for i, r := range all {
-			if want := must(standings[i].Ranking.Recall(5))(t); math.Abs(*r.Recall-want) > 1e-12 || r.By != standings[i].By || r.K != 5 || r.Sources != len(c.Sources()) {
+			if want := must(standings[i].Ranking.Recall(5))(t); math.Abs(*r.Recall-want) > 1e-12 ||
+				r.By != standings[i].By || r.K != 5 || r.Sources != len(c.Sources()) {
 				t.Errorf("%+v, want recall %v", r, want)
 			}
 			if (r.Against == nil) != (at == 0 && i == 0) {

@@ -158,7 +158,8 @@ func ExampleLists_FieldGini() {
 
 func ExampleCandidates() {
 	var b graph.Builder
-	for _, n := range []graph.Node{{ID: "a", Field: "x"}, {ID: "b", Field: "y"}, {ID: "c", Field: "x"}, {ID: "d", Field: "y"}, {ID: "e", Field: "x"}} {
+	for _, n := range []graph.Node{{ID: "a", Field: "x"}, {ID: "b", Field: "y"}, {ID: "c", Field: "x"},
+		{ID: "d", Field: "y"}, {ID: "e", Field: "x"}} {
 		if _, err := b.AddNode(n); err != nil {
 			panic(err)
 		}
@@ -228,7 +229,8 @@ func ExampleNewFairness() {
 		panic(err)
 	}
 	for _, g := range f.Groups {
-		fmt.Printf("%s: merit %.0f%%, exposure %.0f%%, ratio %.2f\n", g.Name, 100*g.Merit.Value, 100*g.Exposure.Value, g.Ratio.Value)
+		fmt.Printf("%s: merit %.0f%%, exposure %.0f%%, ratio %.2f\n", g.Name, 100*g.Merit.Value, 100*g.Exposure.Value,
+			g.Ratio.Value)
 	}
 	fmt.Printf("%.0f%% of the attention is misplaced\n", 100*f.Distance.Value)
 	// Output:

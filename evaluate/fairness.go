@@ -88,7 +88,8 @@ func GroupsByField(g *graph.Graph) Groups {
 
 func (g Groups) check() error {
 	if len(g.Names) > MostGroups {
-		return fmt.Errorf("%w: %d groups are too many to compare; make at most %d of them", ErrUndefined, len(g.Names), MostGroups)
+		return fmt.Errorf("%w: %d groups are too many to compare; make at most %d of them", ErrUndefined, len(g.Names),
+			MostGroups)
 	}
 	for i, group := range g.Of {
 		if group < 0 || int(group) >= len(g.Names) {
@@ -116,7 +117,8 @@ func NewFairness(groups Groups, shown []Shown, k, draws int, seed uint64) (*Fair
 	var exposure, merit [][]float64 // by source and group, each adding up to 1
 	for source, one := range shown {
 		if len(one.Merit) != n {
-			return nil, fmt.Errorf("%w: source %d has the merits of %d groups of %d", ErrTarget, source, len(one.Merit), n)
+			return nil, fmt.Errorf("%w: source %d has the merits of %d groups of %d", ErrTarget, source,
+				len(one.Merit), n)
 		}
 		e := make([]float64, n)
 		for p, target := range one.List[:min(k, len(one.List))] {
@@ -128,7 +130,8 @@ func NewFairness(groups Groups, shown []Shown, k, draws int, seed uint64) (*Fair
 		m := slices.Clone(one.Merit)
 		for _, x := range m {
 			if !(x >= 0) || math.IsInf(x, 0) {
-				return nil, fmt.Errorf("%w: the merits of source %d are %v; give sums of probabilities", ErrNaN, source, one.Merit)
+				return nil, fmt.Errorf("%w: the merits of source %d are %v; give sums of probabilities", ErrNaN,
+					source, one.Merit)
 			}
 		}
 		if normalise(e) && normalise(m) { // a source with no candidate says nothing
@@ -180,7 +183,8 @@ func NewFairness(groups Groups, shown []Shown, k, draws int, seed uint64) (*Fair
 		sizes[g]++
 	}
 	for g, name := range groups.Names {
-		share := GroupShare{Name: name, Nodes: sizes[g], Exposure: bands[overall+3*g], Merit: bands[overall+3*g+1], Few: !counts[g]}
+		share := GroupShare{Name: name, Nodes: sizes[g], Exposure: bands[overall+3*g], Merit: bands[overall+3*g+1],
+			Few: !counts[g]}
 		if ratio := bands[overall+3*g+2]; share.Merit.Value > 0 {
 			ratio.Upper = min(ratio.Upper, math.MaxFloat64) // JSON has no infinity
 			share.Ratio = &ratio
@@ -213,7 +217,8 @@ func normalise(x []float64) bool {
 	return sum > 0
 }
 
-// disparity compares shares of exposure with shares of merit; the lowest and the highest ratio are of groups that count.
+// disparity compares shares of exposure with shares of merit; the lowest and the highest ratio are
+// of groups that count.
 func disparity(e, m []float64, counts []bool) (least, gini, distance float64) {
 	low, high := math.Inf(1), 0.
 	type group struct{ ratio, merit float64 }
@@ -311,11 +316,13 @@ func FairnessOf(ctx context.Context, g *graph.Graph, models []model.Model, s Fai
 				for range to - from {
 					r.sources = append(r.sources, i)
 				}
-				models[m].Link.Logits(r.scores[from:to], models[m].LinkParams, model.Batch{Sources: r.sources, Targets: r.candidates[from:to]})
+				models[m].Link.Logits(r.scores[from:to], models[m].LinkParams,
+					model.Batch{Sources: r.sources, Targets: r.candidates[from:to]})
 			}
 			for c, z := range r.scores {
 				if z != z {
-					problems[at] = fmt.Errorf("%w: the score of node %d for node %d; fit the model anew", ErrNaN, r.candidates[c], i)
+					problems[at] = fmt.Errorf("%w: the score of node %d for node %d; fit the model anew", ErrNaN,
+						r.candidates[c], i)
 					return
 				}
 				if m == 0 {
@@ -361,7 +368,8 @@ func firstOf(scores []float32, k int) []int {
 
 // Words says in sentences what was found.
 func (f *Fairness) Words(name string) []string {
-	out := []string{fmt.Sprintf("By %s's lists %.0f%% of all attention goes to other groups than merit would have it (95%% interval %.0f to %.0f%%).",
+	out := []string{fmt.Sprintf("By %s's lists %.0f%% of all attention goes to other groups than merit would "+
+		"have it (95%% interval %.0f to %.0f%%).",
 		name, 100*f.Distance.Value, 100*f.Distance.Lower, 100*f.Distance.Upper)}
 	var most, least *GroupShare
 	for k := range f.Groups {
@@ -378,7 +386,8 @@ func (f *Fairness) Words(name string) []string {
 	}
 	for _, g := range []*GroupShare{least, most} {
 		if g != nil {
-			out = append(out, fmt.Sprintf("%s has %.1f%% of the merit and %.1f%% of the attention: %.2f times its due (%.2f to %.2f).",
+			out = append(out, fmt.Sprintf("%s has %.1f%% of the merit and %.1f%% of the attention: %.2f times "+
+				"its due (%.2f to %.2f).",
 				g.Name, 100*g.Merit.Value, 100*g.Exposure.Value, g.Ratio.Value, g.Ratio.Lower, g.Ratio.Upper))
 		}
 	}

@@ -85,7 +85,8 @@ func TestMonopoly(t *testing.T) {
 	exactly(t, "least/most", f.Least, 0)
 	exactly(t, "Gini", f.Gini, 1-2./8)
 	exactly(t, "distance", f.Distance, 1-2./8)
-	if names := []string{f.Groups[0].Name, f.Groups[1].Name, f.Groups[2].Name}; !reflect.DeepEqual(names, []string{"c", "b", "a"}) {
+	if names := []string{f.Groups[0].Name, f.Groups[1].Name, f.Groups[2].Name}; !reflect.DeepEqual(names,
+		[]string{"c", "b", "a"}) {
 		t.Errorf("groups are in the order %v, want the largest merit first", names)
 	}
 	exactly(t, "the monopolist's ratio", *f.Groups[1].Ratio, 4)
@@ -102,7 +103,8 @@ func TestFewPlacesDoNotCount(t *testing.T) {
 	}{{.0001, true, 1}, {1, false, 0}} {
 		var shown []Shown
 		for range 20 { // a and b take turns, c is never shown
-			shown = append(shown, Shown{[]int32{0, 1, 3, 4}, []float64{1, 1, c.merit}}, Shown{[]int32{1, 0, 4, 3}, []float64{1, 1, c.merit}})
+			shown = append(shown, Shown{[]int32{0, 1, 3, 4}, []float64{1, 1, c.merit}},
+				Shown{[]int32{1, 0, 4, 3}, []float64{1, 1, c.merit}})
 		}
 		f, err := NewFairness(g, shown, 4, 10, 1)
 		if err != nil {
@@ -161,7 +163,8 @@ func TestFairnessAgainstReference(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !alike(f.Gini.Value, gini) || !alike(f.Distance.Value, distance) {
-			t.Errorf("seed %d: Gini %v and distance %v, want %v and %v", seed, f.Gini.Value, f.Distance.Value, gini, distance)
+			t.Errorf("seed %d: Gini %v and distance %v, want %v and %v", seed, f.Gini.Value, f.Distance.Value, gini,
+				distance)
 		}
 		var exposure, merit, mean float64
 		for _, q := range f.Groups {
@@ -174,7 +177,8 @@ func TestFairnessAgainstReference(t *testing.T) {
 		if len(nodes) == groups && (!alike(exposure, 1) || !alike(merit, 1) || !alike(mean, 1)) {
 			t.Errorf("seed %d: exposure adds up to %v, merit to %v, the mean ratio is %v", seed, exposure, merit, mean)
 		}
-		if f.Least.Value < 0 || f.Least.Value > 1 || f.Gini.Value >= 1 || f.Distance.Value > 1 || f.Distance.Value < f.Gini.Value-1e-12 && groups == 2 {
+		if f.Least.Value < 0 || f.Least.Value > 1 || f.Gini.Value >= 1 || f.Distance.Value > 1 ||
+			f.Distance.Value < f.Gini.Value-1e-12 && groups == 2 {
 			t.Errorf("seed %d: out of bounds: %+v", seed, f)
 		}
 		again, err := NewFairness(g, shown, k, 20, seed)
@@ -216,7 +220,8 @@ func linkedWorld(t *testing.T) (*graph.Graph, *fit.Drawn, []model.Model) {
 	var b graph.Builder
 	const n = 60
 	for i := range n {
-		if _, err := b.AddNode(graph.Node{ID: string(rune('A' + i)), Field: []string{"x", "y", "z"}[random.IntN(3)]}); err != nil {
+		if _, err := b.AddNode(graph.Node{ID: string(rune('A' + i)),
+			Field: []string{"x", "y", "z"}[random.IntN(3)]}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -310,9 +315,11 @@ func TestFairnessOf(t *testing.T) {
 				}
 				candidates = append(candidates, j)
 				score := make([]float32, 1)
-				models[0].Link.Logits(score, models[0].LinkParams, model.Batch{Sources: []int32{i}, Targets: []int32{j}})
+				models[0].Link.Logits(score, models[0].LinkParams,
+					model.Batch{Sources: []int32{i}, Targets: []int32{j}})
 				one.Merit[groups.Of[j]] += 1 / (1 + math.Exp(-float64(score[0])))
-				models[m].Link.Logits(z[j:j+1], models[m].LinkParams, model.Batch{Sources: []int32{i}, Targets: []int32{j}})
+				models[m].Link.Logits(z[j:j+1], models[m].LinkParams,
+					model.Batch{Sources: []int32{i}, Targets: []int32{j}})
 			}
 			slices.SortStableFunc(candidates, func(a, b int32) int {
 				if z[a] > z[b] {
@@ -329,7 +336,8 @@ func TestFairnessOf(t *testing.T) {
 		want[m] = must(NewFairness(groups, shown, k, 100, 1))(t)
 	}
 	for _, threads := range []int{0, 1, 3} {
-		got, err := FairnessOf(t.Context(), g, models, FairnessSettings{K: k, Held: held, Draws: 100, Seed: 1, Threads: threads})
+		got, err := FairnessOf(t.Context(), g, models, FairnessSettings{K: k, Held: held, Draws: 100, Seed: 1,
+			Threads: threads})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -381,7 +389,8 @@ func TestBootstrap(t *testing.T) {
 		return []float64{sum / n, odd, math.NaN()}
 	})
 	reach := 1.96 * math.Sqrt(square/n)
-	if b := bands[0]; !alike(b.Value, mean) || math.Abs(b.Upper-mean-reach) > .1*reach || math.Abs(mean-reach-b.Lower) > .1*reach {
+	if b := bands[0]; !alike(b.Value, mean) || math.Abs(b.Upper-mean-reach) > .1*reach ||
+		math.Abs(mean-reach-b.Lower) > .1*reach {
 		t.Errorf("%+v, want %v ± %v", b, mean, reach)
 	}
 	if bands[1] != (Band{7, 7, 7}) || !math.IsNaN(bands[2].Value) {

@@ -12,7 +12,8 @@ type Lists [][]int32
 // least one list.
 func (l Lists) Coverage(targets, k int) (float64, error) {
 	if targets < 1 {
-		return 0, fmt.Errorf("%w: coverage of %d targets; give the number of targets that could be recommended", ErrEmpty, targets)
+		return 0, fmt.Errorf("%w: coverage of %d targets; give the number of targets that could be recommended",
+			ErrEmpty, targets)
 	}
 	shown := make(map[int32]bool)
 	err := l.each(targets, k, func(target int32) { shown[target] = true })
@@ -72,10 +73,12 @@ func (l Lists) each(targets, k int, visit func(target int32)) error {
 	for source, list := range l {
 		for p, target := range list[:min(k, len(list))] {
 			if target < 0 || int(target) >= targets {
-				return fmt.Errorf("%w: place %d of source %d's list is target %d but targets are numbered 0 to %d", ErrTarget, p+1, source, target, targets-1)
+				return fmt.Errorf("%w: place %d of source %d's list is target %d but targets are numbered 0 to %d",
+					ErrTarget, p+1, source, target, targets-1)
 			}
 			if last[target] == source+1 {
-				return fmt.Errorf("%w: source %d's list names target %d twice; recommend each target once", ErrTarget, source, target)
+				return fmt.Errorf("%w: source %d's list names target %d twice; recommend each target once", ErrTarget,
+					source, target)
 			}
 			last[target] = source + 1
 			visit(target)

@@ -13,7 +13,8 @@ import (
 	"unseen/risk"
 )
 
-// LoggedList is a list that a source was shown, item by item: with which probability each was, and whether it was wanted.
+// LoggedList is a list that a source was shown, item by item: with which probability each was, and
+// whether it was wanted.
 type LoggedList struct {
 	Source int32
 	Items  []LoggedItem
@@ -31,9 +32,9 @@ type LoggedItem struct {
 //
 //	R̂_i = 1/|C_i| · ( Σ_{j ∈ C_i} H_ij  +  Σ_{j shown} (δ(o_ij, ŷ_ij) − H_ij) / p_ij ),   H = ŷ·δ(1, ŷ) + (1−ŷ)·δ(0, ŷ),
 //
-// and the mean over the lists of a source. Its expectation over what lists draw is the risk itself, whatever ŷ: p is not
-// learned but known. How far lists and sources vary gives the interval, which is by sources, as items of a list and
-// lists of a source are not independent.
+// and the mean over the lists of a source. Its expectation over what lists draw is the risk itself,
+// whatever ŷ: p is not learned but known. How far lists and sources vary gives the interval, which
+// is by sources, as items of a list and lists of a source are not independent.
 type LogRisk struct {
 	Risk     risk.Interval `json:"risk"`
 	Believed float64       `json:"believed"` // what the model expects of itself: the mean of H
@@ -66,8 +67,10 @@ func FromLog(ctx context.Context, g *graph.Graph, m model.Model, lists []LoggedL
 		}
 		known := true
 		for _, item := range l.Items {
-			if item.Target < 0 || int(item.Target) >= g.Len() || item.Target == l.Source || !(item.Probability <= 1) || item.Probability < 0 {
-				return nil, fmt.Errorf("evaluate: a list of node %d has node %d with probability %v", l.Source, item.Target, item.Probability)
+			if item.Target < 0 || int(item.Target) >= g.Len() || item.Target == l.Source || !(item.Probability <= 1) ||
+				item.Probability < 0 {
+				return nil, fmt.Errorf("evaluate: a list of node %d has node %d with probability %v", l.Source,
+					item.Target, item.Probability)
 			}
 			known = known && item.Probability > 0
 		}
@@ -89,7 +92,8 @@ func FromLog(ctx context.Context, g *graph.Graph, m model.Model, lists []LoggedL
 		slices.Sort(sources)
 	}
 	if len(sources) < 2 {
-		return nil, fmt.Errorf("%w: the log has lists with known probabilities for %d sources, and an interval takes two", ErrEmpty, len(sources))
+		return nil, fmt.Errorf("%w: the log has lists with known probabilities for %d sources, and an interval "+
+			"takes two", ErrEmpty, len(sources))
 	}
 	risks, believed := make([]float64, len(sources)), make([]float64, len(sources))
 	heaviest := make([]float64, len(sources))
@@ -127,23 +131,27 @@ func FromLog(ctx context.Context, g *graph.Graph, m model.Model, lists []LoggedL
 	}
 	var err error
 	// Few items weigh much, so that the mean's distribution is skewed, which the bootstrap sees.
-	if out.Risk, err = (risk.Sample{Values: risks}).Bootstrap(ctx, .95, risk.Bootstrap{Seed: s.Seed, Threads: kern.Threads(s.Threads)}); err != nil {
+	if out.Risk, err = (risk.Sample{Values: risks}).Bootstrap(ctx, .95,
+		risk.Bootstrap{Seed: s.Seed, Threads: kern.Threads(s.Threads)}); err != nil {
 		return nil, err
 	}
 	if unknown > 0 {
-		out.Warnings = append(out.Warnings, fmt.Sprintf("%d of %d lists have items of unknown probability and are left out", unknown, len(lists)))
+		out.Warnings = append(out.Warnings, fmt.Sprintf("%d of %d lists have items of unknown probability and "+
+			"are left out", unknown, len(lists)))
 	}
 	if len(sources) < 30 {
 		out.Warnings = append(out.Warnings, fmt.Sprintf("%d sources are few for an interval", len(sources)))
 	}
 	if largest > .2*n*math.Abs(out.Risk.Estimate) {
-		out.Warnings = append(out.Warnings, "one item that was unlikely to be shown makes up a fifth of the risk or more: the interval may be too narrow; explore more")
+		out.Warnings = append(out.Warnings, "one item that was unlikely to be shown makes up a fifth of the "+
+			"risk or more: the interval may be too narrow; explore more")
 	}
 	return out, nil
 }
 
 // sourceRisk is R̂_i, the mean of H, and the largest correction by a single item.
-func sourceRisk(g *graph.Graph, i int32, z []float32, lists []LoggedList, linked bool) (mean, believed, largest float64) {
+func sourceRisk(g *graph.Graph, i int32, z []float32, lists []LoggedList, linked bool) (mean, believed,
+	largest float64) {
 	candidates := 0.
 	links := g.Out(i)
 	for j, logit := range z {

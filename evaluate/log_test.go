@@ -16,7 +16,8 @@ import (
 // judged is a world and a model whose bias is off.
 func judged(t *testing.T, bias float32) (*world.World, model.Model) {
 	t.Helper()
-	w, err := world.New(t.Context(), world.Settings{Nodes: 80, Dim: 8, Fields: world.EvenFields(3), Plan: world.Plan{BaseRate: .1, OracleAUC: .95, Seed: 4, Threads: 1}})
+	w, err := world.New(t.Context(), world.Settings{Nodes: 80, Dim: 8, Fields: world.EvenFields(3),
+		Plan: world.Plan{BaseRate: .1, OracleAUC: .95, Seed: 4, Threads: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +31,8 @@ func judged(t *testing.T, bias float32) (*world.World, model.Model) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return w, model.Model{Link: link, LinkParams: append(w.Weights(), float32(w.Bias())+bias), Propensity: propensity, PropensityParams: make([]float32, propensity.Size())}
+	return w, model.Model{Link: link, LinkParams: append(w.Weights(), float32(w.Bias())+bias), Propensity: propensity,
+		PropensityParams: make([]float32, propensity.Size())}
 }
 
 // logged are lists that were drawn with known probabilities.
@@ -88,7 +90,8 @@ func TestFromLog(t *testing.T) {
 		truth := trueRisk(w, m, sources)
 		var mean, held, believed float64
 		for seed := range uint64(repeats) {
-			r, err := evaluate.FromLog(t.Context(), w.Graph(), m, logged(w, seed, sources, 2), evaluate.LogSettings{Linked: true, Seed: seed})
+			r, err := evaluate.FromLog(t.Context(), w.Graph(), m, logged(w, seed, sources, 2),
+				evaluate.LogSettings{Linked: true, Seed: seed})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -101,7 +104,8 @@ func TestFromLog(t *testing.T) {
 				held += 1. / repeats
 			}
 		}
-		t.Logf("bias %v: true %.4f, by the log %.4f, believed %.4f; intervals hold %.2f", bias, truth, mean, believed, held)
+		t.Logf("bias %v: true %.4f, by the log %.4f, believed %.4f; intervals hold %.2f", bias, truth, mean, believed,
+			held)
 		if math.Abs(mean-truth) > .02*truth {
 			t.Errorf("bias %v: the log says %.4f on average, the truth is %.4f", bias, mean, truth)
 		}
@@ -109,7 +113,8 @@ func TestFromLog(t *testing.T) {
 			t.Errorf("bias %v: intervals hold %.2f of the time", bias, held)
 		}
 		if bias != 0 && math.Abs(believed-truth) < .05*truth {
-			t.Errorf("bias %v: the model believes %.4f of a truth of %.4f; the test could not tell", bias, believed, truth)
+			t.Errorf("bias %v: the model believes %.4f of a truth of %.4f; the test could not tell", bias, believed,
+				truth)
 		}
 	}
 }
@@ -122,23 +127,29 @@ func TestFromLogRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := evaluate.FromLog(t.Context(), g, m, shown, evaluate.LogSettings{Linked: true, Threads: 3}); err != nil || again.Risk != whole.Risk {
+	if again, err := evaluate.FromLog(t.Context(), g, m, shown,
+		evaluate.LogSettings{Linked: true, Threads: 3}); err != nil || again.Risk != whole.Risk {
 		t.Errorf("%v: three threads have %v, one %v", err, again.Risk, whole.Risk)
 	}
 	fewer, err := evaluate.FromLog(t.Context(), g, m, shown, evaluate.LogSettings{Linked: true, Sources: 10, Seed: 3})
 	if err != nil || fewer.Sources != 10 || len(fewer.Warnings) == 0 {
 		t.Errorf("%v, %+v", err, fewer)
 	}
-	if _, err := evaluate.FromLog(t.Context(), g, m, shown[:1], evaluate.LogSettings{}); !errors.Is(err, evaluate.ErrEmpty) {
+	if _, err := evaluate.FromLog(t.Context(), g, m, shown[:1], evaluate.LogSettings{}); !errors.Is(err,
+		evaluate.ErrEmpty) {
 		t.Errorf("one source: %v", err)
 	}
 	unknown := slices.Clone(shown)
 	unknown[0].Items = []evaluate.LoggedItem{{Target: 5}}
-	if r, err := evaluate.FromLog(t.Context(), g, m, unknown, evaluate.LogSettings{Linked: true}); err != nil || r.Sources != 39 || !strings.Contains(r.Warnings[0], "unknown probability") {
+	if r, err := evaluate.FromLog(t.Context(), g, m, unknown, evaluate.LogSettings{Linked: true}); err != nil ||
+		r.Sources != 39 || !strings.Contains(r.Warnings[0], "unknown probability") {
 		t.Errorf("%v, %+v", err, r)
 	}
-	for _, item := range []evaluate.LoggedItem{{Target: 500, Probability: .5}, {Target: -1, Probability: .5}, {Target: 3, Probability: 1.5}, {Target: 3, Probability: math.NaN()}, {Target: 0, Probability: .5}} {
-		if _, err := evaluate.FromLog(t.Context(), g, m, append(slices.Clone(shown), evaluate.LoggedList{Source: 0, Items: []evaluate.LoggedItem{item}}), evaluate.LogSettings{}); err == nil {
+	for _, item := range []evaluate.LoggedItem{{Target: 500, Probability: .5}, {Target: -1, Probability: .5},
+		{Target: 3, Probability: 1.5}, {Target: 3, Probability: math.NaN()}, {Target: 0, Probability: .5}} {
+		if _, err := evaluate.FromLog(t.Context(), g, m,
+			append(slices.Clone(shown), evaluate.LoggedList{Source: 0, Items: []evaluate.LoggedItem{item}}),
+			evaluate.LogSettings{}); err == nil {
 			t.Errorf("%+v is taken", item)
 		}
 	}

@@ -44,8 +44,9 @@ func (r PanelRow) Label() string { return risk.Label(r.Scheme) }
 // RegionRow supposes that π̂ is wrong by a factor, π = π̂/Factor, while π·y, which the links show, is
 // right: y = ŷ·Factor, at most 1.
 type RegionRow struct {
-	Factor  float64            `json:"factor"`
-	HoldsW  float64            `json:"holdsW"`  // share of pairs with π/(2−π) < π̂ < 1: w and pu are less biased than naive
+	Factor float64 `json:"factor"`
+	// share of pairs with π/(2−π) < π̂ < 1: w and pu are less biased than naive
+	HoldsW  float64            `json:"holdsW"`
 	HoldsAP float64            `json:"holdsAP"` // the same for ap, whose condition is another
 	Bias    map[string]float64 `json:"bias"`    // of each scheme that has a lemma
 }
@@ -109,7 +110,8 @@ func NewPanel(ctx context.Context, j *fit.Judge, v fit.Evidence, s PanelSettings
 		}
 	}
 	if clipped > total/10 {
-		p.Warnings = append(p.Warnings, fmt.Sprintf("%.0f%% of the pairs have a π̂ below %g, where R_w and R_PU take it for that: they are too low there; read R_AP", 100*clipped/total, s.Floor))
+		p.Warnings = append(p.Warnings, fmt.Sprintf("%.0f%% of the pairs have a π̂ below %g, where R_w and R_PU "+
+			"take it for that: they are too low there; read R_AP", 100*clipped/total, s.Floor))
 	}
 	return p, nil
 }
@@ -168,7 +170,8 @@ func beliefsOf(j *fit.Judge, p *graph.Pairs, predictions []float32) ([]risk.Beli
 // if π = π̂/factor and y = min(1, factor·ŷ). The lemmas are for predictions by the belief's own ŷ; a
 // decision that differs turns the sign of the bias and, for w, the kind of mass that errs.
 func momentsOf(beliefs []risk.Belief, decisions []bool, weights []float64, factor float64) []risk.Moments {
-	all, bias, variance := make([]risk.Moments, len(lemmas)), make([]risk.Sum, len(lemmas)), make([]risk.Sum, len(lemmas))
+	all, bias, variance := make([]risk.Moments, len(lemmas)), make([]risk.Sum, len(lemmas)),
+		make([]risk.Sum, len(lemmas))
 	var total risk.Sum
 	for k, b := range beliefs {
 		t := supposed(b, factor)
@@ -238,7 +241,9 @@ func (p *Panel) warn() {
 			ap = row
 		case "pu":
 			if row.Risk.Interval.Estimate < 0 {
-				p.Warnings = append(p.Warnings, fmt.Sprintf("R_PU is %.3g, below 0: propensities are small where links are, and its weights 1/π̂ swing; trust R_AP", row.Risk.Interval.Estimate))
+				p.Warnings = append(p.Warnings,
+					fmt.Sprintf("R_PU is %.3g, below 0: propensities are small where links are, and its weights "+
+						"1/π̂ swing; trust R_AP", row.Risk.Interval.Estimate))
 			}
 		}
 	}
@@ -250,7 +255,9 @@ func (p *Panel) warn() {
 		row := &p.Risks[i]
 		if row.Scheme == "w" || row.Scheme == "pu" {
 			if width, best := row.Risk.Upper-row.Risk.Lower, ap.Risk.Upper-ap.Risk.Lower; width > 3*best {
-				p.Warnings = append(p.Warnings, fmt.Sprintf("the interval of %s is %.0f times as wide as that of R_AP: a few pairs with small π̂ carry it", row.Label(), width/best))
+				p.Warnings = append(p.Warnings,
+					fmt.Sprintf("the interval of %s is %.0f times as wide as that of R_AP: a few pairs with "+
+						"small π̂ carry it", row.Label(), width/best))
 			}
 			if row.Risk.Upper < ap.Risk.Lower || row.Risk.Lower > ap.Risk.Upper {
 				excluded = append(excluded, row.Label())
@@ -258,9 +265,12 @@ func (p *Panel) warn() {
 		}
 	}
 	if len(excluded) > 0 {
-		p.Warnings = append(p.Warnings, fmt.Sprintf("R_AP and %s estimate the same risk, but their intervals lie apart: links are seen more or less often than π̂ŷ says, most of all where π̂ is small; compare models rather than read the risk as it is", strings.Join(excluded, ", ")))
+		p.Warnings = append(p.Warnings, fmt.Sprintf("R_AP and %s estimate the same risk, but their intervals "+
+			"lie apart: links are seen more or less often than π̂ŷ says, most of all where π̂ is small; compare "+
+			"models rather than read the risk as it is", strings.Join(excluded, ", ")))
 	}
 	if naive.Risk.Lower <= ap.Risk.Upper && naive.Risk.Upper >= ap.Risk.Lower {
-		p.Warnings = append(p.Warnings, "the intervals of the naive risk and of R_AP overlap: on these pairs the correction does not change the verdict")
+		p.Warnings = append(p.Warnings, "the intervals of the naive risk and of R_AP overlap: on these pairs "+
+			"the correction does not change the verdict")
 	}
 }

@@ -21,7 +21,8 @@ import (
 func planted(t *testing.T) (*world.World, *fit.Judge, *world.Sample) {
 	t.Helper()
 	ctx := context.Background()
-	w := must(world.New(ctx, world.Settings{Nodes: 300, Dim: 16, Fields: world.EvenFields(3), Plan: world.Plan{Seed: 5}}))(t)
+	w := must(world.New(ctx, world.Settings{Nodes: 300, Dim: 16, Fields: world.EvenFields(3),
+		Plan: world.Plan{Seed: 5}}))(t)
 	nodes := model.NodesOf(w.Graph())
 	link := must(model.NewDiagonal(nodes, false))(t)
 	propensity := must(model.NewFieldMatrix(nodes))(t)
@@ -73,7 +74,8 @@ func TestMomentsAgreeWithDirectSums(t *testing.T) {
 			for k, b := range beliefs {
 				truths[k] = supposed(b, factor)
 			}
-			moments, want := momentsOf(beliefs, own, weights, factor)[i], must(risk.ClosedForm(l.Lemma, 1, truths, beliefs))(t)
+			moments, want := momentsOf(beliefs, own, weights, factor)[i],
+				must(risk.ClosedForm(l.Lemma, 1, truths, beliefs))(t)
 			if math.Abs(moments.Bias-want.Bias) > 1e-9 || math.Abs(moments.Variance-want.Variance) > 1e-9 {
 				t.Errorf("%s at %v: %+v, want %+v", l.name, factor, moments, want)
 			}
@@ -96,7 +98,8 @@ func TestMomentsAgreeWithDirectSums(t *testing.T) {
 			}
 			moments = momentsOf(beliefs, other, weights, factor)[i]
 			if math.Abs(moments.Bias-bias) > 1e-9 || math.Abs(moments.Variance-variance) > 1e-9 {
-				t.Errorf("%s at %v, another's decisions: %+v, want bias %v, variance %v", l.name, factor, moments, bias, variance)
+				t.Errorf("%s at %v, another's decisions: %+v, want bias %v, variance %v", l.name, factor, moments,
+					bias, variance)
 			}
 		}
 	}
@@ -146,9 +149,11 @@ func TestCertify(t *testing.T) {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	ctx := context.Background()
-	w := must(world.New(ctx, world.Settings{Nodes: 600, Dim: 16, Fields: world.EvenFields(3), Plan: world.Plan{Seed: 8}}))(t)
+	w := must(world.New(ctx, world.Settings{Nodes: 600, Dim: 16, Fields: world.EvenFields(3),
+		Plan: world.Plan{Seed: 8}}))(t)
 	var phases []string
-	s := CertificateSettings{Fit: fit.Settings{Replicates: 2}, Pairs: 8000, Tests: 8000, Repeats: 2, Seed: 4, Weights: w.Weights()}
+	s := CertificateSettings{Fit: fit.Settings{Replicates: 2}, Pairs: 8000, Tests: 8000, Repeats: 2, Seed: 4,
+		Weights: w.Weights()}
 	c := must(Certify(ctx, w.Graph(), s, func(_, _ int, phase string) { phases = append(phases, phase) }))(t)
 	ap := c.Risks[3]
 	switch {
@@ -197,7 +202,8 @@ func TestCertifyRefuses(t *testing.T) {
 // Warnings call the estimators what the table above them does.
 func TestWarningsNameEstimators(t *testing.T) {
 	row := func(scheme string, lower, upper float64) PanelRow {
-		return PanelRow{Scheme: scheme, Risk: fit.Estimate{Interval: risk.Interval{Estimate: lower, Lower: lower, Upper: upper}}}
+		return PanelRow{Scheme: scheme, Risk: fit.Estimate{Interval: risk.Interval{Estimate: lower, Lower: lower,
+			Upper: upper}}}
 	}
 	p := Panel{Risks: []PanelRow{row("naive", 5, 6), row("w", 0, 10), row("pu", 0, 20), row("ap", 1, 2)}}
 	p.warn()

@@ -32,7 +32,8 @@ func RankScores(scores []float64, linked []int32) (Ranked, error) {
 	marks := make([]mark, len(linked))
 	for i, target := range linked {
 		if target < 0 || int(target) >= len(scores) {
-			return Ranked{}, fmt.Errorf("%w: linked[%d] is %d but there are %d scores; score every target, numbered from 0", ErrTarget, i, target, len(scores))
+			return Ranked{}, fmt.Errorf("%w: linked[%d] is %d but there are %d scores; score every target, "+
+				"numbered from 0", ErrTarget, i, target, len(scores))
 		}
 		marks[i] = mark{scores[target], target, i}
 	}
@@ -44,7 +45,8 @@ func RankScores(scores []float64, linked []int32) (Ranked, error) {
 	pushed := make([]int, len(marks)+1)
 	for target, score := range scores {
 		if math.IsNaN(score) {
-			return Ranked{}, fmt.Errorf("%w: the score of target %d; give −Inf to targets that are no candidates", ErrNaN, target)
+			return Ranked{}, fmt.Errorf("%w: the score of target %d; give −Inf to targets that are no candidates",
+				ErrNaN, target)
 		}
 		low, high := 0, len(marks)
 		for low < high {
@@ -90,7 +92,8 @@ func checkDistinct(name string, targets []int32) error {
 	seen := make(map[int32]int, len(targets))
 	for i, target := range targets {
 		if first, ok := seen[target]; ok {
-			return fmt.Errorf("%w: %s[%d] and %s[%d] are both %d; name each target once", ErrTarget, name, first, name, i, target)
+			return fmt.Errorf("%w: %s[%d] and %s[%d] are both %d; name each target once", ErrTarget, name, first, name,
+				i, target)
 		}
 		seen[target] = i
 	}
@@ -166,7 +169,8 @@ func (r Ranking) MeanRank() (float64, error) {
 		var sum float64
 		for i, rank := range one.ranks {
 			if rank == 0 {
-				return 0, fmt.Errorf("%w: mean rank: target %d is not in the list of source %d; rank every candidate, not only the first few", ErrUndefined, one.targets[i], source)
+				return 0, fmt.Errorf("%w: mean rank: target %d is not in the list of source %d; rank every "+
+					"candidate, not only the first few", ErrUndefined, one.targets[i], source)
 			}
 			sum += float64(rank)
 		}
@@ -191,7 +195,8 @@ func (r Ranking) FieldEntropy(fields []uint16, k int) (float64, error) {
 		var found []uint16
 		for i, target := range one.targets {
 			if target < 0 || int(target) >= len(fields) {
-				return 0, fmt.Errorf("%w: source %d links to target %d but there are %d fields; give every target its field, numbered from 0", ErrTarget, source, target, len(fields))
+				return 0, fmt.Errorf("%w: source %d links to target %d but there are %d fields; give every "+
+					"target its field, numbered from 0", ErrTarget, source, target, len(fields))
 			}
 			if rank := one.ranks[i]; rank > 0 && rank <= k {
 				found = append(found, fields[target])
@@ -203,7 +208,8 @@ func (r Ranking) FieldEntropy(fields []uint16, k int) (float64, error) {
 		}
 	}
 	if sources == 0 {
-		return 0, fmt.Errorf("%w: field entropy: no source has a link among its first %d; raise the cutoff or give sources with links", ErrUndefined, k)
+		return 0, fmt.Errorf("%w: field entropy: no source has a link among its first %d; raise the cutoff or "+
+			"give sources with links", ErrUndefined, k)
 	}
 	return sum / float64(sources), nil
 }

@@ -88,7 +88,8 @@ func (s Scored) Validate() error {
 	case len(s.Linked) != n:
 		return fmt.Errorf("%w: %d scores but %d truths; give one truth per score", ErrLength, n, len(s.Linked))
 	case s.Weights != nil && len(s.Weights) != n:
-		return fmt.Errorf("%w: %d scores but %d weights; give one weight per score, or nil to count each pair once", ErrLength, n, len(s.Weights))
+		return fmt.Errorf("%w: %d scores but %d weights; give one weight per score, or nil to count each pair once",
+			ErrLength, n, len(s.Weights))
 	case n == 0:
 		return fmt.Errorf("%w: no pairs; give at least one score", ErrEmpty)
 	}
@@ -161,7 +162,8 @@ func checkTotal(of string, total float64) error {
 	case total == 0:
 		return fmt.Errorf("%w: the weights of %s sum to zero; give some pair a positive weight", ErrWeight, of)
 	case !(total >= minTotal && total <= maxTotal):
-		return fmt.Errorf("%w: the weights of %s sum to %v; scale them to sum to between %v and %v", ErrWeight, of, total, minTotal, maxTotal)
+		return fmt.Errorf("%w: the weights of %s sum to %v; scale them to sum to between %v and %v", ErrWeight, of,
+			total, minTotal, maxTotal)
 	}
 	return nil
 }
@@ -169,9 +171,11 @@ func checkTotal(of string, total float64) error {
 func checkClasses(linked, unlinked float64) error {
 	switch {
 	case linked == 0:
-		return fmt.Errorf("%w: no linked pair (of weight above zero); this metric compares linked with unlinked pairs, give some of each", ErrOneClass)
+		return fmt.Errorf("%w: no linked pair (of weight above zero); this metric compares linked with unlinked "+
+			"pairs, give some of each", ErrOneClass)
 	case unlinked == 0:
-		return fmt.Errorf("%w: no unlinked pair (of weight above zero); this metric compares linked with unlinked pairs, give some of each", ErrOneClass)
+		return fmt.Errorf("%w: no unlinked pair (of weight above zero); this metric compares linked with "+
+			"unlinked pairs, give some of each", ErrOneClass)
 	}
 	if err := checkTotal("the linked pairs", linked); err != nil {
 		return err

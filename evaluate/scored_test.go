@@ -120,7 +120,8 @@ func TestScoredProperties(t *testing.T) {
 				}
 				return 0
 			})
-			near(t, "thresholded AP against AP of 0 and 1", tap, must(Scored{cut, s.Linked, s.Weights}.AveragePrecision())(t))
+			near(t, "thresholded AP against AP of 0 and 1", tap,
+				must(Scored{cut, s.Linked, s.Weights}.AveragePrecision())(t))
 
 			// A weight of w is w copies of the pair.
 			copies := Scored{Scores: s.Scores, Linked: s.Linked, Weights: make([]float64, len(s.Scores))}
@@ -319,9 +320,11 @@ func TestConfusionRefuses(t *testing.T) {
 // agrees with counting.
 func FuzzScored(f *testing.F) {
 	f.Add([]byte{}, true, 0.5)
-	f.Add(encodeScored(Scored{[]float64{1, 0, -1, 1}, []bool{true, false, true, false}, []float64{1, 2, 3, 4}}), true, 0.)
+	f.Add(encodeScored(Scored{[]float64{1, 0, -1, 1}, []bool{true, false, true, false}, []float64{1, 2, 3, 4}}), true,
+		0.)
 	f.Add(encodeScored(Scored{[]float64{inf, -inf, nan}, []bool{true, false, true}, []float64{1, 1, 1}}), false, nan)
-	f.Add(encodeScored(Scored{[]float64{1, 1, 2}, []bool{true, false, true}, []float64{5e-324, 1e-160, 1e149}}), true, inf)
+	f.Add(encodeScored(Scored{[]float64{1, 1, 2}, []bool{true, false, true}, []float64{5e-324, 1e-160, 1e149}}), true,
+		inf)
 	f.Fuzz(func(t *testing.T, raw []byte, weighted bool, threshold float64) {
 		if len(raw) > 17*64 {
 			return // counting is quadratic

@@ -9,7 +9,8 @@ import (
 )
 
 func TestDescending(t *testing.T) {
-	falling := []float64{inf, math.MaxFloat64, 2, 1, math.Nextafter(1, 0), 5e-324, 0, -5e-324, -1, -2, -math.MaxFloat64, -inf}
+	falling := []float64{inf, math.MaxFloat64, 2, 1, math.Nextafter(1, 0), 5e-324, 0, -5e-324, -1, -2,
+		-math.MaxFloat64, -inf}
 	for i, x := range falling[1:] {
 		if !(descending(falling[i]) < descending(x)) {
 			t.Errorf("the key of %v is not below that of %v", falling[i], x)

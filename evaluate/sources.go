@@ -33,7 +33,8 @@ func (r Ranking) Keep(keep func(source int, target int32) bool) Ranking {
 	for source, one := range r {
 		for i, target := range one.targets {
 			if keep(source, target) {
-				kept[source].targets, kept[source].ranks = append(kept[source].targets, target), append(kept[source].ranks, one.ranks[i])
+				kept[source].targets, kept[source].ranks = append(kept[source].targets, target),
+					append(kept[source].ranks, one.ranks[i])
 			}
 		}
 	}
@@ -44,7 +45,8 @@ func (r Ranking) Keep(keep func(source int, target int32) bool) Ranking {
 // source's; NaN for an empty list. own[i] is the field of the source of list i, fields[j] that of target j.
 func (l Lists) CrossShare(own, fields []uint16, k int) ([]float64, error) {
 	if len(own) != len(l) {
-		return nil, fmt.Errorf("%w: %d lists and the fields of %d sources; give each list's source its field", ErrLength, len(l), len(own))
+		return nil, fmt.Errorf("%w: %d lists and the fields of %d sources; give each list's source its field",
+			ErrLength, len(l), len(own))
 	}
 	shares := make([]float64, len(l))
 	for i := range l {
@@ -93,9 +95,11 @@ func (d Difference) Clear() bool { return d.Lower > 0 || d.Upper < 0 }
 func PairedBootstrap(a, b []float64, level float64, draws int, seed uint64) (Difference, error) {
 	switch {
 	case len(a) != len(b):
-		return Difference{}, fmt.Errorf("%w: %d and %d values; give both for every source, NaN where there is none", ErrLength, len(a), len(b))
+		return Difference{}, fmt.Errorf("%w: %d and %d values; give both for every source, NaN where there is none",
+			ErrLength, len(a), len(b))
 	case level <= 0 || level >= 1 || math.IsNaN(level):
-		return Difference{}, fmt.Errorf("%w: an interval of level %v; give one between 0 and 1, such as .95", ErrUndefined, level)
+		return Difference{}, fmt.Errorf("%w: an interval of level %v; give one between 0 and 1, such as .95",
+			ErrUndefined, level)
 	case draws < 20:
 		return Difference{}, fmt.Errorf("%w: %d draws; give at least 20, better 1000", ErrUndefined, draws)
 	}

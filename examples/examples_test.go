@@ -66,7 +66,8 @@ func alike(a, b string) bool {
 }
 
 func TestAlike(t *testing.T) {
-	if !alike("a 0.40 1", "a 0.44 1") || alike("a 0.40 1", "a 0.46 1") || alike("a 0.40 1", "a 0.40 2") || alike("a", "b") {
+	if !alike("a 0.40 1", "a 0.44 1") || alike("a 0.40 1", "a 0.46 1") || alike("a 0.40 1", "a 0.40 2") ||
+		alike("a", "b") {
 		t.Error("lines are not compared as they should be")
 	}
 }

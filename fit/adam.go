@@ -14,12 +14,14 @@ import (
 
 // AdamSettings are those of training by minibatches. A zero means the preset's value, which is given here.
 type AdamSettings struct {
-	Rate     float64 // learning rate; 1e-3, of the preset paper 1e-4
-	Batch    int     // pairs a step; 32
-	Epochs   int     // at most; 100 of the preset safe, 50 of the others
-	Patience int     // epochs without a better validation likelihood before it stops; 8 of the preset safe, 5 of the others
-	Seed     uint64  // of the order in which pairs come; Fit puts that of its Settings here
-	Threads  int     // likewise
+	Rate   float64 // learning rate; 1e-3, of the preset paper 1e-4
+	Batch  int     // pairs a step; 32
+	Epochs int     // at most; 100 of the preset safe, 50 of the others
+	// epochs without a better validation likelihood before it stops; 8 of the preset safe, 5 of the
+	// others
+	Patience int
+	Seed     uint64 // of the order in which pairs come; Fit puts that of its Settings here
+	Threads  int    // likewise
 	// BySource shuffles whole sources instead of pairs: each source's vector is read once for all
 	// its pairs, and the order needs memory for sources only.
 	BySource bool
@@ -47,7 +49,8 @@ func (s AdamSettings) validate() error {
 	case !(s.Rate > 0) || math.IsInf(s.Rate, 0):
 		return fmt.Errorf("%w: learning rate %v; give a positive number such as 0.001", ErrSetting, s.Rate)
 	case s.Batch < 0 || s.Epochs < 0 || s.Patience < 0:
-		return fmt.Errorf("%w: batch %d, epochs %d, patience %d; none may be negative", ErrSetting, s.Batch, s.Epochs, s.Patience)
+		return fmt.Errorf("%w: batch %d, epochs %d, patience %d; none may be negative", ErrSetting, s.Batch, s.Epochs,
+			s.Patience)
 	}
 	return nil
 }
@@ -70,10 +73,12 @@ type adamState struct {
 	history     []Epoch
 }
 
-// trainAdam minimises the objective from params by Adam, over the pairs whose source is not held. It stops early by the likelihood of the
-// validation objective, if there is one, and leaves the best parameters in the state. speed, unless
-// nil, is raised to the pairs per second of the fastest epoch.
-func trainAdam(ctx context.Context, o *Objective, held func(source int32) bool, validation *Objective, state *adamState, s AdamSettings, p Progress, phase string, r *recorder, speed *float64) error {
+// trainAdam minimises the objective from params by Adam, over the pairs whose source is not held.
+// It stops early by the likelihood of the validation objective, if there is one, and leaves the
+// best parameters in the state. speed, unless nil, is raised to the pairs per second of the fastest
+// epoch.
+func trainAdam(ctx context.Context, o *Objective, held func(source int32) bool, validation *Objective,
+	state *adamState, s AdamSettings, p Progress, phase string, r *recorder, speed *float64) error {
 	size := o.Size()
 	if err := r.begin(state); err != nil {
 		return err
@@ -160,7 +165,10 @@ func (t *trainer) survey() {
 	}
 	t.inverseMean = 1 / (weight.Value() / float64(max(t.count, 1)))
 	if t.settings.BySource {
-		t.starts = placesWhere(p.Len(), func(k int) bool { return (k == 0 || p.Source[k] != p.Source[k-1]) && t.trains(k) })
+		t.starts = placesWhere(p.Len(), func(k int) bool {
+			return (k == 0 || p.Source[k] != p.Source[k-1]) &&
+				t.trains(k)
+		})
 	}
 	most := min(t.count, judgedPairs)
 	places := make([]int32, 0, most)
@@ -271,7 +279,8 @@ func (t *trainer) finishEpoch(ctx context.Context, validation *Objective) error 
 	state.epoch, state.unit = record.Number, 0
 	state.history = append(state.history, record)
 	if math.IsNaN(judged) || math.IsInf(judged, 0) {
-		return fmt.Errorf("%w in epoch %d: the objective is %v; lower the learning rate, or keep the guards on (preset safe)", ErrDiverged, state.epoch, judged)
+		return fmt.Errorf("%w in epoch %d: the objective is %v; lower the learning rate, or keep the guards on "+
+			"(preset safe)", ErrDiverged, state.epoch, judged)
 	}
 	if state.bestEpoch == 0 || judged < state.bestLoss {
 		state.bestLoss, state.bestEpoch = judged, state.epoch

@@ -50,9 +50,11 @@ func (c CPU) AllPairs(ctx context.Context, g *graph.Graph, j *Judge) (Totals, er
 	case n < 2:
 		return Totals{}, fmt.Errorf("%w: a graph of %d nodes has no pairs", ErrData, n)
 	case n > MostNodes:
-		return Totals{}, fmt.Errorf("%w: all pairs of %d nodes are %.2g; %d nodes are the most, so judge by a sample", ErrData, n, float64(n)*float64(n-1), MostNodes)
+		return Totals{}, fmt.Errorf("%w: all pairs of %d nodes are %.2g; %d nodes are the most, so judge by a sample",
+			ErrData, n, float64(n)*float64(n-1), MostNodes)
 	case !dense && n > mostNodesPairs:
-		return Totals{}, fmt.Errorf("%w: with the models %s and %s all pairs are summed one by one, and %d nodes are the most; judge by a sample",
+		return Totals{}, fmt.Errorf("%w: with the models %s and %s all pairs are summed one by one, and %d "+
+			"nodes are the most; judge by a sample",
 			ErrData, j.Link.Kind(), j.Propensity.Kind(), mostNodesPairs)
 	}
 	var total Sums
@@ -114,7 +116,8 @@ func (t *Sums) unlinked(s kern.UnlinkedSums, link float64) {
 func (c CPU) SumBlock(ctx context.Context, n model.Nodes, j *Judge, sources, targets []int32) (Sums, error) {
 	inner, dense := j.Link.(model.InnerProduct)
 	if _, fields := j.Propensity.(model.FieldOnly); !fields || !dense {
-		return Sums{}, fmt.Errorf("%w: with the models %s and %s pairs are not summed by blocks; judge by a sample", ErrData, j.Link.Kind(), j.Propensity.Kind())
+		return Sums{}, fmt.Errorf("%w: with the models %s and %s pairs are not summed by blocks; judge by a sample",
+			ErrData, j.Link.Kind(), j.Propensity.Kind())
 	}
 	const height, breadth = 96, 256
 	type span struct {
@@ -193,7 +196,8 @@ func (c CPU) SumBlock(ctx context.Context, n model.Nodes, j *Judge, sources, tar
 					}
 				}
 				parts[number].Pairs -= itself
-				parts[number].unlinked(kern.UnlinkedSums{Loss: -own.Loss, Psi: -own.Psi, Tau: -own.Tau, NegLog: -own.NegLog}, -ownLink)
+				parts[number].unlinked(kern.UnlinkedSums{Loss: -own.Loss, Psi: -own.Psi, Tau: -own.Tau,
+					NegLog: -own.NegLog}, -ownLink)
 			}
 			parts[number].Pairs += int64(len(z))
 			parts[number].unlinked(sums, link)
@@ -272,7 +276,8 @@ func sumLinked(ctx context.Context, g *graph.Graph, j *Judge) (Sums, error) {
 func (j *Judge) SumLinks(links model.Batch) (Sums, error) {
 	return j.sum(links, func(b risk.Belief) Sums {
 		linked, unlinked := ownTerms(true, b), ownTerms(false, b)
-		linked.Add(Sums{-1, -unlinked.Link, -unlinked.Likelihood, -unlinked.Naive, -unlinked.W, -unlinked.PU, -unlinked.AP})
+		linked.Add(Sums{-1, -unlinked.Link, -unlinked.Likelihood, -unlinked.Naive, -unlinked.W, -unlinked.PU,
+			-unlinked.AP})
 		return linked
 	})
 }
@@ -318,5 +323,6 @@ func ownTerms(linked bool, b risk.Belief) Sums {
 	seen := risk.Observation{Linked: linked}
 	value := func(s risk.Scheme) float64 { return risk.Estimator{Scheme: s}.Risk(seen, b) }
 	nll, _ := risk.NLL(linked, b)
-	return Sums{Pairs: 1, Link: b.Link(), Likelihood: nll, Naive: value(risk.Naive{}), W: value(risk.W{}), PU: value(risk.PU{}), AP: value(risk.AP{})}
+	return Sums{Pairs: 1, Link: b.Link(), Likelihood: nll, Naive: value(risk.Naive{}), W: value(risk.W{}),
+		PU: value(risk.PU{}), AP: value(risk.AP{})}
 }

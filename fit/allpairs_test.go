@@ -18,14 +18,16 @@ func TestAllPairs(t *testing.T) {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	ctx := context.Background()
-	w := must(world.New(ctx, world.Settings{Nodes: 333, Dim: 24, Fields: world.EvenFields(4), Plan: world.Plan{Seed: 3}}))(t)
+	w := must(world.New(ctx, world.Settings{Nodes: 333, Dim: 24, Fields: world.EvenFields(4),
+		Plan: world.Plan{Seed: 3}}))(t)
 	w = must(must(w.Thinned(.1))(t).Linked(ctx))(t)
 	g := w.Graph()
 	nodes := model.NodesOf(g)
 	rng := rand.New(rand.NewPCG(1, 1))
 	for _, link := range []string{"diagonal", "diagonal-field", "low-rank"} {
 		for _, propensity := range []string{"field-matrix", "low-rank-fields", "constant"} {
-			j := &Judge{Link: must(model.NewLink(link, nodes, model.LinkOptions{}))(t), Propensity: must(model.NewPropensity(propensity, nodes, model.PropensityOptions{Propensity: .4}))(t)}
+			j := &Judge{Link: must(model.NewLink(link, nodes, model.LinkOptions{}))(t),
+				Propensity: must(model.NewPropensity(propensity, nodes, model.PropensityOptions{Propensity: .4}))(t)}
 			j.LinkParams, j.PropensityParams = make([]float32, j.Link.Size()), make([]float32, j.Propensity.Size())
 			for i := range j.LinkParams {
 				j.LinkParams[i] = float32(rng.NormFloat64() * 3)
@@ -41,7 +43,8 @@ func TestAllPairs(t *testing.T) {
 			slow.Add(must(sumLinked(ctx, g, j))(t))
 			for name, pair := range map[string][2]float64{
 				"mean ŷ": {got.MeanLink, slow.Link}, "likelihood": {got.Likelihood, slow.Likelihood},
-				"naive": {got.Naive, slow.Naive}, "w": {got.W, slow.W}, "pu": {got.PU, slow.PU}, "ap": {got.AP, slow.AP},
+				"naive": {got.Naive, slow.Naive}, "w": {got.W, slow.W}, "pu": {got.PU, slow.PU},
+				"ap": {got.AP, slow.AP},
 			} {
 				if want := pair[1] / float64(got.Pairs); math.Abs(pair[0]-want) > 1e-5*math.Abs(want) {
 					t.Errorf("%s, %s: %s %v by blocks, %v pair by pair", link, propensity, name, pair[0], want)
@@ -54,10 +57,12 @@ func TestAllPairs(t *testing.T) {
 // TestAllPairsIsTheSampleOfEverything holds it against the judge's estimate from every pair.
 func TestAllPairsIsTheSampleOfEverything(t *testing.T) {
 	ctx := context.Background()
-	w := must(world.New(ctx, world.Settings{Nodes: 120, Dim: 8, Fields: world.EvenFields(2), Plan: world.Plan{Seed: 3}}))(t)
+	w := must(world.New(ctx, world.Settings{Nodes: 120, Dim: 8, Fields: world.EvenFields(2),
+		Plan: world.Plan{Seed: 3}}))(t)
 	g := must(w.Linked(ctx))(t).Graph()
 	nodes := model.NodesOf(g)
-	j := &Judge{Link: must(model.NewLink("mlp", nodes, model.LinkOptions{}))(t), Propensity: must(model.NewFieldMatrix(nodes))(t)}
+	j := &Judge{Link: must(model.NewLink("mlp", nodes, model.LinkOptions{}))(t),
+		Propensity: must(model.NewFieldMatrix(nodes))(t)}
 	j.LinkParams, j.PropensityParams = make([]float32, j.Link.Size()), make([]float32, j.Propensity.Size())
 	j.Link.Start(j.LinkParams, rand.NewPCG(1, 2))
 	j.Propensity.Start(j.PropensityParams, nil)

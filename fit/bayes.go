@@ -33,7 +33,8 @@ const (
 //	α ← (d − α·tr V_ww)/‖w‖²    τ² ← (Σ E[(s−μ)²] + .25)/(n+1)    (one pseudo-observation at .25)
 //
 // until neither moves. No validation pairs are needed.
-func (l *laplace) learn(ctx context.Context, theta []float64, report func(round int, value float64), r *recorder) (*information, int, error) {
+func (l *laplace) learn(ctx context.Context, theta []float64, report func(round int, value float64),
+	r *recorder) (*information, int, error) {
 	s := &learning{theta: theta, d: l.d}
 	if err := r.begin(s); err != nil {
 		return nil, 0, err
@@ -239,13 +240,15 @@ func fitBayes(ctx context.Context, p Problem, r *Result, progress Progress, reco
 	s := r.Settings
 	link, ok := r.Link.(*model.Diagonal)
 	if !ok || link.Kind() != "diagonal" {
-		return fmt.Errorf("%w: bayes needs the link model diagonal, not %s; use mle for others", ErrSetting, r.Link.Kind())
+		return fmt.Errorf("%w: bayes needs the link model diagonal, not %s; use mle for others", ErrSetting,
+			r.Link.Kind())
 	}
 	field, learned := r.Propensity.(*model.FieldMatrix)
 	_, known := r.Propensity.(*model.Known)
 	switch {
 	case !learned && !known:
-		return fmt.Errorf("%w: bayes needs the propensity model field-matrix or known, not %s; use mle for others", ErrSetting, r.Propensity.Kind())
+		return fmt.Errorf("%w: bayes needs the propensity model field-matrix or known, not %s; use mle for others",
+			ErrSetting, r.Propensity.Kind())
 	case known && len(s.Anchors) > 0:
 		return fmt.Errorf("%w: an anchor, where all propensities are known; leave it out", ErrSetting)
 	}
@@ -256,8 +259,10 @@ func fitBayes(ctx context.Context, p Problem, r *Result, progress Progress, reco
 	if most := cmp.Or(s.mostBytes, mostBytes) / 4 / (p.Nodes.Vectors.Dim() + 1); p.Train.Len() > most {
 		all := p.Train.Len()
 		p.Train, p.Exposure = pairsAt(p.Train, p.Exposure, some(all, most, s.Seed))
-		r.Warnings = append(r.Warnings, Warning{"sample", fmt.Sprintf("bayes learned from %d of the %d pairs, drawn at random: a row of %d products is kept for each, and more would take over %d MB",
-			p.Train.Len(), all, p.Nodes.Vectors.Dim(), cmp.Or(s.mostBytes, mostBytes)>>20)})
+		r.Warnings = append(r.Warnings, Warning{"sample",
+			fmt.Sprintf("bayes learned from %d of the %d pairs, drawn at random: a row of %d products is kept "+
+				"for each, and more would take over %d MB",
+				p.Train.Len(), all, p.Nodes.Vectors.Dim(), cmp.Or(s.mostBytes, mostBytes)>>20)})
 	}
 	var cell, cells []int32
 	var group []uint8
@@ -327,7 +332,10 @@ func fitBayes(ctx context.Context, p Problem, r *Result, progress Progress, reco
 		} else {
 			// under the prior that the first start learned, from far away
 			report := func(value float64) {
-				m.add(p.Train.Len(), false, func() Step { return Step{Phase: phase, Epoch: 1, Epochs: 1, Loss: each(value)} })
+				m.add(p.Train.Len(), false, func() Step {
+					return Step{Phase: phase, Epoch: 1, Epochs: 1,
+						Loss: each(value)}
+				})
 			}
 			if _, err := l.mode(ctx, theta, b.info, near, report, recorder); err != nil {
 				return err
@@ -359,7 +367,10 @@ func fitBayes(ctx context.Context, p Problem, r *Result, progress Progress, reco
 		return nil // the posterior is of what is learned of both halves
 	}
 	r.Posterior, err = newPosterior(ctx, l, p, cells, s, b.theta, b.info, func(refit, of int) {
-		m.add(p.Train.Len(), true, func() Step { return Step{Phase: "measuring its own errors", Epoch: refit, Epochs: of} })
+		m.add(p.Train.Len(), true, func() Step {
+			return Step{Phase: "measuring its own errors", Epoch: refit,
+				Epochs: of}
+		})
 	}, recorder)
 	return err
 }
@@ -410,7 +421,8 @@ func occurring(p Problem, field *model.FieldMatrix) (cell, cells []int32, group 
 			number[at] = c
 			cells = append(cells, at)
 			g := uint8(1)
-			if f := p.Nodes.Fields[p.Train.Source[k]]; f != graph.UnknownField && f == p.Nodes.Fields[p.Train.Target[k]] {
+			if f := p.Nodes.Fields[p.Train.Source[k]]; f != graph.UnknownField &&
+				f == p.Nodes.Fields[p.Train.Target[k]] {
 				g = 0
 			}
 			group = append(group, g)
@@ -431,7 +443,8 @@ func distinct(p Problem, known model.Propensity) (cell []int32, logits []float64
 		c, ok := number[logit]
 		if !ok {
 			if len(logits) == most {
-				return nil, nil, fmt.Errorf("%w: bayes takes at most %d different known propensities; round them, or use mle", ErrSetting, most)
+				return nil, nil, fmt.Errorf("%w: bayes takes at most %d different known propensities; round "+
+					"them, or use mle", ErrSetting, most)
 			}
 			c = int32(len(logits))
 			number[logit] = c

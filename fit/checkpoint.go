@@ -112,7 +112,8 @@ func record(c Checkpoint, identity func() (map[string]string, error)) (*recorder
 		return r, warnings, err
 	}
 	if _, err := os.Lstat(r.Path); err == nil {
-		return nil, nil, fmt.Errorf("%w: %s is there already, of a training that was interrupted; resume it, or remove the file to start afresh", ErrCheckpoint, r.Path)
+		return nil, nil, fmt.Errorf("%w: %s is there already, of a training that was interrupted; resume it, or "+
+			"remove the file to start afresh", ErrCheckpoint, r.Path)
 	}
 	return r, nil, r.write()
 }
@@ -146,7 +147,8 @@ func tablesChecksum(n model.Nodes, s Settings) string {
 // open reads the checkpoint and checks that it is this training's.
 func (r *recorder) open() ([]Warning, error) {
 	if _, err := os.Stat(r.Path); errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: there is none at %s to resume from (training that ends well removes it): %w; start afresh without resuming", ErrCheckpoint, r.Path, fs.ErrNotExist)
+		return nil, fmt.Errorf("%w: there is none at %s to resume from (training that ends well removes it): "+
+			"%w; start afresh without resuming", ErrCheckpoint, r.Path, fs.ErrNotExist)
 	}
 	file, err := model.Open(r.Path)
 	if err != nil {
@@ -161,15 +163,19 @@ func (r *recorder) open() ([]Warning, error) {
 	case there[keyFormat] != checkpointFormat:
 		return nil, refuse("is a file of another kind (%q); give the path of a checkpoint", there[keyFormat])
 	case there[keyVersion] != checkpointVersion:
-		return nil, refuse("has format version %q and this program knows %s; resume it with the program that wrote it, %s", there[keyVersion], checkpointVersion, mend)
+		return nil, refuse("has format version %q and this program knows %s; resume it with the program that "+
+			"wrote it, %s", there[keyVersion], checkpointVersion, mend)
 	case there[keyMethod] != here[keyMethod]:
 		return nil, refuse("is of the method %s, not %s; ask for that one, %s", there[keyMethod], here[keyMethod], mend)
 	case there[keySettings] != here[keySettings]:
-		return nil, refuse("was written with other settings: %s; use those, %s", differences(there[keySettings], here[keySettings]), mend)
+		return nil, refuse("was written with other settings: %s; use those, %s",
+			differences(there[keySettings], here[keySettings]), mend)
 	case there[keyData] != here[keyData]:
-		return nil, refuse("is of other data (checksum %.12s…, here %.12s…): pairs, fields, vectors or logged exposures differ; give the same data, %s", there[keyData], here[keyData], mend)
+		return nil, refuse("is of other data (checksum %.12s…, here %.12s…): pairs, fields, vectors or logged "+
+			"exposures differ; give the same data, %s", there[keyData], here[keyData], mend)
 	case there[keyTables] != here[keyTables]:
-		return nil, refuse("was written with other known propensities, popularity or ages of the nodes; give the same, %s", mend)
+		return nil, refuse("was written with other known propensities, popularity or ages of the nodes; give "+
+			"the same, %s", mend)
 	}
 	c := &checkpoint{file: file, whole: map[string]int{}}
 	if err := json.Unmarshal([]byte(there[keyState]), &c.whole); err != nil {
@@ -183,7 +189,8 @@ func (r *recorder) open() ([]Warning, error) {
 	}
 	atomicfile.Sweep(r.Path)
 	if there[keyKernels] != here[keyKernels] {
-		return []Warning{{"kernels", fmt.Sprintf("training began with the vector kernels %s and went on with %s: its last digits are those of neither alone", there[keyKernels], here[keyKernels])}}, nil
+		return []Warning{{"kernels", fmt.Sprintf("training began with the vector kernels %s and went on with "+
+			"%s: its last digits are those of neither alone", there[keyKernels], here[keyKernels])}}, nil
 	}
 	return nil, nil
 }
@@ -198,7 +205,8 @@ func differences(there, here string) string {
 	maps.Copy(names, b)
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if a[name] != b[name] {
-			out = append(out, fmt.Sprintf("%s is %s there and %s here", name, cmp.Or(a[name], "absent"), cmp.Or(b[name], "absent")))
+			out = append(out, fmt.Sprintf("%s is %s there and %s here", name, cmp.Or(a[name], "absent"),
+				cmp.Or(b[name], "absent")))
 		}
 	}
 	const most = 4
@@ -368,10 +376,12 @@ func (c *checkpoint) putCurvatures(name string, memory []curvature) {
 // curvatures returns the memory of steps over so many parameters.
 func (c *checkpoint) curvatures(name string, size int) []curvature {
 	inverse := numbers[float64](c, name+".inverse", -1)
-	moved, turned := numbers[float64](c, name+".moved", len(inverse)*size), numbers[float64](c, name+".turned", len(inverse)*size)
+	moved, turned := numbers[float64](c, name+".moved", len(inverse)*size),
+		numbers[float64](c, name+".turned", len(inverse)*size)
 	var memory []curvature
 	for i, x := range inverse {
-		memory = append(memory, curvature{moved: moved[i*size : (i+1)*size], turned: turned[i*size : (i+1)*size], inverse: x})
+		memory = append(memory, curvature{moved: moved[i*size : (i+1)*size], turned: turned[i*size : (i+1)*size],
+			inverse: x})
 	}
 	return memory
 }
@@ -426,7 +436,8 @@ func (r *Result) keep(c *checkpoint) {
 	}
 	put(c, "result.starts", starts)
 	c.putHistory("result.epochs", r.Epochs)
-	put(c, "result.values", []float64{r.Objective.Likelihood, r.Objective.Risk, r.Objective.Prior, r.Validation, r.Ridge})
+	put(c, "result.values", []float64{r.Objective.Likelihood, r.Objective.Risk, r.Objective.Prior, r.Validation,
+		r.Ridge})
 	put(c, "result.link", r.LinkParams)
 	put(c, "result.propensity", r.PropensityParams)
 	c.whole["result.iterations"] = r.Iterations
@@ -436,7 +447,8 @@ func (r *Result) restore(c *checkpoint) {
 	r.Starts = nil
 	for s := range slices.Chunk(numbers[float64](c, "result.starts", -1), 5) {
 		if len(s) == 5 {
-			r.Starts = append(r.Starts, Start{Propensity: s[0], Objective: s[1], MeanLink: s[2], MeanSame: s[3], MeanCross: s[4]})
+			r.Starts = append(r.Starts, Start{Propensity: s[0], Objective: s[1], MeanLink: s[2], MeanSame: s[3],
+				MeanCross: s[4]})
 		}
 	}
 	r.Epochs = c.history("result.epochs")

@@ -29,9 +29,12 @@ import (
 
 // resumables are trainings of every kind that a checkpoint keeps.
 var resumables = map[string]Settings{
-	"adam":  {Method: "rw", Seed: 3, Threads: 1, Starts: []float64{.3, .6}, Adam: AdamSettings{Epochs: 20, Patience: 20, Batch: 8}},
-	"lbfgs": {Method: "ap", Seed: 3, Threads: 1, Starts: []float64{.3, .6}, Optimiser: "lbfgs", Search: Search{Axes: []Axis{{"ridge", []float64{4, 16}}}}, LBFGS: LBFGSSettings{Iterations: 25}},
-	"search": {Method: "rw", Seed: 3, Threads: 1, Starts: []float64{.3, .6}, Link: "low-rank", Adam: AdamSettings{Epochs: 6, Batch: 8},
+	"adam": {Method: "rw", Seed: 3, Threads: 1, Starts: []float64{.3, .6},
+		Adam: AdamSettings{Epochs: 20, Patience: 20, Batch: 8}},
+	"lbfgs": {Method: "ap", Seed: 3, Threads: 1, Starts: []float64{.3, .6}, Optimiser: "lbfgs",
+		Search: Search{Axes: []Axis{{"ridge", []float64{4, 16}}}}, LBFGS: LBFGSSettings{Iterations: 25}},
+	"search": {Method: "rw", Seed: 3, Threads: 1, Starts: []float64{.3, .6}, Link: "low-rank",
+		Adam:   AdamSettings{Epochs: 6, Batch: 8},
 		Search: Search{Points: 4, Axes: []Axis{{"rank", []float64{2, 3}}, {"lr", []float64{1e-3, 1e-2, 1e300}}}}},
 	"bayes": {Method: "bayes", Seed: 3, Threads: 1, Starts: []float64{.3, .8}},
 	"drawn": {Method: "bayes", Seed: 3, Threads: 1, Starts: []float64{.3, .8}, Replicates: 2, mostExact: 4, draws: 8},
@@ -41,7 +44,8 @@ var resumables = map[string]Settings{
 func checkpointProblem(tb testing.TB, seed uint64) Problem {
 	tb.Helper()
 	ctx := context.Background()
-	w, err := world.New(ctx, world.Settings{Nodes: 80, Dim: 8, Fields: world.EvenFields(3), Plan: world.Plan{Seed: seed, Threads: 1}})
+	w, err := world.New(ctx, world.Settings{Nodes: 80, Dim: 8, Fields: world.EvenFields(3),
+		Plan: world.Plan{Seed: seed, Threads: 1}})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -49,7 +53,8 @@ func checkpointProblem(tb testing.TB, seed uint64) Problem {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	p := Problem{Nodes: model.NodesOf(w.Graph()), Train: sample.Pairs, Exposure: make([]risk.Exposure, sample.Pairs.Len())}
+	p := Problem{Nodes: model.NodesOf(w.Graph()), Train: sample.Pairs,
+		Exposure: make([]risk.Exposure, sample.Pairs.Len())}
 	for k := range p.Exposure {
 		p.Exposure[k] = sample.Observation(k).Exposure
 	}
@@ -126,7 +131,8 @@ func TestKilled(t *testing.T) {
 			kills := 0
 			for attempt := 1; ; attempt++ {
 				helper := exec.Command(program, "-test.run", "^TestHelperProcess$")
-				helper.Env = append(os.Environ(), helperKind+"="+kind, helperFolder+"="+folder, fmt.Sprintf("%s=%d", helperThreads, 1+attempt%3))
+				helper.Env = append(os.Environ(), helperKind+"="+kind, helperFolder+"="+folder,
+					fmt.Sprintf("%s=%d", helperThreads, 1+attempt%3))
 				var output bytes.Buffer
 				helper.Stdout, helper.Stderr = &output, &output
 				if err := helper.Start(); err != nil {
@@ -152,7 +158,8 @@ func TestKilled(t *testing.T) {
 				if err == nil {
 					break
 				}
-				if status, ok := helper.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL {
+				if status, ok := helper.ProcessState.Sys().(syscall.WaitStatus); !ok ||
+					status.Signal() != syscall.SIGKILL {
 					t.Fatalf("seed %d, attempt %d: %v\n%s", seed, attempt, err, &output)
 				}
 				kills++
@@ -232,7 +239,8 @@ func TestCancelledAnywhere(t *testing.T) {
 			for range 200 {
 				looks := 60
 				if cancelled > 0 {
-					looks = map[string]int{"adam": 2500, "lbfgs": 900, "search": 2500, "bayes": 300, "drawn": 1500}[kind]
+					looks = map[string]int{"adam": 2500, "lbfgs": 900, "search": 2500, "bayes": 300,
+						"drawn": 1500}[kind]
 				}
 				ctx := newCountdown(rng.IntN(looks))
 				r, err = Fit(ctx, p, s, Progress{})
@@ -337,7 +345,8 @@ func TestCheckpointRefused(t *testing.T) {
 	refused("other logs", logs, s, nil, path, "other data")
 	other := s
 	other.Seed, other.Adam.Rate, other.Starts = 4, .01, []float64{.5}
-	refused("other settings", p, other, nil, path, "adam.Rate is 0.001 there and 0.01 here", "seed is 3 there and 4 here", "starts is [0.3,0.6] there and [0.5] here")
+	refused("other settings", p, other, nil, path, "adam.Rate is 0.001 there and 0.01 here",
+		"seed is 3 there and 4 here", "starts is [0.3,0.6] there and [0.5] here")
 	method := s
 	method.Method = "ap"
 	refused("other method", p, method, nil, path, "method rw, not ap")
@@ -414,7 +423,8 @@ func TestForgedCheckpoint(t *testing.T) {
 			for i, tensor := range open().Tensors {
 				f := open()
 				f.Tensors = slices.Delete(f.Tensors, i, i+1)
-				attempt(f, "without "+tensor.Name, tensor.Name != "result.link" && tensor.Name != "result.propensity" && tensor.Name != "bayes.theta")
+				attempt(f, "without "+tensor.Name, tensor.Name != "result.link" &&
+					tensor.Name != "result.propensity" && tensor.Name != "bayes.theta")
 				f = open()
 				f.Tensors[i].Shape, f.Tensors[i].Data = []int{1, 1}, []int32{7}
 				attempt(f, "integers in "+tensor.Name, false)
@@ -451,7 +461,8 @@ func TestCheckpointUnwritable(t *testing.T) {
 	p := checkpointProblem(t, 1)
 	s := resumables["adam"]
 	s.Checkpoint = Checkpoint{Path: filepath.Join(t.TempDir(), "no such folder", "checkpoint")}
-	if _, err := Fit(context.Background(), p, s, Progress{}); !errors.Is(err, ErrCheckpoint) || !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), s.Checkpoint.Path) {
+	if _, err := Fit(context.Background(), p, s, Progress{}); !errors.Is(err, ErrCheckpoint) ||
+		!errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), s.Checkpoint.Path) {
 		t.Errorf("got %v", err)
 	}
 
@@ -470,7 +481,8 @@ func TestCheckpointUnwritable(t *testing.T) {
 			}
 		}
 	}})
-	if !errors.Is(err, ErrCheckpoint) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "make its folder first, or choose another path") {
+	if !errors.Is(err, ErrCheckpoint) || strings.Contains(err.Error(), "\n") ||
+		!strings.Contains(err.Error(), "make its folder first, or choose another path") {
 		t.Errorf("got %v", err)
 	}
 	s.Checkpoint = Checkpoint{Path: filepath.Join(folder+"-away", "checkpoint"), Resume: true}
@@ -543,7 +555,10 @@ func TestResumedWithOtherKernels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.ContainsFunc(r.Warnings, func(w Warning) bool { return w.Kind == "kernels" && strings.Contains(w.Message, "abacus") }) {
+	if !slices.ContainsFunc(r.Warnings, func(w Warning) bool {
+		return w.Kind == "kernels" &&
+			strings.Contains(w.Message, "abacus")
+	}) {
 		t.Errorf("no warning among %v", r.Warnings)
 	}
 }
@@ -562,7 +577,10 @@ func TestCheckpointLostAtTheEnd(t *testing.T) {
 		if err != nil || len(r.LinkParams) == 0 {
 			t.Fatalf("keep %v: no result: %v", keep, err)
 		}
-		if !slices.ContainsFunc(r.Warnings, func(w Warning) bool { return w.Kind == "checkpoint" && strings.Contains(w.Message, folder) }) {
+		if !slices.ContainsFunc(r.Warnings, func(w Warning) bool {
+			return w.Kind == "checkpoint" &&
+				strings.Contains(w.Message, folder)
+		}) {
 			t.Errorf("keep %v: no warning among %v", keep, r.Warnings)
 		}
 	}
@@ -578,7 +596,8 @@ func TestCheckpointKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Checkpoint.Resume = true
-		got, err := Fit(context.Background(), p, s, Progress{Step: func(s Step) { t.Errorf("%s trains: %+v", kind, s) }})
+		got, err := Fit(context.Background(), p, s,
+			Progress{Step: func(s Step) { t.Errorf("%s trains: %+v", kind, s) }})
 		if err != nil {
 			t.Fatal(err)
 		}

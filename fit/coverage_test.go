@@ -84,7 +84,8 @@ func (s setup) try(t testing.TB, seed uint64) outcome {
 		}
 		sample := func(sources []int32) *world.Sample {
 			src := rand.NewPCG(seed, uint64(sources[0]))
-			pairs, _, err := graph.Sample(w.Graph(), graph.Universe{Sources: sources, Before: order}, graph.Sampling{PerLink: 1, Src: src})
+			pairs, _, err := graph.Sample(w.Graph(), graph.Universe{Sources: sources, Before: order},
+				graph.Sampling{PerLink: 1, Src: src})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -248,10 +249,15 @@ func TestCoverage(t *testing.T) {
 		}
 		slices.Sort(totals)
 		share := func(n int) float64 { return float64(n) / float64(count) }
-		fmt.Printf("%s: %d seeds from %d, %.1f s a fit; classes %v where %s is expected; SE of log mean ŷ with bias %.3f to %.3f (median %.3f)\n", name, count, from, took, classes, setups[name].class, totals[0], totals[count-1], totals[count/2])
-		fmt.Printf("\tmean ŷ: covered %.2f, root mean square error %.3f, worst %.3f, mean error %+.3f; propensities covered %.2f; ratio same/cross covered %.2f\n", share(mean), math.Sqrt(square), worst, average(errs), cells, share(ratios))
+		fmt.Printf("%s: %d seeds from %d, %.1f s a fit; classes %v where %s is expected; SE of log mean ŷ with "+
+			"bias %.3f to %.3f (median %.3f)\n", name, count, from, took, classes, setups[name].class, totals[0],
+			totals[count-1], totals[count/2])
+		fmt.Printf("\tmean ŷ: covered %.2f, root mean square error %.3f, worst %.3f, mean error %+.3f; "+
+			"propensities covered %.2f; ratio same/cross covered %.2f\n", share(mean), math.Sqrt(square), worst,
+			average(errs), cells, share(ratios))
 		for _, what := range slices.Sorted(maps.Keys(width)) {
-			fmt.Printf("\t%s: covered %.2f (sampling alone %.2f), half width %.3f of the risk\n", what, share(held[what]), share(plain[what]), width[what])
+			fmt.Printf("\t%s: covered %.2f (sampling alone %.2f), half width %.3f of the risk\n", what,
+				share(held[what]), share(plain[what]), width[what])
 		}
 	}
 }

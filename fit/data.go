@@ -12,8 +12,9 @@ import (
 // Data says what a model was fitted to: which files, with which fields, which of their pairs. A model file
 // keeps it, so that the same pairs can be held out again, and a model is not used on nodes it does not know.
 type Data struct {
-	// Files are the SHA-256 of each, by name, as Checksums of a dataset or of its manifest gives them. Without them a model
-	// is held against a dataset by the pairs that it gives, all drawn again.
+	// Files are the SHA-256 of each, by name, as Checksums of a dataset or of its manifest gives
+	// them. Without them a model is held against a dataset by the pairs that it gives, all drawn
+	// again.
 	Files   map[string]string `json:"files,omitempty"`
 	Fields  FieldsBy          `json:"fields,omitzero"`
 	Drawing Drawing           `json:"drawing"`
@@ -34,8 +35,9 @@ func (f FieldsBy) String() string {
 	return fmt.Sprintf("%s:%d", f.Kind, f.Count)
 }
 
-// Prepare finds the fields and draws the pairs. The graph it returns has these fields, and a model that is fitted to the
-// problem says that it was fitted to this data. Of the threads 0 means all processors; results do not depend on it.
+// Prepare finds the fields and draws the pairs. The graph it returns has these fields, and a model
+// that is fitted to the problem says that it was fitted to this data. Of the threads 0 means all
+// processors; results do not depend on it.
 func (d Data) Prepare(ctx context.Context, g *graph.Graph, log *Log, threads int) (*graph.Graph, *Drawn, error) {
 	g, err := d.WithFields(ctx, g, threads)
 	if err != nil {
@@ -64,13 +66,15 @@ func (d Data) WithFields(ctx context.Context, g *graph.Graph, threads int) (foun
 		if g.Vectors() == nil {
 			return nil, fmt.Errorf("%w: fields by vectors, and the nodes have none; encode their texts first", ErrData)
 		}
-		found, _, err = g.FieldsByVectors(ctx, graph.Clustering{Fields: d.Fields.Count, Seed: d.Fields.Seed, Threads: threads})
+		found, _, err = g.FieldsByVectors(ctx, graph.Clustering{Fields: d.Fields.Count, Seed: d.Fields.Seed,
+			Threads: threads})
 	case "links":
 		split, _, fault := d.Drawing.cut(g)
 		if fault != nil {
 			return nil, fault
 		}
-		found, _, err = g.FieldsByLinks(ctx, graph.Communities{Split: split, MinSize: d.Fields.Count, JoinSmall: true, Seed: d.Fields.Seed})
+		found, _, err = g.FieldsByLinks(ctx, graph.Communities{Split: split, MinSize: d.Fields.Count, JoinSmall: true,
+			Seed: d.Fields.Seed})
 	default:
 		return nil, fmt.Errorf("%w: no fields by %q; by vectors or links, or as given", ErrSetting, d.Fields.Kind)
 	}

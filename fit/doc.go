@@ -22,7 +22,8 @@
 // says which files and fields that was about. A model keeps both, so that the same can be drawn again, and so that
 // it is refused over a dataset that it was not fitted to.
 //
-// Pairs can be made otherwise, too. The model of such a Problem can recommend, but does not know its way back to a dataset.
+// Pairs can be made otherwise, too. The model of such a Problem can recommend, but does not know
+// its way back to a dataset.
 //
 //	problem := fit.Problem{Nodes: model.NodesOf(g), Train: pairs}
 //
@@ -64,6 +65,7 @@
 // Everything heavy is the gradient of an Objective over pairs, which an Engine computes: CPU here.
 // Sums are made in fixed portions, so that the result does not depend on the number of threads.
 //
-// Where pairs are elsewhere, in shards, Settings.Objective needs only their Extent, CPU.Sum sums a shard, Objective.Join makes
-// the objective of all sums, and a Descent trains with whatever Engine brings them together.
+// Where pairs are elsewhere, in shards, Settings.Objective needs only their Extent, CPU.Sum sums a
+// shard, Objective.Join makes the objective of all sums, and a Descent trains with whatever Engine
+// brings them together.
 package fit

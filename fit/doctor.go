@@ -28,7 +28,8 @@ type Findings struct {
 	Ridge    []RidgePoint  `json:"ridge,omitempty"`
 	Logged   []LoggedTest  `json:"logged,omitempty"` // all pairs, then those of one field and of two
 	Echo     float64       `json:"echo,omitempty"`   // how far the vectors follow from the links
-	Rare     float64       `json:"rare,omitempty"`   // mean π̂ of pairs of one field where it is so small that links cannot vouch for it; else 0
+	// mean π̂ of pairs of one field where it is so small that links cannot vouch for it; else 0
+	Rare float64 `json:"rare,omitempty"`
 }
 
 // Class says how far links tell relevance from exposure.
@@ -71,7 +72,8 @@ type Support struct {
 	Thin      int     `json:"thin"`      // of those, with fewer than thinLinks links
 	Logged    int     `json:"logged"`    // pairs whose exposure is logged
 	Clipped   float64 `json:"clipped"`   // weighted share of pairs whose π̂ is below the floor
-	Examined  int     `json:"examined"`  // pairs whose ŷ was looked at: all, or those of some sources where there are very many
+	// pairs whose ŷ was looked at: all, or those of some sources where there are very many
+	Examined int `json:"examined"`
 }
 
 // thinLinks is the least number of links that a propensity can be estimated from with some worth:
@@ -290,7 +292,8 @@ func (d *diagnosis) look(ctx context.Context) error {
 		if i == 0 {
 			d.found.Starts = Range{start.MeanLink, start.MeanLink}
 		}
-		d.found.Starts = Range{math.Min(d.found.Starts.Low, start.MeanLink), math.Max(d.found.Starts.High, start.MeanLink)}
+		d.found.Starts = Range{math.Min(d.found.Starts.Low, start.MeanLink),
+			math.Max(d.found.Starts.High, start.MeanLink)}
 	}
 	return nil
 }
@@ -430,7 +433,8 @@ func (d *diagnosis) measureCells() {
 	for _, at := range d.order {
 		c := d.cells[at]
 		fields := int32(d.problem.Nodes.FieldCount)
-		f := CellFinding{Source: uint16(at / fields), Target: uint16(at % fields), Pairs: c.pairs, Links: c.links, Propensity: mean[at]}
+		f := CellFinding{Source: uint16(at / fields), Target: uint16(at % fields), Pairs: c.pairs, Links: c.links,
+			Propensity: mean[at]}
 		if v != nil {
 			i := place[at]
 			f.LogitError = math.Sqrt(v[i*size+i])
@@ -632,7 +636,8 @@ func (d *diagnosis) classify() {
 	}
 }
 
-// rareFrom is the mean π̂ of pairs of one field below which a fit without logs is doubted, however sure it is of itself.
+// rareFrom is the mean π̂ of pairs of one field below which a fit without logs is doubted, however
+// sure it is of itself.
 const rareFrom = .01
 
 // number is a count with two digits: 4800.
@@ -650,53 +655,70 @@ func (d *diagnosis) speak() {
 	f := d.found
 	say := func(format string, a ...any) { f.Verdict = append(f.Verdict, fmt.Sprintf(format, a...)) }
 	advise := func(format string, a ...any) { f.Advice = append(f.Advice, fmt.Sprintf(format, a...)) }
-	const log = "log exposures on a small random share of the pairs (600 logged pairs were enough in the worlds tried) and fit again"
+	const log = "log exposures on a small random share of the pairs (600 logged pairs were enough in the worlds " +
+		"tried) and fit again"
 	scale := f.MeanLink
 	off := 100 * (math.Exp(1.96*scale.Total()) - 1)
 	switch f.Class {
 	case NoExposure:
-		say("This model knows no exposure: its ŷ is the chance that a link is shown and made, not that it is relevant; relevance of what is rarely shown comes out too low.")
+		say("This model knows no exposure: its ŷ is the chance that a link is shown and made, not that it is " +
+			"relevant; relevance of what is rarely shown comes out too low.")
 		advise("use bayes")
 		return
 	case Unmeasured:
-		say("How far links tell relevance from exposure is not measured: standard errors need the method bayes. Trust ratios of propensities, not their values.")
+		say("How far links tell relevance from exposure is not measured: standard errors need the method bayes. " +
+			"Trust ratios of propensities, not their values.")
 		advise("fit with bayes, which has the standard errors")
 	case Identified:
-		say("The scale is identified: %s of all pairs are relevant (95%% interval %s to %s), and propensities can be read within their intervals, as long as exposure depends on the fields alone.", percent(scale.Value), percent(scale.Lower), percent(scale.Upper))
+		say("The scale is identified: %s of all pairs are relevant (95%% interval %s to %s), and propensities "+
+			"can be read within their intervals, as long as exposure depends on the fields alone.",
+			percent(scale.Value), percent(scale.Lower), percent(scale.Upper))
 	case Weak:
 		if f.Echo >= graph.EchoFrom || f.Rare > 0 {
 			break // see below
 		}
-		say("The scale is weakly identified: %s of all pairs are relevant, but that may be off by %.0f%%. Ratios of propensities can be trusted, their values only roughly.", percent(scale.Value), off)
+		say("The scale is weakly identified: %s of all pairs are relevant, but that may be off by %.0f%%. "+
+			"Ratios of propensities can be trusted, their values only roughly.", percent(scale.Value), off)
 		advise(log)
 	case NotIdentified:
 		if f.collapsed() {
-			say("The model collapsed: it calls nearly every pair relevant and explains all links by exposure, as happens where there are too few links for the vectors' dimensions. Neither ŷ nor its ranking means anything.")
+			say("The model collapsed: it calls nearly every pair relevant and explains all links by exposure, " +
+				"as happens where there are too few links for the vectors' dimensions. Neither ŷ nor its " +
+				"ranking means anything.")
 			advise("learn from more pairs, or reduce the dimensions of the vectors")
 			advise(log)
 			break
 		}
-		say("The scale is not identified: links alone cannot tell rare relevance from rare exposure here, because no ŷ comes near 1. Rankings and ratios of propensities can be trusted; ŷ and π̂ themselves cannot.")
+		say("The scale is not identified: links alone cannot tell rare relevance from rare exposure here, " +
+			"because no ŷ comes near 1. Rankings and ratios of propensities can be trusted; ŷ and π̂ themselves " +
+			"cannot.")
 		advise(log)
 	}
 	if f.Echo >= graph.EchoFrom {
-		say("The vectors follow from the links: they agree to %.0f%% with those of the nodes that each is linked with. If they were made of the links, they carry exposure, ŷ takes it for relevance, and π̂ means nothing, whatever its interval says; neither does the ratio.", 100*f.Echo)
+		say("The vectors follow from the links: they agree to %.0f%% with those of the nodes that each is "+
+			"linked with. If they were made of the links, they carry exposure, ŷ takes it for relevance, and π̂ "+
+			"means nothing, whatever its interval says; neither does the ratio.", 100*f.Echo)
 		advise("use vectors that say what nodes are like, such as texts or profiles, instead of the links again")
 	}
 	if f.Rare > 0 && f.Class == Weak {
-		say("By this fit even pairs of one field are shown with a chance of %.2g only, so that %s times as many things are relevant as were linked. Links cannot tell that from people who link to few of the relevant things that they see: take the lists and the ratios of propensities, and neither ŷ nor π̂ as they are.", f.Rare, number(1/f.Rare))
+		say("By this fit even pairs of one field are shown with a chance of %.2g only, so that %s times as many "+
+			"things are relevant as were linked. Links cannot tell that from people who link to few of the "+
+			"relevant things that they see: take the lists and the ratios of propensities, and neither ŷ "+
+			"nor π̂ as they are.", f.Rare, number(1/f.Rare))
 		advise(log)
 	}
 	if post := d.result.Posterior; post != nil && post.Draws() > 0 {
 		say("%s", approximate(post.info.d, post.Draws()))
 	}
 	if f.Ratio != nil && f.Ratio.Error > 0 {
-		say("Pairs of one field are shown %.2g times as often as pairs of two (%.2g to %.2g).", f.Ratio.Value, f.Ratio.Lower, f.Ratio.Upper)
+		say("Pairs of one field are shown %.2g times as often as pairs of two (%.2g to %.2g).", f.Ratio.Value,
+			f.Ratio.Lower, f.Ratio.Upper)
 	} else if f.Ratio != nil {
 		say("Pairs of one field are shown %.2g times as often as pairs of two.", f.Ratio.Value)
 	}
 	if f.Starts.High > 1.2*f.Starts.Low {
-		say("Where training starts matters: mean ŷ comes out between %s and %s.", percent(f.Starts.Low), percent(f.Starts.High))
+		say("Where training starts matters: mean ŷ comes out between %s and %s.", percent(f.Starts.Low),
+			percent(f.Starts.High))
 	}
 	if len(d.result.Settings.Anchors) > 0 && d.result.Posterior != nil {
 		say("This rests on the anchor that was given; a wrong anchor moves everything.")
@@ -708,10 +730,12 @@ func (d *diagnosis) speak() {
 		say("Mean ŷ was looked at in %d of the %d pairs.", f.Support.Examined, f.Support.Pairs)
 	}
 	if f.Support.Thin > 0 {
-		advise("merge small fields: %d of %d field pairs have fewer than %d links, and their propensities are little more than the prior's", f.Support.Thin, f.Support.Cells, thinLinks)
+		advise("merge small fields: %d of %d field pairs have fewer than %d links, and their propensities are "+
+			"little more than the prior's", f.Support.Thin, f.Support.Cells, thinLinks)
 	}
 	if f.Support.Clipped > .05 {
-		say("%s of the pairs have a propensity below %g: R_w and R_PU rest on the floor there; report R_AP.", percent(f.Support.Clipped), d.floor())
+		say("%s of the pairs have a propensity below %g: R_w and R_PU rest on the floor there; report R_AP.",
+			percent(f.Support.Clipped), d.floor())
 	}
 }
 
@@ -723,7 +747,9 @@ func (f *Findings) warnings() []Warning {
 	}
 	for _, t := range f.Logged {
 		if math.Abs(t.z()) > surprising {
-			out = append(out, Warning{"logged-exposure", fmt.Sprintf("logged exposures contradict what links say (%s pairs: %s shown, %s expected, z = %.1f); trust the logs", t.Group, percent(t.Shown), percent(t.Expected), t.z())})
+			out = append(out, Warning{"logged-exposure",
+				fmt.Sprintf("logged exposures contradict what links say (%s pairs: %s shown, %s expected, z = "+
+					"%.1f); trust the logs", t.Group, percent(t.Shown), percent(t.Expected), t.z())})
 			break
 		}
 	}
@@ -736,7 +762,10 @@ const surprising = 3
 func (d *diagnosis) speakOfLogs(say, advise func(string, ...any)) {
 	f := d.found
 	if len(f.Logged) == 0 {
-		say("No interval knows of two things. If even sure links are only made with probability κ, links look the same as with κ times the exposure; and if what is relevant is also shown more, as on pages that somebody chose the links of, exposure comes out too high (twelvefold, where that could be checked). Only logged exposure can tell.")
+		say("No interval knows of two things. If even sure links are only made with probability κ, links look " +
+			"the same as with κ times the exposure; and if what is relevant is also shown more, as on pages " +
+			"that somebody chose the links of, exposure comes out too high (twelvefold, where that could be " +
+			"checked). Only logged exposure can tell.")
 		return
 	}
 	worst := f.Logged[0]
@@ -747,12 +776,16 @@ func (d *diagnosis) speakOfLogs(say, advise func(string, ...any)) {
 	}
 	switch {
 	case math.Abs(worst.z()) > surprising:
-		say("Logged exposures contradict what links alone say: %s were shown where %s was expected (%s pairs, z = %.1f). Either the most relevant links are not made every time, or exposure depends on more than the fields; trust the logs.", percent(worst.Shown), percent(worst.Expected), worst.Group, worst.z())
+		say("Logged exposures contradict what links alone say: %s were shown where %s was expected (%s pairs, z "+
+			"= %.1f). Either the most relevant links are not made every time, or exposure depends on more than "+
+			"the fields; trust the logs.", percent(worst.Shown), percent(worst.Expected), worst.Group, worst.z())
 		advise("log more exposures, and let method dr or a propensity model that sees more than the fields use them")
 	case d.result.Posterior == nil:
-		say("Logged exposures agree with the propensities (z = %.1f), but these were fitted to them as well; fit with bayes for a test that is worth more.", f.Logged[0].z())
+		say("Logged exposures agree with the propensities (z = %.1f), but these were fitted to them as well; "+
+			"fit with bayes for a test that is worth more.", f.Logged[0].z())
 	default:
-		say("Logged exposures agree with what links alone say (z = %.1f over %d pairs).", f.Logged[0].z(), f.Logged[0].Pairs)
+		say("Logged exposures agree with what links alone say (z = %.1f over %d pairs).", f.Logged[0].z(),
+			f.Logged[0].Pairs)
 	}
 }
 

@@ -33,7 +33,8 @@ func TestDoctorOnWorlds(t *testing.T) {
 				s := mustSmall(t, c.plan, c.pairs, 8, c.logged, Settings{Seed: seed})
 				f := s.result.Findings
 				m := f.MeanLink
-				t.Logf("seed %d: %s, mean ŷ %.4f (%.4f to %.4f), truth %.4f, error %.3f, bias %+.3f", seed, f.Class, m.Value, m.Lower, m.Upper, s.world.Profile().BaseRate, m.Error, m.Bias)
+				t.Logf("seed %d: %s, mean ŷ %.4f (%.4f to %.4f), truth %.4f, error %.3f, bias %+.3f", seed, f.Class,
+					m.Value, m.Lower, m.Upper, s.world.Profile().BaseRate, m.Error, m.Bias)
 				if slices.Contains(c.never, f.Class) {
 					t.Errorf("seed %d: %s", seed, f.Class)
 				}
@@ -60,11 +61,13 @@ func TestBlindSpot(t *testing.T) {
 	plan.Seed = 4
 	plan.Ceiling = .6
 	blind := mustSmall(t, plan, 6_000, 8, 0, Settings{}).result.Findings
-	if blind.Class == NotIdentified || len(blind.Logged) != 0 || !strings.Contains(strings.Join(blind.Verdict, " "), "Only logged exposure can tell") {
+	if blind.Class == NotIdentified || len(blind.Logged) != 0 || !strings.Contains(strings.Join(blind.Verdict, " "),
+		"Only logged exposure can tell") {
 		t.Errorf("%s %q", blind.Class, blind.Verdict)
 	}
 	seeing := mustSmall(t, plan, 6_000, 8, .05, Settings{}).result.Findings
-	if len(seeing.Logged) != 3 || math.Abs(seeing.Logged[0].z()) < 4 || !strings.Contains(strings.Join(seeing.Verdict, " "), "contradict") {
+	if len(seeing.Logged) != 3 || math.Abs(seeing.Logged[0].z()) < 4 ||
+		!strings.Contains(strings.Join(seeing.Verdict, " "), "contradict") {
 		t.Errorf("logged exposures show nothing: %+v %q", seeing.Logged, seeing.Verdict)
 	}
 	plan.Ceiling = 1
@@ -80,14 +83,17 @@ func TestFindings(t *testing.T) {
 	links, pairs := 0, 0
 	for _, c := range f.Cells {
 		links, pairs = links+c.Links, pairs+c.Pairs
-		if !(c.Lower < c.Propensity && c.Propensity < c.Upper) || !(c.LogitError > 0) || !(c.Relative.Lower < c.Relative.Value && c.Relative.Value < c.Relative.Upper) {
+		if !(c.Lower < c.Propensity && c.Propensity < c.Upper) || !(c.LogitError > 0) ||
+			!(c.Relative.Lower < c.Relative.Value && c.Relative.Value < c.Relative.Upper) {
 			t.Errorf("field pair %d, %d: %+v", c.Source, c.Target, c)
 		}
 	}
-	if s := f.Support; pairs != s.Pairs || links != s.Links || s.Cells != len(f.Cells) || math.Abs(s.Effective-float64(s.Pairs)) > 1e-6*s.Effective {
+	if s := f.Support; pairs != s.Pairs || links != s.Links || s.Cells != len(f.Cells) ||
+		math.Abs(s.Effective-float64(s.Pairs)) > 1e-6*s.Effective {
 		t.Errorf("%+v with %d pairs and %d links in the cells", f.Support, pairs, links)
 	}
-	if f.MeanLink.Value != s.result.Starts[0].MeanLink && math.Abs(f.MeanLink.Value/s.result.Starts[0].MeanLink-1) > 1e-6 {
+	if f.MeanLink.Value != s.result.Starts[0].MeanLink &&
+		math.Abs(f.MeanLink.Value/s.result.Starts[0].MeanLink-1) > 1e-6 {
 		t.Errorf("mean ŷ %v, of the start %v", f.MeanLink.Value, s.result.Starts[0].MeanLink)
 	}
 	// along the ridge: more exposure, less relevance; no scale is likelier than the fit's by much
@@ -117,8 +123,10 @@ func TestFindings(t *testing.T) {
 
 func TestDoctorWithoutPosterior(t *testing.T) {
 	plan := world.Saturated()
-	mle := mustSmall(t, plan, 2_000, 8, .1, Settings{Method: "mle", Optimiser: "lbfgs", Starts: []float64{.3, .9}}).result.Findings
-	if mle.Class != Unmeasured || len(mle.Ridge) != 5 || len(mle.Cells) == 0 || len(mle.Logged) != 3 || mle.Cells[0].LogitError != 0 || mle.Ratio.Error != 0 {
+	mle := mustSmall(t, plan, 2_000, 8, .1, Settings{Method: "mle", Optimiser: "lbfgs",
+		Starts: []float64{.3, .9}}).result.Findings
+	if mle.Class != Unmeasured || len(mle.Ridge) != 5 || len(mle.Cells) == 0 || len(mle.Logged) != 3 ||
+		mle.Cells[0].LogitError != 0 || mle.Ratio.Error != 0 {
 		t.Errorf("mle: %+v", mle)
 	}
 	if !strings.Contains(strings.Join(mle.Verdict, " "), "need the method bayes") {
@@ -172,7 +180,8 @@ func TestLoggedTestByHand(t *testing.T) {
 		order:  []int32{0},
 	}
 	d.testLogs()
-	want := []LoggedTest{{Group: "all", Pairs: 100, Shown: .6, Expected: .5, Z: 2}, {Group: "same", Pairs: 100, Shown: .6, Expected: .5, Z: 2}}
+	want := []LoggedTest{{Group: "all", Pairs: 100, Shown: .6, Expected: .5, Z: 2},
+		{Group: "same", Pairs: 100, Shown: .6, Expected: .5, Z: 2}}
 	if !slices.Equal(d.found.Logged, want) {
 		t.Errorf("%+v, want %+v", d.found.Logged, want)
 	}
@@ -181,10 +190,12 @@ func TestLoggedTestByHand(t *testing.T) {
 // A model that calls everything relevant has no error left, and is not identified for that.
 func TestCollapseIsNotIdentified(t *testing.T) {
 	field := must(model.NewFieldMatrix(smallProblem(t, 30, 4, 100, 5).Nodes))(t)
-	d := &diagnosis{found: &Findings{MeanLink: Scale{Value: 1, Lower: 1, Upper: 1}}, measured: true, result: &Result{Propensity: field}}
+	d := &diagnosis{found: &Findings{MeanLink: Scale{Value: 1, Lower: 1, Upper: 1}}, measured: true,
+		result: &Result{Propensity: field}}
 	d.classify()
 	d.speak()
-	if f := d.found; f.Class != NotIdentified || !strings.Contains(f.Verdict[0], "collapsed") || !strings.Contains(f.Advice[0], "more pairs") || len(f.warnings()) != 1 {
+	if f := d.found; f.Class != NotIdentified || !strings.Contains(f.Verdict[0], "collapsed") ||
+		!strings.Contains(f.Advice[0], "more pairs") || len(f.warnings()) != 1 {
 		t.Errorf("%+v", f)
 	}
 	d.found = &Findings{MeanLink: Scale{Value: .3, Error: .01}}

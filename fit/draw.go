@@ -24,9 +24,11 @@ type Drawing struct {
 	Dates   *[2]Day      `json:"dates,omitempty"`   // ByDate: where validation and test begin
 	Later   bool         `json:"later,omitempty"`   // targets may be newer than the source, as in a graph without time
 	PerLink int          `json:"perLink,omitempty"` // unlinked pairs per link; 0 means graph.DefaultPerLink
-	Scheme  string       `json:"scheme,omitempty"`  // how they are chosen, as graph.ParseScheme reads it; "" means uniform
-	Log     LogKind      `json:"log,omitempty"`     // what the log is; "" means Sampled, and refuses one that has only what was shown
-	Seed    uint64       `json:"seed"`
+	// how they are chosen, as graph.ParseScheme reads it; "" means uniform
+	Scheme string `json:"scheme,omitempty"`
+	// what the log is; "" means Sampled, and refuses one that has only what was shown
+	Log  LogKind `json:"log,omitempty"`
+	Seed uint64  `json:"seed"`
 }
 
 // Cut is a way to cut the nodes of a graph into those to learn from, to choose by and to judge by.
@@ -34,10 +36,12 @@ type Cut string
 
 // The cuts. Of all of them but Whole, a link belongs to the part of its source.
 const (
-	ByOrder  Cut = "order"  // oldest first, by share of the nodes
-	ByDate   Cut = "date"   // at two dates
-	AtRandom Cut = "random" // by share of the nodes, in an order drawn by the seed: for graphs without time; Later is implied
-	Whole    Cut = "whole"  // everything is learned from, and nothing is left to judge by
+	ByOrder Cut = "order" // oldest first, by share of the nodes
+	ByDate  Cut = "date"  // at two dates
+	// by share of the nodes, in an order drawn by the seed: for graphs without time; Later is
+	// implied
+	AtRandom Cut = "random"
+	Whole    Cut = "whole" // everything is learned from, and nothing is left to judge by
 )
 
 // Cuts lists the ways to cut.
@@ -95,8 +99,10 @@ type Drawn struct {
 // taken, and of the others the share that is taken of all unlinked pairs, so that whether a pair is there depends on
 // what came of it and never on whether it was shown; PerLink is the way to more of them.
 func (d Drawing) Draw(g *graph.Graph, log *Log) (*Drawn, error) {
-	if log != nil && (len(log.Target) != len(log.Source) || len(log.Exposed) != len(log.Source) || len(log.Linked) != len(log.Source)) {
-		return nil, fmt.Errorf("%w: the log has %d sources, %d targets, %d exposures and %d links", ErrShape, len(log.Source), len(log.Target), len(log.Exposed), len(log.Linked))
+	if log != nil && (len(log.Target) != len(log.Source) || len(log.Exposed) != len(log.Source) ||
+		len(log.Linked) != len(log.Source)) {
+		return nil, fmt.Errorf("%w: the log has %d sources, %d targets, %d exposures and %d links", ErrShape,
+			len(log.Source), len(log.Target), len(log.Exposed), len(log.Linked))
 	}
 	if err := d.checkLog(log); err != nil {
 		return nil, err
@@ -123,7 +129,8 @@ func (d Drawing) Draw(g *graph.Graph, log *Log) (*Drawn, error) {
 		}
 	}
 	train := drawn[graph.Train]
-	out.Problem = Problem{Nodes: model.NodesOf(g), Train: train.Pairs, Validation: drawn[graph.Validation].Pairs, Exposure: train.Exposure, Echo: g.Echo()}
+	out.Problem = Problem{Nodes: model.NodesOf(g), Train: train.Pairs, Validation: drawn[graph.Validation].Pairs,
+		Exposure: train.Exposure, Echo: g.Echo()}
 	out.Test = drawn[graph.Test]
 	var targets []int32
 	for k, linked := range train.Pairs.Linked {
@@ -147,7 +154,8 @@ func (d Drawing) checkLog(log *Log) error {
 	switch d.Log {
 	case "", Sampled, Complete, Offered, Ignored:
 	default:
-		return fmt.Errorf("%w: no kind of log %q; it is %s, %s, %s or %s", ErrSetting, d.Log, Sampled, Complete, Offered, Ignored)
+		return fmt.Errorf("%w: no kind of log %q; it is %s, %s, %s or %s", ErrSetting, d.Log, Sampled, Complete,
+			Offered, Ignored)
 	}
 	if d.Log == Complete && d.Scheme != "" && d.Scheme != graph.Uniform.String() {
 		return fmt.Errorf("%w: a complete log needs a uniform draw of the unlinked pairs, not %s", ErrSetting, d.Scheme)
@@ -160,7 +168,8 @@ func (d Drawing) checkLog(log *Log) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: the log holds only pairs that were shown, and so cannot say how many are not; if nothing else was shown to their sources, say that it is complete, otherwise leave it out", ErrSetting)
+	return fmt.Errorf("%w: the log holds only pairs that were shown, and so cannot say how many are not; if "+
+		"nothing else was shown to their sources, say that it is complete, otherwise leave it out", ErrSetting)
 }
 
 // cut splits the nodes, and returns the order that targets must keep to, nil if none.
@@ -240,7 +249,8 @@ func (l *Log) within(belongs func(i, j int32) bool) []entry {
 	var all []entry
 	for k, i := range l.Source {
 		if belongs(i, l.Target[k]) {
-			all = append(all, entry{graph.Link{Source: i, Target: l.Target[k]}, l.Exposed[k] || l.Linked[k], l.Linked[k]})
+			all = append(all, entry{graph.Link{Source: i, Target: l.Target[k]}, l.Exposed[k] || l.Linked[k],
+				l.Linked[k]})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b entry) int { return byPair(a.Link, b.Link) })
@@ -261,9 +271,10 @@ func byPair(a, b graph.Link) int {
 
 // join adds the pairs of the log to a sample, which is by source and then by target.
 //
-// A pair of a sampled log is there whether it is linked or not: it stands for itself alone, with weight and rate 1; the
-// others keep theirs, since they were drawn from among all. A complete log tells of every pair of its sources whether it
-// was shown; which of them are in the sample stays as it was, but for links that only the log knows.
+// A pair of a sampled log is there whether it is linked or not: it stands for itself alone, with
+// weight and rate 1; the others keep theirs, since they were drawn from among all. A complete log
+// tells of every pair of its sources whether it was shown; which of them are in the sample stays as
+// it was, but for links that only the log knows.
 func (l *Log) join(p *graph.Pairs, belongs func(i, j int32) bool, complete bool) Evidence {
 	logged := l.within(belongs)
 	if len(logged) == 0 && !complete {
@@ -284,7 +295,8 @@ func (l *Log) join(p *graph.Pairs, belongs func(i, j int32) bool, complete bool)
 	both, exposure := &graph.Pairs{Universe: p.Universe}, []risk.Exposure{}
 	add := func(at graph.Link, linked bool, weight, rate float64, e risk.Exposure) {
 		both.Source, both.Target = append(both.Source, at.Source), append(both.Target, at.Target)
-		both.Linked, both.Weight, both.Rate = append(both.Linked, linked), append(both.Weight, weight), append(both.Rate, rate)
+		both.Linked, both.Weight, both.Rate = append(both.Linked, linked), append(both.Weight, weight),
+			append(both.Rate, rate)
 		exposure = append(exposure, e)
 	}
 	own := func(e entry) { // a row of the log that the sample does not have
@@ -328,14 +340,18 @@ const offeredWeight = 1e-9
 // offer adds what came of showing pairs that were not linked. One that the sample has too is there twice, as it was
 // seen twice.
 func (l *Log) offer(g *graph.Graph, p *graph.Pairs, belongs func(i, j int32) bool) Evidence {
-	logged := slices.DeleteFunc(l.within(belongs), func(e entry) bool { return !e.exposed || g.HasLink(e.Source, e.Target) })
+	logged := slices.DeleteFunc(l.within(belongs), func(e entry) bool {
+		return !e.exposed ||
+			g.HasLink(e.Source, e.Target)
+	})
 	if len(logged) == 0 {
 		return Evidence{Pairs: p}
 	}
 	both, exposure := &graph.Pairs{Universe: p.Universe}, []risk.Exposure{}
 	add := func(at graph.Link, linked bool, weight, rate float64, e risk.Exposure) {
 		both.Source, both.Target = append(both.Source, at.Source), append(both.Target, at.Target)
-		both.Linked, both.Weight, both.Rate = append(both.Linked, linked), append(both.Weight, weight), append(both.Rate, rate)
+		both.Linked, both.Weight, both.Rate = append(both.Linked, linked), append(both.Weight, weight),
+			append(both.Rate, rate)
 		exposure = append(exposure, e)
 	}
 	offer := func() {
@@ -372,7 +388,9 @@ func DrawingFor(g *graph.Graph) (Drawing, string) {
 	}
 	// a link and its reverse are one circle, so an undirected graph has half of its links against any order
 	if broken := len(g.Order().Broken); broken*4 > g.LinkCount() {
-		return Drawing{Split: AtRandom, Later: true}, fmt.Sprintf("at random, since no node has a time and %.0f%% of the links lie on circles", 100*float64(broken)/float64(g.LinkCount()))
+		return Drawing{Split: AtRandom, Later: true},
+			fmt.Sprintf("at random, since no node has a time and %.0f%% of the links lie on circles",
+				100*float64(broken)/float64(g.LinkCount()))
 	}
 	return Drawing{Split: ByOrder}, "by the order that the links tell, since no node has a time"
 }

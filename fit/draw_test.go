@@ -20,7 +20,8 @@ func drawGraph(t *testing.T, n int) *graph.Graph {
 	var b graph.Builder
 	r := rand.New(rand.NewPCG(3, 3))
 	for i := range n {
-		if _, err := b.AddNode(graph.Node{ID: fmt.Sprint(i), Field: fmt.Sprint(i % 3), Time: time.Date(2000+i, 1, 1, 0, 0, 0, 0, time.UTC)}); err != nil {
+		if _, err := b.AddNode(graph.Node{ID: fmt.Sprint(i), Field: fmt.Sprint(i % 3),
+			Time: time.Date(2000+i, 1, 1, 0, 0, 0, 0, time.UTC)}); err != nil {
 			t.Fatal(err)
 		}
 		for range 3 {
@@ -48,14 +49,16 @@ func drawGraph(t *testing.T, n int) *graph.Graph {
 func TestDrawKeepsPartsApart(t *testing.T) {
 	g := drawGraph(t, 100)
 	dates := [2]Day{{time.Date(2060, 1, 1, 0, 0, 0, 0, time.UTC)}, {time.Date(2080, 1, 1, 0, 0, 0, 0, time.UTC)}}
-	for _, d := range []Drawing{{Seed: 1}, {Seed: 1, Split: ByDate, Dates: &dates}, {Seed: 1, Split: AtRandom, PerLink: 2}, {Seed: 1, Later: true, Scheme: "field"}} {
+	for _, d := range []Drawing{{Seed: 1}, {Seed: 1, Split: ByDate, Dates: &dates},
+		{Seed: 1, Split: AtRandom, PerLink: 2}, {Seed: 1, Later: true, Scheme: "field"}} {
 		out := must(d.Draw(g, nil))(t)
 		for part, pairs := range []*graph.Pairs{out.Problem.Train, out.Problem.Validation, out.Test.Pairs} {
 			links := 0
 			for k, i := range pairs.Source {
 				j := pairs.Target[k]
 				if out.Split.Part(i) != graph.Part(part) || out.Split.Part(j) > graph.Part(part) {
-					t.Fatalf("%+v: pair %d→%d of parts %v and %v is among the pairs of %v", d, i, j, out.Split.Part(i), out.Split.Part(j), graph.Part(part))
+					t.Fatalf("%+v: pair %d→%d of parts %v and %v is among the pairs of %v", d, i, j, out.Split.Part(i),
+						out.Split.Part(j), graph.Part(part))
 				}
 				if !d.Later && d.Split != AtRandom && i <= j {
 					t.Fatalf("%+v: source %d is older than its target %d", d, i, j)
@@ -68,7 +71,8 @@ func TestDrawKeepsPartsApart(t *testing.T) {
 				}
 			}
 			if links != out.Split.Report.Links[part] {
-				t.Errorf("%+v: %d links among the pairs of %v, %d in the split", d, links, graph.Part(part), out.Split.Report.Links[part])
+				t.Errorf("%+v: %d links among the pairs of %v, %d in the split", d, links, graph.Part(part),
+					out.Split.Report.Links[part])
 			}
 		}
 		if out.Links != out.Split.Report.Links[graph.Train] {
@@ -118,13 +122,15 @@ func TestDrawStandsForAll(t *testing.T) {
 			} else if logged {
 				seen++
 				if out.Problem.Train.Weight[k] != 1 || out.Problem.Train.Rate[k] != 1 {
-					t.Fatalf("a logged pair has weight %v and rate %v", out.Problem.Train.Weight[k], out.Problem.Train.Rate[k])
+					t.Fatalf("a logged pair has weight %v and rate %v", out.Problem.Train.Weight[k],
+						out.Problem.Train.Rate[k])
 				}
 			}
 			if i == 59 && j == 0 && out.Problem.Exposure[k] != risk.Exposed {
 				t.Fatal("a pair that was shown once counts as never shown")
 			}
-			if k > 0 && (out.Problem.Train.Source[k-1] > i || out.Problem.Train.Source[k-1] == i && out.Problem.Train.Target[k-1] >= j) {
+			if k > 0 && (out.Problem.Train.Source[k-1] > i || out.Problem.Train.Source[k-1] == i &&
+				out.Problem.Train.Target[k-1] >= j) {
 				t.Fatalf("pair %d→%d is out of order, or twice", i, j)
 			}
 		}
@@ -140,7 +146,8 @@ func TestDrawStandsForAll(t *testing.T) {
 // A log that holds only what was shown must say whether that was all; then what is drawn of its sources was not shown.
 func TestDrawCompleteLog(t *testing.T) {
 	g := drawGraph(t, 60)
-	log := &Log{Source: []int32{50, 50, 55}, Target: []int32{1, 2, 3}, Exposed: []bool{true, true, true}, Linked: []bool{false, false, false}}
+	log := &Log{Source: []int32{50, 50, 55}, Target: []int32{1, 2, 3}, Exposed: []bool{true, true, true},
+		Linked: []bool{false, false, false}}
 	for _, kind := range []LogKind{"", Sampled} {
 		if _, err := (Drawing{Split: Whole, Log: kind}).Draw(g, log); !errors.Is(err, ErrSetting) {
 			t.Errorf("a log of what was shown is taken for a sample: %v", err)
@@ -152,11 +159,13 @@ func TestDrawCompleteLog(t *testing.T) {
 	if out := must(Drawing{Split: Whole, Log: Ignored}.Draw(g, log))(t); out.Logged != 0 {
 		t.Errorf("%d pairs of a log that is ignored", out.Logged)
 	}
-	if _, err := (Drawing{Split: Whole, Log: Complete, Scheme: "popularity"}).Draw(g, log); !errors.Is(err, ErrSetting) {
+	if _, err := (Drawing{Split: Whole, Log: Complete, Scheme: "popularity"}).Draw(g, log); !errors.Is(err,
+		ErrSetting) {
 		t.Errorf("a complete log and another draw: %v", err)
 	}
 	// node 40 links to 5 by the log alone
-	log.Source, log.Target, log.Exposed, log.Linked = append(log.Source, 40), append(log.Target, 5), append(log.Exposed, true), append(log.Linked, true)
+	log.Source, log.Target, log.Exposed, log.Linked = append(log.Source, 40), append(log.Target, 5),
+		append(log.Exposed, true), append(log.Linked, true)
 	plain := must(Drawing{Split: Whole, Seed: 2}.Draw(g, nil))(t).Problem.Train
 	was := map[graph.Link]int{}
 	for k, i := range plain.Source {
@@ -174,7 +183,8 @@ func TestDrawCompleteLog(t *testing.T) {
 			told = p.Train.Linked[k] && p.Exposure[k] == risk.Exposed && p.Train.Weight[k] == 1 && p.Train.Rate[k] < 1
 			continue
 		}
-		if !there || p.Train.Linked[k] != plain.Linked[place] || p.Train.Weight[k] != plain.Weight[place] || p.Train.Rate[k] != plain.Rate[place] {
+		if !there || p.Train.Linked[k] != plain.Linked[place] || p.Train.Weight[k] != plain.Weight[place] ||
+			p.Train.Rate[k] != plain.Rate[place] {
 			t.Errorf("%v is in the sample because of the log", at)
 		}
 		want := risk.Unlogged
@@ -226,7 +236,8 @@ func TestDrawingIsKept(t *testing.T) {
 	g := drawGraph(t, 100)
 	dates := [2]Day{{time.Date(2060, 1, 1, 0, 0, 0, 0, time.UTC)}, {time.Date(2080, 3, 1, 0, 0, 0, 0, time.UTC)}}
 	for _, d := range []Data{
-		{Drawing: Drawing{Seed: 9}}, {Drawing: Drawing{Seed: 9, Split: ByDate, Dates: &dates}}, {Drawing: Drawing{Seed: 9, Split: AtRandom, Shares: graph.Shares{Train: .5, Validation: .2, Test: .3}}},
+		{Drawing: Drawing{Seed: 9}}, {Drawing: Drawing{Seed: 9, Split: ByDate, Dates: &dates}},
+		{Drawing: Drawing{Seed: 9, Split: AtRandom, Shares: graph.Shares{Train: .5, Validation: .2, Test: .3}}},
 		{Fields: FieldsBy{Kind: "vectors", Count: 4, Seed: 2}, Files: map[string]string{"nodes.parquet": "ab"}},
 	} {
 		var again Data

@@ -44,7 +44,9 @@ type draws struct {
 
 // approximate says that a posterior of so many dimensions is known by draws.
 func approximate(dim, draws int) string {
-	return fmt.Sprintf("The vectors have %d dimensions, too many for an exact posterior: it is known by %d draws, and every standard error is itself uncertain by about %.0f%%.", dim, draws, 100/math.Sqrt(2*float64(draws)))
+	return fmt.Sprintf("The vectors have %d dimensions, too many for an exact posterior: it is known by %d "+
+		"draws, and every standard error is itself uncertain by about %.0f%%.", dim, draws,
+		100/math.Sqrt(2*float64(draws)))
 }
 
 // sketch returns the information at θ without draws.
@@ -93,7 +95,8 @@ func (l *laplace) sketch(ctx context.Context, theta []float64) (*information, er
 	}
 	var ok bool
 	if d.block, ok = lapack64.Potrf(block); !ok {
-		return nil, fmt.Errorf("%w: the information of the propensities is not positive definite; the vectors may hold huge or missing numbers", ErrDiverged)
+		return nil, fmt.Errorf("%w: the information of the propensities is not positive definite; the vectors "+
+			"may hold huge or missing numbers", ErrDiverged)
 	}
 	return &information{n: l.size(), d: l.d, draws: d}, nil
 }
@@ -170,7 +173,9 @@ func (l *laplace) draw(ctx context.Context, d *draws) error {
 			break
 		}
 		if iteration == most || math.IsNaN(worst) {
-			return fmt.Errorf("%w: the posterior of %d dimensions could not be drawn from: residual %.1g after %d steps; the vectors may be nearly alike, so reduce their dimensions, or use mle", ErrDiverged, l.d, math.Sqrt(worst), iteration)
+			return fmt.Errorf("%w: the posterior of %d dimensions could not be drawn from: residual %.1g after "+
+				"%d steps; the vectors may be nearly alike, so reduce their dimensions, or use mle", ErrDiverged, l.d,
+				math.Sqrt(worst), iteration)
 		}
 		q, err := l.times(ctx, d, p)
 		if err != nil {
@@ -279,7 +284,8 @@ func (l *laplace) times(ctx context.Context, d *draws, p [][]float64) ([][]float
 		for i, x := range p[j][:l.d] {
 			row[i] += l.prior.Alpha * x
 		}
-		blas64.Symv(1, block, blas64.Vector{N: block.N, Inc: 1, Data: p[j][l.d:]}, 1, blas64.Vector{N: block.N, Inc: 1, Data: row[l.d:]})
+		blas64.Symv(1, block, blas64.Vector{N: block.N, Inc: 1, Data: p[j][l.d:]}, 1,
+			blas64.Vector{N: block.N, Inc: 1, Data: row[l.d:]})
 		if j >= l.draws {
 			clear(row[l.d+1:])
 		}
@@ -290,7 +296,8 @@ func (l *laplace) times(ctx context.Context, d *draws, p [][]float64) ([][]float
 // pass goes over the pairs once for many vectors θ. f gets a pair's products x·(w, b) and its s, one
 // of each vector, and sets the pair's weights u and v; the pass returns Σ u·(x, 1) and Σ v·e_c. Without
 // vectors the products are nothing.
-func (l *laplace) pass(ctx context.Context, theta [][]float64, count int, f func(lot, k int, a []float32, s []float64, u []float32, v []float64)) ([][]float64, error) {
+func (l *laplace) pass(ctx context.Context, theta [][]float64, count int, f func(lot, k int, a []float32, s []float64,
+	u []float32, v []float64)) ([][]float64, error) {
 	const chunk = 256
 	width := l.d + 1
 	var weights *kern.Matrix

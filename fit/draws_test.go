@@ -36,7 +36,8 @@ func midway(t *testing.T, threads int) (*laplace, []float64) {
 	}
 	field := must(model.NewFieldMatrix(p.Nodes))(t)
 	cell, cells, group := occurring(p, field)
-	l := must(newLaplace(p.Nodes.Vectors.Matrix(), p.Train, cell, len(cells), group, CaseControl, p.Exposure, threads))(t)
+	l := must(newLaplace(p.Nodes.Vectors.Matrix(), p.Train, cell, len(cells), group, CaseControl, p.Exposure,
+		threads))(t)
 	t.Cleanup(func() { l.x.Close() })
 	l.setSpread(leverage)
 	theta := make([]float64, l.size())
@@ -115,7 +116,8 @@ func TestDrawsHaveTheCovariance(t *testing.T) {
 		if l.seed == 0 {
 			alone, _ := midway(t, 1)
 			alone.draws = l.draws
-			if same := must(alone.covariance(ctx, theta))(t).draws; !slices.Equal(flat(same.joint), flat(info.draws.joint)) || !slices.Equal(flat(same.given), flat(info.draws.given)) {
+			if same := must(alone.covariance(ctx, theta))(t).draws; !slices.Equal(flat(same.joint),
+				flat(info.draws.joint)) || !slices.Equal(flat(same.given), flat(info.draws.given)) {
 				t.Error("with one thread the draws differ")
 			}
 		}
@@ -143,7 +145,8 @@ func TestDrawsHaveTheCovariance(t *testing.T) {
 	for k, x := range levers {
 		far += math.Abs(x/float64(leverage[k]) - 1)
 	}
-	if far /= float64(len(levers)); far > 1.2*math.Sqrt(2/math.Pi*2/float64(seeds*l.draws/2)) { // a mean deviation is √(2/π) of a standard one
+	// a mean deviation is √(2/π) of a standard one
+	if far /= float64(len(levers)); far > 1.2*math.Sqrt(2/math.Pi*2/float64(seeds*l.draws/2)) {
 		t.Errorf("leverages are off by %.3f on average", far)
 	}
 }

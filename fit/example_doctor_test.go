@@ -137,7 +137,8 @@ func ExampleJudge_Panel() {
 	own, _ := judge.Panel(ctx, fit.Evidence{Pairs: test.Pairs}, .05, nil)
 	its, _ := judge.Panel(ctx, fit.Evidence{Pairs: test.Pairs}, .05, z)
 	fmt.Println(len(own.Risks), "schemes")
-	fmt.Println("the naive model looks better to itself than it is:", its.Risks["naive"].Plain < its.Risks["ap"].Estimate)
+	fmt.Println("the naive model looks better to itself than it is:",
+		its.Risks["naive"].Plain < its.Risks["ap"].Estimate)
 	fmt.Println("and is worse than this one:", own.Risks["ap"].Estimate < its.Risks["ap"].Estimate)
 	// Output:
 	// 4 schemes
@@ -193,7 +194,8 @@ func ExamplePosterior_Variance() {
 	for k := range each {
 		each[k] = 1 / float32(n)
 	}
-	result.Link.Backward(g, result.LinkParams, model.Batch{Sources: problem.Train.Source, Targets: problem.Train.Target}, each)
+	result.Link.Backward(g, result.LinkParams, model.Batch{Sources: problem.Train.Source,
+		Targets: problem.Train.Target}, each)
 	gradient := make([]float64, len(g))
 	for i, x := range g {
 		gradient[i] = float64(x)

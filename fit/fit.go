@@ -191,7 +191,8 @@ func (t *training) restore(c *checkpoint) {
 	}
 	t.result.Trials = nil
 	for v := range slices.Chunk(trials, 3) {
-		t.result.Trials = append(t.result.Trials, Trial{Values: t.points[len(t.result.Trials)], Validation: v[0], Steps: int(v[1]), Diverged: v[2] == 1})
+		t.result.Trials = append(t.result.Trials, Trial{Values: t.points[len(t.result.Trials)], Validation: v[0],
+			Steps: int(v[1]), Diverged: v[2] == 1})
 	}
 	if len(t.points) < 2 || len(t.result.Trials) == len(t.points) {
 		if err := t.choose(); err != nil { // before the parameters, which are of the chosen models
@@ -230,7 +231,8 @@ func (s Settings) objective(m method, link model.Link, propensity model.Propensi
 	}
 	o := &Objective{
 		Link: link, Propensity: propensity,
-		Likelihood: s.LambdaL, Risk: max(s.LambdaR, 0), Scheme: m.scheme, Floor: max(s.Floor, 0), Sampling: sampling, EvenRisk: s.EvenRisk == On,
+		Likelihood: s.LambdaL, Risk: max(s.LambdaR, 0), Scheme: m.scheme, Floor: max(s.Floor, 0), Sampling: sampling,
+		EvenRisk: s.EvenRisk == On,
 		// AP's masses are probabilities and bounded; those of the others are not.
 		Held: s.Through != On && m.scheme != AP,
 	}
@@ -307,7 +309,8 @@ func (t *training) from(start float64, trial bool) (run, error) {
 		return out, err
 	}
 	var err error
-	if _, out.iterations, err = trainLBFGS(t.ctx, CPU{s.Threads}, &o, out.params, s.LBFGS, t.report(&o), t.recorder); err != nil || judge == nil {
+	if _, out.iterations, err = trainLBFGS(t.ctx, CPU{s.Threads}, &o, out.params, s.LBFGS, t.report(&o),
+		t.recorder); err != nil || judge == nil {
 		return out, err
 	}
 	parts, err := CPU{s.Threads}.Gradient(t.ctx, judge, out.params, nil)
@@ -405,7 +408,8 @@ func (t *training) report(o *Objective) func(int, Parts) {
 	m := newMeter(t.progress, 0)
 	return func(iteration int, p Parts) {
 		m.add(o.Pairs.Len(), false, func() Step {
-			return Step{Phase: t.phase, Epoch: iteration, Epochs: t.using.LBFGS.Iterations, Loss: p, Validation: t.result.Validation}
+			return Step{Phase: t.phase, Epoch: iteration, Epochs: t.using.LBFGS.Iterations, Loss: p,
+				Validation: t.result.Validation}
 		})
 	}
 }
@@ -419,7 +423,8 @@ func summarise(p Problem, r *Result, o *Objective, params []float32) Start {
 	return describe(p, r.Link, linkParams, r.Propensity, propensityParams)
 }
 
-func describe(p Problem, link model.Link, linkParams []float32, propensity model.Propensity, propensityParams []float32) Start {
+func describe(p Problem, link model.Link, linkParams []float32, propensity model.Propensity,
+	propensityParams []float32) Start {
 	var y, weight, same, sameWeight, cross, crossWeight risk.Sum
 	z, s := make([]float32, stretch), make([]float32, stretch)
 	n := min(p.Train.Len(), describedPairs)
@@ -462,7 +467,9 @@ func (r *Result) warn() {
 		r.Warnings = append(r.Warnings, Warning{kind, fmt.Sprintf(format, a...)})
 	}
 	if r.Settings.LambdaR > 0 && r.Objective.Risk < 0 {
-		add("negative-risk", "the risk in the objective is negative (%.3g): R_PU takes more missing links away than there are, because some propensities are estimated too small; do not trust this model, use bayes or the preset safe", r.Objective.Risk/r.Settings.LambdaR)
+		add("negative-risk", "the risk in the objective is negative (%.3g): R_PU takes more missing links away "+
+			"than there are, because some propensities are estimated too small; do not trust this model, use "+
+			"bayes or the preset safe", r.Objective.Risk/r.Settings.LambdaR)
 	}
 	if len(r.Starts) == 0 || r.Propensity.Size() == 0 {
 		return
@@ -475,12 +482,14 @@ func (r *Result) warn() {
 		if group.mean > 0 && group.mean < .01 {
 			mend := "the model explains missing links by exposure alone; use bayes or the preset safe"
 			if r.Settings.Method == "bayes" { // which may be right: of very many candidates few are come across
-				mend = "that is so where few of very many candidates are come across; log exposure on a random share of the pairs to be sure"
+				mend = "that is so where few of very many candidates are come across; log exposure on a random " +
+					"share of the pairs to be sure"
 			}
 			add("collapsed", "the propensity of pairs of %s fell to %.2g on average: %s", group.name, group.mean, mend)
 		}
 		if group.mean > .995 {
-			add("collapsed", "the propensity of pairs of %s rose to %.3f on average: this is the naive model again; start elsewhere or use bayes", group.name, group.mean)
+			add("collapsed", "the propensity of pairs of %s rose to %.3f on average: this is the naive model "+
+				"again; start elsewhere or use bayes", group.name, group.mean)
 		}
 	}
 	low, high := used.MeanLink, used.MeanLink
@@ -488,7 +497,8 @@ func (r *Result) warn() {
 		low, high = math.Min(low, s.MeanLink), math.Max(high, s.MeanLink)
 	}
 	if high > 1.2*low {
-		add("scale", "the starts do not agree on how common relevance is: mean ŷ from %.3g to %.3g; only ratios of propensities can be trusted until exposure is logged on a random share of the pairs", low, high)
+		add("scale", "the starts do not agree on how common relevance is: mean ŷ from %.3g to %.3g; only ratios "+
+			"of propensities can be trusted until exposure is logged on a random share of the pairs", low, high)
 	}
 }
 

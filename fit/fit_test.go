@@ -127,7 +127,8 @@ func TestMethodsOnAKnownWorld(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
-	trial := newTrial(t, world.Settings{Nodes: 3000, Dim: 32, Fields: world.EvenFields(5), Plan: world.Plan{Seed: 11}}, 6000, 0)
+	trial := newTrial(t, world.Settings{Nodes: 3000, Dim: 32, Fields: world.EvenFields(5), Plan: world.Plan{Seed: 11}},
+		6000, 0)
 	naive := trial.judge(t, mustFit(t, trial.problem(), Settings{Method: "naive", Starts: []float64{.3}}))
 	var oracle float64
 	for k, truth := range trial.test.Truth {
@@ -151,7 +152,8 @@ func TestBayesStartsAgree(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
-	trial := newTrial(t, world.Settings{Nodes: 2000, Dim: 32, Fields: world.EvenFields(4), Plan: world.Plan{Seed: 5}}, 6000, 0)
+	trial := newTrial(t, world.Settings{Nodes: 2000, Dim: 32, Fields: world.EvenFields(4), Plan: world.Plan{Seed: 5}},
+		6000, 0)
 	r := mustFit(t, trial.problem(), Settings{Seed: 1, Threads: 1})
 	if len(r.Starts) != 3 {
 		t.Fatalf("%d starts", len(r.Starts))
@@ -184,7 +186,8 @@ func TestBayesLearnsItsPrior(t *testing.T) {
 		r := mustFit(t, newTrial(t, settings, 8000, 0).problem(), Settings{Starts: []float64{.3}, Replicates: -1})
 		t.Logf("oracle AUC %v: variance %.3g, τ %v", c.plan.OracleAUC, r.Ridge, r.Posterior.Tau)
 		if r.Ridge < c.low || r.Ridge > c.high {
-			t.Errorf("oracle AUC %v: the prior variance of z is %v, not within %v and %v", c.plan.OracleAUC, r.Ridge, c.low, c.high)
+			t.Errorf("oracle AUC %v: the prior variance of z is %v, not within %v and %v", c.plan.OracleAUC, r.Ridge,
+				c.low, c.high)
 		}
 		if r.Posterior.Tau == defaultPrior.Tau {
 			t.Errorf("τ stayed at %v", r.Posterior.Tau)
@@ -195,11 +198,13 @@ func TestBayesLearnsItsPrior(t *testing.T) {
 // With 5% of exposures logged the scale is known even where links are rare and flat.
 // Told the true propensities, bayes learns the links alone, and no worse than without.
 func TestKnownPropensities(t *testing.T) {
-	w := newTrial(t, world.Settings{Nodes: 2000, Dim: 12, Fields: world.EvenFields(3), Plan: world.Plan{Seed: 5}}, 6000, 0)
+	w := newTrial(t, world.Settings{Nodes: 2000, Dim: 12, Fields: world.EvenFields(3), Plan: world.Plan{Seed: 5}},
+		6000, 0)
 	var exposures []model.Exposure
 	for _, sample := range []*world.Sample{w.train, w.validation, w.test} {
 		for k, i := range sample.Pairs.Source {
-			exposures = append(exposures, model.Exposure{Source: i, Target: sample.Pairs.Target[k], Propensity: sample.Truth[k].Propensity})
+			exposures = append(exposures, model.Exposure{Source: i, Target: sample.Pairs.Target[k],
+				Propensity: sample.Truth[k].Propensity})
 		}
 	}
 	told := Settings{Propensity: "known", PropensityOptions: model.PropensityOptions{Exposures: exposures, Rest: .5}}
@@ -240,7 +245,8 @@ func TestLoggedExposureFindsTheScale(t *testing.T) {
 	if math.Abs(m.mean/truth-1) > .15 {
 		t.Errorf("mean ŷ is %v, the truth %v", m.mean, truth)
 	}
-	if _, err := Fit(context.Background(), trial.problem(), Settings{Method: "dr", Starts: []float64{.3}}, Progress{}); err != nil {
+	if _, err := Fit(context.Background(), trial.problem(), Settings{Method: "dr", Starts: []float64{.3}},
+		Progress{}); err != nil {
 		t.Errorf("dr with logged exposures: %v", err)
 	}
 }
@@ -274,13 +280,15 @@ func TestEveryMethodAndPresetRuns(t *testing.T) {
 	for method := range Methods() {
 		for _, preset := range Presets() {
 			for _, optimiser := range []string{"adam", "lbfgs"} {
-				s := Settings{Method: method, Preset: preset, Optimiser: optimiser, Adam: AdamSettings{Epochs: 2}, LBFGS: LBFGSSettings{Iterations: 20}}
+				s := Settings{Method: method, Preset: preset, Optimiser: optimiser, Adam: AdamSettings{Epochs: 2},
+					LBFGS: LBFGSSettings{Iterations: 20}}
 				r, err := Fit(context.Background(), p, s, Progress{})
 				if err != nil {
 					t.Errorf("%s, %s, %s: %v", method, preset, optimiser, err)
 					continue
 				}
-				if slices.ContainsFunc(slices.Concat(r.LinkParams, r.PropensityParams), func(x float32) bool { return x != x }) {
+				if slices.ContainsFunc(slices.Concat(r.LinkParams, r.PropensityParams),
+					func(x float32) bool { return x != x }) {
 					t.Errorf("%s, %s, %s: NaN among the parameters", method, preset, optimiser)
 				}
 				m, err := r.Model()
@@ -298,7 +306,8 @@ func TestEveryMethodAndPresetRuns(t *testing.T) {
 
 // The paper's setting, run as written: with gradients through its masses R_PU has no lower bound.
 func TestPaperPresetOfPUGoesWrongAndSaysSo(t *testing.T) {
-	trial := newTrial(t, world.Settings{Nodes: 3000, Dim: 32, Fields: world.EvenFields(4), Plan: world.Plan{Seed: 2}}, 8000, 0)
+	trial := newTrial(t, world.Settings{Nodes: 3000, Dim: 32, Fields: world.EvenFields(4), Plan: world.Plan{Seed: 2}},
+		8000, 0)
 	for _, rate := range []float64{2e-3, 1e-2} {
 		settings := Settings{Method: "pu", Preset: "paper", Adam: AdamSettings{Rate: rate, Epochs: 60, Patience: 60}}
 		r, err := Fit(context.Background(), trial.problem(), settings, Progress{})
@@ -309,8 +318,12 @@ func TestPaperPresetOfPUGoesWrongAndSaysSo(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Logf("rate %v: objective %+v, starts %+v, warnings %v", rate, r.Objective, r.Starts, r.Warnings)
-		if !slices.ContainsFunc(r.Warnings, func(w Warning) bool { return w.Kind == "negative-risk" || w.Kind == "collapsed" }) {
-			t.Errorf("rate %v: no warning; objective %+v, starts %+v, warnings %v", rate, r.Objective, r.Starts, r.Warnings)
+		if !slices.ContainsFunc(r.Warnings, func(w Warning) bool {
+			return w.Kind == "negative-risk" ||
+				w.Kind == "collapsed"
+		}) {
+			t.Errorf("rate %v: no warning; objective %+v, starts %+v, warnings %v", rate, r.Objective, r.Starts,
+				r.Warnings)
 		}
 	}
 }
@@ -329,25 +342,29 @@ func TestBadInput(t *testing.T) {
 		"all positives":     {func(p *Problem, _ *Settings) { fillTrue(p.Train.Linked) }, ErrData, "all 100"},
 		"node out of range": {func(p *Problem, _ *Settings) { p.Train.Target[7] = 30 }, ErrShape, "pair 7"},
 		"negative node":     {func(p *Problem, _ *Settings) { p.Train.Source[3] = -1 }, ErrShape, "pair 3"},
-		"pair with itself":  {func(p *Problem, _ *Settings) { p.Train.Source[3] = p.Train.Target[3] }, ErrShape, "pair 3"},
-		"NaN weight":        {func(p *Problem, _ *Settings) { p.Train.Weight[5] = math.NaN() }, ErrShape, "pair 5"},
-		"rate 0":            {func(p *Problem, _ *Settings) { p.Train.Rate[5] = 0 }, ErrShape, "pair 5"},
-		"short column":      {func(p *Problem, _ *Settings) { p.Train.Rate = p.Train.Rate[:3] }, ErrShape, "columns"},
-		"short exposures":   {func(p *Problem, _ *Settings) { p.Exposure = make([]risk.Exposure, 2) }, ErrShape, "exposures"},
+		"pair with itself": {func(p *Problem, _ *Settings) { p.Train.Source[3] = p.Train.Target[3] }, ErrShape,
+			"pair 3"},
+		"NaN weight":   {func(p *Problem, _ *Settings) { p.Train.Weight[5] = math.NaN() }, ErrShape, "pair 5"},
+		"rate 0":       {func(p *Problem, _ *Settings) { p.Train.Rate[5] = 0 }, ErrShape, "pair 5"},
+		"short column": {func(p *Problem, _ *Settings) { p.Train.Rate = p.Train.Rate[:3] }, ErrShape, "columns"},
+		"short exposures": {func(p *Problem, _ *Settings) { p.Exposure = make([]risk.Exposure, 2) }, ErrShape,
+			"exposures"},
 		"NaN vector": {func(p *Problem, _ *Settings) {
 			p.Nodes.Vectors.Matrix().Row(int(p.Train.Source[0]))[0] = float32(math.NaN())
 		}, ErrData, "not finite"},
-		"field out of range":  {func(p *Problem, _ *Settings) { p.Nodes.Fields[p.Train.Source[0]] = 99 }, ErrShape, "field 99"},
-		"unknown method":      {func(_ *Problem, s *Settings) { s.Method = "magic" }, ErrSetting, "bayes"},
-		"unknown preset":      {func(_ *Problem, s *Settings) { s.Preset = "magic" }, ErrSetting, "safe"},
-		"unknown link":        {func(_ *Problem, s *Settings) { s.Link = "magic" }, model.ErrKind, "diagonal"},
-		"unknown optimiser":   {func(_ *Problem, s *Settings) { s.Optimiser = "magic" }, ErrSetting, "lbfgs"},
-		"negative λ_L":        {func(_ *Problem, s *Settings) { s.LambdaL = -1 }, ErrSetting, "trivial"},
-		"NaN λ_R":             {func(_ *Problem, s *Settings) { s.LambdaR = math.NaN() }, ErrSetting, "λ_R"},
-		"floor 1":             {func(_ *Problem, s *Settings) { s.Floor = 1 }, ErrSetting, "floor"},
-		"start 0":             {func(_ *Problem, s *Settings) { s.Starts = []float64{0} }, ErrSetting, "between"},
-		"infinite ridge":      {func(_ *Problem, s *Settings) { s.Ridge = math.Inf(1) }, ErrSetting, "ridge"},
-		"bad anchor":          {func(_ *Problem, s *Settings) { s.Anchors = []Anchor{{"same", 2, .1}} }, ErrSetting, "same=0.8±0.1"},
+		"field out of range": {func(p *Problem, _ *Settings) { p.Nodes.Fields[p.Train.Source[0]] = 99 }, ErrShape,
+			"field 99"},
+		"unknown method":    {func(_ *Problem, s *Settings) { s.Method = "magic" }, ErrSetting, "bayes"},
+		"unknown preset":    {func(_ *Problem, s *Settings) { s.Preset = "magic" }, ErrSetting, "safe"},
+		"unknown link":      {func(_ *Problem, s *Settings) { s.Link = "magic" }, model.ErrKind, "diagonal"},
+		"unknown optimiser": {func(_ *Problem, s *Settings) { s.Optimiser = "magic" }, ErrSetting, "lbfgs"},
+		"negative λ_L":      {func(_ *Problem, s *Settings) { s.LambdaL = -1 }, ErrSetting, "trivial"},
+		"NaN λ_R":           {func(_ *Problem, s *Settings) { s.LambdaR = math.NaN() }, ErrSetting, "λ_R"},
+		"floor 1":           {func(_ *Problem, s *Settings) { s.Floor = 1 }, ErrSetting, "floor"},
+		"start 0":           {func(_ *Problem, s *Settings) { s.Starts = []float64{0} }, ErrSetting, "between"},
+		"infinite ridge":    {func(_ *Problem, s *Settings) { s.Ridge = math.Inf(1) }, ErrSetting, "ridge"},
+		"bad anchor": {func(_ *Problem, s *Settings) { s.Anchors = []Anchor{{"same", 2, .1}} }, ErrSetting,
+			"same=0.8±0.1"},
 		"negative rate":       {func(_ *Problem, s *Settings) { s.Adam.Rate = -1 }, ErrSetting, "learning rate"},
 		"negative batch":      {func(_ *Problem, s *Settings) { s.Adam.Batch = -1 }, ErrSetting, "batch"},
 		"bayes of an mlp":     {func(_ *Problem, s *Settings) { s.Link = "mlp" }, ErrSetting, "mle"},
@@ -382,8 +399,10 @@ func TestWarningOfRareExposure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for method, says := range map[string]string{"mle": "use bayes or the preset safe", "bayes": "log exposure on a random share"} {
-		r := &Result{Settings: Settings{Method: method}, Propensity: matrix, Starts: []Start{{MeanLink: .1, MeanSame: .2, MeanCross: .002}}}
+	for method, says := range map[string]string{"mle": "use bayes or the preset safe",
+		"bayes": "log exposure on a random share"} {
+		r := &Result{Settings: Settings{Method: method}, Propensity: matrix,
+			Starts: []Start{{MeanLink: .1, MeanSame: .2, MeanCross: .002}}}
 		r.warn()
 		if len(r.Warnings) != 1 || r.Warnings[0].Kind != "collapsed" || !strings.Contains(r.Warnings[0].Message, says) {
 			t.Errorf("%s: %+v", method, r.Warnings)
@@ -483,7 +502,8 @@ func TestMethodsAndSchemesHaveOneName(t *testing.T) {
 
 // What a preset has can be switched off, and stays so when the settings of a model are read again.
 func TestNothingInPlaceOfThePreset(t *testing.T) {
-	s := must(Settings{Method: "ap", Preset: "paper", LambdaR: -3, Floor: -1, Through: Off, EvenRisk: Off}.WithDefaults())(t)
+	s := must(Settings{Method: "ap", Preset: "paper", LambdaR: -3, Floor: -1, Through: Off,
+		EvenRisk: Off}.WithDefaults())(t)
 	var again Settings
 	if err := json.Unmarshal(must(json.Marshal(s))(t), &again); err != nil {
 		t.Fatal(err)
@@ -499,7 +519,8 @@ func TestNothingInPlaceOfThePreset(t *testing.T) {
 		t.Errorf("the preset lost its own: %+v", paper)
 	}
 	// files written before there were switches have plain truth values
-	if err := json.Unmarshal([]byte(`{"through":true,"evenRisk":false}`), &again); err != nil || again.Through != On || again.EvenRisk != Off {
+	if err := json.Unmarshal([]byte(`{"through":true,"evenRisk":false}`), &again); err != nil || again.Through != On ||
+		again.EvenRisk != Off {
 		t.Errorf("%v, %+v", err, again)
 	}
 	// without its risk a method is maximum likelihood, to the bit
@@ -511,7 +532,8 @@ func TestNothingInPlaceOfThePreset(t *testing.T) {
 	without := must(Fit(t.Context(), p, settings, Progress{}))(t)
 	settings.LambdaR = 0
 	with := must(Fit(t.Context(), p, settings, Progress{}))(t)
-	if !slices.Equal(likelihood.LinkParams, without.LinkParams) || slices.Equal(likelihood.LinkParams, with.LinkParams) {
+	if !slices.Equal(likelihood.LinkParams, without.LinkParams) ||
+		slices.Equal(likelihood.LinkParams, with.LinkParams) {
 		t.Error("pu without a risk is not mle, or with one it is")
 	}
 	// and a search that ends at 0 says so in a way that is understood later
@@ -523,7 +545,8 @@ func TestNothingInPlaceOfThePreset(t *testing.T) {
 
 func TestDocumentedDefaults(t *testing.T) {
 	for preset, want := range map[string]AdamSettings{
-		"safe": {Rate: 1e-3, Batch: 32, Epochs: 100, Patience: 8}, "paper": {Rate: 1e-4, Batch: 32, Epochs: 50, Patience: 5}, "notebook": {Rate: 1e-3, Batch: 32, Epochs: 50, Patience: 5},
+		"safe": {Rate: 1e-3, Batch: 32, Epochs: 100, Patience: 8}, "paper": {Rate: 1e-4, Batch: 32, Epochs: 50,
+			Patience: 5}, "notebook": {Rate: 1e-3, Batch: 32, Epochs: 50, Patience: 5},
 	} {
 		got := must(Settings{Preset: preset}.WithDefaults())(t).Adam
 		got.Threads = 0

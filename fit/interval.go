@@ -25,9 +25,10 @@ import (
 // where SE is the standard error of the mean with pairs clustered by source, b the mean over the
 // posterior's K replicates of (estimate − truth), known there, v the variance of that difference,
 // and c the ratio of Student's quantile with K−1 degrees of freedom to the normal one, since K is
-// small. The delta method alone was a fifth too sure of itself. The predictions that are judged are held fixed: the question is the risk of this
-// model as it stands, not of the one that more data would have given, so that no slope runs
-// through the loss, for the model's own predictions as little as for another's.
+// small. The delta method alone was a fifth too sure of itself. The predictions that are judged are
+// held fixed: the question is the risk of this model as it stands, not of the one that more data
+// would have given, so that no slope runs through the loss, for the model's own predictions as
+// little as for another's.
 type Judge struct {
 	Link             model.Link
 	LinkParams       []float32
@@ -53,13 +54,15 @@ func JudgeOf(m model.Model) (*Judge, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Judge{Link: m.Link, LinkParams: m.LinkParams, Propensity: m.Propensity, PropensityParams: m.PropensityParams, Posterior: posterior}, nil
+	return &Judge{Link: m.Link, LinkParams: m.LinkParams, Propensity: m.Propensity,
+		PropensityParams: m.PropensityParams, Posterior: posterior}, nil
 }
 
 // Validate refuses a judge without models.
 func (j *Judge) Validate() error {
 	if j == nil || j.Link == nil || j.Propensity == nil {
-		return fmt.Errorf("%w: a judge without models; take that of a result, Result.Judge, or of a model file, JudgeOf", ErrSetting)
+		return fmt.Errorf("%w: a judge without models; take that of a result, Result.Judge, or of a model file, "+
+			"JudgeOf", ErrSetting)
 	}
 	return nil
 }
@@ -104,8 +107,10 @@ func (j *Judge) Risk(ctx context.Context, v Evidence, e risk.Estimator, predicti
 // pair; nil means the judge's own. What both have in common falls out, the pairs and, by masses that are probabilities
 // as those of ap, much of what is not known of π̂ and ŷ: where the intervals of two risks overlap, that of their
 // difference may still be clear of 0.
-func (j *Judge) Difference(ctx context.Context, v Evidence, e risk.Estimator, predictions, others []float32) (Estimate, error) {
-	out, err := j.answer(ctx, question{Evidence: v, estimators: []risk.Estimator{e}, predictions: predictions, others: others, difference: true})
+func (j *Judge) Difference(ctx context.Context, v Evidence, e risk.Estimator, predictions, others []float32) (Estimate,
+	error) {
+	out, err := j.answer(ctx, question{Evidence: v, estimators: []risk.Estimator{e}, predictions: predictions,
+		others: others, difference: true})
 	if err != nil {
 		return Estimate{}, err
 	}
@@ -125,7 +130,8 @@ func (j *Judge) Panel(ctx context.Context, v Evidence, floor float64, prediction
 }
 
 // Differences estimates by every scheme what Difference does by one.
-func (j *Judge) Differences(ctx context.Context, v Evidence, floor float64, predictions, others []float32) (map[string]Estimate, error) {
+func (j *Judge) Differences(ctx context.Context, v Evidence, floor float64, predictions,
+	others []float32) (map[string]Estimate, error) {
 	p, err := j.panel(ctx, question{Evidence: v, predictions: predictions, others: others, difference: true}, floor)
 	if err != nil {
 		return nil, err
@@ -188,7 +194,8 @@ func (q question) logged() question {
 			continue
 		}
 		p := out.Pairs
-		p.Source, p.Target, p.Linked = append(p.Source, q.Pairs.Source[k]), append(p.Target, q.Pairs.Target[k]), append(p.Linked, q.Pairs.Linked[k])
+		p.Source, p.Target, p.Linked = append(p.Source, q.Pairs.Source[k]), append(p.Target, q.Pairs.Target[k]),
+			append(p.Linked, q.Pairs.Linked[k])
 		p.Weight, p.Rate = append(p.Weight, q.Pairs.Weight[k]), append(p.Rate, q.Pairs.Rate[k])
 		out.Exposure = append(out.Exposure, e)
 		if q.predictions != nil {
@@ -236,14 +243,18 @@ func (j *Judge) answer(ctx context.Context, q question) ([]Estimate, error) {
 		return nil, err
 	}
 	if q.Pairs == nil || q.Pairs.Len() == 0 {
-		return nil, fmt.Errorf("%w: there are none to judge by; hold some out, by a split other than %s", ErrData, Whole)
+		return nil, fmt.Errorf("%w: there are none to judge by; hold some out, by a split other than %s", ErrData,
+			Whole)
 	}
 	n := q.Pairs.Len()
-	if q.predictions != nil && len(q.predictions) != n || q.others != nil && len(q.others) != n || q.Exposure != nil && len(q.Exposure) != n {
-		return nil, fmt.Errorf("%w: %d pairs, %d and %d predictions, %d exposures", ErrShape, n, len(q.predictions), len(q.others), len(q.Exposure))
+	if q.predictions != nil && len(q.predictions) != n || q.others != nil && len(q.others) != n || q.Exposure != nil &&
+		len(q.Exposure) != n {
+		return nil, fmt.Errorf("%w: %d pairs, %d and %d predictions, %d exposures", ErrShape, n, len(q.predictions),
+			len(q.others), len(q.Exposure))
 	}
 	if q.difference && q.predictions == nil && q.others == nil {
-		return nil, fmt.Errorf("%w: the judge's own predictions differ from themselves by nothing; give others", ErrData)
+		return nil, fmt.Errorf("%w: the judge's own predictions differ from themselves by nothing; give others",
+			ErrData)
 	}
 	const chunk = 4096
 	var replicates []replicate
@@ -261,7 +272,8 @@ func (j *Judge) answer(ctx context.Context, q question) ([]Estimate, error) {
 		for i := range parts[number] {
 			parts[number][i] = judged{
 				link: make([]float64, j.Link.Size()), propensity: make([]float64, j.Propensity.Size()),
-				estimate: make([]float64, len(replicates)), truth: make([]float64, len(replicates)), weight: make([]float64, len(replicates)),
+				estimate: make([]float64, len(replicates)), truth: make([]float64, len(replicates)),
+				weight: make([]float64, len(replicates)),
 			}
 		}
 		for ; from < to && failed[number] == nil; from += stretch {
@@ -406,8 +418,10 @@ func (j *Judge) judge(q *question, from, to int, replicates []replicate, values 
 }
 
 // conclude adds the chunks of one estimator up.
-func (j *Judge) conclude(v Evidence, e risk.Estimator, values []float64, parts [][]judged, i, replicates int) (Estimate, error) {
-	sample := risk.Sample{Values: values, Weights: v.Pairs.Weight, Sources: make([]int, len(values)), Universe: e.Universe}
+func (j *Judge) conclude(v Evidence, e risk.Estimator, values []float64, parts [][]judged, i,
+	replicates int) (Estimate, error) {
+	sample := risk.Sample{Values: values, Weights: v.Pairs.Weight, Sources: make([]int, len(values)),
+		Universe: e.Universe}
 	var weight risk.Sum
 	for k, source := range v.Pairs.Source {
 		sample.Sources[k] = int(source)
@@ -462,7 +476,8 @@ func (j *Judge) conclude(v Evidence, e risk.Estimator, values []float64, parts [
 	if replicates > 1 {
 		spread := out.BiasError * out.BiasError
 		variance = math.Max(variance, spread*float64(replicates)) + spread
-		few := distuv.StudentsT{Sigma: 1, Nu: float64(replicates - 1)}.Quantile((1+level)/2) / distuv.UnitNormal.Quantile((1+level)/2)
+		few := distuv.StudentsT{Sigma: 1, Nu: float64(replicates - 1)}.Quantile((1+
+			level)/2) / distuv.UnitNormal.Quantile((1+level)/2)
 		variance *= few * few
 	}
 	out.Interval, err = sample.Normal(level, risk.Nuisance{Variance: variance, Bias: out.Bias})

@@ -63,16 +63,19 @@ func TestNuisanceIsTheDeltaMethod(t *testing.T) {
 	}
 }
 
-// The difference of two risks is the difference of their estimates, whichever of them is the judge's own. Where no mass is
-// beyond 1 it is surer than they are, since what they have in common falls out.
+// The difference of two risks is the difference of their estimates, whichever of them is the
+// judge's own. Where no mass is beyond 1 it is surer than they are, since what they have in common
+// falls out.
 func TestDifferences(t *testing.T) {
 	s := must(saturated())(t)
 	ctx := context.Background()
 	judge := s.result.Judge()
 	evidence := Evidence{s.test.Pairs, exposures(s.test, .1)}
-	naive := mustFit(t, Problem{Nodes: s.problem.Nodes, Train: s.problem.Train}, Settings{Method: "naive", Optimiser: "lbfgs"})
+	naive := mustFit(t, Problem{Nodes: s.problem.Nodes, Train: s.problem.Train},
+		Settings{Method: "naive", Optimiser: "lbfgs"})
 	its, other := logitsOf(naive, s.test.Pairs), make([]float32, s.test.Pairs.Len())
-	own, theirs := must(judge.Panel(ctx, evidence, .05, nil))(t).Risks, must(judge.Panel(ctx, evidence, .05, its))(t).Risks
+	own, theirs := must(judge.Panel(ctx, evidence, .05, nil))(t).Risks,
+		must(judge.Panel(ctx, evidence, .05, its))(t).Risks
 	zero := must(judge.Panel(ctx, evidence, .05, other))(t).Risks
 	near := func(what string, got, want float64) {
 		t.Helper()
@@ -80,7 +83,8 @@ func TestDifferences(t *testing.T) {
 			t.Errorf("%s: %v, want %v", what, got, want)
 		}
 	}
-	more, less := must(judge.Differences(ctx, evidence, .05, its, nil))(t), must(judge.Differences(ctx, evidence, .05, nil, its))(t)
+	more, less := must(judge.Differences(ctx, evidence, .05, its, nil))(t),
+		must(judge.Differences(ctx, evidence, .05, nil, its))(t)
 	both := must(judge.Differences(ctx, evidence, .05, its, other))(t)
 	if len(more) != len(own) || len(own) != 5 {
 		t.Errorf("%d differences of %d risks", len(more), len(own))
@@ -91,7 +95,8 @@ func TestDifferences(t *testing.T) {
 		near(name+", turned around", less[name].Interval.Estimate, -d.Interval.Estimate)
 		near(name+", turned around, bound", less[name].Lower, -d.Upper)
 		near(name+", of two others", both[name].Plain, theirs[name].Plain-zero[name].Plain)
-		if apart := math.Hypot(theirs[name].StandardError, own[name].StandardError); (name == "naive" || name == "ap") && !(d.StandardError < .9*apart) {
+		if apart := math.Hypot(theirs[name].StandardError, own[name].StandardError); (name == "naive" ||
+			name == "ap") && !(d.StandardError < .9*apart) {
 			t.Errorf("%s: standard error %v, were they independent %v", name, d.StandardError, apart)
 		}
 	}
@@ -153,7 +158,8 @@ func TestRareExposureIsDoubted(t *testing.T) {
 	rare.Starts = slices.Clone(rare.Starts)
 	rare.Starts[0].MeanSame = .0021
 	f := must(Diagnose(context.Background(), s.problem, &rare))(t)
-	if f.Class != Weak || f.Rare != .0021 || !strings.Contains(f.Verdict[0], "480 times as many things are relevant as were linked") {
+	if f.Class != Weak || f.Rare != .0021 ||
+		!strings.Contains(f.Verdict[0], "480 times as many things are relevant as were linked") {
 		t.Errorf("%s, %q", f.Class, f.Verdict)
 	}
 	if f = must(Diagnose(context.Background(), s.problem, s.result))(t); f.Class != Identified || f.Rare != 0 {
@@ -180,7 +186,8 @@ func TestIntervalsAreWiderThanSampling(t *testing.T) {
 	}
 	level := s.result.Judge()
 	level.Level = .5
-	if half := must(level.Risk(ctx, evidence, risk.Estimator{}, nil))(t); !(half.Upper-half.Lower < panel["ap"].Upper-panel["ap"].Lower) {
+	if half := must(level.Risk(ctx, evidence, risk.Estimator{},
+		nil))(t); !(half.Upper-half.Lower < panel["ap"].Upper-panel["ap"].Lower) {
 		t.Error("an interval of level .5 is no narrower")
 	}
 }
@@ -207,23 +214,28 @@ func TestJudgeWithoutPosterior(t *testing.T) {
 func TestJudgeRefuses(t *testing.T) {
 	s := must(saturated())(t)
 	ctx := context.Background()
-	if _, err := s.result.Judge().Risk(ctx, Evidence{Pairs: s.test.Pairs}, risk.Estimator{}, make([]float32, 3)); !errors.Is(err, ErrShape) {
+	if _, err := s.result.Judge().Risk(ctx, Evidence{Pairs: s.test.Pairs}, risk.Estimator{},
+		make([]float32, 3)); !errors.Is(err, ErrShape) {
 		t.Errorf("three predictions: %v", err)
 	}
-	if _, err := s.result.Judge().Risk(ctx, Evidence{Pairs: s.test.Pairs}, risk.Estimator{Scheme: risk.DR{}}, nil); err == nil {
+	if _, err := s.result.Judge().Risk(ctx, Evidence{Pairs: s.test.Pairs}, risk.Estimator{Scheme: risk.DR{}},
+		nil); err == nil {
 		t.Error("dr over pairs that are not logged")
 	}
 	for name, pairs := range map[string]*graph.Pairs{"nothing held out": nil, "no pairs": {}} {
-		if _, err := s.result.Judge().Panel(ctx, Evidence{Pairs: pairs}, .05, nil); !errors.Is(err, ErrData) || !strings.Contains(err.Error(), "split") {
+		if _, err := s.result.Judge().Panel(ctx, Evidence{Pairs: pairs}, .05, nil); !errors.Is(err, ErrData) ||
+			!strings.Contains(err.Error(), "split") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := new(Judge).Panel(ctx, Evidence{Pairs: s.test.Pairs}, .05, nil); !errors.Is(err, ErrSetting) || !strings.Contains(err.Error(), "JudgeOf") {
+	if _, err := new(Judge).Panel(ctx, Evidence{Pairs: s.test.Pairs}, .05, nil); !errors.Is(err, ErrSetting) ||
+		!strings.Contains(err.Error(), "JudgeOf") {
 		t.Errorf("a judge without models: %v", err)
 	}
 	cancelled, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := s.result.Judge().Risk(cancelled, Evidence{Pairs: s.test.Pairs}, risk.Estimator{}, nil); !errors.Is(err, context.Canceled) {
+	if _, err := s.result.Judge().Risk(cancelled, Evidence{Pairs: s.test.Pairs}, risk.Estimator{},
+		nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 }

@@ -62,13 +62,15 @@ var defaultPrior = prior{Alpha: 1, Tau: [2]float64{.5, .5}, Spread: [2]float64{1
 // the number of threads.
 const lots = 8
 
-func newLaplace(rows *kern.Matrix, p *graph.Pairs, cell []int32, cells int, group []uint8, sampling Sampling, exposure []risk.Exposure, threads int) (*laplace, error) {
+func newLaplace(rows *kern.Matrix, p *graph.Pairs, cell []int32, cells int, group []uint8, sampling Sampling,
+	exposure []risk.Exposure, threads int) (*laplace, error) {
 	d := rows.Dim()
 	x, err := kern.NewMatrix(p.Len(), d+1)
 	if err != nil {
 		return nil, fmt.Errorf("fit: the products of %d pairs: %w; use fewer pairs, or method mle", p.Len(), err)
 	}
-	l := &laplace{x: x, cell: cell, linked: p.Linked, exposure: exposure, d: d, cells: cells, threads: kern.Threads(threads), prior: defaultPrior, group: group}
+	l := &laplace{x: x, cell: cell, linked: p.Linked, exposure: exposure, d: d, cells: cells,
+		threads: kern.Threads(threads), prior: defaultPrior, group: group}
 	l.rate = make([]float64, p.Len())
 	for k := range l.rate {
 		l.rate[k] = 1
@@ -158,8 +160,9 @@ const hermiteCentre = .45714285714285714
 // costs one exponential however often its likelihood is averaged.
 type spread [3]float64
 
-// tally adds up Σ weight·log x over many pairs, for the weights of the points, by products: most x are near 1, so that
-// hundreds of pairs share a logarithm. A product is off by half an ulp for each factor, as a sum of logarithms would be.
+// tally adds up Σ weight·log x over many pairs, for the weights of the points, by products: most x
+// are near 1, so that hundreds of pairs share a logarithm. A product is off by half an ulp for each
+// factor, as a sum of logarithms would be.
 type tally struct {
 	loss     float64
 	weights  [4]float64 // of the logit itself, and of either side's three points
@@ -167,7 +170,8 @@ type tally struct {
 }
 
 func (l *laplace) tally() tally {
-	return tally{weights: [4]float64{l.centreWeight(), hermiteWeight[0], hermiteWeight[1], hermiteWeight[2]}, products: [4]float64{1, 1, 1, 1}}
+	return tally{weights: [4]float64{l.centreWeight(), hermiteWeight[0], hermiteWeight[1], hermiteWeight[2]},
+		products: [4]float64{1, 1, 1, 1}}
 }
 
 // add adds weights[i]·log x, for an x of at least 1, but for its rounding.
@@ -464,7 +468,8 @@ func (l *laplace) fisher(ctx context.Context, theta []float64) (*information, er
 			return
 		}
 		p := &parts[i]
-		turned, err1 := kern.NewMatrix(width, 512+32) // rows a power of two apart would fall on one another in the cache
+		// rows a power of two apart would fall on one another in the cache
+		turned, err1 := kern.NewMatrix(width, 512+32)
 		var err2, err3 error
 		p.a, err2 = kern.NewMatrix(width, width)
 		p.b, err3 = kern.NewMatrix(l.cells, width)
@@ -533,7 +538,8 @@ func (l *laplace) fisher(ctx context.Context, theta []float64) (*information, er
 	l.prior.precision(l, full)
 	factor, ok := lapack64.Potrf(full)
 	if !ok {
-		return nil, fmt.Errorf("%w: the information matrix is not positive definite; the vectors may hold huge or missing numbers", ErrDiverged)
+		return nil, fmt.Errorf("%w: the information matrix is not positive definite; the vectors may hold huge "+
+			"or missing numbers", ErrDiverged)
 	}
 	return &information{n: n, d: l.d, factor: factor}, nil
 }
@@ -757,7 +763,8 @@ type ascent struct {
 // information is an expectation and the likelihood's own curvature differs from it, so that
 // scoring alone would creep. It stops where the decrement, twice what is still to be gained in units
 // of log-likelihood, is enough. report is called in every iteration; it and the recorder may be nil.
-func (l *laplace) mode(ctx context.Context, theta []float64, info *information, enough float64, report func(value float64), r *recorder) (int, error) {
+func (l *laplace) mode(ctx context.Context, theta []float64, info *information, enough float64,
+	report func(value float64), r *recorder) (int, error) {
 	most := 200
 	if l.draws > 0 {
 		most = 2000 // the information is only near its matrix, and its iterations are cheap
@@ -845,7 +852,8 @@ func (l *laplace) mode(ctx context.Context, theta []float64, info *information, 
 		case !moved && decrement < spare:
 			a.ended = true // as near as the kernels' float32 can tell
 		case !moved:
-			return iteration, fmt.Errorf("%w: no step raises the posterior (round %d, decrement %.3g at %.6g)", ErrDiverged, iteration, decrement, a.value)
+			return iteration, fmt.Errorf("%w: no step raises the posterior (round %d, decrement %.3g at %.6g)",
+				ErrDiverged, iteration, decrement, a.value)
 		}
 		a.iteration, a.info, a.memory = iteration, info, memory
 	}

@@ -84,7 +84,8 @@ func TestInformationOfAPair(t *testing.T) {
 			outcomes := []outcome{{observed / sampled, linked}, {rate * (1 - observed) / sampled, base}}
 			if logged {
 				linked.exposure, refused.exposure, unseen.exposure = risk.Exposed, risk.Exposed, risk.Unexposed
-				outcomes = []outcome{{observed / sampled, linked}, {rate * base.pi * (1 - y) / sampled, refused}, {rate * base.rest / sampled, unseen}}
+				outcomes = []outcome{{observed / sampled, linked}, {rate * base.pi * (1 - y) / sampled, refused},
+					{rate * base.rest / sampled, unseen}}
 			}
 			var zz, zs, ss, dz, ds float64
 			var information contribution
@@ -101,7 +102,8 @@ func TestInformationOfAPair(t *testing.T) {
 				information.zs += o.chance * c.zs
 				information.ss += o.chance * c.ss
 			}
-			for name, pair := range map[string][2]float64{"mean ∂z": {dz, 0}, "mean ∂s": {ds, 0}, "zz": {information.zz, zz}, "zs": {information.zs, zs}, "ss": {information.ss, ss}} {
+			for name, pair := range map[string][2]float64{"mean ∂z": {dz, 0}, "mean ∂s": {ds, 0},
+				"zz": {information.zz, zz}, "zs": {information.zs, zs}, "ss": {information.ss, ss}} {
 				if math.Abs(pair[0]-pair[1]) > 1e-12 {
 					t.Errorf("rate %v logged %v: %s is %v, want %v", rate, logged, name, pair[0], pair[1])
 				}

@@ -28,7 +28,8 @@ func (s LBFGSSettings) withDefaults() LBFGSSettings {
 
 func (s LBFGSSettings) validate() error {
 	if s.Iterations < 0 || s.Memory < 0 || !(s.Tolerance >= 0) {
-		return fmt.Errorf("%w: L-BFGS with %d iterations, memory %d, tolerance %v; none may be negative", ErrSetting, s.Iterations, s.Memory, s.Tolerance)
+		return fmt.Errorf("%w: L-BFGS with %d iterations, memory %d, tolerance %v; none may be negative", ErrSetting,
+			s.Iterations, s.Memory, s.Tolerance)
 	}
 	return nil
 }
@@ -55,7 +56,8 @@ type descent struct {
 // Fletcher, Goldfarb and Shanno, and returns the parts at the end. The objective comes from
 // float32 kernels, so the line search allows for their rounding: that is why it is our own, and
 // why all its state is a few vectors.
-func trainLBFGS(ctx context.Context, engine Engine, o *Objective, params []float32, s LBFGSSettings, report func(iteration int, p Parts), r *recorder) (Parts, int, error) {
+func trainLBFGS(ctx context.Context, engine Engine, o *Objective, params []float32, s LBFGSSettings,
+	report func(iteration int, p Parts), r *recorder) (Parts, int, error) {
 	n := o.Size()
 	state := &descent{x: make([]float64, n), grad: make([]float64, n)}
 	next, nextGrad, direction := make([]float64, n), make([]float64, n), make([]float64, n)
@@ -141,7 +143,9 @@ func trainLBFGS(ctx context.Context, engine Engine, o *Objective, params []float
 	}
 	place(state.x)
 	if total := state.parts.Total(); math.IsNaN(total) || math.IsInf(total, 0) {
-		return state.parts, state.iteration, fmt.Errorf("%w after %d iterations: the objective is %v; keep the guards on (preset safe)", ErrDiverged, state.iteration, total)
+		return state.parts, state.iteration,
+			fmt.Errorf("%w after %d iterations: the objective is %v; keep the guards on (preset safe)", ErrDiverged,
+				state.iteration, total)
 	}
 	return state.parts, state.iteration, nil
 }

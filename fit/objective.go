@@ -485,7 +485,8 @@ type portion struct {
 }
 
 // portions sums the objective's pairs in fixed portions, without the prior; gradients only if grad is not nil.
-func (c CPU) portions(ctx context.Context, o *Objective, params []float32, grad []float64, meanWeight float64) ([]portion, error) {
+func (c CPU) portions(ctx context.Context, o *Objective, params []float32, grad []float64,
+	meanWeight float64) ([]portion, error) {
 	n := o.Pairs.Len()
 	if len(params) < o.Size() || grad != nil && len(grad) < o.Size() {
 		return nil, fmt.Errorf("%w: %d parameters for models with %d", ErrShape, len(params), o.Size())

@@ -76,7 +76,8 @@ func TestSlopes(t *testing.T) {
 		for variant := range 4 {
 			held, floor := variant%2 == 1, .3*float64(variant/2)
 			for _, sampling := range []Sampling{CaseControl, Unweighted, Weighted} {
-				o := &Objective{Likelihood: 2, Risk: 3, Scheme: scheme, Held: held, Sampling: sampling, EvenRisk: sampling == Unweighted}
+				o := &Objective{Likelihood: 2, Risk: 3, Scheme: scheme, Held: held, Sampling: sampling,
+					EvenRisk: sampling == Unweighted}
 				o.Floor = floor
 				o.Exposure = []risk.Exposure{} // per workspace
 				w := newWorkspace()
@@ -90,18 +91,22 @@ func TestSlopes(t *testing.T) {
 					parts := o.slopes(w, stretch, 1, true)
 					var total, magnitude float64
 					for k := range stretch {
-						v, dz, ds := reference(o, w.linked[k], w.exposure[k], float64(w.z[k]), float64(w.s[k]), float64(w.rate[k]), float64(w.weight[k]))
+						v, dz, ds := reference(o, w.linked[k], w.exposure[k], float64(w.z[k]), float64(w.s[k]),
+							float64(w.rate[k]), float64(w.weight[k]))
 						total += v
 						magnitude += math.Abs(v)
-						for name, pair := range map[string][2]float64{"∂z": {float64(w.dz[k]), dz}, "∂s": {float64(w.ds[k]), ds}} {
+						for name, pair := range map[string][2]float64{"∂z": {float64(w.dz[k]), dz},
+							"∂s": {float64(w.ds[k]), ds}} {
 							if math.Abs(pair[0]-pair[1]) > 2e-4*(math.Abs(pair[1])+1) {
 								t.Fatalf("scheme %d held %v %v: %s at z %v s %v linked %v exposure %d: %v, want %v",
-									scheme, held, sampling, name, w.z[k], w.s[k], w.linked[k], w.exposure[k], pair[0], pair[1])
+									scheme, held, sampling, name, w.z[k], w.s[k], w.linked[k], w.exposure[k], pair[0],
+									pair[1])
 							}
 						}
 					}
 					if got := parts.Total(); math.Abs(got-total) > 1e-5*magnitude {
-						t.Fatalf("scheme %d held %v floor %v %v: value %v, want %v", scheme, held, floor, sampling, got, total)
+						t.Fatalf("scheme %d held %v floor %v %v: value %v, want %v", scheme, held, floor, sampling,
+							got, total)
 					}
 				}
 			}
@@ -171,13 +176,15 @@ func TestGradient(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, propensityKind := range model.PropensityKinds() {
-			options := model.PropensityOptions{Rank: 2, Hidden: 3, Propensity: .4, Rest: .3, Exposures: []model.Exposure{}}
+			options := model.PropensityOptions{Rank: 2, Hidden: 3, Propensity: .4, Rest: .3,
+				Exposures: []model.Exposure{}}
 			propensity, err := model.NewPropensity(propensityKind, p.Nodes, options)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, scheme := range []Scheme{None, W, PU, AP, Other} {
-				o := &Objective{Link: link, Propensity: propensity, Likelihood: 1.5, Risk: .7, Scheme: scheme, Pairs: p.Train,
+				o := &Objective{Link: link, Propensity: propensity, Likelihood: 1.5, Risk: .7, Scheme: scheme,
+					Pairs:  p.Train,
 					Custom: risk.Estimator{Scheme: custom}}
 				if scheme == AP {
 					o.Exposure = exposure
@@ -212,7 +219,8 @@ func TestGradient(t *testing.T) {
 					numeric := (value(at+h) - value(at-h)) / float64((at+h)-(at-h))
 					params[i] = at
 					if math.Abs(numeric-grad[i]) > 3e-3*(1+math.Abs(numeric)) {
-						t.Errorf("%s, %s, scheme %d: parameter %d of %d has slope %v, by differences %v", linkKind, propensityKind, scheme, i, n, grad[i], numeric)
+						t.Errorf("%s, %s, scheme %d: parameter %d of %d has slope %v, by differences %v", linkKind,
+							propensityKind, scheme, i, n, grad[i], numeric)
 					}
 				}
 			}

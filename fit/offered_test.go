@@ -34,7 +34,8 @@ func TestOfferedSlopes(t *testing.T) {
 		dz := (loss(z+h, s, linked) - loss(z-h, s, linked)) / (2 * h)
 		ds := (loss(z, s+h, linked) - loss(z, s-h, linked)) / (2 * h)
 		if math.Abs(got.loss-loss(z, s, linked)) > 1e-9 || math.Abs(got.dz-dz) > 1e-6 || math.Abs(got.ds-ds) > 1e-6 {
-			t.Fatalf("z %v, s %v, linked %v: %+v, want loss %v, slopes %v %v", z, s, linked, got, loss(z, s, linked), dz, ds)
+			t.Fatalf("z %v, s %v, linked %v: %+v, want loss %v, slopes %v %v", z, s, linked, got, loss(z, s, linked),
+				dz, ds)
 		}
 		// the information is the mean square of the slopes over what can happen
 		var zz, zs, ss float64
@@ -53,7 +54,8 @@ func TestOfferedSlopes(t *testing.T) {
 
 // The objective of minibatches has the gradient of its own value, offered pairs among the others.
 func TestOfferedGradient(t *testing.T) {
-	w, err := world.New(t.Context(), world.Settings{Nodes: 40, Dim: 4, Fields: world.EvenFields(2), Plan: world.Plan{Seed: 2, Threads: 1}})
+	w, err := world.New(t.Context(), world.Settings{Nodes: 40, Dim: 4, Fields: world.EvenFields(2),
+		Plan: world.Plan{Seed: 2, Threads: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +76,8 @@ func TestOfferedGradient(t *testing.T) {
 	for k := range exposure {
 		exposure[k] = []risk.Exposure{risk.Unlogged, risk.Offered, logEntry(sample.Exposed[k])}[k%3]
 	}
-	o := &Objective{Link: link, Propensity: propensity, Likelihood: 1, Risk: 1, Scheme: AP, Pairs: sample.Pairs, Exposure: exposure}
+	o := &Objective{Link: link, Propensity: propensity, Likelihood: 1, Risk: 1, Scheme: AP, Pairs: sample.Pairs,
+		Exposure: exposure}
 	params := make([]float32, o.Size())
 	rng := rand.New(rand.NewPCG(4, 0))
 	for k := range params {
@@ -108,7 +111,8 @@ func TestOfferedGradient(t *testing.T) {
 // A log of what was offered teaches relevance without touching what links say of exposure, although it shows what the
 // recommender likes best and nothing that is linked already.
 func TestOfferedLog(t *testing.T) {
-	w, err := world.New(t.Context(), world.Settings{Nodes: 160, Dim: 6, Fields: world.EvenFields(2), Plan: world.Plan{BaseRate: .2, Seed: 8, Threads: 1}})
+	w, err := world.New(t.Context(), world.Settings{Nodes: 160, Dim: 6, Fields: world.EvenFields(2),
+		Plan: world.Plan{BaseRate: .2, Seed: 8, Threads: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +128,8 @@ func TestOfferedLog(t *testing.T) {
 	}
 	for k := range sample.Pairs.Len() {
 		if !sample.Pairs.Linked[k] && rng.Float64() < .1+.8*sample.Truth[k].Link {
-			log.Source, log.Target = append(log.Source, sample.Pairs.Source[k]), append(log.Target, sample.Pairs.Target[k])
+			log.Source, log.Target = append(log.Source, sample.Pairs.Source[k]),
+				append(log.Target, sample.Pairs.Target[k])
 			log.Exposed, log.Linked = append(log.Exposed, true), append(log.Linked, sample.Relevant[k])
 		}
 	}
@@ -153,13 +158,15 @@ func TestOfferedLog(t *testing.T) {
 	without, before := propensity(d, nil)
 	d.Log = Offered
 	with, after := propensity(d, log)
-	t.Logf("π̂ without %.2f, off by %.2f; with %.2f, off by %.2f; π %.2f", without, before, with, after, w.Propensities())
+	t.Logf("π̂ without %.2f, off by %.2f; with %.2f, off by %.2f; π %.2f", without, before, with, after,
+		w.Propensities())
 	if after > .15 {
 		t.Errorf("with %d pairs offered π̂ is off by %.2f, without by %.2f", len(log.Source), after, before)
 	}
 	d.Log = Complete
 	if _, wrong := propensity(d, log); wrong < 2*after {
-		t.Errorf("taken for complete the log gives a π̂ that is off by %.2f; then offered, %.2f, is no gain", wrong, after)
+		t.Errorf("taken for complete the log gives a π̂ that is off by %.2f; then offered, %.2f, is no gain", wrong,
+			after)
 	}
 }
 

@@ -139,7 +139,8 @@ func (p *Posterior) Draws() int {
 func (p *Posterior) Replicates() int { return len(p.replicates) }
 
 // newPosterior makes a posterior of a mode and the information there.
-func newPosterior(ctx context.Context, l *laplace, p Problem, cells []int32, s Settings, mode []float64, info *information, report func(refit, of int), r *recorder) (*Posterior, error) {
+func newPosterior(ctx context.Context, l *laplace, p Problem, cells []int32, s Settings, mode []float64,
+	info *information, report func(refit, of int), r *recorder) (*Posterior, error) {
 	scale, _ := l.predictive(mode)
 	a := &aftermath{
 		Posterior: &Posterior{
@@ -223,7 +224,8 @@ func (a *aftermath) restore(c *checkpoint) {
 		a.replicates = append(a.replicates, replicate{part[:width], part[width : 2*width], part[2*width:]})
 	}
 	if c.truth("aftermath.links") {
-		a.links = &linksAlone{numbers[float64](c, "aftermath.links.logits", cells), numbers[float64](c, "aftermath.links.covariance", cells*cells)}
+		a.links = &linksAlone{numbers[float64](c, "aftermath.links.logits", cells),
+			numbers[float64](c, "aftermath.links.covariance", cells*cells)}
 	}
 }
 
@@ -334,7 +336,10 @@ func (a *aftermath) vary(ctx context.Context, which int) error {
 
 // withoutLogs finds what the links alone would have said, for the test of logged exposure.
 func (a *aftermath) withoutLogs(ctx context.Context) error {
-	if !slices.ContainsFunc(a.laplace.exposure, func(e risk.Exposure) bool { return e == risk.Exposed || e == risk.Unexposed }) {
+	if !slices.ContainsFunc(a.laplace.exposure, func(e risk.Exposure) bool {
+		return e == risk.Exposed ||
+			e == risk.Unexposed
+	}) {
 		return nil
 	}
 	blind := a.newRefit()
@@ -388,7 +393,8 @@ func (a *aftermath) replicate(ctx context.Context, k int) error {
 	if err := a.relearn(ctx, again); err != nil {
 		return fmt.Errorf("replicate %d: %w", k+1, err)
 	}
-	a.replicates = append(a.replicates, replicate{truth: l.weights(drawn), link: again.published(again.theta), logits: again.logits()})
+	a.replicates = append(a.replicates, replicate{truth: l.weights(drawn), link: again.published(again.theta),
+		logits: again.logits()})
 	return nil
 }
 
@@ -527,7 +533,8 @@ func (p *Posterior) tensors() []model.Tensor {
 	}
 	count := len(p.replicates)
 	return []model.Tensor{
-		{Name: "posterior.numbers", Shape: []int{6}, Data: []float64{p.Alpha, p.Tau[0], p.Tau[1], p.unit, p.scale, caseControl}},
+		{Name: "posterior.numbers", Shape: []int{6}, Data: []float64{p.Alpha, p.Tau[0], p.Tau[1], p.unit, p.scale,
+			caseControl}},
 		{Name: "posterior.cells", Shape: []int{len(p.Cells)}, Data: p.Cells},
 		covariance,
 		{Name: "posterior.prior.link", Shape: []int{len(p.hyper), width}, Data: hyperLinks},
@@ -566,14 +573,17 @@ func PosteriorOf(m model.Model) (*Posterior, error) {
 	if !fits || !ok1 || !ok2 || !ok4 || !ok5 || !ok6 || !ok7 || !ok8 || len(numbers) != 6 || width == 0 ||
 		len(truths)%width != 0 || len(links) != len(truths) || len(logits) != len(truths)/width*len(cells) ||
 		len(priorLinks)%width != 0 || len(priorLogits) != len(priorLinks)/width*len(cells) {
-		return nil, fmt.Errorf("%w: the model's posterior does not fit its %d weights and %d field pairs; fit the model anew", ErrShape, width, len(cells))
+		return nil, fmt.Errorf("%w: the model's posterior does not fit its %d weights and %d field pairs; fit "+
+			"the model anew", ErrShape, width, len(cells))
 	}
 	for _, c := range cells {
 		if uint32(c) >= uint32(len(m.PropensityParams)) {
-			return nil, fmt.Errorf("%w: the model's posterior speaks of field pair %d of %d; fit the model anew", ErrShape, c, len(m.PropensityParams))
+			return nil, fmt.Errorf("%w: the model's posterior speaks of field pair %d of %d; fit the model anew",
+				ErrShape, c, len(m.PropensityParams))
 		}
 	}
-	p := &Posterior{Alpha: numbers[0], Tau: [2]float64{numbers[1], numbers[2]}, Cells: cells, unit: numbers[3], scale: numbers[4], caseControl: numbers[5] != 0, seed: m.Seed}
+	p := &Posterior{Alpha: numbers[0], Tau: [2]float64{numbers[1], numbers[2]}, Cells: cells, unit: numbers[3],
+		scale: numbers[4], caseControl: numbers[5] != 0, seed: m.Seed}
 	p.info = &information{n: n, d: width - 1}
 	if factored {
 		triangle := make([]float64, len(factor))
@@ -583,18 +593,21 @@ func PosteriorOf(m model.Model) (*Posterior, error) {
 		p.info.factor = fromLower(triangle, n)
 		for i := range n {
 			if !(p.info.factor.Data[i*n+i] > 0) {
-				return nil, fmt.Errorf("%w: the model's posterior is not positive definite; fit the model anew", ErrShape)
+				return nil, fmt.Errorf("%w: the model's posterior is not positive definite; fit the model anew",
+					ErrShape)
 			}
 		}
 	} else {
 		p.info.draws = &draws{joint: rowsOf(joint, n)}
 	}
 	for k := range len(priorLinks) / width {
-		p.hyper = append(p.hyper, variant{link: priorLinks[k*width : (k+1)*width], logits: priorLogits[k*len(cells) : (k+1)*len(cells)]})
+		p.hyper = append(p.hyper, variant{link: priorLinks[k*width : (k+1)*width],
+			logits: priorLogits[k*len(cells) : (k+1)*len(cells)]})
 	}
 	for k := range len(truths) / width {
 		p.replicates = append(p.replicates, replicate{
-			truth: truths[k*width : (k+1)*width], link: links[k*width : (k+1)*width], logits: logits[k*len(cells) : (k+1)*len(cells)],
+			truth: truths[k*width : (k+1)*width], link: links[k*width : (k+1)*width],
+			logits: logits[k*len(cells) : (k+1)*len(cells)],
 		})
 	}
 	return p, nil

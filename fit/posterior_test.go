@@ -35,7 +35,8 @@ func newSmall(p world.Plan, pairs, dim int, logged float64, s Settings) (*small,
 	if out.test, err = w.Pairs(ctx, 4_000, world.Draw{Part: 2, Logged: .1}); err != nil {
 		return nil, err
 	}
-	out.problem = Problem{Nodes: model.NodesOf(w.Graph()), Train: out.train.Pairs, Exposure: exposures(out.train, logged)}
+	out.problem = Problem{Nodes: model.NodesOf(w.Graph()), Train: out.train.Pairs,
+		Exposure: exposures(out.train, logged)}
 	if s.Starts == nil {
 		s.Starts = []float64{.3}
 	}
@@ -160,7 +161,8 @@ func TestHistoryObeysItsProbabilities(t *testing.T) {
 			if o.Exposure == risk.Exposed {
 				exposed++
 			}
-			if (logged == risk.Unlogged) != (o.Exposure == risk.Unlogged) || (logged == risk.Offered) != (o.Exposure == risk.Offered) || o.Linked && o.Exposure == risk.Unexposed {
+			if (logged == risk.Unlogged) != (o.Exposure == risk.Unlogged) ||
+				(logged == risk.Offered) != (o.Exposure == risk.Offered) || o.Linked && o.Exposure == risk.Unexposed {
 				t.Fatalf("impossible: %+v", o)
 			}
 		}

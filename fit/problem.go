@@ -19,11 +19,11 @@ type Problem struct {
 	Train      *graph.Pairs
 	Validation *graph.Pairs    // chooses the ridge and when to stop; nil means a tenth of the sources of Train
 	Exposure   []risk.Exposure // of each training pair; nil means that nothing is logged
-	// Data is what the pairs were drawn from, for the model to keep; nil for pairs that were made otherwise. Data.Prepare
-	// sets it.
+	// Data is what the pairs were drawn from, for the model to keep; nil for pairs that were made
+	// otherwise. Data.Prepare sets it.
 	Data *Data
-	// Echo says how far the vectors follow from the links, as graph.Graph.Echo has it: such vectors carry exposure, and hide
-	// it. A Drawing sets it.
+	// Echo says how far the vectors follow from the links, as graph.Graph.Echo has it: such vectors
+	// carry exposure, and hide it. A Drawing sets it.
 	Echo float64
 }
 
@@ -43,7 +43,8 @@ func (p Problem) validate(threads int) ([]Warning, error) {
 	}
 	n := p.Nodes.Vectors.Len()
 	if len(p.Nodes.Fields) != n {
-		return nil, fmt.Errorf("%w: %d vectors and %d fields; they must be of the same nodes", ErrShape, n, len(p.Nodes.Fields))
+		return nil, fmt.Errorf("%w: %d vectors and %d fields; they must be of the same nodes", ErrShape, n,
+			len(p.Nodes.Fields))
 	}
 	if p.Exposure != nil && len(p.Exposure) != p.Train.Len() {
 		return nil, fmt.Errorf("%w: %d exposures for %d training pairs", ErrShape, len(p.Exposure), p.Train.Len())
@@ -68,7 +69,8 @@ func (p Problem) validate(threads int) ([]Warning, error) {
 	}
 	switch links {
 	case 0:
-		return nil, fmt.Errorf("%w: none of the %d is linked; check that sources and targets are not swapped, or sample more", ErrData, p.Train.Len())
+		return nil, fmt.Errorf("%w: none of the %d is linked; check that sources and targets are not swapped, "+
+			"or sample more", ErrData, p.Train.Len())
 	case p.Train.Len():
 		return nil, fmt.Errorf("%w: all %d are linked; sample unlinked pairs too", ErrData, links)
 	}
@@ -86,7 +88,8 @@ func checkColumns(p *graph.Pairs, nodes int) error {
 			return fmt.Errorf("%w: pair %d goes from node %d to node %d of %d", ErrShape, k, i, j, nodes)
 		}
 		if w, r := p.Weight[k], p.Rate[k]; !(w > 0) || math.IsInf(w, 0) || !(r > 0 && r <= 1) {
-			return fmt.Errorf("%w: pair %d has weight %v and rate %v; weights are positive, rates in (0, 1]", ErrShape, k, w, r)
+			return fmt.Errorf("%w: pair %d has weight %v and rate %v; weights are positive, rates in (0, 1]", ErrShape,
+				k, w, r)
 		}
 	}
 	return nil
@@ -107,11 +110,14 @@ func (p Problem) checkNodes(used []bool, threads int) ([]Warning, error) {
 	}
 	zero, example, bad := p.checkVectors(used, threads)
 	if bad >= 0 {
-		return nil, fmt.Errorf("%w: the vector of node %d holds a number that is not finite; encode it again or leave the node out", ErrData, bad)
+		return nil, fmt.Errorf("%w: the vector of node %d holds a number that is not finite; encode it again or "+
+			"leave the node out", ErrData, bad)
 	}
 	var warnings []Warning
 	if zero > 0 {
-		warnings = append(warnings, Warning{"zero-vectors", fmt.Sprintf("%d nodes have a vector of zeros (the first is node %d): their links say nothing of the text; give them a text or leave them out", zero, example)})
+		warnings = append(warnings, Warning{"zero-vectors",
+			fmt.Sprintf("%d nodes have a vector of zeros (the first is node %d): their links say nothing of the "+
+				"text; give them a text or leave them out", zero, example)})
 	}
 	for f, count := range members {
 		if count == 1 {
@@ -119,7 +125,8 @@ func (p Problem) checkNodes(used []bool, threads int) ([]Warning, error) {
 			if f < len(p.Nodes.FieldNames) {
 				name = p.Nodes.FieldNames[f]
 			}
-			warnings = append(warnings, Warning{"tiny-field", fmt.Sprintf("field %q has a single node: its propensities are the prior's; merge small fields", name)})
+			warnings = append(warnings, Warning{"tiny-field",
+				fmt.Sprintf("field %q has a single node: its propensities are the prior's; merge small fields", name)})
 		}
 	}
 	return warnings, nil
@@ -200,7 +207,8 @@ func (p Problem) without(held func(source int32) bool) (*graph.Pairs, []risk.Exp
 	if held == nil {
 		return p.Train, p.Exposure
 	}
-	return pairsAt(p.Train, p.Exposure, placesWhere(p.Train.Len(), func(k int) bool { return !held(p.Train.Source[k]) }))
+	return pairsAt(p.Train, p.Exposure, placesWhere(p.Train.Len(),
+		func(k int) bool { return !held(p.Train.Source[k]) }))
 }
 
 // placesWhere lists the pairs that a condition holds for.

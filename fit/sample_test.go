@@ -15,7 +15,8 @@ import (
 func TestSomePairs(t *testing.T) {
 	const pairs, most = 100_000, 20_000
 	places := some(pairs, most, 1)
-	if n := len(places); math.Abs(float64(n)-most) > 5*math.Sqrt(most) || !slices.IsSorted(places) || !slices.Equal(places, some(pairs, most, 1)) || slices.Equal(places, some(pairs, most, 2)) {
+	if n := len(places); math.Abs(float64(n)-most) > 5*math.Sqrt(most) || !slices.IsSorted(places) ||
+		!slices.Equal(places, some(pairs, most, 1)) || slices.Equal(places, some(pairs, most, 2)) {
 		t.Errorf("%d places", n)
 	}
 	fifth := 0
@@ -35,7 +36,8 @@ func TestSomePairs(t *testing.T) {
 // Where the products of all pairs would not fit, bayes learns from a part and says so.
 func TestBayesOfTooManyPairs(t *testing.T) {
 	ctx := context.Background()
-	w := must(world.New(ctx, world.Settings{Nodes: 500, Dim: 8, Fields: world.EvenFields(3), Plan: world.Plan{Seed: 2}}))(t)
+	w := must(world.New(ctx, world.Settings{Nodes: 500, Dim: 8, Fields: world.EvenFields(3),
+		Plan: world.Plan{Seed: 2}}))(t)
 	train := must(w.Pairs(ctx, 30_000, world.Draw{}))(t)
 	p := Problem{Nodes: model.NodesOf(w.Graph()), Train: train.Pairs}
 	s := Settings{Replicates: -1, Starts: []float64{.3}, mostBytes: 4 * 9 * 10_000}

@@ -29,7 +29,8 @@ func TestSplit(t *testing.T) {
 	p.Validation = nil
 	validation, held := p.split()
 	train, exposure := p.without(held)
-	if validation.Len()+train.Len() != p.Train.Len() || validation.Len() < p.Train.Len()/20 || len(exposure) != train.Len() {
+	if validation.Len()+train.Len() != p.Train.Len() || validation.Len() < p.Train.Len()/20 ||
+		len(exposure) != train.Len() {
 		t.Fatalf("%d and %d of %d pairs, %d exposures", validation.Len(), train.Len(), p.Train.Len(), len(exposure))
 	}
 	at := map[*graph.Pairs]int{}
@@ -77,10 +78,12 @@ func TestTrainingLeavesHeldSourcesOut(t *testing.T) {
 	} {
 		train := func(p Problem) []float32 {
 			link, propensity := mustModels(t, p.Nodes)
-			o := &Objective{Link: link, Propensity: propensity, Likelihood: 1, Risk: 1, Scheme: W, Held: true, Pairs: p.Train, Exposure: p.Exposure}
+			o := &Objective{Link: link, Propensity: propensity, Likelihood: 1, Risk: 1, Scheme: W, Held: true,
+				Pairs: p.Train, Exposure: p.Exposure}
 			state := newAdamState(o, make([]float32, o.Size()), 1e-3)
 			_, held := p.split()
-			if err := trainAdam(context.Background(), o, held, nil, state, s.Adam.withDefaults(), Progress{}, "", nil, nil); err != nil {
+			if err := trainAdam(context.Background(), o, held, nil, state, s.Adam.withDefaults(), Progress{}, "", nil,
+				nil); err != nil {
 				t.Fatal(err)
 			}
 			return append(state.params, float32(state.history[1].Objective))
@@ -129,10 +132,12 @@ func TestDiagnoseSome(t *testing.T) {
 	if n := f.Support.Examined; n < p.Train.Len()/6 || n > p.Train.Len()/2 || all.Support.Examined != p.Train.Len() {
 		t.Errorf("%d and %d of %d pairs examined", n, all.Support.Examined, p.Train.Len())
 	}
-	if !strings.Contains(strings.Join(f.Verdict, " "), "Mean ŷ was looked at in") || strings.Contains(strings.Join(all.Verdict, " "), "looked at in") {
+	if !strings.Contains(strings.Join(f.Verdict, " "), "Mean ŷ was looked at in") ||
+		strings.Contains(strings.Join(all.Verdict, " "), "looked at in") {
 		t.Errorf("%q and %q", f.Verdict, all.Verdict)
 	}
-	if f.Class != all.Class || !reflect.DeepEqual(f.Advice, all.Advice) || !reflect.DeepEqual(f.Cells, all.Cells) || !reflect.DeepEqual(f.Ridge, all.Ridge) || !reflect.DeepEqual(f.Ratio, all.Ratio) {
+	if f.Class != all.Class || !reflect.DeepEqual(f.Advice, all.Advice) || !reflect.DeepEqual(f.Cells, all.Cells) ||
+		!reflect.DeepEqual(f.Ridge, all.Ridge) || !reflect.DeepEqual(f.Ratio, all.Ratio) {
 		t.Errorf("%s by some pairs, %s by all", f.Class, all.Class)
 	}
 	// what differs is mean ŷ, within the error of having looked at some
@@ -140,7 +145,8 @@ func TestDiagnoseSome(t *testing.T) {
 		t.Errorf("mean ŷ is %v by some pairs, %v by all", f.MeanLink, all.MeanLink)
 	}
 	if f.MeanLink.Sampling <= all.MeanLink.Sampling {
-		t.Errorf("fewer pairs, and yet the sampling error is %v, not above %v", f.MeanLink.Sampling, all.MeanLink.Sampling)
+		t.Errorf("fewer pairs, and yet the sampling error is %v, not above %v", f.MeanLink.Sampling,
+			all.MeanLink.Sampling)
 	}
 	f.Support.Examined = all.Support.Examined
 	if f.Support != all.Support {
@@ -151,7 +157,8 @@ func TestDiagnoseSome(t *testing.T) {
 // One source with all pairs cannot be taken whole.
 func TestExaminedOfOneSource(t *testing.T) {
 	const n = 1000
-	p := &graph.Pairs{Source: make([]int32, n), Target: make([]int32, n), Linked: make([]bool, n), Weight: make([]float64, n), Rate: make([]float64, n), Universe: n}
+	p := &graph.Pairs{Source: make([]int32, n), Target: make([]int32, n), Linked: make([]bool, n),
+		Weight: make([]float64, n), Rate: make([]float64, n), Universe: n}
 	d := &diagnosis{problem: Problem{Train: p, Exposure: make([]risk.Exposure, n)}, most: 100}
 	if e := d.examined(); e.Pairs.Len() != 100 || len(e.Exposure) != 100 {
 		t.Errorf("%d pairs, %d exposures", e.Pairs.Len(), len(e.Exposure))
@@ -191,7 +198,8 @@ func TestCheckVectors(t *testing.T) {
 		for _, threads := range []int{1, 4} {
 			zero, example, bad := Problem{Nodes: model.Nodes{Vectors: v}}.checkVectors(used, threads)
 			if zero != c.zero || example != c.example || bad != c.bad {
-				t.Errorf("%s: %d zeros from %d, %d not finite; not %d, %d and %d", c.name, zero, example, bad, c.zero, c.example, c.bad)
+				t.Errorf("%s: %d zeros from %d, %d not finite; not %d, %d and %d", c.name, zero, example, bad, c.zero,
+					c.example, c.bad)
 			}
 		}
 	}

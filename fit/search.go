@@ -114,25 +114,30 @@ const mostPoints = 1000
 // validate checks the grid against the settings that it varies.
 func (g Search) validate(s Settings, m method) error {
 	if g.Points < 0 || g.Points > 0 && len(g.Axes) == 0 {
-		return fmt.Errorf("%w: a search of %d points over %d settings; give a positive number and something to search over", ErrSetting, g.Points, len(g.Axes))
+		return fmt.Errorf("%w: a search of %d points over %d settings; give a positive number and something to "+
+			"search over", ErrSetting, g.Points, len(g.Axes))
 	}
 	seen := map[string]bool{}
 	for _, axis := range g.Axes {
 		a, ok := searchables[axis.Name]
 		switch {
 		case !ok:
-			return fmt.Errorf("%w: %q cannot be searched over; there is %s", ErrSetting, axis.Name, strings.Join(slices.Sorted(maps.Keys(searchables)), ", "))
+			return fmt.Errorf("%w: %q cannot be searched over; there is %s", ErrSetting, axis.Name,
+				strings.Join(slices.Sorted(maps.Keys(searchables)), ", "))
 		case m.bayes:
-			return fmt.Errorf("%w: bayes learns its own hyperparameters, so there is no %s to search over; choose another method, or do not search", ErrSetting, axis.Name)
+			return fmt.Errorf("%w: bayes learns its own hyperparameters, so there is no %s to search over; "+
+				"choose another method, or do not search", ErrSetting, axis.Name)
 		case m.untrained:
-			return fmt.Errorf("%w: %s is not trained, so there is no %s to search over; choose another method, or do not search", ErrSetting, s.Method, axis.Name)
+			return fmt.Errorf("%w: %s is not trained, so there is no %s to search over; choose another method, "+
+				"or do not search", ErrSetting, s.Method, axis.Name)
 		case seen[axis.Name]:
 			return fmt.Errorf("%w: %s is searched over twice; give all its values at once", ErrSetting, axis.Name)
 		case len(axis.Values) == 0:
 			return fmt.Errorf("%w: no values of %s to search over; give some", ErrSetting, axis.Name)
 		}
 		if why := a.idle(s, m); why != "" {
-			return fmt.Errorf("%w: searching over %s would change nothing, since %s; leave it out", ErrSetting, axis.Name, why)
+			return fmt.Errorf("%w: searching over %s would change nothing, since %s; leave it out", ErrSetting,
+				axis.Name, why)
 		}
 		seen[axis.Name] = true
 		for i, v := range axis.Values {
@@ -142,7 +147,8 @@ func (g Search) validate(s Settings, m method) error {
 			case a.whole && !(v >= 1 && v <= math.MaxInt32 && v == math.Trunc(v)):
 				return fmt.Errorf("%w: the search tries %s = %v; give whole numbers from 1", ErrSetting, axis.Name, v)
 			case v < 0 && (axis.Name == "lambda-r" || axis.Name == "floor"):
-				return fmt.Errorf("%w: the search tries %s = %v; give numbers that are not negative", ErrSetting, axis.Name, v)
+				return fmt.Errorf("%w: the search tries %s = %v; give numbers that are not negative", ErrSetting,
+					axis.Name, v)
 			case axis.Name == "ridge" && !(v > 0):
 				return fmt.Errorf("%w: the search tries ridge = %v; give positive variances of z", ErrSetting, v)
 			}
@@ -155,7 +161,8 @@ func (g Search) validate(s Settings, m method) error {
 		}
 	}
 	if n := g.size(); n > mostPoints && g.Points == 0 {
-		return fmt.Errorf("%w: the search has %.6g points, which is more than %d; say how many of them to try", ErrSetting, n, mostPoints)
+		return fmt.Errorf("%w: the search has %.6g points, which is more than %d; say how many of them to try",
+			ErrSetting, n, mostPoints)
 	} else if n > 1<<53 {
 		return fmt.Errorf("%w: the search has %.3g points, too many to draw from; give fewer values", ErrSetting, n)
 	}
@@ -228,7 +235,9 @@ func (t *training) plan() error {
 	t.points = t.settings.Search.points(t.settings.Seed)
 	if validation, _ := t.problem.split(); validation == nil && len(t.points) > 1 {
 		t.points = t.points[:1]
-		t.result.Warnings = append(t.result.Warnings, Warning{"search", "there are no validation pairs to choose settings by, so the first of the search were taken; give pairs of more sources"})
+		t.result.Warnings = append(t.result.Warnings,
+			Warning{"search", "there are no validation pairs to choose settings by, so the first of the search " +
+				"were taken; give pairs of more sources"})
 	}
 	for _, point := range t.points {
 		if _, err := model.NewLink(t.settings.Link, t.problem.Nodes, t.settings.at(point).LinkOptions); err != nil {
@@ -278,7 +287,8 @@ func (t *training) choose() error {
 		t.result.Trials[best].Chosen = true
 		t.result.Validation = t.result.Trials[best].Validation
 	case len(t.result.Trials) > 0:
-		return fmt.Errorf("%w at all %d points of the search; search over smaller learning rates, or keep the guards on (preset safe)", ErrDiverged, len(t.points))
+		return fmt.Errorf("%w at all %d points of the search; search over smaller learning rates, or keep the "+
+			"guards on (preset safe)", ErrDiverged, len(t.points))
 	default:
 		best = 0
 	}

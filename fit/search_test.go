@@ -22,9 +22,12 @@ func axis(name string, values ...float64) Axis { return Axis{name, values} }
 func TestSearchIsFitAtEveryPoint(t *testing.T) {
 	p := checkpointProblem(t, 1)
 	for name, s := range map[string]Settings{
-		"adam":  {Method: "ap", Adam: AdamSettings{Epochs: 5}, Search: Search{Axes: []Axis{axis("lambda-r", 1, 5), axis("lr", 1e-3, 1e-2, 3e-2), axis("ridge", .1)}}},
-		"lbfgs": {Method: "naive", Optimiser: "lbfgs", LBFGS: LBFGSSettings{Iterations: 10}, Search: Search{Axes: []Axis{axis("ridge", .1, 1, 10)}}},
-		"rank":  {Method: "mle", Link: "low-rank", Adam: AdamSettings{Epochs: 4, Rate: .01}, Search: Search{Axes: []Axis{axis("rank", 1, 4)}}},
+		"adam": {Method: "ap", Adam: AdamSettings{Epochs: 5},
+			Search: Search{Axes: []Axis{axis("lambda-r", 1, 5), axis("lr", 1e-3, 1e-2, 3e-2), axis("ridge", .1)}}},
+		"lbfgs": {Method: "naive", Optimiser: "lbfgs", LBFGS: LBFGSSettings{Iterations: 10},
+			Search: Search{Axes: []Axis{axis("ridge", .1, 1, 10)}}},
+		"rank": {Method: "mle", Link: "low-rank", Adam: AdamSettings{Epochs: 4, Rate: .01},
+			Search: Search{Axes: []Axis{axis("rank", 1, 4)}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s.Seed, s.Starts = 5, []float64{.3, .6}
@@ -68,8 +71,10 @@ func TestSearchIsFitAtEveryPoint(t *testing.T) {
 func TestSearchTies(t *testing.T) {
 	p := checkpointProblem(t, 1)
 	for _, floors := range [][]float64{{1e-9, 2e-9}, {2e-9, 1e-9}} { // under which nothing falls
-		r := mustFit(t, p, Settings{Method: "ap", Starts: []float64{.3}, Adam: AdamSettings{Epochs: 2}, Search: Search{Axes: []Axis{axis("floor", floors...)}}})
-		if r.Trials[0].Validation != r.Trials[1].Validation || !r.Trials[0].Chosen || r.Trials[1].Chosen || r.Settings.Floor != floors[0] {
+		r := mustFit(t, p, Settings{Method: "ap", Starts: []float64{.3}, Adam: AdamSettings{Epochs: 2},
+			Search: Search{Axes: []Axis{axis("floor", floors...)}}})
+		if r.Trials[0].Validation != r.Trials[1].Validation || !r.Trials[0].Chosen || r.Trials[1].Chosen ||
+			r.Settings.Floor != floors[0] {
 			t.Errorf("of %+v floor %v was taken", r.Trials, r.Settings.Floor)
 		}
 	}
@@ -77,13 +82,15 @@ func TestSearchTies(t *testing.T) {
 
 func TestSearchSurvivesDivergence(t *testing.T) {
 	p := checkpointProblem(t, 1)
-	s := Settings{Method: "mle", Starts: []float64{.3}, Adam: AdamSettings{Epochs: 2}, Search: Search{Axes: []Axis{axis("lr", 1e300, 1e-3)}}}
+	s := Settings{Method: "mle", Starts: []float64{.3}, Adam: AdamSettings{Epochs: 2},
+		Search: Search{Axes: []Axis{axis("lr", 1e300, 1e-3)}}}
 	r := mustFit(t, p, s)
 	if !r.Trials[0].Diverged || r.Trials[0].Chosen || !r.Trials[1].Chosen || r.Settings.Adam.Rate != 1e-3 {
 		t.Errorf("%+v", r.Trials)
 	}
 	s.Search.Axes[0].Values = []float64{1e300, 2e300}
-	if _, err := Fit(context.Background(), p, s, Progress{}); !errors.Is(err, ErrDiverged) || !strings.Contains(err.Error(), "all 2 points") {
+	if _, err := Fit(context.Background(), p, s, Progress{}); !errors.Is(err, ErrDiverged) ||
+		!strings.Contains(err.Error(), "all 2 points") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -99,12 +106,15 @@ func TestSearchWithoutValidation(t *testing.T) {
 	for k := range p.Train.Source { // all of one source
 		if target := p.Train.Target[k]; target != one {
 			pairs.Source, pairs.Target = append(pairs.Source, one), append(pairs.Target, target)
-			pairs.Linked, pairs.Weight, pairs.Rate = append(pairs.Linked, p.Train.Linked[k]), append(pairs.Weight, 1), append(pairs.Rate, 1)
+			pairs.Linked, pairs.Weight, pairs.Rate = append(pairs.Linked, p.Train.Linked[k]), append(pairs.Weight, 1),
+				append(pairs.Rate, 1)
 		}
 	}
 	p.Train, p.Exposure = pairs, nil
-	r := mustFit(t, p, Settings{Method: "mle", Starts: []float64{.3}, Adam: AdamSettings{Epochs: 2}, Search: Search{Axes: []Axis{axis("lr", .01, .001)}}})
-	if len(r.Trials) != 0 || r.Settings.Adam.Rate != .01 || !slices.ContainsFunc(r.Warnings, func(w Warning) bool { return w.Kind == "search" }) {
+	r := mustFit(t, p, Settings{Method: "mle", Starts: []float64{.3}, Adam: AdamSettings{Epochs: 2},
+		Search: Search{Axes: []Axis{axis("lr", .01, .001)}}})
+	if len(r.Trials) != 0 || r.Settings.Adam.Rate != .01 ||
+		!slices.ContainsFunc(r.Warnings, func(w Warning) bool { return w.Kind == "search" }) {
 		t.Errorf("rate %v, trials %v, warnings %v", r.Settings.Adam.Rate, r.Trials, r.Warnings)
 	}
 }
@@ -113,7 +123,8 @@ func TestSearchWithoutValidation(t *testing.T) {
 func TestSearchPoints(t *testing.T) {
 	g := Search{Axes: []Axis{axis("ridge", 1, 2, 3, 4, 5), axis("lr", .1, .2, .3, .4)}}
 	all := g.points(1)
-	if len(all) != 20 || all[0]["ridge"] != 1 || all[1]["ridge"] != 1 || all[1]["lr"] != .2 || all[19]["ridge"] != 5 || all[19]["lr"] != .4 {
+	if len(all) != 20 || all[0]["ridge"] != 1 || all[1]["ridge"] != 1 || all[1]["lr"] != .2 || all[19]["ridge"] != 5 ||
+		all[19]["lr"] != .4 {
 		t.Fatalf("%v", all)
 	}
 	position := func(point map[string]float64) int {
@@ -165,7 +176,8 @@ func TestSearchRefused(t *testing.T) {
 	descent := of("mle", axis("lr", .1))
 	descent.Optimiser = "lbfgs"
 	for says, s := range map[string]Settings{
-		`"learning-rate" cannot be searched over; there is batch, floor, hidden, lambda-r, lr, rank, ridge`: of("mle", axis("learning-rate", 1)),
+		`"learning-rate" cannot be searched over; there is batch, floor, hidden, lambda-r, lr, rank, ridge`: of("mle",
+			axis("learning-rate", 1)),
 		"bayes learns its own hyperparameters":                         of("bayes", axis("ridge", 1)),
 		"cosine is not trained":                                        of("cosine", axis("ridge", 1)),
 		"lr is searched over twice":                                    of("mle", axis("lr", .1), axis("lr", .2)),
@@ -185,10 +197,12 @@ func TestSearchRefused(t *testing.T) {
 		"(at rank=100 of the search)":                                  low,
 		"a search of -1 points over 1 settings":                        few,
 		"a search of 2 points over 0 settings":                         {Method: "mle", Search: Search{Points: 2}},
-		"the search has 1600 points, which is more than 1000":          of("mle", axis("ridge", many...), axis("batch", many...)),
+		"the search has 1600 points, which is more than 1000": of("mle", axis("ridge", many...),
+			axis("batch", many...)),
 	} {
 		_, err := Fit(context.Background(), p, s, Progress{})
-		if !errors.Is(err, ErrSetting) && !errors.Is(err, model.ErrOption) && !errors.Is(err, model.ErrShape) || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "\n") {
+		if !errors.Is(err, ErrSetting) && !errors.Is(err, model.ErrOption) && !errors.Is(err, model.ErrShape) ||
+			!strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("want %q, got %v", says, err)
 		}
 	}
@@ -198,7 +212,8 @@ func TestSearchRefused(t *testing.T) {
 func TestSearchIsKeptInTheModel(t *testing.T) {
 	p := checkpointProblem(t, 1)
 	var phases []string
-	s := Settings{Method: "mle", Starts: []float64{.3}, Adam: AdamSettings{Epochs: 2}, Search: Search{Axes: []Axis{axis("lr", .001, .01)}}}
+	s := Settings{Method: "mle", Starts: []float64{.3}, Adam: AdamSettings{Epochs: 2},
+		Search: Search{Axes: []Axis{axis("lr", .001, .01)}}}
 	r, err := Fit(context.Background(), p, s, Progress{Step: func(s Step) {
 		if !slices.Contains(phases, s.Phase) {
 			phases = append(phases, s.Phase)
@@ -219,7 +234,8 @@ func TestSearchIsKeptInTheModel(t *testing.T) {
 	if err := json.Unmarshal(m.Hyperparameters, &kept); err != nil {
 		t.Fatal(err)
 	}
-	if !reflect.DeepEqual(kept.Trials, r.Trials) || kept.Adam.Rate != r.Settings.Adam.Rate || !reflect.DeepEqual(kept.Search, s.Search) {
+	if !reflect.DeepEqual(kept.Trials, r.Trials) || kept.Adam.Rate != r.Settings.Adam.Rate ||
+		!reflect.DeepEqual(kept.Search, s.Search) {
 		t.Errorf("kept %+v of %+v", kept, r.Trials)
 	}
 }
@@ -237,7 +253,8 @@ func TestSearchOfThePreset(t *testing.T) {
 		{Settings{Method: "mle", Optimiser: "lbfgs", Ridge: -1}, "[]"},
 		{Settings{Method: "mle", Optimiser: "lbfgs", Link: "low-rank"}, "[]"},
 		{Settings{Method: "mle", Optimiser: "lbfgs", Preset: "paper"}, "[]"},
-		{Settings{Method: "ap", Optimiser: "lbfgs", Search: Search{Axes: []Axis{axis("floor", .1)}}}, "[{ridge [1 4 16 64]} {floor [0.1]}]"},
+		{Settings{Method: "ap", Optimiser: "lbfgs", Search: Search{Axes: []Axis{axis("floor", .1)}}},
+			"[{ridge [1 4 16 64]} {floor [0.1]}]"},
 		{Settings{Method: "ap", Optimiser: "lbfgs", Search: Search{Axes: []Axis{axis("ridge", 3)}}}, "[{ridge [3]}]"},
 	} {
 		s := must(c.s.WithDefaults())(t)

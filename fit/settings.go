@@ -19,9 +19,10 @@ type Settings struct {
 	Method string `json:"method"` // see Methods; "" means bayes
 	Preset string `json:"preset"` // see Presets; "" means safe
 
-	Link              string                  `json:"link"` // kind; "" means diagonal, or what the method asks for
-	LinkOptions       model.LinkOptions       `json:"linkOptions"`
-	Propensity        string                  `json:"propensity"` // kind; "" means field-matrix, or what the method asks for
+	Link        string            `json:"link"` // kind; "" means diagonal, or what the method asks for
+	LinkOptions model.LinkOptions `json:"linkOptions"`
+	// kind; "" means field-matrix, or what the method asks for
+	Propensity        string                  `json:"propensity"`
 	PropensityOptions model.PropensityOptions `json:"propensityOptions"`
 
 	LambdaL  float64 `json:"lambdaL"`  // weight of the likelihood; 0 means the preset's
@@ -30,7 +31,8 @@ type Settings struct {
 	EvenRisk Switch  `json:"evenRisk"` // the risk ignores inclusion weights
 	Through  Switch  `json:"through"`  // gradients flow through the masses
 	Floor    float64 `json:"floor"`    // the least propensity that the risk sees; 0 means the preset's, below 0 none
-	Ridge    float64 `json:"ridge"`    // prior variance of z under the link model's weights; 0 means the preset's, below 0 none
+	// prior variance of z under the link model's weights; 0 means the preset's, below 0 none
+	Ridge float64 `json:"ridge"`
 
 	Optimiser string        `json:"optimiser"` // adam or lbfgs
 	Adam      AdamSettings  `json:"adam"`
@@ -55,7 +57,8 @@ type Settings struct {
 	Checkpoint Checkpoint `json:"-"` // where to keep what an interrupted training goes on from
 }
 
-// Switch is a yes or no that a preset decides unless it is said. JSON has true and false, and null where it is not said.
+// Switch is a yes or no that a preset decides unless it is said. JSON has true and false, and null
+// where it is not said.
 type Switch int8
 
 // The positions of a switch; its zero value leaves it to the preset.
@@ -107,15 +110,18 @@ type method struct {
 }
 
 var methods = map[string]method{
-	"naive":       {about: "what is not linked is irrelevant: no propensity (the paper's No Prop)", propensity: "constant"},
-	"naive-field": {about: "naive, with the field pair as a feature: it learns exposure", link: "diagonal-field", propensity: "constant"},
-	"cosine":      {about: "the cosine of the vectors, without training", link: "cosine", propensity: "constant", untrained: true},
-	"mle":         {about: "maximum likelihood of links and exposure together"},
-	"rw":          {about: "likelihood and the risk R_w", scheme: W},
-	"pu":          {about: "likelihood and the risk R_PU", scheme: PU},
-	"ap":          {about: "likelihood and the risk R_AP", scheme: AP},
-	"dr":          {about: "likelihood and the doubly robust risk, where exposure is logged", scheme: DR},
-	"bayes":       {about: "the posterior of links and exposure, every hyperparameter learned", bayes: true},
+	"naive": {about: "what is not linked is irrelevant: no propensity (the paper's No Prop)",
+		propensity: "constant"},
+	"naive-field": {about: "naive, with the field pair as a feature: it learns exposure", link: "diagonal-field",
+		propensity: "constant"},
+	"cosine": {about: "the cosine of the vectors, without training", link: "cosine", propensity: "constant",
+		untrained: true},
+	"mle":   {about: "maximum likelihood of links and exposure together"},
+	"rw":    {about: "likelihood and the risk R_w", scheme: W},
+	"pu":    {about: "likelihood and the risk R_PU", scheme: PU},
+	"ap":    {about: "likelihood and the risk R_AP", scheme: AP},
+	"dr":    {about: "likelihood and the doubly robust risk, where exposure is logged", scheme: DR},
+	"bayes": {about: "the posterior of links and exposure, every hyperparameter learned", bayes: true},
 }
 
 // methodOf returns the method that a name stands for: that of a scheme, such as "w", is the method with its risk, "rw".
@@ -152,7 +158,8 @@ var presets = map[string]Settings{
 	// hardly any ŷ comes near 1, and π̂ is taken for larger than it is. bayes mends just that.) The
 	// search is for L-BFGS alone, which has no early stop.
 	"safe": {LambdaL: 20, LambdaR: 1, Sampling: "case-control", Floor: .05, Optimiser: "adam",
-		Adam: AdamSettings{Rate: 1e-3, Batch: 32, Epochs: 100, Patience: 8}, Search: Search{Axes: []Axis{{"ridge", []float64{1, 4, 16, 64}}}}, Starts: []float64{.3, .1, .9}},
+		Adam:   AdamSettings{Rate: 1e-3, Batch: 32, Epochs: 100, Patience: 8},
+		Search: Search{Axes: []Axis{{"ridge", []float64{1, 4, 16, 64}}}}, Starts: []float64{.3, .1, .9}},
 	// The paper as written: nothing keeps π̂ from 0.
 	"paper": {LambdaL: 1, LambdaR: 10, Sampling: "unweighted", EvenRisk: On, Through: On, Optimiser: "adam",
 		Adam: AdamSettings{Rate: 1e-4, Batch: 32}, Starts: []float64{.5}},
@@ -193,7 +200,8 @@ func (s Settings) WithDefaults() (Settings, error) {
 	fill(&s.Optimiser, preset.Optimiser)
 	for _, axis := range preset.Search.Axes {
 		given := slices.ContainsFunc(s.Search.Axes, func(a Axis) bool { return a.Name == axis.Name })
-		if s.Optimiser == "lbfgs" && s.Ridge == 0 && !given && !m.bayes && !m.untrained && strings.HasPrefix(s.Link, "diagonal") {
+		if s.Optimiser == "lbfgs" && s.Ridge == 0 && !given && !m.bayes && !m.untrained &&
+			strings.HasPrefix(s.Link, "diagonal") {
 			s.Search.Axes = append([]Axis{axis}, s.Search.Axes...)
 		}
 	}
@@ -207,7 +215,8 @@ func (s Settings) WithDefaults() (Settings, error) {
 	s.Adam, s.LBFGS = s.Adam.withDefaults(), s.LBFGS.withDefaults()
 	fill(&s.Replicates, 10)
 	s.Replicates = max(s.Replicates, -1)
-	s.LambdaR, s.Floor = max(s.LambdaR, -1), max(s.Floor, -1) // −1 stays, so that the settings mean the same when they are read again
+	// −1 stays, so that the settings mean the same when they are read again
+	s.LambdaR, s.Floor = max(s.LambdaR, -1), max(s.Floor, -1)
 	s.Threads = kern.Threads(s.Threads)
 	if err := s.validate(); err != nil {
 		return s, err
@@ -246,11 +255,13 @@ func (s Settings) validate() error {
 	}
 	switch {
 	case !(s.LambdaL > 0) || math.IsInf(s.LambdaL, 0):
-		return fmt.Errorf("%w: λ_L is %v; without the likelihood every risk has a trivial optimum, so give a positive number", ErrSetting, s.LambdaL)
+		return fmt.Errorf("%w: λ_L is %v; without the likelihood every risk has a trivial optimum, so give a "+
+			"positive number", ErrSetting, s.LambdaL)
 	case math.IsNaN(s.LambdaR) || math.IsInf(s.LambdaR, 0):
 		return fmt.Errorf("%w: λ_R is %v; give a positive number, or a negative one for no risk", ErrSetting, s.LambdaR)
 	case !(s.Floor < 1):
-		return fmt.Errorf("%w: the propensity floor is %v; give a probability such as 0.05, or a negative number for none", ErrSetting, s.Floor)
+		return fmt.Errorf("%w: the propensity floor is %v; give a probability such as 0.05, or a negative "+
+			"number for none", ErrSetting, s.Floor)
 	case s.Optimiser != "adam" && s.Optimiser != "lbfgs":
 		return fmt.Errorf("%w: no optimiser %q; there is adam and lbfgs", ErrSetting, s.Optimiser)
 	}
@@ -260,11 +271,14 @@ func (s Settings) validate() error {
 		}
 	}
 	if math.IsNaN(s.Ridge) || math.IsInf(s.Ridge, 0) {
-		return fmt.Errorf("%w: ridge %v; give a positive variance of z, or a negative number for none", ErrSetting, s.Ridge)
+		return fmt.Errorf("%w: ridge %v; give a positive variance of z, or a negative number for none", ErrSetting,
+			s.Ridge)
 	}
 	for _, a := range s.Anchors {
-		if a.Group != "same" && a.Group != "cross" || !(a.Propensity > 0 && a.Propensity < 1) || !(a.Error > 0) || math.IsInf(a.Error, 0) {
-			return fmt.Errorf("%w: anchor %s=%v±%v; write same=0.8±0.1 or cross=…, with a probability and a positive error", ErrSetting, a.Group, a.Propensity, a.Error)
+		if a.Group != "same" && a.Group != "cross" || !(a.Propensity > 0 && a.Propensity < 1) || !(a.Error > 0) ||
+			math.IsInf(a.Error, 0) {
+			return fmt.Errorf("%w: anchor %s=%v±%v; write same=0.8±0.1 or cross=…, with a probability and a "+
+				"positive error", ErrSetting, a.Group, a.Propensity, a.Error)
 		}
 	}
 	if err := s.Adam.validate(); err != nil {

@@ -15,12 +15,14 @@ type Extent struct {
 	Logged     bool    `json:"logged,omitempty"`
 }
 
-// Sum returns what the likelihood and the risk sum to over o.Pairs, which are a shard of all pairs, and, unless grad is
-// nil, sets grad to their gradient: no mean, and without the prior. The mean weight is that of all pairs. Sums of shards
-// add up to what Objective.Join takes.
-func (c CPU) Sum(ctx context.Context, o *Objective, params []float32, grad []float64, meanWeight float64) (Parts, error) {
+// Sum returns what the likelihood and the risk sum to over o.Pairs, which are a shard of all pairs,
+// and, unless grad is nil, sets grad to their gradient: no mean, and without the prior. The mean
+// weight is that of all pairs. Sums of shards add up to what Objective.Join takes.
+func (c CPU) Sum(ctx context.Context, o *Objective, params []float32, grad []float64, meanWeight float64) (Parts,
+	error) {
 	if !(meanWeight > 0) {
-		return Parts{}, fmt.Errorf("%w: a mean inclusion weight of %v; it is that of all pairs, and positive", ErrShape, meanWeight)
+		return Parts{}, fmt.Errorf("%w: a mean inclusion weight of %v; it is that of all pairs, and positive",
+			ErrShape, meanWeight)
 	}
 	partial, err := c.portions(ctx, o, params, grad, meanWeight)
 	if err != nil {
@@ -61,7 +63,8 @@ func (s Settings) Objective(n model.Nodes, x Extent) (*Objective, error) {
 	}
 	switch {
 	case m.bayes || m.untrained:
-		return nil, fmt.Errorf("%w: the method %s is not the minimum of a sum over pairs; of those that are there is naive, mle, rw, pu, ap and dr", ErrSetting, s.Method)
+		return nil, fmt.Errorf("%w: the method %s is not the minimum of a sum over pairs; of those that are "+
+			"there is naive, mle, rw, pu, ap and dr", ErrSetting, s.Method)
 	case m.scheme == DR && !x.Logged:
 		return nil, fmt.Errorf("%w: method dr needs pairs whose exposure is logged; log some, or use ap", ErrData)
 	case x.Pairs < 1:
@@ -89,9 +92,11 @@ func (s Settings) Objective(n model.Nodes, x Extent) (*Objective, error) {
 type Descent struct {
 	Engine    Engine
 	Objective *Objective // as Settings.Objective makes it; the pairs are the engine's business
-	Settings  Settings   // of these LBFGS, Seed, the first of Starts, and Checkpoint, which is written after every iteration unless it says otherwise
-	Data      string     // names the pairs: a checkpoint of others is refused
-	Report    func(iteration int, p Parts)
+	// of these LBFGS, Seed, the first of Starts, and Checkpoint, which is written after every
+	// iteration unless it says otherwise
+	Settings Settings
+	Data     string // names the pairs: a checkpoint of others is refused
+	Report   func(iteration int, p Parts)
 }
 
 // Run trains, or goes on from the checkpoint, and returns the parameters, the objective there and the number of

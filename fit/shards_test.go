@@ -65,7 +65,8 @@ func TestShardsSumToTheWhole(t *testing.T) {
 	ctx := context.Background()
 	p := smallProblem(t, 200, 8, 20_000, 3)
 	for _, method := range []string{"naive", "mle", "ap", "pu", "rw"} {
-		s := Settings{Method: method, Optimiser: "lbfgs", Ridge: 4, Starts: []float64{.3}, LBFGS: LBFGSSettings{Iterations: 10}}
+		s := Settings{Method: method, Optimiser: "lbfgs", Ridge: 4, Starts: []float64{.3},
+			LBFGS: LBFGSSettings{Iterations: 10}}
 		whole := must(Fit(ctx, p, s, Progress{}))(t)
 		extent := Extent{Pairs: int64(p.Train.Len()), MeanSquare: MeanSquare(whole.Link, p.Train)}
 		extent.MeanWeight = (&Objective{Pairs: p.Train}).meanWeight()
@@ -79,7 +80,8 @@ func TestShardsSumToTheWhole(t *testing.T) {
 			want := slices.Concat(whole.LinkParams, whole.PropensityParams)
 			for i := range params {
 				if math.Abs(float64(params[i]-want[i])) > 1e-3*(1+math.Abs(float64(want[i]))) {
-					t.Fatalf("%s in %d shards: parameter %d is %v after %d iterations, at once %v after %d", method, shards, i, params[i], iterations, want[i], whole.Iterations)
+					t.Fatalf("%s in %d shards: parameter %d is %v after %d iterations, at once %v after %d", method,
+						shards, i, params[i], iterations, want[i], whole.Iterations)
 				}
 			}
 		}
@@ -90,12 +92,14 @@ func TestShardsSumToTheWhole(t *testing.T) {
 func TestDescentKeepsEveryIteration(t *testing.T) {
 	ctx := context.Background()
 	p := smallProblem(t, 200, 8, 5000, 3)
-	s := Settings{Method: "ap", Optimiser: "lbfgs", Ridge: 4, Starts: []float64{.3}, LBFGS: LBFGSSettings{Iterations: 8}}
+	s := Settings{Method: "ap", Optimiser: "lbfgs", Ridge: 4, Starts: []float64{.3},
+		LBFGS: LBFGSSettings{Iterations: 8}}
 	extent := Extent{Pairs: int64(p.Train.Len()), MeanSquare: .01, MeanWeight: 1}
 	o := must(s.Objective(p.Nodes, extent))(t)
 	run := func(left int, resume bool, data, path string) ([]float32, error) {
 		s.Checkpoint = Checkpoint{Path: path, Resume: resume}
-		params, _, _, err := Descent{Engine: &shardEngine{pairs: p.Train, shards: 2, extent: extent, left: left}, Objective: o, Settings: s, Data: data}.Run(ctx)
+		params, _, _, err := Descent{Engine: &shardEngine{pairs: p.Train, shards: 2, extent: extent, left: left},
+			Objective: o, Settings: s, Data: data}.Run(ctx)
 		return params, err
 	}
 	want, err := run(-1, false, "a", "")

@@ -64,7 +64,8 @@ func (b *Builder) AddNode(n Node) (int32, error) {
 	case n.ID == "":
 		return 0, fmt.Errorf("graph: node number %d: %w; give every node an id", i+1, ErrEmptyID)
 	case i == math.MaxInt32:
-		return 0, fmt.Errorf("graph: node %q: %w: a graph has at most %d nodes; take a subgraph", n.ID, ErrTooLarge, math.MaxInt32)
+		return 0, fmt.Errorf("graph: node %q: %w: a graph has at most %d nodes; take a subgraph", n.ID, ErrTooLarge,
+			math.MaxInt32)
 	}
 	field, err := b.fieldOf(n.Field)
 	if err == nil {
@@ -134,7 +135,8 @@ func (b *Builder) AddLink(source, target string) error {
 // It stops at the first error; the links before it have been added.
 func (b *Builder) AddLinks(sources, targets []string) error {
 	if len(sources) != len(targets) {
-		return fmt.Errorf("graph: links with %d sources and %d targets: %w; give one target per source", len(sources), len(targets), ErrShape)
+		return fmt.Errorf("graph: links with %d sources and %d targets: %w; give one target per source", len(sources),
+			len(targets), ErrShape)
 	}
 	var from, to [1024]int32
 	ids := b.ids.table()
@@ -180,7 +182,8 @@ func (b *Builder) AddLinkIndex(source, target int32) error {
 		return fmt.Errorf("graph: link number %d: %w; make a new Builder", b.given+1, ErrBuilt)
 	case source == target && !b.DropSelfLinks:
 		ids := b.ids.table()
-		return &LinkError{b.given + 1, fmt.Errorf("node %q has a %w", ids.at(source), ErrSelfLink), "remove it or set DropSelfLinks"}
+		return &LinkError{b.given + 1, fmt.Errorf("node %q has a %w", ids.at(source), ErrSelfLink),
+			"remove it or set DropSelfLinks"}
 	}
 	b.given++
 	if source == target {
@@ -245,7 +248,8 @@ func (b *Builder) unknown(end string, node any) error {
 		b.report.UnknownLinks++
 		return nil
 	}
-	return &LinkError{b.given + 1, fmt.Errorf("%s %#v is an %w", end, node, ErrUnknownNode), "add every node before its links, or set DropUnknown"}
+	return &LinkError{b.given + 1, fmt.Errorf("%s %#v is an %w", end, node, ErrUnknownNode),
+		"add every node before its links, or set DropUnknown"}
 }
 
 // LinkError is a link that cannot be added. Whoever reads links from a file, and knows the row, takes Err alone.
@@ -271,7 +275,8 @@ func (b *Builder) fieldOf(name string) (uint16, error) {
 	}
 	next := max(1, len(b.fieldNames))
 	if next > math.MaxUint16 {
-		return 0, fmt.Errorf("field %q: %w: more than %d fields; merge the rare ones", name, ErrTooLarge, math.MaxUint16)
+		return 0, fmt.Errorf("field %q: %w: more than %d fields; merge the rare ones", name, ErrTooLarge,
+			math.MaxUint16)
 	}
 	return uint16(next), nil
 }

@@ -51,7 +51,8 @@ func TestBuild(t *testing.T) {
 			t.Errorf("Index(%q) = %d, %t", n.ID, at, known)
 		}
 		at, known := g.Time(i)
-		if g.ID(i) != n.ID || g.Title(i) != n.Title || known == n.Time.IsZero() || known && !at.Equal(n.Time.Truncate(time.Second)) {
+		if g.ID(i) != n.ID || g.Title(i) != n.Title || known == n.Time.IsZero() || known &&
+			!at.Equal(n.Time.Truncate(time.Second)) {
 			t.Errorf("node %d is %q, %q, %v, %t, want %+v", i, g.ID(i), g.Title(i), at, known, n)
 		}
 		if name := g.FieldName(g.Field(i)); name != n.Field && n.Field != "" {
@@ -133,7 +134,8 @@ func TestAddField(t *testing.T) {
 	}
 	g, report, err := b.Build()
 	must(t, err)
-	if !slices.Equal(g.Fields(), []uint16{3, 1, 0}) || g.FieldCount() != 4 || g.FieldName(2) != "nobody's" || report.Fields != 3 {
+	if !slices.Equal(g.Fields(), []uint16{3, 1, 0}) || g.FieldCount() != 4 || g.FieldName(2) != "nobody's" ||
+		report.Fields != 3 {
 		t.Errorf("fields %v of %d, %+v", g.Fields(), g.FieldCount(), report)
 	}
 	_, err = b.AddField("late")
@@ -217,7 +219,8 @@ func TestLinksAgainstASet(t *testing.T) {
 		for _, times := range set {
 			repeated += times - 1
 		}
-		if g.LinkCount() != len(set) || report.Repeated != repeated || report.SelfLinks != selves || report.UnknownLinks != unknown {
+		if g.LinkCount() != len(set) || report.Repeated != repeated || report.SelfLinks != selves ||
+			report.UnknownLinks != unknown {
 			t.Fatalf("seed %d: %d links, want %d; %+v", seed, g.LinkCount(), len(set), report)
 		}
 		checkRows(t, g)
@@ -249,7 +252,8 @@ func TestSortedLinks(t *testing.T) {
 	shuffled := linked(t, n, links)
 	for i := range int32(n) {
 		if !slices.Equal(sorted.Out(i), shuffled.Out(i)) || !slices.Equal(sorted.In(i), shuffled.In(i)) {
-			t.Fatalf("node %d has links %v and %v in one, %v and %v in the other", i, sorted.Out(i), sorted.In(i), shuffled.Out(i), shuffled.In(i))
+			t.Fatalf("node %d has links %v and %v in one, %v and %v in the other", i, sorted.Out(i), sorted.In(i),
+				shuffled.Out(i), shuffled.In(i))
 		}
 	}
 	checkRows(t, sorted)

@@ -43,7 +43,8 @@ func (g *Graph) FieldsByVectors(ctx context.Context, s Clustering) (*Graph, Fiel
 	if err != nil {
 		return nil, none, err
 	}
-	r := FieldReport{Found: fmt.Sprintf("k-means on vectors: %d fields, seed %d, at most %d rounds", s.Fields, s.Seed, s.Rounds)}
+	r := FieldReport{Found: fmt.Sprintf("k-means on vectors: %d fields, seed %d, at most %d rounds", s.Fields, s.Seed,
+		s.Rounds)}
 	if err := m.start(ctx); err != nil {
 		return nil, none, err
 	}
@@ -135,17 +136,22 @@ type clusterScratch struct {
 func newKMeans(g *Graph, s Clustering) (*kmeans, Clustering, error) {
 	switch {
 	case g.vectors == nil:
-		return nil, s, fmt.Errorf("graph: clusters: the graph has no vectors: %w; attach them by WithVectors, or use FieldsByLinks", ErrShape)
+		return nil, s, fmt.Errorf("graph: clusters: the graph has no vectors: %w; attach them by WithVectors, "+
+			"or use FieldsByLinks", ErrShape)
 	case g.vectors.Len() != g.Len():
-		return nil, s, fmt.Errorf("graph: clusters: %d vectors for %d nodes: %w; close vectors after their last use", g.vectors.Len(), g.Len(), ErrShape)
+		return nil, s, fmt.Errorf("graph: clusters: %d vectors for %d nodes: %w; close vectors after their last use",
+			g.vectors.Len(), g.Len(), ErrShape)
 	case s.Fields < 1:
 		return nil, s, fmt.Errorf("graph: clusters: %w: %d fields; ask for 1 or more", ErrSettings, s.Fields)
 	case s.Fields > math.MaxUint16:
-		return nil, s, fmt.Errorf("graph: clusters: %d fields: %w; ask for %d or fewer", s.Fields, ErrTooLarge, math.MaxUint16)
+		return nil, s, fmt.Errorf("graph: clusters: %d fields: %w; ask for %d or fewer", s.Fields, ErrTooLarge,
+			math.MaxUint16)
 	case s.Rounds < 0:
-		return nil, s, fmt.Errorf("graph: clusters: %w: at most %d rounds; give 1 or more, or 0 for %d", ErrSettings, s.Rounds, DefaultRounds)
+		return nil, s, fmt.Errorf("graph: clusters: %w: at most %d rounds; give 1 or more, or 0 for %d", ErrSettings,
+			s.Rounds, DefaultRounds)
 	case s.Threads < 0:
-		return nil, s, fmt.Errorf("graph: clusters: %w: %d threads; give 1 or more, or 0 for all processors", ErrSettings, s.Threads)
+		return nil, s, fmt.Errorf("graph: clusters: %w: %d threads; give 1 or more, or 0 for all processors",
+			ErrSettings, s.Threads)
 	}
 	if s.Rounds == 0 {
 		s.Rounds = DefaultRounds
@@ -180,7 +186,8 @@ func (m *kmeans) measure() error {
 	longest := 0.
 	for i, l := range length {
 		if !(l <= longestVector) {
-			return fmt.Errorf("graph: clusters: the vector of node %q has length %v, its products are %w; scale the vectors to length 1", m.g.ID(int32(i)), l, ErrNotFinite)
+			return fmt.Errorf("graph: clusters: the vector of node %q has length %v, its products are %w; scale "+
+				"the vectors to length 1", m.g.ID(int32(i)), l, ErrNotFinite)
 		}
 		longest = max(longest, l)
 		m.rounding += 1e-12 * l * l
@@ -190,16 +197,20 @@ func (m *kmeans) measure() error {
 	}
 	switch {
 	case len(m.nodes) < m.k:
-		return fmt.Errorf("graph: clusters: %w: %d fields of %d nodes, %d of them with a vector that is not zero; ask for %d fields or fewer, or encode the nodes", ErrSettings, m.k, m.g.Len(), len(m.nodes), len(m.nodes))
+		return fmt.Errorf("graph: clusters: %w: %d fields of %d nodes, %d of them with a vector that is not "+
+			"zero; ask for %d fields or fewer, or encode the nodes", ErrSettings, m.k, m.g.Len(), len(m.nodes),
+			len(m.nodes))
 	case longest < shortestVector:
-		return fmt.Errorf("graph: clusters: %w: the longest vector has length %v, its products vanish; scale the vectors to length 1", ErrSettings, longest)
+		return fmt.Errorf("graph: clusters: %w: the longest vector has length %v, its products vanish; scale "+
+			"the vectors to length 1", ErrSettings, longest)
 	}
 	m.of = slices.Repeat([]int32{fieldless}, len(m.nodes))
 	m.mean = m.sums(rows{start: []int64{0, int64(len(m.nodes))}, node: numbers(len(m.nodes))})
 	for d := range m.mean {
 		m.mean[d] /= float64(len(m.nodes))
 	}
-	m.spread, m.slack, m.nearest = make([]float64, len(m.nodes)), make([]float64, len(m.nodes)), make([]float64, len(m.nodes))
+	m.spread, m.slack, m.nearest = make([]float64, len(m.nodes)), make([]float64, len(m.nodes)),
+		make([]float64, len(m.nodes))
 	kern.Chunks(len(m.nodes), pointBlock, m.threads, func(worker, _, from, to int) {
 		for p := from; p < to; p++ {
 			m.spread[p] = squaredDistance(m.row(worker, m.nodes[p]), m.mean)
@@ -229,7 +240,8 @@ func (m *kmeans) start(ctx context.Context) error {
 			return err
 		}
 		if sum(totals) == 0 {
-			return fmt.Errorf("graph: clusters: %w: %d fields of %d distinct vectors; ask for %d or fewer", ErrSettings, m.k, c+1, c+1)
+			return fmt.Errorf("graph: clusters: %w: %d fields of %d distinct vectors; ask for %d or fewer",
+				ErrSettings, m.k, c+1, c+1)
 		}
 		for t := range candidates {
 			candidates[t] = m.draw(totals)

@@ -123,7 +123,8 @@ func checkNearest(g *Graph, r FieldReport) error {
 	}
 	// The report measures from the centres before their last small step, so it may only be above.
 	slack := 2*clusterTolerance*inertia + 1e-5*spread + 1e-12*squares
-	if inertia > r.Inertia+slack || r.Inertia > inertia*1.001+slack || math.Abs((1-r.Explained)*spread-r.Inertia) > slack {
+	if inertia > r.Inertia+slack || r.Inertia > inertia*1.001+slack ||
+		math.Abs((1-r.Explained)*spread-r.Inertia) > slack {
 		return fmt.Errorf("inertia is %v of %v, the report says %v and %v", inertia, spread, r.Inertia, r.Explained)
 	}
 	if r.Converged && nearer > 1e-3*inertia+slack {
@@ -208,7 +209,8 @@ func TestDuplicateVectors(t *testing.T) {
 			t.Errorf("seed %d: adjusted Rand index %v of %d distinct vectors; %+v", seed, got, distinct, report)
 		}
 		_, _, err = g.FieldsByVectors(t.Context(), Clustering{Fields: distinct + 1, Seed: seed})
-		wantError(t, err, ErrSettings, fmt.Sprintf("of %d distinct vectors", distinct), fmt.Sprintf("ask for %d or fewer", distinct))
+		wantError(t, err, ErrSettings, fmt.Sprintf("of %d distinct vectors", distinct),
+			fmt.Sprintf("ask for %d or fewer", distinct))
 	}
 }
 
@@ -233,7 +235,8 @@ func TestAsManyClustersAsNodes(t *testing.T) {
 
 // TestEmptyClustersAreRefilled starts from centres that lie where no vector is.
 func TestEmptyClustersAreRefilled(t *testing.T) {
-	g := withVectors(t, bare(t, 6), 1, false, func(i int) []float32 { return []float32{[]float32{1, 1, 1, 2, 5, 9}[i]} })
+	g := withVectors(t, bare(t, 6), 1, false,
+		func(i int) []float32 { return []float32{[]float32{1, 1, 1, 2, 5, 9}[i]} })
 	m, _, err := newKMeans(g, Clustering{Fields: 4, Threads: 1})
 	must(t, err)
 	m.centres = newCentres(4, 1)
@@ -275,7 +278,8 @@ func TestClusterErrors(t *testing.T) {
 		{g, Clustering{Fields: 1 << 16}, ErrTooLarge, "65535 or fewer"},
 		{g, Clustering{Fields: 2, Rounds: -1}, ErrSettings, "-1 rounds"},
 		{g, Clustering{Fields: 2, Threads: -1}, ErrSettings, "-1 threads"},
-		{g, Clustering{Fields: 5}, ErrSettings, "5 fields of 4 nodes, 3 of them with a vector that is not zero; ask for 3"},
+		{g, Clustering{Fields: 5}, ErrSettings,
+			"5 fields of 4 nodes, 3 of them with a vector that is not zero; ask for 3"},
 		{vectors(0), Clustering{Fields: 1}, ErrSettings, "encode the nodes"},
 		{vectors(1e20), Clustering{Fields: 2}, ErrNotFinite, `node "1" has length 1.0`},
 		{vectors(1e-20), Clustering{Fields: 2}, ErrSettings, "scale the vectors"},

@@ -105,14 +105,16 @@ func (b *Builder) AddColumns(c *NodeColumns) error {
 		return fmt.Errorf("graph: %w; make a new Builder", ErrBuilt)
 	case len(b.fields) > 0:
 		return fmt.Errorf("graph: columns for a Builder that has nodes: %w; use AddNode", ErrShape)
-	case len(c.titles.end) != 0 && len(c.titles.end) != n, len(c.fields) != 0 && len(c.fields) != n, len(c.times) != 0 && len(c.times) != n:
+	case len(c.titles.end) != 0 && len(c.titles.end) != n, len(c.fields) != 0 && len(c.fields) != n,
+		len(c.times) != 0 && len(c.times) != n:
 		return fmt.Errorf("graph: %d ids, %d titles, %d fields and %d times: %w; give every column an element per node", n, len(c.titles.end), len(c.fields), len(c.times), ErrShape)
 	}
 	b.addFieldName(unknownFieldName)
 	for k, f := range c.fields {
 		if int(f) >= len(b.fieldNames) {
 			table := c.ids.table()
-			return fmt.Errorf("graph: node %q: %w: field %d of %d; add it with AddField first", table.at(int32(k)), ErrShape, f, len(b.fieldNames))
+			return fmt.Errorf("graph: node %q: %w: field %d of %d; add it with AddField first", table.at(int32(k)),
+				ErrShape, f, len(b.fieldNames))
 		}
 	}
 	b.ids, b.index = c.ids, c.index

@@ -42,7 +42,8 @@ func TestColumnsAreNodes(t *testing.T) {
 			}
 			_, err := one.AddNode(node)
 			must(t, err)
-			ids, titles, times, fields = append(ids, node.ID), append(titles, node.Title), append(times, seconds), append(fields, field)
+			ids, titles, times, fields = append(ids, node.ID), append(titles, node.Title), append(times, seconds),
+				append(fields, field)
 		}
 		for len(ids) > 0 {
 			k := 1 + r.IntN(len(ids))
@@ -74,7 +75,8 @@ func TestColumnsAreNodes(t *testing.T) {
 			gt, gk := g.Time(i)
 			ht, hk := h.Time(i)
 			j, known := h.Index(g.ID(i))
-			if h.ID(i) != g.ID(i) || h.Title(i) != g.Title(i) || h.FieldName(h.Field(i)) != g.FieldName(g.Field(i)) || gk != hk || !gt.Equal(ht) || !known || j != i {
+			if h.ID(i) != g.ID(i) || h.Title(i) != g.Title(i) || h.FieldName(h.Field(i)) != g.FieldName(g.Field(i)) ||
+				gk != hk || !gt.Equal(ht) || !known || j != i {
 				t.Fatalf("seed %d: node %d differs", seed, i)
 			}
 		}

@@ -43,11 +43,14 @@ func (g *Graph) FieldsByLinks(ctx context.Context, s Communities) (*Graph, Field
 	}
 	switch {
 	case !(s.Resolution > 0 && s.Resolution <= math.MaxFloat64):
-		return nil, none, fmt.Errorf("graph: communities: %w: resolution %v; give a positive number, 1 as a rule", ErrSettings, s.Resolution)
+		return nil, none, fmt.Errorf("graph: communities: %w: resolution %v; give a positive number, 1 as a rule",
+			ErrSettings, s.Resolution)
 	case s.MinSize < 0:
-		return nil, none, fmt.Errorf("graph: communities: %w: at least %d nodes; give 0 to keep all communities", ErrSettings, s.MinSize)
+		return nil, none, fmt.Errorf("graph: communities: %w: at least %d nodes; give 0 to keep all communities",
+			ErrSettings, s.MinSize)
 	case s.Split != nil && !s.Split.order.graph.sharesLinks(g):
-		return nil, none, fmt.Errorf("graph: communities: the split is of another graph: %w; split the order of this one", ErrShape)
+		return nil, none, fmt.Errorf("graph: communities: the split is of another graph: %w; split the order of "+
+			"this one", ErrShape)
 	}
 	r := FieldReport{Converged: true}
 	links, which := g.Links(), "all"
@@ -56,11 +59,14 @@ func (g *Graph) FieldsByLinks(ctx context.Context, s Communities) (*Graph, Field
 	}
 	w := newNetwork(g.Len(), links)
 	if w.ends == 0 {
-		return nil, none, fmt.Errorf("graph: communities: %w (%s links); give the graph links, give training a larger share, or use FieldsByVectors", ErrNoLinks, which)
+		return nil, none, fmt.Errorf("graph: communities: %w (%s links); give the graph links, give training a "+
+			"larger share, or use FieldsByVectors", ErrNoLinks, which)
 	}
-	r.Found = fmt.Sprintf("Louvain on %s links, %d of them: resolution %v, seed %d", which, int64(w.ends)/2, s.Resolution, s.Seed)
+	r.Found = fmt.Sprintf("Louvain on %s links, %d of them: resolution %v, seed %d", which, int64(w.ends)/2,
+		s.Resolution, s.Seed)
 	if s.MinSize > 1 {
-		r.Found += fmt.Sprintf(", communities below %d nodes join %s", s.MinSize, map[bool]string{false: "unknown", true: "a neighbour"}[s.JoinSmall])
+		r.Found += fmt.Sprintf(", communities below %d nodes join %s", s.MinSize,
+			map[bool]string{false: "unknown", true: "a neighbour"}[s.JoinSmall])
 	}
 	of, top, err := w.communities(ctx, rand.New(rand.NewPCG(s.Seed, 0)), s.Resolution, &r)
 	if err != nil {
@@ -127,7 +133,8 @@ func newNetwork(n int, links iter.Seq2[int32, int32]) *network {
 // move, then the communities that they make as if they were nodes, then those, until none moves; the
 // next one lets nodes move from where it ended, which undoes much of what was merged too soon. A round
 // that gains little is the last.
-func (w *network) communities(ctx context.Context, random *rand.Rand, resolution float64, r *FieldReport) (of []int32, top *network, err error) {
+func (w *network) communities(ctx context.Context, random *rand.Rand, resolution float64, r *FieldReport) (of []int32,
+	top *network, err error) {
 	of = numbers(len(w.degree))
 	r.Modularity = math.Inf(-1)
 	for {
@@ -276,7 +283,8 @@ func (w *network) settle(of []int32, s Communities, r *FieldReport) (fields int,
 		}
 	}
 	if fields == 0 {
-		return 0, fmt.Errorf("graph: communities: %w: none has %d nodes, the largest has %d; lower MinSize to that or less", ErrSettings, least, slices.Max(size))
+		return 0, fmt.Errorf("graph: communities: %w: none has %d nodes, the largest has %d; lower MinSize to "+
+			"that or less", ErrSettings, least, slices.Max(size))
 	}
 	for c, n := range size {
 		if n == 0 || n >= least {

@@ -144,7 +144,8 @@ func TestCommunitiesAgreeWithGonum(t *testing.T) {
 			}
 			theirs := math.Inf(-1)
 			for start := range uint64(3) {
-				theirs = max(theirs, community.Q(w, community.Modularize(w, resolution, rand.NewPCG(start, 0)).Communities(), resolution))
+				theirs = max(theirs, community.Q(w,
+					community.Modularize(w, resolution, rand.NewPCG(start, 0)).Communities(), resolution))
 			}
 			t.Logf("resolution %v: modularity %.4f, gonum %.4f", resolution, report.Modularity, theirs)
 			if report.Modularity < theirs-.01 {
@@ -203,10 +204,12 @@ func TestCommunitiesSeeOnlyTraining(t *testing.T) {
 		}
 		for i := range int32(g.Len()) {
 			if s.Part(i) != Train && found.Field(i) != UnknownField {
-				t.Errorf("seed %d: node %q of %v has field %q", seed, g.ID(i), s.Part(i), found.FieldName(found.Field(i)))
+				t.Errorf("seed %d: node %q of %v has field %q", seed, g.ID(i), s.Part(i),
+					found.FieldName(found.Field(i)))
 			}
 		}
-		if want := fmt.Sprintf("Louvain on training links, %d of them: resolution 1, seed %d", len(train), seed); report.Found != want {
+		if want := fmt.Sprintf("Louvain on training links, %d of them: resolution 1, seed %d", len(train),
+			seed); report.Found != want {
 			t.Errorf("found by %q, not %q", report.Found, want)
 		}
 		// A graph with vectors or other fields has the same links.

@@ -66,7 +66,8 @@ func TestRealNetworks(t *testing.T) {
 					sum := 0.
 					for k, w := range p.Weight {
 						sum += w
-						if byDate.Part(p.Source[k]) != Validation || byDate.Part(p.Target[k]) == Test || u.Before != nil && !o.Precedes(p.Target[k], p.Source[k]) {
+						if byDate.Part(p.Source[k]) != Validation || byDate.Part(p.Target[k]) == Test ||
+							u.Before != nil && !o.Precedes(p.Target[k], p.Source[k]) {
 							t.Fatalf("pair %d lies outside the universe", k)
 						}
 					}
@@ -119,8 +120,10 @@ func TestRealCommunities(t *testing.T) {
 			found, r, err := g.FieldsByLinks(t.Context(), s)
 			must(t, err)
 			must(t, checkFound(g, found, r, "community"))
-			t.Logf("%s: %d rounds, modularity %.4f, %d fields of at least %d nodes, %d communities merged, %d nodes without a field, adjusted Rand index with the given fields %.2f",
-				r.Found, r.Rounds, r.Modularity, len(r.Sizes)-1, r.Sizes[len(r.Sizes)-1], r.Merged, r.Sizes[UnknownField], adjustedRand(fieldsOf(g), fieldsOf(found)))
+			t.Logf("%s: %d rounds, modularity %.4f, %d fields of at least %d nodes, %d communities merged, %d "+
+				"nodes without a field, adjusted Rand index with the given fields %.2f",
+				r.Found, r.Rounds, r.Modularity, len(r.Sizes)-1, r.Sizes[len(r.Sizes)-1], r.Merged,
+				r.Sizes[UnknownField], adjustedRand(fieldsOf(g), fieldsOf(found)))
 			if r.Modularity < c.modularity {
 				t.Errorf("modularity is %v, want %v", r.Modularity, c.modularity)
 			}

@@ -8,14 +8,17 @@ import (
 // EchoFrom is the [Graph.Echo] from which vectors are taken to be made of the links.
 const EchoFrom = .97
 
-// Echo says how far the vectors follow from the links: 1 if each is, column by column, what the vectors of the nodes that
-// it is linked with add up to, 0 if they have nothing to do with each other. Singular vectors of an adjacency matrix, as it is
-// or divided by degrees, give .985 to 1. Texts of real networks gave .25 to .53, and tastes that decide about the links of a dense
-// graph .9, which is why nothing below [EchoFrom] is held against vectors: averages over neighbours (.7 to .9) are
-// not told from those, and neither are singular vectors of links with a direction. Of graphs without vectors or links it is 0.
+// Echo says how far the vectors follow from the links: 1 if each is, column by column, what the
+// vectors of the nodes that it is linked with add up to, 0 if they have nothing to do with each
+// other. Singular vectors of an adjacency matrix, as it is or divided by degrees, give .985 to 1.
+// Texts of real networks gave .25 to .53, and tastes that decide about the links of a dense graph
+// .9, which is why nothing below [EchoFrom] is held against vectors: averages over neighbours (.7
+// to .9) are not told from those, and neither are singular vectors of links with a direction. Of
+// graphs without vectors or links it is 0.
 //
-// It is the mean over columns, weighted by their variance, of the correlation with the sum over neighbours, with their mean,
-// or with a sum weighted by the roots of degrees, whichever is most; signs do not matter. At most 32 columns are looked at.
+// It is the mean over columns, weighted by their variance, of the correlation with the sum over
+// neighbours, with their mean, or with a sum weighted by the roots of degrees, whichever is most;
+// signs do not matter. At most 32 columns are looked at.
 func (g *Graph) Echo() float64 {
 	v := g.Vectors()
 	if v == nil || g.LinkCount() == 0 {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Vectors that have nothing to do with the links do not echo them; averages over neighbours and eigenvectors do, with either
-// sign, whatever the degrees.
+// Vectors that have nothing to do with the links do not echo them; averages over neighbours and
+// eigenvectors do, with either sign, whatever the degrees.
 func TestEcho(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 3))
 	const n, dim = 400, 6

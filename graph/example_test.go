@@ -51,7 +51,8 @@ func ExampleBuilder() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Printf("%d nodes, %d link, %d repeated, %d unknown\n", g.Len(), g.LinkCount(), report.Repeated, report.UnknownLinks)
+	fmt.Printf("%d nodes, %d link, %d repeated, %d unknown\n", g.Len(), g.LinkCount(), report.Repeated,
+		report.UnknownLinks)
 	// Output:
 	// graph: link number 4: node "old" has a link to itself; remove it or set DropSelfLinks
 	// 2 nodes, 1 link, 1 repeated, 1 unknown
@@ -177,7 +178,8 @@ func ExampleSample() {
 	for _, w := range p.Weight {
 		sum += w
 	}
-	fmt.Printf("%d links and %d unlinked pairs, which stand for %v each\n", report.Links, report.Negatives, report.MaxWeight)
+	fmt.Printf("%d links and %d unlinked pairs, which stand for %v each\n", report.Links, report.Negatives,
+		report.MaxWeight)
 	fmt.Printf("weights sum to %v, the universe has %d pairs\n", sum, p.Universe)
 	// Output:
 	// 6 links and 12 unlinked pairs, which stand for 2 each
@@ -186,14 +188,16 @@ func ExampleSample() {
 
 func ExampleSample_fieldStratified() {
 	g := papers()
-	p, report, err := graph.Sample(g, graph.Universe{}, graph.Sampling{Scheme: graph.FieldStratified, PerLink: 1, Src: rand.NewPCG(1, 0)})
+	p, report, err := graph.Sample(g, graph.Universe{}, graph.Sampling{Scheme: graph.FieldStratified, PerLink: 1,
+		Src: rand.NewPCG(1, 0)})
 	if err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(report.Strata, "pairs of fields")
 	for k := range p.Len() {
 		if g.ID(p.Source[k]) == "higgs" && p.Linked[k] {
-			fmt.Printf("higgs → %s: an unlinked pair like it is taken with probability %.2f\n", g.ID(p.Target[k]), p.Rate[k])
+			fmt.Printf("higgs → %s: an unlinked pair like it is taken with probability %.2f\n", g.ID(p.Target[k]),
+				p.Rate[k])
 		}
 	}
 	// Output:
@@ -204,7 +208,8 @@ func ExampleSample_fieldStratified() {
 
 func ExampleSample_popularityMatched() {
 	g := papers()
-	p, _, err := graph.Sample(g, graph.Universe{}, graph.Sampling{Scheme: graph.PopularityMatched, PerLink: 2, Src: rand.NewPCG(1, 0)})
+	p, _, err := graph.Sample(g, graph.Universe{}, graph.Sampling{Scheme: graph.PopularityMatched, PerLink: 2,
+		Src: rand.NewPCG(1, 0)})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -75,7 +75,8 @@ func bare(tb testing.TB, n int) *Graph {
 
 // checkFound checks what every way to find fields promises.
 func checkFound(g, found *Graph, r FieldReport, word string) error {
-	if found.Len() != g.Len() || !found.sharesLinks(g) || found.Vectors() != g.Vectors() || g.Len() > 0 && found.ID(0) != g.ID(0) {
+	if found.Len() != g.Len() || !found.sharesLinks(g) || found.Vectors() != g.Vectors() || g.Len() > 0 &&
+		found.ID(0) != g.ID(0) {
 		return fmt.Errorf("more than the fields has changed")
 	}
 	sizes := make([]int, found.FieldCount())
@@ -103,7 +104,8 @@ func TestFoundFieldsAreOrderedBySize(t *testing.T) {
 	g := sketch(t, "a:old b:old c d e f")
 	found, sizes, err := g.withFields("kind", []int32{2, 0, 0, fieldless, 1, 1}, 3)
 	must(t, err)
-	if !slices.Equal(found.Fields(), []uint16{3, 1, 1, 0, 2, 2}) || !slices.Equal(sizes, []int{1, 2, 2, 1}) || found.FieldName(3) != "kind 3" {
+	if !slices.Equal(found.Fields(), []uint16{3, 1, 1, 0, 2, 2}) || !slices.Equal(sizes, []int{1, 2, 2, 1}) ||
+		found.FieldName(3) != "kind 3" {
 		t.Errorf("fields are %v, sizes %v", found.Fields(), sizes)
 	}
 	if g.FieldName(g.Field(0)) != "old" || g.FieldCount() != 2 {

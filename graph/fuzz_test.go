@@ -69,7 +69,8 @@ func FuzzBuilder(f *testing.F) {
 				byID(id(x), id(y))
 				byID(id(y), id(x))
 			}
-			if err != nil && !errors.Is(err, ErrDuplicateNode) && !errors.Is(err, ErrEmptyID) && !errors.Is(err, ErrSelfLink) && !errors.Is(err, ErrUnknownNode) {
+			if err != nil && !errors.Is(err, ErrDuplicateNode) && !errors.Is(err, ErrEmptyID) &&
+				!errors.Is(err, ErrSelfLink) && !errors.Is(err, ErrUnknownNode) {
 				t.Fatal(err)
 			}
 		}
@@ -80,7 +81,8 @@ func FuzzBuilder(f *testing.F) {
 				t.Fatalf("link %v is gone", l)
 			}
 		}
-		if g.LinkCount() != len(links) || g.Len() != len(nodes) || report.Nodes != len(nodes) || report.Links != len(links) {
+		if g.LinkCount() != len(links) || g.Len() != len(nodes) || report.Nodes != len(nodes) ||
+			report.Links != len(links) {
 			t.Fatalf("%d nodes and %d links, want %d and %d", g.Len(), g.LinkCount(), len(nodes), len(links))
 		}
 		checkRows(t, g)
@@ -155,7 +157,8 @@ func FuzzFields(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r := &reader{data}
 		n, dim, k, seed := 1+r.next()%40, 1+r.next()%5, 1+r.next()%12, uint64(r.next())
-		s := Communities{Resolution: float64(1+r.next()%40) / 10, MinSize: r.next() % 4, JoinSmall: r.next()%2 == 0, Seed: seed}
+		s := Communities{Resolution: float64(1+r.next()%40) / 10, MinSize: r.next() % 4, JoinSmall: r.next()%2 == 0,
+			Seed: seed}
 		half, scale := r.next()%2 == 0, float32(math.Pow(10, float64(r.next()%9-4)))
 		vectors := make([]float32, n*dim)
 		for x := range vectors {
@@ -167,7 +170,8 @@ func FuzzFields(f *testing.F) {
 		}
 		g := withVectors(t, linked(t, n, links), dim, half, func(i int) []float32 { return vectors[i*dim:][:dim] })
 
-		found, report, err := g.FieldsByVectors(t.Context(), Clustering{Fields: k, Seed: seed, Threads: 1 + int(seed%3)})
+		found, report, err := g.FieldsByVectors(t.Context(), Clustering{Fields: k, Seed: seed, Threads: 1 +
+			int(seed%3)})
 		if err != nil {
 			if !errors.Is(err, ErrSettings) {
 				t.Fatal(err)
@@ -188,7 +192,8 @@ func FuzzFields(f *testing.F) {
 			return
 		}
 		must(t, checkFound(g, found, report, "community"))
-		if q := modularityOf(found, g.HasLink, s.Resolution); report.Merged == 0 && math.Abs(q-report.Modularity) > 1e-9 {
+		if q := modularityOf(found, g.HasLink, s.Resolution); report.Merged == 0 &&
+			math.Abs(q-report.Modularity) > 1e-9 {
 			t.Fatalf("modularity is %v, not %v", q, report.Modularity)
 		}
 		for i := range int32(n) {

@@ -128,7 +128,8 @@ func byTime(when []int64) []int32 {
 // ShuffledOrder returns the nodes in an order drawn by chance, for graphs in which nothing is older than
 // anything else, such as those of friends. Links against it are broken in name only.
 func (g *Graph) ShuffledOrder(src rand.Source) *Order {
-	o := &Order{graph: g, Sequence: make([]int32, g.Len()), Rank: make([]int32, g.Len()), when: slices.Repeat([]int64{noTime}, g.Len())}
+	o := &Order{graph: g, Sequence: make([]int32, g.Len()), Rank: make([]int32, g.Len()),
+		when: slices.Repeat([]int64{noTime}, g.Len())}
 	for i := range o.Sequence {
 		o.Sequence[i] = int32(i)
 	}

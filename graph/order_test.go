@@ -41,7 +41,8 @@ func TestOrder(t *testing.T) {
 				broken = append(broken, g.ID(l.Source)+">"+g.ID(l.Target))
 			}
 			if got := strings.Join(broken, " "); got != c.broken || o.AgainstTime != c.againstTime {
-				t.Errorf("broken are %q, %d of them against time; want %q, %d", got, o.AgainstTime, c.broken, c.againstTime)
+				t.Errorf("broken are %q, %d of them against time; want %q, %d", got, o.AgainstTime, c.broken,
+					c.againstTime)
 			}
 		})
 	}
@@ -98,7 +99,8 @@ func checkOrder(g *Graph, o *Order) error {
 		}
 	}
 	if broken != len(o.Broken) || against != o.AgainstTime {
-		return fmt.Errorf("%d broken links, %d against time; listed are %d and %d", broken, against, len(o.Broken), o.AgainstTime)
+		return fmt.Errorf("%d broken links, %d against time; listed are %d and %d", broken, against, len(o.Broken),
+			o.AgainstTime)
 	}
 	return nil
 }
@@ -257,7 +259,8 @@ func checkSplit(g *Graph, s *Split) error {
 		}
 	}
 	if nodes != g.Len() || len(links)+s.Report.Dropped != g.LinkCount() {
-		return fmt.Errorf("%d nodes, %d links and %d dropped of %d and %d", nodes, len(links), s.Report.Dropped, g.Len(), g.LinkCount())
+		return fmt.Errorf("%d nodes, %d links and %d dropped of %d and %d", nodes, len(links), s.Report.Dropped,
+			g.Len(), g.LinkCount())
 	}
 	for i, j := range g.Links() {
 		if _, kept := links[Link{i, j}]; !kept && !slices.Contains(s.order.Broken, Link{i, j}) {

@@ -14,8 +14,10 @@ type Pairs struct {
 	Source, Target []int32
 	Linked         []bool
 	Weight         []float64 // 1/P(pair is in the sample): how many pairs of the universe it stands for
-	Rate           []float64 // P(in the sample, were it unlinked) / P(in the sample, were it linked); 1 where links do not matter
-	Universe       int64     // number of ordered pairs in the universe, |U|
+	// P(in the sample, were it unlinked) / P(in the sample, were it linked); 1 where links do not
+	// matter
+	Rate     []float64
+	Universe int64 // number of ordered pairs in the universe, |U|
 }
 
 // MaxPairs is how many pairs one sample may hold.
@@ -75,7 +77,8 @@ func (p *Pairs) Shuffle(src rand.Source) error {
 		return err
 	}
 	if src == nil {
-		return fmt.Errorf("graph: shuffle: %w: no source of randomness; give one, such as rand.NewPCG(seed, 0)", ErrSettings)
+		return fmt.Errorf("graph: shuffle: %w: no source of randomness; give one, such as rand.NewPCG(seed, 0)",
+			ErrSettings)
 	}
 	rand.New(src).Shuffle(p.Len(), func(a, b int) {
 		p.Source[a], p.Source[b] = p.Source[b], p.Source[a]
@@ -99,15 +102,19 @@ func (p *Pairs) Validate(g *Graph) error {
 		i, j, w, r := p.Source[k], p.Target[k], p.Weight[k], p.Rate[k]
 		switch {
 		case uint32(i) >= n || uint32(j) >= n:
-			return fmt.Errorf("graph: pair %d is (%d, %d) of a graph with %d nodes: %w; sample from this graph", k, i, j, n, ErrUnknownNode)
+			return fmt.Errorf("graph: pair %d is (%d, %d) of a graph with %d nodes: %w; sample from this graph", k, i,
+				j, n, ErrUnknownNode)
 		case i == j:
 			return fmt.Errorf("graph: pair %d is node %q with itself: %w; leave it out", k, g.ID(i), ErrPair)
 		case p.Linked[k] != g.HasLink(i, j):
-			return fmt.Errorf("graph: pair %d (%q, %q) says linked %t, the graph %t: %w; sample from this graph", k, g.ID(i), g.ID(j), p.Linked[k], !p.Linked[k], ErrPair)
+			return fmt.Errorf("graph: pair %d (%q, %q) says linked %t, the graph %t: %w; sample from this graph", k,
+				g.ID(i), g.ID(j), p.Linked[k], !p.Linked[k], ErrPair)
 		case !(w >= 1 && w <= math.MaxFloat64):
-			return fmt.Errorf("graph: pair %d (%q, %q) has weight %v: %w; a weight is 1/P(sampled), at least 1", k, g.ID(i), g.ID(j), w, ErrPair)
+			return fmt.Errorf("graph: pair %d (%q, %q) has weight %v: %w; a weight is 1/P(sampled), at least 1", k,
+				g.ID(i), g.ID(j), w, ErrPair)
 		case !(r > 0 && r <= 1):
-			return fmt.Errorf("graph: pair %d (%q, %q) has rate %v: %w; a rate is a probability above 0", k, g.ID(i), g.ID(j), r, ErrPair)
+			return fmt.Errorf("graph: pair %d (%q, %q) has rate %v: %w; a rate is a probability above 0", k, g.ID(i),
+				g.ID(j), r, ErrPair)
 		}
 	}
 	return nil
@@ -123,7 +130,8 @@ func (p *Pairs) checkShape() error {
 		return fmt.Errorf("graph: %d pairs, the limit is %d: %w; work on a part of them", n, MaxPairs, ErrTooManyPairs)
 	}
 	if p.Universe < int64(n) {
-		return fmt.Errorf("graph: %d pairs of a universe of %d: %w; Universe is the number of pairs they stand for", n, p.Universe, ErrPair)
+		return fmt.Errorf("graph: %d pairs of a universe of %d: %w; Universe is the number of pairs they stand for", n,
+			p.Universe, ErrPair)
 	}
 	return nil
 }

@@ -86,11 +86,14 @@ func Sample(g *Graph, u Universe, s Sampling) (*Pairs, SampleReport, error) {
 	var none SampleReport
 	switch {
 	case s.Src == nil:
-		return nil, none, fmt.Errorf("graph: sample: %w: no source of randomness; set Src, such as to rand.NewPCG(seed, 0)", ErrSettings)
+		return nil, none, fmt.Errorf("graph: sample: %w: no source of randomness; set Src, such as to "+
+			"rand.NewPCG(seed, 0)", ErrSettings)
 	case s.Scheme >= schemes:
-		return nil, none, fmt.Errorf("graph: sample: %w: no scheme has number %d; use Uniform, FieldStratified or PopularityMatched", ErrSettings, uint8(s.Scheme))
+		return nil, none, fmt.Errorf("graph: sample: %w: no scheme has number %d; use Uniform, FieldStratified "+
+			"or PopularityMatched", ErrSettings, uint8(s.Scheme))
 	case s.PerLink < 0:
-		return nil, none, fmt.Errorf("graph: sample: %w: %d unlinked pairs per link; give 1 or more, or 0 for %d", ErrSettings, s.PerLink, DefaultPerLink)
+		return nil, none, fmt.Errorf("graph: sample: %w: %d unlinked pairs per link; give 1 or more, or 0 for %d",
+			ErrSettings, s.PerLink, DefaultPerLink)
 	case s.PerLink == 0:
 		s.PerLink = DefaultPerLink
 	}
@@ -99,14 +102,16 @@ func Sample(g *Graph, u Universe, s Sampling) (*Pairs, SampleReport, error) {
 		return nil, none, err
 	}
 	if f.linked == 0 {
-		return nil, none, fmt.Errorf("graph: sample: %w among the universe's %d pairs; give it more sources and targets, or use AllPairs", ErrNoLinks, f.pairs)
+		return nil, none, fmt.Errorf("graph: sample: %w among the universe's %d pairs; give it more sources and "+
+			"targets, or use AllPairs", ErrNoLinks, f.pairs)
 	}
 	want := f.unlinked()
 	if int64(s.PerLink) <= want/f.linked {
 		want = int64(s.PerLink) * f.linked
 	}
 	if want > MaxPairs-f.linked {
-		return nil, none, fmt.Errorf("graph: sample: %w: %d links and %d unlinked pairs, the limit is %d; lower PerLink or narrow the universe", ErrTooManyPairs, f.linked, want, MaxPairs)
+		return nil, none, fmt.Errorf("graph: sample: %w: %d links and %d unlinked pairs, the limit is %d; lower "+
+			"PerLink or narrow the universe", ErrTooManyPairs, f.linked, want, MaxPairs)
 	}
 	d := &draw{frame: f, want: want, random: rand.New(s.Src)}
 	var rate func(*Pairs)
@@ -139,7 +144,8 @@ func AllPairs(g *Graph, u Universe, limit int) (*Pairs, error) {
 		return nil, err
 	}
 	if f.pairs > int64(min(limit, MaxPairs)) {
-		return nil, fmt.Errorf("graph: %w: the universe has %d, the limit is %d; use Sample, narrow the universe, take a Subgraph, or raise the limit", ErrTooManyPairs, f.pairs, min(limit, MaxPairs))
+		return nil, fmt.Errorf("graph: %w: the universe has %d, the limit is %d; use Sample, narrow the "+
+			"universe, take a Subgraph, or raise the limit", ErrTooManyPairs, f.pairs, min(limit, MaxPairs))
 	}
 	p := newPairs(int(f.pairs), f.pairs)
 	targets := slices.Sorted(slices.Values(f.targets))
@@ -186,7 +192,8 @@ const maxFieldPairs = 1 << 24
 func (d *draw) byField() (func(*Pairs), error) {
 	n := d.g.FieldCount()
 	if n*n > maxFieldPairs {
-		return nil, fmt.Errorf("graph: sample by field: %d fields: %w for a rate per pair of fields; merge them to %d or fewer", n, ErrTooLarge, int(math.Sqrt(maxFieldPairs)))
+		return nil, fmt.Errorf("graph: sample by field: %d fields: %w for a rate per pair of fields; merge them "+
+			"to %d or fewer", n, ErrTooLarge, int(math.Sqrt(maxFieldPairs)))
 	}
 	fields := d.g.Fields()
 	linked := make([]int64, n*n)

@@ -75,7 +75,8 @@ func checkUnbiased(t *testing.T, g *Graph, u Universe, s Sampling, all *Pairs, f
 		estimate, sum := 0., 0.
 		for k, w := range p.Weight {
 			at := int(p.Source[k])*n + int(p.Target[k])
-			if math.IsNaN(f[at]) || p.Linked[k] && w != 1 || !p.Linked[k] && math.Abs(w*p.Rate[k]-1) > 1e-12 || report.MaxWeight < w {
+			if math.IsNaN(f[at]) || p.Linked[k] && w != 1 || !p.Linked[k] && math.Abs(w*p.Rate[k]-1) > 1e-12 ||
+				report.MaxWeight < w {
 				t.Fatalf("pair %d is outside the universe, or has weight %v at rate %v", k, w, p.Rate[k])
 			}
 			estimate += w * f[at] / float64(p.Universe)
@@ -96,7 +97,8 @@ func checkUnbiased(t *testing.T, g *Graph, u Universe, s Sampling, all *Pairs, f
 		}
 		// Five standard errors: there are hundreds of pairs.
 		if got := drawn[at] / draws; math.Abs(got-want) > 5*math.Sqrt(want*(1-want)/draws)+1e-9 || rate[at] == 0 {
-			t.Errorf("pair (%d, %d), linked %t, was in %.3f of the samples, its rate is %.3f", all.Source[k], all.Target[k], all.Linked[k], got, rate[at])
+			t.Errorf("pair (%d, %d), linked %t, was in %.3f of the samples, its rate is %.3f", all.Source[k],
+				all.Target[k], all.Linked[k], got, rate[at])
 		}
 	}
 	mean.check(t, "weighted mean", exact)
@@ -123,7 +125,8 @@ func checkDistinct(t *testing.T, p *Pairs) {
 	t.Helper()
 	for k := 1; k < p.Len(); k++ {
 		if key(p.Source[k-1], p.Target[k-1]) >= key(p.Source[k], p.Target[k]) {
-			t.Fatalf("pair %d (%d, %d) does not come after (%d, %d)", k, p.Source[k], p.Target[k], p.Source[k-1], p.Target[k-1])
+			t.Fatalf("pair %d (%d, %d) does not come after (%d, %d)", k, p.Source[k], p.Target[k], p.Source[k-1],
+				p.Target[k-1])
 		}
 	}
 }

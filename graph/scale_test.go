@@ -70,15 +70,16 @@ func BenchmarkLarge(b *testing.B) {
 	})
 	for scheme := range schemes {
 		for _, u := range []Universe{{}, {Before: o}, s.Universe(Test)} {
-			b.Run(fmt.Sprintf("Sample/%v/before=%t/sources=%d", scheme, u.Before != nil, len(u.Sources)), func(b *testing.B) {
-				for b.Loop() {
-					p, _, err := Sample(g, u, Sampling{Scheme: scheme, Src: rand.NewPCG(1, 2)})
-					if err != nil {
-						b.Fatal(err)
+			b.Run(fmt.Sprintf("Sample/%v/before=%t/sources=%d", scheme, u.Before != nil, len(u.Sources)),
+				func(b *testing.B) {
+					for b.Loop() {
+						p, _, err := Sample(g, u, Sampling{Scheme: scheme, Src: rand.NewPCG(1, 2)})
+						if err != nil {
+							b.Fatal(err)
+						}
+						b.ReportMetric(float64(p.Len())/1e6, "Mpairs")
 					}
-					b.ReportMetric(float64(p.Len())/1e6, "Mpairs")
-				}
-			})
+				})
 		}
 	}
 }
@@ -145,7 +146,8 @@ func newLarge(tb testing.TB, nodes, links int, byID bool) large {
 	for first := 0; first < nodes; first += batch {
 		made = made[:0]
 		for i := first; i < min(nodes, first+batch); i++ {
-			made = append(made, Node{ID: id(int32(i)), Field: "field " + strconv.Itoa(i%19), Time: epoch.AddDate(0, 0, i*12000/nodes)})
+			made = append(made, Node{ID: id(int32(i)), Field: "field " + strconv.Itoa(i%19),
+				Time: epoch.AddDate(0, 0, i*12000/nodes)})
 			l.text += len(made[len(made)-1].ID)
 		}
 		clock(&l.nodes, func() (err error) {

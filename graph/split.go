@@ -60,7 +60,8 @@ func (o *Order) SplitByShare(s Shares) (*Split, error) {
 	sum := s.Train + s.Validation + s.Test
 	// NaN fails every comparison, so the conditions are of what is right.
 	if !(s.Train >= 0 && s.Validation >= 0 && s.Test >= 0 && math.Abs(sum-1) <= 1e-9) {
-		return nil, fmt.Errorf("graph: %w: train %v, validation %v, test %v; give three that are not negative and add up to 1",
+		return nil, fmt.Errorf("graph: %w: train %v, validation %v, test %v; give three that are not negative "+
+			"and add up to 1",
 			ErrShares, s.Train, s.Validation, s.Test)
 	}
 	n := len(o.Sequence)
@@ -132,7 +133,8 @@ func (o *Order) split(validation, test int, mend string) (*Split, error) {
 	for p := range Part(parts) {
 		s.Report.Nodes[p] = len(s.Nodes(p))
 		if s.Report.Nodes[p] == 0 && p != Validation {
-			return nil, fmt.Errorf("graph: %w: no node of %d is left for %v; %s", ErrEmptyPart, len(o.Sequence), p, mend)
+			return nil, fmt.Errorf("graph: %w: no node of %d is left for %v; %s", ErrEmptyPart, len(o.Sequence), p,
+				mend)
 		}
 	}
 	for i, j := range o.graph.Links() {

@@ -75,7 +75,8 @@ func checkInduced(t *testing.T, g, sub *Graph, nodes []int32) {
 		at, known := sub.Index(g.ID(i))
 		t1, k1 := g.Time(i)
 		t2, k2 := sub.Time(k)
-		if sub.ID(k) != g.ID(i) || !known || at != k || sub.Field(k) != g.Field(i) || sub.Title(k) != g.Title(i) || k1 != k2 || !t1.Equal(t2) {
+		if sub.ID(k) != g.ID(i) || !known || at != k || sub.Field(k) != g.Field(i) || sub.Title(k) != g.Title(i) ||
+			k1 != k2 || !t1.Equal(t2) {
 			t.Fatalf("node %q changed", g.ID(i))
 		}
 		links := 0

@@ -28,7 +28,8 @@ const namedVectors = 10
 // NewVectors allocates vectors of zeros, to be filled with Set.
 func NewVectors(nodes, dim int) (*Vectors, error) {
 	if nodes < 0 || dim < 1 {
-		return nil, fmt.Errorf("graph: vectors of dimension %d for %d nodes: %w; give a dimension of at least 1", dim, nodes, ErrShape)
+		return nil, fmt.Errorf("graph: vectors of dimension %d for %d nodes: %w; give a dimension of at least 1", dim,
+			nodes, ErrShape)
 	}
 	m, err := kern.NewMatrix(nodes, dim)
 	if err != nil {
@@ -37,11 +38,13 @@ func NewVectors(nodes, dim int) (*Vectors, error) {
 	return &Vectors{m}, nil
 }
 
-// VectorsOf wraps a matrix that another package of this module allocated or mapped. It is for those packages: the type of
-// the matrix is internal. Programs make vectors with NewVectors and Set, and map files with dataset.MapVectors.
+// VectorsOf wraps a matrix that another package of this module allocated or mapped. It is for those
+// packages: the type of the matrix is internal. Programs make vectors with NewVectors and Set, and
+// map files with dataset.MapVectors.
 func VectorsOf(m *kern.Matrix) *Vectors { return &Vectors{m} }
 
-// Matrix returns the rows themselves, for the kernels of this module: the type is internal. Programs read rows with Load.
+// Matrix returns the rows themselves, for the kernels of this module: the type is internal.
+// Programs read rows with Load.
 func (v *Vectors) Matrix() *kern.Matrix { return v.matrix }
 
 // Len returns the number of vectors; 0 after Close.
@@ -56,10 +59,12 @@ func (v *Vectors) Set(i int32, vector []float32) error {
 		return fmt.Errorf("graph: vector %d of %d: %w; allocate as many as there are nodes", i, v.Len(), ErrUnknownNode)
 	}
 	if len(vector) != v.Dim() {
-		return fmt.Errorf("graph: vector %d has dimension %d, not %d: %w; encode every node with the same model", i, len(vector), v.Dim(), ErrShape)
+		return fmt.Errorf("graph: vector %d has dimension %d, not %d: %w; encode every node with the same model", i,
+			len(vector), v.Dim(), ErrShape)
 	}
 	if v.matrix.ReadOnly() {
-		return fmt.Errorf("graph: vector %d cannot be set: %w; copy the vectors out of the mapped file first", i, ErrReadOnly)
+		return fmt.Errorf("graph: vector %d cannot be set: %w; copy the vectors out of the mapped file first", i,
+			ErrReadOnly)
 	}
 	v.matrix.Store(int(i), vector)
 	return nil
@@ -75,7 +80,8 @@ func (v *Vectors) Close() error { return v.matrix.Close() }
 func (v *Vectors) Check(g *Graph) (VectorReport, error) {
 	var r VectorReport
 	if v.Len() != g.Len() {
-		return r, fmt.Errorf("graph: %d vectors for %d nodes: %w; encode the nodes again, in the graph's order", v.Len(), g.Len(), ErrShape)
+		return r, fmt.Errorf("graph: %d vectors for %d nodes: %w; encode the nodes again, in the graph's order",
+			v.Len(), g.Len(), ErrShape)
 	}
 	buffer := make([]float32, v.Dim())
 	for i := range int32(v.Len()) {
@@ -110,7 +116,8 @@ func (g *Graph) WithVectors(v *Vectors) (*Graph, error) {
 		return nil, err
 	}
 	if r.NotFinite > 0 {
-		return nil, fmt.Errorf("graph: the vector of node %q holds what is %w (such nodes: %d); encode them again or leave them out",
+		return nil, fmt.Errorf("graph: the vector of node %q holds what is %w (such nodes: %d); encode them "+
+			"again or leave them out",
 			r.NotFiniteIDs[0], ErrNotFinite, r.NotFinite)
 	}
 	return g.WithTrustedVectors(v)
@@ -122,7 +129,8 @@ func (g *Graph) WithVectors(v *Vectors) (*Graph, error) {
 // slips through spreads to whatever is learned from it. Where nobody vouches, use WithVectors.
 func (g *Graph) WithTrustedVectors(v *Vectors) (*Graph, error) {
 	if v.Len() != g.Len() {
-		return nil, fmt.Errorf("graph: %d vectors for %d nodes: %w; encode the nodes again, in the graph's order", v.Len(), g.Len(), ErrShape)
+		return nil, fmt.Errorf("graph: %d vectors for %d nodes: %w; encode the nodes again, in the graph's order",
+			v.Len(), g.Len(), ErrShape)
 	}
 	attached := *g
 	attached.vectors = v
@@ -135,7 +143,8 @@ func (g *Graph) Vectors() *Vectors { return g.vectors }
 // rows copies the vectors of some nodes, in their order.
 func (v *Vectors) rows(nodes []int32) (*Vectors, error) {
 	if v.Len() == 0 && len(nodes) > 0 {
-		return nil, fmt.Errorf("graph: vectors of a subgraph: %w: they were closed; close them after their last use", ErrShape)
+		return nil, fmt.Errorf("graph: vectors of a subgraph: %w: they were closed; close them after their last use",
+			ErrShape)
 	}
 	allocate := kern.NewMatrix
 	if v.matrix.Half() {

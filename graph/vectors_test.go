@@ -23,7 +23,8 @@ func TestVectors(t *testing.T) {
 	}
 	with, err := g.WithVectors(v)
 	must(t, err)
-	if g.Vectors() != nil || with.Vectors() != v || with.Len() != 3 || v.Len() != 3 || v.Dim() != 5 || v.Matrix().Rows() != 3 {
+	if g.Vectors() != nil || with.Vectors() != v || with.Len() != 3 || v.Len() != 3 || v.Dim() != 5 ||
+		v.Matrix().Rows() != 3 {
 		t.Error("vectors are not attached as they are")
 	}
 	sub, nodes, err := with.Subgraph(2, 2, BothWays)
@@ -91,7 +92,8 @@ func TestVectorCheck(t *testing.T) {
 		}
 		r, err := v.Check(g)
 		must(t, err)
-		if r.Zero != 20 || len(r.ZeroIDs) != namedVectors || r.ZeroIDs[0] != "n20" || r.NotFinite != 2 || !slices.Equal(r.NotFiniteIDs, []string{"n7", "n9"}) {
+		if r.Zero != 20 || len(r.ZeroIDs) != namedVectors || r.ZeroIDs[0] != "n20" || r.NotFinite != 2 ||
+			!slices.Equal(r.NotFiniteIDs, []string{"n7", "n9"}) {
 			t.Errorf("half %t: %+v", half, r)
 		}
 		_, err = g.WithVectors(v)

@@ -74,17 +74,18 @@ func (s DriftSettings) withDefaults() (DriftSettings, error) {
 		case seen[e.Field]:
 			return s, bad("field %d is expected twice; give it one band", e.Field)
 		case !(e.Low >= 0 && e.Low <= e.High && e.High <= 1):
-			return s, bad("the band of field %d is from %v to %v; give shares, 0 ≤ low ≤ high ≤ 1", e.Field, e.Low, e.High)
+			return s, bad("the band of field %d is from %v to %v; give shares, 0 ≤ low ≤ high ≤ 1", e.Field, e.Low,
+				e.High)
 		}
 		seen[e.Field] = true
 	}
 	return s, nil
 }
 
-// Drift watches a stream of shown lists and raises an alarm when the share of items that stay in their
-// source's field leaves its expected band. It keeps a few numbers per field, takes constant time per
-// item, and is written and read as JSON. It is not safe for concurrent use. Its zero value has the default settings, and
-// so only windows.
+// Drift watches a stream of shown lists and raises an alarm when the share of items that stay in
+// their source's field leaves its expected band. It keeps a few numbers per field, takes constant
+// time per item, and is written and read as JSON. It is not safe for concurrent use. Its zero value
+// has the default settings, and so only windows.
 //
 // Every list gives x, the share of its items that are of the source's field. For the upper end p₀ of
 // the band the detector bets on x > p₀, with several stakes λ from (p₁−p₀)/(p₀(1−p₀)), p₁ being Shift
@@ -207,7 +208,8 @@ func (a Alarm) Sentence(field string) string {
 	if a.Above {
 		than = "more than the"
 	}
-	return fmt.Sprintf("Of 100 recommendations in %s, %.0f have stayed in %s since list %d, %s %.0f to %.0f that were expected.",
+	return fmt.Sprintf("Of 100 recommendations in %s, %.0f have stayed in %s since list %d, %s %.0f to %.0f "+
+		"that were expected.",
 		field, 100*a.Share, field, a.Since, than, 100*a.Low, 100*a.High)
 }
 
@@ -237,14 +239,16 @@ func (d *Drift) Add(list ...Shown) ([]Alarm, error) {
 	var same, poolSame, poolItems float64
 	for k, item := range list {
 		if item.Source != list[0].Source {
-			return nil, fmt.Errorf("%w: item %d was shown to field %d and the first to field %d; add one source's list at a time", ErrShown, k, item.Source, list[0].Source)
+			return nil, fmt.Errorf("%w: item %d was shown to field %d and the first to field %d; add one "+
+				"source's list at a time", ErrShown, k, item.Source, list[0].Source)
 		}
 		weight := 1.
 		if item.Probability != 0 {
 			weight = 1 / item.Probability
 		}
 		if !(item.Probability >= 0 && item.Probability <= 1) || math.IsInf(weight, 0) {
-			return nil, fmt.Errorf("%w: item %d was shown with probability %v; give one above 0, or 0 where it is not known", ErrShown, k, item.Probability)
+			return nil, fmt.Errorf("%w: item %d was shown with probability %v; give one above 0, or 0 where it "+
+				"is not known", ErrShown, k, item.Probability)
 		}
 		poolItems += weight
 		if item.Target == item.Source {
@@ -283,7 +287,8 @@ func (d *Drift) Add(list ...Shown) ([]Alarm, error) {
 			if side.bet(same/items, end, above, d.settings.Shift) >= d.threshold {
 				raised = append(raised, Alarm{
 					Field: field, List: d.lists, Since: side.Since, Above: above,
-					Share: side.Seen.share(), Pool: side.Seen.pool(), Items: int64(side.Seen.Items), Low: expected.Low, High: expected.High,
+					Share: side.Seen.share(), Pool: side.Seen.pool(), Items: int64(side.Seen.Items), Low: expected.Low,
+					High: expected.High,
 				})
 				*side = excess{}
 			}

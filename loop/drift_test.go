@@ -66,7 +66,8 @@ func TestFalseAlarms(t *testing.T) {
 				alarmed++
 			}
 		}
-		t.Logf("share %v, together %t: %.3f of the runs have an alarm, at most %v may", c.p, c.together, float64(alarmed)/runs, s.FalseAlarm)
+		t.Logf("share %v, together %t: %.3f of the runs have an alarm, at most %v may", c.p, c.together,
+			float64(alarmed)/runs, s.FalseAlarm)
 		if float64(alarmed)/runs > s.FalseAlarm+3*math.Sqrt(.1*.9/runs) {
 			t.Errorf("share %v, together %t: %d of %d", c.p, c.together, alarmed, runs)
 		}
@@ -90,14 +91,16 @@ func TestPower(t *testing.T) {
 				}
 				return list(rng, c.p, false)
 			})
-			if at > leaves && alarm.Above == c.above && math.Abs(alarm.Share-c.p) < .06 && math.Abs(float64(alarm.Since-leaves)) < 150 {
+			if at > leaves && alarm.Above == c.above && math.Abs(alarm.Share-c.p) < .06 &&
+				math.Abs(float64(alarm.Since-leaves)) < 150 {
 				found++
 				delay += float64(at - leaves)
 			}
 		}
 		t.Logf("share %v: found in %d of %d runs, after %.0f lists on average", c.p, found, runs, delay/float64(found))
 		if found < runs*9/10 || delay/float64(found) > 1000 {
-			t.Errorf("share %v: found in %d of %d runs, after %.0f lists on average", c.p, found, runs, delay/float64(found))
+			t.Errorf("share %v: found in %d of %d runs, after %.0f lists on average", c.p, found, runs,
+				delay/float64(found))
 		}
 	}
 }
@@ -188,7 +191,8 @@ func TestDriftIsSaved(t *testing.T) {
 		}
 	}
 	last, all := d.Alarms(1)
-	if all < 4 || len(last) != 3 || !strings.Contains(last[2].Sentence("Biology"), "more than the 40 to 50 that were expected") {
+	if all < 4 || len(last) != 3 || !strings.Contains(last[2].Sentence("Biology"),
+		"more than the 40 to 50 that were expected") {
 		t.Errorf("%d alarms, the last %v", all, last)
 	}
 	if _, none := d.Alarms(2); none != 0 {
@@ -230,8 +234,10 @@ func TestZeroDrift(t *testing.T) {
 
 func TestDriftRefuses(t *testing.T) {
 	for name, s := range map[string]DriftSettings{
-		"rate": {FalseAlarm: 1}, "lists": {Lists: -1}, "window": {Window: 1}, "keep": {Keep: -1}, "shift": {Shift: -1}, "level": {Level: 1},
-		"band": {Expected: []Expected{{1, .6, .5}}}, "NaN": {Expected: []Expected{{1, math.NaN(), .5}}}, "twice": {Expected: []Expected{{1, .1, .5}, {1, .1, .5}}},
+		"rate": {FalseAlarm: 1}, "lists": {Lists: -1}, "window": {Window: 1}, "keep": {Keep: -1}, "shift": {Shift: -1},
+		"level": {Level: 1},
+		"band":  {Expected: []Expected{{1, .6, .5}}}, "NaN": {Expected: []Expected{{1, math.NaN(), .5}}},
+		"twice": {Expected: []Expected{{1, .1, .5}, {1, .1, .5}}},
 	} {
 		if _, err := NewDrift(s); !errors.Is(err, ErrSetting) {
 			t.Errorf("%s: %v, want ErrSetting", name, err)
@@ -242,8 +248,9 @@ func TestDriftRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, items := range map[string][]Shown{
-		"empty": {}, "two sources": {{Source: 1}, {Source: 2}}, "probability": {{Probability: 1.5}}, "negative": {{Probability: -1}},
-		"NaN": {{Probability: math.NaN()}}, "tiny": {{Probability: 5e-324}},
+		"empty": {}, "two sources": {{Source: 1}, {Source: 2}}, "probability": {{Probability: 1.5}},
+		"negative": {{Probability: -1}},
+		"NaN":      {{Probability: math.NaN()}}, "tiny": {{Probability: 5e-324}},
 	} {
 		if _, err := d.Add(items...); !errors.Is(err, ErrShown) {
 			t.Errorf("%s: %v, want ErrShown", name, err)

@@ -80,7 +80,8 @@ func ExampleLearn() {
 // Where the recommendations of a fitted model will go.
 func ExampleForetell() {
 	ctx := context.Background()
-	w, err := world.New(ctx, world.Settings{Nodes: 200, Dim: 16, Fields: world.EvenFields(2), Homophily: .5, Plan: world.Plan{Seed: 1}})
+	w, err := world.New(ctx, world.Settings{Nodes: 200, Dim: 16, Fields: world.EvenFields(2), Homophily: .5,
+		Plan: world.Plan{Seed: 1}})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -146,7 +147,8 @@ func ExampleDrift() {
 		}
 	}
 	// Output:
-	// Of 100 recommendations in Biology, 75 have stayed in Biology since list 1002, more than the 50 to 60 that were expected.
+	// Of 100 recommendations in Biology, 75 have stayed in Biology since list 1002, more than the
+	// 50 to 60 that were expected.
 }
 
 // popular recommends what is linked to most.

@@ -45,7 +45,8 @@ func (s ForecastSettings) withDefaults() (ForecastSettings, error) {
 		otherwise int
 	}{
 		{"rounds", &s.Rounds, 20}, {"recommendations a node", &s.Shown, 20}, {"sources", &s.Sources, 200},
-		{"targets", &s.Targets, 200}, {"replicates", &s.Replicates, 200}, {"threads", &s.Threads, runtime.GOMAXPROCS(0)},
+		{"targets", &s.Targets, 200}, {"replicates", &s.Replicates, 200},
+		{"threads", &s.Threads, runtime.GOMAXPROCS(0)},
 	} {
 		if *d.value == 0 {
 			*d.value = d.otherwise
@@ -119,9 +120,11 @@ func Foretell(ctx context.Context, m model.Model, g *graph.Graph, s ForecastSett
 	}
 	switch {
 	case m.Link == nil || m.Propensity == nil:
-		return nil, fmt.Errorf("%w: it lacks a link or a propensity model; fit it with a method such as bayes", ErrModel)
+		return nil, fmt.Errorf("%w: it lacks a link or a propensity model; fit it with a method such as bayes",
+			ErrModel)
 	case len(m.LinkParams) != m.Link.Size() || len(m.PropensityParams) != m.Propensity.Size():
-		return nil, fmt.Errorf("%w: %d and %d parameters for models of %d and %d", ErrModel, len(m.LinkParams), len(m.PropensityParams), m.Link.Size(), m.Propensity.Size())
+		return nil, fmt.Errorf("%w: %d and %d parameters for models of %d and %d", ErrModel, len(m.LinkParams),
+			len(m.PropensityParams), m.Link.Size(), m.Propensity.Size())
 	case g.Vectors() == nil || g.Vectors().Len() != g.Len():
 		return nil, fmt.Errorf("%w: its nodes have no vectors; encode their texts first", ErrGraph)
 	}
@@ -135,7 +138,8 @@ func Foretell(ctx context.Context, m model.Model, g *graph.Graph, s ForecastSett
 		case n == 0:
 			continue
 		case n == 1:
-			forecast.Warnings = append(forecast.Warnings, fmt.Sprintf("field %q has a single node: nothing can stay in it", g.FieldName(uint16(f))))
+			forecast.Warnings = append(forecast.Warnings,
+				fmt.Sprintf("field %q has a single node: nothing can stay in it", g.FieldName(uint16(f))))
 			continue
 		}
 		c := &census{s: s, m: m, members: members, field: f}
@@ -151,7 +155,8 @@ func Foretell(ctx context.Context, m model.Model, g *graph.Graph, s ForecastSett
 		forecast.Fields = append(forecast.Fields, field)
 	}
 	if len(forecast.Fields) == 0 {
-		return nil, fmt.Errorf("%w: no field has two nodes; give the nodes fields, or find some with FieldsByVectors or FieldsByLinks", ErrGraph)
+		return nil, fmt.Errorf("%w: no field has two nodes; give the nodes fields, or find some with "+
+			"FieldsByVectors or FieldsByLinks", ErrGraph)
 	}
 	forecast.all()
 	return forecast, nil
@@ -275,7 +280,8 @@ func (c *census) look(k int, source int32) error {
 		for j := range targets {
 			y, pi := sigmoid(float64(z[j])), sigmoid(float64(s[j]))
 			if math.IsNaN(y * pi) {
-				return fmt.Errorf("%w: its logits of the pair (%d, %d) are %v and %v; fit it again", ErrModel, source, targets[j], z[j], s[j])
+				return fmt.Errorf("%w: its logits of the pair (%d, %d) are %v and %v; fit it again", ErrModel, source,
+					targets[j], z[j], s[j])
 			}
 			sums[seenColumn] += y * pi
 			sums[relevantColumn] += y
@@ -445,8 +451,10 @@ func (c *census) shares(ctx context.Context, column int) ([]Share, [][]float64, 
 func (f FieldForecast) Sentences(noun string) []string {
 	in100 := func(s Share) string { return fmt.Sprintf("%.0f", 100*s.Share) }
 	last := len(f.Naive) - 1
-	say := []string{fmt.Sprintf("Of 100 recommendations to a %s in %s, %s stay in %s now; after %d rounds %s would (%.0f to %.0f).",
-		noun, f.Name, in100(f.Naive[0]), f.Name, f.Naive[last].Round, in100(f.Naive[last]), 100*f.Naive[last].Low, 100*f.Naive[last].High)}
+	say := []string{fmt.Sprintf("Of 100 recommendations to a %s in %s, %s stay in %s now; after %d rounds %s "+
+		"would (%.0f to %.0f).",
+		noun, f.Name, in100(f.Naive[0]), f.Name, f.Naive[last].Round, in100(f.Naive[last]), 100*f.Naive[last].Low,
+		100*f.Naive[last].High)}
 	say = append(say, fmt.Sprintf("Corrected for exposure it is %s now and would be %s (%.0f to %.0f).",
 		in100(f.Corrected[0]), in100(f.Corrected[last]), 100*f.Corrected[last].Low, 100*f.Corrected[last].High))
 	if f.Truth != nil {

@@ -16,7 +16,8 @@ import (
 // knowing is a world and a model of it that knows the truth.
 func knowing(t testing.TB, nodes, fields int) (*world.World, model.Model) {
 	t.Helper()
-	w, err := world.New(context.Background(), world.Settings{Nodes: nodes, Dim: 12, Fields: world.EvenFields(fields), Plan: world.Plan{Seed: 4, Threads: 1}})
+	w, err := world.New(context.Background(), world.Settings{Nodes: nodes, Dim: 12, Fields: world.EvenFields(fields),
+		Plan: world.Plan{Seed: 4, Threads: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +104,8 @@ func TestForetellIsExact(t *testing.T) {
 			t.Errorf("%s: the odds grow by %v in a round, outside [%v, %v]", field.Name, odds, least, most)
 		}
 		say := strings.Join(field.Sentences("paper"), " ")
-		for _, words := range []string{"Of 100 recommendations to a paper in " + field.Name, "after 4 rounds", "Corrected for exposure", "By relevance alone"} {
+		for _, words := range []string{"Of 100 recommendations to a paper in " + field.Name, "after 4 rounds",
+			"Corrected for exposure", "By relevance alone"} {
 			if !strings.Contains(say, words) {
 				t.Errorf("%q does not say %q", say, words)
 			}
@@ -214,7 +216,8 @@ func TestForecastOfAll(t *testing.T) {
 			}
 		}
 	}
-	explored, err := Foretell(t.Context(), m, g, ForecastSettings{Rounds: 6, Replicates: 20, Seed: 3, Explore: .3, ShownOnly: true})
+	explored, err := Foretell(t.Context(), m, g, ForecastSettings{Rounds: 6, Replicates: 20, Seed: 3, Explore: .3,
+		ShownOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}

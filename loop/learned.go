@@ -26,8 +26,8 @@ type Settings struct {
 
 	Method string `json:"method"` // of package fit; "" means naive
 
-	// Recommender makes the recommender, one for every run; nil means that of the Method, which otherwise is only the name of
-	// this one.
+	// Recommender makes the recommender, one for every run; nil means that of the Method, which
+	// otherwise is only the name of this one.
 	Recommender func() Recommender `json:"-"`
 
 	// SeesField lets the link model see whether source and target are of one field, which field

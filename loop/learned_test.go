@@ -12,13 +12,15 @@ import (
 
 // small is a loop of a fraction of a second.
 func small(method string) Settings {
-	return Settings{Papers: 60, Dim: 6, Shown: 6, Rounds: 3, Method: method, SeesField: true, UnshownNegative: true, Negatives: 1000, Seed: 5, Threads: 1}
+	return Settings{Papers: 60, Dim: 6, Shown: 6, Rounds: 3, Method: method, SeesField: true, UnshownNegative: true,
+		Negatives: 1000, Seed: 5, Threads: 1}
 }
 
 // Both switches on, a naive recommender takes exposure for relevance, more so every round; one that
 // corrects for exposure stays near the truth.
 func TestNaiveLoopDriftsAndBayesDoesNot(t *testing.T) {
-	s := Settings{Papers: 150, Dim: 10, SeesField: true, UnshownNegative: true, Seed: 3, Rounds: 3, Threads: 2, Negatives: 1000}
+	s := Settings{Papers: 150, Dim: 10, SeesField: true, UnshownNegative: true, Seed: 3, Rounds: 3, Threads: 2,
+		Negatives: 1000}
 	run := func(method string) *History {
 		s.Method = method
 		h, err := Learn(context.Background(), s, Progress{})
@@ -30,7 +32,8 @@ func TestNaiveLoopDriftsAndBayesDoesNot(t *testing.T) {
 	naive, bayes := run("naive"), run("bayes")
 	truth := mean(naive.Truth)
 	first, last := naive.Rounds[0].All, naive.Rounds[2].All
-	t.Logf("truth %.3f; naive %.3f → %.3f; bayes %.3f → %.3f", truth, first, last, bayes.Rounds[0].All, bayes.Rounds[2].All)
+	t.Logf("truth %.3f; naive %.3f → %.3f; bayes %.3f → %.3f", truth, first, last, bayes.Rounds[0].All,
+		bayes.Rounds[2].All)
 	if !(first > truth+.1 && last > first+.1) {
 		t.Errorf("naive goes from %v to %v, truth %v", first, last, truth)
 	}
@@ -163,7 +166,8 @@ func TestSample(t *testing.T) {
 	for _, w := range p.Weight {
 		weight += w
 	}
-	if links(p.Linked) != links(all.Linked) || math.Abs(weight/float64(all.Len())-1) > .1 || p.Universe != int64(all.Len()) {
+	if links(p.Linked) != links(all.Linked) || math.Abs(weight/float64(all.Len())-1) > .1 ||
+		p.Universe != int64(all.Len()) {
 		t.Errorf("%d links of %d, weight %v of %d", links(p.Linked), links(all.Linked), weight, all.Len())
 	}
 	shown := []int32{3, 50, 700}
@@ -175,8 +179,10 @@ func TestSample(t *testing.T) {
 
 func TestSettingsAreChecked(t *testing.T) {
 	for name, s := range map[string]Settings{
-		"papers": {Papers: 3}, "too many": {Papers: 1e6}, "fields": {Fields: 1}, "more fields than half": {Papers: 20, Fields: 11},
-		"dim": {Dim: -1}, "shown": {Shown: 410}, "rounds": {Rounds: -1}, "negatives": {Negatives: 5}, "threads": {Threads: -1},
+		"papers": {Papers: 3}, "too many": {Papers: 1e6}, "fields": {Fields: 1},
+		"more fields than half": {Papers: 20, Fields: 11},
+		"dim":                   {Dim: -1}, "shown": {Shown: 410}, "rounds": {Rounds: -1}, "negatives": {Negatives: 5},
+		"threads": {Threads: -1},
 	} {
 		if _, err := Learn(context.Background(), s, Progress{}); !errors.Is(err, ErrSetting) {
 			t.Errorf("%s: %v, want ErrSetting", name, err)

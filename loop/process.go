@@ -39,7 +39,8 @@ type Process struct {
 func (p Process) validate() error {
 	n := len(p.Propensity)
 	if n == 0 || len(p.Link) != n || p.Sizes != nil && len(p.Sizes) != n || p.Pool != nil && len(p.Pool) != n {
-		return bad("%d propensities, %d link probabilities, %d sizes and a pool of %d; give one of each per category", n, len(p.Link), len(p.Sizes), len(p.Pool))
+		return bad("%d propensities, %d link probabilities, %d sizes and a pool of %d; give one of each per category",
+			n, len(p.Link), len(p.Sizes), len(p.Pool))
 	}
 	for v := range n {
 		if x := p.Propensity[v]; !(x > 0 && x <= 1) {

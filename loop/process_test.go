@@ -15,7 +15,8 @@ func TestBinomialIsExact(t *testing.T) {
 	for k, c := range []struct {
 		n int
 		p float64
-	}{{1, .3}, {20, .04}, {20, .5}, {40, .26}, {60, .8}, {1000, .009}, {1000, .011}, {1000, .4}, {100_000, .3}, {10_000_000, 2e-7}} {
+	}{{1, .3}, {20, .04}, {20, .5}, {40, .26}, {60, .8}, {1000, .009}, {1000, .011}, {1000, .4}, {100_000, .3},
+		{10_000_000, 2e-7}} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			const draws = 40_000
 			rng := newStream(uint64(k), "test", 0)
@@ -122,7 +123,8 @@ func TestLimit(t *testing.T) {
 // In a million recommendations a round the process is within .01 of its limit, whatever the kind.
 func TestRunNearsItsLimit(t *testing.T) {
 	for k := range 8 {
-		p := Process{Propensity: []float64{.8, .5, .6}, Link: []float64{.5, .4, .45}, Corrected: k&1 > 0, ShownOnly: k&2 > 0}
+		p := Process{Propensity: []float64{.8, .5, .6}, Link: []float64{.5, .4, .45}, Corrected: k&1 > 0,
+			ShownOnly: k&2 > 0}
 		if k&4 > 0 {
 			p.Sizes = []float64{100, 300, 50}
 		}
@@ -165,7 +167,11 @@ func TestProcessRefuses(t *testing.T) {
 	for name, f := range map[string]func() error{
 		"no categories": func() error { _, err := Process{}.Limit(1); return err },
 		"unequal":       func() error { _, err := Process{Propensity: []float64{.5}}.Limit(1); return err },
-		"propensity 0":  func() error { _, err := Process{Propensity: []float64{0}, Link: []float64{1}}.Limit(1); return err },
+		"propensity 0": func() error {
+			_, err := Process{Propensity: []float64{0},
+				Link: []float64{1}}.Limit(1)
+			return err
+		},
 		"NaN": func() error {
 			_, err := Process{Propensity: []float64{1}, Link: []float64{math.NaN()}}.Limit(1)
 			return err
@@ -198,7 +204,8 @@ func TestProcessRefuses(t *testing.T) {
 // What is explored is drawn whatever was learned: none of it changes nothing, all of it leaves the pool's shares, and
 // in between the draws are where the limit says.
 func TestExplored(t *testing.T) {
-	p := Process{Propensity: []float64{.8, .2, .5}, Link: []float64{.5, .5, .3}, Sizes: []float64{3, 1, 2}, Pool: []float64{1, 1, 2}}
+	p := Process{Propensity: []float64{.8, .2, .5}, Link: []float64{.5, .5, .3}, Sizes: []float64{3, 1, 2},
+		Pool: []float64{1, 1, 2}}
 	plain, err := p.Limit(6)
 	if err != nil {
 		t.Fatal(err)
@@ -241,7 +248,8 @@ func TestExplored(t *testing.T) {
 		}
 	}
 	for _, p := range []Process{
-		{Propensity: []float64{1}, Link: []float64{1}, Explore: 1.1}, {Propensity: []float64{1}, Link: []float64{1}, Pool: []float64{-1}},
+		{Propensity: []float64{1}, Link: []float64{1}, Explore: 1.1}, {Propensity: []float64{1}, Link: []float64{1},
+			Pool: []float64{-1}},
 		{Propensity: []float64{1}, Link: []float64{1}, Pool: []float64{1, 1}},
 	} {
 		if _, err := p.Limit(1); !errors.Is(err, ErrSetting) {

@@ -11,12 +11,13 @@ import (
 	"unseen/model"
 )
 
-// Recommender is what a loop trains and asks for recommendations. Every method of package fit is one; Settings.Recommender
-// puts one of your own in its place.
+// Recommender is what a loop trains and asks for recommendations. Every method of package fit is
+// one; Settings.Recommender puts one of your own in its place.
 type Recommender interface {
-	// Train learns anew from pairs of nodes, some linked: all links that are known, and a sample of the pairs that are not,
-	// with weights. An error that wraps fit.ErrData says that nothing can be learned from them; after the first round the
-	// loop then goes on with what was learned before.
+	// Train learns anew from pairs of nodes, some linked: all links that are known, and a sample of
+	// the pairs that are not, with weights. An error that wraps fit.ErrData says that nothing can
+	// be learned from them; after the first round the loop then goes on with what was learned
+	// before.
 	Train(ctx context.Context, n model.Nodes, pairs *graph.Pairs) error
 	// Weigh sets weights[k] to what pair k is recommended in proportion to: ŷ, or anything else that is finite and not
 	// negative. It is called by many goroutines at once, and after a Train that succeeded.
@@ -55,12 +56,14 @@ func (l *learned) weigh(ctx context.Context) error {
 	failed := make([]error, (all.Len()+chunk-1)/chunk)
 	kern.Chunks(all.Len(), chunk, l.s.Threads, func(_, number, from, to int) {
 		weights := l.weights[from:to]
-		if failed[number] = l.recommender.Weigh(weights, model.Batch{Sources: all.Source[from:to], Targets: all.Target[from:to]}); failed[number] != nil {
+		if failed[number] = l.recommender.Weigh(weights, model.Batch{Sources: all.Source[from:to],
+			Targets: all.Target[from:to]}); failed[number] != nil {
 			return
 		}
 		for k, w := range weights {
 			if !(w >= 0) || math.IsInf(w, 0) {
-				failed[number] = fmt.Errorf("%w: the recommender weighs the pair of papers %d and %d by %v; give a finite number from 0 on", ErrModel, all.Source[from+k], all.Target[from+k], w)
+				failed[number] = fmt.Errorf("%w: the recommender weighs the pair of papers %d and %d by %v; "+
+					"give a finite number from 0 on", ErrModel, all.Source[from+k], all.Target[from+k], w)
 				return
 			}
 		}

@@ -173,12 +173,14 @@ func printed(n int, shares, q []float64) float64 {
 
 func checkRound(counts []int, q []float64) (n int, err error) {
 	if len(counts) < 2 || len(counts) != len(q) {
-		return 0, bad("%d counts and %d probabilities; give one of each for two categories or more", len(counts), len(q))
+		return 0, bad("%d counts and %d probabilities; give one of each for two categories or more", len(counts),
+			len(q))
 	}
 	different := false
 	for v, k := range counts {
 		if k < 1 || k > most {
-			return 0, bad("%d recommendations of category %d; give from 1 to %d: without any it has no ratio", k, v, most)
+			return 0, bad("%d recommendations of category %d; give from 1 to %d: without any it has no ratio", k, v,
+				most)
 		}
 		if !(q[v] > 0 && q[v] < 1) {
 			return 0, bad("q of category %d is %v; give a probability between 0 and 1", v, q[v])
@@ -197,7 +199,8 @@ func checkRound(counts []int, q []float64) (n int, err error) {
 
 // SkewProbability draws one round of the naive process many times and returns the share in which
 // every ratio skewed further. Of the threads 0 means all processors; results do not depend on it.
-func SkewProbability(ctx context.Context, counts []int, q []float64, draws int, seed uint64, threads int) (float64, error) {
+func SkewProbability(ctx context.Context, counts []int, q []float64, draws int, seed uint64, threads int) (float64,
+	error) {
 	n, err := checkRound(counts, q)
 	if err != nil {
 		return 0, err

@@ -112,7 +112,8 @@ func TestPairEpsilonIsSharp(t *testing.T) {
 			return a*(high-e)/(a*(high-e)+b*(low+e)) - a/(a+b)
 		}
 		if skew(epsilon*.999) <= rho || skew(epsilon*1.001) >= rho {
-			t.Fatalf("a=%v b=%v q=%v, %v ρ=%v: ε=%v gives %v and %v", a, b, high, low, rho, epsilon, skew(epsilon*.999), skew(epsilon*1.001))
+			t.Fatalf("a=%v b=%v q=%v, %v ρ=%v: ε=%v gives %v and %v", a, b, high, low, rho, epsilon,
+				skew(epsilon*.999), skew(epsilon*1.001))
 		}
 		if PairEpsilon(a, b, high, low, most*1.01) != 0 {
 			t.Fatalf("ε is positive beyond the largest ρ")

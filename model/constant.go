@@ -17,7 +17,8 @@ type Constant struct {
 // NewConstant returns the propensity that is the same in (0, 1] for every pair.
 func NewConstant(propensity float64) (*Constant, error) {
 	if !(propensity > 0 && propensity <= 1) {
-		return nil, fmt.Errorf("%w: a propensity of %v for every pair; give more than 0 and at most 1", ErrOption, propensity)
+		return nil, fmt.Errorf("%w: a propensity of %v for every pair; give more than 0 and at most 1", ErrOption,
+			propensity)
 	}
 	return &Constant{propensity}, nil
 }

@@ -31,13 +31,15 @@ type Covariates struct {
 func NewCovariates(inside Propensity, n Nodes, terms ...Term) (*Covariates, error) {
 	own, ok := inside.(savedModel)
 	if _, twice := inside.(*Covariates); !ok || !isPropensity(own) || twice {
-		return nil, fmt.Errorf("%w: terms go all at once on a propensity model of this package, not on %T", ErrKind, inside)
+		return nil, fmt.Errorf("%w: terms go all at once on a propensity model of this package, not on %T", ErrKind,
+			inside)
 	}
 	if len(terms) == 0 {
 		return nil, fmt.Errorf("%w: no terms; have %s, %s", ErrOption, Popularity, Age)
 	}
 	if known := own.madeFor().Len(); known != 0 && known != n.Len() {
-		return nil, fmt.Errorf("%w: the propensity is made for %d nodes, its terms for %d; give both the same", ErrShape, known, n.Len())
+		return nil, fmt.Errorf("%w: the propensity is made for %d nodes, its terms for %d; give both the same",
+			ErrShape, known, n.Len())
 	}
 	for k, term := range terms {
 		if slices.Contains(terms[:k], term) {
@@ -61,7 +63,8 @@ func checkTerm(n Nodes, term Term) error {
 		return fmt.Errorf("%w: no term %q; have %s, %s", ErrOption, term, Popularity, Age)
 	}
 	if len(values) != n.Len() {
-		return fmt.Errorf("%w: the %s of %d nodes of %d is known; fill Nodes.Popularity with LogInDegree and Nodes.Age with Ages", ErrShape, term, len(values), n.Len())
+		return fmt.Errorf("%w: the %s of %d nodes of %d is known; fill Nodes.Popularity with LogInDegree and "+
+			"Nodes.Age with Ages", ErrShape, term, len(values), n.Len())
 	}
 	for i, x := range values {
 		if math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) {

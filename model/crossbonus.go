@@ -25,10 +25,12 @@ type CrossBonus struct {
 func NewCrossBonus(inside Link, bonus float64) (Link, error) {
 	own, ok := inside.(savedModel)
 	if !ok || !isLink(own) || strings.HasSuffix(inside.Kind(), bonusSuffix) {
-		return nil, fmt.Errorf("%w: a bonus goes on a link model of this package that has none yet, not on %T", ErrKind, inside)
+		return nil, fmt.Errorf("%w: a bonus goes on a link model of this package that has none yet, not on %T",
+			ErrKind, inside)
 	}
 	if math.IsNaN(bonus) || math.Abs(bonus) > maxLogit {
-		return nil, fmt.Errorf("%w: a bonus of %v; give a logit of at most %d, such as %v", ErrOption, bonus, maxLogit, defaultBonus)
+		return nil, fmt.Errorf("%w: a bonus of %v; give a logit of at most %d, such as %v", ErrOption, bonus, maxLogit,
+			defaultBonus)
 	}
 	m := &CrossBonus{own, own.madeFor(), bonus}
 	if inner, ok := inside.(InnerProduct); ok {

@@ -19,7 +19,8 @@ import (
 func papers() *graph.Graph {
 	var b graph.Builder
 	for k, field := range []string{"physics", "physics", "biology", "biology"} {
-		node := graph.Node{ID: fmt.Sprint("paper ", k), Field: field, Time: time.Date(2000+5*k, 1, 1, 0, 0, 0, 0, time.UTC)}
+		node := graph.Node{ID: fmt.Sprint("paper ", k), Field: field, Time: time.Date(2000+5*k, 1, 1, 0, 0, 0, 0,
+			time.UTC)}
 		if _, err := b.AddNode(node); err != nil {
 			log.Fatal(err)
 		}
@@ -67,7 +68,8 @@ func Example() {
 	var z, s [1]float32
 	link.Logits(z[:], w, pair)
 	propensity.Logits(s[:], m, pair)
-	fmt.Printf("ŷ = %.2f, π̂ = %.2f, seen with probability %.2f\n", sigmoid(z[0]), sigmoid(s[0]), sigmoid(z[0])*sigmoid(s[0]))
+	fmt.Printf("ŷ = %.2f, π̂ = %.2f, seen with probability %.2f\n", sigmoid(z[0]), sigmoid(s[0]),
+		sigmoid(z[0])*sigmoid(s[0]))
 	// Output: ŷ = 0.86, π̂ = 0.30, seen with probability 0.26
 }
 
@@ -109,8 +111,8 @@ func ExampleNewLink() {
 	_, err := model.NewLink("bilinear", nodes, model.LinkOptions{})
 	fmt.Println(err)
 	// Output:
-	// low-rank 5
-	// model: no model of that kind: link model "bilinear"; have cosine, diagonal, diagonal-field, low-rank, mlp, each with +bonus or without
+	// low-rank 5 model: no model of that kind: link model "bilinear"; have cosine, diagonal,
+	// diagonal-field, low-rank, mlp, each with +bonus or without
 }
 
 func ExampleLinkKinds() {
@@ -127,8 +129,8 @@ func ExampleNewPropensity() {
 	_, err := model.NewPropensity("fields", nodes, model.PropensityOptions{})
 	fmt.Println(err)
 	// Output:
-	// field-matrix+age 10
-	// model: no model of that kind: propensity model "fields"; have constant, field-matrix, known, low-rank-fields, mlp, each with +popularity, +age, both or neither
+	// field-matrix+age 10 model: no model of that kind: propensity model "fields"; have constant,
+	// field-matrix, known, low-rank-fields, mlp, each with +popularity, +age, both or neither
 }
 
 func ExamplePropensityKinds() {
@@ -347,8 +349,9 @@ func ExampleFile_Model() {
 	_, err := file.Model(nodes)
 	fmt.Println(strings.ReplaceAll(err.Error(), folder+string(filepath.Separator), ""))
 	// Output:
-	// naive diagonal [1 3 -1] constant {"risk":0.2}
-	// model: made for other nodes: papers.safetensors: its field 2 is "biology", the nodes' is "botany"; fit it on these nodes, or number the fields as then
+	// naive diagonal [1 3 -1] constant {"risk":0.2} model: made for other nodes:
+	// papers.safetensors: its field 2 is "biology", the nodes' is "botany"; fit it on these nodes,
+	// or number the fields as then
 }
 
 func ExampleFile_Link() {

@@ -60,7 +60,8 @@ func TestEveryKindComesBack(t *testing.T) {
 	same := func(t *testing.T, was, is Logits, wasParams, isParams []float32) {
 		t.Helper()
 		if was.Kind() != is.Kind() || !reflect.DeepEqual(was.(savedModel).options(), is.(savedModel).options()) {
-			t.Errorf("%s %+v came back as %s %+v", was.Kind(), was.(savedModel).options(), is.Kind(), is.(savedModel).options())
+			t.Errorf("%s %+v came back as %s %+v", was.Kind(), was.(savedModel).options(), is.Kind(),
+				is.(savedModel).options())
 		}
 		if !slices.Equal(wasParams, isParams) {
 			t.Error("other parameters came back")
@@ -115,7 +116,8 @@ func TestEverythingElseComesBack(t *testing.T) {
 	if fmt.Sprintf("%+v", back) != fmt.Sprintf("%+v", m) {
 		t.Errorf("got  %+v\nwant %+v", back, m)
 	}
-	for name, shape := range map[string][]int{"link.w": {3}, "link.b": {1}, "link.f": {4, 4}, "propensity.logits": {4, 4}} {
+	for name, shape := range map[string][]int{"link.w": {3}, "link.b": {1}, "link.f": {4, 4},
+		"propensity.logits": {4, 4}} {
 		if tensor, ok := f.Tensor(name); !ok || !slices.Equal(tensor.Shape, shape) {
 			t.Errorf("%s has shape %v, want %v", name, tensor.Shape, shape)
 		}
@@ -124,7 +126,8 @@ func TestEverythingElseComesBack(t *testing.T) {
 		t.Errorf("metadata %v", f.Metadata)
 	}
 	// documents that were never given are absent, not empty
-	if back, err := reopen(t, halves(t, n, "diagonal", "constant")).Model(n); err != nil || back.Findings != nil || back.Extra != nil {
+	if back, err := reopen(t, halves(t, n, "diagonal", "constant")).Model(n); err != nil || back.Findings != nil ||
+		back.Extra != nil {
 		t.Errorf("got %+v, %v", back, err)
 	}
 }
@@ -155,7 +158,8 @@ func goldenModel(t testing.TB) (Model, Nodes) {
 			.5,                               // b
 			0, 1, 2, .1, 1.1, 2.1, 4, 5, 1e9, // f
 		},
-		Propensity:       made(NewPropensity("known+age", n, PropensityOptions{Rest: .125, Exposures: []Exposure{{2, 1, 1}, {0, 1, .5}}}))(t),
+		Propensity: made(NewPropensity("known+age", n,
+			PropensityOptions{Rest: .125, Exposures: []Exposure{{2, 1, 1}, {0, 1, .5}}}))(t),
 		PropensityParams: []float32{-.75},
 		Method:           "bayes",
 		Hyperparameters:  json.RawMessage(`{"alpha":1,"rounds":8}`),
@@ -183,7 +187,8 @@ func TestGoldenFile(t *testing.T) {
 	}
 	back, err := made(Open(path))(t).Model(n)
 	must(t, err)
-	if !slices.Equal(back.LinkParams, m.LinkParams) || back.Seed != 7 || string(back.Certificate) != string(m.Certificate) {
+	if !slices.Equal(back.LinkParams, m.LinkParams) || back.Seed != 7 ||
+		string(back.Certificate) != string(m.Certificate) {
 		t.Errorf("got %+v", back)
 	}
 }
@@ -201,28 +206,38 @@ func TestFaultyContent(t *testing.T) {
 		kind  error
 		names []string
 	}{
-		"other format":       {func(f *File) { f.Metadata[KeyFormat] = "pt" }, ErrFile, []string{`"pt"`}},
-		"newer version":      {func(f *File) { f.Metadata[KeyVersion] = "2" }, ErrFile, []string{`version "2"`, "wrote it"}},
-		"no dimension":       {func(f *File) { delete(f.Metadata, KeyDim) }, ErrFile, []string{`"dim"`}},
-		"no field count":     {func(f *File) { f.Metadata[KeyFieldCount] = "x" }, ErrFile, []string{`"field_count"`}},
-		"fields not JSON":    {func(f *File) { f.Metadata[KeyFields] = "x" }, ErrFile, []string{`"fields"`}},
-		"fields missing":     {func(f *File) { f.Metadata[KeyFields] = `["unknown"]` }, ErrFile, []string{`"fields"`, "1 names for 3"}},
+		"other format": {func(f *File) { f.Metadata[KeyFormat] = "pt" }, ErrFile, []string{`"pt"`}},
+		"newer version": {func(f *File) { f.Metadata[KeyVersion] = "2" }, ErrFile,
+			[]string{`version "2"`, "wrote it"}},
+		"no dimension":    {func(f *File) { delete(f.Metadata, KeyDim) }, ErrFile, []string{`"dim"`}},
+		"no field count":  {func(f *File) { f.Metadata[KeyFieldCount] = "x" }, ErrFile, []string{`"field_count"`}},
+		"fields not JSON": {func(f *File) { f.Metadata[KeyFields] = "x" }, ErrFile, []string{`"fields"`}},
+		"fields missing": {func(f *File) { f.Metadata[KeyFields] = `["unknown"]` }, ErrFile,
+			[]string{`"fields"`, "1 names for 3"}},
 		"unknown link":       {func(f *File) { f.Metadata[KeyLink] = "x" }, ErrKind, []string{`"x"`, "low-rank"}},
 		"unknown propensity": {func(f *File) { f.Metadata[KeyPropensity] = "x" }, ErrKind, []string{`"x"`, "known"}},
 		"no link options":    {func(f *File) { f.Metadata[KeyLinkOptions] = "" }, ErrFile, []string{`"link_options"`}},
-		"unknown option":     {func(f *File) { f.Metadata[KeyLinkOptions] = `{"depth":3}` }, ErrFile, []string{"depth"}},
-		"bad options":        {func(f *File) { f.Metadata[KeyPropensityOptions] = `{"rest":7}` }, ErrOption, []string{"7"}},
-		"bad option":         {func(f *File) { f.Metadata[KeyPropensityOptions] = `{"rest":"x"}` }, ErrFile, []string{`"propensity_options"`}},
-		"bad seed":           {func(f *File) { f.Metadata[KeySeed] = "-1" }, ErrFile, []string{`"seed"`}},
-		"bad certificate":    {func(f *File) { f.Metadata[KeyCertificate] = "{" }, ErrFile, []string{`"certificate"`}},
-		"no weights":         {func(f *File) { f.remove("link.w") }, ErrFile, []string{`"link.w"`}},
-		"weights reshaped":   {func(f *File) { f.replace("link.w", []int{1, 2}, []float32{1, 2}) }, ErrFile, []string{`"link.w"`, "[1 2]", "[2]"}},
-		"double weights":     {func(f *File) { f.replace("link.w", []int{2}, []float64{1, 2}) }, ErrFile, []string{`"link.w"`, "[]float64"}},
-		"infinite weights":   {func(f *File) { f.replace("link.w", []int{2}, []float32{1, float32(math.Inf(1))}) }, ErrFile, []string{"element 1 of link.w", "+Inf"}},
-		"no known sources":   {func(f *File) { f.remove("propensity.known.source") }, ErrFile, []string{"known.source"}},
-		"no known targets":   {func(f *File) { f.remove("propensity.known.target") }, ErrFile, []string{"known.target"}},
-		"few known":          {func(f *File) { f.replace("propensity.known.propensity", []int{1}, []float64{1}) }, ErrFile, []string{"known.propensity", "[1]", "[2]"}},
-		"known elsewhere":    {func(f *File) { f.replace("propensity.known.target", []int{2}, []int32{0, 99}) }, ErrShape, []string{"99"}},
+		"unknown option": {func(f *File) { f.Metadata[KeyLinkOptions] = `{"depth":3}` }, ErrFile,
+			[]string{"depth"}},
+		"bad options": {func(f *File) { f.Metadata[KeyPropensityOptions] = `{"rest":7}` }, ErrOption,
+			[]string{"7"}},
+		"bad option": {func(f *File) { f.Metadata[KeyPropensityOptions] = `{"rest":"x"}` }, ErrFile,
+			[]string{`"propensity_options"`}},
+		"bad seed":        {func(f *File) { f.Metadata[KeySeed] = "-1" }, ErrFile, []string{`"seed"`}},
+		"bad certificate": {func(f *File) { f.Metadata[KeyCertificate] = "{" }, ErrFile, []string{`"certificate"`}},
+		"no weights":      {func(f *File) { f.remove("link.w") }, ErrFile, []string{`"link.w"`}},
+		"weights reshaped": {func(f *File) { f.replace("link.w", []int{1, 2}, []float32{1, 2}) }, ErrFile,
+			[]string{`"link.w"`, "[1 2]", "[2]"}},
+		"double weights": {func(f *File) { f.replace("link.w", []int{2}, []float64{1, 2}) }, ErrFile,
+			[]string{`"link.w"`, "[]float64"}},
+		"infinite weights": {func(f *File) { f.replace("link.w", []int{2}, []float32{1, float32(math.Inf(1))}) },
+			ErrFile, []string{"element 1 of link.w", "+Inf"}},
+		"no known sources": {func(f *File) { f.remove("propensity.known.source") }, ErrFile, []string{"known.source"}},
+		"no known targets": {func(f *File) { f.remove("propensity.known.target") }, ErrFile, []string{"known.target"}},
+		"few known": {func(f *File) { f.replace("propensity.known.propensity", []int{1}, []float64{1}) },
+			ErrFile, []string{"known.propensity", "[1]", "[2]"}},
+		"known elsewhere": {func(f *File) { f.replace("propensity.known.target", []int{2}, []int32{0, 99}) }, ErrShape,
+			[]string{"99"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "m.safetensors")
@@ -288,26 +303,38 @@ func TestUnsavable(t *testing.T) {
 		kind  error
 		names []string
 	}{
-		"no link":          {func(m *Model) { m.Link = nil }, ErrKind, []string{"NewLink"}},
-		"no propensity":    {func(m *Model) { m.Propensity = nil }, ErrKind, []string{"NewPropensity", `"constant"`}},
-		"swapped":          {func(m *Model) { m.Link, m.Propensity = m.Propensity, m.Link }, ErrKind, nil},
-		"foreign":          {func(m *Model) { m.Link = struct{ Link }{m.Link} }, ErrKind, nil},
-		"too few":          {func(m *Model) { m.LinkParams = m.LinkParams[1:] }, ErrShape, []string{"4 parameters", "has 5"}},
-		"too many":         {func(m *Model) { m.PropensityParams = append(m.PropensityParams, 1) }, ErrShape, []string{"10 parameters", "has 9"}},
-		"not a number":     {func(m *Model) { m.LinkParams[4] = float32(math.NaN()) }, ErrNotFinite, []string{"element 0 of link.b", "NaN", "diverged"}},
-		"other fields":     {func(m *Model) { m.Propensity = made(NewFieldMatrix(other))(t) }, ErrShape, []string{"3 fields", "5"}},
-		"bad document":     {func(m *Model) { m.Findings = json.RawMessage("{") }, ErrOption, []string{"findings"}},
-		"taken name":       {func(m *Model) { m.Extra = []Tensor{{"link.more", []int{1}, []float32{1}}} }, ErrOption, []string{"link.more"}},
-		"name twice":       {func(m *Model) { m.Extra = []Tensor{{"a", []int{1}, []float32{1}}, {"a", []int{1}, []float32{1}}} }, ErrOption, []string{`"a"`}},
-		"reserved name":    {func(m *Model) { m.Extra = []Tensor{{"__metadata__", []int{1}, []float32{1}}} }, ErrOption, nil},
-		"unnamed":          {func(m *Model) { m.Extra = []Tensor{{"", []int{1}, []float32{1}}} }, ErrOption, nil},
-		"name is no text":  {func(m *Model) { m.Extra = []Tensor{{"\xff", []int{1}, []float32{1}}} }, ErrOption, nil},
-		"text is no text":  {func(m *Model) { m.Method = "\xff" }, ErrOption, []string{"method", "UTF-8"}},
-		"wrong shape":      {func(m *Model) { m.Extra = []Tensor{{"a", []int{2}, []float32{1}}} }, ErrShape, []string{`"a"`, "[2]"}},
-		"negative shape":   {func(m *Model) { m.Extra = []Tensor{{"a", []int{-1, -1}, []float32{1}}} }, ErrShape, nil},
-		"unknown numbers":  {func(m *Model) { m.Extra = []Tensor{{"a", []int{1}, []int{1}}} }, ErrOption, []string{"[]int;"}},
-		"no numbers":       {func(m *Model) { m.Extra = []Tensor{{"a", []int{1}, nil}} }, ErrOption, nil},
-		"too much to head": {func(m *Model) { m.Method = strings.Repeat("x", safetensors.MaxHeader) }, ErrOption, []string{"header"}},
+		"no link":       {func(m *Model) { m.Link = nil }, ErrKind, []string{"NewLink"}},
+		"no propensity": {func(m *Model) { m.Propensity = nil }, ErrKind, []string{"NewPropensity", `"constant"`}},
+		"swapped":       {func(m *Model) { m.Link, m.Propensity = m.Propensity, m.Link }, ErrKind, nil},
+		"foreign":       {func(m *Model) { m.Link = struct{ Link }{m.Link} }, ErrKind, nil},
+		"too few": {func(m *Model) { m.LinkParams = m.LinkParams[1:] }, ErrShape,
+			[]string{"4 parameters", "has 5"}},
+		"too many": {func(m *Model) { m.PropensityParams = append(m.PropensityParams, 1) }, ErrShape,
+			[]string{"10 parameters", "has 9"}},
+		"not a number": {func(m *Model) { m.LinkParams[4] = float32(math.NaN()) }, ErrNotFinite,
+			[]string{"element 0 of link.b", "NaN", "diverged"}},
+		"other fields": {func(m *Model) { m.Propensity = made(NewFieldMatrix(other))(t) }, ErrShape,
+			[]string{"3 fields", "5"}},
+		"bad document": {func(m *Model) { m.Findings = json.RawMessage("{") }, ErrOption, []string{"findings"}},
+		"taken name": {func(m *Model) { m.Extra = []Tensor{{"link.more", []int{1}, []float32{1}}} }, ErrOption,
+			[]string{"link.more"}},
+		"name twice": {func(m *Model) {
+			m.Extra = []Tensor{{"a", []int{1}, []float32{1}},
+				{"a", []int{1}, []float32{1}}}
+		}, ErrOption, []string{`"a"`}},
+		"reserved name": {func(m *Model) { m.Extra = []Tensor{{"__metadata__", []int{1}, []float32{1}}} },
+			ErrOption, nil},
+		"unnamed":         {func(m *Model) { m.Extra = []Tensor{{"", []int{1}, []float32{1}}} }, ErrOption, nil},
+		"name is no text": {func(m *Model) { m.Extra = []Tensor{{"\xff", []int{1}, []float32{1}}} }, ErrOption, nil},
+		"text is no text": {func(m *Model) { m.Method = "\xff" }, ErrOption, []string{"method", "UTF-8"}},
+		"wrong shape": {func(m *Model) { m.Extra = []Tensor{{"a", []int{2}, []float32{1}}} }, ErrShape,
+			[]string{`"a"`, "[2]"}},
+		"negative shape": {func(m *Model) { m.Extra = []Tensor{{"a", []int{-1, -1}, []float32{1}}} }, ErrShape, nil},
+		"unknown numbers": {func(m *Model) { m.Extra = []Tensor{{"a", []int{1}, []int{1}}} }, ErrOption,
+			[]string{"[]int;"}},
+		"no numbers": {func(m *Model) { m.Extra = []Tensor{{"a", []int{1}, nil}} }, ErrOption, nil},
+		"too much to head": {func(m *Model) { m.Method = strings.Repeat("x", safetensors.MaxHeader) }, ErrOption,
+			[]string{"header"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			folder := t.TempDir()
@@ -336,7 +363,8 @@ func TestSaveReplaces(t *testing.T) {
 		t.Errorf("the folder holds %v (%v)", left, err)
 	}
 	missing := filepath.Join(folder, "no", "such", "folder")
-	if err := (&File{}).Save(missing); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "cannot write "+missing) {
+	if err := (&File{}).Save(missing); !errors.Is(err, fs.ErrNotExist) ||
+		!strings.Contains(err.Error(), "cannot write "+missing) {
 		t.Errorf("got error %v", err)
 	}
 }
@@ -360,7 +388,8 @@ func FuzzOpen(f *testing.F) {
 	length := binary.LittleEndian.Uint64(whole)
 	f.Add(whole[8:8+length], whole[8+length:])
 	f.Add([]byte(`{}`), []byte{})
-	f.Add([]byte(`{"__metadata__":{"format":"unseen-model"},"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}`), make([]byte, 8))
+	f.Add([]byte(`{"__metadata__":{"format":"unseen-model"},"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}`),
+		make([]byte, 8))
 	f.Add([]byte(`{"a":{"dtype":"I32","shape":[1,0],"data_offsets":[0,0]},"b":{"dtype":"F64","shape":[],"data_offsets":[0,8]}}`), make([]byte, 8))
 	f.Add([]byte(`{"a":{"dtype":"F64","shape":[9223372036854775807,2],"data_offsets":[0,16]}}`), make([]byte, 16))
 	f.Fuzz(func(t *testing.T, header, data []byte) {

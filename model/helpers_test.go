@@ -104,13 +104,17 @@ var specimens = []specimen{
 
 	{"field-matrix", propensityOf("field-matrix"), wantFieldMatrix},
 	{"low-rank-fields", propensityOf("low-rank-fields"), wantLowRankFields},
-	{"propensity mlp", propensityOf("mlp"), func(n Nodes, p []float64, i, j int32) float64 { return wantMLP(n, p, i, j, false, true) }},
+	{"propensity mlp", propensityOf("mlp"), func(n Nodes, p []float64, i, j int32) float64 {
+		return wantMLP(n, p, i, j,
+			false, true)
+	}},
 	{"propensity mlp directed", func(n Nodes) (Logits, error) { return NewFieldMLP(n, testHidden, true) },
 		func(n Nodes, p []float64, i, j int32) float64 { return wantMLP(n, p, i, j, true, true) }},
 	{"known", propensityOf("known"), wantKnown},
 	{"constant", propensityOf("constant"), wantConstant},
 	{"field-matrix+popularity", propensityOf("field-matrix+popularity"), wantTerms(wantFieldMatrix, Popularity)},
-	{"field-matrix+popularity+age", propensityOf("field-matrix+popularity+age"), wantTerms(wantFieldMatrix, Popularity, Age)},
+	{"field-matrix+popularity+age", propensityOf("field-matrix+popularity+age"),
+		wantTerms(wantFieldMatrix, Popularity, Age)},
 	{"known+age", propensityOf("known+age"), wantTerms(wantKnown, Age)},
 	{"constant+popularity", propensityOf("constant+popularity"), wantTerms(wantConstant, Popularity)},
 }
@@ -206,7 +210,8 @@ func wantLowRankFields(n Nodes, p []float64, i, j int32) float64 {
 }
 
 func wantKnown(_ Nodes, _ []float64, i, j int32) float64 {
-	known, ok := map[[2]int32]float64{{3, 1}: 40, {0, 1}: math.Log(.6 / .4), {3, 0}: -40, {1, 0}: math.Log(.9 / .1)}[[2]int32{i, j}]
+	known, ok := map[[2]int32]float64{{3, 1}: 40, {0, 1}: math.Log(.6 / .4), {3, 0}: -40,
+		{1, 0}: math.Log(.9 / .1)}[[2]int32{i, j}]
 	if !ok {
 		return math.Log(.1 / .9)
 	}

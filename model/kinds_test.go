@@ -48,7 +48,8 @@ func TestDefaults(t *testing.T) {
 		{"low-rank-fields", made(NewLowRankFields(n, 0))(t), PropensityOptions{Rank: 4}},
 		{"low-rank-fields of few fields", made(NewLowRankFields(small, 0))(t), PropensityOptions{Rank: 2}},
 		{"field mlp", made(NewFieldMLP(n, 0, false))(t), PropensityOptions{Hidden: 16}},
-		{"constant", made(NewPropensity("constant", n, PropensityOptions{}))(t).(savedModel), PropensityOptions{Propensity: 1}},
+		{"constant", made(NewPropensity("constant", n, PropensityOptions{}))(t).(savedModel),
+			PropensityOptions{Propensity: 1}},
 	} {
 		switch got := c.m.options().(type) {
 		case LinkOptions:
@@ -57,7 +58,8 @@ func TestDefaults(t *testing.T) {
 			}
 		case PropensityOptions:
 			want := c.want.(PropensityOptions)
-			if got.Rank != want.Rank || got.Hidden != want.Hidden || got.Directed != want.Directed || got.Propensity != want.Propensity {
+			if got.Rank != want.Rank || got.Hidden != want.Hidden || got.Directed != want.Directed ||
+				got.Propensity != want.Propensity {
 				t.Errorf("%s has %+v, want %+v", c.what, got, want)
 			}
 		}
@@ -104,13 +106,17 @@ func TestWrongSettings(t *testing.T) {
 		{"no such link", link("bilinear", n, LinkOptions{}), ErrKind, append(LinkKinds(), `"bilinear"`, "+bonus")},
 		{"a bonus alone", link("+bonus", n, LinkOptions{}), ErrKind, nil},
 		{"a bonus twice", link("mlp+bonus+bonus", n, LinkOptions{}), ErrKind, nil},
-		{"no such propensity", propensity("fields", n, PropensityOptions{}), ErrKind, append(PropensityKinds(), `"fields"`, "+popularity", "+age")},
-		{"no such term", propensity("known+fame", n, PropensityOptions{}), ErrOption, []string{`"fame"`, "popularity", "age"}},
+		{"no such propensity", propensity("fields", n, PropensityOptions{}), ErrKind,
+			append(PropensityKinds(), `"fields"`, "+popularity", "+age")},
+		{"no such term", propensity("known+fame", n, PropensityOptions{}), ErrOption,
+			[]string{`"fame"`, "popularity", "age"}},
 		{"a term twice", propensity("known+age+age", n, PropensityOptions{}), ErrOption, []string{"twice"}},
 		{"a trailing plus", propensity("known+", n, PropensityOptions{}), ErrOption, nil},
-		{"no popularity", propensity("field-matrix+popularity", bare, PropensityOptions{}), ErrShape, []string{"popularity", "LogInDegree"}},
+		{"no popularity", propensity("field-matrix+popularity", bare, PropensityOptions{}), ErrShape,
+			[]string{"popularity", "LogInDegree"}},
 		{"no age", propensity("field-matrix+age", bare, PropensityOptions{}), ErrShape, []string{"age", "Ages"}},
-		{"infinite age", propensity("field-matrix+age", infinite, PropensityOptions{}), ErrNotFinite, []string{"node 3", "+Inf"}},
+		{"infinite age", propensity("field-matrix+age", infinite, PropensityOptions{}), ErrNotFinite,
+			[]string{"node 3", "+Inf"}},
 		{"no vectors", link("diagonal", blind, LinkOptions{}), ErrShape, []string{"encode"}},
 		{"no vectors, low-rank", link("low-rank", blind, LinkOptions{}), ErrShape, nil},
 		{"no vectors, mlp", link("mlp", blind, LinkOptions{}), ErrShape, nil},
@@ -118,7 +124,8 @@ func TestWrongSettings(t *testing.T) {
 		{"no vectors, propensity", propensity("mlp", blind, PropensityOptions{}), ErrShape, nil},
 		{"few fields", link("diagonal", short, LinkOptions{}), ErrShape, []string{"10 vectors", "5 fields"}},
 		{"few names", propensity("field-matrix", misnamed, PropensityOptions{}), ErrShape, []string{"1 names for 4"}},
-		{"field out of range", propensity("low-rank-fields", wild, PropensityOptions{}), ErrShape, []string{"node 2 has field 2 of 2"}},
+		{"field out of range", propensity("low-rank-fields", wild, PropensityOptions{}), ErrShape,
+			[]string{"node 2 has field 2 of 2"}},
 		{"rank", link("low-rank", n, LinkOptions{Rank: 9}), ErrOption, []string{"9", "1 to 8"}},
 		{"negative rank", link("low-rank", n, LinkOptions{Rank: -1}), ErrOption, nil},
 		{"field rank", propensity("low-rank-fields", n, PropensityOptions{Rank: 5}), ErrOption, []string{"1 to 4"}},
@@ -127,17 +134,25 @@ func TestWrongSettings(t *testing.T) {
 		{"bonus", link("mlp+bonus", n, LinkOptions{Bonus: 41}), ErrOption, []string{"41"}},
 		{"bonus that is no number", link("mlp+bonus", n, LinkOptions{Bonus: math.NaN()}), ErrOption, nil},
 		{"constant", propensity("constant", n, PropensityOptions{Propensity: 1.5}), ErrOption, []string{"1.5"}},
-		{"constant that is no number", propensity("constant", n, PropensityOptions{Propensity: math.NaN()}), ErrOption, nil},
+		{"constant that is no number", propensity("constant", n, PropensityOptions{Propensity: math.NaN()}), ErrOption,
+			nil},
 		{"rest", propensity("known", n, PropensityOptions{Rest: -.5}), ErrOption, []string{"-0.5"}},
-		{"known", propensity("known", n, PropensityOptions{Exposures: []Exposure{{1, 2, 2}}}), ErrOption, []string{"from node 1 to 2"}},
-		{"known twice", propensity("known", n, PropensityOptions{Exposures: []Exposure{{1, 2, .5}, {1, 3, 1}, {1, 2, .5}}}), ErrOption, []string{"two", "from node 1 to 2"}},
-		{"known elsewhere", propensity("known", n, PropensityOptions{Exposures: []Exposure{{1, 10, .5}}}), ErrShape, []string{"10 of 10 nodes"}},
-		{"known nowhere", propensity("known", n, PropensityOptions{Exposures: []Exposure{{-1, 2, .5}}}), ErrShape, []string{"-1"}},
+		{"known", propensity("known", n, PropensityOptions{Exposures: []Exposure{{1, 2, 2}}}), ErrOption,
+			[]string{"from node 1 to 2"}},
+		{"known twice", propensity("known", n,
+			PropensityOptions{Exposures: []Exposure{{1, 2, .5}, {1, 3, 1}, {1, 2, .5}}}), ErrOption,
+			[]string{"two", "from node 1 to 2"}},
+		{"known elsewhere", propensity("known", n, PropensityOptions{Exposures: []Exposure{{1, 10, .5}}}), ErrShape,
+			[]string{"10 of 10 nodes"}},
+		{"known nowhere", propensity("known", n, PropensityOptions{Exposures: []Exposure{{-1, 2, .5}}}), ErrShape,
+			[]string{"-1"}},
 		{"bonus on a propensity", func() (Logits, error) { return NewCrossBonus(matrix, 1) }, ErrKind, nil},
-		{"bonus on a bonus", func() (Logits, error) { return NewCrossBonus(made(NewCrossBonus(diagonal, 1))(t), 1) }, ErrKind, nil},
+		{"bonus on a bonus", func() (Logits, error) { return NewCrossBonus(made(NewCrossBonus(diagonal, 1))(t), 1) },
+			ErrKind, nil},
 		{"bonus on nothing", func() (Logits, error) { return NewCrossBonus(nil, 1) }, ErrKind, nil},
 		{"terms on a link", func() (Logits, error) { return NewCovariates(diagonal, n, Age) }, ErrKind, nil},
-		{"terms on terms", func() (Logits, error) { return NewCovariates(covariates, n, Popularity) }, ErrKind, []string{"at once"}},
+		{"terms on terms", func() (Logits, error) { return NewCovariates(covariates, n, Popularity) }, ErrKind,
+			[]string{"at once"}},
 		{"terms of other nodes", func() (Logits, error) {
 			return NewCovariates(matrix, randomNodes(t, newRand(t, 1), 11, 8, 4, false), Age)
 		}, ErrShape, []string{"10 nodes", "11"}},

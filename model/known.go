@@ -37,13 +37,16 @@ func NewKnown(n Nodes, exposures []Exposure, rest float64) (*Known, error) {
 	slices.SortFunc(m.exposures, Exposure.compare)
 	for k, e := range m.exposures {
 		if !isProbability(e.Propensity) {
-			return nil, fmt.Errorf("%w: a known propensity of %v from node %d to %d; give 0 to 1", ErrOption, e.Propensity, e.Source, e.Target)
+			return nil, fmt.Errorf("%w: a known propensity of %v from node %d to %d; give 0 to 1", ErrOption,
+				e.Propensity, e.Source, e.Target)
 		}
 		if !n.has(e.Source) || !n.has(e.Target) {
-			return nil, fmt.Errorf("%w: a known propensity from node %d to %d of %d nodes; drop it or give the nodes it was logged on", ErrShape, e.Source, e.Target, n.Len())
+			return nil, fmt.Errorf("%w: a known propensity from node %d to %d of %d nodes; drop it or give the "+
+				"nodes it was logged on", ErrShape, e.Source, e.Target, n.Len())
 		}
 		if k > 0 && e.compare(m.exposures[k-1]) == 0 {
-			return nil, fmt.Errorf("%w: two known propensities from node %d to %d; keep one", ErrOption, e.Source, e.Target)
+			return nil, fmt.Errorf("%w: two known propensities from node %d to %d; keep one", ErrOption, e.Source,
+				e.Target)
 		}
 		m.logits[k] = logit(e.Propensity)
 	}
@@ -71,7 +74,8 @@ func (m *Known) Start([]float32, rand.Source) {}
 func (m *Known) Logits(s, _ []float32, b Batch) {
 	rest := logit(m.rest)
 	for k := range s[:b.Len()] {
-		at, found := slices.BinarySearchFunc(m.exposures, Exposure{Source: b.Sources[k], Target: b.Targets[k]}, Exposure.compare)
+		at, found := slices.BinarySearchFunc(m.exposures, Exposure{Source: b.Sources[k], Target: b.Targets[k]},
+			Exposure.compare)
 		if s[k] = rest; found {
 			s[k] = m.logits[at]
 		}
@@ -92,7 +96,8 @@ func (m *Known) tables() []Tensor {
 		sources[k], targets[k], known[k] = e.Source, e.Target, e.Propensity
 	}
 	shape := []int{n}
-	return []Tensor{{"known.source", shape, sources}, {"known.target", shape, targets}, {"known.propensity", shape, known}}
+	return []Tensor{{"known.source", shape, sources}, {"known.target", shape, targets},
+		{"known.propensity", shape, known}}
 }
 
 // exposuresOf is the way back from tables.

@@ -34,7 +34,8 @@ func NewLink(kind string, n Nodes, options LinkOptions) (Link, error) {
 	base, bonus := strings.CutSuffix(kind, bonusSuffix)
 	make, ok := linkKinds[base]
 	if !ok {
-		return nil, fmt.Errorf("%w: link model %q; have %s, each with %s or without", ErrKind, kind, strings.Join(LinkKinds(), ", "), bonusSuffix)
+		return nil, fmt.Errorf("%w: link model %q; have %s, each with %s or without", ErrKind, kind,
+			strings.Join(LinkKinds(), ", "), bonusSuffix)
 	}
 	link, err := make(n, options)
 	if err != nil {

@@ -286,7 +286,8 @@ func TestDirection(t *testing.T) {
 	n := randomNodes(t, rng, 10, 8, 3, false)
 	n.Fields[0], n.Fields[1] = 0, 1
 	there, back := Batch{[]int32{0}, []int32{1}}, Batch{[]int32{1}, []int32{0}}
-	for kind, directed := range map[string]bool{"diagonal": false, "diagonal-field": true, "low-rank": true, "mlp": false, "cosine": false} {
+	for kind, directed := range map[string]bool{"diagonal": false, "diagonal-field": true, "low-rank": true,
+		"mlp": false, "cosine": false} {
 		m, err := NewLink(kind, n, LinkOptions{})
 		must(t, err)
 		params := randomParams(rng, m)
@@ -303,7 +304,8 @@ func TestRetrievalAgreesWithLogits(t *testing.T) {
 	for _, half := range []bool{false, true} {
 		rng := newRand(t, 9)
 		n := randomNodes(t, rng, 25, 37, 4, half)
-		for _, kind := range []string{"diagonal", "diagonal-field", "low-rank", "diagonal+bonus", "diagonal-field+bonus", "low-rank+bonus"} {
+		for _, kind := range []string{"diagonal", "diagonal-field", "low-rank", "diagonal+bonus",
+			"diagonal-field+bonus", "low-rank+bonus"} {
 			m, err := NewLink(kind, n, LinkOptions{})
 			must(t, err)
 			params := randomParams(rng, m)

@@ -32,7 +32,8 @@ func NewLowRank(n Nodes, rank int) (*LowRank, error) {
 		rank = min(defaultRank, d)
 	}
 	if rank < 1 || rank > d {
-		return nil, fmt.Errorf("%w: rank %d of a bilinear model over vectors of dimension %d; give 1 to %d", ErrOption, rank, d, d)
+		return nil, fmt.Errorf("%w: rank %d of a bilinear model over vectors of dimension %d; give 1 to %d", ErrOption,
+			rank, d, d)
 	}
 	ranks := make([]int32, rank)
 	for k := range ranks {

@@ -31,7 +31,8 @@ func NewLowRankFields(n Nodes, rank int) (*LowRankFields, error) {
 		rank = min(defaultFieldRank, most)
 	}
 	if rank < 1 || rank > most {
-		return nil, fmt.Errorf("%w: rank %d of a matrix over %d fields; give 1 to %d", ErrOption, rank, n.FieldCount, most)
+		return nil, fmt.Errorf("%w: rank %d of a matrix over %d fields; give 1 to %d", ErrOption, rank, n.FieldCount,
+			most)
 	}
 	return &LowRankFields{n, rank}, nil
 }
@@ -45,7 +46,8 @@ func (m *LowRankFields) Size() int { return 2*m.nodes.FieldCount*(m.rank+1) + 1 
 // Parts are a, b, u, v and c.
 func (m *LowRankFields) Parts() []Part {
 	fields := m.nodes.FieldCount
-	return []Part{{"a", []int{fields, m.rank}}, {"b", []int{fields, m.rank}}, {"u", []int{fields}}, {"v", []int{fields}}, {"c", []int{1}}}
+	return []Part{{"a", []int{fields, m.rank}}, {"b", []int{fields, m.rank}}, {"u", []int{fields}},
+		{"v", []int{fields}}, {"c", []int{1}}}
 }
 
 // Start is StartAt a propensity of .3.

@@ -108,7 +108,8 @@ func (m *perceptron) Size() int {
 func (m *perceptron) Parts() []Part {
 	parts := []Part{{"W", []int{m.hidden, 2 * m.rows.Dim()}}, {"c", []int{m.hidden}}}
 	if m.fields {
-		parts = append(parts, Part{"S", []int{m.nodes.FieldCount, m.hidden}}, Part{"T", []int{m.nodes.FieldCount, m.hidden}})
+		parts = append(parts, Part{"S", []int{m.nodes.FieldCount, m.hidden}},
+			Part{"T", []int{m.nodes.FieldCount, m.hidden}})
 	}
 	return append(parts, Part{"v", []int{m.hidden}}, Part{"b", []int{1}})
 }

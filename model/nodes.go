@@ -88,7 +88,8 @@ func checkNodes(n Nodes) error {
 		return fmt.Errorf("%w: the nodes have no vectors; encode their texts first", ErrShape)
 	}
 	if n.Vectors.Len() != len(n.Fields) {
-		return fmt.Errorf("%w: %d vectors and %d fields; they must be of the same nodes", ErrShape, n.Vectors.Len(), len(n.Fields))
+		return fmt.Errorf("%w: %d vectors and %d fields; they must be of the same nodes", ErrShape, n.Vectors.Len(),
+			len(n.Fields))
 	}
 	return checkFields(n)
 }
@@ -99,7 +100,8 @@ func checkFields(n Nodes) error {
 	}
 	for i, f := range n.Fields {
 		if int(f) >= n.FieldCount {
-			return fmt.Errorf("%w: node %d has field %d of %d; count the unknown field and the named ones", ErrShape, i, f, n.FieldCount)
+			return fmt.Errorf("%w: node %d has field %d of %d; count the unknown field and the named ones", ErrShape,
+				i, f, n.FieldCount)
 		}
 	}
 	return nil

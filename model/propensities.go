@@ -7,19 +7,24 @@ import (
 
 // PropensityOptions are what propensity models may be told. Zero means the default.
 type PropensityOptions struct {
-	Rank       int        `json:"rank,omitempty"`       // of low-rank-fields; 4, or the number of fields where that is less
-	Hidden     int        `json:"hidden,omitempty"`     // units of mlp; 16
-	Directed   bool       `json:"directed,omitempty"`   // whether mlp tells the vectors of source and target apart
-	Propensity float64    `json:"propensity,omitempty"` // of constant; 1
-	Rest       float64    `json:"rest,omitempty"`       // of known, for pairs that are not among the exposures; 0: not shown
-	Exposures  []Exposure `json:"-"`                    // of known
+	// of low-rank-fields; 4, or the number of fields where that is less
+	Rank       int     `json:"rank,omitempty"`
+	Hidden     int     `json:"hidden,omitempty"`     // units of mlp; 16
+	Directed   bool    `json:"directed,omitempty"`   // whether mlp tells the vectors of source and target apart
+	Propensity float64 `json:"propensity,omitempty"` // of constant; 1
+	// of known, for pairs that are not among the exposures; 0: not shown
+	Rest      float64    `json:"rest,omitempty"`
+	Exposures []Exposure `json:"-"` // of known
 }
 
 var propensityKinds = map[string]func(Nodes, PropensityOptions) (Propensity, error){
 	"field-matrix":    func(n Nodes, _ PropensityOptions) (Propensity, error) { return NewFieldMatrix(n) },
 	"low-rank-fields": func(n Nodes, o PropensityOptions) (Propensity, error) { return NewLowRankFields(n, o.Rank) },
-	"mlp":             func(n Nodes, o PropensityOptions) (Propensity, error) { return NewFieldMLP(n, o.Hidden, o.Directed) },
-	"known":           func(n Nodes, o PropensityOptions) (Propensity, error) { return NewKnown(n, o.Exposures, o.Rest) },
+	"mlp": func(n Nodes, o PropensityOptions) (Propensity, error) {
+		return NewFieldMLP(n, o.Hidden,
+			o.Directed)
+	},
+	"known": func(n Nodes, o PropensityOptions) (Propensity, error) { return NewKnown(n, o.Exposures, o.Rest) },
 	"constant": func(_ Nodes, o PropensityOptions) (Propensity, error) {
 		if o.Propensity == 0 {
 			o.Propensity = 1
@@ -38,7 +43,8 @@ func NewPropensity(kind string, n Nodes, options PropensityOptions) (Propensity,
 	words := strings.Split(kind, "+")
 	make, ok := propensityKinds[words[0]]
 	if !ok {
-		return nil, fmt.Errorf("%w: propensity model %q; have %s, each with +%s, +%s, both or neither", ErrKind, kind, strings.Join(PropensityKinds(), ", "), Popularity, Age)
+		return nil, fmt.Errorf("%w: propensity model %q; have %s, each with +%s, +%s, both or neither", ErrKind, kind,
+			strings.Join(PropensityKinds(), ", "), Popularity, Age)
 	}
 	propensity, err := make(n, options)
 	if err != nil {

@@ -22,7 +22,8 @@ func TestPythonReadsAndWrites(t *testing.T) {
 		t.Skip("not checked against Python's safetensors: there is no python3")
 	}
 	if err := exec.Command(python, "-c", "import numpy, safetensors.numpy").Run(); err != nil {
-		t.Skipf("not checked against Python's safetensors: %s has no numpy or no safetensors (pip install numpy safetensors)", python)
+		t.Skipf("not checked against Python's safetensors: %s has no numpy or no safetensors (pip install numpy "+
+			"safetensors)", python)
 	}
 	rng := newRand(t, 5)
 	n := randomNodes(t, rng, 4, 3, 3, false)
@@ -78,8 +79,10 @@ func TestPythonReadsAndWrites(t *testing.T) {
 				numbers = append(numbers, float64(x))
 			}
 		}
-		dtype := map[string]string{"[]float32": "float32", "[]float64": "float64", "[]int32": "int32"}[fmt.Sprintf("%T", tensor.Data)]
-		if want, got := fmt.Sprint([3]any{dtype, tensor.Shape, numbers}), fmt.Sprint(read.Tensors[tensor.Name]); got != want {
+		dtype := map[string]string{"[]float32": "float32", "[]float64": "float64",
+			"[]int32": "int32"}[fmt.Sprintf("%T", tensor.Data)]
+		if want, got := fmt.Sprint([3]any{dtype, tensor.Shape, numbers}),
+			fmt.Sprint(read.Tensors[tensor.Name]); got != want {
 			t.Errorf("Python reads %s as %s, want %s", tensor.Name, got, want)
 		}
 	}

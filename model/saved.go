@@ -71,7 +71,8 @@ type savedModel interface {
 
 var (
 	_ = []savedModel{(*Diagonal)(nil), (*LowRank)(nil), (*MLP)(nil), (*Cosine)(nil), (*CrossBonus)(nil)}
-	_ = []savedModel{(*FieldMatrix)(nil), (*LowRankFields)(nil), (*FieldMLP)(nil), (*Known)(nil), (*Constant)(nil), (*Covariates)(nil)}
+	_ = []savedModel{(*FieldMatrix)(nil), (*LowRankFields)(nil), (*FieldMLP)(nil), (*Known)(nil), (*Constant)(nil),
+		(*Covariates)(nil)}
 	_ = []InnerProduct{(*Diagonal)(nil), (*LowRank)(nil), (*innerCrossBonus)(nil)}
 	_ = []Starter{(*FieldMatrix)(nil), (*LowRankFields)(nil), (*FieldMLP)(nil), (*Covariates)(nil)}
 	_ = []tabular{(*Known)(nil), (*Covariates)(nil)}
@@ -108,7 +109,8 @@ func (m Model) File() (*File, error) {
 	}
 	propensity, ok := m.Propensity.(savedModel)
 	if !ok || !isPropensity(propensity) {
-		return nil, fmt.Errorf("%w: a file cannot keep the propensity model %T; make one with NewPropensity, \"constant\" if there is none", ErrKind, m.Propensity)
+		return nil, fmt.Errorf("%w: a file cannot keep the propensity model %T; make one with NewPropensity, "+
+			"\"constant\" if there is none", ErrKind, m.Propensity)
 	}
 	nodes := link.madeFor()
 	if other := propensity.madeFor(); other.FieldCount != 0 && other.FieldCount != nodes.FieldCount {
@@ -124,7 +126,8 @@ func (m Model) File() (*File, error) {
 	if nodes.FieldNames != nil {
 		documents[KeyFields] = nodes.FieldNames
 	}
-	for key, text := range map[string]json.RawMessage{KeyHyperparameters: m.Hyperparameters, KeyData: m.Data, KeyFindings: m.Findings, KeyCertificate: m.Certificate} {
+	for key, text := range map[string]json.RawMessage{KeyHyperparameters: m.Hyperparameters, KeyData: m.Data,
+		KeyFindings: m.Findings, KeyCertificate: m.Certificate} {
 		if len(text) > 0 {
 			documents[key] = text
 		}
@@ -144,7 +147,8 @@ func (m Model) File() (*File, error) {
 	}
 	for _, t := range m.Extra {
 		if strings.HasPrefix(t.Name, linkPrefix) || strings.HasPrefix(t.Name, propensityPrefix) {
-			return nil, fmt.Errorf("%w: extra tensor %q; names in %s and %s are the models' own", ErrOption, t.Name, linkPrefix, propensityPrefix)
+			return nil, fmt.Errorf("%w: extra tensor %q; names in %s and %s are the models' own", ErrOption, t.Name,
+				linkPrefix, propensityPrefix)
 		}
 		f.Tensors = append(f.Tensors, t)
 	}
@@ -154,7 +158,8 @@ func (m Model) File() (*File, error) {
 // add appends a model's parameters, a tensor per part, and its tables.
 func (f *File) add(prefix string, m savedModel, params []float32) error {
 	if len(params) != m.Size() {
-		return fmt.Errorf("%w: %d parameters of a %s%s, which has %d", ErrShape, len(params), prefix, m.Kind(), m.Size())
+		return fmt.Errorf("%w: %d parameters of a %s%s, which has %d", ErrShape, len(params), prefix, m.Kind(),
+			m.Size())
 	}
 	for _, part := range m.Parts() {
 		t := Tensor{prefix + part.Name, part.Shape, params[:part.Size():part.Size()]}
@@ -196,7 +201,8 @@ func (f *File) Model(n Nodes) (Model, error) {
 	if m.Seed, err = strconv.ParseUint(f.Metadata[KeySeed], 10, 64); err != nil {
 		return Model{}, f.faulty(KeySeed, err)
 	}
-	for key, document := range map[string]*json.RawMessage{KeyHyperparameters: &m.Hyperparameters, KeyData: &m.Data, KeyFindings: &m.Findings, KeyCertificate: &m.Certificate} {
+	for key, document := range map[string]*json.RawMessage{KeyHyperparameters: &m.Hyperparameters, KeyData: &m.Data,
+		KeyFindings: &m.Findings, KeyCertificate: &m.Certificate} {
 		text, ok := f.Metadata[key]
 		if ok && !json.Valid([]byte(text)) {
 			return Model{}, f.faulty(key, fmt.Errorf("not JSON"))
@@ -262,8 +268,10 @@ func (f *File) Propensity(n Nodes) (Propensity, []float32, error) {
 
 // check compares what the model was made for with the nodes.
 func (f *File) check(n Nodes) error {
-	if format, version := f.Metadata[KeyFormat], f.Metadata[KeyVersion]; format != formatName || version != formatVersion {
-		return fmt.Errorf("%w: %s: metadata: format %q version %q, not %q version %q; read it with the unseen that wrote it, or fit the model anew",
+	if format, version := f.Metadata[KeyFormat], f.Metadata[KeyVersion]; format != formatName ||
+		version != formatVersion {
+		return fmt.Errorf("%w: %s: metadata: format %q version %q, not %q version %q; read it with the unseen "+
+			"that wrote it, or fit the model anew",
 			ErrFile, f.name(), format, version, formatName, formatVersion)
 	}
 	dim, err := strconv.Atoi(f.Metadata[KeyDim])
@@ -271,7 +279,8 @@ func (f *File) check(n Nodes) error {
 		return f.faulty(KeyDim, err)
 	}
 	if n.Vectors != nil && n.Vectors.Dim() != dim {
-		return fmt.Errorf("%w: %s: it is made for vectors of dimension %d, the nodes' have %d; encode the nodes as they were when it was fitted", ErrNodes, f.name(), dim, n.Vectors.Dim())
+		return fmt.Errorf("%w: %s: it is made for vectors of dimension %d, the nodes' have %d; encode the nodes "+
+			"as they were when it was fitted", ErrNodes, f.name(), dim, n.Vectors.Dim())
 	}
 	count, err := strconv.Atoi(f.Metadata[KeyFieldCount])
 	if err != nil {
@@ -287,11 +296,13 @@ func (f *File) check(n Nodes) error {
 		}
 	}
 	if count != n.FieldCount {
-		return fmt.Errorf("%w: %s: it knows %d fields, the nodes have %d%s; fit it on these nodes", ErrNodes, f.name(), count, n.FieldCount, missing(names, n.FieldNames))
+		return fmt.Errorf("%w: %s: it knows %d fields, the nodes have %d%s; fit it on these nodes", ErrNodes, f.name(),
+			count, n.FieldCount, missing(names, n.FieldNames))
 	}
 	for k := range min(len(names), len(n.FieldNames)) {
 		if names[k] != n.FieldNames[k] {
-			return fmt.Errorf("%w: %s: its field %d is %q, the nodes' is %q; fit it on these nodes, or number the fields as then", ErrNodes, f.name(), k, names[k], n.FieldNames[k])
+			return fmt.Errorf("%w: %s: its field %d is %q, the nodes' is %q; fit it on these nodes, or number "+
+				"the fields as then", ErrNodes, f.name(), k, names[k], n.FieldNames[k])
 		}
 	}
 	return nil
@@ -329,7 +340,8 @@ func (f *File) document(key string, into any) error {
 }
 
 func (f *File) faulty(key string, err error) error {
-	return fmt.Errorf("%w: %s: metadata %q: %w; read it with the unseen that wrote it, or fit the model anew", ErrFile, f.name(), key, err)
+	return fmt.Errorf("%w: %s: metadata %q: %w; read it with the unseen that wrote it, or fit the model anew", ErrFile,
+		f.name(), key, err)
 }
 
 // params puts the tensors of a model's parts together.
@@ -375,7 +387,8 @@ func numbersOf[T any](f *File, name string, shape []int) ([]T, error) {
 	}
 	numbers, ok := t.Data.([]T)
 	if !ok || !slices.Equal(t.Shape, shape) {
-		return nil, fmt.Errorf("%w: %s: tensor %q is a %T of shape %v, not a %T of shape %v; fit the model anew", ErrFile, f.name(), name, t.Data, t.Shape, numbers, shape)
+		return nil, fmt.Errorf("%w: %s: tensor %q is a %T of shape %v, not a %T of shape %v; fit the model anew",
+			ErrFile, f.name(), name, t.Data, t.Shape, numbers, shape)
 	}
 	return numbers, nil
 }

@@ -28,7 +28,8 @@ func library(seed uint64) (parent, folder string) {
 	ctx := context.Background()
 	parent, err := os.MkdirTemp("", "unseen-")
 	check(err)
-	w, err := world.New(ctx, world.Settings{Nodes: 150, Dim: 8, Fields: world.EvenFields(3), Plan: world.Plan{BaseRate: .1, OracleAUC: .95, Seed: seed}})
+	w, err := world.New(ctx, world.Settings{Nodes: 150, Dim: 8, Fields: world.EvenFields(3),
+		Plan: world.Plan{BaseRate: .1, OracleAUC: .95, Seed: seed}})
 	check(err)
 	w, err = w.Linked(ctx)
 	check(err)
@@ -66,7 +67,8 @@ func ExampleOpen() {
 	check(err)
 	_, drawn, m, err := fitted.Held(context.Background(), 0) // the same pairs again
 	check(err)
-	fmt.Println(m.Method, "knows its", len(fitted.Data.Files), "files, and of", n.Graph().Len(), "papers", len(drawn.Split.Nodes(2)), "were held out")
+	fmt.Println(m.Method, "knows its", len(fitted.Data.Files), "files, and of", n.Graph().Len(), "papers",
+		len(drawn.Split.Nodes(2)), "were held out")
 	// Output: mle knows its 3 files, and of 150 papers 30 were held out
 }
 

@@ -145,8 +145,9 @@ func (n *Network) WithFields(ctx context.Context, d fit.Data, threads int) (*gra
 	return g, nil
 }
 
-// Prepare finds the fields and draws the pairs to learn from, with the log of the dataset and the checksums of its files:
-// a model of the problem is one of this network. The graph that it returns has the fields.
+// Prepare finds the fields and draws the pairs to learn from, with the log of the dataset and the
+// checksums of its files: a model of the problem is one of this network. The graph that it returns
+// has the fields.
 func (n *Network) Prepare(ctx context.Context, d fit.Data, threads int) (*graph.Graph, *fit.Drawn, error) {
 	d.Files = n.files
 	return n.draw(ctx, d, threads)
@@ -172,8 +173,8 @@ type Fitted struct {
 	n    *Network
 }
 
-// Model opens a model file, which must have been fitted to this dataset. One that does not know its files is held against
-// the pairs that the dataset gives, which takes as long as drawing them.
+// Model opens a model file, which must have been fitted to this dataset. One that does not know its
+// files is held against the pairs that the dataset gives, which takes as long as drawing them.
 func (n *Network) Model(ctx context.Context, path string) (*Fitted, error) {
 	file, err := model.Open(path)
 	if err != nil {
@@ -184,14 +185,16 @@ func (n *Network) Model(ctx context.Context, path string) (*Fitted, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w; fit it anew", path, err)
 	case !known:
-		return nil, told(ErrModel, "%s does not say which pairs it was fitted to, as one of a generated world or of pairs made by hand does not; fit one to %s: unseen fit, or Network.Prepare in Go", path, n.folder)
+		return nil, told(ErrModel, "%s does not say which pairs it was fitted to, as one of a generated world "+
+			"or of pairs made by hand does not; fit one to %s: unseen fit, or Network.Prepare in Go", path, n.folder)
 	}
 	f, compared := &Fitted{file, path, data, n}, false
 	for _, name := range slices.Sorted(maps.Keys(data.Files)) {
 		sum, here := n.files[name]
 		compared = compared || here
 		if here && sum != data.Files[name] {
-			return nil, told(ErrModel, "%s was fitted to another %s than that of %s (SHA-256 %.12s…, not %.12s…); fit it anew, or name its own dataset", path, name, n.folder, data.Files[name], sum)
+			return nil, told(ErrModel, "%s was fitted to another %s than that of %s (SHA-256 %.12s…, not "+
+				"%.12s…); fit it anew, or name its own dataset", path, name, n.folder, data.Files[name], sum)
 		}
 	}
 	if compared {
@@ -202,7 +205,8 @@ func (n *Network) Model(ctx context.Context, path string) (*Fitted, error) {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err != nil:
-		return nil, told(ErrModel, "%s does not say which files it was fitted to, and its pairs cannot be drawn again: %v; fit it anew", path, err)
+		return nil, told(ErrModel, "%s does not say which files it was fitted to, and its pairs cannot be drawn "+
+			"again: %v; fit it anew", path, err)
 	}
 	if err := f.drawnFrom(drawn); err != nil {
 		return nil, err
@@ -216,7 +220,8 @@ func (f *Fitted) drawnFrom(drawn *fit.Drawn) error {
 	if sum == own {
 		return nil
 	}
-	return told(ErrModel, "%s was fitted to other pairs than %s gives (checksum %.12s…, not %.12s…); fit it anew on this dataset", f.Path, f.n.folder, own, sum)
+	return told(ErrModel, "%s was fitted to other pairs than %s gives (checksum %.12s…, not %.12s…); fit it "+
+		"anew on this dataset", f.Path, f.n.folder, own, sum)
 }
 
 // On returns the model of some nodes: those of another model's graph, to compare the two.
@@ -231,7 +236,8 @@ func (f *Fitted) Held(ctx context.Context, threads int) (*graph.Graph, *fit.Draw
 		return fail(err)
 	}
 	if drawn.Split == nil || drawn.Test.Pairs == nil {
-		return fail(told(ErrNothingHeld, "%s was fitted to the whole of its data, and nothing is left to judge it by; fit one with another --split", f.Path))
+		return fail(told(ErrNothingHeld, "%s was fitted to the whole of its data, and nothing is left to judge "+
+			"it by; fit one with another --split", f.Path))
 	}
 	m, err := f.On(drawn.Problem.Nodes)
 	if err != nil {

@@ -21,7 +21,8 @@ import (
 // planted writes a small world as a dataset and returns its folder and its graph.
 func planted(t testing.TB, seed uint64) (string, *graph.Graph) {
 	t.Helper()
-	w, err := world.New(t.Context(), world.Settings{Nodes: 150, Dim: 8, Fields: world.EvenFields(3), Plan: world.Plan{BaseRate: .1, OracleAUC: .95, Seed: seed, Threads: 1}})
+	w, err := world.New(t.Context(), world.Settings{Nodes: 150, Dim: 8, Fields: world.EvenFields(3),
+		Plan: world.Plan{BaseRate: .1, OracleAUC: .95, Seed: seed, Threads: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +103,8 @@ func TestNetwork(t *testing.T) {
 		t.Errorf("a dataset without texts has an encoder: %v, %v", known, err)
 	}
 	// fields are found once, and by the whole of how they were asked for
-	clustered := fit.Data{Files: n.Files(), Drawing: m.Data.Drawing, Fields: fit.FieldsBy{Kind: "vectors", Count: 4, Seed: 1}}
+	clustered := fit.Data{Files: n.Files(), Drawing: m.Data.Drawing, Fields: fit.FieldsBy{Kind: "vectors", Count: 4,
+		Seed: 1}}
 	one, err := n.WithFields(t.Context(), clustered, 1)
 	if err != nil || one.FieldCount() != 5 {
 		t.Fatalf("%v, %d fields", err, one.FieldCount())
@@ -233,7 +235,8 @@ func TestFittedInGo(t *testing.T) {
 	_, memory, err1 := drawing.Prepare(t.Context(), g, nil, 0)
 	_, files, err2 := n.Prepare(t.Context(), drawing, 0)
 	_, hashed, err3 := bare.Prepare(t.Context(), drawing, 0)
-	for name, path := range map[string]string{"memory": save(memory, err1), "network": save(files, err2), "by hand": save(hashed, err3)} {
+	for name, path := range map[string]string{"memory": save(memory, err1), "network": save(files, err2),
+		"by hand": save(hashed, err3)} {
 		for _, own := range []*network.Network{n, bare} { // the same bytes
 			if _, err := own.Model(t.Context(), path); err != nil {
 				t.Errorf("%s: over its own data: %v", name, err)

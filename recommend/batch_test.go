@@ -27,14 +27,17 @@ func TestBatchIsTop(t *testing.T) {
 				for p, item := range list.Items {
 					// equal vectors tie, and then the last bits may decide
 					if math.Abs(float64(row.Logits[p])-item.Logit) > 1e-4 {
-						t.Fatalf("%s: place %d of node %d is %d with %v, want %d with %v", kind, p, row.Source, row.Targets[p], row.Logits[p], item.Node, item.Logit)
+						t.Fatalf("%s: place %d of node %d is %d with %v, want %d with %v", kind, p, row.Source,
+							row.Targets[p], row.Logits[p], item.Node, item.Logit)
 					}
-					if row.Targets[p] == item.Node && (row.Naive[p] > 0) != (item.NaiveRank <= q.K) && item.NaiveRank != q.K && item.NaiveRank != q.K+1 {
+					if row.Targets[p] == item.Node && (row.Naive[p] > 0) != (item.NaiveRank <= q.K) &&
+						item.NaiveRank != q.K && item.NaiveRank != q.K+1 {
 						t.Errorf("%s: naive rank %d of %d, want %d", kind, row.Naive[p], item.Node, item.NaiveRank)
 					}
 				}
 			}
-			if one := must(must(New(g, m, Options{Naive: &naive}))(t).Batch(t.Context(), sources, q))(t); !reflect.DeepEqual(one, rows) {
+			if one := must(must(New(g, m, Options{Naive: &naive}))(t).Batch(t.Context(), sources,
+				q))(t); !reflect.DeepEqual(one, rows) {
 				t.Errorf("%s: another batch with one thread", kind)
 			}
 		}

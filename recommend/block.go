@@ -30,10 +30,12 @@ type Asking struct {
 	Skip []int32
 }
 
-// Top returns the k best targets of the block for each source, best first, with ties in the order of the nodes: what
-// Batch would give if there were no other nodes. Lists of all blocks, joined by MergeHits, are those of the whole graph.
-// Scores do not depend on how nodes are cut into blocks. Of the threads 0 means all processors; results do not depend on it.
-func (b Block) Top(link model.InnerProduct, params []float32, fields int, sources []Asking, k, threads int) ([][]Hit, error) {
+// Top returns the k best targets of the block for each source, best first, with ties in the order
+// of the nodes: what Batch would give if there were no other nodes. Lists of all blocks, joined by
+// MergeHits, are those of the whole graph. Scores do not depend on how nodes are cut into blocks.
+// Of the threads 0 means all processors; results do not depend on it.
+func (b Block) Top(link model.InnerProduct, params []float32, fields int, sources []Asking, k, threads int) ([][]Hit,
+	error) {
 	threads = kern.Threads(threads)
 	if k < 1 || k > MaxK {
 		return nil, fmt.Errorf("%w: %d recommendations; ask for 1 to %d", ErrQuery, k, MaxK)

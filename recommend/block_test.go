@@ -45,7 +45,8 @@ func TestBlocksGiveTheWholeList(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				found, err := Block{int32(first), block, g.Fields()[first : first+n]}.Top(m.Link.(model.InnerProduct), m.LinkParams, g.FieldCount(), asking, 6, 2)
+				found, err := Block{int32(first), block, g.Fields()[first : first+n]}.Top(m.Link.(model.InnerProduct),
+					m.LinkParams, g.FieldCount(), asking, 6, 2)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -71,7 +71,8 @@ func (r *Recommender) Bridges(ctx context.Context, s BridgeSettings) ([]Bridge, 
 	}
 	for _, m := range []model.Model{r.model, *r.naive} {
 		if _, ok := m.Link.(model.InnerProduct); !ok {
-			return nil, fmt.Errorf("%w: bridges need every pair, and a %s model is too slow for that; fit a diagonal or low-rank one", ErrModel, m.Link.Kind())
+			return nil, fmt.Errorf("%w: bridges need every pair, and a %s model is too slow for that; fit a "+
+				"diagonal or low-rank one", ErrModel, m.Link.Kind())
 		}
 	}
 	s.Sources, s.Least = cmp.Or(s.Sources, 200), cmp.Or(s.Least, .05)
@@ -140,7 +141,8 @@ func (b *bridgeSums) add(sources []int32) error {
 		queries, offsets := b.queries(sources, m)
 		failed := make([]error, chunks)
 		kern.Chunks(n, bridgeRows, r.threads, func(_, chunk, from, to int) {
-			partial[chunk][which], best[chunk], failed[chunk] = b.chunk(sources, queries, offsets, from, to, which == 0, best[chunk])
+			partial[chunk][which], best[chunk], failed[chunk] = b.chunk(sources, queries, offsets, from, to,
+				which == 0, best[chunk])
 		})
 		for _, err := range failed {
 			if err != nil {
@@ -201,7 +203,8 @@ func (b *bridgeSums) queries(sources []int32, m model.Model) (queries []float32,
 }
 
 // chunk adds up ŷ of some targets, by source and field, without what is linked already, and keeps the best pairs.
-func (b *bridgeSums) chunk(sources []int32, queries, offsets []float32, from, to int, keep bool, best []bridgePair) ([]float64, []bridgePair, error) {
+func (b *bridgeSums) chunk(sources []int32, queries, offsets []float32, from, to int, keep bool,
+	best []bridgePair) ([]float64, []bridgePair, error) {
 	r := b.r
 	matrix, fields, count := r.nodes.Vectors.Matrix(), r.g.FieldCount(), len(sources)
 	rows, err := matrix.Slice(from, to)
@@ -261,7 +264,8 @@ func (b *bridgeSums) bridges() []Bridge {
 			variance += d * d / (n * math.Max(n-1, 1))
 		}
 		if r.byField[cell[0]] >= 0 && r.byField[cell[1]] >= 0 {
-			bridge.Propensity = sigmoid(float64(r.propensities(r.Node(r.byField[cell[0]]), []int32{r.byField[cell[1]]})[0]))
+			bridge.Propensity = sigmoid(float64(r.propensities(r.Node(r.byField[cell[0]]),
+				[]int32{r.byField[cell[1]]})[0]))
 		}
 		if found, known := r.cells[cell]; known {
 			bridge.Links = found.Links
@@ -282,7 +286,8 @@ func (b *bridgeSums) bridges() []Bridge {
 		return 0
 	}
 	slices.SortFunc(out, func(a, b Bridge) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(b.Gap, a.Gap), cmp.Compare(a.Source, b.Source), cmp.Compare(a.Target, b.Target))
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(b.Gap, a.Gap), cmp.Compare(a.Source, b.Source),
+			cmp.Compare(a.Target, b.Target))
 	})
 	return out
 }

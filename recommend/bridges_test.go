@@ -14,7 +14,9 @@ import (
 func TestBridgesAreSums(t *testing.T) {
 	for _, kind := range []string{"diagonal", "diagonal-field", "low-rank"} {
 		g, m, naive := small(t, 90, kind)
-		m.Findings = must(json.Marshal(fit.Findings{Class: fit.Identified, Cells: []fit.CellFinding{{Source: 1, Target: 2, Links: 2, LogitError: .5}, {Source: 2, Target: 3, Links: 50}}}))(t)
+		m.Findings = must(json.Marshal(fit.Findings{Class: fit.Identified,
+			Cells: []fit.CellFinding{{Source: 1, Target: 2, Links: 2, LogitError: .5},
+				{Source: 2, Target: 3, Links: 50}}}))(t)
 		r := must(New(g, m, Options{Naive: &naive, Threads: 2}))(t)
 		got := must(r.Bridges(t.Context(), BridgeSettings{Within: true}))(t)
 		if len(got) != 9 {
@@ -34,10 +36,13 @@ func TestBridgesAreSums(t *testing.T) {
 					}
 				}
 			}
-			if math.Abs(b.Corrected-corrected/sources) > 1e-4 || math.Abs(b.Naive-naively/sources) > 1e-4 || math.Abs(b.Gap-(b.Corrected-b.Naive)) > 1e-12 {
-				t.Errorf("%s → %s: %v and %v, want %v and %v", b.Source, b.Target, b.Corrected, b.Naive, corrected/sources, naively/sources)
+			if math.Abs(b.Corrected-corrected/sources) > 1e-4 || math.Abs(b.Naive-naively/sources) > 1e-4 ||
+				math.Abs(b.Gap-(b.Corrected-b.Naive)) > 1e-12 {
+				t.Errorf("%s → %s: %v and %v, want %v and %v", b.Source, b.Target, b.Corrected, b.Naive,
+					corrected/sources, naively/sources)
 			}
-			if !(b.Lower < b.Gap && b.Gap < b.Upper) || k > 0 && got[k-1].Weak == b.Weak && got[k-1].Gap < b.Gap || k > 0 && got[k-1].Weak && !b.Weak {
+			if !(b.Lower < b.Gap && b.Gap < b.Upper) || k > 0 && got[k-1].Weak == b.Weak && got[k-1].Gap < b.Gap ||
+				k > 0 && got[k-1].Weak && !b.Weak {
 				t.Errorf("%s → %s: %v in [%v, %v]", b.Source, b.Target, b.Gap, b.Lower, b.Upper)
 			}
 			if weak := b.Source == "biology" && b.Target == "chemistry"; b.Weak != weak {
@@ -45,7 +50,8 @@ func TestBridgesAreSums(t *testing.T) {
 			}
 			seen := map[string]bool{}
 			for p, item := range b.Reading {
-				if seen[item.ID] || g.HasLink(item.For.Node, item.Node) || item.Field != b.Target || item.For.Field != b.Source || item.Link < .05 || p > 0 && item.Link > b.Reading[p-1].Link {
+				if seen[item.ID] || g.HasLink(item.For.Node, item.Node) || item.Field != b.Target ||
+					item.For.Field != b.Source || item.Link < .05 || p > 0 && item.Link > b.Reading[p-1].Link {
 					t.Errorf("%s → %s reads %+v", b.Source, b.Target, item)
 				}
 				seen[item.ID] = true
@@ -57,15 +63,18 @@ func TestBridgesAreSums(t *testing.T) {
 				t.Errorf("nothing to read on %s → %s", b.Source, b.Target)
 			}
 		}
-		if one := must(must(New(g, m, Options{Naive: &naive}))(t).Bridges(t.Context(), BridgeSettings{Within: true}))(t); !reflect.DeepEqual(one, got) {
+		if one := must(must(New(g, m, Options{Naive: &naive}))(t).Bridges(t.Context(),
+			BridgeSettings{Within: true}))(t); !reflect.DeepEqual(one, got) {
 			t.Errorf("%s: other bridges with one thread", kind)
 		}
-		if apart := must(r.Bridges(t.Context(), BridgeSettings{Sources: 4, List: -1}))(t); len(apart) != 6 || apart[0].Sources != 4 || apart[0].Reading != nil || !apart[0].Weak {
+		if apart := must(r.Bridges(t.Context(), BridgeSettings{Sources: 4, List: -1}))(t); len(apart) != 6 ||
+			apart[0].Sources != 4 || apart[0].Reading != nil || !apart[0].Weak {
 			t.Errorf("%d bridges, the first %+v", len(apart), apart[0])
 		}
 	}
 	g, m, naive := small(t, 30, "mlp")
-	if _, err := must(New(g, m, Options{Naive: &naive}))(t).Bridges(t.Context(), BridgeSettings{}); !errors.Is(err, ErrModel) {
+	if _, err := must(New(g, m, Options{Naive: &naive}))(t).Bridges(t.Context(), BridgeSettings{}); !errors.Is(err,
+		ErrModel) {
 		t.Errorf("a network: %v", err)
 	}
 	if _, err := must(New(g, m, Options{}))(t).Bridges(t.Context(), BridgeSettings{}); !errors.Is(err, ErrModel) {
@@ -77,7 +86,8 @@ func TestBridgesAreSums(t *testing.T) {
 func TestBridgeIntervalsCountPropensities(t *testing.T) {
 	g, m, naive := small(t, 90, "diagonal")
 	width := func(e float64) float64 {
-		m.Findings = must(json.Marshal(fit.Findings{Cells: []fit.CellFinding{{Source: 1, Target: 2, Links: 9, LogitError: e}}}))(t)
+		m.Findings = must(json.Marshal(fit.Findings{Cells: []fit.CellFinding{{Source: 1, Target: 2, Links: 9,
+			LogitError: e}}}))(t)
 		for _, b := range must(must(New(g, m, Options{Naive: &naive}))(t).Bridges(t.Context(), BridgeSettings{}))(t) {
 			if b.Source == "biology" && b.Target == "chemistry" {
 				e *= b.Corrected * (1 - b.Propensity)

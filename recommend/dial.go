@@ -67,12 +67,14 @@ func (r *Recommender) Sweep(ctx context.Context, s SweepSettings) (*Sweep, error
 	out := &Sweep{Method: r.model.Method, K: s.K, Settings: s.Settings}
 	var queries []Query
 	for _, at := range s.Settings {
-		q := Query{Source: r.Node(s.Held.Sources()[0]), K: s.K, Linked: true, Before: s.Held.Before(), Diversity: at.Diversity, Explore: at.Explore, Seed: s.Seed}
+		q := Query{Source: r.Node(s.Held.Sources()[0]), K: s.K, Linked: true, Before: s.Held.Before(),
+			Diversity: at.Diversity, Explore: at.Explore, Seed: s.Seed}
 		if err := r.validate(q); err != nil {
 			return nil, err
 		}
 		queries = append(queries, q)
-		out.recall, out.entropy, out.found = append(out.recall, make([]float64, n)), append(out.entropy, make([]float64, n)), append(out.found, make([]float64, n))
+		out.recall, out.entropy, out.found = append(out.recall, make([]float64, n)),
+			append(out.entropy, make([]float64, n)), append(out.found, make([]float64, n))
 	}
 	problems := make([]error, n)
 	var done atomic.Int64
@@ -94,7 +96,8 @@ func (r *Recommender) Sweep(ctx context.Context, s SweepSettings) (*Sweep, error
 }
 
 // sweepOne judges the lists of one source.
-func (r *Recommender) sweepOne(ctx context.Context, out *Sweep, queries []Query, held *evaluate.Candidates, at int) error {
+func (r *Recommender) sweepOne(ctx context.Context, out *Sweep, queries []Query, held *evaluate.Candidates,
+	at int) error {
 	room := r.rooms.Get().(*room)
 	defer r.rooms.Put(room)
 	source := r.Node(held.Sources()[at])
@@ -188,7 +191,8 @@ func NewDial(sweeps []*Sweep, held *evaluate.Candidates, draws int, seed uint64)
 	for _, s := range sweeps {
 		for p := range s.Settings {
 			if len(s.recall[p]) != n || s.K != d.K {
-				return nil, fmt.Errorf("%w: sweeps over %d and %d sources, of %d and %d; sweep over the same", ErrQuery, n, len(s.recall[p]), d.K, s.K)
+				return nil, fmt.Errorf("%w: sweeps over %d and %d sources, of %d and %d; sweep over the same",
+					ErrQuery, n, len(s.recall[p]), d.K, s.K)
 			}
 			rows = append(rows, [3][]float64{s.recall[p], s.entropy[p], s.found[p]})
 		}
@@ -237,8 +241,10 @@ func (d *Dial) Words() []string {
 		return nil
 	}
 	base := d.Curves[0].Points[0]
-	out := []string{fmt.Sprintf("As it is, the model has %.1f%% of a node's links among its %d (95%% interval %.1f to %.1f), and the fields of a list have %.2f nats of entropy, as if %.1f fields shared it evenly.",
-		100*base.Recall.Value, d.K, 100*base.Recall.Lower, 100*base.Recall.Upper, base.Entropy.Value, math.Exp(base.Entropy.Value))}
+	out := []string{fmt.Sprintf("As it is, the model has %.1f%% of a node's links among its %d (95%% interval "+
+		"%.1f to %.1f), and the fields of a list have %.2f nats of entropy, as if %.1f fields shared it evenly.",
+		100*base.Recall.Value, d.K, 100*base.Recall.Lower, 100*base.Recall.Upper, base.Entropy.Value,
+		math.Exp(base.Entropy.Value))}
 	for k, curve := range d.Curves {
 		points := curve.Points
 		if k == 0 {
@@ -303,7 +309,8 @@ func (d *Dial) Cost(p DialPoint) string {
 	case more:
 		return at + " gains " + points(turned(p.Loss)) + " at the same entropy"
 	case gains:
-		return at + " brings " + nats(p.Gain) + " and costs no recall that can be told from chance" + fmt.Sprintf(" (%.1f points, %.1f to %.1f)", 100*p.Loss.Value, 100*p.Loss.Lower, 100*p.Loss.Upper)
+		return at + " brings " + nats(p.Gain) + " and costs no recall that can be told from chance" +
+			fmt.Sprintf(" (%.1f points, %.1f to %.1f)", 100*p.Loss.Value, 100*p.Loss.Lower, 100*p.Loss.Upper)
 	case loses:
 		return at + " loses " + nats(turned(p.Gain)) + " and changes no recall that can be told from chance"
 	}

@@ -28,7 +28,8 @@ func TestSweepIsTop(t *testing.T) {
 	s := must(r.Sweep(t.Context(), SweepSettings{K: 6, Held: held, Settings: settings, Seed: 3}))(t)
 	for p, at := range settings {
 		for k, i := range held.Sources() {
-			list := must(r.Top(t.Context(), Query{Source: r.Node(i), K: 6, Linked: true, Before: held.Before(), Diversity: at.Diversity, Explore: at.Explore, Seed: 3}))(t)
+			list := must(r.Top(t.Context(), Query{Source: r.Node(i), K: 6, Linked: true, Before: held.Before(),
+				Diversity: at.Diversity, Explore: at.Explore, Seed: 3}))(t)
 			counts, hits := map[string]float64{}, 0.
 			for _, item := range list.Items {
 				if !held.Before().Precedes(item.Node, i) {
@@ -46,13 +47,16 @@ func TestSweepIsTop(t *testing.T) {
 			for _, c := range counts {
 				entropy -= c / float64(len(list.Items)) * math.Log(c/float64(len(list.Items)))
 			}
-			if recall := hits / float64(len(held.Links(k))); s.recall[p][k] != recall || math.Abs(s.entropy[p][k]-entropy) > 1e-12 || (hits == 0) != math.IsNaN(s.found[p][k]) {
-				t.Errorf("%+v for %d: recall %v and entropy %v, want %v and %v", at, i, s.recall[p][k], s.entropy[p][k], recall, entropy)
+			if recall := hits / float64(len(held.Links(k))); s.recall[p][k] != recall ||
+				math.Abs(s.entropy[p][k]-entropy) > 1e-12 || (hits == 0) != math.IsNaN(s.found[p][k]) {
+				t.Errorf("%+v for %d: recall %v and entropy %v, want %v and %v", at, i, s.recall[p][k],
+					s.entropy[p][k], recall, entropy)
 			}
 		}
 	}
 	threaded := must(New(r.g, r.model, Options{Threads: 4}))(t)
-	if again := must(threaded.Sweep(t.Context(), SweepSettings{K: 6, Held: held, Settings: settings, Seed: 3}))(t); !reflect.DeepEqual(again.recall, s.recall) || !reflect.DeepEqual(again.entropy, s.entropy) {
+	if again := must(threaded.Sweep(t.Context(), SweepSettings{K: 6, Held: held, Settings: settings,
+		Seed: 3}))(t); !reflect.DeepEqual(again.recall, s.recall) || !reflect.DeepEqual(again.entropy, s.entropy) {
 		t.Error("four threads give another sweep")
 	}
 }
@@ -76,14 +80,16 @@ func TestDial(t *testing.T) {
 	}
 	for _, c := range d.Curves {
 		for _, p := range c.Points {
-			if math.Abs(base.Recall.Value-p.Recall.Value-p.Loss.Value) > 1e-12 || p.Recall.Lower > p.Recall.Value || p.Recall.Upper < p.Recall.Value {
+			if math.Abs(base.Recall.Value-p.Recall.Value-p.Loss.Value) > 1e-12 || p.Recall.Lower > p.Recall.Value ||
+				p.Recall.Upper < p.Recall.Value {
 				t.Errorf("%+v", p)
 			}
 		}
 	}
 	raw := must(json.Marshal(d))(t)
 	var back Dial
-	if err := json.Unmarshal(raw, &back); err != nil || !reflect.DeepEqual(back.Words(), d.Words()) || len(back.Words()) < 3 {
+	if err := json.Unmarshal(raw, &back); err != nil || !reflect.DeepEqual(back.Words(), d.Words()) ||
+		len(back.Words()) < 3 {
 		t.Errorf("%v: %q", err, back.Words())
 	}
 	if _, err := NewDial([]*Sweep{s}, must(held.Some(3, 1))(t), 1, 1); !errors.Is(err, ErrQuery) {
@@ -93,7 +99,8 @@ func TestDial(t *testing.T) {
 		t.Errorf("nothing: %v", err)
 	}
 	for name, bad := range map[string]SweepSettings{
-		"no sources": {}, "diversity": {Held: held, Settings: []Setting{{Diversity: 2}}}, "both": {Held: held, Settings: []Setting{{.1, .1}}}, "K": {Held: held, K: -1},
+		"no sources": {}, "diversity": {Held: held, Settings: []Setting{{Diversity: 2}}},
+		"both": {Held: held, Settings: []Setting{{.1, .1}}}, "K": {Held: held, K: -1},
 	} {
 		if _, err := r.Sweep(t.Context(), bad); !errors.Is(err, ErrQuery) {
 			t.Errorf("%s: %v", name, err)
@@ -110,10 +117,11 @@ func TestCostInWords(t *testing.T) {
 	d := Dial{K: 10}
 	band := func(x float64) evaluate.Band { return evaluate.Band{Value: x, Lower: x - .01, Upper: x + .01} }
 	for want, p := range map[string]DialPoint{
-		"x = .3 gives up 2.1 points of Recall@10 (1.1 to 3.1) for 0.40 nats of entropy (0.39 to 0.41)":                                 {Setting: Setting{Diversity: .3}, Loss: band(.021), Gain: band(.4)},
-		"x = 1 gives up 2.1 points of Recall@10 (1.1 to 3.1) and 0.40 nats of entropy (0.39 to 0.41)":                                  {Setting: Setting{Diversity: 1}, Loss: band(.021), Gain: band(-.4)},
-		"e = .25 gains 2.0 points of Recall@10 (1.0 to 3.0) at the same entropy":                                                       {Setting: Setting{Explore: .25}, Loss: band(-.02), Gain: band(0)},
-		"x = .3 brings 0.40 nats of entropy (0.39 to 0.41) and costs no recall that can be told from chance (0.5 points, -0.5 to 1.5)": {Setting: Setting{Diversity: .3}, Loss: band(.005), Gain: band(.4)},
+		"x = .3 gives up 2.1 points of Recall@10 (1.1 to 3.1) for 0.40 nats of entropy (0.39 to 0.41)": {Setting: Setting{Diversity: .3}, Loss: band(.021), Gain: band(.4)},
+		"x = 1 gives up 2.1 points of Recall@10 (1.1 to 3.1) and 0.40 nats of entropy (0.39 to 0.41)":  {Setting: Setting{Diversity: 1}, Loss: band(.021), Gain: band(-.4)},
+		"e = .25 gains 2.0 points of Recall@10 (1.0 to 3.0) at the same entropy":                       {Setting: Setting{Explore: .25}, Loss: band(-.02), Gain: band(0)},
+		"x = .3 brings 0.40 nats of entropy (0.39 to 0.41) and costs no recall that can be told from chance " +
+			"(0.5 points, -0.5 to 1.5)": {Setting: Setting{Diversity: .3}, Loss: band(.005), Gain: band(.4)},
 		"x = 0 changes nothing": {},
 	} {
 		if got := d.Cost(p); got != want {

@@ -159,10 +159,11 @@ func (room *room) proportional(top []int32) []float64 {
 	return p
 }
 
-// pivotal draws a sample in which element i is with probability p_i exactly, as many as the probabilities add up to, by
-// duels (Deville and Tillé, 1998): of two elements one takes all of the other's probability, or is taken and leaves it
-// what is beyond 1. Elements compete, so that a list has about as many of the best as it should. A comb over the elements
-// laid end to end would have the same probabilities, and now and then miss nearly all of the best at once.
+// pivotal draws a sample in which element i is with probability p_i exactly, as many as the
+// probabilities add up to, by duels (Deville and Tillé, 1998): of two elements one takes all of the
+// other's probability, or is taken and leaves it what is beyond 1. Elements compete, so that a list
+// has about as many of the best as it should. A comb over the elements laid end to end would have
+// the same probabilities, and now and then miss nearly all of the best at once.
 //
 // Of a run of elements that hold less than 1 together, duels leave each standing in proportion to its p; so chance is
 // asked once for the run, when somebody comes who would make it 1.

@@ -21,11 +21,13 @@ func check(err error) {
 
 // shelf makes books of two fields, with vectors of their texts; every book links to older ones that are like it.
 func shelf() (*graph.Graph, *encode.Encoder, encode.List) {
-	words := [][]string{{"flour", "yeast", "dough", "oven", "butter", "sugar"}, {"wind", "sail", "boat", "rope", "tide", "anchor"}}
+	words := [][]string{{"flour", "yeast", "dough", "oven", "butter", "sugar"},
+		{"wind", "sail", "boat", "rope", "tide", "anchor"}}
 	var texts encode.List
 	for i := range 60 {
 		w := words[i%2]
-		texts = append(texts, encode.Document{Title: fmt.Sprint("Book ", i), Text: fmt.Sprintf("About %s, %s and %s.", w[i/2%6], w[i/3%6], w[i/5%6])})
+		texts = append(texts, encode.Document{Title: fmt.Sprint("Book ", i), Text: fmt.Sprintf("About %s, %s and %s.",
+			w[i/2%6], w[i/3%6], w[i/5%6])})
 	}
 	encoder, _, err := encode.Fit(context.Background(), texts, encode.Settings{Dim: 6})
 	check(err)

@@ -77,7 +77,8 @@ func (r *Recommender) explain(s Source, item Item) (*Explanation, error) {
 	if err != nil {
 		return nil, err
 	}
-	root := &Explanation{Value: item.Link, Message: "ŷ, the chance of a link if it is shown", Children: []*Explanation{link}}
+	root := &Explanation{Value: item.Link, Message: "ŷ, the chance of a link if it is shown",
+		Children: []*Explanation{link}}
 	root.Children = append(root.Children, r.explainExposure(s, item))
 	if item.NaiveRank > 0 {
 		message := fmt.Sprintf("its rank for a naive model; corrected it is %d", item.ByLink)
@@ -120,9 +121,13 @@ func (r *Recommender) explainLink(s Source, item Item) (*Explanation, error) {
 	}
 	if len(parts) == 0 {
 		for k := range w {
-			parts = append(parts, contribution{fmt.Sprintf("component %d of the vectors", k), float64(w[k]) * float64(from[k]) * float64(to[k])})
+			parts = append(parts, contribution{fmt.Sprintf("component %d of the vectors", k),
+				float64(w[k]) * float64(from[k]) * float64(to[k])})
 		}
-		slices.SortStableFunc(parts, func(a, b contribution) int { return cmp.Compare(math.Abs(b.value), math.Abs(a.value)) })
+		slices.SortStableFunc(parts, func(a, b contribution) int {
+			return cmp.Compare(math.Abs(b.value),
+				math.Abs(a.value))
+		})
 		parts = parts[:min(5, len(parts))]
 		for _, p := range parts {
 			rest -= p.value
@@ -143,8 +148,8 @@ type contribution struct {
 	value float64
 }
 
-// sharedWords are up to five words of both texts that carry most of their score, if the encoder can tell and the vectors
-// are still its own: then its account adds up to the score.
+// sharedWords are up to five words of both texts that carry most of their score, if the encoder can
+// tell and the vectors are still its own: then its account adds up to the score.
 func (r *Recommender) sharedWords(s Source, target int32, w []float32, score float64) ([]contribution, error) {
 	tells, ok := r.encoder.(explainer)
 	if !ok || r.texts == nil {
@@ -176,7 +181,8 @@ func (r *Recommender) sharedWords(s Source, target int32, w []float32, score flo
 // explainExposure says what is known of how the item was hidden.
 func (r *Recommender) explainExposure(s Source, item Item) *Explanation {
 	source := r.g.FieldName(r.field(s))
-	out := &Explanation{Value: item.Propensity, Message: fmt.Sprintf("π̂, the chance that %s is shown to %s", named(item.Field), named(source))}
+	out := &Explanation{Value: item.Propensity, Message: fmt.Sprintf("π̂, the chance that %s is shown to %s",
+		named(item.Field), named(source))}
 	if r.class == fit.NoExposure {
 		out.Message = "this model knows no exposure"
 		return out
@@ -185,16 +191,20 @@ func (r *Recommender) explainExposure(s Source, item Item) *Explanation {
 	if !known {
 		return out
 	}
-	support := &Explanation{Value: float64(cell.Links), Message: fmt.Sprintf("links of %s to %s that it was learned from, in %d pairs", named(source), named(item.Field), cell.Pairs)}
+	support := &Explanation{Value: float64(cell.Links),
+		Message: fmt.Sprintf("links of %s to %s that it was learned from, in %d pairs", named(source),
+			named(item.Field), cell.Pairs)}
 	if cell.Links < fewLinks {
 		support.Message += ": little more than a guess from other fields"
 	}
 	out.Children = append(out.Children, support)
 	if cell.Upper > 0 {
-		out.Children = append(out.Children, &Explanation{Value: cell.Lower, Message: fmt.Sprintf("to %.2g: its 95%% interval", cell.Upper)})
+		out.Children = append(out.Children, &Explanation{Value: cell.Lower,
+			Message: fmt.Sprintf("to %.2g: its 95%% interval", cell.Upper)})
 	}
 	if r.class != fit.Identified {
-		out.Children = append(out.Children, &Explanation{Value: cell.Relative.Value, Message: "times the mean π̂: read this ratio, since the scale of π̂ is " + string(r.class)})
+		out.Children = append(out.Children, &Explanation{Value: cell.Relative.Value,
+			Message: "times the mean π̂: read this ratio, since the scale of π̂ is " + string(r.class)})
 	}
 	return out
 }

@@ -48,7 +48,8 @@ func (r *Recommender) fast(q Query) (list *List, found bool, err error) {
 	hits := kern.TopKCodes(r.codes, matrix, view, min(q.K+len(never), r.g.Len()), r.threads)[0]
 	hits = slices.DeleteFunc(hits, func(h kern.Hit) bool { return slices.Contains(never, h.Index) })
 	hits = hits[:min(q.K, len(hits))]
-	chosen, at := make([]drawn, len(hits)), places{logits: make([]float32, len(hits)), corrected: make([]int, len(hits))}
+	chosen, at := make([]drawn, len(hits)), places{logits: make([]float32, len(hits)),
+		corrected: make([]int, len(hits))}
 	for k, h := range hits {
 		chosen[k], at.logits[k], at.corrected[k] = drawn{h.Index, 1}, h.Score+offsets[0], k+1
 	}

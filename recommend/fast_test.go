@@ -7,10 +7,12 @@ import (
 	"time"
 )
 
-// The fast way gives the exact lists where nearly all of the pool is far below the list's end, and says that it was taken.
+// The fast way gives the exact lists where nearly all of the pool is far below the list's end, and
+// says that it was taken.
 func TestFast(t *testing.T) {
 	const n = 1500
-	for kind, inner := range map[string]bool{"diagonal": true, "low-rank": true, "cosine": false, "diagonal-field": false, "mlp": false} {
+	for kind, inner := range map[string]bool{"diagonal": true, "low-rank": true, "cosine": false,
+		"diagonal-field": false, "mlp": false} {
 		g, m, naive := small(t, n, kind)
 		slow := must(New(g, m, Options{}))(t)
 		fast := must(New(g, m, Options{Fast: true, Threads: 2}))(t)
@@ -24,12 +26,15 @@ func TestFast(t *testing.T) {
 		for _, source := range sources {
 			for _, q := range []Query{
 				{K: 10}, {K: 100, Linked: true}, {K: 3, Explain: true},
-				{K: 990}, {K: 5, Seen: true}, {K: 5, Fields: []uint16{1}}, {K: 5, Exclude: []int32{7}}, {K: 5, Diversity: .5}, {K: 5, Explore: .5},
-				{K: 5, From: time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)}, {K: 5, Until: time.Date(2500, 1, 1, 0, 0, 0, 0, time.UTC)},
+				{K: 990}, {K: 5, Seen: true}, {K: 5, Fields: []uint16{1}}, {K: 5, Exclude: []int32{7}},
+				{K: 5, Diversity: .5}, {K: 5, Explore: .5},
+				{K: 5, From: time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)},
+				{K: 5, Until: time.Date(2500, 1, 1, 0, 0, 0, 0, time.UTC)},
 			} {
 				q.Source = source
 				want, got := must(slow.Top(t.Context(), q))(t), must(fast.Top(t.Context(), q))(t)
-				plain := !q.Seen && q.Fields == nil && q.Exclude == nil && q.Diversity == 0 && q.Explore == 0 && q.From.IsZero() && q.Until.IsZero()
+				plain := !q.Seen && q.Fields == nil && q.Exclude == nil && q.Diversity == 0 && q.Explore == 0 &&
+					q.From.IsZero() && q.Until.IsZero()
 				if got.Approximate && !(inner && plain) || !got.Approximate && inner && plain && q.K < 900 {
 					t.Errorf("%s, %+v: approximate is %v", kind, q, got.Approximate)
 				}
@@ -46,7 +51,9 @@ func TestFast(t *testing.T) {
 			}
 		}
 		nodes := []int32{3, n - 1, 700}
-		if want, got := must(slow.Batch(t.Context(), nodes, Query{K: 20}))(t), must(fast.Batch(t.Context(), nodes, Query{K: 20}))(t); !slices.EqualFunc(want, got, func(a, b Row) bool { return reflect.DeepEqual(a, b) }) {
+		if want, got := must(slow.Batch(t.Context(), nodes, Query{K: 20}))(t),
+			must(fast.Batch(t.Context(), nodes, Query{K: 20}))(t); !slices.EqualFunc(want, got,
+			func(a, b Row) bool { return reflect.DeepEqual(a, b) }) {
 			t.Errorf("%s: batches differ", kind)
 		}
 	}

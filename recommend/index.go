@@ -68,7 +68,8 @@ func (r *Recommender) WriteIndex(ctx context.Context, dir, vectors string, force
 	inner, ok := r.model.Link.(model.InnerProduct)
 	layout, named := r.model.Link.(model.Layout)
 	if !ok || !named {
-		return nil, fmt.Errorf("%w: a %s model is no inner product, which is what an index searches by; fit a diagonal or low-rank one", ErrModel, r.model.Link.Kind())
+		return nil, fmt.Errorf("%w: a %s model is no inner product, which is what an index searches by; fit a "+
+			"diagonal or low-rank one", ErrModel, r.model.Link.Kind())
 	}
 	arrays := map[string]array{}
 	at := 0
@@ -76,7 +77,8 @@ func (r *Recommender) WriteIndex(ctx context.Context, dir, vectors string, force
 		arrays[p.Name] = array{p.Shape, r.model.LinkParams[at : at+p.Size()]}
 		at += p.Size()
 	}
-	x := &Index{Kind: "unseen-index", Format: IndexFormat, Nodes: r.g.Len(), Dim: r.nodes.Vectors.Dim(), Metric: "inner product", Link: r.model.Link.Kind()}
+	x := &Index{Kind: "unseen-index", Format: IndexFormat, Nodes: r.g.Len(), Dim: r.nodes.Vectors.Dim(),
+		Metric: "inner product", Link: r.model.Link.Kind()}
 	var files []namedArray
 	_, diagonal := arrays["w"]
 	_, bilinear := arrays["A"]
@@ -88,7 +90,8 @@ func (r *Recommender) WriteIndex(ctx context.Context, dir, vectors string, force
 		x.Query = "q = (A @ h) @ B"
 		files = append(files, namedArray{"A", arrays["A"]}, namedArray{"B", arrays["B"]})
 	default:
-		return nil, fmt.Errorf("%w: nobody has said how to export a query of a %s model; fit a diagonal or low-rank one", ErrModel, x.Link)
+		return nil, fmt.Errorf("%w: nobody has said how to export a query of a %s model; fit a diagonal or "+
+			"low-rank one", ErrModel, x.Link)
 	}
 	// what the target's field adds, b among it, is what is left of a source at the origin
 	fields := r.nodes.FieldCount
@@ -106,16 +109,19 @@ func (r *Recommender) WriteIndex(ctx context.Context, dir, vectors string, force
 	for i := range own {
 		own[i] = int32(r.g.Field(int32(i)))
 	}
-	files = append(files, namedArray{"offsets", array{[]int{fields, fields}, offsets}}, namedArray{"fields", array{[]int{len(own)}, own}})
+	files = append(files, namedArray{"offsets", array{[]int{fields, fields}, offsets}},
+		namedArray{"fields", array{[]int{len(own)}, own}})
 
 	dir = filepath.Clean(dir)
 	entries, err := os.ReadDir(dir)
 	switch {
 	case err == nil && len(entries) > 0 && !force:
-		return nil, fmt.Errorf("%w: %s is not empty; choose another folder, or replace an index with --force", ErrQuery, dir)
+		return nil, fmt.Errorf("%w: %s is not empty; choose another folder, or replace an index with --force",
+			ErrQuery, dir)
 	case err == nil && len(entries) > 0:
 		if _, err := os.Stat(filepath.Join(dir, IndexFile)); err != nil {
-			return nil, fmt.Errorf("%w: %s holds no %s, so it is no index to replace; choose another folder", ErrQuery, dir, IndexFile)
+			return nil, fmt.Errorf("%w: %s holds no %s, so it is no index to replace; choose another folder", ErrQuery,
+				dir, IndexFile)
 		}
 	case err != nil && !os.IsNotExist(err):
 		return nil, fmt.Errorf("%w; choose another folder", err)
@@ -144,7 +150,11 @@ func (r *Recommender) WriteIndex(ctx context.Context, dir, vectors string, force
 		if err := put(IndexQuery, func(w *bufio.Writer) error { return writeNpz(w, files) }); err != nil {
 			return err
 		}
-		if err := put(IndexReadMe, func(w *bufio.Writer) error { _, err := w.WriteString(x.explain()); return err }); err != nil {
+		if err := put(IndexReadMe, func(w *bufio.Writer) error {
+			_,
+				err := w.WriteString(x.explain())
+			return err
+		}); err != nil {
 			return err
 		}
 		return put(IndexFile, func(w *bufio.Writer) error {
@@ -161,7 +171,8 @@ func (r *Recommender) WriteIndex(ctx context.Context, dir, vectors string, force
 }
 
 // indexVectors links the file of float32 vectors, or writes them.
-func (r *Recommender) indexVectors(ctx context.Context, folder, from string, x *Index, put func(string, func(*bufio.Writer) error) error) error {
+func (r *Recommender) indexVectors(ctx context.Context, folder, from string, x *Index,
+	put func(string, func(*bufio.Writer) error) error) error {
 	m := r.nodes.Vectors.Matrix()
 	x.Vectors = "copied"
 	if m.Half() {
@@ -171,7 +182,8 @@ func (r *Recommender) indexVectors(ctx context.Context, folder, from string, x *
 		return nil
 	}
 	return put(dataset.VectorsFile, func(w *bufio.Writer) error {
-		if _, err := w.Write(dataset.NpyHeader{Kind: "<f4", Shape: []int64{int64(m.Rows()), int64(m.Dim())}}.Append(nil)); err != nil {
+		if _, err := w.Write(dataset.NpyHeader{Kind: "<f4",
+			Shape: []int64{int64(m.Rows()), int64(m.Dim())}}.Append(nil)); err != nil {
 			return err
 		}
 		row := make([]float32, m.Dim())
@@ -194,7 +206,8 @@ func (r *Recommender) indexIDs(w *bufio.Writer) error {
 	for i := range int32(r.g.Len()) {
 		id := r.g.ID(i)
 		if strings.ContainsAny(id, "\r\n") {
-			return fmt.Errorf("%w: the id %q of node %d has a line break in it, and %s has one id per line; give the node another id", ErrModel, id, i, IndexIDs)
+			return fmt.Errorf("%w: the id %q of node %d has a line break in it, and %s has one id per line; "+
+				"give the node another id", ErrModel, id, i, IndexIDs)
 		}
 		w.WriteString(id) // an error stays, and Flush returns it
 		w.WriteByte('\n')
@@ -206,7 +219,8 @@ func (r *Recommender) indexIDs(w *bufio.Writer) error {
 func (x *Index) explain() string {
 	offsets := "The offsets are the same for every target, so the order is that of q @ h_target."
 	if x.Offsets {
-		offsets = "The offsets differ by the target's field: search each field by itself, add its\noffset, and merge the lists."
+		offsets = "The offsets differ by the target's field: search each field by itself, add its\noffset, and " +
+			"merge the lists."
 	}
 	return strings.NewReplacer("{{link}}", x.Link, "{{query}}", x.Query, "{{score}}", x.Score, "{{offsets}}", offsets,
 		"{{nodes}}", fmt.Sprint(x.Nodes), "{{dim}}", fmt.Sprint(x.Dim), "{{vectors}}", x.Vectors).Replace(indexReadMe)
@@ -227,7 +241,8 @@ type namedArray struct {
 func writeNpz(to io.Writer, arrays []namedArray) error {
 	archive := zip.NewWriter(to)
 	for _, a := range arrays {
-		w, err := archive.CreateHeader(&zip.FileHeader{Name: a.name + ".npy", Method: zip.Store, Modified: time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)})
+		w, err := archive.CreateHeader(&zip.FileHeader{Name: a.name + ".npy", Method: zip.Store,
+			Modified: time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)})
 		if err != nil {
 			return err
 		}

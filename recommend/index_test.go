@@ -44,7 +44,8 @@ func numbers(t *testing.T, r io.Reader) []float64 {
 
 // What is in the folder is enough to find every logit.
 func TestIndexHoldsTheModel(t *testing.T) {
-	for kind, differ := range map[string]bool{"diagonal": false, "low-rank": false, "diagonal-field": true, "diagonal+bonus": true} {
+	for kind, differ := range map[string]bool{"diagonal": false, "low-rank": false, "diagonal-field": true,
+		"diagonal+bonus": true} {
 		g, m, _ := small(t, 60, kind)
 		if kind == "diagonal+bonus" {
 			m.Link = must(model.NewLink("diagonal+bonus", model.NodesOf(g), model.LinkOptions{Bonus: .7}))(t)
@@ -93,7 +94,8 @@ func TestIndexHoldsTheModel(t *testing.T) {
 			}
 		}
 		var read Index
-		if err := json.Unmarshal(must(os.ReadFile(filepath.Join(dir, IndexFile)))(t), &read); err != nil || read.Query != x.Query || read.Nodes != 60 {
+		if err := json.Unmarshal(must(os.ReadFile(filepath.Join(dir, IndexFile)))(t), &read); err != nil ||
+			read.Query != x.Query || read.Nodes != 60 {
 			t.Errorf("%s: %v: %+v", kind, err, read)
 		}
 	}
@@ -131,7 +133,8 @@ func TestIndexOfOddGraphs(t *testing.T) {
 		t.Errorf("%+v: %v", x, h)
 	}
 	other := filepath.Join(t.TempDir(), "index")
-	if _, err := build("b\nc").WriteIndex(t.Context(), other, "", false); !errors.Is(err, ErrModel) || !strings.Contains(err.Error(), "line break") {
+	if _, err := build("b\nc").WriteIndex(t.Context(), other, "", false); !errors.Is(err, ErrModel) ||
+		!strings.Contains(err.Error(), "line break") {
 		t.Error(err)
 	}
 	if entries, err := os.ReadDir(filepath.Dir(other)); err != nil || len(entries) > 0 {

@@ -36,13 +36,15 @@ const MaxK = 10_000
 type Options struct {
 	Naive   *model.Model // to compare with; nil: items have no naive rank
 	Threads int          // 0 means all processors; results do not depend on it
-	// Fast keeps a copy of the vectors in a byte per number, a quarter of their memory, and has Top look there for what is
-	// likely, to score only that exactly. It is for many single queries one after the other: they take about a quarter of
-	// the time, and making the copy as long as ten to twenty exact ones. Scores are exact; a target may be missed whose
-	// score is close to the last ones of a list, and lists say that they are Approximate. Of the 100 best none was missed in
-	// 64 queries among 300,000 normal vectors of 768 numbers, nor in 200 among the vectors of 217,000 texts; among near
-	// copies, a hundredth of their length apart, 3% were. Queries with filters or dials, a naive model beside this one and
-	// models that are no inner product are answered exactly; so are batches, whose block products are faster still.
+	// Fast keeps a copy of the vectors in a byte per number, a quarter of their memory, and has Top
+	// look there for what is likely, to score only that exactly. It is for many single queries one
+	// after the other: they take about a quarter of the time, and making the copy as long as ten to
+	// twenty exact ones. Scores are exact; a target may be missed whose score is close to the last
+	// ones of a list, and lists say that they are Approximate. Of the 100 best none was missed in
+	// 64 queries among 300,000 normal vectors of 768 numbers, nor in 200 among the vectors of
+	// 217,000 texts; among near copies, a hundredth of their length apart, 3% were. Queries with
+	// filters or dials, a naive model beside this one and models that are no inner product are
+	// answered exactly; so are batches, whose block products are faster still.
 	Fast bool
 	// Encoder makes vectors of new texts, as it made those of the nodes; nil: new texts cannot be asked about. If it
 	// can Explain and Document is known, items are explained by the words that they share with the source.
@@ -85,7 +87,8 @@ func New(g *graph.Graph, m model.Model, o Options) (*Recommender, error) {
 	if g.Vectors() == nil {
 		return nil, fmt.Errorf("%w: the graph has no vectors; encode its texts first", ErrModel)
 	}
-	r := &Recommender{g: g, nodes: model.NodesOf(g), model: m, naive: o.Naive, encoder: o.Encoder, texts: o.Document, threads: kern.Threads(o.Threads), cells: map[[2]uint16]fit.CellFinding{}}
+	r := &Recommender{g: g, nodes: model.NodesOf(g), model: m, naive: o.Naive, encoder: o.Encoder, texts: o.Document,
+		threads: kern.Threads(o.Threads), cells: map[[2]uint16]fit.CellFinding{}}
 	if len(m.Findings) > 0 {
 		var found fit.Findings
 		if err := json.Unmarshal(m.Findings, &found); err != nil {
@@ -161,11 +164,13 @@ func (s Source) Index() int32 {
 // field, which nil means, it is guessed, with a probability; otherwise that is 1.
 func (r *Recommender) Text(text encode.Document, field *uint16) (s Source, probability float64, err error) {
 	if r.encoder == nil {
-		return Source{}, 0, fmt.Errorf("%w: no encoder is known that made the vectors, so a new text has none; encode the dataset's texts with unseen encode", ErrQuery)
+		return Source{}, 0, fmt.Errorf("%w: no encoder is known that made the vectors, so a new text has none; "+
+			"encode the dataset's texts with unseen encode", ErrQuery)
 	}
 	vector, known := r.encoder.Encode(text)
 	if !known {
-		return Source{}, 0, fmt.Errorf("%w: the encoder knows no word of the text; give more of it, in the language of the dataset", ErrQuery)
+		return Source{}, 0, fmt.Errorf("%w: the encoder knows no word of the text; give more of it, in the "+
+			"language of the dataset", ErrQuery)
 	}
 	probability = 1
 	if field == nil {
@@ -186,7 +191,8 @@ func (r *Recommender) Vector(vector []float32, field uint16) (Source, error) {
 		return Source{}, err
 	}
 	if len(vector) != r.nodes.Vectors.Dim() {
-		return Source{}, fmt.Errorf("%w: a vector of %d numbers, the nodes' have %d; encode it as they were", ErrQuery, len(vector), r.nodes.Vectors.Dim())
+		return Source{}, fmt.Errorf("%w: a vector of %d numbers, the nodes' have %d; encode it as they were", ErrQuery,
+			len(vector), r.nodes.Vectors.Dim())
 	}
 	if int(field) >= r.g.FieldCount() {
 		return Source{}, fmt.Errorf("%w: field %d of %d", ErrQuery, field, r.g.FieldCount())
@@ -312,13 +318,16 @@ func (r *Recommender) validate(q Query) error {
 	case !(q.Explore >= 0 && q.Explore <= 1):
 		return fmt.Errorf("%w: a share of %v to explore; give one from 0 to 1", ErrQuery, q.Explore)
 	case q.Diversity > 0 && q.Explore > 0:
-		return fmt.Errorf("%w: diversity and exploration at once: a re-ranked list has no probabilities; give one of them", ErrQuery)
+		return fmt.Errorf("%w: diversity and exploration at once: a re-ranked list has no probabilities; give "+
+			"one of them", ErrQuery)
 	case !q.From.IsZero() && !q.Until.IsZero() && !q.From.Before(q.Until):
-		return fmt.Errorf("%w: targets from %s and before %s; there are none", ErrQuery, q.From.Format(time.DateOnly), q.Until.Format(time.DateOnly))
+		return fmt.Errorf("%w: targets from %s and before %s; there are none", ErrQuery, q.From.Format(time.DateOnly),
+			q.Until.Format(time.DateOnly))
 	case q.Before != nil && q.Source.New():
 		return fmt.Errorf("%w: a new text has no place in the order of nodes; leave the order out, everything is older", ErrQuery)
 	case q.Before != nil && len(q.Before.Rank) != r.g.Len():
-		return fmt.Errorf("%w: an order of %d nodes for a graph of %d; give the graph's own", ErrQuery, len(q.Before.Rank), r.g.Len())
+		return fmt.Errorf("%w: an order of %d nodes for a graph of %d; give the graph's own", ErrQuery,
+			len(q.Before.Rank), r.g.Len())
 	case q.Compare && r.naive == nil:
 		return fmt.Errorf("%w: there is no naive model to compare with", ErrQuery)
 	case q.Seen && q.Explore > 0:
@@ -356,10 +365,12 @@ func (r *Recommender) Top(ctx context.Context, q Query) (*List, error) {
 		return nil, err
 	}
 	if len(list.Items) < q.K {
-		list.Warnings = append(list.Warnings, fmt.Sprintf("%d were asked for and there are %d candidates", q.K, len(list.Items)))
+		list.Warnings = append(list.Warnings, fmt.Sprintf("%d were asked for and there are %d candidates", q.K,
+			len(list.Items)))
 	}
 	if r.class != "" && r.class != fit.Identified && r.class != fit.NoExposure {
-		list.Warnings = append(list.Warnings, "the doctor calls the scale of π̂ "+string(r.class)+": read π̂ and ŷ as ratios between items, not as they are")
+		list.Warnings = append(list.Warnings, "the doctor calls the scale of π̂ "+string(r.class)+
+			": read π̂ and ŷ as ratios between items, not as they are")
 	}
 	return list, nil
 }
@@ -370,7 +381,8 @@ func (r *Recommender) exact(ctx context.Context, q Query) (*List, error) {
 	defer r.rooms.Put(room)
 	r.candidates(room, q)
 	if len(room.kept) == 0 {
-		return nil, fmt.Errorf("%w: of %d nodes none is left by the filters; widen fields or times, or allow linked ones", ErrNothing, r.g.Len())
+		return nil, fmt.Errorf("%w: of %d nodes none is left by the filters; widen fields or times, or allow "+
+			"linked ones", ErrNothing, r.g.Len())
 	}
 	if err := r.score(room.scores, r.model, q.Source); err != nil {
 		return nil, err
@@ -387,7 +399,8 @@ func (r *Recommender) exact(ctx context.Context, q Query) (*List, error) {
 	order := room.scores // what is ranked by
 	if q.Seen {
 		order = r.seen(room, q.Source)
-		list.Warnings = append(list.Warnings, "ranked by π̂ŷ, the chance that a link is seen: this list repeats past exposure")
+		list.Warnings = append(list.Warnings,
+			"ranked by π̂ŷ, the chance that a link is seen: this list repeats past exposure")
 	}
 	chosen := r.choose(ctx, room, order, q)
 	var err error

@@ -35,7 +35,9 @@ func small(t testing.TB, n int, kind string) (*graph.Graph, model.Model, model.M
 	r := rand.New(rand.NewPCG(7, uint64(n)))
 	var b graph.Builder
 	for i := range n {
-		must(b.AddNode(graph.Node{ID: fmt.Sprintf("p%02d", i), Title: fmt.Sprintf("Paper %d", i), Field: []string{"biology", "chemistry", "physics"}[i%3], Time: time.Date(1900+i, 1, 1, 0, 0, 0, 0, time.UTC)}))(t)
+		must(b.AddNode(graph.Node{ID: fmt.Sprintf("p%02d", i), Title: fmt.Sprintf("Paper %d", i),
+			Field: []string{"biology", "chemistry", "physics"}[i%3], Time: time.Date(1900+i, 1, 1, 0, 0, 0, 0,
+				time.UTC)}))(t)
 		for range 3 {
 			if i > 5 {
 				if err := b.AddLinkIndex(int32(i), int32(r.IntN(i))); err != nil {
@@ -66,7 +68,8 @@ func small(t testing.TB, n int, kind string) (*graph.Graph, model.Model, model.M
 		nodes := model.NodesOf(g)
 		link := must(model.NewLink(kind, nodes, model.LinkOptions{}))(t)
 		propensity := must(model.NewPropensity("field-matrix", nodes, model.PropensityOptions{}))(t)
-		m := model.Model{Method: method, Link: link, LinkParams: make([]float32, link.Size()), Propensity: propensity, PropensityParams: make([]float32, propensity.Size())}
+		m := model.Model{Method: method, Link: link, LinkParams: make([]float32, link.Size()), Propensity: propensity,
+			PropensityParams: make([]float32, propensity.Size())}
 		random := rand.New(rand.NewPCG(seed, seed))
 		for _, params := range [][]float32{m.LinkParams, m.PropensityParams} {
 			for k := range params {
@@ -91,8 +94,10 @@ func TestTopIsTheBest(t *testing.T) {
 		g, m, naive := small(t, 90, kind)
 		r := must(New(g, m, Options{Naive: &naive, Threads: 2}))(t)
 		queries := []Query{
-			{K: 5}, {K: 200}, {K: 7, Linked: true}, {K: 10, Fields: []uint16{2}}, {K: 4, From: time.Date(1930, 1, 1, 0, 0, 0, 0, time.UTC)},
-			{K: 30, Until: time.Date(1930, 1, 1, 0, 0, 0, 0, time.UTC)}, {K: 6, Exclude: []int32{1, 2, 3, 40, 41}}, {K: 9, Seen: true},
+			{K: 5}, {K: 200}, {K: 7, Linked: true}, {K: 10, Fields: []uint16{2}},
+			{K: 4, From: time.Date(1930, 1, 1, 0, 0, 0, 0, time.UTC)},
+			{K: 30, Until: time.Date(1930, 1, 1, 0, 0, 0, 0, time.UTC)}, {K: 6, Exclude: []int32{1, 2, 3, 40, 41}},
+			{K: 9, Seen: true},
 		}
 		for source := int32(0); source < 90; source += 11 {
 			for _, q := range queries {
@@ -105,7 +110,8 @@ func TestTopIsTheBest(t *testing.T) {
 				var want []scored
 				for j := range int32(90) {
 					when, _ := g.Time(j)
-					if j == source || !q.Linked && g.HasLink(source, j) || q.Fields != nil && !slices.Contains(q.Fields, g.Field(j)) || slices.Contains(q.Exclude, j) ||
+					if j == source || !q.Linked && g.HasLink(source, j) || q.Fields != nil &&
+						!slices.Contains(q.Fields, g.Field(j)) || slices.Contains(q.Exclude, j) ||
 						!q.From.IsZero() && when.Before(q.From) || !q.Until.IsZero() && !when.Before(q.Until) {
 						continue
 					}
@@ -113,7 +119,8 @@ func TestTopIsTheBest(t *testing.T) {
 					one.order = one.z
 					if q.Seen {
 						var s [1]float32
-						m.Propensity.Logits(s[:], m.PropensityParams, model.Batch{Sources: []int32{source}, Targets: []int32{j}})
+						m.Propensity.Logits(s[:], m.PropensityParams,
+							model.Batch{Sources: []int32{source}, Targets: []int32{j}})
 						one.order = math.Log(sigmoid(one.z)) + math.Log(sigmoid(float64(s[0])))
 					}
 					want = append(want, one)
@@ -134,7 +141,8 @@ func TestTopIsTheBest(t *testing.T) {
 					return rank
 				}
 				if list.Candidates != len(want) || len(list.Items) != min(q.K, len(want)) {
-					t.Fatalf("%s %+v: %d items of %d candidates, want %d of %d", kind, q, len(list.Items), list.Candidates, min(q.K, len(want)), len(want))
+					t.Fatalf("%s %+v: %d items of %d candidates, want %d of %d", kind, q, len(list.Items),
+						list.Candidates, min(q.K, len(want)), len(want))
 				}
 				slices.SortStableFunc(want, func(a, b scored) int {
 					switch {
@@ -150,14 +158,17 @@ func TestTopIsTheBest(t *testing.T) {
 					if at < 0 || math.Abs(want[at].order-want[k].order) > 1e-5 {
 						t.Fatalf("%s %+v: place %d is %s, want %s", kind, q, k+1, item.ID, g.ID(want[k].node))
 					}
-					if math.Abs(item.Logit-want[at].z) > 1e-4 || item.Rank != k+1 || item.Shown != 1 || item.Title != g.Title(item.Node) {
+					if math.Abs(item.Logit-want[at].z) > 1e-4 || item.Rank != k+1 || item.Shown != 1 ||
+						item.Title != g.Title(item.Node) {
 						t.Fatalf("%s: %+v, want z %v", kind, item, want[at].z)
 					}
 					// ties may fall either way in float32
-					if got, want := item.NaiveRank, place(func(w scored) float64 { return w.naive }, item.Node); got < want || got > want+1 {
+					if got, want := item.NaiveRank, place(func(w scored) float64 { return w.naive },
+						item.Node); got < want || got > want+1 {
 						t.Fatalf("%s: naive rank %d, want %d", kind, got, want)
 					}
-					if got, want := item.ByLink, place(func(w scored) float64 { return w.z }, item.Node); got < want || got > want+1 {
+					if got, want := item.ByLink, place(func(w scored) float64 { return w.z }, item.Node); got < want ||
+						got > want+1 {
 						t.Fatalf("%s: corrected rank %d, want %d", kind, got, want)
 					}
 					if !q.Seen && item.ByLink != k+1 {
@@ -170,7 +181,8 @@ func TestTopIsTheBest(t *testing.T) {
 						t.Errorf("equals are out of order: %d before %d", list.Items[k-1].Node, item.Node)
 					}
 				}
-				if one := must(must(New(g, m, Options{Naive: &naive, Threads: 1}))(t).Top(t.Context(), q))(t); !reflect.DeepEqual(one, list) {
+				if one := must(must(New(g, m, Options{Naive: &naive, Threads: 1}))(t).Top(t.Context(),
+					q))(t); !reflect.DeepEqual(one, list) {
 					t.Errorf("%s: another list with one thread", kind)
 				}
 			}
@@ -190,14 +202,16 @@ func TestNewTextIsLikeItsNode(t *testing.T) {
 		want := must(r.Top(t.Context(), Query{Source: r.Node(20), K: 90, Linked: true}))(t)
 		others := slices.DeleteFunc(got.Items, func(i Item) bool { return i.Node == 20 })
 		for k := range want.Items {
-			if a, b := others[k], want.Items[k]; a.Node != b.Node || a.Logit != b.Logit || a.Propensity != b.Propensity {
+			if a, b := others[k], want.Items[k]; a.Node != b.Node || a.Logit != b.Logit ||
+				a.Propensity != b.Propensity {
 				t.Fatalf("%s: place %d is %+v, of the node %+v", kind, k, a, b)
 			}
 		}
 		if len(others) != len(want.Items) || got.Source.Node != -1 || got.Field != g.FieldName(g.Field(20)) {
 			t.Errorf("%d items, source %+v", len(others), got.Source)
 		}
-		if field, probability := r.FieldOf(row); !(probability > 0 && probability <= 1) || int(field) >= g.FieldCount() {
+		if field, probability := r.FieldOf(row); !(probability > 0 && probability <= 1) ||
+			int(field) >= g.FieldCount() {
 			t.Errorf("field %d with probability %v", field, probability)
 		}
 	}
@@ -259,7 +273,8 @@ func TestExploreShowsWithItsProbability(t *testing.T) {
 
 // Shares are in proportion to ŷ, none beyond 1, and add up; also where ŷ of the best dwarfs all others.
 func TestProportional(t *testing.T) {
-	for _, scores := range [][]float32{{9, 9, -3, -4, -5}, {-40, 3, 8, -60, -41, 7, -42}, {0, 0, 0, 0}, {-80, 20, -85, 20}, {-200, -300, -400, 90}} {
+	for _, scores := range [][]float32{{9, 9, -3, -4, -5}, {-40, 3, 8, -60, -41, 7, -42}, {0, 0, 0, 0},
+		{-80, 20, -85, 20}, {-200, -300, -400, 90}} {
 		room := &room{scores: scores}
 		for j := range scores {
 			room.kept = append(room.kept, int32(j))
@@ -304,7 +319,8 @@ func countSure(p []float64) (n int) {
 func TestPivotal(t *testing.T) {
 	const draws = 40_000
 	for _, p := range [][]float64{
-		{.5, .5}, {.2, .3, .5}, {1, .25, 0, .25, .25, .25, 1}, {.9, .9, .9, .3}, {.01, .02, .97, .6, .4}, {0, .4, 1, .4, .4, .4, .4, 0},
+		{.5, .5}, {.2, .3, .5}, {1, .25, 0, .25, .25, .25, 1}, {.9, .9, .9, .3}, {.01, .02, .97, .6, .4},
+		{0, .4, 1, .4, .4, .4, .4, 0},
 		slices.Repeat([]float64{.05, .15}, 20), {.999, .001}, {1, 1}, {0, 1, 0},
 	} {
 		var total float64
@@ -342,7 +358,8 @@ func TestCandidates(t *testing.T) {
 		for _, linked := range []bool{false, true} {
 			var quick, slow room
 			r.candidates(&quick, Query{Source: r.Node(i), Linked: linked})
-			r.candidates(&slow, Query{Source: r.Node(i), Linked: linked, Exclude: []int32{i}}) // never recommended anyway
+			// never recommended anyway
+			r.candidates(&slow, Query{Source: r.Node(i), Linked: linked, Exclude: []int32{i}})
 			if !slices.Equal(quick.kept, slow.kept) {
 				t.Fatalf("node %d, linked %v: %v, not %v", i, linked, quick.kept, slow.kept)
 			}
@@ -385,7 +402,9 @@ func TestDiversity(t *testing.T) {
 // An explanation adds up, and says what rests on little.
 func TestExplanationAddsUp(t *testing.T) {
 	g, m, naive := small(t, 60, "diagonal-field")
-	m.Findings = must(json.Marshal(fit.Findings{Class: fit.Weak, Cells: []fit.CellFinding{{Source: 1, Target: 2, Links: 2, Pairs: 40, Lower: .1, Upper: .4, Relative: fit.Ratio{Value: .5}}}}))(t)
+	m.Findings = must(json.Marshal(fit.Findings{Class: fit.Weak,
+		Cells: []fit.CellFinding{{Source: 1, Target: 2, Links: 2, Pairs: 40, Lower: .1, Upper: .4,
+			Relative: fit.Ratio{Value: .5}}}}))(t)
 	r := must(New(g, m, Options{Naive: &naive}))(t)
 	list := must(r.Top(t.Context(), Query{Source: r.Node(57), K: 60, Explain: true}))(t)
 	weak := 0
@@ -416,7 +435,8 @@ func TestExplanationAddsUp(t *testing.T) {
 
 // With the encoder that made the vectors, items are explained by words, and a new text can be asked about.
 func TestWordsExplain(t *testing.T) {
-	titles := []string{"protein folding in yeast", "folding of paper", "yeast genetics", "star formation", "galaxies and stars", "dark matter halos", "yeast protein interaction", "stars in dark halos"}
+	titles := []string{"protein folding in yeast", "folding of paper", "yeast genetics", "star formation",
+		"galaxies and stars", "dark matter halos", "yeast protein interaction", "stars in dark halos"}
 	var docs encode.List
 	var b graph.Builder
 	for i, title := range titles {
@@ -437,8 +457,12 @@ func TestWordsExplain(t *testing.T) {
 	nodes := model.NodesOf(g)
 	link := must(model.NewLink("diagonal", nodes, model.LinkOptions{}))(t)
 	propensity := must(model.NewPropensity("field-matrix", nodes, model.PropensityOptions{}))(t)
-	m := model.Model{Method: "bayes", Link: link, LinkParams: []float32{1, 2, 1, 3, -2}, Propensity: propensity, PropensityParams: make([]float32, propensity.Size())}
-	r := must(New(g, m, Options{Encoder: e, Document: func(i int32) (encode.Document, error) { return docs[i], nil }}))(t)
+	m := model.Model{Method: "bayes", Link: link, LinkParams: []float32{1, 2, 1, 3, -2}, Propensity: propensity,
+		PropensityParams: make([]float32, propensity.Size())}
+	r := must(New(g, m, Options{Encoder: e, Document: func(i int32) (encode.Document, error) {
+		return docs[i],
+			nil
+	}}))(t)
 	check := func(q Query, target int32, word string) {
 		t.Helper()
 		q.Explain, q.K = true, 8
@@ -466,7 +490,8 @@ func TestWordsExplain(t *testing.T) {
 	}
 	check(Query{Source: s}, 6, "yeast")
 	field := uint16(2)
-	if s, probability, err = r.Text(encode.Document{Text: "yeast"}, &field); err != nil || probability != 1 || s.field != 2 {
+	if s, probability, err = r.Text(encode.Document{Text: "yeast"}, &field); err != nil || probability != 1 ||
+		s.field != 2 {
 		t.Errorf("field %d, probability %v: %v", s.field, probability, err)
 	}
 	if _, _, err := r.Text(encode.Document{Text: "совсем другое письмо"}, nil); !errors.Is(err, ErrQuery) {
@@ -483,14 +508,19 @@ func TestRefuses(t *testing.T) {
 	day := func(year int) time.Time { return time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC) }
 	for _, q := range []Query{
 		{K: 3}, // of nobody
-		{K: 0, Source: r.Node(0)}, {K: MaxK + 1, Source: r.Node(0)}, {K: 1, Source: r.Node(30)}, {K: 1, Source: r.Node(-1)}, {K: 1, Source: r.Node(0), Diversity: 2}, {K: 1, Source: r.Node(0), Explore: math.NaN()},
-		{K: 1, Source: r.Node(0), Diversity: .5, Explore: .5}, {K: 1, Source: r.Node(0), Seen: true, Explore: .5}, {K: 1, Source: r.Node(0), Compare: true}, {K: 1, Source: r.Node(0), Fields: []uint16{9}}, {K: 1, Source: r.Node(0), From: day(2000), Until: day(1999)},
+		{K: 0, Source: r.Node(0)}, {K: MaxK + 1, Source: r.Node(0)}, {K: 1, Source: r.Node(30)},
+		{K: 1, Source: r.Node(-1)}, {K: 1, Source: r.Node(0), Diversity: 2},
+		{K: 1, Source: r.Node(0), Explore: math.NaN()},
+		{K: 1, Source: r.Node(0), Diversity: .5, Explore: .5}, {K: 1, Source: r.Node(0), Seen: true, Explore: .5},
+		{K: 1, Source: r.Node(0), Compare: true}, {K: 1, Source: r.Node(0), Fields: []uint16{9}},
+		{K: 1, Source: r.Node(0), From: day(2000), Until: day(1999)},
 	} {
 		if _, err := r.Top(t.Context(), q); !errors.Is(err, ErrQuery) {
 			t.Errorf("%+v: %v", q, err)
 		}
 	}
-	for _, q := range []Query{{K: 1, Source: r.Node(0), From: day(3000)}, {K: 1, Source: r.Node(0), Fields: []uint16{}}} {
+	for _, q := range []Query{{K: 1, Source: r.Node(0), From: day(3000)},
+		{K: 1, Source: r.Node(0), Fields: []uint16{}}} {
 		if _, err := r.Top(t.Context(), q); !errors.Is(err, ErrNothing) {
 			t.Errorf("%+v: %v", q, err)
 		}

@@ -17,7 +17,8 @@ func (r *Recommender) score(z []float32, m model.Model, s Source) error {
 	inner, ok := m.Link.(model.InnerProduct)
 	if !ok {
 		if s.New() {
-			return fmt.Errorf("%w: a %s model needs a node of the graph and cannot judge a new text; fit a diagonal or low-rank one", ErrModel, m.Link.Kind())
+			return fmt.Errorf("%w: a %s model needs a node of the graph and cannot judge a new text; fit a "+
+				"diagonal or low-rank one", ErrModel, m.Link.Kind())
 		}
 		r.chunks(func(from, to int) {
 			sources, targets := make([]int32, to-from), make([]int32, to-from)
@@ -57,7 +58,8 @@ func (r *Recommender) propensities(s Source, targets []int32) []float32 {
 	sources := slices.Repeat([]int32{source}, min(stretch, len(targets)))
 	for from := 0; from < len(targets); from += stretch {
 		to := min(from+stretch, len(targets))
-		r.model.Propensity.Logits(out[from:to], r.model.PropensityParams, model.Batch{Sources: sources[:to-from], Targets: targets[from:to]})
+		r.model.Propensity.Logits(out[from:to], r.model.PropensityParams,
+			model.Batch{Sources: sources[:to-from], Targets: targets[from:to]})
 	}
 	return out
 }

@@ -64,7 +64,8 @@ func TestInBrowser(t *testing.T) {
 	look := func(width int64, scheme string) {
 		t.Helper()
 		media := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}
-		err := chromedp.Run(ctx, emulation.SetDeviceMetricsOverride(width, 900, 1, false), emulation.SetEmulatedMedia().WithFeatures(media), chromedp.Navigate(address))
+		err := chromedp.Run(ctx, emulation.SetDeviceMetricsOverride(width, 900, 1, false),
+			emulation.SetEmulatedMedia().WithFeatures(media), chromedp.Navigate(address))
 		if err != nil {
 			t.Fatalf("the page does not open: %v", err)
 		}
@@ -97,7 +98,8 @@ func TestInBrowser(t *testing.T) {
 		}
 		ask(measurePage, &seen)
 		if seen.Title == "" || seen.Figures == 0 || seen.Drawn != seen.Figures || seen.Empty > 0 || seen.Unpainted > 0 {
-			t.Errorf("%s: title %q, %d figures, of which %d are drawn; %d have no size, %d shapes no colour", c.name, seen.Title, seen.Figures, seen.Drawn, seen.Empty, seen.Unpainted)
+			t.Errorf("%s: title %q, %d figures, of which %d are drawn; %d have no size, %d shapes no colour", c.name,
+				seen.Title, seen.Figures, seen.Drawn, seen.Empty, seen.Unpainted)
 		}
 		if seen.Page > seen.Screen {
 			t.Errorf("%s: the page is %.0f wide on a screen of %.0f", c.name, seen.Page, seen.Screen)
@@ -115,7 +117,8 @@ func TestInBrowser(t *testing.T) {
 		look(1200, "light")
 		var paper []byte
 		if err := chromedp.Run(ctx, chromedp.ActionFunc(func(ctx context.Context) (err error) {
-			paper, _, err = cdpage.PrintToPDF().WithPrintBackground(false).WithPaperWidth(8.27).WithPaperHeight(11.69).Do(ctx)
+			paper, _, err = cdpage.PrintToPDF().WithPrintBackground(false).WithPaperWidth(8.27).WithPaperHeight(
+				11.69).Do(ctx)
 			return err
 		})); err != nil {
 			t.Fatal(err)

@@ -23,7 +23,8 @@ func (d Doctor) Section() Section {
 	s := Section{Name: or(d.Name, "doctor"), Title: or(d.Title, "The doctor's verdict")}
 	f := d.Findings
 	if f == nil {
-		s.Warnings = []string{"Nobody has examined this fit: how far its numbers can be trusted is not known. Fit it again with this version."}
+		s.Warnings = []string{"Nobody has examined this fit: how far its numbers can be trusted is not known. " +
+			"Fit it again with this version."}
 		return s
 	}
 	finding := study.Finding{Claim: "How far links tell relevance from exposure", Verdict: study.Verdict(f.Class)}
@@ -31,8 +32,12 @@ func (d Doctor) Section() Section {
 	s.Findings, s.Advice = []study.Finding{finding}, f.Advice
 	if p := f.MeanLink; p.Upper > p.Lower {
 		s.Figures = append(s.Figures, study.Figure{
-			Name: "mean-link", Title: "How common relevance is", Caption: "Mean ŷ over all pairs: the share of pairs that would be links if everything had been shown, with its 95% interval.",
-			Intervals: &study.Intervals{XTitle: "mean ŷ", Rows: []study.Interval{{Name: "mean ŷ", Estimate: study.Mark(p.Value), Low: study.Mark(p.Lower), High: study.Mark(p.Upper)}}},
+			Name: "mean-link", Title: "How common relevance is",
+			Caption: "Mean ŷ over all pairs: the share of pairs that would be links if everything had been " +
+				"shown, with its 95% interval.",
+			Intervals: &study.Intervals{XTitle: "mean ŷ",
+				Rows: []study.Interval{{Name: "mean ŷ", Estimate: study.Mark(p.Value), Low: study.Mark(p.Lower),
+					High: study.Mark(p.Upper)}}},
 		})
 	}
 	if len(f.Cells) > 0 {
@@ -49,7 +54,8 @@ func (d Doctor) Section() Section {
 	u := f.Support
 	s.FactsTitle = "What it rests on"
 	s.Facts = []Fact{
-		{"training pairs", number(float64(u.Pairs), 0)}, {"of them linked", number(float64(u.Links), 0)}, {"sources", number(float64(u.Sources), 0)},
+		{"training pairs", number(float64(u.Pairs), 0)}, {"of them linked", number(float64(u.Links), 0)},
+		{"sources", number(float64(u.Sources), 0)},
 		{"evenly weighted pairs that would be worth as much", number(u.Effective, 0)},
 		{"pairs of fields that occur", fmt.Sprintf("%d, of them %d with hardly any links", u.Cells, u.Thin)},
 		{"pairs whose exposure is logged", number(float64(u.Logged), 0)},
@@ -82,7 +88,8 @@ func (d Doctor) propensities() study.Figure {
 		j, _ := slices.BinarySearch(columns, c.Target)
 		values[i][j] = c.Propensity
 	}
-	h := &study.HeatMap{RowTitle: "field of the source", ColumnTitle: "field of the target", Values: values, Low: 0, High: 1}
+	h := &study.HeatMap{RowTitle: "field of the source", ColumnTitle: "field of the target", Values: values, Low: 0,
+		High: 1}
 	for _, i := range rows {
 		h.Rows = append(h.Rows, d.field(i))
 	}
@@ -91,29 +98,35 @@ func (d Doctor) propensities() study.Figure {
 	}
 	return study.Figure{
 		Name: "propensity", Title: "Who is shown to whom: π̂ by field", Heat: h,
-		Caption: "Each cell is the estimated chance that a node of the row's field is shown one of the column's. A strong diagonal means that people mostly see their own field.",
+		Caption: "Each cell is the estimated chance that a node of the row's field is shown one of the " +
+			"column's. A strong diagonal means that people mostly see their own field.",
 	}
 }
 
 func (d Doctor) cells() study.Table {
-	t := study.Table{Name: "propensities", Title: "Every pair of fields", Head: "source → target", Detail: true, Columns: []study.Column{
-		{Name: "pairs"}, {Name: "links"}, {Name: "π̂", Digits: 3}, {Name: "from", Digits: 3}, {Name: "to", Digits: 3},
-		{Name: "relative", Digits: 2, Means: "π̂ divided by the mean over all pairs, which holds even where the scale does not"},
-	}}
+	t := study.Table{Name: "propensities", Title: "Every pair of fields", Head: "source → target", Detail: true,
+		Columns: []study.Column{
+			{Name: "pairs"}, {Name: "links"}, {Name: "π̂", Digits: 3}, {Name: "from", Digits: 3},
+			{Name: "to", Digits: 3},
+			{Name: "relative", Digits: 2, Means: "π̂ divided by the mean over all pairs, which holds even where " +
+				"the scale does not"},
+		}}
 	for _, c := range d.Findings.Cells {
 		low, high := study.Cell{}, study.Cell{}
 		if c.Upper > c.Lower {
 			low, high = study.Number(c.Lower), study.Number(c.Upper)
 		}
 		t.Rows = append(t.Rows, study.Row{Name: d.field(c.Source) + " → " + d.field(c.Target), Cells: []study.Cell{
-			study.Number(float64(c.Pairs)), study.Number(float64(c.Links)), study.Number(c.Propensity), low, high, study.Number(c.Relative.Value),
+			study.Number(float64(c.Pairs)), study.Number(float64(c.Links)), study.Number(c.Propensity), low, high,
+			study.Number(c.Relative.Value),
 		}})
 	}
 	return t
 }
 
 func sorted(points []fit.RidgePoint) []fit.RidgePoint {
-	return slices.SortedFunc(slices.Values(points), func(a, b fit.RidgePoint) int { return cmp.Compare(a.Factor, b.Factor) })
+	return slices.SortedFunc(slices.Values(points),
+		func(a, b fit.RidgePoint) int { return cmp.Compare(a.Factor, b.Factor) })
 }
 
 // ridge shows what would change if all exposure were misjudged by a factor.
@@ -129,40 +142,52 @@ func ridge(points []fit.RidgePoint) study.Figure {
 		for _, l := range []struct {
 			line  *study.Line
 			share float64
-		}{{&link, p.MeanLink / fitted.MeanLink}, {&propensity, p.Propensity / fitted.Propensity}, {&risk, p.Risk / fitted.Risk}} {
+		}{{&link, p.MeanLink / fitted.MeanLink}, {&propensity, p.Propensity / fitted.Propensity},
+			{&risk, p.Risk / fitted.Risk}} {
 			l.line.X, l.line.Y = append(l.line.X, p.Factor), append(l.line.Y, l.share)
 		}
 	}
 	return study.Figure{
-		Name: "ridge", Title: "If exposure were misjudged", Lines: &study.Lines{XTitle: "odds of every π̂ multiplied by", YTitle: "what comes out, 1 being the fit as it is", LogX: true, LogY: true, Series: []study.Line{link, propensity, risk}},
-		Caption: "What mean ŷ and the risk would be if the odds of every exposure were larger or smaller by a factor, with ŷ fitted anew. Where the likelihood, in the table below, hardly falls on the way, links cannot tell which is right.",
+		Name: "ridge", Title: "If exposure were misjudged",
+		Lines: &study.Lines{XTitle: "odds of every π̂ multiplied by",
+			YTitle: "what comes out, 1 being the fit as it is", LogX: true, LogY: true,
+			Series: []study.Line{link, propensity, risk}},
+		Caption: "What mean ŷ and the risk would be if the odds of every exposure were larger or smaller by a " +
+			"factor, with ŷ fitted anew. Where the likelihood, in the table below, hardly falls on the way, " +
+			"links cannot tell which is right.",
 	}
 }
 
 func ridgeTable(points []fit.RidgePoint) study.Table {
-	t := study.Table{Name: "ridge", Title: "Along the ridge of the likelihood", Head: "factor", Detail: true, Columns: []study.Column{
-		{Name: "mean π̂", Digits: 3}, {Name: "mean ŷ", Digits: 4}, {Name: "R_AP", Digits: 4},
-		{Name: "log-likelihood", Digits: 1, Means: "of the training pairs, less that at factor 1"},
-	}}
+	t := study.Table{Name: "ridge", Title: "Along the ridge of the likelihood", Head: "factor", Detail: true,
+		Columns: []study.Column{
+			{Name: "mean π̂", Digits: 3}, {Name: "mean ŷ", Digits: 4}, {Name: "R_AP", Digits: 4},
+			{Name: "log-likelihood", Digits: 1, Means: "of the training pairs, less that at factor 1"},
+		}}
 	for _, p := range sorted(points) {
-		t.Rows = append(t.Rows, study.Row{Name: brief(p.Factor), Cells: []study.Cell{study.Number(p.Propensity), study.Number(p.MeanLink), study.Number(p.Risk), study.Number(p.Likelihood)}})
+		t.Rows = append(t.Rows, study.Row{Name: brief(p.Factor), Cells: []study.Cell{study.Number(p.Propensity),
+			study.Number(p.MeanLink), study.Number(p.Risk), study.Number(p.Likelihood)}})
 	}
 	return t
 }
 
 func logged(tests []fit.LoggedTest) study.Table {
-	t := study.Table{Name: "logged", Title: "Logged exposures against what links say", Head: "pairs", Columns: []study.Column{
-		{Name: "logged"}, {Name: "shown", Digits: 3, Means: "share of the logged pairs that were shown"}, {Name: "expected", Digits: 3, Means: "mean π̂ of the same pairs"},
-		{Name: "z", Digits: 1, Means: "how surprising the difference is; beyond 3 it is no accident"}, {Name: "z, allowing", Digits: 1, Means: "the same, allowing for the fit's own uncertainty"},
-	}}
+	t := study.Table{Name: "logged", Title: "Logged exposures against what links say", Head: "pairs",
+		Columns: []study.Column{
+			{Name: "logged"}, {Name: "shown", Digits: 3, Means: "share of the logged pairs that were shown"},
+			{Name: "expected", Digits: 3, Means: "mean π̂ of the same pairs"},
+			{Name: "z", Digits: 1, Means: "how surprising the difference is; beyond 3 it is no accident"},
+			{Name: "z, allowing", Digits: 1, Means: "the same, allowing for the fit's own uncertainty"},
+		}}
 	for _, l := range tests {
 		allowing := study.Cell{}
 		if l.Allowing != 0 {
 			allowing = study.Number(l.Allowing)
 		}
 		t.Rows = append(t.Rows, study.Row{
-			Name:  or(map[string]string{"same": "of one field", "cross": "of two fields"}[l.Group], l.Group),
-			Cells: []study.Cell{study.Number(float64(l.Pairs)), study.Number(l.Shown), study.Number(l.Expected), study.Number(l.Z), allowing},
+			Name: or(map[string]string{"same": "of one field", "cross": "of two fields"}[l.Group], l.Group),
+			Cells: []study.Cell{study.Number(float64(l.Pairs)), study.Number(l.Shown), study.Number(l.Expected),
+				study.Number(l.Z), allowing},
 		})
 	}
 	return t

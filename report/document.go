@@ -17,7 +17,8 @@ type Document struct {
 
 // Section is one part of a report. What it does not have is left out of the page.
 type Section struct {
-	Name     string          `json:"name,omitempty"` // part of files' names and of the page's address; "" makes one of the title
+	// part of files' names and of the page's address; "" makes one of the title
+	Name     string          `json:"name,omitempty"`
 	Title    string          `json:"title"`
 	Text     []string        `json:"text,omitempty"` // paragraphs
 	Warnings []string        `json:"warnings,omitempty"`
@@ -61,7 +62,8 @@ func (d *Document) check() error {
 		for _, t := range s.Tables {
 			for _, row := range t.Rows {
 				if len(row.Cells) != len(t.Columns) {
-					return fmt.Errorf("%w: table %q of %q: row %q has %d cells for %d columns; give one each", ErrDocument, t.Title, s.Title, row.Name, len(row.Cells), len(t.Columns))
+					return fmt.Errorf("%w: table %q of %q: row %q has %d cells for %d columns; give one each",
+						ErrDocument, t.Title, s.Title, row.Name, len(row.Cells), len(t.Columns))
 				}
 			}
 		}
@@ -113,7 +115,8 @@ func slug(text string) string {
 }
 
 // verdicts in the order in which they are counted.
-var verdicts = []study.Verdict{study.Reproduced, study.Partly, study.NotReproduced, study.Met, study.Missed, study.TooSmall}
+var verdicts = []study.Verdict{study.Reproduced, study.Partly, study.NotReproduced, study.Met, study.Missed,
+	study.TooSmall}
 
 // tally counts the verdicts of some findings: "3 reproduced, 1 partly".
 func tally(findings []study.Finding) string {

@@ -15,8 +15,10 @@ func OfEvaluation(e *evaluate.Evaluation) []Section {
 	panel := Panel{
 		Name: "panel", Title: "The risk of " + e.Model, What: "risk (log-loss)",
 		Text: []string{
-			fmt.Sprintf("%s pairs of %s that were held out, %s of them linked; split %s.", number(float64(e.Pairs), 0), e.Dataset, number(float64(e.Links), 0), e.Held),
-			"The naive risk takes every missing link for a sign of irrelevance. R_w, R_PU and R_AP weigh pairs by exposure; R_AP is the one to read first, since its masses are probabilities.",
+			fmt.Sprintf("%s pairs of %s that were held out, %s of them linked; split %s.", number(float64(e.Pairs), 0),
+				e.Dataset, number(float64(e.Links), 0), e.Held),
+			"The naive risk takes every missing link for a sign of irrelevance. R_w, R_PU and R_AP weigh pairs " +
+				"by exposure; R_AP is the one to read first, since its masses are probabilities.",
 		},
 	}
 	group := func(name, method string) string {
@@ -45,7 +47,10 @@ func OfEvaluation(e *evaluate.Evaluation) []Section {
 	first.Tables = append(first.Tables, estimatorTable(e.Panel))
 	region := Section{
 		Name: "region", Title: "If π̂ is wrong",
-		Text:   []string{"Suppose that every π̂ is off by a factor, while what links show, π·y, is right. How much of the data still has π/(2−π) < π̂ < 1, where R_w and R_PU are less biased than the naive risk, or the like for R_AP; and the bias that the lemmas give each estimator of the share of wrong decisions (0–1 loss)."},
+		Text: []string{"Suppose that every π̂ is off by a factor, while what links show, π·y, is right. How " +
+			"much of the data still has π/(2−π) < π̂ < 1, where R_w and R_PU are less biased than the naive " +
+			"risk, or the like for R_AP; and the bias that the lemmas give each estimator of the share of " +
+			"wrong decisions (0–1 loss)."},
 		Tables: []study.Table{regionTable(e.Panel)},
 	}
 	roc := []study.Line{{Name: e.Model, X: e.Observed.ROC.X, Y: e.Observed.ROC.Y}}
@@ -69,11 +74,14 @@ func OfEvaluation(e *evaluate.Evaluation) []Section {
 	for _, o := range e.Others {
 		row(group(o.Model, o.Method), o.Observed)
 		roc = append(roc, study.Line{Name: o.Model, X: o.Observed.ROC.X, Y: o.Observed.ROC.Y})
-		calibration = append(calibration, study.Line{Name: o.Model, X: o.Observed.Calibration.X, Y: o.Observed.Calibration.Y})
+		calibration = append(calibration, study.Line{Name: o.Model, X: o.Observed.Calibration.X,
+			Y: o.Observed.Calibration.Y})
 	}
 	observed := Curves{
 		Name: "observed", Title: "Against links that happened",
-		Text:   []string{"Here what was never shown counts as irrelevant: a model that repeats past exposure is rewarded for it. ŷ is what a link would be if shown, π̂ŷ what is expected to be seen; the calibration is of π̂ŷ."},
+		Text: []string{"Here what was never shown counts as irrelevant: a model that repeats past exposure is " +
+			"rewarded for it. ŷ is what a link would be if shown, π̂ŷ what is expected to be seen; the " +
+			"calibration is of π̂ŷ."},
 		Curves: []Curve{{Kind: ROC, Lines: roc}, {Kind: Calibration, Lines: calibration}},
 	}.Section()
 	observed.Tables = append([]study.Table{marks}, observed.Tables...)
@@ -93,12 +101,16 @@ func OfEvaluation(e *evaluate.Evaluation) []Section {
 // fairnessOf sets what groups are shown beside what they deserve, for all models.
 func fairnessOf(e *evaluate.Evaluation) Section {
 	f := e.Fairness
-	measures := study.Table{Name: "disparity", Title: "How far exposure is from merit", Head: "lists of", Columns: []study.Column{
-		{Name: "least / most", Means: "the lowest ratio as a share of the highest; 1 if all are served alike", Digits: 3, Better: "higher"},
-		{Name: "Gini", Means: "of the ratios, groups counting by merit; 0 if all are served alike", Digits: 3, Better: "lower"},
-		{Name: "misplaced", Means: "share of attention that would have to go to other groups", Digits: 3, Better: "lower"},
-		{Name: "95% interval", Means: "of what is misplaced"},
-	}}
+	measures := study.Table{Name: "disparity", Title: "How far exposure is from merit", Head: "lists of",
+		Columns: []study.Column{
+			{Name: "least / most", Means: "the lowest ratio as a share of the highest; 1 if all are served alike",
+				Digits: 3, Better: "higher"},
+			{Name: "Gini", Means: "of the ratios, groups counting by merit; 0 if all are served alike", Digits: 3,
+				Better: "lower"},
+			{Name: "misplaced", Means: "share of attention that would have to go to other groups", Digits: 3,
+				Better: "lower"},
+			{Name: "95% interval", Means: "of what is misplaced"},
+		}}
 	groups := study.Table{Name: "groups", Title: "Every " + f.By, Head: f.By, Columns: []study.Column{
 		{Name: "merit", Means: "share of ŷ by " + e.Model, Digits: 4}, {Name: "nodes"},
 	}}
@@ -117,9 +129,11 @@ func fairnessOf(e *evaluate.Evaluation) Section {
 	by := make([]map[string]evaluate.GroupShare, len(all))
 	for k, a := range all {
 		measures.Rows = append(measures.Rows, study.Row{Name: a.name, Cells: []study.Cell{
-			study.Number(a.Least.Value), study.Number(a.Gini.Value), study.Number(a.Distance.Value), study.Word(fmt.Sprintf("%.3g to %.3g", a.Distance.Lower, a.Distance.Upper)),
+			study.Number(a.Least.Value), study.Number(a.Gini.Value), study.Number(a.Distance.Value),
+			study.Word(fmt.Sprintf("%.3g to %.3g", a.Distance.Lower, a.Distance.Upper)),
 		}})
-		groups.Columns = append(groups.Columns, study.Column{Name: "shown by " + a.name, Means: "share of attention", Digits: 4})
+		groups.Columns = append(groups.Columns, study.Column{Name: "shown by " + a.name, Means: "share of attention",
+			Digits: 4})
 		by[k] = map[string]evaluate.GroupShare{}
 		for _, g := range a.Groups {
 			by[k][g.Name] = g
@@ -131,7 +145,9 @@ func fairnessOf(e *evaluate.Evaluation) Section {
 			share := by[m][g.Name]
 			row.Cells = append(row.Cells, study.Number(share.Exposure.Value))
 			if k < most && share.Ratio != nil && !g.Few {
-				figure.Rows = append(figure.Rows, study.Interval{Name: a.name, Group: g.Name, Estimate: study.Mark(share.Ratio.Value), Low: study.Mark(share.Ratio.Lower), High: study.Mark(share.Ratio.Upper)})
+				figure.Rows = append(figure.Rows, study.Interval{Name: a.name, Group: g.Name,
+					Estimate: study.Mark(share.Ratio.Value), Low: study.Mark(share.Ratio.Lower),
+					High: study.Mark(share.Ratio.Upper)})
 			}
 		}
 		if g.Few {
@@ -141,11 +157,18 @@ func fairnessOf(e *evaluate.Evaluation) Section {
 	}
 	s := Section{
 		Name: "fairness", Title: "Who is shown, and who deserves it",
-		Text: append([]string{fmt.Sprintf("Lists of %d for %s held-out nodes. Exposure is a group's share of attention, place r of a list earning 1/log₂(1+r); merit is its share of ŷ over all candidates, by %s for every model. A ratio of 1 is in proportion.", f.K, number(float64(f.Sources), 0), e.Model)},
+		Text: append([]string{fmt.Sprintf("Lists of %d for %s held-out nodes. Exposure is a group's share of "+
+			"attention, place r of a list earning 1/log₂(1+r); merit is its share of ŷ over all candidates, by "+
+			"%s for every model. A ratio of 1 is in proportion.", f.K, number(float64(f.Sources), 0), e.Model)},
 			f.Words(e.Model)...),
-		Figures: []study.Figure{{Name: "fairness", Title: "Exposure by merit", Caption: "Above 1 a group is shown more than it is relevant, below 1 less.", Intervals: figure}},
-		Tables:  []study.Table{measures, groups},
-		Notes:   []string{"The best K by ŷ are never in exact proportion, since small differences of ŷ decide about whole places; compare models, not with 1 alone. Groups with (?) are due fewer than five places in all, too few to tell; they are not drawn. Intervals count which nodes were looked at, and not how well ŷ is known; being sums of absolute differences, the measures come out a little high where few nodes are looked at."},
+		Figures: []study.Figure{{Name: "fairness", Title: "Exposure by merit",
+			Caption: "Above 1 a group is shown more than it is relevant, below 1 less.", Intervals: figure}},
+		Tables: []study.Table{measures, groups},
+		Notes: []string{"The best K by ŷ are never in exact proportion, since small differences of ŷ decide " +
+			"about whole places; compare models, not with 1 alone. Groups with (?) are due fewer than five " +
+			"places in all, too few to tell; they are not drawn. Intervals count which nodes were looked " +
+			"at, and not how well ŷ is known; being sums of absolute differences, the measures come out " +
+			"a little high where few nodes are looked at."},
 	}
 	if len(f.Groups) > most {
 		s.Figures[0].Caption += fmt.Sprintf(" The %d groups with the most merit of %d.", most, len(f.Groups))
@@ -157,14 +180,16 @@ func fairnessOf(e *evaluate.Evaluation) Section {
 func ranksSection(e *evaluate.Evaluation, group func(name, method string) string) Section {
 	k := e.Ranks[0].K
 	t := study.Table{Name: "ranks", Title: "Ranks of held-out links", Head: "model, ranked by", Columns: []study.Column{
-		{Name: fmt.Sprintf("recall@%d", k), Means: "share of a source's links among its first", Digits: 4, Better: "higher"},
+		{Name: fmt.Sprintf("recall@%d", k), Means: "share of a source's links among its first", Digits: 4,
+			Better: "higher"},
 		{Name: "two fields", Means: "the same of links between two fields", Digits: 4, Better: "higher"},
 		{Name: "MRR", Means: "mean reciprocal rank of the first link found", Digits: 4, Better: "higher"},
 		{Name: "mean rank", Digits: 0, Better: "lower"},
 		{Name: "entropy", Means: "of the fields of links found, in nats", Digits: 3},
 		{Name: "other field", Means: "share of the first that are of another field", Digits: 3},
 	}}
-	v := &study.Intervals{XTitle: fmt.Sprintf("recall@%d less that of %s by ŷ", k, e.Model), Legend: "95% interval over sources", Digits: 4}
+	v := &study.Intervals{XTitle: fmt.Sprintf("recall@%d less that of %s by ŷ", k, e.Model),
+		Legend: "95% interval over sources", Digits: 4}
 	add := func(name string, ranks []evaluate.Ranks) {
 		for _, r := range ranks {
 			row := study.Row{Name: name + " by " + string(r.By)}
@@ -177,7 +202,8 @@ func ranksSection(e *evaluate.Evaluation, group func(name, method string) string
 			}
 			t.Rows = append(t.Rows, row)
 			if d := r.Against; d != nil {
-				v.Rows = append(v.Rows, study.Interval{Name: row.Name, Estimate: study.Mark(d.Mean), Low: study.Mark(d.Lower), High: study.Mark(d.Upper)})
+				v.Rows = append(v.Rows, study.Interval{Name: row.Name, Estimate: study.Mark(d.Mean),
+					Low: study.Mark(d.Lower), High: study.Mark(d.Upper)})
 			}
 		}
 	}
@@ -187,25 +213,34 @@ func ranksSection(e *evaluate.Evaluation, group func(name, method string) string
 	}
 	return Section{
 		Name: "ranks", Title: "Ranked among all candidates",
-		Text:    []string{fmt.Sprintf("Every node that each of %s held-out sources could have linked to was ranked. The links are those that happened; who ranks by π̂ŷ repeats past exposure, and finds more of them and fewer between two fields.", number(float64(e.Ranks[0].Sources), 0))},
-		Tables:  []study.Table{t},
-		Figures: []study.Figure{{Name: "ranks", Title: "Against the first model", Caption: "Each dot is a mean over sources, its whiskers the interval that other sources could have given.", Intervals: v}},
+		Text: []string{fmt.Sprintf("Every node that each of %s held-out sources could have linked to was "+
+			"ranked. The links are those that happened; who ranks by π̂ŷ repeats past exposure, and finds more "+
+			"of them and fewer between two fields.", number(float64(e.Ranks[0].Sources), 0))},
+		Tables: []study.Table{t},
+		Figures: []study.Figure{{Name: "ranks", Title: "Against the first model",
+			Caption: "Each dot is a mean over sources, its whiskers the interval that other sources could " +
+				"have given.",
+			Intervals: v}},
 	}
 }
 
 // estimatorTable is what is known of the estimators themselves.
 func estimatorTable(p *evaluate.Panel) study.Table {
-	t := study.Table{Name: "estimators", Title: "What is known of the estimators", Head: "judged by", Columns: []study.Column{
-		{Name: "from sampling", Means: "standard error from having sampled pairs", Digits: 5},
-		{Name: "from π̂ and ŷ", Means: "standard error from having estimated them", Digits: 5},
-		{Name: "plug-in bias", Means: "of the 0–1 risk, by the lemmas, were π̂ and ŷ the truth", Digits: 5},
-		{Name: "plug-in deviation", Means: "likewise, over the links that chance could have drawn", Digits: 5},
-	}}
+	t := study.Table{Name: "estimators", Title: "What is known of the estimators", Head: "judged by",
+		Columns: []study.Column{
+			{Name: "from sampling", Means: "standard error from having sampled pairs", Digits: 5},
+			{Name: "from π̂ and ŷ", Means: "standard error from having estimated them", Digits: 5},
+			{Name: "plug-in bias", Means: "of the 0–1 risk, by the lemmas, were π̂ and ŷ the truth", Digits: 5},
+			{Name: "plug-in deviation", Means: "likewise, over the links that chance could have drawn", Digits: 5},
+		}}
 	if p.Exact != nil {
-		t.Columns = append(t.Columns, study.Column{Name: "all pairs", Means: fmt.Sprintf("computed over all %s ordered pairs of the graph, also those learned from", number(float64(p.Exact.Pairs), 0)), Digits: 5})
+		t.Columns = append(t.Columns, study.Column{Name: "all pairs",
+			Means: fmt.Sprintf("computed over all %s ordered pairs of the graph, also those learned from",
+				number(float64(p.Exact.Pairs), 0)), Digits: 5})
 	}
 	for _, row := range p.Risks {
-		cells := []study.Cell{study.Number(row.Risk.Sampling), study.Number(row.Risk.Nuisance), study.Number(row.Bias), study.Number(row.Deviation)}
+		cells := []study.Cell{study.Number(row.Risk.Sampling), study.Number(row.Risk.Nuisance), study.Number(row.Bias),
+			study.Number(row.Deviation)}
 		if p.Exact != nil {
 			cell := study.Word("–")
 			if row.Exact != nil {
@@ -221,12 +256,15 @@ func estimatorTable(p *evaluate.Panel) study.Table {
 // differenceTable says by how much a model's risk is above that of the first, pair by pair.
 func differenceTable(name, first string, o evaluate.Other) study.Table {
 	t := study.Table{
-		Name: name, Title: fmt.Sprintf("How much higher the risk of %s is than that of %s, on the same pairs", o.Model, first), Head: "judged by",
-		Columns: []study.Column{{Name: "difference", Digits: 5}, {Name: "from", Means: "lower end of the 95% interval", Digits: 5}, {Name: "to", Means: "its upper end", Digits: 5}},
+		Name: name, Title: fmt.Sprintf("How much higher the risk of %s is than that of %s, on the same pairs", o.Model,
+			first), Head: "judged by",
+		Columns: []study.Column{{Name: "difference", Digits: 5}, {Name: "from", Means: "lower end of the 95% interval",
+			Digits: 5}, {Name: "to", Means: "its upper end", Digits: 5}},
 	}
 	for _, row := range o.Panel.Risks {
 		if d := row.Against; d != nil {
-			t.Rows = append(t.Rows, study.Row{Name: row.Label(), Cells: []study.Cell{study.Number(d.Interval.Estimate), study.Number(d.Lower), study.Number(d.Upper)}})
+			t.Rows = append(t.Rows, study.Row{Name: row.Label(), Cells: []study.Cell{study.Number(d.Interval.Estimate),
+				study.Number(d.Lower), study.Number(d.Upper)}})
 		}
 	}
 	return t
@@ -234,7 +272,8 @@ func differenceTable(name, first string, o evaluate.Other) study.Table {
 
 func regionTable(p *evaluate.Panel) study.Table {
 	t := study.Table{Name: "region", Title: "If π̂ is wrong by a factor", Head: "π̂ = π ×", Columns: []study.Column{
-		{Name: "holds for w, pu", Means: "share of pairs", Digits: 3}, {Name: "holds for ap", Means: "share of pairs", Digits: 3},
+		{Name: "holds for w, pu", Means: "share of pairs", Digits: 3}, {Name: "holds for ap", Means: "share of pairs",
+			Digits: 3},
 	}}
 	for _, scheme := range risk.Panel() {
 		t.Columns = append(t.Columns, study.Column{Name: "bias " + scheme, Digits: 5})
@@ -255,10 +294,12 @@ func regionTable(p *evaluate.Panel) study.Table {
 
 // evaluationWords is the summary.
 func evaluationWords(e *evaluate.Evaluation) string {
-	text := fmt.Sprintf("Model %s (%s) on %s held-out pairs of %s.", e.Model, e.Method, number(float64(e.Pairs), 0), e.Dataset)
+	text := fmt.Sprintf("Model %s (%s) on %s held-out pairs of %s.", e.Model, e.Method, number(float64(e.Pairs), 0),
+		e.Dataset)
 	for _, row := range e.Panel.Risks {
 		if row.Scheme == "ap" {
-			text += fmt.Sprintf(" Its risk corrected for exposure (R_AP) is %.4g, 95%% interval %.4g to %.4g.", row.Risk.Interval.Estimate, row.Risk.Lower, row.Risk.Upper)
+			text += fmt.Sprintf(" Its risk corrected for exposure (R_AP) is %.4g, 95%% interval %.4g to %.4g.",
+				row.Risk.Interval.Estimate, row.Risk.Lower, row.Risk.Upper)
 		}
 	}
 	for _, o := range e.Others {
@@ -267,11 +308,14 @@ func evaluationWords(e *evaluate.Evaluation) string {
 			switch {
 			case row.Scheme != "ap" || d == nil:
 			case d.Lower > 0:
-				text += fmt.Sprintf(" That of %s is higher by %.3g (%.3g to %.3g).", o.Model, d.Interval.Estimate, d.Lower, d.Upper)
+				text += fmt.Sprintf(" That of %s is higher by %.3g (%.3g to %.3g).", o.Model, d.Interval.Estimate,
+					d.Lower, d.Upper)
 			case d.Upper < 0:
-				text += fmt.Sprintf(" That of %s is lower by %.3g (%.3g to %.3g).", o.Model, -d.Interval.Estimate, -d.Upper, -d.Lower)
+				text += fmt.Sprintf(" That of %s is lower by %.3g (%.3g to %.3g).", o.Model, -d.Interval.Estimate,
+					-d.Upper, -d.Lower)
 			default:
-				text += fmt.Sprintf(" These pairs do not tell it from that of %s: the difference is %+.3g (%+.3g to %+.3g).", o.Model, d.Interval.Estimate, d.Lower, d.Upper)
+				text += fmt.Sprintf(" These pairs do not tell it from that of %s: the difference is %+.3g "+
+					"(%+.3g to %+.3g).", o.Model, d.Interval.Estimate, d.Lower, d.Upper)
 			}
 		}
 	}

@@ -20,14 +20,17 @@ func Example() {
 	defer os.RemoveAll(folder)
 
 	truth := .164
-	d := report.Document{Title: "What we found", Summary: []string{"Judged by all that is relevant, the corrected recommender is better."}}
+	d := report.Document{Title: "What we found",
+		Summary: []string{"Judged by all that is relevant, the corrected recommender is better."}}
 	d.Add(
 		report.Panel{Title: "How large is the risk?", What: "risk (log-loss)", Rows: []report.PanelRow{
 			{Name: "R_naive", Estimate: .239, Lower: .230, Upper: .248, Truth: &truth},
 			{Name: "R_AP", Estimate: .163, Lower: .155, Upper: .171, Truth: &truth},
 		}},
-		report.HeatPair{Title: "Who is shown to whom", Labels: []string{"Art", "Law"}, True: [][]float64{{.8, .1}, {.2, .9}}, Learned: [][]float64{{.75, .12}, {.2, .88}}},
-		report.Loop{Title: "What becomes of it", Lines: []study.Line{{Name: "naive", X: study.Numbers{0, 1, 2}, Y: study.Numbers{.4, .6, .8}}}},
+		report.HeatPair{Title: "Who is shown to whom", Labels: []string{"Art", "Law"},
+			True: [][]float64{{.8, .1}, {.2, .9}}, Learned: [][]float64{{.75, .12}, {.2, .88}}},
+		report.Loop{Title: "What becomes of it",
+			Lines: []study.Line{{Name: "naive", X: study.Numbers{0, 1, 2}, Y: study.Numbers{.4, .6, .8}}}},
 		report.Doctor{Findings: &fit.Findings{Class: fit.Identified, Verdict: []string{"The scale is identified."}}},
 	)
 	if err := d.WriteHTML(filepath.Join(folder, "report.html")); err != nil {
@@ -52,7 +55,8 @@ func ExampleDocument_WriteFigures() {
 	}
 	defer os.RemoveAll(folder)
 	d := report.Document{Title: "What we found"}
-	d.Add(report.Panel{Title: "How large is the risk?", What: "risk (log-loss)", Rows: []report.PanelRow{{Name: "R_AP", Estimate: .163, Lower: .155, Upper: .171}}})
+	d.Add(report.Panel{Title: "How large is the risk?", What: "risk (log-loss)",
+		Rows: []report.PanelRow{{Name: "R_AP", Estimate: .163, Lower: .155, Upper: .171}}})
 	paths, err := d.WriteFigures(folder)
 	for _, p := range paths {
 		fmt.Println(filepath.Base(p))
@@ -69,5 +73,6 @@ func ExampleOpen() {
 	_, err := report.Open("Our studies", "no-such-folder")
 	fmt.Println(err)
 	// Output:
-	// report: unusable run: there is no no-such-folder; give a file or folder that unseen study --out or unseen fit -o wrote (file does not exist)
+	// report: unusable run: there is no no-such-folder; give a file or folder that unseen study
+	// --out or unseen fit -o wrote (file does not exist)
 }

@@ -55,7 +55,8 @@ const (
 )
 
 func drawTooMany(d *drawing, top float64, count int, of string) {
-	lines := wrapped(number(float64(count), 0)+" "+of+" are too many to draw. They are in the files of the run.", textSize, d.width-16, 3)
+	lines := wrapped(number(float64(count), 0)+" "+of+" are too many to draw. They are in the files of the run.",
+		textSize, d.width-16, 3)
 	for i, line := range lines {
 		d.write(d.width/2, top+36+16*float64(i), line, textSize, inkMuted, middle)
 	}
@@ -67,7 +68,8 @@ func describe(f study.Figure) string {
 	text := f.Title
 	switch {
 	case f.Heat != nil:
-		text += fmt.Sprintf(". Heat map of %d by %d numbers, %s by %s", len(f.Heat.Rows), len(f.Heat.Columns), f.Heat.RowTitle, f.Heat.ColumnTitle)
+		text += fmt.Sprintf(". Heat map of %d by %d numbers, %s by %s", len(f.Heat.Rows), len(f.Heat.Columns),
+			f.Heat.RowTitle, f.Heat.ColumnTitle)
 		if f.Heat.Beside != nil {
 			text += fmt.Sprintf("; %s beside %s", f.Heat.Title, f.Heat.Beside.Title)
 		}

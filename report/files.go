@@ -61,7 +61,8 @@ func (d *Document) WriteFigures(folder string) ([]string, error) {
 			drawn := drawFigure(f, width, true)
 			dots, err := drawn.png()
 			if err != nil {
-				return paths, fmt.Errorf("report: figure %q of %q has no PNG form: %w", f.Title, d.Sections[i].Title, err)
+				return paths, fmt.Errorf("report: figure %q of %q has no PNG form: %w", f.Title, d.Sections[i].Title,
+					err)
 			}
 			for _, file := range []struct {
 				path    string

@@ -100,12 +100,14 @@ func drawHeat(d *drawing, h *study.HeatMap, top float64) {
 		}
 		if k == 0 || stacked {
 			for i := range rows {
-				d.write(x-6, y+(float64(i)+.5)*cell+size*.32, clip(name(h.Rows, i), size, labelRoom), size, inkText, end)
+				d.write(x-6, y+(float64(i)+.5)*cell+size*.32, clip(name(h.Rows, i), size, labelRoom), size, inkText,
+					end)
 			}
 		}
 		y += float64(rows) * cell
 		for j := range columns {
-			d.add(words{x: x + (float64(j)+.5)*cell + size*.3, y: y + size*.5 + 5, text: clip(name(h.Columns, j), size, labelRoom), size: size, ink: inkText, anchor: end, angle: -45})
+			d.add(words{x: x + (float64(j)+.5)*cell + size*.3, y: y + size*.5 + 5,
+				text: clip(name(h.Columns, j), size, labelRoom), size: size, ink: inkText, anchor: end, angle: -45})
 		}
 		y += below*lean + 16
 	}

@@ -72,7 +72,8 @@ func (d *Document) HTML() ([]byte, error) {
 func Palette() string {
 	light := func(s shades) color.NRGBA { return s.light }
 	dark := func(s shades) color.NRGBA { return s.dark }
-	return ":root{" + paletteCSS(light) + "}\n@media screen and (prefers-color-scheme:dark){:root{" + paletteCSS(dark) + "}}\n"
+	return ":root{" + paletteCSS(light) + "}\n@media screen and (prefers-color-scheme:dark){:root{" +
+		paletteCSS(dark) + "}}\n"
 }
 
 // page and what follows is what the template sees.

@@ -38,12 +38,17 @@ func drawIntervals(d *drawing, v *study.Intervals, top float64) {
 	if digits <= 0 {
 		digits = digitsFor(2 * (slices.Max(numbers) - slices.Min(numbers)))
 	}
-	legend := []entry{{"estimate", func(d *drawing, x, y float64) { d.add(mark{x: x + 11, y: y, shape: disc, ink: seriesInk(0)}) }}}
+	legend := []entry{{"estimate", func(d *drawing, x,
+		y float64) {
+		d.add(mark{x: x + 11, y: y, shape: disc, ink: seriesInk(0)})
+	}}}
 	if whiskers {
-		legend[0] = entry{or(v.Legend, "estimate and its interval"), func(d *drawing, x, y float64) { whisker(d, x, x+11, x+22, y, "") }}
+		legend[0] = entry{or(v.Legend, "estimate and its interval"),
+			func(d *drawing, x, y float64) { whisker(d, x, x+11, x+22, y, "") }}
 	}
 	if truths {
-		legend = append(legend, entry{"truth", func(d *drawing, x, y float64) { d.add(mark{x: x + 11, y: y, shape: diamond, ink: inkTruth}) }})
+		legend = append(legend, entry{"truth",
+			func(d *drawing, x, y float64) { d.add(mark{x: x + 11, y: y, shape: diamond, ink: inkTruth}) }})
 	}
 	top = drawLegend(d, legend, 4, top) + 8
 
@@ -86,7 +91,8 @@ func drawIntervals(d *drawing, v *study.Intervals, top float64) {
 		if r.Group != group {
 			group = r.Group
 			d.add(box{0, y + 4, d.width, 20, inkPaper, ""})
-			d.add(words{x: 4, y: y + 18, text: clip(group, textSize, d.width-8), size: textSize, ink: inkText, bold: true})
+			d.add(words{x: 4, y: y + 18, text: clip(group, textSize, d.width-8), size: textSize, ink: inkText,
+				bold: true})
 			y += 26
 		}
 		mid := y + row/2

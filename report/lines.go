@@ -97,7 +97,8 @@ func drawLines(d *drawing, l *study.Lines, top float64) {
 	if l.Diagonal {
 		low, high := math.Max(x.low, y.low), math.Min(x.high, y.high)
 		if low < high {
-			d.add(stroke{points: []point{{x.at(low), y.at(low)}, {x.at(high), y.at(high)}}, ink: inkAxis, width: 1.2, dash: []float64{3, 3}})
+			d.add(stroke{points: []point{{x.at(low), y.at(low)}, {x.at(high), y.at(high)}}, ink: inkAxis, width: 1.2,
+				dash: []float64{3, 3}})
 		}
 	}
 	for i, s := range l.Series {

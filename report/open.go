@@ -18,9 +18,9 @@ import (
 	"unseen/study"
 )
 
-// Open makes a document of runs: files and folders that this program wrote. A run is a study's JSON file, what
-// unseen study --json printed, an evaluation, a dial, a model file, a document that [Document.WriteJSON] wrote, or a folder with some of
-// these. Errors name the file and what to do.
+// Open makes a document of runs: files and folders that this program wrote. A run is a study's JSON
+// file, what unseen study --json printed, an evaluation, a dial, a model file, a document that
+// [Document.WriteJSON] wrote, or a folder with some of these. Errors name the file and what to do.
 func Open(title string, runs ...string) (*Document, error) {
 	d := &Document{Title: title}
 	var files []Fact
@@ -54,7 +54,9 @@ func Open(title string, runs ...string) (*Document, error) {
 	if d.Title == "" {
 		d.Title = "What unseen found"
 	}
-	d.Add(Section{Name: "files", Title: "Files", Text: []string{"What this report was made of. Whoever has the same files can make the same report, to the byte."}, FactsTitle: "Checksums", Facts: files})
+	d.Add(Section{Name: "files", Title: "Files",
+		Text: []string{"What this report was made of. Whoever has the same files can make the same report, to " +
+			"the byte."}, FactsTitle: "Checksums", Facts: files})
 	return d, nil
 }
 
@@ -79,7 +81,8 @@ func filesOf(run string) ([]string, error) {
 		}
 	}
 	if len(paths) == 0 {
-		return nil, fmt.Errorf("%w: the folder %s has no results (.json) and no model (.safetensors); make some with unseen study all --out %s", ErrRun, run, run)
+		return nil, fmt.Errorf("%w: the folder %s has no results (.json) and no model (.safetensors); make some "+
+			"with unseen study all --out %s", ErrRun, run, run)
 	}
 	return inOrder(paths), nil
 }
@@ -96,7 +99,8 @@ func inOrder(paths []string) []string {
 
 func unreadable(path string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: there is no %s; give a file or folder that unseen study --out or unseen fit -o wrote (%w)", ErrRun, path, fs.ErrNotExist)
+		return fmt.Errorf("%w: there is no %s; give a file or folder that unseen study --out or unseen fit -o "+
+			"wrote (%w)", ErrRun, path, fs.ErrNotExist)
 	}
 	return fmt.Errorf("%w: %s cannot be read: %w; mend its permissions", ErrRun, path, cause(err))
 }
@@ -127,7 +131,8 @@ func openFile(path string) (*Document, error) {
 		return nil, unreadable(path, err)
 	}
 	if info.Size() > largest {
-		return nil, fmt.Errorf("%w: %s has %d MB, more than any results have; give a .json file that unseen study wrote", ErrRun, path, info.Size()>>20)
+		return nil, fmt.Errorf("%w: %s has %d MB, more than any results have; give a .json file that unseen "+
+			"study wrote", ErrRun, path, info.Size()>>20)
 	}
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -146,7 +151,8 @@ func parse(path string, raw []byte) (*Document, error) {
 	}
 	raw = bytes.TrimPrefix(raw, []byte("\xef\xbb\xbf"))
 	if err := json.Unmarshal(raw, &kind); err != nil {
-		return nil, fmt.Errorf("%w: %s is not JSON, or damaged: %w; give a .json file that unseen study --out wrote, or a model's .safetensors", ErrRun, path, err)
+		return nil, fmt.Errorf("%w: %s is not JSON, or damaged: %w; give a .json file that unseen study --out "+
+			"wrote, or a model's .safetensors", ErrRun, path, err)
 	}
 	damaged := func(err error) error {
 		return fmt.Errorf("%w: %s is damaged: %w; write it anew", ErrRun, path, err)
@@ -177,7 +183,8 @@ func parse(path string, raw []byte) (*Document, error) {
 		if e.Panel == nil || slices.ContainsFunc(e.Others, func(o evaluate.Other) bool { return o.Panel == nil }) {
 			return nil, damaged(errors.New("it has no panel"))
 		}
-		d := &Document{Title: "What " + e.Model + " is worth", Sections: OfEvaluation(e), Summary: []string{evaluationWords(e)}}
+		d := &Document{Title: "What " + e.Model + " is worth", Sections: OfEvaluation(e),
+			Summary: []string{evaluationWords(e)}}
 		if err := d.check(); err != nil {
 			return nil, damaged(err)
 		}
@@ -191,7 +198,8 @@ func parse(path string, raw []byte) (*Document, error) {
 		if len(words) == 0 {
 			return nil, damaged(errors.New("it has no curve"))
 		}
-		return &Document{Title: "What the dial of " + dial.Model + " costs", Sections: OfDial(dial), Summary: words[:min(2, len(words))]}, nil
+		return &Document{Title: "What the dial of " + dial.Model + " costs", Sections: OfDial(dial),
+			Summary: words[:min(2, len(words))]}, nil
 	case kind.Study != "":
 		r := new(study.Result)
 		if err := json.Unmarshal(raw, r); err != nil {
@@ -199,7 +207,8 @@ func parse(path string, raw []byte) (*Document, error) {
 		}
 		return ofStudies(path, []*study.Result{r})
 	}
-	return nil, fmt.Errorf("%w: %s is JSON, but neither of a study, an evaluation, a dial nor a report; give a file that unseen study --out, unseen evaluate -o or unseen dial -o wrote", ErrRun, path)
+	return nil, fmt.Errorf("%w: %s is JSON, but neither of a study, an evaluation, a dial nor a report; give a "+
+		"file that unseen study --out, unseen evaluate -o or unseen dial -o wrote", ErrRun, path)
 }
 
 func ofStudies(path string, results []*study.Result) (*Document, error) {
@@ -226,7 +235,8 @@ func sentence(r *study.Result) string {
 		return text + "."
 	}
 	if why := r.Small(); why != "" {
-		return text + ". Too small to tell (" + why + "); by these numbers, of " + number(float64(len(r.Findings)), 0) + " claims: " + counts + "."
+		return text + ". Too small to tell (" + why + "); by these numbers, of " +
+			number(float64(len(r.Findings)), 0) + " claims: " + counts + "."
 	}
 	text += ". Of " + number(float64(len(r.Findings)), 0) + " claims: " + counts + "."
 	return text

@@ -32,10 +32,14 @@ func TestPageHasEverything(t *testing.T) {
 		"<!doctype html>", "In plain words", "Judged by the links that happen to exist", // summary
 		"?</span> too small to tell", "By these numbers: reproduced.", "~</span> weak", // verdicts
 		"training diverged", "quick version", // warnings
-		"6 of 8 intervals hold it", "Both maps have one scale", "The further to the upper left", "On the dotted diagonal", "A line that climbs", // captions
-		"log exposures on a small random share", "Settings and seeds", "2001, 2002", "area under the ROC curve", "96.42 <span class=\"spread\">± 0.31</span>",
+		// captions
+		"6 of 8 intervals hold it", "Both maps have one scale", "The further to the upper left",
+		"On the dotted diagonal", "A line that climbs",
+		"log exposures on a small random share", "Settings and seeds", "2001, 2002", "area under the ROC curve",
+		"96.42 <span class=\"spread\">± 0.31</span>",
 		"&lt;script&gt;alert(1)&lt;/script&gt;", "Environmental Science → Computer Science: 0.", "no value",
-		`scope="col"`, `scope="row"`, `role="img"`, `aria-label="True and learned. Heat map of 19 by 19 numbers`, "prefers-color-scheme:dark", "@media print",
+		`scope="col"`, `scope="row"`, `role="img"`, `aria-label="True and learned. Heat map of 19 by 19 numbers`,
+		"prefers-color-scheme:dark", "@media print",
 	} {
 		if !strings.Contains(page, s) {
 			t.Errorf("the page does not have %q", s)
@@ -116,8 +120,11 @@ func TestDocumentRoundTrip(t *testing.T) {
 // result is a study's, as unseen study --out writes it.
 func result() *study.Result {
 	return &study.Result{
-		Study: "table1", Title: "Table 1", Options: study.Options{Seeds: study.Seeds(7, 5), Preset: "safe"}, Findings: []study.Finding{{Claim: "a", Verdict: study.Met}},
-		Tables: []study.Table{{Name: "t", Title: "T", Head: "m", Columns: []study.Column{{Name: "AUC", Better: "higher", Digits: 1}}, Rows: []study.Row{{Name: "x", Cells: []study.Cell{study.Spread(96, .5)}}}}},
+		Study: "table1", Title: "Table 1", Options: study.Options{Seeds: study.Seeds(7, 5), Preset: "safe"},
+		Findings: []study.Finding{{Claim: "a", Verdict: study.Met}},
+		Tables: []study.Table{{Name: "t", Title: "T", Head: "m",
+			Columns: []study.Column{{Name: "AUC", Better: "higher", Digits: 1}},
+			Rows:    []study.Row{{Name: "x", Cells: []study.Cell{study.Spread(96, .5)}}}}},
 	}
 }
 
@@ -141,7 +148,8 @@ func TestOpenStudies(t *testing.T) {
 			continue
 		}
 		page := htmlOf(t, d)
-		if len(d.Sections) != sections || !strings.Contains(page, "Of 1 claims: 1 met.") || !strings.Contains(page, "mean ± one standard deviation") {
+		if len(d.Sections) != sections || !strings.Contains(page, "Of 1 claims: 1 met.") ||
+			!strings.Contains(page, "mean ± one standard deviation") {
 			t.Errorf("%s: %d sections, summary %q", run, len(d.Sections), d.Summary)
 		}
 	}
@@ -161,7 +169,8 @@ func tiny(t *testing.T, findings any) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nodes := model.Nodes{Vectors: vectors, Fields: []uint16{1, 1, 2}, FieldCount: 3, FieldNames: []string{"unknown", "Art & Craft", "Law"}}
+	nodes := model.Nodes{Vectors: vectors, Fields: []uint16{1, 1, 2}, FieldCount: 3,
+		FieldNames: []string{"unknown", "Art & Craft", "Law"}}
 	link, err := model.NewDiagonal(nodes, false)
 	if err != nil {
 		t.Fatal(err)
@@ -171,8 +180,10 @@ func tiny(t *testing.T, findings any) string {
 		t.Fatal(err)
 	}
 	m := model.Model{
-		Link: link, LinkParams: make([]float32, link.Size()), Propensity: propensity, PropensityParams: make([]float32, propensity.Size()),
-		Method: "bayes", Seed: 41, DataChecksum: "0123abcd", Hyperparameters: json.RawMessage(`{"method":"bayes","adam":{"rate":0.001},"starts":[0.3,0.9],"anchors":null}`),
+		Link: link, LinkParams: make([]float32, link.Size()), Propensity: propensity,
+		PropensityParams: make([]float32, propensity.Size()),
+		Method:           "bayes", Seed: 41, DataChecksum: "0123abcd",
+		Hyperparameters: json.RawMessage(`{"method":"bayes","adam":{"rate":0.001},"starts":[0.3,0.9],"anchors":null}`),
 	}
 	if findings != nil {
 		if m.Findings, err = json.Marshal(findings); err != nil {
@@ -187,13 +198,17 @@ func tiny(t *testing.T, findings any) string {
 }
 
 func TestOpenModel(t *testing.T) {
-	f := &fit.Findings{Class: fit.NotIdentified, Verdict: []string{"The scale is not identified: nothing is.", "More."}, Advice: []string{"log exposures"}, Cells: []fit.CellFinding{{Source: 1, Target: 2, Propensity: .25, Links: 3}}}
+	f := &fit.Findings{Class: fit.NotIdentified, Verdict: []string{"The scale is not identified: nothing is.",
+		"More."}, Advice: []string{"log exposures"},
+		Cells: []fit.CellFinding{{Source: 1, Target: 2, Propensity: .25, Links: 3}}}
 	d, err := report.Open("", tiny(t, f))
 	if err != nil {
 		t.Fatal(err)
 	}
 	page := htmlOf(t, d)
-	for _, s := range []string{"What tiny.safetensors has learned", "Model tiny.safetensors. The scale is not identified: nothing is.", "✗</span> not identified", "0123abcd", "<dd>41</dd>", "field-matrix",
+	for _, s := range []string{"What tiny.safetensors has learned",
+		"Model tiny.safetensors. The scale is not identified: nothing is.", "✗</span> not identified", "0123abcd",
+		"<dd>41</dd>", "field-matrix",
 		"adam.rate", "0.001", "0.3, 0.9", "Art &amp; Craft → Law: 0.25", "log exposures", "model digest (SHA-256)"} {
 		if !strings.Contains(page, s) {
 			t.Errorf("the page does not have %q", s)
@@ -227,7 +242,8 @@ func TestOpenRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	stranger := filepath.Join(folder, "stranger.safetensors")
-	if err := (&model.File{Metadata: map[string]string{"format": "pt"}, Tensors: []model.Tensor{{Name: "w", Shape: []int{1}, Data: []float32{1}}}}).Save(stranger); err != nil {
+	if err := (&model.File{Metadata: map[string]string{"format": "pt"},
+		Tensors: []model.Tensor{{Name: "w", Shape: []int{1}, Data: []float32{1}}}}).Save(stranger); err != nil {
 		t.Fatal(err)
 	}
 	for path, says := range map[string]string{
@@ -246,12 +262,14 @@ func TestOpenRefuses(t *testing.T) {
 		file("doc.json", `{"sections": [{"tables": "x"}]}`):                                                        "is damaged",
 		file("none.json", `{"sections": []}`):                                                                      "is damaged",
 		file("cells.json", `{"study":"t","tables":[{"columns":[{"name":"a"}],"rows":[{"name":"r","cells":[]}]}]}`): "0 cells for 1 columns",
-		file("cut.safetensors", string(cut[:len(cut)-5])):                                                          "cut.safetensors",
-		file("text.safetensors", "hello"):                                                                          "text.safetensors",
-		stranger:                                                                                                   "no model of unseen",
+		file("cut.safetensors", string(cut[:len(
+			cut)-5])): "cut.safetensors",
+		file("text.safetensors", "hello"): "text.safetensors",
+		stranger:                          "no model of unseen",
 	} {
 		d, err := report.Open("", path)
-		if err == nil || d != nil || !errors.Is(err, report.ErrRun) || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), filepath.Base(path)) || !strings.Contains(err.Error(), "; ") {
+		if err == nil || d != nil || !errors.Is(err, report.ErrRun) || !strings.Contains(err.Error(), says) ||
+			!strings.Contains(err.Error(), filepath.Base(path)) || !strings.Contains(err.Error(), "; ") {
 			t.Errorf("%s: %v, want an error that names it and says %q", path, err, says)
 		}
 	}
@@ -272,7 +290,8 @@ func TestWriteFails(t *testing.T) {
 	}
 	d := &report.Document{Title: "x", Summary: []string{"y"}}
 	for _, path := range []string{target, filepath.Join(folder, "missing", "x.html")} {
-		if err := d.WriteHTML(path); err == nil || !strings.Contains(err.Error(), "cannot write "+path) || !strings.Contains(err.Error(), "; ") {
+		if err := d.WriteHTML(path); err == nil || !strings.Contains(err.Error(), "cannot write "+path) ||
+			!strings.Contains(err.Error(), "; ") {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
@@ -286,7 +305,8 @@ func TestWriteFails(t *testing.T) {
 	if err := d.WriteHTML(file); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.WriteFigures(filepath.Join(file, "x")); err == nil || !strings.Contains(err.Error(), "choose another") {
+	if _, err := d.WriteFigures(filepath.Join(file, "x")); err == nil ||
+		!strings.Contains(err.Error(), "choose another") {
 		t.Errorf("a folder in a file: %v", err)
 	}
 }
@@ -297,8 +317,10 @@ func TestLongTable(t *testing.T) {
 	for range 500 {
 		table.Rows = append(table.Rows, study.Row{Name: "r", Cells: []study.Cell{study.Number(-1)}})
 	}
-	page := htmlOf(t, &report.Document{Title: "x", Sections: []report.Section{{Title: "y", Tables: []study.Table{table}}}})
-	if n := strings.Count(page, "<td>−1</td>"); n != 400 || !strings.Contains(page, "100 more rows are in the files of the run") {
+	page := htmlOf(t, &report.Document{Title: "x",
+		Sections: []report.Section{{Title: "y", Tables: []study.Table{table}}}})
+	if n := strings.Count(page, "<td>−1</td>"); n != 400 ||
+		!strings.Contains(page, "100 more rows are in the files of the run") {
 		t.Errorf("%d rows are shown", n)
 	}
 }
@@ -310,13 +332,16 @@ func FuzzOpen(f *testing.F) {
 	}
 	document, err := json.Marshal(report.Document{Title: "x", Sections: []report.Section{
 		report.Panel{Title: "p", Rows: []report.PanelRow{{Name: "a", Estimate: 1, Lower: 0, Upper: 2}}}.Section(),
-		report.HeatPair{Title: "h", Labels: []string{"a"}, True: [][]float64{{1}}, Learned: [][]float64{{.5}}}.Section(),
-		report.Loop{Title: "l", Lines: []study.Line{{Name: "n", X: study.Numbers{0, 1}, Y: study.Numbers{.4, .6}}}}.Section(),
+		report.HeatPair{Title: "h", Labels: []string{"a"}, True: [][]float64{{1}},
+			Learned: [][]float64{{.5}}}.Section(),
+		report.Loop{Title: "l", Lines: []study.Line{{Name: "n", X: study.Numbers{0, 1},
+			Y: study.Numbers{.4, .6}}}}.Section(),
 	}})
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, seed := range [][]byte{raw, document, []byte(`{"studies":[{}]}`), []byte(`{"study":"x","figures":[{"heat":{"rows":["a"],"values":[null]}}]}`)} {
+	for _, seed := range [][]byte{raw, document, []byte(`{"studies":[{}]}`),
+		[]byte(`{"study":"x","figures":[{"heat":{"rows":["a"],"values":[null]}}]}`)} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
@@ -349,14 +374,16 @@ func TestVerdicts(t *testing.T) {
 		r.Findings = append(r.Findings, study.Finding{Claim: "a", Verdict: v})
 	}
 	page := htmlOf(t, &report.Document{Title: "t", Sections: []report.Section{report.OfStudy(r)}})
-	for _, s := range []string{"✓</span> reproduced", "~</span> partly", "✗</span> not reproduced", "✓</span> met", "✗</span> missed"} {
+	for _, s := range []string{"✓</span> reproduced", "~</span> partly", "✗</span> not reproduced", "✓</span> met",
+		"✗</span> missed"} {
 		if !strings.Contains(page, s) {
 			t.Errorf("the page does not have %q", s)
 		}
 	}
 	r.Options.Seeds = r.Options.Seeds[:4]
 	page = htmlOf(t, &report.Document{Title: "t", Sections: []report.Section{report.OfStudy(r)}})
-	if strings.Contains(page, "✓") || strings.Contains(page, "✗") || !strings.Contains(page, "too small to tell (4 seeds)") {
+	if strings.Contains(page, "✓") || strings.Contains(page, "✗") ||
+		!strings.Contains(page, "too small to tell (4 seeds)") {
 		t.Error("four seeds give a verdict")
 	}
 }

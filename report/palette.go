@@ -63,8 +63,10 @@ func makePalette() map[ink]shades {
 		"calm": {hex("3c4654"), hex("c3ced9")}, "calm-back": {hex("e9ecf1"), hex("28303a")},
 	}
 	for i, s := range []shades{
-		{hex("1f5fc4"), hex("6ea8ff")}, {hex("c2410c"), hex("ff9b63")}, {hex("0f766e"), hex("4fd1c1")}, {hex("7c3aed"), hex("c4a1ff")},
-		{hex("946200"), hex("e6c15a")}, {hex("be185d"), hex("ff8fbd")}, {hex("4d7c0f"), hex("a8d65c")}, {hex("475569"), hex("b3c0cf")},
+		{hex("1f5fc4"), hex("6ea8ff")}, {hex("c2410c"), hex("ff9b63")}, {hex("0f766e"), hex("4fd1c1")},
+		{hex("7c3aed"), hex("c4a1ff")},
+		{hex("946200"), hex("e6c15a")}, {hex("be185d"), hex("ff8fbd")}, {hex("4d7c0f"), hex("a8d65c")},
+		{hex("475569"), hex("b3c0cf")},
 	} {
 		p[seriesInk(i)] = s
 	}

@@ -30,13 +30,16 @@ type PanelRow struct {
 
 // Section draws the panel and has its numbers as a table.
 func (p Panel) Section() Section {
-	f := study.Figure{Name: "panel", Title: "Estimates and their intervals", Caption: p.Caption, Intervals: &study.Intervals{XTitle: p.What}}
+	f := study.Figure{Name: "panel", Title: "Estimates and their intervals", Caption: p.Caption,
+		Intervals: &study.Intervals{XTitle: p.What}}
 	t := study.Table{Name: "panel", Title: "The numbers", Head: "judged by", Detail: true, Columns: []study.Column{
-		{Name: "estimate", Digits: 4}, {Name: "from", Digits: 4}, {Name: "to", Digits: 4}, {Name: "truth", Digits: 4}, {Name: "truth inside"},
+		{Name: "estimate", Digits: 4}, {Name: "from", Digits: 4}, {Name: "to", Digits: 4}, {Name: "truth", Digits: 4},
+		{Name: "truth inside"},
 	}}
 	known, inside := 0, 0
 	for _, r := range p.Rows {
-		row := study.Interval{Name: r.Name, Group: r.Group, Estimate: study.Mark(r.Estimate), Low: study.Mark(r.Lower), High: study.Mark(r.Upper)}
+		row := study.Interval{Name: r.Name, Group: r.Group, Estimate: study.Mark(r.Estimate), Low: study.Mark(r.Lower),
+			High: study.Mark(r.Upper)}
 		truth, covers := study.Cell{}, study.Cell{}
 		if r.Truth != nil {
 			m := study.Mark(*r.Truth)
@@ -55,7 +58,8 @@ func (p Panel) Section() Section {
 		if r.Group != "" {
 			name = r.Group + ": " + name
 		}
-		t.Rows = append(t.Rows, study.Row{Name: name, Cells: []study.Cell{study.Number(r.Estimate), study.Number(r.Lower), study.Number(r.Upper), truth, covers}})
+		t.Rows = append(t.Rows, study.Row{Name: name, Cells: []study.Cell{study.Number(r.Estimate),
+			study.Number(r.Lower), study.Number(r.Upper), truth, covers}})
 	}
 	if f.Caption == "" {
 		f.Caption = "Each dot is an estimate, its whiskers the interval that says how far it may be off."
@@ -63,7 +67,8 @@ func (p Panel) Section() Section {
 			f.Caption += fmt.Sprintf(" Diamonds are the truth: %d of %d intervals hold it.", inside, known)
 		}
 	}
-	return Section{Name: or(p.Name, "panel"), Title: p.Title, Text: p.Text, Figures: []study.Figure{f}, Tables: []study.Table{t}}
+	return Section{Name: or(p.Name, "panel"), Title: p.Title, Text: p.Text, Figures: []study.Figure{f},
+		Tables: []study.Table{t}}
 }
 
 // HeatPair is a true matrix beside the learned one, such as the propensities of ordered pairs of fields.
@@ -86,7 +91,9 @@ func (h HeatPair) Section() Section {
 		h.High = 1
 	}
 	matrix := func(title string, values [][]float64) *study.HeatMap {
-		m := &study.HeatMap{Title: title, RowTitle: or(h.RowTitle, "field of the source"), ColumnTitle: or(h.ColumnTitle, "field of the target"), Rows: h.Labels, Columns: h.Labels, Low: h.Low, High: h.High}
+		m := &study.HeatMap{Title: title, RowTitle: or(h.RowTitle, "field of the source"),
+			ColumnTitle: or(h.ColumnTitle, "field of the target"), Rows: h.Labels, Columns: h.Labels, Low: h.Low,
+			High: h.High}
 		for _, row := range values {
 			m.Values = append(m.Values, row)
 		}
@@ -96,12 +103,14 @@ func (h HeatPair) Section() Section {
 	heat.Beside = matrix("learned", h.Learned)
 	caption := h.Caption
 	if caption == "" {
-		caption = "The darker or, on a dark screen, the brighter, the larger. Both maps have one scale: where they look alike, what was learned is right."
+		caption = "The darker or, on a dark screen, the brighter, the larger. Both maps have one scale: where " +
+			"they look alike, what was learned is right."
 		if e, n := meanError(h.True, h.Learned); n > 0 {
 			caption += fmt.Sprintf(" Over %d cells the mean absolute difference is %s.", n, brief(e))
 		}
 	}
-	return Section{Name: or(h.Name, "heat"), Title: h.Title, Text: h.Text, Figures: []study.Figure{{Name: "pair", Title: "True and learned", Caption: caption, Heat: heat}}}
+	return Section{Name: or(h.Name, "heat"), Title: h.Title, Text: h.Text,
+		Figures: []study.Figure{{Name: "pair", Title: "True and learned", Caption: caption, Heat: heat}}}
 }
 
 // meanError is the mean absolute difference of two matrices over the cells that both have.
@@ -141,12 +150,14 @@ func (c Curve) figure() study.Figure {
 	switch c.Kind {
 	case PrecisionRecall:
 		f.Name, title = "precision-recall", "Precision and recall"
-		f.Lines.XTitle, f.Lines.YTitle = "recall: share of the relevant that is found", "precision: share of what is found that is relevant"
+		f.Lines.XTitle, f.Lines.YTitle = "recall: share of the relevant that is found",
+			"precision: share of what is found that is relevant"
 		caption = "The further to the upper right, the better."
 	case Calibration:
 		f.Name, title = "calibration", "Calibration"
 		f.Lines.XTitle, f.Lines.YTitle, f.Lines.Diagonal = "predicted probability", "share that is relevant", true
-		caption = "On the dotted diagonal a prediction means what it says. Above it relevance is underestimated, below it overestimated."
+		caption = "On the dotted diagonal a prediction means what it says. Above it relevance is " +
+			"underestimated, below it overestimated."
 		highest := 0.
 		for _, l := range c.Lines {
 			for _, x := range l.X {
@@ -198,11 +209,13 @@ type Loop struct {
 func (l Loop) Section() Section {
 	caption := l.Caption
 	if caption == "" {
-		caption = "A line that climbs is a recommender that narrows: what it showed before it shows more often. Bands are where four of five repetitions are."
+		caption = "A line that climbs is a recommender that narrows: what it showed before it shows more often. " +
+			"Bands are where four of five repetitions are."
 	}
 	return Section{Name: or(l.Name, "loop"), Title: l.Title, Text: l.Text, Figures: []study.Figure{{
 		Name: "rounds", Title: "Round by round", Caption: caption,
-		Lines: &study.Lines{XTitle: "round of training on what was recommended", YTitle: or(l.YTitle, "share of recommendations within the own field"), Series: l.Lines},
+		Lines: &study.Lines{XTitle: "round of training on what was recommended",
+			YTitle: or(l.YTitle, "share of recommendations within the own field"), Series: l.Lines},
 	}}}
 }
 

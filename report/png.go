@@ -17,7 +17,8 @@ const pngScale = 2
 
 // png draws a drawing in its light colours.
 func (d *drawing) png() ([]byte, error) {
-	p := &painter{image: image.NewRGBA(image.Rect(0, 0, int(math.Ceil(d.width*pngScale)), int(math.Ceil(d.height*pngScale))))}
+	p := &painter{image: image.NewRGBA(image.Rect(0, 0, int(math.Ceil(d.width*pngScale)),
+		int(math.Ceil(d.height*pngScale))))}
 	draw.Draw(p.image, p.image.Bounds(), image.NewUniform(palette[inkPaper].light), image.Point{}, draw.Src)
 	for _, s := range d.shapes {
 		p.shape(s)
@@ -75,7 +76,8 @@ func (p *painter) fill(polygons [][]point, i ink, alpha float64) {
 	if !finite(low.x, low.y, high.x, high.y) {
 		return
 	}
-	bounds := image.Rect(int(math.Floor(low.x*pngScale)), int(math.Floor(low.y*pngScale)), int(math.Ceil(high.x*pngScale)), int(math.Ceil(high.y*pngScale)))
+	bounds := image.Rect(int(math.Floor(low.x*pngScale)), int(math.Floor(low.y*pngScale)),
+		int(math.Ceil(high.x*pngScale)), int(math.Ceil(high.y*pngScale)))
 	bounds = bounds.Intersect(p.image.Bounds())
 	if bounds.Empty() {
 		return
@@ -116,7 +118,8 @@ func (p *painter) stroke(points []point, dash []float64, width float64, i ink) {
 				continue
 			}
 			nx, ny := -(b.y-a.y)/length*width/2, (b.x-a.x)/length*width/2
-			outline = append(outline, []point{{a.x - nx, a.y - ny}, {b.x - nx, b.y - ny}, {b.x + nx, b.y + ny}, {a.x + nx, a.y + ny}})
+			outline = append(outline, []point{{a.x - nx, a.y - ny}, {b.x - nx, b.y - ny}, {b.x + nx, b.y + ny},
+				{a.x + nx, a.y + ny}})
 			if k > 1 {
 				outline = append(outline, circle(a, width/2))
 			}

@@ -40,10 +40,12 @@ func wellFormed(t *testing.T, text string) string {
 }
 
 func TestGoldenFigure(t *testing.T) {
-	f := study.Figure{Name: "tiny", Title: "Tiny <figure>", Lines: &study.Lines{XTitle: "round", YTitle: "share", Series: []study.Line{
-		{Name: "naive", X: study.Numbers{0, 1, 2}, Y: study.Numbers{.2, .4, .8}, Low: study.Numbers{.1, .3, .7}, High: study.Numbers{.3, .5, .9}},
-		{Name: "truth", X: study.Numbers{0, 2}, Y: study.Numbers{.25, .25}, Reference: true},
-	}}}
+	f := study.Figure{Name: "tiny", Title: "Tiny <figure>", Lines: &study.Lines{XTitle: "round", YTitle: "share",
+		Series: []study.Line{
+			{Name: "naive", X: study.Numbers{0, 1, 2}, Y: study.Numbers{.2, .4, .8}, Low: study.Numbers{.1, .3, .7},
+				High: study.Numbers{.3, .5, .9}},
+			{Name: "truth", X: study.Numbers{0, 2}, Y: study.Numbers{.25, .25}, Reference: true},
+		}}}
 	got := drawFigure(f, narrowWidth, true).svg(false)
 	wellFormed(t, got)
 	path := filepath.Join("testdata", "tiny.svg")
@@ -66,15 +68,23 @@ const hostile = `<script>alert("1")</script>&'</svg>` + "\x00\x0b\xff"
 
 func hostileDocument() *Document {
 	figures := []study.Figure{
-		{Name: hostile, Title: hostile, Caption: hostile, Heat: &study.HeatMap{Title: hostile, RowTitle: hostile, ColumnTitle: hostile, Rows: []string{hostile}, Columns: []string{hostile}, Values: []study.Numbers{{1}}}},
-		{Name: hostile, Title: hostile, Lines: &study.Lines{XTitle: hostile, YTitle: hostile, Series: []study.Line{{Name: hostile, X: study.Numbers{1, 2}, Y: study.Numbers{1, 2}}, {Name: hostile}}}},
-		{Name: "../../" + hostile, Title: hostile, Bars: &study.Bars{YTitle: hostile, Groups: []string{hostile}, Series: []study.Bar{{Name: hostile, Values: study.Numbers{1}}}}},
-		{Name: hostile, Title: hostile, Intervals: &study.Intervals{XTitle: hostile, Legend: hostile, Rows: []study.Interval{{Name: hostile, Group: hostile, Estimate: 1, Low: 0, High: 2}}}},
+		{Name: hostile, Title: hostile, Caption: hostile, Heat: &study.HeatMap{Title: hostile, RowTitle: hostile,
+			ColumnTitle: hostile, Rows: []string{hostile}, Columns: []string{hostile}, Values: []study.Numbers{{1}}}},
+		{Name: hostile, Title: hostile, Lines: &study.Lines{XTitle: hostile, YTitle: hostile,
+			Series: []study.Line{{Name: hostile, X: study.Numbers{1, 2}, Y: study.Numbers{1, 2}}, {Name: hostile}}}},
+		{Name: "../../" + hostile, Title: hostile, Bars: &study.Bars{YTitle: hostile, Groups: []string{hostile},
+			Series: []study.Bar{{Name: hostile, Values: study.Numbers{1}}}}},
+		{Name: hostile, Title: hostile, Intervals: &study.Intervals{XTitle: hostile, Legend: hostile,
+			Rows: []study.Interval{{Name: hostile, Group: hostile, Estimate: 1, Low: 0, High: 2}}}},
 	}
 	return &Document{Title: hostile, Summary: []string{hostile}, Sections: []Section{{
-		Name: hostile, Title: hostile, Text: []string{hostile}, Warnings: []string{hostile}, Findings: []study.Finding{{Claim: hostile, Verdict: study.Verdict(hostile), Words: hostile}},
-		Advice: []string{hostile}, Figures: figures, Notes: []string{hostile}, Facts: []Fact{{hostile, hostile}}, FactsTitle: hostile,
-		Tables: []study.Table{{Name: hostile, Title: hostile, Head: hostile, Columns: []study.Column{{Name: hostile, Means: hostile}}, Rows: []study.Row{{Name: hostile, Cells: []study.Cell{study.Word(hostile)}}}}},
+		Name: hostile, Title: hostile, Text: []string{hostile}, Warnings: []string{hostile},
+		Findings: []study.Finding{{Claim: hostile, Verdict: study.Verdict(hostile), Words: hostile}},
+		Advice:   []string{hostile}, Figures: figures, Notes: []string{hostile}, Facts: []Fact{{hostile, hostile}},
+		FactsTitle: hostile,
+		Tables: []study.Table{{Name: hostile, Title: hostile, Head: hostile,
+			Columns: []study.Column{{Name: hostile, Means: hostile}},
+			Rows:    []study.Row{{Name: hostile, Cells: []study.Cell{study.Word(hostile)}}}}},
 	}}}
 }
 
@@ -87,7 +97,8 @@ func TestEscaping(t *testing.T) {
 	if bytes.Contains(page, []byte("<script")) || bytes.Contains(page, []byte("alert(\"")) {
 		t.Error("the page has a script in it")
 	}
-	if opened, closed := bytes.Count(page, []byte("<svg")), bytes.Count(page, []byte("</svg>")); opened != closed || opened != 2*len(d.Sections[0].Figures) {
+	if opened, closed := bytes.Count(page, []byte("<svg")), bytes.Count(page, []byte("</svg>")); opened != closed ||
+		opened != 2*len(d.Sections[0].Figures) {
 		t.Errorf("%d drawings are opened and %d closed", opened, closed)
 	}
 	folder := t.TempDir()
@@ -119,30 +130,40 @@ func TestEscaping(t *testing.T) {
 func TestOddNumbers(t *testing.T) {
 	nan, inf := math.NaN(), math.Inf(1)
 	truth := func(x float64) *study.Mark { m := study.Mark(x); return &m }
-	numbers := []study.Numbers{nil, {}, {nan}, {nan, nan, nan}, {inf, -inf, 1}, {1}, {0, 0, 0}, {5, 5, 5}, {-1, nan, 1}, {1e300, -1e300, 0}, {math.MaxFloat64, -math.MaxFloat64}, {1e-300, 2e-300, 0}, {1e9, 1e9 + 1, 1e9 + 2}, {-5, -4}}
+	numbers := []study.Numbers{nil, {}, {nan}, {nan, nan, nan}, {inf, -inf, 1}, {1}, {0, 0, 0}, {5, 5, 5},
+		{-1, nan, 1}, {1e300, -1e300, 0}, {math.MaxFloat64, -math.MaxFloat64}, {1e-300, 2e-300, 0},
+		{1e9, 1e9 + 1, 1e9 + 2}, {-5, -4}}
 	var figures []study.Figure
 	for _, n := range numbers {
 		for _, log := range []bool{false, true} {
-			figures = append(figures, study.Figure{Lines: &study.Lines{LogX: log, LogY: log, Diagonal: true, Series: []study.Line{{X: study.Numbers{1, 2, 3}, Y: n, Low: n, High: n}, {X: n, Y: n}, {Reference: true, X: n}}}})
+			figures = append(figures, study.Figure{Lines: &study.Lines{LogX: log, LogY: log, Diagonal: true,
+				Series: []study.Line{{X: study.Numbers{1, 2, 3}, Y: n, Low: n, High: n}, {X: n, Y: n},
+					{Reference: true, X: n}}}})
 		}
 		figures = append(figures,
 			study.Figure{Lines: &study.Lines{Shares: true, Series: []study.Line{{X: n, Y: n}}}},
-			study.Figure{Bars: &study.Bars{Groups: []string{"a", "b", "c"}, Series: []study.Bar{{Values: n, Errors: n}, {Values: study.Numbers{1, 2, 3}, Errors: n}}}},
-			study.Figure{Heat: &study.HeatMap{Rows: []string{"a"}, Columns: []string{"b", "c"}, Values: []study.Numbers{n, n}, Beside: &study.HeatMap{Values: []study.Numbers{n}}}},
+			study.Figure{Bars: &study.Bars{Groups: []string{"a", "b", "c"}, Series: []study.Bar{{Values: n, Errors: n},
+				{Values: study.Numbers{1, 2, 3}, Errors: n}}}},
+			study.Figure{Heat: &study.HeatMap{Rows: []string{"a"}, Columns: []string{"b", "c"},
+				Values: []study.Numbers{n, n}, Beside: &study.HeatMap{Values: []study.Numbers{n}}}},
 			study.Figure{Heat: &study.HeatMap{Low: nan, High: inf, Values: []study.Numbers{n}}})
 		v := &study.Intervals{}
 		for i := range n {
-			v.Rows = append(v.Rows, study.Interval{Name: "a", Estimate: study.Mark(n[i]), Low: study.Mark(n[len(n)-1-i]), High: study.Mark(n[i]), Truth: truth(n[0])})
+			v.Rows = append(v.Rows, study.Interval{Name: "a", Estimate: study.Mark(n[i]),
+				Low: study.Mark(n[len(n)-1-i]), High: study.Mark(n[i]), Truth: truth(n[0])})
 		}
 		figures = append(figures, study.Figure{Intervals: v})
 	}
 	many := make(study.Numbers, 500)
 	figures = append(figures,
-		study.Figure{Heat: &study.HeatMap{Rows: make([]string, 500), Columns: make([]string, 500), Values: []study.Numbers{many}}},
+		study.Figure{Heat: &study.HeatMap{Rows: make([]string, 500), Columns: make([]string, 500),
+			Values: []study.Numbers{many}}},
 		study.Figure{Bars: &study.Bars{Groups: make([]string, 500), Series: []study.Bar{{Values: many}}}},
 		study.Figure{Intervals: &study.Intervals{Rows: make([]study.Interval, 500)}},
 		study.Figure{Lines: &study.Lines{Series: make([]study.Line, 500)}})
-	figures = append(figures, study.Figure{}, study.Figure{Heat: &study.HeatMap{}}, study.Figure{Lines: &study.Lines{}}, study.Figure{Bars: &study.Bars{}}, study.Figure{Intervals: &study.Intervals{}})
+	figures = append(figures, study.Figure{}, study.Figure{Heat: &study.HeatMap{}},
+		study.Figure{Lines: &study.Lines{}}, study.Figure{Bars: &study.Bars{}},
+		study.Figure{Intervals: &study.Intervals{}})
 	for i, f := range figures {
 		for _, width := range []float64{wideWidth, narrowWidth} {
 			d := drawFigure(f, width, true)
@@ -166,8 +187,10 @@ func TestOddNumbers(t *testing.T) {
 // A picture of known shapes has their colours where they are.
 func TestPNG(t *testing.T) {
 	d := &drawing{width: 100, height: 60}
-	d.add(box{10, 10, 20, 20, seriesInk(0), ""}, stroke{points: []point{{40, 20}, {60, 20}, {60, 40}}, ink: seriesInk(1), width: 6},
-		mark{80, 20, disc, seriesInk(2), ""}, mark{80, 40, ring, seriesInk(3), ""}, area{[]point{{5, 45}, {35, 45}, {35, 58}, {5, 58}}, seriesInk(0), .5},
+	d.add(box{10, 10, 20, 20, seriesInk(0), ""}, stroke{points: []point{{40, 20}, {60, 20}, {60, 40}},
+		ink: seriesInk(1), width: 6},
+		mark{80, 20, disc, seriesInk(2), ""}, mark{80, 40, ring, seriesInk(3), ""},
+		area{[]point{{5, 45}, {35, 45}, {35, 58}, {5, 58}}, seriesInk(0), .5},
 		words{x: 40, y: 55, text: "MMM", size: 12, ink: inkText})
 	raw, err := d.png()
 	if err != nil {
@@ -186,8 +209,10 @@ func TestPNG(t *testing.T) {
 		what, got, want string
 	}{
 		{"inside the box", at(20, 20), light(seriesInk(0))}, {"outside", at(5, 5), light(inkPaper)},
-		{"on the line", at(50, 20), light(seriesInk(1))}, {"at its corner", at(60, 20), light(seriesInk(1))}, {"beside it", at(50, 26), light(inkPaper)},
-		{"in the disc", at(80, 20), light(seriesInk(2))}, {"in the ring's hole", at(80, 40), light(inkPaper)}, {"on the ring", at(80-markRadius, 40), light(seriesInk(3))},
+		{"on the line", at(50, 20), light(seriesInk(1))}, {"at its corner", at(60, 20), light(seriesInk(1))},
+		{"beside it", at(50, 26), light(inkPaper)},
+		{"in the disc", at(80, 20), light(seriesInk(2))}, {"in the ring's hole", at(80, 40), light(inkPaper)},
+		{"on the ring", at(80-markRadius, 40), light(seriesInk(3))},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s it is %s, want %s", c.what, c.got, c.want)
@@ -214,7 +239,8 @@ func TestContrast(t *testing.T) {
 	}
 	atLeast := func(front, back ink, least float64) {
 		t.Helper()
-		for name, c := range map[string]float64{"light": contrast(palette[front].light, palette[back].light), "dark": contrast(palette[front].dark, palette[back].dark)} {
+		for name, c := range map[string]float64{"light": contrast(palette[front].light, palette[back].light),
+			"dark": contrast(palette[front].dark, palette[back].dark)} {
 			if c < least {
 				t.Errorf("%s on %s has a contrast of %.2f on %s screens, want %v", front, back, c, name, least)
 			}
@@ -283,7 +309,8 @@ func TestNumber(t *testing.T) {
 		x      float64
 		digits int
 		want   string
-	}{{0, 0, "0"}, {-.001, 2, "0.00"}, {-1234.5, 1, "−1,234.5"}, {1e6, 0, "1,000,000"}, {math.NaN(), 2, "no value"}, {math.Inf(-1), 2, "−∞"}, {999, 0, "999"}} {
+	}{{0, 0, "0"}, {-.001, 2, "0.00"}, {-1234.5, 1, "−1,234.5"}, {1e6, 0, "1,000,000"}, {math.NaN(), 2, "no value"},
+		{math.Inf(-1), 2, "−∞"}, {999, 0, "999"}} {
 		if got := number(c.x, c.digits); got != c.want {
 			t.Errorf("number(%v, %d) is %q, want %q", c.x, c.digits, got, c.want)
 		}
@@ -354,8 +381,10 @@ func TestDashes(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	d := Document{Sections: []Section{{Title: "Who is shown to whom?"}, {Name: "who-is-shown-to-whom"}, {Title: "π̂"}, {Title: "Summary"}}}
-	if got, want := d.names(), []string{"who-is-shown-to-whom", "who-is-shown-to-whom-2", "part", "summary-2"}; !slices.Equal(got, want) {
+	d := Document{Sections: []Section{{Title: "Who is shown to whom?"}, {Name: "who-is-shown-to-whom"}, {Title: "π̂"},
+		{Title: "Summary"}}}
+	if got, want := d.names(), []string{"who-is-shown-to-whom", "who-is-shown-to-whom-2", "part",
+		"summary-2"}; !slices.Equal(got, want) {
 		t.Errorf("names are %q, want %q", got, want)
 	}
 }
@@ -363,7 +392,8 @@ func TestNames(t *testing.T) {
 func TestBadDocuments(t *testing.T) {
 	for name, d := range map[string]*Document{
 		"nothing": {Title: "x"},
-		"cells":   {Sections: []Section{{Tables: []study.Table{{Columns: []study.Column{{}}, Rows: []study.Row{{Name: "a"}}}}}}},
+		"cells": {Sections: []Section{{Tables: []study.Table{{Columns: []study.Column{{}},
+			Rows: []study.Row{{Name: "a"}}}}}}},
 	} {
 		path := filepath.Join(t.TempDir(), "x")
 		_, figures := d.WriteFigures(path)

@@ -57,16 +57,20 @@ func sample() *report.Document {
 		}
 		return l
 	}
-	reference := study.Line{Name: "what relevance alone would give", X: study.Numbers{0, 19}, Y: study.Numbers{.42, .42}, Reference: true}
+	reference := study.Line{Name: "what relevance alone would give", X: study.Numbers{0, 19},
+		Y: study.Numbers{.42, .42}, Reference: true}
 	known := func(x float64) *float64 { return &x }
 
 	d := &report.Document{Title: "A library that learns what it never showed", Summary: []string{
-		"Judged by the links that happen to exist, the better recommender loses. Judged by all that is relevant, it wins: its true risk is 0.16 instead of 0.41.",
-		"Papers of small fields were hidden most: they are shown to other fields one time in five, and half of them rise by more than 20 places.",
+		"Judged by the links that happen to exist, the better recommender loses. Judged by all that is " +
+			"relevant, it wins: its true risk is 0.16 instead of 0.41.",
+		"Papers of small fields were hidden most: they are shown to other fields one time in five, and half of " +
+			"them rise by more than 20 places.",
 	}}
 	d.Add(
 		report.Panel{
-			Title: "Which recommender is better?", What: "risk (log-loss, lower is better)", Text: []string{"Every risk is judged on 20,000 pairs that neither recommender has seen."},
+			Title: "Which recommender is better?", What: "risk (log-loss, lower is better)",
+			Text: []string{"Every risk is judged on 20,000 pairs that neither recommender has seen."},
 			Rows: []report.PanelRow{
 				{Group: "naive", Name: "R_naive", Estimate: .162, Lower: .155, Upper: .169, Truth: known(.412)},
 				{Group: "naive", Name: "R_w", Estimate: .401, Lower: .372, Upper: .430, Truth: known(.412)},
@@ -80,38 +84,58 @@ func sample() *report.Document {
 		},
 		report.HeatPair{Title: "Who is shown to whom", Labels: fields, True: truth, Learned: learned},
 		report.Curves{Title: "How well relevance is told", Curves: []report.Curve{
-			{Kind: report.ROC, Lines: []study.Line{curve("naive", .35), curve("corrected", .12), curve("the truth itself", .1)}},
+			{Kind: report.ROC, Lines: []study.Line{curve("naive", .35), curve("corrected", .12),
+				curve("the truth itself", .1)}},
 			{Kind: report.Calibration, Lines: []study.Line{calibration("naive", 1.3), calibration("corrected", .1)}},
 		}},
-		report.Loop{Title: "What becomes of it", Lines: []study.Line{rounds("naive", .95), rounds("corrected", .45), reference}},
+		report.Loop{Title: "What becomes of it", Lines: []study.Line{rounds("naive", .95), rounds("corrected", .45),
+			reference}},
 		report.Hidden{Title: "What nobody was shown", Papers: []report.HiddenPaper{
-			{"Sparse recovery of sediment cores <script>alert(1)</script>", "Geology", 181, 4, .91, .12, "Relevant to Mathematics, which sees one Geology paper in eight."},
-			{"Optimal transport for glaciers & ice", "Environmental Science", 96, 11, .74, .18, "Its own field cites it; others never see it."},
+			{"Sparse recovery of sediment cores <script>alert(1)</script>", "Geology", 181, 4, .91, .12,
+				"Relevant to Mathematics, which sees one Geology paper in eight."},
+			{"Optimal transport for glaciers & ice", "Environmental Science", 96, 11, .74, .18,
+				"Its own field cites it; others never see it."},
 		}},
 		report.Doctor{Fields: append([]string{"unknown"}, fields[:6]...), Findings: findings()},
 		report.OfStudy(&study.Result{
-			Study: "sizes", Title: "How the error falls with more data", Options: study.Options{Seeds: []uint64{2001, 2002}, Preset: "safe", Quick: true},
-			Setting: []string{"Worlds with known truth."}, Warnings: []string{"pu, seed 2002: training diverged."}, Seconds: 12.3,
+			Study: "sizes", Title: "How the error falls with more data",
+			Options: study.Options{Seeds: []uint64{2001, 2002}, Preset: "safe", Quick: true},
+			Setting: []string{"Worlds with known truth."}, Warnings: []string{"pu, seed 2002: training diverged."},
+			Seconds: 12.3,
 			Findings: []study.Finding{
-				{Claim: "the error of π̂ falls with the number of pairs", Verdict: study.Reproduced, Words: "From 55% at 32,000 pairs to 9% at 960,000."},
-				{Claim: "R_w, R_PU and R_AP have a higher AUC than MLE", Verdict: study.NotReproduced, Words: "In the mean −0.02, +0.01 and +0.00 points."},
+				{Claim: "the error of π̂ falls with the number of pairs", Verdict: study.Reproduced,
+					Words: "From 55% at 32,000 pairs to 9% at 960,000."},
+				{Claim: "R_w, R_PU and R_AP have a higher AUC than MLE", Verdict: study.NotReproduced,
+					Words: "In the mean −0.02, +0.01 and +0.00 points."},
 				{Claim: "precision rises", Verdict: study.Partly, Words: "In 3 of 5 worlds."},
 				{Claim: "bayes: AUC points over naive ≥ 2.00", Verdict: study.Met, Words: "In the mean 3.10."},
 				{Claim: "bayes: % error of π̂ ≤ 35.00", Verdict: study.Missed, Words: "In the mean 61."},
 			},
 			Figures: []study.Figure{
-				{Name: "error", Title: "Error of π̂", Caption: "Both axes are logarithmic: a straight line is a power law.", Lines: &study.Lines{XTitle: "pairs", YTitle: "relative error of π̂", LogX: true, LogY: true, Series: []study.Line{
-					{Name: "mle", X: study.Numbers{32e3, 1e5, 320e3, 960e3}, Y: study.Numbers{.55, .3, .16, .09}},
-					{Name: "bayes", X: study.Numbers{32e3, 1e5, 320e3, 960e3}, Y: study.Numbers{.31, .2, math.NaN(), .08}},
-				}}},
-				{Name: "bars", Title: "What each field gains", Caption: "Small fields gain most.", Bars: &study.Bars{YTitle: "points of recall over naive", Groups: []string{"Computer Science", "Environmental Science and Ecology", "Art"}, Series: []study.Bar{
-					{Name: "mle", Values: study.Numbers{12.1, 31.5, -2}, Errors: study.Numbers{1, 3, 1}}, {Name: "bayes", Values: study.Numbers{14, math.NaN(), 40.2}},
-				}}},
+				{Name: "error", Title: "Error of π̂",
+					Caption: "Both axes are logarithmic: a straight line is a power law.",
+					Lines: &study.Lines{XTitle: "pairs", YTitle: "relative error of π̂", LogX: true, LogY: true,
+						Series: []study.Line{
+							{Name: "mle", X: study.Numbers{32e3, 1e5, 320e3, 960e3},
+								Y: study.Numbers{.55, .3, .16, .09}},
+							{Name: "bayes", X: study.Numbers{32e3, 1e5, 320e3, 960e3},
+								Y: study.Numbers{.31, .2, math.NaN(), .08}},
+						}}},
+				{Name: "bars", Title: "What each field gains", Caption: "Small fields gain most.",
+					Bars: &study.Bars{YTitle: "points of recall over naive",
+						Groups: []string{"Computer Science", "Environmental Science and Ecology", "Art"},
+						Series: []study.Bar{
+							{Name: "mle", Values: study.Numbers{12.1, 31.5, -2}, Errors: study.Numbers{1, 3, 1}},
+							{Name: "bayes", Values: study.Numbers{14, math.NaN(), 40.2}},
+						}}},
 				{Name: "empty", Title: "Nothing came out", Lines: &study.Lines{}},
 			},
 			Tables: []study.Table{{Name: "t", Title: "Mean ± sd over 2 seeds", Head: "method", Columns: []study.Column{
-				{Name: "AUC", Digits: 2, Better: "higher", Means: "area under the ROC curve, %"}, {Name: "risk", Digits: 4, Better: "lower", Means: "true risk"}, {Name: "verdict"}},
-				Rows: []study.Row{{Name: "mle", Cells: []study.Cell{study.Spread(96.42, .31), study.Spread(.1637, .002), study.Word("fine")}}, {Name: "naive", Cells: []study.Cell{study.Number(84.45), {}, study.Word("✗")}}}}},
+				{Name: "AUC", Digits: 2, Better: "higher", Means: "area under the ROC curve, %"},
+				{Name: "risk", Digits: 4, Better: "lower", Means: "true risk"}, {Name: "verdict"}},
+				Rows: []study.Row{{Name: "mle", Cells: []study.Cell{study.Spread(96.42, .31),
+					study.Spread(.1637, .002), study.Word("fine")}},
+					{Name: "naive", Cells: []study.Cell{study.Number(84.45), {}, study.Word("✗")}}}}},
 		}),
 		report.Section{Title: "Many columns", Tables: []study.Table{wideTable(false), wideTable(true)}},
 	)
@@ -120,7 +144,8 @@ func sample() *report.Document {
 
 // wideTable does not fit on any screen.
 func wideTable(detail bool) study.Table {
-	t := study.Table{Name: "wide", Title: "Seed by seed", Head: "method", Detail: detail, Rows: []study.Row{{Name: "naive, with a name of some length"}, {Name: "bayes"}}}
+	t := study.Table{Name: "wide", Title: "Seed by seed", Head: "method", Detail: detail,
+		Rows: []study.Row{{Name: "naive, with a name of some length"}, {Name: "bayes"}}}
 	for seed := range 20 {
 		t.Columns = append(t.Columns, study.Column{Name: fmt.Sprint(2001 + seed), Digits: 2, Better: "higher"})
 		for i := range t.Rows {
@@ -132,12 +157,15 @@ func wideTable(detail bool) study.Table {
 
 func findings() *fit.Findings {
 	f := &fit.Findings{
-		Class:    fit.Weak,
-		Verdict:  []string{"The scale is weakly identified: 16.9% of all pairs are relevant, but that may be off by 27%.", "Pairs of one field are shown 3.8 times as often as pairs of two (3.3 to 4.5)."},
-		Advice:   []string{"log exposures on a small random share of the pairs and fit again", "or say what is known from outside: --anchor same=0.8±0.1"},
+		Class: fit.Weak,
+		Verdict: []string{"The scale is weakly identified: 16.9% of all pairs are relevant, but that may be off " +
+			"by 27%.", "Pairs of one field are shown 3.8 times as often as pairs of two (3.3 to 4.5)."},
+		Advice: []string{"log exposures on a small random share of the pairs and fit again",
+			"or say what is known from outside: --anchor same=0.8±0.1"},
 		Support:  fit.Support{Pairs: 12000, Links: 504, Sources: 1480, Effective: 9120, Cells: 36, Thin: 5},
 		MeanLink: fit.Scale{Value: .169, Error: .1, Lower: .133, Upper: .215},
-		Logged:   []fit.LoggedTest{{Group: "all", Pairs: 600, Shown: .31, Expected: .29, Z: 1.1, Allowing: .8}, {Group: "same", Pairs: 200, Shown: .8, Expected: .75, Z: 1.6}},
+		Logged: []fit.LoggedTest{{Group: "all", Pairs: 600, Shown: .31, Expected: .29, Z: 1.1, Allowing: .8},
+			{Group: "same", Pairs: 200, Shown: .8, Expected: .75, Z: 1.6}},
 	}
 	for i := range uint16(6) {
 		for j := range uint16(6) {
@@ -145,11 +173,14 @@ func findings() *fit.Findings {
 			if i == j {
 				p = .8
 			}
-			f.Cells = append(f.Cells, fit.CellFinding{Source: i + 1, Target: j + 1, Pairs: 300, Links: 20, Propensity: p + .01*float64(i+j), Lower: p - .05, Upper: p + .15, Relative: fit.Ratio{Value: p / .3}})
+			f.Cells = append(f.Cells, fit.CellFinding{Source: i + 1, Target: j + 1, Pairs: 300, Links: 20,
+				Propensity: p + .01*float64(i+j), Lower: p - .05, Upper: p + .15, Relative: fit.Ratio{Value: p / .3}})
 		}
 	}
 	for _, factor := range []float64{1, .5, .8, 1.25, 2} {
-		f.Ridge = append(f.Ridge, fit.RidgePoint{Factor: factor, Propensity: .3 * math.Sqrt(factor), MeanLink: .169 / math.Sqrt(factor), Risk: .16 + .02*math.Log(factor), Likelihood: -3 * math.Abs(math.Log(factor))})
+		f.Ridge = append(f.Ridge, fit.RidgePoint{Factor: factor, Propensity: .3 * math.Sqrt(factor),
+			MeanLink: .169 / math.Sqrt(factor), Risk: .16 + .02*math.Log(factor),
+			Likelihood: -3 * math.Abs(math.Log(factor))})
 	}
 	return f
 }

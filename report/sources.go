@@ -20,9 +20,11 @@ var noNumber = math.NaN()
 // OfStudy makes a section of any study: what it found, then its figures and tables, then how it was done. A study
 // without figures gets one of each table that has numbers to compare.
 func OfStudy(r *study.Result) Section {
-	s := Section{Name: r.Study, Title: r.Title, Warnings: slices.Clone(r.Warnings), Findings: r.Judged(), Figures: r.Figures, Tables: r.Tables, Notes: r.Setting}
+	s := Section{Name: r.Study, Title: r.Title, Warnings: slices.Clone(r.Warnings), Findings: r.Judged(),
+		Figures: r.Figures, Tables: r.Tables, Notes: r.Setting}
 	if r.Options.Quick {
-		s.Warnings = append([]string{"This is the quick version, on small worlds: it shows that everything works and says nothing about the paper."}, s.Warnings...)
+		s.Warnings = append([]string{"This is the quick version, on small worlds: it shows that everything " +
+			"works and says nothing about the paper."}, s.Warnings...)
 	}
 	if n := len(r.Findings); n > 0 {
 		claims := "claims"
@@ -31,7 +33,8 @@ func OfStudy(r *study.Result) Section {
 		}
 		s.Text = []string{fmt.Sprintf("%d %s: %s.", n, claims, tally(r.Findings))}
 		if why := r.Small(); why != "" {
-			s.Text[0] = fmt.Sprintf("%d %s; too small to tell (%s). By these numbers: %s.", n, claims, why, tally(r.Findings))
+			s.Text[0] = fmt.Sprintf("%d %s; too small to tell (%s). By these numbers: %s.", n, claims, why,
+				tally(r.Findings))
 		}
 	}
 	if len(r.Figures) == 0 {
@@ -46,7 +49,8 @@ func OfStudy(r *study.Result) Section {
 		seeds = append(seeds, fmt.Sprint(seed))
 	}
 	s.Facts = []Fact{{"study", r.Study}}
-	for _, f := range []Fact{{"seeds", strings.Join(seeds, ", ")}, {"preset", r.Options.Preset}, {"took", seconds(r.Seconds)}} {
+	for _, f := range []Fact{{"seeds", strings.Join(seeds, ", ")}, {"preset", r.Options.Preset},
+		{"took", seconds(r.Seconds)}} {
 		if f.Value != "" {
 			s.Facts = append(s.Facts, f)
 		}
@@ -70,7 +74,8 @@ func figureOf(t study.Table) (study.Figure, bool) {
 		if c.Better == "" {
 			continue
 		}
-		v := &study.Intervals{XTitle: or(c.Means, c.Name), Legend: "mean ± one standard deviation over the seeds", Digits: c.Digits}
+		v := &study.Intervals{XTitle: or(c.Means, c.Name), Legend: "mean ± one standard deviation over the seeds",
+			Digits: c.Digits}
 		spreads := false
 		for _, r := range t.Rows {
 			if j >= len(r.Cells) {
@@ -82,14 +87,16 @@ func figureOf(t study.Table) (study.Figure, bool) {
 			}
 			sd, has := r.Cells[j].Deviation()
 			spreads = spreads || has
-			v.Rows = append(v.Rows, study.Interval{Name: r.Name, Estimate: study.Mark(x), Low: study.Mark(x - sd), High: study.Mark(x + sd)})
+			v.Rows = append(v.Rows, study.Interval{Name: r.Name, Estimate: study.Mark(x), Low: study.Mark(x - sd),
+				High: study.Mark(x + sd)})
 		}
 		if !spreads {
 			continue
 		}
 		return study.Figure{
 			Name: t.Name, Title: t.Title + ": " + c.Name, Intervals: v,
-			Caption: fmt.Sprintf("Each dot is a mean, its whiskers one standard deviation to either side; %s is better. Rows without whiskers have one number only.", c.Better),
+			Caption: fmt.Sprintf("Each dot is a mean, its whiskers one standard deviation to either side; %s is "+
+				"better. Rows without whiskers have one number only.", c.Better),
 		}, true
 	}
 	return study.Figure{}, false
@@ -100,12 +107,14 @@ func figureOf(t study.Table) (study.Figure, bool) {
 func OfModel(name string, f *model.File) ([]Section, error) {
 	meta := f.Metadata
 	if meta[model.KeyMethod] == "" && meta[model.KeyLink] == "" {
-		return nil, fmt.Errorf("%w: %s is a safetensors file, but no model of unseen; give one that unseen fit wrote", ErrRun, name)
+		return nil, fmt.Errorf("%w: %s is a safetensors file, but no model of unseen; give one that unseen fit wrote",
+			ErrRun, name)
 	}
 	var fields []string
 	if text := meta[model.KeyFields]; text != "" {
 		if err := json.Unmarshal([]byte(text), &fields); err != nil {
-			return nil, fmt.Errorf("%w: the names of the fields in %s are damaged: %w; fit the model anew", ErrRun, name, err)
+			return nil, fmt.Errorf("%w: the names of the fields in %s are damaged: %w; fit the model anew", ErrRun,
+				name, err)
 		}
 	}
 	settings, err := settingsOf(meta[model.KeyHyperparameters])
@@ -113,12 +122,16 @@ func OfModel(name string, f *model.File) ([]Section, error) {
 		return nil, fmt.Errorf("%w: the settings in %s are damaged: %w; fit the model anew", ErrRun, name, err)
 	}
 	s := Section{Name: "model", Title: "Model " + name}
-	s.Text = []string{fmt.Sprintf("Learned by the method %s: links by a %s model of %s-dimensional vectors, exposure by a %s model over %s fields.",
-		or(meta[model.KeyMethod], "unknown"), meta[model.KeyLink], or(meta[model.KeyDim], "?"), meta[model.KeyPropensity], or(meta[model.KeyFieldCount], "?"))}
+	s.Text = []string{fmt.Sprintf("Learned by the method %s: links by a %s model of %s-dimensional vectors, "+
+		"exposure by a %s model over %s fields.",
+		or(meta[model.KeyMethod], "unknown"), meta[model.KeyLink], or(meta[model.KeyDim], "?"),
+		meta[model.KeyPropensity], or(meta[model.KeyFieldCount], "?"))}
 	s.FactsTitle = "Settings, seed and checksums"
 	for _, fact := range []Fact{
-		{"method", meta[model.KeyMethod]}, {"link model", meta[model.KeyLink]}, {"propensity model", meta[model.KeyPropensity]},
-		{"seed", meta[model.KeySeed]}, {"data checksum", meta[model.KeyDataChecksum]}, {"model digest (SHA-256)", meta["sha256"]},
+		{"method", meta[model.KeyMethod]}, {"link model", meta[model.KeyLink]},
+		{"propensity model", meta[model.KeyPropensity]},
+		{"seed", meta[model.KeySeed]}, {"data checksum", meta[model.KeyDataChecksum]},
+		{"model digest (SHA-256)", meta["sha256"]},
 		{"dimension of the vectors", meta[model.KeyDim]}, {"fields, unknown counted", meta[model.KeyFieldCount]},
 	} {
 		if fact.Value != "" {
@@ -126,7 +139,8 @@ func OfModel(name string, f *model.File) ([]Section, error) {
 		}
 	}
 	if len(settings) > 0 {
-		t := study.Table{Name: "settings", Title: "All settings", Head: "setting", Detail: true, Columns: []study.Column{{Name: "value"}}}
+		t := study.Table{Name: "settings", Title: "All settings", Head: "setting", Detail: true,
+			Columns: []study.Column{{Name: "value"}}}
 		for _, fact := range settings {
 			t.Rows = append(t.Rows, study.Row{Name: fact.Name, Cells: []study.Cell{study.Word(fact.Value)}})
 		}
@@ -136,7 +150,8 @@ func OfModel(name string, f *model.File) ([]Section, error) {
 	if text := meta[model.KeyFindings]; text != "" {
 		doctor.Findings = new(fit.Findings)
 		if err := json.Unmarshal([]byte(text), doctor.Findings); err != nil {
-			return nil, fmt.Errorf("%w: the doctor's findings in %s are damaged: %w; fit the model anew", ErrRun, name, err)
+			return nil, fmt.Errorf("%w: the doctor's findings in %s are damaged: %w; fit the model anew", ErrRun, name,
+				err)
 		}
 	}
 	sections := []Section{s, doctor.Section()}
@@ -152,10 +167,11 @@ func OfModel(name string, f *model.File) ([]Section, error) {
 
 // certificateOf says how well the method found truths that were planted.
 func certificateOf(c *evaluate.Certificate) Section {
-	t := study.Table{Name: "certificate", Title: "Estimators against the planted truth", Head: "judged by", Columns: []study.Column{
-		{Name: "RMSE", Means: "root mean square error of the estimated risk", Digits: 4, Better: "lower"},
-		{Name: "covered", Means: "planted truths whose risk the 95% interval held"},
-	}}
+	t := study.Table{Name: "certificate", Title: "Estimators against the planted truth", Head: "judged by",
+		Columns: []study.Column{
+			{Name: "RMSE", Means: "root mean square error of the estimated risk", Digits: 4, Better: "lower"},
+			{Name: "covered", Means: "planted truths whose risk the 95% interval held"},
+		}}
 	for _, r := range c.Risks {
 		t.Rows = append(t.Rows, study.Row{Name: risk.Label(r.Scheme), Cells: []study.Cell{
 			study.Number(r.RMSE), study.Word(fmt.Sprintf("%d of %d", r.Covered, c.Repeats)),
@@ -163,7 +179,9 @@ func certificateOf(c *evaluate.Certificate) Section {
 	}
 	return Section{
 		Name: "certificate", Title: "The certificate", Text: c.Words(), Tables: []study.Table{t},
-		Notes: []string{"Truths are planted on the model's own nodes and fields, links are drawn from them, and the method is fitted to those. That certifies the method on such nodes; it cannot tell whether the real links obey the model."},
+		Notes: []string{"Truths are planted on the model's own nodes and fields, links are drawn from them, and " +
+			"the method is fitted to those. That certifies the method on such nodes; it cannot tell whether the " +
+			"real links obey the model."},
 	}
 }
 

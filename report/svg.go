@@ -14,7 +14,8 @@ func (d *drawing) svg(inPage bool) string {
 	s := svgWriter{inPage: inPage}
 	w, h := coordinate(d.width), coordinate(d.height)
 	if inPage {
-		s.printf(`<svg viewBox="0 0 %s %s" width="%s" height="%s" role="img" aria-label="%s">`, w, h, w, h, html.EscapeString(printable(d.label)))
+		s.printf(`<svg viewBox="0 0 %s %s" width="%s" height="%s" role="img" aria-label="%s">`, w, h, w, h,
+			html.EscapeString(printable(d.label)))
 	} else {
 		s.printf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %s %s" width="%s" height="%s" role="img" aria-label="%s" font-family="Go, Helvetica, Arial, sans-serif">`+"\n", w, h, w, h, html.EscapeString(printable(d.label)))
 		s.shape(box{0, 0, d.width, d.height, inkPaper, ""})
@@ -36,10 +37,12 @@ func (s *svgWriter) printf(format string, a ...any) { fmt.Fprintf(&s.b, format, 
 func (s *svgWriter) shape(shape any) {
 	switch v := shape.(type) {
 	case box:
-		s.printf(`<rect x="%s" y="%s" width="%s" height="%s" fill="%s"`, coordinate(v.x), coordinate(v.y), coordinate(v.w), coordinate(v.h), s.colour(v.fill))
+		s.printf(`<rect x="%s" y="%s" width="%s" height="%s" fill="%s"`, coordinate(v.x), coordinate(v.y),
+			coordinate(v.w), coordinate(v.h), s.colour(v.fill))
 		s.close("rect", v.title)
 	case stroke:
-		s.printf(`<path d="%s" fill="none" stroke="%s" stroke-width="%s" stroke-linejoin="round"`, path(v.points, false), s.colour(v.ink), coordinate(v.width))
+		s.printf(`<path d="%s" fill="none" stroke="%s" stroke-width="%s" stroke-linejoin="round"`,
+			path(v.points, false), s.colour(v.ink), coordinate(v.width))
 		if v.dash != nil {
 			var lengths []string
 			for _, l := range v.dash {
@@ -49,9 +52,11 @@ func (s *svgWriter) shape(shape any) {
 		}
 		s.close("path", v.title)
 	case area:
-		s.printf(`<path d="%s" fill="%s" fill-opacity="%s"/>`+"\n", path(v.points, true), s.colour(v.fill), coordinate(v.alpha))
+		s.printf(`<path d="%s" fill="%s" fill-opacity="%s"/>`+"\n", path(v.points, true), s.colour(v.fill),
+			coordinate(v.alpha))
 	case words:
-		s.printf(`<text x="%s" y="%s" font-size="%s" fill="%s"`, coordinate(v.x), coordinate(v.y), coordinate(v.size), s.colour(v.ink))
+		s.printf(`<text x="%s" y="%s" font-size="%s" fill="%s"`, coordinate(v.x), coordinate(v.y), coordinate(v.size),
+			s.colour(v.ink))
 		if v.anchor != start {
 			s.printf(` text-anchor="%s"`, [...]string{"start", "middle", "end"}[v.anchor])
 		}
@@ -65,15 +70,18 @@ func (s *svgWriter) shape(shape any) {
 	case mark:
 		switch v.shape {
 		case disc:
-			s.printf(`<circle cx="%s" cy="%s" r="%s" fill="%s"`, coordinate(v.x), coordinate(v.y), coordinate(markRadius), s.colour(v.ink))
+			s.printf(`<circle cx="%s" cy="%s" r="%s" fill="%s"`, coordinate(v.x), coordinate(v.y),
+				coordinate(markRadius), s.colour(v.ink))
 			s.close("circle", v.title)
 		case ring:
-			s.printf(`<circle cx="%s" cy="%s" r="%s" fill="%s" stroke="%s" stroke-width="2"`, coordinate(v.x), coordinate(v.y), coordinate(markRadius), s.colour(inkPaper), s.colour(v.ink))
+			s.printf(`<circle cx="%s" cy="%s" r="%s" fill="%s" stroke="%s" stroke-width="2"`, coordinate(v.x),
+				coordinate(v.y), coordinate(markRadius), s.colour(inkPaper), s.colour(v.ink))
 			s.close("circle", v.title)
 		case cross:
 			r := markRadius
 			s.printf(`<path d="%s%s" fill="none" stroke="%s" stroke-width="2"`,
-				path([]point{{v.x - r, v.y - r}, {v.x + r, v.y + r}}, false), path([]point{{v.x - r, v.y + r}, {v.x + r, v.y - r}}, false), s.colour(v.ink))
+				path([]point{{v.x - r, v.y - r}, {v.x + r, v.y + r}}, false),
+				path([]point{{v.x - r, v.y + r}, {v.x + r, v.y - r}}, false), s.colour(v.ink))
 			s.close("path", v.title)
 		default:
 			s.printf(`<path d="%s" fill="%s"`, path(v.outline(), true), s.colour(v.ink))

@@ -14,7 +14,8 @@ func TestBeliefRejects(t *testing.T) {
 			t.Errorf("FromLogits(%v) error = %v", in, err)
 		}
 	}
-	for _, in := range [][2]float64{{nan, .5}, {.5, nan}, {-1e-300, .5}, {.5, 1.0000001}, {math.Inf(1), .5}, {.5, math.Inf(-1)}} {
+	for _, in := range [][2]float64{{nan, .5}, {.5, nan}, {-1e-300, .5}, {.5, 1.0000001}, {math.Inf(1), .5},
+		{.5, math.Inf(-1)}} {
 		if _, err := FromProbabilities(in[0], in[1]); !errors.Is(err, ErrProbability) {
 			t.Errorf("FromProbabilities(%v) error = %v", in, err)
 		}

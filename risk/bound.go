@@ -60,7 +60,8 @@ func (b Bound) above(risk, bias, complexity, margins float64) (float64, error) {
 		return 0, err
 	}
 	if !isFinite(risk) || !isFinite(bias) || !isFinite(complexity) {
-		return 0, fmt.Errorf("%w: risk %v, bias %v, complexity %v; the bound needs finite ones", ErrValue, risk, bias, complexity)
+		return 0, fmt.Errorf("%w: risk %v, bias %v, complexity %v; the bound needs finite ones", ErrValue, risk, bias,
+			complexity)
 	}
 	return risk + math.Abs(bias) + 2*complexity + margins*margin, nil
 }
@@ -101,7 +102,8 @@ func EstimateComplexity(ctx context.Context, pairs, draws int, seed uint64, maxi
 			return Complexity{}, fmt.Errorf("risk: maximising over draw %d of the signs: %w", d, err)
 		}
 		if !isFinite(supremum) {
-			return Complexity{}, fmt.Errorf("%w: draw %d of the signs has the supremum %v; bound the loss and the propensities", ErrValue, d, supremum)
+			return Complexity{}, fmt.Errorf("%w: draw %d of the signs has the supremum %v; bound the loss and "+
+				"the propensities", ErrValue, d, supremum)
 		}
 		suprema[d] = supremum
 	}

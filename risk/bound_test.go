@@ -147,12 +147,18 @@ func TestComplexityOfSmallClasses(t *testing.T) {
 		}
 		return total / float64(len(signs))
 	}
-	one, err := EstimateComplexity(ctx, 100, 5000, 1, func(_ context.Context, s []int8) (float64, error) { return mean(s), nil })
+	one, err := EstimateComplexity(ctx, 100, 5000, 1, func(_ context.Context, s []int8) (float64,
+		error) {
+		return mean(s), nil
+	})
 	if err != nil || math.Abs(one.Value) > 4.5*one.StandardError {
 		t.Errorf("one function: %+v, %v", one, err)
 	}
 	wantNear(t, "its standard error", one.StandardError, .1/math.Sqrt(5000), .001)
-	two, err := EstimateComplexity(ctx, 100, 5000, 2, func(_ context.Context, s []int8) (float64, error) { return math.Abs(mean(s)), nil })
+	two, err := EstimateComplexity(ctx, 100, 5000, 2, func(_ context.Context, s []int8) (float64,
+		error) {
+		return math.Abs(mean(s)), nil
+	})
 	if want := binomialMiddle(100); err != nil || math.Abs(two.Value-want) > 4.5*two.StandardError {
 		t.Errorf("f and −f: %+v, want %v, %v", two, want, err)
 	}

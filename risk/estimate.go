@@ -74,10 +74,12 @@ func (e Estimator) Estimate(pairs []Pair) (Estimate, error) {
 	}
 	est.Value = total.Value() / e.divisor(est.Weight)
 	if math.IsNaN(est.Value) {
-		return Estimate{}, fmt.Errorf("%w: pairs have risks +Inf and −Inf, the first at pair %d; set a Floor or use CappedLog", ErrValue, first)
+		return Estimate{}, fmt.Errorf("%w: pairs have risks +Inf and −Inf, the first at pair %d; set a Floor or "+
+			"use CappedLog", ErrValue, first)
 	}
 	if math.IsInf(est.Value, 0) && infinite == 0 {
-		return Estimate{}, fmt.Errorf("%w: the sum of finite risks overflows; scale the weights down or set a Floor", ErrValue)
+		return Estimate{}, fmt.Errorf("%w: the sum of finite risks overflows; scale the weights down or set a Floor",
+			ErrValue)
 	}
 	est.Clipped = clipped.Value() / est.Weight
 	switch {
@@ -91,16 +93,20 @@ func (e Estimator) Estimate(pairs []Pair) (Estimate, error) {
 		est.Warnings = append(est.Warnings, Warning{kind, fmt.Sprintf(format, args...)})
 	}
 	if est.Value < 0 {
-		warn(WarnNegative, "risk %.4g is below 0; masses went negative on propensities too low for the links seen: report AP, or raise the floor", est.Value)
+		warn(WarnNegative, "risk %.4g is below 0; masses went negative on propensities too low for the links "+
+			"seen: report AP, or raise the floor", est.Value)
 	}
 	if infinite > 0 {
-		warn(WarnInfinite, "%d of %d pairs have an infinite risk, the first is pair %d; set a floor or cap the loss", infinite, est.Pairs, first)
+		warn(WarnInfinite, "%d of %d pairs have an infinite risk, the first is pair %d; set a floor or cap the loss",
+			infinite, est.Pairs, first)
 	}
 	if est.Clipped > .05 {
-		warn(WarnClipped, "the floor %v raised the propensity of %.1f%% of the pairs; the risk leans towards the naive one there", e.Floor, 100*est.Clipped)
+		warn(WarnClipped, "the floor %v raised the propensity of %.1f%% of the pairs; the risk leans towards "+
+			"the naive one there", e.Floor, 100*est.Clipped)
 	}
 	if effective := kish(est.Weight, squares.Value()); effective < .1*float64(est.Pairs) {
-		warn(WarnWeights, "%d pairs are worth %.0f evenly weighted ones; sample the heavy strata more", est.Pairs, effective)
+		warn(WarnWeights, "%d pairs are worth %.0f evenly weighted ones; sample the heavy strata more", est.Pairs,
+			effective)
 	}
 	return est, nil
 }
@@ -137,17 +143,20 @@ func (e Estimator) walk(pairs []Pair, visit func(i int, b Belief, m Mass, r floa
 			return fmt.Errorf("%w: pair %d; use one of them", ErrBelief, i)
 		}
 		if !(p.Weight > 0) || math.IsInf(p.Weight, 1) {
-			return fmt.Errorf("%w: pair %d has %v; give 1/P(sampled), or 1 where every pair is taken", ErrWeight, i, p.Weight)
+			return fmt.Errorf("%w: pair %d has %v; give 1/P(sampled), or 1 where every pair is taken", ErrWeight, i,
+				p.Weight)
 		}
 		b := p.Belief.Floored(e.Floor)
 		m := scheme.Mass(p.Observation, b)
 		if math.IsNaN(m.Positive) || math.IsNaN(m.Negative) {
-			return fmt.Errorf("%w: pair %d under %T, P = %v, N = %v; give the observation what the scheme needs, such as WithRelevance for True", ErrMass, i, scheme, m.Positive, m.Negative)
+			return fmt.Errorf("%w: pair %d under %T, P = %v, N = %v; give the observation what the scheme "+
+				"needs, such as WithRelevance for True", ErrMass, i, scheme, m.Positive, m.Negative)
 		}
 		linked, unlinked := loss.Losses(b)
 		r := weigh(m, linked, unlinked, 1)
 		if math.IsNaN(r) {
-			return fmt.Errorf("%w: pair %d under %T, δ(1) = %v, δ(0) = %v at z = %v; mend the loss there", ErrLoss, i, loss, linked, unlinked, b.linkLogit)
+			return fmt.Errorf("%w: pair %d under %T, δ(1) = %v, δ(0) = %v at z = %v; mend the loss there", ErrLoss, i,
+				loss, linked, unlinked, b.linkLogit)
 		}
 		visit(i, b, m, r)
 	}

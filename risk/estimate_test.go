@@ -85,25 +85,28 @@ func TestEstimateErrors(t *testing.T) {
 		pairs []Pair
 		want  error
 	}{
-		"empty":              {Estimator{}, nil, ErrEmpty},
-		"zero belief":        {Estimator{}, with(func(p *Pair) { p.Belief = Belief{} }), ErrBelief},
-		"zero weight":        {Estimator{}, with(func(p *Pair) { p.Weight = 0 }), ErrWeight},
-		"negative weight":    {Estimator{}, with(func(p *Pair) { p.Weight = -1 }), ErrWeight},
-		"NaN weight":         {Estimator{}, with(func(p *Pair) { p.Weight = math.NaN() }), ErrWeight},
-		"infinite weight":    {Estimator{}, with(func(p *Pair) { p.Weight = math.Inf(1) }), ErrWeight},
-		"huge weight":        {Estimator{}, with(func(p *Pair) { p.Weight = 1e200 }), ErrWeight},
-		"no relevance":       {Estimator{Scheme: True{}}, good, ErrMass},
-		"nil MassFunc":       {Estimator{Scheme: MassFunc(nil)}, good, ErrMass},
-		"zero cap":           {Estimator{Loss: CappedLog{}}, good, ErrLoss},
-		"negative cost":      {Estimator{Loss: ZeroOne{Cost: -1}}, good, ErrLoss},
-		"NaN cost":           {Estimator{Loss: ZeroOne{Cost: math.NaN()}}, good, ErrLoss},
-		"NaN loss":           {Estimator{Loss: undefined{}}, good, ErrLoss},
-		"NaN floor":          {Estimator{Floor: math.NaN()}, good, ErrSetting},
-		"floor above 1":      {Estimator{Floor: 2}, good, ErrSetting},
-		"negative universe":  {Estimator{Universe: -1}, good, ErrSetting},
-		"infinite universe":  {Estimator{Universe: math.Inf(1)}, good, ErrSetting},
-		"both infinities":    {Estimator{Scheme: PU{}}, []Pair{{Observation{Linked: true}, logits(t, math.Inf(1), 0), 1, 0}, {Observation{}, logits(t, math.Inf(1), 0), 1, 0}}, ErrValue},
-		"overflow of finite": {Estimator{Scheme: W{}}, []Pair{{Observation{Linked: true}, logits(t, -700, -700), 1e3, 0}}, ErrValue},
+		"empty":             {Estimator{}, nil, ErrEmpty},
+		"zero belief":       {Estimator{}, with(func(p *Pair) { p.Belief = Belief{} }), ErrBelief},
+		"zero weight":       {Estimator{}, with(func(p *Pair) { p.Weight = 0 }), ErrWeight},
+		"negative weight":   {Estimator{}, with(func(p *Pair) { p.Weight = -1 }), ErrWeight},
+		"NaN weight":        {Estimator{}, with(func(p *Pair) { p.Weight = math.NaN() }), ErrWeight},
+		"infinite weight":   {Estimator{}, with(func(p *Pair) { p.Weight = math.Inf(1) }), ErrWeight},
+		"huge weight":       {Estimator{}, with(func(p *Pair) { p.Weight = 1e200 }), ErrWeight},
+		"no relevance":      {Estimator{Scheme: True{}}, good, ErrMass},
+		"nil MassFunc":      {Estimator{Scheme: MassFunc(nil)}, good, ErrMass},
+		"zero cap":          {Estimator{Loss: CappedLog{}}, good, ErrLoss},
+		"negative cost":     {Estimator{Loss: ZeroOne{Cost: -1}}, good, ErrLoss},
+		"NaN cost":          {Estimator{Loss: ZeroOne{Cost: math.NaN()}}, good, ErrLoss},
+		"NaN loss":          {Estimator{Loss: undefined{}}, good, ErrLoss},
+		"NaN floor":         {Estimator{Floor: math.NaN()}, good, ErrSetting},
+		"floor above 1":     {Estimator{Floor: 2}, good, ErrSetting},
+		"negative universe": {Estimator{Universe: -1}, good, ErrSetting},
+		"infinite universe": {Estimator{Universe: math.Inf(1)}, good, ErrSetting},
+		"both infinities": {Estimator{Scheme: PU{}},
+			[]Pair{{Observation{Linked: true}, logits(t, math.Inf(1), 0), 1, 0},
+				{Observation{}, logits(t, math.Inf(1), 0), 1, 0}}, ErrValue},
+		"overflow of finite": {Estimator{Scheme: W{}},
+			[]Pair{{Observation{Linked: true}, logits(t, -700, -700), 1e3, 0}}, ErrValue},
 	} {
 		if _, err := c.e.Estimate(c.pairs); !errors.Is(err, c.want) {
 			t.Errorf("%s: Estimate error %v, want %v", name, err, c.want)
@@ -127,9 +130,12 @@ func TestEstimateWarnings(t *testing.T) {
 		pairs []Pair
 		want  []WarningKind
 	}{
-		{"PU below 0", Estimator{Scheme: PU{}}, []Pair{{Observation{Linked: true}, rare, 1, 0}}, []WarningKind{WarnNegative}},
-		{"infinite", Estimator{Scheme: Naive{}}, []Pair{{Observation{Linked: true}, probabilities(t, 0, .5), 1, 0}}, []WarningKind{WarnInfinite}},
-		{"infinite below", Estimator{Scheme: PU{}}, []Pair{{Observation{Linked: true}, probabilities(t, .9, 0), 1, 0}}, []WarningKind{WarnNegative, WarnInfinite}},
+		{"PU below 0", Estimator{Scheme: PU{}}, []Pair{{Observation{Linked: true}, rare, 1, 0}},
+			[]WarningKind{WarnNegative}},
+		{"infinite", Estimator{Scheme: Naive{}}, []Pair{{Observation{Linked: true}, probabilities(t, 0, .5), 1, 0}},
+			[]WarningKind{WarnInfinite}},
+		{"infinite below", Estimator{Scheme: PU{}}, []Pair{{Observation{Linked: true}, probabilities(t, .9, 0), 1, 0}},
+			[]WarningKind{WarnNegative, WarnInfinite}},
 		{"clipped", Estimator{Floor: .05}, []Pair{{Observation{}, rare, 1, 0}}, []WarningKind{WarnClipped}},
 		{"weights", Estimator{}, heavy(t), []WarningKind{WarnWeights}},
 	} {

@@ -20,8 +20,9 @@ type Estimator struct {
 	Universe float64
 }
 
-// Risk returns P·δ(1, ŷ) + N·δ(0, ŷ) for one pair. Like Gradient and HeldGradient it is for the inside of a loop and trusts
-// what it is given: the zero Belief, which nothing made, has a value here that means nothing, where Estimate refuses it.
+// Risk returns P·δ(1, ŷ) + N·δ(0, ŷ) for one pair. Like Gradient and HeldGradient it is for the
+// inside of a loop and trusts what it is given: the zero Belief, which nothing made, has a value
+// here that means nothing, where Estimate refuses it.
 func (e Estimator) Risk(o Observation, b Belief) float64 {
 	b = b.Floored(e.Floor)
 	linked, unlinked := e.loss().Losses(b)

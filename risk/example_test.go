@@ -71,9 +71,11 @@ func Example_slices() {
 
 func ExampleBelief() {
 	b := must(risk.FromProbabilities(.8, .6))
-	fmt.Printf("ŷ %.1f and %.1f, π̂ %.1f and %.1f, 1/π̂ %.2f\n", b.Link(), b.NotLink(), b.Propensity(), b.NotPropensity(), b.InversePropensity())
+	fmt.Printf("ŷ %.1f and %.1f, π̂ %.1f and %.1f, 1/π̂ %.2f\n", b.Link(), b.NotLink(), b.Propensity(),
+		b.NotPropensity(), b.InversePropensity())
 	fmt.Printf("z %.3f, s %.3f, ô %v\n", b.LinkLogit(), b.PropensityLogit(), b.Predicted())
-	fmt.Printf("seen %.2f, unseen %.2f; unseen and irrelevant %.3f, unseen and hidden %.3f\n", b.Observed(), b.Unobserved(), b.Irrelevant(), b.Hidden())
+	fmt.Printf("seen %.2f, unseen %.2f; unseen and irrelevant %.3f, unseen and hidden %.3f\n", b.Observed(),
+		b.Unobserved(), b.Irrelevant(), b.Hidden())
 	// Output:
 	// ŷ 0.8 and 0.2, π̂ 0.6 and 0.4, 1/π̂ 1.67
 	// z 1.386, s 0.405, ô true
@@ -139,7 +141,8 @@ func ExampleMass() {
 		s := must(risk.Lookup(name))
 		link := s.Mass(risk.Observation{Linked: true}, b)
 		none := s.Mass(risk.Observation{Linked: false}, b)
-		fmt.Printf("%-5s link: P %.2f N %5.2f   no link: P %.2f N %.2f\n", name, link.Positive, link.Negative, none.Positive, none.Negative)
+		fmt.Printf("%-5s link: P %.2f N %5.2f   no link: P %.2f N %.2f\n", name, link.Positive, link.Negative,
+			none.Positive, none.Negative)
 	}
 	// Output:
 	// naive link: P 1.00 N  0.00   no link: P 0.00 N 1.00
@@ -344,7 +347,8 @@ func ExampleEstimator_Estimate() {
 
 func ExampleWarning() {
 	b := must(risk.FromProbabilities(0, 1))
-	est := must(risk.Estimator{}.Estimate([]risk.Pair{{Observation: risk.Observation{Linked: true}, Belief: b, Weight: 1}}))
+	est := must(risk.Estimator{}.Estimate([]risk.Pair{{Observation: risk.Observation{Linked: true}, Belief: b,
+		Weight: 1}}))
 	fmt.Println(est.Value, est.Warnings[0])
 	// Output: +Inf infinite-risk: 1 of 1 pairs have an infinite risk, the first is pair 0; set a floor or cap the loss
 }
@@ -528,7 +532,8 @@ func ExampleSample_Normal() {
 	s := risk.Sample{Values: []float64{1, 2, 3, 4}}
 	known := must(s.Normal(.95, risk.Nuisance{}))
 	learned := must(s.Normal(.95, risk.Nuisance{Variance: .5, Bias: .1})) // of π̂ and ŷ
-	fmt.Printf("%.2f ± %.2f, %.2f ± %.2f\n", known.Estimate, known.Upper-known.Estimate, learned.Estimate, learned.Upper-learned.Estimate)
+	fmt.Printf("%.2f ± %.2f, %.2f ± %.2f\n", known.Estimate, known.Upper-known.Estimate, learned.Estimate,
+		learned.Upper-learned.Estimate)
 	// Output: 2.50 ± 2.05, 2.40 ± 3.05
 }
 

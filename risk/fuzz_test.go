@@ -8,7 +8,8 @@ import (
 )
 
 // bitSeeds are float64 patterns at which arithmetic goes wrong.
-var bitSeeds = []float64{0, math.Copysign(0, -1), 5e-324, 1e-308, .5, 1, -1, 37, -700, 700, 745, 1e308, math.Inf(1), math.Inf(-1), math.NaN()}
+var bitSeeds = []float64{0, math.Copysign(0, -1), 5e-324, 1e-308, .5, 1, -1, 37, -700, 700, 745, 1e308, math.Inf(1),
+	math.Inf(-1), math.NaN()}
 
 // FuzzPair: for any two bit patterns, read as logits and as probabilities, either the constructor
 // refuses or masses, losses, risks, gradients and the likelihood are all numbers.
@@ -62,7 +63,8 @@ func pairMustBeNumbers(t *testing.T, b Belief, linked bool) {
 	for name, scheme := range builtins {
 		m, slope := scheme.Mass(observation(linked), b), scheme.Slope(observation(linked), b)
 		check(name+" masses", m.Positive, m.Negative)
-		check(name+" slopes", slope.Link.Positive, slope.Link.Negative, slope.Propensity.Positive, slope.Propensity.Negative)
+		check(name+" slopes", slope.Link.Positive, slope.Link.Negative, slope.Propensity.Positive,
+			slope.Propensity.Negative)
 		for _, loss := range []Loss{Log{}, CappedLog{Cap: 5}, ZeroOne{}} {
 			e := Estimator{Scheme: scheme, Loss: loss}
 			value, g := e.Gradient(observation(linked), b)
@@ -108,7 +110,8 @@ func FuzzEstimate(f *testing.F) {
 			for _, loss := range []Loss{nil, CappedLog{Cap: math.Abs(floor)}, ZeroOne{}} {
 				e := Estimator{Scheme: scheme, Loss: loss, Floor: floor, Universe: universe}
 				got, err := e.Estimate(pairs)
-				if err == nil && (math.IsNaN(got.Value) || !isProbability(got.Clipped) || !isProbability(got.NegativeMass)) {
+				if err == nil && (math.IsNaN(got.Value) || !isProbability(got.Clipped) ||
+					!isProbability(got.NegativeMass)) {
 					t.Fatalf("%T %T: %+v", scheme, loss, got)
 				}
 				if m, err := e.Moments(truths, beliefs); err == nil && (math.IsNaN(m.Bias) || !(m.Variance >= 0)) {
@@ -117,7 +120,8 @@ func FuzzEstimate(f *testing.F) {
 			}
 		}
 		for _, lemma := range []Lemma{Naive{}, W{}, PU{}, AP{}} {
-			if m, err := ClosedForm(lemma, 1, truths, beliefs); err == nil && (math.IsNaN(m.Bias) || !(m.Variance >= 0)) {
+			if m, err := ClosedForm(lemma, 1, truths, beliefs); err == nil &&
+				(math.IsNaN(m.Bias) || !(m.Variance >= 0)) {
 				t.Fatalf("%T: %+v", lemma, m)
 			}
 		}
@@ -145,7 +149,8 @@ func FuzzIntervals(f *testing.F) {
 			normal, errNormal := s.Normal(level, Nuisance{Variance: math.Abs(level)})
 			bernstein, errBernstein := s.Bernstein(level, low, high)
 			bca, errBCa := s.Bootstrap(context.Background(), level, Bootstrap{Resamples: 100, Threads: 1})
-			percentile, errPercentile := s.Bootstrap(context.Background(), level, Bootstrap{Resamples: 100, Threads: 1, Method: Percentile})
+			percentile, errPercentile := s.Bootstrap(context.Background(), level,
+				Bootstrap{Resamples: 100, Threads: 1, Method: Percentile})
 			for k, got := range []Interval{normal, bernstein, bca, percentile} {
 				if err := []error{errNormal, errBernstein, errBCa, errPercentile}[k]; err != nil {
 					continue

@@ -72,7 +72,8 @@ func TestGradientAgainstDifferences(t *testing.T) {
 				scale := math.Max(1, math.Abs(value))
 				dz, ds := (at(z+h, s)-at(z-h, s))/(2*h), (at(z, s+h)-at(z, s-h))/(2*h)
 				if math.Abs(g.Link-dz) > 3e-9*scale || math.Abs(g.Propensity-ds) > 3e-9*scale {
-					t.Fatalf("%s o = %v: gradient %+v, differences %v, %v at z = %v, s = %v", name, linked, g, dz, ds, z, s)
+					t.Fatalf("%s o = %v: gradient %+v, differences %v, %v at z = %v, s = %v", name, linked, g, dz, ds,
+						z, s)
 				}
 			}
 		}
@@ -86,7 +87,8 @@ func TestGradientOfOtherLosses(t *testing.T) {
 		z, s := 8*rng.Float64()-4, 8*rng.Float64()-4
 		for name, scheme := range corrected {
 			for _, loss := range []Loss{CappedLog{Cap: 2}, ZeroOne{Cost: 3}} {
-				if a, b := (Log{}).Losses(logits(t, z, s)); math.Abs(z) < 2*h || math.Abs(a-2) < 2*h || math.Abs(b-2) < 2*h {
+				if a, b := (Log{}).Losses(logits(t, z, s)); math.Abs(z) < 2*h || math.Abs(a-2) < 2*h ||
+					math.Abs(b-2) < 2*h {
 					continue // at a kink
 				}
 				e := Estimator{Scheme: scheme, Loss: loss}
@@ -177,7 +179,8 @@ func TestNothingIsNaN(t *testing.T) {
 			}
 			certain := math.IsInf(b.LinkLogit(), 0)
 			unshown := linked && math.IsInf(b.InversePropensity(), 1)
-			if math.IsInf(value, 0) && !certain && !unshown && math.Abs(b.LinkLogit()) < 1e300 && math.Abs(b.PropensityLogit()) < 700 {
+			if math.IsInf(value, 0) && !certain && !unshown && math.Abs(b.LinkLogit()) < 1e300 &&
+				math.Abs(b.PropensityLogit()) < 700 {
 				t.Fatalf("%s linked %v: %v without cause at %+v", name, linked, value, b)
 			}
 			if !strings.HasPrefix(name, "pu") && value < 0 {

@@ -49,12 +49,14 @@ func newRand(t testing.TB, seed uint64) *rand.Rand {
 
 // extremes are logits over the whole closed range.
 var extremes = []float64{
-	math.Inf(-1), -1e308, -1000, -745, -710, -700, -40, -37, -1, -1e-20, 0, 1e-20, 1e-5, 1, 37, 40, 700, 710, 745, 1000, 1e308, math.Inf(1),
+	math.Inf(-1), -1e308, -1000, -745, -710, -700, -40, -37, -1, -1e-20, 0, 1e-20, 1e-5, 1, 37, 40, 700, 710, 745,
+	1000, 1e308, math.Inf(1),
 }
 
 // edges are probabilities over the whole closed range.
 var edges = []float64{
-	0, math.Copysign(0, -1), 5e-324, 1e-308, 1e-160, 1e-20, .1, .5, math.Nextafter(.5, 0), .9, 1 - 1e-10, math.Nextafter(1, 0), 1,
+	0, math.Copysign(0, -1), 5e-324, 1e-308, 1e-160, 1e-20, .1, .5, math.Nextafter(.5, 0), .9, 1 - 1e-10,
+	math.Nextafter(1, 0), 1,
 }
 
 // beliefsEverywhere runs through both constructors over their closed ranges.

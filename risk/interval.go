@@ -15,11 +15,12 @@ import (
 
 // Interval is a confidence interval for a mean risk.
 type Interval struct {
-	Estimate      float64 `json:"estimate"` // the mean; with a Nuisance, the mean less its bias
-	Lower         float64 `json:"lower"`
-	Upper         float64 `json:"upper"`
-	Level         float64 `json:"level"`         // the nominal coverage
-	StandardError float64 `json:"standardError"` // of Estimate; for Bernstein, which does not use one, that of the sample
+	Estimate float64 `json:"estimate"` // the mean; with a Nuisance, the mean less its bias
+	Lower    float64 `json:"lower"`
+	Upper    float64 `json:"upper"`
+	Level    float64 `json:"level"` // the nominal coverage
+	// of Estimate; for Bernstein, which does not use one, that of the sample
+	StandardError float64 `json:"standardError"`
 }
 
 // Nuisance is what having estimated π̂ and ŷ adds to the error of a risk. With V the covariance of the
@@ -37,7 +38,8 @@ func (s Sample) Normal(level float64, n Nuisance) (Interval, error) {
 		return Interval{}, err
 	}
 	if !(n.Variance >= 0) || math.IsInf(n.Variance, 1) || !isFinite(n.Bias) {
-		return Interval{}, fmt.Errorf("%w: nuisance variance %v, bias %v; give finite ones, the variance not negative", ErrSetting, n.Variance, n.Bias)
+		return Interval{}, fmt.Errorf("%w: nuisance variance %v, bias %v; give finite ones, the variance not negative",
+			ErrSetting, n.Variance, n.Bias)
 	}
 	u, err := s.units()
 	if err != nil {
@@ -89,7 +91,8 @@ func (s Sample) Bernstein(level, low, high float64) (Interval, error) {
 	}
 	for i, v := range s.Values {
 		if v < low || v > high {
-			return Interval{}, fmt.Errorf("%w: pair %d has %v outside the stated range [%v, %v]; state a range that no pair can leave", ErrValue, i, v, low, high)
+			return Interval{}, fmt.Errorf("%w: pair %d has %v outside the stated range [%v, %v]; state a range "+
+				"that no pair can leave", ErrValue, i, v, low, high)
 		}
 	}
 	g := float64(len(u.totals))
@@ -104,7 +107,8 @@ func (s Sample) Bernstein(level, low, high float64) (Interval, error) {
 	logs := math.Log(4 / (1 - level))
 	half := math.Sqrt(2*variance*logs/g) + 7*(most-least)*logs/(3*(g-1))
 	if !isFinite(half) {
-		return Interval{}, fmt.Errorf("%w: the interval's half-width overflows to %v; state a narrower range", ErrValue, half)
+		return Interval{}, fmt.Errorf("%w: the interval's half-width overflows to %v; state a narrower range",
+			ErrValue, half)
 	}
 	return Interval{u.mean, u.mean - half, u.mean + half, level, u.standardError()}, nil
 }
@@ -138,7 +142,8 @@ func (s Sample) Bootstrap(ctx context.Context, level float64, settings Bootstrap
 		settings.Resamples = 2000
 	}
 	if settings.Resamples < 100 {
-		return Interval{}, fmt.Errorf("%w: %d resamples; give at least 100, or 0 for 2000", ErrSetting, settings.Resamples)
+		return Interval{}, fmt.Errorf("%w: %d resamples; give at least 100, or 0 for 2000", ErrSetting,
+			settings.Resamples)
 	}
 	if settings.Threads < 0 {
 		return Interval{}, fmt.Errorf("%w: %d threads; give 0 for all processors", ErrSetting, settings.Threads)

@@ -83,7 +83,8 @@ func TestNuisanceWidensAndCentres(t *testing.T) {
 
 func TestStudentQuantile(t *testing.T) {
 	// Tables of Student's t at .975; the normal's 1.959964 beyond 10⁶ degrees, and no step on the way.
-	for degrees, want := range map[int]float64{1: 12.7062047, 5: 2.5705818, 30: 2.0422725, 1000: 1.9623391, 1_000_000: 1.9599664, 1_000_001: 1.9599640} {
+	for degrees, want := range map[int]float64{1: 12.7062047, 5: 2.5705818, 30: 2.0422725, 1000: 1.9623391,
+		1_000_000: 1.9599664, 1_000_001: 1.9599640} {
 		wantNear(t, "t", studentQuantile(.95, degrees), want, 1e-6)
 	}
 }
@@ -98,13 +99,17 @@ func TestBernsteinByHand(t *testing.T) {
 	}{
 		{"pairs", Sample{Values: []float64{0, 1, 0, 1}}, 0, 1, .5, 4.26284095612422},
 		// Two clusters of two, unit means 0 and 1: V = ½, ρ = 1, G = 2.
-		{"clusters", Sample{Values: []float64{0, 0, 1, 1}, Sources: []int{1, 1, 2, 2}}, 0, 1, .5, math.Sqrt(.5*logs) + 7*logs/3},
+		{"clusters", Sample{Values: []float64{0, 0, 1, 1}, Sources: []int{1, 1, 2, 2}}, 0, 1, .5, math.Sqrt(.5*logs) +
+			7*logs/3},
 		// Weights 1 and 3 of 4: unit values 0 and 2·3·1/4 = 1.5; V = 1.125; the heavier unit's range is 1.5.
-		{"weights", Sample{Values: []float64{0, 1}, Weights: []float64{1, 3}}, 0, 1, .75, math.Sqrt(1.125*logs) + 7*1.5*logs/3},
+		{"weights", Sample{Values: []float64{0, 1}, Weights: []float64{1, 3}}, 0, 1, .75, math.Sqrt(1.125*logs) +
+			7*1.5*logs/3},
 		// Horvitz–Thompson over 8: unit values 0 and 2·3/8 = .75.
-		{"universe", Sample{Values: []float64{0, 1}, Weights: []float64{1, 3}, Universe: 8}, 0, 1, .375, math.Sqrt(.28125*logs) + 7*.75*logs/3},
+		{"universe", Sample{Values: []float64{0, 1}, Weights: []float64{1, 3}, Universe: 8}, 0, 1, .375,
+			math.Sqrt(.28125*logs) + 7*.75*logs/3},
 		// A range that goes below 0, as PU's: ρ from the heavier unit on both ends.
-		{"negative", Sample{Values: []float64{-1, 1}, Weights: []float64{1, 3}}, -1, 1, .5, math.Sqrt(2*logs) + 7*3*logs/3},
+		{"negative", Sample{Values: []float64{-1, 1}, Weights: []float64{1, 3}}, -1, 1, .5, math.Sqrt(2*logs) +
+			7*3*logs/3},
 	} {
 		got, err := c.s.Bernstein(.95, c.low, c.high)
 		if err != nil {
@@ -264,7 +269,10 @@ func TestCoverage(t *testing.T) {
 		total.Universe = sources * 12 * 1.5 // expected pairs of a source, expected weight
 		for name, interval := range map[string]func() (Interval, error){
 			"normal": func() (Interval, error) { return s.Normal(level, Nuisance{}) },
-			"BCa":    func() (Interval, error) { return s.Bootstrap(ctx, level, Bootstrap{Resamples: 300, Seed: uint64(r)}) },
+			"BCa": func() (Interval, error) {
+				return s.Bootstrap(ctx, level,
+					Bootstrap{Resamples: 300, Seed: uint64(r)})
+			},
 			"percentile": func() (Interval, error) {
 				return s.Bootstrap(ctx, level, Bootstrap{Method: Percentile, Resamples: 300, Seed: uint64(r)})
 			},
@@ -287,7 +295,8 @@ func TestCoverage(t *testing.T) {
 		}
 	}
 	for name, limits := range map[string][2]float64{
-		"normal": {.92, .98}, "BCa": {.91, .98}, "percentile": {.91, .98}, "Horvitz–Thompson": {.91, .98}, "Bernstein": {.99, 1},
+		"normal": {.92, .98}, "BCa": {.91, .98}, "percentile": {.91, .98}, "Horvitz–Thompson": {.91, .98},
+		"Bernstein":     {.99, 1},
 		"normal, pairs": {.5, .85},
 	} {
 		if share := float64(covered[name]) / repetitions; share < limits[0] || share > limits[1] {

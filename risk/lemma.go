@@ -149,7 +149,8 @@ func (e Estimator) Moments(truths []Truth, beliefs []Belief) (Moments, error) {
 
 func moments(bias, variance float64) (Moments, error) {
 	if math.IsNaN(bias) || math.IsNaN(variance) {
-		return Moments{}, fmt.Errorf("%w: bias %v, variance %v; infinite risks of both signs meet or a mass is NaN, so set a Floor, use CappedLog or mend the scheme", ErrValue, bias, variance)
+		return Moments{}, fmt.Errorf("%w: bias %v, variance %v; infinite risks of both signs meet or a mass is "+
+			"NaN, so set a Floor, use CappedLog or mend the scheme", ErrValue, bias, variance)
 	}
 	return Moments{bias, variance}, nil
 }
@@ -160,7 +161,8 @@ func walkTruths(truths []Truth, beliefs []Belief, visit func(Truth, Belief)) err
 	}
 	for i, t := range truths {
 		if !isProbability(t.Propensity) || !isProbability(t.Link) {
-			return fmt.Errorf("%w: pair %d has π = %v, y = %v; give probabilities", ErrProbability, i, t.Propensity, t.Link)
+			return fmt.Errorf("%w: pair %d has π = %v, y = %v; give probabilities", ErrProbability, i, t.Propensity,
+				t.Link)
 		}
 		if !beliefs[i].made() {
 			return fmt.Errorf("%w: pair %d; use one of them", ErrBelief, i)

@@ -99,7 +99,8 @@ func TestLemmasBySimulation(t *testing.T) {
 			for _, v := range values[name] {
 				fourth.Add(math.Pow(v-mean, 4))
 			}
-			if se := math.Sqrt((fourth.Value()/draws - variance*variance) / draws); math.Abs(variance-want.Variance) > 5*se {
+			if se := math.Sqrt((fourth.Value()/draws - variance*variance) / draws); math.Abs(
+				variance-want.Variance) > 5*se {
 				t.Errorf("seed %d, %s: simulated variance %v ± %v, lemma %v", seed, name, variance, se, want.Variance)
 			}
 		}
@@ -164,11 +165,15 @@ func TestVarianceOrder(t *testing.T) {
 		if !(variance["ap"] < variance["naive"]) {
 			t.Fatalf("seed %d: Var(AP) = %v, Var(naive) = %v", seed, variance["ap"], variance["naive"])
 		}
-		if equal := predicted == len(beliefs); equal && variance["ap"] != variance["w"] || !equal && !(variance["ap"] < variance["w"]) {
-			t.Fatalf("seed %d: %d of %d ô = 1: Var(AP) = %v, Var(W) = %v", seed, predicted, len(beliefs), variance["ap"], variance["w"])
+		if equal := predicted == len(beliefs); equal && variance["ap"] != variance["w"] || !equal &&
+			!(variance["ap"] < variance["w"]) {
+			t.Fatalf("seed %d: %d of %d ô = 1: Var(AP) = %v, Var(W) = %v", seed, predicted, len(beliefs),
+				variance["ap"], variance["w"])
 		}
-		if equal := predicted == 0; equal && variance["w"] != variance["pu"] || !equal && !(variance["w"] < variance["pu"]) {
-			t.Fatalf("seed %d: %d of %d ô = 1: Var(W) = %v, Var(PU) = %v", seed, predicted, len(beliefs), variance["w"], variance["pu"])
+		if equal := predicted == 0; equal && variance["w"] != variance["pu"] || !equal &&
+			!(variance["w"] < variance["pu"]) {
+			t.Fatalf("seed %d: %d of %d ô = 1: Var(W) = %v, Var(PU) = %v", seed, predicted, len(beliefs),
+				variance["w"], variance["pu"])
 		}
 	}
 }
@@ -238,7 +243,8 @@ func TestMomentsErrors(t *testing.T) {
 	if _, err := (Estimator{Floor: -1}).Moments(truths, beliefs); !errors.Is(err, ErrSetting) {
 		t.Errorf("bad floor: %v", err)
 	}
-	if _, err := (Estimator{Scheme: Naive{}}).Moments(truths, []Belief{probabilities(t, 0, .5)}); !errors.Is(err, ErrValue) {
+	if _, err := (Estimator{Scheme: Naive{}}).Moments(truths, []Belief{probabilities(t, 0, .5)}); !errors.Is(err,
+		ErrValue) {
 		t.Errorf("∞ − ∞: %v", err)
 	}
 	m, err := ClosedForm(PU{}, 1, truths, []Belief{probabilities(t, .2, 0)})

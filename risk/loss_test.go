@@ -28,7 +28,8 @@ func TestLossValues(t *testing.T) {
 
 // ô = 1(ŷ ≥ ½), with ½ itself a prediction.
 func TestZeroOneThreshold(t *testing.T) {
-	for y, want := range map[float64]bool{0: false, math.Nextafter(.5, 0): false, .5: true, math.Nextafter(.5, 1): true, 1: true} {
+	for y, want := range map[float64]bool{0: false, math.Nextafter(.5, 0): false, .5: true,
+		math.Nextafter(.5, 1): true, 1: true} {
 		if got := probabilities(t, y, .5).Predicted(); got != want {
 			t.Errorf("ô at ŷ = %v is %v", y, got)
 		}
@@ -53,8 +54,10 @@ func TestLossesEverywhere(t *testing.T) {
 			}
 		}
 		linked, unlinked := Log{}.Losses(b)
-		if math.IsInf(linked, 1) != (b.LinkLogit() == math.Inf(-1)) || math.IsInf(unlinked, 1) != (b.LinkLogit() == math.Inf(1)) {
-			t.Fatalf("log-loss %v, %v at %+v: infinite exactly where the outcome is called impossible", linked, unlinked, b)
+		if math.IsInf(linked, 1) != (b.LinkLogit() == math.Inf(-1)) ||
+			math.IsInf(unlinked, 1) != (b.LinkLogit() == math.Inf(1)) {
+			t.Fatalf("log-loss %v, %v at %+v: infinite exactly where the outcome is called impossible", linked,
+				unlinked, b)
 		}
 	}
 }

@@ -186,8 +186,9 @@ func (AP) Slope(o Observation, b Belief) Slope {
 	return Slope{Link: Mass{link, -link}, Propensity: Mass{propensity, -propensity}}
 }
 
-// DR is the doubly robust scheme, for pairs whose exposure a is logged: P = ŷ + a(o−ŷ)/π̂, N = 1 − P. It is unbiased where
-// either π̂ or ŷ is right. Other pairs have no mass, and an estimate over them fails.
+// DR is the doubly robust scheme, for pairs whose exposure a is logged: P = ŷ + a(o−ŷ)/π̂, N = 1 −
+// P. It is unbiased where either π̂ or ŷ is right. Other pairs have no mass, and an estimate over
+// them fails.
 type DR struct{}
 
 // Mass returns ŷ + a(o−ŷ)/π̂ and what is missing to 1; NaN where a is not logged.

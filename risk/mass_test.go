@@ -78,10 +78,12 @@ func TestSlopesAgainstDifferences(t *testing.T) {
 				scale := math.Max(1, b.InversePropensity())
 				for what, pair := range map[string][2]float64{
 					"∂P/∂z": {got.Link.Positive, want.Link.Positive}, "∂N/∂z": {got.Link.Negative, want.Link.Negative},
-					"∂P/∂s": {got.Propensity.Positive, want.Propensity.Positive}, "∂N/∂s": {got.Propensity.Negative, want.Propensity.Negative},
+					"∂P/∂s": {got.Propensity.Positive, want.Propensity.Positive},
+					"∂N/∂s": {got.Propensity.Negative, want.Propensity.Negative},
 				} {
 					if math.Abs(pair[0]-pair[1]) > 2e-9*scale {
-						t.Fatalf("%s %s = %v, differences say %v, at z = %v, s = %v", name, what, pair[0], pair[1], b.LinkLogit(), b.PropensityLogit())
+						t.Fatalf("%s %s = %v, differences say %v, at z = %v, s = %v", name, what, pair[0], pair[1],
+							b.LinkLogit(), b.PropensityLogit())
 					}
 				}
 			}
@@ -113,7 +115,8 @@ func TestDifferencesWhereThereAreNone(t *testing.T) {
 		for _, hidden := range []Scheme{MassFunc(AP{}.Mass), MassFunc(PU{}.Mass)} {
 			for _, linked := range []bool{false, true} {
 				slope := slopeOf(hidden, Observation{Linked: linked}, b)
-				for _, x := range []float64{slope.Link.Positive, slope.Link.Negative, slope.Propensity.Positive, slope.Propensity.Negative} {
+				for _, x := range []float64{slope.Link.Positive, slope.Link.Negative, slope.Propensity.Positive,
+					slope.Propensity.Negative} {
 					if math.IsNaN(x) || math.IsInf(x, 0) {
 						t.Fatalf("differences give %+v at %+v", slope, b)
 					}
@@ -125,7 +128,8 @@ func TestDifferencesWhereThereAreNone(t *testing.T) {
 
 func TestMissingEvidenceIsNaN(t *testing.T) {
 	b := probabilities(t, .5, .5)
-	for _, o := range []Observation{{}, {Linked: true}, Observation{}.WithRelevance(1.5), Observation{}.WithRelevance(math.NaN())} {
+	for _, o := range []Observation{{}, {Linked: true}, Observation{}.WithRelevance(1.5),
+		Observation{}.WithRelevance(math.NaN())} {
 		if m := (True{}).Mass(o, b); !math.IsNaN(m.Positive) || !math.IsNaN(m.Negative) {
 			t.Errorf("true masses %+v of %+v", m, o)
 		}

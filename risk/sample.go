@@ -64,10 +64,12 @@ func (s Sample) units() (units, error) {
 		return units{}, fmt.Errorf("%w: sample has no values; give at least one pair", ErrEmpty)
 	}
 	if s.Weights != nil && len(s.Weights) != n {
-		return units{}, fmt.Errorf("%w: %d values but %d weights; give one each, or nil for all 1", ErrLength, n, len(s.Weights))
+		return units{}, fmt.Errorf("%w: %d values but %d weights; give one each, or nil for all 1", ErrLength, n,
+			len(s.Weights))
 	}
 	if s.Sources != nil && len(s.Sources) != n {
-		return units{}, fmt.Errorf("%w: %d values but %d sources; give one each, or nil for independent pairs", ErrLength, n, len(s.Sources))
+		return units{}, fmt.Errorf("%w: %d values but %d sources; give one each, or nil for independent pairs",
+			ErrLength, n, len(s.Sources))
 	}
 	if err := checkUniverse(s.Universe); err != nil {
 		return units{}, err
@@ -81,7 +83,8 @@ func (s Sample) units() (units, error) {
 			return units{}, fmt.Errorf("%w: pair %d has %v; set a Floor or use CappedLog", ErrValue, i, v)
 		}
 		if !(w > 0) || math.IsInf(w, 1) {
-			return units{}, fmt.Errorf("%w: pair %d has %v; give 1/P(sampled), or 1 where every pair is taken", ErrWeight, i, w)
+			return units{}, fmt.Errorf("%w: pair %d has %v; give 1/P(sampled), or 1 where every pair is taken",
+				ErrWeight, i, w)
 		}
 		k := len(totals)
 		if s.Sources != nil {

@@ -50,7 +50,8 @@ func TestConditionsAreExact(t *testing.T) {
 		if math.Abs(math.Abs(ap)-naive) > 1e-9 {
 			b := probabilities(t, link, estimate)
 			if got := LowerBiasAP(truth, b); got != (math.Abs(ap) < naive) {
-				t.Fatalf("AP: condition %v but |%v| against %v at %+v, ŷ = %v, π̂ = %v", got, ap, naive, truth, link, estimate)
+				t.Fatalf("AP: condition %v but |%v| against %v at %+v, ŷ = %v, π̂ = %v", got, ap, naive, truth, link,
+					estimate)
 			} else if got {
 				held["ap"]++
 			}
@@ -161,7 +162,8 @@ func TestConditionEdges(t *testing.T) {
 			t.Errorf("AP at %+v", b)
 		}
 	}
-	if HighestLink(Truth{1, 1}, 1) != 0 || HighestLink(Truth{.5, 0}, 1) != 0 || !math.IsNaN(HighestLink(Truth{.5, .5}, 2)) {
+	if HighestLink(Truth{1, 1}, 1) != 0 || HighestLink(Truth{.5, 0}, 1) != 0 ||
+		!math.IsNaN(HighestLink(Truth{.5, .5}, 2)) {
 		t.Error("HighestLink at the edges")
 	}
 	if _, err := CheckConditions([]Truth{{.5, .5}}, nil); !errors.Is(err, ErrLength) {

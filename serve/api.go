@@ -32,7 +32,8 @@ const Version = "1.0.0"
 // register puts the API into a mux.
 func (s *Service) register(mux *http.ServeMux) huma.API {
 	config := huma.DefaultConfig("unseen", Version)
-	config.Info.Description = "Link recommendation that corrects for exposure. Every list has an id, and every item the probability with which it was shown: report both, and the service learns from it."
+	config.Info.Description = "Link recommendation that corrects for exposure. Every list has an id, and every " +
+		"item the probability with which it was shown: report both, and the service learns from it."
 	config.DocsPath, config.SchemasPath, config.CreateHooks = "", "", nil
 	config.RejectUnknownQueryParameters = true
 	config.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
@@ -52,14 +53,16 @@ func (s *Service) register(mux *http.ServeMux) huma.API {
 
 	add(s, api, ScopeRead, "GET", "/api/v1/nodes", "Search nodes by id and title", s.getNodes)
 	add(s, api, ScopeRead, "GET", "/api/v1/nodes/{id}", "A node and its links", s.getNode)
-	add(s, api, ScopeRead, "GET", "/api/v1/recommendations", "Recommend to a node or a short text", s.getRecommendations)
+	add(s, api, ScopeRead, "GET", "/api/v1/recommendations", "Recommend to a node or a short text",
+		s.getRecommendations)
 	add(s, api, ScopeRead, "POST", "/api/v1/recommendations", "Recommend to a node or a text", s.postRecommendations)
 	add(s, api, ScopeWrite, "POST", "/api/v1/events", "Log what was shown, clicked and linked", s.postEvents)
 	add(s, api, ScopeRead, "GET", "/api/v1/events", "Read the log", s.getEvents)
 	add(s, api, ScopeRead, "GET", "/api/v1/model", "The model that serves, and how far it can be trusted", s.getModel)
 	add(s, api, ScopeRead, "GET", "/api/v1/bridges", "Where exposure hides links between fields", s.getBridges)
 	add(s, api, ScopeRead, "GET", "/api/v1/loop", "Where recommendations go: live share, forecast, drift", s.getLoop)
-	add(s, api, ScopeRead, "GET", "/api/v1/loop/simulation", "What would become of the loop: rounds, exploration, method", s.getSimulation)
+	add(s, api, ScopeRead, "GET", "/api/v1/loop/simulation",
+		"What would become of the loop: rounds, exploration, method", s.getSimulation)
 	add(s, api, ScopeRead, "GET", "/api/v1/bridges/reading", "What to read across two fields, as a file", s.getReading)
 	add(s, api, ScopeAdmin, "POST", "/api/v1/jobs", "Train anew, or evaluate", s.postJob)
 	add(s, api, ScopeRead, "GET", "/api/v1/jobs", "Jobs, the latest first", s.getJobs)
@@ -68,12 +71,14 @@ func (s *Service) register(mux *http.ServeMux) huma.API {
 	add(s, api, ScopeAdmin, "DELETE", "/api/v1/jobs/{id}", "Cancel a job", s.deleteJob)
 	add(s, api, ScopeRead, "GET", "/api/v1/models", "Models that served or may serve", s.getModels)
 	add(s, api, ScopeAdmin, "POST", "/api/v1/models/{digest}/serve", "Let a model serve", s.postServe)
-	add(s, api, ScopeAdmin, "POST", "/api/v1/models/rollback", "Let the model before the current one serve again", s.postRollback)
+	add(s, api, ScopeAdmin, "POST", "/api/v1/models/rollback", "Let the model before the current one serve again",
+		s.postRollback)
 	add(s, api, ScopeAdmin, "PUT", "/api/v1/trial", "Put a model beside the current one", s.putTrial)
 	add(s, api, ScopeAdmin, "DELETE", "/api/v1/trial", "End the trial", s.deleteTrial)
 	add(s, api, ScopeRead, "GET", "/api/v1/trial", "Clicks per shown item of the models on trial", s.getTrial)
 	sse.Register(api, huma.Operation{
-		OperationID: "job-progress", Method: "GET", Path: "/api/v1/jobs/{id}/progress", Summary: "A job's progress, as server-sent events",
+		OperationID: "job-progress", Method: "GET", Path: "/api/v1/jobs/{id}/progress",
+		Summary:  "A job's progress, as server-sent events",
 		Metadata: map[string]any{"scope": ScopeRead}, Security: []map[string][]string{{"token": {string(ScopeRead)}}},
 	}, map[string]any{"job": Job{}}, s.streamJob)
 	return api
@@ -120,7 +125,8 @@ func schemaName(t reflect.Type, hint string) string {
 }
 
 // add registers an operation with the scope that it needs.
-func add[I, O any](s *Service, api huma.API, scope Scope, method, path, summary string, do func(context.Context, *I) (*O, error)) {
+func add[I, O any](s *Service, api huma.API, scope Scope, method, path, summary string,
+	do func(context.Context, *I) (*O, error)) {
 	op := huma.Operation{
 		OperationID: operationID(method, path), Method: method, Path: path, Summary: summary, MaxBodyBytes: maxBody,
 		Metadata: map[string]any{"scope": scope}, Security: []map[string][]string{{"token": {string(scope)}}},
@@ -137,7 +143,8 @@ func add[I, O any](s *Service, api huma.API, scope Scope, method, path, summary 
 		err = s.problem(err)
 		if h, ok := errors.AsType[*hidden](err); ok {
 			s.o.Log.Error("a request failed", "request", requestID(ctx), "operation", op.OperationID, "error", h.err)
-			err = huma.NewError(http.StatusInternalServerError, "the service has a fault; the request's id helps to find it")
+			err = huma.NewError(http.StatusInternalServerError,
+				"the service has a fault; the request's id helps to find it")
 		}
 		return nil, err
 	})
@@ -164,10 +171,12 @@ func (s *Service) problem(err error) error {
 			code = http.StatusNotFound
 		}
 		reason := f.reason(s.o.Prefix)
-		return huma.NewError(code, f.Part+" "+reason, &huma.ErrorDetail{Message: reason, Location: f.Part, Value: f.Value})
+		return huma.NewError(code, f.Part+" "+reason, &huma.ErrorDetail{Message: reason, Location: f.Part,
+			Value: f.Value})
 	case errors.As(err, &invalid):
 		return huma.NewError(http.StatusUnprocessableEntity, err.Error(), &huma.ErrorDetail{
-			Message: invalid.Reason, Location: strings.TrimSuffix(fmt.Sprintf("body.events[%d].%s", invalid.Index, strings.ToLower(invalid.Name)), "."),
+			Message: invalid.Reason, Location: strings.TrimSuffix(fmt.Sprintf("body.events[%d].%s", invalid.Index,
+				strings.ToLower(invalid.Name)), "."),
 		})
 	case errors.As(err, &busy):
 		return later(http.StatusServiceUnavailable, err.Error(), busy.Wait.Seconds())
@@ -195,7 +204,8 @@ type hidden struct{ err error }
 func (h *hidden) Error() string { return h.err.Error() }
 
 func later(status int, detail string, seconds float64) error {
-	return huma.ErrorWithHeaders(huma.NewError(status, detail), http.Header{"Retry-After": {strconv.Itoa(int(math.Ceil(max(seconds, .001))))}})
+	return huma.ErrorWithHeaders(huma.NewError(status, detail),
+		http.Header{"Retry-After": {strconv.Itoa(int(math.Ceil(max(seconds, .001))))}})
 }
 
 // guard lets in who may, sets the time limit, and keeps the audit.
@@ -212,7 +222,8 @@ func (s *Service) guard(api huma.API) func(huma.Context, func(huma.Context)) {
 				if record, ok := w.(*recorder); ok && record.status != 0 {
 					status = record.status
 				}
-				s.audit.add(audited{At: s.o.Now().UTC(), Request: c.id, Token: c.token, Remote: r.RemoteAddr, Method: r.Method, Path: clip(r.URL.Path), Status: status})
+				s.audit.add(audited{At: s.o.Now().UTC(), Request: c.id, Token: c.token, Remote: r.RemoteAddr,
+					Method: r.Method, Path: clip(r.URL.Path), Status: status})
 			}()
 		}
 		if no := s.admit(r, need); no != nil {
@@ -364,7 +375,8 @@ func (s *Service) Node(ctx context.Context, id string) (_ NodeDetail, err error)
 	g := s.Graph()
 	i, ok := g.Index(id)
 	if !ok {
-		return NodeDetail{}, &Fault{Part: "id", Value: clip(id), Reason: "is no id of the dataset", See: "/api/v1/nodes", Gone: true}
+		return NodeDetail{}, &Fault{Part: "id", Value: clip(id), Reason: "is no id of the dataset",
+			See: "/api/v1/nodes", Gone: true}
 	}
 	d := NodeDetail{Node: nodeOf(g, i), LinksTo: []Node{}}
 	if d.Text, err = s.net.Text(i); err != nil {
@@ -397,8 +409,10 @@ type recommendInput struct {
 
 func (s *Service) getRecommendations(ctx context.Context, in *recommendInput) (*body[*Answer], error) {
 	return s.recommendFor(ctx, Ask{
-		Node: in.Node, Text: in.Text, Field: in.Field, K: in.K, Fields: in.Fields, From: in.From, Until: in.Until, Linked: in.Linked, Exclude: in.Exclude,
-		Diversity: in.Diversity, Explore: in.Explore.pointer(), Seed: in.Seed.pointer(), Seen: in.Seen, Compare: in.Compare, Explain: in.Explain, Log: in.Log,
+		Node: in.Node, Text: in.Text, Field: in.Field, K: in.K, Fields: in.Fields, From: in.From, Until: in.Until,
+		Linked: in.Linked, Exclude: in.Exclude,
+		Diversity: in.Diversity, Explore: in.Explore.pointer(), Seed: in.Seed.pointer(), Seen: in.Seen,
+		Compare: in.Compare, Explain: in.Explain, Log: in.Log,
 	})
 }
 
@@ -408,7 +422,8 @@ func (s *Service) postRecommendations(ctx context.Context, in *body[Ask]) (*body
 
 func (s *Service) recommendFor(ctx context.Context, ask Ask) (*body[*Answer], error) {
 	if ask.Log && s.o.Tokens != nil && !s.scopeOf(ctx).covers(ScopeWrite) {
-		return nil, huma.NewError(http.StatusForbidden, "log needs a token of scope write", &huma.ErrorDetail{Location: "log", Message: "leave it out, or give a token of scope write", Value: true})
+		return nil, huma.NewError(http.StatusForbidden, "log needs a token of scope write",
+			&huma.ErrorDetail{Location: "log", Message: "leave it out, or give a token of scope write", Value: true})
 	}
 	a, err := s.Recommend(ctx, ask)
 	return answer(a), err
@@ -454,7 +469,8 @@ type logged struct {
 func (s *Service) postEvents(ctx context.Context, in *body[batch]) (*body[logged], error) {
 	events := make([]store.Event, len(in.Body.Events))
 	for k, e := range in.Body.Events {
-		events[k] = store.Event{ID: e.ID, Kind: e.Kind, Source: e.Source, Target: e.Target, Probability: e.Probability, List: e.List, Position: e.Position, Model: e.Model}
+		events[k] = store.Event{ID: e.ID, Kind: e.Kind, Source: e.Source, Target: e.Target, Probability: e.Probability,
+			List: e.List, Position: e.Position, Model: e.Model}
 		if e.At != nil {
 			events[k].At = *e.At
 		}
@@ -496,7 +512,8 @@ func (s *Service) Events(ctx context.Context, after int64, limit int) (_ EventPa
 	}
 	page := EventPage{Events: make([]Event, len(events)), Total: totals.Events}
 	for k, e := range events {
-		page.Events[k] = Event{ID: e.ID, Kind: e.Kind, Source: e.Source, Target: e.Target, Probability: e.Probability, List: e.List, Position: e.Position, Model: e.Model, At: &e.At, Seq: e.Seq}
+		page.Events[k] = Event{ID: e.ID, Kind: e.Kind, Source: e.Source, Target: e.Target, Probability: e.Probability,
+			List: e.List, Position: e.Position, Model: e.Model, At: &e.At, Seq: e.Seq}
 	}
 	return page, nil
 }
@@ -537,7 +554,8 @@ func (s *Service) ModelDetail() (_ ModelDetail, err error) {
 	if err != nil {
 		return ModelDetail{}, err
 	}
-	d := ModelDetail{Entry: entry, Dataset: filepath.Base(s.net.Folder()), Nodes: g.Len(), Links: g.LinkCount(), Texts: s.texts, Naive: e.HasNaive(), Explore: s.o.Explore}
+	d := ModelDetail{Entry: entry, Dataset: filepath.Base(s.net.Folder()), Nodes: g.Len(), Links: g.LinkCount(),
+		Texts: s.texts, Naive: e.HasNaive(), Explore: s.o.Explore}
 	for _, part := range []struct {
 		raw  json.RawMessage
 		into any
@@ -594,7 +612,8 @@ func (s *Service) getBridges(ctx context.Context, in *bridgesInput) (*body[Bridg
 	defer leave()
 	e := s.now.Load().current
 	if !e.HasNaive() {
-		return nil, huma.NewError(http.StatusNotFound, "bridges compare with a naive model, and the service has none; fit one and give it with --naive")
+		return nil, huma.NewError(http.StatusNotFound,
+			"bridges compare with a naive model, and the service has none; fit one and give it with --naive")
 	}
 	list := in.List
 	if list == 0 {

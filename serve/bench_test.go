@@ -37,7 +37,8 @@ func largeFolder(b *testing.B, nodes, dim int) string {
 	check(err)
 	row := make([]float32, dim)
 	for i := range nodes {
-		_, err := builder.AddNode(graph.Node{ID: fmt.Sprintf("n%d", i), Field: fmt.Sprintf("field %d", i%19), Title: fmt.Sprintf("The title of node %d, as long as titles are", i)})
+		_, err := builder.AddNode(graph.Node{ID: fmt.Sprintf("n%d", i), Field: fmt.Sprintf("field %d", i%19),
+			Title: fmt.Sprintf("The title of node %d, as long as titles are", i)})
 		check(err)
 		for k := range row {
 			row[k] = float32(rng.NormFloat64()) / 16
@@ -52,7 +53,8 @@ func largeFolder(b *testing.B, nodes, dim int) string {
 	g, err = g.WithVectors(vectors)
 	check(err)
 	folder := b.TempDir()
-	manifest, err := dataset.Write(b.Context(), filepath.Join(folder, "dataset"), dataset.Content{Graph: g}, dataset.WriteOptions{})
+	manifest, err := dataset.Write(b.Context(), filepath.Join(folder, "dataset"), dataset.Content{Graph: g},
+		dataset.WriteOptions{})
 	check(err)
 	data := fit.Data{Files: manifest.Checksums(), Drawing: fit.Drawing{Split: fit.Whole}}
 	n := model.NodesOf(g)
@@ -60,7 +62,8 @@ func largeFolder(b *testing.B, nodes, dim int) string {
 	check(err)
 	propensity, err := model.NewPropensity("field-matrix", n, model.PropensityOptions{})
 	check(err)
-	m := model.Model{Link: link, LinkParams: make([]float32, link.Size()), Propensity: propensity, PropensityParams: make([]float32, propensity.Size()), Method: "bayes"}
+	m := model.Model{Link: link, LinkParams: make([]float32, link.Size()), Propensity: propensity,
+		PropensityParams: make([]float32, propensity.Size()), Method: "bayes"}
 	for k := range m.LinkParams {
 		m.LinkParams[k] = float32(rng.NormFloat64())
 	}
@@ -86,7 +89,8 @@ func BenchmarkRecommend(b *testing.B) {
 			server := httptest.NewServer(s.Handler())
 			defer server.Close()
 			load(b, 8, func(c *http.Client, n int) (*http.Response, error) {
-				return c.Get(fmt.Sprintf("%s/api/v1/recommendations?node=n%d&k=10&explore=%s", server.URL, n*7919%20_000, explore))
+				return c.Get(fmt.Sprintf("%s/api/v1/recommendations?node=n%d&k=10&explore=%s", server.URL,
+					n*7919%20_000, explore))
 			})
 		})
 	}
@@ -101,7 +105,9 @@ func BenchmarkEvents(b *testing.B) {
 	load(b, 8, func(c *http.Client, n int) (*http.Response, error) {
 		var body batch
 		for k := range together {
-			body.Events = append(body.Events, Event{ID: fmt.Sprintf("%d-%d", n, k), Kind: "shown", Source: fmt.Sprintf("p%d", n%240), Target: fmt.Sprintf("p%d", k), Probability: .5, List: fmt.Sprint(n), Position: k%10 + 1})
+			body.Events = append(body.Events, Event{ID: fmt.Sprintf("%d-%d", n, k), Kind: "shown",
+				Source: fmt.Sprintf("p%d", n%240), Target: fmt.Sprintf("p%d", k), Probability: .5, List: fmt.Sprint(n),
+				Position: k%10 + 1})
 		}
 		raw, err := json.Marshal(body)
 		if err != nil {
@@ -151,9 +157,10 @@ func load(b *testing.B, clients int, send func(c *http.Client, n int) (*http.Res
 	}
 }
 
-// BenchmarkOverload offers three times what the service can do for three seconds, at a fixed pace that does not wait for
-// answers. What cannot be answered soon must be refused, with no other fault; memory must stay; and when the rush is
-// over the service must be as it was. Generator and service share the processors and the heap.
+// BenchmarkOverload offers three times what the service can do for three seconds, at a fixed pace
+// that does not wait for answers. What cannot be answered soon must be refused, with no other
+// fault; memory must stay; and when the rush is over the service must be as it was. Generator and
+// service share the processors and the heap.
 func BenchmarkOverload(b *testing.B) {
 	s, err := Open(b.Context(), Options{Folder: largeFolder(b, 20_000, 256), Concurrent: 2})
 	if err != nil {
@@ -165,7 +172,8 @@ func BenchmarkOverload(b *testing.B) {
 	}
 	server := httptest.NewServer(s.Handler())
 	defer server.Close()
-	c := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 1024, MaxConnsPerHost: 1024}}
+	c := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 1024,
+		MaxConnsPerHost: 1024}}
 	ask := func(n int) (status int, again string, took time.Duration, err error) {
 		began := time.Now()
 		r, err := c.Get(fmt.Sprintf("%s/api/v1/recommendations?node=n%d&k=10", server.URL, n*7919%20_000))
@@ -219,7 +227,8 @@ func BenchmarkOverload(b *testing.B) {
 					switch {
 					case err == nil && status == http.StatusOK:
 						took = append(took, d)
-					case err == nil && (status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests) && again != "":
+					case err == nil && (status == http.StatusServiceUnavailable ||
+						status == http.StatusTooManyRequests) && again != "":
 						shed++
 					default:
 						b.Errorf("status %d, Retry-After %q, %v", status, again, err)

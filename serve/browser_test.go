@@ -65,7 +65,8 @@ func openTab(t testing.TB, site string) *tab {
 		case *fetch.EventRequestPaused:
 			go func() {
 				b.mu.Lock()
-				own := strings.HasPrefix(e.Request.URL, b.site) || b.left != "" && strings.HasPrefix(e.Request.URL, b.left)
+				own := strings.HasPrefix(e.Request.URL, b.site) || b.left != "" &&
+					strings.HasPrefix(e.Request.URL, b.left)
 				b.mu.Unlock()
 				if own || strings.HasPrefix(e.Request.URL, "data:") || strings.HasPrefix(e.Request.URL, "blob:") {
 					_ = chromedp.Run(ctx, fetch.ContinueRequest(e.RequestID))
@@ -100,8 +101,10 @@ func (b *tab) look(path string, width int64, scheme string) {
 func (b *tab) turn(width int64, scheme string) {
 	b.t.Helper()
 	media := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}
-	b.run("turn", emulation.SetDeviceMetricsOverride(width, 1000, 1, false), emulation.SetEmulatedMedia().WithFeatures(media),
-		chromedp.Evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))", nil, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+	b.run("turn", emulation.SetDeviceMetricsOverride(width, 1000, 1, false),
+		emulation.SetEmulatedMedia().WithFeatures(media),
+		chromedp.Evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))",
+			nil, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
 }
 
 // ask runs a script and reads what it comes to; between two pages, again.
@@ -137,14 +140,16 @@ func (b *tab) until(what, script string) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	b.picture("failed")
-	b.t.Fatalf("%s does not happen; on %s: %s", what, ask[string](b, "location.href"), ask[string](b, "document.querySelector('main')?.innerText.slice(0, 800) ?? ''"))
+	b.t.Fatalf("%s does not happen; on %s: %s", what, ask[string](b, "location.href"),
+		ask[string](b, "document.querySelector('main')?.innerText.slice(0, 800) ?? ''"))
 }
 
 // set puts a value into a control as a person does, once the page is there.
 func (b *tab) set(selector, value string) {
 	b.t.Helper()
 	b.until("the page", "document.readyState === 'complete' && window.htmx")
-	b.run("set "+selector, chromedp.Evaluate(fmt.Sprintf(`(e => { e.value = %q; e.dispatchEvent(new Event('input', {bubbles: true})) })(document.querySelector(%q))`, value, selector), nil))
+	b.run("set "+selector, chromedp.Evaluate(
+		fmt.Sprintf(`(e => { e.value = %q; e.dispatchEvent(new Event('input', {bubbles: true})) })(document.querySelector(%q))`, value, selector), nil))
 }
 
 func (b *tab) click(selector string) {
@@ -246,7 +251,9 @@ func worded(t testing.TB) string {
 	}
 	folder := t.TempDir()
 	content := dataset.Content{Graph: g, Encoder: &dataset.Encoder{Kind: encode.Kind, Write: e.Write}}
-	if err := learnFrom(ctx, folder, content, fit.Drawing{Split: fit.AtRandom, Later: true, PerLink: 4, Seed: 1}, 60, "bayes", "naive"); err != nil { // refits enough to be watched
+	// refits enough to be watched
+	if err := learnFrom(ctx, folder, content, fit.Drawing{Split: fit.AtRandom, Later: true, PerLink: 4, Seed: 1}, 60,
+		"bayes", "naive"); err != nil {
 		t.Fatal(err)
 	}
 	return folder
@@ -268,14 +275,17 @@ func TestInBrowser(t *testing.T) {
 	c := client{t: t, h: s.Handler()}
 	for i := range 40 { // something to be seen of the loop
 		a := want[Answer](c, 200, "GET", fmt.Sprintf("/api/v1/recommendations?node=p%d&k=10&log=true", 6*i), nil)
-		want[logged](c, 200, "POST", "/api/v1/events", batch{[]Event{{ID: fmt.Sprint("c", i), Kind: "clicked", Source: a.Source.ID, Target: a.Items[i%10].ID, List: a.List}}})
+		want[logged](c, 200, "POST", "/api/v1/events",
+			batch{[]Event{{ID: fmt.Sprint("c", i), Kind: "clicked", Source: a.Source.ID, Target: a.Items[i%10].ID,
+				List: a.List}}})
 	}
 
 	backs := map[string]bool{}
 	for _, path := range []string{"/", "/node/p200", "/exposure", "/loop", "/bridges", "/runs", "/docs"} {
 		b.look(path, 400, "light")
 		if figures := map[string]int{"/exposure": 1, "/bridges": 1, "/loop": 2}[path]; figures > 0 {
-			b.until("the figures of "+path, fmt.Sprintf("document.querySelectorAll('.chart canvas').length >= %d", figures))
+			b.until("the figures of "+path, fmt.Sprintf("document.querySelectorAll('.chart canvas').length >= %d",
+				figures))
 		}
 		for _, screen := range []struct { // the page is loaded once, and then follows the screen
 			width  int64
@@ -283,7 +293,8 @@ func TestInBrowser(t *testing.T) {
 		}{{400, "light"}, {400, "dark"}, {1600, "dark"}, {1600, "light"}} {
 			name := fmt.Sprintf("%s at %d, %s", path, screen.width, screen.scheme)
 			b.turn(screen.width, screen.scheme)
-			b.until("the figures of "+name, "[...document.querySelectorAll('.chart canvas')].every(c => c.getBoundingClientRect().width > innerWidth / 2 - 200)")
+			b.until("the figures of "+name, "[...document.querySelectorAll('.chart canvas')].every(c => "+
+				"c.getBoundingClientRect().width > innerWidth / 2 - 200)")
 			seen := ask[struct {
 				Page, Screen          float64
 				Back                  string
@@ -294,7 +305,8 @@ func TestInBrowser(t *testing.T) {
 				t.Errorf("%s: the page is %.0f wide on a screen of %.0f; %q", name, seen.Page, seen.Screen, seen.Wide)
 			}
 			if len(seen.Nameless) > 0 || len(seen.Twice) > 0 || seen.Titles != 1 || seen.Jumps > 0 || seen.Styled > 0 {
-				t.Errorf("%s: without a name %q, ids twice %q, %d titles, %d headings out of order, %d inline styles", name, seen.Nameless, seen.Twice, seen.Titles, seen.Jumps, seen.Styled)
+				t.Errorf("%s: without a name %q, ids twice %q, %d titles, %d headings out of order, %d inline styles",
+					name, seen.Nameless, seen.Twice, seen.Titles, seen.Jumps, seen.Styled)
 			}
 			backs[screen.scheme+seen.Back] = true
 			b.picture(fmt.Sprintf("page%s-%d-%s", strings.ReplaceAll(path, "/", "-"), screen.width, screen.scheme))
@@ -323,7 +335,8 @@ func browseExplore(t *testing.T, s *Service, b *tab) {
 	}
 	title := s.Graph().Title(17)
 	b.run("search", chromedp.SendKeys("input[name=q]", strings.ToUpper(title), chromedp.ByQuery))
-	b.until("the search", fmt.Sprintf("document.querySelector('#result h2').textContent.includes('found') && document.querySelector('.found a')?.textContent === %q", title))
+	b.until("the search", fmt.Sprintf("document.querySelector('#result h2').textContent.includes('found') && "+
+		"document.querySelector('.found a')?.textContent === %q", title))
 	if at := ask[string](b, "location.search"); !strings.HasPrefix(at, "?q=") {
 		t.Errorf("the address does not say what was looked for: %q", at)
 	}
@@ -341,8 +354,10 @@ func browseExplore(t *testing.T, s *Service, b *tab) {
 		Moved: document.querySelectorAll('.moved').length, Why: document.querySelectorAll('.why li').length,
 		Status: document.querySelector('#result [role=status]').textContent})`
 	plain := ask[list](b, read)
-	if len(plain.Naive) != 10 || len(plain.Corrected) != 10 || plain.Moved != 20 || plain.Why < 20 || slices.Equal(plain.Naive, plain.Corrected) {
-		t.Errorf("two lists of ten, each place marked: %d and %d, %d marks, %d reasons", len(plain.Naive), len(plain.Corrected), plain.Moved, plain.Why)
+	if len(plain.Naive) != 10 || len(plain.Corrected) != 10 || plain.Moved != 20 || plain.Why < 20 ||
+		slices.Equal(plain.Naive, plain.Corrected) {
+		t.Errorf("two lists of ten, each place marked: %d and %d, %d marks, %d reasons", len(plain.Naive),
+			len(plain.Corrected), plain.Moved, plain.Why)
 	}
 	b.set("#diversity", "0.8")
 	b.until("the slider", "document.querySelector('#result [role=status]').textContent.includes('diversity 0.80')")
@@ -355,8 +370,11 @@ func browseExplore(t *testing.T, s *Service, b *tab) {
 	}
 	b.set("#diversity", "0")
 	only := s.Graph().FieldName(2)
-	b.run("filter", chromedp.Evaluate(fmt.Sprintf("document.querySelector('details.control').open = true; document.querySelector('input[name=fields][value=\"%s\"]').click()", only), nil))
-	b.until("the filter", fmt.Sprintf("location.search.includes('fields=') && [...document.querySelectorAll('[aria-labelledby=corrected-title] .about > span:first-child')].every(e => e.textContent === %q)", only))
+	b.run("filter", chromedp.Evaluate(fmt.Sprintf("document.querySelector('details.control').open = true; "+
+		"document.querySelector('input[name=fields][value=\"%s\"]').click()", only), nil))
+	b.until("the filter", fmt.Sprintf("location.search.includes('fields=') && "+
+		"[...document.querySelectorAll('[aria-labelledby=corrected-title] .about > span:first-child')].every(e "+
+		"=> e.textContent === %q)", only))
 	if filtered := ask[list](b, read); len(filtered.Fields) == 0 {
 		t.Error("the filter leaves nothing")
 	}
@@ -382,7 +400,9 @@ func browseExposure(t *testing.T, b *tab) {
 	b.look("/exposure", 1000, "light")
 	b.until("the map", "document.querySelector('#heat canvas')")
 	type place struct{ Left, Top, Right, Bottom float64 }
-	at := ask[place](b, "(() => { document.querySelector('#heat').scrollIntoView({block: 'center'}); const {left, top, right, bottom} = document.querySelector('#heat canvas').getBoundingClientRect(); return {left, top, right, bottom} })()")
+	at := ask[place](b, "(() => { document.querySelector('#heat').scrollIntoView({block: 'center'}); const "+
+		"{left, top, right, bottom} = document.querySelector('#heat canvas').getBoundingClientRect(); return "+
+		"{left, top, right, bottom} })()")
 	const tip = "[...document.querySelectorAll('#heat .tip')].map(e => e.textContent).join('')"
 	says := ""
 	for x := at.Left + 60; x < at.Right && !strings.Contains(says, "learned from"); x += 25 {
@@ -390,7 +410,8 @@ func browseExposure(t *testing.T, b *tab) {
 		time.Sleep(30 * time.Millisecond)
 		says = ask[string](b, tip)
 	}
-	if !strings.Contains(says, "shown to") || !strings.Contains(says, "95% interval") || !strings.Contains(says, "standard error") || !strings.Contains(says, "links in") {
+	if !strings.Contains(says, "shown to") || !strings.Contains(says, "95% interval") ||
+		!strings.Contains(says, "standard error") || !strings.Contains(says, "links in") {
 		t.Errorf("a cell says %q", says)
 	}
 	b.picture("rested")
@@ -415,9 +436,11 @@ func browseLoop(t *testing.T, b *tab) {
 	b.set("#rounds", "30")
 	b.until("thirty rounds", "document.querySelectorAll('#played tbody tr').length === 30")
 	b.click("input[value=shown]")
-	b.until("another method", "location.search.includes('method=shown') && document.querySelector('#played .words:nth-of-type(2)').textContent.includes('A naive recommender')")
+	b.until("another method", "location.search.includes('method=shown') && document.querySelector('#played "+
+		".words:nth-of-type(2)').textContent.includes('A naive recommender')")
 	b.set("#explore", "0.5")
-	b.until("half explored", "location.search.includes('explore=0.5') && document.querySelector('output[for=explore]').value === '50%'")
+	b.until("half explored", "location.search.includes('explore=0.5') && "+
+		"document.querySelector('output[for=explore]').value === '50%'")
 	b.until("the figure", "document.querySelector('#future canvas')")
 	if after := ask[string](b, last); after == before {
 		t.Errorf("nothing changes: %s", after)
@@ -426,7 +449,8 @@ func browseLoop(t *testing.T, b *tab) {
 		t.Error("what was opened is closed again")
 	}
 	// an answer without the part that is to be exchanged leaves the page as it is, and says so
-	b.run("no answer", chromedp.Evaluate("document.querySelector('#play').setAttribute('hx-get', '/docs'); htmx.process(document.querySelector('#play'))", nil))
+	b.run("no answer", chromedp.Evaluate("document.querySelector('#play').setAttribute('hx-get', '/docs'); "+
+		"htmx.process(document.querySelector('#play'))", nil))
 	b.set("#rounds", "9")
 	b.until("the word", "!document.querySelector('#trouble').hidden")
 	if rows := ask[int](b, "document.querySelectorAll('#played tbody tr').length"); rows != 30 {
@@ -442,7 +466,8 @@ func browseBridges(t *testing.T, b *tab) {
 	b.run("downloads", browser.SetDownloadBehavior(browser.SetDownloadBehaviorBehaviorAllow).WithDownloadPath(folder))
 	b.look("/bridges", 1000, "light")
 	b.run("open", chromedp.Evaluate("document.querySelector('.gap details').open = true", nil))
-	for _, kind := range []struct{ link, ends, has string }{{"a[href*='reading']:not([href*=bibtex])", ".csv", "for_id,for_title"}, {"a[href*=bibtex]", ".bib", "@misc{"}} {
+	for _, kind := range []struct{ link, ends, has string }{{"a[href*='reading']:not([href*=bibtex])", ".csv",
+		"for_id,for_title"}, {"a[href*=bibtex]", ".bib", "@misc{"}} {
 		b.click(".gap " + kind.link)
 		var found []byte
 		for range 200 {
@@ -508,7 +533,8 @@ func browseRuns(t *testing.T, s *Service, b *tab) {
 	b.until("its end", "document.querySelector('[role=status].notice')?.textContent.includes('trial is over')")
 
 	b.click("form[action='/runs/rollback'] button")
-	b.until("the step back", "document.querySelector('[role=status].notice')?.textContent.includes('The model before serves again')")
+	b.until("the step back", "document.querySelector('[role=status].notice')?.textContent.includes('The model "+
+		"before serves again')")
 	if _, now := s.Current(); now != first {
 		t.Errorf("after the step back %.8s serves, not %.8s", now, first)
 	}
@@ -529,20 +555,24 @@ func browsePrefix(t *testing.T, s *Service, b *tab) {
 		b.look(path, 1000, "light")
 		b.until("the page", "document.readyState === 'complete' && window.htmx")
 		if figures := map[string]int{"/bridges": 1, "/loop": 2}[path]; figures > 0 {
-			b.until("the figures of "+path, fmt.Sprintf("document.querySelectorAll('.chart canvas').length >= %d", figures))
+			b.until("the figures of "+path, fmt.Sprintf("document.querySelectorAll('.chart canvas').length >= %d",
+				figures))
 		}
 	}
 	b.look("/", 1000, "light")
 	title := s.Graph().Title(17)
 	b.run("search", chromedp.SendKeys("input[name=q]", title, chromedp.ByQuery))
-	b.until("the search", "document.querySelector('#result h2').textContent.includes('found') && location.pathname === '/lab/recs/'")
+	b.until("the search", "document.querySelector('#result h2').textContent.includes('found') && "+
+		"location.pathname === '/lab/recs/'")
 	b.click(".found a")
 	b.until("the node", "document.querySelector('#corrected-title')")
 	b.set("#diversity", "0.8")
-	b.until("the slider", "document.querySelector('#result [role=status]').textContent.includes('diversity 0.80') && location.pathname.startsWith('/lab/recs/node/')")
+	b.until("the slider", "document.querySelector('#result [role=status]').textContent.includes('diversity "+
+		"0.80') && location.pathname.startsWith('/lab/recs/node/')")
 	b.look("/runs", 1000, "light")
 	b.set("select[name=method]", "naive")
 	b.click("form[action='/lab/recs/runs/jobs'] button") // a job, and the page that follows it
-	b.until("the job's end", "location.pathname === '/lab/recs/runs' && ['done', 'failed'].includes(document.querySelector('#state')?.textContent)")
+	b.until("the job's end", "location.pathname === '/lab/recs/runs' && ['done', "+
+		"'failed'].includes(document.querySelector('#state')?.textContent)")
 	b.quiet("below a prefix")
 }

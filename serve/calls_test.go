@@ -19,7 +19,10 @@ import (
 // everyCall is every call that can be refused.
 func everyCall(s *Service) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
-		"Recommend": func(ctx context.Context) error { return second(s.Recommend(ctx, Ask{Node: "p167", Compare: true})) },
+		"Recommend": func(ctx context.Context) error {
+			return second(s.Recommend(ctx,
+				Ask{Node: "p167", Compare: true}))
+		},
 		"Append": func(ctx context.Context) error {
 			return second(s.Append(ctx, []store.Event{{ID: "a", Kind: store.Shown, Source: "p1", Target: "p2"}}))
 		},
@@ -36,7 +39,8 @@ func everyCall(s *Service) map[string]func(context.Context) error {
 
 // Whoever is inside when a service is closed is let out before anything is freed, and whoever comes later is told.
 func TestCloseUnderCalls(t *testing.T) {
-	paths := []string{"/api/v1/recommendations?node=p167", "/node/p150", "/api/v1/bridges", "/api/v1/model", "/exposure"}
+	paths := []string{"/api/v1/recommendations?node=p167", "/node/p150", "/api/v1/bridges", "/api/v1/model",
+		"/exposure"}
 	for round := range 3 {
 		s, err := Open(t.Context(), Options{Folder: copyOf(t), Concurrent: 64})
 		if err != nil {
@@ -119,18 +123,21 @@ func TestClosed(t *testing.T) {
 			}
 		}
 		for name, err := range map[string]error{
-			"Start": second(s.Start(Order{Kind: "retrain"})), "Wait": second(s.Wait(t.Context(), "1")), "Cancel": second(s.Cancel("1")), "StartTrial": second(s.StartTrial(t.Context(), "abcdef123456", .5)),
+			"Start": second(s.Start(Order{Kind: "retrain"})), "Wait": second(s.Wait(t.Context(), "1")),
+			"Cancel": second(s.Cancel("1")), "StartTrial": second(s.StartTrial(t.Context(), "abcdef123456", .5)),
 			"Run": s.Run(stopped, Listen{Address: "127.0.0.1:0"}),
 		} {
 			if !errors.Is(err, ErrClosed) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		for _, path := range []string{"/api/v1/recommendations?node=p1", "/api/v1/events", "/api/v1/trial", "/", "/node/p1", "/readyz", "/metrics"} {
+		for _, path := range []string{"/api/v1/recommendations?node=p1", "/api/v1/events", "/api/v1/trial", "/",
+			"/node/p1", "/readyz", "/metrics"} {
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, fromHere(httptest.NewRequest("GET", path, nil)))
 			var p struct{ Detail, Instance string }
-			if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || w.Code != 503 || p.Detail != "the service is closed" || p.Instance == "" ||
+			if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || w.Code != 503 ||
+				p.Detail != "the service is closed" || p.Instance == "" ||
 				w.Header().Get("Content-Type") != "application/problem+json" || w.Header().Get("Retry-After") == "" {
 				t.Errorf("%s: %d %v %s", path, w.Code, w.Header(), w.Body)
 			}
@@ -197,7 +204,8 @@ func TestCloseAfterDrain(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	address, ended := make(chan string, 1), make(chan error, 1)
 	go func() {
-		ended <- s.Run(ctx, Listen{Address: "127.0.0.1:0", Drain: time.Millisecond, Started: func(url string) { address <- url }})
+		ended <- s.Run(ctx, Listen{Address: "127.0.0.1:0", Drain: time.Millisecond,
+			Started: func(url string) { address <- url }})
 	}()
 	at := <-address
 	s.jobs.swap.Lock() // the end of a trial waits for it, whatever its context says

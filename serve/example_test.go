@@ -34,7 +34,8 @@ func Example() {
 	var events []store.Event
 	for k, item := range list.Items {
 		events = append(events, store.Event{
-			ID: fmt.Sprintf("%s-%d", list.List, k), Kind: store.Shown, Source: "p100", Target: item.ID, Probability: item.Shown, List: list.List, Position: k + 1,
+			ID: fmt.Sprintf("%s-%d", list.List, k), Kind: store.Shown, Source: "p100", Target: item.ID,
+			Probability: item.Shown, List: list.List, Position: k + 1,
 		})
 	}
 	result, err := s.Append(ctx, events)

@@ -28,7 +28,8 @@ var small = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, err = plant(context.Background(), folder, smallWorld(), fit.Drawing{Split: fit.AtRandom, Later: true, PerLink: 4, Seed: 1}, "bayes", "naive")
+	_, err = plant(context.Background(), folder, smallWorld(), fit.Drawing{Split: fit.AtRandom, Later: true,
+		PerLink: 4, Seed: 1}, "bayes", "naive")
 	return folder, err
 })
 
@@ -40,7 +41,8 @@ func smallWorld() world.Settings {
 }
 
 // plant writes a world and models of its links as unseen demo does.
-func plant(ctx context.Context, folder string, s world.Settings, d fit.Drawing, methods ...string) (*world.World, error) {
+func plant(ctx context.Context, folder string, s world.Settings, d fit.Drawing, methods ...string) (*world.World,
+	error) {
 	w, err := world.New(ctx, s)
 	if err != nil {
 		return nil, err
@@ -56,7 +58,8 @@ func learn(ctx context.Context, folder string, g *graph.Graph, d fit.Drawing, me
 	return learnFrom(ctx, folder, dataset.Content{Graph: g}, d, 2, methods...)
 }
 
-func learnFrom(ctx context.Context, folder string, content dataset.Content, d fit.Drawing, replicates int, methods ...string) error {
+func learnFrom(ctx context.Context, folder string, content dataset.Content, d fit.Drawing, replicates int,
+	methods ...string) error {
 	g := content.Graph
 	manifest, err := dataset.Write(ctx, filepath.Join(folder, "dataset"), content, dataset.WriteOptions{})
 	if err != nil {
@@ -68,7 +71,8 @@ func learnFrom(ctx context.Context, folder string, content dataset.Content, d fi
 		return err
 	}
 	for k, method := range methods {
-		r, err := fit.Fit(ctx, drawn.Problem, fit.Settings{Method: method, Seed: 1, Threads: 1, Replicates: replicates}, fit.Progress{})
+		r, err := fit.Fit(ctx, drawn.Problem, fit.Settings{Method: method, Seed: 1, Threads: 1,
+			Replicates: replicates}, fit.Progress{})
 		if err != nil {
 			return err
 		}
@@ -197,7 +201,8 @@ func faults(w *httptest.ResponseRecorder) string {
 func shownEvents(a *Answer) batch {
 	var b batch
 	for k, item := range a.Items {
-		b.Events = append(b.Events, Event{ID: fmt.Sprintf("%s/%d", a.List, k), Kind: "shown", Source: a.Source.ID, Target: item.ID, Probability: item.Shown, List: a.List, Position: k + 1})
+		b.Events = append(b.Events, Event{ID: fmt.Sprintf("%s/%d", a.List, k), Kind: "shown", Source: a.Source.ID,
+			Target: item.ID, Probability: item.Shown, List: a.List, Position: k + 1})
 	}
 	return b
 }

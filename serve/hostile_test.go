@@ -48,12 +48,17 @@ var hostile = []struct{ method, path, kind, body string }{
 	{"POST", "/api/v1/recommendations", "application/xml", "<a/>"},
 	{"POST", "/api/v1/recommendations", "application/json; charset=utf-16", "{}"},
 	{"POST", "/api/v1/recommendations", "multipart/form-data", "--"},
-	{"POST", "/api/v1/events", "application/json", `{"events":[{"id":"\u0000","kind":"shown","source":"p1","target":"p2"}]}`},
-	{"POST", "/api/v1/events", "application/json", `{"events":[{"id":"a","kind":"shown","source":"p1","target":"p2","at":"9999999-01-01T00:00:00Z"}]}`},
-	{"POST", "/api/v1/events", "application/json", `{"events":[{"id":"a","kind":"shown","source":"p1","target":"p2","at":"0001-01-01T00:00:00Z","position":-1}]}`},
-	{"POST", "/api/v1/events", "application/json", "{\"events\":[{\"id\":\"\xff\",\"kind\":\"shown\",\"source\":\"p1\",\"target\":\"p2\"}]}"},
+	{"POST", "/api/v1/events", "application/json",
+		`{"events":[{"id":"\u0000","kind":"shown","source":"p1","target":"p2"}]}`},
+	{"POST", "/api/v1/events", "application/json",
+		`{"events":[{"id":"a","kind":"shown","source":"p1","target":"p2","at":"9999999-01-01T00:00:00Z"}]}`},
+	{"POST", "/api/v1/events", "application/json",
+		`{"events":[{"id":"a","kind":"shown","source":"p1","target":"p2","at":"0001-01-01T00:00:00Z","position":-1}]}`},
+	{"POST", "/api/v1/events", "application/json",
+		"{\"events\":[{\"id\":\"\xff\",\"kind\":\"shown\",\"source\":\"p1\",\"target\":\"p2\"}]}"},
 	{"POST", "/api/v1/events", "application/json", `{"events":[` + strings.Repeat(`{},`, 20_000) + `{}]}`},
-	{"POST", "/api/v1/events", "application/json", `{"events":[{"id":"'; DROP TABLE events; --","kind":"linked","source":"\"; DELETE FROM totals; --","target":"p2"}]}`},
+	{"POST", "/api/v1/events", "application/json",
+		`{"events":[{"id":"'; DROP TABLE events; --","kind":"linked","source":"\"; DELETE FROM totals; --","target":"p2"}]}`},
 	{"POST", "/api/v1/jobs", "application/json", `{"kind":"retrain","method":"../../etc/passwd"}`},
 	{"POST", "/api/v1/models/..%2f..%2fregistry/serve", "", ""},
 	{"PUT", "/api/v1/trial", "application/json", `{"model":"../../../etc/passwd","share":0.5}`},
@@ -90,7 +95,9 @@ func throw(t testing.TB, h http.Handler, method, path, kind string, body []byte)
 	if err != nil {
 		return 0, "" // no server gets as far as a handler with it
 	}
-	r := &http.Request{Method: method, URL: u, RequestURI: path, Host: "localhost", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, RemoteAddr: "127.0.0.1:1", Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body))}
+	r := &http.Request{Method: method, URL: u, RequestURI: path, Host: "localhost", Proto: "HTTP/1.1", ProtoMajor: 1,
+		ProtoMinor: 1, Header: http.Header{}, RemoteAddr: "127.0.0.1:1", Body: io.NopCloser(bytes.NewReader(body)),
+		ContentLength: int64(len(body))}
 	if kind != "" {
 		r.Header.Set("Content-Type", kind)
 	}
@@ -108,7 +115,8 @@ func FuzzHandlers(f *testing.F) {
 		}
 	}
 	f.Add("GET", "/api/v1/recommendations?node=p1&k=3&compare=true&explain=true", "", []byte(nil))
-	f.Add("POST", "/api/v1/events", "application/json", []byte(`{"events":[{"id":"a","kind":"shown","source":"p1","target":"p2","probability":0.5}]}`))
+	f.Add("POST", "/api/v1/events", "application/json",
+		[]byte(`{"events":[{"id":"a","kind":"shown","source":"p1","target":"p2","probability":0.5}]}`))
 	s := open(f)
 	h := s.Handler()
 	f.Fuzz(func(t *testing.T, method, path, kind string, body []byte) {
@@ -192,7 +200,8 @@ func TestSlowClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer long.Close()
-	go fmt.Fprintf(long, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Long: %s\r\n\r\n", strings.Repeat("a", 4*maxHeader))
+	go fmt.Fprintf(long, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Long: %s\r\n\r\n",
+		strings.Repeat("a", 4*maxHeader))
 	long.SetReadDeadline(time.Now().Add(3 * time.Second))
 	answer := make([]byte, 100)
 	if n, _ := long.Read(answer); !strings.Contains(string(answer[:n]), " 431 ") {

@@ -43,9 +43,9 @@ type Listen struct {
 // ErrExposed: the address can be reached from elsewhere and nothing protects it.
 var ErrExposed = errors.New("serve: a public address needs protection")
 
-// Run answers requests until the context ends; then it refuses new ones, lets those under way end, and returns. Requests
-// that are still under way after Listen.Drain are cut off, and Close waits for what is left of them. It returns ErrClosed
-// if the service is closed, also meanwhile.
+// Run answers requests until the context ends; then it refuses new ones, lets those under way end,
+// and returns. Requests that are still under way after Listen.Drain are cut off, and Close waits
+// for what is left of them. It returns ErrClosed if the service is closed, also meanwhile.
 func (s *Service) Run(ctx context.Context, l Listen) error {
 	if l.Address == "" {
 		l.Address = "127.0.0.1:8080"
@@ -61,14 +61,16 @@ func (s *Service) Run(ctx context.Context, l Listen) error {
 	}
 	open := s.o.Tokens != nil || s.o.Open || l.Cert != ""
 	if !open && !loopback(l.Address) {
-		return fmt.Errorf("%w: %s can be reached from elsewhere; give tokens or TLS, or an address such as 127.0.0.1:8080", ErrExposed, l.Address)
+		return fmt.Errorf("%w: %s can be reached from elsewhere; give tokens or TLS, or an address such as "+
+			"127.0.0.1:8080", ErrExposed, l.Address)
 	}
 	socket, err := net.Listen("tcp", l.Address)
 	if err != nil {
 		return err
 	}
 	server := &http.Server{
-		Handler: s.handler(open), MaxHeaderBytes: maxHeader, ReadHeaderTimeout: headerTime, ReadTimeout: readTime, WriteTimeout: writeTime, IdleTimeout: idleTime,
+		Handler: s.handler(open), MaxHeaderBytes: maxHeader, ReadHeaderTimeout: headerTime, ReadTimeout: readTime,
+		WriteTimeout: writeTime, IdleTimeout: idleTime,
 		ErrorLog:  slog.NewLogLogger(s.o.Log.Handler(), slog.LevelWarn),
 		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12},
 	}
@@ -139,9 +141,13 @@ func local(next http.Handler) http.Handler {
 		}
 		switch {
 		case !here:
-			writeProblem(w, http.StatusForbidden, "without tokens only this machine may ask; give the service tokens (--token-file, serve.Options.Tokens), or open it to everybody (--open, serve.Options.Open)", requestID(r.Context()), 0)
+			writeProblem(w, http.StatusForbidden,
+				"without tokens only this machine may ask; give the service tokens (--token-file, "+
+					"serve.Options.Tokens), or open it to everybody (--open, serve.Options.Open)",
+				requestID(r.Context()), 0)
 		case !thisMachine(strings.Trim(host, "[]")):
-			writeProblem(w, http.StatusMisdirectedRequest, "this service is local and has no name; ask for it as localhost", requestID(r.Context()), 0)
+			writeProblem(w, http.StatusMisdirectedRequest,
+				"this service is local and has no name; ask for it as localhost", requestID(r.Context()), 0)
 		default:
 			next.ServeHTTP(w, r)
 		}
@@ -158,9 +164,10 @@ func thisMachine(host string) bool {
 //
 //	mux.Handle("/recs/", s.Handler()) // with Options.Prefix "/recs"
 //
-// Without Options.Tokens it answers this machine alone: who comes from another address, is forwarded from one, or asks by
-// another name than localhost is refused, unless Options.Open says that your server looks to that. Limits of time and of
-// headers are the server's; see Run. Shut the server down before Close.
+// Without Options.Tokens it answers this machine alone: who comes from another address, is
+// forwarded from one, or asks by another name than localhost is refused, unless Options.Open says
+// that your server looks to that. Limits of time and of headers are the server's; see Run. Shut the
+// server down before Close.
 func (s *Service) Handler() http.Handler { return s.handler(s.o.Tokens != nil || s.o.Open) }
 
 // handler is everything, for everybody if it is open.
@@ -169,7 +176,8 @@ func (s *Service) handler(open bool) http.Handler {
 	api := s.register(mux)
 	mux.HandleFunc(s.route("GET /healthz"), func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "alive") })
 	mux.HandleFunc(s.route("GET /readyz"), s.readyz)
-	mux.Handle(s.route("GET /metrics"), s.allowed(ScopeRead, promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})))
+	mux.Handle(s.route("GET /metrics"), s.allowed(ScopeRead,
+		promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})))
 	s.sitePages(mux, api)
 	s.prefixed(mux)
 	foreign := http.NewCrossOriginProtection()
@@ -195,12 +203,14 @@ func (s *Service) known(mux *http.ServeMux) http.Handler {
 		unknown.ServeHTTP(silent, r)
 		if silent.status == http.StatusMethodNotAllowed {
 			w.Header().Set("Allow", silent.header.Get("Allow"))
-			writeProblem(w, silent.status, "this can be asked with "+silent.header.Get("Allow"), requestID(r.Context()), 0)
+			writeProblem(w, silent.status, "this can be asked with "+silent.header.Get("Allow"),
+				requestID(r.Context()), 0)
 			return
 		}
 		detail := "there is nothing here; " + s.at("/docs") + " says what there is"
 		if !strings.HasPrefix(r.URL.Path, s.at("/")) {
-			detail = "there is nothing here: the service is below " + s.at("/") + ", and paths must come with that, also through a proxy"
+			detail = "there is nothing here: the service is below " + s.at("/") +
+				", and paths must come with that, also through a proxy"
 		}
 		writeProblem(w, http.StatusNotFound, detail, requestID(r.Context()), 0)
 	})
@@ -260,7 +270,8 @@ func (s *Service) outer(next http.Handler) http.Handler {
 		record := &recorder{ResponseWriter: w}
 		h := w.Header()
 		h.Set("X-Request-Id", c.id)
-		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
+		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; img-src "+
+			"'self'; connect-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
@@ -272,9 +283,11 @@ func (s *Service) outer(next http.Handler) http.Handler {
 					panic(p)
 				}
 				s.metrics.panics.Inc()
-				s.o.Log.Error("a request broke", "request", c.id, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+				s.o.Log.Error("a request broke", "request", c.id, "panic", fmt.Sprint(p), "stack",
+					string(debug.Stack()))
 				if record.status == 0 {
-					writeProblem(record, http.StatusInternalServerError, "the service has a fault; the request's id helps to find it", c.id, 0)
+					writeProblem(record, http.StatusInternalServerError,
+						"the service has a fault; the request's id helps to find it", c.id, 0)
 				}
 			}
 			status := record.status
@@ -284,7 +297,8 @@ func (s *Service) outer(next http.Handler) http.Handler {
 			took := time.Since(began)
 			s.metrics.requests.WithLabelValues(c.operation, strconv.Itoa(status)).Inc()
 			s.metrics.seconds.WithLabelValues(c.operation).Observe(took.Seconds())
-			s.o.Log.Debug("request", "request", c.id, "token", c.token, "method", r.Method, "operation", c.operation, "status", status, "took", took)
+			s.o.Log.Debug("request", "request", c.id, "token", c.token, "method", r.Method, "operation", c.operation,
+				"status", status, "took", took)
 		}()
 		next.ServeHTTP(record, r)
 	})
@@ -293,7 +307,8 @@ func (s *Service) outer(next http.Handler) http.Handler {
 // clientRequestID takes over an id that the client gave, if it is harmless, or makes one.
 func clientRequestID(r *http.Request) string {
 	id := r.Header.Get("X-Request-Id")
-	if len(id) > 0 && len(id) <= 64 && strings.Trim(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") == "" {
+	if len(id) > 0 && len(id) <= 64 && strings.Trim(id,
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") == "" {
 		return id
 	}
 	var chance [8]byte
@@ -350,10 +365,12 @@ func (s *Service) admit(r *http.Request, need Scope) *refusal {
 	callerOf(r.Context()).token = token.Name
 	if wait, ok := s.o.Tokens.allow(token.Name, s.o.Rate, time.Now()); !ok {
 		s.metrics.limited.Inc()
-		return &refusal{status: http.StatusTooManyRequests, detail: fmt.Sprintf("more than %v requests a second", s.o.Rate), wait: wait.Seconds()}
+		return &refusal{status: http.StatusTooManyRequests, detail: fmt.Sprintf("more than %v requests a second",
+			s.o.Rate), wait: wait.Seconds()}
 	}
 	if !token.Scope.covers(need) {
-		return &refusal{status: http.StatusForbidden, detail: fmt.Sprintf("this needs a token of scope %s, and %q is of scope %s", need, token.Name, token.Scope)}
+		return &refusal{status: http.StatusForbidden,
+			detail: fmt.Sprintf("this needs a token of scope %s, and %q is of scope %s", need, token.Name, token.Scope)}
 	}
 	return nil
 }

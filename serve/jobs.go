@@ -117,7 +117,8 @@ func openJobs(path string, now func() time.Time, log *slog.Logger) (*jobs, error
 			continue
 		}
 		if w.Begun >= maxBegun {
-			j.finish(w, fmt.Errorf("the service died %d times while it was under way, so it is not begun again", w.Begun))
+			j.finish(w, fmt.Errorf("the service died %d times while it was under way, so it is not begun again",
+				w.Begun))
 			continue
 		}
 		if w.Begun > 0 {
@@ -160,7 +161,8 @@ func (j *jobs) keep() {
 func (j *jobs) add(o Order, planned bool) (Job, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	w := &work{Job: Job{ID: strconv.Itoa(j.next + 1), Kind: o.Kind, Order: o, State: JobQueued, Queued: j.now().UTC(), Planned: planned}, changed: make(chan struct{})}
+	w := &work{Job: Job{ID: strconv.Itoa(j.next + 1), Kind: o.Kind, Order: o, State: JobQueued, Queued: j.now().UTC(),
+		Planned: planned}, changed: make(chan struct{})}
 	if len(j.queue) == cap(j.queue) {
 		return Job{}, errQueue
 	}

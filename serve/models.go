@@ -152,7 +152,8 @@ func (g *registry) change(edit func(*register) error) error {
 // trim forgets the oldest models beyond the last keep, never one that is in use.
 func (r *register) trim(keep int) (dropped []string) {
 	used := func(digest string) bool {
-		return digest == r.Current || digest == r.Naive || r.Trial != nil && (digest == r.Trial.A || digest == r.Trial.B)
+		return digest == r.Current || digest == r.Naive || r.Trial != nil &&
+			(digest == r.Trial.A || digest == r.Trial.B)
 	}
 	for spare := len(r.Served) - keep; spare > 0; spare-- {
 		k := slices.IndexFunc(r.Served, func(e Entry) bool { return !used(e.Digest) })

@@ -65,7 +65,8 @@ var parts = map[string]part{
 
 // navigation is every page that can be gone to.
 var navigation = []struct{ Path, Name string }{
-	{"/", "Explore"}, {"/exposure", "Exposure"}, {"/loop", "Loop"}, {"/bridges", "Bridges"}, {"/runs", "Runs"}, {"/docs", "API"},
+	{"/", "Explore"}, {"/exposure", "Exposure"}, {"/loop", "Loop"}, {"/bridges", "Bridges"}, {"/runs", "Runs"},
+	{"/docs", "API"},
 }
 
 // framed is what is around a page.
@@ -139,7 +140,8 @@ func (s *Service) sitePages(mux *http.ServeMux, api huma.API) {
 	p := &site{s: s, mux: mux, pages: map[string]*template.Template{}}
 	places := template.FuncMap{"at": s.at, "node": s.nodeAt}
 	for name := range parts {
-		p.pages[name] = template.Must(template.New("frame.html").Funcs(words).Funcs(places).ParseFS(pageFiles, "pages/frame.html", "pages/"+name+".html"))
+		p.pages[name] = template.Must(template.New("frame.html").Funcs(words).Funcs(places).ParseFS(pageFiles,
+			"pages/frame.html", "pages/"+name+".html"))
 	}
 	p.explore()
 	p.exposure()
@@ -166,7 +168,8 @@ func (s *Service) sitePages(mux *http.ServeMux, api huma.API) {
 				return
 			}
 		}
-		http.SetCookie(w, &http.Cookie{Name: tokenCookie, Value: secret, Path: s.at("/"), HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil, MaxAge: 12 * 3600})
+		http.SetCookie(w, &http.Cookie{Name: tokenCookie, Value: secret, Path: s.at("/"), HttpOnly: true,
+			SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil, MaxAge: 12 * 3600})
 		http.Redirect(w, r, s.at("/"), http.StatusSeeOther)
 	})
 	s.assets(mux)
@@ -198,7 +201,8 @@ func (p *site) sentence(r *http.Request, err error) (int, string) {
 		return e.GetStatus(), e.Error()
 	}
 	p.s.o.Log.Error("a page failed", "request", requestID(r.Context()), "path", clip(r.URL.Path), "error", err)
-	return http.StatusInternalServerError, "The service has a fault; the log has more of it, under " + requestID(r.Context())
+	return http.StatusInternalServerError, "The service has a fault; the log has more of it, under " +
+		requestID(r.Context())
 }
 
 func (p *site) wrong(w http.ResponseWriter, r *http.Request, err error) {
@@ -234,7 +238,8 @@ func (p *site) change(pattern, operation string, do func(*http.Request) (did str
 			if record, ok := w.(*recorder); ok && record.status != 0 {
 				status = record.status
 			}
-			p.s.audit.add(audited{At: p.s.o.Now().UTC(), Request: c.id, Token: c.token, Remote: r.RemoteAddr, Method: r.Method, Path: clip(r.URL.Path), Status: status})
+			p.s.audit.add(audited{At: p.s.o.Now().UTC(), Request: c.id, Token: c.token, Remote: r.RemoteAddr,
+				Method: r.Method, Path: clip(r.URL.Path), Status: status})
 		}()
 		if no := p.s.admit(r, ScopeAdmin); no != nil {
 			p.refuse(w, r, no)
@@ -288,7 +293,8 @@ var packedAssets = sync.OnceValue(func() map[string]*asset {
 	all := map[string]*asset{}
 	add := func(name string, plain []byte) {
 		sum := sha256.Sum256(plain)
-		a := &asset{kind: mime.TypeByExtension(path.Ext(name)), plain: plain, tag: `"` + hex.EncodeToString(sum[:8]) + `"`, forever: strings.HasPrefix(name, "vendor/")}
+		a := &asset{kind: mime.TypeByExtension(path.Ext(name)), plain: plain, tag: `"` + hex.EncodeToString(sum[:8]) +
+			`"`, forever: strings.HasPrefix(name, "vendor/")}
 		if path.Ext(name) == ".js" { // whatever the machine says
 			a.kind = "text/javascript; charset=utf-8"
 		}

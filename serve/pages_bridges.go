@@ -93,8 +93,10 @@ func (s *Service) bridging(found []recommend.Bridge) bridging {
 		case b.Upper < 0:
 			row.Verdict = badge{"calm", "–", "fewer than naive says"}
 		}
-		row.Words = fmt.Sprintf("A node of %s would link to %.2g of %s where a naive model expects %.2g: %.2g more (%.2g to %.2g).", b.Source, b.Corrected, b.Target, b.Naive, b.Gap, b.Lower, b.Upper)
-		row.Span = out.Scale.span(b.Lower, b.Gap, b.Upper, "", fmt.Sprintf("%s to %s: %.2g more links, from %.2g to %.2g", b.Source, b.Target, b.Gap, b.Lower, b.Upper))
+		row.Words = fmt.Sprintf("A node of %s would link to %.2g of %s where a naive model expects %.2g: %.2g "+
+			"more (%.2g to %.2g).", b.Source, b.Corrected, b.Target, b.Naive, b.Gap, b.Lower, b.Upper)
+		row.Span = out.Scale.span(b.Lower, b.Gap, b.Upper, "",
+			fmt.Sprintf("%s to %s: %.2g more links, from %.2g to %.2g", b.Source, b.Target, b.Gap, b.Lower, b.Upper))
 		q := url.Values{"source": {b.Source}, "target": {b.Target}}
 		row.CSV = s.at("/api/v1/bridges/reading?") + q.Encode()
 		q.Set("format", "bibtex")

@@ -100,7 +100,8 @@ func clean(text string, most int) string {
 
 // askOf reads the controls of a list. What cannot be is left to Recommend to refuse.
 func askOf(form url.Values) Ask {
-	ask := Ask{K: 10, Fields: form["fields"], From: clean(form.Get("from"), 20), Until: clean(form.Get("until"), 20), Linked: form.Get("linked") != "", Seen: form.Get("order") == "seen", Explain: true}
+	ask := Ask{K: 10, Fields: form["fields"], From: clean(form.Get("from"), 20), Until: clean(form.Get("until"), 20),
+		Linked: form.Get("linked") != "", Seen: form.Get("order") == "seen", Explain: true}
 	if k, err := strconv.Atoi(form.Get("k")); err == nil {
 		ask.K = min(max(k, 1), 100)
 	}
@@ -154,7 +155,8 @@ func (p *site) list(w http.ResponseWriter, r *http.Request, ask Ask, about *Node
 	if ask.Seen || ask.Diversity > 0 {
 		ask.Explore = nil
 	}
-	out := listed{Action: r.URL.Path, About: about, Ask: ask, Drawn: r.FormValue("drawn") != "", Explore: s.o.Explore, Texts: s.texts, Naive: ask.Compare, Title: "A new text"}
+	out := listed{Action: r.URL.Path, About: about, Ask: ask, Drawn: r.FormValue("drawn") != "", Explore: s.o.Explore,
+		Texts: s.texts, Naive: ask.Compare, Title: "A new text"}
 	if about != nil {
 		out.Title = cmp.Or(about.Title, about.ID)
 		out.Action = s.nodeAt(about.ID)
@@ -242,9 +244,12 @@ func why(item recommend.Item, field string) string {
 	text := fmt.Sprintf("If it is shown, it is linked with a chance of %s.", percent(item.Link))
 	switch {
 	case item.Hidden && item.Field != "" && field != "":
-		text += fmt.Sprintf(" But of %s only about %s is ever shown to %s: a naive model takes its missing links for a lack of relevance and puts it at %d.", item.Field, percent(item.Propensity), field, item.NaiveRank)
+		text += fmt.Sprintf(" But of %s only about %s is ever shown to %s: a naive model takes its missing "+
+			"links for a lack of relevance and puts it at %d.", item.Field, percent(item.Propensity), field,
+			item.NaiveRank)
 	case item.NaiveRank > item.ByLink:
-		text += fmt.Sprintf(" So far about %s of the like was shown; without the correction it is at %d.", percent(item.Propensity), item.NaiveRank)
+		text += fmt.Sprintf(" So far about %s of the like was shown; without the correction it is at %d.",
+			percent(item.Propensity), item.NaiveRank)
 	default:
 		text += fmt.Sprintf(" So far about %s of the like was shown.", percent(item.Propensity))
 	}

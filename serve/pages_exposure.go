@@ -19,7 +19,8 @@ func (p *site) exposure() {
 		if err != nil {
 			return err
 		}
-		content := exposed{Model: m, May: p.may(r, ScopeAdmin), Verdict: badge{"calm", "?", "not examined"}, Knows: true}
+		content := exposed{Model: m, May: p.may(r, ScopeAdmin), Verdict: badge{"calm", "?", "not examined"},
+			Knows: true}
 		if f := m.Findings; f != nil {
 			content.Verdict, content.Knows = verdict(f.Class), f.Class != fit.NoExposure
 		}
@@ -137,10 +138,12 @@ func (e *exposed) cells(g *graph.Graph) {
 		e.Cells = e.Cells[:mostCells]
 	}
 	if owns > 0 && others > 0 && e.Knows {
-		e.Strong = fmt.Sprintf("On average %s of a field is shown to its own readers, and %s of other fields.", percent(own/owns), percent(other/others))
+		e.Strong = fmt.Sprintf("On average %s of a field is shown to its own readers, and %s of other fields.",
+			percent(own/owns), percent(other/others))
 	}
 	if f := e.Model.Findings; f != nil && f.Ratio != nil && f.Ratio.Upper > 0 {
-		e.Strong += fmt.Sprintf(" A pair of one field is shown %.1f times as often as a pair of two (%.1f to %.1f).", f.Ratio.Value, f.Ratio.Lower, f.Ratio.Upper)
+		e.Strong += fmt.Sprintf(" A pair of one field is shown %.1f times as often as a pair of two (%.1f to %.1f).",
+			f.Ratio.Value, f.Ratio.Lower, f.Ratio.Upper)
 	}
 }
 
@@ -188,8 +191,10 @@ func (e *exposed) panel(v *evaluate.Evaluation) {
 				continue
 			}
 			risk := m.panel.Risks[n].Risk
-			label := fmt.Sprintf("%s by %s: %.4f, from %.4f to %.4f", m.name, out.Name, risk.Interval.Estimate, risk.Lower, risk.Upper)
-			out.Models = append(out.Models, panelOne{m.name, risk, e.Scale.span(risk.Lower, risk.Interval.Estimate, risk.Upper, []string{"", "b", "c"}[min(k, 2)], label)})
+			label := fmt.Sprintf("%s by %s: %.4f, from %.4f to %.4f", m.name, out.Name, risk.Interval.Estimate,
+				risk.Lower, risk.Upper)
+			out.Models = append(out.Models, panelOne{m.name, risk, e.Scale.span(risk.Lower, risk.Interval.Estimate,
+				risk.Upper, []string{"", "b", "c"}[min(k, 2)], label)})
 		}
 		e.Panel = append(e.Panel, out)
 	}

@@ -87,7 +87,8 @@ func watchedFields(l Loop) []watchedField {
 		one := watchedField{LoopField: f, Span: span{Label: f.Field + ": nothing shown yet"}}
 		if f.Shown > 0 {
 			low, high := wilson(f.Share*float64(f.Shown), float64(f.Shown))
-			one.Span = unit.span(low, f.Share, high, "", fmt.Sprintf("%s: %s, from %s to %s", f.Field, percent(f.Share), percent(low), percent(high)))
+			one.Span = unit.span(low, f.Share, high, "", fmt.Sprintf("%s: %s, from %s to %s", f.Field,
+				percent(f.Share), percent(low), percent(high)))
 			one.Outside = f.Low != nil && (low > *f.High || high < *f.Low)
 		}
 		if f.Low != nil {
@@ -105,7 +106,8 @@ func (l Loop) words() string {
 	case l.Items == 0:
 		return ""
 	case l.Band == nil:
-		return fmt.Sprintf("Of the last %s items shown, %s were of the reader's own field (%s to %s). What to expect is not known yet.", count(l.Items), percent(l.Recent), percent(l.Low), percent(l.High))
+		return fmt.Sprintf("Of the last %s items shown, %s were of the reader's own field (%s to %s). What to "+
+			"expect is not known yet.", count(l.Items), percent(l.Recent), percent(l.Low), percent(l.High))
 	}
 	where := "within"
 	switch {
@@ -114,6 +116,8 @@ func (l Loop) words() string {
 	case l.High < l.Band.Low:
 		where = "below"
 	}
-	return fmt.Sprintf("Of the last %s items shown, %s were of the reader's own field (%s to %s): %s the %s to %s that the first model's lists had.",
-		count(l.Items), percent(l.Recent), percent(l.Low), percent(l.High), where, percent(l.Band.Low), percent(l.Band.High))
+	return fmt.Sprintf("Of the last %s items shown, %s were of the reader's own field (%s to %s): %s the %s to "+
+		"%s that the first model's lists had.",
+		count(l.Items), percent(l.Recent), percent(l.Low), percent(l.High), where, percent(l.Band.Low),
+		percent(l.Band.High))
 }

@@ -23,7 +23,8 @@ func (p *site) runs() {
 		return nil
 	})
 	p.change("POST /runs/jobs", "page-start-job", func(r *http.Request) (string, error) {
-		o := Order{Kind: r.PostFormValue("kind"), Method: r.PostFormValue("method"), Keep: r.PostFormValue("keep") != "", Model: r.PostFormValue("model")}
+		o := Order{Kind: r.PostFormValue("kind"), Method: r.PostFormValue("method"),
+			Keep: r.PostFormValue("keep") != "", Model: r.PostFormValue("model")}
 		job, err := s.Start(o)
 		return "queued&job=" + job.ID, err
 	})
@@ -63,7 +64,8 @@ func nonempty(digest string) string {
 // done is what a form's page says after it.
 var done = map[string]string{
 	"queued": "The job is queued.", "cancelled": "The job was told to stop.", "back": "The model before serves again.",
-	"serves": "Another model serves now.", "trial": "The trial has begun.", "ended": "The trial is over; the current model serves everybody.",
+	"serves": "Another model serves now.", "trial": "The trial has begun.",
+	"ended": "The trial is over; the current model serves everybody.",
 }
 
 // running is what the page shows.
@@ -112,7 +114,8 @@ func (p *site) running(r *http.Request) (*running, error) {
 	s := p.s
 	e := s.now.Load().current
 	reg := s.models.snapshot()
-	out := &running{Did: done[r.URL.Query().Get("did")], May: p.may(r, ScopeAdmin), Own: e.Model().Method, Naive: reg.Naive, Back: len(reg.Past) > 0, Trial: s.Compare(), Verdict: verdict(e.Class())}
+	out := &running{Did: done[r.URL.Query().Get("did")], May: p.may(r, ScopeAdmin), Own: e.Model().Method,
+		Naive: reg.Naive, Back: len(reg.Past) > 0, Trial: s.Compare(), Verdict: verdict(e.Class())}
 	methods := fit.Methods()
 	for _, name := range slices.Sorted(maps.Keys(methods)) {
 		out.Methods = append(out.Methods, named{name, methods[name]})
@@ -122,7 +125,9 @@ func (p *site) running(r *http.Request) (*running, error) {
 		out.Due = &due
 	}
 	wanted := r.URL.Query().Get("job")
-	for k := range out.Jobs { // the latest first: the one that was asked for, else the oldest that has not ended, else the latest
+	// the latest first: the one that was asked for, else the oldest that has not ended, else the
+	// latest
+	for k := range out.Jobs {
 		j := &out.Jobs[k]
 		if wanted == "" && (k == 0 || j.Ended == nil) || wanted == j.ID {
 			out.Job = j
@@ -136,7 +141,8 @@ func (p *site) running(r *http.Request) (*running, error) {
 	}
 	risks := scale{}
 	for _, entry := range slices.Backward(reg.Served) {
-		row := modelRow{Entry: entry, Current: entry.Digest == e.digest, Trial: reg.Trial != nil && reg.Trial.B == entry.Digest}
+		row := modelRow{Entry: entry, Current: entry.Digest == e.digest, Trial: reg.Trial != nil &&
+			reg.Trial.B == entry.Digest}
 		v, err := s.models.readEvaluation(entry.Digest)
 		if err != nil {
 			return nil, err
@@ -155,7 +161,8 @@ func (p *site) running(r *http.Request) (*running, error) {
 	}
 	for k := range out.Models {
 		if x := out.Models[k].Risk; x != nil {
-			out.Models[k].Span = risks.span(x.Lower, x.Interval.Estimate, x.Upper, "", fmt.Sprintf("R_AP %.4f, from %.4f to %.4f", x.Interval.Estimate, x.Lower, x.Upper))
+			out.Models[k].Span = risks.span(x.Lower, x.Interval.Estimate, x.Upper, "",
+				fmt.Sprintf("R_AP %.4f, from %.4f to %.4f", x.Interval.Estimate, x.Lower, x.Upper))
 		}
 	}
 	out.trial(reg)
@@ -169,7 +176,9 @@ func (o *running) trial(reg register) {
 		rates.including(a.Clicks.Low, a.Clicks.Value, a.Clicks.High)
 	}
 	for k, a := range o.Trial.Arms {
-		row := armRow{Arm: a, Span: rates.span(a.Clicks.Low, a.Clicks.Value, a.Clicks.High, []string{"", "b", "c"}[min(k, 2)], fmt.Sprintf("%s clicks per shown item, from %s to %s", percent(a.Clicks.Value), percent(a.Clicks.Low), percent(a.Clicks.High)))}
+		row := armRow{Arm: a, Span: rates.span(a.Clicks.Low, a.Clicks.Value, a.Clicks.High,
+			[]string{"", "b", "c"}[min(k, 2)], fmt.Sprintf("%s clicks per shown item, from %s to %s",
+				percent(a.Clicks.Value), percent(a.Clicks.Low), percent(a.Clicks.High)))}
 		if a.Shown == 0 {
 			row.Span = span{Label: "nothing shown yet"}
 		}
@@ -184,12 +193,16 @@ func (o *running) trial(reg register) {
 	switch {
 	case o.Trial.Trial == nil:
 	case d == nil:
-		o.Words = "Too little was shown to compare them: both models need lists that were shown to two sources or more, and logged."
+		o.Words = "Too little was shown to compare them: both models need lists that were shown to two sources " +
+			"or more, and logged."
 	case d.Low > 0:
-		o.Words = fmt.Sprintf("Model b gets more clicks: %+.2f for every 100 shown items (%+.2f to %+.2f).", 100*d.Value, 100*d.Low, 100*d.High)
+		o.Words = fmt.Sprintf("Model b gets more clicks: %+.2f for every 100 shown items (%+.2f to %+.2f).",
+			100*d.Value, 100*d.Low, 100*d.High)
 	case d.High < 0:
-		o.Words = fmt.Sprintf("Model b gets fewer clicks: %+.2f for every 100 shown items (%+.2f to %+.2f).", 100*d.Value, 100*d.Low, 100*d.High)
+		o.Words = fmt.Sprintf("Model b gets fewer clicks: %+.2f for every 100 shown items (%+.2f to %+.2f).",
+			100*d.Value, 100*d.Low, 100*d.High)
 	default:
-		o.Words = fmt.Sprintf("No difference can be told yet: %+.2f for every 100 shown items (%+.2f to %+.2f).", 100*d.Value, 100*d.Low, 100*d.High)
+		o.Words = fmt.Sprintf("No difference can be told yet: %+.2f for every 100 shown items (%+.2f to %+.2f).",
+			100*d.Value, 100*d.Low, 100*d.High)
 	}
 }

@@ -50,19 +50,22 @@ func TestSimulation(t *testing.T) {
 	if corrected := play("rounds=8&method=corrected"); corrected.All[0].Share >= naive.All[0].Share {
 		t.Errorf("corrected %v, naive %v", corrected.All[0], naive.All[0])
 	}
-	if explored := play("rounds=8&explore=0.5"); explored.All[7].Share >= naive.All[7].Share || explored.Beside[7] != naive.Beside[7] {
+	if explored := play("rounds=8&explore=0.5"); explored.All[7].Share >= naive.All[7].Share ||
+		explored.Beside[7] != naive.Beside[7] {
 		t.Errorf("half explored %v, not explored %v", explored.All[7], naive.All[7])
 	}
 	if again := play("rounds=8"); fmt.Sprint(again) != fmt.Sprint(naive) {
 		t.Error("the same seed draws otherwise")
 	}
-	for query, part := range map[string]string{"rounds=0": "query.rounds", "rounds=51": "query.rounds", "explore=1.5": "query.explore", "method=best": "query.method", "explore=NaN": "explore"} {
+	for query, part := range map[string]string{"rounds=0": "query.rounds", "rounds=51": "query.rounds",
+		"explore=1.5": "query.explore", "method=best": "query.method", "explore=NaN": "explore"} {
 		if w := c.do("GET", "/api/v1/loop/simulation?"+query, nil); w.Code != 422 || faults(w) != part {
 			t.Errorf("%s: %d, %s", query, w.Code, w.Body)
 		}
 	}
 	for _, bad := range []error{
-		second(s.Simulate(t.Context(), "best", 5, 0, 1)), second(s.Simulate(t.Context(), TakesLinks, 99, 0, 1)), second(s.Simulate(t.Context(), TakesLinks, 5, math.NaN(), 1)),
+		second(s.Simulate(t.Context(), "best", 5, 0, 1)), second(s.Simulate(t.Context(), TakesLinks, 99, 0, 1)),
+		second(s.Simulate(t.Context(), TakesLinks, 5, math.NaN(), 1)),
 	} {
 		if _, ok := errors.AsType[*Fault](bad); !ok {
 			t.Errorf("not refused: %v", bad)
@@ -106,7 +109,8 @@ func TestTrail(t *testing.T) {
 	if math.Abs(l.Band.Low-low/shown) > 1e-12 || math.Abs(l.Band.High-high/shown) > 1e-12 {
 		t.Errorf("band %+v, of the fields %v to %v", l.Band, low/shown, high/shown)
 	}
-	if body := c.do("GET", "/loop", nil).Body.String(); !strings.Contains(body, "Of the last 250 items shown") || !strings.Contains(body, `id="past-data"`) {
+	if body := c.do("GET", "/loop", nil).Body.String(); !strings.Contains(body, "Of the last 250 items shown") ||
+		!strings.Contains(body, `id="past-data"`) {
 		t.Error("the page does not show it")
 	}
 }
@@ -172,7 +176,8 @@ func TestForms(t *testing.T) {
 	for _, refused := range []struct {
 		scope, from string
 		status      int
-	}{{"", "same-origin", 303}, {"read", "same-origin", 403}, {"write", "same-origin", 403}, {"admin", "cross-site", 403}, {"admin", "same-site", 403}} {
+	}{{"", "same-origin", 303}, {"read", "same-origin", 403}, {"write", "same-origin", 403},
+		{"admin", "cross-site", 403}, {"admin", "same-site", 403}} {
 		w := send("/runs/jobs", refused.scope, refused.from, keep)
 		if w.Code != refused.status || w.Code == 303 && w.Header().Get("Location") != "/login" {
 			t.Errorf("scope %q from %s: %d to %q", refused.scope, refused.from, w.Code, w.Header().Get("Location"))
@@ -181,7 +186,8 @@ func TestForms(t *testing.T) {
 	if jobs := s.jobs.list(); len(jobs) != 0 {
 		t.Fatalf("jobs of those who may not: %v", jobs)
 	}
-	if w := send("/runs/jobs", "admin", "same-origin", keep); w.Code != 303 || !strings.HasPrefix(w.Header().Get("Location"), "/runs?did=queued&job=1") {
+	if w := send("/runs/jobs", "admin", "same-origin", keep); w.Code != 303 ||
+		!strings.HasPrefix(w.Header().Get("Location"), "/runs?did=queued&job=1") {
 		t.Fatalf("%d to %q: %s", w.Code, w.Header().Get("Location"), w.Body)
 	}
 	job, err := s.Wait(t.Context(), "1")
@@ -194,9 +200,11 @@ func TestForms(t *testing.T) {
 		t.Errorf("curve %+v, latest %+v", got, job.Latest)
 	}
 	for path, form := range map[string]url.Values{
-		"/runs/jobs": {"kind": {"dance"}}, "/runs/serve": {}, "/runs/trial": {"model": {job.Model}, "share": {"much"}}, "/runs/rollback": {}, "/runs/jobs/77/cancel": {},
+		"/runs/jobs": {"kind": {"dance"}}, "/runs/serve": {}, "/runs/trial": {"model": {job.Model}, "share": {"much"}},
+		"/runs/rollback": {}, "/runs/jobs/77/cancel": {},
 	} {
-		if w := send(path, "admin", "same-origin", form); w.Code != 422 && w.Code != 404 || !strings.Contains(w.Header().Get("Content-Type"), "html") {
+		if w := send(path, "admin", "same-origin", form); w.Code != 422 && w.Code != 404 ||
+			!strings.Contains(w.Header().Get("Content-Type"), "html") {
 			t.Errorf("%s %v: %d", path, form, w.Code)
 		}
 	}
@@ -207,7 +215,8 @@ func TestForms(t *testing.T) {
 		{"/runs/trial", "trial", url.Values{"model": {job.Model}, "share": {"0.5"}}}, {"/runs/trial/end", "ended", nil},
 		{"/runs/serve", "serves", url.Values{"model": {job.Model}}}, {"/runs/rollback", "back", nil},
 	} {
-		if w := send(step.path, "admin", "same-origin", step.form); w.Code != 303 || w.Header().Get("Location") != "/runs?did="+step.did {
+		if w := send(step.path, "admin", "same-origin", step.form); w.Code != 303 ||
+			w.Header().Get("Location") != "/runs?did="+step.did {
 			t.Errorf("%s: %d to %q: %s", step.path, w.Code, w.Header().Get("Location"), w.Body)
 		}
 	}
@@ -234,7 +243,8 @@ func TestForms(t *testing.T) {
 			t.Errorf("the audit lacks %s", line)
 		}
 	}
-	if w := (client{t: t, h: h, token: tokens[ScopeRead]}).do("GET", "/runs", nil); !strings.Contains(w.Body.String(), "Your token reads") || strings.Contains(w.Body.String(), `action="/runs/rollback"`) {
+	if w := (client{t: t, h: h, token: tokens[ScopeRead]}).do("GET", "/runs", nil); !strings.Contains(w.Body.String(),
+		"Your token reads") || strings.Contains(w.Body.String(), `action="/runs/rollback"`) {
 		t.Error("who may not is offered forms")
 	}
 }
@@ -249,7 +259,8 @@ func TestCurveIsBounded(t *testing.T) {
 			t.Fatal("a reader's copy changes")
 		}
 	}
-	if n := len(j.curve); n > maxMoments || n < maxMoments/3 || j.curve[0].Step != 1 || j.curve[n-1].Step != 5000 || j.Latest.Step != 5000 {
+	if n := len(j.curve); n > maxMoments || n < maxMoments/3 || j.curve[0].Step != 1 || j.curve[n-1].Step != 5000 ||
+		j.Latest.Step != 5000 {
 		t.Errorf("%d points from %d to %d", n, j.curve[0].Step, j.curve[n-1].Step)
 	}
 	j = Job{}
@@ -273,7 +284,8 @@ func TestReading(t *testing.T) {
 	}
 	q := url.Values{"source": {b.Source}, "target": {strings.ToLower(b.Target)}}
 	w := c.do("GET", "/api/v1/bridges/reading?"+q.Encode(), nil)
-	if w.Code != 200 || !strings.HasPrefix(w.Header().Get("Content-Disposition"), `attachment; filename="`) || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/csv") {
+	if w.Code != 200 || !strings.HasPrefix(w.Header().Get("Content-Disposition"), `attachment; filename="`) ||
+		!strings.HasPrefix(w.Header().Get("Content-Type"), "text/csv") {
 		t.Fatalf("%d %v: %s", w.Code, w.Header(), w.Body)
 	}
 	rows, err := csv.NewReader(w.Body).ReadAll()
@@ -281,19 +293,24 @@ func TestReading(t *testing.T) {
 		t.Errorf("%v: %v; the first is %s for %s", err, rows[:min(len(rows), 2)], b.Reading[0].ID, b.Reading[0].For.ID)
 	}
 	q.Set("format", "bibtex")
-	if w := c.do("GET", "/api/v1/bridges/reading?"+q.Encode(), nil); w.Code != 200 || !strings.HasPrefix(w.Body.String(), "@misc{") || strings.Count(w.Body.String(), "{") != strings.Count(w.Body.String(), "}") {
+	if w := c.do("GET", "/api/v1/bridges/reading?"+q.Encode(), nil); w.Code != 200 ||
+		!strings.HasPrefix(w.Body.String(), "@misc{") ||
+		strings.Count(w.Body.String(), "{") != strings.Count(w.Body.String(), "}") {
 		t.Errorf("%d: %s", w.Code, w.Body)
 	}
-	for query, status := range map[string]int{"source=A&target=nobody": 404, "source=A": 422, "source=A&target=B&format=word": 422} {
+	for query, status := range map[string]int{"source=A&target=nobody": 404, "source=A": 422,
+		"source=A&target=B&format=word": 422} {
 		if w := c.do("GET", "/api/v1/bridges/reading?"+query, nil); w.Code != status {
 			t.Errorf("%s: %d", query, w.Code)
 		}
 	}
-	nasty := []recommend.Reading{{For: recommend.Item{ID: "=1+1"}, Item: recommend.Item{ID: "x_1", Title: "50% {of} \\it & #2\n", Time: "2020-01-02"}}}
+	nasty := []recommend.Reading{{For: recommend.Item{ID: "=1+1"},
+		Item: recommend.Item{ID: "x_1", Title: "50% {of} \\it & #2\n", Time: "2020-01-02"}}}
 	if raw, err := table(nasty); err != nil || !strings.Contains(string(raw), "'=1+1") {
 		t.Errorf("%v: a formula: %s", err, raw)
 	}
-	if raw := string(bibtex(append(nasty, nasty...))); strings.Count(raw, "@misc") != 1 || !strings.Contains(raw, `50\% \{of\} \textbackslash{}it \& \#2`) || !strings.Contains(raw, "year = {2020}") {
+	if raw := string(bibtex(append(nasty, nasty...))); strings.Count(raw, "@misc") != 1 ||
+		!strings.Contains(raw, `50\% \{of\} \textbackslash{}it \& \#2`) || !strings.Contains(raw, "year = {2020}") {
 		t.Errorf("bibtex: %s", raw)
 	}
 	if got := slug("Materials Science / Ümlaut"); got != "materials-science-mlaut" {
@@ -305,7 +322,8 @@ func TestReading(t *testing.T) {
 		}
 	})
 	alone := client{t: t, h: lone.Handler()}
-	if w := alone.do("GET", "/bridges", nil); w.Code != 200 || !strings.Contains(w.Body.String(), "this service has none") {
+	if w := alone.do("GET", "/bridges", nil); w.Code != 200 ||
+		!strings.Contains(w.Body.String(), "this service has none") {
 		t.Errorf("bridges without a naive model: %d", w.Code)
 	}
 	if w := alone.do("GET", "/node/p7", nil); w.Code != 200 || strings.Contains(w.Body.String(), "naive-title") {
@@ -323,7 +341,8 @@ func TestEvaluationBeside(t *testing.T) {
 	}
 	risk := fit.Estimate{}
 	risk.Interval.Estimate, risk.Lower, risk.Upper = .25, .125, .5
-	e := evaluate.Evaluation{Kind: evaluate.EvaluationKind, Method: "bayes", Pairs: 4321, Panel: &evaluate.Panel{Risks: []evaluate.PanelRow{{Scheme: "ap", Risk: risk}}}}
+	e := evaluate.Evaluation{Kind: evaluate.EvaluationKind, Method: "bayes", Pairs: 4321,
+		Panel: &evaluate.Panel{Risks: []evaluate.PanelRow{{Scheme: "ap", Risk: risk}}}}
 	for model, shown := range map[string]bool{"another": false, digest: true} {
 		e.Model = model
 		raw, err := json.Marshal(e)
@@ -355,7 +374,8 @@ func TestAssets(t *testing.T) {
 	}
 	const vendored = "/assets/vendor/echarts-6.1.0.min.js"
 	plain := get(vendored)
-	if plain.Code != 200 || plain.Header().Get("Content-Type") != "text/javascript; charset=utf-8" || !strings.Contains(plain.Header().Get("Cache-Control"), "immutable") {
+	if plain.Code != 200 || plain.Header().Get("Content-Type") != "text/javascript; charset=utf-8" ||
+		!strings.Contains(plain.Header().Get("Cache-Control"), "immutable") {
 		t.Fatalf("%d %v", plain.Code, plain.Header())
 	}
 	packed := get(vendored, "Accept-Encoding", "gzip")
@@ -368,10 +388,12 @@ func TestAssets(t *testing.T) {
 		t.Errorf("packed it is another file: %v", err)
 	}
 	own := get("/assets/app.js")
-	if tag := own.Header().Get("ETag"); tag == "" || own.Header().Get("Cache-Control") != "no-cache" || get("/assets/app.js", "If-None-Match", tag).Code != 304 {
+	if tag := own.Header().Get("ETag"); tag == "" || own.Header().Get("Cache-Control") != "no-cache" ||
+		get("/assets/app.js", "If-None-Match", tag).Code != 304 {
 		t.Errorf("%v", own.Header())
 	}
-	for _, none := range []string{"/assets/", "/assets/../pages.go", "/assets/vendor/", "/assets/vendor/htmx-4.0.0.LICENSE"} {
+	for _, none := range []string{"/assets/", "/assets/../pages.go", "/assets/vendor/",
+		"/assets/vendor/htmx-4.0.0.LICENSE"} {
 		if w := get(none); w.Code == 200 {
 			t.Errorf("%s is served", none)
 		}
@@ -390,7 +412,8 @@ func TestLargestFields(t *testing.T) {
 	}
 }
 
-// The newest nodes are those of the latest times, in whatever order the dataset has them; those without a time come last.
+// The newest nodes are those of the latest times, in whatever order the dataset has them; those
+// without a time come last.
 func TestTheNewest(t *testing.T) {
 	var b graph.Builder
 	for _, n := range []struct {

@@ -23,7 +23,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-var update = flag.Bool("update", false, "take the pictures of docs/figures anew: go test ./serve -run TestPictures -update")
+var update = flag.Bool("update", false, "take the pictures of docs/figures anew: go test ./serve -run "+
+	"TestPictures -update")
 
 // The pictures of the guide are of the demo as unseen serve shows it, after some simulated readers and a training.
 func TestPictures(t *testing.T) {
@@ -37,7 +38,8 @@ func TestPictures(t *testing.T) {
 		return
 	}
 	folder := filepath.Join(t.TempDir(), "unseen-demo")
-	if out, err := exec.Command("go", "run", "../cmd/unseen", "demo", "--quiet", "--out", folder).CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "run", "../cmd/unseen", "demo", "--quiet", "--out",
+		folder).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	s, err := Open(context.Background(), Options{Folder: folder})
@@ -52,10 +54,13 @@ func TestPictures(t *testing.T) {
 	n := s.Graph().Len()
 	read := func(lists int, name string) {
 		for k := range lists {
-			a := want[Answer](c, 200, "GET", fmt.Sprintf("/api/v1/recommendations?node=p%d&k=10&log=true", traffic.IntN(n)), nil)
+			a := want[Answer](c, 200, "GET", fmt.Sprintf("/api/v1/recommendations?node=p%d&k=10&log=true",
+				traffic.IntN(n)), nil)
 			for _, item := range a.Items {
 				if traffic.Float64() < item.Link {
-					want[logged](c, 200, "POST", "/api/v1/events", batch{[]Event{{ID: fmt.Sprint(name, k, item.ID), Kind: "clicked", Source: a.Source.ID, Target: item.ID, List: a.List}}})
+					want[logged](c, 200, "POST", "/api/v1/events",
+						batch{[]Event{{ID: fmt.Sprint(name, k, item.ID), Kind: "clicked", Source: a.Source.ID,
+							Target: item.ID, List: a.List}}})
 				}
 			}
 		}
@@ -64,7 +69,8 @@ func TestPictures(t *testing.T) {
 	// the node of the newest for which exposure hides most, and the first thing that it hides
 	best, hidden := "", 0.
 	for i := n - 300; i < n; i++ {
-		a := want[Answer](c, 200, "GET", fmt.Sprintf("/api/v1/recommendations?node=p%d&k=10&compare=true&explore=0", i), nil)
+		a := want[Answer](c, 200, "GET", fmt.Sprintf("/api/v1/recommendations?node=p%d&k=10&compare=true&explore=0",
+			i), nil)
 		gain := 0.
 		for _, item := range a.Items {
 			if item.Hidden && item.Field != a.Field && item.Link > .2 {
@@ -97,7 +103,8 @@ func TestPictures(t *testing.T) {
 			t.Fatal(err)
 		}
 		var smaller bytes.Buffer
-		if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&smaller, fewColours(drawn)); err != nil {
+		if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&smaller,
+			fewColours(drawn)); err != nil {
 			t.Fatal(err)
 		}
 		raw = smaller.Bytes()
@@ -116,7 +123,8 @@ func TestPictures(t *testing.T) {
 		}
 	}
 	look("/node/"+best, "")
-	b.run("why", chromedp.Evaluate("document.querySelector('[aria-labelledby=corrected-title] li:has(.badge.bad) details').open = true", nil))
+	b.run("why", chromedp.Evaluate("document.querySelector('[aria-labelledby=corrected-title] "+
+		"li:has(.badge.bad) details').open = true", nil))
 	take("explore")
 	look("/exposure", "#heat")
 	take("exposure")
@@ -147,7 +155,8 @@ func fewColours(from image.Image) image.Image {
 		}
 	}
 	frequent := slices.SortedFunc(maps.Keys(count), func(a, b color.RGBA) int {
-		return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a.R, b.R), cmp.Compare(a.G, b.G), cmp.Compare(a.B, b.B))
+		return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a.R, b.R), cmp.Compare(a.G, b.G),
+			cmp.Compare(a.B, b.B))
 	})
 	var palette color.Palette
 	for _, c := range frequent[:min(len(frequent), 256)] {

@@ -42,8 +42,10 @@ func certificate(t *testing.T) (cert, key string, trusting *http.Client) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	check(err)
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "loopback"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "loopback"}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter:    time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 	}
 	raw, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
 	check(err)
@@ -57,7 +59,8 @@ func certificate(t *testing.T) (cert, key string, trusting *http.Client) {
 	parsed, err := x509.ParseCertificate(raw)
 	check(err)
 	known.AddCert(parsed)
-	return cert, key, &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: known}, MaxIdleConnsPerHost: 16}}
+	return cert, key, &http.Client{Timeout: 20 * time.Second,
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: known}, MaxIdleConnsPerHost: 16}}
 }
 
 // A service over TLS, with tokens, on PostgreSQL: while clients log events the database is killed, stopped and started.
@@ -80,7 +83,8 @@ func TestServiceOutlivesItsDatabase(t *testing.T) {
 	at := make(chan string, 1)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- s.Run(ctx, Listen{Address: "127.0.0.1:0", Cert: cert, Key: key, Started: func(url string) { at <- url }})
+		ended <- s.Run(ctx, Listen{Address: "127.0.0.1:0", Cert: cert, Key: key,
+			Started: func(url string) { at <- url }})
 	}()
 	base := <-at
 	if !strings.HasPrefix(base, "https://") {
@@ -105,7 +109,8 @@ func TestServiceOutlivesItsDatabase(t *testing.T) {
 		_, err = io.Copy(io.Discard, answer.Body)
 		return answer.StatusCode, answer.Header, err
 	}
-	if r, err := http.Get("http" + strings.TrimPrefix(base, "https") + "/api/v1/nodes"); err == nil && r.StatusCode == http.StatusOK {
+	if r, err := http.Get("http" + strings.TrimPrefix(base, "https") + "/api/v1/nodes"); err == nil &&
+		r.StatusCode == http.StatusOK {
 		t.Error("it answers without TLS")
 	}
 
@@ -119,7 +124,9 @@ func TestServiceOutlivesItsDatabase(t *testing.T) {
 			for n := 0; !over.Load(); n++ {
 				var events batch
 				for k := range together {
-					events.Events = append(events.Events, Event{ID: fmt.Sprintf("%d-%d-%d", c, n, k), Kind: "shown", Source: "p200", Target: fmt.Sprintf("p%d", k), Probability: .5, List: fmt.Sprintf("%d-%d", c, n), Position: k + 1})
+					events.Events = append(events.Events, Event{ID: fmt.Sprintf("%d-%d-%d", c, n, k), Kind: "shown",
+						Source: "p200", Target: fmt.Sprintf("p%d", k), Probability: .5,
+						List: fmt.Sprintf("%d-%d", c, n), Position: k + 1})
 				}
 				status, header, err := ask("POST", "/api/v1/events", events)
 				switch {
@@ -155,7 +162,8 @@ func TestServiceOutlivesItsDatabase(t *testing.T) {
 	for _, stop := range []func(){database.Crash, func() { database.Stop(t) }, database.Crash} {
 		stop()
 		grow(300)
-		if status, _, err := ask("GET", "/api/v1/recommendations?node=p200&k=3", nil); err != nil || status != http.StatusOK {
+		if status, _, err := ask("GET", "/api/v1/recommendations?node=p200&k=3", nil); err != nil ||
+			status != http.StatusOK {
 			t.Errorf("without the database: %d, %v", status, err)
 		}
 		if status, _, err := ask("GET", "/readyz", nil); err != nil || status != http.StatusServiceUnavailable {

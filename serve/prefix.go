@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// cleanPrefix makes "/recs" of "/recs/", and nothing of "/". Letters and signs that would have to be escaped are refused:
-// a proxy may write them in another way than a browser.
+// cleanPrefix makes "/recs" of "/recs/", and nothing of "/". Letters and signs that would have to
+// be escaped are refused: a proxy may write them in another way than a browser.
 func cleanPrefix(prefix string) (string, error) {
 	clean := strings.TrimRight(prefix, "/")
 	if clean == "" {

@@ -33,7 +33,8 @@ func TestPrefixIsKept(t *testing.T) {
 	}
 	want[Answer](c, 200, "GET", "/lab/recs/api/v1/recommendations?node=p9&log=true", nil)
 	seen, nodes := map[string]bool{}, 0
-	queue := []string{"/lab/recs/", "/lab/recs/login", "/lab/recs/alarm", "/lab/recs/loop/live", "/lab/recs/text?text=x", "/lab/recs/node/nobody"}
+	queue := []string{"/lab/recs/", "/lab/recs/login", "/lab/recs/alarm", "/lab/recs/loop/live",
+		"/lab/recs/text?text=x", "/lab/recs/node/nobody"}
 	for len(queue) > 0 {
 		at := queue[0]
 		queue = queue[1:]
@@ -80,7 +81,8 @@ func TestPrefixIsKept(t *testing.T) {
 			t.Errorf("%s speaks of a path without the prefix: %s", at, bare)
 		}
 	}
-	for _, page := range []string{"", "exposure", "loop", "bridges", "runs", "docs", "runs?job=1", "assets/style.css", "assets/app.js", "assets/runs.js", "openapi.json", "runs/jobs"} {
+	for _, page := range []string{"", "exposure", "loop", "bridges", "runs", "docs", "runs?job=1", "assets/style.css",
+		"assets/app.js", "assets/runs.js", "openapi.json", "runs/jobs"} {
 		if !seen["/lab/recs/"+page] {
 			t.Errorf("no page leads to %q", page)
 		}
@@ -101,12 +103,14 @@ func TestPrefixIsTold(t *testing.T) {
 	s := open(t, func(o *Options) { o.Prefix, o.Tokens = "/recs", tokens })
 	h := s.Handler()
 	c := client{t: t, h: h, token: secret}
-	for from, to := range map[string]string{"/recs": "/recs/", "/recs//docs": "/recs/docs", "/recs/x/../docs": "/recs/docs"} {
+	for from, to := range map[string]string{"/recs": "/recs/", "/recs//docs": "/recs/docs",
+		"/recs/x/../docs": "/recs/docs"} {
 		if w := c.do("GET", from, nil); w.Code/100 != 3 || w.Header().Get("Location") != to {
 			t.Errorf("%s: %d to %q", from, w.Code, w.Header().Get("Location"))
 		}
 	}
-	if w := (client{t: t, h: h}).do("GET", "/recs/runs", nil); w.Code != 303 || w.Header().Get("Location") != "/recs/login" {
+	if w := (client{t: t, h: h}).do("GET", "/recs/runs", nil); w.Code != 303 ||
+		w.Header().Get("Location") != "/recs/login" {
 		t.Errorf("without a token: %d to %q", w.Code, w.Header().Get("Location"))
 	}
 	post := func(path string, form url.Values) *httptest.ResponseRecorder {
@@ -118,20 +122,27 @@ func TestPrefixIsTold(t *testing.T) {
 		h.ServeHTTP(w, r)
 		return w
 	}
-	if w := post("/recs/login", url.Values{"token": {secret}}); w.Header().Get("Location") != "/recs/" || !strings.Contains(w.Header().Get("Set-Cookie"), "Path=/recs/;") {
+	if w := post("/recs/login", url.Values{"token": {secret}}); w.Header().Get("Location") != "/recs/" ||
+		!strings.Contains(w.Header().Get("Set-Cookie"), "Path=/recs/;") {
 		t.Errorf("entering: %v", w.Header())
 	}
-	if w := post("/recs/runs/jobs", url.Values{"kind": {"evaluate"}}); w.Code != 303 || !strings.HasPrefix(w.Header().Get("Location"), "/recs/runs?did=") {
+	if w := post("/recs/runs/jobs", url.Values{"kind": {"evaluate"}}); w.Code != 303 ||
+		!strings.HasPrefix(w.Header().Get("Location"), "/recs/runs?did=") {
 		t.Errorf("a form: %d %v", w.Code, w.Header())
 	}
 	var spec struct{ Servers []struct{ URL string } }
-	if err := json.Unmarshal(c.do("GET", "/recs/openapi.json", nil).Body.Bytes(), &spec); err != nil || len(spec.Servers) != 1 || spec.Servers[0].URL != "/recs" {
+	if err := json.Unmarshal(c.do("GET", "/recs/openapi.json", nil).Body.Bytes(), &spec); err != nil ||
+		len(spec.Servers) != 1 || spec.Servers[0].URL != "/recs" {
 		t.Errorf("openapi.json: %v, servers %v", err, spec.Servers)
 	}
 	for path, says := range map[string]string{
-		"/recs/api/v1/recommendations?node=nobody": "/recs/api/v1/nodes", "/recs/api/v1/nodes/nobody": "/recs/api/v1/nodes", "/recs/api/v1/nodes?field=none": "/recs/api/v1/model",
-		"/recs/api/v1/bridges/reading?source=a&target=b": "/recs/api/v1/bridges", "/recs/api/v1/nothing": "/recs/docs", "/recs/node/nobody": "/recs/api/v1/nodes",
-		"/": "below /recs/", "/docs": "below /recs/", "/recsandmore": "below /recs/", "/healthz": "below /recs/",
+		"/recs/api/v1/recommendations?node=nobody":       "/recs/api/v1/nodes",
+		"/recs/api/v1/nodes/nobody":                      "/recs/api/v1/nodes",
+		"/recs/api/v1/nodes?field=none":                  "/recs/api/v1/model",
+		"/recs/api/v1/bridges/reading?source=a&target=b": "/recs/api/v1/bridges", "/recs/api/v1/nothing": "/recs/docs",
+		"/recs/node/nobody": "/recs/api/v1/nodes",
+		"/":                 "below /recs/", "/docs": "below /recs/", "/recsandmore": "below /recs/",
+		"/healthz": "below /recs/",
 	} {
 		if w := c.do("GET", path, nil); w.Code < 400 || w.Code >= 500 || !strings.Contains(w.Body.String(), says) {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)
@@ -159,17 +170,20 @@ func TestPrefixIsTold(t *testing.T) {
 }
 
 func TestCleanPrefix(t *testing.T) {
-	for from, to := range map[string]string{"": "", "/": "", "/recs": "/recs", "/recs/": "/recs", "/a/b-c_d.e~1": "/a/b-c_d.e~1"} {
+	for from, to := range map[string]string{"": "", "/": "", "/recs": "/recs", "/recs/": "/recs",
+		"/a/b-c_d.e~1": "/a/b-c_d.e~1"} {
 		if got, err := cleanPrefix(from); err != nil || got != to {
 			t.Errorf("%q: %q, %v", from, got, err)
 		}
 	}
-	for _, bad := range []string{"recs", "/a//b", "/a/../b", "/a b", "/ä", "/a?b", "/a#b", "/%41", "/{id}", "http://x/recs", "//host"} {
+	for _, bad := range []string{"recs", "/a//b", "/a/../b", "/a b", "/ä", "/a?b", "/a#b", "/%41", "/{id}",
+		"http://x/recs", "//host"} {
 		if got, err := cleanPrefix(bad); err == nil {
 			t.Errorf("%q is taken for %q", bad, got)
 		}
 	}
-	if _, err := Open(t.Context(), Options{Folder: copyOf(t), Prefix: "recs"}); err == nil || !strings.Contains(err.Error(), "such as /recs") {
+	if _, err := Open(t.Context(), Options{Folder: copyOf(t), Prefix: "recs"}); err == nil ||
+		!strings.Contains(err.Error(), "such as /recs") {
 		t.Errorf("opened: %v", err)
 	}
 }

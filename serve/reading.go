@@ -44,7 +44,8 @@ func (s *Service) Bridges(ctx context.Context) (_ Bridges, err error) {
 		return Bridges{e.digest, known}, nil
 	}
 	if !e.HasNaive() {
-		return Bridges{}, huma.NewError(http.StatusNotFound, "bridges compare with a naive model, and the service has none; fit one and give it with --naive")
+		return Bridges{}, huma.NewError(http.StatusNotFound,
+			"bridges compare with a naive model, and the service has none; fit one and give it with --naive")
 	}
 	leave, err := s.gate.enter(ctx)
 	if err != nil {
@@ -141,12 +142,14 @@ func (s *Service) getReading(ctx context.Context, in *readingInput) (*file, erro
 		}
 		name := slug(b.Source) + "-to-" + slug(b.Target)
 		if in.Format == "bibtex" {
-			return &file{"application/x-bibtex; charset=utf-8", fmt.Sprintf("attachment; filename=%q", name+".bib"), bibtex(b.Reading)}, nil
+			return &file{"application/x-bibtex; charset=utf-8", fmt.Sprintf("attachment; filename=%q", name+".bib"),
+				bibtex(b.Reading)}, nil
 		}
 		raw, err := table(b.Reading)
 		return &file{"text/csv; charset=utf-8", fmt.Sprintf("attachment; filename=%q", name+".csv"), raw}, err
 	}
-	return nil, huma.NewError(http.StatusNotFound, fmt.Sprintf("there is no bridge from %q to %q; see %s", clip(in.Source), clip(in.Target), s.at("/api/v1/bridges")))
+	return nil, huma.NewError(http.StatusNotFound, fmt.Sprintf("there is no bridge from %q to %q; see %s",
+		clip(in.Source), clip(in.Target), s.at("/api/v1/bridges")))
 }
 
 // slug is a name that files may have everywhere.
@@ -170,9 +173,11 @@ func slug(name string) string {
 func table(list []recommend.Reading) ([]byte, error) {
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)
-	rows := [][]string{{"for_id", "for_title", "for_field", "id", "title", "field", "time", "link_if_shown", "shown_so_far"}}
+	rows := [][]string{{"for_id", "for_title", "for_field", "id", "title", "field", "time", "link_if_shown",
+		"shown_so_far"}}
 	for _, r := range list {
-		row := []string{r.For.ID, r.For.Title, r.For.Field, r.ID, r.Title, r.Field, r.Time, number(r.Link), number(r.Propensity)}
+		row := []string{r.For.ID, r.For.Title, r.For.Field, r.ID, r.Title, r.Field, r.Time, number(r.Link),
+			number(r.Propensity)}
 		for k, cell := range row {
 			if cell != "" && strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
 				row[k] = "'" + cell
@@ -199,7 +204,8 @@ func bibtex(list []recommend.Reading) []byte {
 		if len(r.Time) >= 4 {
 			fmt.Fprintf(&b, "  year = {%s},\n", braced(r.Time[:4], ""))
 		}
-		fmt.Fprintf(&b, "  keywords = {%s},\n  note = {%s; for %s, chance of a link if shown %.2f}\n}\n", braced(r.Field, ""), braced(r.ID, ""), braced(r.For.Title, r.For.ID), r.Link)
+		fmt.Fprintf(&b, "  keywords = {%s},\n  note = {%s; for %s, chance of a link if shown %.2f}\n}\n",
+			braced(r.Field, ""), braced(r.ID, ""), braced(r.For.Title, r.For.ID), r.Link)
 	}
 	return b.Bytes()
 }
@@ -209,5 +215,6 @@ func braced(text, otherwise string) string {
 	if text == "" {
 		text = otherwise
 	}
-	return strings.NewReplacer(`\`, `\textbackslash{}`, "{", `\{`, "}", `\}`, "%", `\%`, "&", `\&`, "#", `\#`, "_", `\_`, "$", `\$`, "~", `\~{}`, "^", `\^{}`, "\n", " ", "\r", " ").Replace(text)
+	return strings.NewReplacer(`\`, `\textbackslash{}`, "{", `\{`, "}", `\}`, "%", `\%`, "&", `\&`, "#", `\#`, "_",
+		`\_`, "$", `\$`, "~", `\~{}`, "^", `\^{}`, "\n", " ", "\r", " ").Replace(text)
 }

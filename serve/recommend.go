@@ -185,7 +185,8 @@ func (s *Service) Append(ctx context.Context, events []store.Event) (_ store.Res
 
 // query turns what was asked into what the recommender understands.
 func (ask Ask) query(e *engine, explore float64) (recommend.Query, error) {
-	q := recommend.Query{K: ask.K, Seen: ask.Seen, Linked: ask.Linked, Diversity: ask.Diversity, Explore: explore, Explain: ask.Explain, Compare: ask.Compare}
+	q := recommend.Query{K: ask.K, Seen: ask.Seen, Linked: ask.Linked, Diversity: ask.Diversity, Explore: explore,
+		Explain: ask.Explain, Compare: ask.Compare}
 	if q.K == 0 {
 		q.K = 10
 	}
@@ -204,7 +205,8 @@ func (ask Ask) query(e *engine, explore float64) (recommend.Query, error) {
 			return q, fault("explore", q.Explore, "is %v; give from 0 to 1", q.Explore)
 		}
 		if q.Explore > 0 && (ask.Diversity > 0 || ask.Seen) {
-			return q, fault("explore", q.Explore, "and diversity or seen exclude one another: a re-ranked list has no probabilities")
+			return q, fault("explore", q.Explore,
+				"and diversity or seen exclude one another: a re-ranked list has no probabilities")
 		}
 	case ask.Diversity > 0 || ask.Seen:
 		q.Explore = 0
@@ -251,16 +253,19 @@ func (ask Ask) query(e *engine, explore float64) (recommend.Query, error) {
 func (ask Ask) source(e *engine) (recommend.Source, []string, error) {
 	if ask.Node != "" {
 		if ask.Field != "" {
-			return recommend.Source{}, nil, fault("field", clip(ask.Field), "is that of a new text; for targets of some fields give fields")
+			return recommend.Source{}, nil, fault("field", clip(ask.Field),
+				"is that of a new text; for targets of some fields give fields")
 		}
 		i, ok := e.Graph().Index(ask.Node)
 		if !ok {
-			return recommend.Source{}, nil, &Fault{Part: "node", Value: clip(ask.Node), Reason: "is no id of the dataset", See: "/api/v1/nodes", Gone: true}
+			return recommend.Source{}, nil, &Fault{Part: "node", Value: clip(ask.Node),
+				Reason: "is no id of the dataset", See: "/api/v1/nodes", Gone: true}
 		}
 		return e.Node(i), nil, nil
 	}
 	if len(ask.Text)+len(ask.Title) > MaxText {
-		return recommend.Source{}, nil, fault("text", nil, "has %d bytes; give %d at most", len(ask.Text)+len(ask.Title), MaxText)
+		return recommend.Source{}, nil, fault("text", nil, "has %d bytes; give %d at most", len(ask.Text)+
+			len(ask.Title), MaxText)
 	}
 	if !utf8.ValidString(ask.Text) || !utf8.ValidString(ask.Title) {
 		return recommend.Source{}, nil, fault("text", nil, "is not UTF-8")
@@ -275,10 +280,12 @@ func (ask Ask) source(e *engine) (recommend.Source, []string, error) {
 	}
 	source, probability, err := e.Text(encode.Document{Title: ask.Title, Text: ask.Text}, field)
 	if err != nil {
-		return recommend.Source{}, nil, fault("text", nil, "cannot be used: %s", strings.TrimPrefix(err.Error(), recommend.ErrQuery.Error()+": "))
+		return recommend.Source{}, nil, fault("text", nil, "cannot be used: %s",
+			strings.TrimPrefix(err.Error(), recommend.ErrQuery.Error()+": "))
 	}
 	if field == nil {
-		return source, []string{fmt.Sprintf("the text's field is a guess, with probability %.2f; give it with field", probability)}, nil
+		return source, []string{fmt.Sprintf("the text's field is a guess, with probability %.2f; give it with field",
+			probability)}, nil
 	}
 	return source, nil, nil
 }

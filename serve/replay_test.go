@@ -65,7 +65,8 @@ func newReplay(t *testing.T, nodes, k int, explore float64, method string) *repl
 func (r *replay) serve(t *testing.T, g *graph.Graph, method string) {
 	t.Helper()
 	folder := t.TempDir()
-	if err := learn(t.Context(), folder, g, fit.Drawing{Split: fit.Whole, Later: true, PerLink: 8, Seed: 1}, method); err != nil {
+	if err := learn(t.Context(), folder, g, fit.Drawing{Split: fit.Whole, Later: true, PerLink: 8, Seed: 1},
+		method); err != nil {
 		t.Fatal(err)
 	}
 	s, err := Open(t.Context(), Options{Folder: folder})
@@ -81,7 +82,8 @@ func (r *replay) anew(t *testing.T, method string) {
 	t.Helper()
 	links := &world.Sample{Pairs: &graph.Pairs{}}
 	for _, link := range r.clicked {
-		links.Pairs.Source, links.Pairs.Target, links.Pairs.Linked = append(links.Pairs.Source, link.Source), append(links.Pairs.Target, link.Target), append(links.Pairs.Linked, true)
+		links.Pairs.Source, links.Pairs.Target, links.Pairs.Linked = append(links.Pairs.Source, link.Source),
+			append(links.Pairs.Target, link.Target), append(links.Pairs.Linked, true)
 	}
 	g, err := organic(r.world, links)
 	if err != nil {
@@ -102,7 +104,8 @@ func organic(w *world.World, all *world.Sample) (*graph.Graph, error) {
 		}
 	}
 	for i := range int32(n) {
-		if _, err := b.AddNode(graph.Node{ID: from.ID(i), Field: from.FieldName(from.Field(i)), Title: from.Title(i)}); err != nil {
+		if _, err := b.AddNode(graph.Node{ID: from.ID(i), Field: from.FieldName(from.Field(i)),
+			Title: from.Title(i)}); err != nil {
 			return nil, err
 		}
 	}
@@ -153,7 +156,8 @@ func (r *replay) round(n int) float64 {
 	r.clicked, r.lists = nil, nil
 	for i := range int32(g.Len()) {
 		seed := uint64(n)*1_000_003 + uint64(i)
-		a := want[Answer](r.c, http.StatusOK, "POST", "/api/v1/recommendations", Ask{Node: g.ID(i), K: r.k, Explore: &r.explore, Seed: &seed, Linked: true})
+		a := want[Answer](r.c, http.StatusOK, "POST", "/api/v1/recommendations",
+			Ask{Node: g.ID(i), K: r.k, Explore: &r.explore, Seed: &seed, Linked: true})
 		var batch batch
 		list := evaluate.LoggedList{Source: i}
 		for k, item := range a.Items {
@@ -165,9 +169,11 @@ func (r *replay) round(n int) float64 {
 			if chance("seen %d %d %d", n, i, j) >= truth.Propensity {
 				continue
 			}
-			e := Event{ID: a.List + "/" + item.ID, Kind: store.Shown, Source: a.Source.ID, Target: item.ID, Probability: item.Shown * truth.Propensity, List: a.List, Position: k + 1}
+			e := Event{ID: a.List + "/" + item.ID, Kind: store.Shown, Source: a.Source.ID, Target: item.ID,
+				Probability: item.Shown * truth.Propensity, List: a.List, Position: k + 1}
 			batch.Events = append(batch.Events, e)
-			list.Items = append(list.Items, evaluate.LoggedItem{Target: j, Probability: e.Probability, Wanted: r.relevant[[2]int32{i, j}]})
+			list.Items = append(list.Items, evaluate.LoggedItem{Target: j, Probability: e.Probability,
+				Wanted: r.relevant[[2]int32{i, j}]})
 			if r.relevant[[2]int32{i, j}] {
 				e.ID, e.Kind = e.ID+"!", store.Clicked
 				batch.Events = append(batch.Events, e)
@@ -232,7 +238,8 @@ func (r *replay) truth() float64 {
 		r.c.t.Fatal(err)
 	}
 	oracle, err := recommend.New(g, model.Model{
-		Link: link, LinkParams: append(r.world.Weights(), float32(r.world.Bias())), Propensity: propensity, PropensityParams: make([]float32, propensity.Size()),
+		Link: link, LinkParams: append(r.world.Weights(), float32(r.world.Bias())), Propensity: propensity,
+		PropensityParams: make([]float32, propensity.Size()),
 	}, recommend.Options{})
 	if err != nil {
 		r.c.t.Fatal(err)
@@ -240,7 +247,8 @@ func (r *replay) truth() float64 {
 	var same, all float64
 	for n := range 5 {
 		for i := range int32(g.Len()) {
-			list, err := oracle.Top(r.c.t.Context(), recommend.Query{Source: oracle.Node(i), K: r.k, Explore: r.explore, Seed: uint64(n)*7_000_003 + uint64(i), Linked: true})
+			list, err := oracle.Top(r.c.t.Context(), recommend.Query{Source: oracle.Node(i), K: r.k,
+				Explore: r.explore, Seed: uint64(n)*7_000_003 + uint64(i), Linked: true})
 			if err != nil {
 				r.c.t.Fatal(err)
 			}
@@ -301,7 +309,8 @@ func TestReplay(t *testing.T) {
 	t.Logf("by relevance %.3f; corrected %.3f", truth, shares)
 	for n, share := range shares {
 		if math.Abs(share-truth) > within {
-			t.Errorf("corrected, round %d: %.3f, where relevance has %.3f; it should be within %.2f", n+1, share, truth, within)
+			t.Errorf("corrected, round %d: %.3f, where relevance has %.3f; it should be within %.2f", n+1, share,
+				truth, within)
 		}
 	}
 	// Three more rounds are shown by the last model, which has learned from none of them.
@@ -312,7 +321,8 @@ func TestReplay(t *testing.T) {
 	}
 	corrected.lists = lists
 	by, risk := corrected.risks()
-	t.Logf("the risk of the last model is %.4f; by what was shown, %.4f (%.4f to %.4f), and it believes %.4f", risk, by.Risk.Estimate, by.Risk.Lower, by.Risk.Upper, by.Believed)
+	t.Logf("the risk of the last model is %.4f; by what was shown, %.4f (%.4f to %.4f), and it believes %.4f", risk,
+		by.Risk.Estimate, by.Risk.Lower, by.Risk.Upper, by.Believed)
 	if risk < by.Risk.Lower || risk > by.Risk.Upper {
 		t.Errorf("the true risk, %.4f, is not between %.4f and %.4f", risk, by.Risk.Lower, by.Risk.Upper)
 	}

@@ -120,7 +120,8 @@ func TestJobsSurviveARestart(t *testing.T) {
 	if err := os.WriteFile(path, []byte("[{"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(t.Context(), Options{Folder: s.o.Folder}); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "remove it") {
+	if _, err := Open(t.Context(), Options{Folder: s.o.Folder}); err == nil || !strings.Contains(err.Error(), path) ||
+		!strings.Contains(err.Error(), "remove it") {
 		t.Errorf("damaged jobs: %v", err)
 	}
 }
@@ -214,7 +215,8 @@ func TestTokensAreReadAgain(t *testing.T) {
 
 // An address that a browser cannot open is no address to print.
 func TestReachable(t *testing.T) {
-	for from, want := range map[string]string{"127.0.0.1:81": "127.0.0.1:81", "[::]:81": "localhost:81", "0.0.0.0:81": "localhost:81", "[::1]:81": "[::1]:81"} {
+	for from, want := range map[string]string{"127.0.0.1:81": "127.0.0.1:81", "[::]:81": "localhost:81",
+		"0.0.0.0:81": "localhost:81", "[::1]:81": "[::1]:81"} {
 		a, err := net.ResolveTCPAddr("tcp", from)
 		if err != nil {
 			t.Fatal(err)
@@ -228,7 +230,8 @@ func TestReachable(t *testing.T) {
 // A model that was fitted to the whole of its data can be judged by what it showed, and by nothing else.
 func TestEvaluateByTheLogAlone(t *testing.T) {
 	folder := t.TempDir()
-	if _, err := plant(t.Context(), folder, smallWorld(), fit.Drawing{Split: fit.Whole, Later: true, PerLink: 4, Seed: 1}, "naive"); err != nil {
+	if _, err := plant(t.Context(), folder, smallWorld(), fit.Drawing{Split: fit.Whole, Later: true, PerLink: 4,
+		Seed: 1}, "naive"); err != nil {
 		t.Fatal(err)
 	}
 	s, err := Open(t.Context(), Options{Folder: folder})
@@ -258,10 +261,13 @@ func TestEvaluateByTheLogAlone(t *testing.T) {
 		t.Errorf("with lists: %+v", job)
 	}
 	d, err := s.ModelDetail()
-	if err != nil || d.Evaluation == nil || d.Evaluation.Panel != nil || d.Evaluation.Log == nil || d.Evaluation.Log.Lists != 35 {
+	if err != nil || d.Evaluation == nil || d.Evaluation.Panel != nil || d.Evaluation.Log == nil ||
+		d.Evaluation.Log.Lists != 35 {
 		t.Errorf("%v, %+v", err, d.Evaluation)
 	}
-	if w := (client{t: t, h: s.Handler()}).do("GET", "/exposure", nil); w.Code != 200 || !strings.Contains(w.Body.String(), "By what the service showed") || !strings.Contains(w.Body.String(), "nothing is left to judge it by") {
+	if w := (client{t: t, h: s.Handler()}).do("GET", "/exposure", nil); w.Code != 200 ||
+		!strings.Contains(w.Body.String(), "By what the service showed") ||
+		!strings.Contains(w.Body.String(), "nothing is left to judge it by") {
 		t.Errorf("the page: %d", w.Code)
 	}
 }

@@ -189,7 +189,8 @@ func (s *Service) retrain(ctx context.Context, o Order, phase func(string), tell
 	if err != nil {
 		return err
 	}
-	entry := Entry{Digest: digest, Method: m.Method, Made: s.o.Now().UTC(), Parent: parent.digest, Seq: totals.Events, Logged: l.drawn.Logged, Note: l.note}
+	entry := Entry{Digest: digest, Method: m.Method, Made: s.o.Now().UTC(), Parent: parent.digest, Seq: totals.Events,
+		Logged: l.drawn.Logged, Note: l.note}
 	if entry.Checks, err = validate(ctx, next, parent, l); err != nil {
 		return err
 	}
@@ -248,8 +249,8 @@ func (s *Service) promote(next *engine, entry Entry, serve bool) (serves bool, e
 	return true, nil
 }
 
-// Use lets a registered model serve, by its digest or the beginning of that; without one, the model before the current: a
-// step back. Models lists them.
+// Use lets a registered model serve, by its digest or the beginning of that; without one, the model
+// before the current: a step back. Models lists them.
 func (s *Service) Use(ctx context.Context, digest string) (_ Entry, err error) {
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
@@ -319,13 +320,15 @@ func validate(ctx context.Context, next, parent *engine, l *lesson) ([]Check, er
 		return append(checks, Check{Name: "panel", Passed: true, Detail: "nothing was held out to judge by"}), nil
 	}
 	e, err := evaluate.NewEvaluation(ctx, l.graph, judge.Model(), l.drawn.Test, evaluate.EvaluationSettings{
-		Panel: evaluate.PanelSettings{Floor: .01, Threads: 1}, Others: []model.Model{other.Model()}, Names: []string{"other"},
+		Panel: evaluate.PanelSettings{Floor: .01, Threads: 1}, Others: []model.Model{other.Model()},
+		Names: []string{"other"},
 	})
 	if err != nil {
 		return nil, err
 	}
-	// R_AP believes the ŷ of the model that it judges by, so that one that is sure and wrong looks good to itself; R_PU
-	// believes its π̂ alone, and is less sure. On many pairs the least difference is a clear one: a twentieth of the risk is let pass.
+	// R_AP believes the ŷ of the model that it judges by, so that one that is sure and wrong looks
+	// good to itself; R_PU believes its π̂ alone, and is less sure. On many pairs the least
+	// difference is a clear one: a twentieth of the risk is let pass.
 	const margin = .05
 	check := Check{Name: "panel", Passed: true}
 	var words []string
@@ -339,7 +342,8 @@ func validate(ctx context.Context, next, parent *engine, l *lesson) ([]Check, er
 			serves, new, low, high = new, serves, d.Lower, d.Upper
 		}
 		check.Passed = check.Passed && low <= margin*math.Abs(serves.Interval.Estimate)
-		words = append(words, fmt.Sprintf("%s %.4g, of the model that serves %.4g, on the same pairs %+.2g to %+.2g", row.Label(), new.Interval.Estimate, serves.Interval.Estimate, low, high))
+		words = append(words, fmt.Sprintf("%s %.4g, of the model that serves %.4g, on the same pairs %+.2g to %+.2g",
+			row.Label(), new.Interval.Estimate, serves.Interval.Estimate, low, high))
 	}
 	check.Detail = strings.Join(words, "; ")
 	return append(checks, check), nil
@@ -369,8 +373,10 @@ func smokeTest(ctx context.Context, e *engine) (Check, error) {
 		made++
 		for _, item := range list.Items {
 			distinct[item.Node] = true
-			if math.IsNaN(item.Logit) || math.IsInf(item.Logit, 0) || !(item.Link >= 0 && item.Link <= 1) || !(item.Shown > 0 && item.Shown <= 1) {
-				c.Passed, c.Detail = false, fmt.Sprintf("%s for %s has ŷ %v, shown with probability %v", item.ID, g.ID(i), item.Link, item.Shown)
+			if math.IsNaN(item.Logit) || math.IsInf(item.Logit, 0) || !(item.Link >= 0 && item.Link <= 1) ||
+				!(item.Shown > 0 && item.Shown <= 1) {
+				c.Passed, c.Detail = false, fmt.Sprintf("%s for %s has ŷ %v, shown with probability %v", item.ID,
+					g.ID(i), item.Link, item.Shown)
 				return c, nil
 			}
 		}
@@ -400,10 +406,12 @@ func (s *Service) evaluate(ctx context.Context, o Order, phase func(string), tel
 		return s.evaluateByLog(ctx, e, entry, phase)
 	}
 	if sum := l.drawn.Problem.Checksum(); sum != e.Model().DataChecksum {
-		return fmt.Errorf("the model was fitted to other pairs than the dataset and the log give (checksum %.12s…, not %.12s…)", e.Model().DataChecksum, sum)
+		return fmt.Errorf("the model was fitted to other pairs than the dataset and the log give (checksum "+
+			"%.12s…, not %.12s…)", e.Model().DataChecksum, sum)
 	}
 	phase("judging")
-	found, err := evaluate.NewEvaluation(ctx, l.graph, e.Model(), l.drawn.Test, evaluate.EvaluationSettings{Panel: evaluate.PanelSettings{Floor: .01, Threads: 1}})
+	found, err := evaluate.NewEvaluation(ctx, l.graph, e.Model(), l.drawn.Test,
+		evaluate.EvaluationSettings{Panel: evaluate.PanelSettings{Floor: .01, Threads: 1}})
 	if err != nil {
 		return err
 	}
@@ -421,7 +429,8 @@ func (s *Service) evaluateByLog(ctx context.Context, e *engine, entry Entry, pha
 	phase("judging by the log")
 	by, err := s.logRisk(ctx, e, entry.Seq)
 	if errors.Is(err, evaluate.ErrEmpty) {
-		return errors.New("the model was fitted to the whole of its data, and nothing is left to judge it by: fit one with another split, or log lists that it shows")
+		return errors.New("the model was fitted to the whole of its data, and nothing is left to judge it by: " +
+			"fit one with another split, or log lists that it shows")
 	}
 	if err != nil {
 		return err
@@ -431,7 +440,8 @@ func (s *Service) evaluateByLog(ctx context.Context, e *engine, entry Entry, pha
 		return err
 	}
 	if found == nil {
-		found = &evaluate.Evaluation{Kind: evaluate.EvaluationKind, Model: entry.Digest, Method: e.Model().Method, Dataset: filepath.Base(s.net.Folder()), Nodes: e.Graph().Len(), Class: e.Class()}
+		found = &evaluate.Evaluation{Kind: evaluate.EvaluationKind, Model: entry.Digest, Method: e.Model().Method,
+			Dataset: filepath.Base(s.net.Folder()), Nodes: e.Graph().Len(), Class: e.Class()}
 	}
 	found.Log = by
 	return s.models.keepEvaluation(entry.Digest, found)

@@ -57,7 +57,8 @@ func TestRecommendations(t *testing.T) {
 		t.Error("two lists have one id")
 	}
 	field := a.Items[0].Field
-	only := want[Answer](c, 200, "GET", "/api/v1/recommendations?node=p100&k=5&explore=0&fields="+strings.ReplaceAll(field, " ", "%20"), nil)
+	only := want[Answer](c, 200, "GET", "/api/v1/recommendations?node=p100&k=5&explore=0&fields="+
+		strings.ReplaceAll(field, " ", "%20"), nil)
 	for _, item := range only.Items {
 		if item.Field != field || item.Shown != 1 {
 			t.Errorf("asked for %s undrawn, got %+v", field, item)
@@ -91,9 +92,12 @@ func TestFaults(t *testing.T) {
 		{"GET", "/api/v1/nodes/nobody", nil, 404, "id"},
 		{"GET", "/api/v1/nodes?limit=100000", nil, 422, "query.limit"},
 		{"POST", "/api/v1/events", batch{}, 422, "body.events"},
-		{"POST", "/api/v1/events", batch{[]Event{{ID: "a", Kind: "seen", Source: "p1", Target: "p2"}}}, 422, "body.events[0].kind"},
-		{"POST", "/api/v1/events", batch{[]Event{{ID: "a", Kind: "shown", Source: "p1", Target: "p2", Probability: 2}}}, 422, "body.events[0].probability"},
-		{"POST", "/api/v1/events", batch{[]Event{{ID: "a\x00", Kind: "shown", Source: "p1", Target: "p2"}}}, 422, "body.events[0].id"},
+		{"POST", "/api/v1/events", batch{[]Event{{ID: "a", Kind: "seen", Source: "p1", Target: "p2"}}}, 422,
+			"body.events[0].kind"},
+		{"POST", "/api/v1/events", batch{[]Event{{ID: "a", Kind: "shown", Source: "p1", Target: "p2",
+			Probability: 2}}}, 422, "body.events[0].probability"},
+		{"POST", "/api/v1/events", batch{[]Event{{ID: "a\x00", Kind: "shown", Source: "p1", Target: "p2"}}}, 422,
+			"body.events[0].id"},
 		{"POST", "/api/v1/jobs", Order{Kind: "dance"}, 422, "body.kind"},
 		{"POST", "/api/v1/jobs", Order{Kind: "retrain", Method: "alchemy"}, 422, "method"},
 		{"GET", "/api/v1/jobs/77", nil, 404, ""},
@@ -105,7 +109,8 @@ func TestFaults(t *testing.T) {
 	} {
 		w := c.do(test.method, test.path, test.body)
 		if w.Code != test.status || faults(w) != test.location {
-			t.Errorf("%s %s: status %d at %q, want %d at %q\n%s", test.method, test.path, w.Code, faults(w), test.status, test.location, w.Body)
+			t.Errorf("%s %s: status %d at %q, want %d at %q\n%s", test.method, test.path, w.Code, faults(w),
+				test.status, test.location, w.Body)
 		}
 		if kind := w.Header().Get("Content-Type"); kind != "application/problem+json" {
 			t.Errorf("%s %s: content type %q", test.method, test.path, kind)
@@ -137,25 +142,32 @@ func TestGoLikeHTTP(t *testing.T) {
 		return v
 	}
 	for path, got := range map[string]any{
-		"/api/v1/nodes/p9": of(s.Node(t.Context(), "p9")), "/api/v1/nodes?q=p9&limit=3": of(s.Search(t.Context(), "p9", "", 0, 3)),
-		"/api/v1/events?after=1&limit=1": of(s.Events(t.Context(), 1, 1)), "/api/v1/models": s.Models(), "/api/v1/model": of(s.ModelDetail()),
-		"/api/v1/jobs": s.Jobs(), "/api/v1/jobs/1": of(s.Job("1")), "/api/v1/jobs/1/curve": of(s.Curve("1")), "/api/v1/trial": s.Compare(),
+		"/api/v1/nodes/p9":               of(s.Node(t.Context(), "p9")),
+		"/api/v1/nodes?q=p9&limit=3":     of(s.Search(t.Context(), "p9", "", 0, 3)),
+		"/api/v1/events?after=1&limit=1": of(s.Events(t.Context(), 1, 1)), "/api/v1/models": s.Models(),
+		"/api/v1/model": of(s.ModelDetail()),
+		"/api/v1/jobs":  s.Jobs(), "/api/v1/jobs/1": of(s.Job("1")), "/api/v1/jobs/1/curve": of(s.Curve("1")),
+		"/api/v1/trial": s.Compare(),
 	} {
 		raw, err := json.Marshal(got)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var ours, theirs any
-		if err := errors.Join(json.Unmarshal(raw, &ours), json.Unmarshal(c.do("GET", path, nil).Body.Bytes(), &theirs)); err != nil || !reflect.DeepEqual(ours, theirs) {
+		if err := errors.Join(json.Unmarshal(raw, &ours), json.Unmarshal(c.do("GET", path, nil).Body.Bytes(),
+			&theirs)); err != nil || !reflect.DeepEqual(ours, theirs) {
 			t.Errorf("%s: %v\n%v\n%v", path, err, ours, theirs)
 		}
 	}
-	for name, err := range map[string]error{"Job": second(s.Job("77")), "Cancel": second(s.Cancel("77")), "Curve": second(s.Curve("77"))} {
+	for name, err := range map[string]error{"Job": second(s.Job("77")), "Cancel": second(s.Cancel("77")),
+		"Curve": second(s.Curve("77"))} {
 		if !errors.Is(err, ErrNoJob) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for part, err := range map[string]error{"id": second(s.Node(t.Context(), "nobody")), "kind": second(s.Start(Order{Kind: "dance"})), "method": second(s.Start(Order{Kind: "retrain", Method: "alchemy"}))} {
+	for part, err := range map[string]error{"id": second(s.Node(t.Context(), "nobody")),
+		"kind":   second(s.Start(Order{Kind: "dance"})),
+		"method": second(s.Start(Order{Kind: "retrain", Method: "alchemy"}))} {
 		if f, ok := errors.AsType[*Fault](err); !ok || f.Part != part {
 			t.Errorf("%s: %v", part, err)
 		}
@@ -205,7 +217,8 @@ func TestEvents(t *testing.T) {
 	if r := want[logged](c, 200, "POST", "/api/v1/events", batch); r.Stored != 10 {
 		t.Fatalf("got %+v", r)
 	}
-	batch.Events = append(batch.Events, Event{ID: "click", Kind: "clicked", Source: "p100", Target: a.Items[0].ID, List: a.List})
+	batch.Events = append(batch.Events, Event{ID: "click", Kind: "clicked", Source: "p100", Target: a.Items[0].ID,
+		List: a.List})
 	if r := want[logged](c, 200, "POST", "/api/v1/events", batch); r.Stored != 1 || r.Duplicate != 10 {
 		t.Fatalf("got %+v", r)
 	}
@@ -223,7 +236,8 @@ func TestEvents(t *testing.T) {
 		}
 	}
 	var l Loop
-	for deadline := time.Now().Add(10 * time.Second); l.Seq < 15 && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Second); l.Seq < 15 &&
+		time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		l = want[Loop](c, 200, "GET", "/api/v1/loop", nil)
 	}
 	same := 0
@@ -322,7 +336,8 @@ func TestTokens(t *testing.T) {
 		}
 	}
 	if allowed != 2 || refused != 8 {
-		t.Errorf("the audit has %d admin calls that were allowed and %d refused, want 2 and 8\n%s", allowed, refused, audit)
+		t.Errorf("the audit has %d admin calls that were allowed and %d refused, want 2 and 8\n%s", allowed, refused,
+			audit)
 	}
 }
 
@@ -380,7 +395,8 @@ func TestPanic(t *testing.T) {
 	s := open(t)
 	h := s.outer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("boom") }))
 	w := client{t: t, h: h}.do("GET", "/", nil)
-	if w.Code != 500 || strings.Contains(w.Body.String(), "boom") || !strings.Contains(w.Body.String(), w.Header().Get("X-Request-Id")) {
+	if w.Code != 500 || strings.Contains(w.Body.String(), "boom") ||
+		!strings.Contains(w.Body.String(), w.Header().Get("X-Request-Id")) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
@@ -397,7 +413,8 @@ func TestAddresses(t *testing.T) {
 	if err := open(t, func(o *Options) { o.Open = true }).Run(gone, Listen{Address: ":0"}); err != nil {
 		t.Errorf("open to everybody: %v", err)
 	}
-	for address, is := range map[string]bool{"127.0.0.1:1": true, "[::1]:1": true, "localhost:1": true, ":1": false, "127.0.0.1.example.org:1": false} {
+	for address, is := range map[string]bool{"127.0.0.1:1": true, "[::1]:1": true, "localhost:1": true, ":1": false,
+		"127.0.0.1.example.org:1": false} {
 		if loopback(address) != is {
 			t.Errorf("loopback(%s) is %v", address, !is)
 		}
@@ -415,14 +432,18 @@ func TestHandlerIsLocal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	closed, opened, guarded := open(t).Handler(), open(t, func(o *Options) { o.Open = true }).Handler(), open(t, func(o *Options) { o.Tokens = tokens }).Handler()
+	closed, opened, guarded := open(t).Handler(), open(t, func(o *Options) { o.Open = true }).Handler(),
+		open(t, func(o *Options) { o.Tokens = tokens }).Handler()
 	for _, test := range []struct {
 		host, from, forwarded string
 		status                int
 	}{
-		{"127.0.0.1:8080", "127.0.0.1:1", "", 200}, {"localhost", "[::1]:1", "", 200}, {"[::1]:80", "127.3.2.1:1", "127.0.0.1", 200},
-		{"evil.example", "127.0.0.1:1", "", 421}, {"127.0.0.1.evil.example:80", "127.0.0.1:1", "", 421}, {"", "127.0.0.1:1", "", 421},
-		{"localhost", "192.0.2.1:1234", "", 403}, {"localhost", "[2001:db8::1]:1", "", 403}, {"localhost", "10.0.0.2:1", "", 403}, {"localhost", "", "", 403}, {"localhost", "@", "", 403},
+		{"127.0.0.1:8080", "127.0.0.1:1", "", 200}, {"localhost", "[::1]:1", "", 200},
+		{"[::1]:80", "127.3.2.1:1", "127.0.0.1", 200},
+		{"evil.example", "127.0.0.1:1", "", 421}, {"127.0.0.1.evil.example:80", "127.0.0.1:1", "", 421},
+		{"", "127.0.0.1:1", "", 421},
+		{"localhost", "192.0.2.1:1234", "", 403}, {"localhost", "[2001:db8::1]:1", "", 403},
+		{"localhost", "10.0.0.2:1", "", 403}, {"localhost", "", "", 403}, {"localhost", "@", "", 403},
 		{"localhost", "127.0.0.1:1", "203.0.113.7", 403}, {"localhost", "127.0.0.1:1", "127.0.0.1, 203.0.113.7", 403},
 	} {
 		for _, path := range []string{"/healthz", "/metrics", "/runs", "/api/v1/model"} {
@@ -439,7 +460,9 @@ func TestHandlerIsLocal(t *testing.T) {
 				h.ServeHTTP(w, r)
 				return w
 			}
-			if w := ask(closed, ""); w.Code != test.status || w.Code != 200 && (w.Header().Get("Content-Type") != "application/problem+json" || !strings.Contains(w.Body.String(), "urn:request:")) {
+			if w := ask(closed, ""); w.Code != test.status || w.Code != 200 &&
+				(w.Header().Get("Content-Type") != "application/problem+json" ||
+					!strings.Contains(w.Body.String(), "urn:request:")) {
 				t.Errorf("%s of %+v: %d %s", path, test, w.Code, w.Body)
 			}
 			if w := ask(opened, ""); w.Code != 200 {
@@ -466,29 +489,37 @@ func TestPages(t *testing.T) {
 	h := s.Handler()
 	c := client{t: t, h: h}
 	for path, has := range map[string]string{
-		"/": "nodes in 3 fields", "/?q=p17": "p17", "/node/p100": "as if everything had been shown", "/docs": "/api/v1/recommendations",
+		"/": "nodes in 3 fields", "/?q=p17": "p17", "/node/p100": "as if everything had been shown",
+		"/docs":            "/api/v1/recommendations",
 		"/?q=%3Cscript%3E": "&lt;script&gt;", "/assets/style.css": "var(--text)", "/assets/palette.css": "--text:",
-		"/exposure": "Chance of being shown, by field", "/loop": "Nothing was logged as shown yet", "/bridges": "The largest gaps", "/runs": "Two models side by side",
-		"/node/p100?diversity=0.5&k=5&from=1990": "diversity 0.50", "/node/p100?from=2020&until=2010": "is not after from",
+		"/exposure": "Chance of being shown, by field", "/loop": "Nothing was logged as shown yet",
+		"/bridges": "The largest gaps", "/runs": "Two models side by side",
+		"/node/p100?diversity=0.5&k=5&from=1990": "diversity 0.50",
+		"/node/p100?from=2020&until=2010":        "is not after from",
 	} {
 		w := c.do("GET", path, nil)
 		if !strings.Contains(w.Body.String(), has) {
 			t.Errorf("%s: %d, without %q", path, w.Code, has)
 		}
-		for _, script := range strings.Split(w.Body.String(), "<script")[1:] { // from a file of its own, or numbers for one
+		// from a file of its own, or numbers for one
+		for _, script := range strings.Split(w.Body.String(), "<script")[1:] {
 			opening, _, _ := strings.Cut(script, ">")
 			if !strings.Contains(opening, ` src="/assets/`) && !strings.HasPrefix(opening, ` type="application/json"`) {
 				t.Errorf("%s has an inline script: %s", path, opening)
 			}
 		}
-		if body := w.Body.String(); strings.Contains(body, "style=") || strings.Contains(body, " on") && strings.Contains(body, "onclick") || strings.Contains(body, "http://") || strings.Contains(body, "https://") {
+		if body := w.Body.String(); strings.Contains(body, "style=") || strings.Contains(body, " on") &&
+			strings.Contains(body, "onclick") || strings.Contains(body, "http://") ||
+			strings.Contains(body, "https://") {
 			t.Errorf("%s has an inline style, a handler or an address elsewhere", path)
 		}
-		if csp := w.Header().Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") || strings.Contains(csp, "unsafe") {
+		if csp := w.Header().Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") ||
+			strings.Contains(csp, "unsafe") {
 			t.Errorf("%s: policy %q", path, csp)
 		}
 	}
-	if w := c.do("GET", "/node/nobody", nil); w.Code != 404 || !strings.Contains(w.Header().Get("Content-Type"), "html") {
+	if w := c.do("GET", "/node/nobody", nil); w.Code != 404 || !strings.Contains(w.Header().Get("Content-Type"),
+		"html") {
 		t.Errorf("a page of nobody: %d", w.Code)
 	}
 	r := fromHere(httptest.NewRequest("POST", "/api/v1/models/rollback", nil))
@@ -502,7 +533,8 @@ func TestPages(t *testing.T) {
 		OpenAPI string
 		Paths   map[string]any
 	}
-	if err := json.Unmarshal(c.do("GET", "/openapi.json", nil).Body.Bytes(), &spec); err != nil || spec.OpenAPI != "3.1.0" || len(spec.Paths) < 14 {
+	if err := json.Unmarshal(c.do("GET", "/openapi.json", nil).Body.Bytes(), &spec); err != nil ||
+		spec.OpenAPI != "3.1.0" || len(spec.Paths) < 14 {
 		t.Errorf("openapi %q with %d paths: %v", spec.OpenAPI, len(spec.Paths), err)
 	}
 }
@@ -516,7 +548,9 @@ func TestRetrainAndRollback(t *testing.T) {
 	_, first := s.Current()
 	for i := range 60 {
 		a := want[Answer](c, 200, "GET", fmt.Sprintf("/api/v1/recommendations?node=p%d&k=10&log=true", 4*i), nil)
-		want[logged](c, 200, "POST", "/api/v1/events", batch{[]Event{{ID: fmt.Sprint("l", i), Kind: "linked", Source: a.Source.ID, Target: a.Items[i%10].ID, List: a.List}}})
+		want[logged](c, 200, "POST", "/api/v1/events",
+			batch{[]Event{{ID: fmt.Sprint("l", i), Kind: "linked", Source: a.Source.ID, Target: a.Items[i%10].ID,
+				List: a.List}}})
 	}
 	stop := make(chan struct{})
 	var busy sync.WaitGroup
@@ -558,7 +592,8 @@ func TestRetrainAndRollback(t *testing.T) {
 		t.Fatalf("%v, job %+v", err, judged)
 	}
 	m := want[ModelDetail](c, 200, "GET", "/api/v1/model", nil)
-	if m.Parent != first || m.Logged == 0 || m.Evaluation == nil || m.Evaluation.Panel == nil || m.Findings == nil || len(m.Propensities) != 3 {
+	if m.Parent != first || m.Logged == 0 || m.Evaluation == nil || m.Evaluation.Panel == nil || m.Findings == nil ||
+		len(m.Propensities) != 3 {
 		t.Errorf("got %+v", m)
 	}
 	if l := m.Evaluation.Log; l == nil || l.Lists != 40 || l.Items != 400 || !(l.Risk.Lower < l.Risk.Upper) {
@@ -577,7 +612,8 @@ func TestRetrainAndRollback(t *testing.T) {
 	if r := again.models.snapshot(); len(r.Served) != 2 || len(r.Expected) != 3 {
 		t.Errorf("after a restart: %+v", r)
 	}
-	if totals, err := again.events.Totals(t.Context()); err != nil || totals.Kinds[store.Linked] != 60 || totals.Kinds[store.Shown] != 1000 {
+	if totals, err := again.events.Totals(t.Context()); err != nil || totals.Kinds[store.Linked] != 60 ||
+		totals.Kinds[store.Shown] != 1000 {
 		t.Errorf("%+v %v", totals, err)
 	}
 }
@@ -677,7 +713,8 @@ func TestTrial(t *testing.T) {
 		arms[a.Arm]++
 		var batch batch
 		for k := range clicks[a.Arm] {
-			batch.Events = append(batch.Events, Event{ID: fmt.Sprint(node, "-", k), Kind: "clicked", Source: node, Target: a.Items[k].ID, List: a.List})
+			batch.Events = append(batch.Events, Event{ID: fmt.Sprint(node, "-", k), Kind: "clicked", Source: node,
+				Target: a.Items[k].ID, List: a.List})
 		}
 		want[logged](c, 200, "POST", "/api/v1/events", batch)
 	}
@@ -686,10 +723,12 @@ func TestTrial(t *testing.T) {
 	}
 	var cmp Comparison
 	total := int64(60*5 + 240*5 + arms["a"] + 3*arms["b"])
-	for deadline := time.Now().Add(10 * time.Second); s.Loop().Seq < total && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Second); s.Loop().Seq < total &&
+		time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 	}
 	cmp = want[Comparison](c, 200, "GET", "/api/v1/trial", nil)
-	if len(cmp.Arms) != 2 || cmp.Arms[0].Clicks.Value != .2 || cmp.Arms[1].Clicks.Value != .6 || cmp.Difference == nil || math.Abs(cmp.Difference.Value-.4) > 1e-12 || !(cmp.Difference.Low > 0) {
+	if len(cmp.Arms) != 2 || cmp.Arms[0].Clicks.Value != .2 || cmp.Arms[1].Clicks.Value != .6 ||
+		cmp.Difference == nil || math.Abs(cmp.Difference.Value-.4) > 1e-12 || !(cmp.Difference.Low > 0) {
 		t.Errorf("got %+v", cmp)
 	}
 	want[Comparison](c, 200, "DELETE", "/api/v1/trial", nil)
@@ -718,7 +757,8 @@ func TestRateInterval(t *testing.T) {
 // Lists that all stay in one field raise the alarm; those of the model do not.
 func TestAlarm(t *testing.T) {
 	s := open(t)
-	for deadline := time.Now().Add(20 * time.Second); s.models.snapshot().Expected == nil && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); s.models.snapshot().Expected == nil &&
+		time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 	}
 	g := s.Graph()
 	byField := map[uint16][]string{}
@@ -731,7 +771,8 @@ func TestAlarm(t *testing.T) {
 			i := int32((from + n) * 7 % g.Len())
 			for k := range 5 {
 				if to := target(g.Field(i), k+n); to != g.ID(i) {
-					events = append(events, store.Event{ID: fmt.Sprint(from+n, ".", k), Kind: store.Shown, Source: g.ID(i), Target: to, List: fmt.Sprint(from + n)})
+					events = append(events, store.Event{ID: fmt.Sprint(from+n, ".", k), Kind: store.Shown,
+						Source: g.ID(i), Target: to, List: fmt.Sprint(from + n)})
 				}
 			}
 		}
@@ -742,7 +783,8 @@ func TestAlarm(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for deadline := time.Now().Add(20 * time.Second); s.Loop().Seq < totals.Events && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		for deadline := time.Now().Add(20 * time.Second); s.Loop().Seq < totals.Events &&
+			time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		}
 		return s.Loop()
 	}
@@ -765,7 +807,8 @@ func TestAlarm(t *testing.T) {
 	if !stuck.Alarm || len(stuck.Alarms) == 0 || stuck.Alarms[0].Sentence == "" {
 		t.Errorf("no alarm although everything stays in its field: %+v", stuck)
 	}
-	if w := (client{t: t, h: s.Handler()}).do("GET", "/metrics", nil); !strings.Contains(w.Body.String(), "unseen_drift_alarm 1") {
+	if w := (client{t: t, h: s.Handler()}).do("GET", "/metrics", nil); !strings.Contains(w.Body.String(),
+		"unseen_drift_alarm 1") {
 		t.Error("the gauge does not tell")
 	}
 	if again := reopen(t, s).Loop(); !again.Alarm || again.Seq != stuck.Seq || again.Shown != stuck.Shown {
@@ -816,7 +859,8 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// A model that is clearly worse than the one that serves, pair by pair, does not come to serve; one that is as good does.
+// A model that is clearly worse than the one that serves, pair by pair, does not come to serve; one
+// that is as good does.
 func TestClearlyWorseModels(t *testing.T) {
 	s := open(t)
 	ctx := t.Context()
@@ -859,7 +903,8 @@ func TestClearlyWorseModels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := evaluate.NewEvaluation(ctx, l.graph, serves.Model(), l.drawn.Test, evaluate.EvaluationSettings{Panel: evaluate.PanelSettings{Floor: .01}})
+	e, err := evaluate.NewEvaluation(ctx, l.graph, serves.Model(), l.drawn.Test,
+		evaluate.EvaluationSettings{Panel: evaluate.PanelSettings{Floor: .01}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -869,8 +914,8 @@ func TestClearlyWorseModels(t *testing.T) {
 	}
 }
 
-// A file that cannot serve is named in the error, and no copy of it stays; a file that was named before does not take the
-// place of what serves since, and the log says so.
+// A file that cannot serve is named in the error, and no copy of it stays; a file that was named
+// before does not take the place of what serves since, and the log says so.
 func TestNamedModels(t *testing.T) {
 	folder := copyOf(t)
 	whole, err := os.ReadFile(filepath.Join(folder, "naive.safetensors"))
@@ -884,7 +929,8 @@ func TestNamedModels(t *testing.T) {
 	var said strings.Builder
 	start := func(model string) error {
 		said.Reset()
-		s, err := Open(t.Context(), Options{Folder: folder, Model: model, Log: slog.New(slog.NewTextHandler(&said, nil))})
+		s, err := Open(t.Context(), Options{Folder: folder, Model: model,
+			Log: slog.New(slog.NewTextHandler(&said, nil))})
 		if err == nil {
 			err = s.Close()
 		}

@@ -41,13 +41,14 @@ type Options struct {
 	Rate       float64 // requests a second for each token; 0 means 200
 	Margin     float64 // by which the same-field share may leave what is expected before it counts; 0 means .05
 
-	// Prefix is the path that everything is below, such as /recs, for a service that shares its name with others; "" means
-	// the root. Requests come with it: neither a proxy nor http.StripPrefix takes it away.
+	// Prefix is the path that everything is below, such as /recs, for a service that shares its
+	// name with others; "" means the root. Requests come with it: neither a proxy nor
+	// http.StripPrefix takes it away.
 	Prefix string
 
 	Tokens *Tokens // who may do what; nil: everybody everything, but from this machine alone
-	// Open lets everybody do everything from everywhere where there are no Tokens: train, exchange models, read the log. It
-	// is for a service behind something that asks who comes.
+	// Open lets everybody do everything from everywhere where there are no Tokens: train, exchange
+	// models, read the log. It is for a service behind something that asks who comes.
 	Open bool
 
 	Log *slog.Logger     // nil: nothing is logged
@@ -82,9 +83,11 @@ func (o Options) withDefaults() (Options, error) {
 			return o, err
 		} else if !have {
 			if there, err := exists(o.Folder); err != nil || !there {
-				return o, fmt.Errorf("there is no folder %s; make one with unseen demo, or name a dataset with --dataset and a model with --model", o.Folder)
+				return o, fmt.Errorf("there is no folder %s; make one with unseen demo, or name a dataset with "+
+					"--dataset and a model with --model", o.Folder)
 			}
-			return o, fmt.Errorf("%s has no model.safetensors; fit one with unseen fit %s -o %s, or name one with --model", o.Folder, o.Dataset, o.Model)
+			return o, fmt.Errorf("%s has no model.safetensors; fit one with unseen fit %s -o %s, or name one "+
+				"with --model", o.Folder, o.Dataset, o.Model)
 		}
 	}
 	if o.Naive == "" && o.Folder != "" {
@@ -309,7 +312,8 @@ func (s *Service) enlist(ctx context.Context) error {
 		}
 	}
 	if current != digest {
-		s.o.Log.Warn("a model serves that came after the one that is named: it was trained or chosen since; POST /api/v1/models/rollback goes back", "serves", current, "named", s.o.Model)
+		s.o.Log.Warn("a model serves that came after the one that is named: it was trained or chosen since; "+
+			"POST /api/v1/models/rollback goes back", "serves", current, "named", s.o.Model)
 	}
 	s.now.Store(line)
 	if err := s.models.adoptEvaluation(s.o.Model, digest); err != nil {
@@ -317,7 +321,8 @@ func (s *Service) enlist(ctx context.Context) error {
 	}
 	return s.models.change(func(r *register) error {
 		if fresh {
-			r.Served = append(r.Served, Entry{Digest: digest, Method: line.current.Model().Method, Made: s.o.Now().UTC(), Note: "from " + filepath.Base(s.o.Model)})
+			r.Served = append(r.Served, Entry{Digest: digest, Method: line.current.Model().Method,
+				Made: s.o.Now().UTC(), Note: "from " + filepath.Base(s.o.Model)})
 		}
 		r.Naive, r.Trial = naive, line.trial
 		r.makeCurrent(current)
@@ -325,9 +330,10 @@ func (s *Service) enlist(ctx context.Context) error {
 	})
 }
 
-// Close refuses new calls and requests, which are answered with ErrClosed or 503 from then on, tells those under way and
-// everything in the background to stop, waits for them, keeps its state, and gives everything back. A job that was under
-// way goes on when the folder is opened again. Close may be called again, but not from inside a call of the service.
+// Close refuses new calls and requests, which are answered with ErrClosed or 503 from then on,
+// tells those under way and everything in the background to stop, waits for them, keeps its state,
+// and gives everything back. A job that was under way goes on when the folder is opened again.
+// Close may be called again, but not from inside a call of the service.
 func (s *Service) Close() error {
 	s.closing.Do(func() { s.closed = s.close() })
 	return s.closed

@@ -58,7 +58,8 @@ const simulatedPairs = 400_000
 
 // Simulate plays the loop with the current model: recommend, let readers link, train anew, round after round. It looks
 // at a sample of pairs and ends with the context.
-func (s *Service) Simulate(ctx context.Context, method string, rounds int, explore float64, seed uint64) (_ Simulation, err error) {
+func (s *Service) Simulate(ctx context.Context, method string, rounds int, explore float64, seed uint64) (_ Simulation,
+	err error) {
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
 		return Simulation{}, err
@@ -79,7 +80,8 @@ func (s *Service) Simulate(ctx context.Context, method string, rounds int, explo
 	}
 	e := s.now.Load().current
 	each := min(max(int(math.Sqrt(simulatedPairs))/max(e.Graph().FieldCount(), 1), 4), 100)
-	settings := loop.ForecastSettings{Rounds: rounds, Sources: each, Targets: each, Replicates: 40, Threads: 1, Seed: seed}
+	settings := loop.ForecastSettings{Rounds: rounds, Sources: each, Targets: each, Replicates: 40, Threads: 1,
+		Seed: seed}
 	plain, err := loop.Foretell(ctx, e.Model(), e.Graph(), settings)
 	if err != nil {
 		return Simulation{}, unforeseeable(err)
@@ -95,7 +97,8 @@ func (s *Service) Simulate(ctx context.Context, method string, rounds int, explo
 		}
 		return f.Corrected
 	}
-	out := Simulation{Model: e.digest, Method: method, Rounds: rounds, Explore: explore, Seed: seed, All: of(played.All), Beside: plain.All.Naive, Warnings: played.Warnings}
+	out := Simulation{Model: e.digest, Method: method, Rounds: rounds, Explore: explore, Seed: seed,
+		All: of(played.All), Beside: plain.All.Naive, Warnings: played.Warnings}
 	for _, f := range played.Fields {
 		out.Fields = append(out.Fields, SimulatedField{f.Name, f.Nodes, of(f)})
 	}
@@ -115,9 +118,12 @@ func unforeseeable(err error) error {
 func (s *Simulation) say() {
 	first, last := s.All[0], s.All[len(s.All)-1]
 	beside := s.Beside[len(s.Beside)-1]
-	s.Words = append(s.Words, fmt.Sprintf("Of 100 recommendations %.0f stay in the reader's own field in round 1, and %.0f (%.0f to %.0f) in round %d.", 100*first.Share, 100*last.Share, 100*last.Low, 100*last.High, last.Round))
+	s.Words = append(s.Words, fmt.Sprintf("Of 100 recommendations %.0f stay in the reader's own field in round "+
+		"1, and %.0f (%.0f to %.0f) in round %d.", 100*first.Share, 100*last.Share, 100*last.Low, 100*last.High,
+		last.Round))
 	if s.Method != TakesLinks || s.Explore > 0 {
-		s.Words = append(s.Words, fmt.Sprintf("A naive recommender that explores nothing would keep %.0f (%.0f to %.0f) by then.", 100*beside.Share, 100*beside.Low, 100*beside.High))
+		s.Words = append(s.Words, fmt.Sprintf("A naive recommender that explores nothing would keep %.0f (%.0f "+
+			"to %.0f) by then.", 100*beside.Share, 100*beside.Low, 100*beside.High))
 	}
 	switch grown := last.Share - first.Share; {
 	case grown > .05:

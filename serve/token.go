@@ -126,10 +126,12 @@ func readTokens(path string) ([]Token, error) {
 	return list, nil
 }
 
-// unreadable adds to an error of the system what to do. A file of tokens is its maker's alone, and that is often not the service.
+// unreadable adds to an error of the system what to do. A file of tokens is its maker's alone, and
+// that is often not the service.
 func unreadable(err error, user int) error {
 	if errors.Is(err, fs.ErrPermission) && user > 0 {
-		return fmt.Errorf("%w; it must be readable by user %d, whom this runs as: chown %[2]d the file, or make its tokens as that user", err, user)
+		return fmt.Errorf("%w; it must be readable by user %d, whom this runs as: chown %[2]d the file, or make "+
+			"its tokens as that user", err, user)
 	}
 	return err
 }

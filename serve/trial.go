@@ -60,7 +60,8 @@ func (t *tally) rate(kind int) (r Rate, err float64) {
 	return r, err
 }
 
-// Compare compares the models of the trial, by what was shown since it began; without a trial, all that were ever shown.
+// Compare compares the models of the trial, by what was shown since it began; without a trial, all
+// that were ever shown.
 func (s *Service) Compare() Comparison {
 	out := Comparison{Trial: s.now.Load().trial, Arms: []Arm{}}
 	w := s.watch
@@ -71,7 +72,8 @@ func (s *Service) Compare() Comparison {
 		if t == nil {
 			t = &tally{}
 		}
-		a := Arm{Name: name, Model: digest, Shown: t.Shown, Clicked: t.Clicked, Linked: t.Linked, Sources: len(t.Sources)}
+		a := Arm{Name: name, Model: digest, Shown: t.Shown, Clicked: t.Clicked, Linked: t.Linked,
+			Sources: len(t.Sources)}
 		var err float64
 		a.Clicks, err = t.rate(1)
 		a.Links, _ = t.rate(2)
@@ -131,7 +133,8 @@ func (s *Service) StartTrial(ctx context.Context, digest string, share float64) 
 	if err != nil {
 		return nil, err
 	}
-	line.trial = &Trial{Seq: totals.Events, A: line.current.digest, B: entry.Digest, Share: share, Salt: fmt.Sprintf("%.12s-%.12s", line.current.digest, entry.Digest), Since: s.o.Now().UTC()}
+	line.trial = &Trial{Seq: totals.Events, A: line.current.digest, B: entry.Digest, Share: share,
+		Salt: fmt.Sprintf("%.12s-%.12s", line.current.digest, entry.Digest), Since: s.o.Now().UTC()}
 	if err := s.models.change(func(r *register) error { r.Trial = line.trial; return nil }); err != nil {
 		return nil, err
 	}

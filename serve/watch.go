@@ -80,7 +80,8 @@ func openWatch(path string, s *Service) (*watch, error) {
 		return nil, err
 	default:
 		if err := json.Unmarshal(raw, &w.watched); err != nil {
-			return nil, fmt.Errorf("%s is damaged: %w; remove it, and the log is read again from its beginning", path, err)
+			return nil, fmt.Errorf("%s is damaged: %w; remove it, and the log is read again from its beginning", path,
+				err)
 		}
 	}
 	if w.Models == nil {
@@ -136,7 +137,8 @@ func (w *watch) run(ctx context.Context) {
 // expect makes the forecast of the current model and, the first time, the bands that drift is measured against.
 func (w *watch) expect(ctx context.Context) error {
 	engine := w.s.now.Load().current
-	forecast, err := loop.Foretell(ctx, engine.Model(), engine.Graph(), loop.ForecastSettings{Replicates: 50, Sources: 100, Targets: 100, Threads: 1, Seed: 1})
+	forecast, err := loop.Foretell(ctx, engine.Model(), engine.Graph(),
+		loop.ForecastSettings{Replicates: 50, Sources: 100, Targets: 100, Threads: 1, Seed: 1})
 	if err != nil && !errors.Is(err, loop.ErrModel) { // a model without propensities has no forecast, and yet lists
 		return err
 	}
@@ -349,13 +351,15 @@ func (w *watch) flush() {
 		return
 	}
 	for _, a := range alarms {
-		alarm := Alarm{At: list[0].At, Field: g.FieldName(a.Field), Sentence: a.Sentence(g.FieldName(a.Field)), Detail: a}
+		alarm := Alarm{At: list[0].At, Field: g.FieldName(a.Field), Sentence: a.Sentence(g.FieldName(a.Field)),
+			Detail: a}
 		w.Alarms = append(w.Alarms, alarm)
 		if n := len(w.Alarms); n > 100 {
 			w.Alarms = w.Alarms[n-100:]
 		}
 		w.s.metrics.alarms.Inc()
-		w.s.o.Log.Warn("drift", "field", alarm.Field, "alarm", alarm.Sentence, "share", a.Share, "low", a.Low, "high", a.High)
+		w.s.o.Log.Warn("drift", "field", alarm.Field, "alarm", alarm.Sentence, "share", a.Share, "low", a.Low, "high",
+			a.High)
 	}
 }
 
@@ -420,7 +424,10 @@ func (w *watch) save() error {
 		}
 		w.Drift = raw
 	}
-	if err := atomicfile.Write(w.path, func(out io.Writer) error { return json.NewEncoder(out).Encode(w.watched) }); err != nil {
+	if err := atomicfile.Write(w.path, func(out io.Writer) error {
+		return json.NewEncoder(out).Encode(
+			w.watched)
+	}); err != nil {
 		return err
 	}
 	w.dirty = false
@@ -503,7 +510,8 @@ func (s *Service) Loop() Loop {
 	w := s.watch
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	out := Loop{Shown: w.Shown, Forecast: w.forecast, Alarm: w.alarmed(), Alarms: slices.Clone(w.Alarms), Seq: w.Seq, Fields: []LoopField{}}
+	out := Loop{Shown: w.Shown, Forecast: w.forecast, Alarm: w.alarmed(), Alarms: slices.Clone(w.Alarms), Seq: w.Seq,
+		Fields: []LoopField{}}
 	if w.Shown > 0 {
 		out.Share = float64(w.Same) / float64(w.Shown)
 	}

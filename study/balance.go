@@ -33,8 +33,8 @@ func balanceMethods() []Method {
 	return append(all, oracle)
 }
 
-// runBalance trains with the guards of the preset and ever more of the risk. The preset's own share is so small that its
-// trainings could hardly differ from plain likelihood.
+// runBalance trains with the guards of the preset and ever more of the risk. The preset's own share
+// is so small that its trainings could hardly differ from plain likelihood.
 func runBalance(ctx context.Context, l *lab) (*Result, error) {
 	methods := balanceMethods()
 	outcomes, err := l.train(ctx, cross(l.kinds(), l.Seeds, methods))
@@ -42,10 +42,12 @@ func runBalance(ctx context.Context, l *lab) (*Result, error) {
 		return nil, err
 	}
 	r := &Result{Rows: outcomes, Warnings: failures(outcomes), Setting: append(l.setting(),
-		"All with the preset's guards: case-control likelihood, a floor of π̂, masses held while the gradient is taken. A row without λ has those of the preset; the preset safe has λ_R = λ_L/20.")}
+		"All with the preset's guards: case-control likelihood, a floor of π̂, masses held while the gradient "+
+			"is taken. A row without λ has those of the preset; the preset safe has λ_R = λ_L/20.")}
 	for _, fields := range l.kinds() {
 		some := where(outcomes, func(o *Outcome) bool { return o.Fields == fields })
-		t := Table{Name: string(fields), Title: fmt.Sprintf("%s fields, %s", fields, repeated(len(l.Seeds))), Head: "method", Columns: columns(metrics)}
+		t := Table{Name: string(fields), Title: fmt.Sprintf("%s fields, %s", fields, repeated(len(l.Seeds))),
+			Head: "method", Columns: columns(metrics)}
 		for _, m := range methods {
 			t.Rows = append(t.Rows, Row{m.Name, cells(metrics, of(some, m))})
 		}
@@ -57,8 +59,10 @@ func runBalance(ctx context.Context, l *lab) (*Result, error) {
 			}
 			with := fmt.Sprintf(" with λ_R = %g λ_L (%s fields)", share, fields)
 			r.Findings = append(r.Findings,
-				comparison(some, "R_w, R_PU and R_AP have a higher AUC than MLE"+with, mle, heavier, func(o *Outcome) float64 { return 100 * float64(o.AUC) }, "AUC points", 2),
-				comparison(some, "R_w, R_PU and R_AP have a lower true risk than MLE"+with, mle, heavier, func(o *Outcome) float64 { return -float64(o.Risk) }, "true risk saved", 4))
+				comparison(some, "R_w, R_PU and R_AP have a higher AUC than MLE"+with, mle, heavier,
+					func(o *Outcome) float64 { return 100 * float64(o.AUC) }, "AUC points", 2),
+				comparison(some, "R_w, R_PU and R_AP have a lower true risk than MLE"+with, mle, heavier,
+					func(o *Outcome) float64 { return -float64(o.Risk) }, "true risk saved", 4))
 		}
 	}
 	return r, nil

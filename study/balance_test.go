@@ -68,7 +68,10 @@ func TestOwnMethods(t *testing.T) {
 			continue
 		}
 		found++
-		some := where(r.Rows.([]*Outcome), func(o *Outcome) bool { return strings.HasPrefix(table.Name, string(o.Fields)) })
+		some := where(r.Rows.([]*Outcome), func(o *Outcome) bool {
+			return strings.HasPrefix(table.Name,
+				string(o.Fields))
+		})
 		for _, row := range table.Rows {
 			if row.Name != "half less ap" {
 				continue
@@ -89,9 +92,11 @@ func TestOwnMethods(t *testing.T) {
 		t.Errorf("%d tables compare it", found)
 	}
 	for wrong, m := range map[string]Method{
-		"nosuch": {Name: "own", Method: "nosuch"}, "name of its own": {Name: "ap", Method: "half-in-study"}, "share of -1": {Name: "own", Method: "half-in-study", Share: -1},
+		"nosuch": {Name: "own", Method: "nosuch"}, "name of its own": {Name: "ap", Method: "half-in-study"},
+		"share of -1": {Name: "own", Method: "half-in-study", Share: -1},
 	} {
-		if _, err := Run(context.Background(), []string{"table1"}, Options{Methods: []Method{m}}, Progress{}); !errors.Is(err, ErrOption) || !strings.Contains(err.Error(), wrong) {
+		if _, err := Run(context.Background(), []string{"table1"}, Options{Methods: []Method{m}},
+			Progress{}); !errors.Is(err, ErrOption) || !strings.Contains(err.Error(), wrong) {
 			t.Errorf("%+v: %v", m, err)
 		}
 	}

@@ -74,17 +74,27 @@ func runBound(ctx context.Context, l *lab) (*Result, error) {
 		return nil, err
 	}
 	r := &Result{Rows: guarantees, Setting: []string{
-		fmt.Sprintf("Worlds of %s nodes in two fields, all of whose ordered pairs are seen: vectors of %d dimensions, links drawn with a base rate of .3 and an oracle AUC of .9, π from U(.7, 1) within a field and U(.1, .3) between two; %s.",
+		fmt.Sprintf("Worlds of %s nodes in two fields, all of whose ordered pairs are seen: vectors of %d "+
+			"dimensions, links drawn with a base rate of .3 and an oracle AUC of .9, π from U(.7, 1) within a "+
+			"field and U(.1, .3) between two; %s.",
 			numberList(nodes), boundDim, seedList(seeds)),
-		fmt.Sprintf("The class: z = wᵀ(h_i⊙h_j) + b with ‖(w, b)‖ ≤ %g in units in which products have a mean square of 1 in every coordinate, and π̂ from %g to %g by pair of fields. The model is its likeliest member; the bound holds for all members at once. The loss is the log-loss, at most η = %g; δ₀ = %g.",
+		fmt.Sprintf("The class: z = wᵀ(h_i⊙h_j) + b with ‖(w, b)‖ ≤ %g in units in which products have a mean "+
+			"square of 1 in every coordinate, and π̂ from %g to %g by pair of fields. The model is its "+
+			"likeliest member; the bound holds for all members at once. The loss is the log-loss, at most η "+
+			"= %g; δ₀ = %g.",
 			ballRadius, boundFloor, boundCeiling, boundLoss, boundFailure),
-		fmt.Sprintf("𝒢̂ is the mean over %d draws of signs of the largest Σσr/|U| that projected gradients, which also fit the model, find from the best %d of %d members drawn at random and from the model. That is short of the largest: with 20 and 40 nodes six times as many starts raised 𝒢̂ by 1 to 24%%, so that the bound should be larger still.",
+		fmt.Sprintf("𝒢̂ is the mean over %d draws of signs of the largest Σσr/|U| that projected gradients, "+
+			"which also fit the model, find from the best %d of %d members drawn at random and from the model. "+
+			"That is short of the largest: with 20 and 40 nodes six times as many starts raised 𝒢̂ by 1 to "+
+			"24%%, so that the bound should be larger still.",
 			draws, boundStarts-1, boundCandidates),
-		"B is exact, from the known truth; only the plug-in for it could be had without. The sharper bound has M/(2√2) for M, and for R_AP also 1 for ε: flipping one link moves the estimate by no more.",
+		"B is exact, from the known truth; only the plug-in for it could be had without. The sharper bound has " +
+			"M/(2√2) for M, and for R_AP also 1 for ε: flipping one link moves the estimate by no more.",
 	}}
 	r.Tables = append(r.Tables, boundTable(guarantees, nodes), guaranteeTable(guarantees))
 	r.Figures = append(r.Figures, boundFigure(guarantees, nodes))
-	r.Findings = append(r.Findings, boundHolds(guarantees), boundSays(guarantees), boundPlugged(guarantees), boundSharper(guarantees))
+	r.Findings = append(r.Findings, boundHolds(guarantees), boundSays(guarantees), boundPlugged(guarantees),
+		boundSharper(guarantees))
 	return r, nil
 }
 
@@ -100,19 +110,20 @@ func (l *lab) guarantees(ctx context.Context, nodes []int, seeds []uint64, draws
 	for _, n := range nodes {
 		for _, seed := range seeds {
 			at := len(tasks) * len(boundSchemes)
-			tasks = append(tasks, task{name: fmt.Sprintf("bound, %d nodes, seed %d", n, seed), cost: float64(n * n), do: func(ctx context.Context) error {
-				c, err := newClass(ctx, n, seed)
-				if err != nil {
-					return err
-				}
-				defer c.world.Graph().Vectors().Close()
-				for i, s := range boundSchemes {
-					if guarantees[at+i], err = c.guarantee(ctx, s.name, s.scheme, draws); err != nil {
+			tasks = append(tasks, task{name: fmt.Sprintf("bound, %d nodes, seed %d", n, seed), cost: float64(n * n),
+				do: func(ctx context.Context) error {
+					c, err := newClass(ctx, n, seed)
+					if err != nil {
 						return err
 					}
-				}
-				return nil
-			}})
+					defer c.world.Graph().Vectors().Close()
+					for i, s := range boundSchemes {
+						if guarantees[at+i], err = c.guarantee(ctx, s.name, s.scheme, draws); err != nil {
+							return err
+						}
+					}
+					return nil
+				}})
 		}
 	}
 	slices.Reverse(tasks) // the longest first
@@ -132,7 +143,8 @@ type class struct {
 }
 
 func newClass(ctx context.Context, nodes int, seed uint64) (*class, error) {
-	w, err := world.New(ctx, world.Settings{Nodes: nodes, Dim: boundDim, Fields: world.EvenFields(2), Plan: world.Plan{BaseRate: .3, OracleAUC: .9, Seed: seed, Threads: 1}})
+	w, err := world.New(ctx, world.Settings{Nodes: nodes, Dim: boundDim, Fields: world.EvenFields(2),
+		Plan: world.Plan{BaseRate: .3, OracleAUC: .9, Seed: seed, Threads: 1}})
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +194,8 @@ func (c *class) units() []float64 {
 
 // bayes returns what bayes takes for the truth.
 func (c *class) bayes(ctx context.Context, n model.Nodes) ([]risk.Truth, error) {
-	r, err := fit.Fit(ctx, fit.Problem{Nodes: n, Train: c.sample.Pairs}, fit.Settings{Method: "bayes", Seed: c.seed, Threads: 1, Replicates: -1, Starts: []float64{.3}}, fit.Progress{})
+	r, err := fit.Fit(ctx, fit.Problem{Nodes: n, Train: c.sample.Pairs}, fit.Settings{Method: "bayes", Seed: c.seed,
+		Threads: 1, Replicates: -1, Starts: []float64{.3}}, fit.Progress{})
 	if errors.Is(err, fit.ErrDiverged) {
 		return nil, nil
 	}
@@ -256,7 +269,8 @@ func (c *class) project(x []float64) {
 func logit(p float64) float64 { return math.Log(p / (1 - p)) }
 
 // lowest returns the lowest point that projected gradients find from some starts, and its value.
-func (c *class) lowest(ctx context.Context, f func(x, grad []float64) (float64, error), starts [][]float64) (best []float64, value float64, err error) {
+func (c *class) lowest(ctx context.Context, f func(x, grad []float64) (float64, error),
+	starts [][]float64) (best []float64, value float64, err error) {
 	value = math.Inf(1)
 	for _, x := range starts {
 		c.project(x)
@@ -273,7 +287,8 @@ func (c *class) lowest(ctx context.Context, f func(x, grad []float64) (float64, 
 
 // projectedDescent lowers f from x within the set that project projects on, by gradient steps whose length follows
 // from the last step (Barzilai and Borwein 1988; Birgin, Martínez and Raydan 2000), and returns the value reached.
-func projectedDescent(ctx context.Context, f func(x, grad []float64) (float64, error), project func([]float64), x []float64) (float64, error) {
+func projectedDescent(ctx context.Context, f func(x, grad []float64) (float64, error), project func([]float64),
+	x []float64) (float64, error) {
 	n := len(x)
 	grad, next, nextGrad, direction := make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n)
 	value, err := f(x, grad)
@@ -347,7 +362,8 @@ func (c *class) largest(e risk.Estimator) risk.Maximiser {
 		p := c.sample.Pairs
 		for k, sign := range signs {
 			to := parts[(sign+1)/2].Pairs
-			to.Source, to.Target, to.Linked = append(to.Source, p.Source[k]), append(to.Target, p.Target[k]), append(to.Linked, p.Linked[k])
+			to.Source, to.Target, to.Linked = append(to.Source, p.Source[k]), append(to.Target, p.Target[k]),
+				append(to.Linked, p.Linked[k])
 			to.Weight, to.Rate = append(to.Weight, 1), append(to.Rate, 1)
 		}
 		other := make([]float64, len(c.scale))
@@ -419,7 +435,8 @@ func (c *class) guarantee(ctx context.Context, name string, scheme risk.Scheme, 
 	}
 	pairs := make([]risk.Pair, len(beliefs))
 	for k, b := range beliefs {
-		pairs[k] = risk.Pair{Observation: c.sample.Observation(k), Belief: b, Weight: 1, Source: int(c.sample.Pairs.Source[k])}
+		pairs[k] = risk.Pair{Observation: c.sample.Observation(k), Belief: b, Weight: 1,
+			Source: int(c.sample.Pairs.Source[k])}
 	}
 	truth, err1 := risk.Estimator{Scheme: risk.True{}, Loss: loss}.Estimate(pairs)
 	estimate, err2 := e.Estimate(pairs)
@@ -471,17 +488,24 @@ var boundTerms = []struct {
 	{Column{Name: "R", Means: "true risk", Digits: 3}, func(g *Guarantee) Mark { return g.Risk }},
 	{Column{Name: "R̂", Means: "estimated risk", Digits: 3}, func(g *Guarantee) Mark { return g.Estimate }},
 	{Column{Name: "B", Means: "the estimate's bias, exactly", Digits: 3}, func(g *Guarantee) Mark { return g.Bias }},
-	{Column{Name: "B̂", Means: "its bias, if what bayes learns were the truth", Digits: 3}, func(g *Guarantee) Mark { return g.PlugIn }},
-	{Column{Name: "2𝒢̂", Means: "twice the complexity", Digits: 3}, func(g *Guarantee) Mark { return 2 * g.Complexity }},
-	{Column{Name: "3M", Means: "three margins, as the paper has them", Digits: 2}, func(g *Guarantee) Mark { return 3 * g.Margin }},
-	{Column{Name: "bound", Means: "R̂ + B + 2𝒢̂ + 3M", Digits: 2, Better: "lower"}, func(g *Guarantee) Mark { return g.Bound }},
-	{Column{Name: "÷ R", Means: "the bound over the true risk", Digits: 1, Better: "lower"}, func(g *Guarantee) Mark { return g.Bound / g.Risk }},
-	{Column{Name: "sharper", Means: "the bound with the least M that McDiarmid's inequality asks for", Digits: 2, Better: "lower"}, func(g *Guarantee) Mark { return g.Sharper }},
+	{Column{Name: "B̂", Means: "its bias, if what bayes learns were the truth", Digits: 3},
+		func(g *Guarantee) Mark { return g.PlugIn }},
+	{Column{Name: "2𝒢̂", Means: "twice the complexity", Digits: 3},
+		func(g *Guarantee) Mark { return 2 * g.Complexity }},
+	{Column{Name: "3M", Means: "three margins, as the paper has them", Digits: 2},
+		func(g *Guarantee) Mark { return 3 * g.Margin }},
+	{Column{Name: "bound", Means: "R̂ + B + 2𝒢̂ + 3M", Digits: 2, Better: "lower"},
+		func(g *Guarantee) Mark { return g.Bound }},
+	{Column{Name: "÷ R", Means: "the bound over the true risk", Digits: 1, Better: "lower"},
+		func(g *Guarantee) Mark { return g.Bound / g.Risk }},
+	{Column{Name: "sharper", Means: "the bound with the least M that McDiarmid's inequality asks for", Digits: 2,
+		Better: "lower"}, func(g *Guarantee) Mark { return g.Sharper }},
 }
 
 // boundTable has a row per scheme and number of nodes.
 func boundTable(all []*Guarantee, nodes []int) Table {
-	t := Table{Name: "terms", Title: fmt.Sprintf("The bound and its terms, mean over seeds; the loss is at most %g", boundLoss), Head: "nodes"}
+	t := Table{Name: "terms", Title: fmt.Sprintf("The bound and its terms, mean over seeds; the loss is at most %g",
+		boundLoss), Head: "nodes"}
 	for _, c := range boundTerms {
 		t.Columns = append(t.Columns, c.Column)
 	}
@@ -500,11 +524,13 @@ func boundTable(all []*Guarantee, nodes []int) Table {
 
 // guaranteeTable has a row per world and scheme.
 func guaranteeTable(all []*Guarantee) Table {
-	t := Table{Name: "seeds", Title: "Every world", Head: "risk", Detail: true, Columns: []Column{{Name: "nodes"}, {Name: "seed"}}}
+	t := Table{Name: "seeds", Title: "Every world", Head: "risk", Detail: true,
+		Columns: []Column{{Name: "nodes"}, {Name: "seed"}}}
 	for _, c := range boundTerms {
 		t.Columns = append(t.Columns, c.Column)
 	}
-	t.Columns = append(t.Columns, Column{Name: "𝒢̂ se", Means: "standard error of 𝒢̂ from the finite number of signs", Digits: 4})
+	t.Columns = append(t.Columns, Column{Name: "𝒢̂ se", Means: "standard error of 𝒢̂ from the finite number of signs",
+		Digits: 4})
 	for _, g := range all {
 		row := Row{Name: g.Scheme, Cells: []Cell{Number(float64(g.Nodes)), Number(float64(g.Seed))}}
 		for _, c := range boundTerms {
@@ -546,7 +572,8 @@ func boundHolds(all []*Guarantee) Finding {
 		nearest = math.Min(nearest, float64(g.Bound/g.Risk))
 	}
 	return Finding{"the true risk is below R̂ + B + 2𝒢̂ + 3M", verdictOf(so, len(all)),
-		fmt.Sprintf("In %d of %d worlds and risks; the bound is at least %s times the true risk.", so, len(all), decimal(nearest, 1))}
+		fmt.Sprintf("In %d of %d worlds and risks; the bound is at least %s times the true risk.", so, len(all),
+			decimal(nearest, 1))}
 }
 
 // boundSays asks whether the bound says more than that no loss exceeds η.
@@ -563,12 +590,16 @@ func boundSays(all []*Guarantee) Finding {
 		some := guaranteesOf(all, s.name, most)
 		ratio, _ := meanAndSpread(values(some, func(g *Guarantee) Mark { return g.Bound / g.Risk }))
 		whole, _ := meanAndSpread(values(some, func(g *Guarantee) Mark { return g.Bound }))
-		words = append(words, fmt.Sprintf("%s %s, %s times the true risk", s.name, decimal(whole, 2), decimal(ratio, 0)))
+		words = append(words, fmt.Sprintf("%s %s, %s times the true risk", s.name, decimal(whole, 2),
+			decimal(ratio, 0)))
 	}
-	last, _ := meanAndSpread(values(guaranteesOf(all, boundSchemes[0].name, most), func(g *Guarantee) Mark { return g.Risk }))
-	return Finding{fmt.Sprintf("the bound says more than that no loss exceeds %g", boundLoss), verdictOf(so, len(all)), fmt.Sprintf(
-		"It is below in %d of %d. With %d nodes it is %s; nearly all of it is 3M, which falls as 1/n. For 3M to be a tenth of the true risk it takes %s nodes, all of whose pairs are seen.",
-		so, len(all), most, strings.Join(words, "; "), decimal(nodesFor(last/10), 0))}
+	last, _ := meanAndSpread(values(guaranteesOf(all, boundSchemes[0].name, most),
+		func(g *Guarantee) Mark { return g.Risk }))
+	return Finding{fmt.Sprintf("the bound says more than that no loss exceeds %g", boundLoss), verdictOf(so, len(all)),
+		fmt.Sprintf(
+			"It is below in %d of %d. With %d nodes it is %s; nearly all of it is 3M, which falls as 1/n. For "+
+				"3M to be a tenth of the true risk it takes %s nodes, all of whose pairs are seen.",
+			so, len(all), most, strings.Join(words, "; "), decimal(nodesFor(last/10), 0))}
 }
 
 // nodesFor is the number of nodes from which on 3M is at most so large.
@@ -594,7 +625,9 @@ func boundPlugged(all []*Guarantee) Finding {
 	a, _ := meanAndSpread(exact)
 	b, _ := meanAndSpread(plugged)
 	return Finding{"B can be had from the data, by taking what bayes learns for the truth", verdictOf(so, count),
-		fmt.Sprintf("The plug-in is no smaller than B in %d of %d; in the mean it is %s, and B is %s. (The model's own ŷ and π̂ in place of the truth would always give 0.)", so, count, decimal(b, 3), decimal(a, 3))}
+		fmt.Sprintf("The plug-in is no smaller than B in %d of %d; in the mean it is %s, and B is %s. (The "+
+			"model's own ŷ and π̂ in place of the truth would always give 0.)", so, count, decimal(b, 3),
+			decimal(a, 3))}
 }
 
 // boundSharper says what the least margin is worth.
@@ -611,9 +644,11 @@ func boundSharper(all []*Guarantee) Finding {
 	}
 	most := all[len(all)-1].Nodes
 	for _, s := range boundSchemes {
-		ratio, _ := meanAndSpread(values(guaranteesOf(all, s.name, most), func(g *Guarantee) Mark { return g.Sharper / g.Risk }))
+		ratio, _ := meanAndSpread(values(guaranteesOf(all, s.name, most),
+			func(g *Guarantee) Mark { return g.Sharper / g.Risk }))
 		words = append(words, fmt.Sprintf("%s %s", s.name, decimal(ratio, 1)))
 	}
 	return Finding{"with the least margin the bound says more than that", verdictOf(so, len(all)), fmt.Sprintf(
-		"It is below %g in %d of %d, and the true risk is below it in %d. With %d nodes it is so many times the true risk: %s.", boundLoss, so, len(all), holds, most, strings.Join(words, ", "))}
+		"It is below %g in %d of %d, and the true risk is below it in %d. With %d nodes it is so many times the "+
+			"true risk: %s.", boundLoss, so, len(all), holds, most, strings.Join(words, ", "))}
 }

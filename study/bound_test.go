@@ -28,7 +28,8 @@ func TestBoundHolds(t *testing.T) {
 		if !(g.Risk <= g.Sharper && g.Sharper < g.Bound) {
 			t.Errorf("risk %v, sharper %v, bound %v: %+v", g.Risk, g.Sharper, g.Bound, g)
 		}
-		if !(g.Risk > 0 && g.Risk <= boundLoss && g.Complexity > 0 && g.Margin > 0 && g.Bias >= 0) || g.Pairs != g.Nodes*(g.Nodes-1) {
+		if !(g.Risk > 0 && g.Risk <= boundLoss && g.Complexity > 0 && g.Margin > 0 && g.Bias >= 0) ||
+			g.Pairs != g.Nodes*(g.Nodes-1) {
 			t.Errorf("%+v", g)
 		}
 		if sum := g.Estimate + g.Bias + 2*g.Complexity + 3*g.Margin; math.Abs(float64(sum-g.Bound)) > 1e-9 {
@@ -189,7 +190,8 @@ func TestNodesFor(t *testing.T) {
 	for _, three := range []float64{1, .1, .03} {
 		n := nodesFor(three)
 		margin := func(n float64) float64 {
-			m, err := risk.Bound{Loss: boundLoss, Floor: boundFloor, Universe: n * (n - 1), Failure: boundFailure}.Margin()
+			m, err := risk.Bound{Loss: boundLoss, Floor: boundFloor, Universe: n * (n - 1),
+				Failure: boundFailure}.Margin()
 			if err != nil {
 				t.Fatal(err)
 			}

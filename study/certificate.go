@@ -30,10 +30,11 @@ func runCertificate(ctx context.Context, l *lab) (*Result, error) {
 	directions := make([][]float32, len(l.Networks))
 	var tasks []task
 	for k, n := range l.Networks {
-		tasks = append(tasks, task{name: n.Name + ", the link model of its links", cost: 2, do: func(ctx context.Context) (err error) {
-			directions[k], err = weightsOf(ctx, n.Graph, 1)
-			return err
-		}})
+		tasks = append(tasks, task{name: n.Name + ", the link model of its links", cost: 2,
+			do: func(ctx context.Context) (err error) {
+				directions[k], err = weightsOf(ctx, n.Graph, 1)
+				return err
+			}})
 	}
 	if err := l.each(ctx, tasks); err != nil {
 		return nil, err
@@ -44,21 +45,28 @@ func runCertificate(ctx context.Context, l *lab) (*Result, error) {
 		for _, m := range certifiedMethods {
 			c := &Certified{Network: n.Name, Method: m}
 			rows = append(rows, c)
-			tasks = append(tasks, task{name: m.Name + ", " + n.Name, cost: (training{method: m}).cost() * float64(len(l.Seeds)), do: func(ctx context.Context) (err error) {
-				c.Certificate, err = evaluate.Certify(ctx, n.Graph, evaluate.CertificateSettings{
-					Fit: fit.Settings{Method: m.Method, Preset: l.Preset, Seed: l.Seeds[0], Threads: 1}, Repeats: len(l.Seeds), Plan: world.Saturated(), Seed: l.Seeds[0], Weights: directions[k],
-				}, nil)
-				return err
-			}})
+			tasks = append(tasks, task{name: m.Name + ", " + n.Name,
+				cost: (training{method: m}).cost() * float64(len(l.Seeds)), do: func(ctx context.Context) (err error) {
+					c.Certificate, err = evaluate.Certify(ctx, n.Graph, evaluate.CertificateSettings{
+						Fit:     fit.Settings{Method: m.Method, Preset: l.Preset, Seed: l.Seeds[0], Threads: 1},
+						Repeats: len(l.Seeds), Plan: world.Saturated(), Seed: l.Seeds[0], Weights: directions[k],
+					}, nil)
+					return err
+				}})
 		}
 	}
 	if err := l.each(ctx, tasks); err != nil {
 		return nil, err
 	}
 	r := &Result{Rows: rows, Setting: []string{
-		"Truths are planted on each network's own vectors and fields: the direction of w from a model of its links, links drawn with a base rate of .16 and an oracle AUC of .97, π from U(.7, 1) within a field and U(.1, .3) between two. So much is known of the method on such nodes; whether the real links obey the model it cannot tell.",
-		fmt.Sprintf("%d truths on each network, seeds from %d; %d pairs to learn from and %d to judge by, fewer on small networks; preset %s.", len(l.Seeds), l.Seeds[0], 32_000, 16_000, l.Preset),
-		"A risk's error is the root mean square over the truths; behind it, how often its interval of 95% held the truth. Methods other than bayes have no posterior: their intervals take ŷ and π̂ for known.",
+		"Truths are planted on each network's own vectors and fields: the direction of w from a model of its " +
+			"links, links drawn with a base rate of .16 and an oracle AUC of .97, π from U(.7, 1) within a " +
+			"field and U(.1, .3) between two. So much is known of the method on such nodes; whether the " +
+			"real links obey the model it cannot tell.",
+		fmt.Sprintf("%d truths on each network, seeds from %d; %d pairs to learn from and %d to judge by, fewer "+
+			"on small networks; preset %s.", len(l.Seeds), l.Seeds[0], 32_000, 16_000, l.Preset),
+		"A risk's error is the root mean square over the truths; behind it, how often its interval of 95% held " +
+			"the truth. Methods other than bayes have no posterior: their intervals take ŷ and π̂ for known.",
 	}}
 	for _, n := range l.Networks {
 		t := Table{Name: n.Name, Title: n.Name, Head: "method", Columns: []Column{
@@ -77,7 +85,9 @@ func runCertificate(ctx context.Context, l *lab) (*Result, error) {
 			if c.Network != n.Name {
 				continue
 			}
-			row := Row{c.Method.Name, []Cell{Number(100 * c.AUC), Number(100 * c.OracleAUC), Number(100 * c.Propensity), Number(c.MeanLink), Number(c.Calibration), Number(c.TrueRisk), Number(c.NaiveRisk)}}
+			row := Row{c.Method.Name, []Cell{Number(100 * c.AUC), Number(100 * c.OracleAUC),
+				Number(100 * c.Propensity), Number(c.MeanLink), Number(c.Calibration), Number(c.TrueRisk),
+				Number(c.NaiveRisk)}}
 			for _, e := range c.Risks {
 				row.Cells = append(row.Cells, Worded(fmt.Sprintf("%s, %d/%d", decimal(e.RMSE, 3), e.Covered, c.Repeats),
 					Part{"value", Mark(e.RMSE)}, Part{"covered", Mark(e.Covered)}, Part{"of", Mark(c.Repeats)}))
@@ -109,8 +119,10 @@ func certificateFindings(rows []*Certified, n Network) []Finding {
 		if last.RMSE < first.RMSE {
 			nearer++
 		}
-		risks = append(risks, fmt.Sprintf("%s %s, π̂ off by %s%%", c.Method.Name, decimal(c.TrueRisk, 3), decimal(100*c.Propensity, 0)))
-		errors = append(errors, fmt.Sprintf("%s %s instead of %s", c.Method.Name, decimal(last.RMSE, 3), decimal(first.RMSE, 3)))
+		risks = append(risks, fmt.Sprintf("%s %s, π̂ off by %s%%", c.Method.Name, decimal(c.TrueRisk, 3),
+			decimal(100*c.Propensity, 0)))
+		errors = append(errors, fmt.Sprintf("%s %s instead of %s", c.Method.Name, decimal(last.RMSE, 3),
+			decimal(first.RMSE, 3)))
 		lower.Words = fmt.Sprintf("naive %s; ", decimal(c.NaiveRisk, 3))
 	}
 	lower.Verdict, closer.Verdict = verdictOf(below, all), verdictOf(nearer, all)

@@ -56,10 +56,11 @@ type Clicked struct {
 	RiskUpper Mark      `json:"riskUpper"`
 	Estimates Estimates `json:"estimates"` // of the same, with the model's own π̂ and without the log
 
-	Class   fit.Class `json:"class,omitempty"`
-	LogTest Mark      `json:"logTest"` // z of the doctor's test of π̂ by the log; of bayes, π̂ is of a fit that did not see it
-	Seconds float64   `json:"seconds"`
-	Failed  string    `json:"failed,omitempty"`
+	Class fit.Class `json:"class,omitempty"`
+	// z of the doctor's test of π̂ by the log; of bayes, π̂ is of a fit that did not see it
+	LogTest Mark    `json:"logTest"`
+	Seconds float64 `json:"seconds"`
+	Failed  string  `json:"failed,omitempty"`
 }
 
 // pages is a network of clicks with what was shown, made ready with a seed.
@@ -102,13 +103,15 @@ func runClicks(ctx context.Context, l *lab) (*Result, error) {
 	for _, n := range networks {
 		for _, seed := range l.Seeds {
 			for _, m := range clickMethods {
-				c := &Clicked{Network: n.Name, Seed: seed, Method: m, AUC: none, AP: none, Within: none, PropensityError: none, Scale: none, Correlation: none, LogTest: none,
+				c := &Clicked{Network: n.Name, Seed: seed, Method: m, AUC: none, AP: none, Within: none,
+					PropensityError: none, Scale: none, Correlation: none, LogTest: none,
 					Risk: none, RiskLower: none, RiskUpper: none, Estimates: Estimates{none, none, none, none}}
 				rows = append(rows, c)
 				p := ready[drawKey{n.Name, seed}]
-				tasks = append(tasks, task{name: fmt.Sprintf("%s, %s, seed %d", m.Name, n.Name, seed), cost: (training{method: m}).cost(), do: func(ctx context.Context) error {
-					return c.train(ctx, p, l.Preset)
-				}})
+				tasks = append(tasks, task{name: fmt.Sprintf("%s, %s, seed %d", m.Name, n.Name, seed),
+					cost: (training{method: m}).cost(), do: func(ctx context.Context) error {
+						return c.train(ctx, p, l.Preset)
+					}})
 			}
 		}
 	}
@@ -118,7 +121,8 @@ func runClicks(ctx context.Context, l *lab) (*Result, error) {
 	r.Rows = rows
 	for _, c := range rows {
 		if c.Failed != "" {
-			r.Warnings = append(r.Warnings, fmt.Sprintf("%s, %s, seed %d: %s", c.Method.Name, c.Network, c.Seed, c.Failed))
+			r.Warnings = append(r.Warnings, fmt.Sprintf("%s, %s, seed %d: %s", c.Method.Name, c.Network, c.Seed,
+				c.Failed))
 		}
 	}
 	for _, n := range networks {
@@ -127,16 +131,23 @@ func runClicks(ctx context.Context, l *lab) (*Result, error) {
 		for _, targets := range p.shown {
 			shown += len(targets)
 		}
-		r.Setting = append(r.Setting, fmt.Sprintf("%s: %d pages, %d shown pairs of which %d were clicked; cut at random (70, 10 and 20%% of the pages). With logged exposures of %d training pages: %d pairs, shown or not.",
+		r.Setting = append(r.Setting, fmt.Sprintf("%s: %d pages, %d shown pairs of which %d were clicked; cut "+
+			"at random (70, 10 and 20%% of the pages). With logged exposures of %d training pages: %d pairs, "+
+			"shown or not.",
 			n.Name, n.Graph.Len(), shown, n.Graph.LinkCount(), p.pages, p.logged.Logged))
 		own := where(rows, func(c *Clicked) bool { return c.Network == n.Name })
 		r.Tables = append(r.Tables, clickTable(own, n, len(l.Seeds)), clickRisks(own, n), clickSeeds(own, n))
 		r.Findings = append(r.Findings, clickFindings(own, n)...)
 	}
 	r.Setting = append(r.Setting,
-		"A pair is shown if the source page has a link to the target and somebody clicked there on anything, and linked if somebody clicked on it. So exposure is known of every pair, and relevance of every shown one. What a page links to was chosen by its authors because it is relevant: shown pairs are likelier to be wanted than others of the same fields, which no propensity by field can know.",
-		"AUC and AP: clicked against shown and not clicked on held-out pages; within: AUC among the links of a page, mean over pages. π̂ is held against the shown share of held-out pairs, by pairs of fields.",
-		"Risk: of ŷ over all pairs of up to 100 held-out pages under the log-loss, doubly robust with the shown shares for π; R_naive, R_w, R_PU and R_AP are what the model's own π̂ makes of clicks alone.",
+		"A pair is shown if the source page has a link to the target and somebody clicked there on anything, "+
+			"and linked if somebody clicked on it. So exposure is known of every pair, and relevance of every "+
+			"shown one. What a page links to was chosen by its authors because it is relevant: shown pairs "+
+			"are likelier to be wanted than others of the same fields, which no propensity by field can know.",
+		"AUC and AP: clicked against shown and not clicked on held-out pages; within: AUC among the links of a "+
+			"page, mean over pages. π̂ is held against the shown share of held-out pairs, by pairs of fields.",
+		"Risk: of ŷ over all pairs of up to 100 held-out pages under the log-loss, doubly robust with the shown "+
+			"shares for π; R_naive, R_w, R_PU and R_AP are what the model's own π̂ makes of clicks alone.",
 		fmt.Sprintf("Preset %s, the first start alone; %s.", l.Preset, seedList(l.Seeds)))
 	return r, nil
 }
@@ -153,7 +164,8 @@ func clicksOf(n Network) (*pages, error) {
 	}
 	for i := range int32(g.Len()) {
 		t, _ := g.Time(i)
-		if _, err := b.AddNode(graph.Node{ID: g.ID(i), Field: g.FieldName(g.Field(i)), Title: g.Title(i), Time: t}); err != nil {
+		if _, err := b.AddNode(graph.Node{ID: g.ID(i), Field: g.FieldName(g.Field(i)), Title: g.Title(i),
+			Time: t}); err != nil {
 			return nil, err
 		}
 	}
@@ -334,7 +346,8 @@ func (c *Clicked) choices(j *fit.Judge, p *pages) {
 		j.Link.Logits(z, j.LinkParams, model.Batch{Sources: sources, Targets: targets})
 		page := evaluate.Scored{}
 		for k, target := range targets {
-			page.Scores, page.Linked = append(page.Scores, float64(z[k])), append(page.Linked, p.network.Graph.HasLink(i, target))
+			page.Scores, page.Linked = append(page.Scores, float64(z[k])),
+				append(page.Linked, p.network.Graph.HasLink(i, target))
 		}
 		pooled.Scores, pooled.Linked = append(pooled.Scores, page.Scores...), append(pooled.Linked, page.Linked...)
 		if auc, err := page.AUC(); err == nil { // pages where all or none was clicked have no choice
@@ -396,7 +409,8 @@ func (c *Clicked) risks(ctx context.Context, j *fit.Judge, matrix *model.FieldMa
 		rate = min(max(rate, 1e-6), 1-1e-6)
 		logits[cell] = float32(math.Log(rate / (1 - rate)))
 	}
-	robust := &fit.Judge{Link: j.Link, LinkParams: j.LinkParams, Propensity: known, PropensityParams: logits, Threads: 1}
+	robust := &fit.Judge{Link: j.Link, LinkParams: j.LinkParams, Propensity: known, PropensityParams: logits,
+		Threads: 1}
 	found, err := robust.Risk(ctx, *p.tested, risk.Estimator{Scheme: risk.DR{}}, nil)
 	if err != nil {
 		return err
@@ -405,7 +419,8 @@ func (c *Clicked) risks(ctx context.Context, j *fit.Judge, matrix *model.FieldMa
 	for _, e := range []struct {
 		scheme risk.Scheme
 		to     *Mark
-	}{{risk.Naive{}, &c.Estimates.Naive}, {risk.W{}, &c.Estimates.W}, {risk.PU{}, &c.Estimates.PU}, {risk.AP{}, &c.Estimates.AP}} {
+	}{{risk.Naive{}, &c.Estimates.Naive}, {risk.W{}, &c.Estimates.W}, {risk.PU{}, &c.Estimates.PU},
+		{risk.AP{}, &c.Estimates.AP}} {
 		if matrix == nil && e.to != &c.Estimates.Naive {
 			continue
 		}
@@ -421,16 +436,23 @@ func (c *Clicked) risks(ctx context.Context, j *fit.Judge, matrix *model.FieldMa
 }
 
 var clickColumns = []column[*Clicked]{
-	{Column{Name: "AUC", Means: "of ŷ: clicked against shown and not clicked, %", Digits: 2, Better: "higher"}, 100, func(c *Clicked) Mark { return c.AUC }},
-	{Column{Name: "AP", Means: "average precision of the same, %", Digits: 1, Better: "higher"}, 100, func(c *Clicked) Mark { return c.AP }},
-	{Column{Name: "within", Means: "AUC among the links of a page, mean over pages, %", Digits: 2, Better: "higher"}, 100, func(c *Clicked) Mark { return c.Within }},
-	{Column{Name: "π̂ err", Means: "Σ|π̂ − π| / Σπ over pairs, π the shown share of a pair of fields, %", Digits: 0, Better: "lower"}, 100, func(c *Clicked) Mark { return c.PropensityError }},
-	{Column{Name: "π̂ ÷ π", Means: "mean π̂ over the shown share", Digits: 2}, 1, func(c *Clicked) Mark { return c.Scale }},
-	{Column{Name: "corr.", Means: "correlation of log π̂ and log π over pairs of fields", Digits: 2, Better: "higher"}, 1, func(c *Clicked) Mark { return c.Correlation }},
+	{Column{Name: "AUC", Means: "of ŷ: clicked against shown and not clicked, %", Digits: 2, Better: "higher"}, 100,
+		func(c *Clicked) Mark { return c.AUC }},
+	{Column{Name: "AP", Means: "average precision of the same, %", Digits: 1, Better: "higher"}, 100,
+		func(c *Clicked) Mark { return c.AP }},
+	{Column{Name: "within", Means: "AUC among the links of a page, mean over pages, %", Digits: 2, Better: "higher"},
+		100, func(c *Clicked) Mark { return c.Within }},
+	{Column{Name: "π̂ err", Means: "Σ|π̂ − π| / Σπ over pairs, π the shown share of a pair of fields, %", Digits: 0,
+		Better: "lower"}, 100, func(c *Clicked) Mark { return c.PropensityError }},
+	{Column{Name: "π̂ ÷ π", Means: "mean π̂ over the shown share", Digits: 2}, 1,
+		func(c *Clicked) Mark { return c.Scale }},
+	{Column{Name: "corr.", Means: "correlation of log π̂ and log π over pairs of fields", Digits: 2, Better: "higher"},
+		1, func(c *Clicked) Mark { return c.Correlation }},
 }
 
 var clickRiskColumns = []column[*Clicked]{
-	{Column{Name: "dr", Means: "the doubly robust risk, with the known π", Digits: 4}, 1, func(c *Clicked) Mark { return c.Risk }},
+	{Column{Name: "dr", Means: "the doubly robust risk, with the known π", Digits: 4}, 1,
+		func(c *Clicked) Mark { return c.Risk }},
 	{Column{Name: "R_naive", Digits: 4}, 1, func(c *Clicked) Mark { return c.Estimates.Naive }},
 	{Column{Name: "R_w", Digits: 4}, 1, func(c *Clicked) Mark { return c.Estimates.W }},
 	{Column{Name: "R_PU", Digits: 4}, 1, func(c *Clicked) Mark { return c.Estimates.PU }},
@@ -438,7 +460,8 @@ var clickRiskColumns = []column[*Clicked]{
 }
 
 func clickTable(rows []*Clicked, n Network, seeds int) Table {
-	t := Table{Name: n.Name, Title: fmt.Sprintf("%s: choices and exposure, %s", n.Name, repeated(seeds)), Head: "method"}
+	t := Table{Name: n.Name, Title: fmt.Sprintf("%s: choices and exposure, %s", n.Name, repeated(seeds)),
+		Head: "method"}
 	t.Columns = append(t.Columns, columns(clickColumns)...)
 	for _, m := range clickMethods {
 		t.Rows = append(t.Rows, Row{m.Name, cells(clickColumns, of(rows, m))})
@@ -447,14 +470,16 @@ func clickTable(rows []*Clicked, n Network, seeds int) Table {
 }
 
 func clickRisks(rows []*Clicked, n Network) Table {
-	t := Table{Name: n.Name + "-risk", Title: n.Name + ": the risk of each model, and what clicks alone make of it", Head: "method"}
+	t := Table{Name: n.Name + "-risk", Title: n.Name + ": the risk of each model, and what clicks alone make of it",
+		Head: "method"}
 	t.Columns = append(t.Columns, columns(clickRiskColumns)...)
 	t.Columns = append(t.Columns, Column{Name: "dr interval", Means: "of 95% over pages, of the first seed"})
 	for _, m := range clickMethods {
 		own := of(rows, m)
 		interval := Cell{}
 		if first := own[0]; first.Failed == "" {
-			interval = Worded(fmt.Sprintf("%.3f–%.3f", float64(first.RiskLower), float64(first.RiskUpper)), Part{"lower", first.RiskLower}, Part{"upper", first.RiskUpper})
+			interval = Worded(fmt.Sprintf("%.3f–%.3f", float64(first.RiskLower), float64(first.RiskUpper)),
+				Part{"lower", first.RiskLower}, Part{"upper", first.RiskUpper})
 		}
 		t.Rows = append(t.Rows, Row{m.Name, append(cells(clickRiskColumns, own), interval)})
 	}
@@ -462,15 +487,18 @@ func clickRisks(rows []*Clicked, n Network) Table {
 }
 
 func clickSeeds(rows []*Clicked, n Network) Table {
-	t := Table{Name: n.Name + "-seeds", Title: n.Name + ", every training", Head: "method", Detail: true, Columns: []Column{{Name: "seed"}}}
+	t := Table{Name: n.Name + "-seeds", Title: n.Name + ", every training", Head: "method", Detail: true,
+		Columns: []Column{{Name: "seed"}}}
 	all := append(slices.Clone(clickColumns), clickRiskColumns...)
 	for _, c := range all {
 		t.Columns = append(t.Columns, c.Column)
 	}
-	t.Columns = append(t.Columns, Column{Name: "dr low"}, Column{Name: "dr high"}, Column{Name: "scale", Means: "the doctor's word"}, Column{Name: "s", Digits: 1})
+	t.Columns = append(t.Columns, Column{Name: "dr low"}, Column{Name: "dr high"},
+		Column{Name: "scale", Means: "the doctor's word"}, Column{Name: "s", Digits: 1})
 	for _, c := range rows {
 		row := Row{c.Method.Name, append([]Cell{Number(float64(c.Seed))}, cells(all, []*Clicked{c})...)}
-		row.Cells = append(row.Cells, Number(float64(c.RiskLower)), Number(float64(c.RiskUpper)), Word(string(c.Class)), Number(c.Seconds))
+		row.Cells = append(row.Cells, Number(float64(c.RiskLower)), Number(float64(c.RiskUpper)),
+			Word(string(c.Class)), Number(c.Seconds))
 		t.Rows = append(t.Rows, row)
 	}
 	return t
@@ -490,7 +518,8 @@ func clickFindings(rows []*Clicked, n Network) []Finding {
 		mean, sd = meanAndSpread(xs)
 		return mean, sd, higher
 	}
-	compare := func(what string, base Method, methods []Method, get func(*Clicked) Mark, scale float64, unit string) Finding {
+	compare := func(what string, base Method, methods []Method, get func(*Clicked) Mark, scale float64,
+		unit string) Finding {
 		f := Finding{Claim: n.Name + ": " + what}
 		holds := 0
 		var words []string
@@ -507,7 +536,8 @@ func clickFindings(rows []*Clicked, n Network) []Finding {
 	}
 	auc := func(c *Clicked) Mark { return c.AUC }
 	found := []Finding{
-		compare("methods that model exposure tell wanted from unwanted among shown pairs better than naive", naive, []Method{mle, rw, ap, bayes}, auc, 100, "AUC points"),
+		compare("methods that model exposure tell wanted from unwanted among shown pairs better than naive", naive,
+			[]Method{mle, rw, ap, bayes}, auc, 100, "AUC points"),
 		compare("logged exposure helps to tell them apart", mle, []Method{loggedMLE, dr}, auc, 100, "AUC points"),
 		compare("logged exposure helps bayes to tell them apart", bayes, []Method{loggedBayes}, auc, 100, "AUC points"),
 	}
@@ -528,10 +558,12 @@ func clickFindings(rows []*Clicked, n Network) []Finding {
 		if math.Abs(math.Log(after)) < math.Abs(math.Log(before)) {
 			mended++
 		}
-		words = append(words, fmt.Sprintf("%s %s times the shown share without the log, %s with it", pair[0].Name, decimal(before, 2), decimal(after, 2)))
+		words = append(words, fmt.Sprintf("%s %s times the shown share without the log, %s with it", pair[0].Name,
+			decimal(before, 2), decimal(after, 2)))
 	}
 	scale.Verdict, scale.Words = verdictOf(mended, len(pairs)), "Mean π̂: "+strings.Join(words, "; ")+"."
-	nearest := Finding{Claim: n.Name + ": estimates that correct for exposure are closer to the doubly robust risk than the naive one"}
+	nearest := Finding{Claim: n.Name + ": estimates that correct for exposure are closer to the doubly robust " +
+		"risk than the naive one"}
 	closer, all := 0, 0
 	words = nil
 	for _, m := range clickMethods {
@@ -554,20 +586,24 @@ func clickFindings(rows []*Clicked, n Network) []Finding {
 				closer++
 			}
 		}
-		words = append(words, fmt.Sprintf("%s: naive %s, w %s, PU %s, AP %s", m.Name, decimal(means[0], 4), decimal(means[1], 4), decimal(means[2], 4), decimal(means[3], 4)))
+		words = append(words, fmt.Sprintf("%s: naive %s, w %s, PU %s, AP %s", m.Name, decimal(means[0], 4),
+			decimal(means[1], 4), decimal(means[2], 4), decimal(means[3], 4)))
 	}
-	nearest.Verdict, nearest.Words = verdictOf(closer, cmp.Or(all, 1)), "Off by, in the mean: "+strings.Join(words, "; ")+"."
+	nearest.Verdict, nearest.Words = verdictOf(closer, cmp.Or(all, 1)), "Off by, in the mean: "+
+		strings.Join(words, "; ")+"."
 	return append(found, scale, doctorFinding(rows, n), nearest)
 }
 
 // doctorFinding holds what the doctor says of the scale of π against the known one, without a log and with it.
 func doctorFinding(rows []*Clicked, n Network) Finding {
-	f := Finding{Claim: n.Name + ": where the doctor calls the scale of π identified from clicks alone, it is right to a quarter"}
+	f := Finding{Claim: n.Name + ": where the doctor calls the scale of π identified from clicks alone, it is " +
+		"right to a quarter"}
 	calls, right := 0, 0
 	var words []string
 	logged := of(rows, loggedBayes)
 	for k, c := range of(rows, bayes) {
-		word := fmt.Sprintf("seed %d %s, mean π̂ %s times the shown share", c.Seed, c.Class, decimal(float64(c.Scale), 1))
+		word := fmt.Sprintf("seed %d %s, mean π̂ %s times the shown share", c.Seed, c.Class,
+			decimal(float64(c.Scale), 1))
 		if c.Class == fit.Identified {
 			calls++
 			if math.Abs(math.Log(float64(c.Scale))) < math.Log(mostApart) {

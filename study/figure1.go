@@ -68,14 +68,18 @@ func runFigure1(ctx context.Context, l *lab) (*Result, error) {
 	}
 	z := sizes[0]
 	r := &Result{Rows: recoveries, Warnings: failures(outcomes), Setting: []string{
-		fmt.Sprintf("Worlds as in table 1, with vectors of %d dimensions whose products vary in about %.0f; %s, one world with random and one with tied fields.",
+		fmt.Sprintf("Worlds as in table 1, with vectors of %d dimensions whose products vary in about %.0f; %s, "+
+			"one world with random and one with tied fields.",
 			z.dim, z.effective(), seedList([]uint64{seed})),
-		fmt.Sprintf("Training on %s pairs, the larger samples with the smaller ones in them, stopping by a tenth as many others; preset %s.",
+		fmt.Sprintf("Training on %s pairs, the larger samples with the smaller ones in them, stopping by a "+
+			"tenth as many others; preset %s.",
 			strings.Join(counts, ", "), l.Preset),
-		"The error is |π̂ − π|/π, averaged over ordered pairs of fields, however rare (over fields), or over pairs of nodes (over pairs; w in the table). s is seconds of training on one thread.",
+		"The error is |π̂ − π|/π, averaged over ordered pairs of fields, however rare (over fields), or over " +
+			"pairs of nodes (over pairs; w in the table). s is seconds of training on one thread.",
 	}}
 	if d := l.trainings.size.dim; d > z.dim {
-		r.Setting = append(r.Setting, fmt.Sprintf("%d dimensions instead of %d are for the sake of bayes: its time grows with their square, and with %d the products of %d pairs would take %.1f GB.",
+		r.Setting = append(r.Setting, fmt.Sprintf("%d dimensions instead of %d are for the sake of bayes: its "+
+			"time grows with their square, and with %d the products of %d pairs would take %.1f GB.",
 			z.dim, d, d, sizes[len(sizes)-1].pairs, 4*float64(d+32)*float64(sizes[len(sizes)-1].pairs)/1e9))
 	}
 	for _, fields := range kinds {
@@ -124,7 +128,8 @@ func (l *lab) recover(ctx context.Context, kinds []Fields, seed uint64, sizes []
 
 // recoveryOf sets an outcome's propensities out by field, in the order of the world's settings.
 func recoveryOf(o *Outcome, z size) *Recovery {
-	r := &Recovery{Fields: o.Fields, Seed: o.Seed, Method: o.Method, Pairs: z.pairs, Dim: z.dim, Error: o.PropensityError, Weighted: o.WeightedError, Seconds: o.Seconds}
+	r := &Recovery{Fields: o.Fields, Seed: o.Seed, Method: o.Method, Pairs: z.pairs, Dim: z.dim,
+		Error: o.PropensityError, Weighted: o.WeightedError, Seconds: o.Seconds}
 	for _, f := range z.settings(subjectKey{o.Fields, o.Seed}, 1).Fields {
 		r.Names = append(r.Names, f.Name)
 	}
@@ -148,15 +153,19 @@ func recoveryOf(o *Outcome, z size) *Recovery {
 
 // figure1Table has a row per method and a pair of columns per size.
 func figure1Table(some []*Recovery, fields Fields, sizes []size) Table {
-	t := Table{Name: string(fields), Title: fmt.Sprintf("Mean relative error of π̂ in %%, %s fields", fields), Head: "method"}
+	t := Table{Name: string(fields), Title: fmt.Sprintf("Mean relative error of π̂ in %%, %s fields", fields),
+		Head: "method"}
 	for _, z := range sizes {
-		t.Columns = append(t.Columns, Column{Name: fmt.Sprintf("%d", z.pairs), Means: fmt.Sprintf("over fields, from %d pairs", z.pairs), Digits: 1, Better: "lower"})
+		t.Columns = append(t.Columns, Column{Name: fmt.Sprintf("%d", z.pairs),
+			Means: fmt.Sprintf("over fields, from %d pairs", z.pairs), Digits: 1, Better: "lower"})
 	}
 	for _, z := range sizes {
-		t.Columns = append(t.Columns, Column{Name: fmt.Sprintf("%d w", z.pairs), Means: fmt.Sprintf("over pairs of nodes, from %d pairs", z.pairs), Digits: 1, Better: "lower"})
+		t.Columns = append(t.Columns, Column{Name: fmt.Sprintf("%d w", z.pairs),
+			Means: fmt.Sprintf("over pairs of nodes, from %d pairs", z.pairs), Digits: 1, Better: "lower"})
 	}
 	for _, z := range sizes {
-		t.Columns = append(t.Columns, Column{Name: fmt.Sprintf("%d s", z.pairs), Means: "seconds on one thread", Digits: 1, Better: "lower"})
+		t.Columns = append(t.Columns, Column{Name: fmt.Sprintf("%d s", z.pairs), Means: "seconds on one thread",
+			Digits: 1, Better: "lower"})
 	}
 	for _, m := range figure1Methods {
 		row := Row{Name: m.Name}
@@ -175,7 +184,8 @@ func figure1Table(some []*Recovery, fields Fields, sizes []size) Table {
 		}
 		t.Rows = append(t.Rows, Row{row.Name, append(row.Cells, printed)})
 	}
-	t.Columns = append(t.Columns, Column{Name: "paper", Means: "what the paper prints; it does not say from how many pairs", Digits: 1, Better: "lower"})
+	t.Columns = append(t.Columns, Column{Name: "paper",
+		Means: "what the paper prints; it does not say from how many pairs", Digits: 1, Better: "lower"})
 	return t
 }
 
@@ -195,14 +205,17 @@ func figure1Lines(some []*Recovery, fields Fields) Figure {
 		lines.Series = append(lines.Series, over, weighted)
 	}
 	lines.Series = append(lines.Series, paper)
-	return Figure{Name: string(fields) + "-error", Title: fmt.Sprintf("Error of the learned propensities, %s fields", fields), Lines: lines}
+	return Figure{Name: string(fields) + "-error", Title: fmt.Sprintf("Error of the learned propensities, %s fields",
+		fields), Lines: lines}
 }
 
 // figure1Maps are the true propensities and those that mle and bayes learned, on one scale.
 func figure1Maps(some []*Recovery, fields Fields) (figures []Figure) {
 	heat := func(name, title string, r *Recovery, values []Numbers) {
-		figures = append(figures, Figure{Name: string(fields) + "-" + name, Title: fmt.Sprintf("%s, %s fields", title, fields), Heat: &HeatMap{
-			RowTitle: "source's field", ColumnTitle: "target's field", Rows: r.Names, Columns: r.Names, Values: values, Low: 0, High: 1,
+		figures = append(figures, Figure{Name: string(fields) + "-" + name, Title: fmt.Sprintf("%s, %s fields", title,
+			fields), Heat: &HeatMap{
+			RowTitle: "source's field", ColumnTitle: "target's field", Rows: r.Names, Columns: r.Names, Values: values,
+			Low: 0, High: 1,
 		}})
 	}
 	for _, m := range []Method{mle, bayes} {
@@ -213,7 +226,8 @@ func figure1Maps(some []*Recovery, fields Fields) (figures []Figure) {
 			if len(figures) == 0 {
 				heat("truth", "True propensities", r, r.Truth)
 			}
-			heat(fmt.Sprintf("%s-%d", m.Name, r.Pairs), fmt.Sprintf("Propensities that %s learned from %d pairs", m.Name, r.Pairs), r, r.Learned)
+			heat(fmt.Sprintf("%s-%d", m.Name, r.Pairs), fmt.Sprintf("Propensities that %s learned from %d pairs",
+				m.Name, r.Pairs), r, r.Learned)
 		}
 	}
 	return figures
@@ -223,7 +237,8 @@ func figure1Maps(some []*Recovery, fields Fields) (figures []Figure) {
 func figure1Findings(some []*Recovery, fields Fields) []Finding {
 	kind := fmt.Sprintf(" (%s fields)", fields)
 	return []Finding{
-		reached(of(some, rw), fmt.Sprintf("R_w learns π to a mean relative error of %s%%", decimal(100*paperPropensityError, 2))+kind),
+		reached(of(some, rw), fmt.Sprintf("R_w learns π to a mean relative error of %s%%",
+			decimal(100*paperPropensityError, 2))+kind),
 		falling(some, "the error of π̂ falls with every step in the number of pairs"+kind),
 		closer(some, "bayes is closer to the true π than mle at every number of pairs"+kind),
 	}
@@ -242,9 +257,11 @@ func reached(mine []*Recovery, claim string) Finding {
 		case over || weighted:
 			f.Verdict = Partly
 		}
-		words = append(words, fmt.Sprintf("%s%% over fields and %s%% over pairs from %d pairs", decimal(100*float64(r.Error), 1), decimal(100*float64(r.Weighted), 1), r.Pairs))
+		words = append(words, fmt.Sprintf("%s%% over fields and %s%% over pairs from %d pairs",
+			decimal(100*float64(r.Error), 1), decimal(100*float64(r.Weighted), 1), r.Pairs))
 	}
-	f.Words = "The paper does not say over what it averages, nor from how many pairs. Ours: " + strings.Join(words, "; ") + "."
+	f.Words = "The paper does not say over what it averages, nor from how many pairs. Ours: " +
+		strings.Join(words, "; ") + "."
 	return f
 }
 
@@ -268,7 +285,8 @@ func falling(some []*Recovery, claim string) Finding {
 		}
 		words = append(words, m.Name+" "+strings.Join(steps, ", "))
 	}
-	return Finding{claim, verdictOf(so, all), fmt.Sprintf("In %d of %d steps of both means. Over fields: %s.", so, all, strings.Join(words, "; "))}
+	return Finding{claim, verdictOf(so, all), fmt.Sprintf("In %d of %d steps of both means. Over fields: %s.", so, all,
+		strings.Join(words, "; "))}
 }
 
 func closer(some []*Recovery, claim string) Finding {
@@ -282,7 +300,8 @@ func closer(some []*Recovery, claim string) Finding {
 				so++
 			}
 		}
-		words = append(words, fmt.Sprintf("%s%% and %s%% instead of %s%% and %s%% from %d pairs", decimal(100*float64(r.Error), 1), decimal(100*float64(r.Weighted), 1),
+		words = append(words, fmt.Sprintf("%s%% and %s%% instead of %s%% and %s%% from %d pairs",
+			decimal(100*float64(r.Error), 1), decimal(100*float64(r.Weighted), 1),
 			decimal(100*float64(base[i].Error), 1), decimal(100*float64(base[i].Weighted), 1), r.Pairs))
 	}
 	return Finding{claim, verdictOf(so, all), "Over fields and over pairs: " + strings.Join(words, "; ") + "."}

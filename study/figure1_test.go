@@ -41,7 +41,8 @@ func TestKnownPropensitiesAreRecovered(t *testing.T) {
 		for j, to := range r.Names {
 			want := s.world.Propensity(index[from], index[to])
 			if r.Truth[i][j] != want || math.Abs(r.Learned[i][j]-want) > 1e-6 {
-				t.Errorf("from %s to %s: true %v and learned %v, want %v", from, to, r.Truth[i][j], r.Learned[i][j], want)
+				t.Errorf("from %s to %s: true %v and learned %v, want %v", from, to, r.Truth[i][j], r.Learned[i][j],
+					want)
 			}
 		}
 	}
@@ -73,7 +74,8 @@ func TestFigure1(t *testing.T) {
 	}
 	recoveries := r.Rows.([]*Recovery)
 	for i, x := range recoveries {
-		if len(x.Names) != 2 || len(x.Truth) != 2 || len(x.Learned) != 2 || len(x.Learned[1]) != 2 || !(x.Error > 0) || !(x.Weighted > 0) {
+		if len(x.Names) != 2 || len(x.Truth) != 2 || len(x.Learned) != 2 || len(x.Learned[1]) != 2 || !(x.Error > 0) ||
+			!(x.Weighted > 0) {
 			t.Errorf("%+v", x)
 		}
 		if same := recoveries[i/9*9]; !reflect.DeepEqual(x.Truth, same.Truth) {
@@ -109,8 +111,10 @@ func TestFigure1Findings(t *testing.T) {
 	}{
 		{falls(rw, .5, .1), falls(mle, .6, .2), falls(bayes, .4, .1), []Verdict{Reproduced, Reproduced, Reproduced}},
 		{falls(rw, .5, .3), falls(mle, .6, .2), falls(bayes, .4, .3), []Verdict{Partly, Reproduced, Partly}},
-		{falls(rw, .1, .5), falls(mle, .6, .2), falls(bayes, .4, .1), []Verdict{Partly, Partly, Reproduced}}, // reached, and lost again
-		{falls(rw, .5, .6), falls(mle, .1, .2), falls(bayes, .4, .5), []Verdict{NotReproduced, NotReproduced, NotReproduced}},
+		// reached, and lost again
+		{falls(rw, .1, .5), falls(mle, .6, .2), falls(bayes, .4, .1), []Verdict{Partly, Partly, Reproduced}},
+		{falls(rw, .5, .6), falls(mle, .1, .2), falls(bayes, .4, .5),
+			[]Verdict{NotReproduced, NotReproduced, NotReproduced}},
 	} {
 		for i, f := range figure1Findings(slices.Concat(test.rw, test.mle, test.bayes), Random) {
 			if f.Verdict != test.want[i] {

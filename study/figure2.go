@@ -28,7 +28,8 @@ func (p panel) name() string {
 }
 
 func (p panel) title() string {
-	return map[bool]string{true: "the model sees the field", false: "the model does not see the field"}[p.seesField] + ", " +
+	return map[bool]string{true: "the model sees the field", false: "the model does not see the field"}[p.seesField] +
+		", " +
 		map[bool]string{true: "unshown pairs count as negatives", false: "recommended pairs alone"}[p.unshownNegative]
 }
 
@@ -97,7 +98,8 @@ func runFigure2(ctx context.Context, l *lab) (*Result, error) {
 			histories[row] = make([]*loop.History, len(l.Seeds))
 			for k, seed := range l.Seeds {
 				one := s
-				one.Method, one.SeesField, one.UnshownNegative, one.Seed = figure2Methods[m], panel.seesField, panel.unshownNegative, seed
+				one.Method, one.SeesField, one.UnshownNegative, one.Seed = figure2Methods[m], panel.seesField,
+					panel.unshownNegative, seed
 				tasks = append(tasks, task{
 					name: fmt.Sprintf("%s, %s, seed %d", one.Method, panel.name(), seed),
 					cost: float64(1 + m),
@@ -118,23 +120,33 @@ func runFigure2(ctx context.Context, l *lab) (*Result, error) {
 		rows[i] = figure2Row(of, p, figure2Methods[i%len(figure2Methods)])
 	}
 	r := &Result{Rows: rows, Findings: figure2Findings(rows), Setting: []string{
-		fmt.Sprintf("Worlds with known truth: %d papers, %d fields, vectors of %d dimensions; π from U(.7, 1) within a field and U(.1, .3) between two.", s.Papers, s.Fields, s.Dim),
-		fmt.Sprintf("In every round %d recommendations to each paper, drawn without replacement in proportion to ŷ, links drawn anew from (π, y), and training anew; %d rounds, %s.", s.Shown, s.Rounds, seedList(l.Seeds)),
-		fmt.Sprintf("The link model sees the field through coordinates of its own. Where unshown pairs count, links are all kept and about %d other pairs are drawn; the likelihood knows it. Training is to the optimum, by L-BFGS with a ridge, or by bayes.", s.Negatives),
-		"The optimiser matters. It was chosen on one other seed, among L-BFGS and three settings of Adam with its early stop: under Adam R_w fell to between .12 and .20 and naive ended anywhere from .04 to .93, so that a stable R_w is a finding about the optimum, not about the preset safe.",
-		fmt.Sprintf("A share drifts if it changes by more than %.2f in the mean, the same way in nine seeds of ten.", driftSize),
+		fmt.Sprintf("Worlds with known truth: %d papers, %d fields, vectors of %d dimensions; π from U(.7, 1) "+
+			"within a field and U(.1, .3) between two.", s.Papers, s.Fields, s.Dim),
+		fmt.Sprintf("In every round %d recommendations to each paper, drawn without replacement in proportion "+
+			"to ŷ, links drawn anew from (π, y), and training anew; %d rounds, %s.", s.Shown, s.Rounds,
+			seedList(l.Seeds)),
+		fmt.Sprintf("The link model sees the field through coordinates of its own. Where unshown pairs count, "+
+			"links are all kept and about %d other pairs are drawn; the likelihood knows it. Training is to the "+
+			"optimum, by L-BFGS with a ridge, or by bayes.", s.Negatives),
+		"The optimiser matters. It was chosen on one other seed, among L-BFGS and three settings of Adam with " +
+			"its early stop: under Adam R_w fell to between .12 and .20 and naive ended anywhere from .04 to " +
+			".93, so that a stable R_w is a finding about the optimum, not about the preset safe.",
+		fmt.Sprintf("A share drifts if it changes by more than %.2f in the mean, the same way in nine seeds of ten.",
+			driftSize),
 	}}
 	r.Tables, r.Figures = figure2Tables(rows)
 	for _, row := range rows {
 		if row.Kept > 0 {
-			r.Warnings = append(r.Warnings, fmt.Sprintf("%s, %s: in %d rounds nothing could be learned, and the recommender was kept", row.Method, panel{row.SeesField, row.UnshownNegative}.title(), row.Kept))
+			r.Warnings = append(r.Warnings, fmt.Sprintf("%s, %s: in %d rounds nothing could be learned, and the "+
+				"recommender was kept", row.Method, panel{row.SeesField, row.UnshownNegative}.title(), row.Kept))
 		}
 	}
 	return r, nil
 }
 
 func figure2Row(histories []*loop.History, p panel, method string) *Figure2Row {
-	row := &Figure2Row{SeesField: p.seesField, UnshownNegative: p.unshownNegative, Method: method, Bands: loop.Bands(histories)}
+	row := &Figure2Row{SeesField: p.seesField, UnshownNegative: p.unshownNegative, Method: method,
+		Bands: loop.Bands(histories)}
 	for _, h := range histories {
 		truth, _ := meanAndSpread(h.Truth)
 		n := len(h.Rounds)
@@ -143,7 +155,8 @@ func figure2Row(histories []*loop.History, p panel, method string) *Figure2Row {
 		for _, round := range tail {
 			last += round.All / float64(len(tail))
 		}
-		row.Truth, row.First, row.Last = append(row.Truth, truth), append(row.First, h.Rounds[0].All), append(row.Last, last)
+		row.Truth, row.First, row.Last = append(row.Truth, truth), append(row.First, h.Rounds[0].All),
+			append(row.Last, last)
 		row.Change = append(row.Change, last-h.Rounds[0].All)
 		for _, round := range h.Rounds {
 			if round.Kept {
@@ -155,17 +168,21 @@ func figure2Row(histories []*loop.History, p panel, method string) *Figure2Row {
 }
 
 func figure2Tables(rows []*Figure2Row) ([]Table, []Figure) {
-	table := Table{Name: "shares", Title: "Same-field share of the recommendations", Head: "panel, method", Columns: []Column{
-		{Name: "round 1", Digits: 3}, {Name: "end", Means: "mean of the last three rounds", Digits: 3}, {Name: "change", Digits: 3},
-		{Name: "truth", Means: "share by relevance alone", Digits: 3}, {Name: "drifts", Means: "see the setting"},
-	}}
+	table := Table{Name: "shares", Title: "Same-field share of the recommendations", Head: "panel, method",
+		Columns: []Column{
+			{Name: "round 1", Digits: 3}, {Name: "end", Means: "mean of the last three rounds", Digits: 3},
+			{Name: "change", Digits: 3},
+			{Name: "truth", Means: "share by relevance alone", Digits: 3}, {Name: "drifts", Means: "see the setting"},
+		}}
 	var figures []Figure
 	for i, row := range rows {
 		p := panel{row.SeesField, row.UnshownNegative}
 		drifts := map[int]string{1: "up", -1: "down", 0: "no"}[row.drift()]
-		table.Rows = append(table.Rows, Row{p.name() + ", " + row.Method, []Cell{SpreadOf(row.First), SpreadOf(row.Last), SpreadOf(row.Change), SpreadOf(row.Truth), Word(drifts)}})
+		table.Rows = append(table.Rows, Row{p.name() + ", " + row.Method,
+			[]Cell{SpreadOf(row.First), SpreadOf(row.Last), SpreadOf(row.Change), SpreadOf(row.Truth), Word(drifts)}})
 		if i%len(figure2Methods) == 0 {
-			figures = append(figures, Figure{Name: p.name(), Title: p.title(), Lines: &Lines{XTitle: "round", YTitle: "same-field share"}})
+			figures = append(figures, Figure{Name: p.name(), Title: p.title(),
+				Lines: &Lines{XTitle: "round", YTitle: "same-field share"}})
 		}
 		lines := figures[len(figures)-1].Lines
 		line, truth := Line{Name: row.Method}, Line{Name: "relevance alone", Reference: true}
@@ -204,16 +221,20 @@ func figure2Findings(rows []*Figure2Row) []Finding {
 	}
 	both := panels[0]
 	findings := []Finding{
-		{"No Prop recommends ever more of the same field (unshown pairs count, the model sees the field)", settled(find(both, "naive").drift() == 1), say(both)},
-		{"with R_w the share is stable (in the same panel)", settled(find(both, "rw").drift() == 0), find(both, "rw").words() + "."},
-		{"with bayes the share is stable (in the same panel)", settled(find(both, "bayes").drift() == 0), find(both, "bayes").words() + "."},
+		{"No Prop recommends ever more of the same field (unshown pairs count, the model sees the field)",
+			settled(find(both, "naive").drift() == 1), say(both)},
+		{"with R_w the share is stable (in the same panel)", settled(find(both, "rw").drift() == 0),
+			find(both, "rw").words() + "."},
+		{"with bayes the share is stable (in the same panel)", settled(find(both, "bayes").drift() == 0),
+			find(both, "bayes").words() + "."},
 	}
 	for _, c := range []struct {
 		claim  string
 		p      panel
 		drifts bool
 	}{
-		{"trained on recommended pairs alone, neither naive nor R_w drifts (the model sees the field)", panels[1], false},
+		{"trained on recommended pairs alone, neither naive nor R_w drifts (the model sees the field)", panels[1],
+			false},
 		{"without the field, naive and R_w both drift (unshown pairs count)", panels[2], true},
 		{"without the field and on recommended pairs alone, nothing drifts", panels[3], false},
 	} {
@@ -240,6 +261,7 @@ func figure2Findings(rows []*Figure2Row) []Finding {
 			nearest, least = m, off
 		}
 	}
-	return append(findings, Finding{"corrected for exposure, recommendations stay near relevance (unshown pairs count, the model sees the field)",
+	return append(findings, Finding{"corrected for exposure, recommendations stay near relevance (unshown pairs " +
+		"count, the model sees the field)",
 		settled(nearest != "naive" && least < driftSize), strings.Join(words, ", ") + ", in the mean over worlds."})
 }

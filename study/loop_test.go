@@ -34,7 +34,8 @@ func TestTheory(t *testing.T) {
 			t.Errorf("%+v", row)
 		}
 	}
-	if want := map[string]int{"lemmas": 8, "limit": 2, "correction": 5, "bound": 9, "corollary": 4}; !reflect.DeepEqual(parts, want) {
+	if want := map[string]int{"lemmas": 8, "limit": 2, "correction": 5, "bound": 9,
+		"corollary": 4}; !reflect.DeepEqual(parts, want) {
 		t.Errorf("rows are %v, want %v", parts, want)
 	}
 	verdicts := map[string]Verdict{}
@@ -96,7 +97,8 @@ func TestFigure2Verdicts(t *testing.T) {
 	rows := func(change map[string]float64) (rows []*Figure2Row) {
 		for _, p := range panels {
 			for _, m := range figure2Methods {
-				row := &Figure2Row{SeesField: p.seesField, UnshownNegative: p.unshownNegative, Method: m, Bands: []loop.Band{{Round: 1}}}
+				row := &Figure2Row{SeesField: p.seesField, UnshownNegative: p.unshownNegative, Method: m,
+					Bands: []loop.Band{{Round: 1}}}
 				for range 10 {
 					c := change[p.name()+" "+m]
 					row.Truth, row.First = append(row.Truth, .5), append(row.First, .5)
@@ -114,11 +116,14 @@ func TestFigure2Verdicts(t *testing.T) {
 		return all
 	}
 	asExpected := rows(map[string]float64{"sees-all naive": .2, "blind-all naive": .1, "blind-all rw": .1})
-	if got, want := verdicts(asExpected), []Verdict{Reproduced, Reproduced, Reproduced, Reproduced, Reproduced, Reproduced, Reproduced}; !reflect.DeepEqual(got, want) {
+	if got, want := verdicts(asExpected), []Verdict{Reproduced, Reproduced, Reproduced, Reproduced, Reproduced,
+		Reproduced, Reproduced}; !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
-	otherwise := rows(map[string]float64{"sees-all rw": -.2, "sees-all bayes": .2, "sees-shown naive": .1, "blind-all naive": .1, "blind-shown naive": .1, "blind-shown rw": -.1})
-	if got, want := verdicts(otherwise), []Verdict{NotReproduced, NotReproduced, NotReproduced, Partly, Partly, NotReproduced, NotReproduced}; !reflect.DeepEqual(got, want) {
+	otherwise := rows(map[string]float64{"sees-all rw": -.2, "sees-all bayes": .2, "sees-shown naive": .1,
+		"blind-all naive": .1, "blind-shown naive": .1, "blind-shown rw": -.1})
+	if got, want := verdicts(otherwise), []Verdict{NotReproduced, NotReproduced, NotReproduced, Partly, Partly,
+		NotReproduced, NotReproduced}; !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 	// A mean that one seed makes is no drift.

@@ -112,13 +112,14 @@ func (l *lab) prepare(ctx context.Context) error {
 			}
 			d := &drawn{network: n}
 			l.prepared[key] = d
-			tasks = append(tasks, task{name: fmt.Sprintf("%s, seed %d, drawing pairs", n.Name, seed), cost: .1, do: func(context.Context) (err error) {
-				if d.Drawn, err = n.drawing(seed).Draw(n.Graph, n.sample()); err != nil {
+			tasks = append(tasks, task{name: fmt.Sprintf("%s, seed %d, drawing pairs", n.Name, seed), cost: .1,
+				do: func(context.Context) (err error) {
+					if d.Drawn, err = n.drawing(seed).Draw(n.Graph, n.sample()); err != nil {
+						return err
+					}
+					d.candidates, err = evaluate.NewCandidates(n.Graph, d.Drawn, graph.Test)
 					return err
-				}
-				d.candidates, err = evaluate.NewCandidates(n.Graph, d.Drawn, graph.Test)
-				return err
-			}})
+				}})
 		}
 	}
 	return l.each(ctx, tasks)
@@ -140,9 +141,10 @@ func (l *lab) fitAll(ctx context.Context) error {
 				f := &fitted{}
 				l.fits[key] = f
 				d := l.prepared[key.drawKey]
-				tasks = append(tasks, task{name: fmt.Sprintf("%s, %s, seed %d", m.Name, n.Name, seed), cost: (training{method: m}).cost(), do: func(ctx context.Context) error {
-					return f.train(ctx, d.Problem, m, l.Preset, seed)
-				}})
+				tasks = append(tasks, task{name: fmt.Sprintf("%s, %s, seed %d", m.Name, n.Name, seed),
+					cost: (training{method: m}).cost(), do: func(ctx context.Context) error {
+						return f.train(ctx, d.Problem, m, l.Preset, seed)
+					}})
 			}
 		}
 	}
@@ -214,11 +216,13 @@ func (l *lab) networkSetting() []string {
 		drawing := n.drawing(l.Seeds[0])
 		how := "by age (70, 10 and 20% of the nodes), targets older than their source"
 		if model.Ages(n.Graph) == nil {
-			how = "in the order of its links, since no node has a time (70, 10 and 20% of the nodes), targets before their source"
+			how = "in the order of its links, since no node has a time (70, 10 and 20% of the nodes), targets " +
+				"before their source"
 		}
 		switch {
 		case drawing.Split == fit.ByDate:
-			how = fmt.Sprintf("at %s and %s, targets older than their source", drawing.Dates[0].Format(time.DateOnly), drawing.Dates[1].Format(time.DateOnly))
+			how = fmt.Sprintf("at %s and %s, targets older than their source", drawing.Dates[0].Format(time.DateOnly),
+				drawing.Dates[1].Format(time.DateOnly))
 		case drawing.Split == fit.AtRandom:
 			how = "at random (70, 10 and 20% of the nodes)"
 		case drawing.Later:
@@ -233,8 +237,10 @@ func (l *lab) networkSetting() []string {
 				}
 			}
 		}
-		words = append(words, fmt.Sprintf("%s: %d nodes, %d links, %d fields, vectors of %d dimensions; cut %s; %d training links; %d test sources with %d links, %.0f%% of them between two fields.",
-			n.Name, n.Graph.Len(), n.Graph.LinkCount(), n.Graph.FieldCount()-1, n.Graph.Vectors().Dim(), how, d.Links, len(d.candidates.Sources()), links, 100*float64(across)/float64(links)))
+		words = append(words, fmt.Sprintf("%s: %d nodes, %d links, %d fields, vectors of %d dimensions; cut %s; "+
+			"%d training links; %d test sources with %d links, %.0f%% of them between two fields.",
+			n.Name, n.Graph.Len(), n.Graph.LinkCount(), n.Graph.FieldCount()-1, n.Graph.Vectors().Dim(), how, d.Links,
+			len(d.candidates.Sources()), links, 100*float64(across)/float64(links)))
 	}
 	return append(words, fmt.Sprintf("Preset %s, the first start alone; %s.", l.Preset, seedList(l.Seeds)))
 }
@@ -257,8 +263,9 @@ func (l *lab) identified(n Network) (times int) {
 	return times
 }
 
-// apart is how far the mean π̂ of pairs of one field lies apart between methods, as a factor, at most over the seeds. All
-// of them maximise much the same likelihood: where they disagree about the scale, it is not the links that tell it.
+// apart is how far the mean π̂ of pairs of one field lies apart between methods, as a factor, at
+// most over the seeds. All of them maximise much the same likelihood: where they disagree about the
+// scale, it is not the links that tell it.
 func (l *lab) apart(n Network) float64 {
 	most := 1.0
 	for _, seed := range l.Seeds {
@@ -278,8 +285,8 @@ func (l *lab) apart(n Network) float64 {
 // mostApart is the factor up to which methods agree.
 const mostApart = 1.25
 
-// exposureTable shows π̂: ratios always, absolute means only where bayes calls the scale identified in every seed and the
-// methods agree about it.
+// exposureTable shows π̂: ratios always, absolute means only where bayes calls the scale identified
+// in every seed and the methods agree about it.
 func (l *lab) exposureTable(n Network) Table {
 	t := Table{Name: n.Name + "-exposure", Title: n.Name + ": learned exposure", Head: "method", Columns: []Column{
 		{Name: "same/cross", Means: "mean π̂ within a field ÷ between two", Digits: 2},
@@ -305,7 +312,8 @@ func (l *lab) exposureTable(n Network) Table {
 			}
 			ratios, same, cross = append(ratios, f.ratio.Value), append(same, f.same), append(cross, f.cross)
 			if k == 0 && f.ratio.Upper > 0 {
-				interval = Worded(fmt.Sprintf("%.2f–%.2f", f.ratio.Lower, f.ratio.Upper), Part{"lower", Mark(f.ratio.Lower)}, Part{"upper", Mark(f.ratio.Upper)})
+				interval = Worded(fmt.Sprintf("%.2f–%.2f", f.ratio.Lower, f.ratio.Upper),
+					Part{"lower", Mark(f.ratio.Lower)}, Part{"upper", Mark(f.ratio.Upper)})
 			}
 			if !slices.Contains(classes, string(f.class)) {
 				classes = append(classes, string(f.class))
@@ -335,7 +343,8 @@ func (l *lab) scaleFinding(n Network) Finding {
 		}
 		words = append(words, word)
 	}
-	f.Words = fmt.Sprintf("By bayes, seed by seed: %s. The methods' mean π̂ within a field lie apart by a factor of up to %s.", strings.Join(words, ", "), decimal(l.apart(n), 2))
+	f.Words = fmt.Sprintf("By bayes, seed by seed: %s. The methods' mean π̂ within a field lie apart by a "+
+		"factor of up to %s.", strings.Join(words, ", "), decimal(l.apart(n), 2))
 	switch times, agree := l.identified(n), l.apart(n) <= mostApart; {
 	case times == len(l.Seeds) && agree:
 		f.Verdict = Met

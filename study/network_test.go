@@ -15,11 +15,13 @@ import (
 	"unseen/world"
 )
 
-// linkedWorld is a network whose links are drawn from a known truth, in the order of its numbers, and what was shown there.
+// linkedWorld is a network whose links are drawn from a known truth, in the order of its numbers,
+// and what was shown there.
 func linkedWorld(t *testing.T, nodes int) Network {
 	t.Helper()
 	ctx := context.Background()
-	w, err := world.New(ctx, world.Settings{Nodes: nodes, Dim: 8, Fields: world.EvenFields(3), Plan: world.Plan{BaseRate: .05, Seed: 3}})
+	w, err := world.New(ctx, world.Settings{Nodes: nodes, Dim: 8, Fields: world.EvenFields(3),
+		Plan: world.Plan{BaseRate: .05, Seed: 3}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,14 +80,17 @@ func TestTables3And4(t *testing.T) {
 			}
 		}
 		// each source counts once however often it was tested, so that the two agree only roughly
-		if gain := float64(own[0].Values[atRecall]+own[1].Values[atRecall]-naives[0].Values[atRecall]-naives[1].Values[atRecall]) / 2; math.Abs(gain-c.Differences[atRecall].Mean) > .05 {
+		if gain := float64(own[0].Values[atRecall]+
+			own[1].Values[atRecall]-naives[0].Values[atRecall]-naives[1].Values[atRecall]) / 2; math.Abs(
+			gain-c.Differences[atRecall].Mean) > .05 {
 			t.Errorf("%s: recall differs by %v, the comparison says %v", c.name(), gain, c.Differences[atRecall].Mean)
 		}
 		if c.Method == bonus && !(c.Differences[atCrossShare].Lower > 0) {
 			t.Errorf("a bonus for other fields gave %+v more of them", c.Differences[atCrossShare])
 		}
 		if c.Method == bayes && c.By == evaluate.BySeen && !(c.Differences[atCrossShare].Upper < 0) {
-			t.Errorf("ranking by π̂ŷ, where π is .85 within a field and .2 between two, gave %+v more of other fields", c.Differences[atCrossShare])
+			t.Errorf("ranking by π̂ŷ, where π is .85 within a field and .2 between two, gave %+v more of other fields",
+				c.Differences[atCrossShare])
 		}
 	}
 
@@ -102,19 +107,23 @@ func TestTables3And4(t *testing.T) {
 // A graph whose links all lead back in time is cut by it, at dates where they are given.
 func TestNetworkSettings(t *testing.T) {
 	ctx := context.Background()
-	if _, err := Run(ctx, []string{"table4"}, Options{}, Progress{}); !errors.Is(err, ErrOption) || !strings.Contains(err.Error(), "needs a network") {
+	if _, err := Run(ctx, []string{"table4"}, Options{}, Progress{}); !errors.Is(err, ErrOption) ||
+		!strings.Contains(err.Error(), "needs a network") {
 		t.Errorf("without a network: %v", err)
 	}
 	n := linkedWorld(t, 120)
-	if _, err := Run(ctx, []string{"clicks"}, Options{Networks: []Network{n}}, Progress{}); !errors.Is(err, ErrOption) || !strings.Contains(err.Error(), "logged") {
+	if _, err := Run(ctx, []string{"clicks"}, Options{Networks: []Network{n}}, Progress{}); !errors.Is(err,
+		ErrOption) || !strings.Contains(err.Error(), "logged") {
 		t.Errorf("clicks without a log: %v", err)
 	}
-	if _, err := Run(ctx, []string{"table3"}, Options{Networks: []Network{n, n}}, Progress{}); !errors.Is(err, ErrOption) || !strings.Contains(err.Error(), "two networks") {
+	if _, err := Run(ctx, []string{"table3"}, Options{Networks: []Network{n, n}}, Progress{}); !errors.Is(err,
+		ErrOption) || !strings.Contains(err.Error(), "two networks") {
 		t.Errorf("the same network twice: %v", err)
 	}
 	other := n
 	other.Name = "other"
-	if _, err := Run(ctx, []string{"table1"}, Options{Networks: []Network{n, other}}, Progress{}); !errors.Is(err, ErrOption) || !strings.Contains(err.Error(), "one at a time") {
+	if _, err := Run(ctx, []string{"table1"}, Options{Networks: []Network{n, other}}, Progress{}); !errors.Is(err,
+		ErrOption) || !strings.Contains(err.Error(), "one at a time") {
 		t.Errorf("truths on two networks: %v", err)
 	}
 	all, err := runnable(All(), []string{"all"}, Options{Networks: []Network{n, other}})
@@ -187,7 +196,8 @@ func TestCertificateStudy(t *testing.T) {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	n := linkedWorld(t, 150)
-	results, err := Run(context.Background(), []string{"certificate"}, Options{Seeds: Seeds(1, 1), Networks: []Network{n}, Threads: 1}, Progress{})
+	results, err := Run(context.Background(), []string{"certificate"},
+		Options{Seeds: Seeds(1, 1), Networks: []Network{n}, Threads: 1}, Progress{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +217,8 @@ func TestClicks(t *testing.T) {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	ctx := context.Background()
-	w, err := world.New(ctx, world.Settings{Nodes: 200, Dim: 8, Fields: world.EvenFields(3), Plan: world.Plan{BaseRate: .1, Seed: 3}})
+	w, err := world.New(ctx, world.Settings{Nodes: 200, Dim: 8, Fields: world.EvenFields(3),
+		Plan: world.Plan{BaseRate: .1, Seed: 3}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +234,8 @@ func TestClicks(t *testing.T) {
 		n.Log.Source, n.Log.Target = append(n.Log.Source, i), append(n.Log.Target, pairs.Pairs.Target[k])
 		n.Log.Exposed, n.Log.Linked = append(n.Log.Exposed, true), append(n.Log.Linked, pairs.Pairs.Linked[k])
 	}
-	results, err := Run(ctx, []string{"clicks"}, Options{Seeds: Seeds(1, 1), Networks: []Network{n}, Threads: 1}, Progress{})
+	results, err := Run(ctx, []string{"clicks"}, Options{Seeds: Seeds(1, 1), Networks: []Network{n}, Threads: 1},
+		Progress{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,13 +252,16 @@ func TestClicks(t *testing.T) {
 		}
 		if strings.HasSuffix(c.Method.Name, "logged") {
 			if !(c.PropensityError < .1 && c.Scale > .9 && c.Scale < 1.1 && c.Correlation > .95) {
-				t.Errorf("%s: π̂ off by %v, scale %v, correlation %v", c.Method.Name, c.PropensityError, c.Scale, c.Correlation)
+				t.Errorf("%s: π̂ off by %v, scale %v, correlation %v", c.Method.Name, c.PropensityError, c.Scale,
+					c.Correlation)
 			}
 			if c.Method == loggedBayes && !(math.Abs(float64(c.LogTest)) < 10) {
 				t.Errorf("the log refutes the truth: z = %v", c.LogTest)
 			}
-			if d := math.Abs(float64(c.Estimates.AP - c.Risk)); !(d < math.Abs(float64(c.Estimates.Naive-c.Risk))) || !(c.RiskLower < c.Risk && c.Risk < c.RiskUpper) {
-				t.Errorf("%s: risk %v (%v to %v), estimates %+v", c.Method.Name, c.Risk, c.RiskLower, c.RiskUpper, c.Estimates)
+			if d := math.Abs(float64(c.Estimates.AP - c.Risk)); !(d < math.Abs(float64(c.Estimates.Naive-c.Risk))) ||
+				!(c.RiskLower < c.Risk && c.Risk < c.RiskUpper) {
+				t.Errorf("%s: risk %v (%v to %v), estimates %+v", c.Method.Name, c.Risk, c.RiskLower, c.RiskUpper,
+					c.Estimates)
 			}
 		}
 	}

@@ -15,7 +15,8 @@ func TestPlanted(t *testing.T) {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	ctx := context.Background()
-	w, err := world.New(ctx, world.Settings{Nodes: 400, Dim: 12, Fields: world.EvenFields(3), Plan: world.Plan{BaseRate: .05, Seed: 1}})
+	w, err := world.New(ctx, world.Settings{Nodes: 400, Dim: 12, Fields: world.EvenFields(3),
+		Plan: world.Plan{BaseRate: .05, Seed: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +28,8 @@ func TestPlanted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(results) != 2 || results[0].Study != "table1" || results[1].Study != "table2" || results[0].Options.Networks[0].Name != "mine" {
+	if len(results) != 2 || results[0].Study != "table1" || results[1].Study != "table2" ||
+		results[0].Options.Networks[0].Name != "mine" {
 		t.Fatalf("%d studies", len(results))
 	}
 	found := map[string]*Outcome{}

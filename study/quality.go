@@ -79,9 +79,11 @@ var promises = []promise{
 	{[]Fields{Tied}, corrected, naive, "points of recall over naive", 25, true, FromPlan, recallGain},
 	{[]Fields{Tied}, corrected, naive, "naive's true risk ÷ its own", 1.25, true, FromPlan, riskRatio},
 	{[]Fields{Random, Tied}, []Method{bayes}, knownBayes, "AUC points from knowing π", .1, false, FromPlan, aucGap},
-	{[]Fields{Random, Tied}, []Method{bayes}, knownBayes, "% of true risk from knowing π", 2, false, FromPlan, riskExcess},
+	{[]Fields{Random, Tied}, []Method{bayes}, knownBayes, "% of true risk from knowing π", 2, false, FromPlan,
+		riskExcess},
 	{[]Fields{Random, Tied}, []Method{bayes}, bayes, "% error of π̂ over field pairs", 35, false, FromPlan, fieldError},
-	{[]Fields{Random, Tied}, []Method{bayes}, bayes, "% error of π̂ over pairs of nodes", 35, false, ForTheseWorlds, weightedError},
+	{[]Fields{Random, Tied}, []Method{bayes}, bayes, "% error of π̂ over pairs of nodes", 35, false, ForTheseWorlds,
+		weightedError},
 	{[]Fields{Random, Tied}, []Method{pu}, mle, "AUC points from mle", 1, false, FromPlan, aucGap},
 }
 
@@ -95,14 +97,16 @@ func runQuality(ctx context.Context, l *lab) (*Result, error) {
 	r := &Result{Setting: l.setting(), Warnings: failures(outcomes)}
 	var checked []Threshold
 	for _, fields := range kinds {
-		checked = append(checked, check(where(outcomes, func(o *Outcome) bool { return o.Fields == fields }), fields)...)
+		checked = append(checked, check(where(outcomes, func(o *Outcome) bool { return o.Fields == fields }),
+			fields)...)
 	}
 	r.Rows = checked
 	for _, fields := range kinds {
 		some := where(outcomes, func(o *Outcome) bool { return o.Fields == fields })
 		own := where(checked, func(t Threshold) bool { return t.Fields == fields })
 		r.Findings = append(r.Findings, findings(own)...)
-		r.Tables = append(r.Tables, thresholdTable(own, fields), valueTable(own, fields, l.Seeds), rmseTable(some, fields), printedTable(some, fields))
+		r.Tables = append(r.Tables, thresholdTable(own, fields), valueTable(own, fields, l.Seeds),
+			rmseTable(some, fields), printedTable(some, fields))
 		r.Findings = append(r.Findings, asPrinted(some, fields))
 	}
 	return r, nil
@@ -117,7 +121,8 @@ func check(outcomes []*Outcome, fields Fields) []Threshold {
 				continue
 			}
 			for _, m := range p.methods {
-				t := Threshold{Fields: fields, Method: m.Name, What: p.what, Bound: p.bound, Least: p.least, Source: p.source}
+				t := Threshold{Fields: fields, Method: m.Name, What: p.what, Bound: p.bound, Least: p.least,
+					Source: p.source}
 				base := of(outcomes, p.base)
 				for i, o := range of(outcomes, m) {
 					t.Values = append(t.Values, p.number(o, base[i]))
@@ -133,8 +138,9 @@ func check(outcomes []*Outcome, fields Fields) []Threshold {
 		rmse float64
 	}{{"R_w", e[1]}, {"R_PU", e[2]}} {
 		all = append(all, Threshold{
-			Fields: fields, Method: bayes.Name, What: "RMSE of " + other.name + " ÷ that of R_AP", Bound: 3, Source: FromPlan,
-			Whole: true, Values: Numbers{other.rmse / e[3]},
+			Fields: fields, Method: bayes.Name, What: "RMSE of " + other.name + " ÷ that of R_AP", Bound: 3,
+			Source: FromPlan,
+			Whole:  true, Values: Numbers{other.rmse / e[3]},
 		})
 	}
 	for i := range all {
@@ -184,7 +190,8 @@ func findings(all []Threshold) (found []Finding) {
 			if t.Whole {
 				words = append(words, fmt.Sprintf("%s %s", t.Method, decimal(mean, 2)))
 			} else {
-				words = append(words, fmt.Sprintf("%s %s, at worst %s, kept in %d of %d seeds", t.Method, decimal(mean, 2), decimal(float64(t.Worst), 2), t.Kept, len(t.Values)))
+				words = append(words, fmt.Sprintf("%s %s, at worst %s, kept in %d of %d seeds", t.Method,
+					decimal(mean, 2), decimal(float64(t.Worst), 2), t.Kept, len(t.Values)))
 			}
 			if t.verdict() == Missed {
 				verdict = Missed
@@ -213,8 +220,10 @@ func (t *Threshold) same(o *Threshold) bool {
 // thresholdTable has a row per threshold.
 func thresholdTable(all []Threshold, fields Fields) Table {
 	t := Table{
-		Name: string(fields), Title: fmt.Sprintf("Thresholds, %s fields (* stated for these worlds, the others by the plan)", fields), Head: "threshold",
-		Columns: []Column{{Name: "bound"}, {Name: "mean", Digits: 2}, {Name: "worst", Digits: 2}, {Name: "kept", Means: "how many seeds keep the bound"}},
+		Name: string(fields), Title: fmt.Sprintf("Thresholds, %s fields (* stated for these worlds, the others "+
+			"by the plan)", fields), Head: "threshold",
+		Columns: []Column{{Name: "bound"}, {Name: "mean", Digits: 2}, {Name: "worst", Digits: 2},
+			{Name: "kept", Means: "how many seeds keep the bound"}},
 	}
 	for _, x := range all {
 		mean, _ := meanAndSpread(x.Values)
@@ -273,9 +282,11 @@ func rmses(outcomes []*Outcome) (e [4]float64) {
 // rmseTable shows what becomes of each estimator with the ŷ and π̂ of each method.
 func rmseTable(outcomes []*Outcome, fields Fields) Table {
 	t := Table{
-		Name: string(fields) + "-rmse", Title: fmt.Sprintf("RMSE of the estimated risk, %s fields", fields), Head: "ŷ and π̂ from",
+		Name: string(fields) + "-rmse", Title: fmt.Sprintf("RMSE of the estimated risk, %s fields", fields),
+		Head: "ŷ and π̂ from",
 		Columns: []Column{
-			{Name: "R_naive", Digits: 4, Better: "lower"}, {Name: "R_w", Digits: 4, Better: "lower"}, {Name: "R_PU", Digits: 4, Better: "lower"}, {Name: "R_AP", Digits: 4, Better: "lower"},
+			{Name: "R_naive", Digits: 4, Better: "lower"}, {Name: "R_w", Digits: 4, Better: "lower"},
+			{Name: "R_PU", Digits: 4, Better: "lower"}, {Name: "R_AP", Digits: 4, Better: "lower"},
 			{Name: "true risk", Digits: 4},
 		},
 	}
@@ -298,7 +309,8 @@ func rmseTable(outcomes []*Outcome, fields Fields) Table {
 
 // printedTable shows the paper's settings as printed beside the guarded ones.
 func printedTable(outcomes []*Outcome, fields Fields) Table {
-	t := Table{Name: string(fields) + "-printed", Title: fmt.Sprintf("The paper's settings as printed, %s fields", fields), Head: "method"}
+	t := Table{Name: string(fields) + "-printed", Title: fmt.Sprintf("The paper's settings as printed, %s fields",
+		fields), Head: "method"}
 	t.Columns = append(t.Columns, columns(metrics)...)
 	for _, m := range []Method{naive, rw, paperRW, pu, paperPU, ap, paperAP} {
 		t.Rows = append(t.Rows, Row{m.Name, cells(metrics, of(outcomes, m))})
@@ -326,15 +338,18 @@ func asPrinted(outcomes []*Outcome, fields Fields) Finding {
 		auc := func(o *Outcome) Mark { return 100 * o.AUC }
 		link := func(o *Outcome) Mark { return o.MeanLink }
 		words = append(words, fmt.Sprintf("%s: true risk %s instead of %s, AUC %s instead of %s, mean ŷ %s",
-			pair[1].Name, decimal(mean(printed, risk), 3), decimal(mean(guarded, risk), 3), decimal(mean(printed, auc), 1), decimal(mean(guarded, auc), 1), decimal(mean(printed, link), 2)))
+			pair[1].Name, decimal(mean(printed, risk), 3), decimal(mean(guarded, risk), 3),
+			decimal(mean(printed, auc), 1), decimal(mean(guarded, auc), 1), decimal(mean(printed, link), 2)))
 	}
-	f := Finding{Claim: fmt.Sprintf("λ_L = 1, λ_R = 10, learning rate 10⁻⁴, as printed, train good models (%s fields)", fields), Verdict: NotReproduced}
+	f := Finding{Claim: fmt.Sprintf("λ_L = 1, λ_R = 10, learning rate 10⁻⁴, as printed, train good models (%s fields)",
+		fields), Verdict: NotReproduced}
 	if better == all {
 		f.Verdict = Reproduced
 	} else if better > 0 {
 		f.Verdict = Partly
 	}
 	truth, _ := meanAndSpread(values(of(outcomes, naive), func(o *Outcome) Mark { return o.MeanTruth }))
-	f.Words = fmt.Sprintf("As printed instead of with the guards, in the mean: %s (truth %s). As printed was no worse in %d of %d trainings.", strings.Join(words, "; "), decimal(truth, 2), better, all)
+	f.Words = fmt.Sprintf("As printed instead of with the guards, in the mean: %s (truth %s). As printed was no "+
+		"worse in %d of %d trainings.", strings.Join(words, "; "), decimal(truth, 2), better, all)
 	return f
 }

@@ -220,8 +220,8 @@ type cellJSON struct {
 	Parts  []Part   `json:"parts,omitempty"`
 }
 
-// MarshalJSON writes {"value": x}, {"value": x, "spread": y}, {"text": s}, perhaps with "parts": [{"name", "value"}], or
-// null. JSON has no infinity: it is the text "∞".
+// MarshalJSON writes {"value": x}, {"value": x, "spread": y}, {"text": s}, perhaps with "parts":
+// [{"name", "value"}], or null. JSON has no infinity: it is the text "∞".
 func (c Cell) MarshalJSON() ([]byte, error) {
 	var j cellJSON
 	switch {
@@ -304,7 +304,8 @@ type Line struct {
 	Low  Numbers `json:"low,omitempty"`
 	High Numbers `json:"high,omitempty"`
 
-	Reference bool `json:"reference,omitempty"` // what the others are measured by, such as the truth: drawn thin and dashed
+	// what the others are measured by, such as the truth: drawn thin and dashed
+	Reference bool `json:"reference,omitempty"`
 }
 
 // Bars is groups of bars, one bar per series in each.
@@ -386,7 +387,8 @@ func (r *Result) check() error {
 		}
 		for _, row := range t.Rows {
 			if len(row.Cells) != len(t.Columns) {
-				return fmt.Errorf("study: table %s of %s: row %q has %d cells for %d columns", t.Name, r.Study, row.Name, len(row.Cells), len(t.Columns))
+				return fmt.Errorf("study: table %s of %s: row %q has %d cells for %d columns", t.Name, r.Study,
+					row.Name, len(row.Cells), len(t.Columns))
 			}
 		}
 	}
@@ -405,7 +407,8 @@ func (r *Result) check() error {
 		}
 		if h := f.Heat; h != nil {
 			if len(h.Values) != len(h.Rows) || h.Beside != nil && len(h.Beside.Values) != len(h.Rows) {
-				return fmt.Errorf("study: figure %s of %s: the heat map, or the one beside it, has not a row of numbers for each of %d names", f.Name, r.Study, len(h.Rows))
+				return fmt.Errorf("study: figure %s of %s: the heat map, or the one beside it, has not a row of "+
+					"numbers for each of %d names", f.Name, r.Study, len(h.Rows))
 			}
 		}
 	}

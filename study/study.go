@@ -32,7 +32,8 @@ type Study struct {
 
 // All returns the studies in the order in which "all" runs them.
 func All() []Study {
-	return []Study{table1, quality, balance, table2, table3, table4, figure1, figure2, theory, bound, certificate, clicks}
+	return []Study{table1, quality, balance, table2, table3, table4, figure1, figure2, theory, bound, certificate,
+		clicks}
 }
 
 // Lookup returns the studies of some names, each once, in the order of All. The name "all" means all of them.
@@ -57,7 +58,8 @@ func Lookup(names ...string) ([]Study, error) {
 
 // Options say how large studies are. The zero value is the paper's size.
 type Options struct {
-	Seeds   []uint64 `json:"seeds"`  // one repetition each; nil means 2001 to 2010, to 2003 of networks, to 2002 if Quick
+	// one repetition each; nil means 2001 to 2010, to 2003 of networks, to 2002 if Quick
+	Seeds   []uint64 `json:"seeds"`
 	Threads int      `json:"-"`      // 0 means all processors; results do not depend on it
 	Preset  string   `json:"preset"` // of the trainings that are not about presets; "" means safe
 	Quick   bool     `json:"quick"`  // a small version that takes seconds, to see that everything works
@@ -67,8 +69,9 @@ type Options struct {
 	// alone, and the rest cannot use any.
 	Networks []Network `json:"networks,omitempty"`
 
-	// Methods are more ways to train, such as by a scheme of one's own that is registered with package risk. table1, table3
-	// and table4 have rows for them, and table1 compares them with the others seed by seed.
+	// Methods are more ways to train, such as by a scheme of one's own that is registered with
+	// package risk. table1, table3 and table4 have rows for them, and table1 compares them with the
+	// others seed by seed.
 	Methods []Method `json:"methods,omitempty"`
 }
 
@@ -89,7 +92,8 @@ func (o Options) WithDefaults() (Options, error) {
 	case len(o.Seeds) == 0:
 		return o, fmt.Errorf("%w: no seeds; give one or more, or nil for ten", ErrOption)
 	case len(distinct) < len(o.Seeds):
-		return o, fmt.Errorf("%w: a seed is there twice, and its repetitions would be the same; give different ones", ErrOption)
+		return o, fmt.Errorf("%w: a seed is there twice, and its repetitions would be the same; give different ones",
+			ErrOption)
 	case o.Threads < 0:
 		return o, fmt.Errorf("%w: %d threads; give 1 or more, or 0 for all processors", ErrOption, o.Threads)
 	case !slices.Contains(fit.Presets(), o.Preset):
@@ -101,10 +105,13 @@ func (o Options) WithDefaults() (Options, error) {
 		switch {
 		case err != nil:
 			return o, fmt.Errorf("%w: method %d, %q: %w", ErrOption, k+1, m.Name, err)
-		case m.Name == "" || slices.ContainsFunc(o.Methods[:k], same) || slices.ContainsFunc(slices.Concat(table1Methods, networkMethods, loggedMethods), same):
-			return o, fmt.Errorf("%w: method %d is called %q, as is another or none; give it a name of its own", ErrOption, k+1, m.Name)
+		case m.Name == "" || slices.ContainsFunc(o.Methods[:k], same) ||
+			slices.ContainsFunc(slices.Concat(table1Methods, networkMethods, loggedMethods), same):
+			return o, fmt.Errorf("%w: method %d is called %q, as is another or none; give it a name of its own",
+				ErrOption, k+1, m.Name)
 		case m.Share < 0 || math.IsNaN(m.Share) || math.IsInf(m.Share, 0):
-			return o, fmt.Errorf("%w: method %q has a share of %v; give a positive number, or 0 for the preset's", ErrOption, m.Name, m.Share)
+			return o, fmt.Errorf("%w: method %q has a share of %v; give a positive number, or 0 for the preset's",
+				ErrOption, m.Name, m.Share)
 		}
 	}
 	o.Networks = slices.Clone(o.Networks)
@@ -114,9 +121,11 @@ func (o Options) WithDefaults() (Options, error) {
 		case n.Graph == nil || n.Name == "":
 			return o, fmt.Errorf("%w: network %d has no graph or no name", ErrOption, k+1)
 		case n.Graph.Vectors() == nil:
-			return o, fmt.Errorf("%w: %s has no vectors; make them of its texts with unseen encode, or add vectors.npy, a row for every node", ErrOption, n.Name)
+			return o, fmt.Errorf("%w: %s has no vectors; make them of its texts with unseen encode, or add "+
+				"vectors.npy, a row for every node", ErrOption, n.Name)
 		case n.Graph.Len() < fewestPlanted:
-			return o, fmt.Errorf("%w: %s has %d nodes; give at least %d", ErrOption, n.Name, n.Graph.Len(), fewestPlanted)
+			return o, fmt.Errorf("%w: %s has %d nodes; give at least %d", ErrOption, n.Name, n.Graph.Len(),
+				fewestPlanted)
 		}
 		for _, other := range o.Networks[:k] {
 			if other.Name == n.Name {
@@ -252,7 +261,8 @@ type lab struct {
 }
 
 func newLab(o Options, p Progress) *lab {
-	return &lab{Options: o, trainings: newTrainings(o), fits: make(map[fitKey]*fitted), prepared: make(map[drawKey]*drawn), progress: p}
+	return &lab{Options: o, trainings: newTrainings(o), fits: make(map[fitKey]*fitted),
+		prepared: make(map[drawKey]*drawn), progress: p}
 }
 
 func (l *lab) close() { l.trainings.close() }

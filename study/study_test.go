@@ -112,7 +112,8 @@ func TestFindingsGatherMethods(t *testing.T) {
 		all[i].settle()
 	}
 	want := []Finding{
-		{"a, b, tied fields: x ≥ 1.00", Missed, "In the mean a 3.00, at worst 2.00, kept in 2 of 2 seeds; b 1.25, at worst 0.50, kept in 1 of 2 seeds."},
+		{"a, b, tied fields: x ≥ 1.00", Missed,
+			"In the mean a 3.00, at worst 2.00, kept in 2 of 2 seeds; b 1.25, at worst 0.50, kept in 1 of 2 seeds."},
 		{"a, tied fields: y ≤ 1.00, stated for these worlds", Met, "Over all seeds a 0.25."},
 	}
 	if got := findings(all); !reflect.DeepEqual(got, want) {
@@ -142,9 +143,11 @@ func TestComparison(t *testing.T) {
 	} {
 		var outcomes []*Outcome
 		for i := range test.base {
-			outcomes = append(outcomes, &Outcome{Method: naive, AUC: Mark(test.base[i])}, &Outcome{Method: mle, AUC: Mark(test.above[i])})
+			outcomes = append(outcomes, &Outcome{Method: naive, AUC: Mark(test.base[i])},
+				&Outcome{Method: mle, AUC: Mark(test.above[i])})
 		}
-		f := comparison(outcomes, "claim", naive, []Method{mle}, func(o *Outcome) float64 { return float64(o.AUC) }, "points", 1)
+		f := comparison(outcomes, "claim", naive, []Method{mle}, func(o *Outcome) float64 { return float64(o.AUC) },
+			"points", 1)
 		if f.Verdict != test.want || !strings.HasPrefix(f.Words, "Against naive, in points: mle ") {
 			t.Errorf("%v over %v: %+v, want %s", test.above, test.base, f, test.want)
 		}
@@ -194,7 +197,8 @@ func TestMissingNumbersAreNull(t *testing.T) {
 		N Numbers
 		M Mark
 	}
-	if err := json.Unmarshal(raw, &again); err != nil || again.N[0] != 1 || !math.IsNaN(again.N[2]) || !math.IsNaN(float64(again.M)) {
+	if err := json.Unmarshal(raw, &again); err != nil || again.N[0] != 1 || !math.IsNaN(again.N[2]) ||
+		!math.IsNaN(float64(again.M)) {
 		t.Errorf("%+v: %v", again, err)
 	}
 }
@@ -203,20 +207,31 @@ func TestMissingNumbersAreNull(t *testing.T) {
 func example() *Result {
 	truth := Mark(2.5)
 	return &Result{
-		Study: "example", Title: "An example", Options: Options{Seeds: []uint64{1}, Preset: "safe"}, Setting: []string{"None."},
-		Tables: []Table{{Name: "t", Title: "T", Head: "method", Columns: []Column{{Name: "AUC", Digits: 1}, {Name: "words, many"}},
+		Study: "example", Title: "An example", Options: Options{Seeds: []uint64{1}, Preset: "safe"},
+		Setting: []string{"None."},
+		Tables: []Table{{Name: "t", Title: "T", Head: "method", Columns: []Column{{Name: "AUC", Digits: 1},
+			{Name: "words, many"}},
 			Rows: []Row{{"a", []Cell{Spread(1.5, .5), Word("x, \"y\"")}}, {"b", []Cell{Number(2), {}}}}},
-			{Name: "parts", Title: "P", Head: "method", Columns: []Column{{Name: "less"}, {Name: "kept"}, {Name: "none"}, {Name: "mixed"}}, Rows: []Row{
-				{"a", []Cell{Worded("−1.52 (−3.23, +0.08)", Part{"value", -1.52}, Part{"lower", -3.23}, Part{"upper", .08}), ratio(9, 10), {}, Number(1)}},
+			{Name: "parts", Title: "P", Head: "method", Columns: []Column{{Name: "less"}, {Name: "kept"},
+				{Name: "none"}, {Name: "mixed"}}, Rows: []Row{
+				{"a", []Cell{Worded("−1.52 (−3.23, +0.08)", Part{"value", -1.52}, Part{"lower", -3.23},
+					Part{"upper", .08}), ratio(9, 10), {}, Number(1)}},
 				{"b", []Cell{{}, ratio(3, 10), {}, Worded("2–4", Part{"lower", 2}, Part{"upper", 4})}},
 			}}},
 		Figures: []Figure{
-			{Name: "heat", Heat: &HeatMap{RowTitle: "from", ColumnTitle: "to", Rows: []string{"r"}, Columns: []string{"c", "d"}, Values: []Numbers{{1, 2}}}},
-			{Name: "lines", Lines: &Lines{XTitle: "t", YTitle: "share", Series: []Line{{Name: "s", X: Numbers{0, 1}, Y: Numbers{.5, .6}, Low: Numbers{.4, .5}, High: Numbers{.6, .7}}}}},
-			{Name: "bars", Bars: &Bars{YTitle: "risk", Groups: []string{"g"}, Series: []Bar{{Name: "s", Values: Numbers{3}}}}},
-			{Name: "pair", Caption: "Alike.", Heat: &HeatMap{Title: "true", RowTitle: "from", ColumnTitle: "to", Rows: []string{"r"}, Columns: []string{"c"}, Values: []Numbers{{1}},
+			{Name: "heat", Heat: &HeatMap{RowTitle: "from", ColumnTitle: "to", Rows: []string{"r"},
+				Columns: []string{"c", "d"}, Values: []Numbers{{1, 2}}}},
+			{Name: "lines", Lines: &Lines{XTitle: "t", YTitle: "share",
+				Series: []Line{{Name: "s", X: Numbers{0, 1}, Y: Numbers{.5, .6}, Low: Numbers{.4, .5},
+					High: Numbers{.6, .7}}}}},
+			{Name: "bars", Bars: &Bars{YTitle: "risk", Groups: []string{"g"},
+				Series: []Bar{{Name: "s", Values: Numbers{3}}}}},
+			{Name: "pair", Caption: "Alike.", Heat: &HeatMap{Title: "true", RowTitle: "from", ColumnTitle: "to",
+				Rows: []string{"r"}, Columns: []string{"c"}, Values: []Numbers{{1}},
 				Beside: &HeatMap{Title: "learned", Values: []Numbers{{.5}}}}},
-			{Name: "intervals", Intervals: &Intervals{XTitle: "risk", Rows: []Interval{{Name: "a", Group: "g", Estimate: 2, Low: 1, High: 3, Truth: &truth}, {Name: "b", Estimate: 2, Low: 2, High: 2}}}},
+			{Name: "intervals", Intervals: &Intervals{XTitle: "risk",
+				Rows: []Interval{{Name: "a", Group: "g", Estimate: 2, Low: 1, High: 3, Truth: &truth},
+					{Name: "b", Estimate: 2, Low: 2, High: 2}}}},
 		},
 		Findings: []Finding{{"a claim", Partly, "Somewhat."}},
 		Rows:     []any{},
@@ -238,8 +253,9 @@ func TestWrite(t *testing.T) {
 		t.Errorf("%v: %v", left, err)
 	}
 	for name, want := range map[string]string{
-		"example-t.csv":     "method,AUC,AUC sd,\"words, many\"\na,1.5,0.5,\"x, \"\"y\"\"\"\nb,2,,\n",
-		"example-parts.csv": "method,less,less lower,less upper,kept,kept of,none,mixed,mixed lower,mixed upper\na,-1.52,-3.23,0.08,9,10,,1,,\nb,,,,3,10,,,2,4\n",
+		"example-t.csv": "method,AUC,AUC sd,\"words, many\"\na,1.5,0.5,\"x, \"\"y\"\"\"\nb,2,,\n",
+		"example-parts.csv": "method,less,less lower,less upper,kept,kept of,none,mixed,mixed lower,mixed " +
+			"upper\na,-1.52,-3.23,0.08,9,10,,1,,\nb,,,,3,10,,,2,4\n",
 		"example-heat.csv":  "from,to,value\nr,c,1\nr,d,2\n",
 		"example-lines.csv": "series,t,share,low,high\ns,0,0.5,0.4,0.6\ns,1,0.6,0.5,0.7\n",
 		"example-bars.csv":  "series,group,risk,error\ns,g,3,\n",
@@ -274,7 +290,8 @@ func TestWriteRefuses(t *testing.T) {
 	if err := Prepare(filepath.Join(file, "sub")); err == nil || !strings.Contains(err.Error(), "choose another") {
 		t.Errorf("a folder in a file: %v", err)
 	}
-	if _, err := Write(filepath.Join(folder, "missing"), []*Result{example()}); err == nil || !strings.Contains(err.Error(), "cannot write "+filepath.Join(folder, "missing", "example.json")) {
+	if _, err := Write(filepath.Join(folder, "missing"), []*Result{example()}); err == nil ||
+		!strings.Contains(err.Error(), "cannot write "+filepath.Join(folder, "missing", "example.json")) {
 		t.Errorf("no folder: %v", err)
 	}
 	for name, spoil := range map[string]func(*Result){
@@ -306,11 +323,13 @@ func TestOptions(t *testing.T) {
 		"threads":     {Threads: -1},
 		"no preset":   {Preset: "nope"},
 	} {
-		if _, err := Run(t.Context(), []string{"table1"}, o, Progress{}); !errors.Is(err, ErrOption) || !strings.Contains(err.Error(), says) {
+		if _, err := Run(t.Context(), []string{"table1"}, o, Progress{}); !errors.Is(err, ErrOption) ||
+			!strings.Contains(err.Error(), says) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}
-	if _, err := Run(t.Context(), []string{"table9"}, Options{}, Progress{}); !errors.Is(err, ErrOption) || !strings.Contains(err.Error(), `no study "table9"; there is table1, `) {
+	if _, err := Run(t.Context(), []string{"table9"}, Options{}, Progress{}); !errors.Is(err, ErrOption) ||
+		!strings.Contains(err.Error(), `no study "table9"; there is table1, `) {
 		t.Errorf("no such study: %v", err)
 	}
 	if all, err := Lookup("quality", "all", "table1"); err != nil || len(all) != len(All()) || all[0].Name != "table1" {
@@ -334,7 +353,8 @@ func TestSmallResults(t *testing.T) {
 		quick bool
 		want  string
 	}{
-		{"table1", 2, true, "quick, 2 seeds"}, {"table1", 10, true, "quick, 10 seeds"}, {"table1", 1, false, "one seed"},
+		{"table1", 2, true, "quick, 2 seeds"}, {"table1", 10, true, "quick, 10 seeds"},
+		{"table1", 1, false, "one seed"},
 		{"table1", 4, false, "4 seeds"}, {"table1", 5, false, ""}, {"figure1", 10, false, "one seed"},
 		{"table4", 3, false, ""}, {"table4", 2, false, "2 seeds"}, {"table4", 3, true, "quick, 3 seeds"},
 	} {
@@ -347,7 +367,8 @@ func TestSmallResults(t *testing.T) {
 		if c.want != "" {
 			verdict, words = TooSmall, "By these numbers: partly. Somewhat."
 		}
-		if f := r.Judged()[0]; f.Verdict != verdict || f.Words != words || f.Claim != "a claim" || r.Findings[0].Verdict != Partly {
+		if f := r.Judged()[0]; f.Verdict != verdict || f.Words != words || f.Claim != "a claim" ||
+			r.Findings[0].Verdict != Partly {
 			t.Errorf("%+v", f)
 		}
 	}

@@ -76,17 +76,24 @@ func (l *lab) setting() []string {
 	}
 	if len(l.Networks) > 0 {
 		return []string{
-			fmt.Sprintf("Truths planted on %s: %d nodes, %d fields and vectors of %d dimensions of its own; the direction of w from a model of its links; links drawn with a base rate of .16 and an oracle AUC of .97; π from U(.7, 1) within a field and U(.1, .3) between two.",
+			fmt.Sprintf("Truths planted on %s: %d nodes, %d fields and vectors of %d dimensions of its own; the "+
+				"direction of w from a model of its links; links drawn with a base rate of .16 and an oracle "+
+				"AUC of .97; π from U(.7, 1) within a field and U(.1, .3) between two.",
 				l.Networks[0].Name, z.nodes, z.fields, z.dim),
-			fmt.Sprintf("Training on %d pairs, stopping by %d others, judged by the truth on %d more; preset %s; %s, each with a truth of its own.",
+			fmt.Sprintf("Training on %d pairs, stopping by %d others, judged by the truth on %d more; preset "+
+				"%s; %s, each with a truth of its own.",
 				z.pairs, z.validation, z.test, l.Preset, seedList(l.Seeds)),
 		}
 	}
 	return []string{
-		fmt.Sprintf("Worlds with known truth: %d nodes, %d fields, vectors of %d dimensions whose products vary in about %.0f; links drawn with a base rate of .16 and an oracle AUC of .97; π from U(.7, 1) within a field and U(.1, .3) between two.",
+		fmt.Sprintf("Worlds with known truth: %d nodes, %d fields, vectors of %d dimensions whose products vary "+
+			"in about %.0f; links drawn with a base rate of .16 and an oracle AUC of .97; π from U(.7, 1) "+
+			"within a field and U(.1, .3) between two.",
 			z.nodes, z.fields, z.dim, z.effective()),
-		"Random fields are equally large and have nothing to do with the texts; tied fields are those of the texts, " + large + ".",
-		fmt.Sprintf("Training on %d pairs, stopping by %d others, judged by the truth on %d more; preset %s; %s, each with a world of its own.",
+		"Random fields are equally large and have nothing to do with the texts; tied fields are those of the texts, " +
+			large + ".",
+		fmt.Sprintf("Training on %d pairs, stopping by %d others, judged by the truth on %d more; preset %s; "+
+			"%s, each with a world of its own.",
 			z.pairs, z.validation, z.test, l.Preset, seedList(l.Seeds)),
 	}
 }
@@ -116,21 +123,32 @@ func failures(outcomes []*Outcome) (warnings []string) {
 }
 
 var metrics = []column[*Outcome]{
-	{Column{Name: "AUC", Means: "area under the ROC curve, %", Digits: 2, Better: "higher"}, 100, func(o *Outcome) Mark { return o.AUC }},
-	{Column{Name: "AP", Means: "average precision, %", Digits: 1, Better: "higher"}, 100, func(o *Outcome) Mark { return o.AP }},
-	{Column{Name: "recall", Means: "recall at ŷ ≥ ½, %", Digits: 1, Better: "higher"}, 100, func(o *Outcome) Mark { return o.Recall }},
-	{Column{Name: "prec.", Means: "precision at ŷ ≥ ½, %", Digits: 1, Better: "higher"}, 100, func(o *Outcome) Mark { return o.Precision }},
-	{Column{Name: "F1", Means: "F1 at ŷ ≥ ½, %", Digits: 1, Better: "higher"}, 100, func(o *Outcome) Mark { return o.F1 }},
-	{Column{Name: "acc.", Means: "accuracy at ŷ ≥ ½, %", Digits: 1, Better: "higher"}, 100, func(o *Outcome) Mark { return o.Accuracy }},
-	{Column{Name: "MAP", Means: "average precision of thresholded predictions, what the paper calls MAP, %", Digits: 1, Better: "higher"}, 100, func(o *Outcome) Mark { return o.ThresholdedAP }},
-	{Column{Name: "risk", Means: "true risk: log-loss against y", Digits: 4, Better: "lower"}, 1, func(o *Outcome) Mark { return o.Risk }},
-	{Column{Name: "ŷ", Means: "mean ŷ; the truth's is in its own row", Digits: 3}, 1, func(o *Outcome) Mark { return o.MeanLink }},
-	{Column{Name: "π̂ err", Means: "mean relative error of π̂ over ordered pairs of fields, %", Digits: 0, Better: "lower"}, 100, func(o *Outcome) Mark { return o.PropensityError }},
+	{Column{Name: "AUC", Means: "area under the ROC curve, %", Digits: 2, Better: "higher"}, 100,
+		func(o *Outcome) Mark { return o.AUC }},
+	{Column{Name: "AP", Means: "average precision, %", Digits: 1, Better: "higher"}, 100,
+		func(o *Outcome) Mark { return o.AP }},
+	{Column{Name: "recall", Means: "recall at ŷ ≥ ½, %", Digits: 1, Better: "higher"}, 100,
+		func(o *Outcome) Mark { return o.Recall }},
+	{Column{Name: "prec.", Means: "precision at ŷ ≥ ½, %", Digits: 1, Better: "higher"}, 100,
+		func(o *Outcome) Mark { return o.Precision }},
+	{Column{Name: "F1", Means: "F1 at ŷ ≥ ½, %", Digits: 1, Better: "higher"}, 100,
+		func(o *Outcome) Mark { return o.F1 }},
+	{Column{Name: "acc.", Means: "accuracy at ŷ ≥ ½, %", Digits: 1, Better: "higher"}, 100,
+		func(o *Outcome) Mark { return o.Accuracy }},
+	{Column{Name: "MAP", Means: "average precision of thresholded predictions, what the paper calls MAP, %", Digits: 1,
+		Better: "higher"}, 100, func(o *Outcome) Mark { return o.ThresholdedAP }},
+	{Column{Name: "risk", Means: "true risk: log-loss against y", Digits: 4, Better: "lower"}, 1,
+		func(o *Outcome) Mark { return o.Risk }},
+	{Column{Name: "ŷ", Means: "mean ŷ; the truth's is in its own row", Digits: 3}, 1,
+		func(o *Outcome) Mark { return o.MeanLink }},
+	{Column{Name: "π̂ err", Means: "mean relative error of π̂ over ordered pairs of fields, %", Digits: 0,
+		Better: "lower"}, 100, func(o *Outcome) Mark { return o.PropensityError }},
 }
 
 // table1Of is mean ± sd over seeds, with the paper's rows below.
 func table1Of(outcomes []*Outcome, fields Fields, methods []Method) Table {
-	t := Table{Name: string(fields), Title: fmt.Sprintf("%s fields, %s", fields, repeated(len(of(outcomes, oracle)))), Head: "method"}
+	t := Table{Name: string(fields), Title: fmt.Sprintf("%s fields, %s", fields, repeated(len(of(outcomes, oracle)))),
+		Head: "method"}
 	t.Columns = append(t.Columns, columns(metrics)...)
 	for _, m := range methods {
 		t.Rows = append(t.Rows, Row{m.Name, cells(metrics, of(outcomes, m))})
@@ -143,7 +161,8 @@ func table1Of(outcomes []*Outcome, fields Fields, methods []Method) Table {
 		row := Row{Name: "paper's " + m.Name}
 		for _, c := range t.Columns {
 			row.Cells = append(row.Cells, map[string]Cell{
-				"AUC": Number(p.auc), "prec.": Number(p.precision), "recall": Number(p.recall), "MAP": Number(p.thresholdedAP),
+				"AUC": Number(p.auc), "prec.": Number(p.precision), "recall": Number(p.recall),
+				"MAP": Number(p.thresholdedAP),
 			}[c.Name])
 		}
 		t.Rows = append(t.Rows, row)
@@ -153,7 +172,8 @@ func table1Of(outcomes []*Outcome, fields Fields, methods []Method) Table {
 
 // seedTable has a row per training.
 func seedTable(outcomes []*Outcome, fields Fields, methods []Method) Table {
-	t := Table{Name: string(fields) + "-seeds", Title: fmt.Sprintf("%s fields, every training", fields), Head: "method", Detail: true}
+	t := Table{Name: string(fields) + "-seeds", Title: fmt.Sprintf("%s fields, every training", fields),
+		Head: "method", Detail: true}
 	t.Columns = append(t.Columns, Column{Name: "seed"})
 	t.Columns = append(t.Columns, columns(metrics)...)
 	t.Columns = append(t.Columns, Column{Name: "s", Means: "seconds on one thread", Digits: 1})
@@ -168,12 +188,15 @@ func seedTable(outcomes []*Outcome, fields Fields, methods []Method) Table {
 	return t
 }
 
-// againstTable compares each of the caller's methods with the others, seed by seed, so that what makes one world harder than
-// another falls out. The intervals are Student's, over seeds.
+// againstTable compares each of the caller's methods with the others, seed by seed, so that what
+// makes one world harder than another falls out. The intervals are Student's, over seeds.
 func againstTable(outcomes []*Outcome, fields Fields, methods []Method) Table {
-	t := Table{Name: string(fields) + "-against", Title: fmt.Sprintf("%s fields, how much higher, in the same worlds", fields), Head: "methods", Columns: []Column{
-		{Name: "risk", Means: "true risk less that of the other", Digits: 4, Better: "lower"}, {Name: "risk from", Means: "95% interval over seeds", Digits: 4}, {Name: "risk to", Digits: 4},
-		{Name: "AUC", Means: "area under the ROC curve less that of the other, points", Digits: 2, Better: "higher"}, {Name: "AUC from", Digits: 2}, {Name: "AUC to", Digits: 2},
+	t := Table{Name: string(fields) + "-against", Title: fmt.Sprintf("%s fields, how much higher, in the same worlds",
+		fields), Head: "methods", Columns: []Column{
+		{Name: "risk", Means: "true risk less that of the other", Digits: 4, Better: "lower"},
+		{Name: "risk from", Means: "95% interval over seeds", Digits: 4}, {Name: "risk to", Digits: 4},
+		{Name: "AUC", Means: "area under the ROC curve less that of the other, points", Digits: 2, Better: "higher"},
+		{Name: "AUC from", Digits: 2}, {Name: "AUC to", Digits: 2},
 	}}
 	for _, m := range methods {
 		for _, other := range []Method{naive, mle, rw, pu, ap, bayes} {
@@ -206,9 +229,11 @@ func table1Findings(outcomes []*Outcome, fields Fields) []Finding {
 	return []Finding{
 		comparison(outcomes, "every method that models exposure has a higher AUC than naive"+kind, naive, exposed,
 			func(o *Outcome) float64 { return 100 * float64(o.AUC) }, "AUC points", 2),
-		comparison(outcomes, "every method that models exposure has a higher recall at ½ than naive"+kind, naive, exposed,
+		comparison(outcomes, "every method that models exposure has a higher recall at ½ than naive"+kind, naive,
+			exposed,
 			func(o *Outcome) float64 { return 100 * float64(o.Recall) }, "points of recall", 1),
-		comparison(outcomes, "every method that models exposure has a higher precision at ½ than naive"+kind, naive, exposed,
+		comparison(outcomes, "every method that models exposure has a higher precision at ½ than naive"+kind, naive,
+			exposed,
 			func(o *Outcome) float64 { return 100 * float64(o.Precision) }, "points of precision", 1),
 		comparison(outcomes, "R_w, R_PU and R_AP have a higher AUC than MLE"+kind, mle, []Method{rw, pu, ap},
 			func(o *Outcome) float64 { return 100 * float64(o.AUC) }, "AUC points", 2),
@@ -217,7 +242,8 @@ func table1Findings(outcomes []*Outcome, fields Fields) []Finding {
 
 // comparison asks whether methods are above a base in every seed: reproduced if all are, not if each is below or
 // equal in the mean or by less than its standard error, else partly.
-func comparison(outcomes []*Outcome, claim string, base Method, methods []Method, get func(*Outcome) float64, unit string, digits int) Finding {
+func comparison(outcomes []*Outcome, claim string, base Method, methods []Method, get func(*Outcome) float64,
+	unit string, digits int) Finding {
 	f := Finding{Claim: claim}
 	below := of(outcomes, base)
 	everywhere, nowhere := true, true
@@ -237,7 +263,8 @@ func comparison(outcomes []*Outcome, claim string, base Method, methods []Method
 		if mean > 2*sd/math.Sqrt(float64(len(gains))) {
 			nowhere = false
 		}
-		words = append(words, fmt.Sprintf("%s %s (higher in %d of %d seeds)", m.Name, signed(mean, digits), higher, len(gains)))
+		words = append(words, fmt.Sprintf("%s %s (higher in %d of %d seeds)", m.Name, signed(mean, digits), higher,
+			len(gains)))
 	}
 	switch {
 	case everywhere:

@@ -57,8 +57,10 @@ func runTable2(ctx context.Context, l *lab) (*Result, error) {
 		return nil, err
 	}
 	r := &Result{Rows: evaluations, Warnings: failures(outcomes), Setting: append(l.setting(),
-		"An estimate is made of the links seen among the pairs of the test and compared with the true risk of the same pairs, under the log-loss; no π̂ is clipped. naive and naive-field have no π̂ of their own.",
-		"Intervals are those of fit.Judge at .95 from the posterior of bayes, without its refits to simulated histories: those take ten times as long as the rest.",
+		"An estimate is made of the links seen among the pairs of the test and compared with the true risk of "+
+			"the same pairs, under the log-loss; no π̂ is clipped. naive and naive-field have no π̂ of their own.",
+		"Intervals are those of fit.Judge at .95 from the posterior of bayes, without its refits to simulated "+
+			"histories: those take ten times as long as the rest.",
 	)}
 	for _, fields := range kinds {
 		some := where(evaluations, func(e *Evaluation) bool { return e.Fields == fields })
@@ -81,34 +83,36 @@ func (l *lab) evaluate(ctx context.Context, outcomes []*Outcome) ([]*Evaluation,
 		}
 		groups[k] = append(groups[k], i)
 		evaluations[i] = &Evaluation{Fields: o.Fields, Seed: o.Seed, Method: o.Method, Risk: o.Risk, Own: o.Estimates,
-			Bayes: Estimates{none, none, none, none}, Lower: Estimates{none, none, none, none}, Upper: Estimates{none, none, none, none}}
+			Bayes: Estimates{none, none, none, none}, Lower: Estimates{none, none, none, none},
+			Upper: Estimates{none, none, none, none}}
 		if o.Method == naive || o.Method == naiveField {
 			evaluations[i].Own = Estimates{o.Estimates.Naive, none, none, none}
 		}
 	}
 	var tasks []task
 	for _, k := range keys {
-		tasks = append(tasks, task{name: fmt.Sprintf("judging, %s fields, seed %d", k.fields, k.seed), cost: 5, do: func(ctx context.Context) error {
-			s := &subject{key: k}
-			if err := s.prepare(ctx, l.trainings, 1); err != nil {
-				return err
-			}
-			defer s.close()
-			var own []*Outcome
-			for _, i := range groups[k] {
-				own = append(own, outcomes[i])
-			}
-			judge, err := s.judgeOf(own)
-			if judge == nil || err != nil {
-				return err
-			}
-			for _, i := range groups[k] {
-				if err := s.evaluate(ctx, judge, outcomes[i], evaluations[i]); err != nil {
+		tasks = append(tasks, task{name: fmt.Sprintf("judging, %s fields, seed %d", k.fields, k.seed), cost: 5,
+			do: func(ctx context.Context) error {
+				s := &subject{key: k}
+				if err := s.prepare(ctx, l.trainings, 1); err != nil {
 					return err
 				}
-			}
-			return nil
-		}})
+				defer s.close()
+				var own []*Outcome
+				for _, i := range groups[k] {
+					own = append(own, outcomes[i])
+				}
+				judge, err := s.judgeOf(own)
+				if judge == nil || err != nil {
+					return err
+				}
+				for _, i := range groups[k] {
+					if err := s.evaluate(ctx, judge, outcomes[i], evaluations[i]); err != nil {
+						return err
+					}
+				}
+				return nil
+			}})
 	}
 	return evaluations, l.each(ctx, tasks)
 }
@@ -127,7 +131,8 @@ func (s *subject) judgeOf(outcomes []*Outcome) (*fit.Judge, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &fit.Judge{Link: link, LinkParams: o.learned.params, Propensity: matrix, PropensityParams: o.learned.propensity, Posterior: o.learned.posterior, Threads: 1}, nil
+		return &fit.Judge{Link: link, LinkParams: o.learned.params, Propensity: matrix,
+			PropensityParams: o.learned.propensity, Posterior: o.learned.posterior, Threads: 1}, nil
 	}
 	return nil, nil
 }
@@ -149,7 +154,8 @@ func (s *subject) evaluate(ctx context.Context, judge *fit.Judge, o *Outcome, e 
 		"naive": {&e.Bayes.Naive, &e.Lower.Naive, &e.Upper.Naive}, "w": {&e.Bayes.W, &e.Lower.W, &e.Upper.W},
 		"pu": {&e.Bayes.PU, &e.Lower.PU, &e.Upper.PU}, "ap": {&e.Bayes.AP, &e.Lower.AP, &e.Upper.AP},
 	} {
-		*to[0], *to[1], *to[2] = Mark(panel.Risks[name].Interval.Estimate), Mark(panel.Risks[name].Lower), Mark(panel.Risks[name].Upper)
+		*to[0], *to[1], *to[2] = Mark(panel.Risks[name].Interval.Estimate), Mark(panel.Risks[name].Lower),
+			Mark(panel.Risks[name].Upper)
 	}
 	return nil
 }
@@ -207,7 +213,8 @@ func coverage(some []*Evaluation, i int) float64 {
 
 // ownTable is the paper's table with its own numbers below.
 func ownTable(some []*Evaluation, fields Fields) Table {
-	t := Table{Name: string(fields), Title: fmt.Sprintf("RMSE of estimates with the model's own ŷ and π̂, %s fields", fields), Head: "trained by"}
+	t := Table{Name: string(fields), Title: fmt.Sprintf("RMSE of estimates with the model's own ŷ and π̂, %s fields",
+		fields), Head: "trained by"}
 	for _, name := range estimators {
 		t.Columns = append(t.Columns, Column{Name: name, Digits: 4, Better: "lower"})
 	}
@@ -240,12 +247,14 @@ func ownTable(some []*Evaluation, fields Fields) Table {
 
 // bayesTable judges every model with the ŷ and π̂ of bayes.
 func bayesTable(some []*Evaluation, fields Fields) Table {
-	t := Table{Name: string(fields) + "-bayes", Title: fmt.Sprintf("RMSE of estimates with the ŷ and π̂ of bayes, %s fields", fields), Head: "trained by"}
+	t := Table{Name: string(fields) + "-bayes",
+		Title: fmt.Sprintf("RMSE of estimates with the ŷ and π̂ of bayes, %s fields", fields), Head: "trained by"}
 	for _, name := range estimators {
 		t.Columns = append(t.Columns, Column{Name: name, Digits: 4, Better: "lower"})
 	}
 	for _, name := range estimators[1:] {
-		t.Columns = append(t.Columns, Column{Name: "in " + name, Means: "share of seeds whose interval has the true risk in it; .95 is nominal", Digits: 2})
+		t.Columns = append(t.Columns, Column{Name: "in " + name,
+			Means: "share of seeds whose interval has the true risk in it; .95 is nominal", Digits: 2})
 	}
 	t.Columns = append(t.Columns, Column{Name: "R_AP − R", Means: "mean of the estimate less the true risk", Digits: 4},
 		Column{Name: "±", Means: "mean half-width of the interval of R_AP", Digits: 4})
@@ -273,7 +282,8 @@ func bayesTable(some []*Evaluation, fields Fields) Table {
 // evaluationTable has a row per model.
 func evaluationTable(some []*Evaluation, fields Fields) Table {
 	t := Table{
-		Name: string(fields) + "-seeds", Title: fmt.Sprintf("Every estimate, %s fields", fields), Head: "trained by", Detail: true,
+		Name: string(fields) + "-seeds", Title: fmt.Sprintf("Every estimate, %s fields", fields), Head: "trained by",
+		Detail:  true,
 		Columns: []Column{{Name: "seed"}, {Name: "true risk", Digits: 4}},
 	}
 	for _, name := range estimators {
@@ -302,7 +312,8 @@ func evaluationTable(some []*Evaluation, fields Fields) Table {
 
 // table2Figure sets the naive estimate beside R_AP with either nuisances.
 func table2Figure(some []*Evaluation, fields Fields) Figure {
-	b := &Bars{YTitle: "RMSE", Series: []Bar{{Name: "R_naive"}, {Name: "R_AP, the model's own ŷ and π̂"}, {Name: "R_AP, those of bayes"}}}
+	b := &Bars{YTitle: "RMSE", Series: []Bar{{Name: "R_naive"}, {Name: "R_AP, the model's own ŷ and π̂"},
+		{Name: "R_AP, those of bayes"}}}
 	for _, m := range table2Methods {
 		mine := of(some, m)
 		a, c := errorsOf(mine, own), errorsOf(mine, lent)
@@ -311,7 +322,9 @@ func table2Figure(some []*Evaluation, fields Fields) Figure {
 			b.Series[i].Values = append(b.Series[i].Values, x)
 		}
 	}
-	return Figure{Name: string(fields) + "-rmse", Title: fmt.Sprintf("RMSE of the estimated risk by the method that trained the model, %s fields", fields), Bars: b}
+	return Figure{Name: string(fields) + "-rmse",
+		Title: fmt.Sprintf("RMSE of the estimated risk by the method that trained the model, %s fields", fields),
+		Bars:  b}
 }
 
 // table2Findings compares what the paper says of its table, and what a prototype found, with ours.
@@ -319,10 +332,14 @@ func table2Findings(some []*Evaluation, fields Fields) []Finding {
 	kind := fmt.Sprintf(" (%s fields)", fields)
 	learnedMethods := []Method{mle, rw, pu, ap}
 	return []Finding{
-		naiveWorst(some, "R_naive is further off than R_w, R_PU and R_AP, whichever method trained the model"+kind, learnedMethods),
-		mleWorst(some, "every estimator is further off with the ŷ and π̂ of mle than with those of rw, pu and ap"+kind, []Method{rw, pu, ap}),
-		steadied(some, "R_w and R_PU, further off than R_naive with the ŷ and π̂ of mle, are closer with those of bayes"+kind),
-		lentToOthers(some, "R_AP with the ŷ and π̂ of bayes is closer than R_naive for every model, also those without π̂"+kind),
+		naiveWorst(some, "R_naive is further off than R_w, R_PU and R_AP, whichever method trained the model"+kind,
+			learnedMethods),
+		mleWorst(some, "every estimator is further off with the ŷ and π̂ of mle than with those of rw, pu and ap"+kind,
+			[]Method{rw, pu, ap}),
+		steadied(some, "R_w and R_PU, further off than R_naive with the ŷ and π̂ of mle, are closer with those "+
+			"of bayes"+kind),
+		lentToOthers(some, "R_AP with the ŷ and π̂ of bayes is closer than R_naive for every model, also those "+
+			"without π̂"+kind),
 		covered(some, "the intervals of R_AP have the true risk of every model in them, in 95 of 100 worlds"+kind),
 	}
 }
@@ -338,9 +355,12 @@ func naiveWorst(some []*Evaluation, claim string, methods []Method) Finding {
 				so++
 			}
 		}
-		words = append(words, fmt.Sprintf("%s %s against %s, %s and %s", m.Name, decimal(e[0], 3), decimal(e[1], 3), decimal(e[2], 3), decimal(e[3], 3)))
+		words = append(words, fmt.Sprintf("%s %s against %s, %s and %s", m.Name, decimal(e[0], 3), decimal(e[1], 3),
+			decimal(e[2], 3), decimal(e[3], 3)))
 	}
-	return Finding{claim, verdictOf(so, all), fmt.Sprintf("It is in %d of %d. RMSE of R_naive against R_w, R_PU and R_AP: %s.", so, all, strings.Join(words, "; "))}
+	return Finding{claim, verdictOf(so, all),
+		fmt.Sprintf("It is in %d of %d. RMSE of R_naive against R_w, R_PU and R_AP: %s.", so, all,
+			strings.Join(words, "; "))}
 }
 
 func mleWorst(some []*Evaluation, claim string, methods []Method) Finding {
@@ -357,7 +377,8 @@ func mleWorst(some []*Evaluation, claim string, methods []Method) Finding {
 		}
 		words = append(words, m.Name+" "+joined(e))
 	}
-	return Finding{claim, verdictOf(so, all), fmt.Sprintf("It is in %d of %d. RMSE of R_naive, R_w, R_PU and R_AP: %s.", so, all, strings.Join(words, "; "))}
+	return Finding{claim, verdictOf(so, all),
+		fmt.Sprintf("It is in %d of %d. RMSE of R_naive, R_w, R_PU and R_AP: %s.", so, all, strings.Join(words, "; "))}
 }
 
 func joined(e [4]float64) string {
@@ -380,8 +401,10 @@ func steadied(some []*Evaluation, claim string) Finding {
 			so++
 		}
 	}
-	return Finding{claim, verdictOf(so, 4), fmt.Sprintf("Of mle's models, RMSE: R_naive %s; with their own ŷ and π̂ R_w %s and R_PU %s; with those of bayes R_w %s and R_PU %s.",
-		decimal(before[0], 3), decimal(before[1], 3), decimal(before[2], 3), decimal(after[1], 3), decimal(after[2], 3))}
+	return Finding{claim, verdictOf(so, 4), fmt.Sprintf("Of mle's models, RMSE: R_naive %s; with their own ŷ "+
+		"and π̂ R_w %s and R_PU %s; with those of bayes R_w %s and R_PU %s.",
+		decimal(before[0], 3), decimal(before[1], 3), decimal(before[2], 3), decimal(after[1], 3),
+		decimal(after[2], 3))}
 }
 
 func lentToOthers(some []*Evaluation, claim string) Finding {
@@ -418,5 +441,6 @@ func covered(some []*Evaluation, claim string) Finding {
 		}
 		words = append(words, fmt.Sprintf("%s %d of %d", m.Name, count, len(mine)))
 	}
-	return Finding{claim, verdictOf(so, all), "Seeds whose interval has it: " + strings.Join(words, ", ") + ". A count is taken for fair where chance gives so few or fewer in at least one of 20 repetitions."}
+	return Finding{claim, verdictOf(so, all), "Seeds whose interval has it: " + strings.Join(words, ", ") +
+		". A count is taken for fair where chance gives so few or fewer in at least one of 20 repetitions."}
 }

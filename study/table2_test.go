@@ -51,7 +51,8 @@ func TestTable2(t *testing.T) {
 			}
 		}
 		for _, x := range of(some, naive) {
-			if !math.IsNaN(float64(x.Own.W)) || !math.IsNaN(float64(x.Own.PU)) || !math.IsNaN(float64(x.Own.AP)) || math.IsNaN(float64(x.Own.Naive)) {
+			if !math.IsNaN(float64(x.Own.W)) || !math.IsNaN(float64(x.Own.PU)) || !math.IsNaN(float64(x.Own.AP)) ||
+				math.IsNaN(float64(x.Own.Naive)) {
 				t.Errorf("naive has estimates of its own: %+v", x)
 			}
 		}
@@ -63,7 +64,8 @@ func TestTable2(t *testing.T) {
 				}
 			}
 			if d := x.Bayes.AP - x.Risk; math.Abs(float64(d)) > math.Abs(float64(x.Bayes.Naive-x.Risk)) {
-				t.Errorf("%s, %s fields: R_AP by bayes is off by %v, R_naive by %v", x.Method.Name, fields, d, x.Bayes.Naive-x.Risk)
+				t.Errorf("%s, %s fields: R_AP by bayes is off by %v, R_naive by %v", x.Method.Name, fields, d,
+					x.Bayes.Naive-x.Risk)
 			}
 		}
 	}
@@ -75,7 +77,8 @@ func TestTable2(t *testing.T) {
 	if err := json.Unmarshal(raw, &again); err != nil {
 		t.Fatal(err)
 	}
-	if twice, err := json.Marshal(again); err != nil || string(twice) != string(raw) || !math.IsNaN(float64(again[0].Own.AP)) || again[0].Method != naive {
+	if twice, err := json.Marshal(again); err != nil || string(twice) != string(raw) ||
+		!math.IsNaN(float64(again[0].Own.AP)) || again[0].Method != naive {
 		t.Errorf("read again it is %s: %v", twice, err)
 	}
 }
@@ -90,7 +93,8 @@ func whole(t *testing.T, r *Result) {
 		t.Errorf("%+v", r)
 	}
 	for _, f := range r.Findings {
-		if f.Claim == "" || f.Verdict == "" || strings.Contains(f.Words, "NaN") || !strings.HasSuffix(f.Words, ".") && !strings.HasSuffix(f.Words, ".)") {
+		if f.Claim == "" || f.Verdict == "" || strings.Contains(f.Words, "NaN") || !strings.HasSuffix(f.Words, ".") &&
+			!strings.HasSuffix(f.Words, ".)") {
 			t.Errorf("%+v", f)
 		}
 	}
@@ -142,10 +146,14 @@ func TestTable2Findings(t *testing.T) {
 		want []Verdict // naive worst, mle worst, steadied, lent, covered
 	}{
 		// R_naive does not depend on π̂: here it is the same for all, so that only three of four are lower
-		{"as found by a prototype", set(bad, good, good), []Verdict{Partly, Partly, Reproduced, Reproduced, Reproduced}},
-		{"nothing explodes", set(good, good, good), []Verdict{Reproduced, NotReproduced, Partly, Reproduced, Reproduced}},
-		{"as the paper has it", set(Estimates{2, .3, .3, .3}, good, good), []Verdict{Reproduced, Reproduced, Partly, Reproduced, Reproduced}},
-		{"bayes is wrong", set(good, good, Estimates{1, 3, 3, 3}), []Verdict{Reproduced, NotReproduced, NotReproduced, NotReproduced, NotReproduced}},
+		{"as found by a prototype", set(bad, good, good), []Verdict{Partly, Partly, Reproduced, Reproduced,
+			Reproduced}},
+		{"nothing explodes", set(good, good, good), []Verdict{Reproduced, NotReproduced, Partly, Reproduced,
+			Reproduced}},
+		{"as the paper has it", set(Estimates{2, .3, .3, .3}, good, good), []Verdict{Reproduced, Reproduced, Partly,
+			Reproduced, Reproduced}},
+		{"bayes is wrong", set(good, good, Estimates{1, 3, 3, 3}), []Verdict{Reproduced, NotReproduced, NotReproduced,
+			NotReproduced, NotReproduced}},
 	} {
 		for i, f := range table2Findings(test.some, Random) {
 			if f.Verdict != test.want[i] {

@@ -18,8 +18,12 @@ var table3 = Study{
 
 // paperTable3 is the paper's Table 3, by dataset, in percent.
 var paperTable3 = [2]map[string]struct{ precision, recall, f1, auc, thresholdedAP float64 }{
-	{"naive": {29.45, 78.30, 42.81, 84.44, 24.10}, "mle": {30.24, 77.84, 43.56, 84.41, 24.60}, "rw": {31.46, 78.02, 44.84, 84.74, 25.60}, "pu": {30.98, 78.94, 44.49, 85.24, 25.11}, "ap": {36.07, 76.08, 48.94, 84.67, 28.58}},
-	{"naive": {44.86, 70.85, 54.94, 83.22, 33.19}, "mle": {44.43, 74.66, 55.71, 84.97, 34.39}, "rw": {48.70, 71.62, 57.98, 83.90, 36.25}, "pu": {42.17, 76.15, 54.28, 85.43, 33.26}, "ap": {47.22, 71.84, 56.98, 83.89, 35.27}},
+	{"naive": {29.45, 78.30, 42.81, 84.44, 24.10}, "mle": {30.24, 77.84, 43.56, 84.41, 24.60},
+		"rw": {31.46, 78.02, 44.84, 84.74, 25.60}, "pu": {30.98, 78.94, 44.49, 85.24, 25.11},
+		"ap": {36.07, 76.08, 48.94, 84.67, 28.58}},
+	{"naive": {44.86, 70.85, 54.94, 83.22, 33.19}, "mle": {44.43, 74.66, 55.71, 84.97, 34.39},
+		"rw": {48.70, 71.62, 57.98, 83.90, 36.25}, "pu": {42.17, 76.15, 54.28, 85.43, 33.26},
+		"ap": {47.22, 71.84, 56.98, 83.89, 35.27}},
 }
 
 // Classified is how one model tells linked pairs from unlinked ones among held-out pairs of a network.
@@ -53,13 +57,15 @@ func runTable3(ctx context.Context, l *lab) (*Result, error) {
 	for _, n := range l.Networks {
 		for _, seed := range l.Seeds {
 			for _, m := range n.methods() {
-				c := &Classified{Network: n.Name, Seed: seed, Method: m, AUC: none, SeenAUC: none, AP: none, SeenAP: none, UniverseAP: none,
+				c := &Classified{Network: n.Name, Seed: seed, Method: m, AUC: none, SeenAUC: none, AP: none,
+					SeenAP: none, UniverseAP: none,
 					Precision: none, Recall: none, F1: none, Accuracy: none, ThresholdedAP: none, Calibration: none}
 				rows = append(rows, c)
 				key := fitKey{drawKey{n.Name, seed}, m}
 				f, d := l.fits[key], l.prepared[key.drawKey]
 				if f.failed == "" {
-					tasks = append(tasks, task{name: fmt.Sprintf("%s, %s, seed %d, judging", m.Name, n.Name, seed), cost: .2, do: func(context.Context) error { return c.judge(f, d) }})
+					tasks = append(tasks, task{name: fmt.Sprintf("%s, %s, seed %d, judging", m.Name, n.Name, seed),
+						cost: .2, do: func(context.Context) error { return c.judge(f, d) }})
 				}
 			}
 		}
@@ -68,9 +74,14 @@ func runTable3(ctx context.Context, l *lab) (*Result, error) {
 		return nil, err
 	}
 	r := &Result{Rows: rows, Warnings: l.networkFailures(), Setting: append(l.networkSetting(),
-		"Judged by held-out links, all of them, and four unlinked pairs for each. These are observed links: who learns exposure does well here.",
-		"AUC, AP, precision, recall, F1, accuracy and MAP are those of the sampled pairs, as in the paper, one link to four others; AUC would be the same of all pairs. AP_U weighs the pairs to all that the sample stands for, and so does seen ×, the mean of π̂ŷ over the share of links.",
-		"A link is predicted where P(linked | sampled) ≥ ½, that is where logit(π̂ŷ) ≥ log r for unlinked pairs that were kept at the rate r. ŷ itself stands for all pairs, of which few are links, and hardly ever reaches ½. cosine has no probabilities.",
+		"Judged by held-out links, all of them, and four unlinked pairs for each. These are observed links: who "+
+			"learns exposure does well here.",
+		"AUC, AP, precision, recall, F1, accuracy and MAP are those of the sampled pairs, as in the paper, one "+
+			"link to four others; AUC would be the same of all pairs. AP_U weighs the pairs to all that the "+
+			"sample stands for, and so does seen ×, the mean of π̂ŷ over the share of links.",
+		"A link is predicted where P(linked | sampled) ≥ ½, that is where logit(π̂ŷ) ≥ log r for unlinked pairs "+
+			"that were kept at the rate r. ŷ itself stands for all pairs, of which few are links, and hardly "+
+			"ever reaches ½. cosine has no probabilities.",
 	)}
 	for _, n := range l.Networks {
 		own := where(rows, func(c *Classified) bool { return c.Network == n.Name })
@@ -126,7 +137,8 @@ func (c *Classified) judge(f *fitted, d *drawn) error {
 	if err != nil {
 		return err
 	}
-	c.Precision, c.Recall, c.F1, c.Accuracy = mark(confusion.Precision()), mark(confusion.Recall()), mark(confusion.F1()), mark(confusion.Accuracy())
+	c.Precision, c.Recall, c.F1, c.Accuracy = mark(confusion.Precision()), mark(confusion.Recall()),
+		mark(confusion.F1()), mark(confusion.Accuracy())
 	c.ThresholdedAP = mark(sampled.ThresholdedAP(.5))
 	c.Calibration = Mark(mean / all / (links / all))
 	return nil
@@ -136,17 +148,28 @@ func (c *Classified) judge(f *fitted, d *drawn) error {
 func lossOf(z float64) float64 { return max(-z, 0) + math.Log1p(math.Exp(-math.Abs(z))) }
 
 var table3Columns = []column[*Classified]{
-	{Column{Name: "AUC", Means: "area under the ROC curve of ŷ, %", Digits: 2, Better: "higher"}, 100, func(c *Classified) Mark { return c.AUC }},
-	{Column{Name: "AUC π̂ŷ", Means: "the same of π̂ŷ", Digits: 2, Better: "higher"}, 100, func(c *Classified) Mark { return c.SeenAUC }},
-	{Column{Name: "AP", Means: "average precision of ŷ among the sampled pairs, %", Digits: 1, Better: "higher"}, 100, func(c *Classified) Mark { return c.AP }},
-	{Column{Name: "AP π̂ŷ", Means: "the same of π̂ŷ", Digits: 1, Better: "higher"}, 100, func(c *Classified) Mark { return c.SeenAP }},
-	{Column{Name: "AP_U", Means: "average precision of ŷ, weighted to all pairs, %", Digits: 2, Better: "higher"}, 100, func(c *Classified) Mark { return c.UniverseAP }},
-	{Column{Name: "prec.", Means: "precision at P(linked | sampled) ≥ ½, %", Digits: 1, Better: "higher"}, 100, func(c *Classified) Mark { return c.Precision }},
-	{Column{Name: "recall", Means: "recall there, %", Digits: 1, Better: "higher"}, 100, func(c *Classified) Mark { return c.Recall }},
-	{Column{Name: "F1", Means: "F1 there, %", Digits: 1, Better: "higher"}, 100, func(c *Classified) Mark { return c.F1 }},
-	{Column{Name: "acc.", Means: "accuracy there, %", Digits: 1, Better: "higher"}, 100, func(c *Classified) Mark { return c.Accuracy }},
-	{Column{Name: "MAP", Means: "average precision of the predictions cut at ½, what the paper calls MAP, %", Digits: 1, Better: "higher"}, 100, func(c *Classified) Mark { return c.ThresholdedAP }},
-	{Column{Name: "seen ×", Means: "mean π̂ŷ over the share of links, of all pairs; 1 is right", Digits: 2}, 1, func(c *Classified) Mark { return c.Calibration }},
+	{Column{Name: "AUC", Means: "area under the ROC curve of ŷ, %", Digits: 2, Better: "higher"}, 100,
+		func(c *Classified) Mark { return c.AUC }},
+	{Column{Name: "AUC π̂ŷ", Means: "the same of π̂ŷ", Digits: 2, Better: "higher"}, 100,
+		func(c *Classified) Mark { return c.SeenAUC }},
+	{Column{Name: "AP", Means: "average precision of ŷ among the sampled pairs, %", Digits: 1, Better: "higher"}, 100,
+		func(c *Classified) Mark { return c.AP }},
+	{Column{Name: "AP π̂ŷ", Means: "the same of π̂ŷ", Digits: 1, Better: "higher"}, 100,
+		func(c *Classified) Mark { return c.SeenAP }},
+	{Column{Name: "AP_U", Means: "average precision of ŷ, weighted to all pairs, %", Digits: 2, Better: "higher"}, 100,
+		func(c *Classified) Mark { return c.UniverseAP }},
+	{Column{Name: "prec.", Means: "precision at P(linked | sampled) ≥ ½, %", Digits: 1, Better: "higher"}, 100,
+		func(c *Classified) Mark { return c.Precision }},
+	{Column{Name: "recall", Means: "recall there, %", Digits: 1, Better: "higher"}, 100,
+		func(c *Classified) Mark { return c.Recall }},
+	{Column{Name: "F1", Means: "F1 there, %", Digits: 1, Better: "higher"}, 100,
+		func(c *Classified) Mark { return c.F1 }},
+	{Column{Name: "acc.", Means: "accuracy there, %", Digits: 1, Better: "higher"}, 100,
+		func(c *Classified) Mark { return c.Accuracy }},
+	{Column{Name: "MAP", Means: "average precision of the predictions cut at ½, what the paper calls MAP, %",
+		Digits: 1, Better: "higher"}, 100, func(c *Classified) Mark { return c.ThresholdedAP }},
+	{Column{Name: "seen ×", Means: "mean π̂ŷ over the share of links, of all pairs; 1 is right", Digits: 2}, 1,
+		func(c *Classified) Mark { return c.Calibration }},
 }
 
 func classifiedTable(rows []*Classified, n Network, seeds int) Table {
@@ -159,7 +182,8 @@ func classifiedTable(rows []*Classified, n Network, seeds int) Table {
 }
 
 func classifiedSeeds(rows []*Classified, n Network) Table {
-	t := Table{Name: n.Name + "-seeds", Title: n.Name + ", every training", Head: "method", Detail: true, Columns: []Column{{Name: "seed"}}}
+	t := Table{Name: n.Name + "-seeds", Title: n.Name + ", every training", Head: "method", Detail: true,
+		Columns: []Column{{Name: "seed"}}}
 	t.Columns = append(t.Columns, columns(table3Columns)...)
 	t.Columns = append(t.Columns, Column{Name: "s", Means: "seconds of training on one thread", Digits: 1})
 	for _, c := range rows {
@@ -182,7 +206,8 @@ func paperTables3() (tables []Table) {
 		}
 		for _, m := range networkMethods {
 			if p, ok := printed[m.Name]; ok {
-				t.Rows = append(t.Rows, Row{m.Name, []Cell{Number(p.auc), Number(p.precision), Number(p.recall), Number(p.f1), Number(p.thresholdedAP)}})
+				t.Rows = append(t.Rows, Row{m.Name, []Cell{Number(p.auc), Number(p.precision), Number(p.recall),
+					Number(p.f1), Number(p.thresholdedAP)}})
 			}
 		}
 		tables = append(tables, t)
@@ -205,7 +230,8 @@ func (l *lab) table3Findings(rows []*Classified, n Network) []Finding {
 		return xs
 	}
 	auc := func(c *Classified) Mark { return c.AUC }
-	comparable := Finding{Claim: n.Name + ": corrected methods classify observed links as well as naive does, to a point of AUC", Verdict: Reproduced}
+	comparable := Finding{Claim: n.Name + ": corrected methods classify observed links as well as naive does, " +
+		"to a point of AUC", Verdict: Reproduced}
 	worse := 0
 	var words []string
 	for _, m := range corrected {
@@ -222,7 +248,8 @@ func (l *lab) table3Findings(rows []*Classified, n Network) []Finding {
 	}
 	comparable.Words = "AUC of ŷ against naive, in points: " + strings.Join(words, ", ") + "."
 
-	weighted := Finding{Claim: n.Name + ": R_w, R_PU and R_AP classify observed links better than MLE, by a tenth of a point of AUC"}
+	weighted := Finding{Claim: n.Name + ": R_w, R_PU and R_AP classify observed links better than MLE, by a " +
+		"tenth of a point of AUC"}
 	better := 0
 	words = nil
 	for _, m := range []Method{rw, pu, ap} {
@@ -253,6 +280,7 @@ func (l *lab) table3Findings(rows []*Classified, n Network) []Finding {
 		}
 	}
 	trap.Verdict = [...]Verdict{Missed, Partly, Met}[helps]
-	trap.Words = fmt.Sprintf("naive-field against naive %s ± %s AUC points; bayes by π̂ŷ against bayes by ŷ %s ± %s.", signed(field, 2), decimal(fieldSD, 2), signed(product, 2), decimal(productSD, 2))
+	trap.Words = fmt.Sprintf("naive-field against naive %s ± %s AUC points; bayes by π̂ŷ against bayes by ŷ %s ± %s.",
+		signed(field, 2), decimal(fieldSD, 2), signed(product, 2), decimal(productSD, 2))
 	return []Finding{comparable, weighted, trap, l.scaleFinding(n)}
 }

@@ -20,8 +20,10 @@ var table4 = Study{
 
 // paperTable4 is the paper's Table 4, by dataset: recall@100 in percent, mean rank, entropy@100 of true positives.
 var paperTable4 = [2]map[string][3]float64{
-	{"naive": {24.39, 2247.27, 1.65}, "mle": {24.70, 2891.40, 1.73}, "rw": {25.03, 2836.73, 1.74}, "pu": {24.61, 2875.13, 1.73}, "ap": {26.66, 2425.51, 1.71}},
-	{"naive": {6.32, 10170.26, 1.06}, "mle": {6.07, 10731.88, 1.08}, "rw": {6.30, 10873.19, 1.12}, "pu": {5.92, 10717.06, 1.08}, "ap": {5.99, 10801.11, 1.10}},
+	{"naive": {24.39, 2247.27, 1.65}, "mle": {24.70, 2891.40, 1.73}, "rw": {25.03, 2836.73, 1.74},
+		"pu": {24.61, 2875.13, 1.73}, "ap": {26.66, 2425.51, 1.71}},
+	{"naive": {6.32, 10170.26, 1.06}, "mle": {6.07, 10731.88, 1.08}, "rw": {6.30, 10873.19, 1.12},
+		"pu": {5.92, 10717.06, 1.08}, "ap": {5.99, 10801.11, 1.10}},
 }
 
 // firstRanked is the length of a list of recommendations.
@@ -67,12 +69,18 @@ const (
 )
 
 var table4Columns = []column[*Ranks]{
-	{Column{Name: "recall", Means: "share of a source's links among its first 100, %", Digits: 2, Better: "higher"}, 100, func(r *Ranks) Mark { return r.Values[atRecall] }},
-	{Column{Name: "mean rank", Means: "of a source's links among all candidates", Digits: 0, Better: "lower"}, 1, func(r *Ranks) Mark { return r.Values[atMeanRank] }},
-	{Column{Name: "MRR", Means: "reciprocal rank of a source's best link, %", Digits: 2, Better: "higher"}, 100, func(r *Ranks) Mark { return r.Values[atMRR] }},
-	{Column{Name: "entropy", Means: "of the fields of links among the first 100, nats", Digits: 3, Better: "higher"}, 1, func(r *Ranks) Mark { return r.Values[atEntropy] }},
-	{Column{Name: "cross recall", Means: "the recall of links between two fields alone, %", Digits: 2, Better: "higher"}, 100, func(r *Ranks) Mark { return r.Values[atCrossRecall] }},
-	{Column{Name: "cross share", Means: "share of the first 100 that is of another field than the source, %", Digits: 1}, 100, func(r *Ranks) Mark { return r.Values[atCrossShare] }},
+	{Column{Name: "recall", Means: "share of a source's links among its first 100, %", Digits: 2, Better: "higher"},
+		100, func(r *Ranks) Mark { return r.Values[atRecall] }},
+	{Column{Name: "mean rank", Means: "of a source's links among all candidates", Digits: 0, Better: "lower"}, 1,
+		func(r *Ranks) Mark { return r.Values[atMeanRank] }},
+	{Column{Name: "MRR", Means: "reciprocal rank of a source's best link, %", Digits: 2, Better: "higher"}, 100,
+		func(r *Ranks) Mark { return r.Values[atMRR] }},
+	{Column{Name: "entropy", Means: "of the fields of links among the first 100, nats", Digits: 3, Better: "higher"},
+		1, func(r *Ranks) Mark { return r.Values[atEntropy] }},
+	{Column{Name: "cross recall", Means: "the recall of links between two fields alone, %", Digits: 2,
+		Better: "higher"}, 100, func(r *Ranks) Mark { return r.Values[atCrossRecall] }},
+	{Column{Name: "cross share", Means: "share of the first 100 that is of another field than the source, %",
+		Digits: 1}, 100, func(r *Ranks) Mark { return r.Values[atCrossShare] }},
 }
 
 func runTable4(ctx context.Context, l *lab) (*Result, error) {
@@ -95,24 +103,27 @@ func runTable4(ctx context.Context, l *lab) (*Result, error) {
 				}
 				var own []*Ranks
 				for _, b := range by {
-					own = append(own, &Ranks{Network: n.Name, Seed: seed, Method: m, By: b, Sources: len(d.candidates.Sources())})
+					own = append(own, &Ranks{Network: n.Name, Seed: seed, Method: m, By: b,
+						Sources: len(d.candidates.Sources())})
 				}
 				all = append(all, own...)
 				cost := float64(len(d.candidates.Sources())) * float64(n.Graph.Len()) * 1e-8
-				tasks = append(tasks, task{name: fmt.Sprintf("%s, %s, seed %d, ranking", m.Name, n.Name, seed), cost: cost, do: func(ctx context.Context) error {
-					began := time.Now()
-					standings, err := d.candidates.Rank(ctx, f.judge, evaluate.RankSettings{By: by, First: firstRanked, Threads: 1})
-					if err != nil {
-						return err
-					}
-					for k, s := range standings {
-						own[k].Seconds = time.Since(began).Seconds()
-						if err := own[k].measure(s, d); err != nil {
+				tasks = append(tasks, task{name: fmt.Sprintf("%s, %s, seed %d, ranking", m.Name, n.Name, seed),
+					cost: cost, do: func(ctx context.Context) error {
+						began := time.Now()
+						standings, err := d.candidates.Rank(ctx, f.judge,
+							evaluate.RankSettings{By: by, First: firstRanked, Threads: 1})
+						if err != nil {
 							return err
 						}
-					}
-					return nil
-				}})
+						for k, s := range standings {
+							own[k].Seconds = time.Since(began).Seconds()
+							if err := own[k].measure(s, d); err != nil {
+								return err
+							}
+						}
+						return nil
+					}})
 			}
 		}
 	}
@@ -120,8 +131,14 @@ func runTable4(ctx context.Context, l *lab) (*Result, error) {
 		return nil, err
 	}
 	r := &Result{Warnings: l.networkFailures(), Setting: append(l.networkSetting(),
-		"Every held-out source ranks all its candidates, by ŷ and by π̂ŷ: with an order those before it, without one all other nodes. Metrics are means over sources; entropy over those with a link among their first 100; cross recall over those with a link to another field. Equal scores rank by node number.",
-		"Differences from naive have intervals of 95% from 1000 draws of sources, the same for both; a source's values are means over the seeds first. They say what other sources could have shown, the models taken as they are: what another seed would have trained they do not know, so that a claim must also hold in every seed.",
+		"Every held-out source ranks all its candidates, by ŷ and by π̂ŷ: with an order those before it, "+
+			"without one all other nodes. Metrics are means over sources; entropy over those with a link among "+
+			"their first 100; cross recall over those with a link to another field. Equal scores rank by "+
+			"node number.",
+		"Differences from naive have intervals of 95% from 1000 draws of sources, the same for both; a source's "+
+			"values are means over the seeds first. They say what other sources could have shown, the models "+
+			"taken as they are: what another seed would have trained they do not know, so that a claim must "+
+			"also hold in every seed.",
 	)}
 	rows := &Table4Rows{Ranks: all}
 	for _, n := range l.Networks {
@@ -130,7 +147,8 @@ func runTable4(ctx context.Context, l *lab) (*Result, error) {
 			return nil, err
 		}
 		rows.Compared = append(rows.Compared, compared...)
-		r.Tables = append(r.Tables, l.ranksTable(all, n), differenceTable(compared, n), l.exposureTable(n), ranksSeeds(all, n))
+		r.Tables = append(r.Tables, l.ranksTable(all, n), differenceTable(compared, n), l.exposureTable(n),
+			ranksSeeds(all, n))
 		r.Figures = append(r.Figures, differenceFigure(compared, n))
 		r.Findings = append(r.Findings, l.table4Findings(compared, n)...)
 	}
@@ -155,7 +173,10 @@ func (r *Ranks) measure(s evaluate.Standing, d *drawn) error {
 		{atRecall, s.Ranking, func(one evaluate.Ranking) (float64, error) { return one.Recall(firstRanked) }},
 		{atMeanRank, s.Ranking, evaluate.Ranking.MeanRank},
 		{atMRR, s.Ranking, evaluate.Ranking.MRR},
-		{atEntropy, s.Ranking, func(one evaluate.Ranking) (float64, error) { return one.FieldEntropy(fields, firstRanked) }},
+		{atEntropy, s.Ranking, func(one evaluate.Ranking) (float64, error) {
+			return one.FieldEntropy(fields,
+				firstRanked)
+		}},
 		{atCrossRecall, across, func(one evaluate.Ranking) (float64, error) { return one.Recall(firstRanked) }},
 	} {
 		var err error
@@ -236,7 +257,8 @@ func (l *lab) compare(all []*Ranks, n Network) ([]*Compared, error) {
 					c.Higher[metric]++
 				}
 			}
-			d, err := evaluate.PairedBootstrap(l.overSeeds(rows, metric, n.Graph.Len()), l.overSeeds(base, metric, n.Graph.Len()), .95, 1000, 1)
+			d, err := evaluate.PairedBootstrap(l.overSeeds(rows, metric, n.Graph.Len()),
+				l.overSeeds(base, metric, n.Graph.Len()), .95, 1000, 1)
 			if err != nil {
 				return nil, fmt.Errorf("%s, %s: %w", line.name(), table4Columns[metric].Name, err)
 			}
@@ -260,18 +282,21 @@ func (l *lab) ranksTable(all []*Ranks, n Network) Table {
 
 // worded writes a difference with its interval, such as +1.25 (+0.31, +2.20).
 func worded(d evaluate.Difference, scale float64, digits int) string {
-	return fmt.Sprintf("%s (%s, %s)", signed(scale*d.Mean, digits), signed(scale*d.Lower, digits), signed(scale*d.Upper, digits))
+	return fmt.Sprintf("%s (%s, %s)", signed(scale*d.Mean, digits), signed(scale*d.Lower, digits),
+		signed(scale*d.Upper, digits))
 }
 
 func differenceTable(compared []*Compared, n Network) Table {
-	t := Table{Name: n.Name + "-differences", Title: n.Name + ": differences from naive, with intervals of 95% over sources", Head: "ranked by ŷ of"}
+	t := Table{Name: n.Name + "-differences", Title: n.Name +
+		": differences from naive, with intervals of 95% over sources", Head: "ranked by ŷ of"}
 	t.Columns = append(t.Columns, columns(table4Columns)...)
 	for _, c := range compared {
 		row := Row{Name: c.name()}
 		for k, d := range c.Differences {
 			scale := table4Columns[k].scale
 			row.Cells = append(row.Cells, Worded(worded(d, scale, table4Columns[k].Digits),
-				Part{"value", Mark(scale * d.Mean)}, Part{"lower", Mark(scale * d.Lower)}, Part{"upper", Mark(scale * d.Upper)}))
+				Part{"value", Mark(scale * d.Mean)}, Part{"lower", Mark(scale * d.Lower)},
+				Part{"upper", Mark(scale * d.Upper)}))
 		}
 		t.Rows = append(t.Rows, row)
 	}
@@ -279,9 +304,11 @@ func differenceTable(compared []*Compared, n Network) Table {
 }
 
 func ranksSeeds(all []*Ranks, n Network) Table {
-	t := Table{Name: n.Name + "-seeds", Title: n.Name + ", every ranking", Head: "ranked by ŷ of", Detail: true, Columns: []Column{{Name: "seed"}}}
+	t := Table{Name: n.Name + "-seeds", Title: n.Name + ", every ranking", Head: "ranked by ŷ of", Detail: true,
+		Columns: []Column{{Name: "seed"}}}
 	t.Columns = append(t.Columns, columns(table4Columns)...)
-	t.Columns = append(t.Columns, Column{Name: "s", Means: "seconds of ranking by all scores, on one thread", Digits: 1})
+	t.Columns = append(t.Columns, Column{Name: "s", Means: "seconds of ranking by all scores, on one thread",
+		Digits: 1})
 	for _, line := range lines(n) {
 		for _, r := range ranksBy(all, n, line.Method, line.By) {
 			row := Row{line.name(), []Cell{Number(float64(r.Seed))}}
@@ -294,14 +321,16 @@ func ranksSeeds(all []*Ranks, n Network) Table {
 
 // differenceFigure shows recall, of all links and of those between two fields, against naive.
 func differenceFigure(compared []*Compared, n Network) Figure {
-	f := Figure{Name: n.Name + "-recall", Title: n.Name + ": recall@100 against naive", Intervals: &Intervals{XTitle: "points", Digits: 2}}
+	f := Figure{Name: n.Name + "-recall", Title: n.Name + ": recall@100 against naive",
+		Intervals: &Intervals{XTitle: "points", Digits: 2}}
 	for _, group := range []struct {
 		name string
 		at   int
 	}{{"all links", atRecall}, {"links between two fields", atCrossRecall}} {
 		for _, c := range compared {
 			d := c.Differences[group.at]
-			f.Intervals.Rows = append(f.Intervals.Rows, Interval{Name: c.name(), Group: group.name, Estimate: Mark(100 * d.Mean), Low: Mark(100 * d.Lower), High: Mark(100 * d.Upper)})
+			f.Intervals.Rows = append(f.Intervals.Rows, Interval{Name: c.name(), Group: group.name,
+				Estimate: Mark(100 * d.Mean), Low: Mark(100 * d.Lower), High: Mark(100 * d.Upper)})
 		}
 	}
 	return f
@@ -346,7 +375,9 @@ func (l *lab) table4Findings(compared []*Compared, n Network) []Finding {
 			if holds(c) {
 				kept++
 			}
-			words = append(words, fmt.Sprintf("%s %s, higher in %d of %d seeds", m.Name, worded(c.Differences[metric], table4Columns[metric].scale, table4Columns[metric].Digits), c.Higher[metric], c.Seeds))
+			words = append(words, fmt.Sprintf("%s %s, higher in %d of %d seeds", m.Name,
+				worded(c.Differences[metric], table4Columns[metric].scale, table4Columns[metric].Digits),
+				c.Higher[metric], c.Seeds))
 		}
 		if kept == len(methods) {
 			f.Verdict = Reproduced
@@ -360,9 +391,12 @@ func (l *lab) table4Findings(compared []*Compared, n Network) []Finding {
 		return func(c *Compared) bool { return c.Differences[metric].Lower > 0 && c.Higher[metric] == c.Seeds }
 	}
 	found := []Finding{
-		claim("corrected ŷ finds as many observed links as naive, to a point of recall@100 in the mean", corrected, evaluate.ByRelevance, atRecall, func(c *Compared) bool { return c.Differences[atRecall].Mean > -.01 }),
-		claim("corrected ŷ finds links of more fields: a higher entropy@100 of true positives", corrected, evaluate.ByRelevance, atEntropy, higher(atEntropy)),
-		claim("corrected ŷ finds more links between two fields", corrected, evaluate.ByRelevance, atCrossRecall, higher(atCrossRecall)),
+		claim("corrected ŷ finds as many observed links as naive, to a point of recall@100 in the mean", corrected,
+			evaluate.ByRelevance, atRecall, func(c *Compared) bool { return c.Differences[atRecall].Mean > -.01 }),
+		claim("corrected ŷ finds links of more fields: a higher entropy@100 of true positives", corrected,
+			evaluate.ByRelevance, atEntropy, higher(atEntropy)),
+		claim("corrected ŷ finds more links between two fields", corrected, evaluate.ByRelevance, atCrossRecall,
+			higher(atCrossRecall)),
 	}
 	trap := func(c *Compared, what string) Finding {
 		f := Finding{Claim: n.Name + ": " + what, Verdict: Missed}
@@ -378,11 +412,14 @@ func (l *lab) table4Findings(compared []*Compared, n Network) []Finding {
 		case wins || loses:
 			f.Verdict = Partly
 		}
-		f.Words = fmt.Sprintf("Against naive, in points: recall@100 %s, between two fields %s; share of another field among the first 100 %s.",
-			worded(c.Differences[atRecall], 100, 2), worded(c.Differences[atCrossRecall], 100, 2), worded(c.Differences[atCrossShare], 100, 1))
+		f.Words = fmt.Sprintf("Against naive, in points: recall@100 %s, between two fields %s; share of another "+
+			"field among the first 100 %s.",
+			worded(c.Differences[atRecall], 100, 2), worded(c.Differences[atCrossRecall], 100, 2),
+			worded(c.Differences[atCrossShare], 100, 1))
 		return f
 	}
-	learning := Finding{Claim: n.Name + ": a model that learned from links finds more of them than the cosine of the texts", Verdict: Missed}
+	learning := Finding{Claim: n.Name + ": a model that learned from links finds more of them than the cosine " +
+		"of the texts", Verdict: Missed}
 	if c := find(cosine, evaluate.ByRelevance); c != nil {
 		switch d := c.Differences[atRecall]; {
 		case d.Upper < 0 && c.Higher[atRecall] == 0:
@@ -390,10 +427,12 @@ func (l *lab) table4Findings(compared []*Compared, n Network) []Finding {
 		case d.Mean < 0:
 			learning.Verdict = Partly
 		}
-		learning.Words = fmt.Sprintf("cosine against naive, in points: recall@100 %s, between two fields %s.", worded(c.Differences[atRecall], 100, 2), worded(c.Differences[atCrossRecall], 100, 2))
+		learning.Words = fmt.Sprintf("cosine against naive, in points: recall@100 %s, between two fields %s.",
+			worded(c.Differences[atRecall], 100, 2), worded(c.Differences[atCrossRecall], 100, 2))
 	}
 	return append(found, learning,
-		trap(find(naiveField, evaluate.ByRelevance), "naive-field finds more observed links, and fewer between two fields"),
+		trap(find(naiveField, evaluate.ByRelevance),
+			"naive-field finds more observed links, and fewer between two fields"),
 		trap(find(bayes, evaluate.BySeen), "to rank by π̂ŷ of bayes does the same"),
 		l.scaleFinding(n))
 }

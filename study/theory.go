@@ -39,10 +39,12 @@ type theorySize struct {
 
 func (l *lab) theorySize() theorySize {
 	if l.Quick {
-		return theorySize{pairs: 60, draws: 400, conditions: 20, repetitions: 3, recommended: []int{1000, 1_000_000}, rounds: 6, skews: 200, categories: []int{4, 20}}
+		return theorySize{pairs: 60, draws: 400, conditions: 20, repetitions: 3, recommended: []int{1000, 1_000_000},
+			rounds: 6, skews: 200, categories: []int{4, 20}}
 	}
 	return theorySize{pairs: 400, draws: 20_000, conditions: 500, repetitions: 20,
-		recommended: []int{1000, 10_000, 100_000, 1_000_000}, rounds: 20, skews: 10_000, categories: []int{4, 8, 16, 32, 64}}
+		recommended: []int{1000, 10_000, 100_000, 1_000_000}, rounds: 20, skews: 10_000,
+		categories: []int{4, 8, 16, 32, 64}}
 }
 
 // runTheory draws what the paper proves.
@@ -74,7 +76,8 @@ func runTheory(ctx context.Context, l *lab) (*Result, error) {
 	var rows []TheoryRow
 	r := &Result{Setting: []string{
 		fmt.Sprintf("Lemmas: %d pairs with random π, y, π̂ and ŷ, %d draws of all links.", size.pairs, size.draws),
-		fmt.Sprintf("Feedback process: %d repetitions of %d rounds. One round of it: %d draws.", size.repetitions, size.rounds, size.skews),
+		fmt.Sprintf("Feedback process: %d repetitions of %d rounds. One round of it: %d draws.", size.repetitions,
+			size.rounds, size.skews),
 		fmt.Sprintf("Everything follows from seed %d.", l.Seeds[0]),
 	}}
 	for _, name := range []string{"lemmas", "limit", "correction", "bound", "corollary"} {
@@ -138,7 +141,8 @@ func (l *lab) lemmaPart(ctx context.Context, size theorySize) (*Result, error) {
 		e := risk.Estimator{Scheme: scheme.scheme, Loss: risk.ZeroOne{}}
 		for o := range adds[s] {
 			for k, b := range beliefs {
-				adds[s][o] = append(adds[s][o], e.Risk(risk.Observation{Linked: o == 1}.WithRelevance(truths[k].Link), b)/float64(size.pairs))
+				adds[s][o] = append(adds[s][o], e.Risk(risk.Observation{Linked: o == 1}.WithRelevance(truths[k].Link),
+					b)/float64(size.pairs))
 			}
 		}
 	}
@@ -165,10 +169,12 @@ func (l *lab) lemmaPart(ctx context.Context, size theorySize) (*Result, error) {
 			draws[s] = append(draws[s], x)
 		}
 	}
-	table := Table{Name: "lemmas", Title: "Bias and variance of the risks under the 0–1 loss", Head: "risk", Columns: []Column{
-		{Name: "bias", Means: "by the lemma", Digits: 5}, {Name: "drawn", Means: "bias over the draws", Digits: 5},
-		{Name: "variance ·10⁶", Means: "by the lemma", Digits: 2}, {Name: "drawn ·10⁶", Means: "variance over the draws", Digits: 2},
-	}}
+	table := Table{Name: "lemmas", Title: "Bias and variance of the risks under the 0–1 loss", Head: "risk",
+		Columns: []Column{
+			{Name: "bias", Means: "by the lemma", Digits: 5}, {Name: "drawn", Means: "bias over the draws", Digits: 5},
+			{Name: "variance ·10⁶", Means: "by the lemma", Digits: 2},
+			{Name: "drawn ·10⁶", Means: "variance over the draws", Digits: 2},
+		}}
 	var rows []TheoryRow
 	all := true
 	variances := map[string]float64{}
@@ -182,27 +188,34 @@ func (l *lab) lemmaPart(ctx context.Context, size theorySize) (*Result, error) {
 		variances[scheme.name] = exact.Variance
 		// Over many pairs a risk is nearly normal, and a variance then has a standard error of √(2/n).
 		bias := TheoryRow{"lemmas", "bias of " + scheme.name, exact.Bias, mean - truth, sd / math.Sqrt(n), true}
-		spread := TheoryRow{"lemmas", "variance of " + scheme.name, exact.Variance, sd * sd, sd * sd * math.Sqrt(2/n), true}
+		spread := TheoryRow{"lemmas", "variance of " + scheme.name, exact.Variance, sd * sd, sd * sd * math.Sqrt(2/n),
+			true}
 		for _, r := range []*TheoryRow{&bias, &spread} {
 			r.Holds = math.Abs(r.Formula-r.Simulated) < 4*r.Error
 			all = all && r.Holds
 			rows = append(rows, *r)
 		}
-		table.Rows = append(table.Rows, Row{scheme.name, []Cell{Number(exact.Bias), Number(mean - truth), Number(1e6 * exact.Variance), Number(1e6 * sd * sd)}})
+		table.Rows = append(table.Rows, Row{scheme.name, []Cell{Number(exact.Bias), Number(mean - truth),
+			Number(1e6 * exact.Variance), Number(1e6 * sd * sd)}})
 	}
-	ordered := variances["R_AP"] < variances["naive"] && variances["R_AP"] <= variances["R_w"] && variances["R_w"] <= variances["R_PU"]
+	ordered := variances["R_AP"] < variances["naive"] && variances["R_AP"] <= variances["R_w"] &&
+		variances["R_w"] <= variances["R_PU"]
 	lower, tried, err := lowerBias(rng, size.conditions)
 	if err != nil {
 		return nil, err
 	}
 	return &Result{Rows: rows, Tables: []Table{table}, Findings: []Finding{
 		{"the lemmas give the bias and variance of naive, R_w, R_PU and R_AP", settled(all),
-			fmt.Sprintf("%d of the eight numbers are within four standard errors of %d draws.", holding(rows), size.draws)},
+			fmt.Sprintf("%d of the eight numbers are within four standard errors of %d draws.", holding(rows),
+				size.draws)},
 		{"Var(AP) < Var(naive) and Var(AP) ≤ Var(w) ≤ Var(PU)", settled(ordered),
-			fmt.Sprintf("The variances are %.3g (AP), %.3g (naive), %.3g (w) and %.3g (PU). The paper writes < throughout; where every ô is alike two of them are equal.",
+			fmt.Sprintf("The variances are %.3g (AP), %.3g (naive), %.3g (w) and %.3g (PU). The paper writes < "+
+				"throughout; where every ô is alike two of them are equal.",
 				variances["R_AP"], variances["naive"], variances["R_w"], variances["R_PU"])},
-		{"π/(2−π) < π̂ < 1 gives R_w and R_PU a lower bias than naive, where no link is predicted", settled(lower == tried),
-			fmt.Sprintf("It does in %d of %d random sets of estimates. (The appendix prints 2/(2−π), which no π̂ can be above.)", lower, tried)},
+		{"π/(2−π) < π̂ < 1 gives R_w and R_PU a lower bias than naive, where no link is predicted",
+			settled(lower == tried),
+			fmt.Sprintf("It does in %d of %d random sets of estimates. (The appendix prints 2/(2−π), which no "+
+				"π̂ can be above.)", lower, tried)},
 	}}, nil
 }
 
@@ -215,7 +228,8 @@ func lowerBias(rng *rand.Rand, sets int) (lower, tried int, err error) {
 			pi := .05 + .9*rng.Float64()
 			truths[k] = risk.Truth{Propensity: pi, Link: rng.Float64()}
 			low := risk.LowestPropensity(pi)
-			if beliefs[k], err = risk.FromProbabilities(.49*rng.Float64(), low+(1-low)*(.001+.998*rng.Float64())); err != nil {
+			if beliefs[k], err = risk.FromProbabilities(.49*rng.Float64(), low+
+				(1-low)*(.001+.998*rng.Float64())); err != nil {
 				return 0, 0, err
 			}
 		}
@@ -238,10 +252,12 @@ func lowerBias(rng *rand.Rand, sets int) (lower, tried int, err error) {
 // limitPart compares κ⁽ᵗ⁾ with 1 − 1/(1+cᵗ).
 func (l *lab) limitPart(ctx context.Context, size theorySize) (*Result, error) {
 	p := loop.Process{Propensity: []float64{.6, .5}, Link: []float64{.5, .5}} // c = 1.2
-	table := Table{Name: "limit", Title: "κ⁽ᵗ⁾ of the naive process against 1 − 1/(1+cᵗ), c = 1.2", Head: "n", Columns: []Column{
-		{Name: "mean diff.", Means: "mean absolute difference over rounds and repetitions", Digits: 5, Better: "lower"},
-		{Name: "largest diff.", Means: "over rounds and repetitions", Digits: 5, Better: "lower"},
-	}}
+	table := Table{Name: "limit", Title: "κ⁽ᵗ⁾ of the naive process against 1 − 1/(1+cᵗ), c = 1.2", Head: "n",
+		Columns: []Column{
+			{Name: "mean diff.", Means: "mean absolute difference over rounds and repetitions", Digits: 5,
+				Better: "lower"},
+			{Name: "largest diff.", Means: "over rounds and repetitions", Digits: 5, Better: "lower"},
+		}}
 	lines := &Lines{XTitle: "round", YTitle: "κ_vw"}
 	limit := Line{Name: "1 − 1/(1+cᵗ)"}
 	for t := 1; t <= size.rounds; t++ {
@@ -254,7 +270,8 @@ func (l *lab) limitPart(ctx context.Context, size theorySize) (*Result, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		line := Line{Name: fmt.Sprintf("n = %d", n), X: limit.X, Y: make(Numbers, size.rounds), Low: make(Numbers, size.rounds), High: make(Numbers, size.rounds)}
+		line := Line{Name: fmt.Sprintf("n = %d", n), X: limit.X, Y: make(Numbers, size.rounds),
+			Low: make(Numbers, size.rounds), High: make(Numbers, size.rounds)}
 		var sum, largest float64
 		for t := range size.rounds {
 			line.Low[t] = 1
@@ -278,14 +295,19 @@ func (l *lab) limitPart(ctx context.Context, size theorySize) (*Result, error) {
 		lines.Series = append(lines.Series, line)
 		table.Rows = append(table.Rows, Row{fmt.Sprint(n), []Cell{Number(mean), Number(largest)}})
 		end := size.rounds - 1
-		rows = append(rows, TheoryRow{"limit", fmt.Sprintf("n = %d, round %d", n, size.rounds), limit.Y[end], line.Y[end], largest, largest < .01})
+		rows = append(rows, TheoryRow{"limit", fmt.Sprintf("n = %d, round %d", n, size.rounds), limit.Y[end],
+			line.Y[end], largest, largest < .01})
 	}
 	lines.Series = append(lines.Series, limit)
 	top := rows[len(rows)-1]
-	return &Result{Rows: rows, Tables: []Table{table}, Figures: []Figure{{Name: "limit-lines", Title: "The naive process: two categories alike but for exposure", Lines: lines}},
+	return &Result{Rows: rows, Tables: []Table{table},
+		Figures: []Figure{{Name: "limit-lines", Title: "The naive process: two categories alike but for exposure",
+			Lines: lines}},
 		Findings: []Finding{{"κ_vw⁽ᵗ⁾ → 1 − 1/(1+cᵗ) as n grows", settled(falls && top.Holds),
-			fmt.Sprintf("The largest difference in %d rounds is %.4f at n = %d (.01 was the goal); the mean difference %s.", size.rounds, top.Error, size.recommended[len(size.recommended)-1],
-				map[bool]string{true: "falls with every step of n", false: "does not fall with every step of n"}[falls])}}}, nil
+			fmt.Sprintf("The largest difference in %d rounds is %.4f at n = %d (.01 was the goal); the mean "+
+				"difference %s.", size.rounds, top.Error, size.recommended[len(size.recommended)-1],
+				map[bool]string{true: "falls with every step of n",
+					false: "does not fall with every step of n"}[falls])}}}, nil
 }
 
 // correctionPart follows a category that is seen less, one that is also less relevant, and what stops
@@ -293,10 +315,12 @@ func (l *lab) limitPart(ctx context.Context, size theorySize) (*Result, error) {
 func (l *lab) correctionPart(_ context.Context, size theorySize) (*Result, error) {
 	n := size.recommended[len(size.recommended)-1]
 	lines := &Lines{XTitle: "round", YTitle: "κ_vw"}
-	table := Table{Name: "correction", Title: fmt.Sprintf("Share κ_vw of the category that is shown more, n = %d", n), Head: "process", Columns: []Column{
-		{Name: "round 1", Digits: 3}, {Name: fmt.Sprintf("round %d", size.rounds), Digits: 3}, {Name: "limit", Means: "1 − 1/(1+cᵗ) in that round", Digits: 3},
-		{Name: "relevance", Means: "share by relevance alone, y_v/(y_v+y_w)", Digits: 3},
-	}}
+	table := Table{Name: "correction", Title: fmt.Sprintf("Share κ_vw of the category that is shown more, n = %d", n),
+		Head: "process", Columns: []Column{
+			{Name: "round 1", Digits: 3}, {Name: fmt.Sprintf("round %d", size.rounds), Digits: 3},
+			{Name: "limit", Means: "1 − 1/(1+cᵗ) in that round", Digits: 3},
+			{Name: "relevance", Means: "share by relevance alone, y_v/(y_v+y_w)", Digits: 3},
+		}}
 	var rows []TheoryRow
 	ends := make([]float64, 0, 5)
 	holds := true
@@ -306,9 +330,12 @@ func (l *lab) correctionPart(_ context.Context, size theorySize) (*Result, error
 	}{
 		{"naive, y alike", loop.Process{Propensity: []float64{.8, .2}, Link: []float64{.5, .5}}},
 		{"corrected, y alike", loop.Process{Propensity: []float64{.8, .2}, Link: []float64{.5, .5}, Corrected: true}},
-		{"corrected, y 1.2 times", loop.Process{Propensity: []float64{.8, .2}, Link: []float64{.6, .5}, Corrected: true}},
-		{"shown only, y 1.2 times", loop.Process{Propensity: []float64{.8, .2}, Link: []float64{.6, .5}, ShownOnly: true}},
-		{"corrected, shown only, y 1.2 times", loop.Process{Propensity: []float64{.8, .2}, Link: []float64{.6, .5}, Corrected: true, ShownOnly: true}},
+		{"corrected, y 1.2 times", loop.Process{Propensity: []float64{.8, .2}, Link: []float64{.6, .5},
+			Corrected: true}},
+		{"shown only, y 1.2 times", loop.Process{Propensity: []float64{.8, .2}, Link: []float64{.6, .5},
+			ShownOnly: true}},
+		{"corrected, shown only, y 1.2 times", loop.Process{Propensity: []float64{.8, .2}, Link: []float64{.6, .5},
+			Corrected: true, ShownOnly: true}},
 	} {
 		line := Line{Name: c.name}
 		shares, err := c.process.Run(n, size.rounds, l.stream(uint64(k+10)))
@@ -331,24 +358,34 @@ func (l *lab) correctionPart(_ context.Context, size theorySize) (*Result, error
 		row := TheoryRow{"correction", c.name, formula, end, largest, largest < .01}
 		holds = holds && row.Holds
 		rows = append(rows, row)
-		table.Rows = append(table.Rows, Row{c.name, []Cell{Number(line.Y[0]), Number(end), Number(formula), Number(y[0] / (y[0] + y[1]))}})
+		table.Rows = append(table.Rows, Row{c.name, []Cell{Number(line.Y[0]), Number(end), Number(formula),
+			Number(y[0] / (y[0] + y[1]))}})
 		lines.Series = append(lines.Series, line)
 	}
-	return &Result{Rows: rows, Tables: []Table{table}, Figures: []Figure{{Name: "correction-lines", Title: "What the correction stops, and what it does not", Lines: lines}},
+	return &Result{Rows: rows, Tables: []Table{table},
+		Figures: []Figure{{Name: "correction-lines", Title: "What the correction stops, and what it does not",
+			Lines: lines}},
 		Findings: []Finding{
 			{"corrected for exposure, κ_vw⁽ᵗ⁾ → 1 − 1/(1+cᵗ) with c = y_v/y_w", settled(holds),
-				fmt.Sprintf("%d of five processes are within .01 of their limits in every round. Equally relevant categories have %.3f in round %d, naive %.3f.", holding(rows), ends[1], size.rounds, ends[0])},
+				fmt.Sprintf("%d of five processes are within .01 of their limits in every round. Equally "+
+					"relevant categories have %.3f in round %d, naive %.3f.", holding(rows), ends[1], size.rounds,
+					ends[0])},
 			{"accounting for exposure ends the feedback loop", Partly,
-				fmt.Sprintf("Only the part that exposure feeds. The estimate κ_v·y_v still carries the category's own share along: of two categories of which one is 1.2 times as relevant, that one has %.2f in round %d where relevance would give .55. Counting only what was shown stops it: %.3f.",
+				fmt.Sprintf("Only the part that exposure feeds. The estimate κ_v·y_v still carries the "+
+					"category's own share along: of two categories of which one is 1.2 times as relevant, that "+
+					"one has %.2f in round %d where relevance would give .55. Counting only what was shown "+
+					"stops it: %.3f.",
 					ends[2], size.rounds, ends[4])},
 		}}, nil
 }
 
 // boundPart compares P(every ratio skews further) with its bound, corrected and as printed.
 func (l *lab) boundPart(ctx context.Context, size theorySize) (*Result, error) {
-	table := Table{Name: "bound", Title: "Probability that one round skews every ratio further", Head: "recommendations; q", Columns: []Column{
-		{Name: "drawn", Digits: 4}, {Name: "bound", Means: "corrected", Digits: 4}, {Name: "as printed", Means: "1 − 2C·exp(−2n[ε² + η²/C²])", Digits: 4},
-	}}
+	table := Table{Name: "bound", Title: "Probability that one round skews every ratio further",
+		Head: "recommendations; q", Columns: []Column{
+			{Name: "drawn", Digits: 4}, {Name: "bound", Means: "corrected", Digits: 4},
+			{Name: "as printed", Means: "1 − 2C·exp(−2n[ε² + η²/C²])", Digits: 4},
+		}}
 	var rows []TheoryRow
 	holds, broken, telling := true, 0, 0
 	var worst string
@@ -356,9 +393,12 @@ func (l *lab) boundPart(ctx context.Context, size theorySize) (*Result, error) {
 		counts []int
 		q      []float64
 	}{
-		{[]int{60, 40}, []float64{.8, .4}}, {[]int{600, 400}, []float64{.8, .4}}, {[]int{6000, 4000}, []float64{.8, .4}},
-		{[]int{10, 990}, []float64{.9, .5}}, {[]int{1000, 99_000}, []float64{.9, .5}}, {[]int{20, 1980}, []float64{.6, .4}},
-		{[]int{50_000, 50_000}, []float64{.55, .5}}, {[]int{3000, 3000, 3000}, []float64{.2, .5, .8}}, {[]int{2000, 8000, 90_000}, []float64{.9, .6, .3}},
+		{[]int{60, 40}, []float64{.8, .4}}, {[]int{600, 400}, []float64{.8, .4}},
+		{[]int{6000, 4000}, []float64{.8, .4}},
+		{[]int{10, 990}, []float64{.9, .5}}, {[]int{1000, 99_000}, []float64{.9, .5}},
+		{[]int{20, 1980}, []float64{.6, .4}},
+		{[]int{50_000, 50_000}, []float64{.55, .5}}, {[]int{3000, 3000, 3000}, []float64{.2, .5, .8}},
+		{[]int{2000, 8000, 90_000}, []float64{.9, .6, .3}},
 	} {
 		drawn, err := loop.SkewProbability(ctx, c.counts, c.q, size.skews, l.Seeds[0]+uint64(k), 1)
 		if err != nil {
@@ -379,7 +419,8 @@ func (l *lab) boundPart(ctx context.Context, size theorySize) (*Result, error) {
 		if p := max(b.Printed, 0); drawn < p-4*math.Sqrt(p*(1-p)/float64(size.skews))-4*row.Error-1e-9 {
 			broken++
 			if worst == "" {
-				worst = fmt.Sprintf("with %v recommendations and q = %v it promises %.4f and %.4f is drawn", c.counts, c.q, p, drawn)
+				worst = fmt.Sprintf("with %v recommendations and q = %v it promises %.4f and %.4f is drawn", c.counts,
+					c.q, p, drawn)
 			}
 		}
 		rows = append(rows, row)
@@ -388,20 +429,25 @@ func (l *lab) boundPart(ctx context.Context, size theorySize) (*Result, error) {
 	printed := Finding{"P(every ratio skews further) ≥ 1 − 2C·exp(−2n[ε² + η²/C²])", settled(broken == 0),
 		"As printed it held in every case that was drawn."}
 	if broken > 0 {
-		printed.Words = fmt.Sprintf("As printed it is wrong in %d of %d cases: %s. The proof takes q̃_v for a mean of n draws where it is one of nκ_v, and multiplies two failures' probabilities where they add; the first lemma's ε has wrong signs.",
+		printed.Words = fmt.Sprintf("As printed it is wrong in %d of %d cases: %s. The proof takes q̃_v for a "+
+			"mean of n draws where it is one of nκ_v, and multiplies two failures' probabilities where they "+
+			"add; the first lemma's ε has wrong signs.",
 			broken, len(rows), worst)
 	}
 	return &Result{Rows: rows, Tables: []Table{table}, Findings: []Finding{printed,
 		{"P(every ratio skews further) ≥ 1 − 2C·exp(−2nε²) − 2C·exp(−2nδ²), ε_v = ε/√κ_v (corrected)", settled(holds),
-			fmt.Sprintf("It held in %d of %d cases, and was above 0 in %d of them: it is far from sharp.", holding(rows), len(rows), telling)}}}, nil
+			fmt.Sprintf("It held in %d of %d cases, and was above 0 in %d of them: it is far from sharp.",
+				holding(rows), len(rows), telling)}}}, nil
 }
 
 // corollaryPart lets the number of categories grow with n in step with C³, and with C³·log C.
 func (l *lab) corollaryPart(ctx context.Context, size theorySize) (*Result, error) {
-	table := Table{Name: "corollary", Title: "Probability that every ratio skews further as categories grow in number", Head: "categories", Columns: []Column{
-		{Name: "n = 10·C³", Digits: 3}, {Name: "n = 10·C³·log C", Digits: 3},
-	}}
-	lines := &Lines{XTitle: "categories", YTitle: "P(every ratio skews further)", Series: []Line{{Name: "n = 10·C³"}, {Name: "n = 10·C³·log C"}}}
+	table := Table{Name: "corollary", Title: "Probability that every ratio skews further as categories grow in number",
+		Head: "categories", Columns: []Column{
+			{Name: "n = 10·C³", Digits: 3}, {Name: "n = 10·C³·log C", Digits: 3},
+		}}
+	lines := &Lines{XTitle: "categories", YTitle: "P(every ratio skews further)",
+		Series: []Line{{Name: "n = 10·C³"}, {Name: "n = 10·C³·log C"}}}
 	var rows []TheoryRow
 	for _, C := range size.categories {
 		cells := make([]Cell, 2)
@@ -418,7 +464,8 @@ func (l *lab) corollaryPart(ctx context.Context, size theorySize) (*Result, erro
 			cells[k] = Number(drawn)
 			s := &lines.Series[k]
 			s.X, s.Y = append(s.X, float64(C)), append(s.Y, drawn)
-			rows = append(rows, TheoryRow{"corollary", fmt.Sprintf("%d categories, %s", C, s.Name), 1, drawn, math.Sqrt(drawn * (1 - drawn) / float64(size.skews)), true})
+			rows = append(rows, TheoryRow{"corollary", fmt.Sprintf("%d categories, %s", C, s.Name), 1, drawn,
+				math.Sqrt(drawn * (1 - drawn) / float64(size.skews)), true})
 		}
 		table.Rows = append(table.Rows, Row{fmt.Sprint(C), cells})
 	}
@@ -429,8 +476,14 @@ func (l *lab) corollaryPart(ctx context.Context, size theorySize) (*Result, erro
 	if falls {
 		verdict = NotReproduced
 	}
-	return &Result{Rows: rows, Tables: []Table{table}, Figures: []Figure{{Name: "corollary-lines", Title: "The corollary: how n must grow with C", Lines: lines}},
+	return &Result{Rows: rows, Tables: []Table{table},
+		Figures: []Figure{{Name: "corollary-lines", Title: "The corollary: how n must grow with C", Lines: lines}},
 		Findings: []Finding{{"P → 1 if C³ = o(n)", verdict,
-			fmt.Sprintf("C different probabilities have two within 1/(C−1), so that ε and η shrink as C grows. With evenly spaced q and n = 10·C³ the probability goes from %.2f at C = %d to %.2f at C = %d, with n = 10·C³·log C it is %.2f and %.2f. Fixed factors do not have C³ = o(n) yet; that one which grows slower than log C fails too is an argument (C neighbours, each with a chance of failure that such a factor does not bring below 1/C), not a draw. With a factor of 40 no fall is seen up to C = 30.",
+			fmt.Sprintf("C different probabilities have two within 1/(C−1), so that ε and η shrink as C grows. "+
+				"With evenly spaced q and n = 10·C³ the probability goes from %.2f at C = %d to %.2f at C = %d, "+
+				"with n = 10·C³·log C it is %.2f and %.2f. Fixed factors do not have C³ = o(n) yet; that "+
+				"one which grows slower than log C fails too is an argument (C neighbours, each with a "+
+				"chance of failure that such a factor does not bring below 1/C), not a draw. With a "+
+				"factor of 40 no fall is seen up to C = 30.",
 				fast[0], size.categories[0], fast[end], size.categories[end], slow[0], slow[end])}}}, nil
 }

@@ -41,8 +41,9 @@ type Method struct {
 
 	Optimiser string `json:"optimiser,omitempty"` // "" means that of the preset
 
-	// Share is the weight of the risk, if the method has one, beside the likelihood: λ_R/λ_L. 0 means the preset's; that
-	// of the preset safe is a twentieth, with which most schemes come close to plain likelihood.
+	// Share is the weight of the risk, if the method has one, beside the likelihood: λ_R/λ_L. 0
+	// means the preset's; that of the preset safe is a twentieth, with which most schemes come
+	// close to plain likelihood.
 	Share float64 `json:"share,omitempty"`
 }
 
@@ -167,9 +168,11 @@ type size struct {
 }
 
 func newTrainings(o Options) *trainings {
-	s := size{nodes: 26_000, dim: 768, fields: 19, spectrum: world.TextSpectrum, pairs: 32_000, validation: 3_200, test: 100_000}
+	s := size{nodes: 26_000, dim: 768, fields: 19, spectrum: world.TextSpectrum, pairs: 32_000, validation: 3_200,
+		test: 100_000}
 	if o.Quick {
-		s = size{nodes: 1_000, dim: 16, fields: 4, spectrum: world.TextSpectrum, pairs: 4_000, validation: 400, test: 10_000}
+		s = size{nodes: 1_000, dim: 16, fields: 4, spectrum: world.TextSpectrum, pairs: 4_000, validation: 400,
+			test: 10_000}
 	}
 	t := &trainings{done: make(map[training]*Outcome), ready: make(map[subjectKey]*subject)}
 	if len(o.Networks) > 0 {
@@ -218,7 +221,8 @@ func weightsOf(ctx context.Context, g *graph.Graph, threads int) ([]float32, err
 	if err != nil {
 		return nil, err
 	}
-	r, err := fit.Fit(ctx, fit.Problem{Nodes: model.NodesOf(g), Train: pairs}, fit.Settings{Method: "naive", Seed: 1, Threads: threads}, fit.Progress{})
+	r, err := fit.Fit(ctx, fit.Problem{Nodes: model.NodesOf(g), Train: pairs},
+		fit.Settings{Method: "naive", Seed: 1, Threads: threads}, fit.Progress{})
 	if err != nil {
 		return nil, fmt.Errorf("the link model of the data: %w", err)
 	}
@@ -227,7 +231,8 @@ func weightsOf(ctx context.Context, g *graph.Graph, threads int) ([]float32, err
 
 // settings is the world of a kind and a seed.
 func (s size) settings(k subjectKey, threads int) world.Settings {
-	w := world.Settings{Nodes: s.nodes, Dim: s.dim, Fields: world.EvenFields(s.fields), Spectrum: s.spectrum, Plan: world.Saturated()}
+	w := world.Settings{Nodes: s.nodes, Dim: s.dim, Fields: world.EvenFields(s.fields), Spectrum: s.spectrum,
+		Plan: world.Saturated()}
 	if k.fields == Random {
 		w.RandomFields = true
 	} else if all := world.FieldsOfStudy(); s.fields == len(all) {
@@ -365,7 +370,8 @@ func (s *subject) make(ctx context.Context, t *trainings, threads int) error {
 			return err
 		}
 		for k, i := range samples[part].Pairs.Source {
-			s.known = append(s.known, model.Exposure{Source: i, Target: samples[part].Pairs.Target[k], Propensity: samples[part].Truth[k].Propensity})
+			s.known = append(s.known, model.Exposure{Source: i, Target: samples[part].Pairs.Target[k],
+				Propensity: samples[part].Truth[k].Propensity})
 		}
 	}
 	s.problem = fit.Problem{Nodes: model.NodesOf(w.Graph()), Train: samples[0].Pairs, Validation: samples[1].Pairs}
@@ -385,7 +391,8 @@ func (s *subject) train(ctx context.Context, m Method, preset string) (*Outcome,
 	o := &Outcome{
 		Fields: s.key.fields, Seed: s.key.seed, Method: m,
 		AUC: none, AP: none, ThresholdedAP: none, Precision: none, Recall: none, F1: none, Accuracy: none, Risk: none,
-		MeanLink: none, MeanTruth: none, PropensityError: none, WeightedError: none, Estimates: Estimates{none, none, none, none},
+		MeanLink: none, MeanTruth: none, PropensityError: none, WeightedError: none,
+		Estimates: Estimates{none, none, none, none},
 	}
 	var beliefs []risk.Belief
 	var err error
@@ -414,7 +421,8 @@ func (s *subject) truth() ([]risk.Belief, error) {
 
 // fit trains and returns what the model believes of the test pairs.
 func (s *subject) fit(ctx context.Context, m Method, preset string, o *Outcome) ([]risk.Belief, error) {
-	settings := fit.Settings{Method: m.Method, Preset: preset, Seed: s.key.seed, Threads: 1, Replicates: -1, Optimiser: m.Optimiser}
+	settings := fit.Settings{Method: m.Method, Preset: preset, Seed: s.key.seed, Threads: 1, Replicates: -1,
+		Optimiser: m.Optimiser}
 	if m.Preset != "" {
 		settings.Preset = m.Preset
 	}
@@ -444,7 +452,8 @@ func (s *subject) fit(ctx context.Context, m Method, preset string, o *Outcome) 
 	for _, w := range r.Warnings {
 		o.Warnings = append(o.Warnings, w.Message)
 	}
-	o.learned = &learned{link: r.Link.Kind(), options: r.Settings.LinkOptions, params: r.LinkParams, posterior: r.Posterior, fields: s.problem.Nodes.FieldNames[graph.UnknownField+1:]}
+	o.learned = &learned{link: r.Link.Kind(), options: r.Settings.LinkOptions, params: r.LinkParams,
+		posterior: r.Posterior, fields: s.problem.Nodes.FieldNames[graph.UnknownField+1:]}
 	if matrix, ok := r.Propensity.(*model.FieldMatrix); ok {
 		o.learned.propensity = r.PropensityParams
 		s.comparePropensities(o, matrix, r.PropensityParams)
@@ -489,7 +498,8 @@ func (s *subject) judge(o *Outcome, beliefs []risk.Belief) error {
 	var link, truth risk.Sum
 	for k, b := range beliefs {
 		scored.Scores[k] = b.Link()
-		pairs[k] = risk.Pair{Observation: s.test.Observation(k), Belief: b, Weight: 1, Source: int(s.test.Pairs.Source[k])}
+		pairs[k] = risk.Pair{Observation: s.test.Observation(k), Belief: b, Weight: 1,
+			Source: int(s.test.Pairs.Source[k])}
 		link.Add(b.Link())
 		truth.Add(s.test.Truth[k].Link)
 	}
@@ -511,13 +521,15 @@ func (s *subject) judge(o *Outcome, beliefs []risk.Belief) error {
 		return err
 	}
 	o.ThresholdedAP = Mark(thresholded)
-	o.Precision, o.Recall, o.F1, o.Accuracy = mark(confusion.Precision()), mark(confusion.Recall()), mark(confusion.F1()), mark(confusion.Accuracy())
+	o.Precision, o.Recall, o.F1, o.Accuracy = mark(confusion.Precision()), mark(confusion.Recall()),
+		mark(confusion.F1()), mark(confusion.Accuracy())
 	o.MeanLink, o.MeanTruth = Mark(link.Value()/float64(n)), Mark(truth.Value()/float64(n))
 	for _, e := range []struct {
 		scheme risk.Scheme
 		to     *Mark
 	}{
-		{risk.True{}, &o.Risk}, {risk.Naive{}, &o.Estimates.Naive}, {risk.W{}, &o.Estimates.W}, {risk.PU{}, &o.Estimates.PU}, {risk.AP{}, &o.Estimates.AP},
+		{risk.True{}, &o.Risk}, {risk.Naive{}, &o.Estimates.Naive}, {risk.W{}, &o.Estimates.W},
+		{risk.PU{}, &o.Estimates.PU}, {risk.AP{}, &o.Estimates.AP},
 	} {
 		estimate, err := risk.Estimator{Scheme: e.scheme}.Estimate(pairs)
 		*e.to = mark(estimate.Value, err)

@@ -43,14 +43,16 @@ func checkOutcomes(t *testing.T, l *lab) {
 		some := where(outcomes, func(o *Outcome) bool { return o.Fields == fields })
 		truth, without := of(some, oracle)[0], of(some, naive)[0]
 		for _, o := range some {
-			t.Logf("%s %s: AUC %.3f recall %.3f risk %.4f mean ŷ %.3f π̂ %.2f", fields, o.Method.Name, o.AUC, o.Recall, o.Risk, o.MeanLink, o.PropensityError)
+			t.Logf("%s %s: AUC %.3f recall %.3f risk %.4f mean ŷ %.3f π̂ %.2f", fields, o.Method.Name, o.AUC, o.Recall,
+				o.Risk, o.MeanLink, o.PropensityError)
 			if o.Risk < truth.Risk {
 				t.Errorf("%s has a lower true risk than the truth: %v, %v", o.Method.Name, o.Risk, truth.Risk)
 			}
 			// What is defined by the same counts agrees: MAP = P·R + prevalence·(1−R), 1/F1 = (1/P + 1/R)/2.
 			if !math.IsNaN(float64(o.Recall)) && !math.IsNaN(float64(o.Precision)) {
 				prevalence := float64(of(some, cosine)[0].prevalence(t, o))
-				if want := float64(o.Precision*o.Recall) + prevalence*float64(1-o.Recall); math.Abs(float64(o.ThresholdedAP)-want) > 1e-9 {
+				if want := float64(o.Precision*o.Recall) +
+					prevalence*float64(1-o.Recall); math.Abs(float64(o.ThresholdedAP)-want) > 1e-9 {
 					t.Errorf("%s: thresholded AP %v, want %v", o.Method.Name, o.ThresholdedAP, want)
 				}
 			}
@@ -66,7 +68,8 @@ func checkOutcomes(t *testing.T, l *lab) {
 			}
 			learned := slices.Contains([]Method{mle, rw, pu, ap, bayes}, o.Method)
 			if learned != (len(o.Propensities) == 9) || learned != !math.IsNaN(float64(o.PropensityError)) {
-				t.Errorf("%s has %d propensities and the error %v", o.Method.Name, len(o.Propensities), o.PropensityError)
+				t.Errorf("%s has %d propensities and the error %v", o.Method.Name, len(o.Propensities),
+					o.PropensityError)
 			}
 		}
 		// With the true ŷ and π̂ every corrected estimator is right in the mean, and the naive one is not. The
@@ -163,7 +166,8 @@ func TestSamplesShareNoPair(t *testing.T) {
 func TestSettings(t *testing.T) {
 	z := newTrainings(Options{}).size
 	random, tied := z.settings(subjectKey{Random, 1}, 1), z.settings(subjectKey{Tied, 1}, 1)
-	if !random.RandomFields || tied.RandomFields || len(random.Fields) != 19 || len(tied.Fields) != 19 || random.Fields[0].Share != 0 || tied.Fields[0].Share == 0 {
+	if !random.RandomFields || tied.RandomFields || len(random.Fields) != 19 || len(tied.Fields) != 19 ||
+		random.Fields[0].Share != 0 || tied.Fields[0].Share == 0 {
 		t.Errorf("random %+v, tied %+v", random, tied)
 	}
 	if e := z.effective(); math.Abs(e-31.7) > .1 { // (ln 768 + γ + …)²/(π²/6)
@@ -182,7 +186,8 @@ func TestEach(t *testing.T) {
 		for i := range tasks {
 			tasks[i] = task{name: "task", cost: 1, do: func(ctx context.Context) error { return nil }}
 		}
-		if err := l.each(t.Context(), tasks); err != nil || len(steps) != 20 || steps[19].Done != 1 || steps[19].Study != "test" || steps[9].Done != .5 {
+		if err := l.each(t.Context(), tasks); err != nil || len(steps) != 20 || steps[19].Done != 1 ||
+			steps[19].Study != "test" || steps[9].Done != .5 {
 			t.Errorf("%v, %+v", err, steps)
 		}
 		tasks[3].do = func(context.Context) error { return broken }

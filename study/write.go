@@ -24,7 +24,8 @@ func Prepare(folder string) error {
 	}
 	file, err := os.CreateTemp(folder, ".study-*.tmp")
 	if err != nil {
-		return fmt.Errorf("the folder %s cannot be written to: %w; choose another, or mend its permissions", folder, cause(err))
+		return fmt.Errorf("the folder %s cannot be written to: %w; choose another, or mend its permissions", folder,
+			cause(err))
 	}
 	return errors.Join(file.Close(), os.Remove(file.Name()))
 }
@@ -187,7 +188,8 @@ func (f Figure) csv() []byte {
 	case f.Intervals != nil:
 		lines = append(lines, []string{"group", "name", f.Intervals.XTitle, "low", "high", "truth"})
 		for _, r := range f.Intervals.Rows {
-			line := []string{r.Group, r.Name, exact(float64(r.Estimate)), exact(float64(r.Low)), exact(float64(r.High)), ""}
+			line := []string{r.Group, r.Name, exact(float64(r.Estimate)), exact(float64(r.Low)),
+				exact(float64(r.High)), ""}
 			if r.Truth != nil {
 				line[5] = exact(float64(*r.Truth))
 			}

@@ -28,7 +28,8 @@ func Example() {
 	belief := must(risk.FromProbabilities(.1, .5))
 	var pairs []risk.Pair
 	for k := range sample.Truth {
-		pairs = append(pairs, risk.Pair{Observation: sample.Observation(k), Belief: belief, Weight: sample.Pairs.Weight[k]})
+		pairs = append(pairs, risk.Pair{Observation: sample.Observation(k), Belief: belief,
+			Weight: sample.Pairs.Weight[k]})
 	}
 	for _, scheme := range []risk.Scheme{risk.Naive{}, risk.True{}} {
 		e := must(risk.Estimator{Scheme: scheme}.Estimate(pairs))
@@ -136,7 +137,8 @@ func ExampleWorld_Pairs() {
 		return n
 	}
 	for _, s := range []*world.Sample{train, test} {
-		fmt.Println(count(s.Relevant), "relevant,", count(s.Exposed), "exposed,", count(s.Pairs.Linked), "linked,", count(s.Logged), "logged")
+		fmt.Println(count(s.Relevant), "relevant,", count(s.Exposed), "exposed,", count(s.Pairs.Linked), "linked,",
+			count(s.Logged), "logged")
 	}
 	// Output:
 	// 1916 relevant, 4980 exposed, 653 linked, 126 logged

@@ -79,7 +79,8 @@ func (w *World) Pairs(ctx context.Context, n int, d Draw) (*Sample, error) {
 		return nil, err
 	}
 	if most := min(u.partSize(d.Part, d.Parts), graph.MaxPairs); uint64(n) > most {
-		return nil, fmt.Errorf("world: %w: %d, when part %d of %d has %d; draw fewer, from fewer Parts or more nodes", ErrTooManyPairs, n, d.Part, d.Parts, most)
+		return nil, fmt.Errorf("world: %w: %d, when part %d of %d has %d; draw fewer, from fewer Parts or more nodes",
+			ErrTooManyPairs, n, d.Part, d.Parts, most)
 	}
 	p := &graph.Pairs{
 		Source: make([]int32, n), Target: make([]int32, n), Linked: make([]bool, n),
@@ -111,7 +112,8 @@ func (w *World) Reveal(ctx context.Context, p *graph.Pairs, logged float64) (*Sa
 	}
 	for k, i := range p.Source {
 		if j := p.Target[k]; uint32(i) >= n || uint32(j) >= n || i == j {
-			return nil, fmt.Errorf("world: pair %d is (%d, %d) of a world with %d nodes: %w; sample from this world's graph", k, i, j, n, graph.ErrPair)
+			return nil, fmt.Errorf("world: pair %d is (%d, %d) of a world with %d nodes: %w; sample from this "+
+				"world's graph", k, i, j, n, graph.ErrPair)
 		}
 	}
 	s, err := w.reveal(ctx, p, logged)
@@ -120,7 +122,8 @@ func (w *World) Reveal(ctx context.Context, p *graph.Pairs, logged float64) (*Sa
 	}
 	for k, linked := range p.Linked {
 		if linked != (s.Relevant[k] && s.Exposed[k]) {
-			return nil, fmt.Errorf("world: pair %d (%d, %d) says linked %t, this world %t: %w; sample from the graph that Linked returns, older targets only",
+			return nil, fmt.Errorf("world: pair %d (%d, %d) says linked %t, this world %t: %w; sample from the "+
+				"graph that Linked returns, older targets only",
 				k, p.Source[k], p.Target[k], linked, !linked, ErrGraph)
 		}
 	}

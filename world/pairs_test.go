@@ -48,7 +48,8 @@ func TestColumns(t *testing.T) {
 				want = risk.Exposed
 			}
 		}
-		if y, known := o.Relevance(); o.Linked != s.Pairs.Linked[k] || o.Exposure != want || !known || y != s.Truth[k].Link {
+		if y, known := o.Relevance(); o.Linked != s.Pairs.Linked[k] || o.Exposure != want || !known ||
+			y != s.Truth[k].Link {
 			t.Fatalf("pair %d is observed as %+v", k, o)
 		}
 	}
@@ -209,7 +210,8 @@ func TestPartsAreDisjointAndCoverEverything(t *testing.T) {
 				if at == size {
 					t.Fatalf("%+v: a longer draw lacks a pair of a shorter one", d)
 				}
-				if whole.Relevant[at] != fewer.Relevant[k] || whole.Exposed[at] != fewer.Exposed[k] || whole.Truth[at] != fewer.Truth[k] {
+				if whole.Relevant[at] != fewer.Relevant[k] || whole.Exposed[at] != fewer.Exposed[k] ||
+					whole.Truth[at] != fewer.Truth[k] {
 					t.Fatalf("%+v: two samples tell different stories of a pair", d)
 				}
 			}
@@ -353,7 +355,8 @@ func TestLinkedAgreesWithTheDraws(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	near(t, "links after thinning", float64(thin.Graph().LinkCount()), .2*float64(links), 4*math.Sqrt(.2*float64(links)))
+	near(t, "links after thinning", float64(thin.Graph().LinkCount()), .2*float64(links),
+		4*math.Sqrt(.2*float64(links)))
 	for i, j := range thin.Graph().Links() {
 		if !g.HasLink(i, j) {
 			t.Fatalf("thinning added the link (%d, %d)", i, j)
@@ -417,7 +420,8 @@ func TestRevealRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	one := func(i, j int32) *graph.Pairs {
-		return &graph.Pairs{Source: []int32{i}, Target: []int32{j}, Linked: []bool{false}, Weight: []float64{1}, Rate: []float64{1}, Universe: 1}
+		return &graph.Pairs{Source: []int32{i}, Target: []int32{j}, Linked: []bool{false}, Weight: []float64{1},
+			Rate: []float64{1}, Universe: 1}
 	}
 	short := one(1, 0)
 	short.Linked = nil

@@ -24,13 +24,16 @@ func Plant(ctx context.Context, g *graph.Graph, weights []float32, p Plan) (*Wor
 	case g.Len() < 2:
 		return nil, fmt.Errorf("world: %w: it has %d nodes and so no pairs; give at least 2 nodes", ErrGraph, g.Len())
 	case g.Vectors() == nil:
-		return nil, fmt.Errorf("world: %w: it has no vectors; encode its texts and attach them with WithVectors", ErrGraph)
+		return nil, fmt.Errorf("world: %w: it has no vectors; encode its texts and attach them with WithVectors",
+			ErrGraph)
 	case g.Vectors().Len() != g.Len():
-		return nil, fmt.Errorf("world: %w: it has %d nodes and %d vectors; close the vectors after their last use", ErrGraph, g.Len(), g.Vectors().Len())
+		return nil, fmt.Errorf("world: %w: it has %d nodes and %d vectors; close the vectors after their last use",
+			ErrGraph, g.Len(), g.Vectors().Len())
 	case weights == nil:
 		weights = drawWeights(p.Seed, g.Vectors().Dim(), 0)
 	case len(weights) != g.Vectors().Dim():
-		return nil, bad("%d weights for vectors of dimension %d; give one per dimension, or nil to draw them", len(weights), g.Vectors().Dim())
+		return nil, bad("%d weights for vectors of dimension %d; give one per dimension, or nil to draw them",
+			len(weights), g.Vectors().Dim())
 	}
 	zero := true
 	for d, x := range weights {

@@ -153,9 +153,11 @@ func (p Plan) Validate() error {
 	case !(p.Ceiling > 0 && p.Ceiling <= 1):
 		return bad("Ceiling is %v; y is a probability, so give a number above 0, at most 1", p.Ceiling)
 	case !(p.BaseRate >= leastRate && p.BaseRate <= 1-leastRate):
-		return bad("BaseRate is %v; give from %v to %v: without links, or without missing ones, there is nothing to learn", p.BaseRate, leastRate, 1-leastRate)
+		return bad("BaseRate is %v; give from %v to %v: without links, or without missing ones, there is "+
+			"nothing to learn", p.BaseRate, leastRate, 1-leastRate)
 	case !(p.OracleAUC > .5 && p.OracleAUC < 1):
-		return bad("OracleAUC is %v; give a number between 0.5, where all pairs have the same y, and 1, where y is 0 or 1", p.OracleAUC)
+		return bad("OracleAUC is %v; give a number between 0.5, where all pairs have the same y, and 1, where y "+
+			"is 0 or 1", p.OracleAUC)
 	case p.Threads < 0:
 		return bad("Threads is %d; give 1 or more, or 0 for all processors", p.Threads)
 	}
@@ -167,7 +169,8 @@ func (p Plan) Validate() error {
 
 func (r Range) check(name string) error {
 	if !(r.Low > 0 && r.Low <= r.High && r.High <= 1) {
-		return bad("%s is from %v to %v; a propensity is above 0 and at most 1, so give 0 < Low ≤ High ≤ 1", name, r.Low, r.High)
+		return bad("%s is from %v to %v; a propensity is above 0 and at most 1, so give 0 < Low ≤ High ≤ 1", name,
+			r.Low, r.High)
 	}
 	return nil
 }

@@ -12,7 +12,8 @@ import (
 
 func TestDefaults(t *testing.T) {
 	s := world.Settings{}.WithDefaults()
-	if s.Nodes != 26_000 || s.Dim != 768 || len(s.Fields) != 19 || s.BaseRate != .16 || s.OracleAUC != .97 || s.Ceiling != 1 ||
+	if s.Nodes != 26_000 || s.Dim != 768 || len(s.Fields) != 19 || s.BaseRate != .16 || s.OracleAUC != .97 ||
+		s.Ceiling != 1 ||
 		s.Same != (world.Range{Low: .7, High: 1}) || s.Cross != (world.Range{Low: .1, High: .3}) {
 		t.Errorf("defaults are %+v", s)
 	}
@@ -96,7 +97,8 @@ func TestUnreachableOracle(t *testing.T) {
 	if !errors.Is(err, world.ErrUnreachable) {
 		t.Fatal(err)
 	}
-	_, err = world.New(ctx, world.Settings{Nodes: 3, Dim: 4, Fields: world.EvenFields(2), Plan: world.Plan{OracleAUC: .9999}})
+	_, err = world.New(ctx, world.Settings{Nodes: 3, Dim: 4, Fields: world.EvenFields(2),
+		Plan: world.Plan{OracleAUC: .9999}})
 	if !errors.Is(err, world.ErrUnreachable) || !strings.Contains(err.Error(), "it can be from 0.5") {
 		t.Fatal(err)
 	}
@@ -107,11 +109,14 @@ func FuzzSettings(f *testing.F) {
 	f.Add(2, 1, 1, 1, 1., 1e-9, -100., 1e-6, .5000001, 1e-300, 1e-300, 1e-300, 1., 1., uint64(0))
 	f.Add(30, 2, 30, 9, .5, .5, 3., .999, .9999, .5, .5, .4, math.NaN(), math.Inf(1), uint64(3))
 	f.Add(-5, -1, 0, -1, -1., math.NaN(), math.Inf(1), 0., 0., -1., 0., 0., 0., 0., uint64(4))
-	f.Fuzz(func(t *testing.T, nodes, dim, fields, topics int, fieldShare, topicShare, homophily, rate, auc, ceiling, same0, same1, cross0, cross1 float64, seed uint64) {
+	f.Fuzz(func(t *testing.T, nodes, dim, fields, topics int, fieldShare, topicShare, homophily, rate, auc, ceiling,
+		same0, same1, cross0, cross1 float64, seed uint64) {
 		s := world.Settings{
 			Nodes: nodes, Dim: dim, Fields: world.EvenFields(fields % 100), Topics: topics,
 			FieldShare: fieldShare, TopicShare: topicShare, Homophily: homophily, RandomFields: seed%2 == 1,
-			Plan: world.Plan{BaseRate: rate, OracleAUC: auc, Ceiling: ceiling, Same: world.Range{Low: same0, High: same1}, Cross: world.Range{Low: cross0, High: cross1}, Seed: seed, Threads: 1},
+			Plan: world.Plan{BaseRate: rate, OracleAUC: auc, Ceiling: ceiling,
+				Same: world.Range{Low: same0, High: same1}, Cross: world.Range{Low: cross0, High: cross1}, Seed: seed,
+				Threads: 1},
 		}
 		if err := s.Validate(); err != nil && !errors.Is(err, world.ErrSetting) {
 			t.Fatal(err)

@@ -24,61 +24,80 @@ var vocabulary = []struct {
 	lexicon
 }{
 	{"Art", .03, lexicon{
-		[]string{"Baroque altarpieces", "landscape painting", "woodblock printing", "abstract sculpture", "film scores", "Gothic architecture", "portrait photography", "street murals"},
+		[]string{"Baroque altarpieces", "landscape painting", "woodblock printing", "abstract sculpture",
+			"film scores", "Gothic architecture", "portrait photography", "street murals"},
 		[]string{"style", "patronage", "composition", "colour", "attribution", "reception"}}},
 	{"Biology", 26.48, lexicon{
-		[]string{"gene regulation in yeast", "bacterial motility", "plant root growth", "protein folding", "bird migration", "stem cell fate", "coral symbiosis", "insect olfaction"},
+		[]string{"gene regulation in yeast", "bacterial motility", "plant root growth", "protein folding",
+			"bird migration", "stem cell fate", "coral symbiosis", "insect olfaction"},
 		[]string{"mutation", "expression", "signalling", "evolution", "transport", "variation"}}},
 	{"Business", .38, lexicon{
-		[]string{"family firms", "supply chains", "online retail", "corporate boards", "brand loyalty", "start-up funding", "airline pricing", "hotel management"},
+		[]string{"family firms", "supply chains", "online retail", "corporate boards", "brand loyalty",
+			"start-up funding", "airline pricing", "hotel management"},
 		[]string{"strategy", "performance", "governance", "turnover", "innovation", "leadership"}}},
 	{"Chemistry", 10.11, lexicon{
-		[]string{"palladium catalysts", "ionic liquids", "peptide synthesis", "metal complexes", "radical polymerisation", "zeolite frameworks", "enzyme inhibitors", "atmospheric aerosols"},
+		[]string{"palladium catalysts", "ionic liquids", "peptide synthesis", "metal complexes",
+			"radical polymerisation", "zeolite frameworks", "enzyme inhibitors", "atmospheric aerosols"},
 		[]string{"reactivity", "selectivity", "kinetics", "oxidation", "solubility", "binding"}}},
 	{"Computer Science", 9.40, lexicon{
-		[]string{"neural translation", "graph databases", "program verification", "wireless routing", "image segmentation", "public-key protocols", "recommender systems", "cache memories"},
+		[]string{"neural translation", "graph databases", "program verification", "wireless routing",
+			"image segmentation", "public-key protocols", "recommender systems", "cache memories"},
 		[]string{"complexity", "inference", "scheduling", "robustness", "compression", "learning"}}},
 	{"Economics", 2.51, lexicon{
-		[]string{"minimum wages", "sovereign debt", "housing markets", "trade agreements", "school choice", "central banks", "rural credit", "carbon taxes"},
+		[]string{"minimum wages", "sovereign debt", "housing markets", "trade agreements", "school choice",
+			"central banks", "rural credit", "carbon taxes"},
 		[]string{"incentives", "elasticity", "inequality", "growth", "volatility", "welfare"}}},
 	{"Engineering", 6.24, lexicon{
-		[]string{"suspension bridges", "gas turbines", "robot arms", "power grids", "heat exchangers", "water networks", "electric drives", "concrete beams"},
+		[]string{"suspension bridges", "gas turbines", "robot arms", "power grids", "heat exchangers",
+			"water networks", "electric drives", "concrete beams"},
 		[]string{"control", "fatigue", "vibration", "efficiency", "reliability", "design"}}},
 	{"Environmental Science", .13, lexicon{
-		[]string{"river sediments", "urban air", "peat bogs", "landfill leachate", "lake algae", "forest fires", "drinking water", "plastic litter"},
+		[]string{"river sediments", "urban air", "peat bogs", "landfill leachate", "lake algae", "forest fires",
+			"drinking water", "plastic litter"},
 		[]string{"pollution", "restoration", "emissions", "recovery", "toxicity", "runoff"}}},
 	{"Geography", .48, lexicon{
-		[]string{"coastal cities", "commuter belts", "mountain villages", "river deltas", "border regions", "shopping streets", "satellite land cover", "refugee routes"},
+		[]string{"coastal cities", "commuter belts", "mountain villages", "river deltas", "border regions",
+			"shopping streets", "satellite land cover", "refugee routes"},
 		[]string{"migration", "mapping", "settlement", "accessibility", "boundaries", "change"}}},
 	{"Geology", 1.45, lexicon{
-		[]string{"subduction zones", "volcanic ash", "limestone caves", "glacial valleys", "oil shales", "fault ruptures", "meteorite craters", "ocean ridges"},
+		[]string{"subduction zones", "volcanic ash", "limestone caves", "glacial valleys", "oil shales",
+			"fault ruptures", "meteorite craters", "ocean ridges"},
 		[]string{"dating", "deformation", "deposition", "erosion", "stratigraphy", "geochemistry"}}},
 	{"History", .04, lexicon{
-		[]string{"medieval guilds", "the spice trade", "colonial archives", "railway towns", "plague years", "court letters", "early newspapers", "wartime rationing"},
+		[]string{"medieval guilds", "the spice trade", "colonial archives", "railway towns", "plague years",
+			"court letters", "early newspapers", "wartime rationing"},
 		[]string{"memory", "administration", "revolt", "exchange", "religion", "everyday life"}}},
 	{"Materials Science", 3.06, lexicon{
-		[]string{"graphene films", "magnesium alloys", "perovskite cells", "carbon fibres", "ceramic coatings", "polymer blends", "battery cathodes", "metallic glasses"},
+		[]string{"graphene films", "magnesium alloys", "perovskite cells", "carbon fibres", "ceramic coatings",
+			"polymer blends", "battery cathodes", "metallic glasses"},
 		[]string{"hardness", "conductivity", "fracture", "microstructure", "corrosion", "annealing"}}},
 	{"Mathematics", 7.17, lexicon{
-		[]string{"elliptic curves", "random matrices", "minimal surfaces", "prime gaps", "wave equations", "finite groups", "convex bodies", "knot invariants"},
+		[]string{"elliptic curves", "random matrices", "minimal surfaces", "prime gaps", "wave equations",
+			"finite groups", "convex bodies", "knot invariants"},
 		[]string{"bounds", "rigidity", "convergence", "symmetry", "duality", "asymptotics"}}},
 	{"Medicine", 21.28, lexicon{
-		[]string{"type 2 diabetes", "breast cancer", "hip fracture", "asthma in children", "stroke rehabilitation", "chronic pain", "kidney transplants", "influenza vaccines"},
+		[]string{"type 2 diabetes", "breast cancer", "hip fracture", "asthma in children", "stroke rehabilitation",
+			"chronic pain", "kidney transplants", "influenza vaccines"},
 		[]string{"survival", "screening", "treatment", "risk factors", "outcomes", "diagnosis"}}},
 	{"Philosophy", .03, lexicon{
-		[]string{"personal identity", "moral luck", "scientific realism", "free will", "logical paradoxes", "political authority", "aesthetic judgement", "other minds"},
+		[]string{"personal identity", "moral luck", "scientific realism", "free will", "logical paradoxes",
+			"political authority", "aesthetic judgement", "other minds"},
 		[]string{"justification", "scepticism", "virtue", "meaning", "causation", "reasons"}}},
 	{"Physics", 2.99, lexicon{
-		[]string{"dark matter haloes", "superconducting qubits", "neutrino beams", "optical lattices", "plasma confinement", "black hole mergers", "spin glasses", "granular flows"},
+		[]string{"dark matter haloes", "superconducting qubits", "neutrino beams", "optical lattices",
+			"plasma confinement", "black hole mergers", "spin glasses", "granular flows"},
 		[]string{"scattering", "entanglement", "turbulence", "decay", "fluctuations", "resonance"}}},
 	{"Political Science", .18, lexicon{
-		[]string{"coalition governments", "voter turnout", "peace treaties", "local councils", "party manifestos", "trade unions", "federal courts", "protest movements"},
+		[]string{"coalition governments", "voter turnout", "peace treaties", "local councils", "party manifestos",
+			"trade unions", "federal courts", "protest movements"},
 		[]string{"legitimacy", "representation", "polarisation", "bargaining", "accountability", "reform"}}},
 	{"Psychology", 7.49, lexicon{
-		[]string{"working memory", "infant attention", "social anxiety", "face recognition", "reading difficulties", "sleep and mood", "moral judgement", "habit formation"},
+		[]string{"working memory", "infant attention", "social anxiety", "face recognition", "reading difficulties",
+			"sleep and mood", "moral judgement", "habit formation"},
 		[]string{"individual differences", "training", "development", "bias", "stress", "motivation"}}},
 	{"Sociology", .55, lexicon{
-		[]string{"urban neighbourhoods", "single parents", "online communities", "factory work", "religious congregations", "youth gangs", "care homes", "friendship networks"},
+		[]string{"urban neighbourhoods", "single parents", "online communities", "factory work",
+			"religious congregations", "youth gangs", "care homes", "friendship networks"},
 		[]string{"mobility", "identity", "trust", "segregation", "inequality", "solidarity"}}},
 }
 
@@ -86,7 +105,8 @@ var vocabulary = []struct {
 func otherField(name string) lexicon {
 	name = strings.ToLower(name)
 	var topics []string
-	for _, branch := range []string{"theory", "practice", "methods", "models", "measurements", "history", "teaching", "policy"} {
+	for _, branch := range []string{"theory", "practice", "methods", "models", "measurements", "history", "teaching",
+		"policy"} {
 		topics = append(topics, name+" "+branch)
 	}
 	return lexicon{topics, []string{"change", "design", "growth", "limits", "origins", "variation"}}
@@ -101,7 +121,8 @@ func (l lexicon) topic(k int) string {
 	return name
 }
 
-var adjectives = []string{"adaptive", "comparative", "early", "hidden", "large-scale", "local", "long-term", "modern", "slow", "stable", "unequal", "unexpected"}
+var adjectives = []string{"adaptive", "comparative", "early", "hidden", "large-scale", "local", "long-term", "modern",
+	"slow", "stable", "unequal", "unexpected"}
 
 // title composes a title of a topic.
 func (l lexicon) title(topic int, src *rand.Rand) string {

@@ -83,7 +83,8 @@ func (w *World) Thinned(factor float64) (*World, error) {
 	for c := range thin.propensity {
 		thin.propensity[c] *= factor
 		if !(factor > 0 && factor <= 1 && thin.propensity[c] > 0) {
-			return nil, bad("thinning by %v; a propensity stays above 0 and at most 1, so give a factor above 0, at most 1", factor)
+			return nil, bad("thinning by %v; a propensity stays above 0 and at most 1, so give a factor above "+
+				"0, at most 1", factor)
 		}
 	}
 	thin.profile.Propensity *= factor
@@ -100,7 +101,8 @@ func (w *World) withoutLinks() *World {
 
 func (w *World) setSeed(seed uint64) {
 	w.seed = seed
-	w.relevance, w.exposure, w.log = newCoin(seed, relevanceStream), newCoin(seed, exposureStream), newCoin(seed, logStream)
+	w.relevance, w.exposure, w.log = newCoin(seed, relevanceStream), newCoin(seed, exposureStream),
+		newCoin(seed, logStream)
 }
 
 // settle turns a graph and the direction of w into a world: it scales w, solves b, and draws π.
@@ -128,7 +130,8 @@ func settle(ctx context.Context, g *graph.Graph, direction []float32, p Plan) (*
 	for d := range w.weights {
 		w.weights[d] = float32(scale * float64(w.weights[d]))
 		if math.IsInf(float64(w.weights[d]), 0) {
-			return nil, fmt.Errorf("world: %w: the weights would have to be %.3g times larger than float32 holds; scale the vectors up", ErrUnreachable, scale/math.MaxFloat32)
+			return nil, fmt.Errorf("world: %w: the weights would have to be %.3g times larger than float32 "+
+				"holds; scale the vectors up", ErrUnreachable, scale/math.MaxFloat32)
 		}
 	}
 	w.bias = bias

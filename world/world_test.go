@@ -62,7 +62,8 @@ func TestPlanIsMetOnFreshPairs(t *testing.T) {
 			near(t, "profile's AUC", profile.OracleAUC, p.OracleAUC, 1e-5)
 			near(t, "profile's saturated share", profile.Saturated, saturated, .1*saturated+1e-4)
 			if saturated < test.saturated[0] || saturated > test.saturated[1] {
-				t.Errorf("share of pairs with y > .9 is %v, want from %v to %v", saturated, test.saturated[0], test.saturated[1])
+				t.Errorf("share of pairs with y > .9 is %v, want from %v to %v", saturated, test.saturated[0],
+					test.saturated[1])
 			}
 			t.Logf("mean y %.5f, AUC %.4f, y > .9 %.5f, highest %.4f", rate, auc, saturated, highest)
 		})
@@ -85,7 +86,8 @@ func TestTruthFollowsTheFormula(t *testing.T) {
 		near(t, "z", s.Logits[k], z, 1e-4)
 		near(t, "y", s.Truth[k].Link, .8/(1+math.Exp(-s.Logits[k])), 1e-12)
 		if s.Truth[k].Propensity != w.Propensity(g.Field(i), g.Field(j)) {
-			t.Fatalf("pair (%d, %d) has propensity %v, its fields %v", i, j, s.Truth[k].Propensity, w.Propensity(g.Field(i), g.Field(j)))
+			t.Fatalf("pair (%d, %d) has propensity %v, its fields %v", i, j, s.Truth[k].Propensity,
+				w.Propensity(g.Field(i), g.Field(j)))
 		}
 		if s.Truth[k] != w.Truth(i, j) {
 			t.Fatalf("pair (%d, %d) is %v in a sample and %v alone", i, j, s.Truth[k], w.Truth(i, j))
@@ -430,7 +432,8 @@ func TestRedrawnAndThinned(t *testing.T) {
 	}
 	half := draw(t, thin, 5000, world.Draw{})
 	for k := range half.Exposed {
-		if half.Truth[k].Propensity != a.Truth[k].Propensity/2 || half.Relevant[k] != a.Relevant[k] || half.Exposed[k] && !a.Exposed[k] {
+		if half.Truth[k].Propensity != a.Truth[k].Propensity/2 || half.Relevant[k] != a.Relevant[k] ||
+			half.Exposed[k] && !a.Exposed[k] {
 			t.Fatalf("pair %d: thinning changed more than exposure", k)
 		}
 	}

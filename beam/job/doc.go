@@ -2,9 +2,10 @@
 //
 //	fit.Descent ──parameters──► [shard] [shard] … ──one sum each──► group ──► sum ──► fit.Descent
 //
-// Engine is fit.Engine on a cluster: Gradient is one job per evaluation. A worker reads a shard with the rows of its two
-// blocks of nodes and emits one sum; the parameters are a side input. Sums are added in the order of the shards, so that
-// a result depends on how the pairs were cut and on nothing else: not on the runner, the number of workers or retries.
+// Engine is fit.Engine on a cluster: Gradient is one job per evaluation. A worker reads a shard
+// with the rows of its two blocks of nodes and emits one sum; the parameters are a side input. Sums
+// are added in the order of the shards, so that a result depends on how the pairs were cut and on
+// nothing else: not on the runner, the number of workers or retries.
 //
 //	engine := &job.Engine{Store: store, Manifest: manifest, Runner: job.Runner{Name: "prism"}}
 //	objective, err := settings.Objective(shape, manifest.Extent)
@@ -15,6 +16,7 @@
 //
 // # What goes wrong
 //
-// A shard that is missing or damaged, and a worker of another version than the driver's, fail the job with an error that
-// names them. Results are written under temporary names, and what a reader sees is whole or not there.
+// A shard that is missing or damaged, and a worker of another version than the driver's, fail the
+// job with an error that names them. Results are written under temporary names, and what a reader
+// sees is whole or not there.
 package job

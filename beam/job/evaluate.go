@@ -41,7 +41,8 @@ func (e *Engine) Totals(ctx context.Context, j *fit.Judge) (fit.Totals, error) {
 		return fit.Totals{}, err
 	}
 	if want := int64(m.Nodes) * int64(m.Nodes-1); sum.Pairs != want || len(sum.Values) != 6 {
-		return fit.Totals{}, fmt.Errorf("%w: sums over %d pairs came back, where %d were asked for", ErrJob, sum.Pairs, want)
+		return fit.Totals{}, fmt.Errorf("%w: sums over %d pairs came back, where %d were asked for", ErrJob, sum.Pairs,
+			want)
 	}
 	return sumsOf(sum).Totals(), nil
 }
@@ -49,7 +50,8 @@ func (e *Engine) Totals(ctx context.Context, j *fit.Judge) (fit.Totals, error) {
 func (e *Engine) judged(j *fit.Judge, name string) (*plan, error) {
 	p := e.plan(name)
 	var err error
-	p.Model, err = packModel(model.Model{Link: j.Link, LinkParams: j.LinkParams, Propensity: j.Propensity, PropensityParams: j.PropensityParams, Method: "judge"})
+	p.Model, err = packModel(model.Model{Link: j.Link, LinkParams: j.LinkParams, Propensity: j.Propensity,
+		PropensityParams: j.PropensityParams, Method: "judge"})
 	return p, err
 }
 
@@ -138,7 +140,8 @@ type Held struct {
 func (e *Engine) Judge(ctx context.Context, j *fit.Judge) (Held, error) {
 	m := e.Manifest
 	if len(m.Test) == 0 {
-		return Held{}, fmt.Errorf("%w: the shards of %s hold no pairs to judge by; import with a split", fit.ErrData, e.Store.Root)
+		return Held{}, fmt.Errorf("%w: the shards of %s hold no pairs to judge by; import with a split", fit.ErrData,
+			e.Store.Root)
 	}
 	tasks := make([]task, len(m.Test))
 	for k := range tasks {
@@ -153,7 +156,8 @@ func (e *Engine) Judge(ctx context.Context, j *fit.Judge) (Held, error) {
 		return Held{}, err
 	}
 	if len(sum.Values) != 7 || !(sum.Values[6] > 0) {
-		return Held{}, fmt.Errorf("%w: %d sums of held-out pairs came back, where 7 were asked for", ErrJob, len(sum.Values))
+		return Held{}, fmt.Errorf("%w: %d sums of held-out pairs came back, where 7 were asked for", ErrJob,
+			len(sum.Values))
 	}
 	weight := sum.Values[6]
 	means := sumsOf(sum)
@@ -193,7 +197,8 @@ func (p *plan) held(ctx context.Context, t *task) (numbered, error) {
 	if err != nil {
 		return numbered{}, err
 	}
-	total, weight, err := judge.SumSeen(model.Batch{Sources: part.Pairs.Source, Targets: part.Pairs.Target}, part.Pairs.Linked, part.Pairs.Weight)
+	total, weight, err := judge.SumSeen(model.Batch{Sources: part.Pairs.Source, Targets: part.Pairs.Target},
+		part.Pairs.Linked, part.Pairs.Weight)
 	if err != nil {
 		return numbered{}, fmt.Errorf("%s: %w", p.store().Path(t.Shard.File.Name), err)
 	}

@@ -37,7 +37,8 @@ func ExampleEngine() {
 	if err != nil {
 		panic(err)
 	}
-	settings := fit.Settings{Method: "ap", Optimiser: "lbfgs", Ridge: 4, Starts: []float64{.3}, LBFGS: fit.LBFGSSettings{Iterations: 2}}
+	settings := fit.Settings{Method: "ap", Optimiser: "lbfgs", Ridge: 4, Starts: []float64{.3},
+		LBFGS: fit.LBFGSSettings{Iterations: 2}}
 	shape, err := m.Shape()
 	if err != nil {
 		panic(err)
@@ -47,7 +48,8 @@ func ExampleEngine() {
 		panic(err)
 	}
 	engine := &job.Engine{Store: store, Manifest: m, Settings: settings, Work: shards.Store{Root: folder}}
-	_, _, iterations, err := fit.Descent{Engine: engine, Objective: objective, Settings: settings, Data: m.Checksum()}.Run(ctx)
+	_, _, iterations, err := fit.Descent{Engine: engine, Objective: objective, Settings: settings,
+		Data: m.Checksum()}.Run(ctx)
 	fmt.Println(len(m.Blocks), "blocks,", len(m.Train), "shards,", iterations, "iterations,", err)
 	// Output: 2 blocks, 4 shards, 2 iterations, <nil>
 }

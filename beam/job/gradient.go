@@ -21,7 +21,8 @@ func init() {
 	register.Iter1[[]byte]()
 }
 
-// Engine is fit.Engine on a cluster. The objective's and the graph's own pairs are not looked at: those of the shards are.
+// Engine is fit.Engine on a cluster. The objective's and the graph's own pairs are not looked at:
+// those of the shards are.
 type Engine struct {
 	Store    shards.Store
 	Manifest *shards.Manifest
@@ -54,14 +55,16 @@ func (e *Engine) Gradient(ctx context.Context, o *fit.Objective, params []float3
 		return fit.Parts{}, err
 	}
 	if want := 2 + len(grad); len(sum.Values) != want || sum.Pairs != e.Manifest.Extent.Pairs {
-		return fit.Parts{}, fmt.Errorf("%w: %d sums over %d pairs came back, where %d over %d were asked for", ErrJob, len(sum.Values), sum.Pairs, want, e.Manifest.Extent.Pairs)
+		return fit.Parts{}, fmt.Errorf("%w: %d sums over %d pairs came back, where %d over %d were asked for", ErrJob,
+			len(sum.Values), sum.Pairs, want, e.Manifest.Extent.Pairs)
 	}
 	copy(grad, sum.Values[2:])
 	return o.Join(fit.Parts{Likelihood: sum.Values[0], Risk: sum.Values[1]}, sum.Pairs, params, grad), nil
 }
 
 func (e *Engine) plan(name string) *plan {
-	return &plan{Root: e.Store.Absolute().Root, Layout: e.Manifest.Layout(), Result: e.Work.Absolute().Root, Name: unique(name), Threads: e.Runner.threads()}
+	return &plan{Root: e.Store.Absolute().Root, Layout: e.Manifest.Layout(), Result: e.Work.Absolute().Root,
+		Name: unique(name), Threads: e.Runner.threads()}
 }
 
 // sum runs a job whose workers emit one sum per task, and returns the sum of them all.

@@ -100,19 +100,20 @@ type blockWorks struct {
 	References [][]uint64
 }
 
-// Import makes shards of OpenAlex's works as three jobs: works to blocks of nodes with their vectors, references to links
-// between blocks, and links to pairs with a sample of those that are not linked. Nodes are numbered by block, and within
-// it by their OpenAlex number.
+// Import makes shards of OpenAlex's works as three jobs: works to blocks of nodes with their
+// vectors, references to links between blocks, and links to pairs with a sample of those that are
+// not linked. Nodes are numbered by block, and within it by their OpenAlex number.
 //
-// Held-out nodes are drawn by the seed. A link belongs to the part of its source; in training both ends are of that part.
-// Unlinked pairs are drawn uniformly from all of their part.
+// Held-out nodes are drawn by the seed. A link belongs to the part of its source; in training both
+// ends are of that part. Unlinked pairs are drawn uniformly from all of their part.
 func Import(ctx context.Context, runner Runner, to shards.Store, s ImportSettings) (m *shards.Manifest, err error) {
 	s, err = s.withDefaults()
 	if err != nil {
 		return nil, err
 	}
 	if to.Exists(ctx, shards.ManifestFile) {
-		return nil, fmt.Errorf("%w: %s holds shards already; give another place, or remove them", shards.ErrContent, to.Root)
+		return nil, fmt.Errorf("%w: %s holds shards already; give another place, or remove them", shards.ErrContent,
+			to.Root)
 	}
 	files, err := worksUnder(ctx, s.Paths)
 	if err != nil {
@@ -154,7 +155,8 @@ func Import(ctx context.Context, runner Runner, to shards.Store, s ImportSetting
 		}
 	}
 	if m.Nodes < 2 {
-		return nil, fmt.Errorf("%w: %d works were found in %d files; name the folder of works", shards.ErrContent, m.Nodes, len(files))
+		return nil, fmt.Errorf("%w: %d works were found in %d files; name the folder of works", shards.ErrContent,
+			m.Nodes, len(files))
 	}
 	for f, named := range names {
 		if named && f != unknown {
@@ -197,7 +199,8 @@ func Import(ctx context.Context, runner Runner, to shards.Store, s ImportSetting
 		}
 	}
 	if links[0] == 0 {
-		return nil, fmt.Errorf("%w: there are no links between works to learn from (%d links in all)", shards.ErrContent, m.Links)
+		return nil, fmt.Errorf("%w: there are no links between works to learn from (%d links in all)",
+			shards.ErrContent, m.Links)
 	}
 	unlinked := [2]float64{nodes[0]*(nodes[0]-1) - links[0], nodes[1]*float64(m.Nodes-1) - links[1]}
 	for part := range 2 {
@@ -245,9 +248,12 @@ func (s ImportSettings) withDefaults() (ImportSettings, error) {
 	case len(s.Paths) == 0:
 		return s, fmt.Errorf("%w: no works to import; name files, or a folder", shards.ErrContent)
 	case s.Encoder == "":
-		return s, fmt.Errorf("%w: works have no vectors; give what makes them: the encoder.safetensors that unseen encode leaves in a dataset, made from a sample of the works", shards.ErrContent)
+		return s, fmt.Errorf("%w: works have no vectors; give what makes them: the encoder.safetensors that "+
+			"unseen encode leaves in a dataset, made from a sample of the works", shards.ErrContent)
 	case s.Blocks < 1 || s.Pairs < 1 || s.Negatives < 1 || !(s.Test > 0 && s.Test < 1):
-		return s, fmt.Errorf("%w: %d blocks, %d pairs a shard, %d unlinked pairs per link, a share of %v held out; give positive numbers, and a share below 1", shards.ErrContent, s.Blocks, s.Pairs, s.Negatives, s.Test)
+		return s, fmt.Errorf("%w: %d blocks, %d pairs a shard, %d unlinked pairs per link, a share of %v held "+
+			"out; give positive numbers, and a share below 1", shards.ErrContent, s.Blocks, s.Pairs, s.Negatives,
+			s.Test)
 	}
 	return s, nil
 }
@@ -258,7 +264,8 @@ func worksUnder(ctx context.Context, paths []string) (files []string, err error)
 		store := shards.Store{Root: path}
 		if store.Local() {
 			err := filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
-				if err == nil && !entry.IsDir() && (file == path || strings.HasSuffix(file, ".gz") || strings.HasSuffix(file, ".jsonl")) {
+				if err == nil && !entry.IsDir() && (file == path || strings.HasSuffix(file, ".gz") ||
+					strings.HasSuffix(file, ".jsonl")) {
 					files = append(files, shards.Store{Root: file}.Absolute().Root)
 				}
 				return err
@@ -310,7 +317,8 @@ func openEncoder(ctx context.Context, path string) (*encode.Encoder, error) {
 }
 
 // tell runs a job whose workers tell the driver something, and reads it: a list of JSON documents.
-func tell[T any](ctx context.Context, runner Runner, name string, p *plan, tasks []task, first, second any, into *[]T) error {
+func tell[T any](ctx context.Context, runner Runner, name string, p *plan, tasks []task, first, second any,
+	into *[]T) error {
 	p.Name = unique(name)
 	pipeline, s := beam.NewPipelineWithRoot()
 	told, dealt, err := create(s, p, tasks)
@@ -468,7 +476,8 @@ func worksName(bucket int) string { return fmt.Sprintf("works-%05d.gob", bucket)
 type blockFn struct{}
 
 // ProcessElement writes the vectors, and what the next job needs.
-func (*blockFn) ProcessElement(ctx context.Context, bucket int, batches func(*[]byte) bool, told []byte, emit func(int, []byte)) error {
+func (*blockFn) ProcessElement(ctx context.Context, bucket int, batches func(*[]byte) bool, told []byte,
+	emit func(int, []byte)) error {
 	p, err := decode(told)
 	if err != nil {
 		return mark(err)
@@ -507,7 +516,8 @@ func (p *plan) block(ctx context.Context, bucket int, batches func(*[]byte) bool
 		if err := vectors.Set(int32(k), w.Vector); err != nil {
 			return nil, fmt.Errorf("the vector of W%d: %w", w.Number, err)
 		}
-		kept.Numbers, kept.Fields, kept.References = append(kept.Numbers, w.Number), append(kept.Fields, w.Field), append(kept.References, w.References)
+		kept.Numbers, kept.Fields, kept.References = append(kept.Numbers, w.Number), append(kept.Fields, w.Field),
+			append(kept.References, w.References)
 		if !slices.Contains(out.Fields, w.Field) {
 			out.Fields = append(out.Fields, w.Field)
 		}
@@ -597,7 +607,8 @@ type linksTold struct {
 type linkFn struct{}
 
 // ProcessElement writes the block's table and the links that lead to it.
-func (*linkFn) ProcessElement(ctx context.Context, block int, batches func(*[]byte) bool, told []byte, emit func(int, []byte)) error {
+func (*linkFn) ProcessElement(ctx context.Context, block int, batches func(*[]byte) bool, told []byte,
+	emit func(int, []byte)) error {
 	p, err := decode(told)
 	if err != nil {
 		return mark(err)
@@ -626,7 +637,8 @@ func (p *plan) link(ctx context.Context, block int, batches func(*[]byte) bool) 
 			fields[k] = uint16(1 + at)
 		}
 	}
-	if out.Table, err = store.Write(ctx, fmt.Sprintf("nodes-%05d.parquet", block), func(w io.Writer) error { return shards.WriteNodes(w, ids, fields) }); err != nil {
+	if out.Table, err = store.Write(ctx, fmt.Sprintf("nodes-%05d.parquet", block),
+		func(w io.Writer) error { return shards.WriteNodes(w, ids, fields) }); err != nil {
 		return nil, err
 	}
 	first := int32(p.Layout.Blocks[block].First)
@@ -686,11 +698,13 @@ func addPair(p *graph.Pairs, l graph.Link, linked bool, weight, rate float64) {
 func (p *plan) write(ctx context.Context, name string, t task, pairs *graph.Pairs) (out []shards.Shard, err error) {
 	for from, part := 0, 0; from < pairs.Len(); part++ {
 		to := min(from+p.Import.Settings.Pairs, pairs.Len())
-		some := &graph.Pairs{Source: pairs.Source[from:to], Target: pairs.Target[from:to], Linked: pairs.Linked[from:to], Weight: pairs.Weight[from:to], Rate: pairs.Rate[from:to]}
+		some := &graph.Pairs{Source: pairs.Source[from:to], Target: pairs.Target[from:to],
+			Linked: pairs.Linked[from:to], Weight: pairs.Weight[from:to], Rate: pairs.Rate[from:to]}
 		s := shards.Shard{Source: t.Source, Target: t.Target, Pairs: some.Len()}
-		if s.File, err = p.store().Write(ctx, fmt.Sprintf("%s-%05d-%05d-%d.parquet", name, t.Source, t.Target, part), func(w io.Writer) error {
-			return shards.WritePairs(w, some, nil)
-		}); err != nil {
+		if s.File, err = p.store().Write(ctx, fmt.Sprintf("%s-%05d-%05d-%d.parquet", name, t.Source, t.Target, part),
+			func(w io.Writer) error {
+				return shards.WritePairs(w, some, nil)
+			}); err != nil {
 			return nil, err
 		}
 		out, from = append(out, s), to

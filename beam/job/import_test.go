@@ -18,8 +18,8 @@ import (
 	"unseen/graph"
 )
 
-// writeWorks writes works of OpenAlex in two files: with references to one another, to themselves, to works that are not
-// there, twice, a retracted work, and a work that comes twice.
+// writeWorks writes works of OpenAlex in two files: with references to one another, to themselves,
+// to works that are not there, twice, a retracted work, and a work that comes twice.
 func writeWorks(t *testing.T, folder string) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(4, 4))
@@ -42,7 +42,8 @@ func writeWorks(t *testing.T, folder string) {
 			1000+7*n, n, field, n == 77, 1980+n%40, strings.TrimSuffix(words, ","), strings.Join(refs, ",")))
 	}
 	lines = append(lines, strings.Replace(lines[3], "On number", "Again number", 1))
-	if err := os.WriteFile(filepath.Join(folder, "a.jsonl"), []byte(strings.Join(lines[:90], "\n")+"\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, "a.jsonl"), []byte(strings.Join(lines[:90], "\n")+"\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	file := must(os.Create(filepath.Join(folder, "b.gz")))(t)
@@ -87,10 +88,12 @@ func TestImportIsThatOfOneMachine(t *testing.T) {
 	for name, runner := range runners() {
 		for _, blocks := range []int{1, 5} {
 			store := shards.Store{Root: filepath.Join(t.TempDir(), "shards")}
-			must(Import(ctx, runner, store, ImportSettings{Paths: []string{raw}, Encoder: path, Blocks: blocks, Pairs: 300, Seed: 1}))(t)
+			must(Import(ctx, runner, store, ImportSettings{Paths: []string{raw}, Encoder: path, Blocks: blocks,
+				Pairs: 300, Seed: 1}))(t)
 			m := must(store.Manifest(ctx))(t)
 			if m.Nodes != g.Len() || m.Links != int64(g.LinkCount()) {
-				t.Fatalf("%s, %d blocks: %d nodes and %d links, one machine %d and %d", name, blocks, m.Nodes, m.Links, g.Len(), g.LinkCount())
+				t.Fatalf("%s, %d blocks: %d nodes and %d links, one machine %d and %d", name, blocks, m.Nodes, m.Links,
+					g.Len(), g.LinkCount())
 			}
 			var ids []string
 			for _, b := range m.Blocks {
@@ -139,7 +142,8 @@ func TestImportIsThatOfOneMachine(t *testing.T) {
 					}
 					for k := range pairs.Len() {
 						l := graph.Link{Source: pairs.Source[k], Target: pairs.Target[k]}
-						if seen[l] || l.Source == l.Target || pairs.Linked[k] != g.HasLink(node(l.Source), node(l.Target)) {
+						if seen[l] || l.Source == l.Target || pairs.Linked[k] != g.HasLink(node(l.Source),
+							node(l.Target)) {
 							t.Fatalf("%s: pair %v is there twice, or not as the graph has it", name, l)
 						}
 						seen[l] = true
@@ -163,21 +167,26 @@ func TestImportIsThatOfOneMachine(t *testing.T) {
 				t.Errorf("%s, %d blocks: training pairs stand for %.0f pairs, of %.0f", name, blocks, weight, all)
 			}
 			if n := m.Extent.Pairs; n < int64(4*linked) || n > int64(6*linked) {
-				t.Errorf("%s, %d blocks: %d training pairs with %d links, where five times as many are wanted", name, blocks, n, linked)
+				t.Errorf("%s, %d blocks: %d training pairs with %d links, where five times as many are wanted", name,
+					blocks, n, linked)
 			}
-			engine := &Engine{Store: store, Manifest: m, Settings: settingsFor("mle"), Runner: runner, Work: shards.Store{Root: t.TempDir()}}
+			engine := &Engine{Store: store, Manifest: m, Settings: settingsFor("mle"), Runner: runner,
+				Work: shards.Store{Root: t.TempDir()}}
 			o := must(engine.Settings.Objective(must(m.Shape())(t), m.Extent))(t)
-			if parts := must(engine.Gradient(ctx, o, make([]float32, o.Size()), make([]float64, o.Size())))(t); !(parts.Likelihood > 0) {
+			if parts := must(engine.Gradient(ctx, o, make([]float32, o.Size()),
+				make([]float64, o.Size())))(t); !(parts.Likelihood > 0) {
 				t.Errorf("%s: a likelihood of %v", name, parts)
 			}
 		}
 	}
 	// A line that is no work stops it, and leaves nothing.
-	if err := os.WriteFile(filepath.Join(raw, "c.jsonl"), []byte("{\"id\":\"https://openalex.org/W5\"}\n{\"id\":\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(raw, "c.jsonl"), []byte("{\"id\":\"https://openalex.org/W5\"}\n{\"id\":\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	folder := t.TempDir()
-	_, err = Import(ctx, Runner{}, shards.Store{Root: filepath.Join(folder, "shards")}, ImportSettings{Paths: []string{raw}, Encoder: path})
+	_, err = Import(ctx, Runner{}, shards.Store{Root: filepath.Join(folder, "shards")},
+		ImportSettings{Paths: []string{raw}, Encoder: path})
 	if err == nil || !strings.Contains(err.Error(), "c.jsonl, line 2") {
 		t.Errorf("a damaged line gives %v", err)
 	}

@@ -54,7 +54,8 @@ type setup struct {
 func newSetup(t testing.TB, nodes, dim int) setup {
 	t.Helper()
 	ctx := context.Background()
-	w := must(world.New(ctx, world.Settings{Nodes: nodes, Dim: dim, Fields: world.EvenFields(3), Plan: world.Saturated()}))(t)
+	w := must(world.New(ctx, world.Settings{Nodes: nodes, Dim: dim, Fields: world.EvenFields(3),
+		Plan: world.Saturated()}))(t)
 	g := must(w.Linked(ctx))(t).Graph()
 	data := fit.Data{Drawing: fit.Drawing{Split: fit.AtRandom, Later: true, Seed: 1, PerLink: 2}}
 	g, drawn, err := data.Prepare(ctx, g, nil, 1)
@@ -68,7 +69,8 @@ func (s setup) cut(t testing.TB, c shards.CutSettings) (*Engine, *shards.Manifes
 	t.Helper()
 	store := shards.Store{Root: filepath.Join(t.TempDir(), "shards")}
 	m := must(shards.Cut(context.Background(), store, s.g, s.data, s.drawn, c))(t)
-	return &Engine{Store: store, Manifest: must(store.Manifest(context.Background()))(t), Work: shards.Store{Root: t.TempDir()}}, m
+	return &Engine{Store: store, Manifest: must(store.Manifest(context.Background()))(t),
+		Work: shards.Store{Root: t.TempDir()}}, m
 }
 
 func must[T any](v T, err error) func(testing.TB) T {
@@ -82,7 +84,8 @@ func must[T any](v T, err error) func(testing.TB) T {
 }
 
 func settingsFor(method string) fit.Settings {
-	return fit.Settings{Method: method, Optimiser: "lbfgs", Ridge: 4, Starts: []float64{.3}, Seed: 1, LBFGS: fit.LBFGSSettings{Iterations: 40}}
+	return fit.Settings{Method: method, Optimiser: "lbfgs", Ridge: 4, Starts: []float64{.3}, Seed: 1,
+		LBFGS: fit.LBFGSSettings{Iterations: 40}}
 }
 
 // relative is the largest difference over the size of the whole.
@@ -120,7 +123,8 @@ func TestGradientIsThatOfOneMachine(t *testing.T) {
 				got := make([]float64, whole.Size())
 				parts := must(engine.Gradient(ctx, whole, params, got))(t)
 				if off := math.Abs(parts.Total()-wantParts.Total()) / math.Abs(wantParts.Total()); off > 1e-6 {
-					t.Errorf("%s, %s in %d shards: loss %v, one machine %v", name, method, len(m.Train), parts, wantParts)
+					t.Errorf("%s, %s in %d shards: loss %v, one machine %v", name, method, len(m.Train), parts,
+						wantParts)
 				}
 				if off := relative(got, want); off > 1e-6 {
 					t.Errorf("%s, %s in %d shards: gradient off by %.2g", name, method, len(m.Train), off)
@@ -151,14 +155,16 @@ func TestFitIsThatOfOneMachine(t *testing.T) {
 			}
 			engine.Runner, engine.Settings = runner, settings
 			o := must(settings.Objective(must(m.Shape())(t), m.Extent))(t)
-			params, parts, iterations, err := fit.Descent{Engine: engine, Objective: o, Settings: settings, Data: m.Checksum()}.Run(ctx)
+			params, parts, iterations, err := fit.Descent{Engine: engine, Objective: o, Settings: settings,
+				Data: m.Checksum()}.Run(ctx)
 			if err != nil {
 				t.Fatal(err)
 			}
 			whole := *o
 			whole.Link, whole.Propensity, whole.Pairs = want.Link, want.Propensity, s.drawn.Problem.Train
 			single := must(fit.CPU{}.Gradient(ctx, &whole, wantParams, nil))(t)
-			t.Logf("%s, %d shards: %d iterations (one machine %d), loss %.10f (%.10f), parameters off by %.2g", name, len(m.Train), iterations, want.Iterations, parts.Total(), single.Total(), relative(params, wantParams))
+			t.Logf("%s, %d shards: %d iterations (one machine %d), loss %.10f (%.10f), parameters off by %.2g", name,
+				len(m.Train), iterations, want.Iterations, parts.Total(), single.Total(), relative(params, wantParams))
 			if off := math.Abs(parts.Total()-single.Total()) / single.Total(); off > 1e-6 {
 				t.Errorf("%s, %d shards: loss %v, one machine %v", name, len(m.Train), parts.Total(), single.Total())
 			}
@@ -188,10 +194,12 @@ func TestFitGoesOnAfterAnInterruption(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "fit.checkpoint")
 	faulty := &faultyEngine{Engine: engine, left: 4}
-	if _, _, err := train(context.Background(), faulty, fit.Checkpoint{Path: path}, m.Checksum()); !errors.Is(err, errFault) {
+	if _, _, err := train(context.Background(), faulty, fit.Checkpoint{Path: path}, m.Checksum()); !errors.Is(err,
+		errFault) {
 		t.Fatalf("a failing engine gives %v", err)
 	}
-	if _, _, err := train(context.Background(), engine, fit.Checkpoint{Path: path, Resume: true}, "others"); !errors.Is(err, fit.ErrCheckpoint) || !strings.Contains(err.Error(), "other data") {
+	if _, _, err := train(context.Background(), engine, fit.Checkpoint{Path: path, Resume: true},
+		"others"); !errors.Is(err, fit.ErrCheckpoint) || !strings.Contains(err.Error(), "other data") {
 		t.Errorf("a checkpoint of other shards gives %v", err)
 	}
 	before := engine.Evaluations()
@@ -200,7 +208,8 @@ func TestFitGoesOnAfterAnInterruption(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again != iterations || !slices.Equal(got, want) {
-		t.Errorf("resumed training took %d iterations and %v; without a break %d and %v", again, got[:4], iterations, want[:4])
+		t.Errorf("resumed training took %d iterations and %v; without a break %d and %v", again, got[:4], iterations,
+			want[:4])
 	}
 	if done := engine.Evaluations() - before; done >= iterations {
 		t.Errorf("%d evaluations after resuming: it began anew", done)
@@ -217,7 +226,8 @@ type faultyEngine struct {
 	left int
 }
 
-func (e *faultyEngine) Gradient(ctx context.Context, o *fit.Objective, params []float32, grad []float64) (fit.Parts, error) {
+func (e *faultyEngine) Gradient(ctx context.Context, o *fit.Objective, params []float32, grad []float64) (fit.Parts,
+	error) {
 	if e.left--; e.left < 0 {
 		return fit.Parts{}, errFault
 	}
@@ -237,8 +247,10 @@ func TestTotalsAreThoseOfOneMachine(t *testing.T) {
 		for name, runner := range runners() {
 			engine.Runner = runner
 			got := must(engine.AllPairs(ctx, nil, judge))(t)
-			for what, pair := range map[string][2]float64{"mean ŷ": {got.MeanLink, want.MeanLink}, "likelihood": {got.Likelihood, want.Likelihood},
-				"naive": {got.Naive, want.Naive}, "w": {got.W, want.W}, "pu": {got.PU, want.PU}, "ap": {got.AP, want.AP}} {
+			for what, pair := range map[string][2]float64{"mean ŷ": {got.MeanLink, want.MeanLink},
+				"likelihood": {got.Likelihood, want.Likelihood},
+				"naive":      {got.Naive, want.Naive}, "w": {got.W, want.W}, "pu": {got.PU, want.PU},
+				"ap": {got.AP, want.AP}} {
 				if math.Abs(pair[0]-pair[1]) > 1e-6*math.Abs(pair[1]) {
 					t.Errorf("%s, blocks of %d: %s %v, one machine %v", name, cut.Nodes, what, pair[0], pair[1])
 				}
@@ -247,9 +259,12 @@ func TestTotalsAreThoseOfOneMachine(t *testing.T) {
 				t.Errorf("%s: %d pairs, one machine %d", name, got.Pairs, want.Pairs)
 			}
 			held := must(engine.Judge(ctx, judge))(t)
-			for what, pair := range map[string][2]float64{"naive": {held.Naive, panel["naive"].Plain}, "w": {held.W, panel["w"].Plain}, "pu": {held.PU, panel["pu"].Plain}, "ap": {held.AP, panel["ap"].Plain}} {
+			for what, pair := range map[string][2]float64{"naive": {held.Naive, panel["naive"].Plain},
+				"w": {held.W, panel["w"].Plain}, "pu": {held.PU, panel["pu"].Plain},
+				"ap": {held.AP, panel["ap"].Plain}} {
 				if math.Abs(pair[0]-pair[1]) > 1e-6*math.Abs(pair[1]) {
-					t.Errorf("%s, blocks of %d, held-out pairs: %s %v, one machine %v", name, cut.Nodes, what, pair[0], pair[1])
+					t.Errorf("%s, blocks of %d, held-out pairs: %s %v, one machine %v", name, cut.Nodes, what, pair[0],
+						pair[1])
 				}
 			}
 		}
@@ -291,7 +306,8 @@ func TestListsAreThoseOfOneMachine(t *testing.T) {
 							want = append(want, s.g.ID(j))
 						}
 						if id := s.g.ID(int32(i)); !slices.Equal(got[id], want) {
-							t.Fatalf("%s, %s, blocks of %d, linked %v: %s is given %v, by one machine %v", name, link, cut.Nodes, linked, id, got[id], want)
+							t.Fatalf("%s, %s, blocks of %d, linked %v: %s is given %v, by one machine %v", name, link,
+								cut.Nodes, linked, id, got[id], want)
 						}
 					}
 				}
@@ -338,10 +354,14 @@ func TestBadInputIsNamed(t *testing.T) {
 			words string
 		}{
 			{"a missing shard", func(m *shards.Manifest) string { return m.Train[1].File.Name }, os.Remove, "missing"},
-			{"a shard cut short", func(m *shards.Manifest) string { return m.Train[1].File.Name }, func(p string) error { return os.Truncate(p, 100) }, "bytes"},
-			{"a shard with a bit turned", func(m *shards.Manifest) string { return m.Train[0].File.Name }, turnBit, "SHA-256"},
-			{"vectors with a bit turned", func(m *shards.Manifest) string { return m.Blocks[1].Vectors.Name }, turnBit, "SHA-256"},
-			{"a missing table of nodes", func(m *shards.Manifest) string { return m.Blocks[0].Table.Name }, os.Remove, "missing"},
+			{"a shard cut short", func(m *shards.Manifest) string { return m.Train[1].File.Name },
+				func(p string) error { return os.Truncate(p, 100) }, "bytes"},
+			{"a shard with a bit turned", func(m *shards.Manifest) string { return m.Train[0].File.Name }, turnBit,
+				"SHA-256"},
+			{"vectors with a bit turned", func(m *shards.Manifest) string { return m.Blocks[1].Vectors.Name }, turnBit,
+				"SHA-256"},
+			{"a missing table of nodes", func(m *shards.Manifest) string { return m.Blocks[0].Table.Name }, os.Remove,
+				"missing"},
 		} {
 			engine, m := s.cut(t, shards.CutSettings{Nodes: 160})
 			engine.Runner, engine.Settings = runner, settingsFor("mle")
@@ -361,7 +381,8 @@ func TestBadInputIsNamed(t *testing.T) {
 				continue
 			}
 			folder := t.TempDir()
-			if _, err := engine.Recommend(ctx, fitted, shards.Store{Root: filepath.Join(folder, "lists")}, ListSettings{K: 3}); err == nil || !strings.Contains(err.Error(), file) {
+			if _, err := engine.Recommend(ctx, fitted, shards.Store{Root: filepath.Join(folder, "lists")},
+				ListSettings{K: 3}); err == nil || !strings.Contains(err.Error(), file) {
 				t.Errorf("%s, %s: lists were made, or %v", name, c.what, err)
 			}
 			if left := must(os.ReadDir(folder))(t); len(left) > 0 {
@@ -391,7 +412,8 @@ func TestWorkerOfAnotherVersionIsNamed(t *testing.T) {
 	defer func() { Version = own }()
 	Version = "0.9"
 	err := (&gradientFn{}).ProcessElement(context.Background(), []byte("{}"), text, nil)
-	if err == nil || !strings.Contains(err.Error(), "unseen-beam 0.9") || !strings.Contains(err.Error(), "the driver "+own) {
+	if err == nil || !strings.Contains(err.Error(), "unseen-beam 0.9") || !strings.Contains(err.Error(), "the driver "+
+		own) {
 		t.Errorf("another version gives %v", err)
 	}
 }
@@ -407,14 +429,16 @@ func TestOtherVersionOnFlink(t *testing.T) {
 	engine.Runner, engine.Settings = Flink(endpoint, program, 2), settingsFor("mle")
 	o := must(engine.Settings.Objective(must(m.Shape())(t), m.Extent))(t)
 	_, err := engine.Gradient(context.Background(), o, make([]float32, o.Size()), nil)
-	if err == nil || !strings.Contains(err.Error(), "unseen-beam 0.9") || !strings.Contains(err.Error(), "the driver "+Version) {
+	if err == nil || !strings.Contains(err.Error(), "unseen-beam 0.9") || !strings.Contains(err.Error(), "the driver "+
+		Version) {
 		t.Errorf("workers of another version give %v", err)
 	}
 }
 
 // TestMarksSurviveStackTraces finds our own words in what runners make of them.
 func TestMarksSurviveStackTraces(t *testing.T) {
-	err := fmt.Errorf("java.lang.RuntimeException: pages\n\tat org.apache: %w\nat more", mark(errors.New("train-1 is missing")))
+	err := fmt.Errorf("java.lang.RuntimeException: pages\n\tat org.apache: %w\nat more",
+		mark(errors.New("train-1 is missing")))
 	if got := keeper.reason(err); got != "train-1 is missing" {
 		t.Errorf("found %q", got)
 	}

@@ -21,8 +21,9 @@ import (
 // TestKilledTaskManagerChangesNothing kills one of two task managers, with SIGKILL, while its workers are in the middle
 // of a gradient. The job must end with the same bits as on Prism, and Flink must know that it lost one.
 //
-// It needs the cluster of flink/up: UNSEEN_FLINK, UNSEEN_WORKER, UNSEEN_FLINK_WEB (http://127.0.0.1:18081) and
-// UNSEEN_FLINK_PIDS, the folder with the processes' numbers; see flink/prove. It leaves the cluster with one task manager.
+// It needs the cluster of flink/up: UNSEEN_FLINK, UNSEEN_WORKER, UNSEEN_FLINK_WEB
+// (http://127.0.0.1:18081) and UNSEEN_FLINK_PIDS, the folder with the processes' numbers; see
+// flink/prove. It leaves the cluster with one task manager.
 func TestKilledTaskManagerChangesNothing(t *testing.T) {
 	web, pids := os.Getenv("UNSEEN_FLINK_WEB"), os.Getenv("UNSEEN_FLINK_PIDS")
 	flink, ok := runners()["flink"]
@@ -97,7 +98,8 @@ func TestKilledTaskManagerChangesNothing(t *testing.T) {
 		t.Fatalf("%s was killed after %v, and the job failed: %v", victim, killed, got.err)
 	}
 	if got.parts != wantParts || !slices.Equal(got.grad, want) {
-		t.Errorf("after a kill the sums are %v, on Prism %v; gradients are off by %.2g", got.parts, wantParts, relative(got.grad, want))
+		t.Errorf("after a kill the sums are %v, on Prism %v; gradients are off by %.2g", got.parts, wantParts,
+			relative(got.grad, want))
 	}
 	var exceptions struct {
 		History struct {
@@ -116,8 +118,10 @@ func TestKilledTaskManagerChangesNothing(t *testing.T) {
 	for _, e := range exceptions.History.Entries {
 		workers = append(workers, e.Name)
 	}
-	t.Logf("%s (process %d) killed after %v; the job of %d shards and %d pairs ended after %v with the same bits; Flink's own history: %v",
-		victim, pid, killed.Round(100*time.Millisecond), len(engine.Manifest.Train), engine.Manifest.Extent.Pairs, time.Since(began).Round(100*time.Millisecond), workers)
+	t.Logf("%s (process %d) killed after %v; the job of %d shards and %d pairs ended after %v with the same "+
+		"bits; Flink's own history: %v",
+		victim, pid, killed.Round(100*time.Millisecond), len(engine.Manifest.Train), engine.Manifest.Extent.Pairs,
+		time.Since(began).Round(100*time.Millisecond), workers)
 }
 
 type flinkJob struct {

@@ -19,8 +19,9 @@ import (
 	"unseen/recommend"
 )
 
-// TestOverhead measures what a cluster costs beside one process: UNSEEN_BEAM_BENCH=50000000 pairs, on as many cores as
-// UNSEEN_BEAM_THREADS says (2), with vectors of UNSEEN_BEAM_DIM (64). It prints lines for bench/RESULTS.md. See flink/prove for how Flink joins in.
+// TestOverhead measures what a cluster costs beside one process: UNSEEN_BEAM_BENCH=50000000 pairs,
+// on as many cores as UNSEEN_BEAM_THREADS says (2), with vectors of UNSEEN_BEAM_DIM (64). It prints
+// lines for bench/RESULTS.md. See flink/prove for how Flink joins in.
 func TestOverhead(t *testing.T) {
 	pairs, err := strconv.Atoi(os.Getenv("UNSEEN_BEAM_BENCH"))
 	if err != nil {
@@ -68,7 +69,8 @@ func TestOverhead(t *testing.T) {
 		if target >= source {
 			target++
 		}
-		train.Source, train.Target, train.Linked = append(train.Source, source), append(train.Target, target), append(train.Linked, linked)
+		train.Source, train.Target, train.Linked = append(train.Source, source), append(train.Target, target),
+			append(train.Linked, linked)
 		train.Weight, train.Rate = append(train.Weight, weight), append(train.Rate, rate)
 	}
 	s := setup{g, fit.Data{}, &fit.Drawn{Problem: fit.Problem{Nodes: model.NodesOf(g), Train: train}}}
@@ -95,11 +97,17 @@ func TestOverhead(t *testing.T) {
 		}
 		return best
 	}
-	plain := measure("one process", func() error { _, err := fit.CPU{Threads: threads}.Gradient(ctx, o, params, grad); return err })
-	t.Logf("gradient of %d pairs, dimension %d: one process, %d threads, %.2f s (%.3f core-seconds per million pairs)", pairs, dim, threads, plain, plain*float64(threads)/float64(pairs)*1e6)
+	plain := measure("one process", func() error {
+		_, err := fit.CPU{Threads: threads}.Gradient(ctx, o, params,
+			grad)
+		return err
+	})
+	t.Logf("gradient of %d pairs, dimension %d: one process, %d threads, %.2f s (%.3f core-seconds per million pairs)",
+		pairs, dim, threads, plain, plain*float64(threads)/float64(pairs)*1e6)
 	few := &graph.Pairs{}
 	for k := range 64 {
-		few.Source, few.Target, few.Linked = append(few.Source, int32(k)), append(few.Target, int32(k+1)), append(few.Linked, true)
+		few.Source, few.Target, few.Linked = append(few.Source, int32(k)), append(few.Target, int32(k+1)),
+			append(few.Linked, true)
 		few.Weight, few.Rate = append(few.Weight, 1), append(few.Rate, 1)
 	}
 	tiny := setup{g, fit.Data{}, &fit.Drawn{Problem: fit.Problem{Nodes: s.drawn.Problem.Nodes, Train: few}}}
@@ -110,7 +118,8 @@ func TestOverhead(t *testing.T) {
 		start := measure(name, func() error { _, err := started.Gradient(ctx, o, params, grad); return err })
 		stop := watchMemory(os.Getenv("UNSEEN_WORKER"))
 		took := measure(name, func() error { _, err := engine.Gradient(ctx, o, params, grad); return err })
-		t.Logf("the same on %s: %.2f s, %.2f of one process; a job of one small shard takes %.2f s; workers' peak resident memory %s", name, took, took/plain, start, stop())
+		t.Logf("the same on %s: %.2f s, %.2f of one process; a job of one small shard takes %.2f s; workers' "+
+			"peak resident memory %s", name, took, took/plain, start, stop())
 	}
 	// Top-K over blocks.
 	inner := o.Link.(model.InnerProduct)
@@ -120,9 +129,14 @@ func TestOverhead(t *testing.T) {
 		asking[k].Node = int32(k)
 	}
 	block := recommend.Block{Vectors: vectors, Fields: g.Fields()}
-	top := measure("top-K", func() error { _, err := block.Top(inner, link, g.FieldCount(), asking, 10, 1); return err })
+	top := measure("top-K", func() error {
+		_, err := block.Top(inner, link, g.FieldCount(), asking, 10,
+			1)
+		return err
+	})
 	compared := float64(len(asking)) * nodes
-	t.Logf("top-10 of %d sources among %d targets, dimension %d, one core: %.2f s, %.2f s per billion comparisons", len(asking), nodes, dim, top, top/compared*1e9)
+	t.Logf("top-10 of %d sources among %d targets, dimension %d, one core: %.2f s, %.2f s per billion comparisons",
+		len(asking), nodes, dim, top, top/compared*1e9)
 }
 
 // watchMemory follows the processes of a program and returns what the largest of them has taken.

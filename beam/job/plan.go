@@ -51,7 +51,8 @@ func decode(text []byte) (*plan, error) {
 	}
 	if p.Version != Version {
 		host, _ := os.Hostname()
-		return nil, fmt.Errorf("%w: the worker on %s is unseen-beam %s and the driver %s; give all machines the driver's program", shards.ErrVersion, host, Version, p.Version)
+		return nil, fmt.Errorf("%w: the worker on %s is unseen-beam %s and the driver %s; give all machines the "+
+			"driver's program", shards.ErrVersion, host, Version, p.Version)
 	}
 	return &p, nil
 }
@@ -72,8 +73,8 @@ type task struct {
 	Path  string         `json:"path,omitempty"`  // of works
 }
 
-// create makes tasks and a plan elements of a pipeline. The tasks are dealt out anew, or a runner would keep all of them
-// where they were made.
+// create makes tasks and a plan elements of a pipeline. The tasks are dealt out anew, or a runner
+// would keep all of them where they were made.
 func create(s beam.Scope, p *plan, tasks []task) (told, dealt beam.PCollection, err error) {
 	text, err := p.encode()
 	if err != nil {
@@ -86,7 +87,8 @@ func create(s beam.Scope, p *plan, tasks []task) (told, dealt beam.PCollection, 
 			return told, dealt, err
 		}
 	}
-	return beam.Create(s.Scope("plan"), text), beam.Reshuffle(s.Scope("deal"), beam.CreateList(s.Scope("tasks"), elements)), nil
+	return beam.Create(s.Scope("plan"), text),
+		beam.Reshuffle(s.Scope("deal"), beam.CreateList(s.Scope("tasks"), elements)), nil
 }
 
 // open reads what a DoFn was given.
@@ -121,7 +123,8 @@ func (p *plan) judge(n model.Nodes) (*fit.Judge, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &fit.Judge{Link: m.Link, LinkParams: m.LinkParams, Propensity: m.Propensity, PropensityParams: m.PropensityParams}, nil
+	return &fit.Judge{Link: m.Link, LinkParams: m.LinkParams, Propensity: m.Propensity,
+		PropensityParams: m.PropensityParams}, nil
 }
 
 // packModel returns a model as the bytes of a file, without what only the driver needs.
@@ -163,7 +166,8 @@ func decodeNumbered(b []byte) (numbered, error) {
 	if len(b) < 16 || len(b)%8 != 0 {
 		return numbered{}, fmt.Errorf("a sum of %d bytes arrived damaged", len(b))
 	}
-	n := numbered{Number: int(binary.LittleEndian.Uint64(b)), Pairs: int64(binary.LittleEndian.Uint64(b[8:])), Values: make([]float64, (len(b)-16)/8)}
+	n := numbered{Number: int(binary.LittleEndian.Uint64(b)), Pairs: int64(binary.LittleEndian.Uint64(b[8:])),
+		Values: make([]float64, (len(b)-16)/8)}
 	for k := range n.Values {
 		n.Values[k] = math.Float64frombits(binary.LittleEndian.Uint64(b[16+8*k:]))
 	}

@@ -48,7 +48,8 @@ const ListsFile = "lists.json"
 // Recommend writes the best targets of every node to a place that must not be there yet: lists-00000.jsonl and so on, a
 // line per node as unseen recommend --all writes them. A task is some sources; its worker goes through the blocks of
 // targets, one at a time, so that nothing but the finished lists leaves it.
-func (e *Engine) Recommend(ctx context.Context, m model.Model, to shards.Store, s ListSettings) (lists *Lists, err error) {
+func (e *Engine) Recommend(ctx context.Context, m model.Model, to shards.Store, s ListSettings) (lists *Lists,
+	err error) {
 	if s.Part == 0 {
 		s.Part = 4096
 	}
@@ -59,7 +60,8 @@ func (e *Engine) Recommend(ctx context.Context, m model.Model, to shards.Store, 
 		return nil, fmt.Errorf("%w: %s holds lists already; give another place", shards.ErrContent, to.Root)
 	}
 	if _, ok := m.Link.(model.InnerProduct); !ok {
-		return nil, fmt.Errorf("%w: a %s model is no inner product, so that its best targets are not found by blocks; fit a diagonal or low-rank one", recommend.ErrModel, m.Link.Kind())
+		return nil, fmt.Errorf("%w: a %s model is no inner product, so that its best targets are not found by "+
+			"blocks; fit a diagonal or low-rank one", recommend.ErrModel, m.Link.Kind())
 	}
 	work := to.Temporary()
 	defer func() {
@@ -67,7 +69,8 @@ func (e *Engine) Recommend(ctx context.Context, m model.Model, to shards.Store, 
 			work.Discard(context.WithoutCancel(ctx))
 		}
 	}()
-	lists = &Lists{Kind: "unseen-recommendations", Data: e.Manifest.Checksum(), Model: m.DataChecksum, K: s.K, Linked: s.Linked, Nodes: e.Manifest.Nodes}
+	lists = &Lists{Kind: "unseen-recommendations", Data: e.Manifest.Checksum(), Model: m.DataChecksum, K: s.K,
+		Linked: s.Linked, Nodes: e.Manifest.Nodes}
 	var tasks []task
 	for b, block := range e.Manifest.Blocks {
 		var links []shards.Shard
@@ -79,7 +82,8 @@ func (e *Engine) Recommend(ctx context.Context, m model.Model, to shards.Store, 
 			}
 		}
 		for first := 0; first < block.Nodes; first += s.Part {
-			tasks = append(tasks, task{Source: b, First: block.First + first, Nodes: min(s.Part, block.Nodes-first), Links: links})
+			tasks = append(tasks, task{Source: b, First: block.First + first, Nodes: min(s.Part, block.Nodes-first),
+				Links: links})
 			lists.Parts = append(lists.Parts, listName(len(tasks)-1))
 		}
 	}
@@ -167,7 +171,8 @@ func (p *plan) lists(ctx context.Context, t *task) error {
 		if err != nil {
 			return err
 		}
-		found, err := recommend.Block{First: int32(block.First), Vectors: vectors, Fields: fields}.Top(link, judge.LinkParams, len(p.Layout.Fields), asking, p.K, p.Threads)
+		found, err := recommend.Block{First: int32(block.First), Vectors: vectors, Fields: fields}.Top(link,
+			judge.LinkParams, len(p.Layout.Fields), asking, p.K, p.Threads)
 		vectors.Close()
 		if err != nil {
 			return err

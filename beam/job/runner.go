@@ -36,7 +36,9 @@ type Runner struct {
 	Config      string // of the environment: for PROCESS {"command": "…"}, for DOCKER an image, for EXTERNAL host:port
 	Binary      string // what is staged for the workers; "" means this program. See Worker.
 	Parallelism int    // 0 means the cluster's own
-	Threads     int    // that one task may use; 0 means all of this machine's on Prism, which does one task at a time, and else 1
+	// that one task may use; 0 means all of this machine's on Prism, which does one task at a time,
+	// and else 1
+	Threads int
 }
 
 // threads returns how many threads a task may use.

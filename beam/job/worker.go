@@ -23,7 +23,8 @@ func Flink(endpoint, program string, parallelism int) Runner {
 	if err != nil {
 		panic(err) // a string
 	}
-	return Runner{Name: "flink", Endpoint: endpoint, Environment: "PROCESS", Config: string(config), Binary: "/dev/null", Parallelism: parallelism}
+	return Runner{Name: "flink", Endpoint: endpoint, Environment: "PROCESS", Config: string(config),
+		Binary: "/dev/null", Parallelism: parallelism}
 }
 
 // Worker makes a worker of this process, if it was started as one: by a runner, with the address of its provision

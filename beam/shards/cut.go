@@ -23,7 +23,8 @@ type CutSettings struct {
 
 // Cut cuts a graph and the pairs that were drawn from it into shards below a root, which must not be there yet. They
 // appear at once, when all are written.
-func Cut(ctx context.Context, to Store, g *graph.Graph, data fit.Data, drawn *fit.Drawn, s CutSettings) (m *Manifest, err error) {
+func Cut(ctx context.Context, to Store, g *graph.Graph, data fit.Data, drawn *fit.Drawn, s CutSettings) (m *Manifest,
+	err error) {
 	if s.Nodes == 0 {
 		s.Nodes = 1 << 16
 	}
@@ -31,7 +32,8 @@ func Cut(ctx context.Context, to Store, g *graph.Graph, data fit.Data, drawn *fi
 		s.Pairs = 1 << 20
 	}
 	if s.Nodes < 1 || s.Pairs < 1 {
-		return nil, fmt.Errorf("%w: blocks of %d nodes, shards of %d pairs; give positive numbers", ErrContent, s.Nodes, s.Pairs)
+		return nil, fmt.Errorf("%w: blocks of %d nodes, shards of %d pairs; give positive numbers", ErrContent,
+			s.Nodes, s.Pairs)
 	}
 	if to.Exists(ctx, ManifestFile) {
 		return nil, fmt.Errorf("%w: %s holds shards already; give another place, or remove them", ErrContent, to.Root)
@@ -51,7 +53,8 @@ func Cut(ctx context.Context, to Store, g *graph.Graph, data fit.Data, drawn *fi
 		return nil, err
 	}
 	m = &Manifest{
-		Format: Format, Version: Version, Nodes: g.Len(), Links: int64(g.LinkCount()), Dim: g.Vectors().Dim(), Data: data,
+		Format: Format, Version: Version, Nodes: g.Len(), Links: int64(g.LinkCount()), Dim: g.Vectors().Dim(),
+		Data:   data,
 		Extent: fit.Extent{Pairs: int64(p.Train.Len()), MeanSquare: fit.MeanSquare(link, p.Train)},
 	}
 	var sum risk.Sum
@@ -90,18 +93,21 @@ func Cut(ctx context.Context, to Store, g *graph.Graph, data fit.Data, drawn *fi
 	links := &graph.Pairs{}
 	for i, j := range g.Links() {
 		links.Source, links.Target = append(links.Source, i), append(links.Target, j)
-		links.Linked, links.Weight, links.Rate = append(links.Linked, true), append(links.Weight, 1), append(links.Rate, 1)
+		links.Linked, links.Weight, links.Rate = append(links.Linked, true), append(links.Weight, 1),
+			append(links.Rate, 1)
 	}
 	for _, kind := range []struct {
 		name     string
 		into     *[]Shard
 		pairs    *graph.Pairs
 		exposure []risk.Exposure
-	}{{"links", &m.LinkShards, links, nil}, {"train", &m.Train, p.Train, p.Exposure}, {"test", &m.Test, drawn.Test.Pairs, drawn.Test.Exposure}} {
+	}{{"links", &m.LinkShards, links, nil}, {"train", &m.Train, p.Train, p.Exposure},
+		{"test", &m.Test, drawn.Test.Pairs, drawn.Test.Exposure}} {
 		if kind.pairs == nil {
 			continue
 		}
-		if *kind.into, err = writeShards(ctx, work, m.Layout(), kind.name, kind.pairs, kind.exposure, s.Pairs); err != nil {
+		if *kind.into, err = writeShards(ctx, work, m.Layout(), kind.name, kind.pairs, kind.exposure,
+			s.Pairs); err != nil {
 			return nil, err
 		}
 	}
@@ -130,7 +136,8 @@ func (m *Manifest) Publish(ctx context.Context, work, to Store) error {
 }
 
 // writeShards sorts pairs by their blocks, keeping the order within, and writes them.
-func writeShards(ctx context.Context, work Store, l *Layout, name string, p *graph.Pairs, exposure []risk.Exposure, most int) (out []Shard, err error) {
+func writeShards(ctx context.Context, work Store, l *Layout, name string, p *graph.Pairs, exposure []risk.Exposure,
+	most int) (out []Shard, err error) {
 	n := len(l.Blocks)
 	counts := make([]int, n*n+1)
 	cell := func(k int) int { return l.Block(p.Source[k])*n + l.Block(p.Target[k]) }
@@ -154,9 +161,10 @@ func writeShards(ctx context.Context, work Store, l *Layout, name string, p *gra
 			places := order[from:min(from+most, counts[c+1])]
 			some, seen := pairsAt(p, exposure, places)
 			s := Shard{Source: c / n, Target: c % n, Pairs: len(places)}
-			if s.File, err = work.Write(ctx, fmt.Sprintf("%s-%05d-%05d-%d.parquet", name, s.Source, s.Target, part), func(w io.Writer) error {
-				return WritePairs(w, some, seen)
-			}); err != nil {
+			if s.File, err = work.Write(ctx, fmt.Sprintf("%s-%05d-%05d-%d.parquet", name, s.Source, s.Target, part),
+				func(w io.Writer) error {
+					return WritePairs(w, some, seen)
+				}); err != nil {
 				return nil, err
 			}
 			out = append(out, s)
@@ -169,7 +177,8 @@ func pairsAt(p *graph.Pairs, exposure []risk.Exposure, places []int32) (*graph.P
 	out := &graph.Pairs{}
 	var seen []risk.Exposure
 	for _, k := range places {
-		out.Source, out.Target, out.Linked = append(out.Source, p.Source[k]), append(out.Target, p.Target[k]), append(out.Linked, p.Linked[k])
+		out.Source, out.Target, out.Linked = append(out.Source, p.Source[k]), append(out.Target, p.Target[k]),
+			append(out.Linked, p.Linked[k])
 		out.Weight, out.Rate = append(out.Weight, p.Weight[k]), append(out.Rate, p.Rate[k])
 		if exposure != nil {
 			seen = append(seen, exposure[k])
@@ -200,7 +209,8 @@ func WriteVectors(w io.Writer, v *graph.Vectors, first, rows int) error {
 }
 
 // Dataset opens a dataset and draws its pairs as unseen fit does, with the fields that are learned by.
-func Dataset(ctx context.Context, dir string, drawing func(*graph.Graph) fit.Drawing, threads int) (d *dataset.Dataset, g *graph.Graph, data fit.Data, drawn *fit.Drawn, err error) {
+func Dataset(ctx context.Context, dir string, drawing func(*graph.Graph) fit.Drawing, threads int) (d *dataset.Dataset,
+	g *graph.Graph, data fit.Data, drawn *fit.Drawn, err error) {
 	d, err = dataset.Open(ctx, dir, dataset.OpenOptions{})
 	if err != nil {
 		return nil, nil, data, nil, err

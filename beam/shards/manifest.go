@@ -85,7 +85,8 @@ func (m *Manifest) Shape() (model.Nodes, error) {
 	if err != nil {
 		return model.Nodes{}, fmt.Errorf("%w: vectors of dimension %d", ErrDamaged, m.Dim)
 	}
-	return model.Nodes{Vectors: vectors, Fields: make([]uint16, 1), FieldCount: len(m.Fields), FieldNames: m.Fields}, nil
+	return model.Nodes{Vectors: vectors, Fields: make([]uint16, 1), FieldCount: len(m.Fields), FieldNames: m.Fields},
+		nil
 }
 
 // Manifest reads shards.json.
@@ -102,7 +103,8 @@ func (s Store) Manifest(ctx context.Context) (*Manifest, error) {
 	case m.Format != Format:
 		return nil, fmt.Errorf("%w: %s is a file of another kind (%q)", ErrDamaged, s.Path(ManifestFile), m.Format)
 	case m.Version != Version:
-		return nil, fmt.Errorf("%w: %s has format version %d and this program knows %d; use the program that wrote it, or make the shards anew", ErrVersion, s.Path(ManifestFile), m.Version, Version)
+		return nil, fmt.Errorf("%w: %s has format version %d and this program knows %d; use the program that "+
+			"wrote it, or make the shards anew", ErrVersion, s.Path(ManifestFile), m.Version, Version)
 	}
 	return &m, m.validate(s.Path(ManifestFile))
 }
@@ -124,7 +126,8 @@ func (m *Manifest) validate(path string) error {
 	for name, list := range map[string][]Shard{"links": m.LinkShards, "training": m.Train, "test": m.Test} {
 		for k, s := range list {
 			if s.Source < 0 || s.Source >= len(m.Blocks) || s.Target < 0 || s.Target >= len(m.Blocks) || s.Pairs < 0 {
-				return fail("shard %d of the %s pairs goes from block %d to %d of %d", k, name, s.Source, s.Target, len(m.Blocks))
+				return fail("shard %d of the %s pairs goes from block %d to %d of %d", k, name, s.Source, s.Target,
+					len(m.Blocks))
 			}
 		}
 	}

@@ -135,12 +135,13 @@ func (s Store) IDs(ctx context.Context, b Block) (ids []string, err error) {
 	}
 	defer t.catch(&err)
 	ids = make([]string, 0, b.Nodes)
-	err = columnar.Scan(ctx, t.file, []int{t.file.Root().Column("id").Index()}, func(_ int64, n int, values [][]parquet.Value) error {
-		for _, v := range values[0][:n] {
-			ids = append(ids, string(v.ByteArray()))
-		}
-		return nil
-	})
+	err = columnar.Scan(ctx, t.file, []int{t.file.Root().Column("id").Index()},
+		func(_ int64, n int, values [][]parquet.Value) error {
+			for _, v := range values[0][:n] {
+				ids = append(ids, string(v.ByteArray()))
+			}
+			return nil
+		})
 	return ids, err
 }
 
@@ -279,7 +280,8 @@ func (s Store) Load(ctx context.Context, m *Layout, shard Shard) (*Part, error) 
 		for k, i := range nodes {
 			at := int(i) - b.First
 			if at < 0 || at >= b.Nodes {
-				return fmt.Errorf("%w: %s: pair %d names node %d, which is not in block %d (%d nodes from %d); make the shards anew", ErrDamaged, s.Path(shard.File.Name), k, i, block, b.Nodes, b.First)
+				return fmt.Errorf("%w: %s: pair %d names node %d, which is not in block %d (%d nodes from %d); "+
+					"make the shards anew", ErrDamaged, s.Path(shard.File.Name), k, i, block, b.Nodes, b.First)
 			}
 			if (*known)[at] < 0 {
 				(*known)[at] = int32(len(numbers))
@@ -322,7 +324,8 @@ func (s Store) Gather(ctx context.Context, l *Layout, numbers []int32) (model.No
 	if err != nil {
 		return model.Nodes{}, fmt.Errorf("%w: %d vectors of dimension %d: %w", ErrDamaged, len(numbers), l.Dim, err)
 	}
-	nodes := model.Nodes{Vectors: vectors, Fields: make([]uint16, max(len(numbers), 1)), FieldCount: len(l.Fields), FieldNames: l.Fields}
+	nodes := model.Nodes{Vectors: vectors, Fields: make([]uint16, max(len(numbers), 1)), FieldCount: len(l.Fields),
+		FieldNames: l.Fields}
 	byBlock := make([][]int32, len(l.Blocks)) // places
 	for place, i := range numbers {
 		b := l.Block(i)
@@ -343,7 +346,8 @@ func (s Store) Gather(ctx context.Context, l *Layout, numbers []int32) (model.No
 			at := numbers[place] - int32(block.First)
 			from.Load(row, at)
 			if err = vectors.Set(place, row); err != nil {
-				err = fmt.Errorf("%w: %s, row %d: %w; make the vectors anew", ErrDamaged, s.Path(block.Vectors.Name), at, err)
+				err = fmt.Errorf("%w: %s, row %d: %w; make the vectors anew", ErrDamaged, s.Path(block.Vectors.Name),
+					at, err)
 				break
 			}
 			nodes.Fields[place] = fields[at]
@@ -368,7 +372,8 @@ func (s Store) OpenBlock(ctx context.Context, l *Layout, b Block) (*graph.Vector
 		return nil, nil, err
 	}
 	if v.Len() != b.Nodes || v.Dim() != l.Dim {
-		err := fmt.Errorf("%w: %s has %d vectors of dimension %d and should have %d of %d; make the shards anew", ErrDamaged, s.Path(b.Vectors.Name), v.Len(), v.Dim(), b.Nodes, l.Dim)
+		err := fmt.Errorf("%w: %s has %d vectors of dimension %d and should have %d of %d; make the shards anew",
+			ErrDamaged, s.Path(b.Vectors.Name), v.Len(), v.Dim(), b.Nodes, l.Dim)
 		v.Close()
 		return nil, nil, err
 	}

@@ -28,11 +28,12 @@ func must[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
-// TestShardsHoldTheGraph cuts a graph in many ways, into a folder and into storage that is known by an address, and puts
-// it together again.
+// TestShardsHoldTheGraph cuts a graph in many ways, into a folder and into storage that is known by
+// an address, and puts it together again.
 func TestShardsHoldTheGraph(t *testing.T) {
 	ctx := context.Background()
-	w := must(world.New(ctx, world.Settings{Nodes: 150, Dim: 6, Fields: world.EvenFields(3), Plan: world.Saturated()}))(t)
+	w := must(world.New(ctx, world.Settings{Nodes: 150, Dim: 6, Fields: world.EvenFields(3),
+		Plan: world.Saturated()}))(t)
 	data := fit.Data{Drawing: fit.Drawing{Split: fit.AtRandom, Later: true, Seed: 1}}
 	g, drawn, err := data.Prepare(ctx, must(w.Linked(ctx))(t).Graph(), nil, 1)
 	if err != nil {
@@ -41,7 +42,8 @@ func TestShardsHoldTheGraph(t *testing.T) {
 	train := drawn.Problem.Train
 	drawn.Problem.Exposure = make([]risk.Exposure, train.Len())
 	drawn.Problem.Exposure[train.Len()/2] = risk.Exposed
-	for name, root := range map[string]string{"folder": filepath.Join(t.TempDir(), "shards"), "address": "memfs://shards"} {
+	for name, root := range map[string]string{"folder": filepath.Join(t.TempDir(), "shards"),
+		"address": "memfs://shards"} {
 		for _, cut := range []CutSettings{{}, {Nodes: 40, Pairs: 100}} {
 			store := Store{root + map[bool]string{true: "-small"}[cut.Nodes > 0]}
 			must(Cut(ctx, store, g, data, drawn, cut))(t)
@@ -54,7 +56,8 @@ func TestShardsHoldTheGraph(t *testing.T) {
 			}
 			var got, want []pair
 			for k := range train.Len() {
-				want = append(want, pair{train.Source[k], train.Target[k], train.Linked[k], train.Weight[k], train.Rate[k], drawn.Problem.Exposure[k]})
+				want = append(want, pair{train.Source[k], train.Target[k], train.Linked[k], train.Weight[k],
+					train.Rate[k], drawn.Problem.Exposure[k]})
 			}
 			row, own := make([]float32, 6), make([]float32, 6)
 			for _, shard := range m.Train {
@@ -69,18 +72,21 @@ func TestShardsHoldTheGraph(t *testing.T) {
 						one.exposure = exposure[k]
 					}
 					got = append(got, one)
-					for _, end := range [][2]int32{{p.Source[k], part.Pairs.Source[k]}, {p.Target[k], part.Pairs.Target[k]}} {
+					for _, end := range [][2]int32{{p.Source[k], part.Pairs.Source[k]},
+						{p.Target[k], part.Pairs.Target[k]}} {
 						g.Vectors().Load(row, end[0])
 						part.Nodes.Vectors.Load(own, end[1])
 						if !slices.Equal(row, own) || g.Field(end[0]) != part.Nodes.Fields[end[1]] {
-							t.Fatalf("%s: node %d has vector %v and field %d, should have %v and %d", name, end[0], own, part.Nodes.Fields[end[1]], row, g.Field(end[0]))
+							t.Fatalf("%s: node %d has vector %v and field %d, should have %v and %d", name, end[0],
+								own, part.Nodes.Fields[end[1]], row, g.Field(end[0]))
 						}
 					}
 				}
 				part.Close()
 			}
 			order := func(a, b pair) int {
-				return byLink(graph.Link{Source: a.source, Target: a.target}, graph.Link{Source: b.source, Target: b.target})
+				return byLink(graph.Link{Source: a.source, Target: a.target},
+					graph.Link{Source: b.source, Target: b.target})
 			}
 			slices.SortFunc(got, order)
 			slices.SortFunc(want, order)
@@ -113,7 +119,8 @@ func TestManifestsThatAreNone(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(folder, ManifestFile), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := (Store{folder}).Manifest(ctx); err == nil || !strings.Contains(err.Error(), words) || !strings.Contains(err.Error(), ManifestFile) {
+		if _, err := (Store{folder}).Manifest(ctx); err == nil || !strings.Contains(err.Error(), words) ||
+			!strings.Contains(err.Error(), ManifestFile) {
 			t.Errorf("%q gives %v", text, err)
 		}
 	}
@@ -125,7 +132,8 @@ func TestManifestsThatAreNone(t *testing.T) {
 // FuzzPairs reads bytes that may be anything: an error, never a panic.
 func FuzzPairs(f *testing.F) {
 	var b bytes.Buffer
-	p := &graph.Pairs{Source: []int32{1, 1, 2}, Target: []int32{2, 3, 1}, Linked: []bool{true, false, false}, Weight: []float64{1, 5, 5}, Rate: []float64{.2, .2, .2}}
+	p := &graph.Pairs{Source: []int32{1, 1, 2}, Target: []int32{2, 3, 1}, Linked: []bool{true, false, false},
+		Weight: []float64{1, 5, 5}, Rate: []float64{.2, .2, .2}}
 	if err := WritePairs(&b, p, nil); err != nil {
 		f.Fatal(err)
 	}

@@ -87,10 +87,12 @@ func (s Store) Read(ctx context.Context, f File) ([]byte, error) {
 
 func (s Store) compare(f File, bytes int64, sum []byte) error {
 	if bytes != f.Bytes {
-		return fmt.Errorf("%w: %s has %d bytes and should have %d; make the shards anew", ErrDamaged, s.Path(f.Name), bytes, f.Bytes)
+		return fmt.Errorf("%w: %s has %d bytes and should have %d; make the shards anew", ErrDamaged, s.Path(f.Name),
+			bytes, f.Bytes)
 	}
 	if have := hex.EncodeToString(sum); sum != nil && have != f.SHA256 {
-		return fmt.Errorf("%w: %s has the SHA-256 %.12s… and should have %.12s…; make the shards anew", ErrDamaged, s.Path(f.Name), have, f.SHA256)
+		return fmt.Errorf("%w: %s has the SHA-256 %.12s… and should have %.12s…; make the shards anew", ErrDamaged,
+			s.Path(f.Name), have, f.SHA256)
 	}
 	return nil
 }
@@ -229,7 +231,8 @@ var fetched = struct {
 	paths map[string]string
 }{paths: map[string]string{}}
 
-// Vectors maps the vectors of a block. Those that are elsewhere are copied to the folder for temporary files first, once.
+// Vectors maps the vectors of a block. Those that are elsewhere are copied to the folder for
+// temporary files first, once.
 func (s Store) Vectors(ctx context.Context, f File) (*graph.Vectors, error) {
 	path := s.Path(f.Name)
 	if s.Local() {

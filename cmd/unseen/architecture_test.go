@@ -100,7 +100,8 @@ func TestArchitecture(t *testing.T) {
 }
 
 func TestArchitectureSees(t *testing.T) {
-	page := "x\n## The packages\n\n| package | holds |\n|---|---|\n| `a` | |\n| `b/c` | |\n| `d` | |\n| `d` | |\n| `gone` | |\n\n## Next\n| `no` |\n"
+	page := "x\n## The packages\n\n| package | holds |\n|---|---|\n| `a` | |\n| `b/c` | |\n| `d` | |\n| `d` | " +
+		"|\n| `gone` | |\n\n## Next\n| `no` |\n"
 	names := house(page)
 	if !slices.Equal(names, []string{"a", "b/c", "d", "d", "gone"}) {
 		t.Fatalf("%q", names)
@@ -111,7 +112,8 @@ func TestArchitectureSees(t *testing.T) {
 		{ImportPath: "unseen/d"},
 		{ImportPath: "unseen/e"},
 	}
-	want := []string{"a imports d, which stands below it", "the table lacks e", "d is in the table twice", "there is no package gone"}
+	want := []string{"a imports d, which stands below it", "the table lacks e", "d is in the table twice",
+		"there is no package gone"}
 	if got := wrongInHouse(names, packages); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

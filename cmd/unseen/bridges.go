@@ -43,7 +43,8 @@ bridges.csv, bridges.jsonl, bridges.bib and bridges.ris to use.`,
   unseen bridges model.safetensors papers --naive naive.safetensors -o bridges`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 2 || args[0] == "" || args[1] == "" {
-				return usagef("name a model and its dataset; for instance unseen bridges model.safetensors papers --naive naive.safetensors")
+				return usagef("name a model and its dataset; for instance unseen bridges model.safetensors " +
+					"papers --naive naive.safetensors")
 			}
 			f.model, f.data = args[0], args[1]
 			return nil
@@ -51,7 +52,8 @@ bridges.csv, bridges.jsonl, bridges.bib and bridges.ris to use.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case f.naive == "":
-				return usagef("--naive is missing: bridges are gaps between two models; make one with unseen fit %s --method naive -o naive.safetensors", f.data)
+				return usagef("--naive is missing: bridges are gaps between two models; make one with unseen "+
+					"fit %s --method naive -o naive.safetensors", f.data)
 			case f.sources < 1:
 				return usagef("--sources is %d; give at least 1", f.sources)
 			case f.list < 1 || f.list > 1000:
@@ -121,7 +123,8 @@ func runBridges(ctx context.Context, f bridgesFlags, t *ticker) (*foundBridges, 
 		return nil, err
 	}
 	defer r.close()
-	found := &foundBridges{Model: filepath.Base(f.model), Naive: filepath.Base(f.naive), Dataset: filepath.Base(filepath.Clean(f.data)), Seed: f.seed, Notes: r.notes}
+	found := &foundBridges{Model: filepath.Base(f.model), Naive: filepath.Base(f.naive),
+		Dataset: filepath.Base(filepath.Clean(f.data)), Seed: f.seed, Notes: r.notes}
 	found.Bridges, err = r.Bridges(ctx, recommend.BridgeSettings{
 		Sources: f.sources, List: f.list, Within: f.within, Seed: f.seed,
 		Progress: func(done float64) { t.passing("looking for bridges", done) },
@@ -130,7 +133,8 @@ func runBridges(ctx context.Context, f bridgesFlags, t *ticker) (*foundBridges, 
 		return nil, causedByFlags(err)
 	}
 	if class := r.Class(); class != "" && class != "identified" {
-		found.Notes = append(found.Notes, "the doctor calls the scale of π̂ "+string(class)+": gaps can be compared with one another, and are not numbers of links")
+		found.Notes = append(found.Notes, "the doctor calls the scale of π̂ "+string(class)+
+			": gaps can be compared with one another, and are not numbers of links")
 	}
 	if f.out != "" {
 		return found, found.write(f.out)
@@ -169,13 +173,15 @@ func (b *foundBridges) write(dir string) error {
 
 func (b *foundBridges) writeCSV(w io.Writer) error {
 	out := csv.NewWriter(w)
-	if err := out.Write([]string{"source_field", "target_field", "gap", "lower", "upper", "corrected", "naive", "propensity", "source", "source_title", "target", "target_title", "target_time", "link"}); err != nil {
+	if err := out.Write([]string{"source_field", "target_field", "gap", "lower", "upper", "corrected", "naive",
+		"propensity", "source", "source_title", "target", "target_title", "target_time", "link"}); err != nil {
 		return err
 	}
 	number := func(x float64) string { return strconv.FormatFloat(x, 'g', 6, 64) }
 	for _, bridge := range b.Bridges {
 		for _, r := range bridge.Reading {
-			if err := out.Write([]string{bridge.Source, bridge.Target, number(bridge.Gap), number(bridge.Lower), number(bridge.Upper), number(bridge.Corrected), number(bridge.Naive), number(bridge.Propensity),
+			if err := out.Write([]string{bridge.Source, bridge.Target, number(bridge.Gap), number(bridge.Lower),
+				number(bridge.Upper), number(bridge.Corrected), number(bridge.Naive), number(bridge.Propensity),
 				r.For.ID, r.For.Title, r.ID, r.Title, r.Time, number(r.Link)}); err != nil {
 				return err
 			}
@@ -194,7 +200,8 @@ func printBridges(w io.Writer, found *foundBridges, f bridgesFlags) error {
 		if bridge.Weak {
 			weak = " ?"
 		}
-		fmt.Fprintf(&b, "  %-20s → %-20s %6.3g %19s %5s%s\n", short(bridge.Source, 20), short(bridge.Target, 20), bridge.Gap,
+		fmt.Fprintf(&b, "  %-20s → %-20s %6.3g %19s %5s%s\n", short(bridge.Source, 20), short(bridge.Target, 20),
+			bridge.Gap,
 			fmt.Sprintf("%.2g to %.2g", bridge.Lower, bridge.Upper), share(bridge.Propensity), weak)
 	}
 	if len(found.Bridges) > f.top {
@@ -211,7 +218,8 @@ func printBridges(w io.Writer, found *foundBridges, f bridgesFlags) error {
 				}
 				return i.ID
 			}
-			fmt.Fprintf(&b, "  %4s  %s\n        for %s\n", share(r.Link), short(name(r.Item), 70), short(name(r.For), 66))
+			fmt.Fprintf(&b, "  %4s  %s\n        for %s\n", share(r.Link), short(name(r.Item), 70),
+				short(name(r.For), 66))
 		}
 	}
 	for _, note := range found.Notes {

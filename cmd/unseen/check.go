@@ -95,7 +95,8 @@ func runCheck(ctx context.Context, f checkFlags, progress *ticker) (r *dataset.R
 	}
 	open := slices.IndexFunc(found.Findings, func(f dataset.Finding) bool { return f.Kind == "no-manifest" })
 	if f.seal && open >= 0 && found.Wrong() == 0 {
-		if _, err := d.Seal(ctx, dataset.Provenance{MadeBy: "unseen " + readBuild().Version, Command: os.Args}); err != nil {
+		if _, err := d.Seal(ctx, dataset.Provenance{MadeBy: "unseen " + readBuild().Version,
+			Command: os.Args}); err != nil {
 			return nil, false, err
 		}
 		found.Findings = slices.Delete(found.Findings, open, open+1)
@@ -106,7 +107,8 @@ func runCheck(ctx context.Context, f checkFlags, progress *ticker) (r *dataset.R
 
 func printCheck(w io.Writer, dir string, r *dataset.Report, sealed bool) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s nodes, %s links, %s fields", dir, thousands(r.Nodes), thousands(r.Links), thousands(r.Fields))
+	fmt.Fprintf(&b, "%s: %s nodes, %s links, %s fields", dir, thousands(r.Nodes), thousands(r.Links),
+		thousands(r.Fields))
 	if r.Dimension > 0 {
 		fmt.Fprintf(&b, ", %d dimensions", r.Dimension)
 	}
@@ -120,7 +122,8 @@ func printCheck(w io.Writer, dir string, r *dataset.Report, sealed bool) error {
 	var last dataset.Severity
 	for _, f := range r.Findings {
 		if f.Severity != last {
-			title := map[dataset.Severity]string{dataset.Wrong: "Wrong", dataset.Weak: "Weak", dataset.Note: "Good to know"}[f.Severity]
+			title := map[dataset.Severity]string{dataset.Wrong: "Wrong", dataset.Weak: "Weak",
+				dataset.Note: "Good to know"}[f.Severity]
 			fmt.Fprintf(&b, "\n%s\n", title)
 			last = f.Severity
 		}

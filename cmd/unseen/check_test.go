@@ -117,7 +117,8 @@ func TestCheckSeals(t *testing.T) {
 	if page := well(t, "check", dir, "--quiet"); !strings.Contains(strings.Join(strings.Fields(page), " "), "--seal") {
 		t.Errorf("the page says\n%s", page)
 	}
-	if page := well(t, "check", dir, "--quiet", "--seal"); !strings.Contains(page, "Sealed: dataset.json") || strings.Contains(page, "There is no dataset.json") {
+	if page := well(t, "check", dir, "--quiet", "--seal"); !strings.Contains(page, "Sealed: dataset.json") ||
+		strings.Contains(page, "There is no dataset.json") {
 		t.Errorf("the page says\n%s", page)
 	}
 	if _, err := os.Stat(manifest); err != nil {
@@ -160,11 +161,13 @@ func TestWideVectorsAreNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "wide")
-	if _, err := dataset.Write(context.Background(), dir, dataset.Content{Graph: g}, dataset.WriteOptions{}); err != nil {
+	if _, err := dataset.Write(context.Background(), dir, dataset.Content{Graph: g},
+		dataset.WriteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	_, _, stderr := invoke("fit", dir, "--split", "nonsense") // it need not be fitted to be told
-	if !strings.Contains(stderr, "1,000 dimensions make this slow") || !strings.Contains(stderr, "unseen encode "+dir+" --encoder features --dim 128 --force") {
+	if !strings.Contains(stderr, "1,000 dimensions make this slow") || !strings.Contains(stderr, "unseen encode "+dir+
+		" --encoder features --dim 128 --force") {
 		t.Errorf("stderr %q", stderr)
 	}
 }

@@ -94,10 +94,13 @@ func (f *drawingFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.fieldsBy, "fields-by", "", "find `fields`: vectors:20, or links:50")
 	flags.StringVar(&f.log, "log", "", "exposures: sample, complete, offered or ignored")
 	for name, values := range map[string][]string{
-		"log": {"sample", "complete", "offered", "ignored"}, "split": {"order", "date", "random", "whole"}, "scheme": {"uniform", "field", "popularity"},
-		"shares": nil, "validation-from": nil, "test-from": nil, "negatives": nil, "fields-by": {"vectors:20", "links:50"},
+		"log": {"sample", "complete", "offered", "ignored"}, "split": {"order", "date", "random", "whole"},
+		"scheme": {"uniform", "field", "popularity"},
+		"shares": nil, "validation-from": nil, "test-from": nil, "negatives": nil,
+		"fields-by": {"vectors:20", "links:50"},
 	} {
-		if err := cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		if err := cmd.RegisterFlagCompletionFunc(name,
+			cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 			panic(err) // only if the flag does not exist
 		}
 	}
@@ -105,7 +108,8 @@ func (f *drawingFlags) add(cmd *cobra.Command) {
 
 // names lists the flags, none of which a generated world takes.
 func (f *drawingFlags) names() []string {
-	return []string{"split", "shares", "validation-from", "test-from", "later-targets", "negatives", "scheme", "fields-by", "log"}
+	return []string{"split", "shares", "validation-from", "test-from", "later-targets", "negatives", "scheme",
+		"fields-by", "log"}
 }
 
 // data says what to learn from, and in words how it is cut.
@@ -128,7 +132,8 @@ func (f *drawingFlags) data(n *network.Network, dir string, seed uint64) (fit.Da
 		for k, text := range []string{f.validationFrom, f.testFrom} {
 			day, err := time.Parse(time.DateOnly, text)
 			if err != nil {
-				return fail("--validation-from is %q and --test-from %q; give both as 2021-01-31, or neither", f.validationFrom, f.testFrom)
+				return fail("--validation-from is %q and --test-from %q; give both as 2021-01-31, or neither",
+					f.validationFrom, f.testFrom)
 			}
 			days[k] = fit.Day{Time: day}
 		}
@@ -161,11 +166,13 @@ func (f *drawingFlags) data(n *network.Network, dir string, seed uint64) (fit.Da
 		kind, number, _ := strings.Cut(f.fieldsBy, ":")
 		count, err := strconv.Atoi(number)
 		if kind != "vectors" && kind != "links" || err != nil || count < 1 {
-			return fail("--fields-by is %q; write vectors:20 for 20 groups of like vectors, or links:50 for communities of at least 50 nodes", f.fieldsBy)
+			return fail("--fields-by is %q; write vectors:20 for 20 groups of like vectors, or links:50 for "+
+				"communities of at least 50 nodes", f.fieldsBy)
 		}
 		d.Fields = fit.FieldsBy{Kind: kind, Count: count, Seed: seed}
 	} else if g.FieldCount() < 2 {
-		return fail("%s has no fields, and exposure is learned per pair of fields; find some with --fields-by vectors:20 or --fields-by links:50", dir)
+		return fail("%s has no fields, and exposure is learned per pair of fields; find some with --fields-by "+
+			"vectors:20 or --fields-by links:50", dir)
 	}
 	return d, why, nil
 }

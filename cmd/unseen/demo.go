@@ -144,7 +144,8 @@ type demoJudged struct {
 	Estimate float64 `json:"estimate"`
 	Lower    float64 `json:"lower"`
 	Upper    float64 `json:"upper"`
-	Clear    bool    `json:"clear,omitempty"` // of naive: that the 95% interval of the difference from bayes has no 0 in it
+	// of naive: that the 95% interval of the difference from bayes has no 0 in it
+	Clear bool `json:"clear,omitempty"`
 }
 
 type demoPaper struct {
@@ -179,7 +180,8 @@ func runDemo(ctx context.Context, f demoFlags, t *ticker) (*demo, error) {
 		all += field.Share
 	}
 	fields = slices.DeleteFunc(fields, func(field world.Field) bool { return field.Share < .01*all })
-	settings := world.Settings{Nodes: f.papers, Dim: 64, Fields: fields, Homophily: 1, Plan: world.Plan{BaseRate: .01, OracleAUC: .985, Seed: f.seed, Threads: f.threads}}
+	settings := world.Settings{Nodes: f.papers, Dim: 64, Fields: fields, Homophily: 1,
+		Plan: world.Plan{BaseRate: .01, OracleAUC: .985, Seed: f.seed, Threads: f.threads}}
 	w, err := world.New(ctx, settings)
 	if err != nil {
 		return nil, err
@@ -202,7 +204,8 @@ func runDemo(ctx context.Context, f demoFlags, t *ticker) (*demo, error) {
 	}
 	d.describe(g, test)
 	for _, method := range []string{"naive", "bayes"} {
-		r, err := fit.Fit(ctx, problem, fit.Settings{Method: method, Seed: f.seed, Threads: f.threads}, fit.Progress{Step: t.stepOf(method)})
+		r, err := fit.Fit(ctx, problem, fit.Settings{Method: method, Seed: f.seed, Threads: f.threads},
+			fit.Progress{Step: t.stepOf(method)})
 		if err != nil {
 			return nil, err
 		}
@@ -228,7 +231,8 @@ func runDemo(ctx context.Context, f demoFlags, t *ticker) (*demo, error) {
 	t.say("judging both")
 	// By pairs that were drawn apart: models fitted to the whole network leave no other.
 	d.evaluation, err = evaluate.NewEvaluation(ctx, g, m, fit.Evidence{Pairs: test.Pairs}, evaluate.EvaluationSettings{
-		Panel: evaluate.PanelSettings{Floor: .01, Threads: f.threads}, Others: []model.Model{naive}, Names: []string{"naive"},
+		Panel: evaluate.PanelSettings{Floor: .01, Threads: f.threads}, Others: []model.Model{naive},
+		Names: []string{"naive"},
 	})
 	if err != nil {
 		return nil, err
@@ -320,7 +324,8 @@ func (d *demo) judge(test *world.Sample) error {
 		}
 		d.roc, d.calibration = append(d.roc, roc), append(d.calibration, calibration)
 		for _, row := range d.panels[i].Risks {
-			one := demoJudged{Name: row.Label(), Estimate: row.Risk.Interval.Estimate, Lower: row.Risk.Lower, Upper: row.Risk.Upper}
+			one := demoJudged{Name: row.Label(), Estimate: row.Risk.Interval.Estimate, Lower: row.Risk.Lower,
+				Upper: row.Risk.Upper}
 			if against := row.Against; against != nil {
 				one.Clear = against.Lower > 0 || against.Upper < 0
 			}
@@ -348,7 +353,8 @@ func (d *demo) compareExposure(w *world.World, r *fit.Result) error {
 		var learned, planted []float64
 		for _, target := range fields {
 			var s [1]float32
-			r.Propensity.Logits(s[:], r.PropensityParams, model.Batch{Sources: first[source : source+1], Targets: first[target : target+1]})
+			r.Propensity.Logits(s[:], r.PropensityParams, model.Batch{Sources: first[source : source+1],
+				Targets: first[target : target+1]})
 			pi := 1 / (1 + math.Exp(-float64(s[0])))
 			truth := w.Propensity(source, target)
 			learned, planted = append(learned, pi), append(planted, truth)
@@ -420,7 +426,8 @@ func (d *demo) findHidden(ctx context.Context, w *world.World) error {
 // ranking returns the places of the candidates by ŷ, from 1, and ŷ itself. Of equals the older is first.
 func ranking(r *fit.Result, source int32, candidates []int32) (ranks []int, links []float64) {
 	z := make([]float32, len(candidates))
-	r.Link.Logits(z, r.LinkParams, model.Batch{Sources: slices.Repeat([]int32{source}, len(candidates)), Targets: candidates})
+	r.Link.Logits(z, r.LinkParams, model.Batch{Sources: slices.Repeat([]int32{source}, len(candidates)),
+		Targets: candidates})
 	order := make([]int, len(z))
 	for k := range order {
 		order[k] = k
@@ -438,7 +445,8 @@ func ranking(r *fit.Result, source int32, candidates []int32) (ranks []int, link
 
 // forecast says where recommendations would go, field by field, and all in all.
 func (d *demo) forecast(ctx context.Context, m model.Model, w *world.World, f demoFlags) error {
-	forecast, err := loop.Foretell(ctx, m, w.Graph(), loop.ForecastSettings{Rounds: 10, Truth: w.Truth, Seed: f.seed, Threads: f.threads})
+	forecast, err := loop.Foretell(ctx, m, w.Graph(), loop.ForecastSettings{Rounds: 10, Truth: w.Truth, Seed: f.seed,
+		Threads: f.threads})
 	if err != nil {
 		return err
 	}

@@ -13,10 +13,13 @@ import (
 func (d *demo) print(w io.Writer) error {
 	var b strings.Builder
 	naive, bayes := d.Recommenders[0], d.Recommenders[1]
-	b.WriteString(plain(fmt.Sprintf("A world of %s papers in %d fields. Of all pairs %.1f%% are relevant; authors were shown %.0f%% of older papers in their own field and %.0f%% of others, and so %s citations are all that can be seen.",
+	b.WriteString(plain(fmt.Sprintf("A world of %s papers in %d fields. Of all pairs %.1f%% are relevant; "+
+		"authors were shown %.0f%% of older papers in their own field and %.0f%% of others, and so %s citations "+
+		"are all that can be seen.",
 		thousands(d.Papers), d.Fields, 100*d.Relevant, 100*d.Same, 100*d.Cross, thousands(d.Citations))))
 	fmt.Fprintf(&b, "\nLearned from the citations alone:         naive    bayes    truth\n")
-	fmt.Fprintf(&b, "  pairs that are relevant              %7.2f%% %7.2f%% %7.2f%%\n", 100*naive.MeanLink, 100*bayes.MeanLink, 100*d.Relevant)
+	fmt.Fprintf(&b, "  pairs that are relevant              %7.2f%% %7.2f%% %7.2f%%\n", 100*naive.MeanLink,
+		100*bayes.MeanLink, 100*d.Relevant)
 	fmt.Fprintf(&b, "  relevant pairs that are found (ŷ ≥ ½) %6.0f%% %7.0f%%\n", 100*naive.Recall, 100*bayes.Recall)
 	fmt.Fprintf(&b, "  AUC for relevance                     %7.4f  %7.4f\n", naive.AUC, bayes.AUC)
 	fmt.Fprintf(&b, "\nHow good is each? Risk × 100 (log-loss; lower is better), 95%% intervals:\n")
@@ -47,18 +50,22 @@ func (d *demo) print(w io.Writer) error {
 			b.WriteString(wrap(sentence))
 		}
 	}
-	b.WriteString(wrap(fmt.Sprintf("Truth: propensities are off by %.0f%% on average over the %d pairs of fields.", 100*d.Propensity, d.Fields*d.Fields)))
+	b.WriteString(wrap(fmt.Sprintf("Truth: propensities are off by %.0f%% on average over the %d pairs of fields.",
+		100*d.Propensity, d.Fields*d.Fields)))
 	if len(d.Hidden) > 0 {
 		fmt.Fprintf(&b, "\nHidden by exposure from “%s” (%s):\n", d.Source.Title, d.Source.Field)
 		fmt.Fprintf(&b, "  rank by naive, by bayes                                shown  relevant, truly\n")
 		for _, h := range d.Hidden {
-			fmt.Fprintf(&b, "  %4d → %-2d  %-43s %4.0f%%  %4.0f%%  %4.0f%%\n", h.Naive, h.Corrected, short(h.Title, 43), 100*h.Propensity, 100*h.Link, 100*h.Truth)
+			fmt.Fprintf(&b, "  %4d → %-2d  %-43s %4.0f%%  %4.0f%%  %4.0f%%\n", h.Naive, h.Corrected,
+				short(h.Title, 43), 100*h.Propensity, 100*h.Link, 100*h.Truth)
 		}
 	} else {
 		b.WriteString("\nNo paper of another field gained a place among the first ten by the correction.\n")
 	}
 	last := d.Loop[len(d.Loop)-1]
-	b.WriteString("\n" + plain(fmt.Sprintf("Trained on what it shows, round after round, naive would keep %.0f of 100 recommendations in the reader's field now and %.0f in round %d; corrected it is %.0f and %.0f, since relevance feeds the loop as well. Shown by relevance alone it is %.0f.",
+	b.WriteString("\n" + plain(fmt.Sprintf("Trained on what it shows, round after round, naive would keep %.0f "+
+		"of 100 recommendations in the reader's field now and %.0f in round %d; corrected it is %.0f and %.0f, "+
+		"since relevance feeds the loop as well. Shown by relevance alone it is %.0f.",
 		100*d.Loop[0].Naive, 100*last.Naive, last.Round, 100*d.Loop[0].Corrected, 100*last.Corrected, 100*d.LoopTruth)))
 	for _, warning := range d.warnings {
 		b.WriteString(wrap("warning: " + warning))

@@ -19,9 +19,11 @@ import (
 // write writes the folder: the data, the models and the report. Each is whole or not there.
 func (d *demo) write(ctx context.Context, f demoFlags, g *graph.Graph, data *fit.Data) error {
 	folder := filepath.Join(f.out, "dataset")
-	manifest, err := dataset.Write(ctx, folder, dataset.Content{Graph: g}, dataset.WriteOptions{Provenance: dataset.Provenance{
-		MadeBy: "unseen", Command: []string{"unseen", "demo", "--papers", fmt.Sprint(f.papers), "--seed", fmt.Sprint(f.seed)}, Seed: &f.seed,
-	}})
+	manifest, err := dataset.Write(ctx, folder, dataset.Content{Graph: g},
+		dataset.WriteOptions{Provenance: dataset.Provenance{
+			MadeBy: "unseen", Command: []string{"unseen", "demo", "--papers", fmt.Sprint(f.papers), "--seed",
+				fmt.Sprint(f.seed)}, Seed: &f.seed,
+		}})
 	if err != nil {
 		return err
 	}
@@ -68,29 +70,39 @@ func (d *demo) document(checksum string) *report.Document {
 	doc := &report.Document{
 		Title: "What exposure hides",
 		Summary: []string{
-			fmt.Sprintf("%s papers in %d fields, generated, so that the truth is known. Of all pairs %.1f%% are relevant, but authors were shown %.0f%% of the papers of their own field and %.0f%% of others: %s citations are what can be seen.",
+			fmt.Sprintf("%s papers in %d fields, generated, so that the truth is known. Of all pairs %.1f%% are "+
+				"relevant, but authors were shown %.0f%% of the papers of their own field and %.0f%% of others: "+
+				"%s citations are what can be seen.",
 				thousands(d.Papers), d.Fields, 100*d.Relevant, 100*d.Same, 100*d.Cross, thousands(d.Citations)),
-			fmt.Sprintf("Taken at face value (naive), the citations say that %.2f%% of pairs are relevant; learned together with exposure (bayes), %.2f%%. The truth is %.2f%%.",
+			fmt.Sprintf("Taken at face value (naive), the citations say that %.2f%% of pairs are relevant; "+
+				"learned together with exposure (bayes), %.2f%%. The truth is %.2f%%.",
 				100*naive.MeanLink, 100*bayes.MeanLink, 100*d.Relevant),
-			fmt.Sprintf("Of the relevant pairs naive finds %.0f%%, bayes %.0f%%. The true risk of naive is %.4f, of bayes %.4f.", 100*naive.Recall, 100*bayes.Recall, naive.Risk, bayes.Risk),
-			fmt.Sprintf("A naive recommender that is trained on what it shows would keep %.0f of 100 recommendations in the reader's own field after %d rounds, a corrected one %.0f; by relevance alone it is %.0f.",
+			fmt.Sprintf("Of the relevant pairs naive finds %.0f%%, bayes %.0f%%. The true risk of naive is "+
+				"%.4f, of bayes %.4f.", 100*naive.Recall, 100*bayes.Recall, naive.Risk, bayes.Risk),
+			fmt.Sprintf("A naive recommender that is trained on what it shows would keep %.0f of 100 "+
+				"recommendations in the reader's own field after %d rounds, a corrected one %.0f; by relevance "+
+				"alone it is %.0f.",
 				100*last.Naive, last.Round, 100*last.Corrected, 100*d.LoopTruth),
 		},
 	}
 	doc.Add(d.riskPanel(), report.Doctor{Findings: d.Findings, Fields: append([]string{"unknown"}, d.labels...)})
 	doc.Add(report.HeatPair{
 		Title: "What authors are shown, true and learned", Labels: d.labels, True: d.planted, Learned: d.learned,
-		Text: []string{fmt.Sprintf("The chance that an author of one field is shown a paper of another. It was never seen; it was learned from the citations. It is off by %.0f%% on average.", 100*d.Propensity)},
+		Text: []string{fmt.Sprintf("The chance that an author of one field is shown a paper of another. It was "+
+			"never seen; it was learned from the citations. It is off by %.0f%% on average.", 100*d.Propensity)},
 	})
 	if len(d.Hidden) > 0 {
 		hidden := report.Hidden{
 			Title: "Hidden by exposure",
-			Text:  []string{fmt.Sprintf("What “%s” (%s) does not cite and bayes recommends from other fields. Of the %d newest papers it has most to gain.", d.Source.Title, d.Source.Field, demoReaders)},
+			Text: []string{fmt.Sprintf("What “%s” (%s) does not cite and bayes recommends from other fields. "+
+				"Of the %d newest papers it has most to gain.", d.Source.Title, d.Source.Field, demoReaders)},
 		}
 		for _, h := range d.Hidden {
 			hidden.Papers = append(hidden.Papers, report.HiddenPaper{
-				Title: h.Title, Field: h.Field, NaiveRank: h.Naive, CorrectedRank: h.Corrected, Link: h.Link, Propensity: h.Propensity,
-				Reason: fmt.Sprintf("papers of %s are shown to %.0f%% of the authors of %s; truly relevant with probability %.2f", h.Field, 100*h.Propensity, d.Source.Field, h.Truth),
+				Title: h.Title, Field: h.Field, NaiveRank: h.Naive, CorrectedRank: h.Corrected, Link: h.Link,
+				Propensity: h.Propensity,
+				Reason: fmt.Sprintf("papers of %s are shown to %.0f%% of the authors of %s; truly relevant "+
+					"with probability %.2f", h.Field, 100*h.Propensity, d.Source.Field, h.Truth),
 			})
 		}
 		doc.Add(hidden)
@@ -103,10 +115,12 @@ func (d *demo) document(checksum string) *report.Document {
 		},
 	}, d.loopPart(), report.Section{
 		Name: "settings", Title: "How it was done",
-		Text: []string{"The world, the pairs and the training follow from the seed: the same command writes the same report."},
+		Text: []string{"The world, the pairs and the training follow from the seed: the same command writes the " +
+			"same report."},
 		Facts: []report.Fact{
 			{Name: "papers", Value: thousands(d.Papers)}, {Name: "citations", Value: thousands(d.Citations)},
-			{Name: "pairs learned from", Value: thousands(d.Pairs) + ", every citation and four pairs without one for each"},
+			{Name: "pairs learned from", Value: thousands(d.Pairs) +
+				", every citation and four pairs without one for each"},
 			{Name: "seed", Value: fmt.Sprint(d.Seed)}, {Name: "checksum of the data", Value: checksum},
 		},
 	})
@@ -117,12 +131,14 @@ func (d *demo) document(checksum string) *report.Document {
 func (d *demo) riskPanel() report.Panel {
 	p := report.Panel{
 		Title: "How good each is, and how good it seems", What: "risk (log-loss)",
-		Text: []string{"The naive risk takes every missing citation for a sign of irrelevance. R_w, R_PU and R_AP weigh pairs by exposure, here as bayes learned it, and judge both recommenders by it."},
+		Text: []string{"The naive risk takes every missing citation for a sign of irrelevance. R_w, R_PU and " +
+			"R_AP weigh pairs by exposure, here as bayes learned it, and judge both recommenders by it."},
 	}
 	for _, r := range d.Recommenders {
 		truth := r.Risk
 		for _, j := range r.Judged {
-			p.Rows = append(p.Rows, report.PanelRow{Name: j.Name, Group: r.Method, Estimate: j.Estimate, Lower: j.Lower, Upper: j.Upper, Truth: &truth})
+			p.Rows = append(p.Rows, report.PanelRow{Name: j.Name, Group: r.Method, Estimate: j.Estimate,
+				Lower: j.Lower, Upper: j.Upper, Truth: &truth})
 		}
 	}
 	return p
@@ -136,9 +152,13 @@ func (d *demo) loopPart() report.Loop {
 		naive, corrected, truth = append(naive, r.Naive), append(corrected, r.Corrected), append(truth, d.LoopTruth)
 	}
 	return report.Loop{
-		Title:   "Where each would lead",
-		Text:    []string{"The forecast follows the theory's process, field by field: what is shown is linked to, what is linked to is shown more. Correcting for exposure stops what exposure feeds; where a field is also more relevant to itself, that still compounds. It takes all papers of a field for alike; unseen loop runs the loop itself."},
-		Caption: "Share of recommendations that stay in the reader's own field, all fields together. A line that climbs is a recommender that narrows.",
+		Title: "Where each would lead",
+		Text: []string{"The forecast follows the theory's process, field by field: what is shown is linked " +
+			"to, what is linked to is shown more. Correcting for exposure stops what exposure feeds; where a " +
+			"field is also more relevant to itself, that still compounds. It takes all papers of a field " +
+			"for alike; unseen loop runs the loop itself."},
+		Caption: "Share of recommendations that stay in the reader's own field, all fields together. A line " +
+			"that climbs is a recommender that narrows.",
 		Lines: []study.Line{
 			{Name: "naive", X: rounds, Y: naive}, {Name: "corrected", X: rounds, Y: corrected},
 			{Name: "relevance alone", X: rounds, Y: truth, Reference: true},

@@ -52,7 +52,8 @@ func TestDemoShowsWhatItSays(t *testing.T) {
 		t.Errorf("the naive loop does not climb: %+v", d.Loop)
 	}
 	// the naive risk prefers the recommender that is worse, and R_AP holds the truth of the other
-	if ap := bayes.Judged[3]; naive.Judged[0].Estimate >= bayes.Judged[0].Estimate || ap.Name != "R_AP" || ap.Lower > bayes.Risk || ap.Upper < bayes.Risk {
+	if ap := bayes.Judged[3]; naive.Judged[0].Estimate >= bayes.Judged[0].Estimate || ap.Name != "R_AP" ||
+		ap.Lower > bayes.Risk || ap.Upper < bayes.Risk {
 		t.Errorf("judged naive %+v, bayes %+v", naive.Judged, bayes.Judged)
 	}
 	// what unseen serve shows of it is the same
@@ -65,7 +66,8 @@ func TestDemoShowsWhatItSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	for k, panel := range []*evaluate.Panel{e.Others[0].Panel, e.Panel} {
-		if mine, said := panel.Risks[3].Risk.Interval.Estimate, d.Recommenders[k].Judged[3].Estimate; math.Abs(mine-said) > 1e-6*said {
+		if mine, said := panel.Risks[3].Risk.Interval.Estimate,
+			d.Recommenders[k].Judged[3].Estimate; math.Abs(mine-said) > 1e-6*said {
 			t.Errorf("R_AP of %s is %v, and %v beside the model", d.Recommenders[k].Method, said, mine)
 		}
 	}
@@ -82,11 +84,13 @@ func TestDemoIsDeterministic(t *testing.T) {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	folders := []string{t.TempDir(), t.TempDir(), t.TempDir()}
-	for i, f := range []demoFlags{{papers: 300, seed: 9, threads: 1}, {papers: 300, seed: 9, threads: 3}, {papers: 300, seed: 10, threads: 1}} {
+	for i, f := range []demoFlags{{papers: 300, seed: 9, threads: 1}, {papers: 300, seed: 9, threads: 3},
+		{papers: 300, seed: 10, threads: 1}} {
 		f.out = folders[i]
 		smallDemo(t, f)
 	}
-	for _, name := range []string{"report.html", "model.safetensors", "model.safetensors.evaluation.json", "dataset/nodes.parquet", "dataset/links.parquet", "dataset/vectors.npy"} {
+	for _, name := range []string{"report.html", "model.safetensors", "model.safetensors.evaluation.json",
+		"dataset/nodes.parquet", "dataset/links.parquet", "dataset/vectors.npy"} {
 		var files [3][]byte
 		for i := range files {
 			var err error
@@ -102,7 +106,8 @@ func TestDemoIsDeterministic(t *testing.T) {
 
 func TestDemoCommand(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "new", "folder")
-	code, page, stderr := invoke("demo", "--papers", "250", "--seed", "18446744073709551615", "--out", folder, "--quiet")
+	code, page, stderr := invoke("demo", "--papers", "250", "--seed", "18446744073709551615", "--out", folder,
+		"--quiet")
 	if code != exitOK || stderr != "" {
 		t.Fatalf("exit code %d, stderr %q", code, stderr)
 	}
@@ -135,7 +140,8 @@ func TestDemoCommand(t *testing.T) {
 	}
 	var got demo
 	decodeOne(t, stdout, &got)
-	if got.Papers != 250 || got.Seed != 1 || len(got.Recommenders) != 2 || got.Recommenders[1].Risk == 0 || got.Findings == nil {
+	if got.Papers != 250 || got.Seed != 1 || len(got.Recommenders) != 2 || got.Recommenders[1].Risk == 0 ||
+		got.Findings == nil {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -162,7 +168,8 @@ func TestDemoRefuses(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := runDemo(ctx, demoFlags{papers: 300, threads: 1, out: folder}, newTicker(io.Discard, true)); !errors.Is(err, context.Canceled) {
+	if _, err := runDemo(ctx, demoFlags{papers: 300, threads: 1, out: folder},
+		newTicker(io.Discard, true)); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 	if left, err := os.ReadDir(folder); err != nil || len(left) != 1 {
@@ -187,7 +194,8 @@ func TestREADME(t *testing.T) {
 		t.Errorf("the Go snippet of README.md is not in evaluate/readme_test.go, which compiles it:\n%s", snippet)
 	}
 	if raceEnabled || kern.Variant() != "avx512" {
-		t.Log("the page of unseen demo was not compared: it is that of AVX-512, whose last bits differ from those of others, and the race detector is too slow for it")
+		t.Log("the page of unseen demo was not compared: it is that of AVX-512, whose last bits differ from " +
+			"those of others, and the race detector is too slow for it")
 		return
 	}
 	t.Chdir(t.TempDir())

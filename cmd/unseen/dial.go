@@ -224,7 +224,8 @@ func runDial(ctx context.Context, f dialFlags, t *ticker) (*recommend.Dial, erro
 	if err != nil {
 		return nil, err
 	}
-	d.Model, d.Dataset, d.Held = filepath.Base(f.model), filepath.Base(filepath.Clean(f.data)), cutWords(n.model.Data.Drawing, timed(g))
+	d.Model, d.Dataset, d.Held = filepath.Base(f.model), filepath.Base(filepath.Clean(f.data)),
+		cutWords(n.model.Data.Drawing, timed(g))
 	d.Warnings = append(warnings, dialWarnings(g, held, d)...)
 	if f.output != "" {
 		if err := atomicfile.Write(f.output, func(w io.Writer) error { return printJSON(w, d) }); err != nil {
@@ -237,10 +238,12 @@ func runDial(ctx context.Context, f dialFlags, t *ticker) (*recommend.Dial, erro
 // dialWarnings says what the figures cannot bear.
 func dialWarnings(g *graph.Graph, held *evaluate.Candidates, d *recommend.Dial) (warnings []string) {
 	if d.Sources < 50 {
-		warnings = append(warnings, fmt.Sprintf("only %s with links: intervals are wide; hold out more when fitting", plural(d.Sources, "held-out node")))
+		warnings = append(warnings, fmt.Sprintf("only %s with links: intervals are wide; hold out more when fitting",
+			plural(d.Sources, "held-out node")))
 	}
 	if g.FieldCount() <= 2 {
-		warnings = append(warnings, "there is one field, so that no list has any entropy; find fields when fitting, with --fields-by vectors:20")
+		warnings = append(warnings, "there is one field, so that no list has any entropy; find fields when "+
+			"fitting, with --fields-by vectors:20")
 	}
 	few := 0
 	for _, i := range held.Sources() {
@@ -252,13 +255,15 @@ func dialWarnings(g *graph.Graph, held *evaluate.Candidates, d *recommend.Dial) 
 		few = d.Sources
 	}
 	if few > 0 {
-		warnings = append(warnings, fmt.Sprintf("%s have fewer candidates than the %d places of a list", plural(few, "held-out node"), d.K))
+		warnings = append(warnings, fmt.Sprintf("%s have fewer candidates than the %d places of a list",
+			plural(few, "held-out node"), d.K))
 	}
 	return warnings
 }
 
 // refit learns again from the same pairs, with another weight of the risk.
-func refit(ctx context.Context, f dialFlags, m model.Model, drawn *fit.Drawn, lambda float64, step func(fit.Step)) (model.Model, string, error) {
+func refit(ctx context.Context, f dialFlags, m model.Model, drawn *fit.Drawn, lambda float64,
+	step func(fit.Step)) (model.Model, string, error) {
 	var s fit.Settings
 	if err := json.Unmarshal(m.Hyperparameters, &s); err != nil {
 		return m, "", fmt.Errorf("%s: the settings of its training are damaged: %w; fit it anew", f.model, err)
@@ -292,7 +297,8 @@ func refit(ctx context.Context, f dialFlags, m model.Model, drawn *fit.Drawn, la
 // printDial draws the page for a terminal of 80 columns.
 func printDial(w io.Writer, d *recommend.Dial, output string) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s on %s: lists of %s for %s\n", d.Model, d.Dataset, thousands(d.K), plural(d.Sources, "held-out node"))
+	fmt.Fprintf(&b, "%s on %s: lists of %s for %s\n", d.Model, d.Dataset, thousands(d.K),
+		plural(d.Sources, "held-out node"))
 	if d.Of > d.Sources {
 		fmt.Fprintf(&b, "drawn from %s; ", thousands(d.Of))
 	}
@@ -310,7 +316,8 @@ func printDial(w io.Writer, d *recommend.Dial, output string) error {
 			}
 			fmt.Fprintf(&b, "  %-20s %-22s %-22s %6.1f\n", short(name, 20),
 				fmt.Sprintf("%.1f (%.1f to %.1f)", 100*p.Recall.Value, 100*p.Recall.Lower, 100*p.Recall.Upper),
-				fmt.Sprintf("%.2f (%.2f to %.2f)", p.Entropy.Value, p.Entropy.Lower, p.Entropy.Upper), math.Exp(p.Entropy.Value))
+				fmt.Sprintf("%.2f (%.2f to %.2f)", p.Entropy.Value, p.Entropy.Lower, p.Entropy.Upper),
+				math.Exp(p.Entropy.Value))
 		}
 	}
 	b.WriteString("  fields: so many, evenly shared, have this entropy\n\n")

@@ -20,7 +20,8 @@ func TestDial(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "dial.json")
 	page := well(t, "dial", bayes, dir, "--quiet", "-o", file)
 	fits80(t, strings.ReplaceAll(page, file, "dial.json"))
-	for _, says := range []string{"lists of 10 for 74 held-out nodes", "Recall@10", "x = 0.1", "each digit is ten times its x", "nats of entropy", "To make a page of them"} {
+	for _, says := range []string{"lists of 10 for 74 held-out nodes", "Recall@10", "x = 0.1",
+		"each digit is ten times its x", "nats of entropy", "To make a page of them"} {
 		if !strings.Contains(page, says) {
 			t.Errorf("the page does not say %q:\n%s", says, page)
 		}
@@ -31,10 +32,12 @@ func TestDial(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal(raw, &again); err != nil || fmt.Sprint(again.Curves[0].Points[3].Recall) != fmt.Sprint(d.Curves[0].Points[3].Recall) {
+	if err := json.Unmarshal(raw, &again); err != nil ||
+		fmt.Sprint(again.Curves[0].Points[3].Recall) != fmt.Sprint(d.Curves[0].Points[3].Recall) {
 		t.Errorf("%v: the file has other figures than --json", err)
 	}
-	if len(d.Curves) != 1 || len(d.Curves[0].Points) != 11 || d.Sources != 74 || d.Curves[0].Points[0].Recall.Value <= 0 || d.Curves[0].Points[10].Gain.Lower <= 0 {
+	if len(d.Curves) != 1 || len(d.Curves[0].Points) != 11 || d.Sources != 74 ||
+		d.Curves[0].Points[0].Recall.Value <= 0 || d.Curves[0].Points[10].Gain.Lower <= 0 {
 		t.Errorf("%+v", d)
 	}
 	html := filepath.Join(t.TempDir(), "dial.html")
@@ -47,17 +50,20 @@ func TestDial(t *testing.T) {
 	if testing.Short() {
 		lambda = "0"
 	}
-	page = well(t, "dial", bayes, dir, "--quiet", "--diversity", ".5", "--explore", ".2", "--lambda-r", lambda, "--sources", "30", "-k", "5", "--json")
+	page = well(t, "dial", bayes, dir, "--quiet", "--diversity", ".5", "--explore", ".2", "--lambda-r", lambda,
+		"--sources", "30", "-k", "5", "--json")
 	d = recommend.Dial{}
 	decodeOne(t, page, &d)
-	if d.Curves[0].Points[0].Diversity != 0 || d.Curves[1].Points[0].Explore != .2 || d.Curves[2].Method != "mle" || d.Sources != 30 || d.Of != 74 {
+	if d.Curves[0].Points[0].Diversity != 0 || d.Curves[1].Points[0].Explore != .2 || d.Curves[2].Method != "mle" ||
+		d.Sources != 30 || d.Of != 74 {
 		t.Errorf("%+v", d.Curves)
 	}
 	if !testing.Short() && (len(d.Curves) != 4 || d.Curves[3].Method != "ap" || *d.Curves[3].LambdaR != 1) {
 		t.Errorf("%+v", d.Curves)
 	}
 	var printed strings.Builder
-	if err := printDial(&printed, &d, ""); err != nil || !strings.Contains(printed.String(), "d diversity   e exploration   a λ_R = 0") {
+	if err := printDial(&printed, &d, ""); err != nil ||
+		!strings.Contains(printed.String(), "d diversity   e exploration   a λ_R = 0") {
 		t.Errorf("%v: %s", err, printed.String())
 	}
 	fits80(t, printed.String())
@@ -91,19 +97,23 @@ func TestEvaluateFairness(t *testing.T) {
 	file := filepath.Join(out, "evaluation.json")
 	page := well(t, "evaluate", bayes, dir, "--against", naive, "--fairness", "5", "-o", file, "--quiet")
 	fits80(t, strings.ReplaceAll(page, file, "evaluation.json"))
-	for _, says := range []string{"Fairness: places 1 to 5 of 74 held-out nodes' lists, by field", "shown / merit", "Gini of ratios", "of all attention goes to other groups"} {
+	for _, says := range []string{"Fairness: places 1 to 5 of 74 held-out nodes' lists, by field", "shown / merit",
+		"Gini of ratios", "of all attention goes to other groups"} {
 		if !strings.Contains(page, says) {
 			t.Errorf("the page does not say %q:\n%s", says, page)
 		}
 	}
 	var e evaluate.Evaluation
-	decodeOne(t, well(t, "evaluate", bayes, dir, "--fairness", "--against", naive, "--json", "--quiet", "--threads", "1"), &e)
-	if e.Fairness.K != 10 || len(e.Fairness.Groups) != 3 || e.Others[0].Fairness.Groups[0].Merit != e.Fairness.Groups[0].Merit {
+	decodeOne(t, well(t, "evaluate", bayes, dir, "--fairness", "--against", naive, "--json", "--quiet", "--threads",
+		"1"), &e)
+	if e.Fairness.K != 10 || len(e.Fairness.Groups) != 3 ||
+		e.Others[0].Fairness.Groups[0].Merit != e.Fairness.Groups[0].Merit {
 		t.Errorf("%+v", e.Fairness)
 	}
 	html := filepath.Join(out, "page.html")
 	well(t, "report", file, "-o", html)
-	if raw, err := os.ReadFile(html); err != nil || !strings.Contains(string(raw), "Who is shown, and who deserves it") {
+	if raw, err := os.ReadFile(html); err != nil ||
+		!strings.Contains(string(raw), "Who is shown, and who deserves it") {
 		t.Errorf("%v: the report has no fairness", err)
 	}
 	csv := func(text string) string {
@@ -119,7 +129,8 @@ func TestEvaluateFairness(t *testing.T) {
 		fmt.Fprintf(&rows, "p%d,\"Institute, %d\"\n", i, i%4)
 	}
 	decodeOne(t, well(t, "evaluate", bayes, dir, "--fairness", "--groups", csv(rows.String()), "--json", "--quiet"), &e)
-	if e.Fairness.By != "institute" || len(e.Fairness.Groups) != 5 || !strings.Contains(strings.Join(e.Warnings, " "), "100 of 400 nodes are in no group") {
+	if e.Fairness.By != "institute" || len(e.Fairness.Groups) != 5 || !strings.Contains(strings.Join(e.Warnings, " "),
+		"100 of 400 nodes are in no group") {
 		t.Errorf("%+v, %q", e.Fairness, e.Warnings)
 	}
 	for _, c := range []struct{ groups, says string }{

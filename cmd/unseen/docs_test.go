@@ -171,8 +171,11 @@ func blocksOf(page string) (blocks []docBlock) {
 			if fence != "```text" {
 				last = -1
 			}
-			if info := strings.Fields(strings.TrimPrefix(text, "```")); len(info) == 2 && (info[0] == "sh" && (info[1] == "run" || info[1] == "fails") || info[0] == "python" && info[1] == "run") {
-				blocks = append(blocks, docBlock{line: number + 1, fails: info[1] == "fails", python: info[0] == "python"})
+			if info := strings.Fields(strings.TrimPrefix(text, "```")); len(info) == 2 &&
+				(info[0] == "sh" && (info[1] == "run" || info[1] == "fails") || info[0] == "python" &&
+					info[1] == "run") {
+				blocks = append(blocks, docBlock{line: number + 1, fails: info[1] == "fails",
+					python: info[0] == "python"})
 				last = len(blocks) - 1
 			}
 		case fence != "" && text == "```":
@@ -283,9 +286,11 @@ func TestDocsRunner(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("there is no shell on Windows; ./check runs it on Linux")
 	}
-	page := "# A page\n\n```sh run\necho one; echo 2.00\n```\n\n```text\none\n2.01\n```\n\n```sh\nnot run\n```\n\n```sh fails\necho gone >&2\nfalse\n```\n\nprose\n\n```text\nnot the output\n```\n"
+	page := "# A page\n\n```sh run\necho one; echo 2.00\n```\n\n```text\none\n2.01\n```\n\n```sh\nnot " +
+		"run\n```\n\n```sh fails\necho gone >&2\nfalse\n```\n\nprose\n\n```text\nnot the output\n```\n"
 	blocks := blocksOf(page)
-	if len(blocks) != 2 || blocks[0].line != 3 || !blocks[0].shows || blocks[0].output != "one\n2.01\n" || page[blocks[0].from:blocks[0].to] != blocks[0].output || !blocks[1].fails || blocks[1].shows {
+	if len(blocks) != 2 || blocks[0].line != 3 || !blocks[0].shows || blocks[0].output != "one\n2.01\n" ||
+		page[blocks[0].from:blocks[0].to] != blocks[0].output || !blocks[1].fails || blocks[1].shows {
 		t.Fatalf("%+v", blocks)
 	}
 	folder := t.TempDir()
@@ -320,7 +325,8 @@ func TestDocsRunner(t *testing.T) {
 			t.Errorf("%q and %q: %q", c.shown, c.printed, problem)
 		}
 	}
-	if out, err := exec.Command("sh", "-c", "PATH='"+withProgram(t)+"'; unseen version --json").Output(); err != nil || !strings.Contains(string(out), `"version"`) {
+	if out, err := exec.Command("sh", "-c", "PATH='"+withProgram(t)+"'; unseen version --json").Output(); err != nil ||
+		!strings.Contains(string(out), `"version"`) {
 		t.Errorf("unseen is not on the path: %v, %s", err, out)
 	}
 }

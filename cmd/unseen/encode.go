@@ -106,7 +106,8 @@ the same command with --resume to go on.`,
 		"encoder": {encode.Kind, features, "onnx:"}, "pooling": {"mean", "cls"},
 		"dim": nil, "title-weight": nil, "seed": nil, "threads": nil,
 	} {
-		if err := cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		if err := cmd.RegisterFlagCompletionFunc(name,
+			cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 			panic(err) // only if the flag does not exist
 		}
 	}
@@ -172,7 +173,8 @@ func runEncode(ctx context.Context, f encodeFlags, progress *ticker) (*encodeRes
 		return nil, err
 	}
 	if v := d.Graph().Vectors(); v == nil && f.encoder == features {
-		return nil, usagef("%s has no vectors to reduce; import some with --vectors, or make them of texts with --encoder %s", f.dir, encode.Kind)
+		return nil, usagef("%s has no vectors to reduce; import some with --vectors, or make them of texts with "+
+			"--encoder %s", f.dir, encode.Kind)
 	} else if v != nil && !f.force && f.encoder != features {
 		return nil, fmt.Errorf("%s has vectors of dimension %d already; give --force to replace them", f.dir, v.Dim())
 	}
@@ -186,7 +188,9 @@ func runEncode(ctx context.Context, f encodeFlags, progress *ticker) (*encodeRes
 	}
 	defer vectors.Close()
 	if r.WithoutText > 0 {
-		r.Warnings = append(r.Warnings, fmt.Sprintf("%s of %s nodes have no word that the encoder knows: their vectors are zeros, so their texts say nothing of their links; give them titles or texts", thousands(r.WithoutText), thousands(r.Nodes)))
+		r.Warnings = append(r.Warnings, fmt.Sprintf("%s of %s nodes have no word that the encoder knows: their "+
+			"vectors are zeros, so their texts say nothing of their links; give them titles or texts",
+			thousands(r.WithoutText), thousands(r.Nodes)))
 	}
 	m, err := d.WriteVectors(ctx, vectors, encoder, dataset.WriteOptions{
 		Provenance: d.Manifest().Provenance, Half: f.half, Progress: progress.write,
@@ -210,7 +214,8 @@ func (t nodeTexts) Document(i int) (encode.Document, error) {
 }
 
 // vectors makes the vectors of all nodes, and what makes those of new texts.
-func (f *encodeFlags) vectors(ctx context.Context, d *dataset.Dataset, r *encodeResult, progress *ticker) (*graph.Vectors, *dataset.Encoder, error) {
+func (f *encodeFlags) vectors(ctx context.Context, d *dataset.Dataset, r *encodeResult,
+	progress *ticker) (*graph.Vectors, *dataset.Encoder, error) {
 	if folder, neural := strings.CutPrefix(f.encoder, "onnx:"); neural {
 		return f.neural(ctx, folder, d, r, progress)
 	}
@@ -223,7 +228,8 @@ func (f *encodeFlags) vectors(ctx context.Context, d *dataset.Dataset, r *encode
 // features is the encoder that reduces the vectors that are there. It makes none of new texts.
 const features = "features"
 
-func (f *encodeFlags) reduce(ctx context.Context, d *dataset.Dataset, r *encodeResult, progress *ticker) (*graph.Vectors, *dataset.Encoder, error) {
+func (f *encodeFlags) reduce(ctx context.Context, d *dataset.Dataset, r *encodeResult,
+	progress *ticker) (*graph.Vectors, *dataset.Encoder, error) {
 	var vectors *graph.Vectors
 	report, err := encode.Reduce(ctx, d.Graph().Vectors(), func(dim int) (rows encode.Rows, err error) {
 		vectors, err = graph.NewVectors(d.Graph().Len(), dim)
@@ -239,8 +245,10 @@ func (f *encodeFlags) reduce(ctx context.Context, d *dataset.Dataset, r *encodeR
 	return vectors, nil, nil
 }
 
-func (f *encodeFlags) builtin(ctx context.Context, d *dataset.Dataset, r *encodeResult, progress *ticker) (*graph.Vectors, *dataset.Encoder, error) {
-	s := encode.Settings{Dim: f.dim, TitleWeight: f.titleWeight, Bigrams: f.bigrams, Seed: f.seed, Threads: f.threads, Progress: progress.encode}
+func (f *encodeFlags) builtin(ctx context.Context, d *dataset.Dataset, r *encodeResult,
+	progress *ticker) (*graph.Vectors, *dataset.Encoder, error) {
+	s := encode.Settings{Dim: f.dim, TitleWeight: f.titleWeight, Bigrams: f.bigrams, Seed: f.seed, Threads: f.threads,
+		Progress: progress.encode}
 	if s.TitleWeight == 0 {
 		s.TitleWeight = -1 // to the settings 0 is the default
 	}
@@ -261,7 +269,8 @@ func (f *encodeFlags) builtin(ctx context.Context, d *dataset.Dataset, r *encode
 }
 
 // neural encodes with a model of the BERT kind. What is done lies beside the dataset until all is.
-func (f *encodeFlags) neural(ctx context.Context, folder string, d *dataset.Dataset, r *encodeResult, progress *ticker) (*graph.Vectors, *dataset.Encoder, error) {
+func (f *encodeFlags) neural(ctx context.Context, folder string, d *dataset.Dataset, r *encodeResult,
+	progress *ticker) (*graph.Vectors, *dataset.Encoder, error) {
 	if f.threads > 0 { // the encoder itself takes all that there are
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(f.threads))
 	}
@@ -278,7 +287,8 @@ func (f *encodeFlags) neural(ctx context.Context, folder string, d *dataset.Data
 	if err != nil {
 		return nil, nil, err
 	}
-	r.WithoutText, err = e.EncodeAll(ctx, nodeTexts{d}, vectors, onnx.Run{Checkpoint: f.checkpoint(), Resume: f.resume, Texts: texts, Progress: progress.encode})
+	r.WithoutText, err = e.EncodeAll(ctx, nodeTexts{d}, vectors, onnx.Run{Checkpoint: f.checkpoint(), Resume: f.resume,
+		Texts: texts, Progress: progress.encode})
 	if err == nil && r.WithoutText == d.Graph().Len() {
 		err = fmt.Errorf("none of the %d nodes has a text; give them titles or texts", d.Graph().Len())
 		os.Remove(f.checkpoint())
@@ -295,9 +305,11 @@ func (f *encodeFlags) checkpoint() string { return filepath.Clean(f.dir) + ".enc
 
 func (r *encodeResult) print(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s nodes, %d dimensions (%s), encoded in %.1f s\n", r.Dir, thousands(r.Nodes), r.Dimension, r.Kind, r.Seconds)
+	fmt.Fprintf(&b, "%s: %s nodes, %d dimensions (%s), encoded in %.1f s\n", r.Dir, thousands(r.Nodes), r.Dimension,
+		r.Kind, r.Seconds)
 	if r.Fit != nil {
-		b.WriteString(wrap(fmt.Sprintf("%s terms of %s count; the components carry %.0f%% of them", thousands(r.Fit.Terms), thousands(r.Fit.Found), math.Round(100*r.Fit.Explained))))
+		b.WriteString(wrap(fmt.Sprintf("%s terms of %s count; the components carry %.0f%% of them",
+			thousands(r.Fit.Terms), thousands(r.Fit.Found), math.Round(100*r.Fit.Explained))))
 	}
 	for _, text := range r.Warnings {
 		b.WriteString(wrap("Warning: " + text))

@@ -21,7 +21,8 @@ import (
 func notes(t *testing.T, n int) string {
 	t.Helper()
 	g := chain(t, n, func(i int) graph.Node {
-		node := graph.Node{ID: fmt.Sprint("note ", i), Field: fmt.Sprint("field ", i%3), Title: fmt.Sprintf("subject%d", i%3)}
+		node := graph.Node{ID: fmt.Sprint("note ", i), Field: fmt.Sprint("field ", i%3),
+			Title: fmt.Sprintf("subject%d", i%3)}
 		if i%7 == 6 {
 			node.Title = ""
 		}
@@ -38,7 +39,8 @@ func notes(t *testing.T, n int) string {
 		return text.String(), nil
 	}}
 	dir := filepath.Join(t.TempDir(), "notes")
-	if _, err := dataset.Write(context.Background(), dir, content, dataset.WriteOptions{Provenance: dataset.Provenance{Source: "a test"}}); err != nil {
+	if _, err := dataset.Write(context.Background(), dir, content,
+		dataset.WriteOptions{Provenance: dataset.Provenance{Source: "a test"}}); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -70,7 +72,8 @@ func TestEncode(t *testing.T) {
 	}
 	var r encodeResult
 	decodeOne(t, text, &r)
-	if r.Nodes != 210 || r.WithoutText != 30 || r.Encoder != "builtin" || r.Kind != "float32" || r.Dimension < 20 || r.Fit.Empty != 30 || len(r.Warnings) != 2 || !strings.Contains(r.Warnings[1], "30 of 210 nodes") {
+	if r.Nodes != 210 || r.WithoutText != 30 || r.Encoder != "builtin" || r.Kind != "float32" || r.Dimension < 20 ||
+		r.Fit.Empty != 30 || len(r.Warnings) != 2 || !strings.Contains(r.Warnings[1], "30 of 210 nodes") {
 		t.Errorf("%+v", r)
 	}
 	d, err := dataset.Open(context.Background(), dir, dataset.OpenOptions{Verify: true})
@@ -79,7 +82,8 @@ func TestEncode(t *testing.T) {
 	}
 	defer d.Close()
 	m := d.Manifest()
-	if m.Vectors.Zero != 30 || m.Encoder.Kind != "builtin" || m.Provenance.Source != "a test" || d.Graph().LinkCount() != 209 {
+	if m.Vectors.Zero != 30 || m.Encoder.Kind != "builtin" || m.Provenance.Source != "a test" ||
+		d.Graph().LinkCount() != 209 {
 		t.Errorf("%+v", m)
 	}
 	// the encoder that is stored makes the vectors that are stored
@@ -111,7 +115,9 @@ func TestEncode(t *testing.T) {
 func TestEncodeAgain(t *testing.T) {
 	dir := notes(t, 210)
 	bare := folder(t, dir)
-	if code, page, stderr := invoke("encode", dir, "--threads", "1", "--dim", "5"); code != exitOK || !strings.Contains(page, "210 nodes, 5 dimensions (float32)") || !strings.Contains(page, "Warning: 30 of 210 nodes") {
+	if code, page, stderr := invoke("encode", dir, "--threads", "1", "--dim", "5"); code != exitOK ||
+		!strings.Contains(page, "210 nodes, 5 dimensions (float32)") ||
+		!strings.Contains(page, "Warning: 30 of 210 nodes") {
 		t.Fatalf("exit code %d, stdout %s, stderr %q", code, page, stderr)
 	}
 	first := folder(t, dir)
@@ -124,7 +130,8 @@ func TestEncodeAgain(t *testing.T) {
 	if code != exitFailure || !strings.Contains(stderr, "--force") || strings.Count(stderr, "\n") != 1 {
 		t.Errorf("exit code %d, stderr %q", code, stderr)
 	}
-	if code, _, stderr := invoke("encode", dir, "--threads", "3", "--dim", "5", "--force", "--quiet"); code != exitOK || stderr != "" {
+	if code, _, stderr := invoke("encode", dir, "--threads", "3", "--dim", "5", "--force",
+		"--quiet"); code != exitOK || stderr != "" {
 		t.Fatalf("exit code %d, stderr %q", code, stderr)
 	}
 	for name, content := range folder(t, dir) {
@@ -163,7 +170,8 @@ func TestEncodeStops(t *testing.T) {
 		if !strings.Contains(problems.String(), "stopped before it was done") {
 			t.Errorf("stderr %q", problems.String())
 		}
-		if len(after) != len(before) || after[dataset.ManifestFile] != before[dataset.ManifestFile] || after[dataset.NodesFile] != before[dataset.NodesFile] {
+		if len(after) != len(before) || after[dataset.ManifestFile] != before[dataset.ManifestFile] ||
+			after[dataset.NodesFile] != before[dataset.NodesFile] {
 			t.Errorf("the dataset changed after %d looks at the context", 1<<k)
 		}
 		left, err := os.ReadDir(filepath.Dir(dir))
@@ -244,7 +252,8 @@ func TestEncodeNeural(t *testing.T) {
 		}
 	}
 	empty := correspondence(t, 5, false)
-	if code, _, stderr := invoke("encode", empty, "--encoder", "onnx:"+tinyModel); code != exitFailure || !strings.Contains(stderr, "none of the 5 nodes has a text") {
+	if code, _, stderr := invoke("encode", empty, "--encoder", "onnx:"+tinyModel); code != exitFailure ||
+		!strings.Contains(stderr, "none of the 5 nodes has a text") {
 		t.Errorf("exit code %d, stderr %q", code, stderr)
 	}
 	if _, err := os.Stat(empty + ".encoding"); err == nil {
@@ -296,7 +305,8 @@ func TestEncodeFeatures(t *testing.T) {
 	if r.Dimension != 5 || r.Nodes != 400 {
 		t.Errorf("got %+v", r)
 	}
-	fits80(t, strings.ReplaceAll(well(t, "encode", dir, "--encoder", "features", "--dim", "3", "--quiet"), dir, "papers"))
+	fits80(t, strings.ReplaceAll(well(t, "encode", dir, "--encoder", "features", "--dim", "3", "--quiet"), dir,
+		"papers"))
 	for _, c := range []struct{ line, says string }{
 		{"--encoder features --bigrams", "about texts"},
 		{"--encoder features --dim 99", "have 3 components"},

@@ -91,13 +91,15 @@ written that unseen report makes a page of.`,
 			case f.certify < 0 || f.certify > 100:
 				return usagef("--certify is %d; give from 1 to 100, or leave it out", f.certify)
 			case cmd.Flags().Changed("fairness") && (f.fairness < 1 || f.fairness > recommend.MaxK):
-				return usagef("--fairness is %d; give how many places a list has, from 1 to %s", f.fairness, thousands(recommend.MaxK))
+				return usagef("--fairness is %d; give how many places a list has, from 1 to %s", f.fairness,
+					thousands(recommend.MaxK))
 			case cmd.Flags().Changed("groups") && f.fairness == 0:
 				return usagef("--groups is what --fairness compares; give --fairness too")
 			case cmd.Flags().Changed("groups") && f.groups == "":
 				return usagef("--groups is empty; give a CSV file with columns id and group, or leave it out")
 			case f.rank < 0 || f.rank > recommend.MaxK:
-				return usagef("--rank is %d; give from 1 to %s, or 0 to leave ranking out", f.rank, thousands(recommend.MaxK))
+				return usagef("--rank is %d; give from 1 to %s, or 0 to leave ranking out", f.rank,
+					thousands(recommend.MaxK))
 			case f.sources < 1:
 				return usagef("--sources is %d; give at least 1", f.sources)
 			case cmd.Flags().Changed("output") && f.output == "":
@@ -162,7 +164,8 @@ func runEvaluate(ctx context.Context, f evaluateFlags, t *ticker) (*evaluate.Eva
 	s := evaluate.EvaluationSettings{Panel: evaluate.PanelSettings{Floor: f.floor, Threads: f.threads}}
 	if f.exact {
 		if g.Len() > fit.MostNodes {
-			return nil, usagef("--exact is for up to %s nodes, and %s has %s; leave it out", thousands(fit.MostNodes), f.data, thousands(g.Len()))
+			return nil, usagef("--exact is for up to %s nodes, and %s has %s; leave it out", thousands(fit.MostNodes),
+				f.data, thousands(g.Len()))
 		}
 		s.Panel.Graph = g
 	}
@@ -186,7 +189,8 @@ func runEvaluate(ctx context.Context, f evaluateFlags, t *ticker) (*evaluate.Eva
 				return nil, err
 			}
 			if missing > 0 {
-				groupless = fmt.Sprintf("%s of %s nodes are in no group of %s and make one of their own, %s", thousands(missing), thousands(g.Len()), filepath.Base(f.groups), noGroup)
+				groupless = fmt.Sprintf("%s of %s nodes are in no group of %s and make one of their own, %s",
+					thousands(missing), thousands(g.Len()), filepath.Base(f.groups), noGroup)
 			}
 		}
 		if s.Fairness.Held, err = heldOut(g, drawn, f.sources, f.seed); err != nil {
@@ -210,11 +214,13 @@ func runEvaluate(ctx context.Context, f evaluateFlags, t *ticker) (*evaluate.Eva
 		e.Warnings = append(e.Warnings, groupless)
 	}
 	if e.Fairness != nil && e.Class == fit.NoExposure {
-		e.Warnings = append(e.Warnings, "this model knows no exposure, so that merit is what it takes for relevant: what was never shown has little; judge by a model that corrects, and give this one to --against")
+		e.Warnings = append(e.Warnings, "this model knows no exposure, so that merit is what it takes for "+
+			"relevant: what was never shown has little; judge by a model that corrects, and give this one to --against")
 	}
 	for k, other := range s.Others {
 		if theirs, known, err := fit.DataOf(other); err == nil && (!known || !sameHeld(theirs.Drawing, data.Drawing)) {
-			e.Warnings = append(e.Warnings, fmt.Sprintf("%s does not say that these pairs were held out when it was fitted; if it has seen them, it looks better than it is", s.Names[k]))
+			e.Warnings = append(e.Warnings, fmt.Sprintf("%s does not say that these pairs were held out when it "+
+				"was fitted; if it has seen them, it looks better than it is", s.Names[k]))
 		}
 	}
 	if f.certify > 0 {
@@ -233,7 +239,8 @@ func runEvaluate(ctx context.Context, f evaluateFlags, t *ticker) (*evaluate.Eva
 // sameHeld reports whether two drawings hold out the same nodes; the pairs among those may differ.
 func sameHeld(a, b fit.Drawing) bool {
 	random := a.Split == fit.AtRandom
-	return a.Split == b.Split && a.Shares == b.Shares && (a.Dates == nil) == (b.Dates == nil) && (a.Dates == nil || *a.Dates == *b.Dates) && (!random || a.Seed == b.Seed)
+	return a.Split == b.Split && a.Shares == b.Shares && (a.Dates == nil) == (b.Dates == nil) &&
+		(a.Dates == nil || *a.Dates == *b.Dates) && (!random || a.Seed == b.Seed)
 }
 
 // cutWords says how pairs were held out.
@@ -251,7 +258,8 @@ func cutWords(d fit.Drawing, timed bool) string {
 }
 
 // certify plants truths where the model was fitted.
-func certify(ctx context.Context, f evaluateFlags, m model.Model, drawn *fit.Drawn, g *graph.Graph, t *ticker) (*evaluate.Certificate, error) {
+func certify(ctx context.Context, f evaluateFlags, m model.Model, drawn *fit.Drawn, g *graph.Graph,
+	t *ticker) (*evaluate.Certificate, error) {
 	var settings fit.Settings
 	if err := json.Unmarshal(m.Hyperparameters, &settings); err != nil {
 		return nil, fmt.Errorf("%s: the settings of its training are damaged: %w; fit it anew", f.model, err)
@@ -270,7 +278,8 @@ func certify(ctx context.Context, f evaluateFlags, m model.Model, drawn *fit.Dra
 func printEvaluation(w io.Writer, e *evaluate.Evaluation, output string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s (%s) on %s\n", e.Model, e.Method, e.Dataset)
-	fmt.Fprintf(&b, "%s held-out pairs, %s of them linked; held out %s\n", thousands(e.Pairs), thousands(e.Links), e.Held)
+	fmt.Fprintf(&b, "%s held-out pairs, %s of them linked; held out %s\n", thousands(e.Pairs), thousands(e.Links),
+		e.Held)
 	panel := func(p *evaluate.Panel) {
 		exact := p.Exact != nil
 		fmt.Fprintf(&b, "  %-8s %10s %23s", "judged by", "risk", "95% interval")
@@ -301,7 +310,8 @@ func printEvaluation(w io.Writer, e *evaluate.Evaluation, output string) error {
 	}
 	fmt.Fprintf(&b, "\nAgainst links that happened %11s %10s %10s %10s\n", "AUC of ŷ", "of π̂ŷ", "AP of ŷ", "of π̂ŷ")
 	observed := func(name string, o evaluate.Observed) {
-		fmt.Fprintf(&b, "  %-25s %11s %9s %10s %9s\n", name, figure(o.AUC), figure(o.AUCSeen), figure(o.AP), figure(o.APSeen))
+		fmt.Fprintf(&b, "  %-25s %11s %9s %10s %9s\n", name, figure(o.AUC), figure(o.AUCSeen), figure(o.AP),
+			figure(o.APSeen))
 	}
 	observed(e.Model, e.Observed)
 	for _, o := range e.Others {
@@ -363,14 +373,16 @@ func printRanks(b *strings.Builder, e *evaluate.Evaluation) {
 	}
 	first := e.Ranks[0]
 	fmt.Fprintf(b, "\nRanked among all candidates, for %s held-out nodes (in %%)\n", thousands(first.Sources))
-	fmt.Fprintf(b, "  %-27s %10s  %19s %10s %6s\n", "", fmt.Sprintf("recall@%d", first.K), "less the first's", "two fields", "MRR")
+	fmt.Fprintf(b, "  %-27s %10s  %19s %10s %6s\n", "", fmt.Sprintf("recall@%d", first.K), "less the first's",
+		"two fields", "MRR")
 	row := func(name string, r evaluate.Ranks) {
 		against := ""
 		if d := r.Against; d != nil {
 			against = fmt.Sprintf("%+.1f (%+.1f, %+.1f)", 100*d.Mean, 100*d.Lower, 100*d.Upper)
 		}
 		label := short(name, 18) + " by " + string(r.By)
-		fmt.Fprintf(b, "  %-*s %10s  %19s %10s %6s\n", 27+wide(label), label, points(r.Recall), against, points(r.CrossRecall), points(r.MRR))
+		fmt.Fprintf(b, "  %-*s %10s  %19s %10s %6s\n", 27+wide(label), label, points(r.Recall), against,
+			points(r.CrossRecall), points(r.MRR))
 	}
 	for _, r := range e.Ranks {
 		row(e.Model, r)

@@ -20,7 +20,8 @@ import (
 // papers writes a small dataset in which exposure is planted and returns its folder.
 func papers(t *testing.T, seed uint64) string {
 	t.Helper()
-	w, err := world.New(t.Context(), world.Settings{Nodes: 400, Dim: 8, Fields: world.EvenFields(3), Plan: world.Plan{BaseRate: .05, OracleAUC: .97, Seed: seed}})
+	w, err := world.New(t.Context(), world.Settings{Nodes: 400, Dim: 8, Fields: world.EvenFields(3),
+		Plan: world.Plan{BaseRate: .05, OracleAUC: .97, Seed: seed}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +30,8 @@ func papers(t *testing.T, seed uint64) string {
 	}
 	dir := filepath.Join(t.TempDir(), "papers")
 	when := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	if _, err := dataset.Write(t.Context(), dir, dataset.Content{Graph: w.Graph()}, dataset.WriteOptions{Provenance: dataset.Provenance{Made: when}}); err != nil {
+	if _, err := dataset.Write(t.Context(), dir, dataset.Content{Graph: w.Graph()},
+		dataset.WriteOptions{Provenance: dataset.Provenance{Made: when}}); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -51,16 +53,19 @@ func TestFitAndEvaluateADataset(t *testing.T) {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	dir, out := papers(t, 1), t.TempDir()
-	bayes, naive, result := filepath.Join(out, "bayes.safetensors"), filepath.Join(out, "naive.safetensors"), filepath.Join(out, "evaluation.json")
+	bayes, naive, result := filepath.Join(out, "bayes.safetensors"), filepath.Join(out, "naive.safetensors"),
+		filepath.Join(out, "evaluation.json")
 	fits80(t, strings.ReplaceAll(well(t, "fit", dir, "-o", bayes, "--quiet"), dir, "papers"))
 	var fitted fitReport
 	decodeOne(t, well(t, "fit", dir, "--method", "naive", "-o", naive, "--quiet", "--json"), &fitted)
-	if fitted.World != nil || fitted.Dataset.Nodes != 400 || fitted.Held == nil || fitted.Held.AUC == nil || *fitted.Held.AUC < .8 || fitted.Dataset.Drawing.PerLink != graph.DefaultPerLink {
+	if fitted.World != nil || fitted.Dataset.Nodes != 400 || fitted.Held == nil || fitted.Held.AUC == nil ||
+		*fitted.Held.AUC < .8 || fitted.Dataset.Drawing.PerLink != graph.DefaultPerLink {
 		t.Errorf("fit says %+v of %+v", fitted.Held, fitted.Dataset)
 	}
 	page := well(t, "evaluate", bayes, dir, "--against", naive, "--exact", "--certify", "1", "-o", result, "--quiet")
 	fits80(t, strings.ReplaceAll(page, result, "evaluation.json"))
-	for _, says := range []string{"R_AP", "all pairs", "by the exposure that bayes.safetensors has learned", "If π̂ were wrong", "The certificate", "To make a page of it"} {
+	for _, says := range []string{"R_AP", "all pairs", "by the exposure that bayes.safetensors has learned",
+		"If π̂ were wrong", "The certificate", "To make a page of it"} {
 		if !strings.Contains(page, says) {
 			t.Errorf("the page does not say %q:\n%s", says, page)
 		}
@@ -84,12 +89,14 @@ func TestFitAndEvaluateADataset(t *testing.T) {
 		return 0
 	}
 	if of(e.Panel, "naive") <= of(e.Others[0].Panel, "naive") || of(e.Panel, "ap") >= of(e.Others[0].Panel, "ap") {
-		t.Errorf("bayes has naive risk %.4f and R_AP %.4f, naive has %.4f and %.4f", of(e.Panel, "naive"), of(e.Panel, "ap"), of(e.Others[0].Panel, "naive"), of(e.Others[0].Panel, "ap"))
+		t.Errorf("bayes has naive risk %.4f and R_AP %.4f, naive has %.4f and %.4f", of(e.Panel, "naive"),
+			of(e.Panel, "ap"), of(e.Others[0].Panel, "naive"), of(e.Others[0].Panel, "ap"))
 	}
 	if len(e.Warnings) > 0 && strings.Contains(strings.Join(e.Warnings, " "), "held out when it was fitted") {
 		t.Errorf("both were fitted alike: %v", e.Warnings)
 	}
-	if again := well(t, "evaluate", bayes, dir, "--against", naive, "--exact", "--certify", "1", "--quiet", "--json", "--threads", "1"); again != string(raw) {
+	if again := well(t, "evaluate", bayes, dir, "--against", naive, "--exact", "--certify", "1", "--quiet", "--json",
+		"--threads", "1"); again != string(raw) {
 		t.Error("with one thread the evaluation is another")
 	}
 	html := filepath.Join(out, "report.html")
@@ -100,7 +107,8 @@ func TestFitAndEvaluateADataset(t *testing.T) {
 	// a model that has seen them is told apart
 	seen := filepath.Join(out, "seen.safetensors")
 	well(t, "fit", dir, "--method", "naive", "--split", "whole", "-o", seen, "--quiet")
-	if page := well(t, "evaluate", bayes, dir, "--against", seen, "--quiet"); !strings.Contains(strings.Join(strings.Fields(page), " "), "it looks better than it is") {
+	if page := well(t, "evaluate", bayes, dir, "--against", seen,
+		"--quiet"); !strings.Contains(strings.Join(strings.Fields(page), " "), "it looks better than it is") {
 		t.Errorf("nobody is told that seen.safetensors has seen the pairs:\n%s", page)
 	}
 }
@@ -108,7 +116,8 @@ func TestFitAndEvaluateADataset(t *testing.T) {
 // The fields may be found, and the cut chosen; the model remembers.
 func TestFitFindsFieldsAndCuts(t *testing.T) {
 	dir, path := papers(t, 2), filepath.Join(t.TempDir(), "m.safetensors")
-	for _, line := range []string{"--fields-by vectors:4", "--split random --shares .6,.1,.3", "--scheme field --negatives 2", "--fields-by links:20"} {
+	for _, line := range []string{"--fields-by vectors:4", "--split random --shares .6,.1,.3",
+		"--scheme field --negatives 2", "--fields-by links:20"} {
 		well(t, append([]string{"fit", dir, "--method", "naive", "-o", path, "--quiet"}, strings.Fields(line)...)...)
 		f, err := model.Open(path)
 		if err != nil {
@@ -124,7 +133,8 @@ func TestFitFindsFieldsAndCuts(t *testing.T) {
 
 func TestEvaluateRefuses(t *testing.T) {
 	dir, other, out := papers(t, 1), papers(t, 3), t.TempDir()
-	path, whole, made := filepath.Join(out, "m.safetensors"), filepath.Join(out, "whole.safetensors"), filepath.Join(out, "made.safetensors")
+	path, whole, made := filepath.Join(out, "m.safetensors"), filepath.Join(out, "whole.safetensors"),
+		filepath.Join(out, "made.safetensors")
 	well(t, "fit", dir, "--method", "naive", "-o", path, "--quiet")
 	well(t, "fit", dir, "--method", "naive", "--split", "whole", "-o", whole, "--quiet")
 	well(t, append(append([]string{}, small...), "--method", "naive", "-o", made, "--quiet")...)
@@ -139,7 +149,8 @@ func TestEvaluateRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := dataset.Write(context.Background(), bare, dataset.Content{Graph: g}, dataset.WriteOptions{}); err != nil {
+	if _, err := dataset.Write(context.Background(), bare, dataset.Content{Graph: g},
+		dataset.WriteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ line, says string }{

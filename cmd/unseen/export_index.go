@@ -37,7 +37,8 @@ vectors take no space where they can be a second name of the dataset's file.`,
 		Example: `  unseen export index model.safetensors papers -o papers-index`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 2 || args[0] == "" || args[1] == "" {
-				return usagef("name a model and its dataset; for instance unseen export index model.safetensors papers -o papers-index")
+				return usagef("name a model and its dataset; for instance unseen export index model.safetensors " +
+					"papers -o papers-index")
 			}
 			if f.model, f.data = args[0], args[1]; f.out == "" {
 				return usagef("name the folder to write: -o OUT")
@@ -54,7 +55,9 @@ vectors take no space where they can be a second name of the dataset's file.`,
 			case f.asJSON:
 				return printJSON(cmd.OutOrStdout(), exportIndexSummary{f.out, x})
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s vectors of %d dimensions (%s) and the query of\n%s are in %s; README.txt there says how to use them.\n",
+			_, err = fmt.Fprintf(cmd.OutOrStdout(),
+				"%s vectors of %d dimensions (%s) and the query of\n%s are in %s; README.txt there says how to "+
+					"use them.\n",
 				thousands(x.Nodes), x.Dim, x.Vectors, f.model, f.out)
 			return err
 		},

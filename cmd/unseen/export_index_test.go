@@ -66,7 +66,8 @@ func recommendedIDs(t *testing.T, args ...string) (ids []string, links []float64
 func TestExportIndex(t *testing.T) {
 	dir, bayes, _ := fitted(t)
 	out := filepath.Join(t.TempDir(), "index")
-	fits80(t, strings.NewReplacer(out, "index", bayes, "bayes.safetensors").Replace(well(t, "export", "index", bayes, dir, "-o", out, "--quiet")))
+	fits80(t, strings.NewReplacer(out, "index", bayes, "bayes.safetensors").Replace(well(t, "export", "index", bayes,
+		dir, "-o", out, "--quiet")))
 	ids, err := os.ReadFile(filepath.Join(out, "ids.txt"))
 	if err != nil || strings.Count(string(ids), "\n") != 400 || !strings.HasPrefix(string(ids), "p0\np1\n") {
 		t.Errorf("%v: ids %.40q", err, ids)
@@ -81,18 +82,21 @@ func TestExportIndex(t *testing.T) {
 		t.Errorf("%v: %s", err, readme)
 	}
 	fits80(t, string(readme))
-	if code, _, stderr := invoke("export", "index", bayes, dir, "-o", out); code != exitUsage || !strings.Contains(stderr, "--force") {
+	if code, _, stderr := invoke("export", "index", bayes, dir, "-o", out); code != exitUsage ||
+		!strings.Contains(stderr, "--force") {
 		t.Errorf("over an old index: %d %s", code, stderr)
 	}
 	var summary exportIndexSummary
 	decodeOne(t, well(t, "export", "index", bayes, dir, "-o", out, "--force", "--json", "--quiet"), &summary)
-	if x := summary.Index; x.Kind != "unseen-index" || x.Format != recommend.IndexFormat || x.Dim != 8 || len(x.Fields) != 4 || x.Offsets {
+	if x := summary.Index; x.Kind != "unseen-index" || x.Format != recommend.IndexFormat || x.Dim != 8 ||
+		len(x.Fields) != 4 || x.Offsets {
 		t.Errorf("%+v", x)
 	}
 	if summary.Nodes != 400 || summary.Vectors != "linked" || summary.Link != "diagonal" || summary.Output != out {
 		t.Errorf("%+v", summary)
 	}
-	if code, _, stderr := invoke("export", "index", bayes, dir, "-o", dir, "--force"); code != exitUsage || !strings.Contains(stderr, "no index to replace") {
+	if code, _, stderr := invoke("export", "index", bayes, dir, "-o", dir, "--force"); code != exitUsage ||
+		!strings.Contains(stderr, "no index to replace") {
 		t.Errorf("over a dataset: %d %s", code, stderr)
 	}
 	if code, _, _ := invoke("export", "index", bayes, dir); code != exitUsage {
@@ -103,7 +107,8 @@ func TestExportIndex(t *testing.T) {
 	}
 	mlp := filepath.Join(t.TempDir(), "mlp.safetensors")
 	well(t, "fit", dir, "--method", "naive", "--link", "mlp", "-o", mlp, "--quiet")
-	if code, _, stderr := invoke("export", "index", mlp, dir, "-o", filepath.Join(t.TempDir(), "x")); code != exitFailure || !strings.Contains(stderr, "inner product") {
+	if code, _, stderr := invoke("export", "index", mlp, dir, "-o",
+		filepath.Join(t.TempDir(), "x")); code != exitFailure || !strings.Contains(stderr, "inner product") {
 		t.Errorf("an mlp: %d %s", code, stderr)
 	}
 }
@@ -143,7 +148,8 @@ func TestExportIndexPostgres(t *testing.T) {
 		if !strings.Contains(text, "is not available") {
 			t.Fatal(err, text)
 		}
-		t.Skipf("not checked: this PostgreSQL has no pgvector, which ./check does not install as Debian 12 has no package of it (Debian 13: postgresql-17-pgvector): %s", text)
+		t.Skipf("not checked: this PostgreSQL has no pgvector, which ./check does not install as Debian 12 has "+
+			"no package of it (Debian 13: postgresql-17-pgvector): %s", text)
 	}
 	statements := strings.Split(strings.TrimSpace(example(t, "sql", 0)), "\n")
 	if len(statements) != 3 || !strings.HasPrefix(statements[2], "COPY") {
@@ -162,7 +168,8 @@ print("[" + ",".join(repr(float(v)) for v in x["w"] * np.load(sys.argv[1] + "/ve
 	for _, node := range []string{"p7", "p300"} {
 		want, _ := recommendedIDs(t, bayes, dir, node, "-k", "10")
 		q := strings.TrimSpace(runPython(t, python, makeQuery, out, node))
-		text, err := server.psql(strings.NewReader(example(t, "sql", 1)), "-v", "q="+q, "-v", "node="+node, "-v", "k=10", "-At", "-F", " ")
+		text, err := server.psql(strings.NewReader(example(t, "sql", 1)), "-v", "q="+q, "-v", "node="+node, "-v",
+			"k=10", "-At", "-F", " ")
 		if err != nil {
 			t.Fatal(err, text)
 		}

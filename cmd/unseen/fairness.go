@@ -85,7 +85,8 @@ func readGroups(path string, g *graph.Graph) (evaluate.Groups, int, error) {
 			groups.Names = append(groups.Names, name)
 		}
 		if was := groups.Of[i]; was >= 0 && was != of {
-			return fail(", line %d: %s is in %q and in %q; a node has one group", line, row[id], groups.Names[was], name)
+			return fail(", line %d: %s is in %q and in %q; a node has one group", line, row[id], groups.Names[was],
+				name)
 		}
 		if groups.Of[i] < 0 {
 			named++
@@ -112,7 +113,8 @@ func readGroups(path string, g *graph.Graph) (evaluate.Groups, int, error) {
 		}
 	}
 	if len(groups.Names) > evaluate.MostGroups {
-		return fail(" has %s groups; make at most %s of them, such as the largest and the rest", thousands(len(groups.Names)), thousands(evaluate.MostGroups))
+		return fail(" has %s groups; make at most %s of them, such as the largest and the rest",
+			thousands(len(groups.Names)), thousands(evaluate.MostGroups))
 	}
 	return groups, missing, nil
 }
@@ -154,7 +156,8 @@ func printFairness(b *strings.Builder, e *evaluate.Evaluation) {
 		if g.Ratio != nil {
 			ratio = fmt.Sprintf("%.2f (%.2f to %.2f)", g.Ratio.Value, g.Ratio.Lower, g.Ratio.Upper)
 		}
-		text := fmt.Sprintf("  %-*s %5.1f%% %6.1f%%   %-20s", 24+wide(short(g.Name, 24)), short(g.Name, 24), 100*g.Merit.Value, 100*g.Exposure.Value, ratio)
+		text := fmt.Sprintf("  %-*s %5.1f%% %6.1f%%   %-20s", 24+wide(short(g.Name, 24)), short(g.Name, 24),
+			100*g.Merit.Value, 100*g.Exposure.Value, ratio)
 		beside := ""
 		if band := other(g.Name); band != nil {
 			beside = fmt.Sprintf("%.2f", band.Value)
@@ -171,7 +174,8 @@ func printFairness(b *strings.Builder, e *evaluate.Evaluation) {
 	fmt.Fprintf(b, "\n  %-24s %-20s %-20s %s\n", "", "least / most", "Gini of ratios", "misplaced")
 	row := func(name string, f *evaluate.Fairness) {
 		band := func(x evaluate.Band) string { return fmt.Sprintf("%.2f (%.2f to %.2f)", x.Value, x.Lower, x.Upper) }
-		fmt.Fprintf(b, "  %-24s %-20s %-20s %.0f%%\n", short(name, 24), band(f.Least), band(f.Gini), 100*f.Distance.Value)
+		fmt.Fprintf(b, "  %-24s %-20s %-20s %.0f%%\n", short(name, 24), band(f.Least), band(f.Gini),
+			100*f.Distance.Value)
 	}
 	row(e.Model, f)
 	for _, o := range e.Others {

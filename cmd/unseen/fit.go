@@ -182,13 +182,16 @@ to go on; the model is the same, to the byte, as if nothing had happened.`,
 	jsonFlag(cmd, &f.asJSON)
 	complete := map[string][]string{
 		"method": slices.Sorted(maps.Keys(fit.Methods())), "preset": fit.Presets(),
-		"link": model.LinkKinds(), "propensity": model.PropensityKinds(), "optimiser": {"adam", "lbfgs"}, "world": slices.Sorted(maps.Keys(plans)),
+		"link": model.LinkKinds(), "propensity": model.PropensityKinds(), "optimiser": {"adam", "lbfgs"},
+		"world": slices.Sorted(maps.Keys(plans)),
 	}
-	for _, name := range []string{"search", "search-points", "anchor", "starts", "seed", "threads", "nodes", "dim", "fields", "pairs", "logged", "certify"} {
+	for _, name := range []string{"search", "search-points", "anchor", "starts", "seed", "threads", "nodes", "dim",
+		"fields", "pairs", "logged", "certify"} {
 		complete[name] = nil
 	}
 	for name, values := range complete {
-		if err := cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		if err := cmd.RegisterFlagCompletionFunc(name,
+			cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 			panic(err) // only if the flag does not exist
 		}
 	}
@@ -250,7 +253,8 @@ func (f *fitFlags) generate() (world.Settings, error) {
 	case !(f.logged >= 0 && f.logged <= 1):
 		return w, usagef("--logged is %v; give a share from 0 to 1", f.logged)
 	}
-	w = world.Settings{Nodes: f.nodes, Dim: f.dim, Fields: world.EvenFields(f.fields), RandomFields: f.randomFields, Plan: plan()}
+	w = world.Settings{Nodes: f.nodes, Dim: f.dim, Fields: world.EvenFields(f.fields), RandomFields: f.randomFields,
+		Plan: plan()}
 	w.Seed, w.Threads = f.seed, f.threads
 	return w, causedByFlags(w.Validate())
 }
@@ -271,7 +275,8 @@ func (f *fitFlags) settings() (fit.Settings, error) {
 	case f.output != "" && f.checkpoint != "" && filepath.Clean(f.output) == filepath.Clean(f.checkpoint):
 		return s, usagef("-o and --checkpoint are both %s; give two paths", f.output)
 	case f.resume && f.output == "" && f.checkpoint == "":
-		return s, usagef("--resume needs to know where the checkpoint is; give the -o or the --checkpoint of the interrupted run")
+		return s, usagef("--resume needs to know where the checkpoint is; give the -o or the --checkpoint of " +
+			"the interrupted run")
 	}
 	if f.threads == 0 {
 		f.threads = runtime.GOMAXPROCS(0)
@@ -314,7 +319,8 @@ func (f *fitFlags) settings() (fit.Settings, error) {
 
 // causedByFlags takes an error that only the command line can have caused for a wrong command line.
 func causedByFlags(err error) error {
-	for _, kind := range []error{fit.ErrSetting, fit.ErrData, model.ErrKind, model.ErrOption, world.ErrSetting, world.ErrUnreachable, world.ErrTooManyPairs, recommend.ErrQuery, recommend.ErrNothing} {
+	for _, kind := range []error{fit.ErrSetting, fit.ErrData, model.ErrKind, model.ErrOption, world.ErrSetting,
+		world.ErrUnreachable, world.ErrTooManyPairs, recommend.ErrQuery, recommend.ErrNothing} {
 		if errors.Is(err, kind) {
 			return &usageError{err}
 		}
@@ -333,7 +339,8 @@ func parseAxis(text string) (fit.Axis, error) {
 		}
 	}
 	if !ok || axis.Name == "" {
-		return fit.Axis{}, usagef("--search is %q; write name=value,value, such as ridge=0.1,1,10, where the name is one of %s", text, strings.Join(slices.Sorted(maps.Keys(fit.Searchable())), ", "))
+		return fit.Axis{}, usagef("--search is %q; write name=value,value, such as ridge=0.1,1,10, where the "+
+			"name is one of %s", text, strings.Join(slices.Sorted(maps.Keys(fit.Searchable())), ", "))
 	}
 	return axis, nil
 }
@@ -345,8 +352,10 @@ func parseAnchor(text string) (fit.Anchor, error) {
 	p, err1 := strconv.ParseFloat(strings.TrimSpace(mean), 64)
 	e, err2 := strconv.ParseFloat(strings.TrimSpace(spread), 64)
 	group = strings.TrimSpace(group)
-	if !ok || !both || err1 != nil || err2 != nil || group != "same" && group != "cross" || !(p > 0 && p < 1) || !(e > 0 && e < 1) {
-		return fit.Anchor{}, usagef("--anchor is %q; write same=0.8±0.1 or cross=0.2+-0.05: the mean π of pairs of one field or of two, and its standard error", text)
+	if !ok || !both || err1 != nil || err2 != nil || group != "same" && group != "cross" || !(p > 0 && p < 1) ||
+		!(e > 0 && e < 1) {
+		return fit.Anchor{}, usagef("--anchor is %q; write same=0.8±0.1 or cross=0.2+-0.05: the mean π of pairs "+
+			"of one field or of two, and its standard error", text)
 	}
 	return fit.Anchor{Group: group, Propensity: p, Error: e}, nil
 }
@@ -530,8 +539,10 @@ func runFit(ctx context.Context, f fitFlags, t *ticker) (*fitReport, error) {
 	began := time.Now()
 	result, err := fit.Fit(ctx, problem, settings, fit.Progress{Step: t.step})
 	switch {
-	case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) && !errors.Is(err, fit.ErrCheckpoint) && f.checkpoint != "":
-		return nil, fmt.Errorf("stopped; what was done is in %s: run the same command with --resume to go on", f.checkpoint)
+	case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) && !errors.Is(err, fit.ErrCheckpoint) &&
+		f.checkpoint != "":
+		return nil, fmt.Errorf("stopped; what was done is in %s: run the same command with --resume to go on",
+			f.checkpoint)
 	case err != nil:
 		return nil, causedByFlags(err)
 	}
@@ -540,7 +551,8 @@ func runFit(ctx context.Context, f fitFlags, t *ticker) (*fitReport, error) {
 		Settings: result.Settings, Pairs: problem.Train.Len(), Seconds: time.Since(began).Seconds(),
 		Objective: result.Objective.Total(), Likelihood: result.Objective.Likelihood, Risk: result.Objective.Risk,
 		Validation: result.Validation, Ridge: result.Ridge, Epochs: len(result.Epochs), Iterations: result.Iterations,
-		Starts: result.Starts, Trials: result.Trials, Findings: result.Findings, Warnings: append([]fit.Warning{}, result.Warnings...), Model: f.output,
+		Starts: result.Starts, Trials: result.Trials, Findings: result.Findings,
+		Warnings: append([]fit.Warning{}, result.Warnings...), Model: f.output,
 	}
 	for _, linked := range problem.Train.Linked {
 		r.Links += count(linked)
@@ -549,8 +561,12 @@ func runFit(ctx context.Context, f fitFlags, t *ticker) (*fitReport, error) {
 		certified := settings
 		certified.Checkpoint = fit.Checkpoint{}
 		if r.Certificate, err = evaluate.Certify(ctx, from.graph, evaluate.CertificateSettings{
-			Fit: certified, Pairs: problem.Train.Len(), Repeats: f.certify, Plan: from.plan, Weights: plantable(result), Seed: f.seed + 1,
-		}, func(repeat, of int, phase string) { t.say("certificate, truth %d of %d: %s", repeat, of, phase) }); err != nil {
+			Fit: certified, Pairs: problem.Train.Len(), Repeats: f.certify, Plan: from.plan,
+			Weights: plantable(result), Seed: f.seed + 1,
+		}, func(repeat, of int, phase string) {
+			t.say("certificate, truth %d of %d: %s", repeat, of,
+				phase)
+		}); err != nil {
 			return nil, causedByFlags(err)
 		}
 	}
@@ -624,7 +640,8 @@ func mark(fields []uint16, r *fit.Result, test *world.Sample) (*fitMarks, error)
 func hold(fields []uint16, r *fit.Result, p *graph.Pairs) (*fitHeld, error) {
 	z, s := r.Judge().Logits(p)
 	out := &fitHeld{Pairs: p.Len()}
-	links, seen := evaluate.Scored{Linked: p.Linked, Weights: p.Weight}, evaluate.Scored{Linked: p.Linked, Weights: p.Weight}
+	links, seen := evaluate.Scored{Linked: p.Linked, Weights: p.Weight},
+		evaluate.Scored{Linked: p.Linked, Weights: p.Weight}
 	var sums, weights [3]risk.Sum // of ŷ, π̂ of one field, of two
 	for k := range z {
 		belief, err := risk.FromLogits(float64(z[k]), float64(s[k]))
@@ -661,7 +678,8 @@ type judged struct {
 }
 
 func newJudged(n int) *judged {
-	return &judged{scored: evaluate.Scored{Scores: make([]float64, 0, n), Linked: make([]bool, 0, n)}, pairs: make([]risk.Pair, 0, n)}
+	return &judged{scored: evaluate.Scored{Scores: make([]float64, 0, n), Linked: make([]bool, 0, n)},
+		pairs: make([]risk.Pair, 0, n)}
 }
 
 func (j *judged) add(seen risk.Observation, belief risk.Belief, same, relevant bool) {
@@ -698,7 +716,8 @@ func (j *judged) marks() [7]*float64 {
 	}
 	truly, err1 := risk.Estimator{Scheme: risk.True{}}.Estimate(j.pairs)
 	naively, err2 := risk.Estimator{Scheme: risk.Naive{}}.Estimate(j.pairs)
-	return [7]*float64{mean(j.link), mean(j.same), mean(j.cross), value(j.scored.AUC()), recall, value(truly.Value, err1), value(naively.Value, err2)}
+	return [7]*float64{mean(j.link), mean(j.same), mean(j.cross), value(j.scored.AUC()), recall,
+		value(truly.Value, err1), value(naively.Value, err2)}
 }
 
 func count(b bool) int {

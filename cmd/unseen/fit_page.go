@@ -13,9 +13,11 @@ import (
 // print draws the page for a terminal of 80 columns.
 func (r *fitReport) print(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s on %s pairs, %s of them linked, in %s\n", r.Settings.Method, thousands(r.Pairs), thousands(r.Links), brief(r.Seconds))
+	fmt.Fprintf(&b, "%s on %s pairs, %s of them linked, in %s\n", r.Settings.Method, thousands(r.Pairs),
+		thousands(r.Links), brief(r.Seconds))
 	if r.World != nil {
-		fmt.Fprintf(&b, "from a %s world of %s nodes, %s, %d dimensions", r.World.Plan, thousands(r.World.Nodes), plural(r.World.Fields, "field"), r.World.Dim)
+		fmt.Fprintf(&b, "from a %s world of %s nodes, %s, %d dimensions", r.World.Plan, thousands(r.World.Nodes),
+			plural(r.World.Fields, "field"), r.World.Dim)
 		if r.World.Logged > 0 {
 			fmt.Fprintf(&b, ", %.3g%% logged", 100*r.World.Logged)
 		}
@@ -23,7 +25,8 @@ func (r *fitReport) print(w io.Writer) error {
 		r.printMarks(&b)
 	} else {
 		d := r.Dataset
-		fmt.Fprintf(&b, "from %s: %s nodes, %s links, %s, %d dimensions", d.Dir, thousands(d.Nodes), thousands(d.Links), plural(d.Fields, "field"), d.Dim)
+		fmt.Fprintf(&b, "from %s: %s nodes, %s links, %s, %d dimensions", d.Dir, thousands(d.Nodes),
+			thousands(d.Links), plural(d.Fields, "field"), d.Dim)
 		if d.Logged > 0 {
 			fmt.Fprintf(&b, ", %s pairs logged", thousands(d.Logged))
 		}
@@ -89,14 +92,16 @@ func (r *fitReport) printMarks(b *strings.Builder) {
 	} {
 		// π̂ is one column wide and two runes
 		pad := 34 + strings.Count(row.name, "\u0302")
-		fmt.Fprintf(b, "%s\n", strings.TrimRight(fmt.Sprintf("  %-*s %9s %9s   %s", pad, row.name, figure(row.value.Model), figure(row.value.Truth), row.means), " "))
+		fmt.Fprintf(b, "%s\n", strings.TrimRight(fmt.Sprintf("  %-*s %9s %9s   %s", pad, row.name,
+			figure(row.value.Model), figure(row.value.Truth), row.means), " "))
 	}
 }
 
 // printHeld judges the model by held-out links. Where the scale of π̂ is not known, only ratios are shown.
 func (r *fitReport) printHeld(b *strings.Builder) {
 	h := r.Held
-	fmt.Fprintf(b, "split %s\n\n  on %s held-out pairs, %s of them linked\n", r.Dataset.Split, thousands(h.Pairs), thousands(h.Links))
+	fmt.Fprintf(b, "split %s\n\n  on %s held-out pairs, %s of them linked\n", r.Dataset.Split, thousands(h.Pairs),
+		thousands(h.Links))
 	type row struct {
 		name, value, means string
 	}
@@ -112,13 +117,16 @@ func (r *fitReport) printHeld(b *strings.Builder) {
 			row{"mean π̂ = P(shown), one field", significant(h.Same), ""},
 			row{"mean π̂ = P(shown), two fields", significant(h.Cross), ""})
 	case r.Findings.Ratio != nil:
-		// The doctor's, over all pairs that the training pairs stand for. Among held-out pairs, of which linked ones are
-		// drawn more often, the means have another ratio, and two numbers for one thing would confuse.
-		rows = append(rows, row{"π̂ of one field / π̂ of two", fmt.Sprintf("%.2g", r.Findings.Ratio.Value), "all pairs; scale " + string(r.Findings.Class)})
+		// The doctor's, over all pairs that the training pairs stand for. Among held-out pairs, of
+		// which linked ones are drawn more often, the means have another ratio, and two numbers for
+		// one thing would confuse.
+		rows = append(rows, row{"π̂ of one field / π̂ of two", fmt.Sprintf("%.2g", r.Findings.Ratio.Value),
+			"all pairs; scale " + string(r.Findings.Class)})
 	}
 	for _, row := range rows {
 		pad := 34 + strings.Count(row.name, "\u0302")
-		fmt.Fprintf(b, "%s\n", strings.TrimRight(fmt.Sprintf("  %-*s %9s   %s", pad, row.name, row.value, row.means), " "))
+		fmt.Fprintf(b, "%s\n", strings.TrimRight(fmt.Sprintf("  %-*s %9s   %s", pad, row.name, row.value, row.means),
+			" "))
 	}
 }
 
@@ -174,7 +182,8 @@ func (r *fitReport) printStarts(b *strings.Builder) {
 	b.WriteString("\n  started at π̂ =  objective    mean ŷ   mean π̂, one field   two fields\n")
 	low, high := r.Starts[0].MeanLink, r.Starts[0].MeanLink
 	for _, s := range r.Starts {
-		fmt.Fprintf(b, "  %14.3g %10.4f %9s %18s %12s\n", s.Propensity, s.Objective, positive(s.MeanLink), positive(s.MeanSame), positive(s.MeanCross))
+		fmt.Fprintf(b, "  %14.3g %10.4f %9s %18s %12s\n", s.Propensity, s.Objective, positive(s.MeanLink),
+			positive(s.MeanSame), positive(s.MeanCross))
 		low, high = min(low, s.MeanLink), max(high, s.MeanLink)
 	}
 	if low > 0 {

@@ -31,7 +31,9 @@ func TestFit(t *testing.T) {
 				t.Fatalf("exit code %d: %s", code, stderr)
 			}
 			fits80(t, stdout)
-			for _, s := range []string{method + " on 2,000 pairs", "120 nodes, 3 fields, 8 dimensions", "mean ŷ", "mean π̂ = P(shown), two fields", "AUC", "recall", "risk, log-loss", "naive risk", "The model is in " + path} {
+			for _, s := range []string{method + " on 2,000 pairs", "120 nodes, 3 fields, 8 dimensions", "mean ŷ",
+				"mean π̂ = P(shown), two fields", "AUC", "recall", "risk, log-loss", "naive risk", "The model is in " +
+					path} {
 				if !strings.Contains(stdout, s) {
 					t.Errorf("stdout does not say %q:\n%s", s, stdout)
 				}
@@ -51,20 +53,23 @@ func TestFit(t *testing.T) {
 }
 
 func TestFitJSON(t *testing.T) {
-	code, stdout, stderr := invoke(append(small, "--method", "bayes", "--logged", "0.1", "--anchor", "same=0.8±0.1", "--starts", ".3,.7", "--quiet", "--json")...)
+	code, stdout, stderr := invoke(append(small, "--method", "bayes", "--logged", "0.1", "--anchor", "same=0.8±0.1",
+		"--starts", ".3,.7", "--quiet", "--json")...)
 	if code != exitOK || stderr != "" {
 		t.Fatalf("exit code %d, stderr %q", code, stderr)
 	}
 	var r fitReport
 	decodeOne(t, stdout, &r)
-	if *r.World != (fitWorld{"saturated", 120, 8, 3, false, .1, 1}) || r.Pairs != 2000 || r.Links == 0 || len(r.Starts) != 2 {
+	if *r.World != (fitWorld{"saturated", 120, 8, 3, false, .1, 1}) || r.Pairs != 2000 || r.Links == 0 ||
+		len(r.Starts) != 2 {
 		t.Errorf("got %+v", r)
 	}
 	if len(r.Settings.Anchors) != 1 || r.Settings.Anchors[0] != (fit.Anchor{Group: "same", Propensity: .8, Error: .1}) {
 		t.Errorf("anchors %v", r.Settings.Anchors)
 	}
 	// With logs and an anchor the scale is known, and the truth can be compared with.
-	for name, b := range map[string]beside{"link": r.Test.Link, "same": r.Test.Same, "cross": r.Test.Cross, "auc": r.Test.AUC} {
+	for name, b := range map[string]beside{"link": r.Test.Link, "same": r.Test.Same, "cross": r.Test.Cross,
+		"auc": r.Test.AUC} {
 		if b.Model == nil || b.Truth == nil || !(math.Abs(*b.Model-*b.Truth) < .15) {
 			t.Errorf("%s is %s, in truth %s", name, figure(b.Model), figure(b.Truth))
 		}
@@ -73,7 +78,8 @@ func TestFitJSON(t *testing.T) {
 	if risk := r.Test.Risk; !(*risk.Truth < *risk.Model) || *r.Test.Naive.Model == *risk.Model {
 		t.Errorf("risk %s, in truth %s, naive %s", figure(risk.Model), figure(risk.Truth), figure(r.Test.Naive.Model))
 	}
-	if _, again, _ := invoke(append(small, "--method", "bayes", "--logged", "0.1", "--anchor", "same=0.8+-0.1", "--starts", ".3,.7", "--quiet", "--json", "--threads", "1")...); withoutTime(again) != withoutTime(stdout) {
+	if _, again, _ := invoke(append(small, "--method", "bayes", "--logged", "0.1", "--anchor", "same=0.8+-0.1",
+		"--starts", ".3,.7", "--quiet", "--json", "--threads", "1")...); withoutTime(again) != withoutTime(stdout) {
 		t.Errorf("not the same again:\n%s%s", stdout, again)
 	}
 }
@@ -124,7 +130,8 @@ func TestFitWrongUsage(t *testing.T) {
 		"--checkpoint=":          `--checkpoint is empty; give a path, or leave it out`,
 		"--threads -5":           `--threads is -5; give at least 1, or leave it out`,
 		"--starts NaN":           `start at the propensity NaN`,
-		"-o " + folder + "/m --checkpoint " + folder + "/./m": `-o and --checkpoint are both ` + folder + `/m; give two paths`,
+		"-o " + folder + "/m --checkpoint " + folder + "/./m": `-o and --checkpoint are both ` + folder +
+			`/m; give two paths`,
 		"--metod bayes": `unknown flag --metod; did you mean --method?`,
 		"extra":         `--nodes is for generated worlds; leave it out, or the dataset`,
 	} {
@@ -133,7 +140,8 @@ func TestFitWrongUsage(t *testing.T) {
 			if code != exitUsage || stdout != "" {
 				t.Errorf("exit code %d and stdout %q, want %d and nothing", code, stdout, exitUsage)
 			}
-			if !strings.HasPrefix(stderr, "unseen: ") || !strings.Contains(stderr, says) || strings.Count(stderr, "\n") != 1 {
+			if !strings.HasPrefix(stderr, "unseen: ") || !strings.Contains(stderr, says) ||
+				strings.Count(stderr, "\n") != 1 {
 				t.Errorf("stderr is %q, want one line that says %q", stderr, says)
 			}
 		})
@@ -144,9 +152,11 @@ func TestFitWrongUsage(t *testing.T) {
 }
 
 func TestFitSearch(t *testing.T) {
-	train := append(small, "--method", "ap", "--starts", ".3", "--search", "lr=1e-3, 1e-2", "--search", "floor=0.01,0.05,0.1", "--search-points", "4")
+	train := append(small, "--method", "ap", "--starts", ".3", "--search", "lr=1e-3, 1e-2", "--search",
+		"floor=0.01,0.05,0.1", "--search-points", "4")
 	code, stdout, stderr := invoke(train...)
-	if code != exitOK || strings.Count(stdout, "floor=") != 4 || strings.Count(stdout, "← chosen") != 1 || !strings.Contains(stderr, "unseen: trial 4 of 4, floor=") {
+	if code != exitOK || strings.Count(stdout, "floor=") != 4 || strings.Count(stdout, "← chosen") != 1 ||
+		!strings.Contains(stderr, "unseen: trial 4 of 4, floor=") {
 		t.Errorf("exit code %d, stderr %q:\n%s", code, stderr, stdout)
 	}
 	fits80(t, stdout)
@@ -157,7 +167,8 @@ func TestFitSearch(t *testing.T) {
 		t.Errorf("got %+v", r)
 	}
 	for _, trial := range r.Trials {
-		if trial.Chosen && (r.Settings.Floor != trial.Values["floor"] || r.Settings.Adam.Rate != trial.Values["lr"] || r.Validation != trial.Validation) {
+		if trial.Chosen && (r.Settings.Floor != trial.Values["floor"] || r.Settings.Adam.Rate != trial.Values["lr"] ||
+			r.Validation != trial.Validation) {
 			t.Errorf("%v was chosen, and used was %+v", trial, r.Settings)
 		}
 	}
@@ -207,7 +218,8 @@ func TestFitStoppedAndResumed(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	code := run(ctx, append(train, "-o", path), &stdout, &stderr)
 	cancel()
-	want := fmt.Sprintf("unseen: stopped; what was done is in %s.checkpoint: run the same command with --resume to go on\n", path)
+	want := fmt.Sprintf("unseen: stopped; what was done is in %s.checkpoint: run the same command with --resume "+
+		"to go on\n", path)
 	if code != exitFailure || stdout.Len() > 0 || stderr.String() != want {
 		t.Fatalf("exit code %d, stdout %q, stderr %q, want %d, nothing, %q", code, &stdout, &stderr, exitFailure, want)
 	}
@@ -221,7 +233,8 @@ func TestFitStoppedAndResumed(t *testing.T) {
 		{"--resume --nodes 121", "other data"},
 	} {
 		code, stdout, stderr := invoke(append(append(train, "-o", path), strings.Fields(refused.args)...)...)
-		if code != exitFailure || stdout != "" || !strings.Contains(stderr, refused.says) || strings.Count(stderr, "\n") != 1 {
+		if code != exitFailure || stdout != "" || !strings.Contains(stderr, refused.says) ||
+			strings.Count(stderr, "\n") != 1 {
 			t.Errorf("%q: exit code %d, stderr %q, want %q", refused.args, code, stderr, refused.says)
 		}
 	}
@@ -233,7 +246,8 @@ func TestFitStoppedAndResumed(t *testing.T) {
 	if err := errors.Join(err1, err2); err != nil || !bytes.Equal(a, b) {
 		t.Errorf("the resumed model differs: %v", err)
 	}
-	if code, _, stderr := invoke(append(train, "-o", path, "--resume")...); code != exitFailure || !strings.Contains(stderr, "there is none at "+path+".checkpoint") {
+	if code, _, stderr := invoke(append(train, "-o", path, "--resume")...); code != exitFailure ||
+		!strings.Contains(stderr, "there is none at "+path+".checkpoint") {
 		t.Errorf("nothing to resume: exit code %d, %q", code, stderr)
 	}
 	if left, err := os.ReadDir(folder); err != nil || len(left) != 2 {
@@ -246,7 +260,8 @@ func TestFitStoppedWithoutCheckpoint(t *testing.T) {
 	cancel()
 	var stdout, stderr bytes.Buffer
 	code := run(ctx, append(small, "--quiet"), &stdout, &stderr)
-	if want := "unseen: stopped before it was done\n"; code != exitFailure || stdout.Len() > 0 || stderr.String() != want {
+	if want := "unseen: stopped before it was done\n"; code != exitFailure || stdout.Len() > 0 ||
+		stderr.String() != want {
 		t.Errorf("exit code %d, stdout %q, stderr %q, want %d, nothing, %q", code, &stdout, &stderr, exitFailure, want)
 	}
 }
@@ -273,7 +288,8 @@ func TestTicker(t *testing.T) {
 	bar.step(fit.Step{Phase: strings.Repeat("π", 100), Epoch: 1, Epochs: 6})
 	bar.clear()
 	page := out.String()
-	for _, s := range []string{"\rmaking a world", "\r██████░░░░░░  50% training, 3/6, at most 1m30s left, validation", "…"} {
+	for _, s := range []string{"\rmaking a world", "\r██████░░░░░░  50% training, 3/6, at most 1m30s left, validation",
+		"…"} {
 		if !strings.Contains(page, s) {
 			t.Errorf("no %q in %q", s, page)
 		}
@@ -313,14 +329,16 @@ func FuzzAxis(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		a, err := parseAxis(text)
-		if (err == nil) != (a.Name != "" && len(a.Values) > 0) || err == nil && len(a.Values) != strings.Count(text[strings.Index(text, "="):], ",")+1 {
+		if (err == nil) != (a.Name != "" && len(a.Values) > 0) || err == nil &&
+			len(a.Values) != strings.Count(text[strings.Index(text, "="):], ",")+1 {
 			t.Errorf("%q is %+v: %v", text, a, err)
 		}
 	})
 }
 
 func FuzzAnchor(f *testing.F) {
-	for _, text := range []string{"same=0.8±0.1", "cross=0.2+-0.05", "same = .5 ± .1", "", "=", "same=±", "same=NaN±1", "same=1e-9±1e-9"} {
+	for _, text := range []string{"same=0.8±0.1", "cross=0.2+-0.05", "same = .5 ± .1", "", "=", "same=±", "same=NaN±1",
+		"same=1e-9±1e-9"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -350,7 +368,8 @@ func TestFitCertify(t *testing.T) {
 		t.Fatal(err)
 	}
 	var c evaluate.Certificate
-	if err := json.Unmarshal([]byte(f.Metadata[model.KeyCertificate]), &c); err != nil || c.Repeats != 2 || len(c.Risks) != 4 {
+	if err := json.Unmarshal([]byte(f.Metadata[model.KeyCertificate]), &c); err != nil || c.Repeats != 2 ||
+		len(c.Risks) != 4 {
 		t.Errorf("%+v: %v", c, err)
 	}
 	html := path + ".html"
@@ -360,7 +379,8 @@ func TestFitCertify(t *testing.T) {
 	if raw, err := os.ReadFile(html); err != nil || !strings.Contains(string(raw), "The certificate") {
 		t.Errorf("the report has no certificate: %v", err)
 	}
-	if code, _, stderr := invoke("fit", "--certify", "-1"); code != exitUsage || !strings.Contains(stderr, "--certify is -1") {
+	if code, _, stderr := invoke("fit", "--certify", "-1"); code != exitUsage ||
+		!strings.Contains(stderr, "--certify is -1") {
 		t.Errorf("exit code %d, stderr %q", code, stderr)
 	}
 }

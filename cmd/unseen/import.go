@@ -177,12 +177,14 @@ func printImport(w io.Writer, dir string, r *exchange.Report) error {
 		n         int
 		one, many string
 	}{
-		{r.Repeated, "link was there more than once and counts as one", "links were there more than once and count as one"},
+		{r.Repeated, "link was there more than once and counts as one",
+			"links were there more than once and count as one"},
 		{r.SelfLinks, "link from a node to itself was dropped", "links from a node to itself were dropped"},
 		{r.Isolated, "node has no link", "nodes have no link"},
 		{r.Fieldless, "node has no field", "nodes have no field"},
 		{r.Untimed, "node has no time", "nodes have no time"},
-		{r.Rejected, "record was let go; " + r.RejectsFile + " says which and why", "records were let go; " + r.RejectsFile + " says which and why"},
+		{r.Rejected, "record was let go; " + r.RejectsFile + " says which and why", "records were let go; " +
+			r.RejectsFile + " says which and why"},
 	} {
 		switch {
 		case x.n == 1:

@@ -22,18 +22,21 @@ func tableFiles(t *testing.T, files map[string]string) string {
 }
 
 var smallNetwork = map[string]string{
-	"nodes.csv": "key,subject,headline,abstract,year\n00003,optics,Light,On light.,1999\n00005,optics;waves,Waves,,2001\n",
+	"nodes.csv": "key,subject,headline,abstract,year\n00003,optics,Light,On " +
+		"light.,1999\n00005,optics;waves,Waves,,2001\n",
 	"links.csv": "citing,cited\n00005,00003\n00005,00003\n00003,00003\n",
 }
 
 func TestImportAndExport(t *testing.T) {
 	raw := tableFiles(t, smallNetwork)
-	dir, out, again := filepath.Join(t.TempDir(), "d"), filepath.Join(t.TempDir(), "out"), filepath.Join(t.TempDir(), "again")
+	dir, out, again := filepath.Join(t.TempDir(), "d"), filepath.Join(t.TempDir(), "out"),
+		filepath.Join(t.TempDir(), "again")
 	code, stdout, stderr := invoke("import", "csv", raw, "-o", dir, "--field-separator", ";")
 	if code != exitOK || stderr != "" {
 		t.Fatalf("exit code %d, stderr %q", code, stderr)
 	}
-	for _, s := range []string{"2 nodes, 1 link, 1 field", "1 link was there more than once", "1 link from a node to itself", "taken key as id, subject as field"} {
+	for _, s := range []string{"2 nodes, 1 link, 1 field", "1 link was there more than once",
+		"1 link from a node to itself", "taken key as id, subject as field"} {
 		if !strings.Contains(strings.Join(strings.Fields(stdout), " "), s) {
 			t.Errorf("stdout does not say %q:\n%s", s, stdout)
 		}
@@ -52,7 +55,8 @@ func TestImportAndExport(t *testing.T) {
 	}
 	var s importSummary
 	decodeOne(t, stdout, &s)
-	if s.Nodes != 2 || s.Links != 1 || s.Manifest == nil || len(s.Manifest.Provenance.Command) == 0 || s.Manifest.Provenance.Source != out {
+	if s.Nodes != 2 || s.Links != 1 || s.Manifest == nil || len(s.Manifest.Provenance.Command) == 0 ||
+		s.Manifest.Provenance.Source != out {
 		t.Errorf("summary %+v", s)
 	}
 }
@@ -110,7 +114,8 @@ func TestImportSaysWhere(t *testing.T) {
 	folder := t.TempDir()
 	dir := filepath.Join(folder, "d")
 	code, _, stderr := invoke("import", "csv", raw, "-o", dir)
-	if code != exitFailure || !strings.Contains(stderr, `links.csv, line 3: no such node: the target "z"`) || !strings.Contains(stderr, "--lenient") {
+	if code != exitFailure || !strings.Contains(stderr, `links.csv, line 3: no such node: the target "z"`) ||
+		!strings.Contains(stderr, "--lenient") {
 		t.Errorf("exit code %d, stderr %q", code, stderr)
 	}
 	if left, _ := os.ReadDir(folder); len(left) > 0 {
@@ -132,7 +137,8 @@ func TestFieldTreeFlag(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "d")
-	code, stdout, stderr := invoke("import", "csv", raw, "-o", dir, "--field-separator", ";", "--field-tree", tree, "--json")
+	code, stdout, stderr := invoke("import", "csv", raw, "-o", dir, "--field-separator", ";", "--field-tree", tree,
+		"--json")
 	if code != exitOK {
 		t.Fatalf("exit code %d, stderr %q", code, stderr)
 	}

@@ -55,7 +55,8 @@ func TestRecommendAllKilled(t *testing.T) {
 		if kills < mostKills {
 			if random.IntN(4) > 0 { // once it has written some more, finished or not
 				more := len(before) + 1 + random.IntN(8)
-				for began := time.Now(); time.Since(began) < 5*time.Second && len(ended) == 0; time.Sleep(200 * time.Microsecond) {
+				for began := time.Now(); time.Since(began) < 5*time.Second &&
+					len(ended) == 0; time.Sleep(200 * time.Microsecond) {
 					if now, _ := os.ReadDir(killed); len(now) >= more {
 						break
 					}
@@ -67,7 +68,8 @@ func TestRecommendAllKilled(t *testing.T) {
 			one.Process.Kill()
 		}
 		err = <-ended
-		if err == nil && (kills == 0 || within == 0) { // on a busy machine it may end before it is caught: from the beginning
+		// on a busy machine it may end before it is caught: from the beginning
+		if err == nil && (kills == 0 || within == 0) {
 			if err := os.RemoveAll(killed); err != nil {
 				t.Fatal(err)
 			}

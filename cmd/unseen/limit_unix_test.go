@@ -47,7 +47,8 @@ func invokeLimited(t *testing.T, most int, args ...string) (code int, stdout, st
 		t.Fatal(err)
 	}
 	helper := exec.Command(program, "-test.run", "^TestLimitedProcess$")
-	helper.Env = append(os.Environ(), limitedArgs+"="+strings.Join(args, "\n"), fmt.Sprintf("%s=%d", limitedBytes, most))
+	helper.Env = append(os.Environ(), limitedArgs+"="+strings.Join(args, "\n"),
+		fmt.Sprintf("%s=%d", limitedBytes, most))
 	var out, problems bytes.Buffer
 	helper.Stdout, helper.Stderr = &out, &problems
 	if err := helper.Run(); err != nil {
@@ -76,8 +77,11 @@ func TestFitOnAFullDisk(t *testing.T) {
 		says string
 		left int // the model, and perhaps a checkpoint
 	}{
-		{100, "unseen: fit: unusable checkpoint: model: cannot write " + path + ".checkpoint: file too large; make room there, or choose another path\n", 1},
-		{len(before) * 3 / 4, "unseen: model: cannot write " + path + ": file too large; make room there, or choose another path; then run the same command with --resume: only the beginning is in " + path + ".checkpoint\n", 2},
+		{100, "unseen: fit: unusable checkpoint: model: cannot write " + path +
+			".checkpoint: file too large; make room there, or choose another path\n", 1},
+		{len(before) * 3 / 4, "unseen: model: cannot write " + path +
+			": file too large; make room there, or choose another path; then run the same command with " +
+			"--resume: only the beginning is in " + path + ".checkpoint\n", 2},
 	} {
 		code, stdout, stderr := invokeLimited(t, c.most, append(train, "--seed", "2")...)
 		if code != exitFailure || stdout != "" || stderr != c.says {
@@ -107,7 +111,8 @@ func TestResultsOnAFullDisk(t *testing.T) {
 	defer full.Close()
 	var stderr bytes.Buffer
 	code := run(context.Background(), append(small, "--quiet", "--json"), full, &stderr)
-	if code != exitFailure || !strings.Contains(stderr.String(), "the results could not be written in full: ") || !strings.Contains(stderr.String(), "no space left on device") {
+	if code != exitFailure || !strings.Contains(stderr.String(), "the results could not be written in full: ") ||
+		!strings.Contains(stderr.String(), "no space left on device") {
 		t.Errorf("exit code %d, stderr %q", code, &stderr)
 	}
 }

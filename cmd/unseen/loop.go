@@ -67,7 +67,8 @@ to its estimates, and is trained on what comes of it, round after round.`,
 	flags.IntVar(&f.shown, "shown", 20, "recommendations to each paper in a round")
 	flags.IntVar(&f.rounds, "rounds", 20, "rounds of recommendations")
 	flags.BoolVar(&f.blind, "field-blind", false, "the link model does not see the fields")
-	flags.BoolVar(&f.shownOnly, "shown-only", false, "train on recommended pairs alone; else the\nothers count as not linked")
+	flags.BoolVar(&f.shownOnly, "shown-only", false,
+		"train on recommended pairs alone; else the\nothers count as not linked")
 	flags.IntVar(&f.seeds, "seeds", 3, "worlds to repeat it in")
 	flags.Uint64Var(&f.seed, "seed", 1, "the first seed; the others follow it")
 	flags.IntVar(&f.threads, "threads", 0, "threads (default: all processors)")
@@ -78,7 +79,8 @@ to its estimates, and is trained on what comes of it, round after round.`,
 		complete[name] = nil
 	}
 	for name, values := range complete {
-		if err := cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		if err := cmd.RegisterFlagCompletionFunc(name,
+			cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 			panic(err) // only if the flag does not exist
 		}
 	}
@@ -111,7 +113,8 @@ func (f *loopFlags) settings() (loop.Settings, error) {
 	for _, flag := range []struct {
 		name  string
 		value int
-	}{{"papers", f.papers}, {"fields", f.fields}, {"dim", f.dim}, {"shown", f.shown}, {"rounds", f.rounds}, {"seeds", f.seeds}} {
+	}{{"papers", f.papers}, {"fields", f.fields}, {"dim", f.dim}, {"shown", f.shown}, {"rounds", f.rounds},
+		{"seeds", f.seeds}} {
 		if flag.value < 1 {
 			return s, usagef("--%s is %d; give at least 1", flag.name, flag.value)
 		}
@@ -134,7 +137,8 @@ func (f *loopFlags) settings() (loop.Settings, error) {
 		one := s
 		one.Method = method
 		if method == "" {
-			return s, usagef("--method is %q; write names with commas between them, such as naive,bayes", strings.Join(f.methods, ","))
+			return s, usagef("--method is %q; write names with commas between them, such as naive,bayes",
+				strings.Join(f.methods, ","))
 		}
 		if err := one.Validate(); err != nil {
 			return s, &usageError{err}

@@ -24,16 +24,20 @@ func (r *loopReport) print(w io.Writer) error {
 	s := r.Settings
 	fmt.Fprintf(&b, "\nThe loop itself: %s papers, %d recommendations to each, %s, %s\n",
 		thousands(s.Papers), s.Shown, plural(s.Rounds, "round"), plural(len(r.Seeds), "world"))
-	switches := map[bool]string{true: "the model sees the fields", false: "the model does not see the fields"}[s.SeesField] + "; " +
-		map[bool]string{true: "what was not shown counts as not linked", false: "only what was shown is trained on"}[s.UnshownNegative]
+	switches := map[bool]string{true: "the model sees the fields",
+		false: "the model does not see the fields"}[s.SeesField] + "; " +
+		map[bool]string{true: "what was not shown counts as not linked",
+			false: "only what was shown is trained on"}[s.UnshownNegative]
 	fmt.Fprintf(&b, "(%s)\n\n", switches)
 	b.WriteString(r.chart())
 	b.WriteString("\n")
 	for _, m := range r.Methods {
 		first, last := m.Bands[0], m.Bands[len(m.Bands)-1]
-		fmt.Fprintf(&b, "  %-12s %3.0f%% of recommendations stay in the field, %3.0f%% in round %d\n", m.Method, 100*first.Mean, 100*last.Mean, last.Round)
+		fmt.Fprintf(&b, "  %-12s %3.0f%% of recommendations stay in the field, %3.0f%% in round %d\n", m.Method,
+			100*first.Mean, 100*last.Mean, last.Round)
 		if m.Kept > 0 {
-			b.WriteString(wrap(fmt.Sprintf("warning: from %s nothing could be learned, and %s was kept as it was", plural(m.Kept, "round"), m.Method)))
+			b.WriteString(wrap(fmt.Sprintf("warning: from %s nothing could be learned, and %s was kept as it was",
+				plural(m.Kept, "round"), m.Method)))
 		}
 	}
 	fmt.Fprintf(&b, "  %-12s %3.0f%% by relevance alone\n", "truth", 100*r.Truth.Mean)

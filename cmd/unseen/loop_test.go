@@ -20,8 +20,10 @@ func TestLoop(t *testing.T) {
 	}
 	fits80(t, page)
 	for _, says := range []string{
-		"Of 100 recommendations to a paper in Art", "Corrected for exposure", "60 papers, 6 recommendations to each, 3 rounds, 2 worlds",
-		"n naive   b bayes   · relevance alone", "the model sees the fields; what was not shown counts as not linked", "in round 3",
+		"Of 100 recommendations to a paper in Art", "Corrected for exposure",
+		"60 papers, 6 recommendations to each, 3 rounds, 2 worlds",
+		"n naive   b bayes   · relevance alone", "the model sees the fields; what was not shown counts as not linked",
+		"in round 3",
 	} {
 		if !strings.Contains(page, says) {
 			t.Errorf("the page does not say %q:\n%s", says, page)
@@ -36,7 +38,8 @@ func TestLoop(t *testing.T) {
 		decodeOne(t, text, r)
 		r.Seconds = 0
 	}
-	if len(one.Methods) != 2 || len(one.Methods[0].Bands) != 3 || len(one.Forecast.Fields) != 2 || len(one.Seeds) != 2 || !(one.Truth.Mean > 0) {
+	if len(one.Methods) != 2 || len(one.Methods[0].Bands) != 3 || len(one.Forecast.Fields) != 2 ||
+		len(one.Seeds) != 2 || !(one.Truth.Mean > 0) {
 		t.Errorf("%+v", one)
 	}
 	var a, b bytes.Buffer
@@ -66,7 +69,8 @@ func TestLoopRefuses(t *testing.T) {
 	} {
 		code, stdout, stderr := invoke(append([]string{"loop"}, strings.Fields(line)...)...)
 		if code != exitUsage || stdout != "" || !strings.Contains(stderr, says) || strings.Count(stderr, "\n") != 1 {
-			t.Errorf("%s: exit code %d, stdout %q, stderr %q, want %d and one line that says %q", line, code, stdout, stderr, exitUsage, says)
+			t.Errorf("%s: exit code %d, stdout %q, stderr %q, want %d and one line that says %q", line, code, stdout,
+				stderr, exitUsage, says)
 		}
 	}
 }
@@ -75,7 +79,8 @@ func TestLoopStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	var stdout, stderr bytes.Buffer
-	if code := run(ctx, strings.Fields(tiny), &stdout, &stderr); code != exitFailure || stderr.String() != "unseen: stopped before it was done\n" {
+	if code := run(ctx, strings.Fields(tiny), &stdout, &stderr); code != exitFailure ||
+		stderr.String() != "unseen: stopped before it was done\n" {
 		t.Errorf("exit code %d, stderr %q", code, stderr.String())
 	}
 }

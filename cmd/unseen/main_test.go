@@ -63,7 +63,8 @@ func TestWrongUsage(t *testing.T) {
 			if code != exitUsage || stdout != "" {
 				t.Errorf("exit code %d and stdout %q, want %d and nothing", code, stdout, exitUsage)
 			}
-			if !strings.HasPrefix(stderr, "unseen: ") || !strings.Contains(stderr, says) || strings.Count(stderr, "\n") != 1 || !strings.HasSuffix(stderr, "\n") {
+			if !strings.HasPrefix(stderr, "unseen: ") || !strings.Contains(stderr, says) ||
+				strings.Count(stderr, "\n") != 1 || !strings.HasSuffix(stderr, "\n") {
 				t.Errorf("stderr is %q, want one line that says %q", stderr, says)
 			}
 		})
@@ -139,7 +140,8 @@ func TestVersion(t *testing.T) {
 
 // A release says what it is by the linker's stamps, and what it is made of.
 func TestStamps(t *testing.T) {
-	for stamp, value := range map[*string]string{&stampVersion: "v9.8.7", &stampCommit: "abc", &stampTime: "2026-11-15T00:00:00Z", &stampModified: "true"} {
+	for stamp, value := range map[*string]string{&stampVersion: "v9.8.7", &stampCommit: "abc",
+		&stampTime: "2026-11-15T00:00:00Z", &stampModified: "true"} {
 		old := *stamp
 		*stamp = value
 		defer func() { *stamp = old }()
@@ -179,7 +181,8 @@ func TestMan(t *testing.T) {
 		}
 		if page := string(raw); !strings.Contains(page, "Nov 2023") || !strings.Contains(page, ".SH SYNOPSIS") {
 			t.Errorf("unseen-%s.1: %s", c.Name(), page[:min(len(page), 300)])
-		} else if options := page[strings.Index(page, ".SH OPTIONS"):]; strings.Contains(options, "\n\t") || !strings.Contains(options, ".TP\n\\fB") {
+		} else if options := page[strings.Index(page, ".SH OPTIONS"):]; strings.Contains(options, "\n\t") ||
+			!strings.Contains(options, ".TP\n\\fB") {
 			t.Errorf("unseen-%s.1: an option that is no tagged paragraph: %s", c.Name(), options)
 		}
 	}
@@ -187,7 +190,8 @@ func TestMan(t *testing.T) {
 	if err := setManual(dir, &when); err != nil {
 		t.Fatal(err)
 	}
-	if raw, err := os.ReadFile(filepath.Join(dir, "unseen-serve-token.1")); err != nil || !strings.Contains(string(raw), `.TH "UNSEEN-SERVE-TOKEN" "1" "2026-11-05" "unseen`) {
+	if raw, err := os.ReadFile(filepath.Join(dir, "unseen-serve-token.1")); err != nil ||
+		!strings.Contains(string(raw), `.TH "UNSEEN-SERVE-TOKEN" "1" "2026-11-05" "unseen`) {
 		t.Errorf("%v, %.200s", err, raw)
 	}
 	if code, _, stderr := invoke("man"); code != exitUsage || !strings.Contains(stderr, "name the folder") {
@@ -206,7 +210,8 @@ func TestLiteral(t *testing.T) {
 
 func TestVersionOfAStampedBuild(t *testing.T) {
 	var page strings.Builder
-	b := build{Version: "v1.2.3", Commit: "0123abc", Modified: true, Go: "go1.26", OS: "linux", Arch: "arm64", Kernels: "go"}
+	b := build{Version: "v1.2.3", Commit: "0123abc", Modified: true, Go: "go1.26", OS: "linux", Arch: "arm64",
+		Kernels: "go"}
 	if err := b.print(&page); err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +243,8 @@ func TestCompletion(t *testing.T) {
 	} {
 		code, stdout, stderr := invoke("completion", shell)
 		if code != exitOK || stderr != "" || !strings.Contains(stdout, says) {
-			t.Errorf("%s: exit code %d, stderr %q, script of %d bytes, want one with %q", shell, code, stderr, len(stdout), says)
+			t.Errorf("%s: exit code %d, stderr %q, script of %d bytes, want one with %q", shell, code, stderr,
+				len(stdout), says)
 		}
 	}
 	// What those scripts call to complete a line.
@@ -277,14 +283,18 @@ func TestClosedStdout(t *testing.T) {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	folder := t.TempDir()
-	for _, line := range []string{"", "demo --quiet --papers 200 --out " + folder, "demo --quiet --papers 200 --json --out " + folder, "version", "version --json", "--version", "completion bash", "completion fish", "help demo"} {
+	for _, line := range []string{"", "demo --quiet --papers 200 --out " + folder,
+		"demo --quiet --papers 200 --json --out " + folder, "version", "version --json", "--version",
+		"completion bash", "completion fish", "help demo"} {
 		var stderr bytes.Buffer
 		code := run(context.Background(), strings.Fields(line), failing{syscall.EPIPE}, &stderr)
-		if want := "unseen: the results could not be written in full: broken pipe\n"; code != exitFailure || stderr.String() != want {
+		if want := "unseen: the results could not be written in full: broken pipe\n"; code != exitFailure ||
+			stderr.String() != want {
 			t.Errorf("%q: exit code %d and stderr %q, want %d and %q", line, code, stderr.String(), exitFailure, want)
 		}
 	}
-	if code := run(context.Background(), []string{"nope"}, failing{syscall.EPIPE}, failing{syscall.EPIPE}); code != exitUsage {
+	if code := run(context.Background(), []string{"nope"}, failing{syscall.EPIPE},
+		failing{syscall.EPIPE}); code != exitUsage {
 		t.Errorf("with stderr closed too: exit code %d, want %d", code, exitUsage)
 	}
 }
@@ -298,8 +308,10 @@ func TestStopped(t *testing.T) {
 	cancel()
 	var stdout, stderr bytes.Buffer
 	code := run(ctx, []string{"demo", "--quiet", "--out", t.TempDir()}, &stdout, &stderr)
-	if want := "unseen: stopped before it was done\n"; code != exitFailure || stdout.Len() > 0 || stderr.String() != want {
-		t.Errorf("exit code %d, stdout %q, stderr %q, want %d, nothing, %q", code, stdout.String(), stderr.String(), exitFailure, want)
+	if want := "unseen: stopped before it was done\n"; code != exitFailure || stdout.Len() > 0 ||
+		stderr.String() != want {
+		t.Errorf("exit code %d, stdout %q, stderr %q, want %d, nothing, %q", code, stdout.String(), stderr.String(),
+			exitFailure, want)
 	}
 }
 

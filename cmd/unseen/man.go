@@ -29,7 +29,8 @@ func newMan() *cobra.Command {
 				return usagef("no folder can be made: %w; give another", err)
 			}
 			b := readBuild()
-			header := &doc.GenManHeader{Section: "1", Source: "unseen " + b.Version, Manual: "Link recommendation that corrects for exposure"}
+			header := &doc.GenManHeader{Section: "1", Source: "unseen " + b.Version,
+				Manual: "Link recommendation that corrects for exposure"}
 			if when, err := time.Parse(time.RFC3339, b.Time); err == nil { // otherwise SOURCE_DATE_EPOCH, or now
 				header.Date = &when
 			}
@@ -51,8 +52,8 @@ var (
 	manOption = regexp.MustCompile(`(?m)^(?:\.PP\n)?(\\fB-.*)\n\t(.*)$`)
 )
 
-// setManual mends what the generator leaves: options become tagged paragraphs, so that what they mean stands indented below
-// them instead of behind a tab, and the date names its day.
+// setManual mends what the generator leaves: options become tagged paragraphs, so that what they
+// mean stands indented below them instead of behind a tab, and the date names its day.
 func setManual(folder string, when *time.Time) error {
 	pages, err := filepath.Glob(filepath.Join(folder, "unseen*.1"))
 	if err != nil {
@@ -74,7 +75,8 @@ func setManual(folder string, when *time.Time) error {
 	return nil
 }
 
-// forPages readies the texts of a command and those below it for a renderer of Markdown: what is indented stays as it is.
+// forPages readies the texts of a command and those below it for a renderer of Markdown: what is
+// indented stays as it is.
 func forPages(cmd *cobra.Command) {
 	cmd.DisableAutoGenTag = true // it would name the day
 	cmd.Long = literal(cmd.Long)
@@ -83,13 +85,15 @@ func forPages(cmd *cobra.Command) {
 	}
 }
 
-// literal makes paragraphs with an indented line blocks that Markdown leaves alone, and escapes its marks in the others.
+// literal makes paragraphs with an indented line blocks that Markdown leaves alone, and escapes its
+// marks in the others.
 func literal(text string) string {
 	var out []string
 	for paragraph := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n\n") {
 		if strings.Contains("\n"+paragraph, "\n  ") {
 			head, rest := "", paragraph
-			if first, below, ok := strings.Cut(paragraph, "\n"); ok && !strings.HasPrefix(first, "  ") && strings.HasSuffix(first, ":") {
+			if first, below, ok := strings.Cut(paragraph, "\n"); ok && !strings.HasPrefix(first, "  ") &&
+				strings.HasSuffix(first, ":") {
 				head, rest = escapeMarkdown(first)+"\n\n", below
 			}
 			out = append(out, head+"    "+strings.ReplaceAll(rest, "\n", "\n    "))

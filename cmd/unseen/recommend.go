@@ -69,7 +69,8 @@ proportion to ŷ and says with which probability each was shown.`,
   unseen recommend model.safetensors papers --all -o lists --format jsonl`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 || args[0] == "" || args[1] == "" {
-				return usagef("name a model, its dataset and a node; for instance unseen recommend model.safetensors papers 00003")
+				return usagef("name a model, its dataset and a node; for instance unseen recommend " +
+					"model.safetensors papers 00003")
 			}
 			f.model, f.data, f.nodes = args[0], args[1], args[2:]
 			return nil
@@ -129,11 +130,13 @@ proportion to ŷ and says with which probability each was shown.`,
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
 	jsonFlag(cmd, &f.asJSON)
 	complete := map[string][]string{"format": {"text", "csv", "jsonl", "bibtex", "ris"}}
-	for _, name := range []string{"k", "text", "field", "only-field", "since", "before", "diversity", "explore", "seed", "threads"} {
+	for _, name := range []string{"k", "text", "field", "only-field", "since", "before", "diversity", "explore",
+		"seed", "threads"} {
 		complete[name] = nil
 	}
 	for name, values := range complete {
-		if err := cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		if err := cmd.RegisterFlagCompletionFunc(name,
+			cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 			panic(err) // only if the flag does not exist
 		}
 	}
@@ -175,7 +178,8 @@ func (f *recommendFlags) check() error {
 		return usagef("-o is for --all and --nodes; redirect the output instead")
 	case f.resume && !batch:
 		return usagef("--resume is for --all and --nodes")
-	case batch && (f.seen || f.fields != nil || f.since != "" || f.until != "" || f.exclude != "" || f.diversity > 0 || f.explore > 0 || f.explain || f.compare):
+	case batch && (f.seen || f.fields != nil || f.since != "" || f.until != "" || f.exclude != "" || f.diversity > 0 ||
+		f.explore > 0 || f.explain || f.compare):
 		return usagef("--all and --nodes take no filters, dials or explanations; name the nodes instead")
 	case f.threads < 0:
 		return usagef("--threads is %d; give at least 1, or leave it out", f.threads)
@@ -194,7 +198,8 @@ func (f *recommendFlags) check() error {
 	case f.explain && plain && f.format != "jsonl":
 		return usagef("--format %s has no room for --explain; give --json or --format jsonl", f.format)
 	case f.compare && plain:
-		return usagef("--format %s has no room for --compare; give --json, or leave --compare out for the naive ranks alone", f.format)
+		return usagef("--format %s has no room for --compare; give --json, or leave --compare out for the naive "+
+			"ranks alone", f.format)
 	}
 	if f.threads == 0 {
 		f.threads = runtime.GOMAXPROCS(0)
@@ -237,7 +242,9 @@ func (f *recommendFlags) openRecommender(ctx context.Context, t *ticker) (_ *rec
 		return nil, err
 	}
 	if naive != nil && naive.Metadata[model.KeyPropensity] != "constant" {
-		out.notes = append(out.notes, fmt.Sprintf("--naive %s (%s) is no naive model: it knows exposure too, so what it has and the other has not is not hidden by exposure; make one with unseen fit %s --method naive", filepath.Base(f.naive), naive.Metadata[model.KeyMethod], f.data))
+		out.notes = append(out.notes, fmt.Sprintf("--naive %s (%s) is no naive model: it knows exposure too, so "+
+			"what it has and the other has not is not hidden by exposure; make one with unseen fit %s --method naive",
+			filepath.Base(f.naive), naive.Metadata[model.KeyMethod], f.data))
 	}
 	return out, nil
 }
@@ -271,7 +278,8 @@ func runRecommend(ctx context.Context, f recommendFlags, t *ticker) ([]*recommen
 		}
 		sources = append(sources, source)
 		if field == nil {
-			notes = append(notes, fmt.Sprintf("the text's field is a guess, with probability %.2f; give it with --field", probability))
+			notes = append(notes, fmt.Sprintf("the text's field is a guess, with probability %.2f; give it with "+
+				"--field", probability))
 		}
 	}
 	for _, id := range f.nodes {
@@ -298,7 +306,8 @@ func runRecommend(ctx context.Context, f recommendFlags, t *ticker) ([]*recommen
 
 // query turns the flags into what is asked for.
 func (f *recommendFlags) query(g *graph.Graph) (recommend.Query, error) {
-	q := recommend.Query{K: f.k, Seen: f.seen, Linked: f.linked, Diversity: f.diversity, Explore: f.explore, Seed: f.seed, Explain: f.explain, Compare: f.compare}
+	q := recommend.Query{K: f.k, Seen: f.seen, Linked: f.linked, Diversity: f.diversity, Explore: f.explore,
+		Seed: f.seed, Explain: f.explain, Compare: f.compare}
 	for _, name := range f.fields {
 		field, err := findField(g, name)
 		if err != nil {

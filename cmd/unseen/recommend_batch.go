@@ -123,19 +123,24 @@ func runBatch(ctx context.Context, f recommendFlags, t *ticker) (*batchResult, e
 			out.Resumed++
 			continue
 		}
-		rows, err := r.Batch(ctx, sources[part*batchPart:min((part+1)*batchPart, len(sources))], recommend.Query{K: f.k, Linked: f.linked})
+		rows, err := r.Batch(ctx, sources[part*batchPart:min((part+1)*batchPart, len(sources))],
+			recommend.Query{K: f.k, Linked: f.linked})
 		if err != nil {
 			if ctx.Err() != nil {
 				return nil, fmt.Errorf("stopped; %d of %d parts are in %s: run the same command with --resume to go on", part, plan.Parts, f.output)
 			}
 			return nil, causedByFlags(err)
 		}
-		if err := atomicfile.Write(path, func(w io.Writer) error { return writeRows(w, plan.Format, r.Recommender, rows) }); err != nil {
+		if err := atomicfile.Write(path, func(w io.Writer) error {
+			return writeRows(w, plan.Format, r.Recommender,
+				rows)
+		}); err != nil {
 			return nil, err
 		}
 		made++
 		left := time.Duration(float64(time.Since(began)) / float64(made) * float64(plan.Parts-part-1))
-		t.passing(fmt.Sprintf("recommending, about %s left", left.Round(time.Second)), float64(part+1)/float64(plan.Parts))
+		t.passing(fmt.Sprintf("recommending, about %s left", left.Round(time.Second)),
+			float64(part+1)/float64(plan.Parts))
 	}
 	out.Seconds = time.Since(began).Seconds()
 	return out, nil
@@ -157,7 +162,8 @@ func (p batchPlan) begin(dir string, resume bool) error {
 	case err == nil && !resume:
 		return usagef("%s holds lists already; give another folder, or --resume to go on with it", dir)
 	case err == nil && !bytes.Equal(have, want):
-		return usagef("%s holds lists of another model, dataset or command; give another folder, or the same command", dir)
+		return usagef("%s holds lists of another model, dataset or command; give another folder, or the same command",
+			dir)
 	case err == nil:
 		return nil
 	case !errors.Is(err, fs.ErrNotExist):
@@ -191,7 +197,8 @@ func writeRows(w io.Writer, format string, r *recommend.Recommender, rows []reco
 		}
 		for _, row := range rows {
 			for k, j := range row.Targets {
-				cells := []string{g.ID(row.Source), strconv.Itoa(k + 1), g.ID(j), strconv.FormatFloat(probabilityOf(row.Logits[k]), 'g', 6, 64)}
+				cells := []string{g.ID(row.Source), strconv.Itoa(k + 1), g.ID(j),
+					strconv.FormatFloat(probabilityOf(row.Logits[k]), 'g', 6, 64)}
 				if row.Naive != nil {
 					rank := "" // beyond the list
 					if row.Naive[k] > 0 {

@@ -48,7 +48,8 @@ func printList(b *strings.Builder, list *recommend.List, f recommendFlags) {
 		if name == "" {
 			name = item.ID
 		}
-		fmt.Fprintf(b, "%-*s %5s %5s", 44+wide(short(name, 44)), short(name, 44), share(item.Link), share(item.Propensity))
+		fmt.Fprintf(b, "%-*s %5s %5s", 44+wide(short(name, 44)), short(name, 44), share(item.Link),
+			share(item.Propensity))
 		if drawn {
 			fmt.Fprintf(b, " %6s", share(item.Shown))
 		}
@@ -71,7 +72,8 @@ func printList(b *strings.Builder, list *recommend.List, f recommendFlags) {
 		hidden += count(item.Hidden)
 	}
 	if f.naive != "" {
-		fmt.Fprintf(b, "\n* hidden by exposure: the naive model would not have it among its %d (%d here)\n", f.k, hidden)
+		fmt.Fprintf(b, "\n* hidden by exposure: the naive model would not have it among its %d (%d here)\n", f.k,
+			hidden)
 	}
 	for _, warning := range list.Warnings {
 		b.WriteString("\n" + wrap("note: "+warning))
@@ -151,7 +153,8 @@ func wide(text string) int {
 	return n
 }
 
-var listColumns = []string{"source", "rank", "target", "title", "field", "time", "link", "propensity", "shown", "corrected_rank", "naive_rank", "hidden"}
+var listColumns = []string{"source", "rank", "target", "title", "field", "time", "link", "propensity", "shown",
+	"corrected_rank", "naive_rank", "hidden"}
 
 func writeListsCSV(w io.Writer, lists []*recommend.List) error {
 	out := csv.NewWriter(w)
@@ -165,7 +168,9 @@ func writeListsCSV(w io.Writer, lists []*recommend.List) error {
 			if i.NaiveRank > 0 {
 				naive = strconv.Itoa(i.NaiveRank)
 			}
-			if err := out.Write([]string{list.Source.ID, strconv.Itoa(i.Rank), i.ID, i.Title, i.Field, i.Time, number(i.Link), number(i.Propensity), number(i.Shown), strconv.Itoa(i.ByLink), naive, strconv.FormatBool(i.Hidden)}); err != nil {
+			if err := out.Write([]string{list.Source.ID, strconv.Itoa(i.Rank), i.ID, i.Title, i.Field, i.Time,
+				number(i.Link), number(i.Propensity), number(i.Shown), strconv.Itoa(i.ByLink), naive,
+				strconv.FormatBool(i.Hidden)}); err != nil {
 				return err
 			}
 		}

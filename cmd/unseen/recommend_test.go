@@ -27,7 +27,8 @@ func TestRecommend(t *testing.T) {
 	node := "p7"
 	page := well(t, "recommend", bayes, dir, node, "p9", "--naive", naive, "--explain", "-k", "4", "--quiet")
 	fits80(t, page)
-	for _, says := range []string{"For p7", "For p9", "naive → now", "its logit z, made of", "the intercept", "π̂, the chance that", "hidden by exposure"} {
+	for _, says := range []string{"For p7", "For p9", "naive → now", "its logit z, made of", "the intercept",
+		"π̂, the chance that", "hidden by exposure"} {
 		if !strings.Contains(page, says) {
 			t.Errorf("the page does not say %q:\n%s", says, page)
 		}
@@ -36,10 +37,12 @@ func TestRecommend(t *testing.T) {
 	fits80(t, well(t, "recommend", bayes, dir, node, "--explore", ".5", "--quiet"))
 	var lists []*recommend.List
 	decodeOne(t, well(t, "recommend", bayes, dir, node, "--json", "--quiet", "--by-seen", "-k", "3"), &lists)
-	if len(lists) != 1 || len(lists[0].Items) != 3 || lists[0].Source.ID != node || !strings.Contains(strings.Join(lists[0].Warnings, " "), "repeats past exposure") {
+	if len(lists) != 1 || len(lists[0].Items) != 3 || lists[0].Source.ID != node ||
+		!strings.Contains(strings.Join(lists[0].Warnings, " "), "repeats past exposure") {
 		t.Errorf("got %+v", lists)
 	}
-	rows, err := csv.NewReader(strings.NewReader(well(t, "recommend", bayes, dir, node, "--format", "csv", "--naive", naive, "--quiet"))).ReadAll()
+	rows, err := csv.NewReader(strings.NewReader(well(t, "recommend", bayes, dir, node, "--format", "csv", "--naive",
+		naive, "--quiet"))).ReadAll()
 	if err != nil || len(rows) != 11 || rows[0][0] != "source" || rows[1][0] != node {
 		t.Errorf("%v: %v", err, rows)
 	}
@@ -48,31 +51,37 @@ func TestRecommend(t *testing.T) {
 			Source, ID string
 			Link       float64
 		}
-		if err := json.Unmarshal([]byte(line), &row); err != nil || row.Source != node || row.ID == "" || row.Link <= 0 {
+		if err := json.Unmarshal([]byte(line), &row); err != nil || row.Source != node || row.ID == "" ||
+			row.Link <= 0 {
 			t.Errorf("%v in %s", err, line)
 		}
 	}
-	if text := well(t, "recommend", bayes, dir, node, "--format", "ris", "-k", "2", "--quiet"); strings.Count(text, "TY  - GEN\r\n") != 2 || strings.Count(text, "ER  - ") != 2 {
+	if text := well(t, "recommend", bayes, dir, node, "--format", "ris", "-k", "2", "--quiet"); strings.Count(text,
+		"TY  - GEN\r\n") != 2 || strings.Count(text, "ER  - ") != 2 {
 		t.Errorf("RIS: %q", text)
 	}
-	if text := well(t, "recommend", bayes, dir, node, "p8", "--format", "bibtex", "-k", "400", "--quiet"); strings.Count(text, "@misc{p5,") > 1 || strings.Count(text, "{") != strings.Count(text, "}") {
+	if text := well(t, "recommend", bayes, dir, node, "p8", "--format", "bibtex", "-k", "400",
+		"--quiet"); strings.Count(text, "@misc{p5,") > 1 || strings.Count(text, "{") != strings.Count(text, "}") {
 		t.Errorf("BibTeX: %.300q", text)
 	}
 	if got, want := bibtex(`50% of {a_b} & \c`), `50\% of \{a\_b\} \& \textbackslash{}c`; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	// a model that knows exposure is no naive one, and two arguments may be in the wrong order
-	if text := well(t, "recommend", bayes, dir, node, "--naive", bayes, "--quiet"); !strings.Contains(text, "is no naive model") {
+	if text := well(t, "recommend", bayes, dir, node, "--naive", bayes, "--quiet"); !strings.Contains(text,
+		"is no naive model") {
 		t.Errorf("a bayes model passes for naive:\n%s", text)
 	}
-	if code, _, stderr := invoke("recommend", dir, bayes, node); code != exitUsage || !strings.Contains(stderr, "name the model first") {
+	if code, _, stderr := invoke("recommend", dir, bayes, node); code != exitUsage ||
+		!strings.Contains(stderr, "name the model first") {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 	exclude := filepath.Join(t.TempDir(), "ids")
 	if err := os.WriteFile(exclude, []byte(rows[1][2]+"\nnobody\n\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if text := well(t, "recommend", bayes, dir, node, "--exclude", exclude, "--format", "csv", "--quiet"); strings.Contains(text, ","+rows[1][2]+",") {
+	if text := well(t, "recommend", bayes, dir, node, "--exclude", exclude, "--format", "csv",
+		"--quiet"); strings.Contains(text, ","+rows[1][2]+",") {
 		t.Errorf("%s is there although it is excluded", rows[1][2])
 	}
 }
@@ -93,7 +102,8 @@ func TestRecommendAll(t *testing.T) {
 		Links      []float64
 		NaiveRanks []int
 	}
-	if err := json.Unmarshal([]byte(strings.SplitN(string(raw), "\n", 2)[0]), &first); err != nil || len(first.Targets) != 5 || len(first.NaiveRanks) != 5 {
+	if err := json.Unmarshal([]byte(strings.SplitN(string(raw), "\n", 2)[0]), &first); err != nil ||
+		len(first.Targets) != 5 || len(first.NaiveRanks) != 5 {
 		t.Fatalf("%v: %+v", err, first)
 	}
 	var lists []*recommend.List
@@ -107,11 +117,13 @@ func TestRecommendAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	var r batchResult
-	decodeOne(t, well(t, "recommend", bayes, dir, "--all", "-o", out, "--naive", naive, "-k", "5", "--resume", "--json", "--quiet", "--threads", "1"), &r)
+	decodeOne(t, well(t, "recommend", bayes, dir, "--all", "-o", out, "--naive", naive, "-k", "5", "--resume",
+		"--json", "--quiet", "--threads", "1"), &r)
 	if again, err := os.ReadFile(part); err != nil || string(again) != string(raw) || r.Resumed != 0 {
 		t.Errorf("the part is another, or %d were there: %v", r.Resumed, err)
 	}
-	decodeOne(t, well(t, "recommend", bayes, dir, "--all", "-o", out, "--naive", naive, "-k", "5", "--resume", "--json", "--quiet"), &r)
+	decodeOne(t, well(t, "recommend", bayes, dir, "--all", "-o", out, "--naive", naive, "-k", "5", "--resume",
+		"--json", "--quiet"), &r)
 	if r.Resumed != 1 {
 		t.Errorf("%d parts were there", r.Resumed)
 	}
@@ -121,7 +133,8 @@ func TestRecommendAll(t *testing.T) {
 	}
 	some := filepath.Join(t.TempDir(), "some")
 	well(t, "recommend", bayes, dir, "--nodes", ids, "-o", some, "--format", "csv", "--quiet")
-	if raw, err := os.ReadFile(filepath.Join(some, "part-00000.csv")); err != nil || !strings.HasPrefix(string(raw), "source,rank,target,link\np3,1,") {
+	if raw, err := os.ReadFile(filepath.Join(some, "part-00000.csv")); err != nil ||
+		!strings.HasPrefix(string(raw), "source,rank,target,link\np3,1,") {
 		t.Errorf("%v: %.60q", err, raw)
 	}
 	for _, c := range []struct{ line, says string }{
@@ -183,7 +196,8 @@ func TestBridges(t *testing.T) {
 	fits80(t, strings.ReplaceAll(page, out, "bridges"))
 	var found foundBridges
 	decodeOne(t, well(t, "bridges", bayes, dir, "--naive", naive, "--json", "--quiet", "--threads", "1"), &found)
-	if len(found.Bridges) != 6 || found.Bridges[0].Gap < found.Bridges[5].Gap || len(found.Bridges[0].Reading) == 0 || len(found.Notes) != 0 {
+	if len(found.Bridges) != 6 || found.Bridges[0].Gap < found.Bridges[5].Gap || len(found.Bridges[0].Reading) == 0 ||
+		len(found.Notes) != 0 {
 		t.Errorf("%+v", found)
 	}
 	raw, err := os.ReadFile(filepath.Join(out, "bridges.csv"))
@@ -191,7 +205,8 @@ func TestBridges(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows, err := csv.NewReader(strings.NewReader(string(raw))).ReadAll()
-	if first := found.Bridges[0]; err != nil || len(rows) < 2 || rows[1][0] != first.Source || rows[1][10] != first.Reading[0].ID {
+	if first := found.Bridges[0]; err != nil || len(rows) < 2 || rows[1][0] != first.Source ||
+		rows[1][10] != first.Reading[0].ID {
 		t.Errorf("%v: %v", err, rows[:min(2, len(rows))])
 	}
 	for _, name := range []string{"bridges.html", "bridges.jsonl", "bridges.bib", "bridges.ris"} {
@@ -199,7 +214,8 @@ func TestBridges(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if text := well(t, "bridges", bayes, dir, "--naive", bayes, "--quiet"); !strings.Contains(text, "is no naive model") {
+	if text := well(t, "bridges", bayes, dir, "--naive", bayes, "--quiet"); !strings.Contains(text,
+		"is no naive model") {
 		t.Errorf("a bayes model passes for naive:\n%s", text)
 	}
 	for line, says := range map[string]string{

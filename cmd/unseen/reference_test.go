@@ -34,11 +34,13 @@ func compareReference(t *testing.T, path, want string) {
 	got, wanted := strings.Split(strings.ReplaceAll(string(raw), "\r\n", "\n"), "\n"), strings.Split(want, "\n")
 	for k := range min(len(got), len(wanted)) {
 		if got[k] != wanted[k] {
-			t.Fatalf("%s, line %d has %q where there should be %q; run go test ./cmd/unseen -run Reference -update-docs", path, k+1, got[k], wanted[k])
+			t.Fatalf("%s, line %d has %q where there should be %q; run go test ./cmd/unseen -run Reference "+
+				"-update-docs", path, k+1, got[k], wanted[k])
 		}
 	}
 	if len(got) != len(wanted) {
-		t.Fatalf("%s has %d lines where there should be %d; run go test ./cmd/unseen -run Reference -update-docs", path, len(got), len(wanted))
+		t.Fatalf("%s has %d lines where there should be %d; run go test ./cmd/unseen -run Reference -update-docs",
+			path, len(got), len(wanted))
 	}
 }
 
@@ -66,7 +68,8 @@ says what to do. Exit codes: 0 done, 1 failed, 2 wrong command line. ` + "`--jso
 	gather(root)
 	page.WriteString("| command | does |\n|---|---|\n")
 	for _, c := range commands {
-		fmt.Fprintf(&page, "| [%s](#%s) | %s |\n", c.CommandPath(), strings.ReplaceAll(c.CommandPath(), " ", "-"), cell(c.Short))
+		fmt.Fprintf(&page, "| [%s](#%s) | %s |\n", c.CommandPath(), strings.ReplaceAll(c.CommandPath(), " ", "-"),
+			cell(c.Short))
 	}
 	for _, c := range commands {
 		code, help, stderr := invoke(append([]string{"help"}, strings.Fields(c.CommandPath())[1:]...)...)
@@ -199,7 +202,8 @@ func TestReferenceAPI(t *testing.T) {
 	if code, _, stderr := invoke("demo", "--papers", "200", "--quiet", "--out", folder); code != exitOK {
 		t.Fatal(stderr)
 	}
-	service, err := serve.Open(t.Context(), serve.Options{Folder: folder, State: filepath.Join(folder, "state"), Open: true})
+	service, err := serve.Open(t.Context(), serve.Options{Folder: folder, State: filepath.Join(folder, "state"),
+		Open: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +224,8 @@ func apiPage(api openAPI) string {
 %s
 %s
 
-A running service shows the same at `+"`/docs`"+`, and gives it to generators of clients at `+"`/openapi.json`"+`. [The guide](service.md) shows how the
+A running service shows the same at `+"`/docs`"+`, and gives it to generators of clients at `+"`/openapi.json`"+
+		`. [The guide](service.md) shows how the
 parts belong together, with requests to copy. Errors are RFC 9457 documents ([ErrorModel](#errormodel)); whatever asks too often or too much is
 told when to come again by `+"`Retry-After`"+`. A scope is what a token needs where the service has tokens.
 
@@ -314,8 +319,10 @@ func TestReferenceSees(t *testing.T) {
 	}
 	page := apiPage(api)
 	for _, line := range []string{
-		"| [`PUT /a/{id}`](#put-aid) | Does a\\|b | admin |", "| `id` | integer, path, required | (1 to 9; 3 if left out) |",
-		"Takes [Thing](#thing) (application/json).", "Answers 200 with list of string.", "| `of` | map to number |  |", "| `kind` | string | (x, y) |",
+		"| [`PUT /a/{id}`](#put-aid) | Does a\\|b | admin |",
+		"| `id` | integer, path, required | (1 to 9; 3 if left out) |",
+		"Takes [Thing](#thing) (application/json).", "Answers 200 with list of string.", "| `of` | map to number |  |",
+		"| `kind` | string | (x, y) |",
 	} {
 		if !strings.Contains(page, line+"\n") {
 			t.Errorf("no line %q in\n%s", line, page)

@@ -42,7 +42,8 @@ the same bytes.`,
   unseen report results model.safetensors --figures figures`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usagef("name a run: results of unseen study --out, or a model; for instance unseen report results -o report.html")
+				return usagef("name a run: results of unseen study --out, or a model; for instance unseen " +
+					"report results -o report.html")
 			}
 			f.runs = args
 			return nil

@@ -14,8 +14,10 @@ func studied(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
 	r := &study.Result{
-		Study: "table1", Title: "Table 1", Options: study.Options{Seeds: study.Seeds(11, 5)}, Findings: []study.Finding{{Claim: "a claim", Verdict: study.NotReproduced}},
-		Figures: []study.Figure{{Name: "f", Title: "F", Bars: &study.Bars{Groups: []string{"g"}, Series: []study.Bar{{Name: "s", Values: study.Numbers{3}}}}}},
+		Study: "table1", Title: "Table 1", Options: study.Options{Seeds: study.Seeds(11, 5)},
+		Findings: []study.Finding{{Claim: "a claim", Verdict: study.NotReproduced}},
+		Figures: []study.Figure{{Name: "f", Title: "F", Bars: &study.Bars{Groups: []string{"g"},
+			Series: []study.Bar{{Name: "s", Values: study.Numbers{3}}}}}},
 	}
 	if _, err := study.Write(folder, []*study.Result{r}); err != nil {
 		t.Fatal(err)
@@ -28,14 +30,16 @@ func TestReport(t *testing.T) {
 	page := filepath.Join(t.TempDir(), "page.html")
 	figures := filepath.Join(t.TempDir(), "new", "figures")
 	code, stdout, stderr := invoke("report", folder, "-o", page, "--figures", figures, "--title", "Mine & yours")
-	if code != exitOK || stderr != "" || !strings.Contains(stdout, page+": 2 sections, ") || !strings.Contains(stdout, "1 figures, each as SVG and PNG") {
+	if code != exitOK || stderr != "" || !strings.Contains(stdout, page+": 2 sections, ") ||
+		!strings.Contains(stdout, "1 figures, each as SVG and PNG") {
 		t.Fatalf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
 	first, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range []string{"<title>Mine &amp; yours</title>", "✗</span> not reproduced", "a claim", "table1.json", "SHA-256"} {
+	for _, s := range []string{"<title>Mine &amp; yours</title>", "✗</span> not reproduced", "a claim", "table1.json",
+		"SHA-256"} {
 		if !strings.Contains(string(first), s) {
 			t.Errorf("the page does not say %q", s)
 		}
@@ -45,7 +49,8 @@ func TestReport(t *testing.T) {
 		t.Errorf("figures: %v, %v", left, err)
 	}
 
-	code, stdout, stderr = invoke("report", filepath.Join(folder, "table1.json"), "-o", page, "--title", "Mine & yours", "--json")
+	code, stdout, stderr = invoke("report", filepath.Join(folder, "table1.json"), "-o", page, "--title",
+		"Mine & yours", "--json")
 	if code != exitOK || stderr != "" {
 		t.Fatalf("exit code %d, stderr %q", code, stderr)
 	}
@@ -73,12 +78,15 @@ func TestReportRefuses(t *testing.T) {
 		folder + " -o " + page:            {exitFailure, broken + " is not JSON, or damaged"},
 		folder + "/x -o " + page:          {exitFailure, "there is no " + folder + "/x; give a file or folder"},
 		folder + "/table1.json --output=": {exitUsage, "--output is empty; give a file"},
-		folder + "/table1.json -o " + folder + "/none/page.html": {exitFailure, "none/page.html: no such file or directory; make its folder first"},
+		folder + "/table1.json -o " + folder +
+			"/none/page.html": {exitFailure, "none/page.html: no such file or directory; make its folder first"},
 		folder + " --figure x": {exitUsage, "unknown flag --figure; did you mean --figures?"},
 	} {
 		code, stdout, stderr := invoke(append([]string{"report"}, strings.Fields(line)...)...)
-		if code != want.code || stdout != "" || !strings.HasPrefix(stderr, "unseen: ") || !strings.Contains(stderr, want.says) || strings.Count(stderr, "\n") != 1 {
-			t.Errorf("%q: exit code %d, stdout %q, stderr %q, want %d and one line that says %q", line, code, stdout, stderr, want.code, want.says)
+		if code != want.code || stdout != "" || !strings.HasPrefix(stderr, "unseen: ") ||
+			!strings.Contains(stderr, want.says) || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("%q: exit code %d, stdout %q, stderr %q, want %d and one line that says %q", line, code, stdout,
+				stderr, want.code, want.says)
 		}
 	}
 	if _, err := os.Stat(page); err == nil {

@@ -41,7 +41,8 @@ New here? Start with:  unseen demo`,
 	root.SetUsageTemplate(usage)
 	root.SetVersionTemplate("unseen {{.Version}}\n")
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(newDemo(), newImport(), newExport(), newCheck(), newEncode(), newFit(), newEvaluate(), newRecommend(), newBridges(), newDial(),
+	root.AddCommand(newDemo(), newImport(), newExport(), newCheck(), newEncode(), newFit(), newEvaluate(),
+		newRecommend(), newBridges(), newDial(),
 		newLoop(), newStudy(), newReport(), newServe(), newVersion(), newCompletion(), newMan())
 	return root
 }
@@ -80,7 +81,8 @@ func newHelp() *cobra.Command {
 			topic.InitDefaultHelpFlag()
 			return topic.Help()
 		},
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion,
+			cobra.ShellCompDirective) {
 			var names []cobra.Completion
 			for _, c := range cmd.Root().Commands() {
 				if len(args) == 0 && c.IsAvailableCommand() && strings.HasPrefix(c.Name(), typed) {

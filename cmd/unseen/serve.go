@@ -93,7 +93,8 @@ who comes. Ctrl-C lets requests under way end first.`,
 	flags.StringVar(&f.options.Store, "store", "", "event log: a `path` or postgres://… (default events.db)")
 	flags.Float64Var(&f.explore, "explore", .1, "share of a list's places that is drawn")
 	flags.IntVar(&f.options.Keep, "keep", 5, "models to keep")
-	flags.DurationVar(&f.options.Every, "retrain-every", 0, "how long after a training the next is due (default: only when asked)")
+	flags.DurationVar(&f.options.Every, "retrain-every", 0,
+		"how long after a training the next is due (default: only when asked)")
 	flags.Int64Var(&f.options.After, "retrain-after", 1, "new events that it needs")
 	flags.StringVar(&f.tokens, "token-file", "", "`file` of tokens; without one nobody needs any")
 	flags.BoolVar(&f.options.Open, "open", false, "let everybody in without tokens, behind a proxy that asks who comes")
@@ -104,7 +105,8 @@ who comes. Ctrl-C lets requests under way end first.`,
 	flags.DurationVar(&f.listen.Drain, "drain", 10*time.Second, "how long requests may take to end")
 	flags.BoolVar(&f.verbose, "verbose", false, "log every request")
 	flags.BoolVar(&f.quiet, "quiet", false, "log warnings alone")
-	for _, name := range []string{"listen", "prefix", "store", "explore", "keep", "retrain-every", "retrain-after", "rate", "concurrent", "drain"} {
+	for _, name := range []string{"listen", "prefix", "store", "explore", "keep", "retrain-every", "retrain-after",
+		"rate", "concurrent", "drain"} {
 		if err := cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions); err != nil {
 			panic(err) // only if the flag does not exist
 		}
@@ -139,11 +141,13 @@ func runServe(cmd *cobra.Command, f serveFlags) error {
 		return err
 	}
 	f.listen.Started = func(url string) {
-		fmt.Fprintf(cmd.OutOrStdout(), "Serving %s at %s\nOpen it in a browser; the API is at %s/docs. Ctrl-C ends it.\n", filepath.Clean(o.Folder), url, url)
+		fmt.Fprintf(cmd.OutOrStdout(), "Serving %s at %s\nOpen it in a browser; the API is at %s/docs. Ctrl-C "+
+			"ends it.\n", filepath.Clean(o.Folder), url, url)
 	}
 	err = s.Run(ctx, f.listen)
 	if errors.Is(err, serve.ErrExposed) {
-		err = usagef("--listen %s can be reached from elsewhere; give --token-file, or --tls-cert and --tls-key, or --open, or an address such as 127.0.0.1:8080", f.listen.Address)
+		err = usagef("--listen %s can be reached from elsewhere; give --token-file, or --tls-cert and "+
+			"--tls-key, or --open, or an address such as 127.0.0.1:8080", f.listen.Address)
 	}
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		err = nil // asked to end, and ended
@@ -187,7 +191,8 @@ its lines out of the file; a running service notices within a second.`,
 	cmd.Flags().StringVar(&scope, "scope", "read", "read, write or admin")
 	cmd.Flags().StringVar(&file, "token-file", "", "`file` to add it to")
 	jsonFlag(cmd, &asJSON)
-	if err := cmd.RegisterFlagCompletionFunc("scope", cobra.FixedCompletions([]string{"read", "write", "admin"}, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+	if err := cmd.RegisterFlagCompletionFunc("scope", cobra.FixedCompletions([]string{"read", "write", "admin"},
+		cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // only if the flag does not exist
 	}
 	return cmd

@@ -62,13 +62,16 @@ func TestServe(t *testing.T) {
 	if code, _, err := invoke("demo", "--papers", "200", "--out", folder, "--quiet"); code != exitOK {
 		t.Fatal(err)
 	}
-	if code, _, err := invoke("serve", folder, "--listen", "0.0.0.0:0"); code != exitUsage || !strings.Contains(err, "--token-file") {
+	if code, _, err := invoke("serve", folder, "--listen", "0.0.0.0:0"); code != exitUsage ||
+		!strings.Contains(err, "--token-file") {
 		t.Errorf("a public address: exit %d, %q", code, err)
 	}
-	if code, _, err := invoke("serve", folder, "--open", "--token-file", "tokens.json"); code != exitUsage || !strings.Contains(err, "one of them") {
+	if code, _, err := invoke("serve", folder, "--open", "--token-file", "tokens.json"); code != exitUsage ||
+		!strings.Contains(err, "one of them") {
 		t.Errorf("open and guarded: exit %d, %q", code, err)
 	}
-	if code, _, err := invoke("serve", folder, "--prefix", "recs"); code != exitUsage || !strings.Contains(err, "such as /recs") {
+	if code, _, err := invoke("serve", folder, "--prefix", "recs"); code != exitUsage ||
+		!strings.Contains(err, "such as /recs") {
 		t.Errorf("a prefix that is no path: exit %d, %q", code, err)
 	}
 	tokens := filepath.Join(folder, "tokens.json")
@@ -84,10 +87,12 @@ func TestServe(t *testing.T) {
 	var out, log lockedBuffer
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, []string{"serve", folder, "--listen", "127.0.0.1:0", "--prefix", "/recs", "--token-file", tokens}, &out, &log)
+		ended <- run(ctx, []string{"serve", folder, "--listen", "127.0.0.1:0", "--prefix", "/recs", "--token-file",
+			tokens}, &out, &log)
 	}()
 	url := ""
-	for deadline := time.Now().Add(30 * time.Second); url == "" && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); url == "" &&
+		time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		if _, after, ok := strings.Cut(out.String(), " at "); ok {
 			url, _, _ = strings.Cut(after, "\n")
 		}
@@ -117,7 +122,8 @@ func TestServe(t *testing.T) {
 	if status, _ := get("/api/v1/recommendations?node=p100", ""); status != 401 {
 		t.Errorf("without a token: %d", status)
 	}
-	if status, body := get("/api/v1/recommendations?node=p100&compare=true", strings.TrimSpace(secret)); status != 200 || !strings.Contains(body, `"naive"`) {
+	if status, body := get("/api/v1/recommendations?node=p100&compare=true",
+		strings.TrimSpace(secret)); status != 200 || !strings.Contains(body, `"naive"`) {
 		t.Errorf("with a token: %d %s", status, body)
 	}
 	stop()

@@ -69,7 +69,8 @@ With --out, every study writes NAME.json and a CSV file per table and figure.`,
 		ValidArgs: append(names, "all"),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usagef("name a study: %s or all; for instance unseen study table1 --quick", strings.Join(names, ", "))
+				return usagef("name a study: %s or all; for instance unseen study table1 --quick",
+					strings.Join(names, ", "))
 			}
 			f.names = args
 			return nil
@@ -99,7 +100,8 @@ With --out, every study writes NAME.json and a CSV file per table and figure.`,
 	jsonFlag(cmd, &f.asJSON)
 	complete := map[string][]string{"preset": fit.Presets(), "seeds": nil, "seed": nil, "threads": nil}
 	for name, values := range complete {
-		if err := cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		if err := cmd.RegisterFlagCompletionFunc(name,
+			cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 			panic(err) // only if the flag does not exist
 		}
 	}
@@ -193,7 +195,8 @@ func cutDates(text string) (*[2]fit.Day, error) {
 	for k, word := range []string{first, second} {
 		day, err := time.Parse(time.DateOnly, strings.TrimSpace(word))
 		if err != nil {
-			return nil, usagef("--dates is %q; give where validation and test begin, such as 2020-07-01,2021-01-01", text)
+			return nil, usagef("--dates is %q; give where validation and test begin, such as 2020-07-01,2021-01-01",
+				text)
 		}
 		dates[k] = fit.Day{Time: day}
 	}

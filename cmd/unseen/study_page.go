@@ -38,7 +38,8 @@ func (r *studyReport) print(w io.Writer) error {
 			b.WriteString("\n" + wrap("warning: "+warning))
 		}
 		var words []string
-		for _, v := range []study.Verdict{study.Reproduced, study.Partly, study.NotReproduced, study.Met, study.Missed} {
+		for _, v := range []study.Verdict{study.Reproduced, study.Partly, study.NotReproduced, study.Met,
+			study.Missed} {
 			if counts[v] > 0 {
 				words = append(words, fmt.Sprintf("%d %s", counts[v], v))
 			}

@@ -23,13 +23,17 @@ func TestStudy(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	fits80(t, stdout)
-	for _, s := range []string{"Table 1", "seed 11", "random fields", "tied fields", "paper's rw", "96.42", "the truth", "bayes, π known",
-		"? too small to tell: every method that models exposure has a higher precision", "By these numbers: not reproduced.", "By these numbers: reproduced.", "\ntable1: too small to tell (quick, one seed); by these numbers ", "files are written"} {
+	for _, s := range []string{"Table 1", "seed 11", "random fields", "tied fields", "paper's rw", "96.42",
+		"the truth", "bayes, π known",
+		"? too small to tell: every method that models exposure has a higher precision",
+		"By these numbers: not reproduced.", "By these numbers: reproduced.",
+		"\ntable1: too small to tell (quick, one seed); by these numbers ", "files are written"} {
 		if !strings.Contains(stdout, s) {
 			t.Errorf("stdout does not say %q:\n%s", s, stdout)
 		}
 	}
-	if !strings.Contains(stderr, "unseen: table1 ") || !strings.Contains(stderr, "% ") && !strings.Contains(stderr, "%,") {
+	if !strings.Contains(stderr, "unseen: table1 ") || !strings.Contains(stderr, "% ") &&
+		!strings.Contains(stderr, "%,") {
 		t.Errorf("stderr is %q", stderr)
 	}
 	left, err := os.ReadDir(folder)
@@ -50,7 +54,8 @@ func TestStudyJSON(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
-	code, stdout, stderr := invoke("study", "table1", "--quick", "--seeds", "1", "--seed", "11", "--threads", "1", "--quiet", "--json")
+	code, stdout, stderr := invoke("study", "table1", "--quick", "--seeds", "1", "--seed", "11", "--threads", "1",
+		"--quiet", "--json")
 	if code != exitOK || stderr != "" {
 		t.Fatalf("exit code %d, stderr %q", code, stderr)
 	}
@@ -84,7 +89,8 @@ func TestStudyWrongUsage(t *testing.T) {
 			if code != exitUsage || stdout != "" {
 				t.Errorf("exit code %d and stdout %q, want %d and nothing", code, stdout, exitUsage)
 			}
-			if !strings.HasPrefix(stderr, "unseen: ") || !strings.Contains(stderr, says) || strings.Count(stderr, "\n") != 1 {
+			if !strings.HasPrefix(stderr, "unseen: ") || !strings.Contains(stderr, says) ||
+				strings.Count(stderr, "\n") != 1 {
 				t.Errorf("stderr is %q, want one line that says %q", stderr, says)
 			}
 		})
@@ -100,8 +106,10 @@ func TestStudyStopped(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
-	code := run(ctx, []string{"study", "all", "--quiet", "--seeds", "1", "--seed", "11", "--out", folder}, &stdout, &stderr)
-	if want := "unseen: stopped before it was done\n"; code != exitFailure || stdout.Len() > 0 || stderr.String() != want {
+	code := run(ctx, []string{"study", "all", "--quiet", "--seeds", "1", "--seed", "11", "--out", folder}, &stdout,
+		&stderr)
+	if want := "unseen: stopped before it was done\n"; code != exitFailure || stdout.Len() > 0 ||
+		stderr.String() != want {
 		t.Errorf("exit code %d, stdout %q, stderr %q, want %d, nothing, %q", code, &stdout, &stderr, exitFailure, want)
 	}
 	if left, err := os.ReadDir(folder); err != nil || len(left) != 0 {
@@ -157,7 +165,8 @@ func TestTickerOfStudies(t *testing.T) {
 	out.Reset()
 	bar := &ticker{w: &out, terminal: true}
 	bar.work(study.Step{Study: "table1", Phase: strings.Repeat("π", 100), Done: .5})
-	if page := out.String(); !strings.HasPrefix(page, "\r██████░░░░░░  50% table1, done: π") || strings.Contains(page, "\n") {
+	if page := out.String(); !strings.HasPrefix(page, "\r██████░░░░░░  50% table1, done: π") ||
+		strings.Contains(page, "\n") {
 		t.Errorf("got %q", page)
 	}
 }
@@ -176,7 +185,8 @@ func TestStudyData(t *testing.T) {
 		t.Errorf("exit code %d, stderr %q, page:\n%s", code, stderr, page)
 	}
 	code, page, stderr = invoke("study", "table4", "--quiet", "--seeds", "1", "--data", data)
-	if code != exitOK || stderr != "" || !strings.Contains(page, "dataset: differences from naive") || !strings.Contains(page, "The paper's dataset 2: other data") {
+	if code != exitOK || stderr != "" || !strings.Contains(page, "dataset: differences from naive") ||
+		!strings.Contains(page, "The paper's dataset 2: other data") {
 		t.Errorf("exit code %d, stderr %q, page:\n%s", code, stderr, page)
 	}
 	fits80(t, page)
@@ -187,7 +197,8 @@ func TestStudyData(t *testing.T) {
 		"study theory --quick --quiet --data " + data:             "needs generated worlds",
 		"study table1 --quick --quiet --data " + folder + "/nope": "nope",
 	} {
-		if code, stdout, stderr := invoke(strings.Fields(line)...); code != exitUsage || stdout != "" || !strings.Contains(stderr, says) {
+		if code, stdout, stderr := invoke(strings.Fields(line)...); code != exitUsage || stdout != "" ||
+			!strings.Contains(stderr, says) {
 			t.Errorf("%s: exit code %d, stdout %q, stderr %q", line, code, stdout, stderr)
 		}
 	}

@@ -30,13 +30,16 @@ and sums, as a CycloneDX document for scanners.`,
 			case bill:
 				info, ok := debug.ReadBuildInfo()
 				if !ok {
-					return errors.New("this binary does not say what it is made of; build it with go build in module mode")
+					return errors.New("this binary does not say what it is made of; build it with go build in " +
+						"module mode")
 				}
 				var scripts []sbom.Script
 				for _, s := range serve.Scripts() {
 					scripts = append(scripts, sbom.Script(s))
 				}
-				return printJSON(cmd.OutOrStdout(), sbom.Of(info, sbom.Program{Name: "unseen", Version: build.Version, Commit: build.Commit, Time: build.Time, Scripts: scripts}))
+				return printJSON(cmd.OutOrStdout(),
+					sbom.Of(info, sbom.Program{Name: "unseen", Version: build.Version, Commit: build.Commit,
+						Time: build.Time, Scripts: scripts}))
 			case asJSON:
 				return printJSON(cmd.OutOrStdout(), build)
 			}
@@ -49,7 +52,8 @@ and sums, as a CycloneDX document for scanners.`,
 	return cmd
 }
 
-// A release is built from sources that may have no version control around them, so its stamps come with the linker's -X.
+// A release is built from sources that may have no version control around them, so its stamps come
+// with the linker's -X.
 var stampVersion, stampCommit, stampTime, stampModified string
 
 // build is what a bug report should say of the program.

@@ -117,10 +117,12 @@ func BenchmarkParquetLinks(b *testing.B) {
 				must(b, end())
 			}
 			if kind == "plain" {
-				w := parquet.NewGenericWriter[plainRow](file, parquet.Compression(&parquet.Snappy), parquet.MaxRowsPerRowGroup(1<<20))
+				w := parquet.NewGenericWriter[plainRow](file, parquet.Compression(&parquet.Snappy),
+					parquet.MaxRowsPerRowGroup(1<<20))
 				write(func(s, t string) error { _, err := w.Write([]plainRow{{s, t}}); return err }, w.Close)
 			} else {
-				w := parquet.NewGenericWriter[linkRow](file, parquet.Compression(&parquet.Snappy), parquet.MaxRowsPerRowGroup(1<<20))
+				w := parquet.NewGenericWriter[linkRow](file, parquet.Compression(&parquet.Snappy),
+					parquet.MaxRowsPerRowGroup(1<<20))
 				write(func(s, t string) error { _, err := w.Write([]linkRow{{s, t}}); return err }, w.Close)
 			}
 			must(b, file.Close())

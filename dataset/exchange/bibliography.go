@@ -48,7 +48,8 @@ type works struct {
 }
 
 func newWorks(o *Options, s Sink, name func(uint64) string) (*works, error) {
-	w := &works{sink: s, name: name, nodes: map[uint64]int32{}, names: map[string]string{}, keep: o.Flag("keep-outside") == "true" || o.NodesFromLinks}
+	w := &works{sink: s, name: name, nodes: map[uint64]int32{}, names: map[string]string{},
+		keep: o.Flag("keep-outside") == "true" || o.NodesFromLinks}
 	for flag, year := range map[string]*int{"from-year": &w.from, "to-year": &w.to} {
 		given := o.Flag(flag)
 		if given == "" {
@@ -56,12 +57,14 @@ func newWorks(o *Options, s Sink, name func(uint64) string) (*works, error) {
 		}
 		n, err := strconv.Atoi(given)
 		if err != nil || n < 1 || n > 9999 {
-			return nil, Wrong(Place{}, fmt.Errorf("%w: --%s %.40q is no year", ErrUsage, flag, given), "give a year such as 2015")
+			return nil, Wrong(Place{}, fmt.Errorf("%w: --%s %.40q is no year", ErrUsage, flag, given),
+				"give a year such as 2015")
 		}
 		*year = n
 	}
 	if w.from > 0 && w.to > 0 && w.from > w.to {
-		return nil, Wrong(Place{}, fmt.Errorf("%w: no year is from %d to %d", ErrUsage, w.from, w.to), "give the earlier year first")
+		return nil, Wrong(Place{}, fmt.Errorf("%w: no year is from %d to %d", ErrUsage, w.from, w.to),
+			"give the earlier year first")
 	}
 	for name := range strings.SplitSeq(o.Flag("field"), ";") {
 		if name = strings.ToLower(strings.TrimSpace(name)); name != "" {
@@ -140,7 +143,8 @@ func (w *works) tell() {
 		w.sink.Note("%d works were left out by --from-year, --to-year or --field.", w.filtered)
 	}
 	if w.outside > 0 {
-		w.sink.Note("%d of %d references lead to works that are not in the set and were dropped, as is usual of a part of a bibliography; --keep-outside makes nodes of them.", w.outside, w.references)
+		w.sink.Note("%d of %d references lead to works that are not in the set and were dropped, as is usual of "+
+			"a part of a bibliography; --keep-outside makes nodes of them.", w.outside, w.references)
 	}
 	if w.made > 0 {
 		w.sink.Note("%d works are known by references alone and have no text.", w.made)
@@ -153,7 +157,8 @@ func scanFault(s Sink, lines *Lines, began int, err error) error {
 	if e, ok := errors.AsType[*jsonscan.Error](err); ok {
 		at.Column = began + e.Offset + 1
 	}
-	return s.Reject(at, fmt.Errorf("%w: %v", ErrFormat, err), "mend the record, or let such records go with --lenient", beginningOf(lines.Bytes()))
+	return s.Reject(at, fmt.Errorf("%w: %v", ErrFormat, err), "mend the record, or let such records go with --lenient",
+		beginningOf(lines.Bytes()))
 }
 
 func beginningOf(record []byte) []byte { return record[:min(len(record), beginning)] }
@@ -218,7 +223,8 @@ func (w *waitingWorks) close() {
 func (w *waitingWorks) add(number uint64, date time.Time, field, title []byte, lines *Lines) error {
 	at := lines.Place()
 	if _, twice := w.set.nodes[number]; twice {
-		return w.set.sink.Reject(at, fmt.Errorf("%w: %d", ErrDuplicateNode, number), "leave one of the records out", beginningOf(lines.Bytes()))
+		return w.set.sink.Reject(at, fmt.Errorf("%w: %d", ErrDuplicateNode, number), "leave one of the records out",
+			beginningOf(lines.Bytes()))
 	}
 	if len(w.textAt) == maxWorks {
 		return Wrong(at, fmt.Errorf("%w: more than %d works", ErrUsage, maxWorks), "import fewer at a time")
@@ -543,7 +549,8 @@ func filesUnder(paths []string, what string, take func(path string) bool) ([]str
 			return nil, Wrong(Place{File: path}, bare(err), "ask for the right to read it")
 		}
 		if len(all) == before {
-			return nil, Wrong(Place{File: path}, fmt.Errorf("%w: the folder holds no %s", ErrUsage, what), "name the folder that was downloaded")
+			return nil, Wrong(Place{File: path}, fmt.Errorf("%w: the folder holds no %s", ErrUsage, what),
+				"name the folder that was downloaded")
 		}
 	}
 	return all, nil
@@ -560,5 +567,6 @@ func isJSONLines(path string) bool {
 	case "":
 		return packed // part_000.gz
 	}
-	return packed && !strings.HasSuffix(name, ".parquet") && !strings.HasSuffix(name, ".csv") && !strings.HasSuffix(name, ".txt")
+	return packed && !strings.HasSuffix(name, ".parquet") && !strings.HasSuffix(name, ".csv") &&
+		!strings.HasSuffix(name, ".txt")
 }

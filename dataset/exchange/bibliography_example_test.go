@@ -24,7 +24,8 @@ func inFolder(files map[string]string) string {
 }
 
 func tell(format, folder string, paths ...string) {
-	report, err := exchange.Import(context.Background(), format, filepath.Join(folder, "papers"), exchange.Options{Paths: paths})
+	report, err := exchange.Import(context.Background(), format, filepath.Join(folder, "papers"),
+		exchange.Options{Paths: paths})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -44,7 +45,8 @@ func ExampleImport_openAlex() {
 
 func ExampleImport_semanticScholar() {
 	folder := inFolder(map[string]string{
-		"papers.jsonl":    `{"corpusid":1,"title":"Old","year":1999}` + "\n" + `{"corpusid":2,"title":"New","year":2021,"s2fieldsofstudy":[{"category":"Physics","source":"s2-fos-model"}]}`,
+		"papers.jsonl": `{"corpusid":1,"title":"Old","year":1999}` + "\n" +
+			`{"corpusid":2,"title":"New","year":2021,"s2fieldsofstudy":[{"category":"Physics","source":"s2-fos-model"}]}`,
 		"abstracts.jsonl": `{"corpusid":1,"abstract":"Long ago."}`,
 		"citations.jsonl": `{"citingcorpusid":2,"citedcorpusid":1,"isinfluential":true}`,
 	})
@@ -70,7 +72,9 @@ func ExampleImport_paperPickle() {
 	folder := inFolder(nil)
 	defer os.RemoveAll(folder)
 	data := filepath.Join("testdata", "paper")
-	tell("paper-pickle", folder, filepath.Join(data, "semi_synthetic_data.pkl"), filepath.Join(data, "semi_synthetic_data_metadata.pkl"),
-		filepath.Join(data, "nodes_to_scibert_embedding_1.pkl"), filepath.Join(data, "nodes_to_scibert_embedding_2.pkl"))
+	tell("paper-pickle", folder, filepath.Join(data, "semi_synthetic_data.pkl"),
+		filepath.Join(data, "semi_synthetic_data_metadata.pkl"),
+		filepath.Join(data, "nodes_to_scibert_embedding_1.pkl"),
+		filepath.Join(data, "nodes_to_scibert_embedding_2.pkl"))
 	// Output: 30 nodes, 27 links, 16 fields, 160 exposures
 }

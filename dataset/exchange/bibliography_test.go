@@ -77,7 +77,8 @@ func TestInvertedIndexOfAnyText(t *testing.T) {
 			parts = append(parts, fmt.Sprintf("%q:%s", w, strings.ReplaceAll(fmt.Sprint(at), " ", ",")))
 		}
 		plain := "{" + strings.Join(parts, ",") + "}"
-		for _, form := range []string{plain, fmt.Sprintf(`{"IndexLength":%d,"InvertedIndex":%s}`, len(words), plain), fmt.Sprintf("%q", plain)} {
+		for _, form := range []string{plain, fmt.Sprintf(`{"IndexLength":%d,"InvertedIndex":%s}`, len(words), plain),
+			fmt.Sprintf("%q", plain)} {
 			var c jsonscan.Cursor
 			c.Reset([]byte(form))
 			x.read(&c)

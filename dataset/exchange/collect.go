@@ -89,7 +89,8 @@ func rootOf(field string, tree map[string]string) (string, error) {
 		}
 		field = parent
 	}
-	return "", Wrong(Place{}, fmt.Errorf("%w: the tree of fields runs in a circle through %.80q", ErrUsage, field), "give every field one parent, and the roots none")
+	return "", Wrong(Place{}, fmt.Errorf("%w: the tree of fields runs in a circle through %.80q", ErrUsage, field),
+		"give every field one parent, and the roots none")
 }
 
 // field is the field that a node gets.
@@ -137,7 +138,8 @@ func (c *collector) Node(n Node, at Place) (int32, error) {
 			return -1, err
 		}
 	}
-	for _, part := range [...]struct{ name, text string }{{"id", n.ID}, {"field", n.Field}, {"title", n.Title}, {"text", n.Text}} {
+	for _, part := range [...]struct{ name, text string }{{"id", n.ID}, {"field", n.Field}, {"title", n.Title},
+		{"text", n.Text}} {
 		if !utf8.ValidString(part.text) {
 			return -1, c.Reject(at, fmt.Errorf("%w: the %s", ErrEncoding, part.name), mendEncoding, []byte(n.ID))
 		}
@@ -147,7 +149,8 @@ func (c *collector) Node(n Node, at Place) (int32, error) {
 	case errors.Is(err, graph.ErrEmptyID):
 		return -1, c.Reject(at, fmt.Errorf("%w: the id is empty", ErrFormat), "give every node an id", []byte(n.Title))
 	case errors.Is(err, graph.ErrDuplicateNode):
-		return -1, c.Reject(at, fmt.Errorf("%w: %.80q", ErrDuplicateNode, n.ID), "merge the records or give one another id", []byte(n.ID))
+		return -1, c.Reject(at, fmt.Errorf("%w: %.80q", ErrDuplicateNode, n.ID),
+			"merge the records or give one another id", []byte(n.ID))
 	case err != nil:
 		return -1, Wrong(at, err, "")
 	}
@@ -286,9 +289,11 @@ func (c *collector) ends(source, target string, at Place, make bool) (from, to i
 		case i[0] >= 0:
 			numbers[k] = i[0]
 		case id == "":
-			return 0, 0, false, c.Reject(at, fmt.Errorf("%w: the %s is empty", ErrFormat, name), "give every link two ends", pair(source, target))
+			return 0, 0, false, c.Reject(at, fmt.Errorf("%w: the %s is empty", ErrFormat, name),
+				"give every link two ends", pair(source, target))
 		case !utf8.ValidString(id):
-			return 0, 0, false, c.Reject(at, fmt.Errorf("%w: the %s", ErrEncoding, name), mendEncoding, pair(source, target))
+			return 0, 0, false, c.Reject(at, fmt.Errorf("%w: the %s", ErrEncoding, name), mendEncoding,
+				pair(source, target))
 		case c.ended && make:
 			if numbers[k], err = c.builder.AddNode(graph.Node{ID: id}); err != nil {
 				return 0, 0, false, Wrong(at, err, "")
@@ -316,7 +321,9 @@ func (c *collector) ends(source, target string, at Place, make bool) (from, to i
 func pair(source, target string) []byte { return []byte(source + "," + target) }
 
 func (c *collector) noNode(end, id string, at Place, record []byte) error {
-	return c.Reject(at, fmt.Errorf("%w: the %s %.80q", ErrUnknownNode, end, id), "add the node, leave the record out, let such records go with --lenient, or make nodes of all ends with --nodes-from-links", record)
+	return c.Reject(at, fmt.Errorf("%w: the %s %.80q", ErrUnknownNode, end, id),
+		"add the node, leave the record out, let such records go with --lenient, or make nodes of all ends with "+
+			"--nodes-from-links", record)
 }
 
 func (c *collector) waitingAt(from, to int32, at Place) waiting {
@@ -328,7 +335,8 @@ func (c *collector) waitingAt(from, to int32, at Place) waiting {
 
 func (c *collector) LinkIndex(source, target int32, at Place) error {
 	if n := uint32(c.nodes); uint32(source) >= n || uint32(target) >= n {
-		return c.Reject(at, fmt.Errorf("%w: %d links to %d, and there are %d", ErrUnknownNode, source, target, c.nodes), "number nodes from 0", fmt.Appendf(nil, "%d,%d", source, target))
+		return c.Reject(at, fmt.Errorf("%w: %d links to %d, and there are %d", ErrUnknownNode, source, target,
+			c.nodes), "number nodes from 0", fmt.Appendf(nil, "%d,%d", source, target))
 	}
 	if err := c.add(source, target); err != nil {
 		return Wrong(at, err, "")
@@ -338,7 +346,8 @@ func (c *collector) LinkIndex(source, target int32, at Place) error {
 
 func (c *collector) Exposure(e Exposure, at Place) error {
 	if !math.IsNaN(e.Shown) && !(e.Shown >= 0 && e.Shown <= 1) {
-		return c.Reject(at, fmt.Errorf("%w: shown with probability %v", ErrFormat, e.Shown), "give a probability from 0 to 1", pair(e.Source, e.Target))
+		return c.Reject(at, fmt.Errorf("%w: shown with probability %v", ErrFormat, e.Shown),
+			"give a probability from 0 to 1", pair(e.Source, e.Target))
 	}
 	// Links before it may make the nodes that it speaks of.
 	if err := c.flush(); err != nil {
@@ -365,7 +374,8 @@ func (c *collector) Has(id string) bool {
 
 func (c *collector) Vector(node int32, vector []float32, at Place) error {
 	if node < 0 || int(node) >= c.nodes {
-		return Wrong(at, fmt.Errorf("%w: a vector of node %d, and there are %d", ErrFormat, node, c.nodes), "give one vector per node")
+		return Wrong(at, fmt.Errorf("%w: a vector of node %d, and there are %d", ErrFormat, node, c.nodes),
+			"give one vector per node")
 	}
 	if c.vectors == nil {
 		if len(vector) == 0 {
@@ -378,11 +388,13 @@ func (c *collector) Vector(node int32, vector []float32, at Place) error {
 		c.vectors, c.dim = file, len(vector)
 	}
 	if len(vector) != c.dim {
-		return c.Reject(at, fmt.Errorf("%w: a vector of %d numbers among vectors of %d", ErrFormat, len(vector), c.dim), "give all vectors one dimension", nil)
+		return c.Reject(at, fmt.Errorf("%w: a vector of %d numbers among vectors of %d", ErrFormat, len(vector),
+			c.dim), "give all vectors one dimension", nil)
 	}
 	for k, x := range vector {
 		if !(math.Abs(float64(x)) <= math.MaxFloat32) {
-			return c.Reject(at, fmt.Errorf("%w: the vector holds %v at %d", ErrFormat, x, k), "make the vector again", nil)
+			return c.Reject(at, fmt.Errorf("%w: the vector holds %v at %d", ErrFormat, x, k), "make the vector again",
+				nil)
 		}
 	}
 	raw := make([]byte, 0, 4*len(vector))
@@ -534,7 +546,8 @@ func (c *collector) finish() (dataset.Content, error) {
 	}
 	c.report.BuildReport = built
 	if g.Len() == 0 {
-		return none, Wrong(Place{File: strings.Join(c.options.Paths, " ")}, fmt.Errorf("%w: no nodes", ErrFormat), "see that the files are not empty and the flags name their columns")
+		return none, Wrong(Place{File: strings.Join(c.options.Paths, " ")}, fmt.Errorf("%w: no nodes", ErrFormat),
+			"see that the files are not empty and the flags name their columns")
 	}
 	if c.texts != nil {
 		if err := c.texts.w.Flush(); err != nil {

@@ -17,14 +17,17 @@ type role struct {
 var (
 	nodeRoles = []role{
 		{"id", []string{"id", "node_id", "nodeid", "node", "paper_id", "paperid", "key", "doi", "name"}},
-		{"field", []string{"field", "category", "subject", "discipline", "section", "class", "community", "topic", "label", "venue"}},
+		{"field", []string{"field", "category", "subject", "discipline", "section", "class", "community", "topic",
+			"label", "venue"}},
 		{"title", []string{"title", "name", "label", "display_name", "headline"}},
 		{"text", []string{"text", "abstract", "description", "summary", "body", "content"}},
-		{"time", []string{"time", "date", "published", "publication_date", "created", "timestamp", "year", "publication_year"}},
+		{"time", []string{"time", "date", "published", "publication_date", "created", "timestamp", "year",
+			"publication_year"}},
 	}
 	linkRoles = []role{
 		{"source", []string{"source", "src", "from", "citing", "citing_id", "from_id", "source_id", "start", "u"}},
-		{"target", []string{"target", "dst", "to", "cited", "cited_id", "to_id", "target_id", "destination", "end", "v"}},
+		{"target", []string{"target", "dst", "to", "cited", "cited_id", "to_id", "target_id", "destination", "end",
+			"v"}},
 	}
 	exposureRoles = append(slices.Clone(linkRoles),
 		role{"linked", []string{"linked", "clicked", "chosen"}},
@@ -56,7 +59,8 @@ func columns(o *Options, at Place, header []string, roles []role, needed ...stri
 		}
 		c := slices.Index(header, name)
 		if c < 0 {
-			return nil, Wrong(at, fmt.Errorf("%w: there is no column %.80q, but %s", ErrUsage, name, list(header)), "name one of them with --"+r.name)
+			return nil, Wrong(at, fmt.Errorf("%w: there is no column %.80q, but %s", ErrUsage, name, list(header)),
+				"name one of them with --"+r.name)
 		}
 		found[k], taken[c] = c, true
 	}
@@ -76,7 +80,8 @@ func columns(o *Options, at Place, header []string, roles []role, needed ...stri
 	}
 	for _, name := range needed {
 		if k := slices.IndexFunc(roles, func(r role) bool { return r.name == name }); found[k] < 0 {
-			return nil, Wrong(at, fmt.Errorf("%w: no column looks like the %s; there are %s", ErrUsage, name, list(header)), "name it with --"+name)
+			return nil, Wrong(at, fmt.Errorf("%w: no column looks like the %s; there are %s", ErrUsage, name,
+				list(header)), "name it with --"+name)
 		}
 	}
 	return found, nil
@@ -105,7 +110,8 @@ func guessed(s Sink, o *Options, path string, header []string, roles []role, fou
 			}
 		}
 		if len(left) > 0 {
-			s.Note("%s: no column looks like the field; left alone: %s. If one is, name it with --field.", path, list(left))
+			s.Note("%s: no column looks like the field; left alone: %s. If one is, name it with --field.", path,
+				list(left))
 		}
 	}
 }
@@ -119,7 +125,8 @@ func list(names []string) string {
 }
 
 var timeLayouts = []string{
-	"2006-01-02", "2006-01", "2006-01-02T15:04:05Z07:00", "2006-01-02 15:04:05Z07:00", "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006/01/02", "2006/01",
+	"2006-01-02", "2006-01", "2006-01-02T15:04:05Z07:00", "2006-01-02 15:04:05Z07:00", "2006-01-02T15:04:05",
+	"2006-01-02 15:04:05", "2006/01/02", "2006/01",
 }
 
 // parseTime reads a year, a month, a day or a second, in UTC where no zone is given; @n is n seconds from

@@ -165,7 +165,8 @@ func (c *csvReader) unquote() error {
 				// The field goes on in the next line.
 				c.spare = appendNormal(c.spare, c.buffer[at:end])
 				if end-c.record.start > c.limit {
-					return &csvFault{fmt.Errorf("%w: more than %d bytes in one quoted field", ErrTooLong, c.limit), openLine, open - openStart + 1}
+					return &csvFault{fmt.Errorf("%w: more than %d bytes in one quoted field", ErrTooLong, c.limit),
+						openLine, open - openStart + 1}
 				}
 				begun := c.record.start
 				c.inside = true
@@ -247,7 +248,8 @@ func (c *csvReader) check() error {
 	}
 	if k := bytes.IndexByte(raw, 0); k >= 0 {
 		line := c.record.line + bytes.Count(raw[:k], []byte("\n"))
-		return &csvFault{fmt.Errorf("%w: a NUL byte; the file is binary, or UTF-16", ErrEncoding), line, k - bytes.LastIndexByte(raw[:k], '\n')}
+		return &csvFault{fmt.Errorf("%w: a NUL byte; the file is binary, or UTF-16", ErrEncoding), line,
+			k - bytes.LastIndexByte(raw[:k], '\n')}
 	}
 	if c.width == 0 {
 		c.width = len(c.fields)
@@ -325,7 +327,8 @@ func (c *csvReader) tooLong() error {
 		fault.line = c.record.line
 		return fault
 	}
-	c.record.line, c.record.start, c.record.end = c.line, 0, copy(c.buffer, c.buffer[c.start:min(c.start+beginning, c.end)])
+	c.record.line, c.record.start, c.record.end = c.line, 0,
+		copy(c.buffer, c.buffer[c.start:min(c.start+beginning, c.end)])
 	kept := c.record.end
 	for {
 		c.start, c.end = kept, kept

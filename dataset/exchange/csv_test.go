@@ -55,7 +55,8 @@ func agree(t *testing.T, text string, delimiter byte) {
 		}
 		want = append(want, slices.Clone(record))
 	}
-	for _, r := range []io.Reader{strings.NewReader(text), iotest.OneByteReader(strings.NewReader(text)), iotest.DataErrReader(iotest.HalfReader(strings.NewReader(text)))} {
+	for _, r := range []io.Reader{strings.NewReader(text), iotest.OneByteReader(strings.NewReader(text)),
+		iotest.DataErrReader(iotest.HalfReader(strings.NewReader(text)))} {
 		c := newCSV(r, "f", delimiter, Limits{})
 		c.buffer = make([]byte, 4, 1<<10) // so that it moves and grows
 		for k := 0; ; k++ {
@@ -91,13 +92,16 @@ func agree(t *testing.T, text string, delimiter byte) {
 
 // incomparable is what encoding/csv takes and we refuse on purpose, or the other way round.
 func incomparable(text string) bool {
-	return strings.HasPrefix(text, "\xef\xbb\xbf") || strings.ContainsRune(text, 0) || strings.ToValidUTF8(text, "") != text
+	return strings.HasPrefix(text, "\xef\xbb\xbf") || strings.ContainsRune(text, 0) ||
+		strings.ToValidUTF8(text, "") != text
 }
 
 func TestCSVAgreesWithTheStandardLibrary(t *testing.T) {
 	for _, text := range []string{
-		"", "\n", "\r\n", "\r", "a", "a\n", "a\r", "a\r\n", "a,b\nc,d", ",\n,", "a\r\r\n", `"a"`, "\"a\"\r", "\"a\"\r\n", "\"a\"\r\r\n",
-		"\"a\nb\",c\nd,e\n", "\"a\r\nb\",c\n", `""`, `"",""`, `""""`, `"a""b"`, `a"b`, `"a"b`, `"a`, "\"a\n", "x,\"a\n\n\nb\"\n", "a,b\nc\n", "a,b\n\n\nc,d",
+		"", "\n", "\r\n", "\r", "a", "a\n", "a\r", "a\r\n", "a,b\nc,d", ",\n,", "a\r\r\n", `"a"`, "\"a\"\r",
+		"\"a\"\r\n", "\"a\"\r\r\n",
+		"\"a\nb\",c\nd,e\n", "\"a\r\nb\",c\n", `""`, `"",""`, `""""`, `"a""b"`, `a"b`, `"a"b`, `"a`, "\"a\n",
+		"x,\"a\n\n\nb\"\n", "a,b\nc\n", "a,b\n\n\nc,d",
 		`"""`, `"a,b",c`, "a,\"b\"\nc,\"d", " \"a\"", "é,\"ü\"",
 	} {
 		agree(t, text, ',')

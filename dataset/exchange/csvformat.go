@@ -72,7 +72,8 @@ func importCSV(ctx context.Context, o Options, s Sink) error {
 	s.EndNodes()
 	if in.vectors != "" {
 		if in.nodes == "" {
-			return Wrong(Place{File: in.vectors}, fmt.Errorf("%w: vectors without a file of nodes have no order", ErrUsage), "name a file of nodes too")
+			return Wrong(Place{File: in.vectors}, fmt.Errorf("%w: vectors without a file of nodes have no order",
+				ErrUsage), "name a file of nodes too")
 		}
 		if err := importVectors(ctx, in.vectors, o, s, rows); err != nil {
 			return err
@@ -128,10 +129,12 @@ func newCSVTable(r io.Reader, path string, o Options) (*csvTable, error) {
 	switch {
 	case delimiter == "tab" || delimiter == `\t`:
 		t.delimiter = '\t'
-	case len(delimiter) == 1 && delimiter != `"` && delimiter != "\n" && delimiter != "\r" && delimiter[0] < 0x80 && delimiter[0] != 0:
+	case len(delimiter) == 1 && delimiter != `"` && delimiter != "\n" && delimiter != "\r" && delimiter[0] < 0x80 &&
+		delimiter[0] != 0:
 		t.delimiter = delimiter[0]
 	case delimiter != "":
-		return nil, Wrong(Place{}, fmt.Errorf("%w: the delimiter %.20q", ErrUsage, delimiter), "give one character, or tab")
+		return nil, Wrong(Place{}, fmt.Errorf("%w: the delimiter %.20q", ErrUsage, delimiter),
+			"give one character, or tab")
 	default:
 		end, err := t.lineEnd(0)
 		if f, ok := errors.AsType[*csvFault](err); ok {
@@ -144,7 +147,8 @@ func newCSVTable(r io.Reader, path string, o Options) (*csvTable, error) {
 	}
 	switch err := t.next(); {
 	case err == io.EOF:
-		return nil, Wrong(Place{File: path}, fmt.Errorf("%w: it is empty", ErrFormat), "its first line should name the columns")
+		return nil, Wrong(Place{File: path}, fmt.Errorf("%w: it is empty", ErrFormat),
+			"its first line should name the columns")
 	case err != nil:
 		if f, ok := errors.AsType[*csvFault](err); ok {
 			return nil, Wrong(Place{path, f.line, f.column}, f.err, f.mend())
@@ -246,7 +250,9 @@ func csvHoldsNodes(ctx context.Context, path string, o Options) (bool, error) {
 	if found, err := columns(&o, at, t.header, nodeRoles); err == nil && found[0] >= 0 {
 		return true, nil
 	}
-	return false, Wrong(at, fmt.Errorf("%w: its columns are neither of links nor of nodes: %s", ErrUsage, list(t.header)), "name those of links with --source and --target, or that of nodes with --id; use --no-header if the first line is a record")
+	return false, Wrong(at, fmt.Errorf("%w: its columns are neither of links nor of nodes: %s", ErrUsage,
+		list(t.header)), "name those of links with --source and --target, or that of nodes with --id; use "+
+		"--no-header if the first line is a record")
 }
 
 func csvFields(ctx context.Context, path string, o Options, s Sink) error {
@@ -285,7 +291,8 @@ func csvNodes(ctx context.Context, path string, o Options, s Sink) ([]int32, err
 			rows = append(rows, -1)
 			return s.Reject(at, err, mendTime, t.raw())
 		}
-		node, err := s.Node(Node{ID: t.text(found[0]), Field: t.text(found[1]), Title: t.text(found[2]), Text: t.text(found[3]), Time: when}, at)
+		node, err := s.Node(Node{ID: t.text(found[0]), Field: t.text(found[1]), Title: t.text(found[2]),
+			Text: t.text(found[3]), Time: when}, at)
 		rows = append(rows, node)
 		return err
 	})
@@ -354,7 +361,8 @@ func csvClicks(ctx context.Context, path string, o Options, s Sink) (*clickLog, 
 	err = t.each(s, func() error {
 		n, err := strconv.ParseInt(t.text(found[2]), 10, 64)
 		if err != nil || n < 0 {
-			return s.Reject(t.place(), fmt.Errorf("%w: %.40q clicks", ErrFormat, t.text(found[2])), "give a count, 0 or more", t.raw())
+			return s.Reject(t.place(), fmt.Errorf("%w: %.40q clicks", ErrFormat, t.text(found[2])),
+				"give a count, 0 or more", t.raw())
 		}
 		source, target := strings.Clone(t.text(found[0])), strings.Clone(t.text(found[1]))
 		if log.chosen[source] == nil {

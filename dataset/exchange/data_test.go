@@ -25,7 +25,8 @@ func realData(t testing.TB) string {
 // TestRealNetworks imports every real network and compares it with what its stats.json counts.
 func TestRealNetworks(t *testing.T) {
 	data := realData(t)
-	for _, name := range []string{"elife", "elife_large", "arxiv9196", "debian_packages", "wikispeedia", "cora_ml", "facebook_pages"} {
+	for _, name := range []string{"elife", "elife_large", "arxiv9196", "debian_packages", "wikispeedia", "cora_ml",
+		"facebook_pages"} {
 		t.Run(name, func(t *testing.T) {
 			if underRaceDetector && name != "cora_ml" {
 				t.Skip("the race detector has seen as much in a smaller network")
@@ -45,7 +46,8 @@ func TestRealNetworks(t *testing.T) {
 				links *= 2
 			}
 			if r.Nodes != stats.Nodes || r.Links+r.SelfLinks+r.Repeated != links || r.Fields != stats.Ncat {
-				t.Errorf("%d nodes, %d links (and %d, %d), %d fields; stats.json has %+v", r.Nodes, r.Links, r.SelfLinks, r.Repeated, r.Fields, stats)
+				t.Errorf("%d nodes, %d links (and %d, %d), %d fields; stats.json has %+v", r.Nodes, r.Links,
+					r.SelfLinks, r.Repeated, r.Fields, stats)
 			}
 			t.Logf("%+v", *r)
 		})
@@ -59,7 +61,8 @@ func TestRealClicks(t *testing.T) {
 	}
 	folder := filepath.Join(realData(t), "wikispeedia")
 	dir := filepath.Join(t.TempDir(), "d")
-	o := Options{Paths: []string{folder}, Flags: map[string]string{"clicks": filepath.Join(folder, "clicks_unfinished.csv.gz")}}
+	o := Options{Paths: []string{folder}, Flags: map[string]string{"clicks": filepath.Join(folder,
+		"clicks_unfinished.csv.gz")}}
 	if _, err := Import(background, "csv", dir, o); err == nil {
 		t.Error("the log has clicks on pages that are no nodes, and a strict import takes them")
 	}

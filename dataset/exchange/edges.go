@@ -50,7 +50,8 @@ func readEdges(lines *Lines, s Sink) error {
 		}
 		target, _ := word(rest)
 		if len(target) == 0 {
-			if err := s.Reject(lines.Place(), fmt.Errorf("%w: one id and not two", ErrFormat), "write a source and a target in every line", line); err != nil {
+			if err := s.Reject(lines.Place(), fmt.Errorf("%w: one id and not two", ErrFormat),
+				"write a source and a target in every line", line); err != nil {
 				return err
 			}
 			continue

@@ -55,7 +55,8 @@ func ExampleExport() {
 	defer os.RemoveAll(folder)
 	list, dir, out := filepath.Join(folder, "list.txt"), filepath.Join(folder, "d"), filepath.Join(folder, "out")
 	os.WriteFile(list, []byte("# who knows whom\nann bob\nbob eve\n"), 0o666)
-	if _, err := exchange.Import(context.Background(), "edges", dir, exchange.Options{Paths: []string{list}}); err != nil {
+	if _, err := exchange.Import(context.Background(), "edges", dir,
+		exchange.Options{Paths: []string{list}}); err != nil {
 		fmt.Println(err)
 		return
 	}
@@ -107,7 +108,8 @@ func ExampleRegister() {
 	defer os.RemoveAll(folder)
 	path := filepath.Join(folder, "x.txt")
 	os.WriteFile(path, []byte("a -> b\nb -> c\n"), 0o666)
-	report, err := exchange.Import(context.Background(), "arrows", filepath.Join(folder, "d"), exchange.Options{Paths: []string{path}})
+	report, err := exchange.Import(context.Background(), "arrows", filepath.Join(folder, "d"),
+		exchange.Options{Paths: []string{path}})
 	fmt.Println(report.Nodes, report.Links, err)
 	// Output: 3 2 <nil>
 }

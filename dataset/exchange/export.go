@@ -49,7 +49,8 @@ func Exports() []string { return []string{"csv", "jsonl", "npz", "parquet"} }
 // The folder takes its name when all files are written; an error leaves nothing behind.
 func Export(ctx context.Context, dir, format, out string, o ExportOptions) error {
 	if !slices.Contains(Exports(), format) {
-		return Wrong(Place{}, fmt.Errorf("%w: unknown format %.40q", ErrUsage, format), "name one of "+strings.Join(Exports(), ", "))
+		return Wrong(Place{}, fmt.Errorf("%w: unknown format %.40q", ErrUsage, format), "name one of "+
+			strings.Join(Exports(), ", "))
 	}
 	d, err := dataset.Open(ctx, dir, dataset.OpenOptions{Progress: func(s dataset.Step) {
 		if o.Progress != nil {
@@ -68,11 +69,13 @@ func Export(ctx context.Context, dir, format, out string, o ExportOptions) error
 	entries, err := os.ReadDir(out)
 	switch {
 	case err == nil && len(entries) > 0 && !o.Force:
-		return Wrong(Place{File: out}, fmt.Errorf("%w: the folder is not empty", ErrUsage), "choose another folder, or replace it with --force")
+		return Wrong(Place{File: out}, fmt.Errorf("%w: the folder is not empty", ErrUsage),
+			"choose another folder, or replace it with --force")
 	case err == nil:
 		for _, e := range entries {
 			if !exported(e.Name()) {
-				return Wrong(Place{File: out}, fmt.Errorf("%w: it holds %s, which no export wrote", ErrUsage, e.Name()), "choose another folder")
+				return Wrong(Place{File: out}, fmt.Errorf("%w: it holds %s, which no export wrote", ErrUsage,
+					e.Name()), "choose another folder")
 			}
 		}
 	case !os.IsNotExist(err):
@@ -120,7 +123,8 @@ func (x *exporter) write(format string) error {
 		all = append(all, table{"links", []string{"source", "target"}, g.LinkCount(), next})
 	}
 	if e := x.content.Exposures; e != nil {
-		all = append(all, table{"exposures", []string{"source", "target", "shown", "exposed", "linked"}, e.Len(), x.exposure})
+		all = append(all, table{"exposures", []string{"source", "target", "shown", "exposed", "linked"}, e.Len(),
+			x.exposure})
 	}
 	for _, t := range all {
 		if err := x.file(t.name+"."+tables, func(w io.Writer, progress func(done, of int) error) error {
@@ -280,7 +284,9 @@ func (x *exporter) csv(to io.Writer, t table, progress func(done, of int) error)
 				record[k] = ""
 			case string:
 				if record[k] = v; strings.IndexByte(v, 0) >= 0 {
-					return Wrong(Place{File: filepath.Join(x.out, t.name+".csv")}, fmt.Errorf("%w: the %s of %.80q holds a NUL byte", ErrFormat, t.columns[k], values[0]), "export to jsonl or parquet")
+					return Wrong(Place{File: filepath.Join(x.out, t.name+".csv")},
+						fmt.Errorf("%w: the %s of %.80q holds a NUL byte", ErrFormat, t.columns[k], values[0]),
+						"export to jsonl or parquet")
 				}
 			case bool:
 				record[k] = strconv.FormatBool(v)
@@ -353,7 +359,8 @@ func (x *exporter) parquet(to io.Writer, t table, progress func(done, of int) er
 	switch t.name {
 	case "nodes":
 		return parquetTable(to, t, progress, func(v []any) nodeRow {
-			return nodeRow{v[0].(string), pointer[string](v[1]), pointer[string](v[2]), pointer[string](v[3]), pointer[time.Time](v[4])}
+			return nodeRow{v[0].(string), pointer[string](v[1]), pointer[string](v[2]), pointer[string](v[3]),
+				pointer[time.Time](v[4])}
 		})
 	case "links":
 		return parquetTable(to, t, progress, func(v []any) linkRow { return linkRow{v[0].(string), v[1].(string)} })
@@ -482,7 +489,8 @@ func (x *exporter) matrix(to io.Writer, progress func(done, of int) error) error
 		})
 	}
 	if err == nil {
-		err = part("format", "|S3", zip.Deflate, nil, func(put func(uint64, int) error) error { return put('c'|'s'<<8|'r'<<16, 3) })
+		err = part("format", "|S3", zip.Deflate, nil,
+			func(put func(uint64, int) error) error { return put('c'|'s'<<8|'r'<<16, 3) })
 	}
 	if err == nil {
 		err = part("shape", "<i8", zip.Deflate, []int{2}, func(put func(uint64, int) error) error {

@@ -61,20 +61,34 @@ func TestFormats(t *testing.T) {
 		want         string
 	}{
 		{"columns with usual names", "csv", map[string]string{"nodes.csv": "id,field,title,text,time\n00003,optics,Light,\"On\r\nlight.\",1999\n00005,,\"Waves, \"\"big\"\"\",x,\n", "links.csv": "source,target\n00005,00003\n"}, Options{}, whole},
-		{"names that are guessed, a mark, tabs", "csv", map[string]string{"nodes.tsv": "\ufeffKey\tSubject\tname\tAbstract\tyear\n00003\toptics\tLight\t\"On\nlight.\"\t1999.0\n00005\t\t\"Waves, \"\"big\"\"\"\tx\t\n", "edges.tsv": "citing\tcited\r\n00005\t00003\r\n"}, Options{}, whole},
+		{"names that are guessed, a mark, tabs", "csv",
+			map[string]string{"nodes.tsv": "\ufeffKey\tSubject\tname\tAbstract\tyear\n00003\toptics\tLight\t\"On\nlight.\"\t1999.0\n00005\t\t\"Waves, \"\"big\"\"\"\tx\t\n", "edges.tsv": "citing\tcited\r\n00005\t00003\r\n"}, Options{}, whole},
 		{"names that are told", "csv", map[string]string{"nodes.csv": "a;b;c;d;e;id\n1999-01-01T00:00:00Z;\"On\nlight.\";Light;optics;00003;zero\n;x;\"Waves, \"\"big\"\"\";;00005;one\n", "links.csv": "x;y;z\n00003;7;00005\n"}, Options{Flags: map[string]string{"time": "a", "text": "b", "title": "c", "field": "d", "id": "e", "source": "z", "target": "x"}}, whole},
-		{"packed", "csv", map[string]string{"nodes.csv.zst": string(zpacked(t, []byte("id\na\nb\n"))), "links.csv.gz": string(packed(t, []byte("source,target\na,b\n")))}, Options{}, "a|unknown||| → b\nb|unknown||| →\n"},
-		{"two packs in one file", "csv", map[string]string{"nodes.csv": "id\na\nb\n", "links.csv.gz": string(append(packed(t, []byte("source,target\na,b\n")), packed(t, []byte("b,a\n"))...))}, Options{}, "a|unknown||| → b\nb|unknown||| → a\n"},
-		{"links alone, both ways", "csv", map[string]string{"PATH.csv": "from,to\nb,a\nb,b\n"}, Options{Undirected: true}, "b|unknown||| → a\na|unknown||| → b\n"},
-		{"no header", "csv", map[string]string{"PATH.csv": "b,a\nc,a\n"}, Options{Flags: map[string]string{"no-header": "true"}}, "b|unknown||| → a\na|unknown||| →\nc|unknown||| → a\n"},
-		{"a title that is also taken for the id", "csv", map[string]string{"PATH.csv": "name,label\na,x\n"}, Options{}, "a|x||| →\n"},
-		{"plain list", "edges", map[string]string{"PATH": "# x y\n% z\n\n  b\ta 0.5\r\nc a\n"}, Options{}, "b|unknown||| → a\na|unknown||| →\nc|unknown||| → a\n"},
+		{"packed", "csv", map[string]string{"nodes.csv.zst": string(zpacked(t, []byte("id\na\nb\n"))),
+			"links.csv.gz": string(packed(t, []byte("source,target\na,b\n")))}, Options{},
+			"a|unknown||| → b\nb|unknown||| →\n"},
+		{"two packs in one file", "csv", map[string]string{"nodes.csv": "id\na\nb\n",
+			"links.csv.gz": string(append(packed(t, []byte("source,target\na,b\n")), packed(t, []byte("b,a\n"))...))},
+			Options{}, "a|unknown||| → b\nb|unknown||| → a\n"},
+		{"links alone, both ways", "csv", map[string]string{"PATH.csv": "from,to\nb,a\nb,b\n"},
+			Options{Undirected: true}, "b|unknown||| → a\na|unknown||| → b\n"},
+		{"no header", "csv", map[string]string{"PATH.csv": "b,a\nc,a\n"},
+			Options{Flags: map[string]string{"no-header": "true"}},
+			"b|unknown||| → a\na|unknown||| →\nc|unknown||| → a\n"},
+		{"a title that is also taken for the id", "csv", map[string]string{"PATH.csv": "name,label\na,x\n"}, Options{},
+			"a|x||| →\n"},
+		{"plain list", "edges", map[string]string{"PATH": "# x y\n% z\n\n  b\ta 0.5\r\nc a\n"}, Options{},
+			"b|unknown||| → a\na|unknown||| →\nc|unknown||| → a\n"},
 		{"objects, links first", "jsonl", map[string]string{"PATH": `{"source": "00005", "target": "00003", "weight": 2}
 {"id": "00003", "field": ["optics", "waves"], "title": "Light", "text": "On\nlight.", "year": 1999}
 {"text": "x", "title": "Waves, \"big\"", "id": "00005", "year": null}
 `}, Options{}, whole},
-		{"numbers as ids", "jsonl", map[string]string{"nodes.jsonl": "{\"id\": 7}\n{\"id\": 8.50}\n", "links.jsonl": "{\"source\": 8.50, \"target\": 7}\n"}, Options{}, "7|unknown||| →\n8.50|unknown||| → 7\n"},
-		{"keys that are told", "jsonl", map[string]string{"PATH": "{\"n\": \"a\", \"id\": 1}\n{\"f\": \"a\", \"t\": \"b\"}\n{\"n\": \"b\"}\n"}, Options{Flags: map[string]string{"id": "n", "source": "f", "target": "t"}}, "a|unknown||| → b\nb|unknown||| →\n"},
+		{"numbers as ids", "jsonl", map[string]string{"nodes.jsonl": "{\"id\": 7}\n{\"id\": 8.50}\n",
+			"links.jsonl": "{\"source\": 8.50, \"target\": 7}\n"}, Options{}, "7|unknown||| →\n8.50|unknown||| → 7\n"},
+		{"keys that are told", "jsonl", map[string]string{"PATH": "{\"n\": \"a\", \"id\": 1}\n{\"f\": \"a\", " +
+			"\"t\": \"b\"}\n{\"n\": \"b\"}\n"},
+			Options{Flags: map[string]string{"id": "n", "source": "f", "target": "t"}},
+			"a|unknown||| → b\nb|unknown||| →\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d, _ := imported(t, c.format, c.files, c.options)
@@ -86,14 +100,18 @@ func TestFormats(t *testing.T) {
 }
 
 func TestGuessesAreShown(t *testing.T) {
-	_, r := imported(t, "csv", map[string]string{"nodes.csv": "key,section\na,x\n", "links.csv": "citing,cited\n"}, Options{})
+	_, r := imported(t, "csv", map[string]string{"nodes.csv": "key,section\na,x\n", "links.csv": "citing,cited\n"},
+		Options{})
 	all := strings.Join(r.Notes, "\n")
-	if !strings.Contains(all, "taken key as id, section as field") || !strings.Contains(all, "citing as source, cited as target") {
+	if !strings.Contains(all, "taken key as id, section as field") ||
+		!strings.Contains(all, "citing as source, cited as target") {
 		t.Errorf("notes %q", r.Notes)
 	}
 	for header, says := range map[string]bool{"id,desk": true, "id,field": false, "id": false} {
-		_, r := imported(t, "csv", map[string]string{"nodes.csv": header + "\na" + strings.Repeat(",x", strings.Count(header, ",")) + "\n", "links.csv": "citing,cited\n"}, Options{})
-		if got := strings.Contains(strings.Join(r.Notes, "\n"), "left alone: desk. If one is, name it with --field"); got != says {
+		_, r := imported(t, "csv", map[string]string{"nodes.csv": header + "\na" +
+			strings.Repeat(",x", strings.Count(header, ",")) + "\n", "links.csv": "citing,cited\n"}, Options{})
+		if got := strings.Contains(strings.Join(r.Notes, "\n"),
+			"left alone: desk. If one is, name it with --field"); got != says {
 			t.Errorf("%s: notes %q", header, r.Notes)
 		}
 	}
@@ -104,7 +122,8 @@ func TestClicks(t *testing.T) {
 	folder := t.TempDir()
 	log := filepath.Join(folder, "log.csv")
 	must(t, os.WriteFile(log, []byte("source,target,clicks\na,b,3\na,d,1\nb,a,0\n"), 0o666))
-	d, _ := imported(t, "csv", map[string]string{"nodes.csv": "id\na\nb\nc\nd\n", "links.csv": "source,target\na,b\na,c\nb,a\nb,c\nc,a\n"}, Options{Flags: map[string]string{"clicks": log}})
+	d, _ := imported(t, "csv", map[string]string{"nodes.csv": "id\na\nb\nc\nd\n",
+		"links.csv": "source,target\na,b\na,c\nb,a\nb,c\nc,a\n"}, Options{Flags: map[string]string{"clicks": log}})
 	if got, want := told(t, d), "a|unknown||| → b d\nb|unknown||| →\nc|unknown||| →\nd|unknown||| →\n"; got != want {
 		t.Errorf("links\n%swant\n%s", got, want)
 	}
@@ -112,7 +131,8 @@ func TestClicks(t *testing.T) {
 	must(t, err)
 	var got []string
 	for k := range e.Source {
-		got = append(got, fmt.Sprintf("%s%s %t %t", d.Graph().ID(e.Source[k]), d.Graph().ID(e.Target[k]), e.Exposed[k], e.Linked[k]))
+		got = append(got, fmt.Sprintf("%s%s %t %t", d.Graph().ID(e.Source[k]), d.Graph().ID(e.Target[k]), e.Exposed[k],
+			e.Linked[k]))
 	}
 	// c has no visitors; a → d was clicked and is no link of the page.
 	want := []string{"ab true true", "ac true false", "ba true false", "bc true false", "ad true true"}
@@ -123,8 +143,10 @@ func TestClicks(t *testing.T) {
 
 // TestVectorsOfRejectedNodes: a vector belongs to its record, also where records before it were let go.
 func TestVectorsOfRejectedNodes(t *testing.T) {
-	raw := npy("<f4", "(5, 1)", 0, 0, 0x80, 0x3f, 0, 0, 0, 0x40, 0, 0, 0x40, 0x40, 0, 0, 0x80, 0x40, 0, 0, 0xa0, 0x40) // 1 to 5
-	d, r := imported(t, "csv", map[string]string{"nodes.csv": "id,x\na,1\na,2\nb\nc,\xe9\nd,5\n", "links.csv": "source,target\n", "vectors.npy": string(raw)}, Options{Lenient: true})
+	// 1 to 5
+	raw := npy("<f4", "(5, 1)", 0, 0, 0x80, 0x3f, 0, 0, 0, 0x40, 0, 0, 0x40, 0x40, 0, 0, 0x80, 0x40, 0, 0, 0xa0, 0x40)
+	d, r := imported(t, "csv", map[string]string{"nodes.csv": "id,x\na,1\na,2\nb\nc,\xe9\nd,5\n",
+		"links.csv": "source,target\n", "vectors.npy": string(raw)}, Options{Lenient: true})
 	if r.Rejected != 3 || r.Nodes != 2 {
 		t.Fatalf("%+v", r)
 	}
@@ -139,10 +161,13 @@ func TestVectorsOfRejectedNodes(t *testing.T) {
 // TestSparseRows: rows of a sparse matrix have length 1, doubled entries add up, and float16 is read.
 func TestSparseRows(t *testing.T) {
 	parts := csr(t, map[string][]byte{
-		"indptr":  npy("<i8", "(3,)", append(append(make([]byte, 8), 3, 0, 0, 0, 0, 0, 0, 0), 3, 0, 0, 0, 0, 0, 0, 0)...),
-		"indices": npy("<i4", "(3,)", int32s(0, 2, 2)...), "data": npy("<f2", "(3,)", 0, 0x42, 0, 0x40, 0, 0x40), // 3, 2, 2
+		"indptr": npy("<i8", "(3,)", append(append(make([]byte, 8), 3, 0, 0, 0, 0, 0, 0, 0), 3, 0, 0, 0, 0, 0, 0,
+			0)...),
+		// 3, 2, 2
+		"indices": npy("<i4", "(3,)", int32s(0, 2, 2)...), "data": npy("<f2", "(3,)", 0, 0x42, 0, 0x40, 0, 0x40),
 	})
-	d, _ := imported(t, "csv", map[string]string{"nodes.csv": "id\na\nb\n", "links.csv": "source,target\n", "features.npz": string(parts)}, Options{})
+	d, _ := imported(t, "csv", map[string]string{"nodes.csv": "id\na\nb\n", "links.csv": "source,target\n",
+		"features.npz": string(parts)}, Options{})
 	v := make([]float32, 3)
 	if d.Graph().Vectors().Load(v, 0); v[0] != .6 || v[1] != 0 || v[2] != .8 {
 		t.Errorf("row 0 is %v", v)
@@ -187,8 +212,10 @@ func TestParquetKinds(t *testing.T) {
 
 func TestTimes(t *testing.T) {
 	for text, want := range map[string]string{
-		"": "0001-01-01T00:00:00Z", "1999": "1999-01-01T00:00:00Z", "1999.0": "1999-01-01T00:00:00Z", "1999-07": "1999-07-01T00:00:00Z", "1999-07-31": "1999-07-31T00:00:00Z",
-		"1999-07-31T12:30:00+02:00": "1999-07-31T10:30:00Z", "1999-07-31 12:30:00": "1999-07-31T12:30:00Z", "@86400": "1970-01-02T00:00:00Z", "1999-07-31T12:30:00.25Z": "1999-07-31T12:30:00.25Z",
+		"": "0001-01-01T00:00:00Z", "1999": "1999-01-01T00:00:00Z", "1999.0": "1999-01-01T00:00:00Z",
+		"1999-07": "1999-07-01T00:00:00Z", "1999-07-31": "1999-07-31T00:00:00Z",
+		"1999-07-31T12:30:00+02:00": "1999-07-31T10:30:00Z", "1999-07-31 12:30:00": "1999-07-31T12:30:00Z",
+		"@86400": "1970-01-02T00:00:00Z", "1999-07-31T12:30:00.25Z": "1999-07-31T12:30:00.25Z",
 	} {
 		if got, err := parseTime(text); err != nil || got.UTC().Format(time.RFC3339Nano) != want {
 			t.Errorf("%q is %v, %v, want %s", text, got, err, want)

@@ -58,7 +58,8 @@ func FuzzEdges(f *testing.F) {
 			}
 			line = strings.TrimSuffix(line, "\r")
 			words := strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t\r\v\f", r) })
-			if len(line) <= 50 && utf8.ValidString(line) && !strings.ContainsRune(line, 0) && len(words) >= 2 && words[0][0] != '#' && words[0][0] != '%' {
+			if len(line) <= 50 && utf8.ValidString(line) && !strings.ContainsRune(line, 0) && len(words) >= 2 &&
+				words[0][0] != '#' && words[0][0] != '%' {
 				want++
 			}
 		}
@@ -70,7 +71,8 @@ func FuzzEdges(f *testing.F) {
 
 // FuzzJSONL: what is read of a line is what encoding/json reads of it.
 func FuzzJSONL(f *testing.F) {
-	for _, s := range []string{`{"id": "a", "field": ["x"], "year": 1999}`, `{"source":1,"target":"\u0041"}`, `{"id":{"id":[1,"]"]},"id":"b"}`, `[]`, `{"a"`, ` { } `} {
+	for _, s := range []string{`{"id": "a", "field": ["x"], "year": 1999}`, `{"source":1,"target":"\u0041"}`,
+		`{"id":{"id":[1,"]"]},"id":"b"}`, `[]`, `{"a"`, ` { } `} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
@@ -140,7 +142,8 @@ func FuzzNpz(f *testing.F) {
 
 // FuzzParquet: whatever the bytes, reading ends without a panic.
 func FuzzParquet(f *testing.F) {
-	for _, options := range [][]parquet.WriterOption{nil, {parquet.Compression(&parquet.Zstd)}, {parquet.DataPageVersion(1)}} {
+	for _, options := range [][]parquet.WriterOption{nil, {parquet.Compression(&parquet.Zstd)},
+		{parquet.DataPageVersion(1)}} {
 		var b bytes.Buffer
 		w := parquet.NewGenericWriter[linkRow](&b, options...)
 		_, err := w.Write([]linkRow{{"a", "b"}, {"b", "c"}})
@@ -170,7 +173,8 @@ func FuzzImportCSV(f *testing.F) {
 		must(t, os.WriteFile(filepath.Join(folder, "nodes.csv"), []byte(nodes), 0o666))
 		must(t, os.WriteFile(filepath.Join(folder, "links.csv"), []byte(links), 0o666))
 		c := &counting{t: t}
-		if err := importCSV(background, Options{Paths: []string{folder}, Lenient: true}, c); err != nil && !strings.Contains(err.Error(), folder) {
+		if err := importCSV(background, Options{Paths: []string{folder}, Lenient: true}, c); err != nil &&
+			!strings.Contains(err.Error(), folder) {
 			t.Errorf("%v names no file", err)
 		}
 	})

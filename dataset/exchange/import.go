@@ -36,7 +36,8 @@ func Import(ctx context.Context, format, dir string, o Options) (*Report, error)
 		for _, f := range Formats() {
 			names = append(names, f.Name)
 		}
-		return nil, Wrong(Place{}, fmt.Errorf("%w: unknown format %.40q", ErrUsage, format), "name one of "+strings.Join(names, ", "))
+		return nil, Wrong(Place{}, fmt.Errorf("%w: unknown format %.40q", ErrUsage, format), "name one of "+
+			strings.Join(names, ", "))
 	}
 	return importFormat(ctx, f, dir, o)
 }
@@ -90,11 +91,12 @@ func importFormat(ctx context.Context, f Format, dir string, o Options) (report 
 	if listed {
 		c.report.RejectsFile = list
 	}
-	c.report.Manifest, err = dataset.Write(ctx, dir, content, dataset.WriteOptions{Provenance: o.Provenance, Progress: func(s dataset.Step) {
-		if o.Progress != nil {
-			o.Progress(Step{filepath.Join(dir, s.File), s.Done, true})
-		}
-	}})
+	c.report.Manifest, err = dataset.Write(ctx, dir, content, dataset.WriteOptions{Provenance: o.Provenance,
+		Progress: func(s dataset.Step) {
+			if o.Progress != nil {
+				o.Progress(Step{filepath.Join(dir, s.File), s.Done, true})
+			}
+		}})
 	if err != nil {
 		if listed {
 			os.Remove(list)

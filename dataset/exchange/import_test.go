@@ -47,7 +47,10 @@ func untouched(t testing.TB, folder string, but ...string) {
 
 // story makes a format of calls to the sink.
 func story(tell func(s Sink) error) Format {
-	return Format{Name: "story", Summary: "a test", Import: func(_ context.Context, _ Options, s Sink) error { return tell(s) }}
+	return Format{Name: "story", Summary: "a test", Import: func(_ context.Context, _ Options,
+		s Sink) error {
+		return tell(s)
+	}}
 }
 
 func TestSinkTakesAnyOrder(t *testing.T) {
@@ -68,7 +71,8 @@ func TestSinkTakesAnyOrder(t *testing.T) {
 		return s.Link("c", "b", Place{"f", 5, 0})
 	}), dir, Options{Paths: []string{"-"}})
 	must(t, err)
-	if r.Nodes != 3 || r.Links != 3 || r.SelfLinks != 1 || r.Repeated != 1 || r.Exposures != 1 || r.Dimension != 2 || r.Fields != 2 {
+	if r.Nodes != 3 || r.Links != 3 || r.SelfLinks != 1 || r.Repeated != 1 || r.Exposures != 1 || r.Dimension != 2 ||
+		r.Fields != 2 {
 		t.Errorf("report %+v", r)
 	}
 	d := open(t, dir)
@@ -102,7 +106,8 @@ func TestUnknownEnds(t *testing.T) {
 		folder := t.TempDir()
 		dir := filepath.Join(folder, "d")
 		_, err := importFormat(background, story(tell), dir, Options{Paths: []string{"-"}})
-		if !errors.Is(err, ErrUnknownNode) || !strings.Contains(err.Error(), `f, line 7: no such node: the target "z"`) {
+		if !errors.Is(err, ErrUnknownNode) ||
+			!strings.Contains(err.Error(), `f, line 7: no such node: the target "z"`) {
 			t.Errorf("strict: %v", err)
 		}
 		untouched(t, folder)
@@ -116,7 +121,8 @@ func TestUnknownEnds(t *testing.T) {
 		if bytes.Count(list, []byte("\n")) != 3 || !bytes.Contains(list, []byte("f,7,,")) {
 			t.Errorf("rejects.csv holds %s", list)
 		}
-		r, err = importFormat(background, story(tell), dir, Options{Paths: []string{"-"}, NodesFromLinks: true, Force: true})
+		r, err = importFormat(background, story(tell), dir, Options{Paths: []string{"-"}, NodesFromLinks: true,
+			Force: true})
 		must(t, err)
 		if r.Nodes != 3 || r.Links != 2 || r.Rejected != 0 {
 			t.Errorf("nodes from links: %+v", r)
@@ -165,7 +171,8 @@ func TestFieldTree(t *testing.T) {
 		return err
 	})
 	dir := filepath.Join(t.TempDir(), "d")
-	o := Options{Paths: []string{"-"}, FieldSeparator: ";", FieldTree: map[string]string{"deep learning": "learning", "learning": "computing", "computing": ""}}
+	o := Options{Paths: []string{"-"}, FieldSeparator: ";", FieldTree: map[string]string{"deep learning": "learning",
+		"learning": "computing", "computing": ""}}
 	_, err := importFormat(background, tell, dir, o)
 	must(t, err)
 	g := open(t, dir).Graph()
@@ -174,7 +181,8 @@ func TestFieldTree(t *testing.T) {
 	}
 	o.FieldTree["computing"] = "learning"
 	o.Force = true
-	if _, err := importFormat(background, tell, dir, o); !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), "circle") {
+	if _, err := importFormat(background, tell, dir, o); !errors.Is(err, ErrUsage) ||
+		!strings.Contains(err.Error(), "circle") {
 		t.Errorf("a circle: %v", err)
 	}
 }

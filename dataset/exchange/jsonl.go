@@ -127,7 +127,8 @@ func (r *jsonlReader) record(x *object) error {
 		if r.nodes, r.err = columns(&plain, x.at, x.keys, nodeRoles, "id"); r.err != nil {
 			err := r.err
 			r.keys = nil
-			return r.sink.Reject(x.at, fmt.Errorf("%w: neither a node nor a link: %v", ErrFormat, reasonOf(err)), "name the keys with --id, --source and --target", x.line)
+			return r.sink.Reject(x.at, fmt.Errorf("%w: neither a node nor a link: %v", ErrFormat, reasonOf(err)),
+				"name the keys with --id, --source and --target", x.line)
 		}
 	}
 	if r.links != nil {
@@ -140,7 +141,8 @@ func (r *jsonlReader) record(x *object) error {
 		r.rows = append(r.rows, -1)
 		return r.sink.Reject(x.at, err, mendTime, x.line)
 	}
-	node, err := r.sink.Node(Node{ID: x.text(r.nodes[0]), Field: x.text(r.nodes[1]), Title: x.text(r.nodes[2]), Text: x.text(r.nodes[3]), Time: when}, x.at)
+	node, err := r.sink.Node(Node{ID: x.text(r.nodes[0]), Field: x.text(r.nodes[1]), Title: x.text(r.nodes[2]),
+		Text: x.text(r.nodes[3]), Time: when}, x.at)
 	r.rows = append(r.rows, node)
 	return err
 }
@@ -185,7 +187,8 @@ func eachObject(ctx context.Context, path string, o Options, s Sink, each func(*
 			if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 				at.Column = int(syntax.Offset) + bytes.Index(lines.Bytes(), line)
 			}
-			if err := s.Reject(at, fmt.Errorf("%w: %v", ErrFormat, err), "write one JSON object per line", line); err != nil {
+			if err := s.Reject(at, fmt.Errorf("%w: %v", ErrFormat, err), "write one JSON object per line",
+				line); err != nil {
 				return err
 			}
 			continue

@@ -24,7 +24,8 @@ func TestLimitedProcess(t *testing.T) {
 	signal.Ignore(syscall.SIGXFSZ)
 	for _, limit := range []uint64{300_000, 100_000, 10_000} { // in the dataset, in the texts, in both
 		must(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: limit, Max: 300_000}))
-		_, err := Import(background, "csv", filepath.Join(folder, "d"), Options{Paths: []string{filepath.Join(folder, "nodes.csv")}})
+		_, err := Import(background, "csv", filepath.Join(folder, "d"),
+			Options{Paths: []string{filepath.Join(folder, "nodes.csv")}})
 		if !errors.Is(err, syscall.EFBIG) || !strings.Contains(err.Error(), "room") {
 			t.Errorf("at %d bytes: %v", limit, err)
 		}
@@ -54,7 +55,8 @@ func TestFullDisk(t *testing.T) {
 	must(t, err)
 	helper := exec.Command(program, "-test.run", "^TestLimitedProcess$", "-test.v")
 	helper.Env = append(os.Environ(), limitedPath+"="+folder)
-	if output, err := helper.CombinedOutput(); err != nil || !strings.Contains(string(output), "--- PASS: TestLimitedProcess") {
+	if output, err := helper.CombinedOutput(); err != nil ||
+		!strings.Contains(string(output), "--- PASS: TestLimitedProcess") {
 		t.Errorf("%v\n%s", err, output)
 	}
 	untouched(t, folder, "nodes.csv")

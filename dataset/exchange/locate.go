@@ -24,7 +24,8 @@ var tableFlags = []Flag{
 // and one of links, or a single file.
 func locate(o *Options, extensions ...string) (in inputs, err error) {
 	defer func() {
-		for flag, into := range map[string]*string{"vectors": &in.vectors, "exposures": &in.exposures, "clicks": &in.clicks} {
+		for flag, into := range map[string]*string{"vectors": &in.vectors, "exposures": &in.exposures,
+			"clicks": &in.clicks} {
 			if o.Flag(flag) != "" {
 				*into = o.Flag(flag)
 			}
@@ -35,7 +36,8 @@ func locate(o *Options, extensions ...string) (in inputs, err error) {
 		return inputs{nodes: o.Paths[0], links: o.Paths[1]}, nil
 	case 1:
 	default:
-		return in, Wrong(Place{}, fmt.Errorf("%w: %d paths", ErrUsage, len(o.Paths)), "name a folder, a file of nodes and one of links, or a single file")
+		return in, Wrong(Place{}, fmt.Errorf("%w: %d paths", ErrUsage, len(o.Paths)),
+			"name a folder, a file of nodes and one of links, or a single file")
 	}
 	folder := o.Paths[0]
 	info, err := os.Stat(folder)
@@ -56,7 +58,8 @@ func locate(o *Options, extensions ...string) (in inputs, err error) {
 				continue
 			}
 			if *into != "" {
-				return Wrong(Place{File: folder}, fmt.Errorf("%w: both %s and %s could be meant", ErrUsage, filepath.Base(*into), e.Name()), "name the files themselves: NODES LINKS")
+				return Wrong(Place{File: folder}, fmt.Errorf("%w: both %s and %s could be meant", ErrUsage,
+					filepath.Base(*into), e.Name()), "name the files themselves: NODES LINKS")
 			}
 			*into = filepath.Join(folder, e.Name())
 		}
@@ -77,7 +80,8 @@ func locate(o *Options, extensions ...string) (in inputs, err error) {
 		return in, err
 	}
 	if in.nodes == "" && in.links == "" {
-		return in, Wrong(Place{File: folder}, fmt.Errorf("%w: there is no nodes%s nor links%s in it", ErrUsage, extensions[0], extensions[0]), "name the files themselves: NODES LINKS")
+		return in, Wrong(Place{File: folder}, fmt.Errorf("%w: there is no nodes%s nor links%s in it", ErrUsage,
+			extensions[0], extensions[0]), "name the files themselves: NODES LINKS")
 	}
 	return in, nil
 }

@@ -45,7 +45,8 @@ none of whose fields has a root gets the first that is listed.`,
 
 // magTables are the tables' names and how many columns of each are needed.
 var magTables = map[string]int{
-	"papers": 9, "paperreferences": 2, "fieldsofstudy": 6, "fieldofstudychildren": 2, "paperfieldsofstudy": 2, "paperabstractsinvertedindex": 2,
+	"papers": 9, "paperreferences": 2, "fieldsofstudy": 6, "fieldofstudychildren": 2, "paperfieldsofstudy": 2,
+	"paperabstractsinvertedindex": 2,
 }
 
 // magTable returns which table a file is: Papers.txt, papers.txt.gz, PaperAbstractsInvertedIndex.txt.2.
@@ -64,7 +65,8 @@ type magField struct {
 }
 
 func importMAG(ctx context.Context, o Options, s Sink) error {
-	files, err := filesUnder(o.Paths, "tables of MAG, such as Papers.txt", func(path string) bool { _, is := magTable(path); return is })
+	files, err := filesUnder(o.Paths, "tables of MAG, such as Papers.txt",
+		func(path string) bool { _, is := magTable(path); return is })
 	if err != nil {
 		return err
 	}
@@ -72,13 +74,15 @@ func importMAG(ctx context.Context, o Options, s Sink) error {
 	for _, path := range files {
 		name, is := magTable(path)
 		if !is {
-			return Wrong(Place{File: path}, fmt.Errorf("%w: it has the name of no table", ErrUsage), "call it as it was released, such as Papers.txt")
+			return Wrong(Place{File: path}, fmt.Errorf("%w: it has the name of no table", ErrUsage),
+				"call it as it was released, such as Papers.txt")
 		}
 		tables[name] = append(tables[name], path)
 	}
 	for _, needed := range []string{"Papers", "PaperReferences"} {
 		if len(tables[strings.ToLower(needed)]) == 0 {
-			return Wrong(Place{File: strings.Join(o.Paths, " ")}, fmt.Errorf("%w: there is no %s.txt", ErrUsage, needed), "put it beside the other tables")
+			return Wrong(Place{File: strings.Join(o.Paths, " ")}, fmt.Errorf("%w: there is no %s.txt", ErrUsage,
+				needed), "put it beside the other tables")
 		}
 	}
 	set, err := newWorks(&o, s, func(n uint64) string { return strconv.FormatUint(n, 10) })
@@ -151,7 +155,8 @@ func (m *magReader) each(table string, f func(row [][]byte, lines *Lines) error)
 				m.row = append(m.row, cell)
 			}
 			if len(m.row) < columns {
-				return m.s.Reject(lines.Place(), fmt.Errorf("%w: %d columns instead of %d or more", ErrFormat, len(m.row), columns), "see that columns are parted by tabs", beginningOf(lines.Bytes()))
+				return m.s.Reject(lines.Place(), fmt.Errorf("%w: %d columns instead of %d or more", ErrFormat,
+					len(m.row), columns), "see that columns are parted by tabs", beginningOf(lines.Bytes()))
 			}
 			return f(m.row, lines)
 		})
@@ -163,7 +168,8 @@ func (m *magReader) each(table string, f func(row [][]byte, lines *Lines) error)
 }
 
 func (m *magReader) noNumber(lines *Lines) error {
-	return m.s.Reject(lines.Place(), fmt.Errorf("%w: an id is no number", ErrFormat), "see that the table has no header and its columns the order of its release", beginningOf(lines.Bytes()))
+	return m.s.Reject(lines.Place(), fmt.Errorf("%w: an id is no number", ErrFormat),
+		"see that the table has no header and its columns the order of its release", beginningOf(lines.Bytes()))
 }
 
 func (m *magReader) readPapers() error {
@@ -176,12 +182,14 @@ func (m *magReader) readPapers() error {
 		switch {
 		case len(row[8]) > 0:
 			if date, ok = day(row[8]); !ok {
-				return m.s.Reject(lines.Place(), fmt.Errorf("%w: the Date %.40q is no date", ErrFormat, row[8]), "write it as 2021-07-18", beginningOf(lines.Bytes()))
+				return m.s.Reject(lines.Place(), fmt.Errorf("%w: the Date %.40q is no date", ErrFormat, row[8]),
+					"write it as 2021-07-18", beginningOf(lines.Bytes()))
 			}
 		case len(row[7]) > 0:
 			year, ok := digits(row[7])
 			if !ok || year < 1 || year > 9999 {
-				return m.s.Reject(lines.Place(), fmt.Errorf("%w: the Year %.40q is no year", ErrFormat, row[7]), "write it as 2021", beginningOf(lines.Bytes()))
+				return m.s.Reject(lines.Place(), fmt.Errorf("%w: the Year %.40q is no year", ErrFormat, row[7]),
+					"write it as 2021", beginningOf(lines.Bytes()))
 			}
 			date = newYear(int64(year))
 		}
@@ -211,7 +219,8 @@ func (m *magReader) readFields() error {
 			name = row[2]
 		}
 		if _, twice := m.index[number]; twice {
-			return m.s.Reject(lines.Place(), fmt.Errorf("%w: field %d", ErrDuplicateNode, number), "leave one of the rows out", beginningOf(lines.Bytes()))
+			return m.s.Reject(lines.Place(), fmt.Errorf("%w: field %d", ErrDuplicateNode, number),
+				"leave one of the rows out", beginningOf(lines.Bytes()))
 		}
 		m.index[number] = int32(len(m.fields))
 		m.fields = append(m.fields, magField{name: string(name), level: int(level), root: -1})
@@ -261,7 +270,8 @@ func (m *magReader) readFields() error {
 		if len(row) > 2 && len(row[2]) > 0 {
 			var err error
 			if score, err = strconv.ParseFloat(view(row[2]), 32); err != nil || score != score {
-				return m.s.Reject(lines.Place(), fmt.Errorf("%w: the Score %.40q is no number", ErrFormat, row[2]), "write it as 0.47", beginningOf(lines.Bytes()))
+				return m.s.Reject(lines.Place(), fmt.Errorf("%w: the Score %.40q is no number", ErrFormat, row[2]),
+					"write it as 0.47", beginningOf(lines.Bytes()))
 			}
 		}
 		b := &m.best[paper]
@@ -271,7 +281,8 @@ func (m *magReader) readFields() error {
 		if m.fields[f].root < 0 {
 			return nil
 		}
-		if b.field < 0 || float32(score) > b.score || float32(score) == b.score && m.fields[f].name < m.fields[b.field].name {
+		if b.field < 0 || float32(score) > b.score || float32(score) == b.score &&
+			m.fields[f].name < m.fields[b.field].name {
 			b.field, b.score = f, float32(score)
 		}
 		return nil

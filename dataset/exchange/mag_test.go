@@ -37,8 +37,10 @@ func magFiles() map[string]string {
 		"PaperFieldsOfStudy.txt": tabs(
 			"101|1|0.4", "101|4|0.6", "101|6|0.9",
 			"102|5|0.5", "104|6|0.1", "104|77|0.9", "105|4|0.5", "105|5|0.5", "105|7|0.5", "999|1|1"),
-		"PaperAbstractsInvertedIndex.txt.1": tabs(`101|{"IndexLength":3,"InvertedIndex":{"What":[0],"was":[1],"shown":[2]}}`),
-		"PaperAbstractsInvertedIndex.txt.2": tabs(`102|{"IndexLength":2,"InvertedIndex":{"ago":[1],"Long":[0]}}`, `999|no JSON, and not wanted`),
+		"PaperAbstractsInvertedIndex.txt.1": tabs(
+			`101|{"IndexLength":3,"InvertedIndex":{"What":[0],"was":[1],"shown":[2]}}`),
+		"PaperAbstractsInvertedIndex.txt.2": tabs(`102|{"IndexLength":2,"InvertedIndex":{"ago":[1],"Long":[0]}}`,
+			`999|no JSON, and not wanted`),
 	}
 }
 
@@ -54,8 +56,10 @@ func TestMAG(t *testing.T) {
 	m := newMemory(t, false)
 	must(t, run(t, "mag", m, Options{Paths: []string{magFolder(t, magFiles())}}))
 	want := []Node{
-		{ID: "101", Field: "Computer science", Title: "On Exposure", Text: "What was shown", Time: time.Date(2021, 7, 18, 0, 0, 0, 0, time.UTC)},
-		{ID: "102", Field: "Mathematics", Title: "older work", Text: "Long ago", Time: time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)},
+		{ID: "101", Field: "Computer science", Title: "On Exposure", Text: "What was shown",
+			Time: time.Date(2021, 7, 18, 0, 0, 0, 0, time.UTC)},
+		{ID: "102", Field: "Mathematics", Title: "older work", Text: "Long ago",
+			Time: time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)},
 		{ID: "103", Title: "Fieldless"},
 		{ID: "104", Field: "lost", Title: "Strange", Time: time.Date(2001, 2, 3, 0, 0, 0, 0, time.UTC)},
 		{ID: "105", Field: "Computer science", Title: "Tie", Time: time.Date(2001, 2, 3, 0, 0, 0, 0, time.UTC)},
@@ -76,10 +80,12 @@ func TestMAG(t *testing.T) {
 		nodes       int
 		edges       string
 	}{
-		{"from-year", "2000", 3, "104>101"}, {"field", "Computer Science;lost", 3, "104>101"}, {"keep-outside", "true", 6, "101>102 101>999 104>101"},
+		{"from-year", "2000", 3, "104>101"}, {"field", "Computer Science;lost", 3, "104>101"},
+		{"keep-outside", "true", 6, "101>102 101>999 104>101"},
 	} {
 		m := newMemory(t, false)
-		must(t, run(t, "mag", m, Options{Paths: []string{magFolder(t, magFiles())}, Flags: map[string]string{c.flag: c.value}}))
+		must(t, run(t, "mag", m, Options{Paths: []string{magFolder(t, magFiles())},
+			Flags: map[string]string{c.flag: c.value}}))
 		if m.edges() != c.edges || len(m.nodes) != c.nodes {
 			t.Errorf("--%s: %d nodes, links %q, want %d, %q", c.flag, len(m.nodes), m.edges(), c.nodes, c.edges)
 		}
@@ -117,8 +123,10 @@ func TestMAGFaults(t *testing.T) {
 		{"FieldsOfStudy.txt", "8|9|a|A||x|", "an id is no number"},
 		{"FieldsOfStudy.txt", "1|9|a|A||0|", "was there before"},
 		{"PaperFieldsOfStudy.txt", "101|1|NaN", `the Score "NaN"`},
-		{"PaperAbstractsInvertedIndex.txt.2", `101|{"IndexLength":1,"InvertedIndex":{"a":[-3]}}`, "column 46: bad record: a word of the abstract stands at position -3"},
-		{"PaperAbstractsInvertedIndex.txt.2", `101|{"IndexLength":1,"InvertedIndex":{"a":[1099511627776]}}`, "position 1099511627776"},
+		{"PaperAbstractsInvertedIndex.txt.2", `101|{"IndexLength":1,"InvertedIndex":{"a":[-3]}}`,
+			"column 46: bad record: a word of the abstract stands at position -3"},
+		{"PaperAbstractsInvertedIndex.txt.2", `101|{"IndexLength":1,"InvertedIndex":{"a":[1099511627776]}}`,
+			"position 1099511627776"},
 	} {
 		files := magFiles()
 		files[c.table] += tabs(c.row)
@@ -135,7 +143,8 @@ func TestMAGFaults(t *testing.T) {
 	}
 	files := magFiles()
 	delete(files, "PaperReferences.txt")
-	if err := run(t, "mag", newMemory(t, false), Options{Paths: []string{magFolder(t, files)}}); !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), "PaperReferences.txt") {
+	if err := run(t, "mag", newMemory(t, false), Options{Paths: []string{magFolder(t, files)}}); !errors.Is(err,
+		ErrUsage) || !strings.Contains(err.Error(), "PaperReferences.txt") {
 		t.Errorf("without references: %v", err)
 	}
 }
@@ -145,7 +154,9 @@ func BenchmarkMAG(b *testing.B) {
 	const n = 10000
 	var papers, references, fields, abstracts bytes.Buffer
 	for k := range n {
-		fmt.Fprintf(&papers, "%d\t20000\t10.1000/%d\tJournal\ta study of things number %d\tA Study of Things Number %d\t\t%d\t%d-01-02\tPublisher\t1\t\t\t3\t4\t5\t6\t7\t8\t9\tJournal of Examples\t\t2016-01-01\n", k, k, k, k, 1990+k%30, 1990+k%30)
+		fmt.Fprintf(&papers, "%d\t20000\t10.1000/%d\tJournal\ta study of things number %d\tA Study of Things "+
+			"Number %d\t\t%d\t%d-01-02\tPublisher\t1\t\t\t3\t4\t5\t6\t7\t8\t9\tJournal of Examples\t\t2016-01-01\n", k,
+			k, k, k, 1990+k%30, 1990+k%30)
 		for x := range 10 {
 			fmt.Fprintf(&references, "%d\t%d\n", k, (k*7919+x*104729)%(2*n))
 		}
@@ -162,8 +173,11 @@ func BenchmarkMAG(b *testing.B) {
 		abstracts.WriteString("}}\n")
 	}
 	size := 0
-	for name, data := range map[string][]byte{"Papers.txt": papers.Bytes(), "PaperReferences.txt": references.Bytes(), "PaperFieldsOfStudy.txt": fields.Bytes(),
-		"PaperAbstractsInvertedIndex.txt": abstracts.Bytes(), "FieldsOfStudy.txt": []byte(magFiles()["FieldsOfStudy.txt"]), "FieldOfStudyChildren.txt": []byte(magFiles()["FieldOfStudyChildren.txt"])} {
+	for name, data := range map[string][]byte{"Papers.txt": papers.Bytes(), "PaperReferences.txt": references.Bytes(),
+		"PaperFieldsOfStudy.txt":          fields.Bytes(),
+		"PaperAbstractsInvertedIndex.txt": abstracts.Bytes(),
+		"FieldsOfStudy.txt":               []byte(magFiles()["FieldsOfStudy.txt"]),
+		"FieldOfStudyChildren.txt":        []byte(magFiles()["FieldOfStudyChildren.txt"])} {
 		must(b, os.WriteFile(filepath.Join(folder, name), data, 0o666))
 		size += len(data)
 	}
@@ -173,8 +187,12 @@ func BenchmarkMAG(b *testing.B) {
 
 func FuzzMAG(f *testing.F) {
 	files := magFiles()
-	f.Add([]byte(files["Papers.txt"]), []byte(files["PaperReferences.txt"]), []byte(files["FieldsOfStudy.txt"]), []byte(files["FieldOfStudyChildren.txt"]), []byte(files["PaperFieldsOfStudy.txt"]), []byte(files["PaperAbstractsInvertedIndex.txt.1"]))
+	f.Add([]byte(files["Papers.txt"]), []byte(files["PaperReferences.txt"]), []byte(files["FieldsOfStudy.txt"]),
+		[]byte(files["FieldOfStudyChildren.txt"]), []byte(files["PaperFieldsOfStudy.txt"]),
+		[]byte(files["PaperAbstractsInvertedIndex.txt.1"]))
 	f.Fuzz(func(t *testing.T, papers, references, fields, children, of, abstracts []byte) {
-		fuzzFormat(t, "mag", map[string][]byte{"Papers.txt": papers, "PaperReferences.txt": references, "FieldsOfStudy.txt": fields, "FieldOfStudyChildren.txt": children, "PaperFieldsOfStudy.txt": of, "PaperAbstractsInvertedIndex.txt": abstracts})
+		fuzzFormat(t, "mag", map[string][]byte{"Papers.txt": papers, "PaperReferences.txt": references,
+			"FieldsOfStudy.txt": fields, "FieldOfStudyChildren.txt": children, "PaperFieldsOfStudy.txt": of,
+			"PaperAbstractsInvertedIndex.txt": abstracts})
 	})
 }

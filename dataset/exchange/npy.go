@@ -15,7 +15,8 @@ func npyHeader(kind string, shape ...int) ([]byte, error) {
 	for _, n := range shape {
 		fmt.Fprintf(&sizes, "%d, ", n)
 	}
-	text := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", kind, strings.TrimSuffix(sizes.String(), " "))
+	text := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", kind,
+		strings.TrimSuffix(sizes.String(), " "))
 	room := npyRoom - 10 - 1
 	if len(text) > room {
 		return nil, fmt.Errorf("exchange: the header of an .npy file is too long: %s", text)

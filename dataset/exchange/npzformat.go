@@ -32,7 +32,8 @@ func importNpz(ctx context.Context, o Options, s Sink) error {
 		in.nodes, in.exposures, in.fields = table.nodes, table.exposures, table.fields
 	}
 	if in.links == "" {
-		return Wrong(Place{File: o.Paths[0]}, fmt.Errorf("%w: there is no links.npz in it", ErrUsage), "name the files themselves: NODES LINKS.npz")
+		return Wrong(Place{File: o.Paths[0]}, fmt.Errorf("%w: there is no links.npz in it", ErrUsage),
+			"name the files themselves: NODES LINKS.npz")
 	}
 	m, err := openMatrix(ctx, in.links, o.Limits)
 	if err != nil {
@@ -41,7 +42,8 @@ func importNpz(ctx context.Context, o Options, s Sink) error {
 	defer m.close()
 	at := Place{File: in.links}
 	if !m.sparse || m.rows != m.dim {
-		return Wrong(at, fmt.Errorf("%w: it is no square sparse matrix but %d×%d", ErrFormat, m.rows, m.dim), mendMatrix)
+		return Wrong(at, fmt.Errorf("%w: it is no square sparse matrix but %d×%d", ErrFormat, m.rows, m.dim),
+			mendMatrix)
 	}
 	if in.fields != "" {
 		if err := csvFields(ctx, in.fields, o, s); err != nil {
@@ -54,7 +56,8 @@ func importNpz(ctx context.Context, o Options, s Sink) error {
 			return err
 		}
 		if len(rows) != m.rows {
-			return Wrong(at, fmt.Errorf("%w: %d rows for %d nodes", ErrFormat, m.rows, len(rows)), "save one row and column per node, in the order of the nodes")
+			return Wrong(at, fmt.Errorf("%w: %d rows for %d nodes", ErrFormat, m.rows, len(rows)),
+				"save one row and column per node, in the order of the nodes")
 		}
 	} else {
 		for i := range m.rows {

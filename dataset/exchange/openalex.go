@@ -206,7 +206,9 @@ func importOpenAlex(ctx context.Context, o Options, s Sink) error {
 			}
 			number, ok := openAlexNumber(work.id)
 			if !ok {
-				return s.Reject(lines.Place(), fmt.Errorf("%w: the id %.60q is no work of OpenAlex", ErrFormat, work.id), "give works ids such as https://openalex.org/W2741809807; name the folder of works if this is another kind of record", beginningOf(lines.Bytes()))
+				return s.Reject(lines.Place(), fmt.Errorf("%w: the id %.60q is no work of OpenAlex", ErrFormat,
+					work.id), "give works ids such as https://openalex.org/W2741809807; name the folder of "+
+					"works if this is another kind of record", beginningOf(lines.Bytes()))
 			}
 			date, err := work.time()
 			if err != nil {
@@ -214,7 +216,9 @@ func importOpenAlex(ctx context.Context, o Options, s Sink) error {
 			}
 			if work.badReference != nil {
 				// The work is good without it.
-				if err := s.Reject(lines.Place(), fmt.Errorf("%w: the reference %.60q is no work of OpenAlex", ErrFormat, work.badReference), "write references as https://openalex.org/W2741809807", beginningOf(lines.Bytes())); err != nil {
+				if err := s.Reject(lines.Place(), fmt.Errorf("%w: the reference %.60q is no work of OpenAlex",
+					ErrFormat, work.badReference), "write references as https://openalex.org/W2741809807",
+					beginningOf(lines.Bytes())); err != nil {
 					return err
 				}
 			}
@@ -240,7 +244,8 @@ func importOpenAlex(ctx context.Context, o Options, s Sink) error {
 			if len(title) == 0 {
 				title = work.name
 			}
-			i, err := s.Node(Node{ID: openAlexName(number), Field: set.intern(field), Title: view(title), Text: view(work.abstract.text()), Time: date}, lines.Place())
+			i, err := s.Node(Node{ID: openAlexName(number), Field: set.intern(field), Title: view(title),
+				Text: view(work.abstract.text()), Time: date}, lines.Place())
 			if err != nil || i < 0 {
 				return err
 			}
@@ -275,7 +280,8 @@ func importOpenAlex(ctx context.Context, o Options, s Sink) error {
 		return err
 	}
 	if retracted+paratext > 0 {
-		s.Note("%d retracted works and %d of paratext were left out; --keep-retracted and --keep-paratext keep them.", retracted, paratext)
+		s.Note("%d retracted works and %d of paratext were left out; --keep-retracted and --keep-paratext keep them.",
+			retracted, paratext)
 	}
 	if repeated > 0 {
 		s.Note("%d works were there more than once; the latest folder counts, else the first.", repeated)
@@ -291,7 +297,10 @@ func openAlexOrder(files, named []string) []string {
 		return slices.Contains(strings.Split(filepath.ToSlash(filepath.Dir(path)), "/"), "works")
 	}
 	if slices.ContainsFunc(files, under) {
-		files = slices.DeleteFunc(files, func(path string) bool { return !under(path) && !slices.Contains(named, path) })
+		files = slices.DeleteFunc(files, func(path string) bool {
+			return !under(path) &&
+				!slices.Contains(named, path)
+		})
 	}
 	date := func(path string) string {
 		for part := range strings.SplitSeq(filepath.ToSlash(path), "/") {

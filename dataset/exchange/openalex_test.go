@@ -39,7 +39,8 @@ func (m *memory) Node(n Node, at Place) (int32, error) {
 	if _, twice := m.byID[n.ID]; twice || n.ID == "" {
 		return -1, m.Reject(at, ErrDuplicateNode, "", nil)
 	}
-	n.ID, n.Field, n.Title, n.Text = strings.Clone(n.ID), strings.Clone(n.Field), strings.Clone(n.Title), strings.Clone(n.Text)
+	n.ID, n.Field, n.Title, n.Text = strings.Clone(n.ID), strings.Clone(n.Field), strings.Clone(n.Title),
+		strings.Clone(n.Text)
 	m.byID[n.ID] = int32(len(m.nodes))
 	m.nodes = append(m.nodes, n)
 	return int32(len(m.nodes) - 1), nil
@@ -130,7 +131,8 @@ func openAlexFolder(t testing.TB) string {
 	write(t, filepath.Join(folder, "data/works/updated_date=2023-05-01/part_000.gz"), openAlexOther)
 	write(t, filepath.Join(folder, "data/works/updated_date=2024-01-15/part_000.gz"), openAlexNew)
 	write(t, filepath.Join(folder, "data/works/manifest"), `{"entries":[]}`)
-	write(t, filepath.Join(folder, "data/authors/updated_date=2024-01-15/part_000.gz"), `{"id":"https://openalex.org/A5"}`)
+	write(t, filepath.Join(folder, "data/authors/updated_date=2024-01-15/part_000.gz"),
+		`{"id":"https://openalex.org/A5"}`)
 	write(t, filepath.Join(folder, "RELEASE_NOTES.txt"), "notes")
 	return folder
 }
@@ -139,7 +141,8 @@ func TestOpenAlex(t *testing.T) {
 	m := newMemory(t, false)
 	must(t, run(t, "openalex", m, Options{Paths: []string{openAlexFolder(t)}}))
 	want := []Node{
-		{ID: "W10", Field: "Computer Science", Title: "Exposure bias", Text: "What shown is not shown 🐢\n", Time: time.Date(2021, 7, 18, 0, 0, 0, 0, time.UTC)},
+		{ID: "W10", Field: "Computer Science", Title: "Exposure bias", Text: "What shown is not shown 🐢\n",
+			Time: time.Date(2021, 7, 18, 0, 0, 0, 0, time.UTC)},
 		{ID: "W11", Field: "Chemistry", Title: "Older work", Time: time.Date(2009, 1, 1, 0, 0, 0, 0, time.UTC)},
 		{ID: "W14", Title: "Plain"},
 	}
@@ -149,7 +152,8 @@ func TestOpenAlex(t *testing.T) {
 	if got := m.edges(); got != "W10>W11 W14>W10 W14>W11 W14>W14" {
 		t.Errorf("links %s", got)
 	}
-	for _, note := range []string{"1 retracted works and 1 of paratext", "1 works were there more than once", "2 of 6 references"} {
+	for _, note := range []string{"1 retracted works and 1 of paratext", "1 works were there more than once",
+		"2 of 6 references"} {
 		if !m.told(note) {
 			t.Errorf("no note %q in %q", note, m.notes)
 		}
@@ -173,11 +177,13 @@ func TestOpenAlexFlags(t *testing.T) {
 		m := newMemory(t, false)
 		must(t, run(t, "openalex", m, Options{Paths: []string{folder}, Flags: c.flags}))
 		if len(m.nodes) != c.nodes || len(m.links) != c.links || !m.told(c.note) {
-			t.Errorf("%v: %d nodes, %d links, notes %q; want %d, %d, %q", c.flags, len(m.nodes), len(m.links), m.notes, c.nodes, c.links, c.note)
+			t.Errorf("%v: %d nodes, %d links, notes %q; want %d, %d, %q", c.flags, len(m.nodes), len(m.links), m.notes,
+				c.nodes, c.links, c.note)
 		}
 	}
 	for _, flags := range []map[string]string{{"from-year": "x"}, {"from-year": "2011", "to-year": "2010"}} {
-		if err := run(t, "openalex", newMemory(t, false), Options{Paths: []string{folder}, Flags: flags}); !errors.Is(err, ErrUsage) {
+		if err := run(t, "openalex", newMemory(t, false),
+			Options{Paths: []string{folder}, Flags: flags}); !errors.Is(err, ErrUsage) {
 			t.Errorf("%v: %v", flags, err)
 		}
 	}
@@ -211,14 +217,16 @@ func TestOpenAlexFaults(t *testing.T) {
 		{"no id", `{"title":"x"}`, 0, "no work of OpenAlex"},
 		{"long id", `{"id":"W99999999999999999999999"}`, 0, "no work"},
 		{"negative position", `{"id":"W2","abstract_inverted_index":{"a":[-1]}}`, 46, "position -1"},
-		{"absurd position", `{"id":"W2","abstract_inverted_index":{"a":[1099511627776]}}`, 57, "position 1099511627776"},
+		{"absurd position", `{"id":"W2","abstract_inverted_index":{"a":[1099511627776]}}`, 57,
+			"position 1099511627776"},
 		{"position too large", `{"id":"W2","abstract_inverted_index":{"a":[1e400]}}`, 0, "whole number"},
 		{"positions no list", `{"id":"W2","abstract_inverted_index":{"a":7}}`, 0, "no list of positions"},
 		{"bad date", `{"id":"W2","publication_date":"soon"}`, 0, `"soon" is no date`},
 		{"bad reference", `{"id":"W2","referenced_works":["https://openalex.org/A1"]}`, 0, "reference"},
 		{"reference no text", `{"id":"W2","referenced_works":[5]}`, 32, "a number where a text"},
 		{"year no number", `{"id":"W2","publication_year":"2020"}`, 31, "a text where a whole number"},
-		{"deep", `{"id":"W2","x":` + strings.Repeat("[", 100000) + strings.Repeat("]", 100000) + `}`, 0, "lie in one another"},
+		{"deep", `{"id":"W2","x":` + strings.Repeat("[", 100000) + strings.Repeat("]", 100000) + `}`, 0,
+			"lie in one another"},
 		{"control", "{\"id\":\"W2\x01\"}", 10, "control character"},
 		{"trailing", `{"id":"W2"} {"id":"W3"}`, 13, "more follows"},
 	} {
@@ -226,7 +234,8 @@ func TestOpenAlexFaults(t *testing.T) {
 			path := write(t, filepath.Join(t.TempDir(), "w.jsonl"), good+c.line+"\n"+`{"id":"W7"}`)
 			err := run(t, "openalex", newMemory(t, false), Options{Paths: []string{path}})
 			var e *Error
-			if !errors.As(err, &e) || !errors.Is(err, ErrFormat) || e.Place.Line != 2 || c.column > 0 && e.Place.Column != c.column || !strings.Contains(err.Error(), c.says) || e.Mend == "" {
+			if !errors.As(err, &e) || !errors.Is(err, ErrFormat) || e.Place.Line != 2 || c.column > 0 &&
+				e.Place.Column != c.column || !strings.Contains(err.Error(), c.says) || e.Mend == "" {
 				t.Errorf("%+v; want line 2, column %d, %q", err, c.column, c.says)
 			}
 			m := newMemory(t, true)
@@ -360,7 +369,8 @@ func benchmarkImport(b *testing.B, format string, paths []string, size, records 
 }
 
 func FuzzOpenAlex(f *testing.F) {
-	for _, s := range []string{openAlexNew, openAlexOther, `{"id":"W1","abstract_inverted_index":"{\"IndexLength\":2,\"InvertedIndex\":{\"a\":[0],\"b\":[1]}}"}`} {
+	for _, s := range []string{openAlexNew, openAlexOther,
+		`{"id":"W1","abstract_inverted_index":"{\"IndexLength\":2,\"InvertedIndex\":{\"a\":[0],\"b\":[1]}}"}`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) { fuzzFormat(t, "openalex", map[string][]byte{"w.jsonl": data}) })
@@ -385,7 +395,8 @@ func fuzzFormat(t *testing.T, format string, files map[string][]byte) {
 		}
 	}
 	again := newMemory(t, true)
-	if err2 := run(t, format, again, o); fmt.Sprint(err) != fmt.Sprint(err2) || fmt.Sprint(first.nodes, first.links, first.rejects) != fmt.Sprint(again.nodes, again.links, again.rejects) {
+	if err2 := run(t, format, again, o); fmt.Sprint(err) != fmt.Sprint(err2) ||
+		fmt.Sprint(first.nodes, first.links, first.rejects) != fmt.Sprint(again.nodes, again.links, again.rejects) {
 		t.Fatalf("two imports differ: %v %v", err, err2)
 	}
 }
@@ -395,10 +406,12 @@ func TestParseOpenAlexWork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w.ID() != "W2" || w.Title != "New" || w.Text != "Not shown" || w.Field != "Computer Science" || !w.Retracted || w.Paratext || w.Time.Year() != 2021 || len(w.References) != 2 || w.References[1] != 9 {
+	if w.ID() != "W2" || w.Title != "New" || w.Text != "Not shown" || w.Field != "Computer Science" || !w.Retracted ||
+		w.Paratext || w.Time.Year() != 2021 || len(w.References) != 2 || w.References[1] != 9 {
 		t.Errorf("read %+v", w)
 	}
-	for _, line := range []string{`{"id":`, `{"id":"https://openalex.org/A5"}`, `{"id":"W5","publication_date":"yesterday"}`} {
+	for _, line := range []string{`{"id":`, `{"id":"https://openalex.org/A5"}`,
+		`{"id":"W5","publication_date":"yesterday"}`} {
 		if _, err := ParseOpenAlexWork([]byte(line)); !errors.Is(err, ErrFormat) {
 			t.Errorf("%s gives %v", line, err)
 		}

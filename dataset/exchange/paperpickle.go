@@ -58,7 +58,8 @@ vectors, and there are no links: those of the real data are in MAG itself.`,
 
 // paperKeys are the keys of a batch and of a record, by what they mean.
 var paperKeys = map[string]string{
-	"source": "paper_citer", "target": "paper_cited", "true": "is_citation_gt", "link": "is_citation", "exposed": "exposure", "shown": "propensity",
+	"source": "paper_citer", "target": "paper_cited", "true": "is_citation_gt", "link": "is_citation",
+	"exposed": "exposure", "shown": "propensity",
 	"tokens": "tokens", "field": "fos",
 }
 
@@ -105,13 +106,16 @@ func importPaperPickle(ctx context.Context, o Options, s Sink) error {
 			continue
 		}
 		if _, known := paperKeys[meaning]; !ok || !known || key == "" {
-			return Wrong(Place{}, fmt.Errorf("%w: --key %.80q", ErrUsage, part), "write MEANING=KEY, with source, target, true, link, exposed, shown, tokens or field as MEANING")
+			return Wrong(Place{}, fmt.Errorf("%w: --key %.80q", ErrUsage, part),
+				"write MEANING=KEY, with source, target, true, link, exposed, shown, tokens or field as MEANING")
 		}
 		r.keys[meaning] = key
 	}
-	for flag, allowed := range map[string][]string{"links": {"", "observed", "true"}, "fields": {"", "given", "simulated"}} {
+	for flag, allowed := range map[string][]string{"links": {"", "observed", "true"},
+		"fields": {"", "given", "simulated"}} {
 		if !slices.Contains(allowed, o.Flag(flag)) {
-			return Wrong(Place{}, fmt.Errorf("%w: --%s %.40q", ErrUsage, flag, o.Flag(flag)), "give "+strings.Trim(strings.Join(allowed, " or "), " or"))
+			return Wrong(Place{}, fmt.Errorf("%w: --%s %.40q", ErrUsage, flag, o.Flag(flag)), "give "+
+				strings.Trim(strings.Join(allowed, " or "), " or"))
 		}
 	}
 	defer func() {
@@ -139,7 +143,8 @@ func (r *paperRelease) load(ctx context.Context, path string, s Sink) error {
 	at := Place{File: path}
 	value, _, err := pickle.Decode(data, pickle.Limits{})
 	if err != nil {
-		return Wrong(at, fmt.Errorf("%w: %v", ErrFormat, err), "download it again; only pickles of plain values and arrays are read")
+		return Wrong(at, fmt.Errorf("%w: %v", ErrFormat, err),
+			"download it again; only pickles of plain values and arrays are read")
 	}
 	if r.o.Progress != nil {
 		r.o.Progress(Step{File: path, Done: 1})
@@ -163,7 +168,9 @@ func (r *paperRelease) load(ctx context.Context, path string, s Sink) error {
 		r.listed = append(r.listed, ids...)
 		return nil
 	}
-	return Wrong(at, fmt.Errorf("%w: it is %s", ErrFormat, pickle.Describe(value)), "give pairs (a tuple of lists of dicts), metadata (a tuple of four), vectors (a dict from ids to arrays) or ids (a list)")
+	return Wrong(at, fmt.Errorf("%w: it is %s", ErrFormat, pickle.Describe(value)),
+		"give pairs (a tuple of lists of dicts), metadata (a tuple of four), vectors (a dict from ids to "+
+			"arrays) or ids (a list)")
 }
 
 // bytes maps a file, or expands it into memory.
@@ -286,11 +293,13 @@ func (r *paperRelease) addPairs(parts []any, at Place, s Sink) error {
 			batch++
 			at.Line = batch
 			reject := func(err error, mend string) error {
-				return s.Reject(at, fmt.Errorf("%w: batch %d: %v", ErrFormat, batch, err), mend, []byte(pickle.Describe(item)[:min(beginning, len(pickle.Describe(item)))]))
+				return s.Reject(at, fmt.Errorf("%w: batch %d: %v", ErrFormat, batch, err), mend,
+					[]byte(pickle.Describe(item)[:min(beginning, len(pickle.Describe(item)))]))
 			}
 			d, is := item.(*pickle.Dict)
 			if !is {
-				if err := reject(fmt.Errorf("it is %s where a dict must be", pickle.Describe(item)), mendKey); err != nil {
+				if err := reject(fmt.Errorf("it is %s where a dict must be", pickle.Describe(item)),
+					mendKey); err != nil {
 					return err
 				}
 				continue
@@ -301,7 +310,8 @@ func (r *paperRelease) addPairs(parts []any, at Place, s Sink) error {
 				v, found := d.Get(r.keys[meaning])
 				if !found {
 					// Nothing can come of it: the names are wrong, whatever the import forgives.
-					return Wrong(at, fmt.Errorf("%w: there is no key %.40q; the keys are %s", ErrFormat, r.keys[meaning], keysOf(d)), mendKey)
+					return Wrong(at, fmt.Errorf("%w: there is no key %.40q; the keys are %s", ErrFormat,
+						r.keys[meaning], keysOf(d)), mendKey)
 				}
 				var err error
 				if ends[k], err = wholes(v); err != nil && fault == nil {
@@ -334,7 +344,8 @@ func (r *paperRelease) addPairs(parts []any, at Place, s Sink) error {
 			}
 			for meaning, column := range columns {
 				if _, has := found[meaning]; len(p.source) > 0 && has != (*column != nil) {
-					return Wrong(at, fmt.Errorf("%w: some batches have the key %s and some have not", ErrFormat, r.keys[meaning]), "leave it away, or give it to all")
+					return Wrong(at, fmt.Errorf("%w: some batches have the key %s and some have not", ErrFormat,
+						r.keys[meaning]), "leave it away, or give it to all")
 				}
 				*column = append(*column, found[meaning]...)
 			}
@@ -365,7 +376,8 @@ func keysOf(d *pickle.Dict) string {
 // metadata takes (weights, papers, index → id, id → record). The papers are the keys of the records.
 func (r *paperRelease) metadata(parts []any, at Place) error {
 	fail := func(which string, v any) error {
-		return Wrong(at, fmt.Errorf("%w: the %s of the metadata are %s", ErrFormat, which, pickle.Describe(v)), "give a tuple of weights, papers, a dict from indices to ids and a dict from ids to records")
+		return Wrong(at, fmt.Errorf("%w: the %s of the metadata are %s", ErrFormat, which, pickle.Describe(v)),
+			"give a tuple of weights, papers, a dict from indices to ids and a dict from ids to records")
 	}
 	w := itemsOf(parts[0])
 	if len(w) < 2 {
@@ -426,7 +438,8 @@ func (r *paperRelease) addVectors(d *pickle.Dict, at Place, s Sink) error {
 		id, ok := whole(key)
 		vector, is := d.Values[k].(*pickle.Array)
 		if !ok || !is || vector.Objects != nil {
-			err := s.Reject(at, fmt.Errorf("%w: it maps %s to %s", ErrFormat, pickle.Describe(key), pickle.Describe(d.Values[k])), "give a dict from ids to arrays of numbers", nil)
+			err := s.Reject(at, fmt.Errorf("%w: it maps %s to %s", ErrFormat, pickle.Describe(key),
+				pickle.Describe(d.Values[k])), "give a dict from ids to arrays of numbers", nil)
 			if err != nil {
 				return err
 			}
@@ -463,7 +476,8 @@ func (r *paperRelease) add(id int64, field string, s Sink, row *[]float32) (int3
 		return i, nil
 	}
 	if err := v.FillFloat32s(*row); err != nil {
-		return i, s.Reject(at, fmt.Errorf("%w: the vector of %d: %v", ErrFormat, id, err), "save vectors of float16, 32 or 64", nil)
+		return i, s.Reject(at, fmt.Errorf("%w: the vector of %d: %v", ErrFormat, id, err),
+			"save vectors of float16, 32 or 64", nil)
 	}
 	return i, s.Vector(i, *row, at)
 }
@@ -488,7 +502,8 @@ func joined(v any, between string, most int) string {
 // nodesAlone makes a dataset of nodes without links.
 func (r *paperRelease) nodesAlone(ctx context.Context, s Sink) error {
 	if r.o.Flag("fields") == "simulated" {
-		return Wrong(Place{}, fmt.Errorf("%w: --fields simulated without pairs", ErrUsage), "fields are simulated by the indices of pairs; leave it away")
+		return Wrong(Place{}, fmt.Errorf("%w: --fields simulated without pairs", ErrUsage),
+			"fields are simulated by the indices of pairs; leave it away")
 	}
 	ids := r.listed
 	if len(ids) == 0 {
@@ -525,10 +540,12 @@ func (r *paperRelease) everything(ctx context.Context, s Sink) error {
 	indices = slices.Compact(indices)
 	at := p.at[0]
 	if indices[0] < 0 {
-		return Wrong(Place{File: at.File}, fmt.Errorf("%w: a paper of index %d", ErrFormat, indices[0]), "see that the file is whole")
+		return Wrong(Place{File: at.File}, fmt.Errorf("%w: a paper of index %d", ErrFormat, indices[0]),
+			"see that the file is whole")
 	}
 	generator := newTwister(0)
-	nodes, fields, ids := make(map[int64]int32, len(indices)), make(map[int64]int, len(indices)), make(map[int64]int64, len(indices))
+	nodes, fields, ids := make(map[int64]int32, len(indices)), make(map[int64]int, len(indices)),
+		make(map[int64]int64, len(indices))
 	var row []float32
 	vectored := 0
 	for k, index := range indices {
@@ -539,7 +556,8 @@ func (r *paperRelease) everything(ctx context.Context, s Sink) error {
 		if r.ids != nil {
 			var known bool
 			if id, known = r.ids[index]; !known {
-				return Wrong(Place{File: at.File}, fmt.Errorf("%w: no paper has the index %d", ErrFormat, index), "give the metadata that belongs to these pairs")
+				return Wrong(Place{File: at.File}, fmt.Errorf("%w: no paper has the index %d", ErrFormat, index),
+					"give the metadata that belongs to these pairs")
 			}
 		}
 		fields[index], ids[index] = paperField(generator, uint64(index)), id
@@ -557,7 +575,8 @@ func (r *paperRelease) everything(ctx context.Context, s Sink) error {
 		}
 	}
 	if len(r.vectors) > 0 && vectored == 0 {
-		return Wrong(Place{File: at.File}, fmt.Errorf("%w: none of the vectors is of a paper of the pairs", ErrUsage), "give semi_synthetic_data_metadata.pkl too, which says which index is which paper")
+		return Wrong(Place{File: at.File}, fmt.Errorf("%w: none of the vectors is of a paper of the pairs", ErrUsage),
+			"give semi_synthetic_data_metadata.pkl too, which says which index is which paper")
 	}
 	if err := r.draw(s, fields, ids); err != nil {
 		return err
@@ -565,7 +584,8 @@ func (r *paperRelease) everything(ctx context.Context, s Sink) error {
 	wanted := p.link
 	if r.o.Flag("links") == "true" {
 		if wanted = p.truth; wanted == nil {
-			return Wrong(Place{File: at.File}, fmt.Errorf("%w: the pairs do not say which links are true", ErrUsage), "leave --links true away, or name the key with --key true=KEY")
+			return Wrong(Place{File: at.File}, fmt.Errorf("%w: the pairs do not say which links are true", ErrUsage),
+				"leave --links true away, or name the key with --key true=KEY")
 		}
 	}
 	batch := 0
@@ -579,7 +599,8 @@ func (r *paperRelease) everything(ctx context.Context, s Sink) error {
 		}
 		linked := p.link[k] != 0
 		if p.exposed != nil || p.shown != nil {
-			e := Exposure{Source: strconv.FormatInt(ids[p.source[k]], 10), Target: strconv.FormatInt(ids[p.target[k]], 10), Shown: math.NaN(), Linked: linked, Exposed: linked}
+			e := Exposure{Source: strconv.FormatInt(ids[p.source[k]], 10), Target: strconv.FormatInt(ids[p.target[k]],
+				10), Shown: math.NaN(), Linked: linked, Exposed: linked}
 			if p.exposed != nil {
 				e.Exposed = p.exposed[k] != 0
 			}
@@ -600,7 +621,8 @@ func (r *paperRelease) everything(ctx context.Context, s Sink) error {
 	for k, end := range p.parts {
 		sizes[k], before = strconv.Itoa(end-before), end
 	}
-	s.Note("%d pairs in %d parts (%s); which part a pair was in is not kept.", len(p.source), len(p.parts), strings.Join(sizes, ", "))
+	s.Note("%d pairs in %d parts (%s); which part a pair was in is not kept.", len(p.source), len(p.parts),
+		strings.Join(sizes, ", "))
 	return nil
 }
 
@@ -619,8 +641,10 @@ func (r *paperRelease) draw(s Sink, fields map[int64]int, ids map[int64]int64) e
 	}
 	at := Place{File: p.at[0].File}
 	if r.weights == nil || len(r.vectors) == 0 {
-		return Wrong(at, fmt.Errorf("%w: the pairs carry no links, which are drawn from the weights and the vectors", ErrUsage),
-			"give semi_synthetic_data_metadata.pkl and nodes_to_scibert_embedding_1.pkl and _2.pkl too, or name the key with --key link=KEY")
+		return Wrong(at, fmt.Errorf("%w: the pairs carry no links, which are drawn from the weights and the vectors",
+			ErrUsage),
+			"give semi_synthetic_data_metadata.pkl and nodes_to_scibert_embedding_1.pkl and _2.pkl too, or name "+
+				"the key with --key link=KEY")
 	}
 	table := paperPropensities()
 	if p.shown == nil {
@@ -638,10 +662,12 @@ func (r *paperRelease) draw(s Sink, fields map[int64]int, ids map[int64]int64) e
 		}{{p.source[k], left}, {p.target[k], right}} {
 			v := r.vectors[ids[end.index]]
 			if v == nil {
-				return Wrong(at, fmt.Errorf("%w: paper %d has no vector", ErrFormat, ids[end.index]), "give all files of vectors, nodes_to_scibert_embedding_1.pkl and _2.pkl")
+				return Wrong(at, fmt.Errorf("%w: paper %d has no vector", ErrFormat, ids[end.index]),
+					"give all files of vectors, nodes_to_scibert_embedding_1.pkl and _2.pkl")
 			}
 			if err := v.FillFloat32s(end.row); err != nil {
-				return Wrong(at, fmt.Errorf("%w: the vector of %d: %v", ErrFormat, ids[end.index], err), "give vectors of the dimension of the weights")
+				return Wrong(at, fmt.Errorf("%w: the vector of %d: %v", ErrFormat, ids[end.index], err),
+					"give vectors of the dimension of the weights")
 			}
 		}
 		sum := float64(r.bias)
@@ -654,7 +680,8 @@ func (r *paperRelease) draw(s Sink, fields map[int64]int, ids map[int64]int64) e
 	if given := r.o.Flag("draw-seed"); given != "" {
 		seed, err := strconv.ParseUint(given, 10, 64)
 		if err != nil {
-			return Wrong(Place{}, fmt.Errorf("%w: --draw-seed %.40q is no number", ErrUsage, given), "give a number from 0")
+			return Wrong(Place{}, fmt.Errorf("%w: --draw-seed %.40q is no number", ErrUsage, given),
+				"give a number from 0")
 		}
 		random := rand.New(rand.NewPCG(seed, paperSeed))
 		for k := range chance {
@@ -668,9 +695,12 @@ func (r *paperRelease) draw(s Sink, fields map[int64]int, ids map[int64]int64) e
 			truth = append(truth, paperDraws(chance[before:end])...)
 			before = end
 		}
-		s.Note("Fields, π, exposures and links were drawn as the notebook does for data that is not shuffled. It draws exposures and links from the same random numbers, so they depend on one another beyond their probabilities; --draw-seed 1 draws them independently.")
+		s.Note("Fields, π, exposures and links were drawn as the notebook does for data that is not shuffled. " +
+			"It draws exposures and links from the same random numbers, so they depend on one another beyond " +
+			"their probabilities; --draw-seed 1 draws them independently.")
 	}
-	p.exposed, p.truth, p.link = make([]float64, len(chance)), make([]float64, len(chance)), make([]float64, len(chance))
+	p.exposed, p.truth, p.link = make([]float64, len(chance)), make([]float64, len(chance)),
+		make([]float64, len(chance))
 	for k := range chance {
 		if exposed[k] {
 			p.exposed[k] = 1

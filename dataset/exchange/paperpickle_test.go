@@ -15,7 +15,8 @@ import (
 // paperFiles are pickles that Python wrote, see testdata/paper/make.py.
 func paperFiles(names ...string) []string {
 	if len(names) == 0 {
-		names = []string{"semi_synthetic_data.pkl", "semi_synthetic_data_metadata.pkl", "nodes_to_scibert_embedding_1.pkl", "nodes_to_scibert_embedding_2.pkl"}
+		names = []string{"semi_synthetic_data.pkl", "semi_synthetic_data_metadata.pkl",
+			"nodes_to_scibert_embedding_1.pkl", "nodes_to_scibert_embedding_2.pkl"}
 	}
 	var paths []string
 	for _, name := range names {
@@ -47,7 +48,8 @@ func TestPaperPickleDrawsAsTheNotebook(t *testing.T) {
 			if n.Field != want.Fields[n.ID] {
 				t.Errorf("the field of %s is %s, want %s", n.ID, n.Field, want.Fields[n.ID])
 			}
-			if i > 0 && n.ID <= m.nodes[i-1].ID || !strings.HasPrefix(n.Text, "paper word") || len(m.vectors[int32(i)]) != 6 {
+			if i > 0 && n.ID <= m.nodes[i-1].ID || !strings.HasPrefix(n.Text, "paper word") ||
+				len(m.vectors[int32(i)]) != 6 {
 				t.Errorf("node %d is %+v with %v", i, n, m.vectors[int32(i)])
 			}
 		}
@@ -61,7 +63,8 @@ func TestPaperPickleDrawsAsTheNotebook(t *testing.T) {
 			e := m.shown[k]
 			k++
 			linked := p[3] == 1 && p[4] == 1
-			if e.Source != source || e.Target != target || math.Abs(e.Shown-p[2]) > 1e-15 || e.Exposed != (p[3] == 1) || e.Linked != linked {
+			if e.Source != source || e.Target != target || math.Abs(e.Shown-p[2]) > 1e-15 ||
+				e.Exposed != (p[3] == 1) || e.Linked != linked {
 				t.Fatalf("exposure %d is %+v, want %v", k, e, p)
 			}
 			if links == "true" && p[4] == 1 || links == "observed" && linked {
@@ -96,7 +99,8 @@ func TestPaperPickleFlags(t *testing.T) {
 		t.Error("draws do not go by their seed")
 	}
 	for flag, value := range map[string]string{"key": "x=y", "links": "all", "fields": "none", "draw-seed": "x"} {
-		if err := run(t, "paper-pickle", newMemory(t, false), Options{Paths: paperFiles(), Flags: map[string]string{flag: value}}); !errors.Is(err, ErrUsage) {
+		if err := run(t, "paper-pickle", newMemory(t, false),
+			Options{Paths: paperFiles(), Flags: map[string]string{flag: value}}); !errors.Is(err, ErrUsage) {
 			t.Errorf("--%s %s: %v", flag, value, err)
 		}
 	}
@@ -135,22 +139,26 @@ func pairsWith(labels string) string {
 
 func TestPaperPickleLabelsOfTheFile(t *testing.T) {
 	folder := t.TempDir()
-	path := write(t, filepath.Join(folder, "p.pkl"), pairsWith("S'is_citation'\n(lI1\naI0\nasS'propensity'\n(lF0.25\naF0.5\nasS'exposure'\n(lI1\naI1\nas"))
+	path := write(t, filepath.Join(folder, "p.pkl"),
+		pairsWith("S'is_citation'\n(lI1\naI0\nasS'propensity'\n(lF0.25\naF0.5\nasS'exposure'\n(lI1\naI1\nas"))
 	m := newMemory(t, false)
 	must(t, run(t, "paper-pickle", m, Options{Paths: []string{path}}))
 	if m.edges() != "2>1" || fmt.Sprint(m.shown) != "[{2 1 0.25 true true} {1 0 0.5 true false}]" {
 		t.Errorf("links %s, exposures %v", m.edges(), m.shown)
 	}
 	// The same under other names, in a packed file.
-	text := strings.NewReplacer("paper_citer", "a", "paper_cited", "b", "is_citation", "c").Replace(pairsWith("S'is_citation'\n(lI1\naI0\nas"))
+	text := strings.NewReplacer("paper_citer", "a", "paper_cited", "b", "is_citation",
+		"c").Replace(pairsWith("S'is_citation'\n(lI1\naI0\nas"))
 	packed := write(t, filepath.Join(folder, "q.pkl.gz"), text)
 	m = newMemory(t, false)
-	must(t, run(t, "paper-pickle", m, Options{Paths: []string{packed}, Flags: map[string]string{"key": "source=a,target=b,link=c"}}))
+	must(t, run(t, "paper-pickle", m, Options{Paths: []string{packed},
+		Flags: map[string]string{"key": "source=a,target=b,link=c"}}))
 	if m.edges() != "2>1" || len(m.shown) != 0 {
 		t.Errorf("links %s, exposures %v", m.edges(), m.shown)
 	}
 	err := run(t, "paper-pickle", newMemory(t, true), Options{Paths: []string{packed}})
-	if err == nil || !strings.Contains(err.Error(), `no key "paper_citer"; the keys are "a", "b", "c"`) || !strings.Contains(err.Error(), "--key source=") {
+	if err == nil || !strings.Contains(err.Error(), `no key "paper_citer"; the keys are "a", "b", "c"`) ||
+		!strings.Contains(err.Error(), "--key source=") {
 		t.Errorf("other keys: %v", err)
 	}
 }
@@ -165,7 +173,8 @@ func TestPaperPickleFaults(t *testing.T) {
 		{"no labels", pairsWith(""), "metadata.pkl"},
 		{"lengths", pairsWith("S'is_citation'\n(lI1\nas"), "is_citation: 1 numbers for 2 pairs"},
 		{"texts", pairsWith("S'is_citation'\n(lS'x'\naI0\nas"), `is_citation: "x" where a number`},
-		{"negative", strings.Replace(pairsWith("S'is_citation'\n(lI1\naI0\nas"), "I0\nasS'is", "I-7\nasS'is", 1), "index -7"},
+		{"negative", strings.Replace(pairsWith("S'is_citation'\n(lI1\naI0\nas"), "I0\nasS'is", "I-7\nasS'is", 1),
+			"index -7"},
 		{"itself", "]\x94h\x00a.", "it is a list of 1: a list of 1"},
 	} {
 		path := write(t, filepath.Join(t.TempDir(), "p.pkl"), c.pickle)
@@ -175,10 +184,14 @@ func TestPaperPickleFaults(t *testing.T) {
 			t.Errorf("%s: %v; want %q", c.name, err, c.says)
 		}
 	}
-	if err := run(t, "paper-pickle", newMemory(t, false), Options{Paths: paperFiles("semi_synthetic_data.pkl", "nodes_to_scibert_embedding_1.pkl")}); err == nil || !strings.Contains(err.Error(), "none of the vectors") {
+	if err := run(t, "paper-pickle", newMemory(t, false),
+		Options{Paths: paperFiles("semi_synthetic_data.pkl", "nodes_to_scibert_embedding_1.pkl")}); err == nil ||
+		!strings.Contains(err.Error(), "none of the vectors") {
 		t.Errorf("without metadata: %v", err)
 	}
-	if err := run(t, "paper-pickle", newMemory(t, false), Options{Paths: paperFiles("semi_synthetic_data.pkl", "semi_synthetic_data_metadata.pkl", "nodes_to_scibert_embedding_1.pkl")}); err == nil || !strings.Contains(err.Error(), "has no vector") {
+	if err := run(t, "paper-pickle", newMemory(t, false),
+		Options{Paths: paperFiles("semi_synthetic_data.pkl", "semi_synthetic_data_metadata.pkl",
+			"nodes_to_scibert_embedding_1.pkl")}); err == nil || !strings.Contains(err.Error(), "has no vector") {
 		t.Errorf("with half of the vectors: %v", err)
 	}
 }

@@ -6,14 +6,17 @@ import (
 	"gonum.org/v1/gonum/mathext/prng"
 )
 
-// The semi-synthetic experiment of "Correcting Exposure Bias for Link Recommendation" (ICML 2021) releases pairs of papers
-// and draws all else when it runs, from fixed seeds of Python's and NumPy's generators. Both are the
-// Mersenne twister, so the same fields, the same propensities and the same draws come out here.
+// The semi-synthetic experiment of "Correcting Exposure Bias for Link Recommendation" (ICML 2021)
+// releases pairs of papers and draws all else when it runs, from fixed seeds of Python's and
+// NumPy's generators. Both are the Mersenne twister, so the same fields, the same propensities and
+// the same draws come out here.
 
 // paperFields are the 19 root fields; field k of the notebook is paperFields[k−1].
 var paperFields = [...]string{
-	"art", "biology", "business", "chemistry", "computer science", "economics", "engineering", "environmental science", "geography",
-	"geology", "history", "materials science", "mathematics", "medicine", "philosophy", "physics", "political science", "psychology",
+	"art", "biology", "business", "chemistry", "computer science", "economics", "engineering", "environmental science",
+	"geography",
+	"geology", "history", "materials science", "mathematics", "medicine", "philosophy", "physics", "political science",
+	"psychology",
 	"sociology",
 }
 

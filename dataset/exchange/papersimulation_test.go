@@ -11,7 +11,8 @@ import (
 // What random.seed(index) and random.choice give in Python 3.11.
 func TestPaperSimulation(t *testing.T) {
 	tw := newTwister(0)
-	for index, want := range map[uint64]string{0: "mathematics", 1: "computer science", 12345: "medicine", 1 << 40: "chemistry"} {
+	for index, want := range map[uint64]string{0: "mathematics", 1: "computer science", 12345: "medicine",
+		1 << 40: "chemistry"} {
 		if got := paperFields[paperField(tw, index)]; got != want {
 			t.Errorf("the field of %d is %s, want %s", index, got, want)
 		}

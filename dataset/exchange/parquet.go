@@ -58,7 +58,8 @@ func importParquet(ctx context.Context, o Options, s Sink) error {
 		}
 	}
 	if in.fields != "" {
-		if err := parquetRows(ctx, in.fields, Options{}, s, []role{{"field", []string{"field"}}}, []string{"field"}, func(r *parquetRow) error { return s.Field(r.text(0)) }); err != nil {
+		if err := parquetRows(ctx, in.fields, Options{}, s, []role{{"field", []string{"field"}}}, []string{"field"},
+			func(r *parquetRow) error { return s.Field(r.text(0)) }); err != nil {
 			return err
 		}
 	}
@@ -70,7 +71,8 @@ func importParquet(ctx context.Context, o Options, s Sink) error {
 				rows = append(rows, -1)
 				return s.Reject(r.at(), err, mendTime, []byte(r.text(0)))
 			}
-			node, err := s.Node(Node{ID: r.text(0), Field: r.text(1), Title: r.text(2), Text: r.text(3), Time: when}, r.at())
+			node, err := s.Node(Node{ID: r.text(0), Field: r.text(1), Title: r.text(2), Text: r.text(3), Time: when},
+				r.at())
 			rows = append(rows, node)
 			return err
 		})
@@ -94,20 +96,21 @@ func importParquet(ctx context.Context, o Options, s Sink) error {
 	if in.exposures == "" {
 		return nil
 	}
-	return parquetRows(ctx, in.exposures, Options{Progress: o.Progress}, s, exposureRoles, []string{"source", "target", "linked"}, func(r *parquetRow) error {
-		e := Exposure{Source: r.text(0), Target: r.text(1), Shown: math.NaN(), Exposed: true}
-		var err error
-		if e.Linked, err = parseBool(r.text(2)); err == nil && r.columns[3].index >= 0 {
-			e.Exposed, err = parseBool(r.text(3))
-		}
-		if shown := r.text(4); err == nil && shown != "" {
-			e.Shown, err = strconv.ParseFloat(shown, 64)
-		}
-		if err != nil {
-			return s.Reject(r.at(), err, "store true and false, and probabilities from 0 to 1", nil)
-		}
-		return s.Exposure(e, r.at())
-	})
+	return parquetRows(ctx, in.exposures, Options{Progress: o.Progress}, s, exposureRoles,
+		[]string{"source", "target", "linked"}, func(r *parquetRow) error {
+			e := Exposure{Source: r.text(0), Target: r.text(1), Shown: math.NaN(), Exposed: true}
+			var err error
+			if e.Linked, err = parseBool(r.text(2)); err == nil && r.columns[3].index >= 0 {
+				e.Exposed, err = parseBool(r.text(3))
+			}
+			if shown := r.text(4); err == nil && shown != "" {
+				e.Shown, err = strconv.ParseFloat(shown, 64)
+			}
+			if err != nil {
+				return s.Reject(r.at(), err, "store true and false, and probabilities from 0 to 1", nil)
+			}
+			return s.Exposure(e, r.at())
+		})
 }
 
 // parquetLinks reads links, many at once where the sink takes them so.
@@ -241,7 +244,8 @@ func (r *parquetRow) when(role int) (time.Time, error) {
 	return parseTime(r.text(role))
 }
 
-func parquetRows(ctx context.Context, path string, o Options, s Sink, roles []role, needed []string, each func(*parquetRow) error) error {
+func parquetRows(ctx context.Context, path string, o Options, s Sink, roles []role, needed []string,
+	each func(*parquetRow) error) error {
 	t, err := openParquet(path)
 	if err != nil {
 		return err
@@ -250,7 +254,8 @@ func parquetRows(ctx context.Context, path string, o Options, s Sink, roles []ro
 	return t.rows(ctx, path, o, s, roles, needed, each)
 }
 
-func (t *parquetFile) rows(ctx context.Context, path string, o Options, s Sink, roles []role, needed []string, each func(*parquetRow) error) error {
+func (t *parquetFile) rows(ctx context.Context, path string, o Options, s Sink, roles []role, needed []string,
+	each func(*parquetRow) error) error {
 	return t.batches(ctx, path, o, s, roles, needed, func(row *parquetRow, n int) error {
 		for row.k = range n {
 			if err := each(row); err != nil {
@@ -262,7 +267,8 @@ func (t *parquetFile) rows(ctx context.Context, path string, o Options, s Sink, 
 }
 
 // batches hands over row after row, of which n belong together.
-func (t *parquetFile) batches(ctx context.Context, path string, o Options, s Sink, roles []role, needed []string, each func(row *parquetRow, n int) error) (err error) {
+func (t *parquetFile) batches(ctx context.Context, path string, o Options, s Sink, roles []role, needed []string,
+	each func(row *parquetRow, n int) error) (err error) {
 	at := Place{File: path}
 	defer caught(at, &err)
 	found, err := columns(&o, at, t.header, roles, needed...)
@@ -276,7 +282,8 @@ func (t *parquetFile) batches(ctx context.Context, path string, o Options, s Sin
 		row.columns[k].index = -1
 		if c >= 0 {
 			if row.columns[k], err = columnOf(t.Root().Column(t.header[c])); err != nil {
-				return Wrong(at, fmt.Errorf("column %s: %w", t.header[c], err), "store text, whole numbers or times, one per row")
+				return Wrong(at, fmt.Errorf("column %s: %w", t.header[c], err),
+					"store text, whole numbers or times, one per row")
 			}
 		}
 		indices[k] = row.columns[k].index
@@ -290,7 +297,8 @@ func (t *parquetFile) batches(ctx context.Context, path string, o Options, s Sin
 		return each(&row, n)
 	})
 	if e, ok := errors.AsType[*columnar.Error](err); ok {
-		return Wrong(Place{File: path, Line: int(e.Row) + 1}, fmt.Errorf("%w: column %s: %v", ErrFormat, t.header[found[e.Column]], e.Err), mendParquet)
+		return Wrong(Place{File: path, Line: int(e.Row) + 1}, fmt.Errorf("%w: column %s: %v", ErrFormat,
+			t.header[found[e.Column]], e.Err), mendParquet)
 	}
 	if errors.Is(err, columnar.ErrRows) {
 		return Wrong(at, fmt.Errorf("%w: %v", ErrFormat, err), mendParquet)
@@ -328,7 +336,10 @@ func columnOf(c *parquet.Column) (parquetColumn, error) {
 	case parquet.Int64:
 		out.text = func(v parquet.Value) string { return strconv.FormatInt(v.Int64(), 10) }
 	case parquet.Float:
-		out.text, out.time = func(v parquet.Value) string { return strconv.FormatFloat(float64(v.Float()), 'g', -1, 32) }, nil
+		out.text, out.time = func(v parquet.Value) string {
+			return strconv.FormatFloat(float64(v.Float()), 'g', -1,
+				32)
+		}, nil
 	case parquet.Double:
 		out.text, out.time = func(v parquet.Value) string { return strconv.FormatFloat(v.Double(), 'g', -1, 64) }, nil
 	case parquet.Boolean:

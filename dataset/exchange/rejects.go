@@ -40,7 +40,8 @@ func (r *rejects) add(at Place, reason error, record []byte) error {
 		return strconv.Itoa(n)
 	}
 	record = record[:min(len(record), beginning)]
-	return r.csv.Write([]string{at.File, number(at.Line), number(at.Column), strings.ToValidUTF8(reason.Error(), "�"), strings.ToValidUTF8(string(record), "�")})
+	return r.csv.Write([]string{at.File, number(at.Line), number(at.Column), strings.ToValidUTF8(reason.Error(), "�"),
+		strings.ToValidUTF8(string(record), "�")})
 }
 
 // save puts the list at path, if there is anything to list.

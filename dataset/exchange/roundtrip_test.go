@@ -14,7 +14,8 @@ import (
 )
 
 // words are what texts are made of: what formats may stumble over.
-var words = []string{"a", "b", " ", ",", ";", "\t", "\n", "\r", `"`, `""`, "'", `\`, "{", "]", "null", "00003", "é", "中", "#", "%", "\u2028", "<&>", "3.0", "@", "\ufeff", "|"}
+var words = []string{"a", "b", " ", ",", ";", "\t", "\n", "\r", `"`, `""`, "'", `\`, "{", "]", "null", "00003", "é",
+	"中", "#", "%", "\u2028", "<&>", "3.0", "@", "\ufeff", "|"}
 
 func randomText(r *rand.Rand, most int) string {
 	var b strings.Builder
@@ -82,7 +83,8 @@ func sameDatasets(t *testing.T, got, want *dataset.Dataset) {
 	t.Helper()
 	a, b := got.Graph(), want.Graph()
 	if a.Len() != b.Len() || a.LinkCount() != b.LinkCount() || a.FieldCount() != b.FieldCount() {
-		t.Fatalf("%d nodes, %d links, %d fields, want %d, %d, %d", a.Len(), a.LinkCount(), a.FieldCount(), b.Len(), b.LinkCount(), b.FieldCount())
+		t.Fatalf("%d nodes, %d links, %d fields, want %d, %d, %d", a.Len(), a.LinkCount(), a.FieldCount(), b.Len(),
+			b.LinkCount(), b.FieldCount())
 	}
 	for f := range b.FieldCount() {
 		if a.FieldName(uint16(f)) != b.FieldName(uint16(f)) {
@@ -96,8 +98,10 @@ func sameDatasets(t *testing.T, got, want *dataset.Dataset) {
 		must(t, err)
 		at, aKnown := a.Time(i)
 		bt, bKnown := b.Time(i)
-		if a.ID(i) != b.ID(i) || a.Field(i) != b.Field(i) || a.Title(i) != b.Title(i) || x != y || aKnown != bKnown || !at.Equal(bt) {
-			t.Errorf("node %d: %q %d %q %v %q, want %q %d %q %v %q", i, a.ID(i), a.Field(i), a.Title(i), at, x, b.ID(i), b.Field(i), b.Title(i), bt, y)
+		if a.ID(i) != b.ID(i) || a.Field(i) != b.Field(i) || a.Title(i) != b.Title(i) || x != y || aKnown != bKnown ||
+			!at.Equal(bt) {
+			t.Errorf("node %d: %q %d %q %v %q, want %q %d %q %v %q", i, a.ID(i), a.Field(i), a.Title(i), at, x,
+				b.ID(i), b.Field(i), b.Title(i), bt, y)
 		}
 		if fmt.Sprint(a.Out(i)) != fmt.Sprint(b.Out(i)) {
 			t.Errorf("node %d links to %v, want %v", i, a.Out(i), b.Out(i))

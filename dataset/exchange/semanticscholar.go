@@ -45,7 +45,8 @@ func importSemanticScholar(ctx context.Context, o Options, s Sink) error {
 	}
 	for _, needed := range []string{"papers", "citations"} {
 		if len(kinds[needed]) == 0 {
-			return Wrong(Place{File: strings.Join(o.Paths, " ")}, fmt.Errorf("%w: no file of %s", ErrUsage, needed), "name the datasets papers and citations too")
+			return Wrong(Place{File: strings.Join(o.Paths, " ")}, fmt.Errorf("%w: no file of %s", ErrUsage, needed),
+				"name the datasets papers and citations too")
 		}
 	}
 	set, err := newWorks(&o, s, func(n uint64) string { return strconv.FormatUint(n, 10) })
@@ -144,7 +145,8 @@ func importSemanticScholar(ctx context.Context, o Options, s Sink) error {
 }
 
 func noCorpusID(s Sink, lines *Lines, what string) error {
-	return s.Reject(lines.Place(), fmt.Errorf("%w: no %s, or a negative one", ErrFormat, what), "mend the record, or let such records go with --lenient", beginningOf(lines.Bytes()))
+	return s.Reject(lines.Place(), fmt.Errorf("%w: no %s, or a negative one", ErrFormat, what),
+		"mend the record, or let such records go with --lenient", beginningOf(lines.Bytes()))
 }
 
 func semanticScholarPaper(c *jsonscan.Cursor, lines *Lines, papers *waitingWorks) error {
@@ -193,7 +195,8 @@ func semanticScholarPaper(c *jsonscan.Cursor, lines *Lines, papers *waitingWorks
 	if len(date) > 0 {
 		var ok bool
 		if when, ok = day(date); !ok {
-			return s.Reject(lines.Place(), fmt.Errorf("%w: the publicationdate %.40q is no date", ErrFormat, date), "write it as 2021-07-18", beginningOf(lines.Bytes()))
+			return s.Reject(lines.Place(), fmt.Errorf("%w: the publicationdate %.40q is no date", ErrFormat, date),
+				"write it as 2021-07-18", beginningOf(lines.Bytes()))
 		}
 	}
 	if !papers.set.wanted(when, view(field)) {
@@ -240,5 +243,6 @@ func semanticScholarKind(ctx context.Context, path string, o Options) (string, e
 	if err := lines.Err(); err != nil {
 		return "", err
 	}
-	return "", Wrong(lines.Place(), fmt.Errorf("%w: the first record is neither a paper (title), nor an abstract (abstract), nor a citation (citingcorpusid)", ErrFormat), "leave the file out, or download it again")
+	return "", Wrong(lines.Place(), fmt.Errorf("%w: the first record is neither a paper (title), nor an "+
+		"abstract (abstract), nor a citation (citingcorpusid)", ErrFormat), "leave the file out, or download it again")
 }

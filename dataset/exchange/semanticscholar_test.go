@@ -43,8 +43,10 @@ func TestSemanticScholar(t *testing.T) {
 	m := newMemory(t, false)
 	must(t, run(t, "semantic-scholar", m, Options{Paths: []string{folder}}))
 	want := []Node{
-		{ID: "1", Field: "Computer Science", Title: "On exposure", Text: "éA quote: \"shown\".", Time: time.Date(2021, 7, 18, 0, 0, 0, 0, time.UTC)},
-		{ID: "2", Field: "History", Title: "Older", Text: "It was long ago.", Time: time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)},
+		{ID: "1", Field: "Computer Science", Title: "On exposure", Text: "éA quote: \"shown\".",
+			Time: time.Date(2021, 7, 18, 0, 0, 0, 0, time.UTC)},
+		{ID: "2", Field: "History", Title: "Older", Text: "It was long ago.",
+			Time: time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)},
 		{ID: "3"},
 	}
 	if fmt.Sprint(m.nodes) != fmt.Sprint(want) {
@@ -62,10 +64,12 @@ func TestSemanticScholar(t *testing.T) {
 		flag, value string
 		edges       string
 	}{
-		{"influential", "true", "1>2"}, {"keep-outside", "true", "1>2 3>88 3>1"}, {"from-year", "1990", "1>2"}, {"field", "history", ""},
+		{"influential", "true", "1>2"}, {"keep-outside", "true", "1>2 3>88 3>1"}, {"from-year", "1990", "1>2"},
+		{"field", "history", ""},
 	} {
 		m := newMemory(t, false)
-		must(t, run(t, "semantic-scholar", m, Options{Paths: []string{folder}, Flags: map[string]string{c.flag: c.value}}))
+		must(t, run(t, "semantic-scholar", m,
+			Options{Paths: []string{folder}, Flags: map[string]string{c.flag: c.value}}))
 		if m.edges() != c.edges {
 			t.Errorf("--%s: links %q, want %q", c.flag, m.edges(), c.edges)
 		}
@@ -84,7 +88,8 @@ func TestSemanticScholarLongAbstract(t *testing.T) {
 	folder := t.TempDir()
 	long := strings.Repeat("long words ", 3000)
 	write(t, filepath.Join(folder, "p.jsonl"), s2Papers)
-	write(t, filepath.Join(folder, "a.jsonl"), fmt.Sprintf(`{"corpusid":2,"abstract":"short"}`+"\n"+`{"corpusid":1,"abstract":"%s"}`+"\n"+`{"corpusid":3,"abstract":"end"}`, long))
+	write(t, filepath.Join(folder, "a.jsonl"), fmt.Sprintf(`{"corpusid":2,"abstract":"short"}`+"\n"+
+		`{"corpusid":1,"abstract":"%s"}`+"\n"+`{"corpusid":3,"abstract":"end"}`, long))
 	write(t, filepath.Join(folder, "c.jsonl"), s2Citations)
 	m := newMemory(t, false)
 	must(t, run(t, "semantic-scholar", m, Options{Paths: []string{folder}}))
@@ -97,19 +102,24 @@ func TestSemanticScholarLongAbstract(t *testing.T) {
 
 func TestSemanticScholarFaults(t *testing.T) {
 	for _, c := range []struct{ name, papers, abstracts, citations, says string }{
-		{"wrong id", `{"title":"x","corpusid":"7"}`, "", "", "p.jsonl, line 1, column 25: bad record: a text where a whole number"},
+		{"wrong id", `{"title":"x","corpusid":"7"}`, "", "",
+			"p.jsonl, line 1, column 25: bad record: a text where a whole number"},
 		{"no id", `{"title":"x"}`, "", "", "p.jsonl, line 1: bad record: no corpusid"},
 		{"negative id", `{"title":"x","corpusid":-5}`, "", "", "or a negative one"},
-		{"twice", `{"corpusid":4,"title":"x"}` + "\n" + `{"corpusid":4,"title":"x"}`, "", "", "line 2: the id was there before"},
+		{"twice", `{"corpusid":4,"title":"x"}` + "\n" + `{"corpusid":4,"title":"x"}`, "", "",
+			"line 2: the id was there before"},
 		{"bad date", `{"corpusid":4,"title":"x","publicationdate":"2021"}`, "", "", `"2021" is no date`},
-		{"bad abstract", "", `{"corpusid":1,"abstract":["x"]}`, "", "a.jsonl, line 1, column 26: bad record: a list where a text"},
+		{"bad abstract", "", `{"corpusid":1,"abstract":["x"]}`, "",
+			"a.jsonl, line 1, column 26: bad record: a list where a text"},
 		{"abstract of nothing", "", `{"abstract":"x"}`, "", "no corpusid"},
 		{"half a citation", "", "", `{"citingcorpusid":1}`, "no citingcorpusid and citedcorpusid"},
-		{"deep citation", "", "", s2Citations + `{"citingcorpusid":1,"contexts":` + strings.Repeat("[", 9999) + "}", "c.jsonl, line 7, column 288: bad record: more than"},
+		{"deep citation", "", "", s2Citations + `{"citingcorpusid":1,"contexts":` + strings.Repeat("[", 9999) + "}",
+			"c.jsonl, line 7, column 288: bad record: more than"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			folder := t.TempDir()
-			for name, text := range map[string][2]string{"p.jsonl": {c.papers, s2Papers}, "a.jsonl": {c.abstracts, s2Abstracts}, "c.jsonl": {c.citations, s2Citations}} {
+			for name, text := range map[string][2]string{"p.jsonl": {c.papers, s2Papers},
+				"a.jsonl": {c.abstracts, s2Abstracts}, "c.jsonl": {c.citations, s2Citations}} {
 				if text[0] == "" {
 					text[0] = text[1]
 				}
@@ -127,11 +137,13 @@ func TestSemanticScholarFaults(t *testing.T) {
 	}
 	folder := t.TempDir()
 	write(t, filepath.Join(folder, "p.jsonl"), s2Papers)
-	if err := run(t, "semantic-scholar", newMemory(t, false), Options{Paths: []string{folder}}); !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), "no file of citations") {
+	if err := run(t, "semantic-scholar", newMemory(t, false), Options{Paths: []string{folder}}); !errors.Is(err,
+		ErrUsage) || !strings.Contains(err.Error(), "no file of citations") {
 		t.Errorf("without citations: %v", err)
 	}
 	write(t, filepath.Join(folder, "x.jsonl"), `{"authorid":5}`)
-	if err := run(t, "semantic-scholar", newMemory(t, false), Options{Paths: []string{folder}}); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "neither a paper") {
+	if err := run(t, "semantic-scholar", newMemory(t, false), Options{Paths: []string{folder}}); !errors.Is(err,
+		ErrFormat) || !strings.Contains(err.Error(), "neither a paper") {
 		t.Errorf("another dataset: %v", err)
 	}
 }
@@ -159,6 +171,8 @@ func BenchmarkSemanticScholar(b *testing.B) {
 func FuzzSemanticScholar(f *testing.F) {
 	f.Add([]byte(s2Papers), []byte(s2Abstracts), []byte(s2Citations))
 	f.Fuzz(func(t *testing.T, papers, abstracts, citations []byte) {
-		fuzzFormat(t, "semantic-scholar", map[string][]byte{"p.jsonl": append([]byte(`{"title":"","corpusid":9}`+"\n"), papers...), "a.jsonl": append([]byte(`{"abstract":"","corpusid":9}`+"\n"), abstracts...), "c.jsonl": append([]byte(`{"citingcorpusid":9,"citedcorpusid":9}`+"\n"), citations...)})
+		fuzzFormat(t, "semantic-scholar", map[string][]byte{"p.jsonl": append([]byte(`{"title":"","corpusid":9}`+"\n"),
+			papers...), "a.jsonl": append([]byte(`{"abstract":"","corpusid":9}`+"\n"), abstracts...),
+			"c.jsonl": append([]byte(`{"citingcorpusid":9,"citedcorpusid":9}`+"\n"), citations...)})
 	})
 }

@@ -88,7 +88,8 @@ func newSource(ctx context.Context, path string, r io.Reader, size int64, o Opti
 		s.closers = append(s.closers, func() { z.Close() })
 	case n == 4 && head == [4]byte{0x28, 0xb5, 0x2f, 0xfd}:
 		// One thread, and no more memory than a window of zstd -19 --long takes.
-		z, err := zstd.NewReader(whole, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(128<<20), zstd.WithDecoderLowmem(true))
+		z, err := zstd.NewReader(whole, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(128<<20),
+			zstd.WithDecoderLowmem(true))
 		if err != nil {
 			return nil, s.fail(err)
 		}
@@ -111,7 +112,8 @@ func (s *Source) Read(p []byte) (int, error) {
 	n, err := s.content.Read(p)
 	s.out += int64(n)
 	if s.out > s.limits.Free && float64(s.out) > s.limits.Expansion*float64(s.packed.n) {
-		return 0, Wrong(Place{File: s.path}, fmt.Errorf("%w: %d bytes out of %d", ErrExpands, s.out, s.packed.n), "expand it yourself if you trust it, and import what comes out")
+		return 0, Wrong(Place{File: s.path}, fmt.Errorf("%w: %d bytes out of %d", ErrExpands, s.out, s.packed.n),
+			"expand it yourself if you trust it, and import what comes out")
 	}
 	if s.progress != nil && s.packed.n-s.told >= 1<<18 {
 		s.told = s.packed.n
@@ -139,8 +141,10 @@ func (s *Source) fail(err error) error {
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return Wrong(at, fmt.Errorf("%w: its compressed bytes end early", ErrTruncated), "download or copy it again")
-	case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded), errors.Is(err, zstd.ErrWindowSizeTooSmall):
-		return Wrong(at, fmt.Errorf("%w: %v", ErrExpands, err), "pack it again with a smaller window: zstd -d FILE, then zstd --long=27")
+	case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded),
+		errors.Is(err, zstd.ErrWindowSizeTooSmall):
+		return Wrong(at, fmt.Errorf("%w: %v", ErrExpands, err),
+			"pack it again with a smaller window: zstd -d FILE, then zstd --long=27")
 	}
 	return Wrong(at, fmt.Errorf("%w: %v", ErrFormat, bare(err)), "download or copy it again")
 }

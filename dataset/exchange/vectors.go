@@ -28,10 +28,12 @@ func importVectors(ctx context.Context, path string, o Options, s Sink, rows []i
 	}
 	defer m.close()
 	if m.dim > mostColumns {
-		return Wrong(Place{File: path}, fmt.Errorf("%w: %d columns; at most %d can be stored", ErrFormat, m.dim, mostColumns), "reduce them first, with a truncated SVD for instance")
+		return Wrong(Place{File: path}, fmt.Errorf("%w: %d columns; at most %d can be stored", ErrFormat, m.dim,
+			mostColumns), "reduce them first, with a truncated SVD for instance")
 	}
 	if m.rows != len(rows) {
-		return Wrong(Place{File: path}, fmt.Errorf("%w: %d rows for %d nodes", ErrFormat, m.rows, len(rows)), "save one row per node, in the order of the nodes")
+		return Wrong(Place{File: path}, fmt.Errorf("%w: %d rows for %d nodes", ErrFormat, m.rows, len(rows)),
+			"save one row per node, in the order of the nodes")
 	}
 	vector := make([]float32, m.dim)
 	for k, node := range rows {
@@ -140,7 +142,9 @@ func denseMatrix(path string, r io.Reader) (*matrix, error) {
 		return nil, Wrong(Place{File: path}, err, mendMatrix)
 	}
 	if len(a.shape) != 2 || a.shape[0] > math.MaxInt32 || a.shape[1] < 1 || a.shape[1] > mostColumns {
-		return nil, Wrong(Place{File: path}, fmt.Errorf("%w: its shape is %v; it should be rows and columns, of columns at most %d", ErrFormat, a.shape, mostColumns), mendMatrix)
+		return nil, Wrong(Place{File: path},
+			fmt.Errorf("%w: its shape is %v; it should be rows and columns, of columns at most %d", ErrFormat, a.shape,
+				mostColumns), mendMatrix)
 	}
 	return &matrix{path: path, rows: int(a.shape[0]), dim: int(a.shape[1]), next: a.floats, end: a.end}, nil
 }
@@ -210,7 +214,8 @@ func matrixOfNpz(path string, file io.ReaderAt, size int64, limits Limits) (*mat
 			return fail(err)
 		}
 		if len(a.shape) != 2 || a.shape[0] > math.MaxInt32 || a.shape[1] < 1 || a.shape[1] > mostColumns {
-			return fail(bad("the shape of %s is %v; it should be rows and columns, of columns at most %d", name[0], a.shape, mostColumns))
+			return fail(bad("the shape of %s is %v; it should be rows and columns, of columns at most %d", name[0],
+				a.shape, mostColumns))
 		}
 		m.rows, m.dim, m.next, m.end = int(a.shape[0]), int(a.shape[1]), a.floats, a.end
 		return m, nil
@@ -295,7 +300,8 @@ func matrixOfNpz(path string, file io.ReaderAt, size int64, limits Limits) (*mat
 	}
 	m.end = func() error {
 		if at != indices.count() {
-			return Wrong(Place{File: path}, fmt.Errorf("%w: %d values belong to no row", ErrFormat, indices.count()-at), mendMatrix)
+			return Wrong(Place{File: path}, fmt.Errorf("%w: %d values belong to no row", ErrFormat,
+				indices.count()-at), mendMatrix)
 		}
 		return errors.Join(indices.end(), values.end())
 	}
@@ -315,7 +321,8 @@ func (b *boundedPart) Read(p []byte) (int, error) {
 	if b.out += int64(n); b.out > b.limits.Free && float64(b.out) > b.limits.Expansion*float64(b.packed) {
 		return 0, fmt.Errorf("%w: %d bytes out of %d", ErrExpands, b.out, b.packed)
 	}
-	if _, corrupt := errors.AsType[flate.CorruptInputError](err); corrupt || errors.Is(err, zip.ErrChecksum) || errors.Is(err, zip.ErrFormat) {
+	if _, corrupt := errors.AsType[flate.CorruptInputError](err); corrupt || errors.Is(err, zip.ErrChecksum) ||
+		errors.Is(err, zip.ErrFormat) {
 		err = fmt.Errorf("%w: %v", ErrFormat, err)
 	}
 	return n, err
@@ -367,7 +374,8 @@ func readNpyHeader(r io.Reader) (npyHead, error) {
 	return npyHead{h.Kind, h.Shape}, nil
 }
 
-var npySizes = map[string]int{"<f4": 4, "<f2": 2, "<f8": 8, "<i4": 4, "<i8": 8, "<u4": 4, "<u8": 8, "<i2": 2, "<u2": 2, "|i1": 1, "|u1": 1, "|b1": 1}
+var npySizes = map[string]int{"<f4": 4, "<f2": 2, "<f8": 8, "<i4": 4, "<i8": 8, "<u4": 4, "<u8": 8, "<i2": 2, "<u2": 2,
+	"|i1": 1, "|u1": 1, "|b1": 1}
 
 func openArray(r io.Reader) (*array, error) {
 	h, err := readNpyHeader(r)

@@ -58,20 +58,25 @@ func (d debian) layout(files []file) ([]file, error) {
 			out = append(out, file{to, f.mode, body})
 		}
 	}
-	changes, err := gzipped(fmt.Appendf(nil, "unseen (%s) unstable; urgency=medium\n\n  * See NEWS.gz.\n\n -- %s  %s\n", d.version, maintainer(), d.time.Format(time.RFC1123Z)))
+	changes, err := gzipped(fmt.Appendf(nil,
+		"unseen (%s) unstable; urgency=medium\n\n  * See NEWS.gz.\n\n -- %s  %s\n", d.version, maintainer(),
+		d.time.Format(time.RFC1123Z)))
 	if err != nil {
 		return nil, err
 	}
 	return append(out,
 		file{docs + "changelog.gz", 0o644, changes},
 		file{docs + "copyright", 0o644, fmt.Appendf(nil, copyright, d.time.Year())},
-		file{"usr/share/lintian/overrides/unseen", 0o644, []byte("# one binary for every Debian, which is the point\nunseen: statically-linked-binary [usr/bin/unseen]\n")},
+		file{"usr/share/lintian/overrides/unseen", 0o644,
+			[]byte("# one binary for every Debian, which is the point\nunseen: statically-linked-binary " +
+				"[usr/bin/unseen]\n")},
 	), nil
 }
 
 // maintainer is who answers for a package: DEBFULLNAME and DEBEMAIL, as Debian's own tools have it.
 func maintainer() string {
-	return fmt.Sprintf("%s <%s>", cmp.Or(os.Getenv("DEBFULLNAME"), "The unseen developers"), cmp.Or(os.Getenv("DEBEMAIL"), "unseen@localhost"))
+	return fmt.Sprintf("%s <%s>", cmp.Or(os.Getenv("DEBFULLNAME"), "The unseen developers"),
+		cmp.Or(os.Getenv("DEBEMAIL"), "unseen@localhost"))
 }
 
 const copyright = `Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
@@ -130,7 +135,8 @@ Description: link recommendation that corrects for exposure
 	if err != nil {
 		return nil, err
 	}
-	return ar(d.time, file{"debian-binary", 0o644, []byte("2.0\n")}, file{"control.tar.gz", 0o644, controlTar}, file{"data.tar.gz", 0o644, dataTar}), nil
+	return ar(d.time, file{"debian-binary", 0o644, []byte("2.0\n")}, file{"control.tar.gz", 0o644, controlTar},
+		file{"data.tar.gz", 0o644, dataTar}), nil
 }
 
 // ar is the oldest of archives.

@@ -6,8 +6,9 @@
 //	./release --check                          builds this machine's platform twice, in two places, and compares
 //	./release --check --warm                   the same in a fraction of the time: both may use what was compiled before
 //
-// Times are those of the commit, or SOURCE_DATE_EPOCH; the version is the tag at the commit, else one made of CHANGELOG.md's
-// newest and the commit. DEBFULLNAME and DEBEMAIL name who answers for the Debian packages.
+// Times are those of the commit, or SOURCE_DATE_EPOCH; the version is the tag at the commit, else
+// one made of CHANGELOG.md's newest and the commit. DEBFULLNAME and DEBEMAIL name who answers for
+// the Debian packages.
 package main
 
 import (
@@ -52,8 +53,11 @@ func run(ctx context.Context, args []string) error {
 	out := flags.String("out", "dist", "`folder` to write")
 	version := flags.String("version", "", "such as v0.1.0 (default: the tag at the commit, else one made of it)")
 	chosen := flags.String("platforms", strings.Join(platforms, ","), "what to build for, with commas")
-	check := flags.Bool("check", false, "build for this machine twice, in two places and with an empty cache, and compare")
-	warm := flags.Bool("warm", false, "with --check: use the usual cache of compiled packages both times. Names of folders, the day, the order of files\nand the linker still show; a compiler that does not repeat itself would not")
+	check := flags.Bool("check", false, "build for this machine twice, in two places and with an empty cache, "+
+		"and compare")
+	warm := flags.Bool("warm", false, "with --check: use the usual cache of compiled packages both times. Names "+
+		"of folders, the day, the order of files\nand the linker still show; a compiler that does not repeat "+
+		"itself would not")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return nil // it was asked for, and is printed
@@ -203,7 +207,8 @@ func (r *release) build(ctx context.Context, root, out string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		files := append(slices.Clone(shared), file{"unseen" + exe(system), 0o755, program}, file{"sbom.cdx.json", 0o644, bill}, file{"THIRD-PARTY-LICENSES.txt", 0o644, licences})
+		files := append(slices.Clone(shared), file{"unseen" + exe(system), 0o755, program},
+			file{"sbom.cdx.json", 0o644, bill}, file{"THIRD-PARTY-LICENSES.txt", 0o644, licences})
 		products[name+".cdx.json"] = bill
 		if system == "windows" {
 			products[name+".zip"], err = zipOf(inFolder(name, files), r.time)
@@ -245,12 +250,15 @@ func (r *release) compile(ctx context.Context, root, platform, to string) error 
 		return err
 	}
 	system, arch, _ := strings.Cut(platform, "/")
-	stamps := fmt.Sprintf("-s -w -buildid= -X main.stampVersion=%s -X main.stampCommit=%s -X main.stampTime=%s -X main.stampModified=%t",
+	stamps := fmt.Sprintf("-s -w -buildid= -X main.stampVersion=%s -X main.stampCommit=%s -X main.stampTime=%s "+
+		"-X main.stampModified=%t",
 		r.version, r.commit, r.time.Format(time.RFC3339), r.modified)
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", stamps, "-o", to, "./cmd/unseen")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", stamps, "-o", to,
+		"./cmd/unseen")
 	build.Dir = root
 	// Whatever this machine has set for building, other than where modules come from, would show in the bytes.
-	build.Env = append(os.Environ(), "GOOS="+system, "GOARCH="+arch, "CGO_ENABLED=0", "GOFLAGS=", "GOEXPERIMENT=", "GOAMD64=v1", "GOARM64=v8.0", "GOWORK=off")
+	build.Env = append(os.Environ(), "GOOS="+system, "GOARCH="+arch, "CGO_ENABLED=0", "GOFLAGS=", "GOEXPERIMENT=",
+		"GOAMD64=v1", "GOARM64=v8.0", "GOWORK=off")
 	if r.cache != "" {
 		build.Env = append(build.Env, "GOCACHE="+r.cache)
 	}
@@ -270,7 +278,8 @@ func (r *release) bill(binary string) ([]byte, error) {
 	for _, s := range serve.Scripts() {
 		scripts = append(scripts, sbom.Script(s))
 	}
-	raw, err := json.MarshalIndent(sbom.Of(info, sbom.Program{Name: "unseen", Version: r.version, Commit: r.commit, Time: r.time.Format(time.RFC3339), Scripts: scripts}), "", "  ")
+	raw, err := json.MarshalIndent(sbom.Of(info, sbom.Program{Name: "unseen", Version: r.version, Commit: r.commit,
+		Time: r.time.Format(time.RFC3339), Scripts: scripts}), "", "  ")
 	return append(raw, '\n'), err
 }
 
@@ -324,7 +333,8 @@ func (r *release) licences(ctx context.Context, root, binary string) ([]byte, er
 	// Scripts of others in the pages have theirs beside them.
 	terms, err := filepath.Glob(filepath.Join(root, "serve/pages/assets/vendor", "*.[LN][IO][CT]*"))
 	if err != nil || len(terms) < len(serve.Scripts()) {
-		return nil, fmt.Errorf("%d files of terms for %d scripts in serve/pages/assets/vendor (%v)", len(terms), len(serve.Scripts()), err)
+		return nil, fmt.Errorf("%d files of terms for %d scripts in serve/pages/assets/vendor (%v)", len(terms),
+			len(serve.Scripts()), err)
 	}
 	for _, path := range terms {
 		text, err := os.ReadFile(path)
@@ -339,14 +349,16 @@ func (r *release) licences(ctx context.Context, root, binary string) ([]byte, er
 // shared are the files that every platform gets: manual, completions, documents.
 func (r *release) shared(ctx context.Context, root, work, program string) ([]file, error) {
 	var files []file
-	for _, name := range []string{"LICENSE", "README.md", "CHANGELOG.md", "SECURITY.md", "deploy/unseen.service", "deploy/unseen.default"} {
+	for _, name := range []string{"LICENSE", "README.md", "CHANGELOG.md", "SECURITY.md", "deploy/unseen.service",
+		"deploy/unseen.default"} {
 		raw, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
 			return nil, err
 		}
 		files = append(files, file{name, 0o644, raw})
 	}
-	for shell, name := range map[string]string{"bash": "unseen.bash", "zsh": "_unseen", "fish": "unseen.fish", "powershell": "unseen.ps1"} {
+	for shell, name := range map[string]string{"bash": "unseen.bash", "zsh": "_unseen", "fish": "unseen.fish",
+		"powershell": "unseen.ps1"} {
 		script, err := exec.CommandContext(ctx, program, "completion", shell).Output()
 		if err != nil {
 			return nil, fmt.Errorf("completion for %s: %w", shell, err)
@@ -371,8 +383,8 @@ func (r *release) shared(ctx context.Context, root, work, program string) ([]fil
 	return files, nil
 }
 
-// checkTwice builds in two folders, the second time with another home, another time zone and, unless warm, an empty cache, and
-// compares.
+// checkTwice builds in two folders, the second time with another home, another time zone and,
+// unless warm, an empty cache, and compares.
 func (r *release) checkTwice(ctx context.Context, warm bool) error {
 	platform := runtime.GOOS + "/" + runtime.GOARCH
 	if !slices.Contains(platforms, platform) {
@@ -384,7 +396,8 @@ func (r *release) checkTwice(ctx context.Context, warm bool) error {
 		return err
 	}
 	defer os.RemoveAll(work)
-	listed, err := exec.CommandContext(ctx, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
+	listed, err := exec.CommandContext(ctx, "git", "ls-files", "-z", "--cached", "--others",
+		"--exclude-standard").Output()
 	if err != nil {
 		return fmt.Errorf("git ls-files: %w", err)
 	}
@@ -435,7 +448,8 @@ func moveHouse(ctx context.Context, home string) error {
 	if err := os.MkdirAll(filepath.Join(home, "tmp"), 0o755); err != nil {
 		return err
 	}
-	for name, value := range map[string]string{"HOME": home, "TMPDIR": filepath.Join(home, "tmp"), "USER": "another", "TZ": "Asia/Tokyo", "LC_ALL": "C"} {
+	for name, value := range map[string]string{"HOME": home, "TMPDIR": filepath.Join(home, "tmp"), "USER": "another",
+		"TZ": "Asia/Tokyo", "LC_ALL": "C"} {
 		if err := os.Setenv(name, value); err != nil {
 			return err
 		}

@@ -57,7 +57,8 @@ func tarGzOf(files []file, prefix string, when time.Time) ([]byte, error) {
 	}
 	t := tar.NewWriter(z)
 	header := func(name string, mode, size int64, kind byte) error {
-		return t.WriteHeader(&tar.Header{Name: prefix + name, Mode: mode, Size: size, Typeflag: kind, ModTime: when, Uname: "root", Gname: "root", Format: tar.FormatGNU})
+		return t.WriteHeader(&tar.Header{Name: prefix + name, Mode: mode, Size: size, Typeflag: kind, ModTime: when,
+			Uname: "root", Gname: "root", Format: tar.FormatGNU})
 	}
 	if prefix != "" {
 		if err := header("", 0o755, 0, tar.TypeDir); err != nil {

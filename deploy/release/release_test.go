@@ -80,7 +80,8 @@ func TestTar(t *testing.T) {
 			t.Errorf("the program has mode %o", h.Mode)
 		}
 	}
-	if want := []string{"unseen_1/", "unseen_1/completions/", "unseen_1/deploy/", "unseen_1/man/"}; !slices.Equal(names[:4], want) || len(names) != len(parts)+4 {
+	if want := []string{"unseen_1/", "unseen_1/completions/", "unseen_1/deploy/",
+		"unseen_1/man/"}; !slices.Equal(names[:4], want) || len(names) != len(parts)+4 {
 		t.Errorf("got %q", names)
 	}
 }
@@ -120,8 +121,10 @@ func TestDebian(t *testing.T) {
 		t.Fatalf("%v, %s", err, out)
 	}
 	for name, mode := range map[string]os.FileMode{
-		"usr/bin/unseen": 0o755, "usr/share/man/man1/unseen.1.gz": 0o644, "usr/lib/systemd/system/unseen.service": 0o644,
-		"usr/share/zsh/vendor-completions/_unseen": 0o644, "usr/share/bash-completion/completions/unseen": 0o644, "etc/default/unseen": 0o644,
+		"usr/bin/unseen": 0o755, "usr/share/man/man1/unseen.1.gz": 0o644,
+		"usr/lib/systemd/system/unseen.service":    0o644,
+		"usr/share/zsh/vendor-completions/_unseen": 0o644, "usr/share/bash-completion/completions/unseen": 0o644,
+		"etc/default/unseen":             0o644,
 		"usr/share/doc/unseen/copyright": 0o644, "usr/share/doc/unseen/changelog.gz": 0o644, "DEBIAN/md5sums": 0o644,
 	} {
 		if at, err := os.Stat(filepath.Join(root, name)); err != nil || at.Mode().Perm() != mode {

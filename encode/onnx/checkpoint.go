@@ -29,7 +29,8 @@ type Run struct {
 
 // EncodeAll stores the vector of every document, in order, and returns how many have no text: theirs are
 // zeros. A checkpoint grows window by window; going on from it gives the same bytes as one run.
-func (e *Encoder) EncodeAll(ctx context.Context, docs encode.Documents, rows encode.Rows, r Run) (empty int, err error) {
+func (e *Encoder) EncodeAll(ctx context.Context, docs encode.Documents, rows encode.Rows, r Run) (empty int,
+	err error) {
 	first := 0
 	set := func(i int, vector []float32) error {
 		zero := true
@@ -89,14 +90,16 @@ func (e *Encoder) header(documents int, texts string) ([]byte, error) {
 }
 
 // open opens or begins a checkpoint, hands over what is in it, and returns the first document that is not.
-func (e *Encoder) open(r Run, header []byte, documents int, set func(int, []float32) error) (file *os.File, first int, err error) {
+func (e *Encoder) open(r Run, header []byte, documents int, set func(int, []float32) error) (file *os.File, first int,
+	err error) {
 	flags := os.O_RDWR | os.O_CREATE
 	if !r.Resume {
 		flags |= os.O_EXCL
 	}
 	file, err = os.OpenFile(r.Checkpoint, flags, 0o666)
 	if errors.Is(err, fs.ErrExist) {
-		return nil, 0, fmt.Errorf("%w: %s is left of an earlier run; resume it, or delete the file to begin anew", ErrCheckpoint, r.Checkpoint)
+		return nil, 0, fmt.Errorf("%w: %s is left of an earlier run; resume it, or delete the file to begin anew",
+			ErrCheckpoint, r.Checkpoint)
 	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("%w: %w", ErrCheckpoint, err)
@@ -124,7 +127,8 @@ func (e *Encoder) open(r Run, header []byte, documents int, set func(int, []floa
 	case err != nil && !errors.Is(err, io.ErrUnexpectedEOF):
 		return nil, 0, err
 	case !bytes.Equal(found, header):
-		return nil, 0, fmt.Errorf("%w: %s is of another model, of other texts or settings; run the command that was stopped, or delete the file to begin anew", ErrCheckpoint, r.Checkpoint)
+		return nil, 0, fmt.Errorf("%w: %s is of another model, of other texts or settings; run the command that "+
+			"was stopped, or delete the file to begin anew", ErrCheckpoint, r.Checkpoint)
 	}
 	at := int64(len(header))
 	for first < documents {

@@ -83,7 +83,8 @@ func Open(folder string, o Options) (*Encoder, error) {
 	}
 	raw, err := e.read(tokenizerFile)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w; the folder needs a %s as models are published with", ErrTokenizer, err, tokenizerFile)
+		return nil, fmt.Errorf("%w: %w; the folder needs a %s as models are published with", ErrTokenizer, err,
+			tokenizerFile)
 	}
 	if e.tokenizer, err = parseTokenizer(raw); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w; choose a model of the BERT kind", ErrTokenizer, e.path(tokenizerFile), err)
@@ -95,7 +96,8 @@ func Open(folder string, o Options) (*Encoder, error) {
 		return nil, fmt.Errorf("%w: %w; the folder needs a %s", ErrModel, err, modelFile)
 	}
 	if e.runner, err = newRunner(raw); err != nil {
-		return nil, fmt.Errorf("%w: %s: %s; fetch it again, or choose another model of the BERT kind", ErrModel, e.path(modelFile), oneLine(err))
+		return nil, fmt.Errorf("%w: %s: %s; fetch it again, or choose another model of the BERT kind", ErrModel,
+			e.path(modelFile), oneLine(err))
 	}
 	if err := e.try(); err != nil {
 		e.runner.close()
@@ -133,7 +135,8 @@ func (e *Encoder) limit(asked int) error {
 			e.most = min(e.most, n)
 		}
 	}
-	for _, source := range [][2]string{{"config.json", "max_position_embeddings"}, {"sentence_bert_config.json", "max_seq_length"}} {
+	for _, source := range [][2]string{{"config.json", "max_position_embeddings"},
+		{"sentence_bert_config.json", "max_seq_length"}} {
 		raw, err := e.read(source[0])
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -155,7 +158,8 @@ func (e *Encoder) limit(asked int) error {
 	case asked < 0 || asked > 0 && asked <= special:
 		return fmt.Errorf("%w: %d tokens; give more than %d", ErrOption, asked, special)
 	case e.most <= special:
-		return fmt.Errorf("%w: %s: it takes %d tokens, and %d are special; choose another model", ErrModel, e.folder, e.most, special)
+		return fmt.Errorf("%w: %s: it takes %d tokens, and %d are special; choose another model", ErrModel, e.folder,
+			e.most, special)
 	}
 	least(asked)
 	return nil
@@ -302,7 +306,8 @@ func (e *Encoder) batch(rows [][]int64) ([][]float32, error) {
 func (e *Encoder) identity() map[string]string {
 	return map[string]string{
 		encode.KeyFormat: encode.FormatName, encode.KeyVersion: encode.FormatVersion, encode.KeyKind: Kind,
-		"folder": filepath.Base(filepath.Clean(e.folder)), "pooling": e.pooling, "max_tokens": strconv.Itoa(e.most), "dim": strconv.Itoa(e.dim),
+		"folder": filepath.Base(filepath.Clean(e.folder)), "pooling": e.pooling, "max_tokens": strconv.Itoa(e.most),
+		"dim":          strconv.Itoa(e.dim),
 		"model_sha256": e.sums[modelFile], "tokenizer_sha256": e.sums[tokenizerFile], "runner": runnerName,
 	}
 }

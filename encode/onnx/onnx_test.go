@@ -98,7 +98,8 @@ func TestVectorsAreTheReferences(t *testing.T) {
 }
 
 func TestTitlesAndTexts(t *testing.T) {
-	for want, d := range map[string]encode.Document{"a. b": {Title: " a", Text: "b\n"}, "a": {Title: "a"}, "b": {Text: "b"}, "": {}} {
+	for want, d := range map[string]encode.Document{"a. b": {Title: " a", Text: "b\n"}, "a": {Title: "a"},
+		"b": {Text: "b"}, "": {}} {
 		if got := textOf(d); got != want {
 			t.Errorf("%+v is read as %q", d, got)
 		}
@@ -226,7 +227,8 @@ func TestWrite(t *testing.T) {
 	ok(t, open(t, "cls").Write(&b))
 	file, err := safetensors.Read(&b, int64(b.Len()))
 	ok(t, err)
-	if m := file.Metadata; m[encode.KeyKind] != Kind || m["pooling"] != "cls" || m["dim"] != "16" || m["folder"] != "tiny" || len(m["model_sha256"]) != 64 {
+	if m := file.Metadata; m[encode.KeyKind] != Kind || m["pooling"] != "cls" || m["dim"] != "16" ||
+		m["folder"] != "tiny" || len(m["model_sha256"]) != 64 {
 		t.Errorf("%v", m)
 	}
 }
@@ -264,30 +266,39 @@ func TestBadModels(t *testing.T) {
 		kind   error
 		says   string
 	}{
-		"no tokenizer":      {map[string]string{tokenizerFile: ""}, ErrTokenizer, "tokenizer.json"},
-		"not JSON":          {map[string]string{tokenizerFile: "hello"}, ErrTokenizer, "not the JSON"},
-		"a list":            {map[string]string{tokenizerFile: "[]"}, ErrTokenizer, "not the JSON"},
-		"BPE":               {map[string]string{tokenizerFile: `{"model":{"type":"BPE","vocab":{},"merges":[]}}`}, ErrTokenizer, `"BPE"`},
-		"Unigram":           {map[string]string{tokenizerFile: `{"model":{"type":"Unigram","vocab":[["<s>",0]]}}`}, ErrTokenizer, `"Unigram"`},
-		"other normalizer":  {map[string]string{tokenizerFile: "s/BertNormalizer/NFC"}, ErrTokenizer, "normalizer"},
-		"other words":       {map[string]string{tokenizerFile: "s/BertPreTokenizer/Metaspace"}, ErrTokenizer, "pre_tokenizer"},
-		"other frame":       {map[string]string{tokenizerFile: "s/TemplateProcessing/ByteLevel"}, ErrTokenizer, "ByteLevel"},
-		"nameless token":    {map[string]string{tokenizerFile: `s/"special_tokens"/"special"`}, ErrTokenizer, "[CLS]"},
-		"no unknown":        {map[string]string{tokenizerFile: `s/"unk_token": "[UNK]"/"unk_token": "@"`}, ErrTokenizer, "unknown token"},
-		"no model":          {map[string]string{modelFile: ""}, ErrModel, "model.onnx"},
-		"empty model":       {map[string]string{modelFile: " "}, ErrModel, "model.onnx"},
-		"corrupt model":     {map[string]string{modelFile: "this is no model"}, ErrModel, "model.onnx"},
-		"cut model":         {map[string]string{modelFile: string(model[:len(model)/2])}, ErrModel, "model.onnx"},
-		"other input":       {map[string]string{modelFile: "s/attention_mask/attention_mist"}, ErrModel, "attention_mist"},
+		"no tokenizer": {map[string]string{tokenizerFile: ""}, ErrTokenizer, "tokenizer.json"},
+		"not JSON":     {map[string]string{tokenizerFile: "hello"}, ErrTokenizer, "not the JSON"},
+		"a list":       {map[string]string{tokenizerFile: "[]"}, ErrTokenizer, "not the JSON"},
+		"BPE": {map[string]string{tokenizerFile: `{"model":{"type":"BPE","vocab":{},"merges":[]}}`},
+			ErrTokenizer, `"BPE"`},
+		"Unigram": {map[string]string{tokenizerFile: `{"model":{"type":"Unigram","vocab":[["<s>",0]]}}`},
+			ErrTokenizer, `"Unigram"`},
+		"other normalizer": {map[string]string{tokenizerFile: "s/BertNormalizer/NFC"}, ErrTokenizer, "normalizer"},
+		"other words": {map[string]string{tokenizerFile: "s/BertPreTokenizer/Metaspace"}, ErrTokenizer,
+			"pre_tokenizer"},
+		"other frame": {map[string]string{tokenizerFile: "s/TemplateProcessing/ByteLevel"}, ErrTokenizer,
+			"ByteLevel"},
+		"nameless token": {map[string]string{tokenizerFile: `s/"special_tokens"/"special"`}, ErrTokenizer, "[CLS]"},
+		"no unknown": {map[string]string{tokenizerFile: `s/"unk_token": "[UNK]"/"unk_token": "@"`},
+			ErrTokenizer, "unknown token"},
+		"no model":      {map[string]string{modelFile: ""}, ErrModel, "model.onnx"},
+		"empty model":   {map[string]string{modelFile: " "}, ErrModel, "model.onnx"},
+		"corrupt model": {map[string]string{modelFile: "this is no model"}, ErrModel, "model.onnx"},
+		"cut model":     {map[string]string{modelFile: string(model[:len(model)/2])}, ErrModel, "model.onnx"},
+		"other input": {map[string]string{modelFile: "s/attention_mask/attention_mist"}, ErrModel,
+			"attention_mist"},
 		"no input_ids":      {map[string]string{modelFile: "s/input_ids/input_idz"}, ErrModel, "input_ids"},
 		"unknown operation": {map[string]string{modelFile: "s/Softmax/Softmix"}, ErrModel, "Softmix"},
 		"bad config":        {map[string]string{"config.json": "{"}, ErrModel, "config.json"},
-		"no room":           {map[string]string{"config.json": `{"max_position_embeddings":2}`}, ErrModel, "2 are special"},
+		"no room": {map[string]string{"config.json": `{"max_position_embeddings":2}`}, ErrModel,
+			"2 are special"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := folder(t, c.change)
 			_, err := Open(dir, Options{})
-			if !errors.Is(err, c.kind) || !strings.Contains(fmt.Sprint(err), c.says) || !strings.Contains(fmt.Sprint(err), dir) || strings.Contains(fmt.Sprint(err), "\n") || !strings.Contains(fmt.Sprint(err), ";") {
+			if !errors.Is(err, c.kind) || !strings.Contains(fmt.Sprint(err), c.says) ||
+				!strings.Contains(fmt.Sprint(err), dir) || strings.Contains(fmt.Sprint(err), "\n") ||
+				!strings.Contains(fmt.Sprint(err), ";") {
 				t.Errorf("error %v", err)
 			}
 		})
@@ -301,7 +312,8 @@ func TestBadModels(t *testing.T) {
 	e, err := Open(folder(t, map[string]string{"config.json": ""}), Options{MaxTokens: 10})
 	ok(t, err)
 	defer e.Close()
-	if got := e.tokenizer.encode(strings.Repeat("wind ", 100), e.most); len(got) != 10 || got[9] != e.tokenizer.after[0] {
+	if got := e.tokenizer.encode(strings.Repeat("wind ", 100), e.most); len(got) != 10 ||
+		got[9] != e.tokenizer.after[0] {
 		t.Errorf("%v", got)
 	}
 }

@@ -59,13 +59,14 @@ func newRunner(raw []byte) (r runner, err error) {
 	if g.backend, err = backends.NewWithConfig("go:ops_sequential"); err != nil {
 		return nil, err
 	}
-	g.exec, err = context.NewExec(g.backend, g.weights, func(weights *context.Context, inputs []*graph.Node) []*graph.Node {
-		byName := make(map[string]*graph.Node, len(inputs))
-		for k, name := range g.names {
-			byName[name] = inputs[k]
-		}
-		return model.CallGraph(weights, inputs[0].Graph(), byName, output)
-	})
+	g.exec, err = context.NewExec(g.backend, g.weights,
+		func(weights *context.Context, inputs []*graph.Node) []*graph.Node {
+			byName := make(map[string]*graph.Node, len(inputs))
+			for k, name := range g.names {
+				byName[name] = inputs[k]
+			}
+			return model.CallGraph(weights, inputs[0].Graph(), byName, output)
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +107,10 @@ func (g *gomlx) run(values map[string][]int64, batch, length int) (out []float32
 	if len(shape) != 3 || shape[0] != batch || shape[1] != length {
 		return nil, 0, fmt.Errorf("it gives the shape %v for %d texts of %d tokens", shape, batch, length)
 	}
-	err = tensors.ConstFlatData(outputs[0], func(flat []float32) { g.out = append(slices.Grow(g.out[:0], len(flat)), flat...) })
+	err = tensors.ConstFlatData(outputs[0], func(flat []float32) {
+		g.out = append(slices.Grow(g.out[:0], len(flat)),
+			flat...)
+	})
 	return g.out, shape[2], err
 }
 

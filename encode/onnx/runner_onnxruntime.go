@@ -27,7 +27,8 @@ var start = sync.OnceValue(func() error {
 	}
 	ort.SetSharedLibraryPath(library)
 	if err := ort.InitializeEnvironment(); err != nil {
-		return fmt.Errorf("ONNX Runtime's library %s cannot be used (%w); name it with %s", library, err, libraryVariable)
+		return fmt.Errorf("ONNX Runtime's library %s cannot be used (%w); name it with %s", library, err,
+			libraryVariable)
 	}
 	return nil
 })
@@ -87,7 +88,8 @@ func (n *native) run(values map[string][]int64, batch, length int) ([]float32, i
 	tensor, ok := outputs[0].(*ort.Tensor[float32])
 	shape := outputs[0].GetShape()
 	if !ok || len(shape) != 3 || shape[0] != int64(batch) || shape[1] != int64(length) {
-		return nil, 0, fmt.Errorf("it gives a %T of the shape %v for %d texts of %d tokens", outputs[0], shape, batch, length)
+		return nil, 0, fmt.Errorf("it gives a %T of the shape %v for %d texts of %d tokens", outputs[0], shape, batch,
+			length)
 	}
 	n.out = append(n.out[:0], tensor.GetData()...)
 	return n.out, int(shape[2]), nil

@@ -86,7 +86,8 @@ func parseTokenizer(raw []byte) (*wordPiece, error) {
 	}
 	t := &wordPiece{
 		continuing: file.Model.Continuing, longest: file.Model.Longest,
-		clean: file.Normalizer.Clean, chinese: file.Normalizer.Chinese, lower: file.Normalizer.Lower, accents: file.Normalizer.Lower,
+		clean: file.Normalizer.Clean, chinese: file.Normalizer.Chinese, lower: file.Normalizer.Lower,
+		accents: file.Normalizer.Lower,
 	}
 	if file.Normalizer.Accents != nil {
 		t.accents = *file.Normalizer.Accents
@@ -123,7 +124,8 @@ func parseTokenizer(raw []byte) (*wordPiece, error) {
 			case part.SpecialToken != nil:
 				ids := p.Special[part.SpecialToken.ID].IDs
 				if len(ids) == 0 {
-					return nil, fmt.Errorf("its post_processor names a token %.40q that has no number", part.SpecialToken.ID)
+					return nil, fmt.Errorf("its post_processor names a token %.40q that has no number",
+						part.SpecialToken.ID)
 				}
 				*into = append(*into, ids...)
 			}
@@ -240,7 +242,8 @@ func control(r rune) bool {
 
 // chinese tells ideographs, which are words of their own to BERT.
 func chinese(r rune) bool {
-	for _, block := range [...][2]rune{{0x4e00, 0x9fff}, {0x3400, 0x4dbf}, {0x20000, 0x2a6df}, {0x2a700, 0x2b73f}, {0x2b740, 0x2b81f}, {0x2b920, 0x2ceaf}, {0xf900, 0xfaff}, {0x2f800, 0x2fa1f}} {
+	for _, block := range [...][2]rune{{0x4e00, 0x9fff}, {0x3400, 0x4dbf}, {0x20000, 0x2a6df}, {0x2a700, 0x2b73f},
+		{0x2b740, 0x2b81f}, {0x2b920, 0x2ceaf}, {0xf900, 0xfaff}, {0x2f800, 0x2fa1f}} {
 		if block[0] <= r && r <= block[1] {
 			return true
 		}

@@ -1,7 +1,8 @@
 // Fit a model that corrects for exposure, and recommend.
 //
-// The network is a small world with titles, fields and vectors. Yours comes from network.Open(ctx, "papers",
-// dataset.OpenOptions{}), whose Graph has the same methods. A naive model is fitted beside it, to show what exposure had hidden.
+// The network is a small world with titles, fields and vectors. Yours comes from network.Open(ctx,
+// "papers", dataset.OpenOptions{}), whose Graph has the same methods. A naive model is fitted
+// beside it, to show what exposure had hidden.
 //
 // Prints:
 //

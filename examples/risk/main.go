@@ -1,8 +1,9 @@
 // Estimate how good predictions are, from links that were seen only where something was shown.
 //
-// 2,000 readers are each offered 20 articles. Half of the articles are shown to 9 readers in 10, the others to 1 in 4.
-// The predictions are right, and so is what is believed of exposure; only links are seen. The naive risk takes "not shown"
-// for "not relevant" and blames the predictions. The others come out near the true risk.
+// 2,000 readers are each offered 20 articles. Half of the articles are shown to 9 readers in 10,
+// the others to 1 in 4. The predictions are right, and so is what is believed of exposure; only
+// links are seen. The naive risk takes "not shown" for "not relevant" and blames the predictions.
+// The others come out near the true risk.
 //
 // Prints:
 //
@@ -40,7 +41,8 @@ func main() {
 				log.Fatal(err)
 			}
 			pairs = append(pairs, risk.Pair{
-				Observation: risk.Observation{Linked: linked}.WithRelevance(relevant), // only the scheme true looks at it
+				// only the scheme true looks at it
+				Observation: risk.Observation{Linked: linked}.WithRelevance(relevant),
 				Belief:      belief,
 				Weight:      1,
 				Source:      reader, // what one reader does hangs together

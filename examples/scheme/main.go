@@ -1,5 +1,6 @@
-// Try a weighting scheme of your own, and compare it fairly: on worlds whose truth is known, with the same pairs, propensities and seeds for
-// all methods, judged by the true risk on other pairs, as differences within the same world with an interval over worlds.
+// Try a weighting scheme of your own, and compare it fairly: on worlds whose truth is known, with
+// the same pairs, propensities and seeds for all methods, judged by the true risk on other pairs,
+// as differences within the same world with an interval over worlds.
 //
 //	go run ./examples/scheme [DATASET]    on generated worlds, or with truths planted on the nodes of your own data; ten seconds
 //
@@ -34,8 +35,9 @@ import (
 	"unseen/study"
 )
 
-// half trusts a missing link more than R_AP does: only half of what may be hidden counts as a link. A scheme gives each pair its masses by
-// itself; one that divides by a sum over pairs, as self-normalised weights do, is none.
+// half trusts a missing link more than R_AP does: only half of what may be hidden counts as a link.
+// A scheme gives each pair its masses by itself; one that divides by a sum over pairs, as
+// self-normalised weights do, is none.
 var half = risk.MassFunc(func(o risk.Observation, b risk.Belief) risk.Mass {
 	if o.Linked {
 		return risk.Mass{Positive: 1}

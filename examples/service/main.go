@@ -35,7 +35,8 @@ func main() {
 	file := filepath.Join(folder, "tokens.json")
 	secret := check(serve.AddToken(file, "website", serve.ScopeWrite, time.Now())) // or: unseen serve token
 	// Without tokens only this machine may ask; Options.Open lets everybody in.
-	service := check(serve.Open(ctx, serve.Options{Folder: folder, Prefix: "/recs", Tokens: check(serve.OpenTokens(file))}))
+	service := check(serve.Open(ctx, serve.Options{Folder: folder, Prefix: "/recs",
+		Tokens: check(serve.OpenTokens(file))}))
 	// A list whose items are logged as shown, each with its probability.
 	list := check(service.Recommend(ctx, serve.Ask{Node: "p150", K: 3, Seed: new(uint64(1)), Log: true}))
 	fmt.Printf("from Go: %d items, %d logged\n", len(list.Items), list.Logged)
@@ -43,7 +44,8 @@ func main() {
 	mux := http.NewServeMux() // with what your program serves already
 	mux.Handle("/recs/", service.Handler())
 	server := httptest.NewServer(mux) // in earnest an http.Server with time limits
-	request := check(http.NewRequestWithContext(ctx, "GET", server.URL+"/recs/api/v1/recommendations?node=p150&k=3&seed=1", nil))
+	request := check(http.NewRequestWithContext(ctx, "GET", server.URL+
+		"/recs/api/v1/recommendations?node=p150&k=3&seed=1", nil))
 	request.Header.Set("Authorization", "Bearer "+secret)
 	answer := check(http.DefaultClient.Do(request))
 	defer answer.Body.Close()
@@ -60,13 +62,16 @@ func main() {
 
 // prepare writes what a service needs: a dataset and a model of it.
 func prepare(ctx context.Context, folder string) {
-	settings := world.Settings{Nodes: 200, Dim: 8, Fields: world.EvenFields(3), Plan: world.Plan{BaseRate: .1, OracleAUC: .95, Seed: 5}}
+	settings := world.Settings{Nodes: 200, Dim: 8, Fields: world.EvenFields(3),
+		Plan: world.Plan{BaseRate: .1, OracleAUC: .95, Seed: 5}}
 	made := check(check(world.New(ctx, settings)).Linked(ctx))
-	manifest := check(dataset.Write(ctx, filepath.Join(folder, "dataset"), dataset.Content{Graph: made.Graph()}, dataset.WriteOptions{}))
+	manifest := check(dataset.Write(ctx, filepath.Join(folder, "dataset"), dataset.Content{Graph: made.Graph()},
+		dataset.WriteOptions{}))
 	data := fit.Data{Files: manifest.Checksums(), Drawing: fit.Drawing{Split: fit.Whole, PerLink: 4}}
 	_, drawn, err := data.Prepare(ctx, made.Graph(), nil, 1)
 	check(0, err)
-	m := check(check(fit.Fit(ctx, drawn.Problem, fit.Settings{}, fit.Progress{})).Model()) // it knows its dataset and pairs; the service trains on them again
+	// it knows its dataset and pairs; the service trains on them again
+	m := check(check(fit.Fit(ctx, drawn.Problem, fit.Settings{}, fit.Progress{})).Model())
 	check(0, model.Save(filepath.Join(folder, "model.safetensors"), m))
 }
 

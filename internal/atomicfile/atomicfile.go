@@ -164,7 +164,8 @@ func writeFile(path string, files fileSystem, write func(io.Writer) error) (err 
 func createBeside(path string, files fileSystem) (string, outFile, error) {
 	const attempts = 1000
 	for k := range attempts {
-		temporary := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+strconv.Itoa(os.Getpid())+"-"+strconv.Itoa(k)+".tmp")
+		temporary := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+strconv.Itoa(os.Getpid())+"-"+
+			strconv.Itoa(k)+".tmp")
 		file, err := files.Create(temporary)
 		if errors.Is(err, fs.ErrExist) {
 			continue

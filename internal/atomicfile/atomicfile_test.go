@@ -118,7 +118,9 @@ func TestAFullDiskLeavesTheOldFile(t *testing.T) {
 			want := "cannot write " + path + ": no space left on device; make room there, or choose another path"
 			kept := "old"
 			if step == "sync folder" {
-				want, kept = "cannot write "+path+": it is written, but may not outlast a power cut: no space left on device; make room there, or choose another path", large
+				want, kept = "cannot write "+path+
+					": it is written, but may not outlast a power cut: no space left on device; make room "+
+					"there, or choose another path", large
 			}
 			if !errors.Is(err, errFull) || err.Error() != want {
 				t.Errorf("got error %v, want %s", err, want)
@@ -149,7 +151,8 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		"a file for a folder": {Writable(filepath.Join(file, "m")), nil, "choose another path"},
 	} {
 		e, ok := errors.AsType[*Error](c.err)
-		if !ok || c.is != nil && !errors.Is(c.err, c.is) || !strings.Contains(c.err.Error(), c.says) || strings.Contains(c.err.Error(), ".tmp") {
+		if !ok || c.is != nil && !errors.Is(c.err, c.is) || !strings.Contains(c.err.Error(), c.says) ||
+			strings.Contains(c.err.Error(), ".tmp") {
 			t.Errorf("%s: got %v, want %q", name, c.err, c.says)
 		} else if !strings.Contains(c.err.Error(), e.Path) {
 			t.Errorf("%s: %v does not name the file", name, c.err)

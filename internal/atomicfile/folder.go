@@ -149,7 +149,8 @@ func beside(path, ending string) []string {
 func createFolderBeside(path, ending string) (temporary string, release func(), err error) {
 	const attempts = 1000
 	for k := range attempts {
-		temporary := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+strconv.Itoa(os.Getpid())+"-"+strconv.Itoa(k)+ending)
+		temporary := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+strconv.Itoa(os.Getpid())+"-"+
+			strconv.Itoa(k)+ending)
 		err := os.Mkdir(temporary, 0o777)
 		if errors.Is(err, fs.ErrExist) {
 			continue

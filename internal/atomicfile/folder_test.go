@@ -39,7 +39,10 @@ func TestWriteFolder(t *testing.T) {
 			if err != broken {
 				t.Errorf("error %v", err)
 			}
-			err = writeFolder(path, swap, func(folder string) error { return os.Mkdir(filepath.Join(folder, "inner"), 0o777) })
+			err = writeFolder(path, swap, func(folder string) error {
+				return os.Mkdir(filepath.Join(folder, "inner"),
+					0o777)
+			})
 			if err == nil || !strings.Contains(err.Error(), "inner") {
 				t.Errorf("a folder within: %v", err)
 			}
@@ -58,7 +61,8 @@ func TestWriteFolderErrors(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "no", "folder")
 	err := WriteFolder(path, file("a", ""))
-	if e, ok := errors.AsType[*Error](err); !ok || e.Path != path || !strings.Contains(err.Error(), "make its folder first") {
+	if e, ok := errors.AsType[*Error](err); !ok || e.Path != path ||
+		!strings.Contains(err.Error(), "make its folder first") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -163,7 +167,10 @@ func TestScratch(t *testing.T) {
 	if filepath.Dir(folder) != parent {
 		t.Errorf("it lies at %s, not beside %s", folder, path)
 	}
-	if err := WriteFolder(path, func(into string) error { return os.WriteFile(filepath.Join(into, "x"), nil, 0o666) }); err != nil {
+	if err := WriteFolder(path, func(into string) error {
+		return os.WriteFile(filepath.Join(into, "x"), nil,
+			0o666)
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(folder); err != nil {

@@ -24,7 +24,8 @@ func TestLimitedProcess(t *testing.T) {
 	signal.Ignore(syscall.SIGXFSZ)
 	must(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 1 << 16, Max: 1 << 16}))
 	err := Write(path, text(strings.Repeat("new ", 1<<16)))
-	if !errors.Is(err, syscall.EFBIG) || err.Error() != "cannot write "+path+": file too large; make room there, or choose another path" {
+	if !errors.Is(err, syscall.EFBIG) || err.Error() != "cannot write "+path+
+		": file too large; make room there, or choose another path" {
 		t.Errorf("got %v", err)
 	}
 }
@@ -38,7 +39,8 @@ func TestTheSystemRefuses(t *testing.T) {
 	must(t, err)
 	helper := exec.Command(program, "-test.run", "^TestLimitedProcess$", "-test.v")
 	helper.Env = append(os.Environ(), limitedPath+"="+path)
-	if output, err := helper.CombinedOutput(); err != nil || !strings.Contains(string(output), "--- PASS: TestLimitedProcess") {
+	if output, err := helper.CombinedOutput(); err != nil ||
+		!strings.Contains(string(output), "--- PASS: TestLimitedProcess") {
 		t.Errorf("%v\n%s", err, output)
 	}
 	holds(t, path, "old")

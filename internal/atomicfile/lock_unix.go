@@ -48,8 +48,8 @@ func flock(file *os.File, how int) error {
 	}
 }
 
-// keepOwner gives what will replace a file to the file's owner, where root writes it: a service whose file root edits can
-// read it afterwards too. Where that cannot be, the file is root's.
+// keepOwner gives what will replace a file to the file's owner, where root writes it: a service
+// whose file root edits can read it afterwards too. Where that cannot be, the file is root's.
 func keepOwner(path string, file *os.File) {
 	if os.Geteuid() != 0 {
 		return

@@ -28,14 +28,18 @@ func Start(t testing.TB, more ...chromedp.ExecAllocatorOption) context.Context {
 	}
 	if program == "" {
 		if os.Getenv("UNSEEN_BROWSER_TESTS") == "1" {
-			t.Fatal("UNSEEN_BROWSER_TESTS=1, but there is no chromium, chromium-browser or google-chrome; install one, on Debian with apt-get install chromium")
+			t.Fatal("UNSEEN_BROWSER_TESTS=1, but there is no chromium, chromium-browser or google-chrome; " +
+				"install one, on Debian with apt-get install chromium")
 		}
 		t.Skip("there is no chromium, chromium-browser or google-chrome; ./check installs one")
 	}
 	options := append([]chromedp.ExecAllocatorOption{
-		chromedp.ExecPath(program), chromedp.UserDataDir(profile(t)), chromedp.NoFirstRun, chromedp.NoDefaultBrowserCheck, chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true),
-		chromedp.Flag("disable-sync", true), chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("disable-extensions", true),
+		chromedp.ExecPath(program), chromedp.UserDataDir(profile(t)), chromedp.NoFirstRun,
+		chromedp.NoDefaultBrowserCheck, chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
+		chromedp.Flag("disable-component-update", true),
+		chromedp.Flag("disable-sync", true), chromedp.Flag("disable-dev-shm-usage", true),
+		chromedp.Flag("disable-extensions", true),
 		chromedp.WSURLReadTimeout(60 * time.Second),
 	}, more...)
 	ctx, stop := chromedp.NewExecAllocator(context.Background(), options...)
@@ -44,8 +48,9 @@ func Start(t testing.TB, more ...chromedp.ExecAllocatorOption) context.Context {
 	t.Cleanup(stop)
 	ctx, stop = context.WithTimeout(ctx, 100*time.Second)
 	t.Cleanup(stop)
-	// On Linux a browser is killed when the thread that started it ends, so that none outlives its test. A thread of the
-	// program's own would not do: those that train at a low priority end with their training.
+	// On Linux a browser is killed when the thread that started it ends, so that none outlives its
+	// test. A thread of the program's own would not do: those that train at a low priority end with
+	// their training.
 	started, over := make(chan error), make(chan struct{})
 	t.Cleanup(func() { close(over) })
 	go func() {
@@ -60,7 +65,8 @@ func Start(t testing.TB, more ...chromedp.ExecAllocatorOption) context.Context {
 	return ctx
 }
 
-// profile is a folder for the browser, which may write to it until after it has ended: it is removed as far as possible.
+// profile is a folder for the browser, which may write to it until after it has ended: it is
+// removed as far as possible.
 func profile(t testing.TB) string {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "unseen-browser-")

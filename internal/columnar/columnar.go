@@ -39,7 +39,8 @@ var ErrRows = errors.New("the rows are not as many as the file claims")
 // row first+k. Values point into the file's pages and are good until the function returns. An index of −1 is
 // left out: its values are nil. Damaged bytes can make the Parquet library panic, which is for the caller to
 // recover from.
-func Scan(ctx context.Context, file *parquet.File, columns []int, each func(first int64, n int, values [][]parquet.Value) error) error {
+func Scan(ctx context.Context, file *parquet.File, columns []int,
+	each func(first int64, n int, values [][]parquet.Value) error) error {
 	first := int64(0)
 	values := make([][]parquet.Value, len(columns))
 	buffers := make([][BatchRows]parquet.Value, len(columns))

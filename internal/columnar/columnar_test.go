@@ -43,7 +43,8 @@ func TestScan(t *testing.T) {
 				t.Fatalf("%d rows from %d, want from %d; %d values of no column", n, first, next, len(values[1]))
 			}
 			for k := range n {
-				if v, name := values[0][k].Int64(), values[2][k].String(); v != int64(next*next) || name != fmt.Sprint("row ", next) {
+				if v, name := values[0][k].Int64(), values[2][k].String(); v != int64(next*next) ||
+					name != fmt.Sprint("row ", next) {
 					t.Fatalf("row %d is %d, %q", next, v, name)
 				}
 				next++
@@ -63,12 +64,14 @@ func TestScanStops(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop := errors.New("stop")
-	if err := Scan(context.Background(), f, []int{0}, func(int64, int, [][]parquet.Value) error { return stop }); err != stop {
+	if err := Scan(context.Background(), f, []int{0},
+		func(int64, int, [][]parquet.Value) error { return stop }); err != stop {
 		t.Errorf("it says %v", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := Scan(ctx, f, []int{0}, func(int64, int, [][]parquet.Value) error { return nil }); !errors.Is(err, context.Canceled) {
+	if err := Scan(ctx, f, []int{0}, func(int64, int, [][]parquet.Value) error { return nil }); !errors.Is(err,
+		context.Canceled) {
 		t.Errorf("it says %v", err)
 	}
 }
@@ -77,7 +80,8 @@ func TestOpenRefusesWhatIsNotParquet(t *testing.T) {
 	raw := table(t, 3)
 	huge := bytes.Clone(raw)
 	copy(huge[len(huge)-8:], "\xff\xff\xff\x7f")
-	for name, bad := range map[string][]byte{"nothing": nil, "text": []byte("hello, this is text"), "a cut file": raw[:len(raw)-5], "a footer that claims 2 GiB": huge} {
+	for name, bad := range map[string][]byte{"nothing": nil, "text": []byte("hello, this is text"),
+		"a cut file": raw[:len(raw)-5], "a footer that claims 2 GiB": huge} {
 		if _, err := Open(bytes.NewReader(bad), int64(len(bad))); err == nil {
 			t.Errorf("%s is taken", name)
 		}

@@ -38,8 +38,10 @@ func value(c *Cursor) any {
 
 var samples = []string{
 	`{"id":"W1","a":[1,-2.5e3,0.1,{"b":null}],"t":true,"f":false,"s":"a\"\\\/\b\f\n\r\té😀\ud800x"}`,
-	`[]`, `{}`, `[[],{}]`, ` { "a" : [ ] , "b" : { } } `, `"x"`, `0`, `-0`, `1e5`, `null`, `[1,2`, `[1,]`, `{"a"}`, `{"a":1,}`, `{a:1}`, `01`, `1.`, `.5`,
-	`-`, `1e`, `"\x"`, "\"\n\"", `"\u12"`, `nul`, `tru`, `[1 2]`, `{"a":1 "b":2}`, `{} x`, ``, ` `, `"`, `"\`, `{"a":`, `]`, `}`, `[}`, `{]`, "[1]\x00",
+	`[]`, `{}`, `[[],{}]`, ` { "a" : [ ] , "b" : { } } `, `"x"`, `0`, `-0`, `1e5`, `null`, `[1,2`, `[1,]`, `{"a"}`,
+	`{"a":1,}`, `{a:1}`, `01`, `1.`, `.5`,
+	`-`, `1e`, `"\x"`, "\"\n\"", `"\u12"`, `nul`, `tru`, `[1 2]`, `{"a":1 "b":2}`, `{} x`, ``, ` `, `"`, `"\`, `{"a":`,
+	`]`, `}`, `[}`, `{]`, "[1]\x00",
 }
 
 func TestAcceptsWhatJSONIs(t *testing.T) {
@@ -70,7 +72,8 @@ func agrees(t *testing.T, data []byte) {
 		t.Fatalf("%q: read with %v, encoding/json says %v", data, read, err)
 	}
 	// encoding/json mends bytes that are not UTF-8; here that is the caller's.
-	if read == nil && json.Valid(data) && strings.ToValidUTF8(string(data), "") == string(data) && !reflect.DeepEqual(got, want) {
+	if read == nil && json.Valid(data) && strings.ToValidUTF8(string(data), "") == string(data) &&
+		!reflect.DeepEqual(got, want) {
 		t.Fatalf("%q: read as %#v, encoding/json as %#v", data, got, want)
 	}
 	for _, e := range []error{skipped, read} {

@@ -13,7 +13,8 @@ type Adam struct {
 
 // NewAdam returns the optimiser with the usual settings, β₁ = .9, β₂ = .999, ε = 1e-8.
 func NewAdam(size int, rate float64) *Adam {
-	return &Adam{Rate: rate, Beta1: .9, Beta2: .999, Epsilon: 1e-8, First: make([]float32, size), Second: make([]float32, size)}
+	return &Adam{Rate: rate, Beta1: .9, Beta2: .999, Epsilon: 1e-8, First: make([]float32, size),
+		Second: make([]float32, size)}
 }
 
 // adamStep is one step's coefficients.

@@ -29,7 +29,8 @@ func TestMulT(t *testing.T) {
 									sum += h * left[d]
 									magnitude += math.Abs(h * left[d])
 								}
-								agree(t, fmt.Sprintf("%s %d×%d·%d at %d,%d", layout, rows, columns, dim, i, j), got, sum, magnitude, dim)
+								agree(t, fmt.Sprintf("%s %d×%d·%d at %d,%d", layout, rows, columns, dim, i, j), got,
+									sum, magnitude, dim)
 							}
 							if stride := z.Stride(); stride > columns {
 								for _, x := range z.f32[i*stride+columns : (i+1)*stride] {
@@ -96,7 +97,8 @@ func TestMul(t *testing.T) {
 									}
 								}
 								for d, got := range v.Row(i) {
-									agree(t, fmt.Sprintf("%s %d×%d·%d at %d,%d", layout, rows, deep, dim, i, d), got, sum[d], magnitude[d], deep+1)
+									agree(t, fmt.Sprintf("%s %d×%d·%d at %d,%d", layout, rows, deep, dim, i, d), got,
+										sum[d], magnitude[d], deep+1)
 								}
 							}
 						}

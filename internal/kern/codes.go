@@ -52,7 +52,8 @@ func Quantise(m *Matrix, threads int) (*Codes, error) {
 	}
 	bytes, err := mapAnonymous(size)
 	if err != nil {
-		return nil, fmt.Errorf("kern: cannot allocate %d bytes for the codes of a %d×%d matrix: %w", size, m.rows, m.dim, err)
+		return nil, fmt.Errorf("kern: cannot allocate %d bytes for the codes of a %d×%d matrix: %w", size, m.rows,
+			m.dim, err)
 	}
 	c.memory = &mapping{bytes: bytes}
 	c.bytes = unsafe.Slice((*uint8)(unsafe.Pointer(unsafe.SliceData(bytes))), size)
@@ -245,6 +246,7 @@ func dotCodesGo(high, low []int32, q, rest []int8, base []uint8, stride int) {
 
 func scaleCodesGo(dst []float32, high, low []int32, scales []float32, highZero, lowZero int32) {
 	for k := range dst {
-		dst[k] = scales[k] * (restSteps*float32(high[k]-highZero) + float32(low[k]-lowZero)) // the product by 128 is exact, fused or not
+		// the product by 128 is exact, fused or not
+		dst[k] = scales[k] * (restSteps*float32(high[k]-highZero) + float32(low[k]-lowZero))
 	}
 }

@@ -35,7 +35,8 @@ func TestCodeSums(t *testing.T) {
 						b += int64(rest[d]) * int64(base[r*stride+d])
 					}
 					if int64(high[r]) != a || int64(low[r]) != b {
-						t.Fatalf("stride %d, row %d of %d: got %d and %d, want %d and %d", stride, r, rows, high[r], low[r], a, b)
+						t.Fatalf("stride %d, row %d of %d: got %d and %d, want %d and %d", stride, r, rows, high[r],
+							low[r], a, b)
 					}
 					whole := float32(128) * float32(int32(a)-highZero)
 					whole += float32(int32(b) - lowZero)
@@ -278,7 +279,8 @@ func TestTopKCodesEdges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := TopKCodes(c, small, small, 9, 2), TopK(small, small, 9, 1); len(got[3]) != 5 || got[3][0].Index != want[3][0].Index {
+	if got, want := TopKCodes(c, small, small, 9, 2), TopK(small, small, 9, 1); len(got[3]) != 5 ||
+		got[3][0].Index != want[3][0].Index {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	none, _ := NewMatrix(0, 9)

@@ -125,7 +125,8 @@ func addPairs(dst []float32, m *Matrix, sources, targets []int32, c []float32) {
 	}
 }
 
-func tile(c []float32, cStride int, a []float32, aStride int, panel []float32, k int, ahead []float32, accumulate bool) {
+func tile(c []float32, cStride int, a []float32, aStride int, panel []float32, k int, ahead []float32,
+	accumulate bool) {
 	switch active {
 	case avx512:
 		tileAVX512(p32(c), 4*cStride, p32(a), 4*aStride, p32(panel), k, p32(ahead), accumulate)
@@ -271,9 +272,11 @@ func lossSums(sums *[4]float64, z []float32, pi, rest float32) {
 func adam(params, first, second, grad []float32, a adamStep) {
 	switch active {
 	case avx512:
-		adamAVX512(p32(params), p32(first), p32(second), p32(grad), len(grad), a.blend1, a.blend2, a.step, a.root, a.epsilon)
+		adamAVX512(p32(params), p32(first), p32(second), p32(grad), len(grad), a.blend1, a.blend2, a.step, a.root,
+			a.epsilon)
 	case avx2:
-		adamAVX2(p32(params), p32(first), p32(second), p32(grad), len(grad), a.blend1, a.blend2, a.step, a.root, a.epsilon)
+		adamAVX2(p32(params), p32(first), p32(second), p32(grad), len(grad), a.blend1, a.blend2, a.step, a.root,
+			a.epsilon)
 	default:
 		adamGo(params, first, second, grad, a)
 	}

@@ -8,7 +8,8 @@ import (
 
 // logits returns n numbers over the whole range that a logit can have, extremes included.
 func logits(rng *rand.Rand, n int) []float32 {
-	special := []float64{0, math.Copysign(0, -1), 1e-45, -1e-45, 1e-8, -1e-8, 1, -1, 16, -16, 17.5, 87, -87, 88.5, 88.8, -88.8, 103, -103, 104, -104.5,
+	special := []float64{0, math.Copysign(0, -1), 1e-45, -1e-45, 1e-8, -1e-8, 1, -1, 16, -16, 17.5, 87, -87, 88.5,
+		88.8, -88.8, 103, -103, 104, -104.5,
 		700, -700, 1e30, -1e30, math.MaxFloat32, -math.MaxFloat32, math.Inf(1), math.Inf(-1), math.NaN()}
 	z := make([]float32, n)
 	for i := range z {
@@ -45,7 +46,8 @@ func withinUlps(t *testing.T, name string, z, got float32, want float64) {
 	_, exponent := math.Frexp(want)
 	ulp := math.Ldexp(1, max(exponent, -125)-24)
 	if !(math.Abs(float64(got)-want) <= 4*ulp) {
-		t.Errorf("%s(%v) = %v, want %v: off by %.2f units in the last place", name, z, got, want, math.Abs(float64(got)-want)/ulp)
+		t.Errorf("%s(%v) = %v, want %v: off by %.2f units in the last place", name, z, got, want,
+			math.Abs(float64(got)-want)/ulp)
 	}
 }
 
@@ -98,7 +100,8 @@ func TestSigmoidSoftplus(t *testing.T) {
 			again, over := make([]float32, n), append([]float32(nil), z...)
 			SigmoidSoftplus(over, again, over)
 			for i := range z {
-				if math.Float32bits(over[i]) != math.Float32bits(y[i]) || math.Float32bits(again[i]) != math.Float32bits(loss[i]) {
+				if math.Float32bits(over[i]) != math.Float32bits(y[i]) ||
+					math.Float32bits(again[i]) != math.Float32bits(loss[i]) {
 					t.Fatalf("in place, element %d differs", i)
 				}
 			}
@@ -135,10 +138,12 @@ func TestUnlinkedSums(t *testing.T) {
 					tau += y * rest / q * softplus64(-x)
 					negLog += math.Log1p(pi * y / q)
 				}
-				for i, pair := range [][2]float64{{got.Loss, loss}, {got.Psi, psi}, {got.Tau, tau}, {got.NegLog, negLog}} {
+				for i, pair := range [][2]float64{{got.Loss, loss}, {got.Psi, psi}, {got.Tau, tau},
+					{got.NegLog, negLog}} {
 					// every term is ≥ 0, so the sum is the magnitude; float32 terms may underflow
 					if !(math.Abs(pair[0]-pair[1]) <= 16*epsilon*pair[1]+1e-34*float64(n)) {
-						t.Errorf("n %d, s %v, sum %d: got %v, want %v (%.1f ε)", n, s, i, pair[0], pair[1], math.Abs(pair[0]-pair[1])/pair[1]/epsilon)
+						t.Errorf("n %d, s %v, sum %d: got %v, want %v (%.1f ε)", n, s, i, pair[0], pair[1],
+							math.Abs(pair[0]-pair[1])/pair[1]/epsilon)
 					}
 				}
 			}
@@ -171,7 +176,8 @@ func TestAdam(t *testing.T) {
 					g := float64(g)
 					first[i] = .9*first[i] + .1*g
 					second[i] = .999*second[i] + .001*g*g
-					exact[i] -= .01 * first[i] / (1 - math.Pow(.9, float64(step))) / (math.Sqrt(second[i]/(1-math.Pow(.999, float64(step)))) + 1e-8)
+					exact[i] -= .01 * first[i] / (1 - math.Pow(.9,
+						float64(step))) / (math.Sqrt(second[i]/(1-math.Pow(.999, float64(step)))) + 1e-8)
 				}
 			}
 			for i := range params {

@@ -93,7 +93,8 @@ func MapOpen(file *os.File, offset int64, rows, dim int, half bool) (*Matrix, er
 		return nil, fmt.Errorf("%w: %d×%d at byte %d of %s", ErrSize, rows, dim, offset, path)
 	}
 	if offset%int64(elementSize(half)) != 0 {
-		return nil, fmt.Errorf("kern: %s: elements at byte %d are not aligned; copy the file with an aligned header", path, offset)
+		return nil, fmt.Errorf("kern: %s: elements at byte %d are not aligned; copy the file with an aligned header",
+			path, offset)
 	}
 	size, err := byteSize(rows, dim, elementSize(half))
 	if err != nil {
@@ -104,7 +105,8 @@ func MapOpen(file *os.File, offset int64, rows, dim int, half bool) (*Matrix, er
 		return nil, err
 	}
 	if info.Size()-offset < int64(size) {
-		return nil, fmt.Errorf("kern: %s holds %d bytes, %d×%d elements from byte %d need %d: the file is truncated or its header is wrong",
+		return nil, fmt.Errorf("kern: %s holds %d bytes, %d×%d elements from byte %d need %d: the file is "+
+			"truncated or its header is wrong",
 			path, info.Size(), rows, dim, offset, offset+int64(size))
 	}
 	m := &Matrix{rows: rows, dim: dim, stride: dim, half: half, readOnly: true}
@@ -126,7 +128,8 @@ func View(data []float32, rows, dim, stride int) (*Matrix, error) {
 	}
 	if rows > 0 {
 		if last := (rows-1)*stride + dim; (rows-1) > (math.MaxInt-dim)/max(stride, 1) || last > len(data) {
-			return nil, fmt.Errorf("%w: %d numbers cannot hold %d×%d with stride %d", ErrSize, len(data), rows, dim, stride)
+			return nil, fmt.Errorf("%w: %d numbers cannot hold %d×%d with stride %d", ErrSize, len(data), rows, dim,
+				stride)
 		}
 	}
 	return &Matrix{rows: rows, dim: dim, stride: stride, f32: data}, nil
@@ -240,7 +243,8 @@ func (m *Matrix) First(columns int) (*Matrix, error) {
 	if columns < 0 || columns > m.dim {
 		return nil, fmt.Errorf("%w: %d columns of %d", ErrSize, columns, m.dim)
 	}
-	return &Matrix{rows: m.rows, dim: columns, stride: m.stride, f32: m.f32, f16: m.f16, half: m.half, readOnly: m.readOnly, parent: m}, nil
+	return &Matrix{rows: m.rows, dim: columns, stride: m.stride, f32: m.f32, f16: m.f16, half: m.half,
+		readOnly: m.readOnly, parent: m}, nil
 }
 
 // Transpose sets dst[j][i] = src[i][j], of float32 matrices.

@@ -38,7 +38,8 @@ func TestImpossibleSizes(t *testing.T) {
 			t.Errorf("NewMatrix(%v): %v", shape, err)
 		}
 	}
-	for _, shape := range [][4]int{{2, 3, 2, 10}, {2, 3, 3, 5}, {-1, 1, 1, 9}, {math.MaxInt, 2, 3, 9}, {math.MaxInt/2 + 2, 2, 2, 9}} {
+	for _, shape := range [][4]int{{2, 3, 2, 10}, {2, 3, 3, 5}, {-1, 1, 1, 9}, {math.MaxInt, 2, 3, 9},
+		{math.MaxInt/2 + 2, 2, 2, 9}} {
 		if _, err := View(make([]float32, shape[3]), shape[0], shape[1], shape[2]); !errors.Is(err, ErrSize) {
 			t.Errorf("View(%v): %v", shape, err)
 		}
@@ -186,7 +187,8 @@ func TestHalf(t *testing.T) {
 	})
 	// known values, and rounding to nearest even between neighbours
 	for x, want := range map[float32]uint16{
-		1: 0x3c00, -2: 0xc000, 65504: 0x7bff, 65519.996: 0x7bff, 65520: 0x7c00, 1e9: 0x7c00, 0x1p-24: 1, 0x1p-25: 0, 0x1.8p-24: 2, 0x1p-14: 0x0400,
+		1: 0x3c00, -2: 0xc000, 65504: 0x7bff, 65519.996: 0x7bff, 65520: 0x7c00, 1e9: 0x7c00, 0x1p-24: 1, 0x1p-25: 0,
+		0x1.8p-24: 2, 0x1p-14: 0x0400,
 		1 + 0x1p-11: 0x3c00, 1 + 0x3p-11: 0x3c02, 1 + 0x1p-11 + 0x1p-20: 0x3c01,
 	} {
 		var got [1]uint16

@@ -13,7 +13,8 @@ import (
 var views sync.Map
 
 func mapAnonymous(size int) ([]byte, error) {
-	address, err := windows.VirtualAlloc(0, uintptr(size), windows.MEM_COMMIT|windows.MEM_RESERVE, windows.PAGE_READWRITE)
+	address, err := windows.VirtualAlloc(0, uintptr(size), windows.MEM_COMMIT|windows.MEM_RESERVE,
+		windows.PAGE_READWRITE)
 	if err != nil {
 		return nil, err
 	}

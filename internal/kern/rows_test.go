@@ -144,7 +144,8 @@ func TestAddRows(t *testing.T) {
 					first, last := room[0], room[dim+1]
 					AddRows(dst, m, idx, c)
 					for d := range dst {
-						agree(t, fmt.Sprintf("%s dim %d count %d element %d", layout, dim, count, d), dst[d], sum[d], magnitude[d], count)
+						agree(t, fmt.Sprintf("%s dim %d count %d element %d", layout, dim, count, d), dst[d], sum[d],
+							magnitude[d], count)
 					}
 					if room[0] != first || room[dim+1] != last {
 						t.Fatalf("%s dim %d count %d: wrote outside the sum", layout, dim, count)
@@ -162,7 +163,8 @@ func TestPairs(t *testing.T) {
 			for layout, m := range shapes(t, 40, dim, uint64(dim)) {
 				w := randomRow(rng, dim)
 				for _, count := range counts {
-					sources, targets, c := randomIndices(rng, count, 40), randomIndices(rng, count, 40), randomRow(rng, count)
+					sources, targets, c := randomIndices(rng, count, 40), randomIndices(rng, count, 40),
+						randomRow(rng, count)
 					dst, grad := make([]float32, count), make([]float32, dim)
 					sum, magnitude := make([]float64, dim), make([]float64, dim)
 					DotPairs(dst, w, m, sources, targets)
@@ -179,7 +181,8 @@ func TestPairs(t *testing.T) {
 						agree(t, fmt.Sprintf("%s dim %d pair %d of %d", layout, dim, k, count), dst[k], z, size, dim)
 					}
 					for d := range grad {
-						agree(t, fmt.Sprintf("%s dim %d count %d element %d", layout, dim, count, d), grad[d], sum[d], magnitude[d], count)
+						agree(t, fmt.Sprintf("%s dim %d count %d element %d", layout, dim, count, d), grad[d], sum[d],
+							magnitude[d], count)
 					}
 				}
 			}

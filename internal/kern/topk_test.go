@@ -78,7 +78,8 @@ func TestTopK(t *testing.T) {
 				got := TopK(m, queries, k, threads)
 				for q := range want {
 					if !slices.Equal(got[q], want[q]) {
-						t.Fatalf("round %d: %d×%d half %v k %d, query %d of %d, %d threads:\ngot  %v\nwant %v", round, rows, dim, half, k, q, batch, threads, got[q], want[q])
+						t.Fatalf("round %d: %d×%d half %v k %d, query %d of %d, %d threads:\ngot  %v\nwant %v", round,
+							rows, dim, half, k, q, batch, threads, got[q], want[q])
 					}
 				}
 			}

@@ -155,7 +155,8 @@ func (a *Array) set(shape, dtype any, fortran bool, data any) error {
 		return wrongf("an array holds %s", Describe(data))
 	}
 	if size := d.size(); size > 0 && n*size != len(next.Data) {
-		return wrongf("an array of shape %v and dtype %q needs %d bytes and has %d", sizes, d.Code, n*size, len(next.Data))
+		return wrongf("an array of shape %v and dtype %q needs %d bytes and has %d", sizes, d.Code, n*size,
+			len(next.Data))
 	}
 	*a = next
 	return nil

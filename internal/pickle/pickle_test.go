@@ -68,12 +68,14 @@ func TestPlainValuesOfEveryProtocol(t *testing.T) {
 	two200 := new(big.Int).Lsh(big.NewInt(1), 200).String()
 	want := map[string]any{
 		"none": nil, "yes": true, "no": false,
-		"ints":   []any{int64(0), int64(1), int64(-1), int64(255), int64(256), int64(65536), int64(-1 << 31), int64(1 << 31), int64(math.MinInt64), int64(math.MaxInt64)},
+		"ints": []any{int64(0), int64(1), int64(-1), int64(255), int64(256), int64(65536), int64(-1 << 31),
+			int64(1 << 31), int64(math.MinInt64), int64(math.MaxInt64)},
 		"big":    []any{"9223372036854775808", "-9223372036854775809", two200},
 		"floats": []any{0.0, -1.5, 1e300, math.Inf(1)},
 		"text":   "żółw\n'\"\\ 🐢", "bytes": "\x00\xff\x80", "array": "\x01\xfe",
-		"tuples": []any{[]any{}, []any{int64(1)}, []any{int64(1), int64(2)}, []any{int64(1), int64(2), int64(3)}, []any{int64(1), int64(2), int64(3), int64(4)}},
-		"set":    []any{int64(7)}, "frozen": []any{int64(8)},
+		"tuples": []any{[]any{}, []any{int64(1)}, []any{int64(1), int64(2)}, []any{int64(1), int64(2), int64(3)},
+			[]any{int64(1), int64(2), int64(3), int64(4)}},
+		"set": []any{int64(7)}, "frozen": []any{int64(8)},
 		"ordered": []any{"b", "a", int64(1), int64(2)}, "default": []any{"k", []any{int64(3)}},
 		"shared": []any{[]any{int64(1), int64(2)}, []any{int64(1), int64(2)}},
 		"class":  Global{"collections", "Counter"},
@@ -120,7 +122,8 @@ func TestArraysOfEveryProtocol(t *testing.T) {
 				}
 				return v
 			}
-			for _, code := range []string{"<f2", "<f4", "<f8", ">f2", ">f4", ">f8", "<i2", ">i4", "<i8", "i1", "u1", "<u2", ">u4", "<u8", "?", "fortran", "tensor"} {
+			for _, code := range []string{"<f2", "<f4", "<f8", ">f2", ">f4", ">f8", "<i2", ">i4", "<i8", "i1", "u1",
+				"<u2", ">u4", "<u8", "?", "fortran", "tensor"} {
 				a, is := get(code).(*Array)
 				if !is {
 					t.Fatalf("%s is %s", code, Describe(get(code)))
@@ -163,7 +166,8 @@ func TestArraysOfEveryProtocol(t *testing.T) {
 				t.Error("objects:", o)
 			}
 			for _, odd := range []string{"names", "fields", "objects"} {
-				if _, err := get(odd).(*Array).Float32s(); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "dtype") {
+				if _, err := get(odd).(*Array).Float32s(); !errors.Is(err, ErrFormat) ||
+					!strings.Contains(err.Error(), "dtype") {
 					t.Errorf("numbers of %s: %v", odd, err)
 				}
 			}
@@ -198,7 +202,8 @@ func TestFaultsSayWhere(t *testing.T) {
 		{"text", "hello", 0, "never remembered"},
 		{"gzip", "\x1f\x8b\x08", 0, "compressed"},
 		{"protocol 9", "\x80\x09N.", 0, "protocol=5"},
-		{"long announced", "\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\x7fabc", 2, "9223372036854775807 bytes and 3 are left"},
+		{"long announced", "\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\x7fabc", 2,
+			"9223372036854775807 bytes and 3 are left"},
 		{"negative length", "\x80\x04B\xff\xff\xff\xffabc", 2, "4294967295 bytes"},
 		{"frame", "\x80\x04\x95\x00\x01\x00\x00\x00\x00\x00\x00N.", 2, "frame of 256 bytes and 2"},
 		{"empty stack", "0.", 0, "none"},
@@ -244,11 +249,13 @@ func TestLimits(t *testing.T) {
 	if _, _, err := Decode([]byte("N\x94\x94\x94\x94."), Limits{Memo: 3}); err == nil {
 		t.Error("four values passed a memo of 3")
 	}
-	if _, _, err := Decode([]byte("N"+strings.Repeat("(", 2000)), Limits{}); err == nil || !strings.Contains(err.Error(), "marks") {
+	if _, _, err := Decode([]byte("N"+strings.Repeat("(", 2000)), Limits{}); err == nil ||
+		!strings.Contains(err.Error(), "marks") {
 		t.Errorf("two thousand marks: %v", err)
 	}
 	// A set made again and again of one long list, with three bytes each.
-	bomb := []byte("c__builtin__\nset\nq\x000(" + strings.Repeat("N", 1000) + "l\x85q\x010" + strings.Repeat("h\x00h\x01R0", 1000) + "N.")
+	bomb := []byte("c__builtin__\nset\nq\x000(" + strings.Repeat("N", 1000) + "l\x85q\x010" +
+		strings.Repeat("h\x00h\x01R0", 1000) + "N.")
 	if _, _, err := Decode(bomb, Limits{}); err == nil || !strings.Contains(err.Error(), "more than the file") {
 		t.Errorf("a bomb of sets: %v", err)
 	}
@@ -326,9 +333,11 @@ for p, v in values:
 			for _, x := range numbers {
 				sum += x
 			}
-			id, total := math.Float64frombits(binary.LittleEndian.Uint64(want[16*k:])), math.Float64frombits(binary.LittleEndian.Uint64(want[16*k+8:]))
+			id, total := math.Float64frombits(binary.LittleEndian.Uint64(want[16*k:])),
+				math.Float64frombits(binary.LittleEndian.Uint64(want[16*k+8:]))
 			if err != nil || float64(key.(int64)) != id || math.Abs(sum-total) > 1e-12 {
-				t.Fatalf("seed %d, protocol %d: %v has %v, want %v with %v (%v)", seed, protocol, key, sum, id, total, err)
+				t.Fatalf("seed %d, protocol %d: %v has %v, want %v with %v (%v)", seed, protocol, key, sum, id, total,
+					err)
 			}
 		}
 	}

@@ -125,7 +125,8 @@ func newServer(t testing.TB) *Server {
 			return s
 		}
 	}
-	if out, err := s.command("initdb", "--no-sync", "--auth=trust", "--username=unseen", "--encoding=UTF8", "--locale=C", s.data()).CombinedOutput(); err != nil {
+	if out, err := s.command("initdb", "--no-sync", "--auth=trust", "--username=unseen", "--encoding=UTF8",
+		"--locale=C", s.data()).CombinedOutput(); err != nil {
 		t.Fatalf("initdb: %v\n%s", err, out)
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -214,7 +215,9 @@ func (s *Server) launch(t testing.TB) {
 	s.cmd = s.command("postgres", "-D", s.data(), "-p", fmt.Sprint(s.port), "-c", "listen_addresses=127.0.0.1",
 		"-c", "unix_socket_directories=", "-c", "max_connections=60", "-c", "shared_buffers=16MB",
 		"-c", fmt.Sprint("fsync=", s.durable))
-	s.cmd.Args = append([]string{"sh", "-c", `"$@" </dev/null & server=$!; (cat >/dev/null; kill -QUIT $server 2>/dev/null) <&3 & wait $server`, "sh"}, append([]string{s.cmd.Path}, s.cmd.Args[1:]...)...)
+	s.cmd.Args = append([]string{"sh", "-c",
+		`"$@" </dev/null & server=$!; (cat >/dev/null; kill -QUIT $server 2>/dev/null) <&3 & wait $server`, "sh"},
+		append([]string{s.cmd.Path}, s.cmd.Args[1:]...)...)
 	s.cmd.Path = "/bin/sh"
 	s.cmd.ExtraFiles = []*os.File{read}
 	s.cmd.Stdout, s.cmd.Stderr = output, output

@@ -100,10 +100,12 @@ func Read(r io.Reader, size int64) (*File, error) {
 func (f *File) CheckDigest(digest string) error {
 	written, ok := f.Metadata[DigestKey]
 	if !ok {
-		return fmt.Errorf("metadata: there is no %q, so unseen did not write this file; write it with unseen", DigestKey)
+		return fmt.Errorf("metadata: there is no %q, so unseen did not write this file; write it with unseen",
+			DigestKey)
 	}
 	if written != digest {
-		return fmt.Errorf("the content has digest %.12s… and its metadata say %.12s…: it was changed or damaged after it was written; fetch the file again or make it anew", digest, written)
+		return fmt.Errorf("the content has digest %.12s… and its metadata say %.12s…: it was changed or damaged "+
+			"after it was written; fetch the file again or make it anew", digest, written)
 	}
 	return nil
 }
@@ -135,7 +137,8 @@ func Decode(r io.Reader, size int64) (*File, string, error) {
 	length := binary.LittleEndian.Uint64(prefix[:])
 	rest := size - int64(len(prefix))
 	if length > MaxHeader || int64(length) > rest {
-		return nil, "", fmt.Errorf("byte 0: a header of %d bytes in a file of %d: it is no safetensors file or is truncated; fetch the file again", length, size)
+		return nil, "", fmt.Errorf("byte 0: a header of %d bytes in a file of %d: it is no safetensors file or "+
+			"is truncated; fetch the file again", length, size)
 	}
 	text := make([]byte, length)
 	if _, err := io.ReadFull(r, text); err != nil {
@@ -154,11 +157,14 @@ func Decode(r io.Reader, size int64) (*File, string, error) {
 		count := int(info.end-info.begin) / dtypes[info.dtype].size
 		switch dtypes[info.dtype].name {
 		case "F64":
-			t.Data, err = readNumbers(data, count, 8, func(b []byte) float64 { return math.Float64frombits(binary.LittleEndian.Uint64(b)) })
+			t.Data, err = readNumbers(data, count, 8,
+				func(b []byte) float64 { return math.Float64frombits(binary.LittleEndian.Uint64(b)) })
 		case "F32":
-			t.Data, err = readNumbers(data, count, 4, func(b []byte) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b)) })
+			t.Data, err = readNumbers(data, count, 4,
+				func(b []byte) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b)) })
 		case "I32":
-			t.Data, err = readNumbers(data, count, 4, func(b []byte) int32 { return int32(binary.LittleEndian.Uint32(b)) })
+			t.Data, err = readNumbers(data, count, 4,
+				func(b []byte) int32 { return int32(binary.LittleEndian.Uint32(b)) })
 		case "F16":
 			t.Data, err = readNumbers(data, count, 2, binary.LittleEndian.Uint16)
 		default:
@@ -212,12 +218,14 @@ func parseHeader(text []byte, data int64) (header, error) {
 	at := int64(0)
 	for _, t := range h.tensors {
 		if t.begin != at {
-			return h, fmt.Errorf("tensor %q begins at byte %d of the data, the one before it ends at %d", t.name, t.begin, at)
+			return h, fmt.Errorf("tensor %q begins at byte %d of the data, the one before it ends at %d", t.name,
+				t.begin, at)
 		}
 		at = t.end
 	}
 	if at != data {
-		return h, fmt.Errorf("the tensors take %d bytes and %d follow: the file is truncated or longer than written", at, data)
+		return h, fmt.Errorf("the tensors take %d bytes and %d follow: the file is truncated or longer than written",
+			at, data)
 	}
 	slices.SortFunc(h.tensors, inFile)
 	return h, nil
@@ -293,7 +301,8 @@ func parseTensor(name string, value json.RawMessage, data int64) (tensorInfo, er
 		info.shape = append(info.shape, int(n))
 	}
 	if size != info.end-info.begin {
-		return info, fmt.Errorf("a shape of %v takes %d bytes, its offsets %v say %d", said.Shape, size, said.Offsets, info.end-info.begin)
+		return info, fmt.Errorf("a shape of %v takes %d bytes, its offsets %v say %d", said.Shape, size, said.Offsets,
+			info.end-info.begin)
 	}
 	return info, nil
 }
@@ -394,13 +403,16 @@ func (f *File) layOut() (header, []Tensor, error) {
 		case []uint8:
 			info.dtype, count = 4, len(data)
 		default:
-			return h, nil, fmt.Errorf("%w: tensor %q holds a %T; give []float32, []float64, []int32, []uint16 or []uint8", ErrContent, t.Name, t.Data)
+			return h, nil, fmt.Errorf("%w: tensor %q holds a %T; give []float32, []float64, []int32, []uint16 "+
+				"or []uint8", ErrContent, t.Name, t.Data)
 		}
 		if _, twice := byName[t.Name]; twice || t.Name == "" || t.Name == metadataName || !utf8.ValidString(t.Name) {
-			return h, nil, fmt.Errorf("%w: tensor name %q is empty, taken or not text; choose another", ErrContent, t.Name)
+			return h, nil, fmt.Errorf("%w: tensor name %q is empty, taken or not text; choose another", ErrContent,
+				t.Name)
 		}
 		if !fits(t.Shape, count) {
-			return h, nil, fmt.Errorf("%w: tensor %q holds %d numbers and has shape %v", ErrShape, t.Name, count, t.Shape)
+			return h, nil, fmt.Errorf("%w: tensor %q holds %d numbers and has shape %v", ErrShape, t.Name, count,
+				t.Shape)
 		}
 		byName[t.Name] = t
 		info.end = int64(count * dtypes[info.dtype].size)
@@ -464,7 +476,8 @@ func (h *header) json() ([]byte, error) {
 	whole := "{" + text.String() + "}"
 	whole += strings.Repeat(" ", (8-len(whole)%8)%8)
 	if len(whole) > MaxHeader {
-		return nil, fmt.Errorf("%w: a header of %d bytes; keep the metadata below %d", ErrContent, len(whole), MaxHeader)
+		return nil, fmt.Errorf("%w: a header of %d bytes; keep the metadata below %d", ErrContent, len(whole),
+			MaxHeader)
 	}
 	return []byte(whole), nil
 }

@@ -65,7 +65,8 @@ type Property struct {
 
 // Of makes the document. The same binary always has the same, byte for byte.
 func Of(info *debug.BuildInfo, p Program) Document {
-	d := Document{Format: "CycloneDX", Spec: "1.6", Version: 1, Metadata: Metadata{Timestamp: p.Time, Component: component("application", p.Name, p.Version)}}
+	d := Document{Format: "CycloneDX", Spec: "1.6", Version: 1,
+		Metadata: Metadata{Timestamp: p.Time, Component: component("application", p.Name, p.Version)}}
 	d.Metadata.Component.Properties = []Property{{"go:version", info.GoVersion}}
 	if p.Commit != "" {
 		d.Metadata.Component.Properties = append(d.Metadata.Component.Properties, Property{"vcs:revision", p.Commit})
@@ -88,7 +89,8 @@ func Of(info *debug.BuildInfo, p Program) Document {
 	}
 	for _, script := range p.Scripts {
 		at := purl("npm", script.Package, script.Version)
-		d.Components = append(d.Components, Component{Type: "library", Ref: at, Name: script.Package, Version: script.Version, PURL: at, Properties: []Property{{"file:sha256", script.SHA256}}})
+		d.Components = append(d.Components, Component{Type: "library", Ref: at, Name: script.Package,
+			Version: script.Version, PURL: at, Properties: []Property{{"file:sha256", script.SHA256}}})
 	}
 	slices.SortFunc(d.Components, func(a, b Component) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Version, b.Version))

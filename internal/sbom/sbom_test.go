@@ -14,29 +14,34 @@ func built() *debug.BuildInfo {
 		GoVersion: "go1.26.1",
 		Deps: []*debug.Module{
 			{Path: "z.example/late", Version: "v1.0.0", Sum: "h1:z="},
-			{Path: "a.example/old", Version: "v1.0.0", Replace: &debug.Module{Path: "a.example/new", Version: "v2.0.0+incompatible", Sum: "h1:a="}},
+			{Path: "a.example/old", Version: "v1.0.0", Replace: &debug.Module{Path: "a.example/new",
+				Version: "v2.0.0+incompatible", Sum: "h1:a="}},
 		},
 		Settings: []debug.BuildSetting{{Key: "GOOS", Value: "linux"}, {Key: "-compiler", Value: "gc"}},
 	}
 }
 
 func TestOf(t *testing.T) {
-	d := Of(built(), Program{Name: "unseen", Version: "v0.1.0", Commit: "abc", Time: "2026-11-15T00:00:00Z", Scripts: []Script{{"htmx.org", "4.0.0", "ff"}}})
+	d := Of(built(), Program{Name: "unseen", Version: "v0.1.0", Commit: "abc", Time: "2026-11-15T00:00:00Z",
+		Scripts: []Script{{"htmx.org", "4.0.0", "ff"}}})
 	var names []string
 	for _, c := range d.Components {
 		names = append(names, c.PURL)
 	}
-	if want := "pkg:golang/a.example/new@v2.0.0%2Bincompatible pkg:npm/htmx.org@4.0.0 pkg:golang/std@1.26.1 pkg:golang/z.example/late@v1.0.0"; strings.Join(names, " ") != want {
+	if want := "pkg:golang/a.example/new@v2.0.0%2Bincompatible pkg:npm/htmx.org@4.0.0 pkg:golang/std@1.26.1 " +
+		"pkg:golang/z.example/late@v1.0.0"; strings.Join(names, " ") != want {
 		t.Errorf("got %q, want %q", names, want)
 	}
 	if d.Components[0].Properties[0] != (Property{"go:sum", "h1:a="}) {
 		t.Errorf("the sum is lost: %+v", d.Components[0])
 	}
-	if want := []Property{{"go:version", "go1.26.1"}, {"vcs:revision", "abc"}, {"go:GOOS", "linux"}}; !reflect.DeepEqual(d.Metadata.Component.Properties, want) {
+	if want := []Property{{"go:version", "go1.26.1"}, {"vcs:revision", "abc"},
+		{"go:GOOS", "linux"}}; !reflect.DeepEqual(d.Metadata.Component.Properties, want) {
 		t.Errorf("got %v, want %v", d.Metadata.Component.Properties, want)
 	}
 	raw, err := json.Marshal(d)
-	if err != nil || !strings.HasPrefix(string(raw), `{"bomFormat":"CycloneDX","specVersion":"1.6","serialNumber":"urn:uuid:`) {
+	if err != nil || !strings.HasPrefix(string(raw),
+		`{"bomFormat":"CycloneDX","specVersion":"1.6","serialNumber":"urn:uuid:`) {
 		t.Errorf("%v, %s", err, raw)
 	}
 }

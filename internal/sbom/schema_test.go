@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// judge reads documents, a JSON list of strings, and prints for each what is wrong with it by the official schema and by the
-// grammar of package URLs, or "valid".
+// judge reads documents, a JSON list of strings, and prints for each what is wrong with it by the
+// official schema and by the grammar of package URLs, or "valid".
 const judge = `
 import json, sys
 from cyclonedx.schema import SchemaVersion
@@ -31,15 +31,17 @@ for text in json.load(sys.stdin):
     print("valid" if fault is None else repr(fault)[:200].replace("\n", " "))
 `
 
-// Scanners take documents by the schema of CycloneDX, so that is what ours are held against: that of this very test's modules,
-// and one with every kind of entry. Damaged ones have to be refused, or the judge would be none.
+// Scanners take documents by the schema of CycloneDX, so that is what ours are held against: that
+// of this very test's modules, and one with every kind of entry. Damaged ones have to be refused,
+// or the judge would be none.
 func TestSchema(t *testing.T) {
 	if testing.Short() {
 		t.Skip("seconds of Python, which neither races nor assembly concern; without -short it runs")
 	}
 	python := cmp.Or(os.Getenv("UNSEEN_PYTHON"), "python3")
 	if err := exec.Command(python, "-c", "import cyclonedx.validation.json, jsonschema, packageurl").Run(); err != nil {
-		t.Skipf("%s lacks cyclonedx-python-lib with json-validation; set UNSEEN_PYTHON to one that has it, as ./check does", python)
+		t.Skipf("%s lacks cyclonedx-python-lib with json-validation; set UNSEEN_PYTHON to one that has it, as "+
+			"./check does", python)
 	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -54,7 +54,8 @@ func typicalEvents(from, n int) []store.Event {
 		number := uint64(from+i+1) * 0x9e3779b97f4a7c15
 		events[i] = store.Event{
 			ID:   fmt.Sprintf("%016x-%019d", number, from+i),
-			Kind: store.Kinds[i%3], Source: fmt.Sprintf("W%d", 2_000_000_000+from/10), Target: fmt.Sprintf("W%d", 2_100_000_000+from+i),
+			Kind: store.Kinds[i%3], Source: fmt.Sprintf("W%d", 2_000_000_000+from/10),
+			Target:      fmt.Sprintf("W%d", 2_100_000_000+from+i),
 			Probability: 0.125, Model: "sha256:5f1d7a9b1c0e", List: fmt.Sprintf("%016x", number>>3), Position: i%10 + 1,
 			At: time.Unix(1_700_000_000+int64(from+i), 0),
 		}

@@ -28,8 +28,10 @@ func Example() {
 
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	happened := []store.Event{
-		{ID: "e1", Kind: store.Shown, Source: "paper-7", Target: "paper-9", Probability: 0.25, List: "l1", Position: 1, At: noon},
-		{ID: "e2", Kind: store.Shown, Source: "paper-7", Target: "paper-3", Probability: 0.5, List: "l1", Position: 2, At: noon},
+		{ID: "e1", Kind: store.Shown, Source: "paper-7", Target: "paper-9", Probability: 0.25, List: "l1", Position: 1,
+			At: noon},
+		{ID: "e2", Kind: store.Shown, Source: "paper-7", Target: "paper-3", Probability: 0.5, List: "l1", Position: 2,
+			At: noon},
 		{ID: "e3", Kind: store.Linked, Source: "paper-7", Target: "paper-9", List: "l1", At: noon.Add(time.Hour)},
 	}
 	for range 2 {
@@ -65,7 +67,8 @@ func ExampleAll() {
 	}
 	defer events.Close()
 	for _, id := range []string{"a", "b", "c"} {
-		if _, err := events.Append(ctx, []store.Event{{ID: id, Kind: store.Clicked, Source: "s", Target: "t"}}); err != nil {
+		if _, err := events.Append(ctx, []store.Event{{ID: id, Kind: store.Clicked, Source: "s",
+			Target: "t"}}); err != nil {
 			log.Fatal(err)
 		}
 	}

@@ -22,7 +22,8 @@ import (
 // acknowledged.
 func TestMain(m *testing.M) {
 	if url := os.Getenv("UNSEEN_STORE_CHILD"); url != "" {
-		if err := appendForever(url, os.Getenv("UNSEEN_STORE_CHILD_SPOOL"), os.Getenv("UNSEEN_STORE_CHILD_NAME")); err != nil {
+		if err := appendForever(url, os.Getenv("UNSEEN_STORE_CHILD_SPOOL"),
+			os.Getenv("UNSEEN_STORE_CHILD_NAME")); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -84,7 +85,8 @@ type child struct {
 func start(t testing.TB, url, spool, name string) *child {
 	t.Helper()
 	c := &child{cmd: exec.Command(os.Args[0], "-test.run=^$")}
-	c.cmd.Env = append(os.Environ(), "UNSEEN_STORE_CHILD="+url, "UNSEEN_STORE_CHILD_SPOOL="+spool, "UNSEEN_STORE_CHILD_NAME="+name)
+	c.cmd.Env = append(os.Environ(), "UNSEEN_STORE_CHILD="+url, "UNSEEN_STORE_CHILD_SPOOL="+spool,
+		"UNSEEN_STORE_CHILD_NAME="+name)
 	c.cmd.Stderr = &c.errors
 	out, err := c.cmd.StdoutPipe()
 	if err != nil {

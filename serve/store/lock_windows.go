@@ -10,7 +10,8 @@ import (
 // far behind any content, as Windows lets nobody read a locked byte.
 func lockFile(file *os.File) error {
 	far := &windows.Overlapped{OffsetHigh: 1 << 30}
-	return windows.LockFileEx(windows.Handle(file.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, far)
+	return windows.LockFileEx(windows.Handle(file.Fd()),
+		windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, far)
 }
 
 // syncFolder does nothing: Windows keeps names durable by itself.

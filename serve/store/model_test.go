@@ -89,8 +89,10 @@ func everywhere(t *testing.T, test func(*testing.T, place)) {
 
 // awkward are texts that have broken databases before.
 var awkward = []string{
-	"'; DROP TABLE events; --", `"quoted"`, `back\slash`, "$1", "?", "%s", "tab\tline\nreturn\r", "NULL", "\\N", "\\.", "{a,b}", "0x00",
-	"naïve", "naïve", "日本語", "🦄", "\u202eright to left", "\ufeff", "\u00a0", " leading", "trailing ", "1", "1.0", "1e3", "\x01\x7f",
+	"'; DROP TABLE events; --", `"quoted"`, `back\slash`, "$1", "?", "%s", "tab\tline\nreturn\r", "NULL", "\\N", "\\.",
+	"{a,b}", "0x00",
+	"naïve", "naïve", "日本語", "🦄", "\u202eright to left", "\ufeff", "\u00a0", " leading", "trailing ", "1", "1.0",
+	"1e3", "\x01\x7f",
 	"\U0010ffff", "\ufffd", strings.Repeat("é", 128), "A", "a",
 }
 
@@ -129,7 +131,8 @@ func TestLogAgreesWithReference(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if want := model.page(after, limit); len(got) != len(want) || (len(got) > 0 && !reflect.DeepEqual(got, want)) {
+			if want := model.page(after, limit); len(got) != len(want) ||
+				(len(got) > 0 && !reflect.DeepEqual(got, want)) {
 				t.Fatalf("Events(%d, %d) differ:\n got %v\nwant %v", after, limit, got, want)
 			}
 			totals, err := log.Totals(t.Context())
@@ -216,7 +219,8 @@ func TestManyClients(t *testing.T) {
 		for client := range clients {
 			writers.Go(func() {
 				for n := range batches {
-					result, err := log.Append(context.Background(), typicalEvents((client/2*batches+n)*batch, batch)) // by twos the same
+					// by twos the same
+					result, err := log.Append(context.Background(), typicalEvents((client/2*batches+n)*batch, batch))
 					if err != nil {
 						t.Error(err)
 						return
@@ -258,7 +262,8 @@ func TestOpenAtOnce(t *testing.T) {
 					return
 				}
 				defer log.Close()
-				if result, err := log.Append(context.Background(), typicalEvents(n, 2)); err != nil || result.Stored+result.Duplicate != 2 {
+				if result, err := log.Append(context.Background(), typicalEvents(n, 2)); err != nil || result.Stored+
+					result.Duplicate != 2 {
 					t.Errorf("%+v, %v", result, err)
 				}
 			})
@@ -326,8 +331,10 @@ func nan() float64 { zero := 0.0; return zero / zero }
 
 func TestClockFillsTime(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 123_456_789, time.UTC)
-	log := place{"SQLite", filepath.Join(t.TempDir(), "events.db")}.open(t, store.Options{Now: func() time.Time { return now }})
-	if _, err := log.Append(t.Context(), []store.Event{{ID: "a", Kind: store.Linked, Source: "s", Target: "t"}}); err != nil {
+	log := place{"SQLite", filepath.Join(t.TempDir(), "events.db")}.open(t,
+		store.Options{Now: func() time.Time { return now }})
+	if _, err := log.Append(t.Context(), []store.Event{{ID: "a", Kind: store.Linked, Source: "s",
+		Target: "t"}}); err != nil {
 		t.Fatal(err)
 	}
 	events, err := log.Events(t.Context(), 0, 0)
@@ -344,7 +351,8 @@ func TestTimesOfAnyZone(t *testing.T) {
 			"first": time.Unix(0, 0).In(time.FixedZone("west", -3600)),
 			"last":  time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC).In(time.FixedZone("east", 3600)),
 		} {
-			if _, err := log.Append(t.Context(), []store.Event{{ID: id, Kind: store.Shown, Source: "s", Target: "t", At: at}}); err != nil {
+			if _, err := log.Append(t.Context(),
+				[]store.Event{{ID: id, Kind: store.Shown, Source: "s", Target: "t", At: at}}); err != nil {
 				t.Errorf("%s: %v", id, err)
 			}
 		}
@@ -361,7 +369,8 @@ func FuzzAppend(f *testing.F) {
 		f.Add(text, "source", text, "", 0.5, 3, int64(1e15))
 		f.Add("id", text, "target", text, 0.0, 0, int64(0))
 	}
-	log, err := store.Open(f.Context(), filepath.Join(f.TempDir(), "events.db"), store.Options{Log: slog.New(slog.DiscardHandler)})
+	log, err := store.Open(f.Context(), filepath.Join(f.TempDir(), "events.db"),
+		store.Options{Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -374,7 +383,8 @@ func FuzzAppend(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		event := store.Event{ID: id, Kind: store.Shown, Source: source, Target: target, List: list, Probability: probability, Position: position, At: time.UnixMicro(micro).UTC()}
+		event := store.Event{ID: id, Kind: store.Shown, Source: source, Target: target, List: list,
+			Probability: probability, Position: position, At: time.UnixMicro(micro).UTC()}
 		result, err := log.Append(t.Context(), []store.Event{event})
 		if err != nil && !errors.Is(err, store.ErrInvalid) {
 			t.Fatal(err)

@@ -149,7 +149,8 @@ func (s *postgresStore) prepare(ctx context.Context) error {
 			return err
 		}
 		if encoding != "UTF8" {
-			return fmt.Errorf("its encoding is %s, which cannot hold every text; make one with ENCODING 'UTF8'", encoding)
+			return fmt.Errorf("its encoding is %s, which cannot hold every text; make one with ENCODING 'UTF8'",
+				encoding)
 		}
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(postgresLock)); err != nil {
 			return err
@@ -180,7 +181,8 @@ func postgresVersion(ctx context.Context, tx pgx.Tx) (version int, err error) {
 	}
 	switch {
 	case !known && events:
-		return 0, fmt.Errorf("its table unseen_events is %w: there is no table unseen_migrations; choose another database or schema", ErrForeign)
+		return 0, fmt.Errorf("its table unseen_events is %w: there is no table unseen_migrations; choose "+
+			"another database or schema", ErrForeign)
 	case !known:
 		_, err := tx.Exec(ctx, `CREATE TABLE unseen_migrations (version integer PRIMARY KEY, at timestamptz NOT NULL DEFAULT now())`)
 		return 0, err
@@ -189,7 +191,8 @@ func postgresVersion(ctx context.Context, tx pgx.Tx) (version int, err error) {
 		return 0, err
 	}
 	if version > len(postgresMigrations) {
-		return 0, fmt.Errorf("%w: its version is %d, this program knows %d; use a newer one", ErrNewer, version, len(postgresMigrations))
+		return 0, fmt.Errorf("%w: its version is %d, this program knows %d; use a newer one", ErrNewer, version,
+			len(postgresMigrations))
 	}
 	return version, nil
 }
@@ -256,28 +259,31 @@ func (s *postgresStore) store(ctx context.Context, events []Event) (stored []boo
 	probabilities, times := make([]float64, n), make([]time.Time, n)
 	place := make(map[string]int, n) // of the first event with the id
 	for i, e := range events {
-		ids[i], kinds[i], sources[i], targets[i], probabilities[i] = e.ID, string(e.Kind), e.Source, e.Target, e.Probability
+		ids[i], kinds[i], sources[i], targets[i], probabilities[i] = e.ID, string(e.Kind), e.Source, e.Target,
+			e.Probability
 		models[i], lists[i], positions[i], times[i] = e.Model, e.List, int32(e.Position), e.At
 		if _, found := place[e.ID]; !found {
 			place[e.ID] = i
 		}
 	}
 	stored = make([]bool, n)
-	err = pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}, func(tx pgx.Tx) error {
-		batch := &pgx.Batch{}
-		// Where somebody has traded durability for speed, not for these events.
-		batch.Queue(`SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'`)
-		batch.Queue(`SELECT pg_advisory_xact_lock($1)`, int64(postgresLock))
-		batch.Queue(postgresInsert, ids, kinds, sources, targets, probabilities, models, lists, positions, times).Query(func(rows pgx.Rows) error {
-			var id string
-			_, err := pgx.ForEachRow(rows, []any{&id}, func() error {
-				stored[place[id]] = true
-				return nil
+	err = pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite},
+		func(tx pgx.Tx) error {
+			batch := &pgx.Batch{}
+			// Where somebody has traded durability for speed, not for these events.
+			batch.Queue(`SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'`)
+			batch.Queue(`SELECT pg_advisory_xact_lock($1)`, int64(postgresLock))
+			batch.Queue(postgresInsert, ids, kinds, sources, targets, probabilities, models, lists, positions,
+				times).Query(func(rows pgx.Rows) error {
+				var id string
+				_, err := pgx.ForEachRow(rows, []any{&id}, func() error {
+					stored[place[id]] = true
+					return nil
+				})
+				return err
 			})
-			return err
+			return tx.SendBatch(ctx, batch).Close()
 		})
-		return tx.SendBatch(ctx, batch).Close()
-	})
 	return stored, err
 }
 
@@ -358,7 +364,8 @@ func (s *postgresStore) Events(ctx context.Context, after int64, limit int) ([]E
 		if err != nil {
 			return err
 		}
-		_, err = pgx.ForEachRow(rows, []any{&e.Seq, &e.ID, &e.Kind, &e.Source, &e.Target, &e.Probability, &e.Model, &e.List, &e.Position, &e.At}, func() error {
+		_, err = pgx.ForEachRow(rows, []any{&e.Seq, &e.ID, &e.Kind, &e.Source, &e.Target, &e.Probability, &e.Model,
+			&e.List, &e.Position, &e.At}, func() error {
 			e.At = e.At.UTC()
 			events = append(events, e)
 			return nil
@@ -453,7 +460,8 @@ func unreachable(err error) bool {
 // isNetwork tells whether a connection broke, whatever has noticed it.
 func isNetwork(err error) bool {
 	var network net.Error
-	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
+	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, net.ErrClosed)
 }
 
 // faultOfData tells whether the database refuses the events themselves, now and always. Everything else may

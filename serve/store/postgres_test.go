@@ -120,7 +120,8 @@ func TestDatabaseGoesAndComes(t *testing.T) {
 	if l.sum.Stored == 0 || l.sum.Spooled == 0 {
 		t.Errorf("%+v: both ways must have been taken for this to test anything", l.sum)
 	}
-	t.Logf("%d events: %d straight into the database, %d through the spool, refused as busy %d times", events, l.sum.Stored, l.sum.Spooled, l.busy)
+	t.Logf("%d events: %d straight into the database, %d through the spool, refused as busy %d times", events,
+		l.sum.Stored, l.sum.Spooled, l.busy)
 }
 
 // The spool takes events faster than the database. Once the database is back the spool becomes empty all the
@@ -200,7 +201,8 @@ func TestKillServiceAndDatabase(t *testing.T) {
 	if len(acknowledged) == 0 {
 		t.Fatal("nothing was acknowledged, so nothing was tested")
 	}
-	t.Logf("%d kills, %d events acknowledged, %d stored, the last %d from the spool", n, len(acknowledged), events, waiting)
+	t.Logf("%d kills, %d events acknowledged, %d stored, the last %d from the spool", n, len(acknowledged), events,
+		waiting)
 }
 
 // Two services write into one database at once; a reader who follows by Seq misses nothing.
@@ -348,8 +350,9 @@ func TestForeignDatabases(t *testing.T) {
 		"foreign":     {foreign, store.ErrForeign, "choose another database"},
 		"latin":       {s.URL(latin), nil, "ENCODING 'UTF8'"},
 		"no database": {s.URL("absent"), nil, `database "absent" does not exist`},
-		"no user":     {strings.Replace(s.URL("postgres"), "unseen@", "stranger:secret@", 1), nil, `role "stranger" does not exist`},
-		"no address":  {"postgres://host:port/", nil, "the address of the event database"},
+		"no user": {strings.Replace(s.URL("postgres"), "unseen@", "stranger:secret@", 1), nil,
+			`role "stranger" does not exist`},
+		"no address": {"postgres://host:port/", nil, "the address of the event database"},
 	} {
 		log, err := store.Open(t.Context(), c.url, store.Options{Spool: filepath.Join(t.TempDir(), "spool")})
 		if err == nil {
@@ -357,7 +360,8 @@ func TestForeignDatabases(t *testing.T) {
 			t.Errorf("%s: opened", name)
 			continue
 		}
-		if log != nil || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.word) || errors.Is(err, store.ErrAway) {
+		if log != nil || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.word) ||
+			errors.Is(err, store.ErrAway) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if strings.Contains(err.Error(), "secret") {
@@ -370,7 +374,8 @@ func TestForeignDatabases(t *testing.T) {
 func BenchmarkPostgres(b *testing.B) {
 	for _, away := range []bool{false, true} {
 		b.Run(fmt.Sprintf("away=%v/clients=8/batch=100", away), func(b *testing.B) {
-			log := place{"PostgreSQL", postgrestest.Database(b)}.open(b, store.Options{Spool: filepath.Join(b.TempDir(), "spool"), SpoolBytes: 8 << 30})
+			log := place{"PostgreSQL", postgrestest.Database(b)}.open(b,
+				store.Options{Spool: filepath.Join(b.TempDir(), "spool"), SpoolBytes: 8 << 30})
 			defer log.Close()
 			if away {
 				s := postgrestest.Shared(b)

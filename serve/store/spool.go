@@ -115,7 +115,8 @@ func (s *spool) scan(size int64) error {
 	for s.size < size {
 		group, events, next, err := s.groupAt(s.size, size)
 		if err == nil && s.group != 0 && group != s.group+1 {
-			return fmt.Errorf("the spool %s: %w at byte %d: group %d follows group %d", s.path, ErrDamaged, s.size, group, s.group)
+			return fmt.Errorf("the spool %s: %w at byte %d: group %d follows group %d", s.path, ErrDamaged, s.size,
+				group, s.group)
 		}
 		if err != nil {
 			later, searchErr := s.groupAfter(s.size+1, size)
@@ -123,7 +124,8 @@ func (s *spool) scan(size int64) error {
 				return fmt.Errorf("reading the spool %s: %w", s.path, searchErr)
 			}
 			if later {
-				return fmt.Errorf("the spool %s: %w at byte %d: %v, with whole groups behind it; its lines are text: send those that are legible again, then remove it",
+				return fmt.Errorf("the spool %s: %w at byte %d: %v, with whole groups behind it; its lines are "+
+					"text: send those that are legible again, then remove it",
 					s.path, ErrDamaged, s.size, err)
 			}
 			break // torn
@@ -255,7 +257,8 @@ func (s *spool) append(events []Event) error {
 	defer s.mu.Unlock()
 	text := append([]byte(groupLine(s.group+1, len(events), len(body))), body...)
 	if s.size+int64(len(text)) > s.limit {
-		return fmt.Errorf("the spool %s is full while the event database is away: %w", s.path, &BusyError{Wait: 5 * time.Second})
+		return fmt.Errorf("the spool %s is full while the event database is away: %w", s.path,
+			&BusyError{Wait: 5 * time.Second})
 	}
 	if _, err = s.file.WriteAt(text, s.size); err == nil {
 		err = s.file.Sync()
@@ -320,7 +323,8 @@ func (s *spool) explain(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, syscall.ENOSPC):
-		return fmt.Errorf("writing the spool %s: %w (%v); make room on its disk, nothing acknowledged is lost", s.path, ErrFull, err)
+		return fmt.Errorf("writing the spool %s: %w (%v); make room on its disk, nothing acknowledged is lost", s.path,
+			ErrFull, err)
 	}
 	return fmt.Errorf("writing the spool %s: %w; look at its disk, nothing acknowledged is lost", s.path, err)
 }

@@ -18,8 +18,9 @@ func spoolEvents(from, n int) []Event {
 	events := make([]Event, n)
 	for i := range events {
 		events[i] = Event{
-			ID: fmt.Sprint("id", from+i), Kind: Kinds[i%3], Source: "a\n\"group 1\" \u2028", Target: "日本", Probability: 5e-324,
-			Model: "m", Position: i, At: time.UnixMicro(1_700_000_000_000_001).UTC(),
+			ID: fmt.Sprint("id", from+i), Kind: Kinds[i%3], Source: "a\n\"group 1\" \u2028", Target: "日本",
+			Probability: 5e-324,
+			Model:       "m", Position: i, At: time.UnixMicro(1_700_000_000_000_001).UTC(),
 		}
 	}
 	return events
@@ -233,7 +234,8 @@ func TestSpoolOnFailingDisk(t *testing.T) {
 			}
 			disk.room, disk.unsync, disk.stubborn = room, room < 0, stubborn
 			err = s.append(spoolEvents(2, 5))
-			if err == nil || !strings.Contains(err.Error(), "nothing acknowledged is lost") || (room >= 0) != errors.Is(err, ErrFull) {
+			if err == nil || !strings.Contains(err.Error(), "nothing acknowledged is lost") ||
+				(room >= 0) != errors.Is(err, ErrFull) {
 				t.Fatalf("room %d: %v", room, err)
 			}
 			disk.room, disk.unsync, disk.stubborn = -1, false, false
@@ -244,7 +246,8 @@ func TestSpoolOnFailingDisk(t *testing.T) {
 			if s, err = openSpool(path, 1<<20); err != nil {
 				t.Fatalf("room %d: %v", room, err)
 			}
-			if got, want := readAll(t, s, 100), append(spoolEvents(0, 2), spoolEvents(7, 1)...); !reflect.DeepEqual(got, want) {
+			if got, want := readAll(t, s, 100),
+				append(spoolEvents(0, 2), spoolEvents(7, 1)...); !reflect.DeepEqual(got, want) {
 				t.Fatalf("room %d: %v", room, got)
 			}
 			s.close()

@@ -101,7 +101,8 @@ func (s *sqliteStore) connect(ctx context.Context) (err error) {
 	// FULL syncs the write-ahead log at every commit, fullfsync makes that reach the disk on macOS too. Ids are
 	// random, so every event touches a page of its own in their index: 64 MB of them stay in memory, and up to
 	// 32 MB wait in the write-ahead log, which spares a large log many small writes.
-	if s.writer, err = sql.Open("sqlite", sqliteURL(s.path, "synchronous(FULL)", "fullfsync(1)", "checkpoint_fullfsync(1)",
+	if s.writer, err = sql.Open("sqlite", sqliteURL(s.path, "synchronous(FULL)", "fullfsync(1)",
+		"checkpoint_fullfsync(1)",
 		"cache_size(-65536)", "wal_autocheckpoint(8000)")); err != nil {
 		return err
 	}
@@ -176,7 +177,8 @@ func (s *sqliteStore) recognise(ctx context.Context, db interface {
 	}
 	switch {
 	case application == sqliteApplication && version > sqliteVersion:
-		return false, fmt.Errorf("%w: its version is %d, this program knows %d; use a newer one", ErrNewer, version, sqliteVersion)
+		return false, fmt.Errorf("%w: its version is %d, this program knows %d; use a newer one", ErrNewer, version,
+			sqliteVersion)
 	case application == sqliteApplication && version == sqliteVersion:
 		return true, nil
 	case application == 0 && version == 0 && tables == 0:
@@ -216,7 +218,8 @@ func (s *sqliteStore) commit(group []*request) (err error) {
 			}
 			values = values[:0]
 			for _, e := range r.events[at : at+sqliteRows[size]] {
-				values = append(values, e.ID, string(e.Kind), e.Source, e.Target, e.Probability, e.Model, e.List, int64(e.Position), e.At.UnixMicro())
+				values = append(values, e.ID, string(e.Kind), e.Source, e.Target, e.Probability, e.Model, e.List,
+					int64(e.Position), e.At.UnixMicro())
 			}
 			done, err := insert[size].ExecContext(ctx, values...)
 			if err != nil {
@@ -241,7 +244,8 @@ func (s *sqliteStore) Events(ctx context.Context, after int64, limit int) ([]Eve
 	if limit <= 0 || limit > MaxPage {
 		limit = MaxPage
 	}
-	rows, err := s.readers.QueryContext(ctx, `SELECT seq, id, kind, source, target, probability, model, list, position, at
+	rows, err := s.readers.QueryContext(ctx,
+		`SELECT seq, id, kind, source, target, probability, model, list, position, at
 		FROM events WHERE seq > ? ORDER BY seq LIMIT ?`, after, limit)
 	if err != nil {
 		return nil, s.unread(ctx, err)
@@ -288,7 +292,8 @@ func (s *sqliteStore) Totals(ctx context.Context) (Totals, error) {
 
 func (s *sqliteStore) Ping(ctx context.Context) error {
 	var one int
-	if err := s.readers.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1 FROM events LIMIT 1)`).Scan(&one); err != nil {
+	if err := s.readers.QueryRowContext(ctx,
+		`SELECT count(*) FROM (SELECT 1 FROM events LIMIT 1)`).Scan(&one); err != nil {
 		return s.unread(ctx, err)
 	}
 	return nil
@@ -336,7 +341,8 @@ func (s *sqliteStore) explain(doing string, err error) error {
 		}
 		return because(fs.ErrPermission, "ask for the right to write it and its folder")
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
-		return fmt.Errorf("%s the event log %s, which another program holds: %w", doing, s.path, &BusyError{Wait: time.Second})
+		return fmt.Errorf("%s the event log %s, which another program holds: %w", doing, s.path,
+			&BusyError{Wait: time.Second})
 	}
 	return because(errors.New("it failed"), "look at its disk; nothing acknowledged is lost")
 }

@@ -47,8 +47,9 @@ func TestForeignFiles(t *testing.T) {
 		want error
 		word string
 	}{
-		"text":              {text, store.ErrForeign, "choose another path"},
-		"other database":    {with("other.db", `CREATE TABLE songs (title TEXT)`), store.ErrForeign, "choose another path"},
+		"text": {text, store.ErrForeign, "choose another path"},
+		"other database": {with("other.db", `CREATE TABLE songs (title TEXT)`), store.ErrForeign,
+			"choose another path"},
 		"other application": {with("app.db", `PRAGMA application_id = 5`), store.ErrForeign, "choose another path"},
 		"newer":             {newer, store.ErrNewer, "its version is 7"},
 		"folder":            {folder, nil, "it is a folder"},
@@ -138,7 +139,8 @@ func TestReadOnlyFolder(t *testing.T) {
 		probe.Close()
 		t.Skip("this user may write everywhere, so no folder is read-only")
 	}
-	for name, path := range map[string]string{"a new log": filepath.Join(folder, "events.db"), "one of before": filepath.Join(used, "events.db")} {
+	for name, path := range map[string]string{"a new log": filepath.Join(folder, "events.db"),
+		"one of before": filepath.Join(used, "events.db")} {
 		_, err := store.Open(t.Context(), path, store.Options{})
 		if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "ask for the right") {
 			t.Errorf("%s: got %v", name, err)
@@ -195,7 +197,8 @@ func TestClosed(t *testing.T) {
 		_, appendErr := log.Append(t.Context(), typicalEvents(0, 1))
 		_, eventsErr := log.Events(t.Context(), 0, 0)
 		_, totalsErr := log.Totals(t.Context())
-		for name, err := range map[string]error{"Append": appendErr, "Events": eventsErr, "Totals": totalsErr, "Ping": log.Ping(t.Context())} {
+		for name, err := range map[string]error{"Append": appendErr, "Events": eventsErr, "Totals": totalsErr,
+			"Ping": log.Ping(t.Context())} {
 			if !errors.Is(err, store.ErrClosed) {
 				t.Errorf("%s: %v", name, err)
 			}

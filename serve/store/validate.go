@@ -13,7 +13,8 @@ import (
 // of the strictest store, so that a log can be moved from one to another.
 func prepare(events []Event, now func() time.Time) ([]Event, error) {
 	if len(events) > MaxAppend {
-		return nil, &InvalidError{Reason: fmt.Sprintf("%d events at once, at most %d; send them in parts", len(events), MaxAppend)}
+		return nil, &InvalidError{Reason: fmt.Sprintf("%d events at once, at most %d; send them in parts", len(events),
+			MaxAppend)}
 	}
 	events = slices.Clone(events)
 	for i := range events {

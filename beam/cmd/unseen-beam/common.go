@@ -27,11 +27,14 @@ func (f *clusterFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.runner.Name, "runner", "prism", "prism (in this process), flink, spark, dataflow or universal")
 	flags.StringVar(&f.runner.Endpoint, "endpoint", "", "`host:port` of the job service")
-	flags.StringVar(&f.program, "program", "", "`path` of unseen-beam on the workers' machines, which start it themselves")
-	flags.StringVar(&f.runner.Environment, "environment", "", "PROCESS, DOCKER, EXTERNAL or LOOPBACK (default LOOPBACK)")
+	flags.StringVar(&f.program, "program", "",
+		"`path` of unseen-beam on the workers' machines, which start it themselves")
+	flags.StringVar(&f.runner.Environment, "environment", "",
+		"PROCESS, DOCKER, EXTERNAL or LOOPBACK (default LOOPBACK)")
 	flags.StringVar(&f.runner.Config, "environment-config", "", "of the environment: an image, or an address")
 	flags.IntVar(&f.runner.Parallelism, "parallelism", 0, "tasks at a time (default: the cluster's)")
-	flags.StringVar(&f.work, "work", "", "`place` for what jobs hand back, where all workers can write (default: beside the output)")
+	flags.StringVar(&f.work, "work", "", "`place` for what jobs hand back, where all workers can write "+
+		"(default: beside the output)")
 	flags.BoolVar(&f.verbose, "verbose", false, "Beam's own messages on stderr")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
 	flags.BoolVar(&f.asJSON, "json", false, "one JSON document on stdout")
@@ -53,13 +56,15 @@ func (f *clusterFlags) ready(cmd *cobra.Command) error {
 		f.runner = started
 	}
 	if f.runner.Name != "prism" && f.runner.Name != "dataflow" && f.runner.Endpoint == "" {
-		return fmt.Errorf("--runner %s needs the address of its job service; give --endpoint localhost:8099 or the like", f.runner.Name)
+		return fmt.Errorf("--runner %s needs the address of its job service; give --endpoint localhost:8099 or "+
+			"the like", f.runner.Name)
 	}
 	return nil
 }
 
 // open reads the manifest and makes an engine.
-func (f *clusterFlags) open(ctx context.Context, cmd *cobra.Command, root string) (e *job.Engine, done func(), err error) {
+func (f *clusterFlags) open(ctx context.Context, cmd *cobra.Command, root string) (e *job.Engine, done func(),
+	err error) {
 	if err := f.ready(cmd); err != nil {
 		return nil, nil, err
 	}

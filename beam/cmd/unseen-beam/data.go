@@ -21,5 +21,6 @@ func sameData(path string, m model.Model, to *shards.Manifest) error {
 	if says && len(data.Files) > 0 && maps.Equal(data.Files, to.Data.Files) {
 		return nil
 	}
-	return fmt.Errorf("%w: %s was fitted to other data (checksum %.12s…, the shards' is %.12s…); give the model of these shards, or fit one", shards.ErrOther, path, m.DataChecksum, to.Checksum())
+	return fmt.Errorf("%w: %s was fitted to other data (checksum %.12s…, the shards' is %.12s…); give the model "+
+		"of these shards, or fit one", shards.ErrOther, path, m.DataChecksum, to.Checksum())
 }

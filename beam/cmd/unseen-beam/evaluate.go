@@ -58,13 +58,16 @@ graph, block by block: nodes² products.`,
 				out.All = &all
 			}
 			if out.Held == nil && out.All == nil {
-				return fmt.Errorf("%w: %s holds no pairs to judge by; give --exact for all pairs, or import with a split", fit.ErrData, args[1])
+				return fmt.Errorf("%w: %s holds no pairs to judge by; give --exact for all pairs, or import "+
+					"with a split", fit.ErrData, args[1])
 			}
 			if f.asJSON {
 				return printJSON(cmd.OutOrStdout(), out)
 			}
 			line := func(name string, t fit.Totals) {
-				fmt.Fprintf(cmd.OutOrStdout(), "%-15s %12d pairs  likelihood %.6g  mean ŷ %.6g  naive %.6g  w %.6g  pu %.6g  ap %.6g\n", name, t.Pairs, t.Likelihood, t.MeanLink, t.Naive, t.W, t.PU, t.AP)
+				fmt.Fprintf(cmd.OutOrStdout(),
+					"%-15s %12d pairs  likelihood %.6g  mean ŷ %.6g  naive %.6g  w %.6g  pu %.6g  ap %.6g\n", name,
+					t.Pairs, t.Likelihood, t.MeanLink, t.Naive, t.W, t.PU, t.AP)
 			}
 			if out.Held != nil {
 				line("held-out pairs", out.Held.Totals)

@@ -69,7 +69,8 @@ same command with --resume to go on after a failure.`,
 			if f.asJSON {
 				return printJSON(cmd.OutOrStdout(), r)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s of %d pairs in %d shards, %d iterations (%d jobs) in %.1f s, objective %.8g\n",
+			_, err = fmt.Fprintf(cmd.OutOrStdout(),
+				"%s: %s of %d pairs in %d shards, %d iterations (%d jobs) in %.1f s, objective %.8g\n",
 				r.Model, r.Method, r.Pairs, r.Shards, r.Iterations, r.Evaluations, r.Seconds, r.Objective)
 			return err
 		},
@@ -82,7 +83,8 @@ same command with --resume to go on after a failure.`,
 	flags.Float64Var(&f.ridge, "ridge", 4, "prior variance of z; below 0 none")
 	flags.Float64Var(&f.start, "start", .3, "propensity to start from")
 	flags.IntVar(&f.iterations, "iterations", 200, "at most")
-	flags.Float64Var(&f.tolerance, "tolerance", 1e-6, "stop when three steps lower the objective by less than this share")
+	flags.Float64Var(&f.tolerance, "tolerance", 1e-6,
+		"stop when three steps lower the objective by less than this share")
 	flags.Uint64Var(&f.seed, "seed", 1, "of the parameters at the start")
 	flags.StringVarP(&f.output, "output", "o", "", "save the model here")
 	flags.StringVar(&f.checkpoint, "checkpoint", "", "checkpoint (default: beside the output)")
@@ -104,7 +106,8 @@ func (f *fitFlags) run(ctx context.Context, cmd *cobra.Command, root string) (*f
 		f.checkpoint = f.output + ".checkpoint"
 	}
 	s := fit.Settings{
-		Method: f.method, Link: f.link, Propensity: f.propensity, Optimiser: "lbfgs", Ridge: f.ridge, Starts: []float64{f.start}, Seed: f.seed,
+		Method: f.method, Link: f.link, Propensity: f.propensity, Optimiser: "lbfgs", Ridge: f.ridge,
+		Starts: []float64{f.start}, Seed: f.seed,
 		LBFGS:      fit.LBFGSSettings{Iterations: f.iterations, Tolerance: f.tolerance},
 		Checkpoint: fit.Checkpoint{Path: f.checkpoint, Resume: f.resume, Keep: true},
 	}
@@ -129,7 +132,8 @@ func (f *fitFlags) run(ctx context.Context, cmd *cobra.Command, root string) (*f
 		Engine: engine, Objective: o, Settings: s, Data: m.Checksum(),
 		Report: func(iteration int, p fit.Parts) {
 			if !f.quiet {
-				fmt.Fprintf(cmd.ErrOrStderr(), "iteration %d: objective %.8g, %d jobs, %s\n", iteration, p.Total(), engine.Evaluations(), time.Since(began).Round(100*time.Millisecond))
+				fmt.Fprintf(cmd.ErrOrStderr(), "iteration %d: objective %.8g, %d jobs, %s\n", iteration, p.Total(),
+					engine.Evaluations(), time.Since(began).Round(100*time.Millisecond))
 			}
 		},
 	}.Run(ctx)
@@ -140,7 +144,8 @@ func (f *fitFlags) run(ctx context.Context, cmd *cobra.Command, root string) (*f
 		return nil, err
 	}
 	link, propensity := o.Split(params)
-	fitted := model.Model{Link: o.Link, LinkParams: link, Propensity: o.Propensity, PropensityParams: propensity, Method: s.Method, Seed: s.Seed, DataChecksum: m.Checksum()}
+	fitted := model.Model{Link: o.Link, LinkParams: link, Propensity: o.Propensity, PropensityParams: propensity,
+		Method: s.Method, Seed: s.Seed, DataChecksum: m.Checksum()}
 	if fitted.Hyperparameters, err = json.Marshal(s); err != nil {
 		return nil, err
 	}
@@ -154,7 +159,9 @@ func (f *fitFlags) run(ctx context.Context, cmd *cobra.Command, root string) (*f
 		return nil, err
 	}
 	return &fitReport{
-		Method: s.Method, Pairs: m.Extent.Pairs, Shards: len(m.Train), Iterations: iterations, Evaluations: engine.Evaluations(),
-		Objective: parts.Total(), Likelihood: parts.Likelihood, Risk: parts.Risk, Prior: parts.Prior, Seconds: time.Since(began).Seconds(), Model: f.output,
+		Method: s.Method, Pairs: m.Extent.Pairs, Shards: len(m.Train), Iterations: iterations,
+		Evaluations: engine.Evaluations(),
+		Objective:   parts.Total(), Likelihood: parts.Likelihood, Risk: parts.Risk, Prior: parts.Prior,
+		Seconds: time.Since(began).Seconds(), Model: f.output,
 	}, nil
 }

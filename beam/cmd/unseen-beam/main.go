@@ -30,7 +30,10 @@ func main() {
 		flag.Parse()
 		beam.Init()
 		return
-	case slices.ContainsFunc(os.Args[1:], func(a string) bool { return len(a) > 20 && a[:20] == "--provision_endpoint" }):
+	case slices.ContainsFunc(os.Args[1:], func(a string) bool {
+		return len(a) > 20 &&
+			a[:20] == "--provision_endpoint"
+	}):
 		if err := job.Worker(os.Args[1:]); err != nil {
 			fmt.Fprintln(os.Stderr, "unseen-beam worker:", err)
 			os.Exit(1)

@@ -37,7 +37,8 @@ func run(t *testing.T, args ...string) (string, error) {
 func writeDataset(t *testing.T, seed uint64) string {
 	t.Helper()
 	ctx := context.Background()
-	w, err := world.New(ctx, world.Settings{Nodes: 200, Dim: 6, Fields: world.EvenFields(3), Plan: world.Plan{Seed: seed}})
+	w, err := world.New(ctx, world.Settings{Nodes: 200, Dim: 6, Fields: world.EvenFields(3),
+		Plan: world.Plan{Seed: seed}})
 	if err == nil {
 		w, err = w.Linked(ctx)
 	}
@@ -56,7 +57,8 @@ func TestFromDatasetToLists(t *testing.T) {
 	work := t.TempDir()
 	at := func(name string) string { return filepath.Join(work, name) }
 	for name, seed := range map[string]uint64{"shards": 1, "others": 2} {
-		if out, err := run(t, "import", writeDataset(t, seed), "-o", at(name), "--split", "random", "--block", "80"); err != nil || !strings.Contains(out, "200 nodes in 3 blocks") {
+		if out, err := run(t, "import", writeDataset(t, seed), "-o", at(name), "--split", "random", "--block",
+			"80"); err != nil || !strings.Contains(out, "200 nodes in 3 blocks") {
 			t.Fatalf("import: %q, %v", out, err)
 		}
 	}
@@ -79,14 +81,16 @@ func TestFromDatasetToLists(t *testing.T) {
 	if err != nil || judged.Held == nil || judged.All == nil || judged.All.Pairs != 200*199 {
 		t.Fatalf("evaluate: %s, %v", out, err)
 	}
-	if out, err := run(t, "recommend", at("model.safetensors"), at("shards"), "-o", at("lists"), "-k", "3"); err != nil || !strings.Contains(out, "200 nodes") {
+	if out, err := run(t, "recommend", at("model.safetensors"), at("shards"), "-o", at("lists"), "-k",
+		"3"); err != nil || !strings.Contains(out, "200 nodes") {
 		t.Fatalf("recommend: %q, %v", out, err)
 	}
 	for _, args := range [][]string{
 		{"evaluate", at("model.safetensors"), at("others")},
 		{"recommend", at("model.safetensors"), at("others"), "-o", at("never")},
 	} {
-		if _, err := run(t, args...); err == nil || !strings.Contains(err.Error(), "model.safetensors") || !strings.Contains(err.Error(), "other data") {
+		if _, err := run(t, args...); err == nil || !strings.Contains(err.Error(), "model.safetensors") ||
+			!strings.Contains(err.Error(), "other data") {
 			t.Errorf("%s with a model of other data: %v", args[0], err)
 		}
 	}

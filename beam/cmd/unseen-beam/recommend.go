@@ -39,7 +39,8 @@ JSON in parts: the lists that unseen recommend --all makes, node for node.`,
 			if f.asJSON {
 				return printJSON(cmd.OutOrStdout(), lists)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Lists of %d nodes in %s, %d parts\n", lists.Nodes, output, len(lists.Parts))
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Lists of %d nodes in %s, %d parts\n", lists.Nodes, output,
+				len(lists.Parts))
 			return err
 		},
 	}

@@ -15,8 +15,10 @@ func tile(s isa) {
 	if !s.wide {
 		rows = 6
 	}
-	function("tile"+s.name, "func(c *float32, cStride int, a *float32, aStride int, panel *float32, k int, ahead *float32, accumulate bool)",
-		"c (+)= a·panel over a full register tile; strides in bytes. Memory from ahead on is prefetched, 32 bytes for each k.")
+	function("tile"+s.name, "func(c *float32, cStride int, a *float32, aStride int, panel *float32, k int, "+
+		"ahead *float32, accumulate bool)",
+		"c (+)= a·panel over a full register tile; strides in bytes. Memory from ahead on is prefetched, 32 "+
+			"bytes for each k.")
 	c, cStride := Load(Param("c"), GP64()), Load(Param("cStride"), GP64())
 	stride := Load(Param("aStride"), GP64())
 	a := Load(Param("a"), GP64())
@@ -222,7 +224,8 @@ func (s isa) compare(m Mem, t reg.VecVirtual) {
 // columnsAbove: the first row of z, from `from` on, in which some column exceeds its own threshold.
 func columnsAbove(s isa) {
 	function("columnsAbove"+s.name, "func(z *float32, stride, from, rows int, thresholds *float32, columns int) int",
-		"the first row ≥ from with some z[row][c] > thresholds[c]; rows if none. columns is a multiple of the lanes, stride in bytes.")
+		"the first row ≥ from with some z[row][c] > thresholds[c]; rows if none. columns is a multiple of the "+
+			"lanes, stride in bytes.")
 	z, stride := Load(Param("z"), GP64()), Load(Param("stride"), GP64())
 	row, rows := Load(Param("from"), GP64()), Load(Param("rows"), GP64())
 	thresholds, columns := Load(Param("thresholds"), GP64()), Load(Param("columns"), GP64())
@@ -255,7 +258,8 @@ func columnsAbove(s isa) {
 
 // fromHalf: float16 to float32, a multiple of the lanes at a time.
 func fromHalf(s isa) {
-	function("fromHalf"+s.name, "func(dst *float32, src *uint16, count int)", "dst = float32(src); count is a multiple of the lanes.")
+	function("fromHalf"+s.name, "func(dst *float32, src *uint16, count int)",
+		"dst = float32(src); count is a multiple of the lanes.")
 	dst, src, count := Load(Param("dst"), GP64()), Load(Param("src"), GP64()), Load(Param("count"), GP64())
 	at := GP64()
 	XORQ(at, at)

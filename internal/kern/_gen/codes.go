@@ -109,7 +109,8 @@ func dotCodes(s isa) {
 
 // scaleCodes: the approximate score of each row, of its two sums.
 func scaleCodes(s isa) {
-	function("scaleCodes"+s.name, "func(dst *float32, high, low *int32, scales *float32, count int, highZero, lowZero int32)",
+	function("scaleCodes"+s.name, "func(dst *float32, high, low *int32, scales *float32, count int, highZero, "+
+		"lowZero int32)",
 		"dst[k] = scales[k]·(128·(high[k] − highZero) + (low[k] − lowZero)); count is a multiple of the lanes.")
 	dst, high, low := Load(Param("dst"), GP64()), Load(Param("high"), GP64()), Load(Param("low"), GP64())
 	scales, count := Load(Param("scales"), GP64()), Load(Param("count"), GP64())

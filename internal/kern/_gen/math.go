@@ -144,7 +144,8 @@ func (s chain) expBelow89(x group) group {
 	whole := s.apply(func(a Op, out reg.VecVirtual) { VCVTPS2DQ(a, out) }, n)
 	first := s.apply(func(a Op, out reg.VecVirtual) { VPSRAD(U8(1), a, out) }, whole)
 	for _, part := range []group{first, s.of(vpsubd, whole, first)} {
-		p = s.of(vmulps, p, s.apply(func(a Op, out reg.VecVirtual) { VPSLLD(U8(23), a, out) }, s.of(vpaddd, part, bits(127))))
+		p = s.of(vmulps, p, s.apply(func(a Op, out reg.VecVirtual) { VPSLLD(U8(23), a, out) },
+			s.of(vpaddd, part, bits(127))))
 	}
 	return p
 }
@@ -341,7 +342,8 @@ func elementwise(s isa) {
 // and −log q = log1p(πy/q). Lanes are added up as float64.
 func lossSums(s isa) {
 	function("lossSums"+s.name, "func(sums *[4]float64, z *float32, count int, pi, rest float32)",
-		"adds Σ softplus(z), Σ ψ·softplus(z), Σ τ·softplus(−z), Σ −log q; rest = 1−pi > 0; count is a multiple of the lanes.")
+		"adds Σ softplus(z), Σ ψ·softplus(z), Σ τ·softplus(−z), Σ −log q; rest = 1−pi > 0; count is a multiple "+
+			"of the lanes.")
 	sums, z, count := Load(Param("sums"), GP64()), Load(Param("z"), GP64()), Load(Param("count"), GP64())
 	broadcast := func(name string) same {
 		v := s.vec()
@@ -415,8 +417,10 @@ func (s same) at(int) Op { return s.v }
 
 // adam: one step of Adam over parameters and their two moments.
 func adam(s isa) {
-	function("adam"+s.name, "func(params, first, second, grad *float32, count int, blend1, blend2, step, root, epsilon float32)",
-		"first += blend1·(g−first), second += blend2·(g²−second), params −= step·first/(√second·root + epsilon); count is a multiple of the lanes.")
+	function("adam"+s.name, "func(params, first, second, grad *float32, count int, blend1, blend2, step, root, "+
+		"epsilon float32)",
+		"first += blend1·(g−first), second += blend2·(g²−second), params −= step·first/(√second·root + "+
+			"epsilon); count is a multiple of the lanes.")
 	grad, count := Load(Param("grad"), GP64()), Load(Param("count"), GP64())
 	params, first, second := Load(Param("params"), GP64()), Load(Param("first"), GP64()), Load(Param("second"), GP64())
 	broadcast := func(name string) same {
@@ -424,7 +428,8 @@ func adam(s isa) {
 		VBROADCASTSS(argument(name), v)
 		return same{v}
 	}
-	blend1, blend2, step, root, epsilon := broadcast("blend1"), broadcast("blend2"), broadcast("step"), broadcast("root"), broadcast("epsilon")
+	blend1, blend2, step, root, epsilon := broadcast("blend1"), broadcast("blend2"), broadcast("step"),
+		broadcast("root"), broadcast("epsilon")
 	s.loop(grad, count, 1, func(c chain, at reg.GPVirtual, g group) {
 		load := func(from reg.Register) group {
 			v := c.group()
@@ -439,7 +444,8 @@ func adam(s isa) {
 		store(c.addmul(m, c.of(vsubps, g, m), blend1), first)
 		v := load(second)
 		store(c.addmul(v, c.of(vsubps, c.of(vmulps, g, g), v), blend2), second)
-		below := c.of(vaddps, c.of(vmulps, c.apply(func(a Op, out reg.VecVirtual) { VSQRTPS(a, out) }, v), root), epsilon)
+		below := c.of(vaddps, c.of(vmulps, c.apply(func(a Op, out reg.VecVirtual) { VSQRTPS(a, out) }, v), root),
+			epsilon)
 		store(c.submul(load(params), c.of(vdivps, m, below), step), params)
 	})
 	VZEROUPPER()

@@ -126,7 +126,8 @@ func (p span) readOne(m Mem) reg.VecVirtual {
 
 // walk emits the loop over a row's elements. step is called with the number of registers to
 // handle from offset off on; tail with a masked rest (AVX-512), one with a single element (AVX2).
-func (p span) walk(label string, dim Mem, step func(off reg.GPVirtual, registers int), tail, one func(off reg.GPVirtual)) {
+func (p span) walk(label string, dim Mem, step func(off reg.GPVirtual, registers int), tail,
+	one func(off reg.GPVirtual)) {
 	off, left := GP64(), GP64()
 	XORQ(off, off)
 	MOVQ(dim, left)
@@ -209,7 +210,8 @@ func (c cursor) advance(n int) {
 // dotRows: dst[k] = Σ q·row, for listed rows (gather) or consecutive ones (scan).
 func dotRows(s isa, half, scan bool) {
 	p := span{isa: s, half: half}
-	name, signature := "dotGather", "func(dst, q *float32, base "+p.pointer()+", stride int, idx *int32, count, dim int)"
+	name, signature := "dotGather", "func(dst, q *float32, base "+p.pointer()+
+		", stride int, idx *int32, count, dim int)"
 	if scan {
 		name, signature = "dotScan", "func(dst, q *float32, base "+p.pointer()+", stride int, count, dim int)"
 	}
@@ -325,7 +327,8 @@ func (p span) groups(c cursor, count Mem, many, few int, body func(label string,
 // addRows: dst += Σ c[k]·row k. Every element of dst sees its additions in the list's order.
 func addRows(s isa, half bool) {
 	p := span{isa: s, half: half}
-	function("addGather"+p.suffix(), "func(dst *float32, base "+p.pointer()+", stride int, idx *int32, c *float32, count, dim int)",
+	function("addGather"+p.suffix(), "func(dst *float32, base "+p.pointer()+
+		", stride int, idx *int32, c *float32, count, dim int)",
 		"dst[d] += Σ c[k]·row k[d]; stride in bytes.")
 	dst := Load(Param("dst"), GP64())
 	c := cursor{base: argument("base"), stride: argument("stride"), idx: Load(Param("idx"), GP64())}
@@ -420,10 +423,12 @@ func (p span) pairs(c pairCursor, count Mem, body func(label string, rows, ahead
 // dotPairs: dst[k] = Σ w·source·target over ungrouped pairs.
 func dotPairs(s isa, half bool) {
 	p := span{isa: s, half: half}
-	function("dotPairs"+p.suffix(), "func(dst, w *float32, base "+p.pointer()+", stride int, sources, targets *int32, count, dim int)",
+	function("dotPairs"+p.suffix(), "func(dst, w *float32, base "+p.pointer()+
+		", stride int, sources, targets *int32, count, dim int)",
 		"dst[k] = Σ w[d]·source[d]·target[d]; stride in bytes.")
 	dst, w := Load(Param("dst"), GP64()), Load(Param("w"), GP64())
-	c := pairCursor{argument("base"), argument("stride"), Load(Param("sources"), GP64()), Load(Param("targets"), GP64())}
+	c := pairCursor{argument("base"), argument("stride"), Load(Param("sources"), GP64()),
+		Load(Param("targets"), GP64())}
 	count, dim := argument("count"), argument("dim")
 	p.prepareTail(dim)
 	p.pairs(c, count, func(label string, rows, ahead []reg.GPVirtual) {
@@ -486,10 +491,12 @@ func dotPairs(s isa, half bool) {
 // addPairs: dst += Σ c[k]·source⊙target over ungrouped pairs, in the list's order.
 func addPairs(s isa, half bool) {
 	p := span{isa: s, half: half}
-	function("addPairs"+p.suffix(), "func(dst *float32, base "+p.pointer()+", stride int, sources, targets *int32, c *float32, count, dim int)",
+	function("addPairs"+p.suffix(), "func(dst *float32, base "+p.pointer()+
+		", stride int, sources, targets *int32, c *float32, count, dim int)",
 		"dst[d] += Σ c[k]·source[d]·target[d]; stride in bytes.")
 	dst := Load(Param("dst"), GP64())
-	c := pairCursor{argument("base"), argument("stride"), Load(Param("sources"), GP64()), Load(Param("targets"), GP64())}
+	c := pairCursor{argument("base"), argument("stride"), Load(Param("sources"), GP64()),
+		Load(Param("targets"), GP64())}
 	count, dim := argument("count"), argument("dim")
 	p.prepareTail(dim)
 	factors := Load(Param("c"), GP64())
