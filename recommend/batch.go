@@ -24,8 +24,7 @@ const batchSize = 256
 // nodes as Top gives come out, by block products where the model is an inner product without a field's offset; z may
 // differ in the last bits. Filters, exclusions and dials need Top. Results do not depend on the number of threads.
 func (r *Recommender) Batch(ctx context.Context, sources []int32, q Query) ([]Row, error) {
-	if q.Seen || q.Fields != nil || !q.From.IsZero() || !q.Until.IsZero() || q.Exclude != nil || q.Before != nil ||
-		q.Diversity > 0 || q.Explore > 0 {
+	if !q.plain() {
 		return nil, fmt.Errorf("%w: a batch has no filters and no dials; ask for each source by itself", ErrQuery)
 	}
 	rows := make([]Row, len(sources))

@@ -12,8 +12,7 @@ import (
 // and dials, and without a naive model, whose ranks are among all candidates.
 func (r *Recommender) fast(q Query) (list *List, found bool, err error) {
 	inner, ok := r.model.Link.(model.InnerProduct)
-	if r.codes == nil || !ok || r.naive != nil || q.Seen || q.Fields != nil || !q.From.IsZero() || !q.Until.IsZero() ||
-		len(q.Exclude) > 0 || q.Diversity > 0 || q.Explore > 0 {
+	if r.codes == nil || !ok || r.naive != nil || !q.plain() {
 		return nil, false, nil
 	}
 	var never []int32 // of those that the search may find

@@ -268,6 +268,14 @@ type Query struct {
 	Compare bool // the list has the naive model's beside it
 }
 
+// filtered reports whether the query leaves out more targets than the source itself and those that it links to.
+func (q Query) filtered() bool {
+	return q.Fields != nil || !q.From.IsZero() || !q.Until.IsZero() || q.Before != nil || len(q.Exclude) > 0
+}
+
+// plain reports whether the query asks for the highest ŷ and for nothing else, so that an inner product answers it.
+func (q Query) plain() bool { return !q.Seen && !q.filtered() && q.Diversity == 0 && q.Explore == 0 }
+
 // Item is a recommendation.
 type Item struct {
 	Node  int32  `json:"-"`
@@ -491,7 +499,7 @@ func (r *Recommender) candidates(room *room, q Query) {
 		}
 	}
 	dated := !q.From.IsZero() || !q.Until.IsZero()
-	if out == nil && wanted == nil && q.Before == nil && !dated { // all but itself and what it links to
+	if !q.filtered() { // all but itself and what it links to
 		room.kept = slices.Grow(room.kept, r.g.Len())
 		next := int32(0)
 		keep := func(until int32) {
