@@ -1,0 +1,94 @@
+// Package hint lets an error carry what to do about it as data. A library names the setting that
+// would help; who reports the error names it in the reader's own words: the command line as a flag,
+// the API as a field, a Go program as it likes.
+//
+//	err := hint.Wrap(err, "set %v to complete if nothing else was shown", hint.Setting("log"))
+//	fmt.Println(err)                                      // …; set log to complete if nothing else was shown
+//	fmt.Println(hint.Render(err, func(s hint.Setting) string {
+//		return "--" + string(s)                           // …; set --log to complete if nothing else was shown
+//	}))
+package hint
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Setting is the name of an option that a hint speaks of, in camelCase as in JSON: "perLink".
+type Setting string
+
+// Error is an error and what to do about it.
+type Error struct {
+	Err    error
+	format string
+	args   []any
+}
+
+// Wrap adds a hint to an error. Arguments that are Settings are rendered by whoever reports the error.
+// Wrap of a nil error is nil.
+func Wrap(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return &Error{err, format, args}
+}
+
+// Error is the error's text and the hint, with settings by their own names.
+func (e *Error) Error() string { return e.Err.Error() + "; " + e.Hint(nil) }
+
+// Unwrap returns the error without the hint.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Hint returns the hint alone, with settings named by a function; nil leaves them as they are.
+func (e *Error) Hint(name func(Setting) string) string {
+	args := make([]any, len(e.args))
+	for i, a := range e.args {
+		if s, is := a.(Setting); is && name != nil {
+			a = name(s)
+		}
+		args[i] = a
+	}
+	return fmt.Sprintf(e.format, args...)
+}
+
+// Settings lists the settings that the hint speaks of.
+func (e *Error) Settings() []Setting {
+	var all []Setting
+	for _, a := range e.args {
+		if s, is := a.(Setting); is {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// Render returns the error's text with the settings of every hint in it named by a function.
+func Render(err error, name func(Setting) string) string {
+	if err == nil {
+		return ""
+	}
+	text := err.Error()
+	for _, e := range hints(err) {
+		text = strings.Replace(text, e.Hint(nil), e.Hint(name), 1)
+	}
+	return text
+}
+
+// hints lists the errors with hints in an error's tree, outermost first.
+func hints(err error) []*Error {
+	var all []*Error
+	switch e := err.(type) {
+	case nil:
+		return nil
+	case *Error:
+		all = append(all, e)
+	}
+	if many, is := err.(interface{ Unwrap() []error }); is {
+		for _, e := range many.Unwrap() {
+			all = append(all, hints(e)...)
+		}
+		return all
+	}
+	return append(all, hints(errors.Unwrap(err))...)
+}

@@ -1,0 +1,61 @@
+package progress_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"unseen/progress"
+)
+
+func TestMeterEstimatesWhatRemains(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var events []progress.Event
+		m := progress.NewMeter(func(e progress.Event) { events = append(events, e) }, "reading", 1000)
+		m.Skip(500)
+		for range 10 {
+			time.Sleep(time.Second) // of the bubble: no time passes outside
+			m.Add(10, nil)
+		}
+		m.Add(10, nil) // too soon after the last to be reported
+		m.Flush(func(e *progress.Event) { e.Message = "round 1" })
+		if len(events) != 11 {
+			t.Fatalf("%d events, want 11", len(events))
+		}
+		if got := events[9]; got.Done != 600 || got.Share() != .6 || got.Remaining != 40*time.Second {
+			t.Errorf("after ten seconds and 100 units: %+v, want 600 done and 40 s left", got)
+		}
+		if got := events[10]; got.Done != 610 || got.Message != "round 1" {
+			t.Errorf("flushed: %+v", got)
+		}
+		if got := m.Speed(); got != 11 {
+			t.Errorf("speed %v, want 11 units per second: what was skipped does not count", got)
+		}
+	})
+}
+
+func TestNilFuncIsAllowed(t *testing.T) {
+	t.Parallel()
+	var none progress.Func
+	none.Report(progress.Event{})
+	if none.Under("x") != nil {
+		t.Error("a nil Func under a phase is not nil")
+	}
+	m := progress.NewMeter(nil, "reading", 10)
+	m.Add(3, func(*progress.Event) { t.Error("filled an event for nobody") })
+}
+
+func TestUnknownEnd(t *testing.T) {
+	t.Parallel()
+	if e := (progress.Event{Done: 7}); e.Share() != 0 {
+		t.Errorf("share %v of an unknown whole, want 0", e.Share())
+	}
+}
+
+func ExampleFunc_Under() {
+	report := progress.Func(func(e progress.Event) { fmt.Println(e) })
+	report.Under("evaluate").Report(progress.Event{Phase: "rank", Done: 1, Of: 4, Remaining: 3 * time.Second})
+	// Output: evaluate: rank 25%, 3s left
+}
