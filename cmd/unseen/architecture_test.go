@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"go/ast"
 	"go/parser"
@@ -11,7 +12,9 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -23,25 +26,34 @@ type goPackage struct {
 	Imports         []string
 }
 
-func packagesOfModule(t *testing.T) (all []goPackage) {
+// packagesOfModule lists the packages of the module.
+func packagesOfModule(t *testing.T) []goPackage {
 	t.Helper()
+	all, err := listPackages()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	return slices.Clone(all)
+}
+
+var listPackages = sync.OnceValues(func() (all []goPackage, err error) {
 	list := exec.Command("go", "list", "-json=ImportPath,Dir,Imports", "./...")
 	list.Dir = "../.."
 	out, err := list.Output()
 	if err != nil {
-		t.Fatalf("go list: %v", err)
+		return nil, err
 	}
-	d := json.NewDecoder(strings.NewReader(string(out)))
+	d := json.NewDecoder(bytes.NewReader(out))
 	for {
 		var p goPackage
 		if err := d.Decode(&p); err == io.EOF {
-			return all
+			return all, nil
 		} else if err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
 		all = append(all, p)
 	}
-}
+})
 
 var firstCell = regexp.MustCompile("(?m)^\\| `([a-z/0-9]+)` \\|")
 
@@ -86,6 +98,7 @@ func wrongInHouse(names []string, packages []goPackage) (problems []string) {
 
 // The table of ARCHITECTURE.md has every package, and each imports only what stands above it.
 func TestArchitecture(t *testing.T) {
+	t.Parallel()
 	page, err := os.ReadFile("../../ARCHITECTURE.md")
 	if err != nil {
 		t.Fatal(err)
@@ -100,6 +113,7 @@ func TestArchitecture(t *testing.T) {
 }
 
 func TestArchitectureSees(t *testing.T) {
+	t.Parallel()
 	page := "x\n## The packages\n\n| package | holds |\n|---|---|\n| `a` | |\n| `b/c` | |\n| `d` | |\n| `d` | " +
 		"|\n| `gone` | |\n\n## Next\n| `no` |\n"
 	names := house(page)
@@ -119,6 +133,118 @@ func TestArchitectureSees(t *testing.T) {
 	}
 }
 
+// conventional are names of types that more than one package may have: every reader knows what they are.
+var conventional = []string{"Error", "Options", "Result", "Settings"}
+
+// colliding are names that more than one package still has. It only shrinks.
+var colliding = []string{
+	"Alarm", "Band", "Bound", "Cursor", "Document", "Encoder", "Estimate", "Evaluation", "Event", "Explanation",
+	"Exposure", "File", "Finding", "Hit", "Interval", "Limits", "Line", "Lines", "Link", "List", "Log", "Loop",
+	"Network", "Node", "Nodes", "Order", "Panel", "PanelRow", "Part", "Progress", "Range", "Ranks",
+	"Recommender", "Report", "Row", "Sample", "Sampling", "Scheme", "Script", "Setting", "Shown", "Source",
+	"Step", "Tensor", "Term", "Totals", "Trial", "Warning",
+}
+
+// One word has one meaning: a name of an exported type is that of one package.
+func TestTypesHaveOneName(t *testing.T) {
+	t.Parallel()
+	owners := map[string][]string{}
+	for _, p := range libraries(t) {
+		for _, file := range goFiles(t, p.Dir) {
+			for _, d := range file.Decls {
+				d, is := d.(*ast.GenDecl)
+				if !is || d.Tok != token.TYPE {
+					continue
+				}
+				for _, spec := range d.Specs {
+					if name := spec.(*ast.TypeSpec).Name; name.IsExported() {
+						owners[name.Name] = append(owners[name.Name], strings.TrimPrefix(p.ImportPath, module+"/"))
+					}
+				}
+			}
+		}
+	}
+	for name, packages := range owners {
+		packages = slices.Compact(packages) // files of two platforms may declare one type
+		if len(packages) > 1 && !slices.Contains(conventional, name) && !slices.Contains(colliding, name) {
+			t.Errorf("%s is a type of %s; rename all but one", name, strings.Join(packages, ", "))
+		}
+	}
+	for _, name := range colliding {
+		if len(slices.Compact(owners[name])) < 2 {
+			t.Logf("%s collides no more; take it out of colliding", name)
+		}
+	}
+}
+
+var flagInText = regexp.MustCompile(`(^|[^-\w])--[a-z]`)
+
+// speakFlags are packages with texts that still name flags. It only shrinks.
+var speakFlags = []string{"dataset", "dataset/exchange", "fit", "network", "recommend", "report", "serve"}
+
+// othersFlags are what texts may say: commands of other programs.
+var othersFlags = strings.NewReplacer("zstd --long=27", "")
+
+// A library speaks of settings (package hint), and the command line of flags: no text of a library names one.
+func TestLibrariesNameNoFlags(t *testing.T) {
+	t.Parallel()
+	for _, p := range libraries(t) {
+		name, found := strings.TrimPrefix(p.ImportPath, module+"/"), false
+		for _, file := range goFiles(t, p.Dir) {
+			ast.Inspect(file, func(n ast.Node) bool {
+				literal, is := n.(*ast.BasicLit)
+				if !is || literal.Kind != token.STRING {
+					return true
+				}
+				text, err := strconv.Unquote(literal.Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if flagInText.MatchString(othersFlags.Replace(text)) {
+					if found = true; !slices.Contains(speakFlags, name) {
+						t.Errorf("%s: %.100q names a flag; use hint.Setting", name, text)
+					}
+				}
+				return true
+			})
+		}
+		if !found && slices.Contains(speakFlags, name) {
+			t.Logf("%s names no flag any more; take it out of speakFlags", name)
+		}
+	}
+}
+
+// libraries are the packages that programs import.
+func libraries(t *testing.T) []goPackage {
+	t.Helper()
+	return slices.DeleteFunc(packagesOfModule(t), func(p goPackage) bool {
+		name := strings.TrimPrefix(p.ImportPath, module+"/")
+		top, _, _ := strings.Cut(name, "/")
+		return slices.Contains([]string{"cmd", "deploy", "bench", "examples"}, top) ||
+			strings.HasPrefix(name, "internal/") && strings.HasSuffix(name, "test")
+	})
+}
+
+// goFiles parses a folder's package without its tests.
+func goFiles(t *testing.T, dir string) (files []*ast.File) {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	return files
+}
+
 var (
 	codeSpan   = regexp.MustCompile("`([^`\n]+)`")
 	goFile     = regexp.MustCompile(`^[a-z/0-9_]+\.(go|html|css|py)$`)
@@ -132,6 +258,7 @@ var (
 
 // What pages name is there: files, functions and types in `backquotes`, tests, and whatever a link leads to.
 func TestPagesNameWhatIsThere(t *testing.T) {
+	t.Parallel()
 	declared := map[string]map[string]bool{} // by the last part of the package's name
 	tests := map[string]bool{}
 	for _, p := range packagesOfModule(t) {
