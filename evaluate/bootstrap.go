@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+
+	"unseen/risk"
 )
 
 // Band is an estimate with its 95% interval.
@@ -46,10 +48,9 @@ func Bootstrap(sources, draws int, seed uint64, measure func(times []float64) []
 	bands := make([]Band, len(whole))
 	for k, x := range whole {
 		bands[k] = Band{x, x, x}
-		if n := len(drawn[k]); n > 0 {
+		if len(drawn[k]) > 0 {
 			slices.Sort(drawn[k])
-			at := func(p float64) float64 { return drawn[k][int(math.Round(p*float64(n-1)))] }
-			bands[k].Lower, bands[k].Upper = at(.025), at(.975)
+			bands[k].Lower, bands[k].Upper = risk.QuantileInterval(drawn[k], .95)
 		}
 	}
 	return bands

@@ -6,6 +6,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+
+	"unseen/risk"
 )
 
 // Each returns a metric of every source alone, NaN for those that do not count in it.
@@ -147,16 +149,6 @@ func PairedBootstrap(a, b []float64, level float64, draws int, seed uint64) (Dif
 		return Difference{}, fmt.Errorf("%w: no draw has a value; too few sources count", ErrUndefined)
 	}
 	slices.Sort(drawn)
-	d.Lower, d.Upper = quantile(drawn, (1-level)/2), quantile(drawn, (1+level)/2)
+	d.Lower, d.Upper = risk.QuantileInterval(drawn, level)
 	return d, nil
-}
-
-// quantile of sorted numbers, linear between them.
-func quantile(sorted []float64, p float64) float64 {
-	at := p * float64(len(sorted)-1)
-	k := int(at)
-	if k+1 >= len(sorted) {
-		return sorted[len(sorted)-1]
-	}
-	return sorted[k] + (at-float64(k))*(sorted[k+1]-sorted[k])
 }

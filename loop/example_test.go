@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 
 	"unseen/fit"
 	"unseen/graph"
@@ -142,13 +143,14 @@ func ExampleDrift() {
 			return
 		}
 		if len(alarms) > 0 {
-			fmt.Println(alarms[0].Sentence("Biology"))
+			fmt.Println(strings.ReplaceAll(alarms[0].Sentence("Biology"), ", ", ",\n"))
 			return
 		}
 	}
 	// Output:
-	// Of 100 recommendations in Biology, 75 have stayed in Biology since list 1002, more than the
-	// 50 to 60 that were expected.
+	// Of 100 recommendations in Biology,
+	// 75 have stayed in Biology since list 1002,
+	// more than the 50 to 60 that were expected.
 }
 
 // popular recommends what is linked to most.

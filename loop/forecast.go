@@ -203,15 +203,14 @@ func (f *Forecast) all() {
 
 // spread sets the intervals of shares by what the replicates drew.
 func spread(shares []Share, runs [][]float64, level float64) {
-	tail := (1 - level) / 2
 	drawn := make([]float64, len(runs))
 	for t := range shares {
 		for r, run := range runs {
 			drawn[r] = run[t]
 		}
 		slices.Sort(drawn)
-		shares[t].Low = min(quantile(drawn, tail), shares[t].Share)
-		shares[t].High = max(quantile(drawn, 1-tail), shares[t].Share)
+		low, high := risk.QuantileInterval(drawn, level)
+		shares[t].Low, shares[t].High = min(low, shares[t].Share), max(high, shares[t].Share)
 	}
 }
 

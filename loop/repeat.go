@@ -2,11 +2,11 @@ package loop
 
 import (
 	"context"
-	"math"
 	"slices"
 	"sync"
 
 	"unseen/internal/kern"
+	"unseen/risk"
 )
 
 // Repeat runs the learned loop once for every seed, as many side by side as Settings.Threads says,
@@ -87,7 +87,8 @@ func TruthBand(histories []*History) Band {
 
 func bandOf(xs []float64) Band {
 	slices.Sort(xs)
-	return Band{Mean: mean(xs), Low: quantile(xs, .1), High: quantile(xs, .9)}
+	low, high := risk.QuantileInterval(xs, .8)
+	return Band{Mean: mean(xs), Low: low, High: high}
 }
 
 func mean(xs []float64) float64 {
@@ -96,12 +97,4 @@ func mean(xs []float64) float64 {
 		sum += x
 	}
 	return sum / float64(len(xs))
-}
-
-// quantile interpolates between sorted numbers.
-func quantile(sorted []float64, p float64) float64 {
-	at := p * float64(len(sorted)-1)
-	k := min(int(at), len(sorted)-1)
-	next := min(k+1, len(sorted)-1)
-	return sorted[k] + (at-math.Floor(at))*(sorted[next]-sorted[k])
 }

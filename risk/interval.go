@@ -172,7 +172,7 @@ func (s Sample) Bootstrap(ctx context.Context, level float64, settings Bootstrap
 		low, high = bcaLevel(low, correction, acceleration), bcaLevel(high, correction, acceleration)
 	}
 	_, variance := meanVariance(means)
-	return Interval{u.mean, quantile(means, low), quantile(means, high), level, math.Sqrt(variance)}, nil
+	return Interval{u.mean, Quantile(means, low), Quantile(means, high), level, math.Sqrt(variance)}, nil
 }
 
 // resample returns the means of the resamples, each drawn from its own stream and kept in its own place.
@@ -262,20 +262,35 @@ func bcaLevel(level, correction, acceleration float64) float64 {
 	return distuv.UnitNormal.CDF(correction + z/shrink)
 }
 
-// quantile reads the p-quantile off sorted values at place (n+1)p, with linear interpolation.
-func quantile(sorted []float64, p float64) float64 {
-	n := len(sorted)
+// Quantile reads the p-quantile off ascending values, such as the draws of a bootstrap, at place (n+1)·p with linear
+// interpolation between neighbours; beyond the first and the last it stays with them. NaN of no values.
+//
+// This is definition 6 of Hyndman and Fan (1996), which Davison and Hinkley (1997, section 2.6) use for bootstraps: a
+// further draw from the same distribution falls below the k-th of n values with probability k/(n+1) exactly, so that an
+// interval holds its share of the draws to come and not only of those at hand. Every interval of this module that is
+// read off draws or runs uses it.
+func Quantile(ascending []float64, p float64) float64 {
+	n := len(ascending)
+	if n == 0 {
+		return math.NaN()
+	}
 	place := p*float64(n+1) - 1
 	if !(place > 0) {
-		return sorted[0]
+		return ascending[0]
 	}
 	if place >= float64(n-1) {
-		return sorted[n-1]
+		return ascending[n-1]
 	}
 	k := int(place)
-	low, high, part := sorted[k], sorted[k+1], place-float64(k)
+	low, high, part := ascending[k], ascending[k+1], place-float64(k)
 	if low == high {
 		return low
 	}
 	return (1-part)*low + part*high // no difference, which could overflow
+}
+
+// QuantileInterval returns the interval that holds the middle of ascending values: from the (1−level)/2-quantile to the
+// (1+level)/2-quantile.
+func QuantileInterval(ascending []float64, level float64) (lower, upper float64) {
+	return Quantile(ascending, (1-level)/2), Quantile(ascending, (1+level)/2)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -357,4 +358,36 @@ func TestBiasCorrection(t *testing.T) {
 	wantNear(t, "ties", u.biasCorrection([]float64{0, .5, .5, 1}), 0, 1e-12)
 	wantNear(t, "a quarter below", u.biasCorrection([]float64{0, 1, 1, 1}), -.6744897501960817, 1e-12)
 	wantNear(t, "none below", u.biasCorrection([]float64{1, 1, 1, 1}), -1.1503493803760079, 1e-12) // Φ⁻¹(⅛)
+}
+
+// Of n draws the k-th is the quantile at k/(n+1), which a further draw from the same distribution falls below with
+// exactly that probability.
+func TestQuantile(t *testing.T) {
+	t.Parallel()
+	nine := []float64{1, 2, 3, 4, 5, 6, 7, 8, 9}
+	for _, c := range []struct {
+		values  []float64
+		p, want float64
+	}{
+		{nine, .1, 1}, {nine, .5, 5}, {nine, .9, 9}, {nine, .25, 2.5}, {nine, .05, 1}, {nine, .99, 9}, {nine, 0, 1},
+		{nine, 1, 9}, {[]float64{7}, .3, 7}, {[]float64{1, 2}, .5, 1.5}, {nil, .5, math.NaN()},
+		{[]float64{-math.MaxFloat64, math.MaxFloat64}, .5, 0},
+	} {
+		if got := Quantile(c.values, c.p); got != c.want && !(math.IsNaN(got) && math.IsNaN(c.want)) {
+			t.Errorf("the %v-quantile of %v is %v, want %v", c.p, c.values, got, c.want)
+		}
+	}
+	const draws, repetitions = 4, 200_000
+	rng := rand.New(rand.NewPCG(11, 12))
+	below, values := 0, make([]float64, draws)
+	for range repetitions {
+		for k := range values {
+			values[k] = rng.ExpFloat64()
+		}
+		slices.Sort(values)
+		if rng.ExpFloat64() < Quantile(values, .2) {
+			below++
+		}
+	}
+	wantNear(t, "a further draw below the .2-quantile", float64(below)/repetitions, .2, .005)
 }
