@@ -35,9 +35,9 @@ import (
 	"unseen/study"
 )
 
-// half trusts a missing link more than R_AP does: only half of what may be hidden counts as a link.
-// A scheme gives each pair its masses by itself; one that divides by a sum over pairs, as
-// self-normalised weights do, is none.
+// half is a variant of R_AP: only half of what may be hidden counts as a link. A scheme gives each
+// pair its masses independently of other pairs; self-normalised weights, which divide by a sum over
+// pairs, are not a scheme.
 var half = risk.MassFunc(func(o risk.Observation, b risk.Belief) risk.Mass {
 	if o.Linked {
 		return risk.Mass{Positive: 1}
