@@ -67,14 +67,3 @@ func ExampleImport_mag() {
 	tell("mag", folder, folder)
 	// Output: 2 nodes, 1 links, 1 fields, 0 exposures
 }
-
-func ExampleImport_paperPickle() {
-	folder := inFolder(nil)
-	defer os.RemoveAll(folder)
-	data := filepath.Join("testdata", "paper")
-	tell("paper-pickle", folder, filepath.Join(data, "semi_synthetic_data.pkl"),
-		filepath.Join(data, "semi_synthetic_data_metadata.pkl"),
-		filepath.Join(data, "nodes_to_scibert_embedding_1.pkl"),
-		filepath.Join(data, "nodes_to_scibert_embedding_2.pkl"))
-	// Output: 30 nodes, 27 links, 16 fields, 160 exposures
-}

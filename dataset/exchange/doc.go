@@ -46,9 +46,4 @@
 //
 // All three leave out references to works that are not in the set, count them, and make nodes of them if
 // asked to. They read only the parts of the JSON that they need, at more than a hundred megabytes a second.
-//
-// "paper-pickle" reads the pickles that came with "Correcting Exposure Bias for Link
-// Recommendation" (ICML 2021) without running anything that is in them, and draws the
-// semi-synthetic experiment's fields, propensities, exposures and links as its notebook does, from
-// the same generators and seeds.
 package exchange
