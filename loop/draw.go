@@ -26,7 +26,7 @@ func mix(x uint64) uint64 {
 
 // most is the largest number of trials of a binomial draw: below it the rounding of the logarithms
 // of factorials leaves a draw's probabilities right to five digits.
-const most = 1_000_000_000
+const maxDraws = 1_000_000_000
 
 // binomial draws how many of n trials succeed, each with probability p. It takes constant time: where
 // few successes are expected the distribution is inverted term by term, elsewhere draws are rejected

@@ -10,7 +10,7 @@ import (
 )
 
 // Shown is one item that somebody was shown.
-type Shown struct {
+type ShownItem struct {
 	Source      uint16  // field of the reader's node
 	Target      uint16  // field of the item
 	Probability float64 // with which it was shown; 0 means that it is not known, or the same for all
@@ -18,7 +18,7 @@ type Shown struct {
 
 // Expected is the band in which the same-field share of one source field is expected to stay, such as
 // Low and High of a forecast's [Share].
-type Expected struct {
+type ExpectedShare struct {
 	Field uint16  `json:"field"`
 	Low   float64 `json:"low"`
 	High  float64 `json:"high"`
@@ -26,7 +26,7 @@ type Expected struct {
 
 // DriftSettings say what is watched and how often an alarm may be false. A zero means the default.
 type DriftSettings struct {
-	Expected []Expected `json:"expected"` // of the fields that are watched; others only have windows
+	Expected []ExpectedShare `json:"expected"` // of the fields that are watched; others only have windows
 
 	// FalseAlarm is the largest probability of any alarm within the first Lists lists while every
 	// share stays in its band.
@@ -60,21 +60,21 @@ func (s DriftSettings) withDefaults() (DriftSettings, error) {
 	}
 	switch {
 	case !(s.FalseAlarm > 0 && s.FalseAlarm < 1):
-		return s, bad("a false-alarm rate of %v; give a probability between 0 and 1", s.FalseAlarm)
+		return s, settingError("a false-alarm rate of %v; give a probability between 0 and 1", s.FalseAlarm)
 	case s.Lists < 1 || s.Window < 2 || s.Keep < 1:
-		return s, bad("%d lists, windows of %d, %d kept; give at least 1, 2 and 1", s.Lists, s.Window, s.Keep)
+		return s, settingError("%d lists, windows of %d, %d kept; give at least 1, 2 and 1", s.Lists, s.Window, s.Keep)
 	case !(s.Shift > 0 && s.Shift <= 10):
-		return s, bad("a shift of %v logits; give from 0 to 10, such as 0.3", s.Shift)
+		return s, settingError("a shift of %v logits; give from 0 to 10, such as 0.3", s.Shift)
 	case !(s.Level > 0 && s.Level < 1):
-		return s, bad("level %v; give a probability between 0 and 1", s.Level)
+		return s, settingError("level %v; give a probability between 0 and 1", s.Level)
 	}
 	seen := map[uint16]bool{}
 	for _, e := range s.Expected {
 		switch {
 		case seen[e.Field]:
-			return s, bad("field %d is expected twice; give it one band", e.Field)
+			return s, settingError("field %d is expected twice; give it one band", e.Field)
 		case !(e.Low >= 0 && e.Low <= e.High && e.High <= 1):
-			return s, bad("the band of field %d is from %v to %v; give shares, 0 ≤ low ≤ high ≤ 1", e.Field, e.Low,
+			return s, settingError("the band of field %d is from %v to %v; give shares, 0 ≤ low ≤ high ≤ 1", e.Field, e.Low,
 				e.High)
 		}
 		seen[e.Field] = true
@@ -225,7 +225,7 @@ func NewDrift(s DriftSettings) (*Drift, error) {
 
 // Add takes one list, all items of which were shown to one source at one time, and returns the alarms
 // that it raises. A list that cannot be is refused whole.
-func (d *Drift) Add(list ...Shown) ([]Alarm, error) {
+func (d *Drift) Add(list ...ShownItem) ([]Alarm, error) {
 	if len(list) == 0 {
 		return nil, fmt.Errorf("%w: a list without items; leave it out", ErrShown)
 	}
@@ -328,13 +328,13 @@ func keepLast[T any](xs []T, n int) []T {
 	return xs
 }
 
-func (d *Drift) expected(field uint16) (Expected, bool) {
+func (d *Drift) expected(field uint16) (ExpectedShare, bool) {
 	for _, e := range d.settings.Expected {
 		if e.Field == field {
 			return e, true
 		}
 	}
-	return Expected{}, false
+	return ExpectedShare{}, false
 }
 
 func (d *Drift) window(field uint16, f *fieldDrift) Window {

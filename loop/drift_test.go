@@ -13,14 +13,14 @@ import (
 
 // list draws a list of ten items for field 1, each of which stays with probability p. Where
 // together is set all items of a list go one way, as far as items can depend on one another.
-func list(rng *rand.Rand, p float64, together bool) []Shown {
-	items := make([]Shown, 10)
+func list(rng *rand.Rand, p float64, together bool) []ShownItem {
+	items := make([]ShownItem, 10)
 	u := rng.Float64()
 	for k := range items {
 		if !together {
 			u = rng.Float64()
 		}
-		items[k] = Shown{Source: 1, Target: 2}
+		items[k] = ShownItem{Source: 1, Target: 2}
 		if u < p {
 			items[k].Target = 1
 		}
@@ -29,7 +29,7 @@ func list(rng *rand.Rand, p float64, together bool) []Shown {
 }
 
 // firstAlarm returns the list that raises one, or 0.
-func firstAlarm(t *testing.T, s DriftSettings, n int, draw func(k int) []Shown) (int, Alarm) {
+func firstAlarm(t *testing.T, s DriftSettings, n int, draw func(k int) []ShownItem) (int, Alarm) {
 	t.Helper()
 	d, err := NewDrift(s)
 	if err != nil {
@@ -53,7 +53,7 @@ func TestFalseAlarms(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
-	s := DriftSettings{Expected: []Expected{{1, .5, .6}}, FalseAlarm: .1, Lists: 300}
+	s := DriftSettings{Expected: []ExpectedShare{{1, .5, .6}}, FalseAlarm: .1, Lists: 300}
 	for _, c := range []struct {
 		p        float64
 		together bool
@@ -62,7 +62,7 @@ func TestFalseAlarms(t *testing.T) {
 		const runs = 200
 		alarmed := 0
 		for range runs {
-			if at, _ := firstAlarm(t, s, s.Lists, func(int) []Shown { return list(rng, c.p, c.together) }); at > 0 {
+			if at, _ := firstAlarm(t, s, s.Lists, func(int) []ShownItem { return list(rng, c.p, c.together) }); at > 0 {
 				alarmed++
 			}
 		}
@@ -76,7 +76,7 @@ func TestFalseAlarms(t *testing.T) {
 
 // A share that leaves its band is found, on the right side, and about when it left is known.
 func TestPower(t *testing.T) {
-	s := DriftSettings{Expected: []Expected{{1, .5, .6}}}
+	s := DriftSettings{Expected: []ExpectedShare{{1, .5, .6}}}
 	for _, c := range []struct {
 		p     float64
 		above bool
@@ -85,7 +85,7 @@ func TestPower(t *testing.T) {
 		const runs, leaves = 60, 400
 		found, delay := 0, 0.
 		for range runs {
-			at, alarm := firstAlarm(t, s, leaves+3000, func(k int) []Shown {
+			at, alarm := firstAlarm(t, s, leaves+3000, func(k int) []ShownItem {
 				if k < leaves {
 					return list(rng, .55, false)
 				}
@@ -109,7 +109,7 @@ func TestPower(t *testing.T) {
 func TestWindowsCover(t *testing.T) {
 	for _, together := range []bool{false, true} {
 		rng := newStream(10, "test", 0)
-		d, err := NewDrift(DriftSettings{Window: 200, Keep: 200, Expected: []Expected{{1, .9, 1}}})
+		d, err := NewDrift(DriftSettings{Window: 200, Keep: 200, Expected: []ExpectedShare{{1, .9, 1}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,7 +140,7 @@ func TestPoolShare(t *testing.T) {
 	d, _ := NewDrift(DriftSettings{Window: 20_000})
 	for d.Lists() < 20_000 {
 		// Two items of three are of field 1; those are shown four times as often.
-		item := Shown{Source: 1, Target: 1, Probability: .8}
+		item := ShownItem{Source: 1, Target: 1, Probability: .8}
 		if rng.Float64() < 1./3 {
 			item.Target, item.Probability = 2, .2
 		}
@@ -158,7 +158,7 @@ func TestPoolShare(t *testing.T) {
 // A detector that is saved and read goes on as the one that never stopped.
 func TestDriftIsSaved(t *testing.T) {
 	rng := newStream(12, "test", 0)
-	d, err := NewDrift(DriftSettings{Expected: []Expected{{1, .4, .5}, {2, 0, 1}}, Window: 50, Keep: 3})
+	d, err := NewDrift(DriftSettings{Expected: []ExpectedShare{{1, .4, .5}, {2, 0, 1}}, Window: 50, Keep: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +220,7 @@ func TestZeroDrift(t *testing.T) {
 	}
 	for range 3 {
 		for _, d := range []*Drift{&zero, made} {
-			if _, err := d.Add(Shown{Source: 1, Target: 1}, Shown{Source: 1, Target: 2}); err != nil {
+			if _, err := d.Add(ShownItem{Source: 1, Target: 1}, ShownItem{Source: 1, Target: 2}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -236,18 +236,18 @@ func TestDriftRefuses(t *testing.T) {
 	for name, s := range map[string]DriftSettings{
 		"rate": {FalseAlarm: 1}, "lists": {Lists: -1}, "window": {Window: 1}, "keep": {Keep: -1}, "shift": {Shift: -1},
 		"level": {Level: 1},
-		"band":  {Expected: []Expected{{1, .6, .5}}}, "NaN": {Expected: []Expected{{1, math.NaN(), .5}}},
-		"twice": {Expected: []Expected{{1, .1, .5}, {1, .1, .5}}},
+		"band":  {Expected: []ExpectedShare{{1, .6, .5}}}, "NaN": {Expected: []ExpectedShare{{1, math.NaN(), .5}}},
+		"twice": {Expected: []ExpectedShare{{1, .1, .5}, {1, .1, .5}}},
 	} {
 		if _, err := NewDrift(s); !errors.Is(err, ErrSetting) {
 			t.Errorf("%s: %v, want ErrSetting", name, err)
 		}
 	}
-	d, err := NewDrift(DriftSettings{Expected: []Expected{{1, 0, 0}, {2, 1, 1}}})
+	d, err := NewDrift(DriftSettings{Expected: []ExpectedShare{{1, 0, 0}, {2, 1, 1}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, items := range map[string][]Shown{
+	for name, items := range map[string][]ShownItem{
 		"empty": {}, "two sources": {{Source: 1}, {Source: 2}}, "probability": {{Probability: 1.5}},
 		"negative": {{Probability: -1}},
 		"NaN":      {{Probability: math.NaN()}}, "tiny": {{Probability: 5e-324}},
@@ -263,7 +263,7 @@ func TestDriftRefuses(t *testing.T) {
 	for field, target := range map[uint16]uint16{1: 1, 2: 1} {
 		raised := 0
 		for range 100 {
-			alarms, err := d.Add(Shown{Source: field, Target: target})
+			alarms, err := d.Add(ShownItem{Source: field, Target: target})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -276,9 +276,9 @@ func TestDriftRefuses(t *testing.T) {
 }
 
 func FuzzDriftState(f *testing.F) {
-	d, _ := NewDrift(DriftSettings{Expected: []Expected{{1, .4, .5}}, Window: 2})
+	d, _ := NewDrift(DriftSettings{Expected: []ExpectedShare{{1, .4, .5}}, Window: 2})
 	for k := range 5 {
-		if _, err := d.Add(Shown{Source: 1, Target: uint16(k % 2), Probability: .5}); err != nil {
+		if _, err := d.Add(ShownItem{Source: 1, Target: uint16(k % 2), Probability: .5}); err != nil {
 			f.Fatal(err)
 		}
 	}
@@ -291,7 +291,7 @@ func FuzzDriftState(f *testing.F) {
 		if err := json.Unmarshal(raw, &d); err != nil {
 			return
 		}
-		if _, err := d.Add(Shown{Source: 1, Target: 1}); err != nil {
+		if _, err := d.Add(ShownItem{Source: 1, Target: 1}); err != nil {
 			t.Fatal(err)
 		}
 		if len(d.Windows(1)) == 0 {

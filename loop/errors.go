@@ -19,6 +19,6 @@ var (
 	ErrState = errors.New("loop: unusable state")
 )
 
-func bad(format string, args ...any) error {
+func settingError(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrSetting, fmt.Sprintf(format, args...))
 }

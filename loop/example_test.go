@@ -53,7 +53,7 @@ func ExampleProcess_Limit() {
 // How sure it is that one more round skews every ratio further.
 func ExampleSkewBound() {
 	for _, n := range []int{100, 1000, 10_000} {
-		b, err := loop.SkewBound([]int{n / 2, n / 2}, []float64{.8, .4})
+		b, err := loop.BoundSkew([]int{n / 2, n / 2}, []float64{.8, .4})
 		if err != nil {
 			fmt.Println(err)
 			return
@@ -69,7 +69,7 @@ func ExampleSkewBound() {
 // A recommender that is trained on what comes of its own recommendations.
 func ExampleLearn() {
 	s := loop.Settings{Papers: 150, Method: "naive", SeesField: true, UnshownNegative: true, Rounds: 4, Seed: 3}
-	h, err := loop.Learn(context.Background(), s, loop.Progress{})
+	h, err := loop.Simulate(context.Background(), s, loop.Progress{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -103,7 +103,7 @@ func ExampleForetell() {
 		fmt.Println(err)
 		return
 	}
-	f, err := loop.Foretell(ctx, m, w.Graph(), loop.ForecastSettings{Rounds: 5, Truth: w.Truth})
+	f, err := loop.NewForecast(ctx, m, w.Graph(), loop.ForecastSettings{Rounds: 5, Truth: w.Truth})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -119,7 +119,7 @@ func ExampleForetell() {
 
 // An alarm when more stays in the field than was forecast.
 func ExampleDrift() {
-	d, err := loop.NewDrift(loop.DriftSettings{Expected: []loop.Expected{{Field: 1, Low: .5, High: .6}}})
+	d, err := loop.NewDrift(loop.DriftSettings{Expected: []loop.ExpectedShare{{Field: 1, Low: .5, High: .6}}})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -130,9 +130,9 @@ func ExampleDrift() {
 		if k >= 1000 { // something happened
 			stays = .75
 		}
-		list := make([]loop.Shown, 10)
+		list := make([]loop.ShownItem, 10)
 		for i := range list {
-			list[i] = loop.Shown{Source: 1, Target: 2}
+			list[i] = loop.ShownItem{Source: 1, Target: 2}
 			if rng.Float64() < stays {
 				list[i].Target = 1
 			}
@@ -177,8 +177,8 @@ func (p *popular) Weigh(weights []float64, pairs model.Batch) error {
 func ExampleRecommender() {
 	s := loop.Settings{Papers: 100, Rounds: 6, Shown: 10, Seed: 1}
 	own := &popular{}
-	s.Recommender = func() loop.Recommender { return own }
-	h, err := loop.Learn(context.Background(), s, loop.Progress{})
+	s.NewLearner = func() loop.Learner { return own }
+	h, err := loop.Simulate(context.Background(), s, loop.Progress{})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -52,20 +52,20 @@ func (s ForecastSettings) withDefaults() (ForecastSettings, error) {
 			*d.value = d.otherwise
 		}
 		if *d.value < 1 {
-			return s, bad("%d %s; give at least 1, or 0 for the default", *d.value, d.name)
+			return s, settingError("%d %s; give at least 1, or 0 for the default", *d.value, d.name)
 		}
 	}
-	if s.Shown > most {
-		return s, bad("%d recommendations a node; give at most %d", s.Shown, most)
+	if s.Shown > maxDraws {
+		return s, settingError("%d recommendations a node; give at most %d", s.Shown, maxDraws)
 	}
 	if !(s.Explore >= 0 && s.Explore <= 1) {
-		return s, bad("a share of %v to explore; give one from 0 to 1", s.Explore)
+		return s, settingError("a share of %v to explore; give one from 0 to 1", s.Explore)
 	}
 	if s.Level == 0 {
 		s.Level = .95
 	}
 	if !(s.Level > 0 && s.Level < 1) {
-		return s, bad("level %v; give a probability between 0 and 1", s.Level)
+		return s, settingError("level %v; give a probability between 0 and 1", s.Level)
 	}
 	return s, nil
 }
@@ -113,7 +113,7 @@ type Share struct {
 //
 // The graph must be the one whose nodes the model was made for. Nodes of unknown field are targets but
 // not sources.
-func Foretell(ctx context.Context, m model.Model, g *graph.Graph, s ForecastSettings) (*Forecast, error) {
+func NewForecast(ctx context.Context, m model.Model, g *graph.Graph, s ForecastSettings) (*Forecast, error) {
 	s, err := s.withDefaults()
 	if err != nil {
 		return nil, err
@@ -142,8 +142,8 @@ func Foretell(ctx context.Context, m model.Model, g *graph.Graph, s ForecastSett
 				fmt.Sprintf("field %q has a single node: nothing can stay in it", g.FieldName(uint16(f))))
 			continue
 		}
-		c := &census{s: s, m: m, members: members, field: f}
-		if err := c.take(ctx); err != nil {
+		c := &pairMeans{s: s, m: m, members: members, field: f}
+		if err := c.compute(ctx); err != nil {
 			return nil, err
 		}
 		forecast.Exact = forecast.Exact && c.exact
@@ -223,7 +223,7 @@ const (
 )
 
 // census is the mean probabilities from the sources of one field to the targets of every field.
-type census struct {
+type pairMeans struct {
 	s       ForecastSettings
 	m       model.Model
 	members [][]int32
@@ -232,7 +232,7 @@ type census struct {
 	means   [columns][][]float64 // by source, then by target field
 }
 
-func (c *census) take(ctx context.Context) error {
+func (c *pairMeans) compute(ctx context.Context) error {
 	sources := c.members[c.field]
 	c.exact = len(sources) <= c.s.Sources
 	if !c.exact {
@@ -247,7 +247,7 @@ func (c *census) take(ctx context.Context) error {
 	errs := make([]error, len(sources))
 	kern.Chunks(len(sources), 1, c.s.Threads, func(_, k, _, _ int) {
 		if errs[k] = ctx.Err(); errs[k] == nil {
-			errs[k] = c.look(k, sources[k])
+			errs[k] = c.computeSource(k, sources[k])
 		}
 	})
 	for _, err := range errs {
@@ -259,7 +259,7 @@ func (c *census) take(ctx context.Context) error {
 }
 
 // look fills in one source's means.
-func (c *census) look(k int, source int32) error {
+func (c *pairMeans) computeSource(k int, source int32) error {
 	for column := range c.means {
 		c.means[column][k] = make([]float64, len(c.members))
 	}
@@ -319,7 +319,7 @@ func choose(nodes []int32, n int, seed, stream uint64) []int32 {
 }
 
 // size is how many targets of a field a source has.
-func (c *census) size(f int) float64 {
+func (c *pairMeans) size(f int) float64 {
 	n := len(c.members[f])
 	if f == c.field {
 		n--
@@ -330,7 +330,7 @@ func (c *census) size(f int) float64 {
 // process returns the category process of a recommender that shows in proportion to a column, over the
 // sources with source k counted times[k] times; nil means each once. Categories without targets are
 // left out; own is the place of the source's field among those that stay.
-func (c *census) process(column int, times []int) (p Process, own int) {
+func (c *pairMeans) process(column int, times []int) (p Process, own int) {
 	var fields []int
 	for f := range c.members {
 		if c.size(f) == 0 {
@@ -368,17 +368,17 @@ func (c *census) process(column int, times []int) (p Process, own int) {
 	for v := range fields {
 		// Sizes such that the first round is the mean of the sources' own shares.
 		shares[v] = max(shares[v]/total[v], leastRate)
-		p.Propensity[v] = within(seen[v] / relevant[v])
-		p.Link[v] = within(relevant[v])
+		p.Propensity[v] = clampRate(seen[v] / relevant[v])
+		p.Link[v] = clampRate(relevant[v])
 		if column == trueColumn {
-			p.Link[v] = within(total[v])
+			p.Link[v] = clampRate(total[v])
 		}
 	}
 	return p, own
 }
 
 // within brings a rate into the probabilities that a process takes.
-func within(x float64) float64 {
+func clampRate(x float64) float64 {
 	if !(x > leastRate) {
 		return leastRate
 	}
@@ -388,7 +388,7 @@ func within(x float64) float64 {
 // leastRate stands for probabilities that are 0 to the last bit.
 const leastRate = 1e-12
 
-func (c *census) forecast(ctx context.Context) (FieldForecast, error) {
+func (c *pairMeans) forecast(ctx context.Context) (FieldForecast, error) {
 	field := FieldForecast{Field: uint16(c.field), Nodes: len(c.members[c.field])}
 	var err error
 	if field.Naive, field.runs[0], err = c.shares(ctx, seenColumn); err != nil {
@@ -408,8 +408,8 @@ func (c *census) forecast(ctx context.Context) (FieldForecast, error) {
 	return field, nil
 }
 
-func (c *census) shares(ctx context.Context, column int) ([]Share, [][]float64, error) {
-	n := min(len(c.members[c.field]), most/c.s.Shown) * c.s.Shown
+func (c *pairMeans) shares(ctx context.Context, column int) ([]Share, [][]float64, error) {
+	n := min(len(c.members[c.field]), maxDraws/c.s.Shown) * c.s.Shown
 	shares := make([]Share, c.s.Rounds)
 	p, own := c.process(column, nil)
 	for t := range shares {

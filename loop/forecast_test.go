@@ -42,7 +42,7 @@ func knowing(t testing.TB, nodes, fields int) (*world.World, model.Model) {
 func TestForetellIsExact(t *testing.T) {
 	w, m := knowing(t, 90, 3)
 	g := w.Graph()
-	f, err := Foretell(context.Background(), m, g, ForecastSettings{Rounds: 4, Truth: w.Truth, Threads: 2})
+	f, err := NewForecast(context.Background(), m, g, ForecastSettings{Rounds: 4, Truth: w.Truth, Threads: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,17 +119,17 @@ func TestForetellOfASample(t *testing.T) {
 	s := ForecastSettings{Rounds: 3, Seed: 2, Threads: 1, Replicates: 50}
 	all := s
 	all.Sources, all.Targets = 1000, 1000
-	exact, err := Foretell(context.Background(), m, w.Graph(), all)
+	exact, err := NewForecast(context.Background(), m, w.Graph(), all)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.Sources, s.Targets = 60, 60
-	one, err := Foretell(context.Background(), m, w.Graph(), s)
+	one, err := NewForecast(context.Background(), m, w.Graph(), s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.Threads = 4
-	four, err := Foretell(context.Background(), m, w.Graph(), s)
+	four, err := NewForecast(context.Background(), m, w.Graph(), s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,15 +177,15 @@ func TestForetellRefuses(t *testing.T) {
 		"no vectors": {m, bare, ForecastSettings{}, ErrGraph},
 		"rounds":     {m, g, ForecastSettings{Rounds: -1}, ErrSetting},
 		"level":      {m, g, ForecastSettings{Level: 2}, ErrSetting},
-		"shown":      {m, g, ForecastSettings{Shown: most + 1}, ErrSetting},
+		"shown":      {m, g, ForecastSettings{Shown: maxDraws + 1}, ErrSetting},
 	} {
-		if _, err := Foretell(ctx, c.m, c.g, c.s); !errors.Is(err, c.want) {
+		if _, err := NewForecast(ctx, c.m, c.g, c.s); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}
 	stopped, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := Foretell(stopped, m, g, ForecastSettings{}); !errors.Is(err, context.Canceled) {
+	if _, err := NewForecast(stopped, m, g, ForecastSettings{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 }
@@ -194,7 +194,7 @@ func TestForetellRefuses(t *testing.T) {
 func TestForecastOfAll(t *testing.T) {
 	w, m := knowing(t, 90, 3)
 	g := w.Graph()
-	f, err := Foretell(t.Context(), m, g, ForecastSettings{Rounds: 6, Replicates: 20, Seed: 3})
+	f, err := NewForecast(t.Context(), m, g, ForecastSettings{Rounds: 6, Replicates: 20, Seed: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +216,7 @@ func TestForecastOfAll(t *testing.T) {
 			}
 		}
 	}
-	explored, err := Foretell(t.Context(), m, g, ForecastSettings{Rounds: 6, Replicates: 20, Seed: 3, Explore: .3,
+	explored, err := NewForecast(t.Context(), m, g, ForecastSettings{Rounds: 6, Replicates: 20, Seed: 3, Explore: .3,
 		ShownOnly: true})
 	if err != nil {
 		t.Fatal(err)
@@ -224,7 +224,7 @@ func TestForecastOfAll(t *testing.T) {
 	if a, b := explored.All.Naive[5].Share, f.All.Naive[5].Share; a >= b {
 		t.Errorf("exploring a third and learning from what was shown, %v stay; otherwise %v", a, b)
 	}
-	if _, err := Foretell(t.Context(), m, g, ForecastSettings{Explore: 2}); !errors.Is(err, ErrSetting) {
+	if _, err := NewForecast(t.Context(), m, g, ForecastSettings{Explore: 2}); !errors.Is(err, ErrSetting) {
 		t.Errorf("a share of 2: %v", err)
 	}
 }

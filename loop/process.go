@@ -39,25 +39,25 @@ type Process struct {
 func (p Process) validate() error {
 	n := len(p.Propensity)
 	if n == 0 || len(p.Link) != n || p.Sizes != nil && len(p.Sizes) != n || p.Pool != nil && len(p.Pool) != n {
-		return bad("%d propensities, %d link probabilities, %d sizes and a pool of %d; give one of each per category",
+		return settingError("%d propensities, %d link probabilities, %d sizes and a pool of %d; give one of each per category",
 			n, len(p.Link), len(p.Sizes), len(p.Pool))
 	}
 	for v := range n {
 		if x := p.Propensity[v]; !(x > 0 && x <= 1) {
-			return bad("the propensity of category %d is %v; give a probability above 0", v, x)
+			return settingError("the propensity of category %d is %v; give a probability above 0", v, x)
 		}
 		if x := p.Link[v]; !(x > 0 && x <= 1) {
-			return bad("the link probability of category %d is %v; give a probability above 0", v, x)
+			return settingError("the link probability of category %d is %v; give a probability above 0", v, x)
 		}
 		if p.Sizes != nil && !(p.Sizes[v] > 0 && p.Sizes[v] <= math.MaxFloat64) {
-			return bad("the size of category %d is %v; give a positive number", v, p.Sizes[v])
+			return settingError("the size of category %d is %v; give a positive number", v, p.Sizes[v])
 		}
 		if p.Pool != nil && !(p.Pool[v] >= 0 && p.Pool[v] <= math.MaxFloat64) {
-			return bad("the pool of category %d is %v; give a number that is not negative", v, p.Pool[v])
+			return settingError("the pool of category %d is %v; give a number that is not negative", v, p.Pool[v])
 		}
 	}
 	if !(p.Explore >= 0 && p.Explore <= 1) {
-		return bad("a share of %v to explore; give one from 0 to 1", p.Explore)
+		return settingError("a share of %v to explore; give one from 0 to 1", p.Explore)
 	}
 	return nil
 }
@@ -100,7 +100,7 @@ func (p Process) Limit(t int) ([]float64, error) {
 		return nil, err
 	}
 	if t < 1 {
-		return nil, bad("round %d; the first is 1", t)
+		return nil, settingError("round %d; the first is 1", t)
 	}
 	if p.ShownOnly {
 		t = 1
@@ -164,12 +164,12 @@ func (p Process) Run(n, rounds int, src rand.Source) ([][]float64, error) {
 		return nil, err
 	}
 	switch {
-	case n < 1 || n > most:
-		return nil, bad("%d recommendations a round; give from 1 to %d", n, most)
+	case n < 1 || n > maxDraws:
+		return nil, settingError("%d recommendations a round; give from 1 to %d", n, maxDraws)
 	case rounds < 1:
-		return nil, bad("%d rounds; give at least 1", rounds)
+		return nil, settingError("%d rounds; give at least 1", rounds)
 	case src == nil:
-		return nil, bad("no source of randomness; give one, such as rand.NewPCG(seed, 0)")
+		return nil, settingError("no source of randomness; give one, such as rand.NewPCG(seed, 0)")
 	}
 	rng := rand.New(src)
 	C := len(p.Link)

@@ -57,7 +57,7 @@ func TestBinomialIsExact(t *testing.T) {
 
 func TestBinomialOfManyTrials(t *testing.T) {
 	rng := newStream(1, "test", 0)
-	const n, p, draws = most, .37, 2000
+	const n, p, draws = maxDraws, .37, 2000
 	var sum, square float64
 	for range draws {
 		x := (float64(binomial(rng, n, p)) - n*p) / math.Sqrt(n*p*(1-p))
@@ -182,14 +182,14 @@ func TestProcessRefuses(t *testing.T) {
 		},
 		"round 0":    func() error { _, err := good.Limit(0); return err },
 		"n 0":        func() error { _, err := good.Run(0, 1, rand.NewPCG(1, 1)); return err },
-		"n too big":  func() error { _, err := good.Run(most+1, 1, rand.NewPCG(1, 1)); return err },
+		"n too big":  func() error { _, err := good.Run(maxDraws+1, 1, rand.NewPCG(1, 1)); return err },
 		"no rounds":  func() error { _, err := good.Run(5, 0, rand.NewPCG(1, 1)); return err },
 		"no source":  func() error { _, err := good.Run(5, 1, nil); return err },
-		"one count":  func() error { _, err := SkewBound([]int{5}, []float64{.5}); return err },
-		"empty":      func() error { _, err := SkewBound([]int{5, 0}, []float64{.5, .6}); return err },
-		"q of 1":     func() error { _, err := SkewBound([]int{5, 5}, []float64{.5, 1}); return err },
-		"all alike":  func() error { _, err := SkewBound([]int{5, 5}, []float64{.5, .5}); return err },
-		"too many n": func() error { _, err := SkewBound([]int{most, 5}, []float64{.5, .6}); return err },
+		"one count":  func() error { _, err := BoundSkew([]int{5}, []float64{.5}); return err },
+		"empty":      func() error { _, err := BoundSkew([]int{5, 0}, []float64{.5, .6}); return err },
+		"q of 1":     func() error { _, err := BoundSkew([]int{5, 5}, []float64{.5, 1}); return err },
+		"all alike":  func() error { _, err := BoundSkew([]int{5, 5}, []float64{.5, .5}); return err },
+		"too many n": func() error { _, err := BoundSkew([]int{maxDraws, 5}, []float64{.5, .6}); return err },
 		"no draws": func() error {
 			_, err := SkewProbability(t.Context(), []int{5, 5}, []float64{.5, .6}, 0, 1, 1)
 			return err

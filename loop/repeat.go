@@ -16,7 +16,7 @@ func Repeat(ctx context.Context, s Settings, seeds []uint64, p Progress) ([]*His
 		return nil, err
 	}
 	if len(seeds) == 0 {
-		return nil, bad("no seeds; give at least one")
+		return nil, settingError("no seeds; give at least one")
 	}
 	s = s.WithDefaults()
 	histories, errs := make([]*History, len(seeds)), make([]error, len(seeds))
@@ -34,7 +34,7 @@ func Repeat(ctx context.Context, s Settings, seeds []uint64, p Progress) ([]*His
 	kern.Chunks(len(seeds), 1, s.Threads, func(_, k, _, _ int) {
 		one := s
 		one.Seed, one.Threads = seeds[k], 1
-		if histories[k], errs[k] = Learn(inner, one, count); errs[k] != nil {
+		if histories[k], errs[k] = Simulate(inner, one, count); errs[k] != nil {
 			cancel()
 		}
 	})
@@ -51,7 +51,7 @@ func Repeat(ctx context.Context, s Settings, seeds []uint64, p Progress) ([]*His
 
 // Band is where runs with different seeds are in one round: their mean, and the interval that four of
 // five of them are in.
-type Band struct {
+type SeedBand struct {
 	Round int     `json:"round"`
 	Mean  float64 `json:"mean"`
 	Low   float64 `json:"low"`
@@ -60,11 +60,11 @@ type Band struct {
 
 // Bands returns the same-field share of all recommendations, round by round, over histories of equal
 // length.
-func Bands(histories []*History) []Band {
+func Bands(histories []*History) []SeedBand {
 	if len(histories) == 0 {
 		return nil
 	}
-	bands := make([]Band, len(histories[0].Rounds))
+	bands := make([]SeedBand, len(histories[0].Rounds))
 	for t := range bands {
 		var shares []float64
 		for _, h := range histories {
@@ -77,7 +77,7 @@ func Bands(histories []*History) []Band {
 }
 
 // TruthBand returns the same-field share that relevance alone would give, over histories.
-func TruthBand(histories []*History) Band {
+func TruthBand(histories []*History) SeedBand {
 	var shares []float64
 	for _, h := range histories {
 		shares = append(shares, mean(h.Truth))
@@ -85,10 +85,10 @@ func TruthBand(histories []*History) Band {
 	return bandOf(shares)
 }
 
-func bandOf(xs []float64) Band {
+func bandOf(xs []float64) SeedBand {
 	slices.Sort(xs)
 	low, high := risk.QuantileInterval(xs, .8)
-	return Band{Mean: mean(xs), Low: low, High: high}
+	return SeedBand{Mean: mean(xs), Low: low, High: high}
 }
 
 func mean(xs []float64) float64 {

@@ -27,7 +27,7 @@ import (
 //
 // and ε is chosen to make that largest. The published proof differs in four places, see the
 // package's documentation; Printed is what its theorem says.
-type Bound struct {
+type SkewBound struct {
 	Probability float64 // the bound; at most 0 where n is too small for it to say anything
 	Epsilon     float64 // ε
 	Delta       float64 // δ, the theorem's η/C
@@ -42,10 +42,10 @@ type Bound struct {
 
 // SkewBound returns the bound for one round after counts[v] = n·κ_v⁽ᵗ⁾ recommendations of each
 // category, whose items are linked with probability q[v].
-func SkewBound(counts []int, q []float64) (Bound, error) {
+func BoundSkew(counts []int, q []float64) (SkewBound, error) {
 	n, err := checkRound(counts, q)
 	if err != nil {
-		return Bound{}, err
+		return SkewBound{}, err
 	}
 	shares := make([]float64, len(counts))
 	for v, k := range counts {
@@ -53,7 +53,7 @@ func SkewBound(counts []int, q []float64) (Bound, error) {
 	}
 	C := float64(len(q))
 	tail := func(x float64) float64 { return 2 * C * math.Exp(-2*float64(n)*x*x) }
-	best := Bound{Probability: math.Inf(-1)}
+	best := SkewBound{Probability: math.Inf(-1)}
 	// The bound rises in ε and in δ, and δ falls as ε rises, from its largest to 0.
 	top := largestEpsilon(shares, q)
 	const steps = 400
@@ -173,26 +173,26 @@ func printed(n int, shares, q []float64) float64 {
 
 func checkRound(counts []int, q []float64) (n int, err error) {
 	if len(counts) < 2 || len(counts) != len(q) {
-		return 0, bad("%d counts and %d probabilities; give one of each for two categories or more", len(counts),
+		return 0, settingError("%d counts and %d probabilities; give one of each for two categories or more", len(counts),
 			len(q))
 	}
 	different := false
 	for v, k := range counts {
-		if k < 1 || k > most {
-			return 0, bad("%d recommendations of category %d; give from 1 to %d: without any it has no ratio", k, v,
-				most)
+		if k < 1 || k > maxDraws {
+			return 0, settingError("%d recommendations of category %d; give from 1 to %d: without any it has no ratio", k, v,
+				maxDraws)
 		}
 		if !(q[v] > 0 && q[v] < 1) {
-			return 0, bad("q of category %d is %v; give a probability between 0 and 1", v, q[v])
+			return 0, settingError("q of category %d is %v; give a probability between 0 and 1", v, q[v])
 		}
 		n += k
 		different = different || q[v] != q[0]
 	}
-	if n > most {
-		return 0, bad("%d recommendations; give at most %d in all", n, most)
+	if n > maxDraws {
+		return 0, settingError("%d recommendations; give at most %d in all", n, maxDraws)
 	}
 	if !different {
-		return 0, bad("all categories have q = %v; no ratio is expected to move", q[0])
+		return 0, settingError("all categories have q = %v; no ratio is expected to move", q[0])
 	}
 	return n, nil
 }
@@ -206,7 +206,7 @@ func SkewProbability(ctx context.Context, counts []int, q []float64, draws int, 
 		return 0, err
 	}
 	if draws < 1 {
-		return 0, bad("%d draws; give at least 1", draws)
+		return 0, settingError("%d draws; give at least 1", draws)
 	}
 	const chunk = 64
 	skewed := make([]int, (draws+chunk-1)/chunk)

@@ -45,7 +45,7 @@ func TestSkewBoundHolds(t *testing.T) {
 		q := [2]float64{low + (.98-low)*rng.Float64(), low}
 		counts := [2]int{first, n - first}
 		exact := exactSkew(counts, q)
-		bound, err := SkewBound(counts[:], q[:])
+		bound, err := BoundSkew(counts[:], q[:])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +71,7 @@ func TestSkewBoundHolds(t *testing.T) {
 			n += counts[v]
 			q[v] = (float64(v) + .5 + .3*rng.Float64()) / float64(C)
 		}
-		bound, err := SkewBound(counts, q)
+		bound, err := BoundSkew(counts, q)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +129,7 @@ func TestPairEpsilonIsSharp(t *testing.T) {
 // The case of the package's documentation: the theorem as printed promises more than is true.
 func TestPrintedBoundFails(t *testing.T) {
 	counts, q := [2]int{10, 990}, [2]float64{.9, .5}
-	bound, err := SkewBound(counts[:], q[:])
+	bound, err := BoundSkew(counts[:], q[:])
 	if err != nil {
 		t.Fatal(err)
 	}

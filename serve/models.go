@@ -58,7 +58,7 @@ type register struct {
 	Trial   *Trial   `json:"trial,omitempty"`
 	// Expected is where recommendations of the first model that served went, field by field: what drift is
 	// measured against, also after models were exchanged.
-	Expected []loop.Expected `json:"expected,omitempty"`
+	Expected []loop.ExpectedShare `json:"expected,omitempty"`
 }
 
 // registry keeps model files by digest, and who is current.

@@ -82,12 +82,12 @@ func (s *Service) Simulate(ctx context.Context, method string, rounds int, explo
 	each := min(max(int(math.Sqrt(simulatedPairs))/max(e.Graph().FieldCount(), 1), 4), 100)
 	settings := loop.ForecastSettings{Rounds: rounds, Sources: each, Targets: each, Replicates: 40, Threads: 1,
 		Seed: seed}
-	plain, err := loop.Foretell(ctx, e.Model(), e.Graph(), settings)
+	plain, err := loop.NewForecast(ctx, e.Model(), e.Graph(), settings)
 	if err != nil {
 		return Simulation{}, unforeseeable(err)
 	}
 	settings.Explore, settings.ShownOnly = explore, method == LearnsShown
-	played, err := loop.Foretell(ctx, e.Model(), e.Graph(), settings)
+	played, err := loop.NewForecast(ctx, e.Model(), e.Graph(), settings)
 	if err != nil {
 		return Simulation{}, unforeseeable(err)
 	}

@@ -137,7 +137,7 @@ func (w *watch) run(ctx context.Context) {
 // expect makes the forecast of the current model and, the first time, the bands that drift is measured against.
 func (w *watch) expect(ctx context.Context) error {
 	engine := w.s.now.Load().current
-	forecast, err := loop.Foretell(ctx, engine.Model(), engine.Graph(),
+	forecast, err := loop.NewForecast(ctx, engine.Model(), engine.Graph(),
 		loop.ForecastSettings{Replicates: 50, Sources: 100, Targets: 100, Threads: 1, Seed: 1})
 	if err != nil && !errors.Is(err, loop.ErrModel) { // a model without propensities has no forecast, and yet lists
 		return err
@@ -171,14 +171,14 @@ func (w *watch) expect(ctx context.Context) error {
 // expected is the band of the same-field share of a model's own lists, field by field: the mean over some sources
 // that are spread over the field, four standard errors and a margin to either side. The lists are the service's, the
 // ten best with its share of exploration, and not drawn in proportion to ŷ as those of a forecast are.
-func expected(ctx context.Context, e *engine, explore, margin float64) ([]loop.Expected, error) {
+func expected(ctx context.Context, e *engine, explore, margin float64) ([]loop.ExpectedShare, error) {
 	const most = 60 // sources of each field
 	g := e.Graph()
 	byField := make([][]int32, g.FieldCount())
 	for i := range int32(g.Len()) {
 		byField[g.Field(i)] = append(byField[g.Field(i)], i)
 	}
-	var bands []loop.Expected
+	var bands []loop.ExpectedShare
 	for f, nodes := range byField {
 		if uint16(f) == graph.UnknownField || len(nodes) < 2 {
 			continue
@@ -208,7 +208,7 @@ func expected(ctx context.Context, e *engine, explore, margin float64) ([]loop.E
 		mean := sum / n
 		width := margin + 4*math.Sqrt(max(squares/n-mean*mean, 0)/n)
 		// a band that reaches 0 or 1 cannot be left on that side
-		bands = append(bands, loop.Expected{Field: uint16(f), Low: max(mean-width, 0), High: min(mean+width, 1)})
+		bands = append(bands, loop.ExpectedShare{Field: uint16(f), Low: max(mean-width, 0), High: min(mean+width, 1)})
 	}
 	return bands, nil
 }
@@ -323,13 +323,13 @@ func (w *watch) flush() {
 		counts = new([2]int64)
 		w.Fields[name] = counts
 	}
-	var shown []loop.Shown
+	var shown []loop.ShownItem
 	for _, e := range list {
 		j, ok := g.Index(e.Target)
 		if !ok {
 			continue
 		}
-		shown = append(shown, loop.Shown{Source: field, Target: g.Field(j), Probability: e.Probability})
+		shown = append(shown, loop.ShownItem{Source: field, Target: g.Field(j), Probability: e.Probability})
 		same := g.Field(j) == field
 		w.Shown++
 		counts[0]++
@@ -502,7 +502,7 @@ type LoopField struct {
 
 // Loop says where recommendations went so far.
 func (s *Service) Loop() Loop {
-	bands := map[uint16]loop.Expected{}
+	bands := map[uint16]loop.ExpectedShare{}
 	for _, b := range s.models.snapshot().Expected {
 		bands[b.Field] = b
 	}

@@ -38,7 +38,7 @@ type Figure2Row struct {
 	SeesField       bool        `json:"seesField"`
 	UnshownNegative bool        `json:"unshownNegative"`
 	Method          string      `json:"method"`
-	Bands           []loop.Band `json:"bands"`  // same-field share by round
+	Bands           []loop.SeedBand `json:"bands"`  // same-field share by round
 	Truth           Numbers     `json:"truth"`  // by relevance alone, by seed
 	First           Numbers     `json:"first"`  // in round 1, by seed
 	Last            Numbers     `json:"last"`   // in the last three rounds, by seed
@@ -104,7 +104,7 @@ func runFigure2(ctx context.Context, l *lab) (*Result, error) {
 					name: fmt.Sprintf("%s, %s, seed %d", one.Method, panel.name(), seed),
 					cost: float64(1 + m),
 					do: func(ctx context.Context) (err error) {
-						histories[row][k], err = loop.Learn(ctx, one, loop.Progress{})
+						histories[row][k], err = loop.Simulate(ctx, one, loop.Progress{})
 						return err
 					},
 				})

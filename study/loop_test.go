@@ -98,7 +98,7 @@ func TestFigure2Verdicts(t *testing.T) {
 		for _, p := range panels {
 			for _, m := range figure2Methods {
 				row := &Figure2Row{SeesField: p.seesField, UnshownNegative: p.unshownNegative, Method: m,
-					Bands: []loop.Band{{Round: 1}}}
+					Bands: []loop.SeedBand{{Round: 1}}}
 				for range 10 {
 					c := change[p.name()+" "+m]
 					row.Truth, row.First = append(row.Truth, .5), append(row.First, .5)

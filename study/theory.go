@@ -404,7 +404,7 @@ func (l *lab) boundPart(ctx context.Context, size theorySize) (*Result, error) {
 		if err != nil {
 			return nil, err
 		}
-		b, err := loop.SkewBound(c.counts, c.q)
+		b, err := loop.BoundSkew(c.counts, c.q)
 		if err != nil {
 			return nil, err
 		}

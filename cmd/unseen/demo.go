@@ -445,7 +445,7 @@ func ranking(r *fit.Result, source int32, candidates []int32) (ranks []int, link
 
 // forecast says where recommendations would go, field by field, and all in all.
 func (d *demo) forecast(ctx context.Context, m model.Model, w *world.World, f demoFlags) error {
-	forecast, err := loop.Foretell(ctx, m, w.Graph(), loop.ForecastSettings{Rounds: 10, Truth: w.Truth, Seed: f.seed,
+	forecast, err := loop.NewForecast(ctx, m, w.Graph(), loop.ForecastSettings{Rounds: 10, Truth: w.Truth, Seed: f.seed,
 		Threads: f.threads})
 	if err != nil {
 		return err

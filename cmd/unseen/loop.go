@@ -93,14 +93,14 @@ type loopReport struct {
 	Seeds    []uint64       `json:"seeds"`
 	Seconds  float64        `json:"seconds"`
 	Forecast *loop.Forecast `json:"forecast"` // in the first seed's world
-	Truth    loop.Band      `json:"truth"`    // same-field share by relevance alone, over the seeds
+	Truth    loop.SeedBand      `json:"truth"`    // same-field share by relevance alone, over the seeds
 	Methods  []loopMethod   `json:"methods"`
 }
 
 // loopMethod is what became of one method's recommendations.
 type loopMethod struct {
 	Method string      `json:"method"`
-	Bands  []loop.Band `json:"bands"` // same-field share by round, over the seeds
+	Bands  []loop.SeedBand `json:"bands"` // same-field share by round, over the seeds
 	Kept   int         `json:"kept"`  // rounds from which nothing could be learned
 }
 
@@ -207,7 +207,7 @@ func foretell(ctx context.Context, s loop.Settings) (*loop.Forecast, error) {
 	if err != nil {
 		return nil, err
 	}
-	return loop.Foretell(ctx, m, w.Graph(), loop.ForecastSettings{
+	return loop.NewForecast(ctx, m, w.Graph(), loop.ForecastSettings{
 		Rounds: s.Rounds, Shown: s.Shown, Truth: w.Truth, Seed: s.Seed, Threads: s.Threads,
 	})
 }

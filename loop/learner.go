@@ -13,7 +13,7 @@ import (
 
 // Recommender is what a loop trains and asks for recommendations. Every method of package fit is
 // one; Settings.Recommender puts one of your own in its place.
-type Recommender interface {
+type Learner interface {
 	// Train learns anew from pairs of nodes, some linked: all links that are known, and a sample of
 	// the pairs that are not, with weights. An error that wraps fit.ErrData says that nothing can
 	// be learned from them; after the first round the loop then goes on with what was learned
@@ -25,14 +25,14 @@ type Recommender interface {
 }
 
 // byFit is the recommender of a method of package fit.
-type byFit struct {
+type fitLearner struct {
 	settings fit.Settings
 	result   *fit.Result
 }
 
-var _ Recommender = (*byFit)(nil)
+var _ Learner = (*fitLearner)(nil)
 
-func (r *byFit) Train(ctx context.Context, n model.Nodes, pairs *graph.Pairs) error {
+func (r *fitLearner) Train(ctx context.Context, n model.Nodes, pairs *graph.Pairs) error {
 	result, err := fit.Fit(ctx, fit.Problem{Nodes: n, Train: pairs}, r.settings, fit.Progress{})
 	if err == nil {
 		r.result = result
@@ -40,7 +40,7 @@ func (r *byFit) Train(ctx context.Context, n model.Nodes, pairs *graph.Pairs) er
 	return err
 }
 
-func (r *byFit) Weigh(weights []float64, pairs model.Batch) error {
+func (r *fitLearner) Weigh(weights []float64, pairs model.Batch) error {
 	z := make([]float32, pairs.Len())
 	r.result.Link.Logits(z, r.result.LinkParams, pairs)
 	for k, x := range z {
@@ -50,13 +50,13 @@ func (r *byFit) Weigh(weights []float64, pairs model.Batch) error {
 }
 
 // weigh sets the weights of all pairs.
-func (l *learned) weigh(ctx context.Context) error {
+func (l *simulation) weigh(ctx context.Context) error {
 	const chunk = 4096
 	all := l.pairs.Pairs
 	failed := make([]error, (all.Len()+chunk-1)/chunk)
 	kern.Chunks(all.Len(), chunk, l.s.Threads, func(_, number, from, to int) {
 		weights := l.weights[from:to]
-		if failed[number] = l.recommender.Weigh(weights, model.Batch{Sources: all.Source[from:to],
+		if failed[number] = l.learner.Weigh(weights, model.Batch{Sources: all.Source[from:to],
 			Targets: all.Target[from:to]}); failed[number] != nil {
 			return
 		}

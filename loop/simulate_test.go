@@ -23,7 +23,7 @@ func TestNaiveLoopDriftsAndBayesDoesNot(t *testing.T) {
 		Negatives: 1000}
 	run := func(method string) *History {
 		s.Method = method
-		h, err := Learn(context.Background(), s, Progress{})
+		h, err := Simulate(context.Background(), s, Progress{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,12 +50,12 @@ func TestNaiveLoopDriftsAndBayesDoesNot(t *testing.T) {
 func TestLearnDoesNotDependOnThreads(t *testing.T) {
 	for _, method := range []string{"naive", "rw", "bayes"} {
 		s := small(method)
-		one, err := Learn(context.Background(), s, Progress{})
+		one, err := Simulate(context.Background(), s, Progress{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.Threads = 4
-		four, err := Learn(context.Background(), s, Progress{})
+		four, err := Simulate(context.Background(), s, Progress{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +86,7 @@ func TestRepeat(t *testing.T) {
 	if len(steps) != 9 || steps[8] != 9 {
 		t.Errorf("progress was %v", steps)
 	}
-	alone, err := Learn(context.Background(), small("naive"), Progress{})
+	alone, err := Simulate(context.Background(), small("naive"), Progress{})
 	if err != nil || !reflect.DeepEqual(alone.Rounds, histories[1].Rounds) {
 		t.Errorf("seed 5 alone gives %+v, among others %+v (%v)", alone, histories[1], err)
 	}
@@ -116,7 +116,7 @@ func TestRepeat(t *testing.T) {
 
 // The first of the clocks is each in proportion to its rate, and so on among those left.
 func TestRecommendIsInProportion(t *testing.T) {
-	l := &learned{s: Settings{Papers: 1200, Shown: 2, Seed: 1, Threads: 2}}
+	l := &simulation{s: Settings{Papers: 1200, Shown: 2, Seed: 1, Threads: 2}}
 	per := l.s.Papers - 1
 	l.weights = make([]float64, l.s.Papers*per)
 	rates := []float64{5, 3, 2} // of three candidates for every paper
@@ -147,7 +147,7 @@ func TestRecommendIsInProportion(t *testing.T) {
 
 // Unlinked pairs are thinned at the rate that the pairs say, links never.
 func TestSample(t *testing.T) {
-	l, err := newLearned(context.Background(), small("naive").WithDefaults())
+	l, err := newSimulation(context.Background(), small("naive").WithDefaults())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +184,7 @@ func TestSettingsAreChecked(t *testing.T) {
 		"dim":                   {Dim: -1}, "shown": {Shown: 410}, "rounds": {Rounds: -1}, "negatives": {Negatives: 5},
 		"threads": {Threads: -1},
 	} {
-		if _, err := Learn(context.Background(), s, Progress{}); !errors.Is(err, ErrSetting) {
+		if _, err := Simulate(context.Background(), s, Progress{}); !errors.Is(err, ErrSetting) {
 			t.Errorf("%s: %v, want ErrSetting", name, err)
 		}
 	}

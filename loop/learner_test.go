@@ -35,13 +35,13 @@ func (r *scripted) Weigh(weights []float64, _ model.Batch) error {
 // A recommender from outside goes the way of the methods: a method put in by hand gives the same history.
 func TestOwnRecommender(t *testing.T) {
 	s := Settings{Papers: 60, Rounds: 3, Shown: 5, Negatives: 200, Seed: 3, Method: "mle"}
-	built, err := Learn(t.Context(), s, Progress{})
+	built, err := Simulate(t.Context(), s, Progress{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	own := s
-	own.Recommender = func() Recommender { return &byFit{settings: s.WithDefaults().training()} }
-	put, err := Learn(t.Context(), own, Progress{})
+	own.NewLearner = func() Learner { return &fitLearner{settings: s.WithDefaults().training()} }
+	put, err := Simulate(t.Context(), own, Progress{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,8 +52,8 @@ func TestOwnRecommender(t *testing.T) {
 	stops := errors.New("stop")
 	fine := func(int) error { return nil }
 	learn := func(r *scripted) (*History, error) {
-		s := Settings{Papers: 40, Rounds: 3, Shown: 4, Seed: 1, Recommender: func() Recommender { return r }}
-		return Learn(t.Context(), s, Progress{})
+		s := Settings{Papers: 40, Rounds: 3, Shown: 4, Seed: 1, NewLearner: func() Learner { return r }}
+		return Simulate(t.Context(), s, Progress{})
 	}
 	for name, c := range map[string]struct {
 		r    scripted

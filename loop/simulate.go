@@ -28,7 +28,7 @@ type Settings struct {
 
 	// Recommender makes the recommender, one for every run; nil means that of the Method, which
 	// otherwise is only the name of this one.
-	Recommender func() Recommender `json:"-"`
+	NewLearner func() Learner `json:"-"`
 
 	// SeesField lets the link model see whether source and target are of one field, which field
 	// that is, and so lets it take exposure for relevance.
@@ -57,7 +57,7 @@ func (s Settings) WithDefaults() Settings {
 	set(&s.Rounds, 20)
 	set(&s.Negatives, 4000)
 	set(&s.Threads, runtime.GOMAXPROCS(0))
-	if s.Method == "" && s.Recommender == nil {
+	if s.Method == "" && s.NewLearner == nil {
 		s.Method = "naive"
 	}
 	return s
@@ -68,21 +68,21 @@ func (s Settings) Validate() error {
 	s = s.WithDefaults()
 	switch {
 	case s.Papers < 10 || s.Papers > maxPapers:
-		return bad("%d papers; give from 10 to %d: every round looks at all pairs", s.Papers, maxPapers)
+		return settingError("%d papers; give from 10 to %d: every round looks at all pairs", s.Papers, maxPapers)
 	case s.Fields < 2 || s.Fields > s.Papers/2:
-		return bad("%d fields of %d papers; give from 2 to %d", s.Fields, s.Papers, s.Papers/2)
+		return settingError("%d fields of %d papers; give from 2 to %d", s.Fields, s.Papers, s.Papers/2)
 	case s.Dim < 1 || s.Dim > 4096:
-		return bad("vectors of dimension %d; give from 1 to 4096", s.Dim)
+		return settingError("vectors of dimension %d; give from 1 to 4096", s.Dim)
 	case s.Shown < 1 || s.Shown > s.Papers-1:
-		return bad("%d recommendations to each of %d papers; give from 1 to %d", s.Shown, s.Papers, s.Papers-1)
+		return settingError("%d recommendations to each of %d papers; give from 1 to %d", s.Shown, s.Papers, s.Papers-1)
 	case s.Rounds < 1:
-		return bad("%d rounds; give at least 1", s.Rounds)
+		return settingError("%d rounds; give at least 1", s.Rounds)
 	case s.Negatives < 100:
-		return bad("%d unlinked pairs to learn from; give at least 100", s.Negatives)
+		return settingError("%d unlinked pairs to learn from; give at least 100", s.Negatives)
 	case s.Threads < 0:
-		return bad("%d threads; give 1 or more, or 0 for all processors", s.Threads)
+		return settingError("%d threads; give 1 or more, or 0 for all processors", s.Threads)
 	}
-	if s.Recommender != nil {
+	if s.NewLearner != nil {
 		return nil
 	}
 	if _, err := s.training().WithDefaults(); err != nil {
@@ -126,12 +126,12 @@ type Progress struct {
 //
 // The first training is on all pairs, with exposure as the world has it. Settings.Recommender is the place for a
 // recommender of your own; a weighting of your own needs only risk.Register, and its name for a Method.
-func Learn(ctx context.Context, s Settings, p Progress) (*History, error) {
+func Simulate(ctx context.Context, s Settings, p Progress) (*History, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
 	s = s.WithDefaults()
-	l, err := newLearned(ctx, s)
+	l, err := newSimulation(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +189,7 @@ func Learn(ctx context.Context, s Settings, p Progress) (*History, error) {
 
 // learned is a loop at work. A pair is known by its place among all pairs, which are in order of
 // source and then of target: those of source i begin at i·(papers−1).
-type learned struct {
+type simulation struct {
 	s       Settings
 	world   *world.World
 	nodes   model.Nodes // as the link model sees them
@@ -197,7 +197,7 @@ type learned struct {
 	weights []float64 // of each pair in the recommendations: ŷ
 	names   []string
 
-	recommender Recommender
+	learner Learner
 }
 
 // World makes the world that a loop with these settings begins in.
@@ -216,14 +216,14 @@ func (s Settings) World(ctx context.Context) (*world.World, error) {
 	return w, nil
 }
 
-func newLearned(ctx context.Context, s Settings) (*learned, error) {
+func newSimulation(ctx context.Context, s Settings) (*simulation, error) {
 	w, err := s.World(ctx)
 	if err != nil {
 		return nil, err
 	}
-	l := &learned{s: s, world: w, nodes: model.NodesOf(w.Graph()), recommender: &byFit{settings: s.training()}}
-	if s.Recommender != nil {
-		l.recommender = s.Recommender()
+	l := &simulation{s: s, world: w, nodes: model.NodesOf(w.Graph()), learner: &fitLearner{settings: s.training()}}
+	if s.NewLearner != nil {
+		l.learner = s.NewLearner()
 	}
 	l.names = l.nodes.FieldNames[1:] // the first is the unknown field, which no paper has
 	if l.pairs, err = w.Pairs(ctx, s.Papers*(s.Papers-1), world.Draw{Parts: 1}); err != nil {
@@ -238,7 +238,7 @@ func newLearned(ctx context.Context, s Settings) (*learned, error) {
 	return l, nil
 }
 
-func (l *learned) close() {
+func (l *simulation) close() {
 	if l.s.SeesField {
 		l.nodes.Vectors.Close()
 	}
@@ -284,8 +284,8 @@ func (s Settings) training() fit.Settings {
 // train sets the weights to those of the recommender, trained on what is linked, among the trained
 // pairs or, if nil or where unshown pairs count, among all. If nothing can be learned from that, as
 // from no link at all, the recommender is kept.
-func (l *learned) train(ctx context.Context, linked []bool, trained []int32, round int) (kept bool, err error) {
-	err = l.recommender.Train(ctx, l.nodes, l.sample(linked, trained, round))
+func (l *simulation) train(ctx context.Context, linked []bool, trained []int32, round int) (kept bool, err error) {
+	err = l.learner.Train(ctx, l.nodes, l.sample(linked, trained, round))
 	switch {
 	case errors.Is(err, fit.ErrData) && round > 0:
 		return true, nil
@@ -297,7 +297,7 @@ func (l *learned) train(ctx context.Context, linked []bool, trained []int32, rou
 
 // sample returns the pairs to learn from: every link, and unlinked pairs at a rate that leaves about
 // Negatives of them, as the case-control likelihood has it.
-func (l *learned) sample(linked []bool, trained []int32, round int) *graph.Pairs {
+func (l *simulation) sample(linked []bool, trained []int32, round int) *graph.Pairs {
 	all := l.pairs.Pairs
 	if trained == nil || l.s.UnshownNegative {
 		trained = make([]int32, all.Len())
@@ -334,7 +334,7 @@ func (l *learned) sample(linked []bool, trained []int32, round int) *graph.Pairs
 //
 // The one that comes first among clocks that ring at rates w is each with probability in proportion to
 // w, and so on among the rest (Efraimidis and Spirakis, 2006).
-func (l *learned) recommend(ctx context.Context, stream string, round int) ([]int32, error) {
+func (l *simulation) recommend(ctx context.Context, stream string, round int) ([]int32, error) {
 	papers, per := l.s.Papers, l.s.Papers-1
 	shown := make([]int32, papers*l.s.Shown)
 	kern.Chunks(papers, 16, l.s.Threads, func(_, _, from, to int) {
@@ -380,7 +380,7 @@ func earliest(kept []clock, c clock) []clock {
 }
 
 // same counts the recommendations that stay in the source's field.
-func (l *learned) same(shown []int32) Round {
+func (l *simulation) same(shown []int32) Round {
 	same, all := make([]float64, l.s.Fields), make([]float64, l.s.Fields)
 	var total float64
 	for _, k := range shown {
@@ -398,7 +398,7 @@ func (l *learned) same(shown []int32) Round {
 }
 
 // interact draws which of the recommended pairs are linked.
-func (l *learned) interact(shown []int32, round int) []bool {
+func (l *simulation) interact(shown []int32, round int) []bool {
 	rng := newStream(l.s.Seed, "interaction", uint64(round))
 	linked := make([]bool, l.pairs.Pairs.Len())
 	for _, k := range shown {
