@@ -1,16 +1,16 @@
-// Package loop shows what becomes of a recommender that is trained on what it recommended: the
-// feedback loop, its limit, a forecast for a model at hand, and an alarm for a running service.
+// Package loop simulates and forecasts the feedback loop of a recommender that is trained on its own
+// recommendations, and raises an alarm when a running service drifts.
 //
 //	recommend in proportion to the estimate ──► readers link to some of it
 //	             ▲                                        │
-//	             └──────────── train anew ◄───────────────┘
+//	             └───────────── retrain ◄─────────────────┘
 //
 // Four nouns:
 //
 //	Process   categories alone: draws of κ⁽ᵗ⁾ and its limit κ_vw → 1 − 1/(1+cᵗ); SkewBound for finite n
-//	Learn     410 papers and a model that is trained anew every round; Repeat runs it over seeds,
-//	          a Recommender of your own takes the place of the methods
-//	Foretell  where a model's recommendations will go, field by field, with and without correction
+//	History   410 papers and a model that is retrained every round, by Simulate; Repeat runs it over
+//	          seeds; a Learner of your own can replace the methods of package fit
+//	Forecast  where a model's recommendations will go, field by field, with and without correction
 //	Drift     watches what is shown, list by list, and raises an alarm when it leaves the forecast
 //
 // In five lines:
@@ -42,7 +42,7 @@
 //     is .9986 and the truth .991.
 //   - η lost its factor ρ between the second lemma and the theorem, and κ⁽ᵗ⁺¹⁾ stands for κ⁽ᵗ⁾.
 //   - The two failures' probabilities add: exp(−2nε²) + exp(−2nη²/C²), not the exponential of the sum. A
-//     single exponential is true with a smaller constant, [Bound.Exponent].
+//     single exponential is true with a smaller constant, [SkewBound.Exponent].
 //
 // The factor 1/C of the second lemma is not needed. And the corollary, that P → 1 if C³ = o(n), is
 // wrong: C different probabilities have two that are at most 1/(C−1) apart, so that ε and η shrink as C

@@ -9,24 +9,24 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Shown is one item that somebody was shown.
+// ShownItem is one item that a reader was shown.
 type ShownItem struct {
 	Source      uint16  // field of the reader's node
 	Target      uint16  // field of the item
-	Probability float64 // with which it was shown; 0 means that it is not known, or the same for all
+	Probability float64 // of being shown; 0 means unknown, or the same for all
 }
 
-// Expected is the band in which the same-field share of one source field is expected to stay, such as
-// Low and High of a forecast's [Share].
+// ExpectedShare is the band in which the same-field share of one source field is expected to stay, such
+// as Low and High of a forecast's [Share].
 type ExpectedShare struct {
 	Field uint16  `json:"field"`
 	Low   float64 `json:"low"`
 	High  float64 `json:"high"`
 }
 
-// DriftSettings say what is watched and how often an alarm may be false. A zero means the default.
+// DriftSettings are the settings of a [Drift] detector. A zero means the default.
 type DriftSettings struct {
-	Expected []ExpectedShare `json:"expected"` // of the fields that are watched; others only have windows
+	Expected []ExpectedShare `json:"expected"` // of the watched fields; the others have windows only
 
 	// FalseAlarm is the largest probability of any alarm within the first Lists lists while every
 	// share stays in its band.
@@ -43,19 +43,19 @@ type DriftSettings struct {
 
 func (s DriftSettings) withDefaults() (DriftSettings, error) {
 	for _, d := range []struct {
-		value     *float64
-		otherwise float64
+		value    *float64
+		fallback float64
 	}{{&s.FalseAlarm, .01}, {&s.Shift, .3}, {&s.Level, .95}} {
 		if *d.value == 0 {
-			*d.value = d.otherwise
+			*d.value = d.fallback
 		}
 	}
 	for _, d := range []struct {
-		value     *int
-		otherwise int
+		value    *int
+		fallback int
 	}{{&s.Lists, 1_000_000}, {&s.Window, 500}, {&s.Keep, 32}} {
 		if *d.value == 0 {
-			*d.value = d.otherwise
+			*d.value = d.fallback
 		}
 	}
 	switch {
@@ -72,10 +72,10 @@ func (s DriftSettings) withDefaults() (DriftSettings, error) {
 	for _, e := range s.Expected {
 		switch {
 		case seen[e.Field]:
-			return s, settingError("field %d is expected twice; give it one band", e.Field)
+			return s, settingError("field %d has two bands; give it one", e.Field)
 		case !(e.Low >= 0 && e.Low <= e.High && e.High <= 1):
-			return s, settingError("the band of field %d is from %v to %v; give shares, 0 ≤ low ≤ high ≤ 1", e.Field, e.Low,
-				e.High)
+			return s, settingError("the band of field %d is from %v to %v; give shares, 0 ≤ low ≤ high ≤ 1",
+				e.Field, e.Low, e.High)
 		}
 		seen[e.Field] = true
 	}
@@ -88,7 +88,7 @@ func (s DriftSettings) withDefaults() (DriftSettings, error) {
 // has the default settings, and so only windows.
 //
 // Every list gives x, the share of its items that are of the source's field. For the upper end p₀ of
-// the band the detector bets on x > p₀, with several stakes λ from (p₁−p₀)/(p₀(1−p₀)), p₁ being Shift
+// the band the detector bets on x > p₀, with stakes λ from (p₁−p₀)/(p₀(1−p₀)), p₁ being Shift
 // logits beyond p₀, up to nearly 1/p₀:
 //
 //	R_λ ← (1 + R_λ)·(1 + λ(x − p₀)),   alarm where their mean reaches 2·Lists/FalseAlarm,
@@ -98,8 +98,8 @@ func (s DriftSettings) withDefaults() (DriftSettings, error) {
 // another. While the mean of x given all before it is at most p₀, the mean of R after k lists is at
 // most k, so that by Doob's inequality it ever reaches A in k lists with probability k/A at most: an
 // alarm is false with probability FalseAlarm at most. Items of one list may depend on one another as
-// they like, and sources may differ, as long as who comes next does not depend on the alarms. After
-// an alarm that side begins anew.
+// they like, and sources may differ, as long as the next source does not depend on the alarms. After
+// an alarm that side starts over.
 type Drift struct {
 	settings  DriftSettings
 	threshold float64 // of the mean of R
@@ -121,8 +121,8 @@ type fieldDrift struct {
 // stakes is how many λ a side bets with.
 const stakes = 6
 
-// excess is what one side has won, and a CUSUM of the smallest stake, with what has been seen since it
-// was last 0: where the share is likely to have left its band.
+// excess is what one side has won, and a CUSUM of the smallest stake, with the items since it was last
+// 0: where the share is likely to have left its band.
 type excess struct {
 	Won   [stakes]float64 `json:"won"` // R_λ
 	Sum   float64         `json:"sum"`
@@ -186,7 +186,7 @@ type Window struct {
 	// Pool is the share among everything that could have been shown: items are weighted by one over
 	// their probability. Where it moves along, the pool has changed rather than the recommender.
 	Pool    float64 `json:"pool"`
-	Outside bool    `json:"outside"` // the interval and the expected band have nothing in common
+	Outside bool    `json:"outside"` // the interval and the expected band do not overlap
 }
 
 // Alarm says that a share has left its band.
@@ -202,15 +202,14 @@ type Alarm struct {
 	High  float64 `json:"high"`
 }
 
-// Sentence says the alarm in plain words; the field is called by a name.
+// Sentence describes the alarm in plain English; field is the name of the field.
 func (a Alarm) Sentence(field string) string {
-	than := "fewer than the"
+	side := "below"
 	if a.Above {
-		than = "more than the"
+		side = "above"
 	}
-	return fmt.Sprintf("Of 100 recommendations in %s, %.0f have stayed in %s since list %d, %s %.0f to %.0f "+
-		"that were expected.",
-		field, 100*a.Share, field, a.Since, than, 100*a.Low, 100*a.High)
+	return fmt.Sprintf("Since list %d, %.0f of 100 recommendations in %s stayed in %s, %s the expected %.0f to %.0f.",
+		a.Since, 100*a.Share, field, field, side, 100*a.Low, 100*a.High)
 }
 
 // NewDrift returns a detector that has seen nothing.
@@ -223,11 +222,11 @@ func NewDrift(s DriftSettings) (*Drift, error) {
 	return &Drift{settings: s, threshold: 2 * float64(s.Lists) / s.FalseAlarm, fields: map[uint16]*fieldDrift{}}, nil
 }
 
-// Add takes one list, all items of which were shown to one source at one time, and returns the alarms
-// that it raises. A list that cannot be is refused whole.
+// Add counts one list, whose items were all shown to one source at one time, and returns the alarms
+// that it raises. An invalid list is rejected as a whole.
 func (d *Drift) Add(list ...ShownItem) ([]Alarm, error) {
 	if len(list) == 0 {
-		return nil, fmt.Errorf("%w: a list without items; leave it out", ErrShown)
+		return nil, fmt.Errorf("%w: it is empty; leave it out", ErrShown)
 	}
 	if d.fields == nil { // the zero value
 		fresh, err := NewDrift(d.settings)
@@ -247,8 +246,8 @@ func (d *Drift) Add(list ...ShownItem) ([]Alarm, error) {
 			weight = 1 / item.Probability
 		}
 		if !(item.Probability >= 0 && item.Probability <= 1) || math.IsInf(weight, 0) {
-			return nil, fmt.Errorf("%w: item %d was shown with probability %v; give one above 0, or 0 where it "+
-				"is not known", ErrShown, k, item.Probability)
+			return nil, fmt.Errorf("%w: item %d was shown with probability %v; give one above 0, or 0 if it is "+
+				"unknown", ErrShown, k, item.Probability)
 		}
 		poolItems += weight
 		if item.Target == item.Source {
@@ -381,12 +380,12 @@ type driftJSON struct {
 	Fields   map[uint16]*fieldDrift `json:"fields"`
 }
 
-// MarshalJSON writes everything that the detector knows.
+// MarshalJSON writes the state of the detector.
 func (d *Drift) MarshalJSON() ([]byte, error) {
 	return json.Marshal(driftJSON{1, d.settings, d.lists, d.fields})
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote; the detector then goes on as if it had never stopped.
+// UnmarshalJSON reads what MarshalJSON wrote; the detector then continues as if it had never stopped.
 func (d *Drift) UnmarshalJSON(raw []byte) error {
 	var state driftJSON
 	if err := json.Unmarshal(raw, &state); err != nil {
@@ -404,7 +403,7 @@ func (d *Drift) UnmarshalJSON(raw []byte) error {
 	}
 	for field, f := range state.Fields {
 		if f == nil || !f.valid(state.Lists) {
-			return fmt.Errorf("%w: the counts of field %d contradict one another; begin anew", ErrState, field)
+			return fmt.Errorf("%w: the counts of field %d contradict each other; start over", ErrState, field)
 		}
 		f.Alarms, f.Windows = keepLast(f.Alarms, fresh.settings.Keep), keepLast(f.Windows, fresh.settings.Keep)
 		fresh.fields[field] = f

@@ -50,6 +50,7 @@ func firstAlarm(t *testing.T, s DriftSettings, n int, draw func(k int) []ShownIt
 // While the share stays in its band, at most one run in ten has an alarm, even at the band's end and
 // with lists whose items all go one way.
 func TestFalseAlarms(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
@@ -76,6 +77,7 @@ func TestFalseAlarms(t *testing.T) {
 
 // A share that leaves its band is found, on the right side, and about when it left is known.
 func TestPower(t *testing.T) {
+	t.Parallel()
 	s := DriftSettings{Expected: []ExpectedShare{{1, .5, .6}}}
 	for _, c := range []struct {
 		p     float64
@@ -107,6 +109,7 @@ func TestPower(t *testing.T) {
 
 // Windows cover what they say, also where lists are what varies.
 func TestWindowsCover(t *testing.T) {
+	t.Parallel()
 	for _, together := range []bool{false, true} {
 		rng := newStream(10, "test", 0)
 		d, err := NewDrift(DriftSettings{Window: 200, Keep: 200, Expected: []ExpectedShare{{1, .9, 1}}})
@@ -136,6 +139,7 @@ func TestWindowsCover(t *testing.T) {
 
 // The pool's share is right whatever the probabilities with which items were shown.
 func TestPoolShare(t *testing.T) {
+	t.Parallel()
 	rng := newStream(11, "test", 0)
 	d, _ := NewDrift(DriftSettings{Window: 20_000})
 	for d.Lists() < 20_000 {
@@ -157,6 +161,7 @@ func TestPoolShare(t *testing.T) {
 
 // A detector that is saved and read goes on as the one that never stopped.
 func TestDriftIsSaved(t *testing.T) {
+	t.Parallel()
 	rng := newStream(12, "test", 0)
 	d, err := NewDrift(DriftSettings{Expected: []ExpectedShare{{1, .4, .5}, {2, 0, 1}}, Window: 50, Keep: 3})
 	if err != nil {
@@ -192,7 +197,7 @@ func TestDriftIsSaved(t *testing.T) {
 	}
 	last, all := d.Alarms(1)
 	if all < 4 || len(last) != 3 || !strings.Contains(last[2].Sentence("Biology"),
-		"more than the 40 to 50 that were expected") {
+		"above the expected 40 to 50") {
 		t.Errorf("%d alarms, the last %v", all, last)
 	}
 	if _, none := d.Alarms(2); none != 0 {
@@ -213,6 +218,7 @@ func TestDriftIsSaved(t *testing.T) {
 
 // The zero detector is that of the default settings.
 func TestZeroDrift(t *testing.T) {
+	t.Parallel()
 	var zero Drift
 	made, err := NewDrift(DriftSettings{})
 	if err != nil {
@@ -232,16 +238,19 @@ func TestZeroDrift(t *testing.T) {
 	}
 }
 
-func TestDriftRefuses(t *testing.T) {
+func TestDriftRejects(t *testing.T) {
+	t.Parallel()
 	for name, s := range map[string]DriftSettings{
 		"rate": {FalseAlarm: 1}, "lists": {Lists: -1}, "window": {Window: 1}, "keep": {Keep: -1}, "shift": {Shift: -1},
 		"level": {Level: 1},
 		"band":  {Expected: []ExpectedShare{{1, .6, .5}}}, "NaN": {Expected: []ExpectedShare{{1, math.NaN(), .5}}},
 		"twice": {Expected: []ExpectedShare{{1, .1, .5}, {1, .1, .5}}},
 	} {
-		if _, err := NewDrift(s); !errors.Is(err, ErrSetting) {
-			t.Errorf("%s: %v, want ErrSetting", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if _, err := NewDrift(s); !errors.Is(err, ErrSetting) {
+				t.Errorf("%v, want ErrSetting", err)
+			}
+		})
 	}
 	d, err := NewDrift(DriftSettings{Expected: []ExpectedShare{{1, 0, 0}, {2, 1, 1}}})
 	if err != nil {
@@ -252,9 +261,11 @@ func TestDriftRefuses(t *testing.T) {
 		"negative": {{Probability: -1}},
 		"NaN":      {{Probability: math.NaN()}}, "tiny": {{Probability: 5e-324}},
 	} {
-		if _, err := d.Add(items...); !errors.Is(err, ErrShown) {
-			t.Errorf("%s: %v, want ErrShown", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if _, err := d.Add(items...); !errors.Is(err, ErrShown) {
+				t.Errorf("%v, want ErrShown", err)
+			}
+		})
 	}
 	if d.Lists() != 0 {
 		t.Errorf("%d lists were taken", d.Lists())

@@ -7,16 +7,16 @@ import (
 
 // Errors of this package wrap one of these, so that errors.Is tells the kinds apart.
 var (
-	// ErrSetting: a setting is outside its range, or two contradict one another.
-	ErrSetting = errors.New("loop: impossible setting")
-	// ErrGraph: a graph lacks what a forecast needs.
-	ErrGraph = errors.New("loop: unfit graph")
-	// ErrModel: a model lacks a half, gives no usable probability, or is of other nodes.
-	ErrModel = errors.New("loop: unfit model")
-	// ErrShown: an item of a log of shown items cannot be.
-	ErrShown = errors.New("loop: impossible item")
+	// ErrSetting: a setting is outside its range, or two settings contradict each other.
+	ErrSetting = errors.New("invalid setting")
+	// ErrGraph: the graph lacks what a forecast needs.
+	ErrGraph = errors.New("unusable graph")
+	// ErrModel: the model lacks a half, gives no valid probability, or was made for other nodes.
+	ErrModel = errors.New("unusable model")
+	// ErrShown: a list of shown items is invalid.
+	ErrShown = errors.New("invalid list of shown items")
 	// ErrState: a saved detector is damaged.
-	ErrState = errors.New("loop: unusable state")
+	ErrState = errors.New("damaged drift state")
 )
 
 func settingError(format string, args ...any) error {

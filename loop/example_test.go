@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 
 	"unseen/fit"
 	"unseen/graph"
@@ -67,9 +66,9 @@ func ExampleSkewBound() {
 }
 
 // A recommender that is trained on what comes of its own recommendations.
-func ExampleLearn() {
+func ExampleSimulate() {
 	s := loop.Settings{Papers: 150, Method: "naive", SeesField: true, UnshownNegative: true, Rounds: 4, Seed: 3}
-	h, err := loop.Simulate(context.Background(), s, loop.Progress{})
+	h, err := loop.Simulate(context.Background(), s)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -79,7 +78,7 @@ func ExampleLearn() {
 }
 
 // Where the recommendations of a fitted model will go.
-func ExampleForetell() {
+func ExampleNewForecast() {
 	ctx := context.Background()
 	w, err := world.New(ctx, world.Settings{Nodes: 200, Dim: 16, Fields: world.EvenFields(2), Homophily: .5,
 		Plan: world.Plan{Seed: 1}})
@@ -143,14 +142,12 @@ func ExampleDrift() {
 			return
 		}
 		if len(alarms) > 0 {
-			fmt.Println(strings.ReplaceAll(alarms[0].Sentence("Biology"), ", ", ",\n"))
+			fmt.Println(alarms[0].Sentence("Biology"))
 			return
 		}
 	}
 	// Output:
-	// Of 100 recommendations in Biology,
-	// 75 have stayed in Biology since list 1002,
-	// more than the 50 to 60 that were expected.
+	// Since list 1002, 75 of 100 recommendations in Biology stayed in Biology, above the expected 50 to 60.
 }
 
 // popular recommends what is linked to most.
@@ -174,11 +171,11 @@ func (p *popular) Weigh(weights []float64, pairs model.Batch) error {
 }
 
 // A recommender of one's own: what is popular becomes more so, until a few papers have all the links.
-func ExampleRecommender() {
+func ExampleLearner() {
 	s := loop.Settings{Papers: 100, Rounds: 6, Shown: 10, Seed: 1}
 	own := &popular{}
 	s.NewLearner = func() loop.Learner { return own }
-	h, err := loop.Simulate(context.Background(), s, loop.Progress{})
+	h, err := loop.Simulate(context.Background(), s)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -13,7 +13,7 @@ import (
 	"unseen/risk"
 )
 
-// ForecastSettings say how far and how finely to forecast. A zero means the default.
+// ForecastSettings are the settings of NewForecast. A zero means the default.
 type ForecastSettings struct {
 	Rounds int `json:"rounds"` // 20
 	Shown  int `json:"shown"`  // recommendations to each node in a round; 20
@@ -40,16 +40,16 @@ type ForecastSettings struct {
 
 func (s ForecastSettings) withDefaults() (ForecastSettings, error) {
 	for _, d := range []struct {
-		name      string
-		value     *int
-		otherwise int
+		name     string
+		value    *int
+		fallback int
 	}{
 		{"rounds", &s.Rounds, 20}, {"recommendations a node", &s.Shown, 20}, {"sources", &s.Sources, 200},
 		{"targets", &s.Targets, 200}, {"replicates", &s.Replicates, 200},
 		{"threads", &s.Threads, runtime.GOMAXPROCS(0)},
 	} {
 		if *d.value == 0 {
-			*d.value = d.otherwise
+			*d.value = d.fallback
 		}
 		if *d.value < 1 {
 			return s, settingError("%d %s; give at least 1, or 0 for the default", *d.value, d.name)
@@ -99,14 +99,14 @@ type Share struct {
 	High  float64 `json:"high"`
 }
 
-// Foretell forecasts the loop of a recommender that shows targets in proportion to its estimates and
-// is trained on what comes of it, what was not shown counting as not linked.
+// NewForecast forecasts the loop of a recommender that shows targets in proportion to its estimates and
+// is retrained on the links that follow. What was not shown counts as not linked.
 //
 // Round 1 is the present: the mean over sources of the share of π̂ŷ (corrected: ŷ) that lies in the
 // source's field. From there each field's share is multiplied by its mean π̂ŷ (or ŷ) every round, as in
-// the category [Process]. This knows categories alone: within a field all targets are alike, and no
-// list is ever exhausted. A recommender whose lists run out of good targets, or whose model cannot
-// tell fields apart, drifts less; see Learn.
+// the category [Process]. The forecast uses categories alone: within a field all targets are alike, and
+// no list is ever exhausted. A recommender whose lists run out of good targets, or whose model cannot
+// distinguish fields, drifts less; see [Simulate].
 //
 // Intervals resample sources and draw the process with as many recommendations as the field gets, and
 // take π̂ and ŷ as known.
@@ -120,10 +120,10 @@ func NewForecast(ctx context.Context, m model.Model, g *graph.Graph, s ForecastS
 	}
 	switch {
 	case m.Link == nil || m.Propensity == nil:
-		return nil, fmt.Errorf("%w: it lacks a link or a propensity model; fit it with a method such as bayes",
+		return nil, fmt.Errorf("%w: it lacks a link or a propensity model; fit one with a method such as bayes",
 			ErrModel)
 	case len(m.LinkParams) != m.Link.Size() || len(m.PropensityParams) != m.Propensity.Size():
-		return nil, fmt.Errorf("%w: %d and %d parameters for models of %d and %d", ErrModel, len(m.LinkParams),
+		return nil, fmt.Errorf("%w: it has %d and %d parameters for models of %d and %d", ErrModel, len(m.LinkParams),
 			len(m.PropensityParams), m.Link.Size(), m.Propensity.Size())
 	case g.Vectors() == nil || g.Vectors().Len() != g.Len():
 		return nil, fmt.Errorf("%w: its nodes have no vectors; encode their texts first", ErrGraph)
@@ -139,7 +139,7 @@ func NewForecast(ctx context.Context, m model.Model, g *graph.Graph, s ForecastS
 			continue
 		case n == 1:
 			forecast.Warnings = append(forecast.Warnings,
-				fmt.Sprintf("field %q has a single node: nothing can stay in it", g.FieldName(uint16(f))))
+				fmt.Sprintf("field %q has a single node, so no recommendation can stay in it", g.FieldName(uint16(f))))
 			continue
 		}
 		c := &pairMeans{s: s, m: m, members: members, field: f}
@@ -155,14 +155,14 @@ func NewForecast(ctx context.Context, m model.Model, g *graph.Graph, s ForecastS
 		forecast.Fields = append(forecast.Fields, field)
 	}
 	if len(forecast.Fields) == 0 {
-		return nil, fmt.Errorf("%w: no field has two nodes; give the nodes fields, or find some with "+
-			"FieldsByVectors or FieldsByLinks", ErrGraph)
+		return nil, fmt.Errorf("%w: no field has two nodes; give nodes fields, or derive them from vectors or links",
+			ErrGraph)
 	}
 	forecast.all()
 	return forecast, nil
 }
 
-// all sums the fields up, replicate by replicate.
+// all adds up the fields, replicate by replicate.
 func (f *Forecast) all() {
 	all := &f.All
 	all.Name = "all fields"
@@ -214,7 +214,7 @@ func spread(shares []Share, runs [][]float64, level float64) {
 	}
 }
 
-// The columns of a census.
+// The columns of pairMeans.
 const (
 	seenColumn     = iota // π̂ŷ
 	relevantColumn        // ŷ
@@ -222,7 +222,7 @@ const (
 	columns
 )
 
-// census is the mean probabilities from the sources of one field to the targets of every field.
+// pairMeans holds the mean probabilities from the sources of one field to the targets of every field.
 type pairMeans struct {
 	s       ForecastSettings
 	m       model.Model
@@ -244,21 +244,12 @@ func (c *pairMeans) compute(ctx context.Context) error {
 	for _, nodes := range c.members {
 		c.exact = c.exact && len(nodes) <= c.s.Targets
 	}
-	errs := make([]error, len(sources))
-	kern.Chunks(len(sources), 1, c.s.Threads, func(_, k, _, _ int) {
-		if errs[k] = ctx.Err(); errs[k] == nil {
-			errs[k] = c.computeSource(k, sources[k])
-		}
+	return kern.ChunksErr(ctx, len(sources), 1, c.s.Threads, func(_, k, _, _ int) error {
+		return c.computeSource(k, sources[k])
 	})
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
-// look fills in one source's means.
+// computeSource fills in the means of one source.
 func (c *pairMeans) computeSource(k int, source int32) error {
 	for column := range c.means {
 		c.means[column][k] = make([]float64, len(c.members))
@@ -377,7 +368,7 @@ func (c *pairMeans) process(column int, times []int) (p Process, own int) {
 	return p, own
 }
 
-// within brings a rate into the probabilities that a process takes.
+// clampRate moves a rate into the range that a process accepts.
 func clampRate(x float64) float64 {
 	if !(x > leastRate) {
 		return leastRate
@@ -419,11 +410,8 @@ func (c *pairMeans) shares(ctx context.Context, column int) ([]Share, [][]float6
 		}
 		shares[t] = Share{Round: t + 1, Share: limit[own]}
 	}
-	runs, errs := make([][]float64, c.s.Replicates), make([]error, c.s.Replicates)
-	kern.Chunks(c.s.Replicates, 1, c.s.Threads, func(_, r, _, _ int) {
-		if errs[r] = ctx.Err(); errs[r] != nil {
-			return
-		}
+	runs := make([][]float64, c.s.Replicates)
+	err := kern.ChunksErr(ctx, c.s.Replicates, 1, c.s.Threads, func(_, r, _, _ int) error {
 		rng := newStream(c.s.Seed, "replicate", uint64(r)<<32|uint64(c.field)<<2|uint64(column))
 		times := make([]int, len(c.means[column]))
 		for range times {
@@ -431,15 +419,13 @@ func (c *pairMeans) shares(ctx context.Context, column int) ([]Share, [][]float6
 		}
 		p, _ := c.process(column, times)
 		shown, err := p.Run(n, c.s.Rounds, rng)
-		errs[r] = err
 		for _, s := range shown {
 			runs[r] = append(runs[r], s[own])
 		}
+		return err
 	})
-	for _, err := range errs {
-		if err != nil {
-			return nil, nil, err
-		}
+	if err != nil {
+		return nil, nil, err
 	}
 	spread(shares, runs, c.s.Level)
 	return shares, runs, nil

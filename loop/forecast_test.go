@@ -39,7 +39,8 @@ func knowing(t testing.TB, nodes, fields int) (*world.World, model.Model) {
 
 // With few nodes the present is exact, the future that of the process, and a model that knows the
 // truth is right about it.
-func TestForetellIsExact(t *testing.T) {
+func TestForecastIsExact(t *testing.T) {
+	t.Parallel()
 	w, m := knowing(t, 90, 3)
 	g := w.Graph()
 	f, err := NewForecast(context.Background(), m, g, ForecastSettings{Rounds: 4, Truth: w.Truth, Threads: 2})
@@ -114,7 +115,8 @@ func TestForetellIsExact(t *testing.T) {
 }
 
 // Sampled pairs come near all pairs, and threads change nothing.
-func TestForetellOfASample(t *testing.T) {
+func TestForecastOfASample(t *testing.T) {
+	t.Parallel()
 	w, m := knowing(t, 600, 3)
 	s := ForecastSettings{Rounds: 3, Seed: 2, Threads: 1, Replicates: 50}
 	all := s
@@ -149,7 +151,8 @@ func TestForetellOfASample(t *testing.T) {
 	}
 }
 
-func TestForetellRefuses(t *testing.T) {
+func TestForecastRejects(t *testing.T) {
+	t.Parallel()
 	w, m := knowing(t, 30, 3)
 	g := w.Graph()
 	ctx := context.Background()
@@ -159,7 +162,7 @@ func TestForetellRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	bare, _, err := b.Build()
+	withoutVectors, _, err := b.Build()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,14 +177,16 @@ func TestForetellRefuses(t *testing.T) {
 		"no model":   {model.Model{}, g, ForecastSettings{}, ErrModel},
 		"parameters": {model.Model{Link: m.Link, Propensity: m.Propensity}, g, ForecastSettings{}, ErrModel},
 		"NaN":        {broken, g, ForecastSettings{}, ErrModel},
-		"no vectors": {m, bare, ForecastSettings{}, ErrGraph},
+		"no vectors": {m, withoutVectors, ForecastSettings{}, ErrGraph},
 		"rounds":     {m, g, ForecastSettings{Rounds: -1}, ErrSetting},
 		"level":      {m, g, ForecastSettings{Level: 2}, ErrSetting},
 		"shown":      {m, g, ForecastSettings{Shown: maxDraws + 1}, ErrSetting},
 	} {
-		if _, err := NewForecast(ctx, c.m, c.g, c.s); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v, want %v", name, err, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if _, err := NewForecast(ctx, c.m, c.g, c.s); !errors.Is(err, c.want) {
+				t.Errorf("%v, want %v", err, c.want)
+			}
+		})
 	}
 	stopped, cancel := context.WithCancel(ctx)
 	cancel()
@@ -192,6 +197,7 @@ func TestForetellRefuses(t *testing.T) {
 
 // The forecast of all fields is their mean by nodes, and exploring pulls it towards what there is.
 func TestForecastOfAll(t *testing.T) {
+	t.Parallel()
 	w, m := knowing(t, 90, 3)
 	g := w.Graph()
 	f, err := NewForecast(t.Context(), m, g, ForecastSettings{Rounds: 6, Replicates: 20, Seed: 3})

@@ -11,20 +11,19 @@ import (
 	"unseen/model"
 )
 
-// Recommender is what a loop trains and asks for recommendations. Every method of package fit is
-// one; Settings.Recommender puts one of your own in its place.
+// Learner is what a simulation trains and asks for recommendations. Every method of package fit is
+// one; Settings.NewLearner replaces it by one of your own.
 type Learner interface {
-	// Train learns anew from pairs of nodes, some linked: all links that are known, and a sample of
-	// the pairs that are not, with weights. An error that wraps fit.ErrData says that nothing can
-	// be learned from them; after the first round the loop then goes on with what was learned
-	// before.
+	// Train learns from pairs of nodes: all known links, and a sample of the unlinked pairs with
+	// weights. It forgets what it learned before. An error that wraps fit.ErrData says that nothing
+	// can be learned from the pairs; after the first round the simulation then keeps the last state.
 	Train(ctx context.Context, n model.Nodes, pairs *graph.Pairs) error
 	// Weigh sets weights[k] to what pair k is recommended in proportion to: ŷ, or anything else that is finite and not
 	// negative. It is called by many goroutines at once, and after a Train that succeeded.
 	Weigh(weights []float64, pairs model.Batch) error
 }
 
-// byFit is the recommender of a method of package fit.
+// fitLearner trains by a method of package fit.
 type fitLearner struct {
 	settings fit.Settings
 	result   *fit.Result
@@ -53,25 +52,18 @@ func (r *fitLearner) Weigh(weights []float64, pairs model.Batch) error {
 func (l *simulation) weigh(ctx context.Context) error {
 	const chunk = 4096
 	all := l.pairs.Pairs
-	failed := make([]error, (all.Len()+chunk-1)/chunk)
-	kern.Chunks(all.Len(), chunk, l.s.Threads, func(_, number, from, to int) {
+	return kern.ChunksErr(ctx, all.Len(), chunk, l.s.Threads, func(_, _, from, to int) error {
 		weights := l.weights[from:to]
-		if failed[number] = l.learner.Weigh(weights, model.Batch{Sources: all.Source[from:to],
-			Targets: all.Target[from:to]}); failed[number] != nil {
-			return
+		pairs := model.Batch{Sources: all.Source[from:to], Targets: all.Target[from:to]}
+		if err := l.learner.Weigh(weights, pairs); err != nil {
+			return err
 		}
 		for k, w := range weights {
 			if !(w >= 0) || math.IsInf(w, 0) {
-				failed[number] = fmt.Errorf("%w: the recommender weighs the pair of papers %d and %d by %v; "+
-					"give a finite number from 0 on", ErrModel, all.Source[from+k], all.Target[from+k], w)
-				return
+				return fmt.Errorf("%w: the learner weighs the pair of papers %d and %d by %v; "+
+					"return a finite number, 0 or more", ErrModel, all.Source[from+k], all.Target[from+k], w)
 			}
 		}
+		return nil
 	})
-	for _, err := range failed {
-		if err != nil {
-			return err
-		}
-	}
-	return ctx.Err()
 }

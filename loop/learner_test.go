@@ -13,7 +13,7 @@ import (
 	"unseen/model"
 )
 
-// scripted is a recommender that does as it is told.
+// scripted is a learner that returns what the test says.
 type scripted struct {
 	weight  float64
 	trained int
@@ -33,15 +33,16 @@ func (r *scripted) Weigh(weights []float64, _ model.Batch) error {
 }
 
 // A recommender from outside goes the way of the methods: a method put in by hand gives the same history.
-func TestOwnRecommender(t *testing.T) {
+func TestOwnLearner(t *testing.T) {
+	t.Parallel()
 	s := Settings{Papers: 60, Rounds: 3, Shown: 5, Negatives: 200, Seed: 3, Method: "mle"}
-	built, err := Simulate(t.Context(), s, Progress{})
+	built, err := Simulate(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	own := s
 	own.NewLearner = func() Learner { return &fitLearner{settings: s.WithDefaults().training()} }
-	put, err := Simulate(t.Context(), own, Progress{})
+	put, err := Simulate(t.Context(), own)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +54,7 @@ func TestOwnRecommender(t *testing.T) {
 	fine := func(int) error { return nil }
 	learn := func(r *scripted) (*History, error) {
 		s := Settings{Papers: 40, Rounds: 3, Shown: 4, Seed: 1, NewLearner: func() Learner { return r }}
-		return Simulate(t.Context(), s, Progress{})
+		return Simulate(t.Context(), s)
 	}
 	for name, c := range map[string]struct {
 		r    scripted
@@ -65,9 +66,11 @@ func TestOwnRecommender(t *testing.T) {
 		"fails":    {scripted{weight: 1, train: func(int) error { return stops }}, stops},
 		"no data":  {scripted{weight: 1, train: func(int) error { return nothing }}, fit.ErrData},
 	} {
-		if _, err := learn(&c.r); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if _, err := learn(&c.r); !errors.Is(err, c.want) {
+				t.Errorf("%v", err)
+			}
+		})
 	}
 	h, err := learn(&scripted{weight: 1, train: func(round int) error {
 		if round == 2 {

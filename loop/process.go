@@ -5,17 +5,17 @@ import (
 	"math/rand/v2"
 )
 
-// Process is what happens when readers of one category are recommended something, link to some of
-// it, and the recommender is trained anew on those links, round after round. Categories are all
-// that it knows: from the readers to category v, every propensity is π_v and every link probability
-// y_v, and a recommended item of v is linked with probability q_v = π_v·y_v.
+// Process is the feedback loop by categories: readers of one category get recommendations, link to a
+// part of them, and the recommender is retrained on those links, round after round. From the readers
+// to category v every propensity is π_v and every link probability y_v, and a recommended item of v is
+// linked with probability q_v = π_v·y_v.
 //
 //	κ⁽ᵗ⁾  share of each category among n recommendations
 //	n_v ~ Binomial(n·κ_v⁽ᵗ⁾, q_v)       links that come of them
 //	ê_v ∝ q̂_v = n_v/n                   the estimate; over π_v where Corrected
 //	κ⁽ᵗ⁺¹⁾ ~ Multinomial(n, ê)/n        the next recommendations, in proportion
 //
-// With a share ε to Explore, ê is (1−ε)ê + ε·pool: so much is drawn whatever was learned.
+// With a share ε to Explore, ê is (1−ε)ê + ε·pool: that share is drawn whatever was learned.
 //
 // The first training is on links that came about before there was a recommender:
 // n_v ~ Binomial(n, q_v).
@@ -39,8 +39,8 @@ type Process struct {
 func (p Process) validate() error {
 	n := len(p.Propensity)
 	if n == 0 || len(p.Link) != n || p.Sizes != nil && len(p.Sizes) != n || p.Pool != nil && len(p.Pool) != n {
-		return settingError("%d propensities, %d link probabilities, %d sizes and a pool of %d; give one of each per category",
-			n, len(p.Link), len(p.Sizes), len(p.Pool))
+		return settingError("%d propensities, %d link probabilities, %d sizes and a pool of %d; "+
+			"give one of each per category", n, len(p.Link), len(p.Sizes), len(p.Pool))
 	}
 	for v := range n {
 		if x := p.Propensity[v]; !(x > 0 && x <= 1) {
@@ -62,7 +62,7 @@ func (p Process) validate() error {
 	return nil
 }
 
-// explored mixes the shares by the estimates with those of everything that can be recommended.
+// explored mixes the estimated shares with the shares of everything that can be recommended.
 func (p Process) explored(shares []float64) {
 	if p.Explore == 0 {
 		return
@@ -93,8 +93,8 @@ func (p Process) size(v int) float64 {
 //	κ_v⁽ᵗ⁾ ∝ size_v·r_vᵗ,   r = q, or y where Corrected
 //
 // so that of two categories of one size κ_v/(κ_v+κ_w) → 1 − 1/(1+cᵗ) with c = r_v/r_w. With
-// ShownOnly the exponent is 1 in every round: nothing compounds. What is explored compounds as well: with a share ε the
-// recursion is κ⁽ᵗ⁺¹⁾ = (1−ε)·(κ⁽ᵗ⁾r normalised) + ε·pool.
+// ShownOnly the exponent is 1 in every round: nothing compounds. With a share ε to explore the recursion
+// is κ⁽ᵗ⁺¹⁾ = (1−ε)·(κ⁽ᵗ⁾r normalised) + ε·pool.
 func (p Process) Limit(t int) ([]float64, error) {
 	if err := p.validate(); err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func (p Process) Limit(t int) ([]float64, error) {
 	return shares, nil
 }
 
-// exploredLimit goes round by round.
+// exploredLimit computes the limit round by round.
 func (p Process) exploredLimit(t int) []float64 {
 	shares := make([]float64, len(p.Link))
 	for v := range shares {

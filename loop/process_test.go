@@ -12,6 +12,7 @@ import (
 
 // Draws agree with gonum's probabilities by a χ² test, on both sides of every branch.
 func TestBinomialIsExact(t *testing.T) {
+	t.Parallel()
 	for k, c := range []struct {
 		n int
 		p float64
@@ -56,6 +57,7 @@ func TestBinomialIsExact(t *testing.T) {
 }
 
 func TestBinomialOfManyTrials(t *testing.T) {
+	t.Parallel()
 	rng := newStream(1, "test", 0)
 	const n, p, draws = maxDraws, .37, 2000
 	var sum, square float64
@@ -73,6 +75,7 @@ func TestBinomialOfManyTrials(t *testing.T) {
 }
 
 func TestMultinomial(t *testing.T) {
+	t.Parallel()
 	rng := newStream(3, "test", 0)
 	weights := []float64{0, 2, 1, 5, 0}
 	totals := make([]float64, len(weights))
@@ -99,6 +102,7 @@ func TestMultinomial(t *testing.T) {
 
 // The limit of the paper's theorem, its corollary, and what stops the loop.
 func TestLimit(t *testing.T) {
+	t.Parallel()
 	p := Process{Propensity: []float64{.8, .2, .5}, Link: []float64{.5, .5, .3}}
 	for round := 1; round < 8; round++ {
 		for _, c := range []struct {
@@ -122,6 +126,7 @@ func TestLimit(t *testing.T) {
 
 // In a million recommendations a round the process is within .01 of its limit, whatever the kind.
 func TestRunNearsItsLimit(t *testing.T) {
+	t.Parallel()
 	for k := range 8 {
 		p := Process{Propensity: []float64{.8, .5, .6}, Link: []float64{.5, .4, .45}, Corrected: k&1 > 0,
 			ShownOnly: k&2 > 0}
@@ -145,6 +150,7 @@ func TestRunNearsItsLimit(t *testing.T) {
 
 // Without links nothing is learned; a category that is gone stays gone, unless only what is shown counts.
 func TestRunAtTheEdge(t *testing.T) {
+	t.Parallel()
 	never := Process{Propensity: []float64{1e-9, 1e-9}, Link: []float64{1e-3, 1e-3}}
 	shares, err := never.Run(10, 3, rand.NewPCG(1, 1))
 	if err != nil || len(shares) != 3 || shares[2][0]+shares[2][1] != 1 {
@@ -162,7 +168,8 @@ func TestRunAtTheEdge(t *testing.T) {
 	}
 }
 
-func TestProcessRefuses(t *testing.T) {
+func TestProcessRejects(t *testing.T) {
+	t.Parallel()
 	good := Process{Propensity: []float64{.8, .2}, Link: []float64{.5, .5}}
 	for name, f := range map[string]func() error{
 		"no categories": func() error { _, err := Process{}.Limit(1); return err },
@@ -195,15 +202,18 @@ func TestProcessRefuses(t *testing.T) {
 			return err
 		},
 	} {
-		if err := f(); !errors.Is(err, ErrSetting) {
-			t.Errorf("%s: %v, want ErrSetting", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if err := f(); !errors.Is(err, ErrSetting) {
+				t.Errorf("%v, want ErrSetting", err)
+			}
+		})
 	}
 }
 
 // What is explored is drawn whatever was learned: none of it changes nothing, all of it leaves the pool's shares, and
 // in between the draws are where the limit says.
 func TestExplored(t *testing.T) {
+	t.Parallel()
 	p := Process{Propensity: []float64{.8, .2, .5}, Link: []float64{.5, .5, .3}, Sizes: []float64{3, 1, 2},
 		Pool: []float64{1, 1, 2}}
 	plain, err := p.Limit(6)

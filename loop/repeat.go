@@ -4,14 +4,16 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"unseen/internal/kern"
+	"unseen/progress"
 	"unseen/risk"
 )
 
-// Repeat runs the learned loop once for every seed, as many side by side as Settings.Threads says,
-// and returns the histories in the seeds' order.
-func Repeat(ctx context.Context, s Settings, seeds []uint64, p Progress) ([]*History, error) {
+// Repeat simulates once for every seed, Settings.Threads at a time, and returns the histories in the
+// order of the seeds. Progress is over all runs together.
+func Repeat(ctx context.Context, s Settings, seeds []uint64) ([]*History, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
@@ -19,38 +21,31 @@ func Repeat(ctx context.Context, s Settings, seeds []uint64, p Progress) ([]*His
 		return nil, settingError("no seeds; give at least one")
 	}
 	s = s.WithDefaults()
-	histories, errs := make([]*History, len(seeds)), make([]error, len(seeds))
-	inner, cancel := context.WithCancel(ctx)
-	defer cancel()
+	histories := make([]*History, len(seeds))
 	var mu sync.Mutex
-	done := 0
-	count := Progress{Round: func(int, int) {
-		mu.Lock()
-		defer mu.Unlock()
-		if done++; p.Round != nil {
-			p.Round(done, len(seeds)*s.Rounds)
-		}
-	}}
-	kern.Chunks(len(seeds), 1, s.Threads, func(_, k, _, _ int) {
+	done, began := 0, time.Now()
+	err := kern.ChunksErr(ctx, len(seeds), 1, s.Threads, func(_, k, _, _ int) (err error) {
 		one := s
 		one.Seed, one.Threads = seeds[k], 1
-		if histories[k], errs[k] = Simulate(inner, one, count); errs[k] != nil {
-			cancel()
+		one.Progress = func(progress.Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			done++
+			left := len(seeds)*s.Rounds - done
+			s.Progress.Report(progress.Event{Phase: s.Method, Done: int64(done), Of: int64(done + left),
+				Remaining: time.Since(began) * time.Duration(left) / time.Duration(done)})
 		}
+		histories[k], err = Simulate(ctx, one)
+		return err
 	})
-	if err := ctx.Err(); err != nil {
+	if err != nil {
 		return nil, err
-	}
-	for _, err := range errs {
-		if err != nil && inner.Err() != nil && err != inner.Err() {
-			return nil, err
-		}
 	}
 	return histories, nil
 }
 
-// Band is where runs with different seeds are in one round: their mean, and the interval that four of
-// five of them are in.
+// SeedBand is where runs with different seeds are in one round: their mean, and the interval that
+// holds four of five of them.
 type SeedBand struct {
 	Round int     `json:"round"`
 	Mean  float64 `json:"mean"`

@@ -11,12 +11,13 @@ import (
 	"unseen/graph"
 	"unseen/internal/kern"
 	"unseen/model"
+	"unseen/progress"
 	"unseen/risk"
 	"unseen/world"
 )
 
-// Settings say how a recommender is trained on its own recommendations. The zero value is the
-// experiment of the paper's Figure 2 with the method naive and both switches off.
+// Settings describe a simulation. The zero value is the experiment of the paper's Figure 2 with the
+// method naive and both switches off.
 type Settings struct {
 	Papers int `json:"papers"` // 0 means 410
 	Fields int `json:"fields"` // equally large; 0 means 2
@@ -26,12 +27,12 @@ type Settings struct {
 
 	Method string `json:"method"` // of package fit; "" means naive
 
-	// Recommender makes the recommender, one for every run; nil means that of the Method, which
-	// otherwise is only the name of this one.
+	// NewLearner makes the learner of a run; nil means that of the Method, which is only a name
+	// otherwise.
 	NewLearner func() Learner `json:"-"`
 
-	// SeesField lets the link model see whether source and target are of one field, which field
-	// that is, and so lets it take exposure for relevance.
+	// SeesField shows the link model whether source and target are of one field, and which field that
+	// is, so that it can mistake exposure for relevance.
 	SeesField bool `json:"seesField"`
 	// UnshownNegative counts pairs that were not recommended as not linked, as the theory's n_v/n
 	// does. Otherwise training is on recommended pairs alone.
@@ -41,13 +42,15 @@ type Settings struct {
 
 	Seed    uint64 `json:"seed"` // of the world, the draws and the training
 	Threads int    `json:"-"`    // 0 means all processors; results do not depend on it
+
+	Progress progress.Func `json:"-"` // receives an event after every round; nil means nobody
 }
 
 // WithDefaults returns the settings with every default in place of its zero.
 func (s Settings) WithDefaults() Settings {
-	set := func(value *int, otherwise int) {
+	set := func(value *int, fallback int) {
 		if *value == 0 {
-			*value = otherwise
+			*value = fallback
 		}
 	}
 	set(&s.Papers, 410)
@@ -63,7 +66,7 @@ func (s Settings) WithDefaults() Settings {
 	return s
 }
 
-// Validate reports the first setting that no loop can have.
+// Validate reports the first setting that is out of range.
 func (s Settings) Validate() error {
 	s = s.WithDefaults()
 	switch {
@@ -91,10 +94,10 @@ func (s Settings) Validate() error {
 	return nil
 }
 
-// maxPapers keeps what is known of all pairs within a gigabyte.
+// maxPapers keeps the data of all pairs within a gigabyte.
 const maxPapers = 3000
 
-// History is what a loop came to.
+// History is the result of a simulation.
 type History struct {
 	Settings Settings  `json:"settings"`
 	Rounds   []Round   `json:"rounds"`
@@ -108,25 +111,19 @@ type Round struct {
 	Same  []float64 `json:"same"`  // same-field share of the recommendations, by source field
 	All   float64   `json:"all"`   // of all of them
 	Links int       `json:"links"` // that came of them
-	Kept  bool      `json:"kept"`  // the recommender of the round before: nothing could be learned from its links
+	Kept  bool      `json:"kept"`  // the learner of the round before was kept: its links taught nothing
 }
 
-// Progress is how a loop tells what it is doing; a nil function is not called. Calls come one at a
-// time.
-type Progress struct {
-	Round func(done, rounds int) // of all runs together
-}
-
-// Learn makes a world, trains a recommender on its links, and then again and again on the links
-// that come of the recommender's own recommendations:
+// Simulate makes a world, trains a recommender on its links, and then retrains it every round on the
+// links that come of its own recommendations:
 //
 //	train ──► Shown recommendations to each paper, without replacement, in proportion to ŷ
 //	  ▲                                   │
-//	  └── links drawn anew from (π, y) ◄──┘
+//	  └── links are drawn from (π, y) ◄───┘
 //
-// The first training is on all pairs, with exposure as the world has it. Settings.Recommender is the place for a
-// recommender of your own; a weighting of your own needs only risk.Register, and its name for a Method.
-func Simulate(ctx context.Context, s Settings, p Progress) (*History, error) {
+// The first training is on all pairs, with exposure as the world has it. For a recommender of your own
+// set Settings.NewLearner; a weighting of your own needs only risk.Register, and its name as Method.
+func Simulate(ctx context.Context, s Settings) (*History, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
@@ -147,8 +144,7 @@ func Simulate(ctx context.Context, s Settings, p Progress) (*History, error) {
 		for k, t := range l.pairs.Truth {
 			l.weights[k] = r.weight(t)
 		}
-		// The mean of several draws: this is the yardstick.
-		const draws = 10
+		const draws = 10 // their mean is the yardstick
 		*r.share = make([]float64, s.Fields)
 		for k := range draws {
 			shown, err := l.recommend(ctx, "yardstick", k)
@@ -180,15 +176,13 @@ func Simulate(ctx context.Context, s Settings, p Progress) (*History, error) {
 			}
 		}
 		h.Rounds = append(h.Rounds, round)
-		if p.Round != nil {
-			p.Round(t+1, s.Rounds)
-		}
+		s.Progress.Report(progress.Event{Phase: s.Method, Done: int64(t + 1), Of: int64(s.Rounds)})
 	}
 	return h, nil
 }
 
-// learned is a loop at work. A pair is known by its place among all pairs, which are in order of
-// source and then of target: those of source i begin at i·(papers−1).
+// simulation is the state of a run. A pair is known by its place among all pairs, which are in order
+// of source and then of target: those of source i begin at i·(papers−1).
 type simulation struct {
 	s       Settings
 	world   *world.World
@@ -200,7 +194,7 @@ type simulation struct {
 	learner Learner
 }
 
-// World makes the world that a loop with these settings begins in.
+// World makes the world that a simulation with these settings begins in.
 func (s Settings) World(ctx context.Context) (*world.World, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -211,7 +205,7 @@ func (s Settings) World(ctx context.Context) (*world.World, error) {
 		Plan: world.Plan{Seed: s.Seed, Threads: s.Threads},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("loop: %w", err)
+		return nil, fmt.Errorf("simulated world: %w", err)
 	}
 	return w, nil
 }
@@ -227,12 +221,12 @@ func newSimulation(ctx context.Context, s Settings) (*simulation, error) {
 	}
 	l.names = l.nodes.FieldNames[1:] // the first is the unknown field, which no paper has
 	if l.pairs, err = w.Pairs(ctx, s.Papers*(s.Papers-1), world.Draw{Parts: 1}); err != nil {
-		return nil, fmt.Errorf("loop: %w", err)
+		return nil, fmt.Errorf("simulated world: %w", err)
 	}
 	l.weights = make([]float64, l.pairs.Pairs.Len())
 	if s.SeesField {
 		if l.nodes.Vectors, err = withFields(l.nodes); err != nil {
-			return nil, fmt.Errorf("loop: %w", err)
+			return nil, fmt.Errorf("simulated world: %w", err)
 		}
 	}
 	return l, nil
@@ -272,8 +266,8 @@ func withFields(n model.Nodes) (*graph.Vectors, error) {
 const fieldLength = 1
 
 // training returns how each model is trained: to the optimum, from one start, without replicates
-// since nobody asks these models how sure they are. Adam with its early stop is no good here: where
-// one pair in fifty is linked it stops far from the optimum, at a share of any size.
+// because these models need no intervals. Adam with its early stop does not work here: where one pair
+// in fifty is linked it stops far from the optimum, at a share of any size.
 func (s Settings) training() fit.Settings {
 	return fit.Settings{
 		Method: s.Method, Seed: s.Seed, Threads: s.Threads,
@@ -281,9 +275,9 @@ func (s Settings) training() fit.Settings {
 	}
 }
 
-// train sets the weights to those of the recommender, trained on what is linked, among the trained
-// pairs or, if nil or where unshown pairs count, among all. If nothing can be learned from that, as
-// from no link at all, the recommender is kept.
+// train trains the learner on the links among the trained pairs, or among all pairs if trained is nil or
+// unshown pairs count, and sets the weights. If nothing can be learned, as without any link, it keeps
+// the learner as it was.
 func (l *simulation) train(ctx context.Context, linked []bool, trained []int32, round int) (kept bool, err error) {
 	err = l.learner.Train(ctx, l.nodes, l.sample(linked, trained, round))
 	switch {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"unseen/fit"
+	"unseen/progress"
 )
 
 // small is a loop of a fraction of a second.
@@ -19,11 +20,12 @@ func small(method string) Settings {
 // Both switches on, a naive recommender takes exposure for relevance, more so every round; one that
 // corrects for exposure stays near the truth.
 func TestNaiveLoopDriftsAndBayesDoesNot(t *testing.T) {
+	t.Parallel()
 	s := Settings{Papers: 150, Dim: 10, SeesField: true, UnshownNegative: true, Seed: 3, Rounds: 3, Threads: 2,
 		Negatives: 1000}
 	run := func(method string) *History {
 		s.Method = method
-		h, err := Simulate(context.Background(), s, Progress{})
+		h, err := Simulate(context.Background(), s)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,15 +49,16 @@ func TestNaiveLoopDriftsAndBayesDoesNot(t *testing.T) {
 	}
 }
 
-func TestLearnDoesNotDependOnThreads(t *testing.T) {
+func TestSimulateDoesNotDependOnThreads(t *testing.T) {
+	t.Parallel()
 	for _, method := range []string{"naive", "rw", "bayes"} {
 		s := small(method)
-		one, err := Simulate(context.Background(), s, Progress{})
+		one, err := Simulate(context.Background(), s)
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.Threads = 4
-		four, err := Simulate(context.Background(), s, Progress{})
+		four, err := Simulate(context.Background(), s)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,22 +74,24 @@ func TestLearnDoesNotDependOnThreads(t *testing.T) {
 }
 
 func TestRepeat(t *testing.T) {
+	t.Parallel()
 	s := small("naive")
 	s.Threads = 3
 	var steps []int
-	histories, err := Repeat(context.Background(), s, []uint64{7, 5, 9}, Progress{Round: func(done, rounds int) {
-		if rounds != 9 {
-			t.Errorf("%d rounds in all, want 9", rounds)
+	s.Progress = func(e progress.Event) {
+		if e.Of != 9 {
+			t.Errorf("%d rounds in all, want 9", e.Of)
 		}
-		steps = append(steps, done)
-	}})
+		steps = append(steps, int(e.Done))
+	}
+	histories, err := Repeat(context.Background(), s, []uint64{7, 5, 9})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(steps) != 9 || steps[8] != 9 {
 		t.Errorf("progress was %v", steps)
 	}
-	alone, err := Simulate(context.Background(), small("naive"), Progress{})
+	alone, err := Simulate(context.Background(), small("naive"))
 	if err != nil || !reflect.DeepEqual(alone.Rounds, histories[1].Rounds) {
 		t.Errorf("seed 5 alone gives %+v, among others %+v (%v)", alone, histories[1], err)
 	}
@@ -105,17 +110,19 @@ func TestRepeat(t *testing.T) {
 	}
 
 	ctx, cancel := context.WithCancel(context.Background())
-	_, err = Repeat(ctx, s, []uint64{1, 2, 3, 4}, Progress{Round: func(int, int) { cancel() }})
+	s.Progress = func(progress.Event) { cancel() }
+	_, err = Repeat(ctx, s, []uint64{1, 2, 3, 4})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
-	if _, err := Repeat(context.Background(), s, nil, Progress{}); !errors.Is(err, ErrSetting) {
+	if _, err := Repeat(context.Background(), s, nil); !errors.Is(err, ErrSetting) {
 		t.Errorf("no seeds: %v", err)
 	}
 }
 
 // The first of the clocks is each in proportion to its rate, and so on among those left.
 func TestRecommendIsInProportion(t *testing.T) {
+	t.Parallel()
 	l := &simulation{s: Settings{Papers: 1200, Shown: 2, Seed: 1, Threads: 2}}
 	per := l.s.Papers - 1
 	l.weights = make([]float64, l.s.Papers*per)
@@ -147,6 +154,7 @@ func TestRecommendIsInProportion(t *testing.T) {
 
 // Unlinked pairs are thinned at the rate that the pairs say, links never.
 func TestSample(t *testing.T) {
+	t.Parallel()
 	l, err := newSimulation(context.Background(), small("naive").WithDefaults())
 	if err != nil {
 		t.Fatal(err)
@@ -178,15 +186,18 @@ func TestSample(t *testing.T) {
 }
 
 func TestSettingsAreChecked(t *testing.T) {
+	t.Parallel()
 	for name, s := range map[string]Settings{
 		"papers": {Papers: 3}, "too many": {Papers: 1e6}, "fields": {Fields: 1},
 		"more fields than half": {Papers: 20, Fields: 11},
 		"dim":                   {Dim: -1}, "shown": {Shown: 410}, "rounds": {Rounds: -1}, "negatives": {Negatives: 5},
 		"threads": {Threads: -1},
 	} {
-		if _, err := Simulate(context.Background(), s, Progress{}); !errors.Is(err, ErrSetting) {
-			t.Errorf("%s: %v, want ErrSetting", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if _, err := Simulate(context.Background(), s); !errors.Is(err, ErrSetting) {
+				t.Errorf("%v, want ErrSetting", err)
+			}
+		})
 	}
 	if err := (Settings{Method: "magic"}).Validate(); !errors.Is(err, ErrSetting) || !errors.Is(err, fit.ErrSetting) {
 		t.Errorf("method: %v", err)

@@ -8,7 +8,7 @@ import (
 	"unseen/internal/kern"
 )
 
-// Bound is a lower bound on P(A), the probability that in one round of the naive [Process] every
+// SkewBound is a lower bound on P(A), the probability that in one round of the naive [Process] every
 // ratio skews further: κ_vw⁽ᵗ⁺¹⁾ > κ_vw⁽ᵗ⁾ for all categories with q_v > q_w.
 //
 // With κ = κ⁽ᵗ⁾, q̃_v = n_v/(nκ_v) and q̃_v within ε_v of q_v for every v,
@@ -40,7 +40,7 @@ type SkewBound struct {
 	Printed float64
 }
 
-// SkewBound returns the bound for one round after counts[v] = n·κ_v⁽ᵗ⁾ recommendations of each
+// BoundSkew returns the bound for one round after counts[v] = n·κ_v⁽ᵗ⁾ recommendations of each
 // category, whose items are linked with probability q[v].
 func BoundSkew(counts []int, q []float64) (SkewBound, error) {
 	n, err := checkRound(counts, q)
@@ -123,7 +123,8 @@ func margin(shares, q, spread []float64) float64 {
 //
 // positive for 0 ≤ ρ < ab(q_v−q_w)/(q_v·a² + (q_v+q_w)ab + q_w·b²), and 0 beyond.
 //
-// It is exported because it differs from what is printed, for whoever wants to check it; [SkewBound] is built on it.
+// It is exported because it differs from the printed lemma, so that it can be checked; [BoundSkew] is
+// built on it.
 func PairEpsilon(shareV, shareW, qV, qW, rho float64) float64 {
 	a, b := shareV, shareW
 	top := a*b*(qV-qW) - rho*(a+b)*(a*qV+b*qW)
@@ -173,14 +174,14 @@ func printed(n int, shares, q []float64) float64 {
 
 func checkRound(counts []int, q []float64) (n int, err error) {
 	if len(counts) < 2 || len(counts) != len(q) {
-		return 0, settingError("%d counts and %d probabilities; give one of each for two categories or more", len(counts),
-			len(q))
+		return 0, settingError("%d counts and %d probabilities; give one of each for two categories or more",
+			len(counts), len(q))
 	}
 	different := false
 	for v, k := range counts {
 		if k < 1 || k > maxDraws {
-			return 0, settingError("%d recommendations of category %d; give from 1 to %d: without any it has no ratio", k, v,
-				maxDraws)
+			return 0, settingError("%d recommendations of category %d; give from 1 to %d: without any it has no ratio",
+				k, v, maxDraws)
 		}
 		if !(q[v] > 0 && q[v] < 1) {
 			return 0, settingError("q of category %d is %v; give a probability between 0 and 1", v, q[v])
@@ -198,7 +199,7 @@ func checkRound(counts []int, q []float64) (n int, err error) {
 }
 
 // SkewProbability draws one round of the naive process many times and returns the share in which
-// every ratio skewed further. Of the threads 0 means all processors; results do not depend on it.
+// every ratio skewed further. 0 threads means all processors; results do not depend on it.
 func SkewProbability(ctx context.Context, counts []int, q []float64, draws int, seed uint64, threads int) (float64,
 	error) {
 	n, err := checkRound(counts, q)

@@ -36,6 +36,7 @@ func exactSkew(counts [2]int, q [2]float64) float64 {
 
 // Simulation agrees with the sum over all outcomes, and the bound is below both.
 func TestSkewBoundHolds(t *testing.T) {
+	t.Parallel()
 	rng := newStream(5, "test", 0)
 	useful := 0
 	for range 25 {
@@ -100,6 +101,7 @@ func TestSkewBoundHolds(t *testing.T) {
 
 // The mended first lemma is sharp: within ε the skew stays above ρ, just beyond it does not.
 func TestPairEpsilonIsSharp(t *testing.T) {
+	t.Parallel()
 	rng := newStream(6, "test", 0)
 	for range 2000 {
 		a, b := .01+rng.Float64(), .01+rng.Float64()
@@ -128,6 +130,7 @@ func TestPairEpsilonIsSharp(t *testing.T) {
 
 // The case of the package's documentation: the theorem as printed promises more than is true.
 func TestPrintedBoundFails(t *testing.T) {
+	t.Parallel()
 	counts, q := [2]int{10, 990}, [2]float64{.9, .5}
 	bound, err := BoundSkew(counts[:], q[:])
 	if err != nil {
@@ -142,6 +145,7 @@ func TestPrintedBoundFails(t *testing.T) {
 
 // The corollary: with n = 10·C³ the probability falls as C grows; n has to outgrow C³·log C.
 func TestCorollaryFails(t *testing.T) {
+	t.Parallel()
 	last := 1.
 	for _, C := range []int{4, 10, 30, 60} {
 		counts, q := make([]int, C), make([]float64, C)
@@ -165,6 +169,7 @@ func TestCorollaryFails(t *testing.T) {
 }
 
 func TestSkewProbabilityThreadsAndCancel(t *testing.T) {
+	t.Parallel()
 	counts, q := []int{30, 40, 50}, []float64{.2, .4, .6}
 	one, _ := SkewProbability(context.Background(), counts, q, 1000, 3, 1)
 	four, _ := SkewProbability(context.Background(), counts, q, 1000, 3, 4)

@@ -35,15 +35,15 @@ func (p panel) title() string {
 
 // Figure2Row is what became of one method in one panel, over the seeds.
 type Figure2Row struct {
-	SeesField       bool        `json:"seesField"`
-	UnshownNegative bool        `json:"unshownNegative"`
-	Method          string      `json:"method"`
+	SeesField       bool            `json:"seesField"`
+	UnshownNegative bool            `json:"unshownNegative"`
+	Method          string          `json:"method"`
 	Bands           []loop.SeedBand `json:"bands"`  // same-field share by round
-	Truth           Numbers     `json:"truth"`  // by relevance alone, by seed
-	First           Numbers     `json:"first"`  // in round 1, by seed
-	Last            Numbers     `json:"last"`   // in the last three rounds, by seed
-	Change          Numbers     `json:"change"` // Last − First
-	Kept            int         `json:"kept"`   // rounds from which nothing could be learned
+	Truth           Numbers         `json:"truth"`  // by relevance alone, by seed
+	First           Numbers         `json:"first"`  // in round 1, by seed
+	Last            Numbers         `json:"last"`   // in the last three rounds, by seed
+	Change          Numbers         `json:"change"` // Last − First
+	Kept            int             `json:"kept"`   // rounds from which nothing could be learned
 }
 
 // A share drifts where its change is above driftSize in the mean and of one sign in nine seeds of ten. These were
@@ -104,7 +104,7 @@ func runFigure2(ctx context.Context, l *lab) (*Result, error) {
 					name: fmt.Sprintf("%s, %s, seed %d", one.Method, panel.name(), seed),
 					cost: float64(1 + m),
 					do: func(ctx context.Context) (err error) {
-						histories[row][k], err = loop.Simulate(ctx, one, loop.Progress{})
+						histories[row][k], err = loop.Simulate(ctx, one)
 						return err
 					},
 				})

@@ -14,6 +14,7 @@ import (
 	"unseen/fit"
 	"unseen/loop"
 	"unseen/model"
+	"unseen/progress"
 	"unseen/world"
 )
 
@@ -93,15 +94,15 @@ type loopReport struct {
 	Seeds    []uint64       `json:"seeds"`
 	Seconds  float64        `json:"seconds"`
 	Forecast *loop.Forecast `json:"forecast"` // in the first seed's world
-	Truth    loop.SeedBand      `json:"truth"`    // same-field share by relevance alone, over the seeds
+	Truth    loop.SeedBand  `json:"truth"`    // same-field share by relevance alone, over the seeds
 	Methods  []loopMethod   `json:"methods"`
 }
 
 // loopMethod is what became of one method's recommendations.
 type loopMethod struct {
-	Method string      `json:"method"`
+	Method string          `json:"method"`
 	Bands  []loop.SeedBand `json:"bands"` // same-field share by round, over the seeds
-	Kept   int         `json:"kept"`  // rounds from which nothing could be learned
+	Kept   int             `json:"kept"`  // rounds from which nothing could be learned
 }
 
 // settings turns the flags into those of the loop, or says which flag is wrong.
@@ -165,9 +166,10 @@ func runLoop(ctx context.Context, f loopFlags, t *ticker) (*loopReport, error) {
 	}
 	for _, method := range f.methods {
 		s.Method = method
-		histories, err := loop.Repeat(ctx, s, r.Seeds, loop.Progress{Round: func(done, rounds int) {
-			t.step(fit.Step{Phase: method + " in a loop", Epoch: done, Epochs: rounds})
-		}})
+		s.Progress = func(e progress.Event) {
+			t.step(fit.Step{Phase: "simulating " + method, Epoch: int(e.Done), Epochs: int(e.Of)})
+		}
+		histories, err := loop.Repeat(ctx, s, r.Seeds)
 		if err != nil {
 			if errors.Is(err, fit.ErrSetting) || errors.Is(err, fit.ErrData) {
 				return nil, &usageError{err}

@@ -29,7 +29,7 @@ func main() {
 			SeesField:       true, // the model can take exposure for relevance
 			UnshownNegative: true, // what was not recommended counts as not linked
 		}
-		history, err := loop.Simulate(ctx, settings, loop.Progress{})
+		history, err := loop.Simulate(ctx, settings)
 		if err != nil {
 			log.Fatal(err)
 		}
