@@ -21,6 +21,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"unseen/evaluate"
 	"unseen/internal/atomicfile"
 	"unseen/model"
@@ -342,7 +344,7 @@ func TestTokens(t *testing.T) {
 }
 
 func TestRate(t *testing.T) {
-	tokens := &Tokens{buckets: map[string]*bucket{}}
+	tokens := &Tokens{limits: map[string]*rate.Limiter{}}
 	now := time.Unix(1000, 0)
 	passed := 0
 	for range 100 {
@@ -362,6 +364,12 @@ func TestRate(t *testing.T) {
 	}
 	if _, ok := tokens.allow("b", 10, now); !ok {
 		t.Error("one token pays for another")
+	}
+	if _, ok := tokens.allow("slow", .25, now); !ok {
+		t.Error("the first request of a token with less than one a second is refused")
+	}
+	if wait, ok := tokens.allow("slow", .25, now); ok || wait != 4*time.Second {
+		t.Errorf("the second request of a quarter a second waits %v, want 4s", wait)
 	}
 }
 

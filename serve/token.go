@@ -19,6 +19,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"unseen/internal/atomicfile"
 )
 
@@ -57,8 +59,8 @@ type Tokens struct {
 	path string
 	list atomic.Pointer[[]Token]
 
-	mu      sync.Mutex
-	buckets map[string]*bucket
+	mu     sync.Mutex
+	limits map[string]*rate.Limiter // by the name of a token
 }
 
 // OpenTokens reads a file that AddToken wrote.
@@ -70,7 +72,7 @@ func OpenTokens(path string) (*Tokens, error) {
 	if len(list) == 0 {
 		return nil, fmt.Errorf("%s has no tokens; make one: unseen serve token NAME --token-file %s", path, path)
 	}
-	t := &Tokens{path: path, buckets: map[string]*bucket{}}
+	t := &Tokens{path: path, limits: map[string]*rate.Limiter{}}
 	t.list.Store(&list)
 	return t, nil
 }
@@ -175,26 +177,19 @@ func (t *Tokens) find(secret string) (found Token, ok bool) {
 	return found, ok
 }
 
-// bucket holds what a token may still ask for; it fills with time, up to twice what a second brings.
-type bucket struct {
-	left float64
-	at   time.Time
-}
-
-// allow takes one request from a token's bucket, or says how long to wait.
-func (t *Tokens) allow(name string, rate float64, now time.Time) (wait time.Duration, ok bool) {
+// allow takes one request from a token's budget, or says how long to wait. A token may save up twice what a second
+// brings.
+func (t *Tokens) allow(name string, perSecond float64, now time.Time) (wait time.Duration, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	b := t.buckets[name]
-	if b == nil {
-		b = &bucket{left: 2 * rate, at: now}
-		t.buckets[name] = b
+	limit := t.limits[name]
+	if limit == nil {
+		limit = rate.NewLimiter(rate.Limit(perSecond), int(max(2*perSecond, 1)))
+		t.limits[name] = limit
 	}
-	b.left = min(b.left+rate*max(now.Sub(b.at).Seconds(), 0), max(2*rate, 1))
-	b.at = now
-	if b.left < 1 {
-		return time.Duration((1 - b.left) / rate * float64(time.Second)), false
+	reserved := limit.ReserveN(now, 1)
+	if wait = reserved.DelayFrom(now); wait > 0 {
+		reserved.CancelAt(now)
 	}
-	b.left--
-	return 0, true
+	return wait, wait == 0
 }

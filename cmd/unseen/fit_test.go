@@ -266,6 +266,18 @@ func TestFitStoppedWithoutCheckpoint(t *testing.T) {
 	}
 }
 
+// Where the output is thrown away there is no terminal to draw on, though /dev/null is a character device.
+func TestNullDeviceIsNoTerminal(t *testing.T) {
+	file, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if newTicker(file, false).terminal {
+		t.Errorf("%s counts as a terminal", os.DevNull)
+	}
+}
+
 // One field has no pairs of two; what has no value is a dash and a null.
 func TestFitOfOneField(t *testing.T) {
 	code, stdout, stderr := invoke(append(small, "--fields", "1", "--quiet")...)

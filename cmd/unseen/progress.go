@@ -10,6 +10,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"golang.org/x/term"
+
 	"unseen/dataset"
 	"unseen/dataset/exchange"
 	"unseen/fit"
@@ -39,8 +41,7 @@ func newTicker(w io.Writer, quiet bool) *ticker {
 		t.w = io.Discard
 	}
 	if file, ok := t.w.(*os.File); ok {
-		info, err := file.Stat()
-		t.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
+		t.terminal = term.IsTerminal(int(file.Fd())) && os.Getenv("TERM") != "dumb"
 	}
 	return t
 }
