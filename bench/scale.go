@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"unseen/engine"
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/model"
@@ -149,12 +150,12 @@ func (b *bench) clonePass() (float64, float64, error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	o := &fit.Objective{Link: link, Propensity: propensity, Likelihood: 1, Risk: 1, Scheme: fit.W, Floor: .05,
+	o := &engine.Objective{Link: link, Propensity: propensity, LambdaL: 1, LambdaR: 1, Risk: engine.RiskW, Floor: .05,
 		Held: true, Pairs: p.Train}
 	params, grad := make([]float32, o.Size()), make([]float64, o.Size())
 	began := time.Now()
 	err = b.part("full gradient", func() error {
-		_, err := fit.CPU{Threads: cloneThreads}.Gradient(context.Background(), o, params, grad)
+		_, err := engine.CPU{Threads: cloneThreads}.Gradient(context.Background(), o, params, grad)
 		return err
 	})
 	return 60 / time.Since(began).Seconds(), 1, err

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"unseen/engine"
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/internal/kern"
@@ -155,12 +156,12 @@ func (b *bench) fullBatch() (float64, float64, error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	o := &fit.Objective{Link: link, Propensity: propensity, Likelihood: 1, Pairs: p.Train}
+	o := &engine.Objective{Link: link, Propensity: propensity, LambdaL: 1, Pairs: p.Train}
 	params, grad := make([]float32, o.Size()), make([]float64, o.Size())
 	m := p.Nodes.Vectors.Matrix()
 	scores, query := make([]float32, p.Train.Len()), make([]float32, dim)
 	best, gather, err := b.alternate(func() time.Duration {
-		return timed(func() { _, err = fit.CPU{Threads: 1}.Gradient(context.Background(), o, params, grad) })
+		return timed(func() { _, err = engine.CPU{Threads: 1}.Gradient(context.Background(), o, params, grad) })
 	}, func() (time.Duration, error) {
 		return timed(func() { kern.Dots(scores, query, m, p.Train.Target) }), err
 	})

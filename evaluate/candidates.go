@@ -233,19 +233,23 @@ func (c *Candidates) Rank(ctx context.Context, j *fit.Judge, s RankSettings) ([]
 
 // scorer is one thread's room.
 type scorer struct {
-	j       *fit.Judge
-	fields  []uint16
-	targets *kern.Matrix
-	queries *kern.Matrix
-	offsets []float32
-	logits  []float32 // a row per source
-	scores  []float32 // of one source
-	all     []int32   // every node
-	bins    bins
+	j        *fit.Judge
+	byFields bool // all pairs of two fields share one π̂
+	fields   []uint16
+	targets  *kern.Matrix
+	queries  *kern.Matrix
+	offsets  []float32
+	logits   []float32 // a row per source
+	scores   []float32 // of one source
+	all      []int32   // every node
+	bins     bins
 }
 
 func newScorer(g *graph.Graph, j *fit.Judge) (*scorer, error) {
 	w := &scorer{j: j, fields: g.Fields(), targets: g.Vectors().Matrix()}
+	if terms, ok := model.TermsOf(j.Propensity, j.PropensityParams); ok {
+		w.byFields = terms.ByFields()
+	}
 	var err error
 	if w.queries, err = kern.NewMatrix(rankedTogether, w.targets.Dim()); err != nil {
 		return nil, err
@@ -325,7 +329,7 @@ func (w *scorer) of(row int, source int32, by By) []float32 {
 		return w.scores
 	}
 	kern.LogSigmoid(w.scores, z)
-	if _, ok := w.j.Propensity.(model.FieldOnly); ok {
+	if w.byFields {
 		// one pair of each field tells π̂ of all
 		logs := make([]float32, len(w.offsets))
 		seen := make([]bool, len(logs))

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"unseen/engine"
 	"unseen/fit"
 	"unseen/model"
 	"unseen/world"
@@ -27,8 +28,8 @@ func BenchmarkRank(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	j := &fit.Judge{Link: link, LinkParams: make([]float32, link.Size()), Propensity: propensity,
-		PropensityParams: make([]float32, propensity.Size())}
+	j := &fit.Judge{Predictor: engine.Predictor{Link: link, LinkParams: make([]float32, link.Size()),
+		Propensity: propensity, PropensityParams: make([]float32, propensity.Size())}}
 	random := rand.New(rand.NewPCG(1, 1))
 	for _, params := range [][]float32{j.LinkParams, j.PropensityParams} {
 		for k := range params {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"testing"
 
+	"unseen/engine"
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/internal/kern"
@@ -80,8 +81,8 @@ func TestRankAgainstEveryPair(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				j := &fit.Judge{Link: link, LinkParams: make([]float32, link.Size()), Propensity: propensity,
-					PropensityParams: make([]float32, propensity.Size())}
+				j := &fit.Judge{Predictor: engine.Predictor{Link: link, LinkParams: make([]float32, link.Size()),
+					Propensity: propensity, PropensityParams: make([]float32, propensity.Size())}}
 				link.Start(j.LinkParams, rand.NewPCG(1, 1))
 				if kinds[0] != "cosine" {
 					for k := range j.LinkParams {
@@ -208,7 +209,7 @@ func TestRankRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := &fit.Judge{Link: link, LinkParams: make([]float32, link.Size()), Propensity: propensity}
+	j := &fit.Judge{Predictor: engine.Predictor{Link: link, LinkParams: make([]float32, link.Size()), Propensity: propensity}}
 	if _, err := c.Rank(ctx, j, RankSettings{By: []By{"luck"}}); err == nil {
 		t.Error("ranked by luck")
 	}

@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 
+	"unseen/engine"
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/model"
@@ -163,8 +164,8 @@ func NewEvaluation(ctx context.Context, g *graph.Graph, m model.Model, v fit.Evi
 		o := Other{Model: s.Names[k], Method: other.Method}
 		settings := s.Panel
 		settings.Graph = nil
-		theirs := &fit.Judge{Link: other.Link, LinkParams: other.LinkParams, Propensity: other.Propensity,
-			PropensityParams: other.PropensityParams, Threads: s.Panel.Threads}
+		theirs := &fit.Judge{Predictor: engine.Predictor{Link: other.Link, LinkParams: other.LinkParams,
+			Propensity: other.Propensity, PropensityParams: other.PropensityParams}, Threads: s.Panel.Threads}
 		if o.Observed, settings.Predictions, err = observe(theirs, v.Pairs); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.Names[k], err)
 		}

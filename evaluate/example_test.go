@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"unseen/engine"
 	"unseen/evaluate"
 	"unseen/fit"
 	"unseen/graph"
@@ -201,7 +202,7 @@ func ExampleCandidates() {
 	if err != nil {
 		panic(err)
 	}
-	judge := &fit.Judge{Link: link, LinkParams: []float32{1, 0}, Propensity: shown}
+	judge := &fit.Judge{Predictor: engine.Predictor{Link: link, LinkParams: []float32{1, 0}, Propensity: shown}}
 	standings, err := candidates.Rank(context.Background(), judge, evaluate.RankSettings{})
 	if err != nil {
 		panic(err)

@@ -6,6 +6,7 @@ import (
 	"math"
 	"strings"
 
+	"unseen/engine"
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/internal/kern"
@@ -17,7 +18,7 @@ type Panel struct {
 	Risks    []PanelRow   `json:"risks"` // by the schemes of risk.Panel and, where exposure is logged, dr
 	MeanLink fit.Estimate `json:"meanLink"`
 	Region   []RegionRow  `json:"region"`
-	Exact    *fit.Totals  `json:"exact,omitempty"` // over all pairs, where that was asked for and they fit
+	Exact    *engine.Means  `json:"exact,omitempty"` // over all pairs, where that was asked for and they fit
 	Warnings []string     `json:"warnings,omitempty"`
 }
 
@@ -72,11 +73,11 @@ func NewPanel(ctx context.Context, j *fit.Judge, v fit.Evidence, s PanelSettings
 	}
 	p := &Panel{MeanLink: found.MeanLink}
 	if s.Graph != nil && s.Predictions == nil {
-		totals, err := fit.CPU{Threads: s.Threads}.AllPairs(ctx, s.Graph, j)
+		means, err := engine.CPU{Threads: s.Threads}.AllPairs(ctx, s.Graph, j.Predictor)
 		if err != nil {
 			return nil, err
 		}
-		p.Exact = &totals
+		p.Exact = &means
 	}
 	beliefs, decisions, err := beliefsOf(j, v.Pairs, s.Predictions)
 	if err != nil {
@@ -135,16 +136,16 @@ var lemmas = func() (all []theory) {
 	return all
 }()
 
-func exactOf(name string, t *fit.Totals) *float64 {
+func exactOf(name string, m *engine.Means) *float64 {
 	switch name {
 	case "naive":
-		return &t.Naive
+		return &m.Naive
 	case "w":
-		return &t.W
+		return &m.W
 	case "pu":
-		return &t.PU
+		return &m.PU
 	case "ap":
-		return &t.AP
+		return &m.AP
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"unseen/engine"
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/model"
@@ -26,7 +27,8 @@ func planted(t *testing.T) (*world.World, *fit.Judge, *world.Sample) {
 	nodes := model.NodesOf(w.Graph())
 	link := must(model.NewDiagonal(nodes, false))(t)
 	propensity := must(model.NewFieldMatrix(nodes))(t)
-	j := &fit.Judge{Link: link, Propensity: propensity, PropensityParams: make([]float32, propensity.Size())}
+	j := &fit.Judge{Predictor: engine.Predictor{Link: link, Propensity: propensity,
+		PropensityParams: make([]float32, propensity.Size())}}
 	j.LinkParams = append(slices.Clone(w.Weights()), float32(w.Bias()))
 	for at, pi := range w.Propensities() {
 		j.PropensityParams[at] = float32(math.Log(pi / (1 - pi)))

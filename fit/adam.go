@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"unseen/engine"
 	"unseen/internal/kern"
 	"unseen/risk"
 )
@@ -73,51 +74,53 @@ type adamState struct {
 	history     []Epoch
 }
 
-// trainAdam minimises the objective from params by Adam, over the pairs whose source is not held.
-// It stops early by the likelihood of the validation objective, if there is one, and leaves the
-// best parameters in the state. speed, unless nil, is raised to the pairs per second of the fastest
-// epoch.
-func trainAdam(ctx context.Context, o *Objective, held func(source int32) bool, validation *Objective,
-	state *adamState, s AdamSettings, p Progress, phase string, r *recorder, speed *float64) error {
-	size := o.Size()
+// trainer minimises an objective by Adam, over the pairs whose source is not held. It stops early by the
+// likelihood of the validation objective, if there is one, and leaves the best parameters in the state.
+type trainer struct {
+	engine     engine.Engine
+	objective  *engine.Objective
+	held       func(source int32) bool // whose pairs are left out; nil: no source
+	validation *engine.Objective
+	settings   AdamSettings
+	state      *adamState
+	phase      string
+	progress   Progress
+	recorder   *recorder
+	speed      float64 // pairs per second of the fastest epoch
+
+	count   int               // pairs that are not held
+	judged  *engine.Objective // the same over fewer of those
+	starts  []int32           // of the runs of one source, where they are shuffled; nil where pairs are
+	units   []int32           // starts or pairs in the order of the epoch at hand
+	members []int             // pairs of the batch at hand
+	grad    []float32
+}
+
+// train runs epochs until the likelihood of the validation pairs stops rising, or there are no more.
+func (t *trainer) train(ctx context.Context) error {
+	s, state, r := t.settings, t.state, t.recorder
 	if err := r.begin(state); err != nil {
 		return err
 	}
-	t := &trainer{objective: o, held: held, settings: s, state: state, phase: phase}
 	t.survey()
-	pieces := (s.Batch + stretch - 1) / stretch
-	if s.BySource {
-		pieces++ // a batch ends with a whole source
-	}
-	for range max(pieces, 1) {
-		t.grads = append(t.grads, make([]float32, size))
-	}
-	for range s.Threads {
-		t.spaces = append(t.spaces, newWorkspace())
-	}
-	m := newMeter(p, int64(s.Epochs)*int64(t.count))
+	m := newMeter(t.progress, int64(s.Epochs)*int64(t.count))
 	m.skip(int64(state.epoch) * int64(t.count))
 	for state.epoch < s.Epochs && state.epoch-state.bestEpoch < s.Patience {
 		order := t.order(state.epoch)
 		began, count := time.Now(), 0
 		for state.unit < len(order) {
-			if ctx.Err() != nil {
-				break
+			pairs, err := t.batch(ctx, order)
+			if err != nil {
+				return err
 			}
-			pairs := t.batch(order)
 			count += pairs
 			m.add(pairs, false, t.step)
 			if err := r.tick(); err != nil {
 				return err
 			}
 		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if speed != nil {
-			*speed = max(*speed, float64(count)/time.Since(began).Seconds())
-		}
-		if err := t.finishEpoch(ctx, validation); err != nil {
+		t.speed = max(t.speed, float64(count)/time.Since(began).Seconds())
+		if err := t.finishEpoch(ctx); err != nil {
 			return err
 		}
 		m.add(0, true, t.step)
@@ -131,22 +134,6 @@ func trainAdam(ctx context.Context, o *Objective, held func(source int32) bool, 
 
 // judgedPairs is how many of the training pairs, evenly spaced, tell how an epoch went.
 const judgedPairs = 1 << 16
-
-type trainer struct {
-	objective   *Objective
-	held        func(source int32) bool // whose pairs are left out; nil: no source
-	count       int                     // pairs that are not
-	judged      *Objective              // the same over fewer of those
-	settings    AdamSettings
-	state       *adamState
-	phase       string
-	inverseMean float64
-	starts      []int32 // of the runs of one source, where they are shuffled; nil where pairs are
-	units       []int32 // starts or pairs in the order of the epoch at hand
-	members     []int   // pairs of the batch at hand
-	grads       [][]float32
-	spaces      []*workspace
-}
 
 // trains tells whether pair k is trained with.
 func (t *trainer) trains(k int) bool {
@@ -163,7 +150,7 @@ func (t *trainer) survey() {
 			weight.Add(p.Weight[k])
 		}
 	}
-	t.inverseMean = 1 / (weight.Value() / float64(max(t.count, 1)))
+	t.grad = make([]float32, t.objective.Size())
 	if t.settings.BySource {
 		t.starts = placesWhere(p.Len(), func(k int) bool {
 			return (k == 0 || p.Source[k] != p.Source[k-1]) &&
@@ -182,9 +169,10 @@ func (t *trainer) survey() {
 		}
 		number++
 	}
-	judged := *t.objective
+	judged, trained := *t.objective, *t.objective
 	judged.Pairs, judged.Exposure = pairsAt(p, t.objective.Exposure, places)
-	t.judged = &judged
+	trained.MeanWeight = weight.Value() / float64(max(t.count, 1))
+	t.judged, t.objective = &judged, &trained
 }
 
 // order returns the units in the order of an epoch, a function of the seed and the epoch alone.
@@ -207,72 +195,46 @@ func (t *trainer) order(epoch int) []int32 {
 }
 
 // batch takes the next pairs, steps, and returns how many pairs there were.
-func (t *trainer) batch(order []int32) int {
+func (t *trainer) batch(ctx context.Context, order []int32) (int, error) {
 	o, state := t.objective, t.state
 	t.members = t.members[:0]
-	for state.unit < len(order) && len(t.members) < t.settings.Batch {
-		unit := int(order[state.unit])
-		state.unit++
+	unit := state.unit
+	for ; unit < len(order) && len(t.members) < t.settings.Batch; unit++ {
+		first := int(order[unit])
 		if t.starts == nil {
-			t.members = append(t.members, unit)
+			t.members = append(t.members, first)
 			continue
 		}
 		source := o.Pairs.Source
-		for k := unit; k < len(source) && source[k] == source[unit]; k++ {
+		for k := first; k < len(source) && source[k] == source[first]; k++ {
 			t.members = append(t.members, k)
 		}
 	}
-	n := len(t.members)
-	pieces := (n + stretch - 1) / stretch
-	for len(t.grads) < pieces {
-		t.grads = append(t.grads, make([]float32, o.Size()))
-	}
-	scale := 1 / float32(n)
-	kern.Chunks(n, stretch, t.settings.Threads, func(worker, piece, from, to int) {
-		w := t.spaces[worker]
-		for i, k := range t.members[from:to] {
-			o.at(w, i, k, t.inverseMean)
-		}
-		clear(t.grads[piece])
-		o.add(w, to-from, state.params, t.grads[piece], scale, false)
-	})
-	grad := t.grads[0]
-	for _, g := range t.grads[1:pieces] {
-		for i, x := range g {
-			grad[i] += x
-		}
-	}
-	for i, precision := range o.Precision {
-		if precision != 0 {
-			d := float64(state.params[i])
-			if o.Centre != nil {
-				d -= o.Centre[i]
-			}
-			grad[i] += float32(precision * d)
-		}
+	if err := t.engine.Minibatch(ctx, o, t.members, state.params, t.grad); err != nil {
+		return 0, err
 	}
 	for _, part := range state.parts {
-		part.adam.Step(state.params[part.from:part.to], grad[part.from:part.to])
+		part.adam.Step(state.params[part.from:part.to], t.grad[part.from:part.to])
 	}
-	return n
+	state.unit = unit
+	return len(t.members), nil
 }
 
 // finishEpoch judges the epoch and keeps the best parameters.
-func (t *trainer) finishEpoch(ctx context.Context, validation *Objective) error {
-	state := t.state
-	engine := CPU{t.settings.Threads}
-	parts, err := engine.Gradient(ctx, t.judged, state.params, nil)
+func (t *trainer) finishEpoch(ctx context.Context) error {
+	state, validation := t.state, t.validation
+	parts, err := t.engine.Gradient(ctx, t.judged, state.params, nil)
 	if err != nil {
 		return err
 	}
 	record := Epoch{Number: state.epoch + 1, Objective: parts.Total()}
 	judged := parts.Total()
 	if validation != nil {
-		v, err := engine.Gradient(ctx, validation, state.params, nil)
+		v, err := t.engine.Gradient(ctx, validation, state.params, nil)
 		if err != nil {
 			return err
 		}
-		judged = v.Likelihood / validation.Likelihood
+		judged = v.Likelihood / validation.LambdaL
 		record.Validation = judged
 	}
 	// Nothing changes above: an epoch that is interrupted while it is judged is judged again.
@@ -305,14 +267,14 @@ type adamPart struct {
 	adam     *kern.Adam
 }
 
-func newAdamState(o *Objective, params []float32, rate float64) *adamState {
+func newAdamState(o *engine.Objective, params []float32, rate float64) *adamState {
 	s := &adamState{params: params, best: slices.Clone(params)}
 	for from := 0; from < len(params); {
 		to := from + 1
-		for to < len(params) && o.scale(to) == o.scale(from) {
+		for to < len(params) && sizeOf(o, to) == sizeOf(o, from) {
 			to++
 		}
-		s.parts = append(s.parts, adamPart{from, to, kern.NewAdam(to-from, rate*o.scale(from))})
+		s.parts = append(s.parts, adamPart{from, to, kern.NewAdam(to-from, rate*sizeOf(o, from))})
 		from = to
 	}
 	return s

@@ -8,6 +8,7 @@ import (
 
 	"gonum.org/v1/gonum/blas/blas64"
 
+	"unseen/engine"
 	"unseen/graph"
 	"unseen/internal/kern"
 	"unseen/model"
@@ -142,7 +143,7 @@ func (l *laplace) predictive(theta []float64) (scale, shift float64) {
 		var g0, g1, h00, h01, h11 float64
 		for k, x := range z {
 			z := float64(x)
-			y, u := sigmoidBoth(scale*z + shift)
+			y, u := kern.Sigmoid64(scale*z + shift)
 			e, v := y-target[k], y*u
 			g0 += e
 			g1 += e * z
@@ -252,7 +253,7 @@ func fitBayes(ctx context.Context, p Problem, r *Result, progress Progress, reco
 	case known && len(s.Anchors) > 0:
 		return fmt.Errorf("%w: an anchor, where all propensities are known; leave it out", ErrSetting)
 	}
-	sampling, err := ParseSampling(s.Sampling)
+	sampling, err := s.likelihood()
 	if err != nil {
 		return err
 	}
@@ -294,7 +295,7 @@ func fitBayes(ctx context.Context, p Problem, r *Result, progress Progress, reco
 	}
 	starts := s.Starts
 	if len(starts) == 0 {
-		starts = []float64{.3}
+		starts = []float64{model.StartPropensity}
 	}
 	if known {
 		starts = starts[:1] // they are starts of the propensities
@@ -315,7 +316,7 @@ func fitBayes(ctx context.Context, p Problem, r *Result, progress Progress, reco
 		if i > 0 {
 			phase = fmt.Sprintf("checking it from π̂ = %g", start)
 		}
-		each := func(value float64) Parts { return Parts{Likelihood: value / float64(p.Train.Len())} }
+		each := func(value float64) engine.Parts { return engine.Parts{Likelihood: value / float64(p.Train.Len())} }
 		if i == 0 {
 			shown := 0
 			info, rounds, err := l.learn(ctx, theta, func(round int, value float64) {
@@ -342,7 +343,7 @@ func fitBayes(ctx context.Context, p Problem, r *Result, progress Progress, reco
 			}
 		}
 		linkParams, propensityParams := l.published(theta), make([]float32, r.Propensity.Size())
-		r.Propensity.Start(propensityParams, nil)
+		r.Propensity.StartAt(propensityParams, model.StartPropensity, nil)
 		if learned {
 			for c, at := range cells {
 				propensityParams[at] = float32(theta[l.d+1+c])
@@ -361,7 +362,7 @@ func fitBayes(ctx context.Context, p Problem, r *Result, progress Progress, reco
 		}
 		recorder.settle(b)
 	}
-	r.Objective = Parts{Likelihood: r.Starts[0].Objective}
+	r.Objective = engine.Parts{Likelihood: r.Starts[0].Objective}
 	r.Ridge = float64(l.d) / l.prior.Alpha
 	if known {
 		return nil // the posterior is of what is learned of both halves
@@ -433,7 +434,7 @@ func occurring(p Problem, field *model.FieldMatrix) (cell, cells []int32, group 
 }
 
 // distinct numbers the known propensities that the training pairs have and returns their logits.
-func distinct(p Problem, known model.Propensity) (cell []int32, logits []float64, err error) {
+func distinct(p Problem, known model.PropensityModel) (cell []int32, logits []float64, err error) {
 	const most = 4096 // the information matrix has a row for each
 	number := make(map[float32]int32)
 	cell = make([]int32, p.Train.Len())

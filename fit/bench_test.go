@@ -5,12 +5,13 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"unseen/engine"
 	"unseen/graph"
 	"unseen/model"
 )
 
 // benchObjective is peer_torch.py's problem: random vectors, fields and labels.
-func benchObjective(tb testing.TB, nodes, dim, pairs int, grouped bool) *Objective {
+func benchObjective(tb testing.TB, nodes, dim, pairs int, grouped bool) *engine.Objective {
 	rng := rand.New(rand.NewPCG(1, 1))
 	vectors, err := graph.NewVectors(nodes, dim)
 	if err != nil {
@@ -46,7 +47,7 @@ func benchObjective(tb testing.TB, nodes, dim, pairs int, grouped bool) *Objecti
 		p.Weight = append(p.Weight, 1)
 		p.Rate = append(p.Rate, 1)
 	}
-	return &Objective{Link: link, Propensity: propensity, Likelihood: 20, Risk: 1, Scheme: W, Pairs: p}
+	return &engine.Objective{Link: link, Propensity: propensity, LambdaL: 20, LambdaR: 1, Risk: engine.RiskW, Pairs: p}
 }
 
 func BenchmarkAdam(b *testing.B) {
@@ -54,20 +55,21 @@ func BenchmarkAdam(b *testing.B) {
 		for _, threads := range []int{1, 2} {
 			b.Run(fmt.Sprintf("%d/threads%d", batch, threads), func(b *testing.B) {
 				o := benchObjective(b, 20000, 768, 160000, false)
-				s := AdamSettings{Batch: batch, Rate: 1e-4, Threads: threads}.withDefaults()
+				s := AdamSettings{Batch: batch, Rate: 1e-4}.withDefaults()
 				state := newAdamState(o, make([]float32, o.Size()), s.Rate)
-				t := &trainer{objective: o, settings: s, state: state, inverseMean: 1}
-				for range max(1, batch/stretch) {
-					t.grads = append(t.grads, make([]float32, o.Size()))
-				}
-				t.spaces = []*workspace{newWorkspace(), newWorkspace()}
+				t := &trainer{engine: engine.CPU{Threads: threads}, objective: o, settings: s, state: state}
+				t.survey()
 				order := t.order(0)
 				pairs := 0
 				for b.Loop() {
 					if state.unit >= len(order) {
 						state.unit = 0
 					}
-					pairs += t.batch(order)
+					n, err := t.batch(b.Context(), order)
+					if err != nil {
+						b.Fatal(err)
+					}
+					pairs += n
 				}
 				b.ReportMetric(float64(pairs)/b.Elapsed().Seconds()/1e6, "Mpairs/s")
 			})

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"unseen/engine"
 	"unseen/internal/atomicfile"
 	"unseen/internal/kern"
 	"unseen/model"
@@ -453,7 +454,7 @@ func (r *Result) restore(c *checkpoint) {
 	}
 	r.Epochs = c.history("result.epochs")
 	v := numbers[float64](c, "result.values", 5)
-	r.Objective, r.Validation, r.Ridge = Parts{v[0], v[1], v[2]}, v[3], v[4]
+	r.Objective, r.Validation, r.Ridge = engine.Parts{Likelihood: v[0], Risk: v[1], Prior: v[2]}, v[3], v[4]
 	if len(r.Starts) > 0 {
 		r.LinkParams = numbers[float32](c, "result.link", r.Link.Size())
 		r.PropensityParams = numbers[float32](c, "result.propensity", r.Propensity.Size())

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"unseen/graph"
+	"unseen/internal/kern"
 	"unseen/model"
 	"unseen/risk"
 	"unseen/world"
@@ -135,7 +136,7 @@ func (s setup) try(t testing.TB, seed uint64) outcome {
 				continue
 			}
 			y := all.Truth[k].Link
-			sum.Add(y*softplus(-float64(x)) + (1-y)*softplus(float64(x)))
+			sum.Add(y*kern.Softplus64(-float64(x)) + (1-y)*kern.Softplus64(float64(x)))
 			judged++
 		}
 		return sum.Value() / judged

@@ -1,7 +1,7 @@
 // Package fit learns both halves of a recommender from pairs of nodes: ŷ = P(link | exposed) and
 // π̂ = P(exposed), when only links are seen.
 //
-//	pairs (o, weight, rate) ──► Objective: λ_L·likelihood + λ_R·risk + prior ──► Adam or L-BFGS ──► Result
+//	pairs (o, weight, rate) ──► objective: λ_L·likelihood + λ_R·risk + prior ──► Adam or L-BFGS ──► Result
 //	                       └──► bayes: the posterior of both halves, every hyperparameter learned ──┘
 //
 // Fit does it by the name of a method: naive (no propensity), mle (likelihood alone), rw, pu and ap
@@ -62,10 +62,10 @@
 //
 // # The engine
 //
-// Everything heavy is the gradient of an Objective over pairs, which an Engine computes: CPU here.
-// Sums are made in fixed portions, so that the result does not depend on the number of threads.
+// Everything heavy is done by an engine, Settings.Engine: the processor unless another is given. Sums are made in
+// fixed portions, so that the result does not depend on the number of threads.
 //
-// Where pairs are elsewhere, in shards, Settings.Objective needs only their Extent, CPU.Sum sums a
-// shard, Objective.Join makes the objective of all sums, and a Descent trains with whatever Engine
+// Where pairs are elsewhere, in shards, Settings.Objective needs only their Extent, engine.CPU.Sum sums a
+// shard, Objective.Join makes the objective of all sums, and a Descent trains with whatever engine
 // brings them together.
 package fit

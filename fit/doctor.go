@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"unseen/engine"
 	"unseen/graph"
 	"unseen/internal/kern"
 	"unseen/model"
@@ -246,7 +247,7 @@ func (d *diagnosis) look(ctx context.Context) error {
 				d.order = append(d.order, at)
 			}
 			w := p.Train.Weight[k]
-			pi, rest := sigmoidBoth(float64(s))
+			pi, rest := kern.Sigmoid64(float64(s))
 			c.pairs++
 			c.weight += w
 			c.shown += w * pi
@@ -439,8 +440,8 @@ func (d *diagnosis) measureCells() {
 			i := place[at]
 			f.LogitError = math.Sqrt(v[i*size+i])
 			logit := math.Log(f.Propensity / (1 - f.Propensity))
-			f.Lower, _ = sigmoidBoth(logit - 1.96*f.LogitError)
-			f.Upper, _ = sigmoidBoth(logit + 1.96*f.LogitError)
+			f.Lower, _ = kern.Sigmoid64(logit - 1.96*f.LogitError)
+			f.Upper, _ = kern.Sigmoid64(logit + 1.96*f.LogitError)
 			one[i] = 1 - f.Propensity
 		}
 		f.Relative = ratio(f.Propensity*d.weight/shown, one, all)
@@ -467,7 +468,7 @@ const ridgePairs = 1 << 16
 // walkRidge moves along the ridge of the likelihood.
 func (d *diagnosis) walkRidge(ctx context.Context) error {
 	p := d.problem
-	sampling, err := ParseSampling(d.result.Settings.Sampling)
+	sampling, err := d.result.Settings.likelihood()
 	if err != nil {
 		return err
 	}
@@ -486,7 +487,7 @@ func (d *diagnosis) walkRidge(ctx context.Context) error {
 	d.logits(linkLogits, logits, columnAt(p.Train.Source, places), columnAt(p.Train.Target, places))
 	for i, k := range places {
 		l.cell[i], l.linked[i], l.rate[i] = int32(i), p.Train.Linked[k], 1
-		if sampling == CaseControl {
+		if sampling == engine.CaseControl {
 			l.rate[i] = p.Train.Rate[k]
 		}
 		if p.Exposure != nil {
@@ -502,7 +503,7 @@ func (d *diagnosis) walkRidge(ctx context.Context) error {
 		move := math.Log(factor)
 		t := cellTable{make([]float64, n), make([]float64, n)}
 		for i := range n {
-			t.pi[i], t.rest[i] = sigmoidBoth(s[i] + move)
+			t.pi[i], t.rest[i] = kern.Sigmoid64(s[i] + move)
 		}
 		shift, loss := l.fitIntercept(z, t)
 		point := RidgePoint{Factor: factor}
@@ -513,7 +514,7 @@ func (d *diagnosis) walkRidge(ctx context.Context) error {
 				return err
 			}
 			seen := risk.Observation{Linked: l.linked[i]}
-			e := risk.Estimator{Loss: fixedLoss{softplus(-z[i]), softplus(z[i])}}
+			e := risk.Estimator{Loss: fixedLoss{kern.Softplus64(-z[i]), kern.Softplus64(z[i])}}
 			total += weight[i]
 			point.Propensity += weight[i] * belief.Propensity()
 			point.MeanLink += weight[i] * belief.Link()
@@ -595,7 +596,7 @@ func (d *diagnosis) testLogs() {
 				variance += c.variance
 				continue
 			}
-			pi, rest := sigmoidBoth(alone.logits[place[at]])
+			pi, rest := kern.Sigmoid64(alone.logits[place[at]])
 			expected += float64(c.logged) * pi
 			variance += float64(c.logged) * pi * rest
 			slope[place[at]] = float64(c.logged) * pi * rest

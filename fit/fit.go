@@ -9,7 +9,9 @@ import (
 	"slices"
 	"strings"
 
+	"unseen/engine"
 	"unseen/graph"
+	"unseen/internal/kern"
 	"unseen/model"
 	"unseen/risk"
 )
@@ -18,19 +20,19 @@ import (
 type Result struct {
 	Settings Settings // with everything filled in, and chosen where there was a search
 
-	Link             model.Link
+	Link             model.LinkModel
 	LinkParams       []float32
-	Propensity       model.Propensity
+	Propensity       model.PropensityModel
 	PropensityParams []float32
 
-	Objective  Parts   // at the end, over up to 262,144 of the training pairs
-	Speed      float64 // pairs per second of Adam's fastest epoch; 0 for others
-	Validation float64 // mean −log likelihood of the validation pairs; 0 where none were needed
-	Ridge      float64 // the prior variance of z that was chosen or learned; 0 if there is none
-	Epochs     []Epoch // of Adam
-	Iterations int     // of L-BFGS, or rounds of bayes
-	Starts     []Start // what each start came to; the first is the result's
-	Trials     []Trial // what every point of Settings.Search came to
+	Objective  engine.Parts // at the end, over up to 262,144 of the training pairs
+	Speed      float64      // pairs per second of Adam's fastest epoch; 0 for others
+	Validation float64      // mean −log likelihood of the validation pairs; 0 where none were needed
+	Ridge      float64      // the prior variance of z that was chosen or learned; 0 if there is none
+	Epochs     []Epoch      // of Adam
+	Iterations int          // of L-BFGS, or rounds of bayes
+	Starts     []Start      // what each start came to; the first is the result's
+	Trials     []Trial      // what every point of Settings.Search came to
 	Posterior  *Posterior
 	Findings   *Findings // the doctor's
 	Warnings   []Warning
@@ -83,7 +85,7 @@ func Fit(ctx context.Context, p Problem, s Settings, progress Progress) (*Result
 	case m.untrained:
 		r.LinkParams, r.PropensityParams = make([]float32, link.Size()), make([]float32, propensity.Size())
 		link.Start(r.LinkParams, rand.NewPCG(s.Seed, 0))
-		propensity.Start(r.PropensityParams, rand.NewPCG(s.Seed, 1))
+		propensity.StartAt(r.PropensityParams, model.StartPropensity, rand.NewPCG(s.Seed, 1))
 	case m.bayes:
 		err = fitBayes(ctx, p, r, progress, recorder)
 	default:
@@ -103,7 +105,7 @@ func Fit(ctx context.Context, p Problem, s Settings, progress Progress) (*Result
 // fitObjective trains by an objective: every method but bayes.
 func fitObjective(ctx context.Context, p Problem, m method, r *Result, progress Progress, recorder *recorder) error {
 	s := r.Settings
-	if m.scheme == DR && !slices.ContainsFunc(p.Exposure, func(e risk.Exposure) bool { return e != risk.Unlogged }) {
+	if m.risk == engine.RiskDR && !slices.ContainsFunc(p.Exposure, func(e risk.Exposure) bool { return e != risk.Unlogged }) {
 		return fmt.Errorf("%w: method dr needs pairs whose exposure is logged; log some, or use bayes", ErrData)
 	}
 	t := &training{ctx: ctx, problem: p, method: m, result: r, settings: s, progress: progress, recorder: recorder}
@@ -111,11 +113,11 @@ func fitObjective(ctx context.Context, p Problem, m method, r *Result, progress 
 		return err
 	}
 	starts := s.Starts
-	if _, ok := r.Propensity.(model.Starter); !ok {
+	if r.Propensity.Size() == 0 {
 		starts = starts[:min(1, len(starts))]
 	}
 	if len(starts) == 0 {
-		starts = []float64{.3}
+		starts = []float64{model.StartPropensity}
 	}
 	if err := recorder.begin(t); err != nil {
 		return err
@@ -136,7 +138,7 @@ func fitObjective(ctx context.Context, p Problem, m method, r *Result, progress 
 			return err
 		}
 		o := t.objective
-		parts, err := CPU{s.Threads}.Gradient(ctx, o.thinned(describedPairs), run.params, nil)
+		parts, err := s.engine().Gradient(ctx, thinned(o, describedPairs), run.params, nil)
 		if err != nil {
 			return err
 		}
@@ -166,8 +168,8 @@ type training struct {
 	progress  Progress
 	recorder  *recorder
 	phase     string
-	using     Settings   // those in use, of a trial or the chosen
-	objective *Objective // under them, over all training pairs
+	using     Settings          // those in use, of a trial or the chosen
+	objective *engine.Objective // under them, over all training pairs
 }
 
 func (t *training) keep(c *checkpoint) {
@@ -224,27 +226,28 @@ func (t *training) use(s Settings) error {
 }
 
 // objective returns what a method minimises under the settings, as yet without pairs, scales and prior.
-func (s Settings) objective(m method, link model.Link, propensity model.Propensity) (*Objective, error) {
-	sampling, err := ParseSampling(s.Sampling)
+func (s Settings) objective(m method, link model.LinkModel, propensity model.PropensityModel) (*engine.Objective,
+	error) {
+	likelihood, err := s.likelihood()
 	if err != nil {
 		return nil, err
 	}
-	o := &Objective{
+	o := &engine.Objective{
 		Link: link, Propensity: propensity,
-		Likelihood: s.LambdaL, Risk: max(s.LambdaR, 0), Scheme: m.scheme, Floor: max(s.Floor, 0), Sampling: sampling,
+		LambdaL: s.LambdaL, LambdaR: max(s.LambdaR, 0), Likelihood: likelihood, Risk: m.risk, Floor: max(s.Floor, 0),
 		EvenRisk: s.EvenRisk == On,
 		// AP's masses are probabilities and bounded; those of the others are not.
-		Held: s.Through != On && m.scheme != AP,
+		Held: s.Through != On && m.risk != engine.RiskAP,
 	}
-	if o.Risk == 0 {
-		o.Scheme = None
+	if o.LambdaR == 0 {
+		o.Risk = engine.NoRisk
 	}
-	if o.Scheme == Other {
+	if o.Risk == engine.OtherRisk {
 		scheme, err := risk.Lookup(s.Method)
 		if err != nil {
 			return nil, err
 		}
-		o.Custom = risk.Estimator{Scheme: scheme}
+		o.Estimator = risk.Estimator{Scheme: scheme}
 	}
 	if o.Size() == 0 {
 		return nil, fmt.Errorf("%w: neither model has parameters", ErrSetting)
@@ -261,24 +264,38 @@ type run struct {
 }
 
 // started returns the parameters to start from.
-func (o *Objective) started(at float64, seed uint64) []float32 {
+func started(o *engine.Objective, at float64, seed uint64) []float32 {
 	params := make([]float32, o.Size())
 	link, propensity := o.Split(params)
 	o.Link.Start(link, rand.NewPCG(seed, 0))
-	if starter, ok := o.Propensity.(model.Starter); ok {
-		starter.StartAt(propensity, at, rand.NewPCG(seed, 1))
-	} else {
-		o.Propensity.Start(propensity, rand.NewPCG(seed, 1))
-	}
+	o.Propensity.StartAt(propensity, at, rand.NewPCG(seed, 1))
 	return params
+}
+
+// thinned returns the objective over about so many of its pairs at most, drawn at random.
+func thinned(o *engine.Objective, most int) *engine.Objective {
+	if o.Pairs.Len() <= most {
+		return o
+	}
+	fewer := *o
+	fewer.Pairs, fewer.Exposure = pairsAt(o.Pairs, o.Exposure, some(o.Pairs.Len(), most, 0))
+	return &fewer
+}
+
+// sizeOf returns the expected size of parameter i.
+func sizeOf(o *engine.Objective, i int) float64 {
+	if o.Scale == nil {
+		return 1
+	}
+	return o.Scale[i]
 }
 
 // from trains from a start. A trial leaves the validation pairs out, to be judged by them; so does
 // Adam always, which stops by them.
 func (t *training) from(start float64, trial bool) (run, error) {
 	s, o := t.using, *t.objective
-	out := run{params: o.started(start, s.Seed)}
-	var judge *Objective
+	out := run{params: started(&o, start, s.Seed)}
+	var judge *engine.Objective
 	var held func(source int32) bool
 	trained := o.Pairs.Len()
 	if trial || s.Optimiser == "adam" {
@@ -286,7 +303,7 @@ func (t *training) from(start float64, trial bool) (run, error) {
 		validation, held = t.problem.split()
 		if validation != nil {
 			judged := o
-			judged.Pairs, judged.Exposure, judged.Scheme, judged.Precision = validation, nil, None, nil
+			judged.Pairs, judged.Exposure, judged.Risk, judged.Precision = validation, nil, engine.NoRisk, nil
 			judge = &judged
 		}
 		if held != nil {
@@ -300,27 +317,29 @@ func (t *training) from(start float64, trial bool) (run, error) {
 	if s.Optimiser == "adam" {
 		adam := s.Adam
 		adam.Seed, adam.Threads = s.Seed, s.Threads
-		state := newAdamState(&o, out.params, adam.Rate)
-		err := trainAdam(t.ctx, &o, held, judge, state, adam, t.progress, t.phase, t.recorder, &t.result.Speed)
-		out.epochs = state.history
+		trainer := &trainer{engine: s.engine(), objective: &o, held: held, validation: judge, settings: adam,
+			state: newAdamState(&o, out.params, adam.Rate), progress: t.progress, phase: t.phase, recorder: t.recorder}
+		err := trainer.train(t.ctx)
+		t.result.Speed = max(t.result.Speed, trainer.speed)
+		out.epochs = trainer.state.history
 		if judge != nil {
-			out.validation = state.bestLoss
+			out.validation = trainer.state.bestLoss
 		}
 		return out, err
 	}
 	var err error
-	if _, out.iterations, err = trainLBFGS(t.ctx, CPU{s.Threads}, &o, out.params, s.LBFGS, t.report(&o),
+	if _, out.iterations, err = trainLBFGS(t.ctx, s.engine(), &o, out.params, s.LBFGS, t.report(&o),
 		t.recorder); err != nil || judge == nil {
 		return out, err
 	}
-	parts, err := CPU{s.Threads}.Gradient(t.ctx, judge, out.params, nil)
-	out.validation = parts.Likelihood / judge.Likelihood
+	parts, err := s.engine().Gradient(t.ctx, judge, out.params, nil)
+	out.validation = parts.Likelihood / judge.LambdaL
 	return out, err
 }
 
 // weightsOf returns how many of a link model's parameters are a diagonal model's weights, which come first; 0
 // for other models.
-func weightsOf(link model.Link) int {
+func weightsOf(link model.LinkModel) int {
 	layout, ok := link.(model.Layout)
 	if !ok || !strings.HasPrefix(link.Kind(), "diagonal") {
 		return 0
@@ -330,7 +349,7 @@ func weightsOf(link model.Link) int {
 
 // weights returns how many weights a diagonal model has and the mean of ‖h_i⊙h_j‖² over up to 2,000 pairs, evenly
 // spaced; 0 for other models.
-func weights(o *Objective) (count int, meanSquare float64) {
+func weights(o *engine.Objective) (count int, meanSquare float64) {
 	if count = weightsOf(o.Link); count == 0 {
 		return 0, 0
 	}
@@ -342,7 +361,7 @@ const sampledProducts = 2000
 
 // MeanSquare returns the mean of ‖h_i⊙h_j‖² over up to 2,000 pairs, evenly spaced: the size of what a diagonal
 // model's weights multiply, by which they are scaled and their prior is chosen; 0 for other models.
-func MeanSquare(link model.Link, p *graph.Pairs) (meanSquare float64) {
+func MeanSquare(link model.LinkModel, p *graph.Pairs) (meanSquare float64) {
 	count := weightsOf(link)
 	if count == 0 || p.Len() == 0 {
 		return 0
@@ -363,12 +382,12 @@ func MeanSquare(link model.Link, p *graph.Pairs) (meanSquare float64) {
 
 // expectedSizes returns the scale of the parameters: weights of 1 for products whose coordinates
 // are of the size of 1.
-func expectedSizes(o *Objective) []float64 {
+func expectedSizes(o *engine.Objective) []float64 {
 	count, meanSquare := weights(o)
 	return scaleFor(o, count, meanSquare)
 }
 
-func scaleFor(o *Objective, count int, meanSquare float64) []float64 {
+func scaleFor(o *engine.Objective, count int, meanSquare float64) []float64 {
 	if count == 0 {
 		return nil
 	}
@@ -385,7 +404,7 @@ func scaleFor(o *Objective, count int, meanSquare float64) []float64 {
 // ridgePrecision returns the precisions under which the weights of a diagonal model give z the
 // prior variance `ridge`, and which leave everything else free; nil for no ridge. The prior counts once, the pairs
 // n times; the objective is a mean over them.
-func ridgePrecision(o *Objective, ridge, lambda float64, pairs int) []float64 {
+func ridgePrecision(o *engine.Objective, ridge, lambda float64, pairs int) []float64 {
 	if ridge <= 0 {
 		return nil
 	}
@@ -393,7 +412,7 @@ func ridgePrecision(o *Objective, ridge, lambda float64, pairs int) []float64 {
 	return precisionFor(o, count, meanSquare, ridge, lambda, int64(pairs))
 }
 
-func precisionFor(o *Objective, count int, meanSquare, ridge, lambda float64, pairs int64) []float64 {
+func precisionFor(o *engine.Objective, count int, meanSquare, ridge, lambda float64, pairs int64) []float64 {
 	if ridge <= 0 || count == 0 {
 		return nil
 	}
@@ -404,9 +423,9 @@ func precisionFor(o *Objective, count int, meanSquare, ridge, lambda float64, pa
 	return precision
 }
 
-func (t *training) report(o *Objective) func(int, Parts) {
+func (t *training) report(o *engine.Objective) func(int, engine.Parts) {
 	m := newMeter(t.progress, 0)
-	return func(iteration int, p Parts) {
+	return func(iteration int, p engine.Parts) {
 		m.add(o.Pairs.Len(), false, func() Step {
 			return Step{Phase: t.phase, Epoch: iteration, Epochs: t.using.LBFGS.Iterations, Loss: p,
 				Validation: t.result.Validation}
@@ -418,12 +437,12 @@ func (t *training) report(o *Objective) func(int, Parts) {
 const describedPairs = 1 << 18
 
 // summarise describes where the models stand on the training pairs.
-func summarise(p Problem, r *Result, o *Objective, params []float32) Start {
+func summarise(p Problem, r *Result, o *engine.Objective, params []float32) Start {
 	linkParams, propensityParams := o.Split(params)
 	return describe(p, r.Link, linkParams, r.Propensity, propensityParams)
 }
 
-func describe(p Problem, link model.Link, linkParams []float32, propensity model.Propensity,
+func describe(p Problem, link model.LinkModel, linkParams []float32, propensity model.PropensityModel,
 	propensityParams []float32) Start {
 	var y, weight, same, sameWeight, cross, crossWeight risk.Sum
 	z, s := make([]float32, stretch), make([]float32, stretch)
@@ -439,8 +458,8 @@ func describe(p Problem, link model.Link, linkParams []float32, propensity model
 		link.Logits(z[:count], linkParams, b)
 		propensity.Logits(s[:count], propensityParams, b)
 		for i, w := range weights[:count] {
-			probability, _ := sigmoidBoth(float64(z[i]))
-			pi, _ := sigmoidBoth(float64(s[i]))
+			probability, _ := kern.Sigmoid64(float64(z[i]))
+			pi, _ := kern.Sigmoid64(float64(s[i]))
 			y.Add(w * probability)
 			weight.Add(w)
 			if p.Nodes.Fields[b.Sources[i]] == p.Nodes.Fields[b.Targets[i]] {

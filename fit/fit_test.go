@@ -12,7 +12,9 @@ import (
 	"strings"
 	"testing"
 
+	"unseen/engine"
 	"unseen/graph"
+	"unseen/internal/kern"
 	"unseen/model"
 	"unseen/risk"
 	"unseen/world"
@@ -76,12 +78,12 @@ func (t *trial) judge(tb testing.TB, r *Result) marks {
 	var relevant, found float64
 	for k := range z {
 		scores[k] = float64(z[k])
-		y, _ := sigmoidBoth(float64(z[k]))
-		pi, _ := sigmoidBoth(float64(s[k]))
+		y, _ := kern.Sigmoid64(float64(z[k]))
+		pi, _ := kern.Sigmoid64(float64(s[k]))
 		truth := t.test.Truth[k]
 		m.mean += y / float64(n)
 		m.propensityError += math.Abs(pi/truth.Propensity-1) / float64(n)
-		m.risk += (truth.Link*softplus(-float64(z[k])) + (1-truth.Link)*softplus(float64(z[k]))) / float64(n)
+		m.risk += (truth.Link*kern.Softplus64(-float64(z[k])) + (1-truth.Link)*kern.Softplus64(float64(z[k]))) / float64(n)
 		if t.test.Relevant[k] {
 			relevant++
 			if z[k] >= 0 {
@@ -133,7 +135,7 @@ func TestMethodsOnAKnownWorld(t *testing.T) {
 	var oracle float64
 	for k, truth := range trial.test.Truth {
 		z := trial.test.Logits[k]
-		oracle += (truth.Link*softplus(-z) + (1-truth.Link)*softplus(z)) / float64(len(trial.test.Truth))
+		oracle += (truth.Link*kern.Softplus64(-z) + (1-truth.Link)*kern.Softplus64(z)) / float64(len(trial.test.Truth))
 	}
 	for _, method := range []string{"mle", "rw", "pu", "ap", "bayes"} {
 		m := trial.judge(t, mustFit(t, trial.problem(), Settings{Method: method, Starts: []float64{.3}, Threads: 2}))
@@ -485,7 +487,7 @@ func TestMethodsAndSchemesHaveOneName(t *testing.T) {
 		if _, known := Methods()[s.Method]; err != nil || !known {
 			t.Errorf("%s: method %q, %v", name, s.Method, err)
 		}
-		if m, _ := s.method(); m.scheme == Other && slices.Contains([]string{"naive", "w", "pu", "ap", "dr"}, name) {
+		if m, _ := s.method(); m.risk == engine.OtherRisk && slices.Contains([]string{"naive", "w", "pu", "ap", "dr"}, name) {
 			t.Errorf("%s takes the way of schemes that nobody knows", name)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"gonum.org/v1/gonum/stat/distuv"
 
+	"unseen/engine"
 	"unseen/graph"
 	"unseen/internal/kern"
 	"unseen/model"
@@ -30,11 +31,8 @@ import (
 // would have given, so that no slope runs through the loss, for the model's own predictions as
 // little as for another's.
 type Judge struct {
-	Link             model.Link
-	LinkParams       []float32
-	Propensity       model.Propensity
-	PropensityParams []float32
-	Posterior        *Posterior // nil for methods that have none: intervals then take π̂ and ŷ for known
+	engine.Predictor
+	Posterior *Posterior // nil for methods that have none: intervals then take π̂ and ŷ for known
 
 	Level   float64 // nominal coverage; 0 means .95
 	Threads int     // 0 means all processors; results do not depend on it
@@ -42,10 +40,13 @@ type Judge struct {
 
 // Judge returns a judge with the beliefs of this fit.
 func (r *Result) Judge() *Judge {
-	return &Judge{
-		Link: r.Link, LinkParams: r.LinkParams, Propensity: r.Propensity, PropensityParams: r.PropensityParams,
-		Posterior: r.Posterior, Threads: r.Settings.Threads,
-	}
+	return &Judge{Predictor: r.predictor(), Posterior: r.Posterior, Threads: r.Settings.Threads}
+}
+
+// predictor returns both fitted models.
+func (r *Result) predictor() engine.Predictor {
+	return engine.Predictor{Link: r.Link, LinkParams: r.LinkParams, Propensity: r.Propensity,
+		PropensityParams: r.PropensityParams}
 }
 
 // JudgeOf returns a judge with the beliefs of a model file.
@@ -54,8 +55,8 @@ func JudgeOf(m model.Model) (*Judge, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Judge{Link: m.Link, LinkParams: m.LinkParams, Propensity: m.Propensity,
-		PropensityParams: m.PropensityParams, Posterior: posterior}, nil
+	return &Judge{Predictor: engine.Predictor{Link: m.Link, LinkParams: m.LinkParams, Propensity: m.Propensity,
+		PropensityParams: m.PropensityParams}, Posterior: posterior}, nil
 }
 
 // Validate refuses a judge without models.
@@ -229,6 +230,10 @@ func (q *question) add(losses []fixedLoss, times float64, prediction risk.Belief
 	}
 }
 
+// stretch is how many pairs go through the models at a time: few enough that their vectors stay in the cache for all
+// replicates.
+const stretch = 64
+
 // judged is what a chunk of the evidence adds up to for one estimator.
 type judged struct {
 	link, propensity []float64 // Σ w·∂r, through the masses
@@ -374,7 +379,7 @@ func (j *Judge) judge(q *question, from, to int, replicates []replicate, values 
 	var again, shown [stretch]float32
 	var exposed [stretch]float64
 	for k := range n {
-		exposed[k], _ = sigmoidBoth(float64(s[k]))
+		exposed[k], _ = kern.Sigmoid64(float64(s[k]))
 	}
 	for b, r := range replicates {
 		j.Link.Logits(truth[:n], r.truth, batch)
@@ -387,7 +392,7 @@ func (j *Judge) judge(q *question, from, to int, replicates []replicate, values 
 			return err
 		}
 		for k := range n {
-			y, u := sigmoidBoth(float64(truth[k]))
+			y, u := kern.Sigmoid64(float64(truth[k]))
 			rate := 1.
 			if j.Posterior.caseControl {
 				rate = q.Pairs.Rate[from+k]

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"unseen/graph"
+	"unseen/internal/kern"
 	"unseen/model"
 	"unseen/risk"
 	"unseen/world"
@@ -30,7 +31,7 @@ func TestNuisanceIsTheDeltaMethod(t *testing.T) {
 		var sum risk.Sum
 		for k := range z {
 			belief := must(risk.FromLogits(float64(z[k]), float64(p[k])))(t)
-			e := risk.Estimator{Scheme: scheme, Loss: fixedLoss{softplus(-float64(own[k])), softplus(float64(own[k]))}}
+			e := risk.Estimator{Scheme: scheme, Loss: fixedLoss{kern.Softplus64(-float64(own[k])), kern.Softplus64(float64(own[k]))}}
 			sum.Add(e.Risk(risk.Observation{Linked: s.test.Pairs.Linked[k]}, belief))
 		}
 		return sum.Value() / float64(len(z))

@@ -11,6 +11,7 @@ import (
 	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/lapack/lapack64"
 
+	"unseen/engine"
 	"unseen/graph"
 	"unseen/internal/kern"
 	"unseen/risk"
@@ -62,7 +63,7 @@ var defaultPrior = prior{Alpha: 1, Tau: [2]float64{.5, .5}, Spread: [2]float64{1
 // the number of threads.
 const lots = 8
 
-func newLaplace(rows *kern.Matrix, p *graph.Pairs, cell []int32, cells int, group []uint8, sampling Sampling,
+func newLaplace(rows *kern.Matrix, p *graph.Pairs, cell []int32, cells int, group []uint8, sampling engine.Likelihood,
 	exposure []risk.Exposure, threads int) (*laplace, error) {
 	d := rows.Dim()
 	x, err := kern.NewMatrix(p.Len(), d+1)
@@ -74,7 +75,7 @@ func newLaplace(rows *kern.Matrix, p *graph.Pairs, cell []int32, cells int, grou
 	l.rate = make([]float64, p.Len())
 	for k := range l.rate {
 		l.rate[k] = 1
-		if sampling == CaseControl {
+		if sampling == engine.CaseControl {
 			l.rate[k] = p.Rate[k]
 		}
 	}
@@ -132,19 +133,10 @@ type cellTable struct{ pi, rest []float64 }
 func (l *laplace) table(theta []float64) cellTable {
 	t := cellTable{make([]float64, l.cells), make([]float64, l.cells)}
 	for c := range l.cells {
-		pi, rest := sigmoidBoth(theta[l.d+1+c])
+		pi, rest := kern.Sigmoid64(theta[l.d+1+c])
 		t.pi[c], t.rest[c] = math.Max(pi, 1e-300), math.Max(rest, 1e-300)
 	}
 	return t
-}
-
-func sigmoidBoth(z float64) (y, u float64) {
-	e := math.Exp(-math.Abs(z))
-	y, u = 1/(1+e), e/(1+e)
-	if z < 0 {
-		y, u = u, y
-	}
-	return y, u
 }
 
 // hermite is Gauss and Hermite's rule with seven points for a standard normal: the point 0, and

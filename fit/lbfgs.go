@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math"
+
+	"unseen/engine"
 )
 
 // LBFGSSettings are those of training on all pairs at once. A zero means the default.
@@ -45,7 +47,7 @@ type descent struct {
 	x         []float64 // the parameters in units of their scale
 	begun     bool      // the rest has values
 	grad      []float64
-	parts     Parts
+	parts     engine.Parts
 	memory    []curvature
 	iteration int
 	still     int // steps in a row that hardly lowered the objective
@@ -56,27 +58,27 @@ type descent struct {
 // Fletcher, Goldfarb and Shanno, and returns the parts at the end. The objective comes from
 // float32 kernels, so the line search allows for their rounding: that is why it is our own, and
 // why all its state is a few vectors.
-func trainLBFGS(ctx context.Context, engine Engine, o *Objective, params []float32, s LBFGSSettings,
-	report func(iteration int, p Parts), r *recorder) (Parts, int, error) {
+func trainLBFGS(ctx context.Context, e engine.Engine, o *engine.Objective, params []float32, s LBFGSSettings,
+	report func(iteration int, p engine.Parts), r *recorder) (engine.Parts, int, error) {
 	n := o.Size()
 	state := &descent{x: make([]float64, n), grad: make([]float64, n)}
 	next, nextGrad, direction := make([]float64, n), make([]float64, n), make([]float64, n)
 	for i := range state.x {
-		state.x[i] = float64(params[i]) / o.scale(i)
+		state.x[i] = float64(params[i]) / sizeOf(o, i)
 	}
 	if err := r.begin(state); err != nil {
-		return Parts{}, 0, err
+		return engine.Parts{}, 0, err
 	}
 	place := func(at []float64) {
 		for i, v := range at {
-			params[i] = float32(v * o.scale(i))
+			params[i] = float32(v * sizeOf(o, i))
 		}
 	}
-	evaluate := func(at, gradient []float64) (Parts, error) {
+	evaluate := func(at, gradient []float64) (engine.Parts, error) {
 		place(at)
-		parts, err := engine.Gradient(ctx, o, params, gradient)
+		parts, err := e.Gradient(ctx, o, params, gradient)
 		for i := range gradient {
-			gradient[i] *= o.scale(i)
+			gradient[i] *= sizeOf(o, i)
 		}
 		return parts, err
 	}
@@ -104,7 +106,7 @@ func trainLBFGS(ctx context.Context, engine Engine, o *Objective, params []float
 			slope = dot(direction, grad)
 		}
 		found := false
-		var reached Parts
+		var reached engine.Parts
 		if -slope >= 1e-14 {
 			step := 1.0
 			if memory == nil {
@@ -171,7 +173,7 @@ func (d *descent) restore(c *checkpoint) {
 	}
 	copy(d.grad, numbers[float64](c, "lbfgs.grad", len(d.x)))
 	parts := numbers[float64](c, "lbfgs.parts", 3)
-	d.parts = Parts{parts[0], parts[1], parts[2]}
+	d.parts = engine.Parts{Likelihood: parts[0], Risk: parts[1], Prior: parts[2]}
 	d.memory = c.curvatures("lbfgs.memory", len(d.x))
 	d.iteration, d.still = c.number("lbfgs.iteration", 0, math.MaxInt32), c.number("lbfgs.still", 0, 3)
 	d.ended = c.truth("lbfgs.ended")

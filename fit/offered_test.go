@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"unseen/engine"
 	"unseen/graph"
 	"unseen/model"
 	"unseen/risk"
@@ -76,22 +77,22 @@ func TestOfferedGradient(t *testing.T) {
 	for k := range exposure {
 		exposure[k] = []risk.Exposure{risk.Unlogged, risk.Offered, logEntry(sample.Exposed[k])}[k%3]
 	}
-	o := &Objective{Link: link, Propensity: propensity, Likelihood: 1, Risk: 1, Scheme: AP, Pairs: sample.Pairs,
-		Exposure: exposure}
+	o := &engine.Objective{Link: link, Propensity: propensity, LambdaL: 1, LambdaR: 1, Risk: engine.RiskAP,
+		Pairs: sample.Pairs, Exposure: exposure}
 	params := make([]float32, o.Size())
 	rng := rand.New(rand.NewPCG(4, 0))
 	for k := range params {
 		params[k] = float32(.3 * rng.NormFloat64())
 	}
 	value := func() float64 {
-		parts, err := CPU{}.Gradient(context.Background(), o, params, nil)
+		parts, err := engine.CPU{}.Gradient(context.Background(), o, params, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return parts.Total()
 	}
 	grad := make([]float64, len(params))
-	if _, err := (CPU{}).Gradient(t.Context(), o, params, grad); err != nil {
+	if _, err := (engine.CPU{}).Gradient(t.Context(), o, params, grad); err != nil {
 		t.Fatal(err)
 	}
 	for k := range params {

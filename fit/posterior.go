@@ -11,7 +11,9 @@ import (
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
 
+	"unseen/engine"
 	"unseen/graph"
+	"unseen/internal/kern"
 	"unseen/model"
 	"unseen/risk"
 )
@@ -145,7 +147,7 @@ func newPosterior(ctx context.Context, l *laplace, p Problem, cells []int32, s S
 	a := &aftermath{
 		Posterior: &Posterior{
 			Alpha: l.prior.Alpha, Tau: l.prior.Tau, Cells: cells,
-			unit: l.unit, scale: scale, caseControl: s.Sampling == CaseControl.String(), seed: s.Seed, info: info,
+			unit: l.unit, scale: scale, caseControl: s.Sampling == engine.CaseControl.String(), seed: s.Seed, info: info,
 		},
 		laplace: l, pairs: p.Train, mode: mode, recorder: r, refits: hyperparameters + 1 + max(s.Replicates, 0),
 		decided: math.Max(float64(l.d)-l.prior.Alpha*info.trace(), 1),
@@ -380,7 +382,7 @@ func (a *aftermath) replicate(ctx context.Context, k int) error {
 	l.logits(z, l.weights32(drawn), 0)
 	for i := range n {
 		past := history{seed: a.seed, replicate: k, source: a.pairs.Source[i], target: a.pairs.Target[i]}
-		y, _ := sigmoidBoth(float64(z[i]))
+		y, _ := kern.Sigmoid64(float64(z[i]))
 		seen := past.happen(y, table.pi[l.cell[i]], l.rate[i], l.exposed(i))
 		again.linked[i] = seen.Linked
 		if l.exposure != nil {

@@ -1,6 +1,10 @@
 package fit
 
-import "time"
+import (
+	"time"
+
+	"unseen/engine"
+)
 
 // Progress is how training tells what it is doing. Nil functions are not called; the others are
 // called from the goroutine that trains.
@@ -15,7 +19,7 @@ type Step struct {
 	Done       float64 // share of this phase, 0 to 1
 	Epoch      int     // the epoch, round or iteration, from 1
 	Epochs     int     // how many there can be
-	Loss       Parts
+	Loss       engine.Parts
 	Validation float64       // the validation pairs' likelihood; 0 before the first
 	Speed      float64       // pairs per second
 	Remaining  time.Duration // an estimate; 0 if there is none

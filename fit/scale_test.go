@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"unseen/engine"
 	"unseen/graph"
 	"unseen/model"
 	"unseen/risk"
@@ -78,12 +79,13 @@ func TestTrainingLeavesHeldSourcesOut(t *testing.T) {
 	} {
 		train := func(p Problem) []float32 {
 			link, propensity := mustModels(t, p.Nodes)
-			o := &Objective{Link: link, Propensity: propensity, Likelihood: 1, Risk: 1, Scheme: W, Held: true,
-				Pairs: p.Train, Exposure: p.Exposure}
+			o := &engine.Objective{Link: link, Propensity: propensity, LambdaL: 1, LambdaR: 1, Risk: engine.RiskW,
+				Held: true, Pairs: p.Train, Exposure: p.Exposure}
 			state := newAdamState(o, make([]float32, o.Size()), 1e-3)
 			_, held := p.split()
-			if err := trainAdam(context.Background(), o, held, nil, state, s.Adam.withDefaults(), Progress{}, "", nil,
-				nil); err != nil {
+			trainer := &trainer{engine: engine.CPU{}, objective: o, held: held, settings: s.Adam.withDefaults(),
+				state: state}
+			if err := trainer.train(context.Background()); err != nil {
 				t.Fatal(err)
 			}
 			return append(state.params, float32(state.history[1].Objective))
@@ -94,7 +96,7 @@ func TestTrainingLeavesHeldSourcesOut(t *testing.T) {
 	}
 }
 
-func mustModels(t *testing.T, n model.Nodes) (model.Link, model.Propensity) {
+func mustModels(t *testing.T, n model.Nodes) (model.LinkModel, model.PropensityModel) {
 	t.Helper()
 	link, err := model.NewDiagonal(n, false)
 	if err != nil {

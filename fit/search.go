@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"unseen/engine"
 	"unseen/model"
 )
 
@@ -96,7 +97,7 @@ func onlyAdam(s Settings, _ method) string {
 }
 
 func onlyRisk(s Settings, m method) string {
-	return unless(m.scheme != None, "the method "+s.Method+" has no risk")
+	return unless(m.risk != engine.NoRisk, "the method "+s.Method+" has no risk")
 }
 
 // Searchable returns the names of the settings that a Search can vary, with a few words on each.

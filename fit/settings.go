@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"unseen/engine"
 	"unseen/internal/kern"
 	"unseen/model"
 	"unseen/risk"
@@ -53,6 +54,8 @@ type Settings struct {
 
 	Seed    uint64 `json:"seed"`
 	Threads int    `json:"-"` // 0 means all processors; results do not depend on it
+
+	Engine engine.Engine `json:"-"` // that does what is heavy; nil means engine.CPU with these Threads
 
 	Checkpoint Checkpoint `json:"-"` // where to keep what an interrupted training goes on from
 }
@@ -102,7 +105,7 @@ type Anchor struct {
 // method is what a name stands for.
 type method struct {
 	about      string
-	scheme     Scheme
+	risk       engine.RiskTerm
 	link       string // kind, where the method asks for one
 	propensity string
 	untrained  bool
@@ -117,17 +120,17 @@ var methods = map[string]method{
 	"cosine": {about: "the cosine of the vectors, without training", link: "cosine", propensity: "constant",
 		untrained: true},
 	"mle":   {about: "maximum likelihood of links and exposure together"},
-	"rw":    {about: "likelihood and the risk R_w", scheme: W},
-	"pu":    {about: "likelihood and the risk R_PU", scheme: PU},
-	"ap":    {about: "likelihood and the risk R_AP", scheme: AP},
-	"dr":    {about: "likelihood and the doubly robust risk, where exposure is logged", scheme: DR},
+	"rw":    {about: "likelihood and the risk R_w", risk: engine.RiskW},
+	"pu":    {about: "likelihood and the risk R_PU", risk: engine.RiskPU},
+	"ap":    {about: "likelihood and the risk R_AP", risk: engine.RiskAP},
+	"dr":    {about: "likelihood and the doubly robust risk, where exposure is logged", risk: engine.RiskDR},
 	"bayes": {about: "the posterior of links and exposure, every hyperparameter learned", bayes: true},
 }
 
 // methodOf returns the method that a name stands for: that of a scheme, such as "w", is the method with its risk, "rw".
 func methodOf(name string) string {
 	for method, m := range methods {
-		if m.scheme != None && risk.Canonical(method) == name {
+		if m.risk != engine.NoRisk && risk.Canonical(method) == name {
 			return method
 		}
 	}
@@ -239,7 +242,7 @@ func (s Settings) method() (method, error) {
 		return m, nil
 	}
 	if _, err := risk.Lookup(s.Method); err == nil && s.Method != "true" {
-		return method{scheme: Other}, nil
+		return method{risk: engine.OtherRisk}, nil
 	}
 	var names []string
 	for name := range Methods() {
@@ -249,8 +252,24 @@ func (s Settings) method() (method, error) {
 	return method{}, fmt.Errorf("%w: no method %q; there is %s", ErrSetting, s.Method, strings.Join(names, ", "))
 }
 
+func (s Settings) likelihood() (engine.Likelihood, error) {
+	l, err := engine.ParseLikelihood(s.Sampling)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrSetting, err)
+	}
+	return l, nil
+}
+
+// engine returns the engine to train on.
+func (s Settings) engine() engine.Engine {
+	if s.Engine != nil {
+		return s.Engine
+	}
+	return engine.CPU{Threads: s.Threads}
+}
+
 func (s Settings) validate() error {
-	if _, err := ParseSampling(s.Sampling); err != nil {
+	if _, err := s.likelihood(); err != nil {
 		return err
 	}
 	switch {

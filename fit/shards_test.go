@@ -8,12 +8,14 @@ import (
 	"slices"
 	"testing"
 
+	"unseen/engine"
 	"unseen/graph"
 	"unseen/risk"
 )
 
-// shardEngine sums an objective over some shards of its pairs, one after another.
+// shardEngine sums an objective over shards of its pairs, one after another.
 type shardEngine struct {
+	engine.CPU
 	pairs    *graph.Pairs
 	exposure []risk.Exposure
 	shards   int
@@ -23,17 +25,18 @@ type shardEngine struct {
 
 var errShard = errors.New("a shard is gone")
 
-func (e *shardEngine) Gradient(ctx context.Context, o *Objective, params []float32, grad []float64) (Parts, error) {
+func (e *shardEngine) Gradient(ctx context.Context, o *engine.Objective, params []float32, grad []float64) (engine.Parts, error) {
 	if e.left == 0 {
-		return Parts{}, errShard
+		return engine.Parts{}, errShard
 	}
 	e.left--
 	n := e.pairs.Len()
-	var total Parts
+	var total engine.Parts
 	part := make([]float64, len(grad))
 	clear(grad)
 	for k := range e.shards {
 		shard := *o
+		shard.MeanWeight = e.extent.MeanWeight
 		var places []int32
 		for i := k * n / e.shards; i < (k+1)*n/e.shards; i++ {
 			places = append(places, int32(i))
@@ -43,9 +46,9 @@ func (e *shardEngine) Gradient(ctx context.Context, o *Objective, params []float
 		if grad == nil {
 			own = nil
 		}
-		sum, err := CPU{}.Sum(ctx, &shard, params, own, e.extent.MeanWeight)
+		sum, err := engine.CPU{}.Sum(ctx, &shard, params, own)
 		if err != nil {
-			return Parts{}, err
+			return engine.Parts{}, err
 		}
 		total.Likelihood += sum.Likelihood
 		total.Risk += sum.Risk
@@ -54,10 +57,6 @@ func (e *shardEngine) Gradient(ctx context.Context, o *Objective, params []float
 		}
 	}
 	return o.Join(total, int64(n), params, grad), nil
-}
-
-func (e *shardEngine) AllPairs(context.Context, *graph.Graph, *Judge) (Totals, error) {
-	return Totals{}, errShard
 }
 
 // TestShardsSumToTheWhole holds objectives and descents over shards against those over all pairs at once.
@@ -69,11 +68,13 @@ func TestShardsSumToTheWhole(t *testing.T) {
 			LBFGS: LBFGSSettings{Iterations: 10}}
 		whole := must(Fit(ctx, p, s, Progress{}))(t)
 		extent := Extent{Pairs: int64(p.Train.Len()), MeanSquare: MeanSquare(whole.Link, p.Train)}
-		extent.MeanWeight = (&Objective{Pairs: p.Train}).meanWeight()
+		for _, w := range p.Train.Weight {
+			extent.MeanWeight += w / float64(p.Train.Len())
+		}
 		o := must(s.Objective(p.Nodes, extent))(t)
 		for _, shards := range []int{1, 3, 16} {
-			engine := &shardEngine{pairs: p.Train, shards: shards, extent: extent, left: -1}
-			params, _, iterations, err := Descent{Engine: engine, Objective: o, Settings: s}.Run(ctx)
+			sharded := &shardEngine{pairs: p.Train, shards: shards, extent: extent, left: -1}
+			params, _, iterations, err := Descent{Engine: sharded, Objective: o, Settings: s}.Run(ctx)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -32,8 +32,13 @@ func (m *Constant) Size() int { return 0 }
 // Parts are none.
 func (m *Constant) Parts() []Part { return nil }
 
-// Start does nothing.
-func (m *Constant) Start([]float32, rand.Source) {}
+// StartAt does nothing.
+func (m *Constant) StartAt([]float32, float64, rand.Source) {}
+
+// Terms are the constant alone.
+func (m *Constant) Terms([]float32) (ExposureTerms, bool) {
+	return ExposureTerms{Constant: logit(m.propensity)}, true
+}
 
 // Logits sets every s[k] to the propensity's logit.
 func (m *Constant) Logits(s, _ []float32, b Batch) {

@@ -21,16 +21,16 @@ const (
 //
 //	s = s_inside + α·log(1 + in-degree of the target) + β·(age of the target − age of the source)/10.
 type Covariates struct {
-	inside savedModel
+	inside savedPropensity
 	terms  []Term
 	nodes  Nodes
 }
 
 // NewCovariates returns a propensity model of this package with terms added, which the nodes must
 // know. The parameters are those of the model inside, then one per term, in the order given.
-func NewCovariates(inside Propensity, n Nodes, terms ...Term) (*Covariates, error) {
-	own, ok := inside.(savedModel)
-	if _, twice := inside.(*Covariates); !ok || !isPropensity(own) || twice {
+func NewCovariates(inside PropensityModel, n Nodes, terms ...Term) (*Covariates, error) {
+	own, ok := inside.(savedPropensity)
+	if _, twice := inside.(*Covariates); !ok || twice {
 		return nil, fmt.Errorf("%w: terms go all at once on a propensity model of this package, not on %T", ErrKind,
 			inside)
 	}
@@ -95,19 +95,10 @@ func (m *Covariates) Parts() []Part {
 	return parts
 }
 
-// Start is that of the model inside, with slopes of 0.
-func (m *Covariates) Start(params []float32, src rand.Source) {
-	m.StartAt(params, startPropensity, src)
-}
-
 // StartAt is that of the model inside, with slopes of 0; where that one is fixed it stays so.
 func (m *Covariates) StartAt(params []float32, propensity float64, src rand.Source) {
 	size := m.inside.Size()
-	if inside, ok := m.inside.(Starter); ok {
-		inside.StartAt(params[:size], propensity, src)
-	} else {
-		m.inside.Start(params[:size], src)
-	}
+	m.inside.StartAt(params[:size], propensity, src)
 	clear(params[size:])
 }
 
@@ -142,6 +133,35 @@ func (m *Covariates) Backward(grad, params []float32, b Batch, ds []float32) {
 		}
 		grad[size+t] += float32(slope)
 	}
+}
+
+// Terms are those of the model inside, with popularity added to the targets' and age to both ends'.
+func (m *Covariates) Terms(params []float32) (ExposureTerms, bool) {
+	size := m.inside.Size()
+	out, ok := TermsOf(m.inside, params[:size])
+	if !ok {
+		return ExposureTerms{}, false
+	}
+	for t, term := range m.terms {
+		slope := params[size+t]
+		if term == Popularity {
+			out.Target = plus(out.Target, slope, m.nodes.Popularity)
+			continue
+		}
+		out.Source = plus(out.Source, -slope/10, m.nodes.Age)
+		out.Target = plus(out.Target, slope/10, m.nodes.Age)
+	}
+	return out, true
+}
+
+// plus returns a + slope·b, where a may be nil for zeros.
+func plus(a []float32, slope float32, b []float32) []float32 {
+	out := make([]float32, len(b))
+	copy(out, a)
+	for i, x := range b {
+		out[i] += slope * x
+	}
+	return out
 }
 
 func (m *Covariates) madeFor() Nodes { return m.nodes }

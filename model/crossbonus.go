@@ -15,16 +15,16 @@ const defaultBonus = .5
 // correction for exposure should beat. The constant is not trained; the parameters are those of the
 // model inside, which is best trained without the bonus.
 type CrossBonus struct {
-	inside savedModel
+	inside savedLink
 	nodes  Nodes
 	bonus  float64
 }
 
 // NewCrossBonus returns a link model of this package with a bonus for pairs of different fields. It
 // is an [InnerProduct] if the model is.
-func NewCrossBonus(inside Link, bonus float64) (Link, error) {
-	own, ok := inside.(savedModel)
-	if !ok || !isLink(own) || strings.HasSuffix(inside.Kind(), bonusSuffix) {
+func NewCrossBonus(inside LinkModel, bonus float64) (LinkModel, error) {
+	own, ok := inside.(savedLink)
+	if !ok || strings.HasSuffix(inside.Kind(), bonusSuffix) {
 		return nil, fmt.Errorf("%w: a bonus goes on a link model of this package that has none yet, not on %T",
 			ErrKind, inside)
 	}

@@ -1,9 +1,9 @@
 // Package model holds the two halves of what is learned about an ordered pair (i, j) of nodes, and
 // the file that keeps them.
 //
-//	vectors h_i, h_j ──► Link        z ──► ŷ = σ(z) = P(link | exposed)
-//	                                             ×                        = P(link is seen)
-//	fields f_i, f_j  ──► Propensity  s ──► π̂ = σ(s) = P(exposed)
+//	vectors h_i, h_j ──► LinkModel       z ──► ŷ = σ(z) = P(link | exposed)
+//	                                                  ×                        = P(link is seen)
+//	fields f_i, f_j  ──► PropensityModel s ──► π̂ = σ(s) = P(exposed)
 //
 // A model is a function from a pair to a logit. The parameters are a plain []float32 that the caller
 // holds, so that optimisers and threads can keep several sets; a model itself never changes once
@@ -36,7 +36,7 @@
 //
 // [NewLink] and [NewPropensity] make them by these names. Some models can do more, and say so with a
 // one-method interface: [InnerProduct] (retrieval by inner-product search), [Layout] (names for the
-// parts of the parameters), [Starter] (training may begin at any propensity).
+// parts of the parameters), [DensePropensity] (logits of whole blocks of pairs at once).
 //
 // # Files
 //

@@ -61,7 +61,7 @@ func Example() {
 	link, propensity := must(model.NewDiagonal(nodes, false)), must(model.NewFieldMatrix(nodes))
 	w, m := make([]float32, link.Size()), make([]float32, propensity.Size())
 	link.Start(w, nil)
-	propensity.Start(m, nil)
+	propensity.StartAt(m, model.StartPropensity, nil)
 	copy(w, []float32{1, 3}) // the second topic matters more
 
 	pair := model.Batch{Sources: []int32{3}, Targets: []int32{2}}
@@ -109,10 +109,11 @@ func ExampleNewLink() {
 	link := must(model.NewLink("low-rank", nodes, model.LinkOptions{Rank: 1}))
 	fmt.Println(link.Kind(), link.Size())
 	_, err := model.NewLink("bilinear", nodes, model.LinkOptions{})
-	fmt.Println(err)
+	fmt.Println(strings.ReplaceAll(err.Error(), "; ", ";\n"))
 	// Output:
-	// low-rank 5 model: no model of that kind: link model "bilinear"; have cosine, diagonal,
-	// diagonal-field, low-rank, mlp, each with +bonus or without
+	// low-rank 5
+	// model: no model of that kind: link model "bilinear";
+	// have cosine, diagonal, diagonal-field, low-rank, mlp, each with +bonus or without
 }
 
 func ExampleLinkKinds() {
@@ -127,10 +128,11 @@ func ExampleNewPropensity() {
 	propensity := must(model.NewPropensity("field-matrix+age", nodes, model.PropensityOptions{}))
 	fmt.Println(propensity.Kind(), propensity.Size())
 	_, err := model.NewPropensity("fields", nodes, model.PropensityOptions{})
-	fmt.Println(err)
+	fmt.Println(strings.ReplaceAll(err.Error(), "; ", ";\n"))
 	// Output:
-	// field-matrix+age 10 model: no model of that kind: propensity model "fields"; have constant,
-	// field-matrix, known, low-rank-fields, mlp, each with +popularity, +age, both or neither
+	// field-matrix+age 10
+	// model: no model of that kind: propensity model "fields";
+	// have constant, field-matrix, known, low-rank-fields, mlp, each with +popularity, +age, both or neither
 }
 
 func ExamplePropensityKinds() {
@@ -220,7 +222,7 @@ func ExampleLayout() {
 	// f [3 3] 9
 }
 
-func ExampleStarter() {
+func ExamplePropensityModel() {
 	propensity := must(model.NewFieldMatrix(model.NodesOf(papers())))
 	params := make([]float32, propensity.Size())
 	for _, start := range []float64{.1, .3, .9} {
@@ -347,11 +349,11 @@ func ExampleFile_Model() {
 
 	nodes.FieldNames = []string{"unknown", "physics", "botany"}
 	_, err := file.Model(nodes)
-	fmt.Println(strings.ReplaceAll(err.Error(), folder+string(filepath.Separator), ""))
+	fmt.Println(strings.NewReplacer(folder+string(filepath.Separator), "", "; ", ";\n").Replace(err.Error()))
 	// Output:
-	// naive diagonal [1 3 -1] constant {"risk":0.2} model: made for other nodes:
-	// papers.safetensors: its field 2 is "biology", the nodes' is "botany"; fit it on these nodes,
-	// or number the fields as then
+	// naive diagonal [1 3 -1] constant {"risk":0.2}
+	// model: made for other nodes: papers.safetensors: its field 2 is "biology", the nodes' is "botany";
+	// fit it on these nodes, or number the fields as then
 }
 
 func ExampleFile_Link() {

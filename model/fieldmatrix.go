@@ -24,11 +24,6 @@ func (m *FieldMatrix) Parts() []Part {
 	return []Part{{"logits", []int{m.nodes.FieldCount, m.nodes.FieldCount}}}
 }
 
-// Start is StartAt a propensity of .3.
-func (m *FieldMatrix) Start(params []float32, src rand.Source) {
-	m.StartAt(params, startPropensity, src)
-}
-
 // StartAt sets every logit to the propensity's.
 func (m *FieldMatrix) StartAt(params []float32, propensity float64, _ rand.Source) {
 	for c := range params {
@@ -48,6 +43,11 @@ func (m *FieldMatrix) Backward(grad, _ []float32, b Batch, ds []float32) {
 	for k, x := range ds[:b.Len()] {
 		grad[m.nodes.cell(b.Sources[k], b.Targets[k])] += x
 	}
+}
+
+// Terms are the logits of the fields.
+func (m *FieldMatrix) Terms(params []float32) (ExposureTerms, bool) {
+	return ExposureTerms{Fields: params}, true
 }
 
 // Cell returns the parameter that gives a pair's logit; every logit is one parameter, which lets

@@ -47,8 +47,8 @@ func halves(t testing.TB, n Nodes, link, propensity string) Model {
 	t.Helper()
 	rng := newRand(t, 11)
 	m := Model{Method: "bayes", Seed: math.MaxUint64, DataChecksum: "sha256:abc"}
-	m.Link = made(linkOf(link)(n))(t)
-	m.Propensity = made(propensityOf(propensity)(n))(t)
+	m.Link = made(linkOf(link)(n))(t).(LinkModel)
+	m.Propensity = made(propensityOf(propensity)(n))(t).(PropensityModel)
 	m.LinkParams, m.PropensityParams = randomParams(rng, m.Link), randomParams(rng, m.Propensity)
 	return m
 }
@@ -57,7 +57,7 @@ func TestEveryKindComesBack(t *testing.T) {
 	rng := newRand(t, 6)
 	n := randomNodes(t, rng, 25, 37, 4, false)
 	b := batches(rng, n.Len())["mixed"]
-	same := func(t *testing.T, was, is Logits, wasParams, isParams []float32) {
+	same := func(t *testing.T, was, is PairModel, wasParams, isParams []float32) {
 		t.Helper()
 		if was.Kind() != is.Kind() || !reflect.DeepEqual(was.(savedModel).options(), is.(savedModel).options()) {
 			t.Errorf("%s %+v came back as %s %+v", was.Kind(), was.(savedModel).options(), is.Kind(),
@@ -305,8 +305,7 @@ func TestUnsavable(t *testing.T) {
 	}{
 		"no link":       {func(m *Model) { m.Link = nil }, ErrKind, []string{"NewLink"}},
 		"no propensity": {func(m *Model) { m.Propensity = nil }, ErrKind, []string{"NewPropensity", `"constant"`}},
-		"swapped":       {func(m *Model) { m.Link, m.Propensity = m.Propensity, m.Link }, ErrKind, nil},
-		"foreign":       {func(m *Model) { m.Link = struct{ Link }{m.Link} }, ErrKind, nil},
+		"foreign":       {func(m *Model) { m.Link = struct{ LinkModel }{m.Link} }, ErrKind, nil},
 		"too few": {func(m *Model) { m.LinkParams = m.LinkParams[1:] }, ErrShape,
 			[]string{"4 parameters", "has 5"}},
 		"too many": {func(m *Model) { m.PropensityParams = append(m.PropensityParams, 1) }, ErrShape,

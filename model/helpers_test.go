@@ -80,7 +80,7 @@ type formula func(n Nodes, p []float64, i, j int32) float64
 // specimen is a model under test: how it is made and what it should compute.
 type specimen struct {
 	name string
-	make func(Nodes) (Logits, error)
+	make func(Nodes) (PairModel, error)
 	want formula
 }
 
@@ -96,7 +96,7 @@ var specimens = []specimen{
 	{"diagonal-field", linkOf("diagonal-field"), wantDiagonalField},
 	{"low-rank", linkOf("low-rank"), wantLowRank},
 	{"mlp", linkOf("mlp"), func(n Nodes, p []float64, i, j int32) float64 { return wantMLP(n, p, i, j, false, false) }},
-	{"mlp directed", func(n Nodes) (Logits, error) { return NewMLP(n, testHidden, true) },
+	{"mlp directed", func(n Nodes) (PairModel, error) { return NewMLP(n, testHidden, true) },
 		func(n Nodes, p []float64, i, j int32) float64 { return wantMLP(n, p, i, j, true, false) }},
 	{"cosine", linkOf("cosine"), wantCosine},
 	{"diagonal+bonus", linkOf("diagonal+bonus"), wantBonus(wantDiagonal)},
@@ -108,7 +108,7 @@ var specimens = []specimen{
 		return wantMLP(n, p, i, j,
 			false, true)
 	}},
-	{"propensity mlp directed", func(n Nodes) (Logits, error) { return NewFieldMLP(n, testHidden, true) },
+	{"propensity mlp directed", func(n Nodes) (PairModel, error) { return NewFieldMLP(n, testHidden, true) },
 		func(n Nodes, p []float64, i, j int32) float64 { return wantMLP(n, p, i, j, true, true) }},
 	{"known", propensityOf("known"), wantKnown},
 	{"constant", propensityOf("constant"), wantConstant},
@@ -119,14 +119,14 @@ var specimens = []specimen{
 	{"constant+popularity", propensityOf("constant+popularity"), wantTerms(wantConstant, Popularity)},
 }
 
-func linkOf(kind string) func(Nodes) (Logits, error) {
-	return func(n Nodes) (Logits, error) {
+func linkOf(kind string) func(Nodes) (PairModel, error) {
+	return func(n Nodes) (PairModel, error) {
 		return NewLink(kind, n, LinkOptions{Rank: testRank, Hidden: testHidden, Bonus: testBonus})
 	}
 }
 
-func propensityOf(kind string) func(Nodes) (Logits, error) {
-	return func(n Nodes) (Logits, error) {
+func propensityOf(kind string) func(Nodes) (PairModel, error) {
+	return func(n Nodes) (PairModel, error) {
 		return NewPropensity(kind, n, PropensityOptions{
 			Rank: testFieldRank, Hidden: testHidden, Propensity: .25, Rest: .1,
 			Exposures: []Exposure{{3, 1, 1}, {0, 1, .6}, {3, 0, 0}, {1, 0, .9}},
@@ -236,7 +236,7 @@ func wantTerms(inside formula, terms ...Term) formula {
 }
 
 // everySpecimen runs a test for every model, on float32 and on float16 vectors.
-func everySpecimen(t *testing.T, test func(t *testing.T, rng *rand.Rand, n Nodes, m Logits, want formula)) {
+func everySpecimen(t *testing.T, test func(t *testing.T, rng *rand.Rand, n Nodes, m PairModel, want formula)) {
 	for _, s := range specimens {
 		for _, half := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/half=%v", s.name, half), func(t *testing.T) {
@@ -274,7 +274,17 @@ func batches(rng *rand.Rand, nodes int) map[string]Batch {
 	}
 }
 
-func randomParams(rng *rand.Rand, m Logits) []float32 {
+// start fills the parameters with where training begins, of either half.
+func start(m PairModel, params []float32, src rand.Source) {
+	switch m := m.(type) {
+	case LinkModel:
+		m.Start(params, src)
+	case PropensityModel:
+		m.StartAt(params, StartPropensity, src)
+	}
+}
+
+func randomParams(rng *rand.Rand, m PairModel) []float32 {
 	params := make([]float32, m.Size())
 	normal(params, .4, rng)
 	return params

@@ -88,18 +88,18 @@ func TestWrongSettings(t *testing.T) {
 	infinite.Age = slices.Clone(n.Age)
 	infinite.Age[3] = float32(math.Inf(1))
 
-	link := func(kind string, n Nodes, o LinkOptions) func() (Logits, error) {
-		return func() (Logits, error) { return NewLink(kind, n, o) }
+	link := func(kind string, n Nodes, o LinkOptions) func() (PairModel, error) {
+		return func() (PairModel, error) { return NewLink(kind, n, o) }
 	}
-	propensity := func(kind string, n Nodes, o PropensityOptions) func() (Logits, error) {
-		return func() (Logits, error) { return NewPropensity(kind, n, o) }
+	propensity := func(kind string, n Nodes, o PropensityOptions) func() (PairModel, error) {
+		return func() (PairModel, error) { return NewPropensity(kind, n, o) }
 	}
 	diagonal := made(NewDiagonal(n, false))(t)
 	matrix := made(NewFieldMatrix(n))(t)
 	covariates := made(NewCovariates(matrix, n, Age))(t)
 	for _, c := range []struct {
 		what  string
-		make  func() (Logits, error)
+		make  func() (PairModel, error)
 		kind  error
 		names []string
 	}{
@@ -146,17 +146,15 @@ func TestWrongSettings(t *testing.T) {
 			[]string{"10 of 10 nodes"}},
 		{"known nowhere", propensity("known", n, PropensityOptions{Exposures: []Exposure{{-1, 2, .5}}}), ErrShape,
 			[]string{"-1"}},
-		{"bonus on a propensity", func() (Logits, error) { return NewCrossBonus(matrix, 1) }, ErrKind, nil},
-		{"bonus on a bonus", func() (Logits, error) { return NewCrossBonus(made(NewCrossBonus(diagonal, 1))(t), 1) },
+		{"bonus on a bonus", func() (PairModel, error) { return NewCrossBonus(made(NewCrossBonus(diagonal, 1))(t), 1) },
 			ErrKind, nil},
-		{"bonus on nothing", func() (Logits, error) { return NewCrossBonus(nil, 1) }, ErrKind, nil},
-		{"terms on a link", func() (Logits, error) { return NewCovariates(diagonal, n, Age) }, ErrKind, nil},
-		{"terms on terms", func() (Logits, error) { return NewCovariates(covariates, n, Popularity) }, ErrKind,
+		{"bonus on nothing", func() (PairModel, error) { return NewCrossBonus(nil, 1) }, ErrKind, nil},
+		{"terms on terms", func() (PairModel, error) { return NewCovariates(covariates, n, Popularity) }, ErrKind,
 			[]string{"at once"}},
-		{"terms of other nodes", func() (Logits, error) {
+		{"terms of other nodes", func() (PairModel, error) {
 			return NewCovariates(matrix, randomNodes(t, newRand(t, 1), 11, 8, 4, false), Age)
 		}, ErrShape, []string{"10 nodes", "11"}},
-		{"no terms", func() (Logits, error) { return NewCovariates(matrix, n) }, ErrOption, nil},
+		{"no terms", func() (PairModel, error) { return NewCovariates(matrix, n) }, ErrOption, nil},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			_, err := c.make()
@@ -249,7 +247,7 @@ func TestMinimalNodes(t *testing.T) {
 			continue
 		}
 		must(t, err)
-		m.Start(make([]float32, m.Size()), rand.NewPCG(1, 0))
+		m.StartAt(make([]float32, m.Size()), StartPropensity, rand.NewPCG(1, 0))
 		m.Logits(nil, make([]float32, m.Size()), Batch{})
 	}
 }

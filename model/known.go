@@ -67,8 +67,8 @@ func (m *Known) Size() int { return 0 }
 // Parts are none.
 func (m *Known) Parts() []Part { return nil }
 
-// Start does nothing.
-func (m *Known) Start([]float32, rand.Source) {}
+// StartAt does nothing.
+func (m *Known) StartAt([]float32, float64, rand.Source) {}
 
 // Logits sets s[k] to the known logit of pair k, by binary search.
 func (m *Known) Logits(s, _ []float32, b Batch) {

@@ -16,12 +16,12 @@ type LinkOptions struct {
 
 const bonusSuffix = "+bonus"
 
-var linkKinds = map[string]func(Nodes, LinkOptions) (Link, error){
-	"diagonal":       func(n Nodes, _ LinkOptions) (Link, error) { return NewDiagonal(n, false) },
-	"diagonal-field": func(n Nodes, _ LinkOptions) (Link, error) { return NewDiagonal(n, true) },
-	"low-rank":       func(n Nodes, o LinkOptions) (Link, error) { return NewLowRank(n, o.Rank) },
-	"mlp":            func(n Nodes, o LinkOptions) (Link, error) { return NewMLP(n, o.Hidden, o.Directed) },
-	"cosine":         func(n Nodes, _ LinkOptions) (Link, error) { return NewCosine(n) },
+var linkKinds = map[string]func(Nodes, LinkOptions) (LinkModel, error){
+	"diagonal":       func(n Nodes, _ LinkOptions) (LinkModel, error) { return NewDiagonal(n, false) },
+	"diagonal-field": func(n Nodes, _ LinkOptions) (LinkModel, error) { return NewDiagonal(n, true) },
+	"low-rank":       func(n Nodes, o LinkOptions) (LinkModel, error) { return NewLowRank(n, o.Rank) },
+	"mlp":            func(n Nodes, o LinkOptions) (LinkModel, error) { return NewMLP(n, o.Hidden, o.Directed) },
+	"cosine":         func(n Nodes, _ LinkOptions) (LinkModel, error) { return NewCosine(n) },
 }
 
 // LinkKinds returns the names that NewLink takes, in alphabetical order. Each may have "+bonus" behind
@@ -30,7 +30,7 @@ func LinkKinds() []string { return sortedNames(linkKinds) }
 
 // NewLink returns the link model of a kind, such as "diagonal" or "mlp+bonus". Options that the kind
 // does not have are not looked at.
-func NewLink(kind string, n Nodes, options LinkOptions) (Link, error) {
+func NewLink(kind string, n Nodes, options LinkOptions) (LinkModel, error) {
 	base, bonus := strings.CutSuffix(kind, bonusSuffix)
 	make, ok := linkKinds[base]
 	if !ok {

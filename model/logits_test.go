@@ -3,7 +3,9 @@ package model
 import (
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -11,7 +13,7 @@ import (
 )
 
 func TestLogitsAreTheFormula(t *testing.T) {
-	everySpecimen(t, func(t *testing.T, rng *rand.Rand, n Nodes, m Logits, want formula) {
+	everySpecimen(t, func(t *testing.T, rng *rand.Rand, n Nodes, m PairModel, want formula) {
 		params := randomParams(rng, m)
 		for name, b := range batches(rng, n.Len()) {
 			got := make([]float32, b.Len()+1)
@@ -34,7 +36,7 @@ func TestGradientsByFiniteDifferences(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
-	everySpecimen(t, func(t *testing.T, rng *rand.Rand, n Nodes, m Logits, want formula) {
+	everySpecimen(t, func(t *testing.T, rng *rand.Rand, n Nodes, m PairModel, want formula) {
 		params := randomParams(rng, m)
 		for name, b := range batches(rng, n.Len()) {
 			d := randomNumbers(rng, b.Len())
@@ -80,7 +82,7 @@ func lookAt(rng *rand.Rand, size int) []int {
 }
 
 func TestHowABatchIsCutDoesNotMatter(t *testing.T) {
-	everySpecimen(t, func(t *testing.T, rng *rand.Rand, n Nodes, m Logits, _ formula) {
+	everySpecimen(t, func(t *testing.T, rng *rand.Rand, n Nodes, m PairModel, _ formula) {
 		params := randomParams(rng, m)
 		for name, b := range batches(rng, n.Len()) {
 			d := randomNumbers(rng, b.Len())
@@ -101,7 +103,7 @@ func TestHowABatchIsCutDoesNotMatter(t *testing.T) {
 }
 
 func TestGroupedAndUngroupedAgree(t *testing.T) {
-	everySpecimen(t, func(t *testing.T, rng *rand.Rand, n Nodes, m Logits, _ formula) {
+	everySpecimen(t, func(t *testing.T, rng *rand.Rand, n Nodes, m PairModel, _ formula) {
 		params := randomParams(rng, m)
 		b := batches(rng, n.Len())["grouped"]
 		if !b.grouped() {
@@ -133,7 +135,7 @@ func TestGroupedAndUngroupedAgree(t *testing.T) {
 }
 
 func TestManyGoroutinesGiveTheSameBits(t *testing.T) {
-	everySpecimen(t, func(t *testing.T, rng *rand.Rand, n Nodes, m Logits, _ formula) {
+	everySpecimen(t, func(t *testing.T, rng *rand.Rand, n Nodes, m PairModel, _ formula) {
 		params := randomParams(rng, m)
 		b := batches(rng, n.Len())["mixed"]
 		d := randomNumbers(rng, b.Len())
@@ -186,7 +188,7 @@ func TestDiagonalAllocatesNothing(t *testing.T) {
 }
 
 func TestPartsAreAllParameters(t *testing.T) {
-	everySpecimen(t, func(t *testing.T, _ *rand.Rand, _ Nodes, m Logits, _ formula) {
+	everySpecimen(t, func(t *testing.T, _ *rand.Rand, _ Nodes, m PairModel, _ formula) {
 		size := 0
 		for _, part := range m.(Layout).Parts() {
 			size += part.Size()
@@ -198,14 +200,14 @@ func TestPartsAreAllParameters(t *testing.T) {
 }
 
 func TestStartsAreSmallAndReproducible(t *testing.T) {
-	everySpecimen(t, func(t *testing.T, rng *rand.Rand, n Nodes, m Logits, _ formula) {
-		start := func(seed uint64) []float32 {
+	everySpecimen(t, func(t *testing.T, rng *rand.Rand, n Nodes, m PairModel, _ formula) {
+		started := func(seed uint64) []float32 {
 			params := randomParams(rng, m)
-			m.Start(params, rand.NewPCG(seed, 0))
+			start(m, params, rand.NewPCG(seed, 0))
 			return params
 		}
-		params := start(1)
-		if !slices.Equal(params, start(1)) {
+		params := started(1)
+		if !slices.Equal(params, started(1)) {
 			t.Error("the same seed starts elsewhere")
 		}
 		b := batches(rng, n.Len())["mixed"]
@@ -262,7 +264,7 @@ func TestPropensitiesStartAnywhere(t *testing.T) {
 		must(t, err)
 		params := randomParams(rng, m)
 		for _, propensity := range []float64{.1, .3, .9} {
-			m.(Starter).StartAt(params, propensity, rand.NewPCG(1, 0))
+			m.StartAt(params, propensity, rand.NewPCG(1, 0))
 			m.Logits(s, params, b)
 			mean := 0.0
 			for _, x := range s {
@@ -272,13 +274,60 @@ func TestPropensitiesStartAnywhere(t *testing.T) {
 				t.Errorf("%s starts at %v, want %v", kind, mean, propensity)
 			}
 		}
-		m.Start(params, rand.NewPCG(1, 0))
-		started := slices.Clone(params)
-		m.(Starter).StartAt(params, startPropensity, rand.NewPCG(1, 0))
-		if !slices.Equal(started, params) {
-			t.Errorf("%s: Start is not StartAt(%v)", kind, startPropensity)
-		}
 	}
+}
+
+// A link model is no propensity model, and the other way round: the compiler refuses one for the other.
+func TestHalvesAreDifferentTypes(t *testing.T) {
+	t.Parallel()
+	link, propensity := reflect.TypeFor[LinkModel](), reflect.TypeFor[PropensityModel]()
+	if link.AssignableTo(propensity) || propensity.AssignableTo(link) {
+		t.Error("a variable of one half takes the other")
+	}
+	everySpecimen(t, func(t *testing.T, _ *rand.Rand, _ Nodes, m PairModel, _ formula) {
+		if made := reflect.TypeOf(m); made.AssignableTo(link) == made.AssignableTo(propensity) {
+			t.Errorf("%v is a link model: %v; a propensity model: %v", made, made.AssignableTo(link),
+				made.AssignableTo(propensity))
+		}
+	})
+}
+
+// The terms of a dense propensity add up to its logits.
+func TestTerms(t *testing.T) {
+	t.Parallel()
+	everySpecimen(t, func(t *testing.T, rng *rand.Rand, n Nodes, m PairModel, _ formula) {
+		propensity, ok := m.(PropensityModel)
+		if !ok {
+			return
+		}
+		params := randomParams(rng, m)
+		terms, dense := TermsOf(propensity, params)
+		if base, _, _ := strings.Cut(m.Kind(), "+"); dense == (base == "known" || base == "mlp") {
+			t.Errorf("%s has terms: %v", m.Kind(), dense)
+		}
+		if !dense {
+			return
+		}
+		b := batches(rng, n.Len())["mixed"]
+		s := make([]float32, b.Len())
+		m.Logits(s, params, b)
+		for k, i := range b.Sources {
+			j := b.Targets[k]
+			sum := terms.Constant
+			if terms.Fields != nil {
+				sum += terms.Fields[n.cell(i, j)]
+			}
+			if terms.Source != nil {
+				sum += terms.Source[i]
+			}
+			if terms.Target != nil {
+				sum += terms.Target[j]
+			}
+			if math.Abs(float64(sum-s[k])) > 1e-5*(1+math.Abs(float64(s[k]))) {
+				t.Fatalf("%s: the terms of pair %d add up to %v, its logit is %v", m.Kind(), k, sum, s[k])
+			}
+		}
+	})
 }
 
 func TestDirection(t *testing.T) {
@@ -376,7 +425,7 @@ func TestCertaintyIsFinite(t *testing.T) {
 	must(t, err)
 	b := Batch{[]int32{0, 1, 2}, []int32{1, 0, 3}}
 	s := make([]float32, 3)
-	for name, m := range map[string]Propensity{"constant": sure, "known": known} {
+	for name, m := range map[string]PropensityModel{"constant": sure, "known": known} {
 		m.Logits(s, nil, b)
 		for k, x := range s {
 			smallest := math.Exp(-2 * math.Abs(float64(x)))

@@ -50,11 +50,6 @@ func (m *LowRankFields) Parts() []Part {
 		{"v", []int{fields}}, {"c", []int{1}}}
 }
 
-// Start is StartAt a propensity of .3.
-func (m *LowRankFields) Start(params []float32, src rand.Source) {
-	m.StartAt(params, startPropensity, src)
-}
-
 // StartAt sets c to the propensity's logit, u and v to 0, and draws a and b such that s begins about
 // ±.1 from c: at a = b = 0 their gradient is 0.
 func (m *LowRankFields) StartAt(params []float32, propensity float64, src rand.Source) {
@@ -65,10 +60,13 @@ func (m *LowRankFields) StartAt(params []float32, propensity float64, src rand.S
 	params[m.Size()-1] = logit(propensity)
 }
 
-// place finds what a pair of fields looks at in parameters or in a gradient.
+// place finds what the fields of a pair look at in parameters or in a gradient.
 func (m *LowRankFields) place(params []float32, source, target int32) (a, b []float32, u, v, c *float32) {
+	return m.placeOf(params, int(m.nodes.Fields[source]), int(m.nodes.Fields[target]))
+}
+
+func (m *LowRankFields) placeOf(params []float32, f, g int) (a, b []float32, u, v, c *float32) {
 	fields := m.nodes.FieldCount
-	f, g := int(m.nodes.Fields[source]), int(m.nodes.Fields[target])
 	a = params[f*m.rank : (f+1)*m.rank]
 	b = params[(fields+g)*m.rank : (fields+g+1)*m.rank]
 	rest := params[2*fields*m.rank:]
@@ -78,13 +76,33 @@ func (m *LowRankFields) place(params []float32, source, target int32) (a, b []fl
 // Logits sets s[k] = a_f·b_g + u_f + v_g + c for the fields of pair k.
 func (m *LowRankFields) Logits(s, params []float32, batch Batch) {
 	for k := range s[:batch.Len()] {
-		a, b, u, v, c := m.place(params, batch.Sources[k], batch.Targets[k])
-		total := *u + *v + *c
-		for r := range a {
-			total += a[r] * b[r]
-		}
-		s[k] = total
+		s[k] = m.logit(params, int(m.nodes.Fields[batch.Sources[k]]), int(m.nodes.Fields[batch.Targets[k]]))
 	}
+}
+
+func (m *LowRankFields) logit(params []float32, f, g int) float32 {
+	a, b, u, v, c := m.placeOf(params, f, g)
+	total := *u + *v + *c
+	for r := range a {
+		total += a[r] * b[r]
+	}
+	return total
+}
+
+// mostTermFields bounds the table of Terms, at 64 MB.
+const mostTermFields = 4096
+
+// Terms are the logits of the fields; there are none where there are more than 4096 fields.
+func (m *LowRankFields) Terms(params []float32) (ExposureTerms, bool) {
+	fields := m.nodes.FieldCount
+	if fields > mostTermFields {
+		return ExposureTerms{}, false
+	}
+	logits := make([]float32, fields*fields)
+	for c := range logits {
+		logits[c] = m.logit(params, c/fields, c%fields)
+	}
+	return ExposureTerms{Fields: logits}, true
 }
 
 // Backward adds ds·b_g to a_f's gradient, ds·a_f to b_g's, and ds to those of u_f, v_g and c.

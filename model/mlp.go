@@ -60,9 +60,6 @@ func NewFieldMLP(n Nodes, hidden int, directed bool) (*FieldMLP, error) {
 	return &FieldMLP{p}, nil
 }
 
-// Start is StartAt a propensity of .3.
-func (m *FieldMLP) Start(params []float32, src rand.Source) { m.StartAt(params, startPropensity, src) }
-
 // StartAt draws the parameters such that s begins about ±.1 from the propensity's logit.
 func (m *FieldMLP) StartAt(params []float32, propensity float64, src rand.Source) {
 	m.start(params, logit(propensity), src)

@@ -22,26 +22,37 @@ var (
 	ErrNodes = errors.New("model: made for other nodes")
 )
 
-// Logits is a function from a pair of nodes to a logit, with parameters that the caller holds:
+// PairModel is a function from a pair of nodes to a logit, with parameters that the caller holds:
 // optimisers and threads keep several sets. Logits and Backward may run on many goroutines.
-type Logits interface {
+type PairModel interface {
 	// Kind names the model, as New… reads it.
 	Kind() string
 	// Size is the number of parameters.
 	Size() int
-	// Start fills the parameters with where training begins.
-	Start(params []float32, src rand.Source)
 	// Logits sets out[k] to the logit of pair k.
 	Logits(out, params []float32, b Batch)
 	// Backward adds Σ_k d[k]·∂logit_k/∂params to grad: one scalar per pair is all that comes down.
 	Backward(grad, params []float32, b Batch, d []float32)
 }
 
-// Link gives z, the logit of ŷ = P(link | exposed).
-type Link interface{ Logits }
+// LinkModel gives z, the logit of ŷ = P(link | exposed).
+type LinkModel interface {
+	PairModel
+	// Start fills the parameters with where training begins.
+	Start(params []float32, src rand.Source)
+}
 
-// Propensity gives s, the logit of π̂ = P(exposed).
-type Propensity interface{ Logits }
+// PropensityModel gives s, the logit of π̂ = P(exposed). The scale of π is weakly identified, so that
+// training starts from several propensities, and what the starts agree on can be trusted more.
+type PropensityModel interface {
+	PairModel
+	// StartAt fills the parameters such that π̂ is about the given propensity, in (0, 1), for every
+	// pair. A model without parameters has nothing to fill.
+	StartAt(params []float32, propensity float64, src rand.Source)
+}
+
+// StartPropensity is where training begins unless it is told: π̂ = .3, from which no end of [0, 1] attracts.
+const StartPropensity = .3
 
 // InnerProduct is a link model whose logit is an inner product with the target's vector,
 //
@@ -56,17 +67,35 @@ type InnerProduct interface {
 	QueryOf(q, offsets, params, vector []float32, field uint16)
 }
 
-// FieldOnly is a propensity model that looks at nothing but the two fields, so that all pairs of two
-// fields share one π̂: sums over all pairs of a graph rest on it.
-type FieldOnly interface {
-	fieldOnly()
+// DensePropensity is a propensity model whose logits are sums of terms, so that they can be had for whole
+// blocks of pairs at once: sums over all pairs of a graph rest on it.
+type DensePropensity interface {
+	// Terms returns the terms under the parameters, and false if the logits are no such sum.
+	Terms(params []float32) (ExposureTerms, bool)
 }
 
-var _ = []FieldOnly{(*FieldMatrix)(nil), (*LowRankFields)(nil), (*Constant)(nil)}
+// ExposureTerms are a propensity's logit by its terms: of the fields f and g of source i and target j, of the link
+// model's logit z, of the source and of the target. With C fields
+//
+//	s_ij = Constant + Fields[f·C + g] + Link·z_ij + Source[i] + Target[j].
+type ExposureTerms struct {
+	Constant float32
+	Fields   []float32 // by the source's field, then by the target's; nil means 0
+	Link     float32   // γ
+	Source   []float32 // by node; nil means 0
+	Target   []float32 // by node; nil means 0
+}
 
-func (m *FieldMatrix) fieldOnly()   {}
-func (m *LowRankFields) fieldOnly() {}
-func (m *Constant) fieldOnly()      {}
+// TermsOf returns the terms of a propensity model, and false if its logits are no sum of such terms.
+func TermsOf(m PropensityModel, params []float32) (ExposureTerms, bool) {
+	if dense, ok := m.(DensePropensity); ok {
+		return dense.Terms(params)
+	}
+	return ExposureTerms{}, false
+}
+
+// ByFields tells whether all pairs of two fields share one logit.
+func (t ExposureTerms) ByFields() bool { return t.Link == 0 && t.Source == nil && t.Target == nil }
 
 // Layout names the parts of a model's parameters, in their order. Together they are all of them.
 type Layout interface {
@@ -87,16 +116,6 @@ func (p Part) Size() int {
 	}
 	return size
 }
-
-// Starter is a propensity model whose training may begin at any π̂. The scale of π is weakly
-// identified, so that starts from several places tell how far it can be trusted.
-type Starter interface {
-	// StartAt is Start with π̂ about the given propensity, in (0, 1), for every pair.
-	StartAt(params []float32, propensity float64, src rand.Source)
-}
-
-// startPropensity is where training begins: π̂ = .3, from which no end of [0, 1] attracts.
-const startPropensity = .3
 
 // maxLogit stands for certainty. It is the largest round number whose e^(±2s) are normal float32
 // numbers: π̂ is 1 to the last bit of a float64, while 1−π̂, 1/π̂ and their squares, of which risks

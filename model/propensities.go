@@ -17,15 +17,14 @@ type PropensityOptions struct {
 	Exposures []Exposure `json:"-"` // of known
 }
 
-var propensityKinds = map[string]func(Nodes, PropensityOptions) (Propensity, error){
-	"field-matrix":    func(n Nodes, _ PropensityOptions) (Propensity, error) { return NewFieldMatrix(n) },
-	"low-rank-fields": func(n Nodes, o PropensityOptions) (Propensity, error) { return NewLowRankFields(n, o.Rank) },
-	"mlp": func(n Nodes, o PropensityOptions) (Propensity, error) {
-		return NewFieldMLP(n, o.Hidden,
-			o.Directed)
+var propensityKinds = map[string]func(Nodes, PropensityOptions) (PropensityModel, error){
+	"field-matrix":    func(n Nodes, _ PropensityOptions) (PropensityModel, error) { return NewFieldMatrix(n) },
+	"low-rank-fields": func(n Nodes, o PropensityOptions) (PropensityModel, error) { return NewLowRankFields(n, o.Rank) },
+	"mlp": func(n Nodes, o PropensityOptions) (PropensityModel, error) {
+		return NewFieldMLP(n, o.Hidden, o.Directed)
 	},
-	"known": func(n Nodes, o PropensityOptions) (Propensity, error) { return NewKnown(n, o.Exposures, o.Rest) },
-	"constant": func(_ Nodes, o PropensityOptions) (Propensity, error) {
+	"known": func(n Nodes, o PropensityOptions) (PropensityModel, error) { return NewKnown(n, o.Exposures, o.Rest) },
+	"constant": func(_ Nodes, o PropensityOptions) (PropensityModel, error) {
 		if o.Propensity == 0 {
 			o.Propensity = 1
 		}
@@ -39,7 +38,7 @@ func PropensityKinds() []string { return sortedNames(propensityKinds) }
 
 // NewPropensity returns the propensity model of a kind, such as "field-matrix" or
 // "field-matrix+popularity+age". Options that the kind does not have are not looked at.
-func NewPropensity(kind string, n Nodes, options PropensityOptions) (Propensity, error) {
+func NewPropensity(kind string, n Nodes, options PropensityOptions) (PropensityModel, error) {
 	words := strings.Split(kind, "+")
 	make, ok := propensityKinds[words[0]]
 	if !ok {

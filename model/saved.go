@@ -16,9 +16,9 @@ import (
 // Model is all that a model file keeps: both halves with their parameters, how they came to be, and
 // what is known of how far they can be trusted.
 type Model struct {
-	Link             Link
+	Link             LinkModel
 	LinkParams       []float32
-	Propensity       Propensity
+	Propensity       PropensityModel
 	PropensityParams []float32
 
 	Method          string          // how it was fitted, such as "mle", "rw" or "bayes"
@@ -61,7 +61,7 @@ const (
 
 // savedModel is a model of this package, which a file can keep.
 type savedModel interface {
-	Logits
+	PairModel
 	Layout
 	// madeFor returns the nodes; empty for a model that looks at none.
 	madeFor() Nodes
@@ -69,27 +69,27 @@ type savedModel interface {
 	options() any
 }
 
+type savedLink interface {
+	LinkModel
+	savedModel
+}
+
+type savedPropensity interface {
+	PropensityModel
+	savedModel
+}
+
 var (
-	_ = []savedModel{(*Diagonal)(nil), (*LowRank)(nil), (*MLP)(nil), (*Cosine)(nil), (*CrossBonus)(nil)}
-	_ = []savedModel{(*FieldMatrix)(nil), (*LowRankFields)(nil), (*FieldMLP)(nil), (*Known)(nil), (*Constant)(nil),
+	_ = []savedLink{(*Diagonal)(nil), (*LowRank)(nil), (*MLP)(nil), (*Cosine)(nil), (*CrossBonus)(nil)}
+	_ = []savedPropensity{(*FieldMatrix)(nil), (*LowRankFields)(nil), (*FieldMLP)(nil), (*Known)(nil), (*Constant)(nil),
 		(*Covariates)(nil)}
 	_ = []InnerProduct{(*Diagonal)(nil), (*LowRank)(nil), (*innerCrossBonus)(nil)}
-	_ = []Starter{(*FieldMatrix)(nil), (*LowRankFields)(nil), (*FieldMLP)(nil), (*Covariates)(nil)}
+	_ = []DensePropensity{(*FieldMatrix)(nil), (*LowRankFields)(nil), (*Constant)(nil), (*Covariates)(nil)}
 	_ = []tabular{(*Known)(nil), (*Covariates)(nil)}
 )
 
 // tabular is a model that rests on tables as well as on parameters.
 type tabular interface{ tables() []Tensor }
-
-func isLink(m savedModel) bool {
-	_, ok := m.options().(LinkOptions)
-	return ok
-}
-
-func isPropensity(m savedModel) bool {
-	_, ok := m.options().(PropensityOptions)
-	return ok
-}
 
 // Save writes a model to one safetensors file, as [File.Save] does.
 func Save(path string, m Model) error {
@@ -103,12 +103,12 @@ func Save(path string, m Model) error {
 // File returns the model as tensors and metadata. The names of the fields are those of the link
 // model's nodes.
 func (m Model) File() (*File, error) {
-	link, ok := m.Link.(savedModel)
-	if !ok || !isLink(link) {
+	link, ok := m.Link.(savedLink)
+	if !ok {
 		return nil, fmt.Errorf("%w: a file cannot keep the link model %T; make one with NewLink", ErrKind, m.Link)
 	}
-	propensity, ok := m.Propensity.(savedModel)
-	if !ok || !isPropensity(propensity) {
+	propensity, ok := m.Propensity.(savedPropensity)
+	if !ok {
 		return nil, fmt.Errorf("%w: a file cannot keep the propensity model %T; make one with NewPropensity, "+
 			"\"constant\" if there is none", ErrKind, m.Propensity)
 	}
@@ -220,7 +220,7 @@ func (f *File) Model(n Nodes) (Model, error) {
 }
 
 // Link makes the file's link model again, with its parameters.
-func (f *File) Link(n Nodes) (Link, []float32, error) {
+func (f *File) Link(n Nodes) (LinkModel, []float32, error) {
 	if err := f.check(n); err != nil {
 		return nil, nil, err
 	}
@@ -240,7 +240,7 @@ func (f *File) Link(n Nodes) (Link, []float32, error) {
 }
 
 // Propensity makes the file's propensity model again, with its parameters.
-func (f *File) Propensity(n Nodes) (Propensity, []float32, error) {
+func (f *File) Propensity(n Nodes) (PropensityModel, []float32, error) {
 	if err := f.check(n); err != nil {
 		return nil, nil, err
 	}

@@ -254,7 +254,9 @@ func TestCurveIsBounded(t *testing.T) {
 	var j Job
 	for k := range 5000 {
 		before := j.curve
-		j.learned(fit.Step{Phase: "start", Epoch: k + 1, Epochs: 5000, Loss: fit.Parts{Likelihood: 1 / float64(k+1)}})
+		step := fit.Step{Phase: "start", Epoch: k + 1, Epochs: 5000}
+		step.Loss.Likelihood = 1 / float64(k+1)
+		j.learned(step)
 		if len(before) > 0 && before[0].Step != 1 {
 			t.Fatal("a reader's copy changes")
 		}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"unseen/engine"
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/model"
@@ -135,8 +136,8 @@ type class struct {
 	seed       uint64
 	world      *world.World
 	sample     *world.Sample
-	link       model.Link
-	propensity model.Propensity
+	link       model.LinkModel
+	propensity model.PropensityModel
 	scale      []float64 // of the parameters: what they are multiplied by for the models
 	likeliest  []float64
 	learned    []risk.Truth // by pair, what bayes makes of the same links; nil if nothing
@@ -161,7 +162,7 @@ func newClass(ctx context.Context, nodes int, seed uint64) (*class, error) {
 	}
 	c.scale = c.units()
 	likelihood := func(x, grad []float64) (float64, error) {
-		return c.evaluate(ctx, &fit.Objective{Likelihood: 1, Pairs: c.sample.Pairs}, x, grad)
+		return c.evaluate(ctx, &engine.Objective{LambdaL: 1, Pairs: c.sample.Pairs}, x, grad)
 	}
 	if c.likeliest, _, err = c.lowest(ctx, likelihood, [][]float64{make([]float64, len(c.scale))}); err != nil {
 		return nil, err
@@ -239,9 +240,9 @@ func (c *class) params(x []float64) []float32 {
 }
 
 // evaluate returns an objective at a point of the class and adds nothing to it: no prior, all pairs alike.
-func (c *class) evaluate(ctx context.Context, o *fit.Objective, x, grad []float64) (float64, error) {
+func (c *class) evaluate(ctx context.Context, o *engine.Objective, x, grad []float64) (float64, error) {
 	o.Link, o.Propensity, o.EvenRisk = c.link, c.propensity, true
-	parts, err := fit.CPU{Threads: 1}.Gradient(ctx, o, c.params(x), grad)
+	parts, err := engine.CPU{Threads: 1}.Gradient(ctx, o, c.params(x), grad)
 	for i := range grad {
 		grad[i] *= c.scale[i]
 	}
@@ -355,9 +356,9 @@ func (c *class) largest(e risk.Estimator) risk.Maximiser {
 	r := rand.New(rand.NewPCG(c.seed, 7))
 	return func(ctx context.Context, signs []int8) (float64, error) {
 		// One objective for the pairs of either sign; each is a mean over its own.
-		var parts [2]*fit.Objective
+		var parts [2]*engine.Objective
 		for i := range parts {
-			parts[i] = &fit.Objective{Risk: 1, Scheme: fit.Other, Custom: e, Pairs: &graph.Pairs{}}
+			parts[i] = &engine.Objective{LambdaR: 1, Risk: engine.OtherRisk, Estimator: e, Pairs: &graph.Pairs{}}
 		}
 		p := c.sample.Pairs
 		for k, sign := range signs {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"unseen/engine"
 	"unseen/evaluate"
 	"unseen/fit"
 	"unseen/graph"
@@ -409,8 +410,8 @@ func (c *Clicked) risks(ctx context.Context, j *fit.Judge, matrix *model.FieldMa
 		rate = min(max(rate, 1e-6), 1-1e-6)
 		logits[cell] = float32(math.Log(rate / (1 - rate)))
 	}
-	robust := &fit.Judge{Link: j.Link, LinkParams: j.LinkParams, Propensity: known, PropensityParams: logits,
-		Threads: 1}
+	robust := &fit.Judge{Predictor: engine.Predictor{Link: j.Link, LinkParams: j.LinkParams, Propensity: known,
+		PropensityParams: logits}, Threads: 1}
 	found, err := robust.Risk(ctx, *p.tested, risk.Estimator{Scheme: risk.DR{}}, nil)
 	if err != nil {
 		return err

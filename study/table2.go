@@ -8,6 +8,7 @@ import (
 
 	"gonum.org/v1/gonum/stat/distuv"
 
+	"unseen/engine"
 	"unseen/fit"
 	"unseen/model"
 )
@@ -131,8 +132,8 @@ func (s *subject) judgeOf(outcomes []*Outcome) (*fit.Judge, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &fit.Judge{Link: link, LinkParams: o.learned.params, Propensity: matrix,
-			PropensityParams: o.learned.propensity, Posterior: o.learned.posterior, Threads: 1}, nil
+		return &fit.Judge{Predictor: engine.Predictor{Link: link, LinkParams: o.learned.params, Propensity: matrix,
+			PropensityParams: o.learned.propensity}, Posterior: o.learned.posterior, Threads: 1}, nil
 	}
 	return nil, nil
 }

@@ -2,14 +2,14 @@
 //
 //	fit.Descent ──parameters──► [shard] [shard] … ──one sum each──► group ──► sum ──► fit.Descent
 //
-// Engine is fit.Engine on a cluster: Gradient is one job per evaluation. A worker reads a shard
+// Cluster is engine.Engine on a cluster: Gradient is one job per evaluation. A worker reads a shard
 // with the rows of its two blocks of nodes and emits one sum; the parameters are a side input. Sums
 // are added in the order of the shards, so that a result depends on how the pairs were cut and on
 // nothing else: not on the runner, the number of workers or retries.
 //
-//	engine := &job.Engine{Store: store, Manifest: manifest, Runner: job.Runner{Name: "prism"}}
+//	cluster := &job.Cluster{Store: store, Manifest: manifest, Runner: job.Runner{Name: "prism"}}
 //	objective, err := settings.Objective(shape, manifest.Extent)
-//	params, parts, iterations, err := fit.Descent{Engine: engine, Objective: objective, Settings: settings}.Run(ctx)
+//	params, parts, iterations, err := fit.Descent{Engine: cluster, Objective: objective, Settings: settings}.Run(ctx)
 //
 // AllPairs sums over all ordered pairs, block of sources by block of targets; Judge over the held-out pairs; Recommend
 // writes the best targets of every node; Import makes shards of OpenAlex's works.

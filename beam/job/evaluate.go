@@ -6,7 +6,9 @@ import (
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
+	"unseen/engine"
 	"unseen/fit"
+	"unseen/graph"
 	"unseen/model"
 )
 
@@ -15,12 +17,12 @@ func init() {
 	register.DoFn4x1[context.Context, []byte, []byte, func(int, []byte), error](&heldFn{})
 }
 
-// Totals computes what a judge's own predictions come to over all ordered pairs of the graph, block of sources by block
-// of targets: one sum per two blocks. It costs nodes² products; see docs/scale.md before asking for it.
-func (e *Engine) Totals(ctx context.Context, j *fit.Judge) (fit.Totals, error) {
+// AllPairs implements engine.Engine: block of sources by block of targets, one sum per two blocks. The graph is that of
+// the shards. It costs nodes² products; see docs/scale.md before asking for it.
+func (e *Cluster) AllPairs(ctx context.Context, _ *graph.Graph, by engine.Predictor) (engine.Means, error) {
 	m := e.Manifest
 	if m.Nodes < 2 {
-		return fit.Totals{}, fmt.Errorf("%w: a graph of %d nodes has no pairs", fit.ErrData, m.Nodes)
+		return engine.Means{}, fmt.Errorf("%w: a graph of %d nodes has no pairs", fit.ErrData, m.Nodes)
 	}
 	var tasks []task
 	for a := range m.Blocks {
@@ -32,36 +34,36 @@ func (e *Engine) Totals(ctx context.Context, j *fit.Judge) (fit.Totals, error) {
 		t := &tasks[s.Source*len(m.Blocks)+s.Target]
 		t.Links = append(t.Links, s)
 	}
-	p, err := e.judged(j, "totals")
+	p, err := e.judged(by, "all-pairs")
 	if err != nil {
-		return fit.Totals{}, err
+		return engine.Means{}, err
 	}
 	sum, err := e.sum(ctx, "all-pairs", p, tasks, &allPairsFn{})
 	if err != nil {
-		return fit.Totals{}, err
+		return engine.Means{}, err
 	}
 	if want := int64(m.Nodes) * int64(m.Nodes-1); sum.Pairs != want || len(sum.Values) != 6 {
-		return fit.Totals{}, fmt.Errorf("%w: sums over %d pairs came back, where %d were asked for", ErrJob, sum.Pairs,
+		return engine.Means{}, fmt.Errorf("%w: sums over %d pairs came back, where %d were asked for", ErrJob, sum.Pairs,
 			want)
 	}
-	return sumsOf(sum).Totals(), nil
+	return sumsOf(sum).Means(), nil
 }
 
-func (e *Engine) judged(j *fit.Judge, name string) (*plan, error) {
+func (e *Cluster) judged(by engine.Predictor, name string) (*plan, error) {
 	p := e.plan(name)
 	var err error
-	p.Model, err = packModel(model.Model{Link: j.Link, LinkParams: j.LinkParams, Propensity: j.Propensity,
-		PropensityParams: j.PropensityParams, Method: "judge"})
+	p.Model, err = packModel(model.Model{Link: by.Link, LinkParams: by.LinkParams, Propensity: by.Propensity,
+		PropensityParams: by.PropensityParams, Method: "judge"})
 	return p, err
 }
 
-func valuesOf(s fit.Sums) []float64 {
+func valuesOf(s engine.Sums) []float64 {
 	return []float64{s.Link, s.Likelihood, s.Naive, s.W, s.PU, s.AP}
 }
 
-func sumsOf(n numbered) fit.Sums {
+func sumsOf(n numbered) engine.Sums {
 	v := n.Values
-	return fit.Sums{Pairs: n.Pairs, Link: v[0], Likelihood: v[1], Naive: v[2], W: v[3], PU: v[4], AP: v[5]}
+	return engine.Sums{Pairs: n.Pairs, Link: v[0], Likelihood: v[1], Naive: v[2], W: v[3], PU: v[4], AP: v[5]}
 }
 
 // allPairsFn sums all pairs from one block to another.
@@ -101,11 +103,11 @@ func (p *plan) allPairs(ctx context.Context, t *task) (numbered, error) {
 		return numbered{}, err
 	}
 	defer nodes.Vectors.Close()
-	judge, err := p.judge(nodes)
+	predictor, err := p.predictor(nodes)
 	if err != nil {
 		return numbered{}, err
 	}
-	total, err := fit.CPU{Threads: p.Threads}.SumBlock(ctx, nodes, judge, sources, targets)
+	total, err := engine.CPU{Threads: p.Threads}.SumBlock(ctx, nodes, predictor, sources, targets)
 	if err != nil {
 		return numbered{}, err
 	}
@@ -121,7 +123,7 @@ func (p *plan) allPairs(ctx context.Context, t *task) (numbered, error) {
 				batch.Targets = append(batch.Targets, targets[int(j)-to.First])
 			}
 		}
-		linked, err := judge.SumLinks(batch)
+		linked, err := predictor.SumLinks(batch)
 		if err != nil {
 			return numbered{}, err
 		}
@@ -132,12 +134,12 @@ func (p *plan) allPairs(ctx context.Context, t *task) (numbered, error) {
 
 // Held is what held-out pairs say of a model: means over the pairs, each counted for as many as it stands for.
 type Held struct {
-	fit.Totals
+	engine.Means
 	Weight float64 `json:"weight"` // of all, together
 }
 
 // Judge computes the risks of a model's own predictions by the held-out pairs.
-func (e *Engine) Judge(ctx context.Context, j *fit.Judge) (Held, error) {
+func (e *Cluster) Judge(ctx context.Context, by engine.Predictor) (Held, error) {
 	m := e.Manifest
 	if len(m.Test) == 0 {
 		return Held{}, fmt.Errorf("%w: the shards of %s hold no pairs to judge by; import with a split", fit.ErrData,
@@ -147,7 +149,7 @@ func (e *Engine) Judge(ctx context.Context, j *fit.Judge) (Held, error) {
 	for k := range tasks {
 		tasks[k].Shard = &m.Test[k]
 	}
-	p, err := e.judged(j, "held")
+	p, err := e.judged(by, "held")
 	if err != nil {
 		return Held{}, err
 	}
@@ -162,8 +164,8 @@ func (e *Engine) Judge(ctx context.Context, j *fit.Judge) (Held, error) {
 	weight := sum.Values[6]
 	means := sumsOf(sum)
 	means.Pairs = 1
-	t := means.Totals() // sums, over one
-	out := Held{Weight: weight, Totals: fit.Totals{
+	t := means.Means() // sums, over one
+	out := Held{Weight: weight, Means: engine.Means{
 		Pairs: sum.Pairs, MeanLink: t.MeanLink / weight, Likelihood: t.Likelihood / weight,
 		Naive: t.Naive / weight, W: t.W / weight, PU: t.PU / weight, AP: t.AP / weight,
 	}}
@@ -193,11 +195,11 @@ func (p *plan) held(ctx context.Context, t *task) (numbered, error) {
 		return numbered{}, err
 	}
 	defer part.Close()
-	judge, err := p.judge(part.Nodes)
+	predictor, err := p.predictor(part.Nodes)
 	if err != nil {
 		return numbered{}, err
 	}
-	total, weight, err := judge.SumSeen(model.Batch{Sources: part.Pairs.Source, Targets: part.Pairs.Target},
+	total, weight, err := predictor.SumSeen(model.Batch{Sources: part.Pairs.Source, Targets: part.Pairs.Target},
 		part.Pairs.Linked, part.Pairs.Weight)
 	if err != nil {
 		return numbered{}, fmt.Errorf("%s: %w", p.store().Path(t.Shard.File.Name), err)

@@ -13,7 +13,7 @@ import (
 )
 
 // A graph is cut into shards, and a model fitted to them by jobs on Prism.
-func ExampleEngine() {
+func ExampleCluster() {
 	ctx := context.Background()
 	folder, err := os.MkdirTemp("", "example")
 	if err != nil {
@@ -47,8 +47,8 @@ func ExampleEngine() {
 	if err != nil {
 		panic(err)
 	}
-	engine := &job.Engine{Store: store, Manifest: m, Settings: settings, Work: shards.Store{Root: folder}}
-	_, _, iterations, err := fit.Descent{Engine: engine, Objective: objective, Settings: settings,
+	cluster := &job.Cluster{Store: store, Manifest: m, Settings: settings, Work: shards.Store{Root: folder}}
+	_, _, iterations, err := fit.Descent{Engine: cluster, Objective: objective, Settings: settings,
 		Data: m.Checksum()}.Run(ctx)
 	fmt.Println(len(m.Blocks), "blocks,", len(m.Train), "shards,", iterations, "iterations,", err)
 	// Output: 2 blocks, 4 shards, 2 iterations, <nil>

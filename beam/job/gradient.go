@@ -9,8 +9,8 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"unseen/beam/shards"
+	"unseen/engine"
 	"unseen/fit"
-	"unseen/graph"
 )
 
 func init() {
@@ -21,9 +21,9 @@ func init() {
 	register.Iter1[[]byte]()
 }
 
-// Engine is fit.Engine on a cluster. The objective's and the graph's own pairs are not looked at:
+// Cluster is engine.Engine on a cluster. The objective's and the graph's own pairs are not looked at:
 // those of the shards are.
-type Engine struct {
+type Cluster struct {
 	Store    shards.Store
 	Manifest *shards.Manifest
 	Settings fit.Settings // by which workers make the objective again
@@ -33,15 +33,16 @@ type Engine struct {
 	evaluations int
 }
 
-var _ fit.Engine = (*Engine)(nil)
+var _ engine.Engine = (*Cluster)(nil)
 
 // Evaluations returns how many gradients were computed.
-func (e *Engine) Evaluations() int { return e.evaluations }
+func (e *Cluster) Evaluations() int { return e.evaluations }
 
-// Gradient implements fit.Engine: one job.
-func (e *Engine) Gradient(ctx context.Context, o *fit.Objective, params []float32, grad []float64) (fit.Parts, error) {
+// Gradient implements engine.Engine: one job.
+func (e *Cluster) Gradient(ctx context.Context, o *engine.Objective, params []float32, grad []float64) (engine.Parts,
+	error) {
 	if len(params) != o.Size() || grad != nil && len(grad) != o.Size() {
-		return fit.Parts{}, fmt.Errorf("%w: %d parameters for models with %d", fit.ErrShape, len(params), o.Size())
+		return engine.Parts{}, fmt.Errorf("%w: %d parameters for models with %d", engine.ErrShape, len(params), o.Size())
 	}
 	e.evaluations++
 	tasks := make([]task, len(e.Manifest.Train))
@@ -52,23 +53,23 @@ func (e *Engine) Gradient(ctx context.Context, o *fit.Objective, params []float3
 	p.Settings, p.Extent, p.Params, p.Gradient = e.Settings, e.Manifest.Extent, float32Bytes(params), grad != nil
 	sum, err := e.sum(ctx, "gradient", p, tasks, &gradientFn{})
 	if err != nil {
-		return fit.Parts{}, err
+		return engine.Parts{}, err
 	}
 	if want := 2 + len(grad); len(sum.Values) != want || sum.Pairs != e.Manifest.Extent.Pairs {
-		return fit.Parts{}, fmt.Errorf("%w: %d sums over %d pairs came back, where %d over %d were asked for", ErrJob,
+		return engine.Parts{}, fmt.Errorf("%w: %d sums over %d pairs came back, where %d over %d were asked for", ErrJob,
 			len(sum.Values), sum.Pairs, want, e.Manifest.Extent.Pairs)
 	}
 	copy(grad, sum.Values[2:])
-	return o.Join(fit.Parts{Likelihood: sum.Values[0], Risk: sum.Values[1]}, sum.Pairs, params, grad), nil
+	return o.Join(engine.Parts{Likelihood: sum.Values[0], Risk: sum.Values[1]}, sum.Pairs, params, grad), nil
 }
 
-func (e *Engine) plan(name string) *plan {
+func (e *Cluster) plan(name string) *plan {
 	return &plan{Root: e.Store.Absolute().Root, Layout: e.Manifest.Layout(), Result: e.Work.Absolute().Root,
 		Name: unique(name), Threads: e.Runner.threads()}
 }
 
 // sum runs a job whose workers emit one sum per task, and returns the sum of them all.
-func (e *Engine) sum(ctx context.Context, name string, p *plan, tasks []task, fn any) (numbered, error) {
+func (e *Cluster) sum(ctx context.Context, name string, p *plan, tasks []task, fn any) (numbered, error) {
 	if len(tasks) == 0 {
 		return numbered{}, fmt.Errorf("%w: %s has nothing to sum over", ErrJob, name)
 	}
@@ -123,7 +124,7 @@ func (p *plan) gradient(ctx context.Context, t *task) (numbered, error) {
 	if p.Gradient {
 		grad = make([]float64, o.Size())
 	}
-	parts, err := fit.CPU{Threads: p.Threads}.Sum(ctx, o, float32sOf(p.Params), grad, p.Extent.MeanWeight)
+	parts, err := engine.CPU{Threads: p.Threads}.Sum(ctx, o, float32sOf(p.Params), grad)
 	if err != nil {
 		return numbered{}, fmt.Errorf("%s: %w", p.store().Path(t.Shard.File.Name), err)
 	}
@@ -185,7 +186,7 @@ func (*keepFn) ProcessElement(ctx context.Context, _ int, sums func(*[]byte) boo
 	return mark(err)
 }
 
-// AllPairs implements fit.Engine: see Totals. The graph is that of the shards.
-func (e *Engine) AllPairs(ctx context.Context, _ *graph.Graph, j *fit.Judge) (fit.Totals, error) {
-	return e.Totals(ctx, j)
+// Minibatch implements engine.Engine: a job takes longer than a minibatch by far.
+func (e *Cluster) Minibatch(context.Context, *engine.Objective, []int, []float32, []float32) error {
+	return fmt.Errorf("%w: a cluster does not train by minibatches; use the optimiser lbfgs", engine.ErrUnsupported)
 }

@@ -170,10 +170,10 @@ func TestImportIsThatOfOneMachine(t *testing.T) {
 				t.Errorf("%s, %d blocks: %d training pairs with %d links, where five times as many are wanted", name,
 					blocks, n, linked)
 			}
-			engine := &Engine{Store: store, Manifest: m, Settings: settingsFor("mle"), Runner: runner,
+			cluster := &Cluster{Store: store, Manifest: m, Settings: settingsFor("mle"), Runner: runner,
 				Work: shards.Store{Root: t.TempDir()}}
-			o := must(engine.Settings.Objective(must(m.Shape())(t), m.Extent))(t)
-			if parts := must(engine.Gradient(ctx, o, make([]float32, o.Size()),
+			o := must(cluster.Settings.Objective(must(m.Shape())(t), m.Extent))(t)
+			if parts := must(cluster.Gradient(ctx, o, make([]float32, o.Size()),
 				make([]float64, o.Size())))(t); !(parts.Likelihood > 0) {
 				t.Errorf("%s: a likelihood of %v", name, parts)
 			}

@@ -18,6 +18,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
 	"unseen/beam/shards"
+	"unseen/engine"
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/recommend"
@@ -65,11 +66,11 @@ func newSetup(t testing.TB, nodes, dim int) setup {
 	return setup{g, data, drawn}
 }
 
-func (s setup) cut(t testing.TB, c shards.CutSettings) (*Engine, *shards.Manifest) {
+func (s setup) cut(t testing.TB, c shards.CutSettings) (*Cluster, *shards.Manifest) {
 	t.Helper()
 	store := shards.Store{Root: filepath.Join(t.TempDir(), "shards")}
 	m := must(shards.Cut(context.Background(), store, s.g, s.data, s.drawn, c))(t)
-	return &Engine{Store: store, Manifest: must(store.Manifest(context.Background()))(t),
+	return &Cluster{Store: store, Manifest: must(store.Manifest(context.Background()))(t),
 		Work: shards.Store{Root: t.TempDir()}}, m
 }
 
@@ -108,7 +109,7 @@ func TestGradientIsThatOfOneMachine(t *testing.T) {
 			if method != "ap" && cut.Nodes == 0 {
 				continue
 			}
-			engine, m := s.cut(t, cut)
+			cluster, m := s.cut(t, cut)
 			settings := settingsFor(method)
 			whole := must(settings.Objective(p.Nodes, m.Extent))(t)
 			whole.Pairs = p.Train
@@ -117,11 +118,11 @@ func TestGradientIsThatOfOneMachine(t *testing.T) {
 				params[i] = float32(math.Sin(float64(3 * i)))
 			}
 			want := make([]float64, whole.Size())
-			wantParts := must(fit.CPU{}.Gradient(ctx, whole, params, want))(t)
+			wantParts := must(engine.CPU{}.Gradient(ctx, whole, params, want))(t)
 			for name, runner := range runners() {
-				engine.Runner, engine.Settings = runner, settings
+				cluster.Runner, cluster.Settings = runner, settings
 				got := make([]float64, whole.Size())
-				parts := must(engine.Gradient(ctx, whole, params, got))(t)
+				parts := must(cluster.Gradient(ctx, whole, params, got))(t)
 				if off := math.Abs(parts.Total()-wantParts.Total()) / math.Abs(wantParts.Total()); off > 1e-6 {
 					t.Errorf("%s, %s in %d shards: loss %v, one machine %v", name, method, len(m.Train), parts,
 						wantParts)
@@ -129,7 +130,7 @@ func TestGradientIsThatOfOneMachine(t *testing.T) {
 				if off := relative(got, want); off > 1e-6 {
 					t.Errorf("%s, %s in %d shards: gradient off by %.2g", name, method, len(m.Train), off)
 				}
-				alone := must(engine.Gradient(ctx, whole, params, nil))(t)
+				alone := must(cluster.Gradient(ctx, whole, params, nil))(t)
 				if alone != parts {
 					t.Errorf("%s, %s: loss %v without the gradient, %v with it", name, method, alone, parts)
 				}
@@ -148,21 +149,21 @@ func TestFitIsThatOfOneMachine(t *testing.T) {
 	want := must(fit.Fit(ctx, s.drawn.Problem, settings, fit.Progress{}))(t)
 	wantParams := slices.Concat(want.LinkParams, want.PropensityParams)
 	for _, cut := range []shards.CutSettings{{}, {Nodes: 334, Pairs: 9000}, {Nodes: 100, Pairs: 3000}} {
-		engine, m := s.cut(t, cut)
+		cluster, m := s.cut(t, cut)
 		for name, runner := range runners() {
 			if name == "flink" && cut.Nodes != 100 {
 				continue // a job takes seconds there, and training thirty of them
 			}
-			engine.Runner, engine.Settings = runner, settings
+			cluster.Runner, cluster.Settings = runner, settings
 			o := must(settings.Objective(must(m.Shape())(t), m.Extent))(t)
-			params, parts, iterations, err := fit.Descent{Engine: engine, Objective: o, Settings: settings,
+			params, parts, iterations, err := fit.Descent{Engine: cluster, Objective: o, Settings: settings,
 				Data: m.Checksum()}.Run(ctx)
 			if err != nil {
 				t.Fatal(err)
 			}
 			whole := *o
 			whole.Link, whole.Propensity, whole.Pairs = want.Link, want.Propensity, s.drawn.Problem.Train
-			single := must(fit.CPU{}.Gradient(ctx, &whole, wantParams, nil))(t)
+			single := must(engine.CPU{}.Gradient(ctx, &whole, wantParams, nil))(t)
 			t.Logf("%s, %d shards: %d iterations (one machine %d), loss %.10f (%.10f), parameters off by %.2g", name,
 				len(m.Train), iterations, want.Iterations, parts.Total(), single.Total(), relative(params, wantParams))
 			if off := math.Abs(parts.Total()-single.Total()) / single.Total(); off > 1e-6 {
@@ -175,35 +176,35 @@ func TestFitIsThatOfOneMachine(t *testing.T) {
 	}
 }
 
-// TestFitGoesOnAfterAnInterruption stops training by a failing engine and by a cancelled context, and resumes it.
+// TestFitGoesOnAfterAnInterruption stops training by a failing cluster and by a cancelled context, and resumes it.
 func TestFitGoesOnAfterAnInterruption(t *testing.T) {
 	s := newSetup(t, 300, 8)
 	settings := settingsFor("mle")
 	settings.LBFGS.Iterations = 6
-	engine, m := s.cut(t, shards.CutSettings{Nodes: 128, Pairs: 1500})
-	engine.Settings = settings
+	cluster, m := s.cut(t, shards.CutSettings{Nodes: 128, Pairs: 1500})
+	cluster.Settings = settings
 	o := must(settings.Objective(must(m.Shape())(t), m.Extent))(t)
-	train := func(ctx context.Context, e fit.Engine, c fit.Checkpoint, data string) ([]float32, int, error) {
+	train := func(ctx context.Context, e engine.Engine, c fit.Checkpoint, data string) ([]float32, int, error) {
 		settings.Checkpoint = c
 		params, _, iterations, err := fit.Descent{Engine: e, Objective: o, Settings: settings, Data: data}.Run(ctx)
 		return params, iterations, err
 	}
-	want, iterations, err := train(context.Background(), engine, fit.Checkpoint{}, m.Checksum())
+	want, iterations, err := train(context.Background(), cluster, fit.Checkpoint{}, m.Checksum())
 	if err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "fit.checkpoint")
-	faulty := &faultyEngine{Engine: engine, left: 4}
+	faulty := &faultyCluster{Cluster: cluster, left: 4}
 	if _, _, err := train(context.Background(), faulty, fit.Checkpoint{Path: path}, m.Checksum()); !errors.Is(err,
 		errFault) {
-		t.Fatalf("a failing engine gives %v", err)
+		t.Fatalf("a failing cluster gives %v", err)
 	}
-	if _, _, err := train(context.Background(), engine, fit.Checkpoint{Path: path, Resume: true},
+	if _, _, err := train(context.Background(), cluster, fit.Checkpoint{Path: path, Resume: true},
 		"others"); !errors.Is(err, fit.ErrCheckpoint) || !strings.Contains(err.Error(), "other data") {
 		t.Errorf("a checkpoint of other shards gives %v", err)
 	}
-	before := engine.Evaluations()
-	got, again, err := train(context.Background(), engine, fit.Checkpoint{Path: path, Resume: true}, m.Checksum())
+	before := cluster.Evaluations()
+	got, again, err := train(context.Background(), cluster, fit.Checkpoint{Path: path, Resume: true}, m.Checksum())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +212,7 @@ func TestFitGoesOnAfterAnInterruption(t *testing.T) {
 		t.Errorf("resumed training took %d iterations and %v; without a break %d and %v", again, got[:4], iterations,
 			want[:4])
 	}
-	if done := engine.Evaluations() - before; done >= iterations {
+	if done := cluster.Evaluations() - before; done >= iterations {
 		t.Errorf("%d evaluations after resuming: it began anew", done)
 	}
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
@@ -221,32 +222,32 @@ func TestFitGoesOnAfterAnInterruption(t *testing.T) {
 
 var errFault = errors.New("the cluster is gone")
 
-type faultyEngine struct {
-	*Engine
+type faultyCluster struct {
+	*Cluster
 	left int
 }
 
-func (e *faultyEngine) Gradient(ctx context.Context, o *fit.Objective, params []float32, grad []float64) (fit.Parts,
+func (e *faultyCluster) Gradient(ctx context.Context, o *engine.Objective, params []float32, grad []float64) (engine.Parts,
 	error) {
 	if e.left--; e.left < 0 {
-		return fit.Parts{}, errFault
+		return engine.Parts{}, errFault
 	}
-	return e.Engine.Gradient(ctx, o, params, grad)
+	return e.Cluster.Gradient(ctx, o, params, grad)
 }
 
-// TestTotalsAreThoseOfOneMachine holds all-pairs sums against fit.CPU's.
+// TestTotalsAreThoseOfOneMachine holds all-pairs sums against engine.CPU's.
 func TestTotalsAreThoseOfOneMachine(t *testing.T) {
 	ctx := context.Background()
 	s := newSetup(t, 300, 8)
 	r := must(fit.Fit(ctx, s.drawn.Problem, settingsFor("ap"), fit.Progress{}))(t)
 	judge := r.Judge()
-	want := must(fit.CPU{}.AllPairs(ctx, s.g, judge))(t)
+	want := must(engine.CPU{}.AllPairs(ctx, s.g, judge.Predictor))(t)
 	panel := must(judge.Panel(ctx, s.drawn.Test, 0, nil))(t).Risks
 	for _, cut := range []shards.CutSettings{{}, {Nodes: 77, Pairs: 900}} {
-		engine, _ := s.cut(t, cut)
+		cluster, _ := s.cut(t, cut)
 		for name, runner := range runners() {
-			engine.Runner = runner
-			got := must(engine.AllPairs(ctx, nil, judge))(t)
+			cluster.Runner = runner
+			got := must(cluster.AllPairs(ctx, nil, judge.Predictor))(t)
 			for what, pair := range map[string][2]float64{"mean ŷ": {got.MeanLink, want.MeanLink},
 				"likelihood": {got.Likelihood, want.Likelihood},
 				"naive":      {got.Naive, want.Naive}, "w": {got.W, want.W}, "pu": {got.PU, want.PU},
@@ -258,7 +259,7 @@ func TestTotalsAreThoseOfOneMachine(t *testing.T) {
 			if got.Pairs != want.Pairs {
 				t.Errorf("%s: %d pairs, one machine %d", name, got.Pairs, want.Pairs)
 			}
-			held := must(engine.Judge(ctx, judge))(t)
+			held := must(cluster.Judge(ctx, judge.Predictor))(t)
 			for what, pair := range map[string][2]float64{"naive": {held.Naive, panel["naive"].Plain},
 				"w": {held.W, panel["w"].Plain}, "pu": {held.PU, panel["pu"].Plain},
 				"ap": {held.AP, panel["ap"].Plain}} {
@@ -291,14 +292,14 @@ func TestListsAreThoseOfOneMachine(t *testing.T) {
 		for _, linked := range []bool{false, true} {
 			rows := must(recommender.Batch(ctx, all, recommend.Query{K: 7, Linked: linked}))(t)
 			for _, cut := range []shards.CutSettings{{}, {Nodes: 77}} {
-				engine, _ := s.cut(t, cut)
+				cluster, _ := s.cut(t, cut)
 				for name, runner := range runners() {
 					if name == "flink" && (cut.Nodes == 0 || linked) {
 						continue
 					}
-					engine.Runner = runner
+					cluster.Runner = runner
 					to := shards.Store{Root: filepath.Join(t.TempDir(), "lists")}
-					lists := must(engine.Recommend(ctx, m, to, ListSettings{K: 7, Linked: linked, Part: 50}))(t)
+					lists := must(cluster.Recommend(ctx, m, to, ListSettings{K: 7, Linked: linked, Part: 50}))(t)
 					got := readLists(t, to, lists)
 					for i, row := range rows {
 						var want []string
@@ -363,25 +364,25 @@ func TestBadInputIsNamed(t *testing.T) {
 			{"a missing table of nodes", func(m *shards.Manifest) string { return m.Blocks[0].Table.Name }, os.Remove,
 				"missing"},
 		} {
-			engine, m := s.cut(t, shards.CutSettings{Nodes: 160})
-			engine.Runner, engine.Settings = runner, settingsFor("mle")
+			cluster, m := s.cut(t, shards.CutSettings{Nodes: 160})
+			cluster.Runner, cluster.Settings = runner, settingsFor("mle")
 			file := c.file(m)
-			if err := c.spoil(engine.Store.Path(file)); err != nil {
+			if err := c.spoil(cluster.Store.Path(file)); err != nil {
 				t.Fatal(err)
 			}
-			o := must(engine.Settings.Objective(must(m.Shape())(t), m.Extent))(t)
-			_, err := engine.Gradient(ctx, o, make([]float32, o.Size()), nil)
+			o := must(cluster.Settings.Objective(must(m.Shape())(t), m.Extent))(t)
+			_, err := cluster.Gradient(ctx, o, make([]float32, o.Size()), nil)
 			if err == nil || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), c.words) {
 				t.Errorf("%s, %s (%s): %v", name, c.what, file, err)
 			}
-			if left := must(os.ReadDir(engine.Work.Root))(t); len(left) > 0 {
+			if left := must(os.ReadDir(cluster.Work.Root))(t); len(left) > 0 {
 				t.Errorf("%s, %s: left %v", name, c.what, left)
 			}
 			if strings.HasPrefix(file, "train") {
 				continue
 			}
 			folder := t.TempDir()
-			if _, err := engine.Recommend(ctx, fitted, shards.Store{Root: filepath.Join(folder, "lists")},
+			if _, err := cluster.Recommend(ctx, fitted, shards.Store{Root: filepath.Join(folder, "lists")},
 				ListSettings{K: 3}); err == nil || !strings.Contains(err.Error(), file) {
 				t.Errorf("%s, %s: lists were made, or %v", name, c.what, err)
 			}
@@ -425,10 +426,10 @@ func TestOtherVersionOnFlink(t *testing.T) {
 		t.Skip("no Flink cluster with a program of another version; run flink/prove")
 	}
 	s := newSetup(t, 300, 8)
-	engine, m := s.cut(t, shards.CutSettings{})
-	engine.Runner, engine.Settings = Flink(endpoint, program, 2), settingsFor("mle")
-	o := must(engine.Settings.Objective(must(m.Shape())(t), m.Extent))(t)
-	_, err := engine.Gradient(context.Background(), o, make([]float32, o.Size()), nil)
+	cluster, m := s.cut(t, shards.CutSettings{})
+	cluster.Runner, cluster.Settings = Flink(endpoint, program, 2), settingsFor("mle")
+	o := must(cluster.Settings.Objective(must(m.Shape())(t), m.Extent))(t)
+	_, err := cluster.Gradient(context.Background(), o, make([]float32, o.Size()), nil)
 	if err == nil || !strings.Contains(err.Error(), "unseen-beam 0.9") || !strings.Contains(err.Error(), "the driver "+
 		Version) {
 		t.Errorf("workers of another version give %v", err)

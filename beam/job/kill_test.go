@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"unseen/beam/shards"
-	"unseen/fit"
+	"unseen/engine"
 )
 
 // TestKilledTaskManagerChangesNothing kills one of two task managers, with SIGKILL, while its workers are in the middle
@@ -32,24 +32,24 @@ func TestKilledTaskManagerChangesNothing(t *testing.T) {
 	}
 	ctx := context.Background()
 	s := newSetup(t, 1000, 64)
-	engine, m := s.cut(t, shards.CutSettings{Nodes: 250, Pairs: 2000})
+	cluster, m := s.cut(t, shards.CutSettings{Nodes: 250, Pairs: 2000})
 	// The same shards again and again, until the job takes long enough to be hit.
 	times := 600
-	engine.Manifest.Train = slices.Repeat(engine.Manifest.Train, times)
-	engine.Manifest.Extent.Pairs *= int64(times)
-	engine.Settings = settingsFor("ap")
-	o := must(engine.Settings.Objective(must(m.Shape())(t), engine.Manifest.Extent))(t)
+	cluster.Manifest.Train = slices.Repeat(cluster.Manifest.Train, times)
+	cluster.Manifest.Extent.Pairs *= int64(times)
+	cluster.Settings = settingsFor("ap")
+	o := must(cluster.Settings.Objective(must(m.Shape())(t), cluster.Manifest.Extent))(t)
 	params := make([]float32, o.Size())
 	for i := range params {
 		params[i] = float32(i%7) / 10
 	}
-	engine.Runner = Runner{}
+	cluster.Runner = Runner{}
 	want := make([]float64, o.Size())
-	wantParts := must(engine.Gradient(ctx, o, params, want))(t)
+	wantParts := must(cluster.Gradient(ctx, o, params, want))(t)
 
-	engine.Runner = flink
+	cluster.Runner = flink
 	type outcome struct {
-		parts fit.Parts
+		parts engine.Parts
 		grad  []float64
 		err   error
 	}
@@ -61,7 +61,7 @@ func TestKilledTaskManagerChangesNothing(t *testing.T) {
 	}
 	go func() {
 		grad := make([]float64, o.Size())
-		parts, err := engine.Gradient(ctx, o, params, grad)
+		parts, err := cluster.Gradient(ctx, o, params, grad)
 		done <- outcome{parts, grad, err}
 	}()
 	victim, id := "", ""
@@ -120,7 +120,7 @@ func TestKilledTaskManagerChangesNothing(t *testing.T) {
 	}
 	t.Logf("%s (process %d) killed after %v; the job of %d shards and %d pairs ended after %v with the same "+
 		"bits; Flink's own history: %v",
-		victim, pid, killed.Round(100*time.Millisecond), len(engine.Manifest.Train), engine.Manifest.Extent.Pairs,
+		victim, pid, killed.Round(100*time.Millisecond), len(cluster.Manifest.Train), cluster.Manifest.Extent.Pairs,
 		time.Since(began).Round(100*time.Millisecond), workers)
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"unseen/beam/shards"
+	"unseen/engine"
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/model"
@@ -75,10 +76,10 @@ func TestOverhead(t *testing.T) {
 	}
 	s := setup{g, fit.Data{}, &fit.Drawn{Problem: fit.Problem{Nodes: model.NodesOf(g), Train: train}}}
 	began := time.Now()
-	engine, m := s.cut(t, shards.CutSettings{})
+	cluster, m := s.cut(t, shards.CutSettings{})
 	t.Logf("cutting %d pairs into %d shards: %.1f s", pairs, len(m.Train), time.Since(began).Seconds())
-	engine.Settings = settingsFor("ap")
-	o := must(engine.Settings.Objective(s.drawn.Problem.Nodes, m.Extent))(t)
+	cluster.Settings = settingsFor("ap")
+	o := must(cluster.Settings.Objective(s.drawn.Problem.Nodes, m.Extent))(t)
 	o.Pairs = train
 	params, grad := make([]float32, o.Size()), make([]float64, o.Size())
 	for i := range params {
@@ -98,7 +99,7 @@ func TestOverhead(t *testing.T) {
 		return best
 	}
 	plain := measure("one process", func() error {
-		_, err := fit.CPU{Threads: threads}.Gradient(ctx, o, params,
+		_, err := engine.CPU{Threads: threads}.Gradient(ctx, o, params,
 			grad)
 		return err
 	})
@@ -112,12 +113,12 @@ func TestOverhead(t *testing.T) {
 	}
 	tiny := setup{g, fit.Data{}, &fit.Drawn{Problem: fit.Problem{Nodes: s.drawn.Problem.Nodes, Train: few}}}
 	started, _ := tiny.cut(t, shards.CutSettings{Nodes: 1024})
-	started.Settings = engine.Settings
+	started.Settings = cluster.Settings
 	for name, runner := range runners() {
-		engine.Runner, started.Runner = runner, runner
+		cluster.Runner, started.Runner = runner, runner
 		start := measure(name, func() error { _, err := started.Gradient(ctx, o, params, grad); return err })
 		stop := watchMemory(os.Getenv("UNSEEN_WORKER"))
-		took := measure(name, func() error { _, err := engine.Gradient(ctx, o, params, grad); return err })
+		took := measure(name, func() error { _, err := cluster.Gradient(ctx, o, params, grad); return err })
 		t.Logf("the same on %s: %.2f s, %.2f of one process; a job of one small shard takes %.2f s; workers' "+
 			"peak resident memory %s", name, took, took/plain, start, stop())
 	}

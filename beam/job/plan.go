@@ -12,6 +12,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
 	"unseen/beam/shards"
+	"unseen/engine"
 	"unseen/fit"
 	"unseen/model"
 )
@@ -104,26 +105,26 @@ func open(element, told []byte) (*plan, *task, error) {
 	return p, &t, nil
 }
 
-// judge makes the models of the plan's model file for some nodes.
-func (p *plan) judge(n model.Nodes) (*fit.Judge, error) {
+// predictor makes the models of the plan's model file for nodes.
+func (p *plan) predictor(n model.Nodes) (engine.Predictor, error) {
 	folder, err := os.MkdirTemp("", "unseen-model-")
 	if err != nil {
-		return nil, err
+		return engine.Predictor{}, err
 	}
 	defer os.RemoveAll(folder)
 	path := filepath.Join(folder, "model.safetensors")
 	if err := os.WriteFile(path, p.Model, 0o600); err != nil {
-		return nil, err
+		return engine.Predictor{}, err
 	}
 	file, err := model.Open(path)
 	if err != nil {
-		return nil, err
+		return engine.Predictor{}, err
 	}
 	m, err := file.Model(n)
 	if err != nil {
-		return nil, err
+		return engine.Predictor{}, err
 	}
-	return &fit.Judge{Link: m.Link, LinkParams: m.LinkParams, Propensity: m.Propensity,
+	return engine.Predictor{Link: m.Link, LinkParams: m.LinkParams, Propensity: m.Propensity,
 		PropensityParams: m.PropensityParams}, nil
 }
 

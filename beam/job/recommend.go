@@ -48,7 +48,7 @@ const ListsFile = "lists.json"
 // Recommend writes the best targets of every node to a place that must not be there yet: lists-00000.jsonl and so on, a
 // line per node as unseen recommend --all writes them. A task is some sources; its worker goes through the blocks of
 // targets, one at a time, so that nothing but the finished lists leaves it.
-func (e *Engine) Recommend(ctx context.Context, m model.Model, to shards.Store, s ListSettings) (lists *Lists,
+func (e *Cluster) Recommend(ctx context.Context, m model.Model, to shards.Store, s ListSettings) (lists *Lists,
 	err error) {
 	if s.Part == 0 {
 		s.Part = 4096
@@ -154,11 +154,11 @@ func (p *plan) lists(ctx context.Context, t *task) error {
 		return err
 	}
 	defer nodes.Vectors.Close()
-	judge, err := p.judge(nodes)
+	predictor, err := p.predictor(nodes)
 	if err != nil {
 		return err
 	}
-	link, ok := judge.Link.(model.InnerProduct)
+	link, ok := predictor.Link.(model.InnerProduct)
 	if !ok {
 		return errors.New("the link model is no inner product")
 	}
@@ -172,7 +172,7 @@ func (p *plan) lists(ctx context.Context, t *task) error {
 			return err
 		}
 		found, err := recommend.Block{First: int32(block.First), Vectors: vectors, Fields: fields}.Top(link,
-			judge.LinkParams, len(p.Layout.Fields), asking, p.K, p.Threads)
+			predictor.LinkParams, len(p.Layout.Fields), asking, p.K, p.Threads)
 		vectors.Close()
 		if err != nil {
 			return err

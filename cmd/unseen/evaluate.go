@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"unseen/engine"
 	"unseen/evaluate"
 	"unseen/fit"
 	"unseen/graph"
@@ -163,8 +164,8 @@ func runEvaluate(ctx context.Context, f evaluateFlags, t *ticker) (*evaluate.Eva
 	}
 	s := evaluate.EvaluationSettings{Panel: evaluate.PanelSettings{Floor: f.floor, Threads: f.threads}}
 	if f.exact {
-		if g.Len() > fit.MostNodes {
-			return nil, usagef("--exact is for up to %s nodes, and %s has %s; leave it out", thousands(fit.MostNodes),
+		if g.Len() > engine.MostNodes {
+			return nil, usagef("--exact is for up to %s nodes, and %s has %s; leave it out", thousands(engine.MostNodes),
 				f.data, thousands(g.Len()))
 		}
 		s.Panel.Graph = g

@@ -1,5 +1,7 @@
 package kern
 
+import "math"
+
 // Exp sets dst = exp(z). dst may be z; they have the same length.
 func Exp(dst, z []float32) { mapLanes(dst, z, exp) }
 
@@ -81,3 +83,16 @@ func addLosses(sums *[4]float64, z []float32, pi, rest float32) {
 		lossSums(sums, buffer[:lanes()], pi, rest)
 	}
 }
+
+// Sigmoid64 returns σ(z) and σ(−z), each with all its digits.
+func Sigmoid64(z float64) (y, rest float64) {
+	e := math.Exp(-math.Abs(z))
+	y, rest = 1/(1+e), e/(1+e)
+	if z < 0 {
+		y, rest = rest, y
+	}
+	return y, rest
+}
+
+// Softplus64 returns log(1 + e^z).
+func Softplus64(z float64) float64 { return softplus64(z) }

@@ -62,8 +62,8 @@ func (f *clusterFlags) ready(cmd *cobra.Command) error {
 	return nil
 }
 
-// open reads the manifest and makes an engine.
-func (f *clusterFlags) open(ctx context.Context, cmd *cobra.Command, root string) (e *job.Engine, done func(),
+// open reads the manifest and makes a cluster.
+func (f *clusterFlags) open(ctx context.Context, cmd *cobra.Command, root string) (e *job.Cluster, done func(),
 	err error) {
 	if err := f.ready(cmd); err != nil {
 		return nil, nil, err
@@ -73,7 +73,7 @@ func (f *clusterFlags) open(ctx context.Context, cmd *cobra.Command, root string
 	if err != nil {
 		return nil, nil, err
 	}
-	e = &job.Engine{Store: store, Manifest: m, Runner: f.runner, Work: shards.Store{Root: f.work}}
+	e = &job.Cluster{Store: store, Manifest: m, Runner: f.runner, Work: shards.Store{Root: f.work}}
 	done = func() {}
 	if f.work == "" {
 		e.Work = store.Temporary()

@@ -6,15 +6,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"unseen/beam/job"
+	"unseen/engine"
 	"unseen/fit"
 )
 
 // evaluation is what unseen-beam evaluate has to say.
 type evaluation struct {
-	Model  string      `json:"model"`
-	Method string      `json:"method"`
-	Held   *job.Held   `json:"held,omitempty"`     // by the held-out pairs
-	All    *fit.Totals `json:"allPairs,omitempty"` // over all ordered pairs
+	Model  string        `json:"model"`
+	Method string        `json:"method"`
+	Held   *job.Held     `json:"held,omitempty"`     // by the held-out pairs
+	All    *engine.Means `json:"allPairs,omitempty"` // over all ordered pairs
 }
 
 func newEvaluate() *cobra.Command {
@@ -29,12 +30,12 @@ estimators correct it. With --exact the same over all ordered pairs of the
 graph, block by block: nodes² products.`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			engine, done, err := f.open(cmd.Context(), cmd, args[1])
+			cluster, done, err := f.open(cmd.Context(), cmd, args[1])
 			if err != nil {
 				return err
 			}
 			defer done()
-			m, err := openModel(args[0], engine.Manifest)
+			m, err := openModel(args[0], cluster.Manifest)
 			if err != nil {
 				return err
 			}
@@ -43,15 +44,15 @@ graph, block by block: nodes² products.`,
 				return err
 			}
 			out := evaluation{Model: args[0], Method: m.Method}
-			if len(engine.Manifest.Test) > 0 {
-				held, err := engine.Judge(cmd.Context(), judge)
+			if len(cluster.Manifest.Test) > 0 {
+				held, err := cluster.Judge(cmd.Context(), judge.Predictor)
 				if err != nil {
 					return err
 				}
 				out.Held = &held
 			}
 			if exact {
-				all, err := engine.Totals(cmd.Context(), judge)
+				all, err := cluster.AllPairs(cmd.Context(), nil, judge.Predictor)
 				if err != nil {
 					return err
 				}
@@ -64,13 +65,13 @@ graph, block by block: nodes² products.`,
 			if f.asJSON {
 				return printJSON(cmd.OutOrStdout(), out)
 			}
-			line := func(name string, t fit.Totals) {
+			line := func(name string, t engine.Means) {
 				fmt.Fprintf(cmd.OutOrStdout(),
 					"%-15s %12d pairs  likelihood %.6g  mean ŷ %.6g  naive %.6g  w %.6g  pu %.6g  ap %.6g\n", name,
 					t.Pairs, t.Likelihood, t.MeanLink, t.Naive, t.W, t.PU, t.AP)
 			}
 			if out.Held != nil {
-				line("held-out pairs", out.Held.Totals)
+				line("held-out pairs", out.Held.Means)
 			}
 			if out.All != nil {
 				line("all pairs", *out.All)

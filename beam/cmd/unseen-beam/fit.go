@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"unseen/engine"
 	"unseen/fit"
 	"unseen/internal/atomicfile"
 	"unseen/model"
@@ -97,7 +98,7 @@ func (f *fitFlags) run(ctx context.Context, cmd *cobra.Command, root string) (*f
 	if err := atomicfile.Writable(f.output); err != nil {
 		return nil, err
 	}
-	engine, done, err := f.open(ctx, cmd, root)
+	cluster, done, err := f.open(ctx, cmd, root)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +118,7 @@ func (f *fitFlags) run(ctx context.Context, cmd *cobra.Command, root string) (*f
 	if s.Ridge == 0 {
 		return nil, fmt.Errorf("--ridge is 0; give a positive variance of z, or a negative number for none")
 	}
-	m := engine.Manifest
+	m := cluster.Manifest
 	shape, err := m.Shape()
 	if err != nil {
 		return nil, err
@@ -126,14 +127,14 @@ func (f *fitFlags) run(ctx context.Context, cmd *cobra.Command, root string) (*f
 	if err != nil {
 		return nil, err
 	}
-	engine.Settings = s
+	cluster.Settings = s
 	began := time.Now()
 	params, parts, iterations, err := fit.Descent{
-		Engine: engine, Objective: o, Settings: s, Data: m.Checksum(),
-		Report: func(iteration int, p fit.Parts) {
+		Engine: cluster, Objective: o, Settings: s, Data: m.Checksum(),
+		Report: func(iteration int, p engine.Parts) {
 			if !f.quiet {
 				fmt.Fprintf(cmd.ErrOrStderr(), "iteration %d: objective %.8g, %d jobs, %s\n", iteration, p.Total(),
-					engine.Evaluations(), time.Since(began).Round(100*time.Millisecond))
+					cluster.Evaluations(), time.Since(began).Round(100*time.Millisecond))
 			}
 		},
 	}.Run(ctx)
@@ -160,7 +161,7 @@ func (f *fitFlags) run(ctx context.Context, cmd *cobra.Command, root string) (*f
 	}
 	return &fitReport{
 		Method: s.Method, Pairs: m.Extent.Pairs, Shards: len(m.Train), Iterations: iterations,
-		Evaluations: engine.Evaluations(),
+		Evaluations: cluster.Evaluations(),
 		Objective:   parts.Total(), Likelihood: parts.Likelihood, Risk: parts.Risk, Prior: parts.Prior,
 		Seconds: time.Since(began).Seconds(), Model: f.output,
 	}, nil

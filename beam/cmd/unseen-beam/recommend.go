@@ -23,16 +23,16 @@ JSON in parts: the lists that unseen recommend --all makes, node for node.`,
 			if output == "" {
 				return fmt.Errorf("give the lists a place with -o")
 			}
-			engine, done, err := f.open(cmd.Context(), cmd, args[1])
+			cluster, done, err := f.open(cmd.Context(), cmd, args[1])
 			if err != nil {
 				return err
 			}
 			defer done()
-			m, err := openModel(args[0], engine.Manifest)
+			m, err := openModel(args[0], cluster.Manifest)
 			if err != nil {
 				return err
 			}
-			lists, err := engine.Recommend(cmd.Context(), m, shards.Store{Root: output}, s)
+			lists, err := cluster.Recommend(cmd.Context(), m, shards.Store{Root: output}, s)
 			if err != nil {
 				return err
 			}

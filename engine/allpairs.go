@@ -1,4 +1,4 @@
-package fit
+package engine
 
 import (
 	"cmp"
@@ -12,9 +12,9 @@ import (
 	"unseen/risk"
 )
 
-// Totals are means over all ordered pairs of a graph, i ≠ j: not estimated from a sample, but
+// Means are means over all ordered pairs of a graph, i ≠ j: not estimated from a sample, but
 // computed. The risks are those of the model's own predictions under the log-loss.
-type Totals struct {
+type Means struct {
 	Pairs      int64   `json:"pairs"`
 	MeanLink   float64 `json:"meanLink"`   // ŷ
 	Likelihood float64 `json:"likelihood"` // −log
@@ -38,24 +38,23 @@ const (
 //
 // A link model that is no inner product, or a propensity model that looks at more than the fields,
 // is summed pair by pair, for graphs of up to 4,000 nodes.
-func (c CPU) AllPairs(ctx context.Context, g *graph.Graph, j *Judge) (Totals, error) {
-	if err := j.Validate(); err != nil {
-		return Totals{}, err
+func (c CPU) AllPairs(ctx context.Context, g *graph.Graph, p Predictor) (Means, error) {
+	if err := p.Validate(); err != nil {
+		return Means{}, err
 	}
 	n := g.Len()
-	_, inner := j.Link.(model.InnerProduct)
-	_, fields := j.Propensity.(model.FieldOnly)
-	dense := inner && fields
+	_, inner := p.Link.(model.InnerProduct)
+	dense := inner && p.byFields()
 	switch {
 	case n < 2:
-		return Totals{}, fmt.Errorf("%w: a graph of %d nodes has no pairs", ErrData, n)
+		return Means{}, fmt.Errorf("%w: a graph of %d nodes has no pairs", ErrUnsupported, n)
 	case n > MostNodes:
-		return Totals{}, fmt.Errorf("%w: all pairs of %d nodes are %.2g; %d nodes are the most, so judge by a sample",
-			ErrData, n, float64(n)*float64(n-1), MostNodes)
+		return Means{}, fmt.Errorf("%w: all pairs of %d nodes are %.2g; %d nodes are the most, so judge by a sample",
+			ErrUnsupported, n, float64(n)*float64(n-1), MostNodes)
 	case !dense && n > mostNodesPairs:
-		return Totals{}, fmt.Errorf("%w: with the models %s and %s all pairs are summed one by one, and %d "+
+		return Means{}, fmt.Errorf("%w: with the models %s and %s all pairs are summed one by one, and %d "+
 			"nodes are the most; judge by a sample",
-			ErrData, j.Link.Kind(), j.Propensity.Kind(), mostNodesPairs)
+			ErrUnsupported, p.Link.Kind(), p.Propensity.Kind(), mostNodesPairs)
 	}
 	var total Sums
 	var err error
@@ -64,22 +63,22 @@ func (c CPU) AllPairs(ctx context.Context, g *graph.Graph, j *Judge) (Totals, er
 		for i := range all {
 			all[i] = int32(i)
 		}
-		total, err = c.SumBlock(ctx, model.NodesOf(g), j, all, all)
+		total, err = c.SumBlock(ctx, model.NodesOf(g), p, all, all)
 	} else {
-		total, err = sumPairByPair(ctx, g, j, kern.Threads(c.Threads))
+		total, err = sumPairByPair(ctx, g, p, kern.Threads(c.Threads))
 	}
 	if err != nil {
-		return Totals{}, err
+		return Means{}, err
 	}
-	linked, err := sumLinked(ctx, g, j)
+	linked, err := sumLinked(ctx, g, p)
 	if err != nil {
-		return Totals{}, err
+		return Means{}, err
 	}
 	total.Add(linked)
-	return total.Totals(), nil
+	return total.Means(), nil
 }
 
-// Sums are what a judge's own predictions come to over some ordered pairs. Those of disjoint pairs add up.
+// Sums are what a predictor's own predictions come to over some ordered pairs. Those of disjoint pairs add up.
 type Sums struct {
 	Pairs                              int64
 	Link, Likelihood, Naive, W, PU, AP float64
@@ -96,10 +95,10 @@ func (t *Sums) Add(u Sums) {
 	t.AP += u.AP
 }
 
-// Totals returns the means.
-func (t Sums) Totals() Totals {
+// Means returns the means.
+func (t Sums) Means() Means {
 	pairs := float64(t.Pairs)
-	return Totals{
+	return Means{
 		Pairs: t.Pairs, MeanLink: t.Link / pairs, Likelihood: t.Likelihood / pairs,
 		Naive: t.Naive / pairs, W: t.W / pairs, PU: t.PU / pairs, AP: t.AP / pairs,
 	}
@@ -110,14 +109,14 @@ func (t *Sums) unlinked(s kern.UnlinkedSums, link float64) {
 	t.Add(Sums{Link: link, Likelihood: s.NegLog, Naive: s.Loss, W: s.Psi, PU: s.Loss, AP: s.Psi + s.Tau})
 }
 
-// SumBlock sums a judge's own predictions over all pairs from some nodes to others, both ascending, as if none of them
-// were linked; SumLinks then puts links right. A node and itself are no pair. The judge's models must be those of these
+// SumBlock sums a predictor's own predictions over all pairs from some nodes to others, both ascending, as if none of them
+// were linked; SumLinks then puts links right. A node and itself are no pair. The predictor's models must be those of these
 // nodes: an inner product, and a propensity of the fields alone. The sums do not depend on the number of threads.
-func (c CPU) SumBlock(ctx context.Context, n model.Nodes, j *Judge, sources, targets []int32) (Sums, error) {
-	inner, dense := j.Link.(model.InnerProduct)
-	if _, fields := j.Propensity.(model.FieldOnly); !fields || !dense {
+func (c CPU) SumBlock(ctx context.Context, n model.Nodes, p Predictor, sources, targets []int32) (Sums, error) {
+	inner, dense := p.Link.(model.InnerProduct)
+	if !dense || !p.byFields() {
 		return Sums{}, fmt.Errorf("%w: with the models %s and %s pairs are not summed by blocks; judge by a sample",
-			ErrData, j.Link.Kind(), j.Propensity.Kind())
+			ErrUnsupported, p.Link.Kind(), p.Propensity.Kind())
 	}
 	const height, breadth = 96, 256
 	type span struct {
@@ -151,7 +150,7 @@ func (c CPU) SumBlock(ctx context.Context, n model.Nodes, j *Judge, sources, tar
 		defer block.Close()
 		offsets := make([]float32, len(from.nodes)*n.FieldCount)
 		for r, i := range from.nodes {
-			inner.Query(queries.Row(r), offsets[r*n.FieldCount:(r+1)*n.FieldCount], j.LinkParams, i)
+			inner.Query(queries.Row(r), offsets[r*n.FieldCount:(r+1)*n.FieldCount], p.LinkParams, i)
 		}
 		room, probabilities := make([]float32, len(from.nodes)*breadth), make([]float32, len(from.nodes)*breadth)
 		for _, to := range right {
@@ -178,8 +177,8 @@ func (c CPU) SumBlock(ctx context.Context, n model.Nodes, j *Judge, sources, tar
 			}
 			pair := model.Batch{Sources: from.nodes[:1], Targets: to.nodes[:1]}
 			var s [1]float32
-			j.Propensity.Logits(s[:], j.PropensityParams, pair)
-			pi, rest := sigmoidBoth(float64(s[0]))
+			p.Propensity.Logits(s[:], p.PropensityParams, pair)
+			pi, rest := kern.Sigmoid64(float64(s[0]))
 			var sums kern.UnlinkedSums
 			sums.Add(z, pi, rest)
 			kern.Sigmoid(probabilities[:len(z)], z)
@@ -213,6 +212,12 @@ func (c CPU) SumBlock(ctx context.Context, n model.Nodes, j *Judge, sources, tar
 	return total, nil
 }
 
+// byFields tells whether all pairs of two fields share one π̂.
+func (p Predictor) byFields() bool {
+	terms, ok := model.TermsOf(p.Propensity, p.PropensityParams)
+	return ok && terms.ByFields()
+}
+
 func sumOf(xs []float32) float64 {
 	var sum float64
 	for _, x := range xs {
@@ -222,7 +227,7 @@ func sumOf(xs []float32) float64 {
 }
 
 // sumPairByPair does the same for any models.
-func sumPairByPair(ctx context.Context, g *graph.Graph, j *Judge, threads int) (Sums, error) {
+func sumPairByPair(ctx context.Context, g *graph.Graph, p Predictor, threads int) (Sums, error) {
 	n := g.Len()
 	parts, failed := make([]Sums, n), make([]error, n)
 	kern.Chunks(n, 1, threads, func(_, i, _, _ int) {
@@ -235,7 +240,7 @@ func sumPairByPair(ctx context.Context, g *graph.Graph, j *Judge, threads int) (
 				batch.Sources, batch.Targets = append(batch.Sources, int32(i)), append(batch.Targets, k)
 			}
 		}
-		parts[i], failed[i] = j.sum(batch, func(b risk.Belief) Sums { return ownTerms(false, b) })
+		parts[i], failed[i] = p.sum(batch, func(b risk.Belief) Sums { return ownTerms(false, b) })
 	})
 	var total Sums
 	for i, p := range parts {
@@ -248,8 +253,8 @@ func sumPairByPair(ctx context.Context, g *graph.Graph, j *Judge, threads int) (
 }
 
 // sumLinked sums, over the links, what they add to being unlinked.
-func sumLinked(ctx context.Context, g *graph.Graph, j *Judge) (Sums, error) {
-	if err := j.Validate(); err != nil {
+func sumLinked(ctx context.Context, g *graph.Graph, p Predictor) (Sums, error) {
+	if err := p.Validate(); err != nil {
 		return Sums{}, err
 	}
 	var total Sums
@@ -263,7 +268,7 @@ func sumLinked(ctx context.Context, g *graph.Graph, j *Judge) (Sums, error) {
 				batch.Sources, batch.Targets = append(batch.Sources, i), append(batch.Targets, k)
 			}
 		}
-		part, err := j.SumLinks(batch)
+		part, err := p.SumLinks(batch)
 		if err != nil {
 			return Sums{}, err
 		}
@@ -273,8 +278,8 @@ func sumLinked(ctx context.Context, g *graph.Graph, j *Judge) (Sums, error) {
 }
 
 // SumLinks sums, over links, what they add to being unlinked. It counts no pairs: SumBlock has.
-func (j *Judge) SumLinks(links model.Batch) (Sums, error) {
-	return j.sum(links, func(b risk.Belief) Sums {
+func (p Predictor) SumLinks(links model.Batch) (Sums, error) {
+	return p.sum(links, func(b risk.Belief) Sums {
 		linked, unlinked := ownTerms(true, b), ownTerms(false, b)
 		linked.Add(Sums{-1, -unlinked.Link, -unlinked.Likelihood, -unlinked.Naive, -unlinked.W, -unlinked.PU,
 			-unlinked.AP})
@@ -282,11 +287,11 @@ func (j *Judge) SumLinks(links model.Batch) (Sums, error) {
 	})
 }
 
-// SumSeen sums, over pairs that are linked or not, the judge's own predictions: each pair counts weight times where
+// SumSeen sums, over pairs that are linked or not, the predictor's own predictions: each pair counts weight times where
 // weights are given.
-func (j *Judge) SumSeen(pairs model.Batch, linked []bool, weight []float64) (total Sums, mass float64, err error) {
+func (p Predictor) SumSeen(pairs model.Batch, linked []bool, weight []float64) (total Sums, mass float64, err error) {
 	k := -1
-	total, err = j.sum(pairs, func(b risk.Belief) Sums {
+	total, err = p.sum(pairs, func(b risk.Belief) Sums {
 		k++
 		own := ownTerms(linked[k], b)
 		w := 1.
@@ -300,14 +305,14 @@ func (j *Judge) SumSeen(pairs model.Batch, linked []bool, weight []float64) (tot
 }
 
 // sum adds a function of the belief up over a batch.
-func (j *Judge) sum(batch model.Batch, of func(risk.Belief) Sums) (Sums, error) {
-	if err := j.Validate(); err != nil {
+func (p Predictor) sum(batch model.Batch, of func(risk.Belief) Sums) (Sums, error) {
+	if err := p.Validate(); err != nil {
 		return Sums{}, err
 	}
 	var total Sums
 	z, s := make([]float32, batch.Len()), make([]float32, batch.Len())
-	j.Link.Logits(z, j.LinkParams, batch)
-	j.Propensity.Logits(s, j.PropensityParams, batch)
+	p.Link.Logits(z, p.LinkParams, batch)
+	p.Propensity.Logits(s, p.PropensityParams, batch)
 	for k := range z {
 		b, err := risk.FromLogits(float64(z[k]), float64(s[k]))
 		if err != nil {

@@ -1,4 +1,4 @@
-package fit
+package engine
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"unseen/graph"
+	"unseen/internal/kern"
 	"unseen/model"
 	"unseen/risk"
 )
@@ -19,11 +20,11 @@ func reference(o *Objective, linked bool, a risk.Exposure, z, s, rate, weight fl
 	if err != nil {
 		panic(err)
 	}
-	likelihood := o.Likelihood
-	if o.Sampling == Weighted {
+	likelihood := o.LambdaL
+	if o.Likelihood == Weighted {
 		likelihood *= weight
 	}
-	if o.Sampling != CaseControl {
+	if o.Likelihood != CaseControl {
 		rate = 1
 	}
 	switch {
@@ -34,26 +35,26 @@ func reference(o *Objective, linked bool, a risk.Exposure, z, s, rate, weight fl
 		value, dz, ds = math.Log(sampled), common*b.NotLink(), common*b.NotPropensity()
 		switch {
 		case a == risk.Unexposed:
-			value, ds = value+softplus(s), ds+b.Propensity()
+			value, ds = value+kern.Softplus64(s), ds+b.Propensity()
 		case linked:
-			value, dz, ds = value+softplus(-s)+softplus(-z), dz-b.NotLink(), ds-b.NotPropensity()
+			value, dz, ds = value+kern.Softplus64(-s)+kern.Softplus64(-z), dz-b.NotLink(), ds-b.NotPropensity()
 		default:
-			value, dz, ds = value+softplus(-s)+softplus(z), dz+b.Link(), ds-b.NotPropensity()
+			value, dz, ds = value+kern.Softplus64(-s)+kern.Softplus64(z), dz+b.Link(), ds-b.NotPropensity()
 		}
 		value, dz, ds = likelihood*value, likelihood*dz, likelihood*ds
 	default:
 		// logit P = logit(π̂ŷ) − log r
 		logit := math.Log(b.Observed()) - math.Log(b.Unobserved()) - math.Log(rate)
-		p, q := sigmoidBoth(logit)
+		p, q := kern.Sigmoid64(logit)
 		e := p
-		value = likelihood * softplus(logit)
+		value = likelihood * kern.Softplus64(logit)
 		if linked {
 			e = -q
-			value = likelihood * softplus(-logit)
+			value = likelihood * kern.Softplus64(-logit)
 		}
 		dz, ds = likelihood*e*b.NotLink()/b.Unobserved(), likelihood*e*b.NotPropensity()/b.Unobserved()
 	}
-	scheme := map[Scheme]risk.Scheme{W: risk.W{}, PU: risk.PU{}, AP: risk.AP{}}[o.Scheme]
+	scheme := map[RiskTerm]risk.Scheme{RiskW: risk.W{}, RiskPU: risk.PU{}, RiskAP: risk.AP{}}[o.Risk]
 	if scheme == nil {
 		return value, dz, ds
 	}
@@ -67,16 +68,16 @@ func reference(o *Objective, linked bool, a risk.Exposure, z, s, rate, weight fl
 		gradient = estimator.HeldGradient
 	}
 	r, g := gradient(risk.Observation{Linked: linked}, floored)
-	return value + o.Risk*weight*r, dz + o.Risk*weight*g.Link, ds + o.Risk*weight*g.Propensity
+	return value + o.LambdaR*weight*r, dz + o.LambdaR*weight*g.Link, ds + o.LambdaR*weight*g.Propensity
 }
 
 func TestSlopes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	for _, scheme := range []Scheme{None, W, PU, AP} {
+	for _, scheme := range []RiskTerm{NoRisk, RiskW, RiskPU, RiskAP} {
 		for variant := range 4 {
 			held, floor := variant%2 == 1, .3*float64(variant/2)
-			for _, sampling := range []Sampling{CaseControl, Unweighted, Weighted} {
-				o := &Objective{Likelihood: 2, Risk: 3, Scheme: scheme, Held: held, Sampling: sampling,
+			for _, sampling := range []Likelihood{CaseControl, Unweighted, Weighted} {
+				o := &Objective{LambdaL: 2, LambdaR: 3, Risk: scheme, Held: held, Likelihood: sampling,
 					EvenRisk: sampling == Unweighted}
 				o.Floor = floor
 				o.Exposure = []risk.Exposure{} // per workspace
@@ -114,8 +115,8 @@ func TestSlopes(t *testing.T) {
 	}
 }
 
-// smallProblem is a random problem that every model can look at.
-func smallProblem(tb testing.TB, nodes, dim, pairs int, seed uint64) Problem {
+// smallSample is random nodes that every model can look at, and pairs of them.
+func smallSample(tb testing.TB, nodes, dim, pairs int, seed uint64) (model.Nodes, *graph.Pairs) {
 	tb.Helper()
 	rng := rand.New(rand.NewPCG(seed, 5))
 	v, err := graph.NewVectors(nodes, dim)
@@ -143,7 +144,7 @@ func smallProblem(tb testing.TB, nodes, dim, pairs int, seed uint64) Problem {
 		p.Linked = append(p.Linked, rng.IntN(4) == 0)
 		p.Weight, p.Rate = append(p.Weight, 1+rng.Float64()*3), append(p.Rate, .1+.9*rng.Float64())
 	}
-	return Problem{Nodes: n, Train: p}
+	return n, p
 }
 
 func init() {
@@ -161,8 +162,8 @@ func init() {
 
 // The whole gradient agrees with central differences for every method and every model.
 func TestGradient(t *testing.T) {
-	p := smallProblem(t, 25, 5, 150, 1)
-	exposure := make([]risk.Exposure, p.Train.Len())
+	nodes, pairs := smallSample(t, 25, 5, 150, 1)
+	exposure := make([]risk.Exposure, pairs.Len())
 	for k := range exposure {
 		exposure[k] = risk.Exposure(k % 3)
 	}
@@ -171,22 +172,21 @@ func TestGradient(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, linkKind := range model.LinkKinds() {
-		link, err := model.NewLink(linkKind, p.Nodes, model.LinkOptions{Rank: 2, Hidden: 3})
+		link, err := model.NewLink(linkKind, nodes, model.LinkOptions{Rank: 2, Hidden: 3})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, propensityKind := range model.PropensityKinds() {
 			options := model.PropensityOptions{Rank: 2, Hidden: 3, Propensity: .4, Rest: .3,
 				Exposures: []model.Exposure{}}
-			propensity, err := model.NewPropensity(propensityKind, p.Nodes, options)
+			propensity, err := model.NewPropensity(propensityKind, nodes, options)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, scheme := range []Scheme{None, W, PU, AP, Other} {
-				o := &Objective{Link: link, Propensity: propensity, Likelihood: 1.5, Risk: .7, Scheme: scheme,
-					Pairs:  p.Train,
-					Custom: risk.Estimator{Scheme: custom}}
-				if scheme == AP {
+			for _, scheme := range []RiskTerm{NoRisk, RiskW, RiskPU, RiskAP, OtherRisk} {
+				o := &Objective{Link: link, Propensity: propensity, LambdaL: 1.5, LambdaR: .7, Risk: scheme,
+					Pairs: pairs, Estimator: risk.Estimator{Scheme: custom}}
+				if scheme == RiskAP {
 					o.Exposure = exposure
 				}
 				n := o.Size()
@@ -230,7 +230,7 @@ func TestGradient(t *testing.T) {
 
 // The doubly robust risk's gradient holds ŷ in the masses constant: a(ŷ−o)/π̂.
 func TestDoublyRobustSlope(t *testing.T) {
-	o := &Objective{Risk: 1, Scheme: DR, Exposure: []risk.Exposure{}}
+	o := &Objective{LambdaR: 1, Risk: RiskDR, Exposure: []risk.Exposure{}}
 	w := newWorkspace()
 	rng := rand.New(rand.NewPCG(4, 4))
 	for k := range stretch {
@@ -240,8 +240,8 @@ func TestDoublyRobustSlope(t *testing.T) {
 	}
 	o.slopes(w, stretch, 1, true)
 	for k := range stretch {
-		y, _ := sigmoidBoth(float64(w.z[k]))
-		pi, _ := sigmoidBoth(float64(w.s[k]))
+		y, _ := kern.Sigmoid64(float64(w.z[k]))
+		pi, _ := kern.Sigmoid64(float64(w.s[k]))
 		want := 0.0
 		if w.exposure[k] == risk.Exposed {
 			outcome := 0.0
@@ -257,51 +257,38 @@ func TestDoublyRobustSlope(t *testing.T) {
 }
 
 func TestThreadsDoNotMatter(t *testing.T) {
-	o := benchObjective(t, 500, 33, 5000, false)
+	nodes, pairs := smallSample(t, 500, 33, 5000, 1)
+	o := &Objective{Link: must(model.NewDiagonal(nodes, false))(t), Propensity: must(model.NewFieldMatrix(nodes))(t),
+		LambdaL: 20, LambdaR: 1, Risk: RiskW, Pairs: pairs}
 	params := make([]float32, o.Size())
 	rng := rand.New(rand.NewPCG(6, 6))
 	for i := range params {
 		params[i] = float32(rng.NormFloat64())
 	}
-	one, trained := make([]float64, o.Size()), []float32(nil)
-	first, err := CPU{1}.Gradient(context.Background(), o, params, one)
+	one := make([]float64, o.Size())
+	first, err := CPU{Threads: 1}.Gradient(context.Background(), o, params, one)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, threads := range []int{1, 2, 3, 7} {
 		many := make([]float64, o.Size())
-		parts, err := CPU{threads}.Gradient(context.Background(), o, params, many)
+		parts, err := CPU{Threads: threads}.Gradient(context.Background(), o, params, many)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if parts != first || !slices.Equal(one, many) {
 			t.Errorf("%d threads change the gradient", threads)
 		}
-		for _, bySource := range []bool{false, true} {
-			s := AdamSettings{Batch: 600, Epochs: 2, Threads: threads, BySource: bySource, Seed: 3}.withDefaults()
-			state := newAdamState(o, slices.Clone(params), s.Rate)
-			if err := trainAdam(context.Background(), o, nil, nil, state, s, Progress{}, "", nil, nil); err != nil {
-				t.Fatal(err)
-			}
-			if bySource {
-				continue
-			}
-			if trained == nil {
-				trained = state.params
-			} else if !slices.Equal(trained, state.params) {
-				t.Errorf("%d threads change what Adam learns", threads)
-			}
-		}
 	}
 }
 
-func TestParseSampling(t *testing.T) {
-	for _, s := range []Sampling{CaseControl, Unweighted, Weighted} {
-		if got, err := ParseSampling(s.String()); err != nil || got != s {
+func TestParseLikelihood(t *testing.T) {
+	for _, s := range []Likelihood{CaseControl, Unweighted, Weighted} {
+		if got, err := ParseLikelihood(s.String()); err != nil || got != s {
 			t.Errorf("%v: %v, %v", s, got, err)
 		}
 	}
-	if _, err := ParseSampling("bogus"); err == nil {
+	if _, err := ParseLikelihood("bogus"); err == nil {
 		t.Error("bogus was read")
 	}
 }

@@ -1,0 +1,50 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"unseen/graph"
+	"unseen/model"
+)
+
+// Errors of this package wrap one of these.
+var (
+	ErrShape       = errors.New("engine: shapes differ")
+	ErrUnsupported = errors.New("engine: not supported")
+)
+
+// Engine does what is heavy. The processor, a graphics card and a cluster each have one, and they
+// agree within rounding. What an engine cannot do it refuses with ErrUnsupported.
+type Engine interface {
+	// Gradient returns the objective's parts at params and, unless grad is nil, sets grad to its
+	// gradient.
+	Gradient(ctx context.Context, o *Objective, params []float32, grad []float64) (Parts, error)
+	// Minibatch sets grad to the gradient of the objective over some of its pairs, given by their places.
+	Minibatch(ctx context.Context, o *Objective, places []int, params, grad []float32) error
+	// AllPairs returns what a predictor's own predictions come to over all ordered pairs of a graph.
+	AllPairs(ctx context.Context, g *graph.Graph, p Predictor) (Means, error)
+}
+
+var _ Engine = CPU{}
+
+// Predictor is both models with their parameters: what predicts ŷ and π̂ of pairs.
+type Predictor struct {
+	Link             model.LinkModel
+	LinkParams       []float32
+	Propensity       model.PropensityModel
+	PropensityParams []float32
+}
+
+// Validate refuses a predictor without models, or with too few parameters.
+func (p Predictor) Validate() error {
+	if p.Link == nil || p.Propensity == nil {
+		return fmt.Errorf("%w: a predictor without models", ErrShape)
+	}
+	if len(p.LinkParams) < p.Link.Size() || len(p.PropensityParams) < p.Propensity.Size() {
+		return fmt.Errorf("%w: %d and %d parameters for models with %d and %d", ErrShape, len(p.LinkParams),
+			len(p.PropensityParams), p.Link.Size(), p.Propensity.Size())
+	}
+	return nil
+}

@@ -1,0 +1,305 @@
+package engine
+
+import (
+	"math"
+
+	"unseen/internal/kern"
+	"unseen/model"
+	"unseen/risk"
+)
+
+// stretch is how many pairs go through the models at a time: enough to fill the kernels and their
+// prefetching, few enough that the rows are still in the second-level cache for the gradient.
+const stretch = 64
+
+// folded is how many stretches are added up in float32 before the sum goes into a float64 one.
+const folded = 8
+
+// workspace is one worker's scratch memory for a stretch.
+type workspace struct {
+	sources, targets     []int32
+	z, s, y, u, pi, rest []float32
+	loss, linkedLoss     []float32 // −log(1−ŷ) and −log ŷ
+	dz, ds               []float32
+	weight, rate         []float32
+	linked               []bool
+	exposure             []risk.Exposure
+}
+
+func newWorkspace() *workspace {
+	room := make([]float32, 12*stretch)
+	next := func() []float32 {
+		part := room[:stretch:stretch]
+		room = room[stretch:]
+		return part
+	}
+	return &workspace{
+		sources: make([]int32, stretch), targets: make([]int32, stretch),
+		z: next(), s: next(), y: next(), u: next(), pi: next(), rest: next(), loss: next(), linkedLoss: next(),
+		dz: next(), ds: next(), weight: next(), rate: next(),
+		linked: make([]bool, stretch), exposure: make([]risk.Exposure, stretch),
+	}
+}
+
+// at gathers pair k of the sample into place i of the workspace.
+func (o *Objective) at(w *workspace, i, k int, inverseMean float64) {
+	p := o.Pairs
+	w.sources[i], w.targets[i], w.linked[i] = p.Source[k], p.Target[k], p.Linked[k]
+	w.weight[i], w.rate[i] = float32(p.Weight[k]*inverseMean), float32(p.Rate[k])
+	if o.Exposure != nil {
+		w.exposure[i] = o.Exposure[k]
+	}
+}
+
+// add evaluates the first n pairs of the workspace and adds scale times their gradient to grad.
+// The values of the terms are computed only if asked for: logarithms cost more than slopes.
+func (o *Objective) add(w *workspace, n int, params, grad []float32, scale float32, values bool) Parts {
+	batch := model.Batch{Sources: w.sources[:n], Targets: w.targets[:n]}
+	link, propensity := o.Split(params)
+	o.Link.Logits(w.z[:n], link, batch)
+	o.Propensity.Logits(w.s[:n], propensity, batch)
+	parts := o.slopes(w, n, scale, values)
+	if grad != nil {
+		gradLink, gradPropensity := o.Split(grad)
+		o.Link.Backward(gradLink, link, batch, w.dz[:n])
+		o.Propensity.Backward(gradPropensity, propensity, batch, w.ds[:n])
+	}
+	return parts
+}
+
+// tiny keeps quotients of float32 numbers finite.
+const tiny = 1e-35
+
+// slopes turns logits into ∂z and ∂s for the first n pairs, times scale.
+//
+// With p = π̂ŷ, q = 1−p = u + ŷ(1−π̂), ψ = u/q, and P = p/(p + r·q) the probability that a
+// sampled pair is linked, the likelihood has ∂z = (P−o)ψ and ∂s = (P−o)(1−π̂)/q. The risks are
+// MATH's closed forms in the same quantities.
+func (o *Objective) slopes(w *workspace, n int, scale float32, values bool) Parts {
+	z, s, y, u, pi, rest := w.z[:n], w.s[:n], w.y[:n], w.u[:n], w.pi[:n], w.rest[:n]
+	kern.SigmoidSoftplus(y, w.loss[:n], z)
+	for k := range z {
+		u[k], rest[k] = -z[k], -s[k]
+	}
+	kern.SigmoidSoftplus(u, w.linkedLoss[:n], u)
+	kern.Sigmoid(pi, s)
+	kern.Sigmoid(rest, rest)
+	lambdaL, lambdaR, floor := scale*float32(o.LambdaL), scale*float32(o.LambdaR), float32(o.Floor)
+	var nll logSum
+	var total float64
+	for k := range z {
+		linked := w.linked[k]
+		yk, uk, pk, rk := y[k], u[k], pi[k], rest[k]
+		q := max(uk+yk*rk, tiny)
+		inverse := 1 / q
+		psi, hide := uk*inverse, rk*inverse
+		likelihood := lambdaL
+		if o.Likelihood == Weighted {
+			likelihood *= w.weight[k]
+		}
+		var dz, ds float32
+		if o.Exposure != nil && w.exposure[k] == risk.Offered {
+			// −log Ber(o; t) with logit t = z + log(1−π̂): see Offered. There is no risk of it, which is of o = o′·a.
+			logit := float64(z[k]) - kern.Softplus64(float64(s[k]))
+			if linked {
+				logit = -logit
+			}
+			e := float32(1 / (1 + math.Exp(-logit)))
+			if linked {
+				e = -e
+			}
+			w.dz[k], w.ds[k] = lambdaL*e, -lambdaL*e*pk
+			if values {
+				nll.sum += float64(lambdaL) * kern.Softplus64(logit)
+			}
+			continue
+		}
+		if o.Exposure != nil && w.exposure[k] != risk.Unlogged {
+			// −log Ber(a; π̂) − a·log Ber(o; ŷ)
+			if w.exposure[k] == risk.Exposed {
+				ds = -rk
+				dz = yk
+				if linked {
+					dz = -uk
+				}
+			} else {
+				ds = pk
+			}
+			value := 0.0
+			if values {
+				value = w.loggedNLL(k)
+			}
+			if r := w.rate[k]; o.Likelihood == CaseControl && r < 1 {
+				// every pair is in the sample with a chance that depends on o: log(p + r·q)
+				p := pk * yk
+				sampled := p + r*q
+				share := (1 - r) * p / sampled
+				dz, ds = dz+share*uk, ds+share*rk
+				if values {
+					value += math.Log(float64(sampled))
+				}
+			}
+			dz, ds = dz*likelihood, ds*likelihood
+			nll.sum += float64(likelihood) * value
+		} else {
+			r := float32(1)
+			if o.Likelihood == CaseControl {
+				r = w.rate[k]
+			}
+			p := max(pk*yk, tiny)
+			e := p / (p + r*q)
+			if linked {
+				e = -r * q / (p + r*q)
+			}
+			dz, ds = likelihood*e*psi, likelihood*e*hide
+			if values {
+				odds := float64(p) / (float64(r) * float64(q))
+				if linked {
+					odds = 1 / odds
+				}
+				nll.add(1+odds, float64(likelihood))
+			}
+		}
+		if o.Risk != NoRisk {
+			weight := lambdaR
+			if !o.EvenRisk {
+				weight *= w.weight[k]
+			}
+			risky, rz, rs := o.risk(w, k, floor, values)
+			dz += weight * rz
+			ds += weight * rs
+			if values {
+				total += float64(weight) * risky
+			}
+		}
+		w.dz[k], w.ds[k] = dz, ds
+	}
+	return Parts{Likelihood: nll.value(), Risk: total}
+}
+
+// logSum is a sum of weight·log x over numbers x ≥ 1 that often have one weight in a row: those are
+// multiplied and share a logarithm, which costs more than the rest of a pair.
+type logSum struct{ sum, product, weight float64 }
+
+func (s *logSum) add(x, weight float64) {
+	if weight != s.weight || s.product > 1e200 {
+		s.sum = s.value()
+		s.product, s.weight = 1, weight
+	}
+	s.product *= x
+}
+
+func (s *logSum) value() float64 {
+	if s.weight == 0 {
+		return s.sum
+	}
+	return s.sum + s.weight*math.Log(s.product)
+}
+
+// loggedNLL is −log Ber(a; π̂) − a·log Ber(o; ŷ) of pair k.
+func (w *workspace) loggedNLL(k int) float64 {
+	s := float64(w.s[k])
+	switch {
+	case w.exposure[k] == risk.Unexposed:
+		return kern.Softplus64(s)
+	case w.linked[k]:
+		return kern.Softplus64(-s) + float64(w.linkedLoss[k])
+	}
+	return kern.Softplus64(-s) + float64(w.loss[k])
+}
+
+// risk returns the value of pair k's risk and its slopes in z and s.
+func (o *Objective) risk(w *workspace, k int, floor float32, values bool) (value float64, dz, ds float32) {
+	if o.Risk == OtherRisk {
+		return o.custom(w, k)
+	}
+	y, u, pi, rest := w.y[k], w.u[k], w.pi[k], w.rest[k]
+	held := o.Held
+	room := pi * rest // ∂π̂/∂s
+	if pi < floor {   // max(π̂, floor) is flat here
+		pi, rest, room = floor, 1-floor, 0
+	}
+	inverse := 1 / max(u+y*rest, tiny)
+	psi, hide := u*inverse, rest*inverse
+	unlinkedLoss, linkedLoss := w.loss[k], w.linkedLoss[k]
+	var positive, negative float32
+	switch {
+	case o.Risk == RiskDR:
+		// Only pairs with logged exposure count; m is ŷ, held, so P = ŷ + a(o−ŷ)/π̂.
+		if w.exposure == nil || w.exposure[k] == risk.Unlogged {
+			return 0, 0, 0
+		}
+		positive = y
+		if w.exposure[k] == risk.Exposed {
+			outcome := float32(0)
+			if w.linked[k] {
+				outcome = 1
+			}
+			positive += (outcome - y) / max(pi, tiny)
+		}
+		negative = 1 - positive
+		held = true
+	case w.linked[k]:
+		positive = 1
+		if o.Risk != RiskAP {
+			positive = 1 / max(pi, tiny)
+		}
+		if o.Risk == RiskPU {
+			negative = 1 - positive
+		}
+	case o.Risk == RiskPU:
+		negative = 1
+	default:
+		negative = psi
+		if o.Risk == RiskAP {
+			positive = y * hide
+		}
+	}
+	if values {
+		value = weighed(positive, linkedLoss) + weighed(negative, unlinkedLoss)
+	}
+	if held {
+		return value, negative*y - positive*u, 0
+	}
+	slope := psi * inverse * y * room // ∂τ/∂s = −∂ψ/∂s, with the sign turned
+	switch {
+	case o.Risk == RiskW && w.linked[k]:
+		return value, -u * positive, -linkedLoss * room * positive * positive
+	case o.Risk == RiskW:
+		return value, y * psi * (1 - hide*unlinkedLoss), slope * unlinkedLoss
+	case o.Risk == RiskPU && w.linked[k]:
+		return value, y - positive, w.z[k] * room * positive * positive
+	case o.Risk == RiskPU:
+		return value, y, 0
+	case w.linked[k]:
+		return value, -u, 0
+	}
+	return value, y * psi * (pi - hide*w.z[k]), slope * w.z[k]
+}
+
+// weighed is mass·loss with 0·∞ = 0.
+func weighed(mass, loss float32) float64 {
+	if mass == 0 {
+		return 0
+	}
+	return float64(mass) * float64(loss)
+}
+
+// custom evaluates a scheme of package risk in float64.
+func (o *Objective) custom(w *workspace, k int) (float64, float32, float32) {
+	belief, err := risk.FromLogits(float64(w.z[k]), float64(w.s[k]))
+	if err != nil {
+		return math.NaN(), float32(math.NaN()), 0
+	}
+	seen := risk.Observation{Linked: w.linked[k]}
+	if o.Exposure != nil {
+		seen.Exposure = w.exposure[k]
+	}
+	belief = belief.Floored(o.Floor)
+	gradient := o.Estimator.Gradient
+	if o.Held {
+		gradient = o.Estimator.HeldGradient
+	}
+	value, g := gradient(seen, belief)
+	return value, float32(g.Link), float32(g.Propensity)
+}
