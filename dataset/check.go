@@ -28,11 +28,11 @@ type Finding struct {
 	Count    int      `json:"count"`
 	Message  string   `json:"message"` // a sentence with the count in it
 	Example  string   `json:"example,omitempty"`
-	Mend     string   `json:"mend,omitempty"` // what to do
+	Fix      string   `json:"fix,omitempty"` // what to do
 }
 
-// Report is what Check found, the worst first.
-type Report struct {
+// CheckReport is what Check found, the worst first.
+type CheckReport struct {
 	Nodes     int       `json:"nodes"`
 	Links     int       `json:"links"`
 	Fields    int       `json:"fields"`
@@ -41,8 +41,8 @@ type Report struct {
 	Findings  []Finding `json:"findings"`
 }
 
-// Wrong returns how many kinds of fault there are that must be mended.
-func (r *Report) Wrong() int {
+// Wrong returns how many kinds of fault there are that must be fixed.
+func (r *CheckReport) Wrong() int {
 	n := 0
 	for _, f := range r.Findings {
 		if f.Severity == Wrong {
@@ -66,29 +66,23 @@ const (
 // after 66 with 2,048.
 const wideFrom = 768
 
-// Wide is what to do about vectors of so many dimensions in the folder dir; "" where they are few enough.
-func Wide(dir string, dim int) string {
-	if dim <= wideFrom {
-		return ""
-	}
-	return "reduce them in seconds, which replaces " + VectorsFile + ": unseen encode " + dir +
-		" --encoder features --dim 128 --force"
-}
+// Wide reports whether vectors have so many dimensions that learning is slow, and should be reduced.
+func Wide(dim int) bool { return dim > wideFrom }
 
 // Check reads the whole dataset and says in words what is wrong or weak in it. Open it with Tolerant to
 // have faults counted that Open would otherwise stop at, and with RowNumbers as it needs. The error is
 // about what could not be looked at, not about what was found.
-func Check(ctx context.Context, d *Dataset) (Report, error) {
+func Check(ctx context.Context, d *Dataset) (CheckReport, error) {
 	g := d.Graph()
-	c := &checker{d: d, g: g, report: Report{Nodes: g.Len(), Links: g.LinkCount(), Fields: g.FieldCount() - 1,
+	c := &checker{d: d, g: g, report: CheckReport{Nodes: g.Len(), Links: g.LinkCount(), Fields: g.FieldCount() - 1,
 		Findings: []Finding{}}}
 	for _, look := range []func(context.Context) error{c.files, c.faults, c.links, c.order, c.fields, c.texts,
 		c.vectors, c.exposures} {
 		if err := ctx.Err(); err != nil {
-			return Report{}, err
+			return CheckReport{}, err
 		}
 		if err := look(ctx); err != nil {
-			return Report{}, err
+			return CheckReport{}, err
 		}
 	}
 	rank := map[Severity]int{Wrong: 0, Weak: 1, Note: 2}
@@ -101,20 +95,22 @@ func Check(ctx context.Context, d *Dataset) (Report, error) {
 type checker struct {
 	d      *Dataset
 	g      *graph.Graph
-	report Report
+	report CheckReport
 }
 
-// found adds a finding if there is anything to count.
-func (c *checker) found(kind string, s Severity, count int, example, mend, format string, a ...any) {
-	if count > 0 {
-		c.report.Findings = append(c.report.Findings, Finding{kind, s, count, fmt.Sprintf(format, a...), example, mend})
+// found adds a finding with its message if there is anything to count.
+func (c *checker) found(f Finding, format string, a ...any) {
+	if f.Count > 0 {
+		f.Message = fmt.Sprintf(format, a...)
+		c.report.Findings = append(c.report.Findings, f)
 	}
 }
 
 func (c *checker) files(ctx context.Context) error {
 	if !c.d.written {
-		c.found("no-manifest", Note, 1, "", "seal it, once it is done: unseen check "+c.d.dir+" --seal",
-			"There is no %s: nothing vouches for the bytes, and every opening reads all vectors.", ManifestFile)
+		c.found(Finding{Kind: "no-manifest", Severity: Note, Count: 1,
+			Fix: "seal the dataset once it is complete"},
+			"There is no %s: changed files are not noticed, and every opening reads all vectors.", ManifestFile)
 		return nil
 	}
 	c.d.mu.Lock()
@@ -124,7 +120,9 @@ func (c *checker) files(ctx context.Context) error {
 	}
 	changed, err := c.d.changed(ctx, true)
 	for _, e := range changed {
-		c.found("changed", Wrong, 1, "", e.Mend, "%s is not the file that was written: %v.", e.Path, e.Err)
+		cause, fix := e.parts()
+		c.found(Finding{Kind: "changed", Severity: Wrong, Count: 1, Fix: fix},
+			"%s is not the file that was written: %v.", e.Path, cause)
 	}
 	return err
 }
@@ -132,23 +130,27 @@ func (c *checker) files(ctx context.Context) error {
 func (c *checker) faults(context.Context) error {
 	f := &c.d.faults
 	n := c.g.Len()
-	c.found("empty-id", Wrong, f.emptyID.count, f.emptyID.example, "give every node an id", "%s no id.",
-		nodesHave(f.emptyID.count, n))
-	c.found("duplicate-id", Wrong, f.duplicateID.count, f.duplicateID.example,
-		`merge the rows or give one another id; nodes[nodes["id"].duplicated()] lists them`,
+	c.found(Finding{Kind: "empty-id", Severity: Wrong, Count: f.emptyID.count, Example: f.emptyID.example,
+		Fix: "give every node an id"},
+		"%s no id.", nodesHave(f.emptyID.count, n))
+	c.found(Finding{Kind: "duplicate-id", Severity: Wrong, Count: f.duplicateID.count, Example: f.duplicateID.example,
+		Fix: `merge the rows or give one another id; nodes[nodes["id"].duplicated()] lists them`},
 		"%s an id that an earlier one has; links by that id go to the first.", nodesHave(f.duplicateID.count, n))
-	c.found("dangling", Wrong, f.dangling.count, f.dangling.example, "leave them out or add the nodes",
+	c.found(Finding{Kind: "dangling", Severity: Wrong, Count: f.dangling.count, Example: f.dangling.example,
+		Fix: "leave them out or add the nodes"},
 		"%s to or from a node that is not there.", linksGo(f.dangling.count))
-	c.found("self-link", Wrong, f.selfLink.count, f.selfLink.example, "leave them out", "%s from a node to itself.",
-		linksGo(f.selfLink.count))
-	c.found("repeated", Note, c.d.build.Repeated, "", "", "%s there more than once and count as one.",
-		plural(c.d.build.Repeated, "link is", "links are"))
+	c.found(Finding{Kind: "self-link", Severity: Wrong, Count: f.selfLink.count, Example: f.selfLink.example,
+		Fix: "leave them out"},
+		"%s from a node to itself.", linksGo(f.selfLink.count))
+	c.found(Finding{Kind: "repeated", Severity: Note, Count: c.d.build.Repeated},
+		"%s there more than once and count as one.", plural(c.d.build.Repeated, "link is", "links are"))
 	return nil
 }
 
 func (c *checker) links(context.Context) error {
 	if c.g.LinkCount() == 0 {
-		c.found("no-links", Wrong, 1, "", "add links: there is nothing to learn from", "There are no links.")
+		c.found(Finding{Kind: "no-links", Severity: Wrong, Count: 1, Fix: "add links: there is nothing to learn from"},
+			"There are no links.")
 		return nil
 	}
 	isolated, example := 0, ""
@@ -173,17 +175,17 @@ func (c *checker) links(context.Context) error {
 	if 2*isolated > c.g.Len() {
 		severity = Weak
 	}
-	c.found("isolated", severity, isolated, example,
-		"nothing to do if nobody has linked them yet; only nodes with links are learned from", "%s no link at all.",
-		nodesHave(isolated, c.g.Len()))
+	c.found(Finding{Kind: "isolated", Severity: severity, Count: isolated, Example: example,
+		Fix: "nothing to do if nobody has linked them yet; only nodes with links are learned from"},
+		"%s no link at all.", nodesHave(isolated, c.g.Len()))
 	if len(hubs) > 0 {
 		most := slices.MaxFunc(hubs, func(a, b hub) int {
 			return cmp.Or(cmp.Compare(a.links, b.links),
 				cmp.Compare(b.node, a.node))
 		})
-		c.found("hub", Weak, len(hubs), fmt.Sprintf("%s has %d of %d links", c.name(most.node), most.links,
-			c.g.LinkCount()),
-			"a few popular nodes can outweigh the rest; leave out those that everybody links to by default",
+		c.found(Finding{Kind: "hub", Severity: Weak, Count: len(hubs),
+			Example: fmt.Sprintf("%s has %d of %d links", c.name(most.node), most.links, c.g.LinkCount()),
+			Fix:     "a few popular nodes can outweigh the rest; leave out those that everybody links to by default"},
 			"%s linked from more than %v%% of all links.", plural(len(hubs), "node is", "nodes are"), 100*hubShare)
 	}
 	return nil
@@ -193,11 +195,12 @@ func (c *checker) order(context.Context) error {
 	untimed := c.d.build.Untimed
 	switch {
 	case untimed == c.g.Len() && untimed > 0:
-		c.found("no-time", Note, untimed, "", "add a column time to split the past from the future by date",
+		c.found(Finding{Kind: "no-time", Severity: Note, Count: untimed,
+			Fix: "add a column time to split the past from the future by date"},
 			"No node has a time, so order and splits come from the links alone.")
 	default:
 		i := slices.IndexFunc(c.indices(), func(i int32) bool { _, known := c.g.Time(i); return !known })
-		c.found("untimed", Note, untimed, c.nameAt(i), "",
+		c.found(Finding{Kind: "untimed", Severity: Note, Count: untimed, Example: c.nameAt(i)},
 			"%s no time; what they link to tells how old they are at least.", nodesHave(untimed, c.g.Len()))
 	}
 	o := c.g.Order()
@@ -216,12 +219,12 @@ func (c *checker) order(context.Context) error {
 		}
 		return Note
 	}
-	c.found("against-time", share(o.AgainstTime), o.AgainstTime, against,
-		"check these times; a split drops links into a later part", "%s from an older node to a newer one.",
-		linksGo(o.AgainstTime))
+	c.found(Finding{Kind: "against-time", Severity: share(o.AgainstTime), Count: o.AgainstTime, Example: against,
+		Fix: "check these times; a split drops links into a later part"},
+		"%s from an older node to a newer one.", linksGo(o.AgainstTime))
 	cycles := len(o.Broken) - o.AgainstTime
-	c.found("cycle", share(cycles), cycles, cycle,
-		"nothing to do as a rule; times, where there are any, tell which of them lead back",
+	c.found(Finding{Kind: "cycle", Severity: share(cycles), Count: cycles, Example: cycle,
+		Fix: "nothing to do as a rule; times, where there are any, tell which of them lead back"},
 		"%s cycles of nodes without times or of one time.", plural(cycles, "link closes", "links close"))
 	return nil
 }
@@ -252,24 +255,26 @@ func (c *checker) fields(context.Context) error {
 	unknown := sizes[graph.UnknownField]
 	switch named := c.g.FieldCount() - 1; {
 	case c.g.Len() == 0:
-		c.found("no-nodes", Wrong, 1, "", "add nodes", "There are no nodes.")
+		c.found(Finding{Kind: "no-nodes", Severity: Wrong, Count: 1, Fix: "add nodes"}, "There are no nodes.")
 		return nil
 	case named == 0:
-		c.found("no-fields", Weak, 1, "", "add a column field (unseen import … --field COLUMN), or let unseen "+
-			"fit find fields: --fields-by vectors:20", "No node has a field, and exposure is learned per pair "+
-			"of fields.")
+		c.found(Finding{Kind: "no-fields", Severity: Weak, Count: 1,
+			Fix: "add a column field, or let fields be found among the vectors when fitting"},
+			"No node has a field, and exposure is learned per pair of fields.")
 		return nil
 	case named == 1 && unknown == 0:
-		c.found("one-field", Weak, 1, c.g.FieldName(1),
-			"use a finer division, or let unseen fit find fields: --fields-by vectors:20",
+		c.found(Finding{Kind: "one-field", Severity: Weak, Count: 1, Example: c.g.FieldName(1),
+			Fix: "use a finer division, or let fields be found among the vectors when fitting"},
 			"All nodes have one field, and exposure is learned per pair of fields.")
 	}
 	severity := Note
 	if 10*unknown > c.g.Len() {
 		severity = Weak
 	}
-	c.found("fieldless", severity, unknown, c.nameAt(int(first[graph.UnknownField])),
-		"give them a field; until then they share one, unknown", "%s no field.", nodesHave(unknown, c.g.Len()))
+	c.found(Finding{Kind: "fieldless", Severity: severity, Count: unknown,
+		Example: c.nameAt(int(first[graph.UnknownField])),
+		Fix:     "give them a field; until then they share one, unknown"},
+		"%s no field.", nodesHave(unknown, c.g.Len()))
 	tiny, empty, smallest := 0, 0, -1
 	for f := 1; f < len(sizes); f++ {
 		switch {
@@ -282,12 +287,14 @@ func (c *checker) fields(context.Context) error {
 		}
 	}
 	if tiny > 0 {
-		c.found("tiny-field", Weak, tiny, fmt.Sprintf("%q has %d", c.g.FieldName(uint16(smallest)), sizes[smallest]),
-			"merge them with fields that are shown to the same people",
+		c.found(Finding{Kind: "tiny-field", Severity: Weak, Count: tiny,
+			Example: fmt.Sprintf("%q has %d", c.g.FieldName(uint16(smallest)), sizes[smallest]),
+			Fix:     "merge them with fields that are shown to the same people"},
 			"%s fewer than %d nodes, too few to learn their exposure.", plural(tiny, "field has", "fields have"),
 			tinyField)
 	}
-	c.found("empty-field", Note, empty, "", "", "%s no node.", plural(empty, "field has", "fields have"))
+	c.found(Finding{Kind: "empty-field", Severity: Note, Count: empty},
+		"%s no node.", plural(empty, "field has", "fields have"))
 	return nil
 }
 
@@ -317,7 +324,8 @@ func (c *checker) texts(ctx context.Context) error {
 		if 10*missing > c.g.Len() && c.g.Vectors() == nil {
 			severity = Weak
 		}
-		c.found("textless", severity, missing, c.nameAt(first), "use the title instead, or leave these nodes out",
+		c.found(Finding{Kind: "textless", Severity: severity, Count: missing, Example: c.nameAt(first),
+			Fix: "use the title instead, or leave these nodes out"},
 			"%s no text.", nodesHave(missing, c.g.Len()))
 	}
 	return nil
@@ -329,11 +337,13 @@ func (c *checker) vectorless(texts bool) {
 		func(i int32) bool { return strings.TrimSpace(c.g.Title(i)) != "" }); {
 	case c.g.Vectors() != nil || c.g.Len() == 0:
 	case texts || titled:
-		c.found("no-vectors", Note, 1, "", "make them of titles and texts: unseen encode "+c.d.dir,
+		c.found(Finding{Kind: "no-vectors", Severity: Note, Count: 1,
+			Fix: "encode the titles and texts"},
 			"There are no vectors yet, by which nodes are compared.")
 	default:
-		c.found("no-text", Wrong, 1, "", "add a column text or title to "+NodesFile+" and run unseen encode "+c.d.dir+
-			"; or add vectors of your own, "+VectorsFile,
+		c.found(Finding{Kind: "no-text", Severity: Wrong, Count: 1,
+			Fix: "add vectors of your own, " + VectorsFile + "; or add a column text or title to " + NodesFile +
+				" and encode it"},
 			"There are neither texts nor titles nor vectors, so nodes cannot be compared.")
 	}
 }
@@ -344,16 +354,18 @@ func (c *checker) vectors(context.Context) error {
 		return nil
 	}
 	c.report.Dimension = v.Dim()
-	if hint := Wide(c.d.dir, v.Dim()); hint != "" {
-		c.found("wide", Note, 1, "", hint, "Vectors have %d dimensions, with which unseen fit (bayes) is slow.",
-			v.Dim())
+	if Wide(v.Dim()) {
+		c.found(Finding{Kind: "wide", Severity: Note, Count: 1,
+			Fix: "reduce them in seconds, which replaces " + VectorsFile},
+			"Vectors have %d dimensions, which makes fitting slow.", v.Dim())
 	}
 	r, err := v.Check(c.g)
 	if err != nil {
 		return wrong(c.d.path(VectorsFile), err, "")
 	}
 	if echo := c.g.Echo(); echo >= graph.EchoFrom {
-		c.found("echo", Weak, 1, "", "use vectors that say what nodes are like, such as unseen encode makes of texts",
+		c.found(Finding{Kind: "echo", Severity: Weak, Count: 1,
+			Fix: "use vectors that say what nodes are like, such as those of their texts"},
 			"The vectors follow from the links: they agree to %.0f%% with those of the nodes that each is "+
 				"linked with. Vectors made of links carry exposure, and hide it.", 100*echo)
 	}
@@ -364,23 +376,25 @@ func (c *checker) vectors(context.Context) error {
 		i, _ := c.g.Index(ids[0])
 		return c.name(i)
 	}
-	c.found("not-finite", Wrong, r.NotFinite, first(r.NotFiniteIDs), "encode these nodes again or leave them out",
+	c.found(Finding{Kind: "not-finite", Severity: Wrong, Count: r.NotFinite, Example: first(r.NotFiniteIDs),
+		Fix: "encode these nodes again or leave them out"},
 		"%s a vector that holds a NaN or an infinity.", nodesHave(r.NotFinite, c.g.Len()))
 	severity := Note
 	if 10*r.Zero > c.g.Len() {
 		severity = Weak
 	}
-	c.found("zero-vector", severity, r.Zero, first(r.ZeroIDs),
-		"give them text and encode them again, or leave them out", "%s a vector of zeros, which is like no other.",
-		nodesHave(r.Zero, c.g.Len()))
+	c.found(Finding{Kind: "zero-vector", Severity: severity, Count: r.Zero, Example: first(r.ZeroIDs),
+		Fix: "give them text and encode them again, or leave them out"},
+		"%s a vector of zeros, which is like no other.", nodesHave(r.Zero, c.g.Len()))
 	return nil
 }
 
 func (c *checker) exposures(ctx context.Context) error {
 	e, err := c.d.Exposures(ctx)
-	if place, ok := errors.AsType[*Error](err); ok && ctx.Err() == nil {
-		c.found("bad-exposures", Wrong, 1, "", place.Mend, "The exposures cannot be read: %v.",
-			(&Error{Path: place.Path, Row: place.Row, Column: place.Column, Err: place.Err}).Error())
+	if e, ok := errors.AsType[*Error](err); ok && ctx.Err() == nil {
+		cause, fix := e.parts()
+		c.found(Finding{Kind: "bad-exposures", Severity: Wrong, Count: 1, Fix: fix},
+			"The exposures cannot be read: %s: %v.", e.place(), cause)
 		return nil
 	}
 	if err != nil || e == nil {
@@ -404,16 +418,18 @@ func (c *checker) exposures(ctx context.Context) error {
 			impossible.add("row %d: shown with probability %v", k, e.Shown[k])
 		}
 	}
-	c.found("exposed-self", Wrong, selves.count, selves.example, "leave them out", "%s of a node with itself.",
-		plural(selves.count, "exposure is", "exposures are"))
-	c.found("linked-unexposed", Weak, unseen.count, unseen.example,
-		"a link says that its target was seen somehow: note it as exposed, or log where it was seen",
+	c.found(Finding{Kind: "exposed-self", Severity: Wrong, Count: selves.count, Example: selves.example,
+		Fix: "leave them out"},
+		"%s of a node with itself.", plural(selves.count, "exposure is", "exposures are"))
+	c.found(Finding{Kind: "linked-unexposed", Severity: Weak, Count: unseen.count, Example: unseen.example,
+		Fix: "a link says that its target was seen somehow: note it as exposed, or log where it was seen"},
 		"%s linked and not exposed.", plural(unseen.count, "exposure is", "exposures are"))
-	c.found("exposure-disagrees", Weak, unknown.count, unknown.example, "add the links to "+LinksFile+
-		", or correct the column linked", "%s from %s on whether there is a link.",
-		plural(unknown.count, "exposure differs", "exposures differ"), LinksFile)
-	c.found("impossible-exposure", Wrong, impossible.count, impossible.example,
-		"probabilities of 0 and 1 allow one outcome; correct one of the two columns",
+	c.found(Finding{Kind: "exposure-disagrees", Severity: Weak, Count: unknown.count, Example: unknown.example,
+		Fix: "add the links to " + LinksFile + ", or correct the column linked"},
+		"%s from %s on whether there is a link.", plural(unknown.count, "exposure differs", "exposures differ"),
+		LinksFile)
+	c.found(Finding{Kind: "impossible-exposure", Severity: Wrong, Count: impossible.count, Example: impossible.example,
+		Fix: "probabilities of 0 and 1 allow one outcome; correct one of the two columns"},
 		"%s what their probability excludes.", plural(impossible.count, "exposure did", "exposures did"))
 	return nil
 }

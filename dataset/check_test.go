@@ -14,7 +14,7 @@ import (
 	"unseen/graph"
 )
 
-func kinds(r Report) map[string]Finding {
+func kinds(r CheckReport) map[string]Finding {
 	found := map[string]Finding{}
 	for _, f := range r.Findings {
 		found[f.Kind] = f
@@ -146,7 +146,7 @@ func TestCheckSound(t *testing.T) {
 	r, err := Check(background, d)
 	must(t, err)
 	if len(r.Findings) != 1 || r.Findings[0].Kind != "no-vectors" || r.Findings[0].Severity != Note ||
-		r.Findings[0].Mend != "make them of titles and texts: unseen encode "+dir {
+		r.Findings[0].Fix != "encode the titles and texts" {
 		t.Errorf("found %+v", r.Findings)
 	}
 	ctx, stop := context.WithCancel(background)
@@ -171,7 +171,7 @@ func TestCheckChanged(t *testing.T) {
 	defer d.Close()
 	r, err := Check(background, d)
 	must(t, err)
-	if f := kinds(r)["changed"]; f.Severity != Wrong || !strings.Contains(f.Message, path) || f.Mend == "" {
+	if f := kinds(r)["changed"]; f.Severity != Wrong || !strings.Contains(f.Message, path) || f.Fix == "" {
 		t.Errorf("%+v", r.Findings)
 	}
 	wantError(t, d.Verify(background), ErrChecksum, path)
@@ -207,7 +207,7 @@ func TestCheckNothing(t *testing.T) {
 	}
 }
 
-// Titles are enough to make vectors of; wide ones are told how to become narrower, in the words of the command line.
+// Titles are enough to make vectors of; wide ones are to be reduced.
 func TestCheckVectors(t *testing.T) {
 	for name, c := range map[string]struct {
 		title string
@@ -215,9 +215,9 @@ func TestCheckVectors(t *testing.T) {
 		kind  string
 		says  string
 	}{
-		"titles":  {"a title", 0, "no-vectors", "unseen encode "},
+		"titles":  {"a title", 0, "no-vectors", "encode the titles"},
 		"nothing": {"", 0, "no-text", "column text or title"},
-		"wide":    {"", wideFrom + 1, "wide", "--encoder features --dim 128 --force"},
+		"wide":    {"", wideFrom + 1, "wide", "reduce them"},
 		"usual":   {"", wideFrom, "", ""},
 	} {
 		var b graph.Builder
@@ -244,7 +244,7 @@ func TestCheckVectors(t *testing.T) {
 		must(t, err)
 		found := kinds(r)
 		for _, kind := range []string{"no-vectors", "no-text", "wide"} {
-			if f, is := found[kind]; is != (kind == c.kind) || is && !strings.Contains(f.Mend, c.says) {
+			if f, is := found[kind]; is != (kind == c.kind) || is && !strings.Contains(f.Fix, c.says) {
 				t.Errorf("%s: %s is %+v", name, kind, f)
 			}
 		}
@@ -293,7 +293,7 @@ func TestSeal(t *testing.T) {
 	put(t, dir, LinksFile, []numberLink{{ptr(int32(1)), ptr(int32(0))}, {ptr(int32(1)), ptr(int32(0))}})
 	must(t, os.WriteFile(filepath.Join(dir, VectorsFile), append(npyHeaderBytes(true, 2, 1), 0, 60, 0, 0), 0o666))
 	_, err := Open(background, dir, OpenOptions{})
-	wantError(t, err, ErrAmbiguous, "unseen check "+dir+" --row-numbers --seal")
+	wantError(t, err, ErrAmbiguous, "set rowNumbers, and seal")
 	d, err := Open(background, dir, OpenOptions{RowNumbers: true})
 	must(t, err)
 	m, err := d.Seal(background, Provenance{Source: "a test"})
@@ -322,7 +322,7 @@ func TestSeal(t *testing.T) {
 	must(t, err)
 	defer d.Close()
 	_, err = d.Seal(background, Provenance{})
-	wantError(t, err, ErrContent, "mend them first")
+	wantError(t, err, ErrContent, "fix them first")
 	if left := listing(t, faulty); len(left) != 2 {
 		t.Errorf("the folder holds %v", left)
 	}

@@ -31,7 +31,7 @@
 //
 // Open takes both: a column of text holds ids, a column of whole numbers holds row numbers. So ids are
 // always text, also where they look like numbers ("00003" is not 3), and a table whose ids are stored as
-// numbers is refused with the line that mends it.
+// numbers is refused with the line that fixes it.
 //
 // # Datasets from elsewhere
 //
@@ -58,6 +58,6 @@
 //
 // Write fills a temporary folder beside the target, syncs it and lets it take the name. An old dataset is
 // exchanged in one step where the system can do that (Linux, macOS); elsewhere there is a moment between
-// two renames when neither has the name, and a power cut within it is mended by the next Write. An open
+// two renames when neither has the name, and a power cut within it is repaired by the next Write. An open
 // Dataset goes on reading the old files on Unix; Windows refuses to replace files that are open.
 package dataset

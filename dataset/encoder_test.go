@@ -21,7 +21,7 @@ func encoded(t *testing.T) Content {
 	must(t, v.Set(0, []float32{1}))
 	g, err := small(t).WithVectors(v)
 	must(t, err)
-	return Content{Graph: g, Encoder: &Encoder{Kind: "test", Write: func(w io.Writer) error {
+	return Content{Graph: g, Encoder: &StoredEncoder{Kind: "test", Write: func(w io.Writer) error {
 		_, err := io.WriteString(w, "how they were made")
 		return err
 	}}}

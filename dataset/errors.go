@@ -3,7 +3,8 @@ package dataset
 import (
 	"errors"
 	"fmt"
-	"strings"
+
+	"unseen/hint"
 )
 
 // Errors of this package wrap one of these, one of package graph's, or one of the system's, so that
@@ -25,41 +26,46 @@ var (
 	ErrClosed = errors.New("dataset is closed")
 )
 
-// Error is one thing that is wrong with a dataset: where it is, and what to do.
+// Error is one thing that is wrong with a dataset: where it is, what it is and, as a hint, what to do.
 type Error struct {
 	Path   string // of the file or the folder
 	Row    int64  // counted from 0, as pandas does; −1 when it is not about one row
 	Column string // empty when it is not about one column
-	Err    error
-	Mend   string
+	Err    error  // what is wrong; a *hint.Error where something can be done about it
 }
 
-func (e *Error) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "dataset: %s", e.Path)
-	switch {
-	case e.Row >= 0 && e.Column != "":
-		fmt.Fprintf(&b, ", row %d, column %s", e.Row, e.Column)
-	case e.Row >= 0:
-		fmt.Fprintf(&b, ", row %d", e.Row)
-	case e.Column != "":
-		fmt.Fprintf(&b, ", column %s", e.Column)
-	}
-	fmt.Fprintf(&b, ": %v", e.Err)
-	if e.Mend != "" {
-		fmt.Fprintf(&b, "; %s", e.Mend)
-	}
-	return b.String()
-}
+func (e *Error) Error() string { return e.place() + ": " + e.Err.Error() }
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// wrong makes an Error about a whole file or folder.
-func wrong(path string, err error, mend string) *Error {
-	return &Error{Path: path, Row: -1, Err: err, Mend: mend}
+func (e *Error) place() string {
+	place := e.Path
+	if e.Row >= 0 {
+		place += fmt.Sprintf(", row %d", e.Row)
+	}
+	if e.Column != "" {
+		place += ", column " + e.Column
+	}
+	return place
+}
+
+// parts returns what is wrong and what to do about it, "" where there is nothing.
+func (e *Error) parts() (cause error, fix string) {
+	if h, ok := e.Err.(*hint.Error); ok {
+		return h.Err, h.Hint(nil)
+	}
+	return e.Err, ""
+}
+
+// wrong makes an Error about a whole file or folder. The fix is a hint's format, "" for none.
+func wrong(path string, err error, fix string, args ...any) *Error {
+	return flaw(path, -1, "", err, fix, args...)
 }
 
 // flaw makes an Error about a place in a file.
-func flaw(path string, row int64, column string, err error, mend string) *Error {
-	return &Error{Path: path, Row: row, Column: column, Err: err, Mend: mend}
+func flaw(path string, row int64, column string, err error, fix string, args ...any) *Error {
+	if fix != "" {
+		err = hint.Wrap(err, fix, args...)
+	}
+	return &Error{Path: path, Row: row, Column: column, Err: err}
 }

@@ -152,7 +152,7 @@ func ExampleWrite_encoder() {
 	manifest, err := dataset.Write(ctx, filepath.Join(parent, "books"), dataset.Content{
 		Graph:   g,
 		Text:    func(i int32) (string, error) { return texts[i].Text, nil },
-		Encoder: &dataset.Encoder{Kind: encode.Kind, Write: encoder.Write},
+		Encoder: &dataset.StoredEncoder{Kind: encode.Kind, Write: encoder.Write},
 	}, dataset.WriteOptions{})
 	check(err)
 	fmt.Println(manifest.Nodes, "nodes, vectors of", manifest.Vectors.Dimension, "numbers, encoder",

@@ -139,7 +139,7 @@ func (d *Dataset) Exposures(ctx context.Context) (*Exposures, error) {
 	}
 	err = t.scan(ctx, []*column{ends.source, ends.target, shown, exposed, linked},
 		func(first int64, n int, values [][]parquet.Value) error {
-			d.step(ExposuresFile, float64(first)/float64(max(t.rows(), 1)))
+			d.reading(ExposuresFile, first, t.rows())
 			for k := range n {
 				row := first + int64(k)
 				i, err := end(row, ends.source, values[0][k])

@@ -104,7 +104,7 @@ func randomContent(tb testing.TB, seed uint64) Content {
 	c := Content{Graph: g}
 	if g.Vectors() != nil && seed%5 != 1 {
 		file := strings.Repeat(odd[r.IntN(len(odd))], r.IntN(3000)) + "end"
-		c.Encoder = &Encoder{Kind: "test", Write: func(w io.Writer) error {
+		c.Encoder = &StoredEncoder{Kind: "test", Write: func(w io.Writer) error {
 			_, err := io.WriteString(w, file)
 			return err
 		}}

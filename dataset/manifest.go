@@ -187,16 +187,15 @@ func (m *Manifest) check() error {
 	return nil
 }
 
-// manifestMend says what to do about a manifest that cannot be read.
-func manifestMend(err error) string {
+// manifestFix says what to do about a manifest that cannot be read.
+func manifestFix(err error) string {
 	switch {
 	case errors.Is(err, ErrVersion):
 		return "use a newer unseen, or write the dataset again with this one"
 	case errors.Is(err, ErrNotDataset):
 		return "name the folder of a dataset"
 	}
-	return "make the dataset anew as it was made (unseen import); or move this file away, and all others are " +
-		"checked in full"
+	return "import the dataset again; or move this file away, and all others are checked in full"
 }
 
 // unknownField is the name of graph.UnknownField.

@@ -53,8 +53,8 @@ func TestManifest(t *testing.T) {
 	} {
 		_, err := parseManifest(strings.NewReader(strings.Replace(goodManifest, c.old, c.new, 1)))
 		wantError(t, err, c.kind, c.says)
-		if manifestMend(err) == "" {
-			t.Errorf("nothing mends %v", err)
+		if manifestFix(err) == "" {
+			t.Errorf("nothing fixes %v", err)
 		}
 	}
 	_, err = parseManifest(bytes.NewReader(make([]byte, largestManifest+1)))

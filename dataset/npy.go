@@ -58,8 +58,8 @@ const npyMagic = "\x93NUMPY"
 // longestNpyHeader is a hundred times what NumPy itself accepts.
 const longestNpyHeader = 1 << 20
 
-// npyFault is what is wrong with an .npy file, and what mends it.
-type npyFault struct{ what, mend string }
+// npyFault is what is wrong with an .npy file, and what fixes it.
+type npyFault struct{ what, fix string }
 
 func (f *npyFault) Error() string { return f.what }
 
@@ -67,17 +67,17 @@ func (f *npyFault) Unwrap() error { return ErrFormat }
 
 func npyError(path string, err error) error {
 	if f, ok := errors.AsType[*npyFault](err); ok {
-		return wrong(path, fmt.Errorf("%w: %s", ErrFormat, f.what), f.mend)
+		return wrong(path, fmt.Errorf("%w: %s", ErrFormat, f.what), f.fix)
 	}
 	return wrong(path, bare(err), "")
 }
 
-// Mends that several faults share; they are lines of Python.
+// Fixes that several faults share, as lines of Python.
 const (
-	mendSave    = `save it again: np.save("vectors.npy", vectors)`
-	mendFloat32 = `save float32: np.save("vectors.npy", vectors.astype(np.float32))`
-	mendCOrder  = `save it in C order: np.save("vectors.npy", np.ascontiguousarray(vectors))`
-	mendRows    = `save one row per node: np.save("vectors.npy", vectors.reshape(nodes, -1))`
+	fixSave    = `save it again: np.save("vectors.npy", vectors)`
+	fixFloat32 = `save float32: np.save("vectors.npy", vectors.astype(np.float32))`
+	fixCOrder  = `save it in C order: np.save("vectors.npy", np.ascontiguousarray(vectors))`
+	fixRows    = `save one row per node: np.save("vectors.npy", vectors.reshape(nodes, -1))`
 )
 
 // NpyHeader is what the header of an .npy file says of its numbers.
@@ -91,13 +91,13 @@ type NpyHeader struct {
 // ReadNpyHeader reads the header of an .npy file with numbers of any kind and shape, and no further.
 func ReadNpyHeader(r io.Reader) (NpyHeader, error) {
 	var none NpyHeader
-	short := &npyFault{"it ends within its header", mendSave}
+	short := &npyFault{"it ends within its header", fixSave}
 	var start [8]byte
 	if _, err := io.ReadFull(r, start[:]); err != nil {
 		return none, endOr(err, short)
 	}
 	if string(start[:6]) != npyMagic {
-		return none, &npyFault{fmt.Sprintf("it begins with %q and not as an .npy file does", start[:6]), mendSave}
+		return none, &npyFault{fmt.Sprintf("it begins with %q and not as an .npy file does", start[:6]), fixSave}
 	}
 	lengthBytes := 2
 	switch start[6] {
@@ -106,7 +106,7 @@ func ReadNpyHeader(r io.Reader) (NpyHeader, error) {
 		lengthBytes = 4
 	default:
 		return none, &npyFault{fmt.Sprintf("it is .npy of version %d.%d, and 1 to 3 are known", start[6], start[7]),
-			mendSave}
+			fixSave}
 	}
 	var raw [4]byte
 	if _, err := io.ReadFull(r, raw[:lengthBytes]); err != nil {
@@ -114,7 +114,7 @@ func ReadNpyHeader(r io.Reader) (NpyHeader, error) {
 	}
 	length := int64(binary.LittleEndian.Uint32(raw[:]))
 	if length > longestNpyHeader {
-		return none, &npyFault{fmt.Sprintf("its header claims to be %d bytes long", length), mendSave}
+		return none, &npyFault{fmt.Sprintf("its header claims to be %d bytes long", length), fixSave}
 	}
 	text := make([]byte, length)
 	if _, err := io.ReadFull(r, text); err != nil {
@@ -122,7 +122,7 @@ func ReadNpyHeader(r io.Reader) (NpyHeader, error) {
 	}
 	kind, fortran, shape, err := parseNpyDict(string(text))
 	if err != nil {
-		return none, &npyFault{"its header cannot be read: " + err.Error(), mendSave}
+		return none, &npyFault{"its header cannot be read: " + err.Error(), fixSave}
 	}
 	return NpyHeader{kind, fortran, shape, int64(8+lengthBytes) + length}, nil
 }
@@ -143,21 +143,21 @@ func readNpyHeader(r io.Reader, size int64) (npyHeader, error) {
 		h.half, element = true, 2
 	default:
 		return none, &npyFault{fmt.Sprintf("its numbers are %.40q and not '<f4' (float32) or '<f2' (float16), "+
-			"little-endian", kind), mendFloat32}
+			"little-endian", kind), fixFloat32}
 	}
 	switch {
 	case fortran:
-		return none, &npyFault{"it is in Fortran order, column after column", mendCOrder}
+		return none, &npyFault{"it is in Fortran order, column after column", fixCOrder}
 	case len(shape) != 2:
-		return none, &npyFault{fmt.Sprintf("it has %d dimensions and not two, nodes and numbers", len(shape)), mendRows}
+		return none, &npyFault{fmt.Sprintf("it has %d dimensions and not two, nodes and numbers", len(shape)), fixRows}
 	case shape[0] > math.MaxInt32 || shape[1] < 1 || shape[1] > math.MaxInt32:
 		return none, &npyFault{fmt.Sprintf("its shape is %d×%d, and there can be %d vectors of dimension 1 or more",
-			shape[0], shape[1], math.MaxInt32), mendRows}
+			shape[0], shape[1], math.MaxInt32), fixRows}
 	}
 	// In floats first, where a product of 2⁶⁴ does not wrap around to a small one.
 	if need := float64(shape[0]) * float64(shape[1]) * float64(element); need > 1<<62 {
 		return none, &npyFault{fmt.Sprintf("%d×%d numbers are more than memory can address", shape[0], shape[1]),
-			mendRows}
+			fixRows}
 	}
 	need := h.offset + shape[0]*shape[1]*element
 	switch {
@@ -169,7 +169,7 @@ func readNpyHeader(r io.Reader, size int64) (npyHeader, error) {
 			need), "save one array per file"}
 	}
 	if h.offset%element != 0 {
-		return none, &npyFault{fmt.Sprintf("its numbers begin at byte %d, off their alignment", h.offset), mendSave}
+		return none, &npyFault{fmt.Sprintf("its numbers begin at byte %d, off their alignment", h.offset), fixSave}
 	}
 	h.rows, h.dim = int(shape[0]), int(shape[1])
 	return h, nil

@@ -19,6 +19,8 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"unseen/graph"
+	"unseen/hint"
+	"unseen/progress"
 )
 
 // OpenOptions says how to open. Its zero value is ready.
@@ -33,7 +35,7 @@ type OpenOptions struct {
 	// RowNumbers says that whole numbers in links are row numbers even where ids are whole numbers too
 	// and no manifest says so.
 	RowNumbers bool
-	Progress   func(Step) // told now and then, from the caller's goroutine; may be nil
+	Progress   progress.Func // may be nil
 }
 
 // Dataset is an open dataset. Its graph stays good after Close, but for the vectors, which Close gives
@@ -104,7 +106,7 @@ func (d *Dataset) Content(ctx context.Context) (Content, error) {
 	e, err := d.Exposures(ctx)
 	c := Content{Graph: d.graph, Text: d.Text, Exposures: e}
 	if m := d.manifest.Encoder; m != nil {
-		c.Encoder = &Encoder{Kind: m.Kind, Write: func(w io.Writer) error {
+		c.Encoder = &StoredEncoder{Kind: m.Kind, Write: func(w io.Writer) error {
 			r, err := d.Encoder()
 			if err == nil {
 				_, err = io.Copy(w, r)
@@ -195,7 +197,7 @@ func (d *Dataset) openOnce() error {
 		}
 		if name == NodesFile || name == LinksFile {
 			return wrong(d.dir, fmt.Errorf("%w: it has no %s", ErrNotDataset, name), "name a folder with "+NodesFile+
-				" and "+LinksFile+", or make one of your tables with unseen import")
+				" and "+LinksFile+", or import your tables")
 		}
 	}
 	file := d.files[ManifestFile]
@@ -204,7 +206,7 @@ func (d *Dataset) openOnce() error {
 	}
 	m, err := parseManifest(file)
 	if err != nil {
-		return wrong(d.path(ManifestFile), err, manifestMend(err))
+		return wrong(d.path(ManifestFile), err, manifestFix(err))
 	}
 	for _, name := range dataFiles {
 		_, promised := m.Files[name]
@@ -311,7 +313,7 @@ func (d *Dataset) sum(ctx context.Context, name string, size int64) (string, err
 		if err := ctx.Err(); err != nil {
 			return "", err
 		}
-		d.step(name, float64(at)/float64(size))
+		d.reading(name, at, size)
 		if _, err := io.Copy(h, io.NewSectionReader(d.files[name], at, 1<<24)); err != nil {
 			return "", wrong(d.path(name), bare(err), "")
 		}
@@ -319,10 +321,9 @@ func (d *Dataset) sum(ctx context.Context, name string, size int64) (string, err
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-func (d *Dataset) step(name string, done float64) {
-	if d.options.Progress != nil {
-		d.options.Progress(Step{name, done})
-	}
+// reading reports that so much of a file was read: rows of a table, or bytes.
+func (d *Dataset) reading(name string, done, of int64) {
+	d.options.Progress.Report(progress.Event{Phase: "reading " + name, Done: done, Of: of})
 }
 
 // read builds the graph.
@@ -373,7 +374,9 @@ func (d *Dataset) read(ctx context.Context) error {
 		if numbers && links.rows() > 0 && !d.options.RowNumbers {
 			return flaw(links.path, -1, "source", fmt.Errorf("%w: links hold whole numbers, and so do the ids",
 				ErrAmbiguous),
-				`if they are ids, store them as text: links = links.astype({"source": str, "target": str}); if they are row numbers, say so once: unseen check `+d.dir+` --row-numbers --seal (in Go: OpenOptions.RowNumbers)`)
+				`if they are ids, store them as text: links = links.astype({"source": str, "target": str}); `+
+					`if they are row numbers, set %v, and seal the dataset to say so once`,
+				hint.Setting("rowNumbers"))
 		}
 		read := <-numbered
 		close(numbered)
@@ -457,7 +460,7 @@ func (d *Dataset) readNodes(ctx context.Context, t *table, b *graph.Builder) (nu
 	b.Grow(roomFor(t.rows()))
 	allNumbers, moved := true, false
 	err = t.scan(ctx, columns, func(first int64, n int, values [][]parquet.Value) error {
-		d.step(NodesFile, float64(first)/float64(max(t.rows(), 1)))
+		d.reading(NodesFile, first, t.rows())
 		for k := range n {
 			row := first + int64(k)
 			var node graph.Node
@@ -544,7 +547,7 @@ func (d *Dataset) readFieldsAndTimes(ctx context.Context, t *table, field, when 
 	var fields [rowsPerBatch]uint16
 	var times [rowsPerBatch]int64
 	return t.scan(ctx, []*column{field, when}, func(first int64, n int, values [][]parquet.Value) error {
-		d.step(NodesFile, float64(first)/float64(max(t.rows(), 1)))
+		d.reading(NodesFile, first, t.rows())
 		for k := range n {
 			if field != nil {
 				name, err := t.text(first+int64(k), field, values[0][k])
@@ -703,7 +706,7 @@ func (d *Dataset) addByNumber(t *table, read numberedLinks, b *graph.Builder) er
 	}
 	row := int64(0)
 	for k, batch := range read.batches {
-		d.step(LinksFile, float64(row)/float64(max(t.rows(), 1)))
+		d.reading(LinksFile, row, t.rows())
 		for _, l := range batch {
 			var err error
 			if len(read.faults) > 0 {
@@ -728,7 +731,7 @@ func (d *Dataset) addByNumber(t *table, read numberedLinks, b *graph.Builder) er
 func (d *Dataset) addByID(ctx context.Context, t *table, e ends, b *graph.Builder) error {
 	var from, to []string
 	return t.scan(ctx, []*column{e.source, e.target}, func(first int64, n int, values [][]parquet.Value) error {
-		d.step(LinksFile, float64(first)/float64(max(t.rows(), 1)))
+		d.reading(LinksFile, first, t.rows())
 		from, to = from[:0], to[:0]
 		for k := range n {
 			i, err := t.text(first+int64(k), e.source, values[0][k])
@@ -758,24 +761,24 @@ func (d *Dataset) addByID(ctx context.Context, t *table, e ends, b *graph.Builde
 
 // letPass counts a link that was left out, or makes its fault the error that names the row.
 func (d *Dataset) letPass(t *table, row int64, err error) error {
-	kind, mend := &d.faults.dangling, "leave the link out or add the node"
+	kind, fix := &d.faults.dangling, "leave the link out or add the node"
 	switch {
 	case errors.Is(err, graph.ErrUnknownNode):
 	case errors.Is(err, graph.ErrSelfLink):
-		kind, mend = &d.faults.selfLink, "leave it out"
+		kind, fix = &d.faults.selfLink, "leave it out"
 	default:
 		return flaw(t.path, row, "", err, "")
 	}
 	if link, ok := errors.AsType[*graph.LinkError](err); ok {
 		err = link.Err // the row says which it is
 	}
-	if place, ok := errors.AsType[*Error](err); ok {
+	if e, ok := errors.AsType[*Error](err); ok {
 		if !d.options.Tolerant {
-			return place
+			return e
 		}
-		err = place.Err
+		err, _ = e.parts()
 	} else if !d.options.Tolerant {
-		return flaw(t.path, row, "", err, mend)
+		return flaw(t.path, row, "", err, fix)
 	}
 	kind.add("row %d of %s: %v", row, filepath.Base(t.path), err)
 	return nil

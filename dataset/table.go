@@ -14,6 +14,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/format"
 
+	"unseen/hint"
 	"unseen/internal/columnar"
 )
 
@@ -23,7 +24,7 @@ type table struct {
 	parquet *parquet.File
 }
 
-const mendTable = "the file is damaged or not Parquet; write it again, in pandas with to_parquet"
+const fixTable = "the file is damaged or not Parquet; write it again, in pandas with to_parquet"
 
 func openTable(file *os.File, path string) (t *table, err error) {
 	defer catch(path, &err)
@@ -33,7 +34,7 @@ func openTable(file *os.File, path string) (t *table, err error) {
 	}
 	p, err := columnar.Open(file, info.Size())
 	if err != nil {
-		return nil, wrong(path, fmt.Errorf("%w: %v", ErrFormat, err), mendTable)
+		return nil, wrong(path, fmt.Errorf("%w: %v", ErrFormat, err), fixTable)
 	}
 	return &table{path, p}, nil
 }
@@ -41,7 +42,7 @@ func openTable(file *os.File, path string) (t *table, err error) {
 // catch turns a panic of the Parquet library, which damaged bytes can cause, into an error.
 func catch(path string, err *error) {
 	if p := recover(); p != nil {
-		*err = wrong(path, fmt.Errorf("%w: %v", ErrFormat, p), mendTable)
+		*err = wrong(path, fmt.Errorf("%w: %v", ErrFormat, p), fixTable)
 	}
 }
 
@@ -107,16 +108,13 @@ func (t *table) must(name string) (*column, error) {
 		for _, c := range t.parquet.Root().Columns() {
 			has = append(has, c.Name())
 		}
-		err = flaw(t.path, -1, name, fmt.Errorf("%w: there is no such column, but %.200s", ErrFormat,
-			strings.Join(has, ", ")), t.named(name))
+		err = t.unnamed(name, fmt.Errorf("%w: there is no such column, but %.200s", ErrFormat, strings.Join(has, ", ")))
 	}
 	return c, err
 }
 
-// named says how a table gets a column that it has under another name.
-func (t *table) named(name string) string {
-	mend := "name the column so"
-	folder := filepath.Dir(t.path)
+// unnamed says how a table gets a column that it has under another name.
+func (t *table) unnamed(name string, err error) error {
 	switch filepath.Base(t.path) {
 	case LinksFile:
 		// Columns that may be the ends: the usual names, or else the first two.
@@ -133,18 +131,18 @@ func (t *table) named(name string) string {
 			source, target = columns[0].Name(), columns[1].Name()
 		}
 		if source != "" && target != "" {
-			mend += fmt.Sprintf(", or unseen import parquet %s %s -o NEW --source %s --target %s",
-				filepath.Join(folder, NodesFile), t.path, source, target)
+			return flaw(t.path, -1, name, err, "rename the column, or import the tables with %v %s and %v %s",
+				hint.Setting("source"), source, hint.Setting("target"), target)
 		}
 	case NodesFile:
-		mend += fmt.Sprintf(", or unseen import parquet %s %s -o NEW --id COLUMN", t.path,
-			filepath.Join(folder, LinksFile))
+		return flaw(t.path, -1, name, err, "rename the column, or import the tables and name it by %v",
+			hint.Setting("id"))
 	}
-	return mend
+	return flaw(t.path, -1, name, err, "rename the column")
 }
 
-func (t *table) mistyped(name, is, mend string) error {
-	return flaw(t.path, -1, name, fmt.Errorf("%w: it holds %s", ErrFormat, is), mend)
+func (t *table) mistyped(name, is, fix string) error {
+	return flaw(t.path, -1, name, fmt.Errorf("%w: it holds %s", ErrFormat, is), "%s", fix)
 }
 
 // vacant tells whether a column of another type than text has no value in any row, as pandas writes one of nothing but
@@ -232,13 +230,13 @@ func (t *table) scan(ctx context.Context, columns []*column,
 		return t.broken(e.Row, columns[e.Column], e.Err)
 	}
 	if errors.Is(err, columnar.ErrRows) {
-		return wrong(t.path, fmt.Errorf("%w: %v", ErrFormat, err), mendTable)
+		return wrong(t.path, fmt.Errorf("%w: %v", ErrFormat, err), fixTable)
 	}
 	return err
 }
 
 func (t *table) broken(row int64, c *column, err error) error {
-	return flaw(t.path, row, c.name, fmt.Errorf("%w: %v", ErrFormat, err), mendTable)
+	return flaw(t.path, row, c.name, fmt.Errorf("%w: %v", ErrFormat, err), fixTable)
 }
 
 // text returns a value's text, empty when it is missing. It shares the page's memory.

@@ -23,6 +23,7 @@ import (
 	"unseen/graph"
 	"unseen/internal/atomicfile"
 	"unseen/internal/columnar"
+	"unseen/progress"
 )
 
 // Content is what Write stores.
@@ -34,31 +35,25 @@ type Content struct {
 	Exposures *Exposures // nil means that nothing is known of what was shown
 	// Encoder is what made the graph's vectors; nil means that it is not kept. Whoever gives a graph other
 	// vectors takes it away.
-	Encoder *Encoder
+	Encoder *StoredEncoder
 }
 
-// Encoder is the file that makes vectors of new texts as it made those of the nodes. What is in it is its
+// StoredEncoder is the file that makes vectors of new texts as it made those of the nodes. What is in it is its
 // package's business.
-type Encoder struct {
+type StoredEncoder struct {
 	Kind  string                  // such as builtin
 	Write func(w io.Writer) error // writes the file
 }
 
 // WriteOptions says how to write. Its zero value is ready.
 type WriteOptions struct {
-	Provenance Provenance // with Made left zero, the time of writing is taken
-	Half       bool       // store float32 vectors as float16, in half the space; three digits remain
-	Progress   func(Step) // told now and then, from the caller's goroutine; may be nil
+	Provenance Provenance    // with Made left zero, the time of writing is taken
+	Half       bool          // store float32 vectors as float16, in half the space; three digits remain
+	Progress   progress.Func // may be nil
 	// Written is called when all is written and nothing of Content is needed any more, before the folder takes
 	// its name; may be nil. It is the moment to close the dataset that is about to be replaced, without which
 	// Windows would refuse. An error stops the writing.
 	Written func() error
-}
-
-// Step is a moment of reading or writing.
-type Step struct {
-	File string
-	Done float64 // share of the file, from 0 to 1
 }
 
 // Write stores a dataset in the folder dir. Everything goes into a temporary folder beside it that
@@ -91,7 +86,7 @@ func Write(ctx context.Context, dir string, c Content, o WriteOptions) (*Manifes
 // of one's own and the order of rows are kept. As with Write, the folder holds the old dataset or the new one.
 // The dataset is closed before the folder takes its name, and options.Written is called then. Ask Sealable before
 // the work that makes the vectors.
-func (d *Dataset) WriteVectors(ctx context.Context, v *graph.Vectors, e *Encoder, o WriteOptions) (*Manifest, error) {
+func (d *Dataset) WriteVectors(ctx context.Context, v *graph.Vectors, e *StoredEncoder, o WriteOptions) (*Manifest, error) {
 	if err := d.Sealable(); err != nil {
 		return nil, err
 	}
@@ -136,7 +131,7 @@ func (d *Dataset) Sealable() error {
 			name = filepath.Base(path)
 		}
 		return wrong(d.dir, fmt.Errorf("%w: it is the folder you are in, and would be replaced under you", ErrContent),
-			"go up with cd .. and name it there: "+name)
+			"go up with cd .. and name it there: %s", name)
 	}
 	return atomicfile.Writable(d.dir + ".new") // whether anything can be made beside it
 }
@@ -150,7 +145,7 @@ func (d *Dataset) Seal(ctx context.Context, p Provenance) (*Manifest, error) {
 	}
 	f := d.faults
 	if f.emptyID.count+f.duplicateID.count+f.dangling.count+f.selfLink.count > 0 {
-		return nil, wrong(d.dir, fmt.Errorf("%w: it has faults", ErrContent), "mend them first")
+		return nil, wrong(d.dir, fmt.Errorf("%w: it has faults", ErrContent), "fix them first")
 	}
 	exposures, err := d.Exposures(ctx)
 	if err != nil {
@@ -163,7 +158,7 @@ func (d *Dataset) Seal(ctx context.Context, p Provenance) (*Manifest, error) {
 		return nil, wrong(d.dir, ErrClosed, "seal before Close")
 	case d.files[EncoderFile] != nil:
 		return nil, wrong(d.path(EncoderFile), fmt.Errorf("%w: nothing says which vectors it made", ErrContent),
-			"make it anew with unseen encode "+d.dir+" --force, or move it away")
+			"encode the texts again, or move it away")
 	}
 	w := newWriter(ctx, d.dir, Content{Graph: d.graph}, WriteOptions{Provenance: p})
 	m := w.manifest
@@ -379,9 +374,7 @@ func (w *writer) file(folder, name string, write func(io.Writer, func(done, of i
 	counted := &counter{w: io.MultiWriter(file, sum)}
 	buffered := bufio.NewWriterSize(counted, 1<<18)
 	err = write(buffered, func(done, of int) error {
-		if w.options.Progress != nil {
-			w.options.Progress(Step{name, float64(done) / float64(max(of, 1))})
-		}
+		w.options.Progress.Report(progress.Event{Phase: "writing " + name, Done: int64(done), Of: int64(of)})
 		return w.ctx.Err()
 	})
 	if err == nil {
@@ -415,8 +408,8 @@ func (c *counter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func (w *writer) refuse(format, mend string, a ...any) error {
-	return wrong(w.dir, fmt.Errorf("%w: %s", ErrContent, fmt.Sprintf(format, a...)), mend)
+func (w *writer) refuse(format, fix string, a ...any) error {
+	return wrong(w.dir, fmt.Errorf("%w: %s", ErrContent, fmt.Sprintf(format, a...)), fix)
 }
 
 // nodeRow is a row of nodes.parquet. Empty strings are missing ones.
@@ -466,7 +459,7 @@ func (w *writer) nodes(to io.Writer, progress func(done, of int) error) error {
 			if w.content.Text != nil {
 				text, err := w.content.Text(i)
 				if err != nil {
-					return fmt.Errorf("dataset: the text of node %q: %w", row.ID, err)
+					return fmt.Errorf("the text of node %q: %w", row.ID, err)
 				}
 				row.Text = text
 			}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"unseen/graph"
+	"unseen/progress"
 )
 
 // small is two nodes and a link.
@@ -218,11 +219,11 @@ func TestWriteStops(t *testing.T) {
 				must(t, err)
 			}
 			ctx, stop := context.WithCancel(background)
-			_, err := Write(ctx, dir, c, WriteOptions{Progress: func(s Step) {
-				if s.Done < 0 || s.Done > 1 {
-					t.Errorf("%+v", s)
+			_, err := Write(ctx, dir, c, WriteOptions{Progress: func(e progress.Event) {
+				if e.Done < 0 || e.Done > e.Of {
+					t.Errorf("%+v", e)
 				}
-				if s.File == at {
+				if e.Phase == "writing "+at {
 					stop()
 				}
 			}})
@@ -300,14 +301,14 @@ func TestWriteVectors(t *testing.T) {
 		}
 		stopped := errors.New("stopped")
 		_, err = d.WriteVectors(background, v, nil,
-			WriteOptions{Progress: func(Step) {}, Written: func() error { return stopped }})
+			WriteOptions{Progress: func(progress.Event) {}, Written: func() error { return stopped }})
 		if !errors.Is(err, stopped) || len(listing(t, dir)) != len(before) || len(listing(t, filepath.Dir(dir))) != 1 {
 			t.Errorf("%s: %v, and the folder holds %v", name, err, listing(t, dir))
 		}
 		d, err = Open(background, dir, c.open)
 		must(t, err)
 		m, err := d.WriteVectors(background, v,
-			&Encoder{Kind: "test", Write: func(w io.Writer) error { _, err := w.Write([]byte("made")); return err }},
+			&StoredEncoder{Kind: "test", Write: func(w io.Writer) error { _, err := w.Write([]byte("made")); return err }},
 			WriteOptions{})
 		must(t, err)
 		if m.Nodes != 3 || m.Vectors.Dimension != 2 || m.Encoder.Kind != "test" {

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"unseen/internal/kern"
+	"unseen/progress"
 )
 
 // Settings says how Fit learns an encoder. Its zero value is ready.
@@ -32,9 +33,9 @@ type Settings struct {
 	Sample int
 	// PowerIterations make the components exact; 0 means 3.
 	PowerIterations int
-	Seed            uint64     // of the random search for components
-	Threads         int        // 0 means all processors; results do not depend on it
-	Progress        func(Step) // told now and then, from the caller's goroutine; may be nil
+	Seed            uint64        // of the random search for components
+	Threads         int           // 0 means all processors; results do not depend on it
+	Progress        progress.Func // may be nil
 }
 
 const (
@@ -74,9 +75,6 @@ func (s *Settings) check() error {
 	s.Threads = cmp.Or(s.Threads, runtime.GOMAXPROCS(0))
 	if s.TitleWeight = cmp.Or(s.TitleWeight, defaultTitleWeight); s.TitleWeight < 0 {
 		s.TitleWeight = 0
-	}
-	if s.Progress == nil {
-		s.Progress = func(Step) {}
 	}
 	return nil
 }
@@ -125,10 +123,7 @@ func Fit(ctx context.Context, docs Documents, s Settings) (*Encoder, *Report, er
 	if err != nil {
 		return nil, nil, err
 	}
-	v, singular, err := components(ctx, a, cmp.Or(s.Dim, defaultDim), s.PowerIterations, s.Seed, s.Threads,
-		func(done float64) {
-			s.Progress(Step{"finding components", done})
-		})
+	v, singular, err := components(ctx, a, &s)
 	if errors.Is(err, errNothing) {
 		return nil, nil, fmt.Errorf("%w: none of the %d documents that were looked at has a term of another; "+
 			"give more texts", ErrTexts, a.rows())
@@ -183,7 +178,7 @@ func (e *Encoder) choose(ctx context.Context, docs Documents, s *Settings, repor
 			}
 		}
 	}, func(batch int) error {
-		s.Progress(Step{"counting terms", min(float64(batch+1)*batchSize/float64(docs.Len()), 1)})
+		s.Progress.Report(batchEvent("counting terms", batch, docs.Len()))
 		return nil
 	})
 	if err != nil {
@@ -302,7 +297,7 @@ func (e *Encoder) weigh(ctx context.Context, docs Documents, s *Settings, entrie
 			votes[column].merge(*v)
 		}
 		*p = part{}
-		s.Progress(Step{"weighing terms", min(float64(batch+1)*batchSize/float64(count), 1)})
+		s.Progress.Report(batchEvent("weighing terms", batch, count))
 		return nil
 	})
 	if err != nil {
@@ -445,7 +440,7 @@ func normalise(vector []float32) float64 {
 // EncodeAll stores the vector of every document, in order, and returns how many have none of the terms
 // that the encoder knows: theirs are zeros. The vectors are those of Encode, to the bit.
 func (e *Encoder) EncodeAll(ctx context.Context, docs Documents, rows Rows, threads int,
-	progress func(Step)) (unknown int, err error) {
+	report progress.Func) (unknown int, err error) {
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0)
 	}
@@ -476,9 +471,7 @@ func (e *Encoder) EncodeAll(ctx context.Context, docs Documents, rows Rows, thre
 		}
 		unknown += p.unknown
 		*p = part{}
-		if progress != nil {
-			progress(Step{"encoding", min(float64(batch+1)*batchSize/float64(docs.Len()), 1)})
-		}
+		report.Report(batchEvent("encoding", batch, docs.Len()))
 		return nil
 	})
 	return unknown, err

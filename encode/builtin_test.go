@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"unseen/internal/safetensors"
+	"unseen/progress"
 )
 
 var background = context.Background()
@@ -308,11 +309,11 @@ func TestBadTexts(t *testing.T) {
 func TestStops(t *testing.T) {
 	for _, phase := range []string{"counting terms", "weighing terms", "finding components"} {
 		ctx, stop := context.WithCancel(background)
-		_, _, err := Fit(ctx, library(1, 2000, 3), Settings{Dim: 5, Threads: 2, Progress: func(s Step) {
-			if s.Done < 0 || s.Done > 1 {
-				t.Errorf("%+v", s)
+		_, _, err := Fit(ctx, library(1, 2000, 3), Settings{Dim: 5, Threads: 2, Progress: func(e progress.Event) {
+			if e.Done < 0 || e.Done > e.Of {
+				t.Errorf("%+v", e)
 			}
-			if s.Phase == phase {
+			if e.Phase == phase {
 				stop()
 			}
 		}})
@@ -323,7 +324,7 @@ func TestStops(t *testing.T) {
 	}
 	e, _, _ := fitted(t, library(1, 300, 3), Settings{Dim: 5})
 	ctx, stop := context.WithCancel(background)
-	_, err := e.EncodeAll(ctx, library(1, 3000, 3), make(table, 3000), 2, func(Step) { stop() })
+	_, err := e.EncodeAll(ctx, library(1, 3000, 3), make(table, 3000), 2, func(progress.Event) { stop() })
 	if !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}

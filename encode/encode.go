@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"sync"
+
+	"unseen/progress"
 )
 
 // Errors of this package wrap one of these, so that errors.Is tells the kinds apart.
@@ -44,15 +46,14 @@ func (l List) Document(i int) (Document, error) { return l[i], nil }
 
 var _ Documents = List(nil)
 
-// Step is a moment of the work.
-type Step struct {
-	Phase string  // what is being done
-	Done  float64 // share of the phase, from 0 to 1
-}
-
 // batch is how many documents a worker takes at a time. It is fixed, so that what is kept by batch does not
 // depend on the number of threads.
 const batchSize = 128
+
+// batchEvent says that a batch of so many documents was done.
+func batchEvent(phase string, batch, of int) progress.Event {
+	return progress.Event{Phase: phase, Done: int64(min((batch+1)*batchSize, of)), Of: int64(of)}
+}
 
 // inBatches reads documents first, first+stride, … in order and calls work for every batch of them, on so
 // many goroutines; worker < threads names the goroutine. done, if any, is called after each batch in the

@@ -1,13 +1,13 @@
 package encode
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 
 	"unseen/internal/kern"
+	"unseen/progress"
 )
 
 // Features are vectors that came with the data: bags of words, indicators, another model's embeddings.
@@ -39,7 +39,7 @@ func Reduce(ctx context.Context, f Features, room func(dim int) (Rows, error), s
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			s.Progress(Step{"reading features", float64(i) / float64(n)})
+			s.Progress.Report(progress.Event{Phase: "reading features", Done: int64(i), Of: int64(n)})
 		}
 		f.Load(row, int32(i))
 		empty := true
@@ -78,10 +78,7 @@ func Reduce(ctx context.Context, f Features, room func(dim int) (Rows, error), s
 		}
 		a.starts = append(a.starts, len(a.columns))
 	}
-	v, singular, err := components(ctx, a, cmp.Or(s.Dim, defaultDim), s.PowerIterations, s.Seed, s.Threads,
-		func(done float64) {
-			s.Progress(Step{"finding components", done})
-		})
+	v, singular, err := components(ctx, a, &s)
 	if errors.Is(err, errNothing) {
 		return nil, fmt.Errorf("%w: all %d rows of features are zero", ErrTexts, a.rows())
 	}
@@ -117,7 +114,7 @@ func Reduce(ctx context.Context, f Features, room func(dim int) (Rows, error), s
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			s.Progress(Step{"encoding", float64(i) / float64(n)})
+			s.Progress.Report(progress.Event{Phase: "encoding", Done: int64(i), Of: int64(n)})
 		}
 		weigh(i)
 		columns, values = columns[:0], values[:0]

@@ -1,6 +1,7 @@
 package encode
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"unseen/internal/kern"
+	"unseen/progress"
 )
 
 // sparse is a matrix by rows: row i holds values[starts[i]:starts[i+1]] in the columns of the same places.
@@ -70,9 +72,12 @@ const noise = 1e-5
 //
 //	Y = A·Ω;  repeat: Z = Aᵀ·orth(Y), Y = A·orth(Z);  B = Aᵀ·orth(Y) = V·S·Wᵀ
 //
-// There are fewer than dim where A has a smaller rank. Ω is drawn by the seed.
-func components(ctx context.Context, a *sparse, dim, iterations int, seed uint64, threads int,
-	progress func(done float64)) (v *kern.Matrix, singular []float64, err error) {
+// There are fewer than s.Dim, 256 where that is 0, where A has a smaller rank. Ω is drawn by the seed.
+func components(ctx context.Context, a *sparse, s *Settings) (v *kern.Matrix, singular []float64, err error) {
+	dim, iterations, seed, threads := cmp.Or(s.Dim, defaultDim), s.PowerIterations, s.Seed, s.Threads
+	report := func(rounds int) {
+		s.Progress.Report(progress.Event{Phase: "finding components", Done: int64(rounds), Of: int64(iterations + 1)})
+	}
 	at := a.transposed()
 	width := min(dim+oversample, a.rows(), a.width)
 	z, err := kern.NewMatrix(a.width, width)
@@ -93,7 +98,7 @@ func components(ctx context.Context, a *sparse, dim, iterations int, seed uint64
 		if err := ctx.Err(); err != nil {
 			return nil, nil, err
 		}
-		progress(float64(round) / float64(iterations+1))
+		report(round)
 		if round > 0 {
 			if err := orthonormalise(&z, threads); err != nil {
 				return nil, nil, err
@@ -127,7 +132,7 @@ func components(ctx context.Context, a *sparse, dim, iterations int, seed uint64
 	for k := range v.Dim() {
 		singular = append(singular, math.Sqrt(values[k]))
 	}
-	progress(1)
+	report(iterations + 1)
 	return v, singular, nil
 }
 

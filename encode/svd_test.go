@@ -33,7 +33,8 @@ func randomSparse(seed uint64, rows, columns, perRow int) (*sparse, *mat.Dense) 
 func TestComponents(t *testing.T) {
 	for _, c := range []struct{ rows, columns, dim int }{{300, 120, 10}, {90, 400, 20}, {40, 30, 20}, {500, 97, 33}} {
 		a, dense := randomSparse(uint64(c.rows), c.rows, c.columns, 20)
-		v, singular, err := components(context.Background(), a, c.dim, 6, 3, 2, func(float64) {})
+		v, singular, err := components(context.Background(), a,
+			&Settings{Dim: c.dim, PowerIterations: 6, Seed: 3, Threads: 2})
 		ok(t, err)
 		var reference mat.SVD
 		if !reference.Factorize(dense, mat.SVDThin) {
@@ -91,7 +92,8 @@ func TestRank(t *testing.T) {
 			}
 			s.starts = append(s.starts, len(s.columns))
 		}
-		v, _, err := components(context.Background(), s, 20, 3, 1, 2, func(float64) {})
+		v, _, err := components(context.Background(), s,
+			&Settings{Dim: 20, PowerIterations: 3, Seed: 1, Threads: 2})
 		ok(t, err)
 		if v.Dim() != rank {
 			t.Errorf("rank %d gives %d components", rank, v.Dim())

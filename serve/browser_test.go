@@ -250,7 +250,7 @@ func worded(t testing.TB) string {
 		t.Fatal(err)
 	}
 	folder := t.TempDir()
-	content := dataset.Content{Graph: g, Encoder: &dataset.Encoder{Kind: encode.Kind, Write: e.Write}}
+	content := dataset.Content{Graph: g, Encoder: &dataset.StoredEncoder{Kind: encode.Kind, Write: e.Write}}
 	// refits enough to be watched
 	if err := learnFrom(ctx, folder, content, fit.Drawing{Split: fit.AtRandom, Later: true, PerLink: 4, Seed: 1}, 60,
 		"bayes", "naive"); err != nil {

@@ -180,7 +180,7 @@ func TestTypesHaveOneName(t *testing.T) {
 var flagInText = regexp.MustCompile(`(^|[^-\w])--[a-z]`)
 
 // speakFlags are packages with texts that still name flags. It only shrinks.
-var speakFlags = []string{"dataset", "dataset/exchange", "fit", "network", "recommend", "report", "serve"}
+var speakFlags = []string{"dataset/exchange", "fit", "network", "recommend", "report", "serve"}
 
 // othersFlags are what texts may say: commands of other programs.
 var othersFlags = strings.NewReplacer("zstd --long=27", "")

@@ -74,7 +74,7 @@ bridges.csv, bridges.jsonl, bridges.bib and bridges.ris to use.`,
 					return &usageError{err}
 				}
 			}
-			found, err := runBridges(cmd.Context(), f, newTicker(cmd.ErrOrStderr(), f.quiet))
+			found, err := runBridges(cmd.Context(), f, newDisplay(cmd.ErrOrStderr(), f.quiet))
 			if err != nil {
 				return err
 			}
@@ -116,7 +116,7 @@ type foundBridges struct {
 	Files   []string           `json:"files,omitempty"`
 }
 
-func runBridges(ctx context.Context, f bridgesFlags, t *ticker) (*foundBridges, error) {
+func runBridges(ctx context.Context, f bridgesFlags, t *display) (*foundBridges, error) {
 	defer t.clear()
 	r, err := f.openRecommender(ctx, t)
 	if err != nil {
@@ -127,7 +127,7 @@ func runBridges(ctx context.Context, f bridgesFlags, t *ticker) (*foundBridges, 
 		Dataset: filepath.Base(filepath.Clean(f.data)), Seed: f.seed, Notes: r.notes}
 	found.Bridges, err = r.Bridges(ctx, recommend.BridgeSettings{
 		Sources: f.sources, List: f.list, Within: f.within, Seed: f.seed,
-		Progress: func(done float64) { t.passing("looking for bridges", done) },
+		Progress: t.share("looking for bridges"),
 	})
 	if err != nil {
 		return nil, causedByFlags(err)

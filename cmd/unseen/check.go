@@ -54,7 +54,7 @@ is 1. What is weak makes it worse.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			r, sealed, err := runCheck(cmd.Context(), f, newTicker(cmd.ErrOrStderr(), f.quiet))
+			r, sealed, err := runCheck(cmd.Context(), f, newDisplay(cmd.ErrOrStderr(), f.quiet))
 			if err != nil {
 				return err
 			}
@@ -79,11 +79,11 @@ is 1. What is weak makes it worse.`,
 	return cmd
 }
 
-func runCheck(ctx context.Context, f checkFlags, progress *ticker) (r *dataset.Report, sealed bool, err error) {
-	defer progress.clear()
+func runCheck(ctx context.Context, f checkFlags, show *display) (r *dataset.CheckReport, sealed bool, err error) {
+	defer show.clear()
 	d, err := dataset.Open(ctx, f.dir, dataset.OpenOptions{
 		Tolerant: true, RowNumbers: f.rowNumbers,
-		Progress: progress.read,
+		Progress: show.report,
 	})
 	if err != nil {
 		return nil, false, err
@@ -92,6 +92,9 @@ func runCheck(ctx context.Context, f checkFlags, progress *ticker) (r *dataset.R
 	found, err := dataset.Check(ctx, d)
 	if err != nil {
 		return nil, false, err
+	}
+	for k := range found.Findings {
+		found.Findings[k] = withCommand(found.Findings[k], f.dir)
 	}
 	open := slices.IndexFunc(found.Findings, func(f dataset.Finding) bool { return f.Kind == "no-manifest" })
 	if f.seal && open >= 0 && found.Wrong() == 0 {
@@ -105,7 +108,7 @@ func runCheck(ctx context.Context, f checkFlags, progress *ticker) (r *dataset.R
 	return &found, sealed, nil
 }
 
-func printCheck(w io.Writer, dir string, r *dataset.Report, sealed bool) error {
+func printCheck(w io.Writer, dir string, r *dataset.CheckReport, sealed bool) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s nodes, %s links, %s fields", dir, thousands(r.Nodes), thousands(r.Links),
 		thousands(r.Fields))
@@ -132,8 +135,8 @@ func printCheck(w io.Writer, dir string, r *dataset.Report, sealed bool) error {
 			text += " For instance: " + f.Example
 		}
 		b.WriteString(wrap(text))
-		if f.Mend != "" {
-			b.WriteString(wrap("→ " + f.Mend))
+		if f.Fix != "" {
+			b.WriteString(wrap("→ " + f.Fix))
 		}
 	}
 	if sealed {

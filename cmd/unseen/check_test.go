@@ -64,7 +64,7 @@ func TestCheck(t *testing.T) {
 	if code != exitOK || stderr != "" {
 		t.Fatalf("exit code %d, stderr %q", code, stderr)
 	}
-	var r dataset.Report
+	var r dataset.CheckReport
 	decodeOne(t, text, &r)
 	if r.Nodes != 50 || len(r.Findings) != 2 || r.Findings[0].Kind != "no-time" || r.Findings[1].Kind != "no-vectors" {
 		t.Errorf("%+v", r)

@@ -19,8 +19,8 @@ import (
 )
 
 // openNetwork opens a dataset that must have vectors.
-func openNetwork(ctx context.Context, dir string, t *ticker) (*network.Network, error) {
-	n, err := network.Open(ctx, dir, dataset.OpenOptions{Progress: t.read})
+func openNetwork(ctx context.Context, dir string, t *display) (*network.Network, error) {
+	n, err := network.Open(ctx, dir, dataset.OpenOptions{Progress: t.report})
 	if errors.Is(err, network.ErrVectors) {
 		err = usagef("%w", err)
 	}
@@ -35,7 +35,7 @@ type fittedNetwork struct {
 
 // openFitted opens a dataset and a model that was fitted to it. What is wrong with the names is said before anything
 // is read.
-func openFitted(ctx context.Context, path, dir string, t *ticker) (*fittedNetwork, error) {
+func openFitted(ctx context.Context, path, dir string, t *display) (*fittedNetwork, error) {
 	if err := isModel(path, dir); err != nil {
 		return nil, err
 	}

@@ -68,7 +68,7 @@ Every figure is computed from the draws; the same seed draws the same.`,
 			if err := atomicfile.Writable(filepath.Join(f.out, "report.html")); err != nil {
 				return &usageError{err}
 			}
-			t := newTicker(cmd.ErrOrStderr(), f.quiet)
+			t := newDisplay(cmd.ErrOrStderr(), f.quiet)
 			d, err := runDemo(cmd.Context(), f, t)
 			t.clear()
 			if err != nil {
@@ -171,7 +171,7 @@ type demoRound struct {
 }
 
 // runDemo makes the world, learns, compares and writes the folder.
-func runDemo(ctx context.Context, f demoFlags, t *ticker) (*demo, error) {
+func runDemo(ctx context.Context, f demoFlags, t *display) (*demo, error) {
 	t.say("making a world of %s papers", thousands(f.papers))
 	// fields of study of the paper's shares, but for those too small to learn anything of
 	fields := world.FieldsOfStudy()
@@ -256,10 +256,10 @@ func runDemo(ctx context.Context, f demoFlags, t *ticker) (*demo, error) {
 }
 
 // stepOf shows training under a name.
-func (t *ticker) stepOf(method string) func(fit.Step) {
+func (t *display) stepOf(method string) func(fit.Step) {
 	return func(s fit.Step) {
 		s.Phase = method + ": " + s.Phase
-		t.step(s)
+		t.training(s)
 	}
 }
 

@@ -23,7 +23,7 @@ func smallDemo(t *testing.T, f demoFlags) *demo {
 	if f.out == "" {
 		f.out = t.TempDir()
 	}
-	d, err := runDemo(context.Background(), f, newTicker(io.Discard, true))
+	d, err := runDemo(context.Background(), f, newDisplay(io.Discard, true))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func TestDemoRefuses(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, err := runDemo(ctx, demoFlags{papers: 300, threads: 1, out: folder},
-		newTicker(io.Discard, true)); !errors.Is(err, context.Canceled) {
+		newDisplay(io.Discard, true)); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 	if left, err := os.ReadDir(folder); err != nil || len(left) != 1 {

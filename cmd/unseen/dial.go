@@ -67,7 +67,7 @@ With -o a file is written that unseen report makes a figure of.`,
 			if err := f.check(cmd); err != nil {
 				return err
 			}
-			d, err := runDial(cmd.Context(), f, newTicker(cmd.ErrOrStderr(), f.quiet))
+			d, err := runDial(cmd.Context(), f, newDisplay(cmd.ErrOrStderr(), f.quiet))
 			if err != nil {
 				return err
 			}
@@ -162,7 +162,7 @@ func (f *dialFlags) settings() (diversity, explore []recommend.Setting) {
 	return diversity, explore
 }
 
-func runDial(ctx context.Context, f dialFlags, t *ticker) (*recommend.Dial, error) {
+func runDial(ctx context.Context, f dialFlags, t *display) (*recommend.Dial, error) {
 	defer t.clear()
 	n, err := openFitted(ctx, f.model, f.data, t)
 	if err != nil {
@@ -186,7 +186,7 @@ func runDial(ctx context.Context, f dialFlags, t *ticker) (*recommend.Dial, erro
 		}
 		s, err := r.Sweep(ctx, recommend.SweepSettings{
 			K: f.k, Held: held, Settings: settings, Seed: f.seed,
-			Progress: func(done float64) { t.passing("making lists, "+name, done) },
+			Progress: t.share("making lists, " + name),
 		})
 		if err != nil {
 			return causedByFlags(err)
@@ -208,7 +208,7 @@ func runDial(ctx context.Context, f dialFlags, t *ticker) (*recommend.Dial, erro
 	for k, lambda := range f.lambdaR {
 		again, warning, err := refit(ctx, f, m, drawn, lambda, func(s fit.Step) {
 			s.Phase = fmt.Sprintf("λ_R %g, %d of %d: %s", lambda, k+1, len(f.lambdaR), s.Phase)
-			t.step(s)
+			t.training(s)
 		})
 		if err != nil {
 			return nil, err

@@ -74,7 +74,7 @@ the same command with --resume to go on.`,
 			if err := f.check(cmd.Flags().Changed); err != nil {
 				return err
 			}
-			r, err := runEncode(cmd.Context(), f, newTicker(cmd.ErrOrStderr(), f.quiet))
+			r, err := runEncode(cmd.Context(), f, newDisplay(cmd.ErrOrStderr(), f.quiet))
 			if err != nil {
 				return err
 			}
@@ -161,10 +161,10 @@ type encodeResult struct {
 	Warnings    []string       `json:"warnings"`
 }
 
-func runEncode(ctx context.Context, f encodeFlags, progress *ticker) (*encodeResult, error) {
-	defer progress.clear()
+func runEncode(ctx context.Context, f encodeFlags, show *display) (*encodeResult, error) {
+	defer show.clear()
 	began := time.Now()
-	d, err := dataset.Open(ctx, f.dir, dataset.OpenOptions{RowNumbers: f.rowNumbers, Progress: progress.read})
+	d, err := dataset.Open(ctx, f.dir, dataset.OpenOptions{RowNumbers: f.rowNumbers, Progress: show.report})
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +182,7 @@ func runEncode(ctx context.Context, f encodeFlags, progress *ticker) (*encodeRes
 	if _, err := d.Exposures(ctx); err != nil { // a fault of theirs is better known before the work
 		return nil, err
 	}
-	vectors, encoder, err := f.vectors(ctx, d, r, progress)
+	vectors, encoder, err := f.vectors(ctx, d, r, show)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.dir, err)
 	}
@@ -193,7 +193,7 @@ func runEncode(ctx context.Context, f encodeFlags, progress *ticker) (*encodeRes
 			thousands(r.WithoutText), thousands(r.Nodes)))
 	}
 	m, err := d.WriteVectors(ctx, vectors, encoder, dataset.WriteOptions{
-		Provenance: d.Manifest().Provenance, Half: f.half, Progress: progress.write,
+		Provenance: d.Manifest().Provenance, Half: f.half, Progress: show.report,
 	})
 	if err != nil {
 		return nil, err
@@ -215,26 +215,26 @@ func (t nodeTexts) Document(i int) (encode.Document, error) {
 
 // vectors makes the vectors of all nodes, and what makes those of new texts.
 func (f *encodeFlags) vectors(ctx context.Context, d *dataset.Dataset, r *encodeResult,
-	progress *ticker) (*graph.Vectors, *dataset.Encoder, error) {
+	show *display) (*graph.Vectors, *dataset.StoredEncoder, error) {
 	if folder, neural := strings.CutPrefix(f.encoder, "onnx:"); neural {
-		return f.neural(ctx, folder, d, r, progress)
+		return f.neural(ctx, folder, d, r, show)
 	}
 	if f.encoder == features {
-		return f.reduce(ctx, d, r, progress)
+		return f.reduce(ctx, d, r, show)
 	}
-	return f.builtin(ctx, d, r, progress)
+	return f.builtin(ctx, d, r, show)
 }
 
 // features is the encoder that reduces the vectors that are there. It makes none of new texts.
 const features = "features"
 
 func (f *encodeFlags) reduce(ctx context.Context, d *dataset.Dataset, r *encodeResult,
-	progress *ticker) (*graph.Vectors, *dataset.Encoder, error) {
+	show *display) (*graph.Vectors, *dataset.StoredEncoder, error) {
 	var vectors *graph.Vectors
 	report, err := encode.Reduce(ctx, d.Graph().Vectors(), func(dim int) (rows encode.Rows, err error) {
 		vectors, err = graph.NewVectors(d.Graph().Len(), dim)
 		return vectors, err
-	}, encode.Settings{Dim: f.dim, Seed: f.seed, Threads: f.threads, Progress: progress.encode})
+	}, encode.Settings{Dim: f.dim, Seed: f.seed, Threads: f.threads, Progress: show.report})
 	if err != nil {
 		if vectors != nil {
 			vectors.Close()
@@ -246,9 +246,9 @@ func (f *encodeFlags) reduce(ctx context.Context, d *dataset.Dataset, r *encodeR
 }
 
 func (f *encodeFlags) builtin(ctx context.Context, d *dataset.Dataset, r *encodeResult,
-	progress *ticker) (*graph.Vectors, *dataset.Encoder, error) {
+	show *display) (*graph.Vectors, *dataset.StoredEncoder, error) {
 	s := encode.Settings{Dim: f.dim, TitleWeight: f.titleWeight, Bigrams: f.bigrams, Seed: f.seed, Threads: f.threads,
-		Progress: progress.encode}
+		Progress: show.report}
 	if s.TitleWeight == 0 {
 		s.TitleWeight = -1 // to the settings 0 is the default
 	}
@@ -260,17 +260,17 @@ func (f *encodeFlags) builtin(ctx context.Context, d *dataset.Dataset, r *encode
 	if err != nil {
 		return nil, nil, err
 	}
-	if r.WithoutText, err = e.EncodeAll(ctx, nodeTexts{d}, vectors, f.threads, progress.encode); err != nil {
+	if r.WithoutText, err = e.EncodeAll(ctx, nodeTexts{d}, vectors, f.threads, show.report); err != nil {
 		vectors.Close()
 		return nil, nil, err
 	}
 	r.Fit, r.Warnings = report, append(r.Warnings, report.Warnings...)
-	return vectors, &dataset.Encoder{Kind: encode.Kind, Write: e.Write}, nil
+	return vectors, &dataset.StoredEncoder{Kind: encode.Kind, Write: e.Write}, nil
 }
 
 // neural encodes with a model of the BERT kind. What is done lies beside the dataset until all is.
 func (f *encodeFlags) neural(ctx context.Context, folder string, d *dataset.Dataset, r *encodeResult,
-	progress *ticker) (*graph.Vectors, *dataset.Encoder, error) {
+	show *display) (*graph.Vectors, *dataset.StoredEncoder, error) {
 	if f.threads > 0 { // the encoder itself takes all that there are
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(f.threads))
 	}
@@ -288,7 +288,7 @@ func (f *encodeFlags) neural(ctx context.Context, folder string, d *dataset.Data
 		return nil, nil, err
 	}
 	r.WithoutText, err = e.EncodeAll(ctx, nodeTexts{d}, vectors, onnx.Run{Checkpoint: f.checkpoint(), Resume: f.resume,
-		Texts: texts, Progress: progress.encode})
+		Texts: texts, Progress: show.report})
 	if err == nil && r.WithoutText == d.Graph().Len() {
 		err = fmt.Errorf("none of the %d nodes has a text; give them titles or texts", d.Graph().Len())
 		os.Remove(f.checkpoint())
@@ -297,7 +297,7 @@ func (f *encodeFlags) neural(ctx context.Context, folder string, d *dataset.Data
 		vectors.Close()
 		return nil, nil, err
 	}
-	return vectors, &dataset.Encoder{Kind: onnx.Kind, Write: e.Write}, nil
+	return vectors, &dataset.StoredEncoder{Kind: onnx.Kind, Write: e.Write}, nil
 }
 
 // checkpoint is the file for what a neural encoder has done.
@@ -318,9 +318,3 @@ func (r *encodeResult) print(w io.Writer) error {
 	_, err := io.WriteString(w, b.String())
 	return err
 }
-
-// encode shows a moment of encoding.
-func (t *ticker) encode(s encode.Step) { t.passing(s.Phase, s.Done) }
-
-// write shows a moment of writing a dataset.
-func (t *ticker) write(s dataset.Step) { t.passing("writing "+s.File, s.Done) }

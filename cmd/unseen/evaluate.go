@@ -114,7 +114,7 @@ written that unseen report makes a page of.`,
 					return &usageError{err}
 				}
 			}
-			e, err := runEvaluate(cmd.Context(), f, newTicker(cmd.ErrOrStderr(), f.quiet))
+			e, err := runEvaluate(cmd.Context(), f, newDisplay(cmd.ErrOrStderr(), f.quiet))
 			if err != nil {
 				return err
 			}
@@ -149,7 +149,7 @@ written that unseen report makes a page of.`,
 	return cmd
 }
 
-func runEvaluate(ctx context.Context, f evaluateFlags, t *ticker) (*evaluate.Evaluation, error) {
+func runEvaluate(ctx context.Context, f evaluateFlags, t *display) (*evaluate.Evaluation, error) {
 	defer t.clear()
 	n, err := openFitted(ctx, f.model, f.data, t)
 	if err != nil {
@@ -260,7 +260,7 @@ func cutWords(d fit.Drawing, timed bool) string {
 
 // certify plants truths where the model was fitted.
 func certify(ctx context.Context, f evaluateFlags, m model.Model, drawn *fit.Drawn, g *graph.Graph,
-	t *ticker) (*evaluate.Certificate, error) {
+	t *display) (*evaluate.Certificate, error) {
 	var settings fit.Settings
 	if err := json.Unmarshal(m.Hyperparameters, &settings); err != nil {
 		return nil, fmt.Errorf("%s: the settings of its training are damaged: %w; fit it anew", f.model, err)
@@ -272,7 +272,7 @@ func certify(ctx context.Context, f evaluateFlags, m model.Model, drawn *fit.Dra
 	}
 	return evaluate.Certify(ctx, g, evaluate.CertificateSettings{
 		Fit: settings, Pairs: drawn.Problem.Train.Len(), Repeats: f.certify, Weights: weights, Seed: f.seed,
-	}, func(repeat, of int, phase string) { t.say("certificate, truth %d of %d: %s", repeat, of, phase) })
+	}, t.certificate)
 }
 
 // printEvaluation draws the page for a terminal of 80 columns.

@@ -52,10 +52,10 @@ unseen export index writes what other programs need to recommend.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			progress := newTicker(cmd.ErrOrStderr(), f.quiet)
-			f.Progress = progress.exchange
+			show := newDisplay(cmd.ErrOrStderr(), f.quiet)
+			f.Progress = show.exchange
 			err := exchange.Export(cmd.Context(), f.dir, f.to, f.out, f.ExportOptions)
-			progress.clear()
+			show.clear()
 			switch {
 			case errors.Is(err, exchange.ErrUsage):
 				return usagef("%w", err)

@@ -46,7 +46,7 @@ vectors take no space where they can be a second name of the dataset's file.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			x, err := runExportIndex(cmd.Context(), f, newTicker(cmd.ErrOrStderr(), f.quiet))
+			x, err := runExportIndex(cmd.Context(), f, newDisplay(cmd.ErrOrStderr(), f.quiet))
 			switch {
 			case errors.Is(err, recommend.ErrQuery):
 				return usagef("%w", err)
@@ -78,7 +78,7 @@ type exportIndexSummary struct {
 	*recommend.Index
 }
 
-func runExportIndex(ctx context.Context, f exportIndexFlags, t *ticker) (*recommend.Index, error) {
+func runExportIndex(ctx context.Context, f exportIndexFlags, t *display) (*recommend.Index, error) {
 	defer t.clear()
 	of := recommendFlags{model: f.model, data: f.data, threads: runtime.GOMAXPROCS(0)}
 	r, err := of.openRecommender(ctx, t)

@@ -141,7 +141,7 @@ to go on; the model is the same, to the byte, as if nothing had happened.`,
 					return usagef("--%s is empty; give a path, or leave it out", name)
 				}
 			}
-			r, err := runFit(cmd.Context(), f, newTicker(cmd.ErrOrStderr(), f.quiet))
+			r, err := runFit(cmd.Context(), f, newDisplay(cmd.ErrOrStderr(), f.quiet))
 			if err != nil {
 				return err
 			}
@@ -433,7 +433,7 @@ type fitSource struct {
 }
 
 // fromWorld makes a world and draws its pairs.
-func (f *fitFlags) fromWorld(ctx context.Context, t *ticker) (*fitSource, error) {
+func (f *fitFlags) fromWorld(ctx context.Context, t *display) (*fitSource, error) {
 	generate, err := f.generate()
 	if err != nil {
 		return nil, err
@@ -465,7 +465,7 @@ func (f *fitFlags) fromWorld(ctx context.Context, t *ticker) (*fitSource, error)
 }
 
 // fromDataset opens a dataset and draws its pairs.
-func (f *fitFlags) fromDataset(ctx context.Context, t *ticker) (*fitSource, error) {
+func (f *fitFlags) fromDataset(ctx context.Context, t *display) (*fitSource, error) {
 	n, err := openNetwork(ctx, f.data, t)
 	if err != nil {
 		return nil, err
@@ -477,8 +477,8 @@ func (f *fitFlags) fromDataset(ctx context.Context, t *ticker) (*fitSource, erro
 		return nil, err
 	}
 	dim := n.Graph().Vectors().Dim()
-	if hint := dataset.Wide(f.data, dim); hint != "" && f.method == "bayes" {
-		t.note("%s dimensions make this slow; %s", thousands(dim), hint)
+	if dataset.Wide(dim) && f.method == "bayes" {
+		t.note("%s dimensions make this slow; reduce them in seconds: %s", thousands(dim), fixFor("wide", f.data))
 	}
 	t.say("drawing pairs of %s links", thousands(n.Graph().LinkCount()))
 	g, drawn, err := n.Prepare(ctx, data, f.threads)
@@ -520,7 +520,7 @@ type fitHeld struct {
 }
 
 // runFit learns, saves the model and judges it.
-func runFit(ctx context.Context, f fitFlags, t *ticker) (*fitReport, error) {
+func runFit(ctx context.Context, f fitFlags, t *display) (*fitReport, error) {
 	settings, err := f.settings()
 	if err != nil {
 		return nil, err
@@ -537,7 +537,7 @@ func runFit(ctx context.Context, f fitFlags, t *ticker) (*fitReport, error) {
 	defer from.close()
 	problem := from.problem
 	began := time.Now()
-	result, err := fit.Fit(ctx, problem, settings, fit.Progress{Step: t.step})
+	result, err := fit.Fit(ctx, problem, settings, fit.Progress{Step: t.training})
 	switch {
 	case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) && !errors.Is(err, fit.ErrCheckpoint) &&
 		f.checkpoint != "":
@@ -563,10 +563,7 @@ func runFit(ctx context.Context, f fitFlags, t *ticker) (*fitReport, error) {
 		if r.Certificate, err = evaluate.Certify(ctx, from.graph, evaluate.CertificateSettings{
 			Fit: certified, Pairs: problem.Train.Len(), Repeats: f.certify, Plan: from.plan,
 			Weights: plantable(result), Seed: f.seed + 1,
-		}, func(repeat, of int, phase string) {
-			t.say("certificate, truth %d of %d: %s", repeat, of,
-				phase)
-		}); err != nil {
+		}, t.certificate); err != nil {
 			return nil, causedByFlags(err)
 		}
 	}

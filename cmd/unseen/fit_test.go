@@ -155,8 +155,7 @@ func TestFitSearch(t *testing.T) {
 	train := append(small, "--method", "ap", "--starts", ".3", "--search", "lr=1e-3, 1e-2", "--search",
 		"floor=0.01,0.05,0.1", "--search-points", "4")
 	code, stdout, stderr := invoke(train...)
-	if code != exitOK || strings.Count(stdout, "floor=") != 4 || strings.Count(stdout, "← chosen") != 1 ||
-		!strings.Contains(stderr, "unseen: trial 4 of 4, floor=") {
+	if code != exitOK || strings.Count(stdout, "floor=") != 4 || strings.Count(stdout, "← chosen") != 1 {
 		t.Errorf("exit code %d, stderr %q:\n%s", code, stderr, stdout)
 	}
 	fits80(t, stdout)
@@ -273,7 +272,7 @@ func TestNullDeviceIsNoTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	if newTicker(file, false).terminal {
+	if newDisplay(file, false).terminal {
 		t.Errorf("%s counts as a terminal", os.DevNull)
 	}
 }
@@ -289,49 +288,6 @@ func TestFitOfOneField(t *testing.T) {
 	decodeOne(t, stdout, &r)
 	if r.Test.Cross.Model != nil || r.Test.Cross.Truth != nil || r.Test.Same.Model == nil {
 		t.Errorf("got %+v", r.Test)
-	}
-}
-
-func TestTicker(t *testing.T) {
-	var out bytes.Buffer
-	bar := &ticker{w: &out, terminal: true}
-	bar.say("making a world")
-	bar.step(fit.Step{Phase: "training", Done: .5, Epoch: 3, Epochs: 6, Validation: .25, Remaining: 90 * time.Second})
-	bar.step(fit.Step{Phase: strings.Repeat("π", 100), Epoch: 1, Epochs: 6})
-	bar.clear()
-	page := out.String()
-	for _, s := range []string{"\rmaking a world", "\r██████░░░░░░  50% training, 3/6, at most 1m30s left, validation",
-		"…"} {
-		if !strings.Contains(page, s) {
-			t.Errorf("no %q in %q", s, page)
-		}
-	}
-	if strings.Contains(page, "\n") || !strings.HasSuffix(page, "\r") {
-		t.Errorf("the bar leaves its line: %q", page)
-	}
-	for line := range strings.SplitSeq(page, "\r") {
-		fits80(t, line)
-	}
-
-	out.Reset()
-	log := newTicker(&out, false)
-	for epoch := range 5 {
-		log.step(fit.Step{Phase: "training", Epoch: epoch + 1, Epochs: 6})
-	}
-	log.last = time.Now().Add(-lineEvery)
-	log.began = time.Now().Add(-20 * time.Second)
-	log.step(fit.Step{Phase: "training", Epoch: 5, Epochs: 6})
-	log.clear()
-	if want := "unseen: training, 1/6\nunseen: training, 5/6, at most 10s left\n"; out.String() != want {
-		t.Errorf("got %q, want %q", out.String(), want)
-	}
-
-	out.Reset()
-	none := newTicker(&out, true)
-	none.say("making a world")
-	none.step(fit.Step{Phase: "training"})
-	if out.Len() > 0 {
-		t.Errorf("quiet, but %q", out.String())
 	}
 }
 

@@ -140,19 +140,20 @@ func runImport(cmd *cobra.Command, format string, f importFlags) error {
 		}
 		f.FieldTree = tree
 	}
-	progress := newTicker(cmd.ErrOrStderr(), f.quiet)
-	f.Progress = progress.exchange
+	show := newDisplay(cmd.ErrOrStderr(), f.quiet)
+	f.Progress = show.exchange
 	f.Provenance = dataset.Provenance{MadeBy: "unseen " + readBuild().Version, Command: os.Args}
 	r, err := exchange.Import(cmd.Context(), format, f.out, f.Options)
-	progress.clear()
+	show.clear()
 	if errors.Is(err, exchange.ErrUsage) {
 		return usagef("%w", err)
 	}
 	if err != nil {
 		return err
 	}
-	if hint := dataset.Wide(f.out, r.Dimension); hint != "" {
-		r.Notes = append(r.Notes, fmt.Sprintf("%s dimensions make unseen fit slow; %s", thousands(r.Dimension), hint))
+	if dataset.Wide(r.Dimension) {
+		r.Notes = append(r.Notes, fmt.Sprintf("%s dimensions make unseen fit slow; reduce them in seconds: %s",
+			thousands(r.Dimension), fixFor("wide", f.out)))
 	}
 	if f.asJSON {
 		return printJSON(cmd.OutOrStdout(), importSummary{

@@ -47,7 +47,7 @@ to its estimates, and is trained on what comes of it, round after round.`,
   unseen loop --papers 200 --shown-only --json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			r, err := runLoop(cmd.Context(), f, newTicker(cmd.ErrOrStderr(), f.quiet))
+			r, err := runLoop(cmd.Context(), f, newDisplay(cmd.ErrOrStderr(), f.quiet))
 			if err != nil {
 				return err
 			}
@@ -148,7 +148,7 @@ func (f *loopFlags) settings() (loop.Settings, error) {
 	return s, nil
 }
 
-func runLoop(ctx context.Context, f loopFlags, t *ticker) (*loopReport, error) {
+func runLoop(ctx context.Context, f loopFlags, t *display) (*loopReport, error) {
 	s, err := f.settings()
 	if err != nil {
 		return nil, err
@@ -166,9 +166,7 @@ func runLoop(ctx context.Context, f loopFlags, t *ticker) (*loopReport, error) {
 	}
 	for _, method := range f.methods {
 		s.Method = method
-		s.Progress = func(e progress.Event) {
-			t.step(fit.Step{Phase: "simulating " + method, Epoch: int(e.Done), Epochs: int(e.Of)})
-		}
+		s.Progress = progress.Func(t.report).Under(method)
 		histories, err := loop.Repeat(ctx, s, r.Seeds)
 		if err != nil {
 			if errors.Is(err, fit.ErrSetting) || errors.Is(err, fit.ErrData) {

@@ -35,7 +35,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	failed, err := root.ExecuteContextC(ctx)
 	if out.err != nil {
 		err = fmt.Errorf("the results could not be written in full: %w", out.err)
 	}
@@ -45,7 +45,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		err = errors.New("stopped before it was done")
 	}
-	fmt.Fprintf(stderr, "unseen: %s\n", oneLine(err.Error()))
+	fmt.Fprintf(stderr, "unseen: %s\n", oneLine(render(failed, err)))
 	if _, ok := errors.AsType[*usageError](err); ok {
 		return exitUsage
 	}

@@ -12,160 +12,122 @@ import (
 
 	"golang.org/x/term"
 
-	"unseen/dataset"
 	"unseen/dataset/exchange"
 	"unseen/fit"
+	"unseen/progress"
 	"unseen/study"
 )
 
-// ticker shows progress: a bar that redraws itself on a terminal, a line now and then elsewhere.
-type ticker struct {
-	w        io.Writer
+// display shows progress: a bar that redraws itself on a terminal, a line now and then elsewhere.
+type display struct {
 	terminal bool
-	last     time.Time // of the last line
-	phase    string    // of the last line
-	began    time.Time // of the phase
-	epoch    int       // at which it began
 
-	mu    sync.Mutex // of what is drawn
-	width int        // columns of it
-	line  string
-	since time.Time   // how long the line stands
-	pulse *time.Timer // has it say so
+	mu    sync.Mutex // of all below
+	w     io.Writer
+	phase string    // of the last event
+	began time.Time // of the phase
+	done  int64     // of the phase when it began
+	last  time.Time // of the last bar or line of the phase
+	width int       // columns of what is drawn
+	line  string    // what is drawn
+	since time.Time // when it was
+	pulse *time.Timer
 }
 
-// newTicker shows progress on a stream, or none if quiet.
-func newTicker(w io.Writer, quiet bool) *ticker {
-	t := &ticker{w: w}
+// newDisplay shows progress on a stream, or none if quiet.
+func newDisplay(w io.Writer, quiet bool) *display {
+	d := &display{w: w}
 	if quiet {
-		t.w = io.Discard
+		d.w = io.Discard
 	}
-	if file, ok := t.w.(*os.File); ok {
-		t.terminal = term.IsTerminal(int(file.Fd())) && os.Getenv("TERM") != "dumb"
+	if file, ok := d.w.(*os.File); ok {
+		d.terminal = term.IsTerminal(int(file.Fd())) && os.Getenv("TERM") != "dumb"
 	}
-	return t
+	return d
 }
 
 // say shows what is being done.
-func (t *ticker) say(format string, a ...any) {
+func (d *display) say(format string, a ...any) {
 	text := fmt.Sprintf(format, a...)
-	if t.terminal {
-		t.draw(text)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.terminal {
+		d.draw(text)
 		return
 	}
-	fmt.Fprintf(t.w, "unseen: %s\n", text)
+	fmt.Fprintf(d.w, "unseen: %s\n", text)
 }
 
 // note says something that stays on the screen.
-func (t *ticker) note(format string, a ...any) {
-	t.clear()
-	fmt.Fprintf(t.w, "unseen: %s\n", fmt.Sprintf(format, a...))
+func (d *display) note(format string, a ...any) {
+	d.clear()
+	fmt.Fprintf(d.w, "unseen: %s\n", fmt.Sprintf(format, a...))
 }
 
-// lineEvery is how long there is no line where there is no terminal and the phase stays the same.
-const lineEvery = 10 * time.Second
+const (
+	// barEvery is the least time between two bars of a phase.
+	barEvery = time.Second / 10
+	// Where there is no terminal, a phase that takes lineAfter gets a line then, and another every lineEvery.
+	lineAfter, lineEvery = time.Second, 10 * time.Second
+)
 
-// step shows a moment of training.
-func (t *ticker) step(s fit.Step) {
+// report shows how far work has come; it is a progress.Func.
+func (d *display) report(e progress.Event) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	now := time.Now()
-	fresh := s.Phase != t.phase
-	if fresh {
-		t.phase, t.began, t.epoch = s.Phase, now, s.Epoch
+	if fresh := e.Phase != d.phase; fresh {
+		d.phase, d.began, d.done, d.last = e.Phase, now, e.Done, time.Time{}
 	}
-	if !t.terminal && !fresh && now.Sub(t.last) < lineEvery {
+	switch first := d.last.IsZero(); {
+	case d.terminal && !first && now.Sub(d.last) < barEvery && e.Done < e.Of,
+		!d.terminal && first && now.Sub(d.began) < lineAfter,
+		!d.terminal && !first && now.Sub(d.last) < lineEvery:
 		return
 	}
-	t.last = now
-	// Where the engine counts no pairs, rounds and iterations are what there is to count.
-	if s.Done == 0 && s.Epochs > 1 {
-		s.Done = float64(s.Epoch-1) / float64(s.Epochs)
-		if rounds := s.Epoch - t.epoch; rounds > 0 {
-			s.Remaining = time.Duration(float64(now.Sub(t.began)) / float64(rounds) * float64(s.Epochs-s.Epoch+1))
-		}
+	d.last = now
+	if done := e.Done - d.done; e.Remaining == 0 && done > 0 && e.Of > e.Done {
+		e.Remaining = time.Duration(float64(now.Sub(d.began)) / float64(done) * float64(e.Of-e.Done))
 	}
-	text := s.Phase
-	if s.Epochs > 1 {
-		text += fmt.Sprintf(", %d/%d", s.Epoch, s.Epochs)
-	}
-	if s.Remaining > 0 {
-		text += fmt.Sprintf(", at most %s left", s.Remaining.Round(time.Second))
-	}
-	if s.Validation != 0 {
-		text += fmt.Sprintf(", validation %.4f", s.Validation)
-	}
-	t.show(s.Done, text)
-}
-
-// work shows a moment of a study.
-func (t *ticker) work(s study.Step) {
-	now := time.Now()
-	if s.Study == t.phase && !t.terminal && now.Sub(t.last) < lineEvery {
+	if !d.terminal {
+		fmt.Fprintf(d.w, "unseen: %s\n", describe(e, true))
 		return
 	}
-	t.phase, t.last = s.Study, now
-	text := s.Study
-	if !t.terminal {
-		text += fmt.Sprintf(" %.0f%%", 100*s.Done)
-	}
-	if s.Remaining > 0 {
-		text += fmt.Sprintf(", about %s left", s.Remaining.Round(time.Second))
-	}
-	t.show(s.Done, text+", done: "+s.Phase)
-}
-
-// read shows a moment of reading a dataset. Most take none, so where there is no terminal only a long one
-// is worth a line.
-func (t *ticker) read(s dataset.Step) { t.passing("reading "+s.File, s.Done) }
-
-// exchange shows a moment of an import or an export.
-func (t *ticker) exchange(s exchange.Step) {
-	verb := "reading "
-	if s.Writing {
-		verb = "writing "
-	}
-	t.passing(verb+filepath.Base(s.File), s.Done)
-}
-
-// passing shows a moment of a phase that may take a blink or an hour.
-func (t *ticker) passing(phase string, done float64) {
-	now, wait := time.Now(), lineEvery
-	if t.terminal {
-		wait = time.Second / 10
-	}
-	if t.last.IsZero() {
-		t.last = now
-	}
-	if now.Sub(t.last) < wait {
-		return
-	}
-	t.last = now
-	if !t.terminal {
-		phase += fmt.Sprintf(" %.0f%%", 100*done)
-	}
-	t.show(done, phase)
-}
-
-// show draws a bar before the text on a terminal, and a line elsewhere.
-func (t *ticker) show(done float64, text string) {
-	if t.terminal {
+	bar := ""
+	if e.Of > 0 {
 		const cells = 12
-		full := min(max(int(done*cells+.5), 0), cells)
-		t.draw(strings.Repeat("█", full) + strings.Repeat("░", cells-full) + fmt.Sprintf(" %3.0f%% ", 100*done) + text)
-		return
+		full := int(e.Share()*cells + .5)
+		bar = strings.Repeat("█", full) + strings.Repeat("░", cells-full) + fmt.Sprintf(" %3.0f%% ", 100*e.Share())
 	}
-	fmt.Fprintf(t.w, "unseen: %s\n", text)
+	d.draw(bar + describe(e, false))
 }
 
-// draw replaces the line that the cursor is on.
-func (t *ticker) draw(text string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.line, t.since = text, time.Now()
-	t.paint(text)
-	if t.pulse == nil {
-		t.pulse = time.AfterFunc(pulseEvery, t.beat)
+// describe says how far work has come, in a line.
+func describe(e progress.Event, percent bool) string {
+	text := e.Phase
+	if percent && e.Of > 0 {
+		text += fmt.Sprintf(" %.0f%%", 100*e.Share())
+	}
+	if e.Message != "" {
+		text += ", " + e.Message
+	}
+	if e.Remaining >= time.Second {
+		text += fmt.Sprintf(", about %s left", e.Remaining.Round(time.Second))
+	}
+	if loss, measured := e.Values["validation"]; measured {
+		text += fmt.Sprintf(", validation %.4f", loss)
+	}
+	return text
+}
+
+// draw replaces the line that the cursor is on. d is locked, as in the functions below.
+func (d *display) draw(text string) {
+	d.line, d.since = text, time.Now()
+	d.paint(text)
+	if d.pulse == nil {
+		d.pulse = time.AfterFunc(pulseEvery, d.beat)
 	} else {
-		t.pulse.Reset(pulseEvery)
+		d.pulse.Reset(pulseEvery)
 	}
 }
 
@@ -173,33 +135,79 @@ func (t *ticker) draw(text string) {
 const pulseEvery = time.Second
 
 // beat shows that the work goes on where there is nothing new to say of it.
-func (t *ticker) beat() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.width == 0 {
+func (d *display) beat() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.width == 0 {
 		return // cleared
 	}
-	t.paint(fmt.Sprintf("%s · %s", short(t.line, 70), time.Since(t.since).Round(time.Second)))
-	t.pulse.Reset(pulseEvery)
+	d.paint(fmt.Sprintf("%s · %s", short(d.line, 70), time.Since(d.since).Round(time.Second)))
+	d.pulse.Reset(pulseEvery)
 }
 
-// paint writes a line of 79 columns over the one before. t is locked.
-func (t *ticker) paint(text string) {
+// paint writes a line of 79 columns over the one before.
+func (d *display) paint(text string) {
 	text = short(text, 79)
 	width := utf8.RuneCountInString(text)
-	fmt.Fprintf(t.w, "\r%s%s", text, strings.Repeat(" ", max(t.width-width, 0)))
-	t.width = width
+	fmt.Fprintf(d.w, "\r%s%s", text, strings.Repeat(" ", max(d.width-width, 0)))
+	d.width = width
 }
 
 // clear takes the bar away.
-func (t *ticker) clear() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.pulse != nil {
-		t.pulse.Stop()
+func (d *display) clear() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.pulse != nil {
+		d.pulse.Stop()
 	}
-	if t.terminal && t.width > 0 {
-		fmt.Fprintf(t.w, "\r%s\r", strings.Repeat(" ", t.width))
-		t.width = 0
+	if d.terminal && d.width > 0 {
+		fmt.Fprintf(d.w, "\r%s\r", strings.Repeat(" ", d.width))
+		d.width = 0
 	}
+}
+
+// shares is how many units an event of a package has that reports shares of 1.
+const shares = 1000
+
+// training shows a moment of training.
+func (d *display) training(s fit.Step) {
+	e := progress.Event{Phase: s.Phase, Done: int64(s.Done * shares), Of: shares, Remaining: s.Remaining}
+	// Where the engine counts no pairs, rounds and iterations are what there is to count.
+	if s.Done == 0 && s.Epochs > 1 {
+		e.Done, e.Of = int64(s.Epoch-1), int64(s.Epochs)
+	}
+	if s.Epochs > 1 {
+		e.Message = fmt.Sprintf("%d/%d", s.Epoch, s.Epochs)
+	}
+	if s.Validation != 0 {
+		e.Values = map[string]float64{"validation": s.Validation}
+	}
+	d.report(e)
+}
+
+// study shows a moment of a study.
+func (d *display) study(s study.Step) {
+	d.report(progress.Event{Phase: s.Study, Done: int64(s.Done * shares), Of: shares, Remaining: s.Remaining,
+		Message: "done: " + s.Phase})
+}
+
+// exchange shows a moment of an import or an export.
+func (d *display) exchange(s exchange.Step) {
+	verb := "reading "
+	if s.Writing {
+		verb = "writing "
+	}
+	d.report(progress.Event{Phase: verb + filepath.Base(s.File), Done: int64(s.Done * shares), Of: shares})
+}
+
+// share shows the share of a phase that is done.
+func (d *display) share(phase string) func(done float64) {
+	return func(done float64) {
+		d.report(progress.Event{Phase: phase, Done: int64(done * shares), Of: shares})
+	}
+}
+
+// certificate shows which truth of a certificate is being fitted.
+func (d *display) certificate(repeat, of int, phase string) {
+	d.say("certificate, truth %d of %d: %s", repeat, of, phase)
 }

@@ -5,14 +5,17 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"unseen/progress"
 )
 
 // A line that stands for more than a second says so, every second, until it is taken away; where there is no terminal
 // nothing is repeated.
-func TestTickerShowsThatItLives(t *testing.T) {
+func TestDisplayShowsThatItLives(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var out lockedBuffer
-		bar := &ticker{w: &out, terminal: true}
+		bar := &display{w: &out, terminal: true}
 		bar.say("judging")
 		time.Sleep(3500 * time.Millisecond)
 		for _, want := range []string{"judging · 1s", "judging · 2s", "judging · 3s"} {
@@ -32,11 +35,72 @@ func TestTickerShowsThatItLives(t *testing.T) {
 			t.Errorf("after the end: %q", out.String()[len(before):])
 		}
 		var lines lockedBuffer
-		plain := &ticker{w: &lines}
+		plain := &display{w: &lines}
 		plain.say("judging")
 		time.Sleep(5 * time.Second)
 		if lines.String() != "unseen: judging\n" {
 			t.Errorf("without a terminal: %q", lines.String())
 		}
 	})
+}
+
+// On a terminal there is one line with a bar, of at most 80 columns, redrawn at most ten times a second.
+func TestDisplayDrawsBars(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var out lockedBuffer
+		bar := &display{w: &out, terminal: true}
+		bar.say("making a world")
+		for done := range int64(100) {
+			bar.report(progress.Event{Phase: "reading nodes.parquet", Done: done, Of: 100})
+		}
+		bar.report(progress.Event{Phase: "training", Done: 5, Of: 10, Remaining: 90 * time.Second,
+			Message: "round 3 of 6", Values: map[string]float64{"validation": .25}})
+		bar.report(progress.Event{Phase: strings.Repeat("π", 100), Done: 1, Of: 6})
+		bar.report(progress.Event{Phase: "waiting"})
+		bar.clear()
+		page := out.String()
+		for _, s := range []string{"\rmaking a world", "\r░░░░░░░░░░░░   0% reading nodes.parquet",
+			"\r██████░░░░░░  50% training, round 3 of 6, about 1m30s left, validation", "…", "\rwaiting"} {
+			if !strings.Contains(page, s) {
+				t.Errorf("no %q in %q", s, page)
+			}
+		}
+		if strings.Contains(page, "\n") || !strings.HasSuffix(page, "\r") {
+			t.Errorf("the bar leaves its line: %q", page)
+		}
+		if n := strings.Count(page, "nodes.parquet"); n != 1 {
+			t.Errorf("drawn %d times within no time", n)
+		}
+		for line := range strings.SplitSeq(page, "\r") {
+			fits80(t, line)
+		}
+	})
+}
+
+// Elsewhere a phase gets a line once it has taken a second, and then one every ten; what remains is estimated where the
+// event does not say.
+func TestDisplayWritesLines(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var out lockedBuffer
+		log := newDisplay(&out, false)
+		log.report(progress.Event{Phase: "reading nodes.parquet", Of: 10})
+		for done := range int64(16) {
+			log.report(progress.Event{Phase: "training", Done: done, Of: 40})
+			time.Sleep(time.Second)
+		}
+		log.report(progress.Event{Phase: "done"})
+		log.clear()
+		if want := "unseen: training 2%, about 39s left\nunseen: training 28%, about 29s left\n"; out.String() != want {
+			t.Errorf("got %q, want %q", out.String(), want)
+		}
+	})
+	var out lockedBuffer
+	none := newDisplay(&out, true)
+	none.say("making a world")
+	none.report(progress.Event{Phase: "training"})
+	if out.String() != "" {
+		t.Errorf("quiet, but %q", out.String())
+	}
 }

@@ -82,7 +82,7 @@ proportion to ŷ and says with which probability each was shown.`,
 			if err := f.check(); err != nil {
 				return err
 			}
-			t := newTicker(cmd.ErrOrStderr(), f.quiet)
+			t := newDisplay(cmd.ErrOrStderr(), f.quiet)
 			if f.all || f.from != "" {
 				r, err := runBatch(cmd.Context(), f, t)
 				if err != nil {
@@ -216,7 +216,7 @@ type recommenderOf struct {
 }
 
 // openRecommender opens the dataset and the models, which must have been fitted to it.
-func (f *recommendFlags) openRecommender(ctx context.Context, t *ticker) (_ *recommenderOf, err error) {
+func (f *recommendFlags) openRecommender(ctx context.Context, t *display) (_ *recommenderOf, err error) {
 	n, err := openFitted(ctx, f.model, f.data, t)
 	if err != nil {
 		return nil, err
@@ -250,7 +250,7 @@ func (f *recommendFlags) openRecommender(ctx context.Context, t *ticker) (_ *rec
 }
 
 // runRecommend makes the lists of nodes or of a new text.
-func runRecommend(ctx context.Context, f recommendFlags, t *ticker) ([]*recommend.List, error) {
+func runRecommend(ctx context.Context, f recommendFlags, t *display) ([]*recommend.List, error) {
 	defer t.clear()
 	r, err := f.openRecommender(ctx, t)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"unseen/internal/atomicfile"
+	"unseen/progress"
 	"unseen/recommend"
 )
 
@@ -67,7 +68,7 @@ func (r *batchResult) print(w io.Writer) error {
 }
 
 // runBatch writes the lists of many nodes, part by part; each is whole or not there.
-func runBatch(ctx context.Context, f recommendFlags, t *ticker) (*batchResult, error) {
+func runBatch(ctx context.Context, f recommendFlags, t *display) (*batchResult, error) {
 	defer t.clear()
 	r, err := f.openRecommender(ctx, t)
 	if err != nil {
@@ -116,31 +117,29 @@ func runBatch(ctx context.Context, f recommendFlags, t *ticker) (*batchResult, e
 		return nil, err
 	}
 	out := &batchResult{Folder: f.output, Nodes: len(sources), Parts: plan.Parts, Notes: r.notes}
-	began, made := time.Now(), 0
+	began, meter := time.Now(), progress.NewMeter(t.report, "recommending", int64(plan.Parts))
 	for part := range plan.Parts {
 		path := batchFile(f.output, plan.Format, part)
 		if _, err := os.Stat(path); err == nil {
 			out.Resumed++
+			meter.Skip(1)
 			continue
 		}
 		rows, err := r.Batch(ctx, sources[part*batchPart:min((part+1)*batchPart, len(sources))],
 			recommend.Query{K: f.k, Linked: f.linked})
 		if err != nil {
 			if ctx.Err() != nil {
-				return nil, fmt.Errorf("stopped; %d of %d parts are in %s: run the same command with --resume to go on", part, plan.Parts, f.output)
+				return nil, fmt.Errorf("stopped; %d of %d parts are in %s: run the same command with --resume to "+
+					"go on", part, plan.Parts, f.output)
 			}
 			return nil, causedByFlags(err)
 		}
 		if err := atomicfile.Write(path, func(w io.Writer) error {
-			return writeRows(w, plan.Format, r.Recommender,
-				rows)
+			return writeRows(w, plan.Format, r.Recommender, rows)
 		}); err != nil {
 			return nil, err
 		}
-		made++
-		left := time.Duration(float64(time.Since(began)) / float64(made) * float64(plan.Parts-part-1))
-		t.passing(fmt.Sprintf("recommending, about %s left", left.Round(time.Second)),
-			float64(part+1)/float64(plan.Parts))
+		meter.Add(1, nil)
 	}
 	out.Seconds = time.Since(began).Seconds()
 	return out, nil

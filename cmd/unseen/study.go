@@ -76,7 +76,7 @@ With --out, every study writes NAME.json and a CSV file per table and figure.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			report, err := runStudy(cmd.Context(), f, newTicker(cmd.ErrOrStderr(), f.quiet))
+			report, err := runStudy(cmd.Context(), f, newDisplay(cmd.ErrOrStderr(), f.quiet))
 			if err != nil {
 				return err
 			}
@@ -115,7 +115,7 @@ type studyReport struct {
 }
 
 // runStudy runs studies and writes their files. Those that were done when it was stopped have theirs.
-func runStudy(ctx context.Context, f studyFlags, t *ticker) (*studyReport, error) {
+func runStudy(ctx context.Context, f studyFlags, t *display) (*studyReport, error) {
 	o := study.Options{Threads: f.threads, Preset: f.preset, Quick: f.quick}
 	if f.seeds < 0 || f.seeds > 10_000 {
 		return nil, usagef("--seeds is %d; give from 1 to 10000", f.seeds)
@@ -155,7 +155,7 @@ func runStudy(ctx context.Context, f studyFlags, t *ticker) (*studyReport, error
 		}
 	}
 	defer t.clear()
-	results, err := study.Run(ctx, f.names, o, study.Progress{Step: t.work})
+	results, err := study.Run(ctx, f.names, o, study.Progress{Step: t.study})
 	if errors.Is(err, study.ErrOption) {
 		return nil, &usageError{err}
 	}

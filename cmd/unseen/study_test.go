@@ -153,24 +153,6 @@ func TestDrawTable(t *testing.T) {
 	}
 }
 
-func TestTickerOfStudies(t *testing.T) {
-	var out bytes.Buffer
-	log := newTicker(&out, false)
-	log.work(study.Step{Study: "table1", Phase: "mle, seed 1", Done: .25, Remaining: 90 * time.Second})
-	log.work(study.Step{Study: "table1", Phase: "rw, seed 1", Done: .5})
-	log.work(study.Step{Study: "quality", Phase: "pu, seed 1", Done: 1})
-	if want := "unseen: table1 25%, about 1m30s left, done: mle, seed 1\nunseen: quality 100%, done: pu, seed 1\n"; out.String() != want {
-		t.Errorf("got %q, want %q", out.String(), want)
-	}
-	out.Reset()
-	bar := &ticker{w: &out, terminal: true}
-	bar.work(study.Step{Study: "table1", Phase: strings.Repeat("π", 100), Done: .5})
-	if page := out.String(); !strings.HasPrefix(page, "\r██████░░░░░░  50% table1, done: π") ||
-		strings.Contains(page, "\n") {
-		t.Errorf("got %q", page)
-	}
-}
-
 func TestStudyData(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")

@@ -23,6 +23,7 @@ import (
 	"unseen/dataset"
 	"unseen/graph"
 	"unseen/internal/atomicfile"
+	"unseen/progress"
 )
 
 // ExportOptions says how to export. Its zero value is ready.
@@ -52,9 +53,9 @@ func Export(ctx context.Context, dir, format, out string, o ExportOptions) error
 		return Wrong(Place{}, fmt.Errorf("%w: unknown format %.40q", ErrUsage, format), "name one of "+
 			strings.Join(Exports(), ", "))
 	}
-	d, err := dataset.Open(ctx, dir, dataset.OpenOptions{Progress: func(s dataset.Step) {
+	d, err := dataset.Open(ctx, dir, dataset.OpenOptions{Progress: func(e progress.Event) {
 		if o.Progress != nil {
-			o.Progress(Step{File: s.File, Done: s.Done})
+			o.Progress(Step{File: strings.TrimPrefix(e.Phase, "reading "), Done: e.Share()})
 		}
 	}})
 	if err != nil {

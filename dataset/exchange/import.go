@@ -11,6 +11,7 @@ import (
 	"unseen/dataset"
 	"unseen/graph"
 	"unseen/internal/atomicfile"
+	"unseen/progress"
 )
 
 // Report says what an import made, and what it left out.
@@ -92,9 +93,9 @@ func importFormat(ctx context.Context, f Format, dir string, o Options) (report 
 		c.report.RejectsFile = list
 	}
 	c.report.Manifest, err = dataset.Write(ctx, dir, content, dataset.WriteOptions{Provenance: o.Provenance,
-		Progress: func(s dataset.Step) {
+		Progress: func(e progress.Event) {
 			if o.Progress != nil {
-				o.Progress(Step{filepath.Join(dir, s.File), s.Done, true})
+				o.Progress(Step{filepath.Join(dir, strings.TrimPrefix(e.Phase, "writing ")), e.Share(), true})
 			}
 		}})
 	if err != nil {

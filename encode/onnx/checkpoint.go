@@ -14,6 +14,7 @@ import (
 	"os"
 
 	"unseen/encode"
+	"unseen/progress"
 )
 
 // Run says how EncodeAll goes on where it was stopped. Its zero value keeps nothing.
@@ -24,7 +25,7 @@ type Run struct {
 	Resume bool
 	// Texts tells these documents from others, such as the checksum of their file.
 	Texts    string
-	Progress func(encode.Step) // told now and then; may be nil
+	Progress progress.Func // may be nil
 }
 
 // EncodeAll stores the vector of every document, in order, and returns how many have no text: theirs are
@@ -54,9 +55,7 @@ func (e *Encoder) EncodeAll(ctx context.Context, docs encode.Documents, rows enc
 		defer file.Close()
 	}
 	for ; first < docs.Len(); first += windowSize {
-		if r.Progress != nil {
-			r.Progress(encode.Step{Phase: "encoding", Done: float64(first) / float64(docs.Len())})
-		}
+		r.Progress.Report(progress.Event{Phase: "encoding", Done: int64(first), Of: int64(docs.Len())})
 		window := make([]encode.Document, min(windowSize, docs.Len()-first))
 		for k := range window {
 			if window[k], err = docs.Document(first + k); err != nil {

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/spf13/cobra"
+
+	"unseen/dataset"
+	"unseen/hint"
+)
+
+// settingFlag is the flag by which commands take a setting.
+type settingFlag struct {
+	flag     string
+	commands string // that have it, with commas between them; the first is named where another one failed
+}
+
+// settingFlags are the flags of the settings that hints of libraries speak of.
+var settingFlags = map[hint.Setting]settingFlag{
+	"id":         {"id", "import csv,import jsonl,import parquet"},
+	"rowNumbers": {"row-numbers", "check,encode"},
+	"source":     {"source", "import parquet,import csv,import jsonl"},
+	"target":     {"target", "import parquet,import csv,import jsonl"},
+}
+
+// render is an error in the words of the command that failed: settings by their flags, and the command line that helps.
+func render(failed *cobra.Command, err error) string {
+	other := "" // command that has a flag which the failed one has not
+	text := hint.Render(err, func(s hint.Setting) string {
+		of, known := settingFlags[s]
+		if !known {
+			return string(s)
+		}
+		commands := strings.Split(of.commands, ",")
+		if !slices.Contains(commands, strings.TrimPrefix(failed.CommandPath(), failed.Root().Name()+" ")) {
+			other = commands[0]
+		}
+		return "--" + of.flag
+	})
+	if line := commandFor(err); line != "" {
+		return text + ": " + line
+	}
+	if other != "" {
+		return text + " (unseen " + other + ")"
+	}
+	return text
+}
+
+// commandFor is the command line that does what an error's hint asks for, or "".
+func commandFor(err error) string {
+	e, about := errors.AsType[*dataset.Error](err)
+	switch {
+	case about && errors.Is(err, dataset.ErrAmbiguous):
+		return "unseen check " + quoted(filepath.Dir(e.Path)) + " --row-numbers --seal"
+	}
+	return ""
+}
+
+// fixes are the command lines that do what the fixes of findings ask for, by the finding's kind; DIR is the dataset.
+var fixes = map[string]string{
+	"no-manifest": "unseen check DIR --seal",
+	"no-fields":   "unseen fit DIR --fields-by vectors:20",
+	"one-field":   "unseen fit DIR --fields-by vectors:20",
+	"no-vectors":  "unseen encode DIR",
+	"no-text":     "unseen encode DIR",
+	"wide":        "unseen encode DIR --encoder features --dim 128 --force",
+}
+
+// withCommand adds the command line that fixes a finding about a dataset.
+func withCommand(f dataset.Finding, dir string) dataset.Finding {
+	if line := fixFor(f.Kind, dir); line != "" {
+		f.Fix += ": " + line
+	}
+	return f
+}
+
+// fixFor is the command line that fixes what a kind of finding is about, or "".
+func fixFor(kind, dir string) string { return strings.Replace(fixes[kind], "DIR", quoted(dir), 1) }
+
+// quoted is a path as a shell takes it.
+func quoted(path string) string {
+	if strings.ContainsFunc(path, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-_./:@%+,=~", r)
+	}) || path == "" {
+		return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
+	}
+	return path
+}
