@@ -166,7 +166,7 @@ func runLoop(ctx context.Context, f loopFlags, t *display) (*loopReport, error) 
 	}
 	for _, method := range f.methods {
 		s.Method = method
-		s.Progress = progress.Func(t.report).Under(method)
+		s.Progress = progress.Func(t.report).Under("simulating")
 		histories, err := loop.Repeat(ctx, s, r.Seeds)
 		if err != nil {
 			if errors.Is(err, fit.ErrSetting) || errors.Is(err, fit.ErrData) {
