@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"math"
 
-	"unseen/study"
+	"unseen/figure"
 )
 
 // drawBars draws groups of bars that lie, so that names of any length can be read: beside them where there is
 // room, else above.
-func drawBars(d *drawing, b *study.Bars, top float64) {
+func drawBars(d *drawing, b *figure.BarChart, top float64) {
 	if n := len(b.Groups) * max(len(b.Series), 1); n > mostBars {
 		drawTooMany(d, top, n, "bars")
 		return
@@ -36,13 +36,13 @@ func drawBars(d *drawing, b *study.Bars, top float64) {
 	wide, digits := d.width > 500, digitsFor(largest)
 	var legend []entry
 	for i, s := range b.Series {
-		legend = append(legend, entry{s.Name, boxSample(seriesInk(i))})
+		legend = append(legend, entry{s.Name, boxSample(figure.SeriesInk(i))})
 	}
 	if len(legend) > 1 {
 		top = drawLegend(d, legend, 4, top) + 4
 	}
 	for _, line := range wrapped(b.YTitle, smallSize, d.width-8, 2) {
-		d.write(4, top+11, line, smallSize, inkMuted, start)
+		d.write(4, top+11, line, smallSize, figure.InkMuted, start)
 		top += 15
 	}
 	top += 6
@@ -78,10 +78,11 @@ func drawBars(d *drawing, b *study.Bars, top float64) {
 		at0 := y + (tall-block)/2 + 6
 		for k, line := range head[i] {
 			if wide {
-				d.write(left-10, y+tall/2+4+(float64(k)-float64(len(head[i])-1)/2)*15, line, textSize, inkText, end)
+				d.write(left-10, y+tall/2+4+(float64(k)-float64(len(head[i])-1)/2)*15, line, textSize, figure.InkText,
+					end)
 			} else {
-				d.add(box{0, y + 2 + float64(k)*15, d.width, 16, inkPaper, ""}) // no line runs through it
-				d.write(left, y+14+float64(k)*15, line, textSize, inkText, start)
+				d.add(box{0, y + 2 + float64(k)*15, d.width, 16, figure.InkPaper, ""}) // no line runs through it
+				d.write(left, y+14+float64(k)*15, line, textSize, figure.InkText, start)
 				at0 = y + float64(len(head[i]))*15 + 6
 			}
 		}
@@ -89,7 +90,7 @@ func drawBars(d *drawing, b *study.Bars, top float64) {
 			v, e := at(s.Values, i), at(s.Errors, i)
 			by := at0 + float64(k)*(thick+space)
 			if !finite(v) {
-				d.write(math.Max(zero, left)+4, by+thick-3, "no value", smallSize, inkMuted, start)
+				d.write(math.Max(zero, left)+4, by+thick-3, "no value", smallSize, figure.InkMuted, start)
 				continue
 			}
 			title := fmt.Sprintf("%s, %s: %s", g, s.Name, number(v, digits))
@@ -97,20 +98,20 @@ func drawBars(d *drawing, b *study.Bars, top float64) {
 				title += " ± " + number(e, digits)
 			}
 			from, to := math.Min(zero, x.at(v)), math.Max(zero, x.at(v))
-			d.add(box{from, by, math.Max(to-from, .75), thick, seriesInk(k), title})
+			d.add(box{from, by, math.Max(to-from, .75), thick, figure.SeriesInk(k), title})
 			edge := to
 			if finite(e) {
 				low, high, mid := x.at(v-e), x.at(v+e), by+thick/2
-				d.line(low, mid, high, mid, inkText, 1.2)
-				d.line(low, mid-3, low, mid+3, inkText, 1.2)
-				d.line(high, mid-3, high, mid+3, inkText, 1.2)
+				d.line(low, mid, high, mid, figure.InkText, 1.2)
+				d.line(low, mid-3, low, mid+3, figure.InkText, 1.2)
+				d.line(high, mid-3, high, mid+3, figure.InkText, 1.2)
 				edge = math.Max(edge, high)
 			}
-			d.write(edge+5, by+thick-3, number(v, digits), smallSize, inkMuted, start)
+			d.write(edge+5, by+thick-3, number(v, digits), smallSize, figure.InkMuted, start)
 		}
 		y += tall
 	}
-	d.line(zero, top, zero, bottom, inkAxis, 1)
+	d.line(zero, top, zero, bottom, figure.InkAxis, 1)
 	d.height = bottom + 24
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"unseen/figure"
 	"unseen/fit"
 	"unseen/study"
 )
@@ -31,13 +32,13 @@ func (d Doctor) Section() Section {
 	finding.Words = strings.Join(f.Verdict, " ")
 	s.Findings, s.Advice = []study.Finding{finding}, f.Advice
 	if p := f.MeanLink; p.Upper > p.Lower {
-		s.Figures = append(s.Figures, study.Figure{
+		s.Figures = append(s.Figures, figure.Figure{
 			Name: "mean-link", Title: "How common relevance is",
 			Caption: "Mean ŷ over all pairs: the share of pairs that would be links if everything had been " +
 				"shown, with its 95% interval.",
-			Intervals: &study.Intervals{XTitle: "mean ŷ",
-				Rows: []study.Interval{{Name: "mean ŷ", Estimate: study.Mark(p.Value), Low: study.Mark(p.Lower),
-					High: study.Mark(p.Upper)}}},
+			Intervals: &figure.IntervalChart{XTitle: "mean ŷ",
+				Rows: []figure.IntervalRow{{Name: "mean ŷ", Estimate: figure.Value(p.Value), Low: figure.Value(p.Lower),
+					High: figure.Value(p.Upper)}}},
 		})
 	}
 	if len(f.Cells) > 0 {
@@ -71,7 +72,7 @@ func (d Doctor) field(i uint16) string {
 }
 
 // propensities is π̂ of every ordered pair of fields that occurs.
-func (d Doctor) propensities() study.Figure {
+func (d Doctor) propensities() figure.Figure {
 	var rows, columns []uint16
 	for _, c := range d.Findings.Cells {
 		rows, columns = append(rows, c.Source), append(columns, c.Target)
@@ -79,16 +80,16 @@ func (d Doctor) propensities() study.Figure {
 	slices.Sort(rows)
 	slices.Sort(columns)
 	rows, columns = slices.Compact(rows), slices.Compact(columns)
-	values := make([]study.Numbers, len(rows))
+	values := make([]figure.Values, len(rows))
 	for i := range values {
-		values[i] = slices.Repeat(study.Numbers{noNumber}, len(columns))
+		values[i] = slices.Repeat(figure.Values{noNumber}, len(columns))
 	}
 	for _, c := range d.Findings.Cells {
 		i, _ := slices.BinarySearch(rows, c.Source)
 		j, _ := slices.BinarySearch(columns, c.Target)
 		values[i][j] = c.Propensity
 	}
-	h := &study.HeatMap{RowTitle: "field of the source", ColumnTitle: "field of the target", Values: values, Low: 0,
+	h := &figure.HeatMap{RowTitle: "field of the source", ColumnTitle: "field of the target", Values: values, Low: 0,
 		High: 1}
 	for _, i := range rows {
 		h.Rows = append(h.Rows, d.field(i))
@@ -96,30 +97,29 @@ func (d Doctor) propensities() study.Figure {
 	for _, j := range columns {
 		h.Columns = append(h.Columns, d.field(j))
 	}
-	return study.Figure{
+	return figure.Figure{
 		Name: "propensity", Title: "Who is shown to whom: π̂ by field", Heat: h,
 		Caption: "Each cell is the estimated chance that a node of the row's field is shown one of the " +
 			"column's. A strong diagonal means that people mostly see their own field.",
 	}
 }
 
-func (d Doctor) cells() study.Table {
-	t := study.Table{Name: "propensities", Title: "Every pair of fields", Head: "source → target", Detail: true,
-		Columns: []study.Column{
+func (d Doctor) cells() figure.Table {
+	t := figure.Table{Name: "propensities", Title: "Every pair of fields", Head: "source → target", Detail: true,
+		Columns: []figure.Column{
 			{Name: "pairs"}, {Name: "links"}, {Name: "π̂", Digits: 3}, {Name: "from", Digits: 3},
 			{Name: "to", Digits: 3},
 			{Name: "relative", Digits: 2, Means: "π̂ divided by the mean over all pairs, which holds even where " +
 				"the scale does not"},
 		}}
 	for _, c := range d.Findings.Cells {
-		low, high := study.Cell{}, study.Cell{}
+		low, high := figure.Cell{}, figure.Cell{}
 		if c.Upper > c.Lower {
-			low, high = study.Number(c.Lower), study.Number(c.Upper)
+			low, high = figure.Number(c.Lower), figure.Number(c.Upper)
 		}
-		t.Rows = append(t.Rows, study.Row{Name: d.field(c.Source) + " → " + d.field(c.Target), Cells: []study.Cell{
-			study.Number(float64(c.Pairs)), study.Number(float64(c.Links)), study.Number(c.Propensity), low, high,
-			study.Number(c.Relative.Value),
-		}})
+		t.Add(d.field(c.Source)+" → "+d.field(c.Target),
+			figure.Number(c.Pairs), figure.Number(c.Links), figure.Number(c.Propensity), low, high,
+			figure.Number(c.Relative.Value))
 	}
 	return t
 }
@@ -130,8 +130,9 @@ func sorted(points []fit.RidgePoint) []fit.RidgePoint {
 }
 
 // ridge shows what would change if all exposure were misjudged by a factor.
-func ridge(points []fit.RidgePoint) study.Figure {
-	link, propensity, risk := study.Line{Name: "mean ŷ"}, study.Line{Name: "mean π̂"}, study.Line{Name: "risk R_AP"}
+func ridge(points []fit.RidgePoint) figure.Figure {
+	link, propensity, risk := figure.Series{Name: "mean ŷ"}, figure.Series{Name: "mean π̂"},
+		figure.Series{Name: "risk R_AP"}
 	var fitted fit.RidgePoint // each is drawn as a share of it, since they are of different size
 	for _, p := range points {
 		if p.Factor == 1 {
@@ -140,55 +141,52 @@ func ridge(points []fit.RidgePoint) study.Figure {
 	}
 	for _, p := range sorted(points) {
 		for _, l := range []struct {
-			line  *study.Line
+			line  *figure.Series
 			share float64
 		}{{&link, p.MeanLink / fitted.MeanLink}, {&propensity, p.Propensity / fitted.Propensity},
 			{&risk, p.Risk / fitted.Risk}} {
 			l.line.X, l.line.Y = append(l.line.X, p.Factor), append(l.line.Y, l.share)
 		}
 	}
-	return study.Figure{
+	return figure.Figure{
 		Name: "ridge", Title: "If exposure were misjudged",
-		Lines: &study.Lines{XTitle: "odds of every π̂ multiplied by",
+		Lines: &figure.LineChart{XTitle: "odds of every π̂ multiplied by",
 			YTitle: "what comes out, 1 being the fit as it is", LogX: true, LogY: true,
-			Series: []study.Line{link, propensity, risk}},
+			Series: []figure.Series{link, propensity, risk}},
 		Caption: "What mean ŷ and the risk would be if the odds of every exposure were larger or smaller by a " +
 			"factor, with ŷ fitted anew. Where the likelihood, in the table below, hardly falls on the way, " +
 			"links cannot tell which is right.",
 	}
 }
 
-func ridgeTable(points []fit.RidgePoint) study.Table {
-	t := study.Table{Name: "ridge", Title: "Along the ridge of the likelihood", Head: "factor", Detail: true,
-		Columns: []study.Column{
+func ridgeTable(points []fit.RidgePoint) figure.Table {
+	t := figure.Table{Name: "ridge", Title: "Along the ridge of the likelihood", Head: "factor", Detail: true,
+		Columns: []figure.Column{
 			{Name: "mean π̂", Digits: 3}, {Name: "mean ŷ", Digits: 4}, {Name: "R_AP", Digits: 4},
 			{Name: "log-likelihood", Digits: 1, Means: "of the training pairs, less that at factor 1"},
 		}}
 	for _, p := range sorted(points) {
-		t.Rows = append(t.Rows, study.Row{Name: brief(p.Factor), Cells: []study.Cell{study.Number(p.Propensity),
-			study.Number(p.MeanLink), study.Number(p.Risk), study.Number(p.Likelihood)}})
+		t.Add(brief(p.Factor), figure.Number(p.Propensity),
+			figure.Number(p.MeanLink), figure.Number(p.Risk), figure.Number(p.Likelihood))
 	}
 	return t
 }
 
-func logged(tests []fit.LoggedTest) study.Table {
-	t := study.Table{Name: "logged", Title: "Logged exposures against what links say", Head: "pairs",
-		Columns: []study.Column{
+func logged(tests []fit.LoggedTest) figure.Table {
+	t := figure.Table{Name: "logged", Title: "Logged exposures against what links say", Head: "pairs",
+		Columns: []figure.Column{
 			{Name: "logged"}, {Name: "shown", Digits: 3, Means: "share of the logged pairs that were shown"},
 			{Name: "expected", Digits: 3, Means: "mean π̂ of the same pairs"},
 			{Name: "z", Digits: 1, Means: "how surprising the difference is; beyond 3 it is no accident"},
 			{Name: "z, allowing", Digits: 1, Means: "the same, allowing for the fit's own uncertainty"},
 		}}
 	for _, l := range tests {
-		allowing := study.Cell{}
+		allowing := figure.Cell{}
 		if l.Allowing != 0 {
-			allowing = study.Number(l.Allowing)
+			allowing = figure.Number(l.Allowing)
 		}
-		t.Rows = append(t.Rows, study.Row{
-			Name: or(map[string]string{"same": "of one field", "cross": "of two fields"}[l.Group], l.Group),
-			Cells: []study.Cell{study.Number(float64(l.Pairs)), study.Number(l.Shown), study.Number(l.Expected),
-				study.Number(l.Z), allowing},
-		})
+		t.Add(or(map[string]string{"same": "of one field", "cross": "of two fields"}[l.Group], l.Group),
+			figure.Number(l.Pairs), figure.Number(l.Shown), figure.Number(l.Expected), figure.Number(l.Z), allowing)
 	}
 	return t
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"unicode"
 
+	"unseen/figure"
 	"unseen/study"
 )
 
@@ -24,8 +25,8 @@ type Section struct {
 	Warnings []string        `json:"warnings,omitempty"`
 	Findings []study.Finding `json:"findings,omitempty"`
 	Advice   []string        `json:"advice,omitempty"` // what would help, the most useful first
-	Figures  []study.Figure  `json:"figures,omitempty"`
-	Tables   []study.Table   `json:"tables,omitempty"`
+	Figures  []figure.Figure `json:"figures,omitempty"`
+	Tables   []figure.Table  `json:"tables,omitempty"`
 	Notes    []string        `json:"notes,omitempty"` // how it was done
 	Facts    []Fact          `json:"facts,omitempty"` // settings, seeds, checksums
 

@@ -4,6 +4,7 @@ import (
 	"math"
 	"strings"
 	"unicode"
+	"unseen/figure"
 )
 
 // drawing is a figure as a list of simple shapes, which SVG and PNG draw alike. Lengths are CSS pixels, y runs
@@ -19,14 +20,14 @@ type point struct{ x, y float64 }
 // box is a filled rectangle.
 type box struct {
 	x, y, w, h float64
-	fill       ink
+	fill       figure.Ink
 	title      string // shown where the mouse rests; "" for none
 }
 
 // stroke is a line through points.
 type stroke struct {
 	points []point
-	ink    ink
+	ink    figure.Ink
 	width  float64
 	dash   []float64 // lengths of dash and gap in turn; nil for none
 	title  string
@@ -35,7 +36,7 @@ type stroke struct {
 // area is a filled polygon, translucent.
 type area struct {
 	points []point
-	fill   ink
+	fill   figure.Ink
 	alpha  float64
 }
 
@@ -44,7 +45,7 @@ type words struct {
 	x, y   float64 // of the baseline's anchor
 	text   string
 	size   float64
-	ink    ink
+	ink    figure.Ink
 	anchor anchor
 	angle  float64 // degrees, clockwise, around the anchor
 	bold   bool
@@ -62,7 +63,7 @@ const (
 type mark struct {
 	x, y  float64
 	shape shape
-	ink   ink
+	ink   figure.Ink
 	title string
 }
 
@@ -99,11 +100,11 @@ func (m mark) outline() []point {
 
 func (d *drawing) add(s ...any) { d.shapes = append(d.shapes, s...) }
 
-func (d *drawing) line(x1, y1, x2, y2 float64, i ink, width float64) {
+func (d *drawing) line(x1, y1, x2, y2 float64, i figure.Ink, width float64) {
 	d.add(stroke{points: []point{{x1, y1}, {x2, y2}}, ink: i, width: width})
 }
 
-func (d *drawing) write(x, y float64, text string, size float64, i ink, a anchor) {
+func (d *drawing) write(x, y float64, text string, size float64, i figure.Ink, a anchor) {
 	d.add(words{x: x, y: y, text: text, size: size, ink: i, anchor: a})
 }
 

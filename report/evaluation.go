@@ -5,9 +5,9 @@ import (
 	"slices"
 
 	"unseen/evaluate"
+	"unseen/figure"
 	"unseen/fit"
 	"unseen/risk"
-	"unseen/study"
 )
 
 // OfEvaluation makes sections of what a model is worth on a dataset.
@@ -51,20 +51,21 @@ func OfEvaluation(e *evaluate.Evaluation) []Section {
 			"much of the data still has π/(2−π) < π̂ < 1, where R_w and R_PU are less biased than the naive " +
 			"risk, or the like for R_AP; and the bias that the lemmas give each estimator of the share of " +
 			"wrong decisions (0–1 loss)."},
-		Tables: []study.Table{regionTable(e.Panel)},
+		Tables: []figure.Table{regionTable(e.Panel)},
 	}
-	roc := []study.Line{{Name: e.Model, X: e.Observed.ROC.X, Y: e.Observed.ROC.Y}}
-	calibration := []study.Line{{Name: e.Model, X: e.Observed.Calibration.X, Y: e.Observed.Calibration.Y}}
-	marks := study.Table{Name: "observed", Title: "Against links that happened", Head: "model", Columns: []study.Column{
-		{Name: "AUC of ŷ", Digits: 4, Better: "higher"}, {Name: "AUC of π̂ŷ", Digits: 4, Better: "higher"},
-		{Name: "AP of ŷ", Digits: 4, Better: "higher"}, {Name: "AP of π̂ŷ", Digits: 4, Better: "higher"},
-	}}
+	roc := []figure.Series{{Name: e.Model, X: e.Observed.ROC.X, Y: e.Observed.ROC.Y}}
+	calibration := []figure.Series{{Name: e.Model, X: e.Observed.Calibration.X, Y: e.Observed.Calibration.Y}}
+	marks := figure.Table{Name: "observed", Title: "Against links that happened", Head: "model",
+		Columns: []figure.Column{
+			{Name: "AUC of ŷ", Digits: 4, Better: "higher"}, {Name: "AUC of π̂ŷ", Digits: 4, Better: "higher"},
+			{Name: "AP of ŷ", Digits: 4, Better: "higher"}, {Name: "AP of π̂ŷ", Digits: 4, Better: "higher"},
+		}}
 	row := func(name string, o evaluate.Observed) {
-		r := study.Row{Name: name}
+		r := figure.TableRow{Name: name}
 		for _, x := range []*float64{o.AUC, o.AUCSeen, o.AP, o.APSeen} {
-			cell := study.Word("–")
+			cell := figure.Text("–")
 			if x != nil {
-				cell = study.Number(*x)
+				cell = figure.Number(*x)
 			}
 			r.Cells = append(r.Cells, cell)
 		}
@@ -73,8 +74,8 @@ func OfEvaluation(e *evaluate.Evaluation) []Section {
 	row(group(e.Model, e.Method), e.Observed)
 	for _, o := range e.Others {
 		row(group(o.Model, o.Method), o.Observed)
-		roc = append(roc, study.Line{Name: o.Model, X: o.Observed.ROC.X, Y: o.Observed.ROC.Y})
-		calibration = append(calibration, study.Line{Name: o.Model, X: o.Observed.Calibration.X,
+		roc = append(roc, figure.Series{Name: o.Model, X: o.Observed.ROC.X, Y: o.Observed.ROC.Y})
+		calibration = append(calibration, figure.Series{Name: o.Model, X: o.Observed.Calibration.X,
 			Y: o.Observed.Calibration.Y})
 	}
 	observed := Curves{
@@ -84,7 +85,7 @@ func OfEvaluation(e *evaluate.Evaluation) []Section {
 			"calibration is of π̂ŷ."},
 		Curves: []Curve{{Kind: ROC, Lines: roc}, {Kind: Calibration, Lines: calibration}},
 	}.Section()
-	observed.Tables = append([]study.Table{marks}, observed.Tables...)
+	observed.Tables = append([]figure.Table{marks}, observed.Tables...)
 	sections := []Section{first, region, observed}
 	if len(e.Ranks) > 0 {
 		sections = append(sections, ranksSection(e, group))
@@ -101,8 +102,8 @@ func OfEvaluation(e *evaluate.Evaluation) []Section {
 // fairnessOf sets what groups are shown beside what they deserve, for all models.
 func fairnessOf(e *evaluate.Evaluation) Section {
 	f := e.Fairness
-	measures := study.Table{Name: "disparity", Title: "How far exposure is from merit", Head: "lists of",
-		Columns: []study.Column{
+	measures := figure.Table{Name: "disparity", Title: "How far exposure is from merit", Head: "lists of",
+		Columns: []figure.Column{
 			{Name: "least / most", Means: "the lowest ratio as a share of the highest; 1 if all are served alike",
 				Digits: 3, Better: "higher"},
 			{Name: "Gini", Means: "of the ratios, groups counting by merit; 0 if all are served alike", Digits: 3,
@@ -111,10 +112,10 @@ func fairnessOf(e *evaluate.Evaluation) Section {
 				Better: "lower"},
 			{Name: "95% interval", Means: "of what is misplaced"},
 		}}
-	groups := study.Table{Name: "groups", Title: "Every " + f.By, Head: f.By, Columns: []study.Column{
+	groups := figure.Table{Name: "groups", Title: "Every " + f.By, Head: f.By, Columns: []figure.Column{
 		{Name: "merit", Means: "share of ŷ by " + e.Model, Digits: 4}, {Name: "nodes"},
 	}}
-	figure := &study.Intervals{XTitle: "exposure / merit: 1 is in proportion", Legend: "95% interval", Digits: 2}
+	chart := &figure.IntervalChart{XTitle: "exposure / merit: 1 is in proportion", Legend: "95% interval", Digits: 2}
 	type judged struct {
 		name string
 		*evaluate.Fairness
@@ -128,11 +129,10 @@ func fairnessOf(e *evaluate.Evaluation) Section {
 	const most = 15
 	by := make([]map[string]evaluate.GroupShare, len(all))
 	for k, a := range all {
-		measures.Rows = append(measures.Rows, study.Row{Name: a.name, Cells: []study.Cell{
-			study.Number(a.Least.Value), study.Number(a.Gini.Value), study.Number(a.Distance.Value),
-			study.Word(fmt.Sprintf("%.3g to %.3g", a.Distance.Lower, a.Distance.Upper)),
-		}})
-		groups.Columns = append(groups.Columns, study.Column{Name: "shown by " + a.name, Means: "share of attention",
+		measures.Add(a.name,
+			figure.Number(a.Least.Value), figure.Number(a.Gini.Value), figure.Number(a.Distance.Value),
+			figure.Text(fmt.Sprintf("%.3g to %.3g", a.Distance.Lower, a.Distance.Upper)))
+		groups.Columns = append(groups.Columns, figure.Column{Name: "shown by " + a.name, Means: "share of attention",
 			Digits: 4})
 		by[k] = map[string]evaluate.GroupShare{}
 		for _, g := range a.Groups {
@@ -140,14 +140,14 @@ func fairnessOf(e *evaluate.Evaluation) Section {
 		}
 	}
 	for k, g := range f.Groups {
-		row := study.Row{Name: g.Name, Cells: []study.Cell{study.Number(g.Merit.Value), study.Number(float64(g.Nodes))}}
+		row := figure.TableRow{Name: g.Name, Cells: []figure.Cell{figure.Number(g.Merit.Value), figure.Number(g.Nodes)}}
 		for m, a := range all {
 			share := by[m][g.Name]
-			row.Cells = append(row.Cells, study.Number(share.Exposure.Value))
+			row.Cells = append(row.Cells, figure.Number(share.Exposure.Value))
 			if k < most && share.Ratio != nil && !g.Few {
-				figure.Rows = append(figure.Rows, study.Interval{Name: a.name, Group: g.Name,
-					Estimate: study.Mark(share.Ratio.Value), Low: study.Mark(share.Ratio.Lower),
-					High: study.Mark(share.Ratio.Upper)})
+				chart.Rows = append(chart.Rows, figure.IntervalRow{Name: a.name, Group: g.Name,
+					Estimate: figure.Value(share.Ratio.Value), Low: figure.Value(share.Ratio.Lower),
+					High: figure.Value(share.Ratio.Upper)})
 			}
 		}
 		if g.Few {
@@ -161,9 +161,9 @@ func fairnessOf(e *evaluate.Evaluation) Section {
 			"attention, place r of a list earning 1/log₂(1+r); merit is its share of ŷ over all candidates, by "+
 			"%s for every model. A ratio of 1 is in proportion.", f.K, number(float64(f.Sources), 0), e.Model)},
 			f.Words(e.Model)...),
-		Figures: []study.Figure{{Name: "fairness", Title: "Exposure by merit",
-			Caption: "Above 1 a group is shown more than it is relevant, below 1 less.", Intervals: figure}},
-		Tables: []study.Table{measures, groups},
+		Figures: []figure.Figure{{Name: "fairness", Title: "Exposure by merit",
+			Caption: "Above 1 a group is shown more than it is relevant, below 1 less.", Intervals: chart}},
+		Tables: []figure.Table{measures, groups},
 		Notes: []string{"The best K by ŷ are never in exact proportion, since small differences of ŷ decide " +
 			"about whole places; compare models, not with 1 alone. Groups with (?) are due fewer than five " +
 			"places in all, too few to tell; they are not drawn. Intervals count which nodes were looked " +
@@ -179,31 +179,32 @@ func fairnessOf(e *evaluate.Evaluation) Section {
 // ranksSection says where held-out links come out.
 func ranksSection(e *evaluate.Evaluation, group func(name, method string) string) Section {
 	k := e.Ranks[0].K
-	t := study.Table{Name: "ranks", Title: "Ranks of held-out links", Head: "model, ranked by", Columns: []study.Column{
-		{Name: fmt.Sprintf("recall@%d", k), Means: "share of a source's links among its first", Digits: 4,
-			Better: "higher"},
-		{Name: "two fields", Means: "the same of links between two fields", Digits: 4, Better: "higher"},
-		{Name: "MRR", Means: "mean reciprocal rank of the first link found", Digits: 4, Better: "higher"},
-		{Name: "mean rank", Digits: 0, Better: "lower"},
-		{Name: "entropy", Means: "of the fields of links found, in nats", Digits: 3},
-		{Name: "other field", Means: "share of the first that are of another field", Digits: 3},
-	}}
-	v := &study.Intervals{XTitle: fmt.Sprintf("recall@%d less that of %s by ŷ", k, e.Model),
+	t := figure.Table{Name: "ranks", Title: "Ranks of held-out links", Head: "model, ranked by",
+		Columns: []figure.Column{
+			{Name: fmt.Sprintf("recall@%d", k), Means: "share of a source's links among its first", Digits: 4,
+				Better: "higher"},
+			{Name: "two fields", Means: "the same of links between two fields", Digits: 4, Better: "higher"},
+			{Name: "MRR", Means: "mean reciprocal rank of the first link found", Digits: 4, Better: "higher"},
+			{Name: "mean rank", Digits: 0, Better: "lower"},
+			{Name: "entropy", Means: "of the fields of links found, in nats", Digits: 3},
+			{Name: "other field", Means: "share of the first that are of another field", Digits: 3},
+		}}
+	v := &figure.IntervalChart{XTitle: fmt.Sprintf("recall@%d less that of %s by ŷ", k, e.Model),
 		Legend: "95% interval over sources", Digits: 4}
 	add := func(name string, ranks []evaluate.Ranks) {
 		for _, r := range ranks {
-			row := study.Row{Name: name + " by " + string(r.By)}
+			row := figure.TableRow{Name: name + " by " + string(r.By)}
 			for _, x := range []*float64{r.Recall, r.CrossRecall, r.MRR, r.MeanRank, r.Entropy, r.CrossShare} {
-				cell := study.Word("–")
+				cell := figure.Text("–")
 				if x != nil {
-					cell = study.Number(*x)
+					cell = figure.Number(*x)
 				}
 				row.Cells = append(row.Cells, cell)
 			}
 			t.Rows = append(t.Rows, row)
 			if d := r.Against; d != nil {
-				v.Rows = append(v.Rows, study.Interval{Name: row.Name, Estimate: study.Mark(d.Mean),
-					Low: study.Mark(d.Lower), High: study.Mark(d.Upper)})
+				v.Rows = append(v.Rows, figure.IntervalRow{Name: row.Name, Estimate: figure.Value(d.Mean),
+					Low: figure.Value(d.Lower), High: figure.Value(d.Upper)})
 			}
 		}
 	}
@@ -216,8 +217,8 @@ func ranksSection(e *evaluate.Evaluation, group func(name, method string) string
 		Text: []string{fmt.Sprintf("Every node that each of %s held-out sources could have linked to was "+
 			"ranked. The links are those that happened; who ranks by π̂ŷ repeats past exposure, and finds more "+
 			"of them and fewer between two fields.", number(float64(e.Ranks[0].Sources), 0))},
-		Tables: []study.Table{t},
-		Figures: []study.Figure{{Name: "ranks", Title: "Against the first model",
+		Tables: []figure.Table{t},
+		Figures: []figure.Figure{{Name: "ranks", Title: "Against the first model",
 			Caption: "Each dot is a mean over sources, its whiskers the interval that other sources could " +
 				"have given.",
 			Intervals: v}},
@@ -225,69 +226,69 @@ func ranksSection(e *evaluate.Evaluation, group func(name, method string) string
 }
 
 // estimatorTable is what is known of the estimators themselves.
-func estimatorTable(p *evaluate.Panel) study.Table {
-	t := study.Table{Name: "estimators", Title: "What is known of the estimators", Head: "judged by",
-		Columns: []study.Column{
+func estimatorTable(p *evaluate.Panel) figure.Table {
+	t := figure.Table{Name: "estimators", Title: "What is known of the estimators", Head: "judged by",
+		Columns: []figure.Column{
 			{Name: "from sampling", Means: "standard error from having sampled pairs", Digits: 5},
 			{Name: "from π̂ and ŷ", Means: "standard error from having estimated them", Digits: 5},
 			{Name: "plug-in bias", Means: "of the 0–1 risk, by the lemmas, were π̂ and ŷ the truth", Digits: 5},
 			{Name: "plug-in deviation", Means: "likewise, over the links that chance could have drawn", Digits: 5},
 		}}
 	if p.Exact != nil {
-		t.Columns = append(t.Columns, study.Column{Name: "all pairs",
+		t.Columns = append(t.Columns, figure.Column{Name: "all pairs",
 			Means: fmt.Sprintf("computed over all %s ordered pairs of the graph, also those learned from",
 				number(float64(p.Exact.Pairs), 0)), Digits: 5})
 	}
 	for _, row := range p.Risks {
-		cells := []study.Cell{study.Number(row.Risk.Sampling), study.Number(row.Risk.Nuisance), study.Number(row.Bias),
-			study.Number(row.Deviation)}
+		cells := []figure.Cell{figure.Number(row.Risk.Sampling), figure.Number(row.Risk.Nuisance),
+			figure.Number(row.Bias), figure.Number(row.Deviation)}
 		if p.Exact != nil {
-			cell := study.Word("–")
+			cell := figure.Text("–")
 			if row.Exact != nil {
-				cell = study.Number(*row.Exact)
+				cell = figure.Number(*row.Exact)
 			}
 			cells = append(cells, cell)
 		}
-		t.Rows = append(t.Rows, study.Row{Name: row.Label(), Cells: cells})
+		t.Add(row.Label(), cells...)
 	}
 	return t
 }
 
 // differenceTable says by how much a model's risk is above that of the first, pair by pair.
-func differenceTable(name, first string, o evaluate.Other) study.Table {
-	t := study.Table{
+func differenceTable(name, first string, o evaluate.Other) figure.Table {
+	t := figure.Table{
 		Name: name, Title: fmt.Sprintf("How much higher the risk of %s is than that of %s, on the same pairs", o.Model,
 			first), Head: "judged by",
-		Columns: []study.Column{{Name: "difference", Digits: 5}, {Name: "from", Means: "lower end of the 95% interval",
+		Columns: []figure.Column{{Name: "difference", Digits: 5}, {Name: "from", Means: "lower end of the 95% interval",
 			Digits: 5}, {Name: "to", Means: "its upper end", Digits: 5}},
 	}
 	for _, row := range o.Panel.Risks {
 		if d := row.Against; d != nil {
-			t.Rows = append(t.Rows, study.Row{Name: row.Label(), Cells: []study.Cell{study.Number(d.Interval.Estimate),
-				study.Number(d.Lower), study.Number(d.Upper)}})
+			t.Add(row.Label(), figure.Number(d.Interval.Estimate),
+				figure.Number(d.Lower), figure.Number(d.Upper))
 		}
 	}
 	return t
 }
 
-func regionTable(p *evaluate.Panel) study.Table {
-	t := study.Table{Name: "region", Title: "If π̂ is wrong by a factor", Head: "π̂ = π ×", Columns: []study.Column{
+func regionTable(p *evaluate.Panel) figure.Table {
+	t := figure.Table{Name: "region", Title: "If π̂ is wrong by a factor", Head: "π̂ = π ×", Columns: []figure.Column{
 		{Name: "holds for w, pu", Means: "share of pairs", Digits: 3}, {Name: "holds for ap", Means: "share of pairs",
 			Digits: 3},
 	}}
 	for _, scheme := range risk.Panel() {
-		t.Columns = append(t.Columns, study.Column{Name: "bias " + scheme, Digits: 5})
+		t.Columns = append(t.Columns, figure.Column{Name: "bias " + scheme, Digits: 5})
 	}
 	for _, r := range p.Region {
-		cells := []study.Cell{study.Number(r.HoldsW), study.Number(r.HoldsAP)}
+		cells := []figure.Cell{figure.Number(r.HoldsW), figure.Number(r.HoldsAP)}
 		for _, scheme := range risk.Panel() {
-			cell := study.Cell{}
+			cell := figure.Cell{}
 			if bias, ok := r.Bias[scheme]; ok {
-				cell = study.Number(bias)
+				cell = figure.Number(bias)
 			}
 			cells = append(cells, cell)
 		}
-		t.Rows = append(t.Rows, study.Row{Name: fmt.Sprintf("%.1f", r.Factor), Cells: cells})
+		t.Add(fmt.Sprintf("%.1f", r.Factor), cells...)
 	}
 	return t
 }

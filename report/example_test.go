@@ -5,9 +5,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"unseen/figure"
 	"unseen/fit"
 	"unseen/report"
-	"unseen/study"
 )
 
 // A report of a panel of risks, a pair of heat maps, a loop and the doctor's verdict, as a page and as figures.
@@ -30,7 +30,7 @@ func Example() {
 		report.HeatPair{Title: "Who is shown to whom", Labels: []string{"Art", "Law"},
 			True: [][]float64{{.8, .1}, {.2, .9}}, Learned: [][]float64{{.75, .12}, {.2, .88}}},
 		report.Loop{Title: "What becomes of it",
-			Lines: []study.Line{{Name: "naive", X: study.Numbers{0, 1, 2}, Y: study.Numbers{.4, .6, .8}}}},
+			Lines: []figure.Series{{Name: "naive", X: figure.Values{0, 1, 2}, Y: figure.Values{.4, .6, .8}}}},
 		report.Doctor{Findings: &fit.Findings{Class: fit.Identified, Verdict: []string{"The scale is identified."}}},
 	)
 	if err := d.WriteHTML(filepath.Join(folder, "report.html")); err != nil {
@@ -73,6 +73,5 @@ func ExampleOpen() {
 	_, err := report.Open("Our studies", "no-such-folder")
 	fmt.Println(err)
 	// Output:
-	// report: unusable run: there is no no-such-folder; give a file or folder that unseen study
-	// --out or unseen fit -o wrote (file does not exist)
+	// report: unusable run: no-such-folder: file does not exist; give results (.json) or a model (.safetensors)
 }

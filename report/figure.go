@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"unseen/study"
+	"unseen/figure"
 )
 
 // Widths of figures in CSS pixels: on a page there is one for wide screens and print and one for telephones.
@@ -15,16 +15,16 @@ const (
 )
 
 // half tells whether a figure needs only half of a wide page.
-func half(f study.Figure) bool { return f.Lines != nil && f.Lines.Shares }
+func half(f figure.Figure) bool { return f.Lines != nil && f.Lines.Shares }
 
 // drawFigure draws a figure. A titled one has its title in the picture, for files.
-func drawFigure(f study.Figure, width float64, titled bool) *drawing {
+func drawFigure(f figure.Figure, width float64, titled bool) *drawing {
 	d := &drawing{width: width, label: describe(f)}
 	top := 4.
 	if titled && f.Title != "" {
 		for _, line := range wrapped(f.Title, 15, width-16, 3) {
 			top += 18
-			d.add(words{x: 8, y: top, text: line, size: 15, ink: inkText, bold: true})
+			d.add(words{x: 8, y: top, text: line, size: 15, ink: figure.InkText, bold: true})
 		}
 		top += 12
 	}
@@ -44,7 +44,7 @@ func drawFigure(f study.Figure, width float64, titled bool) *drawing {
 }
 
 func drawNothing(d *drawing, top float64) {
-	d.write(d.width/2, top+36, "There are no numbers to draw.", textSize, inkMuted, middle)
+	d.write(d.width/2, top+36, "There are no numbers to draw.", textSize, figure.InkMuted, middle)
 	d.height = top + 64
 }
 
@@ -58,13 +58,13 @@ func drawTooMany(d *drawing, top float64, count int, of string) {
 	lines := wrapped(number(float64(count), 0)+" "+of+" are too many to draw. They are in the files of the run.",
 		textSize, d.width-16, 3)
 	for i, line := range lines {
-		d.write(d.width/2, top+36+16*float64(i), line, textSize, inkMuted, middle)
+		d.write(d.width/2, top+36+16*float64(i), line, textSize, figure.InkMuted, middle)
 	}
 	d.height = top + 48 + 16*float64(len(lines))
 }
 
 // describe says in words what a figure holds, for people who cannot see it.
-func describe(f study.Figure) string {
+func describe(f figure.Figure) string {
 	text := f.Title
 	switch {
 	case f.Heat != nil:
@@ -99,7 +99,7 @@ func describe(f study.Figure) string {
 }
 
 // ends are the first and the last number of a line.
-func ends(l study.Line) (first, last float64, ok bool) {
+func ends(l figure.Series) (first, last float64, ok bool) {
 	for _, y := range l.Y {
 		if finite(y) {
 			if !ok {
@@ -128,14 +128,14 @@ func drawLegend(d *drawing, entries []entry, left, top float64) float64 {
 			x, y = left, y+row
 		}
 		e.sample(d, x, y)
-		d.write(x+sample+6, y+4, text, textSize, inkText, start)
+		d.write(x+sample+6, y+4, text, textSize, figure.InkText, start)
 		x += w
 	}
 	return y + row - 5
 }
 
 // lineSample is a piece of a series' line with its mark.
-func lineSample(i ink, width float64, dash []float64, marked bool, s shape) func(*drawing, float64, float64) {
+func lineSample(i figure.Ink, width float64, dash []float64, marked bool, s shape) func(*drawing, float64, float64) {
 	return func(d *drawing, x, y float64) {
 		d.add(stroke{points: []point{{x, y}, {x + 22, y}}, ink: i, width: width, dash: dash})
 		if marked {
@@ -144,7 +144,7 @@ func lineSample(i ink, width float64, dash []float64, marked bool, s shape) func
 	}
 }
 
-func boxSample(i ink) func(*drawing, float64, float64) {
+func boxSample(i figure.Ink) func(*drawing, float64, float64) {
 	return func(d *drawing, x, y float64) { d.add(box{x + 5, y - 6, 12, 12, i, ""}) }
 }
 
@@ -153,14 +153,14 @@ func gridX(d *drawing, a axis, top, bottom float64) {
 	free := math.Inf(-1) // where the number before ends
 	for _, t := range a.ticks {
 		x := a.at(t.value)
-		d.line(x, top, x, bottom, inkGrid, 1)
+		d.line(x, top, x, bottom, figure.InkGrid, 1)
 		half := measure(t.text, smallSize, false) / 2
 		x = math.Min(math.Max(x, half), d.width-half) // it stays in the picture
 		if x-half < free {
 			continue
 		}
 		free = x + half + 4
-		d.write(x, bottom+16, t.text, smallSize, inkMuted, middle)
+		d.write(x, bottom+16, t.text, smallSize, figure.InkMuted, middle)
 	}
 }
 
@@ -179,7 +179,7 @@ func (a *axis) crowded(room float64) {
 	}
 }
 
-func finiteOf(n study.Numbers) (some []float64) {
+func finiteOf(n figure.Values) (some []float64) {
 	for _, x := range n {
 		if finite(x) {
 			some = append(some, x)
@@ -189,7 +189,7 @@ func finiteOf(n study.Numbers) (some []float64) {
 }
 
 // at is the i-th of some numbers, NaN where there are not so many.
-func at(n study.Numbers, i int) float64 {
+func at(n figure.Values, i int) float64 {
 	if i < len(n) {
 		return n[i]
 	}

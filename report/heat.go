@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"math"
 
-	"unseen/study"
+	"unseen/figure"
 )
 
 // drawHeat draws a heat map, and the one beside it: to its right where there is room, else below.
-func drawHeat(d *drawing, h *study.HeatMap, top float64) {
-	maps := []*study.HeatMap{h}
+func drawHeat(d *drawing, h *figure.HeatMap, top float64) {
+	maps := []*figure.HeatMap{h}
 	if h.Beside != nil {
 		maps = append(maps, h.Beside)
 	}
@@ -70,7 +70,7 @@ func drawHeat(d *drawing, h *study.HeatMap, top float64) {
 			y = top
 		}
 		if m.Title != "" {
-			d.add(words{x: x, y: y + 13, text: clip(m.Title, 13, d.width-x), size: 13, ink: inkText, bold: true})
+			d.add(words{x: x, y: y + 13, text: clip(m.Title, 13, d.width-x), size: 13, ink: figure.InkText, bold: true})
 			y += 22
 		}
 		for i := range rows {
@@ -89,7 +89,7 @@ func drawHeat(d *drawing, h *study.HeatMap, top float64) {
 					drawMissing(d, cx, cy, cell-1, title)
 					continue
 				}
-				fill, ink := heatInk((v - low) / (high - low))
+				fill, ink := figure.HeatInk((v - low) / (high - low))
 				d.add(box{cx, cy, cell - 1, cell - 1, fill, title})
 				if valued {
 					if text := number(v, min(digits, 2)); measure(text, 10, false) < cell-3 {
@@ -100,14 +100,15 @@ func drawHeat(d *drawing, h *study.HeatMap, top float64) {
 		}
 		if k == 0 || stacked {
 			for i := range rows {
-				d.write(x-6, y+(float64(i)+.5)*cell+size*.32, clip(name(h.Rows, i), size, labelRoom), size, inkText,
-					end)
+				d.write(x-6, y+(float64(i)+.5)*cell+size*.32, clip(name(h.Rows, i), size, labelRoom), size,
+					figure.InkText, end)
 			}
 		}
 		y += float64(rows) * cell
 		for j := range columns {
 			d.add(words{x: x + (float64(j)+.5)*cell + size*.3, y: y + size*.5 + 5,
-				text: clip(name(h.Columns, j), size, labelRoom), size: size, ink: inkText, anchor: end, angle: -45})
+				text: clip(name(h.Columns, j), size, labelRoom), size: size, ink: figure.InkText, anchor: end,
+				angle: -45})
 		}
 		y += below*lean + 16
 	}
@@ -121,13 +122,13 @@ func drawHeat(d *drawing, h *study.HeatMap, top float64) {
 	}
 	for _, line := range wrapped(what, smallSize, d.width-left-8, 2) {
 		d.height += 15
-		d.write(left, d.height-5, line, smallSize, inkMuted, start)
+		d.write(left, d.height-5, line, smallSize, figure.InkMuted, start)
 	}
 	d.height += 4
 }
 
 // heatScale is the scale that was asked for, or else what all numbers fit on.
-func heatScale(h *study.HeatMap, maps []*study.HeatMap) (low, high float64) {
+func heatScale(h *figure.HeatMap, maps []*figure.HeatMap) (low, high float64) {
 	if finite(h.Low, h.High) && h.Low < h.High {
 		return h.Low, h.High
 	}
@@ -155,25 +156,25 @@ func heatDigits(low, high float64) int {
 
 // drawMissing draws a cell without a number: crossed out, so that it is no colour of the scale.
 func drawMissing(d *drawing, x, y, side float64, title string) {
-	d.add(box{x, y, side, side, inkGrid, title})
-	d.line(x+2, y+side-2, x+side-2, y+2, inkAxis, 1)
+	d.add(box{x, y, side, side, figure.InkGrid, title})
+	d.line(x+2, y+side-2, x+side-2, y+2, figure.InkAxis, 1)
 }
 
 // drawScale draws the colours with their numbers and returns where they end.
 func drawScale(d *drawing, left, y, low, high float64, digits int, missing bool) float64 {
 	const width, height = 192., 10.
 	digits = min(digits, 2+max(0, -int(math.Floor(math.Log10(high-low)))))
-	for level := range heatInks {
-		fill, _ := heatInk((float64(level) + .5) / heatInks)
-		d.add(box{left + width*float64(level)/heatInks, y, width / heatInks, height, fill, ""})
+	for level := range figure.HeatLevels {
+		fill, _ := figure.HeatInk((float64(level) + .5) / figure.HeatLevels)
+		d.add(box{left + width*float64(level)/figure.HeatLevels, y, width / figure.HeatLevels, height, fill, ""})
 	}
 	for _, share := range []float64{0, .5, 1} {
 		a := [...]anchor{start, middle, end}[int(2*share)]
-		d.write(left+width*share, y+height+14, number(low+share*(high-low), digits), smallSize, inkMuted, a)
+		d.write(left+width*share, y+height+14, number(low+share*(high-low), digits), smallSize, figure.InkMuted, a)
 	}
 	if missing {
 		drawMissing(d, left+width+20, y-1, 12, "")
-		d.write(left+width+38, y+9, "no value", smallSize, inkMuted, start)
+		d.write(left+width+38, y+9, "no value", smallSize, figure.InkMuted, start)
 	}
 	return y + height + 22
 }

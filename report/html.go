@@ -5,10 +5,10 @@ import (
 	_ "embed"
 	"fmt"
 	"html/template"
-	"image/color"
 	"regexp"
 	"strings"
 
+	"unseen/figure"
 	"unseen/fit"
 	"unseen/study"
 )
@@ -31,7 +31,7 @@ func (d *Document) HTML() ([]byte, error) {
 		return nil, err
 	}
 	p := page{Title: d.Title, Summary: d.Summary}
-	p.Style = template.CSS(Palette() + pageStyle)
+	p.Style = template.CSS(figure.StyleSheet() + pageStyle)
 	names := d.names()
 	var all []study.Finding
 	for i, s := range d.Sections {
@@ -65,15 +65,6 @@ func (d *Document) HTML() ([]byte, error) {
 		return nil, fmt.Errorf("report: the page %q cannot be made: %w", d.Title, err)
 	}
 	return b.Bytes(), nil
-}
-
-// Palette defines the colours of the pages as variables of a style sheet, for light and for dark screens, so that
-// other pages can look of one house.
-func Palette() string {
-	light := func(s shades) color.NRGBA { return s.light }
-	dark := func(s shades) color.NRGBA { return s.dark }
-	return ":root{" + paletteCSS(light) + "}\n@media screen and (prefers-color-scheme:dark){:root{" +
-		paletteCSS(dark) + "}}\n"
 }
 
 // page and what follows is what the template sees.
@@ -125,7 +116,7 @@ type figureView struct {
 	Wide, Narrow   template.HTML // all text in them is escaped
 }
 
-func figureViewOf(f study.Figure) figureView {
+func figureViewOf(f figure.Figure) figureView {
 	width := wideWidth
 	if half(f) {
 		width = halfWidth
@@ -169,7 +160,7 @@ type cellView struct {
 	Long           bool
 }
 
-func tableViewOf(t study.Table) tableView {
+func tableViewOf(t figure.Table) tableView {
 	v := tableView{Title: t.Title, Head: t.Head, Detail: t.Detail}
 	for i, c := range t.Columns {
 		column := columnView{Name: c.Name}

@@ -5,11 +5,11 @@ import (
 	"math"
 	"slices"
 
-	"unseen/study"
+	"unseen/figure"
 )
 
 // drawIntervals draws estimates with whiskers, one below the other, with their numbers beside them.
-func drawIntervals(d *drawing, v *study.Intervals, top float64) {
+func drawIntervals(d *drawing, v *figure.IntervalChart, top float64) {
 	if n := len(v.Rows); n > mostBars {
 		drawTooMany(d, top, n, "intervals")
 		return
@@ -40,7 +40,7 @@ func drawIntervals(d *drawing, v *study.Intervals, top float64) {
 	}
 	legend := []entry{{"estimate", func(d *drawing, x,
 		y float64) {
-		d.add(mark{x: x + 11, y: y, shape: disc, ink: seriesInk(0)})
+		d.add(mark{x: x + 11, y: y, shape: disc, ink: figure.SeriesInk(0)})
 	}}}
 	if whiskers {
 		legend[0] = entry{or(v.Legend, "estimate and its interval"),
@@ -48,7 +48,7 @@ func drawIntervals(d *drawing, v *study.Intervals, top float64) {
 	}
 	if truths {
 		legend = append(legend, entry{"truth",
-			func(d *drawing, x, y float64) { d.add(mark{x: x + 11, y: y, shape: diamond, ink: inkTruth}) }})
+			func(d *drawing, x, y float64) { d.add(mark{x: x + 11, y: y, shape: diamond, ink: figure.InkTruth}) }})
 	}
 	top = drawLegend(d, legend, 4, top) + 8
 
@@ -90,32 +90,32 @@ func drawIntervals(d *drawing, v *study.Intervals, top float64) {
 	for i, r := range v.Rows {
 		if r.Group != group {
 			group = r.Group
-			d.add(box{0, y + 4, d.width, 20, inkPaper, ""})
-			d.add(words{x: 4, y: y + 18, text: clip(group, textSize, d.width-8), size: textSize, ink: inkText,
+			d.add(box{0, y + 4, d.width, 20, figure.InkPaper, ""})
+			d.add(words{x: 4, y: y + 18, text: clip(group, textSize, d.width-8), size: textSize, ink: figure.InkText,
 				bold: true})
 			y += 26
 		}
 		mid := y + row/2
 		if wide {
-			d.write(12, mid+4, clip(r.Name, textSize, nameRoom), textSize, inkText, start)
-			d.write(d.width-8, mid+4, texts[i], smallSize, inkMuted, end)
+			d.write(12, mid+4, clip(r.Name, textSize, nameRoom), textSize, figure.InkText, start)
+			d.write(d.width-8, mid+4, texts[i], smallSize, figure.InkMuted, end)
 		} else {
-			d.add(box{0, y + 1, d.width, 18, inkPaper, ""}) // no line runs through it
-			d.write(8, y+14, clip(r.Name, textSize, d.width-valueRoom-28), textSize, inkText, start)
-			d.write(d.width-8, y+14, texts[i], smallSize, inkMuted, end)
+			d.add(box{0, y + 1, d.width, 18, figure.InkPaper, ""}) // no line runs through it
+			d.write(8, y+14, clip(r.Name, textSize, d.width-valueRoom-28), textSize, figure.InkText, start)
+			d.write(d.width-8, y+14, texts[i], smallSize, figure.InkMuted, end)
 			mid = y + 15 + row/2
 		}
 		if e := float64(r.Estimate); finite(e) && e < x.low {
-			d.write(left+2, mid+4, "← off the scale", smallSize, inkMuted, start)
+			d.write(left+2, mid+4, "← off the scale", smallSize, figure.InkMuted, start)
 			y += tall
 			continue
 		} else if finite(e) && e > x.high {
-			d.write(right-2, mid+4, "off the scale →", smallSize, inkMuted, end)
+			d.write(right-2, mid+4, "off the scale →", smallSize, figure.InkMuted, end)
 			y += tall
 			continue
 		}
 		if t, ok := truthOf(r); ok && finite(x.at(t)) { // below the estimate, which is smaller
-			d.add(mark{x.at(t), mid, diamond, inkTruth, r.Name + ", truth: " + brief(t)})
+			d.add(mark{x.at(t), mid, diamond, figure.InkTruth, r.Name + ", truth: " + brief(t)})
 		}
 		if estimate, low, high := float64(r.Estimate), float64(r.Low), float64(r.High); finite(estimate) {
 			if !finite(low, high) {
@@ -125,8 +125,8 @@ func drawIntervals(d *drawing, v *study.Intervals, top float64) {
 		}
 		y += tall
 	}
-	d.line(left, bottom, right, bottom, inkAxis, 1)
-	d.write((left+right)/2, bottom+33, clip(v.XTitle, smallSize, d.width-8), smallSize, inkMuted, middle)
+	d.line(left, bottom, right, bottom, figure.InkAxis, 1)
+	d.write((left+right)/2, bottom+33, clip(v.XTitle, smallSize, d.width-8), smallSize, figure.InkMuted, middle)
 	d.height = bottom + 42
 }
 
@@ -146,7 +146,7 @@ func nearby(numbers []float64) []float64 {
 	return slices.DeleteFunc(ordered, func(x float64) bool { return x < q1-reach || x > q3+reach })
 }
 
-func truthOf(r study.Interval) (float64, bool) {
+func truthOf(r figure.IntervalRow) (float64, bool) {
 	if r.Truth == nil || !finite(float64(*r.Truth)) {
 		return 0, false
 	}
@@ -156,18 +156,18 @@ func truthOf(r study.Interval) (float64, bool) {
 // whisker draws an estimate and how far it may be off.
 func whisker(d *drawing, low, at, high, y float64, title string) {
 	if high-low > .5 {
-		d.add(stroke{points: []point{{low, y}, {high, y}}, ink: seriesInk(0), width: 2, title: title})
+		d.add(stroke{points: []point{{low, y}, {high, y}}, ink: figure.SeriesInk(0), width: 2, title: title})
 	}
 	if high-low > 4*markRadius { // shorter ones would be an H
 		for _, end := range []float64{low, high} {
-			d.line(end, y-5, end, y+5, seriesInk(0), 2)
+			d.line(end, y-5, end, y+5, figure.SeriesInk(0), 2)
 		}
 	}
-	d.add(mark{at, y, disc, seriesInk(0), title})
+	d.add(mark{at, y, disc, figure.SeriesInk(0), title})
 }
 
 // intervalText is "0.412 (0.401 to 0.423)".
-func intervalText(r study.Interval, digits int) string {
+func intervalText(r figure.IntervalRow, digits int) string {
 	text := number(float64(r.Estimate), digits)
 	if finite(float64(r.Low), float64(r.High)) && r.Low < r.High {
 		text += fmt.Sprintf(" (%s to %s)", number(float64(r.Low), digits), number(float64(r.High), digits))
@@ -175,7 +175,7 @@ func intervalText(r study.Interval, digits int) string {
 	return text
 }
 
-func intervalTitle(r study.Interval) string {
+func intervalTitle(r figure.IntervalRow) string {
 	text := r.Name + ": " + brief(float64(r.Estimate))
 	if finite(float64(r.Low), float64(r.High)) && r.Low < r.High {
 		text += fmt.Sprintf(" (%s to %s)", brief(float64(r.Low)), brief(float64(r.High)))

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"unseen/study"
+	"unseen/figure"
 )
 
 // patterns tell lines without marks apart where colours do not.
@@ -14,7 +14,7 @@ var patterns = [][]float64{nil, {7, 3}, {2, 3}, {9, 3, 2, 3}, {4, 2}, {12, 4}, {
 const marksUpTo = 24
 
 // drawLines draws series with their bands.
-func drawLines(d *drawing, l *study.Lines, top float64) {
+func drawLines(d *drawing, l *figure.LineChart, top float64) {
 	if n := len(l.Series); n > mostBars/10 {
 		drawTooMany(d, top, n, "lines")
 		return
@@ -55,12 +55,12 @@ func drawLines(d *drawing, l *study.Lines, top float64) {
 	var legend []entry
 	colour := 0
 	for i, s := range l.Series {
-		styles[i] = lineStyle{ink: seriesInk(colour), width: 2, marked: marked, shape: shape(colour % int(ring))}
+		styles[i] = lineStyle{ink: figure.SeriesInk(colour), width: 2, marked: marked, shape: shape(colour % int(ring))}
 		if !marked {
 			styles[i].dash = patterns[colour%len(patterns)]
 		}
 		if s.Reference {
-			styles[i] = lineStyle{ink: inkMuted, width: 1.5, dash: []float64{5, 4}}
+			styles[i] = lineStyle{ink: figure.InkMuted, width: 1.5, dash: []float64{5, 4}}
 		} else {
 			colour++
 		}
@@ -72,7 +72,7 @@ func drawLines(d *drawing, l *study.Lines, top float64) {
 		top = drawLegend(d, legend, 4, top) + 4
 	}
 	for _, line := range wrapped(l.YTitle, smallSize, d.width-8, 2) {
-		d.write(4, top+11, line, smallSize, inkMuted, start)
+		d.write(4, top+11, line, smallSize, figure.InkMuted, start)
 		top += 15
 	}
 	top += 8
@@ -89,16 +89,16 @@ func drawLines(d *drawing, l *study.Lines, top float64) {
 	x.crowded(right - left)
 	for _, t := range y.ticks {
 		at := y.at(t.value)
-		d.line(left, at, right, at, inkGrid, 1)
-		d.write(left-7, at+4, t.text, smallSize, inkMuted, end)
+		d.line(left, at, right, at, figure.InkGrid, 1)
+		d.write(left-7, at+4, t.text, smallSize, figure.InkMuted, end)
 	}
 	gridX(d, x, top, bottom)
-	d.line(left, bottom, right, bottom, inkAxis, 1)
+	d.line(left, bottom, right, bottom, figure.InkAxis, 1)
 	if l.Diagonal {
 		low, high := math.Max(x.low, y.low), math.Min(x.high, y.high)
 		if low < high {
-			d.add(stroke{points: []point{{x.at(low), y.at(low)}, {x.at(high), y.at(high)}}, ink: inkAxis, width: 1.2,
-				dash: []float64{3, 3}})
+			d.add(stroke{points: []point{{x.at(low), y.at(low)}, {x.at(high), y.at(high)}}, ink: figure.InkAxis,
+				width: 1.2, dash: []float64{3, 3}})
 		}
 	}
 	for i, s := range l.Series {
@@ -107,12 +107,12 @@ func drawLines(d *drawing, l *study.Lines, top float64) {
 	for i, s := range l.Series {
 		drawLine(d, s, x, y, styles[i])
 	}
-	d.write((left+right)/2, bottom+33, clip(l.XTitle, smallSize, right-left), smallSize, inkMuted, middle)
+	d.write((left+right)/2, bottom+33, clip(l.XTitle, smallSize, right-left), smallSize, figure.InkMuted, middle)
 	d.height = bottom + 42
 }
 
 type lineStyle struct {
-	ink    ink
+	ink    figure.Ink
 	width  float64
 	dash   []float64
 	marked bool
@@ -120,7 +120,7 @@ type lineStyle struct {
 }
 
 // drawLine draws a line in pieces, broken where a number is missing.
-func drawLine(d *drawing, s study.Line, x, y axis, st lineStyle) {
+func drawLine(d *drawing, s figure.Series, x, y axis, st lineStyle) {
 	var piece []point
 	flush := func() {
 		switch {
@@ -157,7 +157,7 @@ func drawLine(d *drawing, s study.Line, x, y axis, st lineStyle) {
 }
 
 // drawBand fills between Low and High, in pieces.
-func drawBand(d *drawing, s study.Line, x, y axis, i ink) {
+func drawBand(d *drawing, s figure.Series, x, y axis, i figure.Ink) {
 	var above, below []point
 	flush := func() {
 		if len(above) > 1 {

@@ -81,8 +81,8 @@ func filesOf(run string) ([]string, error) {
 		}
 	}
 	if len(paths) == 0 {
-		return nil, fmt.Errorf("%w: the folder %s has no results (.json) and no model (.safetensors); make some "+
-			"with unseen study all --out %s", ErrRun, run, run)
+		return nil, fmt.Errorf("%w: folder %s has no results (.json) and no model (.safetensors); write "+
+			"some into it, or give another", ErrRun, run)
 	}
 	return inOrder(paths), nil
 }
@@ -99,10 +99,10 @@ func inOrder(paths []string) []string {
 
 func unreadable(path string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: there is no %s; give a file or folder that unseen study --out or unseen fit -o "+
-			"wrote (%w)", ErrRun, path, fs.ErrNotExist)
+		return fmt.Errorf("%w: %s: %w; give results (.json) or a model (.safetensors)", ErrRun, path,
+			fs.ErrNotExist)
 	}
-	return fmt.Errorf("%w: %s cannot be read: %w; mend its permissions", ErrRun, path, cause(err))
+	return fmt.Errorf("%w: cannot read %s: %w; change its permissions", ErrRun, path, cause(err))
 }
 
 // largest is more than any file of results has; what is larger is something else.
@@ -131,8 +131,8 @@ func openFile(path string) (*Document, error) {
 		return nil, unreadable(path, err)
 	}
 	if info.Size() > largest {
-		return nil, fmt.Errorf("%w: %s has %d MB, more than any results have; give a .json file that unseen "+
-			"study wrote", ErrRun, path, info.Size()>>20)
+		return nil, fmt.Errorf("%w: %s has %d MB, and results have at most %d; give another file", ErrRun, path,
+			info.Size()>>20, largest>>20)
 	}
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -151,8 +151,8 @@ func parse(path string, raw []byte) (*Document, error) {
 	}
 	raw = bytes.TrimPrefix(raw, []byte("\xef\xbb\xbf"))
 	if err := json.Unmarshal(raw, &kind); err != nil {
-		return nil, fmt.Errorf("%w: %s is not JSON, or damaged: %w; give a .json file that unseen study --out "+
-			"wrote, or a model's .safetensors", ErrRun, path, err)
+		return nil, fmt.Errorf("%w: %s is not JSON, or damaged: %w; give results (.json) or a model "+
+			"(.safetensors)", ErrRun, path, err)
 	}
 	damaged := func(err error) error {
 		return fmt.Errorf("%w: %s is damaged: %w; write it anew", ErrRun, path, err)
@@ -207,8 +207,8 @@ func parse(path string, raw []byte) (*Document, error) {
 		}
 		return ofStudies(path, []*study.Result{r})
 	}
-	return nil, fmt.Errorf("%w: %s is JSON, but neither of a study, an evaluation, a dial nor a report; give a "+
-		"file that unseen study --out, unseen evaluate -o or unseen dial -o wrote", ErrRun, path)
+	return nil, fmt.Errorf("%w: %s is JSON, but not the results of a study, an evaluation, a dial or a report; give "+
+		"one of these", ErrRun, path)
 }
 
 func ofStudies(path string, results []*study.Result) (*Document, error) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"unseen/figure"
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/model"
@@ -122,9 +123,9 @@ func result() *study.Result {
 	return &study.Result{
 		Study: "table1", Title: "Table 1", Options: study.Options{Seeds: study.Seeds(7, 5), Preset: "safe"},
 		Findings: []study.Finding{{Claim: "a", Verdict: study.Met}},
-		Tables: []study.Table{{Name: "t", Title: "T", Head: "m",
-			Columns: []study.Column{{Name: "AUC", Better: "higher", Digits: 1}},
-			Rows:    []study.Row{{Name: "x", Cells: []study.Cell{study.Spread(96, .5)}}}}},
+		Tables: []figure.Table{{Name: "t", Title: "T", Head: "m",
+			Columns: []figure.Column{{Name: "AUC", Better: "higher", Digits: 1}},
+			Rows:    []figure.TableRow{{Name: "x", Cells: []figure.Cell{figure.Spread(96, .5)}}}}},
 	}
 }
 
@@ -226,19 +227,11 @@ func TestOpenModel(t *testing.T) {
 // Whatever is wrong with a run: one error that names it and what to do.
 func TestOpenRefuses(t *testing.T) {
 	folder := t.TempDir()
-	file := func(name, content string) string {
-		path := filepath.Join(folder, name)
-		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
 	cut, err := os.ReadFile(tiny(t, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
-	empty := filepath.Join(folder, "empty")
-	if err := os.Mkdir(empty, 0o755); err != nil {
+	if err := os.Mkdir(filepath.Join(folder, "empty"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	stranger := filepath.Join(folder, "stranger.safetensors")
@@ -246,31 +239,37 @@ func TestOpenRefuses(t *testing.T) {
 		Tensors: []model.Tensor{{Name: "w", Shape: []int{1}, Data: []float32{1}}}}).Save(stranger); err != nil {
 		t.Fatal(err)
 	}
-	for path, says := range map[string]string{
-		filepath.Join(folder, "missing"): "there is no",
-		empty:                            "has no results (.json) and no model (.safetensors)",
-		file("text.json", "hello"):       "is not JSON, or damaged",
-		file("cut.json", `{"study": "table1", "tables": [`):                                                        "is not JSON, or damaged",
-		file("other.json", `{"name": "x"}`):                                                                        "neither of a study, an evaluation, a dial nor a report",
-		file("list.json", `[1]`):                                                                                   "is not JSON, or damaged",
-		file("evaluated.json", `{"kind": "unseen-evaluation"}`):                                                    "it has no panel",
-		file("otherwise.json", `{"kind": "unseen-evaluation", "panel": 3}`):                                        "is damaged",
-		file("dial.json", `{"kind": "unseen-dial", "curves": [{"name": "diversity"}]}`):                            "it has no curve",
-		file("dialled.json", `{"kind": "unseen-dial", "curves": 3}`):                                               "is damaged",
-		file("wrong.json", `{"study": "t", "tables": 1}`):                                                          "is damaged",
-		file("null.json", `{"studies": [null]}`):                                                                   "a study without content",
-		file("doc.json", `{"sections": [{"tables": "x"}]}`):                                                        "is damaged",
-		file("none.json", `{"sections": []}`):                                                                      "is damaged",
-		file("cells.json", `{"study":"t","tables":[{"columns":[{"name":"a"}],"rows":[{"name":"r","cells":[]}]}]}`): "0 cells for 1 columns",
-		file("cut.safetensors", string(cut[:len(
-			cut)-5])): "cut.safetensors",
-		file("text.safetensors", "hello"): "text.safetensors",
-		stranger:                          "no model of unseen",
+	for _, c := range []struct{ name, content, says string }{
+		{"text.json", "hello", "is not JSON, or damaged"},
+		{"cut.json", `{"study": "table1", "tables": [`, "is not JSON, or damaged"},
+		{"other.json", `{"name": "x"}`, "not the results of a study, an evaluation, a dial or a report"},
+		{"list.json", `[1]`, "is not JSON, or damaged"},
+		{"evaluated.json", `{"kind": "unseen-evaluation"}`, "it has no panel"},
+		{"otherwise.json", `{"kind": "unseen-evaluation", "panel": 3}`, "is damaged"},
+		{"dial.json", `{"kind": "unseen-dial", "curves": [{"name": "diversity"}]}`, "it has no curve"},
+		{"dialled.json", `{"kind": "unseen-dial", "curves": 3}`, "is damaged"},
+		{"wrong.json", `{"study": "t", "tables": 1}`, "is damaged"},
+		{"null.json", `{"studies": [null]}`, "a study without content"},
+		{"doc.json", `{"sections": [{"tables": "x"}]}`, "is damaged"},
+		{"none.json", `{"sections": []}`, "is damaged"},
+		{"cells.json", `{"study":"t","tables":[{"columns":[{"name":"a"}],"rows":[{"name":"r","cells":[]}]}]}`,
+			"0 cells for 1 columns"},
+		{"cut.safetensors", string(cut[:len(cut)-5]), "cut.safetensors"},
+		{"text.safetensors", "hello", "text.safetensors"},
+		{"missing", "", "file does not exist"},
+		{"empty", "", "has no results (.json) and no model (.safetensors)"},
+		{"stranger.safetensors", "", "no model of unseen"},
 	} {
+		path := filepath.Join(folder, c.name)
+		if c.content != "" {
+			if err := os.WriteFile(path, []byte(c.content), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
 		d, err := report.Open("", path)
-		if err == nil || d != nil || !errors.Is(err, report.ErrRun) || !strings.Contains(err.Error(), says) ||
-			!strings.Contains(err.Error(), filepath.Base(path)) || !strings.Contains(err.Error(), "; ") {
-			t.Errorf("%s: %v, want an error that names it and says %q", path, err, says)
+		if err == nil || d != nil || !errors.Is(err, report.ErrRun) || !strings.Contains(err.Error(), c.says) ||
+			!strings.Contains(err.Error(), c.name) || !strings.Contains(err.Error(), "; ") {
+			t.Errorf("%s: %v, want an error that names it and says %q", path, err, c.says)
 		}
 	}
 	if _, err := report.Open("", filepath.Join(folder, "missing")); !errors.Is(err, fs.ErrNotExist) {
@@ -313,12 +312,12 @@ func TestWriteFails(t *testing.T) {
 
 // Long tables end where a page would no longer be read, and say so.
 func TestLongTable(t *testing.T) {
-	table := study.Table{Name: "long", Title: "Long", Columns: []study.Column{{Name: "x"}}}
+	table := figure.Table{Name: "long", Title: "Long", Columns: []figure.Column{{Name: "x"}}}
 	for range 500 {
-		table.Rows = append(table.Rows, study.Row{Name: "r", Cells: []study.Cell{study.Number(-1)}})
+		table.Add("r", figure.Number(-1))
 	}
 	page := htmlOf(t, &report.Document{Title: "x",
-		Sections: []report.Section{{Title: "y", Tables: []study.Table{table}}}})
+		Sections: []report.Section{{Title: "y", Tables: []figure.Table{table}}}})
 	if n := strings.Count(page, "<td>−1</td>"); n != 400 ||
 		!strings.Contains(page, "100 more rows are in the files of the run") {
 		t.Errorf("%d rows are shown", n)
@@ -334,8 +333,8 @@ func FuzzOpen(f *testing.F) {
 		report.Panel{Title: "p", Rows: []report.PanelRow{{Name: "a", Estimate: 1, Lower: 0, Upper: 2}}}.Section(),
 		report.HeatPair{Title: "h", Labels: []string{"a"}, True: [][]float64{{1}},
 			Learned: [][]float64{{.5}}}.Section(),
-		report.Loop{Title: "l", Lines: []study.Line{{Name: "n", X: study.Numbers{0, 1},
-			Y: study.Numbers{.4, .6}}}}.Section(),
+		report.Loop{Title: "l", Lines: []figure.Series{{Name: "n", X: figure.Values{0, 1},
+			Y: figure.Values{.4, .6}}}}.Section(),
 	}})
 	if err != nil {
 		f.Fatal(err)

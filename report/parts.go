@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"unseen/study"
+	"unseen/figure"
 )
 
 // Panel is risks, or any numbers, estimated in several ways, with their intervals and perhaps the truth.
@@ -30,26 +30,26 @@ type PanelRow struct {
 
 // Section draws the panel and has its numbers as a table.
 func (p Panel) Section() Section {
-	f := study.Figure{Name: "panel", Title: "Estimates and their intervals", Caption: p.Caption,
-		Intervals: &study.Intervals{XTitle: p.What}}
-	t := study.Table{Name: "panel", Title: "The numbers", Head: "judged by", Detail: true, Columns: []study.Column{
+	f := figure.Figure{Name: "panel", Title: "Estimates and their intervals", Caption: p.Caption,
+		Intervals: &figure.IntervalChart{XTitle: p.What}}
+	t := figure.Table{Name: "panel", Title: "The numbers", Head: "judged by", Detail: true, Columns: []figure.Column{
 		{Name: "estimate", Digits: 4}, {Name: "from", Digits: 4}, {Name: "to", Digits: 4}, {Name: "truth", Digits: 4},
 		{Name: "truth inside"},
 	}}
 	known, inside := 0, 0
 	for _, r := range p.Rows {
-		row := study.Interval{Name: r.Name, Group: r.Group, Estimate: study.Mark(r.Estimate), Low: study.Mark(r.Lower),
-			High: study.Mark(r.Upper)}
-		truth, covers := study.Cell{}, study.Cell{}
+		row := figure.IntervalRow{Name: r.Name, Group: r.Group, Estimate: figure.Value(r.Estimate),
+			Low: figure.Value(r.Lower), High: figure.Value(r.Upper)}
+		truth, covers := figure.Cell{}, figure.Cell{}
 		if r.Truth != nil {
-			m := study.Mark(*r.Truth)
-			row.Truth, truth = &m, study.Number(*r.Truth)
+			m := figure.Value(*r.Truth)
+			row.Truth, truth = &m, figure.Number(*r.Truth)
 			if r.Lower < r.Upper {
 				known++
-				covers = study.Word("no")
+				covers = figure.Text("no")
 				if r.Lower <= *r.Truth && *r.Truth <= r.Upper {
 					inside++
-					covers = study.Word("yes")
+					covers = figure.Text("yes")
 				}
 			}
 		}
@@ -58,8 +58,8 @@ func (p Panel) Section() Section {
 		if r.Group != "" {
 			name = r.Group + ": " + name
 		}
-		t.Rows = append(t.Rows, study.Row{Name: name, Cells: []study.Cell{study.Number(r.Estimate),
-			study.Number(r.Lower), study.Number(r.Upper), truth, covers}})
+		t.Add(name, figure.Number(r.Estimate),
+			figure.Number(r.Lower), figure.Number(r.Upper), truth, covers)
 	}
 	if f.Caption == "" {
 		f.Caption = "Each dot is an estimate, its whiskers the interval that says how far it may be off."
@@ -67,8 +67,8 @@ func (p Panel) Section() Section {
 			f.Caption += fmt.Sprintf(" Diamonds are the truth: %d of %d intervals hold it.", inside, known)
 		}
 	}
-	return Section{Name: or(p.Name, "panel"), Title: p.Title, Text: p.Text, Figures: []study.Figure{f},
-		Tables: []study.Table{t}}
+	return Section{Name: or(p.Name, "panel"), Title: p.Title, Text: p.Text, Figures: []figure.Figure{f},
+		Tables: []figure.Table{t}}
 }
 
 // HeatPair is a true matrix beside the learned one, such as the propensities of ordered pairs of fields.
@@ -90,8 +90,8 @@ func (h HeatPair) Section() Section {
 	if h.Low == 0 && h.High == 0 {
 		h.High = 1
 	}
-	matrix := func(title string, values [][]float64) *study.HeatMap {
-		m := &study.HeatMap{Title: title, RowTitle: or(h.RowTitle, "field of the source"),
+	matrix := func(title string, values [][]float64) *figure.HeatMap {
+		m := &figure.HeatMap{Title: title, RowTitle: or(h.RowTitle, "field of the source"),
 			ColumnTitle: or(h.ColumnTitle, "field of the target"), Rows: h.Labels, Columns: h.Labels, Low: h.Low,
 			High: h.High}
 		for _, row := range values {
@@ -110,7 +110,7 @@ func (h HeatPair) Section() Section {
 		}
 	}
 	return Section{Name: or(h.Name, "heat"), Title: h.Title, Text: h.Text,
-		Figures: []study.Figure{{Name: "pair", Title: "True and learned", Caption: caption, Heat: heat}}}
+		Figures: []figure.Figure{{Name: "pair", Title: "True and learned", Caption: caption, Heat: heat}}}
 }
 
 // meanError is the mean absolute difference of two matrices over the cells that both have.
@@ -139,13 +139,13 @@ const (
 type Curve struct {
 	Kind  CurveKind
 	Title string // "" means the kind's
-	Lines []study.Line
+	Lines []figure.Series
 
 	Caption string // "" says how to read it
 }
 
-func (c Curve) figure() study.Figure {
-	f := study.Figure{Title: c.Title, Caption: c.Caption, Lines: &study.Lines{Series: c.Lines, Shares: true}}
+func (c Curve) figure() figure.Figure {
+	f := figure.Figure{Title: c.Title, Caption: c.Caption, Lines: &figure.LineChart{Series: c.Lines, Shares: true}}
 	var title, caption string
 	switch c.Kind {
 	case PrecisionRecall:
@@ -199,8 +199,8 @@ type Loop struct {
 	Name   string // "" means loop
 	Title  string
 	Text   []string
-	YTitle string       // "" means share of recommendations within the own field
-	Lines  []study.Line // over rounds; that of the truth is a Reference
+	YTitle string          // "" means share of recommendations within the own field
+	Lines  []figure.Series // over rounds; that of the truth is a Reference
 
 	Caption string // "" says how to read it
 }
@@ -212,9 +212,9 @@ func (l Loop) Section() Section {
 		caption = "A line that climbs is a recommender that narrows: what it showed before it shows more often. " +
 			"Bands are where four of five repetitions are."
 	}
-	return Section{Name: or(l.Name, "loop"), Title: l.Title, Text: l.Text, Figures: []study.Figure{{
+	return Section{Name: or(l.Name, "loop"), Title: l.Title, Text: l.Text, Figures: []figure.Figure{{
 		Name: "rounds", Title: "Round by round", Caption: caption,
-		Lines: &study.Lines{XTitle: "round of training on what was recommended",
+		Lines: &figure.LineChart{XTitle: "round of training on what was recommended",
 			YTitle: or(l.YTitle, "share of recommendations within the own field"), Series: l.Lines},
 	}}}
 }
@@ -240,7 +240,7 @@ type HiddenPaper struct {
 
 // Section has a row per paper.
 func (h Hidden) Section() Section {
-	t := study.Table{Name: "papers", Title: "Hidden by exposure", Head: "paper", Columns: []study.Column{
+	t := figure.Table{Name: "papers", Title: "Hidden by exposure", Head: "paper", Columns: []figure.Column{
 		{Name: "field"},
 		{Name: "naive rank", Means: "place when judged by the links that happen to exist"},
 		{Name: "corrected rank", Means: "place when judged by relevance"},
@@ -249,12 +249,11 @@ func (h Hidden) Section() Section {
 		{Name: "why"},
 	}}
 	for _, p := range h.Papers {
-		t.Rows = append(t.Rows, study.Row{Name: p.Title, Cells: []study.Cell{
-			study.Word(p.Field), study.Number(float64(p.NaiveRank)), study.Number(float64(p.CorrectedRank)),
-			study.Number(p.Link), study.Number(p.Propensity), study.Word(p.Reason),
-		}})
+		t.Add(p.Title,
+			figure.Text(p.Field), figure.Number(p.NaiveRank), figure.Number(p.CorrectedRank),
+			figure.Number(p.Link), figure.Number(p.Propensity), figure.Text(p.Reason))
 	}
-	return Section{Name: or(h.Name, "hidden"), Title: h.Title, Text: h.Text, Tables: []study.Table{t}}
+	return Section{Name: or(h.Name, "hidden"), Title: h.Title, Text: h.Text, Tables: []figure.Table{t}}
 }
 
 func or(text, otherwise string) string {

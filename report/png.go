@@ -7,6 +7,7 @@ import (
 	"image/draw"
 	"image/png"
 	"math"
+	"unseen/figure"
 
 	"golang.org/x/image/font/sfnt"
 	"golang.org/x/image/vector"
@@ -19,7 +20,7 @@ const pngScale = 2
 func (d *drawing) png() ([]byte, error) {
 	p := &painter{image: image.NewRGBA(image.Rect(0, 0, int(math.Ceil(d.width*pngScale)),
 		int(math.Ceil(d.height*pngScale))))}
-	draw.Draw(p.image, p.image.Bounds(), image.NewUniform(palette[inkPaper].light), image.Point{}, draw.Src)
+	draw.Draw(p.image, p.image.Bounds(), image.NewUniform(figure.InkPaper.Light()), image.Point{}, draw.Src)
 	for _, s := range d.shapes {
 		p.shape(s)
 	}
@@ -52,7 +53,7 @@ func (p *painter) shape(shape any) {
 			p.fill([][]point{circle(point{v.x, v.y}, r)}, v.ink, 1)
 		case ring:
 			p.fill([][]point{circle(point{v.x, v.y}, r+1)}, v.ink, 1)
-			p.fill([][]point{circle(point{v.x, v.y}, r-1)}, inkPaper, 1)
+			p.fill([][]point{circle(point{v.x, v.y}, r-1)}, figure.InkPaper, 1)
 		case cross:
 			p.stroke([]point{{v.x - r, v.y - r}, {v.x + r, v.y + r}}, nil, 2, v.ink)
 			p.stroke([]point{{v.x - r, v.y + r}, {v.x + r, v.y - r}}, nil, 2, v.ink)
@@ -63,7 +64,7 @@ func (p *painter) shape(shape any) {
 }
 
 // fill fills polygons as one shape.
-func (p *painter) fill(polygons [][]point, i ink, alpha float64) {
+func (p *painter) fill(polygons [][]point, i figure.Ink, alpha float64) {
 	// Only the pixels around the shape are touched: a rasterizer as large as the picture would make a
 	// heat map of a thousand cells a thousand pictures' work.
 	low, high := point{math.Inf(1), math.Inf(1)}, point{math.Inf(-1), math.Inf(-1)}
@@ -100,15 +101,15 @@ func (p *painter) fill(polygons [][]point, i ink, alpha float64) {
 	p.vector.Draw(p.image, bounds, image.NewUniform(translucent(i, alpha)), image.Point{})
 }
 
-func translucent(i ink, alpha float64) color.NRGBA {
-	c := palette[i].light
+func translucent(i figure.Ink, alpha float64) color.NRGBA {
+	c := i.Light()
 	c.A = uint8(math.Round(255 * alpha))
 	return c
 }
 
 // stroke fills the outline of a line: a box per segment and a disc per corner, all turning the same way, so that
 // what they cover twice counts once.
-func (p *painter) stroke(points []point, dash []float64, width float64, i ink) {
+func (p *painter) stroke(points []point, dash []float64, width float64, i figure.Ink) {
 	for _, piece := range dashes(points, dash) {
 		var outline [][]point
 		for k := 1; k < len(piece); k++ {

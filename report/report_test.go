@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"unseen/figure"
 	"unseen/study"
 )
 
@@ -40,11 +41,11 @@ func wellFormed(t *testing.T, text string) string {
 }
 
 func TestGoldenFigure(t *testing.T) {
-	f := study.Figure{Name: "tiny", Title: "Tiny <figure>", Lines: &study.Lines{XTitle: "round", YTitle: "share",
-		Series: []study.Line{
-			{Name: "naive", X: study.Numbers{0, 1, 2}, Y: study.Numbers{.2, .4, .8}, Low: study.Numbers{.1, .3, .7},
-				High: study.Numbers{.3, .5, .9}},
-			{Name: "truth", X: study.Numbers{0, 2}, Y: study.Numbers{.25, .25}, Reference: true},
+	f := figure.Figure{Name: "tiny", Title: "Tiny <figure>", Lines: &figure.LineChart{XTitle: "round", YTitle: "share",
+		Series: []figure.Series{
+			{Name: "naive", X: figure.Values{0, 1, 2}, Y: figure.Values{.2, .4, .8}, Low: figure.Values{.1, .3, .7},
+				High: figure.Values{.3, .5, .9}},
+			{Name: "truth", X: figure.Values{0, 2}, Y: figure.Values{.25, .25}, Reference: true},
 		}}}
 	got := drawFigure(f, narrowWidth, true).svg(false)
 	wellFormed(t, got)
@@ -67,24 +68,24 @@ func TestGoldenFigure(t *testing.T) {
 const hostile = `<script>alert("1")</script>&'</svg>` + "\x00\x0b\xff"
 
 func hostileDocument() *Document {
-	figures := []study.Figure{
-		{Name: hostile, Title: hostile, Caption: hostile, Heat: &study.HeatMap{Title: hostile, RowTitle: hostile,
-			ColumnTitle: hostile, Rows: []string{hostile}, Columns: []string{hostile}, Values: []study.Numbers{{1}}}},
-		{Name: hostile, Title: hostile, Lines: &study.Lines{XTitle: hostile, YTitle: hostile,
-			Series: []study.Line{{Name: hostile, X: study.Numbers{1, 2}, Y: study.Numbers{1, 2}}, {Name: hostile}}}},
-		{Name: "../../" + hostile, Title: hostile, Bars: &study.Bars{YTitle: hostile, Groups: []string{hostile},
-			Series: []study.Bar{{Name: hostile, Values: study.Numbers{1}}}}},
-		{Name: hostile, Title: hostile, Intervals: &study.Intervals{XTitle: hostile, Legend: hostile,
-			Rows: []study.Interval{{Name: hostile, Group: hostile, Estimate: 1, Low: 0, High: 2}}}},
+	figures := []figure.Figure{
+		{Name: hostile, Title: hostile, Caption: hostile, Heat: &figure.HeatMap{Title: hostile, RowTitle: hostile,
+			ColumnTitle: hostile, Rows: []string{hostile}, Columns: []string{hostile}, Values: []figure.Values{{1}}}},
+		{Name: hostile, Title: hostile, Lines: &figure.LineChart{XTitle: hostile, YTitle: hostile,
+			Series: []figure.Series{{Name: hostile, X: figure.Values{1, 2}, Y: figure.Values{1, 2}}, {Name: hostile}}}},
+		{Name: "../../" + hostile, Title: hostile, Bars: &figure.BarChart{YTitle: hostile, Groups: []string{hostile},
+			Series: []figure.BarSeries{{Name: hostile, Values: figure.Values{1}}}}},
+		{Name: hostile, Title: hostile, Intervals: &figure.IntervalChart{XTitle: hostile, Legend: hostile,
+			Rows: []figure.IntervalRow{{Name: hostile, Group: hostile, Estimate: 1, Low: 0, High: 2}}}},
 	}
 	return &Document{Title: hostile, Summary: []string{hostile}, Sections: []Section{{
 		Name: hostile, Title: hostile, Text: []string{hostile}, Warnings: []string{hostile},
 		Findings: []study.Finding{{Claim: hostile, Verdict: study.Verdict(hostile), Words: hostile}},
 		Advice:   []string{hostile}, Figures: figures, Notes: []string{hostile}, Facts: []Fact{{hostile, hostile}},
 		FactsTitle: hostile,
-		Tables: []study.Table{{Name: hostile, Title: hostile, Head: hostile,
-			Columns: []study.Column{{Name: hostile, Means: hostile}},
-			Rows:    []study.Row{{Name: hostile, Cells: []study.Cell{study.Word(hostile)}}}}},
+		Tables: []figure.Table{{Name: hostile, Title: hostile, Head: hostile,
+			Columns: []figure.Column{{Name: hostile, Means: hostile}},
+			Rows:    []figure.TableRow{{Name: hostile, Cells: []figure.Cell{figure.Text(hostile)}}}}},
 	}}}
 }
 
@@ -103,7 +104,7 @@ func TestEscaping(t *testing.T) {
 	}
 	folder := t.TempDir()
 	f := d.Sections[0].Figures
-	d.Sections[0].Figures = []study.Figure{f[0], f[2], f[3]} // the others are large, and the race detector is slow
+	d.Sections[0].Figures = []figure.Figure{f[0], f[2], f[3]} // the others are large, and the race detector is slow
 	paths, err := d.WriteFigures(folder)
 	if err != nil || len(paths) != 6 {
 		t.Fatalf("%v: %v", paths, err)
@@ -129,41 +130,41 @@ func TestEscaping(t *testing.T) {
 // Figures of numbers that are missing, infinite, equal, huge, tiny or not there at all are drawings all the same.
 func TestOddNumbers(t *testing.T) {
 	nan, inf := math.NaN(), math.Inf(1)
-	truth := func(x float64) *study.Mark { m := study.Mark(x); return &m }
-	numbers := []study.Numbers{nil, {}, {nan}, {nan, nan, nan}, {inf, -inf, 1}, {1}, {0, 0, 0}, {5, 5, 5},
+	truth := func(x float64) *figure.Value { m := figure.Value(x); return &m }
+	numbers := []figure.Values{nil, {}, {nan}, {nan, nan, nan}, {inf, -inf, 1}, {1}, {0, 0, 0}, {5, 5, 5},
 		{-1, nan, 1}, {1e300, -1e300, 0}, {math.MaxFloat64, -math.MaxFloat64}, {1e-300, 2e-300, 0},
 		{1e9, 1e9 + 1, 1e9 + 2}, {-5, -4}}
-	var figures []study.Figure
+	var figures []figure.Figure
 	for _, n := range numbers {
 		for _, log := range []bool{false, true} {
-			figures = append(figures, study.Figure{Lines: &study.Lines{LogX: log, LogY: log, Diagonal: true,
-				Series: []study.Line{{X: study.Numbers{1, 2, 3}, Y: n, Low: n, High: n}, {X: n, Y: n},
+			figures = append(figures, figure.Figure{Lines: &figure.LineChart{LogX: log, LogY: log, Diagonal: true,
+				Series: []figure.Series{{X: figure.Values{1, 2, 3}, Y: n, Low: n, High: n}, {X: n, Y: n},
 					{Reference: true, X: n}}}})
 		}
 		figures = append(figures,
-			study.Figure{Lines: &study.Lines{Shares: true, Series: []study.Line{{X: n, Y: n}}}},
-			study.Figure{Bars: &study.Bars{Groups: []string{"a", "b", "c"}, Series: []study.Bar{{Values: n, Errors: n},
-				{Values: study.Numbers{1, 2, 3}, Errors: n}}}},
-			study.Figure{Heat: &study.HeatMap{Rows: []string{"a"}, Columns: []string{"b", "c"},
-				Values: []study.Numbers{n, n}, Beside: &study.HeatMap{Values: []study.Numbers{n}}}},
-			study.Figure{Heat: &study.HeatMap{Low: nan, High: inf, Values: []study.Numbers{n}}})
-		v := &study.Intervals{}
+			figure.Figure{Lines: &figure.LineChart{Shares: true, Series: []figure.Series{{X: n, Y: n}}}},
+			figure.Figure{Bars: &figure.BarChart{Groups: []string{"a", "b", "c"},
+				Series: []figure.BarSeries{{Values: n, Errors: n}, {Values: figure.Values{1, 2, 3}, Errors: n}}}},
+			figure.Figure{Heat: &figure.HeatMap{Rows: []string{"a"}, Columns: []string{"b", "c"},
+				Values: []figure.Values{n, n}, Beside: &figure.HeatMap{Values: []figure.Values{n}}}},
+			figure.Figure{Heat: &figure.HeatMap{Low: nan, High: inf, Values: []figure.Values{n}}})
+		v := &figure.IntervalChart{}
 		for i := range n {
-			v.Rows = append(v.Rows, study.Interval{Name: "a", Estimate: study.Mark(n[i]),
-				Low: study.Mark(n[len(n)-1-i]), High: study.Mark(n[i]), Truth: truth(n[0])})
+			v.Rows = append(v.Rows, figure.IntervalRow{Name: "a", Estimate: figure.Value(n[i]),
+				Low: figure.Value(n[len(n)-1-i]), High: figure.Value(n[i]), Truth: truth(n[0])})
 		}
-		figures = append(figures, study.Figure{Intervals: v})
+		figures = append(figures, figure.Figure{Intervals: v})
 	}
-	many := make(study.Numbers, 500)
+	many := make(figure.Values, 500)
 	figures = append(figures,
-		study.Figure{Heat: &study.HeatMap{Rows: make([]string, 500), Columns: make([]string, 500),
-			Values: []study.Numbers{many}}},
-		study.Figure{Bars: &study.Bars{Groups: make([]string, 500), Series: []study.Bar{{Values: many}}}},
-		study.Figure{Intervals: &study.Intervals{Rows: make([]study.Interval, 500)}},
-		study.Figure{Lines: &study.Lines{Series: make([]study.Line, 500)}})
-	figures = append(figures, study.Figure{}, study.Figure{Heat: &study.HeatMap{}},
-		study.Figure{Lines: &study.Lines{}}, study.Figure{Bars: &study.Bars{}},
-		study.Figure{Intervals: &study.Intervals{}})
+		figure.Figure{Heat: &figure.HeatMap{Rows: make([]string, 500), Columns: make([]string, 500),
+			Values: []figure.Values{many}}},
+		figure.Figure{Bars: &figure.BarChart{Groups: make([]string, 500), Series: []figure.BarSeries{{Values: many}}}},
+		figure.Figure{Intervals: &figure.IntervalChart{Rows: make([]figure.IntervalRow, 500)}},
+		figure.Figure{Lines: &figure.LineChart{Series: make([]figure.Series, 500)}})
+	figures = append(figures, figure.Figure{}, figure.Figure{Heat: &figure.HeatMap{}},
+		figure.Figure{Lines: &figure.LineChart{}}, figure.Figure{Bars: &figure.BarChart{}},
+		figure.Figure{Intervals: &figure.IntervalChart{}})
 	for i, f := range figures {
 		for _, width := range []float64{wideWidth, narrowWidth} {
 			d := drawFigure(f, width, true)
@@ -187,11 +188,11 @@ func TestOddNumbers(t *testing.T) {
 // A picture of known shapes has their colours where they are.
 func TestPNG(t *testing.T) {
 	d := &drawing{width: 100, height: 60}
-	d.add(box{10, 10, 20, 20, seriesInk(0), ""}, stroke{points: []point{{40, 20}, {60, 20}, {60, 40}},
-		ink: seriesInk(1), width: 6},
-		mark{80, 20, disc, seriesInk(2), ""}, mark{80, 40, ring, seriesInk(3), ""},
-		area{[]point{{5, 45}, {35, 45}, {35, 58}, {5, 58}}, seriesInk(0), .5},
-		words{x: 40, y: 55, text: "MMM", size: 12, ink: inkText})
+	d.add(box{10, 10, 20, 20, figure.SeriesInk(0), ""}, stroke{points: []point{{40, 20}, {60, 20}, {60, 40}},
+		ink: figure.SeriesInk(1), width: 6},
+		mark{80, 20, disc, figure.SeriesInk(2), ""}, mark{80, 40, ring, figure.SeriesInk(3), ""},
+		area{[]point{{5, 45}, {35, 45}, {35, 58}, {5, 58}}, figure.SeriesInk(0), .5},
+		words{x: 40, y: 55, text: "MMM", size: 12, ink: figure.InkText})
 	raw, err := d.png()
 	if err != nil {
 		t.Fatal(err)
@@ -204,72 +205,35 @@ func TestPNG(t *testing.T) {
 		r, g, b, _ := img.At(int(x*pngScale), int(y*pngScale)).RGBA()
 		return fmt.Sprintf("#%02x%02x%02x", r>>8, g>>8, b>>8)
 	}
-	light := func(i ink) string { return hexOf(palette[i].light) }
+	light := func(i figure.Ink) string { return i.Hex() }
 	for _, c := range []struct {
 		what, got, want string
 	}{
-		{"inside the box", at(20, 20), light(seriesInk(0))}, {"outside", at(5, 5), light(inkPaper)},
-		{"on the line", at(50, 20), light(seriesInk(1))}, {"at its corner", at(60, 20), light(seriesInk(1))},
-		{"beside it", at(50, 26), light(inkPaper)},
-		{"in the disc", at(80, 20), light(seriesInk(2))}, {"in the ring's hole", at(80, 40), light(inkPaper)},
-		{"on the ring", at(80-markRadius, 40), light(seriesInk(3))},
+		{"inside the box", at(20, 20), light(figure.SeriesInk(0))}, {"outside", at(5, 5), light(figure.InkPaper)},
+		{"on the line", at(50, 20), light(figure.SeriesInk(1))}, {"at its corner", at(60, 20),
+			light(figure.SeriesInk(1))},
+		{"beside it", at(50, 26), light(figure.InkPaper)},
+		{"in the disc", at(80, 20), light(figure.SeriesInk(2))}, {"in the ring's hole", at(80, 40),
+			light(figure.InkPaper)},
+		{"on the ring", at(80-markRadius, 40), light(figure.SeriesInk(3))},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s it is %s, want %s", c.what, c.got, c.want)
 		}
 	}
 	// half of blue over white
-	if got := img.At(40, 100); got == nil || at(20, 50) == light(inkPaper) || at(20, 50) == light(seriesInk(0)) {
+	if got := img.At(40, 100); got == nil || at(20, 50) == light(figure.InkPaper) ||
+		at(20, 50) == light(figure.SeriesInk(0)) {
 		t.Errorf("the area is %s", at(20, 50))
 	}
 	dark := 0
 	for x := 40; x < 75; x++ {
-		if at(float64(x), 51) == light(inkText) {
+		if at(float64(x), 51) == light(figure.InkText) {
 			dark++
 		}
 	}
 	if dark < 4 {
 		t.Errorf("the letters cover %d of 35 points", dark)
-	}
-}
-
-func TestContrast(t *testing.T) {
-	if c := contrast(hex("000000"), hex("ffffff")); math.Abs(c-21) > 1e-9 {
-		t.Fatalf("black on white is %v", c)
-	}
-	atLeast := func(front, back ink, least float64) {
-		t.Helper()
-		for name, c := range map[string]float64{"light": contrast(palette[front].light, palette[back].light),
-			"dark": contrast(palette[front].dark, palette[back].dark)} {
-			if c < least {
-				t.Errorf("%s on %s has a contrast of %.2f on %s screens, want %v", front, back, c, name, least)
-			}
-		}
-	}
-	for _, back := range []ink{inkPage, inkPaper} {
-		for _, front := range []ink{inkText, inkMuted, inkLink} {
-			atLeast(front, back, 4.5)
-		}
-	}
-	for _, tone := range tones {
-		atLeast(ink(tone), ink(tone+"-back"), 4.5)
-		atLeast(inkText, ink(tone+"-back"), 4.5)
-	}
-	for i := range seriesInks {
-		atLeast(seriesInk(i), inkPaper, 3)
-	}
-	atLeast(inkTruth, inkPaper, 3)
-	for level := range heatInks {
-		fill, text := heatInk((float64(level) + .5) / heatInks)
-		atLeast(text, fill, 4.5)
-	}
-}
-
-func TestHeatInk(t *testing.T) {
-	for share, want := range map[float64]ink{-1: "h0", 0: "h0", .5: "h15", 1: "h31", 7: "h31"} {
-		if got, _ := heatInk(share); got != want {
-			t.Errorf("%v is %s, want %s", share, got, want)
-		}
 	}
 }
 
@@ -392,8 +356,8 @@ func TestNames(t *testing.T) {
 func TestBadDocuments(t *testing.T) {
 	for name, d := range map[string]*Document{
 		"nothing": {Title: "x"},
-		"cells": {Sections: []Section{{Tables: []study.Table{{Columns: []study.Column{{}},
-			Rows: []study.Row{{Name: "a"}}}}}}},
+		"cells": {Sections: []Section{{Tables: []figure.Table{{Columns: []figure.Column{{}},
+			Rows: []figure.TableRow{{Name: "a"}}}}}}},
 	} {
 		path := filepath.Join(t.TempDir(), "x")
 		_, figures := d.WriteFigures(path)

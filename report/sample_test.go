@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"unseen/figure"
 	"unseen/fit"
 	"unseen/report"
 	"unseen/study"
@@ -31,24 +32,24 @@ func sample() *report.Document {
 	}
 	learned[3][5] = math.NaN()
 
-	curve := func(name string, power float64) study.Line {
-		l := study.Line{Name: name}
+	curve := func(name string, power float64) figure.Series {
+		l := figure.Series{Name: name}
 		for k := range 1001 {
 			x := float64(k) / 1000
 			l.X, l.Y = append(l.X, x), append(l.Y, math.Pow(x, power))
 		}
 		return l
 	}
-	calibration := func(name string, slope float64) study.Line {
-		l := study.Line{Name: name}
+	calibration := func(name string, slope float64) figure.Series {
+		l := figure.Series{Name: name}
 		for k := range 10 {
 			x := (float64(k) + .5) / 10
 			l.X, l.Y = append(l.X, x), append(l.Y, 1/(1+math.Exp(-math.Log(x/(1-x))-slope)))
 		}
 		return l
 	}
-	rounds := func(name string, towards float64) study.Line {
-		l := study.Line{Name: name}
+	rounds := func(name string, towards float64) figure.Series {
+		l := figure.Series{Name: name}
 		share := .4
 		for k := range 20 {
 			l.X, l.Y = append(l.X, float64(k)), append(l.Y, share)
@@ -57,8 +58,8 @@ func sample() *report.Document {
 		}
 		return l
 	}
-	reference := study.Line{Name: "what relevance alone would give", X: study.Numbers{0, 19},
-		Y: study.Numbers{.42, .42}, Reference: true}
+	reference := figure.Series{Name: "what relevance alone would give", X: figure.Values{0, 19},
+		Y: figure.Values{.42, .42}, Reference: true}
 	known := func(x float64) *float64 { return &x }
 
 	d := &report.Document{Title: "A library that learns what it never showed", Summary: []string{
@@ -84,11 +85,11 @@ func sample() *report.Document {
 		},
 		report.HeatPair{Title: "Who is shown to whom", Labels: fields, True: truth, Learned: learned},
 		report.Curves{Title: "How well relevance is told", Curves: []report.Curve{
-			{Kind: report.ROC, Lines: []study.Line{curve("naive", .35), curve("corrected", .12),
+			{Kind: report.ROC, Lines: []figure.Series{curve("naive", .35), curve("corrected", .12),
 				curve("the truth itself", .1)}},
-			{Kind: report.Calibration, Lines: []study.Line{calibration("naive", 1.3), calibration("corrected", .1)}},
+			{Kind: report.Calibration, Lines: []figure.Series{calibration("naive", 1.3), calibration("corrected", .1)}},
 		}},
-		report.Loop{Title: "What becomes of it", Lines: []study.Line{rounds("naive", .95), rounds("corrected", .45),
+		report.Loop{Title: "What becomes of it", Lines: []figure.Series{rounds("naive", .95), rounds("corrected", .45),
 			reference}},
 		report.Hidden{Title: "What nobody was shown", Papers: []report.HiddenPaper{
 			{"Sparse recovery of sediment cores <script>alert(1)</script>", "Geology", 181, 4, .91, .12,
@@ -111,45 +112,46 @@ func sample() *report.Document {
 				{Claim: "bayes: AUC points over naive ≥ 2.00", Verdict: study.Met, Words: "In the mean 3.10."},
 				{Claim: "bayes: % error of π̂ ≤ 35.00", Verdict: study.Missed, Words: "In the mean 61."},
 			},
-			Figures: []study.Figure{
+			Figures: []figure.Figure{
 				{Name: "error", Title: "Error of π̂",
 					Caption: "Both axes are logarithmic: a straight line is a power law.",
-					Lines: &study.Lines{XTitle: "pairs", YTitle: "relative error of π̂", LogX: true, LogY: true,
-						Series: []study.Line{
-							{Name: "mle", X: study.Numbers{32e3, 1e5, 320e3, 960e3},
-								Y: study.Numbers{.55, .3, .16, .09}},
-							{Name: "bayes", X: study.Numbers{32e3, 1e5, 320e3, 960e3},
-								Y: study.Numbers{.31, .2, math.NaN(), .08}},
+					Lines: &figure.LineChart{XTitle: "pairs", YTitle: "relative error of π̂", LogX: true, LogY: true,
+						Series: []figure.Series{
+							{Name: "mle", X: figure.Values{32e3, 1e5, 320e3, 960e3},
+								Y: figure.Values{.55, .3, .16, .09}},
+							{Name: "bayes", X: figure.Values{32e3, 1e5, 320e3, 960e3},
+								Y: figure.Values{.31, .2, math.NaN(), .08}},
 						}}},
 				{Name: "bars", Title: "What each field gains", Caption: "Small fields gain most.",
-					Bars: &study.Bars{YTitle: "points of recall over naive",
+					Bars: &figure.BarChart{YTitle: "points of recall over naive",
 						Groups: []string{"Computer Science", "Environmental Science and Ecology", "Art"},
-						Series: []study.Bar{
-							{Name: "mle", Values: study.Numbers{12.1, 31.5, -2}, Errors: study.Numbers{1, 3, 1}},
-							{Name: "bayes", Values: study.Numbers{14, math.NaN(), 40.2}},
+						Series: []figure.BarSeries{
+							{Name: "mle", Values: figure.Values{12.1, 31.5, -2}, Errors: figure.Values{1, 3, 1}},
+							{Name: "bayes", Values: figure.Values{14, math.NaN(), 40.2}},
 						}}},
-				{Name: "empty", Title: "Nothing came out", Lines: &study.Lines{}},
+				{Name: "empty", Title: "Nothing came out", Lines: &figure.LineChart{}},
 			},
-			Tables: []study.Table{{Name: "t", Title: "Mean ± sd over 2 seeds", Head: "method", Columns: []study.Column{
-				{Name: "AUC", Digits: 2, Better: "higher", Means: "area under the ROC curve, %"},
-				{Name: "risk", Digits: 4, Better: "lower", Means: "true risk"}, {Name: "verdict"}},
-				Rows: []study.Row{{Name: "mle", Cells: []study.Cell{study.Spread(96.42, .31),
-					study.Spread(.1637, .002), study.Word("fine")}},
-					{Name: "naive", Cells: []study.Cell{study.Number(84.45), {}, study.Word("✗")}}}}},
+			Tables: []figure.Table{{Name: "t", Title: "Mean ± sd over 2 seeds", Head: "method",
+				Columns: []figure.Column{
+					{Name: "AUC", Digits: 2, Better: "higher", Means: "area under the ROC curve, %"},
+					{Name: "risk", Digits: 4, Better: "lower", Means: "true risk"}, {Name: "verdict"}},
+				Rows: []figure.TableRow{{Name: "mle", Cells: []figure.Cell{figure.Spread(96.42, .31),
+					figure.Spread(.1637, .002), figure.Text("fine")}},
+					{Name: "naive", Cells: []figure.Cell{figure.Number(84.45), {}, figure.Text("✗")}}}}},
 		}),
-		report.Section{Title: "Many columns", Tables: []study.Table{wideTable(false), wideTable(true)}},
+		report.Section{Title: "Many columns", Tables: []figure.Table{wideTable(false), wideTable(true)}},
 	)
 	return d
 }
 
 // wideTable does not fit on any screen.
-func wideTable(detail bool) study.Table {
-	t := study.Table{Name: "wide", Title: "Seed by seed", Head: "method", Detail: detail,
-		Rows: []study.Row{{Name: "naive, with a name of some length"}, {Name: "bayes"}}}
+func wideTable(detail bool) figure.Table {
+	t := figure.Table{Name: "wide", Title: "Seed by seed", Head: "method", Detail: detail,
+		Rows: []figure.TableRow{{Name: "naive, with a name of some length"}, {Name: "bayes"}}}
 	for seed := range 20 {
-		t.Columns = append(t.Columns, study.Column{Name: fmt.Sprint(2001 + seed), Digits: 2, Better: "higher"})
+		t.Columns = append(t.Columns, figure.Column{Name: fmt.Sprint(2001 + seed), Digits: 2, Better: "higher"})
 		for i := range t.Rows {
-			t.Rows[i].Cells = append(t.Rows[i].Cells, study.Spread(90+float64(seed), .25))
+			t.Rows[i].Cells = append(t.Rows[i].Cells, figure.Spread(90+float64(seed), .25))
 		}
 	}
 	return t

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"unseen/evaluate"
+	"unseen/figure"
 	"unseen/fit"
 	"unseen/model"
 	"unseen/risk"
@@ -69,12 +70,12 @@ func seconds(s float64) string {
 }
 
 // figureOf draws the first column of a table that says which way is better and has spreads.
-func figureOf(t study.Table) (study.Figure, bool) {
+func figureOf(t figure.Table) (figure.Figure, bool) {
 	for j, c := range t.Columns {
 		if c.Better == "" {
 			continue
 		}
-		v := &study.Intervals{XTitle: or(c.Means, c.Name), Legend: "mean ± one standard deviation over the seeds",
+		v := &figure.IntervalChart{XTitle: or(c.Means, c.Name), Legend: "mean ± one standard deviation over the seeds",
 			Digits: c.Digits}
 		spreads := false
 		for _, r := range t.Rows {
@@ -87,19 +88,19 @@ func figureOf(t study.Table) (study.Figure, bool) {
 			}
 			sd, has := r.Cells[j].Deviation()
 			spreads = spreads || has
-			v.Rows = append(v.Rows, study.Interval{Name: r.Name, Estimate: study.Mark(x), Low: study.Mark(x - sd),
-				High: study.Mark(x + sd)})
+			v.Rows = append(v.Rows, figure.IntervalRow{Name: r.Name, Estimate: figure.Value(x),
+				Low: figure.Value(x - sd), High: figure.Value(x + sd)})
 		}
 		if !spreads {
 			continue
 		}
-		return study.Figure{
+		return figure.Figure{
 			Name: t.Name, Title: t.Title + ": " + c.Name, Intervals: v,
 			Caption: fmt.Sprintf("Each dot is a mean, its whiskers one standard deviation to either side; %s is "+
 				"better. Rows without whiskers have one number only.", c.Better),
 		}, true
 	}
-	return study.Figure{}, false
+	return figure.Figure{}, false
 }
 
 // OfModel makes sections of a model file: what it is and how it came to be, and the doctor's verdict. The name says
@@ -139,10 +140,10 @@ func OfModel(name string, f *model.File) ([]Section, error) {
 		}
 	}
 	if len(settings) > 0 {
-		t := study.Table{Name: "settings", Title: "All settings", Head: "setting", Detail: true,
-			Columns: []study.Column{{Name: "value"}}}
+		t := figure.Table{Name: "settings", Title: "All settings", Head: "setting", Detail: true,
+			Columns: []figure.Column{{Name: "value"}}}
 		for _, fact := range settings {
-			t.Rows = append(t.Rows, study.Row{Name: fact.Name, Cells: []study.Cell{study.Word(fact.Value)}})
+			t.Add(fact.Name, figure.Text(fact.Value))
 		}
 		s.Tables = append(s.Tables, t)
 	}
@@ -167,18 +168,17 @@ func OfModel(name string, f *model.File) ([]Section, error) {
 
 // certificateOf says how well the method found truths that were planted.
 func certificateOf(c *evaluate.Certificate) Section {
-	t := study.Table{Name: "certificate", Title: "Estimators against the planted truth", Head: "judged by",
-		Columns: []study.Column{
+	t := figure.Table{Name: "certificate", Title: "Estimators against the planted truth", Head: "judged by",
+		Columns: []figure.Column{
 			{Name: "RMSE", Means: "root mean square error of the estimated risk", Digits: 4, Better: "lower"},
 			{Name: "covered", Means: "planted truths whose risk the 95% interval held"},
 		}}
 	for _, r := range c.Risks {
-		t.Rows = append(t.Rows, study.Row{Name: risk.Label(r.Scheme), Cells: []study.Cell{
-			study.Number(r.RMSE), study.Word(fmt.Sprintf("%d of %d", r.Covered, c.Repeats)),
-		}})
+		t.Add(risk.Label(r.Scheme),
+			figure.Number(r.RMSE), figure.Text(fmt.Sprintf("%d of %d", r.Covered, c.Repeats)))
 	}
 	return Section{
-		Name: "certificate", Title: "The certificate", Text: c.Words(), Tables: []study.Table{t},
+		Name: "certificate", Title: "The certificate", Text: c.Words(), Tables: []figure.Table{t},
 		Notes: []string{"Truths are planted on the model's own nodes and fields, links are drawn from them, and " +
 			"the method is fitted to those. That certifies the method on such nodes; it cannot tell whether the " +
 			"real links obey the model."},

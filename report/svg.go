@@ -6,6 +6,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"unseen/figure"
 )
 
 // svg writes a drawing. As part of a page its colours are the page's variables, so that they follow the screen,
@@ -18,7 +19,7 @@ func (d *drawing) svg(inPage bool) string {
 			html.EscapeString(printable(d.label)))
 	} else {
 		s.printf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %s %s" width="%s" height="%s" role="img" aria-label="%s" font-family="Go, Helvetica, Arial, sans-serif">`+"\n", w, h, w, h, html.EscapeString(printable(d.label)))
-		s.shape(box{0, 0, d.width, d.height, inkPaper, ""})
+		s.shape(box{0, 0, d.width, d.height, figure.InkPaper, ""})
 	}
 	for _, shape := range d.shapes {
 		s.shape(shape)
@@ -75,7 +76,7 @@ func (s *svgWriter) shape(shape any) {
 			s.close("circle", v.title)
 		case ring:
 			s.printf(`<circle cx="%s" cy="%s" r="%s" fill="%s" stroke="%s" stroke-width="2"`, coordinate(v.x),
-				coordinate(v.y), coordinate(markRadius), s.colour(inkPaper), s.colour(v.ink))
+				coordinate(v.y), coordinate(markRadius), s.colour(figure.InkPaper), s.colour(v.ink))
 			s.close("circle", v.title)
 		case cross:
 			r := markRadius
@@ -99,11 +100,11 @@ func (s *svgWriter) close(element, title string) {
 	s.printf("><title>%s</title></%s>\n", html.EscapeString(printable(title)), element)
 }
 
-func (s *svgWriter) colour(i ink) string {
+func (s *svgWriter) colour(i figure.Ink) string {
 	if s.inPage {
 		return "var(--" + string(i) + ")"
 	}
-	return hexOf(palette[i].light)
+	return i.Hex()
 }
 
 func path(points []point, closed bool) string {

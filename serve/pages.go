@@ -25,8 +25,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"unseen/figure"
 	"unseen/fit"
-	"unseen/report"
 )
 
 //go:embed pages
@@ -318,7 +318,7 @@ var packedAssets = sync.OnceValue(func() map[string]*asset {
 	if err != nil {
 		panic(err) // the files are part of the binary
 	}
-	add("palette.css", []byte(report.Palette()))
+	add("palette.css", []byte(figure.StyleSheet()))
 	return all
 })
 

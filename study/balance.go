@@ -3,6 +3,7 @@ package study
 import (
 	"context"
 	"fmt"
+	"unseen/figure"
 )
 
 var balance = Study{
@@ -46,10 +47,10 @@ func runBalance(ctx context.Context, l *lab) (*Result, error) {
 			"is taken. A row without λ has those of the preset; the preset safe has λ_R = λ_L/20.")}
 	for _, fields := range l.kinds() {
 		some := where(outcomes, func(o *Outcome) bool { return o.Fields == fields })
-		t := Table{Name: string(fields), Title: fmt.Sprintf("%s fields, %s", fields, repeated(len(l.Seeds))),
+		t := figure.Table{Name: string(fields), Title: fmt.Sprintf("%s fields, %s", fields, repeated(len(l.Seeds))),
 			Head: "method", Columns: columns(metrics)}
 		for _, m := range methods {
-			t.Rows = append(t.Rows, Row{m.Name, cells(metrics, of(some, m))})
+			t.Add(m.Name, cells(metrics, of(some, m))...)
 		}
 		r.Tables = append(r.Tables, t)
 		for _, share := range balanceShares {

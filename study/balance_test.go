@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"unseen/figure"
 	"unseen/risk"
 )
 
@@ -26,7 +27,7 @@ func TestBalance(t *testing.T) {
 	}
 	for _, fields := range []Fields{Random, Tied} {
 		some := where(r.Rows.([]*Outcome), func(o *Outcome) bool { return o.Fields == fields })
-		seen := map[Mark]string{}
+		seen := map[figure.Value]string{}
 		for _, m := range balanceMethods() {
 			risk := of(some, m)[0].Risk
 			if other, ok := seen[risk]; ok {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"unseen/engine"
+	"unseen/figure"
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/model"
@@ -51,17 +52,17 @@ type Guarantee struct {
 	Seed   uint64 `json:"seed"`
 	Scheme string `json:"scheme"`
 
-	Risk            Mark `json:"risk"`     // true risk R
-	Estimate        Mark `json:"estimate"` // R̂
-	Bias            Mark `json:"bias"`     // B(R̂), exactly
-	PlugIn          Mark `json:"plugIn"`   // B(R̂) if what bayes learns of the same links were the truth
-	Complexity      Mark `json:"complexity"`
-	ComplexityError Mark `json:"complexityError"` // from the finite number of signs
-	Margin          Mark `json:"margin"`          // M as the paper has it
+	Risk            figure.Value `json:"risk"`     // true risk R
+	Estimate        figure.Value `json:"estimate"` // R̂
+	Bias            figure.Value `json:"bias"`     // B(R̂), exactly
+	PlugIn          figure.Value `json:"plugIn"`   // B(R̂) if what bayes learns of the same links were the truth
+	Complexity      figure.Value `json:"complexity"`
+	ComplexityError figure.Value `json:"complexityError"` // from the finite number of signs
+	Margin          figure.Value `json:"margin"`          // M as the paper has it
 
-	Bound   Mark `json:"bound"`   // R̂ + B + 2𝒢̂ + 3M
-	Plugged Mark `json:"plugged"` // the same with the plug-in for B
-	Sharper Mark `json:"sharper"` // the bound with the least M that McDiarmid's inequality asks for
+	Bound   figure.Value `json:"bound"`   // R̂ + B + 2𝒢̂ + 3M
+	Plugged figure.Value `json:"plugged"` // the same with the plug-in for B
+	Sharper figure.Value `json:"sharper"` // the bound with the least M that McDiarmid's inequality asks for
 }
 
 // runBound measures every term in small worlds of several sizes, all of whose pairs are seen.
@@ -461,16 +462,18 @@ func (c *class) guarantee(ctx context.Context, name string, scheme risk.Scheme, 
 	}
 	g := &Guarantee{
 		Nodes: c.world.Graph().Len(), Pairs: len(pairs), Seed: c.seed, Scheme: name,
-		Risk: Mark(truth.Value), Estimate: Mark(estimate.Value), Bias: Mark(bias.AbsoluteBias()), PlugIn: none,
-		Complexity: Mark(complexity.Value), ComplexityError: Mark(complexity.StandardError), Margin: Mark(margin),
-		Bound: Mark(whole), Plugged: none, Sharper: Mark(whole - 3*margin + 3*least),
+		Risk: figure.Value(truth.Value), Estimate: figure.Value(estimate.Value),
+		Bias: figure.Value(bias.AbsoluteBias()), PlugIn: none,
+		Complexity: figure.Value(complexity.Value), ComplexityError: figure.Value(complexity.StandardError),
+		Margin: figure.Value(margin),
+		Bound:  figure.Value(whole), Plugged: none, Sharper: figure.Value(whole - 3*margin + 3*least),
 	}
 	if c.learned != nil {
 		plug, err := e.Moments(c.learned, beliefs)
 		if err != nil {
 			return nil, err
 		}
-		g.PlugIn = Mark(plug.AbsoluteBias())
+		g.PlugIn = figure.Value(plug.AbsoluteBias())
 		g.Plugged = g.Bound - g.Bias + g.PlugIn
 	}
 	return g, nil
@@ -483,39 +486,42 @@ func guaranteesOf(all []*Guarantee, scheme string, nodes int) []*Guarantee {
 
 // boundTerms are the columns of both tables.
 var boundTerms = []struct {
-	Column
-	get func(*Guarantee) Mark
+	figure.Column
+	get func(*Guarantee) figure.Value
 }{
-	{Column{Name: "R", Means: "true risk", Digits: 3}, func(g *Guarantee) Mark { return g.Risk }},
-	{Column{Name: "R̂", Means: "estimated risk", Digits: 3}, func(g *Guarantee) Mark { return g.Estimate }},
-	{Column{Name: "B", Means: "the estimate's bias, exactly", Digits: 3}, func(g *Guarantee) Mark { return g.Bias }},
-	{Column{Name: "B̂", Means: "its bias, if what bayes learns were the truth", Digits: 3},
-		func(g *Guarantee) Mark { return g.PlugIn }},
-	{Column{Name: "2𝒢̂", Means: "twice the complexity", Digits: 3},
-		func(g *Guarantee) Mark { return 2 * g.Complexity }},
-	{Column{Name: "3M", Means: "three margins, as the paper has them", Digits: 2},
-		func(g *Guarantee) Mark { return 3 * g.Margin }},
-	{Column{Name: "bound", Means: "R̂ + B + 2𝒢̂ + 3M", Digits: 2, Better: "lower"},
-		func(g *Guarantee) Mark { return g.Bound }},
-	{Column{Name: "÷ R", Means: "the bound over the true risk", Digits: 1, Better: "lower"},
-		func(g *Guarantee) Mark { return g.Bound / g.Risk }},
-	{Column{Name: "sharper", Means: "the bound with the least M that McDiarmid's inequality asks for", Digits: 2,
-		Better: "lower"}, func(g *Guarantee) Mark { return g.Sharper }},
+	{figure.Column{Name: "R", Means: "true risk", Digits: 3}, func(g *Guarantee) figure.Value { return g.Risk }},
+	{figure.Column{Name: "R̂", Means: "estimated risk", Digits: 3},
+		func(g *Guarantee) figure.Value { return g.Estimate }},
+	{figure.Column{Name: "B", Means: "the estimate's bias, exactly", Digits: 3},
+		func(g *Guarantee) figure.Value { return g.Bias }},
+	{figure.Column{Name: "B̂", Means: "its bias, if what bayes learns were the truth", Digits: 3},
+		func(g *Guarantee) figure.Value { return g.PlugIn }},
+	{figure.Column{Name: "2𝒢̂", Means: "twice the complexity", Digits: 3},
+		func(g *Guarantee) figure.Value { return 2 * g.Complexity }},
+	{figure.Column{Name: "3M", Means: "three margins, as the paper has them", Digits: 2},
+		func(g *Guarantee) figure.Value { return 3 * g.Margin }},
+	{figure.Column{Name: "bound", Means: "R̂ + B + 2𝒢̂ + 3M", Digits: 2, Better: "lower"},
+		func(g *Guarantee) figure.Value { return g.Bound }},
+	{figure.Column{Name: "÷ R", Means: "the bound over the true risk", Digits: 1, Better: "lower"},
+		func(g *Guarantee) figure.Value { return g.Bound / g.Risk }},
+	{figure.Column{Name: "sharper", Means: "the bound with the least M that McDiarmid's inequality asks for", Digits: 2,
+		Better: "lower"}, func(g *Guarantee) figure.Value { return g.Sharper }},
 }
 
 // boundTable has a row per scheme and number of nodes.
-func boundTable(all []*Guarantee, nodes []int) Table {
-	t := Table{Name: "terms", Title: fmt.Sprintf("The bound and its terms, mean over seeds; the loss is at most %g",
-		boundLoss), Head: "nodes"}
+func boundTable(all []*Guarantee, nodes []int) figure.Table {
+	t := figure.Table{Name: "terms",
+		Title: fmt.Sprintf("The bound and its terms, mean over seeds; the loss is at most %g",
+			boundLoss), Head: "nodes"}
 	for _, c := range boundTerms {
 		t.Columns = append(t.Columns, c.Column)
 	}
 	for _, s := range boundSchemes {
 		for _, n := range nodes {
-			row := Row{Name: fmt.Sprintf("%s, %d", s.name, n)}
+			row := figure.TableRow{Name: fmt.Sprintf("%s, %d", s.name, n)}
 			for _, c := range boundTerms {
 				mean, _ := meanAndSpread(values(guaranteesOf(all, s.name, n), c.get))
-				row.Cells = append(row.Cells, Number(mean))
+				row.Cells = append(row.Cells, figure.Number(mean))
 			}
 			t.Rows = append(t.Rows, row)
 		}
@@ -524,29 +530,29 @@ func boundTable(all []*Guarantee, nodes []int) Table {
 }
 
 // guaranteeTable has a row per world and scheme.
-func guaranteeTable(all []*Guarantee) Table {
-	t := Table{Name: "seeds", Title: "Every world", Head: "risk", Detail: true,
-		Columns: []Column{{Name: "nodes"}, {Name: "seed"}}}
+func guaranteeTable(all []*Guarantee) figure.Table {
+	t := figure.Table{Name: "seeds", Title: "Every world", Head: "risk", Detail: true,
+		Columns: []figure.Column{{Name: "nodes"}, {Name: "seed"}}}
 	for _, c := range boundTerms {
 		t.Columns = append(t.Columns, c.Column)
 	}
-	t.Columns = append(t.Columns, Column{Name: "𝒢̂ se", Means: "standard error of 𝒢̂ from the finite number of signs",
-		Digits: 4})
+	t.Columns = append(t.Columns,
+		figure.Column{Name: "𝒢̂ se", Means: "standard error of 𝒢̂ from the finite number of signs", Digits: 4})
 	for _, g := range all {
-		row := Row{Name: g.Scheme, Cells: []Cell{Number(float64(g.Nodes)), Number(float64(g.Seed))}}
+		row := figure.TableRow{Name: g.Scheme, Cells: []figure.Cell{figure.Number(g.Nodes), figure.Number(g.Seed)}}
 		for _, c := range boundTerms {
-			row.Cells = append(row.Cells, Number(float64(c.get(g))))
+			row.Cells = append(row.Cells, figure.Number(float64(c.get(g))))
 		}
-		t.Rows = append(t.Rows, Row{row.Name, append(row.Cells, Number(float64(g.ComplexityError)))})
+		t.Add(row.Name, append(row.Cells, figure.Number(g.ComplexityError))...)
 	}
 	return t
 }
 
 // boundFigure shows how bounds fall with the number of nodes.
-func boundFigure(all []*Guarantee, nodes []int) Figure {
-	lines := &Lines{XTitle: "nodes", YTitle: "risk"}
-	add := func(name, scheme string, get func(*Guarantee) Mark) {
-		line := Line{Name: name}
+func boundFigure(all []*Guarantee, nodes []int) figure.Figure {
+	lines := &figure.LineChart{XTitle: "nodes", YTitle: "risk"}
+	add := func(name, scheme string, get func(*Guarantee) figure.Value) {
+		line := figure.Series{Name: name}
 		for _, n := range nodes {
 			mean, _ := meanAndSpread(values(guaranteesOf(all, scheme, n), get))
 			line.X, line.Y = append(line.X, float64(n)), append(line.Y, mean)
@@ -554,12 +560,12 @@ func boundFigure(all []*Guarantee, nodes []int) Figure {
 		lines.Series = append(lines.Series, line)
 	}
 	for _, s := range boundSchemes {
-		add("bound by "+s.name, s.name, func(g *Guarantee) Mark { return g.Bound })
-		add("sharper bound by "+s.name, s.name, func(g *Guarantee) Mark { return g.Sharper })
+		add("bound by "+s.name, s.name, func(g *Guarantee) figure.Value { return g.Bound })
+		add("sharper bound by "+s.name, s.name, func(g *Guarantee) figure.Value { return g.Sharper })
 	}
-	add("true risk", boundSchemes[0].name, func(g *Guarantee) Mark { return g.Risk })
-	add("the largest loss", boundSchemes[0].name, func(*Guarantee) Mark { return boundLoss })
-	return Figure{Name: "nodes", Title: "The bound and the true risk by the number of nodes", Lines: lines}
+	add("true risk", boundSchemes[0].name, func(g *Guarantee) figure.Value { return g.Risk })
+	add("the largest loss", boundSchemes[0].name, func(*Guarantee) figure.Value { return boundLoss })
+	return figure.Figure{Name: "nodes", Title: "The bound and the true risk by the number of nodes", Lines: lines}
 }
 
 // boundHolds asks whether any true risk is above its bound.
@@ -574,7 +580,7 @@ func boundHolds(all []*Guarantee) Finding {
 	}
 	return Finding{"the true risk is below R̂ + B + 2𝒢̂ + 3M", verdictOf(so, len(all)),
 		fmt.Sprintf("In %d of %d worlds and risks; the bound is at least %s times the true risk.", so, len(all),
-			decimal(nearest, 1))}
+			figure.Decimal(nearest, 1))}
 }
 
 // boundSays asks whether the bound says more than that no loss exceeds η.
@@ -589,18 +595,18 @@ func boundSays(all []*Guarantee) Finding {
 	most := all[len(all)-1].Nodes
 	for _, s := range boundSchemes {
 		some := guaranteesOf(all, s.name, most)
-		ratio, _ := meanAndSpread(values(some, func(g *Guarantee) Mark { return g.Bound / g.Risk }))
-		whole, _ := meanAndSpread(values(some, func(g *Guarantee) Mark { return g.Bound }))
-		words = append(words, fmt.Sprintf("%s %s, %s times the true risk", s.name, decimal(whole, 2),
-			decimal(ratio, 0)))
+		ratio, _ := meanAndSpread(values(some, func(g *Guarantee) figure.Value { return g.Bound / g.Risk }))
+		whole, _ := meanAndSpread(values(some, func(g *Guarantee) figure.Value { return g.Bound }))
+		words = append(words, fmt.Sprintf("%s %s, %s times the true risk", s.name, figure.Decimal(whole, 2),
+			figure.Decimal(ratio, 0)))
 	}
 	last, _ := meanAndSpread(values(guaranteesOf(all, boundSchemes[0].name, most),
-		func(g *Guarantee) Mark { return g.Risk }))
+		func(g *Guarantee) figure.Value { return g.Risk }))
 	return Finding{fmt.Sprintf("the bound says more than that no loss exceeds %g", boundLoss), verdictOf(so, len(all)),
 		fmt.Sprintf(
 			"It is below in %d of %d. With %d nodes it is %s; nearly all of it is 3M, which falls as 1/n. For "+
 				"3M to be a tenth of the true risk it takes %s nodes, all of whose pairs are seen.",
-			so, len(all), most, strings.Join(words, "; "), decimal(nodesFor(last/10), 0))}
+			so, len(all), most, strings.Join(words, "; "), figure.Decimal(nodesFor(last/10), 0))}
 }
 
 // nodesFor is the number of nodes from which on 3M is at most so large.
@@ -627,8 +633,8 @@ func boundPlugged(all []*Guarantee) Finding {
 	b, _ := meanAndSpread(plugged)
 	return Finding{"B can be had from the data, by taking what bayes learns for the truth", verdictOf(so, count),
 		fmt.Sprintf("The plug-in is no smaller than B in %d of %d; in the mean it is %s, and B is %s. (The "+
-			"model's own ŷ and π̂ in place of the truth would always give 0.)", so, count, decimal(b, 3),
-			decimal(a, 3))}
+			"model's own ŷ and π̂ in place of the truth would always give 0.)", so, count, figure.Decimal(b, 3),
+			figure.Decimal(a, 3))}
 }
 
 // boundSharper says what the least margin is worth.
@@ -646,8 +652,8 @@ func boundSharper(all []*Guarantee) Finding {
 	most := all[len(all)-1].Nodes
 	for _, s := range boundSchemes {
 		ratio, _ := meanAndSpread(values(guaranteesOf(all, s.name, most),
-			func(g *Guarantee) Mark { return g.Sharper / g.Risk }))
-		words = append(words, fmt.Sprintf("%s %s", s.name, decimal(ratio, 1)))
+			func(g *Guarantee) figure.Value { return g.Sharper / g.Risk }))
+		words = append(words, fmt.Sprintf("%s %s", s.name, figure.Decimal(ratio, 1)))
 	}
 	return Finding{"with the least margin the bound says more than that", verdictOf(so, len(all)), fmt.Sprintf(
 		"It is below %g in %d of %d, and the true risk is below it in %d. With %d nodes it is so many times the "+

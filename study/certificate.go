@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"unseen/evaluate"
+	"unseen/figure"
 	"unseen/fit"
 	"unseen/world"
 )
@@ -69,7 +70,7 @@ func runCertificate(ctx context.Context, l *lab) (*Result, error) {
 			"the truth. Methods other than bayes have no posterior: their intervals take ŷ and π̂ for known.",
 	}}
 	for _, n := range l.Networks {
-		t := Table{Name: n.Name, Title: n.Name, Head: "method", Columns: []Column{
+		t := figure.Table{Name: n.Name, Title: n.Name, Head: "method", Columns: []figure.Column{
 			{Name: "AUC", Means: "of ŷ against relevance, %", Digits: 2, Better: "higher"},
 			{Name: "most", Means: "the AUC of the truth itself, %", Digits: 2},
 			{Name: "π̂ err", Means: "mean relative error of π̂ over pairs, %", Digits: 0, Better: "lower"},
@@ -85,15 +86,15 @@ func runCertificate(ctx context.Context, l *lab) (*Result, error) {
 			if c.Network != n.Name {
 				continue
 			}
-			row := Row{c.Method.Name, []Cell{Number(100 * c.AUC), Number(100 * c.OracleAUC),
-				Number(100 * c.Propensity), Number(c.MeanLink), Number(c.Calibration), Number(c.TrueRisk),
-				Number(c.NaiveRisk)}}
+			row := []figure.Cell{figure.Number(100 * c.AUC), figure.Number(100 * c.OracleAUC),
+				figure.Number(100 * c.Propensity), figure.Number(c.MeanLink), figure.Number(c.Calibration),
+				figure.Number(c.TrueRisk), figure.Number(c.NaiveRisk)}
 			for _, e := range c.Risks {
-				row.Cells = append(row.Cells, Worded(fmt.Sprintf("%s, %d/%d", decimal(e.RMSE, 3), e.Covered, c.Repeats),
-					Part{"value", Mark(e.RMSE)}, Part{"covered", Mark(e.Covered)}, Part{"of", Mark(c.Repeats)}))
+				text := fmt.Sprintf("%s, %d/%d", figure.Decimal(e.RMSE, 3), e.Covered, c.Repeats)
+				row = append(row, figure.Text(text, figure.Part("value", e.RMSE), figure.Part("covered", e.Covered),
+					figure.Part("of", c.Repeats)))
 			}
-			row.Cells = append(row.Cells, ratio(c.Identified, c.Repeats))
-			t.Rows = append(t.Rows, row)
+			t.Add(c.Method.Name, append(row, figure.Ratio(c.Identified, c.Repeats))...)
 		}
 		r.Tables = append(r.Tables, t)
 		r.Findings = append(r.Findings, certificateFindings(rows, n)...)
@@ -119,11 +120,11 @@ func certificateFindings(rows []*Certified, n Network) []Finding {
 		if last.RMSE < first.RMSE {
 			nearer++
 		}
-		risks = append(risks, fmt.Sprintf("%s %s, π̂ off by %s%%", c.Method.Name, decimal(c.TrueRisk, 3),
-			decimal(100*c.Propensity, 0)))
-		errors = append(errors, fmt.Sprintf("%s %s instead of %s", c.Method.Name, decimal(last.RMSE, 3),
-			decimal(first.RMSE, 3)))
-		lower.Words = fmt.Sprintf("naive %s; ", decimal(c.NaiveRisk, 3))
+		risks = append(risks, fmt.Sprintf("%s %s, π̂ off by %s%%", c.Method.Name, figure.Decimal(c.TrueRisk, 3),
+			figure.Decimal(100*c.Propensity, 0)))
+		errors = append(errors, fmt.Sprintf("%s %s instead of %s", c.Method.Name, figure.Decimal(last.RMSE, 3),
+			figure.Decimal(first.RMSE, 3)))
+		lower.Words = fmt.Sprintf("naive %s; ", figure.Decimal(c.NaiveRisk, 3))
 	}
 	lower.Verdict, closer.Verdict = verdictOf(below, all), verdictOf(nearer, all)
 	lower.Words += strings.Join(risks, "; ") + "."

@@ -11,6 +11,7 @@ import (
 
 	"unseen/engine"
 	"unseen/evaluate"
+	"unseen/figure"
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/model"
@@ -43,25 +44,25 @@ type Clicked struct {
 	Seed    uint64 `json:"seed"`
 	Method  Method `json:"method"`
 
-	AUC    Mark `json:"auc"` // of ŷ: clicked against shown and not clicked
-	AP     Mark `json:"averagePrecision"`
-	Within Mark `json:"within"` // the mean AUC within a page
+	AUC    figure.Value `json:"auc"` // of ŷ: clicked against shown and not clicked
+	AP     figure.Value `json:"averagePrecision"`
+	Within figure.Value `json:"within"` // the mean AUC within a page
 
 	// Of π̂ against the share that was shown, by ordered pairs of fields, weighted by pairs of nodes.
-	PropensityError Mark `json:"propensityError"` // Σ|π̂ − π| / Σπ
-	Scale           Mark `json:"scale"`           // mean π̂ ÷ mean π
-	Correlation     Mark `json:"correlation"`     // of log π̂ and log π
+	PropensityError figure.Value `json:"propensityError"` // Σ|π̂ − π| / Σπ
+	Scale           figure.Value `json:"scale"`           // mean π̂ ÷ mean π
+	Correlation     figure.Value `json:"correlation"`     // of log π̂ and log π
 
-	Risk      Mark      `json:"risk"`      // of ŷ: doubly robust, with the known π
-	RiskLower Mark      `json:"riskLower"` // of 95%, over pages
-	RiskUpper Mark      `json:"riskUpper"`
-	Estimates Estimates `json:"estimates"` // of the same, with the model's own π̂ and without the log
+	Risk      figure.Value `json:"risk"`      // of ŷ: doubly robust, with the known π
+	RiskLower figure.Value `json:"riskLower"` // of 95%, over pages
+	RiskUpper figure.Value `json:"riskUpper"`
+	Estimates Estimates    `json:"estimates"` // of the same, with the model's own π̂ and without the log
 
 	Class fit.Class `json:"class,omitempty"`
 	// z of the doctor's test of π̂ by the log; of bayes, π̂ is of a fit that did not see it
-	LogTest Mark    `json:"logTest"`
-	Seconds float64 `json:"seconds"`
-	Failed  string  `json:"failed,omitempty"`
+	LogTest figure.Value `json:"logTest"`
+	Seconds float64      `json:"seconds"`
+	Failed  string       `json:"failed,omitempty"`
 }
 
 // pages is a network of clicks with what was shown, made ready with a seed.
@@ -318,7 +319,7 @@ func (c *Clicked) train(ctx context.Context, p *pages, preset string) error {
 	}
 	c.Class, c.Seconds, c.Failed = f.class, f.seconds, f.failed
 	if len(f.logged) > 0 {
-		c.LogTest = Mark(f.logged[0].Z)
+		c.LogTest = figure.Value(f.logged[0].Z)
 	}
 	if f.failed != "" {
 		return nil
@@ -357,7 +358,7 @@ func (c *Clicked) choices(j *fit.Judge, p *pages) {
 	}
 	c.AUC, c.AP = mark(pooled.AUC()), mark(pooled.AveragePrecision())
 	mean, _ := evaluate.Mean(within)
-	c.Within = Mark(mean)
+	c.Within = figure.Value(mean)
 }
 
 // propensities compares π̂ with the shown share.
@@ -376,7 +377,8 @@ func (c *Clicked) propensities(logits []float32, p *pages) {
 			x, y, w = append(x, math.Log(pi)), append(y, math.Log(p.rates[cell])), append(w, count)
 		}
 	}
-	c.PropensityError, c.Scale, c.Correlation = Mark(off/truth), Mark(sum/truth), Mark(correlation(x, y, w))
+	c.PropensityError, c.Scale, c.Correlation = figure.Value(off/truth), figure.Value(sum/truth),
+		figure.Value(correlation(x, y, w))
 }
 
 // correlation of two lists of numbers, weighted.
@@ -416,10 +418,10 @@ func (c *Clicked) risks(ctx context.Context, j *fit.Judge, matrix *model.FieldMa
 	if err != nil {
 		return err
 	}
-	c.Risk, c.RiskLower, c.RiskUpper = Mark(found.Plain), Mark(found.Lower), Mark(found.Upper)
+	c.Risk, c.RiskLower, c.RiskUpper = figure.Value(found.Plain), figure.Value(found.Lower), figure.Value(found.Upper)
 	for _, e := range []struct {
 		scheme risk.Scheme
-		to     *Mark
+		to     *figure.Value
 	}{{risk.Naive{}, &c.Estimates.Naive}, {risk.W{}, &c.Estimates.W}, {risk.PU{}, &c.Estimates.PU},
 		{risk.AP{}, &c.Estimates.AP}} {
 		if matrix == nil && e.to != &c.Estimates.Naive {
@@ -437,77 +439,76 @@ func (c *Clicked) risks(ctx context.Context, j *fit.Judge, matrix *model.FieldMa
 }
 
 var clickColumns = []column[*Clicked]{
-	{Column{Name: "AUC", Means: "of ŷ: clicked against shown and not clicked, %", Digits: 2, Better: "higher"}, 100,
-		func(c *Clicked) Mark { return c.AUC }},
-	{Column{Name: "AP", Means: "average precision of the same, %", Digits: 1, Better: "higher"}, 100,
-		func(c *Clicked) Mark { return c.AP }},
-	{Column{Name: "within", Means: "AUC among the links of a page, mean over pages, %", Digits: 2, Better: "higher"},
-		100, func(c *Clicked) Mark { return c.Within }},
-	{Column{Name: "π̂ err", Means: "Σ|π̂ − π| / Σπ over pairs, π the shown share of a pair of fields, %", Digits: 0,
-		Better: "lower"}, 100, func(c *Clicked) Mark { return c.PropensityError }},
-	{Column{Name: "π̂ ÷ π", Means: "mean π̂ over the shown share", Digits: 2}, 1,
-		func(c *Clicked) Mark { return c.Scale }},
-	{Column{Name: "corr.", Means: "correlation of log π̂ and log π over pairs of fields", Digits: 2, Better: "higher"},
-		1, func(c *Clicked) Mark { return c.Correlation }},
+	{figure.Column{Name: "AUC", Means: "of ŷ: clicked against shown and not clicked, %", Digits: 2, Better: "higher"},
+		100, func(c *Clicked) figure.Value { return c.AUC }},
+	{figure.Column{Name: "AP", Means: "average precision of the same, %", Digits: 1, Better: "higher"}, 100,
+		func(c *Clicked) figure.Value { return c.AP }},
+	{figure.Column{Name: "within", Means: "AUC among the links of a page, mean over pages, %", Digits: 2,
+		Better: "higher"}, 100, func(c *Clicked) figure.Value { return c.Within }},
+	{figure.Column{Name: "π̂ err", Means: "Σ|π̂ − π| / Σπ over pairs, π the shown share of a pair of fields, %",
+		Digits: 0, Better: "lower"}, 100, func(c *Clicked) figure.Value { return c.PropensityError }},
+	{figure.Column{Name: "π̂ ÷ π", Means: "mean π̂ over the shown share", Digits: 2}, 1,
+		func(c *Clicked) figure.Value { return c.Scale }},
+	{figure.Column{Name: "corr.", Means: "correlation of log π̂ and log π over pairs of fields", Digits: 2,
+		Better: "higher"}, 1, func(c *Clicked) figure.Value { return c.Correlation }},
 }
 
 var clickRiskColumns = []column[*Clicked]{
-	{Column{Name: "dr", Means: "the doubly robust risk, with the known π", Digits: 4}, 1,
-		func(c *Clicked) Mark { return c.Risk }},
-	{Column{Name: "R_naive", Digits: 4}, 1, func(c *Clicked) Mark { return c.Estimates.Naive }},
-	{Column{Name: "R_w", Digits: 4}, 1, func(c *Clicked) Mark { return c.Estimates.W }},
-	{Column{Name: "R_PU", Digits: 4}, 1, func(c *Clicked) Mark { return c.Estimates.PU }},
-	{Column{Name: "R_AP", Digits: 4}, 1, func(c *Clicked) Mark { return c.Estimates.AP }},
+	{figure.Column{Name: "dr", Means: "the doubly robust risk, with the known π", Digits: 4}, 1,
+		func(c *Clicked) figure.Value { return c.Risk }},
+	{figure.Column{Name: "R_naive", Digits: 4}, 1, func(c *Clicked) figure.Value { return c.Estimates.Naive }},
+	{figure.Column{Name: "R_w", Digits: 4}, 1, func(c *Clicked) figure.Value { return c.Estimates.W }},
+	{figure.Column{Name: "R_PU", Digits: 4}, 1, func(c *Clicked) figure.Value { return c.Estimates.PU }},
+	{figure.Column{Name: "R_AP", Digits: 4}, 1, func(c *Clicked) figure.Value { return c.Estimates.AP }},
 }
 
-func clickTable(rows []*Clicked, n Network, seeds int) Table {
-	t := Table{Name: n.Name, Title: fmt.Sprintf("%s: choices and exposure, %s", n.Name, repeated(seeds)),
+func clickTable(rows []*Clicked, n Network, seeds int) figure.Table {
+	t := figure.Table{Name: n.Name, Title: fmt.Sprintf("%s: choices and exposure, %s", n.Name, repeated(seeds)),
 		Head: "method"}
 	t.Columns = append(t.Columns, columns(clickColumns)...)
 	for _, m := range clickMethods {
-		t.Rows = append(t.Rows, Row{m.Name, cells(clickColumns, of(rows, m))})
+		t.Add(m.Name, cells(clickColumns, of(rows, m))...)
 	}
 	return t
 }
 
-func clickRisks(rows []*Clicked, n Network) Table {
-	t := Table{Name: n.Name + "-risk", Title: n.Name + ": the risk of each model, and what clicks alone make of it",
-		Head: "method"}
+func clickRisks(rows []*Clicked, n Network) figure.Table {
+	t := figure.Table{Name: n.Name + "-risk", Title: n.Name +
+		": the risk of each model, and what clicks alone make of it", Head: "method"}
 	t.Columns = append(t.Columns, columns(clickRiskColumns)...)
-	t.Columns = append(t.Columns, Column{Name: "dr interval", Means: "of 95% over pages, of the first seed"})
+	t.Columns = append(t.Columns, figure.Column{Name: "dr interval", Means: "of 95% over pages, of the first seed"})
 	for _, m := range clickMethods {
 		own := of(rows, m)
-		interval := Cell{}
+		interval := figure.Cell{}
 		if first := own[0]; first.Failed == "" {
-			interval = Worded(fmt.Sprintf("%.3f–%.3f", float64(first.RiskLower), float64(first.RiskUpper)),
-				Part{"lower", first.RiskLower}, Part{"upper", first.RiskUpper})
+			interval = figure.Text(fmt.Sprintf("%.3f–%.3f", float64(first.RiskLower), float64(first.RiskUpper)),
+				figure.Part("lower", first.RiskLower), figure.Part("upper", first.RiskUpper))
 		}
-		t.Rows = append(t.Rows, Row{m.Name, append(cells(clickRiskColumns, own), interval)})
+		t.Add(m.Name, append(cells(clickRiskColumns, own), interval)...)
 	}
 	return t
 }
 
-func clickSeeds(rows []*Clicked, n Network) Table {
-	t := Table{Name: n.Name + "-seeds", Title: n.Name + ", every training", Head: "method", Detail: true,
-		Columns: []Column{{Name: "seed"}}}
+func clickSeeds(rows []*Clicked, n Network) figure.Table {
+	t := figure.Table{Name: n.Name + "-seeds", Title: n.Name + ", every training", Head: "method", Detail: true,
+		Columns: []figure.Column{{Name: "seed"}}}
 	all := append(slices.Clone(clickColumns), clickRiskColumns...)
 	for _, c := range all {
 		t.Columns = append(t.Columns, c.Column)
 	}
-	t.Columns = append(t.Columns, Column{Name: "dr low"}, Column{Name: "dr high"},
-		Column{Name: "scale", Means: "the doctor's word"}, Column{Name: "s", Digits: 1})
+	t.Columns = append(t.Columns, figure.Column{Name: "dr low"}, figure.Column{Name: "dr high"},
+		figure.Column{Name: "scale", Means: "the doctor's word"}, figure.Column{Name: "s", Digits: 1})
 	for _, c := range rows {
-		row := Row{c.Method.Name, append([]Cell{Number(float64(c.Seed))}, cells(all, []*Clicked{c})...)}
-		row.Cells = append(row.Cells, Number(float64(c.RiskLower)), Number(float64(c.RiskUpper)),
-			Word(string(c.Class)), Number(c.Seconds))
-		t.Rows = append(t.Rows, row)
+		row := append([]figure.Cell{figure.Number(c.Seed)}, cells(all, []*Clicked{c})...)
+		t.Add(c.Method.Name, append(row, figure.Number(c.RiskLower), figure.Number(c.RiskUpper),
+			figure.Text(string(c.Class)), figure.Number(c.Seconds))...)
 	}
 	return t
 }
 
 // clickFindings says what modelling exposure and logging it bring where the truth is known.
 func clickFindings(rows []*Clicked, n Network) []Finding {
-	gain := func(m, base Method, get func(*Clicked) Mark) (mean, sd float64, higher int) {
+	gain := func(m, base Method, get func(*Clicked) figure.Value) (mean, sd float64, higher int) {
 		var xs []float64
 		below := of(rows, base)
 		for k, c := range of(rows, m) {
@@ -519,7 +520,7 @@ func clickFindings(rows []*Clicked, n Network) []Finding {
 		mean, sd = meanAndSpread(xs)
 		return mean, sd, higher
 	}
-	compare := func(what string, base Method, methods []Method, get func(*Clicked) Mark, scale float64,
+	compare := func(what string, base Method, methods []Method, get func(*Clicked) figure.Value, scale float64,
 		unit string) Finding {
 		f := Finding{Claim: n.Name + ": " + what}
 		holds := 0
@@ -529,13 +530,13 @@ func clickFindings(rows []*Clicked, n Network) []Finding {
 			if higher == len(of(rows, m)) {
 				holds++
 			}
-			words = append(words, fmt.Sprintf("%s %s ± %s", m.Name, signed(scale*mean, 2), decimal(scale*sd, 2)))
+			words = append(words, fmt.Sprintf("%s %s ± %s", m.Name, signed(scale*mean, 2), figure.Decimal(scale*sd, 2)))
 		}
 		f.Verdict = verdictOf(holds, len(methods))
 		f.Words = fmt.Sprintf("Against %s, %s: %s.", base.Name, unit, strings.Join(words, "; "))
 		return f
 	}
-	auc := func(c *Clicked) Mark { return c.AUC }
+	auc := func(c *Clicked) figure.Value { return c.AUC }
 	found := []Finding{
 		compare("methods that model exposure tell wanted from unwanted among shown pairs better than naive", naive,
 			[]Method{mle, rw, ap, bayes}, auc, 100, "AUC points"),
@@ -560,7 +561,7 @@ func clickFindings(rows []*Clicked, n Network) []Finding {
 			mended++
 		}
 		words = append(words, fmt.Sprintf("%s %s times the shown share without the log, %s with it", pair[0].Name,
-			decimal(before, 2), decimal(after, 2)))
+			figure.Decimal(before, 2), figure.Decimal(after, 2)))
 	}
 	scale.Verdict, scale.Words = verdictOf(mended, len(pairs)), "Mean π̂: "+strings.Join(words, "; ")+"."
 	nearest := Finding{Claim: n.Name + ": estimates that correct for exposure are closer to the doubly robust " +
@@ -573,7 +574,7 @@ func clickFindings(rows []*Clicked, n Network) []Finding {
 		}
 		var errs [4][]float64
 		for _, c := range of(rows, m) {
-			for k, e := range []Mark{c.Estimates.Naive, c.Estimates.W, c.Estimates.PU, c.Estimates.AP} {
+			for k, e := range []figure.Value{c.Estimates.Naive, c.Estimates.W, c.Estimates.PU, c.Estimates.AP} {
 				errs[k] = append(errs[k], math.Abs(float64(e-c.Risk)))
 			}
 		}
@@ -587,8 +588,8 @@ func clickFindings(rows []*Clicked, n Network) []Finding {
 				closer++
 			}
 		}
-		words = append(words, fmt.Sprintf("%s: naive %s, w %s, PU %s, AP %s", m.Name, decimal(means[0], 4),
-			decimal(means[1], 4), decimal(means[2], 4), decimal(means[3], 4)))
+		words = append(words, fmt.Sprintf("%s: naive %s, w %s, PU %s, AP %s", m.Name, figure.Decimal(means[0], 4),
+			figure.Decimal(means[1], 4), figure.Decimal(means[2], 4), figure.Decimal(means[3], 4)))
 	}
 	nearest.Verdict, nearest.Words = verdictOf(closer, cmp.Or(all, 1)), "Off by, in the mean: "+
 		strings.Join(words, "; ")+"."
@@ -604,7 +605,7 @@ func doctorFinding(rows []*Clicked, n Network) Finding {
 	logged := of(rows, loggedBayes)
 	for k, c := range of(rows, bayes) {
 		word := fmt.Sprintf("seed %d %s, mean π̂ %s times the shown share", c.Seed, c.Class,
-			decimal(float64(c.Scale), 1))
+			figure.Decimal(float64(c.Scale), 1))
 		if c.Class == fit.Identified {
 			calls++
 			if math.Abs(math.Log(float64(c.Scale))) < math.Log(mostApart) {

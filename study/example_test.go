@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"unseen/figure"
 	"unseen/study"
 )
 
@@ -30,9 +31,9 @@ func ExampleRun() {
 }
 
 func ExampleCell() {
-	fmt.Println(study.Spread(84.449, .12).Format(2))
-	fmt.Println(study.Word("met").Format(2))
-	_, ok := study.Number(math.NaN()).Value()
+	fmt.Println(figure.Spread(84.449, .12).Format(2))
+	fmt.Println(figure.Text("met").Format(2))
+	_, ok := figure.Number(math.NaN()).Value()
 	fmt.Println(ok)
 	// Output:
 	// 84.45 ± 0.12

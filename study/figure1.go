@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unseen/figure"
 )
 
 var figure1 = Study{
@@ -27,12 +28,12 @@ type Recovery struct {
 	Pairs  int    `json:"pairs"` // trained on
 	Dim    int    `json:"dim"`   // of the vectors
 
-	Error    Mark `json:"error"`    // mean of |π̂ − π|/π over ordered pairs of fields
-	Weighted Mark `json:"weighted"` // and over pairs of nodes
+	Error    figure.Value `json:"error"`    // mean of |π̂ − π|/π over ordered pairs of fields
+	Weighted figure.Value `json:"weighted"` // and over pairs of nodes
 
-	Names   []string  `json:"names"`   // of the fields
-	Truth   []Numbers `json:"truth"`   // π by the source's field, in the order of Names
-	Learned []Numbers `json:"learned"` // π̂ likewise
+	Names   []string        `json:"names"`   // of the fields
+	Truth   []figure.Values `json:"truth"`   // π by the source's field, in the order of Names
+	Learned []figure.Values `json:"learned"` // π̂ likewise
 
 	Seconds float64 `json:"seconds"` // of training, on one thread
 }
@@ -141,7 +142,7 @@ func recoveryOf(o *Outcome, z size) *Recovery {
 		at[i] = slices.Index(o.learned.fields, name)
 	}
 	for _, from := range at {
-		var truth, learned Numbers
+		var truth, learned figure.Values
 		for _, to := range at {
 			truth = append(truth, o.Truth[from*len(at)+to])
 			learned = append(learned, o.Propensities[from*len(at)+to])
@@ -152,50 +153,50 @@ func recoveryOf(o *Outcome, z size) *Recovery {
 }
 
 // figure1Table has a row per method and a pair of columns per size.
-func figure1Table(some []*Recovery, fields Fields, sizes []size) Table {
-	t := Table{Name: string(fields), Title: fmt.Sprintf("Mean relative error of π̂ in %%, %s fields", fields),
+func figure1Table(some []*Recovery, fields Fields, sizes []size) figure.Table {
+	t := figure.Table{Name: string(fields), Title: fmt.Sprintf("Mean relative error of π̂ in %%, %s fields", fields),
 		Head: "method"}
 	for _, z := range sizes {
-		t.Columns = append(t.Columns, Column{Name: fmt.Sprintf("%d", z.pairs),
+		t.Columns = append(t.Columns, figure.Column{Name: fmt.Sprintf("%d", z.pairs),
 			Means: fmt.Sprintf("over fields, from %d pairs", z.pairs), Digits: 1, Better: "lower"})
 	}
 	for _, z := range sizes {
-		t.Columns = append(t.Columns, Column{Name: fmt.Sprintf("%d w", z.pairs),
+		t.Columns = append(t.Columns, figure.Column{Name: fmt.Sprintf("%d w", z.pairs),
 			Means: fmt.Sprintf("over pairs of nodes, from %d pairs", z.pairs), Digits: 1, Better: "lower"})
 	}
 	for _, z := range sizes {
-		t.Columns = append(t.Columns, Column{Name: fmt.Sprintf("%d s", z.pairs), Means: "seconds on one thread",
+		t.Columns = append(t.Columns, figure.Column{Name: fmt.Sprintf("%d s", z.pairs), Means: "seconds on one thread",
 			Digits: 1, Better: "lower"})
 	}
 	for _, m := range figure1Methods {
-		row := Row{Name: m.Name}
+		row := figure.TableRow{Name: m.Name}
 		for _, get := range []func(*Recovery) float64{
 			func(r *Recovery) float64 { return 100 * float64(r.Error) },
 			func(r *Recovery) float64 { return 100 * float64(r.Weighted) },
 			func(r *Recovery) float64 { return r.Seconds },
 		} {
 			for _, r := range of(some, m) {
-				row.Cells = append(row.Cells, Number(get(r)))
+				row.Cells = append(row.Cells, figure.Number(get(r)))
 			}
 		}
-		var printed Cell
+		var printed figure.Cell
 		if m == rw {
-			printed = Number(100 * paperPropensityError)
+			printed = figure.Number(100 * paperPropensityError)
 		}
-		t.Rows = append(t.Rows, Row{row.Name, append(row.Cells, printed)})
+		t.Add(row.Name, append(row.Cells, printed)...)
 	}
-	t.Columns = append(t.Columns, Column{Name: "paper",
+	t.Columns = append(t.Columns, figure.Column{Name: "paper",
 		Means: "what the paper prints; it does not say from how many pairs", Digits: 1, Better: "lower"})
 	return t
 }
 
 // figure1Lines shows how errors fall.
-func figure1Lines(some []*Recovery, fields Fields) Figure {
-	lines := &Lines{XTitle: "training pairs", YTitle: "mean relative error of π̂, %"}
-	var paper Line
+func figure1Lines(some []*Recovery, fields Fields) figure.Figure {
+	lines := &figure.LineChart{XTitle: "training pairs", YTitle: "mean relative error of π̂, %"}
+	var paper figure.Series
 	for _, m := range figure1Methods {
-		over, weighted := Line{Name: m.Name + ", over fields"}, Line{Name: m.Name + ", over pairs"}
-		paper = Line{Name: "paper's rw"}
+		over, weighted := figure.Series{Name: m.Name + ", over fields"}, figure.Series{Name: m.Name + ", over pairs"}
+		paper = figure.Series{Name: "paper's rw"}
 		for _, r := range of(some, m) {
 			x := float64(r.Pairs)
 			over.X, over.Y = append(over.X, x), append(over.Y, 100*float64(r.Error))
@@ -205,18 +206,18 @@ func figure1Lines(some []*Recovery, fields Fields) Figure {
 		lines.Series = append(lines.Series, over, weighted)
 	}
 	lines.Series = append(lines.Series, paper)
-	return Figure{Name: string(fields) + "-error", Title: fmt.Sprintf("Error of the learned propensities, %s fields",
-		fields), Lines: lines}
+	return figure.Figure{Name: string(fields) + "-error",
+		Title: fmt.Sprintf("Error of the learned propensities, %s fields", fields), Lines: lines}
 }
 
 // figure1Maps are the true propensities and those that mle and bayes learned, on one scale.
-func figure1Maps(some []*Recovery, fields Fields) (figures []Figure) {
-	heat := func(name, title string, r *Recovery, values []Numbers) {
-		figures = append(figures, Figure{Name: string(fields) + "-" + name, Title: fmt.Sprintf("%s, %s fields", title,
-			fields), Heat: &HeatMap{
-			RowTitle: "source's field", ColumnTitle: "target's field", Rows: r.Names, Columns: r.Names, Values: values,
-			Low: 0, High: 1,
-		}})
+func figure1Maps(some []*Recovery, fields Fields) (figures []figure.Figure) {
+	heat := func(name, title string, r *Recovery, values []figure.Values) {
+		figures = append(figures, figure.Figure{Name: string(fields) + "-" + name,
+			Title: fmt.Sprintf("%s, %s fields", title, fields), Heat: &figure.HeatMap{
+				RowTitle: "source's field", ColumnTitle: "target's field", Rows: r.Names, Columns: r.Names, Values: values,
+				Low: 0, High: 1,
+			}})
 	}
 	for _, m := range []Method{mle, bayes} {
 		for _, r := range of(some, m) {
@@ -238,7 +239,7 @@ func figure1Findings(some []*Recovery, fields Fields) []Finding {
 	kind := fmt.Sprintf(" (%s fields)", fields)
 	return []Finding{
 		reached(of(some, rw), fmt.Sprintf("R_w learns π to a mean relative error of %s%%",
-			decimal(100*paperPropensityError, 2))+kind),
+			figure.Decimal(100*paperPropensityError, 2))+kind),
 		falling(some, "the error of π̂ falls with every step in the number of pairs"+kind),
 		closer(some, "bayes is closer to the true π than mle at every number of pairs"+kind),
 	}
@@ -258,7 +259,7 @@ func reached(mine []*Recovery, claim string) Finding {
 			f.Verdict = Partly
 		}
 		words = append(words, fmt.Sprintf("%s%% over fields and %s%% over pairs from %d pairs",
-			decimal(100*float64(r.Error), 1), decimal(100*float64(r.Weighted), 1), r.Pairs))
+			figure.Decimal(100*float64(r.Error), 1), figure.Decimal(100*float64(r.Weighted), 1), r.Pairs))
 	}
 	f.Words = "The paper does not say over what it averages, nor from how many pairs. Ours: " +
 		strings.Join(words, "; ") + "."
@@ -272,7 +273,7 @@ func falling(some []*Recovery, claim string) Finding {
 		var steps []string
 		mine := of(some, m)
 		for i, r := range mine {
-			steps = append(steps, decimal(100*float64(r.Error), 1)+"%")
+			steps = append(steps, figure.Decimal(100*float64(r.Error), 1)+"%")
 			if i == 0 {
 				continue
 			}
@@ -301,8 +302,8 @@ func closer(some []*Recovery, claim string) Finding {
 			}
 		}
 		words = append(words, fmt.Sprintf("%s%% and %s%% instead of %s%% and %s%% from %d pairs",
-			decimal(100*float64(r.Error), 1), decimal(100*float64(r.Weighted), 1),
-			decimal(100*float64(base[i].Error), 1), decimal(100*float64(base[i].Weighted), 1), r.Pairs))
+			figure.Decimal(100*float64(r.Error), 1), figure.Decimal(100*float64(r.Weighted), 1),
+			figure.Decimal(100*float64(base[i].Error), 1), figure.Decimal(100*float64(base[i].Weighted), 1), r.Pairs))
 	}
 	return Finding{claim, verdictOf(so, all), "Over fields and over pairs: " + strings.Join(words, "; ") + "."}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"unseen/figure"
 	"unseen/model"
 )
 
@@ -99,7 +100,7 @@ func TestFigure1(t *testing.T) {
 }
 
 func TestFigure1Findings(t *testing.T) {
-	falls := func(m Method, errors ...Mark) (some []*Recovery) {
+	falls := func(m Method, errors ...figure.Value) (some []*Recovery) {
 		for i, e := range errors {
 			some = append(some, &Recovery{Method: m, Pairs: i + 1, Error: e, Weighted: e / 2})
 		}

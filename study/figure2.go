@@ -6,6 +6,7 @@ import (
 	"math"
 	"strings"
 
+	"unseen/figure"
 	"unseen/loop"
 )
 
@@ -39,10 +40,10 @@ type Figure2Row struct {
 	UnshownNegative bool            `json:"unshownNegative"`
 	Method          string          `json:"method"`
 	Bands           []loop.SeedBand `json:"bands"`  // same-field share by round
-	Truth           Numbers         `json:"truth"`  // by relevance alone, by seed
-	First           Numbers         `json:"first"`  // in round 1, by seed
-	Last            Numbers         `json:"last"`   // in the last three rounds, by seed
-	Change          Numbers         `json:"change"` // Last − First
+	Truth           figure.Values   `json:"truth"`  // by relevance alone, by seed
+	First           figure.Values   `json:"first"`  // in round 1, by seed
+	Last            figure.Values   `json:"last"`   // in the last three rounds, by seed
+	Change          figure.Values   `json:"change"` // Last − First
 	Kept            int             `json:"kept"`   // rounds from which nothing could be learned
 }
 
@@ -167,25 +168,25 @@ func figure2Row(histories []*loop.History, p panel, method string) *Figure2Row {
 	return row
 }
 
-func figure2Tables(rows []*Figure2Row) ([]Table, []Figure) {
-	table := Table{Name: "shares", Title: "Same-field share of the recommendations", Head: "panel, method",
-		Columns: []Column{
+func figure2Tables(rows []*Figure2Row) ([]figure.Table, []figure.Figure) {
+	table := figure.Table{Name: "shares", Title: "Same-field share of the recommendations", Head: "panel, method",
+		Columns: []figure.Column{
 			{Name: "round 1", Digits: 3}, {Name: "end", Means: "mean of the last three rounds", Digits: 3},
 			{Name: "change", Digits: 3},
 			{Name: "truth", Means: "share by relevance alone", Digits: 3}, {Name: "drifts", Means: "see the setting"},
 		}}
-	var figures []Figure
+	var figures []figure.Figure
 	for i, row := range rows {
 		p := panel{row.SeesField, row.UnshownNegative}
 		drifts := map[int]string{1: "up", -1: "down", 0: "no"}[row.drift()]
-		table.Rows = append(table.Rows, Row{p.name() + ", " + row.Method,
-			[]Cell{SpreadOf(row.First), SpreadOf(row.Last), SpreadOf(row.Change), SpreadOf(row.Truth), Word(drifts)}})
+		table.Add(p.name()+", "+row.Method, spreadOf(row.First), spreadOf(row.Last), spreadOf(row.Change),
+			spreadOf(row.Truth), figure.Text(drifts))
 		if i%len(figure2Methods) == 0 {
-			figures = append(figures, Figure{Name: p.name(), Title: p.title(),
-				Lines: &Lines{XTitle: "round", YTitle: "same-field share"}})
+			figures = append(figures, figure.Figure{Name: p.name(), Title: p.title(),
+				Lines: &figure.LineChart{XTitle: "round", YTitle: "same-field share"}})
 		}
 		lines := figures[len(figures)-1].Lines
-		line, truth := Line{Name: row.Method}, Line{Name: "relevance alone", Reference: true}
+		line, truth := figure.Series{Name: row.Method}, figure.Series{Name: "relevance alone", Reference: true}
 		mean, _ := meanAndSpread(row.Truth)
 		for _, b := range row.Bands {
 			line.X, line.Y = append(line.X, float64(b.Round)), append(line.Y, b.Mean)
@@ -197,7 +198,7 @@ func figure2Tables(rows []*Figure2Row) ([]Table, []Figure) {
 			lines.Series = append(lines.Series, truth)
 		}
 	}
-	return []Table{table}, figures
+	return []figure.Table{table}, figures
 }
 
 // figure2Findings compares the panels with the paper's figure and with what the theory of categories leads to

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"unseen/figure"
 	"unseen/loop"
 )
 
@@ -127,7 +128,7 @@ func TestFigure2Verdicts(t *testing.T) {
 		t.Errorf("%v, want %v", got, want)
 	}
 	// A mean that one seed makes is no drift.
-	lone := &Figure2Row{Change: Numbers{1, -.01, -.01, -.01, -.01}}
+	lone := &Figure2Row{Change: figure.Values{1, -.01, -.01, -.01, -.01}}
 	if lone.drift() != 0 {
 		t.Error("one seed of five makes a drift")
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"unseen/evaluate"
+	"unseen/figure"
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/model"
@@ -287,15 +288,17 @@ const mostApart = 1.25
 
 // exposureTable shows π̂: ratios always, absolute means only where bayes calls the scale identified
 // in every seed and the methods agree about it.
-func (l *lab) exposureTable(n Network) Table {
-	t := Table{Name: n.Name + "-exposure", Title: n.Name + ": learned exposure", Head: "method", Columns: []Column{
-		{Name: "same/cross", Means: "mean π̂ within a field ÷ between two", Digits: 2},
-		{Name: "interval", Means: "of 95%, of the first seed, where the method has one"},
-		{Name: "scale", Means: "whether links tell the scale of π, by seed"},
-	}}
+func (l *lab) exposureTable(n Network) figure.Table {
+	t := figure.Table{Name: n.Name + "-exposure", Title: n.Name + ": learned exposure", Head: "method",
+		Columns: []figure.Column{
+			{Name: "same/cross", Means: "mean π̂ within a field ÷ between two", Digits: 2},
+			{Name: "interval", Means: "of 95%, of the first seed, where the method has one"},
+			{Name: "scale", Means: "whether links tell the scale of π, by seed"},
+		}}
 	absolute := l.identified(n) == len(l.Seeds) && l.apart(n) <= mostApart
 	if absolute {
-		t.Columns = append(t.Columns, Column{Name: "π̂ same", Digits: 3}, Column{Name: "π̂ cross", Digits: 3})
+		t.Columns = append(t.Columns, figure.Column{Name: "π̂ same", Digits: 3},
+			figure.Column{Name: "π̂ cross", Digits: 3})
 	}
 	for _, m := range n.methods() {
 		if !m.models() {
@@ -303,7 +306,7 @@ func (l *lab) exposureTable(n Network) Table {
 		}
 		var ratios, same, cross []float64
 		var classes []string
-		interval := Cell{}
+		interval := figure.Cell{}
 		for k, seed := range l.Seeds {
 			f := l.fits[fitKey{drawKey{n.Name, seed}, m}]
 			if f.failed != "" || f.ratio == nil {
@@ -312,18 +315,18 @@ func (l *lab) exposureTable(n Network) Table {
 			}
 			ratios, same, cross = append(ratios, f.ratio.Value), append(same, f.same), append(cross, f.cross)
 			if k == 0 && f.ratio.Upper > 0 {
-				interval = Worded(fmt.Sprintf("%.2f–%.2f", f.ratio.Lower, f.ratio.Upper),
-					Part{"lower", Mark(f.ratio.Lower)}, Part{"upper", Mark(f.ratio.Upper)})
+				interval = figure.Text(fmt.Sprintf("%.2f–%.2f", f.ratio.Lower, f.ratio.Upper),
+					figure.Part("lower", f.ratio.Lower), figure.Part("upper", f.ratio.Upper))
 			}
 			if !slices.Contains(classes, string(f.class)) {
 				classes = append(classes, string(f.class))
 			}
 		}
-		row := Row{m.Name, []Cell{SpreadOf(ratios), interval, Word(strings.Join(classes, " / "))}}
+		row := []figure.Cell{spreadOf(ratios), interval, figure.Text(strings.Join(classes, " / "))}
 		if absolute {
-			row.Cells = append(row.Cells, SpreadOf(same), SpreadOf(cross))
+			row = append(row, spreadOf(same), spreadOf(cross))
 		}
-		t.Rows = append(t.Rows, row)
+		t.Add(m.Name, row...)
 	}
 	return t
 }
@@ -339,12 +342,12 @@ func (l *lab) scaleFinding(n Network) Finding {
 			word = "no fit"
 		}
 		if b.ratio != nil {
-			word += fmt.Sprintf(" (π̂ within a field %s times that between two)", decimal(b.ratio.Value, 2))
+			word += fmt.Sprintf(" (π̂ within a field %s times that between two)", figure.Decimal(b.ratio.Value, 2))
 		}
 		words = append(words, word)
 	}
 	f.Words = fmt.Sprintf("By bayes, seed by seed: %s. The methods' mean π̂ within a field lie apart by a "+
-		"factor of up to %s.", strings.Join(words, ", "), decimal(l.apart(n), 2))
+		"factor of up to %s.", strings.Join(words, ", "), figure.Decimal(l.apart(n), 2))
 	switch times, agree := l.identified(n), l.apart(n) <= mostApart; {
 	case times == len(l.Seeds) && agree:
 		f.Verdict = Met

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"unseen/figure"
 )
 
 var quality = Study{
@@ -32,9 +33,9 @@ type Threshold struct {
 	Source string  `json:"source"`
 	Whole  bool    `json:"whole,omitempty"` // it is about all seeds together
 
-	Values Numbers `json:"values"` // by seed, or the one of the whole
-	Kept   int     `json:"kept"`   // how many of them keep the bound
-	Worst  Mark    `json:"worst"`
+	Values figure.Values `json:"values"` // by seed, or the one of the whole
+	Kept   int           `json:"kept"`   // how many of them keep the bound
+	Worst  figure.Value  `json:"worst"`
 }
 
 // Where thresholds come from.
@@ -140,7 +141,7 @@ func check(outcomes []*Outcome, fields Fields) []Threshold {
 		all = append(all, Threshold{
 			Fields: fields, Method: bayes.Name, What: "RMSE of " + other.name + " ÷ that of R_AP", Bound: 3,
 			Source: FromPlan,
-			Whole:  true, Values: Numbers{other.rmse / e[3]},
+			Whole:  true, Values: figure.Values{other.rmse / e[3]},
 		})
 	}
 	for i := range all {
@@ -151,23 +152,23 @@ func check(outcomes []*Outcome, fields Fields) []Threshold {
 
 // settle counts what keeps the bound. What is not a number does not.
 func (t *Threshold) settle() {
-	t.Kept, t.Worst = 0, Mark(math.NaN())
+	t.Kept, t.Worst = 0, figure.Value(math.NaN())
 	for _, x := range t.Values {
 		if t.Least && x >= t.Bound || !t.Least && x <= t.Bound {
 			t.Kept++
 		}
 		worse := t.Least && x < float64(t.Worst) || !t.Least && x > float64(t.Worst)
 		if worse || math.IsNaN(float64(t.Worst)) {
-			t.Worst = Mark(x)
+			t.Worst = figure.Value(x)
 		}
 	}
 }
 
-func (t *Threshold) bound() Cell {
+func (t *Threshold) bound() figure.Cell {
 	if t.Least {
-		return Worded("≥ "+decimal(t.Bound, 2), Part{"at least", Mark(t.Bound)})
+		return figure.Text("≥ "+figure.Decimal(t.Bound, 2), figure.Part("at least", t.Bound))
 	}
-	return Worded("≤ "+decimal(t.Bound, 2), Part{"at most", Mark(t.Bound)})
+	return figure.Text("≤ "+figure.Decimal(t.Bound, 2), figure.Part("at most", t.Bound))
 }
 
 func (t *Threshold) verdict() Verdict {
@@ -188,10 +189,10 @@ func findings(all []Threshold) (found []Finding) {
 			mean, _ := meanAndSpread(t.Values)
 			methods = append(methods, t.Method)
 			if t.Whole {
-				words = append(words, fmt.Sprintf("%s %s", t.Method, decimal(mean, 2)))
+				words = append(words, fmt.Sprintf("%s %s", t.Method, figure.Decimal(mean, 2)))
 			} else {
 				words = append(words, fmt.Sprintf("%s %s, at worst %s, kept in %d of %d seeds", t.Method,
-					decimal(mean, 2), decimal(float64(t.Worst), 2), t.Kept, len(t.Values)))
+					figure.Decimal(mean, 2), figure.Decimal(float64(t.Worst), 2), t.Kept, len(t.Values)))
 			}
 			if t.verdict() == Missed {
 				verdict = Missed
@@ -218,18 +219,17 @@ func (t *Threshold) same(o *Threshold) bool {
 }
 
 // thresholdTable has a row per threshold.
-func thresholdTable(all []Threshold, fields Fields) Table {
-	t := Table{
+func thresholdTable(all []Threshold, fields Fields) figure.Table {
+	t := figure.Table{
 		Name: string(fields), Title: fmt.Sprintf("Thresholds, %s fields (* stated for these worlds, the others "+
 			"by the plan)", fields), Head: "threshold",
-		Columns: []Column{{Name: "bound"}, {Name: "mean", Digits: 2}, {Name: "worst", Digits: 2},
+		Columns: []figure.Column{{Name: "bound"}, {Name: "mean", Digits: 2}, {Name: "worst", Digits: 2},
 			{Name: "kept", Means: "how many seeds keep the bound"}},
 	}
 	for _, x := range all {
 		mean, _ := meanAndSpread(x.Values)
-		t.Rows = append(t.Rows, Row{x.row(), []Cell{
-			x.bound(), Number(mean), Number(float64(x.Worst)), ratio(x.Kept, len(x.Values)),
-		}})
+		t.Add(x.row(),
+			x.bound(), figure.Number(mean), figure.Number(x.Worst), figure.Ratio(x.Kept, len(x.Values)))
 	}
 	return t
 }
@@ -243,10 +243,11 @@ func (t *Threshold) row() string {
 }
 
 // valueTable has a column per seed.
-func valueTable(all []Threshold, fields Fields, seeds []uint64) Table {
-	t := Table{Name: string(fields) + "-seeds", Title: fmt.Sprintf("Seed by seed, %s fields", fields), Head: "seed"}
+func valueTable(all []Threshold, fields Fields, seeds []uint64) figure.Table {
+	t := figure.Table{Name: string(fields) + "-seeds", Title: fmt.Sprintf("Seed by seed, %s fields", fields),
+		Head: "seed"}
 	for _, seed := range seeds {
-		t.Columns = append(t.Columns, Column{Name: fmt.Sprint(seed), Digits: 2})
+		t.Columns = append(t.Columns, figure.Column{Name: fmt.Sprint(seed), Digits: 2})
 	}
 	shown := make(map[string]bool)
 	for _, x := range all {
@@ -255,9 +256,9 @@ func valueTable(all []Threshold, fields Fields, seeds []uint64) Table {
 			continue
 		}
 		shown[name] = true
-		row := Row{Name: name}
+		row := figure.TableRow{Name: name}
 		for _, v := range x.Values {
-			row.Cells = append(row.Cells, Number(v))
+			row.Cells = append(row.Cells, figure.Number(v))
 		}
 		t.Rows = append(t.Rows, row)
 	}
@@ -268,7 +269,7 @@ func valueTable(all []Threshold, fields Fields, seeds []uint64) Table {
 // they come with.
 func rmses(outcomes []*Outcome) (e [4]float64) {
 	for _, o := range outcomes {
-		for i, x := range []Mark{o.Estimates.Naive, o.Estimates.W, o.Estimates.PU, o.Estimates.AP} {
+		for i, x := range []figure.Value{o.Estimates.Naive, o.Estimates.W, o.Estimates.PU, o.Estimates.AP} {
 			d := float64(x - o.Risk)
 			e[i] += d * d / float64(len(outcomes))
 		}
@@ -280,11 +281,11 @@ func rmses(outcomes []*Outcome) (e [4]float64) {
 }
 
 // rmseTable shows what becomes of each estimator with the ŷ and π̂ of each method.
-func rmseTable(outcomes []*Outcome, fields Fields) Table {
-	t := Table{
+func rmseTable(outcomes []*Outcome, fields Fields) figure.Table {
+	t := figure.Table{
 		Name: string(fields) + "-rmse", Title: fmt.Sprintf("RMSE of the estimated risk, %s fields", fields),
 		Head: "ŷ and π̂ from",
-		Columns: []Column{
+		Columns: []figure.Column{
 			{Name: "R_naive", Digits: 4, Better: "lower"}, {Name: "R_w", Digits: 4, Better: "lower"},
 			{Name: "R_PU", Digits: 4, Better: "lower"}, {Name: "R_AP", Digits: 4, Better: "lower"},
 			{Name: "true risk", Digits: 4},
@@ -293,27 +294,27 @@ func rmseTable(outcomes []*Outcome, fields Fields) Table {
 	for _, m := range qualityMethods {
 		some := of(outcomes, m)
 		e := rmses(some)
-		row := Row{Name: m.Name}
+		row := figure.TableRow{Name: m.Name}
 		for i, x := range e {
 			if i > 0 && m == naive { // it has no π̂
 				x = math.NaN()
 			}
-			row.Cells = append(row.Cells, Number(x))
+			row.Cells = append(row.Cells, figure.Number(x))
 		}
-		mean, _ := meanAndSpread(values(some, func(o *Outcome) Mark { return o.Risk }))
-		row.Cells = append(row.Cells, Number(mean))
+		mean, _ := meanAndSpread(values(some, func(o *Outcome) figure.Value { return o.Risk }))
+		row.Cells = append(row.Cells, figure.Number(mean))
 		t.Rows = append(t.Rows, row)
 	}
 	return t
 }
 
 // printedTable shows the paper's settings as printed beside the guarded ones.
-func printedTable(outcomes []*Outcome, fields Fields) Table {
-	t := Table{Name: string(fields) + "-printed", Title: fmt.Sprintf("The paper's settings as printed, %s fields",
-		fields), Head: "method"}
+func printedTable(outcomes []*Outcome, fields Fields) figure.Table {
+	t := figure.Table{Name: string(fields) + "-printed",
+		Title: fmt.Sprintf("The paper's settings as printed, %s fields", fields), Head: "method"}
 	t.Columns = append(t.Columns, columns(metrics)...)
 	for _, m := range []Method{naive, rw, paperRW, pu, paperPU, ap, paperAP} {
-		t.Rows = append(t.Rows, Row{m.Name, cells(metrics, of(outcomes, m))})
+		t.Add(m.Name, cells(metrics, of(outcomes, m))...)
 	}
 	return t
 }
@@ -330,16 +331,17 @@ func asPrinted(outcomes []*Outcome, fields Fields) Finding {
 				better++
 			}
 		}
-		mean := func(some []*Outcome, get func(*Outcome) Mark) float64 {
+		mean := func(some []*Outcome, get func(*Outcome) figure.Value) float64 {
 			m, _ := meanAndSpread(values(some, get))
 			return m
 		}
-		risk := func(o *Outcome) Mark { return o.Risk }
-		auc := func(o *Outcome) Mark { return 100 * o.AUC }
-		link := func(o *Outcome) Mark { return o.MeanLink }
+		risk := func(o *Outcome) figure.Value { return o.Risk }
+		auc := func(o *Outcome) figure.Value { return 100 * o.AUC }
+		link := func(o *Outcome) figure.Value { return o.MeanLink }
 		words = append(words, fmt.Sprintf("%s: true risk %s instead of %s, AUC %s instead of %s, mean ŷ %s",
-			pair[1].Name, decimal(mean(printed, risk), 3), decimal(mean(guarded, risk), 3),
-			decimal(mean(printed, auc), 1), decimal(mean(guarded, auc), 1), decimal(mean(printed, link), 2)))
+			pair[1].Name, figure.Decimal(mean(printed, risk), 3), figure.Decimal(mean(guarded, risk), 3),
+			figure.Decimal(mean(printed, auc), 1), figure.Decimal(mean(guarded, auc), 1),
+			figure.Decimal(mean(printed, link), 2)))
 	}
 	f := Finding{Claim: fmt.Sprintf("λ_L = 1, λ_R = 10, learning rate 10⁻⁴, as printed, train good models (%s fields)",
 		fields), Verdict: NotReproduced}
@@ -348,8 +350,8 @@ func asPrinted(outcomes []*Outcome, fields Fields) Finding {
 	} else if better > 0 {
 		f.Verdict = Partly
 	}
-	truth, _ := meanAndSpread(values(of(outcomes, naive), func(o *Outcome) Mark { return o.MeanTruth }))
+	truth, _ := meanAndSpread(values(of(outcomes, naive), func(o *Outcome) figure.Value { return o.MeanTruth }))
 	f.Words = fmt.Sprintf("As printed instead of with the guards, in the mean: %s (truth %s). As printed was no "+
-		"worse in %d of %d trainings.", strings.Join(words, "; "), decimal(truth, 2), better, all)
+		"worse in %d of %d trainings.", strings.Join(words, "; "), figure.Decimal(truth, 2), better, all)
 	return f
 }

@@ -1,5 +1,7 @@
 package study
 
+import "unseen/figure"
+
 // where returns the rows of which something is so, in their order.
 func where[T any](rows []T, is func(T) bool) (some []T) {
 	for _, r := range rows {
@@ -22,7 +24,7 @@ func (c *Clicked) trained() Method    { return c.Method }
 func (r *Recovery) trained() Method   { return r.Method }
 
 // values returns one number of every row.
-func values[T any](rows []T, get func(T) Mark) []float64 {
+func values[T any](rows []T, get func(T) figure.Value) []float64 {
 	xs := make([]float64, len(rows))
 	for i, r := range rows {
 		xs[i] = float64(get(r))
@@ -32,13 +34,13 @@ func values[T any](rows []T, get func(T) Mark) []float64 {
 
 // column is a column of a table whose cells are means over rows of type T.
 type column[T any] struct {
-	Column
+	figure.Column
 	scale float64 // 100 for percent
-	get   func(T) Mark
+	get   func(T) figure.Value
 }
 
 // columns are the headings of some of them.
-func columns[T any](some []column[T]) (heads []Column) {
+func columns[T any](some []column[T]) (heads []figure.Column) {
 	for _, c := range some {
 		heads = append(heads, c.Column)
 	}
@@ -46,13 +48,13 @@ func columns[T any](some []column[T]) (heads []Column) {
 }
 
 // cells is mean ± sd of every column.
-func cells[T any](columns []column[T], rows []T) (out []Cell) {
+func cells[T any](columns []column[T], rows []T) (out []figure.Cell) {
 	for _, c := range columns {
 		xs := values(rows, c.get)
 		for i := range xs {
 			xs[i] *= c.scale
 		}
-		out = append(out, SpreadOf(xs))
+		out = append(out, spreadOf(xs))
 	}
 	return out
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"unseen/figure"
 	"unseen/fit"
 )
 
@@ -352,4 +353,15 @@ func meanAndSpread(xs []float64) (mean, sd float64) {
 		sd += (x - mean) * (x - mean)
 	}
 	return mean, math.Sqrt(sd / max(n-1, 1))
+}
+
+// spreadOf is a cell with the mean and spread of some numbers. Where one of them is NaN, the cell is empty.
+func spreadOf(xs []float64) figure.Cell {
+	switch len(xs) {
+	case 0:
+		return figure.Cell{}
+	case 1:
+		return figure.Number(xs[0])
+	}
+	return figure.Spread(meanAndSpread(xs))
 }

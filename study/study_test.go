@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"unseen/figure"
 )
 
 // The studies in small: every table is whole, trainings are shared, and the words say what the numbers do.
@@ -81,18 +82,18 @@ func TestStudies(t *testing.T) {
 func TestSettle(t *testing.T) {
 	nan := math.NaN()
 	for _, test := range []struct {
-		values  Numbers
+		values  figure.Values
 		least   bool
 		kept    int
 		worst   float64
 		verdict Verdict
 	}{
-		{Numbers{3, 3.5}, true, 2, 3, Met},
-		{Numbers{3, 2.9}, true, 1, 2.9, Missed},
-		{Numbers{3, 2.9}, false, 2, 3, Met},
-		{Numbers{3, 3.1}, false, 1, 3.1, Missed},
-		{Numbers{nan, 4}, true, 1, 4, Missed},
-		{Numbers{math.Inf(1)}, false, 0, math.Inf(1), Missed},
+		{figure.Values{3, 3.5}, true, 2, 3, Met},
+		{figure.Values{3, 2.9}, true, 1, 2.9, Missed},
+		{figure.Values{3, 2.9}, false, 2, 3, Met},
+		{figure.Values{3, 3.1}, false, 1, 3.1, Missed},
+		{figure.Values{nan, 4}, true, 1, 4, Missed},
+		{figure.Values{math.Inf(1)}, false, 0, math.Inf(1), Missed},
 	} {
 		x := Threshold{Bound: 3, Least: test.least, Values: test.values}
 		x.settle()
@@ -104,9 +105,10 @@ func TestSettle(t *testing.T) {
 
 func TestFindingsGatherMethods(t *testing.T) {
 	all := []Threshold{
-		{Fields: Tied, Method: "a", What: "x", Bound: 1, Least: true, Source: FromPlan, Values: Numbers{2, 4}},
-		{Fields: Tied, Method: "b", What: "x", Bound: 1, Least: true, Source: FromPlan, Values: Numbers{2, .5}},
-		{Fields: Tied, Method: "a", What: "y", Bound: 1, Source: ForTheseWorlds, Whole: true, Values: Numbers{.25}},
+		{Fields: Tied, Method: "a", What: "x", Bound: 1, Least: true, Source: FromPlan, Values: figure.Values{2, 4}},
+		{Fields: Tied, Method: "b", What: "x", Bound: 1, Least: true, Source: FromPlan, Values: figure.Values{2, .5}},
+		{Fields: Tied, Method: "a", What: "y", Bound: 1, Source: ForTheseWorlds, Whole: true,
+			Values: figure.Values{.25}},
 	}
 	for i := range all {
 		all[i].settle()
@@ -143,8 +145,8 @@ func TestComparison(t *testing.T) {
 	} {
 		var outcomes []*Outcome
 		for i := range test.base {
-			outcomes = append(outcomes, &Outcome{Method: naive, AUC: Mark(test.base[i])},
-				&Outcome{Method: mle, AUC: Mark(test.above[i])})
+			outcomes = append(outcomes, &Outcome{Method: naive, AUC: figure.Value(test.base[i])},
+				&Outcome{Method: mle, AUC: figure.Value(test.above[i])})
 		}
 		f := comparison(outcomes, "claim", naive, []Method{mle}, func(o *Outcome) float64 { return float64(o.AUC) },
 			"points", 1)
@@ -154,83 +156,29 @@ func TestComparison(t *testing.T) {
 	}
 }
 
-func TestCells(t *testing.T) {
-	for _, test := range []struct {
-		cell         Cell
-		text, inJSON string
-	}{
-		{Cell{}, "", "null"},
-		{Number(math.NaN()), "", "null"},
-		{Number(84.449), "84.45", `{"value":84.449}`},
-		{Number(-.001), "0.00", `{"value":-0.001}`},
-		{Number(-1.5), "-1.50", `{"value":-1.5}`},
-		{Number(12345678), "1.2e+07", `{"value":12345678}`},
-		{Number(math.Inf(1)), "∞", `{"text":"∞"}`},
-		{Number(math.Inf(-1)), "−∞", `{"text":"−∞"}`},
-		{Spread(1, .25), "1.00 ± 0.25", `{"value":1,"spread":0.25}`},
-		{SpreadOf([]float64{1, 3}), "2.00 ± 1.41", `{"value":2,"spread":1.4142135623730951}`},
-		{SpreadOf([]float64{1}), "1.00", `{"value":1}`},
-		{SpreadOf(nil), "", "null"},
-		{SpreadOf([]float64{1, math.NaN()}), "", "null"},
-		{Word("met"), "met", `{"text":"met"}`},
-	} {
-		raw, err := json.Marshal(test.cell)
-		if got := test.cell.Format(2); got != test.text || err != nil || string(raw) != test.inJSON {
-			t.Errorf("%+v is %q and %s, want %q and %s: %v", test.cell, got, raw, test.text, test.inJSON, err)
-		}
-		var again Cell
-		if err := json.Unmarshal(raw, &again); err != nil || again.Format(2) != test.text {
-			t.Errorf("%s is read as %q: %v", raw, again.Format(2), err)
-		}
-	}
-}
-
-func TestMissingNumbersAreNull(t *testing.T) {
-	raw, err := json.Marshal(struct {
-		N Numbers
-		M Mark
-	}{Numbers{1, math.NaN(), math.Inf(1)}, Mark(math.NaN())})
-	if want := `{"N":[1,null,null],"M":null}`; string(raw) != want || err != nil {
-		t.Fatalf("%s, want %s: %v", raw, want, err)
-	}
-	var again struct {
-		N Numbers
-		M Mark
-	}
-	if err := json.Unmarshal(raw, &again); err != nil || again.N[0] != 1 || !math.IsNaN(again.N[2]) ||
-		!math.IsNaN(float64(again.M)) {
-		t.Errorf("%+v: %v", again, err)
-	}
-}
-
 // example is a result with everything in it.
 func example() *Result {
-	truth := Mark(2.5)
+	truth := figure.Value(2.5)
 	return &Result{
 		Study: "example", Title: "An example", Options: Options{Seeds: []uint64{1}, Preset: "safe"},
 		Setting: []string{"None."},
-		Tables: []Table{{Name: "t", Title: "T", Head: "method", Columns: []Column{{Name: "AUC", Digits: 1},
-			{Name: "words, many"}},
-			Rows: []Row{{"a", []Cell{Spread(1.5, .5), Word("x, \"y\"")}}, {"b", []Cell{Number(2), {}}}}},
-			{Name: "parts", Title: "P", Head: "method", Columns: []Column{{Name: "less"}, {Name: "kept"},
-				{Name: "none"}, {Name: "mixed"}}, Rows: []Row{
-				{"a", []Cell{Worded("−1.52 (−3.23, +0.08)", Part{"value", -1.52}, Part{"lower", -3.23},
-					Part{"upper", .08}), ratio(9, 10), {}, Number(1)}},
-				{"b", []Cell{{}, ratio(3, 10), {}, Worded("2–4", Part{"lower", 2}, Part{"upper", 4})}},
-			}}},
-		Figures: []Figure{
-			{Name: "heat", Heat: &HeatMap{RowTitle: "from", ColumnTitle: "to", Rows: []string{"r"},
-				Columns: []string{"c", "d"}, Values: []Numbers{{1, 2}}}},
-			{Name: "lines", Lines: &Lines{XTitle: "t", YTitle: "share",
-				Series: []Line{{Name: "s", X: Numbers{0, 1}, Y: Numbers{.5, .6}, Low: Numbers{.4, .5},
-					High: Numbers{.6, .7}}}}},
-			{Name: "bars", Bars: &Bars{YTitle: "risk", Groups: []string{"g"},
-				Series: []Bar{{Name: "s", Values: Numbers{3}}}}},
-			{Name: "pair", Caption: "Alike.", Heat: &HeatMap{Title: "true", RowTitle: "from", ColumnTitle: "to",
-				Rows: []string{"r"}, Columns: []string{"c"}, Values: []Numbers{{1}},
-				Beside: &HeatMap{Title: "learned", Values: []Numbers{{.5}}}}},
-			{Name: "intervals", Intervals: &Intervals{XTitle: "risk",
-				Rows: []Interval{{Name: "a", Group: "g", Estimate: 2, Low: 1, High: 3, Truth: &truth},
+		Tables: []figure.Table{{Name: "t", Title: "T", Head: "method",
+			Columns: []figure.Column{{Name: "AUC", Digits: 1}, {Name: "kept"}},
+			Rows: []figure.TableRow{{Name: "a", Cells: []figure.Cell{figure.Spread(1.5, .5), figure.Ratio(9, 10)}},
+				{Name: "b", Cells: []figure.Cell{figure.Number(2), {}}}}}},
+		Figures: []figure.Figure{
+			{Name: "heat", Heat: &figure.HeatMap{RowTitle: "from", ColumnTitle: "to", Rows: []string{"r"},
+				Columns: []string{"c", "d"}, Values: []figure.Values{{1, 2}}}},
+			{Name: "lines", Lines: &figure.LineChart{XTitle: "t", YTitle: "share",
+				Series: []figure.Series{{Name: "s", X: figure.Values{0, 1}, Y: figure.Values{.5, .6},
+					Low: figure.Values{.4, .5}, High: figure.Values{.6, .7}}}}},
+			{Name: "bars", Bars: &figure.BarChart{YTitle: "risk", Groups: []string{"g"},
+				Series: []figure.BarSeries{{Name: "s", Values: figure.Values{3}}}}},
+			{Name: "pair", Caption: "Alike.", Heat: &figure.HeatMap{Title: "true", RowTitle: "from", ColumnTitle: "to",
+				Rows: []string{"r"}, Columns: []string{"c"}, Values: []figure.Values{{1}},
+				Beside: &figure.HeatMap{Title: "learned", Values: []figure.Values{{.5}}}}},
+			{Name: "intervals", Intervals: &figure.IntervalChart{XTitle: "risk",
+				Rows: []figure.IntervalRow{{Name: "a", Group: "g", Estimate: 2, Low: 1, High: 3, Truth: &truth},
 					{Name: "b", Estimate: 2, Low: 2, High: 2}}}},
 		},
 		Findings: []Finding{{"a claim", Partly, "Somewhat."}},
@@ -245,22 +193,16 @@ func TestWrite(t *testing.T) {
 	}
 	for range 2 { // the second replaces the first
 		paths, err := Write(folder, []*Result{example()})
-		if err != nil || len(paths) != 8 {
+		if err != nil || len(paths) != 7 {
 			t.Fatal(paths, err)
 		}
 	}
-	if left, err := os.ReadDir(folder); err != nil || len(left) != 8 {
+	if left, err := os.ReadDir(folder); err != nil || len(left) != 7 {
 		t.Errorf("%v: %v", left, err)
 	}
 	for name, want := range map[string]string{
-		"example-t.csv": "method,AUC,AUC sd,\"words, many\"\na,1.5,0.5,\"x, \"\"y\"\"\"\nb,2,,\n",
-		"example-parts.csv": "method,less,less lower,less upper,kept,kept of,none,mixed,mixed lower,mixed " +
-			"upper\na,-1.52,-3.23,0.08,9,10,,1,,\nb,,,,3,10,,,2,4\n",
-		"example-heat.csv":  "from,to,value\nr,c,1\nr,d,2\n",
-		"example-lines.csv": "series,t,share,low,high\ns,0,0.5,0.4,0.6\ns,1,0.6,0.5,0.7\n",
-		"example-bars.csv":  "series,group,risk,error\ns,g,3,\n",
-		"example-pair.csv":  "from,to,true,learned\nr,c,1,0.5\n",
-
+		"example-t.csv":         "method,AUC,AUC sd,kept,kept of\na,1.5,0.5,9,10\nb,2,,,\n",
+		"example-pair.csv":      "from,to,true,learned\nr,c,1,0.5\n",
 		"example-intervals.csv": "group,name,risk,low,high,truth\ng,a,2,1,3,2.5\n,b,2,2,2,\n",
 	} {
 		raw, err := os.ReadFile(filepath.Join(folder, name))
@@ -296,9 +238,9 @@ func TestWriteRefuses(t *testing.T) {
 	}
 	for name, spoil := range map[string]func(*Result){
 		"cells for":  func(r *Result) { r.Tables[0].Rows[0].Cells = nil },
-		"is named":   func(r *Result) { r.Figures[0].Name = "t" },
+		"are named":  func(r *Result) { r.Figures[0].Name = "t" },
 		"of 0 kinds": func(r *Result) { r.Figures[0].Heat = nil },
-		"of 2 kinds": func(r *Result) { r.Figures[0].Intervals = &Intervals{} },
+		"of 2 kinds": func(r *Result) { r.Figures[0].Intervals = &figure.IntervalChart{} },
 		"heat map":   func(r *Result) { r.Figures[3].Heat.Beside.Values = nil },
 	} {
 		r := example()

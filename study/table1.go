@@ -9,6 +9,7 @@ import (
 
 	"gonum.org/v1/gonum/stat/distuv"
 
+	"unseen/figure"
 	"unseen/world"
 )
 
@@ -123,46 +124,46 @@ func failures(outcomes []*Outcome) (warnings []string) {
 }
 
 var metrics = []column[*Outcome]{
-	{Column{Name: "AUC", Means: "area under the ROC curve, %", Digits: 2, Better: "higher"}, 100,
-		func(o *Outcome) Mark { return o.AUC }},
-	{Column{Name: "AP", Means: "average precision, %", Digits: 1, Better: "higher"}, 100,
-		func(o *Outcome) Mark { return o.AP }},
-	{Column{Name: "recall", Means: "recall at ŷ ≥ ½, %", Digits: 1, Better: "higher"}, 100,
-		func(o *Outcome) Mark { return o.Recall }},
-	{Column{Name: "prec.", Means: "precision at ŷ ≥ ½, %", Digits: 1, Better: "higher"}, 100,
-		func(o *Outcome) Mark { return o.Precision }},
-	{Column{Name: "F1", Means: "F1 at ŷ ≥ ½, %", Digits: 1, Better: "higher"}, 100,
-		func(o *Outcome) Mark { return o.F1 }},
-	{Column{Name: "acc.", Means: "accuracy at ŷ ≥ ½, %", Digits: 1, Better: "higher"}, 100,
-		func(o *Outcome) Mark { return o.Accuracy }},
-	{Column{Name: "MAP", Means: "average precision of thresholded predictions, what the paper calls MAP, %", Digits: 1,
-		Better: "higher"}, 100, func(o *Outcome) Mark { return o.ThresholdedAP }},
-	{Column{Name: "risk", Means: "true risk: log-loss against y", Digits: 4, Better: "lower"}, 1,
-		func(o *Outcome) Mark { return o.Risk }},
-	{Column{Name: "ŷ", Means: "mean ŷ; the truth's is in its own row", Digits: 3}, 1,
-		func(o *Outcome) Mark { return o.MeanLink }},
-	{Column{Name: "π̂ err", Means: "mean relative error of π̂ over ordered pairs of fields, %", Digits: 0,
-		Better: "lower"}, 100, func(o *Outcome) Mark { return o.PropensityError }},
+	{figure.Column{Name: "AUC", Means: "area under the ROC curve, %", Digits: 2, Better: "higher"}, 100,
+		func(o *Outcome) figure.Value { return o.AUC }},
+	{figure.Column{Name: "AP", Means: "average precision, %", Digits: 1, Better: "higher"}, 100,
+		func(o *Outcome) figure.Value { return o.AP }},
+	{figure.Column{Name: "recall", Means: "recall at ŷ ≥ ½, %", Digits: 1, Better: "higher"}, 100,
+		func(o *Outcome) figure.Value { return o.Recall }},
+	{figure.Column{Name: "prec.", Means: "precision at ŷ ≥ ½, %", Digits: 1, Better: "higher"}, 100,
+		func(o *Outcome) figure.Value { return o.Precision }},
+	{figure.Column{Name: "F1", Means: "F1 at ŷ ≥ ½, %", Digits: 1, Better: "higher"}, 100,
+		func(o *Outcome) figure.Value { return o.F1 }},
+	{figure.Column{Name: "acc.", Means: "accuracy at ŷ ≥ ½, %", Digits: 1, Better: "higher"}, 100,
+		func(o *Outcome) figure.Value { return o.Accuracy }},
+	{figure.Column{Name: "MAP", Means: "average precision of thresholded predictions, what the paper calls MAP, %",
+		Digits: 1, Better: "higher"}, 100, func(o *Outcome) figure.Value { return o.ThresholdedAP }},
+	{figure.Column{Name: "risk", Means: "true risk: log-loss against y", Digits: 4, Better: "lower"}, 1,
+		func(o *Outcome) figure.Value { return o.Risk }},
+	{figure.Column{Name: "ŷ", Means: "mean ŷ; the truth's is in its own row", Digits: 3}, 1,
+		func(o *Outcome) figure.Value { return o.MeanLink }},
+	{figure.Column{Name: "π̂ err", Means: "mean relative error of π̂ over ordered pairs of fields, %", Digits: 0,
+		Better: "lower"}, 100, func(o *Outcome) figure.Value { return o.PropensityError }},
 }
 
 // table1Of is mean ± sd over seeds, with the paper's rows below.
-func table1Of(outcomes []*Outcome, fields Fields, methods []Method) Table {
-	t := Table{Name: string(fields), Title: fmt.Sprintf("%s fields, %s", fields, repeated(len(of(outcomes, oracle)))),
-		Head: "method"}
+func table1Of(outcomes []*Outcome, fields Fields, methods []Method) figure.Table {
+	t := figure.Table{Name: string(fields), Title: fmt.Sprintf("%s fields, %s", fields,
+		repeated(len(of(outcomes, oracle)))), Head: "method"}
 	t.Columns = append(t.Columns, columns(metrics)...)
 	for _, m := range methods {
-		t.Rows = append(t.Rows, Row{m.Name, cells(metrics, of(outcomes, m))})
+		t.Add(m.Name, cells(metrics, of(outcomes, m))...)
 	}
 	for _, m := range table1Methods {
 		p, ok := paperTable1[m.Name]
 		if !ok {
 			continue
 		}
-		row := Row{Name: "paper's " + m.Name}
+		row := figure.TableRow{Name: "paper's " + m.Name}
 		for _, c := range t.Columns {
-			row.Cells = append(row.Cells, map[string]Cell{
-				"AUC": Number(p.auc), "prec.": Number(p.precision), "recall": Number(p.recall),
-				"MAP": Number(p.thresholdedAP),
+			row.Cells = append(row.Cells, map[string]figure.Cell{
+				"AUC": figure.Number(p.auc), "prec.": figure.Number(p.precision), "recall": figure.Number(p.recall),
+				"MAP": figure.Number(p.thresholdedAP),
 			}[c.Name])
 		}
 		t.Rows = append(t.Rows, row)
@@ -171,17 +172,17 @@ func table1Of(outcomes []*Outcome, fields Fields, methods []Method) Table {
 }
 
 // seedTable has a row per training.
-func seedTable(outcomes []*Outcome, fields Fields, methods []Method) Table {
-	t := Table{Name: string(fields) + "-seeds", Title: fmt.Sprintf("%s fields, every training", fields),
+func seedTable(outcomes []*Outcome, fields Fields, methods []Method) figure.Table {
+	t := figure.Table{Name: string(fields) + "-seeds", Title: fmt.Sprintf("%s fields, every training", fields),
 		Head: "method", Detail: true}
-	t.Columns = append(t.Columns, Column{Name: "seed"})
+	t.Columns = append(t.Columns, figure.Column{Name: "seed"})
 	t.Columns = append(t.Columns, columns(metrics)...)
-	t.Columns = append(t.Columns, Column{Name: "s", Means: "seconds on one thread", Digits: 1})
+	t.Columns = append(t.Columns, figure.Column{Name: "s", Means: "seconds on one thread", Digits: 1})
 	for _, m := range methods {
 		for _, o := range of(outcomes, m) {
-			row := Row{Name: m.Name, Cells: []Cell{Number(float64(o.Seed))}}
+			row := figure.TableRow{Name: m.Name, Cells: []figure.Cell{figure.Number(o.Seed)}}
 			row.Cells = append(row.Cells, cells(metrics, []*Outcome{o})...)
-			row.Cells = append(row.Cells, Number(o.Seconds))
+			row.Cells = append(row.Cells, figure.Number(o.Seconds))
 			t.Rows = append(t.Rows, row)
 		}
 	}
@@ -190,21 +191,23 @@ func seedTable(outcomes []*Outcome, fields Fields, methods []Method) Table {
 
 // againstTable compares each of the caller's methods with the others, seed by seed, so that what
 // makes one world harder than another falls out. The intervals are Student's, over seeds.
-func againstTable(outcomes []*Outcome, fields Fields, methods []Method) Table {
-	t := Table{Name: string(fields) + "-against", Title: fmt.Sprintf("%s fields, how much higher, in the same worlds",
-		fields), Head: "methods", Columns: []Column{
-		{Name: "risk", Means: "true risk less that of the other", Digits: 4, Better: "lower"},
-		{Name: "risk from", Means: "95% interval over seeds", Digits: 4}, {Name: "risk to", Digits: 4},
-		{Name: "AUC", Means: "area under the ROC curve less that of the other, points", Digits: 2, Better: "higher"},
-		{Name: "AUC from", Digits: 2}, {Name: "AUC to", Digits: 2},
-	}}
+func againstTable(outcomes []*Outcome, fields Fields, methods []Method) figure.Table {
+	t := figure.Table{Name: string(fields) + "-against",
+		Title: fmt.Sprintf("%s fields, how much higher, in the same worlds",
+			fields), Head: "methods", Columns: []figure.Column{
+			{Name: "risk", Means: "true risk less that of the other", Digits: 4, Better: "lower"},
+			{Name: "risk from", Means: "95% interval over seeds", Digits: 4}, {Name: "risk to", Digits: 4},
+			{Name: "AUC", Means: "area under the ROC curve less that of the other, points", Digits: 2, Better: "higher"},
+			{Name: "AUC from", Digits: 2}, {Name: "AUC to", Digits: 2},
+		}}
 	for _, m := range methods {
 		for _, other := range []Method{naive, mle, rw, pu, ap, bayes} {
-			row := Row{Name: m.Name + " less " + other.Name}
+			row := figure.TableRow{Name: m.Name + " less " + other.Name}
 			for _, c := range []struct {
-				get   func(*Outcome) Mark
+				get   func(*Outcome) figure.Value
 				scale float64
-			}{{func(o *Outcome) Mark { return o.Risk }, 1}, {func(o *Outcome) Mark { return o.AUC }, 100}} {
+			}{{func(o *Outcome) figure.Value { return o.Risk }, 1}, {func(o *Outcome) figure.Value { return o.AUC },
+				100}} {
 				mine, theirs := values(of(outcomes, m), c.get), values(of(outcomes, other), c.get)
 				for k := range mine {
 					mine[k] = c.scale * (mine[k] - theirs[k])
@@ -214,7 +217,7 @@ func againstTable(outcomes []*Outcome, fields Fields, methods []Method) Table {
 				if n := float64(len(mine)); n > 1 {
 					half = sd / math.Sqrt(n) * distuv.StudentsT{Sigma: 1, Nu: n - 1}.Quantile(.975)
 				}
-				row.Cells = append(row.Cells, Number(mean), Number(mean-half), Number(mean+half))
+				row.Cells = append(row.Cells, figure.Number(mean), figure.Number(mean-half), figure.Number(mean+half))
 			}
 			t.Rows = append(t.Rows, row)
 		}
@@ -279,7 +282,7 @@ func comparison(outcomes []*Outcome, claim string, base Method, methods []Method
 }
 
 func signed(x float64, digits int) string {
-	text := decimal(math.Abs(x), digits)
+	text := figure.Decimal(math.Abs(x), digits)
 	if x < 0 {
 		return "−" + text
 	}

@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"unseen/engine"
+	"unseen/figure"
 	"unseen/fit"
 	"unseen/model"
 )
@@ -31,14 +32,14 @@ var paperTable2 = map[string]Estimates{
 	"ap":    {.41, .06, .08, .03},
 }
 
-var none = Mark(math.NaN())
+var none = figure.Value(math.NaN())
 
 // Evaluation is one model, judged with its own ŷ and π̂ and with those of bayes.
 type Evaluation struct {
-	Fields Fields `json:"fields"`
-	Seed   uint64 `json:"seed"`
-	Method Method `json:"method"` // that trained the model
-	Risk   Mark   `json:"risk"`   // true risk on the pairs that the estimates are made of
+	Fields Fields       `json:"fields"`
+	Seed   uint64       `json:"seed"`
+	Method Method       `json:"method"` // that trained the model
+	Risk   figure.Value `json:"risk"`   // true risk on the pairs that the estimates are made of
 
 	Own   Estimates `json:"own"`   // with the model's own ŷ and π̂; none but naive where it has no π̂
 	Bayes Estimates `json:"bayes"` // with those of bayes in the same world
@@ -151,12 +152,12 @@ func (s *subject) evaluate(ctx context.Context, judge *fit.Judge, o *Outcome, e 
 	if err != nil {
 		return err
 	}
-	for name, to := range map[string][3]*Mark{
+	for name, to := range map[string][3]*figure.Value{
 		"naive": {&e.Bayes.Naive, &e.Lower.Naive, &e.Upper.Naive}, "w": {&e.Bayes.W, &e.Lower.W, &e.Upper.W},
 		"pu": {&e.Bayes.PU, &e.Lower.PU, &e.Upper.PU}, "ap": {&e.Bayes.AP, &e.Lower.AP, &e.Upper.AP},
 	} {
-		*to[0], *to[1], *to[2] = Mark(panel.Risks[name].Interval.Estimate), Mark(panel.Risks[name].Lower),
-			Mark(panel.Risks[name].Upper)
+		*to[0], *to[1], *to[2] = figure.Value(panel.Risks[name].Interval.Estimate),
+			figure.Value(panel.Risks[name].Lower), figure.Value(panel.Risks[name].Upper)
 	}
 	return nil
 }
@@ -178,7 +179,7 @@ func (s *subject) predictions(o *Outcome) ([]float32, error) {
 	return z, nil
 }
 
-func (e Estimates) list() [4]Mark { return [4]Mark{e.Naive, e.W, e.PU, e.AP} }
+func (e Estimates) list() [4]figure.Value { return [4]figure.Value{e.Naive, e.W, e.PU, e.AP} }
 
 var estimators = [4]string{"R_naive", "R_w", "R_PU", "R_AP"}
 
@@ -213,60 +214,60 @@ func coverage(some []*Evaluation, i int) float64 {
 }
 
 // ownTable is the paper's table with its own numbers below.
-func ownTable(some []*Evaluation, fields Fields) Table {
-	t := Table{Name: string(fields), Title: fmt.Sprintf("RMSE of estimates with the model's own ŷ and π̂, %s fields",
-		fields), Head: "trained by"}
+func ownTable(some []*Evaluation, fields Fields) figure.Table {
+	t := figure.Table{Name: string(fields),
+		Title: fmt.Sprintf("RMSE of estimates with the model's own ŷ and π̂, %s fields", fields), Head: "trained by"}
 	for _, name := range estimators {
-		t.Columns = append(t.Columns, Column{Name: name, Digits: 4, Better: "lower"})
+		t.Columns = append(t.Columns, figure.Column{Name: name, Digits: 4, Better: "lower"})
 	}
-	t.Columns = append(t.Columns, Column{Name: "true risk", Means: "mean over seeds", Digits: 4})
+	t.Columns = append(t.Columns, figure.Column{Name: "true risk", Means: "mean over seeds", Digits: 4})
 	for _, m := range table2Methods {
 		mine := of(some, m)
-		row := Row{Name: m.Name}
+		row := figure.TableRow{Name: m.Name}
 		var risks []float64
 		for _, x := range errorsOf(mine, own) {
-			row.Cells = append(row.Cells, Number(x))
+			row.Cells = append(row.Cells, figure.Number(x))
 		}
 		for _, e := range mine {
 			risks = append(risks, float64(e.Risk))
 		}
 		mean, _ := meanAndSpread(risks)
-		row.Cells = append(row.Cells, Number(mean))
+		row.Cells = append(row.Cells, figure.Number(mean))
 		t.Rows = append(t.Rows, row)
 	}
 	for _, m := range table2Methods {
 		if p, ok := paperTable2[m.Name]; ok {
-			row := Row{Name: "paper's " + m.Name}
+			row := figure.TableRow{Name: "paper's " + m.Name}
 			for _, x := range p.list() {
-				row.Cells = append(row.Cells, Number(float64(x)))
+				row.Cells = append(row.Cells, figure.Number(x))
 			}
-			t.Rows = append(t.Rows, Row{row.Name, append(row.Cells, Cell{})})
+			t.Add(row.Name, append(row.Cells, figure.Cell{})...)
 		}
 	}
 	return t
 }
 
 // bayesTable judges every model with the ŷ and π̂ of bayes.
-func bayesTable(some []*Evaluation, fields Fields) Table {
-	t := Table{Name: string(fields) + "-bayes",
+func bayesTable(some []*Evaluation, fields Fields) figure.Table {
+	t := figure.Table{Name: string(fields) + "-bayes",
 		Title: fmt.Sprintf("RMSE of estimates with the ŷ and π̂ of bayes, %s fields", fields), Head: "trained by"}
 	for _, name := range estimators {
-		t.Columns = append(t.Columns, Column{Name: name, Digits: 4, Better: "lower"})
+		t.Columns = append(t.Columns, figure.Column{Name: name, Digits: 4, Better: "lower"})
 	}
 	for _, name := range estimators[1:] {
-		t.Columns = append(t.Columns, Column{Name: "in " + name,
+		t.Columns = append(t.Columns, figure.Column{Name: "in " + name,
 			Means: "share of seeds whose interval has the true risk in it; .95 is nominal", Digits: 2})
 	}
-	t.Columns = append(t.Columns, Column{Name: "R_AP − R", Means: "mean of the estimate less the true risk", Digits: 4},
-		Column{Name: "±", Means: "mean half-width of the interval of R_AP", Digits: 4})
+	t.Columns = append(t.Columns, figure.Column{Name: "R_AP − R", Means: "mean of the estimate less the true risk",
+		Digits: 4}, figure.Column{Name: "±", Means: "mean half-width of the interval of R_AP", Digits: 4})
 	for _, m := range table2Methods {
 		mine := of(some, m)
-		row := Row{Name: m.Name}
+		row := figure.TableRow{Name: m.Name}
 		for _, x := range errorsOf(mine, lent) {
-			row.Cells = append(row.Cells, Number(x))
+			row.Cells = append(row.Cells, figure.Number(x))
 		}
 		for i := 1; i < len(estimators); i++ {
-			row.Cells = append(row.Cells, Number(coverage(mine, i)))
+			row.Cells = append(row.Cells, figure.Number(coverage(mine, i)))
 		}
 		var off, width []float64
 		for _, e := range mine {
@@ -275,34 +276,34 @@ func bayesTable(some []*Evaluation, fields Fields) Table {
 		}
 		meanOff, _ := meanAndSpread(off)
 		meanWidth, _ := meanAndSpread(width)
-		t.Rows = append(t.Rows, Row{row.Name, append(row.Cells, Number(meanOff), Number(meanWidth))})
+		t.Add(row.Name, append(row.Cells, figure.Number(meanOff), figure.Number(meanWidth))...)
 	}
 	return t
 }
 
 // evaluationTable has a row per model.
-func evaluationTable(some []*Evaluation, fields Fields) Table {
-	t := Table{
+func evaluationTable(some []*Evaluation, fields Fields) figure.Table {
+	t := figure.Table{
 		Name: string(fields) + "-seeds", Title: fmt.Sprintf("Every estimate, %s fields", fields), Head: "trained by",
 		Detail:  true,
-		Columns: []Column{{Name: "seed"}, {Name: "true risk", Digits: 4}},
+		Columns: []figure.Column{{Name: "seed"}, {Name: "true risk", Digits: 4}},
 	}
 	for _, name := range estimators {
-		t.Columns = append(t.Columns, Column{Name: name, Means: "with the model's own ŷ and π̂", Digits: 4})
+		t.Columns = append(t.Columns, figure.Column{Name: name, Means: "with the model's own ŷ and π̂", Digits: 4})
 	}
 	for _, name := range estimators[1:] {
-		t.Columns = append(t.Columns, Column{Name: name + ", bayes", Means: "with the ŷ and π̂ of bayes", Digits: 4},
-			Column{Name: name + " low", Digits: 4}, Column{Name: name + " high", Digits: 4})
+		t.Columns = append(t.Columns, figure.Column{Name: name + ", bayes", Means: "with the ŷ and π̂ of bayes",
+			Digits: 4}, figure.Column{Name: name + " low", Digits: 4}, figure.Column{Name: name + " high", Digits: 4})
 	}
 	for _, m := range table2Methods {
 		for _, e := range of(some, m) {
-			row := Row{Name: m.Name, Cells: []Cell{Number(float64(e.Seed)), Number(float64(e.Risk))}}
+			row := figure.TableRow{Name: m.Name, Cells: []figure.Cell{figure.Number(e.Seed), figure.Number(e.Risk)}}
 			for _, x := range e.Own.list() {
-				row.Cells = append(row.Cells, Number(float64(x)))
+				row.Cells = append(row.Cells, figure.Number(x))
 			}
 			for i := 1; i < len(estimators); i++ {
 				for _, x := range []Estimates{e.Bayes, e.Lower, e.Upper} {
-					row.Cells = append(row.Cells, Number(float64(x.list()[i])))
+					row.Cells = append(row.Cells, figure.Number(float64(x.list()[i])))
 				}
 			}
 			t.Rows = append(t.Rows, row)
@@ -312,9 +313,9 @@ func evaluationTable(some []*Evaluation, fields Fields) Table {
 }
 
 // table2Figure sets the naive estimate beside R_AP with either nuisances.
-func table2Figure(some []*Evaluation, fields Fields) Figure {
-	b := &Bars{YTitle: "RMSE", Series: []Bar{{Name: "R_naive"}, {Name: "R_AP, the model's own ŷ and π̂"},
-		{Name: "R_AP, those of bayes"}}}
+func table2Figure(some []*Evaluation, fields Fields) figure.Figure {
+	b := &figure.BarChart{YTitle: "RMSE", Series: []figure.BarSeries{{Name: "R_naive"},
+		{Name: "R_AP, the model's own ŷ and π̂"}, {Name: "R_AP, those of bayes"}}}
 	for _, m := range table2Methods {
 		mine := of(some, m)
 		a, c := errorsOf(mine, own), errorsOf(mine, lent)
@@ -323,7 +324,7 @@ func table2Figure(some []*Evaluation, fields Fields) Figure {
 			b.Series[i].Values = append(b.Series[i].Values, x)
 		}
 	}
-	return Figure{Name: string(fields) + "-rmse",
+	return figure.Figure{Name: string(fields) + "-rmse",
 		Title: fmt.Sprintf("RMSE of the estimated risk by the method that trained the model, %s fields", fields),
 		Bars:  b}
 }
@@ -356,8 +357,8 @@ func naiveWorst(some []*Evaluation, claim string, methods []Method) Finding {
 				so++
 			}
 		}
-		words = append(words, fmt.Sprintf("%s %s against %s, %s and %s", m.Name, decimal(e[0], 3), decimal(e[1], 3),
-			decimal(e[2], 3), decimal(e[3], 3)))
+		words = append(words, fmt.Sprintf("%s %s against %s, %s and %s", m.Name, figure.Decimal(e[0], 3),
+			figure.Decimal(e[1], 3), figure.Decimal(e[2], 3), figure.Decimal(e[3], 3)))
 	}
 	return Finding{claim, verdictOf(so, all),
 		fmt.Sprintf("It is in %d of %d. RMSE of R_naive against R_w, R_PU and R_AP: %s.", so, all,
@@ -385,7 +386,7 @@ func mleWorst(some []*Evaluation, claim string, methods []Method) Finding {
 func joined(e [4]float64) string {
 	var words []string
 	for _, x := range e {
-		words = append(words, decimal(x, 3))
+		words = append(words, figure.Decimal(x, 3))
 	}
 	return strings.Join(words, ", ")
 }
@@ -404,8 +405,9 @@ func steadied(some []*Evaluation, claim string) Finding {
 	}
 	return Finding{claim, verdictOf(so, 4), fmt.Sprintf("Of mle's models, RMSE: R_naive %s; with their own ŷ "+
 		"and π̂ R_w %s and R_PU %s; with those of bayes R_w %s and R_PU %s.",
-		decimal(before[0], 3), decimal(before[1], 3), decimal(before[2], 3), decimal(after[1], 3),
-		decimal(after[2], 3))}
+		figure.Decimal(before[0], 3), figure.Decimal(before[1], 3), figure.Decimal(before[2], 3),
+		figure.Decimal(after[1], 3),
+		figure.Decimal(after[2], 3))}
 }
 
 func lentToOthers(some []*Evaluation, claim string) Finding {
@@ -420,7 +422,8 @@ func lentToOthers(some []*Evaluation, claim string) Finding {
 		if e[3] < e[0] {
 			so++
 		}
-		words = append(words, fmt.Sprintf("%s %s instead of %s", m.Name, decimal(e[3], 3), decimal(e[0], 3)))
+		words = append(words, fmt.Sprintf("%s %s instead of %s", m.Name, figure.Decimal(e[3], 3),
+			figure.Decimal(e[0], 3)))
 	}
 	return Finding{claim, verdictOf(so, all), "RMSE of R_AP instead of R_naive: " + strings.Join(words, "; ") + "."}
 }

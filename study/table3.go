@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"unseen/evaluate"
+	"unseen/figure"
 )
 
 var table3 = Study{
@@ -32,20 +33,20 @@ type Classified struct {
 	Seed    uint64 `json:"seed"`
 	Method  Method `json:"method"`
 
-	AUC        Mark `json:"auc"` // of ŷ
-	SeenAUC    Mark `json:"seenAUC"`
-	AP         Mark `json:"averagePrecision"` // of ŷ, among the sampled pairs
-	SeenAP     Mark `json:"seenAveragePrecision"`
-	UniverseAP Mark `json:"universeAveragePrecision"` // of ŷ, weighted to all pairs
+	AUC        figure.Value `json:"auc"` // of ŷ
+	SeenAUC    figure.Value `json:"seenAUC"`
+	AP         figure.Value `json:"averagePrecision"` // of ŷ, among the sampled pairs
+	SeenAP     figure.Value `json:"seenAveragePrecision"`
+	UniverseAP figure.Value `json:"universeAveragePrecision"` // of ŷ, weighted to all pairs
 
-	Precision     Mark `json:"precision"` // at P(linked | sampled) ≥ ½, as are the next four
-	Recall        Mark `json:"recall"`
-	F1            Mark `json:"f1"`
-	Accuracy      Mark `json:"accuracy"`
-	ThresholdedAP Mark `json:"thresholdedAP"`
+	Precision     figure.Value `json:"precision"` // at P(linked | sampled) ≥ ½, as are the next four
+	Recall        figure.Value `json:"recall"`
+	F1            figure.Value `json:"f1"`
+	Accuracy      figure.Value `json:"accuracy"`
+	ThresholdedAP figure.Value `json:"thresholdedAP"`
 
-	Calibration Mark    `json:"calibration"` // mean π̂ŷ of all pairs ÷ the share of them that is linked
-	Seconds     float64 `json:"seconds"`     // of training, on one thread
+	Calibration figure.Value `json:"calibration"` // mean π̂ŷ of all pairs ÷ the share of them that is linked
+	Seconds     float64      `json:"seconds"`     // of training, on one thread
 }
 
 func runTable3(ctx context.Context, l *lab) (*Result, error) {
@@ -118,14 +119,14 @@ func (c *Classified) judge(f *fitted, d *drawn) error {
 	weighted.Weights = p.Weight
 	var err error
 	for _, m := range []struct {
-		to  *Mark
+		to  *figure.Value
 		get func() (float64, error)
 	}{{&c.AUC, link.AUC}, {&c.AP, link.AveragePrecision}, {&c.UniverseAP, weighted.AveragePrecision}} {
 		var x float64
 		if x, err = m.get(); err != nil {
 			return err
 		}
-		*m.to = Mark(x)
+		*m.to = figure.Value(x)
 	}
 	if c.Method == cosine {
 		return nil
@@ -140,7 +141,7 @@ func (c *Classified) judge(f *fitted, d *drawn) error {
 	c.Precision, c.Recall, c.F1, c.Accuracy = mark(confusion.Precision()), mark(confusion.Recall()),
 		mark(confusion.F1()), mark(confusion.Accuracy())
 	c.ThresholdedAP = mark(sampled.ThresholdedAP(.5))
-	c.Calibration = Mark(mean / all / (links / all))
+	c.Calibration = figure.Value(mean / all / (links / all))
 	return nil
 }
 
@@ -148,56 +149,55 @@ func (c *Classified) judge(f *fitted, d *drawn) error {
 func lossOf(z float64) float64 { return max(-z, 0) + math.Log1p(math.Exp(-math.Abs(z))) }
 
 var table3Columns = []column[*Classified]{
-	{Column{Name: "AUC", Means: "area under the ROC curve of ŷ, %", Digits: 2, Better: "higher"}, 100,
-		func(c *Classified) Mark { return c.AUC }},
-	{Column{Name: "AUC π̂ŷ", Means: "the same of π̂ŷ", Digits: 2, Better: "higher"}, 100,
-		func(c *Classified) Mark { return c.SeenAUC }},
-	{Column{Name: "AP", Means: "average precision of ŷ among the sampled pairs, %", Digits: 1, Better: "higher"}, 100,
-		func(c *Classified) Mark { return c.AP }},
-	{Column{Name: "AP π̂ŷ", Means: "the same of π̂ŷ", Digits: 1, Better: "higher"}, 100,
-		func(c *Classified) Mark { return c.SeenAP }},
-	{Column{Name: "AP_U", Means: "average precision of ŷ, weighted to all pairs, %", Digits: 2, Better: "higher"}, 100,
-		func(c *Classified) Mark { return c.UniverseAP }},
-	{Column{Name: "prec.", Means: "precision at P(linked | sampled) ≥ ½, %", Digits: 1, Better: "higher"}, 100,
-		func(c *Classified) Mark { return c.Precision }},
-	{Column{Name: "recall", Means: "recall there, %", Digits: 1, Better: "higher"}, 100,
-		func(c *Classified) Mark { return c.Recall }},
-	{Column{Name: "F1", Means: "F1 there, %", Digits: 1, Better: "higher"}, 100,
-		func(c *Classified) Mark { return c.F1 }},
-	{Column{Name: "acc.", Means: "accuracy there, %", Digits: 1, Better: "higher"}, 100,
-		func(c *Classified) Mark { return c.Accuracy }},
-	{Column{Name: "MAP", Means: "average precision of the predictions cut at ½, what the paper calls MAP, %",
-		Digits: 1, Better: "higher"}, 100, func(c *Classified) Mark { return c.ThresholdedAP }},
-	{Column{Name: "seen ×", Means: "mean π̂ŷ over the share of links, of all pairs; 1 is right", Digits: 2}, 1,
-		func(c *Classified) Mark { return c.Calibration }},
+	{figure.Column{Name: "AUC", Means: "area under the ROC curve of ŷ, %", Digits: 2, Better: "higher"}, 100,
+		func(c *Classified) figure.Value { return c.AUC }},
+	{figure.Column{Name: "AUC π̂ŷ", Means: "the same of π̂ŷ", Digits: 2, Better: "higher"}, 100,
+		func(c *Classified) figure.Value { return c.SeenAUC }},
+	{figure.Column{Name: "AP", Means: "average precision of ŷ among the sampled pairs, %", Digits: 1, Better: "higher"},
+		100, func(c *Classified) figure.Value { return c.AP }},
+	{figure.Column{Name: "AP π̂ŷ", Means: "the same of π̂ŷ", Digits: 1, Better: "higher"}, 100,
+		func(c *Classified) figure.Value { return c.SeenAP }},
+	{figure.Column{Name: "AP_U", Means: "average precision of ŷ, weighted to all pairs, %", Digits: 2,
+		Better: "higher"}, 100, func(c *Classified) figure.Value { return c.UniverseAP }},
+	{figure.Column{Name: "prec.", Means: "precision at P(linked | sampled) ≥ ½, %", Digits: 1, Better: "higher"}, 100,
+		func(c *Classified) figure.Value { return c.Precision }},
+	{figure.Column{Name: "recall", Means: "recall there, %", Digits: 1, Better: "higher"}, 100,
+		func(c *Classified) figure.Value { return c.Recall }},
+	{figure.Column{Name: "F1", Means: "F1 there, %", Digits: 1, Better: "higher"}, 100,
+		func(c *Classified) figure.Value { return c.F1 }},
+	{figure.Column{Name: "acc.", Means: "accuracy there, %", Digits: 1, Better: "higher"}, 100,
+		func(c *Classified) figure.Value { return c.Accuracy }},
+	{figure.Column{Name: "MAP", Means: "average precision of the predictions cut at ½, what the paper calls MAP, %",
+		Digits: 1, Better: "higher"}, 100, func(c *Classified) figure.Value { return c.ThresholdedAP }},
+	{figure.Column{Name: "seen ×", Means: "mean π̂ŷ over the share of links, of all pairs; 1 is right", Digits: 2}, 1,
+		func(c *Classified) figure.Value { return c.Calibration }},
 }
 
-func classifiedTable(rows []*Classified, n Network, seeds int) Table {
-	t := Table{Name: n.Name, Title: fmt.Sprintf("%s, %s", n.Name, repeated(seeds)), Head: "method"}
+func classifiedTable(rows []*Classified, n Network, seeds int) figure.Table {
+	t := figure.Table{Name: n.Name, Title: fmt.Sprintf("%s, %s", n.Name, repeated(seeds)), Head: "method"}
 	t.Columns = append(t.Columns, columns(table3Columns)...)
 	for _, m := range n.methods() {
-		t.Rows = append(t.Rows, Row{m.Name, cells(table3Columns, of(rows, m))})
+		t.Add(m.Name, cells(table3Columns, of(rows, m))...)
 	}
 	return t
 }
 
-func classifiedSeeds(rows []*Classified, n Network) Table {
-	t := Table{Name: n.Name + "-seeds", Title: n.Name + ", every training", Head: "method", Detail: true,
-		Columns: []Column{{Name: "seed"}}}
+func classifiedSeeds(rows []*Classified, n Network) figure.Table {
+	t := figure.Table{Name: n.Name + "-seeds", Title: n.Name + ", every training", Head: "method", Detail: true,
+		Columns: []figure.Column{{Name: "seed"}}}
 	t.Columns = append(t.Columns, columns(table3Columns)...)
-	t.Columns = append(t.Columns, Column{Name: "s", Means: "seconds of training on one thread", Digits: 1})
+	t.Columns = append(t.Columns, figure.Column{Name: "s", Means: "seconds of training on one thread", Digits: 1})
 	for _, c := range rows {
-		row := Row{c.Method.Name, []Cell{Number(float64(c.Seed))}}
-		row.Cells = append(append(row.Cells, cells(table3Columns, []*Classified{c})...), Number(c.Seconds))
-		t.Rows = append(t.Rows, row)
+		row := append([]figure.Cell{figure.Number(c.Seed)}, cells(table3Columns, []*Classified{c})...)
+		t.Add(c.Method.Name, append(row, figure.Number(c.Seconds))...)
 	}
 	return t
 }
 
 // paperTables3 are the paper's figures, which are of other data.
-func paperTables3() (tables []Table) {
+func paperTables3() (tables []figure.Table) {
 	for k, printed := range paperTable3 {
-		t := Table{Name: fmt.Sprintf("paper-%d", k+1), Title: paperTitle(k), Head: "method"}
+		t := figure.Table{Name: fmt.Sprintf("paper-%d", k+1), Title: paperTitle(k), Head: "method"}
 		for _, c := range table3Columns {
 			switch c.Name {
 			case "AUC", "prec.", "recall", "F1", "MAP":
@@ -206,8 +206,8 @@ func paperTables3() (tables []Table) {
 		}
 		for _, m := range networkMethods {
 			if p, ok := printed[m.Name]; ok {
-				t.Rows = append(t.Rows, Row{m.Name, []Cell{Number(p.auc), Number(p.precision), Number(p.recall),
-					Number(p.f1), Number(p.thresholdedAP)}})
+				t.Add(m.Name, figure.Number(p.auc), figure.Number(p.precision), figure.Number(p.recall),
+					figure.Number(p.f1), figure.Number(p.thresholdedAP))
 			}
 		}
 		tables = append(tables, t)
@@ -222,21 +222,21 @@ func paperTitle(k int) string {
 // table3Findings compares what the paper says of its table with a network.
 func (l *lab) table3Findings(rows []*Classified, n Network) []Finding {
 	below := of(rows, naive)
-	gains := func(m Method, get func(*Classified) Mark) []float64 {
+	gains := func(m Method, get func(*Classified) figure.Value) []float64 {
 		var xs []float64
 		for k, c := range of(rows, m) {
 			xs = append(xs, 100*float64(get(c)-get(below[k])))
 		}
 		return xs
 	}
-	auc := func(c *Classified) Mark { return c.AUC }
+	auc := func(c *Classified) figure.Value { return c.AUC }
 	comparable := Finding{Claim: n.Name + ": corrected methods classify observed links as well as naive does, " +
 		"to a point of AUC", Verdict: Reproduced}
 	worse := 0
 	var words []string
 	for _, m := range corrected {
 		mean, sd := meanAndSpread(gains(m, auc))
-		words = append(words, fmt.Sprintf("%s %s ± %s", m.Name, signed(mean, 2), decimal(sd, 2)))
+		words = append(words, fmt.Sprintf("%s %s ± %s", m.Name, signed(mean, 2), figure.Decimal(sd, 2)))
 		if !(mean > -1) {
 			worse++
 		}
@@ -258,7 +258,7 @@ func (l *lab) table3Findings(rows []*Classified, n Network) []Finding {
 			xs[k] -= x
 		}
 		mean, sd := meanAndSpread(xs)
-		words = append(words, fmt.Sprintf("%s %s ± %s", m.Name, signed(mean, 2), decimal(sd, 2)))
+		words = append(words, fmt.Sprintf("%s %s ± %s", m.Name, signed(mean, 2), figure.Decimal(sd, 2)))
 		if mean > 2*sd/math.Sqrt(float64(len(xs))) && mean >= .1 {
 			better++
 		}
@@ -281,6 +281,6 @@ func (l *lab) table3Findings(rows []*Classified, n Network) []Finding {
 	}
 	trap.Verdict = [...]Verdict{Missed, Partly, Met}[helps]
 	trap.Words = fmt.Sprintf("naive-field against naive %s ± %s AUC points; bayes by π̂ŷ against bayes by ŷ %s ± %s.",
-		signed(field, 2), decimal(fieldSD, 2), signed(product, 2), decimal(productSD, 2))
+		signed(field, 2), figure.Decimal(fieldSD, 2), signed(product, 2), figure.Decimal(productSD, 2))
 	return []Finding{comparable, weighted, trap, l.scaleFinding(n)}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"unseen/evaluate"
+	"unseen/figure"
 )
 
 var table4 = Study{
@@ -31,13 +32,13 @@ const firstRanked = 100
 
 // Ranks is how one model ranks the held-out links of a network.
 type Ranks struct {
-	Network string      `json:"network"`
-	Seed    uint64      `json:"seed"`
-	Method  Method      `json:"method"`
-	By      evaluate.By `json:"by"`
-	Sources int         `json:"sources"`
-	Values  [6]Mark     `json:"values"`  // in the order of the table's columns
-	Seconds float64     `json:"seconds"` // of ranking, on one thread, by all scores of the method together
+	Network string          `json:"network"`
+	Seed    uint64          `json:"seed"`
+	Method  Method          `json:"method"`
+	By      evaluate.By     `json:"by"`
+	Sources int             `json:"sources"`
+	Values  [6]figure.Value `json:"values"`  // in the order of the table's columns
+	Seconds float64         `json:"seconds"` // of ranking, on one thread, by all scores of the method together
 
 	each [6][]float64 // per source
 }
@@ -69,18 +70,18 @@ const (
 )
 
 var table4Columns = []column[*Ranks]{
-	{Column{Name: "recall", Means: "share of a source's links among its first 100, %", Digits: 2, Better: "higher"},
-		100, func(r *Ranks) Mark { return r.Values[atRecall] }},
-	{Column{Name: "mean rank", Means: "of a source's links among all candidates", Digits: 0, Better: "lower"}, 1,
-		func(r *Ranks) Mark { return r.Values[atMeanRank] }},
-	{Column{Name: "MRR", Means: "reciprocal rank of a source's best link, %", Digits: 2, Better: "higher"}, 100,
-		func(r *Ranks) Mark { return r.Values[atMRR] }},
-	{Column{Name: "entropy", Means: "of the fields of links among the first 100, nats", Digits: 3, Better: "higher"},
-		1, func(r *Ranks) Mark { return r.Values[atEntropy] }},
-	{Column{Name: "cross recall", Means: "the recall of links between two fields alone, %", Digits: 2,
-		Better: "higher"}, 100, func(r *Ranks) Mark { return r.Values[atCrossRecall] }},
-	{Column{Name: "cross share", Means: "share of the first 100 that is of another field than the source, %",
-		Digits: 1}, 100, func(r *Ranks) Mark { return r.Values[atCrossShare] }},
+	{figure.Column{Name: "recall", Means: "share of a source's links among its first 100, %", Digits: 2,
+		Better: "higher"}, 100, func(r *Ranks) figure.Value { return r.Values[atRecall] }},
+	{figure.Column{Name: "mean rank", Means: "of a source's links among all candidates", Digits: 0, Better: "lower"}, 1,
+		func(r *Ranks) figure.Value { return r.Values[atMeanRank] }},
+	{figure.Column{Name: "MRR", Means: "reciprocal rank of a source's best link, %", Digits: 2, Better: "higher"}, 100,
+		func(r *Ranks) figure.Value { return r.Values[atMRR] }},
+	{figure.Column{Name: "entropy", Means: "of the fields of links among the first 100, nats", Digits: 3,
+		Better: "higher"}, 1, func(r *Ranks) figure.Value { return r.Values[atEntropy] }},
+	{figure.Column{Name: "cross recall", Means: "the recall of links between two fields alone, %", Digits: 2,
+		Better: "higher"}, 100, func(r *Ranks) figure.Value { return r.Values[atCrossRecall] }},
+	{figure.Column{Name: "cross share", Means: "share of the first 100 that is of another field than the source, %",
+		Digits: 1}, 100, func(r *Ranks) figure.Value { return r.Values[atCrossShare] }},
 }
 
 func runTable4(ctx context.Context, l *lab) (*Result, error) {
@@ -190,7 +191,7 @@ func (r *Ranks) measure(s evaluate.Standing, d *drawn) error {
 	}
 	for k, values := range r.each {
 		mean, _ := evaluate.Mean(values)
-		r.Values[k] = Mark(mean)
+		r.Values[k] = figure.Value(mean)
 	}
 	return nil
 }
@@ -269,12 +270,13 @@ func (l *lab) compare(all []*Ranks, n Network) ([]*Compared, error) {
 	return out, nil
 }
 
-func (l *lab) ranksTable(all []*Ranks, n Network) Table {
-	t := Table{Name: n.Name, Title: fmt.Sprintf("%s, %s", n.Name, repeated(len(l.Seeds))), Head: "ranked by ŷ of"}
+func (l *lab) ranksTable(all []*Ranks, n Network) figure.Table {
+	t := figure.Table{Name: n.Name, Title: fmt.Sprintf("%s, %s", n.Name, repeated(len(l.Seeds))),
+		Head: "ranked by ŷ of"}
 	t.Columns = append(t.Columns, columns(table4Columns)...)
 	for _, line := range lines(n) {
 		if rows := ranksBy(all, n, line.Method, line.By); len(rows) > 0 {
-			t.Rows = append(t.Rows, Row{line.name(), cells(table4Columns, rows)})
+			t.Add(line.name(), cells(table4Columns, rows)...)
 		}
 	}
 	return t
@@ -286,65 +288,65 @@ func worded(d evaluate.Difference, scale float64, digits int) string {
 		signed(scale*d.Upper, digits))
 }
 
-func differenceTable(compared []*Compared, n Network) Table {
-	t := Table{Name: n.Name + "-differences", Title: n.Name +
+func differenceTable(compared []*Compared, n Network) figure.Table {
+	t := figure.Table{Name: n.Name + "-differences", Title: n.Name +
 		": differences from naive, with intervals of 95% over sources", Head: "ranked by ŷ of"}
 	t.Columns = append(t.Columns, columns(table4Columns)...)
 	for _, c := range compared {
-		row := Row{Name: c.name()}
+		row := figure.TableRow{Name: c.name()}
 		for k, d := range c.Differences {
 			scale := table4Columns[k].scale
-			row.Cells = append(row.Cells, Worded(worded(d, scale, table4Columns[k].Digits),
-				Part{"value", Mark(scale * d.Mean)}, Part{"lower", Mark(scale * d.Lower)},
-				Part{"upper", Mark(scale * d.Upper)}))
+			row.Cells = append(row.Cells, figure.Text(worded(d, scale, table4Columns[k].Digits),
+				figure.Part("value", scale*d.Mean), figure.Part("lower", scale*d.Lower),
+				figure.Part("upper", scale*d.Upper)))
 		}
 		t.Rows = append(t.Rows, row)
 	}
 	return t
 }
 
-func ranksSeeds(all []*Ranks, n Network) Table {
-	t := Table{Name: n.Name + "-seeds", Title: n.Name + ", every ranking", Head: "ranked by ŷ of", Detail: true,
-		Columns: []Column{{Name: "seed"}}}
+func ranksSeeds(all []*Ranks, n Network) figure.Table {
+	t := figure.Table{Name: n.Name + "-seeds", Title: n.Name + ", every ranking", Head: "ranked by ŷ of", Detail: true,
+		Columns: []figure.Column{{Name: "seed"}}}
 	t.Columns = append(t.Columns, columns(table4Columns)...)
-	t.Columns = append(t.Columns, Column{Name: "s", Means: "seconds of ranking by all scores, on one thread",
+	t.Columns = append(t.Columns, figure.Column{Name: "s", Means: "seconds of ranking by all scores, on one thread",
 		Digits: 1})
 	for _, line := range lines(n) {
 		for _, r := range ranksBy(all, n, line.Method, line.By) {
-			row := Row{line.name(), []Cell{Number(float64(r.Seed))}}
-			row.Cells = append(append(row.Cells, cells(table4Columns, []*Ranks{r})...), Number(r.Seconds))
-			t.Rows = append(t.Rows, row)
+			row := append([]figure.Cell{figure.Number(r.Seed)}, cells(table4Columns, []*Ranks{r})...)
+			t.Add(line.name(), append(row, figure.Number(r.Seconds))...)
 		}
 	}
 	return t
 }
 
 // differenceFigure shows recall, of all links and of those between two fields, against naive.
-func differenceFigure(compared []*Compared, n Network) Figure {
-	f := Figure{Name: n.Name + "-recall", Title: n.Name + ": recall@100 against naive",
-		Intervals: &Intervals{XTitle: "points", Digits: 2}}
+func differenceFigure(compared []*Compared, n Network) figure.Figure {
+	f := figure.Figure{Name: n.Name + "-recall", Title: n.Name + ": recall@100 against naive",
+		Intervals: &figure.IntervalChart{XTitle: "points", Digits: 2}}
 	for _, group := range []struct {
 		name string
 		at   int
 	}{{"all links", atRecall}, {"links between two fields", atCrossRecall}} {
 		for _, c := range compared {
 			d := c.Differences[group.at]
-			f.Intervals.Rows = append(f.Intervals.Rows, Interval{Name: c.name(), Group: group.name,
-				Estimate: Mark(100 * d.Mean), Low: Mark(100 * d.Lower), High: Mark(100 * d.Upper)})
+			f.Intervals.Rows = append(f.Intervals.Rows, figure.IntervalRow{Name: c.name(), Group: group.name,
+				Estimate: figure.Value(100 * d.Mean), Low: figure.Value(100 * d.Lower),
+				High: figure.Value(100 * d.Upper)})
 		}
 	}
 	return f
 }
 
-func paperTables4() (tables []Table) {
+func paperTables4() (tables []figure.Table) {
 	for k, printed := range paperTable4 {
-		t := Table{Name: fmt.Sprintf("paper-%d", k+1), Title: paperTitle(k), Head: "method"}
+		t := figure.Table{Name: fmt.Sprintf("paper-%d", k+1), Title: paperTitle(k), Head: "method"}
 		for _, at := range []int{atRecall, atMeanRank, atEntropy} {
 			t.Columns = append(t.Columns, table4Columns[at].Column)
 		}
 		for _, m := range networkMethods {
 			if p, ok := printed[m.Name]; ok {
-				t.Rows = append(t.Rows, Row{m.Name, []Cell{Number(p[0]), Number(p[1]), Number(p[2])}})
+				t.Add(m.Name, figure.Number(p[0]), figure.Number(p[1]), figure.Number(p[2]))
 			}
 		}
 		tables = append(tables, t)

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"unseen/figure"
 	"unseen/loop"
 	"unseen/risk"
 )
@@ -169,8 +170,8 @@ func (l *lab) lemmaPart(ctx context.Context, size theorySize) (*Result, error) {
 			draws[s] = append(draws[s], x)
 		}
 	}
-	table := Table{Name: "lemmas", Title: "Bias and variance of the risks under the 0–1 loss", Head: "risk",
-		Columns: []Column{
+	table := figure.Table{Name: "lemmas", Title: "Bias and variance of the risks under the 0–1 loss", Head: "risk",
+		Columns: []figure.Column{
 			{Name: "bias", Means: "by the lemma", Digits: 5}, {Name: "drawn", Means: "bias over the draws", Digits: 5},
 			{Name: "variance ·10⁶", Means: "by the lemma", Digits: 2},
 			{Name: "drawn ·10⁶", Means: "variance over the draws", Digits: 2},
@@ -195,8 +196,8 @@ func (l *lab) lemmaPart(ctx context.Context, size theorySize) (*Result, error) {
 			all = all && r.Holds
 			rows = append(rows, *r)
 		}
-		table.Rows = append(table.Rows, Row{scheme.name, []Cell{Number(exact.Bias), Number(mean - truth),
-			Number(1e6 * exact.Variance), Number(1e6 * sd * sd)}})
+		table.Add(scheme.name, figure.Number(exact.Bias), figure.Number(mean-truth),
+			figure.Number(1e6*exact.Variance), figure.Number(1e6*sd*sd))
 	}
 	ordered := variances["R_AP"] < variances["naive"] && variances["R_AP"] <= variances["R_w"] &&
 		variances["R_w"] <= variances["R_PU"]
@@ -204,7 +205,7 @@ func (l *lab) lemmaPart(ctx context.Context, size theorySize) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Result{Rows: rows, Tables: []Table{table}, Findings: []Finding{
+	return &Result{Rows: rows, Tables: []figure.Table{table}, Findings: []Finding{
 		{"the lemmas give the bias and variance of naive, R_w, R_PU and R_AP", settled(all),
 			fmt.Sprintf("%d of the eight numbers are within four standard errors of %d draws.", holding(rows),
 				size.draws)},
@@ -252,14 +253,14 @@ func lowerBias(rng *rand.Rand, sets int) (lower, tried int, err error) {
 // limitPart compares κ⁽ᵗ⁾ with 1 − 1/(1+cᵗ).
 func (l *lab) limitPart(ctx context.Context, size theorySize) (*Result, error) {
 	p := loop.Process{Propensity: []float64{.6, .5}, Link: []float64{.5, .5}} // c = 1.2
-	table := Table{Name: "limit", Title: "κ⁽ᵗ⁾ of the naive process against 1 − 1/(1+cᵗ), c = 1.2", Head: "n",
-		Columns: []Column{
+	table := figure.Table{Name: "limit", Title: "κ⁽ᵗ⁾ of the naive process against 1 − 1/(1+cᵗ), c = 1.2", Head: "n",
+		Columns: []figure.Column{
 			{Name: "mean diff.", Means: "mean absolute difference over rounds and repetitions", Digits: 5,
 				Better: "lower"},
 			{Name: "largest diff.", Means: "over rounds and repetitions", Digits: 5, Better: "lower"},
 		}}
-	lines := &Lines{XTitle: "round", YTitle: "κ_vw"}
-	limit := Line{Name: "1 − 1/(1+cᵗ)"}
+	lines := &figure.LineChart{XTitle: "round", YTitle: "κ_vw"}
+	limit := figure.Series{Name: "1 − 1/(1+cᵗ)"}
 	for t := 1; t <= size.rounds; t++ {
 		limit.X, limit.Y = append(limit.X, float64(t)), append(limit.Y, 1-1/(1+math.Pow(1.2, float64(t))))
 	}
@@ -270,8 +271,8 @@ func (l *lab) limitPart(ctx context.Context, size theorySize) (*Result, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		line := Line{Name: fmt.Sprintf("n = %d", n), X: limit.X, Y: make(Numbers, size.rounds),
-			Low: make(Numbers, size.rounds), High: make(Numbers, size.rounds)}
+		line := figure.Series{Name: fmt.Sprintf("n = %d", n), X: limit.X, Y: make(figure.Values, size.rounds),
+			Low: make(figure.Values, size.rounds), High: make(figure.Values, size.rounds)}
 		var sum, largest float64
 		for t := range size.rounds {
 			line.Low[t] = 1
@@ -293,16 +294,16 @@ func (l *lab) limitPart(ctx context.Context, size theorySize) (*Result, error) {
 		falls = falls && (k == 0 || mean < last)
 		last = mean
 		lines.Series = append(lines.Series, line)
-		table.Rows = append(table.Rows, Row{fmt.Sprint(n), []Cell{Number(mean), Number(largest)}})
+		table.Add(fmt.Sprint(n), figure.Number(mean), figure.Number(largest))
 		end := size.rounds - 1
 		rows = append(rows, TheoryRow{"limit", fmt.Sprintf("n = %d, round %d", n, size.rounds), limit.Y[end],
 			line.Y[end], largest, largest < .01})
 	}
 	lines.Series = append(lines.Series, limit)
 	top := rows[len(rows)-1]
-	return &Result{Rows: rows, Tables: []Table{table},
-		Figures: []Figure{{Name: "limit-lines", Title: "The naive process: two categories alike but for exposure",
-			Lines: lines}},
+	return &Result{Rows: rows, Tables: []figure.Table{table},
+		Figures: []figure.Figure{{Name: "limit-lines",
+			Title: "The naive process: two categories alike but for exposure", Lines: lines}},
 		Findings: []Finding{{"κ_vw⁽ᵗ⁾ → 1 − 1/(1+cᵗ) as n grows", settled(falls && top.Holds),
 			fmt.Sprintf("The largest difference in %d rounds is %.4f at n = %d (.01 was the goal); the mean "+
 				"difference %s.", size.rounds, top.Error, size.recommended[len(size.recommended)-1],
@@ -314,9 +315,10 @@ func (l *lab) limitPart(ctx context.Context, size theorySize) (*Result, error) {
 // the loop.
 func (l *lab) correctionPart(_ context.Context, size theorySize) (*Result, error) {
 	n := size.recommended[len(size.recommended)-1]
-	lines := &Lines{XTitle: "round", YTitle: "κ_vw"}
-	table := Table{Name: "correction", Title: fmt.Sprintf("Share κ_vw of the category that is shown more, n = %d", n),
-		Head: "process", Columns: []Column{
+	lines := &figure.LineChart{XTitle: "round", YTitle: "κ_vw"}
+	table := figure.Table{Name: "correction",
+		Title: fmt.Sprintf("Share κ_vw of the category that is shown more, n = %d", n),
+		Head:  "process", Columns: []figure.Column{
 			{Name: "round 1", Digits: 3}, {Name: fmt.Sprintf("round %d", size.rounds), Digits: 3},
 			{Name: "limit", Means: "1 − 1/(1+cᵗ) in that round", Digits: 3},
 			{Name: "relevance", Means: "share by relevance alone, y_v/(y_v+y_w)", Digits: 3},
@@ -337,7 +339,7 @@ func (l *lab) correctionPart(_ context.Context, size theorySize) (*Result, error
 		{"corrected, shown only, y 1.2 times", loop.Process{Propensity: []float64{.8, .2}, Link: []float64{.6, .5},
 			Corrected: true, ShownOnly: true}},
 	} {
-		line := Line{Name: c.name}
+		line := figure.Series{Name: c.name}
 		shares, err := c.process.Run(n, size.rounds, l.stream(uint64(k+10)))
 		if err != nil {
 			return nil, err
@@ -358,12 +360,12 @@ func (l *lab) correctionPart(_ context.Context, size theorySize) (*Result, error
 		row := TheoryRow{"correction", c.name, formula, end, largest, largest < .01}
 		holds = holds && row.Holds
 		rows = append(rows, row)
-		table.Rows = append(table.Rows, Row{c.name, []Cell{Number(line.Y[0]), Number(end), Number(formula),
-			Number(y[0] / (y[0] + y[1]))}})
+		table.Add(c.name, figure.Number(line.Y[0]), figure.Number(end), figure.Number(formula),
+			figure.Number(y[0]/(y[0]+y[1])))
 		lines.Series = append(lines.Series, line)
 	}
-	return &Result{Rows: rows, Tables: []Table{table},
-		Figures: []Figure{{Name: "correction-lines", Title: "What the correction stops, and what it does not",
+	return &Result{Rows: rows, Tables: []figure.Table{table},
+		Figures: []figure.Figure{{Name: "correction-lines", Title: "What the correction stops, and what it does not",
 			Lines: lines}},
 		Findings: []Finding{
 			{"corrected for exposure, κ_vw⁽ᵗ⁾ → 1 − 1/(1+cᵗ) with c = y_v/y_w", settled(holds),
@@ -381,8 +383,8 @@ func (l *lab) correctionPart(_ context.Context, size theorySize) (*Result, error
 
 // boundPart compares P(every ratio skews further) with its bound, corrected and as printed.
 func (l *lab) boundPart(ctx context.Context, size theorySize) (*Result, error) {
-	table := Table{Name: "bound", Title: "Probability that one round skews every ratio further",
-		Head: "recommendations; q", Columns: []Column{
+	table := figure.Table{Name: "bound", Title: "Probability that one round skews every ratio further",
+		Head: "recommendations; q", Columns: []figure.Column{
 			{Name: "drawn", Digits: 4}, {Name: "bound", Means: "corrected", Digits: 4},
 			{Name: "as printed", Means: "1 − 2C·exp(−2n[ε² + η²/C²])", Digits: 4},
 		}}
@@ -424,7 +426,7 @@ func (l *lab) boundPart(ctx context.Context, size theorySize) (*Result, error) {
 			}
 		}
 		rows = append(rows, row)
-		table.Rows = append(table.Rows, Row{name, []Cell{Number(drawn), Number(bound), Number(max(b.Printed, 0))}})
+		table.Add(name, figure.Number(drawn), figure.Number(bound), figure.Number(max(b.Printed, 0)))
 	}
 	printed := Finding{"P(every ratio skews further) ≥ 1 − 2C·exp(−2n[ε² + η²/C²])", settled(broken == 0),
 		"As printed it held in every case that was drawn."}
@@ -434,7 +436,7 @@ func (l *lab) boundPart(ctx context.Context, size theorySize) (*Result, error) {
 			"add; the first lemma's ε has wrong signs.",
 			broken, len(rows), worst)
 	}
-	return &Result{Rows: rows, Tables: []Table{table}, Findings: []Finding{printed,
+	return &Result{Rows: rows, Tables: []figure.Table{table}, Findings: []Finding{printed,
 		{"P(every ratio skews further) ≥ 1 − 2C·exp(−2nε²) − 2C·exp(−2nδ²), ε_v = ε/√κ_v (corrected)", settled(holds),
 			fmt.Sprintf("It held in %d of %d cases, and was above 0 in %d of them: it is far from sharp.",
 				holding(rows), len(rows), telling)}}}, nil
@@ -442,15 +444,16 @@ func (l *lab) boundPart(ctx context.Context, size theorySize) (*Result, error) {
 
 // corollaryPart lets the number of categories grow with n in step with C³, and with C³·log C.
 func (l *lab) corollaryPart(ctx context.Context, size theorySize) (*Result, error) {
-	table := Table{Name: "corollary", Title: "Probability that every ratio skews further as categories grow in number",
-		Head: "categories", Columns: []Column{
+	table := figure.Table{Name: "corollary",
+		Title: "Probability that every ratio skews further as categories grow in number",
+		Head:  "categories", Columns: []figure.Column{
 			{Name: "n = 10·C³", Digits: 3}, {Name: "n = 10·C³·log C", Digits: 3},
 		}}
-	lines := &Lines{XTitle: "categories", YTitle: "P(every ratio skews further)",
-		Series: []Line{{Name: "n = 10·C³"}, {Name: "n = 10·C³·log C"}}}
+	lines := &figure.LineChart{XTitle: "categories", YTitle: "P(every ratio skews further)",
+		Series: []figure.Series{{Name: "n = 10·C³"}, {Name: "n = 10·C³·log C"}}}
 	var rows []TheoryRow
 	for _, C := range size.categories {
-		cells := make([]Cell, 2)
+		cells := make([]figure.Cell, 2)
 		for k, factor := range []float64{1, math.Log(float64(C))} {
 			counts, q := make([]int, C), make([]float64, C)
 			for v := range q {
@@ -461,13 +464,13 @@ func (l *lab) corollaryPart(ctx context.Context, size theorySize) (*Result, erro
 			if err != nil {
 				return nil, err
 			}
-			cells[k] = Number(drawn)
+			cells[k] = figure.Number(drawn)
 			s := &lines.Series[k]
 			s.X, s.Y = append(s.X, float64(C)), append(s.Y, drawn)
 			rows = append(rows, TheoryRow{"corollary", fmt.Sprintf("%d categories, %s", C, s.Name), 1, drawn,
 				math.Sqrt(drawn * (1 - drawn) / float64(size.skews)), true})
 		}
-		table.Rows = append(table.Rows, Row{fmt.Sprint(C), cells})
+		table.Add(fmt.Sprint(C), cells...)
 	}
 	fast, slow := lines.Series[0].Y, lines.Series[1].Y
 	end := len(fast) - 1
@@ -476,8 +479,9 @@ func (l *lab) corollaryPart(ctx context.Context, size theorySize) (*Result, erro
 	if falls {
 		verdict = NotReproduced
 	}
-	return &Result{Rows: rows, Tables: []Table{table},
-		Figures: []Figure{{Name: "corollary-lines", Title: "The corollary: how n must grow with C", Lines: lines}},
+	return &Result{Rows: rows, Tables: []figure.Table{table},
+		Figures: []figure.Figure{{Name: "corollary-lines", Title: "The corollary: how n must grow with C",
+			Lines: lines}},
 		Findings: []Finding{{"P → 1 if C³ = o(n)", verdict,
 			fmt.Sprintf("C different probabilities have two within 1/(C−1), so that ε and η shrink as C grows. "+
 				"With evenly spaced q and n = 10·C³ the probability goes from %.2f at C = %d to %.2f at C = %d, "+

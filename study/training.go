@@ -2,7 +2,6 @@ package study
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"unseen/evaluate"
+	"unseen/figure"
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/model"
@@ -53,27 +53,27 @@ type Outcome struct {
 	Seed   uint64 `json:"seed"`
 	Method Method `json:"method"`
 
-	AUC           Mark `json:"auc"` // against o′, as are the next six
-	AP            Mark `json:"averagePrecision"`
-	ThresholdedAP Mark `json:"thresholdedAP"` // the "MAP" of the paper's tables
-	Precision     Mark `json:"precision"`     // at ŷ ≥ ½, as are the next three
-	Recall        Mark `json:"recall"`
-	F1            Mark `json:"f1"`
-	Accuracy      Mark `json:"accuracy"`
-	Risk          Mark `json:"risk"` // true risk: log-loss against y
-	MeanLink      Mark `json:"meanLink"`
-	MeanTruth     Mark `json:"meanTruth"` // of y
+	AUC           figure.Value `json:"auc"` // against o′, as are the next six
+	AP            figure.Value `json:"averagePrecision"`
+	ThresholdedAP figure.Value `json:"thresholdedAP"` // the "MAP" of the paper's tables
+	Precision     figure.Value `json:"precision"`     // at ŷ ≥ ½, as are the next three
+	Recall        figure.Value `json:"recall"`
+	F1            figure.Value `json:"f1"`
+	Accuracy      figure.Value `json:"accuracy"`
+	Risk          figure.Value `json:"risk"` // true risk: log-loss against y
+	MeanLink      figure.Value `json:"meanLink"`
+	MeanTruth     figure.Value `json:"meanTruth"` // of y
 
 	// PropensityError is the mean of |π̂ − π|/π over all ordered pairs of fields, the paper's measure, and
 	// WeightedError the mean over pairs of nodes.
-	PropensityError Mark `json:"propensityError"`
-	WeightedError   Mark `json:"weightedError"`
+	PropensityError figure.Value `json:"propensityError"`
+	WeightedError   figure.Value `json:"weightedError"`
 
 	// Estimates is what each estimator makes of the true risk, from the links seen and the model's own ŷ and π̂.
 	Estimates Estimates `json:"estimates"`
 
-	Propensities Numbers `json:"propensities,omitempty"` // π̂ by source's field and then target's; nil if there is none
-	Truth        Numbers `json:"truth,omitempty"`        // π likewise
+	Propensities figure.Values `json:"propensities,omitempty"` // π̂ by source's field and then target's; nil if there is none
+	Truth        figure.Values `json:"truth,omitempty"`        // π likewise
 
 	Class    fit.Class `json:"class,omitempty"` // the doctor's
 	Epochs   int       `json:"epochs,omitempty"`
@@ -97,34 +97,10 @@ type learned struct {
 
 // Estimates are estimated risks.
 type Estimates struct {
-	Naive Mark `json:"naive"`
-	W     Mark `json:"w"`
-	PU    Mark `json:"pu"`
-	AP    Mark `json:"ap"`
-}
-
-// Mark is a number that there may not be: NaN, and null in JSON. So is an infinite one, there.
-type Mark float64
-
-// MarshalJSON writes null for what is not finite.
-func (m Mark) MarshalJSON() ([]byte, error) {
-	if x := float64(m); !math.IsNaN(x) && !math.IsInf(x, 0) {
-		return json.Marshal(x)
-	}
-	return []byte("null"), nil
-}
-
-// UnmarshalJSON reads null as NaN.
-func (m *Mark) UnmarshalJSON(raw []byte) error {
-	var x *float64
-	if err := json.Unmarshal(raw, &x); err != nil {
-		return err
-	}
-	*m = Mark(math.NaN())
-	if x != nil {
-		*m = Mark(*x)
-	}
-	return nil
+	Naive figure.Value `json:"naive"`
+	W     figure.Value `json:"w"`
+	PU    figure.Value `json:"pu"`
+	AP    figure.Value `json:"ap"`
 }
 
 // training names a training.
@@ -387,7 +363,7 @@ func (s *subject) close() {
 
 // train trains by a method and judges what came out.
 func (s *subject) train(ctx context.Context, m Method, preset string) (*Outcome, error) {
-	none := Mark(math.NaN())
+	none := figure.Value(math.NaN())
 	o := &Outcome{
 		Fields: s.key.fields, Seed: s.key.seed, Method: m,
 		AUC: none, AP: none, ThresholdedAP: none, Precision: none, Recall: none, F1: none, Accuracy: none, Risk: none,
@@ -487,7 +463,7 @@ func (s *subject) comparePropensities(o *Outcome, m *model.FieldMatrix, logits [
 		c := m.Cell(i, s.test.Pairs.Target[k])
 		weighted += math.Abs(estimated[c]-truth[c]) / truth[c]
 	}
-	o.PropensityError, o.WeightedError = Mark(sum/count), Mark(weighted/float64(s.test.Pairs.Len()))
+	o.PropensityError, o.WeightedError = figure.Value(sum/count), figure.Value(weighted/float64(s.test.Pairs.Len()))
 }
 
 // judge compares beliefs about the test pairs with what is true of them.
@@ -508,7 +484,7 @@ func (s *subject) judge(o *Outcome, beliefs []risk.Belief) error {
 	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
-	o.AUC, o.AP = Mark(auc), Mark(ap)
+	o.AUC, o.AP = figure.Value(auc), figure.Value(ap)
 	if o.Method.Method == "cosine" { // ranks, and has no probabilities
 		return nil
 	}
@@ -520,13 +496,13 @@ func (s *subject) judge(o *Outcome, beliefs []risk.Belief) error {
 	if err != nil {
 		return err
 	}
-	o.ThresholdedAP = Mark(thresholded)
+	o.ThresholdedAP = figure.Value(thresholded)
 	o.Precision, o.Recall, o.F1, o.Accuracy = mark(confusion.Precision()), mark(confusion.Recall()),
 		mark(confusion.F1()), mark(confusion.Accuracy())
-	o.MeanLink, o.MeanTruth = Mark(link.Value()/float64(n)), Mark(truth.Value()/float64(n))
+	o.MeanLink, o.MeanTruth = figure.Value(link.Value()/float64(n)), figure.Value(truth.Value()/float64(n))
 	for _, e := range []struct {
 		scheme risk.Scheme
-		to     *Mark
+		to     *figure.Value
 	}{
 		{risk.True{}, &o.Risk}, {risk.Naive{}, &o.Estimates.Naive}, {risk.W{}, &o.Estimates.W},
 		{risk.PU{}, &o.Estimates.PU}, {risk.AP{}, &o.Estimates.AP},
@@ -538,9 +514,9 @@ func (s *subject) judge(o *Outcome, beliefs []risk.Belief) error {
 }
 
 // mark is a metric's value, or none where it has none.
-func mark(x float64, err error) Mark {
+func mark(x float64, err error) figure.Value {
 	if err != nil {
-		return Mark(math.NaN())
+		return figure.Value(math.NaN())
 	}
-	return Mark(x)
+	return figure.Value(x)
 }

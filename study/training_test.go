@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unseen/figure"
 )
 
 // small is a lab whose trainings take a fraction of a second.
@@ -77,7 +78,7 @@ func checkOutcomes(t *testing.T, l *lab) {
 		// .001, and here there are 3,000.
 		for _, e := range []struct {
 			name            string
-			mark, tolerance Mark
+			mark, tolerance figure.Value
 		}{{"w", truth.Estimates.W, .08}, {"pu", truth.Estimates.PU, .23}, {"ap", truth.Estimates.AP, .02}} {
 			if !(math.Abs(float64(e.mark-truth.Risk)) < float64(e.tolerance)) {
 				t.Errorf("%s estimates %v of %v", e.name, e.mark, truth.Risk)
@@ -91,7 +92,7 @@ func checkOutcomes(t *testing.T, l *lab) {
 
 // prevalence follows from accuracy, precision and recall: with N pairs, TP = R·L and FP = TP·(1−P)/P, so that
 // 1 − accuracy = (L − R·L + R·L·(1−P)/P)/N.
-func (*Outcome) prevalence(t *testing.T, o *Outcome) Mark {
+func (*Outcome) prevalence(t *testing.T, o *Outcome) figure.Value {
 	t.Helper()
 	return (1 - o.Accuracy) / (1 - o.Recall + o.Recall*(1-o.Precision)/o.Precision)
 }

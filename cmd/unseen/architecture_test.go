@@ -112,6 +112,25 @@ func TestArchitecture(t *testing.T) {
 	}
 }
 
+// A running service links neither the studies nor the report: what it needs of both is data, in package figure.
+func TestServiceLinksNoStudies(t *testing.T) {
+	list := exec.Command("go", "list", "-deps", "./serve")
+	list.Dir = "../.."
+	out, err := list.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	linked := strings.Fields(string(out))
+	if !slices.Contains(linked, "unseen/figure") {
+		t.Fatalf("unseen/serve does not link unseen/figure, so go list was not understood: %q", linked)
+	}
+	for _, name := range []string{"unseen/study", "unseen/report"} {
+		if slices.Contains(linked, name) {
+			t.Errorf("unseen/serve links %s", name)
+		}
+	}
+}
+
 func TestArchitectureSees(t *testing.T) {
 	t.Parallel()
 	page := "x\n## The packages\n\n| package | holds |\n|---|---|\n| `a` | |\n| `b/c` | |\n| `d` | |\n| `d` | " +

@@ -13,12 +13,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"unseen/evaluate"
+	"unseen/figure"
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/internal/atomicfile"
 	"unseen/loop"
 	"unseen/model"
-	"unseen/study"
 	"unseen/world"
 )
 
@@ -120,7 +120,7 @@ type demo struct {
 	warnings         []string
 	evaluation       *evaluate.Evaluation
 	panels           []*evaluate.Panel // of it, by recommender
-	roc, calibration []study.Line      // by recommender
+	roc, calibration []figure.Series   // by recommender
 	learned          [][]float64       // π̂ by field
 	planted          [][]float64       // π
 	labels           []string
@@ -311,14 +311,14 @@ func (d *demo) judge(test *world.Sample) error {
 		if r.Recall, err = confusion.Recall(); err != nil {
 			return err
 		}
-		roc := study.Line{Name: r.Method}
+		roc := figure.Series{Name: r.Method}
 		x, y, err := scored.ROC()
 		if err != nil {
 			return err
 		}
 		few := evaluate.Line{X: x, Y: y}.Thinned()
 		roc.X, roc.Y = few.X, few.Y
-		calibration := study.Line{Name: r.Method}
+		calibration := figure.Series{Name: r.Method}
 		if calibration.X, calibration.Y, err = scored.Calibration(200); err != nil {
 			return err
 		}

@@ -8,12 +8,12 @@ import (
 	"path/filepath"
 
 	"unseen/dataset"
+	"unseen/figure"
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/internal/atomicfile"
 	"unseen/model"
 	"unseen/report"
-	"unseen/study"
 )
 
 // write writes the folder: the data, the models and the report. Each is whole or not there.
@@ -146,7 +146,7 @@ func (d *demo) riskPanel() report.Panel {
 
 // loopPart draws the forecast.
 func (d *demo) loopPart() report.Loop {
-	var rounds, naive, corrected, truth study.Numbers
+	var rounds, naive, corrected, truth figure.Values
 	for _, r := range d.Loop {
 		rounds = append(rounds, float64(r.Round))
 		naive, corrected, truth = append(naive, r.Naive), append(corrected, r.Corrected), append(truth, d.LoopTruth)
@@ -159,7 +159,7 @@ func (d *demo) loopPart() report.Loop {
 			"for alike; unseen loop runs the loop itself."},
 		Caption: "Share of recommendations that stay in the reader's own field, all fields together. A line " +
 			"that climbs is a recommender that narrows.",
-		Lines: []study.Line{
+		Lines: []figure.Series{
 			{Name: "naive", X: rounds, Y: naive}, {Name: "corrected", X: rounds, Y: corrected},
 			{Name: "relevance alone", X: rounds, Y: truth, Reference: true},
 		},

@@ -311,8 +311,8 @@ func printEvaluation(w io.Writer, e *evaluate.Evaluation, output string) error {
 	}
 	fmt.Fprintf(&b, "\nAgainst links that happened %11s %10s %10s %10s\n", "AUC of ŷ", "of π̂ŷ", "AP of ŷ", "of π̂ŷ")
 	observed := func(name string, o evaluate.Observed) {
-		fmt.Fprintf(&b, "  %-25s %11s %9s %10s %9s\n", name, figure(o.AUC), figure(o.AUCSeen), figure(o.AP),
-			figure(o.APSeen))
+		fmt.Fprintf(&b, "  %-25s %11s %9s %10s %9s\n", name, fourDigits(o.AUC), fourDigits(o.AUCSeen), fourDigits(o.AP),
+			fourDigits(o.APSeen))
 	}
 	observed(e.Model, e.Observed)
 	for _, o := range e.Others {

@@ -93,7 +93,7 @@ func (r *fitReport) printMarks(b *strings.Builder) {
 		// π̂ is one column wide and two runes
 		pad := 34 + strings.Count(row.name, "\u0302")
 		fmt.Fprintf(b, "%s\n", strings.TrimRight(fmt.Sprintf("  %-*s %9s %9s   %s", pad, row.name,
-			figure(row.value.Model), figure(row.value.Truth), row.means), " "))
+			fourDigits(row.value.Model), fourDigits(row.value.Truth), row.means), " "))
 	}
 }
 
@@ -106,8 +106,8 @@ func (r *fitReport) printHeld(b *strings.Builder) {
 		name, value, means string
 	}
 	rows := []row{
-		{"AUC of ŷ for links that happened", figure(h.AUC), "unshown counts as irrelevant"},
-		{"AUC of π̂ŷ for links that happened", figure(h.Seen), ""},
+		{"AUC of ŷ for links that happened", fourDigits(h.AUC), "unshown counts as irrelevant"},
+		{"AUC of π̂ŷ for links that happened", fourDigits(h.Seen), ""},
 	}
 	scale := r.Findings != nil && r.Findings.Class == fit.Identified
 	switch {
@@ -196,7 +196,7 @@ func (r *fitReport) printStarts(b *strings.Builder) {
 }
 
 // figure writes a number in four digits, or a dash for none.
-func figure(x *float64) string {
+func fourDigits(x *float64) string {
 	if x == nil {
 		return "–"
 	}
@@ -206,9 +206,9 @@ func figure(x *float64) string {
 // positive writes the mean of positive numbers; 0 stands for no numbers.
 func positive(mean float64) string {
 	if mean == 0 {
-		return figure(nil)
+		return fourDigits(nil)
 	}
-	return figure(&mean)
+	return fourDigits(&mean)
 }
 
 // brief writes seconds as people say them.

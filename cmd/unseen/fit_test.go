@@ -71,12 +71,13 @@ func TestFitJSON(t *testing.T) {
 	for name, b := range map[string]beside{"link": r.Test.Link, "same": r.Test.Same, "cross": r.Test.Cross,
 		"auc": r.Test.AUC} {
 		if b.Model == nil || b.Truth == nil || !(math.Abs(*b.Model-*b.Truth) < .15) {
-			t.Errorf("%s is %s, in truth %s", name, figure(b.Model), figure(b.Truth))
+			t.Errorf("%s is %s, in truth %s", name, fourDigits(b.Model), fourDigits(b.Truth))
 		}
 	}
 	// Nothing has a lower risk than the truth, and the naive risk is another thing.
 	if risk := r.Test.Risk; !(*risk.Truth < *risk.Model) || *r.Test.Naive.Model == *risk.Model {
-		t.Errorf("risk %s, in truth %s, naive %s", figure(risk.Model), figure(risk.Truth), figure(r.Test.Naive.Model))
+		t.Errorf("risk %s, in truth %s, naive %s", fourDigits(risk.Model), fourDigits(risk.Truth),
+			fourDigits(r.Test.Naive.Model))
 	}
 	if _, again, _ := invoke(append(small, "--method", "bayes", "--logged", "0.1", "--anchor", "same=0.8+-0.1",
 		"--starts", ".3,.7", "--quiet", "--json", "--threads", "1")...); withoutTime(again) != withoutTime(stdout) {

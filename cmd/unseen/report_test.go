@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"unseen/figure"
 	"unseen/study"
 )
 
@@ -16,8 +17,8 @@ func studied(t *testing.T) string {
 	r := &study.Result{
 		Study: "table1", Title: "Table 1", Options: study.Options{Seeds: study.Seeds(11, 5)},
 		Findings: []study.Finding{{Claim: "a claim", Verdict: study.NotReproduced}},
-		Figures: []study.Figure{{Name: "f", Title: "F", Bars: &study.Bars{Groups: []string{"g"},
-			Series: []study.Bar{{Name: "s", Values: study.Numbers{3}}}}}},
+		Figures: []figure.Figure{{Name: "f", Title: "F", Bars: &figure.BarChart{Groups: []string{"g"},
+			Series: []figure.BarSeries{{Name: "s", Values: figure.Values{3}}}}}},
 	}
 	if _, err := study.Write(folder, []*study.Result{r}); err != nil {
 		t.Fatal(err)
@@ -76,7 +77,7 @@ func TestReportRefuses(t *testing.T) {
 		"":                                {exitUsage, "name a run: results of unseen study --out, or a model"},
 		broken + " -o " + page:            {exitFailure, broken + " is not JSON, or damaged"},
 		folder + " -o " + page:            {exitFailure, broken + " is not JSON, or damaged"},
-		folder + "/x -o " + page:          {exitFailure, "there is no " + folder + "/x; give a file or folder"},
+		folder + "/x -o " + page:          {exitFailure, folder + "/x: file does not exist; give results (.json)"},
 		folder + "/table1.json --output=": {exitUsage, "--output is empty; give a file"},
 		folder + "/table1.json -o " + folder +
 			"/none/page.html": {exitFailure, "none/page.html: no such file or directory; make its folder first"},

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode"
 
+	"unseen/figure"
 	"unseen/study"
 )
 
@@ -72,7 +73,7 @@ func mark80(v study.Verdict) string {
 
 // drawTable draws a table in 80 columns: as many of its columns as there is room for, the others below
 // with the rows' names again.
-func drawTable(t study.Table) string {
+func drawTable(t figure.Table) string {
 	const room, gap = 78, 2 // and two marks that some terminals give a column of their own
 	names := columns(t.Head)
 	for _, r := range t.Rows {

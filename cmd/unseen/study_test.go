@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"unseen/figure"
 	"unseen/study"
 )
 
@@ -131,13 +132,13 @@ func TestStudyHelp(t *testing.T) {
 }
 
 func TestDrawTable(t *testing.T) {
-	wide := study.Table{Title: "Wide", Head: "method", Rows: []study.Row{{Name: "π̂"}, {Name: "none"}}}
+	wide := figure.Table{Title: "Wide", Head: "method", Rows: []figure.TableRow{{Name: "π̂"}, {Name: "none"}}}
 	for range 9 {
-		wide.Columns = append(wide.Columns, study.Column{Name: "ŷ and more", Digits: 1})
-		wide.Rows[0].Cells = append(wide.Rows[0].Cells, study.Spread(1, .5))
-		wide.Rows[1].Cells = append(wide.Rows[1].Cells, study.Cell{})
+		wide.Columns = append(wide.Columns, figure.Column{Name: "ŷ and more", Digits: 1})
+		wide.Rows[0].Cells = append(wide.Rows[0].Cells, figure.Spread(1, .5))
+		wide.Rows[1].Cells = append(wide.Rows[1].Cells, figure.Cell{})
 	}
-	wide.Rows[1].Cells[0] = study.Word("x")
+	wide.Rows[1].Cells[0] = figure.Text("x")
 	got := drawTable(wide)
 	fits80(t, got)
 	want := `Wide
