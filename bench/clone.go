@@ -281,9 +281,10 @@ func (c clone) graph() (*graph.Graph, error) {
 
 // open maps the vectors that a call of vectors left.
 func (c clone) open(path string) (*graph.Vectors, error) {
-	m, err := kern.MapFile(path, headerSize, c.nodes, dim, c.half)
+	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	return graph.VectorsOf(m), nil
+	defer file.Close()
+	return graph.MapVectors(file, headerSize, c.nodes, dim, c.half)
 }

@@ -46,14 +46,19 @@ func rows(n int, seed uint64) *kern.Matrix {
 	if err != nil {
 		panic(err)
 	}
+	fill(m, seed)
+	return m
+}
+
+// fill draws every number of a matrix.
+func fill(m *kern.Matrix, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 1))
-	for i := range n {
+	for i := range m.Rows() {
 		row := m.Row(i)
 		for d := range row {
 			row[d] = float32(rng.NormFloat64())
 		}
 	}
-	return m
 }
 
 // gather measures reads of random rows against reads in order: the better of OpenBLAS's sdot

@@ -40,7 +40,11 @@ var trainings = []comparison{
 func trainingProblem(nodes, pairs int, grouped bool) (fit.Problem, error) {
 	const fields = 19
 	rng := rand.New(rand.NewPCG(1, 1))
-	vectors := graph.VectorsOf(rows(nodes, 1))
+	vectors, err := graph.NewVectors(nodes, dim)
+	if err != nil {
+		return fit.Problem{}, err
+	}
+	fill(kern.MatrixOf(vectors), 1)
 	n := model.Nodes{Vectors: vectors, Fields: make([]uint16, nodes), FieldCount: fields}
 	for i := range n.Fields {
 		n.Fields[i] = uint16(rng.IntN(fields))
@@ -158,7 +162,7 @@ func (b *bench) fullBatch() (float64, float64, error) {
 	}
 	o := &engine.Objective{Link: link, Propensity: propensity, LambdaL: 1, Pairs: p.Train}
 	params, grad := make([]float32, o.Size()), make([]float64, o.Size())
-	m := p.Nodes.Vectors.Matrix()
+	m := kern.MatrixOf(p.Nodes.Vectors)
 	scores, query := make([]float32, p.Train.Len()), make([]float32, dim)
 	best, gather, err := b.alternate(func() time.Duration {
 		return timed(func() { _, err = engine.CPU{Threads: 1}.Gradient(context.Background(), o, params, grad) })

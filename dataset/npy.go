@@ -36,11 +36,11 @@ func mapVectors(file *os.File, path string) (*graph.Vectors, npyHeader, error) {
 	if err != nil {
 		return nil, npyHeader{}, npyError(path, err)
 	}
-	m, err := kern.MapOpen(file, h.offset, h.rows, h.dim, h.half)
+	v, err := graph.MapVectors(file, h.offset, h.rows, h.dim, h.half)
 	if err != nil {
 		return nil, npyHeader{}, wrong(path, err, "free memory, or copy the file to a disk of this machine")
 	}
-	return graph.VectorsOf(m), h, nil
+	return v, h, nil
 }
 
 // npyHeader says what lies behind the header of an .npy file:
@@ -328,25 +328,21 @@ func (h NpyHeader) Append(to []byte) []byte {
 	return append(binary.LittleEndian.AppendUint16(append(to, npyMagic+"\x01\x00"...), uint16(len(text))), text...)
 }
 
-// writeNpy writes a matrix, as float16 if so asked, and hands every row over as it will be read.
-func writeNpy(w io.Writer, m *kern.Matrix, half bool, each func(i int, row []float32) error) error {
-	half = half || m.Half()
-	if _, err := w.Write(npyHeaderBytes(half, m.Rows(), m.Dim())); err != nil {
+// writeNpy writes vectors, as float16 if so asked, and hands every row over as it will be read.
+func writeNpy(w io.Writer, v *graph.Vectors, half bool, each func(i int, row []float32) error) error {
+	half = half || v.Half()
+	if _, err := w.Write(npyHeaderBytes(half, v.Len(), v.Dim())); err != nil {
 		return err
 	}
-	row := make([]float32, m.Dim())
-	bits := make([]uint16, m.Dim())
+	row := make([]float32, v.Dim())
+	bits := make([]uint16, v.Dim())
 	var out []byte
-	for i := range m.Rows() {
-		m.Load(row, i)
+	for i := range v.Len() {
+		v.Load(row, int32(i))
 		out = out[:0]
 		if half {
-			if m.Half() {
-				copy(bits, m.HalfRow(i))
-			} else {
-				kern.ToHalf(bits, row)
-				kern.FromHalf(row, bits)
-			}
+			kern.ToHalf(bits, row) // exact where the vectors are float16 already
+			kern.FromHalf(row, bits)
 			for _, b := range bits {
 				out = binary.LittleEndian.AppendUint16(out, b)
 			}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"unseen/internal/kern"
+	"unseen/graph"
 )
 
 // npy is a file of a version with a header text and so many bytes behind it.
@@ -124,14 +124,14 @@ func TestNpyOfEveryKind(t *testing.T) {
 	for _, kind := range []struct {
 		stored, half bool
 	}{{false, false}, {false, true}, {true, false}, {true, true}} {
-		allocate := kern.NewMatrix
+		allocate := graph.NewVectors
 		if kind.stored {
-			allocate = kern.NewHalf
+			allocate = graph.NewHalfVectors
 		}
 		m, err := allocate(2, 3)
 		must(t, err)
-		m.Store(0, numbers[:3])
-		m.Store(1, numbers[3:])
+		must(t, m.Set(0, numbers[:3]))
+		must(t, m.Set(1, numbers[3:]))
 		var file bytes.Buffer
 		var seen []float32
 		must(t, writeNpy(&file, m, kind.half,
@@ -140,7 +140,7 @@ func TestNpyOfEveryKind(t *testing.T) {
 		must(t, os.WriteFile(path, file.Bytes(), 0o666))
 		v, err := MapVectors(path)
 		must(t, err)
-		if v.Matrix().Half() != (kind.stored || kind.half) || v.Len() != 2 || v.Dim() != 3 {
+		if v.Half() != (kind.stored || kind.half) || v.Len() != 2 || v.Dim() != 3 {
 			t.Errorf("%+v: %d×%d", kind, v.Len(), v.Dim())
 		}
 		row := make([]float32, 3)

@@ -521,9 +521,8 @@ func (w *writer) vectors(to io.Writer, progress func(done, of int) error) error 
 	if v.Len() != g.Len() {
 		return w.refuse("the vectors were closed", "close them after their last use")
 	}
-	m := v.Matrix()
-	w.manifest.Vectors = &VectorManifest{Dimension: v.Dim(), Kind: kindName(w.options.Half || m.Half())}
-	return writeNpy(to, m, w.options.Half, func(i int, row []float32) error {
+	w.manifest.Vectors = &VectorManifest{Dimension: v.Dim(), Kind: kindName(w.options.Half || v.Half())}
+	return writeNpy(to, v, w.options.Half, func(i int, row []float32) error {
 		zero := true
 		for _, x := range row {
 			if !(math.Abs(float64(x)) <= math.MaxFloat32) {

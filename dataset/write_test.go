@@ -199,7 +199,7 @@ func TestWriteHalf(t *testing.T) {
 			}
 		}
 	}
-	if m.Vectors.Kind != "float16" || !v.Matrix().Half() {
+	if m.Vectors.Kind != "float16" || !v.Half() {
 		t.Errorf("%+v", m.Vectors)
 	}
 }

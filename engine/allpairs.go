@@ -135,7 +135,7 @@ func (c CPU) SumBlock(ctx context.Context, n model.Nodes, p Predictor, sources, 
 		}
 		return spans
 	}
-	rows := n.Vectors.Matrix()
+	rows := kern.MatrixOf(n.Vectors)
 	d := rows.Dim()
 	left, right := cut(sources, height), cut(targets, breadth)
 	parts, failed := make([]Sums, len(left)), make([]error, len(left))

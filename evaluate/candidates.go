@@ -246,7 +246,7 @@ type scorer struct {
 }
 
 func newScorer(g *graph.Graph, j *fit.Judge) (*scorer, error) {
-	w := &scorer{j: j, fields: g.Fields(), targets: g.Vectors().Matrix()}
+	w := &scorer{j: j, fields: g.Fields(), targets: kern.MatrixOf(g.Vectors())}
 	if terms, ok := model.TermsOf(j.Propensity, j.PropensityParams); ok {
 		w.byFields = terms.ByFields()
 	}

@@ -275,7 +275,8 @@ func fitBayes(ctx context.Context, p Problem, r *Result, progress Progress, reco
 	} else {
 		cells, group = make([]int32, len(logits)), make([]uint8, len(logits))
 	}
-	l, err := newLaplace(p.Nodes.Vectors.Matrix(), p.Train, cell, len(cells), group, sampling, p.Exposure, s.Threads)
+	l, err := newLaplace(kern.MatrixOf(p.Nodes.Vectors), p.Train, cell, len(cells), group, sampling, p.Exposure,
+		s.Threads)
 	if err != nil {
 		return err
 	}

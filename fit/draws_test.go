@@ -37,7 +37,7 @@ func midway(t *testing.T, threads int) (*laplace, []float64) {
 	}
 	field := must(model.NewFieldMatrix(p.Nodes))(t)
 	cell, cells, group := occurring(p, field)
-	l := must(newLaplace(p.Nodes.Vectors.Matrix(), p.Train, cell, len(cells), group, engine.CaseControl, p.Exposure,
+	l := must(newLaplace(kern.MatrixOf(p.Nodes.Vectors), p.Train, cell, len(cells), group, engine.CaseControl, p.Exposure,
 		threads))(t)
 	t.Cleanup(func() { l.x.Close() })
 	l.setSpread(leverage)

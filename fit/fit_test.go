@@ -352,7 +352,7 @@ func TestBadInput(t *testing.T) {
 		"short exposures": {func(p *Problem, _ *Settings) { p.Exposure = make([]risk.Exposure, 2) }, ErrShape,
 			"exposures"},
 		"NaN vector": {func(p *Problem, _ *Settings) {
-			p.Nodes.Vectors.Matrix().Row(int(p.Train.Source[0]))[0] = float32(math.NaN())
+			kern.MatrixOf(p.Nodes.Vectors).Row(int(p.Train.Source[0]))[0] = float32(math.NaN())
 		}, ErrData, "not finite"},
 		"field out of range": {func(p *Problem, _ *Settings) { p.Nodes.Fields[p.Train.Source[0]] = 99 }, ErrShape,
 			"field 99"},
@@ -414,7 +414,7 @@ func TestWarningOfRareExposure(t *testing.T) {
 
 func TestWarningsOfWeakData(t *testing.T) {
 	p := smallProblem(t, 30, 4, 200, 4)
-	clear(p.Nodes.Vectors.Matrix().Row(int(p.Train.Source[0])))
+	clear(kern.MatrixOf(p.Nodes.Vectors).Row(int(p.Train.Source[0])))
 	p.Nodes.Fields[p.Train.Target[1]] = 0
 	r := mustFit(t, p, Settings{Method: "mle", Adam: AdamSettings{Epochs: 1}})
 	for _, kind := range []string{"zero-vectors", "tiny-field"} {
@@ -460,7 +460,7 @@ func TestChecksum(t *testing.T) {
 		"a target": func(p *Problem) { p.Train.Target[0], p.Train.Target[1] = p.Train.Target[1], p.Train.Target[0] },
 		"a weight": func(p *Problem) { p.Train.Weight[9]++ },
 		"a field":  func(p *Problem) { p.Nodes.Fields[p.Train.Source[0]] ^= 1 },
-		"a vector": func(p *Problem) { p.Nodes.Vectors.Matrix().Row(int(p.Train.Source[0]))[1]++ },
+		"a vector": func(p *Problem) { kern.MatrixOf(p.Nodes.Vectors).Row(int(p.Train.Source[0]))[1]++ },
 		"exposure": func(p *Problem) { p.Exposure = make([]risk.Exposure, p.Train.Len()) },
 	} {
 		p := smallProblem(t, 20, 4, 50, 7)

@@ -136,7 +136,7 @@ func (p Problem) checkNodes(used []bool, threads int) ([]Warning, error) {
 // first that is not finite; −1 where there is none.
 func (p Problem) checkVectors(used []bool, threads int) (zero, example, bad int) {
 	const chunk = 1 << 13
-	rows, dim := p.Nodes.Vectors.Matrix(), p.Nodes.Vectors.Dim()
+	rows, dim := kern.MatrixOf(p.Nodes.Vectors), p.Nodes.Vectors.Dim()
 	ones := make([]float32, dim)
 	for k := range ones {
 		ones[k] = 1

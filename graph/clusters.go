@@ -159,7 +159,7 @@ func newKMeans(g *Graph, s Clustering) (*kmeans, Clustering, error) {
 	if s.Threads == 0 {
 		s.Threads = runtime.GOMAXPROCS(0)
 	}
-	m := &kmeans{g: g, vectors: g.vectors.matrix, k: s.Fields, random: rand.New(rand.NewPCG(s.Seed, 0))}
+	m := &kmeans{g: g, vectors: g.vectors.rows(), k: s.Fields, random: rand.New(rand.NewPCG(s.Seed, 0))}
 	m.threads = max(1, min(s.Threads, g.Len()/pointBlock)) // more would have nothing to do
 	m.scratch = make([]clusterScratch, m.threads)
 	dim := m.vectors.Dim()

@@ -8,8 +8,6 @@ import (
 	"reflect"
 	"slices"
 	"testing"
-
-	"unseen/internal/kern"
 )
 
 // cloud is vectors around k centres, which lie around the same point far from the origin.
@@ -44,13 +42,12 @@ func withCloud(tb testing.TB, r *rand.Rand, c cloud) (*Graph, []int) {
 
 func withVectors(tb testing.TB, g *Graph, dim int, half bool, vector func(i int) []float32) *Graph {
 	tb.Helper()
-	allocate := kern.NewMatrix
+	allocate := NewVectors
 	if half {
-		allocate = kern.NewHalf
+		allocate = NewHalfVectors
 	}
-	m, err := allocate(g.Len(), dim)
+	v, err := allocate(g.Len(), dim)
 	must(tb, err)
-	v := VectorsOf(m)
 	tb.Cleanup(func() { v.Close() })
 	for i := range g.Len() {
 		must(tb, v.Set(int32(i), vector(i)))

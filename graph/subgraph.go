@@ -105,7 +105,7 @@ func (g *Graph) Induced(nodes []int32) (*Graph, error) {
 	if g.vectors == nil {
 		return sub, nil
 	}
-	vectors, err := g.vectors.rows(nodes)
+	vectors, err := g.vectors.subset(nodes)
 	if err != nil {
 		return nil, err
 	}

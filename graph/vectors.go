@@ -3,6 +3,7 @@ package graph
 import (
 	"fmt"
 	"math"
+	"os"
 	"runtime"
 
 	"unseen/internal/kern"
@@ -12,7 +13,10 @@ import (
 // float16 where the file they were mapped from is.
 //
 // The memory goes back with Close, or after the last reference is gone.
-type Vectors struct{ matrix *kern.Matrix }
+type Vectors struct{ held }
+
+// held keeps the kernels' matrix out of what Vectors exports: packages of this module read it with kern.MatrixOf.
+type held = kern.Held
 
 // VectorReport says which vectors cannot be used, or say nothing. It names the first ten of each.
 type VectorReport struct {
@@ -26,32 +30,42 @@ type VectorReport struct {
 const namedVectors = 10
 
 // NewVectors allocates vectors of zeros, to be filled with Set.
-func NewVectors(nodes, dim int) (*Vectors, error) {
+func NewVectors(nodes, dim int) (*Vectors, error) { return newVectors(nodes, dim, kern.NewMatrix) }
+
+// NewHalfVectors is NewVectors of float16 numbers, which take half the memory; Set rounds to the nearest.
+func NewHalfVectors(nodes, dim int) (*Vectors, error) { return newVectors(nodes, dim, kern.NewHalf) }
+
+func newVectors(nodes, dim int, allocate func(rows, dim int) (*kern.Matrix, error)) (*Vectors, error) {
 	if nodes < 0 || dim < 1 {
 		return nil, fmt.Errorf("graph: vectors of dimension %d for %d nodes: %w; give a dimension of at least 1", dim,
 			nodes, ErrShape)
 	}
-	m, err := kern.NewMatrix(nodes, dim)
+	m, err := allocate(nodes, dim)
 	if err != nil {
 		return nil, fmt.Errorf("graph: vectors of dimension %d for %d nodes: %w", dim, nodes, err)
 	}
-	return &Vectors{m}, nil
+	return &Vectors{kern.Hold(m)}, nil
 }
 
-// VectorsOf wraps a matrix that another package of this module allocated or mapped. It is for those
-// packages: the type of the matrix is internal. Programs make vectors with NewVectors and Set, and
-// map files with dataset.MapVectors.
-func VectorsOf(m *kern.Matrix) *Vectors { return &Vectors{m} }
-
-// Matrix returns the rows themselves, for the kernels of this module: the type is internal.
-// Programs read rows with Load.
-func (v *Vectors) Matrix() *kern.Matrix { return v.matrix }
+// MapVectors maps numbers of a file from a byte offset on, row after row, float16 if half and float32 otherwise, in the
+// byte order of this machine. The vectors are read-only, and pages are read when they are first used. The file may
+// be closed afterwards, but not be changed or shortened. To map an .npy file, use dataset.MapVectors.
+func MapVectors(file *os.File, offset int64, nodes, dim int, half bool) (*Vectors, error) {
+	m, err := kern.MapFile(file, offset, nodes, dim, half)
+	if err != nil {
+		return nil, err
+	}
+	return &Vectors{kern.Hold(m)}, nil
+}
 
 // Len returns the number of vectors; 0 after Close.
-func (v *Vectors) Len() int { return v.matrix.Rows() }
+func (v *Vectors) Len() int { return v.rows().Rows() }
+
+// Half reports whether the numbers are float16.
+func (v *Vectors) Half() bool { return v.rows().Half() }
 
 // Dim returns the dimension.
-func (v *Vectors) Dim() int { return v.matrix.Dim() }
+func (v *Vectors) Dim() int { return v.rows().Dim() }
 
 // Set copies a vector into row i. Vectors mapped from a file are read-only: setting one is an error.
 func (v *Vectors) Set(i int32, vector []float32) error {
@@ -62,19 +76,19 @@ func (v *Vectors) Set(i int32, vector []float32) error {
 		return fmt.Errorf("graph: vector %d has dimension %d, not %d: %w; encode every node with the same model", i,
 			len(vector), v.Dim(), ErrShape)
 	}
-	if v.matrix.ReadOnly() {
+	if v.rows().ReadOnly() {
 		return fmt.Errorf("graph: vector %d cannot be set: %w; copy the vectors out of the mapped file first", i,
 			ErrReadOnly)
 	}
-	v.matrix.Store(int(i), vector)
+	v.rows().Store(int(i), vector)
 	return nil
 }
 
 // Load copies row i into dst, which has room for Dim numbers. Like an index, i must be in range.
-func (v *Vectors) Load(dst []float32, i int32) { v.matrix.Load(dst, int(i)) }
+func (v *Vectors) Load(dst []float32, i int32) { v.rows().Load(dst, int(i)) }
 
 // Close gives the memory back. It may be called again.
-func (v *Vectors) Close() error { return v.matrix.Close() }
+func (v *Vectors) Close() error { return v.rows().Close() }
 
 // Check reads every vector and reports those that are zero or not finite by the ids of g's nodes.
 func (v *Vectors) Check(g *Graph) (VectorReport, error) {
@@ -86,10 +100,10 @@ func (v *Vectors) Check(g *Graph) (VectorReport, error) {
 	buffer := make([]float32, v.Dim())
 	for i := range int32(v.Len()) {
 		row := buffer
-		if v.matrix.Half() {
+		if v.Half() {
 			v.Load(buffer, i)
 		} else {
-			row = v.matrix.Row(int(i))
+			row = v.rows().Row(int(i))
 		}
 		switch largest := largestBits(row); {
 		case largest == 0:
@@ -140,14 +154,14 @@ func (g *Graph) WithTrustedVectors(v *Vectors) (*Graph, error) {
 // Vectors returns the vectors attached to the graph, or nil.
 func (g *Graph) Vectors() *Vectors { return g.vectors }
 
-// rows copies the vectors of some nodes, in their order.
-func (v *Vectors) rows(nodes []int32) (*Vectors, error) {
+// subset copies the vectors of some nodes, in their order.
+func (v *Vectors) subset(nodes []int32) (*Vectors, error) {
 	if v.Len() == 0 && len(nodes) > 0 {
 		return nil, fmt.Errorf("graph: vectors of a subgraph: %w: they were closed; close them after their last use",
 			ErrShape)
 	}
 	allocate := kern.NewMatrix
-	if v.matrix.Half() {
+	if v.Half() {
 		allocate = kern.NewHalf
 	}
 	m, err := allocate(len(nodes), v.Dim())
@@ -159,8 +173,11 @@ func (v *Vectors) rows(nodes []int32) (*Vectors, error) {
 		v.Load(row, i)
 		m.Store(k, row)
 	}
-	return &Vectors{m}, nil
+	return &Vectors{kern.Hold(m)}, nil
 }
+
+// rows are the numbers, for this package's own use.
+func (v *Vectors) rows() *kern.Matrix { return kern.MatrixOf(v) }
 
 // infinityBits are those of +Inf. Without the sign, the bits of floats ascend with their size and
 // every NaN lies above infinity, so the largest bits of a row tell whether it is zero or finite.

@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-
-	"unseen/internal/kern"
 )
 
 func TestVectors(t *testing.T) {
@@ -24,7 +22,7 @@ func TestVectors(t *testing.T) {
 	with, err := g.WithVectors(v)
 	must(t, err)
 	if g.Vectors() != nil || with.Vectors() != v || with.Len() != 3 || v.Len() != 3 || v.Dim() != 5 ||
-		v.Matrix().Rows() != 3 {
+		v.Half() {
 		t.Error("vectors are not attached as they are")
 	}
 	sub, nodes, err := with.Subgraph(2, 2, BothWays)
@@ -71,13 +69,12 @@ func TestVectorCheck(t *testing.T) {
 	g, _, err := b.Build()
 	must(t, err)
 	for _, half := range []bool{false, true} {
-		allocate := kern.NewMatrix
+		allocate := NewVectors
 		if half {
-			allocate = kern.NewHalf
+			allocate = NewHalfVectors
 		}
-		m, err := allocate(40, 3)
+		v, err := allocate(40, 3)
 		must(t, err)
-		v := VectorsOf(m)
 		for i := range int32(40) {
 			row := []float32{0, -1, 1}
 			switch {
@@ -106,7 +103,7 @@ func TestVectorCheck(t *testing.T) {
 		must(t, err)
 		row := make([]float32, 3)
 		sub.Vectors().Load(row, 1)
-		if !slices.Equal(row, []float32{0, -1, 1}) || sub.Vectors().Matrix().Half() != half {
+		if !slices.Equal(row, []float32{0, -1, 1}) || sub.Vectors().Half() != half {
 			t.Errorf("half %t: vector in the subgraph is %v", half, row)
 		}
 		must(t, sub.Vectors().Close())
@@ -119,9 +116,11 @@ func TestMappedVectorsAreReadOnly(t *testing.T) {
 	must(t, binary.Write(&file, binary.LittleEndian, []float32{1, 2, 3, 4}))
 	path := filepath.Join(t.TempDir(), "vectors")
 	must(t, os.WriteFile(path, file.Bytes(), 0o600))
-	m, err := kern.MapFile(path, 0, 2, 2, false)
+	opened, err := os.Open(path)
 	must(t, err)
-	v := VectorsOf(m)
+	v, err := MapVectors(opened, 0, 2, 2, false)
+	must(t, err)
+	must(t, opened.Close())
 	defer v.Close()
 	g, err := sketch(t, "a b").WithVectors(v)
 	must(t, err)

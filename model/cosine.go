@@ -23,7 +23,7 @@ func NewCosine(n Nodes) (*Cosine, error) {
 	if err := checkNodes(n); err != nil {
 		return nil, err
 	}
-	rows := n.Vectors.Matrix()
+	rows := kern.MatrixOf(n.Vectors)
 	m := &Cosine{n, rows, make([]float32, rows.Rows()), make([]float32, rows.Dim())}
 	row := make([]float32, rows.Dim())
 	for i := range m.inverse {

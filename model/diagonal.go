@@ -20,7 +20,7 @@ func NewDiagonal(n Nodes, fieldAware bool) (*Diagonal, error) {
 	if err := checkNodes(n); err != nil {
 		return nil, err
 	}
-	return &Diagonal{n, n.Vectors.Matrix(), fieldAware}, nil
+	return &Diagonal{n, kern.MatrixOf(n.Vectors), fieldAware}, nil
 }
 
 // Kind is "diagonal", or "diagonal-field" where the model sees the field pair.

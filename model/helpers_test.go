@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"unseen/graph"
-	"unseen/internal/kern"
 )
 
 // newRand returns a source whose seed is printed when the test fails.
@@ -26,19 +25,19 @@ func newRand(t testing.TB, seed uint64) *rand.Rand {
 // randomNodes are n nodes with vectors of dimension d in a few fields, the last of which is empty.
 func randomNodes(t testing.TB, rng *rand.Rand, n, d, fields int, half bool) Nodes {
 	t.Helper()
-	allocate := kern.NewMatrix
+	allocate := graph.NewVectors
 	if half {
-		allocate = kern.NewHalf
+		allocate = graph.NewHalfVectors
 	}
-	m, err := allocate(n, d)
+	vectors, err := allocate(n, d)
 	must(t, err)
-	nodes := Nodes{Vectors: graph.VectorsOf(m), FieldCount: fields}
+	nodes := Nodes{Vectors: vectors, FieldCount: fields}
 	row := make([]float32, d)
 	for i := range n {
 		for k := range row {
 			row[k] = float32(rng.NormFloat64())
 		}
-		m.Store(i, row)
+		must(t, vectors.Set(int32(i), row))
 		nodes.Fields = append(nodes.Fields, uint16(rng.IntN(fields-1)))
 		nodes.Popularity = append(nodes.Popularity, float32(math.Log1p(float64(rng.IntN(50)))))
 		nodes.Age = append(nodes.Age, 30*rng.Float32())

@@ -227,7 +227,7 @@ func TestRandomStartsFollowTheVectors(t *testing.T) {
 		rng := newRand(t, 5)
 		n := randomNodes(t, rng, 200, 64, 3, false)
 		for i := range n.Len() {
-			row := n.Vectors.Matrix().Row(i)
+			row := kern.MatrixOf(n.Vectors).Row(i)
 			for k := range row {
 				row[k] *= scale
 			}
@@ -392,7 +392,7 @@ func TestRetrievalAgreesWithLogits(t *testing.T) {
 func TestZeroVectors(t *testing.T) {
 	rng := newRand(t, 2)
 	n := randomNodes(t, rng, 5, 8, 3, false)
-	clear(n.Vectors.Matrix().Row(1))
+	clear(kern.MatrixOf(n.Vectors).Row(1))
 	m, err := NewCosine(n)
 	must(t, err)
 	z := make([]float32, 1)
@@ -401,7 +401,7 @@ func TestZeroVectors(t *testing.T) {
 		t.Errorf("z = %v with a vector of zeros, want b = .5", z[0])
 	}
 	for i := range n.Len() {
-		clear(n.Vectors.Matrix().Row(i))
+		clear(kern.MatrixOf(n.Vectors).Row(i))
 	}
 	for _, kind := range LinkKinds() {
 		m, err := NewLink(kind, n, LinkOptions{})

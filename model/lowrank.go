@@ -39,7 +39,7 @@ func NewLowRank(n Nodes, rank int) (*LowRank, error) {
 	for k := range ranks {
 		ranks[k] = int32(k)
 	}
-	return &LowRank{n, n.Vectors.Matrix(), rank, ranks}, nil
+	return &LowRank{n, kern.MatrixOf(n.Vectors), rank, ranks}, nil
 }
 
 // Kind is "low-rank".

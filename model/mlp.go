@@ -86,7 +86,7 @@ func newPerceptron(n Nodes, hidden, usual int) (perceptron, error) {
 	if hidden < 1 || hidden > maxHidden {
 		return perceptron{}, fmt.Errorf("%w: %d hidden units; give 1 to %d", ErrOption, hidden, maxHidden)
 	}
-	return perceptron{nodes: n, rows: n.Vectors.Matrix(), hidden: hidden}, nil
+	return perceptron{nodes: n, rows: kern.MatrixOf(n.Vectors), hidden: hidden}, nil
 }
 
 // Kind is "mlp", among link models and among propensity models.

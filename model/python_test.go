@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"unseen/internal/kern"
 	"unseen/internal/safetensors"
 )
 
@@ -33,7 +34,7 @@ func TestPythonReadsAndWrites(t *testing.T) {
 	var vectors []float32
 	var fields []int32
 	for i := range n.Len() {
-		vectors = append(vectors, n.Vectors.Matrix().Row(i)...)
+		vectors = append(vectors, kern.MatrixOf(n.Vectors).Row(i)...)
 		fields = append(fields, int32(n.Fields[i]))
 	}
 	m.Extra = []Tensor{

@@ -75,7 +75,7 @@ func (r *Recommender) batch(rows []Row, m model.Model, q Query, keep func(*Row, 
 			spare = max(spare, 1+len(r.g.Out(rows[k].Source)))
 		}
 	}
-	matrix := r.nodes.Vectors.Matrix()
+	matrix := kern.MatrixOf(r.nodes.Vectors)
 	d, n := matrix.Dim(), len(rows)
 	queries, offsets := make([]float32, n*d), make([]float32, r.nodes.FieldCount)
 	even := ok && q.K+spare <= kern.MaxK

@@ -40,7 +40,7 @@ func (b Block) Top(link model.InnerProduct, params []float32, fields int, source
 	if k < 1 || k > MaxK {
 		return nil, fmt.Errorf("%w: %d recommendations; ask for 1 to %d", ErrQuery, k, MaxK)
 	}
-	matrix := b.Vectors.Matrix()
+	matrix := kern.MatrixOf(b.Vectors)
 	d, n, last := matrix.Dim(), len(sources), b.First+int32(b.Vectors.Len())
 	queries, offsets := make([]float32, n*d), make([]float32, n*fields)
 	skips := make([][]int32, n) // those within the block

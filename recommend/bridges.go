@@ -206,7 +206,7 @@ func (b *bridgeSums) queries(sources []int32, m model.Model) (queries []float32,
 func (b *bridgeSums) chunk(sources []int32, queries, offsets []float32, from, to int, keep bool,
 	best []bridgePair) ([]float64, []bridgePair, error) {
 	r := b.r
-	matrix, fields, count := r.nodes.Vectors.Matrix(), r.g.FieldCount(), len(sources)
+	matrix, fields, count := kern.MatrixOf(r.nodes.Vectors), r.g.FieldCount(), len(sources)
 	rows, err := matrix.Slice(from, to)
 	if err != nil {
 		return nil, nil, err

@@ -28,7 +28,7 @@ func (r *Recommender) fast(q Query) (list *List, found bool, err error) {
 	if q.K+len(never) > kern.MaxK || candidates < 1 {
 		return nil, false, nil
 	}
-	matrix := r.nodes.Vectors.Matrix()
+	matrix := kern.MatrixOf(r.nodes.Vectors)
 	query, offsets := make([]float32, matrix.Dim()), make([]float32, r.nodes.FieldCount)
 	if q.Source.New() {
 		inner.QueryOf(query, offsets, r.model.LinkParams, q.Source.vector, q.Source.field)

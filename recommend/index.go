@@ -173,9 +173,9 @@ func (r *Recommender) WriteIndex(ctx context.Context, dir, vectors string, force
 // indexVectors links the file of float32 vectors, or writes them.
 func (r *Recommender) indexVectors(ctx context.Context, folder, from string, x *Index,
 	put func(string, func(*bufio.Writer) error) error) error {
-	m := r.nodes.Vectors.Matrix()
+	v := r.nodes.Vectors
 	x.Vectors = "copied"
-	if m.Half() {
+	if v.Half() {
 		x.Vectors = "converted from float16"
 	} else if from != "" && os.Link(from, filepath.Join(folder, dataset.VectorsFile)) == nil {
 		x.Vectors = "linked"
@@ -183,16 +183,16 @@ func (r *Recommender) indexVectors(ctx context.Context, folder, from string, x *
 	}
 	return put(dataset.VectorsFile, func(w *bufio.Writer) error {
 		if _, err := w.Write(dataset.NpyHeader{Kind: "<f4",
-			Shape: []int64{int64(m.Rows()), int64(m.Dim())}}.Append(nil)); err != nil {
+			Shape: []int64{int64(v.Len()), int64(v.Dim())}}.Append(nil)); err != nil {
 			return err
 		}
-		row := make([]float32, m.Dim())
+		row := make([]float32, v.Dim())
 		var raw []byte
-		for i := range m.Rows() {
+		for i := range int32(v.Len()) {
 			if i%4096 == 0 && ctx.Err() != nil {
 				return ctx.Err()
 			}
-			m.Load(row, i)
+			v.Load(row, i)
 			raw = appendNumbers(raw[:0], row)
 			if _, err := w.Write(raw); err != nil {
 				return err

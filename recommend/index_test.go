@@ -14,7 +14,6 @@ import (
 
 	"unseen/dataset"
 	"unseen/graph"
-	"unseen/internal/kern"
 	"unseen/model"
 )
 
@@ -114,7 +113,7 @@ func TestIndexOfOddGraphs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v := graph.VectorsOf(must(kern.NewHalf(2, 3))(t))
+		v := must(graph.NewHalfVectors(2, 3))(t)
 		for i := range int32(2) {
 			if err := v.Set(i, []float32{1, .5, float32(i) - 2}); err != nil {
 				t.Fatal(err)

@@ -101,7 +101,7 @@ func New(g *graph.Graph, m model.Model, o Options) (*Recommender, error) {
 	}
 	if o.Fast {
 		var err error
-		if r.codes, err = kern.Quantise(r.nodes.Vectors.Matrix(), r.threads); err != nil {
+		if r.codes, err = kern.Quantise(kern.MatrixOf(r.nodes.Vectors), r.threads); err != nil {
 			return nil, fmt.Errorf("%w: its vectors cannot be copied for fast queries: %w", ErrModel, err)
 		}
 	}
@@ -207,7 +207,7 @@ func (r *Recommender) Vector(vector []float32, field uint16) (Source, error) {
 	s := Source{known: true, vector: vector, field: field, like: -1}
 	best := float32(math.Inf(-1))
 	scores := make([]float32, r.g.Len())
-	r.chunks(func(from, to int) { kern.DotRange(scores[from:to], vector, r.nodes.Vectors.Matrix(), from) })
+	r.chunks(func(from, to int) { kern.DotRange(scores[from:to], vector, kern.MatrixOf(r.nodes.Vectors), from) })
 	for i, x := range scores {
 		if r.g.Field(int32(i)) == field && x > best {
 			s.like, best = int32(i), x
@@ -220,7 +220,7 @@ func (r *Recommender) Vector(vector []float32, field uint16) (Source, error) {
 // cosine. The probability is its share.
 func (r *Recommender) FieldOf(vector []float32) (field uint16, probability float64) {
 	const neighbours = 25
-	m := r.nodes.Vectors.Matrix()
+	m := kern.MatrixOf(r.nodes.Vectors)
 	query, err := kern.View(vector, 1, len(vector), len(vector))
 	if err != nil || len(vector) != m.Dim() {
 		return graph.UnknownField, 0

@@ -13,7 +13,7 @@ import (
 
 // score sets z of every node for a source.
 func (r *Recommender) score(z []float32, m model.Model, s Source) error {
-	rows, fields := r.nodes.Vectors.Matrix(), r.nodes.Fields
+	rows, fields := kern.MatrixOf(r.nodes.Vectors), r.nodes.Fields
 	inner, ok := m.Link.(model.InnerProduct)
 	if !ok {
 		if s.New() {

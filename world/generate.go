@@ -92,7 +92,7 @@ func drawVectors(ctx context.Context, s Settings, texts []text) (*graph.Vectors,
 	areas := drawDirections(s, len(s.Fields), s.FieldShare, 0)
 	topics := drawDirections(s, len(s.Fields)*s.Topics, s.TopicShare, 1)
 	noise := newSpectrum(s).sizes(max(0, 1-s.FieldShare-s.TopicShare))
-	rows := vectors.Matrix()
+	rows := kern.MatrixOf(vectors)
 	kern.Chunks(s.Nodes, 64, s.Threads, func(_, _, from, to int) {
 		var pcg rand.PCG
 		src := rand.New(&pcg)

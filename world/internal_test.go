@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"unseen/internal/kern"
 )
 
 func TestPermutationIsOne(t *testing.T) {
@@ -199,7 +201,7 @@ func TestCoin(t *testing.T) {
 // effectiveDimension is the participation ratio of the covariance C of the products h_i⊙h_j: how many
 // equal directions would vary as much, (tr C)²/tr C².
 func effectiveDimension(w *World, pairs int) float64 {
-	n, rows := w.graph.Len(), w.graph.Vectors().Matrix()
+	n, rows := w.graph.Len(), kern.MatrixOf(w.graph.Vectors())
 	dim := w.graph.Vectors().Dim()
 	src := rand.New(rand.NewPCG(1, 2))
 	mean, products := make([]float64, dim), make([][]float64, pairs)
@@ -253,7 +255,7 @@ func TestSpectrum(t *testing.T) {
 		}
 		var length float64
 		for i := range 1500 {
-			for _, x := range w.graph.Vectors().Matrix().Row(i)[:32] {
+			for _, x := range kern.MatrixOf(w.graph.Vectors()).Row(i)[:32] {
 				length += float64(x) * float64(x) / 1500
 			}
 		}

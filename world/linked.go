@@ -64,7 +64,7 @@ func (f *finder) find(links []graph.Link, rank int) []graph.Link {
 	}
 	f.scores = append(f.scores[:0], make([]float32, len(f.exposed))...)
 	w.query(f.query, i)
-	kern.Dots(f.scores, f.query, w.graph.Vectors().Matrix(), f.exposed)
+	kern.Dots(f.scores, f.query, kern.MatrixOf(w.graph.Vectors()), f.exposed)
 	for k, j := range f.exposed {
 		if w.relevance.toss(i, j) < w.truth(i, j, w.logit(f.scores[k])).Link {
 			links = append(links, graph.Link{Source: i, Target: j})

@@ -207,7 +207,7 @@ func (w *World) queries() [][]float32 {
 
 // score goes source by source: ⟨w⊙h_i, h_j⟩ reads one row per pair instead of two.
 func (w *World) score(dst, query []float32, sources, targets []int32) {
-	rows := w.graph.Vectors().Matrix()
+	rows := kern.MatrixOf(w.graph.Vectors())
 	for from := 0; from < len(sources); {
 		to := from + 1
 		for to < len(sources) && sources[to] == sources[from] {

@@ -140,7 +140,7 @@ func TestFieldsAndTexts(t *testing.T) {
 		s := small(world.Plan{})
 		s.Dim, s.RandomFields, s.FieldShare, s.TopicShare, s.Topics = 512, random, .4, .2, 4
 		g := generate(t, s).Graph()
-		rows := g.Vectors().Matrix()
+		rows := kern.MatrixOf(g.Vectors())
 		var sames, others int
 		dots := make([]float32, g.Len())
 		for i := range 100 {
@@ -242,7 +242,7 @@ func TestSameSeedSameBytesWhateverTheThreads(t *testing.T) {
 		a := all{weights: w.Weights(), bias: w.Bias(), propensity: w.Propensities(), profile: w.Profile(),
 			sample: draw(t, w, 13_000, world.Draw{Part: 1, Logged: .1})}
 		for i := range w.Graph().Len() {
-			a.vectors = append(a.vectors, w.Graph().Vectors().Matrix().Row(i)...)
+			a.vectors = append(a.vectors, kern.MatrixOf(w.Graph().Vectors()).Row(i)...)
 		}
 		for i, j := range linked.Graph().Links() {
 			a.links = append(a.links, graph.Link{Source: i, Target: j})
@@ -341,14 +341,16 @@ func TestPlantOnGraph(t *testing.T) {
 
 func TestPlantOnHalfPrecision(t *testing.T) {
 	w := generate(t, small(world.Plan{}))
-	half, err := kern.NewHalf(w.Graph().Len(), 48)
+	half, err := graph.NewHalfVectors(w.Graph().Len(), 48)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range w.Graph().Len() {
-		half.Store(i, w.Graph().Vectors().Matrix().Row(i)[:48])
+		if err := half.Set(int32(i), kern.MatrixOf(w.Graph().Vectors()).Row(i)[:48]); err != nil {
+			t.Fatal(err)
+		}
 	}
-	g, err := w.Graph().WithVectors(graph.VectorsOf(half))
+	g, err := w.Graph().WithVectors(half)
 	if err != nil {
 		t.Fatal(err)
 	}

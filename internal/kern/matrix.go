@@ -76,18 +76,9 @@ func allocate(rows, dim int, half bool) (*Matrix, error) {
 }
 
 // MapFile maps rows×dim elements of a file, C order and unpadded, that begin at a byte offset.
-// The matrix is read-only and its pages are read when they are touched.
-func MapFile(path string, offset int64, rows, dim int, half bool) (*Matrix, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	return MapOpen(file, offset, rows, dim, half)
-}
-
-// MapOpen is MapFile of a file that is open already; it may be closed afterwards.
-func MapOpen(file *os.File, offset int64, rows, dim int, half bool) (*Matrix, error) {
+// The matrix is read-only and its pages are read when they are touched. The file may be closed
+// afterwards.
+func MapFile(file *os.File, offset int64, rows, dim int, half bool) (*Matrix, error) {
 	path := file.Name()
 	if rows < 0 || dim < 0 || dim > math.MaxInt32 || offset < 0 {
 		return nil, fmt.Errorf("%w: %d×%d at byte %d of %s", ErrSize, rows, dim, offset, path)
