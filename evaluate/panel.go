@@ -15,11 +15,11 @@ import (
 
 // Panel is what every estimator says of a model, beside what is known of the estimators themselves.
 type Panel struct {
-	Risks    []PanelRow   `json:"risks"` // by the schemes of risk.Panel and, where exposure is logged, dr
-	MeanLink fit.Estimate `json:"meanLink"`
-	Region   []RegionRow  `json:"region"`
-	Exact    *engine.Means  `json:"exact,omitempty"` // over all pairs, where that was asked for and they fit
-	Warnings []string     `json:"warnings,omitempty"`
+	Risks    []PanelRow    `json:"risks"` // by the schemes of risk.Panel and, where exposure is logged, dr
+	MeanLink fit.Estimate  `json:"meanLink"`
+	Region   []RegionRow   `json:"region"`
+	Exact    *engine.Means `json:"exact,omitempty"` // over all pairs, where that was asked for and they fit
+	Warnings []string      `json:"warnings,omitempty"`
 }
 
 // PanelRow is one estimator's opinion.

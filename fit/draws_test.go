@@ -37,8 +37,8 @@ func midway(t *testing.T, threads int) (*laplace, []float64) {
 	}
 	field := must(model.NewFieldMatrix(p.Nodes))(t)
 	cell, cells, group := occurring(p, field)
-	l := must(newLaplace(kern.MatrixOf(p.Nodes.Vectors), p.Train, cell, len(cells), group, engine.CaseControl, p.Exposure,
-		threads))(t)
+	l := must(newLaplace(kern.MatrixOf(p.Nodes.Vectors), p.Train, cell, len(cells), group, engine.CaseControl,
+		p.Exposure, threads))(t)
 	t.Cleanup(func() { l.x.Close() })
 	l.setSpread(leverage)
 	theta := make([]float64, l.size())

@@ -30,7 +30,8 @@ func TestPosteriorGradient(t *testing.T) {
 		t.Fatal(err)
 	}
 	cell, cells, group := occurring(p, field)
-	l, err := newLaplace(kern.MatrixOf(p.Nodes.Vectors), p.Train, cell, len(cells), group, engine.CaseControl, exposure, 1)
+	l, err := newLaplace(kern.MatrixOf(p.Nodes.Vectors), p.Train, cell, len(cells), group, engine.CaseControl,
+		exposure, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +155,8 @@ func TestModeIsThatOfTheTruth(t *testing.T) {
 	p := Problem{Nodes: model.NodesOf(w.Graph()), Train: must(w.Pairs(ctx, 240_000, world.Draw{}))(t).Pairs}
 	field := must(model.NewFieldMatrix(p.Nodes))(t)
 	cell, cells, group := occurring(p, field)
-	l := must(newLaplace(kern.MatrixOf(p.Nodes.Vectors), p.Train, cell, len(cells), group, engine.CaseControl, nil, 2))(t)
+	l := must(newLaplace(kern.MatrixOf(p.Nodes.Vectors), p.Train, cell, len(cells), group, engine.CaseControl,
+		nil, 2))(t)
 	defer l.x.Close()
 	usual, truth := make([]float64, l.size()), make([]float64, l.size())
 	for k, x := range w.Weights() {
