@@ -68,7 +68,7 @@ func TestOwnLearner(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := learn(&c.r); !errors.Is(err, c.want) {
-				t.Errorf("%v", err)
+				t.Error(err)
 			}
 		})
 	}

@@ -41,7 +41,7 @@ func (s *Service) register(mux *http.ServeMux) huma.API {
 	config.Transformers = append(config.Transformers, func(ctx huma.Context, _ string, v any) (any, error) {
 		if e, ok := v.(*huma.ErrorModel); ok {
 			e.Instance = "urn:request:" + requestID(ctx.Context())
-			brief(e)
+			shortenErrors(e)
 		}
 		return v, nil
 	})
@@ -85,7 +85,7 @@ func (s *Service) register(mux *http.ServeMux) huma.API {
 }
 
 // brief keeps what is sent back of a faulty request short.
-func brief(e *huma.ErrorModel) {
+func shortenErrors(e *huma.ErrorModel) {
 	const most = 20
 	if len(e.Errors) > most {
 		e.Detail += fmt.Sprintf("; the first %d of %d faults", most, len(e.Errors))
@@ -141,7 +141,7 @@ func add[I, O any](s *Service, api huma.API, scope Scope, method, path, summary 
 			return out, nil
 		}
 		err = s.problem(err)
-		if h, ok := errors.AsType[*hidden](err); ok {
+		if h, ok := errors.AsType[*internalError](err); ok {
 			s.o.Log.Error("a request failed", "request", requestID(ctx), "operation", op.OperationID, "error", h.err)
 			err = huma.NewError(http.StatusInternalServerError,
 				"the service has a fault; the request's id helps to find it")
@@ -158,7 +158,7 @@ func operationID(method, path string) string {
 // problem turns an error into an answer. What a client did wrong is said; what the service did wrong is logged by its
 // request and not told.
 func (s *Service) problem(err error) error {
-	var f *Fault
+	var f *RequestError
 	var invalid *store.InvalidError
 	var busy *store.BusyError
 	var status huma.StatusError
@@ -167,11 +167,11 @@ func (s *Service) problem(err error) error {
 		return err
 	case errors.As(err, &f):
 		code := http.StatusUnprocessableEntity
-		if f.Gone {
+		if f.NotFound {
 			code = http.StatusNotFound
 		}
 		reason := f.reason(s.o.Prefix)
-		return huma.NewError(code, f.Part+" "+reason, &huma.ErrorDetail{Message: reason, Location: f.Part,
+		return huma.NewError(code, f.Field+" "+reason, &huma.ErrorDetail{Message: reason, Location: f.Field,
 			Value: f.Value})
 	case errors.As(err, &invalid):
 		return huma.NewError(http.StatusUnprocessableEntity, err.Error(), &huma.ErrorDetail{
@@ -179,31 +179,31 @@ func (s *Service) problem(err error) error {
 				strings.ToLower(invalid.Name)), "."),
 		})
 	case errors.As(err, &busy):
-		return later(http.StatusServiceUnavailable, err.Error(), busy.Wait.Seconds())
+		return retryLater(http.StatusServiceUnavailable, err.Error(), busy.Wait.Seconds())
 	case errors.Is(err, ErrClosed):
-		return later(http.StatusServiceUnavailable, "the service is closed", 1)
+		return retryLater(http.StatusServiceUnavailable, "the service is closed", 1)
 	case errors.Is(err, errTooMany):
-		return later(http.StatusServiceUnavailable, "too many recommendations at once", 1)
+		return retryLater(http.StatusServiceUnavailable, "too many recommendations at once", 1)
 	case errors.Is(err, errQueue):
-		return later(http.StatusTooManyRequests, "too many jobs wait already", 30)
-	case errors.Is(err, store.ErrAway), errors.Is(err, store.ErrFull), errors.Is(err, store.ErrClosed):
-		return later(http.StatusServiceUnavailable, err.Error(), 5)
+		return retryLater(http.StatusTooManyRequests, "too many jobs wait already", 30)
+	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrFull), errors.Is(err, store.ErrClosed):
+		return retryLater(http.StatusServiceUnavailable, err.Error(), 5)
 	case errors.Is(err, recommend.ErrNothing), errors.Is(err, recommend.ErrQuery):
 		return huma.NewError(http.StatusUnprocessableEntity, err.Error())
 	case errors.Is(err, ErrNoModel), errors.Is(err, ErrNoJob):
 		return huma.NewError(http.StatusNotFound, err.Error())
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return later(http.StatusServiceUnavailable, "the time for this request is over", 1)
+		return retryLater(http.StatusServiceUnavailable, "the time for this request is over", 1)
 	}
-	return &hidden{err}
+	return &internalError{err}
 }
 
 // hidden is a fault of the service: the client learns the request's id, and the log has the rest.
-type hidden struct{ err error }
+type internalError struct{ err error }
 
-func (h *hidden) Error() string { return h.err.Error() }
+func (h *internalError) Error() string { return h.err.Error() }
 
-func later(status int, detail string, seconds float64) error {
+func retryLater(status int, detail string, seconds float64) error {
 	return huma.ErrorWithHeaders(huma.NewError(status, detail),
 		http.Header{"Retry-After": {strconv.Itoa(int(math.Ceil(max(seconds, .001))))}})
 }
@@ -222,7 +222,7 @@ func (s *Service) guard(api huma.API) func(huma.Context, func(huma.Context)) {
 				if record, ok := w.(*recorder); ok && record.status != 0 {
 					status = record.status
 				}
-				s.audit.add(audited{At: s.o.Now().UTC(), Request: c.id, Token: c.token, Remote: r.RemoteAddr,
+				s.audit.add(auditEntry{At: s.o.Now().UTC(), Request: c.id, Token: c.token, Remote: r.RemoteAddr,
 					Method: r.Method, Path: clip(r.URL.Path), Status: status})
 			}()
 		}
@@ -269,10 +269,10 @@ func (o optional[T]) pointer() *T {
 // body is an answer in JSON.
 type body[T any] struct{ Body T }
 
-func answer[T any](v T) *body[T] { return &body[T]{v} }
+func respond[T any](v T) *body[T] { return &body[T]{v} }
 
 // Node is a node as the API shows it.
-type Node struct {
+type NodeSummary struct {
 	ID    string `json:"id"`
 	Title string `json:"title,omitempty"`
 	Field string `json:"field,omitempty"`
@@ -281,8 +281,8 @@ type Node struct {
 	In    int    `json:"in" doc:"links to it"`
 }
 
-func nodeOf(g *graph.Graph, i int32) Node {
-	n := Node{ID: g.ID(i), Title: g.Title(i), Field: g.FieldName(g.Field(i)), Out: len(g.Out(i)), In: len(g.In(i))}
+func summarize(g *graph.Graph, i int32) NodeSummary {
+	n := NodeSummary{ID: g.ID(i), Title: g.Title(i), Field: g.FieldName(g.Field(i)), Out: len(g.Out(i)), In: len(g.In(i))}
 	if t, known := g.Time(i); known {
 		n.Time = t.Format(time.DateOnly)
 	}
@@ -290,10 +290,10 @@ func nodeOf(g *graph.Graph, i int32) Node {
 }
 
 // Nodes is a page of nodes.
-type Nodes struct {
-	Total int    `json:"total" doc:"that match"`
-	Nodes []Node `json:"nodes"`
-	Next  int    `json:"next,omitempty" doc:"offset of the next page; left out on the last"`
+type NodePage struct {
+	Total int           `json:"total" doc:"that match"`
+	Nodes []NodeSummary `json:"nodes"`
+	Next  int           `json:"next,omitempty" doc:"offset of the next page; left out on the last"`
 }
 
 type nodesInput struct {
@@ -303,25 +303,25 @@ type nodesInput struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"20"`
 }
 
-func (s *Service) getNodes(ctx context.Context, in *nodesInput) (*body[Nodes], error) {
+func (s *Service) getNodes(ctx context.Context, in *nodesInput) (*body[NodePage], error) {
 	found, err := s.Search(ctx, in.Q, in.Field, in.Offset, in.Limit)
-	return answer(found), err
+	return respond(found), err
 }
 
 // Search finds nodes by a part of their id or title.
-func (s *Service) Search(ctx context.Context, q, field string, offset, limit int) (_ Nodes, err error) {
+func (s *Service) Search(ctx context.Context, q, field string, offset, limit int) (_ NodePage, err error) {
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
-		return Nodes{}, err
+		return NodePage{}, err
 	}
 	defer end(&err)
 	leave, err := s.gate.enter(ctx)
 	if err != nil {
-		return Nodes{}, err
+		return NodePage{}, err
 	}
 	defer leave()
 	g := s.Graph()
-	out := Nodes{Nodes: []Node{}}
+	out := NodePage{Nodes: []NodeSummary{}}
 	only := -1
 	if field != "" {
 		f, err := fieldNamed(g, "field", field)
@@ -339,7 +339,7 @@ func (s *Service) Search(ctx context.Context, q, field string, offset, limit int
 			continue
 		}
 		if out.Total >= offset && len(out.Nodes) < limit {
-			out.Nodes = append(out.Nodes, nodeOf(g, int32(i)))
+			out.Nodes = append(out.Nodes, summarize(g, int32(i)))
 		}
 		out.Total++
 	}
@@ -351,9 +351,9 @@ func (s *Service) Search(ctx context.Context, q, field string, offset, limit int
 
 // NodeDetail is a node with its text and its links.
 type NodeDetail struct {
-	Node
-	Text    string `json:"text,omitempty"`
-	LinksTo []Node `json:"linksTo" doc:"the first hundred"`
+	NodeSummary
+	Text    string        `json:"text,omitempty"`
+	LinksTo []NodeSummary `json:"linksTo" doc:"the first hundred"`
 }
 
 type idInput struct {
@@ -362,7 +362,7 @@ type idInput struct {
 
 func (s *Service) getNode(ctx context.Context, in *idInput) (*body[NodeDetail], error) {
 	d, err := s.Node(ctx, in.ID)
-	return answer(d), err
+	return respond(d), err
 }
 
 // Node returns a node with its text and its links, by its id.
@@ -375,15 +375,15 @@ func (s *Service) Node(ctx context.Context, id string) (_ NodeDetail, err error)
 	g := s.Graph()
 	i, ok := g.Index(id)
 	if !ok {
-		return NodeDetail{}, &Fault{Part: "id", Value: clip(id), Reason: "is no id of the dataset",
-			See: "/api/v1/nodes", Gone: true}
+		return NodeDetail{}, &RequestError{Field: "id", Value: clip(id), Reason: "is no id of the dataset",
+			See: "/api/v1/nodes", NotFound: true}
 	}
-	d := NodeDetail{Node: nodeOf(g, i), LinksTo: []Node{}}
+	d := NodeDetail{NodeSummary: summarize(g, i), LinksTo: []NodeSummary{}}
 	if d.Text, err = s.net.Text(i); err != nil {
 		return NodeDetail{}, err
 	}
 	for _, j := range g.Out(i)[:min(len(g.Out(i)), 100)] {
-		d.LinksTo = append(d.LinksTo, nodeOf(g, j))
+		d.LinksTo = append(d.LinksTo, summarize(g, j))
 	}
 	return d, nil
 }
@@ -407,8 +407,8 @@ type recommendInput struct {
 	Log       bool              `query:"log" doc:"log all items as shown; needs the scope write"`
 }
 
-func (s *Service) getRecommendations(ctx context.Context, in *recommendInput) (*body[*Answer], error) {
-	return s.recommendFor(ctx, Ask{
+func (s *Service) getRecommendations(ctx context.Context, in *recommendInput) (*body[*RecommendResponse], error) {
+	return s.recommendFor(ctx, RecommendRequest{
 		Node: in.Node, Text: in.Text, Field: in.Field, K: in.K, Fields: in.Fields, From: in.From, Until: in.Until,
 		Linked: in.Linked, Exclude: in.Exclude,
 		Diversity: in.Diversity, Explore: in.Explore.pointer(), Seed: in.Seed.pointer(), Seen: in.Seen,
@@ -416,17 +416,17 @@ func (s *Service) getRecommendations(ctx context.Context, in *recommendInput) (*
 	})
 }
 
-func (s *Service) postRecommendations(ctx context.Context, in *body[Ask]) (*body[*Answer], error) {
+func (s *Service) postRecommendations(ctx context.Context, in *body[RecommendRequest]) (*body[*RecommendResponse], error) {
 	return s.recommendFor(ctx, in.Body)
 }
 
-func (s *Service) recommendFor(ctx context.Context, ask Ask) (*body[*Answer], error) {
+func (s *Service) recommendFor(ctx context.Context, ask RecommendRequest) (*body[*RecommendResponse], error) {
 	if ask.Log && s.o.Tokens != nil && !s.scopeOf(ctx).covers(ScopeWrite) {
 		return nil, huma.NewError(http.StatusForbidden, "log needs a token of scope write",
 			&huma.ErrorDetail{Location: "log", Message: "leave it out, or give a token of scope write", Value: true})
 	}
 	a, err := s.Recommend(ctx, ask)
-	return answer(a), err
+	return respond(a), err
 }
 
 // scopeOf is what the caller may do.
@@ -440,49 +440,20 @@ func (s *Service) scopeOf(ctx context.Context) Scope {
 	return ""
 }
 
-// Event is an event as the API takes and gives it.
-type Event struct {
-	ID          string     `json:"id" minLength:"1" maxLength:"256" doc:"yours; the same id is stored once"`
-	Kind        store.Kind `json:"kind" enum:"shown,clicked,linked"`
-	Source      string     `json:"source" minLength:"1" maxLength:"1024" doc:"id of the node that the list was for"`
-	Target      string     `json:"target" minLength:"1" maxLength:"1024" doc:"id of the item"`
-	Probability float64    `json:"probability,omitempty" minimum:"0" maximum:"1" doc:"with which it was shown, as the list said; 0 or left out: not known"`
-	List        string     `json:"list,omitempty" maxLength:"256" doc:"id of the list"`
-	Position    int        `json:"position,omitempty" minimum:"0" maximum:"100000" doc:"in the list, from 1"`
-	Model       string     `json:"model,omitempty" maxLength:"256" doc:"digest; that of the list if it is left out"`
-	At          *time.Time `json:"at,omitempty" doc:"when it happened; now if it is left out"`
-	Seq         int64      `json:"seq,omitempty" readOnly:"true" doc:"its place in the log"`
+// eventBatch is the events of one request.
+type eventBatch struct {
+	Events []store.Event `json:"events" minItems:"1" maxItems:"10000" nullable:"false"`
 }
 
-// batch is events to log.
-type batch struct {
-	Events []Event `json:"events" minItems:"1" maxItems:"10000" nullable:"false"`
-}
-
-// logged is what became of a batch.
-type logged struct {
-	Stored    int `json:"stored" doc:"new"`
-	Duplicate int `json:"duplicate" doc:"there already, by their id"`
-	Spooled   int `json:"spooled" doc:"durable, and on their way into the database"`
-}
-
-func (s *Service) postEvents(ctx context.Context, in *body[batch]) (*body[logged], error) {
-	events := make([]store.Event, len(in.Body.Events))
-	for k, e := range in.Body.Events {
-		events[k] = store.Event{ID: e.ID, Kind: e.Kind, Source: e.Source, Target: e.Target, Probability: e.Probability,
-			List: e.List, Position: e.Position, Model: e.Model}
-		if e.At != nil {
-			events[k].At = *e.At
-		}
-	}
-	r, err := s.Append(ctx, events)
-	return answer(logged(r)), err
+func (s *Service) postEvents(ctx context.Context, in *body[eventBatch]) (*body[store.Result], error) {
+	result, err := s.AppendEvents(ctx, in.Body.Events)
+	return respond(result), err
 }
 
 // EventPage is a page of the log.
 type EventPage struct {
-	Events []Event `json:"events"`
-	Total  int64   `json:"total"`
+	Events []store.Event `json:"events"`
+	Total  int64         `json:"total"`
 }
 
 type eventsInput struct {
@@ -492,7 +463,7 @@ type eventsInput struct {
 
 func (s *Service) getEvents(ctx context.Context, in *eventsInput) (*body[EventPage], error) {
 	page, err := s.Events(ctx, in.After, in.Limit)
-	return answer(page), err
+	return respond(page), err
 }
 
 // Events returns at most limit events of the log whose Seq is above after, the oldest first.
@@ -510,17 +481,15 @@ func (s *Service) Events(ctx context.Context, after int64, limit int) (_ EventPa
 	if err != nil {
 		return EventPage{}, err
 	}
-	page := EventPage{Events: make([]Event, len(events)), Total: totals.Events}
-	for k, e := range events {
-		page.Events[k] = Event{ID: e.ID, Kind: e.Kind, Source: e.Source, Target: e.Target, Probability: e.Probability,
-			List: e.List, Position: e.Position, Model: e.Model, At: &e.At, Seq: e.Seq}
+	if events == nil {
+		events = []store.Event{}
 	}
-	return page, nil
+	return EventPage{events, totals.Events}, nil
 }
 
 // ModelDetail is the model that serves.
 type ModelDetail struct {
-	Entry
+	ModelEntry
 	Dataset string   `json:"dataset"`
 	Nodes   int      `json:"nodes"`
 	Links   int      `json:"links"`
@@ -538,7 +507,7 @@ type ModelDetail struct {
 
 func (s *Service) getModel(ctx context.Context, _ *struct{}) (*body[ModelDetail], error) {
 	d, err := s.ModelDetail()
-	return answer(d), err
+	return respond(d), err
 }
 
 // ModelDetail says what serves and how far it can be trusted.
@@ -548,13 +517,13 @@ func (s *Service) ModelDetail() (_ ModelDetail, err error) {
 		return ModelDetail{}, err
 	}
 	defer end(&err)
-	e := s.now.Load().current
+	e := s.live.Load().current
 	m, g := e.Model(), e.Graph()
 	entry, err := s.models.find(e.digest)
 	if err != nil {
 		return ModelDetail{}, err
 	}
-	d := ModelDetail{Entry: entry, Dataset: filepath.Base(s.net.Folder()), Nodes: g.Len(), Links: g.LinkCount(),
+	d := ModelDetail{ModelEntry: entry, Dataset: filepath.Base(s.net.Folder()), Nodes: g.Len(), Links: g.LinkCount(),
 		Texts: s.texts, Naive: e.HasNaive(), Explore: s.o.Explore}
 	for _, part := range []struct {
 		raw  json.RawMessage
@@ -593,7 +562,7 @@ func (s *Service) ModelDetail() (_ ModelDetail, err error) {
 }
 
 // Bridges are pairs of fields between which exposure hides links.
-type Bridges struct {
+type BridgeList struct {
 	Model   string             `json:"model"`
 	Bridges []recommend.Bridge `json:"bridges" doc:"the largest gap first"`
 }
@@ -604,13 +573,13 @@ type bridgesInput struct {
 	Limit   int `query:"limit" minimum:"1" maximum:"1000" default:"20"`
 }
 
-func (s *Service) getBridges(ctx context.Context, in *bridgesInput) (*body[Bridges], error) {
+func (s *Service) getBridges(ctx context.Context, in *bridgesInput) (*body[BridgeList], error) {
 	leave, err := s.gate.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	e := s.now.Load().current
+	e := s.live.Load().current
 	if !e.HasNaive() {
 		return nil, huma.NewError(http.StatusNotFound,
 			"bridges compare with a naive model, and the service has none; fit one and give it with --naive")
@@ -623,20 +592,20 @@ func (s *Service) getBridges(ctx context.Context, in *bridgesInput) (*body[Bridg
 	if err != nil {
 		return nil, err
 	}
-	return answer(Bridges{e.digest, found[:min(len(found), in.Limit)]}), nil
+	return respond(BridgeList{e.digest, found[:min(len(found), in.Limit)]}), nil
 }
 
-func (s *Service) getLoop(context.Context, *struct{}) (*body[Loop], error) {
-	return answer(s.Loop()), nil
+func (s *Service) getLoop(context.Context, *struct{}) (*body[LoopStatus], error) {
+	return respond(s.Loop()), nil
 }
 
-func (s *Service) postJob(_ context.Context, in *body[Order]) (*body[Job], error) {
-	job, err := s.Start(in.Body)
-	return answer(job), err
+func (s *Service) postJob(_ context.Context, in *body[JobRequest]) (*body[Job], error) {
+	job, err := s.StartJob(in.Body)
+	return respond(job), err
 }
 
 // Start queues a job. It is done while the service is open, or by the next one of the same folder.
-func (s *Service) Start(o Order) (_ Job, err error) {
+func (s *Service) StartJob(o JobRequest) (_ Job, err error) {
 	_, end, err := s.begin(context.Background())
 	if err != nil {
 		return Job{}, err
@@ -645,17 +614,17 @@ func (s *Service) Start(o Order) (_ Job, err error) {
 	switch o.Kind {
 	case "retrain":
 		if _, ok := fit.Methods()[o.Method]; !ok && o.Method != "" {
-			return Job{}, fault("method", clip(o.Method), "is no method")
+			return Job{}, requestError("method", clip(o.Method), "is no method")
 		}
 	case "evaluate":
 	default:
-		return Job{}, fault("kind", clip(o.Kind), "is no job; give retrain or evaluate")
+		return Job{}, requestError("kind", clip(o.Kind), "is no job; give retrain or evaluate")
 	}
 	return s.jobs.add(o, false)
 }
 
 // Wait returns a job when it has ended.
-func (s *Service) Wait(ctx context.Context, id string) (_ Job, err error) {
+func (s *Service) WaitJob(ctx context.Context, id string) (_ Job, err error) {
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
 		return Job{}, err
@@ -681,13 +650,13 @@ type JobList struct {
 }
 
 func (s *Service) getJobs(context.Context, *struct{}) (*body[JobList], error) {
-	return answer(s.Jobs()), nil
+	return respond(s.Jobs()), nil
 }
 
 // Jobs returns all jobs that are remembered.
 func (s *Service) Jobs() JobList {
 	list := JobList{Jobs: s.jobs.list()}
-	if due, planned := s.Due(); planned {
+	if due, planned := s.NextRetrain(); planned {
 		list.Due = &due
 	}
 	return list
@@ -695,7 +664,7 @@ func (s *Service) Jobs() JobList {
 
 func (s *Service) getJob(_ context.Context, in *idInput) (*body[Job], error) {
 	job, err := s.Job(in.ID)
-	return answer(job), err
+	return respond(job), err
 }
 
 // Job returns a job as it is now; see also Wait.
@@ -705,12 +674,12 @@ func (s *Service) Job(id string) (Job, error) {
 }
 
 func (s *Service) deleteJob(_ context.Context, in *idInput) (*body[Job], error) {
-	job, err := s.Cancel(in.ID)
-	return answer(job), err
+	job, err := s.CancelJob(in.ID)
+	return respond(job), err
 }
 
 // Cancel tells a job to stop that has not ended, and returns it as it is now: it may take a moment to end, see Wait.
-func (s *Service) Cancel(id string) (_ Job, err error) {
+func (s *Service) CancelJob(id string) (_ Job, err error) {
 	_, end, err := s.begin(context.Background())
 	if err != nil {
 		return Job{}, err
@@ -744,54 +713,54 @@ func (s *Service) streamJob(ctx context.Context, in *idInput, send sse.Sender) {
 }
 
 // Models are those that are kept.
-type Models struct {
-	Current string  `json:"current"`
-	Naive   string  `json:"naive,omitempty" doc:"that lists are compared with"`
-	Models  []Entry `json:"models" doc:"the oldest first"`
+type ModelList struct {
+	Current string       `json:"current"`
+	Naive   string       `json:"naive,omitempty" doc:"that lists are compared with"`
+	Models  []ModelEntry `json:"models" doc:"the oldest first"`
 }
 
-func (s *Service) getModels(context.Context, *struct{}) (*body[Models], error) {
-	return answer(s.Models()), nil
+func (s *Service) getModels(context.Context, *struct{}) (*body[ModelList], error) {
+	return respond(s.Models()), nil
 }
 
 // Models returns the models that served or may serve.
-func (s *Service) Models() Models {
+func (s *Service) Models() ModelList {
 	r := s.models.snapshot()
-	return Models{r.Current, r.Naive, r.Served}
+	return ModelList{r.Current, r.Naive, r.Models}
 }
 
 type digestInput struct {
 	Digest string `path:"digest" minLength:"6" maxLength:"64" doc:"or the beginning of it"`
 }
 
-func (s *Service) postServe(ctx context.Context, in *digestInput) (*body[Entry], error) {
-	e, err := s.Use(ctx, in.Digest)
-	return answer(e), err
+func (s *Service) postServe(ctx context.Context, in *digestInput) (*body[ModelEntry], error) {
+	e, err := s.Deploy(ctx, in.Digest)
+	return respond(e), err
 }
 
-func (s *Service) postRollback(ctx context.Context, _ *struct{}) (*body[Entry], error) {
-	e, err := s.Use(ctx, "")
-	return answer(e), err
+func (s *Service) postRollback(ctx context.Context, _ *struct{}) (*body[ModelEntry], error) {
+	e, err := s.Deploy(ctx, "")
+	return respond(e), err
 }
 
 // trialOrder says which model is to be tried.
-type trialOrder struct {
+type abTestRequest struct {
 	Model string  `json:"model" minLength:"6" maxLength:"64" doc:"digest"`
 	Share float64 `json:"share" minimum:"0" maximum:"1" doc:"of the sources that get its lists"`
 }
 
-func (s *Service) putTrial(ctx context.Context, in *body[trialOrder]) (*body[*Trial], error) {
-	t, err := s.StartTrial(ctx, in.Body.Model, in.Body.Share)
-	return answer(t), err
+func (s *Service) putTrial(ctx context.Context, in *body[abTestRequest]) (*body[*ABTest], error) {
+	t, err := s.StartABTest(ctx, in.Body.Model, in.Body.Share)
+	return respond(t), err
 }
 
 func (s *Service) deleteTrial(context.Context, *struct{}) (*body[Comparison], error) {
-	if err := s.EndTrial(); err != nil {
+	if err := s.EndABTest(); err != nil {
 		return nil, err
 	}
-	return answer(s.Compare()), nil
+	return respond(s.Compare()), nil
 }
 
 func (s *Service) getTrial(context.Context, *struct{}) (*body[Comparison], error) {
-	return answer(s.Compare()), nil
+	return respond(s.Compare()), nil
 }

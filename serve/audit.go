@@ -17,7 +17,7 @@ type auditLog struct {
 }
 
 // audited is one line.
-type audited struct {
+type auditEntry struct {
 	At      time.Time `json:"at"`
 	Request string    `json:"request"`
 	Token   string    `json:"token"` // its name; empty where there are none
@@ -35,7 +35,7 @@ func openAudit(path string, log *slog.Logger) (*auditLog, error) {
 	return &auditLog{log: log, file: file}, nil
 }
 
-func (a *auditLog) add(line audited) {
+func (a *auditLog) add(line auditEntry) {
 	raw, err := json.Marshal(line)
 	if err == nil {
 		a.mu.Lock()

@@ -20,6 +20,7 @@ import (
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/model"
+	"unseen/serve/store"
 )
 
 // largeFolder has nodes with random vectors, a few links and a model of random weights: what it recommends is
@@ -103,9 +104,9 @@ func BenchmarkEvents(b *testing.B) {
 	defer server.Close()
 	const together = 100
 	load(b, 8, func(c *http.Client, n int) (*http.Response, error) {
-		var body batch
+		var body eventBatch
 		for k := range together {
-			body.Events = append(body.Events, Event{ID: fmt.Sprintf("%d-%d", n, k), Kind: "shown",
+			body.Events = append(body.Events, store.Event{ID: fmt.Sprintf("%d-%d", n, k), Kind: "shown",
 				Source: fmt.Sprintf("p%d", n%240), Target: fmt.Sprintf("p%d", k), Probability: .5, List: fmt.Sprint(n),
 				Position: k%10 + 1})
 		}

@@ -28,6 +28,7 @@ import (
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/internal/browsertest"
+	"unseen/serve/store"
 	"unseen/world"
 )
 
@@ -274,9 +275,9 @@ func TestInBrowser(t *testing.T) {
 	b := openTab(t, server.URL)
 	c := client{t: t, h: s.Handler()}
 	for i := range 40 { // something to be seen of the loop
-		a := want[Answer](c, 200, "GET", fmt.Sprintf("/api/v1/recommendations?node=p%d&k=10&log=true", 6*i), nil)
-		want[logged](c, 200, "POST", "/api/v1/events",
-			batch{[]Event{{ID: fmt.Sprint("c", i), Kind: "clicked", Source: a.Source.ID, Target: a.Items[i%10].ID,
+		a := want[RecommendResponse](c, 200, "GET", fmt.Sprintf("/api/v1/recommendations?node=p%d&k=10&log=true", 6*i), nil)
+		want[store.Result](c, 200, "POST", "/api/v1/events",
+			eventBatch{[]store.Event{{ID: fmt.Sprint("c", i), Kind: "clicked", Source: a.Source.ID, Target: a.Items[i%10].ID,
 				List: a.List}}})
 	}
 
@@ -511,7 +512,7 @@ func browseRuns(t *testing.T, s *Service, b *tab) {
 	}
 	b.until("the model serves", "document.querySelector('#job .notice.good')?.textContent.includes('serves now')")
 	b.until("the curve", "document.querySelector('#loss canvas')")
-	points := ask[[]Moment](b, "JSON.parse(document.querySelector('#loss-data').textContent)")
+	points := ask[[]CurvePoint](b, "JSON.parse(document.querySelector('#loss-data').textContent)")
 	if len(points) < 2 || points[len(points)-1].Loss >= points[0].Loss {
 		t.Errorf("the loss does not fall: %+v", points)
 	}

@@ -72,7 +72,7 @@ func (s *Service) begin(ctx context.Context) (_ context.Context, end func(*error
 }
 
 // counted lets requests in while the service is open.
-func (s *Service) counted(next http.Handler) http.Handler {
+func (s *Service) whileOpen(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, end, err := s.begin(r.Context())
 		if err != nil {

@@ -21,19 +21,19 @@ func everyCall(s *Service) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"Recommend": func(ctx context.Context) error {
 			return second(s.Recommend(ctx,
-				Ask{Node: "p167", Compare: true}))
+				RecommendRequest{Node: "p167", Compare: true}))
 		},
 		"Append": func(ctx context.Context) error {
-			return second(s.Append(ctx, []store.Event{{ID: "a", Kind: store.Shown, Source: "p1", Target: "p2"}}))
+			return second(s.AppendEvents(ctx, []store.Event{{ID: "a", Kind: store.Shown, Source: "p1", Target: "p2"}}))
 		},
 		"Search":      func(ctx context.Context) error { return second(s.Search(ctx, "p1", "", 0, 10)) },
 		"Node":        func(ctx context.Context) error { return second(s.Node(ctx, "p9")) },
 		"Events":      func(ctx context.Context) error { return second(s.Events(ctx, 0, 10)) },
 		"ModelDetail": func(context.Context) error { return second(s.ModelDetail()) },
 		"Bridges":     func(ctx context.Context) error { return second(s.Bridges(ctx)) },
-		"Simulate":    func(ctx context.Context) error { return second(s.Simulate(ctx, Corrects, 50, .1, 1)) },
-		"Use":         func(ctx context.Context) error { _, digest := s.Current(); return second(s.Use(ctx, digest)) },
-		"EndTrial":    func(context.Context) error { return s.EndTrial() },
+		"Simulate":    func(ctx context.Context) error { return second(s.Simulate(ctx, SimulateCorrected, 50, .1, 1)) },
+		"Use":         func(ctx context.Context) error { _, digest := s.Current(); return second(s.Deploy(ctx, digest)) },
+		"EndTrial":    func(context.Context) error { return s.EndABTest() },
 	}
 }
 
@@ -123,9 +123,9 @@ func TestClosed(t *testing.T) {
 			}
 		}
 		for name, err := range map[string]error{
-			"Start": second(s.Start(Order{Kind: "retrain"})), "Wait": second(s.Wait(t.Context(), "1")),
-			"Cancel": second(s.Cancel("1")), "StartTrial": second(s.StartTrial(t.Context(), "abcdef123456", .5)),
-			"Run": s.Run(stopped, Listen{Address: "127.0.0.1:0"}),
+			"Start": second(s.StartJob(JobRequest{Kind: "retrain"})), "Wait": second(s.WaitJob(t.Context(), "1")),
+			"Cancel": second(s.CancelJob("1")), "StartTrial": second(s.StartABTest(t.Context(), "abcdef123456", .5)),
+			"Run": s.Run(stopped, ServerOptions{Address: "127.0.0.1:0"}),
 		} {
 			if !errors.Is(err, ErrClosed) {
 				t.Errorf("%s: %v", name, err)
@@ -146,7 +146,7 @@ func TestClosed(t *testing.T) {
 		s.Jobs()
 		s.Models()
 		s.Compare()
-		s.Due()
+		s.NextRetrain()
 		if s.Graph().Len() == 0 {
 			t.Error("the names of nodes are gone")
 		}
@@ -160,13 +160,13 @@ func TestCloseDuringTraining(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	job, err := s.Start(Order{Kind: "retrain", Method: "bayes", Keep: true})
+	job, err := s.StartJob(JobRequest{Kind: "retrain", Method: "bayes", Keep: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	id := job.ID
 	waits, streams := make(chan error, 1), make(chan int, 1)
-	go func() { waits <- second(s.Wait(t.Context(), id)) }()
+	go func() { waits <- second(s.WaitJob(t.Context(), id)) }()
 	go func() {
 		w := httptest.NewRecorder()
 		s.Handler().ServeHTTP(w, fromHere(httptest.NewRequest("GET", "/api/v1/jobs/"+id+"/progress", nil)))
@@ -193,7 +193,7 @@ func TestCloseDuringTraining(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if job, err = s.Wait(t.Context(), id); err != nil || job.State != JobDone || job.Begun != 1 {
+	if job, err = s.WaitJob(t.Context(), id); err != nil || job.State != JobDone || job.Begun != 1 {
 		t.Errorf("%v: %+v", err, job)
 	}
 }
@@ -204,7 +204,7 @@ func TestCloseAfterDrain(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	address, ended := make(chan string, 1), make(chan error, 1)
 	go func() {
-		ended <- s.Run(ctx, Listen{Address: "127.0.0.1:0", Drain: time.Millisecond,
+		ended <- s.Run(ctx, ServerOptions{Address: "127.0.0.1:0", Drain: time.Millisecond,
 			Started: func(url string) { address <- url }})
 	}()
 	at := <-address
@@ -252,7 +252,7 @@ func TestCloseEndsRun(t *testing.T) {
 	s := open(t)
 	address, ended := make(chan string, 1), make(chan error, 1)
 	go func() {
-		ended <- s.Run(t.Context(), Listen{Address: "127.0.0.1:0", Started: func(url string) { address <- url }})
+		ended <- s.Run(t.Context(), ServerOptions{Address: "127.0.0.1:0", Started: func(url string) { address <- url }})
 	}()
 	<-address
 	if err := s.Close(); err != nil {

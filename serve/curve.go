@@ -7,7 +7,7 @@ import (
 )
 
 // Moment is a point of a job's curve.
-type Moment struct {
+type CurvePoint struct {
 	Step       int     `json:"step" doc:"from 1, over all phases"`
 	Phase      string  `json:"phase"`
 	Epoch      int     `json:"epoch" doc:"epoch, round or iteration of the phase, from 1"`
@@ -16,7 +16,7 @@ type Moment struct {
 }
 
 // maxMoments bounds a job's curve; of a longer one every second point is kept.
-const maxMoments = 400
+const maxCurvePoints = 400
 
 // learned adds a step of training to a job.
 func (j *Job) learned(step fit.Step) {
@@ -28,13 +28,13 @@ func (j *Job) learned(step fit.Step) {
 	if loss == 0 {
 		return // not known yet
 	}
-	m := Moment{Step: 1, Phase: step.Phase, Epoch: step.Epoch, Loss: loss, Validation: step.Validation}
+	m := CurvePoint{Step: 1, Phase: step.Phase, Epoch: step.Epoch, Loss: loss, Validation: step.Validation}
 	if j.Latest != nil {
 		m.Step = j.Latest.Step + 1
 	}
 	j.Latest = &m
-	if len(j.curve) >= maxMoments { // a copy: others may be reading the old one
-		thinner := make([]Moment, 0, maxMoments)
+	if len(j.curve) >= maxCurvePoints { // a copy: others may be reading the old one
+		thinner := make([]CurvePoint, 0, maxCurvePoints)
 		for k := 0; k < len(j.curve); k += 2 {
 			thinner = append(thinner, j.curve[k])
 		}
@@ -45,20 +45,20 @@ func (j *Job) learned(step fit.Step) {
 
 // JobCurve is how the loss of a job fell.
 type JobCurve struct {
-	Job    string   `json:"job"`
-	Points []Moment `json:"points" doc:"in order; of many, some"`
+	Job    string       `json:"job"`
+	Points []CurvePoint `json:"points" doc:"in order; of many, some"`
 }
 
 func (s *Service) getJobCurve(_ context.Context, in *idInput) (*body[JobCurve], error) {
-	curve, err := s.Curve(in.ID)
-	return answer(curve), err
+	curve, err := s.JobCurve(in.ID)
+	return respond(curve), err
 }
 
 // Curve returns how the loss of a job fell so far.
-func (s *Service) Curve(id string) (JobCurve, error) {
+func (s *Service) JobCurve(id string) (JobCurve, error) {
 	job, _, err := s.jobs.find(id)
 	if err != nil {
 		return JobCurve{}, err
 	}
-	return JobCurve{job.ID, append([]Moment{}, job.curve...)}, nil
+	return JobCurve{job.ID, append([]CurvePoint{}, job.curve...)}, nil
 }

@@ -35,7 +35,7 @@ func TestGuide(t *testing.T) {
 	if l := s.Loop(); l.Forecast == nil && l.Fields == nil {
 		t.Error("nothing was watched")
 	}
-	if job, err := s.Wait(t.Context(), "1"); err != nil || job.State != JobDone {
+	if job, err := s.WaitJob(t.Context(), "1"); err != nil || job.State != JobDone {
 		t.Errorf("%v, job %+v", err, job)
 	}
 }

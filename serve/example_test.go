@@ -27,7 +27,7 @@ func Example() {
 	}
 	defer s.Close()
 	seed := uint64(1)
-	list, err := s.Recommend(ctx, Ask{Node: "p100", K: 3, Seed: &seed})
+	list, err := s.Recommend(ctx, RecommendRequest{Node: "p100", K: 3, Seed: &seed})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func Example() {
 			Probability: item.Shown, List: list.List, Position: k + 1,
 		})
 	}
-	result, err := s.Append(ctx, events)
+	result, err := s.AppendEvents(ctx, events)
 	fmt.Println(len(list.Items), "recommended,", result.Stored, "logged", err)
 	// Output: 3 recommended, 3 logged <nil>
 }

@@ -19,6 +19,7 @@ import (
 	"unseen/graph"
 	"unseen/internal/postgrestest"
 	"unseen/model"
+	"unseen/serve/store"
 	"unseen/world"
 )
 
@@ -198,10 +199,10 @@ func faults(w *httptest.ResponseRecorder) string {
 }
 
 // shownEvents reports a list as shown, as a client does.
-func shownEvents(a *Answer) batch {
-	var b batch
+func shownEvents(a *RecommendResponse) eventBatch {
+	var b eventBatch
 	for k, item := range a.Items {
-		b.Events = append(b.Events, Event{ID: fmt.Sprintf("%s/%d", a.List, k), Kind: "shown", Source: a.Source.ID,
+		b.Events = append(b.Events, store.Event{ID: fmt.Sprintf("%s/%d", a.List, k), Kind: "shown", Source: a.Source.ID,
 			Target: item.ID, Probability: item.Shown, List: a.List, Position: k + 1})
 	}
 	return b

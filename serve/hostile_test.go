@@ -176,7 +176,7 @@ func TestSlowClients(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	address, ended := make(chan string, 1), make(chan error, 1)
 	go func() {
-		ended <- s.Run(ctx, Listen{Address: "127.0.0.1:0", Started: func(url string) { address <- url }})
+		ended <- s.Run(ctx, ServerOptions{Address: "127.0.0.1:0", Started: func(url string) { address <- url }})
 	}()
 	at := <-address
 	host := strings.TrimPrefix(at, "http://")

@@ -33,7 +33,7 @@ const (
 )
 
 // Listen says where a service is reached.
-type Listen struct {
+type ServerOptions struct {
 	Address   string           // host:port; "" means 127.0.0.1:8080
 	Cert, Key string           // files, for TLS
 	Drain     time.Duration    // how long requests under way may take to end; 0 means 10 seconds
@@ -41,12 +41,12 @@ type Listen struct {
 }
 
 // ErrExposed: the address can be reached from elsewhere and nothing protects it.
-var ErrExposed = errors.New("serve: a public address needs protection")
+var ErrUnprotected = errors.New("serve: a public address needs protection")
 
 // Run answers requests until the context ends; then it refuses new ones, lets those under way end,
 // and returns. Requests that are still under way after Listen.Drain are cut off, and Close waits
 // for what is left of them. It returns ErrClosed if the service is closed, also meanwhile.
-func (s *Service) Run(ctx context.Context, l Listen) error {
+func (s *Service) Run(ctx context.Context, l ServerOptions) error {
 	if l.Address == "" {
 		l.Address = "127.0.0.1:8080"
 	}
@@ -60,9 +60,9 @@ func (s *Service) Run(ctx context.Context, l Listen) error {
 		return errors.New("serve: TLS needs a certificate and its key")
 	}
 	open := s.o.Tokens != nil || s.o.Open || l.Cert != ""
-	if !open && !loopback(l.Address) {
+	if !open && !listensLocally(l.Address) {
 		return fmt.Errorf("%w: %s can be reached from elsewhere; give tokens or TLS, or an address such as "+
-			"127.0.0.1:8080", ErrExposed, l.Address)
+			"127.0.0.1:8080", ErrUnprotected, l.Address)
 	}
 	socket, err := net.Listen("tcp", l.Address)
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *Service) Run(ctx context.Context, l Listen) error {
 		scheme = "https"
 	}
 	if l.Started != nil {
-		l.Started(scheme + "://" + reachable(socket.Addr()) + s.o.Prefix)
+		l.Started(scheme + "://" + browserAddress(socket.Addr()) + s.o.Prefix)
 	}
 	ended := make(chan error, 1)
 	go func() {
@@ -108,7 +108,7 @@ func (s *Service) Run(ctx context.Context, l Listen) error {
 }
 
 // reachable is an address as a browser on this machine takes it: a service on all addresses is also on localhost.
-func reachable(a net.Addr) string {
+func browserAddress(a net.Addr) string {
 	if tcp, ok := a.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
 		return net.JoinHostPort("localhost", strconv.Itoa(tcp.Port))
 	}
@@ -116,27 +116,27 @@ func reachable(a net.Addr) string {
 }
 
 // loopback tells whether only this machine reaches an address.
-func loopback(address string) bool {
+func listensLocally(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return false
 	}
-	return thisMachine(host)
+	return isLoopback(host)
 }
 
 // local lets in who asks from this machine and by no foreign name: a page elsewhere that has its own name point to this
 // machine could otherwise read through the visitor's browser. What a proxy forwards for others comes from elsewhere.
-func local(next http.Handler) http.Handler {
+func localOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host
 		if h, _, err := net.SplitHostPort(host); err == nil {
 			host = h
 		}
 		from, _, err := net.SplitHostPort(r.RemoteAddr)
-		here := err == nil && thisMachine(from)
+		here := err == nil && isLoopback(from)
 		for _, list := range r.Header.Values("X-Forwarded-For") {
 			for one := range strings.SplitSeq(list, ",") {
-				here = here && thisMachine(strings.TrimSpace(one))
+				here = here && isLoopback(strings.TrimSpace(one))
 			}
 		}
 		switch {
@@ -145,7 +145,7 @@ func local(next http.Handler) http.Handler {
 				"without tokens only this machine may ask; give the service tokens (--token-file, "+
 					"serve.Options.Tokens), or open it to everybody (--open, serve.Options.Open)",
 				requestID(r.Context()), 0)
-		case !thisMachine(strings.Trim(host, "[]")):
+		case !isLoopback(strings.Trim(host, "[]")):
 			writeProblem(w, http.StatusMisdirectedRequest,
 				"this service is local and has no name; ask for it as localhost", requestID(r.Context()), 0)
 		default:
@@ -155,7 +155,7 @@ func local(next http.Handler) http.Handler {
 }
 
 // thisMachine tells whether a host is the one that this runs on.
-func thisMachine(host string) bool {
+func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
@@ -176,30 +176,30 @@ func (s *Service) handler(open bool) http.Handler {
 	api := s.register(mux)
 	mux.HandleFunc(s.route("GET /healthz"), func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "alive") })
 	mux.HandleFunc(s.route("GET /readyz"), s.readyz)
-	mux.Handle(s.route("GET /metrics"), s.allowed(ScopeRead,
+	mux.Handle(s.route("GET /metrics"), s.requireScope(ScopeRead,
 		promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})))
 	s.sitePages(mux, api)
-	s.prefixed(mux)
+	s.redirectPrefix(mux)
 	foreign := http.NewCrossOriginProtection()
 	foreign.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, http.StatusForbidden, "a page of another site may not do this", requestID(r.Context()), 0)
 	}))
-	inner := s.counted(foreign.Handler(s.known(mux)))
+	inner := s.whileOpen(foreign.Handler(s.answerUnknown(mux)))
 	if !open {
-		inner = local(inner)
+		inner = localOnly(inner)
 	}
-	return s.outer(inner)
+	return s.instrument(inner)
 }
 
 // known answers what the mux does not know in the form of every other error.
-func (s *Service) known(mux *http.ServeMux) http.Handler {
+func (s *Service) answerUnknown(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		unknown, pattern := mux.Handler(r)
 		if pattern != "" {
 			mux.ServeHTTP(w, r)
 			return
 		}
-		silent := &mute{header: http.Header{}}
+		silent := &statusProbe{header: http.Header{}}
 		unknown.ServeHTTP(silent, r)
 		if silent.status == http.StatusMethodNotAllowed {
 			w.Header().Set("Allow", silent.header.Get("Allow"))
@@ -217,14 +217,14 @@ func (s *Service) known(mux *http.ServeMux) http.Handler {
 }
 
 // mute takes an answer and says nothing.
-type mute struct {
+type statusProbe struct {
 	header http.Header
 	status int
 }
 
-func (m *mute) Header() http.Header         { return m.header }
-func (m *mute) WriteHeader(status int)      { m.status = status }
-func (m *mute) Write(p []byte) (int, error) { return len(p), nil }
+func (m *statusProbe) Header() http.Header         { return m.header }
+func (m *statusProbe) WriteHeader(status int)      { m.status = status }
+func (m *statusProbe) Write(p []byte) (int, error) { return len(p), nil }
 
 func (s *Service) readyz(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
@@ -261,7 +261,7 @@ func requestID(ctx context.Context) string { return callerOf(ctx).id }
 
 // outer is around everything: an id, headers that keep browsers safe, a limit of the body, a record, and no panic
 // gets any further.
-func (s *Service) outer(next http.Handler) http.Handler {
+func (s *Service) instrument(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
 		c := &caller{id: clientRequestID(r), operation: "other"}
@@ -376,7 +376,7 @@ func (s *Service) admit(r *http.Request, need Scope) *refusal {
 }
 
 // allowed guards what is not part of the API.
-func (s *Service) allowed(need Scope, next http.Handler) http.Handler {
+func (s *Service) requireScope(need Scope, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if no := s.admit(r, need); no != nil {
 			if no.status == http.StatusUnauthorized {

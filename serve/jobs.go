@@ -31,28 +31,28 @@ const (
 
 // Job is work in the background. One runs at a time, on one thread of low priority.
 type Job struct {
-	ID      string     `json:"id"`
-	Kind    string     `json:"kind" enum:"retrain,evaluate"`
-	Order   Order      `json:"order" doc:"what was asked for"`
-	State   JobState   `json:"state" enum:"queued,running,done,failed,cancelled"`
-	Phase   string     `json:"phase,omitempty" doc:"what is being done"`
-	Done    float64    `json:"done" doc:"share of the phase"`
-	Queued  time.Time  `json:"queued"`
-	Planned bool       `json:"planned,omitempty" doc:"nobody asked for it: it was due"`
-	Begun   int        `json:"begun,omitempty" doc:"how often it was begun; more than once if the service died meanwhile"`
-	Started *time.Time `json:"started,omitempty"`
-	Ended   *time.Time `json:"ended,omitempty"`
-	Error   string     `json:"error,omitempty"`
-	Model   string     `json:"model,omitempty" doc:"digest of the model that came of it, or that was judged"`
-	Serves  bool       `json:"serves,omitempty" doc:"the model serves now"`
-	Checks  []Check    `json:"checks,omitempty"`
-	Latest  *Moment    `json:"latest,omitempty" doc:"of its curve"`
+	ID      string      `json:"id"`
+	Kind    string      `json:"kind" enum:"retrain,evaluate"`
+	Order   JobRequest  `json:"order" doc:"what was asked for"`
+	State   JobState    `json:"state" enum:"queued,running,done,failed,cancelled"`
+	Phase   string      `json:"phase,omitempty" doc:"what is being done"`
+	Done    float64     `json:"done" doc:"share of the phase"`
+	Queued  time.Time   `json:"queued"`
+	Planned bool        `json:"planned,omitempty" doc:"nobody asked for it: it was due"`
+	Begun   int         `json:"begun,omitempty" doc:"how often it was begun; more than once if the service died meanwhile"`
+	Started *time.Time  `json:"started,omitempty"`
+	Ended   *time.Time  `json:"ended,omitempty"`
+	Error   string      `json:"error,omitempty"`
+	Model   string      `json:"model,omitempty" doc:"digest of the model that came of it, or that was judged"`
+	Serves  bool        `json:"serves,omitempty" doc:"the model serves now"`
+	Checks  []Check     `json:"checks,omitempty"`
+	Latest  *CurvePoint `json:"latest,omitempty" doc:"of its curve"`
 
-	curve []Moment
+	curve []CurvePoint
 }
 
 // Order says what a job is to do.
-type Order struct {
+type JobRequest struct {
 	Kind   string `json:"kind" enum:"retrain,evaluate" doc:"retrain: learn anew from the dataset and the log; evaluate: judge a model by held-out pairs"`
 	Method string `json:"method,omitempty" doc:"retrain: of package fit; that of the current model if it is left out"`
 	Keep   bool   `json:"keep,omitempty" doc:"retrain: register the model and let the current one serve on"`
@@ -80,13 +80,13 @@ type jobs struct {
 	swap sync.Mutex // held while models are exchanged
 
 	mu    sync.Mutex
-	all   []*work // the oldest first
+	all   []*queuedJob // the oldest first
 	next  int
-	queue chan *work
+	queue chan *queuedJob
 }
 
 // work is a job and who waits for news of it.
-type work struct {
+type queuedJob struct {
 	Job
 	cancel  context.CancelFunc // nil while it is queued
 	stopped bool               // somebody asked for its end
@@ -95,7 +95,7 @@ type work struct {
 
 // openJobs reads what is left to do, if a service was here before.
 func openJobs(path string, now func() time.Time, log *slog.Logger) (*jobs, error) {
-	j := &jobs{path: path, now: now, log: log, queue: make(chan *work, maxQueued)}
+	j := &jobs{path: path, now: now, log: log, queue: make(chan *queuedJob, maxQueued)}
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return j, nil
@@ -111,7 +111,7 @@ func openJobs(path string, now func() time.Time, log *slog.Logger) (*jobs, error
 		if n, err := strconv.Atoi(job.ID); err == nil {
 			j.next = max(j.next, n)
 		}
-		w := &work{Job: job, changed: make(chan struct{})}
+		w := &queuedJob{Job: job, changed: make(chan struct{})}
 		j.all = append(j.all, w)
 		if w.Ended != nil {
 			continue
@@ -158,10 +158,10 @@ func (j *jobs) keep() {
 }
 
 // add queues a job. When it returns, a restart does not forget it.
-func (j *jobs) add(o Order, planned bool) (Job, error) {
+func (j *jobs) add(o JobRequest, planned bool) (Job, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	w := &work{Job: Job{ID: strconv.Itoa(j.next + 1), Kind: o.Kind, Order: o, State: JobQueued, Queued: j.now().UTC(),
+	w := &queuedJob{Job: Job{ID: strconv.Itoa(j.next + 1), Kind: o.Kind, Order: o, State: JobQueued, Queued: j.now().UTC(),
 		Planned: planned}, changed: make(chan struct{})}
 	if len(j.queue) == cap(j.queue) {
 		return Job{}, errQueue
@@ -174,7 +174,7 @@ func (j *jobs) add(o Order, planned bool) (Job, error) {
 	j.next++
 	j.queue <- w // there is room: who takes from it makes more
 	if spare := len(j.all) - keptJobs; spare > 0 {
-		j.all = slices.DeleteFunc(j.all, func(w *work) bool {
+		j.all = slices.DeleteFunc(j.all, func(w *queuedJob) bool {
 			old := spare > 0 && w.Ended != nil
 			if old {
 				spare--
@@ -246,7 +246,7 @@ func (j *jobs) stop(id string) (Job, error) {
 }
 
 // update changes a job and tells who waits.
-func (j *jobs) update(w *work, change func(*Job)) {
+func (j *jobs) update(w *queuedJob, change func(*Job)) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	change(&w.Job)
@@ -255,7 +255,7 @@ func (j *jobs) update(w *work, change func(*Job)) {
 }
 
 // finish says how a job ended. j is locked.
-func (j *jobs) finish(w *work, err error) {
+func (j *jobs) finish(w *queuedJob, err error) {
 	ended := j.now().UTC()
 	w.Ended, w.cancel = &ended, nil
 	switch {
@@ -271,7 +271,7 @@ func (j *jobs) finish(w *work, err error) {
 }
 
 // run does one job after the other until the context ends.
-func (j *jobs) run(ctx context.Context, perform func(ctx context.Context, o Order, tell func(func(*Job))) error) {
+func (j *jobs) run(ctx context.Context, perform func(ctx context.Context, o JobRequest, tell func(func(*Job))) error) {
 	for {
 		select {
 		case <-ctx.Done():

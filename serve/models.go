@@ -21,7 +21,7 @@ import (
 var ErrNoModel = errors.New("serve: no such model")
 
 // Entry is a model that served or may serve.
-type Entry struct {
+type ModelEntry struct {
 	Digest string    `json:"digest" doc:"SHA-256 of the file"`
 	Method string    `json:"method"`
 	Made   time.Time `json:"made"`
@@ -40,7 +40,7 @@ type Check struct {
 }
 
 // Trial is two models behind one endpoint: a source belongs to one of them for as long as the trial lasts.
-type Trial struct {
+type ABTest struct {
 	A     string    `json:"a" doc:"digest of the model that the others get"`
 	B     string    `json:"b" doc:"digest of the model on trial"`
 	Share float64   `json:"share" doc:"of the sources that get b"`
@@ -50,12 +50,12 @@ type Trial struct {
 }
 
 // register is registry.json.
-type register struct {
-	Current string   `json:"current"`
-	Naive   string   `json:"naive,omitempty"` // to compare with
-	Served  []Entry  `json:"models"`          // the oldest first
-	Past    []string `json:"past,omitempty"`  // what was current before, the latest last
-	Trial   *Trial   `json:"trial,omitempty"`
+type registryState struct {
+	Current  string       `json:"current"`
+	Naive    string       `json:"naive,omitempty"` // to compare with
+	Models   []ModelEntry `json:"models"`          // the oldest first
+	Previous []string     `json:"past,omitempty"`  // what was current before, the latest last
+	Trial    *ABTest      `json:"trial,omitempty"`
 	// Expected is where recommendations of the first model that served went, field by field: what drift is
 	// measured against, also after models were exchanged.
 	Expected []loop.ExpectedShare `json:"expected,omitempty"`
@@ -67,7 +67,7 @@ type registry struct {
 	keep   int
 
 	mu sync.Mutex
-	r  register
+	r  registryState
 }
 
 func openRegistry(folder string, keep int) (*registry, error) {
@@ -96,20 +96,20 @@ func (g *registry) path(digest string) string {
 }
 
 // snapshot returns a copy of what is registered.
-func (g *registry) snapshot() register {
+func (g *registry) snapshot() registryState {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	r := g.r
-	r.Served, r.Past = slices.Clone(r.Served), slices.Clone(r.Past)
+	r.Models, r.Previous = slices.Clone(r.Models), slices.Clone(r.Previous)
 	return r
 }
 
 // find returns an entry by its digest, or by the beginning of it if that is of one alone.
-func (g *registry) find(digest string) (Entry, error) {
+func (g *registry) find(digest string) (ModelEntry, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	var found []Entry
-	for _, e := range g.r.Served {
+	var found []ModelEntry
+	for _, e := range g.r.Models {
 		if e.Digest == digest {
 			return e, nil
 		}
@@ -118,17 +118,17 @@ func (g *registry) find(digest string) (Entry, error) {
 		}
 	}
 	if len(found) != 1 {
-		return Entry{}, fmt.Errorf("%w: %q", ErrNoModel, digest)
+		return ModelEntry{}, fmt.Errorf("%w: %q", ErrNoModel, digest)
 	}
 	return found[0], nil
 }
 
 // change edits the register and writes it; on an error nothing has changed.
-func (g *registry) change(edit func(*register) error) error {
+func (g *registry) change(edit func(*registryState) error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	next := g.r
-	next.Served, next.Past = slices.Clone(g.r.Served), slices.Clone(g.r.Past)
+	next.Models, next.Previous = slices.Clone(g.r.Models), slices.Clone(g.r.Previous)
 	if err := edit(&next); err != nil {
 		return err
 	}
@@ -150,22 +150,22 @@ func (g *registry) change(edit func(*register) error) error {
 }
 
 // trim forgets the oldest models beyond the last keep, never one that is in use.
-func (r *register) trim(keep int) (dropped []string) {
+func (r *registryState) trim(keep int) (dropped []string) {
 	used := func(digest string) bool {
 		return digest == r.Current || digest == r.Naive || r.Trial != nil &&
 			(digest == r.Trial.A || digest == r.Trial.B)
 	}
-	for spare := len(r.Served) - keep; spare > 0; spare-- {
-		k := slices.IndexFunc(r.Served, func(e Entry) bool { return !used(e.Digest) })
+	for spare := len(r.Models) - keep; spare > 0; spare-- {
+		k := slices.IndexFunc(r.Models, func(e ModelEntry) bool { return !used(e.Digest) })
 		if k < 0 {
 			break
 		}
-		dropped = append(dropped, r.Served[k].Digest)
-		r.Served = slices.Delete(r.Served, k, k+1)
+		dropped = append(dropped, r.Models[k].Digest)
+		r.Models = slices.Delete(r.Models, k, k+1)
 	}
-	r.Past = slices.DeleteFunc(r.Past, func(digest string) bool { return slices.Contains(dropped, digest) })
-	if n := len(r.Past); n > 100 {
-		r.Past = r.Past[n-100:]
+	r.Previous = slices.DeleteFunc(r.Previous, func(digest string) bool { return slices.Contains(dropped, digest) })
+	if n := len(r.Previous); n > 100 {
+		r.Previous = r.Previous[n-100:]
 	}
 	return dropped
 }
@@ -194,9 +194,9 @@ func (g *registry) adopt(ctx context.Context, path string) (string, error) {
 }
 
 // makeCurrent records who serves from now on.
-func (r *register) makeCurrent(digest string) {
+func (r *registryState) makeCurrent(digest string) {
 	if r.Current != "" && r.Current != digest {
-		r.Past = append(r.Past, r.Current)
+		r.Previous = append(r.Previous, r.Current)
 	}
 	r.Current = digest
 }

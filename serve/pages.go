@@ -44,14 +44,14 @@ type site struct {
 }
 
 // part is a page of the site: where it is in the navigation, and what it needs besides htmx.
-type part struct {
+type pageSpec struct {
 	link   string // path of the navigation's link that it belongs to
 	script string // module of its own
 	lines  bool   // uPlot
 	maps   bool   // ECharts
 }
 
-var parts = map[string]part{
+var pageSpecs = map[string]pageSpec{
 	"start":    {link: "/"},
 	"list":     {link: "/"},
 	"exposure": {link: "/exposure", script: "exposure", maps: true},
@@ -70,8 +70,8 @@ var navigation = []struct{ Path, Name string }{
 }
 
 // framed is what is around a page.
-type framed struct {
-	Links   []navigated
+type pageFrame struct {
+	Links   []navLink
 	Alarm   string
 	Script  string
 	Lines   bool
@@ -79,13 +79,13 @@ type framed struct {
 	Content any
 }
 
-type navigated struct {
+type navLink struct {
 	Path, Name string
 	Here       bool
 }
 
 // words are what templates may call.
-var words = template.FuncMap{
+var templateFuncs = template.FuncMap{
 	"percent": percent,
 	"two":     func(x float64) string { return fmt.Sprintf("%.2f", x) },
 	"three":   func(x float64) string { return fmt.Sprintf("%.3g", x) },
@@ -139,8 +139,8 @@ func bodyOf(op *huma.Operation) string {
 func (s *Service) sitePages(mux *http.ServeMux, api huma.API) {
 	p := &site{s: s, mux: mux, pages: map[string]*template.Template{}}
 	places := template.FuncMap{"at": s.at, "node": s.nodeAt}
-	for name := range parts {
-		p.pages[name] = template.Must(template.New("frame.html").Funcs(words).Funcs(places).ParseFS(pageFiles,
+	for name := range pageSpecs {
+		p.pages[name] = template.Must(template.New("frame.html").Funcs(templateFuncs).Funcs(places).ParseFS(pageFiles,
 			"pages/frame.html", "pages/"+name+".html"))
 	}
 	p.explore()
@@ -155,7 +155,7 @@ func (s *Service) sitePages(mux *http.ServeMux, api huma.API) {
 	})
 	p.read("GET /alarm", "page-alarm", func(w http.ResponseWriter, r *http.Request) error {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		return p.pages["fault"].ExecuteTemplate(w, "alarm", s.watch.alarming())
+		return p.pages["fault"].ExecuteTemplate(w, "alarm", s.monitor.alarming())
 	})
 	mux.HandleFunc(s.route("GET /login"), func(w http.ResponseWriter, r *http.Request) {
 		p.show(w, r, http.StatusOK, "login", map[string]bool{"Wrong": false})
@@ -177,12 +177,12 @@ func (s *Service) sitePages(mux *http.ServeMux, api huma.API) {
 
 // show answers with a page.
 func (p *site) show(w http.ResponseWriter, r *http.Request, status int, name string, content any) {
-	of := parts[name]
-	f := framed{Script: of.script, Lines: of.lines, Maps: of.maps, Content: content}
+	of := pageSpecs[name]
+	f := pageFrame{Script: of.script, Lines: of.lines, Maps: of.maps, Content: content}
 	if name != "login" { // who is not let in learns nothing
-		f.Alarm = p.s.watch.alarming()
+		f.Alarm = p.s.monitor.alarming()
 		for _, to := range navigation {
-			f.Links = append(f.Links, navigated{p.s.at(to.Path), to.Name, to.Path == of.link})
+			f.Links = append(f.Links, navLink{p.s.at(to.Path), to.Name, to.Path == of.link})
 		}
 	}
 	var b bytes.Buffer
@@ -196,7 +196,7 @@ func (p *site) show(w http.ResponseWriter, r *http.Request, status int, name str
 
 // sentence is what a person is told of an error, and the status that goes with it. What the service did wrong is logged
 // and not told.
-func (p *site) sentence(r *http.Request, err error) (int, string) {
+func (p *site) errorText(r *http.Request, err error) (int, string) {
 	if e, ok := errors.AsType[huma.StatusError](p.s.problem(err)); ok {
 		return e.GetStatus(), e.Error()
 	}
@@ -205,8 +205,8 @@ func (p *site) sentence(r *http.Request, err error) (int, string) {
 		requestID(r.Context())
 }
 
-func (p *site) wrong(w http.ResponseWriter, r *http.Request, err error) {
-	status, detail := p.sentence(r, err)
+func (p *site) showError(w http.ResponseWriter, r *http.Request, err error) {
+	status, detail := p.errorText(r, err)
 	p.show(w, r, status, "fault", map[string]string{"Title": http.StatusText(status), "Detail": detail})
 }
 
@@ -222,7 +222,7 @@ func (p *site) read(pattern, operation string, do func(http.ResponseWriter, *htt
 		defer cancel()
 		r = r.WithContext(ctx)
 		if err := do(w, r); err != nil {
-			p.wrong(w, r, err)
+			p.showError(w, r, err)
 		}
 	})
 }
@@ -238,7 +238,7 @@ func (p *site) change(pattern, operation string, do func(*http.Request) (did str
 			if record, ok := w.(*recorder); ok && record.status != 0 {
 				status = record.status
 			}
-			p.s.audit.add(audited{At: p.s.o.Now().UTC(), Request: c.id, Token: c.token, Remote: r.RemoteAddr,
+			p.s.audit.add(auditEntry{At: p.s.o.Now().UTC(), Request: c.id, Token: c.token, Remote: r.RemoteAddr,
 				Method: r.Method, Path: clip(r.URL.Path), Status: status})
 		}()
 		if no := p.s.admit(r, ScopeAdmin); no != nil {
@@ -249,7 +249,7 @@ func (p *site) change(pattern, operation string, do func(*http.Request) (did str
 		defer cancel()
 		did, err := do(r.WithContext(ctx))
 		if err != nil {
-			p.wrong(w, r, err)
+			p.showError(w, r, err)
 			return
 		}
 		http.Redirect(w, r, p.s.at("/runs?did=")+did, http.StatusSeeOther)
@@ -268,7 +268,7 @@ func (p *site) refuse(w http.ResponseWriter, r *http.Request, no *refusal) {
 }
 
 // may tells whether the caller's token, if one is needed, has a scope.
-func (p *site) may(r *http.Request, need Scope) bool {
+func (p *site) hasScope(r *http.Request, need Scope) bool {
 	return p.s.o.Tokens == nil || p.s.scopeOf(r.Context()).covers(need)
 }
 

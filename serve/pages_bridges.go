@@ -11,21 +11,21 @@ import (
 // bridges is the page of field pairs between which exposure hides links.
 func (p *site) bridges() {
 	p.read("GET /bridges", "page-bridges", func(w http.ResponseWriter, r *http.Request) error {
-		if !p.s.now.Load().current.HasNaive() {
-			p.show(w, r, http.StatusOK, "bridges", bridging{})
+		if !p.s.live.Load().current.HasNaive() {
+			p.show(w, r, http.StatusOK, "bridges", bridgesPage{})
 			return nil
 		}
 		found, err := p.s.Bridges(r.Context())
 		if err != nil {
 			return err
 		}
-		p.show(w, r, http.StatusOK, "bridges", p.s.bridging(found.Bridges))
+		p.show(w, r, http.StatusOK, "bridges", p.s.bridgesPage(found.Bridges))
 		return nil
 	})
 }
 
 // bridging is what the page shows.
-type bridging struct {
+type bridgesPage struct {
 	Rows  []bridgeRow
 	Sure  int // with an interval above 0
 	Weak  int // left out of the ranking's words: little is known
@@ -67,8 +67,8 @@ const (
 	drawnBridges = 24
 )
 
-func (s *Service) bridging(found []recommend.Bridge) bridging {
-	out := bridging{All: len(found)}
+func (s *Service) bridgesPage(found []recommend.Bridge) bridgesPage {
+	out := bridgesPage{All: len(found)}
 	for _, b := range found[:min(len(found), mostBridges)] {
 		out.Scale.including(b.Lower, b.Upper, b.Gap)
 	}

@@ -21,7 +21,7 @@ func (p *site) explore() {
 		const most = 20
 		q, field := clean(r.URL.Query().Get("q"), 200), clean(r.URL.Query().Get("field"), 200)
 		content := map[string]any{"Q": q, "Field": field}
-		var found Nodes
+		var found NodePage
 		var err error
 		if q == "" && field == "" { // the newest have most to find
 			hidden := s.hiddenFrom(r.Context(), most/2)
@@ -46,15 +46,15 @@ func (p *site) explore() {
 		if err != nil {
 			return err
 		}
-		ask := askOf(r.URL.Query())
+		ask := requestOf(r.URL.Query())
 		ask.Node = r.PathValue("id")
 		return p.list(w, r, ask, &about)
 	})
 	text := func(w http.ResponseWriter, r *http.Request) error {
 		if err := r.ParseForm(); err != nil {
-			return fault("text", nil, "cannot be read")
+			return requestError("text", nil, "cannot be read")
 		}
-		ask := askOf(r.Form)
+		ask := requestOf(r.Form)
 		ask.Text, ask.Field = r.Form.Get("text"), clean(r.Form.Get("own"), 200)
 		return p.list(w, r, ask, nil)
 	}
@@ -63,7 +63,7 @@ func (p *site) explore() {
 }
 
 // newest returns the latest nodes, the newest first; without times, the last ones.
-func newest(g *graph.Graph, most int) Nodes {
+func newest(g *graph.Graph, most int) NodePage {
 	type dated struct {
 		at   int64
 		node int32
@@ -82,9 +82,9 @@ func newest(g *graph.Graph, most int) Nodes {
 		first = slices.Insert(first, at, one)
 		first = first[:min(len(first), most)]
 	}
-	out := Nodes{Nodes: []Node{}, Total: g.Len()}
+	out := NodePage{Nodes: []NodeSummary{}, Total: g.Len()}
 	for _, one := range first {
-		out.Nodes = append(out.Nodes, nodeOf(g, one.node))
+		out.Nodes = append(out.Nodes, summarize(g, one.node))
 	}
 	return out
 }
@@ -99,8 +99,8 @@ func clean(text string, most int) string {
 }
 
 // askOf reads the controls of a list. What cannot be is left to Recommend to refuse.
-func askOf(form url.Values) Ask {
-	ask := Ask{K: 10, Fields: form["fields"], From: clean(form.Get("from"), 20), Until: clean(form.Get("until"), 20),
+func requestOf(form url.Values) RecommendRequest {
+	ask := RecommendRequest{K: 10, Fields: form["fields"], From: clean(form.Get("from"), 20), Until: clean(form.Get("until"), 20),
 		Linked: form.Get("linked") != "", Seen: form.Get("order") == "seen", Explain: true}
 	if k, err := strconv.Atoi(form.Get("k")); err == nil {
 		ask.K = min(max(k, 1), 100)
@@ -115,47 +115,47 @@ func askOf(form url.Values) Ask {
 }
 
 // listed is a list as the page shows it.
-type listed struct {
+type listPage struct {
 	Action  string // of the form
 	Title   string
 	About   *NodeDetail // nil for a new text
-	Ask     Ask
+	Request RecommendRequest
 	Sizes   []int
 	Drawn   bool // places are drawn as they are for clients
 	Explore float64
 	Texts   bool
 	Naive   bool
-	Fields  []chosen
+	Fields  []fieldChoice
 	Fault   string
 
-	Answer    *Answer
-	Corrected []entryOf
-	Before    []entryOf // the naive list
+	Response  *RecommendResponse
+	Corrected []listEntry
+	Before    []listEntry // the naive list
 	Hidden    int
 	Words     string // what the two lists have in common
 }
 
-type chosen struct {
+type fieldChoice struct {
 	Name string
 	On   bool
 }
 
 // entryOf is an item and how far the correction moved it.
-type entryOf struct {
+type listEntry struct {
 	recommend.Item
 	Moved badge
 	Words string
 }
 
 // list shows recommendations, or why there are none.
-func (p *site) list(w http.ResponseWriter, r *http.Request, ask Ask, about *NodeDetail) error {
+func (p *site) list(w http.ResponseWriter, r *http.Request, ask RecommendRequest, about *NodeDetail) error {
 	s := p.s
-	engine := s.now.Load().current
+	engine := s.live.Load().current
 	ask.Compare = engine.HasNaive()
 	if ask.Seen || ask.Diversity > 0 {
 		ask.Explore = nil
 	}
-	out := listed{Action: r.URL.Path, About: about, Ask: ask, Drawn: r.FormValue("drawn") != "", Explore: s.o.Explore,
+	out := listPage{Action: r.URL.Path, About: about, Request: ask, Drawn: r.FormValue("drawn") != "", Explore: s.o.Explore,
 		Texts: s.texts, Naive: ask.Compare, Title: "A new text"}
 	if about != nil {
 		out.Title = cmp.Or(about.Title, about.ID)
@@ -172,18 +172,18 @@ func (p *site) list(w http.ResponseWriter, r *http.Request, ask Ask, about *Node
 	g := engine.Graph()
 	for f := range g.FieldCount() {
 		if name := g.FieldName(uint16(f)); name != "" && uint16(f) != graph.UnknownField {
-			out.Fields = append(out.Fields, chosen{name, on[strings.ToLower(name)]})
+			out.Fields = append(out.Fields, fieldChoice{name, on[strings.ToLower(name)]})
 		}
 	}
 	a, err := s.Recommend(r.Context(), ask)
 	status := http.StatusOK
 	if err != nil {
-		status, out.Fault = p.sentence(r, err)
+		status, out.Fault = p.errorText(r, err)
 		if status == http.StatusNotFound || status >= 500 {
 			return err
 		}
 	} else {
-		out.Answer = a
+		out.Response = a
 		out.compare()
 	}
 	p.show(w, r, status, "list", out)
@@ -191,8 +191,8 @@ func (p *site) list(w http.ResponseWriter, r *http.Request, ask Ask, about *Node
 }
 
 // compare says of every item where the other list has it.
-func (l *listed) compare() {
-	a := l.Answer
+func (l *listPage) compare() {
+	a := l.Response
 	both := 0
 	in := map[string]bool{}
 	for _, item := range a.Items {
@@ -200,13 +200,13 @@ func (l *listed) compare() {
 		if item.Hidden {
 			l.Hidden++
 		}
-		l.Corrected = append(l.Corrected, entryOf{item, movedTo(item.NaiveRank, item.Rank, true), why(item, a.Field)})
+		l.Corrected = append(l.Corrected, listEntry{item, rankChange(item.NaiveRank, item.Rank, true), explainItem(item, a.Field)})
 	}
 	for _, item := range a.Naive {
 		if in[item.ID] {
 			both++
 		}
-		e := entryOf{Item: item, Moved: movedTo(item.Rank, item.ByLink, false)}
+		e := listEntry{Item: item, Moved: rankChange(item.Rank, item.ByLink, false)}
 		l.Before = append(l.Before, e)
 	}
 	if len(a.Naive) > 0 {
@@ -222,7 +222,7 @@ func (l *listed) compare() {
 
 // movedTo is how far an item came from one place to another, with the place that is not its own here: the one it came
 // from, or the one it went to.
-func movedTo(before, after int, from bool) badge {
+func rankChange(before, after int, from bool) badge {
 	if before == 0 || after == 0 {
 		return badge{}
 	}
@@ -240,7 +240,7 @@ func movedTo(before, after int, from bool) badge {
 }
 
 // why says in a sentence or two why an item is where it is.
-func why(item recommend.Item, field string) string {
+func explainItem(item recommend.Item, field string) string {
 	text := fmt.Sprintf("If it is shown, it is linked with a chance of %s.", percent(item.Link))
 	switch {
 	case item.Hidden && item.Field != "" && field != "":

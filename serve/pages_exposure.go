@@ -19,7 +19,7 @@ func (p *site) exposure() {
 		if err != nil {
 			return err
 		}
-		content := exposed{Model: m, May: p.may(r, ScopeAdmin), Verdict: badge{"calm", "?", "not examined"},
+		content := exposurePage{Model: m, May: p.hasScope(r, ScopeAdmin), Verdict: badge{"calm", "?", "not examined"},
 			Knows: true}
 		if f := m.Findings; f != nil {
 			content.Verdict, content.Knows = verdict(f.Class), f.Class != fit.NoExposure
@@ -31,25 +31,25 @@ func (p *site) exposure() {
 		if m.Evaluation != nil && m.Evaluation.Panel != nil {
 			content.panel(m.Evaluation)
 		}
-		content.Whole = p.s.now.Load().current.data.Drawing.Split == fit.Whole
+		content.Whole = p.s.live.Load().current.data.Drawing.Split == fit.Whole
 		p.show(w, r, http.StatusOK, "exposure", content)
 		return nil
 	})
 }
 
 // exposed is what the page shows.
-type exposed struct {
+type exposurePage struct {
 	Model   ModelDetail
 	May     bool
 	Knows   bool // the model knows exposure
 	Verdict badge
 
 	Map    heatMap
-	Ramp   []string // where the colours of the scale begin
-	Cells  []cellOf // the table behind the map
-	More   int      // cells that the table leaves out
-	Left   int      // fields that the map leaves out
-	Strong string   // what stands out, in words
+	Ramp   []string       // where the colours of the scale begin
+	Cells  []exposureCell // the table behind the map
+	More   int            // cells that the table leaves out
+	Left   int            // fields that the map leaves out
+	Strong string         // what stands out, in words
 
 	Whole  bool // nothing was held out
 	Panel  []panelRow
@@ -60,11 +60,11 @@ type exposed struct {
 
 // heatMap is what the script draws.
 type heatMap struct {
-	Fields []string  `json:"fields"`
-	Cells  []heatOne `json:"cells"`
+	Fields []string   `json:"fields"`
+	Cells  []heatCell `json:"cells"`
 }
 
-type heatOne struct {
+type heatCell struct {
 	Row, Column int
 	Value       float64
 	Low, High   float64 // 0 where there is no interval
@@ -74,9 +74,9 @@ type heatOne struct {
 }
 
 // cellOf is one ordered pair of fields.
-type cellOf struct {
+type exposureCell struct {
 	Source, Target string
-	heatOne
+	heatCell
 	Weak bool
 }
 
@@ -103,7 +103,7 @@ func largest(g *graph.Graph, fields []string, most int) []int {
 }
 
 // cells joins π̂ of every field pair with what the doctor knows of it.
-func (e *exposed) cells(g *graph.Graph) {
+func (e *exposurePage) cells(g *graph.Graph) {
 	known := map[[2]string]fit.CellFinding{}
 	if e.Model.Findings != nil {
 		for _, c := range e.Model.Findings.Cells {
@@ -118,14 +118,14 @@ func (e *exposed) cells(g *graph.Graph) {
 	var own, other, owns, others float64
 	for i, source := range e.Map.Fields {
 		for j, target := range e.Map.Fields {
-			one := heatOne{Row: i, Column: j, Value: e.Model.Propensities[shown[i]][shown[j]], Links: -1}
+			one := heatCell{Row: i, Column: j, Value: e.Model.Propensities[shown[i]][shown[j]], Links: -1}
 			c, ok := known[[2]string{source, target}]
 			if ok {
 				one.Low, one.High, one.Links, one.Pairs = c.Lower, c.Upper, c.Links, c.Pairs
 				one.Error = c.LogitError * one.Value * (1 - one.Value) // of σ(ŝ), to first order
 			}
 			e.Map.Cells = append(e.Map.Cells, one)
-			e.Cells = append(e.Cells, cellOf{source, target, one, ok && c.Links < 5})
+			e.Cells = append(e.Cells, exposureCell{source, target, one, ok && c.Links < 5})
 			if i == j {
 				own, owns = own+one.Value, owns+1
 			} else {
@@ -133,7 +133,7 @@ func (e *exposed) cells(g *graph.Graph) {
 			}
 		}
 	}
-	slices.SortStableFunc(e.Cells, func(a, b cellOf) int { return cmp.Compare(b.Value, a.Value) })
+	slices.SortStableFunc(e.Cells, func(a, b exposureCell) int { return cmp.Compare(b.Value, a.Value) })
 	if e.More = len(e.Cells) - mostCells; e.More > 0 {
 		e.Cells = e.Cells[:mostCells]
 	}
@@ -150,10 +150,10 @@ func (e *exposed) cells(g *graph.Graph) {
 // panelRow is what one estimator says of every model.
 type panelRow struct {
 	Name, Means string
-	Models      []panelOne
+	Models      []panelModel
 }
 
-type panelOne struct {
+type panelModel struct {
 	Model string
 	Risk  fit.Estimate
 	Span  span
@@ -168,7 +168,7 @@ var schemes = map[string][2]string{
 }
 
 // panel makes figures of an evaluation: estimator by estimator, all models on one scale.
-func (e *exposed) panel(v *evaluate.Evaluation) {
+func (e *exposurePage) panel(v *evaluate.Evaluation) {
 	type judged struct {
 		name  string
 		panel *evaluate.Panel
@@ -193,7 +193,7 @@ func (e *exposed) panel(v *evaluate.Evaluation) {
 			risk := m.panel.Risks[n].Risk
 			label := fmt.Sprintf("%s by %s: %.4f, from %.4f to %.4f", m.name, out.Name, risk.Interval.Estimate,
 				risk.Lower, risk.Upper)
-			out.Models = append(out.Models, panelOne{m.name, risk, e.Scale.span(risk.Lower, risk.Interval.Estimate,
+			out.Models = append(out.Models, panelModel{m.name, risk, e.Scale.span(risk.Lower, risk.Interval.Estimate,
 				risk.Upper, []string{"", "b", "c"}[min(k, 2)], label)})
 		}
 		e.Panel = append(e.Panel, out)
@@ -205,7 +205,7 @@ func (e *exposed) panel(v *evaluate.Evaluation) {
 		return
 	}
 	// evaluations of earlier versions have no differences
-	if d := toReport(models[1].panel).Against; d != nil {
+	if d := reportedRow(models[1].panel).Against; d != nil {
 		verdict := "the same pairs, one by one, do not tell which is better"
 		switch {
 		case d.Lower > 0:

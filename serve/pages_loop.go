@@ -14,7 +14,7 @@ import (
 func (p *site) loop() {
 	p.read("GET /loop", "page-loop", func(w http.ResponseWriter, r *http.Request) error {
 		q := r.URL.Query()
-		method, rounds, explore := TakesLinks, 20, 0.
+		method, rounds, explore := SimulateNaive, 20, 0.
 		if m := q.Get("method"); m != "" {
 			method = m
 		}
@@ -24,7 +24,7 @@ func (p *site) loop() {
 		if x, err := strconv.ParseFloat(q.Get("explore"), 64); err == nil {
 			explore = x
 		}
-		content := map[string]any{"Method": method, "Rounds": rounds, "Explore": explore, "Methods": simulated}
+		content := map[string]any{"Method": method, "Rounds": rounds, "Explore": explore, "Methods": simulationMethods}
 		status := http.StatusOK
 		played, err := p.s.Simulate(r.Context(), method, rounds, explore, 1)
 		switch {
@@ -34,7 +34,7 @@ func (p *site) loop() {
 		default:
 			// a model that cannot be played with is no reason not to show the live share
 			var why string
-			if status, why = p.sentence(r, err); status >= 500 {
+			if status, why = p.errorText(r, err); status >= 500 {
 				return err
 			}
 			if e, ok := errors.AsType[huma.StatusError](err); ok && e.GetStatus() == http.StatusNotFound {
@@ -62,29 +62,29 @@ func (p *site) loop() {
 // live adds what is shown now.
 func (p *site) live(content map[string]any) {
 	l := p.s.Loop()
-	content["Loop"], content["Fields"], content["Words"] = l, watchedFields(l), l.words()
+	content["Loop"], content["Fields"], content["Words"] = l, fieldRows(l), l.words()
 }
 
 // simulated are the methods of the simulator, in plain words.
-var simulated = []struct{ Name, Words string }{
-	{TakesLinks, "Naive: takes links as they come"},
-	{Corrects, "Corrected: divides by exposure, and takes what was not shown for not linked"},
-	{LearnsShown, "Corrected, from what was shown alone: what this service does"},
+var simulationMethods = []struct{ Name, Words string }{
+	{SimulateNaive, "Naive: takes links as they come"},
+	{SimulateCorrected, "Corrected: divides by exposure, and takes what was not shown for not linked"},
+	{SimulateShown, "Corrected, from what was shown alone: what this service does"},
 }
 
 // watchedField is a field's share beside its band.
-type watchedField struct {
+type fieldRow struct {
 	LoopField
 	Span    span
 	Outside bool
 	Words   string
 }
 
-func watchedFields(l Loop) []watchedField {
+func fieldRows(l LoopStatus) []fieldRow {
 	unit := scale{0, 1}
-	var out []watchedField
+	var out []fieldRow
 	for _, f := range l.Fields {
-		one := watchedField{LoopField: f, Span: span{Label: f.Field + ": nothing shown yet"}}
+		one := fieldRow{LoopField: f, Span: span{Label: f.Field + ": nothing shown yet"}}
 		if f.Shown > 0 {
 			low, high := wilson(f.Share*float64(f.Shown), float64(f.Shown))
 			one.Span = unit.span(low, f.Share, high, "", fmt.Sprintf("%s: %s, from %s to %s", f.Field,
@@ -101,7 +101,7 @@ func watchedFields(l Loop) []watchedField {
 }
 
 // words say what is live.
-func (l Loop) words() string {
+func (l LoopStatus) words() string {
 	switch {
 	case l.Items == 0:
 		return ""

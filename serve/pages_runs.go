@@ -15,7 +15,7 @@ import (
 func (p *site) runs() {
 	s := p.s
 	p.read("GET /runs", "page-runs", func(w http.ResponseWriter, r *http.Request) error {
-		content, err := p.running(r)
+		content, err := p.runsPage(r)
 		if err != nil {
 			return err
 		}
@@ -23,38 +23,38 @@ func (p *site) runs() {
 		return nil
 	})
 	p.change("POST /runs/jobs", "page-start-job", func(r *http.Request) (string, error) {
-		o := Order{Kind: r.PostFormValue("kind"), Method: r.PostFormValue("method"),
+		o := JobRequest{Kind: r.PostFormValue("kind"), Method: r.PostFormValue("method"),
 			Keep: r.PostFormValue("keep") != "", Model: r.PostFormValue("model")}
-		job, err := s.Start(o)
+		job, err := s.StartJob(o)
 		return "queued&job=" + job.ID, err
 	})
 	p.change("POST /runs/jobs/{id}/cancel", "page-cancel-job", func(r *http.Request) (string, error) {
-		job, err := s.Cancel(r.PathValue("id"))
+		job, err := s.CancelJob(r.PathValue("id"))
 		return "cancelled&job=" + job.ID, err
 	})
 	p.change("POST /runs/rollback", "page-rollback", func(r *http.Request) (string, error) {
-		_, err := s.Use(r.Context(), "")
+		_, err := s.Deploy(r.Context(), "")
 		return "back", err
 	})
 	p.change("POST /runs/serve", "page-serve", func(r *http.Request) (string, error) {
-		_, err := s.Use(r.Context(), nonempty(r.PostFormValue("model")))
+		_, err := s.Deploy(r.Context(), requireDigest(r.PostFormValue("model")))
 		return "serves", err
 	})
 	p.change("POST /runs/trial", "page-trial", func(r *http.Request) (string, error) {
 		share, err := strconv.ParseFloat(r.PostFormValue("share"), 64)
 		if err != nil {
-			return "", fault("share", clip(r.PostFormValue("share")), "is no number; give one between 0 and 1")
+			return "", requestError("share", clip(r.PostFormValue("share")), "is no number; give one between 0 and 1")
 		}
-		_, err = s.StartTrial(r.Context(), nonempty(r.PostFormValue("model")), share)
+		_, err = s.StartABTest(r.Context(), requireDigest(r.PostFormValue("model")), share)
 		return "trial", err
 	})
 	p.change("POST /runs/trial/end", "page-end-trial", func(*http.Request) (string, error) {
-		return "ended", s.EndTrial()
+		return "ended", s.EndABTest()
 	})
 }
 
 // nonempty keeps a form without a model from meaning a step back.
-func nonempty(digest string) string {
+func requireDigest(digest string) string {
 	if digest == "" {
 		return "none"
 	}
@@ -62,23 +62,23 @@ func nonempty(digest string) string {
 }
 
 // done is what a form's page says after it.
-var done = map[string]string{
+var notices = map[string]string{
 	"queued": "The job is queued.", "cancelled": "The job was told to stop.", "back": "The model before serves again.",
 	"serves": "Another model serves now.", "trial": "The trial has begun.",
 	"ended": "The trial is over; the current model serves everybody.",
 }
 
 // running is what the page shows.
-type running struct {
+type runsPage struct {
 	Did     string
 	May     bool
-	Current Entry
+	Current ModelEntry
 	Verdict badge
-	Methods []named
+	Methods []methodChoice
 	Own     string // method of the current model
 
 	Job    *Job // the one that is shown in full
-	Curve  []Moment
+	Curve  []CurvePoint
 	Active bool
 	Took   string // how long it took, if it has ended
 	Jobs   []Job
@@ -90,14 +90,14 @@ type running struct {
 	Trial Comparison
 	Arms  []armRow
 	Words string // what the trial tells
-	Other []Entry
+	Other []ModelEntry
 }
 
-type named struct{ Name, Words string }
+type methodChoice struct{ Name, Words string }
 
 // modelRow is a model with what is known of it.
 type modelRow struct {
-	Entry
+	ModelEntry
 	Current, Trial bool
 	Risk           *fit.Estimate // R_AP, if it was judged
 	Span           span
@@ -110,18 +110,18 @@ type armRow struct {
 	Method string
 }
 
-func (p *site) running(r *http.Request) (*running, error) {
+func (p *site) runsPage(r *http.Request) (*runsPage, error) {
 	s := p.s
-	e := s.now.Load().current
+	e := s.live.Load().current
 	reg := s.models.snapshot()
-	out := &running{Did: done[r.URL.Query().Get("did")], May: p.may(r, ScopeAdmin), Own: e.Model().Method,
-		Naive: reg.Naive, Back: len(reg.Past) > 0, Trial: s.Compare(), Verdict: verdict(e.Class())}
+	out := &runsPage{Did: notices[r.URL.Query().Get("did")], May: p.hasScope(r, ScopeAdmin), Own: e.Model().Method,
+		Naive: reg.Naive, Back: len(reg.Previous) > 0, Trial: s.Compare(), Verdict: verdict(e.Class())}
 	methods := fit.Methods()
 	for _, name := range slices.Sorted(maps.Keys(methods)) {
-		out.Methods = append(out.Methods, named{name, methods[name]})
+		out.Methods = append(out.Methods, methodChoice{name, methods[name]})
 	}
 	out.Jobs = s.jobs.list()
-	if due, planned := s.Due(); planned {
+	if due, planned := s.NextRetrain(); planned {
 		out.Due = &due
 	}
 	wanted := r.URL.Query().Get("job")
@@ -134,21 +134,21 @@ func (p *site) running(r *http.Request) (*running, error) {
 		}
 	}
 	if out.Job != nil {
-		out.Active, out.Curve = out.Job.Ended == nil, append([]Moment{}, out.Job.curve...)
+		out.Active, out.Curve = out.Job.Ended == nil, append([]CurvePoint{}, out.Job.curve...)
 		if j := out.Job; j.Started != nil && j.Ended != nil {
 			out.Took = "in " + j.Ended.Sub(*j.Started).Round(100*time.Millisecond).String()
 		}
 	}
 	risks := scale{}
-	for _, entry := range slices.Backward(reg.Served) {
-		row := modelRow{Entry: entry, Current: entry.Digest == e.digest, Trial: reg.Trial != nil &&
+	for _, entry := range slices.Backward(reg.Models) {
+		row := modelRow{ModelEntry: entry, Current: entry.Digest == e.digest, Trial: reg.Trial != nil &&
 			reg.Trial.B == entry.Digest}
 		v, err := s.models.readEvaluation(entry.Digest)
 		if err != nil {
 			return nil, err
 		}
 		if v != nil && v.Panel != nil {
-			risk := toReport(v.Panel).Risk
+			risk := reportedRow(v.Panel).Risk
 			row.Risk = &risk
 			risks.including(risk.Lower, risk.Upper)
 		}
@@ -170,7 +170,7 @@ func (p *site) running(r *http.Request) (*running, error) {
 }
 
 // trial puts the models' clicks side by side.
-func (o *running) trial(reg register) {
+func (o *runsPage) trial(reg registryState) {
 	rates := scale{}
 	for _, a := range o.Trial.Arms {
 		rates.including(a.Clicks.Low, a.Clicks.Value, a.Clicks.High)
@@ -182,7 +182,7 @@ func (o *running) trial(reg register) {
 		if a.Shown == 0 {
 			row.Span = span{Label: "nothing shown yet"}
 		}
-		for _, entry := range reg.Served {
+		for _, entry := range reg.Models {
 			if entry.Digest == a.Model {
 				row.Method = entry.Method
 			}

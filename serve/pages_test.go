@@ -64,16 +64,16 @@ func TestSimulation(t *testing.T) {
 		}
 	}
 	for _, bad := range []error{
-		second(s.Simulate(t.Context(), "best", 5, 0, 1)), second(s.Simulate(t.Context(), TakesLinks, 99, 0, 1)),
-		second(s.Simulate(t.Context(), TakesLinks, 5, math.NaN(), 1)),
+		second(s.Simulate(t.Context(), "best", 5, 0, 1)), second(s.Simulate(t.Context(), SimulateNaive, 99, 0, 1)),
+		second(s.Simulate(t.Context(), SimulateNaive, 5, math.NaN(), 1)),
 	} {
-		if _, ok := errors.AsType[*Fault](bad); !ok {
+		if _, ok := errors.AsType[*RequestError](bad); !ok {
 			t.Errorf("not refused: %v", bad)
 		}
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.Simulate(gone, TakesLinks, 50, 0, 1); !errors.Is(err, context.Canceled) {
+	if _, err := s.Simulate(gone, SimulateNaive, 50, 0, 1); !errors.Is(err, context.Canceled) {
 		t.Errorf("nobody waits, and yet: %v", err)
 	}
 }
@@ -85,19 +85,19 @@ func TestTrail(t *testing.T) {
 	s := open(t)
 	c := client{t: t, h: s.Handler()}
 	for i := range 25 {
-		want[Answer](c, 200, "GET", fmt.Sprintf("/api/v1/recommendations?node=p%d&k=10&log=true", 9*i), nil)
+		want[RecommendResponse](c, 200, "GET", fmt.Sprintf("/api/v1/recommendations?node=p%d&k=10&log=true", 9*i), nil)
 	}
-	var l Loop
+	var l LoopStatus
 	for range 200 {
 		if l = s.Loop(); l.Shown == 250 && l.Band != nil {
 			break
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	if len(l.Trail) != 2 || l.Trail[0].Items != 100 || l.Trail[1].Items != 200 {
-		t.Fatalf("of 250 items: %+v", l.Trail)
+	if len(l.Trend) != 2 || l.Trend[0].Items != 100 || l.Trend[1].Items != 200 {
+		t.Fatalf("of 250 items: %+v", l.Trend)
 	}
-	for _, one := range l.Trail {
+	for _, one := range l.Trend {
 		if !(one.Low < one.Share && one.Share <= one.High) {
 			t.Errorf("%+v", one)
 		}
@@ -132,10 +132,10 @@ func TestAlarmBanner(t *testing.T) {
 			t.Errorf("%s has an alarm that nobody raised", path)
 		}
 	}
-	s.watch.mu.Lock()
-	s.watch.drift, _ = loop.NewDrift(loop.DriftSettings{Expected: s.models.snapshot().Expected})
-	s.watch.Alarms = append(s.watch.Alarms, Alarm{Sentence: says, Field: "A"})
-	s.watch.mu.Unlock()
+	s.monitor.mu.Lock()
+	s.monitor.drift, _ = loop.NewDrift(loop.DriftSettings{Expected: s.models.snapshot().Expected})
+	s.monitor.Alarms = append(s.monitor.Alarms, AlarmEntry{Sentence: says, Field: "A"})
+	s.monitor.mu.Unlock()
 	for _, path := range pages {
 		if body := c.do("GET", path, nil).Body.String(); strings.Count(body, says) < 1 {
 			t.Errorf("%s does not have the alarm", path)
@@ -190,7 +190,7 @@ func TestForms(t *testing.T) {
 		!strings.HasPrefix(w.Header().Get("Location"), "/runs?did=queued&job=1") {
 		t.Fatalf("%d to %q: %s", w.Code, w.Header().Get("Location"), w.Body)
 	}
-	job, err := s.Wait(t.Context(), "1")
+	job, err := s.WaitJob(t.Context(), "1")
 	if err != nil || job.State != JobDone || job.Serves || job.Latest == nil {
 		t.Fatalf("%v: %+v", err, job)
 	}
@@ -231,7 +231,7 @@ func TestForms(t *testing.T) {
 		t.Errorf("cancel: %d", w.Code)
 	}
 	s.jobs.swap.Unlock()
-	if job, err := s.Wait(t.Context(), "3"); err != nil || job.State != JobCancelled {
+	if job, err := s.WaitJob(t.Context(), "3"); err != nil || job.State != JobCancelled {
 		t.Errorf("%v: %+v", err, job)
 	}
 	raw, err := os.ReadFile(filepath.Join(s.o.State, "audit.log"))
@@ -261,7 +261,7 @@ func TestCurveIsBounded(t *testing.T) {
 			t.Fatal("a reader's copy changes")
 		}
 	}
-	if n := len(j.curve); n > maxMoments || n < maxMoments/3 || j.curve[0].Step != 1 || j.curve[n-1].Step != 5000 ||
+	if n := len(j.curve); n > maxCurvePoints || n < maxCurvePoints/3 || j.curve[0].Step != 1 || j.curve[n-1].Step != 5000 ||
 		j.Latest.Step != 5000 {
 		t.Errorf("%d points from %d to %d", n, j.curve[0].Step, j.curve[n-1].Step)
 	}
@@ -276,7 +276,7 @@ func TestCurveIsBounded(t *testing.T) {
 func TestReading(t *testing.T) {
 	s := open(t)
 	c := client{t: t, h: s.Handler()}
-	found := want[Bridges](c, 200, "GET", "/api/v1/bridges?list=5", nil)
+	found := want[BridgeList](c, 200, "GET", "/api/v1/bridges?list=5", nil)
 	var b recommend.Bridge
 	for _, one := range found.Bridges {
 		if len(one.Reading) > 0 {
@@ -308,10 +308,10 @@ func TestReading(t *testing.T) {
 	}
 	nasty := []recommend.Reading{{For: recommend.Item{ID: "=1+1"},
 		Item: recommend.Item{ID: "x_1", Title: "50% {of} \\it & #2\n", Time: "2020-01-02"}}}
-	if raw, err := table(nasty); err != nil || !strings.Contains(string(raw), "'=1+1") {
+	if raw, err := readingCSV(nasty); err != nil || !strings.Contains(string(raw), "'=1+1") {
 		t.Errorf("%v: a formula: %s", err, raw)
 	}
-	if raw := string(bibtex(append(nasty, nasty...))); strings.Count(raw, "@misc") != 1 ||
+	if raw := string(readingBibTeX(append(nasty, nasty...))); strings.Count(raw, "@misc") != 1 ||
 		!strings.Contains(raw, `50\% \{of\} \textbackslash{}it \& \#2`) || !strings.Contains(raw, "year = {2020}") {
 		t.Errorf("bibtex: %s", raw)
 	}

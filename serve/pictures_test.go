@@ -21,6 +21,8 @@ import (
 
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
+
+	"unseen/serve/store"
 )
 
 var update = flag.Bool("update", false, "take the pictures of docs/figures anew: go test ./serve -run "+
@@ -54,12 +56,12 @@ func TestPictures(t *testing.T) {
 	n := s.Graph().Len()
 	read := func(lists int, name string) {
 		for k := range lists {
-			a := want[Answer](c, 200, "GET", fmt.Sprintf("/api/v1/recommendations?node=p%d&k=10&log=true",
+			a := want[RecommendResponse](c, 200, "GET", fmt.Sprintf("/api/v1/recommendations?node=p%d&k=10&log=true",
 				traffic.IntN(n)), nil)
 			for _, item := range a.Items {
 				if traffic.Float64() < item.Link {
-					want[logged](c, 200, "POST", "/api/v1/events",
-						batch{[]Event{{ID: fmt.Sprint(name, k, item.ID), Kind: "clicked", Source: a.Source.ID,
+					want[store.Result](c, 200, "POST", "/api/v1/events",
+						eventBatch{[]store.Event{{ID: fmt.Sprint(name, k, item.ID), Kind: "clicked", Source: a.Source.ID,
 							Target: item.ID, List: a.List}}})
 				}
 			}
@@ -69,7 +71,7 @@ func TestPictures(t *testing.T) {
 	// the node of the newest for which exposure hides most, and the first thing that it hides
 	best, hidden := "", 0.
 	for i := n - 300; i < n; i++ {
-		a := want[Answer](c, 200, "GET", fmt.Sprintf("/api/v1/recommendations?node=p%d&k=10&compare=true&explore=0",
+		a := want[RecommendResponse](c, 200, "GET", fmt.Sprintf("/api/v1/recommendations?node=p%d&k=10&compare=true&explore=0",
 			i), nil)
 		gain := 0.
 		for _, item := range a.Items {
@@ -81,11 +83,11 @@ func TestPictures(t *testing.T) {
 			best, hidden = a.Source.ID, gain
 		}
 	}
-	job, err := s.Start(Order{Kind: "retrain", Keep: true})
+	job, err := s.StartJob(JobRequest{Kind: "retrain", Keep: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if job, err = s.Wait(t.Context(), job.ID); err != nil || job.State != JobDone {
+	if job, err = s.WaitJob(t.Context(), job.ID); err != nil || job.State != JobDone {
 		t.Fatalf("%v: %+v", err, job)
 	}
 
@@ -132,7 +134,7 @@ func TestPictures(t *testing.T) {
 	take("loop")
 	look("/bridges", "#graph")
 	take("bridges")
-	if _, err := s.StartTrial(t.Context(), job.Model, .5); err != nil {
+	if _, err := s.StartABTest(t.Context(), job.Model, .5); err != nil {
 		t.Fatal(err)
 	}
 	read(250, "after")

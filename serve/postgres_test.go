@@ -83,7 +83,7 @@ func TestServiceOutlivesItsDatabase(t *testing.T) {
 	at := make(chan string, 1)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- s.Run(ctx, Listen{Address: "127.0.0.1:0", Cert: cert, Key: key,
+		ended <- s.Run(ctx, ServerOptions{Address: "127.0.0.1:0", Cert: cert, Key: key,
 			Started: func(url string) { at <- url }})
 	}()
 	base := <-at
@@ -122,9 +122,9 @@ func TestServiceOutlivesItsDatabase(t *testing.T) {
 	for c := range clients {
 		group.Go(func() {
 			for n := 0; !over.Load(); n++ {
-				var events batch
+				var events eventBatch
 				for k := range together {
-					events.Events = append(events.Events, Event{ID: fmt.Sprintf("%d-%d-%d", c, n, k), Kind: "shown",
+					events.Events = append(events.Events, store.Event{ID: fmt.Sprintf("%d-%d-%d", c, n, k), Kind: "shown",
 						Source: "p200", Target: fmt.Sprintf("p%d", k), Probability: .5,
 						List: fmt.Sprintf("%d-%d", c, n), Position: k + 1})
 				}
@@ -181,7 +181,7 @@ func TestServiceOutlivesItsDatabase(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	log, err := store.Open(t.Context(), url, store.Options{Spool: spoolOf(s.o)})
+	log, err := store.Open(t.Context(), url, store.Options{Spool: spoolPath(s.o)})
 	if err != nil {
 		t.Fatal(err)
 	}

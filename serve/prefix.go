@@ -35,7 +35,7 @@ func (s *Service) route(pattern string) string {
 }
 
 // prefixed leads who asks for the prefix itself to the first page below it.
-func (s *Service) prefixed(mux *http.ServeMux) {
+func (s *Service) redirectPrefix(mux *http.ServeMux) {
 	if s.o.Prefix != "" {
 		mux.Handle("GET "+s.o.Prefix, http.RedirectHandler(s.at("/"), http.StatusTemporaryRedirect))
 	}

@@ -24,14 +24,14 @@ var rooted = regexp.MustCompile("['\"`(]/[a-z]")
 func TestPrefixIsKept(t *testing.T) {
 	s := open(t, func(o *Options) { o.Prefix = "/lab/recs/" })
 	c := client{t: t, h: s.Handler()}
-	job, err := s.Start(Order{Kind: "evaluate"})
+	job, err := s.StartJob(JobRequest{Kind: "evaluate"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Wait(t.Context(), job.ID); err != nil {
+	if _, err := s.WaitJob(t.Context(), job.ID); err != nil {
 		t.Fatal(err)
 	}
-	want[Answer](c, 200, "GET", "/lab/recs/api/v1/recommendations?node=p9&log=true", nil)
+	want[RecommendResponse](c, 200, "GET", "/lab/recs/api/v1/recommendations?node=p9&log=true", nil)
 	seen, nodes := map[string]bool{}, 0
 	queue := []string{"/lab/recs/", "/lab/recs/login", "/lab/recs/alarm", "/lab/recs/loop/live",
 		"/lab/recs/text?text=x", "/lab/recs/node/nobody"}
@@ -151,7 +151,7 @@ func TestPrefixIsTold(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	at, ended := make(chan string, 1), make(chan error, 1)
 	go func() {
-		ended <- s.Run(ctx, Listen{Address: "127.0.0.1:0", Started: func(url string) { at <- url }})
+		ended <- s.Run(ctx, ServerOptions{Address: "127.0.0.1:0", Started: func(url string) { at <- url }})
 	}()
 	site := <-at
 	r, err := http.Get(site + "/healthz")

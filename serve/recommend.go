@@ -26,7 +26,7 @@ const (
 )
 
 // Ask is what recommendations are asked for.
-type Ask struct {
+type RecommendRequest struct {
 	Node  string `json:"node,omitempty" doc:"id of the node to recommend to"`
 	Text  string `json:"text,omitempty" doc:"or a new text"`
 	Title string `json:"title,omitempty" doc:"of the new text"`
@@ -48,7 +48,7 @@ type Ask struct {
 }
 
 // Answer is a list that was recommended.
-type Answer struct {
+type RecommendResponse struct {
 	List    string  `json:"list" doc:"id of the list; give it back with events"`
 	Model   string  `json:"model" doc:"digest of the model"`
 	Seed    uint64  `json:"seed" doc:"of the draw; the list's id begins with it"`
@@ -65,29 +65,29 @@ type Answer struct {
 }
 
 // Fault is something wrong with a request: which part of it, and what would be right.
-type Fault struct {
-	Part   string // such as "k"
-	Value  any
-	Reason string
-	See    string // where the API lists what there is, below Options.Prefix; "" if nowhere
-	Gone   bool   // what is named does not exist
+type RequestError struct {
+	Field    string // such as "k"
+	Value    any
+	Reason   string
+	See      string // where the API lists what there is, below Options.Prefix; "" if nowhere
+	NotFound bool   // what is named does not exist
 }
 
-func (f *Fault) Error() string { return f.Part + " " + f.reason("") }
+func (f *RequestError) Error() string { return f.Field + " " + f.reason("") }
 
-func (f *Fault) reason(prefix string) string {
+func (f *RequestError) reason(prefix string) string {
 	if f.See == "" {
 		return f.Reason
 	}
 	return f.Reason + "; see " + prefix + f.See
 }
 
-func fault(part string, value any, format string, a ...any) *Fault {
-	return &Fault{Part: part, Value: value, Reason: fmt.Sprintf(format, a...)}
+func requestError(part string, value any, format string, a ...any) *RequestError {
+	return &RequestError{Field: part, Value: value, Reason: fmt.Sprintf(format, a...)}
 }
 
 // Recommend makes a list. When it is logged, it is so before Recommend returns.
-func (s *Service) Recommend(ctx context.Context, ask Ask) (_ *Answer, err error) {
+func (s *Service) Recommend(ctx context.Context, ask RecommendRequest) (_ *RecommendResponse, err error) {
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
 		return nil, err
@@ -100,9 +100,9 @@ func (s *Service) Recommend(ctx context.Context, ask Ask) (_ *Answer, err error)
 	}
 	defer leave()
 	if ask.Node == "" == (ask.Text == "" && ask.Title == "") {
-		return nil, fault("node", ask.Node, "or text: give one of them")
+		return nil, requestError("node", ask.Node, "or text: give one of them")
 	}
-	engine, arm := s.now.Load().of(ask.Node + ask.Title + ask.Text)
+	engine, arm := s.live.Load().of(ask.Node + ask.Title + ask.Text)
 	q, err := ask.query(engine, s.o.Explore)
 	if err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ func (s *Service) Recommend(ctx context.Context, ask Ask) (_ *Answer, err error)
 	if err != nil {
 		return nil, err
 	}
-	a := &Answer{
+	a := &RecommendResponse{
 		List: newListID(q.Seed, engine.digest), Model: engine.digest, Seed: q.Seed, Explore: q.Explore, Arm: arm,
 		Source: list.Source, Field: list.Field, Candidates: list.Candidates, Items: list.Items, Naive: list.Naive,
 		Warnings: append(notes, list.Warnings...),
@@ -138,7 +138,7 @@ func (s *Service) Recommend(ctx context.Context, ask Ask) (_ *Answer, err error)
 }
 
 // logShown logs all items of a list as shown.
-func (s *Service) logShown(ctx context.Context, ask Ask, a *Answer) (int, error) {
+func (s *Service) logShown(ctx context.Context, ask RecommendRequest, a *RecommendResponse) (int, error) {
 	source := ask.Node
 	if source == "" {
 		sum := sha256.Sum256([]byte(ask.Title + "\x00" + ask.Text))
@@ -151,12 +151,12 @@ func (s *Service) logShown(ctx context.Context, ask Ask, a *Answer) (int, error)
 			Probability: item.Shown, Model: a.Model, List: a.List, Position: k + 1,
 		}
 	}
-	result, err := s.Append(ctx, events)
+	result, err := s.AppendEvents(ctx, events)
 	return result.Stored + result.Duplicate + result.Spooled, err
 }
 
 // Append stores events. A click or a link whose model is left out has that of its list.
-func (s *Service) Append(ctx context.Context, events []store.Event) (_ store.Result, err error) {
+func (s *Service) AppendEvents(ctx context.Context, events []store.Event) (_ store.Result, err error) {
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
 		return store.Result{}, err
@@ -179,33 +179,33 @@ func (s *Service) Append(ctx context.Context, events []store.Event) (_ store.Res
 	for _, e := range events {
 		s.metrics.events.WithLabelValues(string(e.Kind)).Inc()
 	}
-	s.watch.wake()
+	s.monitor.wake()
 	return result, nil
 }
 
 // query turns what was asked into what the recommender understands.
-func (ask Ask) query(e *engine, explore float64) (recommend.Query, error) {
+func (ask RecommendRequest) query(e *engine, explore float64) (recommend.Query, error) {
 	q := recommend.Query{K: ask.K, Seen: ask.Seen, Linked: ask.Linked, Diversity: ask.Diversity, Explore: explore,
 		Explain: ask.Explain, Compare: ask.Compare}
 	if q.K == 0 {
 		q.K = 10
 	}
 	if q.K < 1 || q.K > MaxList {
-		return q, fault("k", ask.K, "is %d; give from 1 to %d", ask.K, MaxList)
+		return q, requestError("k", ask.K, "is %d; give from 1 to %d", ask.K, MaxList)
 	}
 	if !(ask.Diversity >= 0 && ask.Diversity <= 1) {
-		return q, fault("diversity", ask.Diversity, "is %v; give from 0 to 1", ask.Diversity)
+		return q, requestError("diversity", ask.Diversity, "is %v; give from 0 to 1", ask.Diversity)
 	}
 	if ask.Compare && !e.HasNaive() {
-		return q, fault("compare", true, "needs a naive model, and the service has none")
+		return q, requestError("compare", true, "needs a naive model, and the service has none")
 	}
 	switch {
 	case ask.Explore != nil:
 		if q.Explore = *ask.Explore; !(q.Explore >= 0 && q.Explore <= 1) {
-			return q, fault("explore", q.Explore, "is %v; give from 0 to 1", q.Explore)
+			return q, requestError("explore", q.Explore, "is %v; give from 0 to 1", q.Explore)
 		}
 		if q.Explore > 0 && (ask.Diversity > 0 || ask.Seen) {
-			return q, fault("explore", q.Explore,
+			return q, requestError("explore", q.Explore,
 				"and diversity or seen exclude one another: a re-ranked list has no probabilities")
 		}
 	case ask.Diversity > 0 || ask.Seen:
@@ -231,15 +231,15 @@ func (ask Ask) query(e *engine, explore float64) (recommend.Query, error) {
 			t, err = time.Parse(time.DateOnly, day.text)
 		}
 		if err != nil {
-			return q, fault(day.part, clip(day.text), "is no day; give one such as 2021 or 2021-01-31")
+			return q, requestError(day.part, clip(day.text), "is no day; give one such as 2021 or 2021-01-31")
 		}
 		*day.into = t
 	}
 	if !q.From.IsZero() && !q.Until.IsZero() && !q.From.Before(q.Until) {
-		return q, fault("until", ask.Until, "is not after from; then no target is left")
+		return q, requestError("until", ask.Until, "is not after from; then no target is left")
 	}
 	if len(ask.Exclude) > MaxExclude {
-		return q, fault("exclude", len(ask.Exclude), "has %d ids; give %d at most", len(ask.Exclude), MaxExclude)
+		return q, requestError("exclude", len(ask.Exclude), "has %d ids; give %d at most", len(ask.Exclude), MaxExclude)
 	}
 	for _, id := range ask.Exclude {
 		if j, ok := g.Index(id); ok { // who is not there is excluded already
@@ -250,25 +250,25 @@ func (ask Ask) query(e *engine, explore float64) (recommend.Query, error) {
 }
 
 // source finds out who is recommended to.
-func (ask Ask) source(e *engine) (recommend.Source, []string, error) {
+func (ask RecommendRequest) source(e *engine) (recommend.Source, []string, error) {
 	if ask.Node != "" {
 		if ask.Field != "" {
-			return recommend.Source{}, nil, fault("field", clip(ask.Field),
+			return recommend.Source{}, nil, requestError("field", clip(ask.Field),
 				"is that of a new text; for targets of some fields give fields")
 		}
 		i, ok := e.Graph().Index(ask.Node)
 		if !ok {
-			return recommend.Source{}, nil, &Fault{Part: "node", Value: clip(ask.Node),
-				Reason: "is no id of the dataset", See: "/api/v1/nodes", Gone: true}
+			return recommend.Source{}, nil, &RequestError{Field: "node", Value: clip(ask.Node),
+				Reason: "is no id of the dataset", See: "/api/v1/nodes", NotFound: true}
 		}
 		return e.Node(i), nil, nil
 	}
 	if len(ask.Text)+len(ask.Title) > MaxText {
-		return recommend.Source{}, nil, fault("text", nil, "has %d bytes; give %d at most", len(ask.Text)+
+		return recommend.Source{}, nil, requestError("text", nil, "has %d bytes; give %d at most", len(ask.Text)+
 			len(ask.Title), MaxText)
 	}
 	if !utf8.ValidString(ask.Text) || !utf8.ValidString(ask.Title) {
-		return recommend.Source{}, nil, fault("text", nil, "is not UTF-8")
+		return recommend.Source{}, nil, requestError("text", nil, "is not UTF-8")
 	}
 	var field *uint16
 	if ask.Field != "" {
@@ -280,7 +280,7 @@ func (ask Ask) source(e *engine) (recommend.Source, []string, error) {
 	}
 	source, probability, err := e.Text(encode.Document{Title: ask.Title, Text: ask.Text}, field)
 	if err != nil {
-		return recommend.Source{}, nil, fault("text", nil, "cannot be used: %s",
+		return recommend.Source{}, nil, requestError("text", nil, "cannot be used: %s",
 			strings.TrimPrefix(err.Error(), recommend.ErrQuery.Error()+": "))
 	}
 	if field == nil {
@@ -297,7 +297,7 @@ func fieldNamed(g *graph.Graph, part, name string) (uint16, error) {
 			return uint16(f), nil
 		}
 	}
-	return 0, &Fault{Part: part, Value: clip(name), Reason: "has no field of that name", See: "/api/v1/model"}
+	return 0, &RequestError{Field: part, Value: clip(name), Reason: "has no field of that name", See: "/api/v1/model"}
 }
 
 // clip shortens what a client sent before it is sent back.
@@ -310,12 +310,12 @@ func clip(text string) string {
 }
 
 // of says who answers a source, and as which arm of a trial.
-func (l *lineup) of(source string) (*engine, string) {
-	if l.trial == nil {
+func (l *deployment) of(source string) (*engine, string) {
+	if l.abTest == nil {
 		return l.current, ""
 	}
-	sum := sha256.Sum256([]byte(l.trial.Salt + "\x00" + source))
-	if float64(binary.LittleEndian.Uint64(sum[:])>>11)/(1<<53) < l.trial.Share {
+	sum := sha256.Sum256([]byte(l.abTest.Salt + "\x00" + source))
+	if float64(binary.LittleEndian.Uint64(sum[:])>>11)/(1<<53) < l.abTest.Share {
 		return l.b, "b"
 	}
 	return l.current, "a"

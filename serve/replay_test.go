@@ -156,9 +156,9 @@ func (r *replay) round(n int) float64 {
 	r.clicked, r.lists = nil, nil
 	for i := range int32(g.Len()) {
 		seed := uint64(n)*1_000_003 + uint64(i)
-		a := want[Answer](r.c, http.StatusOK, "POST", "/api/v1/recommendations",
-			Ask{Node: g.ID(i), K: r.k, Explore: &r.explore, Seed: &seed, Linked: true})
-		var batch batch
+		a := want[RecommendResponse](r.c, http.StatusOK, "POST", "/api/v1/recommendations",
+			RecommendRequest{Node: g.ID(i), K: r.k, Explore: &r.explore, Seed: &seed, Linked: true})
+		var batch eventBatch
 		list := evaluate.LoggedList{Source: i}
 		for k, item := range a.Items {
 			if all++; item.Field == a.Field {
@@ -169,7 +169,7 @@ func (r *replay) round(n int) float64 {
 			if chance("seen %d %d %d", n, i, j) >= truth.Propensity {
 				continue
 			}
-			e := Event{ID: a.List + "/" + item.ID, Kind: store.Shown, Source: a.Source.ID, Target: item.ID,
+			e := store.Event{ID: a.List + "/" + item.ID, Kind: store.Shown, Source: a.Source.ID, Target: item.ID,
 				Probability: item.Shown * truth.Propensity, List: a.List, Position: k + 1}
 			batch.Events = append(batch.Events, e)
 			list.Items = append(list.Items, evaluate.LoggedItem{Target: j, Probability: e.Probability,
@@ -182,7 +182,7 @@ func (r *replay) round(n int) float64 {
 		}
 		r.lists = append(r.lists, list)
 		if len(batch.Events) > 0 {
-			want[logged](r.c, http.StatusOK, "POST", "/api/v1/events", batch)
+			want[store.Result](r.c, http.StatusOK, "POST", "/api/v1/events", batch)
 		}
 	}
 	return same / all
@@ -191,8 +191,8 @@ func (r *replay) round(n int) float64 {
 // retrain trains anew and waits.
 func (r *replay) retrain() {
 	r.c.t.Helper()
-	job := want[Job](r.c, http.StatusAccepted, "POST", "/api/v1/jobs", Order{Kind: "retrain"})
-	job, err := r.s.Wait(r.c.t.Context(), job.ID)
+	job := want[Job](r.c, http.StatusAccepted, "POST", "/api/v1/jobs", JobRequest{Kind: "retrain"})
+	job, err := r.s.WaitJob(r.c.t.Context(), job.ID)
 	if err != nil || job.State != JobDone || !job.Serves {
 		r.c.t.Fatalf("%v, job %+v", err, job)
 	}

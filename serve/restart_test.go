@@ -24,7 +24,7 @@ func trainUntilKilled(folder string) {
 	}
 	s.jobs.swap.Lock() // so that the training cannot end before the kill comes
 	if len(s.jobs.list()) == 0 {
-		if _, err := s.Start(Order{Kind: "retrain", Method: "naive", Keep: true}); err != nil {
+		if _, err := s.StartJob(JobRequest{Kind: "retrain", Method: "naive", Keep: true}); err != nil {
 			fmt.Println("failed:", err)
 			return
 		}
@@ -74,11 +74,11 @@ func TestKilledWhileTraining(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	job, err := s.Wait(t.Context(), "1")
+	job, err := s.WaitJob(t.Context(), "1")
 	if err != nil || job.State != JobDone || job.Begun != 2 || job.Model == "" {
 		t.Errorf("after one kill: %v, %+v", err, job)
 	}
-	if next, err := s.Start(Order{Kind: "evaluate"}); err != nil || next.ID != "2" {
+	if next, err := s.StartJob(JobRequest{Kind: "evaluate"}); err != nil || next.ID != "2" {
 		t.Errorf("%v: the next job is %q", err, next.ID)
 	}
 
@@ -90,7 +90,7 @@ func TestKilledWhileTraining(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer third.Close()
-	job, err = third.Wait(t.Context(), "1")
+	job, err = third.WaitJob(t.Context(), "1")
 	if err != nil || job.State != JobFailed || !strings.Contains(job.Error, "died 2 times") {
 		t.Errorf("after two kills: %v, %+v", err, job)
 	}
@@ -100,7 +100,7 @@ func TestKilledWhileTraining(t *testing.T) {
 func TestJobsSurviveARestart(t *testing.T) {
 	s := open(t)
 	for range 3 {
-		if _, err := s.Start(Order{Kind: "evaluate"}); err != nil {
+		if _, err := s.StartJob(JobRequest{Kind: "evaluate"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -111,7 +111,7 @@ func TestJobsSurviveARestart(t *testing.T) {
 		s = reopen(t, s)
 	}
 	for id, state := range map[string]JobState{"1": JobDone, "2": JobDone, "3": JobCancelled} {
-		if job, err := s.Wait(t.Context(), id); err != nil || job.State != state {
+		if job, err := s.WaitJob(t.Context(), id); err != nil || job.State != state {
 			t.Errorf("job %s: %v, %+v", id, err, job)
 		}
 	}
@@ -128,9 +128,9 @@ func TestJobsSurviveARestart(t *testing.T) {
 
 // By the schedule a model is trained when it is due and there is something new to learn, and not before.
 func TestSchedule(t *testing.T) {
-	s := open(t, func(o *Options) { o.Every, o.After = 150*time.Millisecond, 5 })
+	s := open(t, func(o *Options) { o.RetrainEvery, o.RetrainAfter = 150*time.Millisecond, 5 })
 	show := func(n int) {
-		answer, err := s.Recommend(t.Context(), Ask{Node: "p200", K: n, Log: true})
+		answer, err := s.Recommend(t.Context(), RecommendRequest{Node: "p200", K: n, Log: true})
 		if err != nil || answer.Logged != n {
 			t.Fatal(err)
 		}
@@ -154,7 +154,7 @@ func TestSchedule(t *testing.T) {
 			t.Fatal("a training is due and does not begin")
 		}
 	}
-	job, err := s.Wait(t.Context(), planned()[0].ID)
+	job, err := s.WaitJob(t.Context(), planned()[0].ID)
 	if err != nil || job.Model == "" {
 		t.Fatalf("%v, %+v", err, job)
 	}
@@ -166,7 +166,7 @@ func TestSchedule(t *testing.T) {
 	if jobs := planned(); len(jobs) != 1 {
 		t.Errorf("nothing is new, and %d trainings were due", len(jobs))
 	}
-	if due, ok := s.Due(); !ok || !due.After(*job.Ended) {
+	if due, ok := s.NextRetrain(); !ok || !due.After(*job.Ended) {
 		t.Errorf("the next is due at %v, %v; the last ended at %v", due, ok, job.Ended)
 	}
 }
@@ -221,7 +221,7 @@ func TestReachable(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := reachable(a); got != want {
+		if got := browserAddress(a); got != want {
 			t.Errorf("%s is printed as %s, want %s", from, got, want)
 		}
 	}
@@ -240,11 +240,11 @@ func TestEvaluateByTheLogAlone(t *testing.T) {
 	}
 	defer s.Close()
 	judge := func() Job {
-		job, err := s.Start(Order{Kind: "evaluate"})
+		job, err := s.StartJob(JobRequest{Kind: "evaluate"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if job, err = s.Wait(t.Context(), job.ID); err != nil {
+		if job, err = s.WaitJob(t.Context(), job.ID); err != nil {
 			t.Fatal(err)
 		}
 		return job
@@ -253,7 +253,7 @@ func TestEvaluateByTheLogAlone(t *testing.T) {
 		t.Errorf("with nothing to judge by: %+v", job)
 	}
 	for n := range 35 {
-		if _, err := s.Recommend(t.Context(), Ask{Node: fmt.Sprint("p", 100+n), Log: true}); err != nil {
+		if _, err := s.Recommend(t.Context(), RecommendRequest{Node: fmt.Sprint("p", 100+n), Log: true}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -23,7 +23,7 @@ import (
 )
 
 // perform does one job.
-func (s *Service) perform(ctx context.Context, o Order, tell func(func(*Job))) error {
+func (s *Service) perform(ctx context.Context, o JobRequest, tell func(func(*Job))) error {
 	phase := func(text string) { tell(func(j *Job) { j.Phase, j.Done = text, 0 }) }
 	switch o.Kind {
 	case "retrain":
@@ -65,15 +65,15 @@ func (s *Service) readLog(ctx context.Context, upTo int64) (*fit.Log, error) {
 }
 
 // lesson is what a model learns from: the dataset and the log up to an event.
-type lesson struct {
-	graph *graph.Graph
-	drawn *fit.Drawn
-	note  string // what is to be known of it
+type trainingData struct {
+	graph    *graph.Graph
+	prepared *fit.Drawn
+	note     string // what is to be known of it
 }
 
 // lesson draws what a method learns from. naive takes links as they come: those of the log are links like any other,
 // and what was shown is not looked at.
-func (s *Service) lesson(ctx context.Context, data fit.Data, method string, upTo int64) (*lesson, error) {
+func (s *Service) trainingData(ctx context.Context, data fit.Data, method string, upTo int64) (*trainingData, error) {
 	g, log := s.net.Graph(), s.net.Log()
 	data.Files = s.net.Files()
 	note := "trained anew on the log"
@@ -102,7 +102,7 @@ func (s *Service) lesson(ctx context.Context, data fit.Data, method string, upTo
 	if err != nil {
 		return nil, err
 	}
-	return &lesson{found, drawn, note}, nil
+	return &trainingData{found, drawn, note}, nil
 }
 
 // withLinks returns the graph with the links of a log added to its own.
@@ -146,8 +146,8 @@ func withLinks(g *graph.Graph, log *fit.Log) (*graph.Graph, error) {
 }
 
 // retrain learns a model anew from the dataset and the log, looks whether it is fit to serve, and lets it.
-func (s *Service) retrain(ctx context.Context, o Order, phase func(string), tell func(func(*Job))) error {
-	parent := s.now.Load().current
+func (s *Service) retrain(ctx context.Context, o JobRequest, phase func(string), tell func(func(*Job))) error {
+	parent := s.live.Load().current
 	settings, method, err := settingsOf(parent.Model(), o.Method)
 	if err != nil {
 		return err
@@ -157,11 +157,11 @@ func (s *Service) retrain(ctx context.Context, o Order, phase func(string), tell
 	if err != nil {
 		return err
 	}
-	l, err := s.lesson(ctx, parent.data, method, totals.Events)
+	l, err := s.trainingData(ctx, parent.data, method, totals.Events)
 	if err != nil {
 		return err
 	}
-	result, err := fit.Fit(ctx, l.drawn.Problem, settings, fit.Progress{Step: func(step fit.Step) {
+	result, err := fit.Fit(ctx, l.prepared.Problem, settings, fit.Progress{Step: func(step fit.Step) {
 		tell(func(j *Job) { j.learned(step) })
 	}})
 	if err != nil {
@@ -189,8 +189,8 @@ func (s *Service) retrain(ctx context.Context, o Order, phase func(string), tell
 	if err != nil {
 		return err
 	}
-	entry := Entry{Digest: digest, Method: m.Method, Made: s.o.Now().UTC(), Parent: parent.digest, Seq: totals.Events,
-		Logged: l.drawn.Logged, Note: l.note}
+	entry := ModelEntry{Digest: digest, Method: m.Method, Made: s.o.Now().UTC(), Parent: parent.digest, Seq: totals.Events,
+		Logged: l.prepared.Logged, Note: l.note}
 	if entry.Checks, err = validate(ctx, next, parent, l); err != nil {
 		return err
 	}
@@ -205,7 +205,7 @@ func (s *Service) retrain(ctx context.Context, o Order, phase func(string), tell
 	}
 	if serves {
 		phase("forecasting")
-		return s.watch.expect(ctx)
+		return s.monitor.expect(ctx)
 	}
 	return nil
 }
@@ -227,14 +227,14 @@ func settingsOf(m model.Model, method string) (fit.Settings, string, error) {
 }
 
 // promote registers a model and, if it is to serve, lets it: requests under way keep the one that they began with.
-func (s *Service) promote(next *engine, entry Entry, serve bool) (serves bool, err error) {
+func (s *Service) promote(next *engine, entry ModelEntry, serve bool) (serves bool, err error) {
 	s.jobs.swap.Lock()
 	defer s.jobs.swap.Unlock()
-	line := *s.now.Load()
-	serve = serve && line.trial == nil // a trial compares two models that stay as they are
-	err = s.models.change(func(r *register) error {
-		r.Served = slices.DeleteFunc(r.Served, func(e Entry) bool { return e.Digest == entry.Digest })
-		r.Served = append(r.Served, entry)
+	line := *s.live.Load()
+	serve = serve && line.abTest == nil // a trial compares two models that stay as they are
+	err = s.models.change(func(r *registryState) error {
+		r.Models = slices.DeleteFunc(r.Models, func(e ModelEntry) bool { return e.Digest == entry.Digest })
+		r.Models = append(r.Models, entry)
 		if serve {
 			r.makeCurrent(next.digest)
 		}
@@ -244,29 +244,29 @@ func (s *Service) promote(next *engine, entry Entry, serve bool) (serves bool, e
 		return false, err
 	}
 	line.current = next
-	s.now.Store(&line)
+	s.live.Store(&line)
 	s.o.Log.Info("another model serves", "model", next.digest, "method", entry.Method, "parent", entry.Parent)
 	return true, nil
 }
 
 // Use lets a registered model serve, by its digest or the beginning of that; without one, the model
 // before the current: a step back. Models lists them.
-func (s *Service) Use(ctx context.Context, digest string) (_ Entry, err error) {
+func (s *Service) Deploy(ctx context.Context, digest string) (_ ModelEntry, err error) {
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
-		return Entry{}, err
+		return ModelEntry{}, err
 	}
 	defer end(&err)
 	r := s.models.snapshot()
 	if digest == "" {
-		if len(r.Past) == 0 {
-			return Entry{}, fmt.Errorf("%w: none served before the current one", ErrNoModel)
+		if len(r.Previous) == 0 {
+			return ModelEntry{}, fmt.Errorf("%w: none served before the current one", ErrNoModel)
 		}
-		digest = r.Past[len(r.Past)-1]
+		digest = r.Previous[len(r.Previous)-1]
 	}
 	entry, err := s.models.find(digest)
 	if err != nil {
-		return Entry{}, err
+		return ModelEntry{}, err
 	}
 	naive := r.Naive
 	if naive != "" {
@@ -274,14 +274,14 @@ func (s *Service) Use(ctx context.Context, digest string) (_ Entry, err error) {
 	}
 	next, err := s.load(ctx, s.models.path(entry.Digest), entry.Digest, naive)
 	if err != nil {
-		return Entry{}, err
+		return ModelEntry{}, err
 	}
 	s.jobs.swap.Lock()
 	defer s.jobs.swap.Unlock()
-	err = s.models.change(func(r *register) error {
-		back := len(r.Past) > 0 && r.Past[len(r.Past)-1] == entry.Digest
+	err = s.models.change(func(r *registryState) error {
+		back := len(r.Previous) > 0 && r.Previous[len(r.Previous)-1] == entry.Digest
 		if back {
-			r.Past, r.Current = r.Past[:len(r.Past)-1], entry.Digest
+			r.Previous, r.Current = r.Previous[:len(r.Previous)-1], entry.Digest
 		} else {
 			r.makeCurrent(entry.Digest)
 		}
@@ -289,16 +289,16 @@ func (s *Service) Use(ctx context.Context, digest string) (_ Entry, err error) {
 		return nil
 	})
 	if err != nil {
-		return Entry{}, err
+		return ModelEntry{}, err
 	}
-	s.now.Store(&lineup{current: next})
+	s.live.Store(&deployment{current: next})
 	s.o.Log.Info("another model serves", "model", next.digest, "method", entry.Method)
 	return entry, nil
 }
 
 // validate looks whether a model is fit to serve: what the doctor says, whether its lists are lists, and whether it is
 // clearly worse than the one that serves, on pairs that neither has seen.
-func validate(ctx context.Context, next, parent *engine, l *lesson) ([]Check, error) {
+func validate(ctx context.Context, next, parent *engine, l *trainingData) ([]Check, error) {
 	doctor := Check{Name: "doctor", Passed: true, Detail: "the scale of exposure is " + string(next.Class())}
 	// Who knows no exposure judges as naive does; it takes the one that knows some to see what was lost.
 	judge, other, sign := next, parent, 1.
@@ -316,10 +316,10 @@ func validate(ctx context.Context, next, parent *engine, l *lesson) ([]Check, er
 		return nil, err
 	}
 	checks = append(checks, smoke)
-	if l.drawn.Test.Pairs == nil {
+	if l.prepared.Test.Pairs == nil {
 		return append(checks, Check{Name: "panel", Passed: true, Detail: "nothing was held out to judge by"}), nil
 	}
-	e, err := evaluate.NewEvaluation(ctx, l.graph, judge.Model(), l.drawn.Test, evaluate.EvaluationSettings{
+	e, err := evaluate.NewEvaluation(ctx, l.graph, judge.Model(), l.prepared.Test, evaluate.EvaluationSettings{
 		Panel: evaluate.PanelSettings{Floor: .01, Threads: 1}, Others: []model.Model{other.Model()},
 		Names: []string{"other"},
 	})
@@ -350,7 +350,7 @@ func validate(ctx context.Context, next, parent *engine, l *lesson) ([]Check, er
 }
 
 // toReport is the estimator to report.
-func toReport(p *evaluate.Panel) evaluate.PanelRow {
+func reportedRow(p *evaluate.Panel) evaluate.PanelRow {
 	return p.Risks[slices.IndexFunc(p.Risks, func(r evaluate.PanelRow) bool { return r.Scheme == "ap" })]
 }
 
@@ -387,8 +387,8 @@ func smokeTest(ctx context.Context, e *engine) (Check, error) {
 }
 
 // evaluate judges a model by pairs that it was not fitted to, and keeps that beside it.
-func (s *Service) evaluate(ctx context.Context, o Order, phase func(string), tell func(func(*Job))) error {
-	entry, err := s.models.find(cmp.Or(o.Model, s.now.Load().current.digest))
+func (s *Service) evaluate(ctx context.Context, o JobRequest, phase func(string), tell func(func(*Job))) error {
+	entry, err := s.models.find(cmp.Or(o.Model, s.live.Load().current.digest))
 	if err != nil {
 		return err
 	}
@@ -398,19 +398,19 @@ func (s *Service) evaluate(ctx context.Context, o Order, phase func(string), tel
 	}
 	tell(func(j *Job) { j.Model = entry.Digest })
 	phase("drawing the held-out pairs")
-	l, err := s.lesson(ctx, e.data, e.Model().Method, entry.Seq)
+	l, err := s.trainingData(ctx, e.data, e.Model().Method, entry.Seq)
 	if err != nil {
 		return err
 	}
-	if l.drawn.Test.Pairs == nil {
+	if l.prepared.Test.Pairs == nil {
 		return s.evaluateByLog(ctx, e, entry, phase)
 	}
-	if sum := l.drawn.Problem.Checksum(); sum != e.Model().DataChecksum {
+	if sum := l.prepared.Problem.Checksum(); sum != e.Model().DataChecksum {
 		return fmt.Errorf("the model was fitted to other pairs than the dataset and the log give (checksum "+
 			"%.12s…, not %.12s…)", e.Model().DataChecksum, sum)
 	}
 	phase("judging")
-	found, err := evaluate.NewEvaluation(ctx, l.graph, e.Model(), l.drawn.Test,
+	found, err := evaluate.NewEvaluation(ctx, l.graph, e.Model(), l.prepared.Test,
 		evaluate.EvaluationSettings{Panel: evaluate.PanelSettings{Floor: .01, Threads: 1}})
 	if err != nil {
 		return err
@@ -425,7 +425,7 @@ func (s *Service) evaluate(ctx context.Context, o Order, phase func(string), tel
 
 // evaluateByLog judges a model that was fitted to the whole of its data: what was shown since is all that it has not
 // seen. If there is an evaluation of it already, as the demo makes one, that stays.
-func (s *Service) evaluateByLog(ctx context.Context, e *engine, entry Entry, phase func(string)) error {
+func (s *Service) evaluateByLog(ctx context.Context, e *engine, entry ModelEntry, phase func(string)) error {
 	phase("judging by the log")
 	by, err := s.logRisk(ctx, e, entry.Seq)
 	if errors.Is(err, evaluate.ErrEmpty) {

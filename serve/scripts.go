@@ -17,18 +17,18 @@ var scriptName = regexp.MustCompile(`^([a-z]+)-([0-9.]+)\.min\.js$`)
 var scriptPackages = map[string]string{"htmx": "htmx.org"}
 
 // Script is a script of others that the pages use, and that is part of the binary.
-type Script struct {
+type PageScript struct {
 	Package, Version string // as npm has it
 	SHA256           string // of the file
 }
 
 // Scripts lists the scripts of others.
-func Scripts() []Script {
+func Scripts() []PageScript {
 	entries, err := fs.ReadDir(pageFiles, vendored)
 	if err != nil {
 		panic(err) // they are part of the program
 	}
-	var out []Script
+	var out []PageScript
 	for _, e := range entries {
 		parts := scriptName.FindStringSubmatch(e.Name())
 		if parts == nil {
@@ -43,7 +43,7 @@ func Scripts() []Script {
 			name = p
 		}
 		sum := sha256.Sum256(raw)
-		out = append(out, Script{Package: name, Version: parts[2], SHA256: hex.EncodeToString(sum[:])})
+		out = append(out, PageScript{Package: name, Version: parts[2], SHA256: hex.EncodeToString(sum[:])})
 	}
 	return out
 }

@@ -32,7 +32,7 @@ import (
 func TestRecommendations(t *testing.T) {
 	s := open(t)
 	c := client{t: t, h: s.Handler()}
-	a := want[Answer](c, 200, "GET", "/api/v1/recommendations?node=p100&k=5&seed=42&compare=true&explain=true", nil)
+	a := want[RecommendResponse](c, 200, "GET", "/api/v1/recommendations?node=p100&k=5&seed=42&compare=true&explain=true", nil)
 	if len(a.Items) != 5 || len(a.Naive) != 5 || a.Explore != .1 || a.Seed != 42 || a.Items[0].Why == nil {
 		t.Fatalf("got %+v", a)
 	}
@@ -49,7 +49,7 @@ func TestRecommendations(t *testing.T) {
 	if !drawn {
 		t.Error("nothing explored, and a tenth was asked for")
 	}
-	b := want[Answer](c, 200, "POST", "/api/v1/recommendations", Ask{Node: "p100", K: 5, Seed: &a.Seed})
+	b := want[RecommendResponse](c, 200, "POST", "/api/v1/recommendations", RecommendRequest{Node: "p100", K: 5, Seed: &a.Seed})
 	for k := range a.Items {
 		if a.Items[k].ID != b.Items[k].ID || a.Items[k].Shown != b.Items[k].Shown {
 			t.Errorf("place %d: %v and %v by the same seed", k, a.Items[k], b.Items[k])
@@ -59,7 +59,7 @@ func TestRecommendations(t *testing.T) {
 		t.Error("two lists have one id")
 	}
 	field := a.Items[0].Field
-	only := want[Answer](c, 200, "GET", "/api/v1/recommendations?node=p100&k=5&explore=0&fields="+
+	only := want[RecommendResponse](c, 200, "GET", "/api/v1/recommendations?node=p100&k=5&explore=0&fields="+
 		strings.ReplaceAll(field, " ", "%20"), nil)
 	for _, item := range only.Items {
 		if item.Field != field || item.Shown != 1 {
@@ -93,19 +93,19 @@ func TestFaults(t *testing.T) {
 		{"POST", "/api/v1/recommendations", map[string]any{"node": 7}, 422, "body.node"},
 		{"GET", "/api/v1/nodes/nobody", nil, 404, "id"},
 		{"GET", "/api/v1/nodes?limit=100000", nil, 422, "query.limit"},
-		{"POST", "/api/v1/events", batch{}, 422, "body.events"},
-		{"POST", "/api/v1/events", batch{[]Event{{ID: "a", Kind: "seen", Source: "p1", Target: "p2"}}}, 422,
+		{"POST", "/api/v1/events", eventBatch{}, 422, "body.events"},
+		{"POST", "/api/v1/events", eventBatch{[]store.Event{{ID: "a", Kind: "seen", Source: "p1", Target: "p2"}}}, 422,
 			"body.events[0].kind"},
-		{"POST", "/api/v1/events", batch{[]Event{{ID: "a", Kind: "shown", Source: "p1", Target: "p2",
+		{"POST", "/api/v1/events", eventBatch{[]store.Event{{ID: "a", Kind: "shown", Source: "p1", Target: "p2",
 			Probability: 2}}}, 422, "body.events[0].probability"},
-		{"POST", "/api/v1/events", batch{[]Event{{ID: "a\x00", Kind: "shown", Source: "p1", Target: "p2"}}}, 422,
+		{"POST", "/api/v1/events", eventBatch{[]store.Event{{ID: "a\x00", Kind: "shown", Source: "p1", Target: "p2"}}}, 422,
 			"body.events[0].id"},
-		{"POST", "/api/v1/jobs", Order{Kind: "dance"}, 422, "body.kind"},
-		{"POST", "/api/v1/jobs", Order{Kind: "retrain", Method: "alchemy"}, 422, "method"},
+		{"POST", "/api/v1/jobs", JobRequest{Kind: "dance"}, 422, "body.kind"},
+		{"POST", "/api/v1/jobs", JobRequest{Kind: "retrain", Method: "alchemy"}, 422, "method"},
 		{"GET", "/api/v1/jobs/77", nil, 404, ""},
 		{"POST", "/api/v1/models/rollback", nil, 404, ""},
 		{"POST", "/api/v1/models/abcdef123456/serve", nil, 404, ""},
-		{"PUT", "/api/v1/trial", trialOrder{"abcdef123456", .5}, 404, ""},
+		{"PUT", "/api/v1/trial", abTestRequest{"abcdef123456", .5}, 404, ""},
 		{"GET", "/api/v2/nodes", nil, 404, ""},
 		{"DELETE", "/api/v1/nodes", nil, 405, ""},
 	} {
@@ -127,14 +127,14 @@ func TestFaults(t *testing.T) {
 func TestGoLikeHTTP(t *testing.T) {
 	s := open(t)
 	c := client{t: t, h: s.Handler()}
-	if _, err := s.Recommend(t.Context(), Ask{Node: "p9", K: 3, Log: true}); err != nil {
+	if _, err := s.Recommend(t.Context(), RecommendRequest{Node: "p9", K: 3, Log: true}); err != nil {
 		t.Fatal(err)
 	}
-	job, err := s.Start(Order{Kind: "evaluate"})
+	job, err := s.StartJob(JobRequest{Kind: "evaluate"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if job, err = s.Wait(t.Context(), job.ID); err != nil || job.State != JobDone {
+	if job, err = s.WaitJob(t.Context(), job.ID); err != nil || job.State != JobDone {
 		t.Fatalf("%v: %+v", err, job)
 	}
 	of := func(v any, err error) any {
@@ -148,7 +148,7 @@ func TestGoLikeHTTP(t *testing.T) {
 		"/api/v1/nodes?q=p9&limit=3":     of(s.Search(t.Context(), "p9", "", 0, 3)),
 		"/api/v1/events?after=1&limit=1": of(s.Events(t.Context(), 1, 1)), "/api/v1/models": s.Models(),
 		"/api/v1/model": of(s.ModelDetail()),
-		"/api/v1/jobs":  s.Jobs(), "/api/v1/jobs/1": of(s.Job("1")), "/api/v1/jobs/1/curve": of(s.Curve("1")),
+		"/api/v1/jobs":  s.Jobs(), "/api/v1/jobs/1": of(s.Job("1")), "/api/v1/jobs/1/curve": of(s.JobCurve("1")),
 		"/api/v1/trial": s.Compare(),
 	} {
 		raw, err := json.Marshal(got)
@@ -161,16 +161,16 @@ func TestGoLikeHTTP(t *testing.T) {
 			t.Errorf("%s: %v\n%v\n%v", path, err, ours, theirs)
 		}
 	}
-	for name, err := range map[string]error{"Job": second(s.Job("77")), "Cancel": second(s.Cancel("77")),
-		"Curve": second(s.Curve("77"))} {
+	for name, err := range map[string]error{"Job": second(s.Job("77")), "Cancel": second(s.CancelJob("77")),
+		"Curve": second(s.JobCurve("77"))} {
 		if !errors.Is(err, ErrNoJob) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for part, err := range map[string]error{"id": second(s.Node(t.Context(), "nobody")),
-		"kind":   second(s.Start(Order{Kind: "dance"})),
-		"method": second(s.Start(Order{Kind: "retrain", Method: "alchemy"}))} {
-		if f, ok := errors.AsType[*Fault](err); !ok || f.Part != part {
+		"kind":   second(s.StartJob(JobRequest{Kind: "dance"})),
+		"method": second(s.StartJob(JobRequest{Kind: "retrain", Method: "alchemy"}))} {
+		if f, ok := errors.AsType[*RequestError](err); !ok || f.Field != part {
 			t.Errorf("%s: %v", part, err)
 		}
 	}
@@ -179,13 +179,13 @@ func TestGoLikeHTTP(t *testing.T) {
 func TestNodes(t *testing.T) {
 	s := open(t)
 	c := client{t: t, h: s.Handler()}
-	all := want[Nodes](c, 200, "GET", "/api/v1/nodes?limit=1000", nil)
+	all := want[NodePage](c, 200, "GET", "/api/v1/nodes?limit=1000", nil)
 	if all.Total != 240 || len(all.Nodes) != 240 || all.Next != 0 {
 		t.Fatalf("%d nodes of %d, next %d", len(all.Nodes), all.Total, all.Next)
 	}
-	var paged []Node
+	var paged []NodeSummary
 	for offset := 0; ; {
-		p := want[Nodes](c, 200, "GET", fmt.Sprintf("/api/v1/nodes?q=P1&limit=7&offset=%d", offset), nil)
+		p := want[NodePage](c, 200, "GET", fmt.Sprintf("/api/v1/nodes?q=P1&limit=7&offset=%d", offset), nil)
 		paged = append(paged, p.Nodes...)
 		if p.Next == 0 {
 			break
@@ -214,17 +214,17 @@ func TestNodes(t *testing.T) {
 func TestEvents(t *testing.T) {
 	s := open(t)
 	c := client{t: t, h: s.Handler()}
-	a := want[Answer](c, 200, "GET", "/api/v1/recommendations?node=p100&k=10", nil)
+	a := want[RecommendResponse](c, 200, "GET", "/api/v1/recommendations?node=p100&k=10", nil)
 	batch := shownEvents(&a)
-	if r := want[logged](c, 200, "POST", "/api/v1/events", batch); r.Stored != 10 {
+	if r := want[store.Result](c, 200, "POST", "/api/v1/events", batch); r.Stored != 10 {
 		t.Fatalf("got %+v", r)
 	}
-	batch.Events = append(batch.Events, Event{ID: "click", Kind: "clicked", Source: "p100", Target: a.Items[0].ID,
+	batch.Events = append(batch.Events, store.Event{ID: "click", Kind: "clicked", Source: "p100", Target: a.Items[0].ID,
 		List: a.List})
-	if r := want[logged](c, 200, "POST", "/api/v1/events", batch); r.Stored != 1 || r.Duplicate != 10 {
+	if r := want[store.Result](c, 200, "POST", "/api/v1/events", batch); r.Stored != 1 || r.Duplicate != 10 {
 		t.Fatalf("got %+v", r)
 	}
-	logged := want[Answer](c, 200, "GET", "/api/v1/recommendations?node=p7&k=4&log=true", nil)
+	logged := want[RecommendResponse](c, 200, "GET", "/api/v1/recommendations?node=p7&k=4&log=true", nil)
 	if logged.Logged != 4 {
 		t.Errorf("%d items logged, want 4", logged.Logged)
 	}
@@ -237,13 +237,13 @@ func TestEvents(t *testing.T) {
 			t.Errorf("event %d is %+v, item %+v", k, e, a.Items[k])
 		}
 	}
-	var l Loop
+	var l LoopStatus
 	for deadline := time.Now().Add(10 * time.Second); l.Seq < 15 &&
 		time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		l = want[Loop](c, 200, "GET", "/api/v1/loop", nil)
+		l = want[LoopStatus](c, 200, "GET", "/api/v1/loop", nil)
 	}
 	same := 0
-	for _, list := range []Answer{a, logged} {
+	for _, list := range []RecommendResponse{a, logged} {
 		for _, item := range list.Items {
 			if item.Field == list.Field {
 				same++
@@ -283,7 +283,7 @@ func TestTokens(t *testing.T) {
 	}
 	s := open(t, func(o *Options) { o.Tokens = tokens })
 	h := s.Handler()
-	click := batch{[]Event{{ID: "1", Kind: "clicked", Source: "p1", Target: "p2"}}}
+	click := eventBatch{[]store.Event{{ID: "1", Kind: "clicked", Source: "p1", Target: "p2"}}}
 	for _, test := range []struct {
 		method, path string
 		body         any
@@ -292,10 +292,10 @@ func TestTokens(t *testing.T) {
 		{"GET", "/api/v1/nodes", nil, ScopeRead},
 		{"GET", "/api/v1/recommendations?node=p5", nil, ScopeRead},
 		{"GET", "/api/v1/recommendations?node=p5&log=true", nil, ScopeWrite},
-		{"POST", "/api/v1/recommendations", Ask{Node: "p5", Log: true}, ScopeWrite},
+		{"POST", "/api/v1/recommendations", RecommendRequest{Node: "p5", Log: true}, ScopeWrite},
 		{"GET", "/metrics", nil, ScopeRead},
 		{"POST", "/api/v1/events", click, ScopeWrite},
-		{"POST", "/api/v1/jobs", Order{Kind: "evaluate"}, ScopeAdmin},
+		{"POST", "/api/v1/jobs", JobRequest{Kind: "evaluate"}, ScopeAdmin},
 		{"DELETE", "/api/v1/trial", nil, ScopeAdmin},
 	} {
 		for _, scope := range append([]Scope{""}, Scopes...) {
@@ -327,7 +327,7 @@ func TestTokens(t *testing.T) {
 	}
 	var allowed, refused int
 	for line := range strings.Lines(string(audit)) {
-		var a audited
+		var a auditEntry
 		if err := json.Unmarshal([]byte(line), &a); err != nil {
 			t.Fatal(err)
 		}
@@ -401,7 +401,7 @@ func TestShedding(t *testing.T) {
 
 func TestPanic(t *testing.T) {
 	s := open(t)
-	h := s.outer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("boom") }))
+	h := s.instrument(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("boom") }))
 	w := client{t: t, h: h}.do("GET", "/", nil)
 	if w.Code != 500 || strings.Contains(w.Body.String(), "boom") ||
 		!strings.Contains(w.Body.String(), w.Header().Get("X-Request-Id")) {
@@ -412,18 +412,18 @@ func TestPanic(t *testing.T) {
 func TestAddresses(t *testing.T) {
 	s := open(t)
 	for _, address := range []string{":0", "0.0.0.0:0", "192.0.2.1:80", "[::]:0", "example.org:80"} {
-		if err := s.Run(context.Background(), Listen{Address: address}); !errors.Is(err, ErrExposed) {
+		if err := s.Run(context.Background(), ServerOptions{Address: address}); !errors.Is(err, ErrUnprotected) {
 			t.Errorf("%s without protection: %v", address, err)
 		}
 	}
 	gone, stop := context.WithCancel(t.Context())
 	stop()
-	if err := open(t, func(o *Options) { o.Open = true }).Run(gone, Listen{Address: ":0"}); err != nil {
+	if err := open(t, func(o *Options) { o.Open = true }).Run(gone, ServerOptions{Address: ":0"}); err != nil {
 		t.Errorf("open to everybody: %v", err)
 	}
 	for address, is := range map[string]bool{"127.0.0.1:1": true, "[::1]:1": true, "localhost:1": true, ":1": false,
 		"127.0.0.1.example.org:1": false} {
-		if loopback(address) != is {
+		if listensLocally(address) != is {
 			t.Errorf("loopback(%s) is %v", address, !is)
 		}
 	}
@@ -555,9 +555,9 @@ func TestRetrainAndRollback(t *testing.T) {
 	c := client{t: t, h: h}
 	_, first := s.Current()
 	for i := range 60 {
-		a := want[Answer](c, 200, "GET", fmt.Sprintf("/api/v1/recommendations?node=p%d&k=10&log=true", 4*i), nil)
-		want[logged](c, 200, "POST", "/api/v1/events",
-			batch{[]Event{{ID: fmt.Sprint("l", i), Kind: "linked", Source: a.Source.ID, Target: a.Items[i%10].ID,
+		a := want[RecommendResponse](c, 200, "GET", fmt.Sprintf("/api/v1/recommendations?node=p%d&k=10&log=true", 4*i), nil)
+		want[store.Result](c, 200, "POST", "/api/v1/events",
+			eventBatch{[]store.Event{{ID: fmt.Sprint("l", i), Kind: "linked", Source: a.Source.ID, Target: a.Items[i%10].ID,
 				List: a.List}}})
 	}
 	stop := make(chan struct{})
@@ -578,8 +578,8 @@ func TestRetrainAndRollback(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	})
-	job := want[Job](c, 202, "POST", "/api/v1/jobs", Order{Kind: "retrain"})
-	job, err := s.Wait(t.Context(), job.ID)
+	job := want[Job](c, 202, "POST", "/api/v1/jobs", JobRequest{Kind: "retrain"})
+	job, err := s.WaitJob(t.Context(), job.ID)
 	close(stop)
 	busy.Wait()
 	if err != nil || job.State != JobDone || !job.Serves || len(job.Checks) != 3 {
@@ -593,10 +593,10 @@ func TestRetrainAndRollback(t *testing.T) {
 		t.Fatalf("serves %s after %s, the job made %s", second, first, job.Model)
 	}
 	for n := range 40 { // shown since it has learned: what it is judged by
-		want[Answer](c, 200, "POST", "/api/v1/recommendations", Ask{Node: fmt.Sprint("p", 100+n), Log: true})
+		want[RecommendResponse](c, 200, "POST", "/api/v1/recommendations", RecommendRequest{Node: fmt.Sprint("p", 100+n), Log: true})
 	}
-	judged := want[Job](c, 202, "POST", "/api/v1/jobs", Order{Kind: "evaluate"})
-	if judged, err = s.Wait(t.Context(), judged.ID); err != nil || judged.State != JobDone {
+	judged := want[Job](c, 202, "POST", "/api/v1/jobs", JobRequest{Kind: "evaluate"})
+	if judged, err = s.WaitJob(t.Context(), judged.ID); err != nil || judged.State != JobDone {
 		t.Fatalf("%v, job %+v", err, judged)
 	}
 	m := want[ModelDetail](c, 200, "GET", "/api/v1/model", nil)
@@ -607,17 +607,17 @@ func TestRetrainAndRollback(t *testing.T) {
 	if l := m.Evaluation.Log; l == nil || l.Lists != 40 || l.Items != 400 || !(l.Risk.Lower < l.Risk.Upper) {
 		t.Errorf("by the log: %+v", l)
 	}
-	back := want[Entry](c, 200, "POST", "/api/v1/models/rollback", nil)
+	back := want[ModelEntry](c, 200, "POST", "/api/v1/models/rollback", nil)
 	if _, now := s.Current(); now != first || back.Digest != first {
 		t.Errorf("after the step back %s serves, want %s", now, first)
 	}
-	want[Entry](c, 200, "POST", "/api/v1/models/"+second[:12]+"/serve", nil)
+	want[ModelEntry](c, 200, "POST", "/api/v1/models/"+second[:12]+"/serve", nil)
 
 	again := reopen(t, s)
 	if _, now := again.Current(); now != second {
 		t.Errorf("after a restart %s serves, want %s", now, second)
 	}
-	if r := again.models.snapshot(); len(r.Served) != 2 || len(r.Expected) != 3 {
+	if r := again.models.snapshot(); len(r.Models) != 2 || len(r.Expected) != 3 {
 		t.Errorf("after a restart: %+v", r)
 	}
 	if totals, err := again.events.Totals(t.Context()); err != nil || totals.Kinds[store.Linked] != 60 ||
@@ -643,11 +643,11 @@ func reopen(t *testing.T, s *Service) *Service {
 func TestCancel(t *testing.T) {
 	s := open(t)
 	c := client{t: t, h: s.Handler()}
-	one := want[Job](c, 202, "POST", "/api/v1/jobs", Order{Kind: "retrain"})
-	two := want[Job](c, 202, "POST", "/api/v1/jobs", Order{Kind: "retrain"})
+	one := want[Job](c, 202, "POST", "/api/v1/jobs", JobRequest{Kind: "retrain"})
+	two := want[Job](c, 202, "POST", "/api/v1/jobs", JobRequest{Kind: "retrain"})
 	for _, id := range []string{two.ID, one.ID} {
 		want[Job](c, 200, "DELETE", "/api/v1/jobs/"+id, nil)
-		if job, err := s.Wait(t.Context(), id); err != nil || job.State != JobCancelled {
+		if job, err := s.WaitJob(t.Context(), id); err != nil || job.State != JobCancelled {
 			t.Errorf("%v, job %+v", err, job)
 		}
 	}
@@ -661,7 +661,7 @@ func TestProgress(t *testing.T) {
 	s := open(t)
 	server := httptest.NewServer(s.Handler())
 	defer server.Close()
-	job, err := s.Start(Order{Kind: "evaluate"})
+	job, err := s.StartJob(JobRequest{Kind: "evaluate"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -689,42 +689,42 @@ func TestProgress(t *testing.T) {
 func TestTrial(t *testing.T) {
 	s := open(t)
 	c := client{t: t, h: s.Handler()}
-	job, err := s.Start(Order{Kind: "retrain", Method: "naive", Keep: true})
+	job, err := s.StartJob(JobRequest{Kind: "retrain", Method: "naive", Keep: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if job, err = s.Wait(t.Context(), job.ID); err != nil || job.State != JobDone || job.Serves {
+	if job, err = s.WaitJob(t.Context(), job.ID); err != nil || job.State != JobDone || job.Serves {
 		t.Fatalf("%v, job %+v", err, job)
 	}
 	_, current := s.Current()
 	for i := range 60 { // what was shown before says nothing of the trial
-		want[Answer](c, 200, "GET", fmt.Sprintf("/api/v1/recommendations?k=5&log=true&node=p%d", i), nil)
+		want[RecommendResponse](c, 200, "GET", fmt.Sprintf("/api/v1/recommendations?k=5&log=true&node=p%d", i), nil)
 	}
-	trial := want[Trial](c, 200, "PUT", "/api/v1/trial", trialOrder{job.Model[:10], .3})
+	trial := want[ABTest](c, 200, "PUT", "/api/v1/trial", abTestRequest{job.Model[:10], .3})
 	if trial.A != current || trial.B != job.Model {
 		t.Fatalf("got %+v", trial)
 	}
-	s.watch.mu.Lock()
+	s.monitor.mu.Lock()
 	for i := range 60 { // nor if it is only read now
-		s.watch.countArm(store.Event{Seq: trial.Seq, Kind: store.Shown, Source: fmt.Sprintf("p%d", i), Model: trial.A})
+		s.monitor.countABTest(store.Event{Seq: trial.Seq, Kind: store.Shown, Source: fmt.Sprintf("p%d", i), Model: trial.A})
 	}
-	s.watch.mu.Unlock()
+	s.monitor.mu.Unlock()
 	arms := map[string]int{}
 	clicks := map[string]int{"a": 1, "b": 3}
 	for i := range 240 {
 		node := fmt.Sprintf("p%d", i)
-		a := want[Answer](c, 200, "GET", "/api/v1/recommendations?k=5&log=true&node="+node, nil)
-		b := want[Answer](c, 200, "GET", "/api/v1/recommendations?k=5&node="+node, nil)
+		a := want[RecommendResponse](c, 200, "GET", "/api/v1/recommendations?k=5&log=true&node="+node, nil)
+		b := want[RecommendResponse](c, 200, "GET", "/api/v1/recommendations?k=5&node="+node, nil)
 		if a.Arm != b.Arm || a.Model != b.Model || a.Model != map[string]string{"a": trial.A, "b": trial.B}[a.Arm] {
 			t.Fatalf("%s had arm %q and %q", node, a.Arm, b.Arm)
 		}
 		arms[a.Arm]++
-		var batch batch
+		var batch eventBatch
 		for k := range clicks[a.Arm] {
-			batch.Events = append(batch.Events, Event{ID: fmt.Sprint(node, "-", k), Kind: "clicked", Source: node,
+			batch.Events = append(batch.Events, store.Event{ID: fmt.Sprint(node, "-", k), Kind: "clicked", Source: node,
 				Target: a.Items[k].ID, List: a.List})
 		}
-		want[logged](c, 200, "POST", "/api/v1/events", batch)
+		want[store.Result](c, 200, "POST", "/api/v1/events", batch)
 	}
 	if arms["b"] < 48 || arms["b"] > 96 { // 72 ± 3.4 standard deviations
 		t.Errorf("%d of 240 sources got b, a share of .3 was asked for", arms["b"])
@@ -740,7 +740,7 @@ func TestTrial(t *testing.T) {
 		t.Errorf("got %+v", cmp)
 	}
 	want[Comparison](c, 200, "DELETE", "/api/v1/trial", nil)
-	if a := want[Answer](c, 200, "GET", "/api/v1/recommendations?node=p1", nil); a.Arm != "" || a.Model != current {
+	if a := want[RecommendResponse](c, 200, "GET", "/api/v1/recommendations?node=p1", nil); a.Arm != "" || a.Model != current {
 		t.Errorf("after the trial: %+v", a)
 	}
 }
@@ -773,7 +773,7 @@ func TestAlarm(t *testing.T) {
 	for i := range int32(g.Len()) {
 		byField[g.Field(i)] = append(byField[g.Field(i)], g.ID(i))
 	}
-	feed := func(from, lists int, target func(field uint16, k int) string) Loop {
+	feed := func(from, lists int, target func(field uint16, k int) string) LoopStatus {
 		var events []store.Event
 		for n := range lists {
 			i := int32((from + n) * 7 % g.Len())
@@ -784,7 +784,7 @@ func TestAlarm(t *testing.T) {
 				}
 			}
 		}
-		if _, err := s.Append(t.Context(), events); err != nil {
+		if _, err := s.AppendEvents(t.Context(), events); err != nil {
 			t.Fatal(err)
 		}
 		totals, err := s.events.Totals(t.Context())
@@ -831,7 +831,7 @@ func TestDrain(t *testing.T) {
 	address := make(chan string, 1)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- s.Run(ctx, Listen{Address: "127.0.0.1:0", Started: func(url string) { address <- url }})
+		ended <- s.Run(ctx, ServerOptions{Address: "127.0.0.1:0", Started: func(url string) { address <- url }})
 	}()
 	url := <-address
 	leave, err := s.gate.enter(t.Context())
@@ -872,8 +872,8 @@ func TestDrain(t *testing.T) {
 func TestClearlyWorseModels(t *testing.T) {
 	s := open(t)
 	ctx := t.Context()
-	serves := s.now.Load().current
-	l, err := s.lesson(ctx, serves.data, "bayes", 0)
+	serves := s.live.Load().current
+	l, err := s.trainingData(ctx, serves.data, "bayes", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -911,12 +911,12 @@ func TestClearlyWorseModels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := evaluate.NewEvaluation(ctx, l.graph, serves.Model(), l.drawn.Test,
+	e, err := evaluate.NewEvaluation(ctx, l.graph, serves.Model(), l.prepared.Test,
 		evaluate.EvaluationSettings{Panel: evaluate.PanelSettings{Floor: .01}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := fmt.Sprintf("of the model that serves %.4g", toReport(e.Panel).Risk.Interval.Estimate)
+	own := fmt.Sprintf("of the model that serves %.4g", reportedRow(e.Panel).Risk.Interval.Estimate)
 	if last := checks[len(checks)-1]; !strings.Contains(last.Detail, own) {
 		t.Errorf("%+v does not say %q", last, own)
 	}

@@ -33,8 +33,8 @@ type Options struct {
 	Explore float64 // share of a list's places that is drawn, unless a request says otherwise; 0 means .1, below 0 none
 	Keep    int     // models to keep; 0 means 5
 
-	Every time.Duration // how long after one training the next is due; 0 means never, unless somebody asks
-	After int64         // new events that it needs; 0 means 1
+	RetrainEvery time.Duration // how long after one training the next is due; 0 means never, unless somebody asks
+	RetrainAfter int64         // new events that it needs; 0 means 1
 
 	Concurrent int     // recommendations at once; 0 means two for every processor
 	Waiting    int     // more of them that may wait for a second; 0 means eight times Concurrent
@@ -116,7 +116,7 @@ func (o Options) withDefaults() (Options, error) {
 		}
 	}
 	set(&o.Keep, 5)
-	o.After = max(o.After, 1)
+	o.RetrainAfter = max(o.RetrainAfter, 1)
 	set(&o.Concurrent, 2*runtime.GOMAXPROCS(0))
 	set(&o.Waiting, 8*o.Concurrent)
 	if o.Rate <= 0 {
@@ -146,13 +146,13 @@ type Service struct {
 	models *registry
 	events store.Store
 	serving
-	gate    *gate
-	watch   *watch
-	jobs    *jobs
-	metrics *metrics
-	audit   *auditLog
-	bridged bridged
-	search  func() []string // id and title of every node in lower case
+	gate        *gate
+	monitor     *monitor
+	jobs        *jobs
+	metrics     *metrics
+	audit       *auditLog
+	bridgeCache bridgeCache
+	search      func() []string // id and title of every node in lower case
 
 	ready    atomic.Bool
 	draining atomic.Bool
@@ -166,13 +166,13 @@ type Service struct {
 
 // serving is which models answer. It is replaced whole, so that a request sees one state of it.
 type serving struct {
-	now atomic.Pointer[lineup]
+	live atomic.Pointer[deployment]
 }
 
 // lineup is who answers whom.
-type lineup struct {
+type deployment struct {
 	current *engine
-	trial   *Trial
+	abTest  *ABTest
 	b       *engine // of the trial
 }
 
@@ -204,7 +204,7 @@ func Open(ctx context.Context, o Options) (_ *Service, err error) {
 	if s.models, err = openRegistry(filepath.Join(o.State, "models"), o.Keep); err != nil {
 		return nil, err
 	}
-	if err = s.enlist(ctx); err != nil {
+	if err = s.loadModels(ctx); err != nil {
 		return nil, err
 	}
 	if s.audit, err = openAudit(filepath.Join(o.State, "audit.log"), o.Log); err != nil {
@@ -219,21 +219,21 @@ func Open(ctx context.Context, o Options) (_ *Service, err error) {
 		return names
 	})
 	if s.events = o.events; s.events == nil {
-		if s.events, err = store.Open(ctx, o.Store, store.Options{Spool: spoolOf(o), Log: o.Log}); err != nil {
+		if s.events, err = store.Open(ctx, o.Store, store.Options{Spool: spoolPath(o), Log: o.Log}); err != nil {
 			return nil, fmt.Errorf("the event log: %w", err)
 		}
 	}
-	if s.watch, err = openWatch(filepath.Join(o.State, "watch.json"), s); err != nil {
+	if s.monitor, err = openMonitor(filepath.Join(o.State, "watch.json"), s); err != nil {
 		return nil, err
 	}
 	if s.jobs, err = openJobs(filepath.Join(o.State, "jobs.json"), o.Now, o.Log); err != nil {
 		return nil, err
 	}
-	s.bridged.wanted = make(chan struct{}, 1)
-	s.done.Go(func() { s.watch.run(s.life) })
+	s.bridgeCache.wanted = make(chan struct{}, 1)
+	s.done.Go(func() { s.monitor.run(s.life) })
 	s.done.Go(func() { s.findBridges(s.life) })
 	s.done.Go(func() {
-		s.jobs.run(s.life, func(ctx context.Context, o Order, tell func(func(*Job))) error {
+		s.jobs.run(s.life, func(ctx context.Context, o JobRequest, tell func(func(*Job))) error {
 			var about []any
 			tell(func(j *Job) { about = []any{"job", j.ID, "kind", j.Kind, "method", o.Method} })
 			s.o.Log.Info("a job begins", about...)
@@ -251,8 +251,8 @@ func Open(ctx context.Context, o Options) (_ *Service, err error) {
 			return err
 		})
 	})
-	if o.Every > 0 {
-		s.done.Go(func() { s.plan(s.life) })
+	if o.RetrainEvery > 0 {
+		s.done.Go(func() { s.runSchedule(s.life) })
 	}
 	if o.Tokens != nil {
 		s.done.Go(func() { o.Tokens.follow(s.life, o.Log) })
@@ -262,7 +262,7 @@ func Open(ctx context.Context, o Options) (_ *Service, err error) {
 }
 
 // spoolOf is where events wait while a database is away; a file needs none.
-func spoolOf(o Options) string {
+func spoolPath(o Options) string {
 	if strings.HasPrefix(o.Store, "postgres") {
 		return filepath.Join(o.State, "events.spool")
 	}
@@ -270,7 +270,7 @@ func spoolOf(o Options) string {
 }
 
 // enlist registers the model files that were named and loads who serves.
-func (s *Service) enlist(ctx context.Context) error {
+func (s *Service) loadModels(ctx context.Context) error {
 	digest, err := s.models.adopt(ctx, s.o.Model)
 	if err != nil {
 		return err
@@ -294,7 +294,7 @@ func (s *Service) enlist(ctx context.Context) error {
 		}
 		return s.models.path(digest)
 	}
-	line := &lineup{}
+	line := &deployment{}
 	if line.current, err = s.load(ctx, path(current), current, path(naive)); err != nil {
 		if fresh {
 			os.Remove(s.models.path(digest)) // a copy of what cannot serve
@@ -308,23 +308,23 @@ func (s *Service) enlist(ctx context.Context) error {
 		if line.b, err = s.load(ctx, path(r.Trial.B), r.Trial.B, path(naive)); err != nil {
 			s.o.Log.Warn("the trial is over: its model cannot be loaded", "error", err)
 		} else {
-			line.trial = r.Trial
+			line.abTest = r.Trial
 		}
 	}
 	if current != digest {
 		s.o.Log.Warn("a model serves that came after the one that is named: it was trained or chosen since; "+
 			"POST /api/v1/models/rollback goes back", "serves", current, "named", s.o.Model)
 	}
-	s.now.Store(line)
+	s.live.Store(line)
 	if err := s.models.adoptEvaluation(s.o.Model, digest); err != nil {
 		s.o.Log.Warn("the evaluation beside the model is not used", "error", err)
 	}
-	return s.models.change(func(r *register) error {
+	return s.models.change(func(r *registryState) error {
 		if fresh {
-			r.Served = append(r.Served, Entry{Digest: digest, Method: line.current.Model().Method,
+			r.Models = append(r.Models, ModelEntry{Digest: digest, Method: line.current.Model().Method,
 				Made: s.o.Now().UTC(), Note: "from " + filepath.Base(s.o.Model)})
 		}
-		r.Naive, r.Trial = naive, line.trial
+		r.Naive, r.Trial = naive, line.abTest
 		r.makeCurrent(current)
 		return nil
 	})
@@ -344,8 +344,8 @@ func (s *Service) close() error {
 	s.calls.close(s.stop)
 	s.done.Wait()
 	var errs []error
-	if s.watch != nil {
-		errs = append(errs, s.watch.save())
+	if s.monitor != nil {
+		errs = append(errs, s.monitor.save())
 	}
 	if s.events != nil {
 		errs = append(errs, s.events.Close())
@@ -360,11 +360,11 @@ func (s *Service) close() error {
 }
 
 // Graph returns the network that is served, with the fields of the current model. Its vectors are there until Close.
-func (s *Service) Graph() *graph.Graph { return s.now.Load().current.Graph() }
+func (s *Service) Graph() *graph.Graph { return s.live.Load().current.Graph() }
 
 // Current returns the model that serves and its digest. It scores nodes until Close.
 func (s *Service) Current() (model.Model, string) {
-	e := s.now.Load().current
+	e := s.live.Load().current
 	return e.Model(), e.digest
 }
 

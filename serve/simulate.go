@@ -14,9 +14,9 @@ import (
 
 // The ways in which a simulated recommender learns.
 const (
-	TakesLinks  = "naive"     // links as they come
-	Corrects    = "corrected" // for exposure; what was not shown counts as not linked
-	LearnsShown = "shown"     // for exposure, from what was shown alone, as this service does
+	SimulateNaive     = "naive"     // links as they come
+	SimulateCorrected = "corrected" // for exposure; what was not shown counts as not linked
+	SimulateShown     = "shown"     // for exposure, from what was shown alone, as this service does
 )
 
 // Simulation is what would become of the loop.
@@ -50,7 +50,7 @@ type simulationInput struct {
 
 func (s *Service) getSimulation(ctx context.Context, in *simulationInput) (*body[Simulation], error) {
 	out, err := s.Simulate(ctx, in.Method, in.Rounds, in.Explore, in.Seed)
-	return answer(out), err
+	return respond(out), err
 }
 
 // simulatedPairs bounds the pairs that a simulation looks at, whatever the number of fields.
@@ -71,28 +71,28 @@ func (s *Service) Simulate(ctx context.Context, method string, rounds int, explo
 	}
 	defer leave()
 	switch {
-	case method != TakesLinks && method != Corrects && method != LearnsShown:
-		return Simulation{}, fault("method", clip(method), "is no way to learn; give naive, corrected or shown")
+	case method != SimulateNaive && method != SimulateCorrected && method != SimulateShown:
+		return Simulation{}, requestError("method", clip(method), "is no way to learn; give naive, corrected or shown")
 	case rounds < 1 || rounds > 50:
-		return Simulation{}, fault("rounds", rounds, "is %d; give from 1 to 50", rounds)
+		return Simulation{}, requestError("rounds", rounds, "is %d; give from 1 to 50", rounds)
 	case !(explore >= 0 && explore <= 1):
-		return Simulation{}, fault("explore", explore, "is %v; give from 0 to 1", explore)
+		return Simulation{}, requestError("explore", explore, "is %v; give from 0 to 1", explore)
 	}
-	e := s.now.Load().current
+	e := s.live.Load().current
 	each := min(max(int(math.Sqrt(simulatedPairs))/max(e.Graph().FieldCount(), 1), 4), 100)
 	settings := loop.ForecastSettings{Rounds: rounds, Sources: each, Targets: each, Replicates: 40, Threads: 1,
 		Seed: seed}
 	plain, err := loop.NewForecast(ctx, e.Model(), e.Graph(), settings)
 	if err != nil {
-		return Simulation{}, unforeseeable(err)
+		return Simulation{}, forecastError(err)
 	}
-	settings.Explore, settings.ShownOnly = explore, method == LearnsShown
+	settings.Explore, settings.ShownOnly = explore, method == SimulateShown
 	played, err := loop.NewForecast(ctx, e.Model(), e.Graph(), settings)
 	if err != nil {
-		return Simulation{}, unforeseeable(err)
+		return Simulation{}, forecastError(err)
 	}
 	of := func(f loop.FieldForecast) []loop.Share {
-		if method == TakesLinks {
+		if method == SimulateNaive {
 			return f.Naive
 		}
 		return f.Corrected
@@ -107,7 +107,7 @@ func (s *Service) Simulate(ctx context.Context, method string, rounds int, explo
 }
 
 // unforeseeable says of a model that it cannot be played with, which is nobody's fault.
-func unforeseeable(err error) error {
+func forecastError(err error) error {
 	if errors.Is(err, loop.ErrModel) || errors.Is(err, loop.ErrGraph) {
 		return huma.NewError(http.StatusNotFound, "there is no forecast: "+err.Error())
 	}
@@ -121,7 +121,7 @@ func (s *Simulation) say() {
 	s.Words = append(s.Words, fmt.Sprintf("Of 100 recommendations %.0f stay in the reader's own field in round "+
 		"1, and %.0f (%.0f to %.0f) in round %d.", 100*first.Share, 100*last.Share, 100*last.Low, 100*last.High,
 		last.Round))
-	if s.Method != TakesLinks || s.Explore > 0 {
+	if s.Method != SimulateNaive || s.Explore > 0 {
 		s.Words = append(s.Words, fmt.Sprintf("A naive recommender that explores nothing would keep %.0f (%.0f "+
 			"to %.0f) by then.", 100*beside.Share, 100*beside.Low, 100*beside.High))
 	}

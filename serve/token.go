@@ -109,7 +109,7 @@ func (t *Tokens) follow(ctx context.Context, log *slog.Logger) {
 func readTokens(path string) ([]Token, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
-		return nil, unreadable(err, os.Geteuid())
+		return nil, explainUnreadable(err, os.Geteuid())
 	}
 	var list []Token
 	if err := json.Unmarshal(raw, &list); err != nil {
@@ -130,7 +130,7 @@ func readTokens(path string) ([]Token, error) {
 
 // unreadable adds to an error of the system what to do. A file of tokens is its maker's alone, and
 // that is often not the service.
-func unreadable(err error, user int) error {
+func explainUnreadable(err error, user int) error {
 	if errors.Is(err, fs.ErrPermission) && user > 0 {
 		return fmt.Errorf("%w; it must be readable by user %d, whom this runs as: chown %[2]d the file, or make "+
 			"its tokens as that user", err, user)

@@ -10,11 +10,11 @@ import (
 // A file of tokens made by root, and a service that is not: the error says whose the file has to be.
 func TestTokensOfAnother(t *testing.T) {
 	denied := &fs.PathError{Op: "open", Path: "tokens.json", Err: os.ErrPermission}
-	if err := unreadable(denied, 65532); !strings.Contains(err.Error(), "tokens.json") ||
+	if err := explainUnreadable(denied, 65532); !strings.Contains(err.Error(), "tokens.json") ||
 		!strings.Contains(err.Error(), "chown 65532 the file") {
 		t.Error(err)
 	}
-	if err := unreadable(denied, -1); err != error(denied) { // Windows has no such users
+	if err := explainUnreadable(denied, -1); err != error(denied) { // Windows has no such users
 		t.Error(err)
 	}
 	if _, err := OpenTokens("missing.json"); err == nil || strings.Contains(err.Error(), "chown") {

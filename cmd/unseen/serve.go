@@ -18,7 +18,7 @@ import (
 // serveFlags is the command line of unseen serve.
 type serveFlags struct {
 	options        serve.Options
-	listen         serve.Listen
+	listen         serve.ServerOptions
 	explore        float64
 	tokens         string
 	verbose, quiet bool
@@ -68,11 +68,11 @@ who comes. Ctrl-C lets requests under way end first.`,
 				return usagef("--explore is %v; give a share from 0 to 1", f.explore)
 			case f.options.Keep < 1:
 				return usagef("--keep is %d; give at least 1", f.options.Keep)
-			case f.options.Every < 0 || f.options.Every > 0 && f.options.Every < time.Second:
-				return usagef("--retrain-every is %v; give a second or more, such as 24h", f.options.Every)
-			case f.options.After < 1:
-				return usagef("--retrain-after is %d; give at least 1", f.options.After)
-			case f.options.Every == 0 && cmd.Flags().Changed("retrain-after"):
+			case f.options.RetrainEvery < 0 || f.options.RetrainEvery > 0 && f.options.RetrainEvery < time.Second:
+				return usagef("--retrain-every is %v; give a second or more, such as 24h", f.options.RetrainEvery)
+			case f.options.RetrainAfter < 1:
+				return usagef("--retrain-after is %d; give at least 1", f.options.RetrainAfter)
+			case f.options.RetrainEvery == 0 && cmd.Flags().Changed("retrain-after"):
 				return usagef("--retrain-after needs --retrain-every, such as 24h")
 			case !(f.options.Rate > 0):
 				return usagef("--rate is %v; give requests a second, more than 0", f.options.Rate)
@@ -93,9 +93,9 @@ who comes. Ctrl-C lets requests under way end first.`,
 	flags.StringVar(&f.options.Store, "store", "", "event log: a `path` or postgres://… (default events.db)")
 	flags.Float64Var(&f.explore, "explore", .1, "share of a list's places that is drawn")
 	flags.IntVar(&f.options.Keep, "keep", 5, "models to keep")
-	flags.DurationVar(&f.options.Every, "retrain-every", 0,
+	flags.DurationVar(&f.options.RetrainEvery, "retrain-every", 0,
 		"how long after a training the next is due (default: only when asked)")
-	flags.Int64Var(&f.options.After, "retrain-after", 1, "new events that it needs")
+	flags.Int64Var(&f.options.RetrainAfter, "retrain-after", 1, "new events that it needs")
 	flags.StringVar(&f.tokens, "token-file", "", "`file` of tokens; without one nobody needs any")
 	flags.BoolVar(&f.options.Open, "open", false, "let everybody in without tokens, behind a proxy that asks who comes")
 	flags.StringVar(&f.listen.Cert, "tls-cert", "", "certificate `file`")
@@ -145,7 +145,7 @@ func runServe(cmd *cobra.Command, f serveFlags) error {
 			"ends it.\n", filepath.Clean(o.Folder), url, url)
 	}
 	err = s.Run(ctx, f.listen)
-	if errors.Is(err, serve.ErrExposed) {
+	if errors.Is(err, serve.ErrUnprotected) {
 		err = usagef("--listen %s can be reached from elsewhere; give --token-file, or --tls-cert and "+
 			"--tls-key, or --open, or an address such as 127.0.0.1:8080", f.listen.Address)
 	}

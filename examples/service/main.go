@@ -38,7 +38,7 @@ func main() {
 	service := check(serve.Open(ctx, serve.Options{Folder: folder, Prefix: "/recs",
 		Tokens: check(serve.OpenTokens(file))}))
 	// A list whose items are logged as shown, each with its probability.
-	list := check(service.Recommend(ctx, serve.Ask{Node: "p150", K: 3, Seed: new(uint64(1)), Log: true}))
+	list := check(service.Recommend(ctx, serve.RecommendRequest{Node: "p150", K: 3, Seed: new(uint64(1)), Log: true}))
 	fmt.Printf("from Go: %d items, %d logged\n", len(list.Items), list.Logged)
 
 	mux := http.NewServeMux() // with what your program serves already
@@ -49,14 +49,14 @@ func main() {
 	request.Header.Set("Authorization", "Bearer "+secret)
 	answer := check(http.DefaultClient.Do(request))
 	defer answer.Body.Close()
-	var again serve.Answer
+	var again serve.RecommendResponse
 	check(0, json.NewDecoder(answer.Body).Decode(&again))
 	fmt.Println("over HTTP the same:", again.Items[0].ID == list.Items[0].ID && again.Model == list.Model)
 	stop() // as Ctrl-C does
 	<-ctx.Done()
 	check(0, server.Config.Shutdown(context.Background())) // requests under way end,
 	check(0, service.Close())                              // and then what they read from is given back
-	_, err := service.Recommend(context.Background(), serve.Ask{Node: "p150"})
+	_, err := service.Recommend(context.Background(), serve.RecommendRequest{Node: "p150"})
 	fmt.Println("closed in order:", errors.Is(err, serve.ErrClosed))
 }
 

@@ -22,6 +22,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -44,6 +45,7 @@ type Server struct {
 }
 
 var (
+	sharing   sync.Mutex // of shared
 	shared    *Server
 	databases atomic.Int32
 )
@@ -76,6 +78,8 @@ func Shared(t testing.TB) *Server {
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
+	sharing.Lock()
+	defer sharing.Unlock()
 	if shared == nil {
 		shared = newServer(t)
 	}

@@ -1,15 +1,14 @@
-// Package store is the log of what a service showed and what came of it: who was shown which target, with
-// which probability, who clicked, who linked. From it a propensity is known instead of guessed.
+// Package store keeps the event log of a service: who was shown which target, with which probability, who
+// clicked, who linked. With it a propensity is known instead of estimated.
 //
 //	Append ─┐                    ┌─► events.db (SQLite)
 //	Append ─┼─► queue ─► writer ─┤   or
 //	Append ─┘  bounded           └─► PostgreSQL ◄────────────────┐
-//	   ▲                         └─► spool file, while it is away ┘ replayed in order
+//	   ▲                         └─► spool file, while it is down ┘ replayed in order
 //	   └── nil: survives kill -9 and power loss
 //
-// Appends that wait at the same time share a transaction, so that the cost of one fsync is divided among
-// them. The queue is bounded: beyond it Append refuses with [ErrBusy] and says how long to wait, instead of
-// promising what it cannot keep.
+// Appends that wait at the same time share a transaction, and so the cost of one fsync. The queue is bounded:
+// when it is full, Append fails with [ErrBusy] and says how long to wait.
 //
 //	log, err := store.Open(ctx, "events.db", store.Options{})
 //	result, err := log.Append(ctx, []store.Event{{
@@ -19,21 +18,22 @@
 //
 // # What holds
 //
-//   - An event that was acknowledged is never lost, and never there twice: its ID, which the client gives, is
-//     the key. Whoever got no answer sends the same events again.
+//   - An acknowledged event is never lost and never stored twice: its ID, chosen by the client, is the key. A
+//     client that got no answer sends the same events again.
 //   - Seq is 1, 2, 3, … in the order in which events were stored, without gaps. Events become visible in that
-//     order, so a reader who goes on after the last Seq it saw misses nothing.
-//   - Nothing is deleted and nothing is changed. Of two events with the same ID the first stays.
+//     order, so a reader that continues after the last Seq it saw misses nothing.
+//   - Nothing is deleted or changed. Of two events with the same ID the first stays.
 //   - Times are kept to the microsecond, in UTC.
 //
 // # A file or a database
 //
-// SQLite is for one machine: one file, with a write-ahead log beside it while it is open. Several programs may
-// share it, on a local disk. PostgreSQL is for many services that write to one log; they take turns.
+// SQLite is for one machine: one file, with a write-ahead log beside it while it is open. Programs can share it
+// on a local disk. PostgreSQL is for many services that write to one log; they take turns.
 //
-// A service in front of PostgreSQL should have a spool of its own. While the database is away, Append answers as
-// soon as the events are durable there ([Result.Spooled]); reads fail with [ErrAway]. When it is back, they are
-// carried over in order, and only then can Events see them. The spool is text, one event a line.
+// A service in front of PostgreSQL should have a spool of its own. While the database is down, Append returns as
+// soon as the events are durable in the spool ([Result.Spooled]); reads fail with [ErrUnavailable]. When it is
+// back, the spool is replayed in order, and only then does Events return its events. The spool is text, one
+// event per line.
 //
-// The store knows nothing of fields, models or graphs.
+// The store does not know fields, models or graphs.
 package store

@@ -99,5 +99,5 @@ func ExampleInvalidError() {
 	_, err = events.Append(ctx, []store.Event{{ID: "a", Kind: "liked", Source: "s", Target: "t"}})
 	fmt.Println(errors.Is(err, store.ErrInvalid), err)
 	// Output:
-	// true event 0 cannot be stored: Kind is "liked", want one of [shown clicked linked]
+	// true invalid event 0: Kind is "liked", want one of [shown clicked linked]
 }

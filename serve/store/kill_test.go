@@ -169,7 +169,8 @@ func checkAcknowledged(t testing.TB, log store.Store, acknowledged map[string]bo
 }
 
 // A program that is killed while it appends loses nothing that it had acknowledged. The file is the same
-// through all kills; each starts from what the last has left.
+// through all kills; each starts from what the last has left. It does not run beside other tests: a child holds
+// their locked files until it has begun its program.
 func TestKill(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
 	acknowledged := map[string]bool{}
@@ -177,6 +178,7 @@ func TestKill(t *testing.T) {
 	n := kills(t, 5)
 	for i := range n {
 		c := start(t, path, "", fmt.Sprint("run", i))
+		// a moment that no test chooses: what the kill interrupts is the point
 		time.Sleep(time.Duration(rand.Int64N(int64(150 * time.Millisecond))))
 		for _, id := range c.kill(t) {
 			acknowledged[id] = true

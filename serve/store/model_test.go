@@ -47,8 +47,8 @@ func (m *reference) page(after int64, limit int) []store.Event {
 	return m.events[from:min(from+int64(limit), int64(len(m.events)))]
 }
 
-func (m *reference) totals() store.Totals {
-	totals := store.Totals{Events: int64(len(m.events)), Kinds: map[store.Kind]int64{}}
+func (m *reference) totals() store.EventTotals {
+	totals := store.EventTotals{Events: int64(len(m.events)), Kinds: map[store.Kind]int64{}}
 	for _, event := range m.events {
 		totals.Kinds[event.Kind]++
 		if totals.First.IsZero() || event.At.Before(totals.First) {
@@ -87,6 +87,16 @@ func everywhere(t *testing.T, test func(*testing.T, place)) {
 	})
 }
 
+// poll returns when a condition holds.
+func poll(t *testing.T, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("waited 30 seconds in vain")
+		}
+	}
+}
+
 // awkward are texts that have broken databases before.
 var awkward = []string{
 	"'; DROP TABLE events; --", `"quoted"`, `back\slash`, "$1", "?", "%s", "tab\tline\nreturn\r", "NULL", "\\N", "\\.",
@@ -118,6 +128,7 @@ func randomEvent(r *rand.Rand, ids int) store.Event {
 
 // A log behaves as the reference does, whatever is appended, however often, and across closing and opening.
 func TestLogAgreesWithReference(t *testing.T) {
+	t.Parallel()
 	everywhere(t, func(t *testing.T, p place) {
 		seed := uint64(time.Now().UnixNano())
 		t.Logf("seed %d", seed)
@@ -184,6 +195,7 @@ func TestLogAgreesWithReference(t *testing.T) {
 // Many clients at once, some sending what others send too: every event is there once, results add up, and a
 // reader who follows by Seq sees each once and in order.
 func TestManyClients(t *testing.T) {
+	t.Parallel()
 	everywhere(t, func(t *testing.T, p place) {
 		log := p.open(t, store.Options{Group: 300})
 		const clients, batches, batch = 8, 12, 25
@@ -251,6 +263,7 @@ func TestManyClients(t *testing.T) {
 
 // Services that start at the same moment make one log between them.
 func TestOpenAtOnce(t *testing.T) {
+	t.Parallel()
 	everywhere(t, func(t *testing.T, p place) {
 		const services = 6
 		var group sync.WaitGroup
@@ -276,6 +289,7 @@ func TestOpenAtOnce(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
+	t.Parallel()
 	good := store.Event{ID: "a", Kind: store.Shown, Source: "s", Target: "t"}
 	cases := map[string]struct {
 		name   string
@@ -330,6 +344,7 @@ func TestRefused(t *testing.T) {
 func nan() float64 { zero := 0.0; return zero / zero }
 
 func TestClockFillsTime(t *testing.T) {
+	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 123_456_789, time.UTC)
 	log := place{"SQLite", filepath.Join(t.TempDir(), "events.db")}.open(t,
 		store.Options{Now: func() time.Time { return now }})
@@ -345,6 +360,7 @@ func TestClockFillsTime(t *testing.T) {
 
 // A moment is one wherever it was noted, also where the year was another there.
 func TestTimesOfAnyZone(t *testing.T) {
+	t.Parallel()
 	everywhere(t, func(t *testing.T, p place) {
 		log := p.open(t, store.Options{})
 		for id, at := range map[string]time.Time{

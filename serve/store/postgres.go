@@ -17,8 +17,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// postgresMigrations bring a database from one version to the next; the first makes it. What has been
-// released is never changed: a later version is appended.
+// postgresMigrations bring a database from one version to the next; the first creates it. A released migration
+// is never changed: a later one is appended.
 var postgresMigrations = []string{`
 CREATE TABLE unseen_events (
 	seq         bigint PRIMARY KEY,
@@ -46,7 +46,8 @@ const postgresLock = 0x756e7365656e // "unseen"
 // The snapshot of this statement is taken after the lock is held, so it sees whatever the last writer stored.
 const postgresInsert = `
 WITH incoming AS (
-	SELECT DISTINCT ON (id) * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::float8[], $6::text[], $7::text[], $8::int[], $9::timestamptz[])
+	SELECT DISTINCT ON (id) * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::float8[],
+			$6::text[], $7::text[], $8::int[], $9::timestamptz[])
 		WITH ORDINALITY AS given (id, kind, source, target, probability, model, list, position, at, place)
 	ORDER BY id, place
 ), fresh AS (
@@ -64,8 +65,8 @@ WITH incoming AS (
 )
 SELECT id FROM added`
 
-// postgresStore is a log in a PostgreSQL database, with a spool before it for when the database is away.
-// While anything waits in the spool, everything new goes behind it: events keep their order.
+// postgresStore is a log in a PostgreSQL database, with a spool for when the database is down.
+// While events wait in the spool, new events are appended to it, so that they keep their order.
 type postgresStore struct {
 	*queue
 	pool    *pgxpool.Pool
@@ -79,7 +80,7 @@ type postgresStore struct {
 	replaying sync.Mutex  // held while events go from the spool to the database
 	answers   atomic.Bool // whether the database took the last of them
 
-	wake     chan struct{} // tells the replayer that something waits
+	wake     chan struct{} // signals the replayer that events wait
 	stop     context.CancelFunc
 	replayed sync.WaitGroup
 }
@@ -92,12 +93,12 @@ var (
 func openPostgres(ctx context.Context, url string, options Options) (Store, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
-		return nil, fmt.Errorf("the address of the event database: %w", err)
+		return nil, fmt.Errorf("address of the event database: %w", err)
 	}
 	config.ConnConfig.ConnectTimeout = options.Timeout
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
-		return nil, fmt.Errorf("the event database: %w", err)
+		return nil, fmt.Errorf("event database: %w", err)
 	}
 	s := &postgresStore{pool: pool, timeout: options.Timeout, log: options.Log, wake: make(chan struct{}, 1)}
 	if err := s.begin(ctx, options); err != nil {
@@ -107,18 +108,18 @@ func openPostgres(ctx context.Context, url string, options Options) (Store, erro
 	return s, nil
 }
 
-// begin looks for the database and opens the spool.
+// begin connects to the database and opens the spool.
 func (s *postgresStore) begin(ctx context.Context, options Options) error {
 	err := s.prepare(ctx)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil && !unreachable(err):
-		return fmt.Errorf("the event database: %w", err)
+		return fmt.Errorf("event database: %w", err)
 	case err != nil && (options.Spool == "" || !spoolExists(options.Spool)):
-		return fmt.Errorf("%w: %v; look at its address, and start it", ErrAway, err)
+		return fmt.Errorf("%w: %v; check its address, and start it", ErrUnavailable, err)
 	case err != nil:
-		s.log.Warn("the event database is away; events go into the spool", "spool", options.Spool, "error", err)
+		s.log.Warn("event database is down; events go to the spool", "spool", options.Spool, "error", err)
 	}
 	background, stop := context.WithCancel(context.Background())
 	s.stop = stop
@@ -134,7 +135,7 @@ func (s *postgresStore) begin(ctx context.Context, options Options) error {
 	return nil
 }
 
-// prepare makes the tables where they are absent, once.
+// prepare creates the tables if they are missing, once.
 func (s *postgresStore) prepare(ctx context.Context) error {
 	s.preparing.Lock()
 	defer s.preparing.Unlock()
@@ -149,7 +150,7 @@ func (s *postgresStore) prepare(ctx context.Context) error {
 			return err
 		}
 		if encoding != "UTF8" {
-			return fmt.Errorf("its encoding is %s, which cannot hold every text; make one with ENCODING 'UTF8'",
+			return fmt.Errorf("encoding is %s, which cannot hold every text; create a database with ENCODING 'UTF8'",
 				encoding)
 		}
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(postgresLock)); err != nil {
@@ -173,41 +174,43 @@ func (s *postgresStore) prepare(ctx context.Context) error {
 	return err
 }
 
-// postgresVersion reads how many migrations the database has seen. In a new one it makes their table.
+// postgresVersion reads how many migrations the database has seen. In a new database it creates their table.
 func postgresVersion(ctx context.Context, tx pgx.Tx) (version int, err error) {
 	var known, events bool
-	if err := tx.QueryRow(ctx, `SELECT to_regclass('unseen_migrations') IS NOT NULL, to_regclass('unseen_events') IS NOT NULL`).Scan(&known, &events); err != nil {
+	if err := tx.QueryRow(ctx, `SELECT to_regclass('unseen_migrations') IS NOT NULL,
+		to_regclass('unseen_events') IS NOT NULL`).Scan(&known, &events); err != nil {
 		return 0, err
 	}
 	switch {
 	case !known && events:
-		return 0, fmt.Errorf("its table unseen_events is %w: there is no table unseen_migrations; choose "+
+		return 0, fmt.Errorf("table unseen_events is %w: there is no table unseen_migrations; choose "+
 			"another database or schema", ErrForeign)
 	case !known:
-		_, err := tx.Exec(ctx, `CREATE TABLE unseen_migrations (version integer PRIMARY KEY, at timestamptz NOT NULL DEFAULT now())`)
+		_, err := tx.Exec(ctx, `CREATE TABLE unseen_migrations (
+			version integer PRIMARY KEY, at timestamptz NOT NULL DEFAULT now())`)
 		return 0, err
 	}
 	if err := tx.QueryRow(ctx, `SELECT coalesce(max(version), 0) FROM unseen_migrations`).Scan(&version); err != nil {
 		return 0, err
 	}
 	if version > len(postgresMigrations) {
-		return 0, fmt.Errorf("%w: its version is %d, this program knows %d; use a newer one", ErrNewer, version,
+		return 0, fmt.Errorf("%w: its version is %d, this program reads %d; upgrade", ErrNewer, version,
 			len(postgresMigrations))
 	}
 	return version, nil
 }
 
-// commit makes a group durable: in the database, or else in the spool.
+// commit makes a group durable: in the database, or in the spool while that is down.
 func (s *postgresStore) commit(group []*request) error {
 	var events []Event
 	for _, r := range group {
 		events = append(events, r.events...)
 	}
 	if s.spool != nil && s.spool.pending() > 0 && s.answers.Load() {
-		// The spool is faster than the database, so the clients have to help: for each event that comes two
-		// must go, or the spool would never be empty. Should the database be away again, the replayer waits
+		// The spool is faster than the database, so clients help to empty it: for each new event two are
+		// replayed, or the spool would never be empty. If the database goes down again, the replayer waits
 		// for it.
-		s.replaySome(context.Background(), max(2*len(events), 1000))
+		s.replayBatch(context.Background(), max(2*len(events), 1000))
 	}
 	if s.spool == nil || s.spool.pending() == 0 {
 		stored, err := s.store(context.Background(), events)
@@ -227,13 +230,13 @@ func (s *postgresStore) commit(group []*request) error {
 			return nil
 		}
 		switch {
-		case faultOfData(err): // no use in trying again
+		case faultOfData(err): // a retry would fail too
 			return fmt.Errorf("writing to the event database: %w", err)
 		case s.spool == nil:
-			return fmt.Errorf("%w: %v", ErrAway, err)
+			return fmt.Errorf("%w: %v", ErrUnavailable, err)
 		}
 		s.answers.Store(false)
-		s.log.Warn("the event database is away; events go into the spool", "spool", s.spool.path, "error", err)
+		s.log.Warn("event database is down; events go to the spool", "spool", s.spool.path, "error", err)
 	}
 	if err := s.spool.append(events); err != nil {
 		return err
@@ -245,8 +248,8 @@ func (s *postgresStore) commit(group []*request) error {
 	return nil
 }
 
-// store writes events as one transaction, and tells for each whether it is new. A transaction whose answer
-// got lost may still have been committed; storing the same again is harmless.
+// store writes events as one transaction and reports for each whether it is new. A transaction whose answer
+// was lost may still have been committed; storing the same events again is harmless.
 func (s *postgresStore) store(ctx context.Context, events []Event) (stored []bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -270,8 +273,9 @@ func (s *postgresStore) store(ctx context.Context, events []Event) (stored []boo
 	err = pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite},
 		func(tx pgx.Tx) error {
 			batch := &pgx.Batch{}
-			// Where somebody has traded durability for speed, not for these events.
-			batch.Queue(`SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'`)
+			// These events are durable even where the server trades durability for speed.
+			batch.Queue(`SELECT set_config('synchronous_commit', 'on', true)
+				WHERE current_setting('synchronous_commit') = 'off'`)
 			batch.Queue(`SELECT pg_advisory_xact_lock($1)`, int64(postgresLock))
 			batch.Queue(postgresInsert, ids, kinds, sources, targets, probabilities, models, lists, positions,
 				times).Query(func(rows pgx.Rows) error {
@@ -287,7 +291,7 @@ func (s *postgresStore) store(ctx context.Context, events []Event) (stored []boo
 	return stored, err
 }
 
-// replay carries what waits in the spool to the database, in order, whenever there is something.
+// replay moves events from the spool to the database, in order, whenever there are any.
 func (s *postgresStore) replay(ctx context.Context) {
 	const least, most = 50 * time.Millisecond, 2 * time.Second
 	pause := least
@@ -298,11 +302,11 @@ func (s *postgresStore) replay(ctx context.Context) {
 		case <-s.wake:
 		}
 		for s.spool.pending() > 0 {
-			if err := s.replaySome(ctx, replayEvents); err != nil {
+			if err := s.replayBatch(ctx, replayEvents); err != nil {
 				if ctx.Err() != nil {
 					return
 				}
-				s.log.Debug("the event database is still away", "waiting", s.spool.pending(), "error", err)
+				s.log.Debug("event database is still down", "waiting", s.spool.pending(), "error", err)
 				select {
 				case <-ctx.Done():
 					return
@@ -313,17 +317,17 @@ func (s *postgresStore) replay(ctx context.Context) {
 			}
 			pause = least
 			if s.spool.pending() == 0 {
-				s.log.Info("the event database is back and has everything that waited in the spool")
+				s.log.Info("event database is back; the spool is replayed")
 			}
 		}
 	}
 }
 
-// replayEvents is about how many events the replayer carries in one transaction.
+// replayEvents is about how many events the replayer moves in one transaction.
 const replayEvents = 5000
 
-// replaySome carries the first events that wait to the database, about limit of them.
-func (s *postgresStore) replaySome(ctx context.Context, limit int) (err error) {
+// replayBatch moves the first events of the spool to the database, about limit of them.
+func (s *postgresStore) replayBatch(ctx context.Context, limit int) (err error) {
 	s.replaying.Lock()
 	defer s.replaying.Unlock()
 	defer func() { s.answers.Store(err == nil) }()
@@ -344,7 +348,7 @@ func (s *postgresStore) signalReplay() {
 	}
 }
 
-// Spooled is the number of acknowledged events that are not in the database yet.
+// Spooled returns the number of acknowledged events that are not in the database yet.
 func (s *postgresStore) Spooled() int64 {
 	if s.spool == nil {
 		return 0
@@ -378,8 +382,8 @@ func (s *postgresStore) Events(ctx context.Context, after int64, limit int) ([]E
 	return events, nil
 }
 
-func (s *postgresStore) Totals(ctx context.Context) (Totals, error) {
-	totals := Totals{Kinds: map[Kind]int64{}}
+func (s *postgresStore) Totals(ctx context.Context) (EventTotals, error) {
+	totals := EventTotals{Kinds: map[Kind]int64{}}
 	var kind Kind
 	var events int64
 	var first, last time.Time
@@ -395,7 +399,7 @@ func (s *postgresStore) Totals(ctx context.Context) (Totals, error) {
 		return err
 	})
 	if err != nil {
-		return Totals{}, err
+		return EventTotals{}, err
 	}
 	return totals, nil
 }
@@ -404,7 +408,7 @@ func (s *postgresStore) Ping(ctx context.Context) error {
 	return s.query(ctx, func() error { return s.pool.Ping(ctx) })
 }
 
-// query runs something that reads, once the tables are there.
+// query runs a read after the tables are prepared.
 func (s *postgresStore) query(ctx context.Context, read func() error) error {
 	if s.isClosed() {
 		return ErrClosed
@@ -421,12 +425,12 @@ func (s *postgresStore) query(ctx context.Context, read func() error) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case unreachable(err):
-		return fmt.Errorf("%w: %v", ErrAway, err)
+		return fmt.Errorf("%w: %v", ErrUnavailable, err)
 	}
 	return fmt.Errorf("reading the event database: %w", err)
 }
 
-// Close leaves in the spool what is not in the database yet: the next to open it goes on.
+// Close leaves in the spool what is not in the database yet; the next Open continues with it.
 func (s *postgresStore) Close() error {
 	if !s.queue.close() {
 		return nil
@@ -440,7 +444,7 @@ func (s *postgresStore) Close() error {
 	return s.spool.close()
 }
 
-// unreachable tells whether the error is the want of a database, rather than the answer of one.
+// unreachable reports whether the database could not be reached, rather than that it rejected something.
 func unreachable(err error) bool {
 	if errors.Is(err, ErrForeign) || errors.Is(err, ErrNewer) {
 		return false
@@ -457,15 +461,15 @@ func unreachable(err error) bool {
 	return answer.Code == "25006" // read-only: a standby
 }
 
-// isNetwork tells whether a connection broke, whatever has noticed it.
+// isNetwork reports whether a connection broke.
 func isNetwork(err error) bool {
 	var network net.Error
 	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, net.ErrClosed)
 }
 
-// faultOfData tells whether the database refuses the events themselves, now and always. Everything else may
-// pass: a password that is being changed, a right that was forgotten, a full disk.
+// faultOfData reports whether the database rejects the events themselves, now and always. Everything else may
+// pass: a password that is being changed, a missing permission, a full disk.
 func faultOfData(err error) bool {
 	var answer *pgconn.PgError
 	return errors.As(err, &answer) && (strings.HasPrefix(answer.Code, "22") || strings.HasPrefix(answer.Code, "23"))

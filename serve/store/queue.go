@@ -14,8 +14,8 @@ type request struct {
 	done   chan error // one answer, never blocking the writer
 }
 
-// queue gathers the Appends of many goroutines into groups and hands each group to one writer, which makes
-// it durable as a whole or not at all. While one group is being synced to disk the next one gathers.
+// queue collects the Appends of many goroutines into groups and gives each group to one writer, which makes it
+// durable as a whole or not at all. While one group is being synced to disk the next one collects.
 type queue struct {
 	commit func(group []*request) error // sets the results; an error means that nothing of the group is stored
 	group  int
@@ -26,7 +26,7 @@ type queue struct {
 	mu      sync.Mutex
 	waiting []*request
 	events  int           // in waiting and in the group being written
-	pace    time.Duration // smoothed time per event, for telling how long to wait
+	pace    time.Duration // smoothed time per event, to estimate how long to wait
 	closed  bool
 	wake    chan struct{} // holds a token when waiting or closed has changed
 	ended   chan struct{}
@@ -90,16 +90,16 @@ func (q *queue) signal() {
 	}
 }
 
-// write is the one writer.
+// write is the only writer.
 func (q *queue) write() {
 	defer close(q.ended)
-	company := 0 // how many Appends shared the last group
+	shared := 0 // Appends in the last group
 	for {
-		group, events, ok := q.take(company)
+		group, events, ok := q.take(shared)
 		if !ok {
 			return
 		}
-		company = len(group)
+		shared = len(group)
 		began := time.Now()
 		err := q.commit(group)
 		took := time.Since(began)
@@ -114,15 +114,14 @@ func (q *queue) write() {
 	}
 }
 
-// take waits for the next group. Where the last group had company, the clients who were just answered are
-// likely to come again: a short wait for as many lets them share one sync instead of two. A lone client
-// never waits.
-func (q *queue) take(company int) (group []*request, events int, ok bool) {
+// take waits for the next group. If the last group had many Appends, the same clients are likely to send more:
+// a short wait for as many lets them share one sync instead of two. A single client never waits.
+func (q *queue) take(shared int) (group []*request, events int, ok bool) {
 	var deadline <-chan time.Time
 	for {
 		q.mu.Lock()
-		ready := len(q.waiting) >= max(company, 1) || q.closed || q.gather <= 0 || q.events >= q.group
-		if len(q.waiting) > 0 && (ready || company <= 1) {
+		ready := len(q.waiting) >= max(shared, 1) || q.closed || q.gather <= 0 || q.events >= q.group
+		if len(q.waiting) > 0 && (ready || shared <= 1) {
 			group, events = q.cut()
 			if len(group) > 0 {
 				q.mu.Unlock()
@@ -142,13 +141,12 @@ func (q *queue) take(company int) (group []*request, events int, ok bool) {
 		select {
 		case <-q.wake:
 		case <-deadline:
-			company = 0 // whoever is here is company enough
+			shared = 0 // wait no longer
 		}
 	}
 }
 
-// cut takes Appends off the queue, in order, until the group is full. Those whose caller has gone are left
-// out.
+// cut takes Appends off the queue, in order, until the group is full. It skips those whose context has ended.
 func (q *queue) cut() (group []*request, events int) {
 	taken := 0
 	for _, r := range q.waiting {
@@ -165,13 +163,13 @@ func (q *queue) cut() (group []*request, events int) {
 		events += len(r.events)
 	}
 	rest := copy(q.waiting, q.waiting[taken:])
-	clear(q.waiting[rest:]) // lets go of the events
+	clear(q.waiting[rest:]) // releases the events
 	q.waiting = q.waiting[:rest]
 	return group, events
 }
 
-// close refuses further Appends and returns when those under way have been answered. It tells whether it is
-// the first to close.
+// close rejects further Appends and returns when those in progress are answered. It reports whether it was the
+// first call.
 func (q *queue) close() bool {
 	q.mu.Lock()
 	first := !q.closed

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// spool is a file that takes events while the database is away. It is text, so that a person can rescue it:
+// spool is a file that takes events while the database is down. It is text, so that a person can recover it:
 //
 //	unseen spool 1
 //	group 1 events 2 bytes 314 5d0bd6a3
@@ -24,24 +24,24 @@ import (
 //	group 2 …
 //
 // Every line but the first carries a CRC-32C of its content. A group is written at once and synced before the
-// next begins. So what a crash can tear is the last group, which nobody was told is safe; a fault with a later
-// group behind it is a damaged disk, and is reported instead of cut off.
+// next begins. So a crash can truncate only the last group, which was not acknowledged yet; damage with a later
+// group behind it means a damaged disk, and is reported instead of removed.
 //
-// The file shrinks to its first line when all of it is in the database. After a crash all that is there is
-// replayed again, which stores nothing twice.
+// The file shrinks to its first line when all of it is in the database. After a crash the whole file is
+// replayed, which stores nothing twice.
 type spool struct {
 	path  string
 	limit int64
 
 	mu      sync.Mutex
 	file    spoolFile
-	size    int64 // where the last whole group ends
-	read    int64 // where the first group begins that is not in the database yet
+	size    int64 // end of the last complete group
+	read    int64 // start of the first group that is not in the database yet
 	group   uint64
 	waiting int64 // events between read and size
 }
 
-// spoolFile is what the spool wants of a file; tests put faults in between.
+// spoolFile is what the spool needs of a file; tests inject faults here.
 type spoolFile interface {
 	io.ReaderAt
 	io.WriterAt
@@ -59,21 +59,21 @@ var groupWord = []byte("group ")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// spoolExists tells whether a spool was made at path before.
+// spoolExists reports whether there is a spool at path.
 func spoolExists(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Size() > 0
 }
 
-// openSpool opens the file, checks all of it, and cuts off a group that a crash has torn.
+// openSpool opens the file, checks all of it, and removes a group that a crash left incomplete.
 func openSpool(path string, limit int64) (*spool, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("opening the spool: %w; choose another path, or ask for the right to write there", err)
+		return nil, fmt.Errorf("opening the spool: %w; choose another path, or allow this user to write there", err)
 	}
 	if err := lockFile(file); err != nil {
 		file.Close()
-		return nil, fmt.Errorf("the spool %s is in use by another program (%v); give each its own", path, err)
+		return nil, fmt.Errorf("spool %s is in use by another program (%v); give each program its own", path, err)
 	}
 	info, err := file.Stat()
 	if err != nil {
@@ -92,14 +92,14 @@ func openSpool(path string, limit int64) (*spool, error) {
 	return s, nil
 }
 
-// scan finds where the whole groups end in a file of the given size.
+// scan finds where the complete groups end in a file of the given size.
 func (s *spool) scan(size int64) error {
 	title := make([]byte, min(size, int64(len(spoolTitle))))
 	if _, err := s.file.ReadAt(title, 0); err != nil && err != io.EOF {
 		return fmt.Errorf("reading the spool %s: %w", s.path, err)
 	}
 	switch {
-	case len(title) < len(spoolTitle) && strings.HasPrefix(spoolTitle, string(title)): // new, or torn while new
+	case len(title) < len(spoolTitle) && strings.HasPrefix(spoolTitle, string(title)): // new, or created incompletely
 		if _, err := s.file.WriteAt([]byte(spoolTitle), 0); err != nil {
 			return s.explain(err)
 		}
@@ -107,15 +107,15 @@ func (s *spool) scan(size int64) error {
 			return s.explain(err)
 		}
 	case string(title) != spoolTitle && strings.HasPrefix(string(title), "unseen spool "):
-		return fmt.Errorf("the spool %s: %w; use a newer one", s.path, ErrNewer)
+		return fmt.Errorf("spool %s: %w; upgrade", s.path, ErrNewer)
 	case string(title) != spoolTitle:
-		return fmt.Errorf("the spool %s is %w; choose another path", s.path, ErrForeign)
+		return fmt.Errorf("spool %s is %w; choose another path", s.path, ErrForeign)
 	}
 	s.read, s.size = int64(len(spoolTitle)), int64(len(spoolTitle))
 	for s.size < size {
 		group, events, next, err := s.groupAt(s.size, size)
 		if err == nil && s.group != 0 && group != s.group+1 {
-			return fmt.Errorf("the spool %s: %w at byte %d: group %d follows group %d", s.path, ErrDamaged, s.size,
+			return fmt.Errorf("spool %s: %w at byte %d: group %d follows group %d", s.path, ErrDamaged, s.size,
 				group, s.group)
 		}
 		if err != nil {
@@ -124,11 +124,11 @@ func (s *spool) scan(size int64) error {
 				return fmt.Errorf("reading the spool %s: %w", s.path, searchErr)
 			}
 			if later {
-				return fmt.Errorf("the spool %s: %w at byte %d: %v, with whole groups behind it; its lines are "+
-					"text: send those that are legible again, then remove it",
+				return fmt.Errorf("spool %s: %w at byte %d: %v, with complete groups behind it; its lines are "+
+					"text: send the readable ones again, then remove it",
 					s.path, ErrDamaged, s.size, err)
 			}
-			break // torn
+			break // incomplete
 		}
 		s.group, s.size, s.waiting = group, next, s.waiting+int64(len(events))
 	}
@@ -146,11 +146,11 @@ func (s *spool) groupAt(offset, end int64) (group uint64, events []Event, next i
 	}
 	head, count, length, ok := parseGroupLine(line)
 	if !ok {
-		return 0, nil, 0, errors.New("no group begins here")
+		return 0, nil, 0, errors.New("no group starts here")
 	}
 	offset += int64(bytes.IndexByte(line, '\n') + 1)
 	if length > end-offset {
-		return 0, nil, 0, errors.New("the group is cut off")
+		return 0, nil, 0, errors.New("the group is incomplete")
 	}
 	body := make([]byte, length)
 	if _, err := s.file.ReadAt(body, offset); err != nil && err != io.EOF {
@@ -169,9 +169,9 @@ func (s *spool) groupAt(offset, end int64) (group uint64, events []Event, next i
 	return head, events, offset + length, nil
 }
 
-// groupAfter tells whether the first line of a group stands somewhere behind an offset, perhaps not at the
-// beginning of a line: the end of the line before may be what is damaged. No event can hold such a line, as
-// its own line goes on behind any of its texts.
+// groupAfter reports whether the first line of a group follows somewhere after an offset, perhaps not at the
+// start of a line: the end of the line before may be damaged. No event can contain such a line, as its own line
+// continues after any of its texts.
 func (s *spool) groupAfter(offset, end int64) (bool, error) {
 	const window = 1 << 20
 	for ; offset < end; offset += window {
@@ -208,22 +208,8 @@ func parseGroupLine(text []byte) (group uint64, events, length int64, ok bool) {
 	return group, events, length, true
 }
 
-// spooledEvent is an event as a line of the spool names its parts.
-type spooledEvent struct {
-	ID          string    `json:"id"`
-	Kind        Kind      `json:"kind"`
-	Source      string    `json:"source"`
-	Target      string    `json:"target"`
-	Probability float64   `json:"probability,omitempty"`
-	Model       string    `json:"model,omitempty"`
-	List        string    `json:"list,omitempty"`
-	Position    int       `json:"position,omitempty"`
-	At          time.Time `json:"at"`
-	Seq         int64     `json:"-"`
-}
-
 func appendEventLine(buffer []byte, event Event) ([]byte, error) {
-	content, err := json.Marshal(spooledEvent(event))
+	content, err := json.Marshal(event)
 	if err != nil {
 		return nil, err
 	}
@@ -237,14 +223,14 @@ func parseEventLine(line []byte) (Event, error) {
 	if !whole || !parted || string(sum) != fmt.Sprintf("%08x", crc32.Checksum(content, castagnoli)) {
 		return Event{}, errors.New("a line does not match its checksum")
 	}
-	var event spooledEvent
+	var event Event
 	if err := json.Unmarshal(content, &event); err != nil {
 		return Event{}, err
 	}
-	return Event(event), nil
+	return event, nil
 }
 
-// append makes the events durable, as one group, or leaves the file as it was.
+// append makes the events durable, as one group, or leaves the file unchanged.
 func (s *spool) append(events []Event) error {
 	var body []byte
 	var err error
@@ -257,15 +243,14 @@ func (s *spool) append(events []Event) error {
 	defer s.mu.Unlock()
 	text := append([]byte(groupLine(s.group+1, len(events), len(body))), body...)
 	if s.size+int64(len(text)) > s.limit {
-		return fmt.Errorf("the spool %s is full while the event database is away: %w", s.path,
+		return fmt.Errorf("spool %s is full while the event database is down: %w", s.path,
 			&BusyError{Wait: 5 * time.Second})
 	}
 	if _, err = s.file.WriteAt(text, s.size); err == nil {
 		err = s.file.Sync()
 	}
 	if err != nil {
-		// What was half written must not stand before what comes next. Should this fail too, the next group
-		// overwrites it from its beginning.
+		// Remove what was written of the group. If that fails too, the next group overwrites it.
 		s.file.Truncate(s.size)
 		return s.explain(err)
 	}
@@ -275,22 +260,22 @@ func (s *spool) append(events []Event) error {
 	return nil
 }
 
-// next returns the first events that wait, about limit of them, and where the group after them begins.
+// next returns the first waiting events, about limit of them, and where the group after them starts.
 func (s *spool) next(limit int) (events []Event, end int64, err error) {
 	s.mu.Lock()
 	size, end := s.size, s.read
-	s.mu.Unlock() // what lies before size does not change any more
+	s.mu.Unlock() // nothing before size changes any more
 	for end < size && len(events) < limit {
 		_, group, next, err := s.groupAt(end, size)
 		if err != nil {
-			return nil, 0, fmt.Errorf("the spool %s: %w at byte %d: %v", s.path, ErrDamaged, end, err)
+			return nil, 0, fmt.Errorf("spool %s: %w at byte %d: %v", s.path, ErrDamaged, end, err)
 		}
 		events, end = append(events, group...), next
 	}
 	return events, end, nil
 }
 
-// drop lets go of events that are in the database now, up to where next said.
+// drop removes events that are in the database now, up to the offset that next returned.
 func (s *spool) drop(events int, end int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -299,8 +284,8 @@ func (s *spool) drop(events int, end int64) error {
 	if s.read < s.size {
 		return nil
 	}
-	// Nothing waits: begin anew. If the old groups should come back after a crash, they are replayed again
-	// and stored nowhere twice.
+	// Nothing waits: start over. If the old groups reappear after a crash, they are replayed again, and
+	// nothing is stored twice.
 	empty := int64(len(spoolTitle))
 	if err := s.file.Truncate(empty); err != nil {
 		return s.explain(err)
@@ -309,7 +294,7 @@ func (s *spool) drop(events int, end int64) error {
 	return s.explain(s.file.Sync())
 }
 
-// pending is the number of events that wait.
+// pending returns the number of waiting events.
 func (s *spool) pending() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -323,8 +308,8 @@ func (s *spool) explain(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, syscall.ENOSPC):
-		return fmt.Errorf("writing the spool %s: %w (%v); make room on its disk, nothing acknowledged is lost", s.path,
-			ErrFull, err)
+		return fmt.Errorf("writing the spool %s: %w (%v); free space on its disk; no acknowledged event is lost",
+			s.path, ErrFull, err)
 	}
-	return fmt.Errorf("writing the spool %s: %w; look at its disk, nothing acknowledged is lost", s.path, err)
+	return fmt.Errorf("writing the spool %s: %w; check its disk; no acknowledged event is lost", s.path, err)
 }

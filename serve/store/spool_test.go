@@ -67,6 +67,7 @@ func readAll(t testing.TB, s *spool, limit int) (events []Event) {
 }
 
 func TestSpoolReturnsEventsInOrder(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "spool")
 	fill(t, path, 3, 1, 50, 2)
 	s, err := openSpool(path, 1<<20)
@@ -116,6 +117,7 @@ func places(content []byte, ends []int64) (places []int) {
 
 // Wherever a crash cuts the file, the groups before the cut are whole and the torn one is gone.
 func TestTornSpool(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	content, ends := fill(t, filepath.Join(folder, "whole"), 2, 3, 1)
 	counts := []int64{0, 2, 5, 6}
@@ -155,6 +157,7 @@ func TestTornSpool(t *testing.T) {
 
 // A flipped bit before the last group is damage, and nothing is cut off. In the last group it looks as if torn.
 func TestDamagedSpool(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	content, ends := fill(t, filepath.Join(folder, "whole"), 2, 3, 1)
 	path := filepath.Join(folder, "damaged")
@@ -219,6 +222,7 @@ func (f *faulty) Truncate(size int64) error {
 
 // A write that fails is not acknowledged, leaves what was there, and does not stand in the way of the next.
 func TestSpoolOnFailingDisk(t *testing.T) {
+	t.Parallel()
 	_, ends := fill(t, filepath.Join(t.TempDir(), "spool"), 5)
 	for _, stubborn := range []bool{false, true} {
 		for room := int64(-1); room < ends[1]-ends[0]; room += 43 {
@@ -234,7 +238,7 @@ func TestSpoolOnFailingDisk(t *testing.T) {
 			}
 			disk.room, disk.unsync, disk.stubborn = room, room < 0, stubborn
 			err = s.append(spoolEvents(2, 5))
-			if err == nil || !strings.Contains(err.Error(), "nothing acknowledged is lost") ||
+			if err == nil || !strings.Contains(err.Error(), "no acknowledged event is lost") ||
 				(room >= 0) != errors.Is(err, ErrFull) {
 				t.Fatalf("room %d: %v", room, err)
 			}
@@ -256,6 +260,7 @@ func TestSpoolOnFailingDisk(t *testing.T) {
 }
 
 func TestFullSpool(t *testing.T) {
+	t.Parallel()
 	s, err := openSpool(filepath.Join(t.TempDir(), "spool"), 2000)
 	if err != nil {
 		t.Fatal(err)

@@ -17,14 +17,14 @@ import (
 	"unseen/internal/atomicfile"
 )
 
-// sqliteApplication marks a file as ours in SQLite's header; it reads "unsn".
+// sqliteApplication marks a file as an event log in SQLite's header; it reads "unsn".
 const (
 	sqliteApplication = 0x756e736e
 	sqliteVersion     = 1
 )
 
-// The seq of SQLite's own counting is the highest plus one. As nothing is ever deleted and an ignored row takes
-// no number, it has no gaps. The totals are kept by the transaction that changes them.
+// SQLite assigns the highest seq plus one. As nothing is ever deleted and an ignored row takes no number, seq has
+// no gaps. The totals are updated in the transaction that inserts the events.
 const sqliteSchema = `
 CREATE TABLE events (
 	seq         INTEGER PRIMARY KEY,
@@ -68,14 +68,13 @@ var _ Store = (*sqliteStore)(nil)
 
 func openSQLite(ctx context.Context, path string, options Options) (_ Store, err error) {
 	if path == "" {
-		return nil, errors.New("the event log has no path; give one, such as events.db")
+		return nil, errors.New("event log has no path; give one, such as events.db")
 	}
 	if path, err = filepath.Abs(path); err != nil {
 		return nil, err
 	}
 	s := &sqliteStore{path: path}
-	// A file that another process is just making is busy for a moment, and for its first steps SQLite does not
-	// wait by itself.
+	// A file that another process is creating is busy for a moment, and SQLite does not wait for its first steps.
 	for began := time.Now(); ; {
 		err := s.connect(ctx)
 		if err == nil {
@@ -96,11 +95,11 @@ func openSQLite(ctx context.Context, path string, options Options) (_ Store, err
 	return s, nil
 }
 
-// connect opens the file, makes sure that it is ours before it changes a byte, and prepares the statements.
+// connect opens the file, checks that it is an event log before it changes a byte, and prepares the statements.
 func (s *sqliteStore) connect(ctx context.Context) (err error) {
-	// FULL syncs the write-ahead log at every commit, fullfsync makes that reach the disk on macOS too. Ids are
-	// random, so every event touches a page of its own in their index: 64 MB of them stay in memory, and up to
-	// 32 MB wait in the write-ahead log, which spares a large log many small writes.
+	// FULL syncs the write-ahead log at every commit, and fullfsync does so on macOS too. Ids are random, so every
+	// event touches a page of its own in their index: 64 MB of pages stay in memory, and up to 32 MB wait in the
+	// write-ahead log, which saves a large log many small writes.
 	if s.writer, err = sql.Open("sqlite", sqliteURL(s.path, "synchronous(FULL)", "fullfsync(1)",
 		"checkpoint_fullfsync(1)",
 		"cache_size(-65536)", "wal_autocheckpoint(8000)")); err != nil {
@@ -116,8 +115,8 @@ func (s *sqliteStore) connect(ctx context.Context) (err error) {
 	s.readers.SetMaxOpenConns(8)
 	s.readers.SetMaxIdleConns(8)
 	for i, rows := range sqliteRows {
-		text := `INSERT OR IGNORE INTO events (id, kind, source, target, probability, model, list, position, at) VALUES ` +
-			strings.Repeat("(?,?,?,?,?,?,?,?,?),", rows)
+		text := `INSERT OR IGNORE INTO events (id, kind, source, target, probability, model, list, position, at)
+			VALUES ` + strings.Repeat("(?,?,?,?,?,?,?,?,?),", rows)
 		if s.insert[i], err = s.writer.PrepareContext(ctx, strings.TrimSuffix(text, ",")); err != nil {
 			return err
 		}
@@ -126,7 +125,7 @@ func (s *sqliteStore) connect(ctx context.Context) (err error) {
 	return err
 }
 
-// sqliteURL names the file so that no character of its path is taken for a setting.
+// sqliteURL escapes the path so that no character of it is read as a setting.
 func sqliteURL(path string, pragmas ...string) string {
 	slashed := filepath.ToSlash(path)
 	if !strings.HasPrefix(slashed, "/") {
@@ -136,13 +135,13 @@ func sqliteURL(path string, pragmas ...string) string {
 	return (&url.URL{Scheme: "file", Path: slashed, RawQuery: settings.Encode()}).String()
 }
 
-// prepareFile makes the tables in a new file. A file of somebody else, or of a later version, stays as it is.
+// prepareFile creates the tables in a new file. A foreign file, or one of a later version, stays unchanged.
 func (s *sqliteStore) prepareFile(ctx context.Context) error {
 	ours, err := s.recognise(ctx, s.writer)
 	if err != nil {
 		return err
 	}
-	// Only in a file that is ours or empty: the mode is written into the file.
+	// Only in an event log or an empty file: the mode is written into the file.
 	if _, err := s.writer.ExecContext(ctx, `PRAGMA journal_mode = WAL`); err != nil {
 		return err
 	}
@@ -164,32 +163,33 @@ func (s *sqliteStore) prepareFile(ctx context.Context) error {
 	return tx.Commit()
 }
 
-// recognise tells whether the file is ours; an empty one is not yet.
+// recognise reports whether the file is an event log; an empty one is not yet.
 func (s *sqliteStore) recognise(ctx context.Context, db interface {
 	QueryRowContext(context.Context, string, ...any) *sql.Row
 }) (bool, error) {
 	var application, version, tables int64
-	// One statement sees one state of the file, though another process may be making the tables just now.
-	err := db.QueryRowContext(ctx, `SELECT (SELECT application_id FROM pragma_application_id), (SELECT user_version FROM pragma_user_version),
-		count(*) FROM sqlite_schema`).Scan(&application, &version, &tables)
+	// One statement sees one state of the file, even while another process creates the tables.
+	row := db.QueryRowContext(ctx, `SELECT (SELECT application_id FROM pragma_application_id),
+		(SELECT user_version FROM pragma_user_version), count(*) FROM sqlite_schema`)
+	err := row.Scan(&application, &version, &tables)
 	if err != nil {
 		return false, err
 	}
 	switch {
 	case application == sqliteApplication && version > sqliteVersion:
-		return false, fmt.Errorf("%w: its version is %d, this program knows %d; use a newer one", ErrNewer, version,
+		return false, fmt.Errorf("%w: its version is %d, this program reads %d; upgrade", ErrNewer, version,
 			sqliteVersion)
 	case application == sqliteApplication && version == sqliteVersion:
 		return true, nil
 	case application == 0 && version == 0 && tables == 0:
 		return false, nil
 	}
-	return false, fmt.Errorf("%w but another SQLite database; choose another path", ErrForeign)
+	return false, fmt.Errorf("%w, but another SQLite database; choose another path", ErrForeign)
 }
 
-// commit writes a group as one transaction, which is on the disk when it returns nil.
+// commit writes a group as one transaction, which is on disk when it returns nil.
 func (s *sqliteStore) commit(group []*request) (err error) {
-	ctx := context.Background() // no caller may interrupt what others share
+	ctx := context.Background() // no caller may cancel a transaction that others share
 	defer func() {
 		if err != nil {
 			err = s.explain("writing to", err)
@@ -253,7 +253,7 @@ func (s *sqliteStore) Events(ctx context.Context, after int64, limit int) ([]Eve
 	defer rows.Close()
 	var events []Event
 	var e Event
-	var kind string // plain types, which database/sql copies without reflection
+	var kind string // plain types: database/sql copies them without reflection
 	var position, at int64
 	into := []any{&e.Seq, &e.ID, &kind, &e.Source, &e.Target, &e.Probability, &e.Model, &e.List, &position, &at}
 	for rows.Next() {
@@ -269,23 +269,23 @@ func (s *sqliteStore) Events(ctx context.Context, after int64, limit int) ([]Eve
 	return events, nil
 }
 
-func (s *sqliteStore) Totals(ctx context.Context) (Totals, error) {
+func (s *sqliteStore) Totals(ctx context.Context) (EventTotals, error) {
 	rows, err := s.readers.QueryContext(ctx, `SELECT kind, events, first, last FROM totals`)
 	if err != nil {
-		return Totals{}, s.unread(ctx, err)
+		return EventTotals{}, s.unread(ctx, err)
 	}
 	defer rows.Close()
-	totals := Totals{Kinds: map[Kind]int64{}}
+	totals := EventTotals{Kinds: map[Kind]int64{}}
 	for rows.Next() {
 		var kind Kind
 		var events, first, last int64
 		if err := rows.Scan(&kind, &events, &first, &last); err != nil {
-			return Totals{}, s.unread(ctx, err)
+			return EventTotals{}, s.unread(ctx, err)
 		}
 		totals.add(kind, events, time.UnixMicro(first).UTC(), time.UnixMicro(last).UTC())
 	}
 	if err := rows.Err(); err != nil {
-		return Totals{}, s.unread(ctx, err)
+		return EventTotals{}, s.unread(ctx, err)
 	}
 	return totals, nil
 }
@@ -306,7 +306,7 @@ func (s *sqliteStore) Close() error {
 	return s.disconnect()
 }
 
-// disconnect closes the readers first: the last connection to close folds the write-ahead log into the file.
+// disconnect closes the readers first: the last connection to close merges the write-ahead log into the file.
 func (s *sqliteStore) disconnect() error {
 	var failed error
 	for _, db := range []*sql.DB{s.readers, s.writer} {
@@ -317,37 +317,37 @@ func (s *sqliteStore) disconnect() error {
 	return failed
 }
 
-// explain says what went wrong with which file, and what to do.
+// explain adds the file, the cause and what to do to an error.
 func (s *sqliteStore) explain(doing string, err error) error {
 	var trouble *sqlite.Error
 	if !errors.As(err, &trouble) {
 		return fmt.Errorf("%s the event log %s: %w", doing, s.path, err)
 	}
-	because := func(sentinel error, mend string) error {
-		return fmt.Errorf("%s the event log %s: %w (%v); %s", doing, s.path, sentinel, err, mend)
+	because := func(sentinel error, advice string) error {
+		return fmt.Errorf("%s the event log %s: %w (%v); %s", doing, s.path, sentinel, err, advice)
 	}
 	switch trouble.Code() & 0xff {
 	case sqlite3.SQLITE_FULL:
-		return because(ErrFull, "make room on its disk; nothing acknowledged is lost")
+		return because(ErrFull, "free space on its disk; no acknowledged event is lost")
 	case sqlite3.SQLITE_NOTADB:
 		return because(ErrForeign, "choose another path")
 	case sqlite3.SQLITE_CORRUPT:
 		return because(ErrDamaged, "restore it from a copy")
 	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN:
-		// SQLite does not say why. The file itself is left to it: whoever else opens and closes the file drops
-		// the locks that this process holds on it.
+		// SQLite does not say why. Do not open the file itself to find out: closing it again would drop the
+		// locks that this process holds on it.
 		if cause := atomicfile.Writable(s.path); cause != nil {
 			return fmt.Errorf("%s the event log: %w", doing, cause)
 		}
-		return because(fs.ErrPermission, "ask for the right to write it and its folder")
+		return because(fs.ErrPermission, "allow this user to write the file and its folder")
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
-		return fmt.Errorf("%s the event log %s, which another program holds: %w", doing, s.path,
+		return fmt.Errorf("%s the event log %s, which another program has locked: %w", doing, s.path,
 			&BusyError{Wait: time.Second})
 	}
-	return because(errors.New("it failed"), "look at its disk; nothing acknowledged is lost")
+	return because(errors.New("SQLite failed"), "check its disk; no acknowledged event is lost")
 }
 
-// unread explains why something could not be read.
+// unread explains why a read failed.
 func (s *sqliteStore) unread(ctx context.Context, err error) error {
 	switch {
 	case s.isClosed():

@@ -16,37 +16,40 @@ type Kind string
 
 // The kinds of events.
 const (
-	Shown   Kind = "shown"   // the target stood in a list before the source's eyes
-	Clicked Kind = "clicked" // the source followed it
+	Shown   Kind = "shown"   // the source was shown the target in a list
+	Clicked Kind = "clicked" // the source opened it
 	Linked  Kind = "linked"  // the source linked to it: cited, befriended, depended on
 )
 
 // Kinds lists every kind, in the order in which they happen.
 var Kinds = []Kind{Shown, Clicked, Linked}
 
-// Event is one thing that happened to one pair of nodes.
+// Event is one thing that happened to one pair of nodes. It is the same in Go, in the API's JSON and in
+// the spool; the tags other than json are for the API's reference and its validation.
 type Event struct {
-	ID          string    // given by the client; the same ID is stored once
-	Kind        Kind      //
-	Source      string    // id of the node for which the list was made
-	Target      string    // id of the node in the list
-	Probability float64   // with which it was shown; 0 when unknown
-	Model       string    // digest or version of the model that made the list
-	List        string    // id of the list it stood in
-	Position    int       // its place in the list, from 1; 0 when unknown
-	At          time.Time // when it happened; the zero time is replaced by the store's clock
-	Seq         int64     // given by the store; ignored by Append
+	ID     string `json:"id" minLength:"1" maxLength:"256" doc:"chosen by the client; the same id is stored once"`
+	Kind   Kind   `json:"kind" enum:"shown,clicked,linked"`
+	Source string `json:"source" minLength:"1" maxLength:"1024" doc:"id of the node that the list was for"`
+	Target string `json:"target" minLength:"1" maxLength:"1024" doc:"id of the item"`
+	// Probability is 0 where it is unknown.
+	Probability float64   `json:"probability,omitempty" minimum:"0" maximum:"1" doc:"of being shown, from the list"`
+	Model       string    `json:"model,omitempty" maxLength:"256" doc:"digest of the model; default: the list's"`
+	List        string    `json:"list,omitempty" maxLength:"256" doc:"id of the list"`
+	Position    int       `json:"position,omitempty" minimum:"0" maximum:"100000" doc:"in the list, from 1"`
+	At          time.Time `json:"at,omitzero" doc:"time of the event; default: now"`
+	Seq         int64     `json:"seq,omitempty" readOnly:"true" doc:"position in the log, set by the store"`
 }
 
-// Result tells what became of the events of one Append: Stored + Duplicate + Spooled is their number.
+// Result counts the events of one Append: Stored + Duplicate + Spooled is their number.
 type Result struct {
-	Stored    int // new, and in the database
-	Duplicate int // their ID was there before, or earlier among the same events
-	Spooled   int // durable in the spool: the database is away, duplicates are sorted out when it is back
+	Stored    int `json:"stored" doc:"new events in the database"`
+	Duplicate int `json:"duplicate" doc:"events whose id was already stored"`
+	// Spooled events are durable while the database is down; duplicates are dropped when it is back.
+	Spooled int `json:"spooled" doc:"events that are durable but not in the database yet"`
 }
 
-// Totals sums up the log.
-type Totals struct {
+// EventTotals sums up the log.
+type EventTotals struct {
 	Events int64          // all of them; also the highest Seq
 	Kinds  map[Kind]int64 // how many of each kind; kinds that never happened are absent
 	First  time.Time      // the earliest At; zero when there are no events
@@ -56,9 +59,9 @@ type Totals struct {
 // Store is an event log. All methods may be called at the same time from many goroutines.
 type Store interface {
 	// Append stores events. When it returns nil, every one of them survives kill -9 and power loss. On an
-	// error none, some or all may have been stored, and sending them again is safe. It fails with
+	// error any number of them may have been stored, and sending them again is safe. It fails with
 	// [*InvalidError] when an event cannot be stored as it is (nothing is stored then), with [*BusyError]
-	// when too much is waiting, with [ErrAway] when the database is away and there is no spool.
+	// when too many events wait, with [ErrUnavailable] when the database is down and there is no spool.
 	// The caller may reuse the slice afterwards.
 	Append(ctx context.Context, events []Event) (Result, error)
 
@@ -67,17 +70,17 @@ type Store interface {
 	Events(ctx context.Context, after int64, limit int) ([]Event, error)
 
 	// Totals returns the sums without reading the whole log.
-	Totals(ctx context.Context) (Totals, error)
+	Totals(ctx context.Context) (EventTotals, error)
 
-	// Ping tells whether the database answers. A store whose Ping fails may still accept events, into its
-	// spool.
+	// Ping reports whether the database answers. A store whose Ping fails may still accept events, into
+	// its spool.
 	Ping(ctx context.Context) error
 
 	// Close waits for the Appends under way, then closes. Later calls fail with [ErrClosed].
 	Close() error
 }
 
-// Spooler is a Store that can tell how many events wait in its spool for the database.
+// Spooler is a Store that counts the events that wait in its spool for the database.
 type Spooler interface {
 	Spooled() int64
 }
@@ -92,19 +95,19 @@ const (
 
 // The errors to tell apart with [errors.Is].
 var (
-	ErrBusy    = errors.New("the event log is busy")             // wait, then send again; see [BusyError]
-	ErrInvalid = errors.New("the event cannot be stored")        // mend it; see [InvalidError]
-	ErrAway    = errors.New("the event database is away")        // reads, and Appends without a spool
-	ErrClosed  = errors.New("the event log is closed")           //
-	ErrForeign = errors.New("not an event log of unseen")        // Open: the file or database is something else
-	ErrNewer   = errors.New("written by a newer unseen")         // Open: upgrade to read it
-	ErrDamaged = errors.New("the file is damaged")               // Open: restore it from a copy
-	ErrFull    = errors.New("no room is left for the event log") // make room; what was acknowledged is safe
+	ErrBusy        = errors.New("event log is busy")               // wait, then send again; see [BusyError]
+	ErrInvalid     = errors.New("invalid event")                   // correct it; see [InvalidError]
+	ErrUnavailable = errors.New("event database is unavailable")   // reads, and Appends without a spool
+	ErrClosed      = errors.New("event log is closed")             //
+	ErrForeign     = errors.New("not an event log of unseen")      // Open: the file or database is something else
+	ErrNewer       = errors.New("written by a newer unseen")       // Open: upgrade to read it
+	ErrDamaged     = errors.New("file is damaged")                 // Open: restore it from a copy
+	ErrFull        = errors.New("no space left for the event log") // free space; acknowledged events are safe
 )
 
-// BusyError is the answer when more events wait than Options allow.
+// BusyError: more events wait than Options allow.
 type BusyError struct {
-	Wait time.Duration // after which it is worth trying again
+	Wait time.Duration // before the next attempt
 }
 
 func (e *BusyError) Error() string {
@@ -114,10 +117,10 @@ func (e *BusyError) Error() string {
 // Is makes errors.Is(err, ErrBusy) hold.
 func (e *BusyError) Is(target error) bool { return target == ErrBusy }
 
-// InvalidError is an event that cannot be stored as it is.
+// InvalidError is an event that was rejected.
 type InvalidError struct {
-	Index  int    // its place among the events of the Append, from 0
-	Name   string // the name of the part, such as "Source"; empty when the Append as a whole is at fault
+	Index  int    // of the event in the Append, from 0
+	Name   string // of the field, such as "Source"; empty when the Append as a whole is invalid
 	Reason string // what is wrong and what would be right
 }
 
@@ -125,32 +128,32 @@ func (e *InvalidError) Error() string {
 	if e.Name == "" {
 		return fmt.Sprintf("%v: %s", ErrInvalid, e.Reason)
 	}
-	return fmt.Sprintf("event %d cannot be stored: %s %s", e.Index, e.Name, e.Reason)
+	return fmt.Sprintf("invalid event %d: %s %s", e.Index, e.Name, e.Reason)
 }
 
 // Is makes errors.Is(err, ErrInvalid) hold.
 func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }
 
-// Options of a store. The zero value is good.
+// Options of a store. The zero value is usable.
 type Options struct {
 	Queue  int           // events that may wait to be written; beyond, [ErrBusy]. Default 50,000
-	Group  int           // events after which a transaction takes in no more. Default 5,000
-	Gather time.Duration // how long a transaction waits for company. Default 1 ms; negative: not at all
+	Group  int           // largest number of events in a transaction. Default 5,000
+	Gather time.Duration // how long a transaction waits for more events. Default 1 ms; negative: not at all
 
-	// For PostgreSQL alone.
-	Spool      string        // path of the file that takes events while the database is away; empty: none
+	// For PostgreSQL only.
+	Spool      string        // file that takes events while the database is down; empty: none
 	SpoolBytes int64         // its limit; beyond, [ErrBusy]. Default 256 MB
-	Timeout    time.Duration // after which a database that does not answer counts as away. Default 5 s
+	Timeout    time.Duration // after which a database that does not answer counts as down. Default 5 s
 
-	Log *slog.Logger     // told when the database goes away and comes back; nil: nobody
+	Log *slog.Logger     // logs when the database goes down and comes back; nil: nothing is logged
 	Now func() time.Time // the clock for events without a time; nil: time.Now
 }
 
-// Open opens the log at the given place and makes it when it is not there: "sqlite:PATH" or a path is a file,
+// Open opens the log at the given place and creates it if it does not exist: "sqlite:PATH" or a path is a file,
 // "postgres://…" a PostgreSQL database.
 //
-// With a spool, a database that is away is no obstacle, unless this spool has never seen one: so a mistake in
-// the address is found at once, and a service that restarts while its database is down still takes events.
+// With a spool, Open succeeds while the database is down, unless this spool was never used before: so a mistake
+// in the address is found at once, and a service that restarts while its database is down still accepts events.
 func Open(ctx context.Context, url string, options Options) (Store, error) {
 	options = options.withDefaults()
 	scheme, rest, found := strings.Cut(url, ":")
@@ -160,7 +163,7 @@ func Open(ctx context.Context, url string, options Options) (Store, error) {
 	case found && (scheme == "postgres" || scheme == "postgresql"):
 		return openPostgres(ctx, url, options)
 	case strings.Contains(url, "://"):
-		return nil, fmt.Errorf("no event log is known by %s://; give a path, sqlite:PATH or postgres://…", scheme)
+		return nil, fmt.Errorf("unknown event log %s://; give a path, sqlite:PATH or postgres://…", scheme)
 	}
 	return openSQLite(ctx, url, options)
 }
@@ -181,7 +184,7 @@ func (o Options) withDefaults() Options {
 }
 
 // add counts events of a kind between two times.
-func (t *Totals) add(kind Kind, events int64, first, last time.Time) {
+func (t *EventTotals) add(kind Kind, events int64, first, last time.Time) {
 	t.Events += events
 	t.Kinds[kind] += events
 	if t.First.IsZero() || first.Before(t.First) {
@@ -192,8 +195,8 @@ func (t *Totals) add(kind Kind, events int64, first, last time.Time) {
 	}
 }
 
-// All returns every event with Seq > after in order of Seq, a page at a time: memory does not grow with the
-// log. It ends after the events that were there when the last page was read, or with an error.
+// All returns every event with Seq > after in order of Seq, a page at a time, so that memory does not grow with
+// the log. It ends after the events that existed when the last page was read, or with an error.
 func All(ctx context.Context, s Store, after int64) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		for {

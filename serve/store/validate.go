@@ -9,12 +9,12 @@ import (
 	"unicode/utf8"
 )
 
-// prepare returns a copy of the events as they will be stored, or says which cannot be. The limits are those
-// of the strictest store, so that a log can be moved from one to another.
+// prepare returns a copy of the events as they will be stored, or the first invalid one. The limits are those of
+// the strictest store, so that a log can be moved from one to another.
 func prepare(events []Event, now func() time.Time) ([]Event, error) {
 	if len(events) > MaxAppend {
-		return nil, &InvalidError{Reason: fmt.Sprintf("%d events at once, at most %d; send them in parts", len(events),
-			MaxAppend)}
+		return nil, &InvalidError{Reason: fmt.Sprintf("%d events at once, the limit is %d; send them in parts",
+			len(events), MaxAppend)}
 	}
 	events = slices.Clone(events)
 	for i := range events {
@@ -32,7 +32,7 @@ func prepare(events []Event, now func() time.Time) ([]Event, error) {
 	return events, nil
 }
 
-// fault names the part of the event that cannot be stored and why; no name means none.
+// fault returns the first invalid field of the event and the reason; no name means none.
 func (e *Event) fault() (name, reason string) {
 	for _, text := range []struct {
 		name, value string
@@ -45,7 +45,7 @@ func (e *Event) fault() (name, reason string) {
 		case len(text.value) < text.least:
 			return text.name, "is empty"
 		case len(text.value) > text.most:
-			return text.name, fmt.Sprintf("has %d bytes, at most %d are stored", len(text.value), text.most)
+			return text.name, fmt.Sprintf("has %d bytes, the limit is %d", len(text.value), text.most)
 		case !utf8.ValidString(text.value):
 			return text.name, "is not valid UTF-8"
 		case strings.IndexByte(text.value, 0) >= 0:

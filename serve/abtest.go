@@ -8,8 +8,8 @@ import (
 
 // Comparison is what became of two models' lists.
 type Comparison struct {
-	Trial *Trial `json:"trial,omitempty" doc:"that runs now"`
-	Arms  []Arm  `json:"arms"`
+	Trial *ABTest `json:"trial,omitempty" doc:"that runs now"`
+	Arms  []Arm   `json:"arms"`
 	// Difference is b's clicks per shown item less a's, with its 95% interval; nil where one has none shown.
 	Difference *Rate `json:"difference,omitempty" doc:"clicks per shown item of b less those of a"`
 }
@@ -63,8 +63,8 @@ func (t *tally) rate(kind int) (r Rate, err float64) {
 // Compare compares the models of the trial, by what was shown since it began; without a trial, all
 // that were ever shown.
 func (s *Service) Compare() Comparison {
-	out := Comparison{Trial: s.now.Load().trial, Arms: []Arm{}}
-	w := s.watch
+	out := Comparison{Trial: s.live.Load().abTest, Arms: []Arm{}}
+	w := s.monitor
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	arm := func(name, digest string, of map[string]*tally) (Arm, float64) {
@@ -80,7 +80,7 @@ func (s *Service) Compare() Comparison {
 		return a, err
 	}
 	if out.Trial == nil {
-		for _, e := range s.models.snapshot().Served {
+		for _, e := range s.models.snapshot().Models {
 			if w.Models[e.Digest] != nil {
 				a, _ := arm("", e.Digest, w.Models)
 				out.Arms = append(out.Arms, a)
@@ -103,14 +103,14 @@ func (s *Service) Compare() Comparison {
 }
 
 // StartTrial puts a model beside the current one: a share of the sources, always the same ones, gets its lists.
-func (s *Service) StartTrial(ctx context.Context, digest string, share float64) (_ *Trial, err error) {
+func (s *Service) StartABTest(ctx context.Context, digest string, share float64) (_ *ABTest, err error) {
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer end(&err)
 	if !(share > 0 && share < 1) {
-		return nil, fault("share", share, "is %v; give one between 0 and 1", share)
+		return nil, requestError("share", share, "is %v; give one between 0 and 1", share)
 	}
 	entry, err := s.models.find(digest)
 	if err != nil {
@@ -118,9 +118,9 @@ func (s *Service) StartTrial(ctx context.Context, digest string, share float64) 
 	}
 	s.jobs.swap.Lock()
 	defer s.jobs.swap.Unlock()
-	line := *s.now.Load()
+	line := *s.live.Load()
 	if entry.Digest == line.current.digest {
-		return nil, fault("model", digest, "serves already; name another")
+		return nil, requestError("model", digest, "serves already; name another")
 	}
 	naive := s.models.snapshot().Naive
 	if naive != "" {
@@ -133,17 +133,17 @@ func (s *Service) StartTrial(ctx context.Context, digest string, share float64) 
 	if err != nil {
 		return nil, err
 	}
-	line.trial = &Trial{Seq: totals.Events, A: line.current.digest, B: entry.Digest, Share: share,
+	line.abTest = &ABTest{Seq: totals.Events, A: line.current.digest, B: entry.Digest, Share: share,
 		Salt: fmt.Sprintf("%.12s-%.12s", line.current.digest, entry.Digest), Since: s.o.Now().UTC()}
-	if err := s.models.change(func(r *register) error { r.Trial = line.trial; return nil }); err != nil {
+	if err := s.models.change(func(r *registryState) error { r.Trial = line.abTest; return nil }); err != nil {
 		return nil, err
 	}
-	s.now.Store(&line)
-	return line.trial, nil
+	s.live.Store(&line)
+	return line.abTest, nil
 }
 
 // EndTrial gives all sources to the current model again.
-func (s *Service) EndTrial() (err error) {
+func (s *Service) EndABTest() (err error) {
 	_, end, err := s.begin(context.Background())
 	if err != nil {
 		return err
@@ -151,11 +151,11 @@ func (s *Service) EndTrial() (err error) {
 	defer end(&err)
 	s.jobs.swap.Lock()
 	defer s.jobs.swap.Unlock()
-	line := *s.now.Load()
-	line.trial, line.b = nil, nil
-	if err := s.models.change(func(r *register) error { r.Trial = nil; return nil }); err != nil {
+	line := *s.live.Load()
+	line.abTest, line.b = nil, nil
+	if err := s.models.change(func(r *registryState) error { r.Trial = nil; return nil }); err != nil {
 		return err
 	}
-	s.now.Store(&line)
+	s.live.Store(&line)
 	return nil
 }

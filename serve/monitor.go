@@ -21,13 +21,13 @@ import (
 
 // watch reads the log as it grows and knows what it comes to: how much stays within the source's field, whether that
 // drifts, and what became of each model's lists. Where several services share a log, each reads all of it.
-type watch struct {
-	path  string
-	s     *Service
-	woken chan struct{}
+type monitor struct {
+	path    string
+	service *Service
+	woken   chan struct{}
 
 	mu sync.Mutex
-	watched
+	monitorState
 	drift    *loop.Drift
 	list     []store.Event // shown together, not yet counted
 	forecast *loop.Forecast
@@ -35,7 +35,7 @@ type watch struct {
 }
 
 // watched is what a restart must not forget.
-type watched struct {
+type monitorState struct {
 	Seq    int64                `json:"seq"` // of the last event that was counted
 	Shown  int64                `json:"shown"`
 	Same   int64                `json:"same"` // of these, in the source's field
@@ -45,7 +45,7 @@ type watched struct {
 	Recent []bool               `json:"recent"` // same field or not, of the last items shown
 	Trial  time.Time            `json:"trial"`  // when the trial began whose arms these are
 	Arms   map[string]*tally    `json:"arms,omitempty"`
-	Alarms []Alarm              `json:"alarms"`
+	Alarms []AlarmEntry         `json:"alarms"`
 }
 
 // recentItems is over how many items the live share is.
@@ -64,22 +64,22 @@ type tally struct {
 }
 
 // Alarm is a share that has left its band.
-type Alarm struct {
+type AlarmEntry struct {
 	At       time.Time  `json:"at"`
 	Field    string     `json:"field"`
 	Sentence string     `json:"sentence"`
 	Detail   loop.Alarm `json:"detail"`
 }
 
-func openWatch(path string, s *Service) (*watch, error) {
-	w := &watch{path: path, s: s, woken: make(chan struct{}, 1)}
+func openMonitor(path string, s *Service) (*monitor, error) {
+	w := &monitor{path: path, service: s, woken: make(chan struct{}, 1)}
 	raw, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 	case err != nil:
 		return nil, err
 	default:
-		if err := json.Unmarshal(raw, &w.watched); err != nil {
+		if err := json.Unmarshal(raw, &w.monitorState); err != nil {
 			return nil, fmt.Errorf("%s is damaged: %w; remove it, and the log is read again from its beginning", path,
 				err)
 		}
@@ -100,7 +100,7 @@ func openWatch(path string, s *Service) (*watch, error) {
 }
 
 // wake says that there are new events.
-func (w *watch) wake() {
+func (w *monitor) wake() {
 	select {
 	case w.woken <- struct{}{}:
 	default:
@@ -108,20 +108,20 @@ func (w *watch) wake() {
 }
 
 // run follows the log until the context ends. First it finds out what is to be expected.
-func (w *watch) run(ctx context.Context) {
+func (w *monitor) run(ctx context.Context) {
 	if err := w.expect(ctx); err != nil && ctx.Err() == nil {
-		w.s.o.Log.Error("drift is not watched", "error", err)
+		w.service.o.Log.Error("drift is not watched", "error", err)
 	}
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	saved := time.Now()
 	for {
 		if err := w.follow(ctx); err != nil && ctx.Err() == nil {
-			w.s.o.Log.Warn("the log cannot be read", "error", err)
+			w.service.o.Log.Warn("the log cannot be read", "error", err)
 		}
 		if time.Since(saved) > 10*time.Second {
 			if err := w.save(); err != nil {
-				w.s.o.Log.Warn("what was read of the log cannot be kept", "error", err)
+				w.service.o.Log.Warn("what was read of the log cannot be kept", "error", err)
 			}
 			saved = time.Now()
 		}
@@ -135,8 +135,8 @@ func (w *watch) run(ctx context.Context) {
 }
 
 // expect makes the forecast of the current model and, the first time, the bands that drift is measured against.
-func (w *watch) expect(ctx context.Context) error {
-	engine := w.s.now.Load().current
+func (w *monitor) expect(ctx context.Context) error {
+	engine := w.service.live.Load().current
 	forecast, err := loop.NewForecast(ctx, engine.Model(), engine.Graph(),
 		loop.ForecastSettings{Replicates: 50, Sources: 100, Targets: 100, Threads: 1, Seed: 1})
 	if err != nil && !errors.Is(err, loop.ErrModel) { // a model without propensities has no forecast, and yet lists
@@ -149,12 +149,12 @@ func (w *watch) expect(ctx context.Context) error {
 	if have {
 		return nil
 	}
-	bands := w.s.models.snapshot().Expected
+	bands := w.service.models.snapshot().Expected
 	if bands == nil {
-		if bands, err = expected(ctx, engine, w.s.o.Explore, w.s.o.Margin); err != nil {
+		if bands, err = expectedShares(ctx, engine, w.service.o.Explore, w.service.o.Margin); err != nil {
 			return err
 		}
-		if err := w.s.models.change(func(r *register) error { r.Expected = bands; return nil }); err != nil {
+		if err := w.service.models.change(func(r *registryState) error { r.Expected = bands; return nil }); err != nil {
 			return err
 		}
 	}
@@ -171,7 +171,7 @@ func (w *watch) expect(ctx context.Context) error {
 // expected is the band of the same-field share of a model's own lists, field by field: the mean over some sources
 // that are spread over the field, four standard errors and a margin to either side. The lists are the service's, the
 // ten best with its share of exploration, and not drawn in proportion to ŷ as those of a forecast are.
-func expected(ctx context.Context, e *engine, explore, margin float64) ([]loop.ExpectedShare, error) {
+func expectedShares(ctx context.Context, e *engine, explore, margin float64) ([]loop.ExpectedShare, error) {
 	const most = 60 // sources of each field
 	g := e.Graph()
 	byField := make([][]int32, g.FieldCount())
@@ -214,12 +214,12 @@ func expected(ctx context.Context, e *engine, explore, margin float64) ([]loop.E
 }
 
 // follow counts the events that are new.
-func (w *watch) follow(ctx context.Context) error {
+func (w *monitor) follow(ctx context.Context) error {
 	for {
 		w.mu.Lock()
 		after := w.Seq
 		w.mu.Unlock()
-		page, err := w.s.events.Events(ctx, after, store.MaxPage)
+		page, err := w.service.events.Events(ctx, after, store.MaxPage)
 		if err != nil {
 			return err
 		}
@@ -241,7 +241,7 @@ func (w *watch) follow(ctx context.Context) error {
 }
 
 // count takes one event. w is locked.
-func (w *watch) count(e store.Event) {
+func (w *monitor) count(e store.Event) {
 	name := e.Model
 	if w.Models[name] == nil && len(w.Models) >= maxModels { // clients may name what they like
 		name = "others"
@@ -250,7 +250,7 @@ func (w *watch) count(e store.Event) {
 		w.Models[name] = &tally{}
 	}
 	w.Models[name].add(e)
-	w.countArm(e)
+	w.countABTest(e)
 	if e.Kind == store.Shown {
 		if n := len(w.list); n > 0 && (w.list[n-1].List != e.List || w.list[n-1].Source != e.Source || n >= MaxList) {
 			w.flush()
@@ -261,16 +261,16 @@ func (w *watch) count(e store.Event) {
 
 // countArm takes an event of a trial: one that came after its beginning, of the model that its source belongs to. So
 // lists from before, which the others were shown too, say nothing for either arm.
-func (w *watch) countArm(e store.Event) {
-	line := w.s.now.Load()
-	if line.trial == nil || e.Seq <= line.trial.Seq {
+func (w *monitor) countABTest(e store.Event) {
+	line := w.service.live.Load()
+	if line.abTest == nil || e.Seq <= line.abTest.Seq {
 		return
 	}
 	if engine, _ := line.of(e.Source); engine.digest != e.Model {
 		return
 	}
-	if !w.Trial.Equal(line.trial.Since) {
-		w.Trial, w.Arms = line.trial.Since, map[string]*tally{}
+	if !w.Trial.Equal(line.abTest.Since) {
+		w.Trial, w.Arms = line.abTest.Since, map[string]*tally{}
 	}
 	if w.Arms[e.Model] == nil {
 		w.Arms[e.Model] = &tally{}
@@ -305,13 +305,13 @@ func (t *tally) add(e store.Event) {
 }
 
 // flush counts the items that were shown together. w is locked.
-func (w *watch) flush() {
+func (w *monitor) flush() {
 	list := w.list
 	w.list = w.list[:0]
 	if len(list) == 0 {
 		return
 	}
-	g := w.s.Graph()
+	g := w.service.Graph()
 	i, ok := g.Index(list[0].Source)
 	if !ok || g.Field(i) == graph.UnknownField {
 		return // a new text, or a node without a field
@@ -347,18 +347,18 @@ func (w *watch) flush() {
 	}
 	alarms, err := w.drift.Add(shown...)
 	if err != nil {
-		w.s.o.Log.Warn("a list of the log cannot be", "list", list[0].List, "error", err)
+		w.service.o.Log.Warn("a list of the log cannot be", "list", list[0].List, "error", err)
 		return
 	}
 	for _, a := range alarms {
-		alarm := Alarm{At: list[0].At, Field: g.FieldName(a.Field), Sentence: a.Sentence(g.FieldName(a.Field)),
+		alarm := AlarmEntry{At: list[0].At, Field: g.FieldName(a.Field), Sentence: a.Sentence(g.FieldName(a.Field)),
 			Detail: a}
 		w.Alarms = append(w.Alarms, alarm)
 		if n := len(w.Alarms); n > 100 {
 			w.Alarms = w.Alarms[n-100:]
 		}
-		w.s.metrics.alarms.Inc()
-		w.s.o.Log.Warn("drift", "field", alarm.Field, "alarm", alarm.Sentence, "share", a.Share, "low", a.Low, "high",
+		w.service.metrics.alarms.Inc()
+		w.service.o.Log.Warn("drift", "field", alarm.Field, "alarm", alarm.Sentence, "share", a.Share, "low", a.Low, "high",
 			a.High)
 	}
 }
@@ -367,13 +367,13 @@ func (w *watch) flush() {
 const alarmFor = 1000
 
 // alarmed tells whether an alarm is on. w is locked.
-func (w *watch) alarmed() bool {
+func (w *monitor) alarmed() bool {
 	n := len(w.Alarms)
 	return n > 0 && w.drift != nil && w.drift.Lists()-w.Alarms[n-1].Detail.List < alarmFor
 }
 
 // alarming is the latest alarm's sentence while it is on, or "".
-func (w *watch) alarming() string {
+func (w *monitor) alarming() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.alarmed() {
@@ -383,7 +383,7 @@ func (w *watch) alarming() string {
 }
 
 // recent is the same-field share of what was shown lately, and of how many items. w is locked.
-func (w *watch) recent() (share float64, items int) {
+func (w *monitor) recent() (share float64, items int) {
 	last := w.Recent[max(len(w.Recent)-recentItems, 0):]
 	if len(last) == 0 {
 		return 0, 0
@@ -398,19 +398,19 @@ func (w *watch) recent() (share float64, items int) {
 }
 
 // publish sets the gauges. w is locked.
-func (w *watch) publish() {
+func (w *monitor) publish() {
 	share, _ := w.recent()
-	w.s.metrics.share.Set(share)
+	w.service.metrics.share.Set(share)
 	on := 0.
 	if w.alarmed() {
 		on = 1
 	}
-	w.s.metrics.alarm.Set(on)
-	w.s.metrics.seq.Set(float64(w.Seq))
+	w.service.metrics.alarm.Set(on)
+	w.service.metrics.seq.Set(float64(w.Seq))
 }
 
 // save keeps what is known.
-func (w *watch) save() error {
+func (w *monitor) save() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.dirty {
@@ -426,7 +426,7 @@ func (w *watch) save() error {
 	}
 	if err := atomicfile.Write(w.path, func(out io.Writer) error {
 		return json.NewEncoder(out).Encode(
-			w.watched)
+			w.monitorState)
 	}); err != nil {
 		return err
 	}
@@ -435,7 +435,7 @@ func (w *watch) save() error {
 }
 
 // Loop is where recommendations go.
-type Loop struct {
+type LoopStatus struct {
 	Shown  int64   `json:"shown" doc:"items in the log whose source is a node with a field"`
 	Share  float64 `json:"share" doc:"of all of them in the source's own field"`
 	Recent float64 `json:"recent" doc:"the same of the last items"`
@@ -443,18 +443,18 @@ type Loop struct {
 	Low    float64 `json:"low" doc:"95% interval of recent, were all items independent"`
 	High   float64 `json:"high"`
 
-	Trail []Trail  `json:"trail,omitempty" doc:"the last items, a hundred at a time, the oldest first"`
-	Band  *Between `json:"band,omitempty" doc:"that the share is expected in, for as many readers of each field as there were"`
+	Trend []TrendPoint `json:"trail,omitempty" doc:"the last items, a hundred at a time, the oldest first"`
+	Band  *ShareRange  `json:"band,omitempty" doc:"that the share is expected in, for as many readers of each field as there were"`
 
 	Fields   []LoopField    `json:"fields"`
 	Alarm    bool           `json:"alarm" doc:"a share has left its band within the last 1,000 lists"`
-	Alarms   []Alarm        `json:"alarms,omitempty" doc:"the oldest first"`
+	Alarms   []AlarmEntry   `json:"alarms,omitempty" doc:"the oldest first"`
 	Forecast *loop.Forecast `json:"forecast,omitempty" doc:"of the current model, were lists drawn in proportion to its estimates"`
 	Seq      int64          `json:"seq" doc:"event up to which the log was read"`
 }
 
 // Trail is the same-field share of some items that were shown one after the other.
-type Trail struct {
+type TrendPoint struct {
 	Items int     `json:"items" doc:"shown up to and with these, of those that are remembered"`
 	Share float64 `json:"share"`
 	Low   float64 `json:"low" doc:"95% interval, were all items independent"`
@@ -462,15 +462,15 @@ type Trail struct {
 }
 
 // Between is a band.
-type Between struct {
+type ShareRange struct {
 	Low  float64 `json:"low"`
 	High float64 `json:"high"`
 }
 
 // trail cuts what was shown lately into stretches. w is locked.
-func (w *watch) trail() []Trail {
+func (w *monitor) trend() []TrendPoint {
 	const stretch = 100
-	var out []Trail
+	var out []TrendPoint
 	last := w.Recent[max(len(w.Recent)-recentItems, 0):]
 	for len(last) >= stretch || len(out) == 0 && len(last) > 0 {
 		n := min(stretch, len(last))
@@ -480,7 +480,7 @@ func (w *watch) trail() []Trail {
 				same++
 			}
 		}
-		t := Trail{Items: n, Share: same / float64(n)}
+		t := TrendPoint{Items: n, Share: same / float64(n)}
 		if len(out) > 0 {
 			t.Items += out[len(out)-1].Items
 		}
@@ -501,21 +501,21 @@ type LoopField struct {
 }
 
 // Loop says where recommendations went so far.
-func (s *Service) Loop() Loop {
+func (s *Service) Loop() LoopStatus {
 	bands := map[uint16]loop.ExpectedShare{}
 	for _, b := range s.models.snapshot().Expected {
 		bands[b.Field] = b
 	}
 	g := s.Graph()
-	w := s.watch
+	w := s.monitor
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	out := Loop{Shown: w.Shown, Forecast: w.forecast, Alarm: w.alarmed(), Alarms: slices.Clone(w.Alarms), Seq: w.Seq,
+	out := LoopStatus{Shown: w.Shown, Forecast: w.forecast, Alarm: w.alarmed(), Alarms: slices.Clone(w.Alarms), Seq: w.Seq,
 		Fields: []LoopField{}}
 	if w.Shown > 0 {
 		out.Share = float64(w.Same) / float64(w.Shown)
 	}
-	out.Trail = w.trail()
+	out.Trend = w.trend()
 	out.Recent, out.Items = w.recent()
 	out.Low, out.High = wilson(out.Recent*float64(out.Items), float64(out.Items))
 	var low, high, banded float64
@@ -539,7 +539,7 @@ func (s *Service) Loop() Loop {
 		out.Fields = append(out.Fields, one)
 	}
 	if banded > 0 {
-		out.Band = &Between{low / banded, high / banded}
+		out.Band = &ShareRange{low / banded, high / banded}
 	}
 	return out
 }

@@ -7,20 +7,20 @@ import (
 
 // Due returns when the next training is due by the schedule; false: there is none. Then it begins as soon as the log
 // has enough new events.
-func (s *Service) Due() (time.Time, bool) {
-	if s.o.Every <= 0 {
+func (s *Service) NextRetrain() (time.Time, bool) {
+	if s.o.RetrainEvery <= 0 {
 		return time.Time{}, false
 	}
 	last, _ := s.jobs.last("retrain")
-	if entry, err := s.models.find(s.now.Load().current.digest); err == nil && entry.Made.After(last) {
+	if entry, err := s.models.find(s.live.Load().current.digest); err == nil && entry.Made.After(last) {
 		last = entry.Made
 	}
-	return last.Add(s.o.Every), true
+	return last.Add(s.o.RetrainEvery), true
 }
 
 // plan has models trained by the schedule, until the context ends.
-func (s *Service) plan(ctx context.Context) {
-	tick := time.NewTicker(min(max(s.o.Every/20, 10*time.Millisecond), 10*time.Second))
+func (s *Service) runSchedule(ctx context.Context) {
+	tick := time.NewTicker(min(max(s.o.RetrainEvery/20, 10*time.Millisecond), 10*time.Second))
 	defer tick.Stop()
 	for {
 		select {
@@ -28,15 +28,15 @@ func (s *Service) plan(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if err := s.trainIfDue(ctx); err != nil && ctx.Err() == nil {
+		if err := s.retrainIfDue(ctx); err != nil && ctx.Err() == nil {
 			s.o.Log.Warn("a training is due and cannot begin yet", "error", err)
 		}
 	}
 }
 
 // trainIfDue queues a training if one is due, none is under way, and there is something new to learn from.
-func (s *Service) trainIfDue(ctx context.Context) error {
-	due, _ := s.Due()
+func (s *Service) retrainIfDue(ctx context.Context) error {
+	due, _ := s.NextRetrain()
 	if s.o.Now().Before(due) {
 		return nil
 	}
@@ -48,13 +48,13 @@ func (s *Service) trainIfDue(ctx context.Context) error {
 		return err
 	}
 	var learned int64
-	if entry, err := s.models.find(s.now.Load().current.digest); err == nil {
+	if entry, err := s.models.find(s.live.Load().current.digest); err == nil {
 		learned = entry.Seq
 	}
-	if totals.Events-learned < s.o.After {
+	if totals.Events-learned < s.o.RetrainAfter {
 		return nil
 	}
-	job, err := s.jobs.add(Order{Kind: "retrain"}, true)
+	job, err := s.jobs.add(JobRequest{Kind: "retrain"}, true)
 	if err == nil {
 		s.o.Log.Info("a training was due", "job", job.ID, "new events", totals.Events-learned)
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 // bridged remembers the bridges of one model, which many look at and which take a while to find.
-type bridged struct {
+type bridgeCache struct {
 	wanted chan struct{} // by somebody who does not wait
 
 	mu      sync.Mutex
@@ -33,33 +33,33 @@ const (
 )
 
 // Bridges are the field pairs between which exposure hides links, by the current model; found once for each model.
-func (s *Service) Bridges(ctx context.Context) (_ Bridges, err error) {
+func (s *Service) Bridges(ctx context.Context) (_ BridgeList, err error) {
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
-		return Bridges{}, err
+		return BridgeList{}, err
 	}
 	defer end(&err)
-	e := s.now.Load().current
-	if known, ok := s.bridged.of(e.digest); ok {
-		return Bridges{e.digest, known}, nil
+	e := s.live.Load().current
+	if known, ok := s.bridgeCache.of(e.digest); ok {
+		return BridgeList{e.digest, known}, nil
 	}
 	if !e.HasNaive() {
-		return Bridges{}, huma.NewError(http.StatusNotFound,
+		return BridgeList{}, huma.NewError(http.StatusNotFound,
 			"bridges compare with a naive model, and the service has none; fit one and give it with --naive")
 	}
 	leave, err := s.gate.enter(ctx)
 	if err != nil {
-		return Bridges{}, err
+		return BridgeList{}, err
 	}
 	defer leave()
 	found, err := e.Bridges(ctx, recommend.BridgeSettings{Sources: bridgeSources, List: readingLength, Seed: 1})
 	if err != nil {
-		return Bridges{}, err
+		return BridgeList{}, err
 	}
-	s.bridged.mu.Lock()
-	defer s.bridged.mu.Unlock()
-	s.bridged.digest, s.bridged.bridges = e.digest, found
-	return Bridges{e.digest, found}, nil
+	s.bridgeCache.mu.Lock()
+	defer s.bridgeCache.mu.Unlock()
+	s.bridgeCache.digest, s.bridgeCache.bridges = e.digest, found
+	return BridgeList{e.digest, found}, nil
 }
 
 // findBridges finds them whenever somebody wanted to know, until the context ends.
@@ -68,9 +68,9 @@ func (s *Service) findBridges(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.bridged.wanted:
+		case <-s.bridgeCache.wanted:
 		}
-		if !s.now.Load().current.HasNaive() {
+		if !s.live.Load().current.HasNaive() {
 			continue
 		}
 		if _, err := s.Bridges(ctx); err != nil && ctx.Err() == nil {
@@ -79,7 +79,7 @@ func (s *Service) findBridges(ctx context.Context) {
 	}
 }
 
-func (b *bridged) of(digest string) ([]recommend.Bridge, bool) {
+func (b *bridgeCache) of(digest string) ([]recommend.Bridge, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.bridges, b.digest == digest
@@ -87,16 +87,16 @@ func (b *bridged) of(digest string) ([]recommend.Bridge, bool) {
 
 // hiddenFrom returns nodes from which exposure hides most, if that is known; if not, it is found out for the next time.
 func (s *Service) hiddenFrom(ctx context.Context, most int) []recommend.Item {
-	e := s.now.Load().current
-	known, ok := s.bridged.of(e.digest)
+	e := s.live.Load().current
+	known, ok := s.bridgeCache.of(e.digest)
 	if !ok && e.HasNaive() {
 		select {
-		case s.bridged.wanted <- struct{}{}:
+		case s.bridgeCache.wanted <- struct{}{}:
 		default:
 		}
 		for wait := 0; !ok && wait < 20 && ctx.Err() == nil; wait++ { // of a small network they are known soon
 			time.Sleep(20 * time.Millisecond)
-			known, ok = s.bridged.of(e.digest)
+			known, ok = s.bridgeCache.of(e.digest)
 		}
 	}
 	if !ok {
@@ -143,9 +143,9 @@ func (s *Service) getReading(ctx context.Context, in *readingInput) (*file, erro
 		name := slug(b.Source) + "-to-" + slug(b.Target)
 		if in.Format == "bibtex" {
 			return &file{"application/x-bibtex; charset=utf-8", fmt.Sprintf("attachment; filename=%q", name+".bib"),
-				bibtex(b.Reading)}, nil
+				readingBibTeX(b.Reading)}, nil
 		}
-		raw, err := table(b.Reading)
+		raw, err := readingCSV(b.Reading)
 		return &file{"text/csv; charset=utf-8", fmt.Sprintf("attachment; filename=%q", name+".csv"), raw}, err
 	}
 	return nil, huma.NewError(http.StatusNotFound, fmt.Sprintf("there is no bridge from %q to %q; see %s",
@@ -170,7 +170,7 @@ func slug(name string) string {
 }
 
 // table is a reading list as CSV. A cell that a spreadsheet would take for a formula gets an apostrophe.
-func table(list []recommend.Reading) ([]byte, error) {
+func readingCSV(list []recommend.Reading) ([]byte, error) {
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)
 	rows := [][]string{{"for_id", "for_title", "for_field", "id", "title", "field", "time", "link_if_shown",
@@ -192,7 +192,7 @@ func table(list []recommend.Reading) ([]byte, error) {
 func number(x float64) string { return strconv.FormatFloat(x, 'g', 6, 64) }
 
 // bibtex is a reading list for a bibliography. What is to be read for several sources is there once.
-func bibtex(list []recommend.Reading) []byte {
+func readingBibTeX(list []recommend.Reading) []byte {
 	var b bytes.Buffer
 	seen := map[string]bool{}
 	for k, r := range list {
@@ -200,18 +200,18 @@ func bibtex(list []recommend.Reading) []byte {
 			continue
 		}
 		seen[r.ID] = true
-		fmt.Fprintf(&b, "@misc{unseen%d,\n  title = {%s},\n", k+1, braced(r.Title, r.ID))
+		fmt.Fprintf(&b, "@misc{unseen%d,\n  title = {%s},\n", k+1, bibtexValue(r.Title, r.ID))
 		if len(r.Time) >= 4 {
-			fmt.Fprintf(&b, "  year = {%s},\n", braced(r.Time[:4], ""))
+			fmt.Fprintf(&b, "  year = {%s},\n", bibtexValue(r.Time[:4], ""))
 		}
 		fmt.Fprintf(&b, "  keywords = {%s},\n  note = {%s; for %s, chance of a link if shown %.2f}\n}\n",
-			braced(r.Field, ""), braced(r.ID, ""), braced(r.For.Title, r.For.ID), r.Link)
+			bibtexValue(r.Field, ""), bibtexValue(r.ID, ""), bibtexValue(r.For.Title, r.For.ID), r.Link)
 	}
 	return b.Bytes()
 }
 
 // braced makes text fit for a BibTeX value.
-func braced(text, otherwise string) string {
+func bibtexValue(text, otherwise string) string {
 	if text == "" {
 		text = otherwise
 	}
