@@ -45,5 +45,5 @@
 // the root above the field of study with the highest score.
 //
 // All three leave out references to works that are not in the set, count them, and make nodes of them if
-// asked to. They read only the parts of the JSON that they need, at more than a hundred megabytes a second.
+// asked to. They read only the parts of the JSON that they need.
 package exchange

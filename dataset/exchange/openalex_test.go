@@ -210,9 +210,9 @@ func TestOpenAlexFaults(t *testing.T) {
 		column     int
 		says       string
 	}{
-		{"no JSON", `{"id":"W2"`, 11, "too early"},
-		{"wrong type", `{"id":2}`, 7, "a number where a text"},
-		{"list", `[1]`, 1, "where an object"},
+		{"no JSON", `{"id":"W2"`, 11, "unexpected EOF"},
+		{"wrong type", `{"id":2}`, 7, "expected a string, found a number"},
+		{"list", `[1]`, 1, "expected an object"},
 		{"other record", `{"id":"https://openalex.org/A5"}`, 0, "no work of OpenAlex"},
 		{"no id", `{"title":"x"}`, 0, "no work of OpenAlex"},
 		{"long id", `{"id":"W99999999999999999999999"}`, 0, "no work"},
@@ -223,12 +223,12 @@ func TestOpenAlexFaults(t *testing.T) {
 		{"positions no list", `{"id":"W2","abstract_inverted_index":{"a":7}}`, 0, "no list of positions"},
 		{"bad date", `{"id":"W2","publication_date":"soon"}`, 0, `"soon" is no date`},
 		{"bad reference", `{"id":"W2","referenced_works":["https://openalex.org/A1"]}`, 0, "reference"},
-		{"reference no text", `{"id":"W2","referenced_works":[5]}`, 32, "a number where a text"},
-		{"year no number", `{"id":"W2","publication_year":"2020"}`, 31, "a text where a whole number"},
+		{"reference no text", `{"id":"W2","referenced_works":[5]}`, 32, "expected a string, found a number"},
+		{"year no number", `{"id":"W2","publication_year":"2020"}`, 31, "expected a number, found a string"},
 		{"deep", `{"id":"W2","x":` + strings.Repeat("[", 100000) + strings.Repeat("]", 100000) + `}`, 0,
-			"lie in one another"},
+			"max depth"},
 		{"control", "{\"id\":\"W2\x01\"}", 10, "control character"},
-		{"trailing", `{"id":"W2"} {"id":"W3"}`, 13, "more follows"},
+		{"trailing", `{"id":"W2"} {"id":"W3"}`, 12, "more data"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := write(t, filepath.Join(t.TempDir(), "w.jsonl"), good+c.line+"\n"+`{"id":"W7"}`)

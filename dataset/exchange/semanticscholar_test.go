@@ -103,18 +103,18 @@ func TestSemanticScholarLongAbstract(t *testing.T) {
 func TestSemanticScholarFaults(t *testing.T) {
 	for _, c := range []struct{ name, papers, abstracts, citations, says string }{
 		{"wrong id", `{"title":"x","corpusid":"7"}`, "", "",
-			"p.jsonl, line 1, column 25: bad record: a text where a whole number"},
+			"p.jsonl, line 1, column 25: bad record: expected a number, found a string"},
 		{"no id", `{"title":"x"}`, "", "", "p.jsonl, line 1: bad record: no corpusid"},
 		{"negative id", `{"title":"x","corpusid":-5}`, "", "", "or a negative one"},
 		{"twice", `{"corpusid":4,"title":"x"}` + "\n" + `{"corpusid":4,"title":"x"}`, "", "",
 			"line 2: the id was there before"},
 		{"bad date", `{"corpusid":4,"title":"x","publicationdate":"2021"}`, "", "", `"2021" is no date`},
 		{"bad abstract", "", `{"corpusid":1,"abstract":["x"]}`, "",
-			"a.jsonl, line 1, column 26: bad record: a list where a text"},
+			"a.jsonl, line 1, column 26: bad record: expected a string, found an array"},
 		{"abstract of nothing", "", `{"abstract":"x"}`, "", "no corpusid"},
 		{"half a citation", "", "", `{"citingcorpusid":1}`, "no citingcorpusid and citedcorpusid"},
-		{"deep citation", "", "", s2Citations + `{"citingcorpusid":1,"contexts":` + strings.Repeat("[", 9999) + "}",
-			"c.jsonl, line 7, column 288: bad record: more than"},
+		{"deep citation", "", "", s2Citations + `{"citingcorpusid":1,"contexts":` + strings.Repeat("[", 10001) + "}",
+			"c.jsonl, line 7, column 10031: bad record: exceeded max depth"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			folder := t.TempDir()
