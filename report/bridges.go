@@ -8,7 +8,7 @@ import (
 )
 
 // OfBridges makes sections of field pairs between which exposure hides links.
-func OfBridges(bridges []recommend.Bridge, notes []string) []Section {
+func BridgeSections(bridges []recommend.Bridge, notes []string) []Section {
 	chart := &figure.IntervalChart{XTitle: "links per node that exposure hides", Legend: "95% interval", Digits: 2}
 	table := figure.Table{Name: "bridges", Title: "All field pairs", Head: "from → to", Detail: true,
 		Columns: []figure.Column{

@@ -144,7 +144,8 @@ const measurePage = `(() => {
 		const b = svg.getBoundingClientRect()
 		for (const t of svg.querySelectorAll('text')) {
 			const r = t.getBoundingClientRect()
-			if (r.left < b.left - 1 || r.right > b.right + 1 || r.top < b.top - 1 || r.bottom > b.bottom + 1) sticking.push(t.textContent)
+			if (r.left < b.left - 1 || r.right > b.right + 1 || r.top < b.top - 1 || r.bottom > b.bottom + 1)
+				sticking.push(t.textContent)
 		}
 	}
 	return {
@@ -152,8 +153,9 @@ const measurePage = `(() => {
 		Back: getComputedStyle(document.body).backgroundColor,
 		Figures: document.querySelectorAll('figure').length,
 		Drawn: drawings.length,
-		Empty: drawings.filter(e => e.getBoundingClientRect().width < 100 || e.getBoundingClientRect().height < 40).length,
-		Unpainted: drawings.filter(e => [...e.querySelectorAll('rect')].some(r => getComputedStyle(r).fill === 'none')).length,
+		Empty: drawings.map(e => e.getBoundingClientRect()).filter(b => b.width < 100 || b.height < 40).length,
+		Unpainted: drawings.filter(e => [...e.querySelectorAll('rect')]
+			.some(r => getComputedStyle(r).fill === 'none')).length,
 		Page: document.documentElement.scrollWidth,
 		Screen: document.documentElement.clientWidth,
 		Sticking: sticking,

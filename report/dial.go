@@ -9,7 +9,7 @@ import (
 )
 
 // OfDial makes a section of what diversity and exploration cost in recall.
-func OfDial(d *recommend.Dial) []Section {
+func DialSections(d *recommend.Dial) []Section {
 	recall := fmt.Sprintf("Recall@%d", d.K)
 	lines := &figure.LineChart{XTitle: "entropy of the fields of a list, nats", YTitle: recall}
 	table := figure.Table{Name: "dial", Title: "Every setting", Head: "setting", Columns: []figure.Column{

@@ -78,7 +78,7 @@ func TestFairnessSection(t *testing.T) {
 		Fairness: fairness(1.2),
 		Others:   []evaluate.Other{{Model: "n", Panel: &evaluate.Panel{}, Fairness: fairness(1.5)}}}
 	var section *report.Section
-	for _, s := range report.OfEvaluation(e) {
+	for _, s := range report.EvaluationSections(e) {
 		if s.Name == "fairness" {
 			section = &s
 		}

@@ -1,18 +1,18 @@
 // Package report renders studies, models and panels as one self-contained HTML file, and their figures as SVG and PNG.
 //
-//	study.Result, model.File, Panel, HeatPair, Curves, Loop, Hidden, Doctor
+//	study.Result, model.File, RiskChart, HeatPair, Curves, LoopChart, HiddenTable, DoctorVerdict
 //	       │ Section
 //	       ▼
-//	Document ──► HTML: one file, no network, light and dark, prints
-//	         ──► figures: SVG and PNG
-//	         ──► JSON, which Open reads again
+//	Page ──► HTML: one file, no network, light and dark, prints
+//	     ──► figures: SVG and PNG
+//	     ──► JSON, which Open reads again
 //
 // In five lines:
 //
-//	d := report.Document{Title: "What we found", Summary: []string{"The corrected recommender is better."}}
-//	d.Add(report.Panel{Title: "Which is better?", What: "risk (log-loss)", Rows: rows})
+//	d := report.Page{Title: "What we found", Summary: []string{"The corrected recommender is better."}}
+//	d.Add(report.RiskChart{Title: "Which is better?", What: "risk (log-loss)", Rows: rows})
 //	d.Add(report.HeatPair{Title: "Who is shown to whom", Labels: fields, True: π, Learned: estimated})
-//	d.Add(report.Doctor{Findings: result.Findings, Fields: fields}, report.OfStudy(studied))
+//	d.Add(report.DoctorVerdict{Findings: result.Findings, Fields: fields}, report.StudySection(studied))
 //	err := d.WriteHTML("report.html")
 //
 // # Figures
@@ -29,7 +29,7 @@
 //
 // # Rules
 //
-// The same document gives the same bytes. What is not a number is left out of a drawing, and said where its absence
+// The same page gives the same bytes. What is not a number is left out of a drawing, and said where its absence
 // would mislead. Verdicts have a colour, a sign and a word, never a colour alone; text has a contrast of 4.5 or more.
 // Everything that comes from outside is escaped, and the page forbids itself, by its content security policy, to load
 // or run anything.

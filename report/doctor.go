@@ -11,8 +11,8 @@ import (
 	"unseen/study"
 )
 
-// Doctor is how far a fit can be trusted, why, and what would help.
-type Doctor struct {
+// DoctorVerdict is how far a fit can be trusted, why, and what would help.
+type DoctorVerdict struct {
 	Name     string // "" means doctor
 	Title    string // "" means The doctor's verdict
 	Findings *fit.Findings
@@ -20,7 +20,7 @@ type Doctor struct {
 }
 
 // Section says the verdict first, then draws what it rests on.
-func (d Doctor) Section() Section {
+func (d DoctorVerdict) Section() Section {
 	s := Section{Name: or(d.Name, "doctor"), Title: or(d.Title, "The doctor's verdict")}
 	f := d.Findings
 	if f == nil {
@@ -28,9 +28,9 @@ func (d Doctor) Section() Section {
 			"Fit it again with this version."}
 		return s
 	}
-	finding := study.Finding{Claim: "How far links tell relevance from exposure", Verdict: study.Verdict(f.Class)}
-	finding.Words = strings.Join(f.Verdict, " ")
-	s.Findings, s.Advice = []study.Finding{finding}, f.Advice
+	finding := study.Claim{Statement: "How far links tell relevance from exposure", Verdict: study.Verdict(f.Class)}
+	finding.Evidence = strings.Join(f.Verdict, " ")
+	s.Claims, s.Advice = []study.Claim{finding}, f.Advice
 	if p := f.MeanLink; p.Upper > p.Lower {
 		s.Figures = append(s.Figures, figure.Figure{
 			Name: "mean-link", Title: "How common relevance is",
@@ -64,7 +64,7 @@ func (d Doctor) Section() Section {
 	return s
 }
 
-func (d Doctor) field(i uint16) string {
+func (d DoctorVerdict) field(i uint16) string {
 	if int(i) < len(d.Fields) && d.Fields[i] != "" {
 		return d.Fields[i]
 	}
@@ -72,7 +72,7 @@ func (d Doctor) field(i uint16) string {
 }
 
 // propensities is π̂ of every ordered pair of fields that occurs.
-func (d Doctor) propensities() figure.Figure {
+func (d DoctorVerdict) propensities() figure.Figure {
 	var rows, columns []uint16
 	for _, c := range d.Findings.Cells {
 		rows, columns = append(rows, c.Source), append(columns, c.Target)
@@ -104,7 +104,7 @@ func (d Doctor) propensities() figure.Figure {
 	}
 }
 
-func (d Doctor) cells() figure.Table {
+func (d DoctorVerdict) cells() figure.Table {
 	t := figure.Table{Name: "propensities", Title: "Every pair of fields", Head: "source → target", Detail: true,
 		Columns: []figure.Column{
 			{Name: "pairs"}, {Name: "links"}, {Name: "π̂", Digits: 3}, {Name: "from", Digits: 3},

@@ -4,6 +4,7 @@ import (
 	"math"
 	"strings"
 	"unicode"
+
 	"unseen/figure"
 )
 

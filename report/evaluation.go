@@ -11,8 +11,8 @@ import (
 )
 
 // OfEvaluation makes sections of what a model is worth on a dataset.
-func OfEvaluation(e *evaluate.Evaluation) []Section {
-	panel := Panel{
+func EvaluationSections(e *evaluate.Evaluation) []Section {
+	panel := RiskChart{
 		Name: "panel", Title: "The risk of " + e.Model, What: "risk (log-loss)",
 		Text: []string{
 			fmt.Sprintf("%s pairs of %s that were held out, %s of them linked; split %s.", number(float64(e.Pairs), 0),
@@ -29,7 +29,7 @@ func OfEvaluation(e *evaluate.Evaluation) []Section {
 	}
 	add := func(name, method string, p *evaluate.Panel) {
 		for _, row := range p.Risks {
-			panel.Rows = append(panel.Rows, PanelRow{
+			panel.Rows = append(panel.Rows, RiskRow{
 				Name: row.Label(), Group: group(name, method),
 				Estimate: row.Risk.Interval.Estimate, Lower: row.Risk.Lower, Upper: row.Risk.Upper,
 			})

@@ -20,18 +20,19 @@ func Example() {
 	defer os.RemoveAll(folder)
 
 	truth := .164
-	d := report.Document{Title: "What we found",
+	d := report.Page{Title: "What we found",
 		Summary: []string{"Judged by all that is relevant, the corrected recommender is better."}}
 	d.Add(
-		report.Panel{Title: "How large is the risk?", What: "risk (log-loss)", Rows: []report.PanelRow{
+		report.RiskChart{Title: "How large is the risk?", What: "risk (log-loss)", Rows: []report.RiskRow{
 			{Name: "R_naive", Estimate: .239, Lower: .230, Upper: .248, Truth: &truth},
 			{Name: "R_AP", Estimate: .163, Lower: .155, Upper: .171, Truth: &truth},
 		}},
 		report.HeatPair{Title: "Who is shown to whom", Labels: []string{"Art", "Law"},
 			True: [][]float64{{.8, .1}, {.2, .9}}, Learned: [][]float64{{.75, .12}, {.2, .88}}},
-		report.Loop{Title: "What becomes of it",
+		report.LoopChart{Title: "What becomes of it",
 			Lines: []figure.Series{{Name: "naive", X: figure.Values{0, 1, 2}, Y: figure.Values{.4, .6, .8}}}},
-		report.Doctor{Findings: &fit.Findings{Class: fit.Identified, Verdict: []string{"The scale is identified."}}},
+		report.DoctorVerdict{Findings: &fit.Findings{Class: fit.Identified,
+			Verdict: []string{"The scale is identified."}}},
 	)
 	if err := d.WriteHTML(filepath.Join(folder, "report.html")); err != nil {
 		fmt.Println(err)
@@ -47,16 +48,16 @@ func Example() {
 	// The doctor's verdict: 0 figures
 }
 
-func ExampleDocument_WriteFigures() {
+func ExamplePage_WriteFigures() {
 	folder, err := os.MkdirTemp("", "figures")
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer os.RemoveAll(folder)
-	d := report.Document{Title: "What we found"}
-	d.Add(report.Panel{Title: "How large is the risk?", What: "risk (log-loss)",
-		Rows: []report.PanelRow{{Name: "R_AP", Estimate: .163, Lower: .155, Upper: .171}}})
+	d := report.Page{Title: "What we found"}
+	d.Add(report.RiskChart{Title: "How large is the risk?", What: "risk (log-loss)",
+		Rows: []report.RiskRow{{Name: "R_AP", Estimate: .163, Lower: .155, Upper: .171}}})
 	paths, err := d.WriteFigures(folder)
 	for _, p := range paths {
 		fmt.Println(filepath.Base(p))

@@ -13,14 +13,14 @@ import (
 )
 
 var (
-	// ErrDocument: a document is empty or contradicts itself.
-	ErrDocument = errors.New("report: unusable document")
+	// ErrPage: a page is empty or contradicts itself.
+	ErrPage = errors.New("report: unusable page")
 	// ErrRun: a file or folder is no run that a report can be made of.
 	ErrRun = errors.New("report: unusable run")
 )
 
 // WriteHTML writes the document as one page. A reader finds the old file or the new one, whatever happens.
-func (d *Document) WriteHTML(path string) error {
+func (d *Page) WriteHTML(path string) error {
 	page, err := d.HTML()
 	if err != nil {
 		return err
@@ -29,20 +29,20 @@ func (d *Document) WriteHTML(path string) error {
 }
 
 // WriteJSON writes the document such that [Open] reads it again.
-func (d *Document) WriteJSON(path string) error {
+func (d *Page) WriteJSON(path string) error {
 	if err := d.check(); err != nil {
 		return err
 	}
 	raw, err := json.MarshalIndent(d, "", "  ")
 	if err != nil {
-		return fmt.Errorf("%w: %q has no JSON form: %w", ErrDocument, d.Title, err)
+		return fmt.Errorf("%w: %q has no JSON form: %w", ErrPage, d.Title, err)
 	}
 	return replace(path, append(raw, '\n'))
 }
 
 // WriteFigures writes every figure into a folder, as SECTION-NAME.svg and SECTION-NAME.png in light colours and twice
 // as many dots as pixels. It makes the folder and returns the files' paths.
-func (d *Document) WriteFigures(folder string) ([]string, error) {
+func (d *Page) WriteFigures(folder string) ([]string, error) {
 	if err := d.check(); err != nil {
 		return nil, err
 	}

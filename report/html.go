@@ -26,18 +26,18 @@ const rowsShown = 400
 
 // HTML returns the document as one page that needs nothing else: no script, no font, no picture from outside. The
 // same document gives the same bytes.
-func (d *Document) HTML() ([]byte, error) {
+func (d *Page) HTML() ([]byte, error) {
 	if err := d.check(); err != nil {
 		return nil, err
 	}
-	p := page{Title: d.Title, Summary: d.Summary}
+	p := pageView{Title: d.Title, Summary: d.Summary}
 	p.Style = template.CSS(figure.StyleSheet() + pageStyle)
 	names := d.names()
-	var all []study.Finding
+	var all []study.Claim
 	for i, s := range d.Sections {
 		v := sectionView{Section: s, ID: names[i]}
-		for _, f := range s.Findings {
-			v.Marked = append(v.Marked, findingView{f, badgeOf(f.Verdict)})
+		for _, f := range s.Claims {
+			v.Judged = append(v.Judged, claimView{f, badgeOf(f.Verdict)})
 		}
 		for _, f := range s.Figures {
 			v.Drawn = append(v.Drawn, figureViewOf(f))
@@ -47,7 +47,7 @@ func (d *Document) HTML() ([]byte, error) {
 		}
 		p.Sections = append(p.Sections, v)
 		p.Warnings += len(s.Warnings)
-		all = append(all, s.Findings...)
+		all = append(all, s.Claims...)
 	}
 	for _, v := range verdicts {
 		n := 0
@@ -68,7 +68,7 @@ func (d *Document) HTML() ([]byte, error) {
 }
 
 // page and what follows is what the template sees.
-type page struct {
+type pageView struct {
 	Title    string
 	Summary  []string
 	Style    template.CSS
@@ -85,13 +85,13 @@ type tile struct {
 type sectionView struct {
 	Section
 	ID     string
-	Marked []findingView
+	Judged []claimView
 	Drawn  []figureView
 	Grids  []tableView
 }
 
-type findingView struct {
-	study.Finding
+type claimView struct {
+	study.Claim
 	Badge badge
 }
 

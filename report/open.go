@@ -20,9 +20,9 @@ import (
 
 // Open makes a document of runs: files and folders that this program wrote. A run is a study's JSON
 // file, what unseen study --json printed, an evaluation, a dial, a model file, a document that
-// [Document.WriteJSON] wrote, or a folder with some of these. Errors name the file and what to do.
-func Open(title string, runs ...string) (*Document, error) {
-	d := &Document{Title: title}
+// [Page.WriteJSON] wrote, or a folder with some of these. Errors name the file and what to do.
+func Open(title string, runs ...string) (*Page, error) {
+	d := &Page{Title: title}
 	var files []Fact
 	var titles []string
 	for _, run := range runs {
@@ -108,20 +108,20 @@ func unreadable(path string, err error) error {
 // largest is more than any file of results has; what is larger is something else.
 const largest = 256 << 20
 
-func openFile(path string) (*Document, error) {
+func openFile(path string) (*Page, error) {
 	name := filepath.Base(path)
 	if filepath.Ext(path) == ".safetensors" {
 		f, err := model.Open(path)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrRun, err)
 		}
-		sections, err := OfModel(name, f)
+		sections, err := ModelSections(name, f)
 		if err != nil {
 			return nil, err
 		}
-		d := &Document{Title: "What " + name + " has learned", Sections: sections}
-		if doctor := sections[1]; len(doctor.Findings) > 0 {
-			first, _, _ := strings.Cut(doctor.Findings[0].Words, ". ")
+		d := &Page{Title: "What " + name + " has learned", Sections: sections}
+		if doctor := sections[1]; len(doctor.Claims) > 0 {
+			first, _, _ := strings.Cut(doctor.Claims[0].Evidence, ". ")
 			d.Summary = []string{fmt.Sprintf("Model %s. %s.", name, strings.TrimSuffix(first, "."))}
 		}
 		return d, nil
@@ -142,7 +142,7 @@ func openFile(path string) (*Document, error) {
 }
 
 // parse reads a JSON file of any of the kinds that there are.
-func parse(path string, raw []byte) (*Document, error) {
+func parse(path string, raw []byte) (*Page, error) {
 	var kind struct {
 		Kind     string          `json:"kind"`
 		Study    string          `json:"study"`
@@ -159,7 +159,7 @@ func parse(path string, raw []byte) (*Document, error) {
 	}
 	switch {
 	case kind.Sections != nil:
-		d := new(Document)
+		d := new(Page)
 		if err := json.Unmarshal(raw, d); err != nil {
 			return nil, damaged(err)
 		}
@@ -183,7 +183,7 @@ func parse(path string, raw []byte) (*Document, error) {
 		if e.Panel == nil || slices.ContainsFunc(e.Others, func(o evaluate.Other) bool { return o.Panel == nil }) {
 			return nil, damaged(errors.New("it has no panel"))
 		}
-		d := &Document{Title: "What " + e.Model + " is worth", Sections: OfEvaluation(e),
+		d := &Page{Title: "What " + e.Model + " is worth", Sections: EvaluationSections(e),
 			Summary: []string{evaluationWords(e)}}
 		if err := d.check(); err != nil {
 			return nil, damaged(err)
@@ -198,7 +198,7 @@ func parse(path string, raw []byte) (*Document, error) {
 		if len(words) == 0 {
 			return nil, damaged(errors.New("it has no curve"))
 		}
-		return &Document{Title: "What the dial of " + dial.Model + " costs", Sections: OfDial(dial),
+		return &Page{Title: "What the dial of " + dial.Model + " costs", Sections: DialSections(dial),
 			Summary: words[:min(2, len(words))]}, nil
 	case kind.Study != "":
 		r := new(study.Result)
@@ -211,13 +211,13 @@ func parse(path string, raw []byte) (*Document, error) {
 		"one of these", ErrRun, path)
 }
 
-func ofStudies(path string, results []*study.Result) (*Document, error) {
-	d := new(Document)
+func ofStudies(path string, results []*study.Result) (*Page, error) {
+	d := new(Page)
 	for _, r := range results {
 		if r == nil {
 			return nil, fmt.Errorf("%w: %s has a study without content; write it anew", ErrRun, path)
 		}
-		s := OfStudy(r)
+		s := StudySection(r)
 		d.Sections = append(d.Sections, s)
 		d.Summary = append(d.Summary, sentence(r))
 	}
@@ -230,14 +230,14 @@ func ofStudies(path string, results []*study.Result) (*Document, error) {
 // sentence says in one or two sentences what became of a study's claims.
 func sentence(r *study.Result) string {
 	text := strings.TrimSuffix(r.Title, ".")
-	counts := tally(r.Findings)
+	counts := tally(r.Claims)
 	if counts == "" {
 		return text + "."
 	}
-	if why := r.Small(); why != "" {
+	if why := r.WhyTooSmall(); why != "" {
 		return text + ". Too small to tell (" + why + "); by these numbers, of " +
-			number(float64(len(r.Findings)), 0) + " claims: " + counts + "."
+			number(float64(len(r.Claims)), 0) + " claims: " + counts + "."
 	}
-	text += ". Of " + number(float64(len(r.Findings)), 0) + " claims: " + counts + "."
+	text += ". Of " + number(float64(len(r.Claims)), 0) + " claims: " + counts + "."
 	return text
 }

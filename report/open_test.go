@@ -18,7 +18,7 @@ import (
 	"unseen/study"
 )
 
-func htmlOf(t *testing.T, d *report.Document) string {
+func htmlOf(t *testing.T, d *report.Page) string {
 	t.Helper()
 	page, err := d.HTML()
 	if err != nil {
@@ -122,7 +122,7 @@ func TestDocumentRoundTrip(t *testing.T) {
 func result() *study.Result {
 	return &study.Result{
 		Study: "table1", Title: "Table 1", Options: study.Options{Seeds: study.Seeds(7, 5), Preset: "safe"},
-		Findings: []study.Finding{{Claim: "a", Verdict: study.Met}},
+		Claims: []study.Claim{{Statement: "a", Verdict: study.Met}},
 		Tables: []figure.Table{{Name: "t", Title: "T", Head: "m",
 			Columns: []figure.Column{{Name: "AUC", Better: "higher", Digits: 1}},
 			Rows:    []figure.TableRow{{Name: "x", Cells: []figure.Cell{figure.Spread(96, .5)}}}}},
@@ -287,7 +287,7 @@ func TestWriteFails(t *testing.T) {
 	if err := os.Mkdir(target, 0o755); err != nil { // a folder is in the way
 		t.Fatal(err)
 	}
-	d := &report.Document{Title: "x", Summary: []string{"y"}}
+	d := &report.Page{Title: "x", Summary: []string{"y"}}
 	for _, path := range []string{target, filepath.Join(folder, "missing", "x.html")} {
 		if err := d.WriteHTML(path); err == nil || !strings.Contains(err.Error(), "cannot write "+path) ||
 			!strings.Contains(err.Error(), "; ") {
@@ -316,7 +316,7 @@ func TestLongTable(t *testing.T) {
 	for range 500 {
 		table.Add("r", figure.Number(-1))
 	}
-	page := htmlOf(t, &report.Document{Title: "x",
+	page := htmlOf(t, &report.Page{Title: "x",
 		Sections: []report.Section{{Title: "y", Tables: []figure.Table{table}}}})
 	if n := strings.Count(page, "<td>−1</td>"); n != 400 ||
 		!strings.Contains(page, "100 more rows are in the files of the run") {
@@ -329,11 +329,11 @@ func FuzzOpen(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	document, err := json.Marshal(report.Document{Title: "x", Sections: []report.Section{
-		report.Panel{Title: "p", Rows: []report.PanelRow{{Name: "a", Estimate: 1, Lower: 0, Upper: 2}}}.Section(),
+	document, err := json.Marshal(report.Page{Title: "x", Sections: []report.Section{
+		report.RiskChart{Title: "p", Rows: []report.RiskRow{{Name: "a", Estimate: 1, Lower: 0, Upper: 2}}}.Section(),
 		report.HeatPair{Title: "h", Labels: []string{"a"}, True: [][]float64{{1}},
 			Learned: [][]float64{{.5}}}.Section(),
-		report.Loop{Title: "l", Lines: []figure.Series{{Name: "n", X: figure.Values{0, 1},
+		report.LoopChart{Title: "l", Lines: []figure.Series{{Name: "n", X: figure.Values{0, 1},
 			Y: figure.Values{.4, .6}}}}.Section(),
 	}})
 	if err != nil {
@@ -368,11 +368,11 @@ func FuzzOpen(f *testing.F) {
 // A study of enough seeds has its verdicts, each with a sign for those who see no colours.
 func TestVerdicts(t *testing.T) {
 	r := result()
-	r.Findings = nil
+	r.Claims = nil
 	for _, v := range []study.Verdict{study.Reproduced, study.Partly, study.NotReproduced, study.Met, study.Missed} {
-		r.Findings = append(r.Findings, study.Finding{Claim: "a", Verdict: v})
+		r.Claims = append(r.Claims, study.Claim{Statement: "a", Verdict: v})
 	}
-	page := htmlOf(t, &report.Document{Title: "t", Sections: []report.Section{report.OfStudy(r)}})
+	page := htmlOf(t, &report.Page{Title: "t", Sections: []report.Section{report.StudySection(r)}})
 	for _, s := range []string{"✓</span> reproduced", "~</span> partly", "✗</span> not reproduced", "✓</span> met",
 		"✗</span> missed"} {
 		if !strings.Contains(page, s) {
@@ -380,7 +380,7 @@ func TestVerdicts(t *testing.T) {
 		}
 	}
 	r.Options.Seeds = r.Options.Seeds[:4]
-	page = htmlOf(t, &report.Document{Title: "t", Sections: []report.Section{report.OfStudy(r)}})
+	page = htmlOf(t, &report.Page{Title: "t", Sections: []report.Section{report.StudySection(r)}})
 	if strings.Contains(page, "✓") || strings.Contains(page, "✗") ||
 		!strings.Contains(page, "too small to tell (4 seeds)") {
 		t.Error("four seeds give a verdict")

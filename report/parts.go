@@ -7,19 +7,19 @@ import (
 	"unseen/figure"
 )
 
-// Panel is risks, or any numbers, estimated in several ways, with their intervals and perhaps the truth.
-type Panel struct {
+// RiskChart is risks, or any numbers, estimated in several ways, with their intervals and perhaps the truth.
+type RiskChart struct {
 	Name  string // "" means panel
 	Title string
 	Text  []string
 	What  string // what is estimated, for the axis: "risk (log-loss)"
-	Rows  []PanelRow
+	Rows  []RiskRow
 
 	Caption string // "" says how to read it
 }
 
-// PanelRow is an estimate. Lower and Upper are its interval; both equal, or not numbers, mean that there is none.
-type PanelRow struct {
+// RiskRow is an estimate. Lower and Upper are its interval; both equal, or not numbers, mean that there is none.
+type RiskRow struct {
 	Name     string
 	Group    string // rows of one group stand together below its name: one recommender's risks
 	Estimate float64
@@ -29,7 +29,7 @@ type PanelRow struct {
 }
 
 // Section draws the panel and has its numbers as a table.
-func (p Panel) Section() Section {
+func (p RiskChart) Section() Section {
 	f := figure.Figure{Name: "panel", Title: "Estimates and their intervals", Caption: p.Caption,
 		Intervals: &figure.IntervalChart{XTitle: p.What}}
 	t := figure.Table{Name: "panel", Title: "The numbers", Head: "judged by", Detail: true, Columns: []figure.Column{
@@ -194,8 +194,8 @@ func (c Curves) Section() Section {
 	return s
 }
 
-// Loop is what becomes, round by round, of a recommender that is trained on what it recommended.
-type Loop struct {
+// LoopChart is what becomes, round by round, of a recommender that is trained on what it recommended.
+type LoopChart struct {
 	Name   string // "" means loop
 	Title  string
 	Text   []string
@@ -206,7 +206,7 @@ type Loop struct {
 }
 
 // Section draws the loop.
-func (l Loop) Section() Section {
+func (l LoopChart) Section() Section {
 	caption := l.Caption
 	if caption == "" {
 		caption = "A line that climbs is a recommender that narrows: what it showed before it shows more often. " +
@@ -219,8 +219,8 @@ func (l Loop) Section() Section {
 	}}}
 }
 
-// Hidden is nodes that exposure hides: relevant, rarely shown, and far down in a naive ranking.
-type Hidden struct {
+// HiddenTable is nodes that exposure hides: relevant, rarely shown, and far down in a naive ranking.
+type HiddenTable struct {
 	Name   string // "" means hidden
 	Title  string
 	Text   []string
@@ -239,7 +239,7 @@ type HiddenPaper struct {
 }
 
 // Section has a row per paper.
-func (h Hidden) Section() Section {
+func (h HiddenTable) Section() Section {
 	t := figure.Table{Name: "papers", Title: "Hidden by exposure", Head: "paper", Columns: []figure.Column{
 		{Name: "field"},
 		{Name: "naive rank", Means: "place when judged by the links that happen to exist"},

@@ -7,6 +7,7 @@ import (
 	"image/draw"
 	"image/png"
 	"math"
+
 	"unseen/figure"
 
 	"golang.org/x/image/font/sfnt"

@@ -67,7 +67,7 @@ func TestGoldenFigure(t *testing.T) {
 // hostile is what no page may run.
 const hostile = `<script>alert("1")</script>&'</svg>` + "\x00\x0b\xff"
 
-func hostileDocument() *Document {
+func hostileDocument() *Page {
 	figures := []figure.Figure{
 		{Name: hostile, Title: hostile, Caption: hostile, Heat: &figure.HeatMap{Title: hostile, RowTitle: hostile,
 			ColumnTitle: hostile, Rows: []string{hostile}, Columns: []string{hostile}, Values: []figure.Values{{1}}}},
@@ -78,10 +78,10 @@ func hostileDocument() *Document {
 		{Name: hostile, Title: hostile, Intervals: &figure.IntervalChart{XTitle: hostile, Legend: hostile,
 			Rows: []figure.IntervalRow{{Name: hostile, Group: hostile, Estimate: 1, Low: 0, High: 2}}}},
 	}
-	return &Document{Title: hostile, Summary: []string{hostile}, Sections: []Section{{
+	return &Page{Title: hostile, Summary: []string{hostile}, Sections: []Section{{
 		Name: hostile, Title: hostile, Text: []string{hostile}, Warnings: []string{hostile},
-		Findings: []study.Finding{{Claim: hostile, Verdict: study.Verdict(hostile), Words: hostile}},
-		Advice:   []string{hostile}, Figures: figures, Notes: []string{hostile}, Facts: []Fact{{hostile, hostile}},
+		Claims: []study.Claim{{Statement: hostile, Verdict: study.Verdict(hostile), Evidence: hostile}},
+		Advice: []string{hostile}, Figures: figures, Notes: []string{hostile}, Facts: []Fact{{hostile, hostile}},
 		FactsTitle: hostile,
 		Tables: []figure.Table{{Name: hostile, Title: hostile, Head: hostile,
 			Columns: []figure.Column{{Name: hostile, Means: hostile}},
@@ -345,7 +345,7 @@ func TestDashes(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	d := Document{Sections: []Section{{Title: "Who is shown to whom?"}, {Name: "who-is-shown-to-whom"}, {Title: "π̂"},
+	d := Page{Sections: []Section{{Title: "Who is shown to whom?"}, {Name: "who-is-shown-to-whom"}, {Title: "π̂"},
 		{Title: "Summary"}}}
 	if got, want := d.names(), []string{"who-is-shown-to-whom", "who-is-shown-to-whom-2", "part",
 		"summary-2"}; !slices.Equal(got, want) {
@@ -354,7 +354,7 @@ func TestNames(t *testing.T) {
 }
 
 func TestBadDocuments(t *testing.T) {
-	for name, d := range map[string]*Document{
+	for name, d := range map[string]*Page{
 		"nothing": {Title: "x"},
 		"cells": {Sections: []Section{{Tables: []figure.Table{{Columns: []figure.Column{{}},
 			Rows: []figure.TableRow{{Name: "a"}}}}}}},
@@ -362,7 +362,7 @@ func TestBadDocuments(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "x")
 		_, figures := d.WriteFigures(path)
 		for _, err := range []error{d.WriteHTML(path), d.WriteJSON(path), figures} {
-			if !errors.Is(err, ErrDocument) {
+			if !errors.Is(err, ErrPage) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 // sample is a document with every kind of part and figure, from made-up numbers.
-func sample() *report.Document {
+func sample() *report.Page {
 	src := rand.New(rand.NewPCG(1, 2))
 	var fields []string
 	for _, f := range world.FieldsOfStudy() {
@@ -62,17 +62,17 @@ func sample() *report.Document {
 		Y: figure.Values{.42, .42}, Reference: true}
 	known := func(x float64) *float64 { return &x }
 
-	d := &report.Document{Title: "A library that learns what it never showed", Summary: []string{
+	d := &report.Page{Title: "A library that learns what it never showed", Summary: []string{
 		"Judged by the links that happen to exist, the better recommender loses. Judged by all that is " +
 			"relevant, it wins: its true risk is 0.16 instead of 0.41.",
 		"Papers of small fields were hidden most: they are shown to other fields one time in five, and half of " +
 			"them rise by more than 20 places.",
 	}}
 	d.Add(
-		report.Panel{
+		report.RiskChart{
 			Title: "Which recommender is better?", What: "risk (log-loss, lower is better)",
 			Text: []string{"Every risk is judged on 20,000 pairs that neither recommender has seen."},
-			Rows: []report.PanelRow{
+			Rows: []report.RiskRow{
 				{Group: "naive", Name: "R_naive", Estimate: .162, Lower: .155, Upper: .169, Truth: known(.412)},
 				{Group: "naive", Name: "R_w", Estimate: .401, Lower: .372, Upper: .430, Truth: known(.412)},
 				{Group: "naive", Name: "R_PU", Estimate: .396, Lower: .331, Upper: .461, Truth: known(.412)},
@@ -89,28 +89,28 @@ func sample() *report.Document {
 				curve("the truth itself", .1)}},
 			{Kind: report.Calibration, Lines: []figure.Series{calibration("naive", 1.3), calibration("corrected", .1)}},
 		}},
-		report.Loop{Title: "What becomes of it", Lines: []figure.Series{rounds("naive", .95), rounds("corrected", .45),
-			reference}},
-		report.Hidden{Title: "What nobody was shown", Papers: []report.HiddenPaper{
+		report.LoopChart{Title: "What becomes of it", Lines: []figure.Series{rounds("naive", .95),
+			rounds("corrected", .45), reference}},
+		report.HiddenTable{Title: "What nobody was shown", Papers: []report.HiddenPaper{
 			{"Sparse recovery of sediment cores <script>alert(1)</script>", "Geology", 181, 4, .91, .12,
 				"Relevant to Mathematics, which sees one Geology paper in eight."},
 			{"Optimal transport for glaciers & ice", "Environmental Science", 96, 11, .74, .18,
 				"Its own field cites it; others never see it."},
 		}},
-		report.Doctor{Fields: append([]string{"unknown"}, fields[:6]...), Findings: findings()},
-		report.OfStudy(&study.Result{
+		report.DoctorVerdict{Fields: append([]string{"unknown"}, fields[:6]...), Findings: findings()},
+		report.StudySection(&study.Result{
 			Study: "sizes", Title: "How the error falls with more data",
 			Options: study.Options{Seeds: []uint64{2001, 2002}, Preset: "safe", Quick: true},
 			Setting: []string{"Worlds with known truth."}, Warnings: []string{"pu, seed 2002: training diverged."},
 			Seconds: 12.3,
-			Findings: []study.Finding{
-				{Claim: "the error of π̂ falls with the number of pairs", Verdict: study.Reproduced,
-					Words: "From 55% at 32,000 pairs to 9% at 960,000."},
-				{Claim: "R_w, R_PU and R_AP have a higher AUC than MLE", Verdict: study.NotReproduced,
-					Words: "In the mean −0.02, +0.01 and +0.00 points."},
-				{Claim: "precision rises", Verdict: study.Partly, Words: "In 3 of 5 worlds."},
-				{Claim: "bayes: AUC points over naive ≥ 2.00", Verdict: study.Met, Words: "In the mean 3.10."},
-				{Claim: "bayes: % error of π̂ ≤ 35.00", Verdict: study.Missed, Words: "In the mean 61."},
+			Claims: []study.Claim{
+				{Statement: "the error of π̂ falls with the number of pairs", Verdict: study.Reproduced,
+					Evidence: "From 55% at 32,000 pairs to 9% at 960,000."},
+				{Statement: "R_w, R_PU and R_AP have a higher AUC than MLE", Verdict: study.NotReproduced,
+					Evidence: "In the mean −0.02, +0.01 and +0.00 points."},
+				{Statement: "precision rises", Verdict: study.Partly, Evidence: "In 3 of 5 worlds."},
+				{Statement: "bayes: AUC points over naive ≥ 2.00", Verdict: study.Met, Evidence: "In the mean 3.10."},
+				{Statement: "bayes: % error of π̂ ≤ 35.00", Verdict: study.Missed, Evidence: "In the mean 61."},
 			},
 			Figures: []figure.Figure{
 				{Name: "error", Title: "Error of π̂",

@@ -20,22 +20,22 @@ var noNumber = math.NaN()
 
 // OfStudy makes a section of any study: what it found, then its figures and tables, then how it was done. A study
 // without figures gets one of each table that has numbers to compare.
-func OfStudy(r *study.Result) Section {
-	s := Section{Name: r.Study, Title: r.Title, Warnings: slices.Clone(r.Warnings), Findings: r.Judged(),
+func StudySection(r *study.Result) Section {
+	s := Section{Name: r.Study, Title: r.Title, Warnings: slices.Clone(r.Warnings), Claims: r.Conclusions(),
 		Figures: r.Figures, Tables: r.Tables, Notes: r.Setting}
 	if r.Options.Quick {
 		s.Warnings = append([]string{"This is the quick version, on small worlds: it shows that everything " +
 			"works and says nothing about the paper."}, s.Warnings...)
 	}
-	if n := len(r.Findings); n > 0 {
+	if n := len(r.Claims); n > 0 {
 		claims := "claims"
 		if n == 1 {
 			claims = "claim"
 		}
-		s.Text = []string{fmt.Sprintf("%d %s: %s.", n, claims, tally(r.Findings))}
-		if why := r.Small(); why != "" {
+		s.Text = []string{fmt.Sprintf("%d %s: %s.", n, claims, tally(r.Claims))}
+		if why := r.WhyTooSmall(); why != "" {
 			s.Text[0] = fmt.Sprintf("%d %s; too small to tell (%s). By these numbers: %s.", n, claims, why,
-				tally(r.Findings))
+				tally(r.Claims))
 		}
 	}
 	if len(r.Figures) == 0 {
@@ -105,7 +105,7 @@ func figureOf(t figure.Table) (figure.Figure, bool) {
 
 // OfModel makes sections of a model file: what it is and how it came to be, and the doctor's verdict. The name says
 // which model it is, such as that of its file.
-func OfModel(name string, f *model.File) ([]Section, error) {
+func ModelSections(name string, f *model.File) ([]Section, error) {
 	meta := f.Metadata
 	if meta[model.KeyMethod] == "" && meta[model.KeyLink] == "" {
 		return nil, fmt.Errorf("%w: %s is a safetensors file, but no model of unseen; give one that unseen fit wrote",
@@ -147,7 +147,7 @@ func OfModel(name string, f *model.File) ([]Section, error) {
 		}
 		s.Tables = append(s.Tables, t)
 	}
-	doctor := Doctor{Fields: fields}
+	doctor := DoctorVerdict{Fields: fields}
 	if text := meta[model.KeyFindings]; text != "" {
 		doctor.Findings = new(fit.Findings)
 		if err := json.Unmarshal([]byte(text), doctor.Findings); err != nil {

@@ -6,6 +6,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
 	"unseen/figure"
 )
 
@@ -18,7 +19,9 @@ func (d *drawing) svg(inPage bool) string {
 		s.printf(`<svg viewBox="0 0 %s %s" width="%s" height="%s" role="img" aria-label="%s">`, w, h, w, h,
 			html.EscapeString(printable(d.label)))
 	} else {
-		s.printf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %s %s" width="%s" height="%s" role="img" aria-label="%s" font-family="Go, Helvetica, Arial, sans-serif">`+"\n", w, h, w, h, html.EscapeString(printable(d.label)))
+		s.printf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %s %s" width="%s" height="%s" role="img" `+
+			`aria-label="%s" font-family="Go, Helvetica, Arial, sans-serif">`+"\n", w, h, w, h,
+			html.EscapeString(printable(d.label)))
 		s.shape(box{0, 0, d.width, d.height, figure.InkPaper, ""})
 	}
 	for _, shape := range d.shapes {

@@ -3,6 +3,7 @@ package study
 import (
 	"context"
 	"fmt"
+
 	"unseen/figure"
 )
 
@@ -59,7 +60,7 @@ func runBalance(ctx context.Context, l *lab) (*Result, error) {
 				heavier = append(heavier, weighed(m, share))
 			}
 			with := fmt.Sprintf(" with λ_R = %g λ_L (%s fields)", share, fields)
-			r.Findings = append(r.Findings,
+			r.Claims = append(r.Claims,
 				comparison(some, "R_w, R_PU and R_AP have a higher AUC than MLE"+with, mle, heavier,
 					func(o *Outcome) float64 { return 100 * float64(o.AUC) }, "AUC points", 2),
 				comparison(some, "R_w, R_PU and R_AP have a lower true risk than MLE"+with, mle, heavier,

@@ -22,10 +22,10 @@ func TestBalance(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.check(); err != nil || len(r.Tables) != 2 || len(r.Findings) != 2*2*len(balanceShares) {
-		t.Errorf("%d tables, %d findings: %v", len(r.Tables), len(r.Findings), err)
+	if err := r.check(); err != nil || len(r.Tables) != 2 || len(r.Claims) != 2*2*len(balanceShares) {
+		t.Errorf("%d tables, %d findings: %v", len(r.Tables), len(r.Claims), err)
 	}
-	for _, fields := range []Fields{Random, Tied} {
+	for _, fields := range []FieldKind{Random, Tied} {
 		some := where(r.Rows.([]*Outcome), func(o *Outcome) bool { return o.Fields == fields })
 		seen := map[figure.Value]string{}
 		for _, m := range balanceMethods() {
@@ -96,8 +96,8 @@ func TestOwnMethods(t *testing.T) {
 		"nosuch": {Name: "own", Method: "nosuch"}, "name of its own": {Name: "ap", Method: "half-in-study"},
 		"share of -1": {Name: "own", Method: "half-in-study", Share: -1},
 	} {
-		if _, err := Run(context.Background(), []string{"table1"}, Options{Methods: []Method{m}},
-			Progress{}); !errors.Is(err, ErrOption) || !strings.Contains(err.Error(), wrong) {
+		if _, err := Run(context.Background(), []string{"table1"}, Options{Methods: []Method{m}}); !errors.Is(err,
+			ErrOption) || !strings.Contains(err.Error(), wrong) {
 			t.Errorf("%+v: %v", m, err)
 		}
 	}

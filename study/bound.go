@@ -45,8 +45,8 @@ var boundSchemes = []struct {
 	scheme risk.Scheme
 }{{"R_w", risk.W{}}, {"R_PU", risk.PU{}}, {"R_AP", risk.AP{}}}
 
-// Guarantee is the bound on one model's risk, and what it is made of.
-type Guarantee struct {
+// BoundRow is the bound on one model's risk, and what it is made of.
+type BoundRow struct {
 	Nodes  int    `json:"nodes"`
 	Pairs  int    `json:"pairs"` // |U|
 	Seed   uint64 `json:"seed"`
@@ -95,7 +95,7 @@ func runBound(ctx context.Context, l *lab) (*Result, error) {
 	}}
 	r.Tables = append(r.Tables, boundTable(guarantees, nodes), guaranteeTable(guarantees))
 	r.Figures = append(r.Figures, boundFigure(guarantees, nodes))
-	r.Findings = append(r.Findings, boundHolds(guarantees), boundSays(guarantees), boundPlugged(guarantees),
+	r.Claims = append(r.Claims, boundHolds(guarantees), boundSays(guarantees), boundPlugged(guarantees),
 		boundSharper(guarantees))
 	return r, nil
 }
@@ -106,8 +106,8 @@ func numberList(numbers []int) string {
 }
 
 // guarantees returns one for every world and scheme.
-func (l *lab) guarantees(ctx context.Context, nodes []int, seeds []uint64, draws int) ([]*Guarantee, error) {
-	guarantees := make([]*Guarantee, len(nodes)*len(seeds)*len(boundSchemes))
+func (l *lab) guarantees(ctx context.Context, nodes []int, seeds []uint64, draws int) ([]*BoundRow, error) {
+	guarantees := make([]*BoundRow, len(nodes)*len(seeds)*len(boundSchemes))
 	var tasks []task
 	for _, n := range nodes {
 		for _, seed := range seeds {
@@ -427,7 +427,7 @@ func (c *class) promising(r *rand.Rand, f func(x, grad []float64) (float64, erro
 }
 
 // guarantee measures every term of the bound for the likeliest member.
-func (c *class) guarantee(ctx context.Context, name string, scheme risk.Scheme, draws int) (*Guarantee, error) {
+func (c *class) guarantee(ctx context.Context, name string, scheme risk.Scheme, draws int) (*BoundRow, error) {
 	loss := risk.CappedLog{Cap: boundLoss}
 	e := risk.Estimator{Scheme: scheme, Loss: loss}
 	params := c.params(c.likeliest)
@@ -460,7 +460,7 @@ func (c *class) guarantee(ctx context.Context, name string, scheme risk.Scheme, 
 	if name == "R_AP" {
 		least *= boundFloor
 	}
-	g := &Guarantee{
+	g := &BoundRow{
 		Nodes: c.world.Graph().Len(), Pairs: len(pairs), Seed: c.seed, Scheme: name,
 		Risk: figure.Value(truth.Value), Estimate: figure.Value(estimate.Value),
 		Bias: figure.Value(bias.AbsoluteBias()), PlugIn: none,
@@ -480,36 +480,36 @@ func (c *class) guarantee(ctx context.Context, name string, scheme risk.Scheme, 
 }
 
 // guaranteesOf returns those of a scheme and a number of nodes.
-func guaranteesOf(all []*Guarantee, scheme string, nodes int) []*Guarantee {
-	return where(all, func(g *Guarantee) bool { return g.Scheme == scheme && g.Nodes == nodes })
+func guaranteesOf(all []*BoundRow, scheme string, nodes int) []*BoundRow {
+	return where(all, func(g *BoundRow) bool { return g.Scheme == scheme && g.Nodes == nodes })
 }
 
 // boundTerms are the columns of both tables.
 var boundTerms = []struct {
 	figure.Column
-	get func(*Guarantee) figure.Value
+	get func(*BoundRow) figure.Value
 }{
-	{figure.Column{Name: "R", Means: "true risk", Digits: 3}, func(g *Guarantee) figure.Value { return g.Risk }},
+	{figure.Column{Name: "R", Means: "true risk", Digits: 3}, func(g *BoundRow) figure.Value { return g.Risk }},
 	{figure.Column{Name: "R̂", Means: "estimated risk", Digits: 3},
-		func(g *Guarantee) figure.Value { return g.Estimate }},
+		func(g *BoundRow) figure.Value { return g.Estimate }},
 	{figure.Column{Name: "B", Means: "the estimate's bias, exactly", Digits: 3},
-		func(g *Guarantee) figure.Value { return g.Bias }},
+		func(g *BoundRow) figure.Value { return g.Bias }},
 	{figure.Column{Name: "B̂", Means: "its bias, if what bayes learns were the truth", Digits: 3},
-		func(g *Guarantee) figure.Value { return g.PlugIn }},
+		func(g *BoundRow) figure.Value { return g.PlugIn }},
 	{figure.Column{Name: "2𝒢̂", Means: "twice the complexity", Digits: 3},
-		func(g *Guarantee) figure.Value { return 2 * g.Complexity }},
+		func(g *BoundRow) figure.Value { return 2 * g.Complexity }},
 	{figure.Column{Name: "3M", Means: "three margins, as the paper has them", Digits: 2},
-		func(g *Guarantee) figure.Value { return 3 * g.Margin }},
+		func(g *BoundRow) figure.Value { return 3 * g.Margin }},
 	{figure.Column{Name: "bound", Means: "R̂ + B + 2𝒢̂ + 3M", Digits: 2, Better: "lower"},
-		func(g *Guarantee) figure.Value { return g.Bound }},
+		func(g *BoundRow) figure.Value { return g.Bound }},
 	{figure.Column{Name: "÷ R", Means: "the bound over the true risk", Digits: 1, Better: "lower"},
-		func(g *Guarantee) figure.Value { return g.Bound / g.Risk }},
+		func(g *BoundRow) figure.Value { return g.Bound / g.Risk }},
 	{figure.Column{Name: "sharper", Means: "the bound with the least M that McDiarmid's inequality asks for", Digits: 2,
-		Better: "lower"}, func(g *Guarantee) figure.Value { return g.Sharper }},
+		Better: "lower"}, func(g *BoundRow) figure.Value { return g.Sharper }},
 }
 
 // boundTable has a row per scheme and number of nodes.
-func boundTable(all []*Guarantee, nodes []int) figure.Table {
+func boundTable(all []*BoundRow, nodes []int) figure.Table {
 	t := figure.Table{Name: "terms",
 		Title: fmt.Sprintf("The bound and its terms, mean over seeds; the loss is at most %g",
 			boundLoss), Head: "nodes"}
@@ -530,7 +530,7 @@ func boundTable(all []*Guarantee, nodes []int) figure.Table {
 }
 
 // guaranteeTable has a row per world and scheme.
-func guaranteeTable(all []*Guarantee) figure.Table {
+func guaranteeTable(all []*BoundRow) figure.Table {
 	t := figure.Table{Name: "seeds", Title: "Every world", Head: "risk", Detail: true,
 		Columns: []figure.Column{{Name: "nodes"}, {Name: "seed"}}}
 	for _, c := range boundTerms {
@@ -549,9 +549,9 @@ func guaranteeTable(all []*Guarantee) figure.Table {
 }
 
 // boundFigure shows how bounds fall with the number of nodes.
-func boundFigure(all []*Guarantee, nodes []int) figure.Figure {
+func boundFigure(all []*BoundRow, nodes []int) figure.Figure {
 	lines := &figure.LineChart{XTitle: "nodes", YTitle: "risk"}
-	add := func(name, scheme string, get func(*Guarantee) figure.Value) {
+	add := func(name, scheme string, get func(*BoundRow) figure.Value) {
 		line := figure.Series{Name: name}
 		for _, n := range nodes {
 			mean, _ := meanAndSpread(values(guaranteesOf(all, scheme, n), get))
@@ -560,16 +560,16 @@ func boundFigure(all []*Guarantee, nodes []int) figure.Figure {
 		lines.Series = append(lines.Series, line)
 	}
 	for _, s := range boundSchemes {
-		add("bound by "+s.name, s.name, func(g *Guarantee) figure.Value { return g.Bound })
-		add("sharper bound by "+s.name, s.name, func(g *Guarantee) figure.Value { return g.Sharper })
+		add("bound by "+s.name, s.name, func(g *BoundRow) figure.Value { return g.Bound })
+		add("sharper bound by "+s.name, s.name, func(g *BoundRow) figure.Value { return g.Sharper })
 	}
-	add("true risk", boundSchemes[0].name, func(g *Guarantee) figure.Value { return g.Risk })
-	add("the largest loss", boundSchemes[0].name, func(*Guarantee) figure.Value { return boundLoss })
+	add("true risk", boundSchemes[0].name, func(g *BoundRow) figure.Value { return g.Risk })
+	add("the largest loss", boundSchemes[0].name, func(*BoundRow) figure.Value { return boundLoss })
 	return figure.Figure{Name: "nodes", Title: "The bound and the true risk by the number of nodes", Lines: lines}
 }
 
 // boundHolds asks whether any true risk is above its bound.
-func boundHolds(all []*Guarantee) Finding {
+func boundHolds(all []*BoundRow) Claim {
 	so := 0
 	nearest := math.Inf(1)
 	for _, g := range all {
@@ -578,13 +578,13 @@ func boundHolds(all []*Guarantee) Finding {
 		}
 		nearest = math.Min(nearest, float64(g.Bound/g.Risk))
 	}
-	return Finding{"the true risk is below R̂ + B + 2𝒢̂ + 3M", verdictOf(so, len(all)),
+	return Claim{"the true risk is below R̂ + B + 2𝒢̂ + 3M", verdictOf(so, len(all)),
 		fmt.Sprintf("In %d of %d worlds and risks; the bound is at least %s times the true risk.", so, len(all),
 			figure.Decimal(nearest, 1))}
 }
 
 // boundSays asks whether the bound says more than that no loss exceeds η.
-func boundSays(all []*Guarantee) Finding {
+func boundSays(all []*BoundRow) Claim {
 	so := 0
 	var words []string
 	for _, g := range all {
@@ -595,14 +595,14 @@ func boundSays(all []*Guarantee) Finding {
 	most := all[len(all)-1].Nodes
 	for _, s := range boundSchemes {
 		some := guaranteesOf(all, s.name, most)
-		ratio, _ := meanAndSpread(values(some, func(g *Guarantee) figure.Value { return g.Bound / g.Risk }))
-		whole, _ := meanAndSpread(values(some, func(g *Guarantee) figure.Value { return g.Bound }))
+		ratio, _ := meanAndSpread(values(some, func(g *BoundRow) figure.Value { return g.Bound / g.Risk }))
+		whole, _ := meanAndSpread(values(some, func(g *BoundRow) figure.Value { return g.Bound }))
 		words = append(words, fmt.Sprintf("%s %s, %s times the true risk", s.name, figure.Decimal(whole, 2),
 			figure.Decimal(ratio, 0)))
 	}
 	last, _ := meanAndSpread(values(guaranteesOf(all, boundSchemes[0].name, most),
-		func(g *Guarantee) figure.Value { return g.Risk }))
-	return Finding{fmt.Sprintf("the bound says more than that no loss exceeds %g", boundLoss), verdictOf(so, len(all)),
+		func(g *BoundRow) figure.Value { return g.Risk }))
+	return Claim{fmt.Sprintf("the bound says more than that no loss exceeds %g", boundLoss), verdictOf(so, len(all)),
 		fmt.Sprintf(
 			"It is below in %d of %d. With %d nodes it is %s; nearly all of it is 3M, which falls as 1/n. For "+
 				"3M to be a tenth of the true risk it takes %s nodes, all of whose pairs are seen.",
@@ -616,7 +616,7 @@ func nodesFor(three float64) float64 {
 }
 
 // boundPlugged asks whether the bound holds with what can be known of B.
-func boundPlugged(all []*Guarantee) Finding {
+func boundPlugged(all []*BoundRow) Claim {
 	so, count := 0, 0
 	var exact, plugged []float64
 	for _, g := range all {
@@ -631,14 +631,14 @@ func boundPlugged(all []*Guarantee) Finding {
 	}
 	a, _ := meanAndSpread(exact)
 	b, _ := meanAndSpread(plugged)
-	return Finding{"B can be had from the data, by taking what bayes learns for the truth", verdictOf(so, count),
+	return Claim{"B can be had from the data, by taking what bayes learns for the truth", verdictOf(so, count),
 		fmt.Sprintf("The plug-in is no smaller than B in %d of %d; in the mean it is %s, and B is %s. (The "+
 			"model's own ŷ and π̂ in place of the truth would always give 0.)", so, count, figure.Decimal(b, 3),
 			figure.Decimal(a, 3))}
 }
 
 // boundSharper says what the least margin is worth.
-func boundSharper(all []*Guarantee) Finding {
+func boundSharper(all []*BoundRow) Claim {
 	so, holds := 0, 0
 	var words []string
 	for _, g := range all {
@@ -652,10 +652,10 @@ func boundSharper(all []*Guarantee) Finding {
 	most := all[len(all)-1].Nodes
 	for _, s := range boundSchemes {
 		ratio, _ := meanAndSpread(values(guaranteesOf(all, s.name, most),
-			func(g *Guarantee) figure.Value { return g.Sharper / g.Risk }))
+			func(g *BoundRow) figure.Value { return g.Sharper / g.Risk }))
 		words = append(words, fmt.Sprintf("%s %s", s.name, figure.Decimal(ratio, 1)))
 	}
-	return Finding{"with the least margin the bound says more than that", verdictOf(so, len(all)), fmt.Sprintf(
+	return Claim{"with the least margin the bound says more than that", verdictOf(so, len(all)), fmt.Sprintf(
 		"It is below %g in %d of %d, and the true risk is below it in %d. With %d nodes it is so many times the "+
 			"true risk: %s.", boundLoss, so, len(all), holds, most, strings.Join(words, ", "))}
 }

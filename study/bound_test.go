@@ -40,7 +40,7 @@ func TestBoundHolds(t *testing.T) {
 	// What flipping a link can do is least for R_AP, and everything but B shrinks as nodes are added.
 	for _, s := range boundSchemes {
 		few, many := guaranteesOf(guarantees, s.name, nodes[0]), guaranteesOf(guarantees, s.name, nodes[1])
-		complexity := func(g *Guarantee) figure.Value { return g.Complexity }
+		complexity := func(g *BoundRow) figure.Value { return g.Complexity }
 		a, _ := meanAndSpread(values(few, complexity))
 		b, _ := meanAndSpread(values(many, complexity))
 		if !(b < a) || !(many[0].Margin < few[0].Margin) {
@@ -51,7 +51,7 @@ func TestBoundHolds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var again []*Guarantee
+	var again []*BoundRow
 	if err := json.Unmarshal(raw, &again); err != nil || !reflect.DeepEqual(again, guarantees) {
 		t.Errorf("read again: %v", err)
 	}

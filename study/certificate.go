@@ -20,8 +20,8 @@ var certificate = Study{
 
 var certifiedMethods = []Method{mle, rw, bayes}
 
-// Certified is a method's certificate on a network.
-type Certified struct {
+// CertificateRow is a method's certificate on a network.
+type CertificateRow struct {
 	Network string `json:"network"`
 	Method  Method `json:"method"`
 	*evaluate.Certificate
@@ -40,11 +40,11 @@ func runCertificate(ctx context.Context, l *lab) (*Result, error) {
 	if err := l.each(ctx, tasks); err != nil {
 		return nil, err
 	}
-	var rows []*Certified
+	var rows []*CertificateRow
 	tasks = nil
 	for k, n := range l.Networks {
 		for _, m := range certifiedMethods {
-			c := &Certified{Network: n.Name, Method: m}
+			c := &CertificateRow{Network: n.Name, Method: m}
 			rows = append(rows, c)
 			tasks = append(tasks, task{name: m.Name + ", " + n.Name,
 				cost: (training{method: m}).cost() * float64(len(l.Seeds)), do: func(ctx context.Context) (err error) {
@@ -97,15 +97,15 @@ func runCertificate(ctx context.Context, l *lab) (*Result, error) {
 			t.Add(c.Method.Name, append(row, figure.Ratio(c.Identified, c.Repeats))...)
 		}
 		r.Tables = append(r.Tables, t)
-		r.Findings = append(r.Findings, certificateFindings(rows, n)...)
+		r.Claims = append(r.Claims, certificateClaims(rows, n)...)
 	}
 	return r, nil
 }
 
 // certificateFindings asks of each network what the paper shows on its one.
-func certificateFindings(rows []*Certified, n Network) []Finding {
-	lower := Finding{Claim: n.Name + ": methods that model exposure have a lower true risk than naive"}
-	closer := Finding{Claim: n.Name + ": R_AP is closer to the true risk than R_naive"}
+func certificateClaims(rows []*CertificateRow, n RealNetwork) []Claim {
+	lower := Claim{Statement: n.Name + ": methods that model exposure have a lower true risk than naive"}
+	closer := Claim{Statement: n.Name + ": R_AP is closer to the true risk than R_naive"}
 	var risks, errors []string
 	below, nearer, all := 0, 0, 0
 	for _, c := range rows {
@@ -124,10 +124,10 @@ func certificateFindings(rows []*Certified, n Network) []Finding {
 			figure.Decimal(100*c.Propensity, 0)))
 		errors = append(errors, fmt.Sprintf("%s %s instead of %s", c.Method.Name, figure.Decimal(last.RMSE, 3),
 			figure.Decimal(first.RMSE, 3)))
-		lower.Words = fmt.Sprintf("naive %s; ", figure.Decimal(c.NaiveRisk, 3))
+		lower.Evidence = fmt.Sprintf("naive %s; ", figure.Decimal(c.NaiveRisk, 3))
 	}
 	lower.Verdict, closer.Verdict = verdictOf(below, all), verdictOf(nearer, all)
-	lower.Words += strings.Join(risks, "; ") + "."
-	closer.Words = "Off by: " + strings.Join(errors, "; ") + "."
-	return []Finding{lower, closer}
+	lower.Evidence += strings.Join(risks, "; ") + "."
+	closer.Evidence = "Off by: " + strings.Join(errors, "; ") + "."
+	return []Claim{lower, closer}
 }

@@ -38,8 +38,8 @@ var (
 	clickMethods    = append(append(slices.Clone(unloggedMethods), loggedMethods...), shownOnly)
 )
 
-// Clicked is one model, judged on held-out pages whose links were all seen.
-type Clicked struct {
+// ClicksRow is one model, judged on held-out pages whose links were all seen.
+type ClicksRow struct {
 	Network string `json:"network"`
 	Seed    uint64 `json:"seed"`
 	Method  Method `json:"method"`
@@ -53,10 +53,10 @@ type Clicked struct {
 	Scale           figure.Value `json:"scale"`           // mean π̂ ÷ mean π
 	Correlation     figure.Value `json:"correlation"`     // of log π̂ and log π
 
-	Risk      figure.Value `json:"risk"`      // of ŷ: doubly robust, with the known π
-	RiskLower figure.Value `json:"riskLower"` // of 95%, over pages
-	RiskUpper figure.Value `json:"riskUpper"`
-	Estimates Estimates    `json:"estimates"` // of the same, with the model's own π̂ and without the log
+	Risk      figure.Value  `json:"risk"`      // of ŷ: doubly robust, with the known π
+	RiskLower figure.Value  `json:"riskLower"` // of 95%, over pages
+	RiskUpper figure.Value  `json:"riskUpper"`
+	Estimates RiskEstimates `json:"estimates"` // of the same, with the model's own π̂ and without the log
 
 	Class fit.Class `json:"class,omitempty"`
 	// z of the doctor's test of π̂ by the log; of bayes, π̂ is of a fit that did not see it
@@ -67,7 +67,7 @@ type Clicked struct {
 
 // pages is a network of clicks with what was shown, made ready with a seed.
 type pages struct {
-	network Network // whose links are clicks
+	network RealNetwork // whose links are clicks
 	shown   [][]int32
 	drawn   *fit.Drawn
 	logged  *fit.Drawn // with the exposures of some pages
@@ -80,8 +80,8 @@ type pages struct {
 
 func runClicks(ctx context.Context, l *lab) (*Result, error) {
 	r := &Result{}
-	var rows []*Clicked
-	var networks []Network
+	var rows []*ClicksRow
+	var networks []RealNetwork
 	ready := make(map[drawKey]*pages)
 	for _, n := range l.Networks {
 		if n.Log == nil {
@@ -105,9 +105,9 @@ func runClicks(ctx context.Context, l *lab) (*Result, error) {
 	for _, n := range networks {
 		for _, seed := range l.Seeds {
 			for _, m := range clickMethods {
-				c := &Clicked{Network: n.Name, Seed: seed, Method: m, AUC: none, AP: none, Within: none,
+				c := &ClicksRow{Network: n.Name, Seed: seed, Method: m, AUC: none, AP: none, Within: none,
 					PropensityError: none, Scale: none, Correlation: none, LogTest: none,
-					Risk: none, RiskLower: none, RiskUpper: none, Estimates: Estimates{none, none, none, none}}
+					Risk: none, RiskLower: none, RiskUpper: none, Estimates: RiskEstimates{none, none, none, none}}
 				rows = append(rows, c)
 				p := ready[drawKey{n.Name, seed}]
 				tasks = append(tasks, task{name: fmt.Sprintf("%s, %s, seed %d", m.Name, n.Name, seed),
@@ -137,9 +137,9 @@ func runClicks(ctx context.Context, l *lab) (*Result, error) {
 			"at random (70, 10 and 20%% of the pages). With logged exposures of %d training pages: %d pairs, "+
 			"shown or not.",
 			n.Name, n.Graph.Len(), shown, n.Graph.LinkCount(), p.pages, p.logged.Logged))
-		own := where(rows, func(c *Clicked) bool { return c.Network == n.Name })
+		own := where(rows, func(c *ClicksRow) bool { return c.Network == n.Name })
 		r.Tables = append(r.Tables, clickTable(own, n, len(l.Seeds)), clickRisks(own, n), clickSeeds(own, n))
-		r.Findings = append(r.Findings, clickFindings(own, n)...)
+		r.Claims = append(r.Claims, clickClaims(own, n)...)
 	}
 	r.Setting = append(r.Setting,
 		"A pair is shown if the source page has a link to the target and somebody clicked there on anything, "+
@@ -155,7 +155,7 @@ func runClicks(ctx context.Context, l *lab) (*Result, error) {
 }
 
 // clicksOf makes a graph whose links are the clicks of the log.
-func clicksOf(n Network) (*pages, error) {
+func clicksOf(n RealNetwork) (*pages, error) {
 	g := n.Graph
 	var b graph.Builder
 	b.Grow(g.Len())
@@ -197,7 +197,7 @@ func clicksOf(n Network) (*pages, error) {
 	if made, err = made.WithTrustedVectors(g.Vectors()); err != nil {
 		return nil, err
 	}
-	p.network = Network{Name: n.Name, Graph: made, Log: n.Log, Drawing: &fit.Drawing{Split: fit.AtRandom}}
+	p.network = RealNetwork{Name: n.Name, Graph: made, Log: n.Log, Drawing: &fit.Drawing{Split: fit.AtRandom}}
 	return p, nil
 }
 
@@ -305,7 +305,7 @@ func add(p *graph.Pairs, i, j int32, linked bool) {
 }
 
 // train fits by a method and judges what came out.
-func (c *Clicked) train(ctx context.Context, p *pages, preset string) error {
+func (c *ClicksRow) train(ctx context.Context, p *pages, preset string) error {
 	problem := p.drawn.Problem
 	switch {
 	case slices.Contains(loggedMethods, c.Method):
@@ -333,7 +333,7 @@ func (c *Clicked) train(ctx context.Context, p *pages, preset string) error {
 }
 
 // choices compares ŷ with what was clicked of what was shown.
-func (c *Clicked) choices(j *fit.Judge, p *pages) {
+func (c *ClicksRow) choices(j *fit.Judge, p *pages) {
 	pooled := evaluate.Scored{}
 	var within []float64
 	for _, i := range p.drawn.Split.Nodes(graph.Test) {
@@ -362,7 +362,7 @@ func (c *Clicked) choices(j *fit.Judge, p *pages) {
 }
 
 // propensities compares π̂ with the shown share.
-func (c *Clicked) propensities(logits []float32, p *pages) {
+func (c *ClicksRow) propensities(logits []float32, p *pages) {
 	var off, sum, truth float64
 	var x, y, w []float64
 	for cell, count := range p.counts {
@@ -401,7 +401,7 @@ func correlation(x, y, w []float64) float64 {
 
 // risks compares what the model's own π̂ makes of clicks with the doubly robust risk. matrix is nil for methods
 // without propensities.
-func (c *Clicked) risks(ctx context.Context, j *fit.Judge, matrix *model.FieldMatrix, p *pages) error {
+func (c *ClicksRow) risks(ctx context.Context, j *fit.Judge, matrix *model.FieldMatrix, p *pages) error {
 	// the same ŷ with the known π; where nothing was shown any small one serves
 	known, err := model.NewFieldMatrix(model.NodesOf(p.network.Graph))
 	if err != nil {
@@ -438,31 +438,31 @@ func (c *Clicked) risks(ctx context.Context, j *fit.Judge, matrix *model.FieldMa
 	return nil
 }
 
-var clickColumns = []column[*Clicked]{
+var clickColumns = []column[*ClicksRow]{
 	{figure.Column{Name: "AUC", Means: "of ŷ: clicked against shown and not clicked, %", Digits: 2, Better: "higher"},
-		100, func(c *Clicked) figure.Value { return c.AUC }},
+		100, func(c *ClicksRow) figure.Value { return c.AUC }},
 	{figure.Column{Name: "AP", Means: "average precision of the same, %", Digits: 1, Better: "higher"}, 100,
-		func(c *Clicked) figure.Value { return c.AP }},
+		func(c *ClicksRow) figure.Value { return c.AP }},
 	{figure.Column{Name: "within", Means: "AUC among the links of a page, mean over pages, %", Digits: 2,
-		Better: "higher"}, 100, func(c *Clicked) figure.Value { return c.Within }},
+		Better: "higher"}, 100, func(c *ClicksRow) figure.Value { return c.Within }},
 	{figure.Column{Name: "π̂ err", Means: "Σ|π̂ − π| / Σπ over pairs, π the shown share of a pair of fields, %",
-		Digits: 0, Better: "lower"}, 100, func(c *Clicked) figure.Value { return c.PropensityError }},
+		Digits: 0, Better: "lower"}, 100, func(c *ClicksRow) figure.Value { return c.PropensityError }},
 	{figure.Column{Name: "π̂ ÷ π", Means: "mean π̂ over the shown share", Digits: 2}, 1,
-		func(c *Clicked) figure.Value { return c.Scale }},
+		func(c *ClicksRow) figure.Value { return c.Scale }},
 	{figure.Column{Name: "corr.", Means: "correlation of log π̂ and log π over pairs of fields", Digits: 2,
-		Better: "higher"}, 1, func(c *Clicked) figure.Value { return c.Correlation }},
+		Better: "higher"}, 1, func(c *ClicksRow) figure.Value { return c.Correlation }},
 }
 
-var clickRiskColumns = []column[*Clicked]{
+var clickRiskColumns = []column[*ClicksRow]{
 	{figure.Column{Name: "dr", Means: "the doubly robust risk, with the known π", Digits: 4}, 1,
-		func(c *Clicked) figure.Value { return c.Risk }},
-	{figure.Column{Name: "R_naive", Digits: 4}, 1, func(c *Clicked) figure.Value { return c.Estimates.Naive }},
-	{figure.Column{Name: "R_w", Digits: 4}, 1, func(c *Clicked) figure.Value { return c.Estimates.W }},
-	{figure.Column{Name: "R_PU", Digits: 4}, 1, func(c *Clicked) figure.Value { return c.Estimates.PU }},
-	{figure.Column{Name: "R_AP", Digits: 4}, 1, func(c *Clicked) figure.Value { return c.Estimates.AP }},
+		func(c *ClicksRow) figure.Value { return c.Risk }},
+	{figure.Column{Name: "R_naive", Digits: 4}, 1, func(c *ClicksRow) figure.Value { return c.Estimates.Naive }},
+	{figure.Column{Name: "R_w", Digits: 4}, 1, func(c *ClicksRow) figure.Value { return c.Estimates.W }},
+	{figure.Column{Name: "R_PU", Digits: 4}, 1, func(c *ClicksRow) figure.Value { return c.Estimates.PU }},
+	{figure.Column{Name: "R_AP", Digits: 4}, 1, func(c *ClicksRow) figure.Value { return c.Estimates.AP }},
 }
 
-func clickTable(rows []*Clicked, n Network, seeds int) figure.Table {
+func clickTable(rows []*ClicksRow, n RealNetwork, seeds int) figure.Table {
 	t := figure.Table{Name: n.Name, Title: fmt.Sprintf("%s: choices and exposure, %s", n.Name, repeated(seeds)),
 		Head: "method"}
 	t.Columns = append(t.Columns, columns(clickColumns)...)
@@ -472,7 +472,7 @@ func clickTable(rows []*Clicked, n Network, seeds int) figure.Table {
 	return t
 }
 
-func clickRisks(rows []*Clicked, n Network) figure.Table {
+func clickRisks(rows []*ClicksRow, n RealNetwork) figure.Table {
 	t := figure.Table{Name: n.Name + "-risk", Title: n.Name +
 		": the risk of each model, and what clicks alone make of it", Head: "method"}
 	t.Columns = append(t.Columns, columns(clickRiskColumns)...)
@@ -489,7 +489,7 @@ func clickRisks(rows []*Clicked, n Network) figure.Table {
 	return t
 }
 
-func clickSeeds(rows []*Clicked, n Network) figure.Table {
+func clickSeeds(rows []*ClicksRow, n RealNetwork) figure.Table {
 	t := figure.Table{Name: n.Name + "-seeds", Title: n.Name + ", every training", Head: "method", Detail: true,
 		Columns: []figure.Column{{Name: "seed"}}}
 	all := append(slices.Clone(clickColumns), clickRiskColumns...)
@@ -499,7 +499,7 @@ func clickSeeds(rows []*Clicked, n Network) figure.Table {
 	t.Columns = append(t.Columns, figure.Column{Name: "dr low"}, figure.Column{Name: "dr high"},
 		figure.Column{Name: "scale", Means: "the doctor's word"}, figure.Column{Name: "s", Digits: 1})
 	for _, c := range rows {
-		row := append([]figure.Cell{figure.Number(c.Seed)}, cells(all, []*Clicked{c})...)
+		row := append([]figure.Cell{figure.Number(c.Seed)}, cells(all, []*ClicksRow{c})...)
 		t.Add(c.Method.Name, append(row, figure.Number(c.RiskLower), figure.Number(c.RiskUpper),
 			figure.Text(string(c.Class)), figure.Number(c.Seconds))...)
 	}
@@ -507,8 +507,8 @@ func clickSeeds(rows []*Clicked, n Network) figure.Table {
 }
 
 // clickFindings says what modelling exposure and logging it bring where the truth is known.
-func clickFindings(rows []*Clicked, n Network) []Finding {
-	gain := func(m, base Method, get func(*Clicked) figure.Value) (mean, sd float64, higher int) {
+func clickClaims(rows []*ClicksRow, n RealNetwork) []Claim {
+	gain := func(m, base Method, get func(*ClicksRow) figure.Value) (mean, sd float64, higher int) {
 		var xs []float64
 		below := of(rows, base)
 		for k, c := range of(rows, m) {
@@ -520,9 +520,9 @@ func clickFindings(rows []*Clicked, n Network) []Finding {
 		mean, sd = meanAndSpread(xs)
 		return mean, sd, higher
 	}
-	compare := func(what string, base Method, methods []Method, get func(*Clicked) figure.Value, scale float64,
-		unit string) Finding {
-		f := Finding{Claim: n.Name + ": " + what}
+	compare := func(what string, base Method, methods []Method, get func(*ClicksRow) figure.Value, scale float64,
+		unit string) Claim {
+		f := Claim{Statement: n.Name + ": " + what}
 		holds := 0
 		var words []string
 		for _, m := range methods {
@@ -533,17 +533,17 @@ func clickFindings(rows []*Clicked, n Network) []Finding {
 			words = append(words, fmt.Sprintf("%s %s ± %s", m.Name, signed(scale*mean, 2), figure.Decimal(scale*sd, 2)))
 		}
 		f.Verdict = verdictOf(holds, len(methods))
-		f.Words = fmt.Sprintf("Against %s, %s: %s.", base.Name, unit, strings.Join(words, "; "))
+		f.Evidence = fmt.Sprintf("Against %s, %s: %s.", base.Name, unit, strings.Join(words, "; "))
 		return f
 	}
-	auc := func(c *Clicked) figure.Value { return c.AUC }
-	found := []Finding{
+	auc := func(c *ClicksRow) figure.Value { return c.AUC }
+	found := []Claim{
 		compare("methods that model exposure tell wanted from unwanted among shown pairs better than naive", naive,
 			[]Method{mle, rw, ap, bayes}, auc, 100, "AUC points"),
 		compare("logged exposure helps to tell them apart", mle, []Method{loggedMLE, dr}, auc, 100, "AUC points"),
 		compare("logged exposure helps bayes to tell them apart", bayes, []Method{loggedBayes}, auc, 100, "AUC points"),
 	}
-	scale := Finding{Claim: n.Name + ": logged exposure mends the scale of π̂"}
+	scale := Claim{Statement: n.Name + ": logged exposure mends the scale of π̂"}
 	mended := 0
 	var words []string
 	meanScale := func(m Method) (mean, sd float64) {
@@ -563,8 +563,8 @@ func clickFindings(rows []*Clicked, n Network) []Finding {
 		words = append(words, fmt.Sprintf("%s %s times the shown share without the log, %s with it", pair[0].Name,
 			figure.Decimal(before, 2), figure.Decimal(after, 2)))
 	}
-	scale.Verdict, scale.Words = verdictOf(mended, len(pairs)), "Mean π̂: "+strings.Join(words, "; ")+"."
-	nearest := Finding{Claim: n.Name + ": estimates that correct for exposure are closer to the doubly robust " +
+	scale.Verdict, scale.Evidence = verdictOf(mended, len(pairs)), "Mean π̂: "+strings.Join(words, "; ")+"."
+	nearest := Claim{Statement: n.Name + ": estimates that correct for exposure are closer to the doubly robust " +
 		"risk than the naive one"}
 	closer, all := 0, 0
 	words = nil
@@ -591,14 +591,14 @@ func clickFindings(rows []*Clicked, n Network) []Finding {
 		words = append(words, fmt.Sprintf("%s: naive %s, w %s, PU %s, AP %s", m.Name, figure.Decimal(means[0], 4),
 			figure.Decimal(means[1], 4), figure.Decimal(means[2], 4), figure.Decimal(means[3], 4)))
 	}
-	nearest.Verdict, nearest.Words = verdictOf(closer, cmp.Or(all, 1)), "Off by, in the mean: "+
+	nearest.Verdict, nearest.Evidence = verdictOf(closer, cmp.Or(all, 1)), "Off by, in the mean: "+
 		strings.Join(words, "; ")+"."
 	return append(found, scale, doctorFinding(rows, n), nearest)
 }
 
 // doctorFinding holds what the doctor says of the scale of π against the known one, without a log and with it.
-func doctorFinding(rows []*Clicked, n Network) Finding {
-	f := Finding{Claim: n.Name + ": where the doctor calls the scale of π identified from clicks alone, it is " +
+func doctorFinding(rows []*ClicksRow, n RealNetwork) Claim {
+	f := Claim{Statement: n.Name + ": where the doctor calls the scale of π identified from clicks alone, it is " +
 		"right to a quarter"}
 	calls, right := 0, 0
 	var words []string
@@ -622,7 +622,7 @@ func doctorFinding(rows []*Clicked, n Network) Finding {
 	}
 	switch {
 	case calls == 0:
-		f.Verdict, f.Claim = Met, n.Name+": the doctor does not call the scale of π identified from clicks alone"
+		f.Verdict, f.Statement = Met, n.Name+": the doctor does not call the scale of π identified from clicks alone"
 	case right == calls:
 		f.Verdict = Met
 	case right > 0:
@@ -630,6 +630,6 @@ func doctorFinding(rows []*Clicked, n Network) Finding {
 	default:
 		f.Verdict = Missed
 	}
-	f.Words = "By bayes: " + strings.Join(words, "; ") + "."
+	f.Evidence = "By bayes: " + strings.Join(words, "; ") + "."
 	return f
 }

@@ -3,13 +3,13 @@
 //
 //	worlds (kind of fields × seed) ──┬► trainings (method), shared by the studies of one run
 //	networks of the caller × seed ───┘      │
-//	study ──► Result: tables, figures, findings ──► terminal, JSON, CSV, a page
+//	study ──► Result: tables, figures, claims ──► terminal, JSON, CSV, a page
 //
 // A study returns numbers with their names and knows nothing of how they are shown.
 //
-//	results, err := study.Run(ctx, []string{"table1", "quality"}, study.Options{Quick: true}, study.Progress{})
-//	for _, finding := range results[0].Findings {
-//		fmt.Println(finding.Verdict, finding.Claim)
+//	results, err := study.Run(ctx, []string{"table1", "quality"}, study.Options{Quick: true})
+//	for _, claim := range results[0].Claims {
+//		fmt.Println(claim.Verdict, claim.Statement)
 //	}
 //	paths, err := study.Write("results", results)
 //
@@ -18,8 +18,8 @@
 // table3, table4, certificate and clicks are about real networks, which [Options] carry. There the truth is not known:
 // held-out links reward whoever repeats past exposure, so that every table has baselines that do just that.
 //
-//	o := study.Options{Networks: []study.Network{{Name: "papers", Graph: g}}}
-//	results, err := study.Run(ctx, []string{"table4"}, o, study.Progress{})
+//	o := study.Options{Networks: []study.RealNetwork{{Name: "papers", Graph: g}}}
+//	results, err := study.Run(ctx, []string{"table4"}, o)
 //
 // # Adding a study
 //

@@ -24,7 +24,7 @@ func ExampleLookup() {
 func ExampleRun() {
 	ctx, stop := context.WithCancel(context.Background())
 	stop() // a study takes seconds; this one is stopped before it begins
-	_, err := study.Run(ctx, []string{"table1"}, study.Options{Quick: true}, study.Progress{})
+	_, err := study.Run(ctx, []string{"table1"}, study.Options{Quick: true})
 	fmt.Println(err)
 	// Output:
 	// study table1: context canceled

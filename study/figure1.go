@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
 	"unseen/figure"
 )
 
@@ -20,13 +21,13 @@ var figure1Methods = []Method{mle, rw, bayes}
 // paperPropensityError is the mean relative error that the paper prints for R_w.
 const paperPropensityError = .1947
 
-// Recovery is what one training made of the propensities.
-type Recovery struct {
-	Fields Fields `json:"fields"`
-	Seed   uint64 `json:"seed"`
-	Method Method `json:"method"`
-	Pairs  int    `json:"pairs"` // trained on
-	Dim    int    `json:"dim"`   // of the vectors
+// Figure1Row is what one training made of the propensities.
+type Figure1Row struct {
+	Fields FieldKind `json:"fields"`
+	Seed   uint64    `json:"seed"`
+	Method Method    `json:"method"`
+	Pairs  int       `json:"pairs"` // trained on
+	Dim    int       `json:"dim"`   // of the vectors
 
 	Error    figure.Value `json:"error"`    // mean of |π̂ − π|/π over ordered pairs of fields
 	Weighted figure.Value `json:"weighted"` // and over pairs of nodes
@@ -57,7 +58,7 @@ func (z size) sizes() []size {
 
 // runFigure1 trains in one world of either kind.
 func runFigure1(ctx context.Context, l *lab) (*Result, error) {
-	kinds, seed := []Fields{Random, Tied}, l.Seeds[0]
+	kinds, seed := []FieldKind{Random, Tied}, l.Seeds[0]
 	sizes := l.trainings.size.sizes()
 	recoveries, outcomes, err := l.recover(ctx, kinds, seed, sizes)
 	if err != nil {
@@ -84,19 +85,20 @@ func runFigure1(ctx context.Context, l *lab) (*Result, error) {
 			z.dim, d, d, sizes[len(sizes)-1].pairs, 4*float64(d+32)*float64(sizes[len(sizes)-1].pairs)/1e9))
 	}
 	for _, fields := range kinds {
-		some := where(recoveries, func(r *Recovery) bool { return r.Fields == fields })
+		some := where(recoveries, func(r *Figure1Row) bool { return r.Fields == fields })
 		r.Tables = append(r.Tables, figure1Table(some, fields, sizes))
 		r.Figures = append(r.Figures, figure1Lines(some, fields))
 		r.Figures = append(r.Figures, figure1Maps(some, fields)...)
-		r.Findings = append(r.Findings, figure1Findings(some, fields)...)
+		r.Claims = append(r.Claims, figure1Claims(some, fields)...)
 	}
 	return r, nil
 }
 
 // recover trains every method at every size. A world is made once for all methods.
-func (l *lab) recover(ctx context.Context, kinds []Fields, seed uint64, sizes []size) ([]*Recovery, []*Outcome, error) {
+func (l *lab) recover(ctx context.Context, kinds []FieldKind, seed uint64, sizes []size) ([]*Figure1Row, []*Outcome,
+	error) {
 	count := len(kinds) * len(sizes) * len(figure1Methods)
-	recoveries, outcomes := make([]*Recovery, count), make([]*Outcome, count)
+	recoveries, outcomes := make([]*Figure1Row, count), make([]*Outcome, count)
 	var tasks []task
 	for _, fields := range kinds {
 		for _, z := range sizes {
@@ -128,8 +130,8 @@ func (l *lab) recover(ctx context.Context, kinds []Fields, seed uint64, sizes []
 }
 
 // recoveryOf sets an outcome's propensities out by field, in the order of the world's settings.
-func recoveryOf(o *Outcome, z size) *Recovery {
-	r := &Recovery{Fields: o.Fields, Seed: o.Seed, Method: o.Method, Pairs: z.pairs, Dim: z.dim,
+func recoveryOf(o *Outcome, z size) *Figure1Row {
+	r := &Figure1Row{Fields: o.Fields, Seed: o.Seed, Method: o.Method, Pairs: z.pairs, Dim: z.dim,
 		Error: o.PropensityError, Weighted: o.WeightedError, Seconds: o.Seconds}
 	for _, f := range z.settings(subjectKey{o.Fields, o.Seed}, 1).Fields {
 		r.Names = append(r.Names, f.Name)
@@ -153,7 +155,7 @@ func recoveryOf(o *Outcome, z size) *Recovery {
 }
 
 // figure1Table has a row per method and a pair of columns per size.
-func figure1Table(some []*Recovery, fields Fields, sizes []size) figure.Table {
+func figure1Table(some []*Figure1Row, fields FieldKind, sizes []size) figure.Table {
 	t := figure.Table{Name: string(fields), Title: fmt.Sprintf("Mean relative error of π̂ in %%, %s fields", fields),
 		Head: "method"}
 	for _, z := range sizes {
@@ -170,10 +172,10 @@ func figure1Table(some []*Recovery, fields Fields, sizes []size) figure.Table {
 	}
 	for _, m := range figure1Methods {
 		row := figure.TableRow{Name: m.Name}
-		for _, get := range []func(*Recovery) float64{
-			func(r *Recovery) float64 { return 100 * float64(r.Error) },
-			func(r *Recovery) float64 { return 100 * float64(r.Weighted) },
-			func(r *Recovery) float64 { return r.Seconds },
+		for _, get := range []func(*Figure1Row) float64{
+			func(r *Figure1Row) float64 { return 100 * float64(r.Error) },
+			func(r *Figure1Row) float64 { return 100 * float64(r.Weighted) },
+			func(r *Figure1Row) float64 { return r.Seconds },
 		} {
 			for _, r := range of(some, m) {
 				row.Cells = append(row.Cells, figure.Number(get(r)))
@@ -191,7 +193,7 @@ func figure1Table(some []*Recovery, fields Fields, sizes []size) figure.Table {
 }
 
 // figure1Lines shows how errors fall.
-func figure1Lines(some []*Recovery, fields Fields) figure.Figure {
+func figure1Lines(some []*Figure1Row, fields FieldKind) figure.Figure {
 	lines := &figure.LineChart{XTitle: "training pairs", YTitle: "mean relative error of π̂, %"}
 	var paper figure.Series
 	for _, m := range figure1Methods {
@@ -211,12 +213,13 @@ func figure1Lines(some []*Recovery, fields Fields) figure.Figure {
 }
 
 // figure1Maps are the true propensities and those that mle and bayes learned, on one scale.
-func figure1Maps(some []*Recovery, fields Fields) (figures []figure.Figure) {
-	heat := func(name, title string, r *Recovery, values []figure.Values) {
+func figure1Maps(some []*Figure1Row, fields FieldKind) (figures []figure.Figure) {
+	heat := func(name, title string, r *Figure1Row, values []figure.Values) {
 		figures = append(figures, figure.Figure{Name: string(fields) + "-" + name,
 			Title: fmt.Sprintf("%s, %s fields", title, fields), Heat: &figure.HeatMap{
-				RowTitle: "source's field", ColumnTitle: "target's field", Rows: r.Names, Columns: r.Names, Values: values,
-				Low: 0, High: 1,
+				RowTitle: "source's field", ColumnTitle: "target's field", Rows: r.Names, Columns: r.Names,
+				Values: values,
+				Low:    0, High: 1,
 			}})
 	}
 	for _, m := range []Method{mle, bayes} {
@@ -235,9 +238,9 @@ func figure1Maps(some []*Recovery, fields Fields) (figures []figure.Figure) {
 }
 
 // figure1Findings compares what the paper says of its figure with ours.
-func figure1Findings(some []*Recovery, fields Fields) []Finding {
+func figure1Claims(some []*Figure1Row, fields FieldKind) []Claim {
 	kind := fmt.Sprintf(" (%s fields)", fields)
-	return []Finding{
+	return []Claim{
 		reached(of(some, rw), fmt.Sprintf("R_w learns π to a mean relative error of %s%%",
 			figure.Decimal(100*paperPropensityError, 2))+kind),
 		falling(some, "the error of π̂ falls with every step in the number of pairs"+kind),
@@ -247,8 +250,8 @@ func figure1Findings(some []*Recovery, fields Fields) []Finding {
 
 // reached is reproduced if both means are below the paper's from the largest number of pairs, partly if one is
 // from any.
-func reached(mine []*Recovery, claim string) Finding {
-	f := Finding{Claim: claim, Verdict: NotReproduced}
+func reached(mine []*Figure1Row, claim string) Claim {
+	f := Claim{Statement: claim, Verdict: NotReproduced}
 	var words []string
 	for i, r := range mine {
 		over, weighted := r.Error <= paperPropensityError, r.Weighted <= paperPropensityError
@@ -261,12 +264,12 @@ func reached(mine []*Recovery, claim string) Finding {
 		words = append(words, fmt.Sprintf("%s%% over fields and %s%% over pairs from %d pairs",
 			figure.Decimal(100*float64(r.Error), 1), figure.Decimal(100*float64(r.Weighted), 1), r.Pairs))
 	}
-	f.Words = "The paper does not say over what it averages, nor from how many pairs. Ours: " +
+	f.Evidence = "The paper does not say over what it averages, nor from how many pairs. Ours: " +
 		strings.Join(words, "; ") + "."
 	return f
 }
 
-func falling(some []*Recovery, claim string) Finding {
+func falling(some []*Figure1Row, claim string) Claim {
 	so, all := 0, 0
 	var words []string
 	for _, m := range figure1Methods {
@@ -286,11 +289,11 @@ func falling(some []*Recovery, claim string) Finding {
 		}
 		words = append(words, m.Name+" "+strings.Join(steps, ", "))
 	}
-	return Finding{claim, verdictOf(so, all), fmt.Sprintf("In %d of %d steps of both means. Over fields: %s.", so, all,
+	return Claim{claim, verdictOf(so, all), fmt.Sprintf("In %d of %d steps of both means. Over fields: %s.", so, all,
 		strings.Join(words, "; "))}
 }
 
-func closer(some []*Recovery, claim string) Finding {
+func closer(some []*Figure1Row, claim string) Claim {
 	base, mine := of(some, mle), of(some, bayes)
 	so, all := 0, 0
 	var words []string
@@ -305,5 +308,5 @@ func closer(some []*Recovery, claim string) Finding {
 			figure.Decimal(100*float64(r.Error), 1), figure.Decimal(100*float64(r.Weighted), 1),
 			figure.Decimal(100*float64(base[i].Error), 1), figure.Decimal(100*float64(base[i].Weighted), 1), r.Pairs))
 	}
-	return Finding{claim, verdictOf(so, all), "Over fields and over pairs: " + strings.Join(words, "; ") + "."}
+	return Claim{claim, verdictOf(so, all), "Over fields and over pairs: " + strings.Join(words, "; ") + "."}
 }

@@ -73,7 +73,7 @@ func TestFigure1(t *testing.T) {
 	if want := 2 * (1 + 1 + 2*3); len(r.Figures) != want { // lines, the truth, two methods at three sizes
 		t.Errorf("%d figures, want %d", len(r.Figures), want)
 	}
-	recoveries := r.Rows.([]*Recovery)
+	recoveries := r.Rows.([]*Figure1Row)
 	for i, x := range recoveries {
 		if len(x.Names) != 2 || len(x.Truth) != 2 || len(x.Learned) != 2 || len(x.Learned[1]) != 2 || !(x.Error > 0) ||
 			!(x.Weighted > 0) {
@@ -83,8 +83,8 @@ func TestFigure1(t *testing.T) {
 			t.Errorf("the truth changes with the sample: %v, %v", x.Truth, same.Truth)
 		}
 	}
-	for _, fields := range []Fields{Random, Tied} {
-		mine := where(recoveries, func(r *Recovery) bool { return r.Fields == fields && r.Method == bayes })
+	for _, fields := range []FieldKind{Random, Tied} {
+		mine := where(recoveries, func(r *Figure1Row) bool { return r.Fields == fields && r.Method == bayes })
 		if len(mine) != 3 || mine[2].Pairs != 4*mine[0].Pairs || mine[2].Weighted >= mine[0].Weighted {
 			t.Errorf("%s fields: errors %v, %v, %v", fields, mine[0].Weighted, mine[1].Weighted, mine[2].Weighted)
 		}
@@ -93,21 +93,21 @@ func TestFigure1(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var again []*Recovery
+	var again []*Figure1Row
 	if err := json.Unmarshal(raw, &again); err != nil || !reflect.DeepEqual(again, recoveries) {
 		t.Errorf("read again: %v", err)
 	}
 }
 
 func TestFigure1Findings(t *testing.T) {
-	falls := func(m Method, errors ...figure.Value) (some []*Recovery) {
+	falls := func(m Method, errors ...figure.Value) (some []*Figure1Row) {
 		for i, e := range errors {
-			some = append(some, &Recovery{Method: m, Pairs: i + 1, Error: e, Weighted: e / 2})
+			some = append(some, &Figure1Row{Method: m, Pairs: i + 1, Error: e, Weighted: e / 2})
 		}
 		return some
 	}
 	for _, test := range []struct {
-		rw, mle, bayes []*Recovery
+		rw, mle, bayes []*Figure1Row
 		want           []Verdict // the paper's error is reached, errors fall, bayes is closer
 	}{
 		{falls(rw, .5, .1), falls(mle, .6, .2), falls(bayes, .4, .1), []Verdict{Reproduced, Reproduced, Reproduced}},
@@ -117,7 +117,7 @@ func TestFigure1Findings(t *testing.T) {
 		{falls(rw, .5, .6), falls(mle, .1, .2), falls(bayes, .4, .5),
 			[]Verdict{NotReproduced, NotReproduced, NotReproduced}},
 	} {
-		for i, f := range figure1Findings(slices.Concat(test.rw, test.mle, test.bayes), Random) {
+		for i, f := range figure1Claims(slices.Concat(test.rw, test.mle, test.bayes), Random) {
 			if f.Verdict != test.want[i] {
 				t.Errorf("%+v, want %s", f, test.want[i])
 			}

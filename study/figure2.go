@@ -120,7 +120,7 @@ func runFigure2(ctx context.Context, l *lab) (*Result, error) {
 		p := panels[i/len(figure2Methods)]
 		rows[i] = figure2Row(of, p, figure2Methods[i%len(figure2Methods)])
 	}
-	r := &Result{Rows: rows, Findings: figure2Findings(rows), Setting: []string{
+	r := &Result{Rows: rows, Claims: figure2Claims(rows), Setting: []string{
 		fmt.Sprintf("Worlds with known truth: %d papers, %d fields, vectors of %d dimensions; π from U(.7, 1) "+
 			"within a field and U(.1, .3) between two.", s.Papers, s.Fields, s.Dim),
 		fmt.Sprintf("In every round %d recommendations to each paper, drawn without replacement in proportion "+
@@ -203,7 +203,7 @@ func figure2Tables(rows []*Figure2Row) ([]figure.Table, []figure.Figure) {
 
 // figure2Findings compares the panels with the paper's figure and with what the theory of categories leads to
 // expect.
-func figure2Findings(rows []*Figure2Row) []Finding {
+func figure2Claims(rows []*Figure2Row) []Claim {
 	find := func(p panel, method string) *Figure2Row {
 		for _, r := range rows {
 			if r.SeesField == p.seesField && r.UnshownNegative == p.unshownNegative && r.Method == method {
@@ -221,7 +221,7 @@ func figure2Findings(rows []*Figure2Row) []Finding {
 		return strings.Join(words, "; ") + fmt.Sprintf("; by relevance alone %.2f.", truth)
 	}
 	both := panels[0]
-	findings := []Finding{
+	findings := []Claim{
 		{"No Prop recommends ever more of the same field (unshown pairs count, the model sees the field)",
 			settled(find(both, "naive").drift() == 1), say(both)},
 		{"with R_w the share is stable (in the same panel)", settled(find(both, "rw").drift() == 0),
@@ -246,7 +246,7 @@ func figure2Findings(rows []*Figure2Row) []Finding {
 			}
 		}
 		verdict := []Verdict{NotReproduced, Partly, Reproduced}[agree]
-		findings = append(findings, Finding{c.claim, verdict, say(c.p)})
+		findings = append(findings, Claim{c.claim, verdict, say(c.p)})
 	}
 	// How far from relevance the recommendations end, world by world.
 	var words []string
@@ -262,7 +262,7 @@ func figure2Findings(rows []*Figure2Row) []Finding {
 			nearest, least = m, off
 		}
 	}
-	return append(findings, Finding{"corrected for exposure, recommendations stay near relevance (unshown pairs " +
+	return append(findings, Claim{"corrected for exposure, recommendations stay near relevance (unshown pairs " +
 		"count, the model sees the field)",
 		settled(nearest != "naive" && least < driftSize), strings.Join(words, ", ") + ", in the mean over worlds."})
 }

@@ -40,8 +40,8 @@ func TestTheory(t *testing.T) {
 		t.Errorf("rows are %v, want %v", parts, want)
 	}
 	verdicts := map[string]Verdict{}
-	for _, f := range r.Findings {
-		verdicts[f.Claim] = f.Verdict
+	for _, f := range r.Claims {
+		verdicts[f.Statement] = f.Verdict
 	}
 	for claim, want := range map[string]Verdict{
 		"κ_vw⁽ᵗ⁾ → 1 − 1/(1+cᵗ) as n grows":                                  Reproduced,
@@ -83,7 +83,7 @@ func TestFigure2(t *testing.T) {
 		}
 	}
 	again, err := runFigure2(t.Context(), alone(t, 4, 5, 6))
-	if err != nil || !reflect.DeepEqual(again.Rows, r.Rows) || !reflect.DeepEqual(again.Findings, r.Findings) {
+	if err != nil || !reflect.DeepEqual(again.Rows, r.Rows) || !reflect.DeepEqual(again.Claims, r.Claims) {
 		t.Errorf("four threads change the study: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -111,7 +111,7 @@ func TestFigure2Verdicts(t *testing.T) {
 		return rows
 	}
 	verdicts := func(rows []*Figure2Row) (all []Verdict) {
-		for _, f := range figure2Findings(rows) {
+		for _, f := range figure2Claims(rows) {
 			all = append(all, f.Verdict)
 		}
 		return all

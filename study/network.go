@@ -16,8 +16,9 @@ import (
 	"unseen/model"
 )
 
-// Network is a real one: what was linked, and perhaps what was shown.
-type Network struct {
+// RealNetwork is a network of the caller, as opposed to a generated world: what was linked, and perhaps what was
+// shown.
+type RealNetwork struct {
 	Name  string       `json:"name"`
 	Graph *graph.Graph `json:"-"` // with vectors and fields
 	Log   *fit.Log     `json:"-"` // nil means that no exposure is known
@@ -30,7 +31,7 @@ type Network struct {
 }
 
 // drawing is how pairs are drawn with a seed.
-func (n Network) drawing(seed uint64) fit.Drawing {
+func (n RealNetwork) drawing(seed uint64) fit.Drawing {
 	var d fit.Drawing
 	if n.Drawing != nil {
 		d = *n.Drawing
@@ -51,7 +52,7 @@ var (
 
 // sample is the log where it can be one of pairs that were chosen whatever came of them. A log in which everything was
 // shown is none: it lists what was shown, and to learn π from it would be to learn that all is shown.
-func (n Network) sample() *fit.Log {
+func (n RealNetwork) sample() *fit.Log {
 	if n.Log == nil || !slices.Contains(n.Log.Exposed, false) {
 		return nil
 	}
@@ -59,7 +60,7 @@ func (n Network) sample() *fit.Log {
 }
 
 // methods are those that can be trained on a network.
-func (n Network) methods() []Method {
+func (n RealNetwork) methods() []Method {
 	methods := slices.Clone(networkMethods)
 	if n.sample() != nil {
 		methods = append(methods, dr)
@@ -84,7 +85,7 @@ type fitKey struct {
 
 // drawn is a network made ready with a seed.
 type drawn struct {
-	network Network
+	network RealNetwork
 	*fit.Drawn
 	candidates *evaluate.Candidates
 }
@@ -255,7 +256,7 @@ func repeated(count int) string {
 }
 
 // identified says in how many seeds bayes finds that links tell the scale of π on a network.
-func (l *lab) identified(n Network) (times int) {
+func (l *lab) identified(n RealNetwork) (times int) {
 	for _, seed := range l.Seeds {
 		if l.fits[fitKey{drawKey{n.Name, seed}, bayes}].class == fit.Identified {
 			times++
@@ -267,7 +268,7 @@ func (l *lab) identified(n Network) (times int) {
 // apart is how far the mean π̂ of pairs of one field lies apart between methods, as a factor, at
 // most over the seeds. All of them maximise much the same likelihood: where they disagree about the
 // scale, it is not the links that tell it.
-func (l *lab) apart(n Network) float64 {
+func (l *lab) apart(n RealNetwork) float64 {
 	most := 1.0
 	for _, seed := range l.Seeds {
 		low, high := math.Inf(1), 0.0
@@ -288,7 +289,7 @@ const mostApart = 1.25
 
 // exposureTable shows π̂: ratios always, absolute means only where bayes calls the scale identified
 // in every seed and the methods agree about it.
-func (l *lab) exposureTable(n Network) figure.Table {
+func (l *lab) exposureTable(n RealNetwork) figure.Table {
 	t := figure.Table{Name: n.Name + "-exposure", Title: n.Name + ": learned exposure", Head: "method",
 		Columns: []figure.Column{
 			{Name: "same/cross", Means: "mean π̂ within a field ÷ between two", Digits: 2},
@@ -332,8 +333,8 @@ func (l *lab) exposureTable(n Network) figure.Table {
 }
 
 // scaleFinding says whether links tell the scale of π.
-func (l *lab) scaleFinding(n Network) Finding {
-	f := Finding{Claim: n.Name + ": links alone tell the scale of π", Verdict: Missed}
+func (l *lab) scaleClaim(n RealNetwork) Claim {
+	f := Claim{Statement: n.Name + ": links alone tell the scale of π", Verdict: Missed}
 	var words []string
 	for _, seed := range l.Seeds {
 		b := l.fits[fitKey{drawKey{n.Name, seed}, bayes}]
@@ -346,7 +347,7 @@ func (l *lab) scaleFinding(n Network) Finding {
 		}
 		words = append(words, word)
 	}
-	f.Words = fmt.Sprintf("By bayes, seed by seed: %s. The methods' mean π̂ within a field lie apart by a "+
+	f.Evidence = fmt.Sprintf("By bayes, seed by seed: %s. The methods' mean π̂ within a field lie apart by a "+
 		"factor of up to %s.", strings.Join(words, ", "), figure.Decimal(l.apart(n), 2))
 	switch times, agree := l.identified(n), l.apart(n) <= mostApart; {
 	case times == len(l.Seeds) && agree:
@@ -355,7 +356,7 @@ func (l *lab) scaleFinding(n Network) Finding {
 	case times > 0:
 		f.Verdict = Partly
 	}
-	f.Words += " Only ratios of π̂ are shown."
+	f.Evidence += " Only ratios of π̂ are shown."
 	return f
 }
 

@@ -17,7 +17,7 @@ import (
 
 // linkedWorld is a network whose links are drawn from a known truth, in the order of its numbers,
 // and what was shown there.
-func linkedWorld(t *testing.T, nodes int) Network {
+func linkedWorld(t *testing.T, nodes int) RealNetwork {
 	t.Helper()
 	ctx := context.Background()
 	w, err := world.New(ctx, world.Settings{Nodes: nodes, Dim: 8, Fields: world.EvenFields(3),
@@ -28,14 +28,14 @@ func linkedWorld(t *testing.T, nodes int) Network {
 	if w, err = w.Linked(ctx); err != nil {
 		t.Fatal(err)
 	}
-	return Network{Name: "world", Graph: w.Graph()}
+	return RealNetwork{Name: "world", Graph: w.Graph()}
 }
 
 func TestTables3And4(t *testing.T) {
 	ctx := context.Background()
 	n := linkedWorld(t, 240)
-	o := Options{Seeds: Seeds(1, 2), Networks: []Network{n}, Threads: 1}
-	results, err := Run(ctx, []string{"table3", "table4"}, o, Progress{})
+	o := Options{Seeds: Seeds(1, 2), Networks: []RealNetwork{n}, Threads: 1}
+	results, err := Run(ctx, []string{"table3", "table4"}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestTables3And4(t *testing.T) {
 		}
 	}
 
-	classified := results[0].Rows.([]*Classified)
+	classified := results[0].Rows.([]*Table3Row)
 	if want := len(o.Seeds) * len(networkMethods); len(classified) != want {
 		t.Fatalf("%d trainings, want %d", len(classified), want)
 	}
@@ -64,7 +64,7 @@ func TestTables3And4(t *testing.T) {
 		}
 	}
 
-	rows := results[1].Rows.(*Table4Rows)
+	rows := results[1].Rows.(*Table4Numbers)
 	if want := len(o.Seeds) * len(lines(n)); len(rows.Ranks) != want {
 		t.Fatalf("%d rankings, want %d", len(rows.Ranks), want)
 	}
@@ -95,11 +95,11 @@ func TestTables3And4(t *testing.T) {
 	}
 
 	o.Threads = 3
-	again, err := Run(ctx, []string{"table4"}, o, Progress{})
+	again, err := Run(ctx, []string{"table4"}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !reflect.DeepEqual(again[0].Rows.(*Table4Rows).Compared, rows.Compared) {
+	if !reflect.DeepEqual(again[0].Rows.(*Table4Numbers).Compared, rows.Compared) {
 		t.Error("other threads, other numbers")
 	}
 }
@@ -107,26 +107,26 @@ func TestTables3And4(t *testing.T) {
 // A graph whose links all lead back in time is cut by it, at dates where they are given.
 func TestNetworkSettings(t *testing.T) {
 	ctx := context.Background()
-	if _, err := Run(ctx, []string{"table4"}, Options{}, Progress{}); !errors.Is(err, ErrOption) ||
+	if _, err := Run(ctx, []string{"table4"}, Options{}); !errors.Is(err, ErrOption) ||
 		!strings.Contains(err.Error(), "needs a network") {
 		t.Errorf("without a network: %v", err)
 	}
 	n := linkedWorld(t, 120)
-	if _, err := Run(ctx, []string{"clicks"}, Options{Networks: []Network{n}}, Progress{}); !errors.Is(err,
+	if _, err := Run(ctx, []string{"clicks"}, Options{Networks: []RealNetwork{n}}); !errors.Is(err,
 		ErrOption) || !strings.Contains(err.Error(), "logged") {
 		t.Errorf("clicks without a log: %v", err)
 	}
-	if _, err := Run(ctx, []string{"table3"}, Options{Networks: []Network{n, n}}, Progress{}); !errors.Is(err,
+	if _, err := Run(ctx, []string{"table3"}, Options{Networks: []RealNetwork{n, n}}); !errors.Is(err,
 		ErrOption) || !strings.Contains(err.Error(), "two networks") {
 		t.Errorf("the same network twice: %v", err)
 	}
 	other := n
 	other.Name = "other"
-	if _, err := Run(ctx, []string{"table1"}, Options{Networks: []Network{n, other}}, Progress{}); !errors.Is(err,
+	if _, err := Run(ctx, []string{"table1"}, Options{Networks: []RealNetwork{n, other}}); !errors.Is(err,
 		ErrOption) || !strings.Contains(err.Error(), "one at a time") {
 		t.Errorf("truths on two networks: %v", err)
 	}
-	all, err := runnable(All(), []string{"all"}, Options{Networks: []Network{n, other}})
+	all, err := runnable(All(), []string{"all"}, Options{Networks: []RealNetwork{n, other}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestNetworkSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := (Network{Graph: g}).drawing(1); d.Split != "" {
+	if d := (RealNetwork{Graph: g}).drawing(1); d.Split != "" {
 		t.Errorf("links that can be put in order are cut %q", d.Split)
 	}
 	var both graph.Builder
@@ -175,18 +175,18 @@ func TestNetworkSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := (Network{Graph: friends}).drawing(7); d.Split != fit.AtRandom || d.Seed != 7 {
+	if d := (RealNetwork{Graph: friends}).drawing(7); d.Split != fit.AtRandom || d.Seed != 7 {
 		t.Errorf("links without direction are cut %q", d.Split)
 	}
 	shown := &fit.Log{Source: []int32{1}, Target: []int32{0}, Exposed: []bool{true}, Linked: []bool{true}}
-	if n := (Network{Graph: g, Log: shown}); n.sample() != nil || len(n.methods()) != len(networkMethods) {
+	if n := (RealNetwork{Graph: g, Log: shown}); n.sample() != nil || len(n.methods()) != len(networkMethods) {
 		t.Error("a list of what was shown passed for a sample of pairs")
 	}
 	shown.Exposed[0], shown.Linked[0] = false, false
-	if n := (Network{Graph: g, Log: shown}); n.sample() == nil || len(n.methods()) != len(networkMethods)+1 {
+	if n := (RealNetwork{Graph: g, Log: shown}); n.sample() == nil || len(n.methods()) != len(networkMethods)+1 {
 		t.Error("a sample of pairs was not taken for one")
 	}
-	if d := (Network{Graph: g, Drawing: &fit.Drawing{PerLink: 9}}).drawing(5); d.PerLink != 9 || d.Seed != 5 {
+	if d := (RealNetwork{Graph: g, Drawing: &fit.Drawing{PerLink: 9}}).drawing(5); d.PerLink != 9 || d.Seed != 5 {
 		t.Errorf("a drawing of one's own became %+v", d)
 	}
 }
@@ -197,14 +197,14 @@ func TestCertificateStudy(t *testing.T) {
 	}
 	n := linkedWorld(t, 150)
 	results, err := Run(context.Background(), []string{"certificate"},
-		Options{Seeds: Seeds(1, 1), Networks: []Network{n}, Threads: 1}, Progress{})
+		Options{Seeds: Seeds(1, 1), Networks: []RealNetwork{n}, Threads: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := results[0].check(); err != nil {
 		t.Error(err)
 	}
-	for _, c := range results[0].Rows.([]*Certified) {
+	for _, c := range results[0].Rows.([]*CertificateRow) {
 		if !(c.OracleAUC > .9) || !(c.TrueRisk < c.NaiveRisk) {
 			t.Errorf("%s: %+v", c.Method.Name, c.Certificate)
 		}
@@ -222,7 +222,7 @@ func TestClicks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := Network{Name: "pages", Graph: w.Graph(), Log: &fit.Log{}}
+	n := RealNetwork{Name: "pages", Graph: w.Graph(), Log: &fit.Log{}}
 	pairs, err := w.Pairs(ctx, 200*199, world.Draw{Parts: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -234,15 +234,14 @@ func TestClicks(t *testing.T) {
 		n.Log.Source, n.Log.Target = append(n.Log.Source, i), append(n.Log.Target, pairs.Pairs.Target[k])
 		n.Log.Exposed, n.Log.Linked = append(n.Log.Exposed, true), append(n.Log.Linked, pairs.Pairs.Linked[k])
 	}
-	results, err := Run(ctx, []string{"clicks"}, Options{Seeds: Seeds(1, 1), Networks: []Network{n}, Threads: 1},
-		Progress{})
+	results, err := Run(ctx, []string{"clicks"}, Options{Seeds: Seeds(1, 1), Networks: []RealNetwork{n}, Threads: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := results[0].check(); err != nil {
 		t.Error(err)
 	}
-	rows := results[0].Rows.([]*Clicked)
+	rows := results[0].Rows.([]*ClicksRow)
 	if len(rows) != len(clickMethods) {
 		t.Fatalf("%d trainings", len(rows))
 	}

@@ -23,8 +23,8 @@ func TestPlanted(t *testing.T) {
 	if w, err = w.Linked(ctx); err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Quick: true, Seeds: Seeds(5, 1), Networks: []Network{{Name: "mine", Graph: w.Graph()}}}
-	results, err := Run(ctx, []string{"table1", "table2"}, o, Progress{})
+	o := Options{Quick: true, Seeds: Seeds(5, 1), Networks: []RealNetwork{{Name: "mine", Graph: w.Graph()}}}
+	results, err := Run(ctx, []string{"table1", "table2"}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestPlanted(t *testing.T) {
 	if w.Graph().Vectors().Len() != 400 {
 		t.Error("the caller's vectors were closed")
 	}
-	if _, err := Run(ctx, []string{"theory"}, o, Progress{}); !errors.Is(err, ErrOption) {
+	if _, err := Run(ctx, []string{"theory"}, o); !errors.Is(err, ErrOption) {
 		t.Errorf("theory on data: %v", err)
 	}
 	var b graph.Builder
@@ -58,7 +58,7 @@ func TestPlanted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Run(ctx, []string{"table1"}, o, Progress{}); !errors.Is(err, ErrOption) {
+	if _, err := Run(ctx, []string{"table1"}, o); !errors.Is(err, ErrOption) {
 		t.Errorf("a graph without vectors: %v", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+
 	"unseen/figure"
 )
 
@@ -25,13 +26,13 @@ var (
 
 // Threshold is a bound on a number, stated before the seeds were run, and what came out.
 type Threshold struct {
-	Fields Fields  `json:"fields"`
-	Method string  `json:"method"`
-	What   string  `json:"what"`
-	Bound  float64 `json:"bound"`
-	Least  bool    `json:"least"` // the bound is the least that will do, not the most
-	Source string  `json:"source"`
-	Whole  bool    `json:"whole,omitempty"` // it is about all seeds together
+	Fields FieldKind `json:"fields"`
+	Method string    `json:"method"`
+	What   string    `json:"what"`
+	Bound  float64   `json:"bound"`
+	Least  bool      `json:"least"` // the bound is the least that will do, not the most
+	Source string    `json:"source"`
+	Whole  bool      `json:"whole,omitempty"` // it is about all seeds together
 
 	Values figure.Values `json:"values"` // by seed, or the one of the whole
 	Kept   int           `json:"kept"`   // how many of them keep the bound
@@ -50,7 +51,7 @@ const (
 // promise is a threshold for some methods in some worlds: the least or most that a number of a method
 // may be, given that of another in the same seed.
 type promise struct {
-	fields  []Fields
+	fields  []FieldKind
 	methods []Method
 	base    Method // compared with
 	what    string
@@ -72,25 +73,26 @@ var corrected = []Method{mle, rw, ap, bayes}
 
 // promises are checked in every seed.
 var promises = []promise{
-	{[]Fields{Random}, corrected, naive, "AUC points over naive", 3, true, FromPlan, aucGain},
-	{[]Fields{Random}, []Method{mle, rw, ap}, naive, "AUC points over naive", 1.5, true, ForTheseWorlds, aucGain},
-	{[]Fields{Random}, []Method{bayes}, naive, "AUC points over naive", 2, true, ForTheseWorlds, aucGain},
-	{[]Fields{Random}, corrected, naive, "points of recall over naive", 45, true, FromPlan, recallGain},
-	{[]Fields{Random}, corrected, naive, "naive's true risk ÷ its own", 1.5, true, FromPlan, riskRatio},
-	{[]Fields{Tied}, corrected, naive, "points of recall over naive", 25, true, FromPlan, recallGain},
-	{[]Fields{Tied}, corrected, naive, "naive's true risk ÷ its own", 1.25, true, FromPlan, riskRatio},
-	{[]Fields{Random, Tied}, []Method{bayes}, knownBayes, "AUC points from knowing π", .1, false, FromPlan, aucGap},
-	{[]Fields{Random, Tied}, []Method{bayes}, knownBayes, "% of true risk from knowing π", 2, false, FromPlan,
+	{[]FieldKind{Random}, corrected, naive, "AUC points over naive", 3, true, FromPlan, aucGain},
+	{[]FieldKind{Random}, []Method{mle, rw, ap}, naive, "AUC points over naive", 1.5, true, ForTheseWorlds, aucGain},
+	{[]FieldKind{Random}, []Method{bayes}, naive, "AUC points over naive", 2, true, ForTheseWorlds, aucGain},
+	{[]FieldKind{Random}, corrected, naive, "points of recall over naive", 45, true, FromPlan, recallGain},
+	{[]FieldKind{Random}, corrected, naive, "naive's true risk ÷ its own", 1.5, true, FromPlan, riskRatio},
+	{[]FieldKind{Tied}, corrected, naive, "points of recall over naive", 25, true, FromPlan, recallGain},
+	{[]FieldKind{Tied}, corrected, naive, "naive's true risk ÷ its own", 1.25, true, FromPlan, riskRatio},
+	{[]FieldKind{Random, Tied}, []Method{bayes}, knownBayes, "AUC points from knowing π", .1, false, FromPlan, aucGap},
+	{[]FieldKind{Random, Tied}, []Method{bayes}, knownBayes, "% of true risk from knowing π", 2, false, FromPlan,
 		riskExcess},
-	{[]Fields{Random, Tied}, []Method{bayes}, bayes, "% error of π̂ over field pairs", 35, false, FromPlan, fieldError},
-	{[]Fields{Random, Tied}, []Method{bayes}, bayes, "% error of π̂ over pairs of nodes", 35, false, ForTheseWorlds,
+	{[]FieldKind{Random, Tied}, []Method{bayes}, bayes, "% error of π̂ over field pairs", 35, false, FromPlan,
+		fieldError},
+	{[]FieldKind{Random, Tied}, []Method{bayes}, bayes, "% error of π̂ over pairs of nodes", 35, false, ForTheseWorlds,
 		weightedError},
-	{[]Fields{Random, Tied}, []Method{pu}, mle, "AUC points from mle", 1, false, FromPlan, aucGap},
+	{[]FieldKind{Random, Tied}, []Method{pu}, mle, "AUC points from mle", 1, false, FromPlan, aucGap},
 }
 
 // runQuality checks every promise in every seed.
 func runQuality(ctx context.Context, l *lab) (*Result, error) {
-	kinds := []Fields{Random, Tied}
+	kinds := []FieldKind{Random, Tied}
 	outcomes, err := l.train(ctx, cross(kinds, l.Seeds, qualityMethods))
 	if err != nil {
 		return nil, err
@@ -105,16 +107,16 @@ func runQuality(ctx context.Context, l *lab) (*Result, error) {
 	for _, fields := range kinds {
 		some := where(outcomes, func(o *Outcome) bool { return o.Fields == fields })
 		own := where(checked, func(t Threshold) bool { return t.Fields == fields })
-		r.Findings = append(r.Findings, findings(own)...)
+		r.Claims = append(r.Claims, thresholdClaims(own)...)
 		r.Tables = append(r.Tables, thresholdTable(own, fields), valueTable(own, fields, l.Seeds),
 			rmseTable(some, fields), printedTable(some, fields))
-		r.Findings = append(r.Findings, asPrinted(some, fields))
+		r.Claims = append(r.Claims, asPrinted(some, fields))
 	}
 	return r, nil
 }
 
 // check measures the thresholds of one kind of worlds.
-func check(outcomes []*Outcome, fields Fields) []Threshold {
+func check(outcomes []*Outcome, fields FieldKind) []Threshold {
 	var all []Threshold
 	for _, p := range promises {
 		for _, f := range p.fields {
@@ -179,7 +181,7 @@ func (t *Threshold) verdict() Verdict {
 }
 
 // findings has one for each promise, over its methods.
-func findings(all []Threshold) (found []Finding) {
+func thresholdClaims(all []Threshold) (found []Claim) {
 	for from := 0; from < len(all); {
 		to := from
 		var methods, words []string
@@ -207,7 +209,8 @@ func findings(all []Threshold) (found []Finding) {
 		if t.Whole {
 			opening = "Over all seeds "
 		}
-		found = append(found, Finding{Claim: claim, Verdict: verdict, Words: opening + strings.Join(words, "; ") + "."})
+		found = append(found, Claim{Statement: claim, Verdict: verdict, Evidence: opening + strings.Join(words, "; ") +
+			"."})
 		from = to
 	}
 	return found
@@ -219,7 +222,7 @@ func (t *Threshold) same(o *Threshold) bool {
 }
 
 // thresholdTable has a row per threshold.
-func thresholdTable(all []Threshold, fields Fields) figure.Table {
+func thresholdTable(all []Threshold, fields FieldKind) figure.Table {
 	t := figure.Table{
 		Name: string(fields), Title: fmt.Sprintf("Thresholds, %s fields (* stated for these worlds, the others "+
 			"by the plan)", fields), Head: "threshold",
@@ -243,7 +246,7 @@ func (t *Threshold) row() string {
 }
 
 // valueTable has a column per seed.
-func valueTable(all []Threshold, fields Fields, seeds []uint64) figure.Table {
+func valueTable(all []Threshold, fields FieldKind, seeds []uint64) figure.Table {
 	t := figure.Table{Name: string(fields) + "-seeds", Title: fmt.Sprintf("Seed by seed, %s fields", fields),
 		Head: "seed"}
 	for _, seed := range seeds {
@@ -281,7 +284,7 @@ func rmses(outcomes []*Outcome) (e [4]float64) {
 }
 
 // rmseTable shows what becomes of each estimator with the ŷ and π̂ of each method.
-func rmseTable(outcomes []*Outcome, fields Fields) figure.Table {
+func rmseTable(outcomes []*Outcome, fields FieldKind) figure.Table {
 	t := figure.Table{
 		Name: string(fields) + "-rmse", Title: fmt.Sprintf("RMSE of the estimated risk, %s fields", fields),
 		Head: "ŷ and π̂ from",
@@ -309,7 +312,7 @@ func rmseTable(outcomes []*Outcome, fields Fields) figure.Table {
 }
 
 // printedTable shows the paper's settings as printed beside the guarded ones.
-func printedTable(outcomes []*Outcome, fields Fields) figure.Table {
+func printedTable(outcomes []*Outcome, fields FieldKind) figure.Table {
 	t := figure.Table{Name: string(fields) + "-printed",
 		Title: fmt.Sprintf("The paper's settings as printed, %s fields", fields), Head: "method"}
 	t.Columns = append(t.Columns, columns(metrics)...)
@@ -320,7 +323,7 @@ func printedTable(outcomes []*Outcome, fields Fields) figure.Table {
 }
 
 // asPrinted says what λ_R = 10·λ_L with gradients through the masses and no floor comes to.
-func asPrinted(outcomes []*Outcome, fields Fields) Finding {
+func asPrinted(outcomes []*Outcome, fields FieldKind) Claim {
 	var words []string
 	better, all := 0, 0
 	for _, pair := range [][2]Method{{paperRW, rw}, {paperPU, pu}, {paperAP, ap}} {
@@ -343,7 +346,8 @@ func asPrinted(outcomes []*Outcome, fields Fields) Finding {
 			figure.Decimal(mean(printed, auc), 1), figure.Decimal(mean(guarded, auc), 1),
 			figure.Decimal(mean(printed, link), 2)))
 	}
-	f := Finding{Claim: fmt.Sprintf("λ_L = 1, λ_R = 10, learning rate 10⁻⁴, as printed, train good models (%s fields)",
+	f := Claim{Statement: fmt.Sprintf("λ_L = 1, λ_R = 10, learning rate 10⁻⁴, as printed, train good models (%s "+
+		"fields)",
 		fields), Verdict: NotReproduced}
 	if better == all {
 		f.Verdict = Reproduced
@@ -351,7 +355,7 @@ func asPrinted(outcomes []*Outcome, fields Fields) Finding {
 		f.Verdict = Partly
 	}
 	truth, _ := meanAndSpread(values(of(outcomes, naive), func(o *Outcome) figure.Value { return o.MeanTruth }))
-	f.Words = fmt.Sprintf("As printed instead of with the guards, in the mean: %s (truth %s). As printed was no "+
+	f.Evidence = fmt.Sprintf("As printed instead of with the guards, in the mean: %s (truth %s). As printed was no "+
 		"worse in %d of %d trainings.", strings.Join(words, "; "), figure.Decimal(truth, 2), better, all)
 	return f
 }

@@ -15,17 +15,17 @@ type Result struct {
 	Setting  []string        `json:"setting"` // how it was done, in sentences
 	Tables   []figure.Table  `json:"tables"`
 	Figures  []figure.Figure `json:"figures,omitempty"`
-	Findings []Finding       `json:"findings"`
+	Claims   []Claim         `json:"findings"`
 	Warnings []string        `json:"warnings,omitempty"`
 	Rows     any             `json:"rows"` // the study's own type, such as []Outcome
 	Seconds  float64         `json:"seconds"`
 }
 
-// Finding compares a claim with what came out.
-type Finding struct {
-	Claim   string  `json:"claim"`
-	Verdict Verdict `json:"verdict"`
-	Words   string  `json:"words"` // the numbers behind the verdict, in a sentence
+// Claim is a statement, of the paper or our own, with the verdict on it.
+type Claim struct {
+	Statement string  `json:"claim"`
+	Verdict   Verdict `json:"verdict"`
+	Evidence  string  `json:"words"` // the numbers behind the verdict, in a sentence
 }
 
 // Verdict is what became of a claim.
@@ -40,7 +40,7 @@ const (
 	Met    Verdict = "met"
 	Missed Verdict = "missed"
 
-	// TooSmall is shown in the place of all others where there is too little to judge by; see Judged.
+	// TooSmall replaces the others where there is too little to judge by; see Result.Conclusions.
 	TooSmall Verdict = "too small to tell"
 )
 
@@ -48,8 +48,8 @@ const (
 // repeat only what is drawn.
 const fewestSeeds, fewestDraws = 5, 3
 
-// Small says why the result is too small to judge by, such as "quick, 2 seeds"; "" where it is not.
-func (r *Result) Small() string {
+// WhyTooSmall says why the result is too small to judge by, such as "quick, 2 seeds"; "" where it is not.
+func (r *Result) WhyTooSmall() string {
 	seeds, enough := len(r.Options.Seeds), fewestSeeds
 	if r.Study == "figure1" {
 		seeds = min(seeds, 1) // it looks at the first alone
@@ -70,15 +70,15 @@ func (r *Result) Small() string {
 	return ""
 }
 
-// Judged are the findings as they may be shown: where the result is Small, the verdict of each is TooSmall, and what
-// the numbers alone would say is left to its words.
-func (r *Result) Judged() []Finding {
-	if r.Small() == "" {
-		return r.Findings
+// Conclusions are the claims as they may be shown: where the result is too small, the verdict of each is TooSmall, and
+// what the numbers alone would say moves into its evidence.
+func (r *Result) Conclusions() []Claim {
+	if r.WhyTooSmall() == "" {
+		return r.Claims
 	}
-	judged := make([]Finding, len(r.Findings))
-	for i, f := range r.Findings {
-		judged[i] = Finding{f.Claim, TooSmall, fmt.Sprintf("By these numbers: %s. %s", f.Verdict, f.Words)}
+	judged := make([]Claim, len(r.Claims))
+	for i, f := range r.Claims {
+		judged[i] = Claim{f.Statement, TooSmall, fmt.Sprintf("By these numbers: %s. %s", f.Verdict, f.Evidence)}
 	}
 	return judged
 }

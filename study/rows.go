@@ -18,10 +18,10 @@ func of[T interface{ trained() Method }](rows []T, m Method) []T {
 }
 
 func (o *Outcome) trained() Method    { return o.Method }
-func (e *Evaluation) trained() Method { return e.Method }
-func (c *Classified) trained() Method { return c.Method }
-func (c *Clicked) trained() Method    { return c.Method }
-func (r *Recovery) trained() Method   { return r.Method }
+func (e *Table2Row) trained() Method  { return e.Method }
+func (c *Table3Row) trained() Method  { return c.Method }
+func (c *ClicksRow) trained() Method  { return c.Method }
+func (r *Figure1Row) trained() Method { return r.Method }
 
 // values returns one number of every row.
 func values[T any](rows []T, get func(T) figure.Value) []float64 {

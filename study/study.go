@@ -13,6 +13,8 @@ import (
 
 	"unseen/figure"
 	"unseen/fit"
+	"unseen/internal/kern"
+	"unseen/progress"
 )
 
 // ErrOption: an option is out of range, or there is no study of a name. Errors of this package that
@@ -65,10 +67,13 @@ type Options struct {
 	Preset  string   `json:"preset"` // of the trainings that are not about presets; "" means safe
 	Quick   bool     `json:"quick"`  // a small version that takes seconds, to see that everything works
 
+	// Progress is told after every training and every other piece of work; the phase is the name of the study.
+	Progress progress.Func `json:"-"`
+
 	// Networks are real ones. table1 and table2 plant truths on one, instead of generating worlds: its own texts and
 	// fields, a link model fitted to its links, and everything else as in generated ones. Others are about networks
 	// alone, and the rest cannot use any.
-	Networks []Network `json:"networks,omitempty"`
+	Networks []RealNetwork `json:"networks,omitempty"`
 
 	// Methods are more ways to train, such as by a scheme of one's own that is registered with
 	// package risk. table1, table3 and table4 have rows for them, and table1 compares them with the
@@ -157,23 +162,9 @@ func Seeds(first uint64, count int) []uint64 {
 	return seeds
 }
 
-// Progress is how studies tell what they are doing. A nil function is not called; the other is
-// called from one goroutine at a time.
-type Progress struct {
-	Step func(Step)
-}
-
-// Step is a moment of a study.
-type Step struct {
-	Study     string
-	Phase     string        // what was done last, in a few words
-	Done      float64       // share of this study's work, 0 to 1
-	Remaining time.Duration // an estimate for this study; 0 if there is none yet
-}
-
 // Run runs studies by their names, as [Lookup] reads them. They share trainings. When ctx ends it returns
 // the context's error and what was finished before.
-func Run(ctx context.Context, names []string, o Options, p Progress) ([]*Result, error) {
+func Run(ctx context.Context, names []string, o Options) ([]*Result, error) {
 	chosen, err := Lookup(names...)
 	if err != nil {
 		return nil, err
@@ -184,7 +175,7 @@ func Run(ctx context.Context, names []string, o Options, p Progress) ([]*Result,
 	if chosen, err = runnable(chosen, names, o); err != nil {
 		return nil, err
 	}
-	l := newLab(o, p)
+	l := newLab(o)
 	defer l.close()
 	var results []*Result
 	for _, s := range chosen {
@@ -195,6 +186,7 @@ func Run(ctx context.Context, names []string, o Options, p Progress) ([]*Result,
 			return results, fmt.Errorf("study %s: %w", s.Name, err)
 		}
 		r.Study, r.Title, r.Options, r.Seconds = s.Name, s.Title, o, time.Since(began).Seconds()
+		r.Options.Progress = nil
 		results = append(results, r)
 	}
 	return results, nil
@@ -203,7 +195,7 @@ func Run(ctx context.Context, names []string, o Options, p Progress) ([]*Result,
 // runnable returns the studies that can run on the networks, or without any: those of "all" that can, or an error
 // for one that was asked for by its name.
 func runnable(chosen []Study, names []string, o Options) ([]Study, error) {
-	logged := slices.ContainsFunc(o.Networks, func(n Network) bool { return n.Log != nil })
+	logged := slices.ContainsFunc(o.Networks, func(n RealNetwork) bool { return n.Log != nil })
 	var can []Study
 	for _, s := range chosen {
 		var why string
@@ -238,8 +230,8 @@ func onNetworks() (names []string) {
 }
 
 // Run runs one study.
-func (s Study) Run(ctx context.Context, o Options, p Progress) (*Result, error) {
-	results, err := Run(ctx, []string{s.Name}, o, p)
+func (s Study) Run(ctx context.Context, o Options) (*Result, error) {
+	results, err := Run(ctx, []string{s.Name}, o)
 	if err != nil {
 		return nil, err
 	}
@@ -253,17 +245,16 @@ type lab struct {
 	fits      map[fitKey]*fitted
 	prepared  map[drawKey]*drawn
 
-	mu       sync.Mutex // of what follows
-	progress Progress
-	step     Step
-	began    time.Time
-	done     float64 // cost
-	total    float64
+	mu    sync.Mutex // of what follows
+	study string
+	began time.Time
+	done  float64 // cost
+	total float64
 }
 
-func newLab(o Options, p Progress) *lab {
+func newLab(o Options) *lab {
 	return &lab{Options: o, trainings: newTrainings(o), fits: make(map[fitKey]*fitted),
-		prepared: make(map[drawKey]*drawn), progress: p}
+		prepared: make(map[drawKey]*drawn)}
 }
 
 func (l *lab) close() { l.trainings.close() }
@@ -272,7 +263,7 @@ func (l *lab) close() { l.trainings.close() }
 func (l *lab) begin(study string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.step, l.began, l.done, l.total = Step{Study: study}, time.Now(), 0, 0
+	l.study, l.began, l.done, l.total = study, time.Now(), 0, 0
 }
 
 // task is an independent piece of work: what it is called, what it costs in any unit, and what it does.
@@ -283,64 +274,46 @@ type task struct {
 	do   func(ctx context.Context) error
 }
 
-// each does the tasks, as many side by side as there are threads, begun in their order. It returns the
-// error of the first task in that order that failed, once all that had begun have ended.
+// each does the tasks, as many side by side as there are threads, begun in their order. The first failure stops the
+// others; it returns the error once all that had begun have ended.
 func (l *lab) each(ctx context.Context, tasks []task) error {
 	for _, t := range tasks {
 		l.total += t.cost
 	}
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
-	errs := make([]error, len(tasks))
-	next := make(chan int)
-	var workers sync.WaitGroup
-	for range min(l.Threads, len(tasks)) {
-		workers.Go(func() {
-			for i := range next {
-				if errs[i] = inner.Err(); errs[i] == nil {
-					errs[i] = tasks[i].do(inner)
-				}
-				if errs[i] != nil {
-					cancel()
-				} else {
-					l.finished(tasks[i])
-				}
-			}
-		})
-	}
-	for i := range tasks {
-		next <- i
-	}
-	close(next)
-	workers.Wait()
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	for i, err := range errs {
-		if err != nil && !errors.Is(err, context.Canceled) {
-			return fmt.Errorf("%s: %w", tasks[i].name, err)
+	err := kern.ChunksErr(ctx, len(tasks), 1, l.Threads, func(_, i, _, _ int) error {
+		err := tasks[i].do(inner)
+		switch {
+		case err == nil:
+			l.finished(tasks[i])
+			return nil
+		case inner.Err() != nil && errors.Is(err, context.Canceled):
+			return nil // another task failed, whose error is returned, or ctx ended
 		}
+		cancel()
+		return fmt.Errorf("%s: %w", tasks[i].name, err)
+	})
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
-	return nil
+	return err
 }
+
+// progressUnits is what the work of a study is counted in: thousandths of its cost.
+const progressUnits = 1000
 
 // finished reports a task.
 func (l *lab) finished(t task) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.done += t.cost
-	l.step.Phase = t.name
-	l.step.Done = 1
-	if l.total > 0 {
-		l.step.Done = min(l.done/l.total, 1)
+	e := progress.Event{Phase: l.study, Done: progressUnits, Of: progressUnits, Message: "done: " + t.name}
+	if l.total > 0 && l.done > 0 {
+		e.Done = int64(progressUnits * min(l.done/l.total, 1))
+		e.Remaining = time.Duration(float64(time.Since(l.began)) * (l.total - l.done) / l.done)
 	}
-	l.step.Remaining = 0
-	if l.done > 0 {
-		l.step.Remaining = time.Duration(float64(time.Since(l.began)) * (l.total - l.done) / l.done)
-	}
-	if l.progress.Step != nil {
-		l.progress.Step(l.step)
-	}
+	l.Progress.Report(e)
 }
 
 // meanAndSpread returns the mean of some numbers and their standard deviation (n − 1); the latter is 0 for one number.

@@ -9,20 +9,19 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
+
 	"unseen/figure"
+	"unseen/progress"
 )
 
 // The studies in small: every table is whole, trainings are shared, and the words say what the numbers do.
 func TestStudies(t *testing.T) {
 	l := small(2, 11)
 	var done []string
-	l.progress.Step = func(s Step) {
-		if s.Study == table1.Name || s.Study == quality.Name { // those that share trainings
-			done = append(done, s.Study+": "+s.Phase)
-		}
-	}
+	l.Progress = func(e progress.Event) { done = append(done, e.Message) }
 	var results []*Result
 	for _, s := range []Study{table1, quality} {
 		l.begin(s.Name)
@@ -34,23 +33,18 @@ func TestStudies(t *testing.T) {
 		if err := r.check(); err != nil {
 			t.Error(err)
 		}
-		if len(r.Tables) == 0 || len(r.Findings) == 0 || len(r.Setting) == 0 {
+		if len(r.Tables) == 0 || len(r.Claims) == 0 || len(r.Setting) == 0 {
 			t.Errorf("%s says nothing: %+v", s.Name, r)
 		}
-		for _, f := range r.Findings {
-			if f.Claim == "" || f.Verdict == "" || f.Words == "" || strings.Contains(f.Words, "NaN") {
+		for _, f := range r.Claims {
+			if f.Statement == "" || f.Verdict == "" || f.Evidence == "" || strings.Contains(f.Evidence, "NaN") {
 				t.Errorf("%s: %+v", s.Name, f)
 			}
 		}
 		results = append(results, r)
 	}
-	once := map[string]bool{}
-	for _, step := range done {
-		_, what, _ := strings.Cut(step, ": ")
-		if once[what] {
-			t.Errorf("trained again: %s", step)
-		}
-		once[what] = true
+	if distinct := slices.Compact(slices.Sorted(slices.Values(done))); len(distinct) != len(done) {
+		t.Errorf("trained twice: %q", done)
 	}
 	if want := 2 * (len(table1Methods) + 4); len(done) != want {
 		t.Errorf("%d trainings, want %d", len(done), want)
@@ -113,20 +107,20 @@ func TestFindingsGatherMethods(t *testing.T) {
 	for i := range all {
 		all[i].settle()
 	}
-	want := []Finding{
+	want := []Claim{
 		{"a, b, tied fields: x ≥ 1.00", Missed,
 			"In the mean a 3.00, at worst 2.00, kept in 2 of 2 seeds; b 1.25, at worst 0.50, kept in 1 of 2 seeds."},
 		{"a, tied fields: y ≤ 1.00, stated for these worlds", Met, "Over all seeds a 0.25."},
 	}
-	if got := findings(all); !reflect.DeepEqual(got, want) {
+	if got := thresholdClaims(all); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 
 func TestRMSE(t *testing.T) {
 	e := rmses([]*Outcome{
-		{Risk: 1, Estimates: Estimates{Naive: 1, W: 4, PU: 0, AP: 2}},
-		{Risk: 2, Estimates: Estimates{Naive: 2, W: 6, PU: 3, AP: 1}},
+		{Risk: 1, Estimates: RiskEstimates{Naive: 1, W: 4, PU: 0, AP: 2}},
+		{Risk: 2, Estimates: RiskEstimates{Naive: 2, W: 6, PU: 3, AP: 1}},
 	})
 	if want := [4]float64{0, math.Sqrt(12.5), 1, 1}; e != want {
 		t.Errorf("got %v, want %v", e, want)
@@ -150,7 +144,7 @@ func TestComparison(t *testing.T) {
 		}
 		f := comparison(outcomes, "claim", naive, []Method{mle}, func(o *Outcome) float64 { return float64(o.AUC) },
 			"points", 1)
-		if f.Verdict != test.want || !strings.HasPrefix(f.Words, "Against naive, in points: mle ") {
+		if f.Verdict != test.want || !strings.HasPrefix(f.Evidence, "Against naive, in points: mle ") {
 			t.Errorf("%v over %v: %+v, want %s", test.above, test.base, f, test.want)
 		}
 	}
@@ -181,8 +175,8 @@ func example() *Result {
 				Rows: []figure.IntervalRow{{Name: "a", Group: "g", Estimate: 2, Low: 1, High: 3, Truth: &truth},
 					{Name: "b", Estimate: 2, Low: 2, High: 2}}}},
 		},
-		Findings: []Finding{{"a claim", Partly, "Somewhat."}},
-		Rows:     []any{},
+		Claims: []Claim{{"a claim", Partly, "Somewhat."}},
+		Rows:   []any{},
 	}
 }
 
@@ -265,12 +259,12 @@ func TestOptions(t *testing.T) {
 		"threads":     {Threads: -1},
 		"no preset":   {Preset: "nope"},
 	} {
-		if _, err := Run(t.Context(), []string{"table1"}, o, Progress{}); !errors.Is(err, ErrOption) ||
+		if _, err := Run(t.Context(), []string{"table1"}, o); !errors.Is(err, ErrOption) ||
 			!strings.Contains(err.Error(), says) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}
-	if _, err := Run(t.Context(), []string{"table9"}, Options{}, Progress{}); !errors.Is(err, ErrOption) ||
+	if _, err := Run(t.Context(), []string{"table9"}, Options{}); !errors.Is(err, ErrOption) ||
 		!strings.Contains(err.Error(), `no study "table9"; there is table1, `) {
 		t.Errorf("no such study: %v", err)
 	}
@@ -282,7 +276,7 @@ func TestOptions(t *testing.T) {
 func TestCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Run(ctx, []string{"all"}, Options{Quick: true}, Progress{}); !errors.Is(err, context.Canceled) {
+	if _, err := Run(ctx, []string{"all"}, Options{Quick: true}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -302,15 +296,15 @@ func TestSmallResults(t *testing.T) {
 	} {
 		r := example()
 		r.Study, r.Options.Seeds, r.Options.Quick = c.study, Seeds(1, c.seeds), c.quick
-		if got := r.Small(); got != c.want {
+		if got := r.WhyTooSmall(); got != c.want {
 			t.Errorf("%s with %d seeds, quick %t: %q, want %q", c.study, c.seeds, c.quick, got, c.want)
 		}
 		verdict, words := Partly, "Somewhat."
 		if c.want != "" {
 			verdict, words = TooSmall, "By these numbers: partly. Somewhat."
 		}
-		if f := r.Judged()[0]; f.Verdict != verdict || f.Words != words || f.Claim != "a claim" ||
-			r.Findings[0].Verdict != Partly {
+		if f := r.Conclusions()[0]; f.Verdict != verdict || f.Evidence != words || f.Statement != "a claim" ||
+			r.Claims[0].Verdict != Partly {
 			t.Errorf("%+v", f)
 		}
 	}

@@ -62,7 +62,7 @@ func runTable1(ctx context.Context, l *lab) (*Result, error) {
 		if len(l.Methods) > 0 {
 			r.Tables = append(r.Tables, againstTable(of, fields, l.Methods))
 		}
-		r.Findings = append(r.Findings, table1Findings(of, fields)...)
+		r.Claims = append(r.Claims, table1Claims(of, fields)...)
 	}
 	r.Warnings = failures(outcomes)
 	return r, nil
@@ -147,7 +147,7 @@ var metrics = []column[*Outcome]{
 }
 
 // table1Of is mean ± sd over seeds, with the paper's rows below.
-func table1Of(outcomes []*Outcome, fields Fields, methods []Method) figure.Table {
+func table1Of(outcomes []*Outcome, fields FieldKind, methods []Method) figure.Table {
 	t := figure.Table{Name: string(fields), Title: fmt.Sprintf("%s fields, %s", fields,
 		repeated(len(of(outcomes, oracle)))), Head: "method"}
 	t.Columns = append(t.Columns, columns(metrics)...)
@@ -172,7 +172,7 @@ func table1Of(outcomes []*Outcome, fields Fields, methods []Method) figure.Table
 }
 
 // seedTable has a row per training.
-func seedTable(outcomes []*Outcome, fields Fields, methods []Method) figure.Table {
+func seedTable(outcomes []*Outcome, fields FieldKind, methods []Method) figure.Table {
 	t := figure.Table{Name: string(fields) + "-seeds", Title: fmt.Sprintf("%s fields, every training", fields),
 		Head: "method", Detail: true}
 	t.Columns = append(t.Columns, figure.Column{Name: "seed"})
@@ -191,13 +191,14 @@ func seedTable(outcomes []*Outcome, fields Fields, methods []Method) figure.Tabl
 
 // againstTable compares each of the caller's methods with the others, seed by seed, so that what
 // makes one world harder than another falls out. The intervals are Student's, over seeds.
-func againstTable(outcomes []*Outcome, fields Fields, methods []Method) figure.Table {
+func againstTable(outcomes []*Outcome, fields FieldKind, methods []Method) figure.Table {
 	t := figure.Table{Name: string(fields) + "-against",
 		Title: fmt.Sprintf("%s fields, how much higher, in the same worlds",
 			fields), Head: "methods", Columns: []figure.Column{
 			{Name: "risk", Means: "true risk less that of the other", Digits: 4, Better: "lower"},
 			{Name: "risk from", Means: "95% interval over seeds", Digits: 4}, {Name: "risk to", Digits: 4},
-			{Name: "AUC", Means: "area under the ROC curve less that of the other, points", Digits: 2, Better: "higher"},
+			{Name: "AUC", Means: "area under the ROC curve less that of the other, points", Digits: 2,
+				Better: "higher"},
 			{Name: "AUC from", Digits: 2}, {Name: "AUC to", Digits: 2},
 		}}
 	for _, m := range methods {
@@ -226,10 +227,10 @@ func againstTable(outcomes []*Outcome, fields Fields, methods []Method) figure.T
 }
 
 // table1Findings compares what the paper says of its table with ours.
-func table1Findings(outcomes []*Outcome, fields Fields) []Finding {
+func table1Claims(outcomes []*Outcome, fields FieldKind) []Claim {
 	kind := fmt.Sprintf(" (%s fields)", fields)
 	exposed := []Method{mle, rw, pu, ap}
-	return []Finding{
+	return []Claim{
 		comparison(outcomes, "every method that models exposure has a higher AUC than naive"+kind, naive, exposed,
 			func(o *Outcome) float64 { return 100 * float64(o.AUC) }, "AUC points", 2),
 		comparison(outcomes, "every method that models exposure has a higher recall at ½ than naive"+kind, naive,
@@ -246,8 +247,8 @@ func table1Findings(outcomes []*Outcome, fields Fields) []Finding {
 // comparison asks whether methods are above a base in every seed: reproduced if all are, not if each is below or
 // equal in the mean or by less than its standard error, else partly.
 func comparison(outcomes []*Outcome, claim string, base Method, methods []Method, get func(*Outcome) float64,
-	unit string, digits int) Finding {
-	f := Finding{Claim: claim}
+	unit string, digits int) Claim {
+	f := Claim{Statement: claim}
 	below := of(outcomes, base)
 	everywhere, nowhere := true, true
 	var words []string
@@ -277,7 +278,7 @@ func comparison(outcomes []*Outcome, claim string, base Method, methods []Method
 	default:
 		f.Verdict = Partly
 	}
-	f.Words = fmt.Sprintf("Against %s, in %s: %s.", base.Name, unit, strings.Join(words, ", "))
+	f.Evidence = fmt.Sprintf("Against %s, in %s: %s.", base.Name, unit, strings.Join(words, ", "))
 	return f
 }
 

@@ -24,7 +24,7 @@ var table2 = Study{
 var table2Methods = []Method{naive, naiveField, mle, rw, pu, ap, bayes, knownBayes, oracle}
 
 // paperTable2 is the paper's Table 2: RMSE by the method that trained the model.
-var paperTable2 = map[string]Estimates{
+var paperTable2 = map[string]RiskEstimates{
 	"naive": {1.50, none, none, none},
 	"mle":   {.67, .23, .24, .32},
 	"rw":    {.43, .04, .10, .11},
@@ -34,17 +34,17 @@ var paperTable2 = map[string]Estimates{
 
 var none = figure.Value(math.NaN())
 
-// Evaluation is one model, judged with its own ŷ and π̂ and with those of bayes.
-type Evaluation struct {
-	Fields Fields       `json:"fields"`
+// Table2Row is one model, judged with its own ŷ and π̂ and with those of bayes.
+type Table2Row struct {
+	Fields FieldKind    `json:"fields"`
 	Seed   uint64       `json:"seed"`
 	Method Method       `json:"method"` // that trained the model
 	Risk   figure.Value `json:"risk"`   // true risk on the pairs that the estimates are made of
 
-	Own   Estimates `json:"own"`   // with the model's own ŷ and π̂; none but naive where it has no π̂
-	Bayes Estimates `json:"bayes"` // with those of bayes in the same world
-	Lower Estimates `json:"lower"` // ends of the intervals of fit.Judge around the latter
-	Upper Estimates `json:"upper"`
+	Own   RiskEstimates `json:"own"`   // with the model's own ŷ and π̂; none but naive where it has no π̂
+	Bayes RiskEstimates `json:"bayes"` // with those of bayes in the same world
+	Lower RiskEstimates `json:"lower"` // ends of the intervals of fit.Judge around the latter
+	Upper RiskEstimates `json:"upper"`
 }
 
 // runTable2 judges what table1 trains.
@@ -65,17 +65,17 @@ func runTable2(ctx context.Context, l *lab) (*Result, error) {
 			"histories: those take ten times as long as the rest.",
 	)}
 	for _, fields := range kinds {
-		some := where(evaluations, func(e *Evaluation) bool { return e.Fields == fields })
+		some := where(evaluations, func(e *Table2Row) bool { return e.Fields == fields })
 		r.Tables = append(r.Tables, ownTable(some, fields), bayesTable(some, fields), evaluationTable(some, fields))
 		r.Figures = append(r.Figures, table2Figure(some, fields))
-		r.Findings = append(r.Findings, table2Findings(some, fields)...)
+		r.Claims = append(r.Claims, table2Claims(some, fields)...)
 	}
 	return r, nil
 }
 
 // evaluate judges models. The worlds of their trainings are gone and are made again.
-func (l *lab) evaluate(ctx context.Context, outcomes []*Outcome) ([]*Evaluation, error) {
-	evaluations := make([]*Evaluation, len(outcomes))
+func (l *lab) evaluate(ctx context.Context, outcomes []*Outcome) ([]*Table2Row, error) {
+	evaluations := make([]*Table2Row, len(outcomes))
 	groups := make(map[subjectKey][]int)
 	var keys []subjectKey
 	for i, o := range outcomes {
@@ -84,11 +84,11 @@ func (l *lab) evaluate(ctx context.Context, outcomes []*Outcome) ([]*Evaluation,
 			keys = append(keys, k)
 		}
 		groups[k] = append(groups[k], i)
-		evaluations[i] = &Evaluation{Fields: o.Fields, Seed: o.Seed, Method: o.Method, Risk: o.Risk, Own: o.Estimates,
-			Bayes: Estimates{none, none, none, none}, Lower: Estimates{none, none, none, none},
-			Upper: Estimates{none, none, none, none}}
+		evaluations[i] = &Table2Row{Fields: o.Fields, Seed: o.Seed, Method: o.Method, Risk: o.Risk, Own: o.Estimates,
+			Bayes: RiskEstimates{none, none, none, none}, Lower: RiskEstimates{none, none, none, none},
+			Upper: RiskEstimates{none, none, none, none}}
 		if o.Method == naive || o.Method == naiveField {
-			evaluations[i].Own = Estimates{o.Estimates.Naive, none, none, none}
+			evaluations[i].Own = RiskEstimates{o.Estimates.Naive, none, none, none}
 		}
 	}
 	var tasks []task
@@ -140,7 +140,7 @@ func (s *subject) judgeOf(outcomes []*Outcome) (*fit.Judge, error) {
 }
 
 // evaluate judges one model's predictions for the pairs of the test.
-func (s *subject) evaluate(ctx context.Context, judge *fit.Judge, o *Outcome, e *Evaluation) error {
+func (s *subject) evaluate(ctx context.Context, judge *fit.Judge, o *Outcome, e *Table2Row) error {
 	if o.Failed != "" {
 		return nil
 	}
@@ -179,12 +179,12 @@ func (s *subject) predictions(o *Outcome) ([]float32, error) {
 	return z, nil
 }
 
-func (e Estimates) list() [4]figure.Value { return [4]figure.Value{e.Naive, e.W, e.PU, e.AP} }
+func (e RiskEstimates) list() [4]figure.Value { return [4]figure.Value{e.Naive, e.W, e.PU, e.AP} }
 
 var estimators = [4]string{"R_naive", "R_w", "R_PU", "R_AP"}
 
 // errorsOf returns the root mean square errors of the four estimators over seeds.
-func errorsOf(some []*Evaluation, get func(*Evaluation) Estimates) (e [4]float64) {
+func errorsOf(some []*Table2Row, get func(*Table2Row) RiskEstimates) (e [4]float64) {
 	for i := range e {
 		for _, x := range some {
 			d := float64(get(x).list()[i] - x.Risk)
@@ -195,11 +195,11 @@ func errorsOf(some []*Evaluation, get func(*Evaluation) Estimates) (e [4]float64
 	return e
 }
 
-func own(e *Evaluation) Estimates  { return e.Own }
-func lent(e *Evaluation) Estimates { return e.Bayes }
+func own(e *Table2Row) RiskEstimates  { return e.Own }
+func lent(e *Table2Row) RiskEstimates { return e.Bayes }
 
 // coverage is the share of seeds in which the interval of estimator i has the true risk in it.
-func coverage(some []*Evaluation, i int) float64 {
+func coverage(some []*Table2Row, i int) float64 {
 	var inside float64
 	for _, e := range some {
 		low, high := e.Lower.list()[i], e.Upper.list()[i]
@@ -214,7 +214,7 @@ func coverage(some []*Evaluation, i int) float64 {
 }
 
 // ownTable is the paper's table with its own numbers below.
-func ownTable(some []*Evaluation, fields Fields) figure.Table {
+func ownTable(some []*Table2Row, fields FieldKind) figure.Table {
 	t := figure.Table{Name: string(fields),
 		Title: fmt.Sprintf("RMSE of estimates with the model's own ŷ and π̂, %s fields", fields), Head: "trained by"}
 	for _, name := range estimators {
@@ -248,7 +248,7 @@ func ownTable(some []*Evaluation, fields Fields) figure.Table {
 }
 
 // bayesTable judges every model with the ŷ and π̂ of bayes.
-func bayesTable(some []*Evaluation, fields Fields) figure.Table {
+func bayesTable(some []*Table2Row, fields FieldKind) figure.Table {
 	t := figure.Table{Name: string(fields) + "-bayes",
 		Title: fmt.Sprintf("RMSE of estimates with the ŷ and π̂ of bayes, %s fields", fields), Head: "trained by"}
 	for _, name := range estimators {
@@ -282,7 +282,7 @@ func bayesTable(some []*Evaluation, fields Fields) figure.Table {
 }
 
 // evaluationTable has a row per model.
-func evaluationTable(some []*Evaluation, fields Fields) figure.Table {
+func evaluationTable(some []*Table2Row, fields FieldKind) figure.Table {
 	t := figure.Table{
 		Name: string(fields) + "-seeds", Title: fmt.Sprintf("Every estimate, %s fields", fields), Head: "trained by",
 		Detail:  true,
@@ -302,7 +302,7 @@ func evaluationTable(some []*Evaluation, fields Fields) figure.Table {
 				row.Cells = append(row.Cells, figure.Number(x))
 			}
 			for i := 1; i < len(estimators); i++ {
-				for _, x := range []Estimates{e.Bayes, e.Lower, e.Upper} {
+				for _, x := range []RiskEstimates{e.Bayes, e.Lower, e.Upper} {
 					row.Cells = append(row.Cells, figure.Number(float64(x.list()[i])))
 				}
 			}
@@ -313,7 +313,7 @@ func evaluationTable(some []*Evaluation, fields Fields) figure.Table {
 }
 
 // table2Figure sets the naive estimate beside R_AP with either nuisances.
-func table2Figure(some []*Evaluation, fields Fields) figure.Figure {
+func table2Figure(some []*Table2Row, fields FieldKind) figure.Figure {
 	b := &figure.BarChart{YTitle: "RMSE", Series: []figure.BarSeries{{Name: "R_naive"},
 		{Name: "R_AP, the model's own ŷ and π̂"}, {Name: "R_AP, those of bayes"}}}
 	for _, m := range table2Methods {
@@ -330,10 +330,10 @@ func table2Figure(some []*Evaluation, fields Fields) figure.Figure {
 }
 
 // table2Findings compares what the paper says of its table, and what a prototype found, with ours.
-func table2Findings(some []*Evaluation, fields Fields) []Finding {
+func table2Claims(some []*Table2Row, fields FieldKind) []Claim {
 	kind := fmt.Sprintf(" (%s fields)", fields)
 	learnedMethods := []Method{mle, rw, pu, ap}
-	return []Finding{
+	return []Claim{
 		naiveWorst(some, "R_naive is further off than R_w, R_PU and R_AP, whichever method trained the model"+kind,
 			learnedMethods),
 		mleWorst(some, "every estimator is further off with the ŷ and π̂ of mle than with those of rw, pu and ap"+kind,
@@ -346,7 +346,7 @@ func table2Findings(some []*Evaluation, fields Fields) []Finding {
 	}
 }
 
-func naiveWorst(some []*Evaluation, claim string, methods []Method) Finding {
+func naiveWorst(some []*Table2Row, claim string, methods []Method) Claim {
 	so, all := 0, 0
 	var words []string
 	for _, m := range methods {
@@ -360,12 +360,12 @@ func naiveWorst(some []*Evaluation, claim string, methods []Method) Finding {
 		words = append(words, fmt.Sprintf("%s %s against %s, %s and %s", m.Name, figure.Decimal(e[0], 3),
 			figure.Decimal(e[1], 3), figure.Decimal(e[2], 3), figure.Decimal(e[3], 3)))
 	}
-	return Finding{claim, verdictOf(so, all),
+	return Claim{claim, verdictOf(so, all),
 		fmt.Sprintf("It is in %d of %d. RMSE of R_naive against R_w, R_PU and R_AP: %s.", so, all,
 			strings.Join(words, "; "))}
 }
 
-func mleWorst(some []*Evaluation, claim string, methods []Method) Finding {
+func mleWorst(some []*Table2Row, claim string, methods []Method) Claim {
 	base := errorsOf(of(some, mle), own)
 	so, all := 0, 0
 	words := []string{"mle " + joined(base)}
@@ -379,7 +379,7 @@ func mleWorst(some []*Evaluation, claim string, methods []Method) Finding {
 		}
 		words = append(words, m.Name+" "+joined(e))
 	}
-	return Finding{claim, verdictOf(so, all),
+	return Claim{claim, verdictOf(so, all),
 		fmt.Sprintf("It is in %d of %d. RMSE of R_naive, R_w, R_PU and R_AP: %s.", so, all, strings.Join(words, "; "))}
 }
 
@@ -391,7 +391,7 @@ func joined(e [4]float64) string {
 	return strings.Join(words, ", ")
 }
 
-func steadied(some []*Evaluation, claim string) Finding {
+func steadied(some []*Table2Row, claim string) Claim {
 	mine := of(some, mle)
 	before, after := errorsOf(mine, own), errorsOf(mine, lent)
 	so := 0
@@ -403,14 +403,14 @@ func steadied(some []*Evaluation, claim string) Finding {
 			so++
 		}
 	}
-	return Finding{claim, verdictOf(so, 4), fmt.Sprintf("Of mle's models, RMSE: R_naive %s; with their own ŷ "+
+	return Claim{claim, verdictOf(so, 4), fmt.Sprintf("Of mle's models, RMSE: R_naive %s; with their own ŷ "+
 		"and π̂ R_w %s and R_PU %s; with those of bayes R_w %s and R_PU %s.",
 		figure.Decimal(before[0], 3), figure.Decimal(before[1], 3), figure.Decimal(before[2], 3),
 		figure.Decimal(after[1], 3),
 		figure.Decimal(after[2], 3))}
 }
 
-func lentToOthers(some []*Evaluation, claim string) Finding {
+func lentToOthers(some []*Table2Row, claim string) Claim {
 	so, all := 0, 0
 	var words []string
 	for _, m := range table2Methods {
@@ -425,11 +425,11 @@ func lentToOthers(some []*Evaluation, claim string) Finding {
 		words = append(words, fmt.Sprintf("%s %s instead of %s", m.Name, figure.Decimal(e[3], 3),
 			figure.Decimal(e[0], 3)))
 	}
-	return Finding{claim, verdictOf(so, all), "RMSE of R_AP instead of R_naive: " + strings.Join(words, "; ") + "."}
+	return Claim{claim, verdictOf(so, all), "RMSE of R_AP instead of R_naive: " + strings.Join(words, "; ") + "."}
 }
 
 // covered allows what chance does, for seeds are few.
-func covered(some []*Evaluation, claim string) Finding {
+func covered(some []*Table2Row, claim string) Claim {
 	so, all := 0, 0
 	var words []string
 	for _, m := range table2Methods {
@@ -445,6 +445,6 @@ func covered(some []*Evaluation, claim string) Finding {
 		}
 		words = append(words, fmt.Sprintf("%s %d of %d", m.Name, count, len(mine)))
 	}
-	return Finding{claim, verdictOf(so, all), "Seeds whose interval has it: " + strings.Join(words, ", ") +
+	return Claim{claim, verdictOf(so, all), "Seeds whose interval has it: " + strings.Join(words, ", ") +
 		". A count is taken for fair where chance gives so few or fewer in at least one of 20 repetitions."}
 }

@@ -5,6 +5,8 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"unseen/progress"
 )
 
 // tiny is a lab for what takes many trainings.
@@ -21,24 +23,24 @@ func TestTable2(t *testing.T) {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	l := tiny(2, 11)
-	trained(t, l, cross([]Fields{Random, Tied}, l.Seeds, table2Methods))
+	trained(t, l, cross([]FieldKind{Random, Tied}, l.Seeds, table2Methods))
 	var done []string
-	l.progress.Step = func(s Step) { done = append(done, s.Phase) }
+	l.Progress = func(e progress.Event) { done = append(done, e.Message) }
 	l.begin(table2.Name)
 	r, err := table2.run(t.Context(), l)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(done) != 2 || !strings.HasPrefix(done[0], "judging") || !strings.HasPrefix(done[1], "judging") {
+	if len(done) != 2 || !strings.HasPrefix(done[0], "done: judging") || !strings.HasPrefix(done[1], "done: judging") {
 		t.Errorf("it did %q", done)
 	}
 	whole(t, r)
-	all := r.Rows.([]*Evaluation)
+	all := r.Rows.([]*Table2Row)
 	if len(all) != 2*len(table2Methods) || len(r.Tables) != 6 || len(r.Figures) != 2 {
 		t.Errorf("%d rows, %d tables, %d figures", len(all), len(r.Tables), len(r.Figures))
 	}
-	for _, fields := range []Fields{Random, Tied} {
-		some := where(all, func(e *Evaluation) bool { return e.Fields == fields })
+	for _, fields := range []FieldKind{Random, Tied} {
+		some := where(all, func(e *Table2Row) bool { return e.Fields == fields })
 		e := errorsOf(of(some, oracle), own)
 		if e[0] < .1 || e[1] > e[0]/5 || e[3] > e[0]/5 || e[2] > e[0] { // R_PU is unbiased too, and noisy
 			t.Errorf("%s fields, by the truth: RMSE %v", fields, e)
@@ -73,7 +75,7 @@ func TestTable2(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var again []*Evaluation
+	var again []*Table2Row
 	if err := json.Unmarshal(raw, &again); err != nil {
 		t.Fatal(err)
 	}
@@ -89,12 +91,12 @@ func whole(t *testing.T, r *Result) {
 	if err := r.check(); err != nil {
 		t.Error(err)
 	}
-	if len(r.Tables) == 0 || len(r.Figures) == 0 || len(r.Findings) == 0 || len(r.Setting) == 0 || len(r.Warnings) > 0 {
+	if len(r.Tables) == 0 || len(r.Figures) == 0 || len(r.Claims) == 0 || len(r.Setting) == 0 || len(r.Warnings) > 0 {
 		t.Errorf("%+v", r)
 	}
-	for _, f := range r.Findings {
-		if f.Claim == "" || f.Verdict == "" || strings.Contains(f.Words, "NaN") || !strings.HasSuffix(f.Words, ".") &&
-			!strings.HasSuffix(f.Words, ".)") {
+	for _, f := range r.Claims {
+		if f.Statement == "" || f.Verdict == "" || strings.Contains(f.Evidence, "NaN") ||
+			!strings.HasSuffix(f.Evidence, ".") && !strings.HasSuffix(f.Evidence, ".)") {
 			t.Errorf("%+v", f)
 		}
 	}
@@ -104,17 +106,17 @@ func whole(t *testing.T, r *Result) {
 }
 
 // byHand is models whose errors are easy to know: R = 1, R_naive = 1 + a, R_w = 1 + b, R_PU = 1 + c, R_AP = 1 + d.
-func byHand(m Method, own, lent Estimates) *Evaluation {
-	above := func(e Estimates) Estimates { return Estimates{1 + e.Naive, 1 + e.W, 1 + e.PU, 1 + e.AP} }
+func byHand(m Method, own, lent RiskEstimates) *Table2Row {
+	above := func(e RiskEstimates) RiskEstimates { return RiskEstimates{1 + e.Naive, 1 + e.W, 1 + e.PU, 1 + e.AP} }
 	low, high := above(lent), above(lent)
 	low.AP, high.AP = low.AP-.5, high.AP+.5
-	return &Evaluation{Method: m, Risk: 1, Own: above(own), Bayes: above(lent), Lower: low, Upper: high}
+	return &Table2Row{Method: m, Risk: 1, Own: above(own), Bayes: above(lent), Lower: low, Upper: high}
 }
 
 func TestErrorsAndCoverage(t *testing.T) {
-	some := []*Evaluation{
-		byHand(mle, Estimates{1, -2, 3, 0}, Estimates{AP: .4}),
-		byHand(mle, Estimates{-1, 2, 4, 0}, Estimates{AP: .6}),
+	some := []*Table2Row{
+		byHand(mle, RiskEstimates{1, -2, 3, 0}, RiskEstimates{AP: .4}),
+		byHand(mle, RiskEstimates{-1, 2, 4, 0}, RiskEstimates{AP: .6}),
 	}
 	if e, want := errorsOf(some, own), ([4]float64{1, 2, math.Sqrt(12.5), 0}); e != want {
 		t.Errorf("RMSE %v, want %v", e, want)
@@ -129,8 +131,8 @@ func TestErrorsAndCoverage(t *testing.T) {
 }
 
 func TestTable2Findings(t *testing.T) {
-	good, bad := Estimates{1, .1, .1, .1}, Estimates{1, 2, 2, .2}
-	set := func(mleOwn, others Estimates, lent Estimates) (some []*Evaluation) {
+	good, bad := RiskEstimates{1, .1, .1, .1}, RiskEstimates{1, 2, 2, .2}
+	set := func(mleOwn, others RiskEstimates, lent RiskEstimates) (some []*Table2Row) {
 		for _, m := range table2Methods {
 			o := others
 			if m == mle {
@@ -142,7 +144,7 @@ func TestTable2Findings(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name string
-		some []*Evaluation
+		some []*Table2Row
 		want []Verdict // naive worst, mle worst, steadied, lent, covered
 	}{
 		// R_naive does not depend on π̂: here it is the same for all, so that only three of four are lower
@@ -150,12 +152,12 @@ func TestTable2Findings(t *testing.T) {
 			Reproduced}},
 		{"nothing explodes", set(good, good, good), []Verdict{Reproduced, NotReproduced, Partly, Reproduced,
 			Reproduced}},
-		{"as the paper has it", set(Estimates{2, .3, .3, .3}, good, good), []Verdict{Reproduced, Reproduced, Partly,
+		{"as the paper has it", set(RiskEstimates{2, .3, .3, .3}, good, good), []Verdict{Reproduced, Reproduced, Partly,
 			Reproduced, Reproduced}},
-		{"bayes is wrong", set(good, good, Estimates{1, 3, 3, 3}), []Verdict{Reproduced, NotReproduced, NotReproduced,
-			NotReproduced, NotReproduced}},
+		{"bayes is wrong", set(good, good, RiskEstimates{1, 3, 3, 3}), []Verdict{Reproduced, NotReproduced,
+			NotReproduced, NotReproduced, NotReproduced}},
 	} {
-		for i, f := range table2Findings(test.some, Random) {
+		for i, f := range table2Claims(test.some, Random) {
 			if f.Verdict != test.want[i] {
 				t.Errorf("%s: %s, want %s: %+v", test.name, f.Verdict, test.want[i], f)
 			}

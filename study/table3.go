@@ -27,8 +27,8 @@ var paperTable3 = [2]map[string]struct{ precision, recall, f1, auc, thresholdedA
 		"ap": {47.22, 71.84, 56.98, 83.89, 35.27}},
 }
 
-// Classified is how one model tells linked pairs from unlinked ones among held-out pairs of a network.
-type Classified struct {
+// Table3Row is how one model tells linked pairs from unlinked ones among held-out pairs of a network.
+type Table3Row struct {
 	Network string `json:"network"`
 	Seed    uint64 `json:"seed"`
 	Method  Method `json:"method"`
@@ -53,12 +53,12 @@ func runTable3(ctx context.Context, l *lab) (*Result, error) {
 	if err := l.fitAll(ctx); err != nil {
 		return nil, err
 	}
-	var rows []*Classified
+	var rows []*Table3Row
 	var tasks []task
 	for _, n := range l.Networks {
 		for _, seed := range l.Seeds {
 			for _, m := range n.methods() {
-				c := &Classified{Network: n.Name, Seed: seed, Method: m, AUC: none, SeenAUC: none, AP: none,
+				c := &Table3Row{Network: n.Name, Seed: seed, Method: m, AUC: none, SeenAUC: none, AP: none,
 					SeenAP: none, UniverseAP: none,
 					Precision: none, Recall: none, F1: none, Accuracy: none, ThresholdedAP: none, Calibration: none}
 				rows = append(rows, c)
@@ -85,16 +85,16 @@ func runTable3(ctx context.Context, l *lab) (*Result, error) {
 			"ever reaches ½. cosine has no probabilities.",
 	)}
 	for _, n := range l.Networks {
-		own := where(rows, func(c *Classified) bool { return c.Network == n.Name })
+		own := where(rows, func(c *Table3Row) bool { return c.Network == n.Name })
 		r.Tables = append(r.Tables, classifiedTable(own, n, len(l.Seeds)), l.exposureTable(n), classifiedSeeds(own, n))
-		r.Findings = append(r.Findings, l.table3Findings(own, n)...)
+		r.Claims = append(r.Claims, l.table3Claims(own, n)...)
 	}
 	r.Tables = append(r.Tables, paperTables3()...)
 	return r, nil
 }
 
 // judge compares a model's beliefs about the test pairs with the links.
-func (c *Classified) judge(f *fitted, d *drawn) error {
+func (c *Table3Row) judge(f *fitted, d *drawn) error {
 	c.Seconds = f.seconds
 	p := d.Test.Pairs
 	n := p.Len()
@@ -148,32 +148,32 @@ func (c *Classified) judge(f *fitted, d *drawn) error {
 // lossOf is −log σ(z).
 func lossOf(z float64) float64 { return max(-z, 0) + math.Log1p(math.Exp(-math.Abs(z))) }
 
-var table3Columns = []column[*Classified]{
+var table3Columns = []column[*Table3Row]{
 	{figure.Column{Name: "AUC", Means: "area under the ROC curve of ŷ, %", Digits: 2, Better: "higher"}, 100,
-		func(c *Classified) figure.Value { return c.AUC }},
+		func(c *Table3Row) figure.Value { return c.AUC }},
 	{figure.Column{Name: "AUC π̂ŷ", Means: "the same of π̂ŷ", Digits: 2, Better: "higher"}, 100,
-		func(c *Classified) figure.Value { return c.SeenAUC }},
+		func(c *Table3Row) figure.Value { return c.SeenAUC }},
 	{figure.Column{Name: "AP", Means: "average precision of ŷ among the sampled pairs, %", Digits: 1, Better: "higher"},
-		100, func(c *Classified) figure.Value { return c.AP }},
+		100, func(c *Table3Row) figure.Value { return c.AP }},
 	{figure.Column{Name: "AP π̂ŷ", Means: "the same of π̂ŷ", Digits: 1, Better: "higher"}, 100,
-		func(c *Classified) figure.Value { return c.SeenAP }},
+		func(c *Table3Row) figure.Value { return c.SeenAP }},
 	{figure.Column{Name: "AP_U", Means: "average precision of ŷ, weighted to all pairs, %", Digits: 2,
-		Better: "higher"}, 100, func(c *Classified) figure.Value { return c.UniverseAP }},
+		Better: "higher"}, 100, func(c *Table3Row) figure.Value { return c.UniverseAP }},
 	{figure.Column{Name: "prec.", Means: "precision at P(linked | sampled) ≥ ½, %", Digits: 1, Better: "higher"}, 100,
-		func(c *Classified) figure.Value { return c.Precision }},
+		func(c *Table3Row) figure.Value { return c.Precision }},
 	{figure.Column{Name: "recall", Means: "recall there, %", Digits: 1, Better: "higher"}, 100,
-		func(c *Classified) figure.Value { return c.Recall }},
+		func(c *Table3Row) figure.Value { return c.Recall }},
 	{figure.Column{Name: "F1", Means: "F1 there, %", Digits: 1, Better: "higher"}, 100,
-		func(c *Classified) figure.Value { return c.F1 }},
+		func(c *Table3Row) figure.Value { return c.F1 }},
 	{figure.Column{Name: "acc.", Means: "accuracy there, %", Digits: 1, Better: "higher"}, 100,
-		func(c *Classified) figure.Value { return c.Accuracy }},
+		func(c *Table3Row) figure.Value { return c.Accuracy }},
 	{figure.Column{Name: "MAP", Means: "average precision of the predictions cut at ½, what the paper calls MAP, %",
-		Digits: 1, Better: "higher"}, 100, func(c *Classified) figure.Value { return c.ThresholdedAP }},
+		Digits: 1, Better: "higher"}, 100, func(c *Table3Row) figure.Value { return c.ThresholdedAP }},
 	{figure.Column{Name: "seen ×", Means: "mean π̂ŷ over the share of links, of all pairs; 1 is right", Digits: 2}, 1,
-		func(c *Classified) figure.Value { return c.Calibration }},
+		func(c *Table3Row) figure.Value { return c.Calibration }},
 }
 
-func classifiedTable(rows []*Classified, n Network, seeds int) figure.Table {
+func classifiedTable(rows []*Table3Row, n RealNetwork, seeds int) figure.Table {
 	t := figure.Table{Name: n.Name, Title: fmt.Sprintf("%s, %s", n.Name, repeated(seeds)), Head: "method"}
 	t.Columns = append(t.Columns, columns(table3Columns)...)
 	for _, m := range n.methods() {
@@ -182,13 +182,13 @@ func classifiedTable(rows []*Classified, n Network, seeds int) figure.Table {
 	return t
 }
 
-func classifiedSeeds(rows []*Classified, n Network) figure.Table {
+func classifiedSeeds(rows []*Table3Row, n RealNetwork) figure.Table {
 	t := figure.Table{Name: n.Name + "-seeds", Title: n.Name + ", every training", Head: "method", Detail: true,
 		Columns: []figure.Column{{Name: "seed"}}}
 	t.Columns = append(t.Columns, columns(table3Columns)...)
 	t.Columns = append(t.Columns, figure.Column{Name: "s", Means: "seconds of training on one thread", Digits: 1})
 	for _, c := range rows {
-		row := append([]figure.Cell{figure.Number(c.Seed)}, cells(table3Columns, []*Classified{c})...)
+		row := append([]figure.Cell{figure.Number(c.Seed)}, cells(table3Columns, []*Table3Row{c})...)
 		t.Add(c.Method.Name, append(row, figure.Number(c.Seconds))...)
 	}
 	return t
@@ -220,17 +220,17 @@ func paperTitle(k int) string {
 }
 
 // table3Findings compares what the paper says of its table with a network.
-func (l *lab) table3Findings(rows []*Classified, n Network) []Finding {
+func (l *lab) table3Claims(rows []*Table3Row, n RealNetwork) []Claim {
 	below := of(rows, naive)
-	gains := func(m Method, get func(*Classified) figure.Value) []float64 {
+	gains := func(m Method, get func(*Table3Row) figure.Value) []float64 {
 		var xs []float64
 		for k, c := range of(rows, m) {
 			xs = append(xs, 100*float64(get(c)-get(below[k])))
 		}
 		return xs
 	}
-	auc := func(c *Classified) figure.Value { return c.AUC }
-	comparable := Finding{Claim: n.Name + ": corrected methods classify observed links as well as naive does, " +
+	auc := func(c *Table3Row) figure.Value { return c.AUC }
+	comparable := Claim{Statement: n.Name + ": corrected methods classify observed links as well as naive does, " +
 		"to a point of AUC", Verdict: Reproduced}
 	worse := 0
 	var words []string
@@ -246,9 +246,9 @@ func (l *lab) table3Findings(rows []*Classified, n Network) []Finding {
 	} else if worse > 0 {
 		comparable.Verdict = Partly
 	}
-	comparable.Words = "AUC of ŷ against naive, in points: " + strings.Join(words, ", ") + "."
+	comparable.Evidence = "AUC of ŷ against naive, in points: " + strings.Join(words, ", ") + "."
 
-	weighted := Finding{Claim: n.Name + ": R_w, R_PU and R_AP classify observed links better than MLE, by a " +
+	weighted := Claim{Statement: n.Name + ": R_w, R_PU and R_AP classify observed links better than MLE, by a " +
 		"tenth of a point of AUC"}
 	better := 0
 	words = nil
@@ -264,9 +264,9 @@ func (l *lab) table3Findings(rows []*Classified, n Network) []Finding {
 		}
 	}
 	weighted.Verdict = [...]Verdict{NotReproduced, Partly, Partly, Reproduced}[better]
-	weighted.Words = "AUC of ŷ against mle, in points: " + strings.Join(words, ", ") + "."
+	weighted.Evidence = "AUC of ŷ against mle, in points: " + strings.Join(words, ", ") + "."
 
-	trap := Finding{Claim: n.Name + ": to know the fields helps with observed links", Verdict: Missed}
+	trap := Claim{Statement: n.Name + ": to know the fields helps with observed links", Verdict: Missed}
 	field, fieldSD := meanAndSpread(gains(naiveField, auc))
 	var seen []float64
 	for _, c := range of(rows, bayes) {
@@ -280,7 +280,8 @@ func (l *lab) table3Findings(rows []*Classified, n Network) []Finding {
 		}
 	}
 	trap.Verdict = [...]Verdict{Missed, Partly, Met}[helps]
-	trap.Words = fmt.Sprintf("naive-field against naive %s ± %s AUC points; bayes by π̂ŷ against bayes by ŷ %s ± %s.",
+	trap.Evidence = fmt.Sprintf("naive-field against naive %s ± %s AUC points; bayes by π̂ŷ against bayes by ŷ %s "+
+		"± %s.",
 		signed(field, 2), figure.Decimal(fieldSD, 2), signed(product, 2), figure.Decimal(productSD, 2))
-	return []Finding{comparable, weighted, trap, l.scaleFinding(n)}
+	return []Claim{comparable, weighted, trap, l.scaleClaim(n)}
 }

@@ -30,8 +30,8 @@ var paperTable4 = [2]map[string][3]float64{
 // firstRanked is the length of a list of recommendations.
 const firstRanked = 100
 
-// Ranks is how one model ranks the held-out links of a network.
-type Ranks struct {
+// Table4Row is how one model ranks the held-out links of a network.
+type Table4Row struct {
 	Network string          `json:"network"`
 	Seed    uint64          `json:"seed"`
 	Method  Method          `json:"method"`
@@ -43,8 +43,8 @@ type Ranks struct {
 	each [6][]float64 // per source
 }
 
-// Compared is how a method's ranking differs from naive's, over the sources of all seeds.
-type Compared struct {
+// Table4Difference is how a method's ranking differs from naive's, over the sources of all seeds.
+type Table4Difference struct {
 	Network     string                 `json:"network"`
 	Method      Method                 `json:"method"`
 	By          evaluate.By            `json:"by"`
@@ -53,10 +53,10 @@ type Compared struct {
 	Seeds       int                    `json:"seeds"`
 }
 
-// Table4Rows is what the study measured.
-type Table4Rows struct {
-	Ranks    []*Ranks    `json:"ranks"`
-	Compared []*Compared `json:"compared"`
+// Table4Numbers is what the study measured.
+type Table4Numbers struct {
+	Ranks    []*Table4Row        `json:"ranks"`
+	Compared []*Table4Difference `json:"compared"`
 }
 
 // The metrics of a ranking, in the order of the table's columns.
@@ -69,26 +69,26 @@ const (
 	atCrossShare
 )
 
-var table4Columns = []column[*Ranks]{
+var table4Columns = []column[*Table4Row]{
 	{figure.Column{Name: "recall", Means: "share of a source's links among its first 100, %", Digits: 2,
-		Better: "higher"}, 100, func(r *Ranks) figure.Value { return r.Values[atRecall] }},
+		Better: "higher"}, 100, func(r *Table4Row) figure.Value { return r.Values[atRecall] }},
 	{figure.Column{Name: "mean rank", Means: "of a source's links among all candidates", Digits: 0, Better: "lower"}, 1,
-		func(r *Ranks) figure.Value { return r.Values[atMeanRank] }},
+		func(r *Table4Row) figure.Value { return r.Values[atMeanRank] }},
 	{figure.Column{Name: "MRR", Means: "reciprocal rank of a source's best link, %", Digits: 2, Better: "higher"}, 100,
-		func(r *Ranks) figure.Value { return r.Values[atMRR] }},
+		func(r *Table4Row) figure.Value { return r.Values[atMRR] }},
 	{figure.Column{Name: "entropy", Means: "of the fields of links among the first 100, nats", Digits: 3,
-		Better: "higher"}, 1, func(r *Ranks) figure.Value { return r.Values[atEntropy] }},
+		Better: "higher"}, 1, func(r *Table4Row) figure.Value { return r.Values[atEntropy] }},
 	{figure.Column{Name: "cross recall", Means: "the recall of links between two fields alone, %", Digits: 2,
-		Better: "higher"}, 100, func(r *Ranks) figure.Value { return r.Values[atCrossRecall] }},
+		Better: "higher"}, 100, func(r *Table4Row) figure.Value { return r.Values[atCrossRecall] }},
 	{figure.Column{Name: "cross share", Means: "share of the first 100 that is of another field than the source, %",
-		Digits: 1}, 100, func(r *Ranks) figure.Value { return r.Values[atCrossShare] }},
+		Digits: 1}, 100, func(r *Table4Row) figure.Value { return r.Values[atCrossShare] }},
 }
 
 func runTable4(ctx context.Context, l *lab) (*Result, error) {
 	if err := l.fitAll(ctx); err != nil {
 		return nil, err
 	}
-	var all []*Ranks
+	var all []*Table4Row
 	var tasks []task
 	for _, n := range l.Networks {
 		for _, seed := range l.Seeds {
@@ -102,9 +102,9 @@ func runTable4(ctx context.Context, l *lab) (*Result, error) {
 				if m.models() {
 					by = append(by, evaluate.BySeen)
 				}
-				var own []*Ranks
+				var own []*Table4Row
 				for _, b := range by {
-					own = append(own, &Ranks{Network: n.Name, Seed: seed, Method: m, By: b,
+					own = append(own, &Table4Row{Network: n.Name, Seed: seed, Method: m, By: b,
 						Sources: len(d.candidates.Sources())})
 				}
 				all = append(all, own...)
@@ -141,7 +141,7 @@ func runTable4(ctx context.Context, l *lab) (*Result, error) {
 			"taken as they are: what another seed would have trained they do not know, so that a claim must "+
 			"also hold in every seed.",
 	)}
-	rows := &Table4Rows{Ranks: all}
+	rows := &Table4Numbers{Ranks: all}
 	for _, n := range l.Networks {
 		compared, err := l.compare(all, n)
 		if err != nil {
@@ -151,7 +151,7 @@ func runTable4(ctx context.Context, l *lab) (*Result, error) {
 		r.Tables = append(r.Tables, l.ranksTable(all, n), differenceTable(compared, n), l.exposureTable(n),
 			ranksSeeds(all, n))
 		r.Figures = append(r.Figures, differenceFigure(compared, n))
-		r.Findings = append(r.Findings, l.table4Findings(compared, n)...)
+		r.Claims = append(r.Claims, l.table4Claims(compared, n)...)
 	}
 	r.Rows = rows
 	r.Tables = append(r.Tables, paperTables4()...)
@@ -159,7 +159,7 @@ func runTable4(ctx context.Context, l *lab) (*Result, error) {
 }
 
 // measure takes every metric of every source.
-func (r *Ranks) measure(s evaluate.Standing, d *drawn) error {
+func (r *Table4Row) measure(s evaluate.Standing, d *drawn) error {
 	fields, sources := d.network.Graph.Fields(), d.candidates.Sources()
 	own := make([]uint16, len(sources))
 	for place, i := range sources {
@@ -197,24 +197,24 @@ func (r *Ranks) measure(s evaluate.Standing, d *drawn) error {
 }
 
 // ranksBy returns the rows of a network, a method and a score, in the order of the seeds.
-func ranksBy(all []*Ranks, n Network, m Method, by evaluate.By) []*Ranks {
-	return where(all, func(r *Ranks) bool { return r.Network == n.Name && r.Method == m && r.By == by })
+func ranksBy(all []*Table4Row, n RealNetwork, m Method, by evaluate.By) []*Table4Row {
+	return where(all, func(r *Table4Row) bool { return r.Network == n.Name && r.Method == m && r.By == by })
 }
 
 // lines are the rows of a network's tables.
-func lines(n Network) (out []Compared) {
+func lines(n RealNetwork) (out []Table4Difference) {
 	for _, m := range n.methods() {
-		out = append(out, Compared{Network: n.Name, Method: m, By: evaluate.ByRelevance})
+		out = append(out, Table4Difference{Network: n.Name, Method: m, By: evaluate.ByRelevance})
 	}
 	for _, m := range n.methods() {
 		if m.models() {
-			out = append(out, Compared{Network: n.Name, Method: m, By: evaluate.BySeen})
+			out = append(out, Table4Difference{Network: n.Name, Method: m, By: evaluate.BySeen})
 		}
 	}
 	return out
 }
 
-func (c Compared) name() string {
+func (c Table4Difference) name() string {
 	if c.By == evaluate.BySeen {
 		return c.Method.Name + " by π̂ŷ"
 	}
@@ -222,7 +222,7 @@ func (c Compared) name() string {
 }
 
 // overSeeds is the mean of every node's values over the seeds in which it is a source and counts; NaN elsewhere.
-func (l *lab) overSeeds(rows []*Ranks, metric int, nodes int) []float64 {
+func (l *lab) overSeeds(rows []*Table4Row, metric int, nodes int) []float64 {
 	sums, counts := make([]float64, nodes), make([]float64, nodes)
 	for _, r := range rows {
 		for place, i := range l.prepared[drawKey{r.Network, r.Seed}].candidates.Sources() {
@@ -239,12 +239,12 @@ func (l *lab) overSeeds(rows []*Ranks, metric int, nodes int) []float64 {
 }
 
 // compare holds every row against naive.
-func (l *lab) compare(all []*Ranks, n Network) ([]*Compared, error) {
+func (l *lab) compare(all []*Table4Row, n RealNetwork) ([]*Table4Difference, error) {
 	base := ranksBy(all, n, naive, evaluate.ByRelevance)
 	if len(base) == 0 {
 		return nil, nil
 	}
-	var out []*Compared
+	var out []*Table4Difference
 	for _, line := range lines(n) {
 		rows := ranksBy(all, n, line.Method, line.By)
 		if line.Method == naive || len(rows) < len(base) {
@@ -270,7 +270,7 @@ func (l *lab) compare(all []*Ranks, n Network) ([]*Compared, error) {
 	return out, nil
 }
 
-func (l *lab) ranksTable(all []*Ranks, n Network) figure.Table {
+func (l *lab) ranksTable(all []*Table4Row, n RealNetwork) figure.Table {
 	t := figure.Table{Name: n.Name, Title: fmt.Sprintf("%s, %s", n.Name, repeated(len(l.Seeds))),
 		Head: "ranked by ŷ of"}
 	t.Columns = append(t.Columns, columns(table4Columns)...)
@@ -288,7 +288,7 @@ func worded(d evaluate.Difference, scale float64, digits int) string {
 		signed(scale*d.Upper, digits))
 }
 
-func differenceTable(compared []*Compared, n Network) figure.Table {
+func differenceTable(compared []*Table4Difference, n RealNetwork) figure.Table {
 	t := figure.Table{Name: n.Name + "-differences", Title: n.Name +
 		": differences from naive, with intervals of 95% over sources", Head: "ranked by ŷ of"}
 	t.Columns = append(t.Columns, columns(table4Columns)...)
@@ -305,7 +305,7 @@ func differenceTable(compared []*Compared, n Network) figure.Table {
 	return t
 }
 
-func ranksSeeds(all []*Ranks, n Network) figure.Table {
+func ranksSeeds(all []*Table4Row, n RealNetwork) figure.Table {
 	t := figure.Table{Name: n.Name + "-seeds", Title: n.Name + ", every ranking", Head: "ranked by ŷ of", Detail: true,
 		Columns: []figure.Column{{Name: "seed"}}}
 	t.Columns = append(t.Columns, columns(table4Columns)...)
@@ -313,7 +313,7 @@ func ranksSeeds(all []*Ranks, n Network) figure.Table {
 		Digits: 1})
 	for _, line := range lines(n) {
 		for _, r := range ranksBy(all, n, line.Method, line.By) {
-			row := append([]figure.Cell{figure.Number(r.Seed)}, cells(table4Columns, []*Ranks{r})...)
+			row := append([]figure.Cell{figure.Number(r.Seed)}, cells(table4Columns, []*Table4Row{r})...)
 			t.Add(line.name(), append(row, figure.Number(r.Seconds))...)
 		}
 	}
@@ -321,7 +321,7 @@ func ranksSeeds(all []*Ranks, n Network) figure.Table {
 }
 
 // differenceFigure shows recall, of all links and of those between two fields, against naive.
-func differenceFigure(compared []*Compared, n Network) figure.Figure {
+func differenceFigure(compared []*Table4Difference, n RealNetwork) figure.Figure {
 	f := figure.Figure{Name: n.Name + "-recall", Title: n.Name + ": recall@100 against naive",
 		Intervals: &figure.IntervalChart{XTitle: "points", Digits: 2}}
 	for _, group := range []struct {
@@ -355,17 +355,17 @@ func paperTables4() (tables []figure.Table) {
 }
 
 // table4Findings says what correcting for exposure does to rankings of a network.
-func (l *lab) table4Findings(compared []*Compared, n Network) []Finding {
-	find := func(m Method, by evaluate.By) *Compared {
-		i := slices.IndexFunc(compared, func(c *Compared) bool { return c.Method == m && c.By == by })
+func (l *lab) table4Claims(compared []*Table4Difference, n RealNetwork) []Claim {
+	find := func(m Method, by evaluate.By) *Table4Difference {
+		i := slices.IndexFunc(compared, func(c *Table4Difference) bool { return c.Method == m && c.By == by })
 		if i < 0 {
 			return nil
 		}
 		return compared[i]
 	}
 	// claim counts for how many methods it holds
-	claim := func(what string, methods []Method, by evaluate.By, metric int, holds func(*Compared) bool) Finding {
-		f := Finding{Claim: n.Name + ": " + what, Verdict: NotReproduced}
+	claim := func(what string, methods []Method, by evaluate.By, metric int, holds func(*Table4Difference) bool) Claim {
+		f := Claim{Statement: n.Name + ": " + what, Verdict: NotReproduced}
 		kept := 0
 		var words []string
 		for _, m := range methods {
@@ -386,24 +386,25 @@ func (l *lab) table4Findings(compared []*Compared, n Network) []Finding {
 		} else if kept > 0 {
 			f.Verdict = Partly
 		}
-		f.Words = fmt.Sprintf("%s against naive: %s.", table4Columns[metric].Name, strings.Join(words, "; "))
+		f.Evidence = fmt.Sprintf("%s against naive: %s.", table4Columns[metric].Name, strings.Join(words, "; "))
 		return f
 	}
-	higher := func(metric int) func(*Compared) bool {
-		return func(c *Compared) bool { return c.Differences[metric].Lower > 0 && c.Higher[metric] == c.Seeds }
+	higher := func(metric int) func(*Table4Difference) bool {
+		return func(c *Table4Difference) bool { return c.Differences[metric].Lower > 0 && c.Higher[metric] == c.Seeds }
 	}
-	found := []Finding{
+	found := []Claim{
 		claim("corrected ŷ finds as many observed links as naive, to a point of recall@100 in the mean", corrected,
-			evaluate.ByRelevance, atRecall, func(c *Compared) bool { return c.Differences[atRecall].Mean > -.01 }),
+			evaluate.ByRelevance, atRecall,
+			func(c *Table4Difference) bool { return c.Differences[atRecall].Mean > -.01 }),
 		claim("corrected ŷ finds links of more fields: a higher entropy@100 of true positives", corrected,
 			evaluate.ByRelevance, atEntropy, higher(atEntropy)),
 		claim("corrected ŷ finds more links between two fields", corrected, evaluate.ByRelevance, atCrossRecall,
 			higher(atCrossRecall)),
 	}
-	trap := func(c *Compared, what string) Finding {
-		f := Finding{Claim: n.Name + ": " + what, Verdict: Missed}
+	trap := func(c *Table4Difference, what string) Claim {
+		f := Claim{Statement: n.Name + ": " + what, Verdict: Missed}
 		if c == nil {
-			f.Words = "It was not trained."
+			f.Evidence = "It was not trained."
 			return f
 		}
 		wins := c.Differences[atRecall].Lower > 0 && c.Higher[atRecall] == c.Seeds
@@ -414,13 +415,13 @@ func (l *lab) table4Findings(compared []*Compared, n Network) []Finding {
 		case wins || loses:
 			f.Verdict = Partly
 		}
-		f.Words = fmt.Sprintf("Against naive, in points: recall@100 %s, between two fields %s; share of another "+
+		f.Evidence = fmt.Sprintf("Against naive, in points: recall@100 %s, between two fields %s; share of another "+
 			"field among the first 100 %s.",
 			worded(c.Differences[atRecall], 100, 2), worded(c.Differences[atCrossRecall], 100, 2),
 			worded(c.Differences[atCrossShare], 100, 1))
 		return f
 	}
-	learning := Finding{Claim: n.Name + ": a model that learned from links finds more of them than the cosine " +
+	learning := Claim{Statement: n.Name + ": a model that learned from links finds more of them than the cosine " +
 		"of the texts", Verdict: Missed}
 	if c := find(cosine, evaluate.ByRelevance); c != nil {
 		switch d := c.Differences[atRecall]; {
@@ -429,12 +430,12 @@ func (l *lab) table4Findings(compared []*Compared, n Network) []Finding {
 		case d.Mean < 0:
 			learning.Verdict = Partly
 		}
-		learning.Words = fmt.Sprintf("cosine against naive, in points: recall@100 %s, between two fields %s.",
+		learning.Evidence = fmt.Sprintf("cosine against naive, in points: recall@100 %s, between two fields %s.",
 			worded(c.Differences[atRecall], 100, 2), worded(c.Differences[atCrossRecall], 100, 2))
 	}
 	return append(found, learning,
 		trap(find(naiveField, evaluate.ByRelevance),
 			"naive-field finds more observed links, and fewer between two fields"),
 		trap(find(bayes, evaluate.BySeen), "to rank by π̂ŷ of bayes does the same"),
-		l.scaleFinding(n))
+		l.scaleClaim(n))
 }

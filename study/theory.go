@@ -86,7 +86,7 @@ func runTheory(ctx context.Context, l *lab) (*Result, error) {
 		rows = append(rows, part.Rows.([]TheoryRow)...)
 		r.Tables = append(r.Tables, part.Tables...)
 		r.Figures = append(r.Figures, part.Figures...)
-		r.Findings = append(r.Findings, part.Findings...)
+		r.Claims = append(r.Claims, part.Claims...)
 	}
 	r.Rows = rows
 	return r, nil
@@ -205,7 +205,7 @@ func (l *lab) lemmaPart(ctx context.Context, size theorySize) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Result{Rows: rows, Tables: []figure.Table{table}, Findings: []Finding{
+	return &Result{Rows: rows, Tables: []figure.Table{table}, Claims: []Claim{
 		{"the lemmas give the bias and variance of naive, R_w, R_PU and R_AP", settled(all),
 			fmt.Sprintf("%d of the eight numbers are within four standard errors of %d draws.", holding(rows),
 				size.draws)},
@@ -304,7 +304,7 @@ func (l *lab) limitPart(ctx context.Context, size theorySize) (*Result, error) {
 	return &Result{Rows: rows, Tables: []figure.Table{table},
 		Figures: []figure.Figure{{Name: "limit-lines",
 			Title: "The naive process: two categories alike but for exposure", Lines: lines}},
-		Findings: []Finding{{"κ_vw⁽ᵗ⁾ → 1 − 1/(1+cᵗ) as n grows", settled(falls && top.Holds),
+		Claims: []Claim{{"κ_vw⁽ᵗ⁾ → 1 − 1/(1+cᵗ) as n grows", settled(falls && top.Holds),
 			fmt.Sprintf("The largest difference in %d rounds is %.4f at n = %d (.01 was the goal); the mean "+
 				"difference %s.", size.rounds, top.Error, size.recommended[len(size.recommended)-1],
 				map[bool]string{true: "falls with every step of n",
@@ -367,7 +367,7 @@ func (l *lab) correctionPart(_ context.Context, size theorySize) (*Result, error
 	return &Result{Rows: rows, Tables: []figure.Table{table},
 		Figures: []figure.Figure{{Name: "correction-lines", Title: "What the correction stops, and what it does not",
 			Lines: lines}},
-		Findings: []Finding{
+		Claims: []Claim{
 			{"corrected for exposure, κ_vw⁽ᵗ⁾ → 1 − 1/(1+cᵗ) with c = y_v/y_w", settled(holds),
 				fmt.Sprintf("%d of five processes are within .01 of their limits in every round. Equally "+
 					"relevant categories have %.3f in round %d, naive %.3f.", holding(rows), ends[1], size.rounds,
@@ -428,15 +428,15 @@ func (l *lab) boundPart(ctx context.Context, size theorySize) (*Result, error) {
 		rows = append(rows, row)
 		table.Add(name, figure.Number(drawn), figure.Number(bound), figure.Number(max(b.Printed, 0)))
 	}
-	printed := Finding{"P(every ratio skews further) ≥ 1 − 2C·exp(−2n[ε² + η²/C²])", settled(broken == 0),
+	printed := Claim{"P(every ratio skews further) ≥ 1 − 2C·exp(−2n[ε² + η²/C²])", settled(broken == 0),
 		"As printed it held in every case that was drawn."}
 	if broken > 0 {
-		printed.Words = fmt.Sprintf("As printed it is wrong in %d of %d cases: %s. The proof takes q̃_v for a "+
+		printed.Evidence = fmt.Sprintf("As printed it is wrong in %d of %d cases: %s. The proof takes q̃_v for a "+
 			"mean of n draws where it is one of nκ_v, and multiplies two failures' probabilities where they "+
 			"add; the first lemma's ε has wrong signs.",
 			broken, len(rows), worst)
 	}
-	return &Result{Rows: rows, Tables: []figure.Table{table}, Findings: []Finding{printed,
+	return &Result{Rows: rows, Tables: []figure.Table{table}, Claims: []Claim{printed,
 		{"P(every ratio skews further) ≥ 1 − 2C·exp(−2nε²) − 2C·exp(−2nδ²), ε_v = ε/√κ_v (corrected)", settled(holds),
 			fmt.Sprintf("It held in %d of %d cases, and was above 0 in %d of them: it is far from sharp.",
 				holding(rows), len(rows), telling)}}}, nil
@@ -482,7 +482,7 @@ func (l *lab) corollaryPart(ctx context.Context, size theorySize) (*Result, erro
 	return &Result{Rows: rows, Tables: []figure.Table{table},
 		Figures: []figure.Figure{{Name: "corollary-lines", Title: "The corollary: how n must grow with C",
 			Lines: lines}},
-		Findings: []Finding{{"P → 1 if C³ = o(n)", verdict,
+		Claims: []Claim{{"P → 1 if C³ = o(n)", verdict,
 			fmt.Sprintf("C different probabilities have two within 1/(C−1), so that ε and η shrink as C grows. "+
 				"With evenly spaced q and n = 10·C³ the probability goes from %.2f at C = %d to %.2f at C = %d, "+
 				"with n = 10·C³·log C it is %.2f and %.2f. Fixed factors do not have C³ = o(n) yet; that "+

@@ -19,17 +19,17 @@ import (
 	"unseen/world"
 )
 
-// Fields says what the fields of a world's nodes have to do with their texts.
-type Fields string
+// FieldKind says what the fields of a world's nodes have to do with their texts.
+type FieldKind string
 
 const (
 	// Random fields have nothing to do with the texts and are equally large, as in the authors' notebook.
-	Random Fields = "random"
+	Random FieldKind = "random"
 	// Tied fields are those of the texts and as large as in the paper's first dataset: half of them have
 	// fewer than one node in a hundred.
-	Tied Fields = "tied"
+	Tied FieldKind = "tied"
 	// Planted fields are those of a graph of the caller's own.
-	Planted Fields = "planted"
+	Planted FieldKind = "planted"
 )
 
 // Method is a way to train.
@@ -49,9 +49,9 @@ type Method struct {
 
 // Outcome is one training, judged by the truth on pairs that it has not seen.
 type Outcome struct {
-	Fields Fields `json:"fields"`
-	Seed   uint64 `json:"seed"`
-	Method Method `json:"method"`
+	Fields FieldKind `json:"fields"`
+	Seed   uint64    `json:"seed"`
+	Method Method    `json:"method"`
 
 	AUC           figure.Value `json:"auc"` // against o′, as are the next six
 	AP            figure.Value `json:"averagePrecision"`
@@ -70,10 +70,11 @@ type Outcome struct {
 	WeightedError   figure.Value `json:"weightedError"`
 
 	// Estimates is what each estimator makes of the true risk, from the links seen and the model's own ŷ and π̂.
-	Estimates Estimates `json:"estimates"`
+	Estimates RiskEstimates `json:"estimates"`
 
-	Propensities figure.Values `json:"propensities,omitempty"` // π̂ by source's field and then target's; nil if there is none
-	Truth        figure.Values `json:"truth,omitempty"`        // π likewise
+	// Propensities are π̂ by the source's field and then the target's, nil where there are none; Truth is π likewise.
+	Propensities figure.Values `json:"propensities,omitempty"`
+	Truth        figure.Values `json:"truth,omitempty"`
 
 	Class    fit.Class `json:"class,omitempty"` // the doctor's
 	Epochs   int       `json:"epochs,omitempty"`
@@ -95,8 +96,8 @@ type learned struct {
 	fields     []string       // in the order of Outcome.Propensities
 }
 
-// Estimates are estimated risks.
-type Estimates struct {
+// RiskEstimates are the estimates of one risk.
+type RiskEstimates struct {
 	Naive figure.Value `json:"naive"`
 	W     figure.Value `json:"w"`
 	PU    figure.Value `json:"pu"`
@@ -105,13 +106,13 @@ type Estimates struct {
 
 // training names a training.
 type training struct {
-	fields Fields
+	fields FieldKind
 	seed   uint64
 	method Method
 }
 
 // cross returns a training for every kind of fields, seed and method, in this order.
-func cross(fields []Fields, seeds []uint64, methods []Method) []training {
+func cross(fields []FieldKind, seeds []uint64, methods []Method) []training {
 	var all []training
 	for _, f := range fields {
 		for _, seed := range seeds {
@@ -167,11 +168,11 @@ func newTrainings(o Options) *trainings {
 const fewestPlanted = 100
 
 // kinds are the kinds of fields that worlds come with.
-func (l *lab) kinds() []Fields {
+func (l *lab) kinds() []FieldKind {
 	if len(l.Networks) > 0 {
-		return []Fields{Planted}
+		return []FieldKind{Planted}
 	}
-	return []Fields{Random, Tied}
+	return []FieldKind{Random, Tied}
 }
 
 // world makes the world of a kind and a seed.
@@ -307,7 +308,7 @@ func (t training) cost() float64 {
 
 // subjectKey names a world.
 type subjectKey struct {
-	fields Fields
+	fields FieldKind
 	seed   uint64
 }
 
@@ -368,7 +369,7 @@ func (s *subject) train(ctx context.Context, m Method, preset string) (*Outcome,
 		Fields: s.key.fields, Seed: s.key.seed, Method: m,
 		AUC: none, AP: none, ThresholdedAP: none, Precision: none, Recall: none, F1: none, Accuracy: none, Risk: none,
 		MeanLink: none, MeanTruth: none, PropensityError: none, WeightedError: none,
-		Estimates: Estimates{none, none, none, none},
+		Estimates: RiskEstimates{none, none, none, none},
 	}
 	var beliefs []risk.Belief
 	var err error

@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
 	"unseen/figure"
+	"unseen/progress"
 )
 
 // small is a lab whose trainings take a fraction of a second.
@@ -17,7 +19,7 @@ func small(threads int, seeds ...uint64) *lab {
 	if err != nil {
 		panic(err)
 	}
-	l := newLab(o, Progress{})
+	l := newLab(o)
 	l.trainings.size = size{nodes: 160, dim: 8, fields: 3, spectrum: .25, pairs: 2000, validation: 300, test: 3000}
 	return l
 }
@@ -39,8 +41,8 @@ func trained(t *testing.T, l *lab, wanted []training) []*Outcome {
 // checkOutcomes looks at the trainings of table 1.
 func checkOutcomes(t *testing.T, l *lab) {
 	t.Helper()
-	outcomes := trained(t, l, cross([]Fields{Random, Tied}, l.Seeds, table1Methods))
-	for _, fields := range []Fields{Random, Tied} {
+	outcomes := trained(t, l, cross([]FieldKind{Random, Tied}, l.Seeds, table1Methods))
+	for _, fields := range []FieldKind{Random, Tied} {
 		some := where(outcomes, func(o *Outcome) bool { return o.Fields == fields })
 		truth, without := of(some, oracle)[0], of(some, naive)[0]
 		for _, o := range some {
@@ -99,14 +101,14 @@ func (*Outcome) prevalence(t *testing.T, o *Outcome) figure.Value {
 
 // Neither the number of threads nor what was trained before changes an outcome.
 func TestOutcomesDependOnNothingElse(t *testing.T) {
-	wanted := cross([]Fields{Random}, []uint64{11, 12}, []Method{naive, ap, bayes, oracle})
+	wanted := cross([]FieldKind{Random}, []uint64{11, 12}, []Method{naive, ap, bayes, oracle})
 	tiny := func(threads int) *lab {
 		l := small(threads, 11, 12)
 		l.trainings.size = size{nodes: 100, dim: 4, fields: 2, pairs: 400, validation: 100, test: 500}
 		return l
 	}
 	first, l := trained(t, tiny(1), wanted), tiny(3)
-	second := trained(t, l, append(cross([]Fields{Tied}, []uint64{11}, []Method{mle}), wanted[4:]...))
+	second := trained(t, l, append(cross([]FieldKind{Tied}, []uint64{11}, []Method{mle}), wanted[4:]...))
 	third := trained(t, l, wanted)
 	for i := range wanted {
 		a, b := *first[i], *third[i]
@@ -181,15 +183,15 @@ func TestEach(t *testing.T) {
 	for _, threads := range []int{1, 4} {
 		l := small(threads, 11)
 		l.begin("test")
-		var steps []Step
-		l.progress.Step = func(s Step) { steps = append(steps, s) }
+		var events []progress.Event
+		l.Progress = func(e progress.Event) { events = append(events, e) }
 		tasks := make([]task, 20)
 		for i := range tasks {
 			tasks[i] = task{name: "task", cost: 1, do: func(ctx context.Context) error { return nil }}
 		}
-		if err := l.each(t.Context(), tasks); err != nil || len(steps) != 20 || steps[19].Done != 1 ||
-			steps[19].Study != "test" || steps[9].Done != .5 {
-			t.Errorf("%v, %+v", err, steps)
+		if err := l.each(t.Context(), tasks); err != nil || len(events) != 20 || events[19].Share() != 1 ||
+			events[19].Phase != "test" || events[9].Share() != .5 {
+			t.Errorf("%v, %+v", err, events)
 		}
 		tasks[3].do = func(context.Context) error { return broken }
 		tasks[3].name = "the third"

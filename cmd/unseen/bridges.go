@@ -165,7 +165,7 @@ func (b *foundBridges) write(dir string) error {
 		}
 		b.Files = append(b.Files, path)
 	}
-	page := &report.Document{Title: "Bridges of " + b.Dataset, Sections: report.OfBridges(b.Bridges, b.Notes)}
+	page := &report.Page{Title: "Bridges of " + b.Dataset, Sections: report.BridgeSections(b.Bridges, b.Notes)}
 	path := filepath.Join(dir, "bridges.html")
 	b.Files = append([]string{path}, b.Files...)
 	return page.WriteHTML(path)

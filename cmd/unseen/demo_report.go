@@ -64,10 +64,10 @@ func (d *demo) writeEvaluation(path string) error {
 }
 
 // document is the report of the demonstration.
-func (d *demo) document(checksum string) *report.Document {
+func (d *demo) document(checksum string) *report.Page {
 	naive, bayes := d.Recommenders[0], d.Recommenders[1]
 	last := d.Loop[len(d.Loop)-1]
-	doc := &report.Document{
+	doc := &report.Page{
 		Title: "What exposure hides",
 		Summary: []string{
 			fmt.Sprintf("%s papers in %d fields, generated, so that the truth is known. Of all pairs %.1f%% are "+
@@ -85,14 +85,14 @@ func (d *demo) document(checksum string) *report.Document {
 				100*last.Naive, last.Round, 100*last.Corrected, 100*d.LoopTruth),
 		},
 	}
-	doc.Add(d.riskPanel(), report.Doctor{Findings: d.Findings, Fields: append([]string{"unknown"}, d.labels...)})
+	doc.Add(d.riskPanel(), report.DoctorVerdict{Findings: d.Findings, Fields: append([]string{"unknown"}, d.labels...)})
 	doc.Add(report.HeatPair{
 		Title: "What authors are shown, true and learned", Labels: d.labels, True: d.planted, Learned: d.learned,
 		Text: []string{fmt.Sprintf("The chance that an author of one field is shown a paper of another. It was "+
 			"never seen; it was learned from the citations. It is off by %.0f%% on average.", 100*d.Propensity)},
 	})
 	if len(d.Hidden) > 0 {
-		hidden := report.Hidden{
+		hidden := report.HiddenTable{
 			Title: "Hidden by exposure",
 			Text: []string{fmt.Sprintf("What “%s” (%s) does not cite and bayes recommends from other fields. "+
 				"Of the %d newest papers it has most to gain.", d.Source.Title, d.Source.Field, demoReaders)},
@@ -128,8 +128,8 @@ func (d *demo) document(checksum string) *report.Document {
 }
 
 // riskPanel is what every estimator says of both, beside the truth.
-func (d *demo) riskPanel() report.Panel {
-	p := report.Panel{
+func (d *demo) riskPanel() report.RiskChart {
+	p := report.RiskChart{
 		Title: "How good each is, and how good it seems", What: "risk (log-loss)",
 		Text: []string{"The naive risk takes every missing citation for a sign of irrelevance. R_w, R_PU and " +
 			"R_AP weigh pairs by exposure, here as bayes learned it, and judge both recommenders by it."},
@@ -137,7 +137,7 @@ func (d *demo) riskPanel() report.Panel {
 	for _, r := range d.Recommenders {
 		truth := r.Risk
 		for _, j := range r.Judged {
-			p.Rows = append(p.Rows, report.PanelRow{Name: j.Name, Group: r.Method, Estimate: j.Estimate,
+			p.Rows = append(p.Rows, report.RiskRow{Name: j.Name, Group: r.Method, Estimate: j.Estimate,
 				Lower: j.Lower, Upper: j.Upper, Truth: &truth})
 		}
 	}
@@ -145,13 +145,13 @@ func (d *demo) riskPanel() report.Panel {
 }
 
 // loopPart draws the forecast.
-func (d *demo) loopPart() report.Loop {
+func (d *demo) loopPart() report.LoopChart {
 	var rounds, naive, corrected, truth figure.Values
 	for _, r := range d.Loop {
 		rounds = append(rounds, float64(r.Round))
 		naive, corrected, truth = append(naive, r.Naive), append(corrected, r.Corrected), append(truth, d.LoopTruth)
 	}
-	return report.Loop{
+	return report.LoopChart{
 		Title: "Where each would lead",
 		Text: []string{"The forecast follows the theory's process, field by field: what is shown is linked " +
 			"to, what is linked to is shown more. Correcting for exposure stops what exposure feeds; where a " +

@@ -15,7 +15,6 @@ import (
 	"unseen/dataset/exchange"
 	"unseen/fit"
 	"unseen/progress"
-	"unseen/study"
 )
 
 // display shows progress: a bar that redraws itself on a terminal, a line now and then elsewhere.
@@ -183,12 +182,6 @@ func (d *display) training(s fit.Step) {
 		e.Values = map[string]float64{"validation": s.Validation}
 	}
 	d.report(e)
-}
-
-// study shows a moment of a study.
-func (d *display) study(s study.Step) {
-	d.report(progress.Event{Phase: s.Study, Done: int64(s.Done * shares), Of: shares, Remaining: s.Remaining,
-		Message: "done: " + s.Phase})
 }
 
 // exchange shows a moment of an import or an export.

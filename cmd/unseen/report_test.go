@@ -16,7 +16,7 @@ func studied(t *testing.T) string {
 	folder := t.TempDir()
 	r := &study.Result{
 		Study: "table1", Title: "Table 1", Options: study.Options{Seeds: study.Seeds(11, 5)},
-		Findings: []study.Finding{{Claim: "a claim", Verdict: study.NotReproduced}},
+		Claims: []study.Claim{{Statement: "a claim", Verdict: study.NotReproduced}},
 		Figures: []figure.Figure{{Name: "f", Title: "F", Bars: &figure.BarChart{Groups: []string{"g"},
 			Series: []figure.BarSeries{{Name: "s", Values: figure.Values{3}}}}}},
 	}

@@ -116,7 +116,7 @@ type studyReport struct {
 
 // runStudy runs studies and writes their files. Those that were done when it was stopped have theirs.
 func runStudy(ctx context.Context, f studyFlags, t *display) (*studyReport, error) {
-	o := study.Options{Threads: f.threads, Preset: f.preset, Quick: f.quick}
+	o := study.Options{Threads: f.threads, Preset: f.preset, Quick: f.quick, Progress: t.report}
 	if f.seeds < 0 || f.seeds > 10_000 {
 		return nil, usagef("--seeds is %d; give from 1 to 10000", f.seeds)
 	}
@@ -134,7 +134,7 @@ func runStudy(ctx context.Context, f studyFlags, t *display) (*studyReport, erro
 			return nil, &usageError{err}
 		}
 		defer data.Close()
-		network := study.Network{Name: filepath.Base(filepath.Clean(folder)), Graph: data.Graph()}
+		network := study.RealNetwork{Name: filepath.Base(filepath.Clean(folder)), Graph: data.Graph()}
 		if e, err := data.Exposures(ctx); err != nil {
 			return nil, &usageError{err}
 		} else if e != nil {
@@ -155,7 +155,7 @@ func runStudy(ctx context.Context, f studyFlags, t *display) (*studyReport, erro
 		}
 	}
 	defer t.clear()
-	results, err := study.Run(ctx, f.names, o, study.Progress{Step: t.study})
+	results, err := study.Run(ctx, f.names, o)
 	if errors.Is(err, study.ErrOption) {
 		return nil, &usageError{err}
 	}

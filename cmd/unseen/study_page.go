@@ -29,11 +29,11 @@ func (r *studyReport) print(w io.Writer) error {
 		}
 		b.WriteString("\n")
 		counts := map[study.Verdict]int{}
-		for _, f := range s.Findings {
+		for _, f := range s.Claims {
 			counts[f.Verdict]++
 		}
-		for _, f := range s.Judged() {
-			b.WriteString(wrap(fmt.Sprintf("%s %s: %s. %s", mark80(f.Verdict), f.Verdict, f.Claim, f.Words)))
+		for _, f := range s.Conclusions() {
+			b.WriteString(wrap(fmt.Sprintf("%s %s: %s. %s", mark80(f.Verdict), f.Verdict, f.Statement, f.Evidence)))
 		}
 		for _, warning := range s.Warnings {
 			b.WriteString("\n" + wrap("warning: "+warning))
@@ -46,7 +46,7 @@ func (r *studyReport) print(w io.Writer) error {
 			}
 		}
 		said := strings.Join(words, ", ")
-		if why := s.Small(); why != "" && said != "" {
+		if why := s.WhyTooSmall(); why != "" && said != "" {
 			said = fmt.Sprintf("too small to tell (%s); by these numbers %s", why, said)
 		}
 		b.WriteString("\n" + fill(fmt.Sprintf("%s: %s; %s.", s.Study, said, brief(s.Seconds)), "", "  "))

@@ -56,9 +56,9 @@ func main() {
 		data, err := dataset.Open(ctx, os.Args[1], dataset.OpenOptions{})
 		check(err)
 		defer data.Close()
-		options.Networks = []study.Network{{Name: filepath.Base(os.Args[1]), Graph: data.Graph()}}
+		options.Networks = []study.RealNetwork{{Name: filepath.Base(os.Args[1]), Graph: data.Graph()}}
 	}
-	results, err := study.Run(ctx, []string{"table1"}, options, study.Progress{})
+	results, err := study.Run(ctx, []string{"table1"}, options)
 	check(err)
 	for _, table := range results[0].Tables {
 		if !strings.HasSuffix(table.Name, "-against") {

@@ -9,8 +9,8 @@ import (
 	"unseen/study"
 )
 
-// Document is what a report says, in any form: a page, figures, JSON.
-type Document struct {
+// Page is what a report says, in any form: HTML, figures, JSON.
+type Page struct {
 	Title    string    `json:"title"`
 	Summary  []string  `json:"summary,omitempty"` // in plain words, the most important first
 	Sections []Section `json:"sections"`
@@ -23,7 +23,7 @@ type Section struct {
 	Title    string          `json:"title"`
 	Text     []string        `json:"text,omitempty"` // paragraphs
 	Warnings []string        `json:"warnings,omitempty"`
-	Findings []study.Finding `json:"findings,omitempty"`
+	Claims   []study.Claim   `json:"findings,omitempty"`
 	Advice   []string        `json:"advice,omitempty"` // what would help, the most useful first
 	Figures  []figure.Figure `json:"figures,omitempty"`
 	Tables   []figure.Table  `json:"tables,omitempty"`
@@ -39,8 +39,9 @@ type Fact struct {
 	Value string `json:"value"`
 }
 
-// Part is what a report is made of: a Section, a Panel, a HeatPair, Curves, a Loop, a Hidden, a Doctor.
-type Part interface {
+// Element is what a page is made of: a Section, a RiskChart, a HeatPair, Curves, a LoopChart, a HiddenTable, a
+// DoctorVerdict.
+type Element interface {
 	Section() Section
 }
 
@@ -48,23 +49,23 @@ type Part interface {
 func (s Section) Section() Section { return s }
 
 // Add appends parts, in the order in which they will be read.
-func (d *Document) Add(parts ...Part) {
+func (d *Page) Add(parts ...Element) {
 	for _, p := range parts {
 		d.Sections = append(d.Sections, p.Section())
 	}
 }
 
 // check tells what no page can be made of.
-func (d *Document) check() error {
+func (d *Page) check() error {
 	if len(d.Sections) == 0 && len(d.Summary) == 0 {
-		return fmt.Errorf("%w: it has no section and no summary; add one", ErrDocument)
+		return fmt.Errorf("%w: it has no section and no summary; add one", ErrPage)
 	}
 	for _, s := range d.Sections {
 		for _, t := range s.Tables {
 			for _, row := range t.Rows {
 				if len(row.Cells) != len(t.Columns) {
 					return fmt.Errorf("%w: table %q of %q: row %q has %d cells for %d columns; give one each",
-						ErrDocument, t.Title, s.Title, row.Name, len(row.Cells), len(t.Columns))
+						ErrPage, t.Title, s.Title, row.Name, len(row.Cells), len(t.Columns))
 				}
 			}
 		}
@@ -73,7 +74,7 @@ func (d *Document) check() error {
 }
 
 // names returns a name for every section, all different, made of letters, figures and hyphens.
-func (d *Document) names() []string {
+func (d *Page) names() []string {
 	taken := map[string]bool{"summary": true, "contents": true}
 	names := make([]string, len(d.Sections))
 	for i, s := range d.Sections {
@@ -120,7 +121,7 @@ var verdicts = []study.Verdict{study.Reproduced, study.Partly, study.NotReproduc
 	study.TooSmall}
 
 // tally counts the verdicts of some findings: "3 reproduced, 1 partly".
-func tally(findings []study.Finding) string {
+func tally(findings []study.Claim) string {
 	counts := map[study.Verdict]int{}
 	for _, f := range findings {
 		counts[f.Verdict]++
