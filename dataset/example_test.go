@@ -118,11 +118,11 @@ func ExampleMapVectors() {
 // is kept beside them, so that a recommender knows what to do with a new text.
 func ExampleWrite_encoder() {
 	ctx := context.Background()
-	texts := encode.List{
-		{Title: "Bread", Text: "Flour, water and yeast make a dough that is baked."},
-		{Title: "Cake", Text: "Flour, sugar, butter and eggs, baked until golden."},
-		{Title: "Sails", Text: "The wind fills the sail and the boat heels."},
-		{Title: "Knots", Text: "A rope, a sail and a boat: knots that hold in the wind."},
+	texts := encode.TextList{
+		{Title: "Bread", Body: "Flour, water and yeast make a dough that is baked."},
+		{Title: "Cake", Body: "Flour, sugar, butter and eggs, baked until golden."},
+		{Title: "Sails", Body: "The wind fills the sail and the boat heels."},
+		{Title: "Knots", Body: "A rope, a sail and a boat: knots that hold in the wind."},
 	}
 	var b graph.Builder
 	for i, text := range texts {
@@ -151,7 +151,7 @@ func ExampleWrite_encoder() {
 	defer os.RemoveAll(parent)
 	manifest, err := dataset.Write(ctx, filepath.Join(parent, "books"), dataset.Content{
 		Graph:   g,
-		Text:    func(i int32) (string, error) { return texts[i].Text, nil },
+		Text:    func(i int32) (string, error) { return texts[i].Body, nil },
 		Encoder: &dataset.StoredEncoder{Kind: encode.Kind, Write: encoder.Write},
 	}, dataset.WriteOptions{})
 	check(err)

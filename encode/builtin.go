@@ -79,9 +79,9 @@ func (s *Settings) check() error {
 	return nil
 }
 
-// Encoder makes vectors of texts: it weighs their terms and projects them on the components that Fit found.
+// LSA makes vectors of texts: it weighs their terms and projects them on the components that Fit found.
 // Many goroutines may use it at a time.
-type Encoder struct {
+type LSA struct {
 	titleWeight float64
 	bigrams     bool
 	buckets     int
@@ -93,8 +93,8 @@ type Encoder struct {
 	singular    []float32    // what the components carry, falling
 }
 
-// Report says what Fit found.
-type Report struct {
+// Summary says what Fit found.
+type Summary struct {
 	Documents int      `json:"documents"`
 	Empty     int      `json:"empty"`     // documents without any term
 	Sample    int      `json:"sample"`    // documents that the components were learned from
@@ -106,15 +106,15 @@ type Report struct {
 }
 
 // Fit learns an encoder from documents. They are read twice, in order.
-func Fit(ctx context.Context, docs Documents, s Settings) (*Encoder, *Report, error) {
+func Fit(ctx context.Context, docs Texts, s Settings) (*LSA, *Summary, error) {
 	if err := s.check(); err != nil {
 		return nil, nil, err
 	}
 	if docs.Len() > math.MaxInt32 {
 		return nil, nil, fmt.Errorf("%w: %d documents; there can be %d", ErrTexts, docs.Len(), math.MaxInt32)
 	}
-	e := &Encoder{titleWeight: s.TitleWeight, bigrams: s.Bigrams, buckets: s.Buckets, documents: docs.Len()}
-	report := &Report{Documents: docs.Len(), Warnings: []string{}}
+	e := &LSA{titleWeight: s.TitleWeight, bigrams: s.Bigrams, buckets: s.Buckets, documents: docs.Len()}
+	report := &Summary{Documents: docs.Len(), Warnings: []string{}}
 	entries, err := e.choose(ctx, docs, &s, report)
 	if err != nil {
 		return nil, nil, err
@@ -161,13 +161,13 @@ func Fit(ctx context.Context, docs Documents, s Settings) (*Encoder, *Report, er
 
 // choose counts in how many documents each bucket is, and takes those that count. It returns the number of
 // their entries in all documents.
-func (e *Encoder) choose(ctx context.Context, docs Documents, s *Settings, report *Report) (entries int, err error) {
+func (e *LSA) choose(ctx context.Context, docs Texts, s *Settings, report *Summary) (entries int, err error) {
 	counters, frequency := make([]*counter, s.Threads), make([][]uint32, s.Threads)
 	empty := make([]int, s.Threads)
 	for w := range s.Threads {
 		counters[w], frequency[w] = newCounter(s.Buckets, s.Bigrams), make([]uint32, s.Buckets)
 	}
-	err = inBatches(ctx, docs, 1, s.Threads, func(w, _ int, docs []Document) {
+	err = inBatches(ctx, docs, 1, s.Threads, func(w, _ int, docs []Text) {
 		for _, d := range docs {
 			counted := e.titled(counters[w].count(d))
 			for _, entry := range counted {
@@ -231,7 +231,7 @@ func (e *Encoder) choose(ctx context.Context, docs Documents, s *Settings, repor
 }
 
 // titled leaves out what only the title has where titles do not count.
-func (e *Encoder) titled(counted []entry) []entry {
+func (e *LSA) titled(counted []entry) []entry {
 	if e.titleWeight > 0 {
 		return counted
 	}
@@ -239,7 +239,7 @@ func (e *Encoder) titled(counted []entry) []entry {
 }
 
 // column returns the place of a bucket in terms; negative where it does not count.
-func (e *Encoder) column(bucket uint32) int32 {
+func (e *LSA) column(bucket uint32) int32 {
 	if k, counts := slices.BinarySearch(e.terms, bucket); counts {
 		return int32(k)
 	}
@@ -247,7 +247,7 @@ func (e *Encoder) column(bucket uint32) int32 {
 }
 
 // weigh builds the matrix of documents and their weighed terms, rows of length 1, and names the terms.
-func (e *Encoder) weigh(ctx context.Context, docs Documents, s *Settings, entries int, report *Report) (*sparse,
+func (e *LSA) weigh(ctx context.Context, docs Texts, s *Settings, entries int, report *Summary) (*sparse,
 	error) {
 	stride := max((docs.Len()+s.Sample-1)/s.Sample, (entries+mostEntries-1)/mostEntries, 1)
 	if stride > 1 {
@@ -268,7 +268,7 @@ func (e *Encoder) weigh(ctx context.Context, docs Documents, s *Settings, entrie
 	parts := make([]part, (count+batchSize-1)/batchSize)
 	a := &sparse{starts: make([]int, 1, count+1), width: len(e.terms)}
 	votes := make([]vote, len(e.terms))
-	err := inBatches(ctx, docs, stride, s.Threads, func(w, batch int, docs []Document) {
+	err := inBatches(ctx, docs, stride, s.Threads, func(w, batch int, docs []Text) {
 		p := part{votes: map[int32]*vote{}}
 		c := counters[w]
 		c.seen = func(bucket uint32, term []byte) {
@@ -341,7 +341,7 @@ func (v *vote) merge(other vote) {
 }
 
 // weights appends the columns and weights of counted terms that count: (1 + log tf)·rarity, of length 1.
-func (e *Encoder) weights(columns []int32, values []float32, counted []entry) ([]int32, []float32) {
+func (e *LSA) weights(columns []int32, values []float32, counted []entry) ([]int32, []float32) {
 	first := len(values)
 	var squares float64
 	for _, c := range counted {
@@ -392,29 +392,29 @@ func halved(v *kern.Matrix) (*kern.Matrix, error) {
 }
 
 // Dim returns the number of components of a vector.
-func (e *Encoder) Dim() int { return e.projection.Dim() }
+func (e *LSA) Dim() int { return e.projection.Dim() }
 
 // Close gives the memory back. The encoder is of no use afterwards.
-func (e *Encoder) Close() error { return e.projection.Close() }
+func (e *LSA) Close() error { return e.projection.Close() }
 
 // Encode returns the vector of a document, of length 1. One without any term that the encoder knows has a
 // vector of zeros, and known is false. It takes a fraction of a millisecond.
-func (e *Encoder) Encode(d Document) (vector []float32, known bool) {
+func (e *LSA) Encode(d Text) (vector []float32, known bool) {
 	vector = make([]float32, e.Dim())
 	return vector, e.newWork().encode(vector, d)
 }
 
 // work is the scratch of one goroutine.
 type work struct {
-	e       *Encoder
+	e       *LSA
 	counter *counter
 	columns []int32
 	values  []float32
 }
 
-func (e *Encoder) newWork() *work { return &work{e: e, counter: newCounter(e.buckets, e.bigrams)} }
+func (e *LSA) newWork() *work { return &work{e: e, counter: newCounter(e.buckets, e.bigrams)} }
 
-func (w *work) encode(vector []float32, d Document) bool {
+func (w *work) encode(vector []float32, d Text) bool {
 	w.columns, w.values = w.e.weights(w.columns[:0], w.values[:0], w.counter.count(d))
 	clear(vector)
 	kern.AddRows(vector, w.e.projection, w.columns, w.values)
@@ -439,7 +439,7 @@ func normalise(vector []float32) float64 {
 
 // EncodeAll stores the vector of every document, in order, and returns how many have none of the terms
 // that the encoder knows: theirs are zeros. The vectors are those of Encode, to the bit.
-func (e *Encoder) EncodeAll(ctx context.Context, docs Documents, rows Rows, threads int,
+func (e *LSA) EncodeAll(ctx context.Context, docs Texts, rows Rows, threads int,
 	report progress.Func) (unknown int, err error) {
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0)
@@ -454,7 +454,7 @@ func (e *Encoder) EncodeAll(ctx context.Context, docs Documents, rows Rows, thre
 	}
 	parts := make([]part, (docs.Len()+batchSize-1)/batchSize)
 	dim := e.Dim()
-	err = inBatches(ctx, docs, 1, threads, func(w, batch int, docs []Document) {
+	err = inBatches(ctx, docs, 1, threads, func(w, batch int, docs []Text) {
 		p := &parts[batch]
 		p.vectors = make([]float32, len(docs)*dim)
 		for k, d := range docs {

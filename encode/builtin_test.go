@@ -21,10 +21,10 @@ var background = context.Background()
 
 // library is n documents on so many subjects: document i is about subject i mod subjects, and most of its words
 // are of that subject.
-func library(seed uint64, n, subjects int) List {
+func library(seed uint64, n, subjects int) TextList {
 	r := rand.New(rand.NewPCG(seed, 4))
 	word := func(subject int) string { return fmt.Sprintf("s%dw%d", subject, int(30*r.Float64()*r.Float64())) }
-	docs := make(List, n)
+	docs := make(TextList, n)
 	for i := range docs {
 		var title, text []string
 		for k := range 40 {
@@ -37,13 +37,13 @@ func library(seed uint64, n, subjects int) List {
 				title = append(title, word(i%subjects))
 			}
 		}
-		docs[i] = Document{strings.Join(title, " "), strings.Join(text, " ")}
+		docs[i] = Text{strings.Join(title, " "), strings.Join(text, " ")}
 	}
 	return docs
 }
 
 // fitted learns from documents and encodes them.
-func fitted(tb testing.TB, docs Documents, s Settings) (*Encoder, *Report, table) {
+func fitted(tb testing.TB, docs Texts, s Settings) (*LSA, *Summary, table) {
 	tb.Helper()
 	e, report, err := Fit(background, docs, s)
 	ok(tb, err)
@@ -54,7 +54,7 @@ func fitted(tb testing.TB, docs Documents, s Settings) (*Encoder, *Report, table
 	return e, report, vectors
 }
 
-func fileOf(tb testing.TB, e *Encoder) []byte {
+func fileOf(tb testing.TB, e *LSA) []byte {
 	tb.Helper()
 	var b bytes.Buffer
 	ok(tb, e.Write(&b))
@@ -84,7 +84,7 @@ func TestSubjects(t *testing.T) {
 // The same bytes come out whatever the threads, and whatever was encoded before.
 func TestThreadsDoNotMatter(t *testing.T) {
 	docs := library(2, 1000, 5)
-	docs[17] = Document{}
+	docs[17] = Text{}
 	var want []byte
 	var rows table
 	for _, threads := range []int{1, 2, 3, 8} {
@@ -125,7 +125,7 @@ func TestFileRoundTrip(t *testing.T) {
 	if !slices.Equal(back.Component(2, 5), e.Component(2, 5)) || len(e.Component(0, 1<<30)) != len(e.terms) {
 		t.Error("components differ")
 	}
-	if x, known := back.Encode(Document{Text: "never seen before"}); known ||
+	if x, known := back.Encode(Text{Body: "never seen before"}); known ||
 		slices.ContainsFunc(x, func(v float32) bool { return v != 0 }) {
 		t.Errorf("unknown words have the vector %v", x)
 	}
@@ -152,13 +152,13 @@ func TestNamesAndSample(t *testing.T) {
 func TestTitles(t *testing.T) {
 	docs := library(5, 300, 3)
 	e, _, _ := fitted(t, docs, Settings{Dim: 3, TitleWeight: -1})
-	if _, known := e.Encode(Document{Title: docs[0].Title}); known {
+	if _, known := e.Encode(Text{Title: docs[0].Title}); known {
 		t.Error("a title counts although it should not")
 	}
 	light, _, _ := fitted(t, docs, Settings{Dim: 3, TitleWeight: .1})
 	heavy, _, _ := fitted(t, docs, Settings{Dim: 3, TitleWeight: 10})
-	share := func(e *Encoder) float64 {
-		d := Document{Title: "s0w0", Text: "s1w1 s1w2 s1w3"}
+	share := func(e *LSA) float64 {
+		d := Text{Title: "s0w0", Body: "s1w1 s1w2 s1w3"}
 		for _, term := range e.Terms(d) {
 			if term.Name == "s0w0" {
 				return term.Weight
@@ -196,7 +196,7 @@ func TestExplanationsAddUp(t *testing.T) {
 			want += weight * float64(vectors[i][k]) * float64(vectors[j][k])
 		}
 		in := [2]map[string]bool{{}, {}}
-		for side, d := range []Document{docs[i], docs[j]} {
+		for side, d := range []Text{docs[i], docs[j]} {
 			for _, term := range e.Terms(d) {
 				in[side][term.Name] = true
 			}
@@ -220,14 +220,14 @@ func TestExplanationsAddUp(t *testing.T) {
 	if !errors.Is(err, ErrSettings) || !strings.Contains(err.Error(), "12 components") {
 		t.Error(err)
 	}
-	if why, err := e.Explain(docs[0], Document{}, nil); err != nil || why.Score != 0 {
+	if why, err := e.Explain(docs[0], Text{}, nil); err != nil || why.Score != 0 {
 		t.Errorf("%+v, %v", why, err)
 	}
 }
 
 func TestTermsOfADocument(t *testing.T) {
 	e, _, _ := fitted(t, library(7, 300, 3), Settings{Dim: 3})
-	terms := e.Terms(Document{Title: "S1W1", Text: "s1w1 s2w0 unheardof"})
+	terms := e.Terms(Text{Title: "S1W1", Body: "s1w1 s2w0 unheardof"})
 	var squares float64
 	for _, term := range terms {
 		squares += term.Weight * term.Weight
@@ -239,41 +239,41 @@ func TestTermsOfADocument(t *testing.T) {
 
 // broken fails at a document.
 type broken struct {
-	List
+	TextList
 	at int
 }
 
 var errBroken = errors.New("page 3 is torn")
 
-func (b broken) Document(i int) (Document, error) {
+func (b broken) Text(i int) (Text, error) {
 	if i == b.at {
-		return Document{}, errBroken
+		return Text{}, errBroken
 	}
-	return b.List[i], nil
+	return b.TextList[i], nil
 }
 
 func TestBadTexts(t *testing.T) {
-	same := make(List, 50)
+	same := make(TextList, 50)
 	for i := range same {
-		same[i] = Document{Text: "the very same words in every text"}
+		same[i] = Text{Body: "the very same words in every text"}
 	}
 	for name, c := range map[string]struct {
-		docs Documents
+		docs Texts
 		s    Settings
 		kind error
 		says string
 	}{
-		"none":  {List{}, Settings{}, ErrTexts, "none of the 0"},
-		"empty": {make(List, 10), Settings{}, ErrTexts, "none of the 10"},
-		"no words": {List{{Text: "..."}, {Text: "— the of —"}, {Title: "\xff\xfe"}}, Settings{}, ErrTexts,
+		"none":  {TextList{}, Settings{}, ErrTexts, "none of the 0"},
+		"empty": {make(TextList, 10), Settings{}, ErrTexts, "none of the 10"},
+		"no words": {TextList{{Body: "..."}, {Body: "— the of —"}, {Title: "\xff\xfe"}}, Settings{}, ErrTexts,
 			"give them titles or texts"},
-		"one":          {List{{Text: "a single text"}}, Settings{}, ErrTexts, "only one of the 1 "},
-		"one of three": {List{{}, {Text: "a single text"}, {}}, Settings{}, ErrTexts, "only one of the 3 "},
+		"one":          {TextList{{Body: "a single text"}}, Settings{}, ErrTexts, "only one of the 1 "},
+		"one of three": {TextList{{}, {Body: "a single text"}, {}}, Settings{}, ErrTexts, "only one of the 3 "},
 		"alike":        {same, Settings{}, ErrTexts, "alike"},
-		"nothing twice": {List{{Text: "one two"}, {Text: "three four"}}, Settings{MinDocuments: 2}, ErrTexts,
+		"nothing twice": {TextList{{Body: "one two"}, {Body: "three four"}}, Settings{MinDocuments: 2}, ErrTexts,
 			"no term is in 2 documents"},
 		"dim > rank": {library(1, 20, 3), Settings{Dim: 21}, ErrDimension, "20 or less"},
-		"dim > terms": {List{{Text: "red green"}, {Text: "red blue"}, {Text: "blue green"}, {Text: "blue blue"}},
+		"dim > terms": {TextList{{Body: "red green"}, {Body: "red blue"}, {Body: "blue green"}, {Body: "blue blue"}},
 			Settings{Dim: 4}, ErrDimension, "3 or less"},
 		"dim < 0":      {same, Settings{Dim: -1}, ErrSettings, "Dim is -1"},
 		"dim huge":     {same, Settings{Dim: 1 << 30}, ErrSettings, "Dim"},
@@ -293,9 +293,9 @@ func TestBadTexts(t *testing.T) {
 		t.Errorf("%+v", report)
 	}
 	// bytes that are not UTF-8 do not count
-	e, _, _ := fitted(t, List{{Text: "red \xffgreen"}, {Text: "red blue"}, {Text: "blue green\xc3"}}, Settings{})
-	a, _ := e.Encode(Document{Text: "green \xf0\x28 blue"})
-	b, _ := e.Encode(Document{Text: "green blue"})
+	e, _, _ := fitted(t, TextList{{Body: "red \xffgreen"}, {Body: "red blue"}, {Body: "blue green\xc3"}}, Settings{})
+	a, _ := e.Encode(Text{Body: "green \xf0\x28 blue"})
+	b, _ := e.Encode(Text{Body: "green blue"})
 	if !slices.Equal(a, b) {
 		t.Errorf("%v and %v", a, b)
 	}
@@ -336,18 +336,18 @@ func TestHugeText(t *testing.T) {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	docs := library(8, 30, 3)
-	docs[3].Text = strings.Repeat(docs[3].Text+" ", 50_000_000/len(docs[3].Text))
+	docs[3].Body = strings.Repeat(docs[3].Body+" ", 50_000_000/len(docs[3].Body))
 	began := time.Now()
 	_, report, vectors := fitted(t, docs, Settings{Dim: 3})
-	t.Logf("%d bytes took %v", len(docs[3].Text), time.Since(began))
+	t.Logf("%d bytes took %v", len(docs[3].Body), time.Since(began))
 	if report.Empty != 0 || vectors.cosine(3, 0) < .5 {
 		t.Errorf("%+v, cosine %v", report, vectors.cosine(3, 0))
 	}
 }
 
 func FuzzRead(f *testing.F) {
-	e, _, err := Fit(background, List{{Text: "red green"}, {Text: "red blue"}, {Text: "blue green"},
-		{Text: "blue blue"}}, Settings{})
+	e, _, err := Fit(background, TextList{{Body: "red green"}, {Body: "red blue"}, {Body: "blue green"},
+		{Body: "blue blue"}}, Settings{})
 	ok(f, err)
 	whole := fileOf(f, e)
 	length := binary.LittleEndian.Uint64(whole)
@@ -370,7 +370,7 @@ func FuzzRead(f *testing.F) {
 		}
 		defer back.Close()
 		// whatever was read can encode, and comes back the same
-		vector, _ := back.Encode(Document{Title: "red", Text: "green blue"})
+		vector, _ := back.Encode(Text{Title: "red", Body: "green blue"})
 		for _, x := range vector {
 			if math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) {
 				t.Errorf("the vector %v", vector)
@@ -389,7 +389,7 @@ func FuzzRead(f *testing.F) {
 
 // Every kind of damage is one line that says what to do.
 func TestDamagedFiles(t *testing.T) {
-	e, _, _ := fitted(t, List{{Text: "red green"}, {Text: "red blue"}, {Text: "blue green"}}, Settings{})
+	e, _, _ := fitted(t, TextList{{Body: "red green"}, {Body: "red blue"}, {Body: "blue green"}}, Settings{})
 	whole := fileOf(t, e)
 	for name, c := range map[string]struct {
 		spoil func(f *safetensors.File)
@@ -456,7 +456,7 @@ func BenchmarkEncode(b *testing.B) {
 	b.ResetTimer()
 	for k := range b.N {
 		d := n.docs[k%len(n.docs)]
-		size += len(d.Title) + len(d.Text)
+		size += len(d.Title) + len(d.Body)
 		if _, known := e.Encode(d); !known {
 			b.Fatal("unknown")
 		}

@@ -11,7 +11,7 @@
 //
 //	e, report, err := encode.Fit(ctx, documents, encode.Settings{})
 //	unknown, err := e.EncodeAll(ctx, documents, vectors, 0, nil)
-//	x, known := e.Encode(encode.Document{Title: "A new paper"})
+//	x, known := e.Encode(encode.Text{Title: "A new paper"})
 //	why, err := e.Explain(one, another, nil) // which words make them alike
 //	err = e.Write(file)
 //

@@ -20,13 +20,13 @@ var (
 	ErrFile = errors.New("encode: unusable encoder file")
 )
 
-// Document is a text and its title; either may be empty.
-type Document struct{ Title, Text string }
+// Text is a text and its title; either may be empty.
+type Text struct{ Title, Body string }
 
-// Documents are texts to learn from. They are read in order, several times over, by one goroutine at a time.
-type Documents interface {
+// Texts are texts to learn from. They are read in order, several times over, by one goroutine at a time.
+type Texts interface {
 	Len() int
-	Document(i int) (Document, error)
+	Text(i int) (Text, error)
 }
 
 // Rows are where vectors go; a graph's vectors are such rows.
@@ -35,16 +35,16 @@ type Rows interface {
 	Set(i int32, vector []float32) error
 }
 
-// List is documents in memory.
-type List []Document
+// TextList is documents in memory.
+type TextList []Text
 
 // Len returns the number of documents.
-func (l List) Len() int { return len(l) }
+func (l TextList) Len() int { return len(l) }
 
-// Document returns document i.
-func (l List) Document(i int) (Document, error) { return l[i], nil }
+// Text returns document i.
+func (l TextList) Text(i int) (Text, error) { return l[i], nil }
 
-var _ Documents = List(nil)
+var _ Texts = TextList(nil)
 
 // batch is how many documents a worker takes at a time. It is fixed, so that what is kept by batch does not
 // depend on the number of threads.
@@ -58,12 +58,12 @@ func batchEvent(phase string, batch, of int) progress.Event {
 // inBatches reads documents first, first+stride, … in order and calls work for every batch of them, on so
 // many goroutines; worker < threads names the goroutine. done, if any, is called after each batch in the
 // order of the batches, by the caller's goroutine.
-func inBatches(ctx context.Context, docs Documents, stride, threads int, work func(worker, batch int, docs []Document),
+func inBatches(ctx context.Context, docs Texts, stride, threads int, work func(worker, batch int, docs []Text),
 	done func(batch int) error) error {
 	count := (docs.Len() + stride - 1) / stride
 	type job struct {
 		number int
-		docs   []Document
+		docs   []Text
 		ready  chan struct{}
 	}
 	// Two batches wait for each worker: enough to keep it busy, and little memory.
@@ -96,10 +96,10 @@ func inBatches(ctx context.Context, docs Documents, stride, threads int, work fu
 		if err = ctx.Err(); err != nil {
 			break
 		}
-		j := &job{number: first / batchSize, docs: make([]Document, 0, batchSize), ready: make(chan struct{})}
+		j := &job{number: first / batchSize, docs: make([]Text, 0, batchSize), ready: make(chan struct{})}
 		for k := first; k < min(first+batchSize, count); k++ {
-			var d Document
-			if d, err = docs.Document(k * stride); err != nil {
+			var d Text
+			if d, err = docs.Text(k * stride); err != nil {
 				break
 			}
 			j.docs = append(j.docs, d)

@@ -8,13 +8,13 @@ import (
 	"unseen/encode"
 )
 
-var shelf = encode.List{
-	{Title: "Bread", Text: "Flour, water, yeast and salt make a dough that is baked."},
-	{Title: "Cake", Text: "Flour, sugar, butter and eggs, baked until golden."},
-	{Title: "Pizza", Text: "A dough of flour and yeast, baked with cheese."},
-	{Title: "Sails", Text: "The wind fills the sail and the boat heels."},
-	{Title: "Knots", Text: "A rope, a sail and a boat: knots that hold in the wind."},
-	{Title: "Tides", Text: "The boat rises with the water of the sea."},
+var shelf = encode.TextList{
+	{Title: "Bread", Body: "Flour, water, yeast and salt make a dough that is baked."},
+	{Title: "Cake", Body: "Flour, sugar, butter and eggs, baked until golden."},
+	{Title: "Pizza", Body: "A dough of flour and yeast, baked with cheese."},
+	{Title: "Sails", Body: "The wind fills the sail and the boat heels."},
+	{Title: "Knots", Body: "A rope, a sail and a boat: knots that hold in the wind."},
+	{Title: "Tides", Body: "The boat rises with the water of the sea."},
 }
 
 func ExampleFit() {
@@ -25,9 +25,9 @@ func ExampleFit() {
 	}
 	defer e.Close()
 	fmt.Println(report.Documents, "documents,", report.Dim, "components")
-	bread, _ := e.Encode(encode.Document{Text: "yeast dough"})
+	bread, _ := e.Encode(encode.Text{Body: "yeast dough"})
 	for _, text := range []string{"butter and sugar", "a rope in the wind"} {
-		other, _ := e.Encode(encode.Document{Text: text})
+		other, _ := e.Encode(encode.Text{Body: text})
 		cosine := bread[0]*other[0] + bread[1]*other[1]
 		fmt.Printf("%s: alike %t\n", text, cosine > .5)
 	}
@@ -37,7 +37,7 @@ func ExampleFit() {
 	// a rope in the wind: alike false
 }
 
-func ExampleEncoder_Explain() {
+func ExampleLSA_Explain() {
 	e, _, err := encode.Fit(context.Background(), shelf, encode.Settings{Dim: 4})
 	if err != nil {
 		fmt.Println(err)
@@ -80,7 +80,7 @@ func ExampleRead() {
 	}
 	defer back.Close()
 	fmt.Println(back.Dim(), "components")
-	_, known := back.Encode(encode.Document{Text: "astronomy"})
+	_, known := back.Encode(encode.Text{Body: "astronomy"})
 	fmt.Println("astronomy is known:", known)
 	// Output:
 	// 6 components

@@ -9,35 +9,35 @@ import (
 	"unseen/internal/kern"
 )
 
-// Term is a word, or two, and how much it weighs.
-type Term struct {
+// WeightedTerm is a word, or two, and how much it weighs.
+type WeightedTerm struct {
 	Name   string  `json:"name"`
 	Weight float64 `json:"weight"`
 }
 
 // Terms returns the terms of a document that the encoder knows, the weightiest first. Their squares add up
 // to 1.
-func (e *Encoder) Terms(d Document) []Term {
+func (e *LSA) Terms(d Text) []WeightedTerm {
 	found := e.found(d)
-	terms := make([]Term, 0, len(found.columns))
+	terms := make([]WeightedTerm, 0, len(found.columns))
 	for k, column := range found.columns {
-		terms = append(terms, Term{found.names[column], float64(found.values[k])})
+		terms = append(terms, WeightedTerm{found.names[column], float64(found.values[k])})
 	}
-	slices.SortFunc(terms, func(a, b Term) int {
+	slices.SortFunc(terms, func(a, b WeightedTerm) int {
 		return cmp.Or(cmp.Compare(b.Weight, a.Weight), cmp.Compare(a.Name, b.Name))
 	})
 	return terms
 }
 
 // Component returns the n terms that weigh most in component k, of either sign: what the component is about.
-func (e *Encoder) Component(k, n int) []Term {
-	terms := make([]Term, len(e.terms))
+func (e *LSA) Component(k, n int) []WeightedTerm {
+	terms := make([]WeightedTerm, len(e.terms))
 	row := make([]float32, e.Dim())
 	for t := range terms {
 		e.projection.Load(row, t)
-		terms[t] = Term{e.names[t], float64(row[k])}
+		terms[t] = WeightedTerm{e.names[t], float64(row[k])}
 	}
-	slices.SortFunc(terms, func(a, b Term) int {
+	slices.SortFunc(terms, func(a, b WeightedTerm) int {
 		return cmp.Or(cmp.Compare(math.Abs(b.Weight), math.Abs(a.Weight)), cmp.Compare(a.Name, b.Name))
 	})
 	return terms[:min(n, len(terms))]
@@ -54,8 +54,8 @@ type Contribution struct {
 // Shared reports whether both documents have the term.
 func (c Contribution) Shared() bool { return c.InA && c.InB }
 
-// Explanation is a score and what carries it.
-type Explanation struct {
+// ScoreTerms is a score and what carries it.
+type ScoreTerms struct {
 	Score float64        `json:"score"`
 	Terms []Contribution `json:"terms"` // the largest first; they add up to the score
 }
@@ -67,13 +67,13 @@ type Explanation struct {
 // z = Σ_t ⟨w⊙y, x_t⟩ over the terms of the first and z = Σ_t ⟨w⊙x, y_t⟩ over those of the second. A
 // term's contribution is the mean of both. All of them add up to the score; a term of one document alone
 // may contribute, since components bring together words that are used together.
-func (e *Encoder) Explain(a, b Document, w []float32) (Explanation, error) {
+func (e *LSA) Explain(a, b Text, w []float32) (ScoreTerms, error) {
 	if w != nil && len(w) != e.Dim() {
-		return Explanation{}, fmt.Errorf("%w: %d weights for %d components; give one each, or none", ErrSettings,
+		return ScoreTerms{}, fmt.Errorf("%w: %d weights for %d components; give one each, or none", ErrSettings,
 			len(w), e.Dim())
 	}
 	x, y := e.found(a), e.found(b)
-	var result Explanation
+	var result ScoreTerms
 	side := func(of, other found) map[int32]float64 {
 		weighted := slices.Clone(other.vector)
 		for k := range w {
@@ -122,7 +122,7 @@ type found struct {
 	length  float64 // of the vector before it was brought to 1
 }
 
-func (e *Encoder) found(d Document) found {
+func (e *LSA) found(d Text) found {
 	f := found{names: map[int32]string{}, vector: make([]float32, e.Dim())}
 	c := newCounter(e.buckets, e.bigrams)
 	c.seen = func(bucket uint32, term []byte) {

@@ -41,7 +41,7 @@ const (
 )
 
 // Write writes the encoder as a safetensors file. The same encoder gives the same bytes.
-func (e *Encoder) Write(w io.Writer) error {
+func (e *LSA) Write(w io.Writer) error {
 	terms := make([]int32, len(e.terms))
 	projection := make([]uint16, 0, len(e.terms)*e.Dim())
 	for k, b := range e.terms {
@@ -71,7 +71,7 @@ func (e *Encoder) Write(w io.Writer) error {
 }
 
 // Read reads an encoder of so many bytes, as Write wrote it, and checks all of it.
-func Read(r io.Reader, size int64) (*Encoder, error) {
+func Read(r io.Reader, size int64) (*LSA, error) {
 	file, err := safetensors.Read(r, size)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrFile, err)
@@ -83,7 +83,7 @@ func Read(r io.Reader, size int64) (*Encoder, error) {
 	return e, nil
 }
 
-func decode(file *safetensors.File) (*Encoder, error) {
+func decode(file *safetensors.File) (*LSA, error) {
 	said := file.Metadata
 	for _, want := range [][2]string{{KeyFormat, FormatName}, {KeyVersion, FormatVersion}, {KeyKind, Kind},
 		{keyTokeniser, tokeniserVersion}} {
@@ -91,7 +91,7 @@ func decode(file *safetensors.File) (*Encoder, error) {
 			return nil, fmt.Errorf("metadata: %s is %.40q and not %q", want[0], got, want[1])
 		}
 	}
-	e := &Encoder{}
+	e := &LSA{}
 	var err error
 	if e.buckets, err = strconv.Atoi(said[keyBuckets]); err != nil || e.buckets < 1<<10 || e.buckets > 1<<26 ||
 		bits.OnesCount(uint(e.buckets)) != 1 {

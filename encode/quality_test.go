@@ -17,7 +17,7 @@ import (
 // network is a folder of real nodes with texts, and links between them.
 type network struct {
 	ids   []string
-	docs  List
+	docs  TextList
 	dates []string
 	links [][2]int
 }
@@ -34,7 +34,7 @@ func openNetwork(tb testing.TB, name string) *network {
 	eachRow(tb, filepath.Join(root, name, "nodes.csv.gz"), func(row func(string) string) {
 		index[row("id")] = len(n.ids)
 		n.ids = append(n.ids, row("id"))
-		n.docs = append(n.docs, Document{Title: row("title"), Text: row("abstract")})
+		n.docs = append(n.docs, Text{Title: row("title"), Body: row("abstract")})
 		n.dates = append(n.dates, row("date"))
 	})
 	eachRow(tb, filepath.Join(root, name, "edges.csv.gz"), func(row func(string) string) {

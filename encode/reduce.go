@@ -23,7 +23,7 @@ type Features interface {
 // Rows of zeros stay zeros and are counted in the report's Empty. room is asked for where to store
 // them once it is known how many components there are. Of the settings Dim, Sample,
 // PowerIterations, Seed, Threads and Progress are looked at.
-func Reduce(ctx context.Context, f Features, room func(dim int) (Rows, error), s Settings) (*Report, error) {
+func Reduce(ctx context.Context, f Features, room func(dim int) (Rows, error), s Settings) (*Summary, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
@@ -31,7 +31,7 @@ func Reduce(ctx context.Context, f Features, room func(dim int) (Rows, error), s
 	if n == 0 || width == 0 {
 		return nil, fmt.Errorf("%w: %d rows of %d features", ErrTexts, n, width)
 	}
-	report := &Report{Documents: n, Found: width, Warnings: []string{}}
+	report := &Summary{Documents: n, Found: width, Warnings: []string{}}
 	frequency := make([]int, width)
 	row := make([]float32, width)
 	for i := range n {

@@ -18,7 +18,7 @@ func (t features) Dim() int                    { return len(t[0]) }
 func (t features) Load(dst []float32, i int32) { copy(dst, t[i]) }
 
 // reduced returns the vectors.
-func reduced(t *testing.T, f Features, s Settings) ([][]float32, *Report) {
+func reduced(t *testing.T, f Features, s Settings) ([][]float32, *Summary) {
 	t.Helper()
 	var v *graph.Vectors
 	report, err := Reduce(t.Context(), f, func(dim int) (rows Rows, err error) {

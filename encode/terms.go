@@ -26,7 +26,7 @@ func newCounter(buckets int, bigrams bool) *counter {
 }
 
 // count returns the entries of a document by bucket. They are good until the next call.
-func (c *counter) count(d Document) []entry {
+func (c *counter) count(d Text) []entry {
 	c.keys = c.keys[:0]
 	add := func(inTitle uint32) func([]byte) {
 		return func(term []byte) {
@@ -38,7 +38,7 @@ func (c *counter) count(d Document) []entry {
 		}
 	}
 	c.tokens.cut(d.Title, add(1))
-	c.tokens.cut(d.Text, add(0))
+	c.tokens.cut(d.Body, add(0))
 	slices.Sort(c.keys)
 	c.counts = c.counts[:0]
 	for _, key := range c.keys {

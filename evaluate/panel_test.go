@@ -19,7 +19,7 @@ import (
 )
 
 // planted is a small world, what a judge with its truth believes, and pairs to judge by.
-func planted(t *testing.T) (*world.World, *fit.Judge, *world.Sample) {
+func planted(t *testing.T) (*world.World, *fit.Judge, *world.TruePairs) {
 	t.Helper()
 	ctx := context.Background()
 	w := must(world.New(ctx, world.Settings{Nodes: 300, Dim: 16, Fields: world.EvenFields(3),

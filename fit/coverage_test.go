@@ -71,8 +71,8 @@ func (s setup) try(t testing.TB, seed uint64) outcome {
 		nodes = 1000
 	}
 	w := must(world.New(ctx, world.Settings{Nodes: nodes, Dim: s.dim, Fields: world.EvenFields(8), Plan: s.plan}))(t)
-	var train, test, all *world.Sample // all stands for the universe
-	if s.caseControl {                 // learn from every other source, judge by the others
+	var train, test, all *world.TruePairs // all stands for the universe
+	if s.caseControl {                    // learn from every other source, judge by the others
 		w = must(w.Linked(ctx))(t)
 		order := w.Graph().Order()
 		var even, odd []int32
@@ -83,7 +83,7 @@ func (s setup) try(t testing.TB, seed uint64) outcome {
 				odd = append(odd, i)
 			}
 		}
-		sample := func(sources []int32) *world.Sample {
+		sample := func(sources []int32) *world.TruePairs {
 			src := rand.NewPCG(seed, uint64(sources[0]))
 			pairs, _, err := graph.Sample(w.Graph(), graph.Universe{Sources: sources, Before: order},
 				graph.Sampling{PerLink: 1, Src: src})
@@ -170,7 +170,7 @@ func logitsOf(m *Result, p *graph.Pairs) []float32 {
 }
 
 // exposures returns what the log of a sample says; nil if nothing is logged.
-func exposures(s *world.Sample, logged float64) []risk.Exposure {
+func exposures(s *world.TruePairs, logged float64) []risk.Exposure {
 	if logged == 0 {
 		return nil
 	}

@@ -19,7 +19,7 @@ import (
 type fitted struct {
 	problem fit.Problem
 	result  *fit.Result
-	test    *world.Sample
+	test    *world.TruePairs
 }
 
 var (
@@ -28,7 +28,7 @@ var (
 )
 
 // example returns the world, without logged exposures.
-func example() (fit.Problem, *fit.Result, *world.Sample) {
+func example() (fit.Problem, *fit.Result, *world.TruePairs) {
 	f := unlogged()
 	return f.problem, f.result, f.test
 }

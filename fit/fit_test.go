@@ -23,7 +23,7 @@ import (
 // trial is a small world with its pairs.
 type trial struct {
 	nodes                   model.Nodes
-	train, validation, test *world.Sample
+	train, validation, test *world.TruePairs
 }
 
 func newTrial(tb testing.TB, s world.Settings, pairs int, logged float64) *trial {
@@ -35,7 +35,7 @@ func newTrial(tb testing.TB, s world.Settings, pairs int, logged float64) *trial
 	}
 	t := &trial{nodes: model.NodesOf(w.Graph())}
 	for _, draw := range []struct {
-		to   **world.Sample
+		to   **world.TruePairs
 		n    int
 		part int
 	}{{&t.train, pairs, 0}, {&t.validation, pairs / 5, 1}, {&t.test, 20_000, 2}} {
@@ -203,7 +203,7 @@ func TestKnownPropensities(t *testing.T) {
 	w := newTrial(t, world.Settings{Nodes: 2000, Dim: 12, Fields: world.EvenFields(3), Plan: world.Plan{Seed: 5}},
 		6000, 0)
 	var exposures []model.Exposure
-	for _, sample := range []*world.Sample{w.train, w.validation, w.test} {
+	for _, sample := range []*world.TruePairs{w.train, w.validation, w.test} {
 		for k, i := range sample.Pairs.Source {
 			exposures = append(exposures, model.Exposure{Source: i, Target: sample.Pairs.Target[k],
 				Propensity: sample.Truth[k].Propensity})

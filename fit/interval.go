@@ -219,7 +219,7 @@ func (l fixedLoss) Bound() float64                                { return math.
 // add adds so many times the losses of a prediction under each estimator's loss. Most have the default one, which is
 // found once.
 func (q *question) add(losses []fixedLoss, times float64, prediction risk.Belief) {
-	linked, unlinked := risk.Log{}.Losses(prediction)
+	linked, unlinked := risk.LogLoss{}.Losses(prediction)
 	for i, e := range q.estimators {
 		a, b := linked, unlinked
 		if e.Loss != nil {

@@ -17,7 +17,7 @@ import (
 // small is a world that is quickly fitted, and its fit.
 type small struct {
 	world       *world.World
-	train, test *world.Sample
+	train, test *world.TruePairs
 	problem     Problem
 	result      *Result
 }

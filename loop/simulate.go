@@ -187,7 +187,7 @@ type simulation struct {
 	s       Settings
 	world   *world.World
 	nodes   model.Nodes // as the link model sees them
-	pairs   *world.Sample
+	pairs   *world.TruePairs
 	weights []float64 // of each pair in the recommendations: ŷ
 	names   []string
 

@@ -37,7 +37,7 @@ type Network struct {
 
 	mu     sync.Mutex
 	fields map[string]*graph.Graph // the graph with the fields that models learned by, by the way they were found
-	texts  *encode.Encoder
+	texts  *encode.LSA
 }
 
 // Open opens a dataset, which must have vectors.
@@ -91,9 +91,9 @@ func (n *Network) Log() *fit.Log { return n.log }
 func (n *Network) Files() map[string]string { return n.files }
 
 // Document returns the title and text of a node.
-func (n *Network) Document(i int32) (encode.Document, error) {
+func (n *Network) Document(i int32) (encode.Text, error) {
 	text, err := n.Text(i)
-	return encode.Document{Title: n.Graph().Title(i), Text: text}, err
+	return encode.Text{Title: n.Graph().Title(i), Body: text}, err
 }
 
 // OpenTexts reads the encoder that made the vectors, if it is kept and of a kind that needs nothing else. Recommenders
@@ -116,7 +116,7 @@ func (n *Network) OpenTexts() (bool, error) {
 }
 
 // encoder is the one that OpenTexts has read, or nil.
-func (n *Network) encoder() *encode.Encoder {
+func (n *Network) encoder() *encode.LSA {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.texts

@@ -20,13 +20,13 @@ func check(err error) {
 }
 
 // shelf makes books of two fields, with vectors of their texts; every book links to older ones that are like it.
-func shelf() (*graph.Graph, *encode.Encoder, encode.List) {
+func shelf() (*graph.Graph, *encode.LSA, encode.TextList) {
 	words := [][]string{{"flour", "yeast", "dough", "oven", "butter", "sugar"},
 		{"wind", "sail", "boat", "rope", "tide", "anchor"}}
-	var texts encode.List
+	var texts encode.TextList
 	for i := range 60 {
 		w := words[i%2]
-		texts = append(texts, encode.Document{Title: fmt.Sprint("Book ", i), Text: fmt.Sprintf("About %s, %s and %s.",
+		texts = append(texts, encode.Text{Title: fmt.Sprint("Book ", i), Body: fmt.Sprintf("About %s, %s and %s.",
 			w[i/2%6], w[i/3%6], w[i/5%6])})
 	}
 	encoder, _, err := encode.Fit(context.Background(), texts, encode.Settings{Dim: 6})
@@ -61,7 +61,7 @@ func shelved() *recommend.Recommender {
 	check(err)
 	r, err := recommend.New(g, m, recommend.Options{
 		Encoder:  encoder, // for new texts, and for words that explain
-		Document: func(i int32) (encode.Document, error) { return texts[i], nil },
+		Document: func(i int32) (encode.Text, error) { return texts[i], nil },
 	})
 	check(err)
 	return r
@@ -84,7 +84,7 @@ func ExampleRecommender_Top() {
 // The best books for a text that is in none of them; its field is guessed.
 func ExampleRecommender_Text() {
 	r := shelved()
-	source, probability, err := r.Text(encode.Document{Text: "A dough of flour and yeast."}, nil)
+	source, probability, err := r.Text(encode.Text{Body: "A dough of flour and yeast."}, nil)
 	check(err)
 	list, err := r.Top(context.Background(), recommend.Query{Source: source, K: 3})
 	check(err)

@@ -49,17 +49,17 @@ type Options struct {
 	// Encoder makes vectors of new texts, as it made those of the nodes; nil: new texts cannot be asked about. If it
 	// can Explain and Document is known, items are explained by the words that they share with the source.
 	Encoder  Encoder
-	Document func(i int32) (encode.Document, error) // of a node
+	Document func(i int32) (encode.Text, error) // of a node
 }
 
 // Encoder makes a vector of a new text. known is false if it knows no word of it.
 type Encoder interface {
-	Encode(d encode.Document) (vector []float32, known bool)
+	Encode(d encode.Text) (vector []float32, known bool)
 }
 
 // explainer is an encoder that can say which words carry a score.
 type explainer interface {
-	Explain(a, b encode.Document, w []float32) (encode.Explanation, error)
+	Explain(a, b encode.Text, w []float32) (encode.ScoreTerms, error)
 }
 
 // Recommender answers queries over one graph with one model. It may be used by many goroutines at once.
@@ -72,7 +72,7 @@ type Recommender struct {
 	model   model.Model
 	naive   *model.Model
 	encoder Encoder
-	texts   func(i int32) (encode.Document, error)
+	texts   func(i int32) (encode.Text, error)
 	threads int
 	cells   map[[2]uint16]fit.CellFinding
 	class   fit.Class
@@ -142,7 +142,7 @@ type Source struct {
 	node   int32
 	vector []float32
 	field  uint16
-	text   encode.Document
+	text   encode.Text
 	like   int32 // of a vector: the node of its field that it is most like, for propensities that look at nodes
 }
 
@@ -162,7 +162,7 @@ func (s Source) Index() int32 {
 
 // Text is a source that is not in the graph: a new text. Its vector is that of the recommender's encoder. Without a
 // field, which nil means, it is guessed, with a probability; otherwise that is 1.
-func (r *Recommender) Text(text encode.Document, field *uint16) (s Source, probability float64, err error) {
+func (r *Recommender) Text(text encode.Text, field *uint16) (s Source, probability float64, err error) {
 	if r.encoder == nil {
 		return Source{}, 0, fmt.Errorf("%w: no encoder is known that made the vectors, so a new text has none; "+
 			"encode the dataset's texts with unseen encode", ErrQuery)

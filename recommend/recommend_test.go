@@ -437,10 +437,10 @@ func TestExplanationAddsUp(t *testing.T) {
 func TestWordsExplain(t *testing.T) {
 	titles := []string{"protein folding in yeast", "folding of paper", "yeast genetics", "star formation",
 		"galaxies and stars", "dark matter halos", "yeast protein interaction", "stars in dark halos"}
-	var docs encode.List
+	var docs encode.TextList
 	var b graph.Builder
 	for i, title := range titles {
-		docs = append(docs, encode.Document{Title: title})
+		docs = append(docs, encode.Text{Title: title})
 		must(b.AddNode(graph.Node{ID: fmt.Sprint(i), Title: title, Field: []string{"biology", "physics"}[i/3%2]}))(t)
 	}
 	g, _, err := b.Build()
@@ -459,7 +459,7 @@ func TestWordsExplain(t *testing.T) {
 	propensity := must(model.NewPropensity("field-matrix", nodes, model.PropensityOptions{}))(t)
 	m := model.Model{Method: "bayes", Link: link, LinkParams: []float32{1, 2, 1, 3, -2}, Propensity: propensity,
 		PropensityParams: make([]float32, propensity.Size())}
-	r := must(New(g, m, Options{Encoder: e, Document: func(i int32) (encode.Document, error) {
+	r := must(New(g, m, Options{Encoder: e, Document: func(i int32) (encode.Text, error) {
 		return docs[i],
 			nil
 	}}))(t)
@@ -484,20 +484,20 @@ func TestWordsExplain(t *testing.T) {
 		}
 	}
 	check(Query{Source: r.Node(2)}, 6, "yeast")
-	s, probability, err := r.Text(encode.Document{Text: "new results on yeast protein"}, nil)
+	s, probability, err := r.Text(encode.Text{Body: "new results on yeast protein"}, nil)
 	if err != nil || !(probability > 0 && probability <= 1) {
 		t.Fatalf("probability %v: %v", probability, err)
 	}
 	check(Query{Source: s}, 6, "yeast")
 	field := uint16(2)
-	if s, probability, err = r.Text(encode.Document{Text: "yeast"}, &field); err != nil || probability != 1 ||
+	if s, probability, err = r.Text(encode.Text{Body: "yeast"}, &field); err != nil || probability != 1 ||
 		s.field != 2 {
 		t.Errorf("field %d, probability %v: %v", s.field, probability, err)
 	}
-	if _, _, err := r.Text(encode.Document{Text: "совсем другое письмо"}, nil); !errors.Is(err, ErrQuery) {
+	if _, _, err := r.Text(encode.Text{Body: "совсем другое письмо"}, nil); !errors.Is(err, ErrQuery) {
 		t.Errorf("another script: %v", err)
 	}
-	if _, _, err := must(New(g, m, Options{}))(t).Text(encode.Document{Text: "yeast"}, nil); !errors.Is(err, ErrQuery) {
+	if _, _, err := must(New(g, m, Options{}))(t).Text(encode.Text{Body: "yeast"}, nil); !errors.Is(err, ErrQuery) {
 		t.Errorf("without an encoder: %v", err)
 	}
 }

@@ -30,7 +30,7 @@ type Bound struct {
 // Margin returns M.
 func (b Bound) Margin() (float64, error) {
 	if !(b.Loss > 0) || math.IsInf(b.Loss, 1) {
-		return 0, fmt.Errorf("%w: loss bound η = %v; use a bounded loss, such as CappedLog", ErrSetting, b.Loss)
+		return 0, fmt.Errorf("%w: loss bound η = %v; use a bounded loss, such as CappedLogLoss", ErrSetting, b.Loss)
 	}
 	if !(b.Floor > 0 && b.Floor <= 1) {
 		return 0, fmt.Errorf("%w: propensity floor ε = %v; give one in (0, 1]", ErrSetting, b.Floor)

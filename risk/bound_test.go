@@ -112,7 +112,7 @@ func TestComplexityAgainstEnumeration(t *testing.T) {
 	for seed := range uint64(3) {
 		rng := newRand(t, seed)
 		const pairs = 9
-		c := newClass(t, rng, Estimator{Scheme: W{}, Loss: CappedLog{Cap: 2}, Floor: .1}, 6, pairs)
+		c := newClass(t, rng, Estimator{Scheme: W{}, Loss: CappedLogLoss{Cap: 2}, Floor: .1}, 6, pairs)
 		maximise := c.supremum(c.draw(rng))
 		exact := 0.
 		signs := make([]int8, pairs)
@@ -208,7 +208,7 @@ func TestOneFlip(t *testing.T) {
 	for range 40000 {
 		b := logits(t, 12*rng.Float64()-6, 12*rng.Float64()-6)
 		for name, scheme := range map[string]Scheme{"w": W{}, "pu": PU{}, "ap": AP{}} {
-			e := Estimator{Scheme: scheme, Loss: CappedLog{Cap: eta}, Floor: floor}
+			e := Estimator{Scheme: scheme, Loss: CappedLogLoss{Cap: eta}, Floor: floor}
 			flip := math.Abs(e.Risk(Observation{Linked: true}, b) - e.Risk(Observation{}, b))
 			largest[name] = math.Max(largest[name], flip)
 		}
@@ -227,7 +227,7 @@ func TestBoundHolds(t *testing.T) {
 	ctx := context.Background()
 	for name, scheme := range map[string]Scheme{"w": W{}, "pu": PU{}, "ap": AP{}} {
 		rng := newRand(t, 9)
-		c := newClass(t, rng, Estimator{Scheme: scheme, Loss: CappedLog{Cap: eta}, Floor: floor}, 12, pairs)
+		c := newClass(t, rng, Estimator{Scheme: scheme, Loss: CappedLogLoss{Cap: eta}, Floor: floor}, 12, pairs)
 		epsilon := floor
 		if name == "ap" {
 			epsilon = 1

@@ -52,5 +52,5 @@
 // numbers. Over the closed ranges ŷ, π̂ ∈ [0, 1] and logits in [−∞, +∞] no built-in scheme, loss or
 // likelihood returns NaN; 0·∞ counts as 0. A result is infinite only where the mathematics is:
 // the log-loss of an outcome called impossible, and 1/π̂ at π̂ = 0 (for PU also −∞, since N < 0).
-// [CappedLog] and a floor on π̂ rule both out. For |z|, |s| ≤ 700 every result is finite.
+// [CappedLogLoss] and a floor on π̂ rule both out. For |z|, |s| ≤ 700 every result is finite.
 package risk

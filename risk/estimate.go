@@ -15,22 +15,22 @@ type Pair struct {
 
 // Estimate is a weighted mean of a risk over pairs, with what a reader needs to judge it.
 type Estimate struct {
-	Value        float64   // the risk
-	Pairs        int       // n
-	Weight       float64   // Σ w
-	Clipped      float64   // weighted share of pairs whose propensity the floor raised
-	NegativeMass float64   // share of Σ w·|N| where N < 0 (PU's removed examples)
-	Warnings     []Warning // what a person should be told
+	Value        float64           // the risk
+	Pairs        int               // n
+	Weight       float64           // Σ w
+	Clipped      float64           // weighted share of pairs whose propensity the floor raised
+	NegativeMass float64           // share of Σ w·|N| where N < 0 (PU's removed examples)
+	Warnings     []EstimateWarning // what a person should be told
 }
 
-// Warning is a doubt about a result; it travels beside the result.
-type Warning struct {
+// EstimateWarning is a doubt about a result; it travels beside the result.
+type EstimateWarning struct {
 	Kind    WarningKind
 	Message string
 }
 
 // String returns the kind and the message.
-func (w Warning) String() string { return string(w.Kind) + ": " + w.Message }
+func (w EstimateWarning) String() string { return string(w.Kind) + ": " + w.Message }
 
 // WarningKind names a doubt.
 type WarningKind string
@@ -75,7 +75,7 @@ func (e Estimator) Estimate(pairs []Pair) (Estimate, error) {
 	est.Value = total.Value() / e.divisor(est.Weight)
 	if math.IsNaN(est.Value) {
 		return Estimate{}, fmt.Errorf("%w: pairs have risks +Inf and −Inf, the first at pair %d; set a Floor or "+
-			"use CappedLog", ErrValue, first)
+			"use CappedLogLoss", ErrValue, first)
 	}
 	if math.IsInf(est.Value, 0) && infinite == 0 {
 		return Estimate{}, fmt.Errorf("%w: the sum of finite risks overflows; scale the weights down or set a Floor",
@@ -90,7 +90,7 @@ func (e Estimator) Estimate(pairs []Pair) (Estimate, error) {
 	}
 
 	warn := func(kind WarningKind, format string, args ...any) {
-		est.Warnings = append(est.Warnings, Warning{kind, fmt.Sprintf(format, args...)})
+		est.Warnings = append(est.Warnings, EstimateWarning{kind, fmt.Sprintf(format, args...)})
 	}
 	if est.Value < 0 {
 		warn(WarnNegative, "risk %.4g is below 0; masses went negative on propensities too low for the links "+

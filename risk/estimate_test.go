@@ -67,7 +67,7 @@ func TestEstimateZeroEstimatorIsAPLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	named, _ := Estimator{Scheme: AP{}, Loss: Log{}}.Estimate(fourPairs(t))
+	named, _ := Estimator{Scheme: AP{}, Loss: LogLoss{}}.Estimate(fourPairs(t))
 	if zero.Value != named.Value {
 		t.Errorf("zero estimator %v, AP under log-loss %v", zero.Value, named.Value)
 	}
@@ -94,7 +94,7 @@ func TestEstimateErrors(t *testing.T) {
 		"huge weight":       {Estimator{}, with(func(p *Pair) { p.Weight = 1e200 }), ErrWeight},
 		"no relevance":      {Estimator{Scheme: True{}}, good, ErrMass},
 		"nil MassFunc":      {Estimator{Scheme: MassFunc(nil)}, good, ErrMass},
-		"zero cap":          {Estimator{Loss: CappedLog{}}, good, ErrLoss},
+		"zero cap":          {Estimator{Loss: CappedLogLoss{}}, good, ErrLoss},
 		"negative cost":     {Estimator{Loss: ZeroOne{Cost: -1}}, good, ErrLoss},
 		"NaN cost":          {Estimator{Loss: ZeroOne{Cost: math.NaN()}}, good, ErrLoss},
 		"NaN loss":          {Estimator{Loss: undefined{}}, good, ErrLoss},
@@ -118,7 +118,7 @@ func TestEstimateErrors(t *testing.T) {
 }
 
 // undefined is a loss that is nowhere a number.
-type undefined struct{ Log }
+type undefined struct{ LogLoss }
 
 func (undefined) Losses(Belief) (linked, unlinked float64) { return math.NaN(), math.NaN() }
 

@@ -74,7 +74,7 @@ func (e Estimator) scheme() Scheme {
 
 func (e Estimator) loss() Loss {
 	if e.Loss == nil {
-		return Log{}
+		return LogLoss{}
 	}
 	return e.Loss
 }

@@ -106,13 +106,13 @@ func ExampleBelief_Floored() {
 }
 
 func ExampleLog() {
-	linked, unlinked := risk.Log{}.Losses(must(risk.FromProbabilities(.8, 1)))
-	fmt.Printf("%.3f %.3f, bound %v\n", linked, unlinked, risk.Log{}.Bound())
+	linked, unlinked := risk.LogLoss{}.Losses(must(risk.FromProbabilities(.8, 1)))
+	fmt.Printf("%.3f %.3f, bound %v\n", linked, unlinked, risk.LogLoss{}.Bound())
 	// Output: 0.223 1.609, bound +Inf
 }
 
-func ExampleCappedLog() {
-	loss := risk.CappedLog{Cap: 3}
+func ExampleCappedLogLoss() {
+	loss := risk.CappedLogLoss{Cap: 3}
 	certain := must(risk.FromProbabilities(1, .5))
 	linked, unlinked := loss.Losses(certain)
 	slopeLinked, slopeUnlinked := loss.Slopes(certain)
@@ -301,7 +301,7 @@ func ExampleNLL() {
 }
 
 func ExampleEstimator() {
-	guarded := risk.Estimator{Scheme: risk.W{}, Loss: risk.CappedLog{Cap: 5}, Floor: .05}
+	guarded := risk.Estimator{Scheme: risk.W{}, Loss: risk.CappedLogLoss{Cap: 5}, Floor: .05}
 	b := must(risk.FromProbabilities(0, 1e-9))
 	fmt.Println(guarded.Risk(risk.Observation{Linked: true}, b)) // 5/.05, not infinite
 	// Output: 100
@@ -345,7 +345,7 @@ func ExampleEstimator_Estimate() {
 	// clipped
 }
 
-func ExampleWarning() {
+func ExampleEstimateWarning() {
 	b := must(risk.FromProbabilities(0, 1))
 	est := must(risk.Estimator{}.Estimate([]risk.Pair{{Observation: risk.Observation{Linked: true}, Belief: b,
 		Weight: 1}}))
@@ -453,9 +453,9 @@ func ExampleBound() {
 }
 
 func ExampleBound_Margin() {
-	_, err := risk.Bound{Loss: risk.Log{}.Bound(), Floor: .1, Universe: 100, Failure: .05}.Margin()
+	_, err := risk.Bound{Loss: risk.LogLoss{}.Bound(), Floor: .1, Universe: 100, Failure: .05}.Margin()
 	fmt.Println(err)
-	// Output: risk: setting out of range: loss bound η = +Inf; use a bounded loss, such as CappedLog
+	// Output: risk: setting out of range: loss bound η = +Inf; use a bounded loss, such as CappedLogLoss
 }
 
 func ExampleBound_Population() {

@@ -65,7 +65,7 @@ func pairMustBeNumbers(t *testing.T, b Belief, linked bool) {
 		check(name+" masses", m.Positive, m.Negative)
 		check(name+" slopes", slope.Link.Positive, slope.Link.Negative, slope.Propensity.Positive,
 			slope.Propensity.Negative)
-		for _, loss := range []Loss{Log{}, CappedLog{Cap: 5}, ZeroOne{}} {
+		for _, loss := range []Loss{LogLoss{}, CappedLogLoss{Cap: 5}, ZeroOne{}} {
 			e := Estimator{Scheme: scheme, Loss: loss}
 			value, g := e.Gradient(observation(linked), b)
 			check(name+" gradient", value, g.Link, g.Propensity)
@@ -107,7 +107,7 @@ func FuzzEstimate(f *testing.F) {
 			truths, beliefs = append(truths, Truth{w[2], w[0]}), append(beliefs, b)
 		}
 		for _, scheme := range []Scheme{True{}, Naive{}, W{}, PU{}, AP{}, nil} {
-			for _, loss := range []Loss{nil, CappedLog{Cap: math.Abs(floor)}, ZeroOne{}} {
+			for _, loss := range []Loss{nil, CappedLogLoss{Cap: math.Abs(floor)}, ZeroOne{}} {
 				e := Estimator{Scheme: scheme, Loss: loss, Floor: floor, Universe: universe}
 				got, err := e.Estimate(pairs)
 				if err == nil && (math.IsNaN(got.Value) || !isProbability(got.Clipped) ||

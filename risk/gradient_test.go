@@ -86,8 +86,8 @@ func TestGradientOfOtherLosses(t *testing.T) {
 	for range 1000 {
 		z, s := 8*rng.Float64()-4, 8*rng.Float64()-4
 		for name, scheme := range corrected {
-			for _, loss := range []Loss{CappedLog{Cap: 2}, ZeroOne{Cost: 3}} {
-				if a, b := (Log{}).Losses(logits(t, z, s)); math.Abs(z) < 2*h || math.Abs(a-2) < 2*h ||
+			for _, loss := range []Loss{CappedLogLoss{Cap: 2}, ZeroOne{Cost: 3}} {
+				if a, b := (LogLoss{}).Losses(logits(t, z, s)); math.Abs(z) < 2*h || math.Abs(a-2) < 2*h ||
 					math.Abs(b-2) < 2*h {
 					continue // at a kink
 				}
@@ -135,7 +135,7 @@ func TestHeldIsGradientLessSlopes(t *testing.T) {
 			value, g := e.Gradient(o, b)
 			heldValue, held := e.HeldGradient(o, b)
 			slope := scheme.Slope(o, b)
-			linked, unlinked := Log{}.Losses(b)
+			linked, unlinked := LogLoss{}.Losses(b)
 			if value != heldValue || value != e.Risk(o, b) {
 				t.Fatalf("%s: values differ: %v, %v, %v", name, value, heldValue, e.Risk(o, b))
 			}
@@ -191,7 +191,7 @@ func TestNothingIsNaN(t *testing.T) {
 			value, g := NLL(linked, b)
 			check("nll", linked, value, g)
 			for name, scheme := range builtins {
-				for _, loss := range []Loss{Log{}, CappedLog{Cap: 10}, ZeroOne{Cost: 2}} {
+				for _, loss := range []Loss{LogLoss{}, CappedLogLoss{Cap: 10}, ZeroOne{Cost: 2}} {
 					e := Estimator{Scheme: scheme, Loss: loss}
 					value, g = e.Gradient(observation(linked), b)
 					check(name, linked, value, g)
@@ -199,7 +199,7 @@ func TestNothingIsNaN(t *testing.T) {
 					check(name+", held", linked, value, g)
 				}
 				// With a floor and a cap everything is finite.
-				guarded := Estimator{Scheme: scheme, Loss: CappedLog{Cap: 10}, Floor: .05}
+				guarded := Estimator{Scheme: scheme, Loss: CappedLogLoss{Cap: 10}, Floor: .05}
 				value, g = guarded.Gradient(observation(linked), b)
 				if !isFinite(value) || !isFinite(g.Link) || !isFinite(g.Propensity) || math.Abs(value) > 200 {
 					t.Fatalf("%s guarded: %v, %+v at %+v", name, value, g, b)
@@ -273,7 +273,7 @@ func TestTrivialOptima(t *testing.T) {
 	sure := probabilities(t, 1, .3)
 	for _, linked := range []bool{false, true} {
 		for name, scheme := range map[string]Scheme{"w": W{}, "ap": AP{}} {
-			for _, l := range []Loss{loss, Log{}} {
+			for _, l := range []Loss{loss, LogLoss{}} {
 				if got := (Estimator{Scheme: scheme, Loss: l}).Risk(Observation{Linked: linked}, sure); got != 0 {
 					t.Errorf("%s at ŷ = 1: %v", name, got)
 				}
@@ -298,7 +298,7 @@ func TestTrivialOptima(t *testing.T) {
 
 func TestPerPairPathDoesNotAllocate(t *testing.T) {
 	for name, scheme := range builtins {
-		e := Estimator{Scheme: scheme, Loss: Log{}, Floor: .05}
+		e := Estimator{Scheme: scheme, Loss: LogLoss{}, Floor: .05}
 		o := observation(true)
 		if n := testing.AllocsPerRun(100, func() {
 			b, _ := FromLogits(.3, -1)
@@ -312,7 +312,7 @@ func TestPerPairPathDoesNotAllocate(t *testing.T) {
 }
 
 func BenchmarkGradient(b *testing.B) {
-	e := Estimator{Scheme: AP{}, Loss: Log{}, Floor: .05}
+	e := Estimator{Scheme: AP{}, Loss: LogLoss{}, Floor: .05}
 	b.ReportAllocs()
 	for i := range b.N {
 		belief, _ := FromLogits(float64(i%16)-8, .5)

@@ -150,7 +150,7 @@ func (e Estimator) Moments(truths []Truth, beliefs []Belief) (Moments, error) {
 func moments(bias, variance float64) (Moments, error) {
 	if math.IsNaN(bias) || math.IsNaN(variance) {
 		return Moments{}, fmt.Errorf("%w: bias %v, variance %v; infinite risks of both signs meet or a mass is "+
-			"NaN, so set a Floor, use CappedLog or mend the scheme", ErrValue, bias, variance)
+			"NaN, so set a Floor, use CappedLogLoss or mend the scheme", ErrValue, bias, variance)
 	}
 	return Moments{bias, variance}, nil
 }

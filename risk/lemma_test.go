@@ -126,7 +126,7 @@ func TestUnbiasedness(t *testing.T) {
 		{"ap", right, true}, {"ap", onlyPropensity, false},
 		{"naive", right, false},
 	} {
-		for _, loss := range []Loss{ZeroOne{}, CappedLog{Cap: 5}} {
+		for _, loss := range []Loss{ZeroOne{}, CappedLogLoss{Cap: 5}} {
 			m, err := Estimator{Scheme: builtins[c.name], Loss: loss}.Moments(truths, c.beliefs)
 			if err != nil {
 				t.Fatal(err)
@@ -136,7 +136,7 @@ func TestUnbiasedness(t *testing.T) {
 			}
 		}
 	}
-	m, err := Estimator{Scheme: True{}, Loss: Log{}}.Moments(truths, right)
+	m, err := Estimator{Scheme: True{}, Loss: LogLoss{}}.Moments(truths, right)
 	if err != nil || m.AbsoluteBias() > 1e-15 || m.Variance > 1e-30 {
 		t.Errorf("the true risk has moments %+v, %v", m, err)
 	}
@@ -202,7 +202,7 @@ func TestVarianceOrderNeedsTheZeroOneLoss(t *testing.T) {
 func TestAPVarianceIsLowUnderAnyLoss(t *testing.T) {
 	for seed := range uint64(50) {
 		truths, beliefs := world(t, newRand(t, seed), 20)
-		for _, loss := range []Loss{Log{}, CappedLog{Cap: 1}, ZeroOne{}} {
+		for _, loss := range []Loss{LogLoss{}, CappedLogLoss{Cap: 1}, ZeroOne{}} {
 			variance := map[string]float64{}
 			for name, scheme := range corrected {
 				m, err := Estimator{Scheme: scheme, Loss: loss}.Moments(truths, beliefs)

@@ -16,44 +16,44 @@ type Loss interface {
 }
 
 var (
-	_ Loss = Log{}
-	_ Loss = CappedLog{}
+	_ Loss = LogLoss{}
+	_ Loss = CappedLogLoss{}
 	_ Loss = ZeroOne{}
 )
 
-// Log is the log-loss: δ(1, ŷ) = −log ŷ = softplus(−z), δ(0, ŷ) = −log(1−ŷ) = softplus(z). It is
+// LogLoss is the log-loss: δ(1, ŷ) = −log ŷ = softplus(−z), δ(0, ŷ) = −log(1−ŷ) = softplus(z). It is
 // infinite for an outcome that ŷ ∈ {0, 1} calls impossible.
-type Log struct{}
+type LogLoss struct{}
 
 // Losses returns −log ŷ and −log(1−ŷ).
-func (Log) Losses(b Belief) (linked, unlinked float64) {
+func (LogLoss) Losses(b Belief) (linked, unlinked float64) {
 	z := b.linkLogit
 	common := math.Log1p(math.Exp(-math.Abs(z)))
 	return math.Max(-z, 0) + common, math.Max(z, 0) + common
 }
 
 // Slopes returns −(1−ŷ) and ŷ.
-func (Log) Slopes(b Belief) (linked, unlinked float64) { return -b.notLink, b.link }
+func (LogLoss) Slopes(b Belief) (linked, unlinked float64) { return -b.notLink, b.link }
 
 // Bound returns +Inf.
-func (Log) Bound() float64 { return math.Inf(1) }
+func (LogLoss) Bound() float64 { return math.Inf(1) }
 
-// CappedLog is min(log-loss, Cap): the bounded log-loss that a generalisation bound needs. Its slope is
+// CappedLogLoss is min(log-loss, Cap): the bounded log-loss that a generalisation bound needs. Its slope is
 // 0 where the cap holds. A Cap that is not positive makes Estimate fail.
-type CappedLog struct {
+type CappedLogLoss struct {
 	Cap float64 // η
 }
 
 // Losses returns the two log-losses, each at most the cap.
-func (l CappedLog) Losses(b Belief) (linked, unlinked float64) {
-	linked, unlinked = Log{}.Losses(b)
+func (l CappedLogLoss) Losses(b Belief) (linked, unlinked float64) {
+	linked, unlinked = LogLoss{}.Losses(b)
 	return math.Min(linked, l.Cap), math.Min(unlinked, l.Cap)
 }
 
 // Slopes returns the slopes of the log-loss, 0 above the cap.
-func (l CappedLog) Slopes(b Belief) (linked, unlinked float64) {
-	lossLinked, lossUnlinked := Log{}.Losses(b)
-	linked, unlinked = Log{}.Slopes(b)
+func (l CappedLogLoss) Slopes(b Belief) (linked, unlinked float64) {
+	lossLinked, lossUnlinked := LogLoss{}.Losses(b)
+	linked, unlinked = LogLoss{}.Slopes(b)
 	if lossLinked > l.Cap {
 		linked = 0
 	}
@@ -64,7 +64,7 @@ func (l CappedLog) Slopes(b Belief) (linked, unlinked float64) {
 }
 
 // Bound returns the cap.
-func (l CappedLog) Bound() float64 { return l.Cap }
+func (l CappedLogLoss) Bound() float64 { return l.Cap }
 
 // ZeroOne is the loss of the theory: the cost Δ where the prediction ô = 1(ŷ ≥ ½) is not the outcome,
 // else 0. Its slope is 0.

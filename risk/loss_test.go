@@ -12,8 +12,8 @@ func TestLossValues(t *testing.T) {
 		linked, unlinked float64
 		bound            float64
 	}{
-		{Log{}, -math.Log(.8), -math.Log(.2), math.Inf(1)},
-		{CappedLog{Cap: 1}, -math.Log(.8), 1, 1},
+		{LogLoss{}, -math.Log(.8), -math.Log(.2), math.Inf(1)},
+		{CappedLogLoss{Cap: 1}, -math.Log(.8), 1, 1},
 		{ZeroOne{}, 0, 1, 1},
 		{ZeroOne{Cost: 2.5}, 0, 2.5, 2.5},
 	} {
@@ -41,7 +41,7 @@ func TestZeroOneThreshold(t *testing.T) {
 
 func TestLossesEverywhere(t *testing.T) {
 	for _, b := range beliefsEverywhere(t) {
-		for _, loss := range []Loss{Log{}, CappedLog{Cap: 3}, ZeroOne{Cost: 2}} {
+		for _, loss := range []Loss{LogLoss{}, CappedLogLoss{Cap: 3}, ZeroOne{Cost: 2}} {
 			linked, unlinked := loss.Losses(b)
 			for _, l := range []float64{linked, unlinked} {
 				if !(l >= 0 && l <= loss.Bound()) {
@@ -53,7 +53,7 @@ func TestLossesEverywhere(t *testing.T) {
 				t.Fatalf("%T slopes %v, %v at %+v", loss, slopeLinked, slopeUnlinked, b)
 			}
 		}
-		linked, unlinked := Log{}.Losses(b)
+		linked, unlinked := LogLoss{}.Losses(b)
 		if math.IsInf(linked, 1) != (b.LinkLogit() == math.Inf(-1)) ||
 			math.IsInf(unlinked, 1) != (b.LinkLogit() == math.Inf(1)) {
 			t.Fatalf("log-loss %v, %v at %+v: infinite exactly where the outcome is called impossible", linked,
@@ -64,7 +64,7 @@ func TestLossesEverywhere(t *testing.T) {
 
 func TestLossSlopesAgainstDifferences(t *testing.T) {
 	const h = 1e-5
-	for _, loss := range []Loss{Log{}, CappedLog{Cap: 1.3}, ZeroOne{}} {
+	for _, loss := range []Loss{LogLoss{}, CappedLogLoss{Cap: 1.3}, ZeroOne{}} {
 		for z := -8.03; z < 8; z += .37 {
 			upLinked, upUnlinked := loss.Losses(logits(t, z+h, 0))
 			downLinked, downUnlinked := loss.Losses(logits(t, z-h, 0))

@@ -148,7 +148,7 @@ func TestDoublyRobust(t *testing.T) {
 		rightLink[i] = probabilities(t, truth.Link, beliefs[i].Propensity())
 		rightPropensity[i] = probabilities(t, beliefs[i].Link(), truth.Propensity)
 	}
-	e := Estimator{Scheme: DR{}, Loss: CappedLog{Cap: 4}}
+	e := Estimator{Scheme: DR{}, Loss: CappedLogLoss{Cap: 4}}
 	for name, c := range map[string]struct {
 		beliefs  []Belief
 		unbiased bool

@@ -80,7 +80,7 @@ func (s Sample) units() (units, error) {
 	for i, v := range s.Values {
 		w := s.weight(i)
 		if !isFinite(v) {
-			return units{}, fmt.Errorf("%w: pair %d has %v; set a Floor or use CappedLog", ErrValue, i, v)
+			return units{}, fmt.Errorf("%w: pair %d has %v; set a Floor or use CappedLogLoss", ErrValue, i, v)
 		}
 		if !(w > 0) || math.IsInf(w, 1) {
 			return units{}, fmt.Errorf("%w: pair %d has %v; give 1/P(sampled), or 1 where every pair is taken",

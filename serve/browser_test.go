@@ -232,9 +232,9 @@ func worded(t testing.TB) string {
 		t.Fatal(err)
 	}
 	g := w.Graph()
-	var titles encode.List
+	var titles encode.TextList
 	for i := range int32(g.Len()) {
-		titles = append(titles, encode.Document{Title: g.Title(i)})
+		titles = append(titles, encode.Text{Title: g.Title(i)})
 	}
 	e, _, err := encode.Fit(ctx, titles, encode.Settings{Dim: 16, Threads: 1})
 	if err != nil {

@@ -278,7 +278,7 @@ func (ask RecommendRequest) source(e *engine) (recommend.Source, []string, error
 		}
 		field = &f
 	}
-	source, probability, err := e.Text(encode.Document{Title: ask.Title, Text: ask.Text}, field)
+	source, probability, err := e.Text(encode.Text{Title: ask.Title, Body: ask.Text}, field)
 	if err != nil {
 		return recommend.Source{}, nil, requestError("text", nil, "cannot be used: %s",
 			strings.TrimPrefix(err.Error(), recommend.ErrQuery.Error()+": "))

@@ -80,7 +80,7 @@ func (r *replay) serve(t *testing.T, g *graph.Graph, method string) {
 // anew forgets the links of old and serves a model of those that came of the last round, as they come.
 func (r *replay) anew(t *testing.T, method string) {
 	t.Helper()
-	links := &world.Sample{Pairs: &graph.Pairs{}}
+	links := &world.TruePairs{Pairs: &graph.Pairs{}}
 	for _, link := range r.clicked {
 		links.Pairs.Source, links.Pairs.Target, links.Pairs.Linked = append(links.Pairs.Source, link.Source),
 			append(links.Pairs.Target, link.Target), append(links.Pairs.Linked, true)
@@ -94,7 +94,7 @@ func (r *replay) anew(t *testing.T, method string) {
 
 // organic is the world with the links that came about before there was a service, between any two nodes. Every field
 // has a coordinate of its own in the vectors, so that a link model can take exposure for relevance.
-func organic(w *world.World, all *world.Sample) (*graph.Graph, error) {
+func organic(w *world.World, all *world.TruePairs) (*graph.Graph, error) {
 	from := w.Graph()
 	n := from.Len()
 	b := new(graph.Builder)

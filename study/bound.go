@@ -136,7 +136,7 @@ func (l *lab) guarantees(ctx context.Context, nodes []int, seeds []uint64, draws
 type class struct {
 	seed       uint64
 	world      *world.World
-	sample     *world.Sample
+	sample     *world.TruePairs
 	link       model.LinkModel
 	propensity model.PropensityModel
 	scale      []float64 // of the parameters: what they are multiplied by for the models
@@ -428,7 +428,7 @@ func (c *class) promising(r *rand.Rand, f func(x, grad []float64) (float64, erro
 
 // guarantee measures every term of the bound for the likeliest member.
 func (c *class) guarantee(ctx context.Context, name string, scheme risk.Scheme, draws int) (*BoundRow, error) {
-	loss := risk.CappedLog{Cap: boundLoss}
+	loss := risk.CappedLogLoss{Cap: boundLoss}
 	e := risk.Estimator{Scheme: scheme, Loss: loss}
 	params := c.params(c.likeliest)
 	beliefs, err := c.believe(params[:c.link.Size()], params[c.link.Size():])

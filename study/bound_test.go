@@ -88,7 +88,7 @@ func TestMaximiser(t *testing.T) {
 		signs[k] = int8(2*r.IntN(2) - 1)
 	}
 	for _, s := range boundSchemes {
-		e := risk.Estimator{Scheme: s.scheme, Loss: risk.CappedLog{Cap: boundLoss}}
+		e := risk.Estimator{Scheme: s.scheme, Loss: risk.CappedLogLoss{Cap: boundLoss}}
 		found, err := c.largest(e)(t.Context(), signs)
 		if err != nil {
 			t.Fatal(err)

@@ -320,7 +320,7 @@ type subject struct {
 
 	world   *world.World
 	problem fit.Problem
-	test    *world.Sample
+	test    *world.TruePairs
 	known   []model.Exposure // the true π of every pair
 	fields  int              // with the unknown one
 
@@ -341,7 +341,7 @@ func (s *subject) make(ctx context.Context, t *trainings, threads int) error {
 	s.borrowed = t.data != nil
 	s.world = w
 	s.fields = w.Graph().FieldCount()
-	var samples [3]*world.Sample
+	var samples [3]*world.TruePairs
 	for part, n := range []int{z.pairs, z.validation, z.test} { // no pair is in two of them
 		if samples[part], err = w.Pairs(ctx, n, world.Draw{Part: part}); err != nil {
 			return err

@@ -136,7 +136,7 @@ func ExampleWorld_Pairs() {
 		}
 		return n
 	}
-	for _, s := range []*world.Sample{train, test} {
+	for _, s := range []*world.TruePairs{train, test} {
 		fmt.Println(count(s.Relevant), "relevant,", count(s.Exposed), "exposed,", count(s.Pairs.Linked), "linked,",
 			count(s.Logged), "logged")
 	}
@@ -145,7 +145,7 @@ func ExampleWorld_Pairs() {
 	// 778 relevant, 2110 exposed, 288 linked, 0 logged
 }
 
-func ExampleSample_Observation() {
+func ExampleTruePairs_Observation() {
 	ctx := context.Background()
 	w := must(world.New(ctx, world.Settings{Nodes: 200, Dim: 16, Fields: world.EvenFields(3)}))
 	s := must(w.Pairs(ctx, 10, world.Draw{Logged: 1}))

@@ -16,6 +16,8 @@ func small(p world.Plan) world.Settings {
 	return world.Settings{Nodes: 200, Dim: 48, Fields: world.EvenFields(5), Plan: p}
 }
 
+func between(low, high float64) world.PropensityRange { return world.PropensityRange{Low: low, High: high} }
+
 func generate(t testing.TB, s world.Settings) *world.World {
 	t.Helper()
 	w, err := world.New(ctx, s)
@@ -25,7 +27,7 @@ func generate(t testing.TB, s world.Settings) *world.World {
 	return w
 }
 
-func draw(t testing.TB, w *world.World, n int, d world.Draw) *world.Sample {
+func draw(t testing.TB, w *world.World, n int, d world.Draw) *world.TruePairs {
 	t.Helper()
 	s, err := w.Pairs(ctx, n, d)
 	if err != nil {

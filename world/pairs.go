@@ -32,9 +32,9 @@ type Draw struct {
 	Logged float64
 }
 
-// Sample is some pairs of a world with all that is true of them, column by column. Reordering Pairs
+// TruePairs is some pairs of a world with all that is true of them, column by column. Reordering Pairs
 // leaves the other columns behind.
-type Sample struct {
+type TruePairs struct {
 	// Pairs is what a learner may see. They are a uniform sample without replacement, ascending
 	// by source and then by target. Weight is |U|/n, the inverse of the chance n/|U| of every pair.
 	//
@@ -52,7 +52,7 @@ type Sample struct {
 }
 
 // Observation returns what there is to see of pair k, with y for the true risk.
-func (s *Sample) Observation(k int) risk.Observation {
+func (s *TruePairs) Observation(k int) risk.Observation {
 	o := risk.Observation{Linked: s.Pairs.Linked[k]}
 	switch {
 	case s.Logged[k] && s.Exposed[k]:
@@ -64,7 +64,7 @@ func (s *Sample) Observation(k int) risk.Observation {
 }
 
 // Pairs draws n different pairs, uniformly, and what happens to them.
-func (w *World) Pairs(ctx context.Context, n int, d Draw) (*Sample, error) {
+func (w *World) Pairs(ctx context.Context, n int, d Draw) (*TruePairs, error) {
 	setDefault(&d.Parts, 3)
 	switch {
 	case d.Parts < 1:
@@ -104,7 +104,7 @@ func (w *World) Pairs(ctx context.Context, n int, d Draw) (*Sample, error) {
 // Reveal returns what is true of pairs that came from elsewhere, such as the samplers of package
 // graph on the graph of a world with drawn links. It is an error if a pair's link is not this world's.
 // The sample keeps p.
-func (w *World) Reveal(ctx context.Context, p *graph.Pairs, logged float64) (*Sample, error) {
+func (w *World) Reveal(ctx context.Context, p *graph.Pairs, logged float64) (*TruePairs, error) {
 	n := uint32(w.graph.Len())
 	if len(p.Target) != p.Len() || len(p.Linked) != p.Len() {
 		return nil, fmt.Errorf("world: pairs with columns of %d, %d and %d rows: %w; give each pair all its values",
@@ -131,7 +131,7 @@ func (w *World) Reveal(ctx context.Context, p *graph.Pairs, logged float64) (*Sa
 }
 
 // reveal tosses the coins of the pairs.
-func (w *World) reveal(ctx context.Context, p *graph.Pairs, logged float64) (*Sample, error) {
+func (w *World) reveal(ctx context.Context, p *graph.Pairs, logged float64) (*TruePairs, error) {
 	if !(logged >= 0 && logged <= 1) {
 		return nil, bad("the share of pairs with Logged exposure is %v; give from 0 to 1", logged)
 	}
@@ -139,7 +139,7 @@ func (w *World) reveal(ctx context.Context, p *graph.Pairs, logged float64) (*Sa
 		return nil, fmt.Errorf("world: %w: its vectors were closed; close them after the last draw", ErrGraph)
 	}
 	n := p.Len()
-	s := &Sample{
+	s := &TruePairs{
 		Pairs: p, Relevant: make([]bool, n), Exposed: make([]bool, n), Logged: make([]bool, n),
 		Logits: make([]float64, n), Truth: make([]risk.Truth, n),
 	}

@@ -57,15 +57,15 @@ type Plan struct {
 	// 0 means 1.
 	Ceiling float64
 
-	Same  Range // of π where source and target are of one field; zero means .7 to 1
-	Cross Range // of π where they are of two; zero means .1 to .3. The unknown field is never one field
+	Same  PropensityRange // of π where source and target are of one field; zero means .7 to 1
+	Cross PropensityRange // of π where they are of two; zero means .1 to .3. The unknown field is never one field
 
 	Seed    uint64 // the same seed gives the same world
 	Threads int    // 0 means all processors; results do not depend on it
 }
 
-// Range is an interval from which numbers are drawn uniformly.
-type Range struct{ Low, High float64 }
+// PropensityRange is an interval from which numbers are drawn uniformly.
+type PropensityRange struct{ Low, High float64 }
 
 // Saturated is the plan of the paper's experiment: links are common and the logits wide, so that
 // many y are near 1 and the scale of π is identified.
@@ -97,8 +97,8 @@ func (p Plan) WithDefaults() Plan {
 	setDefault(&p.BaseRate, .16)
 	setDefault(&p.OracleAUC, .97)
 	setDefault(&p.Ceiling, 1)
-	setDefault(&p.Same, Range{.7, 1})
-	setDefault(&p.Cross, Range{.1, .3})
+	setDefault(&p.Same, PropensityRange{.7, 1})
+	setDefault(&p.Cross, PropensityRange{.1, .3})
 	setDefault(&p.Threads, runtime.GOMAXPROCS(0))
 	return p
 }
@@ -167,7 +167,7 @@ func (p Plan) Validate() error {
 	return p.Cross.check("Cross")
 }
 
-func (r Range) check(name string) error {
+func (r PropensityRange) check(name string) error {
 	if !(r.Low > 0 && r.Low <= r.High && r.High <= 1) {
 		return bad("%s is from %v to %v; a propensity is above 0 and at most 1, so give 0 < Low ≤ High ≤ 1", name,
 			r.Low, r.High)

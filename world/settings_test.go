@@ -14,7 +14,7 @@ func TestDefaults(t *testing.T) {
 	s := world.Settings{}.WithDefaults()
 	if s.Nodes != 26_000 || s.Dim != 768 || len(s.Fields) != 19 || s.BaseRate != .16 || s.OracleAUC != .97 ||
 		s.Ceiling != 1 ||
-		s.Same != (world.Range{Low: .7, High: 1}) || s.Cross != (world.Range{Low: .1, High: .3}) {
+		s.Same != between(.7, 1) || s.Cross != between(.1, .3) {
 		t.Errorf("defaults are %+v", s)
 	}
 	if again := s.WithDefaults(); !reflect.DeepEqual(again, s) {
@@ -70,10 +70,10 @@ func TestImpossibleWorlds(t *testing.T) {
 		{"NaN oracle", world.Settings{Plan: world.Plan{OracleAUC: nan}}, "OracleAUC"},
 		{"ceiling above 1", world.Settings{Plan: world.Plan{Ceiling: 1.5}}, "Ceiling"},
 		{"NaN ceiling", world.Settings{Plan: world.Plan{Ceiling: nan}}, "Ceiling"},
-		{"propensity 0", world.Settings{Plan: world.Plan{Same: world.Range{High: .5}}}, "Same"},
-		{"propensity above 1", world.Settings{Plan: world.Plan{Cross: world.Range{Low: .5, High: 1.5}}}, "Cross"},
-		{"range upside down", world.Settings{Plan: world.Plan{Cross: world.Range{Low: .5, High: .4}}}, "Cross"},
-		{"NaN range", world.Settings{Plan: world.Plan{Same: world.Range{Low: nan, High: 1}}}, "Same"},
+		{"propensity 0", world.Settings{Plan: world.Plan{Same: between(0, .5)}}, "Same"},
+		{"propensity above 1", world.Settings{Plan: world.Plan{Cross: between(.5, 1.5)}}, "Cross"},
+		{"range upside down", world.Settings{Plan: world.Plan{Cross: between(.5, .4)}}, "Cross"},
+		{"NaN range", world.Settings{Plan: world.Plan{Same: between(nan, 1)}}, "Same"},
 		{"negative threads", world.Settings{Plan: world.Plan{Threads: -1}}, "Threads"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -115,8 +115,7 @@ func FuzzSettings(f *testing.F) {
 			Nodes: nodes, Dim: dim, Fields: world.EvenFields(fields % 100), Topics: topics,
 			FieldShare: fieldShare, TopicShare: topicShare, Homophily: homophily, RandomFields: seed%2 == 1,
 			Plan: world.Plan{BaseRate: rate, OracleAUC: auc, Ceiling: ceiling,
-				Same: world.Range{Low: same0, High: same1}, Cross: world.Range{Low: cross0, High: cross1}, Seed: seed,
-				Threads: 1},
+				Same: between(same0, same1), Cross: between(cross0, cross1), Seed: seed, Threads: 1},
 		}
 		if err := s.Validate(); err != nil && !errors.Is(err, world.ErrSetting) {
 			t.Fatal(err)

@@ -96,7 +96,7 @@ func TestTruthFollowsTheFormula(t *testing.T) {
 }
 
 func TestPropensities(t *testing.T) {
-	s := small(world.Plan{Same: world.Range{Low: .5, High: .6}, Cross: world.Range{Low: .01, High: .02}})
+	s := small(world.Plan{Same: between(.5, .6), Cross: between(.01, .02)})
 	w := generate(t, s)
 	n := w.Graph().FieldCount()
 	if n != len(s.Fields)+1 {
@@ -116,7 +116,7 @@ func TestPropensities(t *testing.T) {
 	if len(distinct) != n*n {
 		t.Errorf("%d distinct propensities of %d", len(distinct), n*n)
 	}
-	constant := world.Range{Low: .25, High: .25}
+	constant := between(.25, .25)
 	for _, p := range generate(t, small(world.Plan{Same: constant, Cross: constant})).Propensities() {
 		if p != .25 {
 			t.Fatalf("a range of one number gave %v", p)
@@ -229,7 +229,7 @@ func TestSameSeedSameBytesWhateverTheThreads(t *testing.T) {
 		propensity []float64
 		profile    world.Profile
 		vectors    []float32
-		sample     *world.Sample
+		sample     *world.TruePairs
 		links      []graph.Link
 	}
 	everything := func(threads int, seed uint64) all {

@@ -296,9 +296,9 @@ func worksUnder(ctx context.Context, paths []string) (files []string, err error)
 // encoders are those that this process has read, by path: they are large, and tasks many.
 var encoders sync.Map
 
-func openEncoder(ctx context.Context, path string) (*encode.Encoder, error) {
+func openEncoder(ctx context.Context, path string) (*encode.LSA, error) {
 	if e, ok := encoders.Load(path); ok {
-		return e.(*encode.Encoder), nil
+		return e.(*encode.LSA), nil
 	}
 	content, err := shards.Store{Root: filepath.Dir(path)}.ReadAll(ctx, filepath.Base(path))
 	if strings.Contains(path, "://") {
@@ -430,7 +430,7 @@ func (p *plan) read(ctx context.Context, t *task, emit func(int, []byte)) error 
 		if w.Retracted || w.Paratext {
 			continue
 		}
-		vector, _ := encoder.Encode(encode.Document{Title: w.Title, Text: w.Text})
+		vector, _ := encoder.Encode(encode.Text{Title: w.Title, Body: w.Text})
 		b := s.bucket(w.Number)
 		waiting[b] = append(waiting[b], work{w.Number, t.Number, number, w.Field, vector, w.References})
 		if size[b] += 4*len(vector) + 8*len(w.References) + 64; size[b] > batchBytes {

@@ -69,9 +69,9 @@ func TestImportIsThatOfOneMachine(t *testing.T) {
 	d := must(dataset.Open(ctx, single, dataset.OpenOptions{}))(t)
 	defer d.Close()
 	g := d.Graph()
-	var docs encode.List
+	var docs encode.TextList
 	for i := range int32(g.Len()) {
-		docs = append(docs, encode.Document{Title: g.Title(i), Text: must(d.Text(i))(t)})
+		docs = append(docs, encode.Text{Title: g.Title(i), Body: must(d.Text(i))(t)})
 	}
 	encoder, _, err := encode.Fit(ctx, docs, encode.Settings{Dim: 8})
 	if err != nil {

@@ -157,11 +157,9 @@ var conventional = []string{"Error", "Options", "Result", "Settings"}
 
 // colliding are names that more than one package still has. It only shrinks.
 var colliding = []string{
-	"Alarm", "Band", "Bound", "Cursor", "Document", "Encoder", "Estimate", "Evaluation", "Event", "Explanation",
-	"Exposure", "File", "Finding", "Hit", "Interval", "Limits", "Line", "Lines", "Link", "List", "Log", "Loop",
-	"Network", "Node", "Nodes", "Order", "Panel", "PanelRow", "Part", "Progress", "Range", "Ranks",
-	"Recommender", "Report", "Row", "Sample", "Sampling", "Scheme", "Script", "Setting", "Shown", "Source",
-	"Step", "Tensor", "Term", "Totals", "Trial", "Warning",
+	"Alarm", "Cursor", "Document", "Encoder", "Estimate", "Evaluation", "Event", "Exposure", "File", "Finding",
+	"Hit", "Interval", "Line", "Lines", "Loop", "Network", "Node", "Nodes", "Order", "Panel", "PanelRow",
+	"Part", "Progress", "Ranks", "Row", "Scheme", "Script", "Setting", "Source", "Step", "Tensor", "Trial",
 }
 
 // One word has one meaning: a name of an exported type is that of one package.

@@ -264,7 +264,7 @@ func (t *display) stepOf(method string) func(fit.Step) {
 }
 
 // describe says what the world is like.
-func (d *demo) describe(g *graph.Graph, test *world.Sample) {
+func (d *demo) describe(g *graph.Graph, test *world.TruePairs) {
 	for f := range g.FieldCount() {
 		if name := g.FieldName(uint16(f)); name != "" && uint16(f) != graph.UnknownField {
 			d.labels = append(d.labels, name)
@@ -285,7 +285,7 @@ func (d *demo) describe(g *graph.Graph, test *world.Sample) {
 }
 
 // judge holds both recommenders against the truth and against what the estimators say.
-func (d *demo) judge(test *world.Sample) error {
+func (d *demo) judge(test *world.TruePairs) error {
 	for i := range d.Recommenders {
 		r := &d.Recommenders[i]
 		scored := evaluate.Scored{Linked: test.Relevant}

@@ -150,15 +150,15 @@ func (f *encodeFlags) check(given func(string) bool) error {
 
 // encodeResult is what unseen encode prints.
 type encodeResult struct {
-	Dir         string         `json:"dir"`
-	Encoder     string         `json:"encoder"`
-	Nodes       int            `json:"nodes"`
-	WithoutText int            `json:"without_text"` // nodes with a vector of zeros
-	Dimension   int            `json:"dimension"`
-	Kind        string         `json:"kind"` // of the numbers
-	Seconds     float64        `json:"seconds"`
-	Fit         *encode.Report `json:"fit,omitempty"` // of the built-in encoder
-	Warnings    []string       `json:"warnings"`
+	Dir         string          `json:"dir"`
+	Encoder     string          `json:"encoder"`
+	Nodes       int             `json:"nodes"`
+	WithoutText int             `json:"without_text"` // nodes with a vector of zeros
+	Dimension   int             `json:"dimension"`
+	Kind        string          `json:"kind"` // of the numbers
+	Seconds     float64         `json:"seconds"`
+	Fit         *encode.Summary `json:"fit,omitempty"` // of the built-in encoder
+	Warnings    []string        `json:"warnings"`
 }
 
 func runEncode(ctx context.Context, f encodeFlags, show *display) (*encodeResult, error) {
@@ -208,9 +208,9 @@ type nodeTexts struct{ d *dataset.Dataset }
 
 func (t nodeTexts) Len() int { return t.d.Graph().Len() }
 
-func (t nodeTexts) Document(i int) (encode.Document, error) {
+func (t nodeTexts) Text(i int) (encode.Text, error) {
 	text, err := t.d.Text(int32(i))
-	return encode.Document{Title: t.d.Graph().Title(int32(i)), Text: text}, err
+	return encode.Text{Title: t.d.Graph().Title(int32(i)), Body: text}, err
 }
 
 // vectors makes the vectors of all nodes, and what makes those of new texts.

@@ -104,7 +104,7 @@ func TestEncode(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.Graph().Vectors().Load(row, i)
-		if vector, _ := e.Encode(encode.Document{Title: title, Text: body}); !slices.Equal(vector, row) {
+		if vector, _ := e.Encode(encode.Text{Title: title, Body: body}); !slices.Equal(vector, row) {
 			t.Errorf("node %d has the vector %v, and the encoder makes %v", i, row, vector)
 		}
 	}

@@ -426,7 +426,7 @@ type fitSource struct {
 	close   func() error
 
 	world  *fitWorld
-	sample *world.Sample // of a world, with the truth
+	sample *world.TruePairs // of a world, with the truth
 
 	dataset *fitDataset
 	held    fit.Evidence
@@ -443,7 +443,7 @@ func (f *fitFlags) fromWorld(ctx context.Context, t *display) (*fitSource, error
 	if err != nil {
 		return nil, causedByFlags(err)
 	}
-	parts := make([]*world.Sample, 3)
+	parts := make([]*world.TruePairs, 3)
 	third := f.nodes * (f.nodes - 1) / 3
 	for part, n := range []int{f.pairs, max(f.pairs/5, 10), min(20_000, third)} {
 		if parts[part], err = w.Pairs(ctx, min(n, third), world.Draw{Part: part, Logged: f.logged}); err != nil {
@@ -609,7 +609,7 @@ func plantable(r *fit.Result) []float32 {
 }
 
 // mark compares the models with what is true of a sample.
-func mark(fields []uint16, r *fit.Result, test *world.Sample) (*fitMarks, error) {
+func mark(fields []uint16, r *fit.Result, test *world.TruePairs) (*fitMarks, error) {
 	n := test.Pairs.Len()
 	z, s := r.Judge().Logits(test.Pairs)
 	model, truth := newJudged(n), newJudged(n)

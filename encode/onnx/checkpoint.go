@@ -30,7 +30,7 @@ type Run struct {
 
 // EncodeAll stores the vector of every document, in order, and returns how many have no text: theirs are
 // zeros. A checkpoint grows window by window; going on from it gives the same bytes as one run.
-func (e *Encoder) EncodeAll(ctx context.Context, docs encode.Documents, rows encode.Rows, r Run) (empty int,
+func (e *Encoder) EncodeAll(ctx context.Context, docs encode.Texts, rows encode.Rows, r Run) (empty int,
 	err error) {
 	first := 0
 	set := func(i int, vector []float32) error {
@@ -56,9 +56,9 @@ func (e *Encoder) EncodeAll(ctx context.Context, docs encode.Documents, rows enc
 	}
 	for ; first < docs.Len(); first += windowSize {
 		r.Progress.Report(progress.Event{Phase: "encoding", Done: int64(first), Of: int64(docs.Len())})
-		window := make([]encode.Document, min(windowSize, docs.Len()-first))
+		window := make([]encode.Text, min(windowSize, docs.Len()-first))
 		for k := range window {
-			if window[k], err = docs.Document(first + k); err != nil {
+			if window[k], err = docs.Text(first + k); err != nil {
 				return empty, err
 			}
 		}

@@ -11,7 +11,7 @@
 //
 //	e, err := onnx.Open("models/minilm", onnx.Options{Pooling: "mean"})
 //	defer e.Close()
-//	vectors, err := e.Encode(ctx, []encode.Document{{Title: "A new paper"}})
+//	vectors, err := e.Encode(ctx, []encode.Text{{Title: "A new paper"}})
 //
 // It runs in pure Go. Built with -tags onnxruntime, which needs cgo and the shared library of ONNX Runtime
 // (named by the variable ONNXRUNTIME_LIBRARY), it runs many times faster. It is a package of its own such

@@ -16,7 +16,7 @@ func ExampleOpen() {
 		return
 	}
 	defer e.Close()
-	vectors, err := e.Encode(context.Background(), []encode.Document{{Title: "A cell", Text: "and its gene"}, {}})
+	vectors, err := e.Encode(context.Background(), []encode.Text{{Title: "A cell", Body: "and its gene"}, {}})
 	if err != nil {
 		fmt.Println(err)
 		return

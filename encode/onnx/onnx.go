@@ -195,8 +195,8 @@ func (e *Encoder) Dim() int { return e.dim }
 func (e *Encoder) Close() error { return e.runner.close() }
 
 // textOf is what is read of a document: title and text as two sentences.
-func textOf(d encode.Document) string {
-	switch title, text := strings.TrimSpace(d.Title), strings.TrimSpace(d.Text); {
+func textOf(d encode.Text) string {
+	switch title, text := strings.TrimSpace(d.Title), strings.TrimSpace(d.Body); {
 	case title == "":
 		return text
 	case text == "":
@@ -208,7 +208,7 @@ func textOf(d encode.Document) string {
 
 // Encode returns the vectors of documents, of length 1. A document without text has a vector of zeros, and one
 // that is too long is cut. The bits of a vector depend a little on the others it is encoded with.
-func (e *Encoder) Encode(ctx context.Context, docs []encode.Document) ([][]float32, error) {
+func (e *Encoder) Encode(ctx context.Context, docs []encode.Text) ([][]float32, error) {
 	vectors := make([][]float32, len(docs))
 	tokens := make([][]int64, len(docs))
 	order := make([]int, 0, len(docs))

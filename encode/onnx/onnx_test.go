@@ -70,9 +70,9 @@ func TestVectorsAreTheReferences(t *testing.T) {
 			t.Fatalf("%d dimensions, %d tokens", e.Dim(), e.most)
 		}
 		all := references(t)
-		docs := make([]encode.Document, len(all))
+		docs := make([]encode.Text, len(all))
 		for k, r := range all {
-			docs[k].Text = r.Text
+			docs[k].Body = r.Text
 		}
 		vectors, err := e.Encode(background, docs) // batches, with padding
 		ok(t, err)
@@ -98,8 +98,8 @@ func TestVectorsAreTheReferences(t *testing.T) {
 }
 
 func TestTitlesAndTexts(t *testing.T) {
-	for want, d := range map[string]encode.Document{"a. b": {Title: " a", Text: "b\n"}, "a": {Title: "a"},
-		"b": {Text: "b"}, "": {}} {
+	for want, d := range map[string]encode.Text{"a. b": {Title: " a", Body: "b\n"}, "a": {Title: "a"},
+		"b": {Body: "b"}, "": {}} {
 		if got := textOf(d); got != want {
 			t.Errorf("%+v is read as %q", d, got)
 		}
@@ -107,8 +107,8 @@ func TestTitlesAndTexts(t *testing.T) {
 }
 
 // a library of documents of all lengths, some without text
-func library(n int) encode.List {
-	docs := make(encode.List, n)
+func library(n int) encode.TextList {
+	docs := make(encode.TextList, n)
 	words := strings.Fields("cell gene protein neuron brain link paper graph node vector bread dough boat sail wind")
 	for i := range docs {
 		if i%11 == 5 {
@@ -116,7 +116,7 @@ func library(n int) encode.List {
 		}
 		docs[i].Title = words[i%len(words)]
 		for k := range i % 37 {
-			docs[i].Text += words[(i*k+k*k)%len(words)] + " "
+			docs[i].Body += words[(i*k+k*k)%len(words)] + " "
 		}
 	}
 	return docs
@@ -131,17 +131,17 @@ func (t table) Set(i int32, vector []float32) error {
 
 // failing ends after so many documents were read.
 type failing struct {
-	encode.List
+	encode.TextList
 	left int
 }
 
 var errStopped = errors.New("stopped")
 
-func (f *failing) Document(i int) (encode.Document, error) {
+func (f *failing) Text(i int) (encode.Text, error) {
 	if f.left--; f.left < 0 {
-		return encode.Document{}, errStopped
+		return encode.Text{}, errStopped
 	}
-	return f.List[i], nil
+	return f.TextList[i], nil
 }
 
 // Stopped anywhere and resumed, it makes the same vectors as in one go.
@@ -200,7 +200,7 @@ func TestResume(t *testing.T) {
 
 	for name, c := range map[string]struct {
 		e    *Encoder
-		docs encode.List
+		docs encode.TextList
 		run  Run
 		says string
 	}{
