@@ -157,9 +157,9 @@ var conventional = []string{"Error", "Options", "Result", "Settings"}
 
 // colliding are names that more than one package still has. It only shrinks.
 var colliding = []string{
-	"Alarm", "Cursor", "Document", "Encoder", "Estimate", "Evaluation", "Event", "Exposure", "File", "Finding",
-	"Hit", "Interval", "Line", "Lines", "Loop", "Network", "Node", "Nodes", "Order", "Panel", "PanelRow",
-	"Part", "Progress", "Ranks", "Row", "Scheme", "Script", "Setting", "Source", "Step", "Tensor", "Trial",
+	"Cursor", "Document", "Encoder", "Estimate", "Evaluation", "Event", "Exposure", "File", "Finding", "Hit",
+	"Network", "Node", "Panel", "PanelRow", "Part", "Progress", "Ranks", "Scheme", "Setting", "Source", "Step",
+	"Tensor",
 }
 
 // One word has one meaning: a name of an exported type is that of one package.
