@@ -19,8 +19,8 @@ import (
 	"strings"
 	"time"
 
-	"unseen/fit"
 	"unseen/internal/kern"
+	"unseen/sample"
 )
 
 // comparison is one line of the output.
@@ -44,7 +44,7 @@ type bench struct {
 	dir     string    // of the clone's vectors
 	half    bool      // the clone's vectors are float16
 	notes   io.Writer // where progress and the parts of long runs go
-	problem *fit.Problem
+	problem *sample.Problem
 	peak    int64 // bytes beyond mapped files, the most since the clone was made
 }
 

@@ -12,6 +12,7 @@ import (
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/model"
+	"unseen/sample"
 )
 
 // scales need a clone of the paper's Dataset 1, 7.5 GB on disk, and run only when named. The peer
@@ -50,7 +51,7 @@ const (
 )
 
 // cloneProblem makes the graph, samples pairs and maps the vectors, once.
-func (b *bench) cloneProblem() (fit.Problem, error) {
+func (b *bench) cloneProblem() (sample.Problem, error) {
 	if b.problem != nil {
 		return *b.problem, nil
 	}
@@ -66,28 +67,28 @@ func (b *bench) cloneProblem() (fit.Problem, error) {
 		path, made, err = c.vectors(ctx, b.dir, cloneThreads, b.notes)
 		return err
 	}); err != nil {
-		return fit.Problem{}, err
+		return sample.Problem{}, err
 	}
 	fmt.Fprintf(b.notes, "%s, generated now: %t\n", path, made)
 	var g *graph.Graph
 	if err := b.part("graph", func() (err error) { g, err = c.graph(); return err }); err != nil {
-		return fit.Problem{}, err
+		return sample.Problem{}, err
 	}
 	var pairs *graph.Pairs
 	if err := b.part("sample", func() (err error) {
 		pairs, _, err = graph.Sample(g, graph.Universe{Before: g.Order()}, graph.Sampling{Src: rand.NewPCG(1, 1)})
 		return err
 	}); err != nil {
-		return fit.Problem{}, err
+		return sample.Problem{}, err
 	}
 	vectors, err := c.open(path)
 	if err != nil {
-		return fit.Problem{}, err
+		return sample.Problem{}, err
 	}
 	if err := b.part("attach", func() (err error) { g, err = g.WithVectors(vectors); return err }); err != nil {
-		return fit.Problem{}, err
+		return sample.Problem{}, err
 	}
-	b.problem = &fit.Problem{Nodes: model.NodesOf(g), Train: pairs}
+	b.problem = &sample.Problem{Nodes: model.NodesOf(g), Train: pairs}
 	return *b.problem, nil
 }
 

@@ -17,6 +17,7 @@ import (
 	"unseen/graph"
 	"unseen/internal/kern"
 	"unseen/model"
+	"unseen/sample"
 	"unseen/world"
 )
 
@@ -37,12 +38,12 @@ var trainings = []comparison{
 
 // trainingProblem is that of peer_torch.py: random vectors and fields, links drawn from a known
 // model and hidden by field.
-func trainingProblem(nodes, pairs int, grouped bool) (fit.Problem, error) {
+func trainingProblem(nodes, pairs int, grouped bool) (sample.Problem, error) {
 	const fields = 19
 	rng := rand.New(rand.NewPCG(1, 1))
 	vectors, err := graph.NewVectors(nodes, dim)
 	if err != nil {
-		return fit.Problem{}, err
+		return sample.Problem{}, err
 	}
 	fill(kern.MatrixOf(vectors), 1)
 	n := model.Nodes{Vectors: vectors, Fields: make([]uint16, nodes), FieldCount: fields}
@@ -62,11 +63,11 @@ func trainingProblem(nodes, pairs int, grouped bool) (fit.Problem, error) {
 	}
 	few := &graph.Pairs{Source: p.Source[:64], Target: p.Target[:64], Linked: p.Linked[:64], Weight: p.Weight[:64],
 		Rate: p.Rate[:64], Universe: p.Universe}
-	return fit.Problem{Nodes: n, Train: p, Validation: few}, nil
+	return sample.Problem{Nodes: n, Train: p, Validation: few}, nil
 }
 
 // adamSpeed trains for an epoch, as peer_torch.py does, and returns the pairs per second.
-func adamSpeed(p fit.Problem, batch, threads int) (float64, error) {
+func adamSpeed(p sample.Problem, batch, threads int) (float64, error) {
 	r, err := fit.Fit(context.Background(), p, fit.Settings{
 		Method: "rw", Preset: "notebook", Through: fit.On, Starts: []float64{.5}, Threads: threads,
 		Adam: fit.AdamSettings{Rate: 1e-4, Batch: batch, Epochs: 1},
@@ -190,7 +191,7 @@ func (b *bench) bayes(replicates int) (float64, float64, error) {
 	best := time.Duration(1 << 62)
 	for range max(b.reps/2, 1) {
 		best = min(best, timed(func() {
-			_, err = fit.Fit(ctx, fit.Problem{Nodes: model.NodesOf(w.Graph()), Train: train.Pairs},
+			_, err = fit.Fit(ctx, sample.Problem{Nodes: model.NodesOf(w.Graph()), Train: train.Pairs},
 				fit.Settings{Threads: 2, Replicates: replicates}, fit.Progress{})
 		}))
 		if err != nil {

@@ -76,7 +76,7 @@ type Provenance struct {
 	Source  string    `json:"source,omitempty"` // what it was made from: an address, a paper, a licence
 }
 
-// Checksums are the SHA-256 of the data files by name: what fit.Data.Files holds, so that a model
+// Checksums are the SHA-256 of the data files by name: what sample.Origin.Files holds, so that a model
 // knows its dataset again.
 func (m *Manifest) Checksums() map[string]string {
 	sums := make(map[string]string, len(m.Files))

@@ -13,6 +13,7 @@ import (
 	"unseen/graph"
 	"unseen/internal/kern"
 	"unseen/model"
+	"unseen/sample"
 )
 
 // Candidates says what every source of a held-out part could have linked to, and what it did link to. With
@@ -29,7 +30,7 @@ type Candidates struct {
 
 // NewCandidates returns the candidates of a part that was held out, [graph.Test] most often, for its sources
 // that have a link among them.
-func NewCandidates(g *graph.Graph, d *fit.Drawn, part graph.Part) (*Candidates, error) {
+func NewCandidates(d *sample.Prepared, part graph.Part) (*Candidates, error) {
 	switch {
 	case d.Split == nil:
 		return nil, fmt.Errorf("%w: nothing was held out; split the graph to rank links that were not learned from",
@@ -38,7 +39,7 @@ func NewCandidates(g *graph.Graph, d *fit.Drawn, part graph.Part) (*Candidates, 
 		return nil, fmt.Errorf("%w: links of the training part were learned from; rank those of validation or test",
 			ErrEmpty)
 	}
-	c := &Candidates{g: g, before: d.Before}
+	c := &Candidates{g: d.Graph, before: d.Order}
 	for p := graph.Train; p <= part; p++ {
 		c.sequence = append(c.sequence, d.Split.Nodes(p)...)
 	}
@@ -47,7 +48,7 @@ func NewCandidates(g *graph.Graph, d *fit.Drawn, part graph.Part) (*Candidates, 
 	}
 	for _, i := range d.Split.Nodes(part) {
 		var links []int32
-		for _, j := range g.Out(i) {
+		for _, j := range c.g.Out(i) {
 			if c.has(d.Split, i, j) {
 				links = append(links, j)
 			}

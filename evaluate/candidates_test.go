@@ -16,6 +16,7 @@ import (
 	"unseen/graph"
 	"unseen/internal/kern"
 	"unseen/model"
+	"unseen/sample"
 )
 
 // wholeNumbers is a random graph whose vectors are small whole numbers, so that all products are exact in any
@@ -65,9 +66,9 @@ func TestRankAgainstEveryPair(t *testing.T) {
 	for seed := range uint64(2) {
 		g := wholeNumbers(t, 270+70*int(seed), 8, seed) // more than one stretch and more than one block of sources
 		random := rand.New(rand.NewPCG(seed, 2))
-		for _, drawing := range []fit.Drawing{{Seed: seed}, {Split: fit.AtRandom, Seed: seed},
+		for _, drawing := range []sample.Plan{{Seed: seed}, {Split: sample.AtRandom, Seed: seed},
 			{Later: true, Seed: seed}} {
-			drawn, err := drawing.Draw(g, nil)
+			drawn, err := sample.Prepare(t.Context(), g, sample.Options{Origin: sample.Origin{Plan: drawing}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -100,9 +101,9 @@ func TestRankAgainstEveryPair(t *testing.T) {
 	}
 }
 
-func comparePart(ctx context.Context, t *testing.T, g *graph.Graph, drawn *fit.Drawn, j *fit.Judge, part graph.Part) {
+func comparePart(ctx context.Context, t *testing.T, g *graph.Graph, drawn *sample.Prepared, j *fit.Judge, part graph.Part) {
 	t.Helper()
-	c, err := NewCandidates(g, drawn, part)
+	c, err := NewCandidates(drawn, part)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +144,7 @@ func comparePart(ctx context.Context, t *testing.T, g *graph.Graph, drawn *fit.D
 		var linked []int32
 		scores := [2][]float64{make([]float64, n), make([]float64, n)}
 		for k := range int32(n) {
-			candidate := k != i && drawn.Split.Part(k) <= part && (drawn.Before == nil || drawn.Before.Precedes(k, i))
+			candidate := k != i && drawn.Split.Part(k) <= part && (drawn.Order == nil || drawn.Order.Precedes(k, i))
 			scores[0][k], scores[1][k] = float64(z[k]), float64(seen[k])
 			if !candidate {
 				scores[0][k], scores[1][k] = math.Inf(-1), math.Inf(-1)
@@ -175,7 +176,7 @@ func comparePart(ctx context.Context, t *testing.T, g *graph.Graph, drawn *fit.D
 			}
 		}
 	}
-	if links != drawn.Split.Report.Links[part] && drawn.Before == nil {
+	if links != drawn.Split.Report.Links[part] && drawn.Order == nil {
 		t.Errorf("%d links were ranked, and the part has %d", links, drawn.Split.Report.Links[part])
 	}
 }
@@ -183,21 +184,21 @@ func comparePart(ctx context.Context, t *testing.T, g *graph.Graph, drawn *fit.D
 func TestRankRefuses(t *testing.T) {
 	ctx := context.Background()
 	g := wholeNumbers(t, 60, 4, 9)
-	whole, err := fit.Drawing{Split: fit.Whole}.Draw(g, nil)
+	whole, err := sample.Prepare(t.Context(), g, sample.Options{Origin: sample.Origin{Plan: sample.Plan{Split: sample.Whole}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := NewCandidates(g, whole, graph.Test); !errors.Is(err, ErrEmpty) {
+	if _, err := NewCandidates(whole, graph.Test); !errors.Is(err, ErrEmpty) {
 		t.Errorf("without a split: %v", err)
 	}
-	drawn, err := fit.Drawing{}.Draw(g, nil)
+	drawn, err := sample.Prepare(t.Context(), g, sample.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := NewCandidates(g, drawn, graph.Train); !errors.Is(err, ErrEmpty) {
+	if _, err := NewCandidates(drawn, graph.Train); !errors.Is(err, ErrEmpty) {
 		t.Errorf("links that were learned from: %v", err)
 	}
-	c, err := NewCandidates(g, drawn, graph.Test)
+	c, err := NewCandidates(drawn, graph.Test)
 	if err != nil {
 		t.Fatal(err)
 	}

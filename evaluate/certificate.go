@@ -11,6 +11,7 @@ import (
 	"unseen/graph"
 	"unseen/model"
 	"unseen/risk"
+	"unseen/sample"
 	"unseen/world"
 )
 
@@ -141,7 +142,7 @@ func (c *Certificate) trial(ctx context.Context, w *world.World, s CertificateSe
 	if err != nil {
 		return err
 	}
-	problem := fit.Problem{Nodes: model.NodesOf(w.Graph()), Train: train.Pairs}
+	problem := sample.Problem{Nodes: model.NodesOf(w.Graph()), Train: train.Pairs}
 	say("fitting " + cmp.Or(s.Fit.Method, "bayes"))
 	result, err := fit.Fit(ctx, problem, s.Fit, fit.Progress{})
 	if err != nil {
@@ -156,7 +157,7 @@ func (c *Certificate) trial(ctx context.Context, w *world.World, s CertificateSe
 	}
 	say("judging")
 	judge := result.Judge()
-	found, err := judge.Panel(ctx, fit.Evidence{Pairs: test.Pairs}, .01, nil)
+	found, err := judge.Panel(ctx, sample.Evidence{Pairs: test.Pairs}, .01, nil)
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@
 // Candidates rank everything that a held-out source could have linked to, and PairedBootstrap tells whether one
 // method's metric differs from another's over the same sources,
 //
-//	candidates, err := evaluate.NewCandidates(g, drawn, graph.Test)
+//	candidates, err := evaluate.NewCandidates(drawn, graph.Test)
 //	standings, err := candidates.Rank(ctx, result.Judge(), evaluate.RankSettings{})
 //	recall, err := standings[0].Ranking.Recall(100)
 //

@@ -13,6 +13,7 @@ import (
 	"unseen/graph"
 	"unseen/model"
 	"unseen/risk"
+	"unseen/sample"
 )
 
 // EvaluationKind is the kind of an Evaluation's JSON document, by which it is told from others.
@@ -104,7 +105,7 @@ type EvaluationSettings struct {
 
 // NewEvaluation judges a model by held-out pairs. It fills in what follows from them; names and words are the
 // caller's.
-func NewEvaluation(ctx context.Context, g *graph.Graph, m model.Model, v fit.Evidence,
+func NewEvaluation(ctx context.Context, g *graph.Graph, m model.Model, v sample.Evidence,
 	s EvaluationSettings) (*Evaluation, error) {
 	if v.Pairs == nil || v.Pairs.Len() == 0 {
 		return nil, fmt.Errorf("%w: no pairs are held out; split the nodes when fitting", ErrEmpty)

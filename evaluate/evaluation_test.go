@@ -10,6 +10,7 @@ import (
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/model"
+	"unseen/sample"
 )
 
 // An evaluation is the panel and the marks of the same pairs; another model is judged by the first one's exposure.
@@ -20,7 +21,7 @@ func TestEvaluation(t *testing.T) {
 	worse := m
 	worse.Method, worse.LinkParams = "worse", slices.Clone(m.LinkParams)
 	worse.LinkParams[0] += 3
-	v := fit.Evidence{Pairs: test.Pairs}
+	v := sample.Evidence{Pairs: test.Pairs}
 	e := must(NewEvaluation(t.Context(), w.Graph(), m, v, EvaluationSettings{Others: []model.Model{worse},
 		Names: []string{"worse"}}))(t)
 	panel := must(NewPanel(t.Context(), j, v, PanelSettings{}))(t)
@@ -65,7 +66,7 @@ func TestEvaluationWarns(t *testing.T) {
 	w, j, test := planted(t)
 	m := model.Model{Link: j.Link, LinkParams: j.LinkParams, Propensity: j.Propensity,
 		PropensityParams: j.PropensityParams, Method: "mle", Findings: []byte(`{"class":"identified"}`)}
-	v := fit.Evidence{Pairs: test.Pairs}
+	v := sample.Evidence{Pairs: test.Pairs}
 	says := func(m model.Model, s EvaluationSettings, what string) bool {
 		e := must(NewEvaluation(t.Context(), w.Graph(), m, v, s))(t)
 		return slices.ContainsFunc(e.Warnings, func(warning string) bool { return strings.Contains(warning, what) })
@@ -107,11 +108,11 @@ func TestEvaluationRefuses(t *testing.T) {
 	w, j, test := planted(t)
 	m := model.Model{Link: j.Link, LinkParams: j.LinkParams, Propensity: j.Propensity,
 		PropensityParams: j.PropensityParams}
-	if _, err := NewEvaluation(t.Context(), w.Graph(), m, fit.Evidence{}, EvaluationSettings{}); !errors.Is(err,
+	if _, err := NewEvaluation(t.Context(), w.Graph(), m, sample.Evidence{}, EvaluationSettings{}); !errors.Is(err,
 		ErrEmpty) {
 		t.Errorf("no pairs: %v", err)
 	}
-	v := fit.Evidence{Pairs: test.Pairs}
+	v := sample.Evidence{Pairs: test.Pairs}
 	if _, err := NewEvaluation(t.Context(), w.Graph(), m, v, EvaluationSettings{Others: []model.Model{m}}); err == nil {
 		t.Error("a model without a name")
 	}
@@ -138,7 +139,7 @@ func TestEvaluationRanks(t *testing.T) {
 			models[at].PropensityParams[k] = float32(k%5) - 3
 		}
 	}
-	c := must(NewCandidates(g, drawn, graph.Test))(t)
+	c := must(NewCandidates(drawn, graph.Test))(t)
 	e := must(NewEvaluation(t.Context(), g, models[0], drawn.Test,
 		EvaluationSettings{Others: models[1:], Names: []string{"other"}, Candidates: c, First: 5}))(t)
 	for at, all := range [][]Ranks{e.Ranks, e.Others[0].Ranks} {

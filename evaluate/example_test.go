@@ -10,6 +10,7 @@ import (
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/model"
+	"unseen/sample"
 )
 
 var pairs = evaluate.Scored{
@@ -186,11 +187,11 @@ func ExampleCandidates() {
 	if g, err = g.WithVectors(vectors); err != nil {
 		panic(err)
 	}
-	drawn, err := fit.Drawing{}.Draw(g, nil) // the last fifth of the nodes is held out: e
+	drawn, err := sample.Prepare(context.Background(), g, sample.Options{}) // the last fifth of the nodes is held out: e
 	if err != nil {
 		panic(err)
 	}
-	candidates, err := evaluate.NewCandidates(g, drawn, graph.Test)
+	candidates, err := evaluate.NewCandidates(drawn, graph.Test)
 	if err != nil {
 		panic(err)
 	}

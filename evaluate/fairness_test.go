@@ -9,9 +9,9 @@ import (
 	"slices"
 	"testing"
 
-	"unseen/fit"
 	"unseen/graph"
 	"unseen/model"
+	"unseen/sample"
 )
 
 // threeGroups are 12 nodes, four of each.
@@ -214,7 +214,7 @@ func TestFairnessRefuses(t *testing.T) {
 }
 
 // linkedWorld is a small graph in time with two models of it.
-func linkedWorld(t *testing.T) (*graph.Graph, *fit.Drawn, []model.Model) {
+func linkedWorld(t *testing.T) (*graph.Graph, *sample.Prepared, []model.Model) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(3, 3))
 	var b graph.Builder
@@ -252,7 +252,7 @@ func linkedWorld(t *testing.T) (*graph.Graph, *fit.Drawn, []model.Model) {
 	if g, err = g.WithVectors(v); err != nil {
 		t.Fatal(err)
 	}
-	drawn, err := fit.Drawing{Shares: graph.Shares{Train: .5, Validation: .1, Test: .4}}.Draw(g, nil)
+	drawn, err := sample.Prepare(t.Context(), g, sample.Options{Origin: sample.Origin{Plan: sample.Plan{Shares: graph.Shares{Train: .5, Validation: .1, Test: .4}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -273,8 +273,8 @@ func linkedWorld(t *testing.T) (*graph.Graph, *fit.Drawn, []model.Model) {
 
 // Some of the candidates are part of the whole, with the links that they had there.
 func TestSomeCandidates(t *testing.T) {
-	g, drawn, _ := linkedWorld(t)
-	all := must(NewCandidates(g, drawn, graph.Test))(t)
+	_, drawn, _ := linkedWorld(t)
+	all := must(NewCandidates(drawn, graph.Test))(t)
 	if all.Of() != len(all.Sources()) {
 		t.Errorf("%d of %d sources", len(all.Sources()), all.Of())
 	}
@@ -299,7 +299,7 @@ func TestSomeCandidates(t *testing.T) {
 // The lists are the best candidates by full sort, and both models are judged by the merit that the first sees.
 func TestFairnessOf(t *testing.T) {
 	g, drawn, models := linkedWorld(t)
-	held := must(must(NewCandidates(g, drawn, graph.Test))(t).Some(10, 1))(t)
+	held := must(must(NewCandidates(drawn, graph.Test))(t).Some(10, 1))(t)
 	groups := GroupsByField(g)
 	const k = 4
 	want := make([]*Fairness, 2)

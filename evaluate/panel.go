@@ -11,6 +11,7 @@ import (
 	"unseen/graph"
 	"unseen/internal/kern"
 	"unseen/risk"
+	"unseen/sample"
 )
 
 // Panel is what every estimator says of a model, beside what is known of the estimators themselves.
@@ -66,7 +67,7 @@ type PanelSettings struct {
 var regionFactors = []float64{.5, .6, .7, .8, .9, 1, 1.1, 1.2, 1.3, 1.4, 1.5}
 
 // NewPanel judges a model by held-out pairs.
-func NewPanel(ctx context.Context, j *fit.Judge, v fit.Evidence, s PanelSettings) (*Panel, error) {
+func NewPanel(ctx context.Context, j *fit.Judge, v sample.Evidence, s PanelSettings) (*Panel, error) {
 	found, err := j.Panel(ctx, v, s.Floor, s.Predictions)
 	if err != nil {
 		return nil, err

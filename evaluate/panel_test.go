@@ -15,6 +15,7 @@ import (
 	"unseen/graph"
 	"unseen/model"
 	"unseen/risk"
+	"unseen/sample"
 	"unseen/world"
 )
 
@@ -40,7 +41,7 @@ func planted(t *testing.T) (*world.World, *fit.Judge, *world.TruePairs) {
 // the lemma says.
 func TestPanelOfTheTruth(t *testing.T) {
 	_, j, test := planted(t)
-	p := must(NewPanel(context.Background(), j, fit.Evidence{Pairs: test.Pairs}, PanelSettings{}))(t)
+	p := must(NewPanel(context.Background(), j, sample.Evidence{Pairs: test.Pairs}, PanelSettings{}))(t)
 	var truth float64
 	for k, t := range test.Truth {
 		z := test.Logits[k]
@@ -109,7 +110,7 @@ func TestMomentsAgreeWithDirectSums(t *testing.T) {
 
 func TestPanelRegion(t *testing.T) {
 	_, j, test := planted(t)
-	p := must(NewPanel(context.Background(), j, fit.Evidence{Pairs: test.Pairs}, PanelSettings{}))(t)
+	p := must(NewPanel(context.Background(), j, sample.Evidence{Pairs: test.Pairs}, PanelSettings{}))(t)
 	for _, row := range p.Region {
 		switch {
 		case row.Factor == 1 && (row.HoldsW != 1 || row.HoldsAP < .999):
@@ -130,14 +131,14 @@ func TestPanelExact(t *testing.T) {
 	ctx := context.Background()
 	g := must(w.Linked(ctx))(t).Graph()
 	pairs := must(graph.AllPairs(g, graph.Universe{}, 1<<20))(t)
-	p := must(NewPanel(ctx, j, fit.Evidence{Pairs: pairs}, PanelSettings{Graph: g}))(t)
+	p := must(NewPanel(ctx, j, sample.Evidence{Pairs: pairs}, PanelSettings{Graph: g}))(t)
 	for _, row := range p.Risks {
 		if row.Exact == nil || math.Abs(*row.Exact-row.Risk.Plain) > 1e-5*math.Abs(row.Risk.Plain) {
 			t.Errorf("%s: exactly %v, from a sample of everything %v", row.Scheme, row.Exact, row.Risk.Plain)
 		}
 	}
 	other := make([]float32, test.Pairs.Len())
-	p = must(NewPanel(ctx, j, fit.Evidence{Pairs: test.Pairs}, PanelSettings{Graph: g, Predictions: other}))(t)
+	p = must(NewPanel(ctx, j, sample.Evidence{Pairs: test.Pairs}, PanelSettings{Graph: g, Predictions: other}))(t)
 	if p.Exact != nil {
 		t.Error("another model's predictions are said to be exact")
 	}

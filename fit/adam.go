@@ -11,6 +11,7 @@ import (
 	"unseen/engine"
 	"unseen/internal/kern"
 	"unseen/risk"
+	"unseen/sample"
 )
 
 // AdamSettings are those of training by minibatches. A zero means the preset's value, which is given here.
@@ -152,7 +153,7 @@ func (t *trainer) survey() {
 	}
 	t.grad = make([]float32, t.objective.Size())
 	if t.settings.BySource {
-		t.starts = placesWhere(p.Len(), func(k int) bool {
+		t.starts = sample.Indices(p.Len(), func(k int) bool {
 			return (k == 0 || p.Source[k] != p.Source[k-1]) &&
 				t.trains(k)
 		})
@@ -170,7 +171,8 @@ func (t *trainer) survey() {
 		number++
 	}
 	judged, trained := *t.objective, *t.objective
-	judged.Pairs, judged.Exposure = pairsAt(p, t.objective.Exposure, places)
+	part := sample.Evidence{Pairs: p, Exposure: judged.Exposure}.At(places)
+	judged.Pairs, judged.Exposure = part.Pairs, part.Exposure
 	trained.MeanWeight = weight.Value() / float64(max(t.count, 1))
 	t.judged, t.objective = &judged, &trained
 }

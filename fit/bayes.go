@@ -12,6 +12,8 @@ import (
 	"unseen/graph"
 	"unseen/internal/kern"
 	"unseen/model"
+	"unseen/risk"
+	"unseen/sample"
 )
 
 // learnRounds is how often at most the posterior and its prior are found in turn.
@@ -237,7 +239,7 @@ func (l *laplace) updateTau(theta []float64, info *information, last []float64) 
 
 // fitBayes learns the posterior of a diagonal link model and a field matrix, or of the link model alone
 // where the propensities are known.
-func fitBayes(ctx context.Context, p Problem, r *Result, progress Progress, recorder *recorder) error {
+func fitBayes(ctx context.Context, p sample.Problem, r *Result, progress Progress, recorder *recorder) error {
 	s := r.Settings
 	link, ok := r.Link.(*model.Diagonal)
 	if !ok || link.Kind() != "diagonal" {
@@ -259,9 +261,10 @@ func fitBayes(ctx context.Context, p Problem, r *Result, progress Progress, reco
 	}
 	if most := cmp.Or(s.mostBytes, mostBytes) / 4 / (p.Nodes.Vectors.Dim() + 1); p.Train.Len() > most {
 		all := p.Train.Len()
-		p.Train, p.Exposure = pairsAt(p.Train, p.Exposure, some(all, most, s.Seed))
-		r.Warnings = append(r.Warnings, Warning{"sample",
-			fmt.Sprintf("bayes learned from %d of the %d pairs, drawn at random: a row of %d products is kept "+
+		part := p.Training().At(sample.Thin(all, most, s.Seed))
+		p.Train, p.Exposure = part.Pairs, part.Exposure
+		r.Warnings = append(r.Warnings, risk.Warning{Kind: "sample",
+			Message: fmt.Sprintf("bayes learned from %d of the %d pairs, drawn at random: a row of %d products is kept "+
 				"for each, and more would take over %d MB",
 				p.Train.Len(), all, p.Nodes.Vectors.Dim(), cmp.Or(s.mostBytes, mostBytes)>>20)})
 	}
@@ -284,7 +287,7 @@ func fitBayes(ctx context.Context, p Problem, r *Result, progress Progress, reco
 	l.fixed = known
 	if l.seed = s.Seed; l.d > cmp.Or(s.mostExact, mostExact) {
 		l.draws = cmp.Or(s.draws, usualDraws)
-		r.Warnings = append(r.Warnings, Warning{"approximate", approximate(l.d, l.draws)})
+		r.Warnings = append(r.Warnings, risk.Warning{Kind: "approximate", Message: approximate(l.d, l.draws)})
 	}
 	for _, a := range s.Anchors {
 		g := 0
@@ -412,7 +415,7 @@ func (b *bayesian) restore(c *checkpoint) {
 
 // occurring numbers the field pairs that the training pairs have, and groups them into those of
 // one field and those of two. The unknown field is never one field.
-func occurring(p Problem, field *model.FieldMatrix) (cell, cells []int32, group []uint8) {
+func occurring(p sample.Problem, field *model.FieldMatrix) (cell, cells []int32, group []uint8) {
 	number := make(map[int32]int32)
 	cell = make([]int32, p.Train.Len())
 	for k := range cell {
@@ -435,7 +438,7 @@ func occurring(p Problem, field *model.FieldMatrix) (cell, cells []int32, group 
 }
 
 // distinct numbers the known propensities that the training pairs have and returns their logits.
-func distinct(p Problem, known model.PropensityModel) (cell []int32, logits []float64, err error) {
+func distinct(p sample.Problem, known model.PropensityModel) (cell []int32, logits []float64, err error) {
 	const most = 4096 // the information matrix has a row for each
 	number := make(map[float32]int32)
 	cell = make([]int32, p.Train.Len())

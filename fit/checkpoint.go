@@ -21,6 +21,8 @@ import (
 	"unseen/internal/atomicfile"
 	"unseen/internal/kern"
 	"unseen/model"
+	"unseen/risk"
+	"unseen/sample"
 )
 
 // Checkpoint says where training keeps what it needs to go on after an interruption: one
@@ -85,14 +87,14 @@ type recorder struct {
 
 // newRecorder opens the checkpoint to resume, or writes the first: that the folder is read-only
 // should be known before training and not after.
-func newRecorder(p Problem, s Settings) (*recorder, []Warning, error) {
+func newRecorder(p sample.Problem, s Settings) (*recorder, []risk.Warning, error) {
 	return record(s.Checkpoint, func() (map[string]string, error) {
 		return identify(s, p.Checksum(), tablesChecksum(p.Nodes, s))
 	})
 }
 
 // record is newRecorder for anything with an identity, which is asked for only where a file is kept.
-func record(c Checkpoint, identity func() (map[string]string, error)) (*recorder, []Warning, error) {
+func record(c Checkpoint, identity func() (map[string]string, error)) (*recorder, []risk.Warning, error) {
 	r := &recorder{Checkpoint: c, last: time.Now()}
 	switch {
 	case r.Every < 0:
@@ -146,7 +148,7 @@ func tablesChecksum(n model.Nodes, s Settings) string {
 }
 
 // open reads the checkpoint and checks that it is this training's.
-func (r *recorder) open() ([]Warning, error) {
+func (r *recorder) open() ([]risk.Warning, error) {
 	if _, err := os.Stat(r.Path); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: there is none at %s to resume from (training that ends well removes it): "+
 			"%w; start afresh without resuming", ErrCheckpoint, r.Path, fs.ErrNotExist)
@@ -190,7 +192,7 @@ func (r *recorder) open() ([]Warning, error) {
 	}
 	atomicfile.Sweep(r.Path)
 	if there[keyKernels] != here[keyKernels] {
-		return []Warning{{"kernels", fmt.Sprintf("training began with the vector kernels %s and went on with "+
+		return []risk.Warning{{Kind: "kernels", Message: fmt.Sprintf("training began with the vector kernels %s and went on with "+
 			"%s: its last digits are those of neither alone", there[keyKernels], here[keyKernels])}}, nil
 	}
 	return nil, nil
@@ -296,7 +298,7 @@ func (r *recorder) write() error {
 func (r *recorder) close(ctx context.Context, result *Result, outcome error) error {
 	doubt := func(err error) {
 		if err != nil {
-			result.Warnings = append(result.Warnings, Warning{"checkpoint", err.Error()})
+			result.Warnings = append(result.Warnings, risk.Warning{Kind: "checkpoint", Message: err.Error()})
 		}
 	}
 	switch {

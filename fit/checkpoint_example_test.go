@@ -11,6 +11,7 @@ import (
 
 	"unseen/fit"
 	"unseen/model"
+	"unseen/sample"
 	"unseen/world"
 )
 
@@ -25,11 +26,11 @@ func ExampleCheckpoint() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	sample, err := w.Pairs(context.Background(), 900, world.Draw{})
+	drawn, err := w.Pairs(context.Background(), 900, world.Draw{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	problem := fit.Problem{Nodes: model.NodesOf(w.Graph()), Train: sample.Pairs}
+	problem := sample.Problem{Nodes: model.NodesOf(w.Graph()), Train: drawn.Pairs}
 	settings := fit.Settings{Method: "mle", Starts: []float64{.3}}
 	whole, err := fit.Fit(context.Background(), problem, settings, fit.Progress{})
 	if err != nil {

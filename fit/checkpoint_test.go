@@ -24,6 +24,7 @@ import (
 
 	"unseen/model"
 	"unseen/risk"
+	"unseen/sample"
 	"unseen/world"
 )
 
@@ -41,7 +42,7 @@ var resumables = map[string]Settings{
 }
 
 // checkpointProblem is small, has logged exposures, and is the same in every process.
-func checkpointProblem(tb testing.TB, seed uint64) Problem {
+func checkpointProblem(tb testing.TB, seed uint64) sample.Problem {
 	tb.Helper()
 	ctx := context.Background()
 	w, err := world.New(ctx, world.Settings{Nodes: 80, Dim: 8, Fields: world.EvenFields(3),
@@ -49,21 +50,21 @@ func checkpointProblem(tb testing.TB, seed uint64) Problem {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	sample, err := w.Pairs(ctx, 900, world.Draw{Logged: .05})
+	drawn, err := w.Pairs(ctx, 900, world.Draw{Logged: .05})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	p := Problem{Nodes: model.NodesOf(w.Graph()), Train: sample.Pairs,
-		Exposure: make([]risk.Exposure, sample.Pairs.Len())}
+	p := sample.Problem{Nodes: model.NodesOf(w.Graph()), Train: drawn.Pairs,
+		Exposure: make([]risk.Exposure, drawn.Pairs.Len())}
 	for k := range p.Exposure {
-		p.Exposure[k] = sample.Observation(k).Exposure
+		p.Exposure[k] = drawn.Observation(k).Exposure
 	}
 	tb.Cleanup(func() { runtime.KeepAlive(w) })
 	return p
 }
 
 // saveFit fits and saves the model.
-func saveFit(ctx context.Context, p Problem, s Settings, path string) (*Result, error) {
+func saveFit(ctx context.Context, p sample.Problem, s Settings, path string) (*Result, error) {
 	r, err := Fit(ctx, p, s, Progress{})
 	if err != nil {
 		return nil, err
@@ -303,7 +304,7 @@ func TestResumedWithOtherThreads(t *testing.T) {
 }
 
 // stopHalfway leaves a checkpoint.
-func stopHalfway(t *testing.T, p Problem, s Settings) {
+func stopHalfway(t *testing.T, p sample.Problem, s Settings) {
 	t.Helper()
 	ctx := newCountdown(60)
 	if _, err := Fit(ctx, p, s, Progress{}); !errors.Is(err, context.Canceled) {
@@ -319,7 +320,7 @@ func TestCheckpointRefused(t *testing.T) {
 	stopHalfway(t, p, s)
 	whole := read(t, path)
 
-	refused := func(name string, p Problem, s Settings, also error, says ...string) {
+	refused := func(name string, p sample.Problem, s Settings, also error, says ...string) {
 		t.Run(name, func(t *testing.T) {
 			before, _ := os.ReadFile(path)
 			_, err := Fit(context.Background(), p, s, Progress{})
@@ -555,7 +556,7 @@ func TestResumedWithOtherKernels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.ContainsFunc(r.Warnings, func(w Warning) bool {
+	if !slices.ContainsFunc(r.Warnings, func(w risk.Warning) bool {
 		return w.Kind == "kernels" &&
 			strings.Contains(w.Message, "abacus")
 	}) {
@@ -577,7 +578,7 @@ func TestCheckpointLostAtTheEnd(t *testing.T) {
 		if err != nil || len(r.LinkParams) == 0 {
 			t.Fatalf("keep %v: no result: %v", keep, err)
 		}
-		if !slices.ContainsFunc(r.Warnings, func(w Warning) bool {
+		if !slices.ContainsFunc(r.Warnings, func(w risk.Warning) bool {
 			return w.Kind == "checkpoint" &&
 				strings.Contains(w.Message, folder)
 		}) {

@@ -17,6 +17,7 @@ import (
 	"unseen/internal/kern"
 	"unseen/model"
 	"unseen/risk"
+	"unseen/sample"
 	"unseen/world"
 )
 
@@ -99,7 +100,7 @@ func (s setup) try(t testing.TB, seed uint64) outcome {
 		test = must(w.Pairs(ctx, min(s.pairs, 20_000), world.Draw{Part: 2, Logged: .05}))(t)
 		all = must(w.Pairs(ctx, 200_000, world.Draw{Part: 1}))(t)
 	}
-	p := Problem{Nodes: model.NodesOf(w.Graph()), Train: train.Pairs, Exposure: exposures(train, s.logged)}
+	p := sample.Problem{Nodes: model.NodesOf(w.Graph()), Train: train.Pairs, Exposure: exposures(train, s.logged)}
 	began := time.Now()
 	r := mustFit(t, p, Settings{Seed: seed, Starts: []float64{.3}})
 	out := outcome{findings: r.Findings, took: time.Since(began), verdicts: map[string]verdict{}}
@@ -126,7 +127,7 @@ func (s setup) try(t testing.TB, seed uint64) outcome {
 	ratio := same / sames / (cross / crosses)
 	out.ratio = r.Findings.Ratio.Lower <= ratio && ratio <= r.Findings.Ratio.Upper
 
-	naive := mustFit(t, Problem{Nodes: p.Nodes, Train: p.Train}, Settings{Method: "naive", Optimiser: "lbfgs"})
+	naive := mustFit(t, sample.Problem{Nodes: p.Nodes, Train: p.Train}, Settings{Method: "naive", Optimiser: "lbfgs"})
 	risks := func(m *Result) float64 {
 		z := logitsOf(m, all.Pairs)
 		var sum risk.Sum
@@ -142,7 +143,7 @@ func (s setup) try(t testing.TB, seed uint64) outcome {
 		return sum.Value() / judged
 	}
 	judge := r.Judge()
-	evidence := Evidence{test.Pairs, nil}
+	evidence := sample.Evidence{Pairs: test.Pairs}
 	if !s.caseControl {
 		evidence.Exposure = exposures(test, .05)
 	}
@@ -158,7 +159,7 @@ func (s setup) try(t testing.TB, seed uint64) outcome {
 	if s.caseControl { // the training pairs have other sources
 		return out
 	}
-	inside := must(judge.Risk(ctx, Evidence{p.Train, p.Exposure}, risk.Estimator{}, nil))(t)
+	inside := must(judge.Risk(ctx, p.Training(), risk.Estimator{}, nil))(t)
 	out.verdicts["own, ap, by the training pairs"] = verdict{inside, risks(r)}
 	return out
 }

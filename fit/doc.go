@@ -8,24 +8,13 @@
 // (likelihood and one of the paper's risks), dr (where exposure is logged), any scheme registered
 // with package risk, and bayes, the default.
 //
-//	g, drawn, err := fit.Data{Files: d.Manifest().Checksums(), Drawing: fit.Drawing{Seed: 1}}.Prepare(ctx, d.Graph(), nil, 0)
-//	result, err := fit.Fit(ctx, drawn.Problem, fit.Settings{Seed: 1}, fit.Progress{})
+//	prepared, err := sample.Prepare(ctx, g, sample.Options{})
+//	result, err := fit.Fit(ctx, prepared.Problem, fit.Settings{Seed: 1}, fit.Progress{})
 //	fmt.Println(result.Starts[0].MeanLink, result.Warnings)
 //	m, err := result.Model()
 //	err = model.Save("model.safetensors", m)
 //
-// Here d is an open dataset; network.Network.Prepare is the same with the files and the log of one filled in.
-//
-// # Pairs
-//
-// A Drawing cuts a graph into what is learned from and what is held out, and samples the pairs of each; Data
-// says which files and fields that was about. A model keeps both, so that the same can be drawn again, and so that
-// it is refused over a dataset that it was not fitted to.
-//
-// Pairs can be made otherwise, too. The model of such a Problem can recommend, but does not know
-// its way back to a dataset.
-//
-//	problem := fit.Problem{Nodes: model.NodesOf(g), Train: pairs}
+// Package sample plans the pairs and makes the Problem; network.Network.Prepare does it for a dataset.
 //
 // # bayes
 //

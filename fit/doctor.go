@@ -12,6 +12,7 @@ import (
 	"unseen/internal/kern"
 	"unseen/model"
 	"unseen/risk"
+	"unseen/sample"
 )
 
 // Findings are what the doctor has to say of a fit: how far its numbers can be trusted, why, and
@@ -155,7 +156,7 @@ type LoggedTest struct {
 // Diagnose examines a fit on the pairs that it learned from. Propensities, links and logs are looked
 // at in all of them; ŷ, which costs as much as training does, in up to 1,048,576 or so: all pairs of
 // some sources, always the same ones.
-func Diagnose(ctx context.Context, p Problem, r *Result) (*Findings, error) {
+func Diagnose(ctx context.Context, p sample.Problem, r *Result) (*Findings, error) {
 	return diagnose(ctx, p, r, examinedPairs)
 }
 
@@ -163,7 +164,7 @@ func Diagnose(ctx context.Context, p Problem, r *Result) (*Findings, error) {
 // only is part of Scale.Sampling.
 const examinedPairs = 1 << 20
 
-func diagnose(ctx context.Context, p Problem, r *Result, most int) (*Findings, error) {
+func diagnose(ctx context.Context, p sample.Problem, r *Result, most int) (*Findings, error) {
 	d := &diagnosis{problem: p, result: r, found: &Findings{Class: Unmeasured, Echo: p.Echo}, most: most}
 	if err := d.look(ctx); err != nil {
 		return nil, err
@@ -185,7 +186,7 @@ func diagnose(ctx context.Context, p Problem, r *Result, most int) (*Findings, e
 
 // diagnosis is one call of Diagnose.
 type diagnosis struct {
-	problem Problem
+	problem sample.Problem
 	result  *Result
 	found   *Findings
 
@@ -325,11 +326,11 @@ const lookedAtOnce = 1 << 16
 // examined returns the pairs that tell mean ŷ: all, or those of sources that are chosen by their
 // number alone. Whole sources, because pairs of one source are alike: the standard error counts
 // sources.
-func (d *diagnosis) examined() Evidence {
+func (d *diagnosis) examined() sample.Evidence {
 	p := d.problem
 	n := p.Train.Len()
 	if n <= d.most {
-		return Evidence{p.Train, p.Exposure}
+		return p.Training()
 	}
 	bound := uint64(float64(d.most) / float64(n) * (1 << 32))
 	chosen := func(k int) bool {
@@ -338,7 +339,7 @@ func (d *diagnosis) examined() Evidence {
 		h = (h ^ h>>27) * 0x94d049bb133111eb
 		return h>>32 < bound
 	}
-	places := placesWhere(n, chosen)
+	places := sample.Indices(n, chosen)
 	if len(places) < d.most/2 || len(places) > 2*d.most {
 		// a few sources have most pairs: whole ones are too many or too few
 		places = make([]int32, d.most)
@@ -346,8 +347,7 @@ func (d *diagnosis) examined() Evidence {
 			places[i] = int32(int64(i) * int64(n) / int64(d.most))
 		}
 	}
-	pairs, exposure := pairsAt(p.Train, p.Exposure, places)
-	return Evidence{pairs, exposure}
+	return p.Training().At(places)
 }
 
 // measureScale finds how well mean ŷ is known.
@@ -484,7 +484,7 @@ func (d *diagnosis) walkRidge(ctx context.Context) error {
 		places[i] = int32(int64(i) * int64(p.Train.Len()) / int64(n))
 	}
 	linkLogits, logits := make([]float32, n), make([]float32, n)
-	d.logits(linkLogits, logits, columnAt(p.Train.Source, places), columnAt(p.Train.Target, places))
+	d.logits(linkLogits, logits, sample.Column(p.Train.Source, places), sample.Column(p.Train.Target, places))
 	for i, k := range places {
 		l.cell[i], l.linked[i], l.rate[i] = int32(i), p.Train.Linked[k], 1
 		if sampling == engine.CaseControl {
@@ -741,15 +741,15 @@ func (d *diagnosis) speak() {
 }
 
 // warnings are what a person should be told even where nobody asks for the findings.
-func (f *Findings) warnings() []Warning {
-	var out []Warning
+func (f *Findings) warnings() []risk.Warning {
+	var out []risk.Warning
 	if f.Class == Weak || f.Class == NotIdentified {
-		out = append(out, Warning{"identifiability", f.Verdict[0]})
+		out = append(out, risk.Warning{Kind: "identifiability", Message: f.Verdict[0]})
 	}
 	for _, t := range f.Logged {
 		if math.Abs(t.z()) > surprising {
-			out = append(out, Warning{"logged-exposure",
-				fmt.Sprintf("logged exposures contradict what links say (%s pairs: %s shown, %s expected, z = "+
+			out = append(out, risk.Warning{Kind: "logged-exposure",
+				Message: fmt.Sprintf("logged exposures contradict what links say (%s pairs: %s shown, %s expected, z = "+
 					"%.1f); trust the logs", t.Group, percent(t.Shown), percent(t.Expected), t.z())})
 			break
 		}

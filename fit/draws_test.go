@@ -15,6 +15,7 @@ import (
 	"unseen/internal/kern"
 	"unseen/model"
 	"unseen/risk"
+	"unseen/sample"
 	"unseen/world"
 )
 
@@ -191,7 +192,7 @@ func TestManyDimensions(t *testing.T) {
 	if !slices.ContainsFunc(drawn.Findings.Verdict, says) || slices.ContainsFunc(exact.result.Findings.Verdict, says) {
 		t.Errorf("the doctor says %q of draws and %q of none", drawn.Findings.Verdict, exact.result.Findings.Verdict)
 	}
-	if !slices.ContainsFunc(drawn.Warnings, func(w Warning) bool { return w.Kind == "approximate" }) {
+	if !slices.ContainsFunc(drawn.Warnings, func(w risk.Warning) bool { return w.Kind == "approximate" }) {
 		t.Errorf("no warning among %v", drawn.Warnings)
 	}
 
@@ -200,7 +201,7 @@ func TestManyDimensions(t *testing.T) {
 		t.Fatal(err)
 	}
 	back := must(must(model.Open(path))(t).Model(exact.problem.Nodes))(t)
-	evidence := Evidence{Pairs: exact.test.Pairs}
+	evidence := sample.Evidence{Pairs: exact.test.Pairs}
 	want := must(drawn.Judge().Risk(context.Background(), evidence, risk.Estimator{}, nil))(t)
 	got := must(must(JudgeOf(back))(t).Risk(context.Background(), evidence, risk.Estimator{}, nil))(t)
 	if want.Nuisance == 0 || got != want {

@@ -1,12 +1,16 @@
 package fit
 
-import "errors"
+import (
+	"errors"
 
-// Errors of this package wrap one of these.
+	"unseen/sample"
+)
+
+// Errors of this package wrap one of these. ErrShape and ErrData are those of package sample, which checks the pairs.
 var (
 	ErrSetting    = errors.New("fit: unusable setting")
-	ErrShape      = errors.New("fit: shapes differ")
-	ErrData       = errors.New("fit: nothing can be learned from these pairs")
+	ErrShape      = sample.ErrShape
+	ErrData       = sample.ErrData
 	ErrDiverged   = errors.New("fit: training diverged")
 	ErrCheckpoint = errors.New("fit: unusable checkpoint")
 )

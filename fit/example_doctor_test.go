@@ -11,13 +11,14 @@ import (
 	"unseen/fit"
 	"unseen/model"
 	"unseen/risk"
+	"unseen/sample"
 	"unseen/world"
 )
 
 // fitted is a small world in which links tell relevance from exposure: pairs to learn from, a fit,
 // and pairs to judge by.
 type fitted struct {
-	problem fit.Problem
+	problem sample.Problem
 	result  *fit.Result
 	test    *world.TruePairs
 }
@@ -28,7 +29,7 @@ var (
 )
 
 // example returns the world, without logged exposures.
-func example() (fit.Problem, *fit.Result, *world.TruePairs) {
+func example() (sample.Problem, *fit.Result, *world.TruePairs) {
 	f := unlogged()
 	return f.problem, f.result, f.test
 }
@@ -49,7 +50,7 @@ func newFitted(logged float64) fitted {
 	if err != nil {
 		panic(err)
 	}
-	problem := fit.Problem{Nodes: model.NodesOf(w.Graph()), Train: train.Pairs}
+	problem := sample.Problem{Nodes: model.NodesOf(w.Graph()), Train: train.Pairs}
 	if logged > 0 {
 		problem.Exposure = make([]risk.Exposure, train.Pairs.Len())
 		for k := range problem.Exposure {
@@ -102,7 +103,7 @@ func ExampleLoggedTest() {
 // Held-out pairs, the model's own predictions, the risk R_AP.
 func ExampleJudge_Risk() {
 	_, result, test := example()
-	estimate, err := result.Judge().Risk(context.Background(), fit.Evidence{Pairs: test.Pairs}, risk.Estimator{}, nil)
+	estimate, err := result.Judge().Risk(context.Background(), sample.Evidence{Pairs: test.Pairs}, risk.Estimator{}, nil)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -134,8 +135,8 @@ func ExampleJudge_Panel() {
 	z := make([]float32, test.Pairs.Len())
 	naive.Link.Logits(z, naive.LinkParams, model.Batch{Sources: test.Pairs.Source, Targets: test.Pairs.Target})
 	judge := result.Judge()
-	own, _ := judge.Panel(ctx, fit.Evidence{Pairs: test.Pairs}, .05, nil)
-	its, _ := judge.Panel(ctx, fit.Evidence{Pairs: test.Pairs}, .05, z)
+	own, _ := judge.Panel(ctx, sample.Evidence{Pairs: test.Pairs}, .05, nil)
+	its, _ := judge.Panel(ctx, sample.Evidence{Pairs: test.Pairs}, .05, z)
 	fmt.Println(len(own.Risks), "schemes")
 	fmt.Println("the naive model looks better to itself than it is:",
 		its.Risks["naive"].Plain < its.Risks["ap"].Estimate)
@@ -148,7 +149,7 @@ func ExampleJudge_Panel() {
 
 func ExampleJudge_MeanLink() {
 	problem, result, _ := example()
-	e, err := result.Judge().MeanLink(context.Background(), fit.Evidence{Pairs: problem.Train})
+	e, err := result.Judge().MeanLink(context.Background(), sample.Evidence{Pairs: problem.Train})
 	fmt.Println(e.Lower < .16 && .16 < e.Upper, err)
 	// Output: true <nil>
 }
@@ -171,7 +172,7 @@ func ExampleJudgeOf() {
 		fmt.Println(err)
 		return
 	}
-	e, err := judge.Risk(context.Background(), fit.Evidence{Pairs: test.Pairs}, risk.Estimator{}, nil)
+	e, err := judge.Risk(context.Background(), sample.Evidence{Pairs: test.Pairs}, risk.Estimator{}, nil)
 	fmt.Println(e.Nuisance > 0, err)
 	// Output: true <nil>
 }

@@ -7,6 +7,7 @@ import (
 
 	"unseen/fit"
 	"unseen/graph"
+	"unseen/sample"
 	"unseen/world"
 )
 
@@ -30,10 +31,10 @@ func network() *graph.Graph {
 // Links alone go in; how probable a link is once it is shown, and how probable that is, come out.
 func ExampleFit() {
 	ctx := context.Background()
-	data := fit.Data{Drawing: fit.Drawing{Split: fit.Whole, PerLink: 4, Seed: 1}}
-	_, drawn, err := data.Prepare(ctx, network(), nil, 0)
+	origin := sample.Origin{Plan: sample.Plan{Split: sample.Whole, PerLink: 4, Seed: 1}}
+	prepared, err := sample.Prepare(ctx, network(), sample.Options{Origin: origin})
 	check(err)
-	result, err := fit.Fit(ctx, drawn.Problem, fit.Settings{Seed: 1, Replicates: -1}, fit.Progress{})
+	result, err := fit.Fit(ctx, prepared.Problem, fit.Settings{Seed: 1, Replicates: -1}, fit.Progress{})
 	check(err)
 	start := result.Starts[0]
 	fmt.Println(result.Settings.Method, "sees exposure within fields as the larger:", start.MeanSame > start.MeanCross)
@@ -43,22 +44,4 @@ func ExampleFit() {
 	// Output:
 	// bayes sees exposure within fields as the larger: true
 	// diagonal field-matrix true
-}
-
-// The newest tenth chooses, the fifth after it judges; candidates of a node are those before it.
-func ExampleData_Prepare() {
-	data := fit.Data{Fields: fit.FieldsBy{Kind: "vectors", Count: 4, Seed: 1}, Drawing: fit.Drawing{Seed: 1}}
-	g, drawn, err := data.Prepare(context.Background(), network(), nil, 0)
-	check(err)
-	fmt.Println(g.FieldCount()-1, "fields were found")
-	for part := graph.Train; part <= graph.Test; part++ {
-		fmt.Println(part, len(drawn.Split.Nodes(part)), "nodes")
-	}
-	fmt.Println(drawn.Problem.Train.Len() == 5*drawn.Links, drawn.Test.Pairs.Len() > 0)
-	// Output:
-	// 4 fields were found
-	// train 210 nodes
-	// validation 30 nodes
-	// test 60 nodes
-	// true true
 }

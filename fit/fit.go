@@ -14,6 +14,7 @@ import (
 	"unseen/internal/kern"
 	"unseen/model"
 	"unseen/risk"
+	"unseen/sample"
 )
 
 // Result is a fitted pair of models and what is to be known of them.
@@ -35,9 +36,9 @@ type Result struct {
 	Trials     []Trial      // what every point of Settings.Search came to
 	Posterior  *Posterior
 	Findings   *Findings // the doctor's
-	Warnings   []Warning
+	Warnings   []risk.Warning
 
-	problem Problem // that it was fitted to
+	problem sample.Problem // that it was fitted to
 }
 
 // Start is what training came to from one propensity.
@@ -55,12 +56,12 @@ type Start struct {
 // Settings that Settings.Search leaves open are chosen by the likelihood of the validation pairs.
 // Training then starts from several propensities: the scale of π is weakly identified, and what the
 // starts agree on can be trusted more.
-func Fit(ctx context.Context, p Problem, s Settings, progress Progress) (*Result, error) {
+func Fit(ctx context.Context, p sample.Problem, s Settings, progress Progress) (*Result, error) {
 	s, err := s.WithDefaults()
 	if err != nil {
 		return nil, err
 	}
-	warnings, err := p.validate(s.Threads)
+	warnings, err := p.Validate(s.Threads)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +104,7 @@ func Fit(ctx context.Context, p Problem, s Settings, progress Progress) (*Result
 }
 
 // fitObjective trains by an objective: every method but bayes.
-func fitObjective(ctx context.Context, p Problem, m method, r *Result, progress Progress, recorder *recorder) error {
+func fitObjective(ctx context.Context, p sample.Problem, m method, r *Result, progress Progress, recorder *recorder) error {
 	s := r.Settings
 	if m.risk == engine.RiskDR && !slices.ContainsFunc(p.Exposure, func(e risk.Exposure) bool { return e != risk.Unlogged }) {
 		return fmt.Errorf("%w: method dr needs pairs whose exposure is logged; log some, or use bayes", ErrData)
@@ -160,7 +161,7 @@ func fitObjective(ctx context.Context, p Problem, m method, r *Result, progress 
 // training is one call of Fit.
 type training struct {
 	ctx       context.Context
-	problem   Problem
+	problem   sample.Problem
 	method    method
 	result    *Result
 	settings  Settings             // as they were asked for
@@ -278,7 +279,8 @@ func thinned(o *engine.Objective, most int) *engine.Objective {
 		return o
 	}
 	fewer := *o
-	fewer.Pairs, fewer.Exposure = pairsAt(o.Pairs, o.Exposure, some(o.Pairs.Len(), most, 0))
+	part := sample.Evidence{Pairs: o.Pairs, Exposure: o.Exposure}.At(sample.Thin(o.Pairs.Len(), most, 0))
+	fewer.Pairs, fewer.Exposure = part.Pairs, part.Exposure
 	return &fewer
 }
 
@@ -300,7 +302,7 @@ func (t *training) from(start float64, trial bool) (run, error) {
 	trained := o.Pairs.Len()
 	if trial || s.Optimiser == "adam" {
 		var validation *graph.Pairs
-		validation, held = t.problem.split()
+		validation, held = t.problem.SplitValidation()
 		if validation != nil {
 			judged := o
 			judged.Pairs, judged.Exposure, judged.Risk, judged.Precision = validation, nil, engine.NoRisk, nil
@@ -310,7 +312,8 @@ func (t *training) from(start float64, trial bool) (run, error) {
 			trained -= validation.Len()
 		}
 		if s.Optimiser != "adam" { // which leaves them out where they are
-			o.Pairs, o.Exposure = t.problem.without(held)
+			rest := t.problem.TrainingWithout(held)
+			o.Pairs, o.Exposure = rest.Pairs, rest.Exposure
 		}
 		o.Precision = ridgePrecision(&o, s.Ridge, s.LambdaL, trained)
 	}
@@ -437,12 +440,12 @@ func (t *training) report(o *engine.Objective) func(int, engine.Parts) {
 const describedPairs = 1 << 18
 
 // summarise describes where the models stand on the training pairs.
-func summarise(p Problem, r *Result, o *engine.Objective, params []float32) Start {
+func summarise(p sample.Problem, r *Result, o *engine.Objective, params []float32) Start {
 	linkParams, propensityParams := o.Split(params)
 	return describe(p, r.Link, linkParams, r.Propensity, propensityParams)
 }
 
-func describe(p Problem, link model.LinkModel, linkParams []float32, propensity model.PropensityModel,
+func describe(p sample.Problem, link model.LinkModel, linkParams []float32, propensity model.PropensityModel,
 	propensityParams []float32) Start {
 	var y, weight, same, sameWeight, cross, crossWeight risk.Sum
 	z, s := make([]float32, stretch), make([]float32, stretch)
@@ -482,8 +485,8 @@ func describe(p Problem, link model.LinkModel, linkParams []float32, propensity 
 
 // warn looks at the result for what a person should be told.
 func (r *Result) warn() {
-	add := func(kind, format string, a ...any) {
-		r.Warnings = append(r.Warnings, Warning{kind, fmt.Sprintf(format, a...)})
+	add := func(kind risk.WarningKind, format string, a ...any) {
+		r.Warnings = append(r.Warnings, risk.Warning{Kind: kind, Message: fmt.Sprintf(format, a...)})
 	}
 	if r.Settings.LambdaR > 0 && r.Objective.Risk < 0 {
 		add("negative-risk", "the risk in the objective is negative (%.3g): R_PU takes more missing links away "+
@@ -539,8 +542,8 @@ func (r *Result) Model() (model.Model, error) {
 	if r.problem.Train != nil {
 		m.DataChecksum = r.problem.Checksum()
 	}
-	if r.problem.Data != nil {
-		if m.Data, err = json.Marshal(r.problem.Data); err != nil {
+	if r.problem.Origin != nil {
+		if m.Data, err = json.Marshal(r.problem.Origin); err != nil {
 			return model.Model{}, err
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"unseen/internal/kern"
 	"unseen/model"
 	"unseen/risk"
+	"unseen/sample"
 	"unseen/world"
 )
 
@@ -46,8 +47,8 @@ func newTrial(tb testing.TB, s world.Settings, pairs int, logged float64) *trial
 	return t
 }
 
-func (t *trial) problem() Problem {
-	p := Problem{Nodes: t.nodes, Train: t.train.Pairs, Validation: t.validation.Pairs}
+func (t *trial) problem() sample.Problem {
+	p := sample.Problem{Nodes: t.nodes, Train: t.train.Pairs, Validation: t.validation.Pairs}
 	if slices.Contains(t.train.Logged, true) {
 		for k, logged := range t.train.Logged {
 			a := risk.Unlogged
@@ -114,7 +115,7 @@ func areaUnderCurve(scores []float64, relevant []bool) float64 {
 	return pairs / (below * above)
 }
 
-func mustFit(tb testing.TB, p Problem, s Settings) *Result {
+func mustFit(tb testing.TB, p sample.Problem, s Settings) *Result {
 	tb.Helper()
 	r, err := Fit(context.Background(), p, s, Progress{})
 	if err != nil {
@@ -320,7 +321,7 @@ func TestPaperPresetOfPUGoesWrongAndSaysSo(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Logf("rate %v: objective %+v, starts %+v, warnings %v", rate, r.Objective, r.Starts, r.Warnings)
-		if !slices.ContainsFunc(r.Warnings, func(w Warning) bool {
+		if !slices.ContainsFunc(r.Warnings, func(w risk.Warning) bool {
 			return w.Kind == "negative-risk" ||
 				w.Kind == "collapsed"
 		}) {
@@ -331,47 +332,47 @@ func TestPaperPresetOfPUGoesWrongAndSaysSo(t *testing.T) {
 }
 
 func TestBadInput(t *testing.T) {
-	good := func() Problem { return smallProblem(t, 30, 4, 100, 3) }
+	good := func() sample.Problem { return smallProblem(t, 30, 4, 100, 3) }
 	cases := map[string]struct {
-		change   func(p *Problem, s *Settings)
+		change   func(p *sample.Problem, s *Settings)
 		wants    error
 		mentions string
 	}{
-		"no pairs":          {func(p *Problem, _ *Settings) { p.Train = &graph.Pairs{} }, ErrData, "sample"},
-		"nil pairs":         {func(p *Problem, _ *Settings) { p.Train = nil }, ErrData, "sample"},
-		"no vectors":        {func(p *Problem, _ *Settings) { p.Nodes.Vectors = nil }, ErrData, "encode"},
-		"no positives":      {func(p *Problem, _ *Settings) { clear(p.Train.Linked) }, ErrData, "none of the 100"},
-		"all positives":     {func(p *Problem, _ *Settings) { fillTrue(p.Train.Linked) }, ErrData, "all 100"},
-		"node out of range": {func(p *Problem, _ *Settings) { p.Train.Target[7] = 30 }, ErrShape, "pair 7"},
-		"negative node":     {func(p *Problem, _ *Settings) { p.Train.Source[3] = -1 }, ErrShape, "pair 3"},
-		"pair with itself": {func(p *Problem, _ *Settings) { p.Train.Source[3] = p.Train.Target[3] }, ErrShape,
+		"no pairs":          {func(p *sample.Problem, _ *Settings) { p.Train = &graph.Pairs{} }, ErrData, "sample"},
+		"nil pairs":         {func(p *sample.Problem, _ *Settings) { p.Train = nil }, ErrData, "sample"},
+		"no vectors":        {func(p *sample.Problem, _ *Settings) { p.Nodes.Vectors = nil }, ErrData, "encode"},
+		"no positives":      {func(p *sample.Problem, _ *Settings) { clear(p.Train.Linked) }, ErrData, "none of the 100"},
+		"all positives":     {func(p *sample.Problem, _ *Settings) { fillTrue(p.Train.Linked) }, ErrData, "all 100"},
+		"node out of range": {func(p *sample.Problem, _ *Settings) { p.Train.Target[7] = 30 }, ErrShape, "pair 7"},
+		"negative node":     {func(p *sample.Problem, _ *Settings) { p.Train.Source[3] = -1 }, ErrShape, "pair 3"},
+		"pair with itself": {func(p *sample.Problem, _ *Settings) { p.Train.Source[3] = p.Train.Target[3] }, ErrShape,
 			"pair 3"},
-		"NaN weight":   {func(p *Problem, _ *Settings) { p.Train.Weight[5] = math.NaN() }, ErrShape, "pair 5"},
-		"rate 0":       {func(p *Problem, _ *Settings) { p.Train.Rate[5] = 0 }, ErrShape, "pair 5"},
-		"short column": {func(p *Problem, _ *Settings) { p.Train.Rate = p.Train.Rate[:3] }, ErrShape, "columns"},
-		"short exposures": {func(p *Problem, _ *Settings) { p.Exposure = make([]risk.Exposure, 2) }, ErrShape,
+		"NaN weight":   {func(p *sample.Problem, _ *Settings) { p.Train.Weight[5] = math.NaN() }, ErrShape, "pair 5"},
+		"rate 0":       {func(p *sample.Problem, _ *Settings) { p.Train.Rate[5] = 0 }, ErrShape, "pair 5"},
+		"short column": {func(p *sample.Problem, _ *Settings) { p.Train.Rate = p.Train.Rate[:3] }, ErrShape, "columns"},
+		"short exposures": {func(p *sample.Problem, _ *Settings) { p.Exposure = make([]risk.Exposure, 2) }, ErrShape,
 			"exposures"},
-		"NaN vector": {func(p *Problem, _ *Settings) {
+		"NaN vector": {func(p *sample.Problem, _ *Settings) {
 			kern.MatrixOf(p.Nodes.Vectors).Row(int(p.Train.Source[0]))[0] = float32(math.NaN())
 		}, ErrData, "not finite"},
-		"field out of range": {func(p *Problem, _ *Settings) { p.Nodes.Fields[p.Train.Source[0]] = 99 }, ErrShape,
+		"field out of range": {func(p *sample.Problem, _ *Settings) { p.Nodes.Fields[p.Train.Source[0]] = 99 }, ErrShape,
 			"field 99"},
-		"unknown method":    {func(_ *Problem, s *Settings) { s.Method = "magic" }, ErrSetting, "bayes"},
-		"unknown preset":    {func(_ *Problem, s *Settings) { s.Preset = "magic" }, ErrSetting, "safe"},
-		"unknown link":      {func(_ *Problem, s *Settings) { s.Link = "magic" }, model.ErrKind, "diagonal"},
-		"unknown optimiser": {func(_ *Problem, s *Settings) { s.Optimiser = "magic" }, ErrSetting, "lbfgs"},
-		"negative λ_L":      {func(_ *Problem, s *Settings) { s.LambdaL = -1 }, ErrSetting, "trivial"},
-		"NaN λ_R":           {func(_ *Problem, s *Settings) { s.LambdaR = math.NaN() }, ErrSetting, "λ_R"},
-		"floor 1":           {func(_ *Problem, s *Settings) { s.Floor = 1 }, ErrSetting, "floor"},
-		"start 0":           {func(_ *Problem, s *Settings) { s.Starts = []float64{0} }, ErrSetting, "between"},
-		"infinite ridge":    {func(_ *Problem, s *Settings) { s.Ridge = math.Inf(1) }, ErrSetting, "ridge"},
-		"bad anchor": {func(_ *Problem, s *Settings) { s.Anchors = []Anchor{{"same", 2, .1}} }, ErrSetting,
+		"unknown method":    {func(_ *sample.Problem, s *Settings) { s.Method = "magic" }, ErrSetting, "bayes"},
+		"unknown preset":    {func(_ *sample.Problem, s *Settings) { s.Preset = "magic" }, ErrSetting, "safe"},
+		"unknown link":      {func(_ *sample.Problem, s *Settings) { s.Link = "magic" }, model.ErrKind, "diagonal"},
+		"unknown optimiser": {func(_ *sample.Problem, s *Settings) { s.Optimiser = "magic" }, ErrSetting, "lbfgs"},
+		"negative λ_L":      {func(_ *sample.Problem, s *Settings) { s.LambdaL = -1 }, ErrSetting, "trivial"},
+		"NaN λ_R":           {func(_ *sample.Problem, s *Settings) { s.LambdaR = math.NaN() }, ErrSetting, "λ_R"},
+		"floor 1":           {func(_ *sample.Problem, s *Settings) { s.Floor = 1 }, ErrSetting, "floor"},
+		"start 0":           {func(_ *sample.Problem, s *Settings) { s.Starts = []float64{0} }, ErrSetting, "between"},
+		"infinite ridge":    {func(_ *sample.Problem, s *Settings) { s.Ridge = math.Inf(1) }, ErrSetting, "ridge"},
+		"bad anchor": {func(_ *sample.Problem, s *Settings) { s.Anchors = []Anchor{{"same", 2, .1}} }, ErrSetting,
 			"same=0.8±0.1"},
-		"negative rate":       {func(_ *Problem, s *Settings) { s.Adam.Rate = -1 }, ErrSetting, "learning rate"},
-		"negative batch":      {func(_ *Problem, s *Settings) { s.Adam.Batch = -1 }, ErrSetting, "batch"},
-		"bayes of an mlp":     {func(_ *Problem, s *Settings) { s.Link = "mlp" }, ErrSetting, "mle"},
-		"bayes of mlp fields": {func(_ *Problem, s *Settings) { s.Propensity = "mlp" }, ErrSetting, "mle"},
-		"dr without a log":    {func(_ *Problem, s *Settings) { s.Method = "dr" }, ErrData, "logged"},
+		"negative rate":       {func(_ *sample.Problem, s *Settings) { s.Adam.Rate = -1 }, ErrSetting, "learning rate"},
+		"negative batch":      {func(_ *sample.Problem, s *Settings) { s.Adam.Batch = -1 }, ErrSetting, "batch"},
+		"bayes of an mlp":     {func(_ *sample.Problem, s *Settings) { s.Link = "mlp" }, ErrSetting, "mle"},
+		"bayes of mlp fields": {func(_ *sample.Problem, s *Settings) { s.Propensity = "mlp" }, ErrSetting, "mle"},
+		"dr without a log":    {func(_ *sample.Problem, s *Settings) { s.Method = "dr" }, ErrData, "logged"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -417,8 +418,8 @@ func TestWarningsOfWeakData(t *testing.T) {
 	clear(kern.MatrixOf(p.Nodes.Vectors).Row(int(p.Train.Source[0])))
 	p.Nodes.Fields[p.Train.Target[1]] = 0
 	r := mustFit(t, p, Settings{Method: "mle", Adam: AdamSettings{Epochs: 1}})
-	for _, kind := range []string{"zero-vectors", "tiny-field"} {
-		if !slices.ContainsFunc(r.Warnings, func(w Warning) bool { return w.Kind == kind }) {
+	for _, kind := range []risk.WarningKind{"zero-vectors", "tiny-field"} {
+		if !slices.ContainsFunc(r.Warnings, func(w risk.Warning) bool { return w.Kind == kind }) {
 			t.Errorf("no warning of %s: %v", kind, r.Warnings)
 		}
 	}
@@ -455,13 +456,13 @@ func TestProgress(t *testing.T) {
 
 func TestChecksum(t *testing.T) {
 	sum := smallProblem(t, 20, 4, 50, 7).Checksum()
-	for name, change := range map[string]func(p *Problem){
-		"a link":   func(p *Problem) { p.Train.Linked[0] = !p.Train.Linked[0] },
-		"a target": func(p *Problem) { p.Train.Target[0], p.Train.Target[1] = p.Train.Target[1], p.Train.Target[0] },
-		"a weight": func(p *Problem) { p.Train.Weight[9]++ },
-		"a field":  func(p *Problem) { p.Nodes.Fields[p.Train.Source[0]] ^= 1 },
-		"a vector": func(p *Problem) { kern.MatrixOf(p.Nodes.Vectors).Row(int(p.Train.Source[0]))[1]++ },
-		"exposure": func(p *Problem) { p.Exposure = make([]risk.Exposure, p.Train.Len()) },
+	for name, change := range map[string]func(p *sample.Problem){
+		"a link":   func(p *sample.Problem) { p.Train.Linked[0] = !p.Train.Linked[0] },
+		"a target": func(p *sample.Problem) { p.Train.Target[0], p.Train.Target[1] = p.Train.Target[1], p.Train.Target[0] },
+		"a weight": func(p *sample.Problem) { p.Train.Weight[9]++ },
+		"a field":  func(p *sample.Problem) { p.Nodes.Fields[p.Train.Source[0]] ^= 1 },
+		"a vector": func(p *sample.Problem) { kern.MatrixOf(p.Nodes.Vectors).Row(int(p.Train.Source[0]))[1]++ },
+		"exposure": func(p *sample.Problem) { p.Exposure = make([]risk.Exposure, p.Train.Len()) },
 	} {
 		p := smallProblem(t, 20, 4, 50, 7)
 		if p.Checksum() != sum {

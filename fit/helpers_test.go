@@ -11,11 +11,12 @@ import (
 	"unseen/graph"
 	"unseen/model"
 	"unseen/risk"
+	"unseen/sample"
 	"unseen/world"
 )
 
 // smallProblem is a random problem that every model can look at.
-func smallProblem(tb testing.TB, nodes, dim, pairs int, seed uint64) Problem {
+func smallProblem(tb testing.TB, nodes, dim, pairs int, seed uint64) sample.Problem {
 	tb.Helper()
 	rng := rand.New(rand.NewPCG(seed, 5))
 	v, err := graph.NewVectors(nodes, dim)
@@ -43,7 +44,7 @@ func smallProblem(tb testing.TB, nodes, dim, pairs int, seed uint64) Problem {
 		p.Linked = append(p.Linked, rng.IntN(4) == 0)
 		p.Weight, p.Rate = append(p.Weight, 1+rng.Float64()*3), append(p.Rate, .1+.9*rng.Float64())
 	}
-	return Problem{Nodes: n, Train: p}
+	return sample.Problem{Nodes: n, Train: p}
 }
 
 func init() {
@@ -98,7 +99,7 @@ func TestAllPairsIsTheSampleOfEverything(t *testing.T) {
 	j.Propensity.StartAt(j.PropensityParams, model.StartPropensity, nil)
 	got := must(engine.CPU{}.AllPairs(ctx, g, j.Predictor))(t)
 	pairs := must(graph.AllPairs(g, graph.Universe{}, 1<<20))(t)
-	panel := must(j.Panel(ctx, Evidence{Pairs: pairs}, 0, nil))(t).Risks
+	panel := must(j.Panel(ctx, sample.Evidence{Pairs: pairs}, 0, nil))(t).Risks
 	for name, value := range map[string]float64{"naive": got.Naive, "w": got.W, "pu": got.PU, "ap": got.AP} {
 		if want := panel[name].Plain; math.Abs(value-want) > 1e-6*math.Abs(want) {
 			t.Errorf("%s is %v over all pairs, %v in the panel of all pairs", name, value, want)

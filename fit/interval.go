@@ -12,6 +12,7 @@ import (
 	"unseen/internal/kern"
 	"unseen/model"
 	"unseen/risk"
+	"unseen/sample"
 )
 
 // Judge estimates risks with what a fit believes of links and exposure, and says how far the
@@ -79,12 +80,6 @@ func (j *Judge) Logits(p *graph.Pairs) (z, s []float32) {
 	return z, s
 }
 
-// Evidence is pairs to judge by, such as held-out ones.
-type Evidence struct {
-	Pairs    *graph.Pairs    // nil if none were held out
-	Exposure []risk.Exposure // of each pair; nil means that nothing is logged
-}
-
 // Estimate is an estimated mean over all pairs with its interval and what that is made of.
 type Estimate struct {
 	risk.Interval         // around the estimate less its bias; of the naive risk, around the estimate
@@ -96,7 +91,7 @@ type Estimate struct {
 }
 
 // Risk estimates the risk of predictions, given as logits, one per pair; nil means the judge's own.
-func (j *Judge) Risk(ctx context.Context, v Evidence, e risk.Estimator, predictions []float32) (Estimate, error) {
+func (j *Judge) Risk(ctx context.Context, v sample.Evidence, e risk.Estimator, predictions []float32) (Estimate, error) {
 	out, err := j.answer(ctx, question{Evidence: v, estimators: []risk.Estimator{e}, predictions: predictions})
 	if err != nil {
 		return Estimate{}, err
@@ -108,7 +103,7 @@ func (j *Judge) Risk(ctx context.Context, v Evidence, e risk.Estimator, predicti
 // pair; nil means the judge's own. What both have in common falls out, the pairs and, by masses that are probabilities
 // as those of ap, much of what is not known of π̂ and ŷ: where the intervals of two risks overlap, that of their
 // difference may still be clear of 0.
-func (j *Judge) Difference(ctx context.Context, v Evidence, e risk.Estimator, predictions, others []float32) (Estimate,
+func (j *Judge) Difference(ctx context.Context, v sample.Evidence, e risk.Estimator, predictions, others []float32) (Estimate,
 	error) {
 	out, err := j.answer(ctx, question{Evidence: v, estimators: []risk.Estimator{e}, predictions: predictions,
 		others: others, difference: true})
@@ -126,12 +121,12 @@ type Panel struct {
 
 // Panel estimates the risk of predictions by every scheme. ap is the one to report: its masses are
 // probabilities. The floor is the least propensity that w, pu and dr see.
-func (j *Judge) Panel(ctx context.Context, v Evidence, floor float64, predictions []float32) (*Panel, error) {
+func (j *Judge) Panel(ctx context.Context, v sample.Evidence, floor float64, predictions []float32) (*Panel, error) {
 	return j.panel(ctx, question{Evidence: v, predictions: predictions}, floor)
 }
 
 // Differences estimates by every scheme what Difference does by one.
-func (j *Judge) Differences(ctx context.Context, v Evidence, floor float64, predictions,
+func (j *Judge) Differences(ctx context.Context, v sample.Evidence, floor float64, predictions,
 	others []float32) (map[string]Estimate, error) {
 	p, err := j.panel(ctx, question{Evidence: v, predictions: predictions, others: others, difference: true}, floor)
 	if err != nil {
@@ -169,7 +164,7 @@ func (j *Judge) panel(ctx context.Context, q question, floor float64) (*Panel, e
 }
 
 // MeanLink estimates how common relevance is: the mean of ŷ over all pairs.
-func (j *Judge) MeanLink(ctx context.Context, v Evidence) (Estimate, error) {
+func (j *Judge) MeanLink(ctx context.Context, v sample.Evidence) (Estimate, error) {
 	return j.Risk(ctx, v, meanLink, nil)
 }
 
@@ -180,7 +175,7 @@ func linkMass(_ risk.Observation, b risk.Belief) risk.Mass { return risk.Mass{Po
 
 // question is what a judge is asked: the risk of predictions, or by how much it is above that of others.
 type question struct {
-	Evidence
+	sample.Evidence
 	estimators          []risk.Estimator
 	predictions, others []float32 // logits, one per pair; nil means the judge's own
 	difference          bool      // from the others
@@ -249,7 +244,7 @@ func (j *Judge) answer(ctx context.Context, q question) ([]Estimate, error) {
 	}
 	if q.Pairs == nil || q.Pairs.Len() == 0 {
 		return nil, fmt.Errorf("%w: there are none to judge by; hold some out, by a split other than %s", ErrData,
-			Whole)
+			sample.Whole)
 	}
 	n := q.Pairs.Len()
 	if q.predictions != nil && len(q.predictions) != n || q.others != nil && len(q.others) != n || q.Exposure != nil &&
@@ -423,7 +418,7 @@ func (j *Judge) judge(q *question, from, to int, replicates []replicate, values 
 }
 
 // conclude adds the chunks of one estimator up.
-func (j *Judge) conclude(v Evidence, e risk.Estimator, values []float64, parts [][]judged, i,
+func (j *Judge) conclude(v sample.Evidence, e risk.Estimator, values []float64, parts [][]judged, i,
 	replicates int) (Estimate, error) {
 	sample := risk.Sample{Values: values, Weights: v.Pairs.Weight, Sources: make([]int, len(values)),
 		Universe: e.Universe}

@@ -13,6 +13,7 @@ import (
 	"unseen/internal/kern"
 	"unseen/model"
 	"unseen/risk"
+	"unseen/sample"
 	"unseen/world"
 )
 
@@ -57,7 +58,7 @@ func TestNuisanceIsTheDeltaMethod(t *testing.T) {
 			gPropensity[at] = slope(propensity, int(at), f)
 		}
 		want := math.Sqrt(r.Posterior.Variance(gLink, gPropensity))
-		got := must(r.Judge().Risk(ctx, Evidence{Pairs: s.test.Pairs}, risk.Estimator{Scheme: scheme}, nil))(t)
+		got := must(r.Judge().Risk(ctx, sample.Evidence{Pairs: s.test.Pairs}, risk.Estimator{Scheme: scheme}, nil))(t)
 		if math.Abs(got.Nuisance-want) > .01*want {
 			t.Errorf("%s: nuisance error %v, by differences %v", name, got.Nuisance, want)
 		}
@@ -71,8 +72,8 @@ func TestDifferences(t *testing.T) {
 	s := must(saturated())(t)
 	ctx := context.Background()
 	judge := s.result.Judge()
-	evidence := Evidence{s.test.Pairs, exposures(s.test, .1)}
-	naive := mustFit(t, Problem{Nodes: s.problem.Nodes, Train: s.problem.Train},
+	evidence := sample.Evidence{Pairs: s.test.Pairs, Exposure: exposures(s.test, .1)}
+	naive := mustFit(t, sample.Problem{Nodes: s.problem.Nodes, Train: s.problem.Train},
 		Settings{Method: "naive", Optimiser: "lbfgs"})
 	its, other := logitsOf(naive, s.test.Pairs), make([]float32, s.test.Pairs.Len())
 	own, theirs := must(judge.Panel(ctx, evidence, .05, nil))(t).Risks,
@@ -118,7 +119,7 @@ func TestJudgeDoesNotDependOnThreads(t *testing.T) {
 	ctx := context.Background()
 	one, three := s.result.Judge(), s.result.Judge()
 	one.Threads, three.Threads = 1, 3
-	evidence := Evidence{s.train.Pairs, nil}
+	evidence := sample.Evidence{Pairs: s.train.Pairs}
 	a, b := must(one.Panel(ctx, evidence, .05, nil))(t), must(three.Panel(ctx, evidence, .05, nil))(t)
 	if !reflect.DeepEqual(a, b) {
 		t.Errorf("%+v with one thread, %+v with three", a, b)
@@ -171,7 +172,7 @@ func TestRareExposureIsDoubted(t *testing.T) {
 func TestIntervalsAreWiderThanSampling(t *testing.T) {
 	s := must(saturated())(t)
 	ctx := context.Background()
-	evidence := Evidence{s.test.Pairs, exposures(s.test, .1)}
+	evidence := sample.Evidence{Pairs: s.test.Pairs, Exposure: exposures(s.test, .1)}
 	panel := must(s.result.Judge().Panel(ctx, evidence, .05, nil))(t).Risks
 	for _, name := range []string{"naive", "w", "pu", "ap", "dr"} {
 		e, ok := panel[name]
@@ -182,7 +183,7 @@ func TestIntervalsAreWiderThanSampling(t *testing.T) {
 	if e := panel["naive"]; e.Nuisance != 0 {
 		t.Errorf("the naive masses depend on no estimate, but have nuisance error %v", e.Nuisance)
 	}
-	if _, ok := must(s.result.Judge().Panel(ctx, Evidence{s.test.Pairs, nil}, .05, nil))(t).Risks["dr"]; ok {
+	if _, ok := must(s.result.Judge().Panel(ctx, sample.Evidence{Pairs: s.test.Pairs}, .05, nil))(t).Risks["dr"]; ok {
 		t.Error("dr is estimated though nothing is logged")
 	}
 	level := s.result.Judge()
@@ -196,8 +197,8 @@ func TestIntervalsAreWiderThanSampling(t *testing.T) {
 func TestHorvitzThompson(t *testing.T) {
 	s := must(saturated())(t)
 	e := risk.Estimator{Universe: float64(s.test.Pairs.Universe)}
-	a := must(s.result.Judge().Risk(context.Background(), Evidence{Pairs: s.test.Pairs}, e, nil))(t)
-	b := must(s.result.Judge().Risk(context.Background(), Evidence{Pairs: s.test.Pairs}, risk.Estimator{}, nil))(t)
+	a := must(s.result.Judge().Risk(context.Background(), sample.Evidence{Pairs: s.test.Pairs}, e, nil))(t)
+	b := must(s.result.Judge().Risk(context.Background(), sample.Evidence{Pairs: s.test.Pairs}, risk.Estimator{}, nil))(t)
 	// the weights of a uniform sample add up to the universe
 	if math.Abs(a.Plain-b.Plain) > 1e-9 || math.Abs(a.Bias-b.Bias) > 1e-9 || math.Abs(a.Nuisance-b.Nuisance) > 1e-9 {
 		t.Errorf("%+v, by Hájek %+v", a, b)
@@ -206,7 +207,7 @@ func TestHorvitzThompson(t *testing.T) {
 
 func TestJudgeWithoutPosterior(t *testing.T) {
 	s := mustSmall(t, world.Saturated(), 2_000, 8, 0, Settings{Method: "mle", Optimiser: "lbfgs"})
-	e := must(s.result.Judge().Risk(context.Background(), Evidence{Pairs: s.test.Pairs}, risk.Estimator{}, nil))(t)
+	e := must(s.result.Judge().Risk(context.Background(), sample.Evidence{Pairs: s.test.Pairs}, risk.Estimator{}, nil))(t)
 	if e.Nuisance != 0 || e.StandardError != e.Sampling {
 		t.Errorf("%+v", e)
 	}
@@ -215,27 +216,27 @@ func TestJudgeWithoutPosterior(t *testing.T) {
 func TestJudgeRefuses(t *testing.T) {
 	s := must(saturated())(t)
 	ctx := context.Background()
-	if _, err := s.result.Judge().Risk(ctx, Evidence{Pairs: s.test.Pairs}, risk.Estimator{},
+	if _, err := s.result.Judge().Risk(ctx, sample.Evidence{Pairs: s.test.Pairs}, risk.Estimator{},
 		make([]float32, 3)); !errors.Is(err, ErrShape) {
 		t.Errorf("three predictions: %v", err)
 	}
-	if _, err := s.result.Judge().Risk(ctx, Evidence{Pairs: s.test.Pairs}, risk.Estimator{Scheme: risk.DR{}},
+	if _, err := s.result.Judge().Risk(ctx, sample.Evidence{Pairs: s.test.Pairs}, risk.Estimator{Scheme: risk.DR{}},
 		nil); err == nil {
 		t.Error("dr over pairs that are not logged")
 	}
 	for name, pairs := range map[string]*graph.Pairs{"nothing held out": nil, "no pairs": {}} {
-		if _, err := s.result.Judge().Panel(ctx, Evidence{Pairs: pairs}, .05, nil); !errors.Is(err, ErrData) ||
+		if _, err := s.result.Judge().Panel(ctx, sample.Evidence{Pairs: pairs}, .05, nil); !errors.Is(err, ErrData) ||
 			!strings.Contains(err.Error(), "split") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := new(Judge).Panel(ctx, Evidence{Pairs: s.test.Pairs}, .05, nil); !errors.Is(err, ErrSetting) ||
+	if _, err := new(Judge).Panel(ctx, sample.Evidence{Pairs: s.test.Pairs}, .05, nil); !errors.Is(err, ErrSetting) ||
 		!strings.Contains(err.Error(), "JudgeOf") {
 		t.Errorf("a judge without models: %v", err)
 	}
 	cancelled, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := s.result.Judge().Risk(cancelled, Evidence{Pairs: s.test.Pairs}, risk.Estimator{},
+	if _, err := s.result.Judge().Risk(cancelled, sample.Evidence{Pairs: s.test.Pairs}, risk.Estimator{},
 		nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}

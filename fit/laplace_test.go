@@ -10,6 +10,7 @@ import (
 	"unseen/internal/kern"
 	"unseen/model"
 	"unseen/risk"
+	"unseen/sample"
 	"unseen/world"
 )
 
@@ -152,7 +153,7 @@ func TestModeIsThatOfTheTruth(t *testing.T) {
 	plan := world.SaturatedRare()
 	plan.Seed = 7048
 	w := must(world.New(ctx, world.Settings{Nodes: 3000, Dim: 32, Fields: world.EvenFields(8), Plan: plan}))(t)
-	p := Problem{Nodes: model.NodesOf(w.Graph()), Train: must(w.Pairs(ctx, 240_000, world.Draw{}))(t).Pairs}
+	p := sample.Problem{Nodes: model.NodesOf(w.Graph()), Train: must(w.Pairs(ctx, 240_000, world.Draw{}))(t).Pairs}
 	field := must(model.NewFieldMatrix(p.Nodes))(t)
 	cell, cells, group := occurring(p, field)
 	l := must(newLaplace(kern.MatrixOf(p.Nodes.Vectors), p.Train, cell, len(cells), group, engine.CaseControl,

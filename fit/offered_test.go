@@ -10,6 +10,7 @@ import (
 	"unseen/graph"
 	"unseen/model"
 	"unseen/risk"
+	"unseen/sample"
 	"unseen/world"
 )
 
@@ -60,7 +61,7 @@ func TestOfferedGradient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sample, err := w.Pairs(t.Context(), 300, world.Draw{Logged: .5})
+	drawn, err := w.Pairs(t.Context(), 300, world.Draw{Logged: .5})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,12 +74,16 @@ func TestOfferedGradient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	exposure := make([]risk.Exposure, sample.Pairs.Len())
+	exposure := make([]risk.Exposure, drawn.Pairs.Len())
 	for k := range exposure {
-		exposure[k] = []risk.Exposure{risk.Unlogged, risk.Offered, logEntry(sample.Exposed[k])}[k%3]
+		shown := risk.Unexposed
+		if drawn.Exposed[k] {
+			shown = risk.Exposed
+		}
+		exposure[k] = []risk.Exposure{risk.Unlogged, risk.Offered, shown}[k%3]
 	}
 	o := &engine.Objective{Link: link, Propensity: propensity, LambdaL: 1, LambdaR: 1, Risk: engine.RiskAP,
-		Pairs: sample.Pairs, Exposure: exposure}
+		Pairs: drawn.Pairs, Exposure: exposure}
 	params := make([]float32, o.Size())
 	rng := rand.New(rand.NewPCG(4, 0))
 	for k := range params {
@@ -122,24 +127,24 @@ func TestOfferedLog(t *testing.T) {
 	}
 	g := w.Graph()
 	rng := rand.New(rand.NewPCG(6, 0))
-	log := &Log{}
-	sample, err := w.Pairs(t.Context(), 160*159/2, world.Draw{Parts: 1, Older: true})
+	log := &sample.ExposureLog{}
+	drawn, err := w.Pairs(t.Context(), 160*159/2, world.Draw{Parts: 1, Older: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for k := range sample.Pairs.Len() {
-		if !sample.Pairs.Linked[k] && rng.Float64() < .1+.8*sample.Truth[k].Link {
-			log.Source, log.Target = append(log.Source, sample.Pairs.Source[k]),
-				append(log.Target, sample.Pairs.Target[k])
-			log.Exposed, log.Linked = append(log.Exposed, true), append(log.Linked, sample.Relevant[k])
+	for k := range drawn.Pairs.Len() {
+		if !drawn.Pairs.Linked[k] && rng.Float64() < .1+.8*drawn.Truth[k].Link {
+			log.Source, log.Target = append(log.Source, drawn.Pairs.Source[k]),
+				append(log.Target, drawn.Pairs.Target[k])
+			log.Exposed, log.Linked = append(log.Exposed, true), append(log.Linked, drawn.Relevant[k])
 		}
 	}
-	propensity := func(d Drawing, log *Log) (pi []float64, err float64) {
-		drawn, e := d.Draw(g, log)
+	propensity := func(p sample.Plan, log *sample.ExposureLog) (pi []float64, err float64) {
+		prepared, e := sample.Prepare(t.Context(), g, sample.Options{Origin: sample.Origin{Plan: p}, Log: log})
 		if e != nil {
 			t.Fatal(e)
 		}
-		r, e := Fit(t.Context(), drawn.Problem, Settings{Seed: 1, Threads: 1, Replicates: -1}, Progress{})
+		r, e := Fit(t.Context(), prepared.Problem, Settings{Seed: 1, Threads: 1, Replicates: -1}, Progress{})
 		if e != nil {
 			t.Fatal(e)
 		}
@@ -155,17 +160,17 @@ func TestOfferedLog(t *testing.T) {
 		}
 		return pi, err
 	}
-	d := Drawing{Split: Whole, PerLink: 4, Seed: 1}
-	without, before := propensity(d, nil)
-	d.Log = Offered
-	with, after := propensity(d, log)
+	plan := sample.Plan{Split: sample.Whole, PerLink: 4, Seed: 1}
+	without, before := propensity(plan, nil)
+	plan.Log = sample.Offered
+	with, after := propensity(plan, log)
 	t.Logf("π̂ without %.2f, off by %.2f; with %.2f, off by %.2f; π %.2f", without, before, with, after,
 		w.Propensities())
 	if after > .15 {
 		t.Errorf("with %d pairs offered π̂ is off by %.2f, without by %.2f", len(log.Source), after, before)
 	}
-	d.Log = Complete
-	if _, wrong := propensity(d, log); wrong < 2*after {
+	plan.Log = sample.Complete
+	if _, wrong := propensity(plan, log); wrong < 2*after {
 		t.Errorf("taken for complete the log gives a π̂ that is off by %.2f; then offered, %.2f, is no gain", wrong,
 			after)
 	}
@@ -178,4 +183,33 @@ func nodeOfField(g *graph.Graph, f uint16) int32 {
 		}
 	}
 	return -1
+}
+
+// A world whose log is complete tells its propensities.
+func TestCompleteLogTellsPropensities(t *testing.T) {
+	plan := world.FlatRare() // links alone cannot tell
+	plan.Seed = 3
+	w := must(world.New(t.Context(), world.Settings{Nodes: 400, Dim: 8, Fields: world.EvenFields(2), Plan: plan}))(t)
+	w = must(w.Linked(t.Context()))(t)
+	g := w.Graph()
+	everything := must(graph.AllPairs(g, graph.Universe{Before: g.Order()}, 0))(t)
+	all := must(w.Reveal(t.Context(), everything, 1))(t)
+	log := &sample.ExposureLog{}
+	for k := range all.Truth {
+		if o := all.Observation(k); o.Exposure == risk.Exposed {
+			log.Source, log.Target = append(log.Source, everything.Source[k]), append(log.Target, everything.Target[k])
+			log.Exposed, log.Linked = append(log.Exposed, true), append(log.Linked, o.Linked)
+		}
+	}
+	d := must(sample.Prepare(t.Context(), g, sample.Options{Log: log, Origin: sample.Origin{
+		Plan: sample.Plan{Split: sample.Whole, Log: sample.Complete, PerLink: 10, Seed: 1}}}))(t)
+	r := mustFit(t, d.Problem, Settings{Seed: 1, Starts: []float64{.3}, Replicates: -1})
+	var same, cross float64
+	for f := uint16(1); f <= 2; f++ {
+		same += w.Propensity(f, f) / 2
+		cross += w.Propensity(f, 3-f) / 2
+	}
+	if s := r.Starts[0]; math.Abs(s.MeanSame/same-1) > .1 || math.Abs(s.MeanCross/cross-1) > .1 {
+		t.Errorf("π̂ is %.3f and %.3f, in truth %.3f and %.3f", s.MeanSame, s.MeanCross, same, cross)
+	}
 }

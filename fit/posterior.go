@@ -16,6 +16,7 @@ import (
 	"unseen/internal/kern"
 	"unseen/model"
 	"unseen/risk"
+	"unseen/sample"
 )
 
 // Posterior is what bayes believes of the parameters θ = (w, b, s): a normal distribution around
@@ -141,7 +142,7 @@ func (p *Posterior) Draws() int {
 func (p *Posterior) Replicates() int { return len(p.replicates) }
 
 // newPosterior makes a posterior of a mode and the information there.
-func newPosterior(ctx context.Context, l *laplace, p Problem, cells []int32, s Settings, mode []float64,
+func newPosterior(ctx context.Context, l *laplace, p sample.Problem, cells []int32, s Settings, mode []float64,
 	info *information, report func(refit, of int), r *recorder) (*Posterior, error) {
 	scale, _ := l.predictive(mode)
 	a := &aftermath{
@@ -495,16 +496,9 @@ func (h history) happen(y, pi, rate float64, as risk.Exposure) risk.Observation 
 	return risk.Observation{Linked: true, Exposure: risk.Exposed}
 }
 
-// uniform returns a number in [0, 1), by the finaliser of SplitMix64.
+// uniform returns a number in [0, 1).
 func (h history) uniform() float64 {
-	x := h.seed
-	for _, part := range [...]uint64{uint64(h.replicate), uint64(uint32(h.source))<<32 | uint64(uint32(h.target))} {
-		x += part + 0x9e3779b97f4a7c15
-		x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-		x = (x ^ x>>27) * 0x94d049bb133111eb
-		x ^= x >> 31
-	}
-	return float64(x>>11) / (1 << 53)
+	return sample.Uniform(h.seed, uint64(h.replicate), uint64(uint32(h.source))<<32|uint64(uint32(h.target)))
 }
 
 // tensors returns what a model file keeps of the posterior: L in float32, its lower triangle row by

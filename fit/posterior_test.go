@@ -11,6 +11,7 @@ import (
 
 	"unseen/model"
 	"unseen/risk"
+	"unseen/sample"
 	"unseen/world"
 )
 
@@ -18,7 +19,7 @@ import (
 type small struct {
 	world       *world.World
 	train, test *world.TruePairs
-	problem     Problem
+	problem     sample.Problem
 	result      *Result
 }
 
@@ -35,7 +36,7 @@ func newSmall(p world.Plan, pairs, dim int, logged float64, s Settings) (*small,
 	if out.test, err = w.Pairs(ctx, 4_000, world.Draw{Part: 2, Logged: .1}); err != nil {
 		return nil, err
 	}
-	out.problem = Problem{Nodes: model.NodesOf(w.Graph()), Train: out.train.Pairs,
+	out.problem = sample.Problem{Nodes: model.NodesOf(w.Graph()), Train: out.train.Pairs,
 		Exposure: exposures(out.train, logged)}
 	if s.Starts == nil {
 		s.Starts = []float64{.3}
@@ -122,7 +123,7 @@ func TestPosteriorComesBack(t *testing.T) {
 	}
 	back := must(must(model.Open(path))(t).Model(s.problem.Nodes))(t)
 	judge := must(JudgeOf(back))(t)
-	evidence := Evidence{Pairs: s.test.Pairs}
+	evidence := sample.Evidence{Pairs: s.test.Pairs}
 	want := must(s.result.Judge().Risk(ctx, evidence, risk.Estimator{}, nil))(t)
 	got := must(judge.Risk(ctx, evidence, risk.Estimator{}, nil))(t)
 	if got.Plain != want.Plain || got.Bias != want.Bias || math.Abs(got.Nuisance/want.Nuisance-1) > 1e-4 {
@@ -193,7 +194,7 @@ func TestNoReplicates(t *testing.T) {
 	if s.result.Posterior.Replicates() != 0 {
 		t.Fatal("there are replicates")
 	}
-	e := must(s.result.Judge().Risk(context.Background(), Evidence{Pairs: s.test.Pairs}, risk.Estimator{}, nil))(t)
+	e := must(s.result.Judge().Risk(context.Background(), sample.Evidence{Pairs: s.test.Pairs}, risk.Estimator{}, nil))(t)
 	if e.Bias != 0 || e.Estimate != e.Plain || !(e.StandardError > e.Sampling) {
 		t.Errorf("without replicates %+v", e)
 	}

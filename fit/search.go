@@ -11,6 +11,7 @@ import (
 
 	"unseen/engine"
 	"unseen/model"
+	"unseen/risk"
 )
 
 // Search is a grid of settings to choose from. Every point is trained as the model itself will be,
@@ -234,10 +235,10 @@ func (t Trial) String() string {
 // plan draws the points to try, and makes sure that there are models for all of them.
 func (t *training) plan() error {
 	t.points = t.settings.Search.points(t.settings.Seed)
-	if validation, _ := t.problem.split(); validation == nil && len(t.points) > 1 {
+	if validation, _ := t.problem.SplitValidation(); validation == nil && len(t.points) > 1 {
 		t.points = t.points[:1]
 		t.result.Warnings = append(t.result.Warnings,
-			Warning{"search", "there are no validation pairs to choose settings by, so the first of the search " +
+			risk.Warning{Kind: "search", Message: "there are no validation pairs to choose settings by, so the first of the search " +
 				"were taken; give pairs of more sources"})
 	}
 	for _, point := range t.points {

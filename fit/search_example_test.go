@@ -7,6 +7,7 @@ import (
 
 	"unseen/fit"
 	"unseen/model"
+	"unseen/sample"
 	"unseen/world"
 )
 
@@ -17,11 +18,11 @@ func ExampleSearch() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	sample, err := w.Pairs(ctx, 900, world.Draw{})
+	drawn, err := w.Pairs(ctx, 900, world.Draw{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	result, err := fit.Fit(ctx, fit.Problem{Nodes: model.NodesOf(w.Graph()), Train: sample.Pairs}, fit.Settings{
+	result, err := fit.Fit(ctx, sample.Problem{Nodes: model.NodesOf(w.Graph()), Train: drawn.Pairs}, fit.Settings{
 		Method: "mle",
 		Adam:   fit.AdamSettings{Epochs: 3},
 		Search: fit.Search{Axes: []fit.Axis{{Name: "lr", Values: []float64{1e-6, 1e-2}}}},

@@ -13,6 +13,8 @@ import (
 
 	"unseen/graph"
 	"unseen/model"
+	"unseen/risk"
+	"unseen/sample"
 )
 
 func axis(name string, values ...float64) Axis { return Axis{name, values} }
@@ -98,8 +100,9 @@ func TestSearchSurvivesDivergence(t *testing.T) {
 // Without validation pairs there is nothing to choose by: the first point is taken and that is said.
 func TestSearchWithoutValidation(t *testing.T) {
 	p := checkpointProblem(t, 1)
+	_, held := sample.Problem{Train: p.Train}.SplitValidation()
 	var one int32
-	for heldOut(one) {
+	for held(one) {
 		one++
 	}
 	pairs := &graph.Pairs{Universe: p.Train.Universe}
@@ -114,7 +117,7 @@ func TestSearchWithoutValidation(t *testing.T) {
 	r := mustFit(t, p, Settings{Method: "mle", Starts: []float64{.3}, Adam: AdamSettings{Epochs: 2},
 		Search: Search{Axes: []Axis{axis("lr", .01, .001)}}})
 	if len(r.Trials) != 0 || r.Settings.Adam.Rate != .01 ||
-		!slices.ContainsFunc(r.Warnings, func(w Warning) bool { return w.Kind == "search" }) {
+		!slices.ContainsFunc(r.Warnings, func(w risk.Warning) bool { return w.Kind == "search" }) {
 		t.Errorf("rate %v, trials %v, warnings %v", r.Settings.Adam.Rate, r.Trials, r.Warnings)
 	}
 }

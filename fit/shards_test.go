@@ -11,6 +11,7 @@ import (
 	"unseen/engine"
 	"unseen/graph"
 	"unseen/risk"
+	"unseen/sample"
 )
 
 // shardEngine sums an objective over shards of its pairs, one after another.
@@ -41,7 +42,8 @@ func (e *shardEngine) Gradient(ctx context.Context, o *engine.Objective, params 
 		for i := k * n / e.shards; i < (k+1)*n/e.shards; i++ {
 			places = append(places, int32(i))
 		}
-		shard.Pairs, shard.Exposure = pairsAt(e.pairs, e.exposure, places)
+		cut := sample.Evidence{Pairs: e.pairs, Exposure: e.exposure}.At(places)
+		shard.Pairs, shard.Exposure = cut.Pairs, cut.Exposure
 		own := part
 		if grad == nil {
 			own = nil

@@ -9,6 +9,7 @@ import (
 	"unseen/graph"
 	"unseen/loop"
 	"unseen/model"
+	"unseen/sample"
 	"unseen/world"
 )
 
@@ -91,7 +92,7 @@ func ExampleNewForecast() {
 		fmt.Println(err)
 		return
 	}
-	problem := fit.Problem{Nodes: model.NodesOf(w.Graph()), Train: train.Pairs}
+	problem := sample.Problem{Nodes: model.NodesOf(w.Graph()), Train: train.Pairs}
 	result, err := fit.Fit(ctx, problem, fit.Settings{Seed: 1, Replicates: -1}, fit.Progress{})
 	if err != nil {
 		fmt.Println(err)

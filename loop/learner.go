@@ -9,6 +9,7 @@ import (
 	"unseen/graph"
 	"unseen/internal/kern"
 	"unseen/model"
+	"unseen/sample"
 )
 
 // Learner is what a simulation trains and asks for recommendations. Every method of package fit is
@@ -32,7 +33,7 @@ type fitLearner struct {
 var _ Learner = (*fitLearner)(nil)
 
 func (r *fitLearner) Train(ctx context.Context, n model.Nodes, pairs *graph.Pairs) error {
-	result, err := fit.Fit(ctx, fit.Problem{Nodes: n, Train: pairs}, r.settings, fit.Progress{})
+	result, err := fit.Fit(ctx, sample.Problem{Nodes: n, Train: pairs}, r.settings, fit.Progress{})
 	if err == nil {
 		r.result = result
 	}

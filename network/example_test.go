@@ -13,6 +13,7 @@ import (
 	"unseen/model"
 	"unseen/network"
 	"unseen/recommend"
+	"unseen/sample"
 	"unseen/world"
 )
 
@@ -44,10 +45,10 @@ func learn(ctx context.Context, folder, path string) {
 	n, err := network.Open(ctx, folder, dataset.OpenOptions{})
 	check(err)
 	defer n.Close()
-	drawing, _ := fit.DrawingFor(n.Graph()) // by age, or at random where nobody knows it
-	_, drawn, err := n.Prepare(ctx, fit.Data{Drawing: drawing}, 0)
+	plan, _ := sample.PlanFor(n.Graph()) // by age, or at random where nobody knows it
+	prepared, err := n.Prepare(ctx, sample.Origin{Plan: plan}, 0)
 	check(err)
-	result, err := fit.Fit(ctx, drawn.Problem, fit.Settings{Method: "mle", Seed: 1}, fit.Progress{})
+	result, err := fit.Fit(ctx, prepared.Problem, fit.Settings{Method: "mle", Seed: 1}, fit.Progress{})
 	check(err)
 	m, err := result.Model()
 	check(err)
@@ -65,10 +66,10 @@ func ExampleOpen() {
 	defer n.Close()
 	fitted, err := n.Model(context.Background(), filepath.Join(parent, "model.safetensors"))
 	check(err)
-	_, drawn, m, err := fitted.Held(context.Background(), 0) // the same pairs again
+	prepared, m, err := fitted.Held(context.Background(), 0) // the same pairs again
 	check(err)
-	fmt.Println(m.Method, "knows its", len(fitted.Data.Files), "files, and of", n.Graph().Len(), "papers",
-		len(drawn.Split.Nodes(2)), "were held out")
+	fmt.Println(m.Method, "knows its", len(fitted.Origin.Files), "files, and of", n.Graph().Len(), "papers",
+		len(prepared.Split.Nodes(2)), "were held out")
 	// Output: mle knows its 3 files, and of 150 papers 30 were held out
 }
 

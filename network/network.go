@@ -11,10 +11,10 @@ import (
 
 	"unseen/dataset"
 	"unseen/encode"
-	"unseen/fit"
 	"unseen/graph"
 	"unseen/model"
 	"unseen/recommend"
+	"unseen/sample"
 )
 
 // Errors of this package wrap one of these, those of the packages that it calls, or say all that there is to say.
@@ -32,7 +32,7 @@ var (
 type Network struct {
 	*dataset.Dataset
 	folder string
-	log    *fit.Log
+	log    *sample.ExposureLog
 	files  map[string]string
 
 	mu     sync.Mutex
@@ -66,7 +66,7 @@ func (n *Network) fill(ctx context.Context) error {
 	if err != nil || e == nil {
 		return err
 	}
-	n.log = &fit.Log{Source: e.Source, Target: e.Target, Exposed: e.Exposed, Linked: e.Linked}
+	n.log = &sample.ExposureLog{Source: e.Source, Target: e.Target, Exposed: e.Exposed, Linked: e.Linked}
 	return nil
 }
 
@@ -85,7 +85,7 @@ func (n *Network) Close() error {
 func (n *Network) Folder() string { return n.folder }
 
 // Log is what the dataset says was shown; nil if it says nothing.
-func (n *Network) Log() *fit.Log { return n.log }
+func (n *Network) Log() *sample.ExposureLog { return n.log }
 
 // Files are the SHA-256 of the dataset's files, by name.
 func (n *Network) Files() map[string]string { return n.files }
@@ -124,11 +124,11 @@ func (n *Network) encoder() *encode.LSA {
 
 // WithFields returns the graph with the fields that models of such data learn by. They are found once. Here and in the
 // other methods, 0 threads mean all processors; results do not depend on it.
-func (n *Network) WithFields(ctx context.Context, d fit.Data, threads int) (*graph.Graph, error) {
-	if d.Fields == (fit.FieldsBy{}) {
+func (n *Network) WithFields(ctx context.Context, o sample.Origin, threads int) (*graph.Graph, error) {
+	if o.Fields == (sample.FieldsBy{}) {
 		return n.Graph(), nil
 	}
-	key, err := json.Marshal([]any{d.Fields, d.Drawing})
+	key, err := json.Marshal([]any{o.Fields, o.Plan})
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ func (n *Network) WithFields(ctx context.Context, d fit.Data, threads int) (*gra
 	if g := n.fields[string(key)]; g != nil {
 		return g, nil
 	}
-	g, err := d.WithFields(ctx, n.Graph(), threads)
+	g, err := o.WithFields(ctx, n.Graph(), threads)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", n.folder, err)
 	}
@@ -145,32 +145,31 @@ func (n *Network) WithFields(ctx context.Context, d fit.Data, threads int) (*gra
 	return g, nil
 }
 
-// Prepare finds the fields and draws the pairs to learn from, with the log of the dataset and the
-// checksums of its files: a model of the problem is one of this network. The graph that it returns
-// has the fields.
-func (n *Network) Prepare(ctx context.Context, d fit.Data, threads int) (*graph.Graph, *fit.Drawn, error) {
-	d.Files = n.files
-	return n.draw(ctx, d, threads)
+// Prepare finds the fields and samples the pairs to learn from, with the log of the dataset and the checksums of its
+// files: a model of the problem is one of this network.
+func (n *Network) Prepare(ctx context.Context, o sample.Origin, threads int) (*sample.Prepared, error) {
+	o.Files = n.files
+	return n.prepare(ctx, o, threads)
 }
 
-func (n *Network) draw(ctx context.Context, d fit.Data, threads int) (*graph.Graph, *fit.Drawn, error) {
-	g, err := n.WithFields(ctx, d, threads)
+func (n *Network) prepare(ctx context.Context, o sample.Origin, threads int) (*sample.Prepared, error) {
+	g, err := n.WithFields(ctx, o, threads)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	drawn, err := d.Draw(g, n.log)
+	prepared, err := sample.Prepare(ctx, g, sample.Options{Origin: o, Log: n.log, HasFields: true, Threads: threads})
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", n.folder, err)
+		return nil, fmt.Errorf("%s: %w", n.folder, err)
 	}
-	return g, drawn, nil
+	return prepared, nil
 }
 
 // Fitted is a model file that was fitted to a network.
 type Fitted struct {
 	*model.File
-	Path string
-	Data fit.Data // which pairs it was fitted to
-	n    *Network
+	Path   string
+	Origin sample.Origin // which pairs it was fitted to
+	n      *Network
 }
 
 // Model opens a model file, which must have been fitted to this dataset. One that does not know its
@@ -180,7 +179,7 @@ func (n *Network) Model(ctx context.Context, path string) (*Fitted, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, known, err := fit.DataOf(model.Model{Data: json.RawMessage(file.Metadata[model.KeyData])})
+	origin, known, err := sample.OriginOf(model.Model{Data: json.RawMessage(file.Metadata[model.KeyData])})
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w; fit it anew", path, err)
@@ -188,19 +187,19 @@ func (n *Network) Model(ctx context.Context, path string) (*Fitted, error) {
 		return nil, told(ErrModel, "%s does not say which pairs it was fitted to, as one of a generated world "+
 			"or of pairs made by hand does not; fit one to %s: unseen fit, or Network.Prepare in Go", path, n.folder)
 	}
-	f, compared := &Fitted{file, path, data, n}, false
-	for _, name := range slices.Sorted(maps.Keys(data.Files)) {
+	f, compared := &Fitted{file, path, origin, n}, false
+	for _, name := range slices.Sorted(maps.Keys(origin.Files)) {
 		sum, here := n.files[name]
 		compared = compared || here
-		if here && sum != data.Files[name] {
+		if here && sum != origin.Files[name] {
 			return nil, told(ErrModel, "%s was fitted to another %s than that of %s (SHA-256 %.12s…, not "+
-				"%.12s…); fit it anew, or name its own dataset", path, name, n.folder, data.Files[name], sum)
+				"%.12s…); fit it anew, or name its own dataset", path, name, n.folder, origin.Files[name], sum)
 		}
 	}
 	if compared {
 		return f, nil
 	}
-	_, drawn, err := n.draw(ctx, data, 0)
+	prepared, err := n.prepare(ctx, origin, 0)
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
@@ -208,15 +207,15 @@ func (n *Network) Model(ctx context.Context, path string) (*Fitted, error) {
 		return nil, told(ErrModel, "%s does not say which files it was fitted to, and its pairs cannot be drawn "+
 			"again: %v; fit it anew", path, err)
 	}
-	if err := f.drawnFrom(drawn); err != nil {
+	if err := f.preparedFrom(prepared); err != nil {
 		return nil, err
 	}
 	return f, nil
 }
 
-// drawnFrom refuses a model of other pairs.
-func (f *Fitted) drawnFrom(drawn *fit.Drawn) error {
-	sum, own := drawn.Problem.Checksum(), f.Metadata[model.KeyDataChecksum]
+// preparedFrom refuses a model of other pairs.
+func (f *Fitted) preparedFrom(prepared *sample.Prepared) error {
+	sum, own := prepared.Problem.Checksum(), f.Metadata[model.KeyDataChecksum]
 	if sum == own {
 		return nil
 	}
@@ -227,32 +226,31 @@ func (f *Fitted) drawnFrom(drawn *fit.Drawn) error {
 // On returns the model of some nodes: those of another model's graph, to compare the two.
 func (f *Fitted) On(nodes model.Nodes) (model.Model, error) { return f.File.Model(nodes) }
 
-// Held draws the pairs again that the model was fitted to, and those that were held out, with the graph that has the
-// model's fields.
-func (f *Fitted) Held(ctx context.Context, threads int) (*graph.Graph, *fit.Drawn, model.Model, error) {
-	fail := func(err error) (*graph.Graph, *fit.Drawn, model.Model, error) { return nil, nil, model.Model{}, err }
-	g, drawn, err := f.n.draw(ctx, f.Data, threads)
+// Held samples the pairs again that the model was fitted to, and those that were held out, and returns the model of
+// the graph that has them.
+func (f *Fitted) Held(ctx context.Context, threads int) (*sample.Prepared, model.Model, error) {
+	prepared, err := f.n.prepare(ctx, f.Origin, threads)
 	if err != nil {
-		return fail(err)
+		return nil, model.Model{}, err
 	}
-	if drawn.Split == nil || drawn.Test.Pairs == nil {
-		return fail(told(ErrNothingHeld, "%s was fitted to the whole of its data, and nothing is left to judge "+
-			"it by; fit one with another --split", f.Path))
+	if prepared.Split == nil || prepared.Test.Pairs == nil {
+		return nil, model.Model{}, told(ErrNothingHeld, "%s was fitted to the whole of its data, and nothing is left to "+
+			"judge it by; fit one with another --split", f.Path)
 	}
-	m, err := f.On(drawn.Problem.Nodes)
+	m, err := f.On(prepared.Problem.Nodes)
+	if err == nil {
+		err = f.preparedFrom(prepared)
+	}
 	if err != nil {
-		return fail(err)
+		return nil, model.Model{}, err
 	}
-	if err := f.drawnFrom(drawn); err != nil {
-		return fail(err)
-	}
-	return g, drawn, m, nil
+	return prepared, m, nil
 }
 
 // Recommender makes one of the model, with another to compare with if naive is not nil. Options say the rest; texts are
 // known if OpenTexts was called.
 func (f *Fitted) Recommender(ctx context.Context, naive *Fitted, o recommend.Options) (*recommend.Recommender, error) {
-	g, err := f.n.WithFields(ctx, f.Data, o.Threads)
+	g, err := f.n.WithFields(ctx, f.Origin, o.Threads)
 	if err != nil {
 		return nil, err
 	}

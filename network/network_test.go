@@ -15,6 +15,7 @@ import (
 	"unseen/model"
 	"unseen/network"
 	"unseen/recommend"
+	"unseen/sample"
 	"unseen/world"
 )
 
@@ -38,17 +39,17 @@ func planted(t testing.TB, seed uint64) (string, *graph.Graph) {
 }
 
 // trained fits a model to a dataset, as unseen fit does.
-func trained(t testing.TB, folder, method string, change func(*fit.Data)) string {
+func trained(t testing.TB, folder, method string, change func(*sample.Origin)) string {
 	t.Helper()
 	n, err := network.Open(t.Context(), folder, dataset.OpenOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer n.Close()
-	drawing, _ := fit.DrawingFor(n.Graph())
-	data := fit.Data{Files: n.Files(), Drawing: drawing}
+	drawing, _ := sample.PlanFor(n.Graph())
+	data := sample.Origin{Files: n.Files(), Plan: drawing}
 	change(&data)
-	_, drawn, err := data.Prepare(t.Context(), n.Graph(), n.Log(), 1)
+	drawn, err := sample.Prepare(t.Context(), n.Graph(), sample.Options{Origin: data, Log: n.Log(), Threads: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +70,7 @@ func trained(t testing.TB, folder, method string, change func(*fit.Data)) string
 
 func TestNetwork(t *testing.T) {
 	folder, g := planted(t, 1)
-	asItIs := func(*fit.Data) {}
+	asItIs := func(*sample.Origin) {}
 	path, naive := trained(t, folder, "mle", asItIs), trained(t, folder, "naive", asItIs)
 	n, err := network.Open(t.Context(), folder, dataset.OpenOptions{})
 	if err != nil {
@@ -80,12 +81,13 @@ func TestNetwork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	held, drawn, loaded, err := m.Held(t.Context(), 1)
+	prepared, loaded, err := m.Held(t.Context(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if held.LinkCount() != g.LinkCount() || drawn.Test.Pairs.Len() == 0 || loaded.Method != "mle" {
-		t.Errorf("%d links, %d held-out pairs, method %q", held.LinkCount(), drawn.Test.Pairs.Len(), loaded.Method)
+	if prepared.Graph.LinkCount() != g.LinkCount() || prepared.Test.Pairs.Len() == 0 || loaded.Method != "mle" {
+		t.Errorf("%d links, %d held-out pairs, method %q", prepared.Graph.LinkCount(), prepared.Test.Pairs.Len(),
+			loaded.Method)
 	}
 	other, err := n.Model(t.Context(), naive)
 	if err != nil {
@@ -103,7 +105,7 @@ func TestNetwork(t *testing.T) {
 		t.Errorf("a dataset without texts has an encoder: %v, %v", known, err)
 	}
 	// fields are found once, and by the whole of how they were asked for
-	clustered := fit.Data{Files: n.Files(), Drawing: m.Data.Drawing, Fields: fit.FieldsBy{Kind: "vectors", Count: 4,
+	clustered := sample.Origin{Files: n.Files(), Plan: m.Origin.Plan, Fields: sample.FieldsBy{Kind: "vectors", Count: 4,
 		Seed: 1}}
 	one, err := n.WithFields(t.Context(), clustered, 1)
 	if err != nil || one.FieldCount() != 5 {
@@ -122,10 +124,10 @@ func TestNetwork(t *testing.T) {
 func TestRefused(t *testing.T) {
 	folder, g := planted(t, 1)
 	elsewhere, _ := planted(t, 2)
-	asItIs := func(*fit.Data) {}
+	asItIs := func(*sample.Origin) {}
 	mine := trained(t, folder, "naive", asItIs)
-	whole := trained(t, folder, "naive", func(d *fit.Data) { d.Drawing = fit.Drawing{Split: fit.Whole, Later: true} })
-	unsaid := trained(t, folder, "naive", func(d *fit.Data) { d.Files = nil })
+	whole := trained(t, folder, "naive", func(d *sample.Origin) { d.Plan = sample.Plan{Split: sample.Whole, Later: true} })
+	unsaid := trained(t, folder, "naive", func(d *sample.Origin) { d.Files = nil })
 	n, err := network.Open(t.Context(), folder, dataset.OpenOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -139,7 +141,7 @@ func TestRefused(t *testing.T) {
 	held := func(n *network.Network, path string) error {
 		m, err := n.Model(t.Context(), path)
 		if err == nil {
-			_, _, _, err = m.Held(t.Context(), 1)
+			_, _, err = m.Held(t.Context(), 1)
 		}
 		return err
 	}
@@ -212,7 +214,7 @@ func TestFittedInGo(t *testing.T) {
 		return n
 	}
 	n, other, bare := open(here), open(elsewhere), open(byHand)
-	save := func(drawn *fit.Drawn, err error) string {
+	save := func(drawn *sample.Prepared, err error) string {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
@@ -231,10 +233,10 @@ func TestFittedInGo(t *testing.T) {
 		}
 		return path
 	}
-	drawing := fit.Data{Drawing: fit.Drawing{Split: fit.Whole, PerLink: 2}}
-	_, memory, err1 := drawing.Prepare(t.Context(), g, nil, 0)
-	_, files, err2 := n.Prepare(t.Context(), drawing, 0)
-	_, hashed, err3 := bare.Prepare(t.Context(), drawing, 0)
+	drawing := sample.Origin{Plan: sample.Plan{Split: sample.Whole, PerLink: 2}}
+	memory, err1 := sample.Prepare(t.Context(), g, sample.Options{Origin: drawing})
+	files, err2 := n.Prepare(t.Context(), drawing, 0)
+	hashed, err3 := bare.Prepare(t.Context(), drawing, 0)
 	for name, path := range map[string]string{"memory": save(memory, err1), "network": save(files, err2),
 		"by hand": save(hashed, err3)} {
 		for _, own := range []*network.Network{n, bare} { // the same bytes
@@ -246,7 +248,7 @@ func TestFittedInGo(t *testing.T) {
 			t.Errorf("%s: over other data: %v", name, err)
 		}
 	}
-	if n := len(hashed.Problem.Data.Files); n != 3 {
+	if n := len(hashed.Problem.Origin.Files); n != 3 {
 		t.Errorf("of a dataset without a manifest %d files are known", n)
 	}
 	stopped, cancel := context.WithCancel(t.Context())

@@ -10,15 +10,15 @@ import (
 	"testing"
 
 	"unseen/evaluate"
-	"unseen/fit"
 	"unseen/graph"
+	"unseen/sample"
 )
 
 func swept(t *testing.T) (*Recommender, *evaluate.Candidates) {
 	t.Helper()
 	g, m, _ := small(t, 80, "diagonal")
-	drawn := must(fit.Drawing{Shares: graph.Shares{Train: .5, Validation: .1, Test: .4}}.Draw(g, nil))(t)
-	return must(New(g, m, Options{}))(t), must(must(evaluate.NewCandidates(g, drawn, graph.Test))(t).Some(20, 1))(t)
+	drawn := must(sample.Prepare(t.Context(), g, sample.Options{Origin: sample.Origin{Plan: sample.Plan{Shares: graph.Shares{Train: .5, Validation: .1, Test: .4}}}}))(t)
+	return must(New(g, m, Options{}))(t), must(must(evaluate.NewCandidates(drawn, graph.Test))(t).Some(20, 1))(t)
 }
 
 // A query with an order has only what came before the source, and every list of a sweep is what Top gives.

@@ -10,6 +10,7 @@ import (
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/recommend"
+	"unseen/sample"
 )
 
 // check stands for the error handling of a real program.
@@ -53,7 +54,7 @@ func shelf() (*graph.Graph, *encode.LSA, encode.TextList) {
 // shelved is a recommender of the shelf.
 func shelved() *recommend.Recommender {
 	g, encoder, texts := shelf()
-	_, drawn, err := fit.Data{Drawing: fit.Drawing{Split: fit.Whole, Seed: 1}}.Prepare(context.Background(), g, nil, 0)
+	drawn, err := sample.Prepare(context.Background(), g, sample.Options{Origin: sample.Origin{Plan: sample.Plan{Split: sample.Whole, Seed: 1}}})
 	check(err)
 	result, err := fit.Fit(context.Background(), drawn.Problem, fit.Settings{Method: "naive", Seed: 1}, fit.Progress{})
 	check(err)

@@ -15,22 +15,22 @@ type Pair struct {
 
 // Estimate is a weighted mean of a risk over pairs, with what a reader needs to judge it.
 type Estimate struct {
-	Value        float64           // the risk
-	Pairs        int               // n
-	Weight       float64           // Σ w
-	Clipped      float64           // weighted share of pairs whose propensity the floor raised
-	NegativeMass float64           // share of Σ w·|N| where N < 0 (PU's removed examples)
-	Warnings     []EstimateWarning // what a person should be told
+	Value        float64   // the risk
+	Pairs        int       // n
+	Weight       float64   // Σ w
+	Clipped      float64   // weighted share of pairs whose propensity the floor raised
+	NegativeMass float64   // share of Σ w·|N| where N < 0 (PU's removed examples)
+	Warnings     []Warning // what a person should be told
 }
 
-// EstimateWarning is a doubt about a result; it travels beside the result.
-type EstimateWarning struct {
-	Kind    WarningKind
-	Message string
+// Warning is a doubt about a result; it travels beside the result.
+type Warning struct {
+	Kind    WarningKind `json:"kind"`
+	Message string      `json:"message"`
 }
 
 // String returns the kind and the message.
-func (w EstimateWarning) String() string { return string(w.Kind) + ": " + w.Message }
+func (w Warning) String() string { return string(w.Kind) + ": " + w.Message }
 
 // WarningKind names a doubt.
 type WarningKind string
@@ -90,7 +90,7 @@ func (e Estimator) Estimate(pairs []Pair) (Estimate, error) {
 	}
 
 	warn := func(kind WarningKind, format string, args ...any) {
-		est.Warnings = append(est.Warnings, EstimateWarning{kind, fmt.Sprintf(format, args...)})
+		est.Warnings = append(est.Warnings, Warning{kind, fmt.Sprintf(format, args...)})
 	}
 	if est.Value < 0 {
 		warn(WarnNegative, "risk %.4g is below 0; masses went negative on propensities too low for the links "+

@@ -122,7 +122,7 @@ type undefined struct{ LogLoss }
 
 func (undefined) Losses(Belief) (linked, unlinked float64) { return math.NaN(), math.NaN() }
 
-func TestEstimateWarnings(t *testing.T) {
+func TestWarnings(t *testing.T) {
 	rare := probabilities(t, .9, .01)
 	for _, c := range []struct {
 		name  string

@@ -345,7 +345,7 @@ func ExampleEstimator_Estimate() {
 	// clipped
 }
 
-func ExampleEstimateWarning() {
+func ExampleWarning() {
 	b := must(risk.FromProbabilities(0, 1))
 	est := must(risk.Estimator{}.Estimate([]risk.Pair{{Observation: risk.Observation{Linked: true}, Belief: b,
 		Weight: 1}}))

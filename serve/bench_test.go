@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"unseen/dataset"
-	"unseen/fit"
 	"unseen/graph"
 	"unseen/model"
+	"unseen/sample"
 	"unseen/serve/store"
 )
 
@@ -57,7 +57,7 @@ func largeFolder(b *testing.B, nodes, dim int) string {
 	manifest, err := dataset.Write(b.Context(), filepath.Join(folder, "dataset"), dataset.Content{Graph: g},
 		dataset.WriteOptions{})
 	check(err)
-	data := fit.Data{Files: manifest.Checksums(), Drawing: fit.Drawing{Split: fit.Whole}}
+	data := sample.Origin{Files: manifest.Checksums(), Plan: sample.Plan{Split: sample.Whole}}
 	n := model.NodesOf(g)
 	link, err := model.NewLink("diagonal", n, model.LinkOptions{})
 	check(err)

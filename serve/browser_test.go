@@ -25,9 +25,9 @@ import (
 
 	"unseen/dataset"
 	"unseen/encode"
-	"unseen/fit"
 	"unseen/graph"
 	"unseen/internal/browsertest"
+	"unseen/sample"
 	"unseen/serve/store"
 	"unseen/world"
 )
@@ -253,7 +253,7 @@ func worded(t testing.TB) string {
 	folder := t.TempDir()
 	content := dataset.Content{Graph: g, Encoder: &dataset.StoredEncoder{Kind: encode.Kind, Write: e.Write}}
 	// refits enough to be watched
-	if err := learnFrom(ctx, folder, content, fit.Drawing{Split: fit.AtRandom, Later: true, PerLink: 4, Seed: 1}, 60,
+	if err := learnFrom(ctx, folder, content, sample.Plan{Split: sample.AtRandom, Later: true, PerLink: 4, Seed: 1}, 60,
 		"bayes", "naive"); err != nil {
 		t.Fatal(err)
 	}

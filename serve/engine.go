@@ -7,16 +7,16 @@ import (
 	"os"
 	"path/filepath"
 
-	"unseen/fit"
 	"unseen/network"
 	"unseen/recommend"
+	"unseen/sample"
 )
 
 // engine is a model that can answer.
 type engine struct {
 	*recommend.Recommender
 	digest string
-	data   fit.Data
+	origin sample.Origin
 }
 
 // load opens a model file, which must be of the dataset that is served; naive is another to compare with, or "".
@@ -35,7 +35,7 @@ func (s *Service) load(ctx context.Context, path, digest, naive string) (*engine
 	if err != nil {
 		return nil, err
 	}
-	return &engine{Recommender: r, digest: digest, data: m.Data}, nil
+	return &engine{Recommender: r, digest: digest, origin: m.Origin}, nil
 }
 
 // exists tells whether there is a file or folder.

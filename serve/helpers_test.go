@@ -19,6 +19,7 @@ import (
 	"unseen/graph"
 	"unseen/internal/postgrestest"
 	"unseen/model"
+	"unseen/sample"
 	"unseen/serve/store"
 	"unseen/world"
 )
@@ -29,7 +30,7 @@ var small = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, err = plant(context.Background(), folder, smallWorld(), fit.Drawing{Split: fit.AtRandom, Later: true,
+	_, err = plant(context.Background(), folder, smallWorld(), sample.Plan{Split: sample.AtRandom, Later: true,
 		PerLink: 4, Seed: 1}, "bayes", "naive")
 	return folder, err
 })
@@ -42,7 +43,7 @@ func smallWorld() world.Settings {
 }
 
 // plant writes a world and models of its links as unseen demo does.
-func plant(ctx context.Context, folder string, s world.Settings, d fit.Drawing, methods ...string) (*world.World,
+func plant(ctx context.Context, folder string, s world.Settings, d sample.Plan, methods ...string) (*world.World,
 	error) {
 	w, err := world.New(ctx, s)
 	if err != nil {
@@ -55,19 +56,19 @@ func plant(ctx context.Context, folder string, s world.Settings, d fit.Drawing, 
 }
 
 // learn writes a graph, and a model of it by each method.
-func learn(ctx context.Context, folder string, g *graph.Graph, d fit.Drawing, methods ...string) error {
+func learn(ctx context.Context, folder string, g *graph.Graph, d sample.Plan, methods ...string) error {
 	return learnFrom(ctx, folder, dataset.Content{Graph: g}, d, 2, methods...)
 }
 
-func learnFrom(ctx context.Context, folder string, content dataset.Content, d fit.Drawing, replicates int,
+func learnFrom(ctx context.Context, folder string, content dataset.Content, d sample.Plan, replicates int,
 	methods ...string) error {
 	g := content.Graph
 	manifest, err := dataset.Write(ctx, filepath.Join(folder, "dataset"), content, dataset.WriteOptions{})
 	if err != nil {
 		return err
 	}
-	data := fit.Data{Files: manifest.Checksums(), Drawing: d}
-	_, drawn, err := data.Prepare(ctx, g, nil, 1)
+	data := sample.Origin{Files: manifest.Checksums(), Plan: d}
+	drawn, err := sample.Prepare(ctx, g, sample.Options{Origin: data, Threads: 1})
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"unseen/evaluate"
 	"unseen/fit"
 	"unseen/graph"
+	"unseen/sample"
 )
 
 // exposure is the page of what was shown to whom, how well that is known, and what it makes of the risk.
@@ -31,7 +32,7 @@ func (p *site) exposure() {
 		if m.Evaluation != nil && m.Evaluation.Panel != nil {
 			content.panel(m.Evaluation)
 		}
-		content.Whole = p.s.live.Load().current.data.Drawing.Split == fit.Whole
+		content.Whole = p.s.live.Load().current.origin.Plan.Split == sample.Whole
 		p.show(w, r, http.StatusOK, "exposure", content)
 		return nil
 	})

@@ -11,10 +11,10 @@ import (
 	"testing"
 
 	"unseen/evaluate"
-	"unseen/fit"
 	"unseen/graph"
 	"unseen/model"
 	"unseen/recommend"
+	"unseen/sample"
 	"unseen/serve/store"
 	"unseen/world"
 )
@@ -65,7 +65,7 @@ func newReplay(t *testing.T, nodes, k int, explore float64, method string) *repl
 func (r *replay) serve(t *testing.T, g *graph.Graph, method string) {
 	t.Helper()
 	folder := t.TempDir()
-	if err := learn(t.Context(), folder, g, fit.Drawing{Split: fit.Whole, Later: true, PerLink: 8, Seed: 1},
+	if err := learn(t.Context(), folder, g, sample.Plan{Split: sample.Whole, Later: true, PerLink: 8, Seed: 1},
 		method); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"unseen/fit"
+	"unseen/sample"
 )
 
 // trainUntilKilled serves a folder in a process of its own, asks for a training, and says when it has begun.
@@ -230,7 +230,7 @@ func TestReachable(t *testing.T) {
 // A model that was fitted to the whole of its data can be judged by what it showed, and by nothing else.
 func TestEvaluateByTheLogAlone(t *testing.T) {
 	folder := t.TempDir()
-	if _, err := plant(t.Context(), folder, smallWorld(), fit.Drawing{Split: fit.Whole, Later: true, PerLink: 4,
+	if _, err := plant(t.Context(), folder, smallWorld(), sample.Plan{Split: sample.Whole, Later: true, PerLink: 4,
 		Seed: 1}, "naive"); err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"unseen/internal/atomicfile"
 	"unseen/model"
 	"unseen/recommend"
+	"unseen/sample"
 	"unseen/serve/store"
 )
 
@@ -36,9 +37,9 @@ func (s *Service) perform(ctx context.Context, o JobRequest, tell func(func(*Job
 
 // readLog reads the log up to an event: what was shown, and what came of it. A click is a link that is wanted.
 // Pairs come in the order of their first event.
-func (s *Service) readLog(ctx context.Context, upTo int64) (*fit.Log, error) {
+func (s *Service) readLog(ctx context.Context, upTo int64) (*sample.ExposureLog, error) {
 	g := s.net.Graph()
-	log := &fit.Log{}
+	log := &sample.ExposureLog{}
 	at := map[[2]int32]int{}
 	for e, err := range store.All(ctx, s.events, 0) {
 		if err != nil {
@@ -66,16 +67,15 @@ func (s *Service) readLog(ctx context.Context, upTo int64) (*fit.Log, error) {
 
 // lesson is what a model learns from: the dataset and the log up to an event.
 type trainingData struct {
-	graph    *graph.Graph
-	prepared *fit.Drawn
-	note     string // what is to be known of it
+	*sample.Prepared
+	note string // what is to be known of it
 }
 
 // lesson draws what a method learns from. naive takes links as they come: those of the log are links like any other,
 // and what was shown is not looked at.
-func (s *Service) trainingData(ctx context.Context, data fit.Data, method string, upTo int64) (*trainingData, error) {
+func (s *Service) trainingData(ctx context.Context, origin sample.Origin, method string, upTo int64) (*trainingData, error) {
 	g, log := s.net.Graph(), s.net.Log()
-	data.Files = s.net.Files()
+	origin.Files = s.net.Files()
 	note := "trained anew on the log"
 	if upTo > 0 {
 		shown, err := s.readLog(ctx, upTo)
@@ -88,25 +88,25 @@ func (s *Service) trainingData(ctx context.Context, data fit.Data, method string
 					return nil, err
 				}
 			} else {
-				if log != nil && data.Drawing.Log != fit.Ignored {
+				if log != nil && origin.Plan.Log != sample.Ignored {
 					note = "trained anew on the service's log, in place of the dataset's own exposures"
 				}
-				data.Drawing.Log, log = fit.Offered, shown
+				origin.Plan.Log, log = sample.Offered, shown
 			}
 		}
 	}
 	if method == "naive" {
-		data.Drawing.Log, log = fit.Ignored, nil
+		origin.Plan.Log, log = sample.Ignored, nil
 	}
-	found, drawn, err := data.Prepare(ctx, g, log, 1)
+	prepared, err := sample.Prepare(ctx, g, sample.Options{Origin: origin, Log: log, Threads: 1})
 	if err != nil {
 		return nil, err
 	}
-	return &trainingData{found, drawn, note}, nil
+	return &trainingData{prepared, note}, nil
 }
 
 // withLinks returns the graph with the links of a log added to its own.
-func withLinks(g *graph.Graph, log *fit.Log) (*graph.Graph, error) {
+func withLinks(g *graph.Graph, log *sample.ExposureLog) (*graph.Graph, error) {
 	b := new(graph.Builder)
 	for f := range g.FieldCount() {
 		if uint16(f) == graph.UnknownField {
@@ -157,11 +157,11 @@ func (s *Service) retrain(ctx context.Context, o JobRequest, phase func(string),
 	if err != nil {
 		return err
 	}
-	l, err := s.trainingData(ctx, parent.data, method, totals.Events)
+	l, err := s.trainingData(ctx, parent.origin, method, totals.Events)
 	if err != nil {
 		return err
 	}
-	result, err := fit.Fit(ctx, l.prepared.Problem, settings, fit.Progress{Step: func(step fit.Step) {
+	result, err := fit.Fit(ctx, l.Problem, settings, fit.Progress{Step: func(step fit.Step) {
 		tell(func(j *Job) { j.learned(step) })
 	}})
 	if err != nil {
@@ -190,7 +190,7 @@ func (s *Service) retrain(ctx context.Context, o JobRequest, phase func(string),
 		return err
 	}
 	entry := ModelEntry{Digest: digest, Method: m.Method, Made: s.o.Now().UTC(), Parent: parent.digest, Seq: totals.Events,
-		Logged: l.prepared.Logged, Note: l.note}
+		Logged: l.Logged, Note: l.note}
 	if entry.Checks, err = validate(ctx, next, parent, l); err != nil {
 		return err
 	}
@@ -316,10 +316,10 @@ func validate(ctx context.Context, next, parent *engine, l *trainingData) ([]Che
 		return nil, err
 	}
 	checks = append(checks, smoke)
-	if l.prepared.Test.Pairs == nil {
+	if l.Test.Pairs == nil {
 		return append(checks, Check{Name: "panel", Passed: true, Detail: "nothing was held out to judge by"}), nil
 	}
-	e, err := evaluate.NewEvaluation(ctx, l.graph, judge.Model(), l.prepared.Test, evaluate.EvaluationSettings{
+	e, err := evaluate.NewEvaluation(ctx, l.Graph, judge.Model(), l.Test, evaluate.EvaluationSettings{
 		Panel: evaluate.PanelSettings{Floor: .01, Threads: 1}, Others: []model.Model{other.Model()},
 		Names: []string{"other"},
 	})
@@ -398,19 +398,19 @@ func (s *Service) evaluate(ctx context.Context, o JobRequest, phase func(string)
 	}
 	tell(func(j *Job) { j.Model = entry.Digest })
 	phase("drawing the held-out pairs")
-	l, err := s.trainingData(ctx, e.data, e.Model().Method, entry.Seq)
+	l, err := s.trainingData(ctx, e.origin, e.Model().Method, entry.Seq)
 	if err != nil {
 		return err
 	}
-	if l.prepared.Test.Pairs == nil {
+	if l.Test.Pairs == nil {
 		return s.evaluateByLog(ctx, e, entry, phase)
 	}
-	if sum := l.prepared.Problem.Checksum(); sum != e.Model().DataChecksum {
+	if sum := l.Problem.Checksum(); sum != e.Model().DataChecksum {
 		return fmt.Errorf("the model was fitted to other pairs than the dataset and the log give (checksum "+
 			"%.12s…, not %.12s…)", e.Model().DataChecksum, sum)
 	}
 	phase("judging")
-	found, err := evaluate.NewEvaluation(ctx, l.graph, e.Model(), l.prepared.Test,
+	found, err := evaluate.NewEvaluation(ctx, l.Graph, e.Model(), l.Test,
 		evaluate.EvaluationSettings{Panel: evaluate.PanelSettings{Floor: .01, Threads: 1}})
 	if err != nil {
 		return err

@@ -873,7 +873,7 @@ func TestClearlyWorseModels(t *testing.T) {
 	s := open(t)
 	ctx := t.Context()
 	serves := s.live.Load().current
-	l, err := s.trainingData(ctx, serves.data, "bayes", 0)
+	l, err := s.trainingData(ctx, serves.origin, "bayes", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -911,7 +911,7 @@ func TestClearlyWorseModels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := evaluate.NewEvaluation(ctx, l.graph, serves.Model(), l.prepared.Test,
+	e, err := evaluate.NewEvaluation(ctx, l.Graph, serves.Model(), l.Test,
 		evaluate.EvaluationSettings{Panel: evaluate.PanelSettings{Floor: .01}})
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"unseen/graph"
 	"unseen/model"
 	"unseen/risk"
+	"unseen/sample"
 )
 
 var clicks = Study{
@@ -69,13 +70,13 @@ type ClicksRow struct {
 type pages struct {
 	network RealNetwork // whose links are clicks
 	shown   [][]int32
-	drawn   *fit.Drawn
-	logged  *fit.Drawn // with the exposures of some pages
-	only    fit.Problem
-	tested  *fit.Evidence // all pairs of some held-out pages, with their exposure
-	rates   []float64     // shown share of held-out pairs by cell of a field matrix
-	counts  []float64     // pairs by cell
-	pages   int           // whose exposures are logged for training
+	drawn   *sample.Prepared
+	logged  *sample.Prepared // with the exposures of some pages
+	only    sample.Problem
+	tested  *sample.Evidence // all pairs of some held-out pages, with their exposure
+	rates   []float64        // shown share of held-out pairs by cell of a field matrix
+	counts  []float64        // pairs by cell
+	pages   int              // whose exposures are logged for training
 }
 
 func runClicks(ctx context.Context, l *lab) (*Result, error) {
@@ -95,7 +96,7 @@ func runClicks(ctx context.Context, l *lab) (*Result, error) {
 		networks = append(networks, clicked.network)
 		for _, seed := range l.Seeds {
 			p := *clicked
-			if err := p.draw(seed); err != nil {
+			if err := p.draw(ctx, seed); err != nil {
 				return nil, fmt.Errorf("%s: %w", n.Name, err)
 			}
 			ready[drawKey{n.Name, seed}] = &p
@@ -197,7 +198,7 @@ func clicksOf(n RealNetwork) (*pages, error) {
 	if made, err = made.WithTrustedVectors(g.Vectors()); err != nil {
 		return nil, err
 	}
-	p.network = RealNetwork{Name: n.Name, Graph: made, Log: n.Log, Drawing: &fit.Drawing{Split: fit.AtRandom}}
+	p.network = RealNetwork{Name: n.Name, Graph: made, Log: n.Log, Plan: &sample.Plan{Split: sample.AtRandom}}
 	return p, nil
 }
 
@@ -207,17 +208,17 @@ const (
 )
 
 // draw cuts the pages, and chooses those whose exposures are logged.
-func (p *pages) draw(seed uint64) (err error) {
+func (p *pages) draw(ctx context.Context, seed uint64) (err error) {
 	g := p.network.Graph
-	drawing := p.network.drawing(seed)
-	if p.drawn, err = drawing.Draw(g, nil); err != nil {
+	o := sample.Options{Origin: sample.Origin{Plan: p.network.plan(seed)}}
+	if p.drawn, err = sample.Prepare(ctx, g, o); err != nil {
 		return err
 	}
 	// all pairs of some training pages, chosen by chance: whatever was shown or clicked there
 	train := p.drawn.Split.Nodes(graph.Train)
 	random := rand.New(rand.NewPCG(seed, 0xc11c))
 	p.pages = min(max(mostLogged/len(train), 1), len(train))
-	log := &fit.Log{}
+	log := &sample.ExposureLog{}
 	for _, k := range random.Perm(len(train))[:p.pages] {
 		i := train[k]
 		for _, j := range train {
@@ -227,7 +228,8 @@ func (p *pages) draw(seed uint64) (err error) {
 			}
 		}
 	}
-	if p.logged, err = drawing.Draw(g, log); err != nil {
+	o.Log = log
+	if p.logged, err = sample.Prepare(ctx, g, o); err != nil {
 		return err
 	}
 	p.only = p.drawn.Problem
@@ -260,7 +262,7 @@ func (p *pages) draw(seed uint64) (err error) {
 	for c := range p.rates {
 		p.rates[c] /= max(p.counts[c], 1)
 	}
-	p.tested = &fit.Evidence{Pairs: &graph.Pairs{}}
+	p.tested = &sample.Evidence{Pairs: &graph.Pairs{}}
 	chosen := random.Perm(len(test))[:min(mostTested, len(test))]
 	slices.Sort(chosen)
 	for _, k := range chosen {
@@ -429,7 +431,7 @@ func (c *ClicksRow) risks(ctx context.Context, j *fit.Judge, matrix *model.Field
 		}
 		own := *j
 		own.Posterior = nil
-		estimate, err := own.Risk(ctx, fit.Evidence{Pairs: p.tested.Pairs}, risk.Estimator{Scheme: e.scheme}, nil)
+		estimate, err := own.Risk(ctx, sample.Evidence{Pairs: p.tested.Pairs}, risk.Estimator{Scheme: e.scheme}, nil)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

@@ -14,6 +14,7 @@ import (
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/model"
+	"unseen/sample"
 )
 
 // RealNetwork is a network of the caller, as opposed to a generated world: what was linked, and perhaps what was
@@ -21,25 +22,25 @@ import (
 type RealNetwork struct {
 	Name  string       `json:"name"`
 	Graph *graph.Graph `json:"-"` // with vectors and fields
-	Log   *fit.Log     `json:"-"` // nil means that no exposure is known
+	Log   *sample.ExposureLog     `json:"-"` // nil means that no exposure is known
 
-	// Drawing says how the nodes are cut and the pairs drawn; each seed takes the place of its own. nil means
+	// Plan says how the nodes are cut and the pairs drawn; each seed takes the place of its own. nil means
 	// by age, or, where more than a quarter of the links go against any age, at random.
-	Drawing *fit.Drawing `json:"drawing,omitempty"`
+	Plan *sample.Plan `json:"drawing,omitempty"`
 
 	more []Method // those of the options
 }
 
-// drawing is how pairs are drawn with a seed.
-func (n RealNetwork) drawing(seed uint64) fit.Drawing {
-	var d fit.Drawing
-	if n.Drawing != nil {
-		d = *n.Drawing
+// plan is how pairs are drawn with a seed.
+func (n RealNetwork) plan(seed uint64) sample.Plan {
+	var p sample.Plan
+	if n.Plan != nil {
+		p = *n.Plan
 	} else if 4*len(n.Graph.Order().Broken) > n.Graph.LinkCount() {
-		d.Split = fit.AtRandom
+		p.Split = sample.AtRandom
 	}
-	d.Seed = seed
-	return d
+	p.Seed = seed
+	return p
 }
 
 // bonus is naive with .5 added to the logit between two fields.
@@ -52,7 +53,7 @@ var (
 
 // sample is the log where it can be one of pairs that were chosen whatever came of them. A log in which everything was
 // shown is none: it lists what was shown, and to learn π from it would be to learn that all is shown.
-func (n RealNetwork) sample() *fit.Log {
+func (n RealNetwork) sample() *sample.ExposureLog {
 	if n.Log == nil || !slices.Contains(n.Log.Exposed, false) {
 		return nil
 	}
@@ -86,7 +87,7 @@ type fitKey struct {
 // drawn is a network made ready with a seed.
 type drawn struct {
 	network RealNetwork
-	*fit.Drawn
+	*sample.Prepared
 	candidates *evaluate.Candidates
 }
 
@@ -115,11 +116,12 @@ func (l *lab) prepare(ctx context.Context) error {
 			d := &drawn{network: n}
 			l.prepared[key] = d
 			tasks = append(tasks, task{name: fmt.Sprintf("%s, seed %d, drawing pairs", n.Name, seed), cost: .1,
-				do: func(context.Context) (err error) {
-					if d.Drawn, err = n.drawing(seed).Draw(n.Graph, n.sample()); err != nil {
+				do: func(ctx context.Context) (err error) {
+					o := sample.Options{Origin: sample.Origin{Plan: n.plan(seed)}, Log: n.sample()}
+					if d.Prepared, err = sample.Prepare(ctx, n.Graph, o); err != nil {
 						return err
 					}
-					d.candidates, err = evaluate.NewCandidates(n.Graph, d.Drawn, graph.Test)
+					d.candidates, err = evaluate.NewCandidates(d.Prepared, graph.Test)
 					return err
 				}})
 		}
@@ -175,7 +177,7 @@ func (l *lab) fitAll(ctx context.Context) error {
 }
 
 // train fits by a method.
-func (f *fitted) train(ctx context.Context, p fit.Problem, m Method, preset string, seed uint64) error {
+func (f *fitted) train(ctx context.Context, p sample.Problem, m Method, preset string, seed uint64) error {
 	settings := fit.Settings{Method: m.Method, Preset: preset, Seed: seed, Threads: 1, Replicates: -1}
 	filled, err := settings.WithDefaults()
 	if err != nil {
@@ -215,17 +217,17 @@ func (l *lab) networkSetting() []string {
 	var words []string
 	for _, n := range l.Networks {
 		d := l.prepared[drawKey{n.Name, l.Seeds[0]}]
-		drawing := n.drawing(l.Seeds[0])
+		drawing := n.plan(l.Seeds[0])
 		how := "by age (70, 10 and 20% of the nodes), targets older than their source"
 		if model.Ages(n.Graph) == nil {
 			how = "in the order of its links, since no node has a time (70, 10 and 20% of the nodes), targets " +
 				"before their source"
 		}
 		switch {
-		case drawing.Split == fit.ByDate:
+		case drawing.Split == sample.ByDate:
 			how = fmt.Sprintf("at %s and %s, targets older than their source", drawing.Dates[0].Format(time.DateOnly),
 				drawing.Dates[1].Format(time.DateOnly))
-		case drawing.Split == fit.AtRandom:
+		case drawing.Split == sample.AtRandom:
 			how = "at random (70, 10 and 20% of the nodes)"
 		case drawing.Later:
 			how = "by age (70, 10 and 20% of the nodes)"

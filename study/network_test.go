@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"unseen/evaluate"
-	"unseen/fit"
 	"unseen/graph"
+	"unseen/sample"
 	"unseen/world"
 )
 
@@ -159,7 +159,7 @@ func TestNetworkSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := (RealNetwork{Graph: g}).drawing(1); d.Split != "" {
+	if d := (RealNetwork{Graph: g}).plan(1); d.Split != "" {
 		t.Errorf("links that can be put in order are cut %q", d.Split)
 	}
 	var both graph.Builder
@@ -175,10 +175,10 @@ func TestNetworkSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := (RealNetwork{Graph: friends}).drawing(7); d.Split != fit.AtRandom || d.Seed != 7 {
+	if d := (RealNetwork{Graph: friends}).plan(7); d.Split != sample.AtRandom || d.Seed != 7 {
 		t.Errorf("links without direction are cut %q", d.Split)
 	}
-	shown := &fit.Log{Source: []int32{1}, Target: []int32{0}, Exposed: []bool{true}, Linked: []bool{true}}
+	shown := &sample.ExposureLog{Source: []int32{1}, Target: []int32{0}, Exposed: []bool{true}, Linked: []bool{true}}
 	if n := (RealNetwork{Graph: g, Log: shown}); n.sample() != nil || len(n.methods()) != len(networkMethods) {
 		t.Error("a list of what was shown passed for a sample of pairs")
 	}
@@ -186,7 +186,7 @@ func TestNetworkSettings(t *testing.T) {
 	if n := (RealNetwork{Graph: g, Log: shown}); n.sample() == nil || len(n.methods()) != len(networkMethods)+1 {
 		t.Error("a sample of pairs was not taken for one")
 	}
-	if d := (RealNetwork{Graph: g, Drawing: &fit.Drawing{PerLink: 9}}).drawing(5); d.PerLink != 9 || d.Seed != 5 {
+	if d := (RealNetwork{Graph: g, Plan: &sample.Plan{PerLink: 9}}).plan(5); d.PerLink != 9 || d.Seed != 5 {
 		t.Errorf("a drawing of one's own became %+v", d)
 	}
 }
@@ -222,7 +222,7 @@ func TestClicks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := RealNetwork{Name: "pages", Graph: w.Graph(), Log: &fit.Log{}}
+	n := RealNetwork{Name: "pages", Graph: w.Graph(), Log: &sample.ExposureLog{}}
 	pairs, err := w.Pairs(ctx, 200*199, world.Draw{Parts: 1})
 	if err != nil {
 		t.Fatal(err)

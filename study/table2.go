@@ -12,6 +12,7 @@ import (
 	"unseen/figure"
 	"unseen/fit"
 	"unseen/model"
+	"unseen/sample"
 )
 
 var table2 = Study{
@@ -148,7 +149,7 @@ func (s *subject) evaluate(ctx context.Context, judge *fit.Judge, o *Outcome, e 
 	if err != nil {
 		return err
 	}
-	panel, err := judge.Panel(ctx, fit.Evidence{Pairs: s.test.Pairs}, 0, predictions)
+	panel, err := judge.Panel(ctx, sample.Evidence{Pairs: s.test.Pairs}, 0, predictions)
 	if err != nil {
 		return err
 	}

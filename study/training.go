@@ -16,6 +16,7 @@ import (
 	"unseen/graph"
 	"unseen/model"
 	"unseen/risk"
+	"unseen/sample"
 	"unseen/world"
 )
 
@@ -198,7 +199,7 @@ func weightsOf(ctx context.Context, g *graph.Graph, threads int) ([]float32, err
 	if err != nil {
 		return nil, err
 	}
-	r, err := fit.Fit(ctx, fit.Problem{Nodes: model.NodesOf(g), Train: pairs},
+	r, err := fit.Fit(ctx, sample.Problem{Nodes: model.NodesOf(g), Train: pairs},
 		fit.Settings{Method: "naive", Seed: 1, Threads: threads}, fit.Progress{})
 	if err != nil {
 		return nil, fmt.Errorf("the link model of the data: %w", err)
@@ -319,7 +320,7 @@ type subject struct {
 	failed error
 
 	world   *world.World
-	problem fit.Problem
+	problem sample.Problem
 	test    *world.TruePairs
 	known   []model.Exposure // the true π of every pair
 	fields  int              // with the unknown one
@@ -351,7 +352,7 @@ func (s *subject) make(ctx context.Context, t *trainings, threads int) error {
 				Propensity: samples[part].Truth[k].Propensity})
 		}
 	}
-	s.problem = fit.Problem{Nodes: model.NodesOf(w.Graph()), Train: samples[0].Pairs, Validation: samples[1].Pairs}
+	s.problem = sample.Problem{Nodes: model.NodesOf(w.Graph()), Train: samples[0].Pairs, Validation: samples[1].Pairs}
 	s.test = samples[2]
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"unseen/beam/job"
 	"unseen/beam/shards"
 	"unseen/fit"
+	"unseen/sample"
 	"unseen/world"
 )
 
@@ -27,13 +28,13 @@ func ExampleCluster() {
 	if w, err = w.Linked(ctx); err != nil {
 		panic(err)
 	}
-	data := fit.Data{Drawing: fit.Drawing{Split: fit.AtRandom, Later: true, Seed: 1}}
-	g, drawn, err := data.Prepare(ctx, w.Graph(), nil, 1)
+	data := sample.Origin{Plan: sample.Plan{Split: sample.AtRandom, Later: true, Seed: 1}}
+	prepared, err := sample.Prepare(ctx, w.Graph(), sample.Options{Origin: data, Threads: 1})
 	if err != nil {
 		panic(err)
 	}
 	store := shards.Store{Root: filepath.Join(folder, "shards")}
-	m, err := shards.Cut(ctx, store, g, data, drawn, shards.CutSettings{Nodes: 50})
+	m, err := shards.Cut(ctx, store, prepared, shards.CutSettings{Nodes: 50})
 	if err != nil {
 		panic(err)
 	}

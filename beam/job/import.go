@@ -28,6 +28,7 @@ import (
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/model"
+	"unseen/sample"
 )
 
 func init() {
@@ -124,7 +125,7 @@ func Import(ctx context.Context, runner Runner, to shards.Store, s ImportSetting
 		return nil, err
 	}
 	m = &shards.Manifest{Format: shards.Format, Version: shards.Version, Dim: encoder.Dim()}
-	m.Data = fit.Data{Drawing: fit.Drawing{Split: fit.AtRandom, Later: true, PerLink: s.Negatives, Seed: s.Seed}}
+	m.Data = sample.Origin{Plan: sample.Plan{Split: sample.AtRandom, Later: true, PerLink: s.Negatives, Seed: s.Seed}}
 	made := to.Temporary()
 	defer func() {
 		if err != nil {

@@ -20,8 +20,8 @@ import (
 	"unseen/beam/shards"
 	"unseen/engine"
 	"unseen/fit"
-	"unseen/graph"
 	"unseen/recommend"
+	"unseen/sample"
 	"unseen/world"
 )
 
@@ -46,11 +46,7 @@ func TestMain(m *testing.M) {
 }
 
 // setup is a small world in memory and the pairs drawn from it.
-type setup struct {
-	g     *graph.Graph
-	data  fit.Data
-	drawn *fit.Drawn
-}
+type setup struct{ *sample.Prepared }
 
 func newSetup(t testing.TB, nodes, dim int) setup {
 	t.Helper()
@@ -58,18 +54,18 @@ func newSetup(t testing.TB, nodes, dim int) setup {
 	w := must(world.New(ctx, world.Settings{Nodes: nodes, Dim: dim, Fields: world.EvenFields(3),
 		Plan: world.Saturated()}))(t)
 	g := must(w.Linked(ctx))(t).Graph()
-	data := fit.Data{Drawing: fit.Drawing{Split: fit.AtRandom, Later: true, Seed: 1, PerLink: 2}}
-	g, drawn, err := data.Prepare(ctx, g, nil, 1)
+	data := sample.Origin{Plan: sample.Plan{Split: sample.AtRandom, Later: true, Seed: 1, PerLink: 2}}
+	prepared, err := sample.Prepare(ctx, g, sample.Options{Origin: data, Threads: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return setup{g, data, drawn}
+	return setup{prepared}
 }
 
 func (s setup) cut(t testing.TB, c shards.CutSettings) (*Cluster, *shards.Manifest) {
 	t.Helper()
 	store := shards.Store{Root: filepath.Join(t.TempDir(), "shards")}
-	m := must(shards.Cut(context.Background(), store, s.g, s.data, s.drawn, c))(t)
+	m := must(shards.Cut(context.Background(), store, s.Prepared, c))(t)
 	return &Cluster{Store: store, Manifest: must(store.Manifest(context.Background()))(t),
 		Work: shards.Store{Root: t.TempDir()}}, m
 }
@@ -103,7 +99,7 @@ func relative[T float32 | float64](a, b []T) float64 {
 func TestGradientIsThatOfOneMachine(t *testing.T) {
 	ctx := context.Background()
 	s := newSetup(t, 300, 8)
-	p := s.drawn.Problem
+	p := s.Problem
 	for _, method := range []string{"naive", "mle", "ap", "pu", "rw"} {
 		for _, cut := range []shards.CutSettings{{}, {Nodes: 64, Pairs: 2000}} {
 			if method != "ap" && cut.Nodes == 0 {
@@ -146,7 +142,7 @@ func TestFitIsThatOfOneMachine(t *testing.T) {
 	// 2e-6, with these 44,000 by 2e-7.
 	s := newSetup(t, 1000, 8)
 	settings := settingsFor("ap")
-	want := must(fit.Fit(ctx, s.drawn.Problem, settings, fit.Progress{}))(t)
+	want := must(fit.Fit(ctx, s.Problem, settings, fit.Progress{}))(t)
 	wantParams := slices.Concat(want.LinkParams, want.PropensityParams)
 	for _, cut := range []shards.CutSettings{{}, {Nodes: 334, Pairs: 9000}, {Nodes: 100, Pairs: 3000}} {
 		cluster, m := s.cut(t, cut)
@@ -162,7 +158,7 @@ func TestFitIsThatOfOneMachine(t *testing.T) {
 				t.Fatal(err)
 			}
 			whole := *o
-			whole.Link, whole.Propensity, whole.Pairs = want.Link, want.Propensity, s.drawn.Problem.Train
+			whole.Link, whole.Propensity, whole.Pairs = want.Link, want.Propensity, s.Problem.Train
 			single := must(engine.CPU{}.Gradient(ctx, &whole, wantParams, nil))(t)
 			t.Logf("%s, %d shards: %d iterations (one machine %d), loss %.10f (%.10f), parameters off by %.2g", name,
 				len(m.Train), iterations, want.Iterations, parts.Total(), single.Total(), relative(params, wantParams))
@@ -239,10 +235,10 @@ func (e *faultyCluster) Gradient(ctx context.Context, o *engine.Objective, param
 func TestTotalsAreThoseOfOneMachine(t *testing.T) {
 	ctx := context.Background()
 	s := newSetup(t, 300, 8)
-	r := must(fit.Fit(ctx, s.drawn.Problem, settingsFor("ap"), fit.Progress{}))(t)
+	r := must(fit.Fit(ctx, s.Problem, settingsFor("ap"), fit.Progress{}))(t)
 	judge := r.Judge()
-	want := must(engine.CPU{}.AllPairs(ctx, s.g, judge.Predictor))(t)
-	panel := must(judge.Panel(ctx, s.drawn.Test, 0, nil))(t).Risks
+	want := must(engine.CPU{}.AllPairs(ctx, s.Graph, judge.Predictor))(t)
+	panel := must(judge.Panel(ctx, s.Test, 0, nil))(t).Risks
 	for _, cut := range []shards.CutSettings{{}, {Nodes: 77, Pairs: 900}} {
 		cluster, _ := s.cut(t, cut)
 		for name, runner := range runners() {
@@ -282,11 +278,11 @@ func TestListsAreThoseOfOneMachine(t *testing.T) {
 		if link == "low-rank" {
 			settings.Ridge = -1
 		}
-		r := must(fit.Fit(ctx, s.drawn.Problem, settings, fit.Progress{}))(t)
+		r := must(fit.Fit(ctx, s.Problem, settings, fit.Progress{}))(t)
 		m := must(r.Model())(t)
-		recommender := must(recommend.New(s.g, m, recommend.Options{}))(t)
+		recommender := must(recommend.New(s.Graph, m, recommend.Options{}))(t)
 		var all []int32
-		for i := range int32(s.g.Len()) {
+		for i := range int32(s.Graph.Len()) {
 			all = append(all, i)
 		}
 		for _, linked := range []bool{false, true} {
@@ -304,9 +300,9 @@ func TestListsAreThoseOfOneMachine(t *testing.T) {
 					for i, row := range rows {
 						var want []string
 						for _, j := range row.Targets {
-							want = append(want, s.g.ID(j))
+							want = append(want, s.Graph.ID(j))
 						}
-						if id := s.g.ID(int32(i)); !slices.Equal(got[id], want) {
+						if id := s.Graph.ID(int32(i)); !slices.Equal(got[id], want) {
 							t.Fatalf("%s, %s, blocks of %d, linked %v: %s is given %v, by one machine %v", name, link,
 								cut.Nodes, linked, id, got[id], want)
 						}
@@ -345,7 +341,7 @@ func readLists(t *testing.T, from shards.Store, lists *Lists) map[string][]strin
 func TestBadInputIsNamed(t *testing.T) {
 	ctx := context.Background()
 	s := newSetup(t, 300, 8)
-	r := must(fit.Fit(ctx, s.drawn.Problem, settingsFor("mle"), fit.Progress{}))(t)
+	r := must(fit.Fit(ctx, s.Problem, settingsFor("mle"), fit.Progress{}))(t)
 	fitted := must(r.Model())(t)
 	for name, runner := range runners() {
 		for _, c := range []struct {

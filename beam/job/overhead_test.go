@@ -14,10 +14,10 @@ import (
 
 	"unseen/beam/shards"
 	"unseen/engine"
-	"unseen/fit"
 	"unseen/graph"
 	"unseen/model"
 	"unseen/recommend"
+	"unseen/sample"
 )
 
 // TestOverhead measures what a cluster costs beside one process: UNSEEN_BEAM_BENCH=50000000 pairs,
@@ -74,12 +74,12 @@ func TestOverhead(t *testing.T) {
 			append(train.Linked, linked)
 		train.Weight, train.Rate = append(train.Weight, weight), append(train.Rate, rate)
 	}
-	s := setup{g, fit.Data{}, &fit.Drawn{Problem: fit.Problem{Nodes: model.NodesOf(g), Train: train}}}
+	s := setup{&sample.Prepared{Graph: g, Problem: sample.Problem{Nodes: model.NodesOf(g), Train: train}}}
 	began := time.Now()
 	cluster, m := s.cut(t, shards.CutSettings{})
 	t.Logf("cutting %d pairs into %d shards: %.1f s", pairs, len(m.Train), time.Since(began).Seconds())
 	cluster.Settings = settingsFor("ap")
-	o := must(cluster.Settings.Objective(s.drawn.Problem.Nodes, m.Extent))(t)
+	o := must(cluster.Settings.Objective(s.Problem.Nodes, m.Extent))(t)
 	o.Pairs = train
 	params, grad := make([]float32, o.Size()), make([]float64, o.Size())
 	for i := range params {
@@ -111,7 +111,7 @@ func TestOverhead(t *testing.T) {
 			append(few.Linked, true)
 		few.Weight, few.Rate = append(few.Weight, 1), append(few.Rate, 1)
 	}
-	tiny := setup{g, fit.Data{}, &fit.Drawn{Problem: fit.Problem{Nodes: s.drawn.Problem.Nodes, Train: few}}}
+	tiny := setup{&sample.Prepared{Graph: g, Problem: sample.Problem{Nodes: s.Problem.Nodes, Train: few}}}
 	started, _ := tiny.cut(t, shards.CutSettings{Nodes: 1024})
 	started.Settings = cluster.Settings
 	for name, runner := range runners() {

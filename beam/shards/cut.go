@@ -13,6 +13,7 @@ import (
 	"unseen/graph"
 	"unseen/model"
 	"unseen/risk"
+	"unseen/sample"
 )
 
 // CutSettings say how large the pieces are.
@@ -23,8 +24,8 @@ type CutSettings struct {
 
 // Cut cuts a graph and the pairs that were drawn from it into shards below a root, which must not be there yet. They
 // appear at once, when all are written.
-func Cut(ctx context.Context, to Store, g *graph.Graph, data fit.Data, drawn *fit.Drawn, s CutSettings) (m *Manifest,
-	err error) {
+func Cut(ctx context.Context, to Store, prepared *sample.Prepared, s CutSettings) (m *Manifest, err error) {
+	g, p := prepared.Graph, prepared.Problem
 	if s.Nodes == 0 {
 		s.Nodes = 1 << 16
 	}
@@ -47,15 +48,16 @@ func Cut(ctx context.Context, to Store, g *graph.Graph, data fit.Data, drawn *fi
 			work.Discard(context.WithoutCancel(ctx))
 		}
 	}()
-	p := drawn.Problem
 	link, err := model.NewLink("diagonal", p.Nodes, model.LinkOptions{})
 	if err != nil {
 		return nil, err
 	}
 	m = &Manifest{
 		Format: Format, Version: Version, Nodes: g.Len(), Links: int64(g.LinkCount()), Dim: g.Vectors().Dim(),
-		Data:   data,
 		Extent: fit.Extent{Pairs: int64(p.Train.Len()), MeanSquare: fit.MeanSquare(link, p.Train)},
+	}
+	if p.Origin != nil {
+		m.Data = *p.Origin
 	}
 	var sum risk.Sum
 	for _, w := range p.Train.Weight {
@@ -102,7 +104,7 @@ func Cut(ctx context.Context, to Store, g *graph.Graph, data fit.Data, drawn *fi
 		pairs    *graph.Pairs
 		exposure []risk.Exposure
 	}{{"links", &m.LinkShards, links, nil}, {"train", &m.Train, p.Train, p.Exposure},
-		{"test", &m.Test, drawn.Test.Pairs, drawn.Test.Exposure}} {
+		{"test", &m.Test, prepared.Test.Pairs, prepared.Test.Exposure}} {
 		if kind.pairs == nil {
 			continue
 		}
@@ -208,32 +210,30 @@ func WriteVectors(w io.Writer, v *graph.Vectors, first, rows int) error {
 	return nil
 }
 
-// Dataset opens a dataset and draws its pairs as unseen fit does, with the fields that are learned by.
-func Dataset(ctx context.Context, dir string, drawing func(*graph.Graph) fit.Drawing, threads int) (d *dataset.Dataset,
-	g *graph.Graph, data fit.Data, drawn *fit.Drawn, err error) {
-	d, err = dataset.Open(ctx, dir, dataset.OpenOptions{})
-	if err != nil {
-		return nil, nil, data, nil, err
+// Dataset opens a dataset and prepares its pairs as unseen fit does.
+func Dataset(ctx context.Context, dir string, plan func(*graph.Graph) sample.Plan, threads int) (d *dataset.Dataset,
+	prepared *sample.Prepared, err error) {
+	if d, err = dataset.Open(ctx, dir, dataset.OpenOptions{}); err != nil {
+		return nil, nil, err
 	}
 	defer func() {
 		if err != nil {
 			d.Close()
 		}
 	}()
-	if data.Files, err = d.Checksums(ctx); err != nil {
-		return nil, nil, data, nil, err
+	o := sample.Options{Origin: sample.Origin{Plan: plan(d.Graph())}, Threads: threads}
+	if o.Origin.Files, err = d.Checksums(ctx); err != nil {
+		return nil, nil, err
 	}
-	data.Drawing = drawing(d.Graph())
 	e, err := d.Exposures(ctx)
 	if err != nil {
-		return nil, nil, data, nil, err
+		return nil, nil, err
 	}
-	var log *fit.Log
 	if e != nil {
-		log = &fit.Log{Source: e.Source, Target: e.Target, Exposed: e.Exposed, Linked: e.Linked}
+		o.Log = &sample.ExposureLog{Source: e.Source, Target: e.Target, Exposed: e.Exposed, Linked: e.Linked}
 	}
-	g, drawn, err = data.Prepare(ctx, d.Graph(), log, threads)
-	return d, g, data, drawn, err
+	prepared, err = sample.Prepare(ctx, d.Graph(), o)
+	return d, prepared, err
 }
 
 func appendFloat32(to []byte, x float32) []byte {

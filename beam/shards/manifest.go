@@ -12,6 +12,7 @@ import (
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/model"
+	"unseen/sample"
 )
 
 // Errors of this package wrap one of these. On a cluster only their words arrive.
@@ -55,18 +56,18 @@ type Shard struct {
 
 // Manifest is shards.json.
 type Manifest struct {
-	Format     string     `json:"format"`
-	Version    int        `json:"version"`
-	Nodes      int        `json:"nodes"`
-	Links      int64      `json:"links"`
-	Dim        int        `json:"dim"`
-	Fields     []string   `json:"fields"` // names by index; 0 is the field of nodes without one
-	Blocks     []Block    `json:"blocks"`
-	LinkShards []Shard    `json:"linkShards"`
-	Train      []Shard    `json:"train"`
-	Test       []Shard    `json:"test"`
-	Extent     fit.Extent `json:"extent"` // of the training pairs
-	Data       fit.Data   `json:"data"`   // which data they are and how they were drawn
+	Format     string        `json:"format"`
+	Version    int           `json:"version"`
+	Nodes      int           `json:"nodes"`
+	Links      int64         `json:"links"`
+	Dim        int           `json:"dim"`
+	Fields     []string      `json:"fields"` // names by index; 0 is the field of nodes without one
+	Blocks     []Block       `json:"blocks"`
+	LinkShards []Shard       `json:"linkShards"`
+	Train      []Shard       `json:"train"`
+	Test       []Shard       `json:"test"`
+	Extent     fit.Extent    `json:"extent"` // of the training pairs
+	Data       sample.Origin `json:"data"`   // which data they are and how they were drawn
 }
 
 // Checksum names the data: it covers every file.

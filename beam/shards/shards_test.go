@@ -12,9 +12,9 @@ import (
 
 	_ "github.com/apache/beam/sdks/v2/go/pkg/beam/io/filesystem/memfs"
 
-	"unseen/fit"
 	"unseen/graph"
 	"unseen/risk"
+	"unseen/sample"
 	"unseen/world"
 )
 
@@ -34,19 +34,19 @@ func TestShardsHoldTheGraph(t *testing.T) {
 	ctx := context.Background()
 	w := must(world.New(ctx, world.Settings{Nodes: 150, Dim: 6, Fields: world.EvenFields(3),
 		Plan: world.Saturated()}))(t)
-	data := fit.Data{Drawing: fit.Drawing{Split: fit.AtRandom, Later: true, Seed: 1}}
-	g, drawn, err := data.Prepare(ctx, must(w.Linked(ctx))(t).Graph(), nil, 1)
+	data := sample.Origin{Plan: sample.Plan{Split: sample.AtRandom, Later: true, Seed: 1}}
+	drawn, err := sample.Prepare(ctx, must(w.Linked(ctx))(t).Graph(), sample.Options{Origin: data, Threads: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	train := drawn.Problem.Train
+	g, train := drawn.Graph, drawn.Problem.Train
 	drawn.Problem.Exposure = make([]risk.Exposure, train.Len())
 	drawn.Problem.Exposure[train.Len()/2] = risk.Exposed
 	for name, root := range map[string]string{"folder": filepath.Join(t.TempDir(), "shards"),
 		"address": "memfs://shards"} {
 		for _, cut := range []CutSettings{{}, {Nodes: 40, Pairs: 100}} {
 			store := Store{root + map[bool]string{true: "-small"}[cut.Nodes > 0]}
-			must(Cut(ctx, store, g, data, drawn, cut))(t)
+			must(Cut(ctx, store, drawn, cut))(t)
 			m := must(store.Manifest(ctx))(t)
 			type pair struct {
 				source, target int32
@@ -93,7 +93,7 @@ func TestShardsHoldTheGraph(t *testing.T) {
 			if !slices.Equal(got, want) {
 				t.Errorf("%s, blocks of %d: %d pairs came back, of %d, or others", name, cut.Nodes, len(got), len(want))
 			}
-			if _, err := Cut(ctx, store, g, data, drawn, cut); !errors.Is(err, ErrContent) {
+			if _, err := Cut(ctx, store, drawn, cut); !errors.Is(err, ErrContent) {
 				t.Errorf("%s: shards were cut over others: %v", name, err)
 			}
 		}

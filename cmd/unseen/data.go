@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"unseen/dataset"
-	"unseen/fit"
 	"unseen/graph"
 	"unseen/network"
+	"unseen/sample"
 )
 
 // openNetwork opens a dataset that must have vectors.
@@ -113,37 +113,37 @@ func (f *drawingFlags) names() []string {
 }
 
 // data says what to learn from, and in words how it is cut.
-func (f *drawingFlags) data(n *network.Network, dir string, seed uint64) (fit.Data, string, error) {
+func (f *drawingFlags) data(n *network.Network, dir string, seed uint64) (sample.Origin, string, error) {
 	g := n.Graph()
-	var d fit.Data
-	fail := func(format string, a ...any) (fit.Data, string, error) { return d, "", usagef(format, a...) }
-	drawing, why := fit.DrawingFor(g)
+	var o sample.Origin
+	fail := func(format string, a ...any) (sample.Origin, string, error) { return o, "", usagef(format, a...) }
+	plan, why := sample.PlanFor(g)
 	if f.split != "" {
-		drawing, why = fit.Drawing{Split: fit.Cut(f.split), Later: drawing.Later}, "by "+f.split+", as asked"
+		plan, why = sample.Plan{Split: sample.Cut(f.split), Later: plan.Later}, "by "+f.split+", as asked"
 	}
 	if f.validationFrom != "" || f.testFrom != "" {
-		if f.split != "" && f.split != string(fit.ByDate) {
+		if f.split != "" && f.split != string(sample.ByDate) {
 			return fail("--split %s and dates; give one of them", f.split)
 		}
-		drawing.Split = fit.ByDate
+		plan.Split = sample.ByDate
 	}
-	if drawing.Split == fit.ByDate {
-		days := [2]fit.Day{}
+	if plan.Split == sample.ByDate {
+		days := [2]sample.Day{}
 		for k, text := range []string{f.validationFrom, f.testFrom} {
 			day, err := time.Parse(time.DateOnly, text)
 			if err != nil {
 				return fail("--validation-from is %q and --test-from %q; give both as 2021-01-31, or neither",
 					f.validationFrom, f.testFrom)
 			}
-			days[k] = fit.Day{Time: day}
+			days[k] = sample.Day{Time: day}
 		}
-		drawing.Dates, why = &days, fmt.Sprintf("at %s and %s", f.validationFrom, f.testFrom)
+		plan.Dates, why = &days, fmt.Sprintf("at %s and %s", f.validationFrom, f.testFrom)
 	}
 	if f.shares != nil {
 		if len(f.shares) != 3 {
 			return fail("--shares has %d numbers; give three that add up to 1, such as .7,.1,.2", len(f.shares))
 		}
-		drawing.Shares = graph.Shares{Train: f.shares[0], Validation: f.shares[1], Test: f.shares[2]}
+		plan.Shares = graph.Shares{Train: f.shares[0], Validation: f.shares[1], Test: f.shares[2]}
 	}
 	if f.negatives < 1 || f.negatives > 10_000 {
 		return fail("--negatives is %d; give from 1 to 10,000", f.negatives)
@@ -154,14 +154,14 @@ func (f *drawingFlags) data(n *network.Network, dir string, seed uint64) (fit.Da
 		}
 	}
 	switch f.log {
-	case "", string(fit.Sampled), string(fit.Complete), string(fit.Offered), string(fit.Ignored):
-		drawing.Log = fit.LogKind(f.log)
+	case "", string(sample.Sampled), string(sample.Complete), string(sample.Offered), string(sample.Ignored):
+		plan.Log = sample.LogKind(f.log)
 	default:
 		return fail("--log is %q; give sample, complete, offered or ignored", f.log)
 	}
-	drawing.Later = drawing.Later || f.later
-	drawing.PerLink, drawing.Scheme, drawing.Seed = f.negatives, f.scheme, seed
-	d.Drawing = drawing
+	plan.Later = plan.Later || f.later
+	plan.PerLink, plan.Scheme, plan.Seed = f.negatives, f.scheme, seed
+	o.Plan = plan
 	if f.fieldsBy != "" {
 		kind, number, _ := strings.Cut(f.fieldsBy, ":")
 		count, err := strconv.Atoi(number)
@@ -169,12 +169,12 @@ func (f *drawingFlags) data(n *network.Network, dir string, seed uint64) (fit.Da
 			return fail("--fields-by is %q; write vectors:20 for 20 groups of like vectors, or links:50 for "+
 				"communities of at least 50 nodes", f.fieldsBy)
 		}
-		d.Fields = fit.FieldsBy{Kind: kind, Count: count, Seed: seed}
+		o.Fields = sample.FieldsBy{Kind: kind, Count: count, Seed: seed}
 	} else if g.FieldCount() < 2 {
 		return fail("%s has no fields, and exposure is learned per pair of fields; find some with --fields-by "+
 			"vectors:20 or --fields-by links:50", dir)
 	}
-	return d, why, nil
+	return o, why, nil
 }
 
 // oneFolder completes a command that takes a folder.

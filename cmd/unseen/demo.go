@@ -19,6 +19,7 @@ import (
 	"unseen/internal/atomicfile"
 	"unseen/loop"
 	"unseen/model"
+	"unseen/sample"
 	"unseen/world"
 )
 
@@ -190,8 +191,8 @@ func runDemo(ctx context.Context, f demoFlags, t *display) (*demo, error) {
 		return nil, err
 	}
 	g := w.Graph()
-	data := fit.Data{Drawing: fit.Drawing{Split: fit.Whole, PerLink: 4, Seed: f.seed}}
-	_, drawn, err := data.Prepare(ctx, g, nil, f.threads)
+	origin := sample.Origin{Plan: sample.Plan{Split: sample.Whole, PerLink: 4, Seed: f.seed}}
+	drawn, err := sample.Prepare(ctx, g, sample.Options{Origin: origin, Threads: f.threads})
 	if err != nil {
 		return nil, err
 	}
@@ -230,7 +231,7 @@ func runDemo(ctx context.Context, f demoFlags, t *display) (*demo, error) {
 	}
 	t.say("judging both")
 	// By pairs that were drawn apart: models fitted to the whole network leave no other.
-	d.evaluation, err = evaluate.NewEvaluation(ctx, g, m, fit.Evidence{Pairs: test.Pairs}, evaluate.EvaluationSettings{
+	d.evaluation, err = evaluate.NewEvaluation(ctx, g, m, sample.Evidence{Pairs: test.Pairs}, evaluate.EvaluationSettings{
 		Panel: evaluate.PanelSettings{Floor: .01, Threads: f.threads}, Others: []model.Model{naive},
 		Names: []string{"naive"},
 	})
@@ -252,7 +253,7 @@ func runDemo(ctx context.Context, f demoFlags, t *display) (*demo, error) {
 		return nil, err
 	}
 	t.say("writing %s", f.out)
-	return d, d.write(ctx, f, g, problem.Data)
+	return d, d.write(ctx, f, g, problem.Origin)
 }
 
 // stepOf shows training under a name.

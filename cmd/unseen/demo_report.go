@@ -9,15 +9,15 @@ import (
 
 	"unseen/dataset"
 	"unseen/figure"
-	"unseen/fit"
 	"unseen/graph"
 	"unseen/internal/atomicfile"
 	"unseen/model"
 	"unseen/report"
+	"unseen/sample"
 )
 
 // write writes the folder: the data, the models and the report. Each is whole or not there.
-func (d *demo) write(ctx context.Context, f demoFlags, g *graph.Graph, data *fit.Data) error {
+func (d *demo) write(ctx context.Context, f demoFlags, g *graph.Graph, data *sample.Origin) error {
 	folder := filepath.Join(f.out, "dataset")
 	manifest, err := dataset.Write(ctx, folder, dataset.Content{Graph: g},
 		dataset.WriteOptions{Provenance: dataset.Provenance{

@@ -21,6 +21,7 @@ import (
 	"unseen/internal/atomicfile"
 	"unseen/model"
 	"unseen/recommend"
+	"unseen/sample"
 )
 
 // dialFlags is the command line of unseen dial.
@@ -170,11 +171,12 @@ func runDial(ctx context.Context, f dialFlags, t *display) (*recommend.Dial, err
 	}
 	defer n.Close()
 	t.say("drawing the held-out nodes")
-	g, drawn, m, err := n.model.Held(ctx, f.threads)
+	prepared, m, err := n.model.Held(ctx, f.threads)
 	if err != nil {
 		return nil, err
 	}
-	held, err := heldOut(g, drawn, f.sources, f.seed)
+	g := prepared.Graph
+	held, err := heldOut(prepared, f.sources, f.seed)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.data, err)
 	}
@@ -206,7 +208,7 @@ func runDial(ctx context.Context, f dialFlags, t *display) (*recommend.Dial, err
 	}
 	var warnings []string
 	for k, lambda := range f.lambdaR {
-		again, warning, err := refit(ctx, f, m, drawn, lambda, func(s fit.Step) {
+		again, warning, err := refit(ctx, f, m, prepared, lambda, func(s fit.Step) {
 			s.Phase = fmt.Sprintf("λ_R %g, %d of %d: %s", lambda, k+1, len(f.lambdaR), s.Phase)
 			t.training(s)
 		})
@@ -225,7 +227,7 @@ func runDial(ctx context.Context, f dialFlags, t *display) (*recommend.Dial, err
 		return nil, err
 	}
 	d.Model, d.Dataset, d.Held = filepath.Base(f.model), filepath.Base(filepath.Clean(f.data)),
-		cutWords(n.model.Data.Drawing, timed(g))
+		cutWords(n.model.Origin.Plan, timed(g))
 	d.Warnings = append(warnings, dialWarnings(g, held, d)...)
 	if f.output != "" {
 		if err := atomicfile.Write(f.output, func(w io.Writer) error { return printJSON(w, d) }); err != nil {
@@ -262,7 +264,7 @@ func dialWarnings(g *graph.Graph, held *evaluate.Candidates, d *recommend.Dial) 
 }
 
 // refit learns again from the same pairs, with another weight of the risk.
-func refit(ctx context.Context, f dialFlags, m model.Model, drawn *fit.Drawn, lambda float64,
+func refit(ctx context.Context, f dialFlags, m model.Model, prepared *sample.Prepared, lambda float64,
 	step func(fit.Step)) (model.Model, string, error) {
 	var s fit.Settings
 	if err := json.Unmarshal(m.Hyperparameters, &s); err != nil {
@@ -283,7 +285,7 @@ func refit(ctx context.Context, f dialFlags, m model.Model, drawn *fit.Drawn, la
 		return m, "", fmt.Errorf("λ_R = %g: %w", lambda, causedByFlags(err))
 	}
 	s.Starts = s.Starts[:min(1, len(s.Starts))] // the one that counts; the others only tell its worth
-	result, err := fit.Fit(ctx, drawn.Problem, s, fit.Progress{Step: step})
+	result, err := fit.Fit(ctx, prepared.Problem, s, fit.Progress{Step: step})
 	if err != nil {
 		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 			return m, "", err

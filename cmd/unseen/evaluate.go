@@ -22,6 +22,7 @@ import (
 	"unseen/model"
 	"unseen/recommend"
 	"unseen/risk"
+	"unseen/sample"
 )
 
 // evaluateFlags is the command line of unseen evaluate.
@@ -156,12 +157,13 @@ func runEvaluate(ctx context.Context, f evaluateFlags, t *display) (*evaluate.Ev
 		return nil, err
 	}
 	defer n.Close()
-	data := n.model.Data
+	origin := n.model.Origin
 	t.say("drawing the held-out pairs")
-	g, drawn, m, err := n.model.Held(ctx, f.threads)
+	prepared, m, err := n.model.Held(ctx, f.threads)
 	if err != nil {
 		return nil, err
 	}
+	g := prepared.Graph
 	s := evaluate.EvaluationSettings{Panel: evaluate.PanelSettings{Floor: f.floor, Threads: f.threads}}
 	if f.exact {
 		if g.Len() > engine.MostNodes {
@@ -176,7 +178,7 @@ func runEvaluate(ctx context.Context, f evaluateFlags, t *display) (*evaluate.Ev
 		if err != nil {
 			return nil, err
 		}
-		loaded, err := other.On(drawn.Problem.Nodes)
+		loaded, err := other.On(prepared.Problem.Nodes)
 		if err != nil {
 			return nil, err
 		}
@@ -194,23 +196,23 @@ func runEvaluate(ctx context.Context, f evaluateFlags, t *display) (*evaluate.Ev
 					thousands(missing), thousands(g.Len()), filepath.Base(f.groups), noGroup)
 			}
 		}
-		if s.Fairness.Held, err = heldOut(g, drawn, f.sources, f.seed); err != nil {
+		if s.Fairness.Held, err = heldOut(prepared, f.sources, f.seed); err != nil {
 			return nil, fmt.Errorf("%s: %w", f.data, err)
 		}
 	}
 	if f.rank > 0 {
-		if s.Candidates, err = heldOut(g, drawn, f.sources, f.seed); err != nil {
+		if s.Candidates, err = heldOut(prepared, f.sources, f.seed); err != nil {
 			return nil, fmt.Errorf("%s: %w", f.data, err)
 		}
 		s.First = f.rank
 	}
-	t.say("judging %s on %s held-out pairs", filepath.Base(f.model), thousands(drawn.Test.Pairs.Len()))
-	e, err := evaluate.NewEvaluation(ctx, g, m, drawn.Test, s)
+	t.say("judging %s on %s held-out pairs", filepath.Base(f.model), thousands(prepared.Test.Pairs.Len()))
+	e, err := evaluate.NewEvaluation(ctx, g, m, prepared.Test, s)
 	if err != nil {
 		return nil, err
 	}
 	e.Model, e.Dataset = filepath.Base(f.model), filepath.Base(filepath.Clean(f.data))
-	e.Held = cutWords(data.Drawing, timed(g))
+	e.Held = cutWords(origin.Plan, timed(g))
 	if groupless != "" {
 		e.Warnings = append(e.Warnings, groupless)
 	}
@@ -219,13 +221,13 @@ func runEvaluate(ctx context.Context, f evaluateFlags, t *display) (*evaluate.Ev
 			"relevant: what was never shown has little; judge by a model that corrects, and give this one to --against")
 	}
 	for k, other := range s.Others {
-		if theirs, known, err := fit.DataOf(other); err == nil && (!known || !sameHeld(theirs.Drawing, data.Drawing)) {
+		if theirs, known, err := sample.OriginOf(other); err == nil && (!known || !sameHeld(theirs.Plan, origin.Plan)) {
 			e.Warnings = append(e.Warnings, fmt.Sprintf("%s does not say that these pairs were held out when it "+
 				"was fitted; if it has seen them, it looks better than it is", s.Names[k]))
 		}
 	}
 	if f.certify > 0 {
-		if e.Certificate, err = certify(ctx, f, m, drawn, g, t); err != nil {
+		if e.Certificate, err = certify(ctx, f, m, prepared, t); err != nil {
 			return nil, err
 		}
 	}
@@ -238,18 +240,18 @@ func runEvaluate(ctx context.Context, f evaluateFlags, t *display) (*evaluate.Ev
 }
 
 // sameHeld reports whether two drawings hold out the same nodes; the pairs among those may differ.
-func sameHeld(a, b fit.Drawing) bool {
-	random := a.Split == fit.AtRandom
+func sameHeld(a, b sample.Plan) bool {
+	random := a.Split == sample.AtRandom
 	return a.Split == b.Split && a.Shares == b.Shares && (a.Dates == nil) == (b.Dates == nil) &&
 		(a.Dates == nil || *a.Dates == *b.Dates) && (!random || a.Seed == b.Seed)
 }
 
 // cutWords says how pairs were held out.
-func cutWords(d fit.Drawing, timed bool) string {
+func cutWords(d sample.Plan, timed bool) string {
 	switch d.Split {
-	case fit.ByDate:
+	case sample.ByDate:
 		return fmt.Sprintf("by date, from %s on", d.Dates[1].Format("2006-01-02"))
-	case fit.AtRandom:
+	case sample.AtRandom:
 		return "at random"
 	}
 	if !timed {
@@ -259,7 +261,7 @@ func cutWords(d fit.Drawing, timed bool) string {
 }
 
 // certify plants truths where the model was fitted.
-func certify(ctx context.Context, f evaluateFlags, m model.Model, drawn *fit.Drawn, g *graph.Graph,
+func certify(ctx context.Context, f evaluateFlags, m model.Model, prepared *sample.Prepared,
 	t *display) (*evaluate.Certificate, error) {
 	var settings fit.Settings
 	if err := json.Unmarshal(m.Hyperparameters, &settings); err != nil {
@@ -270,8 +272,8 @@ func certify(ctx context.Context, f evaluateFlags, m model.Model, drawn *fit.Dra
 	if m.Link.Kind() == "diagonal" {
 		weights = m.LinkParams[:len(m.LinkParams)-1]
 	}
-	return evaluate.Certify(ctx, g, evaluate.CertificateSettings{
-		Fit: settings, Pairs: drawn.Problem.Train.Len(), Repeats: f.certify, Weights: weights, Seed: f.seed,
+	return evaluate.Certify(ctx, prepared.Graph, evaluate.CertificateSettings{
+		Fit: settings, Pairs: prepared.Problem.Train.Len(), Repeats: f.certify, Weights: weights, Seed: f.seed,
 	}, t.certificate)
 }
 
@@ -404,8 +406,8 @@ func points(x *float64) string {
 }
 
 // heldOut draws some of the sources that were held out.
-func heldOut(g *graph.Graph, drawn *fit.Drawn, most int, seed uint64) (*evaluate.Candidates, error) {
-	all, err := evaluate.NewCandidates(g, drawn, graph.Test)
+func heldOut(prepared *sample.Prepared, most int, seed uint64) (*evaluate.Candidates, error) {
+	all, err := evaluate.NewCandidates(prepared, graph.Test)
 	if err != nil {
 		return nil, err
 	}

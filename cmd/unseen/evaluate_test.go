@@ -11,9 +11,9 @@ import (
 
 	"unseen/dataset"
 	"unseen/evaluate"
-	"unseen/fit"
 	"unseen/graph"
 	"unseen/model"
+	"unseen/sample"
 	"unseen/world"
 )
 
@@ -59,7 +59,7 @@ func TestFitAndEvaluateADataset(t *testing.T) {
 	var fitted fitReport
 	decodeOne(t, well(t, "fit", dir, "--method", "naive", "-o", naive, "--quiet", "--json"), &fitted)
 	if fitted.World != nil || fitted.Dataset.Nodes != 400 || fitted.Held == nil || fitted.Held.AUC == nil ||
-		*fitted.Held.AUC < .8 || fitted.Dataset.Drawing.PerLink != graph.DefaultPerLink {
+		*fitted.Held.AUC < .8 || fitted.Dataset.Plan.PerLink != graph.DefaultPerLink {
 		t.Errorf("fit says %+v of %+v", fitted.Held, fitted.Dataset)
 	}
 	page := well(t, "evaluate", bayes, dir, "--against", naive, "--exact", "--certify", "1", "-o", result, "--quiet")
@@ -123,7 +123,7 @@ func TestFitFindsFieldsAndCuts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var d fit.Data
+		var d sample.Origin
 		if err := json.Unmarshal([]byte(f.Metadata[model.KeyData]), &d); err != nil || len(d.Files) == 0 {
 			t.Fatalf("%s: %v in %q", line, err, f.Metadata[model.KeyData])
 		}
@@ -185,13 +185,13 @@ func TestEvaluateRefuses(t *testing.T) {
 // Nodes without times are not called the newest.
 func TestCutWords(t *testing.T) {
 	for _, c := range []struct {
-		drawing fit.Drawing
+		drawing sample.Plan
 		timed   bool
 		says    string
 	}{
-		{fit.Drawing{Split: fit.ByOrder}, true, "by age, the newest nodes"},
-		{fit.Drawing{Split: fit.ByOrder}, false, "by the order that the links tell"},
-		{fit.Drawing{Split: fit.AtRandom}, false, "at random"},
+		{sample.Plan{Split: sample.ByOrder}, true, "by age, the newest nodes"},
+		{sample.Plan{Split: sample.ByOrder}, false, "by the order that the links tell"},
+		{sample.Plan{Split: sample.AtRandom}, false, "at random"},
 	} {
 		if got := cutWords(c.drawing, c.timed); !strings.HasPrefix(got, c.says) {
 			t.Errorf("%+v: %q", c, got)

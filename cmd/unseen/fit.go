@@ -24,6 +24,7 @@ import (
 	"unseen/model"
 	"unseen/recommend"
 	"unseen/risk"
+	"unseen/sample"
 	"unseen/world"
 )
 
@@ -319,7 +320,7 @@ func (f *fitFlags) settings() (fit.Settings, error) {
 
 // causedByFlags takes an error that only the command line can have caused for a wrong command line.
 func causedByFlags(err error) error {
-	for _, kind := range []error{fit.ErrSetting, fit.ErrData, model.ErrKind, model.ErrOption, world.ErrSetting,
+	for _, kind := range []error{fit.ErrSetting, fit.ErrData, sample.ErrSetting, model.ErrKind, model.ErrOption, world.ErrSetting,
 		world.ErrUnreachable, world.ErrTooManyPairs, recommend.ErrQuery, recommend.ErrNothing} {
 		if errors.Is(err, kind) {
 			return &usageError{err}
@@ -383,7 +384,7 @@ type fitReport struct {
 
 	Findings    *fit.Findings         `json:"findings,omitempty"`    // the doctor's
 	Certificate *evaluate.Certificate `json:"certificate,omitempty"` // of --certify
-	Warnings    []fit.Warning         `json:"warnings"`
+	Warnings    []risk.Warning        `json:"warnings"`
 	Model       string                `json:"model,omitempty"`
 }
 
@@ -421,7 +422,7 @@ type beside struct {
 // fitSource is what is learned from and judged by.
 type fitSource struct {
 	graph   *graph.Graph
-	problem fit.Problem
+	problem sample.Problem
 	plan    world.Plan // of truths to plant
 	close   func() error
 
@@ -429,7 +430,7 @@ type fitSource struct {
 	sample *world.TruePairs // of a world, with the truth
 
 	dataset *fitDataset
-	held    fit.Evidence
+	held    sample.Evidence
 }
 
 // fromWorld makes a world and draws its pairs.
@@ -454,7 +455,7 @@ func (f *fitFlags) fromWorld(ctx context.Context, t *display) (*fitSource, error
 	from := &fitSource{
 		graph: w.Graph(), plan: generate.Plan, close: w.Graph().Vectors().Close, sample: parts[2],
 		world:   &fitWorld{f.world, f.nodes, f.dim, f.fields, f.randomFields, f.logged, f.seed},
-		problem: fit.Problem{Nodes: model.NodesOf(w.Graph()), Train: parts[0].Pairs, Validation: parts[1].Pairs},
+		problem: sample.Problem{Nodes: model.NodesOf(w.Graph()), Train: parts[0].Pairs, Validation: parts[1].Pairs},
 	}
 	if f.logged > 0 {
 		for k := range parts[0].Truth {
@@ -471,7 +472,7 @@ func (f *fitFlags) fromDataset(ctx context.Context, t *display) (*fitSource, err
 		return nil, err
 	}
 	from := &fitSource{close: n.Close}
-	data, why, err := f.drawing.data(n, f.data, f.seed)
+	origin, why, err := f.drawing.data(n, f.data, f.seed)
 	if err != nil {
 		n.Close()
 		return nil, err
@@ -481,15 +482,16 @@ func (f *fitFlags) fromDataset(ctx context.Context, t *display) (*fitSource, err
 		t.note("%s dimensions make this slow; reduce them in seconds: %s", thousands(dim), fixFor("wide", f.data))
 	}
 	t.say("drawing pairs of %s links", thousands(n.Graph().LinkCount()))
-	g, drawn, err := n.Prepare(ctx, data, f.threads)
+	prepared, err := n.Prepare(ctx, origin, f.threads)
 	if err != nil {
 		n.Close()
 		return nil, causedByFlags(err)
 	}
-	from.graph, from.problem, from.held = g, drawn.Problem, drawn.Test
+	g := prepared.Graph
+	from.graph, from.problem, from.held = g, prepared.Problem, prepared.Test
 	from.dataset = &fitDataset{
 		Dir: f.data, Nodes: g.Len(), Links: g.LinkCount(), Fields: g.FieldCount() - 1, Dim: g.Vectors().Dim(),
-		FieldsBy: data.Fields.String(), Split: why, Logged: drawn.Logged, Drawing: data.Drawing,
+		FieldsBy: origin.Fields.String(), Split: why, Logged: prepared.Logged, Plan: origin.Plan,
 	}
 	return from, nil
 }
@@ -504,7 +506,7 @@ type fitDataset struct {
 	FieldsBy string      `json:"fields_by"`
 	Split    string      `json:"split"` // in words
 	Logged   int         `json:"logged"`
-	Drawing  fit.Drawing `json:"drawing"`
+	Plan     sample.Plan `json:"drawing"`
 }
 
 // fitHeld judges a model by links that it has not seen. They are links that happened: what was never shown
@@ -552,7 +554,7 @@ func runFit(ctx context.Context, f fitFlags, t *display) (*fitReport, error) {
 		Objective: result.Objective.Total(), Likelihood: result.Objective.Likelihood, Risk: result.Objective.Risk,
 		Validation: result.Validation, Ridge: result.Ridge, Epochs: len(result.Epochs), Iterations: result.Iterations,
 		Starts: result.Starts, Trials: result.Trials, Findings: result.Findings,
-		Warnings: append([]fit.Warning{}, result.Warnings...), Model: f.output,
+		Warnings: append([]risk.Warning{}, result.Warnings...), Model: f.output,
 	}
 	for _, linked := range problem.Train.Linked {
 		r.Links += count(linked)
@@ -579,7 +581,7 @@ func runFit(ctx context.Context, f fitFlags, t *display) (*fitReport, error) {
 		}
 		if err := model.Save(f.output, m); err != nil {
 			kept := "what was learned"
-			if slices.ContainsFunc(result.Warnings, func(w fit.Warning) bool { return w.Kind == "checkpoint" }) {
+			if slices.ContainsFunc(result.Warnings, func(w risk.Warning) bool { return w.Kind == "checkpoint" }) {
 				kept = "only the beginning" // there was no room for the last checkpoint either
 			}
 			return nil, fmt.Errorf("%w; then run the same command with --resume: %s is in %s", err, kept, f.checkpoint)
@@ -587,7 +589,7 @@ func runFit(ctx context.Context, f fitFlags, t *display) (*fitReport, error) {
 	}
 	if f.checkpoint != "" {
 		if err := settings.Checkpoint.Remove(); err != nil {
-			r.Warnings = append(r.Warnings, fit.Warning{Kind: "checkpoint", Message: err.Error()})
+			r.Warnings = append(r.Warnings, risk.Warning{Kind: "checkpoint", Message: err.Error()})
 		}
 	}
 	if from.sample != nil {

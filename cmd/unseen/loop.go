@@ -15,6 +15,7 @@ import (
 	"unseen/loop"
 	"unseen/model"
 	"unseen/progress"
+	"unseen/sample"
 	"unseen/world"
 )
 
@@ -198,7 +199,7 @@ func foretell(ctx context.Context, s loop.Settings) (*loop.Forecast, error) {
 	if err != nil {
 		return nil, causedByFlags(err)
 	}
-	problem := fit.Problem{Nodes: model.NodesOf(w.Graph()), Train: pairs.Pairs}
+	problem := sample.Problem{Nodes: model.NodesOf(w.Graph()), Train: pairs.Pairs}
 	result, err := fit.Fit(ctx, problem, fit.Settings{Seed: s.Seed, Threads: s.Threads, Replicates: -1}, fit.Progress{})
 	if err != nil {
 		return nil, causedByFlags(err)

@@ -14,6 +14,7 @@ import (
 	"unseen/dataset"
 	"unseen/fit"
 	"unseen/graph"
+	"unseen/sample"
 	"unseen/study"
 )
 
@@ -138,10 +139,10 @@ func runStudy(ctx context.Context, f studyFlags, t *display) (*studyReport, erro
 		if e, err := data.Exposures(ctx); err != nil {
 			return nil, &usageError{err}
 		} else if e != nil {
-			network.Log = &fit.Log{Source: e.Source, Target: e.Target, Exposed: e.Exposed, Linked: e.Linked}
+			network.Log = &sample.ExposureLog{Source: e.Source, Target: e.Target, Exposed: e.Exposed, Linked: e.Linked}
 		}
 		if dates != nil && timed(network.Graph) {
-			network.Drawing = &fit.Drawing{Split: fit.ByDate, Dates: dates}
+			network.Plan = &sample.Plan{Split: sample.ByDate, Dates: dates}
 		}
 		o.Networks = append(o.Networks, network)
 	}
@@ -186,19 +187,19 @@ func knownStudies(names []string) error {
 }
 
 // cutDates reads --dates; nil means that it is not given.
-func cutDates(text string) (*[2]fit.Day, error) {
+func cutDates(text string) (*[2]sample.Day, error) {
 	if text == "" {
 		return nil, nil
 	}
 	first, second, _ := strings.Cut(text, ",")
-	var dates [2]fit.Day
+	var dates [2]sample.Day
 	for k, word := range []string{first, second} {
 		day, err := time.Parse(time.DateOnly, strings.TrimSpace(word))
 		if err != nil {
 			return nil, usagef("--dates is %q; give where validation and test begin, such as 2020-07-01,2021-01-01",
 				text)
 		}
-		dates[k] = fit.Day{Time: day}
+		dates[k] = sample.Day{Time: day}
 	}
 	return &dates, nil
 }

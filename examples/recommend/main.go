@@ -24,6 +24,7 @@ import (
 	"unseen/graph"
 	"unseen/model"
 	"unseen/recommend"
+	"unseen/sample"
 	"unseen/world"
 )
 
@@ -57,8 +58,8 @@ func main() {
 
 // learn fits a model to every link of the graph and four unlinked pairs for each.
 func learn(ctx context.Context, g *graph.Graph, method string) model.Model {
-	data := fit.Data{Drawing: fit.Drawing{Split: fit.Whole, PerLink: 4, Seed: 1}}
-	_, drawn, err := data.Prepare(ctx, g, nil, 1)
+	data := sample.Origin{Plan: sample.Plan{Split: sample.Whole, PerLink: 4, Seed: 1}}
+	drawn, err := sample.Prepare(ctx, g, sample.Options{Origin: data, Threads: 1})
 	check(err)
 	result, err := fit.Fit(ctx, drawn.Problem, fit.Settings{Method: method, Seed: 1}, fit.Progress{})
 	check(err)

@@ -23,6 +23,7 @@ import (
 	"unseen/dataset"
 	"unseen/fit"
 	"unseen/model"
+	"unseen/sample"
 	"unseen/serve"
 	"unseen/world"
 )
@@ -67,8 +68,8 @@ func prepare(ctx context.Context, folder string) {
 	made := check(check(world.New(ctx, settings)).Linked(ctx))
 	manifest := check(dataset.Write(ctx, filepath.Join(folder, "dataset"), dataset.Content{Graph: made.Graph()},
 		dataset.WriteOptions{}))
-	data := fit.Data{Files: manifest.Checksums(), Drawing: fit.Drawing{Split: fit.Whole, PerLink: 4}}
-	_, drawn, err := data.Prepare(ctx, made.Graph(), nil, 1)
+	data := sample.Origin{Files: manifest.Checksums(), Plan: sample.Plan{Split: sample.Whole, PerLink: 4}}
+	drawn, err := sample.Prepare(ctx, made.Graph(), sample.Options{Origin: data, Threads: 1})
 	check(0, err)
 	// it knows its dataset and pairs; the service trains on them again
 	m := check(check(fit.Fit(ctx, drawn.Problem, fit.Settings{}, fit.Progress{})).Model())

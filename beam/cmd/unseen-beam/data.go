@@ -5,8 +5,8 @@ import (
 	"maps"
 
 	"unseen/beam/shards"
-	"unseen/fit"
 	"unseen/model"
+	"unseen/sample"
 )
 
 // sameData refuses a model of other data: of shards with another checksum, or of a dataset with other files.
@@ -14,7 +14,7 @@ func sameData(path string, m model.Model, to *shards.Manifest) error {
 	if m.DataChecksum == to.Checksum() {
 		return nil
 	}
-	data, says, err := fit.DataOf(m)
+	data, says, err := sample.OriginOf(m)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}

@@ -8,8 +8,8 @@ import (
 
 	"unseen/beam/job"
 	"unseen/beam/shards"
-	"unseen/fit"
 	"unseen/graph"
+	"unseen/sample"
 )
 
 func newImport() *cobra.Command {
@@ -69,19 +69,19 @@ encode leaves in a dataset: make one from a sample of the works first.`,
 			if len(args) != 1 {
 				return fmt.Errorf("name one folder of a dataset; got %q", args)
 			}
-			d, g, data, drawn, err := shards.Dataset(cmd.Context(), args[0], func(g *graph.Graph) fit.Drawing {
-				drawing, _ := fit.DrawingFor(g)
+			d, prepared, err := shards.Dataset(cmd.Context(), args[0], func(g *graph.Graph) sample.Plan {
+				plan, _ := sample.PlanFor(g)
 				if split != "" {
-					drawing = fit.Drawing{Split: fit.Cut(split), Later: drawing.Later}
+					plan = sample.Plan{Split: sample.Cut(split), Later: plan.Later}
 				}
-				drawing.Seed, drawing.PerLink = seed, negatives
-				return drawing
+				plan.Seed, plan.PerLink = seed, negatives
+				return plan
 			}, runtime.GOMAXPROCS(0))
 			if err != nil {
 				return err
 			}
 			defer d.Close()
-			m, err := shards.Cut(cmd.Context(), shards.Store{Root: output}, g, data, drawn, cut)
+			m, err := shards.Cut(cmd.Context(), shards.Store{Root: output}, prepared, cut)
 			if err != nil {
 				return err
 			}

@@ -1,4 +1,4 @@
-package fit
+package sample
 
 import (
 	"encoding/json"
@@ -11,11 +11,10 @@ import (
 
 	"unseen/graph"
 	"unseen/risk"
-	"unseen/world"
 )
 
-// drawGraph is a small graph with times, in which every node links to some older ones.
-func drawGraph(t *testing.T, n int) *graph.Graph {
+// datedGraph is a small graph with times, in which every node links to some older ones.
+func datedGraph(t *testing.T, n int) *graph.Graph {
 	t.Helper()
 	var b graph.Builder
 	r := rand.New(rand.NewPCG(3, 3))
@@ -45,13 +44,29 @@ func drawGraph(t *testing.T, n int) *graph.Graph {
 	return must(g.WithVectors(v))(t)
 }
 
-// TestDrawKeepsPartsApart: no held-out source is learned from, targets are older, and links are all there.
-func TestDrawKeepsPartsApart(t *testing.T) {
-	g := drawGraph(t, 100)
+// prepare follows a plan.
+func prepare(t *testing.T, g *graph.Graph, p Plan, log *ExposureLog) (*Prepared, error) {
+	return Prepare(t.Context(), g, Options{Origin: Origin{Plan: p}, Log: log})
+}
+
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// TestPrepareKeepsPartsApart: no held-out source is learned from, targets are older, and links are all there.
+func TestPrepareKeepsPartsApart(t *testing.T) {
+	t.Parallel()
+	g := datedGraph(t, 100)
 	dates := [2]Day{{time.Date(2060, 1, 1, 0, 0, 0, 0, time.UTC)}, {time.Date(2080, 1, 1, 0, 0, 0, 0, time.UTC)}}
-	for _, d := range []Drawing{{Seed: 1}, {Seed: 1, Split: ByDate, Dates: &dates},
+	for _, d := range []Plan{{Seed: 1}, {Seed: 1, Split: ByDate, Dates: &dates},
 		{Seed: 1, Split: AtRandom, PerLink: 2}, {Seed: 1, Later: true, Scheme: "field"}} {
-		out := must(d.Draw(g, nil))(t)
+		out := must(prepare(t, g, d, nil))(t)
 		for part, pairs := range []*graph.Pairs{out.Problem.Train, out.Problem.Validation, out.Test.Pairs} {
 			links := 0
 			for k, i := range pairs.Source {
@@ -81,11 +96,12 @@ func TestDrawKeepsPartsApart(t *testing.T) {
 	}
 }
 
-// TestDrawStandsForAll: with a log, the weights still add up to sums over all pairs, on average, and the log
+// TestPrepareStandsForAll: with a log, the weights still add up to sums over all pairs, on average, and the log
 // is whole.
-func TestDrawStandsForAll(t *testing.T) {
-	g := drawGraph(t, 60)
-	log := &Log{}
+func TestPrepareStandsForAll(t *testing.T) {
+	t.Parallel()
+	g := datedGraph(t, 60)
+	log := &ExposureLog{}
 	add := func(i, j int32, exposed, linked bool) {
 		log.Source, log.Target = append(log.Source, i), append(log.Target, j)
 		log.Exposed, log.Linked = append(log.Exposed, exposed), append(log.Linked, linked)
@@ -112,7 +128,7 @@ func TestDrawStandsForAll(t *testing.T) {
 	var sum float64
 	const draws = 400
 	for seed := range uint64(draws) {
-		out := must(Drawing{Seed: seed, Split: Whole, PerLink: 1}.Draw(g, log))(t)
+		out := must(prepare(t, g, Plan{Seed: seed, Split: Whole, PerLink: 1}, log))(t)
 		seen := 0
 		for k, i := range out.Problem.Train.Source {
 			j := out.Problem.Train.Target[k]
@@ -144,34 +160,35 @@ func TestDrawStandsForAll(t *testing.T) {
 }
 
 // A log that holds only what was shown must say whether that was all; then what is drawn of its sources was not shown.
-func TestDrawCompleteLog(t *testing.T) {
-	g := drawGraph(t, 60)
-	log := &Log{Source: []int32{50, 50, 55}, Target: []int32{1, 2, 3}, Exposed: []bool{true, true, true},
+func TestPrepareCompleteLog(t *testing.T) {
+	t.Parallel()
+	g := datedGraph(t, 60)
+	log := &ExposureLog{Source: []int32{50, 50, 55}, Target: []int32{1, 2, 3}, Exposed: []bool{true, true, true},
 		Linked: []bool{false, false, false}}
 	for _, kind := range []LogKind{"", Sampled} {
-		if _, err := (Drawing{Split: Whole, Log: kind}).Draw(g, log); !errors.Is(err, ErrSetting) {
+		if _, err := prepare(t, g, Plan{Split: Whole, Log: kind}, log); !errors.Is(err, ErrSetting) {
 			t.Errorf("a log of what was shown is taken for a sample: %v", err)
 		}
 	}
-	if _, err := (Drawing{Split: Whole, Log: "most"}).Draw(g, log); !errors.Is(err, ErrSetting) {
+	if _, err := prepare(t, g, Plan{Split: Whole, Log: "most"}, log); !errors.Is(err, ErrSetting) {
 		t.Errorf("an unknown kind of log: %v", err)
 	}
-	if out := must(Drawing{Split: Whole, Log: Ignored}.Draw(g, log))(t); out.Logged != 0 {
+	if out := must(prepare(t, g, Plan{Split: Whole, Log: Ignored}, log))(t); out.Logged != 0 {
 		t.Errorf("%d pairs of a log that is ignored", out.Logged)
 	}
-	if _, err := (Drawing{Split: Whole, Log: Complete, Scheme: "popularity"}).Draw(g, log); !errors.Is(err,
+	if _, err := prepare(t, g, Plan{Split: Whole, Log: Complete, Scheme: "popularity"}, log); !errors.Is(err,
 		ErrSetting) {
 		t.Errorf("a complete log and another draw: %v", err)
 	}
 	// node 40 links to 5 by the log alone
 	log.Source, log.Target, log.Exposed, log.Linked = append(log.Source, 40), append(log.Target, 5),
 		append(log.Exposed, true), append(log.Linked, true)
-	plain := must(Drawing{Split: Whole, Seed: 2}.Draw(g, nil))(t).Problem.Train
+	plain := must(prepare(t, g, Plan{Split: Whole, Seed: 2}, nil))(t).Problem.Train
 	was := map[graph.Link]int{}
 	for k, i := range plain.Source {
 		was[graph.Link{Source: i, Target: plain.Target[k]}] = k
 	}
-	p := must(Drawing{Split: Whole, Log: Complete, Seed: 2}.Draw(g, log))(t).Problem
+	p := must(prepare(t, g, Plan{Split: Whole, Log: Complete, Seed: 2}, log))(t).Problem
 	if p.Train.Len() != plain.Len() && p.Train.Len() != plain.Len()+1 {
 		t.Errorf("%d pairs, %d without the log", p.Train.Len(), plain.Len())
 	}
@@ -203,52 +220,25 @@ func TestDrawCompleteLog(t *testing.T) {
 	}
 }
 
-// A world whose log is complete tells its propensities.
-func TestCompleteLogTellsPropensities(t *testing.T) {
-	plan := world.FlatRare() // links alone cannot tell
-	plan.Seed = 3
-	w := must(world.New(t.Context(), world.Settings{Nodes: 400, Dim: 8, Fields: world.EvenFields(2), Plan: plan}))(t)
-	w = must(w.Linked(t.Context()))(t)
-	g := w.Graph()
-	everything := must(graph.AllPairs(g, graph.Universe{Before: g.Order()}, 0))(t)
-	all := must(w.Reveal(t.Context(), everything, 1))(t)
-	log := &Log{}
-	for k := range all.Truth {
-		if o := all.Observation(k); o.Exposure == risk.Exposed {
-			log.Source, log.Target = append(log.Source, everything.Source[k]), append(log.Target, everything.Target[k])
-			log.Exposed, log.Linked = append(log.Exposed, true), append(log.Linked, o.Linked)
-		}
-	}
-	d := must(Drawing{Split: Whole, Log: Complete, PerLink: 10, Seed: 1}.Draw(g, log))(t)
-	r := mustFit(t, d.Problem, Settings{Seed: 1, Starts: []float64{.3}, Replicates: -1})
-	var same, cross float64
-	for f := uint16(1); f <= 2; f++ {
-		same += w.Propensity(f, f) / 2
-		cross += w.Propensity(f, 3-f) / 2
-	}
-	if s := r.Starts[0]; math.Abs(s.MeanSame/same-1) > .1 || math.Abs(s.MeanCross/cross-1) > .1 {
-		t.Errorf("π̂ is %.3f and %.3f, in truth %.3f and %.3f", s.MeanSame, s.MeanCross, same, cross)
-	}
-}
-
-// TestDrawingIsKept: a drawing read back draws the same.
-func TestDrawingIsKept(t *testing.T) {
-	g := drawGraph(t, 100)
+// TestPlanIsKept: a plan read back draws the same.
+func TestPlanIsKept(t *testing.T) {
+	t.Parallel()
+	g := datedGraph(t, 100)
 	dates := [2]Day{{time.Date(2060, 1, 1, 0, 0, 0, 0, time.UTC)}, {time.Date(2080, 3, 1, 0, 0, 0, 0, time.UTC)}}
-	for _, d := range []Data{
-		{Drawing: Drawing{Seed: 9}}, {Drawing: Drawing{Seed: 9, Split: ByDate, Dates: &dates}},
-		{Drawing: Drawing{Seed: 9, Split: AtRandom, Shares: graph.Shares{Train: .5, Validation: .2, Test: .3}}},
+	for _, d := range []Origin{
+		{Plan: Plan{Seed: 9}}, {Plan: Plan{Seed: 9, Split: ByDate, Dates: &dates}},
+		{Plan: Plan{Seed: 9, Split: AtRandom, Shares: graph.Shares{Train: .5, Validation: .2, Test: .3}}},
 		{Fields: FieldsBy{Kind: "vectors", Count: 4, Seed: 2}, Files: map[string]string{"nodes.parquet": "ab"}},
 	} {
-		var again Data
+		var again Origin
 		if err := json.Unmarshal(must(json.Marshal(d))(t), &again); err != nil {
 			t.Fatal(err)
 		}
-		_, one, err := d.Prepare(t.Context(), g, nil, 1)
+		one, err := Prepare(t.Context(), g, Options{Origin: d, Threads: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, two, err := again.Prepare(t.Context(), g, nil, 2)
+		two, err := Prepare(t.Context(), g, Options{Origin: again, Threads: 2})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -258,23 +248,24 @@ func TestDrawingIsKept(t *testing.T) {
 	}
 }
 
-func TestDrawRefuses(t *testing.T) {
-	g := drawGraph(t, 100)
-	for name, d := range map[string]Data{
-		"an unknown split":  {Drawing: Drawing{Split: "sideways"}},
-		"no dates":          {Drawing: Drawing{Split: ByDate}},
-		"shares beyond 1":   {Drawing: Drawing{Shares: graph.Shares{Train: 1, Test: 1}}},
-		"an unknown scheme": {Drawing: Drawing{Scheme: "lucky"}},
+func TestPrepareRefuses(t *testing.T) {
+	t.Parallel()
+	g := datedGraph(t, 100)
+	for name, d := range map[string]Origin{
+		"an unknown split":  {Plan: Plan{Split: "sideways"}},
+		"no dates":          {Plan: Plan{Split: ByDate}},
+		"shares beyond 1":   {Plan: Plan{Shares: graph.Shares{Train: 1, Test: 1}}},
+		"an unknown scheme": {Plan: Plan{Scheme: "lucky"}},
 		"unknown fields":    {Fields: FieldsBy{Kind: "stars"}},
 	} {
-		if _, _, err := d.Prepare(t.Context(), g, nil, 1); !errors.Is(err, ErrSetting) && !errors.Is(err, ErrData) {
+		if _, err := Prepare(t.Context(), g, Options{Origin: d}); !errors.Is(err, ErrSetting) && !errors.Is(err, ErrData) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := (Drawing{}).Draw(g, &Log{Source: []int32{1}}); !errors.Is(err, ErrShape) {
+	if _, err := prepare(t, g, Plan{}, &ExposureLog{Source: []int32{1}}); !errors.Is(err, ErrShape) {
 		t.Errorf("a ragged log: %v", err)
 	}
-	if _, _, err := (Data{Fields: FieldsBy{Kind: "links", Count: 5}}).Prepare(t.Context(), g, nil, 1); err != nil {
+	if _, err := Prepare(t.Context(), g, Options{Origin: Origin{Fields: FieldsBy{Kind: "links", Count: 5}}}); err != nil {
 		t.Errorf("fields by links: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package fit
+package sample
 
 import (
 	"crypto/sha256"
@@ -19,22 +19,17 @@ type Problem struct {
 	Train      *graph.Pairs
 	Validation *graph.Pairs    // chooses the ridge and when to stop; nil means a tenth of the sources of Train
 	Exposure   []risk.Exposure // of each training pair; nil means that nothing is logged
-	// Data is what the pairs were drawn from, for the model to keep; nil for pairs that were made
-	// otherwise. Data.Prepare sets it.
-	Data *Data
+	// Origin is what the pairs were drawn from, for the model to keep; nil for pairs that were made otherwise.
+	// Prepare sets it.
+	Origin *Origin
 	// Echo says how far the vectors follow from the links, as graph.Graph.Echo has it: such vectors
-	// carry exposure, and hide it. A Drawing sets it.
+	// carry exposure, and hide it. Prepare sets it.
 	Echo float64
 }
 
-// Warning is a doubt about a result; it travels beside the result.
-type Warning struct {
-	Kind    string `json:"kind"`
-	Message string `json:"message"`
-}
-
-// validate refuses what nothing can be learned from and warns of what little can be.
-func (p Problem) validate(threads int) ([]Warning, error) {
+// Validate refuses what nothing can be learned from and warns of what little can be learned from. Of the threads 0
+// means all processors.
+func (p Problem) Validate(threads int) ([]risk.Warning, error) {
 	if p.Train == nil || p.Train.Len() == 0 {
 		return nil, fmt.Errorf("%w: there are none; sample some from the graph", ErrData)
 	}
@@ -51,15 +46,18 @@ func (p Problem) validate(threads int) ([]Warning, error) {
 	}
 	used := make([]bool, n)
 	links := 0
-	for name, pairs := range map[string]*graph.Pairs{"training": p.Train, "validation": p.Validation} {
-		if pairs == nil {
+	for _, of := range []struct {
+		name string
+		*graph.Pairs
+	}{{"training", p.Train}, {"validation", p.Validation}} {
+		if of.Pairs == nil {
 			continue
 		}
-		if err := checkColumns(pairs, n); err != nil {
-			return nil, fmt.Errorf("%w in the %s pairs", err, name)
+		if err := checkColumns(of.Pairs, n); err != nil {
+			return nil, fmt.Errorf("%w in the %s pairs", err, of.name)
 		}
-		for k := range pairs.Source {
-			used[pairs.Source[k]], used[pairs.Target[k]] = true, true
+		for k := range of.Source {
+			used[of.Source[k]], used[of.Target[k]] = true, true
 		}
 	}
 	for _, linked := range p.Train.Linked {
@@ -96,7 +94,7 @@ func checkColumns(p *graph.Pairs, nodes int) error {
 }
 
 // checkNodes looks at the vectors and fields of the nodes that pairs speak of.
-func (p Problem) checkNodes(used []bool, threads int) ([]Warning, error) {
+func (p Problem) checkNodes(used []bool, threads int) ([]risk.Warning, error) {
 	members := make([]int, p.Nodes.FieldCount)
 	for i, is := range used {
 		if !is {
@@ -113,10 +111,10 @@ func (p Problem) checkNodes(used []bool, threads int) ([]Warning, error) {
 		return nil, fmt.Errorf("%w: the vector of node %d holds a number that is not finite; encode it again or "+
 			"leave the node out", ErrData, bad)
 	}
-	var warnings []Warning
+	var warnings []risk.Warning
 	if zero > 0 {
-		warnings = append(warnings, Warning{"zero-vectors",
-			fmt.Sprintf("%d nodes have a vector of zeros (the first is node %d): their links say nothing of the "+
+		warnings = append(warnings, risk.Warning{Kind: "zero-vectors",
+			Message: fmt.Sprintf("%d nodes have a vector of zeros (the first is node %d): their links say nothing of the "+
 				"text; give them a text or leave them out", zero, example)})
 	}
 	for f, count := range members {
@@ -125,8 +123,8 @@ func (p Problem) checkNodes(used []bool, threads int) ([]Warning, error) {
 			if f < len(p.Nodes.FieldNames) {
 				name = p.Nodes.FieldNames[f]
 			}
-			warnings = append(warnings, Warning{"tiny-field",
-				fmt.Sprintf("field %q has a single node: its propensities are the prior's; merge small fields", name)})
+			warnings = append(warnings, risk.Warning{Kind: "tiny-field",
+				Message: fmt.Sprintf("field %q has a single node: its propensities are the prior's; merge small fields", name)})
 		}
 	}
 	return warnings, nil
@@ -187,76 +185,31 @@ func (p Problem) checkVectors(used []bool, threads int) (zero, example, bad int)
 	return zero, example, bad
 }
 
-// split returns the validation pairs, cutting them from the training pairs of a tenth of the sources
-// if there are none. held then says which sources these are, and is nil otherwise. The training
-// pairs stay where they are: at scale there is no room for another copy of them.
-func (p Problem) split() (validation *graph.Pairs, held func(source int32) bool) {
+// SplitValidation returns the validation pairs. Where there are none it copies the training pairs of a tenth of the
+// sources; held then says which sources these are, and is nil otherwise. The training pairs stay where they are: at
+// scale there is no room for another copy of them.
+func (p Problem) SplitValidation() (validation *graph.Pairs, held func(source int32) bool) {
 	if p.Validation != nil && p.Validation.Len() > 0 {
 		return p.Validation, nil
 	}
-	places := placesWhere(p.Train.Len(), func(k int) bool { return heldOut(p.Train.Source[k]) })
-	if len(places) == 0 || len(places) == p.Train.Len() {
+	indices := Indices(p.Train.Len(), func(k int) bool { return heldOut(p.Train.Source[k]) })
+	if len(indices) == 0 || len(indices) == p.Train.Len() {
 		return nil, nil
 	}
-	validation, _ = pairsAt(p.Train, nil, places)
-	return validation, heldOut
+	return Evidence{Pairs: p.Train}.At(indices).Pairs, heldOut
 }
 
-// without copies the training pairs whose source is not held, for what needs them side by side.
-func (p Problem) without(held func(source int32) bool) (*graph.Pairs, []risk.Exposure) {
+// TrainingWithout copies the training pairs whose source is not held, for what needs them side by side. If held is nil,
+// they are all returned as they are.
+func (p Problem) TrainingWithout(held func(source int32) bool) Evidence {
 	if held == nil {
-		return p.Train, p.Exposure
+		return p.Training()
 	}
-	return pairsAt(p.Train, p.Exposure, placesWhere(p.Train.Len(),
-		func(k int) bool { return !held(p.Train.Source[k]) }))
+	return p.Training().At(Indices(p.Train.Len(), func(k int) bool { return !held(p.Train.Source[k]) }))
 }
 
-// placesWhere lists the pairs that a condition holds for.
-func placesWhere(pairs int, in func(k int) bool) []int32 {
-	n := 0
-	for k := range pairs {
-		if in(k) {
-			n++
-		}
-	}
-	places := make([]int32, 0, n) // counted first: growing would take twice the memory
-	for k := range pairs {
-		if in(k) {
-			places = append(places, int32(k))
-		}
-	}
-	return places
-}
-
-// pairsAt copies the pairs at some places, and their exposures where there are any.
-func pairsAt(p *graph.Pairs, exposure []risk.Exposure, places []int32) (*graph.Pairs, []risk.Exposure) {
-	out := &graph.Pairs{
-		Source: columnAt(p.Source, places), Target: columnAt(p.Target, places), Linked: columnAt(p.Linked, places),
-		Weight: columnAt(p.Weight, places), Rate: columnAt(p.Rate, places), Universe: p.Universe,
-	}
-	if exposure == nil {
-		return out, nil
-	}
-	return out, columnAt(exposure, places)
-}
-
-// some returns about so many of the pairs, the same ones for the same seed; all of them where there are no more.
-// They are drawn pair by pair: samples have patterns, such as four unlinked pairs after every link, that
-// evenly spaced places would follow.
-func some(pairs, most int, seed uint64) []int32 {
-	share := float64(most) / float64(max(pairs, 1))
-	return placesWhere(pairs, func(k int) bool {
-		return share >= 1 || history{seed: seed, target: int32(k)}.uniform() < share
-	})
-}
-
-func columnAt[T any](column []T, places []int32) []T {
-	out := make([]T, len(places))
-	for i, k := range places {
-		out[i] = column[k]
-	}
-	return out
-}
+// Training returns the training pairs with their exposures.
+func (p Problem) Training() Evidence { return Evidence{p.Train, p.Exposure} }
 
 // heldOut tells whether a source is held out: one in ten, the same ones every time.
 func heldOut(source int32) bool {

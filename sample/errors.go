@@ -1,0 +1,10 @@
+package sample
+
+import "errors"
+
+// Errors of this package wrap one of these.
+var (
+	ErrSetting = errors.New("unusable setting of the sample")
+	ErrShape   = errors.New("shapes differ")
+	ErrData    = errors.New("nothing can be learned from these pairs")
+)

@@ -1,0 +1,215 @@
+package sample
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"unseen/graph"
+	"unseen/risk"
+)
+
+// ExposureLog is pairs of which it is known whether the target was shown to the source, and whether the source then
+// linked to it. A pair that occurs often was shown, and linked, if it was once.
+type ExposureLog struct {
+	Source, Target  []int32
+	Exposed, Linked []bool
+}
+
+// LogKind is what a log of exposures knows of the pairs that are not in it.
+type LogKind string
+
+// The kinds. They matter: of a log that holds only what was shown, taken for a sample, everything was shown.
+const (
+	Sampled  LogKind = "sample"   // nothing: its pairs were drawn, shown or not
+	Complete LogKind = "complete" // to a source that has any, nothing else was shown
+	Ignored  LogKind = "ignored"  // it is not looked at
+	// Offered is the log of a recommender that came later than the graph's links: its pairs were shown on purpose,
+	// with probabilities that have nothing to do with π. Only training looks at it. What came of showing a pair that
+	// was not linked teaches ŷ; the graph's own links and their absence stay as they are, and teach both halves.
+	Offered LogKind = "offered"
+)
+
+// checkLog refuses a log that would be misread.
+func (p Plan) checkLog(log *ExposureLog) error {
+	switch p.Log {
+	case "", Sampled, Complete, Offered, Ignored:
+	default:
+		return fmt.Errorf("%w: no kind of log %q; it is %s, %s, %s or %s", ErrSetting, p.Log, Sampled, Complete,
+			Offered, Ignored)
+	}
+	if p.Log == Complete && p.Scheme != "" && p.Scheme != graph.Uniform.String() {
+		return fmt.Errorf("%w: a complete log needs a uniform draw of the unlinked pairs, not %s", ErrSetting, p.Scheme)
+	}
+	if log == nil {
+		return nil
+	}
+	n := len(log.Source)
+	if len(log.Target) != n || len(log.Exposed) != n || len(log.Linked) != n {
+		return fmt.Errorf("%w: the log has %d sources, %d targets, %d exposures and %d links", ErrShape,
+			n, len(log.Target), len(log.Exposed), len(log.Linked))
+	}
+	if n == 0 || p.Log == Complete || p.Log == Offered || p.Log == Ignored {
+		return nil
+	}
+	for k, exposed := range log.Exposed {
+		if !exposed && !log.Linked[k] {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: the log holds only pairs that were shown, and so cannot say how many are not; if "+
+		"nothing else was shown to their sources, say that it is complete, otherwise leave it out", ErrSetting)
+}
+
+// entry is a pair of a log.
+type entry struct {
+	graph.Link
+	exposed, linked bool
+}
+
+// entries returns the log's pairs that belong to a subset, each once, by source and then by target.
+func (l *ExposureLog) entries(belongs func(i, j int32) bool) []entry {
+	var all []entry
+	for k, i := range l.Source {
+		if belongs(i, l.Target[k]) {
+			all = append(all, entry{graph.Link{Source: i, Target: l.Target[k]}, l.Exposed[k] || l.Linked[k],
+				l.Linked[k]})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b entry) int { return compareLinks(a.Link, b.Link) })
+	once := all[:0]
+	for _, e := range all {
+		if n := len(once); n > 0 && once[n-1].Link == e.Link {
+			once[n-1].exposed, once[n-1].linked = once[n-1].exposed || e.exposed, once[n-1].linked || e.linked
+			continue
+		}
+		once = append(once, e)
+	}
+	return once
+}
+
+// joinSampled adds the pairs of a sampled log. Such a pair is there whether it is linked or not: it stands for itself
+// alone, with weight and rate 1; the others keep theirs, since they were drawn from among all.
+func joinSampled(p *graph.Pairs, logged []entry) Evidence {
+	if len(logged) == 0 {
+		return Evidence{Pairs: p}
+	}
+	both := newRows(p)
+	merge(p, logged, func(e entry) {
+		both.add(e.Link, e.linked, 1, 1, exposureOf(e.exposed))
+	}, func(k int, e *entry) {
+		if e != nil {
+			both.add(e.Link, e.linked, 1, 1, exposureOf(e.exposed))
+			return
+		}
+		both.add(linkAt(p, k), p.Linked[k], p.Weight[k], p.Rate[k], risk.Unlogged)
+	})
+	return both.Evidence
+}
+
+// joinComplete adds what a complete log says: of every pair of its sources, whether it was shown. Which of them are in
+// the sample stays as it was, but for links that only the log knows.
+func (l *ExposureLog) joinComplete(p *graph.Pairs, logged []entry) Evidence {
+	known := map[int32]bool{}
+	for _, i := range l.Source {
+		known[i] = true
+	}
+	rate := 1.
+	for k, linked := range p.Linked {
+		if !linked {
+			rate = p.Rate[k] // the same for all: the draw is uniform
+		}
+	}
+	both := newRows(p)
+	merge(p, logged, func(e entry) {
+		if e.linked {
+			both.add(e.Link, true, 1, rate, risk.Exposed)
+		}
+	}, func(k int, e *entry) {
+		linked, weight, exposure := p.Linked[k], p.Weight[k], risk.Unlogged
+		switch {
+		case e != nil:
+			exposure = exposureOf(e.exposed || linked)
+			if e.linked && !linked {
+				linked, weight = true, 1
+			}
+		case known[p.Source[k]]:
+			exposure = exposureOf(linked) // what is linked was seen somewhere
+		}
+		both.add(linkAt(p, k), linked, weight, p.Rate[k], exposure)
+	})
+	return both.Evidence
+}
+
+// offeredWeight is that of an offered pair: as good as none, since it stands for no pair of the universe.
+const offeredWeight = 1e-9
+
+// joinOffered adds what came of showing pairs that were not linked. One that the sample has too is there twice, as it
+// was seen twice.
+func joinOffered(g *graph.Graph, p *graph.Pairs, logged []entry) Evidence {
+	logged = slices.DeleteFunc(logged, func(e entry) bool {
+		return !e.exposed || g.HasLink(e.Source, e.Target)
+	})
+	if len(logged) == 0 {
+		return Evidence{Pairs: p}
+	}
+	both := newRows(p)
+	offer := func(e entry) { both.add(e.Link, e.linked, offeredWeight, 1, risk.Offered) }
+	merge(p, logged, offer, func(k int, e *entry) {
+		both.add(linkAt(p, k), p.Linked[k], p.Weight[k], p.Rate[k], risk.Unlogged)
+		if e != nil {
+			offer(*e)
+		}
+	})
+	return both.Evidence
+}
+
+// rows is evidence that is made row by row.
+type rows struct{ Evidence }
+
+func newRows(of *graph.Pairs) *rows {
+	return &rows{Evidence{&graph.Pairs{Universe: of.Universe}, []risk.Exposure{}}}
+}
+
+func (r *rows) add(at graph.Link, linked bool, weight, rate float64, e risk.Exposure) {
+	p := r.Pairs
+	p.Source, p.Target = append(p.Source, at.Source), append(p.Target, at.Target)
+	p.Linked, p.Weight, p.Rate = append(p.Linked, linked), append(p.Weight, weight), append(p.Rate, rate)
+	r.Exposure = append(r.Exposure, e)
+}
+
+// merge goes through a sample and a log, both by source and then by target: it calls own for an entry that the sample
+// does not have, and sampled for pair k of the sample with its entry, nil if the log has none.
+func merge(p *graph.Pairs, logged []entry, own func(entry), sampled func(k int, e *entry)) {
+	for k := range p.Len() {
+		at := linkAt(p, k)
+		for len(logged) > 0 && compareLinks(logged[0].Link, at) < 0 {
+			own(logged[0])
+			logged = logged[1:]
+		}
+		if len(logged) > 0 && logged[0].Link == at {
+			sampled(k, &logged[0])
+			logged = logged[1:]
+		} else {
+			sampled(k, nil)
+		}
+	}
+	for _, e := range logged {
+		own(e)
+	}
+}
+
+func linkAt(p *graph.Pairs, k int) graph.Link {
+	return graph.Link{Source: p.Source[k], Target: p.Target[k]}
+}
+
+func compareLinks(a, b graph.Link) int {
+	return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.Target, b.Target))
+}
+
+func exposureOf(exposed bool) risk.Exposure {
+	if exposed {
+		return risk.Exposed
+	}
+	return risk.Unexposed
+}

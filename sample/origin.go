@@ -1,0 +1,73 @@
+package sample
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"unseen/graph"
+	"unseen/model"
+)
+
+// Origin says what a model was fitted to: which files, with which fields, which of their pairs. A model file
+// keeps it, so that the same pairs can be held out again, and a model is not used on nodes it does not know.
+type Origin struct {
+	// Files are the SHA-256 of each, by name, as Checksums of a dataset or of its manifest gives
+	// them. Without them a model is held against a dataset by the pairs that it gives, all drawn
+	// again.
+	Files  map[string]string `json:"files,omitempty"`
+	Fields FieldsBy          `json:"fields,omitzero"`
+	Plan   Plan              `json:"drawing"`
+}
+
+// FieldsBy says where fields come from. Its zero value takes those that the nodes have.
+type FieldsBy struct {
+	Kind  string `json:"kind,omitempty"`  // "" as given, "vectors" by k-means, "links" by communities of training links
+	Count int    `json:"count,omitempty"` // of k-means: how many; of communities: the fewest nodes of one
+	Seed  uint64 `json:"seed,omitempty"`
+}
+
+// String names the way, as "vectors:19".
+func (f FieldsBy) String() string {
+	if f.Kind == "" {
+		return "as given"
+	}
+	return fmt.Sprintf("%s:%d", f.Kind, f.Count)
+}
+
+// WithFields returns the graph with the fields that are learned by. Of the threads 0 means all processors; results do
+// not depend on it.
+func (o Origin) WithFields(ctx context.Context, g *graph.Graph, threads int) (found *graph.Graph, err error) {
+	switch o.Fields.Kind {
+	case "":
+		return g, nil
+	case "vectors":
+		if g.Vectors() == nil {
+			return nil, fmt.Errorf("%w: fields by vectors, and the nodes have none; encode their texts first", ErrData)
+		}
+		found, _, err = g.FieldsByVectors(ctx, graph.Clustering{Fields: o.Fields.Count, Seed: o.Fields.Seed,
+			Threads: threads})
+	case "links":
+		split, _, fault := o.Plan.cut(g)
+		if fault != nil {
+			return nil, fault
+		}
+		found, _, err = g.FieldsByLinks(ctx, graph.Communities{Split: split, MinSize: o.Fields.Count, JoinSmall: true,
+			Seed: o.Fields.Seed})
+	default:
+		return nil, fmt.Errorf("%w: no fields by %q; by vectors or links, or as given", ErrSetting, o.Fields.Kind)
+	}
+	return found, err
+}
+
+// OriginOf returns what a model says it was fitted to, and false if it does not say.
+func OriginOf(m model.Model) (Origin, bool, error) {
+	var o Origin
+	if len(m.Data) == 0 {
+		return o, false, nil
+	}
+	if err := json.Unmarshal(m.Data, &o); err != nil {
+		return o, false, fmt.Errorf("%w: what the model was fitted to: %w", ErrData, err)
+	}
+	return o, true, nil
+}

@@ -1,0 +1,106 @@
+package sample
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"unseen/graph"
+)
+
+// Plan says which pairs of a graph are learned from and which are kept to judge by. It is stored with a
+// model, so that whoever judges it draws the same again and never judges by what was learned. Its zero value
+// cuts the nodes by age, 70, 10 and 20%, and draws four unlinked pairs per link among targets older than
+// the source.
+type Plan struct {
+	Split   Cut          `json:"split,omitempty"`   // how the nodes are cut; "" means ByOrder
+	Shares  graph.Shares `json:"shares,omitzero"`   // of the parts; zero means graph.DefaultShares
+	Dates   *[2]Day      `json:"dates,omitempty"`   // ByDate: where validation and test begin
+	Later   bool         `json:"later,omitempty"`   // targets may be newer than the source, as in a graph without time
+	PerLink int          `json:"perLink,omitempty"` // unlinked pairs per link; 0 means graph.DefaultPerLink
+	// how they are chosen, as graph.ParseScheme reads it; "" means uniform
+	Scheme string `json:"scheme,omitempty"`
+	// what the log is; "" means Sampled, and refuses one that has only what was shown
+	Log  LogKind `json:"log,omitempty"`
+	Seed uint64  `json:"seed"`
+}
+
+// Cut is a way to cut the nodes of a graph into those to learn from, to choose by and to judge by.
+type Cut string
+
+// The cuts. Of all of them but Whole, a link belongs to the part of its source.
+const (
+	ByOrder Cut = "order" // oldest first, by share of the nodes
+	ByDate  Cut = "date"  // at two dates
+	// by share of the nodes, in an order drawn by the seed: for graphs without time; Later is
+	// implied
+	AtRandom Cut = "random"
+	Whole    Cut = "whole" // everything is learned from, and nothing is left to judge by
+)
+
+// Cuts lists the ways to cut.
+func Cuts() []Cut { return []Cut{ByOrder, ByDate, AtRandom, Whole} }
+
+// Day is a date, which JSON writes as 2021-01-31.
+type Day struct{ time.Time }
+
+// MarshalJSON writes the date.
+func (d Day) MarshalJSON() ([]byte, error) { return json.Marshal(d.UTC().Format(time.DateOnly)) }
+
+// UnmarshalJSON reads it.
+func (d *Day) UnmarshalJSON(text []byte) (err error) {
+	var s string
+	if err = json.Unmarshal(text, &s); err == nil {
+		d.Time, err = time.Parse(time.DateOnly, s)
+	}
+	return err
+}
+
+// PlanFor returns the plan that suits a graph, and why: by age where that is known or where links tell
+// it, and at random where they go round in circles, as those of friends do.
+func PlanFor(g *graph.Graph) (Plan, string) {
+	for i := range int32(g.Len()) {
+		if _, known := g.Time(i); known {
+			return Plan{Split: ByOrder}, "by age, the newest are held out"
+		}
+	}
+	// a link and its reverse are one circle, so an undirected graph has half of its links against any order
+	if broken := len(g.Order().Broken); broken*4 > g.LinkCount() {
+		return Plan{Split: AtRandom, Later: true},
+			fmt.Sprintf("at random, since no node has a time and %.0f%% of the links lie on circles",
+				100*float64(broken)/float64(g.LinkCount()))
+	}
+	return Plan{Split: ByOrder}, "by the order that the links tell, since no node has a time"
+}
+
+// cut splits the nodes, and returns the order that targets must keep to, nil if none.
+func (p Plan) cut(g *graph.Graph) (split *graph.Split, before *graph.Order, err error) {
+	order := g.Order()
+	switch p.Split {
+	case "", ByOrder:
+		split, err = order.SplitByShare(p.Shares)
+	case ByDate:
+		if p.Dates == nil {
+			return nil, nil, fmt.Errorf("%w: a split by date needs two dates", ErrSetting)
+		}
+		split, err = order.SplitByDate(p.Dates[0].Time, p.Dates[1].Time)
+	case AtRandom:
+		split, err = g.ShuffledOrder(rand.NewPCG(p.Seed, 0x5eed)).SplitByShare(p.Shares)
+	case Whole:
+	default:
+		var names []string
+		for _, cut := range Cuts() {
+			names = append(names, string(cut))
+		}
+		err = fmt.Errorf("there is no split %q; there is %s", p.Split, strings.Join(names, ", "))
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrSetting, err)
+	}
+	if !p.Later && p.Split != AtRandom {
+		before = order
+	}
+	return split, before, nil
+}

@@ -1,0 +1,131 @@
+package sample
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+
+	"unseen/graph"
+	"unseen/model"
+	"unseen/risk"
+)
+
+// Options say what Prepare makes of a graph.
+type Options struct {
+	Origin    Origin       // which fields and which pairs; the zero Origin is the default Plan
+	Log       *ExposureLog // what is known of exposures; nil means nothing
+	HasFields bool         // the graph has the fields of the origin already, from Origin.WithFields
+	Threads   int          // 0 means all processors; results do not depend on it
+}
+
+// Prepared is a graph made ready to learn from.
+type Prepared struct {
+	Graph   *graph.Graph // with the fields of the origin
+	Problem Problem
+	Test    Evidence     // held-out pairs; without pairs of Whole
+	Split   *graph.Split // nil of Whole
+	Order   *graph.Order // that targets keep to: each is older than its source; nil where they may be newer
+	Links   int          // training pairs that are linked
+	Logged  int          // training pairs whose exposure is logged
+}
+
+// Prepare finds the fields of a graph, cuts its nodes and samples the pairs of each subset. All links of a subset are
+// taken, and of its unlinked pairs a sample that knows what it stands for. Pairs of a sampled log are all taken as
+// well, each standing for itself: they were chosen whatever came of them. Of a complete log those that are linked are
+// taken, and of the others the share that is taken of all unlinked pairs, so that whether a pair is there depends on
+// what came of it and never on whether it was shown; Plan.PerLink is the way to more of them.
+//
+// A model that is fitted to the problem keeps the origin.
+func Prepare(ctx context.Context, g *graph.Graph, o Options) (*Prepared, error) {
+	plan, log := o.Origin.Plan, o.Log
+	if err := plan.checkLog(log); err != nil {
+		return nil, err
+	}
+	if plan.Log == Ignored {
+		log = nil
+	}
+	if !o.HasFields {
+		var err error
+		if g, err = o.Origin.WithFields(ctx, g, o.Threads); err != nil {
+			return nil, err
+		}
+	}
+	out := &Prepared{Graph: g}
+	var err error
+	if out.Split, out.Order, err = plan.cut(g); err != nil {
+		return nil, err
+	}
+	parts := []graph.Part{graph.Train, graph.Validation, graph.Test}
+	if out.Split == nil {
+		parts = parts[:1]
+	}
+	sampled := [3]Evidence{}
+	for _, part := range parts {
+		if part == graph.Validation && out.Split.Report.Links[part] == 0 {
+			continue // a tenth of the training sources then serve
+		}
+		if sampled[part], err = plan.sample(out, part, log); err != nil {
+			return nil, fmt.Errorf("%w: %v pairs: %w", ErrData, part, err)
+		}
+	}
+	out.fill(o.Origin, sampled)
+	return out, nil
+}
+
+// fill makes the problem of the samples.
+func (p *Prepared) fill(origin Origin, sampled [3]Evidence) {
+	train := sampled[graph.Train]
+	p.Problem = Problem{Nodes: model.NodesOf(p.Graph), Train: train.Pairs, Validation: sampled[graph.Validation].Pairs,
+		Exposure: train.Exposure, Echo: p.Graph.Echo(), Origin: &origin}
+	p.Test = sampled[graph.Test]
+	var targets []int32
+	for k, linked := range train.Pairs.Linked {
+		if linked {
+			targets = append(targets, train.Pairs.Target[k])
+		}
+	}
+	p.Links = len(targets)
+	for _, e := range train.Exposure {
+		if e != risk.Unlogged {
+			p.Logged++
+		}
+	}
+	p.Problem.Nodes.Popularity = model.LogInDegree(p.Graph.Len(), targets)
+	p.Problem.Nodes.Age = model.Ages(p.Graph)
+}
+
+// sample samples the pairs of a subset and adds the log's.
+func (p Plan) sample(in *Prepared, part graph.Part, log *ExposureLog) (Evidence, error) {
+	sampling := graph.Sampling{PerLink: p.PerLink, Src: rand.NewPCG(p.Seed, uint64(part)+1)}
+	if p.Scheme != "" {
+		var err error
+		if sampling.Scheme, err = graph.ParseScheme(p.Scheme); err != nil {
+			return Evidence{}, err
+		}
+	}
+	u := graph.Universe{Before: in.Order}
+	if in.Split != nil {
+		u = in.Split.Universe(part)
+		u.Before = in.Order
+	}
+	pairs, _, err := graph.Sample(in.Graph, u, sampling)
+	if err != nil || log == nil || p.Log == Offered && part != graph.Train {
+		return Evidence{Pairs: pairs}, err
+	}
+	logged := log.entries(func(i, j int32) bool {
+		switch {
+		case i == j, in.Order != nil && !in.Order.Precedes(j, i):
+			return false
+		case in.Split != nil:
+			return in.Split.Part(i) == part && in.Split.Part(j) <= part
+		}
+		return true
+	})
+	switch p.Log {
+	case Offered:
+		return joinOffered(in.Graph, pairs, logged), nil
+	case Complete:
+		return log.joinComplete(pairs, logged), nil
+	}
+	return joinSampled(pairs, logged), nil
+}
