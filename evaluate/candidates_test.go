@@ -94,14 +94,14 @@ func TestRankAgainstEveryPair(t *testing.T) {
 					j.PropensityParams[k] = float32(random.IntN(5) - 2)
 				}
 				for _, part := range []graph.Part{graph.Validation, graph.Test} {
-					comparePart(ctx, t, g, drawn, j, part)
+					comparePart(ctx, t, drawn, j, part)
 				}
 			}
 		}
 	}
 }
 
-func comparePart(ctx context.Context, t *testing.T, g *graph.Graph, drawn *sample.Prepared, j *fit.Judge, part graph.Part) {
+func comparePart(ctx context.Context, t *testing.T, drawn *sample.Prepared, j *fit.Judge, part graph.Part) {
 	t.Helper()
 	c, err := NewCandidates(drawn, part)
 	if err != nil {
@@ -116,7 +116,7 @@ func comparePart(ctx context.Context, t *testing.T, g *graph.Graph, drawn *sampl
 	if err != nil || !reflect.DeepEqual(got, again) {
 		t.Fatalf("other threads, other ranks (%v)", err)
 	}
-	n := g.Len()
+	n := drawn.Graph.Len()
 	all := make([]int32, n)
 	for k := range all {
 		all[k] = int32(k)
@@ -151,7 +151,7 @@ func comparePart(ctx context.Context, t *testing.T, g *graph.Graph, drawn *sampl
 				continue
 			}
 			count++
-			if g.HasLink(i, k) {
+			if drawn.Graph.HasLink(i, k) {
 				linked = append(linked, k)
 			}
 		}
@@ -184,7 +184,8 @@ func comparePart(ctx context.Context, t *testing.T, g *graph.Graph, drawn *sampl
 func TestRankRefuses(t *testing.T) {
 	ctx := context.Background()
 	g := wholeNumbers(t, 60, 4, 9)
-	whole, err := sample.Prepare(t.Context(), g, sample.Options{Origin: sample.Origin{Plan: sample.Plan{Split: sample.Whole}}})
+	plan := sample.Plan{Split: sample.Whole}
+	whole, err := sample.Prepare(t.Context(), g, sample.Options{Origin: sample.Origin{Plan: plan}})
 	if err != nil {
 		t.Fatal(err)
 	}

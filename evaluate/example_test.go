@@ -187,15 +187,16 @@ func ExampleCandidates() {
 	if g, err = g.WithVectors(vectors); err != nil {
 		panic(err)
 	}
-	drawn, err := sample.Prepare(context.Background(), g, sample.Options{}) // the last fifth of the nodes is held out: e
+	// the last fifth of the nodes is held out: e
+	prepared, err := sample.Prepare(context.Background(), g, sample.Options{})
 	if err != nil {
 		panic(err)
 	}
-	candidates, err := evaluate.NewCandidates(drawn, graph.Test)
+	candidates, err := evaluate.NewCandidates(prepared, graph.Test)
 	if err != nil {
 		panic(err)
 	}
-	link, err := model.NewCosine(drawn.Problem.Nodes)
+	link, err := model.NewCosine(prepared.Problem.Nodes)
 	if err != nil {
 		panic(err)
 	}

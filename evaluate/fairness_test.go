@@ -252,7 +252,8 @@ func linkedWorld(t *testing.T) (*graph.Graph, *sample.Prepared, []model.Model) {
 	if g, err = g.WithVectors(v); err != nil {
 		t.Fatal(err)
 	}
-	drawn, err := sample.Prepare(t.Context(), g, sample.Options{Origin: sample.Origin{Plan: sample.Plan{Shares: graph.Shares{Train: .5, Validation: .1, Test: .4}}}})
+	drawn, err := sample.Prepare(t.Context(), g, sample.Options{Origin: sample.Origin{
+		Plan: sample.Plan{Shares: graph.Shares{Train: .5, Validation: .1, Test: .4}}}})
 	if err != nil {
 		t.Fatal(err)
 	}

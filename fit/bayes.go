@@ -264,8 +264,8 @@ func fitBayes(ctx context.Context, p sample.Problem, r *Result, progress Progres
 		part := p.Training().At(sample.Thin(all, most, s.Seed))
 		p.Train, p.Exposure = part.Pairs, part.Exposure
 		r.Warnings = append(r.Warnings, risk.Warning{Kind: "sample",
-			Message: fmt.Sprintf("bayes learned from %d of the %d pairs, drawn at random: a row of %d products is kept "+
-				"for each, and more would take over %d MB",
+			Message: fmt.Sprintf("bayes learned from %d of the %d pairs, drawn at random: a row of %d products is "+
+				"kept for each, and more would take over %d MB",
 				p.Train.Len(), all, p.Nodes.Vectors.Dim(), cmp.Or(s.mostBytes, mostBytes)>>20)})
 	}
 	var cell, cells []int32

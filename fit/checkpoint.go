@@ -192,8 +192,8 @@ func (r *recorder) open() ([]risk.Warning, error) {
 	}
 	atomicfile.Sweep(r.Path)
 	if there[keyKernels] != here[keyKernels] {
-		return []risk.Warning{{Kind: "kernels", Message: fmt.Sprintf("training began with the vector kernels %s and went on with "+
-			"%s: its last digits are those of neither alone", there[keyKernels], here[keyKernels])}}, nil
+		return []risk.Warning{{Kind: "kernels", Message: fmt.Sprintf("training began with the vector kernels %s and "+
+			"went on with %s: its last digits are those of neither alone", there[keyKernels], here[keyKernels])}}, nil
 	}
 	return nil, nil
 }

@@ -749,8 +749,8 @@ func (f *Findings) warnings() []risk.Warning {
 	for _, t := range f.Logged {
 		if math.Abs(t.z()) > surprising {
 			out = append(out, risk.Warning{Kind: "logged-exposure",
-				Message: fmt.Sprintf("logged exposures contradict what links say (%s pairs: %s shown, %s expected, z = "+
-					"%.1f); trust the logs", t.Group, percent(t.Shown), percent(t.Expected), t.z())})
+				Message: fmt.Sprintf("logged exposures contradict what links say (%s pairs: %s shown, %s expected, "+
+					"z = %.1f); trust the logs", t.Group, percent(t.Shown), percent(t.Expected), t.z())})
 			break
 		}
 	}

@@ -103,7 +103,8 @@ func ExampleLoggedTest() {
 // Held-out pairs, the model's own predictions, the risk R_AP.
 func ExampleJudge_Risk() {
 	_, result, test := example()
-	estimate, err := result.Judge().Risk(context.Background(), sample.Evidence{Pairs: test.Pairs}, risk.Estimator{}, nil)
+	evidence := sample.Evidence{Pairs: test.Pairs}
+	estimate, err := result.Judge().Risk(context.Background(), evidence, risk.Estimator{}, nil)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -104,7 +104,8 @@ func Fit(ctx context.Context, p sample.Problem, s Settings, progress Progress) (
 }
 
 // fitObjective trains by an objective: every method but bayes.
-func fitObjective(ctx context.Context, p sample.Problem, m method, r *Result, progress Progress, recorder *recorder) error {
+func fitObjective(ctx context.Context, p sample.Problem, m method, r *Result, progress Progress,
+	recorder *recorder) error {
 	s := r.Settings
 	if m.risk == engine.RiskDR && !slices.ContainsFunc(p.Exposure, func(e risk.Exposure) bool { return e != risk.Unlogged }) {
 		return fmt.Errorf("%w: method dr needs pairs whose exposure is logged; log some, or use bayes", ErrData)

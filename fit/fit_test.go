@@ -338,10 +338,11 @@ func TestBadInput(t *testing.T) {
 		wants    error
 		mentions string
 	}{
-		"no pairs":          {func(p *sample.Problem, _ *Settings) { p.Train = &graph.Pairs{} }, ErrData, "sample"},
-		"nil pairs":         {func(p *sample.Problem, _ *Settings) { p.Train = nil }, ErrData, "sample"},
-		"no vectors":        {func(p *sample.Problem, _ *Settings) { p.Nodes.Vectors = nil }, ErrData, "encode"},
-		"no positives":      {func(p *sample.Problem, _ *Settings) { clear(p.Train.Linked) }, ErrData, "none of the 100"},
+		"no pairs":   {func(p *sample.Problem, _ *Settings) { p.Train = &graph.Pairs{} }, ErrData, "sample"},
+		"nil pairs":  {func(p *sample.Problem, _ *Settings) { p.Train = nil }, ErrData, "sample"},
+		"no vectors": {func(p *sample.Problem, _ *Settings) { p.Nodes.Vectors = nil }, ErrData, "encode"},
+		"no positives": {func(p *sample.Problem, _ *Settings) { clear(p.Train.Linked) }, ErrData,
+			"none of the 100"},
 		"all positives":     {func(p *sample.Problem, _ *Settings) { fillTrue(p.Train.Linked) }, ErrData, "all 100"},
 		"node out of range": {func(p *sample.Problem, _ *Settings) { p.Train.Target[7] = 30 }, ErrShape, "pair 7"},
 		"negative node":     {func(p *sample.Problem, _ *Settings) { p.Train.Source[3] = -1 }, ErrShape, "pair 3"},
@@ -355,7 +356,8 @@ func TestBadInput(t *testing.T) {
 		"NaN vector": {func(p *sample.Problem, _ *Settings) {
 			kern.MatrixOf(p.Nodes.Vectors).Row(int(p.Train.Source[0]))[0] = float32(math.NaN())
 		}, ErrData, "not finite"},
-		"field out of range": {func(p *sample.Problem, _ *Settings) { p.Nodes.Fields[p.Train.Source[0]] = 99 }, ErrShape,
+		"field out of range": {func(p *sample.Problem, _ *Settings) { p.Nodes.Fields[p.Train.Source[0]] = 99 },
+			ErrShape,
 			"field 99"},
 		"unknown method":    {func(_ *sample.Problem, s *Settings) { s.Method = "magic" }, ErrSetting, "bayes"},
 		"unknown preset":    {func(_ *sample.Problem, s *Settings) { s.Preset = "magic" }, ErrSetting, "safe"},
@@ -457,8 +459,10 @@ func TestProgress(t *testing.T) {
 func TestChecksum(t *testing.T) {
 	sum := smallProblem(t, 20, 4, 50, 7).Checksum()
 	for name, change := range map[string]func(p *sample.Problem){
-		"a link":   func(p *sample.Problem) { p.Train.Linked[0] = !p.Train.Linked[0] },
-		"a target": func(p *sample.Problem) { p.Train.Target[0], p.Train.Target[1] = p.Train.Target[1], p.Train.Target[0] },
+		"a link": func(p *sample.Problem) { p.Train.Linked[0] = !p.Train.Linked[0] },
+		"a target": func(p *sample.Problem) {
+			p.Train.Target[0], p.Train.Target[1] = p.Train.Target[1], p.Train.Target[0]
+		},
 		"a weight": func(p *sample.Problem) { p.Train.Weight[9]++ },
 		"a field":  func(p *sample.Problem) { p.Nodes.Fields[p.Train.Source[0]] ^= 1 },
 		"a vector": func(p *sample.Problem) { kern.MatrixOf(p.Nodes.Vectors).Row(int(p.Train.Source[0]))[1]++ },

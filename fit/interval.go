@@ -91,7 +91,8 @@ type Estimate struct {
 }
 
 // Risk estimates the risk of predictions, given as logits, one per pair; nil means the judge's own.
-func (j *Judge) Risk(ctx context.Context, v sample.Evidence, e risk.Estimator, predictions []float32) (Estimate, error) {
+func (j *Judge) Risk(ctx context.Context, v sample.Evidence, e risk.Estimator, predictions []float32) (Estimate,
+	error) {
 	out, err := j.answer(ctx, question{Evidence: v, estimators: []risk.Estimator{e}, predictions: predictions})
 	if err != nil {
 		return Estimate{}, err
@@ -103,8 +104,8 @@ func (j *Judge) Risk(ctx context.Context, v sample.Evidence, e risk.Estimator, p
 // pair; nil means the judge's own. What both have in common falls out, the pairs and, by masses that are probabilities
 // as those of ap, much of what is not known of π̂ and ŷ: where the intervals of two risks overlap, that of their
 // difference may still be clear of 0.
-func (j *Judge) Difference(ctx context.Context, v sample.Evidence, e risk.Estimator, predictions, others []float32) (Estimate,
-	error) {
+func (j *Judge) Difference(ctx context.Context, v sample.Evidence, e risk.Estimator,
+	predictions, others []float32) (Estimate, error) {
 	out, err := j.answer(ctx, question{Evidence: v, estimators: []risk.Estimator{e}, predictions: predictions,
 		others: others, difference: true})
 	if err != nil {

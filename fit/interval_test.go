@@ -198,7 +198,7 @@ func TestHorvitzThompson(t *testing.T) {
 	s := must(saturated())(t)
 	e := risk.Estimator{Universe: float64(s.test.Pairs.Universe)}
 	a := must(s.result.Judge().Risk(context.Background(), sample.Evidence{Pairs: s.test.Pairs}, e, nil))(t)
-	b := must(s.result.Judge().Risk(context.Background(), sample.Evidence{Pairs: s.test.Pairs}, risk.Estimator{}, nil))(t)
+	b := must(s.result.Judge().Risk(t.Context(), sample.Evidence{Pairs: s.test.Pairs}, risk.Estimator{}, nil))(t)
 	// the weights of a uniform sample add up to the universe
 	if math.Abs(a.Plain-b.Plain) > 1e-9 || math.Abs(a.Bias-b.Bias) > 1e-9 || math.Abs(a.Nuisance-b.Nuisance) > 1e-9 {
 		t.Errorf("%+v, by Hájek %+v", a, b)
@@ -207,7 +207,7 @@ func TestHorvitzThompson(t *testing.T) {
 
 func TestJudgeWithoutPosterior(t *testing.T) {
 	s := mustSmall(t, world.Saturated(), 2_000, 8, 0, Settings{Method: "mle", Optimiser: "lbfgs"})
-	e := must(s.result.Judge().Risk(context.Background(), sample.Evidence{Pairs: s.test.Pairs}, risk.Estimator{}, nil))(t)
+	e := must(s.result.Judge().Risk(t.Context(), sample.Evidence{Pairs: s.test.Pairs}, risk.Estimator{}, nil))(t)
 	if e.Nuisance != 0 || e.StandardError != e.Sampling {
 		t.Errorf("%+v", e)
 	}

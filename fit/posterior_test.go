@@ -194,7 +194,7 @@ func TestNoReplicates(t *testing.T) {
 	if s.result.Posterior.Replicates() != 0 {
 		t.Fatal("there are replicates")
 	}
-	e := must(s.result.Judge().Risk(context.Background(), sample.Evidence{Pairs: s.test.Pairs}, risk.Estimator{}, nil))(t)
+	e := must(s.result.Judge().Risk(t.Context(), sample.Evidence{Pairs: s.test.Pairs}, risk.Estimator{}, nil))(t)
 	if e.Bias != 0 || e.Estimate != e.Plain || !(e.StandardError > e.Sampling) {
 		t.Errorf("without replicates %+v", e)
 	}

@@ -234,8 +234,8 @@ func (f *Fitted) Held(ctx context.Context, threads int) (*sample.Prepared, model
 		return nil, model.Model{}, err
 	}
 	if prepared.Split == nil || prepared.Test.Pairs == nil {
-		return nil, model.Model{}, told(ErrNothingHeld, "%s was fitted to the whole of its data, and nothing is left to "+
-			"judge it by; fit one with another --split", f.Path)
+		return nil, model.Model{}, told(ErrNothingHeld, "%s was fitted to the whole of its data, and nothing is left "+
+			"to judge it by; fit one with another --split", f.Path)
 	}
 	m, err := f.On(prepared.Problem.Nodes)
 	if err == nil {

@@ -126,7 +126,9 @@ func TestRefused(t *testing.T) {
 	elsewhere, _ := planted(t, 2)
 	asItIs := func(*sample.Origin) {}
 	mine := trained(t, folder, "naive", asItIs)
-	whole := trained(t, folder, "naive", func(d *sample.Origin) { d.Plan = sample.Plan{Split: sample.Whole, Later: true} })
+	whole := trained(t, folder, "naive", func(o *sample.Origin) {
+		o.Plan = sample.Plan{Split: sample.Whole, Later: true}
+	})
 	unsaid := trained(t, folder, "naive", func(d *sample.Origin) { d.Files = nil })
 	n, err := network.Open(t.Context(), folder, dataset.OpenOptions{})
 	if err != nil {

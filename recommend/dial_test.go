@@ -17,7 +17,8 @@ import (
 func swept(t *testing.T) (*Recommender, *evaluate.Candidates) {
 	t.Helper()
 	g, m, _ := small(t, 80, "diagonal")
-	drawn := must(sample.Prepare(t.Context(), g, sample.Options{Origin: sample.Origin{Plan: sample.Plan{Shares: graph.Shares{Train: .5, Validation: .1, Test: .4}}}}))(t)
+	drawn := must(sample.Prepare(t.Context(), g, sample.Options{Origin: sample.Origin{
+		Plan: sample.Plan{Shares: graph.Shares{Train: .5, Validation: .1, Test: .4}}}}))(t)
 	return must(New(g, m, Options{}))(t), must(must(evaluate.NewCandidates(drawn, graph.Test))(t).Some(20, 1))(t)
 }
 

@@ -54,9 +54,10 @@ func shelf() (*graph.Graph, *encode.LSA, encode.TextList) {
 // shelved is a recommender of the shelf.
 func shelved() *recommend.Recommender {
 	g, encoder, texts := shelf()
-	drawn, err := sample.Prepare(context.Background(), g, sample.Options{Origin: sample.Origin{Plan: sample.Plan{Split: sample.Whole, Seed: 1}}})
+	plan := sample.Plan{Split: sample.Whole, Seed: 1}
+	prepared, err := sample.Prepare(context.Background(), g, sample.Options{Origin: sample.Origin{Plan: plan}})
 	check(err)
-	result, err := fit.Fit(context.Background(), drawn.Problem, fit.Settings{Method: "naive", Seed: 1}, fit.Progress{})
+	result, err := fit.Fit(context.Background(), prepared.Problem, fit.Settings{Method: "naive", Seed: 1}, fit.Progress{})
 	check(err)
 	m, err := result.Model()
 	check(err)

@@ -258,14 +258,16 @@ func TestPrepareRefuses(t *testing.T) {
 		"an unknown scheme": {Plan: Plan{Scheme: "lucky"}},
 		"unknown fields":    {Fields: FieldsBy{Kind: "stars"}},
 	} {
-		if _, err := Prepare(t.Context(), g, Options{Origin: d}); !errors.Is(err, ErrSetting) && !errors.Is(err, ErrData) {
+		_, err := Prepare(t.Context(), g, Options{Origin: d})
+		if !errors.Is(err, ErrSetting) && !errors.Is(err, ErrData) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	if _, err := prepare(t, g, Plan{}, &ExposureLog{Source: []int32{1}}); !errors.Is(err, ErrShape) {
 		t.Errorf("a ragged log: %v", err)
 	}
-	if _, err := Prepare(t.Context(), g, Options{Origin: Origin{Fields: FieldsBy{Kind: "links", Count: 5}}}); err != nil {
+	byLinks := Origin{Fields: FieldsBy{Kind: "links", Count: 5}}
+	if _, err := Prepare(t.Context(), g, Options{Origin: byLinks}); err != nil {
 		t.Errorf("fields by links: %v", err)
 	}
 }

@@ -114,8 +114,8 @@ func (p Problem) checkNodes(used []bool, threads int) ([]risk.Warning, error) {
 	var warnings []risk.Warning
 	if zero > 0 {
 		warnings = append(warnings, risk.Warning{Kind: "zero-vectors",
-			Message: fmt.Sprintf("%d nodes have a vector of zeros (the first is node %d): their links say nothing of the "+
-				"text; give them a text or leave them out", zero, example)})
+			Message: fmt.Sprintf("%d nodes have a vector of zeros (the first is node %d): their links say nothing of "+
+				"the text; give them a text or leave them out", zero, example)})
 	}
 	for f, count := range members {
 		if count == 1 {
@@ -124,7 +124,8 @@ func (p Problem) checkNodes(used []bool, threads int) ([]risk.Warning, error) {
 				name = p.Nodes.FieldNames[f]
 			}
 			warnings = append(warnings, risk.Warning{Kind: "tiny-field",
-				Message: fmt.Sprintf("field %q has a single node: its propensities are the prior's; merge small fields", name)})
+				Message: fmt.Sprintf("field %q has a single node: its propensities are the prior's; merge small "+
+					"fields", name)})
 		}
 	}
 	return warnings, nil

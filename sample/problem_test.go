@@ -74,8 +74,8 @@ func TestSplitValidation(t *testing.T) {
 	}
 }
 
-// What is left after thinning is as long as was asked for, in order, the same for the same seed, and follows no pattern of
-// the
+// Thinning keeps as many rows as were asked for, in order, the same for the same seed, and follows no pattern of the
+// sample.
 func TestThin(t *testing.T) {
 	t.Parallel()
 	const pairs, most = 100_000, 20_000

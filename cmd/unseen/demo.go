@@ -231,7 +231,8 @@ func runDemo(ctx context.Context, f demoFlags, t *display) (*demo, error) {
 	}
 	t.say("judging both")
 	// By pairs that were drawn apart: models fitted to the whole network leave no other.
-	d.evaluation, err = evaluate.NewEvaluation(ctx, g, m, sample.Evidence{Pairs: test.Pairs}, evaluate.EvaluationSettings{
+	evidence := sample.Evidence{Pairs: test.Pairs}
+	d.evaluation, err = evaluate.NewEvaluation(ctx, g, m, evidence, evaluate.EvaluationSettings{
 		Panel: evaluate.PanelSettings{Floor: .01, Threads: f.threads}, Others: []model.Model{naive},
 		Names: []string{"naive"},
 	})

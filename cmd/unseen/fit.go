@@ -320,8 +320,8 @@ func (f *fitFlags) settings() (fit.Settings, error) {
 
 // causedByFlags takes an error that only the command line can have caused for a wrong command line.
 func causedByFlags(err error) error {
-	for _, kind := range []error{fit.ErrSetting, fit.ErrData, sample.ErrSetting, model.ErrKind, model.ErrOption, world.ErrSetting,
-		world.ErrUnreachable, world.ErrTooManyPairs, recommend.ErrQuery, recommend.ErrNothing} {
+	for _, kind := range []error{fit.ErrSetting, fit.ErrData, sample.ErrSetting, model.ErrKind, model.ErrOption,
+		world.ErrSetting, world.ErrUnreachable, world.ErrTooManyPairs, recommend.ErrQuery, recommend.ErrNothing} {
 		if errors.Is(err, kind) {
 			return &usageError{err}
 		}
