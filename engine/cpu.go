@@ -13,6 +13,16 @@ type CPU struct {
 	Threads int // 0 means all processors; results do not depend on it
 }
 
+var _ Engine = CPU{}
+
+// OrCPU returns an engine, or the processor with so many threads where it is nil; 0 threads mean all.
+func OrCPU(e Engine, threads int) Engine {
+	if e == nil {
+		return CPU{Threads: threads}
+	}
+	return e
+}
+
 // Gradient implements Engine. The sums do not depend on the number of threads.
 func (c CPU) Gradient(ctx context.Context, o *Objective, params []float32, grad []float64) (Parts, error) {
 	partial, err := c.portions(ctx, o, params, grad)

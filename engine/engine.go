@@ -23,11 +23,14 @@ type Engine interface {
 	Gradient(ctx context.Context, o *Objective, params []float32, grad []float64) (Parts, error)
 	// Minibatch sets grad to the gradient of the objective over some of its pairs, given by their places.
 	Minibatch(ctx context.Context, o *Objective, places []int, params, grad []float32) error
+	// Design prepares pairs for the posterior of a linear link model.
+	Design(ctx context.Context, p DesignPairs) (Design, error)
+	// Scan evaluates models on pairs, hands the logits to a visitor, and returns gradients of what that makes of
+	// them.
+	Scan(ctx context.Context, s Scan) ([][]float64, error)
 	// AllPairs returns what a predictor's own predictions come to over all ordered pairs of a graph.
 	AllPairs(ctx context.Context, g *graph.Graph, p Predictor) (Means, error)
 }
-
-var _ Engine = CPU{}
 
 // Predictor is both models with their parameters: what predicts ŷ and π̂ of pairs.
 type Predictor struct {

@@ -161,11 +161,11 @@ func (c *Certificate) trial(ctx context.Context, w *world.World, s CertificateSe
 	if err != nil {
 		return err
 	}
-	beliefs, _, err := beliefsOf(judge, test.Pairs, nil)
+	beliefs, _, err := beliefsOf(ctx, judge, test.Pairs, nil)
 	if err != nil {
 		return err
 	}
-	naiveBeliefs, _, err := beliefsOf(naive.Judge(), test.Pairs, nil)
+	naiveBeliefs, _, err := beliefsOf(ctx, naive.Judge(), test.Pairs, nil)
 	if err != nil {
 		return err
 	}

@@ -151,7 +151,7 @@ func NewEvaluation(ctx context.Context, g *graph.Graph, m model.Model, v sample.
 			" does not know how sure it is of π̂ and ŷ: its intervals take both for known and are far too "+
 			"narrow; judge it by the exposure of a model by bayes")
 	}
-	if e.Observed, _, err = observe(judge, v.Pairs); err != nil {
+	if e.Observed, _, err = observe(ctx, judge, v.Pairs); err != nil {
 		return nil, err
 	}
 	if e.Panel, err = NewPanel(ctx, judge, v, s.Panel); err != nil {
@@ -167,7 +167,7 @@ func NewEvaluation(ctx context.Context, g *graph.Graph, m model.Model, v sample.
 		settings.Graph = nil
 		theirs := &fit.Judge{Predictor: engine.Predictor{Link: other.Link, LinkParams: other.LinkParams,
 			Propensity: other.Propensity, PropensityParams: other.PropensityParams}, Threads: s.Panel.Threads}
-		if o.Observed, settings.Predictions, err = observe(theirs, v.Pairs); err != nil {
+		if o.Observed, settings.Predictions, err = observe(ctx, theirs, v.Pairs); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.Names[k], err)
 		}
 		if o.Panel, err = NewPanel(ctx, judge, v, settings); err != nil {
@@ -283,8 +283,11 @@ func ranksOf(s Standing, fields, own []uint16, k int) (Ranks, error) {
 }
 
 // observe judges a model by links that happened, and returns the logits of ŷ.
-func observe(j *fit.Judge, p *graph.Pairs) (Observed, []float32, error) {
-	z, s := j.Logits(p)
+func observe(ctx context.Context, j *fit.Judge, p *graph.Pairs) (Observed, []float32, error) {
+	z, s, err := j.Logits(ctx, p)
+	if err != nil {
+		return Observed{}, nil, err
+	}
 	link, seen := Scored{Linked: p.Linked, Weights: p.Weight}, Scored{Linked: p.Linked, Weights: p.Weight}
 	for k := range z {
 		b, err := risk.FromLogits(float64(z[k]), float64(s[k]))

@@ -80,7 +80,7 @@ func NewPanel(ctx context.Context, j *fit.Judge, v sample.Evidence, s PanelSetti
 		}
 		p.Exact = &means
 	}
-	beliefs, decisions, err := beliefsOf(j, v.Pairs, s.Predictions)
+	beliefs, decisions, err := beliefsOf(ctx, j, v.Pairs, s.Predictions)
 	if err != nil {
 		return nil, err
 	}
@@ -152,11 +152,14 @@ func exactOf(name string, m *engine.Means) *float64 {
 }
 
 // beliefsOf returns what a judge believes of each pair, and whether a link is predicted there.
-func beliefsOf(j *fit.Judge, p *graph.Pairs, predictions []float32) ([]risk.Belief, []bool, error) {
-	z, s := j.Logits(p)
+func beliefsOf(ctx context.Context, j *fit.Judge, p *graph.Pairs, predictions []float32) ([]risk.Belief, []bool,
+	error) {
+	z, s, err := j.Logits(ctx, p)
+	if err != nil {
+		return nil, nil, err
+	}
 	beliefs, decisions := make([]risk.Belief, len(z)), make([]bool, len(z))
 	for k := range z {
-		var err error
 		if beliefs[k], err = risk.FromLogits(float64(z[k]), float64(s[k])); err != nil {
 			return nil, nil, fmt.Errorf("evaluate: pair %d: %w", k, err)
 		}

@@ -407,29 +407,6 @@ func (c *checkpoint) history(name string) []Epoch {
 	return out
 }
 
-// putInformation keeps the lower triangle of the factor, or the draws; nil is kept too.
-func (c *checkpoint) putInformation(name string, info *information) {
-	c.putTruth(name, info != nil)
-	if info == nil {
-		return
-	}
-	if c.putTruth(name+".drawn", info.draws != nil); info.draws != nil {
-		info.draws.keep(c, name)
-		return
-	}
-	put(c, name, lower(info.factor))
-}
-
-func (c *checkpoint) information(name string, n, d int) *information {
-	if !c.truth(name) {
-		return nil
-	}
-	if c.truth(name + ".drawn") {
-		return &information{n: n, d: d, draws: restoreDraws(c, name, n, d)}
-	}
-	return &information{n: n, d: d, factor: fromLower(numbers[float64](c, name, n*(n+1)/2), n)}
-}
-
 // keep and restore make a Result resumable: what the finished starts came to.
 
 func (r *Result) keep(c *checkpoint) {

@@ -1,6 +1,7 @@
 package fit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,6 @@ import (
 	"unseen/engine"
 	"unseen/graph"
 	"unseen/internal/kern"
-	"unseen/model"
 	"unseen/risk"
 	"unseen/sample"
 )
@@ -221,13 +221,18 @@ func (d *diagnosis) look(ctx context.Context) error {
 	table := make([]*cellSum, min(fields*fields, 1<<16)) // the first of the cells, found faster
 	sources := make([]bool, p.Nodes.Len())
 	var weight, squares, clipped risk.Sum
+	exposure := engine.Predictor{Propensity: r.Propensity, PropensityParams: r.PropensityParams}
 	logits := make([]float32, min(n, lookedAtOnce))
 	for first := 0; first < n; first += len(logits) {
-		if err := ctx.Err(); err != nil {
+		count := min(len(logits), n-first)
+		_, err := r.Settings.engine().Scan(ctx, engine.Scan{Pairs: pairsBetween(p.Train, first, first+count),
+			Versions: []engine.Predictor{exposure}, Portion: engine.ScanChunk, Visit: func(at engine.Portion) error {
+				copy(logits[at.From:at.To], at.Propensity[0])
+				return nil
+			}})
+		if err != nil {
 			return err
 		}
-		count := min(len(logits), n-first)
-		d.logits(nil, logits[:count], p.Train.Source[first:first+count], p.Train.Target[first:first+count])
 		for i, s := range logits[:count] {
 			k := first + i
 			source := p.Train.Source[k]
@@ -308,20 +313,14 @@ func (d *diagnosis) floor() float64 {
 	return .05
 }
 
-// logits sets the logits of pairs, those of ŷ only where there is room for them.
-func (d *diagnosis) logits(z, s []float32, sources, targets []int32) {
-	r := d.result
-	kern.Chunks(len(sources), 4096, kern.Threads(r.Settings.Threads), func(_, _, from, to int) {
-		b := model.Batch{Sources: sources[from:to], Targets: targets[from:to]}
-		if z != nil {
-			r.Link.Logits(z[from:to], r.LinkParams, b)
-		}
-		r.Propensity.Logits(s[from:to], r.PropensityParams, b)
-	})
-}
-
 // lookedAtOnce is how many propensities are kept at a time.
 const lookedAtOnce = 1 << 16
+
+// pairsBetween returns the pairs from ≤ k < to, in place.
+func pairsBetween(p *graph.Pairs, from, to int) *graph.Pairs {
+	return &graph.Pairs{Source: p.Source[from:to], Target: p.Target[from:to], Linked: p.Linked[from:to],
+		Weight: p.Weight[from:to], Rate: p.Rate[from:to], Universe: p.Universe}
+}
 
 // examined returns the pairs that tell mean ŷ: all, or those of sources that are chosen by their
 // number alone. Whole sources, because pairs of one source are alike: the standard error counts
@@ -468,57 +467,51 @@ const ridgePairs = 1 << 16
 // walkRidge moves along the ridge of the likelihood.
 func (d *diagnosis) walkRidge(ctx context.Context) error {
 	p := d.problem
-	sampling, err := d.result.Settings.likelihood()
+	likelihood, err := d.result.Settings.likelihood()
 	if err != nil {
 		return err
 	}
 	n := min(p.Train.Len(), ridgePairs)
-	// every pair is a cell of its own: whatever the propensity model, it has one logit
-	l := laplace{cell: make([]int32, n), linked: make([]bool, n), rate: make([]float64, n), cells: n}
-	if p.Exposure != nil {
-		l.exposure = make([]risk.Exposure, n)
-	}
-	z, s, weight := make([]float64, n), make([]float64, n), make([]float64, n)
 	places := make([]int32, n)
 	for i := range places {
 		places[i] = int32(int64(i) * int64(p.Train.Len()) / int64(n))
 	}
-	linkLogits, logits := make([]float32, n), make([]float32, n)
-	d.logits(linkLogits, logits, sample.Column(p.Train.Source, places), sample.Column(p.Train.Target, places))
-	for i, k := range places {
-		l.cell[i], l.linked[i], l.rate[i] = int32(i), p.Train.Linked[k], 1
-		if sampling == engine.CaseControl {
-			l.rate[i] = p.Train.Rate[k]
-		}
-		if p.Exposure != nil {
-			l.exposure[i] = p.Exposure[k]
-		}
-		z[i], s[i], weight[i] = float64(linkLogits[i]), float64(logits[i]), p.Train.Weight[k]
+	looked := p.Training().At(places)
+	pairs := looked.Pairs
+	linkLogits, logits, err := d.result.Judge().Logits(ctx, pairs)
+	if err != nil {
+		return err
 	}
+	z, s, rate := make([]float64, n), make([]float64, n), make([]float64, n)
+	for i := range z {
+		z[i], s[i], rate[i] = float64(linkLogits[i]), float64(logits[i]), 1
+		if likelihood == engine.CaseControl {
+			rate[i] = pairs.Rate[i]
+		}
+	}
+	seen := engine.Outcomes{Linked: pairs.Linked, Exposure: looked.Exposure}
 	var first float64
 	for _, factor := range []float64{1, .5, .8, 1.25, 2} {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		move := math.Log(factor)
-		t := cellTable{make([]float64, n), make([]float64, n)}
-		for i := range n {
-			t.pi[i], t.rest[i] = kern.Sigmoid64(s[i] + move)
+		moved := make([]float64, n)
+		for i := range moved {
+			moved[i] = s[i] + math.Log(factor)
 		}
-		shift, loss := l.fitIntercept(z, t)
+		shift, loss := seen.Intercept(z, moved, rate)
 		point := RidgePoint{Factor: factor}
 		var total float64
-		for i := range n {
-			belief, err := risk.FromLogits(z[i]+shift, s[i]+move)
+		for i, w := range pairs.Weight {
+			belief, err := risk.FromLogits(z[i]+shift, moved[i])
 			if err != nil {
 				return err
 			}
-			seen := risk.Observation{Linked: l.linked[i]}
 			e := risk.Estimator{Loss: fixedLoss{kern.Softplus64(-z[i]), kern.Softplus64(z[i])}}
-			total += weight[i]
-			point.Propensity += weight[i] * belief.Propensity()
-			point.MeanLink += weight[i] * belief.Link()
-			point.Risk += weight[i] * e.Risk(seen, belief)
+			total += w
+			point.Propensity += w * belief.Propensity()
+			point.MeanLink += w * belief.Link()
+			point.Risk += w * e.Risk(risk.Observation{Linked: pairs.Linked[i]}, belief)
 		}
 		point.Propensity, point.MeanLink, point.Risk = point.Propensity/total, point.MeanLink/total, point.Risk/total
 		if factor == 1 {
@@ -527,36 +520,8 @@ func (d *diagnosis) walkRidge(ctx context.Context) error {
 		point.Likelihood = (first - loss) * float64(p.Train.Len()) / float64(n)
 		d.found.Ridge = append(d.found.Ridge, point)
 	}
-	slices.SortFunc(d.found.Ridge, func(a, b RidgePoint) int {
-		if a.Factor < b.Factor {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(d.found.Ridge, func(a, b RidgePoint) int { return cmp.Compare(a.Factor, b.Factor) })
 	return nil
-}
-
-// fitIntercept returns by how much all logits are to be shifted for the pairs to be likeliest, and
-// minus the log-likelihood there.
-func (l *laplace) fitIntercept(z []float64, t cellTable) (shift, loss float64) {
-	for range 30 {
-		var slope, curvature float64
-		loss = 0
-		losses := l.tally()
-		for i := range z {
-			c := l.contribute(i, z[i]+shift, t, &losses)
-			loss += c.loss
-			slope += c.dz
-			curvature += c.zz
-		}
-		loss += losses.total()
-		step := -slope / math.Max(curvature, 1e-12)
-		if math.Abs(step) < 1e-4 {
-			break
-		}
-		shift += math.Max(-1, math.Min(1, step))
-	}
-	return shift, loss
 }
 
 // testLogs compares logged exposures with the propensities.
@@ -709,7 +674,7 @@ func (d *diagnosis) speak() {
 		advise(log)
 	}
 	if post := d.result.Posterior; post != nil && post.Draws() > 0 {
-		say("%s", approximate(post.info.d, post.Draws()))
+		say("%s", approximate(post.d, post.Draws()))
 	}
 	if f.Ratio != nil && f.Ratio.Error > 0 {
 		say("Pairs of one field are shown %.2g times as often as pairs of two (%.2g to %.2g).", f.Ratio.Value,

@@ -144,12 +144,17 @@ func fitObjective(ctx context.Context, p sample.Problem, m method, r *Result, pr
 		if err != nil {
 			return err
 		}
-		summary := summarise(p, r, o, run.params)
+		link, propensity := o.Split(run.params)
+		summary, err := describe(ctx, s.engine(), p, engine.Predictor{Link: r.Link, LinkParams: link,
+			Propensity: r.Propensity, PropensityParams: propensity})
+		if err != nil {
+			return err
+		}
 		summary.Propensity, summary.Objective = start, parts.Total()
 		r.Starts = append(r.Starts, summary)
 		if i == 0 {
 			r.Objective, r.Epochs, r.Iterations = parts, run.epochs, run.iterations
-			r.LinkParams, r.PropensityParams = o.Split(run.params)
+			r.LinkParams, r.PropensityParams = link, propensity
 			if run.epochs != nil {
 				r.Validation = run.validation
 			}
@@ -371,9 +376,9 @@ func MeanSquare(link model.LinkModel, p *graph.Pairs) (meanSquare float64) {
 		return 0
 	}
 	grad, params, one := make([]float32, link.Size()), make([]float32, link.Size()), []float32{1}
-	sample := min(p.Len(), sampledProducts)
-	for i := range sample {
-		k := i * p.Len() / sample
+	pairs := min(p.Len(), sampledProducts)
+	for i := range pairs {
+		k := i * p.Len() / pairs
 		clear(grad)
 		// the gradient of z in w is h_i⊙h_j
 		link.Backward(grad, params, model.Batch{Sources: p.Source[k : k+1], Targets: p.Target[k : k+1]}, one)
@@ -381,7 +386,7 @@ func MeanSquare(link model.LinkModel, p *graph.Pairs) (meanSquare float64) {
 			meanSquare += float64(g) * float64(g)
 		}
 	}
-	return max(meanSquare/float64(sample), 1e-30)
+	return max(meanSquare/float64(pairs), 1e-30)
 }
 
 // expectedSizes returns the scale of the parameters: weights of 1 for products whose coordinates
@@ -440,39 +445,37 @@ func (t *training) report(o *engine.Objective) func(int, engine.Parts) {
 // describedPairs is how many training pairs, evenly spaced, a description looks at.
 const describedPairs = 1 << 18
 
-// summarise describes where the models stand on the training pairs.
-func summarise(p sample.Problem, r *Result, o *engine.Objective, params []float32) Start {
-	linkParams, propensityParams := o.Split(params)
-	return describe(p, r.Link, linkParams, r.Propensity, propensityParams)
-}
-
-func describe(p sample.Problem, link model.LinkModel, linkParams []float32, propensity model.PropensityModel,
-	propensityParams []float32) Start {
-	var y, weight, same, sameWeight, cross, crossWeight risk.Sum
-	z, s := make([]float32, stretch), make([]float32, stretch)
-	n := min(p.Train.Len(), describedPairs)
-	sources, targets, weights := make([]int32, stretch), make([]int32, stretch), make([]float64, stretch)
-	for from := 0; from < n; from += stretch {
-		count := min(stretch, n-from)
-		for i := range count {
-			k := int(int64(from+i) * int64(p.Train.Len()) / int64(n))
-			sources[i], targets[i], weights[i] = p.Train.Source[k], p.Train.Target[k], p.Train.Weight[k]
+// describe says where the models stand on the training pairs.
+func describe(ctx context.Context, e engine.Engine, p sample.Problem, m engine.Predictor) (Start, error) {
+	pairs := p.Train
+	if all := pairs.Len(); all > describedPairs {
+		places := make([]int32, describedPairs)
+		for i := range places {
+			places[i] = int32(int64(i) * int64(all) / describedPairs)
 		}
-		b := model.Batch{Sources: sources[:count], Targets: targets[:count]}
-		link.Logits(z[:count], linkParams, b)
-		propensity.Logits(s[:count], propensityParams, b)
-		for i, w := range weights[:count] {
-			probability, _ := kern.Sigmoid64(float64(z[i]))
-			pi, _ := kern.Sigmoid64(float64(s[i]))
-			y.Add(w * probability)
-			weight.Add(w)
-			if p.Nodes.Fields[b.Sources[i]] == p.Nodes.Fields[b.Targets[i]] {
-				same.Add(w * pi)
-				sameWeight.Add(w)
-			} else {
-				cross.Add(w * pi)
-				crossWeight.Add(w)
-			}
+		pairs = sample.Evidence{Pairs: pairs}.At(places).Pairs
+	}
+	z, s := make([]float32, pairs.Len()), make([]float32, pairs.Len())
+	_, err := e.Scan(ctx, engine.Scan{Pairs: pairs, Versions: []engine.Predictor{m}, Visit: func(at engine.Portion) error {
+		copy(z[at.From:at.To], at.Link[0])
+		copy(s[at.From:at.To], at.Propensity[0])
+		return nil
+	}})
+	if err != nil {
+		return Start{}, err
+	}
+	var y, weight, same, sameWeight, cross, crossWeight risk.Sum
+	for k, w := range pairs.Weight {
+		probability, _ := kern.Sigmoid64(float64(z[k]))
+		pi, _ := kern.Sigmoid64(float64(s[k]))
+		y.Add(w * probability)
+		weight.Add(w)
+		if p.Nodes.Fields[pairs.Source[k]] == p.Nodes.Fields[pairs.Target[k]] {
+			same.Add(w * pi)
+			sameWeight.Add(w)
+		} else {
+			cross.Add(w * pi)
+			crossWeight.Add(w)
 		}
 	}
 	share := func(a, b risk.Sum) float64 {
@@ -481,7 +484,7 @@ func describe(p sample.Problem, link model.LinkModel, linkParams []float32, prop
 		}
 		return a.Value() / b.Value()
 	}
-	return Start{MeanLink: share(y, weight), MeanSame: share(same, sameWeight), MeanCross: share(cross, crossWeight)}
+	return Start{MeanLink: share(y, weight), MeanSame: share(same, sameWeight), MeanCross: share(cross, crossWeight)}, nil
 }
 
 // warn looks at the result for what a person should be told.

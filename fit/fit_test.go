@@ -192,7 +192,7 @@ func TestBayesLearnsItsPrior(t *testing.T) {
 			t.Errorf("oracle AUC %v: the prior variance of z is %v, not within %v and %v", c.plan.OracleAUC, r.Ridge,
 				c.low, c.high)
 		}
-		if r.Posterior.Tau == defaultPrior.Tau {
+		if r.Posterior.Tau == newPrior(0, nil).Tau {
 			t.Errorf("τ stayed at %v", r.Posterior.Tau)
 		}
 	}

@@ -14,46 +14,6 @@ import (
 	"unseen/world"
 )
 
-// The slopes and the information of an offered pair are those of its loss, taken apart numerically.
-func TestOfferedSlopes(t *testing.T) {
-	loss := func(z, s float64, linked bool) float64 {
-		pi := 1 / (1 + math.Exp(-s))
-		y := 1 / (1 + math.Exp(-z))
-		p := y * (1 - pi) / (1 - pi*y)
-		if linked {
-			return -math.Log(p)
-		}
-		return -math.Log(1 - p)
-	}
-	rng := rand.New(rand.NewPCG(3, 0))
-	for range 200 {
-		z, s, linked := 3*rng.NormFloat64(), 2*rng.NormFloat64(), rng.IntN(2) == 0
-		pi := 1 / (1 + math.Exp(-s))
-		at := point{pi: pi, rest: 1 - pi, rate: 1, linked: linked, exposure: risk.Offered}
-		var got contribution
-		at.addOffered(&got, math.Exp(-z), 1)
-		const h = 1e-5
-		dz := (loss(z+h, s, linked) - loss(z-h, s, linked)) / (2 * h)
-		ds := (loss(z, s+h, linked) - loss(z, s-h, linked)) / (2 * h)
-		if math.Abs(got.loss-loss(z, s, linked)) > 1e-9 || math.Abs(got.dz-dz) > 1e-6 || math.Abs(got.ds-ds) > 1e-6 {
-			t.Fatalf("z %v, s %v, linked %v: %+v, want loss %v, slopes %v %v", z, s, linked, got, loss(z, s, linked),
-				dz, ds)
-		}
-		// the information is the mean square of the slopes over what can happen
-		var zz, zs, ss float64
-		for _, o := range []bool{false, true} {
-			var one contribution
-			at.linked = o
-			at.addOffered(&one, math.Exp(-z), 1)
-			chance := math.Exp(-loss(z, s, o))
-			zz, zs, ss = zz+chance*one.dz*one.dz, zs+chance*one.dz*one.ds, ss+chance*one.ds*one.ds
-		}
-		if math.Abs(got.zz-zz) > 1e-9 || math.Abs(got.zs-zs) > 1e-9 || math.Abs(got.ss-ss) > 1e-9 {
-			t.Fatalf("z %v, s %v: information %v %v %v, want %v %v %v", z, s, got.zz, got.zs, got.ss, zz, zs, ss)
-		}
-	}
-}
-
 // The objective of minibatches has the gradient of its own value, offered pairs among the others.
 func TestOfferedGradient(t *testing.T) {
 	w, err := world.New(t.Context(), world.Settings{Nodes: 40, Dim: 4, Fields: world.EvenFields(2),

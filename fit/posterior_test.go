@@ -60,11 +60,11 @@ var saturated = sync.OnceValues(func() (*small, error) {
 func TestVarianceIsThatOfTheInverse(t *testing.T) {
 	s := must(saturated())(t)
 	p := s.result.Posterior
-	n, d := p.info.n, p.info.d
+	own, n, d := p.v.(*exactCovariance), p.d+1+len(p.Cells), p.d
 	factor := mat.NewDense(n, n, nil)
 	for i := range n {
 		for j := range i + 1 {
-			factor.Set(i, j, p.info.factor.Data[i*p.info.factor.Stride+j])
+			factor.Set(i, j, own.factor.Data[i*own.factor.Stride+j])
 		}
 	}
 	var information, v mat.Dense
@@ -151,11 +151,11 @@ func TestPosteriorComesBack(t *testing.T) {
 	}
 }
 
-func TestHistoryObeysItsProbabilities(t *testing.T) {
+func TestChanceObeysItsProbabilities(t *testing.T) {
 	const n = 40_000
 	count := func(y, pi, rate float64, logged risk.Exposure) (linked, exposed float64) {
 		for k := range int32(n) {
-			o := history{seed: 9, replicate: 3, source: k, target: 2*k + 1}.happen(y, pi, rate, logged)
+			o := chance{seed: 9, replicate: 3, source: k, target: 2*k + 1}.outcome(y, pi, rate, logged)
 			if o.Linked {
 				linked++
 			}

@@ -261,12 +261,7 @@ func (s Settings) likelihood() (engine.Likelihood, error) {
 }
 
 // engine returns the engine to train on.
-func (s Settings) engine() engine.Engine {
-	if s.Engine != nil {
-		return s.Engine
-	}
-	return engine.CPU{Threads: s.Threads}
-}
+func (s Settings) engine() engine.Engine { return engine.OrCPU(s.Engine, s.Threads) }
 
 func (s Settings) validate() error {
 	if _, err := s.likelihood(); err != nil {

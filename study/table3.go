@@ -66,7 +66,7 @@ func runTable3(ctx context.Context, l *lab) (*Result, error) {
 				f, d := l.fits[key], l.prepared[key.drawKey]
 				if f.failed == "" {
 					tasks = append(tasks, task{name: fmt.Sprintf("%s, %s, seed %d, judging", m.Name, n.Name, seed),
-						cost: .2, do: func(context.Context) error { return c.judge(f, d) }})
+						cost: .2, do: func(ctx context.Context) error { return c.judge(ctx, f, d) }})
 				}
 			}
 		}
@@ -94,11 +94,14 @@ func runTable3(ctx context.Context, l *lab) (*Result, error) {
 }
 
 // judge compares a model's beliefs about the test pairs with the links.
-func (c *Table3Row) judge(f *fitted, d *drawn) error {
+func (c *Table3Row) judge(ctx context.Context, f *fitted, d *drawn) error {
 	c.Seconds = f.seconds
 	p := d.Test.Pairs
 	n := p.Len()
-	z, s := f.judge.Logits(p)
+	z, s, err := f.judge.Logits(ctx, p)
+	if err != nil {
+		return err
+	}
 	link := evaluate.Scored{Scores: make([]float64, n), Linked: p.Linked}
 	seen := evaluate.Scored{Scores: make([]float64, n), Linked: p.Linked}
 	sampled := evaluate.Scored{Scores: make([]float64, n), Linked: p.Linked}
@@ -117,7 +120,6 @@ func (c *Table3Row) judge(f *fitted, d *drawn) error {
 	}
 	weighted := link
 	weighted.Weights = p.Weight
-	var err error
 	for _, m := range []struct {
 		to  *figure.Value
 		get func() (float64, error)

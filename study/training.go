@@ -436,7 +436,10 @@ func (s *subject) fit(ctx context.Context, m Method, preset string, o *Outcome) 
 		o.learned.propensity = r.PropensityParams
 		s.comparePropensities(o, matrix, r.PropensityParams)
 	}
-	z, p := r.Judge().Logits(s.test.Pairs)
+	z, p, err := r.Judge().Logits(ctx, s.test.Pairs)
+	if err != nil {
+		return nil, err
+	}
 	beliefs := make([]risk.Belief, len(z))
 	for k := range beliefs {
 		if beliefs[k], err = risk.FromLogits(float64(z[k]), float64(p[k])); err != nil {

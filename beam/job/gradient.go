@@ -185,8 +185,3 @@ func (*keepFn) ProcessElement(ctx context.Context, _ int, sums func(*[]byte) boo
 	_, err = shards.Store{Root: p.Result}.WriteBytes(ctx, p.Name, total.encode())
 	return mark(err)
 }
-
-// Minibatch implements engine.Engine: a job takes longer than a minibatch by far.
-func (e *Cluster) Minibatch(context.Context, *engine.Objective, []int, []float32, []float32) error {
-	return fmt.Errorf("%w: a cluster does not train by minibatches; use the optimiser lbfgs", engine.ErrUnsupported)
-}

@@ -211,7 +211,9 @@ func runDemo(ctx context.Context, f demoFlags, t *display) (*demo, error) {
 			return nil, err
 		}
 		one := demoRecommender{Method: method, result: r}
-		one.logits, _ = r.Judge().Logits(test.Pairs)
+		if one.logits, _, err = r.Judge().Logits(ctx, test.Pairs); err != nil {
+			return nil, err
+		}
 		d.Recommenders = append(d.Recommenders, one)
 	}
 	bayes := d.Recommenders[1].result

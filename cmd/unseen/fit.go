@@ -594,10 +594,10 @@ func runFit(ctx context.Context, f fitFlags, t *display) (*fitReport, error) {
 	}
 	if from.sample != nil {
 		t.say("judging it on %s other pairs", thousands(from.sample.Pairs.Len()))
-		r.Test, err = mark(problem.Nodes.Fields, result, from.sample)
+		r.Test, err = mark(ctx, problem.Nodes.Fields, result, from.sample)
 	} else if from.held.Pairs != nil {
 		t.say("judging it on %s held-out pairs", thousands(from.held.Pairs.Len()))
-		r.Held, err = hold(problem.Nodes.Fields, result, from.held.Pairs)
+		r.Held, err = hold(ctx, problem.Nodes.Fields, result, from.held.Pairs)
 	}
 	return r, err
 }
@@ -611,9 +611,12 @@ func plantable(r *fit.Result) []float32 {
 }
 
 // mark compares the models with what is true of a sample.
-func mark(fields []uint16, r *fit.Result, test *world.TruePairs) (*fitMarks, error) {
+func mark(ctx context.Context, fields []uint16, r *fit.Result, test *world.TruePairs) (*fitMarks, error) {
 	n := test.Pairs.Len()
-	z, s := r.Judge().Logits(test.Pairs)
+	z, s, err := r.Judge().Logits(ctx, test.Pairs)
+	if err != nil {
+		return nil, err
+	}
 	model, truth := newJudged(n), newJudged(n)
 	for k := range n {
 		belief, err := risk.FromLogits(float64(z[k]), float64(s[k]))
@@ -636,8 +639,11 @@ func mark(fields []uint16, r *fit.Result, test *world.TruePairs) (*fitMarks, err
 }
 
 // hold judges the models by held-out pairs, each counted for as many as it stands for.
-func hold(fields []uint16, r *fit.Result, p *graph.Pairs) (*fitHeld, error) {
-	z, s := r.Judge().Logits(p)
+func hold(ctx context.Context, fields []uint16, r *fit.Result, p *graph.Pairs) (*fitHeld, error) {
+	z, s, err := r.Judge().Logits(ctx, p)
+	if err != nil {
+		return nil, err
+	}
 	out := &fitHeld{Pairs: p.Len()}
 	links, seen := evaluate.Scored{Linked: p.Linked, Weights: p.Weight},
 		evaluate.Scored{Linked: p.Linked, Weights: p.Weight}

@@ -11,7 +11,6 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
-	"unseen/engine"
 	"unseen/internal/kern"
 	"unseen/model"
 	"unseen/risk"
@@ -36,12 +35,8 @@ func midway(t *testing.T, threads int) (*laplace, []float64) {
 			}
 		}
 	}
-	field := must(model.NewFieldMatrix(p.Nodes))(t)
-	cell, cells, group := occurring(p, field)
-	l := must(newLaplace(kern.MatrixOf(p.Nodes.Vectors), p.Train, cell, len(cells), group, engine.CaseControl,
-		p.Exposure, threads))(t)
-	t.Cleanup(func() { l.x.Close() })
-	l.setSpread(leverage)
+	l := newBayesian(t, p, threads).laplace
+	setLeverage(t, l, leverage)
 	theta := make([]float64, l.size())
 	for i := range theta {
 		theta[i] = rng.NormFloat64() * .5
@@ -53,11 +48,12 @@ func midway(t *testing.T, threads int) (*laplace, []float64) {
 func TestDrawsMultiplyByTheInformation(t *testing.T) {
 	ctx := context.Background()
 	l, theta := midway(t, 2)
-	exact := must(l.fisher(ctx, theta))(t)
-	l.draws = 8
-	d := must(l.fisher(ctx, theta))(t).draws
-	factor := mat.NewDense(exact.n, exact.n, nil)
-	for i := range exact.n {
+	exact := must(byFactor{}.at(ctx, l, theta))(t).(*exactCovariance)
+	method := byDraws{count: 8, threads: 2}
+	v := must(method.precondition(ctx, l, theta))(t)
+	n := l.size()
+	factor := mat.NewDense(n, n, nil)
+	for i := range n {
 		for j := range i + 1 {
 			factor.Set(i, j, exact.factor.Data[i*exact.factor.Stride+j])
 		}
@@ -65,20 +61,20 @@ func TestDrawsMultiplyByTheInformation(t *testing.T) {
 	var information mat.Dense
 	information.Mul(factor, factor.T())
 	rng := rand.New(rand.NewPCG(1, 1))
-	p := make([][]float64, l.draws+1) // the last is one given s
+	p := make([][]float64, method.count+1) // the last is one given s
 	for j := range p {
-		p[j] = make([]float64, exact.n)
+		p[j] = make([]float64, n)
 		for i := range p[j] {
 			p[j][i] = rng.NormFloat64()
 		}
 	}
-	clear(p[l.draws][l.d+1:])
-	for j, got := range must(l.times(ctx, d, p))(t) {
+	clear(p[method.count][l.d+1:])
+	for j, got := range must(method.times(ctx, l, v, p))(t) {
 		var want mat.VecDense
-		want.MulVec(&information, mat.NewVecDense(exact.n, p[j]))
+		want.MulVec(&information, mat.NewVecDense(n, p[j]))
 		for i, x := range got {
 			expected := want.AtVec(i)
-			if j == l.draws && i > l.d {
+			if j == method.count && i > l.d {
 				expected = 0
 			}
 			if math.Abs(x-expected) > 1e-4*mat.Norm(&want, 2) {
@@ -93,11 +89,9 @@ func TestDrawsMultiplyByTheInformation(t *testing.T) {
 func TestDrawsHaveTheCovariance(t *testing.T) {
 	ctx := context.Background()
 	l, theta := midway(t, 2)
-	before := l.leverage
-	exact := must(l.covariance(ctx, theta))(t)
-	trace := must(l.setLeverage(exact))(t)
-	leverage := l.leverage
-	l.draws = 64
+	exact := must(byFactor{}.at(ctx, l, theta))(t)
+	leverage := must(exact.leverage(ctx, l.design))(t)
+	const count = 64
 	rng := rand.New(rand.NewPCG(2, 2))
 	functionals := make([][]float64, 6)
 	for j := range functionals {
@@ -112,24 +106,22 @@ func TestDrawsHaveTheCovariance(t *testing.T) {
 	const seeds = 12
 	sums, levers := make([]float64, len(functionals)), make([]float64, len(leverage))
 	var traces float64
-	for l.seed = range uint64(seeds) {
-		l.setSpread(before)
-		info := must(l.covariance(ctx, theta))(t)
-		if l.seed == 0 {
+	for seed := range uint64(seeds) {
+		v := must(byDraws{count: count, seed: seed, threads: 2}.at(ctx, l, theta))(t).(*drawnCovariance)
+		if seed == 0 {
 			alone, _ := midway(t, 1)
-			alone.draws = l.draws
-			if same := must(alone.covariance(ctx, theta))(t).draws; !slices.Equal(flat(same.joint),
-				flat(info.draws.joint)) || !slices.Equal(flat(same.given), flat(info.draws.given)) {
+			same := must(byDraws{count: count, threads: 1}.at(ctx, alone, theta))(t).(*drawnCovariance)
+			if !slices.Equal(flat(same.joint), flat(v.joint)) || !slices.Equal(flat(same.given), flat(v.given)) {
 				t.Error("with one thread the draws differ")
 			}
 		}
 		for j, g := range functionals {
-			sums[j] += info.draws.variance(g) / seeds
+			sums[j] += v.variance(g) / seeds
 		}
-		traces += must(l.setLeverage(info))(t) / seeds
-		for k, x := range l.leverage {
+		for k, x := range must(v.leverage(ctx, l.design))(t) {
 			levers[k] += float64(x) / seeds
 		}
+		traces += v.trace() / seeds
 	}
 	within := func(what string, got, want float64, draws int) {
 		t.Helper()
@@ -140,15 +132,15 @@ func TestDrawsHaveTheCovariance(t *testing.T) {
 	for j, g := range functionals {
 		x := slices.Clone(g)
 		exact.solve(x)
-		within("a variance", sums[j], dot(g, x), seeds*l.draws)
+		within("a variance", sums[j], dot(g, x), seeds*count)
 	}
-	within("the trace", traces, trace, seeds*l.draws/2)
+	within("the trace", traces, exact.trace(), seeds*count/2)
 	var far float64
 	for k, x := range levers {
 		far += math.Abs(x/float64(leverage[k]) - 1)
 	}
 	// a mean deviation is √(2/π) of a standard one
-	if far /= float64(len(levers)); far > 1.2*math.Sqrt(2/math.Pi*2/float64(seeds*l.draws/2)) {
+	if far /= float64(len(levers)); far > 1.2*math.Sqrt(2/math.Pi*2/float64(seeds*count/2)) {
 		t.Errorf("leverages are off by %.3f on average", far)
 	}
 }

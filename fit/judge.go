@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/stat/distuv"
 
@@ -37,11 +38,13 @@ type Judge struct {
 
 	Level   float64 // nominal coverage; 0 means .95
 	Threads int     // 0 means all processors; results do not depend on it
+
+	Engine engine.Engine // that does what is heavy; nil means engine.CPU with these Threads
 }
 
 // Judge returns a judge with the beliefs of this fit.
 func (r *Result) Judge() *Judge {
-	return &Judge{Predictor: r.predictor(), Posterior: r.Posterior, Threads: r.Settings.Threads}
+	return &Judge{Predictor: r.predictor(), Posterior: r.Posterior, Threads: r.Settings.Threads, Engine: r.Settings.Engine}
 }
 
 // predictor returns both fitted models.
@@ -70,15 +73,18 @@ func (j *Judge) Validate() error {
 }
 
 // Logits returns the logits of ŷ and of π̂ of every pair.
-func (j *Judge) Logits(p *graph.Pairs) (z, s []float32) {
+func (j *Judge) Logits(ctx context.Context, p *graph.Pairs) (z, s []float32, err error) {
 	z, s = make([]float32, p.Len()), make([]float32, p.Len())
-	kern.Chunks(p.Len(), 4096, kern.Threads(j.Threads), func(_, _, from, to int) {
-		b := model.Batch{Sources: p.Source[from:to], Targets: p.Target[from:to]}
-		j.Link.Logits(z[from:to], j.LinkParams, b)
-		j.Propensity.Logits(s[from:to], j.PropensityParams, b)
-	})
-	return z, s
+	_, err = j.engine().Scan(ctx, engine.Scan{Pairs: p, Versions: []engine.Predictor{j.Predictor},
+		Portion: engine.ScanChunk, Visit: func(at engine.Portion) error {
+			copy(z[at.From:at.To], at.Link[0])
+			copy(s[at.From:at.To], at.Propensity[0])
+			return nil
+		}})
+	return z, s, err
 }
+
+func (j *Judge) engine() engine.Engine { return engine.OrCPU(j.Engine, j.Threads) }
 
 // Estimate is an estimated mean over all pairs with its interval and what that is made of.
 type Estimate struct {
@@ -226,209 +232,230 @@ func (q *question) add(losses []fixedLoss, times float64, prediction risk.Belief
 	}
 }
 
-// stretch is how many pairs go through the models at a time: few enough that their vectors stay in the cache for all
-// replicates.
-const stretch = 64
-
-// judged is what a chunk of the evidence adds up to for one estimator.
-type judged struct {
-	link, propensity []float64 // Σ w·∂r, through the masses
-	estimate         []float64 // by replicate: Σ w·r of what is drawn there
-	truth            []float64 // by replicate: Σ w·(yδ(1) + (1−y)δ(0)) with the y that it is drawn from
-	weight           []float64 // by replicate: Σ w
-}
-
 // answer returns an estimate by each of the question's estimators.
 func (j *Judge) answer(ctx context.Context, q question) ([]Estimate, error) {
-	if err := j.Validate(); err != nil {
+	if err := j.check(&q); err != nil {
 		return nil, err
 	}
-	if q.Pairs == nil || q.Pairs.Len() == 0 {
-		return nil, fmt.Errorf("%w: there are none to judge by; hold some out, by a split other than %s", ErrData,
-			sample.Whole)
-	}
-	n := q.Pairs.Len()
-	if q.predictions != nil && len(q.predictions) != n || q.others != nil && len(q.others) != n || q.Exposure != nil &&
-		len(q.Exposure) != n {
-		return nil, fmt.Errorf("%w: %d pairs, %d and %d predictions, %d exposures", ErrShape, n, len(q.predictions),
-			len(q.others), len(q.Exposure))
-	}
-	if q.difference && q.predictions == nil && q.others == nil {
-		return nil, fmt.Errorf("%w: the judge's own predictions differ from themselves by nothing; give others",
-			ErrData)
-	}
-	const chunk = 4096
-	var replicates []replicate
-	if j.Posterior != nil {
-		replicates = j.Posterior.replicates
-	}
-	values := make([][]float64, len(q.estimators))
-	for i := range values {
-		values[i] = make([]float64, n)
-	}
-	parts := make([][]judged, (n+chunk-1)/chunk)
-	failed := make([]error, len(parts))
-	kern.Chunks(n, chunk, kern.Threads(j.Threads), func(_, number, from, to int) {
-		parts[number] = make([]judged, len(q.estimators))
-		for i := range parts[number] {
-			parts[number][i] = judged{
-				link: make([]float64, j.Link.Size()), propensity: make([]float64, j.Propensity.Size()),
-				estimate: make([]float64, len(replicates)), truth: make([]float64, len(replicates)),
-				weight: make([]float64, len(replicates)),
-			}
-		}
-		for ; from < to && failed[number] == nil; from += stretch {
-			if failed[number] = ctx.Err(); failed[number] == nil {
-				failed[number] = j.judge(&q, from, min(from+stretch, to), replicates, values, parts[number])
-			}
-		}
-	})
-	for _, err := range failed {
-		if err != nil {
-			return nil, err
-		}
+	w := newJudging(j, &q)
+	gradients, err := j.engine().Scan(ctx, engine.Scan{Pairs: q.Pairs, Versions: w.versions, Totals: w.totals,
+		Visit: w.visit})
+	if err != nil {
+		return nil, err
 	}
 	out := make([]Estimate, len(q.estimators))
-	for i, e := range q.estimators {
-		var err error
-		if out[i], err = j.conclude(q.Evidence, e, values[i], parts, i, len(replicates)); err != nil {
+	for i := range out {
+		var gradient []float64
+		if len(gradients) > 0 {
+			gradient = gradients[i]
+		}
+		if out[i], err = w.conclude(i, gradient); err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
 }
 
-// judge adds a stretch of pairs to what they come to.
-func (j *Judge) judge(q *question, from, to int, replicates []replicate, values [][]float64, parts []judged) error {
-	n, count := to-from, len(q.estimators)
-	batch := model.Batch{Sources: q.Pairs.Source[from:to], Targets: q.Pairs.Target[from:to]}
-	var z, s, truth, dz, ds [stretch]float32
-	j.Link.Logits(z[:n], j.LinkParams, batch)
-	j.Propensity.Logits(s[:n], j.PropensityParams, batch)
-	// Of a pair, losses for each estimator: given are those of predictions that are given.
-	beliefs, losses, given := make([]risk.Belief, n), make([]fixedLoss, n*count), make([]fixedLoss, n*count)
-	own := 0. // how often those of the judge's own predictions count
-	for _, of := range []struct {
-		predictions []float32
-		times       float64
-	}{{q.predictions, 1}, {q.others, -1}} {
-		switch {
-		case of.times < 0 && !q.difference:
-		case of.predictions == nil:
-			own = of.times
-		default:
-			for k := range n {
-				prediction, err := risk.FromLogits(float64(of.predictions[from+k]), 0)
-				if err != nil {
-					return err
-				}
-				q.add(given[k*count:], of.times, prediction)
-			}
-		}
-	}
-	believe := func(z, s []float32) (err error) {
-		copy(losses, given)
-		for k := range n {
-			if beliefs[k], err = risk.FromLogits(float64(z[k]), float64(s[k])); err != nil {
-				return err
-			}
-			if own != 0 {
-				q.add(losses[k*count:], own, beliefs[k])
-			}
-		}
-		return nil
-	}
-	if err := believe(z[:], s[:]); err != nil {
+// check refuses a question that has no answer.
+func (j *Judge) check(q *question) error {
+	if err := j.Validate(); err != nil {
 		return err
 	}
-	link, propensity := make([]float32, j.Link.Size()), make([]float32, j.Propensity.Size())
-	for i, e := range q.estimators {
-		clear(link)
-		clear(propensity)
-		for k := range n {
-			seen := risk.Observation{Linked: q.Pairs.Linked[from+k]}
-			if q.Exposure != nil {
-				seen.Exposure = q.Exposure[from+k]
-			}
-			e.Loss = &losses[k*count+i]
-			value, g := e.Gradient(seen, beliefs[k])
-			w := q.Pairs.Weight[from+k] / q.Pairs.Weight[0] // near 1, for float32
-			values[i][from+k] = value
-			dz[k], ds[k] = float32(w*g.Link), float32(w*g.Propensity)
-		}
-		if j.Posterior == nil {
-			continue
-		}
-		j.Link.Backward(link, j.LinkParams, batch, dz[:n])
-		j.Propensity.Backward(propensity, j.PropensityParams, batch, ds[:n])
-		for k, g := range link {
-			parts[i].link[k] += float64(g) * q.Pairs.Weight[0]
-		}
-		for k, g := range propensity {
-			parts[i].propensity[k] += float64(g) * q.Pairs.Weight[0]
-		}
+	if q.Pairs == nil || q.Pairs.Len() == 0 {
+		return fmt.Errorf("%w: there are none to judge by; hold some out, by a split other than %s", ErrData,
+			sample.Whole)
 	}
-	if len(replicates) == 0 {
-		return nil
+	n := q.Pairs.Len()
+	if q.predictions != nil && len(q.predictions) != n || q.others != nil && len(q.others) != n || q.Exposure != nil &&
+		len(q.Exposure) != n {
+		return fmt.Errorf("%w: %d pairs, %d and %d predictions, %d exposures", ErrShape, n, len(q.predictions),
+			len(q.others), len(q.Exposure))
 	}
-	params := append([]float32(nil), j.PropensityParams...)
-	var again, shown [stretch]float32
-	var exposed [stretch]float64
-	for k := range n {
-		exposed[k], _ = kern.Sigmoid64(float64(s[k]))
-	}
-	for b, r := range replicates {
-		j.Link.Logits(truth[:n], r.truth, batch)
-		j.Link.Logits(again[:n], r.link, batch)
-		for c, at := range j.Posterior.Cells {
-			params[at] = r.logits[c]
-		}
-		j.Propensity.Logits(shown[:n], params, batch)
-		if err := believe(again[:], shown[:]); err != nil {
-			return err
-		}
-		for k := range n {
-			y, u := kern.Sigmoid64(float64(truth[k]))
-			rate := 1.
-			if j.Posterior.caseControl {
-				rate = q.Pairs.Rate[from+k]
-			}
-			past := history{seed: j.Posterior.seed, replicate: b, source: batch.Sources[k], target: batch.Targets[k]}
-			as := risk.Unlogged
-			if q.Exposure != nil {
-				as = q.Exposure[from+k]
-			}
-			seen := past.happen(y, exposed[k], rate, as)
-			w := q.Pairs.Weight[from+k]
-			switch was := q.Pairs.Linked[from+k]; {
-			case was && !seen.Linked: // sampled less often, it stands for more
-				w /= rate
-			case !was && seen.Linked:
-				w *= rate
-			}
-			for i, e := range q.estimators {
-				loss := &losses[k*count+i]
-				e.Loss = loss
-				parts[i].estimate[b] += w * e.Risk(seen, beliefs[k])
-				parts[i].truth[b] += w * (y*loss.linked + u*loss.unlinked)
-				parts[i].weight[b] += w
-			}
-		}
+	if q.difference && q.predictions == nil && q.others == nil {
+		return fmt.Errorf("%w: the judge's own predictions differ from themselves by nothing; give others", ErrData)
 	}
 	return nil
 }
 
-// conclude adds the chunks of one estimator up.
-func (j *Judge) conclude(v sample.Evidence, e risk.Estimator, values []float64, parts [][]judged, i,
-	replicates int) (Estimate, error) {
-	sample := risk.Sample{Values: values, Weights: v.Pairs.Weight, Sources: make([]int, len(values)),
-		Universe: e.Universe}
+// judging is one question on its way to an answer.
+type judging struct {
+	*question
+	judge      *Judge
+	replicates []replicate
+	versions   []engine.Predictor // the judge's own; then of every replicate its truth and its fit
+	totals     []float64          // by estimator: what its sums are divided by
+	own        float64            // how often the losses of the judge's own predictions count
+
+	values [][]float64 // by estimator, then by pair: the risk
+	parts  [][]judged  // by chunk, then by estimator
+}
+
+// judged is what the replicates of a chunk of the evidence add up to for one estimator, by replicate.
+type judged struct {
+	estimate []float64 // Σ w·r of what is drawn there
+	truth    []float64 // Σ w·(yδ(1) + (1−y)δ(0)) with the y that it is drawn from
+	weight   []float64 // Σ w
+}
+
+func newJudging(j *Judge, q *question) *judging {
+	w := &judging{question: q, judge: j, versions: []engine.Predictor{j.Predictor},
+		parts: make([][]judged, engine.ScanChunks(q.Pairs.Len()))}
 	var weight risk.Sum
-	for k, source := range v.Pairs.Source {
-		sample.Sources[k] = int(source)
-		weight.Add(v.Pairs.Weight[k])
+	for _, x := range q.Pairs.Weight {
+		weight.Add(x)
 	}
-	plain, err := sample.Mean()
+	for _, e := range q.estimators {
+		w.values = append(w.values, make([]float64, q.Pairs.Len()))
+		if j.Posterior == nil {
+			continue
+		}
+		total := weight.Value()
+		if e.Universe > 0 {
+			total = e.Universe
+		}
+		w.totals = append(w.totals, total)
+	}
+	if q.difference && q.others == nil {
+		w.own = -1
+	} else if q.predictions == nil {
+		w.own = 1
+	}
+	if j.Posterior == nil {
+		return w
+	}
+	w.replicates = j.Posterior.replicates
+	for _, r := range w.replicates {
+		exposure := slices.Clone(j.PropensityParams)
+		for c, at := range j.Posterior.Cells {
+			exposure[at] = r.logits[c]
+		}
+		w.versions = append(w.versions, engine.Predictor{Link: j.Link, LinkParams: r.truth},
+			engine.Predictor{Link: j.Link, LinkParams: r.link, Propensity: j.Propensity, PropensityParams: exposure})
+	}
+	return w
+}
+
+// visit adds a portion of pairs to what they come to.
+func (w *judging) visit(at engine.Portion) error {
+	n, count := at.To-at.From, len(w.estimators)
+	if w.parts[at.Chunk] == nil {
+		w.parts[at.Chunk] = make([]judged, count)
+		for i := range w.parts[at.Chunk] {
+			w.parts[at.Chunk][i] = judged{estimate: make([]float64, len(w.replicates)),
+				truth: make([]float64, len(w.replicates)), weight: make([]float64, len(w.replicates))}
+		}
+	}
+	given, err := w.given(at)
+	if err != nil {
+		return err
+	}
+	beliefs, losses := make([]risk.Belief, n), make([]fixedLoss, n*count)
+	believe := func(version int) (err error) {
+		copy(losses, given)
+		for k := range n {
+			beliefs[k], err = risk.FromLogits(float64(at.Link[version][k]), float64(at.Propensity[version][k]))
+			if err != nil {
+				return err
+			}
+			if w.own != 0 {
+				w.add(losses[k*count:], w.own, beliefs[k])
+			}
+		}
+		return nil
+	}
+	if err := believe(0); err != nil {
+		return err
+	}
+	for i, e := range w.estimators {
+		for k := range n {
+			e.Loss = &losses[k*count+i]
+			value, g := e.Gradient(w.observation(at.From+k), beliefs[k])
+			w.values[i][at.From+k] = value
+			if w.totals != nil {
+				at.LinkSlopes[i][k], at.PropensitySlopes[i][k] = g.Link, g.Propensity
+			}
+		}
+	}
+	for b := range w.replicates {
+		if err := believe(2 + 2*b); err != nil {
+			return err
+		}
+		w.replay(at, b, beliefs, losses)
+	}
+	return nil
+}
+
+// given returns the losses of predictions that are given, by pair and estimator: less those of others, where the
+// difference is asked for.
+func (w *judging) given(at engine.Portion) ([]fixedLoss, error) {
+	count := len(w.estimators)
+	out := make([]fixedLoss, (at.To-at.From)*count)
+	for _, of := range []struct {
+		predictions []float32
+		times       float64
+	}{{w.predictions, 1}, {w.others, -1}} {
+		if of.predictions == nil || of.times < 0 && !w.difference {
+			continue
+		}
+		for k := range at.To - at.From {
+			prediction, err := risk.FromLogits(float64(of.predictions[at.From+k]), 0)
+			if err != nil {
+				return nil, err
+			}
+			w.add(out[k*count:], of.times, prediction)
+		}
+	}
+	return out, nil
+}
+
+// observation is what is seen of a pair.
+func (w *judging) observation(k int) risk.Observation {
+	seen := risk.Observation{Linked: w.Pairs.Linked[k]}
+	if w.Exposure != nil {
+		seen.Exposure = w.Exposure[k]
+	}
+	return seen
+}
+
+// replay draws what is seen in a replicate, and adds what its fit estimates from that beside what is true there.
+func (w *judging) replay(at engine.Portion, b int, beliefs []risk.Belief, losses []fixedLoss) {
+	posterior, pairs, count := w.judge.Posterior, w.Pairs, len(w.estimators)
+	for k := range at.To - at.From {
+		place := at.From + k
+		y, u := kern.Sigmoid64(float64(at.Link[1+2*b][k]))
+		exposed, _ := kern.Sigmoid64(float64(at.Propensity[0][k]))
+		rate := 1.
+		if posterior.caseControl {
+			rate = pairs.Rate[place]
+		}
+		past := chance{seed: posterior.seed, replicate: b, source: pairs.Source[place], target: pairs.Target[place]}
+		seen := past.outcome(y, exposed, rate, w.observation(place).Exposure)
+		weight := pairs.Weight[place]
+		switch was := pairs.Linked[place]; {
+		case was && !seen.Linked: // sampled less often, it stands for more
+			weight /= rate
+		case !was && seen.Linked:
+			weight *= rate
+		}
+		for i, e := range w.estimators {
+			loss, part := &losses[k*count+i], &w.parts[at.Chunk][i]
+			e.Loss = loss
+			part.estimate[b] += weight * e.Risk(seen, beliefs[k])
+			part.truth[b] += weight * (y*loss.linked + u*loss.unlinked)
+			part.weight[b] += weight
+		}
+	}
+}
+
+// conclude makes the estimate of one estimator, given the gradient of its risk through the masses.
+func (w *judging) conclude(i int, gradient []float64) (Estimate, error) {
+	e, j := w.estimators[i], w.judge
+	seen := risk.Sample{Values: w.values[i], Weights: w.Pairs.Weight, Sources: make([]int, w.Pairs.Len()),
+		Universe: e.Universe}
+	for k, source := range w.Pairs.Source {
+		seen.Sources[k] = int(source)
+	}
+	plain, err := seen.Mean()
 	if err != nil {
 		return Estimate{}, err
 	}
@@ -436,7 +463,7 @@ func (j *Judge) conclude(v sample.Evidence, e risk.Estimator, values []float64, 
 	if level == 0 {
 		level = .95
 	}
-	known, err := sample.Normal(level, risk.Nuisance{})
+	known, err := seen.Normal(level, risk.Nuisance{})
 	if err != nil {
 		return Estimate{}, err
 	}
@@ -444,45 +471,37 @@ func (j *Judge) conclude(v sample.Evidence, e risk.Estimator, values []float64, 
 	if j.Posterior == nil {
 		return out, nil
 	}
-	total := weight.Value()
-	if e.Universe > 0 {
-		total = e.Universe
-	}
-	link, propensity := make([]float64, j.Link.Size()), make([]float64, j.Propensity.Size())
-	errs := make([]float64, replicates)
-	for b := range errs {
-		var estimate, truth, weight float64
-		for _, p := range parts {
-			estimate, truth, weight = estimate+p[i].estimate[b], truth+p[i].truth[b], weight+p[i].weight[b]
-		}
-		if e.Universe > 0 {
-			weight = e.Universe
-		}
-		errs[b] = (estimate - truth) / weight
-	}
-	for _, p := range parts {
-		for k, g := range p[i].link {
-			link[k] += g / total
-		}
-		for k, g := range p[i].propensity {
-			propensity[k] += g / total
-		}
-	}
-	out.Nuisance = math.Sqrt(j.Posterior.Variance(link, propensity))
-	out.Bias, out.BiasError = meanAndError(errs)
+	out.Nuisance = math.Sqrt(j.Posterior.Variance(gradient[:j.Link.Size()], gradient[j.Link.Size():]))
+	out.Bias, out.BiasError = meanAndError(w.errors(i))
 	if _, naive := e.Scheme.(risk.Naive); naive {
 		return out, nil // it rests on neither π̂ nor ŷ, and a naive judge would not know of its bias
 	}
 	variance := out.Nuisance * out.Nuisance
-	if replicates > 1 {
+	if replicates := len(w.replicates); replicates > 1 {
 		spread := out.BiasError * out.BiasError
 		variance = math.Max(variance, spread*float64(replicates)) + spread
-		few := distuv.StudentsT{Sigma: 1, Nu: float64(replicates - 1)}.Quantile((1+
-			level)/2) / distuv.UnitNormal.Quantile((1+level)/2)
+		few := distuv.StudentsT{Sigma: 1, Nu: float64(replicates - 1)}.Quantile((1+level)/2) /
+			distuv.UnitNormal.Quantile((1+level)/2)
 		variance *= few * few
 	}
-	out.Interval, err = sample.Normal(level, risk.Nuisance{Variance: variance, Bias: out.Bias})
+	out.Interval, err = seen.Normal(level, risk.Nuisance{Variance: variance, Bias: out.Bias})
 	return out, err
+}
+
+// errors returns by how much an estimator is off in each replicate.
+func (w *judging) errors(i int) []float64 {
+	out := make([]float64, len(w.replicates))
+	for b := range out {
+		var estimate, truth, weight float64
+		for _, part := range w.parts {
+			estimate, truth, weight = estimate+part[i].estimate[b], truth+part[i].truth[b], weight+part[i].weight[b]
+		}
+		if universe := w.estimators[i].Universe; universe > 0 {
+			weight = universe
+		}
+		out[b] = (estimate - truth) / weight
+	}
+	return out
 }
 
 // meanAndError returns a mean and its standard error; zeros for fewer than two numbers.

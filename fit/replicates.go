@@ -1,0 +1,385 @@
+package fit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"unseen/engine"
+	"unseen/internal/kern"
+	"unseen/risk"
+	"unseen/sample"
+)
+
+// newPosterior makes a posterior of the mode that was found: refits tell what V does not know.
+func newPosterior(ctx context.Context, b *bayesian) (*Posterior, error) {
+	l, s := b.laplace, b.result.Settings
+	scale, _, err := l.calibrate(ctx, b.theta)
+	if err != nil {
+		return nil, err
+	}
+	a := &refits{
+		Posterior: &Posterior{
+			Alpha: l.prior.Alpha, Tau: l.prior.Tau, Cells: b.cells, unit: l.design.Unit(), scale: scale,
+			caseControl: s.Sampling == engine.CaseControl.String(), seed: s.Seed, d: l.d, v: b.v,
+		},
+		bayesian: b, count: hyperparameters + 1 + max(s.Replicates, 0),
+		decided: math.Max(float64(l.d)-l.prior.Alpha*b.v.trace(), 1),
+	}
+	if err := b.recorder.begin(a); err != nil {
+		return nil, err
+	}
+	for a.done < a.count {
+		b.meter.add(b.problem.Train.Len(), true, func() Step {
+			return Step{Phase: "measuring its own errors", Epoch: a.done + 1, Epochs: a.count}
+		})
+		var err error
+		switch {
+		case a.done < hyperparameters:
+			err = a.vary(ctx, a.done)
+		case a.done == hyperparameters:
+			err = a.withoutLogs(ctx)
+		default:
+			err = a.replicate(ctx, a.done-hyperparameters-1)
+		}
+		if err != nil {
+			return nil, err
+		}
+		a.done++
+		b.recorder.settle(a)
+		if err := b.recorder.tick(); err != nil {
+			return nil, err
+		}
+	}
+	return a.Posterior, nil
+}
+
+// hyperparameters are α and two τ².
+const hyperparameters = 3
+
+// refits are what follows the search for the mode: fits that tell what V does not.
+type refits struct {
+	*Posterior
+	*bayesian
+	decided float64 // γ = d − α·tr V_ww: how many weights the data decide rather than the prior
+	count   int     // in all
+	done    int
+}
+
+func (a *refits) keep(c *checkpoint) {
+	c.whole["aftermath.done"] = a.done
+	var varied, replicates []float32
+	for _, h := range a.hyper {
+		varied = append(append(varied, h.link...), h.logits...)
+	}
+	for _, r := range a.replicates {
+		replicates = append(append(append(replicates, r.truth...), r.link...), r.logits...)
+	}
+	put(c, "aftermath.varied", varied)
+	put(c, "aftermath.replicates", replicates)
+	c.putTruth("aftermath.links", a.links != nil)
+	if a.links != nil {
+		put(c, "aftermath.links.logits", a.links.logits)
+		put(c, "aftermath.links.covariance", a.links.covariance)
+	}
+}
+
+func (a *refits) restore(c *checkpoint) {
+	a.done = c.number("aftermath.done", 0, a.count)
+	width, cells := a.d+1, len(a.Cells)
+	for part := range slices.Chunk(numbers[float32](c, "aftermath.varied", -1), width+cells) {
+		if len(part) != width+cells {
+			c.fail("the moves of the prior are cut short")
+			return
+		}
+		a.hyper = append(a.hyper, variant{part[:width], part[width:]})
+	}
+	replicates := numbers[float32](c, "aftermath.replicates", max(a.done-hyperparameters-1, 0)*(2*width+cells))
+	for part := range slices.Chunk(replicates, 2*width+cells) {
+		a.replicates = append(a.replicates, replicate{part[:width], part[width : 2*width], part[2*width:]})
+	}
+	if c.truth("aftermath.links") {
+		a.links = &linksAlone{numbers[float64](c, "aftermath.links.logits", cells),
+			numbers[float64](c, "aftermath.links.covariance", cells*cells)}
+	}
+}
+
+// refit is one of them under way: a copy of the fit with outcomes, prior and leverage of its own.
+type refit struct {
+	laplace
+	recorder  *recorder
+	theta     []float64
+	last      [3]float64 // moves of the prior
+	round     int
+	leveraged bool // the leverage is no longer the fit's
+}
+
+func (a *refits) newRefit() *refit {
+	f := &refit{laplace: *a.laplace, recorder: a.recorder, theta: slices.Clone(a.theta)}
+	f.own = false // the likelihood is the fit's
+	return f
+}
+
+func (f *refit) keep(c *checkpoint) {
+	put(c, "refit.theta", f.theta)
+	put(c, "refit.prior", []float64{f.prior.Alpha, f.prior.Tau[0], f.prior.Tau[1], f.last[0], f.last[1], f.last[2]})
+	c.whole["refit.round"] = f.round
+	if c.putTruth("refit.leveraged", f.leveraged); f.leveraged {
+		put(c, "refit.leverage", f.outcomes.Leverage)
+	}
+}
+
+func (f *refit) restore(c *checkpoint) {
+	copy(f.theta, numbers[float64](c, "refit.theta", len(f.theta)))
+	prior := numbers[float64](c, "refit.prior", 6)
+	f.prior.Alpha, f.prior.Tau = prior[0], [2]float64{prior[1], prior[2]}
+	copy(f.last[:], prior[3:])
+	f.round = c.number("refit.round", 0, math.MaxInt32)
+	if f.leveraged = c.truth("refit.leveraged"); f.leveraged {
+		f.restoreLeverage(c, "refit.leverage")
+	}
+}
+
+// climb moves to the mode, by the covariance of the fit if that is of use.
+func (f *refit) climb(ctx context.Context, v covariance, enough float64) error {
+	err := f.laplace.mode(ctx, f.theta, v, climb{enough: enough, recorder: f.recorder})
+	if errors.Is(err, ErrDiverged) {
+		f.recorder.settle(f)
+		err = f.laplace.mode(ctx, f.theta, nil, climb{enough: enough, recorder: f.recorder})
+	}
+	return err
+}
+
+func (f *refit) logits() []float32 {
+	out := make([]float32, f.cells)
+	for c := range out {
+		out[c] = float32(f.theta[f.d+1+c])
+	}
+	return out
+}
+
+// vary refits at one standard error from one of the prior's own parameters. With γ the number of
+// parameters that the data decide, Var log α ≈ 2/γ (MacKay 1992), and as much for τ².
+func (a *refits) vary(ctx context.Context, which int) error {
+	l := a.laplace
+	moved := a.newRefit()
+	defer moved.close()
+	if which == 0 {
+		moved.prior.Alpha *= math.Exp(math.Sqrt(2 / a.decided))
+	} else {
+		g := which - 1
+		v, cells := a.Posterior.v.ofCells(), l.cells
+		decided, members := 1., 0 // 1 for the pseudo-observation
+		for c, of := range l.prior.group {
+			if int(of) == g {
+				members++
+				decided += math.Max(1-v[c*cells+c]/(l.prior.Tau[g]*l.prior.Tau[g]), 0)
+			}
+		}
+		if members < 2 {
+			return nil
+		}
+		moved.prior.Tau[g] *= math.Exp(math.Sqrt(2/decided) / 2)
+	}
+	if err := a.recorder.begin(moved); err != nil {
+		return err
+	}
+	if which == 0 && moved.round == 0 { // the spread of w follows α; the propensities' prior hardly moves it
+		if err := moved.spread(ctx, a.Posterior.v); err != nil {
+			return err
+		}
+	}
+	if err := moved.climb(ctx, a.Posterior.v, near); err != nil {
+		return err
+	}
+	link, err := moved.published(ctx, moved.theta)
+	if err != nil {
+		return err
+	}
+	before, err := l.published(ctx, a.theta)
+	if err != nil {
+		return err
+	}
+	move := variant{link: link, logits: moved.logits()}
+	for i, x := range before {
+		move.link[i] -= x
+	}
+	for c := range move.logits {
+		move.logits[c] -= float32(a.theta[l.d+1+c])
+	}
+	a.hyper = append(a.hyper, move)
+	return nil
+}
+
+// spread finds the mode and the leverage there, from which the next search goes on.
+func (f *refit) spread(ctx context.Context, v covariance) error {
+	if err := f.climb(ctx, v, near); err != nil {
+		return err
+	}
+	own, err := f.method.at(ctx, &f.laplace, f.theta)
+	if err != nil {
+		return err
+	}
+	defer own.close()
+	if err := f.setLeverage(ctx, own); err != nil {
+		return err
+	}
+	f.leveraged = true
+	f.round++
+	f.recorder.settle(f)
+	return nil
+}
+
+// withoutLogs finds what the links alone would have said, for the test of logged exposure.
+func (a *refits) withoutLogs(ctx context.Context) error {
+	if !slices.ContainsFunc(a.laplace.outcomes.Exposure, func(e risk.Exposure) bool {
+		return e == risk.Exposed || e == risk.Unexposed
+	}) {
+		return nil
+	}
+	blind := a.newRefit()
+	defer blind.close()
+	o := blind.outcomes
+	o.Exposure = slices.Clone(o.Exposure)
+	for k, e := range o.Exposure {
+		if e != risk.Offered { // which is no exposure by π
+			o.Exposure[k] = risk.Unlogged
+		}
+	}
+	if err := blind.observe(o); err != nil {
+		return err
+	}
+	if err := a.recorder.begin(blind); err != nil {
+		return err
+	}
+	if err := blind.climb(ctx, nil, near); err != nil {
+		return err
+	}
+	v, err := blind.method.at(ctx, &blind.laplace, blind.theta)
+	if err != nil {
+		return err
+	}
+	a.links = &linksAlone{logits: blind.theta[blind.d+1:], covariance: v.ofCells()}
+	return v.close()
+}
+
+// replicate simulates a history and refits it. Its truth is a draw of (w, b) given ŝ: the fitted w
+// itself is shrunk, and a world made of it would have fewer pairs near ŷ = 1 than the real one.
+// The pairs stay, which of them are logged, and the variances of the logits.
+func (a *refits) replicate(ctx context.Context, k int) error {
+	l := a.laplace
+	truth := slices.Clone(a.theta)
+	a.Posterior.v.draw(truth, rand.New(rand.NewPCG(a.seed, uint64(k))))
+	again := a.newRefit()
+	defer again.close()
+	o, err := a.simulate(ctx, truth, k)
+	if err != nil {
+		return err
+	}
+	if err := again.observe(o); err != nil {
+		return err
+	}
+	if err := a.recorder.begin(again); err != nil {
+		return err
+	}
+	if err := a.relearn(ctx, again); err != nil {
+		return fmt.Errorf("replicate %d: %w", k+1, err)
+	}
+	link, err := again.published(ctx, again.theta)
+	if err != nil {
+		return err
+	}
+	a.replicates = append(a.replicates, replicate{truth: l.weights(truth), link: link, logits: again.logits()})
+	return nil
+}
+
+// simulate draws outcomes from the truth of a replicate.
+func (a *refits) simulate(ctx context.Context, truth []float64, k int) (engine.Outcomes, error) {
+	l, pairs := a.laplace, a.problem.Train
+	z, err := l.design.Logits(ctx, truth)
+	if err != nil {
+		return engine.Outcomes{}, err
+	}
+	shown := make([]float64, l.cells)
+	for c := range shown {
+		pi, _ := kern.Sigmoid64(a.theta[l.d+1+c])
+		shown[c] = math.Max(pi, 1e-300)
+	}
+	o := engine.Outcomes{Linked: make([]bool, len(z)), Leverage: l.outcomes.Leverage}
+	if l.outcomes.Exposure != nil {
+		o.Exposure = make([]risk.Exposure, len(z))
+	}
+	for i := range z {
+		past := chance{seed: a.seed, replicate: k, source: pairs.Source[i], target: pairs.Target[i]}
+		y, _ := kern.Sigmoid64(float64(z[i]))
+		rate, as := 1., risk.Unlogged
+		if a.caseControl {
+			rate = pairs.Rate[i]
+		}
+		if o.Exposure != nil {
+			as = l.outcomes.Exposure[i]
+		}
+		seen := past.outcome(y, shown[a.cell[i]], rate, as)
+		o.Linked[i] = seen.Linked
+		if o.Exposure != nil {
+			o.Exposure[i] = seen.Exposure
+		}
+	}
+	return o, nil
+}
+
+// relearn refits, prior and all, by the covariance of the fit: γ and the covariance of s stay what
+// they were, so that only modes have to be found. α keeps within three standard errors of the
+// fit's, without which it runs away where hardly any weight is decided.
+func (a *refits) relearn(ctx context.Context, f *refit) error {
+	const rounds = 4
+	alpha := a.laplace.prior.Alpha
+	most := 3 * math.Sqrt(2/a.decided)
+	for {
+		enough := 10 * near
+		if f.round == rounds {
+			enough = near
+		}
+		if err := f.climb(ctx, a.Posterior.v, enough); err != nil || f.round == rounds {
+			return err
+		}
+		f.prior.updateAlpha(f.theta, (float64(f.d)-a.decided)/f.prior.Alpha, &f.last[0])
+		f.prior.Alpha = alpha * math.Exp(math.Max(-most, math.Min(most, math.Log(f.prior.Alpha/alpha))))
+		f.prior.updateTau(f.theta, a.Posterior.v.ofCells(), f.last[1:])
+		f.round++
+		a.recorder.settle(f)
+	}
+}
+
+// chance decides what is seen of a pair in a replicate: a function of the seed, the replicate and the
+// pair, so that training pairs and any others drawn later tell one story.
+type chance struct {
+	seed           uint64
+	replicate      int
+	source, target int32
+}
+
+// outcome returns what is seen of a pair of link probability y and propensity π that was sampled,
+// unlinked pairs at the relative rate r: P(o=1 | sampled) = πy/(πy + r(1−πy)).
+func (h chance) outcome(y, pi, rate float64, as risk.Exposure) risk.Observation {
+	first := sample.Uniform(h.seed, uint64(h.replicate), uint64(uint32(h.source))<<32|uint64(uint32(h.target)))
+	switch as {
+	case risk.Unlogged:
+		p := pi * y
+		return risk.Observation{Linked: first*(p+rate*(1-p)) < p}
+	case risk.Offered:
+		return risk.Observation{Linked: first*(1-pi*y) < y*(1-pi), Exposure: risk.Offered}
+	}
+	// linked 1, shown and unlinked r, not shown r: the chances of being in the sample
+	linked, refused, unseen := pi*y, rate*pi*(1-y), rate*(1-pi)
+	switch at := first * (linked + refused + unseen); {
+	case at < unseen:
+		return risk.Observation{Exposure: risk.Unexposed}
+	case at < unseen+refused:
+		return risk.Observation{Exposure: risk.Exposed}
+	}
+	return risk.Observation{Linked: true, Exposure: risk.Exposed}
+}
