@@ -373,6 +373,18 @@ func (d *Drift) Alarms(field uint16) (last []Alarm, all int64) {
 	return slices.Clone(f.Alarms), f.Raised
 }
 
+// Clone returns a detector in the same state that shares nothing with d.
+func (d *Drift) Clone() *Drift {
+	clone := *d
+	clone.fields = make(map[uint16]*fieldDrift, len(d.fields))
+	for field, f := range d.fields {
+		state := *f
+		state.Windows, state.Alarms = slices.Clone(f.Windows), slices.Clone(f.Alarms)
+		clone.fields[field] = &state
+	}
+	return &clone
+}
+
 type driftJSON struct {
 	Version  int                    `json:"version"`
 	Settings DriftSettings          `json:"settings"`

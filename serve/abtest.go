@@ -6,17 +6,17 @@ import (
 	"math"
 )
 
-// Comparison is what became of two models' lists.
+// Comparison compares the clicks and links of models.
 type Comparison struct {
-	Trial *ABTest `json:"trial,omitempty" doc:"that runs now"`
+	Trial *ABTest `json:"trial,omitempty" doc:"the A/B test, if one runs"`
 	Arms  []Arm   `json:"arms"`
-	// Difference is b's clicks per shown item less a's, with its 95% interval; nil where one has none shown.
-	Difference *Rate `json:"difference,omitempty" doc:"clicks per shown item of b less those of a"`
+	// Difference is nil where a model was not shown to two sources.
+	Difference *Rate `json:"difference,omitempty" doc:"clicks per shown item of b minus those of a"`
 }
 
-// Arm is what became of one model's lists.
+// Arm is the clicks and links of one model.
 type Arm struct {
-	Name    string `json:"name" doc:"a or b; of models that are on no trial, empty"`
+	Name    string `json:"name" doc:"a or b; empty without an A/B test"`
 	Model   string `json:"model"`
 	Shown   int64  `json:"shown"`
 	Clicked int64  `json:"clicked"`
@@ -26,7 +26,7 @@ type Arm struct {
 	Links   Rate   `json:"linksPerShown"`
 }
 
-// Rate is a number of events per shown item. The interval takes sources, not items, for independent.
+// Rate is a number of events per shown item. The interval assumes that sources, not items, are independent.
 type Rate struct {
 	Value float64 `json:"value"`
 	Low   float64 `json:"low"`
@@ -53,15 +53,15 @@ func (t *tally) rate(kind int) (r Rate, err float64) {
 		return r, math.Inf(1)
 	}
 	err = math.Sqrt(squares*n/(n-1)) / shown
-	if squares == 0 { // nobody clicked, or everybody: the error that one source more could make
+	if squares == 0 { // nobody clicked, or everybody: the error that one more source could make
 		err = 1 / (3 * n)
 	}
 	r.Low, r.High = max(r.Value-1.96*err, 0), r.Value+1.96*err
 	return r, err
 }
 
-// Compare compares the models of the trial, by what was shown since it began; without a trial, all
-// that were ever shown.
+// Compare compares the models of the A/B test by what was shown since its start; without a test, all
+// registered models by everything in the log.
 func (s *Service) Compare() Comparison {
 	out := Comparison{Trial: s.live.Load().abTest, Arms: []Arm{}}
 	w := s.monitor
@@ -89,7 +89,7 @@ func (s *Service) Compare() Comparison {
 		return out
 	}
 	var since map[string]*tally
-	if w.Trial.Equal(out.Trial.Since) {
+	if w.Test.Equal(out.Trial.Since) {
 		since = w.Arms
 	}
 	a, ea := arm("a", out.Trial.A, since)
@@ -102,7 +102,7 @@ func (s *Service) Compare() Comparison {
 	return out
 }
 
-// StartTrial puts a model beside the current one: a share of the sources, always the same ones, gets its lists.
+// StartABTest tests a model against the live one: a share of the sources, always the same ones, gets its lists.
 func (s *Service) StartABTest(ctx context.Context, digest string, share float64) (_ *ABTest, err error) {
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
@@ -120,7 +120,7 @@ func (s *Service) StartABTest(ctx context.Context, digest string, share float64)
 	defer s.jobs.swap.Unlock()
 	line := *s.live.Load()
 	if entry.Digest == line.current.digest {
-		return nil, requestError("model", digest, "serves already; name another")
+		return nil, requestError("model", digest, "is live already; give another")
 	}
 	naive := s.models.snapshot().Naive
 	if naive != "" {
@@ -142,7 +142,7 @@ func (s *Service) StartABTest(ctx context.Context, digest string, share float64)
 	return line.abTest, nil
 }
 
-// EndTrial gives all sources to the current model again.
+// EndABTest ends the A/B test: all sources get the live model.
 func (s *Service) EndABTest() (err error) {
 	_, end, err := s.begin(context.Background())
 	if err != nil {

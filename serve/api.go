@@ -26,14 +26,14 @@ import (
 	"unseen/serve/store"
 )
 
-// Version is that of the API.
+// Version is the version of the API.
 const Version = "1.0.0"
 
-// register puts the API into a mux.
+// register adds the API to a mux.
 func (s *Service) register(mux *http.ServeMux) huma.API {
 	config := huma.DefaultConfig("unseen", Version)
 	config.Info.Description = "Link recommendation that corrects for exposure. Every list has an id, and every " +
-		"item the probability with which it was shown: report both, and the service learns from it."
+		"item has the probability with which it was shown: report both, and the service learns from them."
 	config.DocsPath, config.SchemasPath, config.CreateHooks = "", "", nil
 	config.RejectUnknownQueryParameters = true
 	config.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
@@ -50,45 +50,42 @@ func (s *Service) register(mux *http.ServeMux) huma.API {
 	}
 	api := huma.NewAPI(config, humago.NewAdapter(mux, s.o.Prefix))
 	api.UseMiddleware(s.guard(api))
-
-	add(s, api, ScopeRead, "GET", "/api/v1/nodes", "Search nodes by id and title", s.getNodes)
-	add(s, api, ScopeRead, "GET", "/api/v1/nodes/{id}", "A node and its links", s.getNode)
-	add(s, api, ScopeRead, "GET", "/api/v1/recommendations", "Recommend to a node or a short text",
-		s.getRecommendations)
-	add(s, api, ScopeRead, "POST", "/api/v1/recommendations", "Recommend to a node or a text", s.postRecommendations)
-	add(s, api, ScopeWrite, "POST", "/api/v1/events", "Log what was shown, clicked and linked", s.postEvents)
-	add(s, api, ScopeRead, "GET", "/api/v1/events", "Read the log", s.getEvents)
-	add(s, api, ScopeRead, "GET", "/api/v1/model", "The model that serves, and how far it can be trusted", s.getModel)
-	add(s, api, ScopeRead, "GET", "/api/v1/bridges", "Where exposure hides links between fields", s.getBridges)
-	add(s, api, ScopeRead, "GET", "/api/v1/loop", "Where recommendations go: live share, forecast, drift", s.getLoop)
-	add(s, api, ScopeRead, "GET", "/api/v1/loop/simulation",
-		"What would become of the loop: rounds, exploration, method", s.getSimulation)
-	add(s, api, ScopeRead, "GET", "/api/v1/bridges/reading", "What to read across two fields, as a file", s.getReading)
-	add(s, api, ScopeAdmin, "POST", "/api/v1/jobs", "Train anew, or evaluate", s.postJob)
-	add(s, api, ScopeRead, "GET", "/api/v1/jobs", "Jobs, the latest first", s.getJobs)
-	add(s, api, ScopeRead, "GET", "/api/v1/jobs/{id}", "A job", s.getJob)
-	add(s, api, ScopeRead, "GET", "/api/v1/jobs/{id}/curve", "How a job's loss fell", s.getJobCurve)
-	add(s, api, ScopeAdmin, "DELETE", "/api/v1/jobs/{id}", "Cancel a job", s.deleteJob)
-	add(s, api, ScopeRead, "GET", "/api/v1/models", "Models that served or may serve", s.getModels)
-	add(s, api, ScopeAdmin, "POST", "/api/v1/models/{digest}/serve", "Let a model serve", s.postServe)
-	add(s, api, ScopeAdmin, "POST", "/api/v1/models/rollback", "Let the model before the current one serve again",
-		s.postRollback)
-	add(s, api, ScopeAdmin, "PUT", "/api/v1/trial", "Put a model beside the current one", s.putTrial)
-	add(s, api, ScopeAdmin, "DELETE", "/api/v1/trial", "End the trial", s.deleteTrial)
-	add(s, api, ScopeRead, "GET", "/api/v1/trial", "Clicks per shown item of the models on trial", s.getTrial)
+	r := registrar{s, api}
+	add(r, ScopeRead, "GET /api/v1/nodes", "Search nodes by id and title", s.getNodes)
+	add(r, ScopeRead, "GET /api/v1/nodes/{id}", "Get a node and its links", s.getNode)
+	add(r, ScopeRead, "GET /api/v1/recommendations", "Recommend to a node or a short text", s.getRecommendations)
+	add(r, ScopeRead, "POST /api/v1/recommendations", "Recommend to a node or a text", s.postRecommendations)
+	add(r, ScopeWrite, "POST /api/v1/events", "Log what was shown, clicked and linked", s.postEvents)
+	add(r, ScopeRead, "GET /api/v1/events", "Read the event log", s.getEvents)
+	add(r, ScopeRead, "GET /api/v1/model", "Get the live model and how far it can be trusted", s.getModel)
+	add(r, ScopeRead, "GET /api/v1/bridges", "Find pairs of fields between which exposure hides links", s.getBridges)
+	add(r, ScopeRead, "GET /api/v1/bridges/reading", "Download a reading list across two fields", s.getReading)
+	add(r, ScopeRead, "GET /api/v1/loop", "Get the live same-field share, its forecast and drift alarms", s.getLoop)
+	add(r, ScopeRead, "GET /api/v1/loop/simulation", "Simulate the feedback loop", s.getSimulation)
+	add(r, ScopeAdmin, "POST /api/v1/jobs", "Retrain, or evaluate a model", s.postJob)
+	add(r, ScopeRead, "GET /api/v1/jobs", "List jobs, the latest first", s.getJobs)
+	add(r, ScopeRead, "GET /api/v1/jobs/{id}", "Get a job", s.getJob)
+	add(r, ScopeRead, "GET /api/v1/jobs/{id}/curve", "Get the training curve of a job", s.getJobCurve)
+	add(r, ScopeAdmin, "DELETE /api/v1/jobs/{id}", "Cancel a job", s.deleteJob)
+	add(r, ScopeRead, "GET /api/v1/models", "List the registered models", s.getModels)
+	add(r, ScopeAdmin, "POST /api/v1/models/{digest}/serve", "Deploy a model", s.postServe)
+	add(r, ScopeAdmin, "POST /api/v1/models/rollback", "Roll back to the previous model", s.postRollback)
+	add(r, ScopeAdmin, "PUT /api/v1/trial", "Start an A/B test of a model against the live one", s.putTrial)
+	add(r, ScopeAdmin, "DELETE /api/v1/trial", "End the A/B test", s.deleteTrial)
+	add(r, ScopeRead, "GET /api/v1/trial", "Get the results of the A/B test", s.getTrial)
 	sse.Register(api, huma.Operation{
 		OperationID: "job-progress", Method: "GET", Path: "/api/v1/jobs/{id}/progress",
-		Summary:  "A job's progress, as server-sent events",
+		Summary:  "Stream the progress of a job as server-sent events",
 		Metadata: map[string]any{"scope": ScopeRead}, Security: []map[string][]string{{"token": {string(ScopeRead)}}},
 	}, map[string]any{"job": Job{}}, s.streamJob)
 	return api
 }
 
-// brief keeps what is sent back of a faulty request short.
+// shortenErrors limits what is sent back of an invalid request.
 func shortenErrors(e *huma.ErrorModel) {
 	const most = 20
 	if len(e.Errors) > most {
-		e.Detail += fmt.Sprintf("; the first %d of %d faults", most, len(e.Errors))
+		e.Detail += fmt.Sprintf("; the first %d of %d errors", most, len(e.Errors))
 		e.Errors = e.Errors[:most]
 	}
 	for _, d := range e.Errors {
@@ -111,22 +108,29 @@ func shortenErrors(e *huma.ErrorModel) {
 	}
 }
 
-// schemaName is a type's name, with that of its package before it unless it is of this one.
+// schemaName is a type's name, with its package's name before it unless it is the service's or the log's.
 func schemaName(t reflect.Type, hint string) string {
 	name := huma.DefaultSchemaNamer(t, hint)
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
 	}
 	from := path.Base(t.PkgPath())
-	if t.Name() == "" || t.PkgPath() == reflect.TypeFor[Service]().PkgPath() || from == "v2" {
+	if t.Name() == "" || t.PkgPath() == reflect.TypeFor[Service]().PkgPath() || from == "v2" ||
+		t == reflect.TypeFor[store.Event]() {
 		return name
 	}
 	return strings.ToUpper(from[:1]) + from[1:] + name
 }
 
-// add registers an operation with the scope that it needs.
-func add[I, O any](s *Service, api huma.API, scope Scope, method, path, summary string,
-	do func(context.Context, *I) (*O, error)) {
+// registrar is where operations are added.
+type registrar struct {
+	s   *Service
+	api huma.API
+}
+
+// add registers an operation, such as "GET /api/v1/nodes", with the scope that it needs.
+func add[I, O any](r registrar, scope Scope, pattern, summary string, do func(context.Context, *I) (*O, error)) {
+	method, path, _ := strings.Cut(pattern, " ")
 	op := huma.Operation{
 		OperationID: operationID(method, path), Method: method, Path: path, Summary: summary, MaxBodyBytes: maxBody,
 		Metadata: map[string]any{"scope": scope}, Security: []map[string][]string{{"token": {string(scope)}}},
@@ -135,44 +139,46 @@ func add[I, O any](s *Service, api huma.API, scope Scope, method, path, summary 
 	if method == "POST" && path == "/api/v1/jobs" {
 		op.DefaultStatus = http.StatusAccepted
 	}
-	huma.Register(api, op, func(ctx context.Context, in *I) (*O, error) {
+	huma.Register(r.api, op, func(ctx context.Context, in *I) (*O, error) {
 		out, err := do(ctx, in)
 		if err == nil {
 			return out, nil
 		}
-		err = s.problem(err)
-		if h, ok := errors.AsType[*internalError](err); ok {
-			s.o.Log.Error("a request failed", "request", requestID(ctx), "operation", op.OperationID, "error", h.err)
-			err = huma.NewError(http.StatusInternalServerError,
-				"the service has a fault; the request's id helps to find it")
+		err = r.s.problem(err)
+		if e, ok := errors.AsType[*internalError](err); ok {
+			r.s.o.Log.Error("request failed", "request", requestID(ctx), "operation", op.OperationID, "error", e.err)
+			err = huma.NewError(http.StatusInternalServerError, internalErrorText)
 		}
 		return nil, err
 	})
 }
+
+// internalErrorText is all that a client learns of an error of the service.
+const internalErrorText = "internal error; the service's log has the details under this request id"
 
 func operationID(method, path string) string {
 	path = strings.TrimPrefix(path, "/api/v1/")
 	return strings.ToLower(method) + "-" + strings.NewReplacer("/", "-", "{", "", "}", "").Replace(path)
 }
 
-// problem turns an error into an answer. What a client did wrong is said; what the service did wrong is logged by its
-// request and not told.
+// problem turns an error into a response. The client learns what is wrong with its request; internal errors are logged
+// with the request's id instead.
 func (s *Service) problem(err error) error {
-	var f *RequestError
+	var invalidRequest *RequestError
 	var invalid *store.InvalidError
 	var busy *store.BusyError
 	var status huma.StatusError
 	switch {
 	case errors.As(err, &status):
 		return err
-	case errors.As(err, &f):
+	case errors.As(err, &invalidRequest):
 		code := http.StatusUnprocessableEntity
-		if f.NotFound {
+		if invalidRequest.NotFound {
 			code = http.StatusNotFound
 		}
-		reason := f.reason(s.o.Prefix)
-		return huma.NewError(code, f.Field+" "+reason, &huma.ErrorDetail{Message: reason, Location: f.Field,
-			Value: f.Value})
+		reason := invalidRequest.reason(s.o.Prefix)
+		return huma.NewError(code, invalidRequest.Field+" "+reason, &huma.ErrorDetail{Message: reason,
+			Location: invalidRequest.Field, Value: invalidRequest.Value})
 	case errors.As(err, &invalid):
 		return huma.NewError(http.StatusUnprocessableEntity, err.Error(), &huma.ErrorDetail{
 			Message: invalid.Reason, Location: strings.TrimSuffix(fmt.Sprintf("body.events[%d].%s", invalid.Index,
@@ -181,24 +187,24 @@ func (s *Service) problem(err error) error {
 	case errors.As(err, &busy):
 		return retryLater(http.StatusServiceUnavailable, err.Error(), busy.Wait.Seconds())
 	case errors.Is(err, ErrClosed):
-		return retryLater(http.StatusServiceUnavailable, "the service is closed", 1)
+		return retryLater(http.StatusServiceUnavailable, "service is closed", 1)
 	case errors.Is(err, errTooMany):
 		return retryLater(http.StatusServiceUnavailable, "too many recommendations at once", 1)
 	case errors.Is(err, errQueue):
-		return retryLater(http.StatusTooManyRequests, "too many jobs wait already", 30)
+		return retryLater(http.StatusTooManyRequests, "too many jobs in the queue", 30)
 	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrFull), errors.Is(err, store.ErrClosed):
 		return retryLater(http.StatusServiceUnavailable, err.Error(), 5)
 	case errors.Is(err, recommend.ErrNothing), errors.Is(err, recommend.ErrQuery):
 		return huma.NewError(http.StatusUnprocessableEntity, err.Error())
-	case errors.Is(err, ErrNoModel), errors.Is(err, ErrNoJob):
+	case errors.Is(err, ErrNoModel), errors.Is(err, ErrNoJob), errors.Is(err, ErrNoNaive):
 		return huma.NewError(http.StatusNotFound, err.Error())
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return retryLater(http.StatusServiceUnavailable, "the time for this request is over", 1)
+		return retryLater(http.StatusServiceUnavailable, "request timed out", 1)
 	}
 	return &internalError{err}
 }
 
-// hidden is a fault of the service: the client learns the request's id, and the log has the rest.
+// internalError is an error of the service: the client learns the request's id, and the log has the rest.
 type internalError struct{ err error }
 
 func (h *internalError) Error() string { return h.err.Error() }
@@ -208,7 +214,7 @@ func retryLater(status int, detail string, seconds float64) error {
 		http.Header{"Retry-After": {strconv.Itoa(int(math.Ceil(max(seconds, .001))))}})
 }
 
-// guard lets in who may, sets the time limit, and keeps the audit.
+// guard checks the token, sets the time limit and writes the audit log.
 func (s *Service) guard(api huma.API) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		r, w := humago.Unwrap(ctx)
@@ -226,11 +232,8 @@ func (s *Service) guard(api huma.API) func(huma.Context, func(huma.Context)) {
 					Method: r.Method, Path: clip(r.URL.Path), Status: status})
 			}()
 		}
-		if no := s.admit(r, need); no != nil {
-			if no.status == http.StatusUnauthorized {
-				w.Header().Set("WWW-Authenticate", "Bearer")
-			}
-			writeProblem(w, no.status, no.detail, c.id, no.wait)
+		if refused := s.admit(r, need); refused != nil {
+			refused.write(w, c.id)
 			return
 		}
 		if op.OperationID != "job-progress" {
@@ -242,7 +245,7 @@ func (s *Service) guard(api huma.API) func(huma.Context, func(huma.Context)) {
 	}
 }
 
-// optional is a parameter that may be left out, which is another thing than its zero.
+// optional is a parameter whose absence differs from its zero value.
 type optional[T any] struct {
 	Value T
 	Given bool
@@ -253,10 +256,10 @@ func (o optional[T]) Schema(r huma.Registry) *huma.Schema {
 	return huma.SchemaFromType(r, reflect.TypeOf(o.Value))
 }
 
-// Receiver is where the value goes.
+// Receiver is where huma puts the value.
 func (o *optional[T]) Receiver() reflect.Value { return reflect.ValueOf(o).Elem().Field(0) }
 
-// OnParamSet notes whether there is one.
+// OnParamSet records whether there is a value.
 func (o *optional[T]) OnParamSet(given bool, _ any) { o.Given = given }
 
 func (o optional[T]) pointer() *T {
@@ -266,38 +269,39 @@ func (o optional[T]) pointer() *T {
 	return &o.Value
 }
 
-// body is an answer in JSON.
+// body is a JSON body.
 type body[T any] struct{ Body T }
 
 func respond[T any](v T) *body[T] { return &body[T]{v} }
 
-// Node is a node as the API shows it.
+// NodeSummary is a node of a list of nodes.
 type NodeSummary struct {
 	ID    string `json:"id"`
 	Title string `json:"title,omitempty"`
 	Field string `json:"field,omitempty"`
-	Time  string `json:"time,omitempty" doc:"the day"`
-	Out   int    `json:"out" doc:"links from it"`
-	In    int    `json:"in" doc:"links to it"`
+	Time  string `json:"time,omitempty" doc:"date"`
+	Out   int    `json:"out" doc:"number of links from it"`
+	In    int    `json:"in" doc:"number of links to it"`
 }
 
 func summarize(g *graph.Graph, i int32) NodeSummary {
-	n := NodeSummary{ID: g.ID(i), Title: g.Title(i), Field: g.FieldName(g.Field(i)), Out: len(g.Out(i)), In: len(g.In(i))}
+	n := NodeSummary{ID: g.ID(i), Title: g.Title(i), Field: g.FieldName(g.Field(i)),
+		Out: len(g.Out(i)), In: len(g.In(i))}
 	if t, known := g.Time(i); known {
 		n.Time = t.Format(time.DateOnly)
 	}
 	return n
 }
 
-// Nodes is a page of nodes.
+// NodePage is a page of nodes.
 type NodePage struct {
-	Total int           `json:"total" doc:"that match"`
+	Total int           `json:"total" doc:"number of matches"`
 	Nodes []NodeSummary `json:"nodes"`
-	Next  int           `json:"next,omitempty" doc:"offset of the next page; left out on the last"`
+	Next  int           `json:"next,omitempty" doc:"offset of the next page, unless this is the last"`
 }
 
 type nodesInput struct {
-	Q      string `query:"q" maxLength:"200" doc:"part of an id or a title, whatever its case; all nodes if it is left out"`
+	Q      string `query:"q" maxLength:"200" doc:"part of an id or a title, ignoring case"`
 	Field  string `query:"field" maxLength:"200" doc:"only nodes of this field"`
 	Offset int    `query:"offset" minimum:"0" default:"0"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"20"`
@@ -308,7 +312,7 @@ func (s *Service) getNodes(ctx context.Context, in *nodesInput) (*body[NodePage]
 	return respond(found), err
 }
 
-// Search finds nodes by a part of their id or title.
+// Search finds nodes by a part of their id or title, ignoring case.
 func (s *Service) Search(ctx context.Context, q, field string, offset, limit int) (_ NodePage, err error) {
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
@@ -353,11 +357,11 @@ func (s *Service) Search(ctx context.Context, q, field string, offset, limit int
 type NodeDetail struct {
 	NodeSummary
 	Text    string        `json:"text,omitempty"`
-	LinksTo []NodeSummary `json:"linksTo" doc:"the first hundred"`
+	LinksTo []NodeSummary `json:"linksTo" doc:"the first 100 links"`
 }
 
 type idInput struct {
-	ID string `path:"id" maxLength:"1024" doc:"with / written as %2F"`
+	ID string `path:"id" maxLength:"1024" doc:"id, with / escaped as %2F"`
 }
 
 func (s *Service) getNode(ctx context.Context, in *idInput) (*body[NodeDetail], error) {
@@ -375,7 +379,7 @@ func (s *Service) Node(ctx context.Context, id string) (_ NodeDetail, err error)
 	g := s.Graph()
 	i, ok := g.Index(id)
 	if !ok {
-		return NodeDetail{}, &RequestError{Field: "id", Value: clip(id), Reason: "is no id of the dataset",
+		return NodeDetail{}, &RequestError{Field: "id", Value: clip(id), Reason: "is not an id of the dataset",
 			See: "/api/v1/nodes", NotFound: true}
 	}
 	d := NodeDetail{NodeSummary: summarize(g, i), LinksTo: []NodeSummary{}}
@@ -390,20 +394,20 @@ func (s *Service) Node(ctx context.Context, id string) (_ NodeDetail, err error)
 
 type recommendInput struct {
 	Node      string            `query:"node" maxLength:"1024" doc:"id of the node to recommend to"`
-	Text      string            `query:"text" maxLength:"4000" doc:"or a new text; longer ones by POST"`
-	Field     string            `query:"field" maxLength:"200" doc:"of the new text; guessed if it is left out"`
-	K         int               `query:"k" minimum:"1" maximum:"1000" default:"10" doc:"how many"`
-	Fields    []string          `query:"fields,explode" maxItems:"1000" doc:"only targets of this field; may be given often"`
+	Text      string            `query:"text" maxLength:"4000" doc:"or a new text; use POST for longer ones"`
+	Field     string            `query:"field" maxLength:"200" doc:"field of the new text; default: guessed"`
+	K         int               `query:"k" minimum:"1" maximum:"1000" default:"10" doc:"number of items"`
+	Fields    []string          `query:"fields,explode" maxItems:"1000" doc:"only targets of this field; repeatable"`
 	From      string            `query:"from" maxLength:"20" doc:"only targets from this day on, as 2021 or 2021-01-31"`
 	Until     string            `query:"until" maxLength:"20" doc:"only targets before this day"`
-	Linked    bool              `query:"linked" doc:"also what the node links to already"`
-	Exclude   []string          `query:"exclude,explode" maxItems:"1000" doc:"never this id; may be given often"`
-	Diversity float64           `query:"diversity" minimum:"0" maximum:"1" doc:"from 0, pure relevance, to 1, no two alike; then nothing is drawn"`
-	Explore   optional[float64] `query:"explore" doc:"share of the places drawn in proportion to ŷ, from 0 to 1; the service's own if it is left out"`
-	Seed      optional[uint64]  `query:"seed" doc:"of the draw; chance if it is left out"`
-	Seen      bool              `query:"seen" doc:"rank by π̂ŷ: repeats past exposure; then nothing is drawn"`
-	Compare   bool              `query:"compare" doc:"the naive model's list beside it"`
-	Explain   bool              `query:"explain" doc:"say why each is there"`
+	Linked    bool              `query:"linked" doc:"include targets that the node links to already"`
+	Exclude   []string          `query:"exclude,explode" maxItems:"1000" doc:"id to leave out; repeatable"`
+	Diversity float64           `query:"diversity" minimum:"0" maximum:"1" doc:"from pure relevance to no two alike"`
+	Explore   optional[float64] `query:"explore" doc:"share of positions drawn in proportion to ŷ, from 0 to 1"`
+	Seed      optional[uint64]  `query:"seed" doc:"seed of the draw; default: random"`
+	Seen      bool              `query:"seen" doc:"rank by π̂ŷ, which repeats past exposure; turns explore off"`
+	Compare   bool              `query:"compare" doc:"add the naive model's list"`
+	Explain   bool              `query:"explain" doc:"add the reason of each item"`
 	Log       bool              `query:"log" doc:"log all items as shown; needs the scope write"`
 }
 
@@ -416,20 +420,21 @@ func (s *Service) getRecommendations(ctx context.Context, in *recommendInput) (*
 	})
 }
 
-func (s *Service) postRecommendations(ctx context.Context, in *body[RecommendRequest]) (*body[*RecommendResponse], error) {
+func (s *Service) postRecommendations(ctx context.Context, in *body[RecommendRequest]) (*body[*RecommendResponse],
+	error) {
 	return s.recommendFor(ctx, in.Body)
 }
 
-func (s *Service) recommendFor(ctx context.Context, ask RecommendRequest) (*body[*RecommendResponse], error) {
-	if ask.Log && s.o.Tokens != nil && !s.scopeOf(ctx).covers(ScopeWrite) {
-		return nil, huma.NewError(http.StatusForbidden, "log needs a token of scope write",
-			&huma.ErrorDetail{Location: "log", Message: "leave it out, or give a token of scope write", Value: true})
+func (s *Service) recommendFor(ctx context.Context, r RecommendRequest) (*body[*RecommendResponse], error) {
+	if r.Log && s.o.Tokens != nil && !s.scopeOf(ctx).covers(ScopeWrite) {
+		return nil, huma.NewError(http.StatusForbidden, "log needs a token with scope write",
+			&huma.ErrorDetail{Location: "log", Message: "leave it out, or send a token with scope write", Value: true})
 	}
-	a, err := s.Recommend(ctx, ask)
+	a, err := s.Recommend(ctx, r)
 	return respond(a), err
 }
 
-// scopeOf is what the caller may do.
+// scopeOf returns the scope of the caller's token.
 func (s *Service) scopeOf(ctx context.Context) Scope {
 	name := callerOf(ctx).token
 	for _, t := range *s.o.Tokens.list.Load() {
@@ -457,7 +462,7 @@ type EventPage struct {
 }
 
 type eventsInput struct {
-	After int64 `query:"after" minimum:"0" doc:"seq after which to begin"`
+	After int64 `query:"after" minimum:"0" doc:"return events with a higher seq"`
 	Limit int   `query:"limit" minimum:"1" maximum:"10000" default:"100"`
 }
 
@@ -487,22 +492,22 @@ func (s *Service) Events(ctx context.Context, after int64, limit int) (_ EventPa
 	return EventPage{events, totals.Events}, nil
 }
 
-// ModelDetail is the model that serves.
+// ModelDetail describes the live model.
 type ModelDetail struct {
 	ModelEntry
 	Dataset string   `json:"dataset"`
 	Nodes   int      `json:"nodes"`
 	Links   int      `json:"links"`
-	Texts   bool     `json:"texts" doc:"new texts can be asked about"`
+	Texts   bool     `json:"texts" doc:"the service recommends for new texts"`
 	Naive   bool     `json:"naive" doc:"lists can be compared with a naive model's"`
-	Explore float64  `json:"explore" doc:"share of a list's places that is drawn, unless a request says otherwise"`
+	Explore float64  `json:"explore" doc:"default share of a list's positions that is drawn at random"`
 	Fields  []string `json:"fields"`
 	// Propensities are π̂ from the field of the row to that of the column, at a node of each.
-	Propensities [][]float64   `json:"propensities" doc:"chance that a source of the row's field was shown a target of the column's"`
-	Findings     *fit.Findings `json:"findings,omitempty" doc:"the doctor's"`
+	Propensities [][]float64   `json:"propensities" doc:"chance that the row's field is shown the column's"`
+	Findings     *fit.Findings `json:"findings,omitempty" doc:"verdict of the doctor"`
 	// Certificate and Evaluation are documents of their own.
 	Certificate *evaluate.Certificate `json:"certificate,omitempty"`
-	Evaluation  *evaluate.Evaluation  `json:"evaluation,omitempty" doc:"if there was one; a job makes it"`
+	Evaluation  *evaluate.Evaluation  `json:"evaluation,omitempty" doc:"if the model was evaluated"`
 }
 
 func (s *Service) getModel(ctx context.Context, _ *struct{}) (*body[ModelDetail], error) {
@@ -510,7 +515,7 @@ func (s *Service) getModel(ctx context.Context, _ *struct{}) (*body[ModelDetail]
 	return respond(d), err
 }
 
-// ModelDetail says what serves and how far it can be trusted.
+// ModelDetail returns the live model and how far it can be trusted.
 func (s *Service) ModelDetail() (_ ModelDetail, err error) {
 	_, end, err := s.begin(context.Background())
 	if err != nil {
@@ -539,20 +544,20 @@ func (s *Service) ModelDetail() (_ ModelDetail, err error) {
 	for i := int32(g.Len()) - 1; i >= 0; i-- {
 		first[g.Field(i)] = i + 1
 	}
-	var some []int32
+	var examples []int32 // a node of each field
 	for f, i := range first {
 		if i > 0 && uint16(f) != graph.UnknownField {
-			d.Fields, some = append(d.Fields, g.FieldName(uint16(f))), append(some, i-1)
+			d.Fields, examples = append(d.Fields, g.FieldName(uint16(f))), append(examples, i-1)
 		}
 	}
-	d.Propensities = make([][]float64, len(some))
-	for a, i := range some {
-		logits := make([]float32, len(some))
-		sources := make([]int32, len(some))
+	d.Propensities = make([][]float64, len(examples))
+	for a, i := range examples {
+		logits := make([]float32, len(examples))
+		sources := make([]int32, len(examples))
 		for k := range sources {
 			sources[k] = i
 		}
-		m.Propensity.Logits(logits, m.PropensityParams, model.Batch{Sources: sources, Targets: some})
+		m.Propensity.Logits(logits, m.PropensityParams, model.Batch{Sources: sources, Targets: examples})
 		for _, z := range logits {
 			d.Propensities[a] = append(d.Propensities[a], 1/(1+math.Exp(-float64(z))))
 		}
@@ -561,16 +566,16 @@ func (s *Service) ModelDetail() (_ ModelDetail, err error) {
 	return d, err
 }
 
-// Bridges are pairs of fields between which exposure hides links.
+// BridgeList is pairs of fields between which exposure hides links.
 type BridgeList struct {
 	Model   string             `json:"model"`
 	Bridges []recommend.Bridge `json:"bridges" doc:"the largest gap first"`
 }
 
 type bridgesInput struct {
-	Sources int `query:"sources" minimum:"1" maximum:"200" default:"40" doc:"of each field, drawn"`
-	List    int `query:"list" minimum:"0" maximum:"50" default:"3" doc:"pairs to read, of each bridge"`
-	Limit   int `query:"limit" minimum:"1" maximum:"1000" default:"20"`
+	Sources int `query:"sources" minimum:"1" maximum:"200" default:"40" doc:"nodes of each field to look at, at random"`
+	List    int `query:"list" minimum:"0" maximum:"50" default:"3" doc:"pairs in the reading list of each bridge"`
+	Limit   int `query:"limit" minimum:"1" maximum:"1000" default:"20" doc:"number of bridges"`
 }
 
 func (s *Service) getBridges(ctx context.Context, in *bridgesInput) (*body[BridgeList], error) {
@@ -581,8 +586,7 @@ func (s *Service) getBridges(ctx context.Context, in *bridgesInput) (*body[Bridg
 	defer leave()
 	e := s.live.Load().current
 	if !e.HasNaive() {
-		return nil, huma.NewError(http.StatusNotFound,
-			"bridges compare with a naive model, and the service has none; fit one and give it with --naive")
+		return nil, errNoNaive()
 	}
 	list := in.List
 	if list == 0 {
@@ -604,26 +608,26 @@ func (s *Service) postJob(_ context.Context, in *body[JobRequest]) (*body[Job], 
 	return respond(job), err
 }
 
-// Start queues a job. It is done while the service is open, or by the next one of the same folder.
-func (s *Service) StartJob(o JobRequest) (_ Job, err error) {
+// StartJob queues a job. It runs while the service is open, or after the folder is opened again.
+func (s *Service) StartJob(r JobRequest) (_ Job, err error) {
 	_, end, err := s.begin(context.Background())
 	if err != nil {
 		return Job{}, err
 	}
 	defer end(&err)
-	switch o.Kind {
+	switch r.Kind {
 	case "retrain":
-		if _, ok := fit.Methods()[o.Method]; !ok && o.Method != "" {
-			return Job{}, requestError("method", clip(o.Method), "is no method")
+		if _, ok := fit.Methods()[r.Method]; !ok && r.Method != "" {
+			return Job{}, requestError("method", clip(r.Method), "is not a training method")
 		}
 	case "evaluate":
 	default:
-		return Job{}, requestError("kind", clip(o.Kind), "is no job; give retrain or evaluate")
+		return Job{}, requestError("kind", clip(r.Kind), "is not a kind of job; give retrain or evaluate")
 	}
-	return s.jobs.add(o, false)
+	return s.jobs.add(r, false)
 }
 
-// Wait returns a job when it has ended.
+// WaitJob waits until a job has ended and returns it.
 func (s *Service) WaitJob(ctx context.Context, id string) (_ Job, err error) {
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
@@ -643,17 +647,17 @@ func (s *Service) WaitJob(ctx context.Context, id string) (_ Job, err error) {
 	}
 }
 
-// JobList is all jobs that are remembered.
+// JobList is the remembered jobs.
 type JobList struct {
 	Jobs []Job      `json:"jobs" doc:"the latest first"`
-	Due  *time.Time `json:"due,omitempty" doc:"when the schedule has a model trained, if the log has enough new events by then"`
+	Due  *time.Time `json:"due,omitempty" doc:"time of the next scheduled retraining, if the log has enough new events"`
 }
 
 func (s *Service) getJobs(context.Context, *struct{}) (*body[JobList], error) {
 	return respond(s.Jobs()), nil
 }
 
-// Jobs returns all jobs that are remembered.
+// Jobs returns the remembered jobs.
 func (s *Service) Jobs() JobList {
 	list := JobList{Jobs: s.jobs.list()}
 	if due, planned := s.NextRetrain(); planned {
@@ -667,7 +671,7 @@ func (s *Service) getJob(_ context.Context, in *idInput) (*body[Job], error) {
 	return respond(job), err
 }
 
-// Job returns a job as it is now; see also Wait.
+// Job returns the current state of a job; see also WaitJob.
 func (s *Service) Job(id string) (Job, error) {
 	job, _, err := s.jobs.find(id)
 	return job, err
@@ -678,7 +682,7 @@ func (s *Service) deleteJob(_ context.Context, in *idInput) (*body[Job], error) 
 	return respond(job), err
 }
 
-// Cancel tells a job to stop that has not ended, and returns it as it is now: it may take a moment to end, see Wait.
+// CancelJob cancels a job and returns its current state: it may take a moment to end, see WaitJob.
 func (s *Service) CancelJob(id string) (_ Job, err error) {
 	_, end, err := s.begin(context.Background())
 	if err != nil {
@@ -688,7 +692,7 @@ func (s *Service) CancelJob(id string) (_ Job, err error) {
 	return s.jobs.stop(id)
 }
 
-// streamJob sends a job whenever it changes, four times a second at most, until it has ended.
+// streamJob sends a job whenever it changes, at most four times a second, until it has ended.
 func (s *Service) streamJob(ctx context.Context, in *idInput, send sse.Sender) {
 	for {
 		job, changed, err := s.jobs.find(in.ID)
@@ -702,7 +706,7 @@ func (s *Service) streamJob(ctx context.Context, in *idInput, send sse.Sender) {
 			return
 		case <-pause.C:
 		}
-		quiet := time.NewTimer(10 * time.Second) // then the same again, so that the connection stays
+		quiet := time.NewTimer(10 * time.Second) // then it is sent again, to keep the connection open
 		select {
 		case <-changed:
 		case <-quiet.C:
@@ -712,10 +716,10 @@ func (s *Service) streamJob(ctx context.Context, in *idInput, send sse.Sender) {
 	}
 }
 
-// Models are those that are kept.
+// ModelList is the registered models.
 type ModelList struct {
 	Current string       `json:"current"`
-	Naive   string       `json:"naive,omitempty" doc:"that lists are compared with"`
+	Naive   string       `json:"naive,omitempty" doc:"digest of the naive model"`
 	Models  []ModelEntry `json:"models" doc:"the oldest first"`
 }
 
@@ -723,14 +727,14 @@ func (s *Service) getModels(context.Context, *struct{}) (*body[ModelList], error
 	return respond(s.Models()), nil
 }
 
-// Models returns the models that served or may serve.
+// Models returns the registered models.
 func (s *Service) Models() ModelList {
 	r := s.models.snapshot()
 	return ModelList{r.Current, r.Naive, r.Models}
 }
 
 type digestInput struct {
-	Digest string `path:"digest" minLength:"6" maxLength:"64" doc:"or the beginning of it"`
+	Digest string `path:"digest" minLength:"6" maxLength:"64" doc:"digest, or its first characters"`
 }
 
 func (s *Service) postServe(ctx context.Context, in *digestInput) (*body[ModelEntry], error) {
@@ -743,10 +747,10 @@ func (s *Service) postRollback(ctx context.Context, _ *struct{}) (*body[ModelEnt
 	return respond(e), err
 }
 
-// trialOrder says which model is to be tried.
+// abTestRequest starts an A/B test.
 type abTestRequest struct {
-	Model string  `json:"model" minLength:"6" maxLength:"64" doc:"digest"`
-	Share float64 `json:"share" minimum:"0" maximum:"1" doc:"of the sources that get its lists"`
+	Model string  `json:"model" minLength:"6" maxLength:"64" doc:"digest of model b"`
+	Share float64 `json:"share" minimum:"0" maximum:"1" doc:"share of the sources that get its lists"`
 }
 
 func (s *Service) putTrial(ctx context.Context, in *body[abTestRequest]) (*body[*ABTest], error) {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// auditLog is who changed what: one line of JSON for every call that needs the scope admin, also for refused ones.
+// auditLog records who changed what: one line of JSON for every call that needs the scope admin, also rejected ones.
 type auditLog struct {
 	log *slog.Logger
 
@@ -16,11 +16,11 @@ type auditLog struct {
 	file *os.File
 }
 
-// audited is one line.
+// auditEntry is one line.
 type auditEntry struct {
 	At      time.Time `json:"at"`
 	Request string    `json:"request"`
-	Token   string    `json:"token"` // its name; empty where there are none
+	Token   string    `json:"token"` // its name; empty without tokens
 	Remote  string    `json:"remote"`
 	Method  string    `json:"method"`
 	Path    string    `json:"path"`
@@ -45,7 +45,7 @@ func (a *auditLog) add(line auditEntry) {
 		a.mu.Unlock()
 	}
 	if err != nil {
-		a.log.Error("the audit log cannot be written", "error", err, "line", string(raw))
+		a.log.Error("writing the audit log failed", "error", err, "line", string(raw))
 	}
 }
 

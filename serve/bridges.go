@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -14,25 +15,31 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"unseen/hint"
 	"unseen/recommend"
 )
 
-// bridged remembers the bridges of one model, which many look at and which take a while to find.
+// ErrNoNaive: bridges compare with a naive model, and the service has none.
+var ErrNoNaive = errors.New("bridges need a naive model, which the service does not have")
+
+func errNoNaive() error { return hint.Wrap(ErrNoNaive, "fit one and set %v", hint.Setting("naive")) }
+
+// bridgeCache keeps the bridges of one model, because they take a while to find.
 type bridgeCache struct {
-	wanted chan struct{} // by somebody who does not wait
+	wanted chan struct{} // requests a search in the background
 
 	mu      sync.Mutex
 	digest  string
 	bridges []recommend.Bridge
 }
 
-// How far the bridges of pages and reading lists are looked for.
+// Settings of the search for the pages and reading lists.
 const (
 	bridgeSources = 40
 	readingLength = 20
 )
 
-// Bridges are the field pairs between which exposure hides links, by the current model; found once for each model.
+// Bridges returns the pairs of fields between which exposure hides links. They are found once for each live model.
 func (s *Service) Bridges(ctx context.Context) (_ BridgeList, err error) {
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
@@ -44,8 +51,7 @@ func (s *Service) Bridges(ctx context.Context) (_ BridgeList, err error) {
 		return BridgeList{e.digest, known}, nil
 	}
 	if !e.HasNaive() {
-		return BridgeList{}, huma.NewError(http.StatusNotFound,
-			"bridges compare with a naive model, and the service has none; fit one and give it with --naive")
+		return BridgeList{}, errNoNaive()
 	}
 	leave, err := s.gate.enter(ctx)
 	if err != nil {
@@ -62,7 +68,7 @@ func (s *Service) Bridges(ctx context.Context) (_ BridgeList, err error) {
 	return BridgeList{e.digest, found}, nil
 }
 
-// findBridges finds them whenever somebody wanted to know, until the context ends.
+// findBridges finds them in the background when they are wanted, until the context ends.
 func (s *Service) findBridges(ctx context.Context) {
 	for {
 		select {
@@ -74,7 +80,7 @@ func (s *Service) findBridges(ctx context.Context) {
 			continue
 		}
 		if _, err := s.Bridges(ctx); err != nil && ctx.Err() == nil {
-			s.o.Log.Warn("bridges cannot be found", "error", err)
+			s.o.Log.Warn("finding bridges failed", "error", err)
 		}
 	}
 }
@@ -85,7 +91,8 @@ func (b *bridgeCache) of(digest string) ([]recommend.Bridge, bool) {
 	return b.bridges, b.digest == digest
 }
 
-// hiddenFrom returns nodes from which exposure hides most, if that is known; if not, it is found out for the next time.
+// hiddenFrom returns the nodes from which exposure hides most. If they are not known yet, it starts the search and
+// waits for a moment; if that is too short it returns nil.
 func (s *Service) hiddenFrom(ctx context.Context, most int) []recommend.Item {
 	e := s.live.Load().current
 	known, ok := s.bridgeCache.of(e.digest)
@@ -94,7 +101,7 @@ func (s *Service) hiddenFrom(ctx context.Context, most int) []recommend.Item {
 		case s.bridgeCache.wanted <- struct{}{}:
 		default:
 		}
-		for wait := 0; !ok && wait < 20 && ctx.Err() == nil; wait++ { // of a small network they are known soon
+		for wait := 0; !ok && wait < 20 && ctx.Err() == nil; wait++ { // a small network takes less
 			time.Sleep(20 * time.Millisecond)
 			known, ok = s.bridgeCache.of(e.digest)
 		}
@@ -104,7 +111,8 @@ func (s *Service) hiddenFrom(ctx context.Context, most int) []recommend.Item {
 	}
 	var out []recommend.Item
 	seen := map[string]bool{}
-	for place := 0; place < readingLength && len(out) < most; place++ { // the first of every bridge, then the second
+	// the first pair of every bridge, then the second
+	for place := 0; place < readingLength && len(out) < most; place++ {
 		for _, b := range known {
 			if b.Lower <= 0 || b.Weak || place >= len(b.Reading) || len(out) >= most {
 				continue
@@ -119,12 +127,12 @@ func (s *Service) hiddenFrom(ctx context.Context, most int) []recommend.Item {
 }
 
 type readingInput struct {
-	Source string `query:"source" required:"true" minLength:"1" maxLength:"200" doc:"field of who reads"`
-	Target string `query:"target" required:"true" minLength:"1" maxLength:"200" doc:"field of what is read"`
+	Source string `query:"source" required:"true" minLength:"1" maxLength:"200" doc:"field of the readers"`
+	Target string `query:"target" required:"true" minLength:"1" maxLength:"200" doc:"field of what they read"`
 	Format string `query:"format" enum:"csv,bibtex" default:"csv"`
 }
 
-// file is an answer to be kept.
+// file is a download.
 type file struct {
 	ContentType        string `header:"Content-Type"`
 	ContentDisposition string `header:"Content-Disposition"`
@@ -148,11 +156,11 @@ func (s *Service) getReading(ctx context.Context, in *readingInput) (*file, erro
 		raw, err := readingCSV(b.Reading)
 		return &file{"text/csv; charset=utf-8", fmt.Sprintf("attachment; filename=%q", name+".csv"), raw}, err
 	}
-	return nil, huma.NewError(http.StatusNotFound, fmt.Sprintf("there is no bridge from %q to %q; see %s",
+	return nil, huma.NewError(http.StatusNotFound, fmt.Sprintf("no bridge from %q to %q; see %s",
 		clip(in.Source), clip(in.Target), s.at("/api/v1/bridges")))
 }
 
-// slug is a name that files may have everywhere.
+// slug is a name that is valid for files everywhere.
 func slug(name string) string {
 	var b strings.Builder
 	for _, r := range strings.ToLower(name) {
@@ -169,12 +177,12 @@ func slug(name string) string {
 	return strings.Trim(b.String(), "-")
 }
 
-// table is a reading list as CSV. A cell that a spreadsheet would take for a formula gets an apostrophe.
+// readingCSV is a reading list as CSV. A cell that a spreadsheet would read as a formula gets an apostrophe.
 func readingCSV(list []recommend.Reading) ([]byte, error) {
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)
-	rows := [][]string{{"for_id", "for_title", "for_field", "id", "title", "field", "time", "link_if_shown",
-		"shown_so_far"}}
+	rows := [][]string{{"source", "source_title", "source_field", "target", "target_title", "target_field",
+		"target_time", "link", "propensity"}}
 	for _, r := range list {
 		row := []string{r.For.ID, r.For.Title, r.For.Field, r.ID, r.Title, r.Field, r.Time, number(r.Link),
 			number(r.Propensity)}
@@ -191,7 +199,7 @@ func readingCSV(list []recommend.Reading) ([]byte, error) {
 
 func number(x float64) string { return strconv.FormatFloat(x, 'g', 6, 64) }
 
-// bibtex is a reading list for a bibliography. What is to be read for several sources is there once.
+// readingBibTeX is a reading list as BibTeX, with each item once.
 func readingBibTeX(list []recommend.Reading) []byte {
 	var b bytes.Buffer
 	seen := map[string]bool{}
@@ -204,16 +212,16 @@ func readingBibTeX(list []recommend.Reading) []byte {
 		if len(r.Time) >= 4 {
 			fmt.Fprintf(&b, "  year = {%s},\n", bibtexValue(r.Time[:4], ""))
 		}
-		fmt.Fprintf(&b, "  keywords = {%s},\n  note = {%s; for %s, chance of a link if shown %.2f}\n}\n",
+		fmt.Fprintf(&b, "  keywords = {%s},\n  note = {%s; for %s, probability of a link if shown %.2f}\n}\n",
 			bibtexValue(r.Field, ""), bibtexValue(r.ID, ""), bibtexValue(r.For.Title, r.For.ID), r.Link)
 	}
 	return b.Bytes()
 }
 
-// braced makes text fit for a BibTeX value.
-func bibtexValue(text, otherwise string) string {
+// bibtexValue escapes text, or fallback if it is empty, for BibTeX.
+func bibtexValue(text, fallback string) string {
 	if text == "" {
-		text = otherwise
+		text = fallback
 	}
 	return strings.NewReplacer(`\`, `\textbackslash{}`, "{", `\{`, "}", `\}`, "%", `\%`, "&", `\&`, "#", `\#`, "_",
 		`\_`, "$", `\$`, "~", `\~{}`, "^", `\^{}`, "\n", " ", "\r", " ").Replace(text)

@@ -438,7 +438,7 @@ func browseLoop(t *testing.T, b *tab) {
 	b.until("thirty rounds", "document.querySelectorAll('#played tbody tr').length === 30")
 	b.click("input[value=shown]")
 	b.until("another method", "location.search.includes('method=shown') && document.querySelector('#played "+
-		".words:nth-of-type(2)').textContent.includes('A naive recommender')")
+		".words:nth-of-type(2)').textContent.includes('For a naive recommender')")
 	b.set("#explore", "0.5")
 	b.until("half explored", "location.search.includes('explore=0.5') && "+
 		"document.querySelector('output[for=explore]').value === '50%'")

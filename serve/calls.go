@@ -8,15 +8,15 @@ import (
 )
 
 // ErrClosed: the service was closed.
-var ErrClosed = errors.New("serve: the service is closed")
+var ErrClosed = errors.New("service is closed")
 
-// calls counts who is inside the service: vectors are a mapped file, and who reads them after Close has given them back
-// takes the whole program down.
+// calls counts the calls in progress: vectors are a mapped file, and reading them after Close has unmapped it would
+// crash the program.
 type calls struct {
 	mu     sync.Mutex
 	inside int
 	closed bool
-	empty  chan struct{} // closed when the last has left
+	empty  chan struct{} // closed when the last call has ended
 }
 
 func (c *calls) enter() bool {
@@ -36,11 +36,11 @@ func (c *calls) leave() {
 	}
 }
 
-// close lets nobody in any more, tells who is inside to stop, and waits for them.
+// close rejects new calls, stops those in progress, and waits for them.
 func (c *calls) close(stop func()) {
 	c.mu.Lock()
 	c.closed, c.empty = true, make(chan struct{})
-	stop() // who is refused finds everything stopped already
+	stop() // before any call is rejected
 	if c.inside == 0 {
 		close(c.empty)
 	}
@@ -48,7 +48,7 @@ func (c *calls) close(stop func()) {
 	<-c.empty
 }
 
-// begin lets a call in, and end out again. Its context ends with the service; what was then not finished is ErrClosed.
+// begin counts a call until end. Its context ends with the service; a call that this cancels returns ErrClosed.
 //
 //	ctx, end, err := s.begin(ctx)
 //	if err != nil {
@@ -71,12 +71,12 @@ func (s *Service) begin(ctx context.Context) (_ context.Context, end func(*error
 	}, nil
 }
 
-// counted lets requests in while the service is open.
+// whileOpen rejects requests after Close.
 func (s *Service) whileOpen(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, end, err := s.begin(r.Context())
 		if err != nil {
-			writeProblem(w, http.StatusServiceUnavailable, "the service is closed", requestID(r.Context()), 1)
+			writeProblem(w, http.StatusServiceUnavailable, "service is closed", requestID(r.Context()), 1)
 			return
 		}
 		defer end(&err)

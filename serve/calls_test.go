@@ -137,7 +137,7 @@ func TestClosed(t *testing.T) {
 			h.ServeHTTP(w, fromHere(httptest.NewRequest("GET", path, nil)))
 			var p struct{ Detail, Instance string }
 			if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || w.Code != 503 ||
-				p.Detail != "the service is closed" || p.Instance == "" ||
+				p.Detail != "service is closed" || p.Instance == "" ||
 				w.Header().Get("Content-Type") != "application/problem+json" || w.Header().Get("Retry-After") == "" {
 				t.Errorf("%s: %d %v %s", path, w.Code, w.Header(), w.Body)
 			}
@@ -228,7 +228,7 @@ func TestCloseAfterDrain(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	stop()
-	if err := <-ended; err == nil || !strings.Contains(err.Error(), "still under way") {
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "aborted requests") {
 		t.Errorf("the drain: %v", err)
 	}
 	closed := make(chan error, 1)

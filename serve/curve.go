@@ -4,49 +4,61 @@ import (
 	"context"
 
 	"unseen/fit"
+	"unseen/progress"
 )
 
-// Moment is a point of a job's curve.
+// CurvePoint is a point of a job's training curve.
 type CurvePoint struct {
-	Step       int     `json:"step" doc:"from 1, over all phases"`
-	Phase      string  `json:"phase"`
-	Epoch      int     `json:"epoch" doc:"epoch, round or iteration of the phase, from 1"`
-	Loss       float64 `json:"loss" doc:"the objective for each training pair"`
-	Validation float64 `json:"validation,omitempty" doc:"the loss on pairs that are not trained on; left out where there is none"`
+	Step  int    `json:"step" doc:"from 1, over all phases"`
+	Phase string `json:"phase"`
+	Epoch int    `json:"epoch" doc:"epoch, round or iteration of the phase, from 1"`
+	// Loss is the objective for each training pair, Validation the loss on pairs that are not trained on.
+	Loss       float64 `json:"loss" doc:"per training pair"`
+	Validation float64 `json:"validation,omitempty" doc:"loss on validation pairs, if there are any"`
 }
 
-// maxMoments bounds a job's curve; of a longer one every second point is kept.
+// maxCurvePoints limits a job's curve; of a longer one every second point is kept.
 const maxCurvePoints = 400
 
-// learned adds a step of training to a job.
-func (j *Job) learned(step fit.Step) {
-	j.Phase, j.Done = step.Phase, step.Done
-	if step.Done == 0 && step.Epochs > 0 {
-		j.Done = float64(step.Epoch-1) / float64(step.Epochs)
-	}
-	loss := step.Loss.Total()
+// report records progress in a job. Events with a loss become points of its curve.
+func (j *Job) report(e progress.Event) {
+	j.Phase, j.Done = e.Phase, e.Share()
+	loss := e.Values["loss"]
 	if loss == 0 {
 		return // not known yet
 	}
-	m := CurvePoint{Step: 1, Phase: step.Phase, Epoch: step.Epoch, Loss: loss, Validation: step.Validation}
+	p := CurvePoint{Step: 1, Phase: e.Phase, Epoch: int(e.Values["round"]), Loss: loss,
+		Validation: e.Values["validation"]}
 	if j.Latest != nil {
-		m.Step = j.Latest.Step + 1
+		p.Step = j.Latest.Step + 1
 	}
-	j.Latest = &m
+	j.Latest = &p
 	if len(j.curve) >= maxCurvePoints { // a copy: others may be reading the old one
-		thinner := make([]CurvePoint, 0, maxCurvePoints)
+		thinned := make([]CurvePoint, 0, maxCurvePoints)
 		for k := 0; k < len(j.curve); k += 2 {
-			thinner = append(thinner, j.curve[k])
+			thinned = append(thinned, j.curve[k])
 		}
-		j.curve = thinner
+		j.curve = thinned
 	}
-	j.curve = append(j.curve, m)
+	j.curve = append(j.curve, p)
 }
 
-// JobCurve is how the loss of a job fell.
+// trainingEvent turns a step of training into an event.
+func trainingEvent(step fit.Step) progress.Event {
+	share := step.Done
+	if share == 0 && step.Epochs > 0 {
+		share = float64(step.Epoch-1) / float64(step.Epochs)
+	}
+	const units = 1000
+	return progress.Event{Phase: step.Phase, Done: int64(units * share), Of: units, Remaining: step.Remaining,
+		Values: map[string]float64{"round": float64(step.Epoch), "loss": step.Loss.Total(),
+			"validation": step.Validation}}
+}
+
+// JobCurve is the training curve of a job.
 type JobCurve struct {
 	Job    string       `json:"job"`
-	Points []CurvePoint `json:"points" doc:"in order; of many, some"`
+	Points []CurvePoint `json:"points" doc:"in order; thinned if there are many"`
 }
 
 func (s *Service) getJobCurve(_ context.Context, in *idInput) (*body[JobCurve], error) {
@@ -54,7 +66,7 @@ func (s *Service) getJobCurve(_ context.Context, in *idInput) (*body[JobCurve], 
 	return respond(curve), err
 }
 
-// Curve returns how the loss of a job fell so far.
+// JobCurve returns the training curve of a job so far.
 func (s *Service) JobCurve(id string) (JobCurve, error) {
 	job, _, err := s.jobs.find(id)
 	if err != nil {

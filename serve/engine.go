@@ -12,14 +12,14 @@ import (
 	"unseen/sample"
 )
 
-// engine is a model that can answer.
+// engine is a loaded model.
 type engine struct {
 	*recommend.Recommender
 	digest string
 	origin sample.Origin
 }
 
-// load opens a model file, which must be of the dataset that is served; naive is another to compare with, or "".
+// load opens a model file, which must be fitted to the served dataset; naive is a file to compare with, or "".
 func (s *Service) load(ctx context.Context, path, digest, naive string) (*engine, error) {
 	m, err := s.net.Model(ctx, path)
 	if err != nil {
@@ -31,14 +31,14 @@ func (s *Service) load(ctx context.Context, path, digest, naive string) (*engine
 			return nil, err
 		}
 	}
-	r, err := m.Recommender(ctx, other, recommend.Options{Threads: 1}) // many requests at a time, one thread each
+	r, err := m.Recommender(ctx, other, recommend.Options{Threads: 1}) // requests run in parallel, one thread each
 	if err != nil {
 		return nil, err
 	}
 	return &engine{Recommender: r, digest: digest, origin: m.Origin}, nil
 }
 
-// exists tells whether there is a file or folder.
+// exists reports whether there is a file or folder.
 func exists(path ...string) (bool, error) {
 	_, err := os.Stat(filepath.Join(path...))
 	if errors.Is(err, fs.ErrNotExist) {

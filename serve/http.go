@@ -19,6 +19,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"unseen/hint"
 )
 
 // Limits of a request.
@@ -32,20 +34,20 @@ const (
 	idleTime   = 2 * time.Minute
 )
 
-// Listen says where a service is reached.
+// ServerOptions describe the server that Run starts.
 type ServerOptions struct {
 	Address   string           // host:port; "" means 127.0.0.1:8080
 	Cert, Key string           // files, for TLS
-	Drain     time.Duration    // how long requests under way may take to end; 0 means 10 seconds
-	Started   func(url string) // is told where, with the prefix and without a slash at the end
+	Drain     time.Duration    // how long requests in progress may take to end; 0 means 10 seconds
+	Started   func(url string) // called with the address, with the prefix and without a slash at the end
 }
 
-// ErrExposed: the address can be reached from elsewhere and nothing protects it.
-var ErrUnprotected = errors.New("serve: a public address needs protection")
+// ErrUnprotected: other machines can reach the address, and there are no tokens and no TLS.
+var ErrUnprotected = errors.New("a public address needs protection")
 
-// Run answers requests until the context ends; then it refuses new ones, lets those under way end,
-// and returns. Requests that are still under way after Listen.Drain are cut off, and Close waits
-// for what is left of them. It returns ErrClosed if the service is closed, also meanwhile.
+// Run serves requests until the context ends; then it rejects new ones, lets those in progress end, and
+// returns. Requests that still run after ServerOptions.Drain are aborted, and Close waits for them. It
+// returns ErrClosed if the service is or gets closed.
 func (s *Service) Run(ctx context.Context, l ServerOptions) error {
 	if l.Address == "" {
 		l.Address = "127.0.0.1:8080"
@@ -57,12 +59,13 @@ func (s *Service) Run(ctx context.Context, l ServerOptions) error {
 		return ErrClosed
 	}
 	if (l.Cert == "") != (l.Key == "") {
-		return errors.New("serve: TLS needs a certificate and its key")
+		return errors.New("TLS needs both a certificate and its key")
 	}
 	open := s.o.Tokens != nil || s.o.Open || l.Cert != ""
 	if !open && !listensLocally(l.Address) {
-		return fmt.Errorf("%w: %s can be reached from elsewhere; give tokens or TLS, or an address such as "+
-			"127.0.0.1:8080", ErrUnprotected, l.Address)
+		return hint.Wrap(fmt.Errorf("%w: other machines can reach %s", ErrUnprotected, l.Address),
+			"set %v, or %v and %v, or %v behind a proxy that authenticates, or use an address such as 127.0.0.1:8080",
+			hint.Setting("tokens"), hint.Setting("cert"), hint.Setting("key"), hint.Setting("open"))
 	}
 	socket, err := net.Listen("tcp", l.Address)
 	if err != nil {
@@ -97,17 +100,17 @@ func (s *Service) Run(ctx context.Context, l ServerOptions) error {
 	case <-s.life.Done():
 		closed = ErrClosed
 	}
-	s.draining.Store(true) // readiness ends first, and streams of progress with it
+	s.draining.Store(true) // ends readiness and the streams of progress
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.Drain)
 	defer cancel()
 	if err := server.Shutdown(drain); err != nil {
 		server.Close()
-		return fmt.Errorf("serve: after %v requests were still under way and were cut off: %w", l.Drain, err)
+		return fmt.Errorf("aborted requests that still ran after %v: %w", l.Drain, err)
 	}
 	return closed
 }
 
-// reachable is an address as a browser on this machine takes it: a service on all addresses is also on localhost.
+// browserAddress is an address for a browser on this machine: a service on all addresses is also on localhost.
 func browserAddress(a net.Addr) string {
 	if tcp, ok := a.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
 		return net.JoinHostPort("localhost", strconv.Itoa(tcp.Port))
@@ -115,7 +118,7 @@ func browserAddress(a net.Addr) string {
 	return a.String()
 }
 
-// loopback tells whether only this machine reaches an address.
+// listensLocally reports whether only this machine can reach an address.
 func listensLocally(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -124,8 +127,8 @@ func listensLocally(address string) bool {
 	return isLoopback(host)
 }
 
-// local lets in who asks from this machine and by no foreign name: a page elsewhere that has its own name point to this
-// machine could otherwise read through the visitor's browser. What a proxy forwards for others comes from elsewhere.
+// localOnly rejects requests from other machines, also those that a proxy forwards, and requests for other host names:
+// a foreign page whose name points to this machine could otherwise read through the visitor's browser.
 func localOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host
@@ -133,44 +136,43 @@ func localOnly(next http.Handler) http.Handler {
 			host = h
 		}
 		from, _, err := net.SplitHostPort(r.RemoteAddr)
-		here := err == nil && isLoopback(from)
+		local := err == nil && isLoopback(from)
 		for _, list := range r.Header.Values("X-Forwarded-For") {
 			for one := range strings.SplitSeq(list, ",") {
-				here = here && isLoopback(strings.TrimSpace(one))
+				local = local && isLoopback(strings.TrimSpace(one))
 			}
 		}
 		switch {
-		case !here:
-			writeProblem(w, http.StatusForbidden,
-				"without tokens only this machine may ask; give the service tokens (--token-file, "+
-					"serve.Options.Tokens), or open it to everybody (--open, serve.Options.Open)",
-				requestID(r.Context()), 0)
+		case !local:
+			err := hint.Wrap(errors.New("only this machine may connect to a service without tokens"),
+				"set %v of the service, or %v to let everybody in", hint.Setting("tokens"), hint.Setting("open"))
+			writeProblem(w, http.StatusForbidden, err.Error(), requestID(r.Context()), 0)
 		case !isLoopback(strings.Trim(host, "[]")):
 			writeProblem(w, http.StatusMisdirectedRequest,
-				"this service is local and has no name; ask for it as localhost", requestID(r.Context()), 0)
+				"this service is local; use localhost as the host name", requestID(r.Context()), 0)
 		default:
 			next.ServeHTTP(w, r)
 		}
 	})
 }
 
-// thisMachine tells whether a host is the one that this runs on.
+// isLoopback reports whether a host is this machine.
 func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// Handler returns all that the service answers, below Options.Prefix, to be mounted in a server of your own:
+// Handler returns the handler of the API and the pages, below Options.Prefix, for a server of your own:
 //
 //	mux.Handle("/recs/", s.Handler()) // with Options.Prefix "/recs"
 //
-// Without Options.Tokens it answers this machine alone: who comes from another address, is
-// forwarded from one, or asks by another name than localhost is refused, unless Options.Open says
-// that your server looks to that. Limits of time and of headers are the server's; see Run. Shut the
-// server down before Close.
+// Without Options.Tokens it serves this machine only: it rejects requests from other addresses, also
+// forwarded ones, and requests for other host names than localhost, unless Options.Open says that your
+// server authenticates. Time and header limits are those of your server; see Run. Shut the server down
+// before Close.
 func (s *Service) Handler() http.Handler { return s.handler(s.o.Tokens != nil || s.o.Open) }
 
-// handler is everything, for everybody if it is open.
+// handler serves everything, to other machines only if it is open.
 func (s *Service) handler(open bool) http.Handler {
 	mux := http.NewServeMux()
 	api := s.register(mux)
@@ -182,7 +184,7 @@ func (s *Service) handler(open bool) http.Handler {
 	s.redirectPrefix(mux)
 	foreign := http.NewCrossOriginProtection()
 	foreign.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		writeProblem(w, http.StatusForbidden, "a page of another site may not do this", requestID(r.Context()), 0)
+		writeProblem(w, http.StatusForbidden, "cross-site request rejected", requestID(r.Context()), 0)
 	}))
 	inner := s.whileOpen(foreign.Handler(s.answerUnknown(mux)))
 	if !open {
@@ -191,7 +193,7 @@ func (s *Service) handler(open bool) http.Handler {
 	return s.instrument(inner)
 }
 
-// known answers what the mux does not know in the form of every other error.
+// answerUnknown answers unknown paths and methods in the form of every other error.
 func (s *Service) answerUnknown(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		unknown, pattern := mux.Handler(r)
@@ -199,24 +201,23 @@ func (s *Service) answerUnknown(mux *http.ServeMux) http.Handler {
 			mux.ServeHTTP(w, r)
 			return
 		}
-		silent := &statusProbe{header: http.Header{}}
-		unknown.ServeHTTP(silent, r)
-		if silent.status == http.StatusMethodNotAllowed {
-			w.Header().Set("Allow", silent.header.Get("Allow"))
-			writeProblem(w, silent.status, "this can be asked with "+silent.header.Get("Allow"),
+		probe := &statusProbe{header: http.Header{}}
+		unknown.ServeHTTP(probe, r)
+		if probe.status == http.StatusMethodNotAllowed {
+			w.Header().Set("Allow", probe.header.Get("Allow"))
+			writeProblem(w, probe.status, "method not allowed; use "+probe.header.Get("Allow"),
 				requestID(r.Context()), 0)
 			return
 		}
-		detail := "there is nothing here; " + s.at("/docs") + " says what there is"
+		detail := "no such path; see " + s.at("/docs")
 		if !strings.HasPrefix(r.URL.Path, s.at("/")) {
-			detail = "there is nothing here: the service is below " + s.at("/") +
-				", and paths must come with that, also through a proxy"
+			detail = "no such path: the service is below " + s.at("/") + ", and a proxy must not remove that prefix"
 		}
 		writeProblem(w, http.StatusNotFound, detail, requestID(r.Context()), 0)
 	})
 }
 
-// mute takes an answer and says nothing.
+// statusProbe records the status of a response and discards its body.
 type statusProbe struct {
 	header http.Header
 	status int
@@ -231,16 +232,16 @@ func (s *Service) readyz(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	switch {
 	case s.draining.Load() || !s.ready.Load():
-		writeProblem(w, http.StatusServiceUnavailable, "stopping", requestID(r.Context()), 1)
+		writeProblem(w, http.StatusServiceUnavailable, "service is stopping", requestID(r.Context()), 1)
 	case s.events.Ping(ctx) != nil:
-		// events are spooled or refused, recommendations are made: others may be readier
-		writeProblem(w, http.StatusServiceUnavailable, "the event log does not answer", requestID(r.Context()), 1)
+		// recommendations still work, but another instance may be able to store events
+		writeProblem(w, http.StatusServiceUnavailable, "event log does not answer", requestID(r.Context()), 1)
 	default:
 		fmt.Fprintln(w, "ready")
 	}
 }
 
-// caller is who asks, and what for.
+// caller identifies a request for logs and metrics.
 type caller struct {
 	id        string // of the request
 	token     string // its name
@@ -259,8 +260,7 @@ func callerOf(ctx context.Context) *caller {
 
 func requestID(ctx context.Context) string { return callerOf(ctx).id }
 
-// outer is around everything: an id, headers that keep browsers safe, a limit of the body, a record, and no panic
-// gets any further.
+// instrument wraps everything: request id, security headers, body limit, logs, metrics, and recovery from panics.
 func (s *Service) instrument(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
@@ -283,11 +283,10 @@ func (s *Service) instrument(next http.Handler) http.Handler {
 					panic(p)
 				}
 				s.metrics.panics.Inc()
-				s.o.Log.Error("a request broke", "request", c.id, "panic", fmt.Sprint(p), "stack",
+				s.o.Log.Error("request failed: panic", "request", c.id, "panic", fmt.Sprint(p), "stack",
 					string(debug.Stack()))
 				if record.status == 0 {
-					writeProblem(record, http.StatusInternalServerError,
-						"the service has a fault; the request's id helps to find it", c.id, 0)
+					writeProblem(record, http.StatusInternalServerError, internalErrorText, c.id, 0)
 				}
 			}
 			status := record.status
@@ -304,19 +303,19 @@ func (s *Service) instrument(next http.Handler) http.Handler {
 	})
 }
 
-// clientRequestID takes over an id that the client gave, if it is harmless, or makes one.
+// clientRequestID returns the id that the client sent, if it is valid, or a new one.
 func clientRequestID(r *http.Request) string {
 	id := r.Header.Get("X-Request-Id")
 	if len(id) > 0 && len(id) <= 64 && strings.Trim(id,
 		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") == "" {
 		return id
 	}
-	var chance [8]byte
-	rand.Read(chance[:])
-	return hex.EncodeToString(chance[:])
+	var random [8]byte
+	rand.Read(random[:])
+	return hex.EncodeToString(random[:])
 }
 
-// recorder knows which status was answered.
+// recorder remembers the status of a response.
 type recorder struct {
 	http.ResponseWriter
 	status int
@@ -339,14 +338,21 @@ func (r *recorder) Write(p []byte) (int, error) {
 // Unwrap lets http.ResponseController through.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// refusal is why a caller may not go on.
+// refusal is the response to a caller who is not allowed in.
 type refusal struct {
 	status int
 	detail string
 	wait   float64 // seconds
 }
 
-// admit looks at who asks and whether they may.
+func (r *refusal) write(w http.ResponseWriter, request string) {
+	if r.status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	writeProblem(w, r.status, r.detail, request, r.wait)
+}
+
+// admit checks the token of a request, its rate and its scope.
 func (s *Service) admit(r *http.Request, need Scope) *refusal {
 	if s.o.Tokens == nil {
 		return nil
@@ -356,40 +362,37 @@ func (s *Service) admit(r *http.Request, need Scope) *refusal {
 		secret, given = cookie.Value, true
 	}
 	if !given {
-		return &refusal{status: http.StatusUnauthorized, detail: "give a token: Authorization: Bearer …"}
+		return &refusal{status: http.StatusUnauthorized, detail: "token required: send Authorization: Bearer …"}
 	}
 	token, ok := s.o.Tokens.find(secret)
 	if !ok {
-		return &refusal{status: http.StatusUnauthorized, detail: "the token is not known"}
+		return &refusal{status: http.StatusUnauthorized, detail: "unknown token"}
 	}
 	callerOf(r.Context()).token = token.Name
 	if wait, ok := s.o.Tokens.allow(token.Name, s.o.Rate, time.Now()); !ok {
 		s.metrics.limited.Inc()
-		return &refusal{status: http.StatusTooManyRequests, detail: fmt.Sprintf("more than %v requests a second",
+		return &refusal{status: http.StatusTooManyRequests, detail: fmt.Sprintf("more than %v requests per second",
 			s.o.Rate), wait: wait.Seconds()}
 	}
 	if !token.Scope.covers(need) {
 		return &refusal{status: http.StatusForbidden,
-			detail: fmt.Sprintf("this needs a token of scope %s, and %q is of scope %s", need, token.Name, token.Scope)}
+			detail: fmt.Sprintf("scope %s required; token %q has scope %s", need, token.Name, token.Scope)}
 	}
 	return nil
 }
 
-// allowed guards what is not part of the API.
+// requireScope checks the token of requests that are not part of the API.
 func (s *Service) requireScope(need Scope, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if no := s.admit(r, need); no != nil {
-			if no.status == http.StatusUnauthorized {
-				w.Header().Set("WWW-Authenticate", "Bearer")
-			}
-			writeProblem(w, no.status, no.detail, requestID(r.Context()), no.wait)
+		if refused := s.admit(r, need); refused != nil {
+			refused.write(w, requestID(r.Context()))
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// writeProblem answers in the form of RFC 9457. wait is in seconds, for those who may come again.
+// writeProblem responds in the form of RFC 9457. wait is the Retry-After in seconds, if any.
 func writeProblem(w http.ResponseWriter, status int, detail, request string, wait float64) {
 	if wait > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait))))
@@ -400,5 +403,5 @@ func writeProblem(w http.ResponseWriter, status int, detail, request string, wai
 	if request != "" {
 		e.Instance = "urn:request:" + request
 	}
-	_ = json.NewEncoder(w).Encode(e) // who has gone does not read it
+	_ = json.NewEncoder(w).Encode(e) // fails only if the client is gone
 }

@@ -17,7 +17,7 @@ import (
 	"unseen/internal/atomicfile"
 )
 
-// JobState is how far a job has come.
+// JobState is the state of a job.
 type JobState string
 
 // The states of a job.
@@ -29,55 +29,57 @@ const (
 	JobCancelled JobState = "cancelled"
 )
 
-// Job is work in the background. One runs at a time, on one thread of low priority.
+// Job is background work. One runs at a time, on one thread of low priority.
 type Job struct {
 	ID      string      `json:"id"`
 	Kind    string      `json:"kind" enum:"retrain,evaluate"`
-	Order   JobRequest  `json:"order" doc:"what was asked for"`
+	Request JobRequest  `json:"order" doc:"the request that started it"`
 	State   JobState    `json:"state" enum:"queued,running,done,failed,cancelled"`
-	Phase   string      `json:"phase,omitempty" doc:"what is being done"`
-	Done    float64     `json:"done" doc:"share of the phase"`
+	Phase   string      `json:"phase,omitempty" doc:"current phase"`
+	Done    float64     `json:"done" doc:"share of the phase that is done"`
 	Queued  time.Time   `json:"queued"`
-	Planned bool        `json:"planned,omitempty" doc:"nobody asked for it: it was due"`
-	Begun   int         `json:"begun,omitempty" doc:"how often it was begun; more than once if the service died meanwhile"`
+	Planned bool        `json:"planned,omitempty" doc:"started by the schedule"`
+	Begun   int         `json:"begun,omitempty" doc:"number of starts; more than 1 after a crash of the service"`
 	Started *time.Time  `json:"started,omitempty"`
 	Ended   *time.Time  `json:"ended,omitempty"`
 	Error   string      `json:"error,omitempty"`
-	Model   string      `json:"model,omitempty" doc:"digest of the model that came of it, or that was judged"`
-	Serves  bool        `json:"serves,omitempty" doc:"the model serves now"`
+	Model   string      `json:"model,omitempty" doc:"digest of the new or the evaluated model"`
+	Serves  bool        `json:"serves,omitempty" doc:"the new model went live"`
 	Checks  []Check     `json:"checks,omitempty"`
-	Latest  *CurvePoint `json:"latest,omitempty" doc:"of its curve"`
+	Latest  *CurvePoint `json:"latest,omitempty" doc:"last point of its curve"`
 
 	curve []CurvePoint
 }
 
-// Order says what a job is to do.
+// JobRequest describes a job.
 type JobRequest struct {
-	Kind   string `json:"kind" enum:"retrain,evaluate" doc:"retrain: learn anew from the dataset and the log; evaluate: judge a model by held-out pairs"`
-	Method string `json:"method,omitempty" doc:"retrain: of package fit; that of the current model if it is left out"`
-	Keep   bool   `json:"keep,omitempty" doc:"retrain: register the model and let the current one serve on"`
-	Model  string `json:"model,omitempty" doc:"evaluate: its digest; the current one if it is left out"`
+	// Kind is retrain, to learn from the dataset and the log, or evaluate, to measure a model on held-out pairs.
+	Kind      string `json:"kind" enum:"retrain,evaluate" doc:"retrain on the dataset and the log, or evaluate a model"`
+	Method    string `json:"method,omitempty" doc:"retrain: training method; default: that of the live model"`
+	TrainOnly bool   `json:"trainOnly,omitempty" doc:"retrain: train without deploying"`
+	Model     string `json:"model,omitempty" doc:"evaluate: digest; default: the live model"`
+	// Keep is the old name of TrainOnly.
+	Keep bool `json:"keep,omitempty" deprecated:"true" doc:"old name of trainOnly"`
 }
 
-// ErrNoJob: there is no job of that id, or none any more.
-var ErrNoJob = errors.New("serve: no such job")
+// ErrNoJob: there is no job with that id, or it was forgotten.
+var ErrNoJob = errors.New("no such job")
 
-// errQueue: enough waits already.
-var errQueue = errors.New("serve: too many jobs wait")
+// errQueue: the queue is full.
+var errQueue = errors.New("too many jobs in the queue")
 
 const (
 	maxQueued = 8
 	keptJobs  = 50
-	maxBegun  = 2 // a job during which the service died so often is not begun again
+	maxBegun  = 2 // a job is not started again after so many crashes of the service
 )
 
-// jobs is who works in the background. What is queued, and what was under way when the service ended, is done after
-// it has started again.
+// jobs runs background work. Queued jobs, and a job in progress when the service stopped, are run after a restart.
 type jobs struct {
-	path string // where they are kept; "": nowhere
+	path string // where they are saved; "": nowhere
 	now  func() time.Time
 	log  *slog.Logger
-	swap sync.Mutex // held while models are exchanged
+	swap sync.Mutex // held while models are swapped
 
 	mu    sync.Mutex
 	all   []*queuedJob // the oldest first
@@ -85,15 +87,15 @@ type jobs struct {
 	queue chan *queuedJob
 }
 
-// work is a job and who waits for news of it.
+// queuedJob is a job and a channel for those who wait for its changes.
 type queuedJob struct {
 	Job
 	cancel  context.CancelFunc // nil while it is queued
-	stopped bool               // somebody asked for its end
+	stopped bool               // it was cancelled
 	changed chan struct{}      // closed at the next change
 }
 
-// openJobs reads what is left to do, if a service was here before.
+// openJobs reads the jobs of the last run of the service, if there was one.
 func openJobs(path string, now func() time.Time, log *slog.Logger) (*jobs, error) {
 	j := &jobs{path: path, now: now, log: log, queue: make(chan *queuedJob, maxQueued)}
 	raw, err := os.ReadFile(path)
@@ -105,7 +107,7 @@ func openJobs(path string, now func() time.Time, log *slog.Logger) (*jobs, error
 	}
 	var kept []Job
 	if err := json.Unmarshal(raw, &kept); err != nil {
-		return nil, fmt.Errorf("%s is damaged: %w; remove it, and jobs are forgotten, models are not", path, err)
+		return nil, fmt.Errorf("%s is damaged: %w; remove it to forget the jobs; models stay", path, err)
 	}
 	for _, job := range kept {
 		if n, err := strconv.Atoi(job.ID); err == nil {
@@ -117,12 +119,11 @@ func openJobs(path string, now func() time.Time, log *slog.Logger) (*jobs, error
 			continue
 		}
 		if w.Begun >= maxBegun {
-			j.finish(w, fmt.Errorf("the service died %d times while it was under way, so it is not begun again",
-				w.Begun))
+			j.finish(w, fmt.Errorf("the service crashed %d times during this job, so it was given up", w.Begun))
 			continue
 		}
 		if w.Begun > 0 {
-			log.Info("a job is begun again: the service ended while it was under way", "job", w.ID, "kind", w.Kind)
+			log.Info("job restarted: the service stopped during it", "job", w.ID, "kind", w.Kind)
 		}
 		select {
 		case j.queue <- w:
@@ -134,7 +135,7 @@ func openJobs(path string, now func() time.Time, log *slog.Logger) (*jobs, error
 	return j, nil
 }
 
-// save keeps all jobs. j is locked.
+// save writes all jobs. j is locked.
 func (j *jobs) save() error {
 	if j.path == "" {
 		return nil
@@ -150,29 +151,29 @@ func (j *jobs) save() error {
 	})
 }
 
-// keep saves where nobody can be told of an error.
-func (j *jobs) keep() {
+// trySave saves and logs a failure.
+func (j *jobs) trySave() {
 	if err := j.save(); err != nil {
-		j.log.Error("jobs cannot be kept: after a restart they are as they were before", "error", err)
+		j.log.Error("saving jobs failed; a restart goes back to their last saved state", "error", err)
 	}
 }
 
-// add queues a job. When it returns, a restart does not forget it.
-func (j *jobs) add(o JobRequest, planned bool) (Job, error) {
+// add queues a job. When it returns, the job is saved.
+func (j *jobs) add(r JobRequest, planned bool) (Job, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	w := &queuedJob{Job: Job{ID: strconv.Itoa(j.next + 1), Kind: o.Kind, Order: o, State: JobQueued, Queued: j.now().UTC(),
-		Planned: planned}, changed: make(chan struct{})}
+	w := &queuedJob{Job: Job{ID: strconv.Itoa(j.next + 1), Kind: r.Kind, Request: r, State: JobQueued,
+		Queued: j.now().UTC(), Planned: planned}, changed: make(chan struct{})}
 	if len(j.queue) == cap(j.queue) {
 		return Job{}, errQueue
 	}
 	j.all = append(j.all, w)
 	if err := j.save(); err != nil {
 		j.all = j.all[:len(j.all)-1]
-		return Job{}, fmt.Errorf("the job cannot be kept: %w", err)
+		return Job{}, fmt.Errorf("saving the job: %w", err)
 	}
 	j.next++
-	j.queue <- w // there is room: who takes from it makes more
+	j.queue <- w // does not block: only add fills the queue
 	if spare := len(j.all) - keptJobs; spare > 0 {
 		j.all = slices.DeleteFunc(j.all, func(w *queuedJob) bool {
 			old := spare > 0 && w.Ended != nil
@@ -185,7 +186,7 @@ func (j *jobs) add(o JobRequest, planned bool) (Job, error) {
 	return w.Job, nil
 }
 
-// last returns when the last job of a kind ended, and whether one is queued or runs.
+// last returns when the last job of a kind ended, and whether one is queued or running.
 func (j *jobs) last(kind string) (ended time.Time, pending bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -201,7 +202,7 @@ func (j *jobs) last(kind string) (ended time.Time, pending bool) {
 	return ended, pending
 }
 
-// list returns all jobs that are remembered, the latest first.
+// list returns all remembered jobs, the latest first.
 func (j *jobs) list() []Job {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -235,7 +236,7 @@ func (j *jobs) stop(id string) (Job, error) {
 		switch {
 		case w.State == JobQueued:
 			j.finish(w, context.Canceled)
-			j.keep()
+			j.trySave()
 		case w.cancel != nil:
 			w.stopped = true
 			w.cancel()
@@ -245,7 +246,7 @@ func (j *jobs) stop(id string) (Job, error) {
 	return Job{}, fmt.Errorf("%w: %q", ErrNoJob, id)
 }
 
-// update changes a job and tells who waits.
+// update changes a job and notifies those who wait.
 func (j *jobs) update(w *queuedJob, change func(*Job)) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -254,7 +255,7 @@ func (j *jobs) update(w *queuedJob, change func(*Job)) {
 	w.changed = make(chan struct{})
 }
 
-// finish says how a job ended. j is locked.
+// finish records how a job ended. j is locked.
 func (j *jobs) finish(w *queuedJob, err error) {
 	ended := j.now().UTC()
 	w.Ended, w.cancel = &ended, nil
@@ -270,49 +271,57 @@ func (j *jobs) finish(w *queuedJob, err error) {
 	w.changed = make(chan struct{})
 }
 
-// run does one job after the other until the context ends.
-func (j *jobs) run(ctx context.Context, perform func(ctx context.Context, o JobRequest, tell func(func(*Job))) error) {
+// run performs one job after the other until the context ends.
+func (j *jobs) run(ctx context.Context, perform jobFunc) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case w := <-j.queue:
-			j.mu.Lock()
-			if w.State != JobQueued {
-				j.mu.Unlock()
-				continue
-			}
-			within, cancel := context.WithCancel(ctx)
-			started := j.now().UTC()
-			w.State, w.Started, w.cancel = JobRunning, &started, cancel
-			w.Begun++
-			j.keep()
-			j.mu.Unlock()
-			ended := make(chan error, 1)
-			go func() {
-				// The thread is of low priority for good, so it is not given back.
-				runtime.LockOSThread()
-				lowerPriority()
-				defer func() {
-					if p := recover(); p != nil {
-						ended <- fmt.Errorf("serve: the job broke: %v", p)
-					}
-				}()
-				ended <- perform(within, w.Order, func(change func(*Job)) { j.update(w, change) })
-			}()
-			err := <-ended
-			cancel()
-			j.mu.Lock()
-			if err != nil && ctx.Err() != nil && !w.stopped { // the service ends; the job goes on with the next
-				w.State, w.Phase, w.Done, w.Started, w.cancel = JobQueued, "", 0, nil, nil
-				w.Begun--
-				close(w.changed)
-				w.changed = make(chan struct{})
-			} else {
-				j.finish(w, err)
-			}
-			j.keep()
-			j.mu.Unlock()
+			j.runOne(ctx, w, perform)
 		}
 	}
+}
+
+// jobFunc performs a job and reports changes of it by update.
+type jobFunc func(ctx context.Context, r JobRequest, update func(func(*Job))) error
+
+// runOne performs a job, unless it was cancelled while it was queued.
+func (j *jobs) runOne(ctx context.Context, w *queuedJob, perform jobFunc) {
+	j.mu.Lock()
+	if w.State != JobQueued {
+		j.mu.Unlock()
+		return
+	}
+	jobContext, cancel := context.WithCancel(ctx)
+	started := j.now().UTC()
+	w.State, w.Started, w.cancel = JobRunning, &started, cancel
+	w.Begun++
+	j.trySave()
+	j.mu.Unlock()
+	ended := make(chan error, 1)
+	go func() {
+		// The priority of a thread cannot be raised again, so the thread ends with the goroutine.
+		runtime.LockOSThread()
+		lowerPriority()
+		defer func() {
+			if p := recover(); p != nil {
+				ended <- fmt.Errorf("job panicked: %v", p)
+			}
+		}()
+		ended <- perform(jobContext, w.Request, func(change func(*Job)) { j.update(w, change) })
+	}()
+	err := <-ended
+	cancel()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err != nil && ctx.Err() != nil && !w.stopped { // the service stops; the job runs again after a restart
+		w.State, w.Phase, w.Done, w.Started, w.cancel = JobQueued, "", 0, nil, nil
+		w.Begun--
+		close(w.changed)
+		w.changed = make(chan struct{})
+	} else {
+		j.finish(w, err)
+	}
+	j.trySave()
 }

@@ -5,7 +5,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// metrics are what Prometheus may ask for.
+// metrics are the Prometheus metrics of a service.
 type metrics struct {
 	registry    *prometheus.Registry
 	requests    *prometheus.CounterVec
@@ -27,26 +27,26 @@ func newMetrics() *metrics {
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "unseen_requests_total",
 			Help: "Requests by operation and status."}, []string{"operation", "status"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "unseen_request_seconds",
-			Help: "Time to answer.", Buckets: []float64{.0005, .001, .0025, .005, .01, .02, .05, .1, .25, 1, 5}},
+			Help: "Time to respond.", Buckets: []float64{.0005, .001, .0025, .005, .01, .02, .05, .1, .25, 1, 5}},
 			[]string{"operation"}),
 		recommended: prometheus.NewCounter(prometheus.CounterOpts{Name: "unseen_recommended_items_total",
-			Help: "Items of all lists."}),
+			Help: "Items in all lists."}),
 		shed: prometheus.NewCounter(prometheus.CounterOpts{Name: "unseen_shed_total",
-			Help: "Requests refused because too many were under way."}),
+			Help: "Requests rejected because too many were in progress."}),
 		limited: prometheus.NewCounter(prometheus.CounterOpts{Name: "unseen_rate_limited_total",
-			Help: "Requests refused because a token asked too often."}),
+			Help: "Requests rejected by the rate limit of a token."}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{Name: "unseen_panics_total",
-			Help: "Requests that broke."}),
+			Help: "Requests that panicked."}),
 		events: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "unseen_events_total",
 			Help: "Events accepted, by kind."}, []string{"kind"}),
 		share: prometheus.NewGauge(prometheus.GaugeOpts{Name: "unseen_same_field_share",
-			Help: "Share of the last items shown that are of the source's own field."}),
+			Help: "Share of the last shown items in the source's own field."}),
 		alarm: prometheus.NewGauge(prometheus.GaugeOpts{Name: "unseen_drift_alarm",
-			Help: "1 while the same-field share has left its band."}),
+			Help: "1 while the same-field share is outside its expected range."}),
 		alarms: prometheus.NewCounter(prometheus.CounterOpts{Name: "unseen_drift_alarms_total",
-			Help: "Alarms raised."}),
+			Help: "Drift alarms."}),
 		seq: prometheus.NewGauge(prometheus.GaugeOpts{Name: "unseen_log_read_seq",
-			Help: "Event up to which the log was read."}),
+			Help: "Last event of the log that was counted."}),
 	}
 	m.registry.MustRegister(m.requests, m.seconds, m.recommended, m.shed, m.limited, m.panics, m.events, m.share,
 		m.alarm, m.alarms, m.seq,

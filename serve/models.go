@@ -17,51 +17,51 @@ import (
 	"unseen/loop"
 )
 
-// ErrNoModel: there is no model of that digest.
-var ErrNoModel = errors.New("serve: no such model")
+// ErrNoModel: there is no model with that digest.
+var ErrNoModel = errors.New("no such model")
 
-// Entry is a model that served or may serve.
+// ModelEntry is a registered model.
 type ModelEntry struct {
 	Digest string    `json:"digest" doc:"SHA-256 of the file"`
 	Method string    `json:"method"`
 	Made   time.Time `json:"made"`
-	Parent string    `json:"parent,omitempty" doc:"model whose settings it was trained anew with"`
-	Seq    int64     `json:"seq,omitempty" doc:"event of the log up to which it has learned; 0: from the dataset alone"`
-	Logged int       `json:"logged,omitempty" doc:"training pairs whose exposure is known"`
+	Parent string    `json:"parent,omitempty" doc:"digest of the model whose settings it was retrained with"`
+	Seq    int64     `json:"seq,omitempty" doc:"last event of the log that it learned from; 0: none"`
+	Logged int       `json:"logged,omitempty" doc:"training pairs with logged exposure"`
 	Note   string    `json:"note,omitempty"`
-	Checks []Check   `json:"checks,omitempty" doc:"what it was validated by"`
+	Checks []Check   `json:"checks,omitempty" doc:"validation before deployment"`
 }
 
-// Check is one thing that a model was validated by.
+// Check is one check of a model before deployment.
 type Check struct {
 	Name   string `json:"name"`
 	Passed bool   `json:"passed"`
 	Detail string `json:"detail"`
 }
 
-// Trial is two models behind one endpoint: a source belongs to one of them for as long as the trial lasts.
+// ABTest is two models behind one endpoint: a source is assigned to one of them for the whole test.
 type ABTest struct {
-	A     string    `json:"a" doc:"digest of the model that the others get"`
-	B     string    `json:"b" doc:"digest of the model on trial"`
-	Share float64   `json:"share" doc:"of the sources that get b"`
-	Salt  string    `json:"salt" doc:"who gets which follows from this and the source's id"`
+	A     string    `json:"a" doc:"digest of the live model"`
+	B     string    `json:"b" doc:"digest of the other model"`
+	Share float64   `json:"share" doc:"share of the sources that get b"`
+	Salt  string    `json:"salt" doc:"assigns sources to models, by a hash with their id"`
 	Since time.Time `json:"since"`
-	Seq   int64     `json:"seq" doc:"last event before it: later ones count"`
+	Seq   int64     `json:"seq" doc:"last event before the test; only later ones count"`
 }
 
-// register is registry.json.
+// registryState is registry.json.
 type registryState struct {
 	Current  string       `json:"current"`
 	Naive    string       `json:"naive,omitempty"` // to compare with
 	Models   []ModelEntry `json:"models"`          // the oldest first
-	Previous []string     `json:"past,omitempty"`  // what was current before, the latest last
+	Previous []string     `json:"past,omitempty"`  // previously live models, the latest last
 	Trial    *ABTest      `json:"trial,omitempty"`
-	// Expected is where recommendations of the first model that served went, field by field: what drift is
-	// measured against, also after models were exchanged.
+	// Expected is the same-field share of the first live model, field by field: the reference of the drift alarm,
+	// also after other models were deployed.
 	Expected []loop.ExpectedShare `json:"expected,omitempty"`
 }
 
-// registry keeps model files by digest, and who is current.
+// registry keeps model files by digest and records which one is live.
 type registry struct {
 	folder string
 	keep   int
@@ -83,19 +83,19 @@ func openRegistry(folder string, keep int) (*registry, error) {
 		return nil, err
 	}
 	if err := json.Unmarshal(raw, &g.r); err != nil {
-		return nil, fmt.Errorf("%s is damaged: %w; move it away to begin anew with the first model", g.file(), err)
+		return nil, fmt.Errorf("%s is damaged: %w; move it away to start over with the first model", g.file(), err)
 	}
 	return g, nil
 }
 
 func (g *registry) file() string { return filepath.Join(g.folder, "registry.json") }
 
-// path is where a model's file is.
+// path is the path of a model's file.
 func (g *registry) path(digest string) string {
 	return filepath.Join(g.folder, digest+".safetensors")
 }
 
-// snapshot returns a copy of what is registered.
+// snapshot returns a copy of the registry's state.
 func (g *registry) snapshot() registryState {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -104,7 +104,7 @@ func (g *registry) snapshot() registryState {
 	return r
 }
 
-// find returns an entry by its digest, or by the beginning of it if that is of one alone.
+// find returns an entry by its digest, or by the first characters of it if they are unique.
 func (g *registry) find(digest string) (ModelEntry, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -123,7 +123,7 @@ func (g *registry) find(digest string) (ModelEntry, error) {
 	return found[0], nil
 }
 
-// change edits the register and writes it; on an error nothing has changed.
+// change edits the state and saves it; after an error nothing has changed.
 func (g *registry) change(edit func(*registryState) error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -143,13 +143,13 @@ func (g *registry) change(edit func(*registryState) error) error {
 	}
 	g.r = next
 	for _, digest := range dropped {
-		os.Remove(g.path(digest)) // what stays behind does no harm
+		os.Remove(g.path(digest)) // a file that stays does no harm
 		os.Remove(g.evaluation(digest))
 	}
 	return nil
 }
 
-// trim forgets the oldest models beyond the last keep, never one that is in use.
+// trim removes the oldest models beyond the last keep, but none that is in use.
 func (r *registryState) trim(keep int) (dropped []string) {
 	used := func(digest string) bool {
 		return digest == r.Current || digest == r.Naive || r.Trial != nil &&
@@ -193,7 +193,7 @@ func (g *registry) adopt(ctx context.Context, path string) (string, error) {
 	})
 }
 
-// makeCurrent records who serves from now on.
+// makeCurrent records which model is live.
 func (r *registryState) makeCurrent(digest string) {
 	if r.Current != "" && r.Current != digest {
 		r.Previous = append(r.Previous, r.Current)
@@ -201,8 +201,7 @@ func (r *registryState) makeCurrent(digest string) {
 	r.Current = digest
 }
 
-// adoptEvaluation keeps the evaluation that lies beside a model's file, as unseen demo writes it, unless there is one
-// already.
+// adoptEvaluation copies the evaluation beside a model's file, as the demo writes it, unless the model has one.
 func (g *registry) adoptEvaluation(path, digest string) error {
 	into := g.evaluation(digest)
 	if have, err := exists(into); have || err != nil {
@@ -220,7 +219,7 @@ func (g *registry) adoptEvaluation(path, digest string) error {
 		return fmt.Errorf("%s.evaluation.json is damaged: %w", path, err)
 	}
 	if e.Kind != evaluate.EvaluationKind || e.Panel == nil || e.Model != digest {
-		return fmt.Errorf("%s.evaluation.json is not of this model (SHA-256 %.12s…)", path, digest)
+		return fmt.Errorf("%s.evaluation.json is of another model (this one has SHA-256 %.12s…)", path, digest)
 	}
 	return atomicfile.Write(into, func(w io.Writer) error { _, err := w.Write(raw); return err })
 }

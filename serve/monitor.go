@@ -19,8 +19,8 @@ import (
 	"unseen/serve/store"
 )
 
-// watch reads the log as it grows and knows what it comes to: how much stays within the source's field, whether that
-// drifts, and what became of each model's lists. Where several services share a log, each reads all of it.
+// monitor follows the log and counts: how many shown items stay within the source's field, whether that share drifts,
+// and what became of each model's lists. Services that share a log each read all of it.
 type monitor struct {
 	path    string
 	service *Service
@@ -29,12 +29,12 @@ type monitor struct {
 	mu sync.Mutex
 	monitorState
 	drift    *loop.Drift
-	list     []store.Event // shown together, not yet counted
+	list     []store.Event // shown together, not counted yet
 	forecast *loop.Forecast
 	dirty    bool
 }
 
-// watched is what a restart must not forget.
+// monitorState is what is saved for a restart.
 type monitorState struct {
 	Seq    int64                `json:"seq"` // of the last event that was counted
 	Shown  int64                `json:"shown"`
@@ -43,27 +43,46 @@ type monitorState struct {
 	Fields map[string]*[2]int64 `json:"fields"` // shown and same, by the name of the source's field
 	Drift  json.RawMessage      `json:"drift,omitempty"`
 	Recent []bool               `json:"recent"` // same field or not, of the last items shown
-	Trial  time.Time            `json:"trial"`  // when the trial began whose arms these are
+	Test   time.Time            `json:"trial"`  // start of the A/B test that the arms belong to
 	Arms   map[string]*tally    `json:"arms,omitempty"`
 	Alarms []AlarmEntry         `json:"alarms"`
 }
 
-// recentItems is over how many items the live share is.
+// recentItems is the number of items in the live share.
 const recentItems = 5000
 
-// maxModels bounds the models that are told apart.
+// maxModels limits the models that are counted separately.
 const maxModels = 100
 
-// maxTallied bounds the sources that a model's rates are clustered by; later ones only count in the sums.
+// maxTallied limits the sources that a model's rates are clustered by; later ones count in the sums only.
 const maxTallied = 200_000
 
-// tally is what became of one model's lists, source by source.
+// tally counts what became of one model's lists, source by source.
 type tally struct {
 	Shown, Clicked, Linked int64
-	Sources                map[string]*[3]int32
+	Sources                map[string]*[3]int32 // shown, clicked, linked
 }
 
-// Alarm is a share that has left its band.
+func (t *tally) clone() *tally {
+	clone := *t
+	clone.Sources = make(map[string]*[3]int32, len(t.Sources))
+	counts := make([][3]int32, len(t.Sources))
+	for source, n := range t.Sources {
+		counts[0] = *n
+		clone.Sources[source], counts = &counts[0], counts[1:]
+	}
+	return &clone
+}
+
+func cloneTallies(all map[string]*tally) map[string]*tally {
+	clone := make(map[string]*tally, len(all))
+	for name, t := range all {
+		clone[name] = t.clone()
+	}
+	return clone
+}
+
+// AlarmEntry is an alarm: a share that left its expected band.
 type AlarmEntry struct {
 	At       time.Time  `json:"at"`
 	Field    string     `json:"field"`
@@ -80,8 +99,7 @@ func openMonitor(path string, s *Service) (*monitor, error) {
 		return nil, err
 	default:
 		if err := json.Unmarshal(raw, &w.monitorState); err != nil {
-			return nil, fmt.Errorf("%s is damaged: %w; remove it, and the log is read again from its beginning", path,
-				err)
+			return nil, fmt.Errorf("%s is damaged: %w; remove it to read the log again from its beginning", path, err)
 		}
 	}
 	if w.Models == nil {
@@ -93,13 +111,13 @@ func openMonitor(path string, s *Service) (*monitor, error) {
 	if len(w.Drift) > 0 {
 		w.drift = new(loop.Drift)
 		if err := json.Unmarshal(w.Drift, w.drift); err != nil {
-			return nil, fmt.Errorf("%s: %w; remove it, and the log is read again from its beginning", path, err)
+			return nil, fmt.Errorf("%s: %w; remove it to read the log again from its beginning", path, err)
 		}
 	}
 	return w, nil
 }
 
-// wake says that there are new events.
+// wake signals that there are new events.
 func (w *monitor) wake() {
 	select {
 	case w.woken <- struct{}{}:
@@ -107,21 +125,21 @@ func (w *monitor) wake() {
 	}
 }
 
-// run follows the log until the context ends. First it finds out what is to be expected.
+// run follows the log until the context ends. First it computes what to expect.
 func (w *monitor) run(ctx context.Context) {
 	if err := w.expect(ctx); err != nil && ctx.Err() == nil {
-		w.service.o.Log.Error("drift is not watched", "error", err)
+		w.service.o.Log.Error("drift monitoring is off", "error", err)
 	}
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	saved := time.Now()
 	for {
 		if err := w.follow(ctx); err != nil && ctx.Err() == nil {
-			w.service.o.Log.Warn("the log cannot be read", "error", err)
+			w.service.o.Log.Warn("reading the event log failed", "error", err)
 		}
 		if time.Since(saved) > 10*time.Second {
 			if err := w.save(); err != nil {
-				w.service.o.Log.Warn("what was read of the log cannot be kept", "error", err)
+				w.service.o.Log.Warn("saving the state of the monitor failed", "error", err)
 			}
 			saved = time.Now()
 		}
@@ -134,12 +152,12 @@ func (w *monitor) run(ctx context.Context) {
 	}
 }
 
-// expect makes the forecast of the current model and, the first time, the bands that drift is measured against.
+// expect computes the forecast of the live model and, the first time, the expected bands of the drift alarm.
 func (w *monitor) expect(ctx context.Context) error {
 	engine := w.service.live.Load().current
 	forecast, err := loop.NewForecast(ctx, engine.Model(), engine.Graph(),
 		loop.ForecastSettings{Replicates: 50, Sources: 100, Targets: 100, Threads: 1, Seed: 1})
-	if err != nil && !errors.Is(err, loop.ErrModel) { // a model without propensities has no forecast, and yet lists
+	if err != nil && !errors.Is(err, loop.ErrModel) { // a model without propensities has no forecast
 		return err
 	}
 	w.mu.Lock()
@@ -168,8 +186,8 @@ func (w *monitor) expect(ctx context.Context) error {
 	return nil
 }
 
-// expected is the band of the same-field share of a model's own lists, field by field: the mean over some sources
-// that are spread over the field, four standard errors and a margin to either side. The lists are the service's, the
+// expectedShares returns the band of the same-field share of a model's own lists, field by field: the mean over sources
+// that are spread over the field, plus and minus four standard errors and a margin. The lists are the service's, the
 // ten best with its share of exploration, and not drawn in proportion to ŷ as those of a forecast are.
 func expectedShares(ctx context.Context, e *engine, explore, margin float64) ([]loop.ExpectedShare, error) {
 	const most = 60 // sources of each field
@@ -207,7 +225,7 @@ func expectedShares(ctx context.Context, e *engine, explore, margin float64) ([]
 		}
 		mean := sum / n
 		width := margin + 4*math.Sqrt(max(squares/n-mean*mean, 0)/n)
-		// a band that reaches 0 or 1 cannot be left on that side
+		// no share can leave a band that reaches 0 or 1 on that side
 		bands = append(bands, loop.ExpectedShare{Field: uint16(f), Low: max(mean-width, 0), High: min(mean+width, 1)})
 	}
 	return bands, nil
@@ -229,7 +247,7 @@ func (w *monitor) follow(ctx context.Context) error {
 			w.Seq = e.Seq
 		}
 		if len(page) < store.MaxPage {
-			w.flush() // a list that was complete
+			w.flush() // the last list is complete
 		}
 		w.dirty = w.dirty || len(page) > 0
 		w.publish()
@@ -240,10 +258,10 @@ func (w *monitor) follow(ctx context.Context) error {
 	}
 }
 
-// count takes one event. w is locked.
+// count counts one event. w is locked.
 func (w *monitor) count(e store.Event) {
 	name := e.Model
-	if w.Models[name] == nil && len(w.Models) >= maxModels { // clients may name what they like
+	if w.Models[name] == nil && len(w.Models) >= maxModels { // clients may send any name
 		name = "others"
 	}
 	if w.Models[name] == nil {
@@ -259,8 +277,8 @@ func (w *monitor) count(e store.Event) {
 	}
 }
 
-// countArm takes an event of a trial: one that came after its beginning, of the model that its source belongs to. So
-// lists from before, which the others were shown too, say nothing for either arm.
+// countABTest counts an event of the running A/B test: one after its start, of the model that its source is assigned
+// to. So earlier lists, which everybody was shown, count for neither arm.
 func (w *monitor) countABTest(e store.Event) {
 	line := w.service.live.Load()
 	if line.abTest == nil || e.Seq <= line.abTest.Seq {
@@ -269,8 +287,8 @@ func (w *monitor) countABTest(e store.Event) {
 	if engine, _ := line.of(e.Source); engine.digest != e.Model {
 		return
 	}
-	if !w.Trial.Equal(line.abTest.Since) {
-		w.Trial, w.Arms = line.abTest.Since, map[string]*tally{}
+	if !w.Test.Equal(line.abTest.Since) {
+		w.Test, w.Arms = line.abTest.Since, map[string]*tally{}
 	}
 	if w.Arms[e.Model] == nil {
 		w.Arms[e.Model] = &tally{}
@@ -347,7 +365,7 @@ func (w *monitor) flush() {
 	}
 	alarms, err := w.drift.Add(shown...)
 	if err != nil {
-		w.service.o.Log.Warn("a list of the log cannot be", "list", list[0].List, "error", err)
+		w.service.o.Log.Warn("skipped an invalid list", "list", list[0].List, "error", err)
 		return
 	}
 	for _, a := range alarms {
@@ -358,21 +376,21 @@ func (w *monitor) flush() {
 			w.Alarms = w.Alarms[n-100:]
 		}
 		w.service.metrics.alarms.Inc()
-		w.service.o.Log.Warn("drift", "field", alarm.Field, "alarm", alarm.Sentence, "share", a.Share, "low", a.Low, "high",
-			a.High)
+		w.service.o.Log.Warn("drift alarm", "field", alarm.Field, "alarm", alarm.Sentence, "share", a.Share,
+			"low", a.Low, "high", a.High)
 	}
 }
 
-// alarmFor is for how many lists an alarm is on.
+// alarmFor is the number of lists for which an alarm stays on.
 const alarmFor = 1000
 
-// alarmed tells whether an alarm is on. w is locked.
+// alarmed reports whether an alarm is on. w is locked.
 func (w *monitor) alarmed() bool {
 	n := len(w.Alarms)
 	return n > 0 && w.drift != nil && w.drift.Lists()-w.Alarms[n-1].Detail.List < alarmFor
 }
 
-// alarming is the latest alarm's sentence while it is on, or "".
+// alarming returns the sentence of the latest alarm while it is on, or "".
 func (w *monitor) alarming() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -382,7 +400,7 @@ func (w *monitor) alarming() string {
 	return w.Alarms[len(w.Alarms)-1].Sentence
 }
 
-// recent is the same-field share of what was shown lately, and of how many items. w is locked.
+// recent returns the same-field share of the last items shown, and their number. w is locked.
 func (w *monitor) recent() (share float64, items int) {
 	last := w.Recent[max(len(w.Recent)-recentItems, 0):]
 	if len(last) == 0 {
@@ -409,65 +427,89 @@ func (w *monitor) publish() {
 	w.service.metrics.seq.Set(float64(w.Seq))
 }
 
-// save keeps what is known.
+// save writes the state if it changed. The lock is held only for a copy of it: the log is read on while the copy is
+// encoded and written.
 func (w *monitor) save() error {
+	state, drift, changed := w.copyState()
+	if !changed {
+		return nil
+	}
+	err := func() error {
+		if drift != nil {
+			var err error
+			if state.Drift, err = json.Marshal(drift); err != nil {
+				return err
+			}
+		}
+		return atomicfile.Write(w.path, func(out io.Writer) error { return json.NewEncoder(out).Encode(state) })
+	}()
+	if err != nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.dirty = true
+	}
+	return err
+}
+
+// copyState returns a copy of the state and whether it changed since the last copy.
+func (w *monitor) copyState() (state monitorState, drift *loop.Drift, changed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.dirty {
-		return nil
+		return state, nil, false
 	}
 	w.flush()
-	if w.drift != nil {
-		raw, err := json.Marshal(w.drift)
-		if err != nil {
-			return err
-		}
-		w.Drift = raw
-	}
-	if err := atomicfile.Write(w.path, func(out io.Writer) error {
-		return json.NewEncoder(out).Encode(
-			w.monitorState)
-	}); err != nil {
-		return err
-	}
 	w.dirty = false
-	return nil
+	state = w.monitorState
+	state.Models, state.Arms = cloneTallies(w.Models), cloneTallies(w.Arms)
+	state.Fields = make(map[string]*[2]int64, len(w.Fields))
+	for name, counts := range w.Fields {
+		copied := *counts
+		state.Fields[name] = &copied
+	}
+	state.Recent, state.Alarms = slices.Clone(w.Recent), slices.Clone(w.Alarms)
+	if w.drift != nil {
+		drift = w.drift.Clone()
+	}
+	return state, drift, true
 }
 
-// Loop is where recommendations go.
+// LoopStatus is the state of the feedback loop.
 type LoopStatus struct {
 	Shown  int64   `json:"shown" doc:"items in the log whose source is a node with a field"`
-	Share  float64 `json:"share" doc:"of all of them in the source's own field"`
-	Recent float64 `json:"recent" doc:"the same of the last items"`
-	Items  int     `json:"items" doc:"how many the last items are"`
-	Low    float64 `json:"low" doc:"95% interval of recent, were all items independent"`
+	Share  float64 `json:"share" doc:"share of them in the source's own field"`
+	Recent float64 `json:"recent" doc:"the same share among the last items"`
+	Items  int     `json:"items" doc:"number of the last items"`
+	Low    float64 `json:"low" doc:"95% interval of recent, if items were independent"`
 	High   float64 `json:"high"`
 
-	Trend []TrendPoint `json:"trail,omitempty" doc:"the last items, a hundred at a time, the oldest first"`
-	Band  *ShareRange  `json:"band,omitempty" doc:"that the share is expected in, for as many readers of each field as there were"`
+	Trend []TrendPoint `json:"trail,omitempty" doc:"share of the last items, a hundred at a time, the oldest first"`
+	// Band is for as many sources of each field as there were.
+	Band *ShareRange `json:"band,omitempty" doc:"expected range of the share"`
 
-	Fields   []LoopField    `json:"fields"`
-	Alarm    bool           `json:"alarm" doc:"a share has left its band within the last 1,000 lists"`
-	Alarms   []AlarmEntry   `json:"alarms,omitempty" doc:"the oldest first"`
-	Forecast *loop.Forecast `json:"forecast,omitempty" doc:"of the current model, were lists drawn in proportion to its estimates"`
-	Seq      int64          `json:"seq" doc:"event up to which the log was read"`
+	Fields []LoopField  `json:"fields"`
+	Alarm  bool         `json:"alarm" doc:"a share left its expected range within the last 1,000 lists"`
+	Alarms []AlarmEntry `json:"alarms,omitempty" doc:"the oldest first"`
+	// Forecast assumes that lists are drawn in proportion to the model's estimates.
+	Forecast *loop.Forecast `json:"forecast,omitempty" doc:"of the live model"`
+	Seq      int64          `json:"seq" doc:"last event of the log that was counted"`
 }
 
-// Trail is the same-field share of some items that were shown one after the other.
+// TrendPoint is the same-field share of consecutive shown items.
 type TrendPoint struct {
-	Items int     `json:"items" doc:"shown up to and with these, of those that are remembered"`
+	Items int     `json:"items" doc:"number of the last of these items, among those that are remembered"`
 	Share float64 `json:"share"`
-	Low   float64 `json:"low" doc:"95% interval, were all items independent"`
+	Low   float64 `json:"low" doc:"95% interval, if items were independent"`
 	High  float64 `json:"high"`
 }
 
-// Between is a band.
+// ShareRange is a range of shares.
 type ShareRange struct {
 	Low  float64 `json:"low"`
 	High float64 `json:"high"`
 }
 
-// trail cuts what was shown lately into stretches. w is locked.
+// trend splits the last items into stretches. w is locked.
 func (w *monitor) trend() []TrendPoint {
 	const stretch = 100
 	var out []TrendPoint
@@ -490,17 +532,17 @@ func (w *monitor) trend() []TrendPoint {
 	return out
 }
 
-// LoopField is one field's share, and the band that it is expected to stay in.
+// LoopField is one field's share and its expected range.
 type LoopField struct {
 	Field   string        `json:"field"`
 	Shown   int64         `json:"shown"`
 	Share   float64       `json:"share"`
-	Low     *float64      `json:"low,omitempty" doc:"of the band that is expected"`
+	Low     *float64      `json:"low,omitempty" doc:"expected range"`
 	High    *float64      `json:"high,omitempty"`
 	Windows []loop.Window `json:"windows,omitempty" doc:"of 500 lists each"`
 }
 
-// Loop says where recommendations went so far.
+// Loop returns the state of the feedback loop.
 func (s *Service) Loop() LoopStatus {
 	bands := map[uint16]loop.ExpectedShare{}
 	for _, b := range s.models.snapshot().Expected {
@@ -510,8 +552,8 @@ func (s *Service) Loop() LoopStatus {
 	w := s.monitor
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	out := LoopStatus{Shown: w.Shown, Forecast: w.forecast, Alarm: w.alarmed(), Alarms: slices.Clone(w.Alarms), Seq: w.Seq,
-		Fields: []LoopField{}}
+	out := LoopStatus{Shown: w.Shown, Forecast: w.forecast, Alarm: w.alarmed(), Alarms: slices.Clone(w.Alarms),
+		Seq: w.Seq, Fields: []LoopField{}}
 	if w.Shown > 0 {
 		out.Share = float64(w.Same) / float64(w.Shown)
 	}
@@ -544,7 +586,7 @@ func (s *Service) Loop() LoopStatus {
 	return out
 }
 
-// wilson is Wilson's 95% interval of a share.
+// wilson returns Wilson's 95% interval of a share.
 func wilson(hits, n float64) (low, high float64) {
 	if n == 0 {
 		return 0, 1

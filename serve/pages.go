@@ -32,21 +32,21 @@ import (
 //go:embed pages
 var pageFiles embed.FS
 
-// tokenCookie is where a browser keeps its token.
+// tokenCookie is the cookie in which a browser keeps its token.
 const tokenCookie = "unseen_token"
 
-// site is what a person opens in a browser: HTML made here, which works without script; htmx exchanges parts of it as
-// people type, and figures are drawn from the numbers of the page. Everything comes from this binary.
+// site serves the pages for people: HTML that works without scripts; htmx replaces parts of it as people type, and
+// charts are drawn from the numbers in the page. Everything comes from this binary.
 type site struct {
 	s     *Service
 	mux   *http.ServeMux
 	pages map[string]*template.Template
 }
 
-// part is a page of the site: where it is in the navigation, and what it needs besides htmx.
+// pageSpec is a page of the site: its link in the navigation, and the scripts it needs besides htmx.
 type pageSpec struct {
-	link   string // path of the navigation's link that it belongs to
-	script string // module of its own
+	link   string // path of its link in the navigation
+	script string // its own module
 	lines  bool   // uPlot
 	maps   bool   // ECharts
 }
@@ -60,16 +60,16 @@ var pageSpecs = map[string]pageSpec{
 	"runs":     {link: "/runs", script: "runs", lines: true},
 	"docs":     {link: "/docs"},
 	"login":    {},
-	"fault":    {},
+	"error":    {},
 }
 
-// navigation is every page that can be gone to.
+// navigation lists the links of the navigation.
 var navigation = []struct{ Path, Name string }{
 	{"/", "Explore"}, {"/exposure", "Exposure"}, {"/loop", "Loop"}, {"/bridges", "Bridges"}, {"/runs", "Runs"},
 	{"/docs", "API"},
 }
 
-// framed is what is around a page.
+// pageFrame is the data of frame.html.
 type pageFrame struct {
 	Links   []navLink
 	Alarm   string
@@ -84,7 +84,7 @@ type navLink struct {
 	Here       bool
 }
 
-// words are what templates may call.
+// templateFuncs are the functions of the templates.
 var templateFuncs = template.FuncMap{
 	"percent": percent,
 	"two":     func(x float64) string { return fmt.Sprintf("%.2f", x) },
@@ -104,7 +104,7 @@ var templateFuncs = template.FuncMap{
 	"body":  bodyOf,
 }
 
-// percent writes a share such that small ones do not vanish.
+// percent formats a share so that small ones do not round to 0%.
 func percent(x float64) string {
 	switch p := 100 * x; {
 	case p != 0 && math.Abs(p) < 1:
@@ -114,7 +114,7 @@ func percent(x float64) string {
 	}
 }
 
-// count writes a whole number in groups of three.
+// count formats a whole number in groups of three digits.
 func count[T int | int64](n T) string {
 	text := strconv.FormatInt(int64(n), 10)
 	for k := len(text) - 3; k > 0 && text[k-1] != '-'; k -= 3 {
@@ -123,7 +123,7 @@ func count[T int | int64](n T) string {
 	return text
 }
 
-// bodyOf names the parts of an operation's body.
+// bodyOf returns the schema of an operation's body.
 func bodyOf(op *huma.Operation) string {
 	if op.RequestBody == nil {
 		return ""
@@ -155,7 +155,7 @@ func (s *Service) sitePages(mux *http.ServeMux, api huma.API) {
 	})
 	p.read("GET /alarm", "page-alarm", func(w http.ResponseWriter, r *http.Request) error {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		return p.pages["fault"].ExecuteTemplate(w, "alarm", s.monitor.alarming())
+		return p.pages["error"].ExecuteTemplate(w, "alarm", s.monitor.alarming())
 	})
 	mux.HandleFunc(s.route("GET /login"), func(w http.ResponseWriter, r *http.Request) {
 		p.show(w, r, http.StatusOK, "login", map[string]bool{"Wrong": false})
@@ -175,11 +175,11 @@ func (s *Service) sitePages(mux *http.ServeMux, api huma.API) {
 	s.assets(mux)
 }
 
-// show answers with a page.
+// show responds with a page.
 func (p *site) show(w http.ResponseWriter, r *http.Request, status int, name string, content any) {
 	of := pageSpecs[name]
 	f := pageFrame{Script: of.script, Lines: of.lines, Maps: of.maps, Content: content}
-	if name != "login" { // who is not let in learns nothing
+	if name != "login" { // a visitor without a token learns nothing
 		f.Alarm = p.s.monitor.alarming()
 		for _, to := range navigation {
 			f.Links = append(f.Links, navLink{p.s.at(to.Path), to.Name, to.Path == of.link})
@@ -187,35 +187,34 @@ func (p *site) show(w http.ResponseWriter, r *http.Request, status int, name str
 	}
 	var b bytes.Buffer
 	if err := p.pages[name].Execute(&b, f); err != nil {
-		panic(fmt.Errorf("page %s: %w", name, err)) // answered as 500, with the request's id
+		panic(fmt.Errorf("page %s: %w", name, err)) // becomes a 500 with the request's id
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(b.Bytes()) // who has gone does not read it
+	_, _ = w.Write(b.Bytes()) // fails only if the client is gone
 }
 
-// sentence is what a person is told of an error, and the status that goes with it. What the service did wrong is logged
-// and not told.
+// errorText returns the status and the text of an error for a person. Internal errors are logged instead.
 func (p *site) errorText(r *http.Request, err error) (int, string) {
 	if e, ok := errors.AsType[huma.StatusError](p.s.problem(err)); ok {
 		return e.GetStatus(), e.Error()
 	}
-	p.s.o.Log.Error("a page failed", "request", requestID(r.Context()), "path", clip(r.URL.Path), "error", err)
-	return http.StatusInternalServerError, "The service has a fault; the log has more of it, under " +
+	p.s.o.Log.Error("page failed", "request", requestID(r.Context()), "path", clip(r.URL.Path), "error", err)
+	return http.StatusInternalServerError, "Internal error. The service's log has the details under request " +
 		requestID(r.Context())
 }
 
 func (p *site) showError(w http.ResponseWriter, r *http.Request, err error) {
 	status, detail := p.errorText(r, err)
-	p.show(w, r, status, "fault", map[string]string{"Title": http.StatusText(status), "Detail": detail})
+	p.show(w, r, status, "error", map[string]string{"Title": http.StatusText(status), "Detail": detail})
 }
 
 // read registers a page that changes nothing.
 func (p *site) read(pattern, operation string, do func(http.ResponseWriter, *http.Request) error) {
 	p.mux.HandleFunc(p.s.route(pattern), func(w http.ResponseWriter, r *http.Request) {
 		callerOf(r.Context()).operation = operation
-		if no := p.s.admit(r, ScopeRead); no != nil {
-			p.refuse(w, r, no)
+		if refused := p.s.admit(r, ScopeRead); refused != nil {
+			p.refuse(w, r, refused)
 			return
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), answerTime)
@@ -227,8 +226,8 @@ func (p *site) read(pattern, operation string, do func(http.ResponseWriter, *htt
 	})
 }
 
-// change registers a form's target: for who may change things, written to the audit, and answered by the page it came
-// from, which then says what was done. Forms of other sites do not get here; see Handler.
+// change registers the target of a form. It needs the scope admin, is written to the audit log, and redirects to the
+// page of runs, which says what was done. Forms of other sites are rejected before; see Handler.
 func (p *site) change(pattern, operation string, do func(*http.Request) (did string, err error)) {
 	p.mux.HandleFunc(p.s.route(pattern), func(w http.ResponseWriter, r *http.Request) {
 		c := callerOf(r.Context())
@@ -241,8 +240,8 @@ func (p *site) change(pattern, operation string, do func(*http.Request) (did str
 			p.s.audit.add(auditEntry{At: p.s.o.Now().UTC(), Request: c.id, Token: c.token, Remote: r.RemoteAddr,
 				Method: r.Method, Path: clip(r.URL.Path), Status: status})
 		}()
-		if no := p.s.admit(r, ScopeAdmin); no != nil {
-			p.refuse(w, r, no)
+		if refused := p.s.admit(r, ScopeAdmin); refused != nil {
+			p.refuse(w, r, refused)
 			return
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), answerTime)
@@ -256,46 +255,47 @@ func (p *site) change(pattern, operation string, do func(*http.Request) (did str
 	})
 }
 
-func (p *site) refuse(w http.ResponseWriter, r *http.Request, no *refusal) {
-	switch no.status {
+func (p *site) refuse(w http.ResponseWriter, r *http.Request, refused *refusal) {
+	switch refused.status {
 	case http.StatusUnauthorized:
 		http.Redirect(w, r, p.s.at("/login"), http.StatusSeeOther)
 	case http.StatusForbidden:
-		p.show(w, r, no.status, "fault", map[string]string{"Title": http.StatusText(no.status), "Detail": no.detail})
+		p.show(w, r, refused.status, "error",
+			map[string]string{"Title": http.StatusText(refused.status), "Detail": refused.detail})
 	default:
-		writeProblem(w, no.status, no.detail, requestID(r.Context()), no.wait)
+		refused.write(w, requestID(r.Context()))
 	}
 }
 
-// may tells whether the caller's token, if one is needed, has a scope.
+// hasScope reports whether the caller's token, if one is needed, has a scope.
 func (p *site) hasScope(r *http.Request, need Scope) bool {
 	return p.s.o.Tokens == nil || p.s.scopeOf(r.Context()).covers(need)
 }
 
-// asset is a file that pages ask for.
+// asset is a script, style or picture of the pages.
 type asset struct {
 	kind    string
 	plain   []byte
-	packed  []byte // with gzip; nil where that saves little
+	packed  []byte // gzip; nil where that saves little
 	tag     string
-	forever bool // its name has its version
+	forever bool // its name contains its version
 }
 
-// assets registers scripts and styles. They are the same for everybody, also before a token was given.
+// assets registers scripts and styles. They need no token.
 func (s *Service) assets(mux *http.ServeMux) {
 	for name, a := range packedAssets() {
 		mux.HandleFunc(s.route("GET /assets/"+name), a.serve)
 	}
 }
 
-// packedAssets reads and packs them, once.
+// packedAssets reads and compresses them, once.
 var packedAssets = sync.OnceValue(func() map[string]*asset {
 	all := map[string]*asset{}
 	add := func(name string, plain []byte) {
 		sum := sha256.Sum256(plain)
 		a := &asset{kind: mime.TypeByExtension(path.Ext(name)), plain: plain, tag: `"` + hex.EncodeToString(sum[:8]) +
 			`"`, forever: strings.HasPrefix(name, "vendor/")}
-		if path.Ext(name) == ".js" { // whatever the machine says
+		if path.Ext(name) == ".js" { // whatever the system's MIME table says
 			a.kind = "text/javascript; charset=utf-8"
 		}
 		var b bytes.Buffer
@@ -340,13 +340,13 @@ func (a *asset) serve(w http.ResponseWriter, r *http.Request) {
 		h.Set("Content-Encoding", "gzip")
 		content = a.packed
 	}
-	_, _ = w.Write(content) // who has gone does not read it
+	_, _ = w.Write(content) // fails only if the client is gone
 }
 
-// badge is a verdict with its colour and a sign, for those who do not see colours.
+// badge is a verdict with a colour, and a sign for people who do not see colours.
 type badge struct{ Tone, Sign, Text string }
 
-// verdict is the doctor's, as a badge.
+// verdict is the doctor's verdict as a badge.
 func verdict(c fit.Class) badge {
 	switch c {
 	case fit.Identified:
@@ -359,10 +359,10 @@ func verdict(c fit.Class) badge {
 	return badge{"calm", "?", "not examined"}
 }
 
-// scale places numbers along a line of figures.
+// scale maps numbers to positions in a chart.
 type scale struct{ Low, High float64 }
 
-// including widens a scale.
+// including extends a scale.
 func (s *scale) including(x ...float64) {
 	for _, v := range x {
 		if !math.IsNaN(v) && !math.IsInf(v, 0) {
@@ -371,7 +371,7 @@ func (s *scale) including(x ...float64) {
 	}
 }
 
-// at is the place of a number, as a share of the width.
+// at is the position of a number, as a share of the width.
 func (s scale) at(x float64) string {
 	if !(s.High > s.Low) {
 		return "50%"
@@ -379,7 +379,7 @@ func (s scale) at(x float64) string {
 	return fmt.Sprintf("%.2f%%", 100*min(max((x-s.Low)/(s.High-s.Low), 0), 1))
 }
 
-// span is an interval to be drawn; a line without script.
+// span is an interval drawn as SVG.
 type span struct {
 	From, At, To string // shares of the width
 	Zero         string
@@ -396,7 +396,7 @@ func (s scale) span(low, at, high float64, class, label string) span {
 	return out
 }
 
-// banded puts an expected band behind a span.
+// banded adds an expected range behind a span.
 func (s scale) banded(of span, low, high float64) span {
 	from, to := max(low, s.Low), min(high, s.High)
 	out := &struct{ X, Width string }{s.at(from), fmt.Sprintf("%.2f%%", 100*max(to-from, 0)/(s.High-s.Low))}
@@ -404,7 +404,7 @@ func (s scale) banded(of span, low, high float64) span {
 	return of
 }
 
-// operationsOf lists all operations of the API, by their path.
+// operationsOf lists all operations of the API by path.
 func operationsOf(api huma.API) []*huma.Operation {
 	var all []*huma.Operation
 	for _, item := range api.OpenAPI().Paths {

@@ -8,7 +8,7 @@ import (
 	"unseen/recommend"
 )
 
-// bridges is the page of field pairs between which exposure hides links.
+// bridges registers the page of field pairs between which exposure hides links.
 func (p *site) bridges() {
 	p.read("GET /bridges", "page-bridges", func(w http.ResponseWriter, r *http.Request) error {
 		if !p.s.live.Load().current.HasNaive() {
@@ -24,11 +24,11 @@ func (p *site) bridges() {
 	})
 }
 
-// bridging is what the page shows.
+// bridgesPage is the data of the page.
 type bridgesPage struct {
 	Rows  []bridgeRow
-	Sure  int // with an interval above 0
-	Weak  int // left out of the ranking's words: little is known
+	Sure  int // bridges whose interval is above 0
+	Weak  int // bridges with too few links
 	All   int
 	Graph bridgeGraph
 	Scale scale
@@ -36,13 +36,13 @@ type bridgesPage struct {
 
 type bridgeRow struct {
 	recommend.Bridge
-	Words     string
-	Verdict   badge
-	Span      span
-	CSV, File string // where the reading list is
+	Words       string
+	Verdict     badge
+	Span        span
+	CSV, BibTeX string // paths of the reading list
 }
 
-// bridgeGraph is what the script draws.
+// bridgeGraph is the data of the chart.
 type bridgeGraph struct {
 	Fields []bridgeField `json:"fields"`
 	Links  []bridgeLink  `json:"links"`
@@ -61,7 +61,7 @@ type bridgeLink struct {
 	Words  string  `json:"words"`
 }
 
-// mostBridges is how many the page ranks, and drawnBridges how many the figure has: more could not be told apart.
+// mostBridges is how many bridges the page lists, drawnBridges how many the chart shows: more would not be readable.
 const (
 	mostBridges  = 30
 	drawnBridges = 24
@@ -87,20 +87,21 @@ func (s *Service) bridgesPage(found []recommend.Bridge) bridgesPage {
 		row := bridgeRow{Bridge: b, Verdict: badge{"fair", "~", "may be chance"}}
 		switch {
 		case b.Weak:
-			row.Verdict = badge{"bad", "?", "a guess"}
+			row.Verdict = badge{"bad", "?", "too few links"}
 		case sure:
 			row.Verdict = badge{"good", "✓", "hidden links"}
 		case b.Upper < 0:
-			row.Verdict = badge{"calm", "–", "fewer than naive says"}
+			row.Verdict = badge{"calm", "–", "fewer links than naive"}
 		}
-		row.Words = fmt.Sprintf("A node of %s would link to %.2g of %s where a naive model expects %.2g: %.2g "+
-			"more (%.2g to %.2g).", b.Source, b.Corrected, b.Target, b.Naive, b.Gap, b.Lower, b.Upper)
+		row.Words = fmt.Sprintf("If everything were shown, a node of %s would link to %.2g nodes of %s; a naive model "+
+			"expects %.2g. Difference: %.2g (%.2g to %.2g).", b.Source, b.Corrected, b.Target, b.Naive, b.Gap, b.Lower,
+			b.Upper)
 		row.Span = out.Scale.span(b.Lower, b.Gap, b.Upper, "",
 			fmt.Sprintf("%s to %s: %.2g more links, from %.2g to %.2g", b.Source, b.Target, b.Gap, b.Lower, b.Upper))
 		q := url.Values{"source": {b.Source}, "target": {b.Target}}
 		row.CSV = s.at("/api/v1/bridges/reading?") + q.Encode()
 		q.Set("format", "bibtex")
-		row.File = s.at("/api/v1/bridges/reading?") + q.Encode()
+		row.BibTeX = s.at("/api/v1/bridges/reading?") + q.Encode()
 		out.Rows = append(out.Rows, row)
 		if len(out.Graph.Links) < drawnBridges && b.Gap > 0 && !b.Weak {
 			out.Graph.Links = append(out.Graph.Links, bridgeLink{b.Source, b.Target, b.Gap, sure, row.Words})

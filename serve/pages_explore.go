@@ -14,7 +14,7 @@ import (
 	"unseen/recommend"
 )
 
-// explore is the pages for looking around: search, a node's lists, and those of a new text.
+// explore registers the pages of search, a node's lists, and the lists for a new text.
 func (p *site) explore() {
 	s := p.s
 	p.read("GET /{$}", "page-start", func(w http.ResponseWriter, r *http.Request) error {
@@ -23,7 +23,7 @@ func (p *site) explore() {
 		content := map[string]any{"Q": q, "Field": field}
 		var found NodePage
 		var err error
-		if q == "" && field == "" { // the newest have most to find
+		if q == "" && field == "" { // new nodes have the most hidden links
 			hidden := s.hiddenFrom(r.Context(), most/2)
 			content["Hidden"] = hidden
 			found = newest(s.Graph(), cmp.Or(len(hidden), most))
@@ -46,23 +46,23 @@ func (p *site) explore() {
 		if err != nil {
 			return err
 		}
-		ask := requestOf(r.URL.Query())
-		ask.Node = r.PathValue("id")
-		return p.list(w, r, ask, &about)
+		request := requestOf(r.URL.Query())
+		request.Node = r.PathValue("id")
+		return p.list(w, r, request, &about)
 	})
 	text := func(w http.ResponseWriter, r *http.Request) error {
 		if err := r.ParseForm(); err != nil {
-			return requestError("text", nil, "cannot be read")
+			return requestError("text", nil, "is not a valid form")
 		}
-		ask := requestOf(r.Form)
-		ask.Text, ask.Field = r.Form.Get("text"), clean(r.Form.Get("own"), 200)
-		return p.list(w, r, ask, nil)
+		request := requestOf(r.Form)
+		request.Text, request.Field = r.Form.Get("text"), clean(r.Form.Get("field"), 200)
+		return p.list(w, r, request, nil)
 	}
 	p.read("GET /text", "page-text", text)
-	p.read("POST /text", "page-text", text) // changes nothing, but has room for a long text
+	p.read("POST /text", "page-text", text) // a long text does not fit into a URL
 }
 
-// newest returns the latest nodes, the newest first; without times, the last ones.
+// newest returns the newest nodes, the latest first; without times, the last ones.
 func newest(g *graph.Graph, most int) NodePage {
 	type dated struct {
 		at   int64
@@ -89,7 +89,7 @@ func newest(g *graph.Graph, most int) NodePage {
 	return out
 }
 
-// clean makes what was typed fit to be looked for.
+// clean trims and limits text that was typed.
 func clean(text string, most int) string {
 	text = strings.TrimSpace(strings.ToValidUTF8(text, ""))
 	if r := []rune(text); len(r) > most {
@@ -98,41 +98,42 @@ func clean(text string, most int) string {
 	return text
 }
 
-// askOf reads the controls of a list. What cannot be is left to Recommend to refuse.
+// requestOf reads the form of a list. Recommend validates it.
 func requestOf(form url.Values) RecommendRequest {
-	ask := RecommendRequest{K: 10, Fields: form["fields"], From: clean(form.Get("from"), 20), Until: clean(form.Get("until"), 20),
-		Linked: form.Get("linked") != "", Seen: form.Get("order") == "seen", Explain: true}
+	r := RecommendRequest{K: 10, Fields: form["fields"], From: clean(form.Get("from"), 20),
+		Until: clean(form.Get("until"), 20), Linked: form.Get("linked") != "", Seen: form.Get("order") == "seen",
+		Explain: true}
 	if k, err := strconv.Atoi(form.Get("k")); err == nil {
-		ask.K = min(max(k, 1), 100)
+		r.K = min(max(k, 1), 100)
 	}
 	if x, err := strconv.ParseFloat(form.Get("diversity"), 64); err == nil {
-		ask.Diversity = x
+		r.Diversity = x
 	}
 	if form.Get("drawn") == "" {
-		ask.Explore = new(float64) // a list to look at stays as it is
+		r.Explore = new(float64) // the same list at every visit
 	}
-	return ask
+	return r
 }
 
-// listed is a list as the page shows it.
+// listPage is the data of a page with a list.
 type listPage struct {
 	Action  string // of the form
 	Title   string
 	About   *NodeDetail // nil for a new text
 	Request RecommendRequest
 	Sizes   []int
-	Drawn   bool // places are drawn as they are for clients
+	Drawn   bool // positions are drawn at random, as for clients
 	Explore float64
 	Texts   bool
 	Naive   bool
 	Fields  []fieldChoice
-	Fault   string
+	Error   string
 
-	Response  *RecommendResponse
-	Corrected []listEntry
-	Before    []listEntry // the naive list
-	Hidden    int
-	Words     string // what the two lists have in common
+	Response      *RecommendResponse
+	CorrectedList []listEntry
+	NaiveList     []listEntry
+	Hidden        int
+	Words         string // summary of the comparison
 }
 
 type fieldChoice struct {
@@ -140,7 +141,7 @@ type fieldChoice struct {
 	On   bool
 }
 
-// entryOf is an item and how far the correction moved it.
+// listEntry is an item and how the correction changed its rank.
 type listEntry struct {
 	recommend.Item
 	Moved badge
@@ -148,25 +149,25 @@ type listEntry struct {
 }
 
 // list shows recommendations, or why there are none.
-func (p *site) list(w http.ResponseWriter, r *http.Request, ask RecommendRequest, about *NodeDetail) error {
+func (p *site) list(w http.ResponseWriter, r *http.Request, request RecommendRequest, about *NodeDetail) error {
 	s := p.s
 	engine := s.live.Load().current
-	ask.Compare = engine.HasNaive()
-	if ask.Seen || ask.Diversity > 0 {
-		ask.Explore = nil
+	request.Compare = engine.HasNaive()
+	if request.Seen || request.Diversity > 0 {
+		request.Explore = nil
 	}
-	out := listPage{Action: r.URL.Path, About: about, Request: ask, Drawn: r.FormValue("drawn") != "", Explore: s.o.Explore,
-		Texts: s.texts, Naive: ask.Compare, Title: "A new text"}
+	out := listPage{Action: r.URL.Path, About: about, Request: request, Drawn: r.FormValue("drawn") != "",
+		Explore: s.o.Explore, Texts: s.texts, Naive: request.Compare, Title: "New text"}
 	if about != nil {
 		out.Title = cmp.Or(about.Title, about.ID)
 		out.Action = s.nodeAt(about.ID)
 	}
 	out.Sizes = []int{5, 10, 20, 50}
-	if !slices.Contains(out.Sizes, ask.K) {
-		out.Sizes = append(out.Sizes, ask.K)
+	if !slices.Contains(out.Sizes, request.K) {
+		out.Sizes = append(out.Sizes, request.K)
 	}
 	on := map[string]bool{}
-	for _, f := range ask.Fields {
+	for _, f := range request.Fields {
 		on[strings.ToLower(f)] = true
 	}
 	g := engine.Graph()
@@ -175,10 +176,10 @@ func (p *site) list(w http.ResponseWriter, r *http.Request, ask RecommendRequest
 			out.Fields = append(out.Fields, fieldChoice{name, on[strings.ToLower(name)]})
 		}
 	}
-	a, err := s.Recommend(r.Context(), ask)
+	a, err := s.Recommend(r.Context(), request)
 	status := http.StatusOK
 	if err != nil {
-		status, out.Fault = p.errorText(r, err)
+		status, out.Error = p.errorText(r, err)
 		if status == http.StatusNotFound || status >= 500 {
 			return err
 		}
@@ -190,7 +191,7 @@ func (p *site) list(w http.ResponseWriter, r *http.Request, ask RecommendRequest
 	return nil
 }
 
-// compare says of every item where the other list has it.
+// compare fills in both lists with each item's rank in the other.
 func (l *listPage) compare() {
 	a := l.Response
 	both := 0
@@ -200,28 +201,28 @@ func (l *listPage) compare() {
 		if item.Hidden {
 			l.Hidden++
 		}
-		l.Corrected = append(l.Corrected, listEntry{item, rankChange(item.NaiveRank, item.Rank, true), explainItem(item, a.Field)})
+		l.CorrectedList = append(l.CorrectedList, listEntry{item, rankChange(item.NaiveRank, item.Rank, true),
+			explainItem(item, a.Field)})
 	}
 	for _, item := range a.Naive {
 		if in[item.ID] {
 			both++
 		}
-		e := listEntry{Item: item, Moved: rankChange(item.Rank, item.ByLink, false)}
-		l.Before = append(l.Before, e)
+		l.NaiveList = append(l.NaiveList, listEntry{Item: item, Moved: rankChange(item.Rank, item.ByLink, false)})
 	}
 	if len(a.Naive) > 0 {
-		l.Words = fmt.Sprintf("%d of %d are in both lists.", both, len(a.Items))
+		l.Words = fmt.Sprintf("%d of %d items are in both lists.", both, len(a.Items))
 		switch {
 		case l.Hidden == 1:
-			l.Words += " One item was hidden by exposure: the naive list does not have it."
+			l.Words += " Exposure hid one item: the naive list does not have it."
 		case l.Hidden > 1:
-			l.Words += fmt.Sprintf(" %d items were hidden by exposure: the naive list does not have them.", l.Hidden)
+			l.Words += fmt.Sprintf(" Exposure hid %d items: the naive list does not have them.", l.Hidden)
 		}
 	}
 }
 
-// movedTo is how far an item came from one place to another, with the place that is not its own here: the one it came
-// from, or the one it went to.
+// rankChange describes how an item's rank changed, with its rank in the other list: the one it came from, or the one it
+// went to.
 func rankChange(before, after int, from bool) badge {
 	if before == 0 || after == 0 {
 		return badge{}
@@ -236,25 +237,24 @@ func rankChange(before, after int, from bool) badge {
 	case after > before:
 		return badge{"fair", "▼", fmt.Sprintf("down %d %s", after-before, where)}
 	}
-	return badge{"calm", "=", "same place"}
+	return badge{"calm", "=", "same rank"}
 }
 
-// why says in a sentence or two why an item is where it is.
+// explainItem explains the rank of an item in a few sentences.
 func explainItem(item recommend.Item, field string) string {
-	text := fmt.Sprintf("If it is shown, it is linked with a chance of %s.", percent(item.Link))
+	text := fmt.Sprintf("If it is shown, the chance of a link is %s.", percent(item.Link))
 	switch {
 	case item.Hidden && item.Field != "" && field != "":
-		text += fmt.Sprintf(" But of %s only about %s is ever shown to %s: a naive model takes its missing "+
-			"links for a lack of relevance and puts it at %d.", item.Field, percent(item.Propensity), field,
-			item.NaiveRank)
+		text += fmt.Sprintf(" But readers of %s see only about %s of %s. A naive model treats missing links as "+
+			"irrelevant and ranks it %d.", field, percent(item.Propensity), item.Field, item.NaiveRank)
 	case item.NaiveRank > item.ByLink:
-		text += fmt.Sprintf(" So far about %s of the like was shown; without the correction it is at %d.",
+		text += fmt.Sprintf(" So far about %s of similar items were shown; without the correction its rank is %d.",
 			percent(item.Propensity), item.NaiveRank)
 	default:
-		text += fmt.Sprintf(" So far about %s of the like was shown.", percent(item.Propensity))
+		text += fmt.Sprintf(" So far about %s of similar items were shown.", percent(item.Propensity))
 	}
 	if item.Weak {
-		text += " What was shown between these fields rests on very few links: little more than a guess."
+		text += " Exposure between these fields was estimated from very few links, so this is little more than a guess."
 	}
 	return text
 }

@@ -13,14 +13,14 @@ import (
 	"unseen/sample"
 )
 
-// exposure is the page of what was shown to whom, how well that is known, and what it makes of the risk.
+// exposure registers the page of who was shown what, how well that is known, and how it changes the risk.
 func (p *site) exposure() {
 	p.read("GET /exposure", "page-exposure", func(w http.ResponseWriter, r *http.Request) error {
 		m, err := p.s.ModelDetail()
 		if err != nil {
 			return err
 		}
-		content := exposurePage{Model: m, May: p.hasScope(r, ScopeAdmin), Verdict: badge{"calm", "?", "not examined"},
+		content := exposurePage{Model: m, Admin: p.hasScope(r, ScopeAdmin), Verdict: badge{"calm", "?", "not examined"},
 			Knows: true}
 		if f := m.Findings; f != nil {
 			content.Verdict, content.Knows = verdict(f.Class), f.Class != fit.NoExposure
@@ -38,56 +38,58 @@ func (p *site) exposure() {
 	})
 }
 
-// exposed is what the page shows.
+// exposurePage is the data of the page.
 type exposurePage struct {
 	Model   ModelDetail
-	May     bool
-	Knows   bool // the model knows exposure
+	Admin   bool
+	Knows   bool // the model has exposure
 	Verdict badge
 
 	Map    heatMap
-	Ramp   []string       // where the colours of the scale begin
-	Cells  []exposureCell // the table behind the map
+	Ramp   []string       // where the colours of the scale start
+	Cells  []exposureCell // the map as a table
 	More   int            // cells that the table leaves out
 	Left   int            // fields that the map leaves out
-	Strong string         // what stands out, in words
+	Strong string         // what stands out
 
-	Whole  bool // nothing was held out
+	Whole  bool // no pairs were held out
 	Panel  []panelRow
-	Judged []legend
+	Legend []legend
 	Scale  scale
-	Words  string // what the panel comes to
+	Words  string // summary of the panel
 }
 
-// heatMap is what the script draws.
+// heatMap is the data of the chart.
 type heatMap struct {
 	Fields []string   `json:"fields"`
 	Cells  []heatCell `json:"cells"`
 }
 
 type heatCell struct {
-	Row, Column int
-	Value       float64
-	Low, High   float64 // 0 where there is no interval
-	Error       float64 // standard error, on the scale of π̂
-	Links       int     // −1 where it is not known
-	Pairs       int
+	Row    int     `json:"row"`
+	Column int     `json:"column"`
+	Value  float64 `json:"value"`
+	Low    float64 `json:"low"` // 0 without an interval
+	High   float64 `json:"high"`
+	Error  float64 `json:"error"` // standard error, on the scale of π̂
+	Links  int     `json:"links"` // −1 if unknown
+	Pairs  int     `json:"pairs"`
 }
 
-// cellOf is one ordered pair of fields.
+// exposureCell is one ordered pair of fields.
 type exposureCell struct {
 	Source, Target string
 	heatCell
 	Weak bool
 }
 
-// mostCells is how many field pairs the table has, and mostFields how many fields the map: more could not be read.
+// mostCells limits the field pairs of the table, mostFields the fields of the map: more would not be readable.
 const (
 	mostCells  = 400
 	mostFields = 40
 )
 
-// largest returns the places of the fields with most nodes, in their own order.
+// largest returns the indices of the fields with most nodes, in ascending order.
 func largest(g *graph.Graph, fields []string, most int) []int {
 	nodes := map[string]int{}
 	for _, f := range g.Fields() {
@@ -103,7 +105,7 @@ func largest(g *graph.Graph, fields []string, most int) []int {
 	return places
 }
 
-// cells joins π̂ of every field pair with what the doctor knows of it.
+// cells joins π̂ of every field pair with the doctor's finding about it.
 func (e *exposurePage) cells(g *graph.Graph) {
 	known := map[[2]string]fit.CellFinding{}
 	if e.Model.Findings != nil {
@@ -139,16 +141,16 @@ func (e *exposurePage) cells(g *graph.Graph) {
 		e.Cells = e.Cells[:mostCells]
 	}
 	if owns > 0 && others > 0 && e.Knows {
-		e.Strong = fmt.Sprintf("On average %s of a field is shown to its own readers, and %s of other fields.",
+		e.Strong = fmt.Sprintf("On average, readers see %s of their own field and %s of another field.",
 			percent(own/owns), percent(other/others))
 	}
 	if f := e.Model.Findings; f != nil && f.Ratio != nil && f.Ratio.Upper > 0 {
-		e.Strong += fmt.Sprintf(" A pair of one field is shown %.1f times as often as a pair of two (%.1f to %.1f).",
-			f.Ratio.Value, f.Ratio.Lower, f.Ratio.Upper)
+		e.Strong += fmt.Sprintf(" A pair within a field is shown %.1f times (%.1f to %.1f) as often as a pair across "+
+			"fields.", f.Ratio.Value, f.Ratio.Lower, f.Ratio.Upper)
 	}
 }
 
-// panelRow is what one estimator says of every model.
+// panelRow is the risk of every model by one estimator.
 type panelRow struct {
 	Name, Means string
 	Models      []panelModel
@@ -161,22 +163,22 @@ type panelModel struct {
 }
 
 var schemes = map[string][2]string{
-	"naive": {"naive", "takes every missing link for irrelevance"},
-	"w":     {"R_w", "counts a link for 1/π̂ of them, a missing one by its chance of being irrelevant"},
-	"pu":    {"R_PU", "counts a link for 1/π̂ of them, and takes as many missing ones away"},
-	"ap":    {"R_AP", "counts a missing link by the chance that it is relevant after all; read this one first"},
-	"dr":    {"R_DR", "uses what was logged as shown, and the model for the rest"},
+	"naive": {"naive", "treats every missing link as irrelevant"},
+	"w":     {"R_w", "weights a link by 1/π̂ and a missing link by its chance of being irrelevant"},
+	"pu":    {"R_PU", "weights a link by 1/π̂ and removes as many missing links"},
+	"ap":    {"R_AP", "weights a missing link by the chance that it is relevant; read this one first"},
+	"dr":    {"R_DR", "uses the logged exposure, and the model for the rest"},
 }
 
-// panel makes figures of an evaluation: estimator by estimator, all models on one scale.
+// panel adds the intervals of an evaluation, estimator by estimator, with all models on one scale.
 func (e *exposurePage) panel(v *evaluate.Evaluation) {
-	type judged struct {
+	type evaluated struct {
 		name  string
 		panel *evaluate.Panel
 	}
-	models := []judged{{cmp.Or(v.Method, "this model"), v.Panel}}
+	models := []evaluated{{cmp.Or(v.Method, "this model"), v.Panel}}
 	for _, o := range v.Others {
-		models = append(models, judged{cmp.Or(o.Method, o.Model), o.Panel})
+		models = append(models, evaluated{cmp.Or(o.Method, o.Model), o.Panel})
 	}
 	e.Scale = scale{math.Inf(1), math.Inf(-1)}
 	for _, m := range models {
@@ -200,23 +202,24 @@ func (e *exposurePage) panel(v *evaluate.Evaluation) {
 		e.Panel = append(e.Panel, out)
 	}
 	for k, m := range models {
-		e.Judged = append(e.Judged, legend{[]string{"", "s2", "s8"}[min(k, 2)], m.name})
+		e.Legend = append(e.Legend, legend{[]string{"", "s2", "s8"}[min(k, 2)], m.name})
 	}
 	if len(models) < 2 {
 		return
 	}
 	// evaluations of earlier versions have no differences
 	if d := reportedRow(models[1].panel).Against; d != nil {
-		verdict := "the same pairs, one by one, do not tell which is better"
+		verdict := "the difference on the same pairs may be chance"
 		switch {
 		case d.Lower > 0:
 			verdict = models[0].name + " is better"
 		case d.Upper < 0:
 			verdict = models[0].name + " is worse"
 		}
-		e.Words = fmt.Sprintf("Corrected for exposure, %s: the R_AP of %s is %.4f above that of %s, from %.4f to %.4f.", verdict, models[1].name, d.Interval.Estimate, models[0].name, d.Lower, d.Upper)
+		e.Words = fmt.Sprintf("Corrected for exposure, %s: R_AP of %s is above R_AP of %s by %.4f (%.4f to %.4f).",
+			verdict, models[1].name, models[0].name, d.Interval.Estimate, d.Lower, d.Upper)
 	}
 }
 
-// legend is a colour and what it stands for.
+// legend is a colour and the name of what it shows.
 type legend struct{ Class, Name string }

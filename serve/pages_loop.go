@@ -10,7 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// loop is the page of where recommendations go, and of what would become of them.
+// loop registers the page of the feedback loop: simulated and live.
 func (p *site) loop() {
 	p.read("GET /loop", "page-loop", func(w http.ResponseWriter, r *http.Request) error {
 		q := r.URL.Query()
@@ -32,7 +32,7 @@ func (p *site) loop() {
 			played.Fields = nil // the page shows all of them together
 			content["Played"] = played
 		default:
-			// a model that cannot be played with is no reason not to show the live share
+			// without a forecast the page still shows the live share
 			var why string
 			if status, why = p.errorText(r, err); status >= 500 {
 				return err
@@ -40,7 +40,7 @@ func (p *site) loop() {
 			if e, ok := errors.AsType[huma.StatusError](err); ok && e.GetStatus() == http.StatusNotFound {
 				status = http.StatusOK
 			}
-			content["Fault"] = why
+			content["Error"] = why
 		}
 		p.live(content)
 		p.show(w, r, status, "loop", content)
@@ -54,25 +54,25 @@ func (p *site) loop() {
 			return err
 		}
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		_, _ = w.Write(b.Bytes()) // who has gone does not read it
+		_, _ = w.Write(b.Bytes()) // fails only if the client is gone
 		return nil
 	})
 }
 
-// live adds what is shown now.
+// live adds the live share.
 func (p *site) live(content map[string]any) {
 	l := p.s.Loop()
 	content["Loop"], content["Fields"], content["Words"] = l, fieldRows(l), l.words()
 }
 
-// simulated are the methods of the simulator, in plain words.
+// simulationMethods describe the methods of the simulation.
 var simulationMethods = []struct{ Name, Words string }{
-	{SimulateNaive, "Naive: takes links as they come"},
-	{SimulateCorrected, "Corrected: divides by exposure, and takes what was not shown for not linked"},
-	{SimulateShown, "Corrected, from what was shown alone: what this service does"},
+	{SimulateNaive, "Naive: ignores exposure"},
+	{SimulateCorrected, "Corrected for exposure: treats what was not shown as not linked"},
+	{SimulateShown, "Corrected, trained only on what was shown: what this service does"},
 }
 
-// watchedField is a field's share beside its band.
+// fieldRow is a field's share and its expected range.
 type fieldRow struct {
 	LoopField
 	Span    span
@@ -100,14 +100,14 @@ func fieldRows(l LoopStatus) []fieldRow {
 	return out
 }
 
-// words say what is live.
+// words summarize the live share.
 func (l LoopStatus) words() string {
 	switch {
 	case l.Items == 0:
 		return ""
 	case l.Band == nil:
-		return fmt.Sprintf("Of the last %s items shown, %s were of the reader's own field (%s to %s). What to "+
-			"expect is not known yet.", count(l.Items), percent(l.Recent), percent(l.Low), percent(l.High))
+		return fmt.Sprintf("Of the last %s shown items, %s were in the reader's own field (%s to %s). The "+
+			"expected range is not known yet.", count(l.Items), percent(l.Recent), percent(l.Low), percent(l.High))
 	}
 	where := "within"
 	switch {
@@ -116,8 +116,8 @@ func (l LoopStatus) words() string {
 	case l.High < l.Band.Low:
 		where = "below"
 	}
-	return fmt.Sprintf("Of the last %s items shown, %s were of the reader's own field (%s to %s): %s the %s to "+
-		"%s that the first model's lists had.",
+	return fmt.Sprintf("Of the last %s shown items, %s were in the reader's own field (%s to %s), %s the "+
+		"expected %s to %s of the first model's lists.",
 		count(l.Items), percent(l.Recent), percent(l.Low), percent(l.High), where, percent(l.Band.Low),
 		percent(l.Band.High))
 }

@@ -11,7 +11,7 @@ import (
 	"unseen/fit"
 )
 
-// runs is the page for who looks after the service: training, models, trials.
+// runs registers the page for operators: training, models, A/B tests.
 func (p *site) runs() {
 	s := p.s
 	p.read("GET /runs", "page-runs", func(w http.ResponseWriter, r *http.Request) error {
@@ -23,9 +23,8 @@ func (p *site) runs() {
 		return nil
 	})
 	p.change("POST /runs/jobs", "page-start-job", func(r *http.Request) (string, error) {
-		o := JobRequest{Kind: r.PostFormValue("kind"), Method: r.PostFormValue("method"),
-			Keep: r.PostFormValue("keep") != "", Model: r.PostFormValue("model")}
-		job, err := s.StartJob(o)
+		job, err := s.StartJob(JobRequest{Kind: r.PostFormValue("kind"), Method: r.PostFormValue("method"),
+			TrainOnly: r.PostFormValue("trainOnly") != "", Model: r.PostFormValue("model")})
 		return "queued&job=" + job.ID, err
 	})
 	p.change("POST /runs/jobs/{id}/cancel", "page-cancel-job", func(r *http.Request) (string, error) {
@@ -43,7 +42,7 @@ func (p *site) runs() {
 	p.change("POST /runs/trial", "page-trial", func(r *http.Request) (string, error) {
 		share, err := strconv.ParseFloat(r.PostFormValue("share"), 64)
 		if err != nil {
-			return "", requestError("share", clip(r.PostFormValue("share")), "is no number; give one between 0 and 1")
+			return "", requestError("share", clip(r.PostFormValue("share")), "is not a number between 0 and 1")
 		}
 		_, err = s.StartABTest(r.Context(), requireDigest(r.PostFormValue("model")), share)
 		return "trial", err
@@ -53,7 +52,7 @@ func (p *site) runs() {
 	})
 }
 
-// nonempty keeps a form without a model from meaning a step back.
+// requireDigest keeps a form without a model from rolling back.
 func requireDigest(digest string) string {
 	if digest == "" {
 		return "none"
@@ -61,45 +60,45 @@ func requireDigest(digest string) string {
 	return digest
 }
 
-// done is what a form's page says after it.
+// notices say what a form did.
 var notices = map[string]string{
-	"queued": "The job is queued.", "cancelled": "The job was told to stop.", "back": "The model before serves again.",
-	"serves": "Another model serves now.", "trial": "The trial has begun.",
-	"ended": "The trial is over; the current model serves everybody.",
+	"queued": "Job queued.", "cancelled": "Job cancelled.", "back": "Rolled back to the previous model.",
+	"serves": "Model deployed.", "trial": "A/B test started.",
+	"ended": "A/B test ended. Everybody gets the live model.",
 }
 
-// running is what the page shows.
+// runsPage is the data of the page.
 type runsPage struct {
 	Did     string
-	May     bool
+	Admin   bool
 	Current ModelEntry
 	Verdict badge
 	Methods []methodChoice
 	Own     string // method of the current model
 
-	Job    *Job // the one that is shown in full
+	Job    *Job // shown in full
 	Curve  []CurvePoint
 	Active bool
-	Took   string // how long it took, if it has ended
+	Took   string // duration of a job that has ended
 	Jobs   []Job
 	Due    *time.Time // by the schedule
 	Models []modelRow
 	Naive  string
-	Back   bool // there is a model before
+	Back   bool // there is a previous model
 
 	Trial Comparison
 	Arms  []armRow
-	Words string // what the trial tells
+	Words string // summary of the A/B test
 	Other []ModelEntry
 }
 
 type methodChoice struct{ Name, Words string }
 
-// modelRow is a model with what is known of it.
+// modelRow is a model and its risk.
 type modelRow struct {
 	ModelEntry
 	Current, Trial bool
-	Risk           *fit.Estimate // R_AP, if it was judged
+	Risk           *fit.Estimate // R_AP, if it was evaluated
 	Span           span
 }
 
@@ -114,7 +113,7 @@ func (p *site) runsPage(r *http.Request) (*runsPage, error) {
 	s := p.s
 	e := s.live.Load().current
 	reg := s.models.snapshot()
-	out := &runsPage{Did: notices[r.URL.Query().Get("did")], May: p.hasScope(r, ScopeAdmin), Own: e.Model().Method,
+	out := &runsPage{Did: notices[r.URL.Query().Get("did")], Admin: p.hasScope(r, ScopeAdmin), Own: e.Model().Method,
 		Naive: reg.Naive, Back: len(reg.Previous) > 0, Trial: s.Compare(), Verdict: verdict(e.Class())}
 	methods := fit.Methods()
 	for _, name := range slices.Sorted(maps.Keys(methods)) {
@@ -125,8 +124,7 @@ func (p *site) runsPage(r *http.Request) (*runsPage, error) {
 		out.Due = &due
 	}
 	wanted := r.URL.Query().Get("job")
-	// the latest first: the one that was asked for, else the oldest that has not ended, else the
-	// latest
+	// the requested job, else the oldest that has not ended, else the latest
 	for k := range out.Jobs {
 		j := &out.Jobs[k]
 		if wanted == "" && (k == 0 || j.Ended == nil) || wanted == j.ID {
@@ -169,7 +167,7 @@ func (p *site) runsPage(r *http.Request) (*runsPage, error) {
 	return out, nil
 }
 
-// trial puts the models' clicks side by side.
+// trial adds the clicks of the models of the A/B test.
 func (o *runsPage) trial(reg registryState) {
 	rates := scale{}
 	for _, a := range o.Trial.Arms {
@@ -193,16 +191,15 @@ func (o *runsPage) trial(reg registryState) {
 	switch {
 	case o.Trial.Trial == nil:
 	case d == nil:
-		o.Words = "Too little was shown to compare them: both models need lists that were shown to two sources " +
-			"or more, and logged."
+		o.Words = "Not enough data yet: both models need logged lists for at least two sources."
 	case d.Low > 0:
-		o.Words = fmt.Sprintf("Model b gets more clicks: %+.2f for every 100 shown items (%+.2f to %+.2f).",
+		o.Words = fmt.Sprintf("Model b gets more clicks: %+.2f per 100 shown items (%+.2f to %+.2f).",
 			100*d.Value, 100*d.Low, 100*d.High)
 	case d.High < 0:
-		o.Words = fmt.Sprintf("Model b gets fewer clicks: %+.2f for every 100 shown items (%+.2f to %+.2f).",
+		o.Words = fmt.Sprintf("Model b gets fewer clicks: %+.2f per 100 shown items (%+.2f to %+.2f).",
 			100*d.Value, 100*d.Low, 100*d.High)
 	default:
-		o.Words = fmt.Sprintf("No difference can be told yet: %+.2f for every 100 shown items (%+.2f to %+.2f).",
+		o.Words = fmt.Sprintf("No clear difference yet: %+.2f per 100 shown items (%+.2f to %+.2f).",
 			100*d.Value, 100*d.Low, 100*d.High)
 	}
 }

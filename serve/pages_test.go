@@ -109,7 +109,7 @@ func TestTrail(t *testing.T) {
 	if math.Abs(l.Band.Low-low/shown) > 1e-12 || math.Abs(l.Band.High-high/shown) > 1e-12 {
 		t.Errorf("band %+v, of the fields %v to %v", l.Band, low/shown, high/shown)
 	}
-	if body := c.do("GET", "/loop", nil).Body.String(); !strings.Contains(body, "Of the last 250 items shown") ||
+	if body := c.do("GET", "/loop", nil).Body.String(); !strings.Contains(body, "Of the last 250 shown items") ||
 		!strings.Contains(body, `id="past-data"`) {
 		t.Error("the page does not show it")
 	}
@@ -172,13 +172,13 @@ func TestForms(t *testing.T) {
 		h.ServeHTTP(w, r)
 		return w
 	}
-	keep := url.Values{"kind": {"retrain"}, "keep": {"yes"}, "method": {"naive"}}
+	trainOnly := url.Values{"kind": {"retrain"}, "trainOnly": {"yes"}, "method": {"naive"}}
 	for _, refused := range []struct {
 		scope, from string
 		status      int
 	}{{"", "same-origin", 303}, {"read", "same-origin", 403}, {"write", "same-origin", 403},
 		{"admin", "cross-site", 403}, {"admin", "same-site", 403}} {
-		w := send("/runs/jobs", refused.scope, refused.from, keep)
+		w := send("/runs/jobs", refused.scope, refused.from, trainOnly)
 		if w.Code != refused.status || w.Code == 303 && w.Header().Get("Location") != "/login" {
 			t.Errorf("scope %q from %s: %d to %q", refused.scope, refused.from, w.Code, w.Header().Get("Location"))
 		}
@@ -186,7 +186,7 @@ func TestForms(t *testing.T) {
 	if jobs := s.jobs.list(); len(jobs) != 0 {
 		t.Fatalf("jobs of those who may not: %v", jobs)
 	}
-	if w := send("/runs/jobs", "admin", "same-origin", keep); w.Code != 303 ||
+	if w := send("/runs/jobs", "admin", "same-origin", trainOnly); w.Code != 303 ||
 		!strings.HasPrefix(w.Header().Get("Location"), "/runs?did=queued&job=1") {
 		t.Fatalf("%d to %q: %s", w.Code, w.Header().Get("Location"), w.Body)
 	}
@@ -222,8 +222,8 @@ func TestForms(t *testing.T) {
 	}
 	// a job that waits for another, which cannot end before this lets it, is told to stop
 	s.jobs.swap.Lock()
-	long := send("/runs/jobs", "admin", "same-origin", url.Values{"kind": {"retrain"}, "keep": {"yes"}})
-	queued := send("/runs/jobs", "admin", "same-origin", url.Values{"kind": {"retrain"}, "keep": {"yes"}})
+	long := send("/runs/jobs", "admin", "same-origin", url.Values{"kind": {"retrain"}, "trainOnly": {"yes"}})
+	queued := send("/runs/jobs", "admin", "same-origin", url.Values{"kind": {"retrain"}, "trainOnly": {"yes"}})
 	if long.Code != 303 || queued.Code != 303 {
 		t.Fatalf("%d, %d", long.Code, queued.Code)
 	}
@@ -244,7 +244,7 @@ func TestForms(t *testing.T) {
 		}
 	}
 	if w := (client{t: t, h: h, token: tokens[ScopeRead]}).do("GET", "/runs", nil); !strings.Contains(w.Body.String(),
-		"Your token reads") || strings.Contains(w.Body.String(), `action="/runs/rollback"`) {
+		"Your token is read-only") || strings.Contains(w.Body.String(), `action="/runs/rollback"`) {
 		t.Error("who may not is offered forms")
 	}
 }
@@ -256,7 +256,7 @@ func TestCurveIsBounded(t *testing.T) {
 		before := j.curve
 		step := fit.Step{Phase: "start", Epoch: k + 1, Epochs: 5000}
 		step.Loss.Likelihood = 1 / float64(k+1)
-		j.learned(step)
+		j.report(trainingEvent(step))
 		if len(before) > 0 && before[0].Step != 1 {
 			t.Fatal("a reader's copy changes")
 		}
@@ -266,7 +266,7 @@ func TestCurveIsBounded(t *testing.T) {
 		t.Errorf("%d points from %d to %d", n, j.curve[0].Step, j.curve[n-1].Step)
 	}
 	j = Job{}
-	j.learned(fit.Step{Phase: "before the first loss", Epoch: 2, Epochs: 4})
+	j.report(trainingEvent(fit.Step{Phase: "before the first loss", Epoch: 2, Epochs: 4}))
 	if j.Latest != nil || j.Done != .25 {
 		t.Errorf("%+v", j)
 	}
@@ -356,7 +356,7 @@ func TestEvaluationBeside(t *testing.T) {
 		}
 		s := open(t, func(o *Options) { o.Folder, o.State = folder, t.TempDir() })
 		body := (client{t: t, h: s.Handler()}).do("GET", "/exposure", nil).Body.String()
-		if strings.Contains(body, "4,321 pairs") != shown || strings.Contains(body, "Judge it now") == shown {
+		if strings.Contains(body, "4,321 held-out pairs") != shown || strings.Contains(body, ">Evaluate</button>") == shown {
 			t.Errorf("an evaluation of %.8s is shown: %v", model, !shown)
 		}
 	}

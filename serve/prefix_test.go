@@ -77,8 +77,8 @@ func TestPrefixIsKept(t *testing.T) {
 			to.Fragment = ""
 			queue = append(queue, to.String())
 		}
-		if bare := regexp.MustCompile(`.{20}[ >]/(api|docs|openapi).{20}`).FindString(w.Body.String()); bare != "" {
-			t.Errorf("%s speaks of a path without the prefix: %s", at, bare)
+		if found := regexp.MustCompile(`.{20}[ >]/(api|docs|openapi).{20}`).FindString(w.Body.String()); found != "" {
+			t.Errorf("%s speaks of a path without the prefix: %s", at, found)
 		}
 	}
 	for _, page := range []string{"", "exposure", "loop", "bridges", "runs", "docs", "runs?job=1", "assets/style.css",

@@ -18,76 +18,76 @@ import (
 	"unseen/serve/store"
 )
 
-// Limits of what is asked for.
+// Limits of a request.
 const (
 	MaxList    = 1000
 	MaxText    = 20_000 // bytes
 	MaxExclude = 10_000
 )
 
-// Ask is what recommendations are asked for.
+// RecommendRequest asks for a list.
 type RecommendRequest struct {
 	Node  string `json:"node,omitempty" doc:"id of the node to recommend to"`
 	Text  string `json:"text,omitempty" doc:"or a new text"`
-	Title string `json:"title,omitempty" doc:"of the new text"`
-	Field string `json:"field,omitempty" doc:"of the new text; guessed if it is left out"`
+	Title string `json:"title,omitempty" doc:"title of the new text"`
+	Field string `json:"field,omitempty" doc:"field of the new text; default: guessed"`
 
-	K         int      `json:"k,omitempty" doc:"how many; 10 if it is left out"`
+	K         int      `json:"k,omitempty" doc:"number of items; default 10"`
 	Fields    []string `json:"fields,omitempty" doc:"only targets of these fields"`
 	From      string   `json:"from,omitempty" doc:"only targets from this day on, as 2021 or 2021-01-31"`
 	Until     string   `json:"until,omitempty" doc:"only targets before this day"`
-	Linked    bool     `json:"linked,omitempty" doc:"also what the node links to already"`
-	Exclude   []string `json:"exclude,omitempty" doc:"never these ids"`
-	Diversity float64  `json:"diversity,omitempty" doc:"from 0, pure relevance, to 1, no two alike; then nothing is drawn"`
-	Explore   *float64 `json:"explore,omitempty" doc:"share of the places drawn in proportion to ŷ; the service's own if it is left out"`
-	Seed      *uint64  `json:"seed,omitempty" doc:"of the draw; chance if it is left out"`
-	Seen      bool     `json:"seen,omitempty" doc:"rank by π̂ŷ: repeats past exposure; then nothing is drawn"`
-	Compare   bool     `json:"compare,omitempty" doc:"the naive model's list beside it"`
-	Explain   bool     `json:"explain,omitempty" doc:"say why each is there"`
+	Linked    bool     `json:"linked,omitempty" doc:"include targets that the node links to already"`
+	Exclude   []string `json:"exclude,omitempty" doc:"ids to leave out"`
+	Diversity float64  `json:"diversity,omitempty" doc:"from 0, pure relevance, to 1, no two alike; turns explore off"`
+	Explore   *float64 `json:"explore,omitempty" doc:"share of positions drawn in proportion to ŷ"`
+	Seed      *uint64  `json:"seed,omitempty" doc:"seed of the draw; default: random"`
+	Seen      bool     `json:"seen,omitempty" doc:"rank by π̂ŷ, which repeats past exposure; turns explore off"`
+	Compare   bool     `json:"compare,omitempty" doc:"add the naive model's list"`
+	Explain   bool     `json:"explain,omitempty" doc:"add the reason of each item"`
 	Log       bool     `json:"log,omitempty" doc:"log all items as shown"`
 }
 
-// Answer is a list that was recommended.
+// RecommendResponse is a list.
 type RecommendResponse struct {
-	List    string  `json:"list" doc:"id of the list; give it back with events"`
+	List    string  `json:"list" doc:"id of the list; send it with events"`
 	Model   string  `json:"model" doc:"digest of the model"`
-	Seed    uint64  `json:"seed" doc:"of the draw; the list's id begins with it"`
-	Explore float64 `json:"explore" doc:"share of the places that were drawn"`
-	Arm     string  `json:"arm,omitempty" doc:"of a trial: a or b"`
-	Logged  int     `json:"logged" doc:"items that were logged as shown"`
+	Seed    uint64  `json:"seed" doc:"seed of the draw; the list's id begins with it"`
+	Explore float64 `json:"explore" doc:"share of positions that were drawn"`
+	Arm     string  `json:"arm,omitempty" doc:"of an A/B test: a or b"`
+	Logged  int     `json:"logged" doc:"number of items that were logged as shown"`
 
-	Source     recommend.Item   `json:"source" doc:"of whom; empty for a new text"`
-	Field      string           `json:"field" doc:"of the source"`
+	Source     recommend.Item   `json:"source" doc:"the node; empty for a new text"`
+	Field      string           `json:"field" doc:"field of the source"`
 	Candidates int              `json:"candidates"`
-	Items      []recommend.Item `json:"items" doc:"shown: the probability with which this list has the item"`
-	Naive      []recommend.Item `json:"naive,omitempty" doc:"what the naive model would recommend"`
+	Items      []recommend.Item `json:"items" doc:"shown: the probability that this list has the item"`
+	Naive      []recommend.Item `json:"naive,omitempty" doc:"the naive model's list"`
 	Warnings   []string         `json:"warnings,omitempty"`
 }
 
-// Fault is something wrong with a request: which part of it, and what would be right.
+// RequestError is an invalid request: which field of it, and what would be valid.
 type RequestError struct {
 	Field    string // such as "k"
 	Value    any
 	Reason   string
-	See      string // where the API lists what there is, below Options.Prefix; "" if nowhere
-	NotFound bool   // what is named does not exist
+	See      string // path of the API that lists valid values, below Options.Prefix; "" if none does
+	NotFound bool   // the value names something that does not exist
 }
 
-func (f *RequestError) Error() string { return f.Field + " " + f.reason("") }
+func (e *RequestError) Error() string { return e.Field + " " + e.reason("") }
 
-func (f *RequestError) reason(prefix string) string {
-	if f.See == "" {
-		return f.Reason
+func (e *RequestError) reason(prefix string) string {
+	if e.See == "" {
+		return e.Reason
 	}
-	return f.Reason + "; see " + prefix + f.See
+	return e.Reason + "; see " + prefix + e.See
 }
 
-func requestError(part string, value any, format string, a ...any) *RequestError {
-	return &RequestError{Field: part, Value: value, Reason: fmt.Sprintf(format, a...)}
+func requestError(field string, value any, format string, args ...any) *RequestError {
+	return &RequestError{Field: field, Value: value, Reason: fmt.Sprintf(format, args...)}
 }
 
-// Recommend makes a list. When it is logged, it is so before Recommend returns.
-func (s *Service) Recommend(ctx context.Context, ask RecommendRequest) (_ *RecommendResponse, err error) {
+// Recommend makes a list. If it is logged, the log is durable when Recommend returns.
+func (s *Service) Recommend(ctx context.Context, r RecommendRequest) (_ *RecommendResponse, err error) {
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
 		return nil, err
@@ -99,25 +99,25 @@ func (s *Service) Recommend(ctx context.Context, ask RecommendRequest) (_ *Recom
 		return nil, err
 	}
 	defer leave()
-	if ask.Node == "" == (ask.Text == "" && ask.Title == "") {
-		return nil, requestError("node", ask.Node, "or text: give one of them")
+	if r.Node == "" == (r.Text == "" && r.Title == "") {
+		return nil, requestError("node", r.Node, "or text is required, and not both")
 	}
-	engine, arm := s.live.Load().of(ask.Node + ask.Title + ask.Text)
-	q, err := ask.query(engine, s.o.Explore)
+	engine, arm := s.live.Load().of(r.Node + r.Title + r.Text)
+	q, err := r.query(engine, s.o.Explore)
 	if err != nil {
 		return nil, err
 	}
-	source, notes, err := ask.source(engine)
+	source, notes, err := r.source(engine)
 	if err != nil {
 		return nil, err
 	}
 	q.Source = source
-	if ask.Seed != nil {
-		q.Seed = *ask.Seed
+	if r.Seed != nil {
+		q.Seed = *r.Seed
 	} else {
 		var raw [8]byte
 		crand.Read(raw[:])
-		q.Seed = binary.LittleEndian.Uint64(raw[:]) >> 11 // 53 bits, which every reader of JSON keeps
+		q.Seed = binary.LittleEndian.Uint64(raw[:]) >> 11 // 53 bits: exact in every JSON parser
 	}
 	list, err := engine.Top(ctx, q)
 	if err != nil {
@@ -129,8 +129,8 @@ func (s *Service) Recommend(ctx context.Context, ask RecommendRequest) (_ *Recom
 		Warnings: append(notes, list.Warnings...),
 	}
 	s.metrics.recommended.Add(float64(len(a.Items)))
-	if ask.Log {
-		if a.Logged, err = s.logShown(ctx, ask, a); err != nil {
+	if r.Log {
+		if a.Logged, err = s.logShown(ctx, r, a); err != nil {
 			return nil, err
 		}
 	}
@@ -138,11 +138,11 @@ func (s *Service) Recommend(ctx context.Context, ask RecommendRequest) (_ *Recom
 }
 
 // logShown logs all items of a list as shown.
-func (s *Service) logShown(ctx context.Context, ask RecommendRequest, a *RecommendResponse) (int, error) {
-	source := ask.Node
+func (s *Service) logShown(ctx context.Context, r RecommendRequest, a *RecommendResponse) (int, error) {
+	source := r.Node
 	if source == "" {
-		sum := sha256.Sum256([]byte(ask.Title + "\x00" + ask.Text))
-		source = "text:" + hex.EncodeToString(sum[:8]) // no node's; it stays in the log but nothing is learned from it
+		sum := sha256.Sum256([]byte(r.Title + "\x00" + r.Text))
+		source = "text:" + hex.EncodeToString(sum[:8]) // not a node: it is logged but not learned from
 	}
 	events := make([]store.Event, len(a.Items))
 	for k, item := range a.Items {
@@ -155,7 +155,7 @@ func (s *Service) logShown(ctx context.Context, ask RecommendRequest, a *Recomme
 	return result.Stored + result.Duplicate + result.Spooled, err
 }
 
-// Append stores events. A click or a link whose model is left out has that of its list.
+// AppendEvents stores events. An event without a model gets that of its list.
 func (s *Service) AppendEvents(ctx context.Context, events []store.Event) (_ store.Result, err error) {
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
@@ -183,36 +183,36 @@ func (s *Service) AppendEvents(ctx context.Context, events []store.Event) (_ sto
 	return result, nil
 }
 
-// query turns what was asked into what the recommender understands.
-func (ask RecommendRequest) query(e *engine, explore float64) (recommend.Query, error) {
-	q := recommend.Query{K: ask.K, Seen: ask.Seen, Linked: ask.Linked, Diversity: ask.Diversity, Explore: explore,
-		Explain: ask.Explain, Compare: ask.Compare}
+// query turns the request into a query of the recommender.
+func (r RecommendRequest) query(e *engine, explore float64) (recommend.Query, error) {
+	q := recommend.Query{K: r.K, Seen: r.Seen, Linked: r.Linked, Diversity: r.Diversity, Explore: explore,
+		Explain: r.Explain, Compare: r.Compare}
 	if q.K == 0 {
 		q.K = 10
 	}
 	if q.K < 1 || q.K > MaxList {
-		return q, requestError("k", ask.K, "is %d; give from 1 to %d", ask.K, MaxList)
+		return q, requestError("k", r.K, "is %d; give from 1 to %d", r.K, MaxList)
 	}
-	if !(ask.Diversity >= 0 && ask.Diversity <= 1) {
-		return q, requestError("diversity", ask.Diversity, "is %v; give from 0 to 1", ask.Diversity)
+	if !(r.Diversity >= 0 && r.Diversity <= 1) {
+		return q, requestError("diversity", r.Diversity, "is %v; give from 0 to 1", r.Diversity)
 	}
-	if ask.Compare && !e.HasNaive() {
-		return q, requestError("compare", true, "needs a naive model, and the service has none")
+	if r.Compare && !e.HasNaive() {
+		return q, requestError("compare", true, "needs a naive model, which the service does not have")
 	}
 	switch {
-	case ask.Explore != nil:
-		if q.Explore = *ask.Explore; !(q.Explore >= 0 && q.Explore <= 1) {
+	case r.Explore != nil:
+		if q.Explore = *r.Explore; !(q.Explore >= 0 && q.Explore <= 1) {
 			return q, requestError("explore", q.Explore, "is %v; give from 0 to 1", q.Explore)
 		}
-		if q.Explore > 0 && (ask.Diversity > 0 || ask.Seen) {
+		if q.Explore > 0 && (r.Diversity > 0 || r.Seen) {
 			return q, requestError("explore", q.Explore,
-				"and diversity or seen exclude one another: a re-ranked list has no probabilities")
+				"cannot be combined with diversity or seen: a re-ranked list has no probabilities")
 		}
-	case ask.Diversity > 0 || ask.Seen:
+	case r.Diversity > 0 || r.Seen:
 		q.Explore = 0
 	}
 	g := e.Graph()
-	for _, name := range ask.Fields {
+	for _, name := range r.Fields {
 		f, err := fieldNamed(g, "fields", name)
 		if err != nil {
 			return q, err
@@ -220,9 +220,9 @@ func (ask RecommendRequest) query(e *engine, explore float64) (recommend.Query, 
 		q.Fields = append(q.Fields, f)
 	}
 	for _, day := range []struct {
-		part, text string
-		into       *time.Time
-	}{{"from", ask.From, &q.From}, {"until", ask.Until, &q.Until}} {
+		field, text string
+		into        *time.Time
+	}{{"from", r.From, &q.From}, {"until", r.Until, &q.Until}} {
 		if day.text == "" {
 			continue
 		}
@@ -231,76 +231,77 @@ func (ask RecommendRequest) query(e *engine, explore float64) (recommend.Query, 
 			t, err = time.Parse(time.DateOnly, day.text)
 		}
 		if err != nil {
-			return q, requestError(day.part, clip(day.text), "is no day; give one such as 2021 or 2021-01-31")
+			return q, requestError(day.field, clip(day.text), "is not a date; give one such as 2021 or 2021-01-31")
 		}
 		*day.into = t
 	}
 	if !q.From.IsZero() && !q.Until.IsZero() && !q.From.Before(q.Until) {
-		return q, requestError("until", ask.Until, "is not after from; then no target is left")
+		return q, requestError("until", r.Until, "must be after from")
 	}
-	if len(ask.Exclude) > MaxExclude {
-		return q, requestError("exclude", len(ask.Exclude), "has %d ids; give %d at most", len(ask.Exclude), MaxExclude)
+	if len(r.Exclude) > MaxExclude {
+		return q, requestError("exclude", len(r.Exclude), "has %d ids; give at most %d", len(r.Exclude), MaxExclude)
 	}
-	for _, id := range ask.Exclude {
-		if j, ok := g.Index(id); ok { // who is not there is excluded already
+	for _, id := range r.Exclude {
+		if j, ok := g.Index(id); ok { // an unknown id needs no exclusion
 			q.Exclude = append(q.Exclude, j)
 		}
 	}
 	return q, nil
 }
 
-// source finds out who is recommended to.
-func (ask RecommendRequest) source(e *engine) (recommend.Source, []string, error) {
-	if ask.Node != "" {
-		if ask.Field != "" {
-			return recommend.Source{}, nil, requestError("field", clip(ask.Field),
-				"is that of a new text; for targets of some fields give fields")
+// source returns the node or text to recommend to.
+func (r RecommendRequest) source(e *engine) (recommend.Source, []string, error) {
+	if r.Node != "" {
+		if r.Field != "" {
+			return recommend.Source{}, nil, requestError("field", clip(r.Field),
+				"is the field of a new text; use fields to select targets")
 		}
-		i, ok := e.Graph().Index(ask.Node)
+		i, ok := e.Graph().Index(r.Node)
 		if !ok {
-			return recommend.Source{}, nil, &RequestError{Field: "node", Value: clip(ask.Node),
-				Reason: "is no id of the dataset", See: "/api/v1/nodes", NotFound: true}
+			return recommend.Source{}, nil, &RequestError{Field: "node", Value: clip(r.Node),
+				Reason: "is not an id of the dataset", See: "/api/v1/nodes", NotFound: true}
 		}
 		return e.Node(i), nil, nil
 	}
-	if len(ask.Text)+len(ask.Title) > MaxText {
-		return recommend.Source{}, nil, requestError("text", nil, "has %d bytes; give %d at most", len(ask.Text)+
-			len(ask.Title), MaxText)
+	if len(r.Text)+len(r.Title) > MaxText {
+		return recommend.Source{}, nil, requestError("text", nil, "has %d bytes; give at most %d",
+			len(r.Text)+len(r.Title), MaxText)
 	}
-	if !utf8.ValidString(ask.Text) || !utf8.ValidString(ask.Title) {
+	if !utf8.ValidString(r.Text) || !utf8.ValidString(r.Title) {
 		return recommend.Source{}, nil, requestError("text", nil, "is not UTF-8")
 	}
 	var field *uint16
-	if ask.Field != "" {
-		f, err := fieldNamed(e.Graph(), "field", ask.Field)
+	if r.Field != "" {
+		f, err := fieldNamed(e.Graph(), "field", r.Field)
 		if err != nil {
 			return recommend.Source{}, nil, err
 		}
 		field = &f
 	}
-	source, probability, err := e.Text(encode.Text{Title: ask.Title, Body: ask.Text}, field)
+	source, probability, err := e.Text(encode.Text{Title: r.Title, Body: r.Text}, field)
 	if err != nil {
 		return recommend.Source{}, nil, requestError("text", nil, "cannot be used: %s",
 			strings.TrimPrefix(err.Error(), recommend.ErrQuery.Error()+": "))
 	}
 	if field == nil {
-		return source, []string{fmt.Sprintf("the text's field is a guess, with probability %.2f; give it with field",
-			probability)}, nil
+		return source, []string{fmt.Sprintf("the field of the text was guessed, with probability %.2f; set field "+
+			"to be sure", probability)}, nil
 	}
 	return source, nil, nil
 }
 
-// fieldNamed looks a field up by its name, whatever its case.
-func fieldNamed(g *graph.Graph, part, name string) (uint16, error) {
+// fieldNamed finds a field by its name, ignoring case.
+func fieldNamed(g *graph.Graph, parameter, name string) (uint16, error) {
 	for f := range g.FieldCount() {
 		if strings.EqualFold(g.FieldName(uint16(f)), name) {
 			return uint16(f), nil
 		}
 	}
-	return 0, &RequestError{Field: part, Value: clip(name), Reason: "has no field of that name", See: "/api/v1/model"}
+	return 0, &RequestError{Field: parameter, Value: clip(name), Reason: "is not a field of the dataset",
+		See: "/api/v1/model"}
 }
 
-// clip shortens what a client sent before it is sent back.
+// clip shortens text of a client before it is sent back.
 func clip(text string) string {
 	text = strings.ToValidUTF8(text, "�")
 	if r := []rune(text); len(r) > 100 {
@@ -309,7 +310,7 @@ func clip(text string) string {
 	return text
 }
 
-// of says who answers a source, and as which arm of a trial.
+// of returns the model that answers a source, and the arm of the A/B test.
 func (l *deployment) of(source string) (*engine, string) {
 	if l.abTest == nil {
 		return l.current, ""
@@ -321,10 +322,10 @@ func (l *deployment) of(source string) (*engine, string) {
 	return l.current, "a"
 }
 
-var errTooMany = errors.New("serve: too many recommendations at once")
+var errTooMany = errors.New("too many recommendations at once")
 
-// gate lets so many in at a time and so many more wait, each for a second at most: what cannot be answered soon is
-// refused at once, so that memory stays bounded and who gets in is answered in time.
+// gate limits how many requests run at a time and how many wait, for at most a second. Further ones are rejected at
+// once, so that memory stays bounded and accepted requests are answered in time.
 type gate struct {
 	inside  chan struct{}
 	waiting chan struct{}

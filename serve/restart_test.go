@@ -91,7 +91,7 @@ func TestKilledWhileTraining(t *testing.T) {
 	}
 	defer third.Close()
 	job, err = third.WaitJob(t.Context(), "1")
-	if err != nil || job.State != JobFailed || !strings.Contains(job.Error, "died 2 times") {
+	if err != nil || job.State != JobFailed || !strings.Contains(job.Error, "crashed 2 times") {
 		t.Errorf("after two kills: %v, %+v", err, job)
 	}
 }
@@ -249,7 +249,7 @@ func TestEvaluateByTheLogAlone(t *testing.T) {
 		}
 		return job
 	}
-	if job := judge(); job.State != JobFailed || !strings.Contains(job.Error, "log lists") {
+	if job := judge(); job.State != JobFailed || !strings.Contains(job.Error, "log the lists") {
 		t.Errorf("with nothing to judge by: %+v", job)
 	}
 	for n := range 35 {
@@ -266,8 +266,8 @@ func TestEvaluateByTheLogAlone(t *testing.T) {
 		t.Errorf("%v, %+v", err, d.Evaluation)
 	}
 	if w := (client{t: t, h: s.Handler()}).do("GET", "/exposure", nil); w.Code != 200 ||
-		!strings.Contains(w.Body.String(), "By what the service showed") ||
-		!strings.Contains(w.Body.String(), "nothing is left to judge it by") {
+		!strings.Contains(w.Body.String(), "Evaluated on the log") ||
+		!strings.Contains(w.Body.String(), "no held-out pairs to evaluate it on") {
 		t.Errorf("the page: %d", w.Code)
 	}
 }

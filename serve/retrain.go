@@ -18,25 +18,26 @@ import (
 	"unseen/graph"
 	"unseen/internal/atomicfile"
 	"unseen/model"
+	"unseen/progress"
 	"unseen/recommend"
 	"unseen/sample"
 	"unseen/serve/store"
 )
 
-// perform does one job.
-func (s *Service) perform(ctx context.Context, o JobRequest, tell func(func(*Job))) error {
-	phase := func(text string) { tell(func(j *Job) { j.Phase, j.Done = text, 0 }) }
-	switch o.Kind {
+// perform performs a job.
+func (s *Service) perform(ctx context.Context, r JobRequest, update func(func(*Job))) error {
+	report := func(e progress.Event) { update(func(j *Job) { j.report(e) }) }
+	switch r.Kind {
 	case "retrain":
-		return s.retrain(ctx, o, phase, tell)
+		return s.retrain(ctx, r, report, update)
 	case "evaluate":
-		return s.evaluate(ctx, o, phase, tell)
+		return s.evaluate(ctx, r, report, update)
 	}
-	return fmt.Errorf("serve: no job of kind %q", o.Kind)
+	return fmt.Errorf("unknown kind of job %q", r.Kind)
 }
 
-// readLog reads the log up to an event: what was shown, and what came of it. A click is a link that is wanted.
-// Pairs come in the order of their first event.
+// readLog reads the log up to an event: what was shown, and what was clicked or linked. A click counts as a link.
+// Pairs are in the order of their first event.
 func (s *Service) readLog(ctx context.Context, upTo int64) (*sample.ExposureLog, error) {
 	g := s.net.Graph()
 	log := &sample.ExposureLog{}
@@ -49,9 +50,9 @@ func (s *Service) readLog(ctx context.Context, upTo int64) (*sample.ExposureLog,
 			break
 		}
 		i, known := g.Index(e.Source)
-		j, there := g.Index(e.Target)
-		if !known || !there || i == j {
-			continue // a new text, or of another dataset
+		j, found := g.Index(e.Target)
+		if !known || !found || i == j {
+			continue // a new text, or a node of another dataset
 		}
 		k, ok := at[[2]int32{i, j}]
 		if !ok {
@@ -65,18 +66,19 @@ func (s *Service) readLog(ctx context.Context, upTo int64) (*sample.ExposureLog,
 	return log, nil
 }
 
-// lesson is what a model learns from: the dataset and the log up to an event.
+// trainingData is what a model learns from: the dataset and the log up to an event.
 type trainingData struct {
 	*sample.Prepared
-	note string // what is to be known of it
+	note string // for the model's entry in the registry
 }
 
-// lesson draws what a method learns from. naive takes links as they come: those of the log are links like any other,
-// and what was shown is not looked at.
-func (s *Service) trainingData(ctx context.Context, origin sample.Origin, method string, upTo int64) (*trainingData, error) {
+// trainingData prepares what a method learns from. naive ignores exposure: links of the log count as links of the
+// dataset, and what was shown is not used.
+func (s *Service) trainingData(ctx context.Context, origin sample.Origin, method string, upTo int64) (*trainingData,
+	error) {
 	g, log := s.net.Graph(), s.net.Log()
 	origin.Files = s.net.Files()
-	note := "trained anew on the log"
+	note := "retrained on the log"
 	if upTo > 0 {
 		shown, err := s.readLog(ctx, upTo)
 		if err != nil {
@@ -89,7 +91,7 @@ func (s *Service) trainingData(ctx context.Context, origin sample.Origin, method
 				}
 			} else {
 				if log != nil && origin.Plan.Log != sample.Ignored {
-					note = "trained anew on the service's log, in place of the dataset's own exposures"
+					note = "retrained on the service's log instead of the dataset's exposures"
 				}
 				origin.Plan.Log, log = sample.Offered, shown
 			}
@@ -145,25 +147,24 @@ func withLinks(g *graph.Graph, log *sample.ExposureLog) (*graph.Graph, error) {
 	return out.WithTrustedVectors(g.Vectors())
 }
 
-// retrain learns a model anew from the dataset and the log, looks whether it is fit to serve, and lets it.
-func (s *Service) retrain(ctx context.Context, o JobRequest, phase func(string), tell func(func(*Job))) error {
+// retrain trains a model on the dataset and the log, validates it, and deploys it if it passes.
+func (s *Service) retrain(ctx context.Context, r JobRequest, report progress.Func, update func(func(*Job))) error {
 	parent := s.live.Load().current
-	settings, method, err := settingsOf(parent.Model(), o.Method)
+	settings, method, err := settingsOf(parent.Model(), r.Method)
 	if err != nil {
 		return err
 	}
-	phase("reading the log")
+	report(progress.Event{Phase: "reading the log"})
 	totals, err := s.events.Totals(ctx)
 	if err != nil {
 		return err
 	}
-	l, err := s.trainingData(ctx, parent.origin, method, totals.Events)
+	data, err := s.trainingData(ctx, parent.origin, method, totals.Events)
 	if err != nil {
 		return err
 	}
-	result, err := fit.Fit(ctx, l.Problem, settings, fit.Progress{Step: func(step fit.Step) {
-		tell(func(j *Job) { j.learned(step) })
-	}})
+	result, err := fit.Fit(ctx, data.Problem, settings,
+		fit.Progress{Step: func(step fit.Step) { report(trainingEvent(step)) }})
 	if err != nil {
 		return err
 	}
@@ -171,7 +172,7 @@ func (s *Service) retrain(ctx context.Context, o JobRequest, phase func(string),
 	if err != nil {
 		return err
 	}
-	phase("validating")
+	report(progress.Event{Phase: "validating"})
 	fresh := filepath.Join(s.models.folder, "fresh.safetensors")
 	if err := model.Save(fresh, m); err != nil {
 		return err
@@ -189,49 +190,49 @@ func (s *Service) retrain(ctx context.Context, o JobRequest, phase func(string),
 	if err != nil {
 		return err
 	}
-	entry := ModelEntry{Digest: digest, Method: m.Method, Made: s.o.Now().UTC(), Parent: parent.digest, Seq: totals.Events,
-		Logged: l.Logged, Note: l.note}
-	if entry.Checks, err = validate(ctx, next, parent, l); err != nil {
+	entry := ModelEntry{Digest: digest, Method: m.Method, Made: s.o.Now().UTC(), Parent: parent.digest,
+		Seq: totals.Events, Logged: data.Logged, Note: data.note}
+	if entry.Checks, err = validate(ctx, next, parent, data); err != nil {
 		return err
 	}
 	passed := !slices.ContainsFunc(entry.Checks, func(c Check) bool { return !c.Passed })
-	serves, err := s.promote(next, entry, passed && !o.Keep)
+	serves, err := s.promote(next, entry, passed && !r.TrainOnly && !r.Keep)
 	if err != nil {
 		return err
 	}
-	tell(func(j *Job) { j.Model, j.Checks, j.Serves = digest, entry.Checks, serves })
+	update(func(j *Job) { j.Model, j.Checks, j.Serves = digest, entry.Checks, serves })
 	if !passed {
-		return errors.New("the model is registered but does not serve: it did not pass every check")
+		return errors.New("the model was registered but not deployed: it failed a check")
 	}
 	if serves {
-		phase("forecasting")
+		report(progress.Event{Phase: "forecasting"})
 		return s.monitor.expect(ctx)
 	}
 	return nil
 }
 
-// settingsOf returns the settings that a model was trained with, with another method if one is named.
+// settingsOf returns the settings that a model was trained with, with another method if one is given.
 func settingsOf(m model.Model, method string) (fit.Settings, string, error) {
 	var settings fit.Settings
 	if method == "" || method == m.Method {
 		if len(m.Hyperparameters) > 0 {
 			if err := json.Unmarshal(m.Hyperparameters, &settings); err != nil {
-				return settings, "", fmt.Errorf("the settings of the current model are damaged: %w; name a method", err)
+				return settings, "", fmt.Errorf("the settings of the live model are damaged: %w; give a method", err)
 			}
 		}
-		settings.Search = fit.Search{} // what it chose is among the settings
+		settings.Search = fit.Search{} // its choice is among the settings
 	}
 	settings.Method = cmp.Or(method, settings.Method, m.Method)
 	settings.Seed, settings.Threads = m.Seed, 1
 	return settings, settings.Method, nil
 }
 
-// promote registers a model and, if it is to serve, lets it: requests under way keep the one that they began with.
+// promote registers a model and deploys it if serve is set. Requests in progress keep the model they began with.
 func (s *Service) promote(next *engine, entry ModelEntry, serve bool) (serves bool, err error) {
 	s.jobs.swap.Lock()
 	defer s.jobs.swap.Unlock()
 	line := *s.live.Load()
-	serve = serve && line.abTest == nil // a trial compares two models that stay as they are
+	serve = serve && line.abTest == nil // an A/B test compares two models that do not change
 	err = s.models.change(func(r *registryState) error {
 		r.Models = slices.DeleteFunc(r.Models, func(e ModelEntry) bool { return e.Digest == entry.Digest })
 		r.Models = append(r.Models, entry)
@@ -245,12 +246,12 @@ func (s *Service) promote(next *engine, entry ModelEntry, serve bool) (serves bo
 	}
 	line.current = next
 	s.live.Store(&line)
-	s.o.Log.Info("another model serves", "model", next.digest, "method", entry.Method, "parent", entry.Parent)
+	s.o.Log.Info("deployed a model", "model", next.digest, "method", entry.Method, "parent", entry.Parent)
 	return true, nil
 }
 
-// Use lets a registered model serve, by its digest or the beginning of that; without one, the model
-// before the current: a step back. Models lists them.
+// Deploy makes a registered model live, by its digest or the first characters of it; without a digest it
+// rolls back to the previous model. It ends an A/B test. Models lists the models.
 func (s *Service) Deploy(ctx context.Context, digest string) (_ ModelEntry, err error) {
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
@@ -260,7 +261,7 @@ func (s *Service) Deploy(ctx context.Context, digest string) (_ ModelEntry, err 
 	r := s.models.snapshot()
 	if digest == "" {
 		if len(r.Previous) == 0 {
-			return ModelEntry{}, fmt.Errorf("%w: none served before the current one", ErrNoModel)
+			return ModelEntry{}, fmt.Errorf("%w: there is no previous model to roll back to", ErrNoModel)
 		}
 		digest = r.Previous[len(r.Previous)-1]
 	}
@@ -292,23 +293,23 @@ func (s *Service) Deploy(ctx context.Context, digest string) (_ ModelEntry, err 
 		return ModelEntry{}, err
 	}
 	s.live.Store(&deployment{current: next})
-	s.o.Log.Info("another model serves", "model", next.digest, "method", entry.Method)
+	s.o.Log.Info("deployed a model", "model", next.digest, "method", entry.Method)
 	return entry, nil
 }
 
-// validate looks whether a model is fit to serve: what the doctor says, whether its lists are lists, and whether it is
-// clearly worse than the one that serves, on pairs that neither has seen.
-func validate(ctx context.Context, next, parent *engine, l *trainingData) ([]Check, error) {
+// validate checks whether a model can be deployed: what the doctor says, whether its lists are valid, and whether it is
+// clearly worse than the live model on pairs that neither has seen.
+func validate(ctx context.Context, next, parent *engine, data *trainingData) ([]Check, error) {
 	doctor := Check{Name: "doctor", Passed: true, Detail: "the scale of exposure is " + string(next.Class())}
-	// Who knows no exposure judges as naive does; it takes the one that knows some to see what was lost.
+	// A model without exposure judges as naive does, so the live model judges it if that has exposure.
 	judge, other, sign := next, parent, 1.
 	if next.Class() == fit.NoExposure && parent.Class() != fit.NoExposure {
-		doctor.Detail = "it knows no exposure, and is judged by that of the model that serves"
+		doctor.Detail = "the model has no exposure, so it is evaluated with the exposure of the live model"
 		judge, other, sign = parent, next, -1
 	}
 	if next.Class() == fit.NotIdentified && (parent.Class() == fit.Identified || parent.Class() == fit.Weak) {
 		doctor.Passed = false
-		doctor.Detail += ", and that of the model before it was " + string(parent.Class())
+		doctor.Detail += "; that of the live model is " + string(parent.Class())
 	}
 	checks := []Check{doctor}
 	smoke, err := smokeTest(ctx, next)
@@ -316,10 +317,10 @@ func validate(ctx context.Context, next, parent *engine, l *trainingData) ([]Che
 		return nil, err
 	}
 	checks = append(checks, smoke)
-	if l.Test.Pairs == nil {
-		return append(checks, Check{Name: "panel", Passed: true, Detail: "nothing was held out to judge by"}), nil
+	if data.Test.Pairs == nil {
+		return append(checks, Check{Name: "panel", Passed: true, Detail: "no pairs were held out"}), nil
 	}
-	e, err := evaluate.NewEvaluation(ctx, l.Graph, judge.Model(), l.Test, evaluate.EvaluationSettings{
+	e, err := evaluate.NewEvaluation(ctx, data.Graph, judge.Model(), data.Test, evaluate.EvaluationSettings{
 		Panel: evaluate.PanelSettings{Floor: .01, Threads: 1}, Others: []model.Model{other.Model()},
 		Names: []string{"other"},
 	})
@@ -331,30 +332,30 @@ func validate(ctx context.Context, next, parent *engine, l *trainingData) ([]Che
 	// difference is a clear one: a twentieth of the risk is let pass.
 	const margin = .05
 	check := Check{Name: "panel", Passed: true}
-	var words []string
+	var details []string
 	for k, row := range e.Others[0].Panel.Risks {
 		if row.Scheme != "ap" && row.Scheme != "pu" {
 			continue
 		}
-		serves, new, d := row.Risk, e.Panel.Risks[k].Risk, row.Against // by d the other is above the judge
+		live, new, d := row.Risk, e.Panel.Risks[k].Risk, row.Against // by d the other is above the judge
 		low, high := -d.Upper, -d.Lower
 		if sign < 0 {
-			serves, new, low, high = new, serves, d.Lower, d.Upper
+			live, new, low, high = new, live, d.Lower, d.Upper
 		}
-		check.Passed = check.Passed && low <= margin*math.Abs(serves.Interval.Estimate)
-		words = append(words, fmt.Sprintf("%s %.4g, of the model that serves %.4g, on the same pairs %+.2g to %+.2g",
-			row.Label(), new.Interval.Estimate, serves.Interval.Estimate, low, high))
+		check.Passed = check.Passed && low <= margin*math.Abs(live.Interval.Estimate)
+		details = append(details, fmt.Sprintf("%s %.4g, live model %.4g, difference on the same pairs %+.2g to %+.2g",
+			row.Label(), new.Interval.Estimate, live.Interval.Estimate, low, high))
 	}
-	check.Detail = strings.Join(words, "; ")
+	check.Detail = strings.Join(details, "; ")
 	return append(checks, check), nil
 }
 
-// toReport is the estimator to report.
+// reportedRow returns the row of the estimator to report.
 func reportedRow(p *evaluate.Panel) evaluate.PanelRow {
 	return p.Risks[slices.IndexFunc(p.Risks, func(r evaluate.PanelRow) bool { return r.Scheme == "ap" })]
 }
 
-// smokeTest makes lists for sources all over the graph and looks whether they can be shown.
+// smokeTest makes lists for sources all over the graph and checks that they are valid.
 func smokeTest(ctx context.Context, e *engine) (Check, error) {
 	const sources, k = 20, 10
 	c := Check{Name: "lists", Passed: true}
@@ -375,8 +376,8 @@ func smokeTest(ctx context.Context, e *engine) (Check, error) {
 			distinct[item.Node] = true
 			if math.IsNaN(item.Logit) || math.IsInf(item.Logit, 0) || !(item.Link >= 0 && item.Link <= 1) ||
 				!(item.Shown > 0 && item.Shown <= 1) {
-				c.Passed, c.Detail = false, fmt.Sprintf("%s for %s has ŷ %v, shown with probability %v", item.ID,
-					g.ID(i), item.Link, item.Shown)
+				c.Passed, c.Detail = false, fmt.Sprintf("item %s for %s has ŷ %v and is shown with probability %v",
+					item.ID, g.ID(i), item.Link, item.Shown)
 				return c, nil
 			}
 		}
@@ -386,9 +387,9 @@ func smokeTest(ctx context.Context, e *engine) (Check, error) {
 	return c, nil
 }
 
-// evaluate judges a model by pairs that it was not fitted to, and keeps that beside it.
-func (s *Service) evaluate(ctx context.Context, o JobRequest, phase func(string), tell func(func(*Job))) error {
-	entry, err := s.models.find(cmp.Or(o.Model, s.live.Load().current.digest))
+// evaluate evaluates a model on pairs that it was not fitted to, and saves the evaluation beside it.
+func (s *Service) evaluate(ctx context.Context, r JobRequest, report progress.Func, update func(func(*Job))) error {
+	entry, err := s.models.find(cmp.Or(r.Model, s.live.Load().current.digest))
 	if err != nil {
 		return err
 	}
@@ -396,41 +397,41 @@ func (s *Service) evaluate(ctx context.Context, o JobRequest, phase func(string)
 	if err != nil {
 		return err
 	}
-	tell(func(j *Job) { j.Model = entry.Digest })
-	phase("drawing the held-out pairs")
-	l, err := s.trainingData(ctx, e.origin, e.Model().Method, entry.Seq)
+	update(func(j *Job) { j.Model = entry.Digest })
+	report(progress.Event{Phase: "preparing the held-out pairs"})
+	data, err := s.trainingData(ctx, e.origin, e.Model().Method, entry.Seq)
 	if err != nil {
 		return err
 	}
-	if l.Test.Pairs == nil {
-		return s.evaluateByLog(ctx, e, entry, phase)
+	if data.Test.Pairs == nil {
+		return s.evaluateByLog(ctx, e, entry, report)
 	}
-	if sum := l.Problem.Checksum(); sum != e.Model().DataChecksum {
-		return fmt.Errorf("the model was fitted to other pairs than the dataset and the log give (checksum "+
-			"%.12s…, not %.12s…)", e.Model().DataChecksum, sum)
+	if sum := data.Problem.Checksum(); sum != e.Model().DataChecksum {
+		return fmt.Errorf("the model was fitted to pairs that the dataset and the log do not give any more "+
+			"(checksum %.12s…, now %.12s…)", e.Model().DataChecksum, sum)
 	}
-	phase("judging")
-	found, err := evaluate.NewEvaluation(ctx, l.Graph, e.Model(), l.Test,
+	report(progress.Event{Phase: "evaluating"})
+	found, err := evaluate.NewEvaluation(ctx, data.Graph, e.Model(), data.Test,
 		evaluate.EvaluationSettings{Panel: evaluate.PanelSettings{Floor: .01, Threads: 1}})
 	if err != nil {
 		return err
 	}
 	found.Model, found.Dataset = entry.Digest, filepath.Base(s.net.Folder())
-	phase("judging by the log")
+	report(progress.Event{Phase: "evaluating on the log"})
 	if found.Log, err = s.logRisk(ctx, e, entry.Seq); err != nil && !errors.Is(err, evaluate.ErrEmpty) {
 		return err
 	}
-	return s.models.keepEvaluation(entry.Digest, found)
+	return s.models.saveEvaluation(entry.Digest, found)
 }
 
-// evaluateByLog judges a model that was fitted to the whole of its data: what was shown since is all that it has not
-// seen. If there is an evaluation of it already, as the demo makes one, that stays.
-func (s *Service) evaluateByLog(ctx context.Context, e *engine, entry ModelEntry, phase func(string)) error {
-	phase("judging by the log")
+// evaluateByLog evaluates a model that was fitted to all of its data, on the lists that were shown since: only those it
+// has not seen. An existing evaluation, as the demo writes one, stays.
+func (s *Service) evaluateByLog(ctx context.Context, e *engine, entry ModelEntry, report progress.Func) error {
+	report(progress.Event{Phase: "evaluating on the log"})
 	by, err := s.logRisk(ctx, e, entry.Seq)
 	if errors.Is(err, evaluate.ErrEmpty) {
-		return errors.New("the model was fitted to the whole of its data, and nothing is left to judge it by: " +
-			"fit one with another split, or log lists that it shows")
+		return errors.New("the model was fitted to all of its data, so there are no held-out pairs: " +
+			"fit a model with another split, or log the lists that this one shows")
 	}
 	if err != nil {
 		return err
@@ -444,24 +445,24 @@ func (s *Service) evaluateByLog(ctx context.Context, e *engine, entry ModelEntry
 			Dataset: filepath.Base(s.net.Folder()), Nodes: e.Graph().Len(), Class: e.Class()}
 	}
 	found.Log = by
-	return s.models.keepEvaluation(entry.Digest, found)
+	return s.models.saveEvaluation(entry.Digest, found)
 }
 
-// logRisk judges a model by the lists that were shown after it had learned, with the probabilities that were logged:
-// none of these it has seen. Of a log of clicks without lists nothing follows, which is evaluate.ErrEmpty.
+// logRisk evaluates a model on the lists that were shown after its training, with the logged probabilities. A log of
+// clicks without lists gives evaluate.ErrEmpty.
 func (s *Service) logRisk(ctx context.Context, e *engine, after int64) (*evaluate.LogRisk, error) {
 	g := e.Graph()
 	var lists []evaluate.LoggedList
 	at := map[string]int{}       // by the list's id
 	place := map[[2]string]int{} // by the list's id and the target's
-	linked := false              // lists may have what their source links to
+	linked := false              // lists contain targets that their source links to
 	for event, err := range store.All(ctx, s.events, after) {
 		if err != nil {
 			return nil, err
 		}
 		i, known := g.Index(event.Source)
-		j, there := g.Index(event.Target)
-		if event.List == "" || !known || !there || i == j {
+		j, found := g.Index(event.Target)
+		if event.List == "" || !known || !found || i == j {
 			continue
 		}
 		n, ok := at[event.List]
@@ -488,13 +489,13 @@ func (s *Service) logRisk(ctx context.Context, e *engine, after int64) (*evaluat
 	return evaluate.FromLog(ctx, g, e.Model(), lists, evaluate.LogSettings{Linked: linked, Seed: 1, Threads: 1})
 }
 
-// maxLoggedLists bounds the lists that a model is judged by.
+// maxLoggedLists limits the lists that a model is evaluated on.
 const maxLoggedLists = 200_000
 
-// evaluation is where a model's evaluation is kept.
+// evaluation is the path of a model's evaluation.
 func (g *registry) evaluation(digest string) string { return g.path(digest) + ".evaluation.json" }
 
-func (g *registry) keepEvaluation(digest string, e *evaluate.Evaluation) error {
+func (g *registry) saveEvaluation(digest string, e *evaluate.Evaluation) error {
 	return atomicfile.Write(g.evaluation(digest), func(w io.Writer) error { return json.NewEncoder(w).Encode(e) })
 }
 
@@ -508,7 +509,7 @@ func (g *registry) readEvaluation(digest string) (e *evaluate.Evaluation, err er
 		err = json.Unmarshal(raw, &e)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the evaluation of model %.12s: %w; have it judged anew", digest, err)
+		return nil, fmt.Errorf("evaluation of model %.12s: %w; evaluate it again", digest, err)
 	}
 	return e, nil
 }

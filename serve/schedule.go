@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Due returns when the next training is due by the schedule; false: there is none. Then it begins as soon as the log
-// has enough new events.
+// NextRetrain returns the time of the next scheduled retraining, or false without a schedule. It starts then, or as
+// soon as the log has enough new events.
 func (s *Service) NextRetrain() (time.Time, bool) {
 	if s.o.RetrainEvery <= 0 {
 		return time.Time{}, false
@@ -18,7 +18,7 @@ func (s *Service) NextRetrain() (time.Time, bool) {
 	return last.Add(s.o.RetrainEvery), true
 }
 
-// plan has models trained by the schedule, until the context ends.
+// runSchedule retrains by the schedule until the context ends.
 func (s *Service) runSchedule(ctx context.Context) {
 	tick := time.NewTicker(min(max(s.o.RetrainEvery/20, 10*time.Millisecond), 10*time.Second))
 	defer tick.Stop()
@@ -29,12 +29,12 @@ func (s *Service) runSchedule(ctx context.Context) {
 		case <-tick.C:
 		}
 		if err := s.retrainIfDue(ctx); err != nil && ctx.Err() == nil {
-			s.o.Log.Warn("a training is due and cannot begin yet", "error", err)
+			s.o.Log.Warn("scheduled retraining failed to start", "error", err)
 		}
 	}
 }
 
-// trainIfDue queues a training if one is due, none is under way, and there is something new to learn from.
+// retrainIfDue queues a retraining if one is due, none is in progress, and there are enough new events.
 func (s *Service) retrainIfDue(ctx context.Context) error {
 	due, _ := s.NextRetrain()
 	if s.o.Now().Before(due) {
@@ -56,7 +56,7 @@ func (s *Service) retrainIfDue(ctx context.Context) error {
 	}
 	job, err := s.jobs.add(JobRequest{Kind: "retrain"}, true)
 	if err == nil {
-		s.o.Log.Info("a training was due", "job", job.ID, "new events", totals.Events-learned)
+		s.o.Log.Info("scheduled retraining queued", "job", job.ID, "new events", totals.Events-learned)
 	}
 	return err
 }

@@ -8,21 +8,21 @@ import (
 	"regexp"
 )
 
-// vendored is where scripts of others lie, among the pages.
+// vendored is the folder of third-party scripts.
 const vendored = "pages/assets/vendor"
 
 var scriptName = regexp.MustCompile(`^([a-z]+)-([0-9.]+)\.min\.js$`)
 
-// scriptPackages are the names of these scripts' packages, where they differ.
+// scriptPackages are the npm packages of scripts whose names differ.
 var scriptPackages = map[string]string{"htmx": "htmx.org"}
 
-// Script is a script of others that the pages use, and that is part of the binary.
+// PageScript is a third-party script that the pages use. It is part of the binary.
 type PageScript struct {
 	Package, Version string // as npm has it
 	SHA256           string // of the file
 }
 
-// Scripts lists the scripts of others.
+// Scripts lists the third-party scripts.
 func Scripts() []PageScript {
 	entries, err := fs.ReadDir(pageFiles, vendored)
 	if err != nil {

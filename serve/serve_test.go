@@ -500,10 +500,10 @@ func TestPages(t *testing.T) {
 		"/": "nodes in 3 fields", "/?q=p17": "p17", "/node/p100": "as if everything had been shown",
 		"/docs":            "/api/v1/recommendations",
 		"/?q=%3Cscript%3E": "&lt;script&gt;", "/assets/style.css": "var(--text)", "/assets/palette.css": "--text:",
-		"/exposure": "Chance of being shown, by field", "/loop": "Nothing was logged as shown yet",
-		"/bridges": "The largest gaps", "/runs": "Two models side by side",
+		"/exposure": "Chance of being shown, by field", "/loop": "Nothing was logged yet",
+		"/bridges": "Largest gaps", "/runs": "A/B test",
 		"/node/p100?diversity=0.5&k=5&from=1990": "diversity 0.50",
-		"/node/p100?from=2020&until=2010":        "is not after from",
+		"/node/p100?from=2020&until=2010":        "must be after from",
 	} {
 		w := c.do("GET", path, nil)
 		if !strings.Contains(w.Body.String(), has) {
@@ -916,7 +916,7 @@ func TestClearlyWorseModels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := fmt.Sprintf("of the model that serves %.4g", reportedRow(e.Panel).Risk.Interval.Estimate)
+	own := fmt.Sprintf("live model %.4g", reportedRow(e.Panel).Risk.Interval.Estimate)
 	if last := checks[len(checks)-1]; !strings.Contains(last.Detail, own) {
 		t.Errorf("%+v does not say %q", last, own)
 	}
@@ -958,7 +958,7 @@ func TestNamedModels(t *testing.T) {
 		if err := start(filepath.Join(folder, name)); err != nil {
 			t.Fatal(err)
 		}
-		if told := strings.Contains(said.String(), "a model serves that came after"); told != (k == 2) {
+		if warned := strings.Contains(said.String(), "the live model is newer"); warned != (k == 2) {
 			t.Errorf("start %d with %s: %s", k+1, name, &said)
 		}
 	}

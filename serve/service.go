@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -16,39 +17,40 @@ import (
 
 	"unseen/dataset"
 	"unseen/graph"
+	"unseen/hint"
 	"unseen/model"
 	"unseen/network"
 	"unseen/serve/store"
 )
 
-// Options say what is served and how. Only Folder, or Dataset and Model, must be given.
+// Options of a service. Only Folder, or Dataset and Model, must be set.
 type Options struct {
-	Folder  string // with dataset/, model.safetensors and perhaps naive.safetensors; or a dataset itself
-	Dataset string // instead of Folder's
-	Model   string // instead of Folder's
-	Naive   string // instead of Folder's
-	State   string // folder for models/, the log and the rest; "" means Folder, or Folder-state of a dataset
+	Folder  string // with dataset/, model.safetensors and optionally naive.safetensors; or a dataset itself
+	Dataset string // instead of the one in Folder
+	Model   string // instead of the one in Folder
+	Naive   string // instead of the one in Folder
+	State   string // folder for models/, the log and other state; "" means Folder, or Folder-state of a dataset
 
-	Store   string  // of the log: a path or postgres://…; "" means events.db in State
-	Explore float64 // share of a list's places that is drawn, unless a request says otherwise; 0 means .1, below 0 none
+	Store   string  // event log: a path or postgres://…; "" means events.db in State
+	Explore float64 // default share of a list's positions that is drawn at random; 0 means .1, negative none
 	Keep    int     // models to keep; 0 means 5
 
-	RetrainEvery time.Duration // how long after one training the next is due; 0 means never, unless somebody asks
-	RetrainAfter int64         // new events that it needs; 0 means 1
+	RetrainEvery time.Duration // time from one retraining to the next; 0 means only on request
+	RetrainAfter int64         // new events that a scheduled retraining needs; 0 means 1
 
-	Concurrent int     // recommendations at once; 0 means two for every processor
-	Waiting    int     // more of them that may wait for a second; 0 means eight times Concurrent
-	Rate       float64 // requests a second for each token; 0 means 200
-	Margin     float64 // by which the same-field share may leave what is expected before it counts; 0 means .05
+	Concurrent int     // recommendations computed at once; 0 means two per processor
+	Waiting    int     // further requests that may wait for a second; 0 means eight times Concurrent
+	Rate       float64 // requests per second and token; 0 means 200
+	Margin     float64 // tolerance around the expected same-field share, for the drift alarm; 0 means .05
 
-	// Prefix is the path that everything is below, such as /recs, for a service that shares its
-	// name with others; "" means the root. Requests come with it: neither a proxy nor
-	// http.StripPrefix takes it away.
+	// Prefix is the path below which everything is served, such as /recs, for a service that shares its
+	// host with others; "" means the root. Requests include it: neither a proxy nor http.StripPrefix
+	// may remove it.
 	Prefix string
 
-	Tokens *Tokens // who may do what; nil: everybody everything, but from this machine alone
-	// Open lets everybody do everything from everywhere where there are no Tokens: train, exchange
-	// models, read the log. It is for a service behind something that asks who comes.
+	Tokens *Tokens // who may do what; nil: no token is needed, but only this machine may connect
+	// Open lets everybody do everything from everywhere without Tokens: train, deploy models, read the
+	// log. Use it behind a proxy that authenticates.
 	Open bool
 
 	Log *slog.Logger     // nil: nothing is logged
@@ -59,7 +61,7 @@ type Options struct {
 
 func (o Options) withDefaults() (Options, error) {
 	if o.Folder == "" && (o.Dataset == "" || o.Model == "") {
-		return o, errors.New("serve: name a folder, or a dataset and a model")
+		return o, errors.New("nothing to serve: name a folder, or a dataset and a model")
 	}
 	whole, err := exists(o.Folder, "dataset")
 	if err != nil {
@@ -83,11 +85,10 @@ func (o Options) withDefaults() (Options, error) {
 			return o, err
 		} else if !have {
 			if there, err := exists(o.Folder); err != nil || !there {
-				return o, fmt.Errorf("there is no folder %s; make one with unseen demo, or name a dataset with "+
-					"--dataset and a model with --model", o.Folder)
+				return o, fmt.Errorf("folder %s: %w; name one with a dataset and a model", o.Folder, fs.ErrNotExist)
 			}
-			return o, fmt.Errorf("%s has no model.safetensors; fit one with unseen fit %s -o %s, or name one "+
-				"with --model", o.Folder, o.Dataset, o.Model)
+			return o, hint.Wrap(fmt.Errorf("%s has no model.safetensors", o.Folder),
+				"fit a model to %s and save it there, or set %v", o.Dataset, hint.Setting("model"))
 		}
 	}
 	if o.Naive == "" && o.Folder != "" {
@@ -108,11 +109,11 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	o.Explore = max(o.Explore, 0)
 	if o.Explore > 1 {
-		return o, fmt.Errorf("serve: a share of %v to explore; give one from 0 to 1", o.Explore)
+		return o, fmt.Errorf("explore is %v; give a share from 0 to 1", o.Explore)
 	}
-	set := func(value *int, otherwise int) {
+	set := func(value *int, fallback int) {
 		if *value <= 0 {
-			*value = otherwise
+			*value = fallback
 		}
 	}
 	set(&o.Keep, 5)
@@ -137,15 +138,15 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// Service recommends, logs and learns. It may be used by many goroutines at once, and closed under them: then calls
-// return ErrClosed.
+// Service recommends, logs events and retrains. It is safe for concurrent use, and may be closed while it is in use:
+// then calls return ErrClosed.
 type Service struct {
-	o      Options
-	net    *network.Network
-	texts  bool // new texts can be judged
-	models *registry
-	events store.Store
-	serving
+	o           Options
+	net         *network.Network
+	texts       bool // recommends for new texts
+	models      *registry
+	events      store.Store
+	live        atomic.Pointer[deployment] // replaced as a whole, so that a request sees one state of it
 	gate        *gate
 	monitor     *monitor
 	jobs        *jobs
@@ -164,20 +165,15 @@ type Service struct {
 	closed   error
 }
 
-// serving is which models answer. It is replaced whole, so that a request sees one state of it.
-type serving struct {
-	live atomic.Pointer[deployment]
-}
-
-// lineup is who answers whom.
+// deployment is the models that answer requests.
 type deployment struct {
 	current *engine
-	abTest  *ABTest
-	b       *engine // of the trial
+	abTest  *ABTest // nil: none runs
+	b       *engine // of the A/B test
 }
 
-// Open opens what is served: the dataset, the models and the log. The context bounds the opening alone: what goes on in
-// the background afterwards has its values and ends with Close.
+// Open opens the dataset, the models and the event log. The context limits the opening only: background work keeps the
+// context's values and ends with Close.
 func Open(ctx context.Context, o Options) (_ *Service, err error) {
 	if o, err = o.withDefaults(); err != nil {
 		return nil, err
@@ -194,7 +190,8 @@ func Open(ctx context.Context, o Options) (_ *Service, err error) {
 	}()
 	if s.net, err = network.Open(ctx, o.Dataset, dataset.OpenOptions{}); err != nil {
 		if errors.Is(err, dataset.ErrNotDataset) && o.Folder != "" {
-			return nil, fmt.Errorf("%w; name a folder that unseen demo wrote, or a dataset and --model", err)
+			err = hint.Wrap(err, "name a folder with a dataset and a model, or a dataset and set %v",
+				hint.Setting("model"))
 		}
 		return nil, err
 	}
@@ -220,7 +217,7 @@ func Open(ctx context.Context, o Options) (_ *Service, err error) {
 	})
 	if s.events = o.events; s.events == nil {
 		if s.events, err = store.Open(ctx, o.Store, store.Options{Spool: spoolPath(o), Log: o.Log}); err != nil {
-			return nil, fmt.Errorf("the event log: %w", err)
+			return nil, fmt.Errorf("event log: %w", err)
 		}
 	}
 	if s.monitor, err = openMonitor(filepath.Join(o.State, "watch.json"), s); err != nil {
@@ -229,39 +226,45 @@ func Open(ctx context.Context, o Options) (_ *Service, err error) {
 	if s.jobs, err = openJobs(filepath.Join(o.State, "jobs.json"), o.Now, o.Log); err != nil {
 		return nil, err
 	}
-	s.bridgeCache.wanted = make(chan struct{}, 1)
-	s.done.Go(func() { s.monitor.run(s.life) })
-	s.done.Go(func() { s.findBridges(s.life) })
-	s.done.Go(func() {
-		s.jobs.run(s.life, func(ctx context.Context, o JobRequest, tell func(func(*Job))) error {
-			var about []any
-			tell(func(j *Job) { about = []any{"job", j.ID, "kind", j.Kind, "method", o.Method} })
-			s.o.Log.Info("a job begins", about...)
-			began := time.Now()
-			err := s.perform(ctx, o, tell)
-			about = append(about, "took", time.Since(began).Round(time.Millisecond))
-			switch {
-			case err == nil:
-				s.o.Log.Info("a job is done", about...)
-			case ctx.Err() != nil:
-				s.o.Log.Info("a job was stopped", about...)
-			default:
-				s.o.Log.Warn("a job failed", append(about, "error", err)...)
-			}
-			return err
-		})
-	})
-	if o.RetrainEvery > 0 {
-		s.done.Go(func() { s.runSchedule(s.life) })
-	}
-	if o.Tokens != nil {
-		s.done.Go(func() { o.Tokens.follow(s.life, o.Log) })
-	}
+	s.startBackground()
 	s.ready.Store(true)
 	return s, nil
 }
 
-// spoolOf is where events wait while a database is away; a file needs none.
+// startBackground starts everything that runs until Close.
+func (s *Service) startBackground() {
+	s.bridgeCache.wanted = make(chan struct{}, 1)
+	s.done.Go(func() { s.monitor.run(s.life) })
+	s.done.Go(func() { s.findBridges(s.life) })
+	s.done.Go(func() { s.jobs.run(s.life, s.runJob) })
+	if s.o.RetrainEvery > 0 {
+		s.done.Go(func() { s.runSchedule(s.life) })
+	}
+	if s.o.Tokens != nil {
+		s.done.Go(func() { s.o.Tokens.follow(s.life, s.o.Log) })
+	}
+}
+
+// runJob performs a job and logs its start and its end.
+func (s *Service) runJob(ctx context.Context, r JobRequest, update func(func(*Job))) error {
+	var attributes []any
+	update(func(j *Job) { attributes = []any{"job", j.ID, "kind", j.Kind, "method", r.Method} })
+	s.o.Log.Info("job started", attributes...)
+	began := time.Now()
+	err := s.perform(ctx, r, update)
+	attributes = append(attributes, "took", time.Since(began).Round(time.Millisecond))
+	switch {
+	case err == nil:
+		s.o.Log.Info("job done", attributes...)
+	case ctx.Err() != nil:
+		s.o.Log.Info("job stopped", attributes...)
+	default:
+		s.o.Log.Warn("job failed", append(attributes, "error", err)...)
+	}
+	return err
+}
+
+// spoolPath is the file where events wait while the database is down; SQLite needs none.
 func spoolPath(o Options) string {
 	if strings.HasPrefix(o.Store, "postgres") {
 		return filepath.Join(o.State, "events.spool")
@@ -269,7 +272,7 @@ func spoolPath(o Options) string {
 	return ""
 }
 
-// enlist registers the model files that were named and loads who serves.
+// loadModels registers the model files of the options and loads the live models.
 func (s *Service) loadModels(ctx context.Context) error {
 	digest, err := s.models.adopt(ctx, s.o.Model)
 	if err != nil {
@@ -286,7 +289,7 @@ func (s *Service) loadModels(ctx context.Context) error {
 	r := s.models.snapshot()
 	current := r.Current
 	if fresh || current == "" {
-		current = digest // a file that was put there since is meant to serve
+		current = digest // a new file is meant to serve
 	}
 	path := func(digest string) string {
 		if digest == "" {
@@ -297,27 +300,27 @@ func (s *Service) loadModels(ctx context.Context) error {
 	line := &deployment{}
 	if line.current, err = s.load(ctx, path(current), current, path(naive)); err != nil {
 		if fresh {
-			os.Remove(s.models.path(digest)) // a copy of what cannot serve
+			os.Remove(s.models.path(digest)) // a copy of a model that cannot serve
 		}
 		if current == digest {
 			return fmt.Errorf("%s: %w", s.o.Model, err)
 		}
-		return fmt.Errorf("the current model: %w; move %s away to begin anew with %s", err, s.models.file(), s.o.Model)
+		return fmt.Errorf("current model: %w; move %s away to start over with %s", err, s.models.file(), s.o.Model)
 	}
 	if r.Trial != nil && !fresh {
 		if line.b, err = s.load(ctx, path(r.Trial.B), r.Trial.B, path(naive)); err != nil {
-			s.o.Log.Warn("the trial is over: its model cannot be loaded", "error", err)
+			s.o.Log.Warn("A/B test ended: its model cannot be loaded", "error", err)
 		} else {
 			line.abTest = r.Trial
 		}
 	}
 	if current != digest {
-		s.o.Log.Warn("a model serves that came after the one that is named: it was trained or chosen since; "+
-			"POST /api/v1/models/rollback goes back", "serves", current, "named", s.o.Model)
+		s.o.Log.Warn("the live model is newer than the configured one, because it was trained or deployed later; "+
+			"POST /api/v1/models/rollback goes back", "live", current, "configured", s.o.Model)
 	}
 	s.live.Store(line)
 	if err := s.models.adoptEvaluation(s.o.Model, digest); err != nil {
-		s.o.Log.Warn("the evaluation beside the model is not used", "error", err)
+		s.o.Log.Warn("ignored the evaluation beside the model", "error", err)
 	}
 	return s.models.change(func(r *registryState) error {
 		if fresh {
@@ -330,10 +333,9 @@ func (s *Service) loadModels(ctx context.Context) error {
 	})
 }
 
-// Close refuses new calls and requests, which are answered with ErrClosed or 503 from then on,
-// tells those under way and everything in the background to stop, waits for them, keeps its state,
-// and gives everything back. A job that was under way goes on when the folder is opened again.
-// Close may be called again, but not from inside a call of the service.
+// Close rejects new calls with ErrClosed and new requests with 503, stops those in progress and all background work,
+// waits for them, saves its state and releases everything. A job in progress continues when the folder is opened
+// again. Close may be called again, but not from inside a call of the service.
 func (s *Service) Close() error {
 	s.closing.Do(func() { s.closed = s.close() })
 	return s.closed
@@ -359,24 +361,24 @@ func (s *Service) close() error {
 	return errors.Join(errs...)
 }
 
-// Graph returns the network that is served, with the fields of the current model. Its vectors are there until Close.
+// Graph returns the network, with the fields of the live model. Its vectors are valid until Close.
 func (s *Service) Graph() *graph.Graph { return s.live.Load().current.Graph() }
 
-// Current returns the model that serves and its digest. It scores nodes until Close.
+// Current returns the live model and its digest. It scores nodes until Close.
 func (s *Service) Current() (model.Model, string) {
 	e := s.live.Load().current
 	return e.Model(), e.digest
 }
 
-// newListID makes the id of a list: its seed, the beginning of its model's digest, and chance. So whoever has the
-// log can draw the list again.
+// newListID makes the id of a list: its seed, the first characters of its model's digest, and random bytes. So a list
+// of the log can be drawn again.
 func newListID(seed uint64, digest string) string {
-	var chance [6]byte
-	rand.Read(chance[:])
-	return fmt.Sprintf("%016x-%.12s-%x", seed, digest, chance)
+	var random [6]byte
+	rand.Read(random[:])
+	return fmt.Sprintf("%016x-%.12s-%x", seed, digest, random)
 }
 
-// modelOfList returns the beginning of the digest in the id of a list, or "".
+// modelOfList returns the first characters of the digest in the id of a list, or "".
 func modelOfList(id string) string {
 	parts := strings.Split(id, "-")
 	if len(parts) != 3 || len(parts[0]) != 16 || len(parts[1]) != 12 {

@@ -12,14 +12,14 @@ import (
 	"unseen/loop"
 )
 
-// The ways in which a simulated recommender learns.
+// The methods of a simulated recommender.
 const (
-	SimulateNaive     = "naive"     // links as they come
-	SimulateCorrected = "corrected" // for exposure; what was not shown counts as not linked
-	SimulateShown     = "shown"     // for exposure, from what was shown alone, as this service does
+	SimulateNaive     = "naive"     // ignores exposure
+	SimulateCorrected = "corrected" // corrects for exposure; what was not shown counts as not linked
+	SimulateShown     = "shown"     // corrects for exposure and learns only from what was shown, as this service does
 )
 
-// Simulation is what would become of the loop.
+// Simulation is a simulated feedback loop.
 type Simulation struct {
 	Model   string  `json:"model" doc:"digest"`
 	Method  string  `json:"method"`
@@ -27,14 +27,14 @@ type Simulation struct {
 	Explore float64 `json:"explore"`
 	Seed    uint64  `json:"seed"`
 
-	All      []loop.Share     `json:"all" doc:"same-field share of what is recommended, by round, with its 95% interval"`
-	Beside   []loop.Share     `json:"beside" doc:"the same of a naive recommender that explores nothing"`
+	All      []loop.Share     `json:"all" doc:"same-field share of the recommendations, by round"`
+	Beside   []loop.Share     `json:"beside" doc:"the same of a naive recommender that does not explore"`
 	Fields   []SimulatedField `json:"fields"`
-	Words    []string         `json:"words" doc:"what it comes to"`
+	Words    []string         `json:"words" doc:"summary in sentences"`
 	Warnings []string         `json:"warnings,omitempty"`
 }
 
-// SimulatedField is the share of the recommendations to one field's nodes.
+// SimulatedField is the same-field share of the recommendations to one field.
 type SimulatedField struct {
 	Field  string       `json:"field"`
 	Nodes  int          `json:"nodes"`
@@ -42,10 +42,10 @@ type SimulatedField struct {
 }
 
 type simulationInput struct {
-	Rounds  int     `query:"rounds" minimum:"1" maximum:"50" default:"20" doc:"of recommending and training anew"`
-	Explore float64 `query:"explore" minimum:"0" maximum:"1" default:"0" doc:"share of the recommendations that is drawn from everything"`
-	Method  string  `query:"method" enum:"naive,corrected,shown" default:"naive" doc:"naive: links as they come; corrected: for exposure, what was not shown counting as not linked; shown: for exposure, from what was shown alone"`
-	Seed    uint64  `query:"seed" maximum:"9007199254740991" default:"1" doc:"of the draws"`
+	Rounds  int     `query:"rounds" minimum:"1" maximum:"50" default:"20" doc:"of recommending and retraining"`
+	Explore float64 `query:"explore" minimum:"0" maximum:"1" default:"0" doc:"share drawn from all targets"`
+	Method  string  `query:"method" enum:"naive,corrected,shown" default:"naive" doc:"how the recommender learns"`
+	Seed    uint64  `query:"seed" maximum:"9007199254740991" default:"1" doc:"seed of the draws"`
 }
 
 func (s *Service) getSimulation(ctx context.Context, in *simulationInput) (*body[Simulation], error) {
@@ -53,11 +53,11 @@ func (s *Service) getSimulation(ctx context.Context, in *simulationInput) (*body
 	return respond(out), err
 }
 
-// simulatedPairs bounds the pairs that a simulation looks at, whatever the number of fields.
+// simulatedPairs limits the pairs of a simulation, whatever the number of fields.
 const simulatedPairs = 400_000
 
-// Simulate plays the loop with the current model: recommend, let readers link, train anew, round after round. It looks
-// at a sample of pairs and ends with the context.
+// Simulate simulates the feedback loop with the live model: recommend, let readers link, retrain, round after round. It
+// uses a sample of pairs and ends with the context.
 func (s *Service) Simulate(ctx context.Context, method string, rounds int, explore float64, seed uint64) (_ Simulation,
 	err error) {
 	ctx, end, err := s.begin(ctx)
@@ -72,7 +72,7 @@ func (s *Service) Simulate(ctx context.Context, method string, rounds int, explo
 	defer leave()
 	switch {
 	case method != SimulateNaive && method != SimulateCorrected && method != SimulateShown:
-		return Simulation{}, requestError("method", clip(method), "is no way to learn; give naive, corrected or shown")
+		return Simulation{}, requestError("method", clip(method), "is not a method; give naive, corrected or shown")
 	case rounds < 1 || rounds > 50:
 		return Simulation{}, requestError("rounds", rounds, "is %d; give from 1 to 50", rounds)
 	case !(explore >= 0 && explore <= 1):
@@ -102,35 +102,34 @@ func (s *Service) Simulate(ctx context.Context, method string, rounds int, explo
 	for _, f := range played.Fields {
 		out.Fields = append(out.Fields, SimulatedField{f.Name, f.Nodes, of(f)})
 	}
-	out.say()
+	out.summarize()
 	return out, nil
 }
 
-// unforeseeable says of a model that it cannot be played with, which is nobody's fault.
+// forecastError turns a model without a forecast into 404.
 func forecastError(err error) error {
 	if errors.Is(err, loop.ErrModel) || errors.Is(err, loop.ErrGraph) {
-		return huma.NewError(http.StatusNotFound, "there is no forecast: "+err.Error())
+		return huma.NewError(http.StatusNotFound, "no forecast: "+err.Error())
 	}
 	return err
 }
 
-// say puts the result into words.
-func (s *Simulation) say() {
+// summarize adds the summary.
+func (s *Simulation) summarize() {
 	first, last := s.All[0], s.All[len(s.All)-1]
 	beside := s.Beside[len(s.Beside)-1]
-	s.Words = append(s.Words, fmt.Sprintf("Of 100 recommendations %.0f stay in the reader's own field in round "+
-		"1, and %.0f (%.0f to %.0f) in round %d.", 100*first.Share, 100*last.Share, 100*last.Low, 100*last.High,
-		last.Round))
+	s.Words = append(s.Words, fmt.Sprintf("In round 1, %.0f of 100 recommendations stay in the reader's own field; "+
+		"in round %d, %.0f (%.0f to %.0f).", 100*first.Share, last.Round, 100*last.Share, 100*last.Low, 100*last.High))
 	if s.Method != SimulateNaive || s.Explore > 0 {
-		s.Words = append(s.Words, fmt.Sprintf("A naive recommender that explores nothing would keep %.0f (%.0f "+
-			"to %.0f) by then.", 100*beside.Share, 100*beside.Low, 100*beside.High))
+		s.Words = append(s.Words, fmt.Sprintf("For a naive recommender that does not explore, it would be "+
+			"%.0f (%.0f to %.0f).", 100*beside.Share, 100*beside.Low, 100*beside.High))
 	}
 	switch grown := last.Share - first.Share; {
 	case grown > .05:
-		s.Words = append(s.Words, "The loop closes: every round sees more of what the last one showed.")
+		s.Words = append(s.Words, "The loop narrows: each round shows more of what the last one showed.")
 	case grown < -.05:
-		s.Words = append(s.Words, "The loop opens: more comes from other fields in every round.")
+		s.Words = append(s.Words, "The loop widens: each round shows more from other fields.")
 	default:
-		s.Words = append(s.Words, "The share hardly moves: what is shown does not feed on itself.")
+		s.Words = append(s.Words, "The share stays about the same: the recommendations do not reinforce themselves.")
 	}
 }

@@ -24,26 +24,26 @@ import (
 	"unseen/internal/atomicfile"
 )
 
-// Scope is what a token allows. Each includes the ones before it.
+// Scope is what a token allows. Each scope includes the narrower ones.
 type Scope string
 
 // The scopes.
 const (
 	ScopeRead  Scope = "read"  // recommendations, nodes, the model, the loop
 	ScopeWrite Scope = "write" // and events
-	ScopeAdmin Scope = "admin" // and jobs, models, trials
+	ScopeAdmin Scope = "admin" // and jobs, models, A/B tests
 )
 
 // Scopes lists every scope, the narrowest first.
 var Scopes = []Scope{ScopeRead, ScopeWrite, ScopeAdmin}
 
-// covers tells whether a scope includes another.
+// covers reports whether a scope includes another.
 func (s Scope) covers(other Scope) bool {
 	return slices.Index(Scopes, s) >= slices.Index(Scopes, other)
 }
 
-// Token is a token as the file keeps it: not itself, but its SHA-256. A token has 256 bits of chance, so that nobody
-// finds it from that, and no slow hash is needed.
+// Token is an entry of the token file. It has the SHA-256 of the token and not the token itself. A token has 256 random
+// bits, so that it cannot be guessed from that, and no slow hash is needed.
 type Token struct {
 	Name   string    `json:"name"`
 	Scope  Scope     `json:"scope"`
@@ -53,8 +53,8 @@ type Token struct {
 	sum [sha256.Size]byte
 }
 
-// Tokens is who may do what. A service reads the file again when it changes: a token that is taken out of it, or put
-// into it, counts a second later.
+// Tokens says who may do what. A service reads the file again when it changes: a token that is added or removed takes
+// effect within a second.
 type Tokens struct {
 	path string
 	list atomic.Pointer[[]Token]
@@ -63,6 +63,9 @@ type Tokens struct {
 	limits map[string]*rate.Limiter // by the name of a token
 }
 
+// ErrNoTokens: a token file is empty, so that nobody could connect.
+var ErrNoTokens = errors.New("file has no tokens")
+
 // OpenTokens reads a file that AddToken wrote.
 func OpenTokens(path string) (*Tokens, error) {
 	list, err := readTokens(path)
@@ -70,15 +73,15 @@ func OpenTokens(path string) (*Tokens, error) {
 		return nil, err
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("%s has no tokens; make one: unseen serve token NAME --token-file %s", path, path)
+		return nil, fmt.Errorf("%s: %w", path, ErrNoTokens)
 	}
 	t := &Tokens{path: path, limits: map[string]*rate.Limiter{}}
 	t.list.Store(&list)
 	return t, nil
 }
 
-// follow reads the file again whenever it has changed, until the context ends. A file that cannot be read changes
-// nothing: half an edit locks nobody out, and lets nobody in.
+// follow reads the file again whenever it changes, until the context ends. A file that cannot be read changes nothing,
+// so that an incomplete edit locks nobody out and lets nobody in.
 func (t *Tokens) follow(ctx context.Context, log *slog.Logger) {
 	stamp := func() (out [2]int64) {
 		if info, err := os.Stat(t.path); err == nil {
@@ -86,14 +89,14 @@ func (t *Tokens) follow(ctx context.Context, log *slog.Logger) {
 		}
 		return out
 	}
-	var seen [2]int64 // nothing yet: it may have changed since it was opened
+	var seen [2]int64 // none: the file may have changed since it was opened
 	tick := time.NewTicker(time.Second / 2)
 	defer tick.Stop()
 	for {
 		if now := stamp(); now != seen {
 			seen = now
 			if list, err := readTokens(t.path); err != nil {
-				log.Error("the file of tokens cannot be read; those of before count on", "error", err)
+				log.Error("reading the token file failed; the last tokens stay valid", "error", err)
 			} else {
 				t.list.Store(&list)
 			}
@@ -113,46 +116,46 @@ func readTokens(path string) ([]Token, error) {
 	}
 	var list []Token
 	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, fmt.Errorf("%s is no file of tokens: %w", path, err)
+		return nil, fmt.Errorf("%s is not a token file: %w", path, err)
 	}
 	for k := range list {
 		t := &list[k]
 		sum, err := hex.DecodeString(t.SHA256)
 		if err != nil || copy(t.sum[:], sum) != sha256.Size || len(sum) != sha256.Size {
-			return nil, fmt.Errorf("%s, token %q: the sha256 is damaged; make the token anew", path, t.Name)
+			return nil, fmt.Errorf("%s, token %q: sha256 is damaged; make a new token", path, t.Name)
 		}
 		if !slices.Contains(Scopes, t.Scope) {
-			return nil, fmt.Errorf("%s, token %q: no scope %q; there is read, write and admin", path, t.Name, t.Scope)
+			return nil, fmt.Errorf("%s, token %q: unknown scope %q; use read, write or admin", path, t.Name, t.Scope)
 		}
 	}
 	return list, nil
 }
 
-// unreadable adds to an error of the system what to do. A file of tokens is its maker's alone, and
-// that is often not the service.
+// explainUnreadable adds what to do to an error of the system. Only the user who made a token file can
+// read it, and the service often runs as another user.
 func explainUnreadable(err error, user int) error {
 	if errors.Is(err, fs.ErrPermission) && user > 0 {
-		return fmt.Errorf("%w; it must be readable by user %d, whom this runs as: chown %[2]d the file, or make "+
-			"its tokens as that user", err, user)
+		return fmt.Errorf("%w; the service runs as user %d, who must be able to read it: chown %[2]d the file, "+
+			"or make its tokens as that user", err, user)
 	}
 	return err
 }
 
-// AddToken makes a token, adds its sum to the file, and returns it: it is nowhere else.
+// AddToken makes a token, adds its hash to the file, and returns it. It is stored nowhere else.
 func AddToken(path, name string, scope Scope, now time.Time) (string, error) {
 	if name == "" || !slices.Contains(Scopes, scope) {
-		return "", fmt.Errorf("serve: a token needs a name and a scope: read, write or admin, not %q", scope)
+		return "", fmt.Errorf("a token needs a name and a scope, which is %q; give read, write or admin", scope)
 	}
 	list, err := readTokens(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", err
 	}
 	if slices.ContainsFunc(list, func(t Token) bool { return t.Name == name }) {
-		return "", fmt.Errorf("%s has a token %q already; choose another name, or take it out of the file", path, name)
+		return "", fmt.Errorf("%s already has a token %q; choose another name, or remove it from the file", path, name)
 	}
-	var chance [32]byte
-	rand.Read(chance[:])
-	secret := "unseen_" + base64.RawURLEncoding.EncodeToString(chance[:])
+	var random [32]byte
+	rand.Read(random[:])
+	secret := "unseen_" + base64.RawURLEncoding.EncodeToString(random[:])
 	sum := sha256.Sum256([]byte(secret))
 	list = append(list, Token{Name: name, Scope: scope, SHA256: hex.EncodeToString(sum[:]), Made: now.UTC()})
 	err = atomicfile.Write(path, func(w io.Writer) error {
@@ -166,7 +169,7 @@ func AddToken(path, name string, scope Scope, now time.Time) (string, error) {
 	return secret, os.Chmod(path, 0o600)
 }
 
-// find returns who has a token. Every one of the list is looked at, so that time tells nothing.
+// find returns the entry of a token. It compares every entry, so that timing reveals nothing.
 func (t *Tokens) find(secret string) (found Token, ok bool) {
 	sum := sha256.Sum256([]byte(secret))
 	for _, one := range *t.list.Load() {
@@ -177,8 +180,8 @@ func (t *Tokens) find(secret string) (found Token, ok bool) {
 	return found, ok
 }
 
-// allow takes one request from a token's budget, or says how long to wait. A token may save up twice what a second
-// brings.
+// allow takes one request from a token's budget, or returns how long to wait. The budget holds up to two seconds of
+// requests.
 func (t *Tokens) allow(name string, perSecond float64, now time.Time) (wait time.Duration, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

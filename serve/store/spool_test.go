@@ -54,12 +54,12 @@ func fill(t testing.TB, path string, sizes ...int) (content []byte, ends []int64
 func readAll(t testing.TB, s *spool, limit int) (events []Event) {
 	t.Helper()
 	for s.pending() > 0 {
-		some, end, err := s.next(limit)
+		batch, end, err := s.next(limit)
 		if err != nil {
 			t.Fatal(err)
 		}
-		events = append(events, some...)
-		if err := s.drop(len(some), end); err != nil {
+		events = append(events, batch...)
+		if err := s.drop(len(batch), end); err != nil {
 			t.Fatal(err)
 		}
 	}

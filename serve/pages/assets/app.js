@@ -1,5 +1,5 @@
-// What every page has: sliders that say where they stand, and a word when the service does not answer. Everything else
-// works without script.
+// For every page: sliders show their value, and a message says when the service does not respond. Everything else works
+// without scripts.
 
 document.documentElement.classList.add('scripted')
 
@@ -17,14 +17,14 @@ const trouble = text => {
 	place.textContent = text
 }
 
-// A part is exchanged only for its like: an answer without it, such as an error's, leaves the page as it is.
+// A part is replaced only by the same part: a response without it, such as an error, leaves the page as it is.
 document.addEventListener('htmx:before:swap', event => {
 	const {ctx} = event.detail
 	const status = ctx.response?.status ?? 0
 	const quiet = ctx.sourceElement?.id === 'alarm'
 	if (ctx.select?.startsWith('#') && !ctx.text.includes(`id="${ctx.select.slice(1)}"`) || quiet && status !== 200) {
 		event.preventDefault()
-		if (!quiet) trouble(`The service did not answer as it should (${status}). What you see is from before; load the page again.`)
+		if (!quiet) trouble(`The service responded with an error (${status}). This page is out of date; reload it.`)
 	} else if (!quiet) {
 		trouble('')
 	}
@@ -32,5 +32,5 @@ document.addEventListener('htmx:before:swap', event => {
 
 document.addEventListener('htmx:error', event => {
 	const {ctx, error} = event.detail
-	if (ctx?.sourceElement?.id !== 'alarm' && error?.name !== 'AbortError') trouble('The service cannot be reached. What you see is from before.')
+	if (ctx?.sourceElement?.id !== 'alarm' && error?.name !== 'AbortError') trouble('The service cannot be reached. This page is out of date.')
 })

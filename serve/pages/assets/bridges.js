@@ -1,4 +1,4 @@
-// Fields, and what exposure hides between them.
+// Fields, and the links that exposure hides between them.
 import {colour, data} from './charts.js'
 import {chart, tip} from './maps.js'
 

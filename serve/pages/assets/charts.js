@@ -7,7 +7,7 @@ export const data = id => {
 
 export const colour = name => getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim()
 
-// faint is a colour that lets through.
+// faint is a translucent colour.
 export const faint = (name, share) => colour(name) + Math.round(255 * share).toString(16).padStart(2, '0')
 
 // redraw calls a function now, and again when the screen turns dark or light.

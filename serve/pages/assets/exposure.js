@@ -16,7 +16,7 @@ const readable = hex => {
 if (map?.cells?.length) {
 	const levels = 32
 	const at = x => Math.min(Math.floor(x * levels), levels - 1)
-	const weak = c => c.Links >= 0 && c.Links < 5
+	const weak = c => c.links >= 0 && c.links < 5
 	chart('heat', width => {
 		const narrow = width < 500
 		const longest = Math.max(...map.fields.map(f => f.length))
@@ -30,14 +30,14 @@ if (map?.cells?.length) {
 			xAxis: {type: 'category', data: map.fields, position: 'top', axisLabel: {...names, rotate: narrow ? 90 : -45, width: 130, ...(narrow ? {} : {align: 'left'})}, axisLine: {show: false}, axisTick: {show: false}, splitArea: {show: false}},
 			yAxis: {type: 'category', data: map.fields, inverse: true, axisLabel: names, axisLine: {show: false}, axisTick: {show: false}},
 			tooltip: {formatter: ({data: {cell: c}}) => tip(
-				`${map.fields[c.Column]} shown to ${map.fields[c.Row]}`, `π̂ ${share(c.Value)}`,
-				c.High ? `95% interval ${share(c.Low)} to ${share(c.High)}, standard error ${share(c.Error)}` : 'no interval is known',
-				c.Links < 0 ? '' : `learned from ${c.Links} links in ${c.Pairs} pairs` + (c.Links < 5 ? ': little more than a guess' : ''))},
+				`${map.fields[c.column]} shown to ${map.fields[c.row]}`, `π̂ ${share(c.value)}`,
+				c.high ? `95% interval ${share(c.low)} to ${share(c.high)}, standard error ${share(c.error)}` : 'interval unknown',
+				c.links < 0 ? '' : `estimated from ${c.links} links in ${c.pairs} pairs` + (c.links < 5 ? ', so little more than a guess' : ''))},
 			series: [{type: 'heatmap', data: map.cells.map(c => ({
-				value: [c.Column, c.Row, c.Value], cell: c,
-				// what rests on little is pale, with a dashed frame
-				itemStyle: weak(c) ? {color: pale(colour('h' + at(c.Value))), borderColor: colour('muted'), borderWidth: 1, borderType: [2, 3]} : {color: colour('h' + at(c.Value)), borderColor: colour('paper'), borderWidth: 1},
-				label: {show: cell >= 30, formatter: share(c.Value).replace('%', ''), color: weak(c) ? readable(pale(colour('h' + at(c.Value)))) : colour('t' + at(c.Value)), fontStyle: weak(c) ? 'italic' : 'normal', fontSize: 12},
+				value: [c.column, c.row, c.value], cell: c,
+				// an uncertain cell is pale, with a dashed frame
+				itemStyle: weak(c) ? {color: pale(colour('h' + at(c.value))), borderColor: colour('muted'), borderWidth: 1, borderType: [2, 3]} : {color: colour('h' + at(c.value)), borderColor: colour('paper'), borderWidth: 1},
+				label: {show: cell >= 30, formatter: share(c.value).replace('%', ''), color: weak(c) ? readable(pale(colour('h' + at(c.value)))) : colour('t' + at(c.value)), fontStyle: weak(c) ? 'italic' : 'normal', fontSize: 12},
 			})), emphasis: {itemStyle: {borderColor: colour('text'), borderWidth: 2}}}],
 		}}
 	})

@@ -1,7 +1,7 @@
-// The loop, played forward and live.
+// The loop, simulated and live.
 import {data, lines, redraw} from './charts.js'
 
-// drawn is what each figure was made of, so that one whose numbers are the same stays.
+// drawn is the data of each chart, so that a chart is redrawn only if its numbers changed.
 const drawn = {}
 const fresh = id => {
 	const text = document.getElementById(id + '-data')?.textContent
@@ -15,7 +15,7 @@ const future = () => {
 	if (!played) return
 	lines('future', played.all.map(s => s.round), [
 		{name: 'naive', values: played.beside.map(s => s.share), ink: 's8', dash: true},
-		{name: 'as chosen', values: played.all.map(s => s.share), low: played.all.map(s => s.low), high: played.all.map(s => s.high), ink: 's1'},
+		{name: 'simulated', values: played.all.map(s => s.share), low: played.all.map(s => s.low), high: played.all.map(s => s.high), ink: 's1'},
 	], {y: [0, 1], xTitle: 'round', percent: true})
 }
 

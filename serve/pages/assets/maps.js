@@ -1,7 +1,7 @@
 // Maps and graphs by ECharts in the colours of the page.
 import {colour} from './charts.js'
 
-// chart keeps a drawing in an element: made anew when the screen turns dark or light, and as wide as its place. make
+// chart draws into an element, and again when the screen turns dark or light or its width changes. make
 // gets the width and returns {height, option}.
 export const chart = (id, make) => {
 	const at = document.getElementById(id)

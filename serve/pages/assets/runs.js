@@ -1,16 +1,16 @@
-// A job as it runs: progress and loss, by server-sent events.
+// The progress and the loss of a running job, by server-sent events.
 import {data, lines, redraw} from './charts.js'
 
 const points = data('loss') ?? []
 
-// Each start of training is a line of its own: a phase is named before the first comma.
+// Each start of training has its own line: the name of a phase ends at the first comma.
 const draw = () => {
 	if (!points.length) return
 	const starts = [...new Set(points.map(p => p.phase.split(',')[0]))].slice(0, 6)
 	const inks = ['s1', 's3', 's4', 's5', 's6', 's7']
 	const of = (start, value) => points.map(p => p.phase.split(',')[0] === start ? value(p) || null : null)
 	const series = starts.map((start, k) => ({name: start, values: of(start, p => p.loss), ink: inks[k]}))
-	if (points.some(p => p.validation)) series.push({name: 'on pairs not trained on', values: points.map(p => p.validation || null), ink: 's2', dash: true})
+	if (points.some(p => p.validation)) series.push({name: 'validation pairs', values: points.map(p => p.validation || null), ink: 's2', dash: true})
 	lines('loss', points.map(p => p.step), series, {xTitle: 'step'})
 	document.getElementById('loss-legend').replaceChildren(...series.map(s => {
 		const item = document.createElement('li'), line = document.createElement('i')
