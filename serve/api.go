@@ -108,15 +108,17 @@ func shortenErrors(e *huma.ErrorModel) {
 	}
 }
 
-// schemaName is a type's name, with its package's name before it unless it is the service's or the log's.
+// schemaName is a type's name, with its package's name before it unless it is the service's.
 func schemaName(t reflect.Type, hint string) string {
 	name := huma.DefaultSchemaNamer(t, hint)
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
 	}
+	if t == reflect.TypeFor[store.LogEvent]() {
+		return "Event"
+	}
 	from := path.Base(t.PkgPath())
-	if t.Name() == "" || t.PkgPath() == reflect.TypeFor[Service]().PkgPath() || from == "v2" ||
-		t == reflect.TypeFor[store.Event]() {
+	if t.Name() == "" || t.PkgPath() == reflect.TypeFor[Service]().PkgPath() || from == "v2" {
 		return name
 	}
 	return strings.ToUpper(from[:1]) + from[1:] + name
@@ -447,7 +449,7 @@ func (s *Service) scopeOf(ctx context.Context) Scope {
 
 // eventBatch is the events of one request.
 type eventBatch struct {
-	Events []store.Event `json:"events" minItems:"1" maxItems:"10000" nullable:"false"`
+	Events []store.LogEvent `json:"events" minItems:"1" maxItems:"10000" nullable:"false"`
 }
 
 func (s *Service) postEvents(ctx context.Context, in *body[eventBatch]) (*body[store.Result], error) {
@@ -457,7 +459,7 @@ func (s *Service) postEvents(ctx context.Context, in *body[eventBatch]) (*body[s
 
 // EventPage is a page of the log.
 type EventPage struct {
-	Events []store.Event `json:"events"`
+	Events []store.LogEvent `json:"events"`
 	Total  int64         `json:"total"`
 }
 
@@ -487,7 +489,7 @@ func (s *Service) Events(ctx context.Context, after int64, limit int) (_ EventPa
 		return EventPage{}, err
 	}
 	if events == nil {
-		events = []store.Event{}
+		events = []store.LogEvent{}
 	}
 	return EventPage{events, totals.Events}, nil
 }

@@ -106,7 +106,7 @@ func BenchmarkEvents(b *testing.B) {
 	load(b, 8, func(c *http.Client, n int) (*http.Response, error) {
 		var body eventBatch
 		for k := range together {
-			body.Events = append(body.Events, store.Event{ID: fmt.Sprintf("%d-%d", n, k), Kind: "shown",
+			body.Events = append(body.Events, store.LogEvent{ID: fmt.Sprintf("%d-%d", n, k), Kind: "shown",
 				Source: fmt.Sprintf("p%d", n%240), Target: fmt.Sprintf("p%d", k), Probability: .5, List: fmt.Sprint(n),
 				Position: k%10 + 1})
 		}

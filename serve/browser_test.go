@@ -277,7 +277,7 @@ func TestInBrowser(t *testing.T) {
 	for i := range 40 { // something to be seen of the loop
 		a := want[RecommendResponse](c, 200, "GET", fmt.Sprintf("/api/v1/recommendations?node=p%d&k=10&log=true", 6*i), nil)
 		want[store.Result](c, 200, "POST", "/api/v1/events",
-			eventBatch{[]store.Event{{ID: fmt.Sprint("c", i), Kind: "clicked", Source: a.Source.ID, Target: a.Items[i%10].ID,
+			eventBatch{[]store.LogEvent{{ID: fmt.Sprint("c", i), Kind: "clicked", Source: a.Source.ID, Target: a.Items[i%10].ID,
 				List: a.List}}})
 	}
 

@@ -24,7 +24,7 @@ func everyCall(s *Service) map[string]func(context.Context) error {
 				RecommendRequest{Node: "p167", Compare: true}))
 		},
 		"Append": func(ctx context.Context) error {
-			return second(s.AppendEvents(ctx, []store.Event{{ID: "a", Kind: store.Shown, Source: "p1", Target: "p2"}}))
+			return second(s.AppendEvents(ctx, []store.LogEvent{{ID: "a", Kind: store.Shown, Source: "p1", Target: "p2"}}))
 		},
 		"Search":      func(ctx context.Context) error { return second(s.Search(ctx, "p1", "", 0, 10)) },
 		"Node":        func(ctx context.Context) error { return second(s.Node(ctx, "p9")) },

@@ -31,9 +31,9 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	var events []store.Event
+	var events []store.LogEvent
 	for k, item := range list.Items {
-		events = append(events, store.Event{
+		events = append(events, store.LogEvent{
 			ID: fmt.Sprintf("%s-%d", list.List, k), Kind: store.Shown, Source: "p100", Target: item.ID,
 			Probability: item.Shown, List: list.List, Position: k + 1,
 		})

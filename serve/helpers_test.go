@@ -203,7 +203,7 @@ func faults(w *httptest.ResponseRecorder) string {
 func shownEvents(a *RecommendResponse) eventBatch {
 	var b eventBatch
 	for k, item := range a.Items {
-		b.Events = append(b.Events, store.Event{ID: fmt.Sprintf("%s/%d", a.List, k), Kind: "shown", Source: a.Source.ID,
+		b.Events = append(b.Events, store.LogEvent{ID: fmt.Sprintf("%s/%d", a.List, k), Kind: "shown", Source: a.Source.ID,
 			Target: item.ID, Probability: item.Shown, List: a.List, Position: k + 1})
 	}
 	return b

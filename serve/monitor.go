@@ -29,7 +29,7 @@ type monitor struct {
 	mu sync.Mutex
 	monitorState
 	drift    *loop.Drift
-	list     []store.Event // shown together, not counted yet
+	list     []store.LogEvent // shown together, not counted yet
 	forecast *loop.Forecast
 	dirty    bool
 }
@@ -259,7 +259,7 @@ func (w *monitor) follow(ctx context.Context) error {
 }
 
 // count counts one event. w is locked.
-func (w *monitor) count(e store.Event) {
+func (w *monitor) count(e store.LogEvent) {
 	name := e.Model
 	if w.Models[name] == nil && len(w.Models) >= maxModels { // clients may send any name
 		name = "others"
@@ -279,7 +279,7 @@ func (w *monitor) count(e store.Event) {
 
 // countABTest counts an event of the running A/B test: one after its start, of the model that its source is assigned
 // to. So earlier lists, which everybody was shown, count for neither arm.
-func (w *monitor) countABTest(e store.Event) {
+func (w *monitor) countABTest(e store.LogEvent) {
 	line := w.service.live.Load()
 	if line.abTest == nil || e.Seq <= line.abTest.Seq {
 		return
@@ -297,7 +297,7 @@ func (w *monitor) countABTest(e store.Event) {
 }
 
 // add counts an event.
-func (t *tally) add(e store.Event) {
+func (t *tally) add(e store.LogEvent) {
 	if t.Sources == nil {
 		t.Sources = map[string]*[3]int32{}
 	}

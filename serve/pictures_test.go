@@ -61,7 +61,7 @@ func TestPictures(t *testing.T) {
 			for _, item := range a.Items {
 				if traffic.Float64() < item.Link {
 					want[store.Result](c, 200, "POST", "/api/v1/events",
-						eventBatch{[]store.Event{{ID: fmt.Sprint(name, k, item.ID), Kind: "clicked", Source: a.Source.ID,
+						eventBatch{[]store.LogEvent{{ID: fmt.Sprint(name, k, item.ID), Kind: "clicked", Source: a.Source.ID,
 							Target: item.ID, List: a.List}}})
 				}
 			}

@@ -144,9 +144,9 @@ func (s *Service) logShown(ctx context.Context, r RecommendRequest, a *Recommend
 		sum := sha256.Sum256([]byte(r.Title + "\x00" + r.Text))
 		source = "text:" + hex.EncodeToString(sum[:8]) // not a node: it is logged but not learned from
 	}
-	events := make([]store.Event, len(a.Items))
+	events := make([]store.LogEvent, len(a.Items))
 	for k, item := range a.Items {
-		events[k] = store.Event{
+		events[k] = store.LogEvent{
 			ID: fmt.Sprintf("%s.%d", a.List, k+1), Kind: store.Shown, Source: source, Target: item.ID,
 			Probability: item.Shown, Model: a.Model, List: a.List, Position: k + 1,
 		}
@@ -156,7 +156,7 @@ func (s *Service) logShown(ctx context.Context, r RecommendRequest, a *Recommend
 }
 
 // AppendEvents stores events. An event without a model gets that of its list.
-func (s *Service) AppendEvents(ctx context.Context, events []store.Event) (_ store.Result, err error) {
+func (s *Service) AppendEvents(ctx context.Context, events []store.LogEvent) (_ store.Result, err error) {
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
 		return store.Result{}, err

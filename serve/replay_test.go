@@ -169,7 +169,7 @@ func (r *replay) round(n int) float64 {
 			if chance("seen %d %d %d", n, i, j) >= truth.Propensity {
 				continue
 			}
-			e := store.Event{ID: a.List + "/" + item.ID, Kind: store.Shown, Source: a.Source.ID, Target: item.ID,
+			e := store.LogEvent{ID: a.List + "/" + item.ID, Kind: store.Shown, Source: a.Source.ID, Target: item.ID,
 				Probability: item.Shown * truth.Propensity, List: a.List, Position: k + 1}
 			batch.Events = append(batch.Events, e)
 			list.Items = append(list.Items, evaluate.LoggedItem{Target: j, Probability: e.Probability,

@@ -94,11 +94,11 @@ func TestFaults(t *testing.T) {
 		{"GET", "/api/v1/nodes/nobody", nil, 404, "id"},
 		{"GET", "/api/v1/nodes?limit=100000", nil, 422, "query.limit"},
 		{"POST", "/api/v1/events", eventBatch{}, 422, "body.events"},
-		{"POST", "/api/v1/events", eventBatch{[]store.Event{{ID: "a", Kind: "seen", Source: "p1", Target: "p2"}}}, 422,
+		{"POST", "/api/v1/events", eventBatch{[]store.LogEvent{{ID: "a", Kind: "seen", Source: "p1", Target: "p2"}}}, 422,
 			"body.events[0].kind"},
-		{"POST", "/api/v1/events", eventBatch{[]store.Event{{ID: "a", Kind: "shown", Source: "p1", Target: "p2",
+		{"POST", "/api/v1/events", eventBatch{[]store.LogEvent{{ID: "a", Kind: "shown", Source: "p1", Target: "p2",
 			Probability: 2}}}, 422, "body.events[0].probability"},
-		{"POST", "/api/v1/events", eventBatch{[]store.Event{{ID: "a\x00", Kind: "shown", Source: "p1", Target: "p2"}}}, 422,
+		{"POST", "/api/v1/events", eventBatch{[]store.LogEvent{{ID: "a\x00", Kind: "shown", Source: "p1", Target: "p2"}}}, 422,
 			"body.events[0].id"},
 		{"POST", "/api/v1/jobs", JobRequest{Kind: "dance"}, 422, "body.kind"},
 		{"POST", "/api/v1/jobs", JobRequest{Kind: "retrain", Method: "alchemy"}, 422, "method"},
@@ -219,7 +219,7 @@ func TestEvents(t *testing.T) {
 	if r := want[store.Result](c, 200, "POST", "/api/v1/events", batch); r.Stored != 10 {
 		t.Fatalf("got %+v", r)
 	}
-	batch.Events = append(batch.Events, store.Event{ID: "click", Kind: "clicked", Source: "p100", Target: a.Items[0].ID,
+	batch.Events = append(batch.Events, store.LogEvent{ID: "click", Kind: "clicked", Source: "p100", Target: a.Items[0].ID,
 		List: a.List})
 	if r := want[store.Result](c, 200, "POST", "/api/v1/events", batch); r.Stored != 1 || r.Duplicate != 10 {
 		t.Fatalf("got %+v", r)
@@ -283,7 +283,7 @@ func TestTokens(t *testing.T) {
 	}
 	s := open(t, func(o *Options) { o.Tokens = tokens })
 	h := s.Handler()
-	click := eventBatch{[]store.Event{{ID: "1", Kind: "clicked", Source: "p1", Target: "p2"}}}
+	click := eventBatch{[]store.LogEvent{{ID: "1", Kind: "clicked", Source: "p1", Target: "p2"}}}
 	for _, test := range []struct {
 		method, path string
 		body         any
@@ -557,7 +557,7 @@ func TestRetrainAndRollback(t *testing.T) {
 	for i := range 60 {
 		a := want[RecommendResponse](c, 200, "GET", fmt.Sprintf("/api/v1/recommendations?node=p%d&k=10&log=true", 4*i), nil)
 		want[store.Result](c, 200, "POST", "/api/v1/events",
-			eventBatch{[]store.Event{{ID: fmt.Sprint("l", i), Kind: "linked", Source: a.Source.ID, Target: a.Items[i%10].ID,
+			eventBatch{[]store.LogEvent{{ID: fmt.Sprint("l", i), Kind: "linked", Source: a.Source.ID, Target: a.Items[i%10].ID,
 				List: a.List}}})
 	}
 	stop := make(chan struct{})
@@ -706,7 +706,7 @@ func TestTrial(t *testing.T) {
 	}
 	s.monitor.mu.Lock()
 	for i := range 60 { // nor if it is only read now
-		s.monitor.countABTest(store.Event{Seq: trial.Seq, Kind: store.Shown, Source: fmt.Sprintf("p%d", i), Model: trial.A})
+		s.monitor.countABTest(store.LogEvent{Seq: trial.Seq, Kind: store.Shown, Source: fmt.Sprintf("p%d", i), Model: trial.A})
 	}
 	s.monitor.mu.Unlock()
 	arms := map[string]int{}
@@ -721,7 +721,7 @@ func TestTrial(t *testing.T) {
 		arms[a.Arm]++
 		var batch eventBatch
 		for k := range clicks[a.Arm] {
-			batch.Events = append(batch.Events, store.Event{ID: fmt.Sprint(node, "-", k), Kind: "clicked", Source: node,
+			batch.Events = append(batch.Events, store.LogEvent{ID: fmt.Sprint(node, "-", k), Kind: "clicked", Source: node,
 				Target: a.Items[k].ID, List: a.List})
 		}
 		want[store.Result](c, 200, "POST", "/api/v1/events", batch)
@@ -774,12 +774,12 @@ func TestAlarm(t *testing.T) {
 		byField[g.Field(i)] = append(byField[g.Field(i)], g.ID(i))
 	}
 	feed := func(from, lists int, target func(field uint16, k int) string) LoopStatus {
-		var events []store.Event
+		var events []store.LogEvent
 		for n := range lists {
 			i := int32((from + n) * 7 % g.Len())
 			for k := range 5 {
 				if to := target(g.Field(i), k+n); to != g.ID(i) {
-					events = append(events, store.Event{ID: fmt.Sprint(from+n, ".", k), Kind: store.Shown,
+					events = append(events, store.LogEvent{ID: fmt.Sprint(from+n, ".", k), Kind: store.Shown,
 						Source: g.ID(i), Target: to, List: fmt.Sprint(from + n)})
 				}
 			}

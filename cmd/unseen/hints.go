@@ -21,10 +21,16 @@ type settingFlag struct {
 
 // settingFlags are the flags of the settings that hints of libraries speak of.
 var settingFlags = map[hint.Setting]settingFlag{
+	"cert":       {"tls-cert", "serve"},
 	"id":         {"id", "import csv,import jsonl,import parquet"},
+	"key":        {"tls-key", "serve"},
+	"model":      {"model", "serve"},
+	"naive":      {"naive", "serve,recommend,bridges"},
+	"open":       {"open", "serve"},
 	"rowNumbers": {"row-numbers", "check,encode"},
 	"source":     {"source", "import parquet,import csv,import jsonl"},
 	"target":     {"target", "import parquet,import csv,import jsonl"},
+	"tokens":     {"token-file", "serve"},
 }
 
 // render is an error in the words of the command that failed: settings by their flags, and the command line that helps.

@@ -70,6 +70,9 @@ func (r *results) Write(p []byte) (int, error) {
 // usageError is a wrong command line, as against work that failed.
 type usageError struct{ error }
 
+// Unwrap lets hints of the error behind it through.
+func (e *usageError) Unwrap() error { return e.error }
+
 func usagef(format string, args ...any) error {
 	return &usageError{fmt.Errorf(format, args...)}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os/signal"
 	"path/filepath"
@@ -29,22 +30,22 @@ func newServe() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:         "serve DIR",
 		Annotations: map[string]string{"also": "unseen serve DIR [flags]"},
-		Short:       "Serve recommendations, log what is shown, learn from it",
-		Long: `Serve recommendations over HTTP: pages for a person at /, an API for a program at
-/api/v1, described at /docs and /openapi.json, metrics at /metrics.
+		Short:       "Serve recommendations, log what is shown, retrain on the log",
+		Long: `Serve recommendations over HTTP: pages for people at /, an API for programs at
+/api/v1, described at /docs and /openapi.json, and metrics at /metrics.
 
 DIR is a folder that unseen demo wrote, with dataset, model.safetensors and
-perhaps naive.safetensors in it; or a dataset, and then --model names the model.
+optionally naive.safetensors; or a dataset, and then --model names the model.
 
-Of every list a share of the places is drawn in proportion to ŷ, so that each
-item has a known probability of being shown. What was shown, clicked and linked
-is logged in DIR/events.db, or in PostgreSQL with --store postgres://…, and
-models are trained anew on it when asked, POST /api/v1/jobs, or by
---retrain-every. A new model serves if it passes its checks.
+A share of every list's positions is drawn in proportion to ŷ, so that each item
+has a known probability of being shown. The service logs what was shown, clicked
+and linked in DIR/events.db, or in PostgreSQL with --store postgres://…. It
+retrains on the log on request, POST /api/v1/jobs, or by --retrain-every. A new
+model goes live if it passes its checks.
 
-Only this machine reaches the service unless --listen says otherwise; then it
-needs --token-file or --tls-cert and --tls-key, or --open behind a proxy that asks
-who comes. Ctrl-C lets requests under way end first.`,
+Only this machine can connect unless --listen says otherwise; then the service
+needs --token-file, or --tls-cert and --tls-key, or --open behind a proxy that
+authenticates. Ctrl-C lets requests in progress end first.`,
 		Example: `  unseen serve unseen-demo
   unseen serve papers --model model.safetensors --naive naive.safetensors
   unseen serve papers --model model.safetensors --retrain-every 24h
@@ -53,7 +54,7 @@ who comes. Ctrl-C lets requests under way end first.`,
   unseen serve unseen-demo --prefix /recs --token-file tokens.json`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] == "" {
-				return usagef("name a folder to serve; for instance unseen serve unseen-demo, which unseen demo makes")
+				return usagef("name a folder to serve, such as unseen-demo, which unseen demo writes")
 			}
 			f.options.Folder = args[0]
 			return nil
@@ -75,7 +76,7 @@ who comes. Ctrl-C lets requests under way end first.`,
 			case f.options.RetrainEvery == 0 && cmd.Flags().Changed("retrain-after"):
 				return usagef("--retrain-after needs --retrain-every, such as 24h")
 			case !(f.options.Rate > 0):
-				return usagef("--rate is %v; give requests a second, more than 0", f.options.Rate)
+				return usagef("--rate is %v; give requests per second, more than 0", f.options.Rate)
 			case f.options.Concurrent < 0:
 				return usagef("--concurrent is %d; give at least 1, or leave it out", f.options.Concurrent)
 			}
@@ -86,25 +87,25 @@ who comes. Ctrl-C lets requests under way end first.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&f.listen.Address, "listen", "127.0.0.1:8080", "`address` and port")
-	flags.StringVar(&f.options.Prefix, "prefix", "", "`path` that everything is below, such as /recs, behind a proxy")
+	flags.StringVar(&f.options.Prefix, "prefix", "", "serve everything below this `path`, such as /recs")
 	flags.StringVar(&f.options.Model, "model", "", "`model` (default DIR/model.safetensors)")
 	flags.StringVar(&f.options.Naive, "naive", "", "naive `model` to compare with (default DIR/naive.safetensors)")
 	flags.StringVar(&f.options.State, "state", "", "`folder` for models and the log (default DIR, or DIR-state)")
 	flags.StringVar(&f.options.Store, "store", "", "event log: a `path` or postgres://… (default events.db)")
-	flags.Float64Var(&f.explore, "explore", .1, "share of a list's places that is drawn")
+	flags.Float64Var(&f.explore, "explore", .1, "share of a list's positions drawn at random")
 	flags.IntVar(&f.options.Keep, "keep", 5, "models to keep")
 	flags.DurationVar(&f.options.RetrainEvery, "retrain-every", 0,
-		"how long after a training the next is due (default: only when asked)")
-	flags.Int64Var(&f.options.RetrainAfter, "retrain-after", 1, "new events that it needs")
-	flags.StringVar(&f.tokens, "token-file", "", "`file` of tokens; without one nobody needs any")
-	flags.BoolVar(&f.options.Open, "open", false, "let everybody in without tokens, behind a proxy that asks who comes")
+		"time between retrainings (default: only on request)")
+	flags.Int64Var(&f.options.RetrainAfter, "retrain-after", 1, "new events that a scheduled retraining needs")
+	flags.StringVar(&f.tokens, "token-file", "", "`file` of tokens (default: no token is needed)")
+	flags.BoolVar(&f.options.Open, "open", false, "let everybody in, behind a proxy that authenticates")
 	flags.StringVar(&f.listen.Cert, "tls-cert", "", "certificate `file`")
 	flags.StringVar(&f.listen.Key, "tls-key", "", "its key `file`")
-	flags.Float64Var(&f.options.Rate, "rate", 200, "requests a second for each token")
+	flags.Float64Var(&f.options.Rate, "rate", 200, "requests per second and token")
 	flags.IntVar(&f.options.Concurrent, "concurrent", 0, "recommendations at once (default: two per processor)")
-	flags.DurationVar(&f.listen.Drain, "drain", 10*time.Second, "how long requests may take to end")
+	flags.DurationVar(&f.listen.Drain, "drain", 10*time.Second, "how long requests may take to end after Ctrl-C")
 	flags.BoolVar(&f.verbose, "verbose", false, "log every request")
-	flags.BoolVar(&f.quiet, "quiet", false, "log warnings alone")
+	flags.BoolVar(&f.quiet, "quiet", false, "log only warnings")
 	for _, name := range []string{"listen", "prefix", "store", "explore", "keep", "retrain-every", "retrain-after",
 		"rate", "concurrent", "drain"} {
 		if err := cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions); err != nil {
@@ -130,27 +131,33 @@ func runServe(cmd *cobra.Command, f serveFlags) error {
 	}
 	if f.tokens != "" {
 		var err error
-		if o.Tokens, err = serve.OpenTokens(f.tokens); err != nil {
+		o.Tokens, err = serve.OpenTokens(f.tokens)
+		if errors.Is(err, serve.ErrNoTokens) {
+			return fmt.Errorf("%w; add one: unseen serve token NAME --token-file %s", err, quoted(f.tokens))
+		}
+		if err != nil {
 			return err
 		}
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM)
 	defer stop()
 	s, err := serve.Open(ctx, o)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w; unseen demo writes one to try", err)
+	}
 	if err != nil {
 		return err
 	}
 	f.listen.Started = func(url string) {
-		fmt.Fprintf(cmd.OutOrStdout(), "Serving %s at %s\nOpen it in a browser; the API is at %s/docs. Ctrl-C "+
-			"ends it.\n", filepath.Clean(o.Folder), url, url)
+		fmt.Fprintf(cmd.OutOrStdout(), "Serving %s at %s\nOpen it in a browser. API: %s/docs. Stop with Ctrl-C.\n",
+			filepath.Clean(o.Folder), url, url)
 	}
 	err = s.Run(ctx, f.listen)
 	if errors.Is(err, serve.ErrUnprotected) {
-		err = usagef("--listen %s can be reached from elsewhere; give --token-file, or --tls-cert and "+
-			"--tls-key, or --open, or an address such as 127.0.0.1:8080", f.listen.Address)
+		err = &usageError{err}
 	}
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		err = nil // asked to end, and ended
+		err = nil // stopped by a signal
 	}
 	return errors.Join(err, s.Close())
 }
@@ -161,20 +168,20 @@ func newServeToken() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token NAME",
 		Short: "Make a token for a service",
-		Long: `Make a token and print it, once: the file keeps only its SHA-256. A token of scope
-read may ask for recommendations, one of scope write may log events too, and one
-of scope admin may train, exchange and try models. To take a token back, take
-its lines out of the file; a running service notices within a second.`,
+		Long: `Make a token and print it once: the file keeps only its SHA-256. A token with
+scope read can get recommendations, one with scope write can also log events,
+and one with scope admin can also train, deploy and test models. To revoke a
+token, remove its entry from the file; a running service notices within a second.`,
 		Example: `  unseen serve token website --scope write --token-file tokens.json`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] == "" {
-				return usagef("name the token; for instance unseen serve token website --token-file tokens.json")
+				return usagef("name the token, as in unseen serve token website --token-file tokens.json")
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if file == "" {
-				return usagef("--token-file is missing; name the file that the service is given")
+				return usagef("--token-file is missing; name the file that the service reads")
 			}
 			secret, err := serve.AddToken(file, args[0], serve.Scope(scope), time.Now())
 			if err != nil {
@@ -189,7 +196,7 @@ its lines out of the file; a running service notices within a second.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	cmd.Flags().StringVar(&scope, "scope", "read", "read, write or admin")
-	cmd.Flags().StringVar(&file, "token-file", "", "`file` to add it to")
+	cmd.Flags().StringVar(&file, "token-file", "", "`file` to add the token to")
 	jsonFlag(cmd, &asJSON)
 	if err := cmd.RegisterFlagCompletionFunc("scope", cobra.FixedCompletions([]string{"read", "write", "admin"},
 		cobra.ShellCompDirectiveNoFileComp)); err != nil {

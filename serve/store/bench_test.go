@@ -48,11 +48,11 @@ func appendFrom(b *testing.B, log store.Store, clients, batch int) {
 }
 
 // typicalEvents have random-looking ids of the length of a UUID, as clients make them.
-func typicalEvents(from, n int) []store.Event {
-	events := make([]store.Event, n)
+func typicalEvents(from, n int) []store.LogEvent {
+	events := make([]store.LogEvent, n)
 	for i := range events {
 		number := uint64(from+i+1) * 0x9e3779b97f4a7c15
-		events[i] = store.Event{
+		events[i] = store.LogEvent{
 			ID:   fmt.Sprintf("%016x-%019d", number, from+i),
 			Kind: store.Kinds[i%3], Source: fmt.Sprintf("W%d", 2_000_000_000+from/10),
 			Target:      fmt.Sprintf("W%d", 2_100_000_000+from+i),

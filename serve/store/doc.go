@@ -11,7 +11,7 @@
 // when it is full, Append fails with [ErrBusy] and says how long to wait.
 //
 //	log, err := store.Open(ctx, "events.db", store.Options{})
-//	result, err := log.Append(ctx, []store.Event{{
+//	result, err := log.Append(ctx, []store.LogEvent{{
 //		ID: "b7c1", Kind: store.Shown, Source: "paper-7", Target: "paper-9", Probability: 0.25,
 //	}})
 //	for event, err := range store.All(ctx, log, 0) { … }

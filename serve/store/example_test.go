@@ -27,7 +27,7 @@ func Example() {
 	defer events.Close()
 
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	happened := []store.Event{
+	happened := []store.LogEvent{
 		{ID: "e1", Kind: store.Shown, Source: "paper-7", Target: "paper-9", Probability: 0.25, List: "l1", Position: 1,
 			At: noon},
 		{ID: "e2", Kind: store.Shown, Source: "paper-7", Target: "paper-3", Probability: 0.5, List: "l1", Position: 2,
@@ -67,7 +67,7 @@ func ExampleAll() {
 	}
 	defer events.Close()
 	for _, id := range []string{"a", "b", "c"} {
-		if _, err := events.Append(ctx, []store.Event{{ID: id, Kind: store.Clicked, Source: "s",
+		if _, err := events.Append(ctx, []store.LogEvent{{ID: id, Kind: store.Clicked, Source: "s",
 			Target: "t"}}); err != nil {
 			log.Fatal(err)
 		}
@@ -96,7 +96,7 @@ func ExampleInvalidError() {
 		log.Fatal(err)
 	}
 	defer events.Close()
-	_, err = events.Append(ctx, []store.Event{{ID: "a", Kind: "liked", Source: "s", Target: "t"}})
+	_, err = events.Append(ctx, []store.LogEvent{{ID: "a", Kind: "liked", Source: "s", Target: "t"}})
 	fmt.Println(errors.Is(err, store.ErrInvalid), err)
 	// Output:
 	// true invalid event 0: Kind is "liked", want one of [shown clicked linked]

@@ -57,10 +57,10 @@ func appendForever(url, spool, name string) error {
 }
 
 // childEvents are the events of one batch; the last is one of the batch before, so that repeats are there too.
-func childEvents(name string, client, batch, size int) []store.Event {
-	events := make([]store.Event, size, size+1)
+func childEvents(name string, client, batch, size int) []store.LogEvent {
+	events := make([]store.LogEvent, size, size+1)
 	for i := range events {
-		events[i] = store.Event{
+		events[i] = store.LogEvent{
 			ID: fmt.Sprintf("%s-%d-%d-%d", name, client, batch, i), Kind: store.Kinds[i%3],
 			Source: strings.Repeat("s", 1+i*7), Target: strconv.Itoa(batch), At: time.Unix(1e9, 0),
 		}

@@ -20,11 +20,11 @@ import (
 
 // reference is the log as simply as it can be said: a list and the set of ids.
 type reference struct {
-	events []store.Event
+	events []store.LogEvent
 	ids    map[string]bool
 }
 
-func (m *reference) append(events []store.Event) (result store.Result) {
+func (m *reference) append(events []store.LogEvent) (result store.Result) {
 	for _, event := range events {
 		if m.ids[event.ID] {
 			result.Duplicate++
@@ -39,7 +39,7 @@ func (m *reference) append(events []store.Event) (result store.Result) {
 	return result
 }
 
-func (m *reference) page(after int64, limit int) []store.Event {
+func (m *reference) page(after int64, limit int) []store.LogEvent {
 	if limit <= 0 || limit > store.MaxPage {
 		limit = store.MaxPage
 	}
@@ -106,7 +106,7 @@ var awkward = []string{
 	"\U0010ffff", "\ufffd", strings.Repeat("é", 128), "A", "a",
 }
 
-func randomEvent(r *rand.Rand, ids int) store.Event {
+func randomEvent(r *rand.Rand, ids int) store.LogEvent {
 	text := func() string {
 		if r.IntN(3) == 0 {
 			return awkward[r.IntN(len(awkward))]
@@ -117,7 +117,7 @@ func randomEvent(r *rand.Rand, ids int) store.Event {
 	if r.IntN(10) == 0 {
 		id = awkward[r.IntN(len(awkward))]
 	}
-	return store.Event{
+	return store.LogEvent{
 		ID: id, Kind: store.Kinds[r.IntN(3)], Source: text(), Target: text(),
 		Probability: []float64{0, 1, r.Float64(), 1e-300, 5e-324}[r.IntN(5)],
 		Model:       []string{"", text()}[r.IntN(2)], List: []string{"", text()}[r.IntN(2)], Position: r.IntN(100),
@@ -162,7 +162,7 @@ func TestLogAgreesWithReference(t *testing.T) {
 				}
 				log = p.open(t, store.Options{Group: 1 + r.IntN(50)})
 			}
-			events := make([]store.Event, []int{0, 1, 2, 9, 65, 200}[r.IntN(6)])
+			events := make([]store.LogEvent, []int{0, 1, 2, 9, 65, 200}[r.IntN(6)])
 			for i := range events {
 				events[i] = randomEvent(r, 2000)
 			}
@@ -179,7 +179,7 @@ func TestLogAgreesWithReference(t *testing.T) {
 			}
 			compare()
 		}
-		var all []store.Event
+		var all []store.LogEvent
 		for event, err := range store.All(t.Context(), log, 0) {
 			if err != nil {
 				t.Fatal(err)
@@ -203,7 +203,7 @@ func TestManyClients(t *testing.T) {
 		var mu sync.Mutex
 		var writers, follower sync.WaitGroup
 		stop := make(chan struct{})
-		followed := []store.Event{}
+		followed := []store.LogEvent{}
 		follower.Go(func() {
 			for last, ended := int64(0), false; ; {
 				select {
@@ -290,37 +290,37 @@ func TestOpenAtOnce(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	t.Parallel()
-	good := store.Event{ID: "a", Kind: store.Shown, Source: "s", Target: "t"}
+	good := store.LogEvent{ID: "a", Kind: store.Shown, Source: "s", Target: "t"}
 	cases := map[string]struct {
 		name   string
-		change func(*store.Event)
+		change func(*store.LogEvent)
 	}{
-		"no id":           {"ID", func(e *store.Event) { e.ID = "" }},
-		"long id":         {"ID", func(e *store.Event) { e.ID = strings.Repeat("x", 1<<20) }},
-		"id a byte long":  {"ID", func(e *store.Event) { e.ID = strings.Repeat("x", store.MaxID+1) }},
-		"NUL":             {"Source", func(e *store.Event) { e.Source = "a\x00b" }},
-		"no UTF-8":        {"Target", func(e *store.Event) { e.Target = "a\xffb" }},
-		"surrogate":       {"Model", func(e *store.Event) { e.Model = "\xed\xa0\x80" }},
-		"long list":       {"List", func(e *store.Event) { e.List = strings.Repeat("x", store.MaxID+1) }},
-		"long node":       {"Source", func(e *store.Event) { e.Source = strings.Repeat("x", store.MaxNode+1) }},
-		"no target":       {"Target", func(e *store.Event) { e.Target = "" }},
-		"unknown kind":    {"Kind", func(e *store.Event) { e.Kind = "seen" }},
-		"huge kind":       {"Kind", func(e *store.Event) { e.Kind = store.Kind(strings.Repeat("x", 1<<20)) }},
-		"no kind":         {"Kind", func(e *store.Event) { e.Kind = "" }},
-		"probability":     {"Probability", func(e *store.Event) { e.Probability = 1.0000001 }},
-		"negative":        {"Probability", func(e *store.Event) { e.Probability = -1e-9 }},
-		"no number":       {"Probability", func(e *store.Event) { e.Probability = nan() }},
-		"negative place":  {"Position", func(e *store.Event) { e.Position = -1 }},
-		"far away place":  {"Position", func(e *store.Event) { e.Position = 1 << 40 }},
-		"year of a typo":  {"At", func(e *store.Event) { e.At = time.Date(20250, 1, 1, 0, 0, 0, 0, time.UTC) }},
-		"seconds as nano": {"At", func(e *store.Event) { e.At = time.Date(1969, 1, 1, 0, 0, 0, 0, time.UTC) }},
+		"no id":           {"ID", func(e *store.LogEvent) { e.ID = "" }},
+		"long id":         {"ID", func(e *store.LogEvent) { e.ID = strings.Repeat("x", 1<<20) }},
+		"id a byte long":  {"ID", func(e *store.LogEvent) { e.ID = strings.Repeat("x", store.MaxID+1) }},
+		"NUL":             {"Source", func(e *store.LogEvent) { e.Source = "a\x00b" }},
+		"no UTF-8":        {"Target", func(e *store.LogEvent) { e.Target = "a\xffb" }},
+		"surrogate":       {"Model", func(e *store.LogEvent) { e.Model = "\xed\xa0\x80" }},
+		"long list":       {"List", func(e *store.LogEvent) { e.List = strings.Repeat("x", store.MaxID+1) }},
+		"long node":       {"Source", func(e *store.LogEvent) { e.Source = strings.Repeat("x", store.MaxNode+1) }},
+		"no target":       {"Target", func(e *store.LogEvent) { e.Target = "" }},
+		"unknown kind":    {"Kind", func(e *store.LogEvent) { e.Kind = "seen" }},
+		"huge kind":       {"Kind", func(e *store.LogEvent) { e.Kind = store.Kind(strings.Repeat("x", 1<<20)) }},
+		"no kind":         {"Kind", func(e *store.LogEvent) { e.Kind = "" }},
+		"probability":     {"Probability", func(e *store.LogEvent) { e.Probability = 1.0000001 }},
+		"negative":        {"Probability", func(e *store.LogEvent) { e.Probability = -1e-9 }},
+		"no number":       {"Probability", func(e *store.LogEvent) { e.Probability = nan() }},
+		"negative place":  {"Position", func(e *store.LogEvent) { e.Position = -1 }},
+		"far away place":  {"Position", func(e *store.LogEvent) { e.Position = 1 << 40 }},
+		"year of a typo":  {"At", func(e *store.LogEvent) { e.At = time.Date(20250, 1, 1, 0, 0, 0, 0, time.UTC) }},
+		"seconds as nano": {"At", func(e *store.LogEvent) { e.At = time.Date(1969, 1, 1, 0, 0, 0, 0, time.UTC) }},
 	}
 	log := place{"SQLite", filepath.Join(t.TempDir(), "events.db")}.open(t, store.Options{})
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			bad := good
 			c.change(&bad)
-			_, err := log.Append(t.Context(), []store.Event{good, bad})
+			_, err := log.Append(t.Context(), []store.LogEvent{good, bad})
 			var invalid *store.InvalidError
 			if !errors.As(err, &invalid) || !errors.Is(err, store.ErrInvalid) {
 				t.Fatalf("got %v, want an InvalidError", err)
@@ -333,7 +333,7 @@ func TestRefused(t *testing.T) {
 			}
 		})
 	}
-	if _, err := log.Append(t.Context(), make([]store.Event, store.MaxAppend+1)); !errors.Is(err, store.ErrInvalid) {
+	if _, err := log.Append(t.Context(), make([]store.LogEvent, store.MaxAppend+1)); !errors.Is(err, store.ErrInvalid) {
 		t.Errorf("too many events: %v", err)
 	}
 	if totals, err := log.Totals(t.Context()); err != nil || totals.Events != 0 {
@@ -348,7 +348,7 @@ func TestClockFillsTime(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 123_456_789, time.UTC)
 	log := place{"SQLite", filepath.Join(t.TempDir(), "events.db")}.open(t,
 		store.Options{Now: func() time.Time { return now }})
-	if _, err := log.Append(t.Context(), []store.Event{{ID: "a", Kind: store.Linked, Source: "s",
+	if _, err := log.Append(t.Context(), []store.LogEvent{{ID: "a", Kind: store.Linked, Source: "s",
 		Target: "t"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -368,7 +368,7 @@ func TestTimesOfAnyZone(t *testing.T) {
 			"last":  time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC).In(time.FixedZone("east", 3600)),
 		} {
 			if _, err := log.Append(t.Context(),
-				[]store.Event{{ID: id, Kind: store.Shown, Source: "s", Target: "t", At: at}}); err != nil {
+				[]store.LogEvent{{ID: id, Kind: store.Shown, Source: "s", Target: "t", At: at}}); err != nil {
 				t.Errorf("%s: %v", id, err)
 			}
 		}
@@ -399,9 +399,9 @@ func FuzzAppend(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		event := store.Event{ID: id, Kind: store.Shown, Source: source, Target: target, List: list,
+		event := store.LogEvent{ID: id, Kind: store.Shown, Source: source, Target: target, List: list,
 			Probability: probability, Position: position, At: time.UnixMicro(micro).UTC()}
-		result, err := log.Append(t.Context(), []store.Event{event})
+		result, err := log.Append(t.Context(), []store.LogEvent{event})
 		if err != nil && !errors.Is(err, store.ErrInvalid) {
 			t.Fatal(err)
 		}

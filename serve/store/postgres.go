@@ -202,7 +202,7 @@ func postgresVersion(ctx context.Context, tx pgx.Tx) (version int, err error) {
 
 // commit makes a group durable: in the database, or in the spool while that is down.
 func (s *postgresStore) commit(group []*request) error {
-	var events []Event
+	var events []LogEvent
 	for _, r := range group {
 		events = append(events, r.events...)
 	}
@@ -250,7 +250,7 @@ func (s *postgresStore) commit(group []*request) error {
 
 // store writes events as one transaction and reports for each whether it is new. A transaction whose answer
 // was lost may still have been committed; storing the same events again is harmless.
-func (s *postgresStore) store(ctx context.Context, events []Event) (stored []bool, err error) {
+func (s *postgresStore) store(ctx context.Context, events []LogEvent) (stored []bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	if err := s.prepare(ctx); err != nil {
@@ -356,12 +356,12 @@ func (s *postgresStore) Spooled() int64 {
 	return s.spool.pending()
 }
 
-func (s *postgresStore) Events(ctx context.Context, after int64, limit int) ([]Event, error) {
+func (s *postgresStore) Events(ctx context.Context, after int64, limit int) ([]LogEvent, error) {
 	if limit <= 0 || limit > MaxPage {
 		limit = MaxPage
 	}
-	var events []Event
-	var e Event
+	var events []LogEvent
+	var e LogEvent
 	err := s.query(ctx, func() error {
 		rows, err := s.pool.Query(ctx, `SELECT seq, id, kind, source, target, probability, model, list, position, at
 			FROM unseen_events WHERE seq > $1 ORDER BY seq LIMIT $2`, after, limit)

@@ -9,7 +9,7 @@ import (
 // request is one Append on its way to the database.
 type request struct {
 	ctx    context.Context
-	events []Event
+	events []LogEvent
 	result Result
 	done   chan error // one answer, never blocking the writer
 }
@@ -42,7 +42,7 @@ func newQueue(options Options, commit func([]*request) error) *queue {
 }
 
 // Append waits until the events are durable.
-func (q *queue) Append(ctx context.Context, events []Event) (Result, error) {
+func (q *queue) Append(ctx context.Context, events []LogEvent) (Result, error) {
 	if err := ctx.Err(); err != nil {
 		return Result{}, err
 	}

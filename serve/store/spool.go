@@ -139,7 +139,7 @@ func (s *spool) scan(size int64) error {
 }
 
 // groupAt reads the group that begins at an offset of a file that ends at end.
-func (s *spool) groupAt(offset, end int64) (group uint64, events []Event, next int64, err error) {
+func (s *spool) groupAt(offset, end int64) (group uint64, events []LogEvent, next int64, err error) {
 	line := make([]byte, min(spoolGroupLine, end-offset))
 	if _, err := s.file.ReadAt(line, offset); err != nil && err != io.EOF {
 		return 0, nil, 0, err
@@ -208,7 +208,7 @@ func parseGroupLine(text []byte) (group uint64, events, length int64, ok bool) {
 	return group, events, length, true
 }
 
-func appendEventLine(buffer []byte, event Event) ([]byte, error) {
+func appendEventLine(buffer []byte, event LogEvent) ([]byte, error) {
 	content, err := json.Marshal(event)
 	if err != nil {
 		return nil, err
@@ -217,21 +217,21 @@ func appendEventLine(buffer []byte, event Event) ([]byte, error) {
 	return append(append(buffer, content...), '\n'), nil
 }
 
-func parseEventLine(line []byte) (Event, error) {
+func parseEventLine(line []byte) (LogEvent, error) {
 	line, whole := bytes.CutSuffix(line, []byte("\n"))
 	sum, content, parted := bytes.Cut(line, []byte(" "))
 	if !whole || !parted || string(sum) != fmt.Sprintf("%08x", crc32.Checksum(content, castagnoli)) {
-		return Event{}, errors.New("a line does not match its checksum")
+		return LogEvent{}, errors.New("a line does not match its checksum")
 	}
-	var event Event
+	var event LogEvent
 	if err := json.Unmarshal(content, &event); err != nil {
-		return Event{}, err
+		return LogEvent{}, err
 	}
 	return event, nil
 }
 
 // append makes the events durable, as one group, or leaves the file unchanged.
-func (s *spool) append(events []Event) error {
+func (s *spool) append(events []LogEvent) error {
 	var body []byte
 	var err error
 	for _, event := range events {
@@ -261,7 +261,7 @@ func (s *spool) append(events []Event) error {
 }
 
 // next returns the first waiting events, about limit of them, and where the group after them starts.
-func (s *spool) next(limit int) (events []Event, end int64, err error) {
+func (s *spool) next(limit int) (events []LogEvent, end int64, err error) {
 	s.mu.Lock()
 	size, end := s.size, s.read
 	s.mu.Unlock() // nothing before size changes any more

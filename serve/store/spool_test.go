@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-func spoolEvents(from, n int) []Event {
-	events := make([]Event, n)
+func spoolEvents(from, n int) []LogEvent {
+	events := make([]LogEvent, n)
 	for i := range events {
-		events[i] = Event{
+		events[i] = LogEvent{
 			ID: fmt.Sprint("id", from+i), Kind: Kinds[i%3], Source: "a\n\"group 1\" \u2028", Target: "日本",
 			Probability: 5e-324,
 			Model:       "m", Position: i, At: time.UnixMicro(1_700_000_000_000_001).UTC(),
@@ -51,7 +51,7 @@ func fill(t testing.TB, path string, sizes ...int) (content []byte, ends []int64
 	return content, ends
 }
 
-func readAll(t testing.TB, s *spool, limit int) (events []Event) {
+func readAll(t testing.TB, s *spool, limit int) (events []LogEvent) {
 	t.Helper()
 	for s.pending() > 0 {
 		batch, end, err := s.next(limit)
@@ -81,7 +81,7 @@ func TestSpoolReturnsEventsInOrder(t *testing.T) {
 	if _, err := openSpool(path, 1<<20); err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("opened twice: %v", err)
 	}
-	var want []Event
+	var want []LogEvent
 	for i, n := range []int{3, 1, 50, 2, 4} {
 		want = append(want, spoolEvents([]int{0, 3, 4, 54, 56}[i], n)...)
 	}

@@ -240,7 +240,7 @@ func (s *sqliteStore) commit(group []*request) (err error) {
 	return tx.Commit()
 }
 
-func (s *sqliteStore) Events(ctx context.Context, after int64, limit int) ([]Event, error) {
+func (s *sqliteStore) Events(ctx context.Context, after int64, limit int) ([]LogEvent, error) {
 	if limit <= 0 || limit > MaxPage {
 		limit = MaxPage
 	}
@@ -251,8 +251,8 @@ func (s *sqliteStore) Events(ctx context.Context, after int64, limit int) ([]Eve
 		return nil, s.unread(ctx, err)
 	}
 	defer rows.Close()
-	var events []Event
-	var e Event
+	var events []LogEvent
+	var e LogEvent
 	var kind string // plain types: database/sql copies them without reflection
 	var position, at int64
 	into := []any{&e.Seq, &e.ID, &kind, &e.Source, &e.Target, &e.Probability, &e.Model, &e.List, &position, &at}

@@ -24,9 +24,9 @@ const (
 // Kinds lists every kind, in the order in which they happen.
 var Kinds = []Kind{Shown, Clicked, Linked}
 
-// Event is one thing that happened to one pair of nodes. It is the same in Go, in the API's JSON and in
+// LogEvent is one thing that happened to one pair of nodes. It is the same in Go, in the API's JSON and in
 // the spool; the tags other than json are for the API's reference and its validation.
-type Event struct {
+type LogEvent struct {
 	ID     string `json:"id" minLength:"1" maxLength:"256" doc:"chosen by the client; the same id is stored once"`
 	Kind   Kind   `json:"kind" enum:"shown,clicked,linked"`
 	Source string `json:"source" minLength:"1" maxLength:"1024" doc:"id of the node that the list was for"`
@@ -63,11 +63,11 @@ type Store interface {
 	// [*InvalidError] when an event cannot be stored as it is (nothing is stored then), with [*BusyError]
 	// when too many events wait, with [ErrUnavailable] when the database is down and there is no spool.
 	// The caller may reuse the slice afterwards.
-	Append(ctx context.Context, events []Event) (Result, error)
+	Append(ctx context.Context, events []LogEvent) (Result, error)
 
 	// Events returns events with Seq > after in order of Seq, at most limit of them; a limit of 0, or above
 	// [MaxPage], means MaxPage. None are left when the slice is empty.
-	Events(ctx context.Context, after int64, limit int) ([]Event, error)
+	Events(ctx context.Context, after int64, limit int) ([]LogEvent, error)
 
 	// Totals returns the sums without reading the whole log.
 	Totals(ctx context.Context) (EventTotals, error)
@@ -197,12 +197,12 @@ func (t *EventTotals) add(kind Kind, events int64, first, last time.Time) {
 
 // All returns every event with Seq > after in order of Seq, a page at a time, so that memory does not grow with
 // the log. It ends after the events that existed when the last page was read, or with an error.
-func All(ctx context.Context, s Store, after int64) iter.Seq2[Event, error] {
-	return func(yield func(Event, error) bool) {
+func All(ctx context.Context, s Store, after int64) iter.Seq2[LogEvent, error] {
+	return func(yield func(LogEvent, error) bool) {
 		for {
 			page, err := s.Events(ctx, after, MaxPage)
 			if err != nil {
-				yield(Event{}, err)
+				yield(LogEvent{}, err)
 				return
 			}
 			if len(page) == 0 {

@@ -11,7 +11,7 @@ import (
 
 // prepare returns a copy of the events as they will be stored, or the first invalid one. The limits are those of
 // the strictest store, so that a log can be moved from one to another.
-func prepare(events []Event, now func() time.Time) ([]Event, error) {
+func prepare(events []LogEvent, now func() time.Time) ([]LogEvent, error) {
 	if len(events) > MaxAppend {
 		return nil, &InvalidError{Reason: fmt.Sprintf("%d events at once, the limit is %d; send them in parts",
 			len(events), MaxAppend)}
@@ -33,7 +33,7 @@ func prepare(events []Event, now func() time.Time) ([]Event, error) {
 }
 
 // fault returns the first invalid field of the event and the reason; no name means none.
-func (e *Event) fault() (name, reason string) {
+func (e *LogEvent) fault() (name, reason string) {
 	for _, text := range []struct {
 		name, value string
 		least, most int
