@@ -460,7 +460,7 @@ func (s *Service) postEvents(ctx context.Context, in *body[eventBatch]) (*body[s
 // EventPage is a page of the log.
 type EventPage struct {
 	Events []store.LogEvent `json:"events"`
-	Total  int64         `json:"total"`
+	Total  int64            `json:"total"`
 }
 
 type eventsInput struct {

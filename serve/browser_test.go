@@ -150,7 +150,10 @@ func (b *tab) set(selector, value string) {
 	b.t.Helper()
 	b.until("the page", "document.readyState === 'complete' && window.htmx")
 	b.run("set "+selector, chromedp.Evaluate(
-		fmt.Sprintf(`(e => { e.value = %q; e.dispatchEvent(new Event('input', {bubbles: true})) })(document.querySelector(%q))`, value, selector), nil))
+		fmt.Sprintf(`(e => {
+			e.value = %q
+			e.dispatchEvent(new Event('input', {bubbles: true}))
+		})(document.querySelector(%q))`, value, selector), nil))
 }
 
 func (b *tab) click(selector string) {
@@ -196,7 +199,8 @@ func (b *tab) quiet(where string) {
 
 // inspect looks at a page as a careful reader does: nothing sticks out, everything has a name, headings are in order.
 const inspect = `(() => {
-	const named = e => (e.getAttribute('aria-label') || e.textContent || [...(e.labels ?? [])].map(l => l.textContent).join('') || e.title || '').trim() !== ''
+	const named = e => (e.getAttribute('aria-label') || e.textContent ||
+		[...(e.labels ?? [])].map(l => l.textContent).join('') || e.title || '').trim() !== ''
 	const shown = e => e.getClientRects().length > 0
 	const all = s => [...document.querySelectorAll(s)].filter(shown)
 	const ids = [...document.querySelectorAll('[id]')].map(e => e.id)
@@ -204,11 +208,14 @@ const inspect = `(() => {
 	return {
 		Page: document.documentElement.scrollWidth, Screen: document.documentElement.clientWidth,
 		Back: getComputedStyle(document.body).backgroundColor,
-		Nameless: all('a, button, input:not([type=hidden]), select, textarea, [role=img], [role=region]').filter(e => !named(e)).map(e => e.outerHTML.slice(0, 120)),
+		Nameless: all('a, button, input:not([type=hidden]), select, textarea, [role=img], [role=region]').
+			filter(e => !named(e)).map(e => e.outerHTML.slice(0, 120)),
 		Twice: ids.filter((id, k) => ids.indexOf(id) !== k),
 		Titles: all('h1').length, Jumps: levels.filter((l, k) => k && l > levels[k - 1] + 1).length,
 		Styled: document.querySelectorAll('main [style]:not(.chart *):not(.chart)').length,
-		Wide: all('main *').filter(e => !e.closest('.scroll, .chart, .unheard, pre') && e.getBoundingClientRect().right > document.documentElement.clientWidth + 1).map(e => e.outerHTML.slice(0, 100)).slice(0, 3),
+		Wide: all('main *').filter(e => !e.closest('.scroll, .chart, .unheard, pre') &&
+			e.getBoundingClientRect().right > document.documentElement.clientWidth + 1).
+			map(e => e.outerHTML.slice(0, 100)).slice(0, 3),
 	}
 })()`
 
@@ -275,10 +282,9 @@ func TestInBrowser(t *testing.T) {
 	b := openTab(t, server.URL)
 	c := client{t: t, h: s.Handler()}
 	for i := range 40 { // something to be seen of the loop
-		a := want[RecommendResponse](c, 200, "GET", fmt.Sprintf("/api/v1/recommendations?node=p%d&k=10&log=true", 6*i), nil)
+		a := c.list(fmt.Sprintf("node=p%d&k=10&log=true", 6*i))
 		want[store.Result](c, 200, "POST", "/api/v1/events",
-			eventBatch{[]store.LogEvent{{ID: fmt.Sprint("c", i), Kind: "clicked", Source: a.Source.ID, Target: a.Items[i%10].ID,
-				List: a.List}}})
+			eventBatch{[]store.LogEvent{about(a, i%10, store.Clicked, fmt.Sprint("c", i))}})
 	}
 
 	backs := map[string]bool{}
@@ -351,7 +357,8 @@ func browseExplore(t *testing.T, s *Service, b *tab) {
 	const read = `({
 		Naive: [...document.querySelectorAll('[aria-labelledby=naive-title] h3 a')].map(a => a.href),
 		Corrected: [...document.querySelectorAll('[aria-labelledby=corrected-title] h3 a')].map(a => a.href),
-		Fields: [...document.querySelectorAll('[aria-labelledby=corrected-title] .about > span:first-child')].map(e => e.textContent),
+		Fields: [...document.querySelectorAll('[aria-labelledby=corrected-title] .about > span:first-child')].
+			map(e => e.textContent),
 		Moved: document.querySelectorAll('.moved').length, Why: document.querySelectorAll('.why li').length,
 		Status: document.querySelector('#result [role=status]').textContent})`
 	plain := ask[list](b, read)
@@ -385,7 +392,7 @@ func browseExplore(t *testing.T, s *Service, b *tab) {
 	b.look("/", 1000, "dark")
 	b.run("text", chromedp.SendKeys("#text", s.Graph().Title(30)+" and "+s.Graph().Title(31), chromedp.ByQuery))
 	b.click("form[action='/text'] button")
-	b.until("the text's list", "document.querySelector('#result [role=status]')?.textContent.includes('for a text of')")
+	b.until("the text's list", "document.querySelector('#result [role=status]')?.textContent.includes('for a text in')")
 	before := ask[list](b, read)
 	b.set("#diversity", "0.9")
 	b.until("the slider", "document.querySelector('#result [role=status]').textContent.includes('diversity 0.90')")
@@ -423,7 +430,8 @@ func browseExposure(t *testing.T, b *tab) {
 	if rows := ask[int](b, "document.querySelectorAll('.panel tbody tr').length"); rows < 4 {
 		t.Errorf("the panel has %d rows", rows)
 	}
-	b.until("what the log says", "document.querySelector('[aria-labelledby=panel-title]').textContent.includes('From 40 lists')")
+	b.until("what the log says", "document.querySelector('[aria-labelledby=panel-title]').textContent."+
+		"includes('Based on 40 lists')")
 	b.picture("judged")
 	b.quiet("the exposure")
 }
@@ -468,7 +476,7 @@ func browseBridges(t *testing.T, b *tab) {
 	b.look("/bridges", 1000, "light")
 	b.run("open", chromedp.Evaluate("document.querySelector('.gap details').open = true", nil))
 	for _, kind := range []struct{ link, ends, has string }{{"a[href*='reading']:not([href*=bibtex])", ".csv",
-		"for_id,for_title"}, {"a[href*=bibtex]", ".bib", "@misc{"}} {
+		"source,source_title"}, {"a[href*=bibtex]", ".bib", "@misc{"}} {
 		b.click(".gap " + kind.link)
 		var found []byte
 		for range 200 {
@@ -500,7 +508,8 @@ func browseRuns(t *testing.T, s *Service, b *tab) {
 		now := ask[struct {
 			State, Phase string
 			Same         bool
-		}](b, `({State: document.querySelector('#state')?.textContent ?? '', Phase: document.querySelector('#phase')?.textContent ?? '', Same: !!window.same})`)
+		}](b, `({State: document.querySelector('#state')?.textContent ?? '',
+			Phase: document.querySelector('#phase')?.textContent ?? '', Same: !!window.same})`)
 		if !now.Same {
 			break
 		}
@@ -508,9 +517,9 @@ func browseRuns(t *testing.T, s *Service, b *tab) {
 		time.Sleep(5 * time.Millisecond)
 	}
 	if len(followed) < 2 {
-		t.Errorf("the page told %v", followed)
+		t.Errorf("the page showed %v", followed)
 	}
-	b.until("the model serves", "document.querySelector('#job .notice.good')?.textContent.includes('serves now')")
+	b.until("the live model", "document.querySelector('#job .notice.good')?.textContent.includes('is live')")
 	b.until("the curve", "document.querySelector('#loss canvas')")
 	points := ask[[]CurvePoint](b, "JSON.parse(document.querySelector('#loss-data').textContent)")
 	if len(points) < 2 || points[len(points)-1].Loss >= points[0].Loss {
@@ -525,19 +534,19 @@ func browseRuns(t *testing.T, s *Service, b *tab) {
 	b.set("#tried", first)
 	b.set("#share", "0.5")
 	b.click("form[action='/runs/trial'] button")
-	b.until("the trial", "document.querySelector('[role=status].notice')?.textContent.includes('trial has begun')")
+	b.until("the trial", "document.querySelector('[role=status].notice')?.textContent.includes('test started')")
 	if arms := ask[int](b, "document.querySelectorAll('[aria-labelledby=trial-title] tbody tr').length"); arms != 2 {
 		t.Errorf("%d arms", arms)
 	}
 	b.picture("trial")
 	b.click("form[action='/runs/trial/end'] button")
-	b.until("its end", "document.querySelector('[role=status].notice')?.textContent.includes('trial is over')")
+	b.until("its end", "document.querySelector('[role=status].notice')?.textContent.includes('test ended')")
 
 	b.click("form[action='/runs/rollback'] button")
-	b.until("the step back", "document.querySelector('[role=status].notice')?.textContent.includes('The model "+
-		"before serves again')")
+	b.until("the rollback", "document.querySelector('[role=status].notice')?.textContent.includes('Rolled back "+
+		"to the previous model')")
 	if _, now := s.Current(); now != first {
-		t.Errorf("after the step back %.8s serves, not %.8s", now, first)
+		t.Errorf("after the rollback %.8s is live, not %.8s", now, first)
 	}
 	b.quiet("the runs")
 }

@@ -24,7 +24,8 @@ func everyCall(s *Service) map[string]func(context.Context) error {
 				RecommendRequest{Node: "p167", Compare: true}))
 		},
 		"Append": func(ctx context.Context) error {
-			return second(s.AppendEvents(ctx, []store.LogEvent{{ID: "a", Kind: store.Shown, Source: "p1", Target: "p2"}}))
+			shown := store.LogEvent{ID: "a", Kind: store.Shown, Source: "p1", Target: "p2"}
+			return second(s.AppendEvents(ctx, []store.LogEvent{shown}))
 		},
 		"Search":      func(ctx context.Context) error { return second(s.Search(ctx, "p1", "", 0, 10)) },
 		"Node":        func(ctx context.Context) error { return second(s.Node(ctx, "p9")) },
@@ -32,8 +33,11 @@ func everyCall(s *Service) map[string]func(context.Context) error {
 		"ModelDetail": func(context.Context) error { return second(s.ModelDetail()) },
 		"Bridges":     func(ctx context.Context) error { return second(s.Bridges(ctx)) },
 		"Simulate":    func(ctx context.Context) error { return second(s.Simulate(ctx, SimulateCorrected, 50, .1, 1)) },
-		"Use":         func(ctx context.Context) error { _, digest := s.Current(); return second(s.Deploy(ctx, digest)) },
-		"EndTrial":    func(context.Context) error { return s.EndABTest() },
+		"Deploy": func(ctx context.Context) error {
+			_, digest := s.Current()
+			return second(s.Deploy(ctx, digest))
+		},
+		"EndTrial": func(context.Context) error { return s.EndABTest() },
 	}
 }
 

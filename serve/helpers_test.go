@@ -203,8 +203,20 @@ func faults(w *httptest.ResponseRecorder) string {
 func shownEvents(a *RecommendResponse) eventBatch {
 	var b eventBatch
 	for k, item := range a.Items {
-		b.Events = append(b.Events, store.LogEvent{ID: fmt.Sprintf("%s/%d", a.List, k), Kind: "shown", Source: a.Source.ID,
-			Target: item.ID, Probability: item.Shown, List: a.List, Position: k + 1})
+		e := about(*a, k, store.Shown, fmt.Sprintf("%s/%d", a.List, k))
+		e.Probability, e.Position = item.Shown, k+1
+		b.Events = append(b.Events, e)
 	}
 	return b
+}
+
+// about is an event about an item of a list.
+func about(a RecommendResponse, item int, kind store.Kind, id string) store.LogEvent {
+	return store.LogEvent{ID: id, Kind: kind, Source: a.Source.ID, Target: a.Items[item].ID, List: a.List}
+}
+
+// list asks for recommendations.
+func (c client) list(query string) RecommendResponse {
+	c.t.Helper()
+	return want[RecommendResponse](c, 200, "GET", "/api/v1/recommendations?"+query, nil)
 }

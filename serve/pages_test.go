@@ -85,7 +85,7 @@ func TestTrail(t *testing.T) {
 	s := open(t)
 	c := client{t: t, h: s.Handler()}
 	for i := range 25 {
-		want[RecommendResponse](c, 200, "GET", fmt.Sprintf("/api/v1/recommendations?node=p%d&k=10&log=true", 9*i), nil)
+		c.list(fmt.Sprintf("node=p%d&k=10&log=true", 9*i))
 	}
 	var l LoopStatus
 	for range 200 {
@@ -238,7 +238,10 @@ func TestForms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{`"token":"read","remote":"192.0.2.1:1234","method":"POST","path":"/runs/jobs","status":403`, `"token":"admin","remote":"192.0.2.1:1234","method":"POST","path":"/runs/rollback","status":303`} {
+	for _, line := range []string{
+		`"token":"read","remote":"192.0.2.1:1234","method":"POST","path":"/runs/jobs","status":403`,
+		`"token":"admin","remote":"192.0.2.1:1234","method":"POST","path":"/runs/rollback","status":303`,
+	} {
 		if !bytes.Contains(raw, []byte(line)) {
 			t.Errorf("the audit lacks %s", line)
 		}
@@ -261,8 +264,8 @@ func TestCurveIsBounded(t *testing.T) {
 			t.Fatal("a reader's copy changes")
 		}
 	}
-	if n := len(j.curve); n > maxCurvePoints || n < maxCurvePoints/3 || j.curve[0].Step != 1 || j.curve[n-1].Step != 5000 ||
-		j.Latest.Step != 5000 {
+	if n := len(j.curve); n > maxCurvePoints || n < maxCurvePoints/3 || j.curve[0].Step != 1 ||
+		j.curve[n-1].Step != 5000 || j.Latest.Step != 5000 {
 		t.Errorf("%d points from %d to %d", n, j.curve[0].Step, j.curve[n-1].Step)
 	}
 	j = Job{}
@@ -356,7 +359,8 @@ func TestEvaluationBeside(t *testing.T) {
 		}
 		s := open(t, func(o *Options) { o.Folder, o.State = folder, t.TempDir() })
 		body := (client{t: t, h: s.Handler()}).do("GET", "/exposure", nil).Body.String()
-		if strings.Contains(body, "4,321 held-out pairs") != shown || strings.Contains(body, ">Evaluate</button>") == shown {
+		if strings.Contains(body, "4,321 held-out pairs") != shown ||
+			strings.Contains(body, ">Evaluate</button>") == shown {
 			t.Errorf("an evaluation of %.8s is shown: %v", model, !shown)
 		}
 	}

@@ -56,13 +56,11 @@ func TestPictures(t *testing.T) {
 	n := s.Graph().Len()
 	read := func(lists int, name string) {
 		for k := range lists {
-			a := want[RecommendResponse](c, 200, "GET", fmt.Sprintf("/api/v1/recommendations?node=p%d&k=10&log=true",
-				traffic.IntN(n)), nil)
-			for _, item := range a.Items {
+			a := c.list(fmt.Sprintf("node=p%d&k=10&log=true", traffic.IntN(n)))
+			for i, item := range a.Items {
 				if traffic.Float64() < item.Link {
 					want[store.Result](c, 200, "POST", "/api/v1/events",
-						eventBatch{[]store.LogEvent{{ID: fmt.Sprint(name, k, item.ID), Kind: "clicked", Source: a.Source.ID,
-							Target: item.ID, List: a.List}}})
+						eventBatch{[]store.LogEvent{about(a, i, store.Clicked, fmt.Sprint(name, k, item.ID))}})
 				}
 			}
 		}
@@ -71,8 +69,8 @@ func TestPictures(t *testing.T) {
 	// the node of the newest for which exposure hides most, and the first thing that it hides
 	best, hidden := "", 0.
 	for i := n - 300; i < n; i++ {
-		a := want[RecommendResponse](c, 200, "GET", fmt.Sprintf("/api/v1/recommendations?node=p%d&k=10&compare=true&explore=0",
-			i), nil)
+		a := c.list(fmt.Sprintf("node=p%d&k=10&compare=true&explore=0",
+			i))
 		gain := 0.
 		for _, item := range a.Items {
 			if item.Hidden && item.Field != a.Field && item.Link > .2 {

@@ -124,8 +124,8 @@ func TestServiceOutlivesItsDatabase(t *testing.T) {
 			for n := 0; !over.Load(); n++ {
 				var events eventBatch
 				for k := range together {
-					events.Events = append(events.Events, store.LogEvent{ID: fmt.Sprintf("%d-%d-%d", c, n, k), Kind: "shown",
-						Source: "p200", Target: fmt.Sprintf("p%d", k), Probability: .5,
+					events.Events = append(events.Events, store.LogEvent{ID: fmt.Sprintf("%d-%d-%d", c, n, k),
+						Kind: "shown", Source: "p200", Target: fmt.Sprintf("p%d", k), Probability: .5,
 						List: fmt.Sprintf("%d-%d", c, n), Position: k + 1})
 				}
 				status, header, err := ask("POST", "/api/v1/events", events)

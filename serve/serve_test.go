@@ -32,7 +32,7 @@ import (
 func TestRecommendations(t *testing.T) {
 	s := open(t)
 	c := client{t: t, h: s.Handler()}
-	a := want[RecommendResponse](c, 200, "GET", "/api/v1/recommendations?node=p100&k=5&seed=42&compare=true&explain=true", nil)
+	a := c.list("node=p100&k=5&seed=42&compare=true&explain=true")
 	if len(a.Items) != 5 || len(a.Naive) != 5 || a.Explore != .1 || a.Seed != 42 || a.Items[0].Why == nil {
 		t.Fatalf("got %+v", a)
 	}
@@ -49,7 +49,8 @@ func TestRecommendations(t *testing.T) {
 	if !drawn {
 		t.Error("nothing explored, and a tenth was asked for")
 	}
-	b := want[RecommendResponse](c, 200, "POST", "/api/v1/recommendations", RecommendRequest{Node: "p100", K: 5, Seed: &a.Seed})
+	b := want[RecommendResponse](c, 200, "POST", "/api/v1/recommendations",
+		RecommendRequest{Node: "p100", K: 5, Seed: &a.Seed})
 	for k := range a.Items {
 		if a.Items[k].ID != b.Items[k].ID || a.Items[k].Shown != b.Items[k].Shown {
 			t.Errorf("place %d: %v and %v by the same seed", k, a.Items[k], b.Items[k])
@@ -94,11 +95,13 @@ func TestFaults(t *testing.T) {
 		{"GET", "/api/v1/nodes/nobody", nil, 404, "id"},
 		{"GET", "/api/v1/nodes?limit=100000", nil, 422, "query.limit"},
 		{"POST", "/api/v1/events", eventBatch{}, 422, "body.events"},
-		{"POST", "/api/v1/events", eventBatch{[]store.LogEvent{{ID: "a", Kind: "seen", Source: "p1", Target: "p2"}}}, 422,
+		{"POST", "/api/v1/events",
+			eventBatch{[]store.LogEvent{{ID: "a", Kind: "seen", Source: "p1", Target: "p2"}}}, 422,
 			"body.events[0].kind"},
 		{"POST", "/api/v1/events", eventBatch{[]store.LogEvent{{ID: "a", Kind: "shown", Source: "p1", Target: "p2",
 			Probability: 2}}}, 422, "body.events[0].probability"},
-		{"POST", "/api/v1/events", eventBatch{[]store.LogEvent{{ID: "a\x00", Kind: "shown", Source: "p1", Target: "p2"}}}, 422,
+		{"POST", "/api/v1/events",
+			eventBatch{[]store.LogEvent{{ID: "a\x00", Kind: "shown", Source: "p1", Target: "p2"}}}, 422,
 			"body.events[0].id"},
 		{"POST", "/api/v1/jobs", JobRequest{Kind: "dance"}, 422, "body.kind"},
 		{"POST", "/api/v1/jobs", JobRequest{Kind: "retrain", Method: "alchemy"}, 422, "method"},
@@ -214,17 +217,16 @@ func TestNodes(t *testing.T) {
 func TestEvents(t *testing.T) {
 	s := open(t)
 	c := client{t: t, h: s.Handler()}
-	a := want[RecommendResponse](c, 200, "GET", "/api/v1/recommendations?node=p100&k=10", nil)
+	a := c.list("node=p100&k=10")
 	batch := shownEvents(&a)
 	if r := want[store.Result](c, 200, "POST", "/api/v1/events", batch); r.Stored != 10 {
 		t.Fatalf("got %+v", r)
 	}
-	batch.Events = append(batch.Events, store.LogEvent{ID: "click", Kind: "clicked", Source: "p100", Target: a.Items[0].ID,
-		List: a.List})
+	batch.Events = append(batch.Events, about(a, 0, store.Clicked, "click"))
 	if r := want[store.Result](c, 200, "POST", "/api/v1/events", batch); r.Stored != 1 || r.Duplicate != 10 {
 		t.Fatalf("got %+v", r)
 	}
-	logged := want[RecommendResponse](c, 200, "GET", "/api/v1/recommendations?node=p7&k=4&log=true", nil)
+	logged := c.list("node=p7&k=4&log=true")
 	if logged.Logged != 4 {
 		t.Errorf("%d items logged, want 4", logged.Logged)
 	}
@@ -555,10 +557,9 @@ func TestRetrainAndRollback(t *testing.T) {
 	c := client{t: t, h: h}
 	_, first := s.Current()
 	for i := range 60 {
-		a := want[RecommendResponse](c, 200, "GET", fmt.Sprintf("/api/v1/recommendations?node=p%d&k=10&log=true", 4*i), nil)
+		a := c.list(fmt.Sprintf("node=p%d&k=10&log=true", 4*i))
 		want[store.Result](c, 200, "POST", "/api/v1/events",
-			eventBatch{[]store.LogEvent{{ID: fmt.Sprint("l", i), Kind: "linked", Source: a.Source.ID, Target: a.Items[i%10].ID,
-				List: a.List}}})
+			eventBatch{[]store.LogEvent{about(a, i%10, store.Linked, fmt.Sprint("l", i))}})
 	}
 	stop := make(chan struct{})
 	var busy sync.WaitGroup
@@ -593,7 +594,8 @@ func TestRetrainAndRollback(t *testing.T) {
 		t.Fatalf("serves %s after %s, the job made %s", second, first, job.Model)
 	}
 	for n := range 40 { // shown since it has learned: what it is judged by
-		want[RecommendResponse](c, 200, "POST", "/api/v1/recommendations", RecommendRequest{Node: fmt.Sprint("p", 100+n), Log: true})
+		want[RecommendResponse](c, 200, "POST", "/api/v1/recommendations",
+			RecommendRequest{Node: fmt.Sprint("p", 100+n), Log: true})
 	}
 	judged := want[Job](c, 202, "POST", "/api/v1/jobs", JobRequest{Kind: "evaluate"})
 	if judged, err = s.WaitJob(t.Context(), judged.ID); err != nil || judged.State != JobDone {
@@ -698,7 +700,7 @@ func TestTrial(t *testing.T) {
 	}
 	_, current := s.Current()
 	for i := range 60 { // what was shown before says nothing of the trial
-		want[RecommendResponse](c, 200, "GET", fmt.Sprintf("/api/v1/recommendations?k=5&log=true&node=p%d", i), nil)
+		c.list(fmt.Sprintf("k=5&log=true&node=p%d", i))
 	}
 	trial := want[ABTest](c, 200, "PUT", "/api/v1/trial", abTestRequest{job.Model[:10], .3})
 	if trial.A != current || trial.B != job.Model {
@@ -706,7 +708,8 @@ func TestTrial(t *testing.T) {
 	}
 	s.monitor.mu.Lock()
 	for i := range 60 { // nor if it is only read now
-		s.monitor.countABTest(store.LogEvent{Seq: trial.Seq, Kind: store.Shown, Source: fmt.Sprintf("p%d", i), Model: trial.A})
+		s.monitor.countABTest(store.LogEvent{Seq: trial.Seq, Kind: store.Shown, Source: fmt.Sprintf("p%d", i),
+			Model: trial.A})
 	}
 	s.monitor.mu.Unlock()
 	arms := map[string]int{}
@@ -721,8 +724,7 @@ func TestTrial(t *testing.T) {
 		arms[a.Arm]++
 		var batch eventBatch
 		for k := range clicks[a.Arm] {
-			batch.Events = append(batch.Events, store.LogEvent{ID: fmt.Sprint(node, "-", k), Kind: "clicked", Source: node,
-				Target: a.Items[k].ID, List: a.List})
+			batch.Events = append(batch.Events, about(a, k, store.Clicked, fmt.Sprint(node, "-", k)))
 		}
 		want[store.Result](c, 200, "POST", "/api/v1/events", batch)
 	}
@@ -740,7 +742,7 @@ func TestTrial(t *testing.T) {
 		t.Errorf("got %+v", cmp)
 	}
 	want[Comparison](c, 200, "DELETE", "/api/v1/trial", nil)
-	if a := want[RecommendResponse](c, 200, "GET", "/api/v1/recommendations?node=p1", nil); a.Arm != "" || a.Model != current {
+	if a := c.list("node=p1"); a.Arm != "" || a.Model != current {
 		t.Errorf("after the trial: %+v", a)
 	}
 }
