@@ -131,6 +131,45 @@ func TestServiceLinksNoStudies(t *testing.T) {
 	}
 }
 
+var glossaryOwner = regexp.MustCompile("`([a-z]+)\\.([A-Z][A-Za-z]*)`")
+
+// Every owner in the glossary is an exported type, and every file to look at is there.
+func TestGlossary(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	types := map[string]bool{}
+	for _, p := range libraries(t) {
+		for _, file := range goFiles(t, p.Dir) {
+			for _, d := range file.Decls {
+				if d, is := d.(*ast.GenDecl); is && d.Tok == token.TYPE {
+					for _, spec := range d.Specs {
+						types[file.Name.Name+"."+spec.(*ast.TypeSpec).Name.Name] = true
+					}
+				}
+			}
+		}
+	}
+	_, glossary, _ := strings.Cut(string(page), "\n## Glossary\n")
+	glossary, files, _ := strings.Cut(glossary, "\n## ")
+	owners := glossaryOwner.FindAllStringSubmatch(glossary, -1)
+	if len(owners) < 30 {
+		t.Fatalf("the glossary names %d owners", len(owners))
+	}
+	for _, o := range owners {
+		if !types[o[1]+"."+o[2]] {
+			t.Errorf("the glossary names %s.%s, which is no exported type", o[1], o[2])
+		}
+	}
+	for _, file := range regexp.MustCompile("`([a-z/_]+\\.go)`").FindAllStringSubmatch(files, -1) {
+		if _, err := os.Stat(filepath.Join("../..", file[1])); err != nil {
+			t.Errorf("the page sends readers to %s: %v", file[1], err)
+		}
+	}
+}
+
 func TestArchitectureSees(t *testing.T) {
 	t.Parallel()
 	page := "x\n## The packages\n\n| package | holds |\n|---|---|\n| `a` | |\n| `b/c` | |\n| `d` | |\n| `d` | " +
