@@ -23,7 +23,10 @@ func kinds(r CheckReport) map[string]Finding {
 }
 
 // TestCheckFinds builds one folder with every fault that Open can let pass.
+//
+// Long because it is a table of faults beside the folder that has them.
 func TestCheckFinds(t *testing.T) {
+	t.Parallel()
 	type node struct {
 		ID    string `parquet:"id"`
 		Field string `parquet:"field,optional"`
@@ -125,6 +128,7 @@ func TestCheckFinds(t *testing.T) {
 
 // TestCheckSound wants nothing said of a dataset that has nothing wrong with it.
 func TestCheckSound(t *testing.T) {
+	t.Parallel()
 	var b graph.Builder
 	for i := range 200 {
 		_, err := b.AddNode(graph.Node{ID: fmt.Sprint(i), Field: fmt.Sprint("field ", i%3),
@@ -158,6 +162,7 @@ func TestCheckSound(t *testing.T) {
 
 // TestCheckChanged wants changed bytes reported beside the rest.
 func TestCheckChanged(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "d")
 	_, err := Write(background, dir, randomContent(t, 5), WriteOptions{})
 	must(t, err)
@@ -178,6 +183,7 @@ func TestCheckChanged(t *testing.T) {
 }
 
 func TestCheckNothing(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		nodes int
 		kinds []string
@@ -209,6 +215,7 @@ func TestCheckNothing(t *testing.T) {
 
 // Titles are enough to make vectors of; wide ones are to be reduced.
 func TestCheckVectors(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		title string
 		dim   int
@@ -254,6 +261,7 @@ func TestCheckVectors(t *testing.T) {
 
 // Links have the same place in an error as in a report, and neither speaks of Go.
 func TestLinkFaultsAreNamedAlike(t *testing.T) {
+	t.Parallel()
 	type link struct {
 		Source string `parquet:"source"`
 		Target string `parquet:"target"`
@@ -288,6 +296,7 @@ func TestLinkFaultsAreNamedAlike(t *testing.T) {
 // A sealed folder opens without being told what its numbers are; its files are as they were, and one that changes
 // later is found out.
 func TestSeal(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	put(t, dir, NodesFile, []foreignNode{{ID: ptr("5")}, {ID: ptr("9")}})
 	put(t, dir, LinksFile, []numberLink{{ptr(int32(1)), ptr(int32(0))}, {ptr(int32(1)), ptr(int32(0))}})

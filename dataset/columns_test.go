@@ -12,6 +12,7 @@ import (
 
 // TestColumnsAndRowsAgree opens a dataset with its manifest, by columns, and without, row by row.
 func TestColumnsAndRowsAgree(t *testing.T) {
+	t.Parallel()
 	var b graph.Builder
 	for _, n := range []graph.Node{{ID: "a", Field: "x", Title: "A", Time: time.Unix(86400, 0)}, {ID: "b"},
 		{ID: "c", Field: "y", Time: time.Unix(2*86400, 0)}, {ID: "00003", Field: "x", Title: "é"}} {
@@ -48,6 +49,7 @@ func TestColumnsAndRowsAgree(t *testing.T) {
 
 // TestColumnsNameTheRow: a fault that the columns find is placed as the rows place it.
 func TestColumnsNameTheRow(t *testing.T) {
+	t.Parallel()
 	var b graph.Builder
 	for _, id := range []string{"a", "b", "c"} {
 		_, err := b.AddNode(graph.Node{ID: id})

@@ -28,6 +28,7 @@ func encoded(t *testing.T) Content {
 }
 
 func TestEncoderTravels(t *testing.T) {
+	t.Parallel()
 	first, second := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b")
 	m, err := Write(background, first, encoded(t), WriteOptions{})
 	must(t, err)
@@ -71,6 +72,7 @@ func written(t *testing.T, c Content) string {
 }
 
 func TestEncoderRefused(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "d")
 	c := encoded(t)
 	c.Graph = small(t)
@@ -99,6 +101,7 @@ func TestEncoderRefused(t *testing.T) {
 
 // A manifest whose encoder contradicts the rest is refused.
 func TestEncoderManifest(t *testing.T) {
+	t.Parallel()
 	dir := written(t, encoded(t))
 	raw, err := os.ReadFile(filepath.Join(dir, ManifestFile))
 	must(t, err)
@@ -121,6 +124,7 @@ func TestEncoderManifest(t *testing.T) {
 
 // The dataset that is replaced can be read until all is written, and closed then.
 func TestWrittenComesLast(t *testing.T) {
+	t.Parallel()
 	dir := written(t, encoded(t))
 	d, err := Open(background, dir, OpenOptions{})
 	must(t, err)

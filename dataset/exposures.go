@@ -92,96 +92,120 @@ func (d *Dataset) Exposures(ctx context.Context) (*Exposures, error) {
 	if err != nil {
 		return nil, err
 	}
-	ends, err := t.ends()
+	r, err := newExposureReader(t, d.graph)
 	if err != nil {
 		return nil, err
 	}
-	shown, err := t.find("shown")
-	if err == nil && shown != nil && shown.kind != parquet.Double && shown.kind != parquet.Float {
-		err = t.mistyped("shown", kindWords(shown),
-			`store probabilities: table["shown"] = table["shown"].astype(float)`)
-	}
-	if err != nil {
-		return nil, err
-	}
-	exposed, err := t.find("exposed")
-	if err == nil {
-		err = t.booleans(exposed)
-	}
-	if err != nil {
-		return nil, err
-	}
-	linked, err := t.must("linked")
-	if err == nil {
-		err = t.booleans(linked)
-	}
-	if err != nil {
-		return nil, err
-	}
-	e := &Exposures{}
-	if shown != nil {
-		e.Shown = []float64{}
-	}
-	end := func(row int64, c *column, v parquet.Value) (int32, error) {
-		if !ends.byID {
-			return t.rowNumber(row, c, v, int64(d.graph.Len()))
-		}
-		id, err := t.text(row, c, v)
-		if err != nil {
-			return 0, err
-		}
-		i, known := d.graph.Index(id)
-		if !known {
-			return 0, flaw(t.path, row, c.name, fmt.Errorf("%w %.80q", graph.ErrUnknownNode, id),
-				"leave the row out or add the node")
-		}
-		return i, nil
-	}
-	err = t.scan(ctx, []*column{ends.source, ends.target, shown, exposed, linked},
+	err = t.scan(ctx, []*column{r.ends.source, r.ends.target, r.shown, r.exposed, r.linked},
 		func(first int64, n int, values [][]parquet.Value) error {
 			d.reading(ExposuresFile, first, t.rows())
 			for k := range n {
-				row := first + int64(k)
-				i, err := end(row, ends.source, values[0][k])
-				if err != nil {
+				if err := r.add(first+int64(k), k, values); err != nil {
 					return err
 				}
-				j, err := end(row, ends.target, values[1][k])
-				if err != nil {
-					return err
-				}
-				e.Source, e.Target = append(e.Source, i), append(e.Target, j)
-				if shown != nil {
-					p := shownValue(shown, values[2][k])
-					if !math.IsNaN(p) {
-						if err := probability(p); err != nil {
-							return flaw(t.path, row, "shown", fmt.Errorf("%w: %v", ErrFormat, err),
-								"give a probability, or leave it empty where it is unknown")
-						}
-					}
-					e.Shown = append(e.Shown, p)
-				}
-				// A pair is in the log because it was shown, unless the log says otherwise.
-				was := true
-				if exposed != nil {
-					if values[3][k].IsNull() {
-						return flaw(t.path, row, "exposed", fmt.Errorf("%w: it is empty", ErrFormat),
-							"say true or false, or leave the row out")
-					}
-					was = values[3][k].Boolean()
-				}
-				if values[4][k].IsNull() {
-					return flaw(t.path, row, "linked", fmt.Errorf("%w: it is empty", ErrFormat),
-						"say true or false, or leave the row out")
-				}
-				e.Exposed, e.Linked = append(e.Exposed, was), append(e.Linked, values[4][k].Boolean())
 			}
 			return nil
 		})
 	if err != nil {
 		return nil, err
 	}
-	return e, nil
+	return &r.read, nil
+}
+
+// exposureReader reads rows of exposures.
+type exposureReader struct {
+	*table
+	graph                  *graph.Graph
+	ends                   ends
+	shown, exposed, linked *column
+	read                   Exposures
+}
+
+// newExposureReader finds the columns and checks their types.
+func newExposureReader(t *table, g *graph.Graph) (r *exposureReader, err error) {
+	r = &exposureReader{table: t, graph: g}
+	if r.ends, err = t.ends(); err != nil {
+		return nil, err
+	}
+	if r.shown, err = t.find("shown"); err != nil {
+		return nil, err
+	}
+	if r.shown != nil && r.shown.kind != parquet.Double && r.shown.kind != parquet.Float {
+		return nil, t.mistyped("shown", kindWords(r.shown),
+			`store probabilities: table["shown"] = table["shown"].astype(float)`)
+	}
+	if r.exposed, err = t.find("exposed"); err == nil {
+		err = t.booleans(r.exposed)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if r.linked, err = t.must("linked"); err == nil {
+		err = t.booleans(r.linked)
+	}
+	if r.shown != nil {
+		r.read.Shown = []float64{}
+	}
+	return r, err
+}
+
+// add reads a row, which is element k of each column's values.
+func (r *exposureReader) add(row int64, k int, values [][]parquet.Value) error {
+	i, err := r.end(row, r.ends.source, values[0][k])
+	if err != nil {
+		return err
+	}
+	j, err := r.end(row, r.ends.target, values[1][k])
+	if err != nil {
+		return err
+	}
+	e := &r.read
+	e.Source, e.Target = append(e.Source, i), append(e.Target, j)
+	if r.shown != nil {
+		p := shownValue(r.shown, values[2][k])
+		if !math.IsNaN(p) {
+			if err := probability(p); err != nil {
+				return flaw(r.path, row, "shown", fmt.Errorf("%w: %v", ErrFormat, err),
+					"give a probability, or leave it empty where it is unknown")
+			}
+		}
+		e.Shown = append(e.Shown, p)
+	}
+	// A pair is in the log because it was shown, unless the log says otherwise.
+	exposed := true
+	if r.exposed != nil {
+		if exposed, err = r.boolean(row, "exposed", values[3][k]); err != nil {
+			return err
+		}
+	}
+	linked, err := r.boolean(row, "linked", values[4][k])
+	e.Exposed, e.Linked = append(e.Exposed, exposed), append(e.Linked, linked)
+	return err
+}
+
+// end returns the node that a value names, by id or by row number.
+func (r *exposureReader) end(row int64, c *column, v parquet.Value) (int32, error) {
+	if !r.ends.byID {
+		return r.rowNumber(row, c, v, int64(r.graph.Len()))
+	}
+	id, err := r.text(row, c, v)
+	if err != nil {
+		return 0, err
+	}
+	i, known := r.graph.Index(id)
+	if !known {
+		return 0, flaw(r.path, row, c.name, fmt.Errorf("%w %.80q", graph.ErrUnknownNode, id),
+			"leave the row out or add the node")
+	}
+	return i, nil
+}
+
+func (r *exposureReader) boolean(row int64, column string, v parquet.Value) (bool, error) {
+	if v.IsNull() {
+		return false, flaw(r.path, row, column, fmt.Errorf("%w: it is empty", ErrFormat),
+			"say true or false, or leave the row out")
+	}
+	return v.Boolean(), nil
 }
 
 func shownValue(c *column, v parquet.Value) float64 {

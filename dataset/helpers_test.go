@@ -84,21 +84,7 @@ func randomContent(tb testing.TB, seed uint64) Content {
 	g, _, err := b.Build()
 	must(tb, err)
 	if seed%4 > 0 {
-		dim := 1 + r.IntN(9)
-		v, err := graph.NewVectors(n, dim)
-		must(tb, err)
-		row := make([]float32, dim)
-		for i := range n {
-			for k := range row {
-				row[k] = float32(r.NormFloat64())
-			}
-			if r.IntN(5) == 0 {
-				clear(row)
-			}
-			must(tb, v.Set(int32(i), row))
-		}
-		tb.Cleanup(func() { v.Close() })
-		g, err = g.WithVectors(v)
+		g, err = g.WithVectors(randomVectors(tb, r, n))
 		must(tb, err)
 	}
 	c := Content{Graph: g}
@@ -117,22 +103,47 @@ func randomContent(tb testing.TB, seed uint64) Content {
 		c.Text = func(i int32) (string, error) { return texts[i], nil }
 	}
 	if seed%2 > 0 && n > 0 {
-		e := &Exposures{}
-		if seed%3 > 0 {
-			e.Shown = []float64{}
-		}
-		for range r.IntN(200) {
-			e.Source, e.Target = append(e.Source, int32(r.IntN(n))), append(e.Target, int32(r.IntN(n)))
-			e.Exposed, e.Linked = append(e.Exposed, r.IntN(2) > 0), append(e.Linked, r.IntN(2) > 0)
-			if e.Shown != nil {
-				p := r.Float64()
-				if r.IntN(3) == 0 {
-					p = nan
-				}
-				e.Shown = append(e.Shown, p)
-			}
-		}
-		c.Exposures = e
+		c.Exposures = randomExposures(r, n, seed%3 > 0)
 	}
 	return c
+}
+
+// randomVectors are vectors of n nodes, some of them zeros.
+func randomVectors(tb testing.TB, r *rand.Rand, n int) *graph.Vectors {
+	tb.Helper()
+	dim := 1 + r.IntN(9)
+	v, err := graph.NewVectors(n, dim)
+	must(tb, err)
+	row := make([]float32, dim)
+	for i := range n {
+		for k := range row {
+			row[k] = float32(r.NormFloat64())
+		}
+		if r.IntN(5) == 0 {
+			clear(row)
+		}
+		must(tb, v.Set(int32(i), row))
+	}
+	tb.Cleanup(func() { v.Close() })
+	return v
+}
+
+// randomExposures are exposures of n nodes, with probabilities or without.
+func randomExposures(r *rand.Rand, n int, shown bool) *Exposures {
+	e := &Exposures{}
+	if shown {
+		e.Shown = []float64{}
+	}
+	for range r.IntN(200) {
+		e.Source, e.Target = append(e.Source, int32(r.IntN(n))), append(e.Target, int32(r.IntN(n)))
+		e.Exposed, e.Linked = append(e.Exposed, r.IntN(2) > 0), append(e.Linked, r.IntN(2) > 0)
+		if e.Shown != nil {
+			p := r.Float64()
+			if r.IntN(3) == 0 {
+				p = nan
+			}
+			e.Shown = append(e.Shown, p)
+		}
+	}
+	return e
 }

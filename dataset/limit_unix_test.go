@@ -29,6 +29,7 @@ func TestLimitedProcess(t *testing.T) {
 
 // TestFullDisk has the system itself refuse to write on: the old dataset stays, and nothing else does.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	parent := t.TempDir()
 	dir := filepath.Join(parent, "d")
 	_, err := Write(background, dir, Content{Graph: small(t)}, WriteOptions{})

@@ -17,6 +17,7 @@ const goodManifest = `{"format":"unseen dataset","version":1,"nodes":3,"links":2
 "provenance":{"made":"2021-07-18T12:00:00Z","seed":18446744073709551615},"something new":[1,2]}`
 
 func TestManifest(t *testing.T) {
+	t.Parallel()
 	m, err := parseManifest(strings.NewReader(goodManifest))
 	must(t, err)
 	if m.Nodes != 3 || m.Fields[1] != "b" || m.Vectors.Kind != "float16" || *m.Provenance.Seed != 1<<64-1 ||

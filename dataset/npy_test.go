@@ -32,6 +32,7 @@ func pad4(text string, before int) string {
 }
 
 func TestNpyHeaders(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		file      []byte
 		half      bool
@@ -51,6 +52,7 @@ func TestNpyHeaders(t *testing.T) {
 }
 
 func TestNpyFaults(t *testing.T) {
+	t.Parallel()
 	header := func(kind, order, shape string) string {
 		return pad4(fmt.Sprintf("{'descr': %s, 'fortran_order': %s, 'shape': %s, }", kind, order, shape), 10)
 	}
@@ -94,6 +96,7 @@ func TestNpyFaults(t *testing.T) {
 
 // TestNpyBytes holds the header against what NumPy 2.4 writes for np.zeros((3, 4), np.float32).
 func TestNpyBytes(t *testing.T) {
+	t.Parallel()
 	want := "\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }" +
 		strings.Repeat(" ", 58) + "\n"
 	if got := string(npyHeaderBytes(false, 3, 4)); got != want {
@@ -108,6 +111,7 @@ func TestNpyBytes(t *testing.T) {
 
 // What is written is read back, whatever the shape.
 func TestNpyHeaderAppend(t *testing.T) {
+	t.Parallel()
 	for _, h := range []NpyHeader{{"<f4", false, []int64{}, 0}, {"<i4", false, []int64{7}, 0},
 		{"|u1", true, []int64{1 << 40, 0, 3}, 0}} {
 		raw := h.Append([]byte("before"))
@@ -120,6 +124,7 @@ func TestNpyHeaderAppend(t *testing.T) {
 }
 
 func TestNpyOfEveryKind(t *testing.T) {
+	t.Parallel()
 	numbers := []float32{0, 1, -1.5, 65504, float32(math.Copysign(0, -1)), 6e-8}
 	for _, kind := range []struct {
 		stored, half bool

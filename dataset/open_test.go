@@ -44,6 +44,7 @@ type (
 func ptr[T any](x T) *T { return &x }
 
 func TestOpenForeign(t *testing.T) {
+	t.Parallel()
 	when := time.Date(1815, 12, 10, 1, 2, 3, 987654321, time.UTC)
 	nodes := []foreignNode{
 		{ID: ptr("00003"), Field: ptr("math"), Time: when},
@@ -91,7 +92,10 @@ func TestOpenForeign(t *testing.T) {
 }
 
 // TestOpenFaults damages a dataset in every way and wants one error that names the place and the fix.
+//
+// Long because it is a table of faults.
 func TestOpenFaults(t *testing.T) {
+	t.Parallel()
 	type intNode struct {
 		ID int64 `parquet:"id"`
 	}
@@ -207,6 +211,7 @@ func TestOpenFaults(t *testing.T) {
 
 // TestChangedFiles flips one byte of each file in turn, cuts it, and takes it away.
 func TestChangedFiles(t *testing.T) {
+	t.Parallel()
 	c := randomContent(t, 5)
 	for _, name := range dataFiles {
 		dir := filepath.Join(t.TempDir(), "d")
@@ -239,6 +244,7 @@ func TestChangedFiles(t *testing.T) {
 
 // TestDamagedTables flips bytes of Parquet files that nothing vouches for: an error or a dataset, never a panic.
 func TestDamagedTables(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "d")
 	_, err := Write(background, dir, randomContent(t, 5), WriteOptions{})
 	must(t, err)
@@ -280,6 +286,7 @@ func TestDamagedTables(t *testing.T) {
 }
 
 func TestTexts(t *testing.T) {
+	t.Parallel()
 	var b graph.Builder
 	const n = 3000
 	for i := range n {
@@ -325,6 +332,7 @@ func TestTexts(t *testing.T) {
 
 // TestTextsOfGroups jumps between row groups of a stranger's file, in which texts are missing here and there.
 func TestTextsOfGroups(t *testing.T) {
+	t.Parallel()
 	type node struct {
 		ID   string `parquet:"id"`
 		Text string `parquet:"text,optional"`
@@ -358,6 +366,7 @@ func TestTextsOfGroups(t *testing.T) {
 
 // TestOpenStops lets the context end while tables are read.
 func TestOpenStops(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "d")
 	_, err := Write(background, dir, randomContent(t, 7), WriteOptions{})
 	must(t, err)
@@ -386,6 +395,7 @@ func TestOpenStops(t *testing.T) {
 
 // A column of nothing but missing values, which pandas writes as numbers or as no type at all, is as good as none.
 func TestVacantColumns(t *testing.T) {
+	t.Parallel()
 	type node struct {
 		ID    string   `parquet:"id"`
 		Text  *float64 `parquet:"text,optional"`

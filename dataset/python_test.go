@@ -55,6 +55,7 @@ json.dump({
 `
 
 func TestPythonReads(t *testing.T) {
+	t.Parallel()
 	interpreter := python(t)
 	c := randomContent(t, 11)
 	dir := filepath.Join(t.TempDir(), "d")
@@ -132,13 +133,15 @@ nodes = pandas.DataFrame({
     "time": pandas.to_datetime(["1969-12-31 23:59:59.5", None, "2020-02-29"], format="ISO8601"),
 })
 nodes.to_parquet(folder + "/nodes.parquet")
-links = pandas.DataFrame({"source": ["b", "ç"], "target": ["00003", "b"], "time": pandas.to_datetime(["2020-01-01"] * 2)})
+links = pandas.DataFrame({"source": ["b", "ç"], "target": ["00003", "b"],
+                          "time": pandas.to_datetime(["2020-01-01"] * 2)})
 links.to_parquet(folder + "/links.parquet", compression=sys.argv[2] or None, index=False)
 pandas.DataFrame({"source": ["b"], "target": ["ç"], "linked": [False]}).to_parquet(folder + "/exposures.parquet")
 numpy.save(folder + "/vectors.npy", numpy.arange(6, dtype=sys.argv[3]).reshape(3, 2))
 `
 
 func TestPythonWrites(t *testing.T) {
+	t.Parallel()
 	interpreter := python(t)
 	for _, c := range []struct{ compression, kind string }{{"snappy", "float32"}, {"gzip", "float16"}, {"", "float32"},
 		{"zstd", "float32"}} {

@@ -86,7 +86,8 @@ func Write(ctx context.Context, dir string, c Content, o WriteOptions) (*Manifes
 // of one's own and the order of rows are kept. As with Write, the folder holds the old dataset or the new one.
 // The dataset is closed before the folder takes its name, and options.Written is called then. Ask Sealable before
 // the work that makes the vectors.
-func (d *Dataset) WriteVectors(ctx context.Context, v *graph.Vectors, e *StoredEncoder, o WriteOptions) (*Manifest, error) {
+func (d *Dataset) WriteVectors(ctx context.Context, v *graph.Vectors, e *StoredEncoder,
+	o WriteOptions) (*Manifest, error) {
 	if err := d.Sealable(); err != nil {
 		return nil, err
 	}
@@ -475,7 +476,8 @@ func (w *writer) nodes(to io.Writer, progress func(done, of int) error) error {
 				{"text", row.Text}} {
 				if !utf8.ValidString(c.text) {
 					return w.refuse("the %s of node %q is not UTF-8",
-						"decode it with the right character set, or replace what is not UTF-8 with strings.ToValidUTF8", c.name, strings.ToValidUTF8(row.ID, "�"))
+						"decode it with the right character set, or replace what is not UTF-8 with strings.ToValidUTF8",
+						c.name, strings.ToValidUTF8(row.ID, "�"))
 				}
 			}
 			rows[k] = row

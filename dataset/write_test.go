@@ -43,6 +43,7 @@ func listing(t *testing.T, dir string) (names []string) {
 }
 
 func TestWriteReplaces(t *testing.T) {
+	t.Parallel()
 	parent := t.TempDir()
 	dir := filepath.Join(parent, "d")
 	must(t, os.Mkdir(dir, 0o777)) // an empty folder may be filled
@@ -77,6 +78,7 @@ func TestWriteReplaces(t *testing.T) {
 }
 
 func TestWriteRefuses(t *testing.T) {
+	t.Parallel()
 	put := func(dir, name, content string) {
 		must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o666))
 	}
@@ -116,6 +118,7 @@ func TestWriteRefuses(t *testing.T) {
 
 // TestUnstorable wants an error that names the node, and nothing left behind.
 func TestUnstorable(t *testing.T) {
+	t.Parallel()
 	with := func(node graph.Node) *graph.Graph {
 		var b graph.Builder
 		_, err := b.AddNode(graph.Node{ID: "fine"})
@@ -181,6 +184,7 @@ func TestUnstorable(t *testing.T) {
 }
 
 func TestWriteHalf(t *testing.T) {
+	t.Parallel()
 	c := randomContent(t, 1)
 	dir := filepath.Join(t.TempDir(), "d")
 	m, err := Write(background, dir, c, WriteOptions{Half: true})
@@ -206,6 +210,7 @@ func TestWriteHalf(t *testing.T) {
 
 // TestWriteStops ends the context in every file: an old dataset stays, and nothing else does.
 func TestWriteStops(t *testing.T) {
+	t.Parallel()
 	c := randomContent(t, 35) // with exposures, vectors and more than a batch of nodes
 	if c.Exposures == nil || c.Graph.Vectors() == nil || c.Graph.Len() <= rowsPerBatch {
 		t.Fatal("the content lacks a part")
@@ -249,7 +254,10 @@ func TestWriteStops(t *testing.T) {
 
 // Vectors are put into a folder that another program wrote, whose tables stay byte for byte: columns of its own,
 // the order of rows, repeated links, ids or row numbers.
+//
+// Long because each of two folders goes through one story: a stopped write, a write, an opening, another write.
 func TestWriteVectors(t *testing.T) {
+	t.Parallel()
 	type node struct {
 		ID    string  `parquet:"id"`
 		Price float64 `parquet:"price"` // ours to keep and not to understand
@@ -307,9 +315,8 @@ func TestWriteVectors(t *testing.T) {
 		}
 		d, err = Open(background, dir, c.open)
 		must(t, err)
-		m, err := d.WriteVectors(background, v,
-			&StoredEncoder{Kind: "test", Write: func(w io.Writer) error { _, err := w.Write([]byte("made")); return err }},
-			WriteOptions{})
+		made := func(w io.Writer) error { _, err := w.Write([]byte("made")); return err }
+		m, err := d.WriteVectors(background, v, &StoredEncoder{Kind: "test", Write: made}, WriteOptions{})
 		must(t, err)
 		if m.Nodes != 3 || m.Vectors.Dimension != 2 || m.Encoder.Kind != "test" {
 			t.Errorf("%s: %+v", name, m)

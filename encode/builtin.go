@@ -144,15 +144,10 @@ func Fit(ctx context.Context, docs Texts, s Settings) (*LSA, *Summary, error) {
 			fmt.Sprintf("the vectors have %d components and not %d: %d documents with %d terms have no more", rank,
 				defaultDim, a.rows(), len(e.terms)))
 	}
-	var all, carried float64
-	for _, x := range a.values {
-		all += float64(x) * float64(x)
-	}
 	for _, x := range singular {
-		carried += x * x
 		e.singular = append(e.singular, float32(x))
 	}
-	report.Dim, report.Explained = v.Dim(), min(carried/all, 1)
+	report.Dim, report.Explained = v.Dim(), explained(a, singular)
 	if e.projection, err = halved(v); err != nil {
 		return nil, nil, err
 	}

@@ -62,6 +62,7 @@ func fileOf(tb testing.TB, e *LSA) []byte {
 }
 
 func TestSubjects(t *testing.T) {
+	t.Parallel()
 	docs := library(1, 600, 6)
 	_, report, vectors := fitted(t, docs, Settings{Dim: 6})
 	var same, other float64
@@ -83,6 +84,7 @@ func TestSubjects(t *testing.T) {
 
 // The same bytes come out whatever the threads, and whatever was encoded before.
 func TestThreadsDoNotMatter(t *testing.T) {
+	t.Parallel()
 	docs := library(2, 1000, 5)
 	docs[17] = Text{}
 	var want []byte
@@ -108,6 +110,7 @@ func TestThreadsDoNotMatter(t *testing.T) {
 }
 
 func TestFileRoundTrip(t *testing.T) {
+	t.Parallel()
 	docs := library(3, 300, 4)
 	e, _, vectors := fitted(t, docs, Settings{Dim: 8, TitleWeight: .5, Bigrams: true, Buckets: 1 << 24})
 	whole := fileOf(t, e)
@@ -133,6 +136,7 @@ func TestFileRoundTrip(t *testing.T) {
 
 // The names of terms are the words themselves, also where documents are only sampled.
 func TestNamesAndSample(t *testing.T) {
+	t.Parallel()
 	docs := library(4, 900, 3)
 	e, report, _ := fitted(t, docs, Settings{Dim: 5, Sample: 100})
 	if report.Sample != 100 || len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0], "every 9th") {
@@ -150,6 +154,7 @@ func TestNamesAndSample(t *testing.T) {
 }
 
 func TestTitles(t *testing.T) {
+	t.Parallel()
 	docs := library(5, 300, 3)
 	e, _, _ := fitted(t, docs, Settings{Dim: 3, TitleWeight: -1})
 	if _, known := e.Encode(Text{Title: docs[0].Title}); known {
@@ -173,6 +178,7 @@ func TestTitles(t *testing.T) {
 
 // What an explanation names adds up to the score, which is that of the vectors, whatever the weights.
 func TestExplanationsAddUp(t *testing.T) {
+	t.Parallel()
 	docs := library(6, 400, 4)
 	e, _, vectors := fitted(t, docs, Settings{Dim: 12})
 	r := rand.New(rand.NewPCG(6, 6))
@@ -226,6 +232,7 @@ func TestExplanationsAddUp(t *testing.T) {
 }
 
 func TestTermsOfADocument(t *testing.T) {
+	t.Parallel()
 	e, _, _ := fitted(t, library(7, 300, 3), Settings{Dim: 3})
 	terms := e.Terms(Text{Title: "S1W1", Body: "s1w1 s2w0 unheardof"})
 	var squares float64
@@ -253,6 +260,7 @@ func (b broken) Text(i int) (Text, error) {
 }
 
 func TestBadTexts(t *testing.T) {
+	t.Parallel()
 	same := make(TextList, 50)
 	for i := range same {
 		same[i] = Text{Body: "the very same words in every text"}
@@ -307,6 +315,7 @@ func TestBadTexts(t *testing.T) {
 }
 
 func TestStops(t *testing.T) {
+	t.Parallel()
 	for _, phase := range []string{"counting terms", "weighing terms", "finding components"} {
 		ctx, stop := context.WithCancel(background)
 		_, _, err := Fit(ctx, library(1, 2000, 3), Settings{Dim: 5, Threads: 2, Progress: func(e progress.Event) {
@@ -332,6 +341,7 @@ func TestStops(t *testing.T) {
 
 // A text of 50 MB among others is a text.
 func TestHugeText(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
@@ -389,6 +399,7 @@ func FuzzRead(f *testing.F) {
 
 // Every kind of damage is one line that says what to do.
 func TestDamagedFiles(t *testing.T) {
+	t.Parallel()
 	e, _, _ := fitted(t, TextList{{Body: "red green"}, {Body: "red blue"}, {Body: "blue green"}}, Settings{})
 	whole := fileOf(t, e)
 	for name, c := range map[string]struct {

@@ -160,6 +160,7 @@ func (t table) auc(trials []trial) float64 {
 // TestRealLinks encodes the abstracts of eLife and asks whether papers cite what they are like. The settings
 // were chosen on the links of the other half of the papers.
 func TestRealLinks(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}

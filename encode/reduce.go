@@ -32,52 +32,12 @@ func Reduce(ctx context.Context, f Features, room func(dim int) (Rows, error), s
 		return nil, fmt.Errorf("%w: %d rows of %d features", ErrTexts, n, width)
 	}
 	report := &Summary{Documents: n, Found: width, Warnings: []string{}}
-	frequency := make([]int, width)
-	row := make([]float32, width)
-	for i := range n {
-		if i%4096 == 0 {
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			s.Progress.Report(progress.Event{Phase: "reading features", Done: int64(i), Of: int64(n)})
-		}
-		f.Load(row, int32(i))
-		empty := true
-		for k, x := range row {
-			if x != 0 {
-				frequency[k]++
-				empty = false
-			}
-		}
-		if empty {
-			report.Empty++
-		}
+	r := &reducer{features: f, row: make([]float32, width), rarity: make([]float32, width)}
+	if err := r.count(ctx, &s, report); err != nil {
+		return nil, err
 	}
-	rarity := make([]float32, width)
-	for k, df := range frequency {
-		if df > 0 {
-			report.Terms++
-		}
-		rarity[k] = float32(1 + math.Log(float64(n+1)/float64(df+1)))
-	}
-	weigh := func(i int) {
-		f.Load(row, int32(i))
-		for k := range row {
-			row[k] *= rarity[k]
-		}
-		normalise(row)
-	}
-	a := &sparse{starts: []int{0}, width: width}
-	report.Sample = min(n, s.Sample)
-	for k := range report.Sample {
-		weigh(int(int64(k) * int64(n) / int64(report.Sample)))
-		for c, x := range row {
-			if x != 0 {
-				a.columns, a.values = append(a.columns, int32(c)), append(a.values, x)
-			}
-		}
-		a.starts = append(a.starts, len(a.columns))
-	}
+	a := r.sample(min(n, s.Sample))
+	report.Sample = a.rows()
 	v, singular, err := components(ctx, a, &s)
 	if errors.Is(err, errNothing) {
 		return nil, fmt.Errorf("%w: all %d rows of features are zero", ErrTexts, a.rows())
@@ -94,6 +54,112 @@ func Reduce(ctx context.Context, f Features, room func(dim int) (Rows, error), s
 		report.Warnings = append(report.Warnings,
 			fmt.Sprintf("the vectors have %d components and not %d: the features have no more", rank, defaultDim))
 	}
+	report.Dim, report.Explained = v.Dim(), explained(a, singular)
+	rows, err := room(report.Dim)
+	if err != nil {
+		return nil, err
+	}
+	return report, r.project(ctx, &s, v, rows)
+}
+
+// reducer is one Reduce.
+type reducer struct {
+	features Features
+	row      []float32 // the features that were loaded last
+	rarity   []float32 // of each feature
+}
+
+// count finds out how rare each feature is.
+func (r *reducer) count(ctx context.Context, s *Settings, report *Summary) error {
+	n := r.features.Len()
+	frequency := make([]int, len(r.row))
+	for i := range n {
+		if err := s.every(ctx, "reading features", i, n); err != nil {
+			return err
+		}
+		r.features.Load(r.row, int32(i))
+		empty := true
+		for k, x := range r.row {
+			if x != 0 {
+				frequency[k]++
+				empty = false
+			}
+		}
+		if empty {
+			report.Empty++
+		}
+	}
+	for k, df := range frequency {
+		if df > 0 {
+			report.Terms++
+		}
+		r.rarity[k] = float32(1 + math.Log(float64(n+1)/float64(df+1)))
+	}
+	return nil
+}
+
+// every reports progress and looks whether to stop, every few rows.
+func (s *Settings) every(ctx context.Context, phase string, i, n int) error {
+	if i%4096 > 0 {
+		return nil
+	}
+	s.Progress.Report(progress.Event{Phase: phase, Done: int64(i), Of: int64(n)})
+	return ctx.Err()
+}
+
+// weigh loads row i, weighed by rarity and brought to length 1.
+func (r *reducer) weigh(i int) {
+	r.features.Load(r.row, int32(i))
+	for k := range r.row {
+		r.row[k] *= r.rarity[k]
+	}
+	normalise(r.row)
+}
+
+// entries appends what of the loaded row is not zero.
+func (r *reducer) entries(columns []int32, values []float32) ([]int32, []float32) {
+	for c, x := range r.row {
+		if x != 0 {
+			columns, values = append(columns, int32(c)), append(values, x)
+		}
+	}
+	return columns, values
+}
+
+// sample weighs so many rows, evenly taken.
+func (r *reducer) sample(rows int) *sparse {
+	a := &sparse{starts: []int{0}, width: len(r.row)}
+	for k := range rows {
+		r.weigh(int(int64(k) * int64(r.features.Len()) / int64(rows)))
+		a.columns, a.values = r.entries(a.columns, a.values)
+		a.starts = append(a.starts, len(a.columns))
+	}
+	return a
+}
+
+// project stores every row's coordinates along the components.
+func (r *reducer) project(ctx context.Context, s *Settings, v *kern.Matrix, rows Rows) error {
+	vector := make([]float32, v.Dim())
+	var columns []int32
+	var values []float32
+	for i := range r.features.Len() {
+		if err := s.every(ctx, "encoding", i, r.features.Len()); err != nil {
+			return err
+		}
+		r.weigh(i)
+		columns, values = r.entries(columns[:0], values[:0])
+		clear(vector)
+		kern.AddRows(vector, v, columns, values)
+		normalise(vector)
+		if err := rows.Set(int32(i), vector); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// explained is the share of a matrix's squares that components with these singular values carry.
+func explained(a *sparse, singular []float64) float64 {
 	var carried, all float64
 	for _, x := range a.values {
 		all += float64(x) * float64(x)
@@ -101,34 +167,5 @@ func Reduce(ctx context.Context, f Features, room func(dim int) (Rows, error), s
 	for _, x := range singular {
 		carried += x * x
 	}
-	report.Dim, report.Explained = v.Dim(), min(carried/all, 1)
-	rows, err := room(report.Dim)
-	if err != nil {
-		return nil, err
-	}
-	vector := make([]float32, report.Dim)
-	var columns []int32
-	var values []float32
-	for i := range n {
-		if i%4096 == 0 {
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			s.Progress.Report(progress.Event{Phase: "encoding", Done: int64(i), Of: int64(n)})
-		}
-		weigh(i)
-		columns, values = columns[:0], values[:0]
-		for c, x := range row {
-			if x != 0 {
-				columns, values = append(columns, int32(c)), append(values, x)
-			}
-		}
-		clear(vector)
-		kern.AddRows(vector, v, columns, values)
-		normalise(vector)
-		if err := rows.Set(int32(i), vector); err != nil {
-			return nil, err
-		}
-	}
-	return report, nil
+	return min(carried/all, 1)
 }

@@ -39,6 +39,7 @@ func reduced(t *testing.T, f Features, s Settings) ([][]float32, *Summary) {
 // With as many components as there are features, cosines of the weighed rows are kept; with fewer, those of one topic
 // stay together.
 func TestReduceKeepsWhatIsAlike(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 1))
 	const n, width = 120, 40
 	rows := make(features, n)
@@ -110,6 +111,7 @@ func TestReduceKeepsWhatIsAlike(t *testing.T) {
 }
 
 func TestReduceRefuses(t *testing.T) {
+	t.Parallel()
 	room := func(dim int) (Rows, error) { return graph.NewVectors(2, dim) }
 	if _, err := Reduce(t.Context(), features{{0, 0}, {0, 0}}, room, Settings{}); !errors.Is(err, ErrTexts) {
 		t.Errorf("all zeros: %v", err)

@@ -31,6 +31,7 @@ func randomSparse(seed uint64, rows, columns, perRow int) (*sparse, *mat.Dense) 
 
 // TestComponents compares with LAPACK's algorithm in float64.
 func TestComponents(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ rows, columns, dim int }{{300, 120, 10}, {90, 400, 20}, {40, 30, 20}, {500, 97, 33}} {
 		a, dense := randomSparse(uint64(c.rows), c.rows, c.columns, 20)
 		v, singular, err := components(context.Background(), a,
@@ -84,6 +85,7 @@ func TestComponents(t *testing.T) {
 
 // A matrix of small rank gives as many components as it has, not rounding.
 func TestRank(t *testing.T) {
+	t.Parallel()
 	for rank := 1; rank < 6; rank++ {
 		s := &sparse{starts: []int{0}, width: 50}
 		for i := range 200 {

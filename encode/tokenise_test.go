@@ -15,6 +15,7 @@ func termsOf(text string, bigrams bool) (terms []string) {
 }
 
 func TestTerms(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		"":                               "",
 		" \t\n.,;—":                      "",
@@ -48,6 +49,7 @@ func TestTerms(t *testing.T) {
 
 // A text that is cut into pieces gives what it would give whole.
 func TestLongTexts(t *testing.T) {
+	t.Parallel()
 	words := []string{"alpha", "beta2", "Ünïcode", "e\u0301", "ﬁn", "日本語", "gamma"}
 	var text strings.Builder
 	var want []string

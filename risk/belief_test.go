@@ -8,6 +8,7 @@ import (
 )
 
 func TestBeliefRejects(t *testing.T) {
+	t.Parallel()
 	nan := math.NaN()
 	for _, in := range [][2]float64{{nan, 0}, {0, nan}} {
 		if _, err := FromLogits(in[0], in[1]); !errors.Is(err, ErrLogit) {
@@ -24,6 +25,7 @@ func TestBeliefRejects(t *testing.T) {
 
 // The worked example: π .9 and .6, y .8 and .8 are observed as .72 and .48.
 func TestWorkedExample(t *testing.T) {
+	t.Parallel()
 	near, far := probabilities(t, .8, .9), probabilities(t, .8, .6)
 	wantNear(t, "observed, machine learning", near.Observed(), .72, 1e-15)
 	wantNear(t, "observed, physics", far.Observed(), .48, 1e-15)
@@ -32,6 +34,7 @@ func TestWorkedExample(t *testing.T) {
 }
 
 func TestBeliefIsConsistentEverywhere(t *testing.T) {
+	t.Parallel()
 	for _, b := range beliefsEverywhere(t) {
 		for name, p := range map[string]float64{
 			"ŷ": b.Link(), "1−ŷ": b.NotLink(), "π̂": b.Propensity(), "1−π̂": b.NotPropensity(),
@@ -55,6 +58,7 @@ func TestBeliefIsConsistentEverywhere(t *testing.T) {
 
 // ψ and τ against long arithmetic on the same logits, where float64 alone would cancel or underflow.
 func TestPosteriorAgainstBigFloat(t *testing.T) {
+	t.Parallel()
 	const bits = 4000
 	exp := func(x float64) *big.Float { // eˣ = (e^(x/2^20))^(2^20), from the series
 		r := new(big.Float).SetPrec(bits).SetFloat64(x)
@@ -91,6 +95,7 @@ func TestPosteriorAgainstBigFloat(t *testing.T) {
 }
 
 func TestCorner(t *testing.T) {
+	t.Parallel()
 	for _, b := range []Belief{probabilities(t, 1, 1), logits(t, math.Inf(1), math.Inf(1))} {
 		if b.Irrelevant() != 1 || b.Hidden() != 0 {
 			t.Errorf("ψ, τ = %v, %v at ŷ = π̂ = 1, want the limit 1, 0 along π̂ = 1", b.Irrelevant(), b.Hidden())
@@ -107,6 +112,7 @@ func TestCorner(t *testing.T) {
 }
 
 func TestConstructorsAgree(t *testing.T) {
+	t.Parallel()
 	for _, y := range []float64{1e-9, .2, .5, .97} {
 		for _, p := range []float64{1e-9, .2, .5, .97} {
 			a := probabilities(t, y, p)
@@ -119,6 +125,7 @@ func TestConstructorsAgree(t *testing.T) {
 }
 
 func TestFloor(t *testing.T) {
+	t.Parallel()
 	b := probabilities(t, .5, .01)
 	f := b.Floored(.05)
 	if f.Propensity() != .05 || f.NotPropensity() != .95 || !f.Clipped() {

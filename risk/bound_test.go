@@ -9,6 +9,7 @@ import (
 )
 
 func TestMargin(t *testing.T) {
+	t.Parallel()
 	// √(4·4/(.01·10⁶)·log 40) by hand: √(.0016·3.688879454) = .0768257.
 	b := Bound{Loss: 2, Floor: .1, Universe: 1e6, Failure: .05}
 	m, err := b.Margin()
@@ -23,6 +24,7 @@ func TestMargin(t *testing.T) {
 }
 
 func TestBoundErrors(t *testing.T) {
+	t.Parallel()
 	nan, inf := math.NaN(), math.Inf(1)
 	for _, b := range []Bound{
 		{},
@@ -108,6 +110,7 @@ func (c class) phi(o []int) float64 {
 
 // The drawn complexity agrees with the exact one, from all 2ⁿ signs.
 func TestComplexityAgainstEnumeration(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	for seed := range uint64(3) {
 		rng := newRand(t, seed)
@@ -139,6 +142,7 @@ func TestComplexityAgainstEnumeration(t *testing.T) {
 
 // A class of one function has complexity 0, and one of f and −f has E|mean of σf|.
 func TestComplexityOfSmallClasses(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	mean := func(signs []int8) float64 {
 		total := 0.
@@ -174,6 +178,7 @@ func binomialMiddle(n int) float64 {
 }
 
 func TestComplexityErrors(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	zero := func(context.Context, []int8) (float64, error) { return 0, nil }
 	boom := errors.New("boom")
@@ -202,6 +207,7 @@ func TestComplexityErrors(t *testing.T) {
 // Flipping one o moves a pair's risk by at most η/ε under W and PU, and by at most η under AP whatever ε
 // is. Both are attained, so M/(2√2) is what McDiarmid's inequality gives.
 func TestOneFlip(t *testing.T) {
+	t.Parallel()
 	const eta, floor = 2., .05
 	rng := newRand(t, 8)
 	largest := map[string]float64{}
@@ -223,6 +229,7 @@ func TestOneFlip(t *testing.T) {
 // Φ(o) ≤ 2𝒢 + M/(2√2) except with probability δ₀, on a class small enough to compute everything, and a
 // fortiori with M; likewise the empirical form with 3M/(2√2).
 func TestBoundHolds(t *testing.T) {
+	t.Parallel()
 	const eta, floor, failure, pairs, draws = 1., .2, .1, 60, 1500
 	ctx := context.Background()
 	for name, scheme := range map[string]Scheme{"w": W{}, "pu": PU{}, "ap": AP{}} {

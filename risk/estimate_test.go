@@ -24,6 +24,7 @@ func fourPairs(t *testing.T) []Pair {
 }
 
 func TestEstimateByHand(t *testing.T) {
+	t.Parallel()
 	pairs := fourPairs(t)
 	for _, c := range []struct {
 		scheme Scheme
@@ -63,6 +64,7 @@ func TestEstimateByHand(t *testing.T) {
 }
 
 func TestEstimateZeroEstimatorIsAPLog(t *testing.T) {
+	t.Parallel()
 	zero, err := Estimator{}.Estimate(fourPairs(t))
 	if err != nil {
 		t.Fatal(err)
@@ -74,6 +76,7 @@ func TestEstimateZeroEstimatorIsAPLog(t *testing.T) {
 }
 
 func TestEstimateErrors(t *testing.T) {
+	t.Parallel()
 	good := fourPairs(t)
 	with := func(change func(p *Pair)) []Pair {
 		pairs := fourPairs(t)
@@ -123,6 +126,7 @@ type undefined struct{ LogLoss }
 func (undefined) Losses(Belief) (linked, unlinked float64) { return math.NaN(), math.NaN() }
 
 func TestWarnings(t *testing.T) {
+	t.Parallel()
 	rare := probabilities(t, .9, .01)
 	for _, c := range []struct {
 		name  string
@@ -174,6 +178,7 @@ func heavy(t *testing.T) []Pair {
 }
 
 func TestClippedShareIsWeighted(t *testing.T) {
+	t.Parallel()
 	pairs := []Pair{
 		{Observation{}, probabilities(t, .5, .01), 3, 0},
 		{Observation{}, probabilities(t, .5, .5), 7, 1},
@@ -192,6 +197,7 @@ func TestClippedShareIsWeighted(t *testing.T) {
 // Sampling with inclusion probabilities: Horvitz–Thompson's mean is unbiased for the full mean, Hájek's
 // nearly, and both are the plain mean when every pair is taken.
 func TestInclusionWeights(t *testing.T) {
+	t.Parallel()
 	rng := newRand(t, 6)
 	const universe, draws = 300, 1000
 	full := make([]Pair, universe)

@@ -35,6 +35,7 @@ func objective(name string, linked bool, b Belief) (float64, Gradient) {
 }
 
 func TestGradientAgainstClosedForms(t *testing.T) {
+	t.Parallel()
 	rng := newRand(t, 1)
 	for range 5000 {
 		y, p := .001+.998*rng.Float64(), .01+.98*rng.Float64()
@@ -58,6 +59,7 @@ func TestGradientAgainstClosedForms(t *testing.T) {
 }
 
 func TestGradientAgainstDifferences(t *testing.T) {
+	t.Parallel()
 	const h = 1e-5
 	rng := newRand(t, 2)
 	for range 3000 {
@@ -81,6 +83,7 @@ func TestGradientAgainstDifferences(t *testing.T) {
 }
 
 func TestGradientOfOtherLosses(t *testing.T) {
+	t.Parallel()
 	const h = 1e-5
 	rng := newRand(t, 3)
 	for range 1000 {
@@ -107,6 +110,7 @@ func TestGradientOfOtherLosses(t *testing.T) {
 
 // AP with its masses held has the likelihood's ∂z: the EM step. Its ∂s is 0, unlike the likelihood's.
 func TestHeldAPHasTheLikelihoodsGradient(t *testing.T) {
+	t.Parallel()
 	rng := newRand(t, 4)
 	for range 5000 {
 		b := logits(t, 60*rng.Float64()-30, 60*rng.Float64()-30)
@@ -126,6 +130,7 @@ func TestHeldAPHasTheLikelihoodsGradient(t *testing.T) {
 }
 
 func TestHeldIsGradientLessSlopes(t *testing.T) {
+	t.Parallel()
 	rng := newRand(t, 5)
 	for range 500 {
 		b := logits(t, 10*rng.Float64()-5, 10*rng.Float64()-5)
@@ -145,6 +150,7 @@ func TestHeldIsGradientLessSlopes(t *testing.T) {
 }
 
 func TestClippedPropensityHasNoGradient(t *testing.T) {
+	t.Parallel()
 	b := logits(t, .3, -6)
 	for name, scheme := range corrected {
 		for _, linked := range []bool{false, true} {
@@ -169,6 +175,7 @@ func TestClippedPropensityHasNoGradient(t *testing.T) {
 // Nothing is NaN anywhere in the closed ranges; within |z|, |s| ≤ 700 nothing is infinite; and beyond, the
 // values are infinite only where the log-loss is, or 1/π̂ is.
 func TestNothingIsNaN(t *testing.T) {
+	t.Parallel()
 	for _, b := range beliefsEverywhere(t) {
 		calm := math.Abs(b.LinkLogit()) <= 700 && math.Abs(b.PropensityLogit()) <= 700
 		check := func(name string, linked bool, value float64, g Gradient) {
@@ -211,6 +218,7 @@ func TestNothingIsNaN(t *testing.T) {
 
 // Values in the far corners that have a known limit.
 func TestFarCorners(t *testing.T) {
+	t.Parallel()
 	inf := math.Inf(1)
 	for _, c := range []struct {
 		name   string
@@ -240,6 +248,7 @@ func TestFarCorners(t *testing.T) {
 
 // The likelihood keeps its precision where 1 − ŷπ̂ is 0 or 1 in float64.
 func TestLikelihoodPrecision(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		linked bool
 		z, s   float64
@@ -269,6 +278,7 @@ func TestLikelihoodPrecision(t *testing.T) {
 // as π̂ falls. The paper names π̂ ≡ 1, ŷ > ½ for PU and AP under the 0–1 loss; there both are the naive
 // risk, and every missing link costs Δ.
 func TestTrivialOptima(t *testing.T) {
+	t.Parallel()
 	loss := ZeroOne{Cost: 2}
 	sure := probabilities(t, 1, .3)
 	for _, linked := range []bool{false, true} {

@@ -13,6 +13,7 @@ import (
 // error 25.24, bootstrap standard error 23.36. The BCa ends are from 400,000 resamples of another
 // implementation.
 func TestMouseData(t *testing.T) {
+	t.Parallel()
 	s := Sample{Values: []float64{94, 197, 16, 38, 99, 141, 23}}
 	normal, err := s.Normal(.95, Nuisance{})
 	if err != nil {
@@ -41,6 +42,7 @@ func TestMouseData(t *testing.T) {
 }
 
 func TestIntervalsByHand(t *testing.T) {
+	t.Parallel()
 	values := []float64{1, 2, 3, 4}
 	twos := []float64{2, 2, 2, 2}
 	const t3, t1 = 3.1824463052837078, 12.706204736174706 // Student's .975 quantiles
@@ -72,6 +74,7 @@ func TestIntervalsByHand(t *testing.T) {
 }
 
 func TestNuisanceWidensAndCentres(t *testing.T) {
+	t.Parallel()
 	s := Sample{Values: []float64{1, 2, 3, 4}, Sources: []int{0, 0, 1, 1}}
 	got, err := s.Normal(.9, Nuisance{Variance: 3, Bias: .5})
 	if err != nil {
@@ -83,6 +86,7 @@ func TestNuisanceWidensAndCentres(t *testing.T) {
 }
 
 func TestStudentQuantile(t *testing.T) {
+	t.Parallel()
 	// Tables of Student's t at .975; the normal's 1.959964 beyond 10⁶ degrees, and no step on the way.
 	for degrees, want := range map[int]float64{1: 12.7062047, 5: 2.5705818, 30: 2.0422725, 1000: 1.9623391,
 		1_000_000: 1.9599664, 1_000_001: 1.9599640} {
@@ -91,6 +95,7 @@ func TestStudentQuantile(t *testing.T) {
 }
 
 func TestBernsteinByHand(t *testing.T) {
+	t.Parallel()
 	logs := math.Log(80)
 	for _, c := range []struct {
 		name       string
@@ -122,6 +127,7 @@ func TestBernsteinByHand(t *testing.T) {
 }
 
 func TestSize(t *testing.T) {
+	t.Parallel()
 	got, err := Sample{Values: make([]float64, 4), Weights: []float64{1, 1, 1, 3}, Sources: []int{4, 4, 9, 4}}.Size()
 	if err != nil || got != (Size{Pairs: 4, Clusters: 2, Effective: 3}) { // 6²/12
 		t.Errorf("size %+v, %v", got, err)
@@ -133,6 +139,7 @@ func TestSize(t *testing.T) {
 }
 
 func TestSampleErrors(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	nan, inf := math.NaN(), math.Inf(1)
 	two := []float64{1, 2}
@@ -207,6 +214,7 @@ func TestSampleErrors(t *testing.T) {
 
 // The interval depends on the seed and on nothing else.
 func TestBootstrapIsDeterministic(t *testing.T) {
+	t.Parallel()
 	rng := newRand(t, 1)
 	s := clustered(rng, 40)
 	var first Interval
@@ -227,6 +235,7 @@ func TestBootstrapIsDeterministic(t *testing.T) {
 }
 
 func TestConstantSampleHasPointInterval(t *testing.T) {
+	t.Parallel()
 	s := Sample{Values: []float64{.1, .1, .1, .1, .1}}
 	for _, method := range []BootstrapMethod{BCa, Percentile} {
 		got, err := s.Bootstrap(context.Background(), .95, Bootstrap{Method: method, Resamples: 100})
@@ -258,6 +267,7 @@ func clustered(rng *rand.Rand, sources int) Sample {
 // On clustered data the intervals that know the sources cover near their nominal level and the one
 // that takes the pairs for independent does not.
 func TestCoverage(t *testing.T) {
+	t.Parallel()
 	const repetitions, sources, truth, level = 200, 40, .4, .95
 	ctx := context.Background()
 	rng := newRand(t, 2024)
@@ -310,6 +320,7 @@ func TestCoverage(t *testing.T) {
 // At moderate samples of independent values Bernstein's interval covers at least its level, also for the
 // rare values where the normal interval fails.
 func TestBernsteinCoversRareValues(t *testing.T) {
+	t.Parallel()
 	const repetitions, n, rate = 2000, 60, .02
 	rng := newRand(t, 5)
 	normal, bernstein := 0, 0
@@ -339,6 +350,7 @@ func TestBernsteinCoversRareValues(t *testing.T) {
 
 // BCa's level rises with the nominal one also past the pole of z/(1−az), where it stays at 0 or 1.
 func TestBCaLevelPastThePole(t *testing.T) {
+	t.Parallel()
 	for _, acceleration := range []float64{-.6, -.03, 0, .03, .6} {
 		last := 0.
 		for _, level := range []float64{1e-15, 1e-6, .025, .5, .975, 1 - 1e-6, 1 - 1e-15} {
@@ -354,6 +366,7 @@ func TestBCaLevelPastThePole(t *testing.T) {
 
 // Resampled means that tie with the estimate count half, and a share of 0 or 1 is kept finite.
 func TestBiasCorrection(t *testing.T) {
+	t.Parallel()
 	u := units{mean: .5}
 	wantNear(t, "ties", u.biasCorrection([]float64{0, .5, .5, 1}), 0, 1e-12)
 	wantNear(t, "a quarter below", u.biasCorrection([]float64{0, 1, 1, 1}), -.6744897501960817, 1e-12)

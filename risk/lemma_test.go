@@ -11,6 +11,7 @@ var lemmas = map[string]Lemma{"naive": Naive{}, "w": W{}, "pu": PU{}, "ap": AP{}
 // By hand: π = .6, y = .8, π̂ = .5, ŷ = .4 (ô = 0; q = .8, ψ = .75, τ = .25) or ŷ = .8 (ô = 1; q = .6,
 // ψ = 1/3, τ = 2/3). πy = .48.
 func TestLemmasByHand(t *testing.T) {
+	t.Parallel()
 	truth := Truth{.6, .8}
 	low, high := probabilities(t, .4, .5), probabilities(t, .8, .5)
 	for _, c := range []struct {
@@ -43,6 +44,7 @@ func TestLemmasByHand(t *testing.T) {
 
 // The lemmas and the enumeration of outcomes are two ways to the same numbers.
 func TestClosedFormIsMoments(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(5) {
 		rng := newRand(t, seed)
 		truths, beliefs := world(t, rng, 300)
@@ -63,6 +65,7 @@ func TestClosedFormIsMoments(t *testing.T) {
 
 // Simulated means and variances agree with the closed forms within five standard errors.
 func TestLemmasBySimulation(t *testing.T) {
+	t.Parallel()
 	const pairs, draws = 40, 8000
 	for seed := range uint64(3) {
 		rng := newRand(t, 100+seed)
@@ -109,6 +112,7 @@ func TestLemmasBySimulation(t *testing.T) {
 
 // PU is unbiased when π̂ = π; W and AP when ŷ = y too, and in general not without.
 func TestUnbiasedness(t *testing.T) {
+	t.Parallel()
 	rng := newRand(t, 7)
 	truths, beliefs := world(t, rng, 200)
 	right, onlyPropensity := make([]Belief, 200), make([]Belief, 200)
@@ -145,6 +149,7 @@ func TestUnbiasedness(t *testing.T) {
 // Theorem 3.1: Var(AP) < Var(naive) and Var(AP) ≤ Var(W) ≤ Var(PU), with equality on the left where
 // every ô = 1 and on the right where every ô = 0.
 func TestVarianceOrder(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(200) {
 		rng := newRand(t, seed)
 		truths, beliefs := world(t, rng, 1+rng.IntN(12))
@@ -181,6 +186,7 @@ func TestVarianceOrder(t *testing.T) {
 // The theorem is about the 0–1 loss. Under the log-loss Var(W) ≤ Var(PU) fails: at π = π̂ = .6 and y = ŷ = .3
 // W's risk moves by δ(1)/π̂ − ψδ(0) and PU's by (δ(1) − δ(0))/π̂, which is less since ψ < 1/π̂.
 func TestVarianceOrderNeedsTheZeroOneLoss(t *testing.T) {
+	t.Parallel()
 	truths, beliefs := []Truth{{.6, .3}}, []Belief{probabilities(t, .3, .6)}
 	variance := map[string]float64{}
 	for name, scheme := range corrected {
@@ -200,6 +206,7 @@ func TestVarianceOrderNeedsTheZeroOneLoss(t *testing.T) {
 
 // AP's masses sum to 1, so under any loss its risk moves by ψ(δ(1) − δ(0)): less than naive's and PU's.
 func TestAPVarianceIsLowUnderAnyLoss(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(50) {
 		truths, beliefs := world(t, newRand(t, seed), 20)
 		for _, loss := range []Loss{LogLoss{}, CappedLogLoss{Cap: 1}, ZeroOne{}} {
@@ -219,6 +226,7 @@ func TestAPVarianceIsLowUnderAnyLoss(t *testing.T) {
 }
 
 func TestMomentsErrors(t *testing.T) {
+	t.Parallel()
 	truths, beliefs := []Truth{{.5, .5}}, []Belief{probabilities(t, .5, .5)}
 	for name, c := range map[string]struct {
 		lemma   Lemma

@@ -6,6 +6,7 @@ import (
 )
 
 func TestLossValues(t *testing.T) {
+	t.Parallel()
 	b := probabilities(t, .8, .5)
 	for _, c := range []struct {
 		loss             Loss
@@ -28,6 +29,7 @@ func TestLossValues(t *testing.T) {
 
 // ô = 1(ŷ ≥ ½), with ½ itself a prediction.
 func TestZeroOneThreshold(t *testing.T) {
+	t.Parallel()
 	for y, want := range map[float64]bool{0: false, math.Nextafter(.5, 0): false, .5: true,
 		math.Nextafter(.5, 1): true, 1: true} {
 		if got := probabilities(t, y, .5).Predicted(); got != want {
@@ -40,6 +42,7 @@ func TestZeroOneThreshold(t *testing.T) {
 }
 
 func TestLossesEverywhere(t *testing.T) {
+	t.Parallel()
 	for _, b := range beliefsEverywhere(t) {
 		for _, loss := range []Loss{LogLoss{}, CappedLogLoss{Cap: 3}, ZeroOne{Cost: 2}} {
 			linked, unlinked := loss.Losses(b)
@@ -63,6 +66,7 @@ func TestLossesEverywhere(t *testing.T) {
 }
 
 func TestLossSlopesAgainstDifferences(t *testing.T) {
+	t.Parallel()
 	const h = 1e-5
 	for _, loss := range []Loss{LogLoss{}, CappedLogLoss{Cap: 1.3}, ZeroOne{}} {
 		for z := -8.03; z < 8; z += .37 {

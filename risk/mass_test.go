@@ -7,6 +7,7 @@ import (
 
 // The table of masses, by hand at ŷ = .8, π̂ = .6: q = .52, ψ = .2/.52, τ = .32/.52.
 func TestMassTable(t *testing.T) {
+	t.Parallel()
 	b := probabilities(t, .8, .6)
 	for _, c := range []struct {
 		scheme             Scheme
@@ -27,6 +28,7 @@ func TestMassTable(t *testing.T) {
 }
 
 func TestTotalMass(t *testing.T) {
+	t.Parallel()
 	for _, b := range beliefsEverywhere(t) {
 		for name, scheme := range builtins {
 			for _, linked := range []bool{false, true} {
@@ -48,6 +50,7 @@ func TestTotalMass(t *testing.T) {
 // P = ŷ + λ(o − π̂ŷ), with λ = ψ for AP and 1/π̂ for PU and W. The naive mass is of that form only where
 // π̂ = 1 (there λ = 1): else a λ that does not depend on o would have to be both ψ and 1/π̂.
 func TestResidualForm(t *testing.T) {
+	t.Parallel()
 	rng := newRand(t, 1)
 	for range 2000 {
 		b := probabilities(t, rng.Float64(), 1e-3+(1-1e-3)*rng.Float64())
@@ -67,6 +70,7 @@ func TestResidualForm(t *testing.T) {
 }
 
 func TestSlopesAgainstDifferences(t *testing.T) {
+	t.Parallel()
 	rng := newRand(t, 2)
 	for range 3000 {
 		b := logits(t, 16*rng.Float64()-8, 16*rng.Float64()-8)
@@ -93,6 +97,7 @@ func TestSlopesAgainstDifferences(t *testing.T) {
 
 // ∂τ/∂ŷ = (1−π̂)/q² and ∂τ/∂π̂ = −ŷ(1−ŷ)/q², chained into the logits.
 func TestChainSlope(t *testing.T) {
+	t.Parallel()
 	rng := newRand(t, 3)
 	for range 500 {
 		b := probabilities(t, rng.Float64(), rng.Float64())
@@ -111,6 +116,7 @@ func TestChainSlope(t *testing.T) {
 }
 
 func TestDifferencesWhereThereAreNone(t *testing.T) {
+	t.Parallel()
 	for _, b := range beliefsEverywhere(t) {
 		for _, hidden := range []Scheme{MassFunc(AP{}.Mass), MassFunc(PU{}.Mass)} {
 			for _, linked := range []bool{false, true} {
@@ -127,6 +133,7 @@ func TestDifferencesWhereThereAreNone(t *testing.T) {
 }
 
 func TestMissingEvidenceIsNaN(t *testing.T) {
+	t.Parallel()
 	b := probabilities(t, .5, .5)
 	for _, o := range []Observation{{}, {Linked: true}, Observation{}.WithRelevance(1.5),
 		Observation{}.WithRelevance(math.NaN())} {
@@ -141,6 +148,7 @@ func TestMissingEvidenceIsNaN(t *testing.T) {
 
 // The moments come out: unbiased if either ŷ or π̂ is right.
 func TestDoublyRobust(t *testing.T) {
+	t.Parallel()
 	rng := newRand(t, 4)
 	truths, beliefs := world(t, rng, 200)
 	rightLink, rightPropensity := make([]Belief, 200), make([]Belief, 200)

@@ -6,6 +6,7 @@ import (
 )
 
 func TestSum(t *testing.T) {
+	t.Parallel()
 	inf := math.Inf(1)
 	for _, c := range []struct {
 		terms []float64
@@ -35,6 +36,7 @@ func TestSum(t *testing.T) {
 }
 
 func TestSumOfManyIsExact(t *testing.T) {
+	t.Parallel()
 	var s Sum
 	plain := 0.
 	for range 1_000_000 {
@@ -50,6 +52,7 @@ func TestSumOfManyIsExact(t *testing.T) {
 }
 
 func TestTimesAndLimit(t *testing.T) {
+	t.Parallel()
 	inf := math.Inf(1)
 	if times(0, inf) != 0 || times(-inf, 0) != 0 || times(2, 3) != 6 {
 		t.Error("0·∞ must be 0")

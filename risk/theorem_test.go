@@ -16,6 +16,7 @@ func terms(t testing.TB, truth Truth, link, estimate float64) (naive, w, ap floa
 }
 
 func TestLowestPropensity(t *testing.T) {
+	t.Parallel()
 	for p, want := range map[float64]float64{0: 0, .5: 1. / 3, .9: .9 / 1.1, 1: 1} {
 		wantNear(t, "π/(2−π)", LowestPropensity(p), want, 1e-15)
 	}
@@ -34,6 +35,7 @@ func TestLowestPropensity(t *testing.T) {
 
 // Per pair the conditions are necessary and sufficient, so each must agree with the terms themselves.
 func TestConditionsAreExact(t *testing.T) {
+	t.Parallel()
 	rng := newRand(t, 1)
 	held := map[string]int{}
 	for range 100000 {
@@ -72,6 +74,7 @@ func TestConditionsAreExact(t *testing.T) {
 // Theorem 3.2: where every pair meets its condition the summed bias is lower than naive, positives
 // neglected, also when some π̂ are above π and others below.
 func TestConditionsImplyLowerBias(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(300) {
 		rng := newRand(t, seed)
 		n := 1 + rng.IntN(30)
@@ -116,6 +119,7 @@ func draw(t testing.TB, rng *rand.Rand, accept func(Belief) bool) Belief {
 
 // Where the paper's argument for AP goes wrong, and where its conclusion stands all the same.
 func TestPaperArgumentForAP(t *testing.T) {
+	t.Parallel()
 	half := Truth{Propensity: .5, Link: .5}
 
 	// "π/(2−π) < π̂ < 1, therefore (1−π)y − (1−πy)τ ≥ 0" fails inside the theorem's own conditions:
@@ -145,6 +149,7 @@ func TestPaperArgumentForAP(t *testing.T) {
 }
 
 func TestConditionEdges(t *testing.T) {
+	t.Parallel()
 	nan := math.NaN()
 	if LowerBiasW(0, .5) {
 		t.Error("π = 0: the terms are equal")

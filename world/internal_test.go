@@ -10,6 +10,7 @@ import (
 )
 
 func TestPermutationIsOne(t *testing.T) {
+	t.Parallel()
 	for _, size := range []uint64{1, 2, 3, 4, 5, 16, 17, 1000, 4097} {
 		p := newPermutation(size, "test", size)
 		seen := make([]bool, size)
@@ -31,6 +32,7 @@ func TestPermutationIsOne(t *testing.T) {
 
 // The universes' numbering and its inverse at their ends, where a square root could round.
 func TestOlderPairsOfLargeWorlds(t *testing.T) {
+	t.Parallel()
 	u := universe{older: true, count: math.MaxInt32}
 	for _, i := range []uint64{1, 2, 3, 1 << 20, 94_906_267, math.MaxInt32 - 1} {
 		for _, j := range []uint64{0, i - 1} {
@@ -43,6 +45,7 @@ func TestOlderPairsOfLargeWorlds(t *testing.T) {
 }
 
 func TestFieldsHaveTheirShares(t *testing.T) {
+	t.Parallel()
 	var total float64
 	for _, f := range FieldsOfStudy() {
 		total += f.Share
@@ -75,6 +78,7 @@ func TestFieldsHaveTheirShares(t *testing.T) {
 }
 
 func TestApportion(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(500) {
 		src := rand.New(rand.NewPCG(seed, 0))
 		fields := make([]Field, 1+src.IntN(30))
@@ -110,6 +114,7 @@ func TestApportion(t *testing.T) {
 
 // The expected AUC against the sum over all pairs of pairs that defines it.
 func TestExpectedAUC(t *testing.T) {
+	t.Parallel()
 	src := rand.New(rand.NewPCG(1, 2))
 	scores := make([]float32, 60)
 	for k := range scores {
@@ -144,6 +149,7 @@ func TestExpectedAUC(t *testing.T) {
 }
 
 func TestCalibrationSolves(t *testing.T) {
+	t.Parallel()
 	src := rand.New(rand.NewPCG(3, 4))
 	scores := make([]float32, 5000)
 	for k := range scores {
@@ -175,6 +181,7 @@ func TestCalibrationSolves(t *testing.T) {
 
 // A coin is fair over the pairs of a row, of a column, and bit by bit over pairs that differ little.
 func TestCoin(t *testing.T) {
+	t.Parallel()
 	c := newCoin(1, exposureStream)
 	const n = 100_000
 	for name, pair := range map[string]func(k int32) (int32, int32){
@@ -232,6 +239,7 @@ func effectiveDimension(w *World, pairs int) float64 {
 }
 
 func TestSpectrum(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}

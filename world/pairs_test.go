@@ -14,6 +14,7 @@ import (
 )
 
 func TestColumns(t *testing.T) {
+	t.Parallel()
 	w := generate(t, small(world.Plan{}))
 	const n = 10_000
 	s := draw(t, w, n, world.Draw{Part: 2, Logged: .2})
@@ -59,6 +60,7 @@ func TestColumns(t *testing.T) {
 // Every draw is from its own probability, and none says anything of another: not o′ of a, not a pair
 // of its mirror image or neighbour, not one seed of the next.
 func TestStreamsAreIndependent(t *testing.T) {
+	t.Parallel()
 	w := generate(t, small(world.Plan{OracleAUC: .8}))
 	n := w.Graph().Len()
 	const logShare = .3
@@ -128,6 +130,7 @@ func TestStreamsAreIndependent(t *testing.T) {
 // A pair is drawn without a look at its link, so the sample's links are those of the population:
 // among pairs of similar πy, a share of πy is linked, which is what Rate = 1 says.
 func TestSampleNeedsNoCaseControlOffset(t *testing.T) {
+	t.Parallel()
 	w := generate(t, small(world.Plan{}))
 	s := draw(t, w, 39_000, world.Draw{Parts: 1})
 	var bins [10]standardised
@@ -144,6 +147,7 @@ func TestSampleNeedsNoCaseControlOffset(t *testing.T) {
 
 // Each part's weighted mean of y is the population's, so the weights stand for the universe.
 func TestWeightsStandForTheUniverse(t *testing.T) {
+	t.Parallel()
 	w := generate(t, small(world.Plan{}))
 	n := w.Graph().Len()
 	var mean, square float64
@@ -164,6 +168,7 @@ func TestWeightsStandForTheUniverse(t *testing.T) {
 }
 
 func TestPartsAreDisjointAndCoverEverything(t *testing.T) {
+	t.Parallel()
 	s := small(world.Plan{})
 	s.Nodes = 60
 	w := generate(t, s)
@@ -228,6 +233,7 @@ func TestPartsAreDisjointAndCoverEverything(t *testing.T) {
 // The places of sources and targets among the nodes are uniform: χ² over a 10×10 table, whose 99
 // degrees of freedom it exceeds by 60 once in 10,000 tries.
 func TestPairsAreUniform(t *testing.T) {
+	t.Parallel()
 	w := generate(t, small(world.Plan{}))
 	for part := range 5 {
 		s := draw(t, w, 5_000, world.Draw{Part: part, Parts: 5})
@@ -248,6 +254,7 @@ func TestPairsAreUniform(t *testing.T) {
 }
 
 func TestDrawRefuses(t *testing.T) {
+	t.Parallel()
 	s := small(world.Plan{})
 	s.Nodes = 40
 	w := generate(t, s)
@@ -290,6 +297,7 @@ func TestDrawRefuses(t *testing.T) {
 }
 
 func TestLinkedAgreesWithTheDraws(t *testing.T) {
+	t.Parallel()
 	s := small(world.Plan{BaseRate: .1})
 	s.Nodes = 300
 	w := generate(t, s)
@@ -366,6 +374,7 @@ func TestLinkedAgreesWithTheDraws(t *testing.T) {
 
 // A subgraph keeps its fields' indices; a graph that is built anew numbers them as they come.
 func TestLinkedFollowsFieldsThatAreRenumbered(t *testing.T) {
+	t.Parallel()
 	fields := make([]string, 200)
 	for i := range fields {
 		fields[i] = [...]string{"a", "b", "", "c", "d"}[(i/50+i)%5]
@@ -404,6 +413,7 @@ func TestLinkedFollowsFieldsThatAreRenumbered(t *testing.T) {
 }
 
 func TestRevealRefuses(t *testing.T) {
+	t.Parallel()
 	s := small(world.Plan{})
 	s.Nodes = 30
 	w := generate(t, s)

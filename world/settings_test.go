@@ -11,6 +11,7 @@ import (
 )
 
 func TestDefaults(t *testing.T) {
+	t.Parallel()
 	s := world.Settings{}.WithDefaults()
 	if s.Nodes != 26_000 || s.Dim != 768 || len(s.Fields) != 19 || s.BaseRate != .16 || s.OracleAUC != .97 ||
 		s.Ceiling != 1 ||
@@ -31,6 +32,7 @@ func TestDefaults(t *testing.T) {
 }
 
 func TestImpossibleWorlds(t *testing.T) {
+	t.Parallel()
 	nan, inf := math.NaN(), math.Inf(1)
 	field := func(name string, share float64) []world.Field {
 		return []world.Field{{Name: "Art", Share: 1}, {Name: name, Share: share}}
@@ -93,6 +95,7 @@ func TestImpossibleWorlds(t *testing.T) {
 
 // Two pairs of the same two texts have one y, so no spread of the logits tells them apart.
 func TestUnreachableOracle(t *testing.T) {
+	t.Parallel()
 	_, err := world.New(ctx, world.Settings{Nodes: 2, Dim: 4, Fields: world.EvenFields(2)})
 	if !errors.Is(err, world.ErrUnreachable) {
 		t.Fatal(err)

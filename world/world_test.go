@@ -20,6 +20,7 @@ import (
 // AUC of relevance as drawn within .01: calibration error, and that of the sample. A world of 200
 // nodes is calibrated on all its pairs, one of 1,500 on an eighth of them.
 func TestPlanIsMetOnFreshPairs(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
@@ -71,6 +72,7 @@ func TestPlanIsMetOnFreshPairs(t *testing.T) {
 }
 
 func TestTruthFollowsTheFormula(t *testing.T) {
+	t.Parallel()
 	w := generate(t, small(world.Plan{Ceiling: .8}))
 	g, weights := w.Graph(), w.Weights()
 	s := draw(t, w, 500, world.Draw{})
@@ -96,6 +98,7 @@ func TestTruthFollowsTheFormula(t *testing.T) {
 }
 
 func TestPropensities(t *testing.T) {
+	t.Parallel()
 	s := small(world.Plan{Same: between(.5, .6), Cross: between(.01, .02)})
 	w := generate(t, s)
 	n := w.Graph().FieldCount()
@@ -125,6 +128,7 @@ func TestPropensities(t *testing.T) {
 }
 
 func TestFieldsAreNumberedInTheirOrder(t *testing.T) {
+	t.Parallel()
 	g := generate(t, world.Settings{Nodes: 100, Dim: 4}).Graph()
 	for k, f := range world.FieldsOfStudy() {
 		if g.FieldName(uint16(k+1)) != f.Name {
@@ -136,6 +140,7 @@ func TestFieldsAreNumberedInTheirOrder(t *testing.T) {
 // Where fields are those of the texts, vectors of one field have a cosine of FieldShare plus what
 // shared topics add; where they are random, the field says nothing of the text.
 func TestFieldsAndTexts(t *testing.T) {
+	t.Parallel()
 	likeness := func(random bool) (same, other, length float64) {
 		s := small(world.Plan{})
 		s.Dim, s.RandomFields, s.FieldShare, s.TopicShare, s.Topics = 512, random, .4, .2, 4
@@ -169,6 +174,7 @@ func TestFieldsAndTexts(t *testing.T) {
 }
 
 func TestHomophilyRaisesLogitsWithinAreas(t *testing.T) {
+	t.Parallel()
 	gap := func(homophily float64) float64 {
 		s := small(world.Plan{OracleAUC: .8})
 		s.Nodes, s.Dim, s.Homophily, s.Fields = 300, 256, homophily, world.EvenFields(20)
@@ -193,6 +199,7 @@ func TestHomophilyRaisesLogitsWithinAreas(t *testing.T) {
 }
 
 func TestTitlesAndTimes(t *testing.T) {
+	t.Parallel()
 	s := small(world.Plan{})
 	s.Fields = append(world.EvenFields(19), world.Field{Name: "Celtic Studies"})
 	s.Topics = 11
@@ -223,6 +230,7 @@ func TestTitlesAndTimes(t *testing.T) {
 }
 
 func TestSameSeedSameBytesWhateverTheThreads(t *testing.T) {
+	t.Parallel()
 	type all struct {
 		weights    []float32
 		bias       float64
@@ -264,6 +272,7 @@ func TestSameSeedSameBytesWhateverTheThreads(t *testing.T) {
 
 // A ceiling leaves w and b alone, and π·y is that of the world without one, thinned.
 func TestBlindSpot(t *testing.T) {
+	t.Parallel()
 	low, full := generate(t, small(world.Plan{Ceiling: .6})), generate(t, small(world.Plan{}))
 	if low.Bias() != full.Bias() || !slices.Equal(low.Weights(), full.Weights()) {
 		t.Fatal("the ceiling changed w or b")
@@ -287,6 +296,7 @@ func TestBlindSpot(t *testing.T) {
 }
 
 func TestPlantOnGraph(t *testing.T) {
+	t.Parallel()
 	fields := make([]string, 200)
 	for i := range fields {
 		fields[i] = [...]string{"physics", "", "biology"}[i%3]
@@ -340,6 +350,7 @@ func TestPlantOnGraph(t *testing.T) {
 }
 
 func TestPlantOnHalfPrecision(t *testing.T) {
+	t.Parallel()
 	w := generate(t, small(world.Plan{}))
 	half, err := graph.NewHalfVectors(w.Graph().Len(), 48)
 	if err != nil {
@@ -363,6 +374,7 @@ func TestPlantOnHalfPrecision(t *testing.T) {
 }
 
 func TestPlantRefuses(t *testing.T) {
+	t.Parallel()
 	g := fromBuilder(t, []string{"a", "b", "a", "b"}, 3)
 	var b graph.Builder
 	b.AddNode(graph.Node{ID: "1"})
@@ -412,6 +424,7 @@ func TestPlantRefuses(t *testing.T) {
 }
 
 func TestRedrawnAndThinned(t *testing.T) {
+	t.Parallel()
 	w := generate(t, small(world.Plan{}))
 	again, other := w.Redrawn(0), w.Redrawn(1)
 	a, b, c := draw(t, w, 5000, world.Draw{}), draw(t, again, 5000, world.Draw{}), draw(t, other, 5000, world.Draw{})
@@ -447,6 +460,7 @@ func TestRedrawnAndThinned(t *testing.T) {
 }
 
 func TestCancelled(t *testing.T) {
+	t.Parallel()
 	w := generate(t, small(world.Plan{}))
 	cancelled, cancel := context.WithCancel(ctx)
 	cancel()
