@@ -116,7 +116,7 @@ func (c *checker) files(ctx context.Context) error {
 	c.d.mu.Lock()
 	defer c.d.mu.Unlock()
 	if c.d.files[NodesFile] == nil {
-		return wrong(c.d.dir, ErrClosed, "check it before Close")
+		return fileError(c.d.dir, ErrClosed, "check it before Close")
 	}
 	changed, err := c.d.changed(ctx, true)
 	for _, e := range changed {
@@ -361,7 +361,7 @@ func (c *checker) vectors(context.Context) error {
 	}
 	r, err := v.Check(c.g)
 	if err != nil {
-		return wrong(c.d.path(VectorsFile), err, "")
+		return fileError(c.d.path(VectorsFile), err, "")
 	}
 	if echo := c.g.Echo(); echo >= graph.EchoFrom {
 		c.found(Finding{Kind: "echo", Severity: Weak, Count: 1,

@@ -57,13 +57,13 @@ func (e *Error) parts() (cause error, fix string) {
 	return e.Err, ""
 }
 
-// wrong makes an Error about a whole file or folder. The fix is a hint's format, "" for none.
-func wrong(path string, err error, fix string, args ...any) *Error {
-	return flaw(path, -1, "", err, fix, args...)
+// fileError makes an Error about a whole file or folder. The fix is a hint's format, "" for none.
+func fileError(path string, err error, fix string, args ...any) *Error {
+	return placeError(path, -1, "", err, fix, args...)
 }
 
-// flaw makes an Error about a place in a file.
-func flaw(path string, row int64, column string, err error, fix string, args ...any) *Error {
+// placeError makes an Error about a place in a file.
+func placeError(path string, row int64, column string, err error, fix string, args ...any) *Error {
 	if fix != "" {
 		err = hint.Wrap(err, fix, args...)
 	}

@@ -82,7 +82,7 @@ func (d *Dataset) Exposures(ctx context.Context) (*Exposures, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.files[NodesFile] == nil {
-		return nil, wrong(d.dir, ErrClosed, "read exposures before Close")
+		return nil, fileError(d.dir, ErrClosed, "read exposures before Close")
 	}
 	file := d.files[ExposuresFile]
 	if file == nil {
@@ -165,7 +165,7 @@ func (r *exposureReader) add(row int64, k int, values [][]parquet.Value) error {
 		p := shownValue(r.shown, values[2][k])
 		if !math.IsNaN(p) {
 			if err := probability(p); err != nil {
-				return flaw(r.path, row, "shown", fmt.Errorf("%w: %v", ErrFormat, err),
+				return placeError(r.path, row, "shown", fmt.Errorf("%w: %v", ErrFormat, err),
 					"give a probability, or leave it empty where it is unknown")
 			}
 		}
@@ -194,7 +194,7 @@ func (r *exposureReader) end(row int64, c *column, v parquet.Value) (int32, erro
 	}
 	i, known := r.graph.Index(id)
 	if !known {
-		return 0, flaw(r.path, row, c.name, fmt.Errorf("%w %.80q", graph.ErrUnknownNode, id),
+		return 0, placeError(r.path, row, c.name, fmt.Errorf("%w %.80q", graph.ErrUnknownNode, id),
 			"leave the row out or add the node")
 	}
 	return i, nil
@@ -202,7 +202,7 @@ func (r *exposureReader) end(row int64, c *column, v parquet.Value) (int32, erro
 
 func (r *exposureReader) boolean(row int64, column string, v parquet.Value) (bool, error) {
 	if v.IsNull() {
-		return false, flaw(r.path, row, column, fmt.Errorf("%w: it is empty", ErrFormat),
+		return false, placeError(r.path, row, column, fmt.Errorf("%w: it is empty", ErrFormat),
 			"say true or false, or leave the row out")
 	}
 	return v.Boolean(), nil

@@ -20,7 +20,7 @@ import (
 func MapVectors(path string) (*graph.Vectors, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, wrong(path, bare(err), "name an .npy file that can be read")
+		return nil, fileError(path, withoutPath(err), "name an .npy file that can be read")
 	}
 	defer file.Close()
 	v, _, err := mapVectors(file, path)
@@ -30,7 +30,7 @@ func MapVectors(path string) (*graph.Vectors, error) {
 func mapVectors(file *os.File, path string) (*graph.Vectors, npyHeader, error) {
 	info, err := file.Stat()
 	if err != nil {
-		return nil, npyHeader{}, wrong(path, bare(err), "")
+		return nil, npyHeader{}, fileError(path, withoutPath(err), "")
 	}
 	h, err := readNpyHeader(io.NewSectionReader(file, 0, info.Size()), info.Size())
 	if err != nil {
@@ -38,7 +38,7 @@ func mapVectors(file *os.File, path string) (*graph.Vectors, npyHeader, error) {
 	}
 	v, err := graph.MapVectors(file, h.offset, h.rows, h.dim, h.half)
 	if err != nil {
-		return nil, npyHeader{}, wrong(path, err, "free memory, or copy the file to a disk of this machine")
+		return nil, npyHeader{}, fileError(path, err, "free memory, or copy the file to a disk of this machine")
 	}
 	return v, h, nil
 }
@@ -67,9 +67,9 @@ func (f *npyFault) Unwrap() error { return ErrFormat }
 
 func npyError(path string, err error) error {
 	if f, ok := errors.AsType[*npyFault](err); ok {
-		return wrong(path, fmt.Errorf("%w: %s", ErrFormat, f.what), f.fix)
+		return fileError(path, fmt.Errorf("%w: %s", ErrFormat, f.what), f.fix)
 	}
-	return wrong(path, bare(err), "")
+	return fileError(path, withoutPath(err), "")
 }
 
 // Fixes that several faults share, as lines of Python.

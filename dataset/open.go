@@ -123,7 +123,7 @@ func (d *Dataset) Encoder() (*io.SectionReader, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.files[NodesFile] == nil {
-		return nil, wrong(d.dir, ErrClosed, "read the encoder before Close")
+		return nil, fileError(d.dir, ErrClosed, "read the encoder before Close")
 	}
 	file := d.files[EncoderFile]
 	if file == nil || d.manifest.Encoder == nil {
@@ -131,7 +131,7 @@ func (d *Dataset) Encoder() (*io.SectionReader, error) {
 	}
 	info, err := file.Stat()
 	if err != nil {
-		return nil, wrong(d.path(EncoderFile), bare(err), "")
+		return nil, fileError(d.path(EncoderFile), withoutPath(err), "")
 	}
 	return io.NewSectionReader(file, 0, info.Size()), nil
 }
@@ -164,10 +164,10 @@ func (d *Dataset) openFiles() error {
 	for range attempts {
 		before, err := os.Stat(d.dir)
 		if err != nil {
-			return wrong(d.dir, bare(err), "name the folder of a dataset")
+			return fileError(d.dir, withoutPath(err), "name the folder of a dataset")
 		}
 		if !before.IsDir() {
-			return wrong(d.dir, fmt.Errorf("%w: it is not a folder", ErrNotDataset), "name the folder that holds "+
+			return fileError(d.dir, fmt.Errorf("%w: it is not a folder", ErrNotDataset), "name the folder that holds "+
 				NodesFile+" and "+LinksFile)
 		}
 		err = d.openOnce()
@@ -180,7 +180,7 @@ func (d *Dataset) openFiles() error {
 			delete(d.files, name)
 		}
 	}
-	return wrong(d.dir, errors.New("it is being replaced again and again"), "open it when it is at rest")
+	return fileError(d.dir, errors.New("it is being replaced again and again"), "open it when it is at rest")
 }
 
 func (d *Dataset) openOnce() error {
@@ -193,11 +193,11 @@ func (d *Dataset) openOnce() error {
 			continue
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
-			return wrong(d.path(name), bare(err), "ask for the right to read it")
+			return fileError(d.path(name), withoutPath(err), "ask for the right to read it")
 		}
 		if name == NodesFile || name == LinksFile {
-			return wrong(d.dir, fmt.Errorf("%w: it has no %s", ErrNotDataset, name), "name a folder with "+NodesFile+
-				" and "+LinksFile+", or import your tables")
+			return fileError(d.dir, fmt.Errorf("%w: it has no %s", ErrNotDataset, name),
+				"name a folder with "+NodesFile+" and "+LinksFile+", or import your tables")
 		}
 	}
 	file := d.files[ManifestFile]
@@ -206,16 +206,16 @@ func (d *Dataset) openOnce() error {
 	}
 	m, err := parseManifest(file)
 	if err != nil {
-		return wrong(d.path(ManifestFile), err, manifestFix(err))
+		return fileError(d.path(ManifestFile), err, manifestFix(err))
 	}
 	for _, name := range dataFiles {
 		_, promised := m.Files[name]
 		_, there := d.files[name]
 		switch {
 		case promised && !there:
-			return wrong(d.path(name), fmt.Errorf("%w: it is gone", ErrChecksum), "copy the whole folder again")
+			return fileError(d.path(name), fmt.Errorf("%w: it is gone", ErrChecksum), "copy the whole folder again")
 		case there && !promised:
-			return wrong(d.path(name), fmt.Errorf("%w: %s does not know of it", ErrChecksum, ManifestFile),
+			return fileError(d.path(name), fmt.Errorf("%w: %s does not know of it", ErrChecksum, ManifestFile),
 				"move it away; or move "+ManifestFile+" away to take the folder as it is")
 		}
 	}
@@ -232,7 +232,7 @@ func (d *Dataset) Verify(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.files[NodesFile] == nil {
-		return wrong(d.dir, ErrClosed, "verify before Close")
+		return fileError(d.dir, ErrClosed, "verify before Close")
 	}
 	changed, err := d.changed(ctx, true)
 	if err == nil && len(changed) > 0 {
@@ -254,13 +254,14 @@ func (d *Dataset) changed(ctx context.Context, all bool) ([]*Error, error) {
 			continue
 		}
 		differs := func(format string, a ...any) {
-			changed = append(changed, wrong(d.path(name), fmt.Errorf("%w: %s", ErrChecksum, fmt.Sprintf(format, a...)),
+			err := fmt.Errorf("%w: %s", ErrChecksum, fmt.Sprintf(format, a...))
+			changed = append(changed, fileError(d.path(name), err,
 				"copy the folder again; or, if you changed it yourself, move "+ManifestFile+
 					" away to take it as it is"))
 		}
 		info, err := d.files[name].Stat()
 		if err != nil {
-			return changed, wrong(d.path(name), bare(err), "")
+			return changed, fileError(d.path(name), withoutPath(err), "")
 		}
 		if info.Size() != known.Bytes {
 			differs("it has %d bytes, and had %d when it was written", info.Size(), known.Bytes)
@@ -288,7 +289,7 @@ func (d *Dataset) Checksums(ctx context.Context) (map[string]string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.files[NodesFile] == nil {
-		return nil, wrong(d.dir, ErrClosed, "ask for checksums before Close")
+		return nil, fileError(d.dir, ErrClosed, "ask for checksums before Close")
 	}
 	sums := map[string]string{}
 	for _, name := range dataFiles {
@@ -297,7 +298,7 @@ func (d *Dataset) Checksums(ctx context.Context) (map[string]string, error) {
 		}
 		info, err := d.files[name].Stat()
 		if err != nil {
-			return nil, wrong(d.path(name), bare(err), "")
+			return nil, fileError(d.path(name), withoutPath(err), "")
 		}
 		if sums[name], err = d.sum(ctx, name, info.Size()); err != nil {
 			return nil, err
@@ -315,7 +316,7 @@ func (d *Dataset) sum(ctx context.Context, name string, size int64) (string, err
 		}
 		d.reading(name, at, size)
 		if _, err := io.Copy(h, io.NewSectionReader(d.files[name], at, 1<<24)); err != nil {
-			return "", wrong(d.path(name), bare(err), "")
+			return "", fileError(d.path(name), withoutPath(err), "")
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
@@ -338,7 +339,7 @@ func (d *Dataset) read(ctx context.Context) error {
 	var b graph.Builder
 	for k, name := range d.manifest.Fields {
 		if _, err := b.AddField(name); err != nil {
-			return wrong(d.path(ManifestFile), fmt.Errorf("field %d: %w", k+1, err), "write the dataset again")
+			return fileError(d.path(ManifestFile), fmt.Errorf("field %d: %w", k+1, err), "write the dataset again")
 		}
 	}
 	nodes, err := openTable(d.files[NodesFile], d.path(NodesFile))
@@ -372,7 +373,7 @@ func (d *Dataset) read(ctx context.Context) error {
 		err = d.addByID(ctx, links, ends, &b)
 	} else {
 		if numbers && links.rows() > 0 && !d.options.RowNumbers {
-			return flaw(links.path, -1, "source", fmt.Errorf("%w: links hold whole numbers, and so do the ids",
+			return placeError(links.path, -1, "source", fmt.Errorf("%w: links hold whole numbers, and so do the ids",
 				ErrAmbiguous),
 				`if they are ids, store them as text: links = links.astype({"source": str, "target": str}); `+
 					`if they are row numbers, set %v, and seal the dataset to say so once`,
@@ -387,15 +388,15 @@ func (d *Dataset) read(ctx context.Context) error {
 	}
 	g, report, err := b.Build()
 	if err != nil {
-		return wrong(d.dir, err, "")
+		return fileError(d.dir, err, "")
 	}
 	d.graph, d.build, d.linkRows = g, report, links.rows()
 	if d.written && d.manifest.Nodes != g.Len() && !d.options.Tolerant {
-		return wrong(d.path(NodesFile), fmt.Errorf("%w: it has %d rows, and %s says %d", ErrChecksum, g.Len(),
+		return fileError(d.path(NodesFile), fmt.Errorf("%w: it has %d rows, and %s says %d", ErrChecksum, g.Len(),
 			ManifestFile, d.manifest.Nodes), "copy the folder again")
 	}
 	if d.written && int64(d.manifest.Links) != links.rows() && !d.options.Tolerant {
-		return wrong(d.path(LinksFile), fmt.Errorf("%w: it has %d rows, and %s says %d", ErrChecksum, links.rows(),
+		return fileError(d.path(LinksFile), fmt.Errorf("%w: it has %d rows, and %s says %d", ErrChecksum, links.rows(),
 			ManifestFile, d.manifest.Links), "copy the folder again")
 	}
 	if err := d.attachVectors(); err != nil {
@@ -614,12 +615,12 @@ func (d *Dataset) addNode(t *table, b *graph.Builder, row int64, node graph.Node
 	case err == nil:
 		return nil
 	case errors.Is(err, graph.ErrEmptyID):
-		return flaw(t.path, row, "id", graph.ErrEmptyID, "give every node an id")
+		return placeError(t.path, row, "id", graph.ErrEmptyID, "give every node an id")
 	case errors.Is(err, graph.ErrDuplicateNode):
-		return flaw(t.path, row, "id", fmt.Errorf("%w %.80q, which an earlier row has", graph.ErrDuplicateNode,
+		return placeError(t.path, row, "id", fmt.Errorf("%w %.80q, which an earlier row has", graph.ErrDuplicateNode,
 			node.ID), `merge the rows or give one another id; in pandas, nodes[nodes["id"].duplicated()] lists them`)
 	}
-	return flaw(t.path, row, "", err, "")
+	return placeError(t.path, row, "", err, "")
 }
 
 // ends are the columns source and target, both of ids or both of row numbers.
@@ -651,7 +652,8 @@ func (t *table) ends() (e ends, err error) {
 // rowNumber returns a value as a node's index; it is an error when there is no such row.
 func (t *table) rowNumber(row int64, c *column, v parquet.Value, nodes int64) (int32, error) {
 	if v.IsNull() {
-		return 0, flaw(t.path, row, c.name, fmt.Errorf("%w: it is empty", graph.ErrUnknownNode), "leave the row out")
+		return 0, placeError(t.path, row, c.name, fmt.Errorf("%w: it is empty", graph.ErrUnknownNode),
+			"leave the row out")
 	}
 	var number int64
 	if c.kind == parquet.Int32 {
@@ -660,8 +662,8 @@ func (t *table) rowNumber(row int64, c *column, v parquet.Value, nodes int64) (i
 		number = v.Int64()
 	}
 	if uint64(number) >= uint64(nodes) || number > math.MaxInt32 {
-		return 0, flaw(t.path, row, c.name, fmt.Errorf("%w: row %d of %s, which has %d", graph.ErrUnknownNode, number,
-			NodesFile, nodes), "leave the link out or add the node; if it is an id, store it as text")
+		return 0, placeError(t.path, row, c.name, fmt.Errorf("%w: row %d of %s, which has %d", graph.ErrUnknownNode,
+			number, NodesFile, nodes), "leave the link out or add the node; if it is an id, store it as text")
 	}
 	return int32(number), nil
 }
@@ -716,7 +718,7 @@ func (d *Dataset) addByNumber(t *table, read numberedLinks, b *graph.Builder) er
 				err = b.AddLinkIndex(l.Source, l.Target)
 			}
 			if err != nil {
-				if err := d.letPass(t, row, err); err != nil {
+				if err := d.skipLink(t, row, err); err != nil {
 					return err
 				}
 			}
@@ -750,7 +752,7 @@ func (d *Dataset) addByID(ctx context.Context, t *table, e ends, b *graph.Builde
 		}
 		for k := range n {
 			if err := b.AddLink(from[k], to[k]); err != nil {
-				if err := d.letPass(t, first+int64(k), err); err != nil {
+				if err := d.skipLink(t, first+int64(k), err); err != nil {
 					return err
 				}
 			}
@@ -759,15 +761,15 @@ func (d *Dataset) addByID(ctx context.Context, t *table, e ends, b *graph.Builde
 	})
 }
 
-// letPass counts a link that was left out, or makes its fault the error that names the row.
-func (d *Dataset) letPass(t *table, row int64, err error) error {
+// skipLink counts a link that was left out, or makes its fault the error that names the row.
+func (d *Dataset) skipLink(t *table, row int64, err error) error {
 	kind, fix := &d.faults.dangling, "leave the link out or add the node"
 	switch {
 	case errors.Is(err, graph.ErrUnknownNode):
 	case errors.Is(err, graph.ErrSelfLink):
 		kind, fix = &d.faults.selfLink, "leave it out"
 	default:
-		return flaw(t.path, row, "", err, "")
+		return placeError(t.path, row, "", err, "")
 	}
 	if link, ok := errors.AsType[*graph.LinkError](err); ok {
 		err = link.Err // the row says which it is
@@ -778,7 +780,7 @@ func (d *Dataset) letPass(t *table, row int64, err error) error {
 		}
 		err, _ = e.parts()
 	} else if !d.options.Tolerant {
-		return flaw(t.path, row, "", err, fix)
+		return placeError(t.path, row, "", err, fix)
 	}
 	kind.add("row %d of %s: %v", row, filepath.Base(t.path), err)
 	return nil
@@ -800,12 +802,12 @@ func (d *Dataset) attachVectors() error {
 		return err
 	}
 	if v.Len() != d.graph.Len() {
-		return fail(wrong(path, fmt.Errorf("%w: %d vectors for %d nodes", graph.ErrShape, v.Len(), d.graph.Len()),
+		return fail(fileError(path, fmt.Errorf("%w: %d vectors for %d nodes", graph.ErrShape, v.Len(), d.graph.Len()),
 			"save one row per row of "+NodesFile+", in its order"))
 	}
 	if known := d.manifest.Vectors; known != nil && (known.Dimension != h.dim || known.Kind != kindName(h.half)) &&
 		!d.options.Tolerant {
-		return fail(wrong(path, fmt.Errorf("%w: %s of dimension %d, and %s says %s of %d", ErrChecksum,
+		return fail(fileError(path, fmt.Errorf("%w: %s of dimension %d, and %s says %s of %d", ErrChecksum,
 			kindName(h.half), h.dim, ManifestFile, known.Kind, known.Dimension), "copy the folder again"))
 	}
 	if !d.written || d.options.Verify {
@@ -827,11 +829,11 @@ func (d *Dataset) checkVectors(v *graph.Vectors) (graph.VectorReport, error) {
 	path := d.path(VectorsFile)
 	r, err := v.Check(d.graph)
 	if err != nil {
-		return r, wrong(path, err, "")
+		return r, fileError(path, err, "")
 	}
 	if r.NotFinite > 0 {
 		row, _ := d.graph.Index(r.NotFiniteIDs[0])
-		return r, flaw(path, int64(row), "", fmt.Errorf("%w (node %q; such rows: %d)", graph.ErrNotFinite,
+		return r, placeError(path, int64(row), "", fmt.Errorf("%w (node %q; such rows: %d)", graph.ErrNotFinite,
 			r.NotFiniteIDs[0], r.NotFinite), "encode these nodes again or leave them out")
 	}
 	return r, nil

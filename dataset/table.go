@@ -30,11 +30,11 @@ func openTable(file *os.File, path string) (t *table, err error) {
 	defer catch(path, &err)
 	info, err := file.Stat()
 	if err != nil {
-		return nil, wrong(path, bare(err), "")
+		return nil, fileError(path, withoutPath(err), "")
 	}
 	p, err := columnar.Open(file, info.Size())
 	if err != nil {
-		return nil, wrong(path, fmt.Errorf("%w: %v", ErrFormat, err), fixTable)
+		return nil, fileError(path, fmt.Errorf("%w: %v", ErrFormat, err), fixTable)
 	}
 	return &table{path, p}, nil
 }
@@ -42,7 +42,7 @@ func openTable(file *os.File, path string) (t *table, err error) {
 // catch turns a panic of the Parquet library, which damaged bytes can cause, into an error.
 func catch(path string, err *error) {
 	if p := recover(); p != nil {
-		*err = wrong(path, fmt.Errorf("%w: %v", ErrFormat, p), fixTable)
+		*err = fileError(path, fmt.Errorf("%w: %v", ErrFormat, p), fixTable)
 	}
 }
 
@@ -131,18 +131,18 @@ func (t *table) unnamed(name string, err error) error {
 			source, target = columns[0].Name(), columns[1].Name()
 		}
 		if source != "" && target != "" {
-			return flaw(t.path, -1, name, err, "rename the column, or import the tables with %v %s and %v %s",
+			return placeError(t.path, -1, name, err, "rename the column, or import the tables with %v %s and %v %s",
 				hint.Setting("source"), source, hint.Setting("target"), target)
 		}
 	case NodesFile:
-		return flaw(t.path, -1, name, err, "rename the column, or import the tables and name it by %v",
+		return placeError(t.path, -1, name, err, "rename the column, or import the tables and name it by %v",
 			hint.Setting("id"))
 	}
-	return flaw(t.path, -1, name, err, "rename the column")
+	return placeError(t.path, -1, name, err, "rename the column")
 }
 
 func (t *table) mistyped(name, is, fix string) error {
-	return flaw(t.path, -1, name, fmt.Errorf("%w: it holds %s", ErrFormat, is), "%s", fix)
+	return placeError(t.path, -1, name, fmt.Errorf("%w: it holds %s", ErrFormat, is), "%s", fix)
 }
 
 // vacant tells whether a column of another type than text has no value in any row, as pandas writes one of nothing but
@@ -230,13 +230,13 @@ func (t *table) scan(ctx context.Context, columns []*column,
 		return t.broken(e.Row, columns[e.Column], e.Err)
 	}
 	if errors.Is(err, columnar.ErrRows) {
-		return wrong(t.path, fmt.Errorf("%w: %v", ErrFormat, err), fixTable)
+		return fileError(t.path, fmt.Errorf("%w: %v", ErrFormat, err), fixTable)
 	}
 	return err
 }
 
 func (t *table) broken(row int64, c *column, err error) error {
-	return flaw(t.path, row, c.name, fmt.Errorf("%w: %v", ErrFormat, err), fixTable)
+	return placeError(t.path, row, c.name, fmt.Errorf("%w: %v", ErrFormat, err), fixTable)
 }
 
 // text returns a value's text, empty when it is missing. It shares the page's memory.
@@ -246,7 +246,7 @@ func (t *table) text(row int64, c *column, v parquet.Value) (string, error) {
 	}
 	raw := v.ByteArray()
 	if !utf8.Valid(raw) {
-		return "", flaw(t.path, row, c.name, fmt.Errorf("%w: it is not UTF-8: %.40q", ErrFormat, raw),
+		return "", placeError(t.path, row, c.name, fmt.Errorf("%w: it is not UTF-8: %.40q", ErrFormat, raw),
 			"decode it with the right character set and write it as text")
 	}
 	return unsafe.String(unsafe.SliceData(raw), len(raw)), nil

@@ -35,7 +35,7 @@ func (d *Dataset) Text(i int32) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.files[NodesFile] == nil {
-		return "", wrong(d.dir, ErrClosed, "read texts before Close")
+		return "", fileError(d.dir, ErrClosed, "read texts before Close")
 	}
 	return d.texts.at(int64(i))
 }

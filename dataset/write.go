@@ -66,10 +66,10 @@ type WriteOptions struct {
 // The same content and the same Provenance, with its time given, make the same bytes.
 func Write(ctx context.Context, dir string, c Content, o WriteOptions) (*Manifest, error) {
 	if c.Graph == nil {
-		return nil, wrong(dir, fmt.Errorf("%w: there is no graph", ErrContent), "give Content a Graph")
+		return nil, fileError(dir, fmt.Errorf("%w: there is no graph", ErrContent), "give Content a Graph")
 	}
 	if dir == "" {
-		return nil, wrong(`""`, fs.ErrInvalid, "name a folder")
+		return nil, fileError(`""`, fs.ErrInvalid, "name a folder")
 	}
 	if err := replaceable(dir); err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func (d *Dataset) WriteVectors(ctx context.Context, v *graph.Vectors, e *StoredE
 	}
 	g, err := d.graph.WithVectors(v)
 	if err != nil {
-		return nil, wrong(d.path(VectorsFile), err, "")
+		return nil, fileError(d.path(VectorsFile), err, "")
 	}
 	exposures, err := d.Exposures(ctx)
 	if err != nil {
@@ -119,7 +119,7 @@ func (d *Dataset) WriteVectors(ctx context.Context, v *graph.Vectors, e *StoredE
 // else lies in it, which would be lost.
 func (d *Dataset) Sealable() error {
 	if d.options.Tolerant {
-		return wrong(d.dir, fmt.Errorf("%w: it was opened with its faults", ErrContent), "open it without Tolerant")
+		return fileError(d.dir, fmt.Errorf("%w: it was opened with its faults", ErrContent), "open it without Tolerant")
 	}
 	if err := onlyDataset(d.dir); err != nil {
 		return err
@@ -131,7 +131,7 @@ func (d *Dataset) Sealable() error {
 		if path, err := filepath.Abs(d.dir); err == nil {
 			name = filepath.Base(path)
 		}
-		return wrong(d.dir, fmt.Errorf("%w: it is the folder you are in, and would be replaced under you", ErrContent),
+		return fileError(d.dir, fmt.Errorf("%w: it is your working directory, which would be replaced", ErrContent),
 			"go up with cd .. and name it there: %s", name)
 	}
 	return atomicfile.Writable(d.dir + ".new") // whether anything can be made beside it
@@ -146,7 +146,7 @@ func (d *Dataset) Seal(ctx context.Context, p Provenance) (*Manifest, error) {
 	}
 	f := d.faults
 	if f.emptyID.count+f.duplicateID.count+f.dangling.count+f.selfLink.count > 0 {
-		return nil, wrong(d.dir, fmt.Errorf("%w: it has faults", ErrContent), "fix them first")
+		return nil, fileError(d.dir, fmt.Errorf("%w: it has faults", ErrContent), "fix them first")
 	}
 	exposures, err := d.Exposures(ctx)
 	if err != nil {
@@ -156,9 +156,9 @@ func (d *Dataset) Seal(ctx context.Context, p Provenance) (*Manifest, error) {
 	defer d.mu.Unlock()
 	switch {
 	case d.files[NodesFile] == nil:
-		return nil, wrong(d.dir, ErrClosed, "seal before Close")
+		return nil, fileError(d.dir, ErrClosed, "seal before Close")
 	case d.files[EncoderFile] != nil:
-		return nil, wrong(d.path(EncoderFile), fmt.Errorf("%w: nothing says which vectors it made", ErrContent),
+		return nil, fileError(d.path(EncoderFile), fmt.Errorf("%w: nothing says which vectors it made", ErrContent),
 			"encode the texts again, or move it away")
 	}
 	w := newWriter(ctx, d.dir, Content{Graph: d.graph}, WriteOptions{Provenance: p})
@@ -170,7 +170,7 @@ func (d *Dataset) Seal(ctx context.Context, p Provenance) (*Manifest, error) {
 	for name, file := range d.files {
 		info, err := file.Stat()
 		if err != nil {
-			return nil, wrong(d.path(name), bare(err), "")
+			return nil, fileError(d.path(name), withoutPath(err), "")
 		}
 		sum, err := d.sum(ctx, name, info.Size())
 		if err != nil {
@@ -192,7 +192,7 @@ func (d *Dataset) Seal(ctx context.Context, p Provenance) (*Manifest, error) {
 // dataset that is there already is no hindrance, and is named by the first result.
 func Writable(dir string) (exists bool, err error) {
 	if dir == "" {
-		return false, wrong(`""`, fs.ErrInvalid, "name a folder")
+		return false, fileError(`""`, fs.ErrInvalid, "name a folder")
 	}
 	if err := replaceable(dir); err != nil {
 		return false, err
@@ -214,7 +214,7 @@ func replaceable(dir string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		return wrong(dir, bare(err), "choose another folder")
+		return fileError(dir, withoutPath(err), "choose another folder")
 	case len(entries) == 0:
 		return nil
 	}
@@ -223,12 +223,12 @@ func replaceable(dir string) error {
 	}
 	file, err := os.Open(filepath.Join(dir, ManifestFile))
 	if err != nil {
-		return wrong(dir, fmt.Errorf("%w: it has no %s, so what lies there is somebody's own", ErrNotDataset,
+		return fileError(dir, fmt.Errorf("%w: it has no %s, so what lies there is somebody's own", ErrNotDataset,
 			ManifestFile), "choose another folder")
 	}
 	defer file.Close()
 	if _, err := parseManifest(file); errors.Is(err, ErrNotDataset) {
-		return wrong(filepath.Join(dir, ManifestFile), err, "choose another folder")
+		return fileError(filepath.Join(dir, ManifestFile), err, "choose another folder")
 	}
 	return nil
 }
@@ -237,11 +237,11 @@ func replaceable(dir string) error {
 func onlyDataset(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return wrong(dir, bare(err), "choose another folder")
+		return fileError(dir, withoutPath(err), "choose another folder")
 	}
 	for _, e := range entries {
 		if e.Name() != ManifestFile && !slices.Contains(dataFiles, e.Name()) {
-			return wrong(dir, fmt.Errorf("%w alone: it holds %s too, which would be lost", ErrNotDataset, e.Name()),
+			return fileError(dir, fmt.Errorf("%w alone: it holds %s too, which would be lost", ErrNotDataset, e.Name()),
 				"move that elsewhere, or choose another folder")
 		}
 	}
@@ -328,7 +328,7 @@ func (w *writer) writeInto(folder string) error {
 		return w.refuse("the provenance has no JSON form: %v", "give a year from 0 to 9999", err)
 	}
 	if err := os.WriteFile(filepath.Join(folder, ManifestFile), raw, 0o666); err != nil {
-		return &atomicfile.Error{Path: filepath.Join(w.dir, ManifestFile), Err: bare(err)}
+		return &atomicfile.Error{Path: filepath.Join(w.dir, ManifestFile), Err: withoutPath(err)}
 	}
 	if w.options.Written != nil {
 		return w.options.Written()
@@ -344,18 +344,18 @@ func (w *writer) copyOf(name string) func(io.Writer, func(done, of int) error) e
 		defer d.mu.Unlock()
 		file := d.files[name]
 		if file == nil {
-			return wrong(d.dir, ErrClosed, "write before Close")
+			return fileError(d.dir, ErrClosed, "write before Close")
 		}
 		info, err := file.Stat()
 		if err != nil {
-			return wrong(d.path(name), bare(err), "")
+			return fileError(d.path(name), withoutPath(err), "")
 		}
 		for at := int64(0); at < info.Size(); at += 1 << 24 {
 			if err := progress(int(at>>10), int(info.Size()>>10)); err != nil {
 				return err
 			}
 			if _, err := io.Copy(to, io.NewSectionReader(file, at, min(1<<24, info.Size()-at))); err != nil {
-				return wrong(d.path(name), bare(err), "")
+				return fileError(d.path(name), withoutPath(err), "")
 			}
 		}
 		return nil
@@ -365,7 +365,7 @@ func (w *writer) copyOf(name string) func(io.Writer, func(done, of int) error) e
 // file writes one file and notes its size and sum.
 func (w *writer) file(folder, name string, write func(io.Writer, func(done, of int) error) error) error {
 	failed := func(err error) error {
-		return &atomicfile.Error{Path: filepath.Join(w.dir, name), Err: bare(err)}
+		return &atomicfile.Error{Path: filepath.Join(w.dir, name), Err: withoutPath(err)}
 	}
 	file, err := os.OpenFile(filepath.Join(folder, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
@@ -410,7 +410,7 @@ func (c *counter) Write(p []byte) (int, error) {
 }
 
 func (w *writer) refuse(format, fix string, a ...any) error {
-	return wrong(w.dir, fmt.Errorf("%w: %s", ErrContent, fmt.Sprintf(format, a...)), fix)
+	return fileError(w.dir, fmt.Errorf("%w: %s", ErrContent, fmt.Sprintf(format, a...)), fix)
 }
 
 // nodeRow is a row of nodes.parquet. Empty strings are missing ones.
@@ -550,8 +550,8 @@ func kindName(half bool) string {
 	return "float32"
 }
 
-// bare takes the operation and the path off the system's own errors.
-func bare(err error) error {
+// withoutPath takes the operation and the path off the system's own errors.
+func withoutPath(err error) error {
 	if e, ok := err.(*fs.PathError); ok {
 		return e.Err
 	}

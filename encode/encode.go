@@ -11,13 +11,13 @@ import (
 // Errors of this package wrap one of these, so that errors.Is tells the kinds apart.
 var (
 	// ErrTexts: nothing can be learned from the texts.
-	ErrTexts = errors.New("encode: unusable texts")
+	ErrTexts = errors.New("unusable texts")
 	// ErrDimension: more components were asked for than the texts have.
-	ErrDimension = errors.New("encode: too many dimensions")
+	ErrDimension = errors.New("too many dimensions")
 	// ErrSettings: a setting is out of range.
-	ErrSettings = errors.New("encode: bad setting")
+	ErrSettings = errors.New("bad setting")
 	// ErrFile: a file holds no encoder, or a damaged one.
-	ErrFile = errors.New("encode: unusable encoder file")
+	ErrFile = errors.New("unusable encoder file")
 )
 
 // Text is a text and its title; either may be empty.

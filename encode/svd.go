@@ -164,7 +164,7 @@ func spectrum(m *kern.Matrix, threads int) ([]float64, *mat.Dense, error) {
 	gram := mat.NewSymDense(n, gramOf(m, threads))
 	var eigen mat.EigenSym
 	if !eigen.Factorize(gram, true) {
-		return nil, nil, fmt.Errorf("encode: the eigenvalues of a %d×%d matrix did not converge", n, n)
+		return nil, nil, fmt.Errorf("the eigenvalues of a %d×%d matrix did not converge", n, n)
 	}
 	rising := eigen.Values(nil)
 	var columns mat.Dense

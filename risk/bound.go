@@ -99,7 +99,7 @@ func EstimateComplexity(ctx context.Context, pairs, draws int, seed uint64, maxi
 		drawSigns(signs, stream(seed, uint64(d)))
 		supremum, err := maximise(ctx, signs)
 		if err != nil {
-			return Complexity{}, fmt.Errorf("risk: maximising over draw %d of the signs: %w", d, err)
+			return Complexity{}, fmt.Errorf("maximising over draw %d of the signs: %w", d, err)
 		}
 		if !isFinite(supremum) {
 			return Complexity{}, fmt.Errorf("%w: draw %d of the signs has the supremum %v; bound the loss and "+

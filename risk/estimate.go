@@ -20,7 +20,7 @@ type Estimate struct {
 	Weight       float64   // Σ w
 	Clipped      float64   // weighted share of pairs whose propensity the floor raised
 	NegativeMass float64   // share of Σ w·|N| where N < 0 (PU's removed examples)
-	Warnings     []Warning // what a person should be told
+	Warnings     []Warning // what a person should know
 }
 
 // Warning is a doubt about a result; it travels beside the result.

@@ -95,7 +95,7 @@ func ExampleFromLogits() {
 func ExampleFromProbabilities() {
 	_, err := risk.FromProbabilities(.5, 1.2)
 	fmt.Println(err)
-	// Output: risk: probability outside [0, 1]: π̂ = 1.2; pass logits through FromLogits
+	// Output: probability outside [0, 1]: π̂ = 1.2; pass logits through FromLogits
 }
 
 func ExampleBelief_Floored() {
@@ -201,7 +201,7 @@ func ExampleRegister() {
 	fmt.Printf("%.3f %.3f %.3f\n", value, g.Link, g.Propensity)
 	// Output:
 	// <nil>
-	// risk: scheme name already taken: "clipped-w"; choose another name
+	// scheme name already taken: "clipped-w"; choose another name
 	// 6.931 -5.000 0.000
 }
 
@@ -455,7 +455,7 @@ func ExampleBound() {
 func ExampleBound_Margin() {
 	_, err := risk.Bound{Loss: risk.LogLoss{}.Bound(), Floor: .1, Universe: 100, Failure: .05}.Margin()
 	fmt.Println(err)
-	// Output: risk: setting out of range: loss bound η = +Inf; use a bounded loss, such as CappedLogLoss
+	// Output: setting out of range: loss bound η = +Inf; use a bounded loss, such as CappedLogLoss
 }
 
 func ExampleBound_Population() {

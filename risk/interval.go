@@ -45,7 +45,7 @@ func (s Sample) Normal(level float64, n Nuisance) (Interval, error) {
 	if err != nil {
 		return Interval{}, err
 	}
-	if err := u.several(); err != nil {
+	if err := u.checkClusters(); err != nil {
 		return Interval{}, err
 	}
 	centre := u.mean - n.Bias
@@ -86,7 +86,7 @@ func (s Sample) Bernstein(level, low, high float64) (Interval, error) {
 	if err != nil {
 		return Interval{}, err
 	}
-	if err := u.several(); err != nil {
+	if err := u.checkClusters(); err != nil {
 		return Interval{}, err
 	}
 	for i, v := range s.Values {
@@ -155,7 +155,7 @@ func (s Sample) Bootstrap(ctx context.Context, level float64, settings Bootstrap
 	if err != nil {
 		return Interval{}, err
 	}
-	if err := u.several(); err != nil {
+	if err := u.checkClusters(); err != nil {
 		return Interval{}, err
 	}
 	means, err := u.resample(ctx, settings)

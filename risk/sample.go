@@ -138,8 +138,8 @@ func (u units) ratio(total, weight float64) float64 {
 	return total / weight
 }
 
-// several refuses a sample with a single independent unit, of which no spread can be seen.
-func (u units) several() error {
+// checkClusters refuses a sample with a single independent unit, of which no spread can be seen.
+func (u units) checkClusters() error {
 	if len(u.totals) < 2 {
 		return fmt.Errorf("%w: the sample has %d; give pairs of more sources", ErrClusters, len(u.totals))
 	}

@@ -52,7 +52,7 @@ func newCalibration(scores []float32) (*calibration, error) {
 	}
 	sd := math.Sqrt(square / float64(len(scores)))
 	if !(sd > 0 && sd <= math.MaxFloat32) {
-		return nil, fmt.Errorf("world: %w: the scores wᵀ(h_i⊙h_j) have standard deviation %v; give vectors and "+
+		return nil, fmt.Errorf("%w: the scores wᵀ(h_i⊙h_j) have standard deviation %v; give vectors and "+
 			"weights that tell pairs apart, of moderate size", ErrUnreachable, sd)
 	}
 	c := &calibration{mean: mean, sd: sd}
@@ -80,14 +80,14 @@ func (c *calibration) solve(ctx context.Context, baseRate, auc float64) (scale, 
 		return 0, 0, err
 	}
 	if !found {
-		return 0, 0, fmt.Errorf("world: %w: OracleAUC %v; with BaseRate %v and these vectors it can be from "+
+		return 0, 0, fmt.Errorf("%w: OracleAUC %v; with BaseRate %v and these vectors it can be from "+
 			"%.4f to %.4f; ask for one between, or give more nodes and dimensions",
 			ErrUnreachable, auc, baseRate, c.reach(baseRate, narrowest), c.reach(baseRate, widest))
 	}
 	spread := math.Exp(x)
 	shift := c.shift(baseRate, spread)
 	if mean, _ := c.rate(); !(math.Abs(mean-baseRate) <= 1e-3*min(baseRate, 1-baseRate)) {
-		return 0, 0, fmt.Errorf("world: %w: BaseRate %v; the nearest that %d pairs come to is %.4g; ask for one "+
+		return 0, 0, fmt.Errorf("%w: BaseRate %v; the nearest that %d pairs come to is %.4g; ask for one "+
 			"further from 0 and 1", ErrUnreachable, baseRate, len(c.scores), mean)
 	}
 	scale = spread / c.sd

@@ -2,7 +2,6 @@ package world
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"math/rand/v2"
 
@@ -28,7 +27,7 @@ func New(ctx context.Context, s Settings) (*World, error) {
 		g, err = g.WithVectors(vectors)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("world: %w", err)
+		return nil, err
 	}
 	// Random pairs have scores of variance Σ c_k² = 1/d, with c_k the coordinates' mean squares and d
 	// their effective number. A mean of m in w adds m·⟨h_i, h_j⟩, which is m·FieldShare in the mean
@@ -87,7 +86,7 @@ func shuffled(counts []int, src rand.Source) []int32 {
 func drawVectors(ctx context.Context, s Settings, texts []text) (*graph.Vectors, error) {
 	vectors, err := graph.NewVectors(s.Nodes, s.Dim)
 	if err != nil {
-		return nil, fmt.Errorf("world: %w", err)
+		return nil, err
 	}
 	areas := drawDirections(s, len(s.Fields), s.FieldShare, 0)
 	topics := drawDirections(s, len(s.Fields)*s.Topics, s.TopicShare, 1)

@@ -16,7 +16,9 @@ func small(p world.Plan) world.Settings {
 	return world.Settings{Nodes: 200, Dim: 48, Fields: world.EvenFields(5), Plan: p}
 }
 
-func between(low, high float64) world.PropensityRange { return world.PropensityRange{Low: low, High: high} }
+func between(low, high float64) world.PropensityRange {
+	return world.PropensityRange{Low: low, High: high}
+}
 
 func generate(t testing.TB, s world.Settings) *world.World {
 	t.Helper()

@@ -18,7 +18,7 @@ import (
 func (w *World) Linked(ctx context.Context) (*World, error) {
 	w = w.withoutLinks()
 	if w.graph.Vectors().Len() == 0 {
-		return nil, fmt.Errorf("world: %w: its vectors were closed; close them after the last draw", ErrGraph)
+		return nil, fmt.Errorf("%w: its vectors were closed; close them after the last draw", ErrGraph)
 	}
 	const sources = 16 // few at a time, since newer ones look at more
 	n := w.graph.Len()
@@ -87,13 +87,13 @@ func (w *World) withLinks(found [][]graph.Link) (*World, error) {
 			node.Time = t
 		}
 		if _, err := b.AddNode(node); err != nil {
-			return nil, fmt.Errorf("world: %w", err)
+			return nil, err
 		}
 	}
 	for _, links := range found {
 		for _, l := range links {
 			if err := b.AddLinkIndex(l.Source, l.Target); err != nil {
-				return nil, fmt.Errorf("world: %w", err)
+				return nil, err
 			}
 		}
 	}
@@ -102,7 +102,7 @@ func (w *World) withLinks(found [][]graph.Link) (*World, error) {
 		g, err = g.WithVectors(old.Vectors())
 	}
 	if err != nil {
-		return nil, fmt.Errorf("world: %w", err)
+		return nil, err
 	}
 	linked := *w
 	linked.graph, linked.unlinked = g, w

@@ -79,7 +79,7 @@ func (w *World) Pairs(ctx context.Context, n int, d Draw) (*TruePairs, error) {
 		return nil, err
 	}
 	if most := min(u.partSize(d.Part, d.Parts), graph.MaxPairs); uint64(n) > most {
-		return nil, fmt.Errorf("world: %w: %d, when part %d of %d has %d; draw fewer, from fewer Parts or more nodes",
+		return nil, fmt.Errorf("%w: %d, when part %d of %d has %d; draw fewer, from fewer Parts or more nodes",
 			ErrTooManyPairs, n, d.Part, d.Parts, most)
 	}
 	p := &graph.Pairs{
@@ -107,12 +107,12 @@ func (w *World) Pairs(ctx context.Context, n int, d Draw) (*TruePairs, error) {
 func (w *World) Reveal(ctx context.Context, p *graph.Pairs, logged float64) (*TruePairs, error) {
 	n := uint32(w.graph.Len())
 	if len(p.Target) != p.Len() || len(p.Linked) != p.Len() {
-		return nil, fmt.Errorf("world: pairs with columns of %d, %d and %d rows: %w; give each pair all its values",
+		return nil, fmt.Errorf("pairs with columns of %d, %d and %d rows: %w; give each pair all its values",
 			p.Len(), len(p.Target), len(p.Linked), graph.ErrShape)
 	}
 	for k, i := range p.Source {
 		if j := p.Target[k]; uint32(i) >= n || uint32(j) >= n || i == j {
-			return nil, fmt.Errorf("world: pair %d is (%d, %d) of a world with %d nodes: %w; sample from this "+
+			return nil, fmt.Errorf("pair %d is (%d, %d) of a world with %d nodes: %w; sample from this "+
 				"world's graph", k, i, j, n, graph.ErrPair)
 		}
 	}
@@ -122,7 +122,7 @@ func (w *World) Reveal(ctx context.Context, p *graph.Pairs, logged float64) (*Tr
 	}
 	for k, linked := range p.Linked {
 		if linked != (s.Relevant[k] && s.Exposed[k]) {
-			return nil, fmt.Errorf("world: pair %d (%d, %d) says linked %t, this world %t: %w; sample from the "+
+			return nil, fmt.Errorf("pair %d (%d, %d) says linked %t, this world %t: %w; sample from the "+
 				"graph that Linked returns, older targets only",
 				k, p.Source[k], p.Target[k], linked, !linked, ErrGraph)
 		}
@@ -136,7 +136,7 @@ func (w *World) reveal(ctx context.Context, p *graph.Pairs, logged float64) (*Tr
 		return nil, bad("the share of pairs with Logged exposure is %v; give from 0 to 1", logged)
 	}
 	if w.graph.Vectors().Len() == 0 {
-		return nil, fmt.Errorf("world: %w: its vectors were closed; close them after the last draw", ErrGraph)
+		return nil, fmt.Errorf("%w: its vectors were closed; close them after the last draw", ErrGraph)
 	}
 	n := p.Len()
 	s := &TruePairs{

@@ -20,14 +20,14 @@ func Plant(ctx context.Context, g *graph.Graph, weights []float32, p Plan) (*Wor
 	p = p.WithDefaults()
 	switch {
 	case g == nil:
-		return nil, fmt.Errorf("world: %w: there is none; give one with vectors", ErrGraph)
+		return nil, fmt.Errorf("%w: there is none; give one with vectors", ErrGraph)
 	case g.Len() < 2:
-		return nil, fmt.Errorf("world: %w: it has %d nodes and so no pairs; give at least 2 nodes", ErrGraph, g.Len())
+		return nil, fmt.Errorf("%w: it has %d nodes and so no pairs; give at least 2 nodes", ErrGraph, g.Len())
 	case g.Vectors() == nil:
-		return nil, fmt.Errorf("world: %w: it has no vectors; encode its texts and attach them with WithVectors",
+		return nil, fmt.Errorf("%w: it has no vectors; encode its texts and attach them with WithVectors",
 			ErrGraph)
 	case g.Vectors().Len() != g.Len():
-		return nil, fmt.Errorf("world: %w: it has %d nodes and %d vectors; close the vectors after their last use",
+		return nil, fmt.Errorf("%w: it has %d nodes and %d vectors; close the vectors after their last use",
 			ErrGraph, g.Len(), g.Vectors().Len())
 	case weights == nil:
 		weights = drawWeights(p.Seed, g.Vectors().Dim(), 0)

@@ -176,5 +176,5 @@ func (r PropensityRange) check(name string) error {
 }
 
 func bad(format string, args ...any) error {
-	return fmt.Errorf("world: %w: %s", ErrSetting, fmt.Sprintf(format, args...))
+	return fmt.Errorf("%w: %s", ErrSetting, fmt.Sprintf(format, args...))
 }

@@ -130,7 +130,7 @@ func settle(ctx context.Context, g *graph.Graph, direction []float32, p Plan) (*
 	for d := range w.weights {
 		w.weights[d] = float32(scale * float64(w.weights[d]))
 		if math.IsInf(float64(w.weights[d]), 0) {
-			return nil, fmt.Errorf("world: %w: the weights would have to be %.3g times larger than float32 "+
+			return nil, fmt.Errorf("%w: the weights would have to be %.3g times larger than float32 "+
 				"holds; scale the vectors up", ErrUnreachable, scale/math.MaxFloat32)
 		}
 	}

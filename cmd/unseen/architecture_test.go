@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -246,28 +247,61 @@ func TestLibrariesNameNoFlags(t *testing.T) {
 	t.Parallel()
 	for _, p := range libraries(t) {
 		name, found := strings.TrimPrefix(p.ImportPath, module+"/"), false
-		for _, file := range goFiles(t, p.Dir) {
-			ast.Inspect(file, func(n ast.Node) bool {
-				literal, is := n.(*ast.BasicLit)
-				if !is || literal.Kind != token.STRING {
-					return true
+		for _, text := range textsOf(t, p) {
+			if flagInText.MatchString(othersFlags.Replace(text)) {
+				if found = true; !slices.Contains(speakFlags, name) {
+					t.Errorf("%s: %.100q names a flag; use hint.Setting", name, text)
 				}
-				text, err := strconv.Unquote(literal.Value)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if flagInText.MatchString(othersFlags.Replace(text)) {
-					if found = true; !slices.Contains(speakFlags, name) {
-						t.Errorf("%s: %.100q names a flag; use hint.Setting", name, text)
-					}
-				}
-				return true
-			})
+			}
 		}
 		if !found && slices.Contains(speakFlags, name) {
 			t.Logf("%s names no flag any more; take it out of speakFlags", name)
 		}
 	}
+}
+
+// sayWhoTheyAre are packages whose errors still begin with their names. It only shrinks.
+var sayWhoTheyAre = []string{"dataset/exchange", "encode/onnx", "engine", "evaluate", "fit", "graph", "internal/kern",
+	"model", "recommend", "report", "serve", "study"}
+
+// An error says what is wrong and where, and not which package noticed it: people read it on a terminal.
+func TestErrorsNameNoPackage(t *testing.T) {
+	t.Parallel()
+	for _, p := range libraries(t) {
+		name, found := strings.TrimPrefix(p.ImportPath, module+"/"), false
+		for _, text := range textsOf(t, p) {
+			if strings.HasPrefix(text, path.Base(name)+": ") {
+				if found = true; !slices.Contains(sayWhoTheyAre, name) {
+					t.Errorf("%s: %.100q begins with the package's name; leave it out", name, text)
+				}
+			}
+		}
+		if !found && slices.Contains(sayWhoTheyAre, name) {
+			t.Logf("%s does not name itself any more; take it out of sayWhoTheyAre", name)
+		}
+	}
+}
+
+// textsOf lists the texts in a package's code, but for those of panics, which programmers read.
+func textsOf(t *testing.T, p goPackage) (texts []string) {
+	t.Helper()
+	for _, file := range goFiles(t, p.Dir) {
+		ast.Inspect(file, func(n ast.Node) bool {
+			if call, is := n.(*ast.CallExpr); is {
+				called, named := call.Fun.(*ast.Ident)
+				return !named || called.Name != "panic"
+			}
+			if literal, is := n.(*ast.BasicLit); is && literal.Kind == token.STRING {
+				text, err := strconv.Unquote(literal.Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				texts = append(texts, text)
+			}
+			return true
+		})
+	}
+	return texts
 }
 
 // libraries are the packages that programs import.
