@@ -19,7 +19,7 @@ func TestAllPairs(t *testing.T) {
 	}
 	ctx := context.Background()
 	w := must(world.New(ctx, world.Settings{Nodes: 333, Dim: 24, Fields: world.EvenFields(4),
-		Plan: world.Plan{Seed: 3}}))(t)
+		Scenario: world.Scenario{Seed: 3}}))(t)
 	w = must(must(w.Thinned(.1))(t).Linked(ctx))(t)
 	g := w.Graph()
 	nodes := model.NodesOf(g)

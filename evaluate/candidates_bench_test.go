@@ -14,7 +14,7 @@ import (
 // The time that all candidates of a source take, by both scores, among 100,000 nodes of 256 dimensions.
 func BenchmarkRank(b *testing.B) {
 	w, err := world.New(context.Background(), world.Settings{Nodes: 100_000, Dim: 256, Fields: world.EvenFields(16),
-		Plan: world.Plan{Seed: 1}})
+		Scenario: world.Scenario{Seed: 1}})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -52,11 +52,11 @@ type CertificateSettings struct {
 	// that are drawn for training, as many as the real ones were; 0 means 32,000, or a quarter of
 	// all
 	Pairs   int
-	Tests   int        // that are drawn to judge by; 0 means 16,000, or a quarter of all
-	Repeats int        // worlds; 0 means 3
-	Plan    world.Plan // base rate, oracle AUC and propensities; zero means those of world.Plan
-	Weights []float32  // direction of the planted w, such as a fitted model's; nil draws it
-	Seed    uint64     // of the worlds
+	Tests   int            // that are drawn to judge by; 0 means 16,000, or a quarter of all
+	Repeats int            // worlds; 0 means 3
+	Plan    world.Scenario // base rate, oracle AUC and propensities; zero means those of world.Scenario
+	Weights []float32      // direction of the planted w, such as a fitted model's; nil draws it
+	Seed    uint64         // of the worlds
 }
 
 // Certify plants, fits and compares.

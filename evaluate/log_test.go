@@ -17,7 +17,7 @@ import (
 func judged(t *testing.T, bias float32) (*world.World, model.Model) {
 	t.Helper()
 	w, err := world.New(t.Context(), world.Settings{Nodes: 80, Dim: 8, Fields: world.EvenFields(3),
-		Plan: world.Plan{BaseRate: .1, OracleAUC: .95, Seed: 4, Threads: 1}})
+		Scenario: world.Scenario{BaseRate: .1, OracleAUC: .95, Seed: 4, Threads: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ func planted(t *testing.T) (*world.World, *fit.Judge, *world.TruePairs) {
 	t.Helper()
 	ctx := context.Background()
 	w := must(world.New(ctx, world.Settings{Nodes: 300, Dim: 16, Fields: world.EvenFields(3),
-		Plan: world.Plan{Seed: 5}}))(t)
+		Scenario: world.Scenario{Seed: 5}}))(t)
 	nodes := model.NodesOf(w.Graph())
 	link := must(model.NewDiagonal(nodes, false))(t)
 	propensity := must(model.NewFieldMatrix(nodes))(t)
@@ -153,7 +153,7 @@ func TestCertify(t *testing.T) {
 	}
 	ctx := context.Background()
 	w := must(world.New(ctx, world.Settings{Nodes: 600, Dim: 16, Fields: world.EvenFields(3),
-		Plan: world.Plan{Seed: 8}}))(t)
+		Scenario: world.Scenario{Seed: 8}}))(t)
 	var phases []string
 	s := CertificateSettings{Fit: fit.Settings{Replicates: 2}, Pairs: 8000, Tests: 8000, Repeats: 2, Seed: 4,
 		Weights: w.Weights()}

@@ -46,7 +46,7 @@ func checkpointProblem(tb testing.TB, seed uint64) sample.Problem {
 	tb.Helper()
 	ctx := context.Background()
 	w, err := world.New(ctx, world.Settings{Nodes: 80, Dim: 8, Fields: world.EvenFields(3),
-		Plan: world.Plan{Seed: seed, Threads: 1}})
+		Scenario: world.Scenario{Seed: seed, Threads: 1}})
 	if err != nil {
 		tb.Fatal(err)
 	}

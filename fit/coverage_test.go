@@ -23,7 +23,7 @@ import (
 
 // setup is a kind of world on which findings and intervals are compared with the truth.
 type setup struct {
-	plan        world.Plan
+	plan        world.Scenario
 	pairs, dim  int
 	logged      float64
 	caseControl bool // pairs from graph.Sample on drawn links, instead of uniform ones
@@ -71,7 +71,7 @@ func (s setup) try(t testing.TB, seed uint64) outcome {
 	if s.caseControl {
 		nodes = 1000
 	}
-	w := must(world.New(ctx, world.Settings{Nodes: nodes, Dim: s.dim, Fields: world.EvenFields(8), Plan: s.plan}))(t)
+	w := must(world.New(ctx, world.Settings{Nodes: nodes, Dim: s.dim, Fields: world.EvenFields(8), Scenario: s.plan}))(t)
 	var train, test, all *world.TruePairs // all stands for the universe
 	if s.caseControl {                    // learn from every other source, judge by the others
 		w = must(w.Linked(ctx))(t)

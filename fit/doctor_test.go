@@ -18,7 +18,7 @@ func TestDoctorOnWorlds(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name   string
-		plan   world.Plan
+		plan   world.Scenario
 		pairs  int
 		logged float64
 		never  []Class

@@ -38,7 +38,7 @@ func newFitted(logged float64) fitted {
 	ctx := context.Background()
 	plan := world.Saturated()
 	plan.Seed = 2
-	w, err := world.New(ctx, world.Settings{Nodes: 1000, Dim: 8, Fields: world.EvenFields(3), Plan: plan})
+	w, err := world.New(ctx, world.Settings{Nodes: 1000, Dim: 8, Fields: world.EvenFields(3), Scenario: plan})
 	if err != nil {
 		panic(err)
 	}

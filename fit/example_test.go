@@ -21,7 +21,7 @@ func check(err error) {
 // network makes a small graph with vectors, fields and links.
 func network() *graph.Graph {
 	w, err := world.New(context.Background(), world.Settings{Nodes: 300, Dim: 8, Fields: world.EvenFields(3),
-		Plan: world.Plan{BaseRate: .1, OracleAUC: .97, Seed: 2}})
+		Scenario: world.Scenario{BaseRate: .1, OracleAUC: .97, Seed: 2}})
 	check(err)
 	w, err = w.Linked(context.Background())
 	check(err)

@@ -130,7 +130,7 @@ func TestMethodsOnAKnownWorld(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
-	trial := newTrial(t, world.Settings{Nodes: 3000, Dim: 32, Fields: world.EvenFields(5), Plan: world.Plan{Seed: 11}},
+	trial := newTrial(t, world.Settings{Nodes: 3000, Dim: 32, Fields: world.EvenFields(5), Scenario: world.Scenario{Seed: 11}},
 		6000, 0)
 	naive := trial.judge(t, mustFit(t, trial.problem(), Settings{Method: "naive", Starts: []float64{.3}}))
 	var oracle float64
@@ -155,7 +155,7 @@ func TestBayesStartsAgree(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
-	trial := newTrial(t, world.Settings{Nodes: 2000, Dim: 32, Fields: world.EvenFields(4), Plan: world.Plan{Seed: 5}},
+	trial := newTrial(t, world.Settings{Nodes: 2000, Dim: 32, Fields: world.EvenFields(4), Scenario: world.Scenario{Seed: 5}},
 		6000, 0)
 	r := mustFit(t, trial.problem(), Settings{Seed: 1, Threads: 1})
 	if len(r.Starts) != 3 {
@@ -179,13 +179,13 @@ func TestBayesLearnsItsPrior(t *testing.T) {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	for _, c := range []struct {
-		plan      world.Plan
+		plan      world.Scenario
 		low, high float64 // around the true variance of the logits
 	}{
-		{world.Plan{BaseRate: .3, OracleAUC: .7, Seed: 4}, .1, 5},
-		{world.Plan{BaseRate: .3, OracleAUC: .99, Seed: 4}, 25, 400},
+		{world.Scenario{BaseRate: .3, OracleAUC: .7, Seed: 4}, .1, 5},
+		{world.Scenario{BaseRate: .3, OracleAUC: .99, Seed: 4}, 25, 400},
 	} {
-		settings := world.Settings{Nodes: 2000, Dim: 16, Fields: world.EvenFields(3), Plan: c.plan}
+		settings := world.Settings{Nodes: 2000, Dim: 16, Fields: world.EvenFields(3), Scenario: c.plan}
 		r := mustFit(t, newTrial(t, settings, 8000, 0).problem(), Settings{Starts: []float64{.3}, Replicates: -1})
 		t.Logf("oracle AUC %v: variance %.3g, τ %v", c.plan.OracleAUC, r.Ridge, r.Posterior.Tau)
 		if r.Ridge < c.low || r.Ridge > c.high {
@@ -201,7 +201,7 @@ func TestBayesLearnsItsPrior(t *testing.T) {
 // With 5% of exposures logged the scale is known even where links are rare and flat.
 // Told the true propensities, bayes learns the links alone, and no worse than without.
 func TestKnownPropensities(t *testing.T) {
-	w := newTrial(t, world.Settings{Nodes: 2000, Dim: 12, Fields: world.EvenFields(3), Plan: world.Plan{Seed: 5}},
+	w := newTrial(t, world.Settings{Nodes: 2000, Dim: 12, Fields: world.EvenFields(3), Scenario: world.Scenario{Seed: 5}},
 		6000, 0)
 	var exposures []model.Exposure
 	for _, sample := range []*world.TruePairs{w.train, w.validation, w.test} {
@@ -239,7 +239,7 @@ func TestLoggedExposureFindsTheScale(t *testing.T) {
 	}
 	plan := world.FlatRare()
 	plan.Seed = 3
-	trial := newTrial(t, world.Settings{Nodes: 3000, Dim: 8, Fields: world.EvenFields(3), Plan: plan}, 40_000, .05)
+	trial := newTrial(t, world.Settings{Nodes: 3000, Dim: 8, Fields: world.EvenFields(3), Scenario: plan}, 40_000, .05)
 	var truth float64
 	for _, x := range trial.test.Truth {
 		truth += x.Link / float64(len(trial.test.Truth))
@@ -260,7 +260,7 @@ func TestAnchor(t *testing.T) {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	plan := world.FlatRare()
-	trial := newTrial(t, world.Settings{Nodes: 2000, Dim: 8, Fields: world.EvenFields(3), Plan: plan}, 12_000, 0)
+	trial := newTrial(t, world.Settings{Nodes: 2000, Dim: 8, Fields: world.EvenFields(3), Scenario: plan}, 12_000, 0)
 	var same []float64
 	for _, propensity := range []float64{.2, .8} {
 		r := mustFit(t, trial.problem(), Settings{Starts: []float64{.3}, Anchors: []Anchor{{"same", propensity, .02}}})
@@ -309,7 +309,7 @@ func TestEveryMethodAndPresetRuns(t *testing.T) {
 
 // The paper's setting, run as written: with gradients through its masses R_PU has no lower bound.
 func TestPaperPresetOfPUGoesWrongAndSaysSo(t *testing.T) {
-	trial := newTrial(t, world.Settings{Nodes: 3000, Dim: 32, Fields: world.EvenFields(4), Plan: world.Plan{Seed: 2}},
+	trial := newTrial(t, world.Settings{Nodes: 3000, Dim: 32, Fields: world.EvenFields(4), Scenario: world.Scenario{Seed: 2}},
 		8000, 0)
 	for _, rate := range []float64{2e-3, 1e-2} {
 		settings := Settings{Method: "pu", Preset: "paper", Adam: AdamSettings{Rate: rate, Epochs: 60, Patience: 60}}

@@ -89,7 +89,7 @@ func TestThreadsDoNotMatter(t *testing.T) {
 func TestAllPairsIsTheSampleOfEverything(t *testing.T) {
 	ctx := context.Background()
 	w := must(world.New(ctx, world.Settings{Nodes: 120, Dim: 8, Fields: world.EvenFields(2),
-		Plan: world.Plan{Seed: 3}}))(t)
+		Scenario: world.Scenario{Seed: 3}}))(t)
 	g := must(w.Linked(ctx))(t).Graph()
 	nodes := model.NodesOf(g)
 	j := &Judge{Predictor: engine.Predictor{Link: must(model.NewLink("mlp", nodes, model.LinkOptions{}))(t),

@@ -92,7 +92,7 @@ func TestModeIsThatOfTheTruth(t *testing.T) {
 	ctx := context.Background()
 	plan := world.SaturatedRare()
 	plan.Seed = 7048
-	w := must(world.New(ctx, world.Settings{Nodes: 3000, Dim: 32, Fields: world.EvenFields(8), Plan: plan}))(t)
+	w := must(world.New(ctx, world.Settings{Nodes: 3000, Dim: 32, Fields: world.EvenFields(8), Scenario: plan}))(t)
 	p := sample.Problem{Nodes: model.NodesOf(w.Graph()), Train: must(w.Pairs(ctx, 240_000, world.Draw{}))(t).Pairs}
 	b := newBayesian(t, p, 2)
 	l := b.laplace

@@ -17,7 +17,7 @@ import (
 // The objective of minibatches has the gradient of its own value, offered pairs among the others.
 func TestOfferedGradient(t *testing.T) {
 	w, err := world.New(t.Context(), world.Settings{Nodes: 40, Dim: 4, Fields: world.EvenFields(2),
-		Plan: world.Plan{Seed: 2, Threads: 1}})
+		Scenario: world.Scenario{Seed: 2, Threads: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestOfferedGradient(t *testing.T) {
 // recommender likes best and nothing that is linked already.
 func TestOfferedLog(t *testing.T) {
 	w, err := world.New(t.Context(), world.Settings{Nodes: 160, Dim: 6, Fields: world.EvenFields(2),
-		Plan: world.Plan{BaseRate: .2, Seed: 8, Threads: 1}})
+		Scenario: world.Scenario{BaseRate: .2, Seed: 8, Threads: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func nodeOfField(g *graph.Graph, f uint16) int32 {
 func TestCompleteLogTellsPropensities(t *testing.T) {
 	plan := world.FlatRare() // links alone cannot tell
 	plan.Seed = 3
-	w := must(world.New(t.Context(), world.Settings{Nodes: 400, Dim: 8, Fields: world.EvenFields(2), Plan: plan}))(t)
+	w := must(world.New(t.Context(), world.Settings{Nodes: 400, Dim: 8, Fields: world.EvenFields(2), Scenario: plan}))(t)
 	w = must(w.Linked(t.Context()))(t)
 	g := w.Graph()
 	everything := must(graph.AllPairs(g, graph.Universe{Before: g.Order()}, 0))(t)

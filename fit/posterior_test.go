@@ -23,9 +23,9 @@ type small struct {
 	result      *Result
 }
 
-func newSmall(p world.Plan, pairs, dim int, logged float64, s Settings) (*small, error) {
+func newSmall(p world.Scenario, pairs, dim int, logged float64, s Settings) (*small, error) {
 	ctx := context.Background()
-	w, err := world.New(ctx, world.Settings{Nodes: 1000, Dim: dim, Fields: world.EvenFields(4), Plan: p})
+	w, err := world.New(ctx, world.Settings{Nodes: 1000, Dim: dim, Fields: world.EvenFields(4), Scenario: p})
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func newSmall(p world.Plan, pairs, dim int, logged float64, s Settings) (*small,
 	return out, err
 }
 
-func mustSmall(t testing.TB, p world.Plan, pairs, dim int, logged float64, s Settings) *small {
+func mustSmall(t testing.TB, p world.Scenario, pairs, dim int, logged float64, s Settings) *small {
 	t.Helper()
 	return must(newSmall(p, pairs, dim, logged, s))(t)
 }

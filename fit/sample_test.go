@@ -16,7 +16,7 @@ import (
 func TestBayesOfTooManyPairs(t *testing.T) {
 	ctx := context.Background()
 	w := must(world.New(ctx, world.Settings{Nodes: 500, Dim: 8, Fields: world.EvenFields(3),
-		Plan: world.Plan{Seed: 2}}))(t)
+		Scenario: world.Scenario{Seed: 2}}))(t)
 	train := must(w.Pairs(ctx, 30_000, world.Draw{}))(t)
 	p := sample.Problem{Nodes: model.NodesOf(w.Graph()), Train: train.Pairs}
 	s := Settings{Replicates: -1, Starts: []float64{.3}, mostBytes: 4 * 9 * 10_000}

@@ -82,7 +82,7 @@ func ExampleSimulate() {
 func ExampleNewForecast() {
 	ctx := context.Background()
 	w, err := world.New(ctx, world.Settings{Nodes: 200, Dim: 16, Fields: world.EvenFields(2), Homophily: .5,
-		Plan: world.Plan{Seed: 1}})
+		Scenario: world.Scenario{Seed: 1}})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -17,7 +17,7 @@ import (
 func knowing(t testing.TB, nodes, fields int) (*world.World, model.Model) {
 	t.Helper()
 	w, err := world.New(context.Background(), world.Settings{Nodes: nodes, Dim: 12, Fields: world.EvenFields(fields),
-		Plan: world.Plan{Seed: 4, Threads: 1}})
+		Scenario: world.Scenario{Seed: 4, Threads: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -202,7 +202,7 @@ func (s Settings) World(ctx context.Context) (*world.World, error) {
 	s = s.WithDefaults()
 	w, err := world.New(ctx, world.Settings{
 		Nodes: s.Papers, Dim: s.Dim, Fields: world.EvenFields(s.Fields),
-		Plan: world.Plan{Seed: s.Seed, Threads: s.Threads},
+		Scenario: world.Scenario{Seed: s.Seed, Threads: s.Threads},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("simulated world: %w", err)

@@ -30,7 +30,7 @@ func library(seed uint64) (parent, folder string) {
 	parent, err := os.MkdirTemp("", "unseen-")
 	check(err)
 	w, err := world.New(ctx, world.Settings{Nodes: 150, Dim: 8, Fields: world.EvenFields(3),
-		Plan: world.Plan{BaseRate: .1, OracleAUC: .95, Seed: seed}})
+		Scenario: world.Scenario{BaseRate: .1, OracleAUC: .95, Seed: seed}})
 	check(err)
 	w, err = w.Linked(ctx)
 	check(err)

@@ -23,7 +23,7 @@ import (
 func planted(t testing.TB, seed uint64) (string, *graph.Graph) {
 	t.Helper()
 	w, err := world.New(t.Context(), world.Settings{Nodes: 150, Dim: 8, Fields: world.EvenFields(3),
-		Plan: world.Plan{BaseRate: .1, OracleAUC: .95, Seed: seed, Threads: 1}})
+		Scenario: world.Scenario{BaseRate: .1, OracleAUC: .95, Seed: seed, Threads: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}

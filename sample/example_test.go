@@ -13,7 +13,7 @@ import (
 // The newest tenth chooses, the fifth after it judges; candidates of a node are those before it.
 func ExamplePrepare() {
 	w, err := world.New(context.Background(), world.Settings{Nodes: 300, Dim: 8, Fields: world.EvenFields(3),
-		Plan: world.Plan{BaseRate: .1, OracleAUC: .97, Seed: 2}})
+		Scenario: world.Scenario{BaseRate: .1, OracleAUC: .97, Seed: 2}})
 	check(err)
 	w, err = w.Linked(context.Background())
 	check(err)

@@ -38,7 +38,7 @@ var small = sync.OnceValues(func() (string, error) {
 func smallWorld() world.Settings {
 	return world.Settings{
 		Nodes: 240, Dim: 8, Fields: world.EvenFields(3), Homophily: 1,
-		Plan: world.Plan{BaseRate: .1, OracleAUC: .95, Seed: 5, Threads: 1},
+		Scenario: world.Scenario{BaseRate: .1, OracleAUC: .95, Seed: 5, Threads: 1},
 	}
 }
 

@@ -38,7 +38,7 @@ func newReplay(t *testing.T, nodes, k int, explore float64, method string) *repl
 	t.Helper()
 	w, err := world.New(t.Context(), world.Settings{
 		Nodes: nodes, Dim: 16, Fields: world.EvenFields(3), Homophily: .5,
-		Plan: world.Plan{BaseRate: .1, OracleAUC: .95, Seed: 11, Threads: 1},
+		Scenario: world.Scenario{BaseRate: .1, OracleAUC: .95, Seed: 11, Threads: 1},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -147,7 +147,7 @@ type class struct {
 
 func newClass(ctx context.Context, nodes int, seed uint64) (*class, error) {
 	w, err := world.New(ctx, world.Settings{Nodes: nodes, Dim: boundDim, Fields: world.EvenFields(2),
-		Plan: world.Plan{BaseRate: .3, OracleAUC: .9, Seed: seed, Threads: 1}})
+		Scenario: world.Scenario{BaseRate: .3, OracleAUC: .9, Seed: seed, Threads: 1}})
 	if err != nil {
 		return nil, err
 	}

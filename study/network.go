@@ -20,9 +20,9 @@ import (
 // RealNetwork is a network of the caller, as opposed to a generated world: what was linked, and perhaps what was
 // shown.
 type RealNetwork struct {
-	Name  string       `json:"name"`
-	Graph *graph.Graph `json:"-"` // with vectors and fields
-	Log   *sample.ExposureLog     `json:"-"` // nil means that no exposure is known
+	Name  string              `json:"name"`
+	Graph *graph.Graph        `json:"-"` // with vectors and fields
+	Log   *sample.ExposureLog `json:"-"` // nil means that no exposure is known
 
 	// Plan says how the nodes are cut and the pairs drawn; each seed takes the place of its own. nil means
 	// by age, or, where more than a quarter of the links go against any age, at random.

@@ -21,7 +21,7 @@ func linkedWorld(t *testing.T, nodes int) RealNetwork {
 	t.Helper()
 	ctx := context.Background()
 	w, err := world.New(ctx, world.Settings{Nodes: nodes, Dim: 8, Fields: world.EvenFields(3),
-		Plan: world.Plan{BaseRate: .05, Seed: 3}})
+		Scenario: world.Scenario{BaseRate: .05, Seed: 3}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +218,7 @@ func TestClicks(t *testing.T) {
 	}
 	ctx := context.Background()
 	w, err := world.New(ctx, world.Settings{Nodes: 200, Dim: 8, Fields: world.EvenFields(3),
-		Plan: world.Plan{BaseRate: .1, Seed: 3}})
+		Scenario: world.Scenario{BaseRate: .1, Seed: 3}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ func TestPlanted(t *testing.T) {
 	}
 	ctx := context.Background()
 	w, err := world.New(ctx, world.Settings{Nodes: 400, Dim: 12, Fields: world.EvenFields(3),
-		Plan: world.Plan{BaseRate: .05, Seed: 1}})
+		Scenario: world.Scenario{BaseRate: .05, Seed: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}

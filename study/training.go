@@ -210,7 +210,7 @@ func weightsOf(ctx context.Context, g *graph.Graph, threads int) ([]float32, err
 // settings is the world of a kind and a seed.
 func (s size) settings(k subjectKey, threads int) world.Settings {
 	w := world.Settings{Nodes: s.nodes, Dim: s.dim, Fields: world.EvenFields(s.fields), Spectrum: s.spectrum,
-		Plan: world.Saturated()}
+		Scenario: world.Saturated()}
 	if k.fields == Random {
 		w.RandomFields = true
 	} else if all := world.FieldsOfStudy(); s.fields == len(all) {

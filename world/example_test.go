@@ -41,7 +41,7 @@ func Example() {
 }
 
 func ExampleNew() {
-	w := must(world.New(context.Background(), world.Settings{Nodes: 300, Dim: 32, Plan: world.Plan{Seed: 1}}))
+	w := must(world.New(context.Background(), world.Settings{Nodes: 300, Dim: 32, Scenario: world.Scenario{Seed: 1}}))
 	g, p := w.Graph(), w.Profile()
 	fmt.Printf("%d nodes of %d fields, %d dimensions\n", g.Len(), g.FieldCount()-1, g.Vectors().Dim())
 	fmt.Printf("mean y %.3f, oracle AUC %.3f\n", p.BaseRate, p.OracleAUC)
@@ -84,7 +84,7 @@ func ExamplePlant() {
 	g = must(g.WithVectors(vectors))
 
 	fitted := []float32{1, 1, 1, 1, .5, .5, 0, 0} // by a model of the graph's own links
-	w := must(world.Plant(context.Background(), g, fitted, world.Plan{BaseRate: .05, OracleAUC: .9}))
+	w := must(world.Plant(context.Background(), g, fitted, world.Scenario{BaseRate: .05, OracleAUC: .9}))
 	fmt.Printf("mean y %.3f, oracle AUC %.3f\n", w.Profile().BaseRate, w.Profile().OracleAUC)
 	same := w.Propensity(g.Field(0), g.Field(2))
 	cross := w.Propensity(g.Field(0), g.Field(1))
@@ -95,8 +95,8 @@ func ExamplePlant() {
 }
 
 func ExampleSaturated() {
-	for _, plan := range []world.Plan{world.Saturated(), world.SaturatedRare(), world.FlatRare()} {
-		w := must(world.New(context.Background(), world.Settings{Nodes: 300, Dim: 32, Plan: plan}))
+	for _, plan := range []world.Scenario{world.Saturated(), world.SaturatedRare(), world.FlatRare()} {
+		w := must(world.New(context.Background(), world.Settings{Nodes: 300, Dim: 32, Scenario: plan}))
 		p := w.Profile()
 		fmt.Printf("mean y %.2f, any y > .9: %t\n", p.BaseRate, p.Saturated > 0)
 	}
@@ -158,7 +158,8 @@ func ExampleTruePairs_Observation() {
 // A citation graph: thinned to be sparse, then linked.
 func ExampleWorld_Linked() {
 	ctx := context.Background()
-	w := must(world.New(ctx, world.Settings{Nodes: 300, Dim: 32, Homophily: 5, Plan: world.Plan{BaseRate: .05}}))
+	w := must(world.New(ctx, world.Settings{Nodes: 300, Dim: 32, Homophily: 5,
+		Scenario: world.Scenario{BaseRate: .05}}))
 	w = must(w.Thinned(.5))
 	w = must(w.Linked(ctx))
 	g := w.Graph()

@@ -34,7 +34,7 @@ func New(ctx context.Context, s Settings) (*World, error) {
 	// where the area is shared, and m·TopicShare more where the topic is.
 	alike := s.FieldShare + s.TopicShare/float64(s.Topics)
 	mean := s.Homophily / (alike * math.Sqrt(newSpectrum(s).effective()))
-	return settle(ctx, g, drawWeights(s.Seed, s.Dim, mean), s.Plan)
+	return settle(ctx, g, drawWeights(s.Seed, s.Dim, mean), s.Scenario)
 }
 
 // text is what a node is about.

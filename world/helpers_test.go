@@ -12,8 +12,8 @@ import (
 var ctx = context.Background()
 
 // small is quick to make, and its 39,800 pairs are enough for the law of large numbers.
-func small(p world.Plan) world.Settings {
-	return world.Settings{Nodes: 200, Dim: 48, Fields: world.EvenFields(5), Plan: p}
+func small(p world.Scenario) world.Settings {
+	return world.Settings{Nodes: 200, Dim: 48, Fields: world.EvenFields(5), Scenario: p}
 }
 
 func between(low, high float64) world.PropensityRange {

@@ -15,7 +15,7 @@ import (
 
 func TestColumns(t *testing.T) {
 	t.Parallel()
-	w := generate(t, small(world.Plan{}))
+	w := generate(t, small(world.Scenario{}))
 	const n = 10_000
 	s := draw(t, w, n, world.Draw{Part: 2, Logged: .2})
 	universe := float64(w.Graph().Len() * (w.Graph().Len() - 1))
@@ -61,7 +61,7 @@ func TestColumns(t *testing.T) {
 // of its mirror image or neighbour, not one seed of the next.
 func TestStreamsAreIndependent(t *testing.T) {
 	t.Parallel()
-	w := generate(t, small(world.Plan{OracleAUC: .8}))
+	w := generate(t, small(world.Scenario{OracleAUC: .8}))
 	n := w.Graph().Len()
 	const logShare = .3
 	s := draw(t, w, n*(n-1), world.Draw{Parts: 1, Logged: logShare})
@@ -131,7 +131,7 @@ func TestStreamsAreIndependent(t *testing.T) {
 // among pairs of similar πy, a share of πy is linked, which is what Rate = 1 says.
 func TestSampleNeedsNoCaseControlOffset(t *testing.T) {
 	t.Parallel()
-	w := generate(t, small(world.Plan{}))
+	w := generate(t, small(world.Scenario{}))
 	s := draw(t, w, 39_000, world.Draw{Parts: 1})
 	var bins [10]standardised
 	for k, truth := range s.Truth {
@@ -148,7 +148,7 @@ func TestSampleNeedsNoCaseControlOffset(t *testing.T) {
 // Each part's weighted mean of y is the population's, so the weights stand for the universe.
 func TestWeightsStandForTheUniverse(t *testing.T) {
 	t.Parallel()
-	w := generate(t, small(world.Plan{}))
+	w := generate(t, small(world.Scenario{}))
 	n := w.Graph().Len()
 	var mean, square float64
 	for _, truth := range draw(t, w, n*(n-1), world.Draw{Parts: 1}).Truth {
@@ -169,7 +169,7 @@ func TestWeightsStandForTheUniverse(t *testing.T) {
 
 func TestPartsAreDisjointAndCoverEverything(t *testing.T) {
 	t.Parallel()
-	s := small(world.Plan{})
+	s := small(world.Scenario{})
 	s.Nodes = 60
 	w := generate(t, s)
 	nodes := []int32{50, 3, 17, 4, 5, 59, 0, 1, 33}
@@ -234,7 +234,7 @@ func TestPartsAreDisjointAndCoverEverything(t *testing.T) {
 // degrees of freedom it exceeds by 60 once in 10,000 tries.
 func TestPairsAreUniform(t *testing.T) {
 	t.Parallel()
-	w := generate(t, small(world.Plan{}))
+	w := generate(t, small(world.Scenario{}))
 	for part := range 5 {
 		s := draw(t, w, 5_000, world.Draw{Part: part, Parts: 5})
 		var table [10][10]float64
@@ -255,7 +255,7 @@ func TestPairsAreUniform(t *testing.T) {
 
 func TestDrawRefuses(t *testing.T) {
 	t.Parallel()
-	s := small(world.Plan{})
+	s := small(world.Scenario{})
 	s.Nodes = 40
 	w := generate(t, s)
 	for _, test := range []struct {
@@ -298,7 +298,7 @@ func TestDrawRefuses(t *testing.T) {
 
 func TestLinkedAgreesWithTheDraws(t *testing.T) {
 	t.Parallel()
-	s := small(world.Plan{BaseRate: .1})
+	s := small(world.Scenario{BaseRate: .1})
 	s.Nodes = 300
 	w := generate(t, s)
 	linked, err := w.Linked(ctx)
@@ -390,7 +390,7 @@ func TestLinkedFollowsFieldsThatAreRenumbered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := world.Plant(ctx, sub, nil, world.Plan{})
+	w, err := world.Plant(ctx, sub, nil, world.Scenario{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -414,7 +414,7 @@ func TestLinkedFollowsFieldsThatAreRenumbered(t *testing.T) {
 
 func TestRevealRefuses(t *testing.T) {
 	t.Parallel()
-	s := small(world.Plan{})
+	s := small(world.Scenario{})
 	s.Nodes = 30
 	w := generate(t, s)
 	linked, err := w.Linked(ctx)

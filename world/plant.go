@@ -12,8 +12,8 @@ import (
 // Plant makes a world of a graph that has vectors and fields: the texts and fields are real, and
 // what links and exposure obey is known. The direction of w comes from weights, such as those of a
 // model fitted to the graph's own links, or is drawn when weights is nil; its length, b and π follow
-// from the plan. The world keeps the graph, and with it the vectors.
-func Plant(ctx context.Context, g *graph.Graph, weights []float32, p Plan) (*World, error) {
+// from the scenario. The world keeps the graph, and with it the vectors.
+func Plant(ctx context.Context, g *graph.Graph, weights []float32, p Scenario) (*World, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}

@@ -39,17 +39,17 @@ type Settings struct {
 	// 0 and texts that resemble one another are no likelier to be linked.
 	Homophily float64
 
-	Plan
+	Scenario
 }
 
-// Plan is what is true of the links and exposures of a world, generated or planted:
+// Scenario is what is true of the links and exposures of a world, generated or planted:
 //
 //	y_ij = Ceiling·σ(wᵀ(h_i⊙h_j) + b),   π_ij = π[field of i, field of j]
 //
 // The shape of w is drawn or given; its length and b follow from BaseRate and OracleAUC. These two
 // also decide how many pairs are saturated, with y near 1: a high AUC asks for a wide spread of the
 // logits, a low one leaves them flat. See Saturated, SaturatedRare and FlatRare.
-type Plan struct {
+type Scenario struct {
 	BaseRate  float64 // mean of σ(z) over all pairs, which is y where Ceiling is 1; 0 means .16
 	OracleAUC float64 // AUC of σ(z) for outcomes drawn from it, as o′ is from y; 0 means .97
 	// Ceiling is the largest y. Below 1 it leaves w and b as they are and the world has a blind
@@ -67,16 +67,16 @@ type Plan struct {
 // PropensityRange is an interval from which numbers are drawn uniformly.
 type PropensityRange struct{ Low, High float64 }
 
-// Saturated is the plan of the paper's experiment: links are common and the logits wide, so that
+// Saturated is the scenario of the paper's experiment: links are common and the logits wide, so that
 // many y are near 1 and the scale of π is identified.
-func Saturated() Plan { return Plan{BaseRate: .16, OracleAUC: .97} }
+func Saturated() Scenario { return Scenario{BaseRate: .16, OracleAUC: .97} }
 
-// SaturatedRare is a plan of rare links, a few of whose y are still near 1.
-func SaturatedRare() Plan { return Plan{BaseRate: .01, OracleAUC: .985} }
+// SaturatedRare is a scenario of rare links, a few of whose y are still near 1.
+func SaturatedRare() Scenario { return Scenario{BaseRate: .01, OracleAUC: .985} }
 
-// FlatRare is a plan of rare links with no y near 1: hardly anything but logged exposure tells
+// FlatRare is a scenario of rare links with no y near 1: hardly anything but logged exposure tells
 // the scale of π.
-func FlatRare() Plan { return Plan{BaseRate: .02, OracleAUC: .75} }
+func FlatRare() Scenario { return Scenario{BaseRate: .02, OracleAUC: .75} }
 
 // WithDefaults returns the settings with every default in place of its zero.
 func (s Settings) WithDefaults() Settings {
@@ -88,12 +88,12 @@ func (s Settings) WithDefaults() Settings {
 	setDefault(&s.Topics, 8)
 	setDefault(&s.FieldShare, .25)
 	setDefault(&s.TopicShare, .25)
-	s.Plan = s.Plan.WithDefaults()
+	s.Scenario = s.Scenario.WithDefaults()
 	return s
 }
 
-// WithDefaults returns the plan with every default in place of its zero.
-func (p Plan) WithDefaults() Plan {
+// WithDefaults returns the scenario with every default in place of its zero.
+func (p Scenario) WithDefaults() Scenario {
 	setDefault(&p.BaseRate, .16)
 	setDefault(&p.OracleAUC, .97)
 	setDefault(&p.Ceiling, 1)
@@ -135,7 +135,7 @@ func (s Settings) Validate() error {
 	if err := checkFields(s.Fields, s.Nodes); err != nil {
 		return err
 	}
-	return s.Plan.Validate()
+	return s.Scenario.Validate()
 }
 
 const (
@@ -147,7 +147,7 @@ const (
 )
 
 // Validate reports the first setting that no world can have.
-func (p Plan) Validate() error {
+func (p Scenario) Validate() error {
 	p = p.WithDefaults()
 	switch {
 	case !(p.Ceiling > 0 && p.Ceiling <= 1):

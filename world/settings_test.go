@@ -21,7 +21,7 @@ func TestDefaults(t *testing.T) {
 	if again := s.WithDefaults(); !reflect.DeepEqual(again, s) {
 		t.Error("defaults of defaults differ")
 	}
-	for _, p := range []world.Plan{world.Saturated(), world.SaturatedRare(), world.FlatRare(), {}} {
+	for _, p := range []world.Scenario{world.Saturated(), world.SaturatedRare(), world.FlatRare(), {}} {
 		if err := p.Validate(); err != nil {
 			t.Error(err)
 		}
@@ -63,20 +63,20 @@ func TestImpossibleWorlds(t *testing.T) {
 		{"field twice", world.Settings{Fields: field("Art", 1)}, `"Art"`},
 		{"negative share", world.Settings{Fields: field("Law", -1)}, `"Law"`},
 		{"infinite share", world.Settings{Fields: field("Law", inf)}, `"Law"`},
-		{"negative base rate", world.Settings{Plan: world.Plan{BaseRate: -.1}}, "BaseRate"},
-		{"base rate 1", world.Settings{Plan: world.Plan{BaseRate: 1}}, "BaseRate"},
-		{"NaN base rate", world.Settings{Plan: world.Plan{BaseRate: nan}}, "BaseRate"},
-		{"vanishing base rate", world.Settings{Plan: world.Plan{BaseRate: 1e-9}}, "BaseRate"},
-		{"blind oracle", world.Settings{Plan: world.Plan{OracleAUC: .5}}, "OracleAUC"},
-		{"perfect oracle", world.Settings{Plan: world.Plan{OracleAUC: 1}}, "OracleAUC"},
-		{"NaN oracle", world.Settings{Plan: world.Plan{OracleAUC: nan}}, "OracleAUC"},
-		{"ceiling above 1", world.Settings{Plan: world.Plan{Ceiling: 1.5}}, "Ceiling"},
-		{"NaN ceiling", world.Settings{Plan: world.Plan{Ceiling: nan}}, "Ceiling"},
-		{"propensity 0", world.Settings{Plan: world.Plan{Same: between(0, .5)}}, "Same"},
-		{"propensity above 1", world.Settings{Plan: world.Plan{Cross: between(.5, 1.5)}}, "Cross"},
-		{"range upside down", world.Settings{Plan: world.Plan{Cross: between(.5, .4)}}, "Cross"},
-		{"NaN range", world.Settings{Plan: world.Plan{Same: between(nan, 1)}}, "Same"},
-		{"negative threads", world.Settings{Plan: world.Plan{Threads: -1}}, "Threads"},
+		{"negative base rate", world.Settings{Scenario: world.Scenario{BaseRate: -.1}}, "BaseRate"},
+		{"base rate 1", world.Settings{Scenario: world.Scenario{BaseRate: 1}}, "BaseRate"},
+		{"NaN base rate", world.Settings{Scenario: world.Scenario{BaseRate: nan}}, "BaseRate"},
+		{"vanishing base rate", world.Settings{Scenario: world.Scenario{BaseRate: 1e-9}}, "BaseRate"},
+		{"blind oracle", world.Settings{Scenario: world.Scenario{OracleAUC: .5}}, "OracleAUC"},
+		{"perfect oracle", world.Settings{Scenario: world.Scenario{OracleAUC: 1}}, "OracleAUC"},
+		{"NaN oracle", world.Settings{Scenario: world.Scenario{OracleAUC: nan}}, "OracleAUC"},
+		{"ceiling above 1", world.Settings{Scenario: world.Scenario{Ceiling: 1.5}}, "Ceiling"},
+		{"NaN ceiling", world.Settings{Scenario: world.Scenario{Ceiling: nan}}, "Ceiling"},
+		{"propensity 0", world.Settings{Scenario: world.Scenario{Same: between(0, .5)}}, "Same"},
+		{"propensity above 1", world.Settings{Scenario: world.Scenario{Cross: between(.5, 1.5)}}, "Cross"},
+		{"range upside down", world.Settings{Scenario: world.Scenario{Cross: between(.5, .4)}}, "Cross"},
+		{"NaN range", world.Settings{Scenario: world.Scenario{Same: between(nan, 1)}}, "Same"},
+		{"negative threads", world.Settings{Scenario: world.Scenario{Threads: -1}}, "Threads"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			err := test.s.Validate()
@@ -101,7 +101,7 @@ func TestUnreachableOracle(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = world.New(ctx, world.Settings{Nodes: 3, Dim: 4, Fields: world.EvenFields(2),
-		Plan: world.Plan{OracleAUC: .9999}})
+		Scenario: world.Scenario{OracleAUC: .9999}})
 	if !errors.Is(err, world.ErrUnreachable) || !strings.Contains(err.Error(), "it can be from 0.5") {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func FuzzSettings(f *testing.F) {
 		s := world.Settings{
 			Nodes: nodes, Dim: dim, Fields: world.EvenFields(fields % 100), Topics: topics,
 			FieldShare: fieldShare, TopicShare: topicShare, Homophily: homophily, RandomFields: seed%2 == 1,
-			Plan: world.Plan{BaseRate: rate, OracleAUC: auc, Ceiling: ceiling,
+			Scenario: world.Scenario{BaseRate: rate, OracleAUC: auc, Ceiling: ceiling,
 				Same: between(same0, same1), Cross: between(cross0, cross1), Seed: seed, Threads: 1},
 		}
 		if err := s.Validate(); err != nil && !errors.Is(err, world.ErrSetting) {

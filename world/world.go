@@ -106,7 +106,7 @@ func (w *World) setSeed(seed uint64) {
 }
 
 // settle turns a graph and the direction of w into a world: it scales w, solves b, and draws π.
-func settle(ctx context.Context, g *graph.Graph, direction []float32, p Plan) (*World, error) {
+func settle(ctx context.Context, g *graph.Graph, direction []float32, p Scenario) (*World, error) {
 	w := &World{graph: g, order: g.Order(), weights: unitScale(direction), ceiling: p.Ceiling, threads: p.Threads}
 	w.setSeed(p.Seed)
 	w.drawPropensities(p)
@@ -154,7 +154,7 @@ func unitScale(weights []float32) []float32 {
 }
 
 // drawPropensities draws π field pair by field pair, row by row.
-func (w *World) drawPropensities(p Plan) {
+func (w *World) drawPropensities(p Scenario) {
 	src := rand.New(newStream(p.Seed, propensityStream, 0))
 	n := w.graph.FieldCount()
 	w.propensity = make([]float64, n*n)

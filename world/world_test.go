@@ -27,15 +27,15 @@ func TestPlanIsMetOnFreshPairs(t *testing.T) {
 	tests := []struct {
 		name      string
 		nodes     int
-		plan      world.Plan
+		plan      world.Scenario
 		saturated [2]float64 // bounds on the share of pairs with y > .9
 	}{
 		{"saturated", 1500, world.Saturated(), [2]float64{.04, .1}},
 		{"saturated and rare", 1500, world.SaturatedRare(), [2]float64{.0003, .003}},
 		{"flat and rare", 1500, world.FlatRare(), [2]float64{0, 0}},
-		{"common", 200, world.Plan{BaseRate: .7, OracleAUC: .9, Seed: 3}, [2]float64{.2, .7}},
-		{"nearly constant", 200, world.Plan{BaseRate: .3, OracleAUC: .52, Seed: 4}, [2]float64{0, 0}},
-		{"nearly certain", 200, world.Plan{BaseRate: .3, OracleAUC: .999, Seed: 5}, [2]float64{.2, .31}},
+		{"common", 200, world.Scenario{BaseRate: .7, OracleAUC: .9, Seed: 3}, [2]float64{.2, .7}},
+		{"nearly constant", 200, world.Scenario{BaseRate: .3, OracleAUC: .52, Seed: 4}, [2]float64{0, 0}},
+		{"nearly certain", 200, world.Scenario{BaseRate: .3, OracleAUC: .999, Seed: 5}, [2]float64{.2, .31}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestPlanIsMetOnFreshPairs(t *testing.T) {
 
 func TestTruthFollowsTheFormula(t *testing.T) {
 	t.Parallel()
-	w := generate(t, small(world.Plan{Ceiling: .8}))
+	w := generate(t, small(world.Scenario{Ceiling: .8}))
 	g, weights := w.Graph(), w.Weights()
 	s := draw(t, w, 500, world.Draw{})
 	hi, hj := make([]float32, len(weights)), make([]float32, len(weights))
@@ -99,7 +99,7 @@ func TestTruthFollowsTheFormula(t *testing.T) {
 
 func TestPropensities(t *testing.T) {
 	t.Parallel()
-	s := small(world.Plan{Same: between(.5, .6), Cross: between(.01, .02)})
+	s := small(world.Scenario{Same: between(.5, .6), Cross: between(.01, .02)})
 	w := generate(t, s)
 	n := w.Graph().FieldCount()
 	if n != len(s.Fields)+1 {
@@ -120,7 +120,7 @@ func TestPropensities(t *testing.T) {
 		t.Errorf("%d distinct propensities of %d", len(distinct), n*n)
 	}
 	constant := between(.25, .25)
-	for _, p := range generate(t, small(world.Plan{Same: constant, Cross: constant})).Propensities() {
+	for _, p := range generate(t, small(world.Scenario{Same: constant, Cross: constant})).Propensities() {
 		if p != .25 {
 			t.Fatalf("a range of one number gave %v", p)
 		}
@@ -142,7 +142,7 @@ func TestFieldsAreNumberedInTheirOrder(t *testing.T) {
 func TestFieldsAndTexts(t *testing.T) {
 	t.Parallel()
 	likeness := func(random bool) (same, other, length float64) {
-		s := small(world.Plan{})
+		s := small(world.Scenario{})
 		s.Dim, s.RandomFields, s.FieldShare, s.TopicShare, s.Topics = 512, random, .4, .2, 4
 		g := generate(t, s).Graph()
 		rows := kern.MatrixOf(g.Vectors())
@@ -176,7 +176,7 @@ func TestFieldsAndTexts(t *testing.T) {
 func TestHomophilyRaisesLogitsWithinAreas(t *testing.T) {
 	t.Parallel()
 	gap := func(homophily float64) float64 {
-		s := small(world.Plan{OracleAUC: .8})
+		s := small(world.Scenario{OracleAUC: .8})
 		s.Nodes, s.Dim, s.Homophily, s.Fields = 300, 256, homophily, world.EvenFields(20)
 		w := generate(t, s)
 		sample := draw(t, w, 25_000, world.Draw{})
@@ -200,7 +200,7 @@ func TestHomophilyRaisesLogitsWithinAreas(t *testing.T) {
 
 func TestTitlesAndTimes(t *testing.T) {
 	t.Parallel()
-	s := small(world.Plan{})
+	s := small(world.Scenario{})
 	s.Fields = append(world.EvenFields(19), world.Field{Name: "Celtic Studies"})
 	s.Topics = 11
 	g := generate(t, s).Graph()
@@ -241,7 +241,7 @@ func TestSameSeedSameBytesWhateverTheThreads(t *testing.T) {
 		links      []graph.Link
 	}
 	everything := func(threads int, seed uint64) all {
-		s := small(world.Plan{Threads: threads, Seed: seed})
+		s := small(world.Scenario{Threads: threads, Seed: seed})
 		w := generate(t, s)
 		linked, err := w.Linked(ctx)
 		if err != nil {
@@ -273,7 +273,7 @@ func TestSameSeedSameBytesWhateverTheThreads(t *testing.T) {
 // A ceiling leaves w and b alone, and π·y is that of the world without one, thinned.
 func TestBlindSpot(t *testing.T) {
 	t.Parallel()
-	low, full := generate(t, small(world.Plan{Ceiling: .6})), generate(t, small(world.Plan{}))
+	low, full := generate(t, small(world.Scenario{Ceiling: .6})), generate(t, small(world.Scenario{}))
 	if low.Bias() != full.Bias() || !slices.Equal(low.Weights(), full.Weights()) {
 		t.Fatal("the ceiling changed w or b")
 	}
@@ -306,7 +306,7 @@ func TestPlantOnGraph(t *testing.T) {
 	for d := range direction {
 		direction[d] = float32(d%5) - 1.5
 	}
-	plan := world.Plan{BaseRate: .1, OracleAUC: .9, Seed: 2}
+	plan := world.Scenario{BaseRate: .1, OracleAUC: .9, Seed: 2}
 	w, err := world.Plant(ctx, g, direction, plan)
 	if err != nil {
 		t.Fatal(err)
@@ -351,7 +351,7 @@ func TestPlantOnGraph(t *testing.T) {
 
 func TestPlantOnHalfPrecision(t *testing.T) {
 	t.Parallel()
-	w := generate(t, small(world.Plan{}))
+	w := generate(t, small(world.Scenario{}))
 	half, err := graph.NewHalfVectors(w.Graph().Len(), 48)
 	if err != nil {
 		t.Fatal(err)
@@ -365,7 +365,7 @@ func TestPlantOnHalfPrecision(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	planted, err := world.Plant(ctx, g, w.Weights(), world.Plan{})
+	planted, err := world.Plant(ctx, g, w.Weights(), world.Scenario{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -396,17 +396,17 @@ func TestPlantRefuses(t *testing.T) {
 		name    string
 		graph   *graph.Graph
 		weights []float32
-		plan    world.Plan
+		plan    world.Scenario
 		kind    error
 		says    string
 	}{
-		{"no graph", nil, nil, world.Plan{}, world.ErrGraph, "vectors"},
-		{"no vectors", bare, nil, world.Plan{}, world.ErrGraph, "no vectors"},
-		{"vectors of zeros", blank, nil, world.Plan{}, world.ErrUnreachable, "tell pairs apart"},
-		{"too few weights", g, make([]float32, 2), world.Plan{}, world.ErrSetting, "2 weights"},
-		{"weights of zero", g, make([]float32, 3), world.Plan{}, world.ErrSetting, "all weights are 0"},
-		{"weights that are no numbers", g, []float32{1, nan, 1}, world.Plan{}, world.ErrSetting, "weight 1"},
-		{"bad plan", g, nil, world.Plan{BaseRate: 1}, world.ErrSetting, "BaseRate"},
+		{"no graph", nil, nil, world.Scenario{}, world.ErrGraph, "vectors"},
+		{"no vectors", bare, nil, world.Scenario{}, world.ErrGraph, "no vectors"},
+		{"vectors of zeros", blank, nil, world.Scenario{}, world.ErrUnreachable, "tell pairs apart"},
+		{"too few weights", g, make([]float32, 2), world.Scenario{}, world.ErrSetting, "2 weights"},
+		{"weights of zero", g, make([]float32, 3), world.Scenario{}, world.ErrSetting, "all weights are 0"},
+		{"weights that are no numbers", g, []float32{1, nan, 1}, world.Scenario{}, world.ErrSetting, "weight 1"},
+		{"bad plan", g, nil, world.Scenario{BaseRate: 1}, world.ErrSetting, "BaseRate"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := world.Plant(ctx, test.graph, test.weights, test.plan)
@@ -418,14 +418,14 @@ func TestPlantRefuses(t *testing.T) {
 	if err := zeros.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := world.Plant(ctx, blank, nil, world.Plan{}); !errors.Is(err, world.ErrGraph) {
+	if _, err := world.Plant(ctx, blank, nil, world.Scenario{}); !errors.Is(err, world.ErrGraph) {
 		t.Errorf("closed vectors: %v", err)
 	}
 }
 
 func TestRedrawnAndThinned(t *testing.T) {
 	t.Parallel()
-	w := generate(t, small(world.Plan{}))
+	w := generate(t, small(world.Scenario{}))
 	again, other := w.Redrawn(0), w.Redrawn(1)
 	a, b, c := draw(t, w, 5000, world.Draw{}), draw(t, again, 5000, world.Draw{}), draw(t, other, 5000, world.Draw{})
 	if !reflect.DeepEqual(a, b) {
@@ -461,11 +461,11 @@ func TestRedrawnAndThinned(t *testing.T) {
 
 func TestCancelled(t *testing.T) {
 	t.Parallel()
-	w := generate(t, small(world.Plan{}))
+	w := generate(t, small(world.Scenario{}))
 	cancelled, cancel := context.WithCancel(ctx)
 	cancel()
-	_, generated := world.New(cancelled, small(world.Plan{}))
-	_, planted := world.Plant(cancelled, w.Graph(), nil, world.Plan{})
+	_, generated := world.New(cancelled, small(world.Scenario{}))
+	_, planted := world.Plant(cancelled, w.Graph(), nil, world.Scenario{})
 	_, drawn := w.Pairs(cancelled, 100, world.Draw{})
 	_, linked := w.Linked(cancelled)
 	for _, err := range []error{generated, planted, drawn, linked} {

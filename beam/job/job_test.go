@@ -52,7 +52,7 @@ func newSetup(t testing.TB, nodes, dim int) setup {
 	t.Helper()
 	ctx := context.Background()
 	w := must(world.New(ctx, world.Settings{Nodes: nodes, Dim: dim, Fields: world.EvenFields(3),
-		Plan: world.Saturated()}))(t)
+		Scenario: world.Saturated()}))(t)
 	g := must(w.Linked(ctx))(t).Graph()
 	data := sample.Origin{Plan: sample.Plan{Split: sample.AtRandom, Later: true, Seed: 1, PerLink: 2}}
 	prepared, err := sample.Prepare(ctx, g, sample.Options{Origin: data, Threads: 1})

@@ -33,7 +33,7 @@ func must[T any](v T, err error) func(testing.TB) T {
 func TestShardsHoldTheGraph(t *testing.T) {
 	ctx := context.Background()
 	w := must(world.New(ctx, world.Settings{Nodes: 150, Dim: 6, Fields: world.EvenFields(3),
-		Plan: world.Saturated()}))(t)
+		Scenario: world.Saturated()}))(t)
 	data := sample.Origin{Plan: sample.Plan{Split: sample.AtRandom, Later: true, Seed: 1}}
 	drawn, err := sample.Prepare(ctx, must(w.Linked(ctx))(t).Graph(), sample.Options{Origin: data, Threads: 1})
 	if err != nil {

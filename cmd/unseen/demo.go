@@ -182,7 +182,7 @@ func runDemo(ctx context.Context, f demoFlags, t *display) (*demo, error) {
 	}
 	fields = slices.DeleteFunc(fields, func(field world.Field) bool { return field.Share < .01*all })
 	settings := world.Settings{Nodes: f.papers, Dim: 64, Fields: fields, Homophily: 1,
-		Plan: world.Plan{BaseRate: .01, OracleAUC: .985, Seed: f.seed, Threads: f.threads}}
+		Scenario: world.Scenario{BaseRate: .01, OracleAUC: .985, Seed: f.seed, Threads: f.threads}}
 	w, err := world.New(ctx, settings)
 	if err != nil {
 		return nil, err

@@ -21,7 +21,7 @@ import (
 func papers(t *testing.T, seed uint64) string {
 	t.Helper()
 	w, err := world.New(t.Context(), world.Settings{Nodes: 400, Dim: 8, Fields: world.EvenFields(3),
-		Plan: world.Plan{BaseRate: .05, OracleAUC: .97, Seed: seed}})
+		Scenario: world.Scenario{BaseRate: .05, OracleAUC: .97, Seed: seed}})
 	if err != nil {
 		t.Fatal(err)
 	}

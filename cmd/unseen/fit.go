@@ -29,7 +29,7 @@ import (
 )
 
 // plans are the kinds of generated worlds, by the names that --world takes.
-var plans = map[string]func() world.Plan{
+var plans = map[string]func() world.Scenario{
 	"saturated":      world.Saturated,
 	"saturated-rare": world.SaturatedRare,
 	"flat-rare":      world.FlatRare,
@@ -255,7 +255,7 @@ func (f *fitFlags) generate() (world.Settings, error) {
 		return w, usagef("--logged is %v; give a share from 0 to 1", f.logged)
 	}
 	w = world.Settings{Nodes: f.nodes, Dim: f.dim, Fields: world.EvenFields(f.fields), RandomFields: f.randomFields,
-		Plan: plan()}
+		Scenario: plan()}
 	w.Seed, w.Threads = f.seed, f.threads
 	return w, causedByFlags(w.Validate())
 }
@@ -423,7 +423,7 @@ type beside struct {
 type fitSource struct {
 	graph   *graph.Graph
 	problem sample.Problem
-	plan    world.Plan // of truths to plant
+	plan    world.Scenario // of truths to plant
 	close   func() error
 
 	world  *fitWorld
@@ -453,7 +453,7 @@ func (f *fitFlags) fromWorld(ctx context.Context, t *display) (*fitSource, error
 		}
 	}
 	from := &fitSource{
-		graph: w.Graph(), plan: generate.Plan, close: w.Graph().Vectors().Close, sample: parts[2],
+		graph: w.Graph(), plan: generate.Scenario, close: w.Graph().Vectors().Close, sample: parts[2],
 		world:   &fitWorld{f.world, f.nodes, f.dim, f.fields, f.randomFields, f.logged, f.seed},
 		problem: sample.Problem{Nodes: model.NodesOf(w.Graph()), Train: parts[0].Pairs, Validation: parts[1].Pairs},
 	}

@@ -32,7 +32,7 @@ func main() {
 	ctx := context.Background()
 	made, err := world.New(ctx, world.Settings{
 		Nodes: 400, Dim: 12, Fields: world.EvenFields(3), Homophily: 1,
-		Plan: world.Plan{BaseRate: .05, OracleAUC: .97, Seed: 4},
+		Scenario: world.Scenario{BaseRate: .05, OracleAUC: .97, Seed: 4},
 	})
 	check(err)
 	made, err = made.Linked(ctx) // the links that are seen

@@ -64,7 +64,7 @@ func main() {
 // prepare writes what a service needs: a dataset and a model of it.
 func prepare(ctx context.Context, folder string) {
 	settings := world.Settings{Nodes: 200, Dim: 8, Fields: world.EvenFields(3),
-		Plan: world.Plan{BaseRate: .1, OracleAUC: .95, Seed: 5}}
+		Scenario: world.Scenario{BaseRate: .1, OracleAUC: .95, Seed: 5}}
 	made := check(check(world.New(ctx, settings)).Linked(ctx))
 	manifest := check(dataset.Write(ctx, filepath.Join(folder, "dataset"), dataset.Content{Graph: made.Graph()},
 		dataset.WriteOptions{}))

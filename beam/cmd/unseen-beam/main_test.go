@@ -38,7 +38,7 @@ func writeDataset(t *testing.T, seed uint64) string {
 	t.Helper()
 	ctx := context.Background()
 	w, err := world.New(ctx, world.Settings{Nodes: 200, Dim: 6, Fields: world.EvenFields(3),
-		Plan: world.Plan{Seed: seed}})
+		Scenario: world.Scenario{Seed: seed}})
 	if err == nil {
 		w, err = w.Linked(ctx)
 	}
