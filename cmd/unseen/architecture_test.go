@@ -197,9 +197,8 @@ var conventional = []string{"Error", "Options", "Result", "Settings"}
 
 // colliding are names that more than one package still has. It only shrinks.
 var colliding = []string{
-	"Cursor", "Document", "Encoder", "Estimate", "Evaluation", "Exposure", "File", "Finding", "Hit",
-	"Network", "Node", "Panel", "PanelRow", "Part", "Progress", "Ranks", "Scheme", "Setting", "Source", "Step",
-	"Tensor",
+	"Cursor", "Encoder", "Estimate", "Exposure", "File", "Hit", "Node", "Panel", "Part", "Scheme", "Setting",
+	"Source", "Step", "Tensor",
 }
 
 // One word has one meaning: a name of an exported type is that of one package.
