@@ -21,9 +21,9 @@ import (
 // bridgesFlags is the command line of unseen bridges.
 type bridgesFlags struct {
 	recommendFlags
-	sources, list, top int
-	within             bool
-	out                string
+	sources, list, limit int
+	within               bool
+	out                  string
 }
 
 func newBridges() *cobra.Command {
@@ -58,8 +58,8 @@ bridges.csv, bridges.jsonl, bridges.bib and bridges.ris to use.`,
 				return usagef("--sources is %d; give at least 1", f.sources)
 			case f.list < 1 || f.list > 1000:
 				return usagef("--list is %d; give from 1 to 1,000", f.list)
-			case f.top < 1:
-				return usagef("--top is %d; give at least 1", f.top)
+			case f.limit < 1:
+				return usagef("--limit is %d; give at least 1", f.limit)
 			case f.threads < 0:
 				return usagef("--threads is %d; give at least 1, or leave it out", f.threads)
 			}
@@ -90,14 +90,15 @@ bridges.csv, bridges.jsonl, bridges.bib and bridges.ris to use.`,
 	flags.StringVar(&f.naive, "naive", "", "a naive `model` to compare with")
 	flags.IntVar(&f.sources, "sources", 200, "nodes of each field to look at, drawn")
 	flags.IntVar(&f.list, "list", 10, "pairs of a reading list")
-	flags.IntVar(&f.top, "top", 10, "bridges to print")
+	flags.IntVar(&f.limit, "limit", 10, "bridges to print")
 	flags.BoolVar(&f.within, "within", false, "also pairs of one field")
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of the draw")
 	flags.StringVarP(&f.out, "output", "o", "", "`folder` for reading lists")
 	flags.IntVar(&f.threads, "threads", 0, "threads (default: all processors)")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
 	jsonFlag(cmd, &f.asJSON)
-	for _, name := range []string{"sources", "list", "top", "seed", "threads"} {
+	oldFlag(cmd, "top", "limit")
+	for _, name := range []string{"sources", "list", "limit", "seed", "threads"} {
 		if err := cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions); err != nil {
 			panic(err) // only if the flag does not exist
 		}
@@ -107,13 +108,13 @@ bridges.csv, bridges.jsonl, bridges.bib and bridges.ris to use.`,
 
 // foundBridges is what unseen bridges has to say.
 type foundBridges struct {
-	Model   string             `json:"model"`
-	Naive   string             `json:"naive"`
-	Dataset string             `json:"dataset"`
-	Seed    uint64             `json:"seed"`
-	Bridges []recommend.Bridge `json:"bridges"`
-	Notes   []string           `json:"notes,omitempty"`
-	Files   []string           `json:"files,omitempty"`
+	Model    string             `json:"model"`
+	Naive    string             `json:"naive"`
+	Dataset  string             `json:"dataset"`
+	Seed     uint64             `json:"seed"`
+	Bridges  []recommend.Bridge `json:"bridges"`
+	Warnings []string           `json:"warnings,omitempty"`
+	Files    []string           `json:"files,omitempty"`
 }
 
 func runBridges(ctx context.Context, f bridgesFlags, t *display) (*foundBridges, error) {
@@ -124,7 +125,7 @@ func runBridges(ctx context.Context, f bridgesFlags, t *display) (*foundBridges,
 	}
 	defer r.close()
 	found := &foundBridges{Model: filepath.Base(f.model), Naive: filepath.Base(f.naive),
-		Dataset: filepath.Base(filepath.Clean(f.data)), Seed: f.seed, Notes: r.notes}
+		Dataset: filepath.Base(filepath.Clean(f.data)), Seed: f.seed, Warnings: r.notes}
 	found.Bridges, err = r.Bridges(ctx, recommend.BridgeSettings{
 		Sources: f.sources, List: f.list, Within: f.within, Seed: f.seed,
 		Progress: t.share("looking for bridges"),
@@ -133,7 +134,7 @@ func runBridges(ctx context.Context, f bridgesFlags, t *display) (*foundBridges,
 		return nil, causedByFlags(err)
 	}
 	if class := r.Class(); class != "" && class != "identified" {
-		found.Notes = append(found.Notes, "the doctor calls the scale of π̂ "+string(class)+
+		found.Warnings = append(found.Warnings, "the doctor calls the scale of π̂ "+string(class)+
 			": gaps can be compared with one another, and are not numbers of links")
 	}
 	if f.out != "" {
@@ -165,7 +166,7 @@ func (b *foundBridges) write(dir string) error {
 		}
 		b.Files = append(b.Files, path)
 	}
-	page := &report.Page{Title: "Bridges of " + b.Dataset, Sections: report.BridgeSections(b.Bridges, b.Notes)}
+	page := &report.Page{Title: "Bridges of " + b.Dataset, Sections: report.BridgeSections(b.Bridges, b.Warnings)}
 	path := filepath.Join(dir, "bridges.html")
 	b.Files = append([]string{path}, b.Files...)
 	return page.WriteHTML(path)
@@ -195,7 +196,7 @@ func printBridges(w io.Writer, found *foundBridges, f bridgesFlags) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Links per node that exposure hides, by field of the node and of the target\n\n")
 	fmt.Fprintf(&b, "  %-20s → %-20s %6s %19s %5s\n", "from", "to", "gap", "95% interval", "π̂")
-	for _, bridge := range found.Bridges[:min(f.top, len(found.Bridges))] {
+	for _, bridge := range found.Bridges[:min(f.limit, len(found.Bridges))] {
 		weak := ""
 		if bridge.Weak {
 			weak = " ?"
@@ -204,8 +205,8 @@ func printBridges(w io.Writer, found *foundBridges, f bridgesFlags) error {
 			bridge.Gap,
 			fmt.Sprintf("%.2g to %.2g", bridge.Lower, bridge.Upper), share(bridge.Propensity), weak)
 	}
-	if len(found.Bridges) > f.top {
-		fmt.Fprintf(&b, "  and %d more\n", len(found.Bridges)-f.top)
+	if len(found.Bridges) > f.limit {
+		fmt.Fprintf(&b, "  and %d more\n", len(found.Bridges)-f.limit)
 	}
 	b.WriteString("  ?: rests on fewer than five links or nodes\n")
 	if len(found.Bridges) > 0 && len(found.Bridges[0].Reading) > 0 {
@@ -222,7 +223,7 @@ func printBridges(w io.Writer, found *foundBridges, f bridgesFlags) error {
 				short(name(r.For), 66))
 		}
 	}
-	for _, note := range found.Notes {
+	for _, note := range found.Warnings {
 		b.WriteString("\n" + wrap("note: "+note))
 	}
 	if len(found.Files) > 0 {

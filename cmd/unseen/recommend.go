@@ -27,13 +27,13 @@ type recommendFlags struct {
 	nodes       []string
 	text, field string
 	all         bool
-	from        string // a file of ids
+	ids         string // file of nodes
 	naive       string
 	k           int
 
 	seen, linked, explain, compare bool
 	fields                         []string
-	since, until                   string
+	from, until                    string
 	exclude                        string
 	diversity, explore             float64
 	seed                           uint64
@@ -59,7 +59,7 @@ dataset's own encoder; its field is guessed unless --field gives it. --nodes
 reads ids from a file, --all takes every node; both write to -o in parts of
 4,096 nodes, and --resume goes on where they were interrupted.
 
-By default targets that the node links to already are left out. --by-seen ranks
+By default targets that the node links to already are left out. --seen ranks
 by π̂ŷ, the chance that a link is seen: it brings the bias back. --diversity
 re-ranks so that no two are alike; --explore draws that share of the places in
 proportion to ŷ and says with which probability each was shown.`,
@@ -83,7 +83,7 @@ proportion to ŷ and says with which probability each was shown.`,
 				return err
 			}
 			t := newDisplay(cmd.ErrOrStderr(), f.quiet)
-			if f.all || f.from != "" {
+			if f.all || f.ids != "" {
 				r, err := runBatch(cmd.Context(), f, t)
 				if err != nil {
 					return err
@@ -104,20 +104,26 @@ proportion to ŷ and says with which probability each was shown.`,
 		},
 		ValidArgsFunction: modelThenFolder,
 	}
+	f.register(cmd)
+	return cmd
+}
+
+// register adds the flags to a command.
+func (f *recommendFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.IntVarP(&f.k, "k", "k", 10, "how many")
 	flags.StringVar(&f.text, "text", "", "recommend for this new `text`")
 	flags.StringVar(&f.field, "field", "", "the new text's field (default: guessed)")
 	flags.BoolVar(&f.all, "all", false, "recommend to every node, into -o")
-	flags.StringVar(&f.from, "nodes", "", "recommend to the ids in this `file`, into -o")
+	flags.StringVar(&f.ids, "nodes", "", "recommend to the ids in this `file`, into -o")
 	flags.StringVar(&f.naive, "naive", "", "a naive `model` to compare with")
 	flags.BoolVar(&f.compare, "compare", false, "both lists side by side")
 	flags.BoolVar(&f.explain, "explain", false, "say why each is there")
-	flags.BoolVar(&f.seen, "by-seen", false, "rank by π̂ŷ: repeats past exposure")
-	flags.StringArrayVar(&f.fields, "only-field", nil, "only targets of this `field`; may be given often")
-	flags.StringVar(&f.since, "since", "", "only targets from this `date` on")
-	flags.StringVar(&f.until, "before", "", "only targets before this `date`")
+	flags.BoolVar(&f.seen, "seen", false, "rank by π̂ŷ, which repeats past exposure")
+	flags.StringArrayVar(&f.fields, "fields", nil, "only targets of this `field`; repeatable")
+	flags.StringVar(&f.from, "from", "", "only targets from this `date` on")
+	flags.StringVar(&f.until, "until", "", "only targets before this `date`")
 	flags.BoolVar(&f.linked, "linked", false, "also what the node links to already")
 	flags.StringVar(&f.exclude, "exclude", "", "never the ids in this `file`")
 	flags.Float64Var(&f.diversity, "diversity", 0, "from 0, pure relevance, to 1, no two alike")
@@ -129,8 +135,12 @@ proportion to ŷ and says with which probability each was shown.`,
 	flags.IntVar(&f.threads, "threads", 0, "threads (default: all processors)")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
 	jsonFlag(cmd, &f.asJSON)
+	for old, name := range map[string]string{"by-seen": "seen", "only-field": "fields", "since": "from",
+		"before": "until"} {
+		oldFlag(cmd, old, name)
+	}
 	complete := map[string][]string{"format": {"text", "csv", "jsonl", "bibtex", "ris"}}
-	for _, name := range []string{"k", "text", "field", "only-field", "since", "before", "diversity", "explore",
+	for _, name := range []string{"k", "text", "field", "fields", "from", "until", "diversity", "explore",
 		"seed", "threads"} {
 		complete[name] = nil
 	}
@@ -140,7 +150,6 @@ proportion to ŷ and says with which probability each was shown.`,
 			panic(err) // only if the flag does not exist
 		}
 	}
-	return cmd
 }
 
 // modelThenFolder completes a model and then a dataset.
@@ -156,9 +165,9 @@ func modelThenFolder(_ *cobra.Command, args []string, _ string) ([]cobra.Complet
 
 // check says which flag is wrong.
 func (f *recommendFlags) check() error {
-	batch := f.all || f.from != ""
+	batch := f.all || f.ids != ""
 	ways := 0
-	for _, given := range []bool{len(f.nodes) > 0, f.text != "", f.all, f.from != ""} {
+	for _, given := range []bool{len(f.nodes) > 0, f.text != "", f.all, f.ids != ""} {
 		ways += count(given)
 	}
 	switch {
@@ -169,7 +178,7 @@ func (f *recommendFlags) check() error {
 	case f.k < 1 || f.k > recommend.MaxK:
 		return usagef("-k is %d; give from 1 to %s", f.k, thousands(recommend.MaxK))
 	case f.field != "" && f.text == "":
-		return usagef("--field is the field of a new text; give --text, or --only-field for that of targets")
+		return usagef("--field is the field of a new text; give --text, or --fields for that of targets")
 	case f.compare && f.naive == "":
 		return usagef("--compare needs a model to compare with; give --naive")
 	case batch && f.output == "":
@@ -178,7 +187,7 @@ func (f *recommendFlags) check() error {
 		return usagef("-o is for --all and --nodes; redirect the output instead")
 	case f.resume && !batch:
 		return usagef("--resume is for --all and --nodes")
-	case batch && (f.seen || f.fields != nil || f.since != "" || f.until != "" || f.exclude != "" || f.diversity > 0 ||
+	case batch && (f.seen || f.fields != nil || f.from != "" || f.until != "" || f.exclude != "" || f.diversity > 0 ||
 		f.explore > 0 || f.explain || f.compare):
 		return usagef("--all and --nodes take no filters, dials or explanations; name the nodes instead")
 	case f.threads < 0:
@@ -318,7 +327,7 @@ func (f *recommendFlags) query(g *graph.Graph) (recommend.Query, error) {
 	for _, day := range []struct {
 		flag, text string
 		into       *time.Time
-	}{{"since", f.since, &q.From}, {"before", f.until, &q.Until}} {
+	}{{"from", f.from, &q.From}, {"until", f.until, &q.Until}} {
 		if day.text == "" {
 			continue
 		}
@@ -333,7 +342,7 @@ func (f *recommendFlags) query(g *graph.Graph) (recommend.Query, error) {
 			return q, err
 		}
 		for _, id := range ids {
-			if j, ok := g.Index(id); ok { // who is not there is excluded already
+			if j, ok := g.Index(id); ok { // an unknown id needs no exclusion
 				q.Exclude = append(q.Exclude, j)
 			}
 		}

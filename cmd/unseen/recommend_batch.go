@@ -46,7 +46,7 @@ type batchResult struct {
 	Resumed int     `json:"resumed"` // parts that were there already
 	Seconds float64 `json:"seconds"`
 
-	Notes []string `json:"notes,omitempty"`
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 func (r *batchResult) print(w io.Writer) error {
@@ -59,7 +59,7 @@ func (r *batchResult) print(w io.Writer) error {
 	default:
 		text += fmt.Sprintf(", %s of which were there already; the rest in %s", thousands(r.Resumed), brief(r.Seconds))
 	}
-	for _, note := range r.Notes {
+	for _, note := range r.Warnings {
 		text += "\n\n" + strings.TrimSuffix(wrap("note: "+note), "\n")
 	}
 	text += "\n"
@@ -86,21 +86,21 @@ func runBatch(ctx context.Context, f recommendFlags, t *display) (*batchResult, 
 			sources = append(sources, i)
 		}
 	} else {
-		ids, err := readIDs(f.from)
+		ids, err := readIDs(f.ids)
 		if err != nil {
 			return nil, err
 		}
 		if len(ids) == 0 {
-			return nil, usagef("%s has no id; give one per line", f.from)
+			return nil, usagef("%s has no id; give one per line", f.ids)
 		}
 		for line, id := range ids {
 			i, err := findNode(g, id)
 			if err != nil {
-				return nil, fmt.Errorf("%s, line %d: %w", f.from, line+1, err)
+				return nil, fmt.Errorf("%s, line %d: %w", f.ids, line+1, err)
 			}
 			sources = append(sources, i)
 		}
-		if plan.IDs, err = atomicfile.Sum(f.from); err != nil {
+		if plan.IDs, err = atomicfile.Sum(f.ids); err != nil {
 			return nil, err
 		}
 	}
@@ -116,7 +116,7 @@ func runBatch(ctx context.Context, f recommendFlags, t *display) (*batchResult, 
 	if err := plan.begin(f.output, f.resume); err != nil {
 		return nil, err
 	}
-	out := &batchResult{Folder: f.output, Nodes: len(sources), Parts: plan.Parts, Notes: r.notes}
+	out := &batchResult{Folder: f.output, Nodes: len(sources), Parts: plan.Parts, Warnings: r.notes}
 	began, meter := time.Now(), progress.NewMeter(t.report, "recommending", int64(plan.Parts))
 	for part := range plan.Parts {
 		path := batchFile(f.output, plan.Format, part)

@@ -22,6 +22,31 @@ func fitted(t *testing.T) (dir, bayes, naive string) {
 	return dir, bayes, naive
 }
 
+// Flags that were renamed work under their old names, with a note on stderr.
+func TestOldFlags(t *testing.T) {
+	dir, bayes, naive := fitted(t)
+	for _, c := range []struct{ command, old, new string }{
+		{"recommend " + bayes + " " + dir + " p7", "--by-seen --since 1990 --before 2030",
+			"--seen --from 1990 --until 2030"},
+		{"recommend " + bayes + " " + dir + " p7", "--only-field Art --fields Biology",
+			"--fields Art --fields Biology"},
+		{"bridges " + bayes + " " + dir + " --naive " + naive, "--top 2", "--limit 2"},
+	} {
+		line := func(flags string) []string { return strings.Fields(c.command + " --quiet " + flags) }
+		code, got, note := invoke(line(c.old)...)
+		if want := well(t, line(c.new)...); code != exitOK || got != want {
+			t.Errorf("%s: exit %d\n%s\n%s\nwant %s", c.old, code, got, note, want)
+		}
+		old, _, _ := strings.Cut(c.old, " ")
+		if !strings.Contains(note, "unseen: "+old+" is deprecated; use --") {
+			t.Errorf("%s: stderr %q", c.old, note)
+		}
+		if help := well(t, strings.Fields(c.command)[0], "--help"); strings.Contains(help, old+" ") {
+			t.Errorf("the help shows %s", old)
+		}
+	}
+}
+
 func TestRecommend(t *testing.T) {
 	dir, bayes, naive := fitted(t)
 	node := "p7"
@@ -36,7 +61,7 @@ func TestRecommend(t *testing.T) {
 	fits80(t, well(t, "recommend", bayes, dir, node, "--naive", naive, "--compare", "--quiet"))
 	fits80(t, well(t, "recommend", bayes, dir, node, "--explore", ".5", "--quiet"))
 	var lists []*recommend.List
-	decodeOne(t, well(t, "recommend", bayes, dir, node, "--json", "--quiet", "--by-seen", "-k", "3"), &lists)
+	decodeOne(t, well(t, "recommend", bayes, dir, node, "--json", "--quiet", "--seen", "-k", "3"), &lists)
 	if len(lists) != 1 || len(lists[0].Items) != 3 || lists[0].Source.ID != node ||
 		!strings.Contains(strings.Join(lists[0].Warnings, " "), "repeats past exposure") {
 		t.Errorf("got %+v", lists)
@@ -169,9 +194,9 @@ func TestRecommendRefuses(t *testing.T) {
 		{dir + " p1 --compare", "give --naive"},
 		{dir + " p1 --field x", "give --text"},
 		{dir + " p1 --format pdf", "--format is"},
-		{dir + " p1 --only-field alchemy", `no field "alchemy"; there is`},
-		{dir + " p1 --since never", "--since is"},
-		{dir + " p1 --since 3000", "none is left by the filters"},
+		{dir + " p1 --fields alchemy", `no field "alchemy"; there is`},
+		{dir + " p1 --from never", "--from is"},
+		{dir + " p1 --from 3000", "none is left by the filters"},
 		{dir + " p1 --diversity 3", "give one from 0 to 1"},
 		{dir + " p1 --diversity .3 --explore .2", "give one of them"},
 		{dir + " --text words", "no encoder is known"},
@@ -197,7 +222,7 @@ func TestBridges(t *testing.T) {
 	var found foundBridges
 	decodeOne(t, well(t, "bridges", bayes, dir, "--naive", naive, "--json", "--quiet", "--threads", "1"), &found)
 	if len(found.Bridges) != 6 || found.Bridges[0].Gap < found.Bridges[5].Gap || len(found.Bridges[0].Reading) == 0 ||
-		len(found.Notes) != 0 {
+		len(found.Warnings) != 0 {
 		t.Errorf("%+v", found)
 	}
 	raw, err := os.ReadFile(filepath.Join(out, "bridges.csv"))
@@ -224,7 +249,7 @@ func TestBridges(t *testing.T) {
 		"--naive " + dir:                    "is a folder",
 		"--sources 0 --naive " + naive:      "--sources is 0",
 		"--list 0 --naive " + naive:         "--list is 0",
-		"--top 0 --naive " + naive:          "--top is 0",
+		"--limit 0 --naive " + naive:        "--limit is 0",
 		"-o " + bayes + " --naive " + naive: "no folder can be made",
 	} {
 		code, stdout, stderr := invoke(append([]string{"bridges", bayes, dir, "--quiet"}, strings.Fields(line)...)...)

@@ -119,6 +119,7 @@ type apiSchema struct {
 	Additional  any `json:"additionalProperties"`
 	Properties  map[string]apiSchema
 	Required    []string
+	Deprecated  bool
 }
 
 // words says of what kind a value is, with links to schemas.
@@ -127,9 +128,9 @@ func (s apiSchema) words() string {
 		return fmt.Sprintf("[%s](#%s)", name, strings.ToLower(name))
 	}
 	kind := fmt.Sprint(s.Type)
-	if several, ok := s.Type.([]any); ok {
+	if kinds, ok := s.Type.([]any); ok {
 		kind = ""
-		for _, one := range several {
+		for _, one := range kinds {
 			if one != "null" {
 				kind = fmt.Sprint(one)
 			}
@@ -178,7 +179,7 @@ func (s apiSchema) limits() string {
 		parts = append(parts, fmt.Sprintf("at most %d characters", *s.MaxLength))
 	}
 	if s.Default != nil {
-		parts = append(parts, fmt.Sprintf("%v if left out", s.Default))
+		parts = append(parts, fmt.Sprintf("default %v", s.Default))
 	}
 	return strings.Join(parts, "; ")
 }
@@ -217,21 +218,50 @@ func TestReferenceAPI(t *testing.T) {
 	compareReference(t, "../../docs/api.md", apiPage(api))
 }
 
+// apiNames is the vocabulary that the API shares with the command line and with files.
+const apiNames = `
+## Names
+
+One thing has one name: in query parameters and JSON in camelCase, on the command line in kebab-case, in columns of CSV and Parquet in
+snake_case.
+
+| meaning | API | command line | column |
+|---|---|---|---|
+| ŷ, the chance of a link if shown | 'link' | | 'link' |
+| π̂, the chance of having been shown so far | 'propensity' | | 'propensity' |
+| chance that a list has an item; the 'probability' of its shown event | 'shown' | | 'shown' |
+| rank by ŷ, and by the naive model, among all candidates | 'correctedRank', 'naiveRank' | | 'corrected_rank', 'naive_rank' |
+| number of items in a list | 'k' | '-k' | |
+| field of a new text | 'field' | '--field' | |
+| only targets of these fields | 'fields' | '--fields' | |
+| only targets from a day on, and before a day | 'from', 'until' | '--from', '--until' | |
+| rank by π̂ŷ, which repeats past exposure | 'seen' | '--seen' | |
+| include targets that are linked already; leave out ids | 'linked', 'exclude' | '--linked', '--exclude' | |
+| re-rank; draw a share of the positions; seed of the draw | 'diversity', 'explore', 'seed' | '--diversity', '--explore', '--seed' | |
+| add the naive list; add reasons | 'compare', 'explain' | '--compare', '--explain' | |
+| nodes of each field to look at; pairs of a reading list; number of bridges | 'sources', 'list', 'limit' | '--sources', '--list', '--limit' | |
+| the two nodes of a pair | 'source', 'target' | | 'source', 'target' |
+| doubts about a result | 'warnings' | | |
+| train without deploying | 'trainOnly' | | |
+| A/B test | 'trial' | | |
+
+## Operations
+`
+
 // apiPage is the reference of the API: operations by their path, then what bodies are made of.
 func apiPage(api openAPI) string {
 	var page strings.Builder
-	fmt.Fprintf(&page, `# The API, version %s
+	fmt.Fprintf(&page, strings.ReplaceAll(`# API reference, version %s
 %s
 %s
 
-A running service shows the same at `+"`/docs`"+`, and gives it to generators of clients at `+"`/openapi.json`"+
-		`. [The guide](service.md) shows how the
-parts belong together, with requests to copy. Errors are RFC 9457 documents ([ErrorModel](#errormodel)); whatever asks too often or too much is
-told when to come again by `+"`Retry-After`"+`. A scope is what a token needs where the service has tokens.
-
-| operation | does | scope |
+A running service shows this reference at '/docs' and serves it as an OpenAPI document at '/openapi.json'.
+[The guide](service.md) has requests to copy. Errors are RFC 9457 documents ([ErrorModel](#errormodel)); a response with 429 or 503 has
+'Retry-After'. The scope is what a token needs, if the service has tokens. Deprecated names are accepted for one version.
+%s
+| operation | purpose | scope |
 |---|---|---|
-`, api.Info.Version, generated, api.Info.Description)
+`, "'", "`"), api.Info.Version, generated, api.Info.Description, strings.ReplaceAll(apiNames, "'", "`"))
 	type entry struct {
 		method, path string
 		apiOperation
@@ -249,11 +279,11 @@ told when to come again by `+"`Retry-After`"+`. A scope is what a token needs wh
 		anchor := strings.ReplaceAll(notAnchor.ReplaceAllString(strings.ToLower(title), ""), " ", "-")
 		fmt.Fprintf(&page, "| [`%s`](#%s) | %s | %s |\n", title, anchor, cell(op.Summary), op.scope())
 	}
-	page.WriteString("\n# Operations\n")
+	page.WriteString("\n# Requests\n")
 	for _, op := range all {
 		fmt.Fprintf(&page, "\n## %s %s\n\n%s.\n", op.method, op.path, strings.TrimSuffix(op.Summary, "."))
 		if len(op.Parameters) > 0 {
-			page.WriteString("\n| parameter | kind | meaning |\n|---|---|---|\n")
+			page.WriteString("\n| parameter | type | meaning |\n|---|---|---|\n")
 			for _, p := range op.Parameters {
 				kind := p.Schema.words() + ", " + p.In
 				if p.Required {
@@ -264,7 +294,7 @@ told when to come again by `+"`Retry-After`"+`. A scope is what a token needs wh
 		}
 		if op.RequestBody != nil {
 			for _, of := range slices.Sorted(maps.Keys(op.RequestBody.Content)) {
-				fmt.Fprintf(&page, "\nTakes %s (%s).\n", op.RequestBody.Content[of].Schema.words(), of)
+				fmt.Fprintf(&page, "\nBody: %s (%s).\n", op.RequestBody.Content[of].Schema.words(), of)
 			}
 		}
 		for _, status := range slices.Sorted(maps.Keys(op.Responses)) {
@@ -274,24 +304,28 @@ told when to come again by `+"`Retry-After`"+`. A scope is what a token needs wh
 			for _, of := range slices.Sorted(maps.Keys(op.Responses[status].Content)) {
 				s := op.Responses[status].Content[of].Schema
 				if of == "text/event-stream" {
-					fmt.Fprintf(&page, "\nAnswers %s with a stream of server-sent events.\n", status)
+					fmt.Fprintf(&page, "\nResponse: %s with a stream of server-sent events.\n", status)
 					continue
 				}
-				fmt.Fprintf(&page, "\nAnswers %s with %s.\n", status, s.words())
+				fmt.Fprintf(&page, "\nResponse: %s with %s.\n", status, s.words())
 			}
 		}
 	}
-	page.WriteString("\n# Bodies\n")
+	page.WriteString("\n# Objects\n")
 	for _, name := range slices.Sorted(maps.Keys(api.Components.Schemas)) {
 		s := api.Components.Schemas[name]
 		fmt.Fprintf(&page, "\n## %s\n\n", name)
 		if s.Description != "" {
 			fmt.Fprintf(&page, "%s\n\n", s.Description)
 		}
-		page.WriteString("| part | kind | meaning |\n|---|---|---|\n")
+		page.WriteString("| key | type | meaning |\n|---|---|---|\n")
 		for _, part := range slices.Sorted(maps.Keys(s.Properties)) {
 			p := s.Properties[part]
-			row(&page, part, p.words(), p.Description, p.limits())
+			text := p.Description
+			if p.Deprecated {
+				text = "Deprecated: " + text
+			}
+			row(&page, part, p.words(), text, p.limits())
 		}
 	}
 	return page.String()
@@ -313,16 +347,16 @@ func TestReferenceSees(t *testing.T) {
 		"parameters": [{"name": "id", "in": "path", "required": true, "schema": {"type": "integer", "minimum": 1, "maximum": 9, "default": 3}}],
 		"requestBody": {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Thing"}}}},
 		"responses": {"200": {"content": {"application/json": {"schema": {"type": ["array", "null"], "items": {"type": "string"}}}}}, "404": {"content": {"x": {}}}}}}},
-		"components": {"schemas": {"Thing": {"properties": {"of": {"type": "object", "additionalProperties": {"type": "number"}}, "kind": {"type": "string", "enum": ["x", "y"]}}}}}}`
+		"components": {"schemas": {"Thing": {"properties": {"of": {"type": "object", "additionalProperties": {"type": "number"}}, "kind": {"type": "string", "enum": ["x", "y"], "deprecated": true, "description": "an x"}}}}}}`
 	if err := json.Unmarshal([]byte(raw), &api); err != nil {
 		t.Fatal(err)
 	}
 	page := apiPage(api)
 	for _, line := range []string{
 		"| [`PUT /a/{id}`](#put-aid) | Does a\\|b | admin |",
-		"| `id` | integer, path, required | (1 to 9; 3 if left out) |",
-		"Takes [Thing](#thing) (application/json).", "Answers 200 with list of string.", "| `of` | map to number |  |",
-		"| `kind` | string | (x, y) |",
+		"| `id` | integer, path, required | (1 to 9; default 3) |",
+		"Body: [Thing](#thing) (application/json).", "Response: 200 with list of string.", "| `of` | map to number |  |",
+		"| `kind` | string | Deprecated: an x (x, y) |",
 	} {
 		if !strings.Contains(page, line+"\n") {
 			t.Errorf("no line %q in\n%s", line, page)

@@ -186,6 +186,27 @@ func edits(a, b string) int {
 	return row[len(b)]
 }
 
+// oldFlag keeps a flag's old name for one version: hidden, and with a note on stderr.
+func oldFlag(cmd *cobra.Command, old, name string) {
+	f := *cmd.Flags().Lookup(name)
+	f.Name, f.Shorthand, f.Hidden, f.Value = old, "", true, &oldValue{f.Value, func() {
+		fmt.Fprintf(cmd.ErrOrStderr(), "unseen: --%s is deprecated; use --%s\n", old, name)
+	}}
+	cmd.Flags().AddFlag(&f)
+}
+
+// oldValue is a flag's value under its old name. Cobra's own note would go to stdout, among the results.
+type oldValue struct {
+	pflag.Value
+	note func()
+}
+
+// Set notes that the name is old.
+func (v *oldValue) Set(text string) error {
+	v.note()
+	return v.Value.Set(text)
+}
+
 // jsonFlag adds --json, which every command that prints results has.
 func jsonFlag(cmd *cobra.Command, asJSON *bool) {
 	cmd.Flags().BoolVar(asJSON, "json", false, "print one JSON document instead of text")

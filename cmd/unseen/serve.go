@@ -60,25 +60,8 @@ authenticates. Ctrl-C lets requests in progress end first.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			switch {
-			case f.options.Open && f.tokens != "":
-				return usagef("--open lets everybody in, and --token-file only those with a token; give one of them")
-			case f.options.Prefix != "" && f.options.Prefix[0] != '/':
-				return usagef("--prefix is %q; give a path such as /recs", f.options.Prefix)
-			case !(f.explore >= 0 && f.explore <= 1):
-				return usagef("--explore is %v; give a share from 0 to 1", f.explore)
-			case f.options.Keep < 1:
-				return usagef("--keep is %d; give at least 1", f.options.Keep)
-			case f.options.RetrainEvery < 0 || f.options.RetrainEvery > 0 && f.options.RetrainEvery < time.Second:
-				return usagef("--retrain-every is %v; give a second or more, such as 24h", f.options.RetrainEvery)
-			case f.options.RetrainAfter < 1:
-				return usagef("--retrain-after is %d; give at least 1", f.options.RetrainAfter)
-			case f.options.RetrainEvery == 0 && cmd.Flags().Changed("retrain-after"):
-				return usagef("--retrain-after needs --retrain-every, such as 24h")
-			case !(f.options.Rate > 0):
-				return usagef("--rate is %v; give requests per second, more than 0", f.options.Rate)
-			case f.options.Concurrent < 0:
-				return usagef("--concurrent is %d; give at least 1, or leave it out", f.options.Concurrent)
+			if err := f.check(cmd.Flags().Changed("retrain-after")); err != nil {
+				return err
 			}
 			return runServe(cmd, f)
 		},
@@ -114,6 +97,31 @@ authenticates. Ctrl-C lets requests in progress end first.`,
 	}
 	cmd.AddCommand(newServeToken())
 	return cmd
+}
+
+// check says which flag is wrong. retrainAfter is whether --retrain-after was given.
+func (f *serveFlags) check(retrainAfter bool) error {
+	switch {
+	case f.options.Open && f.tokens != "":
+		return usagef("--open lets everybody in, and --token-file only those with a token; give one of them")
+	case f.options.Prefix != "" && f.options.Prefix[0] != '/':
+		return usagef("--prefix is %q; give a path such as /recs", f.options.Prefix)
+	case !(f.explore >= 0 && f.explore <= 1):
+		return usagef("--explore is %v; give a share from 0 to 1", f.explore)
+	case f.options.Keep < 1:
+		return usagef("--keep is %d; give at least 1", f.options.Keep)
+	case f.options.RetrainEvery < 0 || f.options.RetrainEvery > 0 && f.options.RetrainEvery < time.Second:
+		return usagef("--retrain-every is %v; give a second or more, such as 24h", f.options.RetrainEvery)
+	case f.options.RetrainAfter < 1:
+		return usagef("--retrain-after is %d; give at least 1", f.options.RetrainAfter)
+	case f.options.RetrainEvery == 0 && retrainAfter:
+		return usagef("--retrain-after needs --retrain-every, such as 24h")
+	case !(f.options.Rate > 0):
+		return usagef("--rate is %v; give requests per second, more than 0", f.options.Rate)
+	case f.options.Concurrent < 0:
+		return usagef("--concurrent is %d; give at least 1, or leave it out", f.options.Concurrent)
+	}
+	return nil
 }
 
 func runServe(cmd *cobra.Command, f serveFlags) error {
