@@ -12,8 +12,8 @@ import (
 	"unseen/risk"
 )
 
-// Means are means over all ordered pairs of a graph, i ≠ j: not estimated from a sample, but
-// computed. The risks are those of the model's own predictions under the log-loss.
+// Means are means over all pairs of a universe: not estimated from a sample, but computed. The risks are
+// those of the model's own predictions under the log-loss.
 type Means struct {
 	Pairs      int64   `json:"pairs"`
 	MeanLink   float64 `json:"meanLink"`   // ŷ
@@ -24,58 +24,94 @@ type Means struct {
 	AP         float64 `json:"ap"`
 }
 
-// Most nodes over which all pairs are summed: by blocks where the models allow it, else pair by pair.
+// Most pairs that are summed: by blocks where the models allow it, else one by one.
 const (
-	MostNodes      = 50_000
-	mostNodesPairs = 4_000
+	MostPairs         = 2_500_000_000
+	MostPairsOneByOne = 16_000_000
 )
 
-// AllPairs implements Engine. With o = 0 every mass depends on (z, π̂) alone, and linked pairs are
-// few: nodes are taken field by field, so that a block of pairs has one π̂; every block is a dense
-// product whose o = 0 terms are summed as they come; then the diagonal is taken out, and the linked
-// pairs have their o = 0 terms replaced by those of o = 1. The sums do not depend on the number of
-// threads.
+// AllPairs implements Engine. With o = 0 every mass depends on (z, s) alone, and linked pairs are few: every block of
+// sources and targets is a dense product whose o = 0 terms are summed as they come, and then the linked pairs have
+// their o = 0 terms replaced by those of o = 1. The sums do not depend on the number of threads.
 //
-// A link model that is no inner product, or a propensity model that looks at more than the fields,
-// is summed pair by pair, for graphs of up to 4,000 nodes.
-func (c CPU) AllPairs(ctx context.Context, g *graph.Graph, p Predictor) (Means, error) {
+// A link model that is no inner product, or a propensity model whose logits are no sum of model.ExposureTerms, is
+// summed pair by pair, for up to MostPairsOneByOne pairs.
+func (c CPU) AllPairs(ctx context.Context, g *graph.Graph, p Predictor, u graph.Universe, floor float64) (Means,
+	error) {
 	if err := p.Validate(); err != nil {
 		return Means{}, err
 	}
-	n := g.Len()
-	_, inner := p.Link.(model.InnerProduct)
-	dense := inner && p.byFields()
-	switch {
-	case n < 2:
-		return Means{}, fmt.Errorf("%w: a graph of %d nodes has no pairs", ErrUnsupported, n)
-	case n > MostNodes:
-		return Means{}, fmt.Errorf("%w: all pairs of %d nodes are %.2g; %d nodes are the most, so judge by a sample",
-			ErrUnsupported, n, float64(n)*float64(n-1), MostNodes)
-	case !dense && n > mostNodesPairs:
-		return Means{}, fmt.Errorf("%w: with the models %s and %s all pairs are summed one by one, and %d "+
-			"nodes are the most; judge by a sample",
-			ErrUnsupported, p.Link.Kind(), p.Propensity.Kind(), mostNodesPairs)
+	pairs, _, err := u.Count(g)
+	if err != nil {
+		return Means{}, err
 	}
+	_, _, dense := p.dense()
+	switch {
+	case pairs > MostPairs:
+		return Means{}, fmt.Errorf("%w: %d pairs are too many to sum; %d are the most, so estimate from a sample",
+			ErrUnsupported, pairs, int64(MostPairs))
+	case !dense && pairs > MostPairsOneByOne:
+		return Means{}, fmt.Errorf("%w: %d pairs are too many to sum one by one, as the models %s and %s need it; "+
+			"%d are the most, so estimate from a sample", ErrUnsupported, pairs, p.Link.Kind(), p.Propensity.Kind(),
+			MostPairsOneByOne)
+	}
+	r := rectangleOf(g, u, floor)
 	var total Sums
-	var err error
 	if dense {
-		all := make([]int32, n)
-		for i := range all {
-			all[i] = int32(i)
-		}
-		total, err = c.SumBlock(ctx, model.NodesOf(g), p, all, all)
+		total, err = c.SumRectangle(ctx, model.NodesOf(g), p, r)
 	} else {
-		total, err = sumPairByPair(ctx, g, p, kern.Threads(c.Threads))
+		total, err = c.sumOneByOne(ctx, p, r)
 	}
 	if err != nil {
 		return Means{}, err
 	}
-	linked, err := sumLinked(ctx, g, p)
+	linked, err := c.sumLinked(ctx, g, p, r)
 	if err != nil {
 		return Means{}, err
 	}
 	total.Add(linked)
 	return total.Means(), nil
+}
+
+// Rectangle is the pairs from sources to targets. A node and itself are no pair.
+type Rectangle struct {
+	Sources, Targets []int32 // ascending
+	// Rank is the place of every node in an order: only targets of a lower rank than their source make a pair. Nil
+	// keeps all.
+	Rank []int32
+	// Floor is the least propensity that the risks see, below 1. The likelihood sees propensities as they are.
+	Floor float64
+}
+
+// rectangleOf returns the pairs of a universe that Count has accepted.
+func rectangleOf(g *graph.Graph, u graph.Universe, floor float64) Rectangle {
+	list := func(nodes []int32) []int32 {
+		if nodes != nil {
+			return slices.Sorted(slices.Values(nodes))
+		}
+		return everyNode(g.Len())
+	}
+	r := Rectangle{Sources: list(u.Sources), Targets: list(u.Targets), Floor: floor}
+	if u.Before != nil {
+		r.Rank = u.Before.Rank
+	}
+	return r
+}
+
+func everyNode(n int) []int32 {
+	all := make([]int32, n)
+	for i := range all {
+		all[i] = int32(i)
+	}
+	return all
+}
+
+// has reports whether a source and a target are a pair.
+func (r Rectangle) has(source, target int32) bool {
+	if r.Rank != nil {
+		return r.Rank[target] < r.Rank[source]
+	}
+	return source != target
 }
 
 // Sums are what a predictor's own predictions come to over some ordered pairs. Those of disjoint pairs add up.
@@ -104,183 +140,298 @@ func (t Sums) Means() Means {
 	}
 }
 
-// unlinked adds what a block of unlinked pairs sums to.
-func (t *Sums) unlinked(s kern.UnlinkedSums, link float64) {
-	t.Add(Sums{Link: link, Likelihood: s.NegLog, Naive: s.Loss, W: s.Psi, PU: s.Loss, AP: s.Psi + s.Tau})
-}
+// A block of pairs is so many sources by so many targets.
+const (
+	blockHeight  = 96
+	blockBreadth = 256
+)
 
-// SumBlock sums a predictor's own predictions over all pairs from some nodes to others, both ascending, as if none of them
-// were linked; SumLinks then puts links right. A node and itself are no pair. The predictor's models must be those of these
-// nodes: an inner product, and a propensity of the fields alone. The sums do not depend on the number of threads.
-func (c CPU) SumBlock(ctx context.Context, n model.Nodes, p Predictor, sources, targets []int32) (Sums, error) {
-	inner, dense := p.Link.(model.InnerProduct)
-	if !dense || !p.byFields() {
-		return Sums{}, fmt.Errorf("%w: with the models %s and %s pairs are not summed by blocks; judge by a sample",
+// SumRectangle sums a predictor's own predictions over the pairs of a rectangle as if none of them were linked;
+// SumLinks then puts links right. The predictor's models must be those of the nodes: an inner product, and a
+// propensity of model.ExposureTerms. The sums do not depend on the number of threads.
+func (c CPU) SumRectangle(ctx context.Context, n model.Nodes, p Predictor, r Rectangle) (Sums, error) {
+	inner, terms, dense := p.dense()
+	switch {
+	case !dense:
+		return Sums{}, fmt.Errorf("%w: with the models %s and %s pairs are not summed by blocks; estimate from a sample",
 			ErrUnsupported, p.Link.Kind(), p.Propensity.Kind())
+	case !(r.Floor >= 0 && r.Floor < 1):
+		return Sums{}, fmt.Errorf("%w: a floor of %v; give a propensity from 0 to below 1", ErrUnsupported, r.Floor)
 	}
-	const height, breadth = 96, 256
-	type span struct {
-		field uint16
-		nodes []int32
+	s := blockSums{Rectangle: r, nodes: n, inner: inner, params: p.LinkParams, terms: terms}
+	if terms.Fields == nil {
+		s.none = make([]float32, n.FieldCount)
 	}
-	cut := func(nodes []int32, size int) (spans []span) {
-		byField := make([][]int32, n.FieldCount)
-		for _, i := range nodes {
-			byField[n.Fields[i]] = append(byField[n.Fields[i]], i)
-		}
-		for f, nodes := range byField {
-			for from := 0; from < len(nodes); from += size {
-				spans = append(spans, span{uint16(f), nodes[from:min(from+size, len(nodes))]})
+	left := s.cut(r.Sources, blockHeight)
+	s.right = s.cut(r.Targets, blockBreadth)
+	if r.Rank == nil {
+		s.place = make([][2]int32, len(n.Fields))
+		for number, to := range s.right {
+			for k, j := range to.nodes {
+				s.place[j] = [2]int32{int32(number) + 1, int32(k)}
 			}
 		}
-		return spans
 	}
-	rows := kern.MatrixOf(n.Vectors)
-	d := rows.Dim()
-	left, right := cut(sources, height), cut(targets, breadth)
-	parts, failed := make([]Sums, len(left)), make([]error, len(left))
-	kern.Chunks(len(left), 1, kern.Threads(c.Threads), func(_, number, _, _ int) {
-		from := left[number]
-		queries, err1 := kern.NewMatrix(len(from.nodes), d)
-		block, err2 := kern.NewMatrix(breadth, d)
-		if failed[number] = cmp.Or(err1, err2); failed[number] != nil {
-			return
-		}
-		defer queries.Close()
-		defer block.Close()
-		offsets := make([]float32, len(from.nodes)*n.FieldCount)
-		for r, i := range from.nodes {
-			inner.Query(queries.Row(r), offsets[r*n.FieldCount:(r+1)*n.FieldCount], p.LinkParams, i)
-		}
-		room, probabilities := make([]float32, len(from.nodes)*breadth), make([]float32, len(from.nodes)*breadth)
-		for _, to := range right {
-			if failed[number] = ctx.Err(); failed[number] != nil {
-				return
-			}
-			width := len(to.nodes)
-			for r, k := range to.nodes {
-				rows.Load(block.Row(r), int(k))
-			}
-			some, err1 := block.Slice(0, width)
-			products, err2 := kern.View(room, len(from.nodes), width, width)
-			if failed[number] = cmp.Or(err1, err2); failed[number] != nil {
-				return
-			}
-			kern.MulT(products, queries, some)
-			z := room[:len(from.nodes)*width]
-			for r := range from.nodes {
-				offset := offsets[r*n.FieldCount+int(to.field)]
-				row := z[r*width : (r+1)*width]
-				for k := range row {
-					row[k] += offset
-				}
-			}
-			pair := model.Batch{Sources: from.nodes[:1], Targets: to.nodes[:1]}
-			var s [1]float32
-			p.Propensity.Logits(s[:], p.PropensityParams, pair)
-			pi, rest := kern.Sigmoid64(float64(s[0]))
-			var sums kern.UnlinkedSums
-			sums.Add(z, pi, rest)
-			kern.Sigmoid(probabilities[:len(z)], z)
-			link := sumOf(probabilities[:len(z)])
-			if from.field == to.field { // the diagonal is no pair
-				var own kern.UnlinkedSums
-				var ownLink float64
-				var itself int64
-				for r, i := range from.nodes {
-					if at, found := slices.BinarySearch(to.nodes, i); found {
-						itself++
-						own.Add(z[r*width+at:r*width+at+1], pi, rest)
-						ownLink += float64(probabilities[r*width+at])
-					}
-				}
-				parts[number].Pairs -= itself
-				parts[number].unlinked(kern.UnlinkedSums{Loss: -own.Loss, Psi: -own.Psi, Tau: -own.Tau,
-					NegLog: -own.NegLog}, -ownLink)
-			}
-			parts[number].Pairs += int64(len(z))
-			parts[number].unlinked(sums, link)
-		}
-	})
-	var total Sums
-	for i, p := range parts {
-		if failed[i] != nil {
-			return Sums{}, failed[i]
-		}
-		total.Add(p)
-	}
-	return total, nil
-}
-
-// byFields tells whether all pairs of two fields share one π̂.
-func (p Predictor) byFields() bool {
-	terms, ok := model.TermsOf(p.Propensity, p.PropensityParams)
-	return ok && terms.ByFields()
-}
-
-func sumOf(xs []float32) float64 {
-	var sum float64
-	for _, x := range xs {
-		sum += float64(x)
-	}
-	return sum
-}
-
-// sumPairByPair does the same for any models.
-func sumPairByPair(ctx context.Context, g *graph.Graph, p Predictor, threads int) (Sums, error) {
-	n := g.Len()
-	parts, failed := make([]Sums, n), make([]error, n)
-	kern.Chunks(n, 1, threads, func(_, i, _, _ int) {
-		if failed[i] = ctx.Err(); failed[i] != nil {
-			return
-		}
-		batch := model.Batch{Sources: make([]int32, 0, n-1), Targets: make([]int32, 0, n-1)}
-		for k := range int32(n) {
-			if int(k) != i {
-				batch.Sources, batch.Targets = append(batch.Sources, int32(i)), append(batch.Targets, k)
-			}
-		}
-		parts[i], failed[i] = p.sum(batch, func(b risk.Belief) Sums { return ownTerms(false, b) })
-	})
-	var total Sums
-	for i, p := range parts {
-		if failed[i] != nil {
-			return Sums{}, failed[i]
-		}
-		total.Add(p)
-	}
-	return total, nil
-}
-
-// sumLinked sums, over the links, what they add to being unlinked.
-func sumLinked(ctx context.Context, g *graph.Graph, p Predictor) (Sums, error) {
-	if err := p.Validate(); err != nil {
+	parts := make([]Sums, len(left))
+	if err := kern.ChunksErr(ctx, len(left), 1, kern.Threads(c.Threads), func(_, number, _, _ int) (err error) {
+		parts[number], err = s.strip(ctx, left[number])
+		return err
+	}); err != nil {
 		return Sums{}, err
 	}
-	var total Sums
-	for i := range int32(g.Len()) {
-		if err := ctx.Err(); err != nil {
-			return Sums{}, err
+	return addUp(parts), nil
+}
+
+func addUp(parts []Sums) (total Sums) {
+	for _, p := range parts {
+		total.Add(p)
+	}
+	return total
+}
+
+// dense returns what sums by blocks need of the models, and false if they do not have it.
+func (p Predictor) dense() (model.InnerProduct, model.ExposureTerms, bool) {
+	inner, is := p.Link.(model.InnerProduct)
+	terms, known := model.TermsOf(p.Propensity, p.PropensityParams)
+	return inner, terms, is && known
+}
+
+// blockSums sums a rectangle block by block.
+type blockSums struct {
+	Rectangle
+	nodes  model.Nodes
+	inner  model.InnerProduct
+	params []float32 // of the link model
+	terms  model.ExposureTerms
+	none   []float32 // zeros for the fields, where they do not matter
+	right  []nodeSpan
+	place  [][2]int32 // by node, without an order: the number of its span on the right, from 1 on, and the place there
+}
+
+// nodeSpan is nodes of one field, or of several.
+type nodeSpan struct {
+	nodes       []int32
+	field       int   // −1: of several
+	first, last int32 // the lowest and the highest rank, if there is an order
+}
+
+// cut puts nodes into spans of at most a size. Where π̂ is a matter of the fields alone, a field has spans of its own,
+// so that all pairs of two spans share one π̂, unless it is so small that its blocks would hardly hold anything, or
+// that with an order most of them would hold pairs on both sides of it.
+func (s *blockSums) cut(nodes []int32, size int) (spans []nodeSpan) {
+	small := 16
+	if s.Rank != nil {
+		small = 1024
+	}
+	byField := make([][]int32, s.nodes.FieldCount)
+	for _, i := range nodes {
+		byField[s.nodes.Fields[i]] = append(byField[s.nodes.Fields[i]], i)
+	}
+	add := func(nodes []int32, field int) {
+		if s.Rank != nil {
+			slices.SortFunc(nodes, func(i, j int32) int { return cmp.Compare(s.Rank[i], s.Rank[j]) })
 		}
-		var batch model.Batch
-		for _, k := range g.Out(i) {
-			if k != i {
-				batch.Sources, batch.Targets = append(batch.Sources, i), append(batch.Targets, k)
+		for some := range slices.Chunk(nodes, size) {
+			one := nodeSpan{nodes: some, field: field}
+			if s.Rank != nil {
+				one.first, one.last = s.Rank[some[0]], s.Rank[some[len(some)-1]]
+			}
+			spans = append(spans, one)
+		}
+	}
+	var rest []int32
+	for f, own := range byField {
+		if s.terms.ByFields() && len(own) >= small {
+			add(own, f)
+		} else {
+			rest = append(rest, own...)
+		}
+	}
+	add(rest, -1)
+	return spans
+}
+
+// strip sums all blocks of some sources.
+func (s *blockSums) strip(ctx context.Context, from nodeSpan) (total Sums, err error) {
+	rows, fields := kern.MatrixOf(s.nodes.Vectors), s.nodes.FieldCount
+	queries, err1 := kern.NewMatrix(len(from.nodes), rows.Dim())
+	block, err2 := kern.NewMatrix(blockBreadth, rows.Dim())
+	if err := cmp.Or(err1, err2); err != nil {
+		return total, err
+	}
+	defer queries.Close()
+	defer block.Close()
+	offsets := make([]float32, len(from.nodes)*fields)
+	for r, i := range from.nodes {
+		s.inner.Query(queries.Row(r), offsets[r*fields:(r+1)*fields], s.params, i)
+	}
+	room, exposure := make([]float32, len(from.nodes)*blockBreadth), make([]float32, len(from.nodes)*blockBreadth)
+	for number, to := range s.right {
+		if err := ctx.Err(); err != nil {
+			return total, err
+		}
+		if s.Rank != nil && to.first >= from.last {
+			continue // every target comes too late
+		}
+		width := len(to.nodes)
+		for k, j := range to.nodes {
+			rows.Load(block.Row(k), int(j))
+		}
+		targets, err1 := block.Slice(0, width)
+		products, err2 := kern.View(room, len(from.nodes), width, width)
+		if err := cmp.Or(err1, err2); err != nil {
+			return total, err
+		}
+		kern.MulT(products, queries, targets)
+		z := room[:len(from.nodes)*width]
+		for r := range from.nodes {
+			own, row := offsets[r*fields:(r+1)*fields], z[r*width:(r+1)*width]
+			for k, j := range to.nodes {
+				row[k] += own[s.nodes.Fields[j]]
 			}
 		}
-		part, err := p.SumLinks(batch)
-		if err != nil {
-			return Sums{}, err
-		}
-		total.Add(part)
+		total.Add(s.sum(z, exposure[:len(z)], from, to, int32(number)+1))
 	}
 	return total, nil
 }
 
-// SumLinks sums, over links, what they add to being unlinked. It counts no pairs: SumBlock has.
-func (p Predictor) SumLinks(links model.Batch) (Sums, error) {
+// sum sums one block by its logits z, which it changes. exposure is room for as many.
+func (s *blockSums) sum(z, exposure []float32, from, to nodeSpan, number int32) Sums {
+	var sums kern.UnlinkedSums
+	shared := s.terms.ByFields() && from.field >= 0 && to.field >= 0
+	if !shared {
+		s.exposures(exposure, z, from, to)
+	}
+	pairs := int64(len(z) - s.leaveOut(z, from, to, number))
+	if shared {
+		pi, rest := kern.Sigmoid64(float64(s.terms.Constant + s.ofFields(from.field)[to.field]))
+		if sums.Add(z, pi, rest); pi < s.Floor {
+			likelihood := sums.NegLog
+			sums = kern.UnlinkedSums{}
+			sums.Add(z, s.Floor, 1-s.Floor)
+			sums.NegLog = likelihood
+		}
+	} else {
+		sums.AddEach(z, exposure, s.Floor)
+	}
+	return Sums{Pairs: pairs, Link: sums.Link, Likelihood: sums.NegLog, Naive: sums.Loss, W: sums.Psi, PU: sums.Loss,
+		AP: sums.Psi + sums.Tau}
+}
+
+// exposures sets s of every pair of a block, given its z.
+func (s *blockSums) exposures(out, z []float32, from, to nodeSpan) {
+	width := len(to.nodes)
+	target, fields := make([]float32, width), make([]uint16, width)
+	for k, j := range to.nodes {
+		fields[k] = s.nodes.Fields[j]
+		if s.terms.Target != nil {
+			target[k] = s.terms.Target[j]
+		}
+	}
+	for r, i := range from.nodes {
+		own, byField := s.terms.Constant, s.ofFields(int(s.nodes.Fields[i]))
+		if s.terms.Source != nil {
+			own += s.terms.Source[i]
+		}
+		row, logits := out[r*width:(r+1)*width], z[r*width:(r+1)*width]
+		for k, x := range logits {
+			row[k] = own + byField[fields[k]] + s.terms.Link*x + target[k]
+		}
+	}
+}
+
+// ofFields returns the terms of a source's field with every field of a target.
+func (s *blockSums) ofFields(source int) []float32 {
+	if s.none != nil {
+		return s.none
+	}
+	return s.terms.Fields[source*s.nodes.FieldCount : (source+1)*s.nodes.FieldCount]
+}
+
+// leaveOut takes what is no pair out of a block's logits, and returns how many that were.
+func (s *blockSums) leaveOut(z []float32, from, to nodeSpan, number int32) (count int) {
+	width := len(to.nodes)
+	switch {
+	case s.Rank == nil: // the diagonal
+		for r, i := range from.nodes {
+			if at := s.place[i]; at[0] == number {
+				z[r*width+int(at[1])] = kern.Without
+				count++
+			}
+		}
+	case to.last >= from.first:
+		for r, i := range from.nodes {
+			row := z[r*width : (r+1)*width]
+			for k, j := range to.nodes {
+				if s.Rank[j] >= s.Rank[i] {
+					row[k] = kern.Without
+					count++
+				}
+			}
+		}
+	}
+	return count
+}
+
+// sumOneByOne does the same for any models.
+func (c CPU) sumOneByOne(ctx context.Context, p Predictor, r Rectangle) (Sums, error) {
+	parts := make([]Sums, len(r.Sources))
+	if err := kern.ChunksErr(ctx, len(parts), 1, kern.Threads(c.Threads), func(_, k, _, _ int) (err error) {
+		parts[k], err = p.sum(r.batch(r.Sources[k], r.Targets), func(b risk.Belief) Sums {
+			return ownTerms(false, b, r.Floor)
+		})
+		return err
+	}); err != nil {
+		return Sums{}, err
+	}
+	return addUp(parts), nil
+}
+
+// batch returns the pairs of a source with some of the targets.
+func (r Rectangle) batch(source int32, targets []int32) (b model.Batch) {
+	for _, j := range targets {
+		if r.has(source, j) {
+			b.Sources, b.Targets = append(b.Sources, source), append(b.Targets, j)
+		}
+	}
+	return b
+}
+
+// sumLinked sums, over the links of a rectangle, what they add to being unlinked.
+func (c CPU) sumLinked(ctx context.Context, g *graph.Graph, p Predictor, r Rectangle) (Sums, error) {
+	const together = 256 // sources
+	isTarget := make([]bool, g.Len())
+	for _, j := range r.Targets {
+		isTarget[j] = true
+	}
+	parts := make([]Sums, (len(r.Sources)+together-1)/together)
+	err := kern.ChunksErr(ctx, len(r.Sources), together, kern.Threads(c.Threads), func(_, chunk, from, to int) error {
+		for _, i := range r.Sources[from:to] {
+			var inside []int32
+			for _, j := range g.Out(i) {
+				if isTarget[j] {
+					inside = append(inside, j)
+				}
+			}
+			part, err := p.SumLinks(r.batch(i, inside), r.Floor)
+			if err != nil {
+				return err
+			}
+			parts[chunk].Add(part)
+		}
+		return nil
+	})
+	if err != nil {
+		return Sums{}, err
+	}
+	return addUp(parts), nil
+}
+
+// SumLinks sums, over links, what they add to being unlinked. It counts no pairs: SumRectangle has. The floor is the
+// least propensity that the risks see.
+func (p Predictor) SumLinks(links model.Batch, floor float64) (Sums, error) {
 	return p.sum(links, func(b risk.Belief) Sums {
-		linked, unlinked := ownTerms(true, b), ownTerms(false, b)
+		linked, unlinked := ownTerms(true, b, floor), ownTerms(false, b, floor)
 		linked.Add(Sums{-1, -unlinked.Link, -unlinked.Likelihood, -unlinked.Naive, -unlinked.W, -unlinked.PU,
 			-unlinked.AP})
 		return linked
@@ -293,7 +444,7 @@ func (p Predictor) SumSeen(pairs model.Batch, linked []bool, weight []float64) (
 	k := -1
 	total, err = p.sum(pairs, func(b risk.Belief) Sums {
 		k++
-		own := ownTerms(linked[k], b)
+		own := ownTerms(linked[k], b, 0)
 		w := 1.
 		if weight != nil {
 			w = weight[k]
@@ -324,9 +475,9 @@ func (p Predictor) sum(batch model.Batch, of func(risk.Belief) Sums) (Sums, erro
 }
 
 // ownTerms are the terms of one pair, with the belief's own prediction.
-func ownTerms(linked bool, b risk.Belief) Sums {
+func ownTerms(linked bool, b risk.Belief, floor float64) Sums {
 	seen := risk.Observation{Linked: linked}
-	value := func(s risk.Scheme) float64 { return risk.Estimator{Scheme: s}.Risk(seen, b) }
+	value := func(s risk.Scheme) float64 { return risk.Estimator{Scheme: s, Floor: floor}.Risk(seen, b) }
 	nll, _ := risk.NLL(linked, b)
 	return Sums{Pairs: 1, Link: b.Link(), Likelihood: nll, Naive: value(risk.Naive{}), W: value(risk.W{}),
 		PU: value(risk.PU{}), AP: value(risk.AP{})}

@@ -3,56 +3,18 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"unseen/graph"
 	"unseen/model"
+	"unseen/risk"
 	"unseen/world"
 )
-
-// TestAllPairs holds the blocks against one pair at a time, for every model that has them.
-func TestAllPairs(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow, and this is -short; ./check runs it once without")
-	}
-	ctx := context.Background()
-	w := must(world.New(ctx, world.Settings{Nodes: 333, Dim: 24, Fields: world.EvenFields(4),
-		Scenario: world.Scenario{Seed: 3}}))(t)
-	w = must(must(w.Thinned(.1))(t).Linked(ctx))(t)
-	g := w.Graph()
-	nodes := model.NodesOf(g)
-	rng := rand.New(rand.NewPCG(1, 1))
-	for _, link := range []string{"diagonal", "diagonal-field", "low-rank"} {
-		for _, propensity := range []string{"field-matrix", "low-rank-fields", "constant"} {
-			j := &Predictor{Link: must(model.NewLink(link, nodes, model.LinkOptions{}))(t),
-				Propensity: must(model.NewPropensity(propensity, nodes, model.PropensityOptions{Propensity: .4}))(t)}
-			j.LinkParams, j.PropensityParams = make([]float32, j.Link.Size()), make([]float32, j.Propensity.Size())
-			for i := range j.LinkParams {
-				j.LinkParams[i] = float32(rng.NormFloat64() * 3)
-			}
-			for i := range j.PropensityParams {
-				j.PropensityParams[i] = float32(rng.NormFloat64())
-			}
-			got := must(CPU{Threads: 3}.AllPairs(ctx, g, *j))(t)
-			if again := must(CPU{}.AllPairs(ctx, g, *j))(t); again != got {
-				t.Errorf("%s, %s: %v with one thread, %v with three", link, propensity, again, got)
-			}
-			slow := must(sumPairByPair(ctx, g, *j, 1))(t)
-			slow.Add(must(sumLinked(ctx, g, *j))(t))
-			for name, pair := range map[string][2]float64{
-				"mean ŷ": {got.MeanLink, slow.Link}, "likelihood": {got.Likelihood, slow.Likelihood},
-				"naive": {got.Naive, slow.Naive}, "w": {got.W, slow.W}, "pu": {got.PU, slow.PU},
-				"ap": {got.AP, slow.AP},
-			} {
-				if want := pair[1] / float64(got.Pairs); math.Abs(pair[0]-want) > 1e-5*math.Abs(want) {
-					t.Errorf("%s, %s: %s %v by blocks, %v pair by pair", link, propensity, name, pair[0], want)
-				}
-			}
-		}
-	}
-}
 
 func must[T any](x T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
@@ -64,25 +26,231 @@ func must[T any](x T, err error) func(testing.TB) T {
 	}
 }
 
-func TestAllPairsRefuses(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
-	w := must(world.New(ctx, world.Settings{Nodes: 60, Dim: 8, Fields: world.EvenFields(2)}))(t)
-	nodes := model.NodesOf(w.Graph())
-	j := &Predictor{Link: must(model.NewDiagonal(nodes, false))(t), Propensity: must(model.NewFieldMatrix(nodes))(t)}
-	j.LinkParams, j.PropensityParams = make([]float32, j.Link.Size()), make([]float32, j.Propensity.Size())
+// termed is a propensity model of any terms.
+type termed struct {
+	model.PropensityModel // of another kind, for what is not asked here
+	terms                 model.ExposureTerms
+	nodes                 model.Nodes
+	link                  model.LinkModel
+	linkParams            []float32
+}
+
+func (m *termed) Terms([]float32) (model.ExposureTerms, bool) { return m.terms, true }
+
+func (m *termed) Logits(s, _ []float32, b model.Batch) {
+	z := make([]float32, b.Len())
+	m.link.Logits(z, m.linkParams, b)
+	for k, i := range b.Sources {
+		j := b.Targets[k]
+		x := float64(m.terms.Constant) + float64(m.terms.Link)*float64(z[k])
+		if m.terms.Fields != nil {
+			x += float64(m.terms.Fields[int(m.nodes.Fields[i])*m.nodes.FieldCount+int(m.nodes.Fields[j])])
+		}
+		if m.terms.Source != nil {
+			x += float64(m.terms.Source[i])
+		}
+		if m.terms.Target != nil {
+			x += float64(m.terms.Target[j])
+		}
+		s[k] = float32(x)
+	}
+}
+
+// randomGraph has vectors and links, and nodes in fields of every size: from one node to a third of all.
+func randomGraph(t testing.TB, rng *rand.Rand, nodes, dim int) *graph.Graph {
+	t.Helper()
 	var b graph.Builder
-	if _, err := b.AddNode(graph.Node{ID: "alone"}); err != nil {
-		t.Fatal(err)
+	for i := range nodes {
+		field := fmt.Sprint("small ", i)
+		if f := rng.IntN(5); f < 3 {
+			field = fmt.Sprint("large ", f)
+		}
+		must(b.AddNode(graph.Node{ID: fmt.Sprint(i), Field: field}))(t)
 	}
-	alone, _, err := b.Build()
-	if err != nil {
-		t.Fatal(err)
+	for range 3 * nodes {
+		if i, j := rng.IntN(nodes), rng.IntN(nodes); i != j {
+			if err := b.AddLinkIndex(int32(i), int32(j)); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
-	if _, err := (CPU{}).AllPairs(ctx, alone, *j); !errors.Is(err, ErrUnsupported) {
-		t.Errorf("one node: %v", err)
+	g, _, err := b.Build()
+	vectors := must(graph.NewVectors(nodes, dim))(t)
+	for i := range int32(nodes) {
+		if err := vectors.Set(i, random(rng, dim, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return must(must(g, err)(t).WithVectors(vectors))(t)
+}
+
+func random(rng *rand.Rand, n int, scale float64) []float32 {
+	out := make([]float32, n)
+	for k := range out {
+		out[k] = float32(scale * rng.NormFloat64())
+	}
+	return out
+}
+
+// randomUniverse is a rectangle of the graph's nodes, in an order or in none.
+func randomUniverse(rng *rand.Rand, g *graph.Graph) (u graph.Universe) {
+	some := func() []int32 {
+		if rng.IntN(3) == 0 {
+			return nil
+		}
+		var nodes []int32
+		for _, i := range rng.Perm(g.Len())[:1+rng.IntN(g.Len())] {
+			nodes = append(nodes, int32(i))
+		}
+		return nodes
+	}
+	u.Sources, u.Targets = some(), some()
+	if rng.IntN(2) == 0 {
+		u.Before = g.ShuffledOrder(rng)
+	}
+	return u
+}
+
+// randomTerms are terms of exposure, some of which are missing.
+func randomTerms(rng *rand.Rand, n model.Nodes) (terms model.ExposureTerms) {
+	terms.Constant = float32(rng.NormFloat64() - 2)
+	maybe := func(size int, scale float64) []float32 {
+		if rng.IntN(3) == 0 {
+			return nil
+		}
+		return random(rng, size, scale)
+	}
+	terms.Fields = maybe(n.FieldCount*n.FieldCount, 2)
+	if rng.IntN(3) > 0 {
+		terms.Link = float32(rng.NormFloat64())
+		terms.Source, terms.Target = maybe(n.Len(), 1), maybe(n.Len(), 1)
+	}
+	return terms
+}
+
+// Blocks come to what one pair after another does in float64: for every dense link model and all terms of exposure, with
+// fields of one node, rectangles of any shape, with a floor and without, in an order and in none.
+func TestAllPairs(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 1))
+	kinds := map[string]float64{"diagonal": .5, "diagonal-field": .5, "low-rank": .15} // with the size of parameters
+	for round := range 60 {
+		g := randomGraph(t, rng, 2+rng.IntN(400), 1+rng.IntN(40))
+		u := randomUniverse(rng, g)
+		if _, _, err := u.Count(g); err != nil {
+			continue // no pair
+		}
+		nodes, floor := model.NodesOf(g), []float64{0, .01, .3}[rng.IntN(3)]
+		kind := slices.Sorted(maps.Keys(kinds))[rng.IntN(len(kinds))]
+		link := must(model.NewLink(kind, nodes, model.LinkOptions{}))(t)
+		params := random(rng, link.Size(), kinds[kind])
+		p := Predictor{Link: link, LinkParams: params, Propensity: &termed{must(model.NewConstant(.5))(t),
+			randomTerms(rng, nodes), nodes, link, params}}
+		got := must(CPU{Threads: 3}.AllPairs(ctx, g, p, u, floor))(t)
+		if again := must(CPU{Threads: 1}.AllPairs(ctx, g, p, u, floor))(t); again != got {
+			t.Errorf("seed %d, round %d: %v with one thread, %v with three", seed, round, again, got)
+		}
+		want := allPairsOneByOne(t, g, p, u, floor)
+		if got.Pairs != want.Pairs {
+			t.Errorf("seed %d, round %d: %d pairs, want %d", seed, round, got.Pairs, want.Pairs)
+		}
+		for name, pair := range map[string][2]float64{
+			"mean ŷ": {got.MeanLink, want.Link}, "likelihood": {got.Likelihood, want.Likelihood},
+			"naive": {got.Naive, want.Naive}, "w": {got.W, want.W}, "pu": {got.PU, want.PU}, "ap": {got.AP, want.AP},
+		} {
+			if want := pair[1] / float64(want.Pairs); !(math.Abs(pair[0]-want) <= 2e-5*math.Abs(want)) {
+				t.Errorf("seed %d, round %d, %s, floor %v: %s %v by blocks, %v pair by pair", seed, round, link.Kind(),
+					floor, name, pair[0], want)
+			}
+		}
+	}
+}
+
+// allPairsOneByOne is the reference: the terms of every pair by itself, as package risk has them.
+func allPairsOneByOne(t *testing.T, g *graph.Graph, p Predictor, u graph.Universe, floor float64) Sums {
+	t.Helper()
+	pairs := must(graph.AllPairs(g, u, 0))(t)
+	k := -1
+	return must(p.sum(model.Batch{Sources: pairs.Source, Targets: pairs.Target}, func(b risk.Belief) Sums {
+		k++
+		return ownTerms(pairs.Linked[k], b, floor)
+	}))(t)
+}
+
+// The propensity models of package model have the dense path, or are summed one by one; both agree.
+func TestAllPairsOfEveryPropensity(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(3, 1))
+	g := randomGraph(t, rng, 120, 8)
+	nodes := model.NodesOf(g)
+	nodes.Popularity, nodes.Age = random(rng, g.Len(), 1), random(rng, g.Len(), 10)
+	link := must(model.NewDiagonal(nodes, false))(t)
+	params := random(rng, link.Size(), .5)
+	for _, kind := range []string{"constant", "field-matrix", "low-rank-fields", "mlp", "field-matrix+popularity+age"} {
+		propensity := must(model.NewPropensity(kind, nodes, model.PropensityOptions{Propensity: .4}))(t)
+		p := Predictor{link, params, propensity, random(rng, propensity.Size(), 1)}
+		if _, _, dense := p.dense(); dense != (kind != "mlp") {
+			t.Errorf("%s: dense is %v", kind, dense)
+		}
+		got, want := must(CPU{}.AllPairs(t.Context(), g, p, graph.Universe{}, .01))(t),
+			allPairsOneByOne(t, g, p, graph.Universe{}, .01).Means()
+		if math.Abs(got.AP-want.AP) > 2e-5*want.AP || math.Abs(got.Likelihood-want.Likelihood) > 2e-5*want.Likelihood {
+			t.Errorf("%s: %+v, want %+v", kind, got, want)
+		}
+	}
+}
+
+func TestAllPairsRefuses(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	g := randomGraph(t, rand.New(rand.NewPCG(1, 2)), 60, 8)
+	nodes := model.NodesOf(g)
+	p := Predictor{Link: must(model.NewDiagonal(nodes, false))(t), Propensity: must(model.NewFieldMatrix(nodes))(t)}
+	p.LinkParams, p.PropensityParams = make([]float32, p.Link.Size()), make([]float32, p.Propensity.Size())
+	for name, c := range map[string]struct {
+		p     Predictor
+		u     graph.Universe
+		floor float64
+		want  error
+	}{
+		"no models":       {Predictor{}, graph.Universe{}, 0, ErrShape},
+		"one node":        {p, graph.Universe{Sources: []int32{7}, Targets: []int32{7}}, 0, graph.ErrEmptyUniverse},
+		"an unknown node": {p, graph.Universe{Sources: []int32{60}}, 0, graph.ErrUnknownNode},
+		"a floor of 1":    {p, graph.Universe{}, 1, ErrUnsupported},
+		"no floor":        {p, graph.Universe{}, math.NaN(), ErrUnsupported},
+	} {
+		if _, err := (CPU{}).AllPairs(ctx, g, c.p, c.u, c.floor); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
 	}
 	cancel()
-	if _, err := (CPU{}).AllPairs(ctx, w.Graph(), *j); !errors.Is(err, context.Canceled) {
+	if _, err := (CPU{}).AllPairs(ctx, g, p, graph.Universe{}, 0); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
+	}
+}
+
+// Sums over all pairs, by the terms of exposure: field pairs alone, and every term.
+func BenchmarkAllPairs(b *testing.B) {
+	w := must(world.New(b.Context(), world.Settings{Nodes: 4000, Dim: 64, Fields: world.EvenFields(10)}))(b)
+	g, nodes := w.Graph(), model.NodesOf(w.Graph())
+	rng := rand.New(rand.NewPCG(1, 1))
+	nodes.Popularity, nodes.Age = random(rng, g.Len(), 1), random(rng, g.Len(), 10)
+	link := must(model.NewDiagonal(nodes, false))(b)
+	params := random(rng, link.Size(), .5)
+	for _, kind := range []string{"field-matrix", "field-matrix+popularity+age"} {
+		propensity := must(model.NewPropensity(kind, nodes, model.PropensityOptions{}))(b)
+		p := Predictor{link, params, propensity, random(rng, propensity.Size(), 1)}
+		for name, u := range map[string]graph.Universe{"all": {}, "before": {Before: g.Order()}} {
+			b.Run(kind+"/"+name, func(b *testing.B) {
+				var pairs int64
+				for b.Loop() {
+					pairs = must(CPU{Threads: 1}.AllPairs(b.Context(), g, p, u, .01))(b).Pairs
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(pairs), "ns/pair")
+			})
+		}
 	}
 }

@@ -28,8 +28,9 @@ type Engine interface {
 	// Scan evaluates models on pairs, hands the logits to a visitor, and returns gradients of what that makes of
 	// them.
 	Scan(ctx context.Context, s Scan) ([][]float64, error)
-	// AllPairs returns what a predictor's own predictions come to over all ordered pairs of a graph.
-	AllPairs(ctx context.Context, g *graph.Graph, p Predictor) (Means, error)
+	// AllPairs returns what a predictor's own predictions come to over all pairs of a graph's universe. The floor is
+	// the least propensity that the risks see, as of risk.Estimator.
+	AllPairs(ctx context.Context, g *graph.Graph, p Predictor, u graph.Universe, floor float64) (Means, error)
 }
 
 // Predictor is both models with their parameters: what predicts ŷ and π̂ of pairs.

@@ -19,7 +19,7 @@ type Panel struct {
 	Risks    []PanelRow    `json:"risks"` // by the schemes of risk.Panel and, where exposure is logged, dr
 	MeanLink fit.Estimate  `json:"meanLink"`
 	Region   []RegionRow   `json:"region"`
-	Exact    *engine.Means `json:"exact,omitempty"` // over all pairs, where that was asked for and they fit
+	Exact    *engine.Means `json:"exact,omitempty"` // over all pairs of the universe, if that was asked for
 	Warnings []string      `json:"warnings,omitempty"`
 }
 
@@ -33,7 +33,9 @@ type PanelRow struct {
 	Risk      fit.Estimate `json:"risk"`
 	Bias      float64      `json:"plugInBias"`
 	Deviation float64      `json:"plugInDeviation"`
-	Exact     *float64     `json:"exact,omitempty"`
+	// Exact is the same risk computed over all pairs of which the evidence is a sample, less the same bias: it differs
+	// from Risk by what the sampling of pairs brings, and by nothing else.
+	Exact *float64 `json:"exact,omitempty"`
 
 	// Against is by how much the risk is above that of the evaluation's own model, on the same pairs and by the same π̂
 	// and ŷ; nil for that model itself.
@@ -55,9 +57,12 @@ type RegionRow struct {
 
 // PanelSettings say what a panel looks at. The zero value is a good choice.
 type PanelSettings struct {
-	Floor   float64      // least propensity that w, pu and dr see; 0 means none
-	Graph   *graph.Graph // whose pairs are all summed; nil leaves Exact out
-	Threads int          // 0 means all processors; results do not depend on it
+	Floor float64 // least propensity that the estimators see; 0 means none
+	// Graph and Universe are what the evidence was sampled from. With a Graph the risks are also computed over all
+	// pairs of the universe; see Exact.
+	Graph    *graph.Graph
+	Universe graph.Universe
+	Threads  int // 0 means all processors; results do not depend on it
 	// Predictions are another model's logits, one for each pair of the evidence, which is then what is
 	// judged, by the judge's π̂ and ŷ; nil means the judge's own. They leave Exact out.
 	Predictions []float32
@@ -74,7 +79,7 @@ func NewPanel(ctx context.Context, j *fit.Judge, v sample.Evidence, s PanelSetti
 	}
 	p := &Panel{MeanLink: found.MeanLink}
 	if s.Graph != nil && s.Predictions == nil {
-		means, err := engine.CPU{Threads: s.Threads}.AllPairs(ctx, s.Graph, j.Predictor)
+		means, err := engine.OrCPU(j.Engine, s.Threads).AllPairs(ctx, s.Graph, j.Predictor, s.Universe, s.Floor)
 		if err != nil {
 			return nil, err
 		}
@@ -94,8 +99,9 @@ func NewPanel(ctx context.Context, j *fit.Judge, v sample.Evidence, s PanelSetti
 		if i < len(lemmas) && lemmas[i].Lemma != nil {
 			row.Bias, row.Deviation = moments[i].Bias, math.Sqrt(moments[i].Variance)
 		}
-		if p.Exact != nil {
-			row.Exact = exactOf(name, p.Exact)
+		if x, known := exactOf(name, p.Exact); known {
+			x -= e.Plain - e.Estimate // the bias
+			row.Exact = &x
 		}
 		p.Risks = append(p.Risks, row)
 	}
@@ -137,18 +143,13 @@ var lemmas = func() (all []theory) {
 	return all
 }()
 
-func exactOf(name string, m *engine.Means) *float64 {
-	switch name {
-	case "naive":
-		return &m.Naive
-	case "w":
-		return &m.W
-	case "pu":
-		return &m.PU
-	case "ap":
-		return &m.AP
+// exactOf returns a scheme's mean over all pairs, if it was computed.
+func exactOf(name string, m *engine.Means) (mean float64, known bool) {
+	if m == nil {
+		return 0, false
 	}
-	return nil
+	mean, known = map[string]float64{"naive": m.Naive, "w": m.W, "pu": m.PU, "ap": m.AP}[name]
+	return mean, known
 }
 
 // beliefsOf returns what a judge believes of each pair, and whether a link is predicted there.

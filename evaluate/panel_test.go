@@ -147,6 +147,47 @@ func TestPanelExact(t *testing.T) {
 	}
 }
 
+// What is computed over all pairs is what the sample of them estimates: the same sources, the same order of time, the
+// same floor, the same correction. It lies within the sampling error, for pairs drawn again and again.
+func TestPanelExactIsWhatTheSampleEstimates(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	w, j, _ := planted(t)
+	g := must(w.Linked(ctx))(t).Graph()
+	for k := range j.PropensityParams {
+		if j.PropensityParams[k]--; k%2 == 1 {
+			j.PropensityParams[k] = -6 // far below the floor
+		}
+	}
+	order := g.Order()
+	u := must(order.SplitByShare(graph.Shares{}))(t).Universe(graph.Test)
+	u.Before = order
+	const draws = 24
+	apart := map[string]float64{}
+	for seed := range uint64(draws) {
+		pairs, _, err := graph.Sample(g, u, graph.Sampling{Src: rand.NewPCG(seed, 1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := must(NewPanel(ctx, j, sample.Evidence{Pairs: pairs}, PanelSettings{Floor: .01, Graph: g, Universe: u}))(t)
+		if count, _, _ := u.Count(g); p.Exact.Pairs != count {
+			t.Fatalf("%d pairs are summed, the sample is of %d", p.Exact.Pairs, count)
+		}
+		for _, row := range p.Risks {
+			off := (*row.Exact - row.Risk.Interval.Estimate) / row.Risk.Sampling
+			if apart[row.Scheme] += off / draws; math.Abs(off) > 4 {
+				t.Errorf("seed %d, %s: %v over all pairs, %v from a sample, %.1f standard errors apart", seed, row.Scheme,
+					*row.Exact, row.Risk.Interval.Estimate, off)
+			}
+		}
+	}
+	for scheme, off := range apart { // standard errors cluster by source and are too large for one set of sources
+		if math.Abs(off) > .6 {
+			t.Errorf("%s: the sample is %.2f of its standard errors off on average", scheme, off)
+		}
+	}
+}
+
 func TestCertify(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")

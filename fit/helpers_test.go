@@ -97,7 +97,7 @@ func TestAllPairsIsTheSampleOfEverything(t *testing.T) {
 	j.LinkParams, j.PropensityParams = make([]float32, j.Link.Size()), make([]float32, j.Propensity.Size())
 	j.Link.Start(j.LinkParams, rand.NewPCG(1, 2))
 	j.Propensity.StartAt(j.PropensityParams, model.StartPropensity, nil)
-	got := must(engine.CPU{}.AllPairs(ctx, g, j.Predictor))(t)
+	got := must(engine.CPU{}.AllPairs(ctx, g, j.Predictor, graph.Universe{}, 0))(t)
 	pairs := must(graph.AllPairs(g, graph.Universe{}, 1<<20))(t)
 	panel := must(j.Panel(ctx, sample.Evidence{Pairs: pairs}, 0, nil))(t).Risks
 	for name, value := range map[string]float64{"naive": got.Naive, "w": got.W, "pu": got.PU, "ap": got.AP} {

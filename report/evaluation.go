@@ -236,7 +236,7 @@ func estimatorTable(p *evaluate.Panel) figure.Table {
 		}}
 	if p.Exact != nil {
 		t.Columns = append(t.Columns, figure.Column{Name: "all pairs",
-			Means: fmt.Sprintf("computed over all %s ordered pairs of the graph, also those learned from",
+			Means: fmt.Sprintf("computed over all %s pairs of which the others are estimated from a sample",
 				number(float64(p.Exact.Pairs), 0)), Digits: 5})
 	}
 	for _, row := range p.Risks {

@@ -94,6 +94,15 @@ func (p *Prepared) fill(origin Origin, sampled [3]Evidence) {
 	p.Problem.Nodes.Age = model.Ages(p.Graph)
 }
 
+// Universe returns the pairs of which those of a subset are a sample.
+func (p *Prepared) Universe(part graph.Part) (u graph.Universe) {
+	if p.Split != nil {
+		u = p.Split.Universe(part)
+	}
+	u.Before = p.Order
+	return u
+}
+
 // sample samples the pairs of a subset and adds the log's.
 func (p Plan) sample(in *Prepared, part graph.Part, log *ExposureLog) (Evidence, error) {
 	sampling := graph.Sampling{PerLink: p.PerLink, Src: rand.NewPCG(p.Seed, uint64(part)+1)}
@@ -103,11 +112,7 @@ func (p Plan) sample(in *Prepared, part graph.Part, log *ExposureLog) (Evidence,
 			return Evidence{}, err
 		}
 	}
-	u := graph.Universe{Before: in.Order}
-	if in.Split != nil {
-		u = in.Split.Universe(part)
-		u.Before = in.Order
-	}
+	u := in.Universe(part)
 	pairs, _, err := graph.Sample(in.Graph, u, sampling)
 	if err != nil || log == nil || p.Log == Offered && part != graph.Train {
 		return Evidence{Pairs: pairs}, err

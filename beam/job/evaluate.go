@@ -18,9 +18,15 @@ func init() {
 }
 
 // AllPairs implements engine.Engine: block of sources by block of targets, one sum per two blocks. The graph is that of
-// the shards. It costs nodes² products; see docs/scale.md before asking for it.
-func (e *Cluster) AllPairs(ctx context.Context, _ *graph.Graph, by engine.Predictor) (engine.Means, error) {
+// the shards, whose order is not known, so that the universe must be all pairs. It costs nodes² products; see
+// docs/scale.md before asking for it.
+func (e *Cluster) AllPairs(ctx context.Context, _ *graph.Graph, by engine.Predictor, u graph.Universe,
+	floor float64) (engine.Means, error) {
 	m := e.Manifest
+	if u.Sources != nil || u.Targets != nil || u.Before != nil {
+		return engine.Means{}, fmt.Errorf("%w: a cluster sums over all pairs of its shards, not over some of them",
+			engine.ErrUnsupported)
+	}
 	if m.Nodes < 2 {
 		return engine.Means{}, fmt.Errorf("%w: a graph of %d nodes has no pairs", fit.ErrData, m.Nodes)
 	}
@@ -38,6 +44,7 @@ func (e *Cluster) AllPairs(ctx context.Context, _ *graph.Graph, by engine.Predic
 	if err != nil {
 		return engine.Means{}, err
 	}
+	p.Floor = floor
 	sum, err := e.sum(ctx, "all-pairs", p, tasks, &allPairsFn{})
 	if err != nil {
 		return engine.Means{}, err
@@ -107,7 +114,8 @@ func (p *plan) allPairs(ctx context.Context, t *task) (numbered, error) {
 	if err != nil {
 		return numbered{}, err
 	}
-	total, err := engine.CPU{Threads: p.Threads}.SumBlock(ctx, nodes, predictor, sources, targets)
+	total, err := engine.CPU{Threads: p.Threads}.SumRectangle(ctx, nodes, predictor,
+		engine.Rectangle{Sources: sources, Targets: targets, Floor: p.Floor})
 	if err != nil {
 		return numbered{}, err
 	}
@@ -123,7 +131,7 @@ func (p *plan) allPairs(ctx context.Context, t *task) (numbered, error) {
 				batch.Targets = append(batch.Targets, targets[int(j)-to.First])
 			}
 		}
-		linked, err := predictor.SumLinks(batch)
+		linked, err := predictor.SumLinks(batch, p.Floor)
 		if err != nil {
 			return numbered{}, err
 		}

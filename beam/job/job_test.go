@@ -20,6 +20,7 @@ import (
 	"unseen/beam/shards"
 	"unseen/engine"
 	"unseen/fit"
+	"unseen/graph"
 	"unseen/recommend"
 	"unseen/sample"
 	"unseen/world"
@@ -237,13 +238,13 @@ func TestTotalsAreThoseOfOneMachine(t *testing.T) {
 	s := newSetup(t, 300, 8)
 	r := must(fit.Fit(ctx, s.Problem, settingsFor("ap"), fit.Progress{}))(t)
 	judge := r.Judge()
-	want := must(engine.CPU{}.AllPairs(ctx, s.Graph, judge.Predictor))(t)
+	want := must(engine.CPU{}.AllPairs(ctx, s.Graph, judge.Predictor, graph.Universe{}, .05))(t)
 	panel := must(judge.Panel(ctx, s.Test, 0, nil))(t).Risks
 	for _, cut := range []shards.CutSettings{{}, {Nodes: 77, Pairs: 900}} {
 		cluster, _ := s.cut(t, cut)
 		for name, runner := range runners() {
 			cluster.Runner = runner
-			got := must(cluster.AllPairs(ctx, nil, judge.Predictor))(t)
+			got := must(cluster.AllPairs(ctx, nil, judge.Predictor, graph.Universe{}, .05))(t)
 			for what, pair := range map[string][2]float64{"mean ŷ": {got.MeanLink, want.MeanLink},
 				"likelihood": {got.Likelihood, want.Likelihood},
 				"naive":      {got.Naive, want.Naive}, "w": {got.W, want.W}, "pu": {got.PU, want.PU},

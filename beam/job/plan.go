@@ -31,7 +31,8 @@ type plan struct {
 	Params   []byte       `json:"params,omitempty"` // float32, little-endian
 	Gradient bool         `json:"gradient,omitempty"`
 
-	Model []byte `json:"model,omitempty"` // a model file
+	Model []byte  `json:"model,omitempty"` // a model file
+	Floor float64 `json:"floor,omitempty"` // of sums over all pairs
 
 	Import *importPlan `json:"import,omitempty"`
 

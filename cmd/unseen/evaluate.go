@@ -54,8 +54,8 @@ is not known of π̂ and ŷ; how the estimators would be biased if π̂ were wro
 how it ranks the links that happened.
 
 --against judges more models on the same pairs, by the exposure that MODEL has
-learned. With --exact the risks are also computed over all pairs of the graph,
-up to 50,000 nodes. With --certify truths are planted on the same nodes and the
+learned. With --exact the risks are also computed over all pairs of the held-out
+nodes, of which those judged are a sample. With --certify truths are planted on the same nodes and the
 method is fitted to those, which says how far it can be trusted here.
 
 With --fairness the lists of K are looked at that the model has for held-out
@@ -129,7 +129,7 @@ written that unseen report makes a page of.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringArrayVar(&f.against, "against", nil, "another `model` to judge on the same pairs")
-	flags.BoolVar(&f.exact, "exact", false, "compute the risks over all pairs too")
+	flags.BoolVar(&f.exact, "exact", false, "compute the risks over all pairs of held-out nodes too")
 	flags.IntVar(&f.certify, "certify", 0, "plant so many truths here and fit those")
 	flags.IntVar(&f.fairness, "fairness", 0, "exposure and merit of groups in lists of `K`")
 	flags.Lookup("fairness").NoOptDefVal = "10"
@@ -166,11 +166,11 @@ func runEvaluate(ctx context.Context, f evaluateFlags, t *display) (*evaluate.Ev
 	g := prepared.Graph
 	s := evaluate.EvaluationSettings{Panel: evaluate.PanelSettings{Floor: f.floor, Threads: f.threads}}
 	if f.exact {
-		if g.Len() > engine.MostNodes {
-			return nil, usagef("--exact is for up to %s nodes, and %s has %s; leave it out", thousands(engine.MostNodes),
-				f.data, thousands(g.Len()))
+		s.Panel.Graph, s.Panel.Universe = g, prepared.Universe(graph.Test)
+		if pairs, _, err := s.Panel.Universe.Count(g); err == nil && pairs > engine.MostPairs {
+			return nil, usagef("--exact is for up to %s pairs, and the held-out nodes of %s have %s; leave it out",
+				thousands(engine.MostPairs), f.data, thousands(int(pairs)))
 		}
-		s.Panel.Graph = g
 	}
 	groupless := ""
 	for _, path := range f.against {

@@ -156,6 +156,7 @@ func BenchmarkFunctions(b *testing.B) {
 		"softplus":        func() { Softplus(y, z) },
 		"sigmoidsoftplus": func() { SigmoidSoftplus(y, loss, z) },
 		"lossSums":        func() { var s UnlinkedSums; s.Add(z, 0.3, 0.7) },
+		"lossSumsEach":    func() { var s UnlinkedSums; s.AddEach(z, z, 0.01) },
 	} {
 		b.Run(name, func(b *testing.B) {
 			benchmarkVariants(b, func(b *testing.B) {

@@ -258,7 +258,18 @@ func sigmoidSoftplus(y, loss, z []float32) {
 	}
 }
 
-func lossSums(sums *[4]float64, z []float32, pi, rest float32) {
+func lossSumsEach(sums *[5]float64, z, s []float32, ceiling float32) {
+	switch active {
+	case avx512:
+		lossSumsEachAVX512(sums, p32(z), p32(s), len(z), ceiling)
+	case avx2:
+		lossSumsEachAVX2(sums, p32(z), p32(s), len(z), ceiling)
+	default:
+		lossSumsEachGo(sums, z, s, ceiling)
+	}
+}
+
+func lossSums(sums *[5]float64, z []float32, pi, rest float32) {
 	switch active {
 	case avx512:
 		lossSumsAVX512(sums, p32(z), len(z), pi, rest)

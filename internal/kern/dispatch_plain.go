@@ -45,6 +45,10 @@ func sigmoid(dst, z []float32)                                 { sigmoidGo(dst, 
 func softplus(dst, z []float32)                                { softplusGo(dst, z) }
 func logSigmoid(dst, z []float32)                              { logSigmoidGo(dst, z) }
 func sigmoidSoftplus(y, loss, z []float32)                     { sigmoidSoftplusGo(y, loss, z) }
-func lossSums(sums *[4]float64, z []float32, pi, rest float32) { lossSumsGo(sums, z, pi, rest) }
+func lossSums(sums *[5]float64, z []float32, pi, rest float32) { lossSumsGo(sums, z, pi, rest) }
+
+func lossSumsEach(sums *[5]float64, z, s []float32, ceiling float32) {
+	lossSumsEachGo(sums, z, s, ceiling)
+}
 
 func adam(params, first, second, grad []float32, a adamStep) { adamGo(params, first, second, grad, a) }

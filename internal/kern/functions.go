@@ -44,14 +44,17 @@ func mapLanes(dst, z []float32, f func(dst, z []float32)) {
 	}
 }
 
-// UnlinkedSums holds what every risk over unlinked pairs is made of, for pairs that share one
-// propensity π. With y = σ(z), u = 1−y, q = 1−πy:
+// UnlinkedSums holds what every risk over unlinked pairs is made of. With y = σ(z), u = 1−y, q = 1−πy:
 type UnlinkedSums struct {
+	Link   float64 // Σ y
 	Loss   float64 // Σ softplus(z): the naive risk of a missing link
 	Psi    float64 // Σ ψ·softplus(z), ψ = u/q: the part that is really no link
 	Tau    float64 // Σ τ·softplus(−z), τ = y(1−π)/q: the part that was never shown
 	NegLog float64 // Σ −log q: the likelihood
 }
+
+// Without is a logit z that adds nothing to any sum: σ is 0 there.
+const Without = -1000
 
 // Add adds the sums over unlinked pairs with logits z, propensity pi and rest = 1−pi, which the
 // caller knows without cancellation; rest below 1e-30 counts as 0. Infinite logits count as
@@ -59,29 +62,60 @@ type UnlinkedSums struct {
 func (s *UnlinkedSums) Add(z []float32, pi, rest float64) {
 	// As π → 1 nothing is hidden: ψ = 1, τ = 0 and −log q = softplus(z).
 	if rest < 1e-30 {
-		var sums [4]float64
+		var sums [5]float64
 		addLosses(&sums, z, 0.5, 0.5)
 		s.Loss += sums[0]
 		s.Psi += sums[0]
 		s.NegLog += sums[0]
+		s.Link += sums[4]
 		return
 	}
-	sums := [4]float64{s.Loss, s.Psi, s.Tau, s.NegLog}
+	sums := s.array()
 	addLosses(&sums, z, float32(pi), float32(rest))
-	s.Loss, s.Psi, s.Tau, s.NegLog = sums[0], sums[1], sums[2], sums[3]
+	s.set(sums)
 }
 
-func addLosses(sums *[4]float64, z []float32, pi, rest float32) {
+// mostExposure is the largest logit of exposure that AddEach tells from a larger one: beyond it 1/q may be no normal
+// float32.
+const mostExposure = 86
+
+// AddEach is Add for pairs that each have their own propensity, given by its logit; logits beyond ±86 count as ±86.
+// ψ and τ take propensities below the floor for the floor, which is itself below 1.
+func (s *UnlinkedSums) AddEach(z, exposure []float32, floor float64) {
+	exposure = exposure[:len(z)]
+	sums, ceiling := s.array(), float32(1-floor)
+	whole := len(z) - len(z)%lanes()
+	lossSumsEach(&sums, z[:whole], exposure[:whole], ceiling)
+	if whole < len(z) {
+		tail := padded(z[whole:])
+		var last [maxLanes]float32
+		copy(last[:], exposure[whole:])
+		lossSumsEach(&sums, tail[:lanes()], last[:lanes()], ceiling)
+	}
+	s.set(sums)
+}
+
+func (s *UnlinkedSums) array() [5]float64 { return [5]float64{s.Loss, s.Psi, s.Tau, s.NegLog, s.Link} }
+
+func (s *UnlinkedSums) set(sums [5]float64) {
+	s.Loss, s.Psi, s.Tau, s.NegLog, s.Link = sums[0], sums[1], sums[2], sums[3], sums[4]
+}
+
+func addLosses(sums *[5]float64, z []float32, pi, rest float32) {
 	whole := len(z) - len(z)%lanes()
 	lossSums(sums, z[:whole], pi, rest)
 	if whole < len(z) {
-		var buffer [maxLanes]float32
-		for i := range buffer {
-			buffer[i] = -200 // adds nothing to any sum: σ is 0 there
-		}
-		copy(buffer[:], z[whole:])
-		lossSums(sums, buffer[:lanes()], pi, rest)
+		tail := padded(z[whole:])
+		lossSums(sums, tail[:lanes()], pi, rest)
 	}
+}
+
+// padded is the last few logits in a register whose other lanes add nothing.
+func padded(z []float32) (buffer [maxLanes]float32) {
+	for i := copy(buffer[:], z); i < maxLanes; i++ {
+		buffer[i] = Without
+	}
+	return buffer
 }
 
 // Sigmoid64 returns σ(z) and σ(−z), each with all its digits.

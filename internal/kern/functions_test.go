@@ -1,8 +1,10 @@
 package kern
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -109,49 +111,108 @@ func TestSigmoidSoftplus(t *testing.T) {
 	})
 }
 
+// sumsOf64 is the sums over unlinked pairs in float64, where pair i has the logits z[i] and s(i). ψ and τ take π for
+// the floor where it is lower; certain counts a π that is hardly below 1 as 1.
+func sumsOf64(z []float32, s func(i int) float64, floor float64, certain bool) (want UnlinkedSums) {
+	for i, x := range z {
+		x := math.Max(-math.MaxFloat32, math.Min(math.MaxFloat32, float64(x)))
+		y, u := Sigmoid64(x)
+		pi, rest := Sigmoid64(s(i))
+		want.Link += y
+		want.Loss += softplus64(x)
+		if rest < 1e-30 && certain {
+			want.Psi += softplus64(x)
+			want.NegLog += softplus64(x)
+			continue
+		}
+		kept := math.Min(rest, 1-floor)
+		want.Psi += u / (u + y*kept) * softplus64(x)
+		want.Tau += y * kept / (u + y*kept) * softplus64(-x)
+		want.NegLog += math.Log1p(pi * y / (u + y*rest))
+	}
+	return want
+}
+
+// wantSums holds sums against those of float64. Every term is ≥ 0, so the sum is the magnitude; float32 terms may
+// underflow.
+func wantSums(t *testing.T, what string, got, want UnlinkedSums, n int) {
+	t.Helper()
+	a, b := got.array(), want.array()
+	for i, x := range a {
+		if !(math.Abs(x-b[i]) <= 16*epsilon*b[i]+1e-34*float64(n)) {
+			t.Errorf("%s: sum %d: got %v, want %v (%.1f ε)", what, i, x, b[i], math.Abs(x-b[i])/b[i]/epsilon)
+		}
+	}
+}
+
+// finite replaces NaN, which is tested on its own.
+func finite(z []float32) []float32 {
+	for i, x := range z {
+		if x != x {
+			z[i] = 1
+		}
+	}
+	return z
+}
+
 func TestUnlinkedSums(t *testing.T) {
 	eachVariant(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(3, 3))
 		for _, n := range append([]int{10000}, lengths...) {
 			for _, s := range []float64{-700, -80, -12, -2, 0, 1.5, 9, 60, 100, 700} {
-				z := logits(rng, n)
-				for i, x := range z { // NaN is tested on its own
-					if x != x {
-						z[i] = 1
-					}
-				}
-				pi, rest := sigmoid64(s), sigmoid64(-s)
+				z := finite(logits(rng, n))
+				pi, rest := Sigmoid64(s)
 				var got UnlinkedSums
 				got.Add(z, pi, rest)
-				var loss, psi, tau, negLog float64
-				for _, x := range z {
-					x := math.Max(-math.MaxFloat32, math.Min(math.MaxFloat32, float64(x)))
-					y, u := sigmoid64(x), sigmoid64(-x)
-					loss += softplus64(x)
-					if rest < 1e-30 { // counts as π = 1
-						psi += softplus64(x)
-						negLog += softplus64(x)
-						continue
-					}
-					q := u + y*rest
-					psi += u / q * softplus64(x)
-					tau += y * rest / q * softplus64(-x)
-					negLog += math.Log1p(pi * y / q)
-				}
-				for i, pair := range [][2]float64{{got.Loss, loss}, {got.Psi, psi}, {got.Tau, tau},
-					{got.NegLog, negLog}} {
-					// every term is ≥ 0, so the sum is the magnitude; float32 terms may underflow
-					if !(math.Abs(pair[0]-pair[1]) <= 16*epsilon*pair[1]+1e-34*float64(n)) {
-						t.Errorf("n %d, s %v, sum %d: got %v, want %v (%.1f ε)", n, s, i, pair[0], pair[1],
-							math.Abs(pair[0]-pair[1])/pair[1]/epsilon)
-					}
-				}
+				want := sumsOf64(z, func(int) float64 { return s }, 0, true)
+				wantSums(t, fmt.Sprintf("n %d, s %v", n, s), got, want, n)
 			}
 		}
 		var sums UnlinkedSums
 		sums.Add([]float32{1, float32(math.NaN()), 2}, .5, .5)
-		if !math.IsNaN(sums.Loss) || !math.IsNaN(sums.Psi) || !math.IsNaN(sums.NegLog) {
+		if !math.IsNaN(sums.Loss) || !math.IsNaN(sums.Psi) || !math.IsNaN(sums.NegLog) || !math.IsNaN(sums.Link) {
 			t.Errorf("NaN was swallowed: %+v", sums)
+		}
+		sums = UnlinkedSums{}
+		if sums.Add([]float32{Without, Without, Without}, .5, .5); sums != (UnlinkedSums{}) {
+			t.Errorf("pairs that are left out add %+v", sums)
+		}
+	})
+}
+
+func TestUnlinkedSumsEach(t *testing.T) {
+	eachVariant(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(4, 3))
+		for _, n := range append([]int{10000}, lengths...) {
+			for _, floor := range []float64{0, .01, .3, .999} {
+				z, s := finite(logits(rng, n)), finite(logits(rng, n))
+				var got UnlinkedSums
+				got.AddEach(z, s, floor)
+				// float32 knows 1−floor by its last bit, as it knows the floor of Add
+				floor = 1 - float64(float32(1-floor))
+				want := sumsOf64(z, func(i int) float64 { return math.Max(-86, math.Min(86, float64(s[i]))) }, floor,
+					false)
+				wantSums(t, fmt.Sprintf("n %d, floor %v", n, floor), got, want, n)
+			}
+			// one propensity for all is what Add has
+			z, s := finite(logits(rng, n)), slices.Repeat([]float32{-1.25}, n)
+			var each, one UnlinkedSums
+			each.AddEach(z, s, 0)
+			pi, rest := Sigmoid64(-1.25)
+			one.Add(z, pi, rest)
+			wantSums(t, fmt.Sprintf("n %d, one propensity", n), each, one, n)
+		}
+		for _, at := range []int{0, 1} {
+			pair := [2][]float32{{1, 2}, {1, 2}}
+			pair[at][1] = float32(math.NaN())
+			var sums UnlinkedSums
+			if sums.AddEach(pair[0], pair[1], 0); !math.IsNaN(sums.Psi) || !math.IsNaN(sums.NegLog) {
+				t.Errorf("NaN was swallowed: %+v", sums)
+			}
+		}
+		var sums UnlinkedSums
+		if sums.AddEach([]float32{Without}, []float32{3}, .01); sums != (UnlinkedSums{}) {
+			t.Errorf("a pair that is left out adds %+v", sums)
 		}
 	})
 }

@@ -3817,7 +3817,7 @@ by1_end:
 	VZEROUPPER
 	RET
 
-// func lossSumsAVX512(sums *[4]float64, z *float32, count int, pi float32, rest float32)
+// func lossSumsAVX512(sums *[5]float64, z *float32, count int, pi float32, rest float32)
 // Requires: AVX, AVX512DQ, AVX512F
 TEXT ·lossSumsAVX512(SB), NOSPLIT, $0-32
 	MOVQ         sums+0(FP), AX
@@ -3829,212 +3829,223 @@ TEXT ·lossSumsAVX512(SB), NOSPLIT, $0-32
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z4, Z4, Z4
 	VPXORD       Z5, Z5, Z5
+	VPXORD       Z6, Z6, Z6
 	XORQ         BX, BX
 
 by2:
 	LEAQ          32(BX), SI
 	CMPQ          SI, DX
 	JGT           by2_end
-	VMOVUPS       (CX)(BX*4), Z6
-	VMOVUPS       64(CX)(BX*4), Z7
-	VMOVUPS       lanes7f7fffff<>+0(SB), Z8
-	VMINPS        Z6, Z8, Z8
-	VMOVUPS       lanes7f7fffff<>+0(SB), Z6
-	VMINPS        Z7, Z6, Z6
-	VMOVUPS       lanesff7fffff<>+0(SB), Z7
-	VMAXPS        Z8, Z7, Z7
+	VMOVUPS       (CX)(BX*4), Z7
+	VMOVUPS       64(CX)(BX*4), Z8
+	VMOVUPS       lanes7f7fffff<>+0(SB), Z9
+	VMINPS        Z7, Z9, Z9
+	VMOVUPS       lanes7f7fffff<>+0(SB), Z7
+	VMINPS        Z8, Z7, Z7
 	VMOVUPS       lanesff7fffff<>+0(SB), Z8
-	VMAXPS        Z6, Z8, Z8
-	VORPS         lanes80000000<>+0(SB), Z7, Z6
-	VORPS         lanes80000000<>+0(SB), Z8, Z15
-	VMOVUPS       lanesc2d20000<>+0(SB), Z16
-	VMAXPS        Z6, Z16, Z16
-	VMOVUPS       lanesc2d20000<>+0(SB), Z6
-	VMAXPS        Z15, Z6, Z6
-	VMULPS        lanes3fb8aa3b<>+0(SB), Z16, Z15
-	VMULPS        lanes3fb8aa3b<>+0(SB), Z6, Z17
-	VRNDSCALEPS   $0x08, Z15, Z15
-	VRNDSCALEPS   $0x08, Z17, Z17
-	VFNMADD231PS  lanes3f318000<>+0(SB), Z15, Z16
-	VFNMADD231PS  lanes3f318000<>+0(SB), Z17, Z6
-	VFNMADD231PS  lanesb95e8083<>+0(SB), Z15, Z16
-	VFNMADD231PS  lanesb95e8083<>+0(SB), Z17, Z6
-	VMOVUPS       lanes3ab68885<>+0(SB), Z18
+	VMAXPS        Z9, Z8, Z8
+	VMOVUPS       lanesff7fffff<>+0(SB), Z9
+	VMAXPS        Z7, Z9, Z9
+	VORPS         lanes80000000<>+0(SB), Z8, Z7
+	VORPS         lanes80000000<>+0(SB), Z9, Z16
+	VMOVUPS       lanesc2d20000<>+0(SB), Z17
+	VMAXPS        Z7, Z17, Z17
+	VMOVUPS       lanesc2d20000<>+0(SB), Z7
+	VMAXPS        Z16, Z7, Z7
+	VMULPS        lanes3fb8aa3b<>+0(SB), Z17, Z16
+	VMULPS        lanes3fb8aa3b<>+0(SB), Z7, Z18
+	VRNDSCALEPS   $0x08, Z16, Z16
+	VRNDSCALEPS   $0x08, Z18, Z18
+	VFNMADD231PS  lanes3f318000<>+0(SB), Z16, Z17
+	VFNMADD231PS  lanes3f318000<>+0(SB), Z18, Z7
+	VFNMADD231PS  lanesb95e8083<>+0(SB), Z16, Z17
+	VFNMADD231PS  lanesb95e8083<>+0(SB), Z18, Z7
 	VMOVUPS       lanes3ab68885<>+0(SB), Z19
-	VFMADD213PS   lanes3c0905b7<>+0(SB), Z16, Z18
-	VFMADD213PS   lanes3c0905b7<>+0(SB), Z6, Z19
-	VFMADD213PS   lanes3d2aaa8d<>+0(SB), Z16, Z18
-	VFMADD213PS   lanes3d2aaa8d<>+0(SB), Z6, Z19
-	VFMADD213PS   lanes3e2aaa6e<>+0(SB), Z16, Z18
-	VFMADD213PS   lanes3e2aaa6e<>+0(SB), Z6, Z19
-	VFMADD213PS   lanes3f000000<>+0(SB), Z16, Z18
-	VFMADD213PS   lanes3f000000<>+0(SB), Z6, Z19
-	VFMADD213PS   lanes3f800000<>+0(SB), Z16, Z18
-	VFMADD213PS   lanes3f800000<>+0(SB), Z6, Z19
-	VFMADD213PS   lanes3f800000<>+0(SB), Z16, Z18
-	VFMADD213PS   lanes3f800000<>+0(SB), Z6, Z19
-	VSCALEFPS     Z15, Z18, Z6
-	VSCALEFPS     Z17, Z19, Z15
-	VADDPS        lanes3f800000<>+0(SB), Z6, Z16
-	VADDPS        lanes3f800000<>+0(SB), Z15, Z17
-	VRCP14PS      Z16, Z18
+	VMOVUPS       lanes3ab68885<>+0(SB), Z20
+	VFMADD213PS   lanes3c0905b7<>+0(SB), Z17, Z19
+	VFMADD213PS   lanes3c0905b7<>+0(SB), Z7, Z20
+	VFMADD213PS   lanes3d2aaa8d<>+0(SB), Z17, Z19
+	VFMADD213PS   lanes3d2aaa8d<>+0(SB), Z7, Z20
+	VFMADD213PS   lanes3e2aaa6e<>+0(SB), Z17, Z19
+	VFMADD213PS   lanes3e2aaa6e<>+0(SB), Z7, Z20
+	VFMADD213PS   lanes3f000000<>+0(SB), Z17, Z19
+	VFMADD213PS   lanes3f000000<>+0(SB), Z7, Z20
+	VFMADD213PS   lanes3f800000<>+0(SB), Z17, Z19
+	VFMADD213PS   lanes3f800000<>+0(SB), Z7, Z20
+	VFMADD213PS   lanes3f800000<>+0(SB), Z17, Z19
+	VFMADD213PS   lanes3f800000<>+0(SB), Z7, Z20
+	VSCALEFPS     Z16, Z19, Z7
+	VSCALEFPS     Z18, Z20, Z16
+	VADDPS        lanes3f800000<>+0(SB), Z7, Z17
+	VADDPS        lanes3f800000<>+0(SB), Z16, Z18
 	VRCP14PS      Z17, Z19
-	VMOVUPS       lanes3f800000<>+0(SB), Z20
+	VRCP14PS      Z18, Z20
 	VMOVUPS       lanes3f800000<>+0(SB), Z21
-	VFNMADD231PS  Z18, Z16, Z20
+	VMOVUPS       lanes3f800000<>+0(SB), Z22
 	VFNMADD231PS  Z19, Z17, Z21
-	VFMADD213PS   Z18, Z18, Z20
+	VFNMADD231PS  Z20, Z18, Z22
 	VFMADD213PS   Z19, Z19, Z21
-	VMULPS        Z6, Z20, Z16
-	VMULPS        Z15, Z21, Z17
-	VPMOVD2M      Z7, K1
-	VBLENDMPS     Z16, Z20, K1, Z9
+	VFMADD213PS   Z20, Z20, Z22
+	VMULPS        Z7, Z21, Z17
+	VMULPS        Z16, Z22, Z18
 	VPMOVD2M      Z8, K1
 	VBLENDMPS     Z17, Z21, K1, Z10
-	VPMOVD2M      Z7, K1
-	VBLENDMPS     Z20, Z16, K1, Z11
+	VPMOVD2M      Z9, K1
+	VBLENDMPS     Z18, Z22, K1, Z11
 	VPMOVD2M      Z8, K1
 	VBLENDMPS     Z21, Z17, K1, Z12
-	VMULPS        Z1, Z9, Z16
-	VMULPS        Z1, Z10, Z17
-	VADDPS        Z11, Z16, Z18
-	VADDPS        Z12, Z17, Z19
-	VRCP14PS      Z18, Z20
-	VRCP14PS      Z19, Z21
-	VMOVUPS       lanes3f800000<>+0(SB), Z22
-	VMOVUPS       lanes3f800000<>+0(SB), Z23
-	VFNMADD231PS  Z20, Z18, Z22
-	VFNMADD231PS  Z21, Z19, Z23
-	VFMADD213PS   Z20, Z20, Z22
-	VFMADD213PS   Z21, Z21, Z23
-	VMULPS        Z0, Z9, Z18
-	VMULPS        Z0, Z10, Z19
-	VMULPS        Z22, Z18, Z18
-	VMULPS        Z23, Z19, Z19
-	VADDPS        lanes3f800000<>+0(SB), Z18, Z20
-	VADDPS        lanes3f800000<>+0(SB), Z19, Z21
-	VMULPS        lanes3fb504f3<>+0(SB), Z20, Z20
-	VMULPS        lanes3fb504f3<>+0(SB), Z21, Z21
-	VGETEXPPS     Z20, Z20
-	VGETEXPPS     Z21, Z21
-	VXORPS        lanes80000000<>+0(SB), Z20, Z24
-	VXORPS        lanes80000000<>+0(SB), Z21, Z25
-	VSCALEFPS     Z24, Z18, Z18
-	VSCALEFPS     Z25, Z19, Z19
+	VPMOVD2M      Z9, K1
+	VBLENDMPS     Z22, Z18, K1, Z13
+	VCVTPS2PD     Y10, Z17
+	VEXTRACTF64X4 $0x01, Z10, Y18
+	VCVTPS2PD     Y18, Z18
+	VADDPD        Z18, Z17, Z17
+	VADDPD        Z17, Z6, Z6
+	VCVTPS2PD     Y11, Z17
+	VEXTRACTF64X4 $0x01, Z11, Y18
+	VCVTPS2PD     Y18, Z18
+	VADDPD        Z18, Z17, Z17
+	VADDPD        Z17, Z6, Z6
+	VMULPS        Z0, Z10, Z17
+	VMULPS        Z0, Z11, Z18
+	VMULPS        Z1, Z10, Z19
+	VMULPS        Z1, Z11, Z20
+	VADDPS        Z12, Z19, Z21
+	VADDPS        Z13, Z20, Z22
+	VRCP14PS      Z21, Z23
+	VRCP14PS      Z22, Z24
+	VMOVUPS       lanes3f800000<>+0(SB), Z25
 	VMOVUPS       lanes3f800000<>+0(SB), Z26
-	VSCALEFPS     Z24, Z26, Z26
-	VMOVUPS       lanes3f800000<>+0(SB), Z24
-	VSCALEFPS     Z25, Z24, Z24
-	VSUBPS        lanes3f800000<>+0(SB), Z26, Z25
-	VSUBPS        lanes3f800000<>+0(SB), Z24, Z24
-	VADDPS        Z25, Z18, Z18
-	VADDPS        Z24, Z19, Z19
+	VFNMADD231PS  Z23, Z21, Z25
+	VFNMADD231PS  Z24, Z22, Z26
+	VFMADD213PS   Z23, Z23, Z25
+	VFMADD213PS   Z24, Z24, Z26
+	VMULPS        Z25, Z17, Z17
+	VMULPS        Z26, Z18, Z18
+	VADDPS        lanes3f800000<>+0(SB), Z17, Z21
+	VADDPS        lanes3f800000<>+0(SB), Z18, Z22
+	VMULPS        lanes3fb504f3<>+0(SB), Z21, Z21
+	VMULPS        lanes3fb504f3<>+0(SB), Z22, Z22
+	VGETEXPPS     Z21, Z21
+	VGETEXPPS     Z22, Z22
+	VXORPS        lanes80000000<>+0(SB), Z21, Z23
+	VXORPS        lanes80000000<>+0(SB), Z22, Z24
+	VSCALEFPS     Z23, Z17, Z17
+	VSCALEFPS     Z24, Z18, Z18
+	VMOVUPS       lanes3f800000<>+0(SB), Z27
+	VSCALEFPS     Z23, Z27, Z27
+	VMOVUPS       lanes3f800000<>+0(SB), Z23
+	VSCALEFPS     Z24, Z23, Z23
+	VSUBPS        lanes3f800000<>+0(SB), Z27, Z24
+	VSUBPS        lanes3f800000<>+0(SB), Z23, Z23
+	VADDPS        Z24, Z17, Z17
+	VADDPS        Z23, Z18, Z18
+	VADDPS        lanes40000000<>+0(SB), Z17, Z23
 	VADDPS        lanes40000000<>+0(SB), Z18, Z24
-	VADDPS        lanes40000000<>+0(SB), Z19, Z25
-	VRCP14PS      Z24, Z26
-	VRCP14PS      Z25, Z27
-	VMOVUPS       lanes3f800000<>+0(SB), Z28
+	VRCP14PS      Z23, Z27
+	VRCP14PS      Z24, Z28
 	VMOVUPS       lanes3f800000<>+0(SB), Z29
-	VFNMADD231PS  Z26, Z24, Z28
-	VFNMADD231PS  Z27, Z25, Z29
-	VFMADD213PS   Z26, Z26, Z28
+	VMOVUPS       lanes3f800000<>+0(SB), Z30
+	VFNMADD231PS  Z27, Z23, Z29
+	VFNMADD231PS  Z28, Z24, Z30
 	VFMADD213PS   Z27, Z27, Z29
-	VMULPS        Z28, Z18, Z18
-	VMULPS        Z29, Z19, Z19
+	VFMADD213PS   Z28, Z28, Z30
+	VMULPS        Z29, Z17, Z17
+	VMULPS        Z30, Z18, Z18
+	VMULPS        Z17, Z17, Z23
 	VMULPS        Z18, Z18, Z24
-	VMULPS        Z19, Z19, Z25
-	VMOVUPS       lanes3e977464<>+0(SB), Z26
 	VMOVUPS       lanes3e977464<>+0(SB), Z27
-	VFMADD213PS   lanes3eccbe11<>+0(SB), Z24, Z26
-	VFMADD213PS   lanes3eccbe11<>+0(SB), Z25, Z27
-	VFMADD213PS   lanes3f2aaaae<>+0(SB), Z24, Z26
-	VFMADD213PS   lanes3f2aaaae<>+0(SB), Z25, Z27
-	VFMADD213PS   lanes40000000<>+0(SB), Z24, Z26
-	VFMADD213PS   lanes40000000<>+0(SB), Z25, Z27
-	VMULPS        Z18, Z26, Z18
-	VMULPS        Z19, Z27, Z19
-	VFMADD231PS   lanes3f317218<>+0(SB), Z20, Z18
-	VFMADD231PS   lanes3f317218<>+0(SB), Z21, Z19
-	VCVTPS2PD     Y18, Z20
+	VMOVUPS       lanes3e977464<>+0(SB), Z28
+	VFMADD213PS   lanes3eccbe11<>+0(SB), Z23, Z27
+	VFMADD213PS   lanes3eccbe11<>+0(SB), Z24, Z28
+	VFMADD213PS   lanes3f2aaaae<>+0(SB), Z23, Z27
+	VFMADD213PS   lanes3f2aaaae<>+0(SB), Z24, Z28
+	VFMADD213PS   lanes40000000<>+0(SB), Z23, Z27
+	VFMADD213PS   lanes40000000<>+0(SB), Z24, Z28
+	VMULPS        Z17, Z27, Z17
+	VMULPS        Z18, Z28, Z18
+	VFMADD231PS   lanes3f317218<>+0(SB), Z21, Z17
+	VFMADD231PS   lanes3f317218<>+0(SB), Z22, Z18
+	VCVTPS2PD     Y17, Z21
+	VEXTRACTF64X4 $0x01, Z17, Y17
+	VCVTPS2PD     Y17, Z17
+	VADDPD        Z17, Z21, Z21
+	VADDPD        Z21, Z5, Z5
+	VCVTPS2PD     Y18, Z17
 	VEXTRACTF64X4 $0x01, Z18, Y18
 	VCVTPS2PD     Y18, Z18
-	VADDPD        Z18, Z20, Z20
-	VADDPD        Z20, Z5, Z5
-	VCVTPS2PD     Y19, Z18
-	VEXTRACTF64X4 $0x01, Z19, Y19
-	VCVTPS2PD     Y19, Z19
-	VADDPD        Z19, Z18, Z18
-	VADDPD        Z18, Z5, Z5
+	VADDPD        Z18, Z17, Z17
+	VADDPD        Z17, Z5, Z5
+	VMOVUPS       lanes3ba7f7d3<>+0(SB), Z17
 	VMOVUPS       lanes3ba7f7d3<>+0(SB), Z18
-	VMOVUPS       lanes3ba7f7d3<>+0(SB), Z19
-	VFMADD213PS   lanesbcee2bc0<>+0(SB), Z6, Z18
-	VFMADD213PS   lanesbcee2bc0<>+0(SB), Z15, Z19
-	VFMADD213PS   lanes3d9ec061<>+0(SB), Z6, Z18
-	VFMADD213PS   lanes3d9ec061<>+0(SB), Z15, Z19
-	VFMADD213PS   lanesbe0b4953<>+0(SB), Z6, Z18
-	VFMADD213PS   lanesbe0b4953<>+0(SB), Z15, Z19
-	VFMADD213PS   lanes3e4358d5<>+0(SB), Z6, Z18
-	VFMADD213PS   lanes3e4358d5<>+0(SB), Z15, Z19
-	VFMADD213PS   lanesbe7e507e<>+0(SB), Z6, Z18
-	VFMADD213PS   lanesbe7e507e<>+0(SB), Z15, Z19
-	VFMADD213PS   lanes3eaa96ba<>+0(SB), Z6, Z18
-	VFMADD213PS   lanes3eaa96ba<>+0(SB), Z15, Z19
-	VFMADD213PS   lanesbeffff46<>+0(SB), Z6, Z18
-	VFMADD213PS   lanesbeffff46<>+0(SB), Z15, Z19
-	VFMADD213PS   lanes3f7fffff<>+0(SB), Z6, Z18
-	VFMADD213PS   lanes3f7fffff<>+0(SB), Z15, Z19
-	VMULPS        Z6, Z18, Z6
-	VMULPS        Z15, Z19, Z15
+	VFMADD213PS   lanesbcee2bc0<>+0(SB), Z7, Z17
+	VFMADD213PS   lanesbcee2bc0<>+0(SB), Z16, Z18
+	VFMADD213PS   lanes3d9ec061<>+0(SB), Z7, Z17
+	VFMADD213PS   lanes3d9ec061<>+0(SB), Z16, Z18
+	VFMADD213PS   lanesbe0b4953<>+0(SB), Z7, Z17
+	VFMADD213PS   lanesbe0b4953<>+0(SB), Z16, Z18
+	VFMADD213PS   lanes3e4358d5<>+0(SB), Z7, Z17
+	VFMADD213PS   lanes3e4358d5<>+0(SB), Z16, Z18
+	VFMADD213PS   lanesbe7e507e<>+0(SB), Z7, Z17
+	VFMADD213PS   lanesbe7e507e<>+0(SB), Z16, Z18
+	VFMADD213PS   lanes3eaa96ba<>+0(SB), Z7, Z17
+	VFMADD213PS   lanes3eaa96ba<>+0(SB), Z16, Z18
+	VFMADD213PS   lanesbeffff46<>+0(SB), Z7, Z17
+	VFMADD213PS   lanesbeffff46<>+0(SB), Z16, Z18
+	VFMADD213PS   lanes3f7fffff<>+0(SB), Z7, Z17
+	VFMADD213PS   lanes3f7fffff<>+0(SB), Z16, Z18
+	VMULPS        Z7, Z17, Z7
+	VMULPS        Z16, Z18, Z16
+	VMOVUPS       lanes00000000<>+0(SB), Z17
+	VMAXPS        Z8, Z17, Z17
 	VMOVUPS       lanes00000000<>+0(SB), Z18
-	VMAXPS        Z7, Z18, Z18
-	VMOVUPS       lanes00000000<>+0(SB), Z19
-	VMAXPS        Z8, Z19, Z19
-	VADDPS        Z18, Z6, Z18
-	VADDPS        Z19, Z15, Z19
-	VCVTPS2PD     Y18, Z20
-	VEXTRACTF64X4 $0x01, Z18, Y21
-	VCVTPS2PD     Y21, Z21
-	VADDPD        Z21, Z20, Z20
-	VADDPD        Z20, Z2, Z2
-	VCVTPS2PD     Y19, Z20
-	VEXTRACTF64X4 $0x01, Z19, Y21
-	VCVTPS2PD     Y21, Z21
-	VADDPD        Z21, Z20, Z20
-	VADDPD        Z20, Z2, Z2
-	VMULPS        Z22, Z11, Z20
-	VMULPS        Z23, Z12, Z21
-	VMULPS        Z20, Z18, Z18
-	VMULPS        Z21, Z19, Z19
-	VCVTPS2PD     Y18, Z20
+	VMAXPS        Z9, Z18, Z18
+	VADDPS        Z17, Z7, Z17
+	VADDPS        Z18, Z16, Z18
+	VCVTPS2PD     Y17, Z21
+	VEXTRACTF64X4 $0x01, Z17, Y22
+	VCVTPS2PD     Y22, Z22
+	VADDPD        Z22, Z21, Z21
+	VADDPD        Z21, Z2, Z2
+	VCVTPS2PD     Y18, Z21
+	VEXTRACTF64X4 $0x01, Z18, Y22
+	VCVTPS2PD     Y22, Z22
+	VADDPD        Z22, Z21, Z21
+	VADDPD        Z21, Z2, Z2
+	VMULPS        Z25, Z12, Z21
+	VMULPS        Z26, Z13, Z22
+	VMULPS        Z21, Z17, Z17
+	VMULPS        Z22, Z18, Z18
+	VCVTPS2PD     Y17, Z21
+	VEXTRACTF64X4 $0x01, Z17, Y17
+	VCVTPS2PD     Y17, Z17
+	VADDPD        Z17, Z21, Z21
+	VADDPD        Z21, Z3, Z3
+	VCVTPS2PD     Y18, Z17
 	VEXTRACTF64X4 $0x01, Z18, Y18
 	VCVTPS2PD     Y18, Z18
-	VADDPD        Z18, Z20, Z20
-	VADDPD        Z20, Z3, Z3
-	VCVTPS2PD     Y19, Z18
-	VEXTRACTF64X4 $0x01, Z19, Y19
-	VCVTPS2PD     Y19, Z19
-	VADDPD        Z19, Z18, Z18
-	VADDPD        Z18, Z3, Z3
-	VMOVUPS       lanes00000000<>+0(SB), Z18
-	VMINPS        Z7, Z18, Z18
-	VMOVUPS       lanes00000000<>+0(SB), Z7
-	VMINPS        Z8, Z7, Z7
-	VSUBPS        Z18, Z6, Z6
-	VSUBPS        Z7, Z15, Z7
-	VMULPS        Z22, Z16, Z8
-	VMULPS        Z23, Z17, Z15
-	VMULPS        Z8, Z6, Z6
-	VMULPS        Z15, Z7, Z7
-	VCVTPS2PD     Y6, Z8
-	VEXTRACTF64X4 $0x01, Z6, Y6
-	VCVTPS2PD     Y6, Z6
-	VADDPD        Z6, Z8, Z8
-	VADDPD        Z8, Z4, Z4
-	VCVTPS2PD     Y7, Z6
+	VADDPD        Z18, Z17, Z17
+	VADDPD        Z17, Z3, Z3
+	VMOVUPS       lanes00000000<>+0(SB), Z17
+	VMINPS        Z8, Z17, Z17
+	VMOVUPS       lanes00000000<>+0(SB), Z8
+	VMINPS        Z9, Z8, Z8
+	VSUBPS        Z17, Z7, Z7
+	VSUBPS        Z8, Z16, Z8
+	VMULPS        Z25, Z19, Z9
+	VMULPS        Z26, Z20, Z16
+	VMULPS        Z9, Z7, Z7
+	VMULPS        Z16, Z8, Z8
+	VCVTPS2PD     Y7, Z9
 	VEXTRACTF64X4 $0x01, Z7, Y7
 	VCVTPS2PD     Y7, Z7
-	VADDPD        Z7, Z6, Z6
-	VADDPD        Z6, Z4, Z4
+	VADDPD        Z7, Z9, Z9
+	VADDPD        Z9, Z4, Z4
+	VCVTPS2PD     Y8, Z7
+	VEXTRACTF64X4 $0x01, Z8, Y8
+	VCVTPS2PD     Y8, Z8
+	VADDPD        Z8, Z7, Z7
+	VADDPD        Z7, Z4, Z4
 	ADDQ          $0x20, BX
 	JMP           by2
 
@@ -4043,106 +4054,111 @@ by1:
 	LEAQ          16(BX), SI
 	CMPQ          SI, DX
 	JGT           by1_end
-	VMOVUPS       (CX)(BX*4), Z6
-	VMOVUPS       lanes7f7fffff<>+0(SB), Z7
-	VMINPS        Z6, Z7, Z7
-	VMOVUPS       lanesff7fffff<>+0(SB), Z6
-	VMAXPS        Z7, Z6, Z6
-	VORPS         lanes80000000<>+0(SB), Z6, Z7
-	VMOVUPS       lanesc2d20000<>+0(SB), Z8
-	VMAXPS        Z7, Z8, Z8
-	VMULPS        lanes3fb8aa3b<>+0(SB), Z8, Z7
-	VRNDSCALEPS   $0x08, Z7, Z7
-	VFNMADD231PS  lanes3f318000<>+0(SB), Z7, Z8
-	VFNMADD231PS  lanesb95e8083<>+0(SB), Z7, Z8
-	VMOVUPS       lanes3ab68885<>+0(SB), Z9
-	VFMADD213PS   lanes3c0905b7<>+0(SB), Z8, Z9
-	VFMADD213PS   lanes3d2aaa8d<>+0(SB), Z8, Z9
-	VFMADD213PS   lanes3e2aaa6e<>+0(SB), Z8, Z9
-	VFMADD213PS   lanes3f000000<>+0(SB), Z8, Z9
-	VFMADD213PS   lanes3f800000<>+0(SB), Z8, Z9
-	VFMADD213PS   lanes3f800000<>+0(SB), Z8, Z9
-	VSCALEFPS     Z7, Z9, Z7
-	VADDPS        lanes3f800000<>+0(SB), Z7, Z8
-	VRCP14PS      Z8, Z9
-	VMOVUPS       lanes3f800000<>+0(SB), Z10
-	VFNMADD231PS  Z9, Z8, Z10
-	VFMADD213PS   Z9, Z9, Z10
-	VMULPS        Z7, Z10, Z8
-	VPMOVD2M      Z6, K1
-	VBLENDMPS     Z8, Z10, K1, Z13
-	VPMOVD2M      Z6, K1
-	VBLENDMPS     Z10, Z8, K1, Z14
-	VMULPS        Z1, Z13, Z8
-	VADDPS        Z14, Z8, Z9
+	VMOVUPS       (CX)(BX*4), Z7
+	VMOVUPS       lanes7f7fffff<>+0(SB), Z8
+	VMINPS        Z7, Z8, Z8
+	VMOVUPS       lanesff7fffff<>+0(SB), Z7
+	VMAXPS        Z8, Z7, Z7
+	VORPS         lanes80000000<>+0(SB), Z7, Z8
+	VMOVUPS       lanesc2d20000<>+0(SB), Z9
+	VMAXPS        Z8, Z9, Z9
+	VMULPS        lanes3fb8aa3b<>+0(SB), Z9, Z8
+	VRNDSCALEPS   $0x08, Z8, Z8
+	VFNMADD231PS  lanes3f318000<>+0(SB), Z8, Z9
+	VFNMADD231PS  lanesb95e8083<>+0(SB), Z8, Z9
+	VMOVUPS       lanes3ab68885<>+0(SB), Z10
+	VFMADD213PS   lanes3c0905b7<>+0(SB), Z9, Z10
+	VFMADD213PS   lanes3d2aaa8d<>+0(SB), Z9, Z10
+	VFMADD213PS   lanes3e2aaa6e<>+0(SB), Z9, Z10
+	VFMADD213PS   lanes3f000000<>+0(SB), Z9, Z10
+	VFMADD213PS   lanes3f800000<>+0(SB), Z9, Z10
+	VFMADD213PS   lanes3f800000<>+0(SB), Z9, Z10
+	VSCALEFPS     Z8, Z10, Z8
+	VADDPS        lanes3f800000<>+0(SB), Z8, Z9
 	VRCP14PS      Z9, Z10
 	VMOVUPS       lanes3f800000<>+0(SB), Z11
 	VFNMADD231PS  Z10, Z9, Z11
 	VFMADD213PS   Z10, Z10, Z11
-	VMULPS        Z0, Z13, Z9
-	VMULPS        Z11, Z9, Z9
-	VADDPS        lanes3f800000<>+0(SB), Z9, Z10
-	VMULPS        lanes3fb504f3<>+0(SB), Z10, Z10
-	VGETEXPPS     Z10, Z10
-	VXORPS        lanes80000000<>+0(SB), Z10, Z12
+	VMULPS        Z8, Z11, Z9
+	VPMOVD2M      Z7, K1
+	VBLENDMPS     Z9, Z11, K1, Z14
+	VPMOVD2M      Z7, K1
+	VBLENDMPS     Z11, Z9, K1, Z15
+	VCVTPS2PD     Y14, Z9
+	VEXTRACTF64X4 $0x01, Z14, Y10
+	VCVTPS2PD     Y10, Z10
+	VADDPD        Z10, Z9, Z9
+	VADDPD        Z9, Z6, Z6
+	VMULPS        Z0, Z14, Z9
+	VMULPS        Z1, Z14, Z10
+	VADDPS        Z15, Z10, Z11
+	VRCP14PS      Z11, Z12
+	VMOVUPS       lanes3f800000<>+0(SB), Z13
+	VFNMADD231PS  Z12, Z11, Z13
+	VFMADD213PS   Z12, Z12, Z13
+	VMULPS        Z13, Z9, Z9
+	VADDPS        lanes3f800000<>+0(SB), Z9, Z11
+	VMULPS        lanes3fb504f3<>+0(SB), Z11, Z11
+	VGETEXPPS     Z11, Z11
+	VXORPS        lanes80000000<>+0(SB), Z11, Z12
 	VSCALEFPS     Z12, Z9, Z9
-	VMOVUPS       lanes3f800000<>+0(SB), Z15
-	VSCALEFPS     Z12, Z15, Z15
-	VSUBPS        lanes3f800000<>+0(SB), Z15, Z12
+	VMOVUPS       lanes3f800000<>+0(SB), Z16
+	VSCALEFPS     Z12, Z16, Z16
+	VSUBPS        lanes3f800000<>+0(SB), Z16, Z12
 	VADDPS        Z12, Z9, Z9
 	VADDPS        lanes40000000<>+0(SB), Z9, Z12
-	VRCP14PS      Z12, Z15
-	VMOVUPS       lanes3f800000<>+0(SB), Z16
-	VFNMADD231PS  Z15, Z12, Z16
-	VFMADD213PS   Z15, Z15, Z16
-	VMULPS        Z16, Z9, Z9
+	VRCP14PS      Z12, Z16
+	VMOVUPS       lanes3f800000<>+0(SB), Z17
+	VFNMADD231PS  Z16, Z12, Z17
+	VFMADD213PS   Z16, Z16, Z17
+	VMULPS        Z17, Z9, Z9
 	VMULPS        Z9, Z9, Z12
-	VMOVUPS       lanes3e977464<>+0(SB), Z15
-	VFMADD213PS   lanes3eccbe11<>+0(SB), Z12, Z15
-	VFMADD213PS   lanes3f2aaaae<>+0(SB), Z12, Z15
-	VFMADD213PS   lanes40000000<>+0(SB), Z12, Z15
-	VMULPS        Z9, Z15, Z9
-	VFMADD231PS   lanes3f317218<>+0(SB), Z10, Z9
-	VCVTPS2PD     Y9, Z10
+	VMOVUPS       lanes3e977464<>+0(SB), Z16
+	VFMADD213PS   lanes3eccbe11<>+0(SB), Z12, Z16
+	VFMADD213PS   lanes3f2aaaae<>+0(SB), Z12, Z16
+	VFMADD213PS   lanes40000000<>+0(SB), Z12, Z16
+	VMULPS        Z9, Z16, Z9
+	VFMADD231PS   lanes3f317218<>+0(SB), Z11, Z9
+	VCVTPS2PD     Y9, Z11
 	VEXTRACTF64X4 $0x01, Z9, Y9
 	VCVTPS2PD     Y9, Z9
-	VADDPD        Z9, Z10, Z10
-	VADDPD        Z10, Z5, Z5
+	VADDPD        Z9, Z11, Z11
+	VADDPD        Z11, Z5, Z5
 	VMOVUPS       lanes3ba7f7d3<>+0(SB), Z9
-	VFMADD213PS   lanesbcee2bc0<>+0(SB), Z7, Z9
-	VFMADD213PS   lanes3d9ec061<>+0(SB), Z7, Z9
-	VFMADD213PS   lanesbe0b4953<>+0(SB), Z7, Z9
-	VFMADD213PS   lanes3e4358d5<>+0(SB), Z7, Z9
-	VFMADD213PS   lanesbe7e507e<>+0(SB), Z7, Z9
-	VFMADD213PS   lanes3eaa96ba<>+0(SB), Z7, Z9
-	VFMADD213PS   lanesbeffff46<>+0(SB), Z7, Z9
-	VFMADD213PS   lanes3f7fffff<>+0(SB), Z7, Z9
-	VMULPS        Z7, Z9, Z7
+	VFMADD213PS   lanesbcee2bc0<>+0(SB), Z8, Z9
+	VFMADD213PS   lanes3d9ec061<>+0(SB), Z8, Z9
+	VFMADD213PS   lanesbe0b4953<>+0(SB), Z8, Z9
+	VFMADD213PS   lanes3e4358d5<>+0(SB), Z8, Z9
+	VFMADD213PS   lanesbe7e507e<>+0(SB), Z8, Z9
+	VFMADD213PS   lanes3eaa96ba<>+0(SB), Z8, Z9
+	VFMADD213PS   lanesbeffff46<>+0(SB), Z8, Z9
+	VFMADD213PS   lanes3f7fffff<>+0(SB), Z8, Z9
+	VMULPS        Z8, Z9, Z8
 	VMOVUPS       lanes00000000<>+0(SB), Z9
-	VMAXPS        Z6, Z9, Z9
-	VADDPS        Z9, Z7, Z9
-	VCVTPS2PD     Y9, Z10
+	VMAXPS        Z7, Z9, Z9
+	VADDPS        Z9, Z8, Z9
+	VCVTPS2PD     Y9, Z11
 	VEXTRACTF64X4 $0x01, Z9, Y12
 	VCVTPS2PD     Y12, Z12
-	VADDPD        Z12, Z10, Z10
-	VADDPD        Z10, Z2, Z2
-	VMULPS        Z11, Z14, Z10
-	VMULPS        Z10, Z9, Z9
-	VCVTPS2PD     Y9, Z10
+	VADDPD        Z12, Z11, Z11
+	VADDPD        Z11, Z2, Z2
+	VMULPS        Z13, Z15, Z11
+	VMULPS        Z11, Z9, Z9
+	VCVTPS2PD     Y9, Z11
 	VEXTRACTF64X4 $0x01, Z9, Y9
 	VCVTPS2PD     Y9, Z9
-	VADDPD        Z9, Z10, Z10
-	VADDPD        Z10, Z3, Z3
+	VADDPD        Z9, Z11, Z11
+	VADDPD        Z11, Z3, Z3
 	VMOVUPS       lanes00000000<>+0(SB), Z9
-	VMINPS        Z6, Z9, Z9
-	VSUBPS        Z9, Z7, Z6
-	VMULPS        Z11, Z8, Z7
-	VMULPS        Z7, Z6, Z6
-	VCVTPS2PD     Y6, Z7
-	VEXTRACTF64X4 $0x01, Z6, Y6
-	VCVTPS2PD     Y6, Z6
-	VADDPD        Z6, Z7, Z7
-	VADDPD        Z7, Z4, Z4
+	VMINPS        Z7, Z9, Z9
+	VSUBPS        Z9, Z8, Z7
+	VMULPS        Z13, Z10, Z8
+	VMULPS        Z8, Z7, Z7
+	VCVTPS2PD     Y7, Z8
+	VEXTRACTF64X4 $0x01, Z7, Y7
+	VCVTPS2PD     Y7, Z7
+	VADDPD        Z7, Z8, Z8
+	VADDPD        Z8, Z4, Z4
 	ADDQ          $0x10, BX
 	JMP           by1
 
@@ -4179,6 +4195,14 @@ by1_end:
 	VADDSD        X0, X1, X1
 	VADDSD        24(AX), X1, X1
 	VMOVSD        X1, 24(AX)
+	VEXTRACTF64X4 $0x01, Z6, Y0
+	VADDPD        Y6, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPD        X0, X1, X1
+	VPERMILPD     $0x01, X1, X0
+	VADDSD        X0, X1, X1
+	VADDSD        32(AX), X1, X1
+	VMOVSD        X1, 32(AX)
 	VZEROUPPER
 	RET
 
@@ -4325,6 +4349,557 @@ DATA lanes3f317218<>+52(SB)/4, $0x3f317218
 DATA lanes3f317218<>+56(SB)/4, $0x3f317218
 DATA lanes3f317218<>+60(SB)/4, $0x3f317218
 GLOBL lanes3f317218<>(SB), RODATA|NOPTR, $64
+
+// func lossSumsEachAVX512(sums *[5]float64, z *float32, s *float32, count int, ceiling float32)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·lossSumsEachAVX512(SB), NOSPLIT, $0-36
+	MOVQ         sums+0(FP), AX
+	MOVQ         z+8(FP), CX
+	MOVQ         count+24(FP), DX
+	MOVQ         s+16(FP), BX
+	VBROADCASTSS ceiling+32(FP), Z0
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	VPXORD       Z4, Z4, Z4
+	VPXORD       Z5, Z5, Z5
+	XORQ         SI, SI
+
+by2:
+	LEAQ          32(SI), DI
+	CMPQ          DI, DX
+	JGT           by2_end
+	VMOVUPS       (CX)(SI*4), Z6
+	VMOVUPS       64(CX)(SI*4), Z7
+	VMOVUPS       (BX)(SI*4), Z8
+	VMOVUPS       64(BX)(SI*4), Z9
+	VMOVUPS       lanes42ac0000<>+0(SB), Z10
+	VMINPS        Z8, Z10, Z10
+	VMOVUPS       lanes42ac0000<>+0(SB), Z8
+	VMINPS        Z9, Z8, Z8
+	VMOVUPS       lanesc2ac0000<>+0(SB), Z9
+	VMAXPS        Z10, Z9, Z9
+	VMOVUPS       lanesc2ac0000<>+0(SB), Z10
+	VMAXPS        Z8, Z10, Z10
+	VORPS         lanes80000000<>+0(SB), Z9, Z8
+	VORPS         lanes80000000<>+0(SB), Z10, Z23
+	VMOVUPS       lanesc2d20000<>+0(SB), Z24
+	VMAXPS        Z8, Z24, Z24
+	VMOVUPS       lanesc2d20000<>+0(SB), Z8
+	VMAXPS        Z23, Z8, Z8
+	VMULPS        lanes3fb8aa3b<>+0(SB), Z24, Z23
+	VMULPS        lanes3fb8aa3b<>+0(SB), Z8, Z25
+	VRNDSCALEPS   $0x08, Z23, Z23
+	VRNDSCALEPS   $0x08, Z25, Z25
+	VFNMADD231PS  lanes3f318000<>+0(SB), Z23, Z24
+	VFNMADD231PS  lanes3f318000<>+0(SB), Z25, Z8
+	VFNMADD231PS  lanesb95e8083<>+0(SB), Z23, Z24
+	VFNMADD231PS  lanesb95e8083<>+0(SB), Z25, Z8
+	VMOVUPS       lanes3ab68885<>+0(SB), Z26
+	VMOVUPS       lanes3ab68885<>+0(SB), Z27
+	VFMADD213PS   lanes3c0905b7<>+0(SB), Z24, Z26
+	VFMADD213PS   lanes3c0905b7<>+0(SB), Z8, Z27
+	VFMADD213PS   lanes3d2aaa8d<>+0(SB), Z24, Z26
+	VFMADD213PS   lanes3d2aaa8d<>+0(SB), Z8, Z27
+	VFMADD213PS   lanes3e2aaa6e<>+0(SB), Z24, Z26
+	VFMADD213PS   lanes3e2aaa6e<>+0(SB), Z8, Z27
+	VFMADD213PS   lanes3f000000<>+0(SB), Z24, Z26
+	VFMADD213PS   lanes3f000000<>+0(SB), Z8, Z27
+	VFMADD213PS   lanes3f800000<>+0(SB), Z24, Z26
+	VFMADD213PS   lanes3f800000<>+0(SB), Z8, Z27
+	VFMADD213PS   lanes3f800000<>+0(SB), Z24, Z26
+	VFMADD213PS   lanes3f800000<>+0(SB), Z8, Z27
+	VSCALEFPS     Z23, Z26, Z8
+	VSCALEFPS     Z25, Z27, Z23
+	VADDPS        lanes3f800000<>+0(SB), Z8, Z24
+	VADDPS        lanes3f800000<>+0(SB), Z23, Z25
+	VRCP14PS      Z24, Z26
+	VRCP14PS      Z25, Z27
+	VMOVUPS       lanes3f800000<>+0(SB), Z28
+	VMOVUPS       lanes3f800000<>+0(SB), Z29
+	VFNMADD231PS  Z26, Z24, Z28
+	VFNMADD231PS  Z27, Z25, Z29
+	VFMADD213PS   Z26, Z26, Z28
+	VFMADD213PS   Z27, Z27, Z29
+	VMULPS        Z8, Z28, Z8
+	VMULPS        Z23, Z29, Z23
+	VPMOVD2M      Z9, K1
+	VBLENDMPS     Z8, Z28, K1, Z11
+	VPMOVD2M      Z10, K1
+	VBLENDMPS     Z23, Z29, K1, Z12
+	VPMOVD2M      Z9, K1
+	VBLENDMPS     Z28, Z8, K1, Z13
+	VPMOVD2M      Z10, K1
+	VBLENDMPS     Z29, Z23, K1, Z14
+	VMOVUPS       lanes7f7fffff<>+0(SB), Z8
+	VMINPS        Z6, Z8, Z8
+	VMOVUPS       lanes7f7fffff<>+0(SB), Z6
+	VMINPS        Z7, Z6, Z6
+	VMOVUPS       lanesff7fffff<>+0(SB), Z7
+	VMAXPS        Z8, Z7, Z7
+	VMOVUPS       lanesff7fffff<>+0(SB), Z8
+	VMAXPS        Z6, Z8, Z8
+	VORPS         lanes80000000<>+0(SB), Z7, Z6
+	VORPS         lanes80000000<>+0(SB), Z8, Z9
+	VMOVUPS       lanesc2d20000<>+0(SB), Z10
+	VMAXPS        Z6, Z10, Z10
+	VMOVUPS       lanesc2d20000<>+0(SB), Z6
+	VMAXPS        Z9, Z6, Z6
+	VMULPS        lanes3fb8aa3b<>+0(SB), Z10, Z9
+	VMULPS        lanes3fb8aa3b<>+0(SB), Z6, Z23
+	VRNDSCALEPS   $0x08, Z9, Z9
+	VRNDSCALEPS   $0x08, Z23, Z23
+	VFNMADD231PS  lanes3f318000<>+0(SB), Z9, Z10
+	VFNMADD231PS  lanes3f318000<>+0(SB), Z23, Z6
+	VFNMADD231PS  lanesb95e8083<>+0(SB), Z9, Z10
+	VFNMADD231PS  lanesb95e8083<>+0(SB), Z23, Z6
+	VMOVUPS       lanes3ab68885<>+0(SB), Z24
+	VMOVUPS       lanes3ab68885<>+0(SB), Z25
+	VFMADD213PS   lanes3c0905b7<>+0(SB), Z10, Z24
+	VFMADD213PS   lanes3c0905b7<>+0(SB), Z6, Z25
+	VFMADD213PS   lanes3d2aaa8d<>+0(SB), Z10, Z24
+	VFMADD213PS   lanes3d2aaa8d<>+0(SB), Z6, Z25
+	VFMADD213PS   lanes3e2aaa6e<>+0(SB), Z10, Z24
+	VFMADD213PS   lanes3e2aaa6e<>+0(SB), Z6, Z25
+	VFMADD213PS   lanes3f000000<>+0(SB), Z10, Z24
+	VFMADD213PS   lanes3f000000<>+0(SB), Z6, Z25
+	VFMADD213PS   lanes3f800000<>+0(SB), Z10, Z24
+	VFMADD213PS   lanes3f800000<>+0(SB), Z6, Z25
+	VFMADD213PS   lanes3f800000<>+0(SB), Z10, Z24
+	VFMADD213PS   lanes3f800000<>+0(SB), Z6, Z25
+	VSCALEFPS     Z9, Z24, Z6
+	VSCALEFPS     Z23, Z25, Z9
+	VADDPS        lanes3f800000<>+0(SB), Z6, Z10
+	VADDPS        lanes3f800000<>+0(SB), Z9, Z23
+	VRCP14PS      Z10, Z24
+	VRCP14PS      Z23, Z25
+	VMOVUPS       lanes3f800000<>+0(SB), Z26
+	VMOVUPS       lanes3f800000<>+0(SB), Z27
+	VFNMADD231PS  Z24, Z10, Z26
+	VFNMADD231PS  Z25, Z23, Z27
+	VFMADD213PS   Z24, Z24, Z26
+	VFMADD213PS   Z25, Z25, Z27
+	VMULPS        Z6, Z26, Z10
+	VMULPS        Z9, Z27, Z23
+	VPMOVD2M      Z7, K1
+	VBLENDMPS     Z10, Z26, K1, Z15
+	VPMOVD2M      Z8, K1
+	VBLENDMPS     Z23, Z27, K1, Z16
+	VPMOVD2M      Z7, K1
+	VBLENDMPS     Z26, Z10, K1, Z17
+	VPMOVD2M      Z8, K1
+	VBLENDMPS     Z27, Z23, K1, Z18
+	VCVTPS2PD     Y15, Z7
+	VEXTRACTF64X4 $0x01, Z15, Y8
+	VCVTPS2PD     Y8, Z8
+	VADDPD        Z8, Z7, Z7
+	VADDPD        Z7, Z5, Z5
+	VCVTPS2PD     Y16, Z7
+	VEXTRACTF64X4 $0x01, Z16, Y8
+	VCVTPS2PD     Y8, Z8
+	VADDPD        Z8, Z7, Z7
+	VADDPD        Z7, Z5, Z5
+	VMULPS        Z11, Z15, Z7
+	VMULPS        Z12, Z16, Z8
+	VMULPS        Z13, Z15, Z10
+	VMULPS        Z14, Z16, Z23
+	VMINPS        Z13, Z0, Z24
+	VMINPS        Z14, Z0, Z25
+	VMULPS        Z24, Z15, Z24
+	VMULPS        Z25, Z16, Z25
+	VADDPS        Z17, Z10, Z10
+	VADDPS        Z18, Z23, Z23
+	VRCP14PS      Z10, Z26
+	VRCP14PS      Z23, Z27
+	VMOVUPS       lanes3f800000<>+0(SB), Z28
+	VMOVUPS       lanes3f800000<>+0(SB), Z29
+	VFNMADD231PS  Z26, Z10, Z28
+	VFNMADD231PS  Z27, Z23, Z29
+	VFMADD213PS   Z26, Z26, Z28
+	VFMADD213PS   Z27, Z27, Z29
+	VMULPS        Z28, Z7, Z7
+	VMULPS        Z29, Z8, Z8
+	VADDPS        lanes3f800000<>+0(SB), Z7, Z10
+	VADDPS        lanes3f800000<>+0(SB), Z8, Z23
+	VMULPS        lanes3fb504f3<>+0(SB), Z10, Z10
+	VMULPS        lanes3fb504f3<>+0(SB), Z23, Z23
+	VGETEXPPS     Z10, Z10
+	VGETEXPPS     Z23, Z23
+	VXORPS        lanes80000000<>+0(SB), Z10, Z26
+	VXORPS        lanes80000000<>+0(SB), Z23, Z27
+	VSCALEFPS     Z26, Z7, Z7
+	VSCALEFPS     Z27, Z8, Z8
+	VMOVUPS       lanes3f800000<>+0(SB), Z28
+	VSCALEFPS     Z26, Z28, Z28
+	VMOVUPS       lanes3f800000<>+0(SB), Z26
+	VSCALEFPS     Z27, Z26, Z26
+	VSUBPS        lanes3f800000<>+0(SB), Z28, Z27
+	VSUBPS        lanes3f800000<>+0(SB), Z26, Z26
+	VADDPS        Z27, Z7, Z7
+	VADDPS        Z26, Z8, Z8
+	VADDPS        lanes40000000<>+0(SB), Z7, Z26
+	VADDPS        lanes40000000<>+0(SB), Z8, Z27
+	VRCP14PS      Z26, Z28
+	VRCP14PS      Z27, Z29
+	VMOVUPS       lanes3f800000<>+0(SB), Z30
+	VMOVUPS       lanes3f800000<>+0(SB), Z31
+	VFNMADD231PS  Z28, Z26, Z30
+	VFNMADD231PS  Z29, Z27, Z31
+	VFMADD213PS   Z28, Z28, Z30
+	VFMADD213PS   Z29, Z29, Z31
+	VMULPS        Z30, Z7, Z7
+	VMULPS        Z31, Z8, Z8
+	VMULPS        Z7, Z7, Z26
+	VMULPS        Z8, Z8, Z27
+	VMOVUPS       lanes3e977464<>+0(SB), Z28
+	VMOVUPS       lanes3e977464<>+0(SB), Z29
+	VFMADD213PS   lanes3eccbe11<>+0(SB), Z26, Z28
+	VFMADD213PS   lanes3eccbe11<>+0(SB), Z27, Z29
+	VFMADD213PS   lanes3f2aaaae<>+0(SB), Z26, Z28
+	VFMADD213PS   lanes3f2aaaae<>+0(SB), Z27, Z29
+	VFMADD213PS   lanes40000000<>+0(SB), Z26, Z28
+	VFMADD213PS   lanes40000000<>+0(SB), Z27, Z29
+	VMULPS        Z7, Z28, Z7
+	VMULPS        Z8, Z29, Z8
+	VFMADD231PS   lanes3f317218<>+0(SB), Z10, Z7
+	VFMADD231PS   lanes3f317218<>+0(SB), Z23, Z8
+	VCVTPS2PD     Y7, Z10
+	VEXTRACTF64X4 $0x01, Z7, Y7
+	VCVTPS2PD     Y7, Z7
+	VADDPD        Z7, Z10, Z10
+	VADDPD        Z10, Z4, Z4
+	VCVTPS2PD     Y8, Z7
+	VEXTRACTF64X4 $0x01, Z8, Y8
+	VCVTPS2PD     Y8, Z8
+	VADDPD        Z8, Z7, Z7
+	VADDPD        Z7, Z4, Z4
+	VADDPS        Z17, Z24, Z7
+	VADDPS        Z18, Z25, Z8
+	VRCP14PS      Z7, Z10
+	VRCP14PS      Z8, Z23
+	VMOVUPS       lanes3f800000<>+0(SB), Z26
+	VMOVUPS       lanes3f800000<>+0(SB), Z27
+	VFNMADD231PS  Z10, Z7, Z26
+	VFNMADD231PS  Z23, Z8, Z27
+	VFMADD213PS   Z10, Z10, Z26
+	VFMADD213PS   Z23, Z23, Z27
+	VMOVUPS       (CX)(SI*4), Z7
+	VMOVUPS       64(CX)(SI*4), Z8
+	VMOVUPS       lanes7f7fffff<>+0(SB), Z10
+	VMINPS        Z7, Z10, Z10
+	VMOVUPS       lanes7f7fffff<>+0(SB), Z7
+	VMINPS        Z8, Z7, Z7
+	VMOVUPS       lanesff7fffff<>+0(SB), Z8
+	VMAXPS        Z10, Z8, Z8
+	VMOVUPS       lanesff7fffff<>+0(SB), Z10
+	VMAXPS        Z7, Z10, Z10
+	VMOVUPS       lanes3ba7f7d3<>+0(SB), Z7
+	VMOVUPS       lanes3ba7f7d3<>+0(SB), Z23
+	VFMADD213PS   lanesbcee2bc0<>+0(SB), Z6, Z7
+	VFMADD213PS   lanesbcee2bc0<>+0(SB), Z9, Z23
+	VFMADD213PS   lanes3d9ec061<>+0(SB), Z6, Z7
+	VFMADD213PS   lanes3d9ec061<>+0(SB), Z9, Z23
+	VFMADD213PS   lanesbe0b4953<>+0(SB), Z6, Z7
+	VFMADD213PS   lanesbe0b4953<>+0(SB), Z9, Z23
+	VFMADD213PS   lanes3e4358d5<>+0(SB), Z6, Z7
+	VFMADD213PS   lanes3e4358d5<>+0(SB), Z9, Z23
+	VFMADD213PS   lanesbe7e507e<>+0(SB), Z6, Z7
+	VFMADD213PS   lanesbe7e507e<>+0(SB), Z9, Z23
+	VFMADD213PS   lanes3eaa96ba<>+0(SB), Z6, Z7
+	VFMADD213PS   lanes3eaa96ba<>+0(SB), Z9, Z23
+	VFMADD213PS   lanesbeffff46<>+0(SB), Z6, Z7
+	VFMADD213PS   lanesbeffff46<>+0(SB), Z9, Z23
+	VFMADD213PS   lanes3f7fffff<>+0(SB), Z6, Z7
+	VFMADD213PS   lanes3f7fffff<>+0(SB), Z9, Z23
+	VMULPS        Z6, Z7, Z6
+	VMULPS        Z9, Z23, Z7
+	VMOVUPS       lanes00000000<>+0(SB), Z9
+	VMAXPS        Z8, Z9, Z9
+	VMOVUPS       lanes00000000<>+0(SB), Z23
+	VMAXPS        Z10, Z23, Z23
+	VADDPS        Z9, Z6, Z9
+	VADDPS        Z23, Z7, Z23
+	VCVTPS2PD     Y9, Z28
+	VEXTRACTF64X4 $0x01, Z9, Y29
+	VCVTPS2PD     Y29, Z29
+	VADDPD        Z29, Z28, Z28
+	VADDPD        Z28, Z1, Z1
+	VCVTPS2PD     Y23, Z28
+	VEXTRACTF64X4 $0x01, Z23, Y29
+	VCVTPS2PD     Y29, Z29
+	VADDPD        Z29, Z28, Z28
+	VADDPD        Z28, Z1, Z1
+	VMULPS        Z26, Z17, Z28
+	VMULPS        Z27, Z18, Z29
+	VMULPS        Z28, Z9, Z9
+	VMULPS        Z29, Z23, Z23
+	VCVTPS2PD     Y9, Z28
+	VEXTRACTF64X4 $0x01, Z9, Y9
+	VCVTPS2PD     Y9, Z9
+	VADDPD        Z9, Z28, Z28
+	VADDPD        Z28, Z2, Z2
+	VCVTPS2PD     Y23, Z9
+	VEXTRACTF64X4 $0x01, Z23, Y23
+	VCVTPS2PD     Y23, Z23
+	VADDPD        Z23, Z9, Z9
+	VADDPD        Z9, Z2, Z2
+	VMOVUPS       lanes00000000<>+0(SB), Z9
+	VMINPS        Z8, Z9, Z9
+	VMOVUPS       lanes00000000<>+0(SB), Z8
+	VMINPS        Z10, Z8, Z8
+	VSUBPS        Z9, Z6, Z6
+	VSUBPS        Z8, Z7, Z7
+	VMULPS        Z26, Z24, Z8
+	VMULPS        Z27, Z25, Z9
+	VMULPS        Z8, Z6, Z6
+	VMULPS        Z9, Z7, Z7
+	VCVTPS2PD     Y6, Z8
+	VEXTRACTF64X4 $0x01, Z6, Y6
+	VCVTPS2PD     Y6, Z6
+	VADDPD        Z6, Z8, Z8
+	VADDPD        Z8, Z3, Z3
+	VCVTPS2PD     Y7, Z6
+	VEXTRACTF64X4 $0x01, Z7, Y7
+	VCVTPS2PD     Y7, Z7
+	VADDPD        Z7, Z6, Z6
+	VADDPD        Z6, Z3, Z3
+	ADDQ          $0x20, SI
+	JMP           by2
+
+by2_end:
+by1:
+	LEAQ          16(SI), DI
+	CMPQ          DI, DX
+	JGT           by1_end
+	VMOVUPS       (CX)(SI*4), Z6
+	VMOVUPS       (BX)(SI*4), Z7
+	VMOVUPS       lanes42ac0000<>+0(SB), Z8
+	VMINPS        Z7, Z8, Z8
+	VMOVUPS       lanesc2ac0000<>+0(SB), Z7
+	VMAXPS        Z8, Z7, Z7
+	VORPS         lanes80000000<>+0(SB), Z7, Z8
+	VMOVUPS       lanesc2d20000<>+0(SB), Z9
+	VMAXPS        Z8, Z9, Z9
+	VMULPS        lanes3fb8aa3b<>+0(SB), Z9, Z8
+	VRNDSCALEPS   $0x08, Z8, Z8
+	VFNMADD231PS  lanes3f318000<>+0(SB), Z8, Z9
+	VFNMADD231PS  lanesb95e8083<>+0(SB), Z8, Z9
+	VMOVUPS       lanes3ab68885<>+0(SB), Z10
+	VFMADD213PS   lanes3c0905b7<>+0(SB), Z9, Z10
+	VFMADD213PS   lanes3d2aaa8d<>+0(SB), Z9, Z10
+	VFMADD213PS   lanes3e2aaa6e<>+0(SB), Z9, Z10
+	VFMADD213PS   lanes3f000000<>+0(SB), Z9, Z10
+	VFMADD213PS   lanes3f800000<>+0(SB), Z9, Z10
+	VFMADD213PS   lanes3f800000<>+0(SB), Z9, Z10
+	VSCALEFPS     Z8, Z10, Z8
+	VADDPS        lanes3f800000<>+0(SB), Z8, Z9
+	VRCP14PS      Z9, Z10
+	VMOVUPS       lanes3f800000<>+0(SB), Z11
+	VFNMADD231PS  Z10, Z9, Z11
+	VFMADD213PS   Z10, Z10, Z11
+	VMULPS        Z8, Z11, Z8
+	VPMOVD2M      Z7, K1
+	VBLENDMPS     Z8, Z11, K1, Z19
+	VPMOVD2M      Z7, K1
+	VBLENDMPS     Z11, Z8, K1, Z20
+	VMOVUPS       lanes7f7fffff<>+0(SB), Z7
+	VMINPS        Z6, Z7, Z7
+	VMOVUPS       lanesff7fffff<>+0(SB), Z6
+	VMAXPS        Z7, Z6, Z6
+	VORPS         lanes80000000<>+0(SB), Z6, Z7
+	VMOVUPS       lanesc2d20000<>+0(SB), Z8
+	VMAXPS        Z7, Z8, Z8
+	VMULPS        lanes3fb8aa3b<>+0(SB), Z8, Z7
+	VRNDSCALEPS   $0x08, Z7, Z7
+	VFNMADD231PS  lanes3f318000<>+0(SB), Z7, Z8
+	VFNMADD231PS  lanesb95e8083<>+0(SB), Z7, Z8
+	VMOVUPS       lanes3ab68885<>+0(SB), Z9
+	VFMADD213PS   lanes3c0905b7<>+0(SB), Z8, Z9
+	VFMADD213PS   lanes3d2aaa8d<>+0(SB), Z8, Z9
+	VFMADD213PS   lanes3e2aaa6e<>+0(SB), Z8, Z9
+	VFMADD213PS   lanes3f000000<>+0(SB), Z8, Z9
+	VFMADD213PS   lanes3f800000<>+0(SB), Z8, Z9
+	VFMADD213PS   lanes3f800000<>+0(SB), Z8, Z9
+	VSCALEFPS     Z7, Z9, Z7
+	VADDPS        lanes3f800000<>+0(SB), Z7, Z8
+	VRCP14PS      Z8, Z9
+	VMOVUPS       lanes3f800000<>+0(SB), Z10
+	VFNMADD231PS  Z9, Z8, Z10
+	VFMADD213PS   Z9, Z9, Z10
+	VMULPS        Z7, Z10, Z8
+	VPMOVD2M      Z6, K1
+	VBLENDMPS     Z8, Z10, K1, Z21
+	VPMOVD2M      Z6, K1
+	VBLENDMPS     Z10, Z8, K1, Z22
+	VCVTPS2PD     Y21, Z6
+	VEXTRACTF64X4 $0x01, Z21, Y8
+	VCVTPS2PD     Y8, Z8
+	VADDPD        Z8, Z6, Z6
+	VADDPD        Z6, Z5, Z5
+	VMULPS        Z19, Z21, Z6
+	VMULPS        Z20, Z21, Z8
+	VMINPS        Z20, Z0, Z9
+	VMULPS        Z9, Z21, Z9
+	VADDPS        Z22, Z8, Z8
+	VRCP14PS      Z8, Z10
+	VMOVUPS       lanes3f800000<>+0(SB), Z11
+	VFNMADD231PS  Z10, Z8, Z11
+	VFMADD213PS   Z10, Z10, Z11
+	VMULPS        Z11, Z6, Z6
+	VADDPS        lanes3f800000<>+0(SB), Z6, Z8
+	VMULPS        lanes3fb504f3<>+0(SB), Z8, Z8
+	VGETEXPPS     Z8, Z8
+	VXORPS        lanes80000000<>+0(SB), Z8, Z10
+	VSCALEFPS     Z10, Z6, Z6
+	VMOVUPS       lanes3f800000<>+0(SB), Z11
+	VSCALEFPS     Z10, Z11, Z11
+	VSUBPS        lanes3f800000<>+0(SB), Z11, Z10
+	VADDPS        Z10, Z6, Z6
+	VADDPS        lanes40000000<>+0(SB), Z6, Z10
+	VRCP14PS      Z10, Z11
+	VMOVUPS       lanes3f800000<>+0(SB), Z12
+	VFNMADD231PS  Z11, Z10, Z12
+	VFMADD213PS   Z11, Z11, Z12
+	VMULPS        Z12, Z6, Z6
+	VMULPS        Z6, Z6, Z10
+	VMOVUPS       lanes3e977464<>+0(SB), Z11
+	VFMADD213PS   lanes3eccbe11<>+0(SB), Z10, Z11
+	VFMADD213PS   lanes3f2aaaae<>+0(SB), Z10, Z11
+	VFMADD213PS   lanes40000000<>+0(SB), Z10, Z11
+	VMULPS        Z6, Z11, Z6
+	VFMADD231PS   lanes3f317218<>+0(SB), Z8, Z6
+	VCVTPS2PD     Y6, Z8
+	VEXTRACTF64X4 $0x01, Z6, Y6
+	VCVTPS2PD     Y6, Z6
+	VADDPD        Z6, Z8, Z8
+	VADDPD        Z8, Z4, Z4
+	VADDPS        Z22, Z9, Z6
+	VRCP14PS      Z6, Z8
+	VMOVUPS       lanes3f800000<>+0(SB), Z10
+	VFNMADD231PS  Z8, Z6, Z10
+	VFMADD213PS   Z8, Z8, Z10
+	VMOVUPS       (CX)(SI*4), Z6
+	VMOVUPS       lanes7f7fffff<>+0(SB), Z8
+	VMINPS        Z6, Z8, Z8
+	VMOVUPS       lanesff7fffff<>+0(SB), Z6
+	VMAXPS        Z8, Z6, Z6
+	VMOVUPS       lanes3ba7f7d3<>+0(SB), Z8
+	VFMADD213PS   lanesbcee2bc0<>+0(SB), Z7, Z8
+	VFMADD213PS   lanes3d9ec061<>+0(SB), Z7, Z8
+	VFMADD213PS   lanesbe0b4953<>+0(SB), Z7, Z8
+	VFMADD213PS   lanes3e4358d5<>+0(SB), Z7, Z8
+	VFMADD213PS   lanesbe7e507e<>+0(SB), Z7, Z8
+	VFMADD213PS   lanes3eaa96ba<>+0(SB), Z7, Z8
+	VFMADD213PS   lanesbeffff46<>+0(SB), Z7, Z8
+	VFMADD213PS   lanes3f7fffff<>+0(SB), Z7, Z8
+	VMULPS        Z7, Z8, Z7
+	VMOVUPS       lanes00000000<>+0(SB), Z8
+	VMAXPS        Z6, Z8, Z8
+	VADDPS        Z8, Z7, Z8
+	VCVTPS2PD     Y8, Z11
+	VEXTRACTF64X4 $0x01, Z8, Y12
+	VCVTPS2PD     Y12, Z12
+	VADDPD        Z12, Z11, Z11
+	VADDPD        Z11, Z1, Z1
+	VMULPS        Z10, Z22, Z11
+	VMULPS        Z11, Z8, Z8
+	VCVTPS2PD     Y8, Z11
+	VEXTRACTF64X4 $0x01, Z8, Y8
+	VCVTPS2PD     Y8, Z8
+	VADDPD        Z8, Z11, Z11
+	VADDPD        Z11, Z2, Z2
+	VMOVUPS       lanes00000000<>+0(SB), Z8
+	VMINPS        Z6, Z8, Z8
+	VSUBPS        Z8, Z7, Z6
+	VMULPS        Z10, Z9, Z7
+	VMULPS        Z7, Z6, Z6
+	VCVTPS2PD     Y6, Z7
+	VEXTRACTF64X4 $0x01, Z6, Y6
+	VCVTPS2PD     Y6, Z6
+	VADDPD        Z6, Z7, Z7
+	VADDPD        Z7, Z3, Z3
+	ADDQ          $0x10, SI
+	JMP           by1
+
+by1_end:
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPD        Y1, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPD        X0, X1, X1
+	VPERMILPD     $0x01, X1, X0
+	VADDSD        X0, X1, X1
+	VADDSD        (AX), X1, X1
+	VMOVSD        X1, (AX)
+	VEXTRACTF64X4 $0x01, Z2, Y0
+	VADDPD        Y2, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPD        X0, X1, X1
+	VPERMILPD     $0x01, X1, X0
+	VADDSD        X0, X1, X1
+	VADDSD        8(AX), X1, X1
+	VMOVSD        X1, 8(AX)
+	VEXTRACTF64X4 $0x01, Z3, Y0
+	VADDPD        Y3, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPD        X0, X1, X1
+	VPERMILPD     $0x01, X1, X0
+	VADDSD        X0, X1, X1
+	VADDSD        16(AX), X1, X1
+	VMOVSD        X1, 16(AX)
+	VEXTRACTF64X4 $0x01, Z4, Y0
+	VADDPD        Y4, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPD        X0, X1, X1
+	VPERMILPD     $0x01, X1, X0
+	VADDSD        X0, X1, X1
+	VADDSD        24(AX), X1, X1
+	VMOVSD        X1, 24(AX)
+	VEXTRACTF64X4 $0x01, Z5, Y0
+	VADDPD        Y5, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPD        X0, X1, X1
+	VPERMILPD     $0x01, X1, X0
+	VADDSD        X0, X1, X1
+	VADDSD        32(AX), X1, X1
+	VMOVSD        X1, 32(AX)
+	VZEROUPPER
+	RET
+
+DATA lanesc2ac0000<>+0(SB)/4, $0xc2ac0000
+DATA lanesc2ac0000<>+4(SB)/4, $0xc2ac0000
+DATA lanesc2ac0000<>+8(SB)/4, $0xc2ac0000
+DATA lanesc2ac0000<>+12(SB)/4, $0xc2ac0000
+DATA lanesc2ac0000<>+16(SB)/4, $0xc2ac0000
+DATA lanesc2ac0000<>+20(SB)/4, $0xc2ac0000
+DATA lanesc2ac0000<>+24(SB)/4, $0xc2ac0000
+DATA lanesc2ac0000<>+28(SB)/4, $0xc2ac0000
+DATA lanesc2ac0000<>+32(SB)/4, $0xc2ac0000
+DATA lanesc2ac0000<>+36(SB)/4, $0xc2ac0000
+DATA lanesc2ac0000<>+40(SB)/4, $0xc2ac0000
+DATA lanesc2ac0000<>+44(SB)/4, $0xc2ac0000
+DATA lanesc2ac0000<>+48(SB)/4, $0xc2ac0000
+DATA lanesc2ac0000<>+52(SB)/4, $0xc2ac0000
+DATA lanesc2ac0000<>+56(SB)/4, $0xc2ac0000
+DATA lanesc2ac0000<>+60(SB)/4, $0xc2ac0000
+GLOBL lanesc2ac0000<>(SB), RODATA|NOPTR, $64
+
+DATA lanes42ac0000<>+0(SB)/4, $0x42ac0000
+DATA lanes42ac0000<>+4(SB)/4, $0x42ac0000
+DATA lanes42ac0000<>+8(SB)/4, $0x42ac0000
+DATA lanes42ac0000<>+12(SB)/4, $0x42ac0000
+DATA lanes42ac0000<>+16(SB)/4, $0x42ac0000
+DATA lanes42ac0000<>+20(SB)/4, $0x42ac0000
+DATA lanes42ac0000<>+24(SB)/4, $0x42ac0000
+DATA lanes42ac0000<>+28(SB)/4, $0x42ac0000
+DATA lanes42ac0000<>+32(SB)/4, $0x42ac0000
+DATA lanes42ac0000<>+36(SB)/4, $0x42ac0000
+DATA lanes42ac0000<>+40(SB)/4, $0x42ac0000
+DATA lanes42ac0000<>+44(SB)/4, $0x42ac0000
+DATA lanes42ac0000<>+48(SB)/4, $0x42ac0000
+DATA lanes42ac0000<>+52(SB)/4, $0x42ac0000
+DATA lanes42ac0000<>+56(SB)/4, $0x42ac0000
+DATA lanes42ac0000<>+60(SB)/4, $0x42ac0000
+GLOBL lanes42ac0000<>(SB), RODATA|NOPTR, $64
 
 // func adamAVX512(params *float32, first *float32, second *float32, grad *float32, count int, blend1 float32, blend2 float32, step float32, root float32, epsilon float32)
 // Requires: AVX, AVX512F
@@ -7544,7 +8119,7 @@ by1_end:
 	VZEROUPPER
 	RET
 
-// func lossSumsAVX2(sums *[4]float64, z *float32, count int, pi float32, rest float32)
+// func lossSumsAVX2(sums *[5]float64, z *float32, count int, pi float32, rest float32)
 // Requires: AVX, AVX2, FMA3
 TEXT ·lossSumsAVX2(SB), NOSPLIT, $0-32
 	MOVQ         sums+0(FP), AX
@@ -7556,112 +8131,118 @@ TEXT ·lossSumsAVX2(SB), NOSPLIT, $0-32
 	VXORPS       Y3, Y3, Y3
 	VXORPS       Y4, Y4, Y4
 	VXORPS       Y5, Y5, Y5
+	VXORPS       Y6, Y6, Y6
 	XORQ         BX, BX
 
 by1:
 	LEAQ         8(BX), SI
 	CMPQ         SI, DX
 	JGT          by1_end
-	VMOVUPS      (CX)(BX*4), Y6
-	VMOVUPS      lanes7f7fffff<>+0(SB), Y7
-	VMINPS       Y6, Y7, Y7
-	VMOVUPS      lanesff7fffff<>+0(SB), Y6
-	VMAXPS       Y7, Y6, Y6
-	VORPS        lanes80000000<>+0(SB), Y6, Y7
-	VMOVUPS      lanesc2d20000<>+0(SB), Y8
-	VMAXPS       Y7, Y8, Y8
-	VMULPS       lanes3fb8aa3b<>+0(SB), Y8, Y7
-	VROUNDPS     $0x08, Y7, Y7
-	VFNMADD231PS lanes3f318000<>+0(SB), Y7, Y8
-	VFNMADD231PS lanesb95e8083<>+0(SB), Y7, Y8
-	VMOVUPS      lanes3ab68885<>+0(SB), Y9
-	VFMADD213PS  lanes3c0905b7<>+0(SB), Y8, Y9
-	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y8, Y9
-	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y8, Y9
-	VFMADD213PS  lanes3f000000<>+0(SB), Y8, Y9
-	VFMADD213PS  lanes3f800000<>+0(SB), Y8, Y9
-	VFMADD213PS  lanes3f800000<>+0(SB), Y8, Y9
-	VCVTPS2DQ    Y7, Y7
-	VPSRAD       $0x01, Y7, Y8
-	VPSUBD       Y8, Y7, Y7
+	VMOVUPS      (CX)(BX*4), Y7
+	VMOVUPS      lanes7f7fffff<>+0(SB), Y8
+	VMINPS       Y7, Y8, Y8
+	VMOVUPS      lanesff7fffff<>+0(SB), Y7
+	VMAXPS       Y8, Y7, Y7
+	VORPS        lanes80000000<>+0(SB), Y7, Y8
+	VMOVUPS      lanesc2d20000<>+0(SB), Y9
+	VMAXPS       Y8, Y9, Y9
+	VMULPS       lanes3fb8aa3b<>+0(SB), Y9, Y8
+	VROUNDPS     $0x08, Y8, Y8
+	VFNMADD231PS lanes3f318000<>+0(SB), Y8, Y9
+	VFNMADD231PS lanesb95e8083<>+0(SB), Y8, Y9
+	VMOVUPS      lanes3ab68885<>+0(SB), Y10
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Y9, Y10
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y9, Y10
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y9, Y10
+	VFMADD213PS  lanes3f000000<>+0(SB), Y9, Y10
+	VFMADD213PS  lanes3f800000<>+0(SB), Y9, Y10
+	VFMADD213PS  lanes3f800000<>+0(SB), Y9, Y10
+	VCVTPS2DQ    Y8, Y8
+	VPSRAD       $0x01, Y8, Y9
+	VPSUBD       Y9, Y8, Y8
+	VPADDD       lanes0000007f<>+0(SB), Y9, Y9
+	VPSLLD       $0x17, Y9, Y9
+	VMULPS       Y9, Y10, Y9
 	VPADDD       lanes0000007f<>+0(SB), Y8, Y8
 	VPSLLD       $0x17, Y8, Y8
 	VMULPS       Y8, Y9, Y8
-	VPADDD       lanes0000007f<>+0(SB), Y7, Y7
-	VPSLLD       $0x17, Y7, Y7
-	VMULPS       Y7, Y8, Y7
-	VADDPS       lanes3f800000<>+0(SB), Y7, Y8
-	VMOVUPS      lanes3f800000<>+0(SB), Y9
-	VDIVPS       Y8, Y9, Y9
-	VMULPS       Y7, Y9, Y8
-	VBLENDVPS    Y6, Y8, Y9, Y10
-	VBLENDVPS    Y6, Y9, Y8, Y8
-	VMULPS       Y1, Y10, Y9
-	VADDPS       Y8, Y9, Y11
-	VMOVUPS      lanes3f800000<>+0(SB), Y12
-	VDIVPS       Y11, Y12, Y12
-	VMULPS       Y0, Y10, Y10
-	VMULPS       Y12, Y10, Y10
-	VADDPS       lanes3f800000<>+0(SB), Y10, Y11
-	VMULPS       lanes3fb504f3<>+0(SB), Y11, Y11
-	VPSRLD       $0x17, Y11, Y11
-	VPSUBD       lanes0000007f<>+0(SB), Y11, Y11
-	VMOVUPS      lanes0000007f<>+0(SB), Y13
-	VPSUBD       Y11, Y13, Y13
-	VPSLLD       $0x17, Y13, Y13
-	VCVTDQ2PS    Y11, Y11
+	VADDPS       lanes3f800000<>+0(SB), Y8, Y9
+	VMOVUPS      lanes3f800000<>+0(SB), Y10
+	VDIVPS       Y9, Y10, Y10
+	VMULPS       Y8, Y10, Y9
+	VBLENDVPS    Y7, Y9, Y10, Y11
+	VBLENDVPS    Y7, Y10, Y9, Y9
+	VCVTPS2PD    X11, Y10
+	VEXTRACTF128 $0x01, Y11, X12
+	VCVTPS2PD    X12, Y12
+	VADDPD       Y12, Y10, Y10
+	VADDPD       Y10, Y6, Y6
+	VMULPS       Y0, Y11, Y10
+	VMULPS       Y1, Y11, Y11
+	VADDPS       Y9, Y11, Y12
+	VMOVUPS      lanes3f800000<>+0(SB), Y13
+	VDIVPS       Y12, Y13, Y13
 	VMULPS       Y13, Y10, Y10
-	VSUBPS       lanes3f800000<>+0(SB), Y13, Y13
-	VADDPS       Y13, Y10, Y10
-	VADDPS       lanes40000000<>+0(SB), Y10, Y13
-	VDIVPS       Y13, Y10, Y10
-	VMULPS       Y10, Y10, Y13
-	VMOVUPS      lanes3e977464<>+0(SB), Y14
-	VFMADD213PS  lanes3eccbe11<>+0(SB), Y13, Y14
-	VFMADD213PS  lanes3f2aaaae<>+0(SB), Y13, Y14
-	VFMADD213PS  lanes40000000<>+0(SB), Y13, Y14
-	VMULPS       Y10, Y14, Y10
-	VFMADD231PS  lanes3f317218<>+0(SB), Y11, Y10
-	VCVTPS2PD    X10, Y11
+	VADDPS       lanes3f800000<>+0(SB), Y10, Y12
+	VMULPS       lanes3fb504f3<>+0(SB), Y12, Y12
+	VPSRLD       $0x17, Y12, Y12
+	VPSUBD       lanes0000007f<>+0(SB), Y12, Y12
+	VMOVUPS      lanes0000007f<>+0(SB), Y14
+	VPSUBD       Y12, Y14, Y14
+	VPSLLD       $0x17, Y14, Y14
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y14, Y10, Y10
+	VSUBPS       lanes3f800000<>+0(SB), Y14, Y14
+	VADDPS       Y14, Y10, Y10
+	VADDPS       lanes40000000<>+0(SB), Y10, Y14
+	VDIVPS       Y14, Y10, Y10
+	VMULPS       Y10, Y10, Y14
+	VMOVUPS      lanes3e977464<>+0(SB), Y15
+	VFMADD213PS  lanes3eccbe11<>+0(SB), Y14, Y15
+	VFMADD213PS  lanes3f2aaaae<>+0(SB), Y14, Y15
+	VFMADD213PS  lanes40000000<>+0(SB), Y14, Y15
+	VMULPS       Y10, Y15, Y10
+	VFMADD231PS  lanes3f317218<>+0(SB), Y12, Y10
+	VCVTPS2PD    X10, Y12
 	VEXTRACTF128 $0x01, Y10, X10
 	VCVTPS2PD    X10, Y10
-	VADDPD       Y10, Y11, Y11
-	VADDPD       Y11, Y5, Y5
+	VADDPD       Y10, Y12, Y12
+	VADDPD       Y12, Y5, Y5
 	VMOVUPS      lanes3ba7f7d3<>+0(SB), Y10
-	VFMADD213PS  lanesbcee2bc0<>+0(SB), Y7, Y10
-	VFMADD213PS  lanes3d9ec061<>+0(SB), Y7, Y10
-	VFMADD213PS  lanesbe0b4953<>+0(SB), Y7, Y10
-	VFMADD213PS  lanes3e4358d5<>+0(SB), Y7, Y10
-	VFMADD213PS  lanesbe7e507e<>+0(SB), Y7, Y10
-	VFMADD213PS  lanes3eaa96ba<>+0(SB), Y7, Y10
-	VFMADD213PS  lanesbeffff46<>+0(SB), Y7, Y10
-	VFMADD213PS  lanes3f7fffff<>+0(SB), Y7, Y10
-	VMULPS       Y7, Y10, Y7
-	VMOVUPS      lanes00000000<>+0(SB), Y10
-	VMAXPS       Y6, Y10, Y10
-	VADDPS       Y10, Y7, Y10
-	VCVTPS2PD    X10, Y11
-	VEXTRACTF128 $0x01, Y10, X13
-	VCVTPS2PD    X13, Y13
-	VADDPD       Y13, Y11, Y11
-	VADDPD       Y11, Y2, Y2
-	VMULPS       Y12, Y8, Y8
+	VFMADD213PS  lanesbcee2bc0<>+0(SB), Y8, Y10
+	VFMADD213PS  lanes3d9ec061<>+0(SB), Y8, Y10
+	VFMADD213PS  lanesbe0b4953<>+0(SB), Y8, Y10
+	VFMADD213PS  lanes3e4358d5<>+0(SB), Y8, Y10
+	VFMADD213PS  lanesbe7e507e<>+0(SB), Y8, Y10
+	VFMADD213PS  lanes3eaa96ba<>+0(SB), Y8, Y10
+	VFMADD213PS  lanesbeffff46<>+0(SB), Y8, Y10
+	VFMADD213PS  lanes3f7fffff<>+0(SB), Y8, Y10
 	VMULPS       Y8, Y10, Y8
-	VCVTPS2PD    X8, Y10
-	VEXTRACTF128 $0x01, Y8, X8
-	VCVTPS2PD    X8, Y8
-	VADDPD       Y8, Y10, Y10
+	VMOVUPS      lanes00000000<>+0(SB), Y10
+	VMAXPS       Y7, Y10, Y10
+	VADDPS       Y10, Y8, Y10
+	VCVTPS2PD    X10, Y12
+	VEXTRACTF128 $0x01, Y10, X14
+	VCVTPS2PD    X14, Y14
+	VADDPD       Y14, Y12, Y12
+	VADDPD       Y12, Y2, Y2
+	VMULPS       Y13, Y9, Y9
+	VMULPS       Y9, Y10, Y9
+	VCVTPS2PD    X9, Y10
+	VEXTRACTF128 $0x01, Y9, X9
+	VCVTPS2PD    X9, Y9
+	VADDPD       Y9, Y10, Y10
 	VADDPD       Y10, Y3, Y3
-	VMOVUPS      lanes00000000<>+0(SB), Y8
-	VMINPS       Y6, Y8, Y8
-	VSUBPS       Y8, Y7, Y6
-	VMULPS       Y12, Y9, Y7
-	VMULPS       Y7, Y6, Y6
-	VCVTPS2PD    X6, Y7
-	VEXTRACTF128 $0x01, Y6, X6
-	VCVTPS2PD    X6, Y6
-	VADDPD       Y6, Y7, Y7
-	VADDPD       Y7, Y4, Y4
+	VMOVUPS      lanes00000000<>+0(SB), Y9
+	VMINPS       Y7, Y9, Y9
+	VSUBPS       Y9, Y8, Y7
+	VMULPS       Y13, Y11, Y8
+	VMULPS       Y8, Y7, Y7
+	VCVTPS2PD    X7, Y8
+	VEXTRACTF128 $0x01, Y7, X7
+	VCVTPS2PD    X7, Y7
+	VADDPD       Y7, Y8, Y8
+	VADDPD       Y8, Y4, Y4
 	ADDQ         $0x08, BX
 	JMP          by1
 
@@ -7690,6 +8271,217 @@ by1_end:
 	VADDSD       X1, X0, X0
 	VADDSD       24(AX), X0, X0
 	VMOVSD       X0, 24(AX)
+	VEXTRACTF128 $0x01, Y6, X0
+	VADDPD       X6, X0, X0
+	VPERMILPD    $0x01, X0, X1
+	VADDSD       X1, X0, X0
+	VADDSD       32(AX), X0, X0
+	VMOVSD       X0, 32(AX)
+	VZEROUPPER
+	RET
+
+// func lossSumsEachAVX2(sums *[5]float64, z *float32, s *float32, count int, ceiling float32)
+// Requires: AVX, AVX2, FMA3
+TEXT ·lossSumsEachAVX2(SB), NOSPLIT, $0-36
+	MOVQ         sums+0(FP), AX
+	MOVQ         z+8(FP), CX
+	MOVQ         count+24(FP), DX
+	MOVQ         s+16(FP), BX
+	VBROADCASTSS ceiling+32(FP), Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	XORQ         SI, SI
+
+by1:
+	LEAQ         8(SI), DI
+	CMPQ         DI, DX
+	JGT          by1_end
+	VMOVUPS      (CX)(SI*4), Y6
+	VMOVUPS      (BX)(SI*4), Y7
+	VMOVUPS      lanes42ac0000<>+0(SB), Y8
+	VMINPS       Y7, Y8, Y8
+	VMOVUPS      lanesc2ac0000<>+0(SB), Y7
+	VMAXPS       Y8, Y7, Y7
+	VORPS        lanes80000000<>+0(SB), Y7, Y8
+	VMOVUPS      lanesc2d20000<>+0(SB), Y9
+	VMAXPS       Y8, Y9, Y9
+	VMULPS       lanes3fb8aa3b<>+0(SB), Y9, Y8
+	VROUNDPS     $0x08, Y8, Y8
+	VFNMADD231PS lanes3f318000<>+0(SB), Y8, Y9
+	VFNMADD231PS lanesb95e8083<>+0(SB), Y8, Y9
+	VMOVUPS      lanes3ab68885<>+0(SB), Y10
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Y9, Y10
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y9, Y10
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y9, Y10
+	VFMADD213PS  lanes3f000000<>+0(SB), Y9, Y10
+	VFMADD213PS  lanes3f800000<>+0(SB), Y9, Y10
+	VFMADD213PS  lanes3f800000<>+0(SB), Y9, Y10
+	VCVTPS2DQ    Y8, Y8
+	VPSRAD       $0x01, Y8, Y9
+	VPSUBD       Y9, Y8, Y8
+	VPADDD       lanes0000007f<>+0(SB), Y9, Y9
+	VPSLLD       $0x17, Y9, Y9
+	VMULPS       Y9, Y10, Y9
+	VPADDD       lanes0000007f<>+0(SB), Y8, Y8
+	VPSLLD       $0x17, Y8, Y8
+	VMULPS       Y8, Y9, Y8
+	VADDPS       lanes3f800000<>+0(SB), Y8, Y9
+	VMOVUPS      lanes3f800000<>+0(SB), Y10
+	VDIVPS       Y9, Y10, Y10
+	VMULPS       Y8, Y10, Y8
+	VBLENDVPS    Y7, Y8, Y10, Y9
+	VBLENDVPS    Y7, Y10, Y8, Y7
+	VMOVUPS      lanes7f7fffff<>+0(SB), Y8
+	VMINPS       Y6, Y8, Y8
+	VMOVUPS      lanesff7fffff<>+0(SB), Y6
+	VMAXPS       Y8, Y6, Y6
+	VORPS        lanes80000000<>+0(SB), Y6, Y8
+	VMOVUPS      lanesc2d20000<>+0(SB), Y10
+	VMAXPS       Y8, Y10, Y10
+	VMULPS       lanes3fb8aa3b<>+0(SB), Y10, Y8
+	VROUNDPS     $0x08, Y8, Y8
+	VFNMADD231PS lanes3f318000<>+0(SB), Y8, Y10
+	VFNMADD231PS lanesb95e8083<>+0(SB), Y8, Y10
+	VMOVUPS      lanes3ab68885<>+0(SB), Y11
+	VFMADD213PS  lanes3c0905b7<>+0(SB), Y10, Y11
+	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y10, Y11
+	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y10, Y11
+	VFMADD213PS  lanes3f000000<>+0(SB), Y10, Y11
+	VFMADD213PS  lanes3f800000<>+0(SB), Y10, Y11
+	VFMADD213PS  lanes3f800000<>+0(SB), Y10, Y11
+	VCVTPS2DQ    Y8, Y8
+	VPSRAD       $0x01, Y8, Y10
+	VPSUBD       Y10, Y8, Y8
+	VPADDD       lanes0000007f<>+0(SB), Y10, Y10
+	VPSLLD       $0x17, Y10, Y10
+	VMULPS       Y10, Y11, Y10
+	VPADDD       lanes0000007f<>+0(SB), Y8, Y8
+	VPSLLD       $0x17, Y8, Y8
+	VMULPS       Y8, Y10, Y8
+	VADDPS       lanes3f800000<>+0(SB), Y8, Y10
+	VMOVUPS      lanes3f800000<>+0(SB), Y11
+	VDIVPS       Y10, Y11, Y11
+	VMULPS       Y8, Y11, Y10
+	VBLENDVPS    Y6, Y10, Y11, Y12
+	VBLENDVPS    Y6, Y11, Y10, Y6
+	VCVTPS2PD    X12, Y10
+	VEXTRACTF128 $0x01, Y12, X11
+	VCVTPS2PD    X11, Y11
+	VADDPD       Y11, Y10, Y10
+	VADDPD       Y10, Y5, Y5
+	VMULPS       Y9, Y12, Y9
+	VMULPS       Y7, Y12, Y10
+	VMINPS       Y7, Y0, Y7
+	VMULPS       Y7, Y12, Y7
+	VADDPS       Y6, Y10, Y10
+	VMOVUPS      lanes3f800000<>+0(SB), Y11
+	VDIVPS       Y10, Y11, Y11
+	VMULPS       Y11, Y9, Y9
+	VADDPS       lanes3f800000<>+0(SB), Y9, Y10
+	VMULPS       lanes3fb504f3<>+0(SB), Y10, Y10
+	VPSRLD       $0x17, Y10, Y10
+	VPSUBD       lanes0000007f<>+0(SB), Y10, Y10
+	VMOVUPS      lanes0000007f<>+0(SB), Y11
+	VPSUBD       Y10, Y11, Y11
+	VPSLLD       $0x17, Y11, Y11
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y11, Y9, Y9
+	VSUBPS       lanes3f800000<>+0(SB), Y11, Y11
+	VADDPS       Y11, Y9, Y9
+	VADDPS       lanes40000000<>+0(SB), Y9, Y11
+	VDIVPS       Y11, Y9, Y9
+	VMULPS       Y9, Y9, Y11
+	VMOVUPS      lanes3e977464<>+0(SB), Y12
+	VFMADD213PS  lanes3eccbe11<>+0(SB), Y11, Y12
+	VFMADD213PS  lanes3f2aaaae<>+0(SB), Y11, Y12
+	VFMADD213PS  lanes40000000<>+0(SB), Y11, Y12
+	VMULPS       Y9, Y12, Y9
+	VFMADD231PS  lanes3f317218<>+0(SB), Y10, Y9
+	VCVTPS2PD    X9, Y10
+	VEXTRACTF128 $0x01, Y9, X9
+	VCVTPS2PD    X9, Y9
+	VADDPD       Y9, Y10, Y10
+	VADDPD       Y10, Y4, Y4
+	VADDPS       Y6, Y7, Y9
+	VMOVUPS      lanes3f800000<>+0(SB), Y10
+	VDIVPS       Y9, Y10, Y10
+	VMOVUPS      (CX)(SI*4), Y9
+	VMOVUPS      lanes7f7fffff<>+0(SB), Y11
+	VMINPS       Y9, Y11, Y11
+	VMOVUPS      lanesff7fffff<>+0(SB), Y9
+	VMAXPS       Y11, Y9, Y9
+	VMOVUPS      lanes3ba7f7d3<>+0(SB), Y11
+	VFMADD213PS  lanesbcee2bc0<>+0(SB), Y8, Y11
+	VFMADD213PS  lanes3d9ec061<>+0(SB), Y8, Y11
+	VFMADD213PS  lanesbe0b4953<>+0(SB), Y8, Y11
+	VFMADD213PS  lanes3e4358d5<>+0(SB), Y8, Y11
+	VFMADD213PS  lanesbe7e507e<>+0(SB), Y8, Y11
+	VFMADD213PS  lanes3eaa96ba<>+0(SB), Y8, Y11
+	VFMADD213PS  lanesbeffff46<>+0(SB), Y8, Y11
+	VFMADD213PS  lanes3f7fffff<>+0(SB), Y8, Y11
+	VMULPS       Y8, Y11, Y8
+	VMOVUPS      lanes00000000<>+0(SB), Y11
+	VMAXPS       Y9, Y11, Y11
+	VADDPS       Y11, Y8, Y11
+	VCVTPS2PD    X11, Y12
+	VEXTRACTF128 $0x01, Y11, X13
+	VCVTPS2PD    X13, Y13
+	VADDPD       Y13, Y12, Y12
+	VADDPD       Y12, Y1, Y1
+	VMULPS       Y10, Y6, Y6
+	VMULPS       Y6, Y11, Y6
+	VCVTPS2PD    X6, Y11
+	VEXTRACTF128 $0x01, Y6, X6
+	VCVTPS2PD    X6, Y6
+	VADDPD       Y6, Y11, Y11
+	VADDPD       Y11, Y2, Y2
+	VMOVUPS      lanes00000000<>+0(SB), Y6
+	VMINPS       Y9, Y6, Y6
+	VSUBPS       Y6, Y8, Y6
+	VMULPS       Y10, Y7, Y7
+	VMULPS       Y7, Y6, Y6
+	VCVTPS2PD    X6, Y7
+	VEXTRACTF128 $0x01, Y6, X6
+	VCVTPS2PD    X6, Y6
+	VADDPD       Y6, Y7, Y7
+	VADDPD       Y7, Y3, Y3
+	ADDQ         $0x08, SI
+	JMP          by1
+
+by1_end:
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPD       X1, X0, X0
+	VPERMILPD    $0x01, X0, X1
+	VADDSD       X1, X0, X0
+	VADDSD       (AX), X0, X0
+	VMOVSD       X0, (AX)
+	VEXTRACTF128 $0x01, Y2, X0
+	VADDPD       X2, X0, X0
+	VPERMILPD    $0x01, X0, X1
+	VADDSD       X1, X0, X0
+	VADDSD       8(AX), X0, X0
+	VMOVSD       X0, 8(AX)
+	VEXTRACTF128 $0x01, Y3, X0
+	VADDPD       X3, X0, X0
+	VPERMILPD    $0x01, X0, X1
+	VADDSD       X1, X0, X0
+	VADDSD       16(AX), X0, X0
+	VMOVSD       X0, 16(AX)
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPD       X4, X0, X0
+	VPERMILPD    $0x01, X0, X1
+	VADDSD       X1, X0, X0
+	VADDSD       24(AX), X0, X0
+	VMOVSD       X0, 24(AX)
+	VEXTRACTF128 $0x01, Y5, X0
+	VADDPD       X5, X0, X0
+	VPERMILPD    $0x01, X0, X1
+	VADDSD       X1, X0, X0
+	VADDSD       32(AX), X0, X0
+	VMOVSD       X0, 32(AX)
 	VZEROUPPER
 	RET
 

@@ -191,18 +191,29 @@ func sigmoidSoftplusGo(y, loss, z []float32) {
 	}
 }
 
-func lossSumsGo(sums *[4]float64, z []float32, pi, rest float32) {
+func lossSumsGo(sums *[5]float64, z []float32, pi, rest float32) {
 	for _, x := range z {
-		x := math.Max(-math.MaxFloat32, math.Min(math.MaxFloat32, float64(x)))
-		y, u := sigmoid64(x), sigmoid64(-x)
-		hidden := y * float64(rest)
-		q := u + hidden
-		loss := softplus64(x)
-		sums[0] += loss
-		sums[1] += u / q * loss
-		sums[2] += hidden / q * softplus64(-x)
-		sums[3] += math.Log1p(float64(pi) * y / q)
+		addLossGo(sums, float64(x), float64(pi), float64(rest), float64(rest))
 	}
+}
+
+func lossSumsEachGo(sums *[5]float64, z, s []float32, ceiling float32) {
+	for i, x := range z {
+		pi, rest := Sigmoid64(math.Max(-mostExposure, math.Min(mostExposure, float64(s[i]))))
+		addLossGo(sums, float64(x), pi, rest, math.Min(rest, float64(ceiling)))
+	}
+}
+
+// addLossGo adds one pair. kept is what ψ and τ take 1−π for.
+func addLossGo(sums *[5]float64, z, pi, rest, kept float64) {
+	z = math.Max(-math.MaxFloat32, math.Min(math.MaxFloat32, z))
+	y, u := Sigmoid64(z)
+	q, loss := u+y*kept, softplus64(z)
+	sums[0] += loss
+	sums[1] += u / q * loss
+	sums[2] += y * kept / q * softplus64(-z)
+	sums[3] += math.Log1p(pi * y / (u + y*rest))
+	sums[4] += y
 }
 
 func adamGo(params, first, second, grad []float32, a adamStep) {

@@ -8,6 +8,7 @@ import (
 	"unseen/beam/job"
 	"unseen/engine"
 	"unseen/fit"
+	"unseen/graph"
 )
 
 // evaluation is what unseen-beam evaluate has to say.
@@ -52,7 +53,7 @@ graph, block by block: nodes² products.`,
 				out.Held = &held
 			}
 			if exact {
-				all, err := cluster.AllPairs(cmd.Context(), nil, judge.Predictor)
+				all, err := cluster.AllPairs(cmd.Context(), nil, judge.Predictor, graph.Universe{}, 0)
 				if err != nil {
 					return err
 				}

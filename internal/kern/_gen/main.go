@@ -56,7 +56,8 @@ func main() {
 		dotCodes(s)
 		scaleCodes(s)
 		elementwise(s)
-		lossSums(s)
+		lossSums(s, false)
+		lossSums(s, true)
 		adam(s)
 	}
 	Generate()

@@ -334,24 +334,35 @@ func elementwise(s isa) {
 	}, "y", "loss")
 }
 
-// lossSums: the four sums over unlinked pairs of one propensity that every risk is made of.
-// With y = σ(z), u = 1−y and q = u + y(1−π):
+// lossSums: the five sums over unlinked pairs that every risk is made of. With y = σ(z), u = 1−y and q = u + y(1−π):
 //
-//	Σ softplus(z)   Σ ψ·softplus(z)   Σ τ·softplus(−z)   Σ −log q,   ψ = u/q, τ = y(1−π)/q
+//	Σ softplus(z)   Σ ψ·softplus(z)   Σ τ·softplus(−z)   Σ −log q   Σ y,   ψ = u/q, τ = y(1−π)/q
 //
-// and −log q = log1p(πy/q). Lanes are added up as float64.
-func lossSums(s isa) {
-	function("lossSums"+s.name, "func(sums *[4]float64, z *float32, count int, pi, rest float32)",
-		"adds Σ softplus(z), Σ ψ·softplus(z), Σ τ·softplus(−z), Σ −log q; rest = 1−pi > 0; count is a multiple "+
-			"of the lanes.")
+// and −log q = log1p(πy/q). Lanes are added up as float64. Pairs share one π, or each has its own, π = σ(s); then ψ and
+// τ have 1−π no higher than a ceiling.
+func lossSums(s isa, each bool) {
+	name, doc := "lossSums", "adds Σ softplus(z), Σ ψ·softplus(z), Σ τ·softplus(−z), Σ −log q, Σ y; "
+	if each {
+		function(name+"Each"+s.name, "func(sums *[5]float64, z, s *float32, count int, ceiling float32)",
+			doc+"π = σ(s) of each element, and at least 1−ceiling in ψ and τ; count is a multiple of the lanes.")
+	} else {
+		function(name+s.name, "func(sums *[5]float64, z *float32, count int, pi, rest float32)",
+			doc+"rest = 1−pi > 0; count is a multiple of the lanes.")
+	}
 	sums, z, count := Load(Param("sums"), GP64()), Load(Param("z"), GP64()), Load(Param("count"), GP64())
 	broadcast := func(name string) same {
 		v := s.vec()
 		VBROADCASTSS(argument(name), v)
 		return same{v}
 	}
-	pi, rest := broadcast("pi"), broadcast("rest")
-	var acc [4]reg.VecVirtual
+	var propensities reg.Register
+	var pi, rest, ceiling source
+	if each {
+		propensities, ceiling = Load(Param("s"), GP64()), broadcast("ceiling")
+	} else {
+		pi, rest = broadcast("pi"), broadcast("rest")
+	}
+	var acc [5]reg.VecVirtual
 	for i := range acc {
 		acc[i] = s.vec()
 		s.zero(acc[i])
@@ -374,21 +385,45 @@ func lossSums(s isa) {
 			VADDPD(low, acc[i], acc[i])
 		}
 	}
-	s.loop(z, count, s.side(2, 1), func(s chain, _ reg.GPVirtual, raw group) {
-		v := s.clamp(raw, -math.MaxFloat32, math.MaxFloat32)
-		e := s.decay(v)
+	load := func(s chain, from reg.Register, at reg.GPVirtual) group {
+		g := s.group()
+		for i, v := range g {
+			VMOVUPS(at32(from, at, i*s.lanes), v)
+		}
+		return g
+	}
+	// sigmoids returns y = σ(v), u = σ(−v) and e = exp(−|v|)
+	sigmoids := func(s chain, v group) (y, u, e group) {
+		e = s.decay(v)
 		inverse := s.inverse(s.of(vaddps, e, number(1))) // 1/(1+e) and e/(1+e) are y and u, or u and y
 		other := s.of(vmulps, inverse, e)
-		y, u := s.choose(v, inverse, other), s.choose(v, other, inverse)
-		hidden := s.of(vmulps, y, rest) // y(1−π)
+		return s.choose(v, inverse, other), s.choose(v, other, inverse), e
+	}
+	s.loop(z, count, s.side(2, 1), func(s chain, at reg.GPVirtual, raw group) {
+		pi, rest := pi, rest
+		if each {
+			pi, rest, _ = sigmoids(s, s.clamp(load(s, propensities, at), -86, 86)) // beyond, 1/q may be no normal number
+		}
+		v := s.clamp(raw, -math.MaxFloat32, math.MaxFloat32)
+		y, u, e := sigmoids(s, v)
+		add(4, y)
+		visible, hidden := s.of(vmulps, y, pi), s.of(vmulps, y, rest) // yπ and y(1−π)
+		kept := hidden
+		if each {
+			kept = s.of(vmulps, y, s.of(vminps, ceiling, rest))
+		}
 		share := s.inverse(s.of(vaddps, hidden, u))
-		add(3, s.log1p(s.of(vmulps, s.of(vmulps, y, pi), share)))
+		add(3, s.log1p(s.of(vmulps, visible, share)))
+		if each {
+			share = s.inverse(s.of(vaddps, kept, u))
+			v = s.clamp(load(s, z, at), -math.MaxFloat32, math.MaxFloat32) // again: registers are short
+		}
 		l := s.of(vmulps, s.log1pRatio(e), e)
 		loss := s.of(vaddps, l, s.positive(v))
 		add(0, loss)
 		add(1, s.of(vmulps, loss, s.of(vmulps, u, share)))
 		missed := s.of(vsubps, l, s.negative(v)) // softplus(−z)
-		add(2, s.of(vmulps, missed, s.of(vmulps, hidden, share)))
+		add(2, s.of(vmulps, missed, s.of(vmulps, kept, share)))
 	})
 	for i := range acc {
 		y := acc[i]
