@@ -84,9 +84,7 @@ func BenchmarkRecommend(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer s.Close()
-			for s.models.snapshot().Expected == nil { // the forecast is made once and takes the processors
-				time.Sleep(10 * time.Millisecond)
-			}
+			settle(b, s) // the forecast is made once and takes the processors
 			server := httptest.NewServer(s.Handler())
 			defer server.Close()
 			load(b, 8, func(c *http.Client, n int) (*http.Response, error) {
@@ -161,16 +159,14 @@ func load(b *testing.B, clients int, send func(c *http.Client, n int) (*http.Res
 // BenchmarkOverload offers three times what the service can do for three seconds, at a fixed pace
 // that does not wait for answers. What cannot be answered soon must be refused, with no other
 // fault; memory must stay; and when the rush is over the service must be as it was. Generator and
-// service share the processors and the heap.
+// service share the processors and the heap. It is long because it is one sequence of measurements.
 func BenchmarkOverload(b *testing.B) {
 	s, err := Open(b.Context(), Options{Folder: largeFolder(b, 20_000, 256), Concurrent: 2})
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer s.Close()
-	for s.models.snapshot().Expected == nil {
-		time.Sleep(10 * time.Millisecond)
-	}
+	settle(b, s)
 	server := httptest.NewServer(s.Handler())
 	defer server.Close()
 	c := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 1024,

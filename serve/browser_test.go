@@ -91,7 +91,7 @@ func (b *tab) run(what string, actions ...chromedp.Action) {
 	}
 }
 
-// look opens a page on a screen of some width, dark or light.
+// look opens a page on a screen of a width, dark or light.
 func (b *tab) look(path string, width int64, scheme string) {
 	b.t.Helper()
 	b.turn(width, scheme)
@@ -103,9 +103,16 @@ func (b *tab) turn(width int64, scheme string) {
 	b.t.Helper()
 	media := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}
 	b.run("turn", emulation.SetDeviceMetricsOverride(width, 1000, 1, false),
-		emulation.SetEmulatedMedia().WithFeatures(media),
-		chromedp.Evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))",
-			nil, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+		emulation.SetEmulatedMedia().WithFeatures(media))
+	b.drawn()
+}
+
+// drawn waits until the page has drawn itself.
+func (b *tab) drawn() {
+	b.t.Helper()
+	b.run("draw", chromedp.Evaluate(
+		"new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))",
+		nil, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
 }
 
 // ask runs a script and reads what it comes to; between two pages, again.
@@ -413,16 +420,16 @@ func browseExposure(t *testing.T, b *tab) {
 		"{left, top, right, bottom} })()")
 	const tip = "[...document.querySelectorAll('#heat .tip')].map(e => e.textContent).join('')"
 	says := ""
-	for x := at.Left + 60; x < at.Right && !strings.Contains(says, "learned from"); x += 25 {
-		b.run("rest on a cell", input.DispatchMouseEvent(input.MouseMoved, x, at.Bottom-30))
-		time.Sleep(30 * time.Millisecond)
+	for x := at.Left + 60; x < at.Right && !strings.Contains(says, "estimated from"); x += 25 {
+		b.run("hover over a cell", input.DispatchMouseEvent(input.MouseMoved, x, at.Bottom-30))
+		b.drawn()
 		says = ask[string](b, tip)
 	}
 	if !strings.Contains(says, "shown to") || !strings.Contains(says, "95% interval") ||
 		!strings.Contains(says, "standard error") || !strings.Contains(says, "links in") {
 		t.Errorf("a cell says %q", says)
 	}
-	b.picture("rested")
+	b.picture("hover")
 	// the model is judged, and the panel is there
 	b.click("form[action='/runs/jobs'] button")
 	b.until("the verdict", "document.querySelector('#state')?.textContent === 'done'")
@@ -479,15 +486,12 @@ func browseBridges(t *testing.T, b *tab) {
 		"source,source_title"}, {"a[href*=bibtex]", ".bib", "@misc{"}} {
 		b.click(".gap " + kind.link)
 		var found []byte
-		for range 200 {
+		poll(t, "the download", func() bool {
 			if files, _ := filepath.Glob(filepath.Join(folder, "*"+kind.ends)); len(files) > 0 {
 				found, _ = os.ReadFile(files[0])
-				if len(found) > 0 {
-					break
-				}
 			}
-			time.Sleep(20 * time.Millisecond)
-		}
+			return len(found) > 0
+		})
 		if !strings.Contains(string(found), kind.has) {
 			t.Errorf("the reading list as %s: %.200s", kind.ends, found)
 		}

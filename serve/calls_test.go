@@ -41,8 +41,9 @@ func everyCall(s *Service) map[string]func(context.Context) error {
 	}
 }
 
-// Whoever is inside when a service is closed is let out before anything is freed, and whoever comes later is told.
+// Close waits for the calls in progress before it frees anything, and rejects later ones.
 func TestCloseUnderCalls(t *testing.T) {
+	t.Parallel()
 	paths := []string{"/api/v1/recommendations?node=p167", "/node/p150", "/api/v1/bridges", "/api/v1/model",
 		"/exposure"}
 	for round := range 3 {
@@ -93,7 +94,7 @@ func TestCloseUnderCalls(t *testing.T) {
 				})
 			}
 		}
-		time.Sleep(time.Duration(20+20*round) * time.Millisecond)
+		poll(t, "answers", func() bool { return answered.Load() > int64(20*round) })
 		var closing sync.WaitGroup
 		for range 3 {
 			closing.Go(func() {
@@ -113,6 +114,7 @@ func TestCloseUnderCalls(t *testing.T) {
 
 // A closed service says so, in Go and over HTTP.
 func TestClosed(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	h := s.Handler()
 	stopped, stop := context.WithCancel(t.Context())
@@ -131,9 +133,11 @@ func TestClosed(t *testing.T) {
 			"Cancel": second(s.CancelJob("1")), "StartTrial": second(s.StartABTest(t.Context(), "abcdef123456", .5)),
 			"Run": s.Run(stopped, ServerOptions{Address: "127.0.0.1:0"}),
 		} {
-			if !errors.Is(err, ErrClosed) {
-				t.Errorf("%s: %v", name, err)
-			}
+			t.Run(name, func(t *testing.T) {
+				if !errors.Is(err, ErrClosed) {
+					t.Error(err)
+				}
+			})
 		}
 		for _, path := range []string{"/api/v1/recommendations?node=p1", "/api/v1/events", "/api/v1/trial", "/",
 			"/node/p1", "/readyz", "/metrics"} {
@@ -157,8 +161,9 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// A training is stopped, who waits for it is told, and it goes on with the next service.
+// Close stops a training and ends the wait for it; the next service continues with it.
 func TestCloseDuringTraining(t *testing.T) {
+	t.Parallel()
 	folder := copyOf(t)
 	s, err := Open(t.Context(), Options{Folder: folder})
 	if err != nil {
@@ -176,12 +181,12 @@ func TestCloseDuringTraining(t *testing.T) {
 		s.Handler().ServeHTTP(w, fromHere(httptest.NewRequest("GET", "/api/v1/jobs/"+id+"/progress", nil)))
 		streams <- w.Code
 	}()
-	for job.Latest == nil && job.Ended == nil {
-		time.Sleep(time.Millisecond)
-		if job, _, err = s.jobs.find(id); err != nil {
+	poll(t, "the first loss", func() bool {
+		if job, err = s.Job(id); err != nil {
 			t.Fatal(err)
 		}
-	}
+		return job.Latest != nil || job.Ended != nil
+	})
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -204,6 +209,7 @@ func TestCloseDuringTraining(t *testing.T) {
 
 // Requests that outlast the drain are waited for by Close.
 func TestCloseAfterDrain(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	ctx, stop := context.WithCancel(t.Context())
 	address, ended := make(chan string, 1), make(chan error, 1)
@@ -228,9 +234,7 @@ func TestCloseAfterDrain(t *testing.T) {
 		defer s.calls.mu.Unlock()
 		return s.calls.inside
 	}
-	for inside() < 2 { // the request, and the call that it makes
-		time.Sleep(time.Millisecond)
-	}
+	poll(t, "the request, and the call that it makes", func() bool { return inside() >= 2 })
 	stop()
 	if err := <-ended; err == nil || !strings.Contains(err.Error(), "aborted requests") {
 		t.Errorf("the drain: %v", err)
@@ -253,6 +257,7 @@ func TestCloseAfterDrain(t *testing.T) {
 
 // Close ends Run.
 func TestCloseEndsRun(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	address, ended := make(chan string, 1), make(chan error, 1)
 	go func() {

@@ -10,6 +10,7 @@ import (
 
 // Every example of the guide that is marked as sh works as it stands.
 func TestGuide(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("there is no curl to run the examples with; ./check installs it")
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"unseen/dataset"
 	"unseen/fit"
@@ -208,6 +209,46 @@ func shownEvents(a *RecommendResponse) eventBatch {
 		b.Events = append(b.Events, e)
 	}
 	return b
+}
+
+// poll returns when a condition holds.
+func poll(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited 30 seconds for %s", what)
+		}
+	}
+}
+
+// lockedBuffer is written by a service and read by a test.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// settle waits until the monitor has counted every event of the log and knows what to expect.
+func settle(t testing.TB, s *Service) LoopStatus {
+	t.Helper()
+	poll(t, "the expected shares", func() bool { return s.models.snapshot().Expected != nil })
+	totals, err := s.events.Totals(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	poll(t, "the monitor", func() bool { return s.Loop().Seq >= totals.Events })
+	return s.Loop()
 }
 
 // about is an event about an item of a list.

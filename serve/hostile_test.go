@@ -72,6 +72,7 @@ var hostile = []struct{ method, path, kind, body string }{
 }
 
 func TestHostile(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	h := s.Handler()
 	for _, r := range hostile {
@@ -132,6 +133,7 @@ func FuzzHandlers(f *testing.F) {
 
 // Bodies beyond the limit are refused and not read to the end.
 func TestOversize(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	server := httptest.NewServer(s.Handler())
 	defer server.Close()
@@ -170,6 +172,7 @@ func (c *counted) Read(p []byte) (int, error) {
 
 // Clients that are slow to say what they want, or say too much of it, are cut off, and others are served meanwhile.
 func TestSlowClients(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}

@@ -28,6 +28,7 @@ import (
 
 // A simulation follows its dials, says in words what it shows, and refuses what cannot be.
 func TestSimulation(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	c := client{t: t, h: s.Handler()}
 	play := func(query string) Simulation {
@@ -81,19 +82,14 @@ func TestSimulation(t *testing.T) {
 func second[T any](_ T, err error) error { return err }
 
 // The live share of the last items is cut into stretches, and the band is that of who was there.
-func TestTrail(t *testing.T) {
+func TestTrend(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	c := client{t: t, h: s.Handler()}
 	for i := range 25 {
 		c.list(fmt.Sprintf("node=p%d&k=10&log=true", 9*i))
 	}
-	var l LoopStatus
-	for range 200 {
-		if l = s.Loop(); l.Shown == 250 && l.Band != nil {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	l := settle(t, s)
 	if len(l.Trend) != 2 || l.Trend[0].Items != 100 || l.Trend[1].Items != 200 {
 		t.Fatalf("of 250 items: %+v", l.Trend)
 	}
@@ -117,14 +113,13 @@ func TestTrail(t *testing.T) {
 
 // While an alarm is on, every page says so.
 func TestAlarmBanner(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	c := client{t: t, h: s.Handler()}
-	for range 500 { // until it is known what to expect
-		if l := s.Loop(); len(l.Fields) > 0 && l.Fields[0].Low != nil {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	poll(t, "what to expect", func() bool {
+		l := s.Loop()
+		return len(l.Fields) > 0 && l.Fields[0].Low != nil
+	})
 	pages := []string{"/", "/node/p7", "/exposure", "/loop", "/bridges", "/runs", "/docs", "/alarm"}
 	const says = "Readers of A see more of their own"
 	for _, path := range pages {
@@ -143,8 +138,10 @@ func TestAlarmBanner(t *testing.T) {
 	}
 }
 
-// Forms change things for who may, are in the audit, and cannot be sent by other sites.
+// Forms change things for admins, are in the audit log, and cannot be sent by other sites. The test is long because it
+// is one sequence: each form acts on what the one before it did.
 func TestForms(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	file := filepath.Join(folder, "tokens.json")
 	tokens := map[Scope]string{}
@@ -254,6 +251,7 @@ func TestForms(t *testing.T) {
 
 // A curve stays short, however long a job takes, and keeps its ends.
 func TestCurveIsBounded(t *testing.T) {
+	t.Parallel()
 	var j Job
 	for k := range 5000 {
 		before := j.curve
@@ -277,6 +275,7 @@ func TestCurveIsBounded(t *testing.T) {
 
 // Reading lists are files that programs for tables and bibliographies take as they are.
 func TestReading(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	c := client{t: t, h: s.Handler()}
 	found := want[BridgeList](c, 200, "GET", "/api/v1/bridges?list=5", nil)
@@ -331,6 +330,10 @@ func TestReading(t *testing.T) {
 		!strings.Contains(w.Body.String(), "this service has none") {
 		t.Errorf("bridges without a naive model: %d", w.Code)
 	}
+	if w := alone.do("GET", "/api/v1/bridges", nil); w.Code != 404 ||
+		!strings.Contains(w.Body.String(), "fit one and set naive") {
+		t.Errorf("the API's bridges without a naive model: %d %s", w.Code, w.Body)
+	}
 	if w := alone.do("GET", "/node/p7", nil); w.Code != 200 || strings.Contains(w.Body.String(), "naive-title") {
 		t.Errorf("a list without a naive model: %d", w.Code)
 	}
@@ -338,6 +341,7 @@ func TestReading(t *testing.T) {
 
 // An evaluation that lies beside a model is shown if it is of that model.
 func TestEvaluationBeside(t *testing.T) {
+	t.Parallel()
 	folder := copyOf(t)
 	path := filepath.Join(folder, "model.safetensors")
 	digest, err := atomicfile.Sum(path)
@@ -368,6 +372,7 @@ func TestEvaluationBeside(t *testing.T) {
 
 // Scripts and styles can be kept by a browser, and come packed to who unpacks.
 func TestAssets(t *testing.T) {
+	t.Parallel()
 	h := open(t).Handler()
 	get := func(path string, header ...string) *httptest.ResponseRecorder {
 		r := fromHere(httptest.NewRequest("GET", path, nil))
@@ -408,6 +413,7 @@ func TestAssets(t *testing.T) {
 
 // Of very many fields the map has the largest, in their own order.
 func TestLargestFields(t *testing.T) {
+	t.Parallel()
 	g := open(t).Graph()
 	names := []string{g.FieldName(1), "nobody's", g.FieldName(2), g.FieldName(3)}
 	if got := largest(g, names, 3); fmt.Sprint(got) != "[0 2 3]" {
@@ -421,6 +427,7 @@ func TestLargestFields(t *testing.T) {
 // The newest nodes are those of the latest times, in whatever order the dataset has them; those
 // without a time come last.
 func TestTheNewest(t *testing.T) {
+	t.Parallel()
 	var b graph.Builder
 	for _, n := range []struct {
 		id   string

@@ -17,7 +17,6 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
@@ -25,16 +24,17 @@ import (
 	"unseen/serve/store"
 )
 
-var update = flag.Bool("update", false, "take the pictures of docs/figures anew: go test ./serve -run "+
+var update = flag.Bool("update", false, "take new pictures for docs/figures: go test ./serve -run "+
 	"TestPictures -update")
 
-// The pictures of the guide are of the demo as unseen serve shows it, after some simulated readers and a training.
+// The pictures of the guide show the demo in unseen serve, after simulated readers and a training. The test is long
+// because it is one sequence.
 func TestPictures(t *testing.T) {
 	if !*update {
 		for _, name := range []string{"explore", "exposure", "loop", "bridges", "runs"} {
 			info, err := os.Stat("../docs/figures/page-" + name + ".png")
 			if err != nil || info.Size() > 200_000 {
-				t.Errorf("%s: %v; take it anew with -update", name, err)
+				t.Errorf("%s: %v; take a new one with -update", name, err)
 			}
 		}
 		return
@@ -92,7 +92,7 @@ func TestPictures(t *testing.T) {
 	b := openTab(t, server.URL)
 	take := func(name string) {
 		t.Helper()
-		time.Sleep(300 * time.Millisecond)
+		b.drawn()
 		var raw []byte
 		b.run(name, chromedp.ActionFunc(func(ctx context.Context) (err error) {
 			raw, err = page.CaptureScreenshot().WithFormat(page.CaptureScreenshotFormatPng).Do(ctx)
@@ -136,7 +136,7 @@ func TestPictures(t *testing.T) {
 		t.Fatal(err)
 	}
 	read(250, "after")
-	time.Sleep(1500 * time.Millisecond) // until the log was read
+	settle(t, s)
 	look("/runs", "#loss")
 	b.run("down", chromedp.Evaluate("scrollTo(0, 0)", nil))
 	take("runs")

@@ -22,6 +22,7 @@ var rooted = regexp.MustCompile("['\"`(]/[a-z]")
 
 // Below a prefix no page leads out of it: every link, script, style and form is followed, from the first page on.
 func TestPrefixIsKept(t *testing.T) {
+	t.Parallel()
 	s := open(t, func(o *Options) { o.Prefix = "/lab/recs/" })
 	c := client{t: t, h: s.Handler()}
 	job, err := s.StartJob(JobRequest{Kind: "evaluate"})
@@ -91,6 +92,7 @@ func TestPrefixIsKept(t *testing.T) {
 
 // What is not on a page names the prefix as well: redirects, the cookie, the API's description, what errors advise.
 func TestPrefixIsTold(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "tokens.json")
 	secret, err := AddToken(file, "me", ScopeAdmin, time.Now())
 	if err != nil {
@@ -170,6 +172,7 @@ func TestPrefixIsTold(t *testing.T) {
 }
 
 func TestCleanPrefix(t *testing.T) {
+	t.Parallel()
 	for from, to := range map[string]string{"": "", "/": "", "/recs": "/recs", "/recs/": "/recs",
 		"/a/b-c_d.e~1": "/a/b-c_d.e~1"} {
 		if got, err := cleanPrefix(from); err != nil || got != to {
@@ -190,6 +193,7 @@ func TestCleanPrefix(t *testing.T) {
 
 // An id with signs that mean something in an address still has its page.
 func TestNodeAddress(t *testing.T) {
+	t.Parallel()
 	s := &Service{o: Options{Prefix: "/recs"}}
 	mux := http.NewServeMux()
 	const id = "a/b?c#d %e&f"

@@ -267,6 +267,7 @@ func (r *replay) truth() float64 {
 // a larger population (of sixty rounds of 240 readers 54 had the risk in their interval, of twenty times three 19),
 // UNSEEN_REPLAY_EXPLORE=.1 with another share of the places drawn.
 func TestReplay(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}

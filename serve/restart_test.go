@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,6 +48,7 @@ func trainUntilKilled(folder string) {
 // A job under way when the service is killed is begun again by the next one; if that is killed too, it is given up, so
 // that a job that kills its service does not do so for ever.
 func TestKilledWhileTraining(t *testing.T) {
+	t.Parallel()
 	folder := copyOf(t)
 	life := func() string {
 		cmd := exec.Command(os.Args[0])
@@ -98,6 +101,7 @@ func TestKilledWhileTraining(t *testing.T) {
 
 // A service that is ended in order takes its jobs up again, the one under way too, and counts nothing against it.
 func TestJobsSurviveARestart(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	for range 3 {
 		if _, err := s.StartJob(JobRequest{Kind: "evaluate"}); err != nil {
@@ -128,7 +132,18 @@ func TestJobsSurviveARestart(t *testing.T) {
 
 // By the schedule a model is trained when it is due and there is something new to learn, and not before.
 func TestSchedule(t *testing.T) {
-	s := open(t, func(o *Options) { o.RetrainEvery, o.RetrainAfter = 150*time.Millisecond, 5 })
+	t.Parallel()
+	var looked atomic.Int64 // at the clock, as the schedule does at every tick
+	s := open(t, func(o *Options) {
+		o.RetrainEvery, o.RetrainAfter = 150*time.Millisecond, 5
+		o.Now = func() time.Time { looked.Add(1); return time.Now() }
+	})
+	tick := func() { // the schedule looks at the log after a training is due
+		t.Helper()
+		poll(t, "the due time", func() bool { due, _ := s.NextRetrain(); return time.Now().After(due) })
+		from := looked.Load()
+		poll(t, "the schedule", func() bool { return looked.Load() > from+3 })
+	}
 	show := func(n int) {
 		answer, err := s.Recommend(t.Context(), RecommendRequest{Node: "p200", K: n, Log: true})
 		if err != nil || answer.Logged != n {
@@ -144,16 +159,12 @@ func TestSchedule(t *testing.T) {
 		return jobs
 	}
 	show(4)
-	time.Sleep(400 * time.Millisecond)
+	tick()
 	if jobs := planned(); len(jobs) != 0 {
 		t.Fatalf("four new events, five are needed, and %+v", jobs)
 	}
 	show(3)
-	for began := time.Now(); len(planned()) == 0; time.Sleep(10 * time.Millisecond) {
-		if time.Since(began) > 20*time.Second {
-			t.Fatal("a training is due and does not begin")
-		}
-	}
+	poll(t, "the training that is due", func() bool { return len(planned()) > 0 })
 	job, err := s.WaitJob(t.Context(), planned()[0].ID)
 	if err != nil || job.Model == "" {
 		t.Fatalf("%v, %+v", err, job)
@@ -162,7 +173,7 @@ func TestSchedule(t *testing.T) {
 		t.Logf("the model does not serve: %+v", job)
 		return
 	}
-	time.Sleep(400 * time.Millisecond)
+	tick()
 	if jobs := planned(); len(jobs) != 1 {
 		t.Errorf("nothing is new, and %d trainings were due", len(jobs))
 	}
@@ -174,6 +185,7 @@ func TestSchedule(t *testing.T) {
 // A token counts from soon after it is put into the file until soon after it is taken out; a file that is no file of
 // tokens changes nothing.
 func TestTokensAreReadAgain(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	first, err := AddToken(path, "first", ScopeRead, time.Now())
 	if err != nil {
@@ -183,17 +195,14 @@ func TestTokensAreReadAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := open(t, func(o *Options) { o.Tokens = tokens })
+	var log lockedBuffer
+	s := open(t, func(o *Options) { o.Tokens, o.Log = tokens, slog.New(slog.NewTextHandler(&log, nil)) })
 	becomes := func(token string, status int) {
 		t.Helper()
 		c := client{t: t, h: s.Handler(), token: token}
-		got := 0
-		for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(50 * time.Millisecond) {
-			if got = c.do("GET", "/api/v1/nodes", nil).Code; got == status {
-				return
-			}
-		}
-		t.Errorf("the answer stays %d, not %d", got, status)
+		poll(t, fmt.Sprintf("status %d", status), func() bool {
+			return c.do("GET", "/api/v1/nodes", nil).Code == status
+		})
 	}
 	becomes(first, 200)
 	second, err := AddToken(path, "second", ScopeRead, time.Now())
@@ -204,7 +213,9 @@ func TestTokensAreReadAgain(t *testing.T) {
 	if err := os.WriteFile(path, []byte("half an ed"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(time.Second)
+	poll(t, "the damaged file to be read", func() bool {
+		return strings.Contains(log.String(), "reading the token file failed")
+	})
 	becomes(first, 200)
 	if err := os.WriteFile(path, []byte("[]"), 0o600); err != nil {
 		t.Fatal(err)
@@ -215,6 +226,7 @@ func TestTokensAreReadAgain(t *testing.T) {
 
 // An address that a browser cannot open is no address to print.
 func TestReachable(t *testing.T) {
+	t.Parallel()
 	for from, want := range map[string]string{"127.0.0.1:81": "127.0.0.1:81", "[::]:81": "localhost:81",
 		"0.0.0.0:81": "localhost:81", "[::1]:81": "[::1]:81"} {
 		a, err := net.ResolveTCPAddr("tcp", from)
@@ -229,6 +241,7 @@ func TestReachable(t *testing.T) {
 
 // A model that was fitted to the whole of its data can be judged by what it showed, and by nothing else.
 func TestEvaluateByTheLogAlone(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	if _, err := plant(t.Context(), folder, smallWorld(), sample.Plan{Split: sample.Whole, Later: true, PerLink: 4,
 		Seed: 1}, "naive"); err != nil {

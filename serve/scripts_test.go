@@ -9,6 +9,7 @@ import (
 
 // Every script of others is named with its version, and its terms lie beside it.
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	var names []string
 	for _, s := range Scripts() {
 		names = append(names, s.Package+"@"+s.Version)

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -30,6 +31,7 @@ import (
 )
 
 func TestRecommendations(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	c := client{t: t, h: s.Handler()}
 	a := c.list("node=p100&k=5&seed=42&compare=true&explain=true")
@@ -70,6 +72,7 @@ func TestRecommendations(t *testing.T) {
 }
 
 func TestFaults(t *testing.T) {
+	t.Parallel()
 	c := client{t: t, h: open(t).Handler()}
 	for _, test := range []struct {
 		method, path string
@@ -128,6 +131,7 @@ func TestFaults(t *testing.T) {
 
 // What can be asked over HTTP can be asked in Go, with the same answer.
 func TestGoLikeHTTP(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	c := client{t: t, h: s.Handler()}
 	if _, err := s.Recommend(t.Context(), RecommendRequest{Node: "p9", K: 3, Log: true}); err != nil {
@@ -166,9 +170,11 @@ func TestGoLikeHTTP(t *testing.T) {
 	}
 	for name, err := range map[string]error{"Job": second(s.Job("77")), "Cancel": second(s.CancelJob("77")),
 		"Curve": second(s.JobCurve("77"))} {
-		if !errors.Is(err, ErrNoJob) {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if !errors.Is(err, ErrNoJob) {
+				t.Error(err)
+			}
+		})
 	}
 	for part, err := range map[string]error{"id": second(s.Node(t.Context(), "nobody")),
 		"kind":   second(s.StartJob(JobRequest{Kind: "dance"})),
@@ -180,6 +186,7 @@ func TestGoLikeHTTP(t *testing.T) {
 }
 
 func TestNodes(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	c := client{t: t, h: s.Handler()}
 	all := want[NodePage](c, 200, "GET", "/api/v1/nodes?limit=1000", nil)
@@ -215,6 +222,7 @@ func TestNodes(t *testing.T) {
 
 // Events are stored once by their id, with the probability of the list and its model, and end in the loop.
 func TestEvents(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	c := client{t: t, h: s.Handler()}
 	a := c.list("node=p100&k=10")
@@ -239,11 +247,8 @@ func TestEvents(t *testing.T) {
 			t.Errorf("event %d is %+v, item %+v", k, e, a.Items[k])
 		}
 	}
-	var l LoopStatus
-	for deadline := time.Now().Add(10 * time.Second); l.Seq < 15 &&
-		time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		l = want[LoopStatus](c, 200, "GET", "/api/v1/loop", nil)
-	}
+	settle(t, s)
+	l := want[LoopStatus](c, 200, "GET", "/api/v1/loop", nil)
 	same := 0
 	for _, list := range []RecommendResponse{a, logged} {
 		for _, item := range list.Items {
@@ -258,6 +263,7 @@ func TestEvents(t *testing.T) {
 }
 
 func TestTokens(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "tokens.json")
 	secrets := map[Scope]string{}
 	for _, scope := range Scopes {
@@ -346,6 +352,7 @@ func TestTokens(t *testing.T) {
 }
 
 func TestRate(t *testing.T) {
+	t.Parallel()
 	tokens := &Tokens{limits: map[string]*rate.Limiter{}}
 	now := time.Unix(1000, 0)
 	passed := 0
@@ -377,6 +384,7 @@ func TestRate(t *testing.T) {
 
 // Beyond what may be under way and wait, requests are refused at once with a time to come again.
 func TestShedding(t *testing.T) {
+	t.Parallel()
 	s := open(t, func(o *Options) { o.Concurrent, o.Waiting = 1, 1 })
 	c := client{t: t, h: s.Handler()}
 	leave, err := s.gate.enter(context.Background())
@@ -389,9 +397,7 @@ func TestShedding(t *testing.T) {
 			t.Errorf("who waited got %d", w.Code)
 		}
 	})
-	for len(s.gate.waiting) == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	poll(t, "a request that waits", func() bool { return len(s.gate.waiting) > 0 })
 	began := time.Now()
 	w := c.do("GET", "/api/v1/recommendations?node=p1", nil)
 	if w.Code != 503 || w.Header().Get("Retry-After") != "1" || time.Since(began) > time.Second/2 {
@@ -402,6 +408,7 @@ func TestShedding(t *testing.T) {
 }
 
 func TestPanic(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	h := s.instrument(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("boom") }))
 	w := client{t: t, h: h}.do("GET", "/", nil)
@@ -412,6 +419,7 @@ func TestPanic(t *testing.T) {
 }
 
 func TestAddresses(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	for _, address := range []string{":0", "0.0.0.0:0", "192.0.2.1:80", "[::]:0", "example.org:80"} {
 		if err := s.Run(context.Background(), ServerOptions{Address: address}); !errors.Is(err, ErrUnprotected) {
@@ -433,6 +441,7 @@ func TestAddresses(t *testing.T) {
 
 // A handler in somebody else's server answers this machine alone, unless it has tokens or is said to be open.
 func TestHandlerIsLocal(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "tokens.json")
 	secret, err := AddToken(file, "me", ScopeRead, time.Now())
 	if err != nil {
@@ -495,6 +504,7 @@ func TestHandlerIsLocal(t *testing.T) {
 }
 
 func TestPages(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	h := s.Handler()
 	c := client{t: t, h: h}
@@ -549,9 +559,59 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// A job trains anew on the log, the model passes its checks and serves, requests go on meanwhile, and a step back is
+// The API has one case style: every parameter and every key is in camelCase.
+func TestNamesAreCamelCase(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	var api struct {
+		Paths      map[string]map[string]struct{ Parameters []struct{ Name string } }
+		Components struct {
+			Schemas map[string]struct{ Properties map[string]any }
+		}
+	}
+	raw := client{t: t, h: s.Handler()}.do("GET", "/openapi.json", nil).Body.Bytes()
+	if err := json.Unmarshal(raw, &api); err != nil || len(api.Components.Schemas) < 20 {
+		t.Fatalf("%d schemas, %v", len(api.Components.Schemas), err)
+	}
+	camel := regexp.MustCompile(`^[a-z][A-Za-z0-9]*$`)
+	for path, operations := range api.Paths {
+		for _, op := range operations {
+			for _, p := range op.Parameters {
+				if !camel.MatchString(p.Name) {
+					t.Errorf("%s has the parameter %s", path, p.Name)
+				}
+			}
+		}
+	}
+	for name, schema := range api.Components.Schemas {
+		for key := range schema.Properties {
+			if !camel.MatchString(key) {
+				t.Errorf("%s has the key %s", name, key)
+			}
+		}
+	}
+}
+
+// A model is trained without being deployed, by the name of that setting and by its old one.
+func TestTrainOnly(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	c := client{t: t, h: s.Handler()}
+	_, live := s.Current()
+	for _, setting := range []string{"trainOnly", "keep"} {
+		job := want[Job](c, 202, "POST", "/api/v1/jobs",
+			map[string]any{"kind": "retrain", "method": "naive", setting: true})
+		job, err := s.WaitJob(t.Context(), job.ID)
+		if _, now := s.Current(); err != nil || job.State != JobDone || job.Serves || now != live {
+			t.Errorf("%s: %v, %+v", setting, err, job)
+		}
+	}
+}
+
+// A job retrains on the log, the model passes its checks and goes live, requests are answered meanwhile, and a rollback is
 // one call. All of it survives a restart.
 func TestRetrainAndRollback(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	h := s.Handler()
 	c := client{t: t, h: h}
@@ -643,6 +703,7 @@ func reopen(t *testing.T, s *Service) *Service {
 }
 
 func TestCancel(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	c := client{t: t, h: s.Handler()}
 	one := want[Job](c, 202, "POST", "/api/v1/jobs", JobRequest{Kind: "retrain"})
@@ -660,6 +721,7 @@ func TestCancel(t *testing.T) {
 
 // Progress comes as server-sent events over a real connection and ends with the job.
 func TestProgress(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	server := httptest.NewServer(s.Handler())
 	defer server.Close()
@@ -688,7 +750,8 @@ func TestProgress(t *testing.T) {
 }
 
 // A source keeps its arm, the share is what was asked for, and the comparison counts by model.
-func TestTrial(t *testing.T) {
+func TestABTest(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	c := client{t: t, h: s.Handler()}
 	job, err := s.StartJob(JobRequest{Kind: "retrain", Method: "naive", Keep: true})
@@ -716,8 +779,7 @@ func TestTrial(t *testing.T) {
 	clicks := map[string]int{"a": 1, "b": 3}
 	for i := range 240 {
 		node := fmt.Sprintf("p%d", i)
-		a := want[RecommendResponse](c, 200, "GET", "/api/v1/recommendations?k=5&log=true&node="+node, nil)
-		b := want[RecommendResponse](c, 200, "GET", "/api/v1/recommendations?k=5&node="+node, nil)
+		a, b := c.list("k=5&log=true&node="+node), c.list("k=5&node="+node)
 		if a.Arm != b.Arm || a.Model != b.Model || a.Model != map[string]string{"a": trial.A, "b": trial.B}[a.Arm] {
 			t.Fatalf("%s had arm %q and %q", node, a.Arm, b.Arm)
 		}
@@ -731,12 +793,8 @@ func TestTrial(t *testing.T) {
 	if arms["b"] < 48 || arms["b"] > 96 { // 72 ± 3.4 standard deviations
 		t.Errorf("%d of 240 sources got b, a share of .3 was asked for", arms["b"])
 	}
-	var cmp Comparison
-	total := int64(60*5 + 240*5 + arms["a"] + 3*arms["b"])
-	for deadline := time.Now().Add(10 * time.Second); s.Loop().Seq < total &&
-		time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-	}
-	cmp = want[Comparison](c, 200, "GET", "/api/v1/trial", nil)
+	settle(t, s)
+	cmp := want[Comparison](c, 200, "GET", "/api/v1/trial", nil)
 	if len(cmp.Arms) != 2 || cmp.Arms[0].Clicks.Value != .2 || cmp.Arms[1].Clicks.Value != .6 ||
 		cmp.Difference == nil || math.Abs(cmp.Difference.Value-.4) > 1e-12 || !(cmp.Difference.Low > 0) {
 		t.Errorf("got %+v", cmp)
@@ -749,6 +807,7 @@ func TestTrial(t *testing.T) {
 
 // The interval of a rate covers what it should when sources differ.
 func TestRateInterval(t *testing.T) {
+	t.Parallel()
 	tl := &tally{Sources: map[string]*[3]int32{}}
 	// half of the sources click everything, the others nothing: items are far from independent
 	for i := range 100 {
@@ -766,10 +825,9 @@ func TestRateInterval(t *testing.T) {
 
 // Lists that all stay in one field raise the alarm; those of the model do not.
 func TestAlarm(t *testing.T) {
+	t.Parallel()
 	s := open(t)
-	for deadline := time.Now().Add(20 * time.Second); s.models.snapshot().Expected == nil &&
-		time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-	}
+	settle(t, s)
 	g := s.Graph()
 	byField := map[uint16][]string{}
 	for i := range int32(g.Len()) {
@@ -789,14 +847,7 @@ func TestAlarm(t *testing.T) {
 		if _, err := s.AppendEvents(t.Context(), events); err != nil {
 			t.Fatal(err)
 		}
-		totals, err := s.events.Totals(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		for deadline := time.Now().Add(20 * time.Second); s.Loop().Seq < totals.Events &&
-			time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		}
-		return s.Loop()
+		return settle(t, s)
 	}
 	bands := map[uint16]float64{}
 	for _, b := range s.models.snapshot().Expected {
@@ -828,6 +879,7 @@ func TestAlarm(t *testing.T) {
 
 // Requests under way end before the service does, and new ones are refused.
 func TestDrain(t *testing.T) {
+	t.Parallel()
 	s := open(t, func(o *Options) { o.Concurrent, o.Waiting = 1, 4 })
 	ctx, stop := context.WithCancel(t.Context())
 	address := make(chan string, 1)
@@ -850,13 +902,9 @@ func TestDrain(t *testing.T) {
 		r.Body.Close()
 		answered <- r.StatusCode
 	}()
-	for len(s.gate.waiting) == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	poll(t, "a request that waits", func() bool { return len(s.gate.waiting) > 0 })
 	stop()
-	for !s.draining.Load() {
-		time.Sleep(time.Millisecond)
-	}
+	poll(t, "the drain", s.draining.Load)
 	leave()
 	if status := <-answered; status != 200 {
 		t.Errorf("the request under way got %d", status)
@@ -872,6 +920,7 @@ func TestDrain(t *testing.T) {
 // A model that is clearly worse than the one that serves, pair by pair, does not come to serve; one
 // that is as good does.
 func TestClearlyWorseModels(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	ctx := t.Context()
 	serves := s.live.Load().current
@@ -927,6 +976,7 @@ func TestClearlyWorseModels(t *testing.T) {
 // A file that cannot serve is named in the error, and no copy of it stays; a file that was named
 // before does not take the place of what serves since, and the log says so.
 func TestNamedModels(t *testing.T) {
+	t.Parallel()
 	folder := copyOf(t)
 	whole, err := os.ReadFile(filepath.Join(folder, "naive.safetensors"))
 	if err != nil {
