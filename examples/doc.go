@@ -1,12 +1,12 @@
-// Package examples holds small programs to read from top to bottom and to begin from:
+// Package examples holds small programs to start from, each to read from top to bottom:
 //
-//	risk       how good predictions are, from links that were seen only where something was shown
+//	risk       estimate how good predictions are, from links that were seen only where something was shown
 //	recommend  fit a model that corrects for exposure, and recommend
-//	loop       a recommender that is trained on what comes of its own recommendations
-//	scheme     a weighting scheme of your own, compared fairly
-//	service    the service inside a program of your own
+//	loop       simulate a recommender that is trained on the outcome of its own recommendations
+//	scheme     compare a weighting scheme of your own with the built-in ones
+//	service    embed the service in a program of your own
 //
 //	go run ./examples/risk
 //
-// What each prints stands in its first comment; a test runs them all and compares.
+// The first comment of each program shows what it prints; a test runs them all and compares.
 package examples

@@ -13,6 +13,7 @@ import (
 
 // Every example is short, runs, and prints what its first comment says.
 func TestExamples(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("runs programs, and this is -short; ./check runs it once without")
 	}
@@ -22,6 +23,7 @@ func TestExamples(t *testing.T) {
 	}
 	for _, path := range programs {
 		t.Run(filepath.Dir(path), func(t *testing.T) {
+			t.Parallel()
 			source, err := os.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)
@@ -66,6 +68,7 @@ func alike(a, b string) bool {
 }
 
 func TestAlike(t *testing.T) {
+	t.Parallel()
 	if !alike("a 0.40 1", "a 0.44 1") || alike("a 0.40 1", "a 0.46 1") || alike("a 0.40 1", "a 0.40 2") ||
 		alike("a", "b") {
 		t.Error("lines are not compared as they should be")
@@ -90,6 +93,7 @@ func promised(source string) string {
 
 // The cookbook shows lines of the example, and what the example prints.
 func TestCookbook(t *testing.T) {
+	t.Parallel()
 	page, err := os.ReadFile("../docs/cookbook.md")
 	if err != nil {
 		t.Fatal(err)
@@ -122,6 +126,7 @@ func TestCookbook(t *testing.T) {
 }
 
 func TestPromised(t *testing.T) {
+	t.Parallel()
 	source := "// What it is.\n//\n// Prints, as ever:\n//\n//\tone\n//\t  two\n//\npackage main\n\n//\tthree\n"
 	if got := promised(source); got != "one\n  two\n" {
 		t.Errorf("got %q", got)

@@ -14,13 +14,14 @@ import (
 
 var updatePage = flag.Bool("update-page", false, "write the code of examples into docs/go.md")
 
-// codeBlock is a block of Go with the comment before it, which says where it stands: a file and names declared there.
+// codeBlock is a block of Go with the comment before it, which names its source: a file and declarations in it.
 var codeBlock = regexp.MustCompile("(?:<!-- (\\S+) ([^>]+) -->\n)?```go\n((?s).*?)```\n")
 
-// What docs/go.md shows is code of examples that tests run. To write it into the page anew:
+// The code on docs/go.md is that of examples that tests run. To update the page:
 //
 //	go test ./examples -run TestGoPage -update-page
 func TestGoPage(t *testing.T) {
+	t.Parallel()
 	const path = "../docs/go.md"
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -31,7 +32,7 @@ func TestGoPage(t *testing.T) {
 		m := codeBlock.FindStringSubmatch(block)
 		blocks++
 		if m[1] == "" {
-			t.Errorf("a block does not say where it stands:\n%s", block)
+			t.Errorf("a block does not name its source:\n%s", block)
 			return block
 		}
 		var parts []string
@@ -52,7 +53,7 @@ func TestGoPage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// names of errors are those that there are
+	// Errors that the page names exist.
 	for _, m := range regexp.MustCompile("`([a-z/]+)\\.(Err[A-Za-z]+)`").FindAllStringSubmatch(page, -1) {
 		if !declares(t, filepath.Join("..", m[1]), m[2]) {
 			t.Errorf("package %s has no %s", m[1], m[2])
@@ -60,7 +61,7 @@ func TestGoPage(t *testing.T) {
 	}
 }
 
-// declared returns the code of a declaration, and of an example what is between its braces, without what it prints.
+// declared returns the code of a declaration; of an Example the body, without the expected output.
 func declared(t *testing.T, path, name string) string {
 	t.Helper()
 	source, err := os.ReadFile(path)

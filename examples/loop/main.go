@@ -1,7 +1,7 @@
-// Simulate a recommender that is trained on what comes of its own recommendations.
+// Simulate a recommender that is trained on the outcome of its own recommendations.
 //
-// Two fields are equally relevant to each other's readers, but readers come across their own field more often. In every
-// round the model recommends, readers link to some of what they come across, and the model is trained anew on that.
+// Two fields are equally relevant to each other's readers, but readers see their own field more often. In every round
+// the model recommends, readers link to some of what they see, and the model is retrained on those links.
 //
 // Prints the share of recommendations in the reader's own field, round by round:
 //
@@ -42,7 +42,7 @@ func main() {
 	}
 	fmt.Printf("%-23s  %.2f\n", "by relevance alone", truth)
 
-	// The theory needs no model: shares of categories, and where they go when links are all that is counted.
+	// The theory needs no model: the share of each category in every round, when only links are counted.
 	for _, corrected := range []bool{false, true} {
 		process := loop.Process{Propensity: []float64{.8, .4}, Link: []float64{.5, .5}, Corrected: corrected}
 		fmt.Printf("theory, corrected %-5t", corrected)

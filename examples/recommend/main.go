@@ -2,7 +2,7 @@
 //
 // The network is a small world with titles, fields and vectors. Yours comes from network.Open(ctx,
 // "papers", dataset.OpenOptions{}), whose Graph has the same methods. A naive model is fitted
-// beside it, to show what exposure had hidden.
+// beside it, to show what exposure hides.
 //
 // Prints:
 //

@@ -1,9 +1,8 @@
 // Estimate how good predictions are, from links that were seen only where something was shown.
 //
-// 2,000 readers are each offered 20 articles. Half of the articles are shown to 9 readers in 10,
-// the others to 1 in 4. The predictions are right, and so is what is believed of exposure; only
-// links are seen. The naive risk takes "not shown" for "not relevant" and blames the predictions.
-// The others come out near the true risk.
+// There are 20 articles for each of 2,000 readers. Half of the articles are shown to 9 readers in 10, the others to 1 in
+// 4. The predictions are right, and so are the propensities; only links are seen. The naive risk takes "not shown" for
+// "not relevant" and overstates the error of the predictions. The others come out near the true risk.
 //
 // Prints:
 //
@@ -29,7 +28,7 @@ func main() {
 	var pairs []risk.Pair
 	for reader := range 2000 {
 		for article := range 20 {
-			relevant := .2 + .6*rng.Float64() // y, which real data never tell
+			relevant := .2 + .6*rng.Float64() // y, which real data do not show
 			shown := .9
 			if article%2 == 1 {
 				shown = .25
@@ -41,11 +40,11 @@ func main() {
 				log.Fatal(err)
 			}
 			pairs = append(pairs, risk.Pair{
-				// only the scheme true looks at it
+				// only the scheme "true" uses the relevance
 				Observation: risk.Observation{Linked: linked}.WithRelevance(relevant),
 				Belief:      belief,
 				Weight:      1,
-				Source:      reader, // what one reader does hangs together
+				Source:      reader, // links of one reader are not independent
 			})
 		}
 	}

@@ -1,8 +1,7 @@
-// Try a weighting scheme of your own, and compare it fairly: on worlds whose truth is known, with
-// the same pairs, propensities and seeds for all methods, judged by the true risk on other pairs,
-// as differences within the same world with an interval over worlds.
+// Compare a weighting scheme of your own with the built-in ones on worlds whose truth is known: by the true risk on
+// pairs that no method was trained on, as differences within the same world with an interval over worlds.
 //
-//	go run ./examples/scheme [DATASET]    on generated worlds, or with truths planted on the nodes of your own data; ten seconds
+//	go run ./examples/scheme [DATASET]    on generated worlds, or with truths planted on your own nodes; ten seconds
 //
 // Prints how much higher its true risk is than that of each other method:
 //
@@ -35,9 +34,8 @@ import (
 	"unseen/study"
 )
 
-// half is a variant of R_AP: only half of what may be hidden counts as a link. A scheme gives each
-// pair its masses independently of other pairs; self-normalised weights, which divide by a sum over
-// pairs, are not a scheme.
+// half is a variant of R_AP: only half of what may be hidden counts as a link. The masses of a pair do not depend on
+// other pairs; self-normalised weights, which divide by a sum over pairs, are not a scheme.
 var half = risk.MassFunc(func(o risk.Observation, b risk.Belief) risk.Mass {
 	if o.Linked {
 		return risk.Mass{Positive: 1}
