@@ -11,6 +11,7 @@ import (
 
 // Every comparison runs at a small size, and says so when its peer is missing.
 func TestComparisons(t *testing.T) {
+	t.Parallel()
 	var out strings.Builder
 	b := &bench{reps: 1, scale: 1e-3, peers: &peers{why: "not in this test"}}
 	if err := b.compare(&out, nil); err != nil {
@@ -40,8 +41,9 @@ func TestComparisons(t *testing.T) {
 	}
 }
 
-// Ids may change places only where scores are equal within rounding.
+// Ids may swap places only where scores are equal within rounding.
 func TestSameHits(t *testing.T) {
+	t.Parallel()
 	ours := []kern.Hit{{Index: 4, Score: 9}, {Index: 7, Score: 8.00001}, {Index: 1, Score: 8}, {Index: 3, Score: 2}}
 	for _, c := range []struct {
 		theirs []int32
@@ -57,6 +59,7 @@ func TestSameHits(t *testing.T) {
 }
 
 func TestUnknownComparison(t *testing.T) {
+	t.Parallel()
 	b := &bench{reps: 1, scale: 1e-3, peers: &peers{}}
 	err := b.compare(&strings.Builder{}, []string{"nonsense"})
 	if err == nil || !strings.Contains(err.Error(), "nonsense") || !strings.Contains(err.Error(), "-list") {

@@ -20,9 +20,9 @@ import (
 	"unseen/internal/kern"
 )
 
-// clone is a made-up citation graph of the size of the paper's first dataset: fields of uneven
-// size, papers in the order of their time that cite earlier ones, a few of which collect most
-// citations. Every number is a function of the seed and its place alone.
+// clone is a generated citation graph of the size of the paper's first dataset: fields of uneven size, papers that cite
+// earlier ones, and a few papers with most of the citations. Every number is a function of the seed and its place
+// alone.
 type clone struct {
 	nodes, links, fields int
 	seed                 uint64
@@ -38,7 +38,7 @@ func (c clone) scaled(share float64) clone {
 	return c
 }
 
-// mix is the finaliser of splitmix64: it makes random bits of a counter.
+// mix is the finaliser of splitmix64, which turns a counter into random bits.
 func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
@@ -82,10 +82,10 @@ func (c clone) centres() [][]float32 {
 	return out
 }
 
-// headerSize leaves the rows on a page's start.
+// headerSize aligns the rows with a page of memory.
 const headerSize = 4096
 
-// header is that of a .npy file, which numpy reads too; a comment tells one clone from another.
+// header is that of a .npy file, which numpy reads too; its comment distinguishes one clone from another.
 func (c clone) header() []byte {
 	kind := "<f4"
 	if c.half {
@@ -121,8 +121,8 @@ func (c clone) path(dir string) string {
 // errOtherFile says that a file is not the clone's vectors.
 var errOtherFile = errors.New("not this clone's vectors")
 
-// check tells whether a file holds the clone's vectors: it has their size and header, and rows
-// spread over it are what they would be.
+// check returns an error unless a file holds the clone's vectors: its size, its header and a sample of its rows are
+// compared.
 func (c clone) check(path string) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -141,7 +141,7 @@ func (c clone) check(path string) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	if !bytes.Equal(head, c.header()) {
-		return fmt.Errorf("%w: %s has another header", errOtherFile, path)
+		return fmt.Errorf("%w: %s has a different header", errOtherFile, path)
 	}
 	const spots = 256
 	centres, there, here := c.centres(), make([]byte, c.rowBytes()), make([]byte, c.rowBytes())
@@ -151,7 +151,7 @@ func (c clone) check(path string) error {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 		if c.encode(here, node, node+1, centres); !bytes.Equal(here, there) {
-			return fmt.Errorf("%w: row %d of %s is another", errOtherFile, node, path)
+			return fmt.Errorf("%w: row %d of %s differs", errOtherFile, node, path)
 		}
 	}
 	return nil
@@ -171,8 +171,8 @@ func (c clone) encode(dst []byte, from, to int, centres [][]float32) {
 	}
 }
 
-// vectors returns the path of the clone's vectors in a folder, generating them unless they are
-// there. A file of the same name that is not they, such as one cut short, is replaced.
+// vectors returns the path of the clone's vectors in a folder, generating them if they do not exist. A file of the same
+// name with other content, such as a truncated one, is replaced.
 func (c clone) vectors(ctx context.Context, dir string, threads int, notes io.Writer) (path string, made bool,
 	err error) {
 	path = c.path(dir)
@@ -187,7 +187,7 @@ func (c clone) vectors(ctx context.Context, dir string, threads int, notes io.Wr
 	return path, true, c.generate(ctx, path, threads, notes)
 }
 
-// generate writes the vectors to a temporary file and gives it its name when it is whole.
+// generate writes the vectors to a temporary file and renames it when it is complete.
 func (c clone) generate(ctx context.Context, path string, threads int, notes io.Writer) (err error) {
 	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
@@ -206,26 +206,22 @@ func (c clone) generate(ctx context.Context, path string, threads int, notes io.
 	centres := c.centres()
 	buffers := make([][]byte, threads)
 	var done atomic.Int64
-	var failed atomic.Pointer[error]
-	kern.Chunks(c.nodes, rowsAtOnce, threads, func(worker, _, from, to int) {
-		if failed.Load() != nil {
-			return
-		}
+	err = kern.ChunksErr(ctx, c.nodes, rowsAtOnce, threads, func(worker, _, from, to int) error {
 		if buffers[worker] == nil {
 			buffers[worker] = make([]byte, rowsAtOnce*c.rowBytes())
 		}
 		part := buffers[worker][:(to-from)*c.rowBytes()]
 		c.encode(part, from, to, centres)
-		_, err := file.WriteAt(part, headerSize+int64(from)*int64(c.rowBytes()))
-		if err = errors.Join(err, ctx.Err()); err != nil {
-			failed.CompareAndSwap(nil, &err)
+		if _, err := file.WriteAt(part, headerSize+int64(from)*int64(c.rowBytes())); err != nil {
+			return err
 		}
 		if n := int(done.Add(int64(to - from))); n*10/c.nodes != (n-to+from)*10/c.nodes {
 			fmt.Fprintf(notes, "%s: %d%% of %.2f GB\n", path, n*100/c.nodes, float64(c.size())/1e9)
 		}
+		return nil
 	})
-	if err := failed.Load(); err != nil {
-		return fmt.Errorf("cannot write the clone's vectors: %w; -dir names another folder, with %.1f GB free", *err,
+	if err != nil {
+		return fmt.Errorf("cannot write the clone's vectors: %w; name a folder with %.1f GB free by -dir", err,
 			float64(c.size())/1e9)
 	}
 	if err := errors.Join(file.Sync(), file.Close()); err != nil {
@@ -234,8 +230,8 @@ func (c clone) generate(ctx context.Context, path string, threads int, notes io.
 	return os.Rename(file.Name(), path)
 }
 
-// graph makes the nodes and links. A paper cites what an earlier paper of its field cited, which
-// makes the cited ones ever more so, or any earlier paper, more often one of its own field.
+// graph makes the nodes and links. A paper cites what an earlier paper of its field cited, so that the most cited
+// collect ever more citations, or any earlier paper, more often one of its own field.
 func (c clone) graph() (*graph.Graph, error) {
 	b := graph.Builder{}
 	names := make([]string, c.fields)
@@ -250,7 +246,7 @@ func (c clone) graph() (*graph.Graph, error) {
 		if _, err := b.AddNode(graph.Node{ID: strconv.Itoa(node), Field: names[f]}); err != nil {
 			return nil, err
 		}
-		// a geometric number of citations whose mean spends what is left on who is left
+		// a geometric number of citations whose mean spreads the remaining links over the remaining papers
 		mean := float64(left) / float64(c.nodes-node)
 		count := min(int(math.Log(1-rng.Float64())/math.Log(mean/(1+mean))), node/2, left)
 		if node == c.nodes-1 {
@@ -279,7 +275,7 @@ func (c clone) graph() (*graph.Graph, error) {
 	return g, err
 }
 
-// open maps the vectors that a call of vectors left.
+// open maps the file that vectors wrote.
 func (c clone) open(path string) (*graph.Vectors, error) {
 	file, err := os.Open(path)
 	if err != nil {

@@ -22,6 +22,7 @@ var smallClone = paperClone.scaled(1e-3)
 
 // The vectors are the same bytes whatever the threads, and those of another seed are others.
 func TestCloneIsDeterministic(t *testing.T) {
+	t.Parallel()
 	var files [][]byte
 	for _, threads := range []int{1, 2, 5} {
 		path, made, err := smallClone.vectors(context.Background(), t.TempDir(), threads, io.Discard)
@@ -49,8 +50,9 @@ func TestCloneIsDeterministic(t *testing.T) {
 	}
 }
 
-// A row has length 1 or so in either width, and float16 rows are the float32 ones rounded.
+// A row has a length of about 1 in either precision, and float16 rows are the float32 ones rounded.
 func TestCloneRows(t *testing.T) {
+	t.Parallel()
 	half := smallClone
 	half.half = true
 	var opened [2]*graph.Vectors
@@ -81,8 +83,9 @@ func TestCloneRows(t *testing.T) {
 	}
 }
 
-// A whole file is used again; one that is cut short, of another clone or damaged is made anew.
+// A complete file is reused; one that is truncated, of another clone or damaged is generated again.
 func TestCloneFileIsReused(t *testing.T) {
+	t.Parallel()
 	ctx, dir := context.Background(), t.TempDir()
 	make := func() (string, bool) {
 		t.Helper()
@@ -126,8 +129,9 @@ func overwrite(path string, at int64, with string) error {
 	return errors.Join(err, file.Close())
 }
 
-// Nothing half-written is left where generating stops.
+// An interrupted run leaves no partial file.
 func TestCloneInterrupted(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	dir := t.TempDir()
@@ -139,8 +143,9 @@ func TestCloneInterrupted(t *testing.T) {
 	}
 }
 
-// The graph has the counts asked for, cites backwards, and a few of its papers have most citations.
+// The graph has the requested counts, links go to earlier papers only, and a few papers have most of the citations.
 func TestCloneGraph(t *testing.T) {
+	t.Parallel()
 	c := paperClone.scaled(1e-2)
 	g, err := c.graph()
 	if err != nil {
@@ -183,9 +188,10 @@ func TestCloneGraph(t *testing.T) {
 		float64(same)/float64(c.links), sizes)
 }
 
-// The comparisons of scale run at a small size, and some of them with float16 vectors. bayes has
-// 768 dimensions at any size, too many for the race detector's patience.
+// The comparisons of scale run at a small size, two of them with float16 vectors too. bayes has 768 dimensions at any
+// size, which takes too long under the race detector.
 func TestScales(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
@@ -215,6 +221,7 @@ func TestScales(t *testing.T) {
 }
 
 func TestParseStatus(t *testing.T) {
+	t.Parallel()
 	m, err := parseStatus("Name:\tx\nVmRSS:\t     99 kB\nRssAnon:\t     20 kB\nRssFile:\t     64 " +
 		"kB\nRssShmem:\t      3 kB\n")
 	if want := (memory{own: 23 << 10, mapped: 64 << 10}); err != nil || m != want {
@@ -228,6 +235,7 @@ func TestParseStatus(t *testing.T) {
 }
 
 func TestParseStat(t *testing.T) {
+	t.Parallel()
 	if got := parseStat("7 (a b) c) S 1 2 3 4 5 6 7 8 9 10 1234 66 0 0 20"); got != 13*time.Second {
 		t.Errorf("%v, not 13s", got)
 	}
@@ -238,14 +246,14 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
-// What is allocated and touched is seen, also if it is gone when watching ends; a mapped file is
-// not taken for it.
+// Memory that is allocated and written is counted, even if it is released before the watch ends; a mapped file is
+// counted apart. It does not run beside other tests, whose memory it would count.
 func TestWatchMemory(t *testing.T) {
 	if _, err := residentMemory(); err != nil {
 		t.Skipf("this system does not tell what is resident: %v", err)
 	}
 	before, _ := residentMemory()
-	stop := watchMemory()
+	watch := watchMemory()
 	v, err := graph.NewVectors(32<<20/(4*dim), dim)
 	if err != nil {
 		t.Fatal(err)
@@ -257,9 +265,11 @@ func TestWatchMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	time.Sleep(50 * time.Millisecond) // ten looks
+	for full := watch.samples.Load() + 2; watch.samples.Load() < full; { // one that began after it was full
+		time.Sleep(time.Millisecond)
+	}
 	v.Close()
-	peak, err := stop()
+	peak, err := watch.stop()
 	if grown := peak.own - before.own; err != nil || grown < 20<<20 || grown > 100<<20 {
 		t.Errorf("32 MB were filled, %d bytes seen: %v", grown, err)
 	}

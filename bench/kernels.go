@@ -151,7 +151,7 @@ func (b *bench) topK(batch int) (float64, float64, error) {
 	return float64(batch) / best.Seconds(), float64(batch) / peer.Seconds(), err
 }
 
-// sameHits says where two searches differ by more than rounding, which puts equal scores in either order.
+// sameHits returns an error where two searches differ by more than rounding, which may swap equal scores.
 func sameHits(ours []kern.Hit, theirs []int32) error {
 	if len(ours) != len(theirs) {
 		return fmt.Errorf("%d hits, FAISS has %d", len(ours), len(theirs))
@@ -191,7 +191,7 @@ func (b *bench) topKOther(batch int, least float64,
 	if err != nil {
 		return 0, 0, err
 	}
-	// one list has too few places to tell a recall
+	// a single list is too short to measure a recall
 	common, total := 0, 0
 	for round := range (64 + batch - 1) / batch {
 		others := rows(batch, uint64(10+round))
@@ -215,7 +215,7 @@ func (b *bench) topKOther(batch int, least float64,
 		fmt.Fprintf(b.notes, "recall %.5f of the %d best for %d queries\n", recall, k, total/k)
 	}
 	if recall < least {
-		err = fmt.Errorf("recall %.4f; at least %v was wanted", recall, least)
+		err = fmt.Errorf("recall %.4f; want at least %v", recall, least)
 	}
 	return float64(batch) / best.Seconds(), float64(batch) / peer.Seconds(), err
 }
@@ -250,7 +250,7 @@ func writeRows(path string, m *kern.Matrix) error {
 		row := m.Row(i)
 		if _, err := file.Write(unsafe.Slice((*byte)(unsafe.Pointer(&row[0])), 4*len(row))); err != nil {
 			file.Close()
-			return fmt.Errorf("%s: %w; TMPDIR names another place", path, err)
+			return fmt.Errorf("%s: %w; set TMPDIR to another folder", path, err)
 		}
 	}
 	return file.Close()

@@ -1,10 +1,9 @@
-// Command bench compares unseen with its peers, in one run on one machine: ours, the peer, ours,
-// the peer, … and the best of each, because machines are shared. It prints one line per
-// comparison,
+// Command bench compares unseen with its peers, in one run on one machine: ours, the peer, ours, the peer, … and the
+// best of each, because machines are shared. It prints one line per comparison,
 //
 //	name  ours  peer  ratio  goal  verdict
 //
-// where ratio is how many times better ours is. A peer that is not installed is skipped with a word.
+// where ratio is how many times better ours is. A peer that is not installed is skipped, and the line says so.
 package main
 
 import (
@@ -38,14 +37,14 @@ var comparisons = slices.Concat(kernels, trainings)
 // bench is what the comparisons share.
 type bench struct {
 	reps  int
-	scale float64 // of the problems' sizes; 1 but in tests
+	scale float64 // of the problems' sizes; 1 except in tests
 	peers *peers
 
 	dir     string    // of the clone's vectors
 	half    bool      // the clone's vectors are float16
-	notes   io.Writer // where progress and the parts of long runs go
+	notes   io.Writer // receives progress and the parts of long runs
 	problem *sample.Problem
-	peak    int64 // bytes beyond mapped files, the most since the clone was made
+	peak    int64 // the highest memory use since the clone was generated, without mapped files
 }
 
 // errNoPeer marks a comparison whose peer is not installed.
@@ -75,11 +74,11 @@ func timed(f func()) time.Duration {
 func main() {
 	flags := flag.NewFlagSet("bench", flag.ExitOnError)
 	list := flags.Bool("list", false, "list the comparisons and stop")
-	reps := flags.Int("reps", 7, "how often each side runs; the best counts")
+	reps := flags.Int("reps", 7, "runs of each side; the best one counts")
 	dir := flags.String("dir", os.TempDir(),
-		"where the vectors of the clone- comparisons are kept: 7.5 GB, or 3.8 GB with -half")
+		"folder for the vectors of the clone- comparisons: 7.5 GB, or 3.8 GB with -half")
 	half := flags.Bool("half", false, "float16 vectors in the clone- comparisons")
-	profile := flags.String("cpuprofile", "", "where to write a profile of the processor's time")
+	profile := flags.String("cpuprofile", "", "write a CPU profile to this file")
 	_ = flags.Parse(os.Args[1:])
 	if *list {
 		for _, c := range slices.Concat(comparisons, scales) {
@@ -152,7 +151,7 @@ func (b *bench) compare(w io.Writer, names []string) error {
 	return nil
 }
 
-// cpuName reads the processor's name where the system tells it.
+// cpuName returns the processor's name where the system reports it, or the architecture.
 func cpuName() string {
 	info, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {

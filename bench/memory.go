@@ -5,16 +5,17 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
-// memory is what the system holds in memory for this process, in bytes.
+// memory is the resident memory of this process, in bytes.
 type memory struct {
-	own    int64 // anonymous and shared: what would be lost
-	mapped int64 // pages of mapped files, which the system takes back when it needs them
+	own    int64 // anonymous and shared
+	mapped int64 // pages of mapped files, which the system can evict
 }
 
-// residentMemory reads the system's count. Page tables are not in it.
+// residentMemory reads the system's count, which excludes page tables.
 func residentMemory() (memory, error) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -50,8 +51,8 @@ func parseStatus(status string) (memory, error) {
 	return m, nil
 }
 
-// processorTime is what the processors have spent on this process, which neighbours change less
-// than the time that passes; 0 where the system does not tell.
+// processorTime is the processor time spent on this process, which other processes disturb less than the elapsed time;
+// 0 where the system does not report it.
 func processorTime() time.Duration {
 	stat, err := os.ReadFile("/proc/self/stat")
 	if err != nil {
@@ -75,25 +76,39 @@ func parseStat(stat string) time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
-// watchMemory looks every few milliseconds, until the function returned is called; that returns
-// the most there was at a time.
-func watchMemory() (stop func() (memory, error)) {
-	quit, peak := make(chan struct{}), make(chan memory)
-	var failed error
+// memoryWatch measures the resident memory every few milliseconds until it is stopped.
+type memoryWatch struct {
+	samples atomic.Int64
+	quit    chan struct{}
+	peak    chan memory
+	failed  error // of the last sample
+}
+
+func watchMemory() *memoryWatch {
+	w := &memoryWatch{quit: make(chan struct{}), peak: make(chan memory)}
 	go func() {
 		var most memory
-		for tick := time.NewTicker(5 * time.Millisecond); ; {
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for {
 			now, err := residentMemory()
-			failed = err
+			w.failed = err
 			most = memory{max(most.own, now.own), max(most.mapped, now.mapped)}
+			w.samples.Add(1)
 			select {
-			case <-quit:
-				tick.Stop()
-				peak <- most
+			case <-w.quit:
+				w.peak <- most
 				return
 			case <-tick.C:
 			}
 		}
 	}()
-	return func() (memory, error) { close(quit); return <-peak, failed }
+	return w
+}
+
+// stop ends the watch and returns the highest measurements.
+func (w *memoryWatch) stop() (memory, error) {
+	close(w.quit)
+	peak := <-w.peak
+	return peak, w.failed
 }

@@ -15,16 +15,16 @@ import (
 //go:embed peers/kernels.py
 var kernelsPy string
 
-// peers is a Python process that holds the peer libraries and runs one task at a time.
+// peers is a Python process that loads the peer libraries and runs one task at a time.
 type peers struct {
-	why    string // why there is none
+	why    string // why there is no process
 	cmd    *exec.Cmd
 	in     io.WriteCloser
 	out    *bufio.Reader
 	stopIt sync.Once
 }
 
-// answer is what the process says of a task.
+// answer is the result of a task.
 type answer struct {
 	Seconds float64   `json:"seconds"`
 	IDs     [][]int32 `json:"ids"`
@@ -32,9 +32,9 @@ type answer struct {
 	Missing string    `json:"missing"` // the library is not installed
 }
 
-// peerEnvironment is what the peers run in, on one thread. OpenBLAS does not know newer processors
-// and would run at a fifth of its speed: a comparison without its setting is unfair. torch runs as
-// it comes; whoever wants its AVX-512 paths sets ATEN_CPU_CAPABILITY=avx512.
+// peerEnvironment is the environment of the peers, on one thread. OpenBLAS does not know newer processors and would run
+// at a fifth of its speed, which would be unfair. torch runs with its defaults; set ATEN_CPU_CAPABILITY=avx512 for its
+// AVX-512 paths.
 func peerEnvironment() []string {
 	return append(os.Environ(), "OPENBLAS_CORETYPE=SkylakeX", "OPENBLAS_NUM_THREADS=1", "OMP_NUM_THREADS=1",
 		"MKL_NUM_THREADS=1")
@@ -66,7 +66,7 @@ func startPeers(log io.Writer) *peers {
 		}
 		return &peers{cmd: cmd, in: in, out: bufio.NewReaderSize(out, 1<<20)}
 	}
-	return &peers{why: "no python3 with numpy; PYTHON names another"}
+	return &peers{why: "no python3 with numpy; set PYTHON to one"}
 }
 
 // ask runs a task and returns its own measure of the time.
@@ -83,15 +83,15 @@ func (p *peers) ask(task string, arguments map[string]any) (answer, error) {
 		return answer{}, err
 	}
 	if _, err := p.in.Write(append(line, '\n')); err != nil {
-		return answer{}, fmt.Errorf("the peers' process is gone: %w", err)
+		return answer{}, fmt.Errorf("the Python process ended: %w", err)
 	}
 	reply, err := p.out.ReadBytes('\n')
 	if err != nil {
-		return answer{}, fmt.Errorf("the peers' process gave no answer to %s: %w", task, err)
+		return answer{}, fmt.Errorf("the Python process did not answer %s: %w", task, err)
 	}
 	var a answer
 	if err := json.Unmarshal(reply, &a); err != nil {
-		return a, fmt.Errorf("the peers' process answered %q: %w", reply, err)
+		return a, fmt.Errorf("the Python process answered %q: %w", reply, err)
 	}
 	if a.Missing != "" {
 		return a, fmt.Errorf("%w: %s", errNoPeer, a.Missing)

@@ -94,11 +94,11 @@ func (b *bench) cloneProblem() (sample.Problem, error) {
 
 // part does a part of the work and notes what it took.
 func (b *bench) part(name string, work func() error) error {
-	stop := watchMemory()
+	watch := watchMemory()
 	began, spentBefore := time.Now(), processorTime()
 	err := work()
 	took, spent := time.Since(began), processorTime()-spentBefore
-	peak, failed := stop()
+	peak, failed := watch.stop()
 	b.peak = max(b.peak, peak.own)
 	if failed != nil {
 		fmt.Fprintf(b.notes, "%-14s %5.1f s, %5.1f s of processors, memory unknown: %v\n", name, took.Seconds(),

@@ -111,7 +111,7 @@ func (b *bench) torch(batch int) (float64, error) {
 	}
 	script := filepath.Join(folder, "peer_torch.py")
 	if _, err := os.Stat(script); err != nil {
-		return 0, fmt.Errorf("%w: no %s; PEERS names the folder", errNoPeer, script)
+		return 0, fmt.Errorf("%w: no %s; set PEERS to its folder", errNoPeer, script)
 	}
 	cmd := exec.Command(b.peers.cmd.Path, script, "--impl", "manual", "--batch", strconv.Itoa(batch), "--pairs",
 		strconv.Itoa(5000*batch/(1+batch/64)), "--threads", "1")
