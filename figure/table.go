@@ -128,7 +128,8 @@ func (c Cell) Format(digits int) string {
 
 // Decimal writes a number with this many digits after the decimal point, and with an exponent from 100,000 on. There
 // is no −0, and NaN is "n/a".
-func Decimal(x float64, digits int) string {
+func Decimal[T ~float64](value T, digits int) string {
+	x := float64(value)
 	switch {
 	case math.IsNaN(x):
 		return "n/a"

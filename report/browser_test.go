@@ -23,6 +23,7 @@ import (
 )
 
 func TestInBrowser(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("once is enough; ./check runs it without -short")
 	}

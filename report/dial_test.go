@@ -14,6 +14,7 @@ import (
 
 // A dial's file makes a page that says in words and figures what each setting costs.
 func TestDialPage(t *testing.T) {
+	t.Parallel()
 	band := func(x float64) evaluate.Band { return evaluate.Band{Value: x, Lower: x - .01, Upper: x + .01} }
 	ten := 10.
 	d := recommend.Dial{
@@ -65,6 +66,7 @@ func TestDialPage(t *testing.T) {
 
 // Exposure stands beside merit for every model; groups too small to tell are named and not drawn.
 func TestFairnessSection(t *testing.T) {
+	t.Parallel()
 	band := func(x float64) evaluate.Band { return evaluate.Band{Value: x, Lower: x / 2, Upper: 2 * x} }
 	ratio := func(x float64) *evaluate.Band { b := band(x); return &b }
 	fairness := func(x float64) *evaluate.Fairness {

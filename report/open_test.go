@@ -28,6 +28,7 @@ func htmlOf(t *testing.T, d *report.Page) string {
 }
 
 func TestPageHasEverything(t *testing.T) {
+	t.Parallel()
 	page := htmlOf(t, sample())
 	for _, s := range []string{
 		"<!doctype html>", "In plain words", "Judged by the links that happen to exist", // summary
@@ -57,6 +58,7 @@ func TestPageHasEverything(t *testing.T) {
 }
 
 func TestDeterminism(t *testing.T) {
+	t.Parallel()
 	page, again := htmlOf(t, sample()), htmlOf(t, sample())
 	if page != again {
 		t.Error("two pages of one document differ")
@@ -95,6 +97,7 @@ func TestDeterminism(t *testing.T) {
 }
 
 func TestDocumentRoundTrip(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	d := sample()
 	path := filepath.Join(folder, "demo.json")
@@ -130,6 +133,7 @@ func result() *study.Result {
 }
 
 func TestOpenStudies(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	if _, err := study.Write(folder, []*study.Result{result()}); err != nil {
 		t.Fatal(err)
@@ -199,6 +203,7 @@ func tiny(t *testing.T, findings any) string {
 }
 
 func TestOpenModel(t *testing.T) {
+	t.Parallel()
 	f := &fit.Findings{Class: fit.NotIdentified, Verdict: []string{"The scale is not identified: nothing is.",
 		"More."}, Advice: []string{"log exposures"},
 		Cells: []fit.CellFinding{{Source: 1, Target: 2, Propensity: .25, Links: 3}}}
@@ -226,6 +231,7 @@ func TestOpenModel(t *testing.T) {
 
 // Whatever is wrong with a run: one error that names it and what to do.
 func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	cut, err := os.ReadFile(tiny(t, nil))
 	if err != nil {
@@ -282,6 +288,7 @@ func TestOpenRefuses(t *testing.T) {
 
 // A page that cannot be written leaves the old one, and nothing beside it.
 func TestWriteFails(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	target := filepath.Join(folder, "report.html")
 	if err := os.Mkdir(target, 0o755); err != nil { // a folder is in the way
@@ -312,6 +319,7 @@ func TestWriteFails(t *testing.T) {
 
 // Long tables end where a page would no longer be read, and say so.
 func TestLongTable(t *testing.T) {
+	t.Parallel()
 	table := figure.Table{Name: "long", Title: "Long", Columns: []figure.Column{{Name: "x"}}}
 	for range 500 {
 		table.Add("r", figure.Number(-1))
@@ -367,6 +375,7 @@ func FuzzOpen(f *testing.F) {
 
 // A study of enough seeds has its verdicts, each with a sign for those who see no colours.
 func TestVerdicts(t *testing.T) {
+	t.Parallel()
 	r := result()
 	r.Claims = nil
 	for _, v := range []study.Verdict{study.Reproduced, study.Partly, study.NotReproduced, study.Met, study.Missed} {

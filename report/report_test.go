@@ -41,6 +41,7 @@ func wellFormed(t *testing.T, text string) string {
 }
 
 func TestGoldenFigure(t *testing.T) {
+	t.Parallel()
 	f := figure.Figure{Name: "tiny", Title: "Tiny <figure>", Lines: &figure.LineChart{XTitle: "round", YTitle: "share",
 		Series: []figure.Series{
 			{Name: "naive", X: figure.Values{0, 1, 2}, Y: figure.Values{.2, .4, .8}, Low: figure.Values{.1, .3, .7},
@@ -90,6 +91,7 @@ func hostileDocument() *Page {
 }
 
 func TestEscaping(t *testing.T) {
+	t.Parallel()
 	d := hostileDocument()
 	page, err := d.HTML()
 	if err != nil {
@@ -129,6 +131,7 @@ func TestEscaping(t *testing.T) {
 
 // Figures of numbers that are missing, infinite, equal, huge, tiny or not there at all are drawings all the same.
 func TestOddNumbers(t *testing.T) {
+	t.Parallel()
 	nan, inf := math.NaN(), math.Inf(1)
 	truth := func(x float64) *figure.Value { m := figure.Value(x); return &m }
 	numbers := []figure.Values{nil, {}, {nan}, {nan, nan, nan}, {inf, -inf, 1}, {1}, {0, 0, 0}, {5, 5, 5},
@@ -187,6 +190,7 @@ func TestOddNumbers(t *testing.T) {
 
 // A picture of known shapes has their colours where they are.
 func TestPNG(t *testing.T) {
+	t.Parallel()
 	d := &drawing{width: 100, height: 60}
 	d.add(box{10, 10, 20, 20, figure.SeriesInk(0), ""}, stroke{points: []point{{40, 20}, {60, 20}, {60, 40}},
 		ink: figure.SeriesInk(1), width: 6},
@@ -238,6 +242,7 @@ func TestPNG(t *testing.T) {
 }
 
 func TestAxis(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		numbers []float64
 		log     bool
@@ -269,6 +274,7 @@ func TestAxis(t *testing.T) {
 }
 
 func TestNumber(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		x      float64
 		digits int
@@ -287,6 +293,7 @@ func TestNumber(t *testing.T) {
 }
 
 func TestThin(t *testing.T) {
+	t.Parallel()
 	var curve []point
 	for k := range 20_001 {
 		x := float64(k) / 50
@@ -308,6 +315,7 @@ func TestThin(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
+	t.Parallel()
 	if w, hat := measure("π", 12, false), measure("π̂", 12, false); w != hat || w <= 0 {
 		t.Errorf("π is %v wide, π̂ %v", w, hat)
 	}
@@ -332,6 +340,7 @@ func TestText(t *testing.T) {
 }
 
 func TestDashes(t *testing.T) {
+	t.Parallel()
 	pieces := dashes([]point{{0, 0}, {10, 0}, {10, 10}}, []float64{3, 2})
 	length := 0.
 	for _, p := range pieces {
@@ -345,6 +354,7 @@ func TestDashes(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
+	t.Parallel()
 	d := Page{Sections: []Section{{Title: "Who is shown to whom?"}, {Name: "who-is-shown-to-whom"}, {Title: "π̂"},
 		{Title: "Summary"}}}
 	if got, want := d.names(), []string{"who-is-shown-to-whom", "who-is-shown-to-whom-2", "part",
@@ -354,6 +364,7 @@ func TestNames(t *testing.T) {
 }
 
 func TestBadDocuments(t *testing.T) {
+	t.Parallel()
 	for name, d := range map[string]*Page{
 		"nothing": {Title: "x"},
 		"cells": {Sections: []Section{{Tables: []figure.Table{{Columns: []figure.Column{{}},
@@ -374,6 +385,7 @@ func TestBadDocuments(t *testing.T) {
 
 // Off the scale is only who would make one dot of all others.
 func TestNearby(t *testing.T) {
+	t.Parallel()
 	some := []float64{96, 96.1, 96.2, 96.3, 96.4, 96.5, 96.6, 96.7, 96.8, 96.9, 97, 97.1}
 	if got := nearby(append(slices.Clone(some), 19.8)); !slices.Equal(got, some) {
 		t.Errorf("left are %v", got)

@@ -46,7 +46,7 @@ var boundSchemes = []struct {
 	scheme risk.Scheme
 }{{"R_w", risk.W{}}, {"R_PU", risk.PU{}}, {"R_AP", risk.AP{}}}
 
-// BoundRow is the bound on one model's risk, and what it is made of.
+// BoundRow is the bound on one model's risk, and its terms.
 type BoundRow struct {
 	Nodes  int    `json:"nodes"`
 	Pairs  int    `json:"pairs"` // |U|
@@ -66,17 +66,17 @@ type BoundRow struct {
 	Sharper figure.Value `json:"sharper"` // the bound with the least M that McDiarmid's inequality asks for
 }
 
-// runBound measures every term in small worlds of several sizes, all of whose pairs are seen.
+// runBound measures every term in small worlds of increasing size, all of whose pairs are seen.
 func runBound(ctx context.Context, l *lab) (*Result, error) {
 	nodes, draws, seeds := []int{20, 40, 80}, 5, l.Seeds[:min(len(l.Seeds), 3)]
 	if l.trainings.size.nodes < 10_000 {
 		nodes, draws = []int{12, 24}, 4
 	}
-	guarantees, err := l.guarantees(ctx, nodes, seeds, draws)
+	rows, err := l.boundRows(ctx, nodes, seeds, draws)
 	if err != nil {
 		return nil, err
 	}
-	r := &Result{Rows: guarantees, Setting: []string{
+	r := &Result{Rows: rows, Setting: []string{
 		fmt.Sprintf("Worlds of %s nodes in two fields, all of whose ordered pairs are seen: vectors of %d "+
 			"dimensions, links drawn with a base rate of .3 and an oracle AUC of .9, π from U(.7, 1) within a "+
 			"field and U(.1, .3) between two; %s.",
@@ -94,10 +94,9 @@ func runBound(ctx context.Context, l *lab) (*Result, error) {
 		"B is exact, from the known truth; only the plug-in for it could be had without. The sharper bound has " +
 			"M/(2√2) for M, and for R_AP also 1 for ε: flipping one link moves the estimate by no more.",
 	}}
-	r.Tables = append(r.Tables, boundTable(guarantees, nodes), guaranteeTable(guarantees))
-	r.Figures = append(r.Figures, boundFigure(guarantees, nodes))
-	r.Claims = append(r.Claims, boundHolds(guarantees), boundSays(guarantees), boundPlugged(guarantees),
-		boundSharper(guarantees))
+	r.Tables = []figure.Table{boundTable(rows, nodes), boundSeedsTable(rows)}
+	r.Figures = []figure.Figure{boundFigure(rows, nodes)}
+	r.Claims = []Claim{boundHoldsClaim(rows), boundTellingClaim(rows), plugInClaim(rows), sharperClaim(rows)}
 	return r, nil
 }
 
@@ -106,9 +105,9 @@ func numberList(numbers []int) string {
 	return strings.Join(words[:len(words)-1], ", ") + " and " + words[len(words)-1]
 }
 
-// guarantees returns one for every world and scheme.
-func (l *lab) guarantees(ctx context.Context, nodes []int, seeds []uint64, draws int) ([]*BoundRow, error) {
-	guarantees := make([]*BoundRow, len(nodes)*len(seeds)*len(boundSchemes))
+// boundRows returns one row for every world and scheme.
+func (l *lab) boundRows(ctx context.Context, nodes []int, seeds []uint64, draws int) ([]*BoundRow, error) {
+	rows := make([]*BoundRow, len(nodes)*len(seeds)*len(boundSchemes))
 	var tasks []task
 	for _, n := range nodes {
 		for _, seed := range seeds {
@@ -121,7 +120,7 @@ func (l *lab) guarantees(ctx context.Context, nodes []int, seeds []uint64, draws
 					}
 					defer c.world.Graph().Vectors().Close()
 					for i, s := range boundSchemes {
-						if guarantees[at+i], err = c.guarantee(ctx, s.name, s.scheme, draws); err != nil {
+						if rows[at+i], err = c.row(ctx, s.name, s.scheme, draws); err != nil {
 							return err
 						}
 					}
@@ -130,19 +129,19 @@ func (l *lab) guarantees(ctx context.Context, nodes []int, seeds []uint64, draws
 		}
 	}
 	slices.Reverse(tasks) // the longest first
-	return guarantees, l.each(ctx, tasks)
+	return rows, l.each(ctx, tasks)
 }
 
-// class is the models that a world's pairs are seen by.
+// class is the class of models that the bound is for, in one world.
 type class struct {
 	seed       uint64
 	world      *world.World
 	sample     *world.TruePairs
 	link       model.LinkModel
 	propensity model.PropensityModel
-	scale      []float64 // of the parameters: what they are multiplied by for the models
+	scale      []float64 // what a point of the class is multiplied by to give the models' parameters
 	likeliest  []float64
-	learned    []risk.Truth // by pair, what bayes makes of the same links; nil if nothing
+	learned    []risk.Truth // by pair, what bayes learns from the same links; nil if its training diverged
 }
 
 func newClass(ctx context.Context, nodes int, seed uint64) (*class, error) {
@@ -195,7 +194,7 @@ func (c *class) units() []float64 {
 	return units
 }
 
-// bayes returns what bayes takes for the truth.
+// bayes returns what bayes learns of every pair.
 func (c *class) bayes(ctx context.Context, n model.Nodes) ([]risk.Truth, error) {
 	r, err := fit.Fit(ctx, sample.Problem{Nodes: n, Train: c.sample.Pairs}, fit.Settings{Method: "bayes", Seed: c.seed,
 		Threads: 1, Replicates: -1, Starts: []float64{.3}}, fit.Progress{})
@@ -216,7 +215,7 @@ func (c *class) bayes(ctx context.Context, n model.Nodes) ([]risk.Truth, error) 
 	return truths, nil
 }
 
-// believe returns what parameters say of every pair.
+// believe returns the beliefs of a model about every pair.
 func (c *class) believe(link, propensity []float32) ([]risk.Belief, error) {
 	batch := model.Batch{Sources: c.sample.Pairs.Source, Targets: c.sample.Pairs.Target}
 	z, s := make([]float32, len(batch.Sources)), make([]float32, len(batch.Sources))
@@ -241,7 +240,7 @@ func (c *class) params(x []float64) []float32 {
 	return params
 }
 
-// evaluate returns an objective at a point of the class and adds nothing to it: no prior, all pairs alike.
+// evaluate returns an objective at a point of the class, without a prior and with equal weights of the pairs.
 func (c *class) evaluate(ctx context.Context, o *engine.Objective, x, grad []float64) (float64, error) {
 	o.Link, o.Propensity, o.EvenRisk = c.link, c.propensity, true
 	parts, err := engine.CPU{Threads: 1}.Gradient(ctx, o, c.params(x), grad)
@@ -251,7 +250,7 @@ func (c *class) evaluate(ctx context.Context, o *engine.Objective, x, grad []flo
 	return parts.Total(), err
 }
 
-// project moves a point to the nearest of the class.
+// project moves a point to the nearest point of the class.
 func (c *class) project(x []float64) {
 	weights := x[:c.link.Size()]
 	var square float64
@@ -271,7 +270,7 @@ func (c *class) project(x []float64) {
 
 func logit(p float64) float64 { return math.Log(p / (1 - p)) }
 
-// lowest returns the lowest point that projected gradients find from some starts, and its value.
+// lowest returns the lowest point that projected gradients find from the starts, and its value.
 func (c *class) lowest(ctx context.Context, f func(x, grad []float64) (float64, error),
 	starts [][]float64) (best []float64, value float64, err error) {
 	value = math.Inf(1)
@@ -357,7 +356,7 @@ func projectedDescent(ctx context.Context, f func(x, grad []float64) (float64, e
 func (c *class) largest(e risk.Estimator) risk.Maximiser {
 	r := rand.New(rand.NewPCG(c.seed, 7))
 	return func(ctx context.Context, signs []int8) (float64, error) {
-		// One objective for the pairs of either sign; each is a mean over its own.
+		// One objective for the pairs of each sign; each is a mean over its own.
 		var parts [2]*engine.Objective
 		for i := range parts {
 			parts[i] = &engine.Objective{LambdaR: 1, Risk: engine.OtherRisk, Estimator: e, Pairs: &graph.Pairs{}}
@@ -389,7 +388,7 @@ func (c *class) largest(e risk.Estimator) risk.Maximiser {
 			}
 			return total, nil
 		}
-		starts, err := c.promising(r, negated)
+		starts, err := c.startingPoints(r, negated)
 		if err != nil {
 			return 0, err
 		}
@@ -398,9 +397,9 @@ func (c *class) largest(e risk.Estimator) risk.Maximiser {
 	}
 }
 
-// promising returns where to start from: the likeliest member, and the lowest of many that are drawn at random, on the
-// ball and with every π̂ at an end of its range, where the lowest points mostly lie.
-func (c *class) promising(r *rand.Rand, f func(x, grad []float64) (float64, error)) ([][]float64, error) {
+// startingPoints returns the likeliest member and the lowest of many random ones, on the ball and with every π̂ at an
+// end of its range, where most of the lowest points are.
+func (c *class) startingPoints(r *rand.Rand, f func(x, grad []float64) (float64, error)) ([][]float64, error) {
 	type candidate struct {
 		x     []float64
 		value float64
@@ -427,8 +426,8 @@ func (c *class) promising(r *rand.Rand, f func(x, grad []float64) (float64, erro
 	return starts, nil
 }
 
-// guarantee measures every term of the bound for the likeliest member.
-func (c *class) guarantee(ctx context.Context, name string, scheme risk.Scheme, draws int) (*BoundRow, error) {
+// row measures every term of the bound for the likeliest member.
+func (c *class) row(ctx context.Context, name string, scheme risk.Scheme, draws int) (*BoundRow, error) {
 	loss := risk.CappedLogLoss{Cap: boundLoss}
 	e := risk.Estimator{Scheme: scheme, Loss: loss}
 	params := c.params(c.likeliest)
@@ -464,10 +463,10 @@ func (c *class) guarantee(ctx context.Context, name string, scheme risk.Scheme, 
 	g := &BoundRow{
 		Nodes: c.world.Graph().Len(), Pairs: len(pairs), Seed: c.seed, Scheme: name,
 		Risk: figure.Value(truth.Value), Estimate: figure.Value(estimate.Value),
-		Bias: figure.Value(bias.AbsoluteBias()), PlugIn: none,
+		Bias: figure.Value(bias.AbsoluteBias()), PlugIn: missing,
 		Complexity: figure.Value(complexity.Value), ComplexityError: figure.Value(complexity.StandardError),
 		Margin: figure.Value(margin),
-		Bound:  figure.Value(whole), Plugged: none, Sharper: figure.Value(whole - 3*margin + 3*least),
+		Bound:  figure.Value(whole), Plugged: missing, Sharper: figure.Value(whole - 3*margin + 3*least),
 	}
 	if c.learned != nil {
 		plug, err := e.Moments(c.learned, beliefs)
@@ -480,183 +479,150 @@ func (c *class) guarantee(ctx context.Context, name string, scheme risk.Scheme, 
 	return g, nil
 }
 
-// guaranteesOf returns those of a scheme and a number of nodes.
-func guaranteesOf(all []*BoundRow, scheme string, nodes int) []*BoundRow {
-	return where(all, func(g *BoundRow) bool { return g.Scheme == scheme && g.Nodes == nodes })
+// boundRowsOf returns those of a scheme and a number of nodes.
+func boundRowsOf(rows []*BoundRow, scheme string, nodes int) []*BoundRow {
+	return filter(rows, func(r *BoundRow) bool { return r.Scheme == scheme && r.Nodes == nodes })
 }
 
-// boundTerms are the columns of both tables.
-var boundTerms = []struct {
-	figure.Column
-	get func(*BoundRow) figure.Value
-}{
-	{figure.Column{Name: "R", Means: "true risk", Digits: 3}, func(g *BoundRow) figure.Value { return g.Risk }},
-	{figure.Column{Name: "R̂", Means: "estimated risk", Digits: 3},
-		func(g *BoundRow) figure.Value { return g.Estimate }},
-	{figure.Column{Name: "B", Means: "the estimate's bias, exactly", Digits: 3},
-		func(g *BoundRow) figure.Value { return g.Bias }},
-	{figure.Column{Name: "B̂", Means: "its bias, if what bayes learns were the truth", Digits: 3},
-		func(g *BoundRow) figure.Value { return g.PlugIn }},
-	{figure.Column{Name: "2𝒢̂", Means: "twice the complexity", Digits: 3},
-		func(g *BoundRow) figure.Value { return 2 * g.Complexity }},
-	{figure.Column{Name: "3M", Means: "three margins, as the paper has them", Digits: 2},
-		func(g *BoundRow) figure.Value { return 3 * g.Margin }},
-	{figure.Column{Name: "bound", Means: "R̂ + B + 2𝒢̂ + 3M", Digits: 2, Better: "lower"},
-		func(g *BoundRow) figure.Value { return g.Bound }},
-	{figure.Column{Name: "÷ R", Means: "the bound over the true risk", Digits: 1, Better: "lower"},
-		func(g *BoundRow) figure.Value { return g.Bound / g.Risk }},
+// boundColumns are the columns of both tables.
+var boundColumns = []column[*BoundRow]{
+	{figure.Column{Name: "R", Means: "true risk", Digits: 3}, 1, func(r *BoundRow) figure.Value { return r.Risk }},
+	{figure.Column{Name: "R̂", Means: "estimated risk", Digits: 3}, 1,
+		func(r *BoundRow) figure.Value { return r.Estimate }},
+	{figure.Column{Name: "B", Means: "the estimate's bias, exactly", Digits: 3}, 1,
+		func(r *BoundRow) figure.Value { return r.Bias }},
+	{figure.Column{Name: "B̂", Means: "its bias, if what bayes learns were the truth", Digits: 3}, 1,
+		func(r *BoundRow) figure.Value { return r.PlugIn }},
+	{figure.Column{Name: "2𝒢̂", Means: "twice the complexity", Digits: 3}, 1,
+		func(r *BoundRow) figure.Value { return 2 * r.Complexity }},
+	{figure.Column{Name: "3M", Means: "three margins, as the paper has them", Digits: 2}, 1,
+		func(r *BoundRow) figure.Value { return 3 * r.Margin }},
+	{figure.Column{Name: "bound", Means: "R̂ + B + 2𝒢̂ + 3M", Digits: 2, Better: "lower"}, 1,
+		func(r *BoundRow) figure.Value { return r.Bound }},
+	{figure.Column{Name: "÷ R", Means: "the bound over the true risk", Digits: 1, Better: "lower"}, 1,
+		func(r *BoundRow) figure.Value { return r.Bound / r.Risk }},
 	{figure.Column{Name: "sharper", Means: "the bound with the least M that McDiarmid's inequality asks for", Digits: 2,
-		Better: "lower"}, func(g *BoundRow) figure.Value { return g.Sharper }},
+		Better: "lower"}, 1, func(r *BoundRow) figure.Value { return r.Sharper }},
 }
 
 // boundTable has a row per scheme and number of nodes.
-func boundTable(all []*BoundRow, nodes []int) figure.Table {
-	t := figure.Table{Name: "terms",
-		Title: fmt.Sprintf("The bound and its terms, mean over seeds; the loss is at most %g",
-			boundLoss), Head: "nodes"}
-	for _, c := range boundTerms {
-		t.Columns = append(t.Columns, c.Column)
-	}
+func boundTable(rows []*BoundRow, nodes []int) figure.Table {
+	t := figure.Table{Name: "terms", Head: "nodes", Columns: headings(boundColumns),
+		Title: fmt.Sprintf("The bound and its terms, mean over seeds; the loss is at most %g", boundLoss)}
 	for _, s := range boundSchemes {
 		for _, n := range nodes {
-			row := figure.TableRow{Name: fmt.Sprintf("%s, %d", s.name, n)}
-			for _, c := range boundTerms {
-				mean, _ := meanAndSpread(values(guaranteesOf(all, s.name, n), c.get))
-				row.Cells = append(row.Cells, figure.Number(mean))
+			var row []figure.Cell
+			for _, c := range boundColumns {
+				row = append(row, figure.Number(meanOf(boundRowsOf(rows, s.name, n), c.get)))
 			}
-			t.Rows = append(t.Rows, row)
+			t.Add(fmt.Sprintf("%s, %d", s.name, n), row...)
 		}
 	}
 	return t
 }
 
-// guaranteeTable has a row per world and scheme.
-func guaranteeTable(all []*BoundRow) figure.Table {
+// boundSeedsTable has a row per world and scheme.
+func boundSeedsTable(rows []*BoundRow) figure.Table {
 	t := figure.Table{Name: "seeds", Title: "Every world", Head: "risk", Detail: true,
-		Columns: []figure.Column{{Name: "nodes"}, {Name: "seed"}}}
-	for _, c := range boundTerms {
-		t.Columns = append(t.Columns, c.Column)
-	}
-	t.Columns = append(t.Columns,
-		figure.Column{Name: "𝒢̂ se", Means: "standard error of 𝒢̂ from the finite number of signs", Digits: 4})
-	for _, g := range all {
-		row := figure.TableRow{Name: g.Scheme, Cells: []figure.Cell{figure.Number(g.Nodes), figure.Number(g.Seed)}}
-		for _, c := range boundTerms {
-			row.Cells = append(row.Cells, figure.Number(float64(c.get(g))))
-		}
-		t.Add(row.Name, append(row.Cells, figure.Number(g.ComplexityError))...)
+		Columns: slices.Concat([]figure.Column{{Name: "nodes"}, {Name: "seed"}}, headings(boundColumns),
+			[]figure.Column{{Name: "𝒢̂ se", Means: "standard error of 𝒢̂ from the finite number of signs", Digits: 4}})}
+	for _, r := range rows {
+		t.Add(r.Scheme, slices.Concat([]figure.Cell{figure.Number(r.Nodes), figure.Number(r.Seed)},
+			cells(boundColumns, []*BoundRow{r}), []figure.Cell{figure.Number(r.ComplexityError)})...)
 	}
 	return t
 }
 
 // boundFigure shows how bounds fall with the number of nodes.
-func boundFigure(all []*BoundRow, nodes []int) figure.Figure {
+func boundFigure(rows []*BoundRow, nodes []int) figure.Figure {
 	lines := &figure.LineChart{XTitle: "nodes", YTitle: "risk"}
 	add := func(name, scheme string, get func(*BoundRow) figure.Value) {
 		line := figure.Series{Name: name}
 		for _, n := range nodes {
-			mean, _ := meanAndSpread(values(guaranteesOf(all, scheme, n), get))
-			line.X, line.Y = append(line.X, float64(n)), append(line.Y, mean)
+			line.X = append(line.X, float64(n))
+			line.Y = append(line.Y, meanOf(boundRowsOf(rows, scheme, n), get))
 		}
 		lines.Series = append(lines.Series, line)
 	}
 	for _, s := range boundSchemes {
-		add("bound by "+s.name, s.name, func(g *BoundRow) figure.Value { return g.Bound })
-		add("sharper bound by "+s.name, s.name, func(g *BoundRow) figure.Value { return g.Sharper })
+		add("bound by "+s.name, s.name, func(r *BoundRow) figure.Value { return r.Bound })
+		add("sharper bound by "+s.name, s.name, func(r *BoundRow) figure.Value { return r.Sharper })
 	}
-	add("true risk", boundSchemes[0].name, func(g *BoundRow) figure.Value { return g.Risk })
+	add("true risk", boundSchemes[0].name, func(r *BoundRow) figure.Value { return r.Risk })
 	add("the largest loss", boundSchemes[0].name, func(*BoundRow) figure.Value { return boundLoss })
 	return figure.Figure{Name: "nodes", Title: "The bound and the true risk by the number of nodes", Lines: lines}
 }
 
-// boundHolds asks whether any true risk is above its bound.
-func boundHolds(all []*BoundRow) Claim {
-	so := 0
+// boundHoldsClaim asks whether any true risk is above its bound.
+func boundHoldsClaim(rows []*BoundRow) Claim {
+	var below tally
 	nearest := math.Inf(1)
-	for _, g := range all {
-		if g.Risk <= g.Bound {
-			so++
-		}
-		nearest = math.Min(nearest, float64(g.Bound/g.Risk))
+	for _, r := range rows {
+		below.add(r.Risk <= r.Bound)
+		nearest = math.Min(nearest, float64(r.Bound/r.Risk))
 	}
-	return Claim{"the true risk is below R̂ + B + 2𝒢̂ + 3M", verdictOf(so, len(all)),
-		fmt.Sprintf("In %d of %d worlds and risks; the bound is at least %s times the true risk.", so, len(all),
-			figure.Decimal(nearest, 1))}
+	return Claim{"the true risk is below R̂ + B + 2𝒢̂ + 3M", below.verdict(),
+		fmt.Sprintf("In %d of %d worlds and risks; the bound is at least %s times the true risk.", below.held,
+			below.all, figure.Decimal(nearest, 1))}
 }
 
-// boundSays asks whether the bound says more than that no loss exceeds η.
-func boundSays(all []*BoundRow) Claim {
-	so := 0
-	var words []string
-	for _, g := range all {
-		if g.Bound < boundLoss {
-			so++
-		}
+// boundTellingClaim asks whether the bound says more than that no loss exceeds η.
+func boundTellingClaim(rows []*BoundRow) Claim {
+	var telling tally
+	for _, r := range rows {
+		telling.add(r.Bound < boundLoss)
 	}
-	most := all[len(all)-1].Nodes
+	most := rows[len(rows)-1].Nodes
+	var evidence []string
 	for _, s := range boundSchemes {
-		some := guaranteesOf(all, s.name, most)
-		ratio, _ := meanAndSpread(values(some, func(g *BoundRow) figure.Value { return g.Bound / g.Risk }))
-		whole, _ := meanAndSpread(values(some, func(g *BoundRow) figure.Value { return g.Bound }))
-		words = append(words, fmt.Sprintf("%s %s, %s times the true risk", s.name, figure.Decimal(whole, 2),
+		largest := boundRowsOf(rows, s.name, most)
+		bound := meanOf(largest, func(r *BoundRow) figure.Value { return r.Bound })
+		ratio := meanOf(largest, func(r *BoundRow) figure.Value { return r.Bound / r.Risk })
+		evidence = append(evidence, fmt.Sprintf("%s %s, %s times the true risk", s.name, figure.Decimal(bound, 2),
 			figure.Decimal(ratio, 0)))
 	}
-	last, _ := meanAndSpread(values(guaranteesOf(all, boundSchemes[0].name, most),
-		func(g *BoundRow) figure.Value { return g.Risk }))
-	return Claim{fmt.Sprintf("the bound says more than that no loss exceeds %g", boundLoss), verdictOf(so, len(all)),
-		fmt.Sprintf(
-			"It is below in %d of %d. With %d nodes it is %s; nearly all of it is 3M, which falls as 1/n. For "+
-				"3M to be a tenth of the true risk it takes %s nodes, all of whose pairs are seen.",
-			so, len(all), most, strings.Join(words, "; "), figure.Decimal(nodesFor(last/10), 0))}
+	trueRisk := meanOf(boundRowsOf(rows, boundSchemes[0].name, most), func(r *BoundRow) figure.Value { return r.Risk })
+	return Claim{fmt.Sprintf("the bound says more than that no loss exceeds %g", boundLoss), telling.verdict(),
+		fmt.Sprintf("It is below in %d of %d. With %d nodes it is %s; nearly all of it is 3M, which falls as 1/n. For "+
+			"3M to be a tenth of the true risk it takes %s nodes, all of whose pairs are seen.",
+			telling.held, telling.all, most, strings.Join(evidence, "; "), figure.Decimal(nodesFor(trueRisk/10), 0))}
 }
 
-// nodesFor is the number of nodes from which on 3M is at most so large.
-func nodesFor(three float64) float64 {
-	pairs := math.Pow(6*boundLoss/boundFloor/three, 2) * math.Log(2/boundFailure)
+// nodesFor is the least number of nodes for which 3M is at most margin.
+func nodesFor(margin float64) float64 {
+	pairs := math.Pow(6*boundLoss/boundFloor/margin, 2) * math.Log(2/boundFailure)
 	return math.Ceil(math.Sqrt(pairs+.25) + .5)
 }
 
-// boundPlugged asks whether the bound holds with what can be known of B.
-func boundPlugged(all []*BoundRow) Claim {
-	so, count := 0, 0
-	var exact, plugged []float64
-	for _, g := range all {
-		if math.IsNaN(float64(g.PlugIn)) {
-			continue
-		}
-		count++
-		exact, plugged = append(exact, float64(g.Bias)), append(plugged, float64(g.PlugIn))
-		if g.PlugIn >= g.Bias {
-			so++
-		}
+// plugInClaim asks whether the bound holds with the estimate of B that data allow.
+func plugInClaim(rows []*BoundRow) Claim {
+	known := filter(rows, func(r *BoundRow) bool { return !math.IsNaN(float64(r.PlugIn)) })
+	var enough tally
+	for _, r := range known {
+		enough.add(r.PlugIn >= r.Bias)
 	}
-	a, _ := meanAndSpread(exact)
-	b, _ := meanAndSpread(plugged)
-	return Claim{"B can be had from the data, by taking what bayes learns for the truth", verdictOf(so, count),
+	bias := meanOf(known, func(r *BoundRow) figure.Value { return r.Bias })
+	plugIn := meanOf(known, func(r *BoundRow) figure.Value { return r.PlugIn })
+	return Claim{"B can be had from the data, by taking what bayes learns for the truth", enough.verdict(),
 		fmt.Sprintf("The plug-in is no smaller than B in %d of %d; in the mean it is %s, and B is %s. (The "+
-			"model's own ŷ and π̂ in place of the truth would always give 0.)", so, count, figure.Decimal(b, 3),
-			figure.Decimal(a, 3))}
+			"model's own ŷ and π̂ in place of the truth would always give 0.)", enough.held, enough.all,
+			figure.Decimal(plugIn, 3), figure.Decimal(bias, 3))}
 }
 
-// boundSharper says what the least margin is worth.
-func boundSharper(all []*BoundRow) Claim {
-	so, holds := 0, 0
-	var words []string
-	for _, g := range all {
-		if g.Sharper < boundLoss {
-			so++
-		}
-		if g.Risk <= g.Sharper {
-			holds++
-		}
+// sharperClaim is about the bound with the least margin.
+func sharperClaim(rows []*BoundRow) Claim {
+	var telling, holds tally
+	for _, r := range rows {
+		telling.add(r.Sharper < boundLoss)
+		holds.add(r.Risk <= r.Sharper)
 	}
-	most := all[len(all)-1].Nodes
+	most := rows[len(rows)-1].Nodes
+	var evidence []string
 	for _, s := range boundSchemes {
-		ratio, _ := meanAndSpread(values(guaranteesOf(all, s.name, most),
-			func(g *BoundRow) figure.Value { return g.Sharper / g.Risk }))
-		words = append(words, fmt.Sprintf("%s %s", s.name, figure.Decimal(ratio, 1)))
+		ratio := meanOf(boundRowsOf(rows, s.name, most), func(r *BoundRow) figure.Value { return r.Sharper / r.Risk })
+		evidence = append(evidence, fmt.Sprintf("%s %s", s.name, figure.Decimal(ratio, 1)))
 	}
-	return Claim{"with the least margin the bound says more than that", verdictOf(so, len(all)), fmt.Sprintf(
-		"It is below %g in %d of %d, and the true risk is below it in %d. With %d nodes it is so many times the "+
-			"true risk: %s.", boundLoss, so, len(all), holds, most, strings.Join(words, ", "))}
+	return Claim{"with the least margin the bound says more than that", telling.verdict(), fmt.Sprintf(
+		"It is below %g in %d of %d, and the true risk is below it in %d. With %d nodes it is this many times the "+
+			"true risk: %s.", boundLoss, telling.held, telling.all, holds.held, most, strings.Join(evidence, ", "))}
 }

@@ -14,11 +14,12 @@ import (
 
 // In every small world the true risk is below the bound, and below the sharper one; every term is there.
 func TestBoundHolds(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	nodes, seeds := []int{8, 14}, []uint64{1, 2}
-	guarantees, err := small(2, seeds...).guarantees(t.Context(), nodes, seeds, 2)
+	guarantees, err := small(2, seeds...).boundRows(t.Context(), nodes, seeds, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,10 +40,10 @@ func TestBoundHolds(t *testing.T) {
 	}
 	// What flipping a link can do is least for R_AP, and everything but B shrinks as nodes are added.
 	for _, s := range boundSchemes {
-		few, many := guaranteesOf(guarantees, s.name, nodes[0]), guaranteesOf(guarantees, s.name, nodes[1])
+		few, many := boundRowsOf(guarantees, s.name, nodes[0]), boundRowsOf(guarantees, s.name, nodes[1])
 		complexity := func(g *BoundRow) figure.Value { return g.Complexity }
-		a, _ := meanAndSpread(values(few, complexity))
-		b, _ := meanAndSpread(values(many, complexity))
+		a := meanOf(few, complexity)
+		b := meanOf(many, complexity)
 		if !(b < a) || !(many[0].Margin < few[0].Margin) {
 			t.Errorf("%s: complexity %v with %d nodes, %v with %d", s.name, a, nodes[0], b, nodes[1])
 		}
@@ -59,7 +60,8 @@ func TestBoundHolds(t *testing.T) {
 
 // Neither the number of threads nor the order of the schemes changes a guarantee.
 func TestBoundDependsOnSeedsAlone(t *testing.T) {
-	one, err := small(1, 5).guarantees(t.Context(), []int{10}, []uint64{5}, 2)
+	t.Parallel()
+	one, err := small(1, 5).boundRows(t.Context(), []int{10}, []uint64{5}, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +71,7 @@ func TestBoundDependsOnSeedsAlone(t *testing.T) {
 	}
 	defer c.world.Graph().Vectors().Close()
 	last := boundSchemes[len(boundSchemes)-1]
-	g, err := c.guarantee(t.Context(), last.name, last.scheme, 2)
+	g, err := c.row(t.Context(), last.name, last.scheme, 2)
 	if err != nil || !reflect.DeepEqual(g, one[len(one)-1]) {
 		t.Errorf("%+v and %+v: %v", g, one[len(one)-1], err)
 	}
@@ -77,6 +79,7 @@ func TestBoundDependsOnSeedsAlone(t *testing.T) {
 
 // The maximiser's value is that of a member of the class, and no member that is tried at random has a larger one.
 func TestMaximiser(t *testing.T) {
+	t.Parallel()
 	c, err := newClass(t.Context(), 12, 3)
 	if err != nil {
 		t.Fatal(err)
@@ -117,6 +120,7 @@ func TestMaximiser(t *testing.T) {
 
 // Of the points of a ball, the one nearest to a point outside is on the way to its centre.
 func TestProjectedDescent(t *testing.T) {
+	t.Parallel()
 	centre := []float64{3, 4, 0}
 	curved := []float64{1, 10, 100}
 	nearest := func(curvature []float64) func(x, grad []float64) (float64, error) {
@@ -157,6 +161,7 @@ func TestProjectedDescent(t *testing.T) {
 }
 
 func TestProject(t *testing.T) {
+	t.Parallel()
 	c, err := newClass(t.Context(), 10, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -188,6 +193,7 @@ func TestProject(t *testing.T) {
 }
 
 func TestNodesFor(t *testing.T) {
+	t.Parallel()
 	for _, three := range []float64{1, .1, .03} {
 		n := nodesFor(three)
 		margin := func(n float64) float64 {

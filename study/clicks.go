@@ -27,8 +27,8 @@ var clicks = Study{
 	run:    runClicks,
 }
 
-// The methods, without the log and with it. shownOnly learns from shown pairs alone, where a missing link does
-// mean that nobody wanted it: what could be had if all exposure were logged.
+// The methods, without the log and with it. shownOnly learns from shown pairs alone, where a missing link does mean
+// that nobody wanted it: what could be achieved if all exposure were logged.
 var (
 	loggedMLE   = Method{Name: "mle, logged", Method: "mle"}
 	loggedBayes = Method{Name: "bayes, logged", Method: "bayes"}
@@ -36,7 +36,7 @@ var (
 
 	unloggedMethods = []Method{naive, mle, rw, ap, bayes}
 	loggedMethods   = []Method{loggedMLE, dr, loggedBayes}
-	clickMethods    = append(append(slices.Clone(unloggedMethods), loggedMethods...), shownOnly)
+	clicksMethods   = append(append(slices.Clone(unloggedMethods), loggedMethods...), shownOnly)
 )
 
 // ClicksRow is one model, judged on held-out pages whose links were all seen.
@@ -66,7 +66,7 @@ type ClicksRow struct {
 	Failed  string       `json:"failed,omitempty"`
 }
 
-// pages is a network of clicks with what was shown, made ready with a seed.
+// pages is a network of clicks with what was shown, split and sampled with a seed.
 type pages struct {
 	network RealNetwork // whose links are clicks
 	shown   [][]int32
@@ -81,7 +81,6 @@ type pages struct {
 
 func runClicks(ctx context.Context, l *lab) (*Result, error) {
 	r := &Result{}
-	var rows []*ClicksRow
 	var networks []RealNetwork
 	ready := make(map[drawKey]*pages)
 	for _, n := range l.Networks {
@@ -89,7 +88,7 @@ func runClicks(ctx context.Context, l *lab) (*Result, error) {
 			r.Warnings = append(r.Warnings, n.Name+" has no logged exposures and is left out")
 			continue
 		}
-		clicked, err := clicksOf(n)
+		clicked, err := newPages(n)
 		if err != nil {
 			return nil, err
 		}
@@ -102,61 +101,77 @@ func runClicks(ctx context.Context, l *lab) (*Result, error) {
 			ready[drawKey{n.Name, seed}] = &p
 		}
 	}
-	var tasks []task
-	for _, n := range networks {
-		for _, seed := range l.Seeds {
-			for _, m := range clickMethods {
-				c := &ClicksRow{Network: n.Name, Seed: seed, Method: m, AUC: none, AP: none, Within: none,
-					PropensityError: none, Scale: none, Correlation: none, LogTest: none,
-					Risk: none, RiskLower: none, RiskUpper: none, Estimates: RiskEstimates{none, none, none, none}}
-				rows = append(rows, c)
-				p := ready[drawKey{n.Name, seed}]
-				tasks = append(tasks, task{name: fmt.Sprintf("%s, %s, seed %d", m.Name, n.Name, seed),
-					cost: (training{method: m}).cost(), do: func(ctx context.Context) error {
-						return c.train(ctx, p, l.Preset)
-					}})
-			}
-		}
-	}
-	if err := l.each(ctx, tasks); err != nil {
+	rows, err := l.clicksRows(ctx, ready, networks)
+	if err != nil {
 		return nil, err
 	}
 	r.Rows = rows
-	for _, c := range rows {
-		if c.Failed != "" {
-			r.Warnings = append(r.Warnings, fmt.Sprintf("%s, %s, seed %d: %s", c.Method.Name, c.Network, c.Seed,
-				c.Failed))
+	for _, row := range rows {
+		if row.Failed != "" {
+			r.Warnings = append(r.Warnings, fmt.Sprintf("%s, %s, seed %d: %s", row.Method.Name, row.Network, row.Seed,
+				row.Failed))
 		}
 	}
 	for _, n := range networks {
-		p := ready[drawKey{n.Name, l.Seeds[0]}]
-		shown := 0
-		for _, targets := range p.shown {
-			shown += len(targets)
-		}
-		r.Setting = append(r.Setting, fmt.Sprintf("%s: %d pages, %d shown pairs of which %d were clicked; cut "+
-			"at random (70, 10 and 20%% of the pages). With logged exposures of %d training pages: %d pairs, "+
-			"shown or not.",
-			n.Name, n.Graph.Len(), shown, n.Graph.LinkCount(), p.pages, p.logged.Logged))
-		own := where(rows, func(c *ClicksRow) bool { return c.Network == n.Name })
-		r.Tables = append(r.Tables, clickTable(own, n, len(l.Seeds)), clickRisks(own, n), clickSeeds(own, n))
-		r.Claims = append(r.Claims, clickClaims(own, n)...)
+		r.Setting = append(r.Setting, ready[drawKey{n.Name, l.Seeds[0]}].setting())
+		own := filter(rows, func(r *ClicksRow) bool { return r.Network == n.Name })
+		r.Tables = append(r.Tables, clicksTable(own, n, len(l.Seeds)), clicksRiskTable(own, n),
+			clicksSeedsTable(own, n))
+		r.Claims = append(r.Claims, clicksClaims(own, n)...)
 	}
 	r.Setting = append(r.Setting,
-		"A pair is shown if the source page has a link to the target and somebody clicked there on anything, "+
-			"and linked if somebody clicked on it. So exposure is known of every pair, and relevance of every "+
-			"shown one. What a page links to was chosen by its authors because it is relevant: shown pairs "+
-			"are likelier to be wanted than others of the same fields, which no propensity by field can know.",
-		"AUC and AP: clicked against shown and not clicked on held-out pages; within: AUC among the links of a "+
-			"page, mean over pages. π̂ is held against the shown share of held-out pairs, by pairs of fields.",
+		"A pair is shown if the source page links to the target and somebody clicked on anything there, and linked "+
+			"if somebody clicked on it. So exposure is known of every pair, and relevance of every shown one. Authors "+
+			"of a page link to what is relevant: shown pairs are likelier to be wanted than others of the same "+
+			"fields, which no propensity by field can represent.",
+		"AUC and AP: clicked against shown and not clicked on held-out pages; within: AUC among the links of a page, "+
+			"mean over pages. π̂ is compared with the shown share of held-out pairs, by pairs of fields.",
 		"Risk: of ŷ over all pairs of up to 100 held-out pages under the log-loss, doubly robust with the shown "+
-			"shares for π; R_naive, R_w, R_PU and R_AP are what the model's own π̂ makes of clicks alone.",
+			"shares for π; R_naive, R_w, R_PU and R_AP are its estimates from clicks alone with the model's own π̂.",
 		fmt.Sprintf("Preset %s, the first start alone; %s.", l.Preset, seedList(l.Seeds)))
 	return r, nil
 }
 
-// clicksOf makes a graph whose links are the clicks of the log.
-func clicksOf(n RealNetwork) (*pages, error) {
+// clicksRows trains and judges every method on every network with every seed.
+func (l *lab) clicksRows(ctx context.Context, ready map[drawKey]*pages, networks []RealNetwork) ([]*ClicksRow, error) {
+	var rows []*ClicksRow
+	var tasks []task
+	for _, n := range networks {
+		for _, seed := range l.Seeds {
+			for _, m := range clicksMethods {
+				row := newClicksRow(n, seed, m)
+				rows = append(rows, row)
+				p := ready[drawKey{n.Name, seed}]
+				tasks = append(tasks, task{name: fmt.Sprintf("%s, %s, seed %d", m.Name, n.Name, seed),
+					cost: (training{method: m}).cost(), do: func(ctx context.Context) error {
+						return row.train(ctx, p, l.Preset)
+					}})
+			}
+		}
+	}
+	return rows, l.each(ctx, tasks)
+}
+
+// newClicksRow is a row without numbers.
+func newClicksRow(n RealNetwork, seed uint64, m Method) *ClicksRow {
+	return &ClicksRow{Network: n.Name, Seed: seed, Method: m, AUC: missing, AP: missing, Within: missing,
+		PropensityError: missing, Scale: missing, Correlation: missing, LogTest: missing, Risk: missing,
+		RiskLower: missing, RiskUpper: missing, Estimates: missingEstimates}
+}
+
+// setting says how many pages and pairs there are.
+func (p *pages) setting() string {
+	shown := 0
+	for _, targets := range p.shown {
+		shown += len(targets)
+	}
+	return fmt.Sprintf("%s: %d pages, %d shown pairs of which %d were clicked; cut at random (70, 10 and 20%% of the "+
+		"pages). With logged exposures of %d training pages: %d pairs, shown or not.", p.network.Name,
+		p.network.Graph.Len(), shown, p.network.Graph.LinkCount(), p.pages, p.logged.Logged)
+}
+
+// newPages makes a graph whose links are the clicks of the log.
+func newPages(n RealNetwork) (*pages, error) {
 	g := n.Graph
 	var b graph.Builder
 	b.Grow(g.Len())
@@ -203,18 +218,18 @@ func clicksOf(n RealNetwork) (*pages, error) {
 }
 
 const (
-	mostLogged = 200_000 // pairs whose exposure training is told
-	mostTested = 100     // pages whose pairs are all judged
+	mostLogged = 200_000 // pairs with logged exposure for training
+	mostTested = 100     // held-out pages of which every pair is judged
 )
 
-// draw cuts the pages, and chooses those whose exposures are logged.
+// draw splits the pages, and chooses those whose exposures are logged.
 func (p *pages) draw(ctx context.Context, seed uint64) (err error) {
 	g := p.network.Graph
 	o := sample.Options{Origin: sample.Origin{Plan: p.network.plan(seed)}}
 	if p.drawn, err = sample.Prepare(ctx, g, o); err != nil {
 		return err
 	}
-	// all pairs of some training pages, chosen by chance: whatever was shown or clicked there
+	// All pairs of randomly chosen training pages, whether shown or clicked or not.
 	train := p.drawn.Split.Nodes(graph.Train)
 	random := rand.New(rand.NewPCG(seed, 0xc11c))
 	p.pages = min(max(mostLogged/len(train), 1), len(train))
@@ -239,9 +254,9 @@ func (p *pages) draw(ctx context.Context, seed uint64) (err error) {
 	}
 	p.only.Validation = p.shownPairs(graph.Validation)
 	if p.only.Validation.Len() == 0 {
-		p.only.Validation = nil // a tenth of the training pages then serves
+		p.only.Validation = nil // a tenth of the training pages is used instead
 	}
-	// what was shown on held-out pages
+	// What was shown on held-out pages.
 	fields := g.FieldCount()
 	p.rates, p.counts = make([]float64, fields*fields), make([]float64, fields*fields)
 	sizes := make([]float64, fields)
@@ -272,7 +287,7 @@ func (p *pages) draw(ctx context.Context, seed uint64) (err error) {
 				if p.isShown(i, j) {
 					exposure = risk.Exposed
 				}
-				add(p.tested.Pairs, i, j, g.HasLink(i, j))
+				addPair(p.tested.Pairs, i, j, g.HasLink(i, j))
 				p.tested.Exposure = append(p.tested.Exposure, exposure)
 			}
 		}
@@ -286,14 +301,14 @@ func (p *pages) isShown(i, j int32) bool {
 	return found
 }
 
-// shownPairs are the shown pairs of a part, each standing for itself.
+// shownPairs are the shown pairs of a part, each with a weight of 1.
 func (p *pages) shownPairs(part graph.Part) *graph.Pairs {
 	out := &graph.Pairs{}
 	nodes := slices.Sorted(slices.Values(p.drawn.Split.Nodes(part)))
 	for _, i := range nodes {
 		for _, j := range p.shown[i] {
 			if p.drawn.Split.Part(j) <= part {
-				add(out, i, j, p.network.Graph.HasLink(i, j))
+				addPair(out, i, j, p.network.Graph.HasLink(i, j))
 			}
 		}
 	}
@@ -301,41 +316,41 @@ func (p *pages) shownPairs(part graph.Part) *graph.Pairs {
 	return out
 }
 
-func add(p *graph.Pairs, i, j int32, linked bool) {
+func addPair(p *graph.Pairs, i, j int32, linked bool) {
 	p.Source, p.Target, p.Linked = append(p.Source, i), append(p.Target, j), append(p.Linked, linked)
 	p.Weight, p.Rate = append(p.Weight, 1), append(p.Rate, 1)
 }
 
-// train fits by a method and judges what came out.
-func (c *ClicksRow) train(ctx context.Context, p *pages, preset string) error {
+// train fits by a method and judges the model.
+func (r *ClicksRow) train(ctx context.Context, p *pages, preset string) error {
 	problem := p.drawn.Problem
 	switch {
-	case slices.Contains(loggedMethods, c.Method):
+	case slices.Contains(loggedMethods, r.Method):
 		problem = p.logged.Problem
-	case c.Method == shownOnly:
+	case r.Method == shownOnly:
 		problem = p.only
 	}
 	var f fitted
-	if err := f.train(ctx, problem, c.Method, preset, c.Seed); err != nil {
+	if err := f.train(ctx, problem, r.Method, preset, r.Seed); err != nil {
 		return err
 	}
-	c.Class, c.Seconds, c.Failed = f.class, f.seconds, f.failed
+	r.Class, r.Seconds, r.Failed = f.class, f.seconds, f.failed
 	if len(f.logged) > 0 {
-		c.LogTest = figure.Value(f.logged[0].Z)
+		r.LogTest = figure.Value(f.logged[0].Z)
 	}
 	if f.failed != "" {
 		return nil
 	}
-	c.choices(f.judge, p)
+	r.choices(f.judge, p)
 	matrix, ok := f.judge.Propensity.(*model.FieldMatrix)
 	if ok {
-		c.propensities(f.judge.PropensityParams, p)
+		r.propensities(f.judge.PropensityParams, p)
 	}
-	return c.risks(ctx, f.judge, matrix, p)
+	return r.risks(ctx, f.judge, matrix, p)
 }
 
 // choices compares ŷ with what was clicked of what was shown.
-func (c *ClicksRow) choices(j *fit.Judge, p *pages) {
+func (r *ClicksRow) choices(j *fit.Judge, p *pages) {
 	pooled := evaluate.Scored{}
 	var within []float64
 	for _, i := range p.drawn.Split.Nodes(graph.Test) {
@@ -358,13 +373,13 @@ func (c *ClicksRow) choices(j *fit.Judge, p *pages) {
 			within = append(within, auc)
 		}
 	}
-	c.AUC, c.AP = mark(pooled.AUC()), mark(pooled.AveragePrecision())
+	r.AUC, r.AP = valueOrMissing(pooled.AUC()), valueOrMissing(pooled.AveragePrecision())
 	mean, _ := evaluate.Mean(within)
-	c.Within = figure.Value(mean)
+	r.Within = figure.Value(mean)
 }
 
 // propensities compares π̂ with the shown share.
-func (c *ClicksRow) propensities(logits []float32, p *pages) {
+func (r *ClicksRow) propensities(logits []float32, p *pages) {
 	var off, sum, truth float64
 	var x, y, w []float64
 	for cell, count := range p.counts {
@@ -379,7 +394,7 @@ func (c *ClicksRow) propensities(logits []float32, p *pages) {
 			x, y, w = append(x, math.Log(pi)), append(y, math.Log(p.rates[cell])), append(w, count)
 		}
 	}
-	c.PropensityError, c.Scale, c.Correlation = figure.Value(off/truth), figure.Value(sum/truth),
+	r.PropensityError, r.Scale, r.Correlation = figure.Value(off/truth), figure.Value(sum/truth),
 		figure.Value(correlation(x, y, w))
 }
 
@@ -401,10 +416,10 @@ func correlation(x, y, w []float64) float64 {
 	return xy / math.Sqrt(xx*yy)
 }
 
-// risks compares what the model's own π̂ makes of clicks with the doubly robust risk. matrix is nil for methods
-// without propensities.
-func (c *ClicksRow) risks(ctx context.Context, j *fit.Judge, matrix *model.FieldMatrix, p *pages) error {
-	// the same ŷ with the known π; where nothing was shown any small one serves
+// risks compares the estimates from clicks with the model's own π̂ with the doubly robust risk. matrix is nil for
+// methods without propensities.
+func (r *ClicksRow) risks(ctx context.Context, j *fit.Judge, matrix *model.FieldMatrix, p *pages) error {
+	// The same ŷ with the known π; where nothing was shown, any small value will do.
 	known, err := model.NewFieldMatrix(model.NodesOf(p.network.Graph))
 	if err != nil {
 		return err
@@ -420,13 +435,13 @@ func (c *ClicksRow) risks(ctx context.Context, j *fit.Judge, matrix *model.Field
 	if err != nil {
 		return err
 	}
-	c.Risk, c.RiskLower, c.RiskUpper = figure.Value(found.Plain), figure.Value(found.Lower), figure.Value(found.Upper)
+	r.Risk, r.RiskLower, r.RiskUpper = figure.Value(found.Plain), figure.Value(found.Lower), figure.Value(found.Upper)
 	for _, e := range []struct {
 		scheme risk.Scheme
 		to     *figure.Value
-	}{{risk.Naive{}, &c.Estimates.Naive}, {risk.W{}, &c.Estimates.W}, {risk.PU{}, &c.Estimates.PU},
-		{risk.AP{}, &c.Estimates.AP}} {
-		if matrix == nil && e.to != &c.Estimates.Naive {
+	}{{risk.Naive{}, &r.Estimates.Naive}, {risk.W{}, &r.Estimates.W}, {risk.PU{}, &r.Estimates.PU},
+		{risk.AP{}, &r.Estimates.AP}} {
+		if matrix == nil && e.to != &r.Estimates.Naive {
 			continue
 		}
 		own := *j
@@ -435,12 +450,12 @@ func (c *ClicksRow) risks(ctx context.Context, j *fit.Judge, matrix *model.Field
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		*e.to = mark(estimate.Plain, err)
+		*e.to = valueOrMissing(estimate.Plain, err)
 	}
 	return nil
 }
 
-var clickColumns = []column[*ClicksRow]{
+var clicksColumns = []column[*ClicksRow]{
 	{figure.Column{Name: "AUC", Means: "of ŷ: clicked against shown and not clicked, %", Digits: 2, Better: "higher"},
 		100, func(c *ClicksRow) figure.Value { return c.AUC }},
 	{figure.Column{Name: "AP", Means: "average precision of the same, %", Digits: 1, Better: "higher"}, 100,
@@ -455,7 +470,7 @@ var clickColumns = []column[*ClicksRow]{
 		Better: "higher"}, 1, func(c *ClicksRow) figure.Value { return c.Correlation }},
 }
 
-var clickRiskColumns = []column[*ClicksRow]{
+var clicksRiskColumns = []column[*ClicksRow]{
 	{figure.Column{Name: "dr", Means: "the doubly robust risk, with the known π", Digits: 4}, 1,
 		func(c *ClicksRow) figure.Value { return c.Risk }},
 	{figure.Column{Name: "R_naive", Digits: 4}, 1, func(c *ClicksRow) figure.Value { return c.Estimates.Naive }},
@@ -464,174 +479,143 @@ var clickRiskColumns = []column[*ClicksRow]{
 	{figure.Column{Name: "R_AP", Digits: 4}, 1, func(c *ClicksRow) figure.Value { return c.Estimates.AP }},
 }
 
-func clickTable(rows []*ClicksRow, n RealNetwork, seeds int) figure.Table {
-	t := figure.Table{Name: n.Name, Title: fmt.Sprintf("%s: choices and exposure, %s", n.Name, repeated(seeds)),
-		Head: "method"}
-	t.Columns = append(t.Columns, columns(clickColumns)...)
-	for _, m := range clickMethods {
-		t.Add(m.Name, cells(clickColumns, of(rows, m))...)
+func clicksTable(rows []*ClicksRow, n RealNetwork, seeds int) figure.Table {
+	t := figure.Table{Name: n.Name, Title: fmt.Sprintf("%s: choices and exposure, %s", n.Name, seedsTitle(seeds)),
+		Head: "method", Columns: headings(clicksColumns)}
+	for _, m := range clicksMethods {
+		t.Add(m.Name, cells(clicksColumns, byMethod(rows, m))...)
 	}
 	return t
 }
 
-func clickRisks(rows []*ClicksRow, n RealNetwork) figure.Table {
+func clicksRiskTable(rows []*ClicksRow, n RealNetwork) figure.Table {
 	t := figure.Table{Name: n.Name + "-risk", Title: n.Name +
-		": the risk of each model, and what clicks alone make of it", Head: "method"}
-	t.Columns = append(t.Columns, columns(clickRiskColumns)...)
-	t.Columns = append(t.Columns, figure.Column{Name: "dr interval", Means: "of 95% over pages, of the first seed"})
-	for _, m := range clickMethods {
-		own := of(rows, m)
+		": the risk of each model, and its estimates from clicks " +
+		"alone", Head: "method", Columns: append(headings(clicksRiskColumns),
+		figure.Column{Name: "dr interval", Means: "of 95% over pages, of the first seed"})}
+	for _, m := range clicksMethods {
+		ofMethod := byMethod(rows, m)
 		interval := figure.Cell{}
-		if first := own[0]; first.Failed == "" {
-			interval = figure.Text(fmt.Sprintf("%.3f–%.3f", float64(first.RiskLower), float64(first.RiskUpper)),
+		if first := ofMethod[0]; first.Failed == "" {
+			interval = figure.Text(figure.Decimal(first.RiskLower, 3)+"–"+figure.Decimal(first.RiskUpper, 3),
 				figure.Part("lower", first.RiskLower), figure.Part("upper", first.RiskUpper))
 		}
-		t.Add(m.Name, append(cells(clickRiskColumns, own), interval)...)
+		t.Add(m.Name, append(cells(clicksRiskColumns, ofMethod), interval)...)
 	}
 	return t
 }
 
-func clickSeeds(rows []*ClicksRow, n RealNetwork) figure.Table {
+func clicksSeedsTable(rows []*ClicksRow, n RealNetwork) figure.Table {
+	all := slices.Concat(clicksColumns, clicksRiskColumns)
 	t := figure.Table{Name: n.Name + "-seeds", Title: n.Name + ", every training", Head: "method", Detail: true,
-		Columns: []figure.Column{{Name: "seed"}}}
-	all := append(slices.Clone(clickColumns), clickRiskColumns...)
-	for _, c := range all {
-		t.Columns = append(t.Columns, c.Column)
-	}
-	t.Columns = append(t.Columns, figure.Column{Name: "dr low"}, figure.Column{Name: "dr high"},
-		figure.Column{Name: "scale", Means: "the doctor's word"}, figure.Column{Name: "s", Digits: 1})
-	for _, c := range rows {
-		row := append([]figure.Cell{figure.Number(c.Seed)}, cells(all, []*ClicksRow{c})...)
-		t.Add(c.Method.Name, append(row, figure.Number(c.RiskLower), figure.Number(c.RiskUpper),
-			figure.Text(string(c.Class)), figure.Number(c.Seconds))...)
+		Columns: slices.Concat([]figure.Column{{Name: "seed"}}, headings(all), []figure.Column{{Name: "dr low"},
+			{Name: "dr high"}, {Name: "scale", Means: "the doctor's verdict"}, {Name: "s", Digits: 1}})}
+	for _, r := range rows {
+		t.Add(r.Method.Name, slices.Concat([]figure.Cell{figure.Number(r.Seed)}, cells(all, []*ClicksRow{r}),
+			[]figure.Cell{figure.Number(r.RiskLower), figure.Number(r.RiskUpper), figure.Text(string(r.Class)),
+				figure.Number(r.Seconds)})...)
 	}
 	return t
 }
 
-// clickFindings says what modelling exposure and logging it bring where the truth is known.
-func clickClaims(rows []*ClicksRow, n RealNetwork) []Claim {
-	gain := func(m, base Method, get func(*ClicksRow) figure.Value) (mean, sd float64, higher int) {
-		var xs []float64
-		below := of(rows, base)
-		for k, c := range of(rows, m) {
-			xs = append(xs, float64(get(c)-get(below[k])))
-			if xs[k] > 0 {
-				higher++
-			}
+// clicksClaims says what modelling exposure and logging it bring where exposure is known.
+func clicksClaims(rows []*ClicksRow, n RealNetwork) []Claim {
+	return []Claim{
+		choiceClaim(rows, n.Name+": methods that model exposure tell wanted from unwanted among shown pairs better "+
+			"than naive", naive, []Method{mle, rw, ap, bayes}),
+		choiceClaim(rows, n.Name+": logged exposure helps to tell them apart", mle, []Method{loggedMLE, dr}),
+		choiceClaim(rows, n.Name+": logged exposure helps bayes to tell them apart", bayes, []Method{loggedBayes}),
+		loggedScaleClaim(rows, n),
+		doctorClaim(rows, n),
+		estimatesClaim(rows, n),
+	}
+}
+
+// choiceClaim asks whether the AUC of methods is higher than that of a base in every seed.
+func choiceClaim(rows []*ClicksRow, statement string, base Method, methods []Method) Claim {
+	percentAUC := func(r *ClicksRow) figure.Value { return 100 * r.AUC }
+	below := values(byMethod(rows, base), percentAUC)
+	var everywhere tally
+	var evidence []string
+	for _, m := range methods {
+		gains := values(byMethod(rows, m), percentAUC)
+		var higher tally
+		for k := range gains {
+			gains[k] -= below[k]
+			higher.add(gains[k] > 0)
 		}
-		mean, sd = meanAndSpread(xs)
-		return mean, sd, higher
+		everywhere.add(higher.held == higher.all)
+		mean, sd := meanAndSpread(gains)
+		evidence = append(evidence, plusMinus(m.Name, mean, sd))
 	}
-	compare := func(what string, base Method, methods []Method, get func(*ClicksRow) figure.Value, scale float64,
-		unit string) Claim {
-		f := Claim{Statement: n.Name + ": " + what}
-		holds := 0
-		var words []string
-		for _, m := range methods {
-			mean, sd, higher := gain(m, base, get)
-			if higher == len(of(rows, m)) {
-				holds++
-			}
-			words = append(words, fmt.Sprintf("%s %s ± %s", m.Name, signed(scale*mean, 2), figure.Decimal(scale*sd, 2)))
-		}
-		f.Verdict = verdictOf(holds, len(methods))
-		f.Evidence = fmt.Sprintf("Against %s, %s: %s.", base.Name, unit, strings.Join(words, "; "))
-		return f
+	return Claim{statement, everywhere.verdict(),
+		fmt.Sprintf("Against %s, AUC points: %s.", base.Name, strings.Join(evidence, "; "))}
+}
+
+// loggedScaleClaim compares the scale of π̂ with and without a log.
+func loggedScaleClaim(rows []*ClicksRow, n RealNetwork) Claim {
+	scale := func(r *ClicksRow) figure.Value { return r.Scale }
+	var closer tally
+	var evidence []string
+	for _, pair := range [][2]Method{{mle, loggedMLE}, {bayes, loggedBayes}} {
+		before, after := meanOf(byMethod(rows, pair[0]), scale), meanOf(byMethod(rows, pair[1]), scale)
+		closer.add(math.Abs(math.Log(after)) < math.Abs(math.Log(before)))
+		evidence = append(evidence, fmt.Sprintf("%s %s times the shown share without the log, %s with it",
+			pair[0].Name, figure.Decimal(before, 2), figure.Decimal(after, 2)))
 	}
-	auc := func(c *ClicksRow) figure.Value { return c.AUC }
-	found := []Claim{
-		compare("methods that model exposure tell wanted from unwanted among shown pairs better than naive", naive,
-			[]Method{mle, rw, ap, bayes}, auc, 100, "AUC points"),
-		compare("logged exposure helps to tell them apart", mle, []Method{loggedMLE, dr}, auc, 100, "AUC points"),
-		compare("logged exposure helps bayes to tell them apart", bayes, []Method{loggedBayes}, auc, 100, "AUC points"),
-	}
-	scale := Claim{Statement: n.Name + ": logged exposure mends the scale of π̂"}
-	mended := 0
-	var words []string
-	meanScale := func(m Method) (mean, sd float64) {
-		var xs []float64
-		for _, c := range of(rows, m) {
-			xs = append(xs, float64(c.Scale))
-		}
-		return meanAndSpread(xs)
-	}
-	pairs := [][2]Method{{mle, loggedMLE}, {bayes, loggedBayes}}
-	for _, pair := range pairs {
-		before, _ := meanScale(pair[0])
-		after, _ := meanScale(pair[1])
-		if math.Abs(math.Log(after)) < math.Abs(math.Log(before)) {
-			mended++
-		}
-		words = append(words, fmt.Sprintf("%s %s times the shown share without the log, %s with it", pair[0].Name,
-			figure.Decimal(before, 2), figure.Decimal(after, 2)))
-	}
-	scale.Verdict, scale.Evidence = verdictOf(mended, len(pairs)), "Mean π̂: "+strings.Join(words, "; ")+"."
-	nearest := Claim{Statement: n.Name + ": estimates that correct for exposure are closer to the doubly robust " +
-		"risk than the naive one"}
-	closer, all := 0, 0
-	words = nil
-	for _, m := range clickMethods {
+	return Claim{n.Name + ": logged exposure corrects the scale of π̂", closer.verdict(),
+		"Mean π̂: " + strings.Join(evidence, "; ") + "."}
+}
+
+// estimatesClaim compares estimated risks with the doubly robust one.
+func estimatesClaim(rows []*ClicksRow, n RealNetwork) Claim {
+	var closer tally
+	var evidence []string
+	for _, m := range clicksMethods {
 		if !m.models() || m == shownOnly {
 			continue
 		}
-		var errs [4][]float64
-		for _, c := range of(rows, m) {
-			for k, e := range []figure.Value{c.Estimates.Naive, c.Estimates.W, c.Estimates.PU, c.Estimates.AP} {
-				errs[k] = append(errs[k], math.Abs(float64(e-c.Risk)))
-			}
+		var off [4]float64
+		for k := range off {
+			off[k] = meanOf(byMethod(rows, m), func(r *ClicksRow) figure.Value {
+				return figure.Value(math.Abs(float64(r.Estimates.list()[k] - r.Risk)))
+			})
 		}
-		var means [4]float64
-		for k := range errs {
-			means[k], _ = meanAndSpread(errs[k])
+		for _, x := range off[1:] {
+			closer.add(x < off[0])
 		}
-		for _, x := range means[1:] {
-			all++
-			if x < means[0] {
-				closer++
-			}
-		}
-		words = append(words, fmt.Sprintf("%s: naive %s, w %s, PU %s, AP %s", m.Name, figure.Decimal(means[0], 4),
-			figure.Decimal(means[1], 4), figure.Decimal(means[2], 4), figure.Decimal(means[3], 4)))
+		evidence = append(evidence, fmt.Sprintf("%s: naive %s, w %s, PU %s, AP %s", m.Name, figure.Decimal(off[0], 4),
+			figure.Decimal(off[1], 4), figure.Decimal(off[2], 4), figure.Decimal(off[3], 4)))
 	}
-	nearest.Verdict, nearest.Evidence = verdictOf(closer, cmp.Or(all, 1)), "Off by, in the mean: "+
-		strings.Join(words, "; ")+"."
-	return append(found, scale, doctorFinding(rows, n), nearest)
+	return Claim{n.Name + ": estimates that correct for exposure are closer to the doubly robust risk than the naive " +
+		"one", closer.verdict(), "Off by, in the mean: " + strings.Join(evidence, "; ") + "."}
 }
 
-// doctorFinding holds what the doctor says of the scale of π against the known one, without a log and with it.
-func doctorFinding(rows []*ClicksRow, n RealNetwork) Claim {
-	f := Claim{Statement: n.Name + ": where the doctor calls the scale of π identified from clicks alone, it is " +
-		"right to a quarter"}
-	calls, right := 0, 0
-	var words []string
-	logged := of(rows, loggedBayes)
-	for k, c := range of(rows, bayes) {
-		word := fmt.Sprintf("seed %d %s, mean π̂ %s times the shown share", c.Seed, c.Class,
-			figure.Decimal(float64(c.Scale), 1))
-		if c.Class == fit.Identified {
-			calls++
-			if math.Abs(math.Log(float64(c.Scale))) < math.Log(mostApart) {
-				right++
-			}
+// doctorClaim compares the doctor's verdict on the scale of π with the known scale, without a log and with it.
+func doctorClaim(rows []*ClicksRow, n RealNetwork) Claim {
+	var right tally
+	var evidence []string
+	logged := byMethod(rows, loggedBayes)
+	for k, r := range byMethod(rows, bayes) {
+		text := fmt.Sprintf("seed %d %s, mean π̂ %s times the shown share", r.Seed, cmp.Or(string(r.Class), "n/a"),
+			figure.Decimal(r.Scale, 1))
+		if r.Class == fit.Identified {
+			right.add(math.Abs(math.Log(float64(r.Scale))) < math.Log(mostDisagreement))
 		}
 		if z := float64(logged[k].LogTest); !math.IsNaN(z) {
-			word += fmt.Sprintf(", which the log refutes with z = %s", signed(z, 0))
+			verb := "refutes"
 			if math.Abs(z) < 3 {
-				word = strings.Replace(word, "refutes", "does not refute", 1)
+				verb = "does not refute"
 			}
+			text += fmt.Sprintf(", which the log %s with z = %s", verb, signed(z, 0))
 		}
-		words = append(words, word)
+		evidence = append(evidence, text)
 	}
-	switch {
-	case calls == 0:
-		f.Verdict, f.Statement = Met, n.Name+": the doctor does not call the scale of π identified from clicks alone"
-	case right == calls:
-		f.Verdict = Met
-	case right > 0:
-		f.Verdict = Partly
-	default:
-		f.Verdict = Missed
+	c := Claim{n.Name +
+		": where the doctor calls the scale of π identified from clicks alone, it is right to a quarter",
+		right.metVerdict(), "By bayes: " + strings.Join(evidence, "; ") + "."}
+	if right.all == 0 {
+		c.Statement, c.Verdict = n.Name+": the doctor does not call the scale of π identified from clicks alone", Met
 	}
-	f.Evidence = "By bayes: " + strings.Join(words, "; ") + "."
-	return f
+	return c
 }

@@ -44,7 +44,7 @@ type Figure1Row struct {
 // than in the other studies.
 func (z size) sizes() []size {
 	multiples := []int{1, 10, 30}
-	if z.nodes < 10_000 { // there are not so many pairs
+	if z.nodes < 10_000 { // it has too few pairs for more
 		multiples = []int{1, 2, 4}
 	}
 	var all []size
@@ -60,7 +60,7 @@ func (z size) sizes() []size {
 func runFigure1(ctx context.Context, l *lab) (*Result, error) {
 	kinds, seed := []FieldKind{Random, Tied}, l.Seeds[0]
 	sizes := l.trainings.size.sizes()
-	recoveries, outcomes, err := l.recover(ctx, kinds, seed, sizes)
+	rows, outcomes, err := l.figure1Rows(ctx, kinds, seed, sizes)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func runFigure1(ctx context.Context, l *lab) (*Result, error) {
 		counts = append(counts, fmt.Sprint(z.pairs))
 	}
 	z := sizes[0]
-	r := &Result{Rows: recoveries, Warnings: failures(outcomes), Setting: []string{
+	r := &Result{Rows: rows, Warnings: failureWarnings(outcomes), Setting: []string{
 		fmt.Sprintf("Worlds as in table 1, with vectors of %d dimensions whose products vary in about %.0f; %s, "+
 			"one world with random and one with tied fields.",
 			z.dim, z.effective(), seedList([]uint64{seed})),
@@ -84,21 +84,20 @@ func runFigure1(ctx context.Context, l *lab) (*Result, error) {
 			"time grows with their square, and with %d the products of %d pairs would take %.1f GB.",
 			z.dim, d, d, sizes[len(sizes)-1].pairs, 4*float64(d+32)*float64(sizes[len(sizes)-1].pairs)/1e9))
 	}
-	for _, fields := range kinds {
-		some := where(recoveries, func(r *Figure1Row) bool { return r.Fields == fields })
-		r.Tables = append(r.Tables, figure1Table(some, fields, sizes))
-		r.Figures = append(r.Figures, figure1Lines(some, fields))
-		r.Figures = append(r.Figures, figure1Maps(some, fields)...)
-		r.Claims = append(r.Claims, figure1Claims(some, fields)...)
+	for _, kind := range kinds {
+		ofKind := filter(rows, func(r *Figure1Row) bool { return r.Fields == kind })
+		r.Tables = append(r.Tables, figure1Table(ofKind, kind, sizes))
+		r.Figures = append(append(r.Figures, figure1Lines(ofKind, kind)), figure1Maps(ofKind, kind)...)
+		r.Claims = append(r.Claims, figure1Claims(ofKind, kind)...)
 	}
 	return r, nil
 }
 
-// recover trains every method at every size. A world is made once for all methods.
-func (l *lab) recover(ctx context.Context, kinds []FieldKind, seed uint64, sizes []size) ([]*Figure1Row, []*Outcome,
+// figure1Rows trains every method at every size. A world is made once for all methods.
+func (l *lab) figure1Rows(ctx context.Context, kinds []FieldKind, seed uint64, sizes []size) ([]*Figure1Row, []*Outcome,
 	error) {
 	count := len(kinds) * len(sizes) * len(figure1Methods)
-	recoveries, outcomes := make([]*Figure1Row, count), make([]*Outcome, count)
+	rows, outcomes := make([]*Figure1Row, count), make([]*Outcome, count)
 	var tasks []task
 	for _, fields := range kinds {
 		for _, z := range sizes {
@@ -117,20 +116,20 @@ func (l *lab) recover(ctx context.Context, kinds []FieldKind, seed uint64, sizes
 						if err != nil {
 							return err
 						}
-						outcomes[at], recoveries[at] = o, recoveryOf(o, z)
+						outcomes[at], rows[at] = o, figure1Row(o, z)
 						return nil
 					},
 				})
 			}
 		}
 	}
-	// The longest first, so that no thread is left alone with one of them.
+	// The longest first, so that none of them runs alone at the end.
 	slices.SortStableFunc(tasks, func(a, b task) int { return cmp.Compare(b.cost, a.cost) })
-	return recoveries, outcomes, l.each(ctx, tasks)
+	return rows, outcomes, l.each(ctx, tasks)
 }
 
-// recoveryOf sets an outcome's propensities out by field, in the order of the world's settings.
-func recoveryOf(o *Outcome, z size) *Figure1Row {
+// figure1Row sets an outcome's propensities out by field, in the order of the world's settings.
+func figure1Row(o *Outcome, z size) *Figure1Row {
 	r := &Figure1Row{Fields: o.Fields, Seed: o.Seed, Method: o.Method, Pairs: z.pairs, Dim: z.dim,
 		Error: o.PropensityError, Weighted: o.WeightedError, Seconds: o.Seconds}
 	for _, f := range z.settings(subjectKey{o.Fields, o.Seed}, 1).Fields {
@@ -155,8 +154,8 @@ func recoveryOf(o *Outcome, z size) *Figure1Row {
 }
 
 // figure1Table has a row per method and a pair of columns per size.
-func figure1Table(some []*Figure1Row, fields FieldKind, sizes []size) figure.Table {
-	t := figure.Table{Name: string(fields), Title: fmt.Sprintf("Mean relative error of π̂ in %%, %s fields", fields),
+func figure1Table(rows []*Figure1Row, kind FieldKind, sizes []size) figure.Table {
+	t := figure.Table{Name: string(kind), Title: fmt.Sprintf("Mean relative error of π̂ in %%, %s fields", kind),
 		Head: "method"}
 	for _, z := range sizes {
 		t.Columns = append(t.Columns, figure.Column{Name: fmt.Sprintf("%d", z.pairs),
@@ -177,7 +176,7 @@ func figure1Table(some []*Figure1Row, fields FieldKind, sizes []size) figure.Tab
 			func(r *Figure1Row) float64 { return 100 * float64(r.Weighted) },
 			func(r *Figure1Row) float64 { return r.Seconds },
 		} {
-			for _, r := range of(some, m) {
+			for _, r := range byMethod(rows, m) {
 				row.Cells = append(row.Cells, figure.Number(get(r)))
 			}
 		}
@@ -193,13 +192,13 @@ func figure1Table(some []*Figure1Row, fields FieldKind, sizes []size) figure.Tab
 }
 
 // figure1Lines shows how errors fall.
-func figure1Lines(some []*Figure1Row, fields FieldKind) figure.Figure {
+func figure1Lines(rows []*Figure1Row, kind FieldKind) figure.Figure {
 	lines := &figure.LineChart{XTitle: "training pairs", YTitle: "mean relative error of π̂, %"}
 	var paper figure.Series
 	for _, m := range figure1Methods {
 		over, weighted := figure.Series{Name: m.Name + ", over fields"}, figure.Series{Name: m.Name + ", over pairs"}
 		paper = figure.Series{Name: "paper's rw"}
-		for _, r := range of(some, m) {
+		for _, r := range byMethod(rows, m) {
 			x := float64(r.Pairs)
 			over.X, over.Y = append(over.X, x), append(over.Y, 100*float64(r.Error))
 			weighted.X, weighted.Y = append(weighted.X, x), append(weighted.Y, 100*float64(r.Weighted))
@@ -208,22 +207,22 @@ func figure1Lines(some []*Figure1Row, fields FieldKind) figure.Figure {
 		lines.Series = append(lines.Series, over, weighted)
 	}
 	lines.Series = append(lines.Series, paper)
-	return figure.Figure{Name: string(fields) + "-error",
-		Title: fmt.Sprintf("Error of the learned propensities, %s fields", fields), Lines: lines}
+	return figure.Figure{Name: string(kind) + "-error",
+		Title: fmt.Sprintf("Error of the learned propensities, %s fields", kind), Lines: lines}
 }
 
 // figure1Maps are the true propensities and those that mle and bayes learned, on one scale.
-func figure1Maps(some []*Figure1Row, fields FieldKind) (figures []figure.Figure) {
+func figure1Maps(rows []*Figure1Row, kind FieldKind) (figures []figure.Figure) {
 	heat := func(name, title string, r *Figure1Row, values []figure.Values) {
-		figures = append(figures, figure.Figure{Name: string(fields) + "-" + name,
-			Title: fmt.Sprintf("%s, %s fields", title, fields), Heat: &figure.HeatMap{
+		figures = append(figures, figure.Figure{Name: string(kind) + "-" + name,
+			Title: fmt.Sprintf("%s, %s fields", title, kind), Heat: &figure.HeatMap{
 				RowTitle: "source's field", ColumnTitle: "target's field", Rows: r.Names, Columns: r.Names,
 				Values: values,
 				Low:    0, High: 1,
 			}})
 	}
 	for _, m := range []Method{mle, bayes} {
-		for _, r := range of(some, m) {
+		for _, r := range byMethod(rows, m) {
 			if r.Learned == nil { // it diverged
 				continue
 			}
@@ -237,76 +236,67 @@ func figure1Maps(some []*Figure1Row, fields FieldKind) (figures []figure.Figure)
 	return figures
 }
 
-// figure1Findings compares what the paper says of its figure with ours.
-func figure1Claims(some []*Figure1Row, fields FieldKind) []Claim {
-	kind := fmt.Sprintf(" (%s fields)", fields)
+// figure1Claims compares what the paper says of its figure with ours.
+func figure1Claims(rows []*Figure1Row, kind FieldKind) []Claim {
+	fields := fmt.Sprintf(" (%s fields)", kind)
 	return []Claim{
-		reached(of(some, rw), fmt.Sprintf("R_w learns π to a mean relative error of %s%%",
-			figure.Decimal(100*paperPropensityError, 2))+kind),
-		falling(some, "the error of π̂ falls with every step in the number of pairs"+kind),
-		closer(some, "bayes is closer to the true π than mle at every number of pairs"+kind),
+		reachedClaim(byMethod(rows, rw), fmt.Sprintf("R_w learns π to a mean relative error of %s%%",
+			figure.Decimal(100*paperPropensityError, 2))+fields),
+		fallingClaim(rows, "the error of π̂ falls with every step in the number of pairs"+fields),
+		closerClaim(rows, "bayes is closer to the true π than mle at every number of pairs"+fields),
 	}
 }
 
-// reached is reproduced if both means are below the paper's from the largest number of pairs, partly if one is
+// reachedClaim is reproduced if both means are below the paper's from the largest number of pairs, partly if one is
 // from any.
-func reached(mine []*Figure1Row, claim string) Claim {
-	f := Claim{Statement: claim, Verdict: NotReproduced}
-	var words []string
-	for i, r := range mine {
+func reachedClaim(rows []*Figure1Row, statement string) Claim {
+	verdict := NotReproduced
+	var evidence []string
+	for i, r := range rows {
 		over, weighted := r.Error <= paperPropensityError, r.Weighted <= paperPropensityError
 		switch {
-		case over && weighted && i == len(mine)-1:
-			f.Verdict = Reproduced
+		case over && weighted && i == len(rows)-1:
+			verdict = Reproduced
 		case over || weighted:
-			f.Verdict = Partly
+			verdict = Partly
 		}
-		words = append(words, fmt.Sprintf("%s%% over fields and %s%% over pairs from %d pairs",
-			figure.Decimal(100*float64(r.Error), 1), figure.Decimal(100*float64(r.Weighted), 1), r.Pairs))
+		evidence = append(evidence, fmt.Sprintf("%s%% over fields and %s%% over pairs from %d pairs",
+			figure.Decimal(100*r.Error, 1), figure.Decimal(100*r.Weighted, 1), r.Pairs))
 	}
-	f.Evidence = "The paper does not say over what it averages, nor from how many pairs. Ours: " +
-		strings.Join(words, "; ") + "."
-	return f
+	return Claim{statement, verdict, "The paper does not say over what it averages, nor from how many pairs. Ours: " +
+		strings.Join(evidence, "; ") + "."}
 }
 
-func falling(some []*Figure1Row, claim string) Claim {
-	so, all := 0, 0
-	var words []string
+func fallingClaim(rows []*Figure1Row, statement string) Claim {
+	var falls tally
+	var evidence []string
 	for _, m := range figure1Methods {
 		var steps []string
-		mine := of(some, m)
-		for i, r := range mine {
-			steps = append(steps, figure.Decimal(100*float64(r.Error), 1)+"%")
-			if i == 0 {
-				continue
-			}
-			for _, fell := range []bool{r.Error < mine[i-1].Error, r.Weighted < mine[i-1].Weighted} {
-				all++
-				if fell {
-					so++
-				}
+		ofMethod := byMethod(rows, m)
+		for i, r := range ofMethod {
+			steps = append(steps, figure.Decimal(100*r.Error, 1)+"%")
+			if i > 0 {
+				falls.add(r.Error < ofMethod[i-1].Error)
+				falls.add(r.Weighted < ofMethod[i-1].Weighted)
 			}
 		}
-		words = append(words, m.Name+" "+strings.Join(steps, ", "))
+		evidence = append(evidence, m.Name+" "+strings.Join(steps, ", "))
 	}
-	return Claim{claim, verdictOf(so, all), fmt.Sprintf("In %d of %d steps of both means. Over fields: %s.", so, all,
-		strings.Join(words, "; "))}
+	return Claim{statement, falls.verdict(), fmt.Sprintf("In %d of %d steps of both means. Over fields: %s.",
+		falls.held, falls.all, strings.Join(evidence, "; "))}
 }
 
-func closer(some []*Figure1Row, claim string) Claim {
-	base, mine := of(some, mle), of(some, bayes)
-	so, all := 0, 0
-	var words []string
-	for i, r := range mine {
-		for _, below := range []bool{r.Error < base[i].Error, r.Weighted < base[i].Weighted} {
-			all++
-			if below {
-				so++
-			}
-		}
-		words = append(words, fmt.Sprintf("%s%% and %s%% instead of %s%% and %s%% from %d pairs",
-			figure.Decimal(100*float64(r.Error), 1), figure.Decimal(100*float64(r.Weighted), 1),
-			figure.Decimal(100*float64(base[i].Error), 1), figure.Decimal(100*float64(base[i].Weighted), 1), r.Pairs))
+func closerClaim(rows []*Figure1Row, statement string) Claim {
+	ofMLE := byMethod(rows, mle)
+	var closer tally
+	var evidence []string
+	for i, r := range byMethod(rows, bayes) {
+		base := ofMLE[i]
+		closer.add(r.Error < base.Error)
+		closer.add(r.Weighted < base.Weighted)
+		evidence = append(evidence, fmt.Sprintf("%s%% and %s%% instead of %s%% and %s%% from %d pairs",
+			figure.Decimal(100*r.Error, 1), figure.Decimal(100*r.Weighted, 1), figure.Decimal(100*base.Error, 1),
+			figure.Decimal(100*base.Weighted, 1), r.Pairs))
 	}
-	return Claim{claim, verdictOf(so, all), "Over fields and over pairs: " + strings.Join(words, "; ") + "."}
+	return Claim{statement, closer.verdict(), "Over fields and over pairs: " + strings.Join(evidence, "; ") + "."}
 }

@@ -13,6 +13,7 @@ import (
 
 // A model that knows π has a learned map that equals the true one, with every field in its place.
 func TestKnownPropensitiesAreRecovered(t *testing.T) {
+	t.Parallel()
 	z := small(1, 11).trainings.size
 	s := &subject{key: subjectKey{Tied, 11}}
 	if err := s.prepare(t.Context(), &trainings{size: z}, 1); err != nil {
@@ -29,7 +30,7 @@ func TestKnownPropensitiesAreRecovered(t *testing.T) {
 	}
 	o := &Outcome{Fields: Tied, Seed: 11, Method: mle, learned: &learned{fields: s.problem.Nodes.FieldNames[1:]}}
 	s.comparePropensities(o, matrix, logits)
-	r := recoveryOf(o, z)
+	r := figure1Row(o, z)
 	if r.Error > 1e-6 || r.Weighted > 1e-6 {
 		t.Errorf("errors %v and %v", r.Error, r.Weighted)
 	}
@@ -59,6 +60,7 @@ func TestKnownPropensitiesAreRecovered(t *testing.T) {
 }
 
 func TestFigure1(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
@@ -84,7 +86,7 @@ func TestFigure1(t *testing.T) {
 		}
 	}
 	for _, fields := range []FieldKind{Random, Tied} {
-		mine := where(recoveries, func(r *Figure1Row) bool { return r.Fields == fields && r.Method == bayes })
+		mine := filter(recoveries, func(r *Figure1Row) bool { return r.Fields == fields && r.Method == bayes })
 		if len(mine) != 3 || mine[2].Pairs != 4*mine[0].Pairs || mine[2].Weighted >= mine[0].Weighted {
 			t.Errorf("%s fields: errors %v, %v, %v", fields, mine[0].Weighted, mine[1].Weighted, mine[2].Weighted)
 		}
@@ -99,12 +101,13 @@ func TestFigure1(t *testing.T) {
 	}
 }
 
-func TestFigure1Findings(t *testing.T) {
-	falls := func(m Method, errors ...figure.Value) (some []*Figure1Row) {
+func TestFigure1Claims(t *testing.T) {
+	t.Parallel()
+	falls := func(m Method, errors ...figure.Value) (rows []*Figure1Row) {
 		for i, e := range errors {
-			some = append(some, &Figure1Row{Method: m, Pairs: i + 1, Error: e, Weighted: e / 2})
+			rows = append(rows, &Figure1Row{Method: m, Pairs: i + 1, Error: e, Weighted: e / 2})
 		}
-		return some
+		return rows
 	}
 	for _, test := range []struct {
 		rw, mle, bayes []*Figure1Row
@@ -127,6 +130,7 @@ func TestFigure1Findings(t *testing.T) {
 
 // The largest samples fit into the parts of the universe that they are drawn from, and memory into a small machine.
 func TestFigure1Sizes(t *testing.T) {
+	t.Parallel()
 	for _, quick := range []bool{false, true} {
 		for _, z := range newTrainings(Options{Quick: quick}).size.sizes() {
 			if part := z.nodes * (z.nodes - 1) / 3; max(z.pairs, z.validation, z.test) > part {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"unseen/figure"
@@ -24,17 +25,28 @@ type panel struct{ seesField, unshownNegative bool }
 var panels = []panel{{true, true}, {true, false}, {false, true}, {false, false}}
 
 func (p panel) name() string {
-	words := map[bool]string{true: "sees", false: "blind"}[p.seesField]
-	return words + map[bool]string{true: "-all", false: "-shown"}[p.unshownNegative]
+	name := "blind"
+	if p.seesField {
+		name = "sees"
+	}
+	if p.unshownNegative {
+		return name + "-all"
+	}
+	return name + "-shown"
 }
 
 func (p panel) title() string {
-	return map[bool]string{true: "the model sees the field", false: "the model does not see the field"}[p.seesField] +
-		", " +
-		map[bool]string{true: "unshown pairs count as negatives", false: "recommended pairs alone"}[p.unshownNegative]
+	title := "the model does not see the field"
+	if p.seesField {
+		title = "the model sees the field"
+	}
+	if p.unshownNegative {
+		return title + ", unshown pairs count as negatives"
+	}
+	return title + ", recommended pairs alone"
 }
 
-// Figure2Row is what became of one method in one panel, over the seeds.
+// Figure2Row is the result of one method in one panel, over the seeds.
 type Figure2Row struct {
 	SeesField       bool            `json:"seesField"`
 	UnshownNegative bool            `json:"unshownNegative"`
@@ -44,43 +56,43 @@ type Figure2Row struct {
 	First           figure.Values   `json:"first"`  // in round 1, by seed
 	Last            figure.Values   `json:"last"`   // in the last three rounds, by seed
 	Change          figure.Values   `json:"change"` // Last − First
-	Kept            int             `json:"kept"`   // rounds from which nothing could be learned
+	Kept            int             `json:"kept"`   // rounds that nothing could be learned from
 }
 
 // A share drifts where its change is above driftSize in the mean and of one sign in nine seeds of ten. These were
 // fixed before the seeds were run.
 const driftSize, driftSeeds = .05, .9
 
-// drift says which way the share goes: 1, −1, or 0 where it stays.
-func (r *Figure2Row) drift() int {
-	mean, _ := meanAndSpread(r.Change)
-	sign := 1
-	if mean < 0 {
-		sign = -1
-	}
-	agree := 0
+// drift is the direction in which the share moves: up, down, or no if it stays.
+func (r *Figure2Row) drift() string {
+	change := mean(r.Change)
+	var up, down tally
 	for _, x := range r.Change {
-		if x*float64(sign) > 0 {
-			agree++
-		}
+		up.add(x > 0)
+		down.add(x < 0)
 	}
-	if math.Abs(mean) > driftSize && float64(agree) >= driftSeeds*float64(len(r.Change)) {
-		return sign
+	enough := driftSeeds * float64(len(r.Change))
+	switch {
+	case change > driftSize && float64(up.held) >= enough:
+		return "up"
+	case change < -driftSize && float64(down.held) >= enough:
+		return "down"
+	case math.IsNaN(change):
+		return "n/a"
 	}
-	return 0
+	return "no"
 }
 
-// words describe the row's change.
-func (r *Figure2Row) words() string {
-	first, _ := meanAndSpread(r.First)
-	last, _ := meanAndSpread(r.Last)
-	change, sd := meanAndSpread(r.Change)
-	path := fmt.Sprintf("%s %.2f", r.Method, first)
+// evidence describes the row's change.
+func (r *Figure2Row) evidence() string {
+	path := fmt.Sprintf("%s %s", r.Method, figure.Decimal(mean(r.First), 2))
 	if len(r.Bands) > 2 {
 		// The second round is the first that is trained on recommendations: a jump is no drift yet.
-		path += fmt.Sprintf(", %.2f in round 2", r.Bands[1].Mean)
+		path += fmt.Sprintf(", %s in round 2", figure.Decimal(r.Bands[1].Mean, 2))
 	}
-	return path + fmt.Sprintf(", %.2f in the end (%+.3f ± %.3f over seeds)", last, change, sd)
+	change, sd := meanAndSpread(r.Change)
+	return path + fmt.Sprintf(", %s in the end (%s ± %s over seeds)", figure.Decimal(mean(r.Last), 2),
+		signed(change, 3), figure.Decimal(sd, 3))
 }
 
 // runFigure2 runs the loop for every panel, method and seed.
@@ -92,7 +104,7 @@ func runFigure2(ctx context.Context, l *lab) (*Result, error) {
 	s = s.WithDefaults()
 	histories := make([][]*loop.History, len(panels)*len(figure2Methods))
 	var tasks []task
-	// The long ones first, so that no thread ends up alone with one.
+	// The longest first, so that none of them runs alone at the end.
 	for m := len(figure2Methods) - 1; m >= 0; m-- {
 		for p, panel := range panels {
 			row := p*len(figure2Methods) + m
@@ -116,9 +128,8 @@ func runFigure2(ctx context.Context, l *lab) (*Result, error) {
 		return nil, err
 	}
 	rows := make([]*Figure2Row, len(histories))
-	for i, of := range histories {
-		p := panels[i/len(figure2Methods)]
-		rows[i] = figure2Row(of, p, figure2Methods[i%len(figure2Methods)])
+	for i, ofSeeds := range histories {
+		rows[i] = figure2Row(ofSeeds, panels[i/len(figure2Methods)], figure2Methods[i%len(figure2Methods)])
 	}
 	r := &Result{Rows: rows, Claims: figure2Claims(rows), Setting: []string{
 		fmt.Sprintf("Worlds with known truth: %d papers, %d fields, vectors of %d dimensions; π from U(.7, 1) "+
@@ -138,8 +149,9 @@ func runFigure2(ctx context.Context, l *lab) (*Result, error) {
 	r.Tables, r.Figures = figure2Tables(rows)
 	for _, row := range rows {
 		if row.Kept > 0 {
-			r.Warnings = append(r.Warnings, fmt.Sprintf("%s, %s: in %d rounds nothing could be learned, and the "+
-				"recommender was kept", row.Method, panel{row.SeesField, row.UnshownNegative}.title(), row.Kept))
+			r.Warnings = append(r.Warnings, fmt.Sprintf("%s, %s: training failed in %d rounds, which kept the "+
+				"recommender of the round before", row.Method, panel{row.SeesField, row.UnshownNegative}.title(),
+				row.Kept))
 		}
 	}
 	return r, nil
@@ -149,7 +161,7 @@ func figure2Row(histories []*loop.History, p panel, method string) *Figure2Row {
 	row := &Figure2Row{SeesField: p.seesField, UnshownNegative: p.unshownNegative, Method: method,
 		Bands: loop.Bands(histories)}
 	for _, h := range histories {
-		truth, _ := meanAndSpread(h.Truth)
+		truth := mean(h.Truth)
 		n := len(h.Rounds)
 		var last float64
 		tail := h.Rounds[max(n-3, 0):]
@@ -178,20 +190,19 @@ func figure2Tables(rows []*Figure2Row) ([]figure.Table, []figure.Figure) {
 	var figures []figure.Figure
 	for i, row := range rows {
 		p := panel{row.SeesField, row.UnshownNegative}
-		drifts := map[int]string{1: "up", -1: "down", 0: "no"}[row.drift()]
 		table.Add(p.name()+", "+row.Method, spreadOf(row.First), spreadOf(row.Last), spreadOf(row.Change),
-			spreadOf(row.Truth), figure.Text(drifts))
+			spreadOf(row.Truth), figure.Text(row.drift()))
 		if i%len(figure2Methods) == 0 {
 			figures = append(figures, figure.Figure{Name: p.name(), Title: p.title(),
 				Lines: &figure.LineChart{XTitle: "round", YTitle: "same-field share"}})
 		}
 		lines := figures[len(figures)-1].Lines
 		line, truth := figure.Series{Name: row.Method}, figure.Series{Name: "relevance alone", Reference: true}
-		mean, _ := meanAndSpread(row.Truth)
+		relevance := mean(row.Truth)
 		for _, b := range row.Bands {
 			line.X, line.Y = append(line.X, float64(b.Round)), append(line.Y, b.Mean)
 			line.Low, line.High = append(line.Low, b.Low), append(line.High, b.High)
-			truth.X, truth.Y = append(truth.X, float64(b.Round)), append(truth.Y, mean)
+			truth.X, truth.Y = append(truth.X, float64(b.Round)), append(truth.Y, relevance)
 		}
 		lines.Series = append(lines.Series, line)
 		if i%len(figure2Methods) == len(figure2Methods)-1 {
@@ -201,68 +212,66 @@ func figure2Tables(rows []*Figure2Row) ([]figure.Table, []figure.Figure) {
 	return []figure.Table{table}, figures
 }
 
-// figure2Findings compares the panels with the paper's figure and with what the theory of categories leads to
-// expect.
+// figure2Claims compares the panels with the paper's figure and with what the theory of categories predicts.
 func figure2Claims(rows []*Figure2Row) []Claim {
 	find := func(p panel, method string) *Figure2Row {
-		for _, r := range rows {
-			if r.SeesField == p.seesField && r.UnshownNegative == p.unshownNegative && r.Method == method {
-				return r
-			}
-		}
-		return nil
+		i := slices.IndexFunc(rows, func(r *Figure2Row) bool {
+			return r.SeesField == p.seesField && r.UnshownNegative == p.unshownNegative && r.Method == method
+		})
+		return rows[i]
 	}
-	say := func(p panel) string {
-		var words []string
+	evidence := func(p panel) string {
+		var texts []string
 		for _, m := range figure2Methods {
-			words = append(words, find(p, m).words())
+			texts = append(texts, find(p, m).evidence())
 		}
-		truth, _ := meanAndSpread(find(p, "naive").Truth)
-		return strings.Join(words, "; ") + fmt.Sprintf("; by relevance alone %.2f.", truth)
+		return strings.Join(texts, "; ") + fmt.Sprintf("; by relevance alone %s.",
+			figure.Decimal(mean(find(p, "naive").Truth), 2))
 	}
 	both := panels[0]
-	findings := []Claim{
+	claims := []Claim{
 		{"No Prop recommends ever more of the same field (unshown pairs count, the model sees the field)",
-			settled(find(both, "naive").drift() == 1), say(both)},
-		{"with R_w the share is stable (in the same panel)", settled(find(both, "rw").drift() == 0),
-			find(both, "rw").words() + "."},
-		{"with bayes the share is stable (in the same panel)", settled(find(both, "bayes").drift() == 0),
-			find(both, "bayes").words() + "."},
+			reproducedIf(find(both, "naive").drift() == "up"), evidence(both)},
+		{"with R_w the share is stable (in the same panel)", reproducedIf(find(both, "rw").drift() == "no"),
+			find(both, "rw").evidence() + "."},
+		{"with bayes the share is stable (in the same panel)", reproducedIf(find(both, "bayes").drift() == "no"),
+			find(both, "bayes").evidence() + "."},
 	}
 	for _, c := range []struct {
-		claim  string
-		p      panel
-		drifts bool
+		statement string
+		p         panel
+		drifts    bool
 	}{
 		{"trained on recommended pairs alone, neither naive nor R_w drifts (the model sees the field)", panels[1],
 			false},
 		{"without the field, naive and R_w both drift (unshown pairs count)", panels[2], true},
 		{"without the field and on recommended pairs alone, nothing drifts", panels[3], false},
 	} {
-		agree, asked := 0, []string{"naive", "rw"}
-		for _, m := range asked {
-			if (find(c.p, m).drift() != 0) == c.drifts {
-				agree++
-			}
+		var agree tally
+		for _, m := range []string{"naive", "rw"} {
+			drift := find(c.p, m).drift()
+			agree.add(c.drifts && (drift == "up" || drift == "down") || !c.drifts && drift == "no")
 		}
-		verdict := []Verdict{NotReproduced, Partly, Reproduced}[agree]
-		findings = append(findings, Claim{c.claim, verdict, say(c.p)})
+		claims = append(claims, Claim{c.statement, agree.verdict(), evidence(c.p)})
 	}
-	// How far from relevance the recommendations end, world by world.
-	var words []string
+	return append(claims, nearRelevanceClaim(func(method string) *Figure2Row { return find(both, method) }))
+}
+
+// nearRelevanceClaim compares how far from relevance the recommendations end, world by world.
+func nearRelevanceClaim(row func(method string) *Figure2Row) Claim {
+	var evidence []string
 	nearest, least := "", math.Inf(1)
 	for _, m := range figure2Methods {
-		row := find(both, m)
 		var off float64
-		for k, x := range row.Last {
-			off += math.Abs(x-row.Truth[k]) / float64(len(row.Last))
+		for k, x := range row(m).Last {
+			off += math.Abs(x-row(m).Truth[k]) / float64(len(row(m).Last))
 		}
-		words = append(words, fmt.Sprintf("%s ends %.3f from it", m, off))
+		evidence = append(evidence, fmt.Sprintf("%s ends %s from it", m, figure.Decimal(off, 3)))
 		if off < least {
 			nearest, least = m, off
 		}
 	}
-	return append(findings, Claim{"corrected for exposure, recommendations stay near relevance (unshown pairs " +
-		"count, the model sees the field)",
-		settled(nearest != "naive" && least < driftSize), strings.Join(words, ", ") + ", in the mean over worlds."})
+	return Claim{"corrected for exposure, recommendations stay near relevance (unshown pairs count, the model sees the " +
+		"field)", reproducedIf(nearest != "naive" && least < driftSize),
+		strings.Join(evidence, ", ") + ", in the mean over worlds."}
 }

@@ -24,14 +24,14 @@ type RealNetwork struct {
 	Graph *graph.Graph        `json:"-"` // with vectors and fields
 	Log   *sample.ExposureLog `json:"-"` // nil means that no exposure is known
 
-	// Plan says how the nodes are cut and the pairs drawn; each seed takes the place of its own. nil means
-	// by age, or, where more than a quarter of the links go against any age, at random.
+	// Plan says how the nodes are split and the pairs sampled; its seed is replaced by each seed of the study. nil
+	// means by age, or at random where more than a quarter of the links run against age.
 	Plan *sample.Plan `json:"drawing,omitempty"`
 
 	more []Method // those of the options
 }
 
-// plan is how pairs are drawn with a seed.
+// plan is how nodes are split and pairs sampled with a seed.
 func (n RealNetwork) plan(seed uint64) sample.Plan {
 	var p sample.Plan
 	if n.Plan != nil {
@@ -51,8 +51,8 @@ var (
 	networkMethods = []Method{cosine, naive, naiveField, bonus, mle, rw, pu, ap, bayes}
 )
 
-// sample is the log where it can be one of pairs that were chosen whatever came of them. A log in which everything was
-// shown is none: it lists what was shown, and to learn π from it would be to learn that all is shown.
+// sample is the log, if it can be a sample of pairs chosen independently of whether they were shown. A log in which
+// everything was shown is not: it lists what was shown, and would teach that everything is shown.
 func (n RealNetwork) sample() *sample.ExposureLog {
 	if n.Log == nil || !slices.Contains(n.Log.Exposed, false) {
 		return nil
@@ -84,14 +84,14 @@ type fitKey struct {
 	method Method
 }
 
-// drawn is a network made ready with a seed.
+// drawn is a network, split and sampled with a seed.
 type drawn struct {
 	network RealNetwork
 	*sample.Prepared
 	candidates *evaluate.Candidates
 }
 
-// fitted is what came of a training.
+// fitted is the result of a training.
 type fitted struct {
 	judge    *fit.Judge
 	class    fit.Class
@@ -101,10 +101,10 @@ type fitted struct {
 	logged   []fit.LoggedTest
 	seconds  float64
 	warnings []string
-	failed   string // why there is nothing else
+	failed   string // why there is nothing else: training diverged
 }
 
-// prepare draws every network with every seed.
+// prepare splits and samples every network with every seed.
 func (l *lab) prepare(ctx context.Context) error {
 	var tasks []task
 	for _, n := range l.Networks {
@@ -183,7 +183,7 @@ func (f *fitted) train(ctx context.Context, p sample.Problem, m Method, preset s
 	if err != nil {
 		return err
 	}
-	settings.Starts = filled.Starts[:1] // the one that counts
+	settings.Starts = filled.Starts[:1] // its model is the one that is kept
 	settings.LambdaR = m.Share * filled.LambdaL
 	began := time.Now()
 	r, err := fit.Fit(ctx, p, settings, fit.Progress{})
@@ -212,7 +212,7 @@ func (f *fitted) train(ctx context.Context, p sample.Problem, m Method, preset s
 	return nil
 }
 
-// networkSetting says what the networks are and how they were cut.
+// networkSetting describes the networks and how they were split.
 func (l *lab) networkSetting() []string {
 	var words []string
 	for _, n := range l.Networks {
@@ -244,20 +244,20 @@ func (l *lab) networkSetting() []string {
 		words = append(words, fmt.Sprintf("%s: %d nodes, %d links, %d fields, vectors of %d dimensions; cut %s; "+
 			"%d training links; %d test sources with %d links, %.0f%% of them between two fields.",
 			n.Name, n.Graph.Len(), n.Graph.LinkCount(), n.Graph.FieldCount()-1, n.Graph.Vectors().Dim(), how, d.Links,
-			len(d.candidates.Sources()), links, 100*float64(across)/float64(links)))
+			len(d.candidates.Sources()), links, 100*float64(across)/float64(max(links, 1))))
 	}
 	return append(words, fmt.Sprintf("Preset %s, the first start alone; %s.", l.Preset, seedList(l.Seeds)))
 }
 
-// repeated says what numbers of so many seeds are.
-func repeated(count int) string {
+// seedsTitle says what the numbers of a table are, given the number of seeds.
+func seedsTitle(count int) string {
 	if count == 1 {
 		return "one seed"
 	}
 	return fmt.Sprintf("mean ± sd over %d seeds", count)
 }
 
-// identified says in how many seeds bayes finds that links tell the scale of π on a network.
+// identified is the number of seeds in which bayes finds that links determine the scale of π.
 func (l *lab) identified(n RealNetwork) (times int) {
 	for _, seed := range l.Seeds {
 		if l.fits[fitKey{drawKey{n.Name, seed}, bayes}].class == fit.Identified {
@@ -267,10 +267,9 @@ func (l *lab) identified(n RealNetwork) (times int) {
 	return times
 }
 
-// apart is how far the mean π̂ of pairs of one field lies apart between methods, as a factor, at
-// most over the seeds. All of them maximise much the same likelihood: where they disagree about the
-// scale, it is not the links that tell it.
-func (l *lab) apart(n RealNetwork) float64 {
+// scaleDisagreement is the largest ratio between methods of the mean π̂ of pairs of one field, over the seeds. All of
+// them maximise nearly the same likelihood: where they disagree about the scale, links do not determine it.
+func (l *lab) scaleDisagreement(n RealNetwork) float64 {
 	most := 1.0
 	for _, seed := range l.Seeds {
 		low, high := math.Inf(1), 0.0
@@ -286,11 +285,11 @@ func (l *lab) apart(n RealNetwork) float64 {
 	return most
 }
 
-// mostApart is the factor up to which methods agree.
-const mostApart = 1.25
+// mostDisagreement is the ratio up to which methods agree.
+const mostDisagreement = 1.25
 
-// exposureTable shows π̂: ratios always, absolute means only where bayes calls the scale identified
-// in every seed and the methods agree about it.
+// exposureTable shows π̂: always its ratios, and absolute means only where bayes calls the scale identified in every
+// seed and the methods agree about it.
 func (l *lab) exposureTable(n RealNetwork) figure.Table {
 	t := figure.Table{Name: n.Name + "-exposure", Title: n.Name + ": learned exposure", Head: "method",
 		Columns: []figure.Column{
@@ -298,7 +297,7 @@ func (l *lab) exposureTable(n RealNetwork) figure.Table {
 			{Name: "interval", Means: "of 95%, of the first seed, where the method has one"},
 			{Name: "scale", Means: "whether links tell the scale of π, by seed"},
 		}}
-	absolute := l.identified(n) == len(l.Seeds) && l.apart(n) <= mostApart
+	absolute := l.identified(n) == len(l.Seeds) && l.scaleDisagreement(n) <= mostDisagreement
 	if absolute {
 		t.Columns = append(t.Columns, figure.Column{Name: "π̂ same", Digits: 3},
 			figure.Column{Name: "π̂ cross", Digits: 3})
@@ -318,7 +317,7 @@ func (l *lab) exposureTable(n RealNetwork) figure.Table {
 			}
 			ratios, same, cross = append(ratios, f.ratio.Value), append(same, f.same), append(cross, f.cross)
 			if k == 0 && f.ratio.Upper > 0 {
-				interval = figure.Text(fmt.Sprintf("%.2f–%.2f", f.ratio.Lower, f.ratio.Upper),
+				interval = figure.Text(figure.Decimal(f.ratio.Lower, 2)+"–"+figure.Decimal(f.ratio.Upper, 2),
 					figure.Part("lower", f.ratio.Lower), figure.Part("upper", f.ratio.Upper))
 			}
 			if !slices.Contains(classes, string(f.class)) {
@@ -334,35 +333,36 @@ func (l *lab) exposureTable(n RealNetwork) figure.Table {
 	return t
 }
 
-// scaleFinding says whether links tell the scale of π.
+// scaleClaim says whether links determine the scale of π.
 func (l *lab) scaleClaim(n RealNetwork) Claim {
-	f := Claim{Statement: n.Name + ": links alone tell the scale of π", Verdict: Missed}
-	var words []string
+	var evidence []string
 	for _, seed := range l.Seeds {
 		b := l.fits[fitKey{drawKey{n.Name, seed}, bayes}]
-		word := string(b.class)
+		text := string(b.class)
 		if b.failed != "" {
-			word = "no fit"
+			text = "no fit"
 		}
 		if b.ratio != nil {
-			word += fmt.Sprintf(" (π̂ within a field %s times that between two)", figure.Decimal(b.ratio.Value, 2))
+			text += fmt.Sprintf(" (π̂ within a field %s times that between two)", figure.Decimal(b.ratio.Value, 2))
 		}
-		words = append(words, word)
+		evidence = append(evidence, text)
 	}
-	f.Evidence = fmt.Sprintf("By bayes, seed by seed: %s. The methods' mean π̂ within a field lie apart by a "+
-		"factor of up to %s.", strings.Join(words, ", "), figure.Decimal(l.apart(n), 2))
-	switch times, agree := l.identified(n), l.apart(n) <= mostApart; {
-	case times == len(l.Seeds) && agree:
-		f.Verdict = Met
-		return f
+	disagreement := l.scaleDisagreement(n)
+	c := Claim{n.Name + ": links alone tell the scale of π", Missed, fmt.Sprintf("By bayes, seed by seed: %s. The "+
+		"methods' mean π̂ within a field differ by a factor of up to %s.", strings.Join(evidence, ", "),
+		figure.Decimal(disagreement, 2))}
+	switch times := l.identified(n); {
+	case times == len(l.Seeds) && disagreement <= mostDisagreement:
+		c.Verdict = Met
+		return c
 	case times > 0:
-		f.Verdict = Partly
+		c.Verdict = Partly
 	}
-	f.Evidence += " Only ratios of π̂ are shown."
-	return f
+	c.Evidence += " Only ratios of π̂ are shown."
+	return c
 }
 
-// networkFailures lists what did not train.
+// networkFailures lists the trainings that diverged.
 func (l *lab) networkFailures() (warnings []string) {
 	for _, n := range l.Networks {
 		for _, seed := range l.Seeds {

@@ -15,8 +15,7 @@ import (
 	"unseen/world"
 )
 
-// linkedWorld is a network whose links are drawn from a known truth, in the order of its numbers,
-// and what was shown there.
+// linkedWorld is a network whose links are drawn from a known truth.
 func linkedWorld(t *testing.T, nodes int) RealNetwork {
 	t.Helper()
 	ctx := context.Background()
@@ -32,6 +31,7 @@ func linkedWorld(t *testing.T, nodes int) RealNetwork {
 }
 
 func TestTables3And4(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	n := linkedWorld(t, 240)
 	o := Options{Seeds: Seeds(1, 2), Networks: []RealNetwork{n}, Threads: 1}
@@ -65,15 +65,15 @@ func TestTables3And4(t *testing.T) {
 	}
 
 	rows := results[1].Rows.(*Table4Numbers)
-	if want := len(o.Seeds) * len(lines(n)); len(rows.Ranks) != want {
+	if want := len(o.Seeds) * len(table4Lines(n)); len(rows.Ranks) != want {
 		t.Fatalf("%d rankings, want %d", len(rows.Ranks), want)
 	}
-	if want := len(lines(n)) - 1; len(rows.Compared) != want {
+	if want := len(table4Lines(n)) - 1; len(rows.Compared) != want {
 		t.Fatalf("%d comparisons, want %d", len(rows.Compared), want)
 	}
-	naives := ranksBy(rows.Ranks, n, naive, evaluate.ByRelevance)
+	naives := table4RowsOf(rows.Ranks, n, naive, evaluate.ByRelevance)
 	for _, c := range rows.Compared {
-		own := ranksBy(rows.Ranks, n, c.Method, c.By)
+		own := table4RowsOf(rows.Ranks, n, c.Method, c.By)
 		for k, d := range c.Differences {
 			if d.Lower > d.Upper || d.Sources == 0 {
 				t.Errorf("%s, %s: %+v", c.name(), table4Columns[k].Name, d)
@@ -104,27 +104,26 @@ func TestTables3And4(t *testing.T) {
 	}
 }
 
-// A graph whose links all lead back in time is cut by it, at dates where they are given.
-func TestNetworkSettings(t *testing.T) {
-	ctx := context.Background()
-	if _, err := Run(ctx, []string{"table4"}, Options{}); !errors.Is(err, ErrOption) ||
-		!strings.Contains(err.Error(), "needs a network") {
-		t.Errorf("without a network: %v", err)
-	}
+// Studies of real networks need them, with names of their own and where asked with a log.
+func TestNetworkOptions(t *testing.T) {
+	t.Parallel()
 	n := linkedWorld(t, 120)
-	if _, err := Run(ctx, []string{"clicks"}, Options{Networks: []RealNetwork{n}}); !errors.Is(err,
-		ErrOption) || !strings.Contains(err.Error(), "logged") {
-		t.Errorf("clicks without a log: %v", err)
-	}
-	if _, err := Run(ctx, []string{"table3"}, Options{Networks: []RealNetwork{n, n}}); !errors.Is(err,
-		ErrOption) || !strings.Contains(err.Error(), "two networks") {
-		t.Errorf("the same network twice: %v", err)
-	}
 	other := n
 	other.Name = "other"
-	if _, err := Run(ctx, []string{"table1"}, Options{Networks: []RealNetwork{n, other}}); !errors.Is(err,
-		ErrOption) || !strings.Contains(err.Error(), "one at a time") {
-		t.Errorf("truths on two networks: %v", err)
+	for _, c := range []struct {
+		study    string
+		networks []RealNetwork
+		says     string
+	}{
+		{"table4", nil, "needs a network"},
+		{"clicks", []RealNetwork{n}, "logged"},
+		{"table3", []RealNetwork{n, n}, "two networks"},
+		{"table1", []RealNetwork{n, other}, "give only one"},
+	} {
+		if _, err := Run(t.Context(), []string{c.study}, Options{Networks: c.networks}); !errors.Is(err, ErrOption) ||
+			!strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s on %d networks: %v, want %q", c.study, len(c.networks), err, c.says)
+		}
 	}
 	all, err := runnable(All(), []string{"all"}, Options{Networks: []RealNetwork{n, other}})
 	if err != nil {
@@ -146,52 +145,54 @@ func TestNetworkSettings(t *testing.T) {
 	if err != nil || len(all) == 0 {
 		t.Errorf("%d studies need no network (%v)", len(all), err)
 	}
+}
+
+// A graph whose links all lead back in time is split by time, one whose links run both ways at random.
+func TestNetworkPlan(t *testing.T) {
+	t.Parallel()
+	ordered := graphOf(t, []string{"a", "b", "c"}, [2]string{"c", "b"}, [2]string{"b", "a"})
+	if p := (RealNetwork{Graph: ordered}).plan(1); p.Split != "" {
+		t.Errorf("links that can be put in order are split %q", p.Split)
+	}
+	mutual := graphOf(t, []string{"a", "b"}, [2]string{"a", "b"}, [2]string{"b", "a"})
+	if p := (RealNetwork{Graph: mutual}).plan(7); p.Split != sample.AtRandom || p.Seed != 7 {
+		t.Errorf("links without direction are split %q", p.Split)
+	}
+	if p := (RealNetwork{Graph: ordered, Plan: &sample.Plan{PerLink: 9}}).plan(5); p.PerLink != 9 || p.Seed != 5 {
+		t.Errorf("the caller's plan became %+v", p)
+	}
+	log := &sample.ExposureLog{Source: []int32{1}, Target: []int32{0}, Exposed: []bool{true}, Linked: []bool{true}}
+	if n := (RealNetwork{Graph: ordered, Log: log}); n.sample() != nil || len(n.methods()) != len(networkMethods) {
+		t.Error("a list of what was shown passed for a sample of pairs")
+	}
+	log.Exposed[0], log.Linked[0] = false, false
+	if n := (RealNetwork{Graph: ordered, Log: log}); n.sample() == nil || len(n.methods()) != len(networkMethods)+1 {
+		t.Error("a sample of pairs was not taken for one")
+	}
+}
+
+func graphOf(t *testing.T, nodes []string, links ...[2]string) *graph.Graph {
+	t.Helper()
 	var b graph.Builder
-	for _, id := range []string{"a", "b", "c"} {
+	for _, id := range nodes {
 		if _, err := b.AddNode(graph.Node{ID: id}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(b.AddLink("c", "b"), b.AddLink("b", "a")); err != nil {
-		t.Fatal(err)
+	for _, l := range links {
+		if err := b.AddLink(l[0], l[1]); err != nil {
+			t.Fatal(err)
+		}
 	}
 	g, _, err := b.Build()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := (RealNetwork{Graph: g}).plan(1); d.Split != "" {
-		t.Errorf("links that can be put in order are cut %q", d.Split)
-	}
-	var both graph.Builder
-	for _, id := range []string{"a", "b"} {
-		if _, err := both.AddNode(graph.Node{ID: id}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := errors.Join(both.AddLink("a", "b"), both.AddLink("b", "a")); err != nil {
-		t.Fatal(err)
-	}
-	friends, _, err := both.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := (RealNetwork{Graph: friends}).plan(7); d.Split != sample.AtRandom || d.Seed != 7 {
-		t.Errorf("links without direction are cut %q", d.Split)
-	}
-	shown := &sample.ExposureLog{Source: []int32{1}, Target: []int32{0}, Exposed: []bool{true}, Linked: []bool{true}}
-	if n := (RealNetwork{Graph: g, Log: shown}); n.sample() != nil || len(n.methods()) != len(networkMethods) {
-		t.Error("a list of what was shown passed for a sample of pairs")
-	}
-	shown.Exposed[0], shown.Linked[0] = false, false
-	if n := (RealNetwork{Graph: g, Log: shown}); n.sample() == nil || len(n.methods()) != len(networkMethods)+1 {
-		t.Error("a sample of pairs was not taken for one")
-	}
-	if d := (RealNetwork{Graph: g, Plan: &sample.Plan{PerLink: 9}}).plan(5); d.PerLink != 9 || d.Seed != 5 {
-		t.Errorf("a drawing of one's own became %+v", d)
-	}
+	return g
 }
 
 func TestCertificateStudy(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
@@ -213,6 +214,7 @@ func TestCertificateStudy(t *testing.T) {
 
 // Where exposure is drawn by field and logged, the log tells its scale, and ŷ is judged among what was shown.
 func TestClicks(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
@@ -242,7 +244,7 @@ func TestClicks(t *testing.T) {
 		t.Error(err)
 	}
 	rows := results[0].Rows.([]*ClicksRow)
-	if len(rows) != len(clickMethods) {
+	if len(rows) != len(clicksMethods) {
 		t.Fatalf("%d trainings", len(rows))
 	}
 	for _, c := range rows {

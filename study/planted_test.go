@@ -11,6 +11,7 @@ import (
 
 // Truths are planted on the caller's own graph: its vectors stay open, and what is not planted cannot use it.
 func TestPlanted(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}

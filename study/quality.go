@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"unseen/figure"
@@ -24,7 +25,7 @@ var (
 	qualityMethods = []Method{naive, mle, rw, pu, ap, bayes, knownBayes, ridgeMLE, paperRW, paperPU, paperAP, oracle}
 )
 
-// Threshold is a bound on a number, stated before the seeds were run, and what came out.
+// Threshold is a bound on a number, stated before the seeds were run, and the numbers.
 type Threshold struct {
 	Fields FieldKind `json:"fields"`
 	Method string    `json:"method"`
@@ -35,21 +36,21 @@ type Threshold struct {
 	Whole  bool      `json:"whole,omitempty"` // it is about all seeds together
 
 	Values figure.Values `json:"values"` // by seed, or the one of the whole
-	Kept   int           `json:"kept"`   // how many of them keep the bound
+	Kept   int           `json:"kept"`   // how many of them meet the bound
 	Worst  figure.Value  `json:"worst"`
 }
 
 // Where thresholds come from.
 const (
-	// FromPlan are those that were set on other worlds, whose vectors were mixtures with more structure.
+	// FromPlan are thresholds that were set on other worlds, whose vectors were mixtures with more structure.
 	FromPlan = "plan"
 	// ForTheseWorlds were set on the development seeds 11 to 14 of these worlds, where the plan's were
 	// out of reach or measured another thing, and before any other seed was run.
 	ForTheseWorlds = "these worlds"
 )
 
-// promise is a threshold for some methods in some worlds: the least or most that a number of a method
-// may be, given that of another in the same seed.
+// promise is a threshold for methods in kinds of worlds: a bound on a number of a method, which may be compared with
+// that of another method in the same seed.
 type promise struct {
 	fields  []FieldKind
 	methods []Method
@@ -97,53 +98,42 @@ func runQuality(ctx context.Context, l *lab) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Result{Setting: l.setting(), Warnings: failures(outcomes)}
+	r := &Result{Setting: l.setting(), Warnings: failureWarnings(outcomes)}
 	var checked []Threshold
-	for _, fields := range kinds {
-		checked = append(checked, check(where(outcomes, func(o *Outcome) bool { return o.Fields == fields }),
-			fields)...)
+	for _, kind := range kinds {
+		ofKind := filter(outcomes, func(o *Outcome) bool { return o.Fields == kind })
+		thresholds := check(ofKind, kind)
+		checked = append(checked, thresholds...)
+		r.Tables = append(r.Tables, thresholdTable(thresholds, kind), valueTable(thresholds, kind, l.Seeds),
+			rmseTable(ofKind, kind), printedTable(ofKind, kind))
+		r.Claims = append(append(r.Claims, thresholdClaims(thresholds)...), printedClaim(ofKind, kind))
 	}
 	r.Rows = checked
-	for _, fields := range kinds {
-		some := where(outcomes, func(o *Outcome) bool { return o.Fields == fields })
-		own := where(checked, func(t Threshold) bool { return t.Fields == fields })
-		r.Claims = append(r.Claims, thresholdClaims(own)...)
-		r.Tables = append(r.Tables, thresholdTable(own, fields), valueTable(own, fields, l.Seeds),
-			rmseTable(some, fields), printedTable(some, fields))
-		r.Claims = append(r.Claims, asPrinted(some, fields))
-	}
 	return r, nil
 }
 
 // check measures the thresholds of one kind of worlds.
-func check(outcomes []*Outcome, fields FieldKind) []Threshold {
+func check(outcomes []*Outcome, kind FieldKind) []Threshold {
 	var all []Threshold
 	for _, p := range promises {
-		for _, f := range p.fields {
-			if f != fields {
-				continue
+		if !slices.Contains(p.fields, kind) {
+			continue
+		}
+		base := byMethod(outcomes, p.base)
+		for _, m := range p.methods {
+			t := Threshold{Fields: kind, Method: m.Name, What: p.what, Bound: p.bound, Least: p.least, Source: p.source}
+			for i, o := range byMethod(outcomes, m) {
+				t.Values = append(t.Values, p.number(o, base[i]))
 			}
-			for _, m := range p.methods {
-				t := Threshold{Fields: fields, Method: m.Name, What: p.what, Bound: p.bound, Least: p.least,
-					Source: p.source}
-				base := of(outcomes, p.base)
-				for i, o := range of(outcomes, m) {
-					t.Values = append(t.Values, p.number(o, base[i]))
-				}
-				all = append(all, t)
-			}
+			all = append(all, t)
 		}
 	}
 	// Over the seeds together: with bayes's own ŷ and π̂, no estimator may be three times as far off as R_AP.
-	e := rmses(of(outcomes, bayes))
-	for _, other := range []struct {
-		name string
-		rmse float64
-	}{{"R_w", e[1]}, {"R_PU", e[2]}} {
+	rmse := outcomeRMSE(byMethod(outcomes, bayes))
+	for i := 1; i <= 2; i++ {
 		all = append(all, Threshold{
-			Fields: fields, Method: bayes.Name, What: "RMSE of " + other.name + " ÷ that of R_AP", Bound: 3,
-			Source: FromPlan,
-			Whole:  true, Values: figure.Values{other.rmse / e[3]},
+			Fields: kind, Method: bayes.Name, What: "RMSE of " + estimators[i] + " ÷ that of R_AP", Bound: 3,
+			Source: FromPlan, Whole: true, Values: figure.Values{rmse[i] / rmse[3]},
 		})
 	}
 	for i := range all {
@@ -152,7 +142,7 @@ func check(outcomes []*Outcome, fields FieldKind) []Threshold {
 	return all
 }
 
-// settle counts what keeps the bound. What is not a number does not.
+// settle counts the values that meet the bound, which NaN does not.
 func (t *Threshold) settle() {
 	t.Kept, t.Worst = 0, figure.Value(math.NaN())
 	for _, x := range t.Values {
@@ -180,59 +170,56 @@ func (t *Threshold) verdict() Verdict {
 	return Missed
 }
 
-// findings has one for each promise, over its methods.
-func thresholdClaims(all []Threshold) (found []Claim) {
+// thresholdClaims has one claim for each promise, over its methods.
+func thresholdClaims(all []Threshold) (claims []Claim) {
 	for from := 0; from < len(all); {
-		to := from
-		var methods, words []string
+		first, to := &all[from], from
+		var methods, evidence []string
 		verdict := Met
-		for ; to < len(all) && all[to].same(&all[from]); to++ {
+		for ; to < len(all) && all[to].samePromise(first); to++ {
 			t := &all[to]
-			mean, _ := meanAndSpread(t.Values)
 			methods = append(methods, t.Method)
-			if t.Whole {
-				words = append(words, fmt.Sprintf("%s %s", t.Method, figure.Decimal(mean, 2)))
-			} else {
-				words = append(words, fmt.Sprintf("%s %s, at worst %s, kept in %d of %d seeds", t.Method,
-					figure.Decimal(mean, 2), figure.Decimal(float64(t.Worst), 2), t.Kept, len(t.Values)))
+			text := fmt.Sprintf("%s %s", t.Method, figure.Decimal(mean(t.Values), 2))
+			if !t.Whole {
+				text += fmt.Sprintf(", at worst %s, kept in %d of %d seeds", figure.Decimal(t.Worst, 2), t.Kept,
+					len(t.Values))
 			}
+			evidence = append(evidence, text)
 			if t.verdict() == Missed {
 				verdict = Missed
 			}
 		}
-		t := all[from]
-		claim := fmt.Sprintf("%s, %s fields: %s %s", strings.Join(methods, ", "), t.Fields, t.What, t.bound().Format(2))
-		if t.Source != FromPlan {
-			claim += ", stated for " + t.Source
+		statement := fmt.Sprintf("%s, %s fields: %s %s", strings.Join(methods, ", "), first.Fields, first.What,
+			first.bound().Format(2))
+		if first.Source != FromPlan {
+			statement += ", stated for " + first.Source
 		}
 		opening := "In the mean "
-		if t.Whole {
+		if first.Whole {
 			opening = "Over all seeds "
 		}
-		found = append(found, Claim{Statement: claim, Verdict: verdict, Evidence: opening + strings.Join(words, "; ") +
-			"."})
+		claims = append(claims, Claim{statement, verdict, opening + strings.Join(evidence, "; ") + "."})
 		from = to
 	}
-	return found
+	return claims
 }
 
-// same tells whether two thresholds are of one promise.
-func (t *Threshold) same(o *Threshold) bool {
+// samePromise tells whether two thresholds belong to one promise.
+func (t *Threshold) samePromise(o *Threshold) bool {
 	return t.What == o.What && t.Bound == o.Bound && t.Source == o.Source && t.Fields == o.Fields
 }
 
 // thresholdTable has a row per threshold.
-func thresholdTable(all []Threshold, fields FieldKind) figure.Table {
+func thresholdTable(all []Threshold, kind FieldKind) figure.Table {
 	t := figure.Table{
-		Name: string(fields), Title: fmt.Sprintf("Thresholds, %s fields (* stated for these worlds, the others "+
-			"by the plan)", fields), Head: "threshold",
+		Name: string(kind), Title: fmt.Sprintf("Thresholds, %s fields (* stated for these worlds, the others "+
+			"by the plan)", kind), Head: "threshold",
 		Columns: []figure.Column{{Name: "bound"}, {Name: "mean", Digits: 2}, {Name: "worst", Digits: 2},
 			{Name: "kept", Means: "how many seeds keep the bound"}},
 	}
 	for _, x := range all {
-		mean, _ := meanAndSpread(x.Values)
-		t.Add(x.row(),
-			x.bound(), figure.Number(mean), figure.Number(x.Worst), figure.Ratio(x.Kept, len(x.Values)))
+		t.Add(x.row(), x.bound(), figure.Number(mean(x.Values)), figure.Number(x.Worst),
+			figure.Ratio(x.Kept, len(x.Values)))
 	}
 	return t
 }
@@ -246,8 +233,8 @@ func (t *Threshold) row() string {
 }
 
 // valueTable has a column per seed.
-func valueTable(all []Threshold, fields FieldKind, seeds []uint64) figure.Table {
-	t := figure.Table{Name: string(fields) + "-seeds", Title: fmt.Sprintf("Seed by seed, %s fields", fields),
+func valueTable(all []Threshold, kind FieldKind, seeds []uint64) figure.Table {
+	t := figure.Table{Name: string(kind) + "-seeds", Title: fmt.Sprintf("Seed by seed, %s fields", kind),
 		Head: "seed"}
 	for _, seed := range seeds {
 		t.Columns = append(t.Columns, figure.Column{Name: fmt.Sprint(seed), Digits: 2})
@@ -259,103 +246,76 @@ func valueTable(all []Threshold, fields FieldKind, seeds []uint64) figure.Table 
 			continue
 		}
 		shown[name] = true
-		row := figure.TableRow{Name: name}
-		for _, v := range x.Values {
-			row.Cells = append(row.Cells, figure.Number(v))
-		}
-		t.Rows = append(t.Rows, row)
+		t.Add(name, numberCells(x.Values)...)
 	}
 	return t
 }
 
-// rmses returns the root mean square errors of naive, w, pu and ap as estimates of the true risk of the models that
-// they come with.
-func rmses(outcomes []*Outcome) (e [4]float64) {
+// outcomeRMSE returns the root mean square errors of the four estimators, with each model's own ŷ and π̂, as estimates
+// of the true risk of that model.
+func outcomeRMSE(outcomes []*Outcome) [4]float64 {
+	var pairs []estimated
 	for _, o := range outcomes {
-		for i, x := range []figure.Value{o.Estimates.Naive, o.Estimates.W, o.Estimates.PU, o.Estimates.AP} {
-			d := float64(x - o.Risk)
-			e[i] += d * d / float64(len(outcomes))
-		}
+		pairs = append(pairs, estimated{o.Estimates, o.Risk})
 	}
-	for i := range e {
-		e[i] = math.Sqrt(e[i])
-	}
-	return e
+	return rmse(pairs)
 }
 
-// rmseTable shows what becomes of each estimator with the ŷ and π̂ of each method.
-func rmseTable(outcomes []*Outcome, fields FieldKind) figure.Table {
+// rmseTable shows the error of each estimator with the ŷ and π̂ of each method.
+func rmseTable(outcomes []*Outcome, kind FieldKind) figure.Table {
 	t := figure.Table{
-		Name: string(fields) + "-rmse", Title: fmt.Sprintf("RMSE of the estimated risk, %s fields", fields),
+		Name: string(kind) + "-rmse", Title: fmt.Sprintf("RMSE of the estimated risk, %s fields", kind),
 		Head: "ŷ and π̂ from",
-		Columns: []figure.Column{
-			{Name: "R_naive", Digits: 4, Better: "lower"}, {Name: "R_w", Digits: 4, Better: "lower"},
-			{Name: "R_PU", Digits: 4, Better: "lower"}, {Name: "R_AP", Digits: 4, Better: "lower"},
-			{Name: "true risk", Digits: 4},
-		},
 	}
+	for _, name := range estimators {
+		t.Columns = append(t.Columns, figure.Column{Name: name, Digits: 4, Better: "lower"})
+	}
+	t.Columns = append(t.Columns, figure.Column{Name: "true risk", Digits: 4})
 	for _, m := range qualityMethods {
-		some := of(outcomes, m)
-		e := rmses(some)
-		row := figure.TableRow{Name: m.Name}
-		for i, x := range e {
-			if i > 0 && m == naive { // it has no π̂
-				x = math.NaN()
-			}
-			row.Cells = append(row.Cells, figure.Number(x))
+		own := byMethod(outcomes, m)
+		errors := outcomeRMSE(own)
+		if m == naive { // it has no π̂
+			errors = [4]float64{errors[0], math.NaN(), math.NaN(), math.NaN()}
 		}
-		mean, _ := meanAndSpread(values(some, func(o *Outcome) figure.Value { return o.Risk }))
-		row.Cells = append(row.Cells, figure.Number(mean))
-		t.Rows = append(t.Rows, row)
+		t.Add(m.Name, append(numberCells(errors[:]),
+			figure.Number(meanOf(own, func(o *Outcome) figure.Value { return o.Risk })))...)
 	}
 	return t
 }
 
 // printedTable shows the paper's settings as printed beside the guarded ones.
-func printedTable(outcomes []*Outcome, fields FieldKind) figure.Table {
-	t := figure.Table{Name: string(fields) + "-printed",
-		Title: fmt.Sprintf("The paper's settings as printed, %s fields", fields), Head: "method"}
-	t.Columns = append(t.Columns, columns(metrics)...)
+func printedTable(outcomes []*Outcome, kind FieldKind) figure.Table {
+	t := figure.Table{Name: string(kind) + "-printed",
+		Title: fmt.Sprintf("The paper's settings as printed, %s fields", kind), Head: "method",
+		Columns: headings(metrics)}
 	for _, m := range []Method{naive, rw, paperRW, pu, paperPU, ap, paperAP} {
-		t.Add(m.Name, cells(metrics, of(outcomes, m))...)
+		t.Add(m.Name, cells(metrics, byMethod(outcomes, m))...)
 	}
 	return t
 }
 
-// asPrinted says what λ_R = 10·λ_L with gradients through the masses and no floor comes to.
-func asPrinted(outcomes []*Outcome, fields FieldKind) Claim {
-	var words []string
-	better, all := 0, 0
+// printedClaim says how λ_R = 10·λ_L with gradients through the masses and no floor compares with the guarded settings.
+func printedClaim(outcomes []*Outcome, kind FieldKind) Claim {
+	trueRisk := func(o *Outcome) figure.Value { return o.Risk }
+	auc := func(o *Outcome) figure.Value { return 100 * o.AUC }
+	link := func(o *Outcome) figure.Value { return o.MeanLink }
+	var evidence []string
+	var noWorse tally
 	for _, pair := range [][2]Method{{paperRW, rw}, {paperPU, pu}, {paperAP, ap}} {
-		printed, guarded := of(outcomes, pair[0]), of(outcomes, pair[1])
+		printed, guarded := byMethod(outcomes, pair[0]), byMethod(outcomes, pair[1])
 		for i := range printed {
-			all++
-			if printed[i].Risk <= guarded[i].Risk {
-				better++
-			}
+			noWorse.add(printed[i].Risk <= guarded[i].Risk)
 		}
-		mean := func(some []*Outcome, get func(*Outcome) figure.Value) float64 {
-			m, _ := meanAndSpread(values(some, get))
-			return m
-		}
-		risk := func(o *Outcome) figure.Value { return o.Risk }
-		auc := func(o *Outcome) figure.Value { return 100 * o.AUC }
-		link := func(o *Outcome) figure.Value { return o.MeanLink }
-		words = append(words, fmt.Sprintf("%s: true risk %s instead of %s, AUC %s instead of %s, mean ŷ %s",
-			pair[1].Name, figure.Decimal(mean(printed, risk), 3), figure.Decimal(mean(guarded, risk), 3),
-			figure.Decimal(mean(printed, auc), 1), figure.Decimal(mean(guarded, auc), 1),
-			figure.Decimal(mean(printed, link), 2)))
+		evidence = append(evidence, fmt.Sprintf("%s: true risk %s instead of %s, AUC %s instead of %s, mean ŷ %s",
+			pair[1].Name, figure.Decimal(meanOf(printed, trueRisk), 3), figure.Decimal(meanOf(guarded, trueRisk), 3),
+			figure.Decimal(meanOf(printed, auc), 1), figure.Decimal(meanOf(guarded, auc), 1),
+			figure.Decimal(meanOf(printed, link), 2)))
 	}
-	f := Claim{Statement: fmt.Sprintf("λ_L = 1, λ_R = 10, learning rate 10⁻⁴, as printed, train good models (%s "+
-		"fields)",
-		fields), Verdict: NotReproduced}
-	if better == all {
-		f.Verdict = Reproduced
-	} else if better > 0 {
-		f.Verdict = Partly
+	truth := meanOf(byMethod(outcomes, naive), func(o *Outcome) figure.Value { return o.MeanTruth })
+	return Claim{
+		fmt.Sprintf("λ_L = 1, λ_R = 10, learning rate 10⁻⁴, as printed, train good models (%s fields)", kind),
+		noWorse.verdict(),
+		fmt.Sprintf("As printed instead of with the guards, in the mean: %s (truth %s). As printed was no worse in "+
+			"%d of %d trainings.", strings.Join(evidence, "; "), figure.Decimal(truth, 2), noWorse.held, noWorse.all),
 	}
-	truth, _ := meanAndSpread(values(of(outcomes, naive), func(o *Outcome) figure.Value { return o.MeanTruth }))
-	f.Evidence = fmt.Sprintf("As printed instead of with the guards, in the mean: %s (truth %s). As printed was no "+
-		"worse in %d of %d trainings.", strings.Join(words, "; "), figure.Decimal(truth, 2), better, all)
-	return f
 }

@@ -6,8 +6,8 @@ import (
 	"unseen/figure"
 )
 
-// Result is what a study found: the same numbers as typed rows, for programs that know the study, and as
-// tables and figures, for those that show any study.
+// Result is what a study found: the same numbers as typed rows, for programs that know the study, and as tables and
+// figures, for programs that show any study.
 type Result struct {
 	Study    string          `json:"study"`
 	Title    string          `json:"title"`
@@ -28,7 +28,7 @@ type Claim struct {
 	Evidence  string  `json:"words"` // the numbers behind the verdict, in a sentence
 }
 
-// Verdict is what became of a claim.
+// Verdict is the outcome of a claim.
 type Verdict string
 
 const (
@@ -45,7 +45,7 @@ const (
 )
 
 // Repetitions below which nothing is called reproduced. Studies of real networks have intervals over sources, and
-// repeat only what is drawn.
+// repeat only the random split and sample.
 const fewestSeeds, fewestDraws = 5, 3
 
 // WhyTooSmall says why the result is too small to judge by, such as "quick, 2 seeds"; "" where it is not.
@@ -57,15 +57,15 @@ func (r *Result) WhyTooSmall() string {
 	if r.Study == "table3" || r.Study == "table4" || r.Study == "clicks" {
 		enough = fewestDraws
 	}
-	words := fmt.Sprintf("%d seeds", seeds)
+	reason := fmt.Sprintf("%d seeds", seeds)
 	if seeds == 1 {
-		words = "one seed"
+		reason = "one seed"
 	}
 	switch {
 	case r.Options.Quick:
-		return "quick, " + words
+		return "quick, " + reason
 	case seeds > 0 && seeds < enough:
-		return words
+		return reason
 	}
 	return ""
 }
@@ -76,11 +76,11 @@ func (r *Result) Conclusions() []Claim {
 	if r.WhyTooSmall() == "" {
 		return r.Claims
 	}
-	judged := make([]Claim, len(r.Claims))
-	for i, f := range r.Claims {
-		judged[i] = Claim{f.Statement, TooSmall, fmt.Sprintf("By these numbers: %s. %s", f.Verdict, f.Evidence)}
+	conclusions := make([]Claim, len(r.Claims))
+	for i, c := range r.Claims {
+		conclusions[i] = Claim{c.Statement, TooSmall, fmt.Sprintf("By these numbers: %s. %s", c.Verdict, c.Evidence)}
 	}
-	return judged
+	return conclusions
 }
 
 // check returns an error if a table or figure has no name of its own or contradicts itself.

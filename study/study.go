@@ -11,14 +11,13 @@ import (
 	"sync"
 	"time"
 
-	"unseen/figure"
 	"unseen/fit"
 	"unseen/internal/kern"
 	"unseen/progress"
 )
 
-// ErrOption: an option is out of range, or there is no study of a name. Errors of this package that
-// a caller's options cause wrap it.
+// ErrOption: an option is out of range, or there is no study of that name. Errors that the caller's options cause wrap
+// it.
 var ErrOption = errors.New("study: unusable option")
 
 // Study is one table or figure of the paper, or a question of our own.
@@ -27,7 +26,7 @@ type Study struct {
 	Title string
 
 	planted bool // it can run on worlds that are planted on a network
-	real    bool // it is about networks, and needs some
+	real    bool // it is about real networks, and needs at least one
 	logged  bool // it needs networks with logged exposure
 
 	run func(ctx context.Context, l *lab) (*Result, error)
@@ -39,7 +38,7 @@ func All() []Study {
 		clicks}
 }
 
-// Lookup returns the studies of some names, each once, in the order of All. The name "all" means all of them.
+// Lookup returns the studies with these names, each once, in the order of All. The name "all" means all of them.
 func Lookup(names ...string) ([]Study, error) {
 	var known []string
 	for _, s := range All() {
@@ -70,19 +69,17 @@ type Options struct {
 	// Progress is told after every training and every other piece of work; the phase is the name of the study.
 	Progress progress.Func `json:"-"`
 
-	// Networks are real ones. table1 and table2 plant truths on one, instead of generating worlds: its own texts and
-	// fields, a link model fitted to its links, and everything else as in generated ones. Others are about networks
-	// alone, and the rest cannot use any.
+	// Networks are real networks. table1, table2 and balance plant truths on one instead of generating worlds: its own
+	// texts and fields, a link model fitted to its links, and everything else as in generated worlds. Other studies
+	// are about real networks alone, and the rest cannot use any.
 	Networks []RealNetwork `json:"networks,omitempty"`
 
-	// Methods are more ways to train, such as by a scheme of one's own that is registered with
-	// package risk. table1, table3 and table4 have rows for them, and table1 compares them with the
-	// others seed by seed.
+	// Methods are more ways to train, such as by a scheme of your own that is registered with package risk. table1,
+	// table3 and table4 have rows for them, and table1 compares them with the others seed by seed.
 	Methods []Method `json:"methods,omitempty"`
 }
 
-// WithDefaults returns the options with every default in place of its zero, or an error that names
-// what cannot be.
+// WithDefaults returns the options with every default in place of its zero, or an error that names the unusable option.
 func (o Options) WithDefaults() (Options, error) {
 	if o.Seeds == nil {
 		o.Seeds = Seeds(2001, o.Repetitions())
@@ -98,7 +95,7 @@ func (o Options) WithDefaults() (Options, error) {
 	case len(o.Seeds) == 0:
 		return o, fmt.Errorf("%w: no seeds; give one or more, or nil for ten", ErrOption)
 	case len(distinct) < len(o.Seeds):
-		return o, fmt.Errorf("%w: a seed is there twice, and its repetitions would be the same; give different ones",
+		return o, fmt.Errorf("%w: a seed is repeated, and would give the same numbers again; give different seeds",
 			ErrOption)
 	case o.Threads < 0:
 		return o, fmt.Errorf("%w: %d threads; give 1 or more, or 0 for all processors", ErrOption, o.Threads)
@@ -113,8 +110,8 @@ func (o Options) WithDefaults() (Options, error) {
 			return o, fmt.Errorf("%w: method %d, %q: %w", ErrOption, k+1, m.Name, err)
 		case m.Name == "" || slices.ContainsFunc(o.Methods[:k], same) ||
 			slices.ContainsFunc(slices.Concat(table1Methods, networkMethods, loggedMethods), same):
-			return o, fmt.Errorf("%w: method %d is called %q, as is another or none; give it a name of its own",
-				ErrOption, k+1, m.Name)
+			return o, fmt.Errorf("%w: the name %q of method %d is empty or taken; give it a name of its own", ErrOption,
+				m.Name, k+1)
 		case m.Share < 0 || math.IsNaN(m.Share) || math.IsInf(m.Share, 0):
 			return o, fmt.Errorf("%w: method %q has a share of %v; give a positive number, or 0 for the preset's",
 				ErrOption, m.Name, m.Share)
@@ -127,22 +124,23 @@ func (o Options) WithDefaults() (Options, error) {
 		case n.Graph == nil || n.Name == "":
 			return o, fmt.Errorf("%w: network %d has no graph or no name", ErrOption, k+1)
 		case n.Graph.Vectors() == nil:
-			return o, fmt.Errorf("%w: %s has no vectors; make them of its texts with unseen encode, or add "+
-				"vectors.npy, a row for every node", ErrOption, n.Name)
+			return o,
+				fmt.Errorf("%w: %s has no vectors; encode its texts, or add vectors.npy with a row for every node",
+					ErrOption, n.Name)
 		case n.Graph.Len() < fewestPlanted:
 			return o, fmt.Errorf("%w: %s has %d nodes; give at least %d", ErrOption, n.Name, n.Graph.Len(),
 				fewestPlanted)
 		}
 		for _, other := range o.Networks[:k] {
 			if other.Name == n.Name {
-				return o, fmt.Errorf("%w: two networks are called %s; give each a name of its own", ErrOption, n.Name)
+				return o, fmt.Errorf("%w: two networks are named %s; give each a name of its own", ErrOption, n.Name)
 			}
 		}
 	}
 	return o, nil
 }
 
-// Repetitions is how many seeds there are unless they are given.
+// Repetitions is the number of seeds if none are given.
 func (o Options) Repetitions() int {
 	switch {
 	case o.Quick:
@@ -153,7 +151,7 @@ func (o Options) Repetitions() int {
 	return 10
 }
 
-// Seeds returns so many consecutive seeds.
+// Seeds returns count consecutive seeds.
 func Seeds(first uint64, count int) []uint64 {
 	seeds := make([]uint64, max(count, 0))
 	for i := range seeds {
@@ -162,8 +160,8 @@ func Seeds(first uint64, count int) []uint64 {
 	return seeds
 }
 
-// Run runs studies by their names, as [Lookup] reads them. They share trainings. When ctx ends it returns
-// the context's error and what was finished before.
+// Run runs the studies that [Lookup] returns for the names. They share trainings. When ctx ends, it returns the
+// context's error and the results that were finished before.
 func Run(ctx context.Context, names []string, o Options) ([]*Result, error) {
 	chosen, err := Lookup(names...)
 	if err != nil {
@@ -192,8 +190,8 @@ func Run(ctx context.Context, names []string, o Options) ([]*Result, error) {
 	return results, nil
 }
 
-// runnable returns the studies that can run on the networks, or without any: those of "all" that can, or an error
-// for one that was asked for by its name.
+// runnable returns the studies that can run on the given networks, or without any. A study that cannot is left out if
+// it is part of "all", and is an error if it was named.
 func runnable(chosen []Study, names []string, o Options) ([]Study, error) {
 	logged := slices.ContainsFunc(o.Networks, func(n RealNetwork) bool { return n.Log != nil })
 	var can []Study
@@ -207,7 +205,7 @@ func runnable(chosen []Study, names []string, o Options) ([]Study, error) {
 		case !s.real && !s.planted && len(o.Networks) > 0:
 			why = "needs generated worlds; on data of your own there is " + strings.Join(onNetworks(), ", ")
 		case s.planted && len(o.Networks) > 1:
-			why = "plants truths on one network; give one at a time"
+			why = "plants truths on one network; give only one"
 		}
 		switch {
 		case why == "":
@@ -219,7 +217,7 @@ func runnable(chosen []Study, names []string, o Options) ([]Study, error) {
 	return can, nil
 }
 
-// onNetworks names the studies that can use one.
+// onNetworks names the studies that can use a network.
 func onNetworks() (names []string) {
 	for _, s := range All() {
 		if s.planted || s.real {
@@ -314,27 +312,4 @@ func (l *lab) finished(t task) {
 		e.Remaining = time.Duration(float64(time.Since(l.began)) * (l.total - l.done) / l.done)
 	}
 	l.Progress.Report(e)
-}
-
-// meanAndSpread returns the mean of some numbers and their standard deviation (n − 1); the latter is 0 for one number.
-func meanAndSpread(xs []float64) (mean, sd float64) {
-	n := float64(len(xs))
-	for _, x := range xs {
-		mean += x / n
-	}
-	for _, x := range xs {
-		sd += (x - mean) * (x - mean)
-	}
-	return mean, math.Sqrt(sd / max(n-1, 1))
-}
-
-// spreadOf is a cell with the mean and spread of some numbers. Where one of them is NaN, the cell is empty.
-func spreadOf(xs []float64) figure.Cell {
-	switch len(xs) {
-	case 0:
-		return figure.Cell{}
-	case 1:
-		return figure.Number(xs[0])
-	}
-	return figure.Spread(meanAndSpread(xs))
 }

@@ -19,6 +19,7 @@ import (
 
 // The studies in small: every table is whole, trainings are shared, and the words say what the numbers do.
 func TestStudies(t *testing.T) {
+	t.Parallel()
 	l := small(2, 11)
 	var done []string
 	l.Progress = func(e progress.Event) { done = append(done, e.Message) }
@@ -74,6 +75,7 @@ func TestStudies(t *testing.T) {
 }
 
 func TestSettle(t *testing.T) {
+	t.Parallel()
 	nan := math.NaN()
 	for _, test := range []struct {
 		values  figure.Values
@@ -97,7 +99,8 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-func TestFindingsGatherMethods(t *testing.T) {
+func TestThresholdClaimsGatherMethods(t *testing.T) {
+	t.Parallel()
 	all := []Threshold{
 		{Fields: Tied, Method: "a", What: "x", Bound: 1, Least: true, Source: FromPlan, Values: figure.Values{2, 4}},
 		{Fields: Tied, Method: "b", What: "x", Bound: 1, Least: true, Source: FromPlan, Values: figure.Values{2, .5}},
@@ -118,7 +121,8 @@ func TestFindingsGatherMethods(t *testing.T) {
 }
 
 func TestRMSE(t *testing.T) {
-	e := rmses([]*Outcome{
+	t.Parallel()
+	e := outcomeRMSE([]*Outcome{
 		{Risk: 1, Estimates: RiskEstimates{Naive: 1, W: 4, PU: 0, AP: 2}},
 		{Risk: 2, Estimates: RiskEstimates{Naive: 2, W: 6, PU: 3, AP: 1}},
 	})
@@ -127,7 +131,9 @@ func TestRMSE(t *testing.T) {
 	}
 }
 
-func TestComparison(t *testing.T) {
+func TestCompareGains(t *testing.T) {
+	t.Parallel()
+	nan := math.NaN()
 	for _, test := range []struct {
 		base, above []float64
 		want        Verdict
@@ -136,16 +142,16 @@ func TestComparison(t *testing.T) {
 		{[]float64{1, 1, 1, 1, 1}, []float64{2, 2, 2, 2, .9}, Partly},
 		{[]float64{1, 1, 1}, []float64{1.1, .9, 1}, NotReproduced},
 		{[]float64{1, 1, 1}, []float64{.5, .6, .7}, NotReproduced},
+		{[]float64{1, 1, 1}, []float64{2, nan, 2}, NotReproduced},
 	} {
 		var outcomes []*Outcome
 		for i := range test.base {
 			outcomes = append(outcomes, &Outcome{Method: naive, AUC: figure.Value(test.base[i])},
 				&Outcome{Method: mle, AUC: figure.Value(test.above[i])})
 		}
-		f := comparison(outcomes, "claim", naive, []Method{mle}, func(o *Outcome) float64 { return float64(o.AUC) },
-			"points", 1)
-		if f.Verdict != test.want || !strings.HasPrefix(f.Evidence, "Against naive, in points: mle ") {
-			t.Errorf("%v over %v: %+v, want %s", test.above, test.base, f, test.want)
+		c := compareGains(outcomes, "claim", gain{naive, []Method{mle}, aucPoints, "points", 1})
+		if c.Verdict != test.want || !strings.HasPrefix(c.Evidence, "Against naive, in points: mle ") {
+			t.Errorf("%v over %v: %+v, want %s", test.above, test.base, c, test.want)
 		}
 	}
 }
@@ -181,6 +187,7 @@ func example() *Result {
 }
 
 func TestWrite(t *testing.T) {
+	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "new", "results")
 	if err := Prepare(folder); err != nil {
 		t.Fatal(err)
@@ -218,6 +225,7 @@ func TestWrite(t *testing.T) {
 }
 
 func TestWriteRefuses(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	file := filepath.Join(folder, "file")
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
@@ -249,13 +257,14 @@ func TestWriteRefuses(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
+	t.Parallel()
 	o, err := Options{}.WithDefaults()
 	if err != nil || len(o.Seeds) != 10 || o.Seeds[0] != 2001 || o.Threads < 1 || o.Preset != "safe" {
 		t.Errorf("%+v: %v", o, err)
 	}
 	for says, o := range map[string]Options{
 		"no seeds":    {Seeds: []uint64{}},
-		"there twice": {Seeds: []uint64{1, 2, 1}},
+		"is repeated": {Seeds: []uint64{1, 2, 1}},
 		"threads":     {Threads: -1},
 		"no preset":   {Preset: "nope"},
 	} {
@@ -274,6 +283,7 @@ func TestOptions(t *testing.T) {
 }
 
 func TestCancelled(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := Run(ctx, []string{"all"}, Options{Quick: true}); !errors.Is(err, context.Canceled) {
@@ -283,6 +293,7 @@ func TestCancelled(t *testing.T) {
 
 // Too few repetitions give no verdict; the numbers stay.
 func TestSmallResults(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		study string
 		seeds int

@@ -37,10 +37,10 @@ var (
 	table1Methods = []Method{cosine, naive, naiveField, mle, rw, pu, ap, bayes, knownMLE, knownBayes, oracle}
 )
 
-// printed is a row of the paper's Table 1, in percent.
-type printed struct{ precision, recall, auc, thresholdedAP float64 }
+// paperRow is a row of the paper's Table 1, in percent.
+type paperRow struct{ precision, recall, auc, thresholdedAP float64 }
 
-var paperTable1 = map[string]printed{
+var paperTable1 = map[string]paperRow{
 	"naive": {67.24, 54.81, 84.45, 41.87},
 	"mle":   {81.04, 60.19, 93.12, 56.77},
 	"rw":    {83.28, 63.73, 96.42, 56.96},
@@ -55,16 +55,15 @@ func runTable1(ctx context.Context, l *lab) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Result{Rows: outcomes, Setting: l.setting()}
-	for _, fields := range l.kinds() {
-		of := where(outcomes, func(o *Outcome) bool { return o.Fields == fields })
-		r.Tables = append(r.Tables, table1Of(of, fields, methods), seedTable(of, fields, methods))
+	r := &Result{Rows: outcomes, Setting: l.setting(), Warnings: failureWarnings(outcomes)}
+	for _, kind := range l.kinds() {
+		ofKind := filter(outcomes, func(o *Outcome) bool { return o.Fields == kind })
+		r.Tables = append(r.Tables, table1Table(ofKind, kind, methods), seedTable(ofKind, kind, methods))
 		if len(l.Methods) > 0 {
-			r.Tables = append(r.Tables, againstTable(of, fields, l.Methods))
+			r.Tables = append(r.Tables, differencesTable(ofKind, kind, l.Methods))
 		}
-		r.Claims = append(r.Claims, table1Claims(of, fields)...)
+		r.Claims = append(r.Claims, table1Claims(ofKind, kind)...)
 	}
-	r.Warnings = failures(outcomes)
 	return r, nil
 }
 
@@ -114,7 +113,7 @@ func seedList(seeds []uint64) string {
 	return "seeds " + strings.Join(words, ", ")
 }
 
-func failures(outcomes []*Outcome) (warnings []string) {
+func failureWarnings(outcomes []*Outcome) (warnings []string) {
 	for _, o := range outcomes {
 		if o.Failed != "" {
 			warnings = append(warnings, fmt.Sprintf("%s: %s", training{o.Fields, o.Seed, o.Method}, o.Failed))
@@ -146,146 +145,135 @@ var metrics = []column[*Outcome]{
 		Better: "lower"}, 100, func(o *Outcome) figure.Value { return o.PropensityError }},
 }
 
-// table1Of is mean ± sd over seeds, with the paper's rows below.
-func table1Of(outcomes []*Outcome, fields FieldKind, methods []Method) figure.Table {
-	t := figure.Table{Name: string(fields), Title: fmt.Sprintf("%s fields, %s", fields,
-		repeated(len(of(outcomes, oracle)))), Head: "method"}
-	t.Columns = append(t.Columns, columns(metrics)...)
+// table1Table is mean ± sd over seeds, followed by the paper's rows.
+func table1Table(outcomes []*Outcome, kind FieldKind, methods []Method) figure.Table {
+	t := figure.Table{Name: string(kind), Title: fmt.Sprintf("%s fields, %s", kind,
+		seedsTitle(len(byMethod(outcomes, oracle)))), Head: "method", Columns: headings(metrics)}
 	for _, m := range methods {
-		t.Add(m.Name, cells(metrics, of(outcomes, m))...)
+		t.Add(m.Name, cells(metrics, byMethod(outcomes, m))...)
 	}
 	for _, m := range table1Methods {
 		p, ok := paperTable1[m.Name]
 		if !ok {
 			continue
 		}
-		row := figure.TableRow{Name: "paper's " + m.Name}
-		for _, c := range t.Columns {
-			row.Cells = append(row.Cells, map[string]figure.Cell{
-				"AUC": figure.Number(p.auc), "prec.": figure.Number(p.precision), "recall": figure.Number(p.recall),
-				"MAP": figure.Number(p.thresholdedAP),
-			}[c.Name])
+		printed := map[string]figure.Cell{
+			"AUC": figure.Number(p.auc), "prec.": figure.Number(p.precision), "recall": figure.Number(p.recall),
+			"MAP": figure.Number(p.thresholdedAP),
 		}
-		t.Rows = append(t.Rows, row)
+		var row []figure.Cell
+		for _, c := range t.Columns {
+			row = append(row, printed[c.Name])
+		}
+		t.Add("paper's "+m.Name, row...)
 	}
 	return t
 }
 
 // seedTable has a row per training.
-func seedTable(outcomes []*Outcome, fields FieldKind, methods []Method) figure.Table {
-	t := figure.Table{Name: string(fields) + "-seeds", Title: fmt.Sprintf("%s fields, every training", fields),
-		Head: "method", Detail: true}
-	t.Columns = append(t.Columns, figure.Column{Name: "seed"})
-	t.Columns = append(t.Columns, columns(metrics)...)
-	t.Columns = append(t.Columns, figure.Column{Name: "s", Means: "seconds on one thread", Digits: 1})
+func seedTable(outcomes []*Outcome, kind FieldKind, methods []Method) figure.Table {
+	t := figure.Table{Name: string(kind) + "-seeds", Title: fmt.Sprintf("%s fields, every training", kind),
+		Head: "method", Detail: true, Columns: slices.Concat([]figure.Column{{Name: "seed"}}, headings(metrics),
+			[]figure.Column{{Name: "s", Means: "seconds on one thread", Digits: 1}})}
 	for _, m := range methods {
-		for _, o := range of(outcomes, m) {
-			row := figure.TableRow{Name: m.Name, Cells: []figure.Cell{figure.Number(o.Seed)}}
-			row.Cells = append(row.Cells, cells(metrics, []*Outcome{o})...)
-			row.Cells = append(row.Cells, figure.Number(o.Seconds))
-			t.Rows = append(t.Rows, row)
+		for _, o := range byMethod(outcomes, m) {
+			t.Add(m.Name, slices.Concat([]figure.Cell{figure.Number(o.Seed)}, cells(metrics, []*Outcome{o}),
+				[]figure.Cell{figure.Number(o.Seconds)})...)
 		}
 	}
 	return t
 }
 
-// againstTable compares each of the caller's methods with the others, seed by seed, so that what
-// makes one world harder than another falls out. The intervals are Student's, over seeds.
-func againstTable(outcomes []*Outcome, fields FieldKind, methods []Method) figure.Table {
-	t := figure.Table{Name: string(fields) + "-against",
-		Title: fmt.Sprintf("%s fields, how much higher, in the same worlds",
-			fields), Head: "methods", Columns: []figure.Column{
+// differencesTable compares each of the caller's methods with the others, seed by seed, so that differences between
+// worlds cancel. The intervals are Student's, over seeds.
+func differencesTable(outcomes []*Outcome, kind FieldKind, methods []Method) figure.Table {
+	t := figure.Table{Name: string(kind) + "-against",
+		Title: fmt.Sprintf("%s fields, how much higher, in the same worlds", kind), Head: "methods",
+		Columns: []figure.Column{
 			{Name: "risk", Means: "true risk less that of the other", Digits: 4, Better: "lower"},
 			{Name: "risk from", Means: "95% interval over seeds", Digits: 4}, {Name: "risk to", Digits: 4},
 			{Name: "AUC", Means: "area under the ROC curve less that of the other, points", Digits: 2,
 				Better: "higher"},
 			{Name: "AUC from", Digits: 2}, {Name: "AUC to", Digits: 2},
 		}}
+	trueRisk := func(o *Outcome) figure.Value { return o.Risk }
+	auc := func(o *Outcome) figure.Value { return 100 * o.AUC }
 	for _, m := range methods {
 		for _, other := range []Method{naive, mle, rw, pu, ap, bayes} {
-			row := figure.TableRow{Name: m.Name + " less " + other.Name}
-			for _, c := range []struct {
-				get   func(*Outcome) figure.Value
-				scale float64
-			}{{func(o *Outcome) figure.Value { return o.Risk }, 1}, {func(o *Outcome) figure.Value { return o.AUC },
-				100}} {
-				mine, theirs := values(of(outcomes, m), c.get), values(of(outcomes, other), c.get)
+			var row []figure.Cell
+			for _, get := range []func(*Outcome) figure.Value{trueRisk, auc} {
+				mine, theirs := values(byMethod(outcomes, m), get), values(byMethod(outcomes, other), get)
 				for k := range mine {
-					mine[k] = c.scale * (mine[k] - theirs[k])
+					mine[k] -= theirs[k]
 				}
 				mean, sd := meanAndSpread(mine)
 				half := math.NaN()
 				if n := float64(len(mine)); n > 1 {
 					half = sd / math.Sqrt(n) * distuv.StudentsT{Sigma: 1, Nu: n - 1}.Quantile(.975)
 				}
-				row.Cells = append(row.Cells, figure.Number(mean), figure.Number(mean-half), figure.Number(mean+half))
+				row = append(row, figure.Number(mean), figure.Number(mean-half), figure.Number(mean+half))
 			}
-			t.Rows = append(t.Rows, row)
+			t.Add(m.Name+" less "+other.Name, row...)
 		}
 	}
 	return t
 }
 
-// table1Findings compares what the paper says of its table with ours.
-func table1Claims(outcomes []*Outcome, fields FieldKind) []Claim {
-	kind := fmt.Sprintf(" (%s fields)", fields)
-	exposed := []Method{mle, rw, pu, ap}
+// table1Claims compares what the paper says of its table with ours.
+func table1Claims(outcomes []*Outcome, kind FieldKind) []Claim {
+	fields := fmt.Sprintf(" (%s fields)", kind)
+	modelled, weighted := []Method{mle, rw, pu, ap}, []Method{rw, pu, ap}
 	return []Claim{
-		comparison(outcomes, "every method that models exposure has a higher AUC than naive"+kind, naive, exposed,
-			func(o *Outcome) float64 { return 100 * float64(o.AUC) }, "AUC points", 2),
-		comparison(outcomes, "every method that models exposure has a higher recall at ½ than naive"+kind, naive,
-			exposed,
-			func(o *Outcome) float64 { return 100 * float64(o.Recall) }, "points of recall", 1),
-		comparison(outcomes, "every method that models exposure has a higher precision at ½ than naive"+kind, naive,
-			exposed,
-			func(o *Outcome) float64 { return 100 * float64(o.Precision) }, "points of precision", 1),
-		comparison(outcomes, "R_w, R_PU and R_AP have a higher AUC than MLE"+kind, mle, []Method{rw, pu, ap},
-			func(o *Outcome) float64 { return 100 * float64(o.AUC) }, "AUC points", 2),
+		compareGains(outcomes, "every method that models exposure has a higher AUC than naive"+fields,
+			gain{naive, modelled, aucPoints, "AUC points", 2}),
+		compareGains(outcomes, "every method that models exposure has a higher recall at ½ than naive"+fields,
+			gain{naive, modelled, func(o *Outcome) float64 { return 100 * float64(o.Recall) }, "points of recall", 1}),
+		compareGains(outcomes, "every method that models exposure has a higher precision at ½ than naive"+fields,
+			gain{naive, modelled, func(o *Outcome) float64 { return 100 * float64(o.Precision) },
+				"points of precision", 1}),
+		compareGains(outcomes, "R_w, R_PU and R_AP have a higher AUC than MLE"+fields,
+			gain{mle, weighted, aucPoints, "AUC points", 2}),
 	}
 }
 
-// comparison asks whether methods are above a base in every seed: reproduced if all are, not if each is below or
-// equal in the mean or by less than its standard error, else partly.
-func comparison(outcomes []*Outcome, claim string, base Method, methods []Method, get func(*Outcome) float64,
-	unit string, digits int) Claim {
-	f := Claim{Statement: claim}
-	below := of(outcomes, base)
+func aucPoints(o *Outcome) float64 { return 100 * float64(o.AUC) }
+
+// gain is by how much a number of some methods is higher than that of a base.
+type gain struct {
+	base    Method
+	methods []Method
+	get     func(*Outcome) float64
+	unit    string
+	digits  int
+}
+
+// compareGains asks whether the gain is positive in every seed: reproduced if it is for all methods, not reproduced if
+// for each it is negative in the mean or less than two standard errors, otherwise partly.
+func compareGains(outcomes []*Outcome, statement string, g gain) Claim {
+	below := byMethod(outcomes, g.base)
 	everywhere, nowhere := true, true
-	var words []string
-	for _, m := range methods {
+	var evidence []string
+	for _, m := range g.methods {
 		var gains []float64
-		higher := 0
-		for i, o := range of(outcomes, m) {
-			gain := get(o) - get(below[i])
-			gains = append(gains, gain)
-			if gain > 0 {
-				higher++
-			}
+		var higher tally
+		for i, o := range byMethod(outcomes, m) {
+			x := g.get(o) - g.get(below[i])
+			gains = append(gains, x)
+			higher.add(x > 0)
 		}
 		mean, sd := meanAndSpread(gains)
-		everywhere = everywhere && higher == len(gains)
-		if mean > 2*sd/math.Sqrt(float64(len(gains))) {
-			nowhere = false
-		}
-		words = append(words, fmt.Sprintf("%s %s (higher in %d of %d seeds)", m.Name, signed(mean, digits), higher,
-			len(gains)))
+		everywhere = everywhere && higher.held == higher.all
+		nowhere = nowhere && !beyondChance(mean, sd, len(gains))
+		evidence = append(evidence, fmt.Sprintf("%s %s (higher in %d of %d seeds)", m.Name, signed(mean, g.digits),
+			higher.held, higher.all))
 	}
+	verdict := Partly
 	switch {
 	case everywhere:
-		f.Verdict = Reproduced
+		verdict = Reproduced
 	case nowhere:
-		f.Verdict = NotReproduced
-	default:
-		f.Verdict = Partly
+		verdict = NotReproduced
 	}
-	f.Evidence = fmt.Sprintf("Against %s, in %s: %s.", base.Name, unit, strings.Join(words, ", "))
-	return f
-}
-
-func signed(x float64, digits int) string {
-	text := figure.Decimal(math.Abs(x), digits)
-	if x < 0 {
-		return "−" + text
-	}
-	return "+" + text
+	return Claim{statement, verdict, fmt.Sprintf("Against %s, in %s: %s.", g.base.Name, g.unit,
+		strings.Join(evidence, ", "))}
 }

@@ -26,14 +26,12 @@ var table2Methods = []Method{naive, naiveField, mle, rw, pu, ap, bayes, knownBay
 
 // paperTable2 is the paper's Table 2: RMSE by the method that trained the model.
 var paperTable2 = map[string]RiskEstimates{
-	"naive": {1.50, none, none, none},
+	"naive": {1.50, missing, missing, missing},
 	"mle":   {.67, .23, .24, .32},
 	"rw":    {.43, .04, .10, .11},
 	"pu":    {.38, .05, .11, .04},
 	"ap":    {.41, .06, .08, .03},
 }
-
-var none = figure.Value(math.NaN())
 
 // Table2Row is one model, judged with its own ŷ and π̂ and with those of bayes.
 type Table2Row struct {
@@ -55,28 +53,39 @@ func runTable2(ctx context.Context, l *lab) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	evaluations, err := l.evaluate(ctx, outcomes)
+	rows, err := l.table2Rows(ctx, outcomes)
 	if err != nil {
 		return nil, err
 	}
-	r := &Result{Rows: evaluations, Warnings: failures(outcomes), Setting: append(l.setting(),
-		"An estimate is made of the links seen among the pairs of the test and compared with the true risk of "+
-			"the same pairs, under the log-loss; no π̂ is clipped. naive and naive-field have no π̂ of their own.",
+	r := &Result{Rows: rows, Warnings: failureWarnings(outcomes), Setting: append(l.setting(),
+		"An estimate is computed from the links seen among the test pairs and compared with the true risk of the same "+
+			"pairs, under the log-loss; no π̂ is clipped. naive and naive-field have no π̂ of their own.",
 		"Intervals are those of fit.Judge at .95 from the posterior of bayes, without its refits to simulated "+
-			"histories: those take ten times as long as the rest.",
+			"histories, which take ten times as long as the rest.",
 	)}
-	for _, fields := range kinds {
-		some := where(evaluations, func(e *Table2Row) bool { return e.Fields == fields })
-		r.Tables = append(r.Tables, ownTable(some, fields), bayesTable(some, fields), evaluationTable(some, fields))
-		r.Figures = append(r.Figures, table2Figure(some, fields))
-		r.Claims = append(r.Claims, table2Claims(some, fields)...)
+	for _, kind := range kinds {
+		ofKind := filter(rows, func(r *Table2Row) bool { return r.Fields == kind })
+		r.Tables = append(r.Tables, ownEstimatesTable(ofKind, kind), bayesEstimatesTable(ofKind, kind),
+			table2SeedsTable(ofKind, kind))
+		r.Figures = append(r.Figures, table2Figure(ofKind, kind))
+		r.Claims = append(r.Claims, table2Claims(ofKind, kind)...)
 	}
 	return r, nil
 }
 
-// evaluate judges models. The worlds of their trainings are gone and are made again.
-func (l *lab) evaluate(ctx context.Context, outcomes []*Outcome) ([]*Table2Row, error) {
-	evaluations := make([]*Table2Row, len(outcomes))
+// newTable2Row is a row without what bayes makes of the model.
+func newTable2Row(o *Outcome) *Table2Row {
+	r := &Table2Row{Fields: o.Fields, Seed: o.Seed, Method: o.Method, Risk: o.Risk, Own: o.Estimates,
+		Bayes: missingEstimates, Lower: missingEstimates, Upper: missingEstimates}
+	if o.Method == naive || o.Method == naiveField {
+		r.Own = RiskEstimates{o.Estimates.Naive, missing, missing, missing}
+	}
+	return r
+}
+
+// table2Rows judges models. The worlds of their trainings are closed and are generated again.
+func (l *lab) table2Rows(ctx context.Context, outcomes []*Outcome) ([]*Table2Row, error) {
+	rows := make([]*Table2Row, len(outcomes))
 	groups := make(map[subjectKey][]int)
 	var keys []subjectKey
 	for i, o := range outcomes {
@@ -85,12 +94,7 @@ func (l *lab) evaluate(ctx context.Context, outcomes []*Outcome) ([]*Table2Row, 
 			keys = append(keys, k)
 		}
 		groups[k] = append(groups[k], i)
-		evaluations[i] = &Table2Row{Fields: o.Fields, Seed: o.Seed, Method: o.Method, Risk: o.Risk, Own: o.Estimates,
-			Bayes: RiskEstimates{none, none, none, none}, Lower: RiskEstimates{none, none, none, none},
-			Upper: RiskEstimates{none, none, none, none}}
-		if o.Method == naive || o.Method == naiveField {
-			evaluations[i].Own = RiskEstimates{o.Estimates.Naive, none, none, none}
-		}
+		rows[i] = newTable2Row(o)
 	}
 	var tasks []task
 	for _, k := range keys {
@@ -105,23 +109,23 @@ func (l *lab) evaluate(ctx context.Context, outcomes []*Outcome) ([]*Table2Row, 
 				for _, i := range groups[k] {
 					own = append(own, outcomes[i])
 				}
-				judge, err := s.judgeOf(own)
+				judge, err := s.bayesJudge(own)
 				if judge == nil || err != nil {
 					return err
 				}
 				for _, i := range groups[k] {
-					if err := s.evaluate(ctx, judge, outcomes[i], evaluations[i]); err != nil {
+					if err := s.judgeByBayes(ctx, judge, outcomes[i], rows[i]); err != nil {
 						return err
 					}
 				}
 				return nil
 			}})
 	}
-	return evaluations, l.each(ctx, tasks)
+	return rows, l.each(ctx, tasks)
 }
 
-// judgeOf returns a judge with what bayes learned; nil if it learned nothing.
-func (s *subject) judgeOf(outcomes []*Outcome) (*fit.Judge, error) {
+// bayesJudge returns a judge with the ŷ and π̂ of bayes; nil if its training diverged.
+func (s *subject) bayesJudge(outcomes []*Outcome) (*fit.Judge, error) {
 	for _, o := range outcomes {
 		if o.Method != bayes || o.Failed != "" {
 			continue
@@ -140,8 +144,8 @@ func (s *subject) judgeOf(outcomes []*Outcome) (*fit.Judge, error) {
 	return nil, nil
 }
 
-// evaluate judges one model's predictions for the pairs of the test.
-func (s *subject) evaluate(ctx context.Context, judge *fit.Judge, o *Outcome, e *Table2Row) error {
+// judgeByBayes estimates the risk of one model on the test pairs.
+func (s *subject) judgeByBayes(ctx context.Context, judge *fit.Judge, o *Outcome, r *Table2Row) error {
 	if o.Failed != "" {
 		return nil
 	}
@@ -154,8 +158,8 @@ func (s *subject) evaluate(ctx context.Context, judge *fit.Judge, o *Outcome, e 
 		return err
 	}
 	for name, to := range map[string][3]*figure.Value{
-		"naive": {&e.Bayes.Naive, &e.Lower.Naive, &e.Upper.Naive}, "w": {&e.Bayes.W, &e.Lower.W, &e.Upper.W},
-		"pu": {&e.Bayes.PU, &e.Lower.PU, &e.Upper.PU}, "ap": {&e.Bayes.AP, &e.Lower.AP, &e.Upper.AP},
+		"naive": {&r.Bayes.Naive, &r.Lower.Naive, &r.Upper.Naive}, "w": {&r.Bayes.W, &r.Lower.W, &r.Upper.W},
+		"pu": {&r.Bayes.PU, &r.Lower.PU, &r.Upper.PU}, "ap": {&r.Bayes.AP, &r.Lower.AP, &r.Upper.AP},
 	} {
 		*to[0], *to[1], *to[2] = figure.Value(panel.Risks[name].Interval.Estimate),
 			figure.Value(panel.Risks[name].Lower), figure.Value(panel.Risks[name].Upper)
@@ -163,7 +167,7 @@ func (s *subject) evaluate(ctx context.Context, judge *fit.Judge, o *Outcome, e 
 	return nil
 }
 
-// predictions returns a model's logits of the pairs of the test.
+// predictions returns a model's logits of the test pairs.
 func (s *subject) predictions(o *Outcome) ([]float32, error) {
 	z := make([]float32, s.test.Pairs.Len())
 	if o.learned == nil {
@@ -184,108 +188,107 @@ func (e RiskEstimates) list() [4]figure.Value { return [4]figure.Value{e.Naive, 
 
 var estimators = [4]string{"R_naive", "R_w", "R_PU", "R_AP"}
 
-// errorsOf returns the root mean square errors of the four estimators over seeds.
-func errorsOf(some []*Table2Row, get func(*Table2Row) RiskEstimates) (e [4]float64) {
-	for i := range e {
-		for _, x := range some {
-			d := float64(get(x).list()[i] - x.Risk)
-			e[i] += d * d / float64(len(some))
+// estimated is a risk and its estimates.
+type estimated struct {
+	RiskEstimates
+	risk figure.Value
+}
+
+// rmse returns the root mean square errors of the four estimators.
+func rmse(all []estimated) (e [4]float64) {
+	for _, x := range all {
+		for i, estimate := range x.list() {
+			d := float64(estimate - x.risk)
+			e[i] += d * d / float64(len(all))
 		}
+	}
+	for i := range e {
 		e[i] = math.Sqrt(e[i])
 	}
 	return e
 }
 
-func own(e *Table2Row) RiskEstimates  { return e.Own }
-func lent(e *Table2Row) RiskEstimates { return e.Bayes }
+// rmseOf returns the root mean square errors of one kind of estimates over seeds.
+func rmseOf(rows []*Table2Row, get func(*Table2Row) RiskEstimates) [4]float64 {
+	var all []estimated
+	for _, r := range rows {
+		all = append(all, estimated{get(r), r.Risk})
+	}
+	return rmse(all)
+}
 
-// coverage is the share of seeds in which the interval of estimator i has the true risk in it.
-func coverage(some []*Table2Row, i int) float64 {
+func ownEstimates(r *Table2Row) RiskEstimates   { return r.Own }
+func bayesEstimates(r *Table2Row) RiskEstimates { return r.Bayes }
+
+// coverage is the share of seeds whose interval of estimator i contains the true risk; NaN where one is missing.
+func coverage(rows []*Table2Row, i int) float64 {
 	var inside float64
-	for _, e := range some {
-		low, high := e.Lower.list()[i], e.Upper.list()[i]
+	for _, r := range rows {
+		low, high := r.Lower.list()[i], r.Upper.list()[i]
 		if math.IsNaN(float64(low)) {
 			return math.NaN()
 		}
-		if low <= e.Risk && e.Risk <= high {
+		if low <= r.Risk && r.Risk <= high {
 			inside++
 		}
 	}
-	return inside / float64(len(some))
+	return inside / float64(len(rows))
 }
 
-// ownTable is the paper's table with its own numbers below.
-func ownTable(some []*Table2Row, fields FieldKind) figure.Table {
-	t := figure.Table{Name: string(fields),
-		Title: fmt.Sprintf("RMSE of estimates with the model's own ŷ and π̂, %s fields", fields), Head: "trained by"}
+// ownEstimatesTable is the paper's table, followed by the paper's numbers.
+func ownEstimatesTable(rows []*Table2Row, kind FieldKind) figure.Table {
+	t := figure.Table{Name: string(kind),
+		Title: fmt.Sprintf("RMSE of estimates with the model's own ŷ and π̂, %s fields", kind), Head: "trained by"}
 	for _, name := range estimators {
 		t.Columns = append(t.Columns, figure.Column{Name: name, Digits: 4, Better: "lower"})
 	}
 	t.Columns = append(t.Columns, figure.Column{Name: "true risk", Means: "mean over seeds", Digits: 4})
 	for _, m := range table2Methods {
-		mine := of(some, m)
-		row := figure.TableRow{Name: m.Name}
-		var risks []float64
-		for _, x := range errorsOf(mine, own) {
-			row.Cells = append(row.Cells, figure.Number(x))
-		}
-		for _, e := range mine {
-			risks = append(risks, float64(e.Risk))
-		}
-		mean, _ := meanAndSpread(risks)
-		row.Cells = append(row.Cells, figure.Number(mean))
-		t.Rows = append(t.Rows, row)
+		ofMethod := byMethod(rows, m)
+		errors := rmseOf(ofMethod, ownEstimates)
+		t.Add(m.Name, append(numberCells(errors[:]),
+			figure.Number(meanOf(ofMethod, func(r *Table2Row) figure.Value { return r.Risk })))...)
 	}
 	for _, m := range table2Methods {
 		if p, ok := paperTable2[m.Name]; ok {
-			row := figure.TableRow{Name: "paper's " + m.Name}
-			for _, x := range p.list() {
-				row.Cells = append(row.Cells, figure.Number(x))
-			}
-			t.Add(row.Name, append(row.Cells, figure.Cell{})...)
+			printed := p.list()
+			t.Add("paper's "+m.Name, append(numberCells(printed[:]), figure.Cell{})...)
 		}
 	}
 	return t
 }
 
-// bayesTable judges every model with the ŷ and π̂ of bayes.
-func bayesTable(some []*Table2Row, fields FieldKind) figure.Table {
-	t := figure.Table{Name: string(fields) + "-bayes",
-		Title: fmt.Sprintf("RMSE of estimates with the ŷ and π̂ of bayes, %s fields", fields), Head: "trained by"}
+// bayesEstimatesTable judges every model with the ŷ and π̂ of bayes.
+func bayesEstimatesTable(rows []*Table2Row, kind FieldKind) figure.Table {
+	t := figure.Table{Name: string(kind) + "-bayes",
+		Title: fmt.Sprintf("RMSE of estimates with the ŷ and π̂ of bayes, %s fields", kind), Head: "trained by"}
 	for _, name := range estimators {
 		t.Columns = append(t.Columns, figure.Column{Name: name, Digits: 4, Better: "lower"})
 	}
 	for _, name := range estimators[1:] {
 		t.Columns = append(t.Columns, figure.Column{Name: "in " + name,
-			Means: "share of seeds whose interval has the true risk in it; .95 is nominal", Digits: 2})
+			Means: "share of seeds whose interval contains the true risk; .95 is nominal", Digits: 2})
 	}
 	t.Columns = append(t.Columns, figure.Column{Name: "R_AP − R", Means: "mean of the estimate less the true risk",
 		Digits: 4}, figure.Column{Name: "±", Means: "mean half-width of the interval of R_AP", Digits: 4})
 	for _, m := range table2Methods {
-		mine := of(some, m)
-		row := figure.TableRow{Name: m.Name}
-		for _, x := range errorsOf(mine, lent) {
-			row.Cells = append(row.Cells, figure.Number(x))
-		}
+		ofMethod := byMethod(rows, m)
+		errors := rmseOf(ofMethod, bayesEstimates)
+		row := numberCells(errors[:])
 		for i := 1; i < len(estimators); i++ {
-			row.Cells = append(row.Cells, figure.Number(coverage(mine, i)))
+			row = append(row, figure.Number(coverage(ofMethod, i)))
 		}
-		var off, width []float64
-		for _, e := range mine {
-			off = append(off, float64(e.Bayes.AP-e.Risk))
-			width = append(width, float64(e.Upper.AP-e.Lower.AP)/2)
-		}
-		meanOff, _ := meanAndSpread(off)
-		meanWidth, _ := meanAndSpread(width)
-		t.Add(row.Name, append(row.Cells, figure.Number(meanOff), figure.Number(meanWidth))...)
+		off := meanOf(ofMethod, func(r *Table2Row) figure.Value { return r.Bayes.AP - r.Risk })
+		halfWidth := meanOf(ofMethod, func(r *Table2Row) figure.Value { return (r.Upper.AP - r.Lower.AP) / 2 })
+		t.Add(m.Name, append(row, figure.Number(off), figure.Number(halfWidth))...)
 	}
 	return t
 }
 
-// evaluationTable has a row per model.
-func evaluationTable(some []*Table2Row, fields FieldKind) figure.Table {
+// table2SeedsTable has a row per model.
+func table2SeedsTable(rows []*Table2Row, kind FieldKind) figure.Table {
 	t := figure.Table{
-		Name: string(fields) + "-seeds", Title: fmt.Sprintf("Every estimate, %s fields", fields), Head: "trained by",
+		Name: string(kind) + "-seeds", Title: fmt.Sprintf("Every estimate, %s fields", kind), Head: "trained by",
 		Detail:  true,
 		Columns: []figure.Column{{Name: "seed"}, {Name: "true risk", Digits: 4}},
 	}
@@ -297,94 +300,84 @@ func evaluationTable(some []*Table2Row, fields FieldKind) figure.Table {
 			Digits: 4}, figure.Column{Name: name + " low", Digits: 4}, figure.Column{Name: name + " high", Digits: 4})
 	}
 	for _, m := range table2Methods {
-		for _, e := range of(some, m) {
-			row := figure.TableRow{Name: m.Name, Cells: []figure.Cell{figure.Number(e.Seed), figure.Number(e.Risk)}}
-			for _, x := range e.Own.list() {
-				row.Cells = append(row.Cells, figure.Number(x))
-			}
+		for _, r := range byMethod(rows, m) {
+			own, judged, low, high := r.Own.list(), r.Bayes.list(), r.Lower.list(), r.Upper.list()
+			row := append([]figure.Cell{figure.Number(r.Seed), figure.Number(r.Risk)}, numberCells(own[:])...)
 			for i := 1; i < len(estimators); i++ {
-				for _, x := range []RiskEstimates{e.Bayes, e.Lower, e.Upper} {
-					row.Cells = append(row.Cells, figure.Number(float64(x.list()[i])))
-				}
+				row = append(row, figure.Number(judged[i]), figure.Number(low[i]), figure.Number(high[i]))
 			}
-			t.Rows = append(t.Rows, row)
+			t.Add(m.Name, row...)
 		}
 	}
 	return t
 }
 
-// table2Figure sets the naive estimate beside R_AP with either nuisances.
-func table2Figure(some []*Table2Row, fields FieldKind) figure.Figure {
+// table2Figure sets the naive estimate beside R_AP with either pair of ŷ and π̂.
+func table2Figure(rows []*Table2Row, kind FieldKind) figure.Figure {
 	b := &figure.BarChart{YTitle: "RMSE", Series: []figure.BarSeries{{Name: "R_naive"},
 		{Name: "R_AP, the model's own ŷ and π̂"}, {Name: "R_AP, those of bayes"}}}
 	for _, m := range table2Methods {
-		mine := of(some, m)
-		a, c := errorsOf(mine, own), errorsOf(mine, lent)
+		ofMethod := byMethod(rows, m)
+		own, judged := rmseOf(ofMethod, ownEstimates), rmseOf(ofMethod, bayesEstimates)
 		b.Groups = append(b.Groups, m.Name)
-		for i, x := range []float64{a[0], a[3], c[3]} {
+		for i, x := range []float64{own[0], own[3], judged[3]} {
 			b.Series[i].Values = append(b.Series[i].Values, x)
 		}
 	}
-	return figure.Figure{Name: string(fields) + "-rmse",
-		Title: fmt.Sprintf("RMSE of the estimated risk by the method that trained the model, %s fields", fields),
+	return figure.Figure{Name: string(kind) + "-rmse",
+		Title: fmt.Sprintf("RMSE of the estimated risk by the method that trained the model, %s fields", kind),
 		Bars:  b}
 }
 
-// table2Findings compares what the paper says of its table, and what a prototype found, with ours.
-func table2Claims(some []*Table2Row, fields FieldKind) []Claim {
-	kind := fmt.Sprintf(" (%s fields)", fields)
-	learnedMethods := []Method{mle, rw, pu, ap}
+// table2Claims compares what the paper says of its table, and what a prototype found, with ours.
+func table2Claims(rows []*Table2Row, kind FieldKind) []Claim {
+	fields := fmt.Sprintf(" (%s fields)", kind)
 	return []Claim{
-		naiveWorst(some, "R_naive is further off than R_w, R_PU and R_AP, whichever method trained the model"+kind,
-			learnedMethods),
-		mleWorst(some, "every estimator is further off with the ŷ and π̂ of mle than with those of rw, pu and ap"+kind,
-			[]Method{rw, pu, ap}),
-		steadied(some, "R_w and R_PU, further off than R_naive with the ŷ and π̂ of mle, are closer with those "+
-			"of bayes"+kind),
-		lentToOthers(some, "R_AP with the ŷ and π̂ of bayes is closer than R_naive for every model, also those "+
-			"without π̂"+kind),
-		covered(some, "the intervals of R_AP have the true risk of every model in them, in 95 of 100 worlds"+kind),
+		naiveWorstClaim(rows, "R_naive is further off than R_w, R_PU and R_AP, whichever method trained the model"+
+			fields),
+		mleWorstClaim(rows, "every estimator is further off with the ŷ and π̂ of mle than with those of rw, pu and ap"+
+			fields),
+		bayesImprovesClaim(rows, "R_w and R_PU, further off than R_naive with the ŷ and π̂ of mle, are closer with "+
+			"those of bayes"+fields),
+		bayesJudgesClaim(rows, "R_AP with the ŷ and π̂ of bayes is closer than R_naive for every model, also those "+
+			"without π̂"+fields),
+		coverageClaim(rows, "the intervals of R_AP have the true risk of every model in them, in 95 of 100 worlds"+
+			fields),
 	}
 }
 
-func naiveWorst(some []*Table2Row, claim string, methods []Method) Claim {
-	so, all := 0, 0
-	var words []string
-	for _, m := range methods {
-		e := errorsOf(of(some, m), own)
+func naiveWorstClaim(rows []*Table2Row, statement string) Claim {
+	var closer tally
+	var evidence []string
+	for _, m := range []Method{mle, rw, pu, ap} {
+		e := rmseOf(byMethod(rows, m), ownEstimates)
 		for _, x := range e[1:] {
-			all++
-			if x < e[0] {
-				so++
-			}
+			closer.add(x < e[0])
 		}
-		words = append(words, fmt.Sprintf("%s %s against %s, %s and %s", m.Name, figure.Decimal(e[0], 3),
+		evidence = append(evidence, fmt.Sprintf("%s %s against %s, %s and %s", m.Name, figure.Decimal(e[0], 3),
 			figure.Decimal(e[1], 3), figure.Decimal(e[2], 3), figure.Decimal(e[3], 3)))
 	}
-	return Claim{claim, verdictOf(so, all),
-		fmt.Sprintf("It is in %d of %d. RMSE of R_naive against R_w, R_PU and R_AP: %s.", so, all,
-			strings.Join(words, "; "))}
+	return Claim{statement, closer.verdict(),
+		fmt.Sprintf("It is in %d of %d. RMSE of R_naive against R_w, R_PU and R_AP: %s.", closer.held, closer.all,
+			strings.Join(evidence, "; "))}
 }
 
-func mleWorst(some []*Table2Row, claim string, methods []Method) Claim {
-	base := errorsOf(of(some, mle), own)
-	so, all := 0, 0
-	words := []string{"mle " + joined(base)}
-	for _, m := range methods {
-		e := errorsOf(of(some, m), own)
+func mleWorstClaim(rows []*Table2Row, statement string) Claim {
+	base := rmseOf(byMethod(rows, mle), ownEstimates)
+	var closer tally
+	evidence := []string{"mle " + decimals(base)}
+	for _, m := range []Method{rw, pu, ap} {
+		e := rmseOf(byMethod(rows, m), ownEstimates)
 		for i, x := range e {
-			all++
-			if x < base[i] {
-				so++
-			}
+			closer.add(x < base[i])
 		}
-		words = append(words, m.Name+" "+joined(e))
+		evidence = append(evidence, m.Name+" "+decimals(e))
 	}
-	return Claim{claim, verdictOf(so, all),
-		fmt.Sprintf("It is in %d of %d. RMSE of R_naive, R_w, R_PU and R_AP: %s.", so, all, strings.Join(words, "; "))}
+	return Claim{statement, closer.verdict(), fmt.Sprintf("It is in %d of %d. RMSE of R_naive, R_w, R_PU and R_AP: %s.",
+		closer.held, closer.all, strings.Join(evidence, "; "))}
 }
 
-func joined(e [4]float64) string {
+func decimals(e [4]float64) string {
 	var words []string
 	for _, x := range e {
 		words = append(words, figure.Decimal(x, 3))
@@ -392,60 +385,53 @@ func joined(e [4]float64) string {
 	return strings.Join(words, ", ")
 }
 
-func steadied(some []*Table2Row, claim string) Claim {
-	mine := of(some, mle)
-	before, after := errorsOf(mine, own), errorsOf(mine, lent)
-	so := 0
+func bayesImprovesClaim(rows []*Table2Row, statement string) Claim {
+	ofMLE := byMethod(rows, mle)
+	before, after := rmseOf(ofMLE, ownEstimates), rmseOf(ofMLE, bayesEstimates)
+	var held tally
 	for i := 1; i <= 2; i++ {
-		if before[i] > before[0] {
-			so++
-		}
-		if after[i] < before[0] {
-			so++
-		}
+		held.add(before[i] > before[0])
+		held.add(after[i] < before[0])
 	}
-	return Claim{claim, verdictOf(so, 4), fmt.Sprintf("Of mle's models, RMSE: R_naive %s; with their own ŷ "+
-		"and π̂ R_w %s and R_PU %s; with those of bayes R_w %s and R_PU %s.",
-		figure.Decimal(before[0], 3), figure.Decimal(before[1], 3), figure.Decimal(before[2], 3),
-		figure.Decimal(after[1], 3),
-		figure.Decimal(after[2], 3))}
+	return Claim{statement, held.verdict(),
+		fmt.Sprintf("Of mle's models, RMSE: R_naive %s; with their own ŷ and π̂ R_w "+
+			"%s and R_PU %s; with those of bayes R_w %s and R_PU %s.", figure.Decimal(before[0], 3),
+			figure.Decimal(before[1], 3), figure.Decimal(before[2], 3), figure.Decimal(after[1], 3),
+			figure.Decimal(after[2], 3))}
 }
 
-func lentToOthers(some []*Table2Row, claim string) Claim {
-	so, all := 0, 0
-	var words []string
+func bayesJudgesClaim(rows []*Table2Row, statement string) Claim {
+	var closer tally
+	var evidence []string
 	for _, m := range table2Methods {
-		if m == bayes { // the others' judge
+		if m == bayes { // it judges the others
 			continue
 		}
-		e := errorsOf(of(some, m), lent)
-		all++
-		if e[3] < e[0] {
-			so++
-		}
-		words = append(words, fmt.Sprintf("%s %s instead of %s", m.Name, figure.Decimal(e[3], 3),
+		e := rmseOf(byMethod(rows, m), bayesEstimates)
+		closer.add(e[3] < e[0])
+		evidence = append(evidence, fmt.Sprintf("%s %s instead of %s", m.Name, figure.Decimal(e[3], 3),
 			figure.Decimal(e[0], 3)))
 	}
-	return Claim{claim, verdictOf(so, all), "RMSE of R_AP instead of R_naive: " + strings.Join(words, "; ") + "."}
+	return Claim{statement, closer.verdict(),
+		"RMSE of R_AP instead of R_naive: " + strings.Join(evidence, "; ") + "."}
 }
 
-// covered allows what chance does, for seeds are few.
-func covered(some []*Table2Row, claim string) Claim {
-	so, all := 0, 0
-	var words []string
+// coverageClaim allows for chance, since seeds are few.
+func coverageClaim(rows []*Table2Row, statement string) Claim {
+	var plausible tally
+	var evidence []string
 	for _, m := range table2Methods {
-		mine := of(some, m)
-		share := coverage(mine, 3)
+		ofMethod := byMethod(rows, m)
+		share := coverage(ofMethod, 3)
 		if math.IsNaN(share) {
+			plausible.add(false)
+			evidence = append(evidence, m.Name+" n/a")
 			continue
 		}
-		count := int(math.Round(share * float64(len(mine))))
-		all++
-		if (distuv.Binomial{N: float64(len(mine)), P: .95}).CDF(float64(count)) >= .05 {
-			so++
-		}
-		words = append(words, fmt.Sprintf("%s %d of %d", m.Name, count, len(mine)))
+		count := int(math.Round(share * float64(len(ofMethod))))
+		plausible.add(distuv.Binomial{N: float64(len(ofMethod)), P: .95}.CDF(float64(count)) >= .05)
+		evidence = append(evidence, fmt.Sprintf("%s %d of %d", m.Name, count, len(ofMethod)))
 	}
-	return Claim{claim, verdictOf(so, all), "Seeds whose interval has it: " + strings.Join(words, ", ") +
+	return Claim{statement, plausible.verdict(), "Seeds whose interval has it: " + strings.Join(evidence, ", ") +
 		". A count is taken for fair where chance gives so few or fewer in at least one of 20 repetitions."}
 }

@@ -19,6 +19,7 @@ func tiny(threads int, seeds ...uint64) *lab {
 // Where exposure decides much, the naive estimate is far off and those that know y and π are close; what bayes
 // learned judges every model, also those that have no π̂. What has been trained is only judged.
 func TestTable2(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
@@ -40,25 +41,25 @@ func TestTable2(t *testing.T) {
 		t.Errorf("%d rows, %d tables, %d figures", len(all), len(r.Tables), len(r.Figures))
 	}
 	for _, fields := range []FieldKind{Random, Tied} {
-		some := where(all, func(e *Table2Row) bool { return e.Fields == fields })
-		e := errorsOf(of(some, oracle), own)
+		rows := filter(all, func(e *Table2Row) bool { return e.Fields == fields })
+		e := rmseOf(byMethod(rows, oracle), ownEstimates)
 		if e[0] < .1 || e[1] > e[0]/5 || e[3] > e[0]/5 || e[2] > e[0] { // R_PU is unbiased too, and noisy
 			t.Errorf("%s fields, by the truth: RMSE %v", fields, e)
 		}
-		for _, x := range of(some, bayes) {
+		for _, x := range byMethod(rows, bayes) {
 			for i := range estimators {
 				if a, b := x.Own.list()[i], x.Bayes.list()[i]; math.Abs(float64(a-b)) > 1e-6 {
 					t.Errorf("bayes estimates %v of itself by %s and is judged to have %v", a, estimators[i], b)
 				}
 			}
 		}
-		for _, x := range of(some, naive) {
+		for _, x := range byMethod(rows, naive) {
 			if !math.IsNaN(float64(x.Own.W)) || !math.IsNaN(float64(x.Own.PU)) || !math.IsNaN(float64(x.Own.AP)) ||
 				math.IsNaN(float64(x.Own.Naive)) {
 				t.Errorf("naive has estimates of its own: %+v", x)
 			}
 		}
-		for _, x := range some {
+		for _, x := range rows {
 			for i := range estimators {
 				low, at, high := x.Lower.list()[i], x.Bayes.list()[i], x.Upper.list()[i]
 				if !(low < at && at < high) {
@@ -114,37 +115,39 @@ func byHand(m Method, own, lent RiskEstimates) *Table2Row {
 }
 
 func TestErrorsAndCoverage(t *testing.T) {
-	some := []*Table2Row{
+	t.Parallel()
+	rows := []*Table2Row{
 		byHand(mle, RiskEstimates{1, -2, 3, 0}, RiskEstimates{AP: .4}),
 		byHand(mle, RiskEstimates{-1, 2, 4, 0}, RiskEstimates{AP: .6}),
 	}
-	if e, want := errorsOf(some, own), ([4]float64{1, 2, math.Sqrt(12.5), 0}); e != want {
+	if e, want := rmseOf(rows, ownEstimates), ([4]float64{1, 2, math.Sqrt(12.5), 0}); e != want {
 		t.Errorf("RMSE %v, want %v", e, want)
 	}
-	if share := coverage(some, 3); share != .5 {
+	if share := coverage(rows, 3); share != .5 {
 		t.Errorf("covered %v", share)
 	}
-	some[0].Lower.AP = none
-	if share := coverage(some, 3); !math.IsNaN(share) {
+	rows[0].Lower.AP = missing
+	if share := coverage(rows, 3); !math.IsNaN(share) {
 		t.Errorf("covered %v where there is no interval", share)
 	}
 }
 
-func TestTable2Findings(t *testing.T) {
+func TestTable2Claims(t *testing.T) {
+	t.Parallel()
 	good, bad := RiskEstimates{1, .1, .1, .1}, RiskEstimates{1, 2, 2, .2}
-	set := func(mleOwn, others RiskEstimates, lent RiskEstimates) (some []*Table2Row) {
+	set := func(mleOwn, others RiskEstimates, lent RiskEstimates) (rows []*Table2Row) {
 		for _, m := range table2Methods {
 			o := others
 			if m == mle {
 				o = mleOwn
 			}
-			some = append(some, byHand(m, o, lent), byHand(m, o, lent)) // two seeds
+			rows = append(rows, byHand(m, o, lent), byHand(m, o, lent)) // two seeds
 		}
-		return some
+		return rows
 	}
 	for _, test := range []struct {
 		name string
-		some []*Table2Row
+		rows []*Table2Row
 		want []Verdict // naive worst, mle worst, steadied, lent, covered
 	}{
 		// R_naive does not depend on π̂: here it is the same for all, so that only three of four are lower
@@ -157,7 +160,7 @@ func TestTable2Findings(t *testing.T) {
 		{"bayes is wrong", set(good, good, RiskEstimates{1, 3, 3, 3}), []Verdict{Reproduced, NotReproduced,
 			NotReproduced, NotReproduced, NotReproduced}},
 	} {
-		for i, f := range table2Claims(test.some, Random) {
+		for i, f := range table2Claims(test.rows, Random) {
 			if f.Verdict != test.want[i] {
 				t.Errorf("%s: %s, want %s: %+v", test.name, f.Verdict, test.want[i], f)
 			}

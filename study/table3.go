@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"unseen/evaluate"
@@ -27,7 +28,7 @@ var paperTable3 = [2]map[string]struct{ precision, recall, f1, auc, thresholdedA
 		"ap": {47.22, 71.84, 56.98, 83.89, 35.27}},
 }
 
-// Table3Row is how one model tells linked pairs from unlinked ones among held-out pairs of a network.
+// Table3Row is how well one model separates linked from unlinked pairs among held-out pairs of a network.
 type Table3Row struct {
 	Network string `json:"network"`
 	Seed    uint64 `json:"seed"`
@@ -58,15 +59,13 @@ func runTable3(ctx context.Context, l *lab) (*Result, error) {
 	for _, n := range l.Networks {
 		for _, seed := range l.Seeds {
 			for _, m := range n.methods() {
-				c := &Table3Row{Network: n.Name, Seed: seed, Method: m, AUC: none, SeenAUC: none, AP: none,
-					SeenAP: none, UniverseAP: none,
-					Precision: none, Recall: none, F1: none, Accuracy: none, ThresholdedAP: none, Calibration: none}
-				rows = append(rows, c)
+				row := newTable3Row(n, seed, m)
+				rows = append(rows, row)
 				key := fitKey{drawKey{n.Name, seed}, m}
 				f, d := l.fits[key], l.prepared[key.drawKey]
 				if f.failed == "" {
 					tasks = append(tasks, task{name: fmt.Sprintf("%s, %s, seed %d, judging", m.Name, n.Name, seed),
-						cost: .2, do: func(ctx context.Context) error { return c.judge(ctx, f, d) }})
+						cost: .2, do: func(ctx context.Context) error { return row.judge(ctx, f, d) }})
 				}
 			}
 		}
@@ -75,27 +74,34 @@ func runTable3(ctx context.Context, l *lab) (*Result, error) {
 		return nil, err
 	}
 	r := &Result{Rows: rows, Warnings: l.networkFailures(), Setting: append(l.networkSetting(),
-		"Judged by held-out links, all of them, and four unlinked pairs for each. These are observed links: who "+
-			"learns exposure does well here.",
+		"Judged by all held-out links and four unlinked pairs for each. These are observed links: a model that learns "+
+			"exposure does well here.",
 		"AUC, AP, precision, recall, F1, accuracy and MAP are those of the sampled pairs, as in the paper, one "+
-			"link to four others; AUC would be the same of all pairs. AP_U weighs the pairs to all that the "+
-			"sample stands for, and so does seen ×, the mean of π̂ŷ over the share of links.",
+			"link to four others; AUC would be the same over all pairs. AP_U weights the pairs to all that the "+
+			"sample represents, and so does seen ×, the mean of π̂ŷ over the share of links.",
 		"A link is predicted where P(linked | sampled) ≥ ½, that is where logit(π̂ŷ) ≥ log r for unlinked pairs "+
 			"that were kept at the rate r. ŷ itself stands for all pairs, of which few are links, and hardly "+
 			"ever reaches ½. cosine has no probabilities.",
 	)}
 	for _, n := range l.Networks {
-		own := where(rows, func(c *Table3Row) bool { return c.Network == n.Name })
-		r.Tables = append(r.Tables, classifiedTable(own, n, len(l.Seeds)), l.exposureTable(n), classifiedSeeds(own, n))
+		own := filter(rows, func(c *Table3Row) bool { return c.Network == n.Name })
+		r.Tables = append(r.Tables, table3Table(own, n, len(l.Seeds)), l.exposureTable(n), table3SeedsTable(own, n))
 		r.Claims = append(r.Claims, l.table3Claims(own, n)...)
 	}
 	r.Tables = append(r.Tables, paperTables3()...)
 	return r, nil
 }
 
-// judge compares a model's beliefs about the test pairs with the links.
-func (c *Table3Row) judge(ctx context.Context, f *fitted, d *drawn) error {
-	c.Seconds = f.seconds
+// newTable3Row is a row without numbers.
+func newTable3Row(n RealNetwork, seed uint64, m Method) *Table3Row {
+	return &Table3Row{Network: n.Name, Seed: seed, Method: m, AUC: missing, SeenAUC: missing, AP: missing,
+		SeenAP: missing, UniverseAP: missing, Precision: missing, Recall: missing, F1: missing, Accuracy: missing,
+		ThresholdedAP: missing, Calibration: missing}
+}
+
+// judge compares a model's predictions for the test pairs with the links.
+func (r *Table3Row) judge(ctx context.Context, f *fitted, d *drawn) error {
+	r.Seconds = f.seconds
 	p := d.Test.Pairs
 	n := p.Len()
 	z, s, err := f.judge.Logits(ctx, p)
@@ -123,27 +129,27 @@ func (c *Table3Row) judge(ctx context.Context, f *fitted, d *drawn) error {
 	for _, m := range []struct {
 		to  *figure.Value
 		get func() (float64, error)
-	}{{&c.AUC, link.AUC}, {&c.AP, link.AveragePrecision}, {&c.UniverseAP, weighted.AveragePrecision}} {
-		var x float64
-		if x, err = m.get(); err != nil {
+	}{{&r.AUC, link.AUC}, {&r.AP, link.AveragePrecision}, {&r.UniverseAP, weighted.AveragePrecision}} {
+		x, err := m.get()
+		if err != nil {
 			return err
 		}
 		*m.to = figure.Value(x)
 	}
-	if c.Method == cosine {
+	if r.Method == cosine {
 		return nil
 	}
-	if c.Method.models() {
-		c.SeenAUC, c.SeenAP = mark(seen.AUC()), mark(seen.AveragePrecision())
+	if r.Method.models() {
+		r.SeenAUC, r.SeenAP = valueOrMissing(seen.AUC()), valueOrMissing(seen.AveragePrecision())
 	}
 	confusion, err := sampled.ConfusionAt(.5)
 	if err != nil {
 		return err
 	}
-	c.Precision, c.Recall, c.F1, c.Accuracy = mark(confusion.Precision()), mark(confusion.Recall()),
-		mark(confusion.F1()), mark(confusion.Accuracy())
-	c.ThresholdedAP = mark(sampled.ThresholdedAP(.5))
-	c.Calibration = figure.Value(mean / all / (links / all))
+	r.Precision, r.Recall, r.F1, r.Accuracy = valueOrMissing(confusion.Precision()), valueOrMissing(confusion.Recall()),
+		valueOrMissing(confusion.F1()), valueOrMissing(confusion.Accuracy())
+	r.ThresholdedAP = valueOrMissing(sampled.ThresholdedAP(.5))
+	r.Calibration = figure.Value(mean / all / (links / all))
 	return nil
 }
 
@@ -175,28 +181,27 @@ var table3Columns = []column[*Table3Row]{
 		func(c *Table3Row) figure.Value { return c.Calibration }},
 }
 
-func classifiedTable(rows []*Table3Row, n RealNetwork, seeds int) figure.Table {
-	t := figure.Table{Name: n.Name, Title: fmt.Sprintf("%s, %s", n.Name, repeated(seeds)), Head: "method"}
-	t.Columns = append(t.Columns, columns(table3Columns)...)
+func table3Table(rows []*Table3Row, n RealNetwork, seeds int) figure.Table {
+	t := figure.Table{Name: n.Name, Title: fmt.Sprintf("%s, %s", n.Name, seedsTitle(seeds)), Head: "method",
+		Columns: headings(table3Columns)}
 	for _, m := range n.methods() {
-		t.Add(m.Name, cells(table3Columns, of(rows, m))...)
+		t.Add(m.Name, cells(table3Columns, byMethod(rows, m))...)
 	}
 	return t
 }
 
-func classifiedSeeds(rows []*Table3Row, n RealNetwork) figure.Table {
+func table3SeedsTable(rows []*Table3Row, n RealNetwork) figure.Table {
 	t := figure.Table{Name: n.Name + "-seeds", Title: n.Name + ", every training", Head: "method", Detail: true,
-		Columns: []figure.Column{{Name: "seed"}}}
-	t.Columns = append(t.Columns, columns(table3Columns)...)
-	t.Columns = append(t.Columns, figure.Column{Name: "s", Means: "seconds of training on one thread", Digits: 1})
-	for _, c := range rows {
-		row := append([]figure.Cell{figure.Number(c.Seed)}, cells(table3Columns, []*Table3Row{c})...)
-		t.Add(c.Method.Name, append(row, figure.Number(c.Seconds))...)
+		Columns: slices.Concat([]figure.Column{{Name: "seed"}}, headings(table3Columns),
+			[]figure.Column{{Name: "s", Means: "seconds of training on one thread", Digits: 1}})}
+	for _, r := range rows {
+		t.Add(r.Method.Name, slices.Concat([]figure.Cell{figure.Number(r.Seed)}, cells(table3Columns, []*Table3Row{r}),
+			[]figure.Cell{figure.Number(r.Seconds)})...)
 	}
 	return t
 }
 
-// paperTables3 are the paper's figures, which are of other data.
+// paperTables3 are the numbers of the paper, which are for other data.
 func paperTables3() (tables []figure.Table) {
 	for k, printed := range paperTable3 {
 		t := figure.Table{Name: fmt.Sprintf("paper-%d", k+1), Title: paperTitle(k), Head: "method"}
@@ -221,69 +226,65 @@ func paperTitle(k int) string {
 	return fmt.Sprintf("The paper's dataset %d: other data, to compare the order of methods", k+1)
 }
 
-// table3Findings compares what the paper says of its table with a network.
+// table3Claims compares what the paper says of its table with a network.
 func (l *lab) table3Claims(rows []*Table3Row, n RealNetwork) []Claim {
-	below := of(rows, naive)
-	gains := func(m Method, get func(*Table3Row) figure.Value) []float64 {
-		var xs []float64
-		for k, c := range of(rows, m) {
-			xs = append(xs, 100*float64(get(c)-get(below[k])))
-		}
-		return xs
+	return []Claim{asGoodClaim(rows, n), weightedClaim(rows, n), fieldsHelpClaim(rows, n), l.scaleClaim(n)}
+}
+
+// aucGains are the AUC points of a method over a base, by seed.
+func aucGains(rows []*Table3Row, m, base Method) []float64 {
+	gains, below := values(byMethod(rows, m), percentAUC), values(byMethod(rows, base), percentAUC)
+	for k := range gains {
+		gains[k] -= below[k]
 	}
-	auc := func(c *Table3Row) figure.Value { return c.AUC }
-	comparable := Claim{Statement: n.Name + ": corrected methods classify observed links as well as naive does, " +
-		"to a point of AUC", Verdict: Reproduced}
-	worse := 0
-	var words []string
+	return gains
+}
+
+func percentAUC(r *Table3Row) figure.Value { return 100 * r.AUC }
+
+func asGoodClaim(rows []*Table3Row, n RealNetwork) Claim {
+	var asGood tally
+	var evidence []string
 	for _, m := range corrected {
-		mean, sd := meanAndSpread(gains(m, auc))
-		words = append(words, fmt.Sprintf("%s %s ± %s", m.Name, signed(mean, 2), figure.Decimal(sd, 2)))
-		if !(mean > -1) {
-			worse++
-		}
+		mean, sd := meanAndSpread(aucGains(rows, m, naive))
+		asGood.add(mean > -1)
+		evidence = append(evidence, plusMinus(m.Name, mean, sd))
 	}
-	if worse == len(corrected) {
-		comparable.Verdict = NotReproduced
-	} else if worse > 0 {
-		comparable.Verdict = Partly
-	}
-	comparable.Evidence = "AUC of ŷ against naive, in points: " + strings.Join(words, ", ") + "."
+	return Claim{n.Name + ": corrected methods classify observed links as well as naive does, to a point of AUC",
+		asGood.verdict(), "AUC of ŷ against naive, in points: " + strings.Join(evidence, ", ") + "."}
+}
 
-	weighted := Claim{Statement: n.Name + ": R_w, R_PU and R_AP classify observed links better than MLE, by a " +
-		"tenth of a point of AUC"}
-	better := 0
-	words = nil
+func weightedClaim(rows []*Table3Row, n RealNetwork) Claim {
+	var better tally
+	var evidence []string
 	for _, m := range []Method{rw, pu, ap} {
-		xs := gains(m, auc)
-		for k, x := range gains(mle, auc) {
-			xs[k] -= x
-		}
-		mean, sd := meanAndSpread(xs)
-		words = append(words, fmt.Sprintf("%s %s ± %s", m.Name, signed(mean, 2), figure.Decimal(sd, 2)))
-		if mean > 2*sd/math.Sqrt(float64(len(xs))) && mean >= .1 {
-			better++
-		}
+		gains := aucGains(rows, m, mle)
+		mean, sd := meanAndSpread(gains)
+		better.add(beyondChance(mean, sd, len(gains)) && mean >= .1)
+		evidence = append(evidence, plusMinus(m.Name, mean, sd))
 	}
-	weighted.Verdict = [...]Verdict{NotReproduced, Partly, Partly, Reproduced}[better]
-	weighted.Evidence = "AUC of ŷ against mle, in points: " + strings.Join(words, ", ") + "."
+	return Claim{n.Name + ": R_w, R_PU and R_AP classify observed links better than MLE, by a tenth of a point of AUC",
+		better.verdict(), "AUC of ŷ against mle, in points: " + strings.Join(evidence, ", ") + "."}
+}
 
-	trap := Claim{Statement: n.Name + ": to know the fields helps with observed links", Verdict: Missed}
-	field, fieldSD := meanAndSpread(gains(naiveField, auc))
-	var seen []float64
-	for _, c := range of(rows, bayes) {
-		seen = append(seen, 100*float64(c.SeenAUC-c.AUC))
+func fieldsHelpClaim(rows []*Table3Row, n RealNetwork) Claim {
+	fieldGains := aucGains(rows, naiveField, naive)
+	productGains := values(byMethod(rows, bayes), func(r *Table3Row) figure.Value { return 100 * (r.SeenAUC - r.AUC) })
+	var helps tally
+	var evidence []string
+	for _, x := range []struct {
+		name  string
+		gains []float64
+	}{{"naive-field against naive", fieldGains}, {"bayes by π̂ŷ against bayes by ŷ", productGains}} {
+		mean, sd := meanAndSpread(x.gains)
+		helps.add(mean > 0 && beyondChance(mean, sd, len(x.gains)))
+		evidence = append(evidence, plusMinus(x.name, mean, sd))
 	}
-	product, productSD := meanAndSpread(seen)
-	helps := 0
-	for _, x := range [][2]float64{{field, fieldSD}, {product, productSD}} {
-		if x[0] > 0 && x[0] > 2*x[1]/math.Sqrt(float64(len(l.Seeds))) {
-			helps++
-		}
-	}
-	trap.Verdict = [...]Verdict{Missed, Partly, Met}[helps]
-	trap.Evidence = fmt.Sprintf("naive-field against naive %s ± %s AUC points; bayes by π̂ŷ against bayes by ŷ %s "+
-		"± %s.",
-		signed(field, 2), figure.Decimal(fieldSD, 2), signed(product, 2), figure.Decimal(productSD, 2))
-	return []Claim{comparable, weighted, trap, l.scaleClaim(n)}
+	return Claim{n.Name + ": to know the fields helps with observed links", helps.metVerdict(),
+		"AUC points: " + strings.Join(evidence, "; ") + "."}
+}
+
+// plusMinus writes a gain with its standard deviation over seeds: "rw +0.12 ± 0.03".
+func plusMinus(name string, mean, sd float64) string {
+	return fmt.Sprintf("%s %s ± %s", name, signed(mean, 2), figure.Decimal(sd, 2))
 }

@@ -43,13 +43,13 @@ type Table4Row struct {
 	each [6][]float64 // per source
 }
 
-// Table4Difference is how a method's ranking differs from naive's, over the sources of all seeds.
+// Table4Difference is how the ranking of a method differs from that of naive, over the sources of all seeds.
 type Table4Difference struct {
 	Network     string                 `json:"network"`
 	Method      Method                 `json:"method"`
 	By          evaluate.By            `json:"by"`
 	Differences [6]evaluate.Difference `json:"differences"` // in the order of the table's columns
-	Higher      [6]int                 `json:"higher"`      // in how many seeds it is higher than naive's
+	Higher      [6]int                 `json:"higher"`      // the number of seeds in which it is higher than naive's
 	Seeds       int                    `json:"seeds"`
 }
 
@@ -141,24 +141,24 @@ func runTable4(ctx context.Context, l *lab) (*Result, error) {
 			"taken as they are: what another seed would have trained they do not know, so that a claim must "+
 			"also hold in every seed.",
 	)}
-	rows := &Table4Numbers{Ranks: all}
+	numbers := &Table4Numbers{Ranks: all}
 	for _, n := range l.Networks {
-		compared, err := l.compare(all, n)
+		differences, err := l.compare(all, n)
 		if err != nil {
 			return nil, err
 		}
-		rows.Compared = append(rows.Compared, compared...)
-		r.Tables = append(r.Tables, l.ranksTable(all, n), differenceTable(compared, n), l.exposureTable(n),
-			ranksSeeds(all, n))
-		r.Figures = append(r.Figures, differenceFigure(compared, n))
-		r.Claims = append(r.Claims, l.table4Claims(compared, n)...)
+		numbers.Compared = append(numbers.Compared, differences...)
+		r.Tables = append(r.Tables, l.table4Table(all, n), table4DifferenceTable(differences, n), l.exposureTable(n),
+			table4SeedsTable(all, n))
+		r.Figures = append(r.Figures, table4Figure(differences, n))
+		r.Claims = append(r.Claims, l.table4Claims(differences, n)...)
 	}
-	r.Rows = rows
+	r.Rows = numbers
 	r.Tables = append(r.Tables, paperTables4()...)
 	return r, nil
 }
 
-// measure takes every metric of every source.
+// measure computes every metric for every source.
 func (r *Table4Row) measure(s evaluate.Standing, d *drawn) error {
 	fields, sources := d.network.Graph.Fields(), d.candidates.Sources()
 	own := make([]uint16, len(sources))
@@ -175,8 +175,7 @@ func (r *Table4Row) measure(s evaluate.Standing, d *drawn) error {
 		{atMeanRank, s.Ranking, evaluate.Ranking.MeanRank},
 		{atMRR, s.Ranking, evaluate.Ranking.MRR},
 		{atEntropy, s.Ranking, func(one evaluate.Ranking) (float64, error) {
-			return one.FieldEntropy(fields,
-				firstRanked)
+			return one.FieldEntropy(fields, firstRanked)
 		}},
 		{atCrossRecall, across, func(one evaluate.Ranking) (float64, error) { return one.Recall(firstRanked) }},
 	} {
@@ -196,13 +195,13 @@ func (r *Table4Row) measure(s evaluate.Standing, d *drawn) error {
 	return nil
 }
 
-// ranksBy returns the rows of a network, a method and a score, in the order of the seeds.
-func ranksBy(all []*Table4Row, n RealNetwork, m Method, by evaluate.By) []*Table4Row {
-	return where(all, func(r *Table4Row) bool { return r.Network == n.Name && r.Method == m && r.By == by })
+// table4RowsOf returns the rows of a network, a method and a score, in the order of the seeds.
+func table4RowsOf(all []*Table4Row, n RealNetwork, m Method, by evaluate.By) []*Table4Row {
+	return filter(all, func(r *Table4Row) bool { return r.Network == n.Name && r.Method == m && r.By == by })
 }
 
-// lines are the rows of a network's tables.
-func lines(n RealNetwork) (out []Table4Difference) {
+// table4Lines are the lines of a network's tables: every method by ŷ, then those with exposure by π̂ŷ.
+func table4Lines(n RealNetwork) (out []Table4Difference) {
 	for _, m := range n.methods() {
 		out = append(out, Table4Difference{Network: n.Name, Method: m, By: evaluate.ByRelevance})
 	}
@@ -238,15 +237,15 @@ func (l *lab) overSeeds(rows []*Table4Row, metric int, nodes int) []float64 {
 	return sums
 }
 
-// compare holds every row against naive.
+// compare compares every line with naive.
 func (l *lab) compare(all []*Table4Row, n RealNetwork) ([]*Table4Difference, error) {
-	base := ranksBy(all, n, naive, evaluate.ByRelevance)
+	base := table4RowsOf(all, n, naive, evaluate.ByRelevance)
 	if len(base) == 0 {
 		return nil, nil
 	}
 	var out []*Table4Difference
-	for _, line := range lines(n) {
-		rows := ranksBy(all, n, line.Method, line.By)
+	for _, line := range table4Lines(n) {
+		rows := table4RowsOf(all, n, line.Method, line.By)
 		if line.Method == naive || len(rows) < len(base) {
 			continue
 		}
@@ -270,65 +269,62 @@ func (l *lab) compare(all []*Table4Row, n RealNetwork) ([]*Table4Difference, err
 	return out, nil
 }
 
-func (l *lab) ranksTable(all []*Table4Row, n RealNetwork) figure.Table {
-	t := figure.Table{Name: n.Name, Title: fmt.Sprintf("%s, %s", n.Name, repeated(len(l.Seeds))),
-		Head: "ranked by ŷ of"}
-	t.Columns = append(t.Columns, columns(table4Columns)...)
-	for _, line := range lines(n) {
-		if rows := ranksBy(all, n, line.Method, line.By); len(rows) > 0 {
+func (l *lab) table4Table(all []*Table4Row, n RealNetwork) figure.Table {
+	t := figure.Table{Name: n.Name, Title: fmt.Sprintf("%s, %s", n.Name, seedsTitle(len(l.Seeds))),
+		Head: "ranked by ŷ of", Columns: headings(table4Columns)}
+	for _, line := range table4Lines(n) {
+		if rows := table4RowsOf(all, n, line.Method, line.By); len(rows) > 0 {
 			t.Add(line.name(), cells(table4Columns, rows)...)
 		}
 	}
 	return t
 }
 
-// worded writes a difference with its interval, such as +1.25 (+0.31, +2.20).
-func worded(d evaluate.Difference, scale float64, digits int) string {
+// withInterval writes a difference with its interval, such as +1.25 (+0.31, +2.20).
+func withInterval(d evaluate.Difference, scale float64, digits int) string {
 	return fmt.Sprintf("%s (%s, %s)", signed(scale*d.Mean, digits), signed(scale*d.Lower, digits),
 		signed(scale*d.Upper, digits))
 }
 
-func differenceTable(compared []*Table4Difference, n RealNetwork) figure.Table {
+func table4DifferenceTable(differences []*Table4Difference, n RealNetwork) figure.Table {
 	t := figure.Table{Name: n.Name + "-differences", Title: n.Name +
-		": differences from naive, with intervals of 95% over sources", Head: "ranked by ŷ of"}
-	t.Columns = append(t.Columns, columns(table4Columns)...)
-	for _, c := range compared {
-		row := figure.TableRow{Name: c.name()}
+		": differences from naive, with intervals of 95% over sources", Head: "ranked by ŷ of",
+		Columns: headings(table4Columns)}
+	for _, c := range differences {
+		var row []figure.Cell
 		for k, d := range c.Differences {
 			scale := table4Columns[k].scale
-			row.Cells = append(row.Cells, figure.Text(worded(d, scale, table4Columns[k].Digits),
+			row = append(row, figure.Text(withInterval(d, scale, table4Columns[k].Digits),
 				figure.Part("value", scale*d.Mean), figure.Part("lower", scale*d.Lower),
 				figure.Part("upper", scale*d.Upper)))
 		}
-		t.Rows = append(t.Rows, row)
+		t.Add(c.name(), row...)
 	}
 	return t
 }
 
-func ranksSeeds(all []*Table4Row, n RealNetwork) figure.Table {
+func table4SeedsTable(all []*Table4Row, n RealNetwork) figure.Table {
 	t := figure.Table{Name: n.Name + "-seeds", Title: n.Name + ", every ranking", Head: "ranked by ŷ of", Detail: true,
-		Columns: []figure.Column{{Name: "seed"}}}
-	t.Columns = append(t.Columns, columns(table4Columns)...)
-	t.Columns = append(t.Columns, figure.Column{Name: "s", Means: "seconds of ranking by all scores, on one thread",
-		Digits: 1})
-	for _, line := range lines(n) {
-		for _, r := range ranksBy(all, n, line.Method, line.By) {
-			row := append([]figure.Cell{figure.Number(r.Seed)}, cells(table4Columns, []*Table4Row{r})...)
-			t.Add(line.name(), append(row, figure.Number(r.Seconds))...)
+		Columns: slices.Concat([]figure.Column{{Name: "seed"}}, headings(table4Columns),
+			[]figure.Column{{Name: "s", Means: "seconds of ranking by all scores, on one thread", Digits: 1}})}
+	for _, line := range table4Lines(n) {
+		for _, r := range table4RowsOf(all, n, line.Method, line.By) {
+			t.Add(line.name(), slices.Concat([]figure.Cell{figure.Number(r.Seed)},
+				cells(table4Columns, []*Table4Row{r}), []figure.Cell{figure.Number(r.Seconds)})...)
 		}
 	}
 	return t
 }
 
-// differenceFigure shows recall, of all links and of those between two fields, against naive.
-func differenceFigure(compared []*Table4Difference, n RealNetwork) figure.Figure {
+// table4Figure shows recall against naive, of all links and of those between two fields.
+func table4Figure(differences []*Table4Difference, n RealNetwork) figure.Figure {
 	f := figure.Figure{Name: n.Name + "-recall", Title: n.Name + ": recall@100 against naive",
 		Intervals: &figure.IntervalChart{XTitle: "points", Digits: 2}}
 	for _, group := range []struct {
 		name string
 		at   int
 	}{{"all links", atRecall}, {"links between two fields", atCrossRecall}} {
-		for _, c := range compared {
+		for _, c := range differences {
 			d := c.Differences[group.at]
 			f.Intervals.Rows = append(f.Intervals.Rows, figure.IntervalRow{Name: c.name(), Group: group.name,
 				Estimate: figure.Value(100 * d.Mean), Low: figure.Value(100 * d.Lower),
@@ -354,88 +350,98 @@ func paperTables4() (tables []figure.Table) {
 	return tables
 }
 
-// table4Findings says what correcting for exposure does to rankings of a network.
-func (l *lab) table4Claims(compared []*Table4Difference, n RealNetwork) []Claim {
-	find := func(m Method, by evaluate.By) *Table4Difference {
-		i := slices.IndexFunc(compared, func(c *Table4Difference) bool { return c.Method == m && c.By == by })
-		if i < 0 {
-			return nil
-		}
-		return compared[i]
-	}
-	// claim counts for how many methods it holds
-	claim := func(what string, methods []Method, by evaluate.By, metric int, holds func(*Table4Difference) bool) Claim {
-		f := Claim{Statement: n.Name + ": " + what, Verdict: NotReproduced}
-		kept := 0
-		var words []string
-		for _, m := range methods {
-			c := find(m, by)
-			if c == nil {
-				words = append(words, m.Name+" none")
-				continue
-			}
-			if holds(c) {
-				kept++
-			}
-			words = append(words, fmt.Sprintf("%s %s, higher in %d of %d seeds", m.Name,
-				worded(c.Differences[metric], table4Columns[metric].scale, table4Columns[metric].Digits),
-				c.Higher[metric], c.Seeds))
-		}
-		if kept == len(methods) {
-			f.Verdict = Reproduced
-		} else if kept > 0 {
-			f.Verdict = Partly
-		}
-		f.Evidence = fmt.Sprintf("%s against naive: %s.", table4Columns[metric].Name, strings.Join(words, "; "))
-		return f
-	}
+// table4Claims says what correcting for exposure does to rankings of a network.
+func (l *lab) table4Claims(differences []*Table4Difference, n RealNetwork) []Claim {
 	higher := func(metric int) func(*Table4Difference) bool {
-		return func(c *Table4Difference) bool { return c.Differences[metric].Lower > 0 && c.Higher[metric] == c.Seeds }
+		return func(d *Table4Difference) bool { return d.higher(metric) }
 	}
-	found := []Claim{
-		claim("corrected ŷ finds as many observed links as naive, to a point of recall@100 in the mean", corrected,
-			evaluate.ByRelevance, atRecall,
-			func(c *Table4Difference) bool { return c.Differences[atRecall].Mean > -.01 }),
-		claim("corrected ŷ finds links of more fields: a higher entropy@100 of true positives", corrected,
-			evaluate.ByRelevance, atEntropy, higher(atEntropy)),
-		claim("corrected ŷ finds more links between two fields", corrected, evaluate.ByRelevance, atCrossRecall,
+	return []Claim{
+		correctedClaim(differences, n.Name+": corrected ŷ finds as many observed links as naive, to a point of "+
+			"recall@100 in the mean", atRecall,
+			func(d *Table4Difference) bool { return d.Differences[atRecall].Mean > -.01 }),
+		correctedClaim(differences, n.Name+": corrected ŷ finds links of more fields: a higher entropy@100 of true "+
+			"positives", atEntropy, higher(atEntropy)),
+		correctedClaim(differences, n.Name+": corrected ŷ finds more links between two fields", atCrossRecall,
 			higher(atCrossRecall)),
+		learningClaim(findDifference(differences, cosine, evaluate.ByRelevance), n),
+		exposureClaim(findDifference(differences, naiveField, evaluate.ByRelevance),
+			n.Name+": naive-field finds more observed links, and fewer between two fields"),
+		exposureClaim(findDifference(differences, bayes, evaluate.BySeen),
+			n.Name+": to rank by π̂ŷ of bayes does the same"),
+		l.scaleClaim(n),
 	}
-	trap := func(c *Table4Difference, what string) Claim {
-		f := Claim{Statement: n.Name + ": " + what, Verdict: Missed}
-		if c == nil {
-			f.Evidence = "It was not trained."
-			return f
-		}
-		wins := c.Differences[atRecall].Lower > 0 && c.Higher[atRecall] == c.Seeds
-		loses := c.Differences[atCrossRecall].Upper < 0 && c.Higher[atCrossRecall] == 0
-		switch {
-		case wins && loses:
-			f.Verdict = Met
-		case wins || loses:
-			f.Verdict = Partly
-		}
-		f.Evidence = fmt.Sprintf("Against naive, in points: recall@100 %s, between two fields %s; share of another "+
-			"field among the first 100 %s.",
-			worded(c.Differences[atRecall], 100, 2), worded(c.Differences[atCrossRecall], 100, 2),
-			worded(c.Differences[atCrossShare], 100, 1))
-		return f
+}
+
+// findDifference returns nil where a method was not trained in every seed.
+func findDifference(differences []*Table4Difference, m Method, by evaluate.By) *Table4Difference {
+	i := slices.IndexFunc(differences, func(d *Table4Difference) bool { return d.Method == m && d.By == by })
+	if i < 0 {
+		return nil
 	}
-	learning := Claim{Statement: n.Name + ": a model that learned from links finds more of them than the cosine " +
-		"of the texts", Verdict: Missed}
-	if c := find(cosine, evaluate.ByRelevance); c != nil {
-		switch d := c.Differences[atRecall]; {
-		case d.Upper < 0 && c.Higher[atRecall] == 0:
-			learning.Verdict = Met
-		case d.Mean < 0:
-			learning.Verdict = Partly
+	return differences[i]
+}
+
+// higher tells whether a metric is higher than naive's beyond its interval and in every seed.
+func (d *Table4Difference) higher(metric int) bool {
+	return d.Differences[metric].Lower > 0 && d.Higher[metric] == d.Seeds
+}
+
+// lower tells whether a metric is lower than naive's beyond its interval and in every seed.
+func (d *Table4Difference) lower(metric int) bool {
+	return d.Differences[metric].Upper < 0 && d.Higher[metric] == 0
+}
+
+// notTrained is the evidence where a training diverged.
+const notTrained = "It was not trained in every seed."
+
+// correctedClaim counts for how many of the corrected methods it holds.
+func correctedClaim(differences []*Table4Difference, statement string, metric int,
+	holds func(*Table4Difference) bool) Claim {
+	var held tally
+	var evidence []string
+	column := table4Columns[metric]
+	for _, m := range corrected {
+		d := findDifference(differences, m, evaluate.ByRelevance)
+		held.add(d != nil && holds(d))
+		if d == nil {
+			evidence = append(evidence, m.Name+" n/a")
+			continue
 		}
-		learning.Evidence = fmt.Sprintf("cosine against naive, in points: recall@100 %s, between two fields %s.",
-			worded(c.Differences[atRecall], 100, 2), worded(c.Differences[atCrossRecall], 100, 2))
+		evidence = append(evidence, fmt.Sprintf("%s %s, higher in %d of %d seeds", m.Name,
+			withInterval(d.Differences[metric], column.scale, column.Digits), d.Higher[metric], d.Seeds))
 	}
-	return append(found, learning,
-		trap(find(naiveField, evaluate.ByRelevance),
-			"naive-field finds more observed links, and fewer between two fields"),
-		trap(find(bayes, evaluate.BySeen), "to rank by π̂ŷ of bayes does the same"),
-		l.scaleClaim(n))
+	return Claim{statement, held.verdict(), fmt.Sprintf("%s against naive: %s.", column.Name,
+		strings.Join(evidence, "; "))}
+}
+
+// learningClaim is about the cosine of the texts, which learns nothing.
+func learningClaim(d *Table4Difference, n RealNetwork) Claim {
+	c := Claim{n.Name + ": a model that learned from links finds more of them than the cosine of the texts", Missed,
+		notTrained}
+	if d == nil {
+		return c
+	}
+	switch {
+	case d.lower(atRecall):
+		c.Verdict = Met
+	case d.Differences[atRecall].Mean < 0:
+		c.Verdict = Partly
+	}
+	c.Evidence = fmt.Sprintf("cosine against naive, in points: recall@100 %s, between two fields %s.",
+		withInterval(d.Differences[atRecall], 100, 2), withInterval(d.Differences[atCrossRecall], 100, 2))
+	return c
+}
+
+// exposureClaim is about scores that contain exposure: they find more observed links, and fewer between two fields.
+func exposureClaim(d *Table4Difference, statement string) Claim {
+	if d == nil {
+		return Claim{statement, Missed, notTrained}
+	}
+	var held tally
+	held.add(d.higher(atRecall))
+	held.add(d.lower(atCrossRecall))
+	return Claim{statement, held.metVerdict(), fmt.Sprintf("Against naive, in points: recall@100 %s, between two "+
+		"fields %s; share of another field among the first 100 %s.",
+		withInterval(d.Differences[atRecall], 100, 2), withInterval(d.Differences[atCrossRecall], 100, 2),
+		withInterval(d.Differences[atCrossShare], 100, 1))}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"sync"
 
 	"unseen/figure"
 	"unseen/loop"
@@ -27,7 +28,7 @@ type TheoryRow struct {
 	Holds     bool    `json:"holds"`
 }
 
-// theorySize is how much is drawn.
+// theorySize is how much is simulated.
 type theorySize struct {
 	pairs, draws int   // of the lemmas
 	conditions   int   // random sets of estimates
@@ -48,7 +49,7 @@ func (l *lab) theorySize() theorySize {
 		categories: []int{4, 8, 16, 32, 64}}
 }
 
-// runTheory draws what the paper proves.
+// runTheory simulates what the paper proves.
 func runTheory(ctx context.Context, l *lab) (*Result, error) {
 	size := l.theorySize()
 	parts := []struct {
@@ -59,20 +60,20 @@ func runTheory(ctx context.Context, l *lab) (*Result, error) {
 		{"corollary", 10, (*lab).corollaryPart}, {"lemmas", 6, (*lab).lemmaPart}, {"bound", 3, (*lab).boundPart},
 		{"limit", 1, (*lab).limitPart}, {"correction", 1, (*lab).correctionPart},
 	}
-	results := make(map[string]*Result)
 	tasks := make([]task, len(parts))
-	done := make([]*Result, len(parts))
+	results := make(map[string]*Result)
+	var mu sync.Mutex // of results
 	for i, p := range parts {
-		tasks[i] = task{name: p.name, cost: p.cost, do: func(ctx context.Context) (err error) {
-			done[i], err = p.run(l, ctx, size)
+		tasks[i] = task{name: p.name, cost: p.cost, do: func(ctx context.Context) error {
+			part, err := p.run(l, ctx, size)
+			mu.Lock()
+			defer mu.Unlock()
+			results[p.name] = part
 			return err
 		}}
 	}
 	if err := l.each(ctx, tasks); err != nil {
 		return nil, err
-	}
-	for i, p := range parts {
-		results[p.name] = done[i]
 	}
 	var rows []TheoryRow
 	r := &Result{Setting: []string{
@@ -97,13 +98,6 @@ func (l *lab) stream(purpose uint64) *rand.PCG {
 	return rand.NewPCG(l.Seeds[0], 0x7468656f7279+purpose)
 }
 
-func settled(holds bool) Verdict {
-	if holds {
-		return Reproduced
-	}
-	return NotReproduced
-}
-
 // holding counts the rows that hold.
 func holding(rows []TheoryRow) (n int) {
 	for _, r := range rows {
@@ -122,11 +116,12 @@ var lemmaSchemes = []struct {
 	}
 }{{"naive", risk.Naive{}}, {"R_w", risk.W{}}, {"R_PU", risk.PU{}}, {"R_AP", risk.AP{}}}
 
-// lemmaPart draws the links of the same pairs again and again and compares the mean and the variance
-// of every risk with the lemmas.
+// lemmaPart draws the links of the same pairs repeatedly and compares the mean and the variance of every risk with the
+// lemmas.
 func (l *lab) lemmaPart(ctx context.Context, size theorySize) (*Result, error) {
 	rng := rand.New(l.stream(1))
 	truths, beliefs := make([]risk.Truth, size.pairs), make([]risk.Belief, size.pairs)
+	var truth float64
 	for k := range truths {
 		truths[k] = risk.Truth{Propensity: .1 + .9*rng.Float64(), Link: rng.Float64()}
 		b, err := risk.FromProbabilities(.02+.96*rng.Float64(), .1+.88*rng.Float64())
@@ -134,25 +129,79 @@ func (l *lab) lemmaPart(ctx context.Context, size theorySize) (*Result, error) {
 			return nil, err
 		}
 		beliefs[k] = b
+		linked, unlinked := risk.ZeroOne{}.Losses(b)
+		truth += (truths[k].Link*linked + (1-truths[k].Link)*unlinked) / float64(size.pairs)
 	}
+	draws, err := drawRisks(ctx, rng, truths, beliefs, size.draws)
+	if err != nil {
+		return nil, err
+	}
+	table := figure.Table{Name: "lemmas", Title: "Bias and variance of the risks under the 0–1 loss", Head: "risk",
+		Columns: []figure.Column{
+			{Name: "bias", Means: "by the lemma", Digits: 5}, {Name: "drawn", Means: "bias over the draws", Digits: 5},
+			{Name: "variance ·10⁶", Means: "by the lemma", Digits: 2},
+			{Name: "drawn ·10⁶", Means: "variance over the draws", Digits: 2},
+		}}
+	var rows []TheoryRow
+	variances := map[string]float64{}
+	n := float64(size.draws)
+	for s, scheme := range lemmaSchemes {
+		exact, err := risk.ClosedForm(scheme.scheme, 1, truths, beliefs)
+		if err != nil {
+			return nil, err
+		}
+		mean, sd := meanAndSpread(draws[s])
+		variances[scheme.name] = exact.Variance
+		// Over many pairs a risk is nearly normal, and a variance then has a standard error of √(2/n).
+		for _, r := range []TheoryRow{
+			{Case: "bias of " + scheme.name, Formula: exact.Bias, Simulated: mean - truth, Error: sd / math.Sqrt(n)},
+			{Case: "variance of " + scheme.name, Formula: exact.Variance, Simulated: sd * sd,
+				Error: sd * sd * math.Sqrt(2/n)},
+		} {
+			r.Part, r.Holds = "lemmas", math.Abs(r.Formula-r.Simulated) < 4*r.Error
+			rows = append(rows, r)
+		}
+		table.Add(scheme.name, figure.Number(exact.Bias), figure.Number(mean-truth),
+			figure.Number(1e6*exact.Variance), figure.Number(1e6*sd*sd))
+	}
+	ordered := variances["R_AP"] < variances["naive"] && variances["R_AP"] <= variances["R_w"] &&
+		variances["R_w"] <= variances["R_PU"]
+	lower, err := lowerBias(rng, size.conditions)
+	if err != nil {
+		return nil, err
+	}
+	return &Result{Rows: rows, Tables: []figure.Table{table}, Claims: []Claim{
+		{"the lemmas give the bias and variance of naive, R_w, R_PU and R_AP",
+			reproducedIf(holding(rows) == len(rows)),
+			fmt.Sprintf("%d of the eight numbers are within four standard errors of %d draws.", holding(rows),
+				size.draws)},
+		{"Var(AP) < Var(naive) and Var(AP) ≤ Var(w) ≤ Var(PU)", reproducedIf(ordered),
+			fmt.Sprintf("The variances are %.3g (AP), %.3g (naive), %.3g (w) and %.3g (PU). The paper writes < "+
+				"throughout; where every ô is alike two of them are equal.",
+				variances["R_AP"], variances["naive"], variances["R_w"], variances["R_PU"])},
+		{"π/(2−π) < π̂ < 1 gives R_w and R_PU a lower bias than naive, where no link is predicted",
+			reproducedIf(lower.held == lower.all),
+			fmt.Sprintf("It does in %d of %d random sets of estimates. (The appendix prints 2/(2−π), which no "+
+				"π̂ can be above.)", lower.held, lower.all)},
+	}}, nil
+}
+
+// drawRisks draws the links of all pairs as often as asked and returns the risks by every scheme.
+func drawRisks(ctx context.Context, rng *rand.Rand, truths []risk.Truth, beliefs []risk.Belief,
+	times int) ([][]float64, error) {
 	// What a pair adds to every risk, unlinked and linked.
 	adds := make([][2][]float64, len(lemmaSchemes))
-	var truth float64
 	for s, scheme := range lemmaSchemes {
 		e := risk.Estimator{Scheme: scheme.scheme, Loss: risk.ZeroOne{}}
 		for o := range adds[s] {
 			for k, b := range beliefs {
-				adds[s][o] = append(adds[s][o], e.Risk(risk.Observation{Linked: o == 1}.WithRelevance(truths[k].Link),
-					b)/float64(size.pairs))
+				seen := risk.Observation{Linked: o == 1}.WithRelevance(truths[k].Link)
+				adds[s][o] = append(adds[s][o], e.Risk(seen, b)/float64(len(beliefs)))
 			}
 		}
 	}
-	for k, b := range beliefs {
-		linked, unlinked := risk.ZeroOne{}.Losses(b)
-		truth += (truths[k].Link*linked + (1-truths[k].Link)*unlinked) / float64(size.pairs)
-	}
 	draws := make([][]float64, len(lemmaSchemes))
-	for range size.draws {
+	for range times {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -170,84 +219,34 @@ func (l *lab) lemmaPart(ctx context.Context, size theorySize) (*Result, error) {
 			draws[s] = append(draws[s], x)
 		}
 	}
-	table := figure.Table{Name: "lemmas", Title: "Bias and variance of the risks under the 0–1 loss", Head: "risk",
-		Columns: []figure.Column{
-			{Name: "bias", Means: "by the lemma", Digits: 5}, {Name: "drawn", Means: "bias over the draws", Digits: 5},
-			{Name: "variance ·10⁶", Means: "by the lemma", Digits: 2},
-			{Name: "drawn ·10⁶", Means: "variance over the draws", Digits: 2},
-		}}
-	var rows []TheoryRow
-	all := true
-	variances := map[string]float64{}
-	n := float64(size.draws)
-	for s, scheme := range lemmaSchemes {
-		exact, err := risk.ClosedForm(scheme.scheme, 1, truths, beliefs)
-		if err != nil {
-			return nil, err
-		}
-		mean, sd := meanAndSpread(draws[s])
-		variances[scheme.name] = exact.Variance
-		// Over many pairs a risk is nearly normal, and a variance then has a standard error of √(2/n).
-		bias := TheoryRow{"lemmas", "bias of " + scheme.name, exact.Bias, mean - truth, sd / math.Sqrt(n), true}
-		spread := TheoryRow{"lemmas", "variance of " + scheme.name, exact.Variance, sd * sd, sd * sd * math.Sqrt(2/n),
-			true}
-		for _, r := range []*TheoryRow{&bias, &spread} {
-			r.Holds = math.Abs(r.Formula-r.Simulated) < 4*r.Error
-			all = all && r.Holds
-			rows = append(rows, *r)
-		}
-		table.Add(scheme.name, figure.Number(exact.Bias), figure.Number(mean-truth),
-			figure.Number(1e6*exact.Variance), figure.Number(1e6*sd*sd))
-	}
-	ordered := variances["R_AP"] < variances["naive"] && variances["R_AP"] <= variances["R_w"] &&
-		variances["R_w"] <= variances["R_PU"]
-	lower, tried, err := lowerBias(rng, size.conditions)
-	if err != nil {
-		return nil, err
-	}
-	return &Result{Rows: rows, Tables: []figure.Table{table}, Claims: []Claim{
-		{"the lemmas give the bias and variance of naive, R_w, R_PU and R_AP", settled(all),
-			fmt.Sprintf("%d of the eight numbers are within four standard errors of %d draws.", holding(rows),
-				size.draws)},
-		{"Var(AP) < Var(naive) and Var(AP) ≤ Var(w) ≤ Var(PU)", settled(ordered),
-			fmt.Sprintf("The variances are %.3g (AP), %.3g (naive), %.3g (w) and %.3g (PU). The paper writes < "+
-				"throughout; where every ô is alike two of them are equal.",
-				variances["R_AP"], variances["naive"], variances["R_w"], variances["R_PU"])},
-		{"π/(2−π) < π̂ < 1 gives R_w and R_PU a lower bias than naive, where no link is predicted",
-			settled(lower == tried),
-			fmt.Sprintf("It does in %d of %d random sets of estimates. (The appendix prints 2/(2−π), which no "+
-				"π̂ can be above.)", lower, tried)},
-	}}, nil
+	return draws, nil
 }
 
-// lowerBias counts the sets of random estimates within the theorem's condition in which R_w and R_PU
-// are less biased than naive.
-func lowerBias(rng *rand.Rand, sets int) (lower, tried int, err error) {
+// lowerBias counts the sets of random estimates within the theorem's condition in which R_w and R_PU are less biased
+// than naive.
+func lowerBias(rng *rand.Rand, sets int) (lower tally, err error) {
 	for range sets {
 		truths, beliefs := make([]risk.Truth, 30), make([]risk.Belief, 30)
 		for k := range truths {
 			pi := .05 + .9*rng.Float64()
 			truths[k] = risk.Truth{Propensity: pi, Link: rng.Float64()}
 			low := risk.LowestPropensity(pi)
-			if beliefs[k], err = risk.FromProbabilities(.49*rng.Float64(), low+
-				(1-low)*(.001+.998*rng.Float64())); err != nil {
-				return 0, 0, err
+			link, propensity := .49*rng.Float64(), low+(1-low)*(.001+.998*rng.Float64())
+			if beliefs[k], err = risk.FromProbabilities(link, propensity); err != nil {
+				return lower, err
 			}
 		}
 		var bias [3]float64
 		for s, scheme := range []risk.Lemma{risk.Naive{}, risk.W{}, risk.PU{}} {
 			m, err := risk.ClosedForm(scheme, 1, truths, beliefs)
 			if err != nil {
-				return 0, 0, err
+				return lower, err
 			}
 			bias[s] = m.AbsoluteBias()
 		}
-		tried++
-		if bias[1] < bias[0] && bias[2] < bias[0] {
-			lower++
-		}
+		lower.add(bias[1] < bias[0] && bias[2] < bias[0])
 	}
-	return lower, tried, nil
+	return lower, nil
 }
 
 // limitPart compares κ⁽ᵗ⁾ with 1 − 1/(1+cᵗ).
@@ -301,18 +300,20 @@ func (l *lab) limitPart(ctx context.Context, size theorySize) (*Result, error) {
 	}
 	lines.Series = append(lines.Series, limit)
 	top := rows[len(rows)-1]
+	meanDifference := "falls with every step of n"
+	if !falls {
+		meanDifference = "does not fall with every step of n"
+	}
 	return &Result{Rows: rows, Tables: []figure.Table{table},
 		Figures: []figure.Figure{{Name: "limit-lines",
 			Title: "The naive process: two categories alike but for exposure", Lines: lines}},
-		Claims: []Claim{{"κ_vw⁽ᵗ⁾ → 1 − 1/(1+cᵗ) as n grows", settled(falls && top.Holds),
+		Claims: []Claim{{"κ_vw⁽ᵗ⁾ → 1 − 1/(1+cᵗ) as n grows", reproducedIf(falls && top.Holds),
 			fmt.Sprintf("The largest difference in %d rounds is %.4f at n = %d (.01 was the goal); the mean "+
 				"difference %s.", size.rounds, top.Error, size.recommended[len(size.recommended)-1],
-				map[bool]string{true: "falls with every step of n",
-					false: "does not fall with every step of n"}[falls])}}}, nil
+				meanDifference)}}}, nil
 }
 
-// correctionPart follows a category that is seen less, one that is also less relevant, and what stops
-// the loop.
+// correctionPart follows a category that is shown less, one that is also less relevant, and what stops the loop.
 func (l *lab) correctionPart(_ context.Context, size theorySize) (*Result, error) {
 	n := size.recommended[len(size.recommended)-1]
 	lines := &figure.LineChart{XTitle: "round", YTitle: "κ_vw"}
@@ -368,7 +369,7 @@ func (l *lab) correctionPart(_ context.Context, size theorySize) (*Result, error
 		Figures: []figure.Figure{{Name: "correction-lines", Title: "What the correction stops, and what it does not",
 			Lines: lines}},
 		Claims: []Claim{
-			{"corrected for exposure, κ_vw⁽ᵗ⁾ → 1 − 1/(1+cᵗ) with c = y_v/y_w", settled(holds),
+			{"corrected for exposure, κ_vw⁽ᵗ⁾ → 1 − 1/(1+cᵗ) with c = y_v/y_w", reproducedIf(holds),
 				fmt.Sprintf("%d of five processes are within .01 of their limits in every round. Equally "+
 					"relevant categories have %.3f in round %d, naive %.3f.", holding(rows), ends[1], size.rounds,
 					ends[0])},
@@ -428,7 +429,7 @@ func (l *lab) boundPart(ctx context.Context, size theorySize) (*Result, error) {
 		rows = append(rows, row)
 		table.Add(name, figure.Number(drawn), figure.Number(bound), figure.Number(max(b.Printed, 0)))
 	}
-	printed := Claim{"P(every ratio skews further) ≥ 1 − 2C·exp(−2n[ε² + η²/C²])", settled(broken == 0),
+	printed := Claim{"P(every ratio skews further) ≥ 1 − 2C·exp(−2n[ε² + η²/C²])", reproducedIf(broken == 0),
 		"As printed it held in every case that was drawn."}
 	if broken > 0 {
 		printed.Evidence = fmt.Sprintf("As printed it is wrong in %d of %d cases: %s. The proof takes q̃_v for a "+
@@ -437,7 +438,8 @@ func (l *lab) boundPart(ctx context.Context, size theorySize) (*Result, error) {
 			broken, len(rows), worst)
 	}
 	return &Result{Rows: rows, Tables: []figure.Table{table}, Claims: []Claim{printed,
-		{"P(every ratio skews further) ≥ 1 − 2C·exp(−2nε²) − 2C·exp(−2nδ²), ε_v = ε/√κ_v (corrected)", settled(holds),
+		{"P(every ratio skews further) ≥ 1 − 2C·exp(−2nε²) − 2C·exp(−2nδ²), ε_v = ε/√κ_v (corrected)",
+			reproducedIf(holds),
 			fmt.Sprintf("It held in %d of %d cases, and was above 0 in %d of them: it is far from sharp.",
 				holding(rows), len(rows), telling)}}}, nil
 }

@@ -20,7 +20,7 @@ import (
 	"unseen/world"
 )
 
-// FieldKind says what the fields of a world's nodes have to do with their texts.
+// FieldKind is how the fields of a world's nodes depend on their texts.
 type FieldKind string
 
 const (
@@ -38,7 +38,7 @@ type Method struct {
 	Name   string `json:"name"`             // of its row
 	Method string `json:"method"`           // of package fit; "" for the oracle, which is the truth itself
 	Preset string `json:"preset,omitempty"` // "" means that of the options
-	Known  bool   `json:"known,omitempty"`  // the model is told the true π
+	Known  bool   `json:"known,omitempty"`  // the model is given the true π
 
 	Optimiser string `json:"optimiser,omitempty"` // "" means that of the preset
 
@@ -86,8 +86,8 @@ type Outcome struct {
 	learned *learned // nil where there is nothing: the oracle
 }
 
-// learned is what a training leaves for studies that judge with it. It holds no world: whose judging begins
-// after the training makes the same world again.
+// learned is what a training keeps for studies that judge with it. It holds no world: a study that judges later
+// generates the same world again.
 type learned struct {
 	link       string // the kind of the link model
 	options    model.LinkOptions
@@ -96,6 +96,11 @@ type learned struct {
 	posterior  *fit.Posterior // of bayes
 	fields     []string       // in the order of Outcome.Propensities
 }
+
+// missing is a number that there is none of.
+var missing = figure.Value(math.NaN())
+
+var missingEstimates = RiskEstimates{missing, missing, missing, missing}
 
 // RiskEstimates are the estimates of one risk.
 type RiskEstimates struct {
@@ -125,7 +130,7 @@ func cross(fields []FieldKind, seeds []uint64, methods []Method) []training {
 	return all
 }
 
-// trainings remembers what was trained.
+// trainings keeps the outcomes of trainings, so that studies share them.
 type trainings struct {
 	size size
 	data *graph.Graph // on which truths are planted; nil generates worlds
@@ -165,7 +170,7 @@ func newTrainings(o Options) *trainings {
 	return t
 }
 
-// fewestPlanted is how many nodes a truth is planted on at least.
+// fewestPlanted is the least number of nodes that a truth is planted on.
 const fewestPlanted = 100
 
 // kinds are the kinds of fields that worlds come with.
@@ -181,7 +186,7 @@ func (t *trainings) world(ctx context.Context, k subjectKey, threads int) (*worl
 	if t.data == nil {
 		return world.New(ctx, t.size.settings(k, threads))
 	}
-	t.direction.Do(func() { t.weights, t.undirected = weightsOf(ctx, t.data, threads) })
+	t.direction.Do(func() { t.weights, t.undirected = linkWeights(ctx, t.data, threads) })
 	if t.undirected != nil {
 		return nil, t.undirected
 	}
@@ -191,7 +196,7 @@ func (t *trainings) world(ctx context.Context, k subjectKey, threads int) (*worl
 }
 
 // weightsOf returns the weights of a model that is fitted to a graph's own links; nil where there are none.
-func weightsOf(ctx context.Context, g *graph.Graph, threads int) ([]float32, error) {
+func linkWeights(ctx context.Context, g *graph.Graph, threads int) ([]float32, error) {
 	if g.LinkCount() == 0 {
 		return nil, nil
 	}
@@ -220,7 +225,7 @@ func (s size) settings(k subjectKey, threads int) world.Settings {
 	return w
 }
 
-// effective is about how many directions products of vectors vary in.
+// effective is the effective number of dimensions that products of vectors vary in.
 func (s size) effective() float64 {
 	var sum, squares float64
 	for k := range s.dim {
@@ -236,8 +241,8 @@ func (t *trainings) close() {
 	}
 }
 
-// train returns the outcomes of trainings, in their order; those that are remembered at once. Each runs on
-// one thread, beside others.
+// train returns the outcomes of trainings, in their order, and trains only those that were not trained before. Each
+// runs on one thread, beside others.
 func (l *lab) train(ctx context.Context, wanted []training) ([]*Outcome, error) {
 	t := l.trainings
 	waiting := make(map[subjectKey]int)
@@ -292,7 +297,7 @@ func (t training) String() string {
 	return fmt.Sprintf("%s, %s fields, seed %d", t.method.Name, t.fields, t.seed)
 }
 
-// cost is about how many seconds it takes at the paper's size.
+// cost is the approximate time in seconds at the paper's size.
 func (t training) cost() float64 {
 	switch m := t.method; {
 	case m.Method == "" || m.Method == "cosine":
@@ -313,7 +318,7 @@ type subjectKey struct {
 	seed   uint64
 }
 
-// subject is a world with its samples, made when it is first needed.
+// subject is a world with its samples, generated when it is first needed.
 type subject struct {
 	key    subjectKey
 	once   sync.Once
@@ -363,15 +368,18 @@ func (s *subject) close() {
 	}
 }
 
-// train trains by a method and judges what came out.
-func (s *subject) train(ctx context.Context, m Method, preset string) (*Outcome, error) {
-	none := figure.Value(math.NaN())
-	o := &Outcome{
-		Fields: s.key.fields, Seed: s.key.seed, Method: m,
-		AUC: none, AP: none, ThresholdedAP: none, Precision: none, Recall: none, F1: none, Accuracy: none, Risk: none,
-		MeanLink: none, MeanTruth: none, PropensityError: none, WeightedError: none,
-		Estimates: RiskEstimates{none, none, none, none},
+// newOutcome is an outcome without numbers.
+func newOutcome(t training) *Outcome {
+	return &Outcome{
+		Fields: t.fields, Seed: t.seed, Method: t.method, AUC: missing, AP: missing, ThresholdedAP: missing,
+		Precision: missing, Recall: missing, F1: missing, Accuracy: missing, Risk: missing, MeanLink: missing,
+		MeanTruth: missing, PropensityError: missing, WeightedError: missing, Estimates: missingEstimates,
 	}
+}
+
+// train trains by a method and judges the model.
+func (s *subject) train(ctx context.Context, m Method, preset string) (*Outcome, error) {
+	o := newOutcome(training{s.key.fields, s.key.seed, m})
 	var beliefs []risk.Belief
 	var err error
 	if m.Method == "" {
@@ -385,7 +393,7 @@ func (s *subject) train(ctx context.Context, m Method, preset string) (*Outcome,
 	return o, s.judge(o, beliefs)
 }
 
-// truth is what the oracle believes of the test pairs.
+// truth is what the oracle believes about the test pairs.
 func (s *subject) truth() ([]risk.Belief, error) {
 	beliefs := make([]risk.Belief, len(s.test.Truth))
 	for k, t := range s.test.Truth {
@@ -397,7 +405,7 @@ func (s *subject) truth() ([]risk.Belief, error) {
 	return beliefs, nil
 }
 
-// fit trains and returns what the model believes of the test pairs.
+// fit trains and returns what the model believes about the test pairs.
 func (s *subject) fit(ctx context.Context, m Method, preset string, o *Outcome) ([]risk.Belief, error) {
 	settings := fit.Settings{Method: m.Method, Preset: preset, Seed: s.key.seed, Threads: 1, Replicates: -1,
 		Optimiser: m.Optimiser}
@@ -411,7 +419,7 @@ func (s *subject) fit(ctx context.Context, m Method, preset string, o *Outcome) 
 	if err != nil {
 		return nil, err
 	}
-	settings.Starts = filled.Starts[:1] // the one that counts
+	settings.Starts = filled.Starts[:1] // its model is the one that is kept
 	settings.LambdaR = m.Share * filled.LambdaL
 	began := time.Now()
 	r, err := fit.Fit(ctx, s.problem, settings, fit.Progress{})
@@ -450,7 +458,7 @@ func (s *subject) fit(ctx context.Context, m Method, preset string, o *Outcome) 
 	return beliefs, nil
 }
 
-// comparePropensities sets what the outcome says of π̂. The unknown field has no nodes here.
+// comparePropensities compares π̂ with the truth. The unknown field has no nodes here.
 func (s *subject) comparePropensities(o *Outcome, m *model.FieldMatrix, logits []float32) {
 	truth := s.world.Propensities()
 	var sum, weighted, count float64
@@ -471,7 +479,7 @@ func (s *subject) comparePropensities(o *Outcome, m *model.FieldMatrix, logits [
 	o.PropensityError, o.WeightedError = figure.Value(sum/count), figure.Value(weighted/float64(s.test.Pairs.Len()))
 }
 
-// judge compares beliefs about the test pairs with what is true of them.
+// judge compares beliefs about the test pairs with the truth.
 func (s *subject) judge(o *Outcome, beliefs []risk.Belief) error {
 	n := len(beliefs)
 	scored := evaluate.Scored{Scores: make([]float64, n), Linked: s.test.Relevant}
@@ -502,8 +510,8 @@ func (s *subject) judge(o *Outcome, beliefs []risk.Belief) error {
 		return err
 	}
 	o.ThresholdedAP = figure.Value(thresholded)
-	o.Precision, o.Recall, o.F1, o.Accuracy = mark(confusion.Precision()), mark(confusion.Recall()),
-		mark(confusion.F1()), mark(confusion.Accuracy())
+	o.Precision, o.Recall, o.F1, o.Accuracy = valueOrMissing(confusion.Precision()), valueOrMissing(confusion.Recall()),
+		valueOrMissing(confusion.F1()), valueOrMissing(confusion.Accuracy())
 	o.MeanLink, o.MeanTruth = figure.Value(link.Value()/float64(n)), figure.Value(truth.Value()/float64(n))
 	for _, e := range []struct {
 		scheme risk.Scheme
@@ -513,15 +521,15 @@ func (s *subject) judge(o *Outcome, beliefs []risk.Belief) error {
 		{risk.PU{}, &o.Estimates.PU}, {risk.AP{}, &o.Estimates.AP},
 	} {
 		estimate, err := risk.Estimator{Scheme: e.scheme}.Estimate(pairs)
-		*e.to = mark(estimate.Value, err)
+		*e.to = valueOrMissing(estimate.Value, err)
 	}
 	return nil
 }
 
-// mark is a metric's value, or none where it has none.
-func mark(x float64, err error) figure.Value {
+// valueOrMissing is the value of a metric, missing where it has an error.
+func valueOrMissing(x float64, err error) figure.Value {
 	if err != nil {
-		return figure.Value(math.NaN())
+		return missing
 	}
 	return figure.Value(x)
 }

@@ -43,9 +43,9 @@ func checkOutcomes(t *testing.T, l *lab) {
 	t.Helper()
 	outcomes := trained(t, l, cross([]FieldKind{Random, Tied}, l.Seeds, table1Methods))
 	for _, fields := range []FieldKind{Random, Tied} {
-		some := where(outcomes, func(o *Outcome) bool { return o.Fields == fields })
-		truth, without := of(some, oracle)[0], of(some, naive)[0]
-		for _, o := range some {
+		ofKind := filter(outcomes, func(o *Outcome) bool { return o.Fields == fields })
+		truth, without := byMethod(ofKind, oracle)[0], byMethod(ofKind, naive)[0]
+		for _, o := range ofKind {
 			t.Logf("%s %s: AUC %.3f recall %.3f risk %.4f mean ŷ %.3f π̂ %.2f", fields, o.Method.Name, o.AUC, o.Recall,
 				o.Risk, o.MeanLink, o.PropensityError)
 			if o.Risk < truth.Risk {
@@ -53,7 +53,7 @@ func checkOutcomes(t *testing.T, l *lab) {
 			}
 			// What is defined by the same counts agrees: MAP = P·R + prevalence·(1−R), 1/F1 = (1/P + 1/R)/2.
 			if !math.IsNaN(float64(o.Recall)) && !math.IsNaN(float64(o.Precision)) {
-				prevalence := float64(of(some, cosine)[0].prevalence(t, o))
+				prevalence := float64(byMethod(ofKind, cosine)[0].prevalence(t, o))
 				if want := float64(o.Precision*o.Recall) +
 					prevalence*float64(1-o.Recall); math.Abs(float64(o.ThresholdedAP)-want) > 1e-9 {
 					t.Errorf("%s: thresholded AP %v, want %v", o.Method.Name, o.ThresholdedAP, want)
@@ -101,6 +101,7 @@ func (*Outcome) prevalence(t *testing.T, o *Outcome) figure.Value {
 
 // Neither the number of threads nor what was trained before changes an outcome.
 func TestOutcomesDependOnNothingElse(t *testing.T) {
+	t.Parallel()
 	wanted := cross([]FieldKind{Random}, []uint64{11, 12}, []Method{naive, ap, bayes, oracle})
 	tiny := func(threads int) *lab {
 		l := small(threads, 11, 12)
@@ -147,6 +148,7 @@ func plain(o Outcome) Outcome {
 }
 
 func TestSamplesShareNoPair(t *testing.T) {
+	t.Parallel()
 	l := small(1, 11)
 	s := &subject{key: subjectKey{Tied, 11}}
 	if err := s.prepare(t.Context(), l.trainings, 1); err != nil {
@@ -167,6 +169,7 @@ func TestSamplesShareNoPair(t *testing.T) {
 }
 
 func TestSettings(t *testing.T) {
+	t.Parallel()
 	z := newTrainings(Options{}).size
 	random, tied := z.settings(subjectKey{Random, 1}, 1), z.settings(subjectKey{Tied, 1}, 1)
 	if !random.RandomFields || tied.RandomFields || len(random.Fields) != 19 || len(tied.Fields) != 19 ||
@@ -179,6 +182,7 @@ func TestSettings(t *testing.T) {
 }
 
 func TestEach(t *testing.T) {
+	t.Parallel()
 	broken := errors.New("broken")
 	for _, threads := range []int{1, 4} {
 		l := small(threads, 11)
