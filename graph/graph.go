@@ -87,6 +87,11 @@ func (g *Graph) Time(i int32) (t time.Time, known bool) {
 	return time.Unix(g.times[i], 0).UTC(), true
 }
 
+// HasTimes reports whether the time of any node is known.
+func (g *Graph) HasTimes() bool {
+	return slices.ContainsFunc(g.times, func(t int64) bool { return t != noTime })
+}
+
 // Field returns the index of node i's field.
 func (g *Graph) Field(i int32) uint16 { return g.fields[i] }
 

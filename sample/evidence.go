@@ -24,6 +24,19 @@ func (e Evidence) At(indices []int32) Evidence {
 	return out
 }
 
+// links counts the pairs that are linked.
+func (e Evidence) links() (n int) {
+	if e.Pairs == nil {
+		return 0
+	}
+	for _, linked := range e.Pairs.Linked {
+		if linked {
+			n++
+		}
+	}
+	return n
+}
+
 // Column copies the values of a column at the given indices.
 func Column[T any](values []T, indices []int32) []T {
 	out := make([]T, len(indices))

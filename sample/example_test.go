@@ -25,7 +25,7 @@ func ExamplePrepare() {
 	for part := graph.Train; part <= graph.Test; part++ {
 		fmt.Println(part, len(prepared.Split.Nodes(part)), "nodes")
 	}
-	fmt.Println(prepared.Problem.Train.Len() == 5*prepared.Links, prepared.Test.Pairs.Len() > 0)
+	fmt.Println(prepared.Problem.Train.Len() == 5*prepared.Links.Train, prepared.Test.Pairs.Len() > 0)
 	// Output:
 	// 4 fields were found
 	// train 210 nodes

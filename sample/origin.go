@@ -17,7 +17,7 @@ type Origin struct {
 	// again.
 	Files  map[string]string `json:"files,omitempty"`
 	Fields FieldsBy          `json:"fields,omitzero"`
-	Plan   Plan              `json:"drawing"`
+	Plan   Plan              `json:"drawing"` // the key of model files since their first version
 }
 
 // FieldsBy says where fields come from. Its zero value takes those that the nodes have.

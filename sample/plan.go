@@ -1,6 +1,7 @@
 package sample
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -58,21 +59,49 @@ func (d *Day) UnmarshalJSON(text []byte) (err error) {
 	return err
 }
 
-// PlanFor returns the plan that suits a graph, and why: by age where that is known or where links tell
-// it, and at random where they go round in circles, as those of friends do.
-func PlanFor(g *graph.Graph) (Plan, string) {
-	for i := range int32(g.Len()) {
-		if _, known := g.Time(i); known {
-			return Plan{Split: ByOrder}, "by age, the newest are held out"
-		}
-	}
+// PlanFor returns the plan that suits a graph, and why it does. By age where the nodes have times and links follow
+// them; by the order of the links where no node has a time. Where more than a fifth of the links run against time, or
+// more than a quarter lie on circles, as those of friends do, no order fits the links and the nodes are cut at random.
+func PlanFor(g *graph.Graph) (plan Plan, why string) {
+	order, links := g.Order(), g.LinkCount()
+	circles := len(order.Broken) - order.AgainstTime
+	random := Plan{Split: AtRandom, Later: true}
+	share := func(n int) float64 { return 100 * float64(n) / float64(links) }
+	switch {
+	case order.AgainstTime*5 > links:
+		return random, fmt.Sprintf("at random, since %.0f%% of the links run against time", share(order.AgainstTime))
 	// a link and its reverse are one circle, so an undirected graph has half of its links against any order
-	if broken := len(g.Order().Broken); broken*4 > g.LinkCount() {
-		return Plan{Split: AtRandom, Later: true},
-			fmt.Sprintf("at random, since no node has a time and %.0f%% of the links lie on circles",
-				100*float64(broken)/float64(g.LinkCount()))
+	case circles*4 > links && g.HasTimes():
+		return random, fmt.Sprintf("at random, since %.0f%% of the links lie on circles", share(circles))
+	case circles*4 > links:
+		return random, fmt.Sprintf("at random, since no node has a time and %.0f%% of the links lie on circles",
+			share(circles))
+	case g.HasTimes():
+		return Plan{Split: ByOrder}, "by age, the newest are held out"
 	}
 	return Plan{Split: ByOrder}, "by the order that the links tell, since no node has a time"
+}
+
+// Describe says which nodes of a graph a plan holds out.
+func (p Plan) Describe(g *graph.Graph) string {
+	switch {
+	case p.Split == Whole:
+		return "nothing"
+	case p.Split == ByDate && p.Dates != nil:
+		return fmt.Sprintf("by date, from %s on", p.Dates[1].Format(time.DateOnly))
+	case p.Split == AtRandom:
+		return "at random"
+	case g.HasTimes():
+		return "by age, the newest nodes"
+	}
+	return "by the order that the links tell, since no node has a time"
+}
+
+// HoldsOutSameNodes reports whether two plans hold out the same nodes of a graph; the pairs among those may differ.
+func (p Plan) HoldsOutSameNodes(q Plan) bool {
+	return cmp.Or(p.Split, ByOrder) == cmp.Or(q.Split, ByOrder) &&
+		cmp.Or(p.Shares, graph.DefaultShares) == cmp.Or(q.Shares, graph.DefaultShares) &&
+		(p.Dates == nil) == (q.Dates == nil) && (p.Dates == nil || *p.Dates == *q.Dates) && (p.Split != AtRandom || p.Seed == q.Seed)
 }
 
 // cut splits the nodes, and returns the order that targets must keep to, nil if none.

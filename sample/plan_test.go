@@ -90,8 +90,9 @@ func TestPrepareKeepsPartsApart(t *testing.T) {
 					out.Split.Report.Links[part])
 			}
 		}
-		if out.Links != out.Split.Report.Links[graph.Train] {
-			t.Errorf("%d training links are reported, %d are there", out.Links, out.Split.Report.Links[graph.Train])
+		of := out.Split.Report.Links
+		if want := (LinkCounts{of[0], of[1], of[2], out.Split.Report.Dropped}); out.Links != want {
+			t.Errorf("%+v: %+v links are reported, %+v are there", d, out.Links, want)
 		}
 	}
 }

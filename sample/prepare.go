@@ -25,8 +25,16 @@ type Prepared struct {
 	Test    Evidence     // held-out pairs; without pairs of Whole
 	Split   *graph.Split // nil of Whole
 	Order   *graph.Order // that targets keep to: each is older than its source; nil where they may be newer
-	Links   int          // training pairs that are linked
-	Logged  int          // training pairs whose exposure is logged
+	Links   LinkCounts
+	Logged  int // training pairs whose exposure is logged
+}
+
+// LinkCounts says where the links went.
+type LinkCounts struct {
+	Train      int `json:"train"`      // learned from
+	Validation int `json:"validation"` // set aside to choose settings by
+	Test       int `json:"test"`       // set aside to judge by
+	Unused     int `json:"unused"`     // of the graph: against the order, or from one subset into a later one
 }
 
 // Prepare finds the fields of a graph, cuts its nodes and samples the pairs of each subset. All links of a subset are
@@ -60,6 +68,7 @@ func Prepare(ctx context.Context, g *graph.Graph, o Options) (*Prepared, error) 
 		parts = parts[:1]
 	}
 	sampled := [3]Evidence{}
+	out.Links.Unused = g.LinkCount()
 	for _, part := range parts {
 		if part == graph.Validation && out.Split.Report.Links[part] == 0 {
 			continue // a tenth of the training sources then serve
@@ -84,7 +93,8 @@ func (p *Prepared) fill(origin Origin, sampled [3]Evidence) {
 			targets = append(targets, train.Pairs.Target[k])
 		}
 	}
-	p.Links = len(targets)
+	p.Links.Train = len(targets)
+	p.Links.Validation, p.Links.Test = sampled[graph.Validation].links(), sampled[graph.Test].links()
 	for _, e := range train.Exposure {
 		if e != risk.Unlogged {
 			p.Logged++
@@ -112,8 +122,8 @@ func (p Plan) sample(in *Prepared, part graph.Part, log *ExposureLog) (Evidence,
 			return Evidence{}, err
 		}
 	}
-	u := in.Universe(part)
-	pairs, _, err := graph.Sample(in.Graph, u, sampling)
+	pairs, report, err := graph.Sample(in.Graph, in.Universe(part), sampling)
+	in.Links.Unused -= report.Links
 	if err != nil || log == nil || p.Log == Offered && part != graph.Train {
 		return Evidence{Pairs: pairs}, err
 	}

@@ -225,7 +225,8 @@ const (
 // draw splits the pages, and chooses those whose exposures are logged.
 func (p *pages) draw(ctx context.Context, seed uint64) (err error) {
 	g := p.network.Graph
-	o := sample.Options{Origin: sample.Origin{Plan: p.network.plan(seed)}}
+	plan, _ := p.network.plan(seed)
+	o := sample.Options{Origin: sample.Origin{Plan: plan}}
 	if p.drawn, err = sample.Prepare(ctx, g, o); err != nil {
 		return err
 	}

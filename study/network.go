@@ -1,6 +1,7 @@
 package study
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,22 +26,21 @@ type RealNetwork struct {
 	Log   *sample.ExposureLog `json:"-"` // nil means that no exposure is known
 
 	// Plan says how the nodes are split and the pairs sampled; its seed is replaced by each seed of the study. nil
-	// means by age, or at random where more than a quarter of the links run against age.
+	// means that of sample.PlanFor, which fit takes too.
 	Plan *sample.Plan `json:"drawing,omitempty"`
 
 	more []Method // those of the options
 }
 
-// plan is how nodes are split and pairs sampled with a seed.
-func (n RealNetwork) plan(seed uint64) sample.Plan {
-	var p sample.Plan
+// plan is how nodes are split and pairs sampled with a seed, and why so where the network does not say it.
+func (n RealNetwork) plan(seed uint64) (p sample.Plan, why string) {
 	if n.Plan != nil {
 		p = *n.Plan
-	} else if 4*len(n.Graph.Order().Broken) > n.Graph.LinkCount() {
-		p.Split = sample.AtRandom
+	} else {
+		p, why = sample.PlanFor(n.Graph)
 	}
 	p.Seed = seed
-	return p
+	return p, why
 }
 
 // bonus is naive with .5 added to the logit between two fields.
@@ -117,7 +117,8 @@ func (l *lab) prepare(ctx context.Context) error {
 			l.prepared[key] = d
 			tasks = append(tasks, task{name: fmt.Sprintf("%s, seed %d, drawing pairs", n.Name, seed), cost: .1,
 				do: func(ctx context.Context) (err error) {
-					o := sample.Options{Origin: sample.Origin{Plan: n.plan(seed)}, Log: n.sample()}
+					plan, _ := n.plan(seed)
+					o := sample.Options{Origin: sample.Origin{Plan: plan}, Log: n.sample()}
 					if d.Prepared, err = sample.Prepare(ctx, n.Graph, o); err != nil {
 						return err
 					}
@@ -217,19 +218,19 @@ func (l *lab) networkSetting() []string {
 	var words []string
 	for _, n := range l.Networks {
 		d := l.prepared[drawKey{n.Name, l.Seeds[0]}]
-		drawing := n.plan(l.Seeds[0])
+		plan, why := n.plan(l.Seeds[0])
 		how := "by age (70, 10 and 20% of the nodes), targets older than their source"
-		if model.Ages(n.Graph) == nil {
+		if !n.Graph.HasTimes() {
 			how = "in the order of its links, since no node has a time (70, 10 and 20% of the nodes), targets " +
 				"before their source"
 		}
 		switch {
-		case drawing.Split == sample.ByDate:
-			how = fmt.Sprintf("at %s and %s, targets older than their source", drawing.Dates[0].Format(time.DateOnly),
-				drawing.Dates[1].Format(time.DateOnly))
-		case drawing.Split == sample.AtRandom:
-			how = "at random (70, 10 and 20% of the nodes)"
-		case drawing.Later:
+		case plan.Split == sample.ByDate:
+			how = fmt.Sprintf("at %s and %s, targets older than their source", plan.Dates[0].Format(time.DateOnly),
+				plan.Dates[1].Format(time.DateOnly))
+		case plan.Split == sample.AtRandom:
+			how = cmp.Or(why, "at random") + " (70, 10 and 20% of the nodes)"
+		case plan.Later:
 			how = "by age (70, 10 and 20% of the nodes)"
 		}
 		links, across := 0, 0
@@ -243,7 +244,7 @@ func (l *lab) networkSetting() []string {
 		}
 		words = append(words, fmt.Sprintf("%s: %d nodes, %d links, %d fields, vectors of %d dimensions; cut %s; "+
 			"%d training links; %d test sources with %d links, %.0f%% of them between two fields.",
-			n.Name, n.Graph.Len(), n.Graph.LinkCount(), n.Graph.FieldCount()-1, n.Graph.Vectors().Dim(), how, d.Links,
+			n.Name, n.Graph.Len(), n.Graph.LinkCount(), n.Graph.FieldCount()-1, n.Graph.Vectors().Dim(), how, d.Links.Train,
 			len(d.candidates.Sources()), links, 100*float64(across)/float64(max(links, 1))))
 	}
 	return append(words, fmt.Sprintf("Preset %s, the first start alone; %s.", l.Preset, seedList(l.Seeds)))

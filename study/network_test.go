@@ -4,10 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
+	"math/rand/v2"
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"unseen/evaluate"
 	"unseen/graph"
@@ -151,14 +154,14 @@ func TestNetworkOptions(t *testing.T) {
 func TestNetworkPlan(t *testing.T) {
 	t.Parallel()
 	ordered := graphOf(t, []string{"a", "b", "c"}, [2]string{"c", "b"}, [2]string{"b", "a"})
-	if p := (RealNetwork{Graph: ordered}).plan(1); p.Split != "" {
+	if p, _ := (RealNetwork{Graph: ordered}).plan(1); p.Split != sample.ByOrder {
 		t.Errorf("links that can be put in order are split %q", p.Split)
 	}
 	mutual := graphOf(t, []string{"a", "b"}, [2]string{"a", "b"}, [2]string{"b", "a"})
-	if p := (RealNetwork{Graph: mutual}).plan(7); p.Split != sample.AtRandom || p.Seed != 7 {
+	if p, _ := (RealNetwork{Graph: mutual}).plan(7); p.Split != sample.AtRandom || p.Seed != 7 {
 		t.Errorf("links without direction are split %q", p.Split)
 	}
-	if p := (RealNetwork{Graph: ordered, Plan: &sample.Plan{PerLink: 9}}).plan(5); p.PerLink != 9 || p.Seed != 5 {
+	if p, _ := (RealNetwork{Graph: ordered, Plan: &sample.Plan{PerLink: 9}}).plan(5); p.PerLink != 9 || p.Seed != 5 {
 		t.Errorf("the caller's plan became %+v", p)
 	}
 	log := &sample.ExposureLog{Source: []int32{1}, Target: []int32{0}, Exposed: []bool{true}, Linked: []bool{true}}
@@ -186,6 +189,67 @@ func graphOf(t *testing.T, nodes []string, links ...[2]string) *graph.Graph {
 	}
 	g, _, err := b.Build()
 	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// A study cuts a network as fit does, also where many links run against time.
+func TestStudyCutsAsFit(t *testing.T) {
+	t.Parallel()
+	for percent, want := range map[int]sample.Cut{41: sample.AtRandom, 10: sample.ByOrder} {
+		g := againstTime(t, percent)
+		plan, _ := sample.PlanFor(g) // which fit follows
+		plan.Seed = 3
+		studied, _ := RealNetwork{Graph: g}.plan(3)
+		var prepared [2]*sample.Prepared
+		for k, p := range []sample.Plan{plan, studied} {
+			var err error
+			prepared[k], err = sample.Prepare(t.Context(), g, sample.Options{Origin: sample.Origin{Plan: p}})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		fitted, other := prepared[0], prepared[1]
+		if plan.Split != want || fitted.Links != other.Links ||
+			fitted.Problem.Checksum() != other.Problem.Checksum() {
+			t.Errorf("%d%% against time: fit cuts %q and learns from %+v links, study %q and %+v", percent, plan.Split,
+				fitted.Links, studied.Split, other.Links)
+		}
+	}
+}
+
+// againstTime is a graph with times, in which so many percent of the links lead to a newer node.
+func againstTime(t *testing.T, percent int) *graph.Graph {
+	t.Helper()
+	const n = 200
+	rng := rand.New(rand.NewPCG(1, 1))
+	var b graph.Builder
+	for i := range n {
+		if _, err := b.AddNode(graph.Node{ID: fmt.Sprint(i), Field: fmt.Sprint(i % 3),
+			Time: time.Date(2000, 1, 1+i, 0, 0, 0, 0, time.UTC)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for k := range 1000 {
+		newer := int32(1 + rng.IntN(n-1))
+		older := int32(rng.IntN(int(newer)))
+		if k%100 < percent {
+			newer, older = older, newer
+		}
+		if err := b.AddLinkIndex(newer, older); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g, _, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := graph.NewVectors(n, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g, err = g.WithVectors(v); err != nil {
 		t.Fatal(err)
 	}
 	return g

@@ -119,7 +119,11 @@ func (f *drawingFlags) data(n *network.Network, dir string, seed uint64) (sample
 	fail := func(format string, a ...any) (sample.Origin, string, error) { return o, "", usagef(format, a...) }
 	plan, why := sample.PlanFor(g)
 	if f.split != "" {
-		plan, why = sample.Plan{Split: sample.Cut(f.split), Later: plan.Later}, "by "+f.split+", as asked"
+		plan = sample.Plan{Split: sample.Cut(f.split), Later: plan.Later}
+		if why = plan.Describe(g); plan.Split == sample.Whole {
+			why = "not at all"
+		}
+		why += ", as asked"
 	}
 	if f.validationFrom != "" || f.testFrom != "" {
 		if f.split != "" && f.split != string(sample.ByDate) {

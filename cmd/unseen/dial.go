@@ -227,7 +227,7 @@ func runDial(ctx context.Context, f dialFlags, t *display) (*recommend.Dial, err
 		return nil, err
 	}
 	d.Model, d.Dataset, d.Held = filepath.Base(f.model), filepath.Base(filepath.Clean(f.data)),
-		cutWords(n.model.Origin.Plan, timed(g))
+		n.model.Origin.Plan.Describe(g)
 	d.Warnings = append(warnings, dialWarnings(g, held, d)...)
 	if f.output != "" {
 		if err := atomicfile.Write(f.output, func(w io.Writer) error { return printJSON(w, d) }); err != nil {

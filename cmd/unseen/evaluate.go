@@ -212,7 +212,7 @@ func runEvaluate(ctx context.Context, f evaluateFlags, t *display) (*evaluate.Ev
 		return nil, err
 	}
 	e.Model, e.Dataset = filepath.Base(f.model), filepath.Base(filepath.Clean(f.data))
-	e.Held = cutWords(origin.Plan, timed(g))
+	e.Held = origin.Plan.Describe(g)
 	if groupless != "" {
 		e.Warnings = append(e.Warnings, groupless)
 	}
@@ -221,7 +221,7 @@ func runEvaluate(ctx context.Context, f evaluateFlags, t *display) (*evaluate.Ev
 			"relevant: what was never shown has little; judge by a model that corrects, and give this one to --against")
 	}
 	for k, other := range s.Others {
-		if theirs, known, err := sample.OriginOf(other); err == nil && (!known || !sameHeld(theirs.Plan, origin.Plan)) {
+		if theirs, known, err := sample.OriginOf(other); err == nil && (!known || !theirs.Plan.HoldsOutSameNodes(origin.Plan)) {
 			e.Warnings = append(e.Warnings, fmt.Sprintf("%s does not say that these pairs were held out when it "+
 				"was fitted; if it has seen them, it looks better than it is", s.Names[k]))
 		}
@@ -237,27 +237,6 @@ func runEvaluate(ctx context.Context, f evaluateFlags, t *display) (*evaluate.Ev
 		}
 	}
 	return e, nil
-}
-
-// sameHeld reports whether two drawings hold out the same nodes; the pairs among those may differ.
-func sameHeld(a, b sample.Plan) bool {
-	random := a.Split == sample.AtRandom
-	return a.Split == b.Split && a.Shares == b.Shares && (a.Dates == nil) == (b.Dates == nil) &&
-		(a.Dates == nil || *a.Dates == *b.Dates) && (!random || a.Seed == b.Seed)
-}
-
-// cutWords says how pairs were held out.
-func cutWords(d sample.Plan, timed bool) string {
-	switch d.Split {
-	case sample.ByDate:
-		return fmt.Sprintf("by date, from %s on", d.Dates[1].Format("2006-01-02"))
-	case sample.AtRandom:
-		return "at random"
-	}
-	if !timed {
-		return "by the order that the links tell, since no node has a time"
-	}
-	return "by age, the newest nodes"
 }
 
 // certify plants truths where the model was fitted.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,6 +46,62 @@ func well(t *testing.T, args ...string) string {
 		t.Fatalf("%s: exit code %d: %s", strings.Join(args, " "), code, stderr)
 	}
 	return stdout
+}
+
+// Where many links run against time, nodes are held out at random; fit says so, and how many links it learns from.
+func TestFitSaysHowItSplits(t *testing.T) {
+	t.Parallel()
+	w, err := world.New(t.Context(), world.Settings{Nodes: 300, Dim: 4, Fields: world.EvenFields(3),
+		Plan: world.Plan{BaseRate: .05, OracleAUC: .97, Seed: 5}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w, err = w.Linked(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	g := w.Graph()
+	var b graph.Builder
+	for i := range int32(g.Len()) {
+		when := time.Date(2000, 1, 1+int(i), 0, 0, 0, 0, time.UTC)
+		if _, err := b.AddNode(graph.Node{ID: g.ID(i), Field: g.FieldName(g.Field(i)), Time: when}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k := 0
+	for i, j := range g.Links() {
+		if k++; k*41%100 < 41 {
+			i, j = j, i
+		}
+		if err := b.AddLinkIndex(i, j); err != nil {
+			t.Fatal(err)
+		}
+	}
+	made, _, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if made, err = made.WithVectors(g.Vectors()); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "papers")
+	if _, err := dataset.Write(t.Context(), dir, dataset.Content{Graph: made}, dataset.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	page := well(t, "fit", dir, "--method", "cosine", "--quiet")
+	if !strings.Contains(page, "split at random, since 41% of the links run against time\n") {
+		t.Errorf("the page does not say how the nodes were split:\n%s", page)
+	}
+	var fitted fitReport
+	decodeOne(t, well(t, "fit", dir, "--method", "cosine", "--quiet", "--json"), &fitted)
+	l := fitted.Dataset.SplitLinks
+	if l.Train != fitted.Links || l.Validation == 0 || l.Test != fitted.Held.Links ||
+		l.Train+l.Validation+l.Test+l.Unused != made.LinkCount() {
+		t.Errorf("%+v of %d links, %d learned from", l, made.LinkCount(), fitted.Links)
+	}
+	if says := fmt.Sprintf("%s to learn from, %d for validation, %d for test, %d unused\n", plural(l.Train, "link"),
+		l.Validation, l.Test, l.Unused); !strings.Contains(page, says) {
+		t.Errorf("the page does not say %q:\n%s", says, page)
+	}
 }
 
 // A dataset is fitted, judged and reported; what is held out is held out from both models.
@@ -178,23 +235,6 @@ func TestEvaluateRefuses(t *testing.T) {
 		code, stdout, stderr := invoke(strings.Fields(c.line)...)
 		if code == exitOK || stdout != "" || !strings.Contains(stderr, c.says) {
 			t.Errorf("%s: exit code %d, stdout %q, stderr %q, want %q", c.line, code, stdout, stderr, c.says)
-		}
-	}
-}
-
-// Nodes without times are not called the newest.
-func TestCutWords(t *testing.T) {
-	for _, c := range []struct {
-		drawing sample.Plan
-		timed   bool
-		says    string
-	}{
-		{sample.Plan{Split: sample.ByOrder}, true, "by age, the newest nodes"},
-		{sample.Plan{Split: sample.ByOrder}, false, "by the order that the links tell"},
-		{sample.Plan{Split: sample.AtRandom}, false, "at random"},
-	} {
-		if got := cutWords(c.drawing, c.timed); !strings.HasPrefix(got, c.says) {
-			t.Errorf("%+v: %q", c, got)
 		}
 	}
 }

@@ -76,9 +76,11 @@ from known y and π, and what is learned is compared with the truth.
 Methods:
 ` + methodList() + `
 Of a dataset, nodes are held out by age: the newest tenth to choose settings by
-and the fifth after it to judge by, and only older nodes are candidates. With
-neither times nor an order among the links they are drawn. --split whole learns
-from everything. The model knows what it was fitted to, for unseen evaluate.
+and the fifth after it to judge by, and only older nodes are candidates. Without
+times the order of the links decides. Nodes are held out at random where more
+than a fifth of the links run against time, or more than a quarter lie on
+circles, as in a network of friends. --split whole learns from everything. The
+model keeps the plan, so that unseen evaluate finds the same held-out pairs.
 --scheme says how unlinked pairs are drawn: all alike (uniform, the default),
 half of them from pairs of fields as these have links (field), or targets as
 often as they are linked to (popularity). It is not how pairs are weighed in
@@ -491,22 +493,24 @@ func (f *fitFlags) fromDataset(ctx context.Context, t *display) (*fitSource, err
 	from.graph, from.problem, from.held = g, prepared.Problem, prepared.Test
 	from.dataset = &fitDataset{
 		Dir: f.data, Nodes: g.Len(), Links: g.LinkCount(), Fields: g.FieldCount() - 1, Dim: g.Vectors().Dim(),
-		FieldsBy: origin.Fields.String(), Split: why, Logged: prepared.Logged, Plan: origin.Plan,
+		FieldsBy: origin.Fields.String(), Split: why, SplitLinks: prepared.Links,
+		Logged: prepared.Logged, Plan: origin.Plan,
 	}
 	return from, nil
 }
 
 // fitDataset says what was read.
 type fitDataset struct {
-	Dir      string      `json:"dir"`
-	Nodes    int         `json:"nodes"`
-	Links    int         `json:"links"`
-	Fields   int         `json:"fields"`
-	Dim      int         `json:"dim"`
-	FieldsBy string      `json:"fields_by"`
-	Split    string      `json:"split"` // in words
-	Logged   int         `json:"logged"`
-	Plan     sample.Plan `json:"drawing"`
+	Dir        string            `json:"dir"`
+	Nodes      int               `json:"nodes"`
+	Links      int               `json:"links"`
+	Fields     int               `json:"fields"`
+	Dim        int               `json:"dim"`
+	FieldsBy   string            `json:"fields_by"`
+	Split      string            `json:"split"` // in words
+	SplitLinks sample.LinkCounts `json:"splitLinks"`
+	Logged     int               `json:"logged"`
+	Plan       sample.Plan       `json:"drawing"`
 }
 
 // fitHeld judges a model by links that it has not seen. They are links that happened: what was never shown

@@ -34,6 +34,13 @@ func (r *fitReport) print(w io.Writer) error {
 		if d.FieldsBy != "as given" {
 			fmt.Fprintf(&b, "fields found by %s\n", d.FieldsBy)
 		}
+		l := d.SplitLinks
+		fmt.Fprintf(&b, "split %s\n%s to learn from, %s for validation, %s for test", d.Split,
+			plural(l.Train, "link"), thousands(l.Validation), thousands(l.Test))
+		if l.Unused > 0 {
+			fmt.Fprintf(&b, ", %s unused", thousands(l.Unused))
+		}
+		b.WriteString("\n")
 		if r.Held != nil {
 			r.printHeld(&b)
 		}
@@ -100,8 +107,7 @@ func (r *fitReport) printMarks(b *strings.Builder) {
 // printHeld judges the model by held-out links. Where the scale of π̂ is not known, only ratios are shown.
 func (r *fitReport) printHeld(b *strings.Builder) {
 	h := r.Held
-	fmt.Fprintf(b, "split %s\n\n  on %s held-out pairs, %s of them linked\n", r.Dataset.Split, thousands(h.Pairs),
-		thousands(h.Links))
+	fmt.Fprintf(b, "\n  on %s held-out pairs, %s of them linked\n", thousands(h.Pairs), thousands(h.Links))
 	type row struct {
 		name, value, means string
 	}

@@ -13,7 +13,6 @@ import (
 
 	"unseen/dataset"
 	"unseen/fit"
-	"unseen/graph"
 	"unseen/sample"
 	"unseen/study"
 )
@@ -141,7 +140,7 @@ func runStudy(ctx context.Context, f studyFlags, t *display) (*studyReport, erro
 		} else if e != nil {
 			network.Log = &sample.ExposureLog{Source: e.Source, Target: e.Target, Exposed: e.Exposed, Linked: e.Linked}
 		}
-		if dates != nil && timed(network.Graph) {
+		if dates != nil && network.Graph.HasTimes() {
 			network.Plan = &sample.Plan{Split: sample.ByDate, Dates: dates}
 		}
 		o.Networks = append(o.Networks, network)
@@ -202,14 +201,4 @@ func cutDates(text string) (*[2]sample.Day, error) {
 		dates[k] = sample.Day{Time: day}
 	}
 	return &dates, nil
-}
-
-// timed tells whether any node has a time.
-func timed(g *graph.Graph) bool {
-	for i := range int32(g.Len()) {
-		if _, known := g.Time(i); known {
-			return true
-		}
-	}
-	return false
 }
