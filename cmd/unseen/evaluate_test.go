@@ -52,7 +52,7 @@ func well(t *testing.T, args ...string) string {
 func TestFitSaysHowItSplits(t *testing.T) {
 	t.Parallel()
 	w, err := world.New(t.Context(), world.Settings{Nodes: 300, Dim: 4, Fields: world.EvenFields(3),
-		Plan: world.Plan{BaseRate: .05, OracleAUC: .97, Seed: 5}})
+		Scenario: world.Scenario{BaseRate: .05, OracleAUC: .97, Seed: 5}})
 	if err != nil {
 		t.Fatal(err)
 	}
