@@ -18,11 +18,37 @@ import (
 // Setting is the name of an option that a hint speaks of, in camelCase as in JSON: "perLink".
 type Setting string
 
-// Error is an error and what to do about it.
-type Error struct {
-	Err    error
+// Note is a text that may speak of settings.
+type Note struct {
 	format string
 	args   []any
+}
+
+// Notef makes a text. Arguments that are Settings are named by whoever shows it.
+func Notef(format string, args ...any) Note { return Note{format, args} }
+
+// Render returns the text with settings named by a function; nil leaves them as they are.
+func (n Note) Render(name func(Setting) string) string {
+	args := make([]any, len(n.args))
+	for i, a := range n.args {
+		if s, is := a.(Setting); is && name != nil {
+			a = name(s)
+		}
+		args[i] = a
+	}
+	return fmt.Sprintf(n.format, args...)
+}
+
+// String is the text with settings by their own names.
+func (n Note) String() string { return n.Render(nil) }
+
+// MarshalText makes the text a string in JSON.
+func (n Note) MarshalText() ([]byte, error) { return []byte(n.String()), nil }
+
+// Error is an error and what to do about it.
+type Error struct {
+	Err  error
+	note Note
 }
 
 // Wrap adds a hint to an error. Arguments that are Settings are rendered by whoever reports the error.
@@ -31,31 +57,22 @@ func Wrap(err error, format string, args ...any) error {
 	if err == nil {
 		return nil
 	}
-	return &Error{err, format, args}
+	return &Error{err, Notef(format, args...)}
 }
 
 // Error is the error's text and the hint, with settings by their own names.
-func (e *Error) Error() string { return e.Err.Error() + "; " + e.Hint(nil) }
+func (e *Error) Error() string { return e.Err.Error() + "; " + e.note.String() }
 
 // Unwrap returns the error without the hint.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Hint returns the hint alone, with settings named by a function; nil leaves them as they are.
-func (e *Error) Hint(name func(Setting) string) string {
-	args := make([]any, len(e.args))
-	for i, a := range e.args {
-		if s, is := a.(Setting); is && name != nil {
-			a = name(s)
-		}
-		args[i] = a
-	}
-	return fmt.Sprintf(e.format, args...)
-}
+func (e *Error) Hint(name func(Setting) string) string { return e.note.Render(name) }
 
 // Settings lists the settings that the hint speaks of.
 func (e *Error) Settings() []Setting {
 	var all []Setting
-	for _, a := range e.args {
+	for _, a := range e.note.args {
 		if s, is := a.(Setting); is {
 			all = append(all, s)
 		}

@@ -1,6 +1,7 @@
 package hint_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -53,6 +54,19 @@ func TestValuesStay(t *testing.T) {
 	var e *hint.Error
 	if !errors.As(err, &e) || len(e.Settings()) != 1 || e.Settings()[0] != "log" {
 		t.Errorf("settings %v, want [log]", e.Settings())
+	}
+}
+
+// A note is a string in JSON, and names its settings as whoever shows it likes.
+func TestNote(t *testing.T) {
+	t.Parallel()
+	note := hint.Notef("set %v to keep %d works", hint.Setting("keepOutside"), 3)
+	if got, want := note.Render(flag), "set --keepOutside to keep 3 works"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	raw, err := json.Marshal([]hint.Note{note})
+	if want := `["set keepOutside to keep 3 works"]`; err != nil || string(raw) != want {
+		t.Errorf("got %s, %v, want %s", raw, err, want)
 	}
 }
 

@@ -53,7 +53,7 @@ unseen export index writes what other programs need to recommend.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			show := newDisplay(cmd.ErrOrStderr(), f.quiet)
-			f.Progress = show.exchange
+			f.Progress = show.report
 			err := exchange.Export(cmd.Context(), f.dir, f.to, f.out, f.ExportOptions)
 			show.clear()
 			switch {

@@ -19,33 +19,50 @@ type settingFlag struct {
 	commands string // that have it, with commas between them; the first is named where another one failed
 }
 
+const (
+	tableImports = "import parquet,import csv,import jsonl"
+	workImports  = "import openalex,import mag,import semantic-scholar"
+	imports      = tableImports + "," + workImports + ",import edges,import npz"
+)
+
 // settingFlags are the flags of the settings that hints of libraries speak of.
 var settingFlags = map[hint.Setting]settingFlag{
-	"cert":       {"tls-cert", "serve"},
-	"id":         {"id", "import csv,import jsonl,import parquet"},
-	"key":        {"tls-key", "serve"},
-	"model":      {"model", "serve"},
-	"naive":      {"naive", "serve,recommend,bridges"},
-	"open":       {"open", "serve"},
-	"rowNumbers": {"row-numbers", "check,encode"},
-	"source":     {"source", "import parquet,import csv,import jsonl"},
-	"target":     {"target", "import parquet,import csv,import jsonl"},
-	"tokens":     {"token-file", "serve"},
+	"cert":           {"tls-cert", "serve"},
+	"field":          {"field", tableImports + "," + workImports},
+	"force":          {"force", imports + ",export"},
+	"fromYear":       {"from-year", workImports},
+	"id":             {"id", tableImports},
+	"keepOutside":    {"keep-outside", workImports},
+	"keepParatext":   {"keep-paratext", "import openalex"},
+	"keepRetracted":  {"keep-retracted", "import openalex"},
+	"key":            {"tls-key", "serve"},
+	"lenient":        {"lenient", imports},
+	"model":          {"model", "serve"},
+	"naive":          {"naive", "serve,recommend,bridges"},
+	"noHeader":       {"no-header", "import csv"},
+	"nodesFromLinks": {"nodes-from-links", imports},
+	"open":           {"open", "serve"},
+	"rowNumbers":     {"row-numbers", "check,encode"},
+	"source":         {"source", tableImports},
+	"target":         {"target", tableImports},
+	"text":           {"text", tableImports},
+	"time":           {"time", tableImports},
+	"title":          {"title", tableImports},
+	"toYear":         {"to-year", workImports},
+	"tokens":         {"token-file", "serve"},
 }
 
 // render is an error in the words of the command that failed: settings by their flags, and the command line that helps.
 func render(failed *cobra.Command, err error) string {
 	other := "" // command that has a flag which the failed one has not
 	text := hint.Render(err, func(s hint.Setting) string {
-		of, known := settingFlags[s]
-		if !known {
-			return string(s)
+		if of, known := settingFlags[s]; known {
+			commands := strings.Split(of.commands, ",")
+			if !slices.Contains(commands, strings.TrimPrefix(failed.CommandPath(), failed.Root().Name()+" ")) {
+				other = commands[0]
+			}
 		}
-		commands := strings.Split(of.commands, ",")
-		if !slices.Contains(commands, strings.TrimPrefix(failed.CommandPath(), failed.Root().Name()+" ")) {
-			other = commands[0]
-		}
-		return "--" + of.flag
+		return flagName(s)
 	})
 	if line := commandFor(err); line != "" {
 		return text + ": " + line
@@ -54,6 +71,14 @@ func render(failed *cobra.Command, err error) string {
 		return text + " (unseen " + other + ")"
 	}
 	return text
+}
+
+// flagName is a setting as its flag.
+func flagName(s hint.Setting) string {
+	if of, known := settingFlags[s]; known {
+		return "--" + of.flag
+	}
+	return string(s)
 }
 
 // commandFor is the command line that does what an error's hint asks for, or "".

@@ -25,9 +25,9 @@ func newImport() *cobra.Command {
 		Short: "Make a dataset of files in another format",
 		Long: `Make a dataset of files in another format: nodes, links, texts, times, vectors.
 
-What cannot be taken stops the import, with the file, the line and what to do;
---lenient lets such records go and lists them in DIR.rejects.csv. DIR appears when
-all is done and right, and not before.`,
+A bad record stops the import with the file, the line and what to do; --lenient
+skips such records and lists them in DIR.rejects.csv. DIR appears only when the
+import is complete.`,
 		Example: `  unseen import csv raw/ -o papers
   unseen import edges links.txt.gz -o friends --undirected
   unseen help import csv`,
@@ -102,12 +102,12 @@ func newImportOf(format exchange.Format) *cobra.Command {
 			texts[x.Name] = flags.String(x.Name, x.Default, x.Usage)
 		}
 	}
-	flags.BoolVar(&f.Lenient, "lenient", false, "let bad records go, listed in DIR.rejects.csv")
-	flags.BoolVar(&f.NodesFromLinks, "nodes-from-links", false, "make nodes of ends that are none")
+	flags.BoolVar(&f.Lenient, "lenient", false, "skip bad records; list them in DIR.rejects.csv")
+	flags.BoolVar(&f.NodesFromLinks, "nodes-from-links", false, "make nodes of ends that have no record")
 	flags.BoolVar(&f.Undirected, "undirected", false, "add every link in both directions")
 	flags.StringVar(&f.FieldSeparator, "field-separator", "", "`TEXT` between fields of a node; the first counts")
-	flags.StringVar(&f.fieldTree, "field-tree", "", "`FILE` of child,parent: take the root of a field")
-	flags.BoolVar(&f.Force, "force", false, "replace the dataset that is there")
+	flags.StringVar(&f.fieldTree, "field-tree", "", "`FILE` of child,parent: use the root of a field")
+	flags.BoolVar(&f.Force, "force", false, "replace an existing dataset")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
 	jsonFlag(cmd, &f.asJSON)
 	return cmd
@@ -141,7 +141,7 @@ func runImport(cmd *cobra.Command, format string, f importFlags) error {
 		f.FieldTree = tree
 	}
 	show := newDisplay(cmd.ErrOrStderr(), f.quiet)
-	f.Progress = show.exchange
+	f.Progress = show.report
 	f.Provenance = dataset.Provenance{MadeBy: "unseen " + readBuild().Version, Command: os.Args}
 	r, err := exchange.Import(cmd.Context(), format, f.out, f.Options)
 	show.clear()
@@ -151,20 +151,24 @@ func runImport(cmd *cobra.Command, format string, f importFlags) error {
 	if err != nil {
 		return err
 	}
+	notes := []string{}
+	for _, note := range r.Notes {
+		notes = append(notes, note.Render(flagName))
+	}
 	if dataset.Wide(r.Dimension) {
-		r.Notes = append(r.Notes, fmt.Sprintf("%s dimensions make unseen fit slow; reduce them in seconds: %s",
+		notes = append(notes, fmt.Sprintf("%s dimensions make unseen fit slow; reduce them in seconds: %s",
 			thousands(r.Dimension), fixFor("wide", f.out)))
 	}
 	if f.asJSON {
 		return printJSON(cmd.OutOrStdout(), importSummary{
 			f.out, r.Nodes, r.Links, r.Fields, r.Exposures, r.Dimension, r.Repeated, r.SelfLinks,
-			r.Isolated, r.Untimed, r.Fieldless, r.Rejected, r.RejectsFile, append([]string{}, r.Notes...), r.Manifest,
+			r.Isolated, r.Untimed, r.Fieldless, r.Rejected, r.RejectsFile, notes, r.Manifest,
 		})
 	}
-	return printImport(cmd.OutOrStdout(), f.out, r)
+	return printImport(cmd.OutOrStdout(), f.out, r, notes)
 }
 
-func printImport(w io.Writer, dir string, r *exchange.Report) error {
+func printImport(w io.Writer, dir string, r *exchange.Report, notes []string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s, %s, %s", dir, plural(r.Nodes, "node"), plural(r.Links, "link"), plural(r.Fields, "field"))
 	if r.Dimension > 0 {
@@ -178,13 +182,12 @@ func printImport(w io.Writer, dir string, r *exchange.Report) error {
 		n         int
 		one, many string
 	}{
-		{r.Repeated, "link was there more than once and counts as one",
-			"links were there more than once and count as one"},
+		{r.Repeated, "repeated link was dropped", "repeated links were dropped"},
 		{r.SelfLinks, "link from a node to itself was dropped", "links from a node to itself were dropped"},
 		{r.Isolated, "node has no link", "nodes have no link"},
 		{r.Fieldless, "node has no field", "nodes have no field"},
 		{r.Untimed, "node has no time", "nodes have no time"},
-		{r.Rejected, "record was let go; " + r.RejectsFile + " says which and why", "records were let go; " +
+		{r.Rejected, "bad record was skipped; " + r.RejectsFile + " says which and why", "bad records were skipped; " +
 			r.RejectsFile + " says which and why"},
 	} {
 		switch {
@@ -194,7 +197,7 @@ func printImport(w io.Writer, dir string, r *exchange.Report) error {
 			b.WriteString(wrap(fmt.Sprintf("- %s %s.", thousands(x.n), x.many)))
 		}
 	}
-	for _, note := range r.Notes {
+	for _, note := range notes {
 		b.WriteString(wrap("- " + note))
 	}
 	fmt.Fprintf(&b, "\nNext:  unseen check %s\n", dir)

@@ -35,8 +35,8 @@ func TestImportAndExport(t *testing.T) {
 	if code != exitOK || stderr != "" {
 		t.Fatalf("exit code %d, stderr %q", code, stderr)
 	}
-	for _, s := range []string{"2 nodes, 1 link, 1 field", "1 link was there more than once",
-		"1 link from a node to itself", "taken key as id, subject as field"} {
+	for _, s := range []string{"2 nodes, 1 link, 1 field", "1 repeated link was dropped",
+		"1 link from a node to itself", "using `key` as id"} {
 		if !strings.Contains(strings.Join(strings.Fields(stdout), " "), s) {
 			t.Errorf("stdout does not say %q:\n%s", s, stdout)
 		}
@@ -70,7 +70,7 @@ func TestImportUsage(t *testing.T) {
 		"import klingon x":                          `unknown format "klingon"`,
 		"import csv":                                "name the files",
 		"import csv RAW":                            "-o DIR",
-		"import csv RAW -o DIR --id nope":           `no column "nope", but key, subject`,
+		"import csv RAW -o DIR --id nope":           `no column "nope"; there are key, subject`,
 		"import csv RAW -o DIR --delimeter ;":       "did you mean --delimiter?",
 		"import csv RAW -o DIR --delimiter ab":      "one character",
 		"import csv RAW RAW RAW -o DIR":             "3 paths",
@@ -122,7 +122,7 @@ func TestImportSaysWhere(t *testing.T) {
 		t.Errorf("%v was left behind", left)
 	}
 	code, stdout, stderr := invoke("import", "csv", raw, "-o", dir, "--lenient")
-	if code != exitOK || !strings.Contains(stdout, "1 record was let go") {
+	if code != exitOK || !strings.Contains(stdout, "1 bad record was skipped") {
 		t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
 	if _, err := os.Stat(dir + ".rejects.csv"); err != nil {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -12,7 +11,6 @@ import (
 
 	"golang.org/x/term"
 
-	"unseen/dataset/exchange"
 	"unseen/fit"
 	"unseen/progress"
 )
@@ -182,15 +180,6 @@ func (d *display) training(s fit.Step) {
 		e.Values = map[string]float64{"validation": s.Validation}
 	}
 	d.report(e)
-}
-
-// exchange shows a moment of an import or an export.
-func (d *display) exchange(s exchange.Step) {
-	verb := "reading "
-	if s.Writing {
-		verb = "writing "
-	}
-	d.report(progress.Event{Phase: verb + filepath.Base(s.File), Done: int64(s.Done * shares), Of: shares})
 }
 
 // share shows the share of a phase that is done.

@@ -29,7 +29,7 @@ func readLinks(b *testing.B, nodes, links int, read func(s Sink) error) {
 		c, err := newCollector(background, b.TempDir(), Options{})
 		must(b, err)
 		for i := range nodes {
-			_, err := c.Node(Node{ID: fmt.Sprintf("10.1000/%d", i)}, Place{})
+			_, err := c.Node(NodeRecord{ID: fmt.Sprintf("10.1000/%d", i)}, Place{})
 			must(b, err)
 		}
 		c.EndNodes()
@@ -126,7 +126,9 @@ func BenchmarkParquetLinks(b *testing.B) {
 				write(func(s, t string) error { _, err := w.Write([]linkRow{{s, t}}); return err }, w.Close)
 			}
 			must(b, file.Close())
-			readLinks(b, nodes, links, func(s Sink) error { return parquetLinks(background, path, Options{}, s) })
+			readLinks(b, nodes, links, func(s Sink) error {
+				return parquetLinks(background, parquetScan{path, Options{}, s, linkRoles, []string{"source", "target"}})
+			})
 		})
 	}
 }

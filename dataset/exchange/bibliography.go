@@ -16,20 +16,19 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unsafe"
-
+	"unseen/hint"
 	"unseen/internal/jsonscan"
 )
 
-// What the formats of bibliographies (openalex, semantic-scholar, mag) share: works known by a number,
-// filters, abstracts as inverted indices, and references to works that are not there.
+// The formats of bibliographies (openalex, semantic-scholar, mag) share works known by a number, filters, abstracts
+// as inverted indices, and references to works outside the set.
 
-// flagsOfWorks are flags that all of them have.
-var flagsOfWorks = []Flag{
+// workFlags are flags of all of them.
+var workFlags = []Flag{
 	{Name: "from-year", Usage: "leave out works before `YEAR`, or without one"},
 	{Name: "to-year", Usage: "leave out works after `YEAR`, or without one"},
-	{Name: "field", Usage: "keep only works of these `NAMES`, with ; between"},
-	{Name: "keep-outside", Switch: true, Usage: "make nodes of cited works that are not in the set"},
+	{Name: "field", Usage: "keep only works of the fields `NAMES` (a;b;c)"},
+	{Name: "keep-outside", Switch: true, Usage: "make nodes of cited works outside the set"},
 }
 
 // works collects works and the references between them.
@@ -42,28 +41,31 @@ type works struct {
 	keep       bool                       // make nodes of works outside
 	references int                        // seen, from works of the set
 	outside    int                        // to works outside, dropped
-	made       int                        // nodes of works outside
+	made       int                        // nodes made of works outside
 	filtered   int                        // works left out by a filter
-	names      map[string]string          // of fields, each made once
+	names      map[string]string          // of fields, each stored once
 }
 
 func newWorks(o *Options, s Sink, name func(uint64) string) (*works, error) {
 	w := &works{sink: s, name: name, nodes: map[uint64]int32{}, names: map[string]string{},
 		keep: o.Flag("keep-outside") == "true" || o.NodesFromLinks}
-	for flag, year := range map[string]*int{"from-year": &w.from, "to-year": &w.to} {
-		given := o.Flag(flag)
+	for _, year := range []struct {
+		flag string
+		into *int
+	}{{"from-year", &w.from}, {"to-year", &w.to}} {
+		given := o.Flag(year.flag)
 		if given == "" {
 			continue
 		}
 		n, err := strconv.Atoi(given)
 		if err != nil || n < 1 || n > 9999 {
-			return nil, Wrong(Place{}, fmt.Errorf("%w: --%s %.40q is no year", ErrUsage, flag, given),
+			return nil, failAt(Place{}, fmt.Errorf("%w: %s is %.40q, not a year", ErrUsage, year.flag, given),
 				"give a year such as 2015")
 		}
-		*year = n
+		*year.into = n
 	}
 	if w.from > 0 && w.to > 0 && w.from > w.to {
-		return nil, Wrong(Place{}, fmt.Errorf("%w: no year is from %d to %d", ErrUsage, w.from, w.to),
+		return nil, failAt(Place{}, fmt.Errorf("%w: no year is between %d and %d", ErrUsage, w.from, w.to),
 			"give the earlier year first")
 	}
 	for name := range strings.SplitSeq(o.Flag("field"), ";") {
@@ -98,7 +100,7 @@ func (w *works) ofFields(field string) bool {
 	return w.fields == nil || w.fields[strings.ToLower(field)]
 }
 
-// intern returns a field's name without making the same one again and again.
+// intern returns a field's name, stored once.
 func (w *works) intern(field []byte) string {
 	if name, known := w.names[string(field)]; known {
 		return name
@@ -110,7 +112,7 @@ func (w *works) intern(field []byte) string {
 	return name
 }
 
-// cite adds a reference by the numbers of its ends. One from a work outside of the set is nothing.
+// cite adds a reference by the numbers of its ends. One from a work outside the set is ignored.
 func (w *works) cite(source, target uint64, at Place) error {
 	from, known := w.nodes[source]
 	if !known {
@@ -128,7 +130,7 @@ func (w *works) citeFrom(from int32, target uint64, at Place) error {
 			return nil
 		}
 		var err error
-		if to, err = w.sink.Node(Node{ID: w.name(target)}, at); err != nil || to < 0 {
+		if to, err = w.sink.Node(NodeRecord{ID: w.name(target)}, at); err != nil || to < 0 {
 			return err
 		}
 		w.nodes[target] = to
@@ -137,28 +139,37 @@ func (w *works) citeFrom(from int32, target uint64, at Place) error {
 	return w.sink.LinkIndex(from, to, at)
 }
 
-// tell notes what was left out.
-func (w *works) tell() {
+// noteFiltered reports what was left out.
+func (w *works) noteFiltered() {
 	if w.filtered > 0 {
-		w.sink.Note("%d works were left out by --from-year, --to-year or --field.", w.filtered)
+		w.sink.Note("Skipped %s by %v, %v or %v.", plural(w.filtered, "work"), hint.Setting("fromYear"),
+			hint.Setting("toYear"), hint.Setting("field"))
 	}
 	if w.outside > 0 {
-		w.sink.Note("%d of %d references lead to works that are not in the set and were dropped, as is usual of "+
-			"a part of a bibliography; --keep-outside makes nodes of them.", w.outside, w.references)
+		w.sink.Note("Dropped %d of %d references, which lead outside the set, as usual in a part of a bibliography; "+
+			"set %v to make nodes of them.", w.outside, w.references, hint.Setting("keepOutside"))
 	}
 	if w.made > 0 {
-		w.sink.Note("%d works are known by references alone and have no text.", w.made)
+		w.sink.Note("Made %s of references; they have no text.", plural(w.made, "node"))
 	}
 }
 
-// scanFault makes a reject of what a cursor found wrong in a line, of which it began so many bytes in.
-func scanFault(s Sink, lines *Lines, began int, err error) error {
+// rejectJSON rejects a line with an error of a scanner, which began at an offset into the line.
+func rejectJSON(s Sink, lines *Lines, offset int, err error) error {
 	at := lines.Place()
 	if e, ok := errors.AsType[*jsonscan.Error](err); ok {
-		at.Column = began + e.Offset + 1
+		at.Column = offset + e.Offset + 1
 	}
-	return s.Reject(at, fmt.Errorf("%w: %v", ErrFormat, err), "mend the record, or let such records go with --lenient",
-		beginningOf(lines.Bytes()))
+	return s.Reject(at, hint.Wrap(fmt.Errorf("%w: %v", ErrFormat, err),
+		"fix the record, or set %v to skip such records", hint.Setting("lenient")), beginningOf(lines.Bytes()))
+}
+
+// plural is a number with its noun: 1 work, 2 works.
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 func beginningOf(record []byte) []byte { return record[:min(len(record), beginning)] }
@@ -172,7 +183,7 @@ func eachLine(ctx context.Context, path string, o Options, s Sink, f func(lines 
 	defer lines.Close()
 	for lines.Next() {
 		if fault := lines.tooLong(); fault != nil {
-			err = s.Reject(lines.Place(), fault, "see whether the file is what it should be", lines.Bytes())
+			err = s.Reject(lines.Place(), fault, lines.Bytes())
 		} else if len(lines.Bytes()) > 0 {
 			err = f(lines)
 		}
@@ -192,7 +203,7 @@ func day(text []byte) (time.Time, bool) {
 	return t, err == nil && t.Year() > 0
 }
 
-// newYear is the first day of a year, or unknown.
+// newYear is the first day of a year, zero where the year is out of range.
 func newYear(year int64) time.Time {
 	if year < 1 || year > 9999 {
 		return time.Time{}
@@ -200,18 +211,18 @@ func newYear(year int64) time.Time {
 	return time.Date(int(year), 1, 1, 0, 0, 0, 0, time.UTC)
 }
 
-// waitingWorks are works whose texts, and perhaps fields, lie in other files than they do. They wait on disk.
+// waitingWorks are works whose texts, and perhaps fields, are in other files. They wait on disk.
 type waitingWorks struct {
 	set     *works
-	records *shelf  // number, file, line, time, field, title
-	texts   *shelf  // abstracts
-	textAt  []int64 // per work in the order of records: 1 + where its abstract is, 0 without
+	records *recordFile // number, file, line, time, field, title
+	texts   *recordFile // abstracts
+	textAt  []int64     // per work in the order of records: 1 + where its abstract is, 0 without
 	files   []string
 	record  []byte
 }
 
 func newWaitingWorks(set *works) *waitingWorks {
-	return &waitingWorks{set: set, records: newShelf(set.sink), texts: newShelf(set.sink)}
+	return &waitingWorks{set: set, records: newRecordFile(set.sink), texts: newRecordFile(set.sink)}
 }
 
 func (w *waitingWorks) close() {
@@ -219,15 +230,15 @@ func (w *waitingWorks) close() {
 	w.texts.close()
 }
 
-// add lets a work wait. Until they are nodes, set.nodes holds their places among those that wait.
+// add adds a work. Until works are nodes, set.nodes has their positions among those that wait.
 func (w *waitingWorks) add(number uint64, date time.Time, field, title []byte, lines *Lines) error {
 	at := lines.Place()
 	if _, twice := w.set.nodes[number]; twice {
-		return w.set.sink.Reject(at, fmt.Errorf("%w: %d", ErrDuplicateNode, number), "leave one of the records out",
-			beginningOf(lines.Bytes()))
+		return w.set.sink.Reject(at, hint.Wrap(fmt.Errorf("%w: %d", ErrDuplicateNode, number),
+			"remove one of the records"), beginningOf(lines.Bytes()))
 	}
 	if len(w.textAt) == maxWorks {
-		return Wrong(at, fmt.Errorf("%w: more than %d works", ErrUsage, maxWorks), "import fewer at a time")
+		return failAt(at, fmt.Errorf("%w: more than %d works", ErrUsage, maxWorks), "import fewer at a time")
 	}
 	if n := len(w.files); n == 0 || w.files[n-1] != at.File {
 		w.files = append(w.files, at.File)
@@ -256,7 +267,7 @@ func (w *waitingWorks) add(number uint64, date time.Time, field, title []byte, l
 
 const maxWorks = 1<<31 - 1
 
-// text gives a work its abstract. One of a work that does not wait is nothing; of two the first counts.
+// text sets the abstract of a work. Of two, the first counts; that of an unknown work is ignored.
 func (w *waitingWorks) text(number uint64, text []byte) error {
 	k, known := w.set.nodes[number]
 	if !known || len(text) == 0 || w.textAt[k] != 0 {
@@ -267,8 +278,8 @@ func (w *waitingWorks) text(number uint64, text []byte) error {
 	return err
 }
 
-// release makes nodes of all. Which field the work in place k has, its record says, or fieldOf if given;
-// a work that then fails the filters is left out.
+// release makes nodes of all works. The field of work k is that of its record, or fieldOf(k) if given; a work
+// that then fails the filters is left out.
 func (w *waitingWorks) release(ctx context.Context, fieldOf func(k int32) string) error {
 	buffer := make([]byte, 4096)
 	var text []byte
@@ -286,7 +297,7 @@ func (w *waitingWorks) release(ctx context.Context, fieldOf func(k int32) string
 		r = r[n:]
 		length, n := binary.Uvarint(r)
 		field, title := r[n:n+int(length)], r[n+int(length):]
-		work := Node{ID: w.set.name(number), Title: view(title)}
+		work := NodeRecord{ID: w.set.name(number), Title: alias(title)}
 		if known {
 			work.Time = time.Unix(seconds, 0).UTC()
 		}
@@ -300,7 +311,7 @@ func (w *waitingWorks) release(ctx context.Context, fieldOf func(k int32) string
 			if text, err = w.texts.get(w.textAt[k]-1, buffer); err != nil {
 				return err
 			}
-			work.Text = view(text)
+			work.Text = alias(text)
 		}
 		i, err := w.set.sink.Node(work, Place{File: w.files[file], Line: int(line)})
 		if err != nil {
@@ -327,32 +338,32 @@ type placed struct {
 	word []byte
 }
 
-// lastPosition is beyond any abstract: real ones end before 20,000 words.
+// lastPosition is the last position of a word that is believed: real abstracts end before 20,000 words.
 const lastPosition = 1 << 20
 
-// read reads an index at the cursor, in OpenAlex's form or in MAG's, {"IndexLength":n,"InvertedIndex":{…}}.
-func (x *inverted) read(c *jsonscan.Cursor) {
+// read reads an index, in OpenAlex's form or in MAG's, {"IndexLength":n,"InvertedIndex":{…}}.
+func (x *inverted) read(c *jsonscan.Scanner) {
 	x.words = x.words[:0]
-	if c.IsText() { // JSON in a text
-		var inner jsonscan.Cursor
+	if c.IsText() { // JSON within a string
+		var inner jsonscan.Scanner
 		inner.Reset(c.Text())
 		x.entries(&inner)
 		if err := inner.End(); err != nil {
-			c.Fail("the abstract's index: %v", err)
+			c.Fail("index of the abstract: %v", err)
 		}
 		return
 	}
 	x.entries(c)
 }
 
-func (x *inverted) entries(c *jsonscan.Cursor) {
+func (x *inverted) entries(c *jsonscan.Scanner) {
 	for key := range c.Keys() {
 		switch {
 		case c.IsList():
 			for range c.Elements() {
 				at := c.Int()
 				if at < 0 || at > lastPosition {
-					c.Fail("a word of the abstract stands at position %d", at)
+					c.Fail("a word of the abstract has the position %d", at)
 				}
 				x.words = append(x.words, placed{int32(at), key})
 			}
@@ -361,13 +372,12 @@ func (x *inverted) entries(c *jsonscan.Cursor) {
 		case string(key) == "IndexLength":
 			c.Int()
 		default:
-			c.Fail("the abstract's index has no list of positions for %.40q", key)
+			c.Fail("index of the abstract: %.40q has no list of positions", key)
 		}
 	}
 }
 
-// text puts the words in order. Of two at one position the first counts. The bytes are good until the next
-// call.
+// text joins the words in order. Of two at one position the first counts. The bytes are valid until the next call.
 func (x *inverted) text() []byte {
 	x.out = x.out[:0]
 	end := int32(0)
@@ -398,7 +408,7 @@ func (x *inverted) text() []byte {
 		}
 		return x.out
 	}
-	// Positions with great gaps: a table would be larger than the abstract.
+	// Positions with large gaps: a table would be larger than the abstract.
 	slices.SortStableFunc(x.words, func(a, b placed) int { return cmp.Compare(a.at, b.at) })
 	for k, w := range x.words {
 		if k == 0 || w.at != x.words[k-1].at {
@@ -408,54 +418,50 @@ func (x *inverted) text() []byte {
 	return x.out
 }
 
-// view is a text without a copy, for a call that copies.
-func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
-
-// shelf keeps records that are wanted later, in their order or by their place. What is more than a little goes
-// to disk.
-type shelf struct {
+// recordFile keeps records for later, to be read in order or by offset. All but the newest are on disk.
+type recordFile struct {
 	folder string
 	file   *os.File // nil while all is in recent
 	onDisk int64    // bytes in file
 	recent []byte   // what comes after them
 }
 
-// atOnce is how much a shelf writes at a time.
-const atOnce = 1 << 18
+// recordBuffer is how many bytes a recordFile writes at a time.
+const recordBuffer = 1 << 18
 
-// newShelf returns an empty shelf among the files that an import keeps for its time.
-func newShelf(s Sink) *shelf {
+// newRecordFile returns an empty file among the temporary files of an import.
+func newRecordFile(s Sink) *recordFile {
 	if c, is := s.(*collector); is {
-		return &shelf{folder: c.scratch}
+		return &recordFile{folder: c.scratch}
 	}
-	return &shelf{folder: os.TempDir()}
+	return &recordFile{folder: os.TempDir()}
 }
 
-// add puts a record on the shelf and returns its place.
-func (s *shelf) add(record []byte) (int64, error) {
+// add appends a record and returns its offset.
+func (s *recordFile) add(record []byte) (int64, error) {
 	at := s.onDisk + int64(len(s.recent))
 	s.recent = binary.AppendUvarint(s.recent, uint64(len(record)))
 	s.recent = append(s.recent, record...)
-	if len(s.recent) < atOnce {
+	if len(s.recent) < recordBuffer {
 		return at, nil
 	}
 	if s.file == nil {
-		file, err := os.CreateTemp(s.folder, "shelf-*")
+		file, err := os.CreateTemp(s.folder, "records-*")
 		if err != nil {
-			return 0, full(s.folder, err)
+			return 0, diskError(s.folder, err)
 		}
 		s.file = file
 	}
 	if _, err := s.file.WriteAt(s.recent, s.onDisk); err != nil {
-		return 0, full(s.folder, err)
+		return 0, diskError(s.folder, err)
 	}
 	s.onDisk += int64(len(s.recent))
 	s.recent = s.recent[:0]
 	return at, nil
 }
 
-// each calls f with every record, in their order. The bytes are good until f returns.
-func (s *shelf) each(ctx context.Context, f func(record []byte) error) error {
+// each calls f for every record in order. The bytes are valid until f returns.
+func (s *recordFile) each(ctx context.Context, f func(record []byte) error) error {
 	r := bufio.NewReaderSize(io.MultiReader(io.NewSectionReader(s.file, 0, s.onDisk), bytes.NewReader(s.recent)), 1<<16)
 	var record []byte
 	for k := 0; ; k++ {
@@ -471,7 +477,7 @@ func (s *shelf) each(ctx context.Context, f func(record []byte) error) error {
 			_, err = io.ReadFull(r, record)
 		}
 		if err != nil {
-			return full(s.folder, err)
+			return diskError(s.folder, err)
 		}
 		if err := f(record); err != nil {
 			return err
@@ -479,51 +485,50 @@ func (s *shelf) each(ctx context.Context, f func(record []byte) error) error {
 	}
 }
 
-// get returns the record at a place. It may use the bytes of buffer.
-func (s *shelf) get(at int64, buffer []byte) ([]byte, error) {
+// get returns the record at an offset. It may use the bytes of buffer.
+func (s *recordFile) get(at int64, buffer []byte) ([]byte, error) {
 	if at >= s.onDisk {
 		rest := s.recent[at-s.onDisk:]
 		length, used := binary.Uvarint(rest)
 		return rest[used : used+int(length)], nil
 	}
-	// Most are short, so that one read brings length and record.
+	// Most are short, so that one read gets length and record.
 	buffer = slices.Grow(buffer[:0], 4096)[:4096]
 	n, err := s.file.ReadAt(buffer, at)
 	if err != nil && err != io.EOF {
-		return nil, full(s.folder, err)
+		return nil, diskError(s.folder, err)
 	}
 	length, used := binary.Uvarint(buffer[:n])
 	if used <= 0 || at+int64(used)+int64(length) > s.onDisk {
-		return nil, full(s.folder, io.ErrUnexpectedEOF)
+		return nil, diskError(s.folder, io.ErrUnexpectedEOF)
 	}
 	if have := n - used; int(length) <= have {
 		return buffer[used : used+int(length)], nil
 	}
 	record := make([]byte, length)
 	if _, err := s.file.ReadAt(record, at+int64(used)); err != nil {
-		return nil, full(s.folder, err)
+		return nil, diskError(s.folder, err)
 	}
 	return record, nil
 }
 
-func (s *shelf) close() {
+func (s *recordFile) close() {
 	if s.file != nil {
 		s.file.Close()
 		os.Remove(s.file.Name())
 	}
 }
 
-// filesUnder returns the files that are named, and in folders those that are taken, by path. A folder without any
-// is an error.
+// filesUnder returns the named files, and those of named folders that take accepts. A folder without any is an error.
 func filesUnder(paths []string, what string, take func(path string) bool) ([]string, error) {
 	var all []string
 	for _, path := range paths {
 		info, err := os.Stat(path)
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, Wrong(Place{File: path}, fs.ErrNotExist, "name a file or folder that is there")
+			return nil, failAt(Place{File: path}, fs.ErrNotExist, "name an existing file or folder")
 		}
 		if err != nil {
-			return nil, Wrong(Place{File: path}, bare(err), "name a file or folder that can be read")
+			return nil, failAt(Place{File: path}, withoutPath(err), "name a readable file or folder")
 		}
 		if !info.IsDir() {
 			all = append(all, path)
@@ -546,17 +551,17 @@ func filesUnder(paths []string, what string, take func(path string) bool) ([]str
 			return nil
 		})
 		if err != nil {
-			return nil, Wrong(Place{File: path}, bare(err), "ask for the right to read it")
+			return nil, failAt(Place{File: path}, withoutPath(err), "check its permissions")
 		}
 		if len(all) == before {
-			return nil, Wrong(Place{File: path}, fmt.Errorf("%w: the folder holds no %s", ErrUsage, what),
-				"name the folder that was downloaded")
+			return nil, failAt(Place{File: path}, fmt.Errorf("%w: the folder has no %s", ErrUsage, what),
+				"name the downloaded folder")
 		}
 	}
 	return all, nil
 }
 
-// isJSONLines tells files of JSON lines, packed or not, by their names.
+// isJSONLines reports whether a file has the name of JSON lines, compressed or not.
 func isJSONLines(path string) bool {
 	name := strings.ToLower(filepath.Base(path))
 	packed := strings.HasSuffix(name, ".gz") || strings.HasSuffix(name, ".zst")

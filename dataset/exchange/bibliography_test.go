@@ -12,11 +12,11 @@ import (
 	"unseen/internal/jsonscan"
 )
 
-// What is put on a shelf comes back, in order and by its place, whether it went to disk or not.
+// Records come back, in order and by offset, whether they went to disk or not.
 func TestShelf(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
-	s := newShelf(newMemory(t, false))
+	s := newRecordFile(newMemory(t, false))
 	s.folder = t.TempDir()
 	defer untouched(t, s.folder)
 	defer s.close()
@@ -79,7 +79,7 @@ func TestInvertedIndexOfAnyText(t *testing.T) {
 		plain := "{" + strings.Join(parts, ",") + "}"
 		for _, form := range []string{plain, fmt.Sprintf(`{"IndexLength":%d,"InvertedIndex":%s}`, len(words), plain),
 			fmt.Sprintf("%q", plain)} {
-			var c jsonscan.Cursor
+			var c jsonscan.Scanner
 			c.Reset([]byte(form))
 			x.read(&c)
 			if err := c.End(); err != nil || string(x.text()) != strings.Join(words, " ") {
@@ -98,7 +98,7 @@ func FuzzRecords(f *testing.F) {
 	}
 	f.Add([]byte(`{"id":"W1","abstract_inverted_index":"{\"IndexLength\":2,\"InvertedIndex\":{\"a\":[0],\"b\":[900]}}"}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
-		var c jsonscan.Cursor
+		var c jsonscan.Scanner
 		var work openAlexWork
 		if err := work.read(&c, line); err == nil {
 			work.time()
@@ -117,9 +117,10 @@ func FuzzRecords(f *testing.F) {
 		must(t, err)
 		papers := newWaitingWorks(set)
 		defer papers.close()
+		r := &semanticScholarReader{set: set, papers: papers, sink: m}
 		lines := newLines(bytes.NewReader(line), "papers", Limits{})
 		for lines.Next() {
-			must(t, semanticScholarPaper(&c, lines, papers))
+			must(t, r.paper(lines))
 		}
 		must(t, lines.Err())
 		must(t, papers.release(background, nil))

@@ -17,9 +17,10 @@ import (
 
 	"unseen/dataset"
 	"unseen/graph"
+	"unseen/hint"
 )
 
-// collector is the Sink that Import fills: a graph in memory, texts and vectors in a folder of their own.
+// collector is the Sink of Import: a graph in memory, texts and vectors in temporary files.
 type collector struct {
 	ctx     context.Context
 	options Options
@@ -29,7 +30,7 @@ type collector struct {
 
 	builder graph.Builder
 	nodes   int
-	ended   bool // no Node comes any more
+	ended   bool // no further Node comes
 
 	batch   batch
 	wanted  map[string]int32 // ids that are no nodes yet, by the number of their first use
@@ -57,10 +58,10 @@ type exposure struct {
 	exposed, linked bool
 }
 
-// batch is links by id, copied, which are looked up together.
+// batch is links by id, copied, that are looked up together.
 type batch struct {
 	text             []byte
-	ends             []int // of sources and targets by turns
+	ends             []int // of sources and targets in turn
 	at               []Place
 	sources, targets []string
 	from, to         [batchSize]int32
@@ -89,8 +90,8 @@ func rootOf(field string, tree map[string]string) (string, error) {
 		}
 		field = parent
 	}
-	return "", Wrong(Place{}, fmt.Errorf("%w: the tree of fields runs in a circle through %.80q", ErrUsage, field),
-		"give every field one parent, and the roots none")
+	return "", failAt(Place{}, fmt.Errorf("%w: the tree of fields has a cycle through %.80q", ErrUsage, field),
+		"give every field one parent, and roots none")
 }
 
 // field is the field that a node gets.
@@ -111,10 +112,10 @@ func (c *collector) field(given string) string {
 	}
 	root, err := rootOf(first, c.options.FieldTree)
 	if err != nil {
-		root = first // cannot be: newCollector has looked at every field of the tree
+		root = first // cannot happen: newCollector has checked every field of the tree
 	}
 	root = strings.Clone(root)
-	if len(c.roots) < 1<<20 { // lists of fields may be as many as nodes
+	if len(c.roots) < 1<<20 { // there may be as many lists of fields as nodes
 		c.roots[strings.Clone(given)] = root
 	}
 	return root
@@ -123,16 +124,16 @@ func (c *collector) field(given string) string {
 func (c *collector) Field(name string) error {
 	_, err := c.builder.AddField(strings.Clone(name))
 	if err != nil {
-		return Wrong(Place{}, err, "")
+		return &Error{Place{}, err}
 	}
 	return nil
 }
 
-func (c *collector) Node(n Node, at Place) (int32, error) {
+func (c *collector) Node(n NodeRecord, at Place) (int32, error) {
 	if c.ended {
-		return -1, Wrong(at, errors.New("a node came after EndNodes"), "report this fault of the format")
+		return -1, failAt(at, errors.New("a node after EndNodes"), "report this bug of the format")
 	}
-	// Which may make nodes of their ends, where there is no record of them.
+	// Links of the batch may make nodes of ends that have no record.
 	if len(c.batch.at) > 0 {
 		if err := c.flush(); err != nil {
 			return -1, err
@@ -141,18 +142,19 @@ func (c *collector) Node(n Node, at Place) (int32, error) {
 	for _, part := range [...]struct{ name, text string }{{"id", n.ID}, {"field", n.Field}, {"title", n.Title},
 		{"text", n.Text}} {
 		if !utf8.ValidString(part.text) {
-			return -1, c.Reject(at, fmt.Errorf("%w: the %s", ErrEncoding, part.name), mendEncoding, []byte(n.ID))
+			return -1, c.Reject(at, withEncodingHint(fmt.Errorf("%w: the %s", ErrEncoding, part.name)), []byte(n.ID))
 		}
 	}
 	i, err := c.builder.AddNode(graph.Node{ID: n.ID, Field: c.field(n.Field), Title: n.Title, Time: n.Time})
 	switch {
 	case errors.Is(err, graph.ErrEmptyID):
-		return -1, c.Reject(at, fmt.Errorf("%w: the id is empty", ErrFormat), "give every node an id", []byte(n.Title))
+		return -1, c.Reject(at, hint.Wrap(fmt.Errorf("%w: the id is empty", ErrFormat), "give every node an id"),
+			[]byte(n.Title))
 	case errors.Is(err, graph.ErrDuplicateNode):
-		return -1, c.Reject(at, fmt.Errorf("%w: %.80q", ErrDuplicateNode, n.ID),
-			"merge the records or give one another id", []byte(n.ID))
+		return -1, c.Reject(at, hint.Wrap(fmt.Errorf("%w: %.80q", ErrDuplicateNode, n.ID),
+			"merge the records, or change one id"), []byte(n.ID))
 	case err != nil:
-		return -1, Wrong(at, err, "")
+		return -1, &Error{at, err}
 	}
 	c.nodes++
 	if n.Text != "" || c.texts != nil {
@@ -165,8 +167,6 @@ func (c *collector) Node(n Node, at Place) (int32, error) {
 	}
 	return i, nil
 }
-
-const mendEncoding = "save the file as UTF-8 (iconv -f LATIN1 -t UTF-8), or let such records go with --lenient"
 
 func (c *collector) NodesFromLinks() { c.options.NodesFromLinks = true }
 
@@ -202,7 +202,7 @@ func (c *collector) flush() error {
 		b.sources, b.targets = append(b.sources, text[start:middle]), append(b.targets, text[middle:end])
 		start = end
 	}
-	// Emptied first: what follows may come back here.
+	// Emptied first, since addAll may call flush again.
 	at := b.at
 	b.text, b.ends, b.at = b.text[:0], b.ends[:0], b.at[:0]
 	return c.addAll(b.sources, b.targets, func(k int) Place { return at[k] })
@@ -233,7 +233,7 @@ type linkBatcher interface {
 // addAll looks up the ends of at most batchSize links and adds them.
 func (c *collector) addAll(sources, targets []string, at func(k int) Place) error {
 	b, n := &c.batch, len(sources)
-	// Most of the time goes by waiting for memory, which two can do at once.
+	// Most of the time is spent waiting for memory, which two goroutines can do at once.
 	var both sync.WaitGroup
 	if n == batchSize {
 		both.Go(func() { c.builder.Find(b.from[:n], sources) })
@@ -246,7 +246,7 @@ func (c *collector) addAll(sources, targets []string, at func(k int) Place) erro
 		from, to := b.from[k], b.to[k]
 		if from >= 0 && to >= 0 {
 			if err := c.add(from, to); err != nil {
-				return Wrong(at(k), err, "")
+				return &Error{at(k), err}
 			}
 			continue
 		}
@@ -262,7 +262,7 @@ func (c *collector) addAll(sources, targets []string, at func(k int) Place) erro
 			c.waiting = append(c.waiting, c.waitingAt(from, to, at(k)))
 		}
 		if err != nil {
-			return Wrong(at(k), err, "")
+			return &Error{at(k), err}
 		}
 	}
 	return nil
@@ -277,8 +277,8 @@ func (c *collector) add(from, to int32) error {
 	return err
 }
 
-// ends returns the numbers of two ends: of nodes, or of ids that may yet become nodes. It is not ok where
-// an end can be no node and was rejected.
+// ends returns the numbers of two ends: of nodes, or of ids that may still become nodes. It is not ok where
+// an end cannot be a node and was rejected.
 func (c *collector) ends(source, target string, at Place, make bool) (from, to int32, ok bool, err error) {
 	numbers := [2]int32{}
 	for k, id := range [2]string{source, target} {
@@ -289,14 +289,14 @@ func (c *collector) ends(source, target string, at Place, make bool) (from, to i
 		case i[0] >= 0:
 			numbers[k] = i[0]
 		case id == "":
-			return 0, 0, false, c.Reject(at, fmt.Errorf("%w: the %s is empty", ErrFormat, name),
-				"give every link two ends", pair(source, target))
+			return 0, 0, false, c.Reject(at, hint.Wrap(fmt.Errorf("%w: the %s is empty", ErrFormat, name),
+				"give every link two ends"), pair(source, target))
 		case !utf8.ValidString(id):
-			return 0, 0, false, c.Reject(at, fmt.Errorf("%w: the %s", ErrEncoding, name), mendEncoding,
+			return 0, 0, false, c.Reject(at, withEncodingHint(fmt.Errorf("%w: the %s", ErrEncoding, name)),
 				pair(source, target))
 		case c.ended && make:
 			if numbers[k], err = c.builder.AddNode(graph.Node{ID: id}); err != nil {
-				return 0, 0, false, Wrong(at, err, "")
+				return 0, 0, false, &Error{at, err}
 			}
 			c.nodes++
 		case c.ended:
@@ -305,7 +305,7 @@ func (c *collector) ends(source, target string, at Place, make bool) (from, to i
 			number, known := c.wanted[id]
 			if !known {
 				if len(c.names) == math.MaxInt32 {
-					return 0, 0, false, Wrong(at, graph.ErrTooLarge, "import fewer links at a time")
+					return 0, 0, false, failAt(at, graph.ErrTooLarge, "import fewer links at a time")
 				}
 				id = strings.Clone(id)
 				number = int32(len(c.names))
@@ -321,9 +321,9 @@ func (c *collector) ends(source, target string, at Place, make bool) (from, to i
 func pair(source, target string) []byte { return []byte(source + "," + target) }
 
 func (c *collector) noNode(end, id string, at Place, record []byte) error {
-	return c.Reject(at, fmt.Errorf("%w: the %s %.80q", ErrUnknownNode, end, id),
-		"add the node, leave the record out, let such records go with --lenient, or make nodes of all ends with "+
-			"--nodes-from-links", record)
+	return c.Reject(at, hint.Wrap(fmt.Errorf("%w: the %s %.80q", ErrUnknownNode, end, id),
+		"add the node, set %v to skip such records, or set %v to make nodes of all ends", hint.Setting("lenient"),
+		hint.Setting("nodesFromLinks")), record)
 }
 
 func (c *collector) waitingAt(from, to int32, at Place) waiting {
@@ -335,21 +335,21 @@ func (c *collector) waitingAt(from, to int32, at Place) waiting {
 
 func (c *collector) LinkIndex(source, target int32, at Place) error {
 	if n := uint32(c.nodes); uint32(source) >= n || uint32(target) >= n {
-		return c.Reject(at, fmt.Errorf("%w: %d links to %d, and there are %d", ErrUnknownNode, source, target,
-			c.nodes), "number nodes from 0", fmt.Appendf(nil, "%d,%d", source, target))
+		return c.Reject(at, hint.Wrap(fmt.Errorf("%w: %d links to %d, and there are %d nodes", ErrUnknownNode, source,
+			target, c.nodes), "number nodes from 0"), fmt.Appendf(nil, "%d,%d", source, target))
 	}
 	if err := c.add(source, target); err != nil {
-		return Wrong(at, err, "")
+		return &Error{at, err}
 	}
 	return nil
 }
 
-func (c *collector) Exposure(e Exposure, at Place) error {
+func (c *collector) Exposure(e ExposureRecord, at Place) error {
 	if !math.IsNaN(e.Shown) && !(e.Shown >= 0 && e.Shown <= 1) {
-		return c.Reject(at, fmt.Errorf("%w: shown with probability %v", ErrFormat, e.Shown),
-			"give a probability from 0 to 1", pair(e.Source, e.Target))
+		return c.Reject(at, hint.Wrap(fmt.Errorf("%w: shown with probability %v", ErrFormat, e.Shown),
+			"give a probability from 0 to 1"), pair(e.Source, e.Target))
 	}
-	// Links before it may make the nodes that it speaks of.
+	// Earlier links may make the nodes of this pair.
 	if err := c.flush(); err != nil {
 		return err
 	}
@@ -363,7 +363,7 @@ func (c *collector) Exposure(e Exposure, at Place) error {
 
 func (c *collector) Has(id string) bool {
 	if len(c.batch.at) > 0 && c.options.NodesFromLinks {
-		if c.flush() != nil { // cancelled or full, as the next call will say
+		if c.flush() != nil { // cancelled or disk full, which the next call reports
 			return false
 		}
 	}
@@ -374,27 +374,27 @@ func (c *collector) Has(id string) bool {
 
 func (c *collector) Vector(node int32, vector []float32, at Place) error {
 	if node < 0 || int(node) >= c.nodes {
-		return Wrong(at, fmt.Errorf("%w: a vector of node %d, and there are %d", ErrFormat, node, c.nodes),
+		return failAt(at, fmt.Errorf("%w: a vector of node %d, and there are %d nodes", ErrFormat, node, c.nodes),
 			"give one vector per node")
 	}
 	if c.vectors == nil {
 		if len(vector) == 0 {
-			return Wrong(at, fmt.Errorf("%w: a vector of no numbers", ErrFormat), "give vectors of dimension 1 or more")
+			return failAt(at, fmt.Errorf("%w: an empty vector", ErrFormat), "give vectors of dimension 1 or more")
 		}
 		file, err := os.Create(filepath.Join(c.scratch, "vectors.npy"))
 		if err != nil {
-			return full(c.scratch, err)
+			return diskError(c.scratch, err)
 		}
 		c.vectors, c.dim = file, len(vector)
 	}
 	if len(vector) != c.dim {
-		return c.Reject(at, fmt.Errorf("%w: a vector of %d numbers among vectors of %d", ErrFormat, len(vector),
-			c.dim), "give all vectors one dimension", nil)
+		return c.Reject(at, hint.Wrap(fmt.Errorf("%w: a vector of %d numbers among vectors of %d", ErrFormat,
+			len(vector), c.dim), "give all vectors the same dimension"), nil)
 	}
 	for k, x := range vector {
 		if !(math.Abs(float64(x)) <= math.MaxFloat32) {
-			return c.Reject(at, fmt.Errorf("%w: the vector holds %v at %d", ErrFormat, x, k), "make the vector again",
-				nil)
+			return c.Reject(at, hint.Wrap(fmt.Errorf("%w: the vector has %v at position %d", ErrFormat, x, k),
+				"compute the vector again"), nil)
 		}
 	}
 	raw := make([]byte, 0, 4*len(vector))
@@ -403,29 +403,29 @@ func (c *collector) Vector(node int32, vector []float32, at Place) error {
 	}
 	c.vectored++
 	if _, err := c.vectors.WriteAt(raw, npyRoom+int64(node)*int64(4*c.dim)); err != nil {
-		return full(c.scratch, err)
+		return diskError(c.scratch, err)
 	}
 	return nil
 }
 
-func (c *collector) Reject(at Place, reason error, mend string, record []byte) error {
+func (c *collector) Reject(at Place, reason error, record []byte) error {
 	if !c.options.Lenient {
-		return Wrong(at, reason, mend)
+		return &Error{at, reason}
 	}
 	c.report.Rejected++
 	if err := c.rejects.add(at, reason, record); err != nil {
-		return full(c.scratch, err)
+		return diskError(c.scratch, err)
 	}
 	return nil
 }
 
 func (c *collector) Note(format string, a ...any) {
-	c.report.Notes = append(c.report.Notes, fmt.Sprintf(format, a...))
+	c.report.Notes = append(c.report.Notes, hint.Notef(format, a...))
 }
 
-// full is a disk that took no more.
-func full(folder string, err error) error {
-	return Wrong(Place{File: filepath.Dir(folder)}, bare(err), "make room on the disk")
+// diskError is an error of writing or reading temporary files.
+func diskError(folder string, err error) error {
+	return failAt(Place{File: filepath.Dir(folder)}, withoutPath(err), "free space on the disk")
 }
 
 // spool keeps texts in a file, in the order of their nodes.
@@ -440,7 +440,7 @@ func (c *collector) addText(i int32, text string) error {
 	if c.texts == nil {
 		file, err := os.Create(filepath.Join(c.scratch, "texts"))
 		if err != nil {
-			return full(c.scratch, err)
+			return diskError(c.scratch, err)
 		}
 		c.texts = &spool{file: file, w: bufio.NewWriterSize(file, 1<<18)}
 	}
@@ -452,12 +452,12 @@ func (c *collector) addText(i int32, text string) error {
 	var length [binary.MaxVarintLen64]byte
 	s.w.Write(length[:binary.PutUvarint(length[:], uint64(len(text)))])
 	if _, err := s.w.WriteString(text); err != nil {
-		return full(c.scratch, err)
+		return diskError(c.scratch, err)
 	}
 	return nil
 }
 
-// next returns the texts of nodes 0, 1, 2 … by turns.
+// next returns the texts of nodes 0, 1, 2, … in turn.
 func (s *spool) next(i int32) (string, error) {
 	if i >= s.n {
 		return "", nil
@@ -471,120 +471,149 @@ func (s *spool) next(i int32) (string, error) {
 	return unsafe.String(unsafe.SliceData(text), len(text)), err
 }
 
-// finish resolves what waits and returns what is to be written.
-func (c *collector) finish() (dataset.Content, error) {
-	var none dataset.Content
+// finish resolves what waits and returns the content to be written.
+func (c *collector) finish() (content dataset.Content, err error) {
 	if err := c.flush(); err != nil {
-		return none, err
+		return content, err
 	}
 	c.ended = true
 	numbers, err := c.resolve()
 	if err != nil {
-		return none, err
+		return content, err
 	}
-	number := func(k int32) int32 {
-		if k >= 0 {
-			return k
+	if err := c.addWaiting(numbers); err != nil {
+		return content, err
+	}
+	if content.Exposures, err = c.exposures(numbers); err != nil {
+		return content, err
+	}
+	if content.Text, err = c.rewindTexts(); err != nil {
+		return content, err
+	}
+	content.Graph, err = c.build()
+	return content, err
+}
+
+// addWaiting adds the links that waited for nodes, whose numbers are now known.
+func (c *collector) addWaiting(numbers []int32) error {
+	for k, w := range c.waiting {
+		if k%batchSize == 0 && c.ctx.Err() != nil {
+			return c.ctx.Err()
 		}
-		return numbers[-1-k]
+		from, to := numberOf(w.source, numbers), numberOf(w.target, numbers)
+		if from < 0 || to < 0 {
+			if err := c.rejectWaiting(w, from); err != nil {
+				return err
+			}
+		} else if err := c.add(from, to); err != nil {
+			return &Error{c.placeOf(w), err}
+		}
 	}
-	place := func(w waiting) Place { return Place{File: c.files[w.file], Line: int(w.line)} }
+	c.waiting = nil
+	return nil
+}
+
+// exposures returns the exposures, with their ends resolved; nil where there are none.
+func (c *collector) exposures(numbers []int32) (*dataset.Exposures, error) {
+	if len(c.shown) == 0 {
+		return nil, nil
+	}
+	e := &dataset.Exposures{}
+	known := false
+	for _, x := range c.shown {
+		from, to := numberOf(x.source, numbers), numberOf(x.target, numbers)
+		if from < 0 || to < 0 {
+			if err := c.rejectWaiting(x.waiting, from); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		e.Source, e.Target = append(e.Source, from), append(e.Target, to)
+		e.Exposed, e.Linked = append(e.Exposed, x.exposed), append(e.Linked, x.linked)
+		e.Shown = append(e.Shown, x.shown)
+		known = known || !math.IsNaN(x.shown)
+	}
+	if !known {
+		e.Shown = nil
+	}
+	c.shown = nil
+	c.report.Exposures = e.Len()
+	return e, nil
+}
+
+// numberOf is the node of an end, −1 where there is none. Ends that waited are −1−k for numbers[k].
+func numberOf(end int32, numbers []int32) int32 {
+	if end >= 0 {
+		return end
+	}
+	return numbers[-1-end]
+}
+
+func (c *collector) placeOf(w waiting) Place { return Place{File: c.files[w.file], Line: int(w.line)} }
+
+// rejectWaiting rejects a pair of which an end never became a node: the source if from is −1, else the target.
+func (c *collector) rejectWaiting(w waiting, from int32) error {
 	name := func(k int32) string {
 		if k < 0 {
 			return c.names[-1-k]
 		}
 		return "…" // a node, which is not at fault
 	}
-	missing := func(w waiting) error {
-		end, id := "source", w.source
-		if number(w.source) >= 0 {
-			end, id = "target", w.target
-		}
-		return c.noNode(end, name(id), place(w), pair(name(w.source), name(w.target)))
+	end, id := "target", w.target
+	if from < 0 {
+		end, id = "source", w.source
 	}
-	for k, w := range c.waiting {
-		if k%batchSize == 0 && c.ctx.Err() != nil {
-			return none, c.ctx.Err()
-		}
-		from, to := number(w.source), number(w.target)
-		if from < 0 || to < 0 {
-			err = missing(w)
-		} else if err = c.add(from, to); err != nil {
-			err = Wrong(place(w), err, "")
-		}
-		if err != nil {
-			return none, err
-		}
-	}
-	c.waiting = nil
-	content := dataset.Content{}
-	if len(c.shown) > 0 {
-		e := &dataset.Exposures{}
-		known := false
-		for _, x := range c.shown {
-			from, to := number(x.source), number(x.target)
-			if from < 0 || to < 0 {
-				if err := missing(x.waiting); err != nil {
-					return none, err
-				}
-				continue
-			}
-			e.Source, e.Target = append(e.Source, from), append(e.Target, to)
-			e.Exposed, e.Linked = append(e.Exposed, x.exposed), append(e.Linked, x.linked)
-			e.Shown = append(e.Shown, x.shown)
-			known = known || !math.IsNaN(x.shown)
-		}
-		if !known {
-			e.Shown = nil
-		}
-		content.Exposures, c.shown = e, nil
-		c.report.Exposures = e.Len()
-	}
+	return c.noNode(end, name(id), c.placeOf(w), pair(name(w.source), name(w.target)))
+}
+
+// build makes the graph, with its vectors.
+func (c *collector) build() (*graph.Graph, error) {
 	g, built, err := c.builder.Build()
 	if err != nil {
-		return none, Wrong(Place{}, err, "")
+		return nil, &Error{Place{}, err}
 	}
 	c.report.BuildReport = built
 	if g.Len() == 0 {
-		return none, Wrong(Place{File: strings.Join(c.options.Paths, " ")}, fmt.Errorf("%w: no nodes", ErrFormat),
-			"see that the files are not empty and the flags name their columns")
+		return nil, failAt(Place{File: strings.Join(c.options.Paths, " ")}, fmt.Errorf("%w: no nodes", ErrFormat),
+			"check that the files are not empty and that the settings name their columns")
 	}
-	if c.texts != nil {
-		if err := c.texts.w.Flush(); err != nil {
-			return none, full(c.scratch, err)
-		}
-		if _, err := c.texts.file.Seek(0, io.SeekStart); err != nil {
-			return none, full(c.scratch, err)
-		}
-		c.texts.r = bufio.NewReaderSize(c.texts.file, 1<<18)
-		content.Text = c.texts.next
+	if c.vectors == nil {
+		return g, nil
 	}
-	if c.vectors != nil {
-		v, err := c.mapped(g.Len())
-		if err != nil {
-			return none, err
-		}
-		c.report.Dimension = c.dim
-		if missing := g.Len() - c.vectored; missing > 0 {
-			c.Note("%d of %d nodes have no vector and get zeros.", missing, g.Len())
-		}
-		// Vector has looked at every number, and Write does again.
-		if g, err = g.WithTrustedVectors(v); err != nil {
-			return none, err
-		}
+	v, err := c.mapVectors(g.Len())
+	if err != nil {
+		return nil, err
 	}
-	content.Graph = g
-	return content, nil
+	c.report.Dimension = c.dim
+	if missing := g.Len() - c.vectored; missing > 0 {
+		c.Note("%d of %d nodes have no vector and get zeros.", missing, g.Len())
+	}
+	return g.WithTrustedVectors(v) // Vector has checked every number, and Write does again
 }
 
-// resolve returns the nodes that ids were waiting for, −1 where none came.
+// rewindTexts returns the texts of nodes, to be read in their order; nil where there are none.
+func (c *collector) rewindTexts() (func(int32) (string, error), error) {
+	if c.texts == nil {
+		return nil, nil
+	}
+	if err := c.texts.w.Flush(); err != nil {
+		return nil, diskError(c.scratch, err)
+	}
+	if _, err := c.texts.file.Seek(0, io.SeekStart); err != nil {
+		return nil, diskError(c.scratch, err)
+	}
+	c.texts.r = bufio.NewReaderSize(c.texts.file, 1<<18)
+	return c.texts.next, nil
+}
+
+// resolve returns the nodes of the wanted ids, −1 where there is none.
 func (c *collector) resolve() ([]int32, error) {
 	numbers := make([]int32, len(c.names))
 	c.builder.Find(numbers, c.names)
 	if !c.options.NodesFromLinks {
 		return numbers, nil
 	}
-	// What only exposures speak of stays no node.
+	// An id that only exposures name does not become a node.
 	linked := make([]bool, len(c.names))
 	for _, w := range c.waiting {
 		for _, end := range [2]int32{w.source, w.target} {
@@ -599,15 +628,15 @@ func (c *collector) resolve() ([]int32, error) {
 		}
 		var err error
 		if numbers[k], err = c.builder.AddNode(graph.Node{ID: c.names[k]}); err != nil {
-			return nil, Wrong(Place{}, err, "")
+			return nil, &Error{Place{}, err}
 		}
 		c.nodes++
 	}
 	return numbers, nil
 }
 
-// mapped completes the file of vectors and maps it.
-func (c *collector) mapped(nodes int) (*graph.Vectors, error) {
+// mapVectors completes the file of vectors and maps it.
+func (c *collector) mapVectors(nodes int) (*graph.Vectors, error) {
 	header, err := npyHeader("<f4", nodes, c.dim)
 	if err != nil {
 		return nil, err
@@ -620,12 +649,12 @@ func (c *collector) mapped(nodes int) (*graph.Vectors, error) {
 		err = closed
 	}
 	if err != nil {
-		return nil, full(c.scratch, err)
+		return nil, diskError(c.scratch, err)
 	}
 	return dataset.MapVectors(path)
 }
 
-// close lets go of the files; their folder is removed by who made it.
+// close closes the files; whoever made their folder removes it.
 func (c *collector) close() {
 	if c.texts != nil {
 		c.texts.file.Close()

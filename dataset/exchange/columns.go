@@ -6,9 +6,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"unseen/hint"
 )
 
-// role is what a column may be, and the names by which it is known, the surest first.
+// role is what a column may hold, and the usual names of such columns, the surest first.
 type role struct {
 	name  string
 	known []string
@@ -47,8 +49,8 @@ var roleFlags = []Flag{
 	{Name: "target", Usage: "`COLUMN` of the links' targets"},
 }
 
-// columns finds the column of every role: the one that its flag names, or else the first that is known by a
-// name of the role and that no other role has. −1 stands for none; needed roles must have one.
+// columns finds the column of every role: the one that its flag names, or else the first with a usual name of the
+// role that no other role has. −1 means none; needed roles must have one.
 func columns(o *Options, at Place, header []string, roles []role, needed ...string) ([]int, error) {
 	found := slices.Repeat([]int{-1}, len(roles))
 	taken := make([]bool, len(header))
@@ -59,8 +61,8 @@ func columns(o *Options, at Place, header []string, roles []role, needed ...stri
 		}
 		c := slices.Index(header, name)
 		if c < 0 {
-			return nil, Wrong(at, fmt.Errorf("%w: there is no column %.80q, but %s", ErrUsage, name, list(header)),
-				"name one of them with --"+r.name)
+			return nil, failAt(at, fmt.Errorf("%w: no column %.80q; there are %s", ErrUsage, name, list(header)),
+				"set %v to one of them", hint.Setting(r.name))
 		}
 		found[k], taken[c] = c, true
 	}
@@ -80,25 +82,25 @@ func columns(o *Options, at Place, header []string, roles []role, needed ...stri
 	}
 	for _, name := range needed {
 		if k := slices.IndexFunc(roles, func(r role) bool { return r.name == name }); found[k] < 0 {
-			return nil, Wrong(at, fmt.Errorf("%w: no column looks like the %s; there are %s", ErrUsage, name,
-				list(header)), "name it with --"+name)
+			return nil, failAt(at, fmt.Errorf("%w: no column looks like the %s; there are %s", ErrUsage, name,
+				list(header)), "set %v to its name", hint.Setting(name))
 		}
 	}
 	return found, nil
 }
 
-// guessed says in words what columns has found, but for what was told by flags or is called by its role.
-func guessed(s Sink, o *Options, path string, header []string, roles []role, found []int) {
+// noteGuesses reports which columns were chosen by their names, and whether there is none for the field.
+func noteGuesses(s Sink, o *Options, path string, header []string, roles []role, found []int) {
 	var parts []string
 	for k, r := range roles {
 		if c := found[k]; c >= 0 && !o.Given(r.name) && header[c] != r.name {
-			parts = append(parts, fmt.Sprintf("%s as %s", header[c], r.name))
+			parts = append(parts, fmt.Sprintf("`%s` as %s", header[c], r.name))
 		}
 	}
 	if len(parts) > 0 {
-		s.Note("%s: taken %s.", path, strings.Join(parts, ", "))
+		s.Note("%s: using %s.", path, strings.Join(parts, ", "))
 	}
-	// Exposure is learned by field: who has one under another name should not learn that from a poor fit.
+	// Exposure is learned by field, so a field under an unusual name should not be missed.
 	for k, r := range roles {
 		if r.name != "field" || found[k] >= 0 || o.Given(r.name) {
 			continue
@@ -110,8 +112,8 @@ func guessed(s Sink, o *Options, path string, header []string, roles []role, fou
 			}
 		}
 		if len(left) > 0 {
-			s.Note("%s: no column looks like the field; left alone: %s. If one is, name it with --field.", path,
-				list(left))
+			s.Note("%s: no column looks like the field; unused columns: %s. If one is the field, set %v to its name.",
+				path, list(left), hint.Setting("field"))
 		}
 	}
 }
@@ -149,10 +151,10 @@ func parseTime(text string) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("%w: %.40q is no time", ErrFormat, text)
+	return time.Time{}, fmt.Errorf("%w: %.40q is not a time", ErrFormat, text)
 }
 
-// formatTime writes a time as parseTime reads it.
+// formatTime formats a time for parseTime.
 func formatTime(t time.Time) string {
 	if y := t.UTC().Year(); y < 1 || y > 9999 {
 		return "@" + strconv.FormatInt(t.Unix(), 10)
@@ -160,7 +162,7 @@ func formatTime(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-const mendTime = "write 2021, 2021-03, 2021-03-31 or 2021-03-31T12:00:00Z, or leave it empty"
+const timeHint = "write 2021, 2021-03, 2021-03-31 or 2021-03-31T12:00:00Z, or leave it empty"
 
 // parseBool reads true and false as programs write them.
 func parseBool(text string) (bool, error) {

@@ -6,17 +6,19 @@ import (
 	"fmt"
 	"io"
 	"unicode/utf8"
+
+	"unseen/hint"
 )
 
 // csvReader splits comma-separated values as encoding/csv does, at several times its speed: records are
 // slices of the buffer, and most of the work is done by bytes.IndexByte.
 //
 //   - a field may be quoted, and then hold delimiters, line ends (\r\n becomes \n) and doubled quotes;
-//   - a quote elsewhere is a fault, as is a quoted field that does not end at a delimiter or a line end;
+//   - a quote elsewhere is an error, as is a quoted field that does not end at a delimiter or a line end;
 //   - empty lines are skipped, and all records have as many fields as the first;
 //   - a byte order mark is skipped, which encoding/csv does not.
 //
-// After a fault, reading goes on with the line after the record's first.
+// After an error, reading continues with the line after the record's first.
 type csvReader struct {
 	r         io.Reader
 	path      string
@@ -24,15 +26,15 @@ type csvReader struct {
 	limit     int
 
 	buffer     []byte
-	start, end int // what was not consumed yet
+	start, end int // of what was not consumed yet
 	eof        bool
-	inside     bool // a record is being read: start lies behind its first line
+	inside     bool // a record is being read: start is after its first line
 	line       int  // of buffer[start]
 
 	fields [][]byte // of the record
 	spare  []byte   // unquoted text of its quoted fields
 	marks  []int    // ends in spare
-	record struct { // where it lies
+	record struct { // where it is
 		line       int
 		start, end int
 	}
@@ -51,35 +53,31 @@ func (f *csvFault) Error() string { return f.err.Error() }
 func (f *csvFault) Unwrap() error { return f.err }
 
 var (
-	errBareQuote  = fmt.Errorf("%w: a quote inside a field that is not quoted", ErrFormat)
+	errStrayQuote = fmt.Errorf("%w: a quote inside a field that is not quoted", ErrFormat)
 	errQuote      = fmt.Errorf("%w: text after the closing quote of a field", ErrFormat)
-	errOpenQuote  = fmt.Errorf("%w: a quoted field that never ends", ErrFormat)
-	errFieldCount = fmt.Errorf("%w: another number of fields than in the first record", ErrFormat)
+	errOpenQuote  = fmt.Errorf("%w: a quoted field without end", ErrFormat)
+	errFieldCount = fmt.Errorf("%w: wrong number of fields", ErrFormat)
 )
 
-const (
-	mendQuote = `double the quotes inside a field and quote the whole: "say ""so"""`
-	mendCount = "see that the delimiter is right and that fields that hold it are quoted"
-)
-
-func (f *csvFault) mend() string {
+// withHint is the error with what to do about it.
+func (f *csvFault) withHint() error {
 	switch {
 	case errors.Is(f.err, ErrEncoding):
-		return mendEncoding
+		return withEncodingHint(f.err)
 	case errors.Is(f.err, errFieldCount):
-		return mendCount
+		return hint.Wrap(f.err, "check the delimiter, and quote fields that contain it")
 	case errors.Is(f.err, ErrTooLong):
-		return "see that every quote is closed"
+		return hint.Wrap(f.err, "check that every quote is closed")
 	}
-	return mendQuote
+	return hint.Wrap(f.err, `quote the whole field and double the quotes inside it: "say ""so"""`)
 }
 
 func newCSV(r io.Reader, path string, delimiter byte, limits Limits) *csvReader {
 	return &csvReader{r: r, path: path, delimiter: delimiter, limit: limits.withDefaults().Record, line: 1}
 }
 
-// next goes to the next record. A *csvFault is about one record only: the next call goes on behind it. At the
-// end it is io.EOF.
+// next reads the next record. A *csvFault is about one record only: the next call continues after it. At the end
+// it returns io.EOF.
 func (c *csvReader) next() error {
 	for {
 		if c.err != nil {
@@ -108,7 +106,7 @@ func (c *csvReader) next() error {
 	}
 }
 
-// split takes a line without quotes apart.
+// split splits a line without quotes.
 func (c *csvReader) split(line []byte) {
 	c.fields = c.fields[:0]
 	for {
@@ -122,13 +120,13 @@ func (c *csvReader) split(line []byte) {
 	}
 }
 
-// chop takes the end off a line. At the end of the file a lone \r counts as one.
+// chop removes the end of a line. At the end of the file a lone \r counts as one.
 func chop(line []byte) []byte {
 	line = bytes.TrimSuffix(line, []byte("\n"))
 	return bytes.TrimSuffix(line, []byte("\r"))
 }
 
-// unquote takes a record with quotes apart, which may go over many lines.
+// unquote splits a record with quotes, which may span many lines.
 func (c *csvReader) unquote() error {
 	c.spare, c.marks = c.spare[:0], c.marks[:0]
 	first := c.record.start
@@ -146,7 +144,7 @@ func (c *csvReader) unquote() error {
 				field = rest[:k]
 			}
 			if q := bytes.IndexByte(field, '"'); q >= 0 {
-				return fault(errBareQuote, at+q)
+				return fault(errStrayQuote, at+q)
 			}
 			c.spare = append(c.spare, field...)
 			c.marks = append(c.marks, len(c.spare))
@@ -162,7 +160,7 @@ func (c *csvReader) unquote() error {
 		for !closed {
 			q := bytes.IndexByte(c.buffer[at:end], '"')
 			if q < 0 {
-				// The field goes on in the next line.
+				// The field continues in the next line.
 				c.spare = appendNormal(c.spare, c.buffer[at:end])
 				if end-c.record.start > c.limit {
 					return &csvFault{fmt.Errorf("%w: more than %d bytes in one quoted field", ErrTooLong, c.limit),
@@ -229,7 +227,7 @@ func appendNormal(to, line []byte) []byte {
 	return append(to, line...)
 }
 
-// check looks at what all records must have.
+// check tests what all records must have.
 func (c *csvReader) check() error {
 	raw := c.raw()
 	if !utf8.Valid(raw) {
@@ -255,19 +253,20 @@ func (c *csvReader) check() error {
 		c.width = len(c.fields)
 	}
 	if len(c.fields) != c.width {
-		return &csvFault{fmt.Errorf("%w: %d and not %d", errFieldCount, len(c.fields), c.width), c.record.line, 0}
+		return &csvFault{fmt.Errorf("%w: %d, and the first record has %d", errFieldCount, len(c.fields), c.width),
+			c.record.line, 0}
 	}
 	return nil
 }
 
-// raw returns the record as it lies in the file.
+// raw returns the record as it is in the file.
 func (c *csvReader) raw() []byte { return c.buffer[c.record.start:c.record.end] }
 
 // place returns where the record begins.
 func (c *csvReader) place() Place { return Place{File: c.path, Line: c.record.line} }
 
-// lineEnd returns where the line ends that begins at from, behind its \n; at the end of the file, where that
-// ends. It reads more as needed, for which what lies before start may be dropped: then the record moves.
+// lineEnd returns the end of the line that begins at from, after its \n, or the end of the file. It reads more as
+// needed, and may drop what is before start: then the record moves.
 func (c *csvReader) lineEnd(from int) (int, error) {
 	searched := from
 	keep := func() int {
@@ -319,8 +318,7 @@ func (c *csvReader) mark() {
 	}
 }
 
-// tooLong leaves a record that is longer than it may be: behind its first line, or where the line itself is
-// too long, behind its end.
+// tooLong skips a record that is too long: to the end of its first line.
 func (c *csvReader) tooLong() error {
 	fault := &csvFault{fmt.Errorf("%w: more than %d bytes", ErrTooLong, c.limit), c.line, 0}
 	if c.inside {

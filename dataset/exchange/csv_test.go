@@ -143,7 +143,7 @@ func TestCSVFaults(t *testing.T) {
 		line, column int
 		after        int // records that are read all the same
 	}{
-		{"bare quote", "a,b\nc,d\"e\nf,g\n", errBareQuote, 2, 4, 2},
+		{"bare quote", "a,b\nc,d\"e\nf,g\n", errStrayQuote, 2, 4, 2},
 		{"text after a quote", "a,b\n\"c\"d,e\nf,g\n", errQuote, 2, 3, 2},
 		{"a quote that never ends", "a,b\nc,\"d\ne,f\ng,h\n", errOpenQuote, 2, 3, 3},
 		{"too few fields", "a,b\nc\nd,e\n", errFieldCount, 2, 0, 2},

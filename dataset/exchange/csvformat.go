@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"unsafe"
+
+	"unseen/hint"
 )
 
 func init() {
@@ -19,20 +21,20 @@ func init() {
 		Args: "FOLDER | NODES LINKS | LINKS",
 		Help: `Paths are a folder that holds nodes.csv and links.csv (or edges.csv), the two
 files themselves, or a file of links alone, whose ends are then the nodes.
-Files may be packed (.gz, .zst). Vectors are taken from features.npz or
+Files may be compressed (.gz, .zst). Vectors are read from features.npz or
 vectors.npy in the folder, exposures from exposures.csv.
 
-The first line names the columns. Which column is what is told by flags, or
-guessed from the names; guesses are shown. Ids are text: 00003 stays 00003.
+The first line names the columns. Flags say which column is which; without
+them, columns are guessed by their names and the guesses are printed. Ids are
+text: 00003 stays 00003.
 
---clicks FILE is a log of choices (source, target, clicks): people who saw the
+A file of clicks is a log of choices (source, target, clicks): people saw the
 page source, with all its links, and followed one. The links of the dataset are
 then the pairs that were followed. Its exposures are what visitors were shown:
 all links of pages that at least one visitor went on from, chosen or not, and
-whatever was clicked. Links of pages without visitors say nothing and are left
-out.`,
+whatever was clicked. Links of pages without visitors are left out.`,
 		Flags: slices.Concat(roleFlags, tableFlags, []Flag{
-			{Name: "clicks", Usage: "`FILE` of source, target, clicks: what was chosen"},
+			{Name: "clicks", Usage: "`FILE` of source, target, clicks"},
 			{Name: "delimiter", Usage: "one `CHARACTER`, or tab (default: guessed)"},
 			{Name: "no-header", Switch: true, Usage: "the first line is a record; columns are 1, 2, …"},
 		}),
@@ -72,8 +74,9 @@ func importCSV(ctx context.Context, o Options, s Sink) error {
 	s.EndNodes()
 	if in.vectors != "" {
 		if in.nodes == "" {
-			return Wrong(Place{File: in.vectors}, fmt.Errorf("%w: vectors without a file of nodes have no order",
-				ErrUsage), "name a file of nodes too")
+			return failAt(Place{File: in.vectors},
+				fmt.Errorf("%w: without a file of nodes, the order of vectors is unknown", ErrUsage),
+				"name a file of nodes as well")
 		}
 		if err := importVectors(ctx, in.vectors, o, s, rows); err != nil {
 			return err
@@ -104,22 +107,22 @@ func importCSV(ctx context.Context, o Options, s Sink) error {
 // csvTable is a file of comma-separated values with names for its columns.
 type csvTable struct {
 	*csvReader
-	source *Source
+	input  *Input
 	header []string
-	again  bool // the first record was read to count columns, and is yet to come
+	again  bool // the first record was read to count columns, and is still to be returned
 }
 
 func openCSV(ctx context.Context, path string, o Options) (*csvTable, error) {
-	source, err := OpenSource(ctx, path, o)
+	input, err := OpenInput(ctx, path, o)
 	if err != nil {
 		return nil, err
 	}
-	t, err := newCSVTable(source, path, o)
+	t, err := newCSVTable(input, path, o)
 	if err != nil {
-		source.Close()
+		input.Close()
 		return nil, err
 	}
-	t.source = source
+	t.input = input
 	return t, nil
 }
 
@@ -133,12 +136,12 @@ func newCSVTable(r io.Reader, path string, o Options) (*csvTable, error) {
 		delimiter[0] != 0:
 		t.delimiter = delimiter[0]
 	case delimiter != "":
-		return nil, Wrong(Place{}, fmt.Errorf("%w: the delimiter %.20q", ErrUsage, delimiter),
+		return nil, failAt(Place{}, fmt.Errorf("%w: the delimiter %.20q", ErrUsage, delimiter),
 			"give one character, or tab")
 	default:
 		end, err := t.lineEnd(0)
 		if f, ok := errors.AsType[*csvFault](err); ok {
-			return nil, Wrong(Place{path, 1, 0}, f.err, "see that it is a table of text, with line ends")
+			return nil, failAt(Place{path, 1, 0}, f.err, "check that it is a table of text with line ends")
 		}
 		if err != nil {
 			return nil, err
@@ -147,11 +150,11 @@ func newCSVTable(r io.Reader, path string, o Options) (*csvTable, error) {
 	}
 	switch err := t.next(); {
 	case err == io.EOF:
-		return nil, Wrong(Place{File: path}, fmt.Errorf("%w: it is empty", ErrFormat),
-			"its first line should name the columns")
+		return nil, failAt(Place{File: path}, fmt.Errorf("%w: the file is empty", ErrFormat),
+			"name the columns in its first line")
 	case err != nil:
 		if f, ok := errors.AsType[*csvFault](err); ok {
-			return nil, Wrong(Place{path, f.line, f.column}, f.err, f.mend())
+			return nil, &Error{Place{path, f.line, f.column}, f.withHint()}
 		}
 		return nil, err
 	}
@@ -166,7 +169,7 @@ func newCSVTable(r io.Reader, path string, o Options) (*csvTable, error) {
 	return t, nil
 }
 
-// guessDelimiter takes the one that the first line has most of.
+// guessDelimiter returns the most frequent delimiter of the first line.
 func guessDelimiter(line []byte) byte {
 	best, most := byte(','), 0
 	for _, d := range []byte(",\t;|") {
@@ -178,9 +181,9 @@ func guessDelimiter(line []byte) byte {
 }
 
 // close closes the file.
-func (t *csvTable) close() { t.source.Close() }
+func (t *csvTable) close() { t.input.Close() }
 
-// each hands over record after record; faults go to the sink.
+// each calls record for every record; the sink gets the bad ones.
 func (t *csvTable) each(s Sink, record func() error) error {
 	for {
 		var err error
@@ -202,13 +205,13 @@ func (t *csvTable) each(s Sink, record func() error) error {
 		if !ok {
 			return err
 		}
-		if err := s.Reject(Place{t.path, f.line, f.column}, f.err, f.mend(), t.raw()); err != nil {
+		if err := s.Reject(Place{t.path, f.line, f.column}, f.withHint(), t.raw()); err != nil {
 			return err
 		}
 	}
 }
 
-// text is a field without a copy, good until the next record.
+// text is a field without a copy, valid until the next record.
 func (t *csvTable) text(column int) string {
 	if column < 0 {
 		return ""
@@ -217,7 +220,7 @@ func (t *csvTable) text(column int) string {
 	return unsafe.String(unsafe.SliceData(field), len(field))
 }
 
-// numbered adds the flags of a table without a header: its columns are taken in their order.
+// numbered adds the flags of a table without a header: its columns are used in their order.
 func numbered(o Options, names ...string) Options {
 	if o.Flag("no-header") != "true" {
 		return o
@@ -233,7 +236,7 @@ func numbered(o Options, names ...string) Options {
 	return o
 }
 
-// csvHoldsNodes tells whether a single file is one of nodes: it has no sources and targets.
+// csvHoldsNodes reports whether a single file is one of nodes: it has no sources and targets.
 func csvHoldsNodes(ctx context.Context, path string, o Options) (bool, error) {
 	t, err := openCSV(ctx, path, o)
 	if err != nil {
@@ -250,9 +253,10 @@ func csvHoldsNodes(ctx context.Context, path string, o Options) (bool, error) {
 	if found, err := columns(&o, at, t.header, nodeRoles); err == nil && found[0] >= 0 {
 		return true, nil
 	}
-	return false, Wrong(at, fmt.Errorf("%w: its columns are neither of links nor of nodes: %s", ErrUsage,
-		list(t.header)), "name those of links with --source and --target, or that of nodes with --id; use "+
-		"--no-header if the first line is a record")
+	return false, failAt(at, fmt.Errorf("%w: its columns are those of neither links nor nodes: %s", ErrUsage,
+		list(t.header)),
+		"set %v and %v to those of links, or %v to that of nodes; set %v if the first line is a record",
+		hint.Setting("source"), hint.Setting("target"), hint.Setting("id"), hint.Setting("noHeader"))
 }
 
 func csvFields(ctx context.Context, path string, o Options, s Sink) error {
@@ -264,7 +268,7 @@ func csvFields(ctx context.Context, path string, o Options, s Sink) error {
 	return t.each(s, func() error { return s.Field(t.text(0)) })
 }
 
-// csvNodes reads nodes, and returns the node of every record: −1 where it was rejected.
+// csvNodes reads nodes, and returns the node of every record, −1 where it was rejected.
 func csvNodes(ctx context.Context, path string, o Options, s Sink) ([]int32, error) {
 	t, err := openCSV(ctx, path, o)
 	if err != nil {
@@ -276,12 +280,12 @@ func csvNodes(ctx context.Context, path string, o Options, s Sink) ([]int32, err
 	if err != nil {
 		return nil, err
 	}
-	guessed(s, &o, path, t.header, nodeRoles, found)
+	noteGuesses(s, &o, path, t.header, nodeRoles, found)
 	var rows []int32
 	faults := 0
 	counting := countRejects{s, &faults}
 	err = t.each(counting, func() error {
-		// A record that cannot be read is one all the same, and has its vector.
+		// A record that cannot be read still has a vector.
 		for ; faults > 0; faults-- {
 			rows = append(rows, -1)
 		}
@@ -289,9 +293,9 @@ func csvNodes(ctx context.Context, path string, o Options, s Sink) ([]int32, err
 		when, err := parseTime(t.text(found[4]))
 		if err != nil {
 			rows = append(rows, -1)
-			return s.Reject(at, err, mendTime, t.raw())
+			return s.Reject(at, hint.Wrap(err, timeHint), t.raw())
 		}
-		node, err := s.Node(Node{ID: t.text(found[0]), Field: t.text(found[1]), Title: t.text(found[2]),
+		node, err := s.Node(NodeRecord{ID: t.text(found[0]), Field: t.text(found[1]), Title: t.text(found[2]),
 			Text: t.text(found[3]), Time: when}, at)
 		rows = append(rows, node)
 		return err
@@ -308,12 +312,12 @@ type countRejects struct {
 	n *int
 }
 
-func (c countRejects) Reject(at Place, reason error, mend string, record []byte) error {
+func (c countRejects) Reject(at Place, reason error, record []byte) error {
 	*c.n++
-	return c.Sink.Reject(at, reason, mend, record)
+	return c.Sink.Reject(at, reason, record)
 }
 
-// csvLinks reads links; with a log of clicks they are what was shown, and those that were clicked are links.
+// csvLinks reads links; with a log of clicks they are what was shown, and only those that were clicked are links.
 func csvLinks(ctx context.Context, path string, o Options, s Sink, clicks *clickLog) error {
 	t, err := openCSV(ctx, path, o)
 	if err != nil {
@@ -325,7 +329,7 @@ func csvLinks(ctx context.Context, path string, o Options, s Sink, clicks *click
 	if err != nil {
 		return err
 	}
-	guessed(s, &o, path, t.header, linkRoles, found)
+	noteGuesses(s, &o, path, t.header, linkRoles, found)
 	source, target := found[0], found[1]
 	if clicks != nil {
 		return t.each(s, func() error { return clicks.show(s, t.text(source), t.text(target), t.place()) })
@@ -333,7 +337,7 @@ func csvLinks(ctx context.Context, path string, o Options, s Sink, clicks *click
 	return t.each(s, func() error { return s.Link(t.text(source), t.text(target), t.place()) })
 }
 
-// clickLog is what people chose, by source and target.
+// clickLog is what people clicked, by source and target.
 type clickLog struct {
 	path   string
 	chosen map[string]map[string]*choice
@@ -361,8 +365,8 @@ func csvClicks(ctx context.Context, path string, o Options, s Sink) (*clickLog, 
 	err = t.each(s, func() error {
 		n, err := strconv.ParseInt(t.text(found[2]), 10, 64)
 		if err != nil || n < 0 {
-			return s.Reject(t.place(), fmt.Errorf("%w: %.40q clicks", ErrFormat, t.text(found[2])),
-				"give a count, 0 or more", t.raw())
+			return s.Reject(t.place(), hint.Wrap(fmt.Errorf("%w: %.40q is not a number of clicks", ErrFormat,
+				t.text(found[2])), "give a count, 0 or more"), t.raw())
 		}
 		source, target := strings.Clone(t.text(found[0])), strings.Clone(t.text(found[1]))
 		if log.chosen[source] == nil {
@@ -380,13 +384,13 @@ func csvClicks(ctx context.Context, path string, o Options, s Sink) (*clickLog, 
 	return log, err
 }
 
-// show notes a link that a page has: its visitors saw it.
+// show adds a link of a page: its visitors saw it.
 func (l *clickLog) show(s Sink, source, target string, at Place) error {
 	of := l.chosen[source]
 	if of == nil {
 		return nil
 	}
-	e := Exposure{Source: source, Target: target, Shown: math.NaN(), Exposed: true}
+	e := ExposureRecord{Source: source, Target: target, Shown: math.NaN(), Exposed: true}
 	if c := of[target]; c != nil {
 		if c.shown {
 			return nil // a repeated link
@@ -397,13 +401,13 @@ func (l *clickLog) show(s Sink, source, target string, at Place) error {
 	return s.Exposure(e, at)
 }
 
-// finish makes links of the choices. What was clicked and is no link of the page was shown somehow.
+// finish makes links of the clicks. What was clicked without being a link of the page was shown too.
 func (l *clickLog) finish(s Sink) error {
 	for _, c := range l.order {
-		// One that names no page is rejected once: as a link where it was clicked.
+		// A click without its page is rejected once: as a link.
 		known := s.Has(c.source) && s.Has(c.target)
 		if !c.shown && (known || !c.clicked) {
-			e := Exposure{Source: c.source, Target: c.target, Shown: math.NaN(), Exposed: true, Linked: c.clicked}
+			e := ExposureRecord{Source: c.source, Target: c.target, Shown: math.NaN(), Exposed: true, Linked: c.clicked}
 			if err := s.Exposure(e, c.at); err != nil {
 				return err
 			}
@@ -432,16 +436,16 @@ func csvExposures(ctx context.Context, path string, o Options, s Sink) error {
 	return t.each(s, func() error {
 		e, err := exposureOf(func(k int) (string, bool) { return t.text(found[k]), found[k] >= 0 })
 		if err != nil {
-			return s.Reject(t.place(), err, "write true or false, and probabilities from 0 to 1", t.raw())
+			return s.Reject(t.place(), hint.Wrap(err, "write true or false, and probabilities from 0 to 1"), t.raw())
 		}
 		return s.Exposure(e, t.place())
 	})
 }
 
-// exposureOf makes an exposure of the texts of exposureRoles. What is in a log was shown, unless it says
+// exposureOf makes an exposure of the texts of exposureRoles. A pair in a log was shown, unless the log says
 // otherwise.
-func exposureOf(text func(role int) (text string, there bool)) (e Exposure, err error) {
-	e = Exposure{Shown: math.NaN(), Exposed: true}
+func exposureOf(text func(role int) (text string, there bool)) (e ExposureRecord, err error) {
+	e = ExposureRecord{Shown: math.NaN(), Exposed: true}
 	e.Source, _ = text(0)
 	e.Target, _ = text(1)
 	linked, _ := text(2)
@@ -455,7 +459,7 @@ func exposureOf(text func(role int) (text string, there bool)) (e Exposure, err 
 	}
 	if shown, _ := text(4); shown != "" {
 		if e.Shown, err = strconv.ParseFloat(shown, 64); err != nil {
-			return e, fmt.Errorf("%w: %.40q is no probability", ErrFormat, shown)
+			return e, fmt.Errorf("%w: %.40q is not a probability", ErrFormat, shown)
 		}
 	}
 	return e, nil

@@ -1,4 +1,4 @@
-// Package exchange takes networks in other programs' formats into a dataset folder, and out again.
+// Package exchange imports networks of other programs' formats into a dataset folder, and exports them again.
 //
 //	nodes.csv.gz ┐                        ┌ nodes.parquet
 //	links.csv.gz ┼─► Format ──► Sink ──►  ┼ links.parquet      (package dataset)
@@ -10,40 +10,44 @@
 //
 // # Adding a format
 //
-// A format reads records and hands each to a Sink with the Place it came from. It never decides what to do
-// with a bad one: it calls Sink.Reject, which is an error where the import is strict and a row of
-// rejects.csv where it is lenient. Records stream; what stays in memory is the graph. Texts and vectors
-// wait on disk, in files that vanish with the process.
+// A format reads records and gives each to a Sink with the Place it came from. It never decides what happens to a bad
+// record: it calls Sink.Reject, which returns an error where the import is strict and writes a row of rejects.csv where
+// it is lenient. Records stream; only the graph stays in memory. Texts and vectors wait in temporary files.
 //
-//	exchange.Register(exchange.Format{Name: "pairs", Summary: "two words a line", Import: func(ctx context.Context, o exchange.Options, s exchange.Sink) error {
+//	func importPairs(ctx context.Context, o exchange.Options, s exchange.Sink) error {
 //		lines, err := exchange.OpenLines(ctx, o.Paths[0], o)
-//		if err != nil { return err }
-//		defer lines.Close()
-//		for lines.Next() {
-//			if bad := lines.Fault(); bad != nil { // too long, or no UTF-8
-//				if err := s.Reject(bad.Place, bad.Err, bad.Mend, lines.Bytes()); err != nil { return err }
-//				continue
-//			}
-//			source, target, ok := bytes.Cut(lines.Bytes(), []byte(" "))
-//			if !ok { if err := s.Reject(lines.Place(), exchange.ErrFormat, "write two words", lines.Bytes()); err != nil { return err }; continue }
-//			if err := s.Link(string(source), string(target), lines.Place()); err != nil { return err }
+//		if err != nil {
+//			return err
 //		}
-//		return lines.Err()
-//	}})
+//		defer lines.Close()
+//		for err == nil && lines.Next() {
+//			source, target, ok := bytes.Cut(lines.Bytes(), []byte(" "))
+//			if bad := lines.Fault(); bad != nil { // too long, or not UTF-8
+//				err = s.Reject(bad.Place, bad.Err, lines.Bytes())
+//			} else if !ok {
+//				err = s.Reject(lines.Place(), hint.Wrap(exchange.ErrFormat, "write two words"), lines.Bytes())
+//			} else {
+//				err = s.Link(string(source), string(target), lines.Place())
+//			}
+//		}
+//		return cmp.Or(err, lines.Err())
+//	}
+//
+//	exchange.Register(exchange.Format{Name: "pairs", Summary: "two words a line", Import: importPairs})
 //
 // # Bibliographies
 //
-// "openalex" reads works of OpenAlex, as files or as a snapshot's tree of folders. Abstracts are put together
-// from their inverted index; the field is primary_topic.field, else the root concept with the highest
-// score. References wait on disk until all works are known.
+// "openalex" reads works of OpenAlex, from files or from the folders of a snapshot. Abstracts are joined from their
+// inverted index; the field is primary_topic.field, else the root concept with the highest score. References wait on
+// disk until all works are known.
 //
-// "semantic-scholar" reads the datasets papers, abstracts and citations, told apart by their first records. The
-// field is the first that Semantic Scholar's own classifier gave. Papers and abstracts wait on disk, so that
-// memory holds the graph alone.
+// "semantic-scholar" reads the datasets papers, abstracts and citations; the first record of a file says which one it
+// is. The field is the first that Semantic Scholar's own classifier gave. Papers and abstracts wait on disk, so that
+// memory holds only the graph.
 //
-// "mag" reads tables of the Microsoft Academic Graph by their names and the order of their columns. The field is
-// the root above the field of study with the highest score.
+// "mag" reads tables of the Microsoft Academic Graph by their names and the order of their columns. The field is the
+// root above the field of study with the highest score.
 //
-// All three leave out references to works that are not in the set, count them, and make nodes of them if
-// asked to. They read only the parts of the JSON that they need.
+// All three drop references to works outside the set and count them, or make nodes of them on request. They read only
+// the parts of the JSON that they need.
 package exchange

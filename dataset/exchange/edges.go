@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"unsafe"
+
+	"unseen/hint"
 )
 
 func init() {
@@ -11,9 +13,9 @@ func init() {
 		Name: "edges", Summary: "A plain list of links: two ids a line",
 		Args: "LINKS…",
 		Help: `Every line holds a source and a target with spaces or tabs between them; what
-follows, as a weight, is left alone. Empty lines and lines that begin with # or
-% are skipped. The nodes are the ends of the links. Files may be packed (.gz,
-.zst).`,
+follows, such as a weight, is ignored. Empty lines and lines that begin with #
+or % are skipped. The nodes are the ends of the links. Files may be compressed
+(.gz, .zst).`,
 		Import: importEdges,
 	})
 }
@@ -39,7 +41,7 @@ func readEdges(lines *Lines, s Sink) error {
 	for lines.Next() {
 		line := lines.Bytes()
 		if bad := lines.Fault(); bad != nil {
-			if err := s.Reject(bad.Place, bad.Err, bad.Mend, line); err != nil {
+			if err := s.Reject(bad.Place, bad.Err, line); err != nil {
 				return err
 			}
 			continue
@@ -50,8 +52,8 @@ func readEdges(lines *Lines, s Sink) error {
 		}
 		target, _ := word(rest)
 		if len(target) == 0 {
-			if err := s.Reject(lines.Place(), fmt.Errorf("%w: one id and not two", ErrFormat),
-				"write a source and a target in every line", line); err != nil {
+			if err := s.Reject(lines.Place(), hint.Wrap(fmt.Errorf("%w: only one id", ErrFormat),
+				"write a source and a target in every line"), line); err != nil {
 				return err
 			}
 			continue
@@ -63,7 +65,7 @@ func readEdges(lines *Lines, s Sink) error {
 	return lines.Err()
 }
 
-// word parts the first word from the rest of a line.
+// word splits a line into its first word and the rest.
 func word(line []byte) (first, rest []byte) {
 	k := 0
 	for k < len(line) && blank(line[k]) {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+
+	"unseen/hint"
 )
 
 // Errors of this package wrap one of these, one of package dataset's or graph's, or one of the system's.
@@ -14,45 +16,59 @@ var (
 	ErrEncoding = errors.New("not UTF-8")
 	// ErrUnknownNode: a link or an exposure has an end that is no node.
 	ErrUnknownNode = errors.New("no such node")
-	// ErrDuplicateNode: two records have one id.
-	ErrDuplicateNode = errors.New("the id was there before")
+	// ErrDuplicateNode: two records have the same id.
+	ErrDuplicateNode = errors.New("duplicate id")
 	// ErrTooLong: a record is longer than Limits.Record.
-	ErrTooLong = errors.New("the record is too long")
+	ErrTooLong = errors.New("record too long")
 	// ErrExpands: a compressed file holds more than Limits.Expansion allows.
-	ErrExpands = errors.New("the file expands beyond measure")
+	ErrExpands = errors.New("file expands too much")
 	// ErrTruncated: a file ends in the middle of something.
-	ErrTruncated = errors.New("the file is cut short")
-	// ErrUsage: paths or flags do not go together.
-	ErrUsage = errors.New("cannot be imported so")
-	// ErrExists: there is a dataset in the way.
-	ErrExists = errors.New("there is a dataset already")
+	ErrTruncated = errors.New("file is truncated")
+	// ErrUsage: paths or settings do not go together.
+	ErrUsage = errors.New("cannot import")
+	// ErrExists: the output folder holds a dataset.
+	ErrExists = errors.New("a dataset exists")
 )
 
-// Error is one thing that is wrong with what is imported or exported: where it is, and what to do.
+// Error is an error at a place of an input or an output. Most carry a hint (package hint) on what to do.
 type Error struct {
 	Place Place
 	Err   error
-	Mend  string
 }
 
 func (e *Error) Error() string {
-	text := fmt.Sprintf("exchange: %s: %v", e.Place, e.Err)
 	if e.Place == (Place{}) {
-		text = fmt.Sprintf("exchange: %v", e.Err)
+		return e.Err.Error()
 	}
-	if e.Mend != "" {
-		text += "; " + e.Mend
-	}
-	return text
+	return fmt.Sprintf("%s: %v", e.Place, e.Err)
 }
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Wrong makes an Error about a place.
-func Wrong(at Place, err error, mend string) error { return &Error{at, err, mend} }
+// failAt makes an Error with a hint on what to do.
+func failAt(at Place, err error, fix string, args ...any) error {
+	return &Error{at, hint.Wrap(err, fix, args...)}
+}
 
-// bare takes the operation and the path off the system's own errors.
-func bare(err error) error {
+// withEncodingHint says what to do about bytes that are not UTF-8.
+func withEncodingHint(err error) error {
+	return hint.Wrap(err, "save the file as UTF-8 (iconv -f LATIN1 -t UTF-8), or set %v to skip such records",
+		hint.Setting("lenient"))
+}
+
+// plainReason is an error without its place and its hint.
+func plainReason(err error) error {
+	if e, is := err.(*Error); is {
+		err = e.Err
+	}
+	if e, is := err.(*hint.Error); is {
+		err = e.Err
+	}
+	return err
+}
+
+// withoutPath removes the operation and the path from the system's own errors.
+func withoutPath(err error) error {
 	if e, ok := err.(*fs.PathError); ok {
 		return e.Err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"unseen/dataset"
 	"unseen/dataset/exchange"
+	"unseen/hint"
 )
 
 // A table of nodes and one of links become a dataset.
@@ -87,9 +88,9 @@ func ExampleRegister() {
 			for lines.Next() {
 				source, target, ok := bytes.Cut(lines.Bytes(), []byte(" -> "))
 				if bad := lines.Fault(); bad != nil { // too long, or no UTF-8
-					err = s.Reject(bad.Place, bad.Err, bad.Mend, lines.Bytes())
+					err = s.Reject(bad.Place, bad.Err, lines.Bytes())
 				} else if !ok {
-					err = s.Reject(lines.Place(), exchange.ErrFormat, "write a -> b", lines.Bytes())
+					err = s.Reject(lines.Place(), hint.Wrap(exchange.ErrFormat, "write a -> b"), lines.Bytes())
 				} else {
 					err = s.Link(string(source), string(target), lines.Place())
 				}

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -22,14 +23,15 @@ import (
 
 	"unseen/dataset"
 	"unseen/graph"
+	"unseen/hint"
 	"unseen/internal/atomicfile"
 	"unseen/progress"
 )
 
 // ExportOptions says how to export. Its zero value is ready.
 type ExportOptions struct {
-	Force    bool       // replace a folder that is in the way
-	Progress func(Step) // told now and then, from the caller's goroutine; may be nil
+	Force    bool          // replace an existing export
+	Progress progress.Func // called from the caller's goroutine; may be nil
 }
 
 // Exports are the formats that Export writes.
@@ -43,21 +45,16 @@ func Exports() []string { return []string{"csv", "jsonl", "npz", "parquet"} }
 //	parquet  nodes.parquet, links.parquet (by id), exposures.parquet, fields.parquet
 //	npz      links.npz (a CSR matrix of scipy), nodes.csv, exposures.csv, fields.csv
 //
-// and vectors.npy where there are vectors; fields.* keeps the order of the fields. Tables of
-// comma-separated values know only \n as a line end within a text, so there \r\n becomes \n, and a text with a
-// NUL byte cannot be written.
+// and vectors.npy where there are vectors; fields.* keeps the order of the fields. In CSV, \r\n within a text
+// becomes \n, and a text with a NUL byte cannot be written.
 //
-// The folder takes its name when all files are written; an error leaves nothing behind.
+// The folder appears when all files are written; an error leaves nothing behind.
 func Export(ctx context.Context, dir, format, out string, o ExportOptions) error {
 	if !slices.Contains(Exports(), format) {
-		return Wrong(Place{}, fmt.Errorf("%w: unknown format %.40q", ErrUsage, format), "name one of "+
+		return failAt(Place{}, fmt.Errorf("%w: unknown format %.40q", ErrUsage, format), "use one of %s",
 			strings.Join(Exports(), ", "))
 	}
-	d, err := dataset.Open(ctx, dir, dataset.OpenOptions{Progress: func(e progress.Event) {
-		if o.Progress != nil {
-			o.Progress(Step{File: strings.TrimPrefix(e.Phase, "reading "), Done: e.Share()})
-		}
-	}})
+	d, err := dataset.Open(ctx, dir, dataset.OpenOptions{Progress: o.Progress})
 	if err != nil {
 		return err
 	}
@@ -70,17 +67,17 @@ func Export(ctx context.Context, dir, format, out string, o ExportOptions) error
 	entries, err := os.ReadDir(out)
 	switch {
 	case err == nil && len(entries) > 0 && !o.Force:
-		return Wrong(Place{File: out}, fmt.Errorf("%w: the folder is not empty", ErrUsage),
-			"choose another folder, or replace it with --force")
+		return failAt(Place{File: out}, fmt.Errorf("%w: the folder is not empty", ErrUsage),
+			"choose another folder, or set %v to replace it", hint.Setting("force"))
 	case err == nil:
 		for _, e := range entries {
 			if !exported(e.Name()) {
-				return Wrong(Place{File: out}, fmt.Errorf("%w: it holds %s, which no export wrote", ErrUsage,
-					e.Name()), "choose another folder")
+				return failAt(Place{File: out}, fmt.Errorf("%w: it has %s, which no export wrote", ErrUsage, e.Name()),
+					"choose another folder")
 			}
 		}
 	case !os.IsNotExist(err):
-		return Wrong(Place{File: out}, bare(err), "choose another folder")
+		return failAt(Place{File: out}, withoutPath(err), "choose another folder")
 	}
 	return atomicfile.WriteFolder(out, func(folder string) error {
 		x := &exporter{ctx: ctx, content: content, folder: folder, out: out, options: o}
@@ -88,7 +85,7 @@ func Export(ctx context.Context, dir, format, out string, o ExportOptions) error
 	})
 }
 
-// exported tells the names that an export gives its files.
+// exported reports whether an export gives a file that name.
 func exported(name string) bool {
 	stem, extension := stemOf(name)
 	return slices.Contains([]string{"nodes", "links", "exposures", "fields", "vectors"}, stem) &&
@@ -148,7 +145,9 @@ func (x *exporter) write(format string) error {
 
 // file writes one file of the folder.
 func (x *exporter) file(name string, write func(io.Writer, func(done, of int) error) error) error {
-	failed := func(err error) error { return &atomicfile.Error{Path: filepath.Join(x.out, name), Err: bare(err)} }
+	failed := func(err error) error {
+		return &atomicfile.Error{Path: filepath.Join(x.out, name), Err: withoutPath(err)}
+	}
 	file, err := os.Create(filepath.Join(x.folder, name))
 	if err != nil {
 		return failed(err)
@@ -156,9 +155,7 @@ func (x *exporter) file(name string, write func(io.Writer, func(done, of int) er
 	w := &keeping{w: file}
 	buffered := bufio.NewWriterSize(w, 1<<18)
 	err = write(buffered, func(done, of int) error {
-		if x.options.Progress != nil {
-			x.options.Progress(Step{filepath.Join(x.out, name), float64(done) / float64(max(of, 1)), true})
-		}
+		x.options.Progress.Report(progress.Event{Phase: "writing " + name, Done: int64(done), Of: int64(of)})
 		return x.ctx.Err()
 	})
 	if err == nil {
@@ -176,7 +173,7 @@ func (x *exporter) file(name string, write func(io.Writer, func(done, of int) er
 	return nil
 }
 
-// keeping keeps the first error of a file, which the layers above may word otherwise.
+// keeping keeps the first error of a file, which the layers above may replace.
 type keeping struct {
 	w   io.Writer
 	err error
@@ -190,7 +187,7 @@ func (k *keeping) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// table is rows that are asked for in their order.
+// table is rows, made one by one in their order.
 type table struct {
 	name    string
 	columns []string
@@ -228,7 +225,7 @@ func (x *exporter) node(i int, r *row) error {
 	return nil
 }
 
-// links returns a function that goes through all links.
+// links returns a function that returns one link after the other.
 func (x *exporter) links() func(int, *row) error {
 	g := x.content.Graph
 	source, k := int32(0), 0
@@ -252,7 +249,7 @@ func (x *exporter) exposure(i int, r *row) error {
 	return nil
 }
 
-// each goes through the rows of a table.
+// each calls do for every row.
 func (t *table) each(progress func(done, of int) error, do func(values []any) error) error {
 	r := row{make([]any, len(t.columns))}
 	for i := range t.rows {
@@ -285,8 +282,8 @@ func (x *exporter) csv(to io.Writer, t table, progress func(done, of int) error)
 				record[k] = ""
 			case string:
 				if record[k] = v; strings.IndexByte(v, 0) >= 0 {
-					return Wrong(Place{File: filepath.Join(x.out, t.name+".csv")},
-						fmt.Errorf("%w: the %s of %.80q holds a NUL byte", ErrFormat, t.columns[k], values[0]),
+					return failAt(Place{File: filepath.Join(x.out, t.name+".csv")},
+						fmt.Errorf("%w: the %s of %.80q has a NUL byte", ErrFormat, t.columns[k], values[0]),
 						"export to jsonl or parquet")
 				}
 			case bool:
@@ -437,33 +434,9 @@ func (x *exporter) vectors(to io.Writer, progress func(done, of int) error) erro
 // matrix writes the links as scipy.sparse.save_npz does.
 func (x *exporter) matrix(to io.Writer, progress func(done, of int) error) error {
 	g := x.content.Graph
-	archive := zip.NewWriter(to)
-	// A fixed time, so that the same dataset makes the same bytes.
-	made := time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
-	part := func(name, kind string, method uint16, shape []int, write func(put func(uint64, int) error) error) error {
-		w, err := archive.CreateHeader(&zip.FileHeader{Name: name + ".npy", Method: method, Modified: made})
-		if err != nil {
-			return err
-		}
-		header, err := npyHeader(kind, shape...)
-		if err != nil {
-			return err
-		}
-		b := bufio.NewWriterSize(w, 1<<16)
-		b.Write(header)
-		var raw [8]byte
-		err = write(func(bits uint64, size int) error {
-			binary.LittleEndian.PutUint64(raw[:], bits)
-			_, err := b.Write(raw[:size])
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		return b.Flush()
-	}
-	links := g.LinkCount()
-	err := part("indices", "<i4", zip.Deflate, []int{links}, func(put func(uint64, int) error) error {
+	links, nodes := g.LinkCount(), uint64(g.Len())
+	z := &npzWriter{archive: zip.NewWriter(to)}
+	z.array("indices", "<i4", zip.Deflate, []int{links}, func(put func(uint64) error) error {
 		done := 0
 		for _, j := range g.Links() {
 			if done++; done%4096 == 0 {
@@ -471,48 +444,71 @@ func (x *exporter) matrix(to io.Writer, progress func(done, of int) error) error
 					return err
 				}
 			}
-			if err := put(uint64(j), 4); err != nil {
+			if err := put(uint64(j)); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	if err == nil {
-		err = part("indptr", "<i8", zip.Deflate, []int{g.Len() + 1}, func(put func(uint64, int) error) error {
-			sum := uint64(0)
-			for i := range int32(g.Len()) {
-				if err := put(sum, 8); err != nil {
-					return err
-				}
-				sum += uint64(len(g.Out(i)))
-			}
-			return put(sum, 8)
-		})
-	}
-	if err == nil {
-		err = part("format", "|S3", zip.Deflate, nil,
-			func(put func(uint64, int) error) error { return put('c'|'s'<<8|'r'<<16, 3) })
-	}
-	if err == nil {
-		err = part("shape", "<i8", zip.Deflate, []int{2}, func(put func(uint64, int) error) error {
-			if err := put(uint64(g.Len()), 8); err != nil {
+	z.array("indptr", "<i8", zip.Deflate, []int{g.Len() + 1}, func(put func(uint64) error) error {
+		sum := uint64(0)
+		for i := range int32(g.Len()) {
+			if err := put(sum); err != nil {
 				return err
 			}
-			return put(uint64(g.Len()), 8)
-		})
-	}
-	if err == nil {
-		err = part("data", "|u1", zip.Store, []int{links}, func(put func(uint64, int) error) error {
-			for range links {
-				if err := put(1, 1); err != nil {
-					return err
-				}
+			sum += uint64(len(g.Out(i)))
+		}
+		return put(sum)
+	})
+	z.array("format", "|S3", zip.Deflate, nil,
+		func(put func(uint64) error) error { return put('c' | 's'<<8 | 'r'<<16) })
+	z.array("shape", "<i8", zip.Deflate, []int{2}, func(put func(uint64) error) error {
+		return errors.Join(put(nodes), put(nodes))
+	})
+	z.array("data", "|u1", zip.Store, []int{links}, func(put func(uint64) error) error {
+		for range links {
+			if err := put(1); err != nil {
+				return err
 			}
-			return nil
-		})
+		}
+		return nil
+	})
+	if z.err != nil {
+		return z.err
 	}
+	return z.archive.Close()
+}
+
+// npzWriter writes arrays into an archive, until the first error.
+type npzWriter struct {
+	archive *zip.Writer
+	err     error
+}
+
+// array writes one array; write puts its numbers, as bits.
+func (z *npzWriter) array(name, kind string, method uint16, shape []int, write func(put func(uint64) error) error) {
+	if z.err != nil {
+		return
+	}
+	// A fixed time, so that the same dataset makes the same bytes.
+	made := time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
+	w, err := z.archive.CreateHeader(&zip.FileHeader{Name: name + ".npy", Method: method, Modified: made})
 	if err != nil {
-		return err
+		z.err = err
+		return
 	}
-	return archive.Close()
+	header, err := npyHeader(kind, shape...)
+	if err != nil {
+		z.err = err
+		return
+	}
+	b := bufio.NewWriterSize(w, 1<<16)
+	b.Write(header)
+	size := int(kind[len(kind)-1] - '0') // bytes of a number
+	var raw [8]byte
+	z.err = errors.Join(write(func(bits uint64) error {
+		binary.LittleEndian.PutUint64(raw[:], bits)
+		_, err := b.Write(raw[:size])
+		return err
+	}), b.Flush())
 }

@@ -3,11 +3,13 @@ package exchange
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"unseen/dataset"
+	"unseen/progress"
 )
 
 // Format is a foreign format that can be imported.
@@ -17,7 +19,7 @@ type Format struct {
 	Help    string // what the paths are and how records are understood; lines of at most 79 columns
 	Args    string // for the usage line, as "NODES [LINKS]"; empty means PATH…
 	Flags   []Flag // beyond those that every import has
-	// Import reads everything at o.Paths and hands it to the sink. It returns the sink's errors as they are.
+	// Import reads everything at o.Paths and gives it to the sink. It returns the sink's errors as they are.
 	Import func(ctx context.Context, o Options, s Sink) error
 }
 
@@ -33,22 +35,21 @@ type Flag struct {
 type Options struct {
 	Paths []string          // files or folders, as the format takes them
 	Flags map[string]string // by name; one that is not there has its default
-	// Lenient lets bad records go: they are counted and listed in a rejects.csv. Strict imports stop at
-	// the first.
+	// Lenient skips bad records, counts them and lists them in a rejects.csv. Strict imports stop at the first.
 	Lenient bool
-	// NodesFromLinks makes a node of every end of a link that no record speaks of.
+	// NodesFromLinks makes a node of every end of a link that has no record of its own.
 	NodesFromLinks bool
 	// Undirected adds every link in both directions.
 	Undirected bool
-	// FieldSeparator parts several fields of one node, of which the first counts. Empty means one field.
+	// FieldSeparator separates the fields of one node, of which the first counts. Empty means one field.
 	FieldSeparator string
 	// FieldTree is the parent of every field that has one; a node's field is the root above it.
 	FieldTree map[string]string
-	// Force replaces a dataset that is in the way.
+	// Force replaces an existing dataset.
 	Force      bool
 	Provenance dataset.Provenance
 	Limits     Limits
-	Progress   func(Step) // told now and then, from the caller's goroutine; may be nil
+	Progress   progress.Func // called from the caller's goroutine; may be nil
 
 	format *Format // for the defaults of its flags
 }
@@ -68,13 +69,18 @@ func (o *Options) Flag(name string) string {
 	return ""
 }
 
-// Given reports whether a flag was given, be it as its default.
+// Given reports whether a flag was given, even as its default.
 func (o *Options) Given(name string) bool {
 	_, given := o.Flags[name]
 	return given
 }
 
-// Limits keep a hostile or damaged file from eating the machine. Zero means the default.
+// reading reports how much of a file has been read.
+func (o *Options) reading(path string, done, of int64) {
+	o.Progress.Report(progress.Event{Phase: "reading " + filepath.Base(path), Done: done, Of: of})
+}
+
+// Limits keep a hostile or damaged file from exhausting the machine. Zero means the default.
 type Limits struct {
 	Record    int     // bytes of one record; 64 MiB
 	Expansion float64 // bytes out of one compressed byte; 200
@@ -94,18 +100,10 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// Step is a moment of an import or an export: the share of the file's bytes, as they lie on disk, that was
-// read, or of its rows.
-type Step struct {
-	File    string
-	Done    float64 // from 0 to 1
-	Writing bool    // it is written, and not read
-}
-
 // Place is where a record came from. Zero parts are unknown.
 type Place struct {
 	File   string
-	Line   int // from 1; of a table without lines, the row
+	Line   int // from 1; in a table without lines, the row
 	Column int // bytes into the line, from 1
 }
 
@@ -121,37 +119,37 @@ func (p Place) String() string {
 	return b.String()
 }
 
-// Node is a node as a record tells of it. Only the id is needed.
-type Node struct {
+// NodeRecord is a node as a file describes it. Only the id is needed.
+type NodeRecord struct {
 	ID    string
-	Field string    // one, or several with Options.FieldSeparator between them
+	Field string    // one, or more with Options.FieldSeparator between them
 	Title string    // optional
 	Text  string    // optional
 	Time  time.Time // zero means unknown
 }
 
-// Exposure is a pair of which it is known whether the target was shown to the source.
-type Exposure struct {
+// ExposureRecord says whether a target was shown to a source.
+type ExposureRecord struct {
 	Source, Target string
 	Shown          float64 // probability that it was shown; NaN where unknown
 	Exposed        bool    // whether it was shown
-	Linked         bool    // whether a link came of it
+	Linked         bool    // whether the source then linked to it
 }
 
-// Sink takes the records of an import. Strings and slices are copied before a call returns, so they may
-// lie in a buffer that is used again. An error ends the import: it is to be returned as it is.
+// Sink receives the records of an import. Strings and slices are copied before a call returns, so they may
+// point into a buffer that is used again. An error ends the import; the format returns it as it is.
 //
-// Nodes, links and exposures may come in any order, also links before their nodes. What waits for a node
-// takes memory, so a format that knows all nodes before its links says EndNodes between them.
+// Nodes, links and exposures may come in any order, links also before their nodes. What waits for a node
+// takes memory, so a format that knows all nodes before its links calls EndNodes between them.
 type Sink interface {
 	// Node adds a node and returns its number, counted from 0, or −1 where it was rejected: its id is
 	// empty or taken, or something is not UTF-8.
-	Node(n Node, at Place) (int32, error)
+	Node(n NodeRecord, at Place) (int32, error)
 	// Field gives a field its number before any node has it; most formats need not.
 	Field(name string) error
 	// NodesFromLinks says that there are no records of nodes, as in a list of links: every end is a node.
 	NodesFromLinks()
-	// EndNodes says that no Node comes any more: an end that is no node is then found out at once.
+	// EndNodes says that no further Node comes: an end that is no node is then rejected at once.
 	EndNodes()
 	// Link adds a link by the ids of its ends. One from a node to itself is counted and dropped, as is one
 	// that was there already. The sink keeps no string that it is given, only copies.
@@ -159,28 +157,29 @@ type Sink interface {
 	// LinkIndex adds a link by the numbers that Node returned.
 	LinkIndex(source, target int32, at Place) error
 	// Exposure adds what is known of a pair.
-	Exposure(e Exposure, at Place) error
-	// Has reports whether there is a node of that id yet.
+	Exposure(e ExposureRecord, at Place) error
+	// Has reports whether a node of that id exists yet.
 	Has(id string) bool
-	// Vector sets the vector of a node by the number that Node returned. All have one dimension; a node
-	// without gets zeros.
+	// Vector sets the vector of a node by the number that Node returned. All have the same dimension; a node
+	// without one gets zeros.
 	Vector(node int32, vector []float32, at Place) error
-	// Reject says that a record is no good: why, what mends it, and how it begins. It is an error where
-	// the import is strict; else it is nil and the format goes on with the next record.
-	Reject(at Place, reason error, mend string, record []byte) error
-	// Note tells the person something that is no fault: which columns were guessed to be what.
+	// Reject says that a record is bad: why, with a hint on what to do (hint.Wrap), and how it begins. It
+	// returns an error where the import is strict; else nil, and the format continues with the next record.
+	Reject(at Place, reason error, record []byte) error
+	// Note tells the user something that is no error, such as which columns were guessed. Arguments that are
+	// hint.Settings are named by whoever shows it.
 	Note(format string, a ...any)
 }
 
 var registry []Format
 
-// Register makes a format known. It panics if there is one of that name, or a part is missing.
+// Register makes a format known. It panics if the name is taken, or a part is missing.
 func Register(f Format) {
 	if f.Name == "" || f.Summary == "" || f.Import == nil {
 		panic(fmt.Sprintf("exchange: format %q lacks a name, a summary or an Import", f.Name))
 	}
 	if _, known := Lookup(f.Name); known {
-		panic(fmt.Sprintf("exchange: there are two formats %q", f.Name))
+		panic(fmt.Sprintf("exchange: two formats are called %q", f.Name))
 	}
 	registry = append(registry, f)
 }

@@ -60,10 +60,12 @@ func TestFormats(t *testing.T) {
 		options      Options
 		want         string
 	}{
-		{"columns with usual names", "csv", map[string]string{"nodes.csv": "id,field,title,text,time\n00003,optics,Light,\"On\r\nlight.\",1999\n00005,,\"Waves, \"\"big\"\"\",x,\n", "links.csv": "source,target\n00005,00003\n"}, Options{}, whole},
+		{"columns with usual names", "csv",
+			map[string]string{"nodes.csv": "id,field,title,text,time\n00003,optics,Light,\"On\r\nlight.\",1999\n00005,,\"Waves, \"\"big\"\"\",x,\n", "links.csv": "source,target\n00005,00003\n"}, Options{}, whole},
 		{"names that are guessed, a mark, tabs", "csv",
 			map[string]string{"nodes.tsv": "\ufeffKey\tSubject\tname\tAbstract\tyear\n00003\toptics\tLight\t\"On\nlight.\"\t1999.0\n00005\t\t\"Waves, \"\"big\"\"\"\tx\t\n", "edges.tsv": "citing\tcited\r\n00005\t00003\r\n"}, Options{}, whole},
-		{"names that are told", "csv", map[string]string{"nodes.csv": "a;b;c;d;e;id\n1999-01-01T00:00:00Z;\"On\nlight.\";Light;optics;00003;zero\n;x;\"Waves, \"\"big\"\"\";;00005;one\n", "links.csv": "x;y;z\n00003;7;00005\n"}, Options{Flags: map[string]string{"time": "a", "text": "b", "title": "c", "field": "d", "id": "e", "source": "z", "target": "x"}}, whole},
+		{"names that are told", "csv",
+			map[string]string{"nodes.csv": "a;b;c;d;e;id\n1999-01-01T00:00:00Z;\"On\nlight.\";Light;optics;00003;zero\n;x;\"Waves, \"\"big\"\"\";;00005;one\n", "links.csv": "x;y;z\n00003;7;00005\n"}, Options{Flags: map[string]string{"time": "a", "text": "b", "title": "c", "field": "d", "id": "e", "source": "z", "target": "x"}}, whole},
 		{"packed", "csv", map[string]string{"nodes.csv.zst": string(zpacked(t, []byte("id\na\nb\n"))),
 			"links.csv.gz": string(packed(t, []byte("source,target\na,b\n")))}, Options{},
 			"a|unknown||| → b\nb|unknown||| →\n"},
@@ -102,16 +104,16 @@ func TestFormats(t *testing.T) {
 func TestGuessesAreShown(t *testing.T) {
 	_, r := imported(t, "csv", map[string]string{"nodes.csv": "key,section\na,x\n", "links.csv": "citing,cited\n"},
 		Options{})
-	all := strings.Join(r.Notes, "\n")
-	if !strings.Contains(all, "taken key as id, section as field") ||
-		!strings.Contains(all, "citing as source, cited as target") {
+	all := fmt.Sprint(r.Notes)
+	if !strings.Contains(all, "using `key` as id, `section` as field") ||
+		!strings.Contains(all, "`citing` as source, `cited` as target") {
 		t.Errorf("notes %q", r.Notes)
 	}
 	for header, says := range map[string]bool{"id,desk": true, "id,field": false, "id": false} {
 		_, r := imported(t, "csv", map[string]string{"nodes.csv": header + "\na" +
 			strings.Repeat(",x", strings.Count(header, ",")) + "\n", "links.csv": "citing,cited\n"}, Options{})
-		if got := strings.Contains(strings.Join(r.Notes, "\n"),
-			"left alone: desk. If one is, name it with --field"); got != says {
+		if got := strings.Contains(fmt.Sprint(r.Notes),
+			"unused columns: desk. If one is the field, set field to its name"); got != says {
 			t.Errorf("%s: notes %q", header, r.Notes)
 		}
 	}

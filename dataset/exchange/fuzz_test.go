@@ -3,6 +3,7 @@ package exchange
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,17 +11,19 @@ import (
 	"unicode/utf8"
 
 	"github.com/parquet-go/parquet-go"
+
+	"unseen/hint"
 )
 
 // counting is a Sink that keeps nothing.
 type counting struct {
 	t                     *testing.T
 	nodes, links, rejects int
-	lastNode              Node
+	lastNode              NodeRecord
 }
 
 func (c *counting) Field(string) error { return nil }
-func (c *counting) Node(n Node, _ Place) (int32, error) {
+func (c *counting) Node(n NodeRecord, _ Place) (int32, error) {
 	c.nodes++
 	c.lastNode = n
 	return int32(c.nodes - 1), nil
@@ -29,16 +32,22 @@ func (c *counting) NodesFromLinks()                            {}
 func (c *counting) EndNodes()                                  {}
 func (c *counting) Link(string, string, Place) error           { c.links++; return nil }
 func (c *counting) LinkIndex(int32, int32, Place) error        { c.links++; return nil }
-func (c *counting) Exposure(Exposure, Place) error             { return nil }
+func (c *counting) Exposure(ExposureRecord, Place) error       { return nil }
 func (c *counting) Has(string) bool                            { return true }
 func (c *counting) Vector(_ int32, v []float32, _ Place) error { return nil }
 func (c *counting) Note(string, ...any)                        {}
-func (c *counting) Reject(at Place, reason error, mend string, _ []byte) error {
-	if at.File == "" || reason == nil || mend == "" {
-		c.t.Errorf("rejected at %v for %v with the mend %q", at, reason, mend)
+func (c *counting) Reject(at Place, reason error, _ []byte) error {
+	if at.File == "" || !hinted(reason) {
+		c.t.Errorf("rejected at %v for %v", at, reason)
 	}
 	c.rejects++
 	return nil
+}
+
+// hinted reports whether an error says what to do.
+func hinted(err error) bool {
+	e, is := errors.AsType[*hint.Error](err)
+	return is && e.Hint(nil) != ""
 }
 
 // FuzzEdges: every line is a link, a comment, empty or rejected.
@@ -157,8 +166,12 @@ func FuzzParquet(f *testing.F) {
 			return
 		}
 		c := &counting{t: t}
-		_ = p.rows(background, "f", Options{}, c, linkRoles, []string{"source", "target"}, func(r *parquetRow) error {
-			return c.Link(r.text(0), r.text(1), r.at())
+		links := parquetScan{"f", Options{}, c, linkRoles, []string{"source", "target"}}
+		_ = links.scan(background, p, func(r *parquetRow, n int) error {
+			for r.k = range n {
+				c.Link(r.text(0), r.text(1), r.at())
+			}
+			return nil
 		})
 	})
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"unseen/dataset"
+	"unseen/progress"
 )
 
 func packed(t testing.TB, text []byte) []byte {
@@ -94,23 +95,23 @@ func TestHostileFiles(t *testing.T) {
 		lenient int    // records that a lenient import rejects; −1 if it fails too
 	}{
 		{"empty nodes", "csv", files{"nodes.csv": "", "links.csv": links}, nil, ErrFormat,
-			"nodes.csv: bad record: it is empty", -1},
+			"nodes.csv: bad record: the file is empty", -1},
 		{"empty links", "csv", files{"nodes.csv": nodes, "links.csv": ""}, nil, ErrFormat,
-			"links.csv: bad record: it is empty", -1},
+			"links.csv: bad record: the file is empty", -1},
 		{"header only", "csv", files{"nodes.csv": "id,field\n", "links.csv": "source,target\n"}, nil, ErrFormat,
 			"no nodes", -1},
 		{"a folder for a file", "csv", files{"nodes.csv/x": "", "links.csv": links, "edges.csv": links}, nil, ErrUsage,
 			"both edges.csv and links.csv", -1},
 		{"cut gzip", "csv", files{"nodes.csv": nodes, "links.csv.gz": string(long[:len(long)/2])}, nil, ErrTruncated,
-			"links.csv.gz: the file is cut short", -1},
+			"links.csv.gz: file is truncated", -1},
 		{"cut zstd", "csv", files{"nodes.csv": nodes, "links.csv.zst": string(zpacked(t, many)[:60])}, nil,
-			ErrTruncated, "cut short", -1},
+			ErrTruncated, "truncated", -1},
 		{"gzip with a wrong sum", "csv", files{"nodes.csv": nodes,
 			"links.csv.gz": string(flip(packed(t, []byte(links)), -6))}, nil, ErrFormat, "checksum", -1},
 		{"gzip bomb", "csv", files{"nodes.csv": nodes, "links.csv.gz": string(packed(t, many))}, nil, ErrExpands,
-			"expands beyond measure", -1},
+			"expands too much", -1},
 		{"zstd bomb", "csv", files{"nodes.csv": nodes, "links.csv.zst": string(zpacked(t, many))}, nil, ErrExpands,
-			"expands beyond measure", -1},
+			"expands too much", -1},
 		{"Latin-1", "csv", files{"nodes.csv": nodes + "caf\xe9,x\n", "links.csv": links}, nil, ErrEncoding,
 			"nodes.csv, line 4, column 4: not UTF-8: byte 0xe9", 1},
 		{"mixed encodings", "csv", files{"nodes.csv": nodes + "\xc3\xa9,x\n\xe9,x\n", "links.csv": links}, nil,
@@ -120,11 +121,11 @@ func TestHostileFiles(t *testing.T) {
 		{"NUL", "csv", files{"nodes.csv": nodes + "c\x00,x\n", "links.csv": links}, nil, ErrEncoding,
 			"nodes.csv, line 4, column 2: not UTF-8: a NUL byte", 1},
 		{"unbalanced quote", "csv", files{"nodes.csv": nodes + "c,\"x\nd,y\n", "links.csv": links}, nil, ErrFormat,
-			"nodes.csv, line 4, column 3: bad record: a quoted field that never ends", 1},
+			"nodes.csv, line 4, column 3: bad record: a quoted field without end", 1},
 		{"too few fields", "csv", files{"nodes.csv": nodes + "c\n", "links.csv": links}, nil, ErrFormat,
-			"line 4: bad record: another number of fields", 1},
+			"line 4: bad record: wrong number of fields", 1},
 		{"duplicate id", "csv", files{"nodes.csv": nodes + "a,z\n", "links.csv": links}, nil, ErrDuplicateNode,
-			`line 4: the id was there before: "a"`, 1},
+			`line 4: duplicate id: "a"`, 1},
 		{"empty id", "csv", files{"nodes.csv": nodes + ",z\n", "links.csv": links}, nil, ErrFormat,
 			"line 4: bad record: the id is empty", 1},
 		{"dangling link", "csv", files{"nodes.csv": nodes, "links.csv": links + "b,c\n"}, nil, ErrUnknownNode,
@@ -132,24 +133,24 @@ func TestHostileFiles(t *testing.T) {
 		{"empty end", "csv", files{"nodes.csv": nodes, "links.csv": links + "b,\n"}, nil, ErrFormat,
 			"links.csv, line 3: bad record: the target is empty", 1},
 		{"no such time", "csv", files{"nodes.csv": "id,year\na,MMXX\nb,2001.0\n", "links.csv": "source,target\n"}, nil,
-			ErrFormat, `line 2: bad record: "MMXX" is no time`, 1},
+			ErrFormat, `line 2: bad record: "MMXX" is not a time`, 1},
 		{"negative clicks", "csv", files{"nodes.csv": nodes, "links.csv": links,
 			"c.csv": "source,target,clicks\na,b,-1\n"}, map[string]string{"clicks": "FOLDER/c.csv"}, ErrFormat,
-			`c.csv, line 2: bad record: "-1" clicks`, 1},
+			`c.csv, line 2: bad record: "-1" is not a number of clicks`, 1},
 		{"impossible probability", "csv", files{"nodes.csv": nodes, "links.csv": links,
 			"exposures.csv": "source,target,linked,shown\na,b,true,1.5\n"}, nil, ErrFormat,
 			"exposures.csv, line 2: bad record: shown with probability 1.5", 1},
-		{"nothing there", "csv", files{"x": ""}, nil, ErrUsage, "no nodes.csv nor links.csv", -1},
+		{"nothing there", "csv", files{"x": ""}, nil, ErrUsage, "neither nodes.csv nor links.csv", -1},
 
 		{"a word a line", "edges", files{"PATH": "a b\n# c\nc\n"}, nil, ErrFormat,
-			"line 3: bad record: one id and not two", 1},
+			"line 3: bad record: only one id", 1},
 		{"Latin-1 list", "edges", files{"PATH": "a b\na \xe9\n"}, nil, ErrEncoding, "line 2, column 3", 1},
 		{"empty list", "edges", files{"PATH": ""}, nil, ErrFormat, "no nodes", -1},
 
 		{"cut JSON", "jsonl", files{"PATH": "{\"id\": \"a\"}\n{\"id\": \n"}, nil, ErrFormat,
 			"line 2, column 6: bad record: unexpected end", 1},
 		{"a list for an object", "jsonl", files{"PATH": "{\"id\": \"a\"}\n[1]\n"}, nil, ErrFormat,
-			"line 2: bad record: it is no object", 1},
+			"line 2: bad record: not an object", 1},
 		{"neither node nor link", "jsonl", files{"PATH": "{\"id\": \"a\"}\n{\"x\": 1}\n"}, nil, ErrFormat,
 			"line 2: bad record: neither a node nor a link", 1},
 		{"Latin-1 JSON", "jsonl", files{"PATH": "{\"id\": \"a\"}\n{\"id\": \"\xe9\"}\n"}, nil, ErrEncoding,
@@ -162,30 +163,30 @@ func TestHostileFiles(t *testing.T) {
 		{"empty Parquet", "parquet", files{"PATH": ""}, nil, ErrFormat, "bad record", -1},
 
 		{"no zip", "npz", files{"PATH": "PK\x03\x04"}, nil, ErrFormat, "bad record", -1},
-		{"not square", "npz", files{"PATH": string(csr(t, nil))}, nil, ErrFormat, "no square sparse matrix but 2×3",
+		{"not square", "npz", files{"PATH": string(csr(t, nil))}, nil, ErrFormat, "not a square sparse matrix but 2×3",
 			-1},
 		{"huge vectors", "csv", files{"nodes.csv": nodes, "vectors.npy": string(npy("<f4", "(2, 1048576)"))}, nil,
 			ErrTruncated, "ends after 0 of 2097152", -1},
 		{"monstrous vectors", "csv", files{"nodes.csv": nodes,
 			"vectors.npy": string(npy("<f4", "(9223372036854775807, 9223372036854775807)"))}, nil, ErrFormat,
-			"more than can be stored", -1},
+			"is too large", -1},
 		{"negative shape", "csv", files{"nodes.csv": nodes, "vectors.npy": string(npy("<f4", "(-2, 3)"))}, nil,
 			ErrFormat, "header cannot be read", -1},
 		{"too few vectors", "csv", files{"nodes.csv": nodes, "vectors.npy": string(npy("<f4", "(1, 1)", 0, 0, 0, 0))},
 			nil, ErrFormat, "1 rows for 2 nodes", -1},
 		{"a vector of NaN", "csv", files{"nodes.csv": nodes,
 			"vectors.npy": string(npy("<f4", "(2, 1)", 0, 0, 0xc0, 0x7f, 0, 0, 0, 0))}, nil, ErrFormat,
-			"line 1: bad record: the vector holds NaN", 1},
+			"line 1: bad record: the vector has NaN", 1},
 		{"more behind the vectors", "csv", files{"nodes.csv": nodes,
 			"vectors.npy": string(npy("<f4", "(2, 1)", 0, 0, 0, 0, 0, 0, 0, 0, 0))}, nil, ErrFormat,
-			"goes on behind its last number", -1},
+			"vectors.npy: bad record: data after its last number", -1},
 		{"huge sparse shape", "csv", files{"nodes.csv": nodes,
 			"features.npz": string(csr(t, map[string][]byte{"shape": npy("<i8", "(2,)",
 				append(int32s(2, 0), 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f)...)}))}, nil, ErrFormat,
 			"its shape is 2×9223372036854775807", -1},
 		{"wide sparse matrix", "csv", files{"nodes.csv": nodes,
 			"features.npz": string(csr(t, map[string][]byte{"shape": npy("<i4", "(2,)", int32s(2, 1<<30)...)}))}, nil,
-			ErrFormat, "at most 1048576 can be stored", -1},
+			ErrFormat, "at most 1048576 are possible", -1},
 		{"indices that claim much", "csv", files{"nodes.csv": nodes,
 			"features.npz": string(csr(t, map[string][]byte{"indices": npy("<i4", "(900000000,)"),
 				"data": npy("|u1", "(900000000,)")}))}, nil, ErrFormat, "claims [900000000] numbers", -1},
@@ -199,7 +200,7 @@ func TestHostileFiles(t *testing.T) {
 			nil, ErrFormat, "it has no data", -1},
 		{"columns first", "csv", files{"nodes.csv": nodes,
 			"features.npz": string(csr(t, map[string][]byte{"format": npy("|S3", "()", []byte("csc")...)}))}, nil,
-			ErrFormat, `kind "csc" and not csr`, -1},
+			ErrFormat, `format "csc", not csr`, -1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			folder := t.TempDir()
@@ -325,8 +326,8 @@ func TestCancelledWhileReading(t *testing.T) {
 	path := filepath.Join(folder, "links.csv")
 	must(t, os.WriteFile(path, []byte("source,target\n"+strings.Repeat("a,b\n", 1<<19)), 0o666))
 	ctx, cancel := context.WithCancel(background)
-	o := Options{Paths: []string{path}, Progress: func(s Step) {
-		if s.Done > .2 {
+	o := Options{Paths: []string{path}, Progress: func(e progress.Event) {
+		if e.Share() > .2 {
 			cancel()
 		}
 	}}
@@ -364,7 +365,7 @@ func TestLineFaults(t *testing.T) {
 		case w.err == nil && bad != nil:
 			t.Errorf("line %d: %+v", k+1, bad)
 		case w.err != nil && (bad == nil || !errors.Is(bad.Err, w.err) || bad.Place.Column != w.column ||
-			bad.Place.Line != k+1 || bad.Mend == ""):
+			bad.Place.Line != k+1 || !hinted(bad)):
 			t.Errorf("line %d: %+v, want %v in column %d", k+1, bad, w.err, w.column)
 		}
 	}

@@ -10,26 +10,26 @@ import (
 
 	"unseen/dataset"
 	"unseen/graph"
+	"unseen/hint"
 	"unseen/internal/atomicfile"
-	"unseen/progress"
 )
 
 // Report says what an import made, and what it left out.
 type Report struct {
-	graph.BuildReport          // nodes, links, fields; repeated and self-links that were dropped
-	Exposures         int      `json:",omitempty"`
-	Dimension         int      `json:",omitempty"` // of the vectors
-	Rejected          int      // records that were let go
-	RejectsFile       string   `json:",omitempty"` // lists them
-	Notes             []string `json:",omitempty"` // what was guessed
+	graph.BuildReport             // nodes, links, fields; repeated and self-links that were dropped
+	Exposures         int         `json:",omitempty"`
+	Dimension         int         `json:",omitempty"` // of the vectors
+	Rejected          int         // bad records that were skipped
+	RejectsFile       string      `json:",omitempty"` // lists them
+	Notes             []hint.Note `json:",omitempty"` // what was guessed or left out
 	Manifest          *dataset.Manifest
 }
 
 // Import reads files of a format and writes a dataset into the folder dir. An error, a cancelled context or a
 // full disk leaves dir as it was and nothing beside it.
 //
-// A lenient import lists the records that it let go in a file beside the folder, DIR.rejects.csv: file, line,
-// column, reason, and how the record begins.
+// A lenient import lists the bad records that it skipped in a file beside the folder, DIR.rejects.csv: file,
+// line, column, reason, and how the record begins.
 func Import(ctx context.Context, format, dir string, o Options) (*Report, error) {
 	f, known := Lookup(format)
 	if !known {
@@ -37,7 +37,7 @@ func Import(ctx context.Context, format, dir string, o Options) (*Report, error)
 		for _, f := range Formats() {
 			names = append(names, f.Name)
 		}
-		return nil, Wrong(Place{}, fmt.Errorf("%w: unknown format %.40q", ErrUsage, format), "name one of "+
+		return nil, failAt(Place{}, fmt.Errorf("%w: unknown format %.40q", ErrUsage, format), "use one of %s",
 			strings.Join(names, ", "))
 	}
 	return importFormat(ctx, f, dir, o)
@@ -47,18 +47,19 @@ func importFormat(ctx context.Context, f Format, dir string, o Options) (report 
 	o.format = &f
 	for name := range o.Flags {
 		if !slices.ContainsFunc(f.Flags, func(flag Flag) bool { return flag.Name == name }) {
-			return nil, Wrong(Place{}, fmt.Errorf("%w: %s has no flag %s", ErrUsage, f.Name, name), "leave it out")
+			return nil, failAt(Place{}, fmt.Errorf("%w: %s has no setting %s", ErrUsage, f.Name, name), "leave it out")
 		}
 	}
 	if len(o.Paths) == 0 {
-		return nil, Wrong(Place{}, fmt.Errorf("%w: no paths", ErrUsage), "name the files to import")
+		return nil, failAt(Place{}, fmt.Errorf("%w: no paths", ErrUsage), "name the files to import")
 	}
 	exists, err := dataset.Writable(dir)
 	if err != nil {
 		return nil, err
 	}
 	if exists && !o.Force {
-		return nil, Wrong(Place{File: dir}, ErrExists, "choose another folder, or replace it with --force")
+		return nil, failAt(Place{File: dir}, ErrExists, "choose another folder, or set %v to replace it",
+			hint.Setting("force"))
 	}
 	dir = filepath.Clean(dir)
 	scratch, remove, err := atomicfile.Scratch(dir)
@@ -93,11 +94,7 @@ func importFormat(ctx context.Context, f Format, dir string, o Options) (report 
 		c.report.RejectsFile = list
 	}
 	c.report.Manifest, err = dataset.Write(ctx, dir, content, dataset.WriteOptions{Provenance: o.Provenance,
-		Progress: func(e progress.Event) {
-			if o.Progress != nil {
-				o.Progress(Step{filepath.Join(dir, strings.TrimPrefix(e.Phase, "writing ")), e.Share(), true})
-			}
-		}})
+		Progress: o.Progress})
 	if err != nil {
 		if listed {
 			os.Remove(list)

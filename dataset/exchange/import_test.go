@@ -56,16 +56,16 @@ func story(tell func(s Sink) error) Format {
 func TestSinkTakesAnyOrder(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "d")
 	r, err := importFormat(background, story(func(s Sink) error {
-		_, err := s.Node(Node{ID: "a", Field: "x", Text: "alpha"}, Place{})
+		_, err := s.Node(NodeRecord{ID: "a", Field: "x", Text: "alpha"}, Place{})
 		must(t, err)
 		must(t, s.Link("b", "a", Place{"f", 1, 0}))
 		must(t, s.Link("b", "c", Place{"f", 2, 0}))
 		must(t, s.Link("c", "c", Place{"f", 3, 0}))
-		must(t, s.Exposure(Exposure{Source: "c", Target: "a", Shown: .5, Exposed: true}, Place{"f", 4, 0}))
-		b, err := s.Node(Node{ID: "b", Field: "y"}, Place{})
+		must(t, s.Exposure(ExposureRecord{Source: "c", Target: "a", Shown: .5, Exposed: true}, Place{"f", 4, 0}))
+		b, err := s.Node(NodeRecord{ID: "b", Field: "y"}, Place{})
 		must(t, err)
 		must(t, s.Vector(b, []float32{1, 2}, Place{}))
-		c, err := s.Node(Node{ID: "c", Field: "x", Text: "gamma"}, Place{})
+		c, err := s.Node(NodeRecord{ID: "c", Field: "x", Text: "gamma"}, Place{})
 		must(t, err)
 		must(t, s.LinkIndex(c, b, Place{}))
 		return s.Link("c", "b", Place{"f", 5, 0})
@@ -92,7 +92,7 @@ func TestSinkTakesAnyOrder(t *testing.T) {
 func TestUnknownEnds(t *testing.T) {
 	for _, ended := range []bool{false, true} {
 		tell := func(s Sink) error {
-			if _, err := s.Node(Node{ID: "a"}, Place{"n", 1, 0}); err != nil {
+			if _, err := s.Node(NodeRecord{ID: "a"}, Place{"n", 1, 0}); err != nil {
 				return err
 			}
 			if ended {
@@ -134,7 +134,7 @@ func TestUnknownEnds(t *testing.T) {
 func TestRefusesToOverwrite(t *testing.T) {
 	folder := t.TempDir()
 	dir := filepath.Join(folder, "d")
-	one := story(func(s Sink) error { _, err := s.Node(Node{ID: "a"}, Place{}); return err })
+	one := story(func(s Sink) error { _, err := s.Node(NodeRecord{ID: "a"}, Place{}); return err })
 	o := Options{Paths: []string{"-"}}
 	_, err := importFormat(background, one, dir, o)
 	must(t, err)
@@ -149,7 +149,7 @@ func TestRefusesToOverwrite(t *testing.T) {
 		t.Errorf("a failed import says %v", err)
 	}
 	ctx, cancel := context.WithCancel(background)
-	cancelled := story(func(s Sink) error { cancel(); _, err := s.Node(Node{ID: "b"}, Place{}); return err })
+	cancelled := story(func(s Sink) error { cancel(); _, err := s.Node(NodeRecord{ID: "b"}, Place{}); return err })
 	if _, err := importFormat(ctx, cancelled, dir, o); !errors.Is(err, context.Canceled) {
 		t.Errorf("a cancelled import says %v", err)
 	}
@@ -165,9 +165,9 @@ func TestRefusesToOverwrite(t *testing.T) {
 
 func TestFieldTree(t *testing.T) {
 	tell := story(func(s Sink) error {
-		_, err := s.Node(Node{ID: "a", Field: "; deep learning;optics"}, Place{})
+		_, err := s.Node(NodeRecord{ID: "a", Field: "; deep learning;optics"}, Place{})
 		must(t, err)
-		_, err = s.Node(Node{ID: "b", Field: "optics"}, Place{})
+		_, err = s.Node(NodeRecord{ID: "b", Field: "optics"}, Place{})
 		return err
 	})
 	dir := filepath.Join(t.TempDir(), "d")
@@ -182,7 +182,7 @@ func TestFieldTree(t *testing.T) {
 	o.FieldTree["computing"] = "learning"
 	o.Force = true
 	if _, err := importFormat(background, tell, dir, o); !errors.Is(err, ErrUsage) ||
-		!strings.Contains(err.Error(), "circle") {
-		t.Errorf("a circle: %v", err)
+		!strings.Contains(err.Error(), "cycle") {
+		t.Errorf("a cycle: %v", err)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"unseen/hint"
 )
 
 func init() {
@@ -15,12 +17,12 @@ func init() {
 		Args: "FOLDER | FILE…",
 		Help: `Paths are a folder that holds nodes.jsonl and links.jsonl (or edges.jsonl), or
 files, in each of which lines may be nodes or links: a line with a source and a
-target is a link. Files may be packed (.gz, .zst). Vectors are taken from
+target is a link. Files may be compressed (.gz, .zst). Vectors are read from
 vectors.npy in the folder, exposures from exposures.jsonl.
 
-Which key is what is told by flags, or guessed from the names; guesses are
-shown. Ids may be numbers, which are taken as they are written; of a list of
-fields, the first counts.`,
+Flags say which key is which; without them, keys are guessed by their names and
+the guesses are printed. Ids may be numbers, which are kept as they are written;
+of a list of fields, the first counts.`,
 		Flags:  slices.Concat(roleFlags, tableFlags),
 		Import: importJSONL,
 	})
@@ -45,7 +47,7 @@ func importJSONL(ctx context.Context, o Options, s Sink) error {
 		if err := eachObject(ctx, in.fields, o, s, func(x *object) error {
 			k := slices.Index(x.keys, "field")
 			if k < 0 {
-				return s.Reject(x.at, fmt.Errorf("%w: no field", ErrFormat), `write {"field": "name"}`, x.line)
+				return s.Reject(x.at, hint.Wrap(fmt.Errorf("%w: no field", ErrFormat), `write {"field": "name"}`), x.line)
 			}
 			return s.Field(x.text(k))
 		}); err != nil {
@@ -57,7 +59,7 @@ func importJSONL(ctx context.Context, o Options, s Sink) error {
 		if path == in.links {
 			s.EndNodes() // a folder has its nodes in a file of their own
 		}
-		r.told = false
+		r.noted = false
 		if err := eachObject(ctx, path, o, s, r.record); err != nil {
 			return err
 		}
@@ -73,31 +75,23 @@ func importJSONL(ctx context.Context, o Options, s Sink) error {
 	return eachObject(ctx, in.exposures, o, s, func(x *object) error {
 		plain := Options{}
 		found, err := columns(&plain, x.at, x.keys, exposureRoles, "source", "target", "linked")
-		var e Exposure
+		var e ExposureRecord
 		if err == nil {
 			e, err = exposureOf(func(k int) (string, bool) { return x.text(found[k]), found[k] >= 0 })
 		}
 		if err != nil {
-			return s.Reject(x.at, reasonOf(err), `write {"source": "a", "target": "b", "linked": true}`, x.line)
+			return s.Reject(x.at, hint.Wrap(plainReason(err), `write {"source": "a", "target": "b", "linked": true}`), x.line)
 		}
 		return s.Exposure(e, x.at)
 	})
 }
 
-// reasonOf is an error without its place, which is said elsewhere.
-func reasonOf(err error) error {
-	if e, ok := errors.AsType[*Error](err); ok {
-		return e.Err
-	}
-	return err
-}
-
-// jsonlReader tells nodes from links.
+// jsonlReader reads nodes and links of one or more files.
 type jsonlReader struct {
 	options Options
 	sink    Sink
 	rows    []int32 // the nodes in their order, −1 where one was rejected
-	told    bool    // of the guesses in this file
+	noted   bool    // guesses of this file are reported
 
 	keys         []string // of the last object, for which the columns are
 	links, nodes []int    // nil where it cannot be one
@@ -114,7 +108,7 @@ func (r *jsonlReader) record(x *object) error {
 		}
 	}
 	if r.err != nil {
-		// A flag that names a key which this object lacks is no fault where the key is not needed.
+		// A flag that names a key which this object lacks is no error where the key is not needed.
 		plain := r.options
 		plain.Flags = map[string]string{}
 		for name, key := range r.options.Flags {
@@ -127,30 +121,31 @@ func (r *jsonlReader) record(x *object) error {
 		if r.nodes, r.err = columns(&plain, x.at, x.keys, nodeRoles, "id"); r.err != nil {
 			err := r.err
 			r.keys = nil
-			return r.sink.Reject(x.at, fmt.Errorf("%w: neither a node nor a link: %v", ErrFormat, reasonOf(err)),
-				"name the keys with --id, --source and --target", x.line)
+			return r.sink.Reject(x.at, hint.Wrap(fmt.Errorf("%w: neither a node nor a link: %v", ErrFormat,
+				plainReason(err)), "set %v, or %v and %v, to the names of the keys", hint.Setting("id"),
+				hint.Setting("source"), hint.Setting("target")), x.line)
 		}
 	}
 	if r.links != nil {
-		r.tell(x, linkRoles, r.links)
+		r.note(x, linkRoles, r.links)
 		return r.sink.Link(x.text(r.links[0]), x.text(r.links[1]), x.at)
 	}
-	r.tell(x, nodeRoles, r.nodes)
+	r.note(x, nodeRoles, r.nodes)
 	when, err := parseTime(x.text(r.nodes[4]))
 	if err != nil {
 		r.rows = append(r.rows, -1)
-		return r.sink.Reject(x.at, err, mendTime, x.line)
+		return r.sink.Reject(x.at, hint.Wrap(err, timeHint), x.line)
 	}
-	node, err := r.sink.Node(Node{ID: x.text(r.nodes[0]), Field: x.text(r.nodes[1]), Title: x.text(r.nodes[2]),
+	node, err := r.sink.Node(NodeRecord{ID: x.text(r.nodes[0]), Field: x.text(r.nodes[1]), Title: x.text(r.nodes[2]),
 		Text: x.text(r.nodes[3]), Time: when}, x.at)
 	r.rows = append(r.rows, node)
 	return err
 }
 
-func (r *jsonlReader) tell(x *object, roles []role, found []int) {
-	if !r.told {
-		r.told = true
-		guessed(r.sink, &r.options, x.at.File, x.keys, roles, found)
+func (r *jsonlReader) note(x *object, roles []role, found []int) {
+	if !r.noted {
+		r.noted = true
+		noteGuesses(r.sink, &r.options, x.at.File, x.keys, roles, found)
 	}
 }
 
@@ -162,7 +157,7 @@ type object struct {
 	values [][]byte // raw
 }
 
-// eachObject hands over object after object; faults go to the sink.
+// eachObject calls each for every object; the sink gets the bad lines.
 func eachObject(ctx context.Context, path string, o Options, s Sink, each func(*object) error) error {
 	lines, err := OpenLines(ctx, path, o)
 	if err != nil {
@@ -173,7 +168,7 @@ func eachObject(ctx context.Context, path string, o Options, s Sink, each func(*
 	for lines.Next() {
 		line := bytes.TrimSpace(lines.Bytes())
 		if bad := lines.Fault(); bad != nil {
-			if err := s.Reject(bad.Place, bad.Err, bad.Mend, line); err != nil {
+			if err := s.Reject(bad.Place, bad.Err, line); err != nil {
 				return err
 			}
 			continue
@@ -187,7 +182,7 @@ func eachObject(ctx context.Context, path string, o Options, s Sink, each func(*
 			if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 				at.Column = int(syntax.Offset) + bytes.Index(lines.Bytes(), line)
 			}
-			if err := s.Reject(at, fmt.Errorf("%w: %v", ErrFormat, err), "write one JSON object per line",
+			if err := s.Reject(at, hint.Wrap(fmt.Errorf("%w: %v", ErrFormat, err), "write one JSON object per line"),
 				line); err != nil {
 				return err
 			}
@@ -200,9 +195,9 @@ func eachObject(ctx context.Context, path string, o Options, s Sink, each func(*
 	return lines.Err()
 }
 
-var errNoObject = errors.New("it is no object")
+var errNoObject = errors.New("not an object")
 
-// parse finds the keys and values. That the line is JSON is checked first, so that what follows can be short.
+// parse finds the keys and values. It first checks that the line is JSON, so that the rest can be short.
 func (x *object) parse() error {
 	if !json.Valid(x.line) {
 		var any any

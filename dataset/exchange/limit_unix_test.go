@@ -26,7 +26,7 @@ func TestLimitedProcess(t *testing.T) {
 		must(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: limit, Max: 300_000}))
 		_, err := Import(background, "csv", filepath.Join(folder, "d"),
 			Options{Paths: []string{filepath.Join(folder, "nodes.csv")}})
-		if !errors.Is(err, syscall.EFBIG) || !strings.Contains(err.Error(), "room") {
+		if !errors.Is(err, syscall.EFBIG) || !strings.Contains(err.Error(), "free space") {
 			t.Errorf("at %d bytes: %v", limit, err)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"unicode/utf8"
+
+	"unseen/hint"
 )
 
 // Lines reads a text line by line, whatever its length up to Limits.Record. A line ends with \n or \r\n; a
@@ -16,7 +18,7 @@ type Lines struct {
 	path   string
 	limit  int
 	buffer []byte
-	start  int // of what was not handed out yet
+	start  int // of what was not returned yet
 	end    int
 	line   []byte
 	number int
@@ -25,9 +27,9 @@ type Lines struct {
 	err    error
 }
 
-// OpenLines opens a file as OpenSource does.
+// OpenLines opens a file as OpenInput does.
 func OpenLines(ctx context.Context, path string, o Options) (*Lines, error) {
-	s, err := OpenSource(ctx, path, o)
+	s, err := OpenInput(ctx, path, o)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +42,7 @@ func newLines(r io.Reader, path string, limits Limits) *Lines {
 	return &Lines{r: r, path: path, limit: limits.withDefaults().Record, buffer: make([]byte, 1<<16)}
 }
 
-// Next goes to the next line, and reports whether there is one.
+// Next advances to the next line, and reports whether there is one.
 func (l *Lines) Next() bool {
 	if l.err != nil {
 		return false
@@ -125,19 +127,13 @@ func (l *Lines) fill() bool {
 // Bytes returns the line without its end. They are good until Next.
 func (l *Lines) Bytes() []byte { return l.line }
 
-// LineFault is what is wrong with a line that is to be rejected, in the words of Sink.Reject.
-type LineFault struct {
-	Place Place  // with the column of a bad byte
-	Err   error  // wraps ErrTooLong or ErrEncoding
-	Mend  string // what to do
-}
-
-// Fault returns what is wrong with a line that is longer than it may be, of which Bytes are the beginning, that is not
-// UTF-8 or has a NUL byte; nil if nothing is. A format rejects such a line and goes on with the next.
-func (l *Lines) Fault() *LineFault {
+// Fault returns what is wrong with a line: it is too long (Bytes are then its beginning), is not UTF-8 or has a NUL
+// byte. It wraps ErrTooLong or ErrEncoding, and is nil for a good line. A format rejects such a line and continues
+// with the next.
+func (l *Lines) Fault() *Error {
 	at := l.Place()
 	if err := l.tooLong(); err != nil {
-		return &LineFault{at, err, "see that it is text, with line ends"}
+		return &Error{at, err}
 	}
 	if !utf8.Valid(l.line) {
 		for at.Column = 1; at.Column <= len(l.line); {
@@ -147,21 +143,22 @@ func (l *Lines) Fault() *LineFault {
 			}
 			at.Column += size
 		}
-		return &LineFault{at, fmt.Errorf("%w: byte 0x%02x", ErrEncoding, l.line[at.Column-1]), mendEncoding}
+		return &Error{at, withEncodingHint(fmt.Errorf("%w: byte 0x%02x", ErrEncoding, l.line[at.Column-1]))}
 	}
 	if k := bytes.IndexByte(l.line, 0); k >= 0 {
 		at.Column = k + 1
-		return &LineFault{at, fmt.Errorf("%w: a NUL byte; the file is binary, or UTF-16", ErrEncoding), mendEncoding}
+		return &Error{at, withEncodingHint(fmt.Errorf("%w: a NUL byte; the file is binary, or UTF-16", ErrEncoding))}
 	}
 	return nil
 }
 
 // tooLong is the part of Fault that costs nothing, for formats that look at every byte themselves.
 func (l *Lines) tooLong() error {
-	if l.long {
-		return fmt.Errorf("%w: more than %d bytes", ErrTooLong, l.limit)
+	if !l.long {
+		return nil
 	}
-	return nil
+	return hint.Wrap(fmt.Errorf("%w: more than %d bytes", ErrTooLong, l.limit),
+		"check that the file is text with line ends")
 }
 
 // Place returns where the line is.

@@ -8,19 +8,19 @@ import (
 	"strings"
 )
 
-// inputs are the files of one import. Empty ones are not there.
+// inputs are the files of one import, "" where there is none.
 type inputs struct {
 	nodes, links, exposures, fields, clicks, vectors string
 	single                                           string // a file that may hold either
 }
 
-// tableFlags are those of formats that come as tables, beyond the names of columns.
+// tableFlags are flags of all table formats, beside the names of columns.
 var tableFlags = []Flag{
 	{Name: "vectors", Usage: "`FILE` (.npy, .npz) with a row per node"},
 	{Name: "exposures", Usage: "`FILE` of source, target, linked, exposed?, shown?"},
 }
 
-// locate finds the files that paths speak of: a folder with nodes.* and links.* (or edges.*), a file of nodes
+// locate finds the files of an import: a folder with nodes.* and links.* (or edges.*), a file of nodes
 // and one of links, or a single file.
 func locate(o *Options, extensions ...string) (in inputs, err error) {
 	defer func() {
@@ -36,20 +36,20 @@ func locate(o *Options, extensions ...string) (in inputs, err error) {
 		return inputs{nodes: o.Paths[0], links: o.Paths[1]}, nil
 	case 1:
 	default:
-		return in, Wrong(Place{}, fmt.Errorf("%w: %d paths", ErrUsage, len(o.Paths)),
+		return in, failAt(Place{}, fmt.Errorf("%w: %d paths", ErrUsage, len(o.Paths)),
 			"name a folder, a file of nodes and one of links, or a single file")
 	}
 	folder := o.Paths[0]
 	info, err := os.Stat(folder)
 	if err != nil {
-		return in, Wrong(Place{File: folder}, bare(err), "name a file or a folder that is there")
+		return in, failAt(Place{File: folder}, withoutPath(err), "name an existing file or folder")
 	}
 	if !info.IsDir() {
 		return inputs{single: folder}, nil
 	}
 	entries, err := os.ReadDir(folder)
 	if err != nil {
-		return in, Wrong(Place{File: folder}, bare(err), "ask for the right to read it")
+		return in, failAt(Place{File: folder}, withoutPath(err), "check its permissions")
 	}
 	take := func(into *string, stems, extensions []string) error {
 		for _, e := range entries {
@@ -58,7 +58,7 @@ func locate(o *Options, extensions ...string) (in inputs, err error) {
 				continue
 			}
 			if *into != "" {
-				return Wrong(Place{File: folder}, fmt.Errorf("%w: both %s and %s could be meant", ErrUsage,
+				return failAt(Place{File: folder}, fmt.Errorf("%w: it has both %s and %s", ErrUsage,
 					filepath.Base(*into), e.Name()), "name the files themselves: NODES LINKS")
 			}
 			*into = filepath.Join(folder, e.Name())
@@ -80,13 +80,13 @@ func locate(o *Options, extensions ...string) (in inputs, err error) {
 		return in, err
 	}
 	if in.nodes == "" && in.links == "" {
-		return in, Wrong(Place{File: folder}, fmt.Errorf("%w: there is no nodes%s nor links%s in it", ErrUsage,
+		return in, failAt(Place{File: folder}, fmt.Errorf("%w: it has neither nodes%s nor links%s", ErrUsage,
 			extensions[0], extensions[0]), "name the files themselves: NODES LINKS")
 	}
 	return in, nil
 }
 
-// stemOf parts nodes.csv.gz into nodes and .csv.
+// stemOf splits nodes.csv.gz into nodes and .csv.
 func stemOf(name string) (stem, extension string) {
 	name = strings.ToLower(name)
 	for _, packed := range []string{".gz", ".zst"} {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"unseen/hint"
 	"unseen/internal/jsonscan"
 )
 
@@ -34,16 +35,16 @@ plain, gzip or zstd, by the names they were released with:
 with the columns that are used. The first two are needed; a table may be in
 parts (PaperAbstractsInvertedIndex.txt.1, .2, …).
 
-A paper's field is a root of the tree of fields (Level 0): that above its field
-of study with the highest score, of two alike the first by name. A field below
-several roots belongs to the nearest, of two alike the first by name. A paper
-none of whose fields has a root gets the first that is listed.`,
-		Flags:  flagsOfWorks,
+A paper's field is a root of the tree of fields (Level 0): the one above its
+field of study with the highest score, of equal ones the first by name. A field
+below several roots belongs to the nearest, of equally near ones the first by
+name. A paper none of whose fields has a root gets the first that is listed.`,
+		Flags:  workFlags,
 		Import: importMAG,
 	})
 }
 
-// magTables are the tables' names and how many columns of each are needed.
+// magTables are the names of the tables, and how many columns of each are needed.
 var magTables = map[string]int{
 	"papers": 9, "paperreferences": 2, "fieldsofstudy": 6, "fieldofstudychildren": 2, "paperfieldsofstudy": 2,
 	"paperabstractsinvertedindex": 2,
@@ -74,15 +75,15 @@ func importMAG(ctx context.Context, o Options, s Sink) error {
 	for _, path := range files {
 		name, is := magTable(path)
 		if !is {
-			return Wrong(Place{File: path}, fmt.Errorf("%w: it has the name of no table", ErrUsage),
-				"call it as it was released, such as Papers.txt")
+			return failAt(Place{File: path}, fmt.Errorf("%w: no table has this name", ErrUsage),
+				"give it the name it was released with, such as Papers.txt")
 		}
 		tables[name] = append(tables[name], path)
 	}
 	for _, needed := range []string{"Papers", "PaperReferences"} {
 		if len(tables[strings.ToLower(needed)]) == 0 {
-			return Wrong(Place{File: strings.Join(o.Paths, " ")}, fmt.Errorf("%w: there is no %s.txt", ErrUsage,
-				needed), "put it beside the other tables")
+			return failAt(Place{File: strings.Join(o.Paths, " ")}, fmt.Errorf("%w: no %s.txt", ErrUsage, needed),
+				"put it into the folder of the other tables")
 		}
 	}
 	set, err := newWorks(&o, s, func(n uint64) string { return strconv.FormatUint(n, 10) })
@@ -117,7 +118,7 @@ func importMAG(ctx context.Context, o Options, s Sink) error {
 	if m.strange > 0 {
 		s.Note("%d rows of PaperFieldsOfStudy name a field that FieldsOfStudy does not have.", m.strange)
 	}
-	set.tell()
+	set.noteFiltered()
 	return nil
 }
 
@@ -130,7 +131,7 @@ type magReader struct {
 	papers  *waitingWorks
 	fields  []magField
 	index   map[uint64]int32 // of a field by its number
-	best    []magBest        // per paper, as they wait
+	best    []magBest        // per paper, in the order of papers
 	strange int
 	row     [][]byte
 }
@@ -146,7 +147,7 @@ func (m *magReader) each(table string, f func(row [][]byte, lines *Lines) error)
 	columns := magTables[table]
 	for _, path := range m.tables[table] {
 		err := eachLine(m.ctx, path, m.o, m.s, func(lines *Lines) error {
-			// All but the last that is wanted, which ends at the next tab.
+			// The needed columns, of which the last ends at the next tab.
 			m.row = m.row[:0]
 			rest, more := lines.Bytes(), true
 			for more && len(m.row) < columns+1 {
@@ -155,8 +156,8 @@ func (m *magReader) each(table string, f func(row [][]byte, lines *Lines) error)
 				m.row = append(m.row, cell)
 			}
 			if len(m.row) < columns {
-				return m.s.Reject(lines.Place(), fmt.Errorf("%w: %d columns instead of %d or more", ErrFormat,
-					len(m.row), columns), "see that columns are parted by tabs", beginningOf(lines.Bytes()))
+				return m.s.Reject(lines.Place(), hint.Wrap(fmt.Errorf("%w: %d columns, want %d or more", ErrFormat,
+					len(m.row), columns), "check that tabs separate the columns"), beginningOf(lines.Bytes()))
 			}
 			return f(m.row, lines)
 		})
@@ -168,8 +169,9 @@ func (m *magReader) each(table string, f func(row [][]byte, lines *Lines) error)
 }
 
 func (m *magReader) noNumber(lines *Lines) error {
-	return m.s.Reject(lines.Place(), fmt.Errorf("%w: an id is no number", ErrFormat),
-		"see that the table has no header and its columns the order of its release", beginningOf(lines.Bytes()))
+	return m.s.Reject(lines.Place(), hint.Wrap(fmt.Errorf("%w: an id is not a number", ErrFormat),
+		"check that the table has no header and its columns are in the order of the release"),
+		beginningOf(lines.Bytes()))
 }
 
 func (m *magReader) readPapers() error {
@@ -182,14 +184,14 @@ func (m *magReader) readPapers() error {
 		switch {
 		case len(row[8]) > 0:
 			if date, ok = day(row[8]); !ok {
-				return m.s.Reject(lines.Place(), fmt.Errorf("%w: the Date %.40q is no date", ErrFormat, row[8]),
-					"write it as 2021-07-18", beginningOf(lines.Bytes()))
+				return m.s.Reject(lines.Place(), hint.Wrap(fmt.Errorf("%w: the Date %.40q is not a date", ErrFormat,
+					row[8]), "write it as 2021-07-18"), beginningOf(lines.Bytes()))
 			}
 		case len(row[7]) > 0:
 			year, ok := digits(row[7])
 			if !ok || year < 1 || year > 9999 {
-				return m.s.Reject(lines.Place(), fmt.Errorf("%w: the Year %.40q is no year", ErrFormat, row[7]),
-					"write it as 2021", beginningOf(lines.Bytes()))
+				return m.s.Reject(lines.Place(), hint.Wrap(fmt.Errorf("%w: the Year %.40q is not a year", ErrFormat,
+					row[7]), "write it as 2021"), beginningOf(lines.Bytes()))
 			}
 			date = newYear(int64(year))
 		}
@@ -219,8 +221,8 @@ func (m *magReader) readFields() error {
 			name = row[2]
 		}
 		if _, twice := m.index[number]; twice {
-			return m.s.Reject(lines.Place(), fmt.Errorf("%w: field %d", ErrDuplicateNode, number),
-				"leave one of the rows out", beginningOf(lines.Bytes()))
+			return m.s.Reject(lines.Place(), hint.Wrap(fmt.Errorf("%w: field %d", ErrDuplicateNode, number),
+				"remove one of the rows"), beginningOf(lines.Bytes()))
 		}
 		m.index[number] = int32(len(m.fields))
 		m.fields = append(m.fields, magField{name: string(name), level: int(level), root: -1})
@@ -251,46 +253,49 @@ func (m *magReader) readFields() error {
 	for k := range m.best {
 		m.best[k] = magBest{-1, -1, 0}
 	}
-	return m.each("paperfieldsofstudy", func(row [][]byte, lines *Lines) error {
-		number, ok := digits(row[0])
-		field, also := digits(row[1])
-		if !ok || !also {
-			return m.noNumber(lines)
-		}
-		paper, ok := m.set.nodes[number]
-		if !ok {
-			return nil
-		}
-		f, ok := m.index[field]
-		if !ok {
-			m.strange++
-			return nil
-		}
-		score := 0.0
-		if len(row) > 2 && len(row[2]) > 0 {
-			var err error
-			if score, err = strconv.ParseFloat(view(row[2]), 32); err != nil || score != score {
-				return m.s.Reject(lines.Place(), fmt.Errorf("%w: the Score %.40q is no number", ErrFormat, row[2]),
-					"write it as 0.47", beginningOf(lines.Bytes()))
-			}
-		}
-		b := &m.best[paper]
-		if b.first < 0 {
-			b.first = f
-		}
-		if m.fields[f].root < 0 {
-			return nil
-		}
-		if b.field < 0 || float32(score) > b.score || float32(score) == b.score &&
-			m.fields[f].name < m.fields[b.field].name {
-			b.field, b.score = f, float32(score)
-		}
-		return nil
-	})
+	return m.each("paperfieldsofstudy", m.readPaperField)
 }
 
-// findRoots goes down from all roots at once, in the order of their names, so that every field is reached
-// first from the nearest root, and of two as near from the first by name.
+// readPaperField keeps the best field of a paper.
+func (m *magReader) readPaperField(row [][]byte, lines *Lines) error {
+	number, ok := digits(row[0])
+	field, also := digits(row[1])
+	if !ok || !also {
+		return m.noNumber(lines)
+	}
+	paper, ok := m.set.nodes[number]
+	if !ok {
+		return nil
+	}
+	f, ok := m.index[field]
+	if !ok {
+		m.strange++
+		return nil
+	}
+	score := 0.0
+	if len(row) > 2 && len(row[2]) > 0 {
+		var err error
+		if score, err = strconv.ParseFloat(alias(row[2]), 32); err != nil || score != score {
+			return m.s.Reject(lines.Place(), hint.Wrap(fmt.Errorf("%w: the Score %.40q is not a number", ErrFormat,
+				row[2]), "write it as 0.47"), beginningOf(lines.Bytes()))
+		}
+	}
+	b := &m.best[paper]
+	if b.first < 0 {
+		b.first = f
+	}
+	if m.fields[f].root < 0 {
+		return nil
+	}
+	if b.field < 0 || float32(score) > b.score || float32(score) == b.score &&
+		m.fields[f].name < m.fields[b.field].name {
+		b.field, b.score = f, float32(score)
+	}
+	return nil
+}
+
+// findRoots goes down from all roots at once, in the order of their names, so that every field is reached first
+// from the nearest root, of equally near ones from the first by name.
 func (m *magReader) findRoots(children map[int32][]int32) {
 	var queue []int32
 	for f := range m.fields {
@@ -323,7 +328,7 @@ func (m *magReader) fieldOf(k int32) string {
 }
 
 func (m *magReader) readAbstracts() error {
-	var c jsonscan.Cursor
+	var c jsonscan.Scanner
 	var index inverted
 	return m.each("paperabstractsinvertedindex", func(row [][]byte, lines *Lines) error {
 		number, ok := digits(row[0])
@@ -336,7 +341,7 @@ func (m *magReader) readAbstracts() error {
 		c.Reset(row[1])
 		index.read(&c)
 		if err := c.End(); err != nil {
-			return scanFault(m.s, lines, len(row[0])+1, err)
+			return rejectJSON(m.s, lines, len(row[0])+1, err)
 		}
 		return m.papers.text(number, index.text())
 	})

@@ -55,7 +55,7 @@ func magFolder(t testing.TB, files map[string]string) string {
 func TestMAG(t *testing.T) {
 	m := newMemory(t, false)
 	must(t, run(t, "mag", m, Options{Paths: []string{magFolder(t, magFiles())}}))
-	want := []Node{
+	want := []NodeRecord{
 		{ID: "101", Field: "Computer science", Title: "On Exposure", Text: "What was shown",
 			Time: time.Date(2021, 7, 18, 0, 0, 0, 0, time.UTC)},
 		{ID: "102", Field: "Mathematics", Title: "older work", Text: "Long ago",
@@ -71,7 +71,7 @@ func TestMAG(t *testing.T) {
 		t.Errorf("links %s", got)
 	}
 	for _, note := range []string{"1 of 3 references", "1 rows of PaperFieldsOfStudy"} {
-		if !m.told(note) {
+		if !m.noted(note) {
 			t.Errorf("no note %q in %q", note, m.notes)
 		}
 	}
@@ -112,19 +112,19 @@ func TestMAGNearestRoot(t *testing.T) {
 
 func TestMAGFaults(t *testing.T) {
 	for _, c := range []struct{ table, row, says string }{
-		{"Papers.txt", "7|1|2", "3 columns instead of 9"},
-		{"Papers.txt", "PaperId|Rank|Doi|DocType|PaperTitle|OriginalTitle|BookTitle|Year|Date|x", "an id is no number"},
-		{"Papers.txt", "-7|1|||a|A||2001|||||", "an id is no number"},
-		{"Papers.txt", "101|1|||a|A||2001|||||", "was there before"},
+		{"Papers.txt", "7|1|2", "3 columns, want 9"},
+		{"Papers.txt", "PaperId|Rank|Doi|DocType|PaperTitle|OriginalTitle|BookTitle|Year|Date|x", "an id is not a number"},
+		{"Papers.txt", "-7|1|||a|A||2001|||||", "an id is not a number"},
+		{"Papers.txt", "101|1|||a|A||2001|||||", "duplicate id"},
 		{"Papers.txt", "7|1|||a|A||2001|yesterday|||||", `the Date "yesterday"`},
 		{"Papers.txt", "7|1|||a|A||MMXX||||||", `the Year "MMXX"`},
-		{"PaperReferences.txt", "101|x", "an id is no number"},
-		{"PaperReferences.txt", "101", "1 columns instead of 2"},
-		{"FieldsOfStudy.txt", "8|9|a|A||x|", "an id is no number"},
-		{"FieldsOfStudy.txt", "1|9|a|A||0|", "was there before"},
+		{"PaperReferences.txt", "101|x", "an id is not a number"},
+		{"PaperReferences.txt", "101", "1 columns, want 2"},
+		{"FieldsOfStudy.txt", "8|9|a|A||x|", "an id is not a number"},
+		{"FieldsOfStudy.txt", "1|9|a|A||0|", "duplicate id"},
 		{"PaperFieldsOfStudy.txt", "101|1|NaN", `the Score "NaN"`},
 		{"PaperAbstractsInvertedIndex.txt.2", `101|{"IndexLength":1,"InvertedIndex":{"a":[-3]}}`,
-			"column 46: bad record: a word of the abstract stands at position -3"},
+			"column 46: bad record: a word of the abstract has the position -3"},
 		{"PaperAbstractsInvertedIndex.txt.2", `101|{"IndexLength":1,"InvertedIndex":{"a":[1099511627776]}}`,
 			"position 1099511627776"},
 	} {

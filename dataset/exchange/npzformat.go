@@ -12,9 +12,9 @@ func init() {
 		Args: "FOLDER | LINKS.npz | NODES LINKS.npz",
 		Help: `LINKS.npz is a square matrix of scipy (save_npz, in the form csr): what is not
 zero in row i and column j is a link from node i to node j. NODES is a table of
-comma-separated values with a row per node, in their order, as the format csv
-takes it; without it the nodes are called 0, 1, 2, … A folder holds links.npz
-and may hold nodes.csv, vectors.npy (or features.npz) and exposures.csv.`,
+comma-separated values with a row per node, in their order, as in the format
+csv; without it the nodes are called 0, 1, 2, … A folder has links.npz and may
+have nodes.csv, vectors.npy (or features.npz) and exposures.csv.`,
 		Flags:  append(append([]Flag{}, roleFlags[:5]...), tableFlags...),
 		Import: importNpz,
 	})
@@ -32,7 +32,7 @@ func importNpz(ctx context.Context, o Options, s Sink) error {
 		in.nodes, in.exposures, in.fields = table.nodes, table.exposures, table.fields
 	}
 	if in.links == "" {
-		return Wrong(Place{File: o.Paths[0]}, fmt.Errorf("%w: there is no links.npz in it", ErrUsage),
+		return failAt(Place{File: o.Paths[0]}, fmt.Errorf("%w: it has no links.npz", ErrUsage),
 			"name the files themselves: NODES LINKS.npz")
 	}
 	m, err := openMatrix(ctx, in.links, o.Limits)
@@ -42,8 +42,8 @@ func importNpz(ctx context.Context, o Options, s Sink) error {
 	defer m.close()
 	at := Place{File: in.links}
 	if !m.sparse || m.rows != m.dim {
-		return Wrong(at, fmt.Errorf("%w: it is no square sparse matrix but %d×%d", ErrFormat, m.rows, m.dim),
-			mendMatrix)
+		return failAt(at, fmt.Errorf("%w: it is not a square sparse matrix but %d×%d", ErrFormat, m.rows, m.dim),
+			matrixHint)
 	}
 	if in.fields != "" {
 		if err := csvFields(ctx, in.fields, o, s); err != nil {
@@ -56,12 +56,12 @@ func importNpz(ctx context.Context, o Options, s Sink) error {
 			return err
 		}
 		if len(rows) != m.rows {
-			return Wrong(at, fmt.Errorf("%w: %d rows for %d nodes", ErrFormat, m.rows, len(rows)),
+			return failAt(at, fmt.Errorf("%w: %d rows for %d nodes", ErrFormat, m.rows, len(rows)),
 				"save one row and column per node, in the order of the nodes")
 		}
 	} else {
 		for i := range m.rows {
-			node, err := s.Node(Node{ID: strconv.Itoa(i)}, at)
+			node, err := s.Node(NodeRecord{ID: strconv.Itoa(i)}, at)
 			if err != nil {
 				return err
 			}
@@ -70,13 +70,13 @@ func importNpz(ctx context.Context, o Options, s Sink) error {
 	}
 	s.EndNodes()
 	for i := range m.rows {
-		if o.Progress != nil && i%4096 == 0 {
-			o.Progress(Step{File: in.links, Done: float64(i) / float64(m.rows)})
+		if i%4096 == 0 {
+			o.reading(in.links, int64(i), int64(m.rows))
 		}
 		at := Place{File: in.links, Line: i + 1}
 		err := m.cells(func(j int, value float32) error {
 			if value == 0 || rows[i] < 0 || rows[j] < 0 {
-				return nil // no link, or one of a node that was rejected
+				return nil // no link, or one of a rejected node
 			}
 			return s.LinkIndex(rows[i], rows[j], at)
 		})
@@ -84,10 +84,10 @@ func importNpz(ctx context.Context, o Options, s Sink) error {
 			if _, ours := err.(*Error); ours || ctx.Err() != nil {
 				return err
 			}
-			return Wrong(at, err, mendMatrix)
+			return failAt(at, err, matrixHint)
 		}
 	}
-	if err := m.end(); err != nil {
+	if err := m.finish(in.links); err != nil {
 		return err
 	}
 	if in.vectors != "" {

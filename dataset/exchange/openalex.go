@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"unseen/hint"
 	"unseen/internal/jsonscan"
 )
 
@@ -21,19 +22,19 @@ func init() {
 		Args:    "PATH…",
 		Help: `A path is a file of works, one JSON object per line, plain, gzip or zstd, or a
 folder with such files, as data/works/updated_date=*/part_*.gz. If a folder
-holds other kinds of records too, only what lies under "works" is read.
+has other kinds of records too, only files under "works" are read.
 
-A work becomes a node: id (shortened, W2741809807), title, the abstract put
-together from abstract_inverted_index, publication_date or publication_year,
-and as field primary_topic.field, else the concept of level 0 with the highest
-score. Every entry of referenced_works becomes a link; most lead outside of
-the set and are counted and dropped. Works marked is_retracted or is_paratext
-are left out. A work that is there twice counts once, the one of the latest
-updated_date folder, else the first.`,
+A work becomes a node: id (shortened, W2741809807), title, the abstract joined
+from abstract_inverted_index, publication_date or publication_year, and as
+field primary_topic.field, else the concept of level 0 with the highest score.
+Every entry of referenced_works becomes a link; most lead outside the set and
+are counted and dropped. Works marked is_retracted or is_paratext are left out.
+Of a work that is there twice, the one in the latest updated_date folder
+counts, else the first.`,
 		Flags: append([]Flag{
-			{Name: "keep-retracted", Switch: true, Usage: "keep works that were retracted"},
+			{Name: "keep-retracted", Switch: true, Usage: "keep retracted works"},
 			{Name: "keep-paratext", Switch: true, Usage: "keep covers, contents, mastheads and the like"},
-		}, flagsOfWorks...),
+		}, workFlags...),
 		Import: importOpenAlex,
 	})
 }
@@ -41,7 +42,7 @@ updated_date folder, else the first.`,
 // openAlexName is the short id of a work.
 func openAlexName(number uint64) string { return "W" + strconv.FormatUint(number, 10) }
 
-// openAlexNumber reads W2741809807 or https://openalex.org/W2741809807.
+// openAlexNumber parses W2741809807 or https://openalex.org/W2741809807.
 func openAlexNumber(id []byte) (uint64, bool) {
 	if k := bytes.LastIndexByte(id, '/'); k >= 0 {
 		id = id[k+1:]
@@ -52,7 +53,7 @@ func openAlexNumber(id []byte) (uint64, bool) {
 	return digits(id[1:])
 }
 
-// digits reads a number of at most 18 digits.
+// digits parses a number of at most 18 digits.
 func digits(text []byte) (uint64, bool) {
 	if len(text) == 0 || len(text) > 18 {
 		return 0, false
@@ -80,7 +81,7 @@ type openAlexWork struct {
 	abstract            inverted
 }
 
-func (w *openAlexWork) read(c *jsonscan.Cursor, line []byte) error {
+func (w *openAlexWork) read(c *jsonscan.Scanner, line []byte) error {
 	*w = openAlexWork{references: w.references[:0], abstract: w.abstract}
 	w.abstract.words = w.abstract.words[:0]
 	c.Reset(line)
@@ -133,8 +134,8 @@ func (w *openAlexWork) read(c *jsonscan.Cursor, line []byte) error {
 	return c.End()
 }
 
-// readConcept keeps the root with the highest score, of two alike the first by name.
-func (w *openAlexWork) readConcept(c *jsonscan.Cursor) {
+// readConcept keeps the root with the highest score, of equal ones the first by name.
+func (w *openAlexWork) readConcept(c *jsonscan.Scanner) {
 	var name []byte
 	level, score := int64(-1), 0.0
 	for key := range c.Keys() {
@@ -150,9 +151,9 @@ func (w *openAlexWork) readConcept(c *jsonscan.Cursor) {
 			case c.Null():
 			case c.IsText(): // as early snapshots wrote it
 				text := c.Text()
-				f, err := strconv.ParseFloat(view(text), 64)
+				f, err := strconv.ParseFloat(alias(text), 64)
 				if err != nil {
-					c.Fail("the score %.40q is no number", text)
+					c.Fail("the score %.40q is not a number", text)
 				}
 				score = f
 			default:
@@ -168,11 +169,27 @@ func (w *openAlexWork) readConcept(c *jsonscan.Cursor) {
 	}
 }
 
+// fieldName is primary_topic.field, else the root concept with the highest score.
+func (w *openAlexWork) fieldName() []byte {
+	if len(w.field) > 0 {
+		return w.field
+	}
+	return w.concept
+}
+
+// titleText is the title, else display_name.
+func (w *openAlexWork) titleText() []byte {
+	if len(w.title) > 0 {
+		return w.title
+	}
+	return w.name
+}
+
 func (w *openAlexWork) time() (time.Time, error) {
 	if len(w.date) > 0 {
 		t, ok := day(w.date)
 		if !ok {
-			return t, fmt.Errorf("%w: the publication_date %.40q is no date", ErrFormat, w.date)
+			return t, fmt.Errorf("%w: the publication_date %.40q is not a date", ErrFormat, w.date)
 		}
 		return t, nil
 	}
@@ -189,117 +206,121 @@ func importOpenAlex(ctx context.Context, o Options, s Sink) error {
 	if err != nil {
 		return err
 	}
-	// References wait until all works are known: source, then targets.
-	references := newShelf(s)
-	defer references.close()
-	keepRetracted, keepParatext := o.Flag("keep-retracted") == "true", o.Flag("keep-paratext") == "true"
-	var (
-		c                             jsonscan.Cursor
-		work                          openAlexWork
-		record                        []byte
-		retracted, paratext, repeated int
-	)
+	r := &openAlexReader{set: set, sink: s, references: newRecordFile(s),
+		keepRetracted: o.Flag("keep-retracted") == "true", keepParatext: o.Flag("keep-paratext") == "true"}
+	defer r.references.close()
 	for _, path := range files {
-		err := eachLine(ctx, path, o, s, func(lines *Lines) error {
-			if err := work.read(&c, lines.Bytes()); err != nil {
-				return scanFault(s, lines, 0, err)
-			}
-			number, ok := openAlexNumber(work.id)
-			if !ok {
-				return s.Reject(lines.Place(), fmt.Errorf("%w: the id %.60q is no work of OpenAlex", ErrFormat,
-					work.id), "give works ids such as https://openalex.org/W2741809807; name the folder of "+
-					"works if this is another kind of record", beginningOf(lines.Bytes()))
-			}
-			date, err := work.time()
-			if err != nil {
-				return s.Reject(lines.Place(), err, "write it as 2021-07-18", beginningOf(lines.Bytes()))
-			}
-			if work.badReference != nil {
-				// The work is good without it.
-				if err := s.Reject(lines.Place(), fmt.Errorf("%w: the reference %.60q is no work of OpenAlex",
-					ErrFormat, work.badReference), "write references as https://openalex.org/W2741809807",
-					beginningOf(lines.Bytes())); err != nil {
-					return err
-				}
-			}
-			field := work.field
-			if len(field) == 0 {
-				field = work.concept
-			}
-			switch {
-			case work.retracted && !keepRetracted:
-				retracted++
-				return nil
-			case work.paratext && !keepParatext:
-				paratext++
-				return nil
-			case !set.wanted(date, view(field)):
-				return nil
-			}
-			if _, twice := set.nodes[number]; twice {
-				repeated++
-				return nil
-			}
-			title := work.title
-			if len(title) == 0 {
-				title = work.name
-			}
-			i, err := s.Node(Node{ID: openAlexName(number), Field: set.intern(field), Title: view(title),
-				Text: view(work.abstract.text()), Time: date}, lines.Place())
-			if err != nil || i < 0 {
-				return err
-			}
-			set.nodes[number] = i
-			if len(work.references) == 0 {
-				return nil
-			}
-			record = binary.AppendUvarint(record[:0], uint64(i))
-			for _, target := range work.references {
-				record = binary.AppendUvarint(record, target)
-			}
-			_, err = references.add(record)
+		if err := eachLine(ctx, path, o, s, r.line); err != nil {
 			return err
-		})
+		}
+	}
+	if err := r.link(ctx, Place{File: files[len(files)-1]}); err != nil {
+		return err
+	}
+	if r.retracted+r.paratext > 0 {
+		s.Note("Skipped %s and %s of paratext; set %v or %v to keep them.", plural(r.retracted, "retracted work"),
+			plural(r.paratext, "work"), hint.Setting("keepRetracted"), hint.Setting("keepParatext"))
+	}
+	if r.repeated > 0 {
+		s.Note("Skipped %s of a work; the one in the latest folder counts, else the first.", plural(r.repeated,
+			"repetition"))
+	}
+	set.noteFiltered()
+	return nil
+}
+
+// openAlexReader reads works and keeps their references until all works are known.
+type openAlexReader struct {
+	set                           *works
+	sink                          Sink
+	keepRetracted, keepParatext   bool
+	references                    *recordFile // source, then targets
+	retracted, paratext, repeated int         // works that were skipped
+
+	scanner jsonscan.Scanner
+	work    openAlexWork
+	record  []byte
+}
+
+// line reads a work.
+func (r *openAlexReader) line(lines *Lines) error {
+	work, s := &r.work, r.sink
+	if err := work.read(&r.scanner, lines.Bytes()); err != nil {
+		return rejectJSON(s, lines, 0, err)
+	}
+	number, ok := openAlexNumber(work.id)
+	if !ok {
+		return s.Reject(lines.Place(), hint.Wrap(fmt.Errorf("%w: the id %.60q is not a work of OpenAlex", ErrFormat,
+			work.id), "give works ids such as https://openalex.org/W2741809807; if this is another kind of record, name the folder of works"), beginningOf(lines.Bytes()))
+	}
+	date, err := work.time()
+	if err != nil {
+		return s.Reject(lines.Place(), hint.Wrap(err, "write it as 2021-07-18"), beginningOf(lines.Bytes()))
+	}
+	if work.badReference != nil {
+		// The work is good without it.
+		err := s.Reject(lines.Place(), hint.Wrap(fmt.Errorf("%w: the reference %.60q is not a work of OpenAlex",
+			ErrFormat, work.badReference), "write references as https://openalex.org/W2741809807"),
+			beginningOf(lines.Bytes()))
 		if err != nil {
 			return err
 		}
 	}
-	at := Place{File: files[len(files)-1]}
-	err = references.each(ctx, func(record []byte) error {
+	_, known := r.set.nodes[number]
+	switch {
+	case work.retracted && !r.keepRetracted:
+		r.retracted++
+		return nil
+	case work.paratext && !r.keepParatext:
+		r.paratext++
+		return nil
+	case !r.set.wanted(date, alias(work.fieldName())):
+		return nil
+	case known:
+		r.repeated++
+		return nil
+	}
+	i, err := s.Node(NodeRecord{ID: openAlexName(number), Field: r.set.intern(work.fieldName()),
+		Title: alias(work.titleText()), Text: alias(work.abstract.text()), Time: date}, lines.Place())
+	if err != nil || i < 0 {
+		return err
+	}
+	r.set.nodes[number] = i
+	if len(work.references) == 0 {
+		return nil
+	}
+	r.record = binary.AppendUvarint(r.record[:0], uint64(i))
+	for _, target := range work.references {
+		r.record = binary.AppendUvarint(r.record, target)
+	}
+	_, err = r.references.add(r.record)
+	return err
+}
+
+// link makes links of the references.
+func (r *openAlexReader) link(ctx context.Context, at Place) error {
+	return r.references.each(ctx, func(record []byte) error {
 		from, n := binary.Uvarint(record)
 		for record = record[n:]; len(record) > 0; record = record[n:] {
 			var target uint64
 			target, n = binary.Uvarint(record)
-			if err := set.citeFrom(int32(from), target, at); err != nil {
+			if err := r.set.citeFrom(int32(from), target, at); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	if retracted+paratext > 0 {
-		s.Note("%d retracted works and %d of paratext were left out; --keep-retracted and --keep-paratext keep them.",
-			retracted, paratext)
-	}
-	if repeated > 0 {
-		s.Note("%d works were there more than once; the latest folder counts, else the first.", repeated)
-	}
-	set.tell()
-	return nil
 }
 
-// openAlexOrder keeps what lies under a folder of works, if there is one, and puts the latest updated_date first.
-// Files that were named themselves stay.
+// openAlexOrder keeps files under a folder of works, if there is one, and puts the latest updated_date first.
+// Explicitly named files stay.
 func openAlexOrder(files, named []string) []string {
 	under := func(path string) bool {
 		return slices.Contains(strings.Split(filepath.ToSlash(filepath.Dir(path)), "/"), "works")
 	}
 	if slices.ContainsFunc(files, under) {
 		files = slices.DeleteFunc(files, func(path string) bool {
-			return !under(path) &&
-				!slices.Contains(named, path)
+			return !under(path) && !slices.Contains(named, path)
 		})
 	}
 	date := func(path string) string {
@@ -314,7 +335,7 @@ func openAlexOrder(files, named []string) []string {
 	return files
 }
 
-// OpenAlexWork is one work of OpenAlex, for who reads its files elsewhere, such as on a cluster.
+// OpenAlexWork is one work of OpenAlex, for programs that read its files elsewhere, such as on a cluster.
 type OpenAlexWork struct {
 	Number     uint64 // W2741809807 is 2741809807
 	Title      string
@@ -323,37 +344,31 @@ type OpenAlexWork struct {
 	Time       time.Time
 	Retracted  bool
 	Paratext   bool
-	References []uint64 // numbers, as they stand there
+	References []uint64 // numbers, in their order
 }
 
 // ID returns the short id.
 func (w *OpenAlexWork) ID() string { return openAlexName(w.Number) }
 
-// ParseOpenAlexWork reads a line of OpenAlex's works as the format "openalex" does. References that are no works are
-// left out.
+// ParseOpenAlexWork parses a line of OpenAlex's works as the format "openalex" does. References to other things than
+// works are left out.
 func ParseOpenAlexWork(line []byte) (OpenAlexWork, error) {
-	var c jsonscan.Cursor
+	var c jsonscan.Scanner
 	var work openAlexWork
 	if err := work.read(&c, line); err != nil {
 		return OpenAlexWork{}, fmt.Errorf("%w: %w", ErrFormat, err)
 	}
 	number, ok := openAlexNumber(work.id)
 	if !ok {
-		return OpenAlexWork{}, fmt.Errorf("%w: the id %.60q is no work of OpenAlex", ErrFormat, work.id)
+		return OpenAlexWork{}, fmt.Errorf("%w: the id %.60q is not a work of OpenAlex", ErrFormat, work.id)
 	}
 	date, err := work.time()
 	if err != nil {
 		return OpenAlexWork{}, err
 	}
-	title, field := work.title, work.field
-	if len(title) == 0 {
-		title = work.name
-	}
-	if len(field) == 0 {
-		field = work.concept
-	}
 	return OpenAlexWork{
-		Number: number, Title: string(title), Text: string(work.abstract.text()), Field: string(field), Time: date,
+		Number: number, Title: string(work.titleText()), Text: string(work.abstract.text()),
+		Field: string(work.fieldName()), Time: date,
 		Retracted: work.retracted, Paratext: work.paratext, References: slices.Clone(work.references),
 	}, nil
 }

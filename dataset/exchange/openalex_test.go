@@ -21,11 +21,11 @@ type memory struct {
 	Sink    // nil: calls that no format here makes
 	t       testing.TB
 	lenient bool
-	nodes   []Node
+	nodes   []NodeRecord
 	byID    map[string]int32
 	links   [][2]int32
 	vectors map[int32][]float32
-	shown   []Exposure
+	shown   []ExposureRecord
 	rejects []error
 	places  []Place
 	notes   []string
@@ -35,9 +35,9 @@ func newMemory(t testing.TB, lenient bool) *memory {
 	return &memory{t: t, lenient: lenient, byID: map[string]int32{}, vectors: map[int32][]float32{}}
 }
 
-func (m *memory) Node(n Node, at Place) (int32, error) {
+func (m *memory) Node(n NodeRecord, at Place) (int32, error) {
 	if _, twice := m.byID[n.ID]; twice || n.ID == "" {
-		return -1, m.Reject(at, ErrDuplicateNode, "", nil)
+		return -1, m.Reject(at, ErrDuplicateNode, nil)
 	}
 	n.ID, n.Field, n.Title, n.Text = strings.Clone(n.ID), strings.Clone(n.Field), strings.Clone(n.Title),
 		strings.Clone(n.Text)
@@ -50,7 +50,7 @@ func (m *memory) Link(source, target string, at Place) error {
 	from, ok := m.byID[source]
 	to, also := m.byID[target]
 	if !ok || !also {
-		return m.Reject(at, ErrUnknownNode, "", nil)
+		return m.Reject(at, ErrUnknownNode, nil)
 	}
 	return m.LinkIndex(from, to, at)
 }
@@ -61,18 +61,18 @@ func (m *memory) LinkIndex(source, target int32, _ Place) error {
 	m.links = append(m.links, [2]int32{source, target})
 	return nil
 }
-func (m *memory) Exposure(e Exposure, _ Place) error { m.shown = append(m.shown, e); return nil }
+func (m *memory) Exposure(e ExposureRecord, _ Place) error { m.shown = append(m.shown, e); return nil }
 func (m *memory) Vector(node int32, v []float32, _ Place) error {
 	m.vectors[node] = append([]float32(nil), v...)
 	return nil
 }
-func (m *memory) Reject(at Place, reason error, mend string, record []byte) error {
+func (m *memory) Reject(at Place, reason error, record []byte) error {
 	m.rejects, m.places = append(m.rejects, reason), append(m.places, at)
 	if len(record) > 1000 {
 		m.t.Errorf("a reject of %d bytes", len(record))
 	}
 	if !m.lenient {
-		return Wrong(at, reason, mend)
+		return &Error{at, reason}
 	}
 	return nil
 }
@@ -87,8 +87,8 @@ func (m *memory) edges() string {
 	return strings.TrimSpace(b.String())
 }
 
-// told reports whether a note holds a text.
-func (m *memory) told(text string) bool { return strings.Contains(strings.Join(m.notes, "\n"), text) }
+// noted reports whether a note has a text.
+func (m *memory) noted(text string) bool { return strings.Contains(strings.Join(m.notes, "\n"), text) }
 
 // write writes a file, packed if its name says so, and returns its path.
 func write(t testing.TB, path, content string) string {
@@ -140,7 +140,7 @@ func openAlexFolder(t testing.TB) string {
 func TestOpenAlex(t *testing.T) {
 	m := newMemory(t, false)
 	must(t, run(t, "openalex", m, Options{Paths: []string{openAlexFolder(t)}}))
-	want := []Node{
+	want := []NodeRecord{
 		{ID: "W10", Field: "Computer Science", Title: "Exposure bias", Text: "What shown is not shown 🐢\n",
 			Time: time.Date(2021, 7, 18, 0, 0, 0, 0, time.UTC)},
 		{ID: "W11", Field: "Chemistry", Title: "Older work", Time: time.Date(2009, 1, 1, 0, 0, 0, 0, time.UTC)},
@@ -152,9 +152,9 @@ func TestOpenAlex(t *testing.T) {
 	if got := m.edges(); got != "W10>W11 W14>W10 W14>W11 W14>W14" {
 		t.Errorf("links %s", got)
 	}
-	for _, note := range []string{"1 retracted works and 1 of paratext", "1 works were there more than once",
+	for _, note := range []string{"1 retracted work and 1 work of paratext", "1 repetition of a work",
 		"2 of 6 references"} {
-		if !m.told(note) {
+		if !m.noted(note) {
 			t.Errorf("no note %q in %q", note, m.notes)
 		}
 	}
@@ -169,14 +169,14 @@ func TestOpenAlexFlags(t *testing.T) {
 	}{
 		{map[string]string{"keep-retracted": "true"}, 4, 5, "1 of 6 references"},
 		{map[string]string{"keep-paratext": "true"}, 4, 4, "2 of 6"},
-		{map[string]string{"keep-outside": "true"}, 5, 6, "2 works are known by references alone"},
-		{map[string]string{"from-year": "2010"}, 1, 0, "left out by --from-year"},
-		{map[string]string{"to-year": "2010"}, 1, 0, "left out"},
-		{map[string]string{"field": "computer science; chemistry"}, 2, 1, "2 works were left out"},
+		{map[string]string{"keep-outside": "true"}, 5, 6, "Made 2 nodes of references"},
+		{map[string]string{"from-year": "2010"}, 1, 0, "Skipped 2 works by fromYear"},
+		{map[string]string{"to-year": "2010"}, 1, 0, "Skipped 3 works"},
+		{map[string]string{"field": "computer science; chemistry"}, 2, 1, "Skipped 2 works"},
 	} {
 		m := newMemory(t, false)
 		must(t, run(t, "openalex", m, Options{Paths: []string{folder}, Flags: c.flags}))
-		if len(m.nodes) != c.nodes || len(m.links) != c.links || !m.told(c.note) {
+		if len(m.nodes) != c.nodes || len(m.links) != c.links || !m.noted(c.note) {
 			t.Errorf("%v: %d nodes, %d links, notes %q; want %d, %d, %q", c.flags, len(m.nodes), len(m.links), m.notes,
 				c.nodes, c.links, c.note)
 		}
@@ -213,15 +213,15 @@ func TestOpenAlexFaults(t *testing.T) {
 		{"no JSON", `{"id":"W2"`, 11, "unexpected EOF"},
 		{"wrong type", `{"id":2}`, 7, "expected a string, found a number"},
 		{"list", `[1]`, 1, "expected an object"},
-		{"other record", `{"id":"https://openalex.org/A5"}`, 0, "no work of OpenAlex"},
-		{"no id", `{"title":"x"}`, 0, "no work of OpenAlex"},
-		{"long id", `{"id":"W99999999999999999999999"}`, 0, "no work"},
+		{"other record", `{"id":"https://openalex.org/A5"}`, 0, "not a work of OpenAlex"},
+		{"no id", `{"title":"x"}`, 0, "not a work of OpenAlex"},
+		{"long id", `{"id":"W99999999999999999999999"}`, 0, "not a work"},
 		{"negative position", `{"id":"W2","abstract_inverted_index":{"a":[-1]}}`, 46, "position -1"},
 		{"absurd position", `{"id":"W2","abstract_inverted_index":{"a":[1099511627776]}}`, 57,
 			"position 1099511627776"},
 		{"position too large", `{"id":"W2","abstract_inverted_index":{"a":[1e400]}}`, 0, "whole number"},
 		{"positions no list", `{"id":"W2","abstract_inverted_index":{"a":7}}`, 0, "no list of positions"},
-		{"bad date", `{"id":"W2","publication_date":"soon"}`, 0, `"soon" is no date`},
+		{"bad date", `{"id":"W2","publication_date":"soon"}`, 0, `"soon" is not a date`},
 		{"bad reference", `{"id":"W2","referenced_works":["https://openalex.org/A1"]}`, 0, "reference"},
 		{"reference no text", `{"id":"W2","referenced_works":[5]}`, 32, "expected a string, found a number"},
 		{"year no number", `{"id":"W2","publication_year":"2020"}`, 31, "expected a number, found a string"},
@@ -235,7 +235,8 @@ func TestOpenAlexFaults(t *testing.T) {
 			err := run(t, "openalex", newMemory(t, false), Options{Paths: []string{path}})
 			var e *Error
 			if !errors.As(err, &e) || !errors.Is(err, ErrFormat) || e.Place.Line != 2 || c.column > 0 &&
-				e.Place.Column != c.column || !strings.Contains(err.Error(), c.says) || e.Mend == "" {
+				e.Place.Column != c.column || !strings.Contains(err.Error(), c.says) ||
+				!hinted(err) {
 				t.Errorf("%+v; want line 2, column %d, %q", err, c.column, c.says)
 			}
 			m := newMemory(t, true)
@@ -262,7 +263,7 @@ func TestOpenAlexHostileFiles(t *testing.T) {
 			t.Errorf("%s was read", path)
 		}
 	}
-	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "shelf-*")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "records-*")); len(left) > 0 {
 		t.Errorf("files are left: %v", left)
 	}
 }
@@ -343,13 +344,13 @@ func BenchmarkOpenAlex(b *testing.B) {
 // nothing is a Sink that only counts.
 type nothing struct{ memory }
 
-func (n *nothing) Node(Node, Place) (int32, error) {
+func (n *nothing) Node(NodeRecord, Place) (int32, error) {
 	n.nodes = n.nodes[:0]
 	n.links = nil
 	return 0, nil
 }
 func (n *nothing) LinkIndex(int32, int32, Place) error  { return nil }
-func (n *nothing) Exposure(Exposure, Place) error       { return nil }
+func (n *nothing) Exposure(ExposureRecord, Place) error { return nil }
 func (n *nothing) Vector(int32, []float32, Place) error { return nil }
 func (n *nothing) Note(string, ...any)                  {}
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -15,6 +14,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/format"
 
+	"unseen/hint"
 	"unseen/internal/columnar"
 )
 
@@ -24,12 +24,13 @@ func init() {
 		Args: "FOLDER | NODES LINKS | LINKS",
 		Help: `Paths are a folder that holds nodes.parquet and links.parquet (or
 edges.parquet), the two files themselves, or a file of links alone, whose ends
-are then the nodes. Vectors are taken from vectors.npy in the folder, exposures
+are then the nodes. Vectors are read from vectors.npy in the folder, exposures
 from exposures.parquet.
 
-Which column is what is told by flags, or guessed from the names; guesses are
-shown. Ids may be text or whole numbers. Ends of links are ids: a folder whose
-links are row numbers is a dataset already, and needs no import.`,
+Flags say which column is which; without them, columns are guessed by their
+names and the guesses are printed. Ids may be text or whole numbers. Ends of
+links are ids: a folder whose links are row numbers is a dataset already, and
+needs no import.`,
 		Flags:  slices.Concat(roleFlags, tableFlags),
 		Import: importParquet,
 	})
@@ -58,20 +59,22 @@ func importParquet(ctx context.Context, o Options, s Sink) error {
 		}
 	}
 	if in.fields != "" {
-		if err := parquetRows(ctx, in.fields, Options{}, s, []role{{"field", []string{"field"}}}, []string{"field"},
-			func(r *parquetRow) error { return s.Field(r.text(0)) }); err != nil {
+		fields := parquetScan{in.fields, Options{}, s, []role{{"field", []string{"field"}}}, []string{"field"}}
+		if err := fields.rows(ctx, func(r *parquetRow) error { return s.Field(r.text(0)) }); err != nil {
 			return err
 		}
 	}
 	var rows []int32
 	if in.nodes != "" {
-		err := parquetRows(ctx, in.nodes, o, s, nodeRoles, []string{"id"}, func(r *parquetRow) error {
+		nodes := parquetScan{in.nodes, o, s, nodeRoles, []string{"id"}}
+		err := nodes.rows(ctx, func(r *parquetRow) error {
 			when, err := r.when(4)
 			if err != nil {
 				rows = append(rows, -1)
-				return s.Reject(r.at(), err, mendTime, []byte(r.text(0)))
+				return s.Reject(r.at(), hint.Wrap(err, timeHint), []byte(r.text(0)))
 			}
-			node, err := s.Node(Node{ID: r.text(0), Field: r.text(1), Title: r.text(2), Text: r.text(3), Time: when},
+			node, err := s.Node(NodeRecord{ID: r.text(0), Field: r.text(1), Title: r.text(2), Text: r.text(3),
+				Time: when},
 				r.at())
 			rows = append(rows, node)
 			return err
@@ -89,51 +92,38 @@ func importParquet(ctx context.Context, o Options, s Sink) error {
 		}
 	}
 	if in.links != "" {
-		if err := parquetLinks(ctx, in.links, o, s); err != nil {
+		if err := parquetLinks(ctx, parquetScan{in.links, o, s, linkRoles, []string{"source", "target"}}); err != nil {
 			return err
 		}
 	}
 	if in.exposures == "" {
 		return nil
 	}
-	return parquetRows(ctx, in.exposures, Options{Progress: o.Progress}, s, exposureRoles,
-		[]string{"source", "target", "linked"}, func(r *parquetRow) error {
-			e := Exposure{Source: r.text(0), Target: r.text(1), Shown: math.NaN(), Exposed: true}
-			var err error
-			if e.Linked, err = parseBool(r.text(2)); err == nil && r.columns[3].index >= 0 {
-				e.Exposed, err = parseBool(r.text(3))
-			}
-			if shown := r.text(4); err == nil && shown != "" {
-				e.Shown, err = strconv.ParseFloat(shown, 64)
-			}
-			if err != nil {
-				return s.Reject(r.at(), err, "store true and false, and probabilities from 0 to 1", nil)
-			}
-			return s.Exposure(e, r.at())
-		})
+	exposures := parquetScan{in.exposures, Options{Progress: o.Progress}, s, exposureRoles,
+		[]string{"source", "target", "linked"}}
+	return exposures.rows(ctx, func(r *parquetRow) error {
+		e, err := exposureOf(func(k int) (string, bool) { return r.text(k), r.columns[k].index >= 0 })
+		if err != nil {
+			return s.Reject(r.at(), hint.Wrap(err, "store true and false, and probabilities from 0 to 1"), nil)
+		}
+		return s.Exposure(e, r.at())
+	})
 }
 
-// parquetLinks reads links, many at once where the sink takes them so.
-func parquetLinks(ctx context.Context, path string, o Options, s Sink) error {
-	t, err := openParquet(path)
-	if err != nil {
-		return err
-	}
-	defer t.file.Close()
-	sink, many := s.(linkBatcher)
+// parquetLinks reads links, many at once where the sink can take them.
+func parquetLinks(ctx context.Context, links parquetScan) error {
+	sink, many := links.sink.(linkBatcher)
 	if !many {
-		return t.rows(ctx, path, o, s, linkRoles, []string{"source", "target"}, func(r *parquetRow) error {
-			return s.Link(r.text(0), r.text(1), r.at())
-		})
+		return links.rows(ctx, func(r *parquetRow) error { return links.sink.Link(r.text(0), r.text(1), r.at()) })
 	}
 	var sources, targets []string
-	return t.batches(ctx, path, o, s, linkRoles, []string{"source", "target"}, func(r *parquetRow, n int) error {
+	return links.batches(ctx, func(r *parquetRow, n int) error {
 		sources, targets = r.texts(sources[:0], 0, n), r.texts(targets[:0], 1, n)
 		return sink.linkBatch(sources, targets, r.at())
 	})
 }
 
-const mendParquet = "the file is damaged or not Parquet; write it again, in pandas with to_parquet"
+const parquetHint = "the file is damaged or not Parquet; write it again, in pandas with to_parquet"
 
 // parquetFile is an open Parquet file and the names of its columns.
 type parquetFile struct {
@@ -147,15 +137,15 @@ func openParquet(path string) (t *parquetFile, err error) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, Wrong(at, fs.ErrNotExist, "name a file that is there")
+		return nil, failAt(at, fs.ErrNotExist, "name an existing file")
 	case err != nil:
-		return nil, Wrong(at, bare(err), "name a file that can be read")
+		return nil, failAt(at, withoutPath(err), "name a readable file")
 	case !info.Mode().IsRegular():
-		return nil, Wrong(at, fmt.Errorf("%w: it is no plain file", ErrUsage), "name a file")
+		return nil, failAt(at, fmt.Errorf("%w: not a regular file", ErrUsage), "name a file")
 	}
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, Wrong(at, bare(err), "ask for the right to read it")
+		return nil, failAt(at, withoutPath(err), "check its permissions")
 	}
 	t, err = newParquet(at, file, info.Size())
 	if err != nil {
@@ -167,10 +157,10 @@ func openParquet(path string) (t *parquetFile, err error) {
 }
 
 func newParquet(at Place, r io.ReaderAt, size int64) (t *parquetFile, err error) {
-	defer caught(at, &err)
+	defer recovered(at, &err)
 	p, err := columnar.Open(r, size)
 	if err != nil {
-		return nil, Wrong(at, fmt.Errorf("%w: %v", ErrFormat, err), mendParquet)
+		return nil, failAt(at, fmt.Errorf("%w: %v", ErrFormat, err), parquetHint)
 	}
 	t = &parquetFile{File: p}
 	for _, c := range p.Root().Columns() {
@@ -179,17 +169,17 @@ func newParquet(at Place, r io.ReaderAt, size int64) (t *parquetFile, err error)
 	return t, nil
 }
 
-// caught turns a panic of the Parquet library, which damaged bytes can cause, into an error.
-func caught(at Place, err *error) {
+// recovered turns a panic of the Parquet library, which damaged bytes can cause, into an error.
+func recovered(at Place, err *error) {
 	if p := recover(); p != nil {
-		*err = Wrong(at, fmt.Errorf("%w: %v", ErrFormat, p), mendParquet)
+		*err = failAt(at, fmt.Errorf("%w: %v", ErrFormat, p), parquetHint)
 	}
 }
 
 // parquetColumn is a column and how its values become text or times.
 type parquetColumn struct {
 	index int  // −1 where there is none
-	bytes bool // values are text as they are
+	bytes bool // values are text
 	text  func(parquet.Value) string
 	time  func(parquet.Value) time.Time // nil where it holds no times
 }
@@ -205,7 +195,7 @@ type parquetRow struct {
 
 func (r *parquetRow) at() Place { return Place{File: r.path, Line: int(r.first) + r.k + 1} }
 
-// text is a value as text, empty where it is missing; it is good until the next row.
+// text is a value as text, empty where it is missing; it is valid until the next row.
 func (r *parquetRow) text(role int) string {
 	c := r.columns[role]
 	if c.index < 0 {
@@ -218,7 +208,7 @@ func (r *parquetRow) text(role int) string {
 	return c.text(v)
 }
 
-// texts appends the texts of n rows from the first on.
+// texts appends the texts of the first n rows.
 func (r *parquetRow) texts(to []string, role, n int) []string {
 	c, values := r.columns[role], r.values[role][:n]
 	if !c.bytes {
@@ -244,19 +234,18 @@ func (r *parquetRow) when(role int) (time.Time, error) {
 	return parseTime(r.text(role))
 }
 
-func parquetRows(ctx context.Context, path string, o Options, s Sink, roles []role, needed []string,
-	each func(*parquetRow) error) error {
-	t, err := openParquet(path)
-	if err != nil {
-		return err
-	}
-	defer t.file.Close()
-	return t.rows(ctx, path, o, s, roles, needed, each)
+// parquetScan says what to read of a Parquet file.
+type parquetScan struct {
+	path    string
+	options Options
+	sink    Sink
+	roles   []role
+	needed  []string // roles that must have a column
 }
 
-func (t *parquetFile) rows(ctx context.Context, path string, o Options, s Sink, roles []role, needed []string,
-	each func(*parquetRow) error) error {
-	return t.batches(ctx, path, o, s, roles, needed, func(row *parquetRow, n int) error {
+// rows calls each for every row.
+func (q parquetScan) rows(ctx context.Context, each func(*parquetRow) error) error {
+	return q.batches(ctx, func(row *parquetRow, n int) error {
 		for row.k = range n {
 			if err := each(row); err != nil {
 				return err
@@ -266,47 +255,53 @@ func (t *parquetFile) rows(ctx context.Context, path string, o Options, s Sink, 
 	})
 }
 
-// batches hands over row after row, of which n belong together.
-func (t *parquetFile) batches(ctx context.Context, path string, o Options, s Sink, roles []role, needed []string,
-	each func(row *parquetRow, n int) error) (err error) {
-	at := Place{File: path}
-	defer caught(at, &err)
-	found, err := columns(&o, at, t.header, roles, needed...)
+// batches calls each for n rows at a time, of which row is the first.
+func (q parquetScan) batches(ctx context.Context, each func(row *parquetRow, n int) error) error {
+	t, err := openParquet(q.path)
 	if err != nil {
 		return err
 	}
-	guessed(s, &o, path, t.header, roles, found)
-	row := parquetRow{path: path, columns: make([]parquetColumn, len(roles))}
-	indices := make([]int, len(roles))
+	defer t.file.Close()
+	return q.scan(ctx, t, each)
+}
+
+// scan is batches of an open file.
+func (q parquetScan) scan(ctx context.Context, t *parquetFile, each func(row *parquetRow, n int) error) (err error) {
+	at := Place{File: q.path}
+	defer recovered(at, &err)
+	found, err := columns(&q.options, at, t.header, q.roles, q.needed...)
+	if err != nil {
+		return err
+	}
+	noteGuesses(q.sink, &q.options, q.path, t.header, q.roles, found)
+	row := parquetRow{path: q.path, columns: make([]parquetColumn, len(q.roles))}
+	indices := make([]int, len(q.roles))
 	for k, c := range found {
 		row.columns[k].index = -1
 		if c >= 0 {
 			if row.columns[k], err = columnOf(t.Root().Column(t.header[c])); err != nil {
-				return Wrong(at, fmt.Errorf("column %s: %w", t.header[c], err),
+				return failAt(at, fmt.Errorf("column %s: %w", t.header[c], err),
 					"store text, whole numbers or times, one per row")
 			}
 		}
 		indices[k] = row.columns[k].index
 	}
-	rows := max(t.NumRows(), 1)
 	err = columnar.Scan(ctx, t.File, indices, func(first int64, n int, values [][]parquet.Value) error {
-		if o.Progress != nil {
-			o.Progress(Step{File: path, Done: float64(first) / float64(rows)})
-		}
+		q.options.reading(q.path, first, t.NumRows())
 		row.first, row.values, row.k = first, values, 0
 		return each(&row, n)
 	})
 	if e, ok := errors.AsType[*columnar.Error](err); ok {
-		return Wrong(Place{File: path, Line: int(e.Row) + 1}, fmt.Errorf("%w: column %s: %v", ErrFormat,
-			t.header[found[e.Column]], e.Err), mendParquet)
+		return failAt(Place{File: q.path, Line: int(e.Row) + 1}, fmt.Errorf("%w: column %s: %v", ErrFormat,
+			t.header[found[e.Column]], e.Err), parquetHint)
 	}
 	if errors.Is(err, columnar.ErrRows) {
-		return Wrong(at, fmt.Errorf("%w: %v", ErrFormat, err), mendParquet)
+		return failAt(at, fmt.Errorf("%w: %v", ErrFormat, err), parquetHint)
 	}
 	return err
 }
 
-// columnOf says how a column is read.
+// columnOf says how to read a column.
 func columnOf(c *parquet.Column) (parquetColumn, error) {
 	if !c.Leaf() || c.Repeated() {
 		return parquetColumn{}, fmt.Errorf("%w: lists or records", ErrFormat)
@@ -345,7 +340,7 @@ func columnOf(c *parquet.Column) (parquetColumn, error) {
 	case parquet.Boolean:
 		out.text, out.time = func(v parquet.Value) string { return strconv.FormatBool(v.Boolean()) }, nil
 	default:
-		return out, fmt.Errorf("%w: times of an old kind (INT96)", ErrFormat)
+		return out, fmt.Errorf("%w: times of the deprecated type INT96", ErrFormat)
 	}
 	return out, nil
 }

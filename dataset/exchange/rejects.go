@@ -13,7 +13,7 @@ import (
 	"unseen/internal/atomicfile"
 )
 
-// rejects is the list of records that were let go. It lies in the scratch folder until the import is done.
+// rejects is the list of bad records that were skipped. It lies in the scratch folder until the import is done.
 type rejects struct {
 	folder string
 	file   *os.File
@@ -40,7 +40,8 @@ func (r *rejects) add(at Place, reason error, record []byte) error {
 		return strconv.Itoa(n)
 	}
 	record = record[:min(len(record), beginning)]
-	return r.csv.Write([]string{at.File, number(at.Line), number(at.Column), strings.ToValidUTF8(reason.Error(), "�"),
+	return r.csv.Write([]string{at.File, number(at.Line), number(at.Column),
+		strings.ToValidUTF8(plainReason(reason).Error(), "�"),
 		strings.ToValidUTF8(string(record), "�")})
 }
 
@@ -54,7 +55,7 @@ func (r *rejects) save(path string) (written bool, err error) {
 		_, err = r.file.Seek(0, io.SeekStart)
 	}
 	if err != nil {
-		return false, full(r.folder, err)
+		return false, diskError(r.folder, err)
 	}
 	return true, atomicfile.Write(path, func(w io.Writer) error {
 		_, err := io.Copy(w, r.file)

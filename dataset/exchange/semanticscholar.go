@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"unseen/hint"
 	"unseen/internal/jsonscan"
 )
 
@@ -16,16 +17,16 @@ func init() {
 		Args:    "PATH…",
 		Help: `Paths are files, or folders of files, of the datasets "papers", "citations" and
 perhaps "abstracts" of the Semantic Scholar Academic Graph: one JSON object per
-line, plain, gzip or zstd. Which of them a file is, its first record tells.
+line, plain, gzip or zstd. The first record of a file says which one it is.
 
 A paper becomes a node: corpusid, title, publicationdate or year, and as field
 the first category of s2fieldsofstudy that its own classifier (s2-fos-model)
 gave, else the first. Abstracts become the texts. A citation becomes a link
-from citingcorpusid to citedcorpusid; one with an end that is null or leads
-outside of the papers is counted and dropped.`,
+from citingcorpusid to citedcorpusid; one with an end that is null or outside
+the papers is counted and dropped.`,
 		Flags: append([]Flag{
 			{Name: "influential", Switch: true, Usage: "keep only citations marked isinfluential"},
-		}, flagsOfWorks...),
+		}, workFlags...),
 		Import: importSemanticScholar,
 	})
 }
@@ -45,115 +46,64 @@ func importSemanticScholar(ctx context.Context, o Options, s Sink) error {
 	}
 	for _, needed := range []string{"papers", "citations"} {
 		if len(kinds[needed]) == 0 {
-			return Wrong(Place{File: strings.Join(o.Paths, " ")}, fmt.Errorf("%w: no file of %s", ErrUsage, needed),
-				"name the datasets papers and citations too")
+			return failAt(Place{File: strings.Join(o.Paths, " ")}, fmt.Errorf("%w: no file of %s", ErrUsage, needed),
+				"name the datasets papers and citations")
 		}
 	}
 	set, err := newWorks(&o, s, func(n uint64) string { return strconv.FormatUint(n, 10) })
 	if err != nil {
 		return err
 	}
-	papers := newWaitingWorks(set)
-	defer papers.close()
-	var c jsonscan.Cursor
-	for _, path := range kinds["papers"] {
-		err := eachLine(ctx, path, o, s, func(lines *Lines) error { return semanticScholarPaper(&c, lines, papers) })
-		if err != nil {
-			return err
+	r := &semanticScholarReader{set: set, papers: newWaitingWorks(set), sink: s,
+		onlyInfluential: o.Flag("influential") == "true"}
+	defer r.papers.close()
+	read := func(kind string, line func(*Lines) error) error {
+		for _, path := range kinds[kind] {
+			if err := eachLine(ctx, path, o, s, line); err != nil {
+				return err
+			}
 		}
+		return nil
 	}
-	for _, path := range kinds["abstracts"] {
-		err := eachLine(ctx, path, o, s, func(lines *Lines) error {
-			var abstract []byte
-			id := int64(-1)
-			c.Reset(lines.Bytes())
-			for key := range c.Keys() {
-				switch string(key) {
-				case "corpusid":
-					id = c.Int()
-				case "abstract":
-					abstract = c.Text()
-				}
-			}
-			if err := c.End(); err != nil {
-				return scanFault(s, lines, 0, err)
-			}
-			if id < 0 {
-				return noCorpusID(s, lines, "corpusid")
-			}
-			return papers.text(uint64(id), abstract)
-		})
-		if err != nil {
-			return err
-		}
-	}
-	if err := papers.release(ctx, nil); err != nil {
+	if err := read("papers", r.paper); err != nil {
 		return err
 	}
-	only := o.Flag("influential") == "true"
-	unresolved, slight := 0, 0
-	for _, path := range kinds["citations"] {
-		err := eachLine(ctx, path, o, s, func(lines *Lines) error {
-			citing, cited := int64(-1), int64(-1)
-			influential, unknown := false, false
-			c.Reset(lines.Bytes())
-			for key := range c.Keys() {
-				switch string(key) {
-				case "citingcorpusid":
-					if c.Null() {
-						unknown = true
-					} else {
-						citing = c.Int()
-					}
-				case "citedcorpusid":
-					if c.Null() {
-						unknown = true
-					} else {
-						cited = c.Int()
-					}
-				case "isinfluential":
-					influential = c.Bool()
-				}
-			}
-			if err := c.End(); err != nil {
-				return scanFault(s, lines, 0, err)
-			}
-			switch {
-			case unknown: // a reference that they could not resolve
-				unresolved++
-				return nil
-			case citing < 0 || cited < 0:
-				return noCorpusID(s, lines, "citingcorpusid and citedcorpusid")
-			case only && !influential:
-				slight++
-				return nil
-			}
-			return set.cite(uint64(citing), uint64(cited), lines.Place())
-		})
-		if err != nil {
-			return err
-		}
+	if err := read("abstracts", r.abstract); err != nil {
+		return err
 	}
-	if unresolved > 0 {
-		s.Note("%d citations have no corpusid at one end and were dropped.", unresolved)
+	if err := r.papers.release(ctx, nil); err != nil {
+		return err
 	}
-	if slight > 0 {
-		s.Note("%d citations are not marked isinfluential and were left out.", slight)
+	if err := read("citations", r.citation); err != nil {
+		return err
 	}
-	set.tell()
+	if r.unresolved > 0 {
+		s.Note("Dropped %s without a corpusid at one end.", plural(r.unresolved, "citation"))
+	}
+	if r.slight > 0 {
+		s.Note("Skipped %s without the mark isinfluential.", plural(r.slight, "citation"))
+	}
+	set.noteFiltered()
 	return nil
 }
 
-func noCorpusID(s Sink, lines *Lines, what string) error {
-	return s.Reject(lines.Place(), fmt.Errorf("%w: no %s, or a negative one", ErrFormat, what),
-		"mend the record, or let such records go with --lenient", beginningOf(lines.Bytes()))
+// semanticScholarReader reads the lines of the datasets.
+type semanticScholarReader struct {
+	set             *works
+	papers          *waitingWorks
+	sink            Sink
+	onlyInfluential bool
+	unresolved      int // citations with an unknown end
+	slight          int // citations that are not influential
+
+	scanner jsonscan.Scanner
 }
 
-func semanticScholarPaper(c *jsonscan.Cursor, lines *Lines, papers *waitingWorks) error {
-	s := papers.set.sink
+func (r *semanticScholarReader) paper(lines *Lines) error {
 	var title, date, field []byte
 	id, year := int64(-1), int64(0)
 	byModel := false
+	c := &r.scanner
 	c.Reset(lines.Bytes())
 	for key := range c.Keys() {
 		switch string(key) {
@@ -169,16 +119,7 @@ func semanticScholarPaper(c *jsonscan.Cursor, lines *Lines, papers *waitingWorks
 			date = c.Text()
 		case "s2fieldsofstudy":
 			for range c.Elements() {
-				var category, source []byte
-				for key := range c.Keys() {
-					switch string(key) {
-					case "category":
-						category = c.Text()
-					case "source":
-						source = c.Text()
-					}
-				}
-				model := string(source) == "s2-fos-model"
+				category, model := readCategory(c)
 				if len(category) > 0 && (field == nil || model && !byModel) {
 					field, byModel = category, model
 				}
@@ -186,26 +127,104 @@ func semanticScholarPaper(c *jsonscan.Cursor, lines *Lines, papers *waitingWorks
 		}
 	}
 	if err := c.End(); err != nil {
-		return scanFault(s, lines, 0, err)
+		return rejectJSON(r.sink, lines, 0, err)
 	}
 	if id < 0 {
-		return noCorpusID(s, lines, "corpusid")
+		return r.noCorpusID(lines, "corpusid")
 	}
 	when := newYear(year)
 	if len(date) > 0 {
 		var ok bool
 		if when, ok = day(date); !ok {
-			return s.Reject(lines.Place(), fmt.Errorf("%w: the publicationdate %.40q is no date", ErrFormat, date),
-				"write it as 2021-07-18", beginningOf(lines.Bytes()))
+			return r.sink.Reject(lines.Place(), hint.Wrap(fmt.Errorf("%w: the publicationdate %.40q is not a date",
+				ErrFormat, date), "write it as 2021-07-18"), beginningOf(lines.Bytes()))
 		}
 	}
-	if !papers.set.wanted(when, view(field)) {
+	if !r.set.wanted(when, alias(field)) {
 		return nil
 	}
-	return papers.add(uint64(id), when, field, title, lines)
+	return r.papers.add(uint64(id), when, field, title, lines)
 }
 
-// semanticScholarKind tells the dataset of a file by its first record.
+// readCategory reads a field of study, and whether Semantic Scholar's own classifier gave it.
+func readCategory(c *jsonscan.Scanner) (category []byte, byModel bool) {
+	for key := range c.Keys() {
+		switch string(key) {
+		case "category":
+			category = c.Text()
+		case "source":
+			byModel = string(c.Text()) == "s2-fos-model"
+		}
+	}
+	return category, byModel
+}
+
+func (r *semanticScholarReader) abstract(lines *Lines) error {
+	var abstract []byte
+	id := int64(-1)
+	c := &r.scanner
+	c.Reset(lines.Bytes())
+	for key := range c.Keys() {
+		switch string(key) {
+		case "corpusid":
+			id = c.Int()
+		case "abstract":
+			abstract = c.Text()
+		}
+	}
+	if err := c.End(); err != nil {
+		return rejectJSON(r.sink, lines, 0, err)
+	}
+	if id < 0 {
+		return r.noCorpusID(lines, "corpusid")
+	}
+	return r.papers.text(uint64(id), abstract)
+}
+
+func (r *semanticScholarReader) citation(lines *Lines) error {
+	citing, cited := int64(-1), int64(-1)
+	influential, unknown := false, false
+	c := &r.scanner
+	end := func(into *int64) {
+		if c.Null() {
+			unknown = true
+		} else {
+			*into = c.Int()
+		}
+	}
+	c.Reset(lines.Bytes())
+	for key := range c.Keys() {
+		switch string(key) {
+		case "citingcorpusid":
+			end(&citing)
+		case "citedcorpusid":
+			end(&cited)
+		case "isinfluential":
+			influential = c.Bool()
+		}
+	}
+	if err := c.End(); err != nil {
+		return rejectJSON(r.sink, lines, 0, err)
+	}
+	switch {
+	case unknown: // a reference that they could not resolve
+		r.unresolved++
+		return nil
+	case citing < 0 || cited < 0:
+		return r.noCorpusID(lines, "citingcorpusid and citedcorpusid")
+	case r.onlyInfluential && !influential:
+		r.slight++
+		return nil
+	}
+	return r.set.cite(uint64(citing), uint64(cited), lines.Place())
+}
+
+func (r *semanticScholarReader) noCorpusID(lines *Lines, what string) error {
+	return r.sink.Reject(lines.Place(), hint.Wrap(fmt.Errorf("%w: no %s, or a negative one", ErrFormat, what),
+		"fix the record, or set %v to skip such records", hint.Setting("lenient")), beginningOf(lines.Bytes()))
+}
+
+// semanticScholarKind returns the dataset of a file, by its first record.
 func semanticScholarKind(ctx context.Context, path string, o Options) (string, error) {
 	o.Progress = nil
 	lines, err := OpenLines(ctx, path, o)
@@ -213,7 +232,7 @@ func semanticScholarKind(ctx context.Context, path string, o Options) (string, e
 		return "", err
 	}
 	defer lines.Close()
-	var c jsonscan.Cursor
+	var c jsonscan.Scanner
 	for lines.Next() {
 		if len(lines.Bytes()) == 0 {
 			continue
@@ -243,6 +262,6 @@ func semanticScholarKind(ctx context.Context, path string, o Options) (string, e
 	if err := lines.Err(); err != nil {
 		return "", err
 	}
-	return "", Wrong(lines.Place(), fmt.Errorf("%w: the first record is neither a paper (title), nor an "+
-		"abstract (abstract), nor a citation (citingcorpusid)", ErrFormat), "leave the file out, or download it again")
+	return "", failAt(lines.Place(),
+		fmt.Errorf("%w: the first record is neither a paper (title), nor an "+"abstract (abstract), nor a citation (citingcorpusid)", ErrFormat), "remove the file, or download it again")
 }

@@ -42,7 +42,7 @@ func TestSemanticScholar(t *testing.T) {
 	folder := s2Folder(t)
 	m := newMemory(t, false)
 	must(t, run(t, "semantic-scholar", m, Options{Paths: []string{folder}}))
-	want := []Node{
+	want := []NodeRecord{
 		{ID: "1", Field: "Computer Science", Title: "On exposure", Text: "éA quote: \"shown\".",
 			Time: time.Date(2021, 7, 18, 0, 0, 0, 0, time.UTC)},
 		{ID: "2", Field: "History", Title: "Older", Text: "It was long ago.",
@@ -55,8 +55,8 @@ func TestSemanticScholar(t *testing.T) {
 	if got := m.edges(); got != "1>2 3>1" {
 		t.Errorf("links %s", got)
 	}
-	for _, note := range []string{"2 citations have no corpusid", "1 of 3 references"} {
-		if !m.told(note) {
+	for _, note := range []string{"2 citations without a corpusid", "1 of 3 references"} {
+		if !m.noted(note) {
 			t.Errorf("no note %q in %q", note, m.notes)
 		}
 	}
@@ -83,7 +83,7 @@ func TestSemanticScholar(t *testing.T) {
 	untouched(t, filepath.Dir(dir), "d")
 }
 
-// An abstract longer than one read of the shelf comes back whole.
+// An abstract longer than one read of a recordFile comes back whole.
 func TestSemanticScholarLongAbstract(t *testing.T) {
 	folder := t.TempDir()
 	long := strings.Repeat("long words ", 3000)
@@ -107,8 +107,8 @@ func TestSemanticScholarFaults(t *testing.T) {
 		{"no id", `{"title":"x"}`, "", "", "p.jsonl, line 1: bad record: no corpusid"},
 		{"negative id", `{"title":"x","corpusid":-5}`, "", "", "or a negative one"},
 		{"twice", `{"corpusid":4,"title":"x"}` + "\n" + `{"corpusid":4,"title":"x"}`, "", "",
-			"line 2: the id was there before"},
-		{"bad date", `{"corpusid":4,"title":"x","publicationdate":"2021"}`, "", "", `"2021" is no date`},
+			"line 2: duplicate id"},
+		{"bad date", `{"corpusid":4,"title":"x","publicationdate":"2021"}`, "", "", `"2021" is not a date`},
 		{"bad abstract", "", `{"corpusid":1,"abstract":["x"]}`, "",
 			"a.jsonl, line 1, column 26: bad record: expected a string, found an array"},
 		{"abstract of nothing", "", `{"abstract":"x"}`, "", "no corpusid"},

@@ -18,9 +18,9 @@ import (
 	"unseen/internal/kern"
 )
 
-// importVectors hands the rows of an .npy or .npz file to the sink: row k is the vector of node rows[k], and
-// −1 there skips it. The rows of a sparse matrix are divided by their length, since counts of words say more by
-// their proportions; dense rows stay as they are.
+// importVectors gives the rows of an .npy or .npz file to the sink: row k is the vector of node rows[k], and −1
+// there skips it. Rows of a sparse matrix are divided by their length, since proportions of word counts say more than
+// the counts; dense rows stay as they are.
 func importVectors(ctx context.Context, path string, o Options, s Sink, rows []int32) error {
 	m, err := openMatrix(ctx, path, o.Limits)
 	if err != nil {
@@ -28,11 +28,11 @@ func importVectors(ctx context.Context, path string, o Options, s Sink, rows []i
 	}
 	defer m.close()
 	if m.dim > mostColumns {
-		return Wrong(Place{File: path}, fmt.Errorf("%w: %d columns; at most %d can be stored", ErrFormat, m.dim,
-			mostColumns), "reduce them first, with a truncated SVD for instance")
+		return failAt(Place{File: path}, fmt.Errorf("%w: %d columns, at most %d are possible", ErrFormat, m.dim,
+			mostColumns), "reduce them first, for instance with a truncated SVD")
 	}
 	if m.rows != len(rows) {
-		return Wrong(Place{File: path}, fmt.Errorf("%w: %d rows for %d nodes", ErrFormat, m.rows, len(rows)),
+		return failAt(Place{File: path}, fmt.Errorf("%w: %d rows for %d nodes", ErrFormat, m.rows, len(rows)),
 			"save one row per node, in the order of the nodes")
 	}
 	vector := make([]float32, m.dim)
@@ -41,12 +41,10 @@ func importVectors(ctx context.Context, path string, o Options, s Sink, rows []i
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			if o.Progress != nil {
-				o.Progress(Step{File: path, Done: float64(k) / float64(len(rows))})
-			}
+			o.reading(path, int64(k), int64(len(rows)))
 		}
 		if err := m.next(vector); err != nil {
-			return Wrong(Place{File: path, Line: k + 1}, err, mendMatrix)
+			return failAt(Place{File: path, Line: k + 1}, err, matrixHint)
 		}
 		if m.sparse {
 			normalise(vector)
@@ -58,10 +56,10 @@ func importVectors(ctx context.Context, path string, o Options, s Sink, rows []i
 			return err
 		}
 	}
-	return m.end()
+	return m.finish(path)
 }
 
-const mendMatrix = `save it again: numpy.save("vectors.npy", x) or scipy.sparse.save_npz("features.npz", x.tocsr())`
+const matrixHint = `save it again: numpy.save("vectors.npy", x) or scipy.sparse.save_npz("features.npz", x.tocsr())`
 
 // normalise divides a vector by its length; zeros stay.
 func normalise(v []float32) {
@@ -78,45 +76,55 @@ func normalise(v []float32) {
 	}
 }
 
-// matrix is a matrix in a file, read row after row.
+// matrix is a matrix in a file, read row by row.
 type matrix struct {
-	path      string
 	rows, dim int
 	sparse    bool
 	next      func(row []float32) error
 	cells     func(each func(column int, value float32) error) error // of the next row, if it is sparse
-	end       func() error                                           // at the end: whether it is one
+	end       func() error                                           // after the last row: whether the file ends
 	closers   []io.Closer
 }
 
-func (m *matrix) close() {
-	for _, c := range m.closers {
+func (m *matrix) close() { closeAll(m.closers) }
+
+// finish checks that the file ends after the last row.
+func (m *matrix) finish(path string) error {
+	err := m.end()
+	if err == nil {
+		return nil
+	}
+	return failAt(Place{File: path}, err, matrixHint)
+}
+
+func closeAll(closers []io.Closer) {
+	for _, c := range closers {
 		c.Close()
 	}
 }
 
-// Limits of a matrix: what a dataset can hold, and what a row can be without eating memory.
+// Limits of a matrix: what a dataset can hold, and how long a row can be without exhausting memory.
 const (
 	mostColumns = 1 << 20
 	mostNumbers = 1 << 40
 )
 
 func openMatrix(ctx context.Context, path string, limits Limits) (*matrix, error) {
-	source, err := OpenSource(ctx, path, Options{Limits: limits})
+	input, err := OpenInput(ctx, path, Options{Limits: limits})
 	if err != nil {
 		return nil, err
 	}
-	r := bufio.NewReaderSize(source, 1<<18)
+	r := bufio.NewReaderSize(input, 1<<18)
 	if head, _ := r.Peek(4); string(head) == "PK\x03\x04" {
-		source.Close()
+		input.Close()
 		file, err := os.Open(path)
 		if err != nil {
-			return nil, Wrong(Place{File: path}, bare(err), "")
+			return nil, &Error{Place{File: path}, withoutPath(err)}
 		}
 		info, err := file.Stat()
 		if err != nil {
 			file.Close()
-			return nil, Wrong(Place{File: path}, bare(err), "")
+			return nil, &Error{Place{File: path}, withoutPath(err)}
 		}
 		m, err := matrixOfNpz(path, file, info.Size(), limits)
 		if err != nil {
@@ -128,10 +136,10 @@ func openMatrix(ctx context.Context, path string, limits Limits) (*matrix, error
 	}
 	m, err := denseMatrix(path, r)
 	if err != nil {
-		source.Close()
+		input.Close()
 		return nil, err
 	}
-	m.closers = append(m.closers, source)
+	m.closers = append(m.closers, input)
 	return m, nil
 }
 
@@ -139,176 +147,208 @@ func openMatrix(ctx context.Context, path string, limits Limits) (*matrix, error
 func denseMatrix(path string, r io.Reader) (*matrix, error) {
 	a, err := openArray(r)
 	if err != nil {
-		return nil, Wrong(Place{File: path}, err, mendMatrix)
+		return nil, failAt(Place{File: path}, err, matrixHint)
 	}
-	if len(a.shape) != 2 || a.shape[0] > math.MaxInt32 || a.shape[1] < 1 || a.shape[1] > mostColumns {
-		return nil, Wrong(Place{File: path},
-			fmt.Errorf("%w: its shape is %v; it should be rows and columns, of columns at most %d", ErrFormat, a.shape,
-				mostColumns), mendMatrix)
+	if !a.isMatrix() {
+		return nil, failAt(Place{File: path},
+			fmt.Errorf("%w: its shape is %v; it must be rows and columns, with at most %d columns", ErrFormat, a.shape,
+				mostColumns), matrixHint)
 	}
-	return &matrix{path: path, rows: int(a.shape[0]), dim: int(a.shape[1]), next: a.floats, end: a.end}, nil
+	return a.matrix(), nil
+}
+
+// npzArchive is an archive of arrays.
+type npzArchive struct {
+	path    string
+	limits  Limits
+	names   []string // of the arrays, in their order
+	parts   map[string]*zip.File
+	closers []io.Closer
 }
 
 // matrixOfNpz reads a sparse matrix as scipy saves it (data, indices, indptr, shape), or a dense one.
-func matrixOfNpz(path string, file io.ReaderAt, size int64, limits Limits) (*matrix, error) {
-	bad := func(format string, a ...any) error {
-		return Wrong(Place{File: path}, fmt.Errorf("%w: "+format, append([]any{ErrFormat}, a...)...), mendMatrix)
-	}
+func matrixOfNpz(path string, file io.ReaderAt, size int64, limits Limits) (m *matrix, err error) {
+	z := &npzArchive{path: path, limits: limits.withDefaults(), parts: map[string]*zip.File{}}
 	archive, err := zip.NewReader(file, size)
 	if err != nil {
-		return nil, bad("%v", err)
+		return nil, z.bad("%v", err)
 	}
-	parts := map[string]*zip.File{}
 	for _, f := range archive.File {
 		name := strings.TrimSuffix(f.Name, ".npy")
-		if parts[name] != nil {
-			return nil, bad("it holds %.40q twice", f.Name)
+		if z.parts[name] != nil {
+			return nil, z.bad("it has %.40q twice", f.Name)
 		}
-		parts[name] = f
+		z.names, z.parts[name] = append(z.names, name), f
 	}
-	m := &matrix{path: path}
-	fail := func(err error) (*matrix, error) {
-		m.close()
+	if z.parts["indptr"] == nil {
+		m, err = z.dense()
+	} else {
+		m, err = z.sparse()
+	}
+	if err != nil {
+		closeAll(z.closers)
 		return nil, err
 	}
-	open := func(name string) (*array, error) {
-		f := parts[name]
-		if f == nil {
-			return nil, bad("it has no %s", name)
-		}
-		r, err := f.Open()
-		if err != nil {
-			return nil, bad("%s: %v", name, err)
-		}
-		m.closers = append(m.closers, r)
-		bounded := &boundedPart{r: r, packed: int64(f.CompressedSize64), limits: limits.withDefaults()}
-		if name == "data" {
-			bounded.limits.Expansion = math.Inf(1) // all ones are usual, and indices bound them
-		}
-		a, err := openArray(bufio.NewReaderSize(bounded, 1<<16))
-		if err != nil {
-			return nil, Wrong(Place{File: path}, fmt.Errorf("%s: %w", name, err), mendMatrix)
-		}
-		if need := float64(a.count()) * float64(a.size); need > float64(f.UncompressedSize64) {
-			return nil, bad("%s claims %v numbers and has %d bytes", name, a.shape, f.UncompressedSize64)
-		}
-		return a, nil
-	}
-	if parts["indptr"] == nil {
-		names := make([]string, 0, len(parts))
-		for _, f := range archive.File {
-			names = append(names, strings.TrimSuffix(f.Name, ".npy"))
-		}
-		name := names
-		for _, known := range []string{"vectors", "features", "embeddings", "x", "arr_0"} {
-			if slices.Contains(names, known) {
-				name = []string{known}
-				break
-			}
-		}
-		if len(name) != 1 {
-			return nil, bad("it holds %s, and it is not clear which are the vectors", list(names))
-		}
-		a, err := open(name[0])
-		if err != nil {
-			return fail(err)
-		}
-		if len(a.shape) != 2 || a.shape[0] > math.MaxInt32 || a.shape[1] < 1 || a.shape[1] > mostColumns {
-			return fail(bad("the shape of %s is %v; it should be rows and columns, of columns at most %d", name[0],
-				a.shape, mostColumns))
-		}
-		m.rows, m.dim, m.next, m.end = int(a.shape[0]), int(a.shape[1]), a.floats, a.end
-		return m, nil
-	}
-	shape, err := open("shape")
-	if err != nil {
-		return fail(err)
-	}
-	sizes := [2]int64{}
-	if shape.count() != 2 {
-		return fail(bad("its shape has %d numbers", shape.count()))
-	}
-	for k := range sizes {
-		if sizes[k], err = shape.integer(); err != nil {
-			return fail(bad("shape: %v", err))
-		}
-	}
-	if sizes[0] < 0 || sizes[0] > math.MaxInt32 || sizes[1] < 1 || sizes[1] > math.MaxInt32 {
-		return fail(bad("its shape is %d×%d; there can be %d of each", sizes[0], sizes[1], math.MaxInt32))
-	}
-	if f := parts["format"]; f != nil {
-		kind, err := formatOf(f)
-		if err != nil || kind != "csr" {
-			return fail(bad("it is a sparse matrix of kind %.20q and not csr", kind))
-		}
-	}
-	pointers, err := open("indptr")
-	if err != nil {
-		return fail(err)
-	}
-	indices, err := open("indices")
-	if err != nil {
-		return fail(err)
-	}
-	values, err := open("data")
-	if err != nil {
-		return fail(err)
-	}
-	if pointers.count() != sizes[0]+1 {
-		return fail(bad("indptr has %d numbers for %d rows", pointers.count(), sizes[0]))
-	}
-	if indices.count() != values.count() {
-		return fail(bad("%d indices and %d values", indices.count(), values.count()))
-	}
-	at, err := pointers.integer()
-	if err != nil || at != 0 {
-		return fail(bad("indptr begins with %d, %v", at, err))
-	}
-	m.rows, m.dim, m.sparse = int(sizes[0]), int(sizes[1]), true
-	one := make([]float32, 1)
-	m.cells = func(each func(column int, value float32) error) error {
-		end, err := pointers.integer()
-		if err != nil {
-			return err
-		}
-		if end < at || end > indices.count() {
-			return fmt.Errorf("%w: its indptr goes from %d to %d of %d", ErrFormat, at, end, indices.count())
-		}
-		for ; at < end; at++ {
-			c, err := indices.integer()
-			if err != nil {
-				return err
-			}
-			if c < 0 || c >= sizes[1] {
-				return fmt.Errorf("%w: column %d of %d", ErrFormat, c, sizes[1])
-			}
-			if err := values.floats(one); err != nil {
-				return err
-			}
-			if err := each(int(c), one[0]); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	m.next = func(row []float32) error {
-		clear(row)
-		return m.cells(func(column int, value float32) error {
-			row[column] += value // scipy adds up what is there twice
-			return nil
-		})
-	}
-	m.end = func() error {
-		if at != indices.count() {
-			return Wrong(Place{File: path}, fmt.Errorf("%w: %d values belong to no row", ErrFormat,
-				indices.count()-at), mendMatrix)
-		}
-		return errors.Join(indices.end(), values.end())
-	}
+	m.closers = z.closers
 	return m, nil
 }
 
-// boundedPart is a part of an archive that may not expand beyond measure.
+func (z *npzArchive) bad(format string, a ...any) error {
+	return failAt(Place{File: z.path}, fmt.Errorf("%w: "+format, append([]any{ErrFormat}, a...)...), matrixHint)
+}
+
+// open begins to read an array.
+func (z *npzArchive) open(name string) (*array, error) {
+	f := z.parts[name]
+	if f == nil {
+		return nil, z.bad("it has no %s", name)
+	}
+	r, err := f.Open()
+	if err != nil {
+		return nil, z.bad("%s: %v", name, err)
+	}
+	z.closers = append(z.closers, r)
+	bounded := &boundedPart{r: r, packed: int64(f.CompressedSize64), limits: z.limits}
+	if name == "data" {
+		bounded.limits.Expansion = math.Inf(1) // often all ones, and as many as the indices
+	}
+	a, err := openArray(bufio.NewReaderSize(bounded, 1<<16))
+	if err != nil {
+		return nil, failAt(Place{File: z.path}, fmt.Errorf("%s: %w", name, err), matrixHint)
+	}
+	if need := float64(a.count()) * float64(a.size); need > float64(f.UncompressedSize64) {
+		return nil, z.bad("%s claims %v numbers and has %d bytes", name, a.shape, f.UncompressedSize64)
+	}
+	return a, nil
+}
+
+// dense reads the array that holds the vectors: by its name, or the only one.
+func (z *npzArchive) dense() (*matrix, error) {
+	candidates := z.names
+	for _, known := range []string{"vectors", "features", "embeddings", "x", "arr_0"} {
+		if slices.Contains(z.names, known) {
+			candidates = []string{known}
+			break
+		}
+	}
+	if len(candidates) != 1 {
+		return nil, z.bad("it has %s, and which one holds the vectors is unclear", list(z.names))
+	}
+	a, err := z.open(candidates[0])
+	if err != nil {
+		return nil, err
+	}
+	if !a.isMatrix() {
+		return nil, z.bad("%s has the shape %v; it must be rows and columns, with at most %d columns", candidates[0],
+			a.shape, mostColumns)
+	}
+	return a.matrix(), nil
+}
+
+// sparse reads a matrix in compressed rows.
+func (z *npzArchive) sparse() (*matrix, error) {
+	rows, columns, err := z.shape()
+	if err != nil {
+		return nil, err
+	}
+	if f := z.parts["format"]; f != nil {
+		if kind, err := formatOf(f); err != nil || kind != "csr" {
+			return nil, z.bad("it is a sparse matrix of format %.20q, not csr", kind)
+		}
+	}
+	c := &csrMatrix{columns: columns}
+	for _, part := range []struct {
+		name string
+		into **array
+	}{{"indptr", &c.pointers}, {"indices", &c.indices}, {"data", &c.values}} {
+		if *part.into, err = z.open(part.name); err != nil {
+			return nil, err
+		}
+	}
+	if c.pointers.count() != rows+1 {
+		return nil, z.bad("indptr has %d numbers for %d rows", c.pointers.count(), rows)
+	}
+	if c.indices.count() != c.values.count() {
+		return nil, z.bad("%d indices and %d values", c.indices.count(), c.values.count())
+	}
+	if first, err := c.pointers.integer(); err != nil || first != 0 {
+		return nil, z.bad("indptr begins with %d, %v", first, err)
+	}
+	return &matrix{rows: int(rows), dim: int(columns), sparse: true, next: c.row, cells: c.cells, end: c.end}, nil
+}
+
+// shape reads the numbers of rows and columns.
+func (z *npzArchive) shape() (rows, columns int64, err error) {
+	shape, err := z.open("shape")
+	if err != nil {
+		return 0, 0, err
+	}
+	if shape.count() != 2 {
+		return 0, 0, z.bad("its shape has %d numbers", shape.count())
+	}
+	for _, into := range []*int64{&rows, &columns} {
+		if *into, err = shape.integer(); err != nil {
+			return 0, 0, z.bad("shape: %v", err)
+		}
+	}
+	if rows < 0 || rows > math.MaxInt32 || columns < 1 || columns > math.MaxInt32 {
+		return 0, 0, z.bad("its shape is %d×%d; each may be at most %d", rows, columns, math.MaxInt32)
+	}
+	return rows, columns, nil
+}
+
+// csrMatrix is a sparse matrix in compressed rows.
+type csrMatrix struct {
+	columns                   int64
+	pointers, indices, values *array
+	at                        int64 // cells that were read
+	value                     [1]float32
+}
+
+// cells reads the next row.
+func (c *csrMatrix) cells(each func(column int, value float32) error) error {
+	end, err := c.pointers.integer()
+	if err != nil {
+		return err
+	}
+	if end < c.at || end > c.indices.count() {
+		return fmt.Errorf("%w: its indptr goes from %d to %d of %d", ErrFormat, c.at, end, c.indices.count())
+	}
+	for ; c.at < end; c.at++ {
+		column, err := c.indices.integer()
+		if err != nil {
+			return err
+		}
+		if column < 0 || column >= c.columns {
+			return fmt.Errorf("%w: column %d of %d", ErrFormat, column, c.columns)
+		}
+		if err := c.values.floats(c.value[:]); err != nil {
+			return err
+		}
+		if err := each(int(column), c.value[0]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// row reads the next row with its zeros.
+func (c *csrMatrix) row(row []float32) error {
+	clear(row)
+	return c.cells(func(column int, value float32) error {
+		row[column] += value // scipy adds up repeated cells
+		return nil
+	})
+}
+
+func (c *csrMatrix) end() error {
+	if c.at != c.indices.count() {
+		return fmt.Errorf("%w: %d values belong to no row", ErrFormat, c.indices.count()-c.at)
+	}
+	return errors.Join(c.indices.end(), c.values.end())
+}
+
+// boundedPart is a part of an archive with a limit on how much it may expand.
 type boundedPart struct {
 	r      io.Reader
 	packed int64
@@ -349,7 +389,7 @@ func formatOf(f *zip.File) (string, error) {
 	return strings.TrimRight(string(raw), "\x00"), err
 }
 
-// array is an .npy file whose numbers are read one after the other.
+// array is an .npy file whose numbers are read one by one.
 type array struct {
 	npyHead
 	r      io.Reader
@@ -369,7 +409,7 @@ func readNpyHeader(r io.Reader) (npyHead, error) {
 	case err != nil:
 		return npyHead{}, fmt.Errorf("%w: %w", ErrFormat, err)
 	case h.Fortran && len(h.Shape) > 1:
-		return npyHead{}, fmt.Errorf("%w: it is in Fortran order, column after column", ErrFormat)
+		return npyHead{}, fmt.Errorf("%w: it is in Fortran order, by columns", ErrFormat)
 	}
 	return npyHead{h.Kind, h.Shape}, nil
 }
@@ -384,7 +424,7 @@ func openArray(r io.Reader) (*array, error) {
 	}
 	size, known := npySizes[h.kind]
 	if !known {
-		return nil, fmt.Errorf("%w: its numbers are %.40q; float32 would do", ErrFormat, h.kind)
+		return nil, fmt.Errorf("%w: its numbers are %.40q; use float32", ErrFormat, h.kind)
 	}
 	a := &array{npyHead: h, r: r, size: size}
 	product := 1.
@@ -392,7 +432,7 @@ func openArray(r io.Reader) (*array, error) {
 		product *= float64(n)
 	}
 	if product > mostNumbers {
-		return nil, fmt.Errorf("%w: its shape %v is more than can be stored", ErrFormat, h.shape)
+		return nil, fmt.Errorf("%w: its shape %v is too large", ErrFormat, h.shape)
 	}
 	return a, nil
 }
@@ -406,7 +446,17 @@ func (a *array) count() int64 {
 	return n
 }
 
-// take reads the bytes of so many numbers.
+// isMatrix reports whether the array has rows and columns that can be stored.
+func (a *array) isMatrix() bool {
+	return len(a.shape) == 2 && a.shape[0] <= math.MaxInt32 && a.shape[1] >= 1 && a.shape[1] <= mostColumns
+}
+
+// matrix reads the array by rows.
+func (a *array) matrix() *matrix {
+	return &matrix{rows: int(a.shape[0]), dim: int(a.shape[1]), next: a.floats, end: a.end}
+}
+
+// take reads the bytes of n numbers.
 func (a *array) take(n int) ([]byte, error) {
 	if need := n * a.size; cap(a.buffer) < need {
 		a.buffer = make([]byte, need)
@@ -447,7 +497,7 @@ func (a *array) floats(row []float32) error {
 // integer reads one whole number.
 func (a *array) integer() (int64, error) {
 	if a.kind[1] == 'f' {
-		return 0, fmt.Errorf("%w: numbers of kind %s where whole ones belong", ErrFormat, a.kind)
+		return 0, fmt.Errorf("%w: numbers of type %s, want whole numbers", ErrFormat, a.kind)
 	}
 	raw, err := a.take(1)
 	if err != nil {
@@ -472,10 +522,10 @@ func (a *array) whole(raw []byte) int64 {
 	case "|u1", "|b1":
 		return int64(raw[0])
 	}
-	return int64(little.Uint64(raw)) // beyond int64 it is negative, which no count is
+	return int64(little.Uint64(raw)) // beyond int64 it is negative, and thus invalid as a count
 }
 
-// end is nil when nothing follows the last number.
+// end returns an error if anything follows the last number.
 func (a *array) end() error {
 	var one [1]byte
 	switch _, err := io.ReadFull(a.r, one[:]); {
@@ -484,5 +534,5 @@ func (a *array) end() error {
 	case err != nil:
 		return fmt.Errorf("%w: %v", ErrFormat, err)
 	}
-	return fmt.Errorf("%w: it goes on behind its last number", ErrFormat)
+	return fmt.Errorf("%w: data after its last number", ErrFormat)
 }

@@ -1,9 +1,9 @@
 // Package jsonscan reads the wanted parts of one JSON value and skips the rest.
 //
-// Lines of bibliographies are long and little of them is needed. A Cursor passes once over the bytes, makes no values of
+// Lines of bibliographies are long and little of them is needed. A Scanner passes once over the bytes, makes no values of
 // what nobody asks for, and still refuses everything that is not JSON.
 //
-//	var c jsonscan.Cursor
+//	var c jsonscan.Scanner
 //	c.Reset(line)
 //	for key := range c.Keys() {
 //		switch string(key) {
@@ -37,8 +37,8 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Reason }
 
-// Cursor passes over one JSON value. Its zero value is ready for Reset.
-type Cursor struct {
+// Scanner passes over one JSON value. Its zero value is ready for Reset.
+type Scanner struct {
 	data    []byte
 	buffer  bytes.Buffer // holds data, which the decoder then reads in place
 	decoder jsontext.Decoder
@@ -47,24 +47,24 @@ type Cursor struct {
 
 // Reset begins anew with other bytes, which must not change while they are read. Whether they are UTF-8 is for the
 // caller to check. Keys may repeat.
-func (c *Cursor) Reset(data []byte) {
+func (c *Scanner) Reset(data []byte) {
 	c.data, c.buffer, c.err = data, *bytes.NewBuffer(data), nil
 	c.decoder.Reset(&c.buffer, jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
 }
 
-// Fail stops the cursor with a reason of the caller, such as a number out of range.
-func (c *Cursor) Fail(format string, args ...any) {
+// Fail stops the scanner with a reason of the caller, such as a number out of range.
+func (c *Scanner) Fail(format string, args ...any) {
 	c.failAt(c.decoder.InputOffset(), format, args...)
 }
 
-func (c *Cursor) failAt(offset int64, format string, args ...any) {
+func (c *Scanner) failAt(offset int64, format string, args ...any) {
 	if c.err == nil {
 		c.err = &Error{Offset: int(offset), Reason: fmt.Sprintf(format, args...)}
 	}
 }
 
 // ok keeps an error of the decoder, and reports whether there was none.
-func (c *Cursor) ok(err error) bool {
+func (c *Scanner) ok(err error) bool {
 	if err == nil {
 		return true
 	}
@@ -77,7 +77,7 @@ func (c *Cursor) ok(err error) bool {
 }
 
 // Err returns the first error, an *Error, or nil.
-func (c *Cursor) Err() error {
+func (c *Scanner) Err() error {
 	if c.err == nil {
 		return nil
 	}
@@ -85,7 +85,7 @@ func (c *Cursor) Err() error {
 }
 
 // End returns the first error. Anything but space after the value is one.
-func (c *Cursor) End() error {
+func (c *Scanner) End() error {
 	if c.err == nil && len(bytes.TrimLeft(c.data[c.decoder.InputOffset():], " \t\r\n")) > 0 {
 		c.Fail("more data after the record")
 	}
@@ -93,7 +93,7 @@ func (c *Cursor) End() error {
 }
 
 // peek returns the kind of the next value, or 0 at the end or after an error.
-func (c *Cursor) peek() jsontext.Kind {
+func (c *Scanner) peek() jsontext.Kind {
 	if c.err != nil {
 		return jsontext.KindInvalid
 	}
@@ -101,7 +101,7 @@ func (c *Cursor) peek() jsontext.Kind {
 }
 
 // Null skips a null, and reports whether there was one.
-func (c *Cursor) Null() bool {
+func (c *Scanner) Null() bool {
 	null := c.peek() == jsontext.KindNull
 	if null {
 		c.Skip()
@@ -110,17 +110,17 @@ func (c *Cursor) Null() bool {
 }
 
 // IsText reports whether a string is next.
-func (c *Cursor) IsText() bool { return c.peek() == jsontext.KindString }
+func (c *Scanner) IsText() bool { return c.peek() == jsontext.KindString }
 
 // IsList reports whether an array is next.
-func (c *Cursor) IsList() bool { return c.peek() == jsontext.KindBeginArray }
+func (c *Scanner) IsList() bool { return c.peek() == jsontext.KindBeginArray }
 
 // IsObject reports whether an object is next.
-func (c *Cursor) IsObject() bool { return c.peek() == jsontext.KindBeginObject }
+func (c *Scanner) IsObject() bool { return c.peek() == jsontext.KindBeginObject }
 
 // Keys iterates over an object; null is one without keys. The loop's body reads the value of each key, or does nothing
 // and it is skipped. The body must not break.
-func (c *Cursor) Keys() iter.Seq[[]byte] {
+func (c *Scanner) Keys() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		if !c.enter(jsontext.KindBeginObject) {
 			return
@@ -143,7 +143,7 @@ func (c *Cursor) Keys() iter.Seq[[]byte] {
 }
 
 // Elements iterates over an array; null is an empty one. The body reads each element or does nothing, as with Keys.
-func (c *Cursor) Elements() iter.Seq[int] {
+func (c *Scanner) Elements() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		if !c.enter(jsontext.KindBeginArray) {
 			return
@@ -162,7 +162,7 @@ func (c *Cursor) Elements() iter.Seq[int] {
 }
 
 // enter reads the beginning of an array or an object, or null.
-func (c *Cursor) enter(kind jsontext.Kind) bool {
+func (c *Scanner) enter(kind jsontext.Kind) bool {
 	if c.err != nil {
 		return false
 	}
@@ -174,7 +174,7 @@ func (c *Cursor) enter(kind jsontext.Kind) bool {
 }
 
 // more reports whether another element follows; if not, the end is read.
-func (c *Cursor) more(end jsontext.Kind) bool {
+func (c *Scanner) more(end jsontext.Kind) bool {
 	if c.err != nil {
 		return false
 	}
@@ -192,7 +192,7 @@ var kindNames = map[jsontext.Kind]string{
 }
 
 // is fails unless what was just read, of a length, is of the kind that is wanted.
-func (c *Cursor) is(want, got jsontext.Kind, length int) bool {
+func (c *Scanner) is(want, got jsontext.Kind, length int) bool {
 	if got == want {
 		return true
 	}
@@ -201,7 +201,7 @@ func (c *Cursor) is(want, got jsontext.Kind, length int) bool {
 }
 
 // value reads a value of a kind; of null, if that is allowed, or after an error it returns nil.
-func (c *Cursor) value(kind jsontext.Kind, orNull bool) jsontext.Value {
+func (c *Scanner) value(kind jsontext.Kind, orNull bool) jsontext.Value {
 	if c.err != nil {
 		return nil
 	}
@@ -214,7 +214,7 @@ func (c *Cursor) value(kind jsontext.Kind, orNull bool) jsontext.Value {
 
 // Text returns a string; of null, none. It is a part of the bytes where nothing in it is escaped, so it must be copied if
 // it is kept.
-func (c *Cursor) Text() []byte {
+func (c *Scanner) Text() []byte {
 	v := c.value(jsontext.KindString, true)
 	if v == nil {
 		return nil
@@ -228,7 +228,7 @@ func (c *Cursor) Text() []byte {
 }
 
 // Int returns a whole number.
-func (c *Cursor) Int() int64 {
+func (c *Scanner) Int() int64 {
 	v := c.value(jsontext.KindNumber, false)
 	if v == nil {
 		return 0
@@ -241,7 +241,7 @@ func (c *Cursor) Int() int64 {
 }
 
 // Float returns a number.
-func (c *Cursor) Float() float64 {
+func (c *Scanner) Float() float64 {
 	v := c.value(jsontext.KindNumber, false)
 	if v == nil {
 		return 0
@@ -254,7 +254,7 @@ func (c *Cursor) Float() float64 {
 }
 
 // Bool returns true or false; null is false.
-func (c *Cursor) Bool() bool {
+func (c *Scanner) Bool() bool {
 	if c.peek() == jsontext.KindFalse {
 		c.Skip()
 		return false
@@ -263,7 +263,7 @@ func (c *Cursor) Bool() bool {
 }
 
 // Skip skips the next value, whatever it is.
-func (c *Cursor) Skip() {
+func (c *Scanner) Skip() {
 	if c.err == nil {
 		_, err := c.decoder.ReadValue()
 		c.ok(err)

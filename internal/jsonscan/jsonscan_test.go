@@ -11,7 +11,7 @@ import (
 )
 
 // value reads everything, as encoding/json would.
-func value(c *Cursor) any {
+func value(c *Scanner) any {
 	switch c.peek() {
 	case '{':
 		m := map[string]any{}
@@ -52,7 +52,7 @@ func TestAcceptsWhatJSONIs(t *testing.T) {
 
 func agrees(t *testing.T, data []byte) {
 	t.Helper()
-	var c Cursor
+	var c Scanner
 	c.Reset(data)
 	c.Skip()
 	skipped := c.End()
@@ -84,7 +84,7 @@ func agrees(t *testing.T, data []byte) {
 func TestDepth(t *testing.T) {
 	for n, good := range map[int]bool{1000: true, 1 << 20: false} {
 		data := []byte(strings.Repeat("[", n) + strings.Repeat("]", n))
-		var c Cursor
+		var c Scanner
 		c.Reset(data)
 		c.Skip()
 		if err := c.End(); (err == nil) != good {
@@ -108,7 +108,7 @@ func TestFaultsSayWhere(t *testing.T) {
 		{`{"id":"x"`, 9, "unexpected EOF"},
 		{`{"id":"x`, 8, "unexpected EOF"},
 	} {
-		var cur Cursor
+		var cur Scanner
 		cur.Reset([]byte(c.data))
 		for key := range cur.Keys() {
 			switch string(key) {
@@ -128,7 +128,7 @@ func TestFaultsSayWhere(t *testing.T) {
 func TestInt(t *testing.T) {
 	for _, n := range []int64{0, 1, -1, 9, 10, 999999999999999999, 1000000000000000000, math.MaxInt64, math.MinInt64} {
 		for _, form := range []string{"%d", " %d ", "[%d]", "[%d,5]", "[ %d , 5 ]", `{"n":%d}`} {
-			var c Cursor
+			var c Scanner
 			c.Reset(fmt.Appendf(nil, form, n))
 			got := int64(-7)
 			switch {
@@ -151,7 +151,7 @@ func TestInt(t *testing.T) {
 		}
 	}
 	for _, wrong := range []string{"[1.0]", "[1e3]", "[12x]", "[9223372036854775808]", "[01]", "[-]", "[1 2]"} {
-		var c Cursor
+		var c Scanner
 		c.Reset([]byte(wrong))
 		for range c.Elements() {
 			c.Int()
@@ -162,15 +162,15 @@ func TestInt(t *testing.T) {
 	}
 }
 
-func FuzzCursor(f *testing.F) {
+func FuzzScanner(f *testing.F) {
 	for _, s := range samples {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(agrees)
 }
 
-func ExampleCursor() {
-	var c Cursor
+func ExampleScanner() {
+	var c Scanner
 	c.Reset([]byte(`{"id": "W1", "authors": [{"name": "not wanted"}], "year": 2021}`))
 	for key := range c.Keys() {
 		switch string(key) {
