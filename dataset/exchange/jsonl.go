@@ -47,7 +47,8 @@ func importJSONL(ctx context.Context, o Options, s Sink) error {
 		if err := eachObject(ctx, in.fields, o, s, func(x *object) error {
 			k := slices.Index(x.keys, "field")
 			if k < 0 {
-				return s.Reject(x.at, hint.Wrap(fmt.Errorf("%w: no field", ErrFormat), `write {"field": "name"}`), x.line)
+				return s.Reject(x.at, hint.Wrap(fmt.Errorf("%w: no field", ErrFormat), `write {"field": "name"}`),
+					x.line)
 			}
 			return s.Field(x.text(k))
 		}); err != nil {
@@ -80,7 +81,8 @@ func importJSONL(ctx context.Context, o Options, s Sink) error {
 			e, err = exposureOf(func(k int) (string, bool) { return x.text(found[k]), found[k] >= 0 })
 		}
 		if err != nil {
-			return s.Reject(x.at, hint.Wrap(plainReason(err), `write {"source": "a", "target": "b", "linked": true}`), x.line)
+			return s.Reject(x.at, hint.Wrap(plainReason(err), `write {"source": "a", "target": "b", "linked": true}`),
+				x.line)
 		}
 		return s.Exposure(e, x.at)
 	})

@@ -251,7 +251,8 @@ func (r *openAlexReader) line(lines *Lines) error {
 	number, ok := openAlexNumber(work.id)
 	if !ok {
 		return s.Reject(lines.Place(), hint.Wrap(fmt.Errorf("%w: the id %.60q is not a work of OpenAlex", ErrFormat,
-			work.id), "give works ids such as https://openalex.org/W2741809807; if this is another kind of record, name the folder of works"), beginningOf(lines.Bytes()))
+			work.id), "give works ids such as https://openalex.org/W2741809807; if this is another kind of record, "+
+			"name the folder of works"), beginningOf(lines.Bytes()))
 	}
 	date, err := work.time()
 	if err != nil {

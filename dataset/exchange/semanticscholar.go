@@ -262,6 +262,6 @@ func semanticScholarKind(ctx context.Context, path string, o Options) (string, e
 	if err := lines.Err(); err != nil {
 		return "", err
 	}
-	return "", failAt(lines.Place(),
-		fmt.Errorf("%w: the first record is neither a paper (title), nor an "+"abstract (abstract), nor a citation (citingcorpusid)", ErrFormat), "remove the file, or download it again")
+	return "", failAt(lines.Place(), fmt.Errorf("%w: the first record is neither a paper (title), nor an abstract "+
+		"(abstract), nor a citation (citingcorpusid)", ErrFormat), "remove the file, or download it again")
 }

@@ -1,7 +1,7 @@
 // Package jsonscan reads the wanted parts of one JSON value and skips the rest.
 //
-// Lines of bibliographies are long and little of them is needed. A Scanner passes once over the bytes, makes no values of
-// what nobody asks for, and still refuses everything that is not JSON.
+// Lines of bibliographies are long and little of them is needed. A Scanner passes once over the bytes, makes no values
+// of what nobody asks for, and still refuses everything that is not JSON.
 //
 //	var c jsonscan.Scanner
 //	c.Reset(line)
@@ -15,8 +15,8 @@
 //	}
 //	if err := c.End(); err != nil { … }
 //
-// The first error stays: loops then end and calls return zero, until End reports it. Package jsontext reads the JSON; it
-// limits how deep arrays and objects may nest.
+// The first error stays: loops then end and calls return zero, until End reports it. Package jsontext reads the JSON,
+// and limits how deep arrays and objects may nest.
 package jsonscan
 
 import (
@@ -212,8 +212,8 @@ func (c *Scanner) value(kind jsontext.Kind, orNull bool) jsontext.Value {
 	return v
 }
 
-// Text returns a string; of null, none. It is a part of the bytes where nothing in it is escaped, so it must be copied if
-// it is kept.
+// Text returns a string; of null, none. It is a part of the bytes where nothing in it is escaped, so it must be copied
+// if it is kept.
 func (c *Scanner) Text() []byte {
 	v := c.value(jsontext.KindString, true)
 	if v == nil {
