@@ -67,8 +67,8 @@ func TestSavedStateIsRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if read.Seq != before.Seq || read.Shown != before.Shown || len(read.Models) != 1 || len(read.Recent) != before.Items ||
-		read.drift == nil || read.drift.Lists() != s.monitor.drift.Lists() {
+	if read.Seq != before.Seq || read.Shown != before.Shown || len(read.Models) != 1 ||
+		len(read.Recent) != before.Items || read.drift == nil || read.drift.Lists() != s.monitor.drift.Lists() {
 		t.Errorf("read %d of %d events, %d shown items of %d", read.Seq, before.Seq, read.Shown, before.Shown)
 	}
 	read.Models["another"] = &tally{}

@@ -60,9 +60,11 @@ func TestSimulation(t *testing.T) {
 	}
 	for query, part := range map[string]string{"rounds=0": "query.rounds", "rounds=51": "query.rounds",
 		"explore=1.5": "query.explore", "method=best": "query.method", "explore=NaN": "explore"} {
-		if w := c.do("GET", "/api/v1/loop/simulation?"+query, nil); w.Code != 422 || faults(w) != part {
-			t.Errorf("%s: %d, %s", query, w.Code, w.Body)
-		}
+		t.Run(query, func(t *testing.T) {
+			if w := c.do("GET", "/api/v1/loop/simulation?"+query, nil); w.Code != 422 || faults(w) != part {
+				t.Errorf("%d, %s", w.Code, w.Body)
+			}
+		})
 	}
 	for _, bad := range []error{
 		second(s.Simulate(t.Context(), "best", 5, 0, 1)), second(s.Simulate(t.Context(), SimulateNaive, 99, 0, 1)),
@@ -200,10 +202,12 @@ func TestForms(t *testing.T) {
 		"/runs/jobs": {"kind": {"dance"}}, "/runs/serve": {}, "/runs/trial": {"model": {job.Model}, "share": {"much"}},
 		"/runs/rollback": {}, "/runs/jobs/77/cancel": {},
 	} {
-		if w := send(path, "admin", "same-origin", form); w.Code != 422 && w.Code != 404 ||
-			!strings.Contains(w.Header().Get("Content-Type"), "html") {
-			t.Errorf("%s %v: %d", path, form, w.Code)
-		}
+		t.Run(path, func(t *testing.T) {
+			if w := send(path, "admin", "same-origin", form); w.Code != 422 && w.Code != 404 ||
+				!strings.Contains(w.Header().Get("Content-Type"), "html") {
+				t.Errorf("%s %v: %d", path, form, w.Code)
+			}
+		})
 	}
 	for _, step := range []struct {
 		path, did string
@@ -304,9 +308,11 @@ func TestReading(t *testing.T) {
 	}
 	for query, status := range map[string]int{"source=A&target=nobody": 404, "source=A": 422,
 		"source=A&target=B&format=word": 422} {
-		if w := c.do("GET", "/api/v1/bridges/reading?"+query, nil); w.Code != status {
-			t.Errorf("%s: %d", query, w.Code)
-		}
+		t.Run(query, func(t *testing.T) {
+			if w := c.do("GET", "/api/v1/bridges/reading?"+query, nil); w.Code != status {
+				t.Errorf("%d", w.Code)
+			}
+		})
 	}
 	nasty := []recommend.Reading{{For: recommend.Item{ID: "=1+1"},
 		Item: recommend.Item{ID: "x_1", Title: "50% {of} \\it & #2\n", Time: "2020-01-02"}}}
@@ -353,20 +359,22 @@ func TestEvaluationBeside(t *testing.T) {
 	e := evaluate.Evaluation{Kind: evaluate.EvaluationKind, Method: "bayes", Pairs: 4321,
 		Panel: &evaluate.Panel{Risks: []evaluate.PanelRow{{Scheme: "ap", Risk: risk}}}}
 	for model, shown := range map[string]bool{"another": false, digest: true} {
-		e.Model = model
-		raw, err := json.Marshal(e)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path+".evaluation.json", raw, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		s := open(t, func(o *Options) { o.Folder, o.State = folder, t.TempDir() })
-		body := (client{t: t, h: s.Handler()}).do("GET", "/exposure", nil).Body.String()
-		if strings.Contains(body, "4,321 held-out pairs") != shown ||
-			strings.Contains(body, ">Evaluate</button>") == shown {
-			t.Errorf("an evaluation of %.8s is shown: %v", model, !shown)
-		}
+		t.Run(model, func(t *testing.T) {
+			e.Model = model
+			raw, err := json.Marshal(e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path+".evaluation.json", raw, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			s := open(t, func(o *Options) { o.Folder, o.State = folder, t.TempDir() })
+			body := (client{t: t, h: s.Handler()}).do("GET", "/exposure", nil).Body.String()
+			if strings.Contains(body, "4,321 held-out pairs") != shown ||
+				strings.Contains(body, ">Evaluate</button>") == shown {
+				t.Errorf("an evaluation of %.8s is shown: %v", model, !shown)
+			}
+		})
 	}
 }
 

@@ -107,9 +107,11 @@ func TestPrefixIsTold(t *testing.T) {
 	c := client{t: t, h: h, token: secret}
 	for from, to := range map[string]string{"/recs": "/recs/", "/recs//docs": "/recs/docs",
 		"/recs/x/../docs": "/recs/docs"} {
-		if w := c.do("GET", from, nil); w.Code/100 != 3 || w.Header().Get("Location") != to {
-			t.Errorf("%s: %d to %q", from, w.Code, w.Header().Get("Location"))
-		}
+		t.Run(from, func(t *testing.T) {
+			if w := c.do("GET", from, nil); w.Code/100 != 3 || w.Header().Get("Location") != to {
+				t.Errorf("%d to %q", w.Code, w.Header().Get("Location"))
+			}
+		})
 	}
 	if w := (client{t: t, h: h}).do("GET", "/recs/runs", nil); w.Code != 303 ||
 		w.Header().Get("Location") != "/recs/login" {
@@ -146,9 +148,11 @@ func TestPrefixIsTold(t *testing.T) {
 		"/":                 "below /recs/", "/docs": "below /recs/", "/recsandmore": "below /recs/",
 		"/healthz": "below /recs/",
 	} {
-		if w := c.do("GET", path, nil); w.Code < 400 || w.Code >= 500 || !strings.Contains(w.Body.String(), says) {
-			t.Errorf("%s: %d %s", path, w.Code, w.Body)
-		}
+		t.Run(path, func(t *testing.T) {
+			if w := c.do("GET", path, nil); w.Code < 400 || w.Code >= 500 || !strings.Contains(w.Body.String(), says) {
+				t.Errorf("%d %s", w.Code, w.Body)
+			}
+		})
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	at, ended := make(chan string, 1), make(chan error, 1)
@@ -175,9 +179,11 @@ func TestCleanPrefix(t *testing.T) {
 	t.Parallel()
 	for from, to := range map[string]string{"": "", "/": "", "/recs": "/recs", "/recs/": "/recs",
 		"/a/b-c_d.e~1": "/a/b-c_d.e~1"} {
-		if got, err := cleanPrefix(from); err != nil || got != to {
-			t.Errorf("%q: %q, %v", from, got, err)
-		}
+		t.Run(from, func(t *testing.T) {
+			if got, err := cleanPrefix(from); err != nil || got != to {
+				t.Errorf("%q, %v", got, err)
+			}
+		})
 	}
 	for _, bad := range []string{"recs", "/a//b", "/a/../b", "/a b", "/ä", "/a?b", "/a#b", "/%41", "/{id}",
 		"http://x/recs", "//host"} {

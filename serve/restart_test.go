@@ -115,9 +115,11 @@ func TestJobsSurviveARestart(t *testing.T) {
 		s = reopen(t, s)
 	}
 	for id, state := range map[string]JobState{"1": JobDone, "2": JobDone, "3": JobCancelled} {
-		if job, err := s.WaitJob(t.Context(), id); err != nil || job.State != state {
-			t.Errorf("job %s: %v, %+v", id, err, job)
-		}
+		t.Run(id, func(t *testing.T) {
+			if job, err := s.WaitJob(t.Context(), id); err != nil || job.State != state {
+				t.Errorf("job %s: %v, %+v", id, err, job)
+			}
+		})
 	}
 	s.Close()
 	path := filepath.Join(s.o.State, "jobs.json")
@@ -229,13 +231,15 @@ func TestReachable(t *testing.T) {
 	t.Parallel()
 	for from, want := range map[string]string{"127.0.0.1:81": "127.0.0.1:81", "[::]:81": "localhost:81",
 		"0.0.0.0:81": "localhost:81", "[::1]:81": "[::1]:81"} {
-		a, err := net.ResolveTCPAddr("tcp", from)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := browserAddress(a); got != want {
-			t.Errorf("%s is printed as %s, want %s", from, got, want)
-		}
+		t.Run(from, func(t *testing.T) {
+			a, err := net.ResolveTCPAddr("tcp", from)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := browserAddress(a); got != want {
+				t.Errorf("%s is printed as %s, want %s", from, got, want)
+			}
+		})
 	}
 }
 

@@ -115,17 +115,18 @@ func TestFaults(t *testing.T) {
 		{"GET", "/api/v2/nodes", nil, 404, ""},
 		{"DELETE", "/api/v1/nodes", nil, 405, ""},
 	} {
-		w := c.do(test.method, test.path, test.body)
-		if w.Code != test.status || faults(w) != test.location {
-			t.Errorf("%s %s: status %d at %q, want %d at %q\n%s", test.method, test.path, w.Code, faults(w),
-				test.status, test.location, w.Body)
-		}
-		if kind := w.Header().Get("Content-Type"); kind != "application/problem+json" {
-			t.Errorf("%s %s: content type %q", test.method, test.path, kind)
-		}
-		if id := w.Header().Get("X-Request-Id"); id == "" || !strings.Contains(w.Body.String(), id) {
-			t.Errorf("%s %s: the answer does not name its request %q", test.method, test.path, id)
-		}
+		t.Run(test.method+" "+test.path, func(t *testing.T) {
+			w := c.do(test.method, test.path, test.body)
+			if w.Code != test.status || faults(w) != test.location {
+				t.Errorf("status %d at %q, want %d at %q\n%s", w.Code, faults(w), test.status, test.location, w.Body)
+			}
+			if kind := w.Header().Get("Content-Type"); kind != "application/problem+json" {
+				t.Errorf("content type %q", kind)
+			}
+			if id := w.Header().Get("X-Request-Id"); id == "" || !strings.Contains(w.Body.String(), id) {
+				t.Errorf("the response does not name its request %q", id)
+			}
+		})
 	}
 }
 
@@ -158,15 +159,17 @@ func TestGoLikeHTTP(t *testing.T) {
 		"/api/v1/jobs":  s.Jobs(), "/api/v1/jobs/1": of(s.Job("1")), "/api/v1/jobs/1/curve": of(s.JobCurve("1")),
 		"/api/v1/trial": s.Compare(),
 	} {
-		raw, err := json.Marshal(got)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var ours, theirs any
-		if err := errors.Join(json.Unmarshal(raw, &ours), json.Unmarshal(c.do("GET", path, nil).Body.Bytes(),
-			&theirs)); err != nil || !reflect.DeepEqual(ours, theirs) {
-			t.Errorf("%s: %v\n%v\n%v", path, err, ours, theirs)
-		}
+		t.Run(path, func(t *testing.T) {
+			raw, err := json.Marshal(got)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var ours, theirs any
+			if err := errors.Join(json.Unmarshal(raw, &ours), json.Unmarshal(c.do("GET", path, nil).Body.Bytes(),
+				&theirs)); err != nil || !reflect.DeepEqual(ours, theirs) {
+				t.Errorf("%v\n%v\n%v", err, ours, theirs)
+			}
+		})
 	}
 	for name, err := range map[string]error{"Job": second(s.Job("77")), "Cancel": second(s.CancelJob("77")),
 		"Curve": second(s.JobCurve("77"))} {
@@ -179,9 +182,11 @@ func TestGoLikeHTTP(t *testing.T) {
 	for part, err := range map[string]error{"id": second(s.Node(t.Context(), "nobody")),
 		"kind":   second(s.StartJob(JobRequest{Kind: "dance"})),
 		"method": second(s.StartJob(JobRequest{Kind: "retrain", Method: "alchemy"}))} {
-		if f, ok := errors.AsType[*RequestError](err); !ok || f.Field != part {
-			t.Errorf("%s: %v", part, err)
-		}
+		t.Run(part, func(t *testing.T) {
+			if f, ok := errors.AsType[*RequestError](err); !ok || f.Field != part {
+				t.Error(err)
+			}
+		})
 	}
 }
 
@@ -306,20 +311,22 @@ func TestTokens(t *testing.T) {
 		{"POST", "/api/v1/jobs", JobRequest{Kind: "evaluate"}, ScopeAdmin},
 		{"DELETE", "/api/v1/trial", nil, ScopeAdmin},
 	} {
-		for _, scope := range append([]Scope{""}, Scopes...) {
-			w := client{t, h, secrets[scope]}.do(test.method, test.path, test.body)
-			switch {
-			case scope == "" && w.Code != 401:
-				t.Errorf("%s %s without a token: %d", test.method, test.path, w.Code)
-			case scope != "" && !scope.covers(test.need) && w.Code != 403:
-				t.Errorf("%s %s with %s: %d, want 403", test.method, test.path, scope, w.Code)
-			case scope.covers(test.need) && w.Code >= 300:
-				t.Errorf("%s %s with %s: %d\n%s", test.method, test.path, scope, w.Code, w.Body)
+		t.Run(test.method+" "+test.path, func(t *testing.T) {
+			for _, scope := range append([]Scope{""}, Scopes...) {
+				w := client{t, h, secrets[scope]}.do(test.method, test.path, test.body)
+				switch {
+				case scope == "" && w.Code != 401:
+					t.Errorf("without a token: %d", w.Code)
+				case scope != "" && !scope.covers(test.need) && w.Code != 403:
+					t.Errorf("with %s: %d, want 403", scope, w.Code)
+				case scope.covers(test.need) && w.Code >= 300:
+					t.Errorf("with %s: %d\n%s", scope, w.Code, w.Body)
+				}
 			}
-		}
-		if w := (client{t, h, "unseen_wrong"}).do(test.method, test.path, test.body); w.Code != 401 {
-			t.Errorf("%s %s with a wrong token: %d", test.method, test.path, w.Code)
-		}
+			if w := (client{t, h, "unseen_wrong"}).do(test.method, test.path, test.body); w.Code != 401 {
+				t.Errorf("with a wrong token: %d", w.Code)
+			}
+		})
 	}
 	for _, path := range []string{"/healthz", "/readyz", "/login"} {
 		if w := (client{t, h, ""}).do("GET", path, nil); w.Code != 200 {
@@ -329,6 +336,12 @@ func TestTokens(t *testing.T) {
 	if w := (client{t, h, ""}).do("GET", "/", nil); w.Code != 303 || w.Header().Get("Location") != "/login" {
 		t.Errorf("the start page without a token: %d", w.Code)
 	}
+	t.Run("audit", func(t *testing.T) { checkAudit(t, s, 2, 8) })
+}
+
+// checkAudit counts the admin calls in the audit log.
+func checkAudit(t *testing.T, s *Service, wantAllowed, wantRefused int) {
+	t.Helper()
 	audit, err := os.ReadFile(filepath.Join(s.o.State, "audit.log"))
 	if err != nil {
 		t.Fatal(err)
@@ -345,9 +358,9 @@ func TestTokens(t *testing.T) {
 			refused++
 		}
 	}
-	if allowed != 2 || refused != 8 {
-		t.Errorf("the audit has %d admin calls that were allowed and %d refused, want 2 and 8\n%s", allowed, refused,
-			audit)
+	if allowed != wantAllowed || refused != wantRefused {
+		t.Errorf("%d admin calls were allowed and %d refused, want %d and %d\n%s", allowed, refused, wantAllowed,
+			wantRefused, audit)
 	}
 }
 
@@ -433,9 +446,11 @@ func TestAddresses(t *testing.T) {
 	}
 	for address, is := range map[string]bool{"127.0.0.1:1": true, "[::1]:1": true, "localhost:1": true, ":1": false,
 		"127.0.0.1.example.org:1": false} {
-		if listensLocally(address) != is {
-			t.Errorf("loopback(%s) is %v", address, !is)
-		}
+		t.Run(address, func(t *testing.T) {
+			if listensLocally(address) != is {
+				t.Errorf("loopback(%s) is %v", address, !is)
+			}
+		})
 	}
 }
 
@@ -517,26 +532,29 @@ func TestPages(t *testing.T) {
 		"/node/p100?diversity=0.5&k=5&from=1990": "diversity 0.50",
 		"/node/p100?from=2020&until=2010":        "must be after from",
 	} {
-		w := c.do("GET", path, nil)
-		if !strings.Contains(w.Body.String(), has) {
-			t.Errorf("%s: %d, without %q", path, w.Code, has)
-		}
-		// from a file of its own, or numbers for one
-		for _, script := range strings.Split(w.Body.String(), "<script")[1:] {
-			opening, _, _ := strings.Cut(script, ">")
-			if !strings.Contains(opening, ` src="/assets/`) && !strings.HasPrefix(opening, ` type="application/json"`) {
-				t.Errorf("%s has an inline script: %s", path, opening)
+		t.Run(path, func(t *testing.T) {
+			w := c.do("GET", path, nil)
+			if !strings.Contains(w.Body.String(), has) {
+				t.Errorf("%d, without %q", w.Code, has)
 			}
-		}
-		if body := w.Body.String(); strings.Contains(body, "style=") || strings.Contains(body, " on") &&
-			strings.Contains(body, "onclick") || strings.Contains(body, "http://") ||
-			strings.Contains(body, "https://") {
-			t.Errorf("%s has an inline style, a handler or an address elsewhere", path)
-		}
-		if csp := w.Header().Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") ||
-			strings.Contains(csp, "unsafe") {
-			t.Errorf("%s: policy %q", path, csp)
-		}
+			// from a file of its own, or numbers for one
+			for _, script := range strings.Split(w.Body.String(), "<script")[1:] {
+				opening, _, _ := strings.Cut(script, ">")
+				if !strings.Contains(opening, ` src="/assets/`) &&
+					!strings.HasPrefix(opening, ` type="application/json"`) {
+					t.Errorf("inline script: %s", opening)
+				}
+			}
+			if body := w.Body.String(); strings.Contains(body, "style=") || strings.Contains(body, " on") &&
+				strings.Contains(body, "onclick") || strings.Contains(body, "http://") ||
+				strings.Contains(body, "https://") {
+				t.Error("inline style, handler or foreign address")
+			}
+			if csp := w.Header().Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") ||
+				strings.Contains(csp, "unsafe") {
+				t.Errorf("policy %q", csp)
+			}
+		})
 	}
 	if w := c.do("GET", "/node/nobody", nil); w.Code != 404 || !strings.Contains(w.Header().Get("Content-Type"),
 		"html") {
@@ -608,8 +626,8 @@ func TestTrainOnly(t *testing.T) {
 	}
 }
 
-// A job retrains on the log, the model passes its checks and goes live, requests are answered meanwhile, and a rollback is
-// one call. All of it survives a restart.
+// A job retrains on the log, the model passes its checks and goes live, requests are answered meanwhile, and a rollback
+// is one call. All of it survives a restart.
 func TestRetrainAndRollback(t *testing.T) {
 	t.Parallel()
 	s := open(t)

@@ -367,10 +367,12 @@ func TestTimesOfAnyZone(t *testing.T) {
 			"first": time.Unix(0, 0).In(time.FixedZone("west", -3600)),
 			"last":  time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC).In(time.FixedZone("east", 3600)),
 		} {
-			if _, err := log.Append(t.Context(),
-				[]store.LogEvent{{ID: id, Kind: store.Shown, Source: "s", Target: "t", At: at}}); err != nil {
-				t.Errorf("%s: %v", id, err)
-			}
+			t.Run(id, func(t *testing.T) {
+				if _, err := log.Append(t.Context(),
+					[]store.LogEvent{{ID: id, Kind: store.Shown, Source: "s", Target: "t", At: at}}); err != nil {
+					t.Error(err)
+				}
+			})
 		}
 		totals, err := log.Totals(t.Context())
 		if err != nil || !totals.First.Equal(time.Unix(0, 0)) || totals.Last.Year() != 9999 {
