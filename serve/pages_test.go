@@ -40,8 +40,8 @@ func TestSimulation(t *testing.T) {
 		t.Fatalf("8 rounds of 3 fields: %d and %d", len(naive.All), len(naive.Fields))
 	}
 	for k, share := range naive.All {
-		if share.Round != k+1 || share != naive.Beside[k] || !(share.Low <= share.Share && share.Share <= share.High) {
-			t.Errorf("round %d: %+v beside %+v", k+1, share, naive.Beside[k])
+		if share.Round != k+1 || share != naive.Baseline[k] || !(share.Low <= share.Share && share.Share <= share.High) {
+			t.Errorf("round %d: %+v beside %+v", k+1, share, naive.Baseline[k])
 		}
 	}
 	shown := play("rounds=8&method=shown")
@@ -52,7 +52,7 @@ func TestSimulation(t *testing.T) {
 		t.Errorf("corrected %v, naive %v", corrected.All[0], naive.All[0])
 	}
 	if explored := play("rounds=8&explore=0.5"); explored.All[7].Share >= naive.All[7].Share ||
-		explored.Beside[7] != naive.Beside[7] {
+		explored.Baseline[7] != naive.Baseline[7] {
 		t.Errorf("half explored %v, not explored %v", explored.All[7], naive.All[7])
 	}
 	if again := play("rounds=8"); fmt.Sprint(again) != fmt.Sprint(naive) {

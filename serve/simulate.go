@@ -28,7 +28,7 @@ type Simulation struct {
 	Seed    uint64  `json:"seed"`
 
 	All      []loop.Share     `json:"all" doc:"same-field share of the recommendations, by round"`
-	Beside   []loop.Share     `json:"beside" doc:"the same of a naive recommender that does not explore"`
+	Baseline []loop.Share     `json:"beside" doc:"the same of a naive recommender that does not explore"`
 	Fields   []SimulatedField `json:"fields"`
 	Words    []string         `json:"words" doc:"summary in sentences"`
 	Warnings []string         `json:"warnings,omitempty"`
@@ -98,7 +98,7 @@ func (s *Service) Simulate(ctx context.Context, method string, rounds int, explo
 		return f.Corrected
 	}
 	out := Simulation{Model: e.digest, Method: method, Rounds: rounds, Explore: explore, Seed: seed,
-		All: of(played.All), Beside: plain.All.Naive, Warnings: played.Warnings}
+		All: of(played.All), Baseline: plain.All.Naive, Warnings: played.Warnings}
 	for _, f := range played.Fields {
 		out.Fields = append(out.Fields, SimulatedField{f.Name, f.Nodes, of(f)})
 	}
@@ -117,12 +117,12 @@ func forecastError(err error) error {
 // summarize adds the summary.
 func (s *Simulation) summarize() {
 	first, last := s.All[0], s.All[len(s.All)-1]
-	beside := s.Beside[len(s.Beside)-1]
+	baseline := s.Baseline[len(s.Baseline)-1]
 	s.Words = append(s.Words, fmt.Sprintf("In round 1, %.0f of 100 recommendations stay in the reader's own field; "+
 		"in round %d, %.0f (%.0f to %.0f).", 100*first.Share, last.Round, 100*last.Share, 100*last.Low, 100*last.High))
 	if s.Method != SimulateNaive || s.Explore > 0 {
 		s.Words = append(s.Words, fmt.Sprintf("For a naive recommender that does not explore, it would be "+
-			"%.0f (%.0f to %.0f).", 100*beside.Share, 100*beside.Low, 100*beside.High))
+			"%.0f (%.0f to %.0f).", 100*baseline.Share, 100*baseline.Low, 100*baseline.High))
 	}
 	switch grown := last.Share - first.Share; {
 	case grown > .05:
