@@ -24,25 +24,25 @@ func newCheck() *cobra.Command {
 	var f checkFlags
 	cmd := &cobra.Command{
 		Use:   "check DIR",
-		Short: "Say what is wrong or weak in a dataset",
-		Long: `Read a whole dataset and say what is wrong or weak in it, the worst first, with
-an example and what to do about it.
+		Short: "Report what is wrong or weak in a dataset",
+		Long: `Read a whole dataset and report what is wrong or weak in it, the worst first,
+with an example and a fix.
 
 DIR holds
   nodes.parquet      id, and optionally field, title, text and time
   links.parquet      source, target: ids as text, or row numbers of the nodes
   exposures.parquet  optional: source, target, linked, and optionally exposed
-                     and shown, the probability of it
+                     and shown, the probability of being shown
   vectors.npy        optional: float32 or float16, a row per node
-  encoder.safetensors  optional: what made the vectors
-  dataset.json       optional: checksums, which are compared
+  encoder.safetensors  optional: the encoder that made the vectors
+  dataset.json       optional: checksums, which are verified
 
-With --seal a folder that another program wrote, and that has nothing wrong, gets
-its dataset.json: from then on every command knows whether links are row numbers,
-and opens it at once. Other files are not touched.
+--seal writes dataset.json for a folder that another program wrote, if nothing
+in it is wrong. From then on every command knows whether links are row numbers,
+and opens the folder faster. No other file is changed.
 
-What is wrong must be mended before anything can be learned, and the exit code
-is 1. What is weak makes it worse.`,
+If anything is wrong, the exit code is 1: fix it before you fit a model. What is
+weak makes the model worse.`,
 		Example: `  unseen check papers
   unseen check papers --json
   unseen check papers --row-numbers --seal`,
@@ -64,7 +64,7 @@ is 1. What is weak makes it worse.`,
 				err = printCheck(cmd.OutOrStdout(), f.dir, r, sealed)
 			}
 			if n := r.Wrong(); err == nil && n > 0 {
-				err = fmt.Errorf("%s has faults (%d); mend what is listed as wrong", f.dir, n)
+				err = fmt.Errorf("%s has faults (%d); fix what is listed as wrong", f.dir, n)
 			}
 			return err
 		},

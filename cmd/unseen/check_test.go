@@ -76,7 +76,7 @@ func TestCheckFails(t *testing.T) {
 	dir := correspondence(t, 30, false)
 	for _, flags := range [][]string{nil, {"--json"}} {
 		code, page, stderr := invoke(append([]string{"check", dir}, flags...)...)
-		if code != exitFailure || !strings.Contains(stderr, "mend what is listed") || strings.Count(stderr, "\n") != 1 {
+		if code != exitFailure || !strings.Contains(stderr, "fix what is listed") || strings.Count(stderr, "\n") != 1 {
 			t.Errorf("exit code %d, stderr %q", code, stderr)
 		}
 		if !strings.Contains(page, "nodes cannot be compared") || !strings.Contains(page, "fewer than 20") {

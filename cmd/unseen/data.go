@@ -83,11 +83,11 @@ type drawingFlags struct {
 
 func (f *drawingFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.split, "split", "", "order, date, random or whole (default: as suits)")
+	flags.StringVar(&f.split, "split", "", "order, date, random or whole (default: automatic)")
 	flags.Float64SliceVar(&f.shares, "shares", nil, "`parts` of the nodes (default .7,.1,.2)")
 	flags.Lookup("shares").DefValue = ""
-	flags.StringVar(&f.validationFrom, "validation-from", "", "`date` from which nodes serve to choose")
-	flags.StringVar(&f.testFrom, "test-from", "", "`date` from which nodes are held out")
+	flags.StringVar(&f.validationFrom, "validation-from", "", "`date` from which nodes are for validation")
+	flags.StringVar(&f.testFrom, "test-from", "", "`date` from which nodes are for testing")
 	flags.BoolVar(&f.later, "later-targets", false, "targets may be newer than their source")
 	flags.IntVar(&f.negatives, "negatives", graph.DefaultPerLink, "unlinked pairs per link")
 	flags.StringVar(&f.scheme, "scheme", "", "unlinked pairs: uniform, field or popularity")

@@ -38,15 +38,15 @@ func newDemo() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Find what exposure hides, in a world whose truth is known",
-		Long: `Generate a small world of papers in some fields, of which everything is known:
-what is relevant, what authors were shown, and so what they cite. Learn from the
-citations alone with two methods, one that takes a missing citation at face
-value (naive) and one that learns what was shown as well (bayes). Then compare
-both with the truth: how good they are, how good they seem, which papers
-exposure had hidden, and where each would lead if trained on what it shows.
+		Long: `Generate a small world of papers in which everything is known: what is relevant,
+what authors were shown, and what they cite as a result. Learn from the
+citations alone with two methods: naive, which takes a missing citation for
+irrelevant, and bayes, which also learns what was shown. Compare both with the
+truth: how good they are, how good they look, which papers exposure hid, and
+where each leads when it is trained on its own recommendations.
 
-A folder is written with a report to open in a browser, the model and the data.
-Every figure is computed from the draws; the same seed draws the same.`,
+Writes a folder with a report to open in a browser, the models and the data. All
+numbers are computed; the same seed gives the same numbers.`,
 		Example: `  unseen demo
   unseen demo --papers 1000 --seed 7
   unseen demo --out elsewhere --json`,

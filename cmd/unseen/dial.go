@@ -39,21 +39,21 @@ func newDial() *cobra.Command {
 	var f dialFlags
 	cmd := &cobra.Command{
 		Use:   "dial MODEL DATASET",
-		Short: "Show what diversity and exploration cost in recall, to choose by",
-		Long: `Make lists for nodes that were held out when the model was fitted, with every
-diversity x from 0 to 1, and show what it costs and brings: how many of their
-real links are in the lists (Recall@K) against how many fields a list is spread
-over (the entropy of its fields, in nats). Intervals are of which nodes were
-looked at, and a setting is compared with x = 0 node by node.
+		Short: "Show what diversity and exploration cost in recall",
+		Long: `Recommend to nodes that were held out when the model was fitted, with each
+diversity x from 0 to 1, and show the trade-off: the share of their links that
+the lists contain (Recall@K) against how many fields a list covers (the entropy
+of its fields, in nats). Intervals reflect which nodes were drawn, and a setting
+is compared with x = 0 on the same nodes.
 
-A list has only targets that were there before its node, as when it was new.
-Links are those that happened: what was never shown could not be linked to, so
-recall favours what repeats past exposure, and a loss may be smaller in truth.
+A list contains only targets that are older than its node. Recall counts links
+that were made. What was never shown could not be linked, so recall favours
+lists that repeat past exposure, and the true loss may be smaller.
 
---explore sweeps the share of places drawn in proportion to ŷ. --lambda-r fits
-the method again, with each weight of the risk, on the same training pairs; a
-method that has no risk is replaced by ap, and 0 is maximum likelihood alone.
-With -o a file is written that unseen report makes a figure of.`,
+--explore tries shares of positions drawn in proportion to ŷ. --lambda-r fits
+the method again on the same training pairs with each weight of the risk; a
+method without a risk is replaced by ap, and 0 means maximum likelihood alone.
+-o writes a file that unseen report turns into a figure.`,
 		Example: `  unseen dial model.safetensors papers
   unseen dial model.safetensors papers --diversity 0,.2,.4 --explore .1,.3
   unseen dial model.safetensors papers --lambda-r 0,1,10 -o dial.json`,

@@ -37,28 +37,26 @@ func newEncode() *cobra.Command {
 	var f encodeFlags
 	cmd := &cobra.Command{
 		Use:   "encode DIR",
-		Short: "Make the vectors of a dataset from its titles and texts",
-		Long: `Make a vector for every node of a dataset from its title and text, such that
-nodes about the same things point the same way, and store them in the dataset
-with the encoder that made them, which makes those of new texts later.
+		Short: "Compute vectors from the titles and texts of a dataset",
+		Long: `Compute a vector for every node from its title and text, so that nodes about the
+same subject have similar vectors. The vectors are stored in the dataset
+together with the encoder, which later encodes new texts.
 
 Encoders:
-  builtin      terms weighed by their rarity, on as many components as --dim
-               says (TF-IDF and a singular value decomposition); no download
-  features     the vectors that the dataset has, weighed by rarity and reduced to
+  builtin      TF-IDF and a singular value decomposition with --dim components;
+               needs no download
+  features     the dataset's own vectors, weighted by rarity and reduced to
                --dim components: for bags of words and other wide features
-  onnx:FOLDER  a neural encoder of the BERT kind: model.onnx, tokenizer.json
+  onnx:FOLDER  a neural encoder of the BERT family: model.onnx, tokenizer.json
 
-A node without any known word gets a vector of zeros: its text says nothing of
-its links, and it is counted aloud. Nothing is made up for it, since the mean
-of its field would carry the field into the text.
+A node without any known word gets a vector of zeros, and a warning says how
+many there are. The mean of the field is not filled in: it would put the field,
+and with it exposure, into the vector.
 
-The folder may be one written with pandas, without dataset.json. Nodes, links and
-exposures are not touched, with whatever columns of your own they have; vectors,
-encoder and dataset.json are added. Until all is done the dataset stays as it
-was, whatever happens. A neural
-encoder takes long, so what it has done lies in DIR.encoding until the end: run
-the same command with --resume to go on.`,
+A folder written with pandas, without dataset.json, works too. Nodes, links,
+exposures and columns of your own stay as they are; vectors, encoder and
+dataset.json are added when all is done. A neural encoder takes long: what it
+has done is kept in DIR.encoding, and --resume continues from there.`,
 		Example: `  unseen encode papers
   unseen encode papers --dim 384 --float16 --force
   unseen encode pages --encoder features --dim 128
@@ -89,17 +87,17 @@ the same command with --resume to go on.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.encoder, "encoder", encode.Kind, "builtin, features, or onnx:`FOLDER` of a model")
-	flags.IntVar(&f.dim, "dim", 0, "components of a vector (default: 256, or as many as there are)")
-	flags.Float64Var(&f.titleWeight, "title-weight", 2, "how many times a word of the title counts")
+	flags.StringVar(&f.encoder, "encoder", encode.Kind, "builtin, features or onnx:`FOLDER`")
+	flags.IntVar(&f.dim, "dim", 0, "components (default: 256, or as many as there are)")
+	flags.Float64Var(&f.titleWeight, "title-weight", 2, "weight of a word in the title")
 	flags.BoolVar(&f.bigrams, "bigrams", false, "count pairs of neighbouring words too")
 	flags.StringVar(&f.pooling, "pooling", "mean", "of a neural encoder: mean or cls")
 	flags.BoolVar(&f.half, "float16", false, "store vectors in half the space, with three digits")
-	flags.BoolVar(&f.force, "force", false, "replace vectors that are there")
+	flags.BoolVar(&f.force, "force", false, "replace existing vectors")
 	flags.BoolVar(&f.rowNumbers, "row-numbers", false, "whole numbers in links are row numbers, not ids")
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of the search for components")
 	flags.IntVar(&f.threads, "threads", 0, "threads (default: all processors)")
-	flags.BoolVar(&f.resume, "resume", false, "go on where a neural encoder was stopped")
+	flags.BoolVar(&f.resume, "resume", false, "continue a neural encoder that was interrupted")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
 	jsonFlag(cmd, &f.asJSON)
 	for name, values := range map[string][]string{

@@ -46,24 +46,25 @@ func newEvaluate() *cobra.Command {
 	var f evaluateFlags
 	cmd := &cobra.Command{
 		Use:   "evaluate MODEL DATASET",
-		Short: "Judge a model by links it has not seen, corrected for exposure",
-		Long: `Judge a model by the pairs that were held out when it was fitted: its risk as
-the links seen have it (naive) and as three estimators correct it, R_w, R_PU and
-R_AP (and R_DR where exposure is logged), each with an interval that counts what
-is not known of π̂ and ŷ; how the estimators would be biased if π̂ were wrong; and
-how it ranks the links that happened.
+		Short: "Evaluate a model on held-out links, corrected for exposure",
+		Long: `Evaluate a model on the pairs that were held out when it was fitted: its risk on
+observed links (naive) and corrected for exposure by three estimators, R_w, R_PU
+and R_AP (and R_DR where exposure is logged), each with an interval that
+includes the uncertainty of π̂ and ŷ; how biased the estimators would be if π̂
+were wrong; and how the model ranks the links that were made.
 
---against judges more models on the same pairs, by the exposure that MODEL has
-learned. With --exact the risks are also computed over all pairs of the held-out
-nodes, of which those judged are a sample. With --certify truths are planted on the same nodes and the
-method is fitted to those, which says how far it can be trusted here.
+--against evaluates more models on the same pairs, by the exposure that MODEL
+has learned. --exact also computes the risks over all pairs of the held-out
+nodes, of which the evaluated ones are a sample. --certify plants known truths
+on the same nodes and fits the method to them, which shows how far it can be
+trusted here.
 
-With --fairness the lists of K are looked at that the model has for held-out
-nodes: a group's share of attention, 1/log2(1+rank), beside its share of ŷ, for
-every field or for the groups that --groups gives each id.
+--fairness looks at the lists of K for held-out nodes: each group's share of
+attention, 1/log2(1+rank), beside its share of ŷ. Groups are the fields, or
+those that --groups gives the ids.
 
-The dataset must be the one that the model was fitted to. With -o a file is
-written that unseen report makes a page of.`,
+DATASET must be the one that the model was fitted to. -o writes a file that
+unseen report turns into a page.`,
 		Example: `  unseen evaluate model.safetensors papers
   unseen evaluate model.safetensors papers --against naive.safetensors
   unseen evaluate model.safetensors papers --fairness --groups institutes.csv
@@ -128,13 +129,13 @@ written that unseen report makes a page of.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringArrayVar(&f.against, "against", nil, "another `model` to judge on the same pairs")
-	flags.BoolVar(&f.exact, "exact", false, "compute the risks over all pairs of held-out nodes too")
-	flags.IntVar(&f.certify, "certify", 0, "plant so many truths here and fit those")
+	flags.StringArrayVar(&f.against, "against", nil, "evaluate this `model` on the same pairs; repeatable")
+	flags.BoolVar(&f.exact, "exact", false, "also compute the risks over all pairs of held-out nodes")
+	flags.IntVar(&f.certify, "certify", 0, "plant this many truths and fit them")
 	flags.IntVar(&f.fairness, "fairness", 0, "exposure and merit of groups in lists of `K`")
 	flags.Lookup("fairness").NoOptDefVal = "10"
 	flags.StringVar(&f.groups, "groups", "", "CSV `file`: id,group (default: fields)")
-	flags.IntVar(&f.rank, "rank", 100, "look for held-out links among the first `K`; 0: not")
+	flags.IntVar(&f.rank, "rank", 100, "recall among the first `K`; 0 skips it")
 	flags.IntVar(&f.sources, "sources", 500, "held-out nodes to rank for, drawn")
 	flags.Float64Var(&f.floor, "floor", .01, "least propensity for R_w, R_PU and R_DR")
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of planted truths and of drawn nodes")

@@ -24,16 +24,17 @@ func newExportIndex() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "index MODEL DATASET -o OUT",
 		Short: "Write what FAISS, pgvector and others need to recommend",
-		Long: `Write a folder with which a program that finds large inner products gives the
-same recommendations: FAISS, pgvector, Qdrant, Elasticsearch.
+		Long: `Write a folder with which an inner-product search gives the same
+recommendations: FAISS, pgvector, Qdrant, Elasticsearch.
 
-  vectors.npy  what is indexed: the dataset's vectors, as float32
+  vectors.npy  the vectors to index: the dataset's, as float32
   ids.txt      the id of each row
-  query.npz    what turns a source's vector into its query
-  README.txt   how; index.json says it to programs
+  query.npz    turns a source's vector into its query
+  README.txt   how to use them; index.json is the same for programs
 
-Fitting anew changes query.npz alone, so an index over the vectors stays. The
-vectors take no space where they can be a second name of the dataset's file.`,
+Another fit changes only query.npz, so the index over the vectors stays valid.
+Where the file system allows it, vectors.npy is a hard link to the dataset's
+file and takes no space.`,
 		Example: `  unseen export index model.safetensors papers -o papers-index`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 2 || args[0] == "" || args[1] == "" {
@@ -66,7 +67,7 @@ vectors take no space where they can be a second name of the dataset's file.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVarP(&f.out, "output", "o", "", "folder to write")
-	flags.BoolVar(&f.force, "force", false, "replace the index that is there")
+	flags.BoolVar(&f.force, "force", false, "replace an existing index")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
 	jsonFlag(cmd, &f.asJSON)
 	return cmd

@@ -68,51 +68,51 @@ func newFit() *cobra.Command {
 		Use:   "fit [DATASET]",
 		Short: "Learn links and exposure together, from a dataset or a world",
 		Long: `Learn both halves of a recommender, ŷ = P(link | shown) and π̂ = P(shown), from
-links alone. The pairs come from a dataset: all its links, but for those of
-nodes that are held out, and some pairs that are not linked. Without a dataset
-they come from a generated world, nodes with fields and vectors, links drawn
-from known y and π, and what is learned is compared with the truth.
+links alone. The pairs come from a dataset: its links, except those of held-out
+nodes, and a sample of unlinked pairs. Without a dataset they come from a
+generated world with known y and π, and the result is compared with the truth.
 
 Methods:
 ` + methodList() + `
-Of a dataset, nodes are held out by age: the newest tenth to choose settings by
-and the fifth after it to judge by, and only older nodes are candidates. Without
-times the order of the links decides. Nodes are held out at random where more
-than a fifth of the links run against time, or more than a quarter lie on
-circles, as in a network of friends. --split whole learns from everything. The
-model keeps the plan, so that unseen evaluate finds the same held-out pairs.
---scheme says how unlinked pairs are drawn: all alike (uniform, the default),
-half of them from pairs of fields as these have links (field), or targets as
-often as they are linked to (popularity). It is not how pairs are weighed in
-learning: that is the --method.
+Nodes of a dataset are held out by age: the newest fifth for testing, the tenth
+before it for choosing settings; only older nodes are candidates. Without times
+the order of the links decides. Nodes are held out at random where more than a
+fifth of the links run against time, or more than a quarter lie on circles, as
+in a network of friends. --split whole trains on everything. The model records
+the plan, so that unseen evaluate finds the same held-out pairs.
 
-exposures.parquet, if there, enters the likelihood. It is a sample of pairs,
-shown and not, unless --log says that it is complete: that to a source which has
-any, nothing else was shown; or offered: that a recommender which came later
-than the links showed them on purpose. A log of impressions is one of the two.
+--scheme says how unlinked pairs are sampled: uniformly (the default), half of
+them from pairs of fields in proportion to their links (field), or targets in
+proportion to the links that they receive (popularity). How pairs are weighted
+in training is the --method.
+
+exposures.parquet, if there is one, enters the likelihood. By default it is a
+sample of pairs, shown and not shown. --log complete: a source that is in it was
+shown nothing else. --log offered: a recommender that came after the links chose
+what to show. A log of impressions is one of these two.
 
 Worlds:
   saturated       links are common and many are certain once shown (the paper's)
   saturated-rare  links are rare, and a few are certain once shown
-  flat-rare       links are rare and none is certain: hardly anything but logged
-                  exposure (--logged) or an anchor tells the scale of π
+  flat-rare       links are rare and none is certain: only logged exposure
+                  (--logged) or an anchor tells the scale of π
 
-An anchor is what is known of the mean π from elsewhere, such as a survey:
---anchor same=0.8±0.1 for pairs of one field, cross=… for pairs of two; bayes
-uses it. The starts are propensities to start training from: the first counts,
-the others show whether the data decide.
+--anchor gives what is known of the mean π from elsewhere, such as a survey:
+same=0.8±0.1 for pairs within a field, cross=… for pairs of two fields; bayes
+uses it. --starts are the propensities that training starts from: the first one
+counts, the others show whether the result depends on the start.
 
-With --search, settings are chosen by the likelihood of validation pairs, every
-combination trained with the same seed; of equally good ones the earlier is
-taken. Given often, it spans a grid; --search-points tries only some of it.
+--search chooses settings by the likelihood of validation pairs; repeat it to
+span a grid. Every combination is trained with the same seed, and the first of
+equally good ones is chosen. --search-points tries a random part of the grid.
 ` + searchList() + `
-With --certify, truths are planted on the same nodes, the method is fitted to
-links drawn from them, and what it finds is compared: how far the method can be
-trusted on such nodes. The certificate is kept in the model.
+--certify plants known truths on the same nodes, fits the method to links drawn
+from them and compares: how far the method can be trusted on such nodes. The
+certificate is stored in the model.
 
-With -o the model is saved, and until then a checkpoint lies beside it: Ctrl-C
-or a power cut loses half a minute at most. Run the same command with --resume
-to go on; the model is the same, to the byte, as if nothing had happened.`,
+-o saves the model. During training a checkpoint lies beside it: Ctrl-C or a
+power cut loses at most half a minute. --resume continues; the model is the
+same, to the byte, as without the interruption.`,
 		Example: `  unseen fit
   unseen fit papers -o model.safetensors
   unseen fit papers --validation-from 2020-01-01 --test-from 2021-01-01
@@ -157,13 +157,13 @@ to go on; the model is the same, to the byte, as if nothing had happened.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.method, "method", "bayes", "how to learn")
+	flags.StringVar(&f.method, "method", "bayes", "method to learn by")
 	flags.StringVar(&f.preset, "preset", "safe", strings.Join(fit.Presets(), ", "))
 	flags.StringVar(&f.link, "link", "", "link model (default: the method's)")
 	flags.StringVar(&f.propensity, "propensity", "", "propensity model (default: the method's)")
 	flags.StringVar(&f.optimiser, "optimiser", "", "adam or lbfgs (default: the preset's)")
 	flags.StringArrayVar(&f.searches, "search", nil, "`name=v,w` to choose from, such as ridge=0.1,1,10")
-	flags.IntVar(&f.searchPoints, "search-points", 0, "try only so many points, drawn by the seed")
+	flags.IntVar(&f.searchPoints, "search-points", 0, "try only this many points, drawn by the seed")
 	flags.StringArrayVar(&f.anchors, "anchor", nil, "`known` mean π, such as same=0.8±0.1 (or +-)")
 	flags.Float64SliceVar(&f.starts, "starts", nil, "`p,q` to start from, as π̂ (default: the preset's)")
 	flags.Lookup("starts").DefValue = "" // it would be []
@@ -174,13 +174,13 @@ to go on; the model is the same, to the byte, as if nothing had happened.`,
 	flags.IntVar(&f.nodes, "nodes", 4000, "nodes of the world")
 	flags.IntVar(&f.dim, "dim", 64, "dimension of the vectors")
 	flags.IntVar(&f.fields, "fields", 6, "fields, equally large")
-	flags.BoolVar(&f.randomFields, "random-fields", false, "fields that have nothing to do with the vectors")
+	flags.BoolVar(&f.randomFields, "random-fields", false, "fields that are independent of the vectors")
 	flags.IntVar(&f.pairs, "pairs", 20_000, "pairs to learn from")
 	flags.Float64Var(&f.logged, "logged", 0, "share of pairs whose exposure is logged")
-	flags.IntVar(&f.certify, "certify", 0, "plant so many truths here and fit those too")
+	flags.IntVar(&f.certify, "certify", 0, "also plant this many truths and fit them")
 	flags.StringVarP(&f.output, "output", "o", "", "save the model here")
 	flags.StringVar(&f.checkpoint, "checkpoint", "", "checkpoint (default: beside the output)")
-	flags.BoolVar(&f.resume, "resume", false, "go on from the checkpoint")
+	flags.BoolVar(&f.resume, "resume", false, "continue from the checkpoint")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
 	jsonFlag(cmd, &f.asJSON)
 	complete := map[string][]string{

@@ -34,15 +34,17 @@ func newLoop() *cobra.Command {
 	var f loopFlags
 	cmd := &cobra.Command{
 		Use:   "loop",
-		Short: "Show what becomes of a recommender trained on its own effects",
-		Long: `A recommender shows papers, readers cite some of them, it is trained on those
-citations and recommends again. Where exposure is taken for relevance, every
-round shows less of what was rarely shown before: a feedback loop.
+		Short: "Simulate a recommender that is trained on its own recommendations",
+		Long: `A recommender shows papers, readers cite some of them, the recommender is
+trained on these citations and recommends again. Where it takes exposure for
+relevance, every round shows less of what was rarely shown before: a feedback
+loop.
 
-First the forecast: the share of recommendations that stay in a paper's field,
-by the mean estimates of a fitted model alone. Then the loop itself: in a world
-of papers whose truth is known, each method is trained, recommends in proportion
-to its estimates, and is trained on what comes of it, round after round.`,
+The forecast comes first: the share of recommendations that stay in a paper's
+field, computed from the mean estimates of a fitted model. Then the loop is
+simulated in a world of papers whose truth is known: each method is trained,
+recommends in proportion to its estimates, and is trained on the outcome, round
+after round.`,
 		Example: `  unseen loop
   unseen loop --rounds 20 --method naive,rw,bayes --seeds 10
   unseen loop --papers 200 --shown-only --json`,
@@ -61,7 +63,7 @@ to its estimates, and is trained on what comes of it, round after round.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringSliceVar(&f.methods, "method", []string{"naive", "bayes"}, "`names` of ways to learn")
+	flags.StringSliceVar(&f.methods, "method", []string{"naive", "bayes"}, "`names` of methods")
 	flags.Lookup("method").DefValue = "naive,bayes" // it would have brackets
 	flags.IntVar(&f.papers, "papers", 410, "papers of the world")
 	flags.IntVar(&f.fields, "fields", 2, "fields, equally large")
@@ -70,8 +72,8 @@ to its estimates, and is trained on what comes of it, round after round.`,
 	flags.IntVar(&f.rounds, "rounds", 20, "rounds of recommendations")
 	flags.BoolVar(&f.blind, "field-blind", false, "the link model does not see the fields")
 	flags.BoolVar(&f.shownOnly, "shown-only", false,
-		"train on recommended pairs alone; else the\nothers count as not linked")
-	flags.IntVar(&f.seeds, "seeds", 3, "worlds to repeat it in")
+		"train on recommended pairs alone; otherwise the\nothers count as not linked")
+	flags.IntVar(&f.seeds, "seeds", 3, "worlds to simulate")
 	flags.Uint64Var(&f.seed, "seed", 1, "the first seed; the others follow it")
 	flags.IntVar(&f.threads, "threads", 0, "threads (default: all processors)")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")

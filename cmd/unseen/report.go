@@ -23,10 +23,10 @@ func newReport() *cobra.Command {
 	var f reportFlags
 	cmd := &cobra.Command{
 		Use:   "report RUN…",
-		Short: "Make one page of studies and models, and their figures",
-		Long: `Make one HTML file of what was found: in plain words, with tables, figures,
-warnings, the doctor's verdict, settings, seeds and checksums. It needs no
-network, opens from disk, follows light and dark screens, and prints.
+		Short: "Write a page of studies and models, with figures",
+		Long: `Write one HTML file of results: tables, figures, warnings, the doctor's verdict,
+settings, seeds and checksums, with explanations. It needs no network, opens
+from disk, follows light and dark mode, and prints.
 
 A RUN is
   results.json       what unseen study --out or --json wrote
@@ -35,8 +35,8 @@ A RUN is
   evaluation.json    what unseen evaluate -o wrote
   dial.json          what unseen dial -o wrote
 
-With --figures every figure is written as SVG and PNG too. The same runs give
-the same bytes.`,
+--figures also writes every figure as SVG and PNG. The same runs give the same
+bytes.`,
 		Example: `  unseen study all --quick --out results
   unseen report results -o report.html
   unseen report results model.safetensors --figures figures`,
@@ -62,7 +62,7 @@ the same bytes.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVarP(&f.output, "output", "o", "report.html", "the page's `file`")
-	flags.StringVar(&f.figures, "figures", "", "write figures into this `folder` too")
+	flags.StringVar(&f.figures, "figures", "", "also write the figures into this `folder`")
 	flags.StringVar(&f.title, "title", "", "the page's title")
 	jsonFlag(cmd, &f.asJSON)
 	if err := cmd.RegisterFlagCompletionFunc("title", cobra.NoFileCompletions); err != nil {

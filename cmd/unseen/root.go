@@ -17,9 +17,9 @@ func newRoot() *cobra.Command {
 		Use:   "unseen",
 		Short: "Link recommendation that corrects for exposure",
 		Long: `Link recommendation (citations, friends, pages, packages) that corrects for
-exposure: a missing link may mean "irrelevant" or "never shown". Judged by the
-links that happen to exist, a recommender is rewarded for repeating what people
-were shown before. unseen judges it as if everything had been shown.
+exposure: a missing link may mean "irrelevant" or "never shown". Most
+recommenders train and test only on links that exist, so what was never shown
+looks irrelevant. unseen learns what is relevant and what was shown.
 
 New here? Start with:  unseen demo`,
 		Args: func(cmd *cobra.Command, args []string) error {

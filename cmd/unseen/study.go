@@ -43,24 +43,24 @@ func newStudy() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "study NAME…",
 		Short: "Repeat the paper's tables and figures, and say what reproduces",
-		Long: `Repeat tables and figures of the paper on worlds whose truth is known, show its
-figures beside ours, and say in words what reproduced and what did not.
+		Long: `Repeat tables and figures of the paper in worlds whose truth is known, show its
+numbers beside ours, and say what reproduced and what did not.
 
 Studies:
 ` + list.String() + `
-Every seed is a world of its own, and repetitions run side by side, one thread
-each; results do not depend on the number of threads. At the paper's size the
-studies take minutes; --quick shows in seconds that everything works, on worlds
+Every seed is a world of its own. Repetitions run in parallel, one thread each;
+results do not depend on the number of threads. At the paper's size the studies
+take minutes. --quick takes seconds and shows that everything works, in worlds
 too small to say anything about the paper.
 
-With --data, studies are about networks of your own, with texts as vectors and
-with fields; nothing leaves this machine. table3 and table4 learn from the older
-links of each and judge by the newer ones (--dates cuts at two dates instead of
-by share, and a network whose links have no direction in time is cut at random).
-clicks needs exposures.parquet. certificate, table1 and table2 plant truths on
-the vectors and fields, the last two on one network at a time.
+--data runs studies on networks of your own, which need vectors and fields;
+nothing leaves this machine. table3 and table4 train on the older links of each
+and test on the newer ones (--dates cuts at two dates instead of by share; a
+network whose links have no direction in time is cut at random). clicks needs
+exposures.parquet. certificate, table1 and table2 plant known truths on the
+vectors and fields, the last two on one network at a time.
 
-With --out, every study writes NAME.json and a CSV file per table and figure.`,
+--out writes NAME.json and a CSV file per table and figure for every study.`,
 		Example: `  unseen study table1 --quick
   unseen study quality --seeds 3
   unseen study all --out results
@@ -92,8 +92,8 @@ With --out, every study writes NAME.json and a CSV file per table and figure.`,
 	flags.Uint64Var(&f.seed, "seed", 2001, "the first seed; the others follow it")
 	flags.IntVar(&f.threads, "threads", 0, "threads (default: all processors)")
 	flags.StringVar(&f.preset, "preset", "safe", strings.Join(fit.Presets(), ", "))
-	flags.BoolVar(&f.quick, "quick", false, "small worlds, to see that everything works")
-	flags.StringArrayVar(&f.data, "data", nil, "the dataset in this `folder`; may be given often")
+	flags.BoolVar(&f.quick, "quick", false, "small worlds, to check that everything works")
+	flags.StringArrayVar(&f.data, "data", nil, "the dataset in this `folder`; repeatable")
 	flags.StringVar(&f.dates, "dates", "", "cut networks that have times at these two `days`")
 	flags.StringVar(&f.out, "out", "", "write JSON and CSV files into this `folder`")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
