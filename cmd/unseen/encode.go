@@ -87,7 +87,7 @@ has done is kept in DIR.encoding, and --resume continues from there.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.encoder, "encoder", encode.Kind, "builtin, features or onnx:`FOLDER`")
+	flags.StringVar(&f.encoder, "encoder", encode.Kind, "builtin, features, onnx:`FOLDER`")
 	flags.IntVar(&f.dim, "dim", 0, "components (default: 256, or as many as there are)")
 	flags.Float64Var(&f.titleWeight, "title-weight", 2, "weight of a word in the title")
 	flags.BoolVar(&f.bigrams, "bigrams", false, "count pairs of neighbouring words too")

@@ -130,7 +130,7 @@ unseen report turns into a page.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringArrayVar(&f.against, "against", nil, "evaluate this `model` on the same pairs; repeatable")
-	flags.BoolVar(&f.exact, "exact", false, "also compute the risks over all pairs of held-out nodes")
+	flags.BoolVar(&f.exact, "exact", false, "also sum the risks over all pairs of held-out nodes")
 	flags.IntVar(&f.certify, "certify", 0, "plant this many truths and fit them")
 	flags.IntVar(&f.fairness, "fairness", 0, "exposure and merit of groups in lists of `K`")
 	flags.Lookup("fairness").NoOptDefVal = "10"
