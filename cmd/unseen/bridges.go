@@ -98,11 +98,7 @@ bridges.csv, bridges.jsonl, bridges.bib and bridges.ris to use.`,
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
 	jsonFlag(cmd, &f.asJSON)
 	oldFlag(cmd, "top", "limit")
-	for _, name := range []string{"sources", "list", "limit", "seed", "threads"} {
-		if err := cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions); err != nil {
-			panic(err) // only if the flag does not exist
-		}
-	}
+	completeFlags(cmd, nil, "sources", "list", "limit", "seed", "threads")
 	return cmd
 }
 

@@ -93,17 +93,10 @@ func (f *drawingFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.scheme, "scheme", "", "unlinked pairs: uniform, field or popularity")
 	flags.StringVar(&f.fieldsBy, "fields-by", "", "find `fields`: vectors:20, or links:50")
 	flags.StringVar(&f.log, "log", "", "exposures: sample, complete, offered or ignored")
-	for name, values := range map[string][]string{
+	completeFlags(cmd, map[string][]string{
 		"log": {"sample", "complete", "offered", "ignored"}, "split": {"order", "date", "random", "whole"},
-		"scheme": {"uniform", "field", "popularity"},
-		"shares": nil, "validation-from": nil, "test-from": nil, "negatives": nil,
-		"fields-by": {"vectors:20", "links:50"},
-	} {
-		if err := cmd.RegisterFlagCompletionFunc(name,
-			cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-			panic(err) // only if the flag does not exist
-		}
-	}
+		"scheme": {"uniform", "field", "popularity"}, "fields-by": {"vectors:20", "links:50"},
+	}, "shares", "validation-from", "test-from", "negatives")
 }
 
 // names lists the flags, none of which a generated world takes.

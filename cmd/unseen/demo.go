@@ -90,11 +90,7 @@ numbers are computed; the same seed gives the same numbers.`,
 	flags.StringVar(&f.out, "out", "unseen-demo", "`folder` to write")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
 	jsonFlag(cmd, &f.asJSON)
-	for _, number := range []string{"papers", "seed", "threads"} {
-		if err := cmd.RegisterFlagCompletionFunc(number, cobra.NoFileCompletions); err != nil {
-			panic(err) // only if the flag does not exist
-		}
-	}
+	completeFlags(cmd, nil, "papers", "seed", "threads")
 	return cmd
 }
 
@@ -174,20 +170,8 @@ type demoRound struct {
 // runDemo makes the world, learns, compares and writes the folder.
 func runDemo(ctx context.Context, f demoFlags, t *display) (*demo, error) {
 	t.say("making a world of %s papers", thousands(f.papers))
-	// fields of study of the paper's shares, but for those too small to learn anything of
-	fields := world.FieldsOfStudy()
-	var all float64
-	for _, field := range fields {
-		all += field.Share
-	}
-	fields = slices.DeleteFunc(fields, func(field world.Field) bool { return field.Share < .01*all })
-	settings := world.Settings{Nodes: f.papers, Dim: 64, Fields: fields, Homophily: 1,
-		Scenario: world.Scenario{BaseRate: .01, OracleAUC: .985, Seed: f.seed, Threads: f.threads}}
-	w, err := world.New(ctx, settings)
+	w, err := demoWorld(ctx, f)
 	if err != nil {
-		return nil, err
-	}
-	if w, err = w.Linked(ctx); err != nil {
 		return nil, err
 	}
 	g := w.Graph()
@@ -257,6 +241,23 @@ func runDemo(ctx context.Context, f demoFlags, t *display) (*demo, error) {
 	}
 	t.say("writing %s", f.out)
 	return d, d.write(ctx, f, g, problem.Origin)
+}
+
+// demoWorld makes a world of papers and draws its citations.
+func demoWorld(ctx context.Context, f demoFlags) (*world.World, error) {
+	// fields of study of the paper's shares, but for those too small to learn anything of
+	fields := world.FieldsOfStudy()
+	var all float64
+	for _, field := range fields {
+		all += field.Share
+	}
+	fields = slices.DeleteFunc(fields, func(field world.Field) bool { return field.Share < .01*all })
+	w, err := world.New(ctx, world.Settings{Nodes: f.papers, Dim: 64, Fields: fields, Homophily: 1,
+		Scenario: world.Scenario{BaseRate: .01, OracleAUC: .985, Seed: f.seed, Threads: f.threads}})
+	if err != nil {
+		return nil, err
+	}
+	return w.Linked(ctx)
 }
 
 // stepOf shows training under a name.

@@ -94,11 +94,7 @@ method without a risk is replaced by ap, and 0 means maximum likelihood alone.
 	flags.IntVar(&f.threads, "threads", 0, "threads (default: all processors)")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
 	jsonFlag(cmd, &f.asJSON)
-	for _, name := range []string{"k", "diversity", "explore", "lambda-r", "sources", "seed", "threads"} {
-		if err := cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions); err != nil {
-			panic(err) // only if the flag does not exist
-		}
-	}
+	completeFlags(cmd, nil, "k", "diversity", "explore", "lambda-r", "sources", "seed", "threads")
 	return cmd
 }
 

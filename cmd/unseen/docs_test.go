@@ -23,7 +23,8 @@ var updateDocs = flag.Bool("update-docs", false, "write what commands print into
 //
 //	```sh run      the commands must succeed
 //	```sh fails    the last of them must fail
-//	```python run  so must this; without a Python that has pandas, pyarrow, NumPy and safetensors the rest of the page is not
+//	```python run  so must this; without a Python that has pandas, pyarrow, NumPy and safetensors the rest of the
+//	               page is not run
 //
 // A page that speaks of ../shared/data needs the real networks there, or where UNSEEN_DATA says.
 //

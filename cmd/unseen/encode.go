@@ -100,15 +100,8 @@ has done is kept in DIR.encoding, and --resume continues from there.`,
 	flags.BoolVar(&f.resume, "resume", false, "continue a neural encoder that was interrupted")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
 	jsonFlag(cmd, &f.asJSON)
-	for name, values := range map[string][]string{
-		"encoder": {encode.Kind, features, "onnx:"}, "pooling": {"mean", "cls"},
-		"dim": nil, "title-weight": nil, "seed": nil, "threads": nil,
-	} {
-		if err := cmd.RegisterFlagCompletionFunc(name,
-			cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-			panic(err) // only if the flag does not exist
-		}
-	}
+	completeFlags(cmd, map[string][]string{"encoder": {encode.Kind, features, "onnx:"}, "pooling": {"mean", "cls"}},
+		"dim", "title-weight", "seed", "threads")
 	return cmd
 }
 

@@ -86,35 +86,8 @@ unseen report turns into a page.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			switch {
-			case f.threads < 0:
-				return usagef("--threads is %d; give at least 1, or leave it out", f.threads)
-			case !(f.floor >= 0 && f.floor < 1):
-				return usagef("--floor is %v; give a propensity from 0 to below 1", f.floor)
-			case f.certify < 0 || f.certify > 100:
-				return usagef("--certify is %d; give from 1 to 100, or leave it out", f.certify)
-			case cmd.Flags().Changed("fairness") && (f.fairness < 1 || f.fairness > recommend.MaxK):
-				return usagef("--fairness is %d; give how many places a list has, from 1 to %s", f.fairness,
-					thousands(recommend.MaxK))
-			case cmd.Flags().Changed("groups") && f.fairness == 0:
-				return usagef("--groups is what --fairness compares; give --fairness too")
-			case cmd.Flags().Changed("groups") && f.groups == "":
-				return usagef("--groups is empty; give a CSV file with columns id and group, or leave it out")
-			case f.rank < 0 || f.rank > recommend.MaxK:
-				return usagef("--rank is %d; give from 1 to %s, or 0 to leave ranking out", f.rank,
-					thousands(recommend.MaxK))
-			case f.sources < 1:
-				return usagef("--sources is %d; give at least 1", f.sources)
-			case cmd.Flags().Changed("output") && f.output == "":
-				return usagef("--output is empty; give a path, or leave it out")
-			}
-			if f.threads == 0 {
-				f.threads = runtime.GOMAXPROCS(0)
-			}
-			if f.output != "" {
-				if err := atomicfile.Writable(f.output); err != nil {
-					return &usageError{err}
-				}
+			if err := f.check(cmd.Flags().Changed); err != nil {
+				return err
 			}
 			e, err := runEvaluate(cmd.Context(), f, newDisplay(cmd.ErrOrStderr(), f.quiet))
 			if err != nil {
@@ -127,6 +100,12 @@ unseen report turns into a page.`,
 		},
 		ValidArgsFunction: modelThenFolder,
 	}
+	f.register(cmd)
+	return cmd
+}
+
+// register adds the flags to a command.
+func (f *evaluateFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringArrayVar(&f.against, "against", nil, "evaluate this `model` on the same pairs; repeatable")
@@ -143,12 +122,42 @@ unseen report turns into a page.`,
 	flags.StringVarP(&f.output, "output", "o", "", "write the evaluation to this `file`")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
 	jsonFlag(cmd, &f.asJSON)
-	for _, name := range []string{"certify", "fairness", "rank", "sources", "floor", "seed", "threads"} {
-		if err := cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions); err != nil {
-			panic(err) // only if the flag does not exist
+	completeFlags(cmd, nil, "certify", "fairness", "rank", "sources", "floor", "seed", "threads")
+}
+
+// check says which flag is wrong.
+func (f *evaluateFlags) check(given func(string) bool) error {
+	switch {
+	case f.threads < 0:
+		return usagef("--threads is %d; give at least 1, or leave it out", f.threads)
+	case !(f.floor >= 0 && f.floor < 1):
+		return usagef("--floor is %v; give a propensity from 0 to below 1", f.floor)
+	case f.certify < 0 || f.certify > 100:
+		return usagef("--certify is %d; give from 1 to 100, or leave it out", f.certify)
+	case given("fairness") && (f.fairness < 1 || f.fairness > recommend.MaxK):
+		return usagef("--fairness is %d; give how many places a list has, from 1 to %s", f.fairness,
+			thousands(recommend.MaxK))
+	case given("groups") && f.fairness == 0:
+		return usagef("--groups is what --fairness compares; give --fairness too")
+	case given("groups") && f.groups == "":
+		return usagef("--groups is empty; give a CSV file with columns id and group, or leave it out")
+	case f.rank < 0 || f.rank > recommend.MaxK:
+		return usagef("--rank is %d; give from 1 to %s, or 0 to leave ranking out", f.rank,
+			thousands(recommend.MaxK))
+	case f.sources < 1:
+		return usagef("--sources is %d; give at least 1", f.sources)
+	case given("output") && f.output == "":
+		return usagef("--output is empty; give a path, or leave it out")
+	}
+	if f.threads == 0 {
+		f.threads = runtime.GOMAXPROCS(0)
+	}
+	if f.output != "" {
+		if err := atomicfile.Writable(f.output); err != nil {
+			return &usageError{err}
 		}
 	}
-	return cmd
+	return nil
 }
 
 func runEvaluate(ctx context.Context, f evaluateFlags, t *display) (*evaluate.Evaluation, error) {
@@ -158,71 +167,31 @@ func runEvaluate(ctx context.Context, f evaluateFlags, t *display) (*evaluate.Ev
 		return nil, err
 	}
 	defer n.Close()
-	origin := n.model.Origin
 	t.say("drawing the held-out pairs")
 	prepared, m, err := n.model.Held(ctx, f.threads)
 	if err != nil {
 		return nil, err
 	}
-	g := prepared.Graph
-	s := evaluate.EvaluationSettings{Panel: evaluate.PanelSettings{Floor: f.floor, Threads: f.threads}}
-	if f.exact {
-		s.Panel.Graph, s.Panel.Universe = g, prepared.Universe(graph.Test)
-		if pairs, _, err := s.Panel.Universe.Count(g); err == nil && pairs > engine.MostPairs {
-			return nil, usagef("--exact is for up to %s pairs, and the held-out nodes of %s have %s; leave it out",
-				thousands(engine.MostPairs), f.data, thousands(int(pairs)))
-		}
-	}
-	groupless := ""
-	for _, path := range f.against {
-		other, err := n.other(ctx, path)
-		if err != nil {
-			return nil, err
-		}
-		loaded, err := other.On(prepared.Problem.Nodes)
-		if err != nil {
-			return nil, err
-		}
-		s.Others, s.Names = append(s.Others, loaded), append(s.Names, filepath.Base(path))
-	}
-	if f.fairness > 0 {
-		s.Fairness = evaluate.FairnessSettings{K: f.fairness, Seed: f.seed, Threads: f.threads}
-		if f.groups != "" {
-			var missing int
-			if s.Fairness.Groups, missing, err = readGroups(f.groups, g); err != nil {
-				return nil, err
-			}
-			if missing > 0 {
-				groupless = fmt.Sprintf("%s of %s nodes are in no group of %s and make one of their own, %s",
-					thousands(missing), thousands(g.Len()), filepath.Base(f.groups), noGroup)
-			}
-		}
-		if s.Fairness.Held, err = heldOut(prepared, f.sources, f.seed); err != nil {
-			return nil, fmt.Errorf("%s: %w", f.data, err)
-		}
-	}
-	if f.rank > 0 {
-		if s.Candidates, err = heldOut(prepared, f.sources, f.seed); err != nil {
-			return nil, fmt.Errorf("%s: %w", f.data, err)
-		}
-		s.First = f.rank
-	}
-	t.say("judging %s on %s held-out pairs", filepath.Base(f.model), thousands(prepared.Test.Pairs.Len()))
-	e, err := evaluate.NewEvaluation(ctx, g, m, prepared.Test, s)
+	s, warnings, err := f.settings(ctx, n, prepared)
 	if err != nil {
 		return nil, err
 	}
-	e.Model, e.Dataset = filepath.Base(f.model), filepath.Base(filepath.Clean(f.data))
-	e.Held = origin.Plan.Describe(g)
-	if groupless != "" {
-		e.Warnings = append(e.Warnings, groupless)
+	t.say("judging %s on %s held-out pairs", filepath.Base(f.model), thousands(prepared.Test.Pairs.Len()))
+	e, err := evaluate.NewEvaluation(ctx, prepared.Graph, m, prepared.Test, s)
+	if err != nil {
+		return nil, err
 	}
+	origin := n.model.Origin
+	e.Model, e.Dataset = filepath.Base(f.model), filepath.Base(filepath.Clean(f.data))
+	e.Held = origin.Plan.Describe(prepared.Graph)
+	e.Warnings = append(e.Warnings, warnings...)
 	if e.Fairness != nil && e.Class == fit.NoExposure {
 		e.Warnings = append(e.Warnings, "this model knows no exposure, so that merit is what it takes for "+
 			"relevant: what was never shown has little; judge by a model that corrects, and give this one to --against")
 	}
 	for k, other := range s.Others {
-		if theirs, known, err := sample.OriginOf(other); err == nil && (!known || !theirs.Plan.HoldsOutSameNodes(origin.Plan)) {
+		theirs, known, err := sample.OriginOf(other)
+		if err == nil && (!known || !theirs.Plan.HoldsOutSameNodes(origin.Plan)) {
 			e.Warnings = append(e.Warnings, fmt.Sprintf("%s does not say that these pairs were held out when it "+
 				"was fitted; if it has seen them, it looks better than it is", s.Names[k]))
 		}
@@ -238,6 +207,54 @@ func runEvaluate(ctx context.Context, f evaluateFlags, t *display) (*evaluate.Ev
 		}
 	}
 	return e, nil
+}
+
+// settings turns the flags into what to evaluate, with warnings about the groups.
+func (f *evaluateFlags) settings(ctx context.Context, n *fittedNetwork,
+	prepared *sample.Prepared) (s evaluate.EvaluationSettings, warnings []string, err error) {
+	g := prepared.Graph
+	s.Panel = evaluate.PanelSettings{Floor: f.floor, Threads: f.threads}
+	if f.exact {
+		s.Panel.Graph, s.Panel.Universe = g, prepared.Universe(graph.Test)
+		if pairs, _, err := s.Panel.Universe.Count(g); err == nil && pairs > engine.MostPairs {
+			return s, nil, usagef("--exact is for up to %s pairs, and the held-out nodes of %s have %s; leave it out",
+				thousands(engine.MostPairs), f.data, thousands(int(pairs)))
+		}
+	}
+	for _, path := range f.against {
+		other, err := n.other(ctx, path)
+		if err != nil {
+			return s, nil, err
+		}
+		loaded, err := other.On(prepared.Problem.Nodes)
+		if err != nil {
+			return s, nil, err
+		}
+		s.Others, s.Names = append(s.Others, loaded), append(s.Names, filepath.Base(path))
+	}
+	if f.fairness > 0 {
+		s.Fairness = evaluate.FairnessSettings{K: f.fairness, Seed: f.seed, Threads: f.threads}
+		if f.groups != "" {
+			var missing int
+			if s.Fairness.Groups, missing, err = readGroups(f.groups, g); err != nil {
+				return s, nil, err
+			}
+			if missing > 0 {
+				warnings = append(warnings, fmt.Sprintf("%s of %s nodes are in no group of %s and make one of their "+
+					"own, %s", thousands(missing), thousands(g.Len()), filepath.Base(f.groups), noGroup))
+			}
+		}
+		if s.Fairness.Held, err = heldOut(prepared, f.sources, f.seed); err != nil {
+			return s, nil, fmt.Errorf("%s: %w", f.data, err)
+		}
+	}
+	if f.rank > 0 {
+		if s.Candidates, err = heldOut(prepared, f.sources, f.seed); err != nil {
+			return s, nil, fmt.Errorf("%s: %w", f.data, err)
+		}
+		s.First = f.rank
+	}
+	return s, warnings, nil
 }
 
 // certify plants truths where the model was fitted.
@@ -302,25 +319,7 @@ func printEvaluation(w io.Writer, e *evaluate.Evaluation, output string) error {
 	}
 	b.WriteString("  what was never shown counts as irrelevant here\n")
 	printRanks(&b, e)
-	fmt.Fprintf(&b, "\nIf π̂ were wrong: share of pairs where correcting still beats not correcting\n")
-	fmt.Fprintf(&b, "  %-14s", "π̂ = π ×")
-	for _, r := range e.Panel.Region {
-		fmt.Fprintf(&b, "%5.1f", r.Factor)
-	}
-	for _, line := range []struct {
-		name string
-		of   func(evaluate.RegionRow) float64
-	}{
-		{"R_w, R_PU", func(r evaluate.RegionRow) float64 { return r.HoldsW }},
-		{"R_AP", func(r evaluate.RegionRow) float64 { return r.HoldsAP }},
-	} {
-		fmt.Fprintf(&b, "\n  %-13s", line.name)
-		for _, r := range e.Panel.Region {
-			fmt.Fprintf(&b, "%5.0f", 100*line.of(r))
-		}
-		b.WriteString(" %")
-	}
-	b.WriteString("\n")
+	printRegion(&b, e.Panel.Region)
 	if e.Fairness != nil {
 		printFairness(&b, e)
 	}
@@ -338,6 +337,29 @@ func printEvaluation(w io.Writer, e *evaluate.Evaluation, output string) error {
 	}
 	_, err := w.Write([]byte(b.String()))
 	return err
+}
+
+// printRegion says how wrong π̂ may be before correcting is worse than not correcting.
+func printRegion(b *strings.Builder, region []evaluate.RegionRow) {
+	fmt.Fprintf(b, "\nIf π̂ were wrong: share of pairs where correcting still beats not correcting\n")
+	fmt.Fprintf(b, "  %-14s", "π̂ = π ×")
+	for _, r := range region {
+		fmt.Fprintf(b, "%5.1f", r.Factor)
+	}
+	for _, line := range []struct {
+		name string
+		of   func(evaluate.RegionRow) float64
+	}{
+		{"R_w, R_PU", func(r evaluate.RegionRow) float64 { return r.HoldsW }},
+		{"R_AP", func(r evaluate.RegionRow) float64 { return r.HoldsAP }},
+	} {
+		fmt.Fprintf(b, "\n  %-13s", line.name)
+		for _, r := range region {
+			fmt.Fprintf(b, "%5.0f", 100*line.of(r))
+		}
+		b.WriteString(" %")
+	}
+	b.WriteString("\n")
 }
 
 // differenceWords is a difference with its interval, of three digits, or of two where it is small and would not fit.

@@ -164,7 +164,8 @@ func TestExportIndexPostgres(t *testing.T) {
 	}
 	makeQuery := `import sys, numpy as np
 x = np.load(sys.argv[1] + "/query.npz"); ids = open(sys.argv[1] + "/ids.txt").read().split("\n")
-print("[" + ",".join(repr(float(v)) for v in x["w"] * np.load(sys.argv[1] + "/vectors.npy")[ids.index(sys.argv[2])]) + "]")`
+vector = np.load(sys.argv[1] + "/vectors.npy")[ids.index(sys.argv[2])]
+print("[" + ",".join(repr(float(v)) for v in x["w"] * vector) + "]")`
 	for _, node := range []string{"p7", "p300"} {
 		want, _ := recommendedIDs(t, bayes, dir, node, "-k", "10")
 		q := strings.TrimSpace(runPython(t, python, makeQuery, out, node))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -19,104 +20,124 @@ const noGroup = "(none)"
 // readGroups reads a CSV file of ids and groups: a header with the columns id and another, or id and group among more.
 // It returns how many nodes the file does not name.
 func readGroups(path string, g *graph.Graph) (evaluate.Groups, int, error) {
-	var groups evaluate.Groups
-	fail := func(format string, a ...any) (evaluate.Groups, int, error) {
-		return groups, 0, usagef(path+format+"; give a CSV file with the columns id and group", a...)
-	}
 	file, err := os.Open(path)
 	if err != nil {
-		return groups, 0, usagef("%v; give a CSV file with the columns id and group", err)
+		return evaluate.Groups{}, 0, usagef("%v; give a CSV file with the columns id and group", err)
 	}
 	defer file.Close()
-	rows := csv.NewReader(file)
-	rows.FieldsPerRecord, rows.TrimLeadingSpace = -1, true
-	head, err := rows.Read()
-	if err != nil {
+	r := &groupReader{path: path, graph: g, rows: csv.NewReader(file), number: map[string]int32{}}
+	r.rows.FieldsPerRecord, r.rows.TrimLeadingSpace = -1, true
+	if err := r.head(); err != nil {
+		return evaluate.Groups{}, 0, err
+	}
+	r.groups.Of = slices.Repeat([]int32{-1}, g.Len())
+	for {
+		row, err := r.rows.Read()
 		if errors.Is(err, io.EOF) {
-			return fail(" is empty")
+			break
 		}
-		return fail(": %v", err)
+		if err == nil {
+			err = r.add(row)
+		} else {
+			err = r.fail(": %v", err)
+		}
+		if err != nil {
+			return evaluate.Groups{}, 0, err
+		}
+	}
+	switch {
+	case r.named == 0 && r.stranger != "":
+		return evaluate.Groups{}, 0, r.fail(" names no node of the dataset: %s", r.stranger)
+	case r.named == 0:
+		return evaluate.Groups{}, 0, r.fail(" has no row")
+	}
+	for i, of := range r.groups.Of {
+		if of < 0 {
+			r.groups.Of[i] = r.group(noGroup)
+		}
+	}
+	if n := len(r.groups.Names); n > evaluate.MostGroups {
+		return evaluate.Groups{}, 0, r.fail(" has %s groups; make at most %s of them, such as the largest and the rest",
+			thousands(n), thousands(evaluate.MostGroups))
+	}
+	return r.groups, g.Len() - r.named, nil
+}
+
+// groupReader reads a file of groups.
+type groupReader struct {
+	path     string
+	graph    *graph.Graph
+	rows     *csv.Reader
+	id, of   int // columns
+	width    int // columns of the head
+	groups   evaluate.Groups
+	number   map[string]int32 // of the groups, by name
+	named    int              // nodes that the file names
+	stranger string           // the first id that is no node's
+}
+
+func (r *groupReader) fail(format string, a ...any) error {
+	return usagef(r.path+format+"; give a CSV file with the columns id and group", a...)
+}
+
+// head finds the columns.
+func (r *groupReader) head() error {
+	head, err := r.rows.Read()
+	if errors.Is(err, io.EOF) {
+		return r.fail(" is empty")
+	}
+	if err != nil {
+		return r.fail(": %v", err)
 	}
 	head[0] = strings.TrimPrefix(head[0], "\ufeff")
 	for k := range head {
 		head[k] = strings.ToLower(strings.TrimSpace(head[k]))
 	}
-	id, group := slices.Index(head, "id"), slices.Index(head, "group")
-	if group < 0 && len(head) == 2 && id >= 0 {
-		group = 1 - id // as in id,institution
+	r.id, r.of, r.width = slices.Index(head, "id"), slices.Index(head, "group"), len(head)
+	if r.of < 0 && len(head) == 2 && r.id >= 0 {
+		r.of = 1 - r.id // as in id,institution
 	}
-	if id < 0 || group < 0 {
-		return fail(", line 1: the columns are %s", strings.Join(head, ", "))
+	if r.id < 0 || r.of < 0 {
+		return r.fail(", line 1: the columns are %s", strings.Join(head, ", "))
 	}
-	groups.By = head[group]
-	groups.Of = make([]int32, g.Len())
-	for i := range groups.Of {
-		groups.Of[i] = -1
+	r.groups.By = head[r.of]
+	return nil
+}
+
+// add reads a row.
+func (r *groupReader) add(row []string) error {
+	line, _ := r.rows.FieldPos(0)
+	if len(row) != r.width {
+		return r.fail(", line %d: %d columns where the head has %d", line, len(row), r.width)
 	}
-	number := map[string]int32{}
-	named, strangers, stranger := 0, 0, ""
-	for {
-		row, err := rows.Read()
-		if errors.Is(err, io.EOF) {
-			break
+	i, ok := r.graph.Index(row[r.id])
+	if !ok {
+		if r.stranger == "" {
+			r.stranger = fmt.Sprintf("line %d names %q", line, row[r.id])
 		}
-		if err != nil {
-			return fail(": %v", err)
-		}
-		line, _ := rows.FieldPos(0)
-		if len(row) != len(head) {
-			return fail(", line %d: %d columns where the head has %d", line, len(row), len(head))
-		}
-		i, ok := g.Index(row[id])
-		if !ok {
-			if strangers++; stranger == "" {
-				stranger = fmt.Sprintf("line %d names %q", line, row[id])
-			}
-			continue // a list of all authors may have more than the dataset
-		}
-		name := strings.TrimSpace(row[group])
-		if name == "" {
-			name = noGroup
-		}
-		of, known := number[name]
-		if !known {
-			of = int32(len(groups.Names))
-			number[name] = of
-			groups.Names = append(groups.Names, name)
-		}
-		if was := groups.Of[i]; was >= 0 && was != of {
-			return fail(", line %d: %s is in %q and in %q; a node has one group", line, row[id], groups.Names[was],
-				name)
-		}
-		if groups.Of[i] < 0 {
-			named++
-		}
-		groups.Of[i] = of
+		return nil // a list of all authors may have more than the dataset
 	}
-	if named == 0 {
-		if strangers > 0 {
-			return fail(" names no node of the dataset: %s", stranger)
-		}
-		return fail(" has no row")
+	of := r.group(cmp.Or(strings.TrimSpace(row[r.of]), noGroup))
+	switch was := r.groups.Of[i]; {
+	case was < 0:
+		r.named++
+	case was != of:
+		return r.fail(", line %d: %s is in %q and in %q; a node has one group", line, row[r.id], r.groups.Names[was],
+			r.groups.Names[of])
 	}
-	missing := g.Len() - named
-	if missing > 0 {
-		none, known := number[noGroup]
-		if !known {
-			none = int32(len(groups.Names))
-			groups.Names = append(groups.Names, noGroup)
-		}
-		for i, of := range groups.Of {
-			if of < 0 {
-				groups.Of[i] = none
-			}
-		}
+	r.groups.Of[i] = of
+	return nil
+}
+
+// group is the number of a group.
+func (r *groupReader) group(name string) int32 {
+	of, known := r.number[name]
+	if !known {
+		of = int32(len(r.groups.Names))
+		r.number[name] = of
+		r.groups.Names = append(r.groups.Names, name)
 	}
-	if len(groups.Names) > evaluate.MostGroups {
-		return fail(" has %s groups; make at most %s of them, such as the largest and the rest",
-			thousands(len(groups.Names)), thousands(evaluate.MostGroups))
-	}
-	return groups, missing, nil
+	return of
 }
 
 // printFairness draws what groups are given and what they deserve.

@@ -67,7 +67,94 @@ func newFit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fit [DATASET]",
 		Short: "Learn links and exposure together, from a dataset or a world",
-		Long: `Learn both halves of a recommender, ŷ = P(link | shown) and π̂ = P(shown), from
+		Long:  fitHelp(),
+		Example: `  unseen fit
+  unseen fit papers -o model.safetensors
+  unseen fit papers --validation-from 2020-01-01 --test-from 2021-01-01
+  unseen fit friends --split random --fields-by links:50
+  unseen fit --method naive --json
+  unseen fit --world flat-rare --logged 0.02
+  unseen fit --method ap --search lr=1e-3,1e-2 --search lambda-r=1,10
+  unseen fit --nodes 20000 --dim 256 --pairs 300000 -o model.safetensors`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 || len(args) == 1 && args[0] == "" {
+				return usagef("name one folder of a dataset, or none for a generated world; got %q", args)
+			}
+			refused, why := f.drawing.names(), "needs a dataset to choose from; name its folder"
+			if len(args) == 1 {
+				f.data = args[0]
+				refused, why = worldFlags, "is for generated worlds; leave it out, or the dataset"
+			}
+			for _, name := range refused {
+				if cmd.Flags().Changed(name) {
+					return usagef("--%s %s", name, why)
+				}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, name := range []string{"output", "checkpoint"} {
+				// as an unset variable of a script leaves it: hours of training would go nowhere
+				if flag := cmd.Flags().Lookup(name); flag.Changed && flag.Value.String() == "" {
+					return usagef("--%s is empty; give a path, or leave it out", name)
+				}
+			}
+			r, err := runFit(cmd.Context(), f, newDisplay(cmd.ErrOrStderr(), f.quiet))
+			if err != nil {
+				return err
+			}
+			if f.asJSON {
+				return printJSON(cmd.OutOrStdout(), r)
+			}
+			return r.print(cmd.OutOrStdout())
+		},
+		ValidArgsFunction: oneFolder,
+	}
+	f.register(cmd)
+	return cmd
+}
+
+// register adds the flags to a command.
+func (f *fitFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&f.method, "method", "bayes", "method to learn by")
+	flags.StringVar(&f.preset, "preset", "safe", strings.Join(fit.Presets(), ", "))
+	flags.StringVar(&f.link, "link", "", "link model (default: the method's)")
+	flags.StringVar(&f.propensity, "propensity", "", "propensity model (default: the method's)")
+	flags.StringVar(&f.optimiser, "optimiser", "", "adam or lbfgs (default: the preset's)")
+	flags.StringArrayVar(&f.searches, "search", nil, "`name=v,w` to choose from, such as ridge=0.1,1,10")
+	flags.IntVar(&f.searchPoints, "search-points", 0, "try only this many points, drawn by the seed")
+	flags.StringArrayVar(&f.anchors, "anchor", nil, "`known` mean π, such as same=0.8±0.1 (or +-)")
+	flags.Float64SliceVar(&f.starts, "starts", nil, "`p,q` to start from, as π̂ (default: the preset's)")
+	flags.Lookup("starts").DefValue = "" // it would be []
+	flags.Uint64Var(&f.seed, "seed", 1, "seed of the world and of training")
+	flags.IntVar(&f.threads, "threads", 0, "threads (default: all processors)")
+	f.drawing.add(cmd)
+	flags.StringVar(&f.world, "world", "saturated", "kind of world")
+	flags.IntVar(&f.nodes, "nodes", 4000, "nodes of the world")
+	flags.IntVar(&f.dim, "dim", 64, "dimension of the vectors")
+	flags.IntVar(&f.fields, "fields", 6, "fields, equally large")
+	flags.BoolVar(&f.randomFields, "random-fields", false, "fields that are independent of the vectors")
+	flags.IntVar(&f.pairs, "pairs", 20_000, "pairs to learn from")
+	flags.Float64Var(&f.logged, "logged", 0, "share of pairs whose exposure is logged")
+	flags.IntVar(&f.certify, "certify", 0, "also plant this many truths and fit them")
+	flags.StringVarP(&f.output, "output", "o", "", "save the model here")
+	flags.StringVar(&f.checkpoint, "checkpoint", "", "checkpoint (default: beside the output)")
+	flags.BoolVar(&f.resume, "resume", false, "continue from the checkpoint")
+	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
+	jsonFlag(cmd, &f.asJSON)
+	completeFlags(cmd, map[string][]string{
+		"method": slices.Sorted(maps.Keys(fit.Methods())), "preset": fit.Presets(),
+		"link": model.LinkKinds(), "propensity": model.PropensityKinds(), "optimiser": {"adam", "lbfgs"},
+		"world": slices.Sorted(maps.Keys(plans)),
+	}, "search", "search-points", "anchor", "starts", "seed", "threads", "nodes", "dim", "fields", "pairs", "logged",
+		"certify")
+}
+
+// fitHelp explains unseen fit.
+func fitHelp() string {
+	return `Learn both halves of a recommender, ŷ = P(link | shown) and π̂ = P(shown), from
 links alone. The pairs come from a dataset: its links, except those of held-out
 nodes, and a sample of unlinked pairs. Without a dataset they come from a
 generated world with known y and π, and the result is compared with the truth.
@@ -112,93 +199,7 @@ certificate is stored in the model.
 
 -o saves the model. During training a checkpoint lies beside it: Ctrl-C or a
 power cut loses at most half a minute. --resume continues; the model is the
-same, to the byte, as without the interruption.`,
-		Example: `  unseen fit
-  unseen fit papers -o model.safetensors
-  unseen fit papers --validation-from 2020-01-01 --test-from 2021-01-01
-  unseen fit friends --split random --fields-by links:50
-  unseen fit --method naive --json
-  unseen fit --world flat-rare --logged 0.02
-  unseen fit --method ap --search lr=1e-3,1e-2 --search lambda-r=1,10
-  unseen fit --nodes 20000 --dim 256 --pairs 300000 -o model.safetensors`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 1 || len(args) == 1 && args[0] == "" {
-				return usagef("name one folder of a dataset, or none for a generated world; got %q", args)
-			}
-			refused, why := f.drawing.names(), "needs a dataset to choose from; name its folder"
-			if len(args) == 1 {
-				f.data = args[0]
-				refused, why = worldFlags, "is for generated worlds; leave it out, or the dataset"
-			}
-			for _, name := range refused {
-				if cmd.Flags().Changed(name) {
-					return usagef("--%s %s", name, why)
-				}
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			for _, name := range []string{"output", "checkpoint"} {
-				// as an unset variable of a script leaves it: hours of training would go nowhere
-				if flag := cmd.Flags().Lookup(name); flag.Changed && flag.Value.String() == "" {
-					return usagef("--%s is empty; give a path, or leave it out", name)
-				}
-			}
-			r, err := runFit(cmd.Context(), f, newDisplay(cmd.ErrOrStderr(), f.quiet))
-			if err != nil {
-				return err
-			}
-			if f.asJSON {
-				return printJSON(cmd.OutOrStdout(), r)
-			}
-			return r.print(cmd.OutOrStdout())
-		},
-		ValidArgsFunction: oneFolder,
-	}
-	flags := cmd.Flags()
-	flags.SortFlags = false
-	flags.StringVar(&f.method, "method", "bayes", "method to learn by")
-	flags.StringVar(&f.preset, "preset", "safe", strings.Join(fit.Presets(), ", "))
-	flags.StringVar(&f.link, "link", "", "link model (default: the method's)")
-	flags.StringVar(&f.propensity, "propensity", "", "propensity model (default: the method's)")
-	flags.StringVar(&f.optimiser, "optimiser", "", "adam or lbfgs (default: the preset's)")
-	flags.StringArrayVar(&f.searches, "search", nil, "`name=v,w` to choose from, such as ridge=0.1,1,10")
-	flags.IntVar(&f.searchPoints, "search-points", 0, "try only this many points, drawn by the seed")
-	flags.StringArrayVar(&f.anchors, "anchor", nil, "`known` mean π, such as same=0.8±0.1 (or +-)")
-	flags.Float64SliceVar(&f.starts, "starts", nil, "`p,q` to start from, as π̂ (default: the preset's)")
-	flags.Lookup("starts").DefValue = "" // it would be []
-	flags.Uint64Var(&f.seed, "seed", 1, "seed of the world and of training")
-	flags.IntVar(&f.threads, "threads", 0, "threads (default: all processors)")
-	f.drawing.add(cmd)
-	flags.StringVar(&f.world, "world", "saturated", "kind of world")
-	flags.IntVar(&f.nodes, "nodes", 4000, "nodes of the world")
-	flags.IntVar(&f.dim, "dim", 64, "dimension of the vectors")
-	flags.IntVar(&f.fields, "fields", 6, "fields, equally large")
-	flags.BoolVar(&f.randomFields, "random-fields", false, "fields that are independent of the vectors")
-	flags.IntVar(&f.pairs, "pairs", 20_000, "pairs to learn from")
-	flags.Float64Var(&f.logged, "logged", 0, "share of pairs whose exposure is logged")
-	flags.IntVar(&f.certify, "certify", 0, "also plant this many truths and fit them")
-	flags.StringVarP(&f.output, "output", "o", "", "save the model here")
-	flags.StringVar(&f.checkpoint, "checkpoint", "", "checkpoint (default: beside the output)")
-	flags.BoolVar(&f.resume, "resume", false, "continue from the checkpoint")
-	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
-	jsonFlag(cmd, &f.asJSON)
-	complete := map[string][]string{
-		"method": slices.Sorted(maps.Keys(fit.Methods())), "preset": fit.Presets(),
-		"link": model.LinkKinds(), "propensity": model.PropensityKinds(), "optimiser": {"adam", "lbfgs"},
-		"world": slices.Sorted(maps.Keys(plans)),
-	}
-	for _, name := range []string{"search", "search-points", "anchor", "starts", "seed", "threads", "nodes", "dim",
-		"fields", "pairs", "logged", "certify"} {
-		complete[name] = nil
-	}
-	for name, values := range complete {
-		if err := cmd.RegisterFlagCompletionFunc(name,
-			cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-			panic(err) // only if the flag does not exist
-		}
-	}
-	return cmd
+same, to the byte, as without the interruption.`
 }
 
 // methodList explains the methods, one or two lines of 80 columns each.

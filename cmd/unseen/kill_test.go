@@ -15,6 +15,8 @@ import (
 
 // A process that is killed at any moment, and resumed until it ends, leaves the lists of one that was never
 // interrupted, to the byte, and nothing else; after each kill every part that is there is whole.
+//
+// Long because it is one story: kill, look, resume, compare.
 func TestRecommendAllKilled(t *testing.T) {
 	dir, bayes, naive := fitted(t)
 	out := t.TempDir()

@@ -78,16 +78,8 @@ after round.`,
 	flags.IntVar(&f.threads, "threads", 0, "threads (default: all processors)")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
 	jsonFlag(cmd, &f.asJSON)
-	complete := map[string][]string{"method": slices.Sorted(maps.Keys(fit.Methods()))}
-	for _, name := range []string{"papers", "fields", "dim", "shown", "rounds", "seeds", "seed", "threads"} {
-		complete[name] = nil
-	}
-	for name, values := range complete {
-		if err := cmd.RegisterFlagCompletionFunc(name,
-			cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-			panic(err) // only if the flag does not exist
-		}
-	}
+	completeFlags(cmd, map[string][]string{"method": slices.Sorted(maps.Keys(fit.Methods()))},
+		"papers", "fields", "dim", "shown", "rounds", "seeds", "seed", "threads")
 	return cmd
 }
 

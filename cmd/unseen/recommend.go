@@ -139,17 +139,8 @@ func (f *recommendFlags) register(cmd *cobra.Command) {
 		"before": "until"} {
 		oldFlag(cmd, old, name)
 	}
-	complete := map[string][]string{"format": {"text", "csv", "jsonl", "bibtex", "ris"}}
-	for _, name := range []string{"k", "text", "field", "fields", "from", "until", "diversity", "explore",
-		"seed", "threads"} {
-		complete[name] = nil
-	}
-	for name, values := range complete {
-		if err := cmd.RegisterFlagCompletionFunc(name,
-			cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-			panic(err) // only if the flag does not exist
-		}
-	}
+	completeFlags(cmd, map[string][]string{"format": {"text", "csv", "jsonl", "bibtex", "ris"}},
+		"k", "text", "field", "fields", "from", "until", "diversity", "explore", "seed", "threads")
 }
 
 // modelThenFolder completes a model and then a dataset.

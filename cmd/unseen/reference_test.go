@@ -50,8 +50,9 @@ func TestReferenceCLI(t *testing.T) {
 	var page strings.Builder
 	page.WriteString(`# The command line
 ` + generated + `
-What ` + "`unseen help COMMAND`" + ` prints, for every command. Results go to stdout, progress and errors to stderr; an error is one line that
-says what to do. Exit codes: 0 done, 1 failed, 2 wrong command line. ` + "`--json`" + ` prints one document.
+What ` + "`unseen help COMMAND`" + ` prints, for every command. Results go to stdout, progress and errors to stderr;
+an error is one line that says what to do. Exit codes: 0 done, 1 failed, 2 wrong command line. ` + "`--json`" + `
+prints one document.
 
 `)
 	root := newRoot()
@@ -222,24 +223,27 @@ func TestReferenceAPI(t *testing.T) {
 const apiNames = `
 ## Names
 
-One thing has one name: in query parameters and JSON in camelCase, on the command line in kebab-case, in columns of CSV and Parquet in
-snake_case.
+One thing has one name: in query parameters and JSON in camelCase, on the command line in kebab-case, in columns of CSV
+and Parquet in snake_case.
 
 | meaning | API | command line | column |
 |---|---|---|---|
 | ŷ, the chance of a link if shown | 'link' | | 'link' |
 | π̂, the chance of having been shown so far | 'propensity' | | 'propensity' |
 | chance that a list has an item; the 'probability' of its shown event | 'shown' | | 'shown' |
-| rank by ŷ, and by the naive model, among all candidates | 'correctedRank', 'naiveRank' | | 'corrected_rank', 'naive_rank' |
+| rank by ŷ among all candidates | 'correctedRank' | | 'corrected_rank' |
+| rank by the naive model | 'naiveRank' | | 'naive_rank' |
 | number of items in a list | 'k' | '-k' | |
 | field of a new text | 'field' | '--field' | |
 | only targets of these fields | 'fields' | '--fields' | |
 | only targets from a day on, and before a day | 'from', 'until' | '--from', '--until' | |
 | rank by π̂ŷ, which repeats past exposure | 'seen' | '--seen' | |
 | include targets that are linked already; leave out ids | 'linked', 'exclude' | '--linked', '--exclude' | |
-| re-rank; draw a share of the positions; seed of the draw | 'diversity', 'explore', 'seed' | '--diversity', '--explore', '--seed' | |
+| re-rank so that no two are alike | 'diversity' | '--diversity' | |
+| draw a share of the positions; seed of the draw | 'explore', 'seed' | '--explore', '--seed' | |
 | add the naive list; add reasons | 'compare', 'explain' | '--compare', '--explain' | |
-| nodes of each field to look at; pairs of a reading list; number of bridges | 'sources', 'list', 'limit' | '--sources', '--list', '--limit' | |
+| nodes of each field to look at | 'sources' | '--sources' | |
+| pairs of a reading list; number of bridges | 'list', 'limit' | '--list', '--limit' | |
 | the two nodes of a pair | 'source', 'target' | | 'source', 'target' |
 | doubts about a result | 'warnings' | | |
 | train without deploying | 'trainOnly' | | |
@@ -256,8 +260,9 @@ func apiPage(api openAPI) string {
 %s
 
 A running service shows this reference at '/docs' and serves it as an OpenAPI document at '/openapi.json'.
-[The guide](service.md) has requests to copy. Errors are RFC 9457 documents ([ErrorModel](#errormodel)); a response with 429 or 503 has
-'Retry-After'. The scope is what a token needs, if the service has tokens. Deprecated names are accepted for one version.
+[The guide](service.md) has requests to copy. Errors are RFC 9457 documents ([ErrorModel](#errormodel)); a response with
+429 or 503 has 'Retry-After'. The scope is what a token needs, if the service has tokens. Deprecated names are accepted
+for one version.
 %s
 | operation | purpose | scope |
 |---|---|---|
@@ -281,42 +286,54 @@ A running service shows this reference at '/docs' and serves it as an OpenAPI do
 	}
 	page.WriteString("\n# Requests\n")
 	for _, op := range all {
-		fmt.Fprintf(&page, "\n## %s %s\n\n%s.\n", op.method, op.path, strings.TrimSuffix(op.Summary, "."))
-		if len(op.Parameters) > 0 {
-			page.WriteString("\n| parameter | type | meaning |\n|---|---|---|\n")
-			for _, p := range op.Parameters {
-				kind := p.Schema.words() + ", " + p.In
-				if p.Required {
-					kind += ", required"
-				}
-				row(&page, p.Name, kind, p.Description, p.Schema.limits())
+		fmt.Fprintf(&page, "\n## %s %s\n\n", op.method, op.path)
+		op.describe(&page)
+	}
+	apiObjects(&page, api)
+	return page.String()
+}
+
+// describe says what an operation takes and answers.
+func (op apiOperation) describe(page *strings.Builder) {
+	fmt.Fprintf(page, "%s.\n", strings.TrimSuffix(op.Summary, "."))
+	if len(op.Parameters) > 0 {
+		page.WriteString("\n| parameter | type | meaning |\n|---|---|---|\n")
+		for _, p := range op.Parameters {
+			kind := p.Schema.words() + ", " + p.In
+			if p.Required {
+				kind += ", required"
 			}
-		}
-		if op.RequestBody != nil {
-			for _, of := range slices.Sorted(maps.Keys(op.RequestBody.Content)) {
-				fmt.Fprintf(&page, "\nBody: %s (%s).\n", op.RequestBody.Content[of].Schema.words(), of)
-			}
-		}
-		for _, status := range slices.Sorted(maps.Keys(op.Responses)) {
-			if !strings.HasPrefix(status, "2") {
-				continue
-			}
-			for _, of := range slices.Sorted(maps.Keys(op.Responses[status].Content)) {
-				s := op.Responses[status].Content[of].Schema
-				if of == "text/event-stream" {
-					fmt.Fprintf(&page, "\nResponse: %s with a stream of server-sent events.\n", status)
-					continue
-				}
-				fmt.Fprintf(&page, "\nResponse: %s with %s.\n", status, s.words())
-			}
+			row(page, p.Name, kind, p.Description, p.Schema.limits())
 		}
 	}
+	if op.RequestBody != nil {
+		for _, of := range slices.Sorted(maps.Keys(op.RequestBody.Content)) {
+			fmt.Fprintf(page, "\nBody: %s (%s).\n", op.RequestBody.Content[of].Schema.words(), of)
+		}
+	}
+	for _, status := range slices.Sorted(maps.Keys(op.Responses)) {
+		if !strings.HasPrefix(status, "2") {
+			continue
+		}
+		for _, of := range slices.Sorted(maps.Keys(op.Responses[status].Content)) {
+			s := op.Responses[status].Content[of].Schema
+			if of == "text/event-stream" {
+				fmt.Fprintf(page, "\nResponse: %s with a stream of server-sent events.\n", status)
+				continue
+			}
+			fmt.Fprintf(page, "\nResponse: %s with %s.\n", status, s.words())
+		}
+	}
+}
+
+// apiObjects says what bodies are made of.
+func apiObjects(page *strings.Builder, api openAPI) {
 	page.WriteString("\n# Objects\n")
 	for _, name := range slices.Sorted(maps.Keys(api.Components.Schemas)) {
 		s := api.Components.Schemas[name]
-		fmt.Fprintf(&page, "\n## %s\n\n", name)
+		fmt.Fprintf(page, "\n## %s\n\n", name)
 		if s.Description != "" {
-			fmt.Fprintf(&page, "%s\n\n", s.Description)
+			fmt.Fprintf(page, "%s\n\n", s.Description)
 		}
 		page.WriteString("| key | type | meaning |\n|---|---|---|\n")
 		for _, part := range slices.Sorted(maps.Keys(s.Properties)) {
@@ -325,10 +342,9 @@ A running service shows this reference at '/docs' and serves it as an OpenAPI do
 			if p.Deprecated {
 				text = "Deprecated: " + text
 			}
-			row(&page, part, p.words(), text, p.limits())
+			row(page, part, p.words(), text, p.limits())
 		}
 	}
-	return page.String()
 }
 
 func (op apiOperation) scope() string {
@@ -343,11 +359,18 @@ func (op apiOperation) scope() string {
 // A part that is added to the API shows in the reference.
 func TestReferenceSees(t *testing.T) {
 	var api openAPI
-	raw := `{"info": {"version": "2"}, "paths": {"/a/{id}": {"put": {"summary": "Does a|b", "security": [{"token": ["admin"]}],
-		"parameters": [{"name": "id", "in": "path", "required": true, "schema": {"type": "integer", "minimum": 1, "maximum": 9, "default": 3}}],
+	raw := `{"info": {"version": "2"}, "paths": {"/a/{id}": {"put": {
+		"summary": "Does a|b", "security": [{"token": ["admin"]}],
+		"parameters": [{"name": "id", "in": "path", "required": true,
+			"schema": {"type": "integer", "minimum": 1, "maximum": 9, "default": 3}}],
 		"requestBody": {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Thing"}}}},
-		"responses": {"200": {"content": {"application/json": {"schema": {"type": ["array", "null"], "items": {"type": "string"}}}}}, "404": {"content": {"x": {}}}}}}},
-		"components": {"schemas": {"Thing": {"properties": {"of": {"type": "object", "additionalProperties": {"type": "number"}}, "kind": {"type": "string", "enum": ["x", "y"], "deprecated": true, "description": "an x"}}}}}}`
+		"responses": {
+			"200": {"content": {"application/json": {
+				"schema": {"type": ["array", "null"], "items": {"type": "string"}}}}},
+			"404": {"content": {"x": {}}}}}}},
+		"components": {"schemas": {"Thing": {"properties": {
+			"of": {"type": "object", "additionalProperties": {"type": "number"}},
+			"kind": {"type": "string", "enum": ["x", "y"], "deprecated": true, "description": "an x"}}}}}}`
 	if err := json.Unmarshal([]byte(raw), &api); err != nil {
 		t.Fatal(err)
 	}
@@ -355,7 +378,8 @@ func TestReferenceSees(t *testing.T) {
 	for _, line := range []string{
 		"| [`PUT /a/{id}`](#put-aid) | Does a\\|b | admin |",
 		"| `id` | integer, path, required | (1 to 9; default 3) |",
-		"Body: [Thing](#thing) (application/json).", "Response: 200 with list of string.", "| `of` | map to number |  |",
+		"Body: [Thing](#thing) (application/json).", "Response: 200 with list of string.",
+		"| `of` | map to number |  |",
 		"| `kind` | string | Deprecated: an x (x, y) |",
 	} {
 		if !strings.Contains(page, line+"\n") {

@@ -65,9 +65,7 @@ bytes.`,
 	flags.StringVar(&f.figures, "figures", "", "also write the figures into this `folder`")
 	flags.StringVar(&f.title, "title", "", "the page's title")
 	jsonFlag(cmd, &f.asJSON)
-	if err := cmd.RegisterFlagCompletionFunc("title", cobra.NoFileCompletions); err != nil {
-		panic(err) // only if the flag does not exist
-	}
+	completeFlags(cmd, nil, "title")
 	return cmd
 }
 

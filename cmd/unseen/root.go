@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -62,7 +64,8 @@ Flags:
 {{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{if .HasAvailableSubCommands}}
 
 Exit code: 0 done, 1 failed, 2 wrong command line.
-"{{if .HasParent}}{{.CommandPath}} COMMAND --help{{else}}{{.CommandPath}} help COMMAND{{end}}" explains one command.{{end}}
+"{{if .HasParent}}{{.CommandPath}} COMMAND --help{{else}}{{.CommandPath}} help COMMAND{{end}}" ` +
+	`explains one command.{{end}}
 `
 
 // newHelp replaces cobra's help command, which takes an unknown topic for a success.
@@ -219,4 +222,15 @@ func printJSON(w io.Writer, document any) error {
 	}
 	_, err = w.Write(append(raw, '\n'))
 	return err
+}
+
+// completeFlags sets what the Tab key offers for values of flags: words to choose from, or nothing for the flags that
+// take numbers and other texts. Flags that are not named take files.
+func completeFlags(cmd *cobra.Command, words map[string][]string, others ...string) {
+	for _, name := range slices.AppendSeq(others, maps.Keys(words)) {
+		if err := cmd.RegisterFlagCompletionFunc(name,
+			cobra.FixedCompletions(words[name], cobra.ShellCompDirectiveNoFileComp)); err != nil {
+			panic(err) // only if the flag does not exist
+		}
+	}
 }

@@ -89,12 +89,8 @@ authenticates. Ctrl-C lets requests in progress end first.`,
 	flags.DurationVar(&f.listen.Drain, "drain", 10*time.Second, "how long requests may take to end after Ctrl-C")
 	flags.BoolVar(&f.verbose, "verbose", false, "log every request")
 	flags.BoolVar(&f.quiet, "quiet", false, "log only warnings")
-	for _, name := range []string{"listen", "prefix", "store", "explore", "keep", "retrain-every", "retrain-after",
-		"rate", "concurrent", "drain"} {
-		if err := cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions); err != nil {
-			panic(err) // only if the flag does not exist
-		}
-	}
+	completeFlags(cmd, nil, "listen", "prefix", "store", "explore", "keep", "retrain-every", "retrain-after",
+		"rate", "concurrent", "drain")
 	cmd.AddCommand(newServeToken())
 	return cmd
 }
@@ -206,9 +202,6 @@ token, remove its entry from the file; a running service notices within a second
 	cmd.Flags().StringVar(&scope, "scope", "read", "read, write or admin")
 	cmd.Flags().StringVar(&file, "token-file", "", "`file` to add the token to")
 	jsonFlag(cmd, &asJSON)
-	if err := cmd.RegisterFlagCompletionFunc("scope", cobra.FixedCompletions([]string{"read", "write", "admin"},
-		cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // only if the flag does not exist
-	}
+	completeFlags(cmd, map[string][]string{"scope": {"read", "write", "admin"}})
 	return cmd
 }

@@ -52,6 +52,28 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
+// ask asks a service, and returns the status and the body.
+func ask(t *testing.T, url, token string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), "GET", url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	a, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Body.Close()
+	body, err := io.ReadAll(a.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a.StatusCode, string(body)
+}
+
 // What unseen demo writes can be served; the service refuses the world without protection, asks for the token that was
 // made, and ends when it is told to.
 func TestServe(t *testing.T) {
@@ -100,29 +122,10 @@ func TestServe(t *testing.T) {
 	if url == "" {
 		t.Fatalf("no address: %s %s", out.String(), log.String())
 	}
-	get := func(path, token string) (int, string) {
-		r, err := http.NewRequest("GET", url+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if token != "" {
-			r.Header.Set("Authorization", "Bearer "+token)
-		}
-		a, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer a.Body.Close()
-		body, err := io.ReadAll(a.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return a.StatusCode, string(body)
-	}
-	if status, _ := get("/api/v1/recommendations?node=p100", ""); status != 401 {
+	if status, _ := ask(t, url+"/api/v1/recommendations?node=p100", ""); status != 401 {
 		t.Errorf("without a token: %d", status)
 	}
-	if status, body := get("/api/v1/recommendations?node=p100&compare=true",
+	if status, body := ask(t, url+"/api/v1/recommendations?node=p100&compare=true",
 		strings.TrimSpace(secret)); status != 200 || !strings.Contains(body, `"naive"`) {
 		t.Errorf("with a token: %d %s", status, body)
 	}

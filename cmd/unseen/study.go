@@ -98,13 +98,7 @@ vectors and fields, the last two on one network at a time.
 	flags.StringVar(&f.out, "out", "", "write JSON and CSV files into this `folder`")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
 	jsonFlag(cmd, &f.asJSON)
-	complete := map[string][]string{"preset": fit.Presets(), "seeds": nil, "seed": nil, "threads": nil}
-	for name, values := range complete {
-		if err := cmd.RegisterFlagCompletionFunc(name,
-			cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-			panic(err) // only if the flag does not exist
-		}
-	}
+	completeFlags(cmd, map[string][]string{"preset": fit.Presets()}, "seeds", "seed", "threads")
 	return cmd
 }
 
