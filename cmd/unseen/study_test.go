@@ -81,8 +81,8 @@ func TestStudyWrongUsage(t *testing.T) {
 		"table1 --seeds many":         `--seeds is "many"; give a whole number`,
 		"table1 --threads -1":         "-1 threads; give 1 or more",
 		"table1 --preset nope":        `no preset "nope"; there is safe, paper, notebook`,
-		"table1 --out " + file:        "--out: the folder " + file + " cannot be made: not a directory; choose another",
-		"table1 --out " + file + "/x": "cannot be made: not a directory; choose another",
+		"table1 --out " + file:        "--out: cannot create folder " + file + ": not a directory; choose another",
+		"table1 --out " + file + "/x": "/x: not a directory; choose another",
 		"table1 --quik":               "unknown flag --quik; did you mean --quick?",
 	} {
 		t.Run(line, func(t *testing.T) {
