@@ -1,8 +1,8 @@
 // Estimate how good predictions are, from links that were seen only where something was shown.
 //
 // There are 20 articles for each of 2,000 readers. Half of the articles are shown to 9 readers in 10, the others to 1
-// in 4. The predictions are right, and so are the propensities; only links are seen. The naive risk takes "not shown" for
-// "not relevant" and overstates the error of the predictions. The others come out near the true risk.
+// in 4. The predictions are right, and so are the propensities; only links are seen. The naive risk takes "not shown"
+// for "not relevant" and overstates the error of the predictions. The others come out near the true risk.
 //
 // Prints:
 //
