@@ -190,16 +190,20 @@ type diagnosis struct {
 	result  *Result
 	found   *Findings
 
-	most   int // pairs whose ŷ is looked at
-	cells  map[int32]*cellSum
-	order  []int32 // cells, ascending
+	most   int        // pairs whose ŷ is looked at
+	cells  []*cellSum // of the field pairs that occur, by source and then by target
 	weight float64
 
 	measured bool // the scale has a standard error
 }
 
+// fieldPair is an ordered pair of fields. With 65,535 fields there are more than an int32 can number, so those that
+// occur are numbered.
+type fieldPair struct{ source, target uint16 }
+
 // cellSum is what the training pairs of one field pair add up to.
 type cellSum struct {
+	fieldPair
 	same          bool
 	pairs, links  int
 	weight, shown float64 // Σω, Σω·π̂
@@ -214,11 +218,11 @@ type cellSum struct {
 func (d *diagnosis) look(ctx context.Context) error {
 	p, r := d.problem, d.result
 	n := p.Train.Len()
-	d.cells = map[int32]*cellSum{}
+	found := map[fieldPair]*cellSum{}
 	support := &d.found.Support
 	support.Pairs = n
 	fields := p.Nodes.FieldCount
-	table := make([]*cellSum, min(fields*fields, 1<<16)) // the first of the cells, found faster
+	table := make([]*cellSum, min(fields*fields, 1<<16)) // the first of them, found faster
 	sources := make([]bool, p.Nodes.Len())
 	var weight, squares, clipped risk.Sum
 	exposure := engine.Predictor{Propensity: r.Propensity, PropensityParams: r.PropensityParams}
@@ -236,21 +240,22 @@ func (d *diagnosis) look(ctx context.Context) error {
 		for i, s := range logits[:count] {
 			k := first + i
 			source := p.Train.Source[k]
-			from, to := p.Nodes.Fields[source], p.Nodes.Fields[p.Train.Target[k]]
-			at := int32(from)*int32(fields) + int32(to)
+			pair := fieldPair{p.Nodes.Fields[source], p.Nodes.Fields[p.Train.Target[k]]}
+			at := int(pair.source)*fields + int(pair.target)
 			var c *cellSum
-			if int(at) < len(table) {
+			if at < len(table) {
 				c = table[at]
 			} else {
-				c = d.cells[at]
+				c = found[pair]
 			}
 			if c == nil {
-				c = &cellSum{same: from == to && from != graph.UnknownField}
-				d.cells[at] = c
-				if int(at) < len(table) {
+				c = &cellSum{fieldPair: pair, same: pair.source == pair.target && pair.source != graph.UnknownField}
+				if at < len(table) {
 					table[at] = c
+				} else {
+					found[pair] = c
 				}
-				d.order = append(d.order, at)
+				d.cells = append(d.cells, c)
 			}
 			w := p.Train.Weight[k]
 			pi, rest := kern.Sigmoid64(float64(s))
@@ -285,9 +290,11 @@ func (d *diagnosis) look(ctx context.Context) error {
 			}
 		}
 	}
-	slices.Sort(d.order)
+	slices.SortFunc(d.cells, func(a, b *cellSum) int {
+		return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.target, b.target))
+	})
 	d.weight = weight.Value()
-	support.Cells = len(d.order)
+	support.Cells = len(d.cells)
 	support.Effective = d.weight * d.weight / squares.Value()
 	support.Clipped = clipped.Value() / d.weight
 	for _, c := range d.cells {
@@ -370,37 +377,43 @@ func (d *diagnosis) measureScale(ctx context.Context) error {
 	return nil
 }
 
+// propensity is the mean π̂.
+func (c *cellSum) propensity() float64 { return c.shown / c.weight }
+
+// places returns where a posterior has its field pairs.
+func (d *diagnosis) places(post *Posterior) map[fieldPair]int {
+	fields := int32(d.problem.Nodes.FieldCount)
+	places := make(map[fieldPair]int, len(post.Cells))
+	for i, at := range post.Cells {
+		places[fieldPair{uint16(at / fields), uint16(at % fields)}] = i
+	}
+	return places
+}
+
 // measureCells finds how well the propensities and their ratios are known.
 func (d *diagnosis) measureCells() {
 	if d.result.Propensity.Size() == 0 {
 		return
 	}
 	var v []float64 // covariance of the logits, by place in the posterior
-	place := map[int32]int{}
-	post := d.result.Posterior
+	var place map[fieldPair]int
 	size := 0
-	if post != nil {
+	if post := d.result.Posterior; post != nil {
 		v, size = post.cellCovariance()
-		for i, at := range post.Cells {
-			place[at] = i
-		}
+		place = d.places(post)
 	}
-	mean := make(map[int32]float64, len(d.order)) // π̂
 	var shown float64
-	for at, c := range d.cells {
-		mean[at] = c.shown / c.weight
-	}
-	for _, at := range d.order {
-		shown += d.cells[at].shown
+	for _, c := range d.cells {
+		shown += c.shown
 	}
 	// slope returns the gradient of log Σ_c share·π̂ over some cells
 	slope := func(in func(*cellSum) bool) (total float64, g []float64) {
 		g = make([]float64, size)
-		for _, at := range d.order {
-			if c := d.cells[at]; in(c) {
+		for _, c := range d.cells {
+			if in(c) {
 				total += c.shown
 				if v != nil {
-					g[place[at]] = c.shown * (1 - mean[at])
+					g[place[c.fieldPair]] = c.shown * (1 - c.propensity())
 				}
 			}
 		}
@@ -430,13 +443,11 @@ func (d *diagnosis) measureCells() {
 	}
 	_, all := slope(func(*cellSum) bool { return true })
 	one := make([]float64, size)
-	for _, at := range d.order {
-		c := d.cells[at]
-		fields := int32(d.problem.Nodes.FieldCount)
-		f := CellFinding{Source: uint16(at / fields), Target: uint16(at % fields), Pairs: c.pairs, Links: c.links,
-			Propensity: mean[at]}
+	for _, c := range d.cells {
+		f := CellFinding{Source: c.source, Target: c.target, Pairs: c.pairs, Links: c.links,
+			Propensity: c.propensity()}
 		if v != nil {
-			i := place[at]
+			i := place[c.fieldPair]
 			f.LogitError = math.Sqrt(v[i*size+i])
 			logit := math.Log(f.Propensity / (1 - f.Propensity))
 			f.Lower, _ = kern.Sigmoid64(logit - 1.96*f.LogitError)
@@ -451,8 +462,8 @@ func (d *diagnosis) measureCells() {
 	cross, crossSlope := slope(func(c *cellSum) bool { return !c.same })
 	if same > 0 && cross > 0 {
 		var sameWeight float64
-		for _, at := range d.order {
-			if c := d.cells[at]; c.same {
+		for _, c := range d.cells {
+			if c.same {
 				sameWeight += c.weight
 			}
 		}
@@ -530,12 +541,9 @@ func (d *diagnosis) testLogs() {
 		return
 	}
 	var alone *linksAlone
-	place := map[int32]int{}
+	var place map[fieldPair]int
 	if post := d.result.Posterior; post != nil && post.links != nil {
-		alone = post.links
-		for i, at := range post.Cells {
-			place[at] = i
-		}
+		alone, place = post.links, d.places(post)
 	}
 	for _, group := range []struct {
 		name string
@@ -549,8 +557,7 @@ func (d *diagnosis) testLogs() {
 		var exposed int
 		var expected, variance float64
 		slope := make([]float64, len(place))
-		for _, at := range d.order {
-			c := d.cells[at]
+		for _, c := range d.cells {
 			if !group.in(c) || c.logged == 0 {
 				continue
 			}
@@ -561,10 +568,10 @@ func (d *diagnosis) testLogs() {
 				variance += c.variance
 				continue
 			}
-			pi, rest := kern.Sigmoid64(alone.logits[place[at]])
+			pi, rest := kern.Sigmoid64(alone.logits[place[c.fieldPair]])
 			expected += float64(c.logged) * pi
 			variance += float64(c.logged) * pi * rest
-			slope[place[at]] = float64(c.logged) * pi * rest
+			slope[place[c.fieldPair]] = float64(c.logged) * pi * rest
 		}
 		if test.Pairs == 0 || variance == 0 {
 			continue

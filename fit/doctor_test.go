@@ -2,6 +2,7 @@ package fit
 
 import (
 	"encoding/json"
+	"errors"
 	"math"
 	"slices"
 	"strings"
@@ -176,8 +177,7 @@ func TestLoggedTestByHand(t *testing.T) {
 	d := &diagnosis{
 		result: &Result{Propensity: must(saturated())(t).result.Propensity},
 		found:  &Findings{Support: Support{Logged: 100}},
-		cells:  map[int32]*cellSum{0: {same: true, logged: 100, exposed: 60, expected: 50, variance: 25}},
-		order:  []int32{0},
+		cells:  []*cellSum{{same: true, logged: 100, exposed: 60, expected: 50, variance: 25}},
 	}
 	d.testLogs()
 	want := []LoggedTest{{Group: "all", Pairs: 100, Shown: .6, Expected: .5, Z: 2},
@@ -201,5 +201,23 @@ func TestCollapseIsNotIdentified(t *testing.T) {
 	d.found = &Findings{MeanLink: Scale{Value: .3, Error: .01}}
 	if d.classify(); d.found.Class != Identified {
 		t.Errorf("%+v", d.found)
+	}
+}
+
+// A graph may have 65,535 fields, and so more pairs of fields than an int32 can number.
+func TestDiagnoseManyFields(t *testing.T) {
+	t.Parallel()
+	const fields = 60_000
+	p := smallProblem(t, 30, 4, 100, 3)
+	p.Nodes.FieldCount, p.Nodes.FieldNames = fields, nil
+	for i := range p.Nodes.Fields {
+		p.Nodes.Fields[i] = fields - 1 - uint16(i%5)
+	}
+	r := mustFit(t, p, Settings{Method: "naive", Adam: AdamSettings{Epochs: 1}})
+	if cells := r.Findings.Support.Cells; cells < 15 || cells > 25 {
+		t.Errorf("%d field pairs occur among 5 fields", cells)
+	}
+	if _, err := Fit(t.Context(), p, Settings{}, Progress{}); !errors.Is(err, model.ErrShape) {
+		t.Errorf("a matrix over %d fields: %v", fields, err)
 	}
 }

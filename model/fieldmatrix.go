@@ -1,6 +1,10 @@
 package model
 
-import "math/rand/v2"
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+)
 
 // FieldMatrix is the paper's propensity model: one logit for every ordered pair of fields.
 type FieldMatrix struct{ nodes Nodes }
@@ -9,6 +13,10 @@ type FieldMatrix struct{ nodes Nodes }
 func NewFieldMatrix(n Nodes) (*FieldMatrix, error) {
 	if err := checkFields(n); err != nil {
 		return nil, err
+	}
+	if int64(n.FieldCount)*int64(n.FieldCount) > math.MaxInt32 {
+		return nil, fmt.Errorf("%w: %d fields have too many pairs for a matrix over them; merge small fields, or take "+
+			"the propensity model low-rank-fields", ErrShape, n.FieldCount)
 	}
 	return &FieldMatrix{n}, nil
 }
