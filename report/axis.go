@@ -19,8 +19,8 @@ type tick struct {
 	text  string
 }
 
-// newAxis makes an axis that some numbers fit on, with about so many ticks. Numbers that cannot be shown do not
-// count; without any it runs from 0 to 1.
+// newAxis makes an axis that numbers fit on, with about this many ticks. Numbers that cannot be shown are ignored;
+// without any the axis runs from 0 to 1.
 func newAxis(numbers []float64, log bool, about int) axis {
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, x := range numbers {
@@ -63,7 +63,7 @@ func linearTicks(low, high, step float64) (ticks []tick) {
 	return ticks
 }
 
-// niceStep is the least of 1, 2 and 5 times a power of ten that is not below x, or hardly.
+// niceStep is the least of 1, 2 and 5 times a power of ten that is at least .9 x.
 func niceStep(x float64) float64 {
 	ten := math.Pow(10, math.Floor(math.Log10(x)))
 	for _, m := range []float64{1, 2, 5} {
@@ -78,11 +78,11 @@ func logAxis(low, high float64, about int) axis {
 	if high/low < 1.05 {
 		low, high = low/1.5, high*1.5
 	}
-	low, high = low/1.06, high*1.06 // no mark is cut by the frame
+	low, high = low/1.06, high*1.06 // so that the frame cuts no mark
 	a := axis{low: low, high: high, log: true}
 	first, last := math.Floor(math.Log10(low)), math.Floor(math.Log10(high))
 	within, every := []float64{1, 2, 5}, 1.
-	if high/low > 300 { // powers of ten alone, perhaps not all
+	if high/low > 300 { // only powers of ten, perhaps not all
 		first, within = math.Ceil(math.Log10(low)), []float64{1}
 		every = math.Max(1, math.Ceil((last-first)/float64(max(about, 1))))
 	}
@@ -93,13 +93,13 @@ func logAxis(low, high float64, about int) axis {
 			}
 		}
 	}
-	if len(a.ticks) < 3 && high/low < 10 { // a range so narrow that even steps are better
+	if len(a.ticks) < 3 && high/low < 10 { // linear steps suit so narrow a range better
 		a.ticks = linearTicks(low, high, niceStep((high-low)/float64(max(about, 1))))
 	}
 	return a
 }
 
-// fitted cuts a linear axis to the numbers and a share of their span to either side.
+// fitted narrows a linear axis to the numbers and a share of their span on either side.
 func (a axis) fitted(numbers []float64, pad float64) axis {
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, x := range numbers {
@@ -125,7 +125,7 @@ func (a axis) fitted(numbers []float64, pad float64) axis {
 	return a
 }
 
-// at is where a number is; NaN for one that is not on the axis.
+// at is the pixel of a number; NaN for one that is not on the axis.
 func (a axis) at(x float64) float64 {
 	low, high := a.low, a.high
 	if slack := 1e-6 * (high - low); !(x >= low-slack && x <= high+slack) {
@@ -148,7 +148,7 @@ func (a axis) widest(size float64) (w float64) {
 	return w
 }
 
-// number writes with so many digits after the point, a true minus, and commas between thousands.
+// number writes a number with this many digits after the point, a true minus, and commas between thousands.
 func number(x float64, digits int) string {
 	switch {
 	case math.IsNaN(x):
@@ -174,7 +174,7 @@ func number(x float64, digits int) string {
 	return whole
 }
 
-// brief writes a number with three digits that count.
+// brief writes a number with three significant digits.
 func brief(x float64) string {
 	if x == 0 || !finite(x) {
 		return number(x, 0)

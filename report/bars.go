@@ -7,15 +7,60 @@ import (
 	"unseen/figure"
 )
 
-// drawBars draws groups of bars that lie, so that names of any length can be read: beside them where there is
-// room, else above.
+// Sizes of a bar chart.
+const (
+	barHeight, barGap = 13., 3.
+	nameLine          = 15. // height of a line of a group's name
+)
+
+// barChart is where the bars of a chart are drawn.
+type barChart struct {
+	*figure.BarChart
+	d      *drawing
+	wide   bool
+	digits int
+	left   float64
+	x      axis
+	names  [][]string // of the groups, in lines
+}
+
+// drawBars draws groups of horizontal bars, so that names of any length can be read: beside the bars where there is
+// room, otherwise above them.
 func drawBars(d *drawing, b *figure.BarChart, top float64) {
 	if n := len(b.Groups) * max(len(b.Series), 1); n > mostBars {
 		drawTooMany(d, top, n, "bars")
 		return
 	}
-	numbers := []float64{0}
-	largest := 0.
+	numbers, largest := barNumbers(b)
+	if len(numbers) == 0 {
+		drawNothing(d, top)
+		return
+	}
+	var legend []entry
+	for i, s := range b.Series {
+		legend = append(legend, entry{s.Name, boxSample(figure.SeriesInk(i))})
+	}
+	if len(legend) > 1 {
+		top = drawLegend(d, legend, 4, top) + 4
+	}
+	top = drawYTitle(d, b.YTitle, top) + 6
+	c := newBarChart(d, b, append(numbers, 0), digitsFor(largest))
+	bottom := top
+	for i := range b.Groups {
+		bottom += c.groupHeight(i)
+	}
+	gridX(d, c.x, top, bottom)
+	y := top
+	for i := range b.Groups {
+		c.drawGroup(i, y)
+		y += c.groupHeight(i)
+	}
+	d.line(c.x.at(0), top, c.x.at(0), bottom, figure.InkAxis, 1)
+	d.height = bottom + 24
+}
+
+// barNumbers are the finite values with the ends of their whiskers, and the largest absolute value.
+func barNumbers(b *figure.BarChart) (numbers []float64, largest float64) {
 	for _, s := range b.Series {
 		for i := range b.Groups {
 			v, e := at(s.Values, i), at(s.Errors, i)
@@ -29,100 +74,87 @@ func drawBars(d *drawing, b *figure.BarChart, top float64) {
 			}
 		}
 	}
-	if len(numbers) == 1 {
-		drawNothing(d, top)
+	return numbers, largest
+}
+
+func newBarChart(d *drawing, b *figure.BarChart, numbers []float64, digits int) *barChart {
+	c := &barChart{BarChart: b, d: d, wide: d.width > 500, digits: digits, left: 14}
+	nameRoom, ticks := d.width-28, 4
+	if c.wide {
+		for _, g := range b.Groups {
+			c.left = math.Max(c.left, math.Min(measure(g, textSize, false), 210)+14)
+		}
+		nameRoom, ticks = c.left-14, 7
+	}
+	for _, g := range b.Groups {
+		c.names = append(c.names, wrapped(g, textSize, nameRoom, 2))
+	}
+	valueRoom := 0.
+	for _, v := range numbers {
+		valueRoom = math.Max(valueRoom, measure(number(v, digits), smallSize, false))
+	}
+	c.x = newAxis(numbers, false, ticks).fitted(numbers, .02)
+	c.x.from, c.x.to = c.left, d.width-valueRoom-22
+	c.x.crowded(c.x.to - c.x.from)
+	return c
+}
+
+// barsHeight is that of the bars of a group.
+func (c *barChart) barsHeight() float64 { return float64(len(c.Series))*(barHeight+barGap) + 12 }
+
+func (c *barChart) groupHeight(i int) float64 {
+	lines := float64(len(c.names[i]))
+	if c.wide {
+		return math.Max(c.barsHeight(), lines*nameLine+8)
+	}
+	return c.barsHeight() + lines*nameLine + 2
+}
+
+// drawGroup draws the name of a group and its bars.
+func (c *barChart) drawGroup(i int, top float64) {
+	height, lines := c.groupHeight(i), float64(len(c.names[i]))
+	y := top + (height-c.barsHeight())/2 + 6
+	for k, line := range c.names[i] {
+		if c.wide {
+			c.d.write(c.left-10, top+height/2+4+(float64(k)-(lines-1)/2)*nameLine, line, textSize, figure.InkText, end)
+		} else {
+			// the paper behind it hides the grid
+			c.d.add(box{0, top + 2 + float64(k)*nameLine, c.d.width, 16, figure.InkPaper, ""})
+			c.d.write(c.left, top+14+float64(k)*nameLine, line, textSize, figure.InkText, start)
+			y = top + lines*nameLine + 6
+		}
+	}
+	for k := range c.Series {
+		c.drawBar(i, k, y+float64(k)*(barHeight+barGap))
+	}
+}
+
+// drawBar draws the bar of series k in group i, with its whisker and its number.
+func (c *barChart) drawBar(i, k int, y float64) {
+	s, zero := c.Series[k], c.x.at(0)
+	v, e := at(s.Values, i), at(s.Errors, i)
+	if !finite(v) {
+		c.d.write(math.Max(zero, c.left)+4, y+barHeight-3, "no value", smallSize, figure.InkMuted, start)
 		return
 	}
-	wide, digits := d.width > 500, digitsFor(largest)
-	var legend []entry
-	for i, s := range b.Series {
-		legend = append(legend, entry{s.Name, boxSample(figure.SeriesInk(i))})
+	title := fmt.Sprintf("%s, %s: %s", c.Groups[i], s.Name, number(v, c.digits))
+	if finite(e) {
+		title += " ± " + number(e, c.digits)
 	}
-	if len(legend) > 1 {
-		top = drawLegend(d, legend, 4, top) + 4
+	from, to := math.Min(zero, c.x.at(v)), math.Max(zero, c.x.at(v))
+	c.d.add(box{from, y, math.Max(to-from, .75), barHeight, figure.SeriesInk(k), title})
+	edge := to
+	if finite(e) {
+		low, high, mid := c.x.at(v-e), c.x.at(v+e), y+barHeight/2
+		c.d.line(low, mid, high, mid, figure.InkText, 1.2)
+		c.d.line(low, mid-3, low, mid+3, figure.InkText, 1.2)
+		c.d.line(high, mid-3, high, mid+3, figure.InkText, 1.2)
+		edge = math.Max(edge, high)
 	}
-	for _, line := range wrapped(b.YTitle, smallSize, d.width-8, 2) {
-		d.write(4, top+11, line, smallSize, figure.InkMuted, start)
-		top += 15
-	}
-	top += 6
-
-	left, room := 14., d.width-28
-	if wide {
-		for _, g := range b.Groups {
-			left = math.Max(left, math.Min(measure(g, textSize, false), 210)+14)
-		}
-		room = left - 14
-	}
-	x := newAxis(numbers, false, map[bool]int{true: 7, false: 4}[wide]).fitted(numbers, .02)
-	values := 0.
-	for _, v := range numbers {
-		values = math.Max(values, measure(number(v, digits), smallSize, false))
-	}
-	x.from, x.to = left, d.width-values-22
-	x.crowded(x.to - x.from)
-	const thick, space = 13., 3.
-	block := float64(len(b.Series))*(thick+space) + 12
-	head := make([][]string, len(b.Groups))
-	height := 0.
-	for i, g := range b.Groups {
-		head[i] = wrapped(g, textSize, room, 2)
-		height += blockHeight(block, len(head[i]), wide)
-	}
-	bottom := top + height
-	gridX(d, x, top, bottom)
-	zero := x.at(0)
-	y := top
-	for i, g := range b.Groups {
-		tall := blockHeight(block, len(head[i]), wide)
-		at0 := y + (tall-block)/2 + 6
-		for k, line := range head[i] {
-			if wide {
-				d.write(left-10, y+tall/2+4+(float64(k)-float64(len(head[i])-1)/2)*15, line, textSize, figure.InkText,
-					end)
-			} else {
-				d.add(box{0, y + 2 + float64(k)*15, d.width, 16, figure.InkPaper, ""}) // no line runs through it
-				d.write(left, y+14+float64(k)*15, line, textSize, figure.InkText, start)
-				at0 = y + float64(len(head[i]))*15 + 6
-			}
-		}
-		for k, s := range b.Series {
-			v, e := at(s.Values, i), at(s.Errors, i)
-			by := at0 + float64(k)*(thick+space)
-			if !finite(v) {
-				d.write(math.Max(zero, left)+4, by+thick-3, "no value", smallSize, figure.InkMuted, start)
-				continue
-			}
-			title := fmt.Sprintf("%s, %s: %s", g, s.Name, number(v, digits))
-			if finite(e) {
-				title += " ± " + number(e, digits)
-			}
-			from, to := math.Min(zero, x.at(v)), math.Max(zero, x.at(v))
-			d.add(box{from, by, math.Max(to-from, .75), thick, figure.SeriesInk(k), title})
-			edge := to
-			if finite(e) {
-				low, high, mid := x.at(v-e), x.at(v+e), by+thick/2
-				d.line(low, mid, high, mid, figure.InkText, 1.2)
-				d.line(low, mid-3, low, mid+3, figure.InkText, 1.2)
-				d.line(high, mid-3, high, mid+3, figure.InkText, 1.2)
-				edge = math.Max(edge, high)
-			}
-			d.write(edge+5, by+thick-3, number(v, digits), smallSize, figure.InkMuted, start)
-		}
-		y += tall
-	}
-	d.line(zero, top, zero, bottom, figure.InkAxis, 1)
-	d.height = bottom + 24
+	c.d.write(edge+5, y+barHeight-3, number(v, c.digits), smallSize, figure.InkMuted, start)
 }
 
-func blockHeight(block float64, lines int, wide bool) float64 {
-	if wide {
-		return math.Max(block, float64(lines)*15+8)
-	}
-	return block + float64(lines)*15 + 2
-}
-
-// digitsFor is how many digits after the point numbers up to x need for three that count, 6 at most.
+// digitsFor is the number of digits after the point for three significant ones in numbers up to x, 6 at most.
 func digitsFor(x float64) int {
 	if x == 0 || !finite(x) {
 		return 0

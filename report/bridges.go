@@ -7,7 +7,7 @@ import (
 	"unseen/recommend"
 )
 
-// OfBridges makes sections of field pairs between which exposure hides links.
+// BridgeSections are the sections about field pairs between which exposure hides links.
 func BridgeSections(bridges []recommend.Bridge, notes []string) []Section {
 	chart := &figure.IntervalChart{XTitle: "links per node that exposure hides", Legend: "95% interval", Digits: 2}
 	table := figure.Table{Name: "bridges", Title: "All field pairs", Head: "from → to", Detail: true,
@@ -31,9 +31,9 @@ func BridgeSections(bridges []recommend.Bridge, notes []string) []Section {
 	}
 	sections := []Section{{
 		Name: "bridges", Title: "Fields between which exposure hides links",
-		Text: []string{"How many more links a node of one field would make to targets of another if " +
-			"everything were shown, than a naive model expects. Where the interval lies above 0, exposure hides " +
-			"links; where few links tell what was shown, it is a guess."},
+		Text: []string{"How many more links a node of one field would make to targets of another if everything were " +
+			"shown, compared with a naive model. Where the interval is above 0, exposure hides links; where π̂ was " +
+			"learned from few links, the gap is a guess."},
 		Warnings: notes, Tables: []figure.Table{table},
 		Figures: []figure.Figure{{Name: "bridges", Title: "The largest gaps",
 			Caption: "Each dot is a field pair; the line is its 95% interval.", Intervals: chart}},
@@ -51,8 +51,8 @@ func BridgeSections(bridges []recommend.Bridge, notes []string) []Section {
 		}
 		sections = append(sections, Section{
 			Name: fmt.Sprintf("bridge-%d", len(sections)), Title: b.Source + " → " + b.Target,
-			Text: []string{fmt.Sprintf("Of %s, %.0f%% is shown to %s. Pairs that are likely links and not made:",
-				b.Target, 100*b.Propensity, b.Source)},
+			Text: []string{fmt.Sprintf("%.0f%% of %s is shown to %s. Likely links that do not exist yet:",
+				100*b.Propensity, b.Target, b.Source)},
 			Tables: []figure.Table{t},
 		})
 	}

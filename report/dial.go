@@ -8,7 +8,7 @@ import (
 	"unseen/recommend"
 )
 
-// OfDial makes a section of what diversity and exploration cost in recall.
+// DialSections are the sections about what diversity and exploration cost in recall.
 func DialSections(d *recommend.Dial) []Section {
 	recall := fmt.Sprintf("Recall@%d", d.K)
 	lines := &figure.LineChart{XTitle: "entropy of the fields of a list, nats", YTitle: recall}
@@ -17,7 +17,8 @@ func DialSections(d *recommend.Dial) []Section {
 		{Name: "95% interval"},
 		{Name: "entropy", Means: "of the fields of a list, nats", Digits: 3, Better: "higher"},
 		{Name: "interval", Means: "95%"},
-		{Name: "lost", Means: "recall less than the model as it is", Digits: 4}, {Name: "of it", Means: "95% interval"},
+		{Name: "lost", Means: "recall less than the unchanged model", Digits: 4},
+		{Name: "of it", Means: "95% interval"},
 		{Name: "found", Means: "entropy of the fields of the links in a list, over lists with any", Digits: 3},
 	}}
 	cost := &figure.IntervalChart{XTitle: "points of " + recall + " given up", Legend: "95% interval", Digits: 1}
@@ -28,7 +29,7 @@ func DialSections(d *recommend.Dial) []Section {
 		}
 		for _, p := range c.Points {
 			line.X, line.Y = append(line.X, p.Entropy.Value), append(line.Y, p.Recall.Value)
-			if len(d.Curves) <= 2 { // more would hide one another
+			if len(d.Curves) <= 2 { // more bands would overlap
 				line.Low, line.High = append(line.Low, p.Recall.Lower), append(line.High, p.Recall.Upper)
 			}
 			name := fmt.Sprintf("x = %.4g", p.Diversity)
@@ -47,39 +48,36 @@ func DialSections(d *recommend.Dial) []Section {
 			if c.LambdaR != nil {
 				name = c.Name + ", " + name
 			}
-			found := math.NaN()
-			if p.Found != nil {
-				found = p.Found.Value
-			}
-			cell := figure.Text("–")
-			if !math.IsNaN(found) {
-				cell = figure.Number(found)
+			found := figure.Text("–")
+			if p.Found != nil && !math.IsNaN(p.Found.Value) {
+				found = figure.Number(p.Found.Value)
 			}
 			table.Add(name,
 				figure.Number(p.Recall.Value), figure.Text(fmt.Sprintf("%.3g to %.3g", p.Recall.Lower, p.Recall.Upper)),
 				figure.Number(p.Entropy.Value),
 				figure.Text(fmt.Sprintf("%.3g to %.3g", p.Entropy.Lower, p.Entropy.Upper)),
-				figure.Number(p.Loss.Value), figure.Text(fmt.Sprintf("%.3g to %.3g", p.Loss.Lower, p.Loss.Upper)), cell)
+				figure.Number(p.Loss.Value), figure.Text(fmt.Sprintf("%.3g to %.3g", p.Loss.Lower, p.Loss.Upper)),
+				found)
 		}
 		lines.Series = append(lines.Series, line)
 	}
 	return []Section{{
 		Name: "dial", Title: "What the dial of " + d.Model + " costs",
-		Text: append([]string{fmt.Sprintf("Lists of %d for %s nodes of %s that were held out (%s), with %s "+
-			"links. A list has only targets that were there before its node.", d.K, number(float64(d.Sources), 0),
+		Text: append([]string{fmt.Sprintf("Lists of %d for %s held-out nodes of %s (%s), with %s links. A list has "+
+			"only targets that are older than its node.", d.K, number(float64(d.Sources), 0),
 			d.Dataset, d.Held, number(float64(d.Links), 0))}, d.Words()...),
 		Warnings: d.Warnings,
 		Figures: []figure.Figure{
 			{Name: "dial", Title: recall + " against entropy",
-				Caption: "Each mark is a setting, x rising from left to right where entropy rises with it; a " +
-					"band is the 95% interval of recall over which nodes were looked at.", Lines: lines},
+				Caption: "Each mark is a setting. x rises from left to right where entropy rises with it; a band is " +
+					"the 95% interval of recall over nodes.", Lines: lines},
 			{Name: "cost", Title: "What each setting gives up",
-				Caption: "Compared with the model as it is, node by node, so that these intervals are narrower " +
-					"than the band above.", Intervals: cost},
+				Caption: "Compared with the unchanged model, node by node, so these intervals are narrower than " +
+					"the band above.", Intervals: cost},
 		},
 		Tables: []figure.Table{table},
-		Notes: []string{"Recall is of links that happened, and what was never shown could not be linked to: " +
-			"recall favours what repeats past exposure. Intervals are bootstrapped over nodes."},
+		Notes: []string{"Recall is of observed links, and what was never shown could not be linked to: recall " +
+			"favours what repeats past exposure. Intervals are bootstrapped over nodes."},
 		Facts: []Fact{{"seed", fmt.Sprint(d.Seed)}, {"nodes", fmt.Sprintf("%d of %d", d.Sources, d.Of)}},
 	}}
 }

@@ -19,18 +19,18 @@
 //
 // Every figure is drawn here, in Go, as a short list of boxes, lines, areas, marks and words; SVG and PNG are two ways
 // to write that list. A charting library would be a megabyte of script that a page must carry and run before anything
-// can be seen or printed. This page has no script: its figures are text, weigh some kilobytes, take their colours from
-// the page's variables, so that they follow light and dark screens, and tell their numbers where the mouse rests. A
-// page that lets people explore, as a service does, is better off with such a library.
+// can be seen or printed. This page has no script: its figures are text of a few kilobytes, take their colours from the
+// page's variables, so that they follow light and dark screens, and show their numbers on hover. An interactive page,
+// as a service has, is better off with such a library.
 //
-// Each figure is on the page twice, for wide screens and for telephones, and the style sheet shows one of them:
-// a drawing that is scaled down to a telephone could not be read. Files have one drawing each, in light colours.
-// PNG letters are those of the Go fonts, which have Latin, Greek and Cyrillic; in SVG the reader's fonts are used.
+// Each figure is on the page twice, for wide screens and for phones, and the style sheet shows one of them: a drawing
+// scaled down to a phone could not be read. Files have one drawing each, in light colours. PNG letters are those of the
+// Go fonts, which have Latin, Greek and Cyrillic; SVG uses the reader's fonts.
 //
 // # Rules
 //
-// The same page gives the same bytes. What is not a number is left out of a drawing, and said where its absence
-// would mislead. Verdicts have a colour, a sign and a word, never a colour alone; text has a contrast of 4.5 or more.
-// Everything that comes from outside is escaped, and the page forbids itself, by its content security policy, to load
-// or run anything.
+// The same page gives the same bytes. A missing number is left out of a drawing, and marked where its absence would
+// mislead. Verdicts have a colour, a sign and a word, never a colour alone; text has a contrast of 4.5 or more.
+// Everything that comes from outside is escaped, and the page's content security policy forbids it to load or run
+// anything.
 package report

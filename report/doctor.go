@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -16,21 +17,20 @@ type DoctorVerdict struct {
 	Name     string // "" means doctor
 	Title    string // "" means The doctor's verdict
 	Findings *fit.Findings
-	Fields   []string // names by number; those that are missing are called by their number
+	Fields   []string // names by number; a field without a name is called by its number
 }
 
-// Section says the verdict first, then draws what it rests on.
+// Section has the verdict first, then the numbers that it rests on.
 func (d DoctorVerdict) Section() Section {
 	s := Section{Name: or(d.Name, "doctor"), Title: or(d.Title, "The doctor's verdict")}
 	f := d.Findings
 	if f == nil {
-		s.Warnings = []string{"Nobody has examined this fit: how far its numbers can be trusted is not known. " +
-			"Fit it again with this version."}
+		s.Warnings = []string{"This fit was not diagnosed, so it is not known how far its numbers can be " +
+			"trusted. Fit the model again with this version."}
 		return s
 	}
-	finding := study.Claim{Statement: "How far links tell relevance from exposure", Verdict: study.Verdict(f.Class)}
-	finding.Evidence = strings.Join(f.Verdict, " ")
-	s.Claims, s.Advice = []study.Claim{finding}, f.Advice
+	s.Claims, s.Advice = []study.Claim{{Statement: "How far links separate relevance from exposure",
+		Verdict: study.Verdict(f.Class), Evidence: strings.Join(f.Verdict, " ")}}, f.Advice
 	if p := f.MeanLink; p.Upper > p.Lower {
 		s.Figures = append(s.Figures, figure.Figure{
 			Name: "mean-link", Title: "How common relevance is",
@@ -57,8 +57,8 @@ func (d DoctorVerdict) Section() Section {
 	s.Facts = []Fact{
 		{"training pairs", number(float64(u.Pairs), 0)}, {"of them linked", number(float64(u.Links), 0)},
 		{"sources", number(float64(u.Sources), 0)},
-		{"evenly weighted pairs that would be worth as much", number(u.Effective, 0)},
-		{"pairs of fields that occur", fmt.Sprintf("%d, of them %d with hardly any links", u.Cells, u.Thin)},
+		{"equally weighted pairs with the same information", number(u.Effective, 0)},
+		{"pairs of fields that occur", fmt.Sprintf("%d, of which %d have very few links", u.Cells, u.Thin)},
 		{"pairs whose exposure is logged", number(float64(u.Logged), 0)},
 	}
 	return s
@@ -82,7 +82,7 @@ func (d DoctorVerdict) propensities() figure.Figure {
 	rows, columns = slices.Compact(rows), slices.Compact(columns)
 	values := make([]figure.Values, len(rows))
 	for i := range values {
-		values[i] = slices.Repeat(figure.Values{noNumber}, len(columns))
+		values[i] = slices.Repeat(figure.Values{math.NaN()}, len(columns))
 	}
 	for _, c := range d.Findings.Cells {
 		i, _ := slices.BinarySearch(rows, c.Source)
@@ -100,7 +100,7 @@ func (d DoctorVerdict) propensities() figure.Figure {
 	return figure.Figure{
 		Name: "propensity", Title: "Who is shown to whom: π̂ by field", Heat: h,
 		Caption: "Each cell is the estimated chance that a node of the row's field is shown one of the " +
-			"column's. A strong diagonal means that people mostly see their own field.",
+			"column's field. A strong diagonal means that people mostly see their own field.",
 	}
 }
 
@@ -109,8 +109,8 @@ func (d DoctorVerdict) cells() figure.Table {
 		Columns: []figure.Column{
 			{Name: "pairs"}, {Name: "links"}, {Name: "π̂", Digits: 3}, {Name: "from", Digits: 3},
 			{Name: "to", Digits: 3},
-			{Name: "relative", Digits: 2, Means: "π̂ divided by the mean over all pairs, which holds even where " +
-				"the scale does not"},
+			{Name: "relative", Digits: 2, Means: "π̂ divided by the mean over all pairs, which is known even where " +
+				"the scale is not"},
 		}}
 	for _, c := range d.Findings.Cells {
 		low, high := figure.Cell{}, figure.Cell{}
@@ -129,7 +129,7 @@ func sorted(points []fit.RidgePoint) []fit.RidgePoint {
 		func(a, b fit.RidgePoint) int { return cmp.Compare(a.Factor, b.Factor) })
 }
 
-// ridge shows what would change if all exposure were misjudged by a factor.
+// ridge shows what would change if all exposure were estimated too high or too low by a factor.
 func ridge(points []fit.RidgePoint) figure.Figure {
 	link, propensity, risk := figure.Series{Name: "mean ŷ"}, figure.Series{Name: "mean π̂"},
 		figure.Series{Name: "risk R_AP"}
@@ -149,13 +149,13 @@ func ridge(points []fit.RidgePoint) figure.Figure {
 		}
 	}
 	return figure.Figure{
-		Name: "ridge", Title: "If exposure were misjudged",
+		Name: "ridge", Title: "If all exposure were over- or underestimated",
 		Lines: &figure.LineChart{XTitle: "odds of every π̂ multiplied by",
-			YTitle: "what comes out, 1 being the fit as it is", LogX: true, LogY: true,
+			YTitle: "relative to the fit, which is 1", LogX: true, LogY: true,
 			Series: []figure.Series{link, propensity, risk}},
-		Caption: "What mean ŷ and the risk would be if the odds of every exposure were larger or smaller by a " +
-			"factor, with ŷ fitted anew. Where the likelihood, in the table below, hardly falls on the way, " +
-			"links cannot tell which is right.",
+		Caption: "Mean ŷ and the risk if the odds of every exposure were larger or smaller by a factor, with ŷ " +
+			"fitted again. Where the likelihood, in the table below, hardly falls, links do not determine which " +
+			"factor is right.",
 	}
 }
 
@@ -173,11 +173,11 @@ func ridgeTable(points []fit.RidgePoint) figure.Table {
 }
 
 func logged(tests []fit.LoggedTest) figure.Table {
-	t := figure.Table{Name: "logged", Title: "Logged exposures against what links say", Head: "pairs",
+	t := figure.Table{Name: "logged", Title: "Logged exposures against the estimate from links", Head: "pairs",
 		Columns: []figure.Column{
 			{Name: "logged"}, {Name: "shown", Digits: 3, Means: "share of the logged pairs that were shown"},
 			{Name: "expected", Digits: 3, Means: "mean π̂ of the same pairs"},
-			{Name: "z", Digits: 1, Means: "how surprising the difference is; beyond 3 it is no accident"},
+			{Name: "z", Digits: 1, Means: "the difference in standard errors; beyond 3 it is hardly chance"},
 			{Name: "z, allowing", Digits: 1, Means: "the same, allowing for the fit's own uncertainty"},
 		}}
 	for _, l := range tests {
@@ -185,7 +185,14 @@ func logged(tests []fit.LoggedTest) figure.Table {
 		if l.Allowing != 0 {
 			allowing = figure.Number(l.Allowing)
 		}
-		t.Add(or(map[string]string{"same": "of one field", "cross": "of two fields"}[l.Group], l.Group),
+		group := l.Group
+		switch group {
+		case "same":
+			group = "of one field"
+		case "cross":
+			group = "of two fields"
+		}
+		t.Add(group,
 			figure.Number(l.Pairs), figure.Number(l.Shown), figure.Number(l.Expected), figure.Number(l.Z), allowing)
 	}
 	return t

@@ -8,11 +8,10 @@ import (
 	"unseen/figure"
 )
 
-// drawing is a figure as a list of simple shapes, which SVG and PNG draw alike. Lengths are CSS pixels, y runs
-// downwards.
+// drawing is a figure as a list of simple shapes, which SVG and PNG draw alike. Lengths are CSS pixels; y points down.
 type drawing struct {
 	width, height float64
-	label         string // for people who cannot see it
+	label         string // for readers who cannot see it
 	shapes        []any  // box, stroke, area, words or mark
 }
 
@@ -22,7 +21,7 @@ type point struct{ x, y float64 }
 type box struct {
 	x, y, w, h float64
 	fill       figure.Ink
-	title      string // shown where the mouse rests; "" for none
+	title      string // shown on hover; "" for none
 }
 
 // stroke is a line through points.
@@ -68,7 +67,7 @@ type mark struct {
 	title string
 }
 
-// shape is what a mark looks like, so that series differ by more than their colour.
+// shape is the form of a mark, so that series differ by more than their colour.
 type shape uint8
 
 const (
@@ -122,7 +121,7 @@ func clip(text string, size, width float64) string {
 	runes := []rune(text)
 	for n := len(runes) - 1; n > 0; n-- {
 		if unicode.Is(unicode.Mn, runes[n]) {
-			continue // a mark stays with its letter
+			continue // a combining mark stays with its letter
 		}
 		if short := strings.TrimRight(string(runes[:n]), " ,") + "…"; measure(short, size, false) <= width {
 			return short
@@ -131,7 +130,7 @@ func clip(text string, size, width float64) string {
 	return "…"
 }
 
-// wrapped breaks text into lines of a width; the last of at most so many lines is clipped.
+// wrapped breaks text into lines of a width, at most this many; the last is clipped.
 func wrapped(text string, size, width float64, most int) []string {
 	var lines []string
 	line := ""
@@ -191,7 +190,7 @@ func distance(p, a, b point) float64 {
 	return math.Hypot(p.x-a.x-share*dx, p.y-a.y-share*dy)
 }
 
-// finite tells whether all of some numbers can be drawn. Beyond 1e200 differences and squares overflow.
+// finite tells whether all numbers can be drawn. Beyond 1e200 differences and squares overflow.
 func finite(xs ...float64) bool {
 	for _, x := range xs {
 		if !(math.Abs(x) < 1e200) {

@@ -14,7 +14,7 @@ const (
 	narrowWidth = 340.
 )
 
-// half tells whether a figure needs only half of a wide page.
+// half tells whether a figure needs only half the width of a page.
 func half(f figure.Figure) bool { return f.Lines != nil && f.Lines.Shares }
 
 // drawFigure draws a figure. A titled one has its title in the picture, for files.
@@ -48,7 +48,7 @@ func drawNothing(d *drawing, top float64) {
 	d.height = top + 64
 }
 
-// What a page can carry and a reader can see; beyond it a figure says where its numbers are.
+// Limits beyond which a figure only says where its numbers are.
 const (
 	mostCells = 8000
 	mostBars  = 400
@@ -63,7 +63,7 @@ func drawTooMany(d *drawing, top float64, count int, of string) {
 	d.height = top + 48 + 16*float64(len(lines))
 }
 
-// describe says in words what a figure holds, for people who cannot see it.
+// describe says in words what a figure shows, for readers who cannot see it.
 func describe(f figure.Figure) string {
 	text := f.Title
 	switch {
@@ -135,11 +135,11 @@ func drawLegend(d *drawing, entries []entry, left, top float64) float64 {
 }
 
 // lineSample is a piece of a series' line with its mark.
-func lineSample(i figure.Ink, width float64, dash []float64, marked bool, s shape) func(*drawing, float64, float64) {
+func lineSample(st lineStyle) func(*drawing, float64, float64) {
 	return func(d *drawing, x, y float64) {
-		d.add(stroke{points: []point{{x, y}, {x + 22, y}}, ink: i, width: width, dash: dash})
-		if marked {
-			d.add(mark{x: x + 11, y: y, shape: s, ink: i})
+		d.add(stroke{points: []point{{x, y}, {x + 22, y}}, ink: st.ink, width: st.width, dash: st.dash})
+		if st.marked {
+			d.add(mark{x: x + 11, y: y, shape: st.shape, ink: st.ink})
 		}
 	}
 }
@@ -148,14 +148,23 @@ func boxSample(i figure.Ink) func(*drawing, float64, float64) {
 	return func(d *drawing, x, y float64) { d.add(box{x + 5, y - 6, 12, 12, i, ""}) }
 }
 
+// drawYTitle writes what the numbers are above a chart and returns where it ends.
+func drawYTitle(d *drawing, title string, top float64) float64 {
+	for _, line := range wrapped(title, smallSize, d.width-8, 2) {
+		d.write(4, top+11, line, smallSize, figure.InkMuted, start)
+		top += 15
+	}
+	return top
+}
+
 // gridX draws vertical grid lines with their numbers below.
 func gridX(d *drawing, a axis, top, bottom float64) {
-	free := math.Inf(-1) // where the number before ends
+	free := math.Inf(-1) // where the previous number ends
 	for _, t := range a.ticks {
 		x := a.at(t.value)
 		d.line(x, top, x, bottom, figure.InkGrid, 1)
 		half := measure(t.text, smallSize, false) / 2
-		x = math.Min(math.Max(x, half), d.width-half) // it stays in the picture
+		x = math.Min(math.Max(x, half), d.width-half) // within the picture
 		if x-half < free {
 			continue
 		}
@@ -179,16 +188,16 @@ func (a *axis) crowded(room float64) {
 	}
 }
 
-func finiteOf(n figure.Values) (some []float64) {
+func finiteOf(n figure.Values) (kept []float64) {
 	for _, x := range n {
 		if finite(x) {
-			some = append(some, x)
+			kept = append(kept, x)
 		}
 	}
-	return some
+	return kept
 }
 
-// at is the i-th of some numbers, NaN where there are not so many.
+// at is the i-th number, NaN where there are fewer.
 func at(n figure.Values, i int) float64 {
 	if i < len(n) {
 		return n[i]

@@ -15,44 +15,44 @@ import (
 var (
 	// ErrPage: a page is empty or contradicts itself.
 	ErrPage = errors.New("report: unusable page")
-	// ErrRun: a file or folder is no run that a report can be made of.
+	// ErrRun: a file or folder is not a run that a report can be made of.
 	ErrRun = errors.New("report: unusable run")
 )
 
-// WriteHTML writes the document as one page. A reader finds the old file or the new one, whatever happens.
-func (d *Page) WriteHTML(path string) error {
-	page, err := d.HTML()
+// WriteHTML writes the page as one file, which replaces an old one as a whole.
+func (p *Page) WriteHTML(path string) error {
+	content, err := p.HTML()
 	if err != nil {
 		return err
 	}
-	return replace(path, page)
+	return replace(path, content)
 }
 
-// WriteJSON writes the document such that [Open] reads it again.
-func (d *Page) WriteJSON(path string) error {
-	if err := d.check(); err != nil {
+// WriteJSON writes the page in the form that [Open] reads.
+func (p *Page) WriteJSON(path string) error {
+	if err := p.check(); err != nil {
 		return err
 	}
-	raw, err := json.MarshalIndent(d, "", "  ")
+	raw, err := json.MarshalIndent(p, "", "  ")
 	if err != nil {
-		return fmt.Errorf("%w: %q has no JSON form: %w", ErrPage, d.Title, err)
+		return fmt.Errorf("%w: %q has no JSON form: %w", ErrPage, p.Title, err)
 	}
 	return replace(path, append(raw, '\n'))
 }
 
-// WriteFigures writes every figure into a folder, as SECTION-NAME.svg and SECTION-NAME.png in light colours and twice
-// as many dots as pixels. It makes the folder and returns the files' paths.
-func (d *Page) WriteFigures(folder string) ([]string, error) {
-	if err := d.check(); err != nil {
+// WriteFigures writes every figure into a folder, as SECTION-NAME.svg and SECTION-NAME.png, in light colours; a PNG has
+// two dots per CSS pixel. It creates the folder and returns the paths of the files.
+func (p *Page) WriteFigures(folder string) ([]string, error) {
+	if err := p.check(); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(folder, 0o777); err != nil {
-		return nil, fmt.Errorf("report: the folder %s cannot be made: %w; choose another", folder, cause(err))
+		return nil, fmt.Errorf("report: cannot create folder %s: %w; choose another", folder, cause(err))
 	}
 	var paths []string
 	taken := map[string]bool{}
-	for i, section := range d.names() {
-		for _, f := range d.Sections[i].Figures {
+	for i, section := range p.names() {
+		for _, f := range p.Sections[i].Figures {
 			stem := filepath.Join(folder, unique(section+"-"+slug(f.Name), taken))
 			width := wideWidth
 			if half(f) {
@@ -61,8 +61,8 @@ func (d *Page) WriteFigures(folder string) ([]string, error) {
 			drawn := drawFigure(f, width, true)
 			dots, err := drawn.png()
 			if err != nil {
-				return paths, fmt.Errorf("report: figure %q of %q has no PNG form: %w", f.Title, d.Sections[i].Title,
-					err)
+				return paths, fmt.Errorf("report: cannot draw figure %q of %q as PNG: %w", f.Title,
+					p.Sections[i].Title, err)
 			}
 			for _, file := range []struct {
 				path    string
@@ -78,7 +78,7 @@ func (d *Page) WriteFigures(folder string) ([]string, error) {
 	return paths, nil
 }
 
-// replace writes a file such that a reader finds the old one or the new one.
+// replace writes a file, which replaces an old one as a whole.
 func replace(path string, content []byte) error {
 	err := atomicfile.Write(path, func(w io.Writer) error {
 		_, err := w.Write(content)
@@ -90,7 +90,7 @@ func replace(path string, content []byte) error {
 	return nil
 }
 
-// cause is what the system said, without the path, which the sentence around it has.
+// cause is the system's error without the path, which the sentence around it has.
 func cause(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err

@@ -7,127 +7,161 @@ import (
 	"unseen/figure"
 )
 
-// drawHeat draws a heat map, and the one beside it: to its right where there is room, else below.
+// heatGap is the room between two maps side by side.
+const heatGap = 26.
+
+// lean is how far a column's name, which is turned by 45°, reaches per length of it.
+const lean = math.Sqrt2 / 2
+
+// heatChart is where one or two heat maps are drawn.
+type heatChart struct {
+	d             *drawing
+	maps          []*figure.HeatMap
+	rows, columns int
+	low, high     float64 // ends of the scale
+	digits        int
+
+	stacked   bool    // the second map is below the first, not beside it
+	left      float64 // of the first cell
+	cell      float64 // side of a cell with the gap after it
+	size      float64 // of the letters of names
+	nameRoom  float64
+	below     float64 // the longest name of a column
+	valued    bool    // numbers are written into the cells
+	hover     bool    // cells have a title
+	isMissing bool    // a cell has no number
+}
+
+// drawHeat draws a heat map, and the one beside it: to its right where there is room, otherwise below.
 func drawHeat(d *drawing, h *figure.HeatMap, top float64) {
-	maps := []*figure.HeatMap{h}
+	c := &heatChart{d: d, maps: []*figure.HeatMap{h}}
 	if h.Beside != nil {
-		maps = append(maps, h.Beside)
+		c.maps = append(c.maps, h.Beside)
 	}
-	rows, columns := 0, 0
-	for _, m := range maps {
-		rows = max(rows, len(m.Values), len(m.Rows))
+	for _, m := range c.maps {
+		c.rows = max(c.rows, len(m.Values), len(m.Rows))
 		for _, v := range m.Values {
-			columns = max(columns, len(v))
+			c.columns = max(c.columns, len(v))
 		}
-		columns = max(columns, len(m.Columns))
+		c.columns = max(c.columns, len(m.Columns))
 	}
-	if rows == 0 || columns == 0 {
+	if c.rows == 0 || c.columns == 0 {
 		drawNothing(d, top)
 		return
 	}
-	if rows > mostCells || columns > mostCells || rows*columns*len(maps) > mostCells {
-		drawTooMany(d, top, rows*len(maps), fmt.Sprintf("rows of %s numbers", number(float64(columns), 0)))
+	if c.rows > mostCells || c.columns > mostCells || c.rows*c.columns*len(c.maps) > mostCells {
+		drawTooMany(d, top, c.rows*len(c.maps), fmt.Sprintf("rows of %s numbers", number(float64(c.columns), 0)))
 		return
 	}
-	low, high := heatScale(h, maps)
-	digits := heatDigits(low, high)
-
-	stacked := len(maps) > 1 && d.width < 600
-	across := len(maps)
-	if stacked {
-		across = 1
-	}
-	const gap = 26.
-	const lean = math.Sqrt2 / 2 // of the columns' names
-	labelRoom := math.Min(d.width*.34, 160)
-	size := smallSize
-	var below, left, cell float64
-	for { // smaller letters leave more room for cells, which carry larger letters
-		labels := 0.
-		below = 0
-		for i := range rows {
-			labels = math.Max(labels, measure(clip(name(h.Rows, i), size, labelRoom), size, false))
-		}
-		for j := range columns {
-			below = math.Max(below, measure(clip(name(h.Columns, j), size, labelRoom), size, false))
-		}
-		left = math.Ceil(math.Max(labels+8, below*lean-4)) // names that lean reach to the left
-		cell = math.Min((d.width-left-gap*float64(across-1)-4)/float64(across*columns), 34)
-		if size <= 7.5 || cell >= size*1.3 {
-			break
-		}
-		size -= .5
-	}
-	valued := cell >= 30 && across*columns*rows <= 500
-	hover := rows*columns*len(maps) <= 4000
-
+	c.low, c.high = heatScale(h, c.maps)
+	c.digits = heatDigits(c.low, c.high)
+	c.layOut()
 	y := top
-	missing := false
-	for k, m := range maps {
-		x := left
-		if !stacked {
-			x += float64(k) * (cell*float64(columns) + gap)
+	for k, m := range c.maps {
+		x := c.left
+		if !c.stacked {
+			x += float64(k) * (c.cell*float64(c.columns) + heatGap)
 			y = top
 		}
-		if m.Title != "" {
-			d.add(words{x: x, y: y + 13, text: clip(m.Title, 13, d.width-x), size: 13, ink: figure.InkText, bold: true})
-			y += 22
-		}
-		for i := range rows {
-			for j := range columns {
-				v := math.NaN()
-				if i < len(m.Values) {
-					v = at(m.Values[i], j)
-				}
-				title := ""
-				if hover {
-					title = fmt.Sprintf("%s → %s: %s", name(h.Rows, i), name(h.Columns, j), number(v, digits))
-				}
-				cx, cy := x+float64(j)*cell, y+float64(i)*cell
-				if !finite(v) {
-					missing = true
-					drawMissing(d, cx, cy, cell-1, title)
-					continue
-				}
-				fill, ink := figure.HeatInk((v - low) / (high - low))
-				d.add(box{cx, cy, cell - 1, cell - 1, fill, title})
-				if valued {
-					if text := number(v, min(digits, 2)); measure(text, 10, false) < cell-3 {
-						d.write(cx+(cell-1)/2, cy+cell/2+3, text, 10, ink, middle)
-					}
-				}
-			}
-		}
-		if k == 0 || stacked {
-			for i := range rows {
-				d.write(x-6, y+(float64(i)+.5)*cell+size*.32, clip(name(h.Rows, i), size, labelRoom), size,
-					figure.InkText, end)
-			}
-		}
-		y += float64(rows) * cell
-		for j := range columns {
-			d.add(words{x: x + (float64(j)+.5)*cell + size*.3, y: y + size*.5 + 5,
-				text: clip(name(h.Columns, j), size, labelRoom), size: size, ink: figure.InkText, anchor: end,
-				angle: -45})
-		}
-		y += below*lean + 16
+		y = c.drawMap(m, x, y, k == 0 || c.stacked)
 	}
+	left := c.left
 	if d.width < 500 {
 		left = 8
 	}
-	d.height = drawScale(d, left, y+4, low, high, digits, missing)
-	what := fmt.Sprintf("rows: %s; columns: %s", h.RowTitle, h.ColumnTitle)
+	d.height = c.drawScale(left, y+4)
 	if h.RowTitle == "" || h.ColumnTitle == "" {
 		return
 	}
-	for _, line := range wrapped(what, smallSize, d.width-left-8, 2) {
+	axes := fmt.Sprintf("rows: %s; columns: %s", h.RowTitle, h.ColumnTitle)
+	for _, line := range wrapped(axes, smallSize, d.width-left-8, 2) {
 		d.height += 15
 		d.write(left, d.height-5, line, smallSize, figure.InkMuted, start)
 	}
 	d.height += 4
 }
 
-// heatScale is the scale that was asked for, or else what all numbers fit on.
+// layOut chooses the size of cells and letters: smaller letters leave more room for cells.
+func (c *heatChart) layOut() {
+	c.stacked = len(c.maps) > 1 && c.d.width < 600
+	across := len(c.maps)
+	if c.stacked {
+		across = 1
+	}
+	c.nameRoom = math.Min(c.d.width*.34, 160)
+	for c.size = smallSize; ; c.size -= .5 {
+		beside := c.longest(c.maps[0].Rows, c.rows)
+		c.below = c.longest(c.maps[0].Columns, c.columns)
+		c.left = math.Ceil(math.Max(beside+8, c.below*lean-4)) // names that lean reach to the left
+		c.cell = math.Min((c.d.width-c.left-heatGap*float64(across-1)-4)/float64(across*c.columns), 34)
+		if c.size <= 7.5 || c.cell >= c.size*1.3 {
+			break
+		}
+	}
+	c.valued = c.cell >= 30 && across*c.columns*c.rows <= 500
+	c.hover = c.rows*c.columns*len(c.maps) <= 4000
+}
+
+// longest is the width of the longest of the first n names.
+func (c *heatChart) longest(names []string, n int) (width float64) {
+	for i := range n {
+		width = math.Max(width, measure(clip(name(names, i), c.size, c.nameRoom), c.size, false))
+	}
+	return width
+}
+
+// drawMap draws one map at a place and returns where it ends.
+func (c *heatChart) drawMap(m *figure.HeatMap, x, y float64, named bool) float64 {
+	if m.Title != "" {
+		c.d.add(words{x: x, y: y + 13, text: clip(m.Title, 13, c.d.width-x), size: 13, ink: figure.InkText, bold: true})
+		y += 22
+	}
+	for i := range c.rows {
+		for j := range c.columns {
+			v := math.NaN()
+			if i < len(m.Values) {
+				v = at(m.Values[i], j)
+			}
+			title := ""
+			if c.hover {
+				title = fmt.Sprintf("%s → %s: %s", name(c.maps[0].Rows, i), name(c.maps[0].Columns, j),
+					number(v, c.digits))
+			}
+			c.drawCell(x+float64(j)*c.cell, y+float64(i)*c.cell, v, title)
+		}
+	}
+	if named {
+		for i := range c.rows {
+			c.d.write(x-6, y+(float64(i)+.5)*c.cell+c.size*.32, clip(name(c.maps[0].Rows, i), c.size, c.nameRoom),
+				c.size, figure.InkText, end)
+		}
+	}
+	y += float64(c.rows) * c.cell
+	for j := range c.columns {
+		c.d.add(words{x: x + (float64(j)+.5)*c.cell + c.size*.3, y: y + c.size*.5 + 5,
+			text: clip(name(c.maps[0].Columns, j), c.size, c.nameRoom), size: c.size, ink: figure.InkText, anchor: end,
+			angle: -45})
+	}
+	return y + c.below*lean + 16
+}
+
+func (c *heatChart) drawCell(x, y, v float64, title string) {
+	if !finite(v) {
+		c.isMissing = true
+		drawMissing(c.d, x, y, c.cell-1, title)
+		return
+	}
+	fill, ink := figure.HeatInk((v - c.low) / (c.high - c.low))
+	c.d.add(box{x, y, c.cell - 1, c.cell - 1, fill, title})
+	if !c.valued {
+		return
+	}
+	if text := number(v, min(c.digits, 2)); measure(text, 10, false) < c.cell-3 {
+		c.d.write(x+(c.cell-1)/2, y+c.cell/2+3, text, 10, ink, middle)
+	}
+}
+
+// heatScale is the scale that is given, or one that all numbers fit on.
 func heatScale(h *figure.HeatMap, maps []*figure.HeatMap) (low, high float64) {
 	if finite(h.Low, h.High) && h.Low < h.High {
 		return h.Low, h.High
@@ -149,7 +183,7 @@ func heatScale(h *figure.HeatMap, maps []*figure.HeatMap) (low, high float64) {
 	return low, high
 }
 
-// heatDigits tells a hundredth of the scale.
+// heatDigits is the number of digits that a hundredth of the scale needs.
 func heatDigits(low, high float64) int {
 	return min(max(0, 2-int(math.Floor(math.Log10(high-low)+1e-9))), 9)
 }
@@ -161,20 +195,21 @@ func drawMissing(d *drawing, x, y, side float64, title string) {
 }
 
 // drawScale draws the colours with their numbers and returns where they end.
-func drawScale(d *drawing, left, y, low, high float64, digits int, missing bool) float64 {
+func (c *heatChart) drawScale(left, y float64) float64 {
 	const width, height = 192., 10.
-	digits = min(digits, 2+max(0, -int(math.Floor(math.Log10(high-low)))))
+	digits := min(c.digits, 2+max(0, -int(math.Floor(math.Log10(c.high-c.low)))))
 	for level := range figure.HeatLevels {
 		fill, _ := figure.HeatInk((float64(level) + .5) / figure.HeatLevels)
-		d.add(box{left + width*float64(level)/figure.HeatLevels, y, width / figure.HeatLevels, height, fill, ""})
+		c.d.add(box{left + width*float64(level)/figure.HeatLevels, y, width / figure.HeatLevels, height, fill, ""})
 	}
-	for _, share := range []float64{0, .5, 1} {
-		a := [...]anchor{start, middle, end}[int(2*share)]
-		d.write(left+width*share, y+height+14, number(low+share*(high-low), digits), smallSize, figure.InkMuted, a)
+	for k, anchor := range []anchor{start, middle, end} {
+		share := float64(k) / 2
+		c.d.write(left+width*share, y+height+14, number(c.low+share*(c.high-c.low), digits), smallSize,
+			figure.InkMuted, anchor)
 	}
-	if missing {
-		drawMissing(d, left+width+20, y-1, 12, "")
-		d.write(left+width+38, y+9, "no value", smallSize, figure.InkMuted, start)
+	if c.isMissing {
+		drawMissing(c.d, left+width+20, y-1, 12, "")
+		c.d.write(left+width+38, y+9, "no value", smallSize, figure.InkMuted, start)
 	}
 	return y + height + 22
 }

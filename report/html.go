@@ -24,20 +24,19 @@ var pageTemplate = template.Must(template.New("page").Parse(pageText))
 // rowsShown is how many rows of a table a page has; files have the others.
 const rowsShown = 400
 
-// HTML returns the document as one page that needs nothing else: no script, no font, no picture from outside. The
-// same document gives the same bytes.
-func (d *Page) HTML() ([]byte, error) {
-	if err := d.check(); err != nil {
+// HTML returns the page as one file that needs nothing else: no script, no font, no picture from outside. The same page
+// gives the same bytes.
+func (p *Page) HTML() ([]byte, error) {
+	if err := p.check(); err != nil {
 		return nil, err
 	}
-	p := pageView{Title: d.Title, Summary: d.Summary}
-	p.Style = template.CSS(figure.StyleSheet() + pageStyle)
-	names := d.names()
-	var all []study.Claim
-	for i, s := range d.Sections {
+	view := pageView{Title: p.Title, Summary: p.Summary, Style: template.CSS(figure.StyleSheet() + pageStyle)}
+	names, counts := p.names(), map[study.Verdict]int{}
+	for i, s := range p.Sections {
 		v := sectionView{Section: s, ID: names[i]}
-		for _, f := range s.Claims {
-			v.Judged = append(v.Judged, claimView{f, badgeOf(f.Verdict)})
+		for _, c := range s.Claims {
+			v.Judged = append(v.Judged, claimView{c, badgeOf(c.Verdict)})
+			counts[c.Verdict]++
 		}
 		for _, f := range s.Figures {
 			v.Drawn = append(v.Drawn, figureViewOf(f))
@@ -45,29 +44,22 @@ func (d *Page) HTML() ([]byte, error) {
 		for _, t := range s.Tables {
 			v.Grids = append(v.Grids, tableViewOf(t))
 		}
-		p.Sections = append(p.Sections, v)
-		p.Warnings += len(s.Warnings)
-		all = append(all, s.Claims...)
+		view.Sections = append(view.Sections, v)
+		view.Warnings += len(s.Warnings)
 	}
 	for _, v := range verdicts {
-		n := 0
-		for _, f := range all {
-			if f.Verdict == v {
-				n++
-			}
-		}
-		if n > 0 {
-			p.Tiles = append(p.Tiles, tile{n, badgeOf(v)})
+		if counts[v] > 0 {
+			view.Tiles = append(view.Tiles, tile{counts[v], badgeOf(v)})
 		}
 	}
 	var b bytes.Buffer
-	if err := pageTemplate.Execute(&b, p); err != nil {
-		return nil, fmt.Errorf("report: the page %q cannot be made: %w", d.Title, err)
+	if err := pageTemplate.Execute(&b, view); err != nil {
+		return nil, fmt.Errorf("report: cannot render page %q: %w", p.Title, err)
 	}
 	return b.Bytes(), nil
 }
 
-// page and what follows is what the template sees.
+// pageView and the types below are what the template sees.
 type pageView struct {
 	Title    string
 	Summary  []string
@@ -95,7 +87,7 @@ type claimView struct {
 	Badge badge
 }
 
-// badge is a verdict with its colour and a sign, for those who do not see colours.
+// badge is a verdict with its colour, and a sign for readers who do not see colours.
 type badge struct{ Tone, Sign, Text string }
 
 func badgeOf(v study.Verdict) badge {
@@ -128,8 +120,8 @@ func figureViewOf(f figure.Figure) figureView {
 	}
 }
 
-// aWord tells words from figures such as 4/10, ≥ 3 and ✗.
-var aWord = regexp.MustCompile(`\pL\pL`)
+// wordPattern matches words, as opposed to 4/10, ≥ 3 and ✗.
+var wordPattern = regexp.MustCompile(`\pL\pL`)
 
 type tableView struct {
 	Title, Head string
@@ -144,7 +136,7 @@ type tableView struct {
 
 type columnView struct {
 	Name, Arrow, Better string
-	Words               bool // not figures: to the left
+	Words               bool // not numbers: aligned to the left
 	Long                bool // sentences
 }
 
@@ -176,7 +168,7 @@ func tableViewOf(t figure.Table) tableView {
 		for _, r := range t.Rows {
 			if _, isNumber := r.Cells[i].Value(); !isNumber {
 				text := r.Cells[i].Format(0)
-				column.Words = column.Words || aWord.MatchString(text)
+				column.Words = column.Words || wordPattern.MatchString(text)
 				column.Long = column.Long || len(text) > 40
 			}
 		}

@@ -21,7 +21,7 @@ type letters struct {
 	known  map[rune]glyph
 }
 
-// glyph is how a rune looks, in units of the em, y downwards.
+// glyph is the shape of a rune, in units of the em, y downwards.
 type glyph struct {
 	advance  float64
 	segments []segment
@@ -41,7 +41,7 @@ var (
 func openLetters(raw []byte) *letters {
 	f, err := sfnt.Parse(raw)
 	if err != nil {
-		panic("report: the font that is part of the program does not parse: " + err.Error())
+		panic("report: the embedded font does not parse: " + err.Error())
 	}
 	return &letters{font: f, units: fixed.I(int(f.UnitsPerEm())), known: map[rune]glyph{}}
 }
@@ -52,9 +52,9 @@ type placed struct {
 	x, y, scale float64
 }
 
-// set places the runes of a text one after the other and returns how wide they are. The font has no marks that
-// stand above a letter and no raised or lowered figures: a mark becomes the sign of that shape, centred over its
-// letter, and the others become small ones.
+// set places the runes of a text one after the other and returns their width. The font has no combining marks and no
+// superscripts or subscripts: a mark becomes the spacing sign of that shape, centred over its letter, and the others
+// become small letters.
 func (l *letters) set(text string) (line []placed, width float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,7 +101,7 @@ func pairUp(from, to string) map[rune]rune {
 	return m
 }
 
-// glyph loads a rune's shape; what the font does not have is its sign for that.
+// glyph loads the shape of a rune; a rune that the font lacks gets the font's replacement sign.
 func (l *letters) glyph(r rune) glyph {
 	if g, ok := l.known[r]; ok {
 		return g
@@ -127,7 +127,7 @@ func (l *letters) glyph(r rune) glyph {
 	return g
 }
 
-// measure is the room that text needs. Browsers use a font of their own, and some of those are a tenth wider.
+// measure is the width of a text. Browsers use other fonts, some of which are a tenth wider.
 func measure(text string, size float64, isBold bool) float64 {
 	l := regular()
 	if isBold {

@@ -7,10 +7,10 @@ import (
 	"unseen/figure"
 )
 
-// patterns tell lines without marks apart where colours do not.
+// patterns distinguish lines without marks where colours do not.
 var patterns = [][]float64{nil, {7, 3}, {2, 3}, {9, 3, 2, 3}, {4, 2}, {12, 4}, {1, 2}, {6, 2, 1, 2, 1, 2}}
 
-// marksUpTo is how many points of a line are marked, one by one.
+// marksUpTo is the largest number of points that are marked, one by one.
 const marksUpTo = 24
 
 // drawLines draws series with their bands.
@@ -19,69 +19,26 @@ func drawLines(d *drawing, l *figure.LineChart, top float64) {
 		drawTooMany(d, top, n, "lines")
 		return
 	}
-	var xs, ys []float64
-	for _, s := range l.Series {
-		for i := range s.X {
-			if y := at(s.Y, i); finite(s.X[i], y) && (!l.LogX || s.X[i] > 0) && (!l.LogY || y > 0) {
-				xs, ys = append(xs, s.X[i]), append(ys, y)
-				ys = append(ys, at(s.Low, i), at(s.High, i))
-			}
-		}
-	}
-	if len(xs) == 0 {
+	x, y, ok := lineAxes(l, d.width > 500)
+	if !ok {
 		drawNothing(d, top)
 		return
 	}
-	wide := d.width > 500
-	about := 4
-	if wide {
-		about = 7
-	}
-	var x, y axis
-	if l.Shares {
-		x, y = fixedAxis(0, 1, 5), fixedAxis(0, 1, 5)
-	} else {
-		x, y = newAxis(xs, l.LogX, about), newAxis(ys, l.LogY, 5)
-		if !l.LogX { // the line begins and ends at the frame
-			x = x.fitted(xs, .015)
-		}
-	}
-
-	styles := make([]lineStyle, len(l.Series))
-	marked := true
-	for _, s := range l.Series {
-		marked = marked && (s.Reference || len(s.X) <= marksUpTo)
-	}
+	styles := lineStyles(l.Series)
 	var legend []entry
-	colour := 0
 	for i, s := range l.Series {
-		styles[i] = lineStyle{ink: figure.SeriesInk(colour), width: 2, marked: marked, shape: shape(colour % int(ring))}
-		if !marked {
-			styles[i].dash = patterns[colour%len(patterns)]
-		}
-		if s.Reference {
-			styles[i] = lineStyle{ink: figure.InkMuted, width: 1.5, dash: []float64{5, 4}}
-		} else {
-			colour++
-		}
-		st := styles[i]
-		legend = append(legend, entry{s.Name, lineSample(st.ink, st.width, st.dash, st.marked, st.shape)})
+		legend = append(legend, entry{s.Name, lineSample(styles[i])})
 	}
-	left := y.widest(smallSize) + 12
-	if len(legend) > 1 || !wide && l.Series[0].Name != "" {
+	if len(legend) > 1 || d.width <= 500 && l.Series[0].Name != "" {
 		top = drawLegend(d, legend, 4, top) + 4
 	}
-	for _, line := range wrapped(l.YTitle, smallSize, d.width-8, 2) {
-		d.write(4, top+11, line, smallSize, figure.InkMuted, start)
-		top += 15
-	}
-	top += 8
-	right := d.width - 16
+	top = drawYTitle(d, l.YTitle, top) + 8
+	left, right := y.widest(smallSize)+12, d.width-16
 	height := 320.
 	switch {
 	case l.Shares:
 		height = right - left
-	case !wide:
+	case d.width <= 500:
 		height = 220
 	}
 	bottom := top + height
@@ -94,12 +51,9 @@ func drawLines(d *drawing, l *figure.LineChart, top float64) {
 	}
 	gridX(d, x, top, bottom)
 	d.line(left, bottom, right, bottom, figure.InkAxis, 1)
-	if l.Diagonal {
-		low, high := math.Max(x.low, y.low), math.Min(x.high, y.high)
-		if low < high {
-			d.add(stroke{points: []point{{x.at(low), y.at(low)}, {x.at(high), y.at(high)}}, ink: figure.InkAxis,
-				width: 1.2, dash: []float64{3, 3}})
-		}
+	if low, high := math.Max(x.low, y.low), math.Min(x.high, y.high); l.Diagonal && low < high {
+		d.add(stroke{points: []point{{x.at(low), y.at(low)}, {x.at(high), y.at(high)}}, ink: figure.InkAxis,
+			width: 1.2, dash: []float64{3, 3}})
 	}
 	for i, s := range l.Series {
 		drawBand(d, s, x, y, styles[i].ink)
@@ -111,12 +65,61 @@ func drawLines(d *drawing, l *figure.LineChart, top float64) {
 	d.height = bottom + 42
 }
 
+// lineAxes are the axes that all points and bands fit on; not ok where there is no point.
+func lineAxes(l *figure.LineChart, wide bool) (x, y axis, ok bool) {
+	var xs, ys []float64
+	for _, s := range l.Series {
+		for i := range s.X {
+			if y := at(s.Y, i); finite(s.X[i], y) && (!l.LogX || s.X[i] > 0) && (!l.LogY || y > 0) {
+				xs, ys = append(xs, s.X[i]), append(ys, y, at(s.Low, i), at(s.High, i))
+			}
+		}
+	}
+	switch {
+	case len(xs) == 0:
+		return x, y, false
+	case l.Shares:
+		return fixedAxis(0, 1, 5), fixedAxis(0, 1, 5), true
+	}
+	ticks := 4
+	if wide {
+		ticks = 7
+	}
+	x, y = newAxis(xs, l.LogX, ticks), newAxis(ys, l.LogY, 5)
+	if !l.LogX { // lines begin and end at the frame
+		x = x.fitted(xs, .015)
+	}
+	return x, y, true
+}
+
 type lineStyle struct {
 	ink    figure.Ink
 	width  float64
 	dash   []float64
 	marked bool
 	shape  shape
+}
+
+// lineStyles differ by colour, and by marks or, where a line has too many points for these, by dashes.
+func lineStyles(series []figure.Series) []lineStyle {
+	marked := true
+	for _, s := range series {
+		marked = marked && (s.Reference || len(s.X) <= marksUpTo)
+	}
+	styles := make([]lineStyle, len(series))
+	colour := 0
+	for i, s := range series {
+		if s.Reference {
+			styles[i] = lineStyle{ink: figure.InkMuted, width: 1.5, dash: []float64{5, 4}}
+			continue
+		}
+		styles[i] = lineStyle{ink: figure.SeriesInk(colour), width: 2, marked: marked, shape: shape(colour % int(ring))}
+		if !marked {
+			styles[i].dash = patterns[colour%len(patterns)]
+		}
+		colour++
+	}
+	return styles
 }
 
 // drawLine draws a line in pieces, broken where a number is missing.

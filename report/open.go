@@ -18,11 +18,11 @@ import (
 	"unseen/study"
 )
 
-// Open makes a document of runs: files and folders that this program wrote. A run is a study's JSON
-// file, what unseen study --json printed, an evaluation, a dial, a model file, a document that
-// [Page.WriteJSON] wrote, or a folder with some of these. Errors name the file and what to do.
+// Open makes a page of runs: files and folders that this program wrote. A run is the JSON file of a study or of
+// several, an evaluation, a dial, a model file, a page that [Page.WriteJSON] wrote, or a folder of these. Errors name
+// the file and what to do.
 func Open(title string, runs ...string) (*Page, error) {
-	d := &Page{Title: title}
+	page := &Page{Title: title}
 	var files []Fact
 	var titles []string
 	for _, run := range runs {
@@ -35,8 +35,8 @@ func Open(title string, runs ...string) (*Page, error) {
 			if err != nil {
 				return nil, err
 			}
-			d.Sections = append(d.Sections, read.Sections...)
-			d.Summary = append(d.Summary, read.Summary...)
+			page.Sections = append(page.Sections, read.Sections...)
+			page.Summary = append(page.Summary, read.Summary...)
 			titles = append(titles, read.Title)
 			sum, err := atomicfile.Sum(path)
 			if err != nil {
@@ -48,19 +48,20 @@ func Open(title string, runs ...string) (*Page, error) {
 	if len(files) == 0 {
 		return nil, fmt.Errorf("%w: none was given; name a file or folder", ErrRun)
 	}
-	if d.Title == "" && len(titles) == 1 {
-		d.Title = titles[0]
+	if page.Title == "" && len(titles) == 1 {
+		page.Title = titles[0]
 	}
-	if d.Title == "" {
-		d.Title = "What unseen found"
+	if page.Title == "" {
+		page.Title = "What unseen found"
 	}
-	d.Add(Section{Name: "files", Title: "Files",
-		Text: []string{"What this report was made of. Whoever has the same files can make the same report, to " +
-			"the byte."}, FactsTitle: "Checksums", Facts: files})
-	return d, nil
+	page.Add(Section{Name: "files", Title: "Files",
+		Text: []string{"The files that this report was made of. The same files give the same report, byte for " +
+			"byte."},
+		FactsTitle: "Checksums", Facts: files})
+	return page, nil
 }
 
-// filesOf are the files of a run in alphabetical order.
+// filesOf are the files of a run.
 func filesOf(run string) ([]string, error) {
 	info, err := os.Stat(run)
 	if err != nil {
@@ -105,7 +106,7 @@ func unreadable(path string, err error) error {
 	return fmt.Errorf("%w: cannot read %s: %w; change its permissions", ErrRun, path, cause(err))
 }
 
-// largest is more than any file of results has; what is larger is something else.
+// largest is more than the size of any results.
 const largest = 256 << 20
 
 func openFile(path string) (*Page, error) {
@@ -119,7 +120,7 @@ func openFile(path string) (*Page, error) {
 		if err != nil {
 			return nil, err
 		}
-		d := &Page{Title: "What " + name + " has learned", Sections: sections}
+		d := &Page{Title: "Model " + name, Sections: sections}
 		if doctor := sections[1]; len(doctor.Claims) > 0 {
 			first, _, _ := strings.Cut(doctor.Claims[0].Evidence, ". ")
 			d.Summary = []string{fmt.Sprintf("Model %s. %s.", name, strings.TrimSuffix(first, "."))}
@@ -141,7 +142,7 @@ func openFile(path string) (*Page, error) {
 	return parse(path, raw)
 }
 
-// parse reads a JSON file of any of the kinds that there are.
+// parse reads a JSON file of any kind.
 func parse(path string, raw []byte) (*Page, error) {
 	var kind struct {
 		Kind     string          `json:"kind"`
@@ -155,7 +156,7 @@ func parse(path string, raw []byte) (*Page, error) {
 			"(.safetensors)", ErrRun, path, err)
 	}
 	damaged := func(err error) error {
-		return fmt.Errorf("%w: %s is damaged: %w; write it anew", ErrRun, path, err)
+		return fmt.Errorf("%w: %s is damaged: %w; write it again", ErrRun, path, err)
 	}
 	switch {
 	case kind.Sections != nil:
@@ -183,8 +184,8 @@ func parse(path string, raw []byte) (*Page, error) {
 		if e.Panel == nil || slices.ContainsFunc(e.Others, func(o evaluate.Other) bool { return o.Panel == nil }) {
 			return nil, damaged(errors.New("it has no panel"))
 		}
-		d := &Page{Title: "What " + e.Model + " is worth", Sections: EvaluationSections(e),
-			Summary: []string{evaluationWords(e)}}
+		d := &Page{Title: "Evaluation of " + e.Model, Sections: EvaluationSections(e),
+			Summary: []string{evaluationSummary(e)}}
 		if err := d.check(); err != nil {
 			return nil, damaged(err)
 		}
@@ -215,7 +216,7 @@ func ofStudies(path string, results []*study.Result) (*Page, error) {
 	d := new(Page)
 	for _, r := range results {
 		if r == nil {
-			return nil, fmt.Errorf("%w: %s has a study without content; write it anew", ErrRun, path)
+			return nil, fmt.Errorf("%w: %s has a study without content; write it again", ErrRun, path)
 		}
 		s := StudySection(r)
 		d.Sections = append(d.Sections, s)
@@ -227,10 +228,10 @@ func ofStudies(path string, results []*study.Result) (*Page, error) {
 	return d, nil
 }
 
-// sentence says in one or two sentences what became of a study's claims.
+// sentence summarises the verdicts on a study's claims.
 func sentence(r *study.Result) string {
 	text := strings.TrimSuffix(r.Title, ".")
-	counts := tally(r.Claims)
+	counts := countVerdicts(r.Claims)
 	if counts == "" {
 		return text + "."
 	}

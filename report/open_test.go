@@ -31,12 +31,12 @@ func TestPageHasEverything(t *testing.T) {
 	t.Parallel()
 	page := htmlOf(t, sample())
 	for _, s := range []string{
-		"<!doctype html>", "In plain words", "Judged by the links that happen to exist", // summary
+		"<!doctype html>", "Summary", "Judged by the links that happen to exist", // summary
 		"?</span> too small to tell", "By these numbers: reproduced.", "~</span> weak", // verdicts
 		"training diverged", "quick version", // warnings
 		// captions
 		"6 of 8 intervals hold it", "Both maps have one scale", "The further to the upper left",
-		"On the dotted diagonal", "A line that climbs",
+		"On the dotted diagonal", "A rising line",
 		"log exposures on a small random share", "Settings and seeds", "2001, 2002", "area under the ROC curve",
 		"96.42 <span class=\"spread\">± 0.31</span>",
 		"&lt;script&gt;alert(1)&lt;/script&gt;", "Environmental Science → Computer Science: 0.", "no value",
@@ -212,7 +212,7 @@ func TestOpenModel(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := htmlOf(t, d)
-	for _, s := range []string{"What tiny.safetensors has learned",
+	for _, s := range []string{"Model tiny.safetensors",
 		"Model tiny.safetensors. The scale is not identified: nothing is.", "✗</span> not identified", "0123abcd",
 		"<dd>41</dd>", "field-matrix",
 		"adam.rate", "0.001", "0.3, 0.9", "Art &amp; Craft → Law: 0.25", "log exposures", "model digest (SHA-256)"} {
@@ -224,7 +224,7 @@ func TestOpenModel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if page := htmlOf(t, d); !strings.Contains(page, "Nobody has examined this fit") {
+	if page := htmlOf(t, d); !strings.Contains(page, "This fit was not diagnosed") {
 		t.Error("a model without findings is not said to be one")
 	}
 }
@@ -264,7 +264,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"text.safetensors", "hello", "text.safetensors"},
 		{"missing", "", "file does not exist"},
 		{"empty", "", "has no results (.json) and no model (.safetensors)"},
-		{"stranger.safetensors", "", "no model of unseen"},
+		{"stranger.safetensors", "", "not a model of unseen"},
 	} {
 		path := filepath.Join(folder, c.name)
 		if c.content != "" {

@@ -16,15 +16,15 @@ type Page struct {
 	Sections []Section `json:"sections"`
 }
 
-// Section is one part of a report. What it does not have is left out of the page.
+// Section is one part of a page. Fields that are empty are left out.
 type Section struct {
-	// part of files' names and of the page's address; "" makes one of the title
+	// Name is part of file names and of the page's addresses; "" derives it from the title.
 	Name     string          `json:"name,omitempty"`
 	Title    string          `json:"title"`
 	Text     []string        `json:"text,omitempty"` // paragraphs
 	Warnings []string        `json:"warnings,omitempty"`
-	Claims   []study.Claim   `json:"findings,omitempty"`
-	Advice   []string        `json:"advice,omitempty"` // what would help, the most useful first
+	Claims   []study.Claim   `json:"findings,omitempty"` // with their verdicts
+	Advice   []string        `json:"advice,omitempty"`   // what would help, the most useful first
 	Figures  []figure.Figure `json:"figures,omitempty"`
 	Tables   []figure.Table  `json:"tables,omitempty"`
 	Notes    []string        `json:"notes,omitempty"` // how it was done
@@ -33,7 +33,7 @@ type Section struct {
 	FactsTitle string `json:"factsTitle,omitempty"` // "" means Settings and seeds
 }
 
-// Fact is a name and what it stands for, such as a setting.
+// Fact is a name and its value, such as a setting.
 type Fact struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
@@ -48,36 +48,33 @@ type Element interface {
 // Section returns the section itself.
 func (s Section) Section() Section { return s }
 
-// Add appends parts, in the order in which they will be read.
-func (d *Page) Add(parts ...Element) {
-	for _, p := range parts {
-		d.Sections = append(d.Sections, p.Section())
+// Add appends elements, in the order in which they will be read.
+func (p *Page) Add(elements ...Element) {
+	for _, e := range elements {
+		p.Sections = append(p.Sections, e.Section())
 	}
 }
 
-// check tells what no page can be made of.
-func (d *Page) check() error {
-	if len(d.Sections) == 0 && len(d.Summary) == 0 {
+// check returns an error if the page is empty or a table contradicts itself.
+func (p *Page) check() error {
+	if len(p.Sections) == 0 && len(p.Summary) == 0 {
 		return fmt.Errorf("%w: it has no section and no summary; add one", ErrPage)
 	}
-	for _, s := range d.Sections {
+	for _, s := range p.Sections {
 		for _, t := range s.Tables {
-			for _, row := range t.Rows {
-				if len(row.Cells) != len(t.Columns) {
-					return fmt.Errorf("%w: table %q of %q: row %q has %d cells for %d columns; give one each",
-						ErrPage, t.Title, s.Title, row.Name, len(row.Cells), len(t.Columns))
-				}
+			if err := t.Check(); err != nil {
+				return fmt.Errorf("%w: table %q of %q: %w", ErrPage, t.Title, s.Title, err)
 			}
 		}
 	}
 	return nil
 }
 
-// names returns a name for every section, all different, made of letters, figures and hyphens.
-func (d *Page) names() []string {
+// names returns a distinct name for every section, of letters, digits and hyphens.
+func (p *Page) names() []string {
 	taken := map[string]bool{"summary": true, "contents": true}
-	names := make([]string, len(d.Sections))
-	for i, s := range d.Sections {
+	names := make([]string, len(p.Sections))
+	for i, s := range p.Sections {
 		name := s.Name
 		if name == "" {
 			name = s.Title
@@ -96,7 +93,7 @@ func unique(name string, taken map[string]bool) string {
 	return free
 }
 
-// slug is a name that files and addresses can have.
+// slug turns a text into a name for files and addresses.
 func slug(text string) string {
 	var b strings.Builder
 	for _, r := range strings.ToLower(text) {
@@ -120,11 +117,11 @@ func slug(text string) string {
 var verdicts = []study.Verdict{study.Reproduced, study.Partly, study.NotReproduced, study.Met, study.Missed,
 	study.TooSmall}
 
-// tally counts the verdicts of some findings: "3 reproduced, 1 partly".
-func tally(findings []study.Claim) string {
+// countVerdicts counts the verdicts of claims: "3 reproduced, 1 partly".
+func countVerdicts(claims []study.Claim) string {
 	counts := map[study.Verdict]int{}
-	for _, f := range findings {
-		counts[f.Verdict]++
+	for _, c := range claims {
+		counts[c.Verdict]++
 	}
 	var words []string
 	for _, v := range verdicts {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/image/vector"
 )
 
-// pngScale is how many dots a CSS pixel has, so that pictures stay sharp in print.
+// pngScale is the number of dots per CSS pixel, so that pictures are sharp in print.
 const pngScale = 2
 
 // png draws a drawing in its light colours.
@@ -66,8 +66,8 @@ func (p *painter) shape(shape any) {
 
 // fill fills polygons as one shape.
 func (p *painter) fill(polygons [][]point, i figure.Ink, alpha float64) {
-	// Only the pixels around the shape are touched: a rasterizer as large as the picture would make a
-	// heat map of a thousand cells a thousand pictures' work.
+	// The rasterizer covers only the pixels around the shape: one as large as the picture would make the work for a
+	// heat map of a thousand cells that for a thousand pictures.
 	low, high := point{math.Inf(1), math.Inf(1)}, point{math.Inf(-1), math.Inf(-1)}
 	for _, polygon := range polygons {
 		for _, q := range polygon {
@@ -108,8 +108,8 @@ func translucent(i figure.Ink, alpha float64) color.NRGBA {
 	return c
 }
 
-// stroke fills the outline of a line: a box per segment and a disc per corner, all turning the same way, so that
-// what they cover twice counts once.
+// stroke fills the outline of a line: a box per segment and a disc per corner, all with the same orientation, so that
+// overlaps are filled once.
 func (p *painter) stroke(points []point, dash []float64, width float64, i figure.Ink) {
 	for _, piece := range dashes(points, dash) {
 		var outline [][]point
@@ -130,7 +130,7 @@ func (p *painter) stroke(points []point, dash []float64, width float64, i figure
 	}
 }
 
-// circle is a polygon that turns the way the boxes of a stroke do.
+// circle is a polygon with the orientation of the boxes of a stroke.
 func circle(c point, r float64) []point {
 	const corners = 24
 	polygon := make([]point, corners)
@@ -197,7 +197,7 @@ func (p *painter) words(v words) {
 	}
 }
 
-// flatten makes polygons of outlines; a curve becomes a few lines, which is enough at the size of letters.
+// flatten turns outlines into polygons; a curve becomes a few lines, which is enough for letters.
 func flatten(segments []segment, at func(point) point) (polygons [][]point) {
 	const steps = 6
 	var pen point

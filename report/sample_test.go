@@ -12,7 +12,9 @@ import (
 	"unseen/world"
 )
 
-// sample is a document with every kind of part and figure, from made-up numbers.
+// sample is a page with every kind of element and figure, from invented numbers.
+//
+// Long because it is one literal.
 func sample() *report.Page {
 	src := rand.New(rand.NewPCG(1, 2))
 	var fields []string

@@ -10,8 +10,8 @@ import (
 	"unseen/figure"
 )
 
-// svg writes a drawing. As part of a page its colours are the page's variables, so that they follow the screen,
-// light or dark; as a file they are written out, since programs that place drawings in documents know no variables.
+// svg writes a drawing. Within a page its colours are the page's variables, so that they follow light and dark screens;
+// in a file they are written out, because programs that embed drawings do not know the variables.
 func (d *drawing) svg(inPage bool) string {
 	s := svgWriter{inPage: inPage}
 	w, h := coordinate(d.width), coordinate(d.height)
@@ -126,7 +126,7 @@ func path(points []point, closed bool) string {
 	return b.String()
 }
 
-// coordinate writes a number to a hundredth, without zeros that say nothing.
+// coordinate writes a number to a hundredth, without trailing zeros.
 func coordinate(x float64) string {
 	x = math.Round(x*100) / 100
 	if x == 0 {

@@ -271,7 +271,7 @@ func nearRelevanceClaim(row func(method string) *Figure2Row) Claim {
 			nearest, least = m, off
 		}
 	}
-	return Claim{"corrected for exposure, recommendations stay near relevance (unshown pairs count, the model sees the " +
-		"field)", reproducedIf(nearest != "naive" && least < driftSize),
+	return Claim{"corrected for exposure, recommendations stay near relevance (unshown pairs count, the model sees " +
+		"the field)", reproducedIf(nearest != "naive" && least < driftSize),
 		strings.Join(evidence, ", ") + ", in the mean over worlds."}
 }

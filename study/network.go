@@ -244,7 +244,8 @@ func (l *lab) networkSetting() []string {
 		}
 		words = append(words, fmt.Sprintf("%s: %d nodes, %d links, %d fields, vectors of %d dimensions; cut %s; "+
 			"%d training links; %d test sources with %d links, %.0f%% of them between two fields.",
-			n.Name, n.Graph.Len(), n.Graph.LinkCount(), n.Graph.FieldCount()-1, n.Graph.Vectors().Dim(), how, d.Links.Train,
+			n.Name, n.Graph.Len(), n.Graph.LinkCount(), n.Graph.FieldCount()-1, n.Graph.Vectors().Dim(), how,
+			d.Links.Train,
 			len(d.candidates.Sources()), links, 100*float64(across)/float64(max(links, 1))))
 	}
 	return append(words, fmt.Sprintf("Preset %s, the first start alone; %s.", l.Preset, seedList(l.Seeds)))

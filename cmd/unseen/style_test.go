@@ -33,8 +33,6 @@ var notYet = map[string]int{
 	"encode/onnx":          17,
 	"engine":               23,
 	"evaluate":             27,
-	"examples/scheme":      16,
-	"figure":               15,
 	"fit":                  40,
 	"graph":                17,
 	"internal/jsonscan":    18,
@@ -46,11 +44,9 @@ var notYet = map[string]int{
 	"model":                21,
 	"network":              15,
 	"recommend":            24,
-	"report":               23,
 	"sample":               15,
 	"serve":                74,
 	"serve/store":          15,
-	"study":                20,
 }
 
 // twins are Go functions with the parameters of an assembly stub that they stand in for.

@@ -3,9 +3,8 @@ package report
 import (
 	"encoding/json"
 	"fmt"
-	"math"
+	"maps"
 	"slices"
-	"sort"
 	"strings"
 
 	"unseen/evaluate"
@@ -16,26 +15,24 @@ import (
 	"unseen/study"
 )
 
-var noNumber = math.NaN()
-
-// OfStudy makes a section of any study: what it found, then its figures and tables, then how it was done. A study
+// StudySection is the section of any study: its claims, then its figures and tables, then how it was done. A study
 // without figures gets one of each table that has numbers to compare.
 func StudySection(r *study.Result) Section {
 	s := Section{Name: r.Study, Title: r.Title, Warnings: slices.Clone(r.Warnings), Claims: r.Conclusions(),
 		Figures: r.Figures, Tables: r.Tables, Notes: r.Setting}
 	if r.Options.Quick {
 		s.Warnings = append([]string{"This is the quick version, on small worlds: it shows that everything " +
-			"works and says nothing about the paper."}, s.Warnings...)
+			"works, and proves nothing about the paper."}, s.Warnings...)
 	}
 	if n := len(r.Claims); n > 0 {
 		claims := "claims"
 		if n == 1 {
 			claims = "claim"
 		}
-		s.Text = []string{fmt.Sprintf("%d %s: %s.", n, claims, tally(r.Claims))}
+		s.Text = []string{fmt.Sprintf("%d %s: %s.", n, claims, countVerdicts(r.Claims))}
 		if why := r.WhyTooSmall(); why != "" {
 			s.Text[0] = fmt.Sprintf("%d %s; too small to tell (%s). By these numbers: %s.", n, claims, why,
-				tally(r.Claims))
+				countVerdicts(r.Claims))
 		}
 	}
 	if len(r.Figures) == 0 {
@@ -103,24 +100,25 @@ func figureOf(t figure.Table) (figure.Figure, bool) {
 	return figure.Figure{}, false
 }
 
-// OfModel makes sections of a model file: what it is and how it came to be, and the doctor's verdict. The name says
-// which model it is, such as that of its file.
+// ModelSections are the sections of a model file: what it is, how it was trained, and the doctor's verdict. name is
+// what to call the model, such as the name of its file.
 func ModelSections(name string, f *model.File) ([]Section, error) {
 	meta := f.Metadata
 	if meta[model.KeyMethod] == "" && meta[model.KeyLink] == "" {
-		return nil, fmt.Errorf("%w: %s is a safetensors file, but no model of unseen; give one that unseen fit wrote",
+		return nil, fmt.Errorf("%w: %s is a safetensors file, but not a model of unseen; give one that was fitted by "+
+			"unseen",
 			ErrRun, name)
 	}
 	var fields []string
 	if text := meta[model.KeyFields]; text != "" {
 		if err := json.Unmarshal([]byte(text), &fields); err != nil {
-			return nil, fmt.Errorf("%w: the names of the fields in %s are damaged: %w; fit the model anew", ErrRun,
+			return nil, fmt.Errorf("%w: the names of the fields in %s are damaged: %w; fit the model again", ErrRun,
 				name, err)
 		}
 	}
 	settings, err := settingsOf(meta[model.KeyHyperparameters])
 	if err != nil {
-		return nil, fmt.Errorf("%w: the settings in %s are damaged: %w; fit the model anew", ErrRun, name, err)
+		return nil, fmt.Errorf("%w: the settings in %s are damaged: %w; fit the model again", ErrRun, name, err)
 	}
 	s := Section{Name: "model", Title: "Model " + name}
 	s.Text = []string{fmt.Sprintf("Learned by the method %s: links by a %s model of %s-dimensional vectors, "+
@@ -151,7 +149,7 @@ func ModelSections(name string, f *model.File) ([]Section, error) {
 	if text := meta[model.KeyFindings]; text != "" {
 		doctor.Findings = new(fit.Findings)
 		if err := json.Unmarshal([]byte(text), doctor.Findings); err != nil {
-			return nil, fmt.Errorf("%w: the doctor's findings in %s are damaged: %w; fit the model anew", ErrRun, name,
+			return nil, fmt.Errorf("%w: the doctor's findings in %s are damaged: %w; fit the model again", ErrRun, name,
 				err)
 		}
 	}
@@ -159,15 +157,15 @@ func ModelSections(name string, f *model.File) ([]Section, error) {
 	if text := meta[model.KeyCertificate]; text != "" {
 		var c evaluate.Certificate
 		if err := json.Unmarshal([]byte(text), &c); err != nil || len(c.Risks) == 0 {
-			return nil, fmt.Errorf("%w: the certificate in %s is damaged: %v; fit the model anew", ErrRun, name, err)
+			return nil, fmt.Errorf("%w: the certificate in %s is damaged: %v; fit the model again", ErrRun, name, err)
 		}
-		sections = append(sections, certificateOf(&c))
+		sections = append(sections, certificateSection(&c))
 	}
 	return sections, nil
 }
 
-// certificateOf says how well the method found truths that were planted.
-func certificateOf(c *evaluate.Certificate) Section {
+// certificateSection shows how well the method recovered planted truths.
+func certificateSection(c *evaluate.Certificate) Section {
 	t := figure.Table{Name: "certificate", Title: "Estimators against the planted truth", Head: "judged by",
 		Columns: []figure.Column{
 			{Name: "RMSE", Means: "root mean square error of the estimated risk", Digits: 4, Better: "lower"},
@@ -179,19 +177,19 @@ func certificateOf(c *evaluate.Certificate) Section {
 	}
 	return Section{
 		Name: "certificate", Title: "The certificate", Text: c.Words(), Tables: []figure.Table{t},
-		Notes: []string{"Truths are planted on the model's own nodes and fields, links are drawn from them, and " +
-			"the method is fitted to those. That certifies the method on such nodes; it cannot tell whether the " +
-			"real links obey the model."},
+		Notes: []string{"Truths are planted on the model's own nodes and fields, links are drawn from them, and the " +
+			"method is fitted to those links. This certifies the method on such nodes, not that the real links " +
+			"follow the model."},
 	}
 }
 
-// settingsOf makes a list of a JSON document: adam.rate, adam.batch, …
+// settingsOf lists the values of a JSON document: adam.rate, adam.batch, …
 func settingsOf(text string) ([]Fact, error) {
 	if text == "" {
 		return nil, nil
 	}
 	d := json.NewDecoder(strings.NewReader(text))
-	d.UseNumber() // as it was written
+	d.UseNumber() // numbers as they were written
 	var document any
 	if err := d.Decode(&document); err != nil {
 		return nil, err
@@ -201,18 +199,13 @@ func settingsOf(text string) ([]Fact, error) {
 	walk = func(name string, v any) {
 		switch v := v.(type) {
 		case map[string]any:
-			keys := make([]string, 0, len(v))
-			for k := range v {
-				keys = append(keys, k)
-			}
-			sort.Strings(keys)
-			for _, k := range keys {
+			for _, k := range slices.Sorted(maps.Keys(v)) {
 				walk(strings.TrimPrefix(name+"."+k, "."), v[k])
 			}
 		case []any:
 			var items []string
 			for _, item := range v {
-				raw, _ := json.Marshal(item) // it has just been decoded
+				raw, _ := json.Marshal(item) // it was just decoded
 				items = append(items, strings.Trim(string(raw), `"`))
 			}
 			if len(items) > 0 {

@@ -7,7 +7,7 @@ import (
 	"unseen/figure"
 )
 
-// RiskChart is risks, or any numbers, estimated in several ways, with their intervals and perhaps the truth.
+// RiskChart is estimates of risks, or of other numbers, with their intervals and the truth where it is known.
 type RiskChart struct {
 	Name  string // "" means panel
 	Title string
@@ -15,10 +15,10 @@ type RiskChart struct {
 	What  string // what is estimated, for the axis: "risk (log-loss)"
 	Rows  []RiskRow
 
-	Caption string // "" says how to read it
+	Caption string // "" explains how to read it
 }
 
-// RiskRow is an estimate. Lower and Upper are its interval; both equal, or not numbers, mean that there is none.
+// RiskRow is an estimate. Lower and Upper are its interval; if they are equal or NaN, there is none.
 type RiskRow struct {
 	Name     string
 	Group    string // rows of one group stand together below its name: one recommender's risks
@@ -28,7 +28,7 @@ type RiskRow struct {
 	Truth    *float64 // nil where it is not known
 }
 
-// Section draws the panel and has its numbers as a table.
+// Section draws the estimates and has their numbers as a table.
 func (p RiskChart) Section() Section {
 	f := figure.Figure{Name: "panel", Title: "Estimates and their intervals", Caption: p.Caption,
 		Intervals: &figure.IntervalChart{XTitle: p.What}}
@@ -62,7 +62,7 @@ func (p RiskChart) Section() Section {
 			figure.Number(r.Lower), figure.Number(r.Upper), truth, covers)
 	}
 	if f.Caption == "" {
-		f.Caption = "Each dot is an estimate, its whiskers the interval that says how far it may be off."
+		f.Caption = "Each dot is an estimate; its whiskers are the interval of its uncertainty."
 		if known > 0 {
 			f.Caption += fmt.Sprintf(" Diamonds are the truth: %d of %d intervals hold it.", inside, known)
 		}
@@ -82,7 +82,7 @@ type HeatPair struct {
 	True, Learned [][]float64
 	Low, High     float64 // ends of the scale; both 0 means 0 to 1
 
-	Caption string // "" says how to read it
+	Caption string // "" explains how to read it
 }
 
 // Section draws both maps on one scale.
@@ -103,7 +103,7 @@ func (h HeatPair) Section() Section {
 	heat.Beside = matrix("learned", h.Learned)
 	caption := h.Caption
 	if caption == "" {
-		caption = "The darker or, on a dark screen, the brighter, the larger. Both maps have one scale: where " +
+		caption = "Darker cells, or brighter ones on a dark screen, are larger. Both maps have one scale: where " +
 			"they look alike, what was learned is right."
 		if e, n := meanError(h.True, h.Learned); n > 0 {
 			caption += fmt.Sprintf(" Over %d cells the mean absolute difference is %s.", n, brief(e))
@@ -141,7 +141,7 @@ type Curve struct {
 	Title string // "" means the kind's
 	Lines []figure.Series
 
-	Caption string // "" says how to read it
+	Caption string // "" explains how to read it
 }
 
 func (c Curve) figure() figure.Figure {
@@ -164,7 +164,7 @@ func (c Curve) figure() figure.Figure {
 				highest = math.Max(highest, x)
 			}
 		}
-		if highest > 0 && highest < .2 { // rare links: on even axes all would lie in a corner
+		if highest > 0 && highest < .2 { // on linear axes rare links would all lie in a corner
 			f.Lines.Shares, f.Lines.LogX, f.Lines.LogY = false, true, true
 			caption += " Both axes are logarithmic, and bins without a link are left out."
 		}
@@ -194,7 +194,7 @@ func (c Curves) Section() Section {
 	return s
 }
 
-// LoopChart is what becomes, round by round, of a recommender that is trained on what it recommended.
+// LoopChart follows, round by round, recommenders that are trained on what they recommended.
 type LoopChart struct {
 	Name   string // "" means loop
 	Title  string
@@ -202,15 +202,15 @@ type LoopChart struct {
 	YTitle string          // "" means share of recommendations within the own field
 	Lines  []figure.Series // over rounds; that of the truth is a Reference
 
-	Caption string // "" says how to read it
+	Caption string // "" explains how to read it
 }
 
 // Section draws the loop.
 func (l LoopChart) Section() Section {
 	caption := l.Caption
 	if caption == "" {
-		caption = "A line that climbs is a recommender that narrows: what it showed before it shows more often. " +
-			"Bands are where four of five repetitions are."
+		caption = "A rising line is a recommender that narrows: what it showed before, it shows more often. " +
+			"Bands hold four of five repetitions."
 	}
 	return Section{Name: or(l.Name, "loop"), Title: l.Title, Text: l.Text, Figures: []figure.Figure{{
 		Name: "rounds", Title: "Round by round", Caption: caption,
@@ -219,7 +219,7 @@ func (l LoopChart) Section() Section {
 	}}}
 }
 
-// HiddenTable is nodes that exposure hides: relevant, rarely shown, and far down in a naive ranking.
+// HiddenTable lists nodes that exposure hides: relevant, rarely shown, and low in a naive ranking.
 type HiddenTable struct {
 	Name   string // "" means hidden
 	Title  string
@@ -227,7 +227,7 @@ type HiddenTable struct {
 	Papers []HiddenPaper
 }
 
-// HiddenPaper is one of them.
+// HiddenPaper is a row of a HiddenTable.
 type HiddenPaper struct {
 	Title         string
 	Field         string
@@ -242,8 +242,8 @@ type HiddenPaper struct {
 func (h HiddenTable) Section() Section {
 	t := figure.Table{Name: "papers", Title: "Hidden by exposure", Head: "paper", Columns: []figure.Column{
 		{Name: "field"},
-		{Name: "naive rank", Means: "place when judged by the links that happen to exist"},
-		{Name: "corrected rank", Means: "place when judged by relevance"},
+		{Name: "naive rank", Means: "rank by a model that takes observed links at face value"},
+		{Name: "corrected rank", Means: "rank by relevance"},
 		{Name: "ŷ", Means: "chance of a link if shown", Digits: 2},
 		{Name: "π̂", Means: "chance of being shown", Digits: 2},
 		{Name: "why"},
