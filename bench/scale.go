@@ -12,6 +12,7 @@ import (
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/model"
+	"unseen/progress"
 	"unseen/sample"
 )
 
@@ -122,11 +123,12 @@ func (b *bench) cloneEpoch(method string, adam fit.AdamSettings) (float64, float
 	err = b.part("fit "+method, func() (err error) {
 		r, err = fit.Fit(context.Background(), p, fit.Settings{
 			Method: method, Starts: []float64{.3}, Threads: cloneThreads, Adam: adam,
-		}, fit.Progress{Step: func(fit.Step) {
-			if last = time.Now(); first.IsZero() {
-				first = last
-			}
-		}})
+			Progress: func(progress.Event) {
+				if last = time.Now(); first.IsZero() {
+					first = last
+				}
+			},
+		})
 		return err
 	})
 	if err != nil {
@@ -194,7 +196,7 @@ func (b *bench) cloneBayes() (float64, float64, error) {
 	var r *fit.Result
 	err = b.part("bayes", func() (err error) {
 		r, err = fit.Fit(context.Background(), p, fit.Settings{Starts: []float64{.3}, Replicates: -1,
-			Threads: cloneThreads}, fit.Progress{})
+			Threads: cloneThreads})
 		return err
 	})
 	if err != nil {

@@ -71,7 +71,7 @@ func adamSpeed(p sample.Problem, batch, threads int) (float64, error) {
 	r, err := fit.Fit(context.Background(), p, fit.Settings{
 		Method: "rw", Preset: "notebook", Through: fit.On, Starts: []float64{.5}, Threads: threads,
 		Adam: fit.AdamSettings{Rate: 1e-4, Batch: batch, Epochs: 1},
-	}, fit.Progress{})
+	})
 	if err != nil {
 		return 0, err
 	}
@@ -192,7 +192,7 @@ func (b *bench) bayes(replicates int) (float64, float64, error) {
 	for range max(b.reps/2, 1) {
 		best = min(best, timed(func() {
 			_, err = fit.Fit(ctx, sample.Problem{Nodes: model.NodesOf(w.Graph()), Train: train.Pairs},
-				fit.Settings{Threads: 2, Replicates: replicates}, fit.Progress{})
+				fit.Settings{Threads: 2, Replicates: replicates})
 		}))
 		if err != nil {
 			return 0, 0, err

@@ -144,14 +144,13 @@ func (c *Certificate) trial(ctx context.Context, w *world.World, s CertificateSe
 	}
 	problem := sample.Problem{Nodes: model.NodesOf(w.Graph()), Train: train.Pairs}
 	say("fitting " + cmp.Or(s.Fit.Method, "bayes"))
-	result, err := fit.Fit(ctx, problem, s.Fit, fit.Progress{})
+	result, err := fit.Fit(ctx, problem, s.Fit)
 	if err != nil {
 		return err
 	}
 	c.Method = result.Settings.Method
 	say("fitting naive")
-	naive, err := fit.Fit(ctx, problem, fit.Settings{Method: "naive", Seed: s.Fit.Seed, Threads: s.Fit.Threads},
-		fit.Progress{})
+	naive, err := fit.Fit(ctx, problem, fit.Settings{Method: "naive", Seed: s.Fit.Seed, Threads: s.Fit.Threads})
 	if err != nil {
 		return err
 	}

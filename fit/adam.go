@@ -10,6 +10,7 @@ import (
 
 	"unseen/engine"
 	"unseen/internal/kern"
+	"unseen/progress"
 	"unseen/risk"
 	"unseen/sample"
 )
@@ -85,7 +86,7 @@ type trainer struct {
 	settings   AdamSettings
 	state      *adamState
 	phase      string
-	progress   Progress
+	progress   progress.Func
 	recorder   *recorder
 	speed      float64 // pairs per second of the fastest epoch
 
@@ -115,7 +116,7 @@ func (t *trainer) train(ctx context.Context) error {
 				return err
 			}
 			count += pairs
-			m.add(pairs, false, t.step)
+			m.add(pairs, false, t.round)
 			if err := r.tick(); err != nil {
 				return err
 			}
@@ -124,7 +125,7 @@ func (t *trainer) train(ctx context.Context) error {
 		if err := t.finishEpoch(ctx); err != nil {
 			return err
 		}
-		m.add(0, true, t.step)
+		m.add(0, true, t.round)
 		if err := r.tick(); err != nil {
 			return err
 		}
@@ -253,13 +254,13 @@ func (t *trainer) finishEpoch(ctx context.Context) error {
 	return nil
 }
 
-func (t *trainer) step() Step {
-	s := Step{Phase: t.phase, Epoch: t.state.epoch + 1, Epochs: t.settings.Epochs}
+func (t *trainer) round() round {
+	r := round{phase: t.phase, number: t.state.epoch + 1, of: t.settings.Epochs}
 	if n := len(t.state.history); n > 0 {
 		last := t.state.history[n-1]
-		s.Loss.Likelihood, s.Validation = last.Objective, last.Validation
+		r.loss, r.validation = last.Objective, last.Validation
 	}
-	return s
+	return r
 }
 
 // adamPart is a stretch of parameters of one expected size. Adam's steps do not depend on the

@@ -44,8 +44,8 @@ type bayesian struct {
 }
 
 // fitBayes learns the posterior.
-func fitBayes(ctx context.Context, p sample.Problem, r *Result, progress Progress, recorder *recorder) error {
-	b := &bayesian{problem: p, result: r, recorder: recorder, meter: newMeter(progress, 0)}
+func fitBayes(ctx context.Context, p sample.Problem, r *Result, recorder *recorder) error {
+	b := &bayesian{problem: p, result: r, recorder: recorder, meter: newMeter(r.Settings.Progress, 0)}
 	if err := b.prepare(ctx); err != nil {
 		return err
 	}
@@ -200,14 +200,13 @@ func (b *bayesian) start(ctx context.Context, i int, propensity float64) error {
 		theta[l.d+1+c] = math.Log(propensity / (1 - propensity))
 	}
 	copy(theta[l.d+1:], b.logits)
-	each := func(value float64) engine.Parts { return engine.Parts{Likelihood: value / float64(pairs)} }
 	if i == 0 {
 		shown := 0
-		v, rounds, err := l.learn(ctx, theta, func(round int, value float64) {
-			b.meter.add(pairs, round != shown, func() Step {
-				return Step{Phase: "finding the posterior", Epoch: round, Epochs: learnRounds, Loss: each(value)}
+		v, rounds, err := l.learn(ctx, theta, func(number int, value float64) {
+			b.meter.add(pairs, number != shown, func() round {
+				return round{phase: "finding the posterior", number: number, of: learnRounds, loss: value / float64(pairs)}
 			})
-			shown = round
+			shown = number
 		}, b.recorder)
 		if err != nil {
 			return err
@@ -215,8 +214,9 @@ func (b *bayesian) start(ctx context.Context, i int, propensity float64) error {
 		r.Iterations = rounds
 		b.theta, b.v = theta, v
 	} else if err := l.mode(ctx, theta, b.v, climb{enough: near, recorder: b.recorder, report: func(value float64) {
-		b.meter.add(pairs, false, func() Step {
-			return Step{Phase: fmt.Sprintf("checking it from π̂ = %g", propensity), Epoch: 1, Epochs: 1, Loss: each(value)}
+		b.meter.add(pairs, false, func() round {
+			return round{phase: fmt.Sprintf("checking it from π̂ = %g", propensity), number: 1, of: 1,
+				loss: value / float64(pairs)}
 		})
 	}}); err != nil {
 		return err

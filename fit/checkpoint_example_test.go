@@ -11,6 +11,7 @@ import (
 
 	"unseen/fit"
 	"unseen/model"
+	"unseen/progress"
 	"unseen/sample"
 	"unseen/world"
 )
@@ -32,22 +33,23 @@ func ExampleCheckpoint() {
 	}
 	problem := sample.Problem{Nodes: model.NodesOf(w.Graph()), Train: drawn.Pairs}
 	settings := fit.Settings{Method: "mle", Starts: []float64{.3}}
-	whole, err := fit.Fit(context.Background(), problem, settings, fit.Progress{})
+	whole, err := fit.Fit(context.Background(), problem, settings)
 	if err != nil {
 		log.Fatal(err)
 	}
 
 	settings.Checkpoint.Path = filepath.Join(folder, "checkpoint")
 	ctx, cancel := context.WithCancel(context.Background())
-	_, err = fit.Fit(ctx, problem, settings, fit.Progress{Step: func(s fit.Step) {
-		if s.Epoch == 5 {
+	settings.Progress = func(e progress.Event) {
+		if e.Values["round"] == 5 {
 			cancel()
 		}
-	}})
+	}
+	_, err = fit.Fit(ctx, problem, settings)
 	fmt.Println(errors.Is(err, context.Canceled))
 
 	settings.Checkpoint.Resume = true
-	resumed, err := fit.Fit(context.Background(), problem, settings, fit.Progress{})
+	resumed, err := fit.Fit(context.Background(), problem, settings)
 	fmt.Println(err, slices.Equal(resumed.LinkParams, whole.LinkParams))
 	// Output:
 	// true

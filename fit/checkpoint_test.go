@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"unseen/model"
+	"unseen/progress"
 	"unseen/risk"
 	"unseen/sample"
 	"unseen/world"
@@ -65,7 +66,7 @@ func checkpointProblem(tb testing.TB, seed uint64) sample.Problem {
 
 // saveFit fits and saves the model.
 func saveFit(ctx context.Context, p sample.Problem, s Settings, path string) (*Result, error) {
-	r, err := Fit(ctx, p, s, Progress{})
+	r, err := Fit(ctx, p, s)
 	if err != nil {
 		return nil, err
 	}
@@ -227,7 +228,7 @@ func TestCancelledAnywhere(t *testing.T) {
 	p := checkpointProblem(t, 1)
 	for kind, s := range resumables {
 		t.Run(kind, func(t *testing.T) {
-			want, err := Fit(context.Background(), p, s, Progress{})
+			want, err := Fit(context.Background(), p, s)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -244,7 +245,7 @@ func TestCancelledAnywhere(t *testing.T) {
 						"drawn": 1500}[kind]
 				}
 				ctx := newCountdown(rng.IntN(looks))
-				r, err = Fit(ctx, p, s, Progress{})
+				r, err = Fit(ctx, p, s)
 				ctx.cancel()
 				if err == nil {
 					break
@@ -277,7 +278,7 @@ func sameResult(t *testing.T, want, got *Result) {
 	a.Settings.Checkpoint, b.Settings.Checkpoint = Checkpoint{}, Checkpoint{}
 	a.Settings.Threads, b.Settings.Threads = 0, 0
 	a.Link, b.Link, a.Propensity, b.Propensity = nil, nil, nil, nil
-	a.Speed, b.Speed = 0, 0
+	a.Speed, b.Speed, a.Settings.Progress, b.Settings.Progress = 0, 0, nil, nil
 	if !reflect.DeepEqual(a, b) {
 		t.Errorf("resumed, the result is\n%+v\nnot\n%+v", b, a)
 	}
@@ -287,14 +288,14 @@ func TestResumedWithOtherThreads(t *testing.T) {
 	p := checkpointProblem(t, 1)
 	for kind, s := range resumables {
 		t.Run(kind, func(t *testing.T) {
-			want, err := Fit(context.Background(), p, s, Progress{})
+			want, err := Fit(context.Background(), p, s)
 			if err != nil {
 				t.Fatal(err)
 			}
 			s.Checkpoint = Checkpoint{Path: filepath.Join(t.TempDir(), "checkpoint")}
 			stopHalfway(t, p, s)
 			s.Checkpoint.Resume, s.Threads = true, 3
-			got, err := Fit(context.Background(), p, s, Progress{})
+			got, err := Fit(context.Background(), p, s)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -307,7 +308,7 @@ func TestResumedWithOtherThreads(t *testing.T) {
 func stopHalfway(t *testing.T, p sample.Problem, s Settings) {
 	t.Helper()
 	ctx := newCountdown(60)
-	if _, err := Fit(ctx, p, s, Progress{}); !errors.Is(err, context.Canceled) {
+	if _, err := Fit(ctx, p, s); !errors.Is(err, context.Canceled) {
 		t.Fatalf("not cancelled: %v", err)
 	}
 }
@@ -323,7 +324,7 @@ func TestCheckpointRefused(t *testing.T) {
 	refused := func(name string, p sample.Problem, s Settings, also error, says ...string) {
 		t.Run(name, func(t *testing.T) {
 			before, _ := os.ReadFile(path)
-			_, err := Fit(context.Background(), p, s, Progress{})
+			_, err := Fit(context.Background(), p, s)
 			if !errors.Is(err, ErrCheckpoint) || also != nil && !errors.Is(err, also) {
 				t.Fatalf("got %v", err)
 			}
@@ -416,7 +417,7 @@ func TestForgedCheckpoint(t *testing.T) {
 				if err := f.Save(path); err != nil {
 					t.Fatal(err)
 				}
-				_, err := Fit(newCountdown(3), p, s, Progress{})
+				_, err := Fit(newCountdown(3), p, s)
 				if must && !errors.Is(err, ErrCheckpoint) {
 					t.Errorf("%s: %v", what, err)
 				}
@@ -462,7 +463,7 @@ func TestCheckpointUnwritable(t *testing.T) {
 	p := checkpointProblem(t, 1)
 	s := resumables["adam"]
 	s.Checkpoint = Checkpoint{Path: filepath.Join(t.TempDir(), "no such folder", "checkpoint")}
-	if _, err := Fit(context.Background(), p, s, Progress{}); !errors.Is(err, ErrCheckpoint) ||
+	if _, err := Fit(context.Background(), p, s); !errors.Is(err, ErrCheckpoint) ||
 		!errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), s.Checkpoint.Path) {
 		t.Errorf("got %v", err)
 	}
@@ -474,25 +475,27 @@ func TestCheckpointUnwritable(t *testing.T) {
 	}
 	s.Checkpoint = Checkpoint{Path: filepath.Join(folder, "checkpoint"), Every: time.Nanosecond}
 	moved := false
-	_, err := Fit(context.Background(), p, s, Progress{Step: func(step Step) {
-		if !moved && step.Epoch > 1 {
+	s.Progress = func(e progress.Event) {
+		if !moved && e.Values["round"] > 1 {
 			moved = true
 			if err := os.Rename(folder, folder+"-away"); err != nil {
 				t.Error(err)
 			}
 		}
-	}})
+	}
+	_, err := Fit(context.Background(), p, s)
+	s.Progress = nil
 	if !errors.Is(err, ErrCheckpoint) || strings.Contains(err.Error(), "\n") ||
 		!strings.Contains(err.Error(), "make its folder first, or choose another path") {
 		t.Errorf("got %v", err)
 	}
 	s.Checkpoint = Checkpoint{Path: filepath.Join(folder+"-away", "checkpoint"), Resume: true}
-	got, err := Fit(context.Background(), p, s, Progress{})
+	got, err := Fit(context.Background(), p, s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.Checkpoint = Checkpoint{}
-	want, err := Fit(context.Background(), p, s, Progress{})
+	want, err := Fit(context.Background(), p, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -504,7 +507,7 @@ func TestCheckpointSettings(t *testing.T) {
 	for _, c := range []Checkpoint{{Resume: true}, {Path: "checkpoint", Every: -1}} {
 		s := resumables["adam"]
 		s.Checkpoint = c
-		if _, err := Fit(context.Background(), p, s, Progress{}); !errors.Is(err, ErrSetting) {
+		if _, err := Fit(context.Background(), p, s); !errors.Is(err, ErrSetting) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
@@ -523,7 +526,7 @@ func TestCheckpointLeftovers(t *testing.T) {
 		}
 	}
 	s.Checkpoint.Resume = true
-	if _, err := Fit(context.Background(), p, s, Progress{}); err != nil {
+	if _, err := Fit(context.Background(), p, s); err != nil {
 		t.Fatal(err)
 	}
 	var left []string
@@ -552,7 +555,7 @@ func TestResumedWithOtherKernels(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Checkpoint.Resume = true
-	r, err := Fit(context.Background(), p, s, Progress{})
+	r, err := Fit(context.Background(), p, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -574,7 +577,8 @@ func TestCheckpointLostAtTheEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Checkpoint = Checkpoint{Path: filepath.Join(folder, "checkpoint"), Keep: keep}
-		r, err := Fit(context.Background(), p, s, Progress{Step: func(Step) { os.RemoveAll(folder) }})
+		s.Progress = func(progress.Event) { os.RemoveAll(folder) }
+		r, err := Fit(context.Background(), p, s)
 		if err != nil || len(r.LinkParams) == 0 {
 			t.Fatalf("keep %v: no result: %v", keep, err)
 		}
@@ -592,13 +596,13 @@ func TestCheckpointKept(t *testing.T) {
 	p := checkpointProblem(t, 1)
 	for kind, s := range resumables {
 		s.Checkpoint = Checkpoint{Path: filepath.Join(t.TempDir(), "checkpoint"), Keep: true}
-		want, err := Fit(context.Background(), p, s, Progress{})
+		want, err := Fit(context.Background(), p, s)
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.Checkpoint.Resume = true
-		got, err := Fit(context.Background(), p, s,
-			Progress{Step: func(s Step) { t.Errorf("%s trains: %+v", kind, s) }})
+		s.Progress = func(e progress.Event) { t.Errorf("%s trains: %+v", kind, e) }
+		got, err := Fit(context.Background(), p, s)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -622,7 +626,7 @@ func TestCheckpointOfNothing(t *testing.T) {
 	} {
 		folder := t.TempDir()
 		s.Checkpoint.Path = filepath.Join(folder, "checkpoint")
-		_, err := Fit(context.Background(), p, s, Progress{})
+		_, err := Fit(context.Background(), p, s)
 		if s.Method != "cosine" && !errors.Is(err, ErrSetting) && !errors.Is(err, ErrDiverged) {
 			t.Errorf("%s: %v", s.Method, err)
 		}

@@ -9,7 +9,7 @@
 // with package risk, and bayes, the default.
 //
 //	prepared, err := sample.Prepare(ctx, g, sample.Options{})
-//	result, err := fit.Fit(ctx, prepared.Problem, fit.Settings{Seed: 1}, fit.Progress{})
+//	result, err := fit.Fit(ctx, prepared.Problem, fit.Settings{Seed: 1})
 //	fmt.Println(result.Starts[0].MeanLink, result.Warnings)
 //	m, err := result.Model()
 //	err = model.Save("model.safetensors", m)

@@ -217,7 +217,7 @@ func TestDiagnoseManyFields(t *testing.T) {
 	if cells := r.Findings.Support.Cells; cells < 15 || cells > 25 {
 		t.Errorf("%d field pairs occur among 5 fields", cells)
 	}
-	if _, err := Fit(t.Context(), p, Settings{}, Progress{}); !errors.Is(err, model.ErrShape) {
+	if _, err := Fit(t.Context(), p, Settings{}); !errors.Is(err, model.ErrShape) {
 		t.Errorf("a matrix over %d fields: %v", fields, err)
 	}
 }

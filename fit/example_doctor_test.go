@@ -62,7 +62,7 @@ func newFitted(logged float64) fitted {
 			}
 		}
 	}
-	result, err := fit.Fit(ctx, problem, fit.Settings{Seed: 1, Starts: []float64{.3}}, fit.Progress{})
+	result, err := fit.Fit(ctx, problem, fit.Settings{Seed: 1, Starts: []float64{.3}})
 	if err != nil {
 		panic(err)
 	}
@@ -128,7 +128,7 @@ func ExampleJudge_Risk() {
 func ExampleJudge_Panel() {
 	problem, result, test := example()
 	ctx := context.Background()
-	naive, err := fit.Fit(ctx, problem, fit.Settings{Method: "naive", Optimiser: "lbfgs"}, fit.Progress{})
+	naive, err := fit.Fit(ctx, problem, fit.Settings{Method: "naive", Optimiser: "lbfgs"})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -34,7 +34,7 @@ func ExampleFit() {
 	origin := sample.Origin{Plan: sample.Plan{Split: sample.Whole, PerLink: 4, Seed: 1}}
 	prepared, err := sample.Prepare(ctx, network(), sample.Options{Origin: origin})
 	check(err)
-	result, err := fit.Fit(ctx, prepared.Problem, fit.Settings{Seed: 1, Replicates: -1}, fit.Progress{})
+	result, err := fit.Fit(ctx, prepared.Problem, fit.Settings{Seed: 1, Replicates: -1})
 	check(err)
 	start := result.Starts[0]
 	fmt.Println(result.Settings.Method, "sees exposure within fields as the larger:", start.MeanSame > start.MeanCross)

@@ -56,7 +56,7 @@ type Start struct {
 // Settings that Settings.Search leaves open are chosen by the likelihood of the validation pairs.
 // Training then starts from several propensities: the scale of π is weakly identified, and what the
 // starts agree on can be trusted more.
-func Fit(ctx context.Context, p sample.Problem, s Settings, progress Progress) (*Result, error) {
+func Fit(ctx context.Context, p sample.Problem, s Settings) (*Result, error) {
 	s, err := s.WithDefaults()
 	if err != nil {
 		return nil, err
@@ -88,9 +88,9 @@ func Fit(ctx context.Context, p sample.Problem, s Settings, progress Progress) (
 		link.Start(r.LinkParams, rand.NewPCG(s.Seed, 0))
 		propensity.StartAt(r.PropensityParams, model.StartPropensity, rand.NewPCG(s.Seed, 1))
 	case m.bayes:
-		err = fitBayes(ctx, p, r, progress, recorder)
+		err = fitBayes(ctx, p, r, recorder)
 	default:
-		err = fitObjective(ctx, p, m, r, progress, recorder)
+		err = fitObjective(ctx, p, m, r, recorder)
 	}
 	if err == nil {
 		r.Findings, err = Diagnose(ctx, p, r)
@@ -104,13 +104,12 @@ func Fit(ctx context.Context, p sample.Problem, s Settings, progress Progress) (
 }
 
 // fitObjective trains by an objective: every method but bayes.
-func fitObjective(ctx context.Context, p sample.Problem, m method, r *Result, progress Progress,
-	recorder *recorder) error {
+func fitObjective(ctx context.Context, p sample.Problem, m method, r *Result, recorder *recorder) error {
 	s := r.Settings
 	if m.risk == engine.RiskDR && !slices.ContainsFunc(p.Exposure, func(e risk.Exposure) bool { return e != risk.Unlogged }) {
 		return fmt.Errorf("%w: method dr needs pairs whose exposure is logged; log some, or use bayes", ErrData)
 	}
-	t := &training{ctx: ctx, problem: p, method: m, result: r, settings: s, progress: progress, recorder: recorder}
+	t := &training{ctx: ctx, problem: p, method: m, result: r, settings: s, recorder: recorder}
 	if err := t.plan(); err != nil {
 		return err
 	}
@@ -172,7 +171,6 @@ type training struct {
 	result    *Result
 	settings  Settings             // as they were asked for
 	points    []map[string]float64 // to try
-	progress  Progress
 	recorder  *recorder
 	phase     string
 	using     Settings          // those in use, of a trial or the chosen
@@ -327,7 +325,7 @@ func (t *training) from(start float64, trial bool) (run, error) {
 		adam := s.Adam
 		adam.Seed, adam.Threads = s.Seed, s.Threads
 		trainer := &trainer{engine: s.engine(), objective: &o, held: held, validation: judge, settings: adam,
-			state: newAdamState(&o, out.params, adam.Rate), progress: t.progress, phase: t.phase, recorder: t.recorder}
+			state: newAdamState(&o, out.params, adam.Rate), progress: t.settings.Progress, phase: t.phase, recorder: t.recorder}
 		err := trainer.train(t.ctx)
 		t.result.Speed = max(t.result.Speed, trainer.speed)
 		out.epochs = trainer.state.history
@@ -336,9 +334,10 @@ func (t *training) from(start float64, trial bool) (run, error) {
 		}
 		return out, err
 	}
-	var err error
-	if _, out.iterations, err = trainLBFGS(t.ctx, s.engine(), &o, out.params, s.LBFGS, t.report(&o),
-		t.recorder); err != nil || judge == nil {
+	l := &lbfgs{engine: s.engine(), objective: &o, params: out.params, settings: s.LBFGS, report: t.report(&o),
+		recorder: t.recorder}
+	err := l.train(t.ctx)
+	if out.iterations = l.iteration; err != nil || judge == nil {
 		return out, err
 	}
 	parts, err := s.engine().Gradient(t.ctx, judge, out.params, nil)
@@ -433,11 +432,11 @@ func precisionFor(o *engine.Objective, count int, meanSquare, ridge, lambda floa
 }
 
 func (t *training) report(o *engine.Objective) func(int, engine.Parts) {
-	m := newMeter(t.progress, 0)
+	m := newMeter(t.settings.Progress, 0)
 	return func(iteration int, p engine.Parts) {
-		m.add(o.Pairs.Len(), false, func() Step {
-			return Step{Phase: t.phase, Epoch: iteration, Epochs: t.using.LBFGS.Iterations, Loss: p,
-				Validation: t.result.Validation}
+		m.add(o.Pairs.Len(), false, func() round {
+			return round{phase: t.phase, number: iteration, of: t.using.LBFGS.Iterations, loss: p.Total(),
+				validation: t.result.Validation}
 		})
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"unseen/graph"
 	"unseen/internal/kern"
 	"unseen/model"
+	"unseen/progress"
 	"unseen/risk"
 	"unseen/sample"
 	"unseen/world"
@@ -117,7 +118,7 @@ func areaUnderCurve(scores []float64, relevant []bool) float64 {
 
 func mustFit(tb testing.TB, p sample.Problem, s Settings) *Result {
 	tb.Helper()
-	r, err := Fit(context.Background(), p, s, Progress{})
+	r, err := Fit(context.Background(), p, s)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -221,14 +222,14 @@ func TestKnownPropensities(t *testing.T) {
 		t.Errorf("told π %+v, learned %+v", knows, learns)
 	}
 	told.Anchors = []Anchor{{"same", .8, .1}}
-	if _, err := Fit(context.Background(), w.problem(), told, Progress{}); !errors.Is(err, ErrSetting) {
+	if _, err := Fit(context.Background(), w.problem(), told); !errors.Is(err, ErrSetting) {
 		t.Errorf("anchored what is known: %v", err)
 	}
 	told.Anchors = nil
 	for k := range exposures {
 		exposures[k].Propensity = float64(k%5000+1) / 5002
 	}
-	if _, err := Fit(context.Background(), w.problem(), told, Progress{}); !errors.Is(err, ErrSetting) {
+	if _, err := Fit(context.Background(), w.problem(), told); !errors.Is(err, ErrSetting) {
 		t.Errorf("5000 different propensities: %v", err)
 	}
 }
@@ -248,8 +249,7 @@ func TestLoggedExposureFindsTheScale(t *testing.T) {
 	if math.Abs(m.mean/truth-1) > .15 {
 		t.Errorf("mean ŷ is %v, the truth %v", m.mean, truth)
 	}
-	if _, err := Fit(context.Background(), trial.problem(), Settings{Method: "dr", Starts: []float64{.3}},
-		Progress{}); err != nil {
+	if _, err := Fit(context.Background(), trial.problem(), Settings{Method: "dr", Starts: []float64{.3}}); err != nil {
 		t.Errorf("dr with logged exposures: %v", err)
 	}
 }
@@ -285,7 +285,7 @@ func TestEveryMethodAndPresetRuns(t *testing.T) {
 			for _, optimiser := range []string{"adam", "lbfgs"} {
 				s := Settings{Method: method, Preset: preset, Optimiser: optimiser, Adam: AdamSettings{Epochs: 2},
 					LBFGS: LBFGSSettings{Iterations: 20}}
-				r, err := Fit(context.Background(), p, s, Progress{})
+				r, err := Fit(context.Background(), p, s)
 				if err != nil {
 					t.Errorf("%s, %s, %s: %v", method, preset, optimiser, err)
 					continue
@@ -313,7 +313,7 @@ func TestPaperPresetOfPUGoesWrongAndSaysSo(t *testing.T) {
 		8000, 0)
 	for _, rate := range []float64{2e-3, 1e-2} {
 		settings := Settings{Method: "pu", Preset: "paper", Adam: AdamSettings{Rate: rate, Epochs: 60, Patience: 60}}
-		r, err := Fit(context.Background(), trial.problem(), settings, Progress{})
+		r, err := Fit(context.Background(), trial.problem(), settings)
 		if errors.Is(err, ErrDiverged) && strings.Contains(err.Error(), "safe") {
 			continue
 		}
@@ -380,7 +380,7 @@ func TestBadInput(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p, s := good(), Settings{}
 			c.change(&p, &s)
-			_, err := Fit(context.Background(), p, s, Progress{})
+			_, err := Fit(context.Background(), p, s)
 			if !errors.Is(err, c.wants) || !strings.Contains(err.Error(), c.mentions) {
 				t.Errorf("got %v", err)
 			}
@@ -431,27 +431,26 @@ func TestCancel(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	for _, s := range []Settings{{Method: "mle"}, {Method: "mle", Optimiser: "lbfgs"}, {}} {
-		if _, err := Fit(ctx, smallProblem(t, 30, 4, 100, 5), s, Progress{}); !errors.Is(err, context.Canceled) {
+		if _, err := Fit(ctx, smallProblem(t, 30, 4, 100, 5), s); !errors.Is(err, context.Canceled) {
 			t.Errorf("%+v: %v", s, err)
 		}
 	}
 }
 
 func TestProgress(t *testing.T) {
-	steps := 0
-	p := Progress{Step: func(s Step) {
-		steps++
-		if s.Phase == "" || s.Epoch < 1 {
-			t.Errorf("a step without a phase or an epoch: %+v", s)
-		}
-	}}
 	for _, s := range []Settings{{Method: "mle", Adam: AdamSettings{Epochs: 3}}, {}} {
-		before := steps
-		if _, err := Fit(context.Background(), smallProblem(t, 30, 4, 100, 6), s, p); err != nil {
+		events := 0
+		s.Progress = func(e progress.Event) {
+			events++
+			if e.Phase == "" || e.Values["round"] < 1 || e.Done > e.Of {
+				t.Errorf("an event without a phase or a round: %+v", e)
+			}
+		}
+		if _, err := Fit(context.Background(), smallProblem(t, 30, 4, 100, 6), s); err != nil {
 			t.Fatal(err)
 		}
-		if steps == before {
-			t.Errorf("%q told nothing", s.Method)
+		if events == 0 {
+			t.Errorf("%q reported nothing", s.Method)
 		}
 	}
 }
@@ -534,18 +533,18 @@ func TestNothingInPlaceOfThePreset(t *testing.T) {
 	p := checkpointProblem(t, 1)
 	settings := Settings{Seed: 1, Starts: []float64{.3}, Adam: AdamSettings{Epochs: 2}}
 	settings.Method = "mle"
-	likelihood := must(Fit(t.Context(), p, settings, Progress{}))(t)
+	likelihood := must(Fit(t.Context(), p, settings))(t)
 	settings.Method, settings.LambdaR = "pu", -1
-	without := must(Fit(t.Context(), p, settings, Progress{}))(t)
+	without := must(Fit(t.Context(), p, settings))(t)
 	settings.LambdaR = 0
-	with := must(Fit(t.Context(), p, settings, Progress{}))(t)
+	with := must(Fit(t.Context(), p, settings))(t)
 	if !slices.Equal(likelihood.LinkParams, without.LinkParams) ||
 		slices.Equal(likelihood.LinkParams, with.LinkParams) {
 		t.Error("pu without a risk is not mle, or with one it is")
 	}
 	// and a search that ends at 0 says so in a way that is understood later
 	settings.Search.Axes = []Axis{{"floor", []float64{0}}}
-	if r := must(Fit(t.Context(), p, settings, Progress{}))(t); r.Settings.Floor != -1 {
+	if r := must(Fit(t.Context(), p, settings))(t); r.Settings.Floor != -1 {
 		t.Errorf("a search for a floor of 0 chose %v", r.Settings.Floor)
 	}
 }

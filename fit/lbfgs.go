@@ -42,8 +42,18 @@ type curvature struct {
 	inverse       float64 // 1/⟨moved, turned⟩
 }
 
-// descent is everything that the rest of a training by L-BFGS depends on.
-type descent struct {
+// lbfgs minimises an objective by the limited-memory method of Broyden, Fletcher, Goldfarb and Shanno. The objective
+// comes from float32 kernels, so the line search allows for their rounding: that is why it is our own, and
+// why all its state is a few vectors.
+type lbfgs struct {
+	engine    engine.Engine
+	objective *engine.Objective
+	params    []float32 // from where it goes, and where it ends
+	settings  LBFGSSettings
+	report    func(iteration int, p engine.Parts)
+	recorder  *recorder
+
+	// Everything that the rest of a training depends on.
 	x         []float64 // the parameters in units of their scale
 	begun     bool      // the rest has values
 	grad      []float64
@@ -54,105 +64,107 @@ type descent struct {
 	ended     bool
 }
 
-// trainLBFGS minimises the objective from params by the limited-memory method of Broyden,
-// Fletcher, Goldfarb and Shanno, and returns the parts at the end. The objective comes from
-// float32 kernels, so the line search allows for their rounding: that is why it is our own, and
-// why all its state is a few vectors.
-func trainLBFGS(ctx context.Context, e engine.Engine, o *engine.Objective, params []float32, s LBFGSSettings,
-	report func(iteration int, p engine.Parts), r *recorder) (engine.Parts, int, error) {
-	n := o.Size()
-	state := &descent{x: make([]float64, n), grad: make([]float64, n)}
-	next, nextGrad, direction := make([]float64, n), make([]float64, n), make([]float64, n)
-	for i := range state.x {
-		state.x[i] = float64(params[i]) / sizeOf(o, i)
+// train moves the parameters to the minimum; parts and iteration then tell where that is and how long it took.
+func (d *lbfgs) train(ctx context.Context) error {
+	n, s := d.objective.Size(), d.settings
+	d.x, d.grad = make([]float64, n), make([]float64, n)
+	for i := range d.x {
+		d.x[i] = float64(d.params[i]) / sizeOf(d.objective, i)
 	}
-	if err := r.begin(state); err != nil {
-		return engine.Parts{}, 0, err
+	if err := d.recorder.begin(d); err != nil {
+		return err
 	}
-	place := func(at []float64) {
-		for i, v := range at {
-			params[i] = float32(v * sizeOf(o, i))
-		}
-	}
-	evaluate := func(at, gradient []float64) (engine.Parts, error) {
-		place(at)
-		parts, err := e.Gradient(ctx, o, params, gradient)
-		for i := range gradient {
-			gradient[i] *= sizeOf(o, i)
-		}
-		return parts, err
-	}
-	if !state.begun {
-		parts, err := evaluate(state.x, state.grad)
+	if !d.begun {
+		parts, err := d.evaluate(ctx, d.x, d.grad)
 		if err != nil {
-			return parts, 0, err
+			return err
 		}
-		state.parts, state.begun = parts, true
+		d.parts, d.begun = parts, true
 	}
-	for state.iteration < s.Iterations && state.still < 3 && !state.ended {
-		if err := r.tick(); err != nil {
-			return state.parts, state.iteration, err
+	for d.iteration < s.Iterations && d.still < 3 && !d.ended {
+		if err := d.recorder.tick(); err != nil {
+			return err
 		}
-		// The state changes at the end of an iteration only: one that is interrupted is done again.
-		x, grad, parts, memory := state.x, state.grad, state.parts, state.memory
-		if report != nil {
-			report(state.iteration+1, parts)
+		d.report(d.iteration+1, d.parts)
+		if err := d.iterate(ctx); err != nil {
+			return err
 		}
-		descend(direction, grad, memory, nil)
-		slope := dot(direction, grad)
-		if slope >= 0 { // the memory is of no use here
-			memory = nil
-			descend(direction, grad, nil, nil)
-			slope = dot(direction, grad)
-		}
-		found := false
-		var reached engine.Parts
-		if -slope >= 1e-14 {
-			step := 1.0
-			if memory == nil {
-				step = math.Min(1, 1/math.Sqrt(-slope))
-			}
-			rounding := 1e-7 * math.Abs(parts.Total())
-			for range 30 {
-				for i := range next {
-					next[i] = x[i] + step*direction[i]
-				}
-				var err error
-				if reached, err = evaluate(next, nextGrad); err != nil {
-					return parts, state.iteration, err
-				}
-				if reached.Total() <= parts.Total()+1e-4*step*slope+rounding {
-					found = true
-					break
-				}
-				step /= 2
-			}
-		}
-		state.iteration++
-		if !found {
-			state.ended = true // nothing below within rounding
-			break
-		}
-		state.memory = remember(memory, s.Memory, x, next, grad, nextGrad)
-		if parts.Total()-reached.Total() < s.Tolerance*math.Abs(parts.Total()) {
-			state.still++
-		} else {
-			state.still = 0
-		}
-		copy(x, next)
-		copy(grad, nextGrad)
-		state.parts = reached
 	}
-	place(state.x)
-	if total := state.parts.Total(); math.IsNaN(total) || math.IsInf(total, 0) {
-		return state.parts, state.iteration,
-			fmt.Errorf("%w after %d iterations: the objective is %v; keep the guards on (preset safe)", ErrDiverged,
-				state.iteration, total)
+	d.place(d.x)
+	if total := d.parts.Total(); math.IsNaN(total) || math.IsInf(total, 0) {
+		return fmt.Errorf("%w after %d iterations: the objective is %v; keep the guards on (preset safe)", ErrDiverged,
+			d.iteration, total)
 	}
-	return state.parts, state.iteration, nil
+	return nil
 }
 
-func (d *descent) keep(c *checkpoint) {
+// iterate takes one step. The state changes at its end only: one that is interrupted is done again.
+func (d *lbfgs) iterate(ctx context.Context) error {
+	direction, memory := make([]float64, len(d.x)), d.memory
+	descend(direction, d.grad, memory, nil)
+	slope := dot(direction, d.grad)
+	if slope >= 0 { // the memory is of no use here
+		memory = nil
+		descend(direction, d.grad, nil, nil)
+		slope = dot(direction, d.grad)
+	}
+	next, nextGrad := make([]float64, len(d.x)), make([]float64, len(d.x))
+	found := false
+	var reached engine.Parts
+	if -slope >= 1e-14 {
+		step := 1.0
+		if memory == nil {
+			step = math.Min(1, 1/math.Sqrt(-slope))
+		}
+		rounding := 1e-7 * math.Abs(d.parts.Total())
+		for range 30 {
+			for i := range next {
+				next[i] = d.x[i] + step*direction[i]
+			}
+			var err error
+			if reached, err = d.evaluate(ctx, next, nextGrad); err != nil {
+				return err
+			}
+			if reached.Total() <= d.parts.Total()+1e-4*step*slope+rounding {
+				found = true
+				break
+			}
+			step /= 2
+		}
+	}
+	d.iteration++
+	if !found {
+		d.ended = true // nothing below within rounding
+		return nil
+	}
+	d.memory = remember(memory, d.settings.Memory, d.x, next, d.grad, nextGrad)
+	if d.parts.Total()-reached.Total() < d.settings.Tolerance*math.Abs(d.parts.Total()) {
+		d.still++
+	} else {
+		d.still = 0
+	}
+	copy(d.x, next)
+	copy(d.grad, nextGrad)
+	d.parts = reached
+	return nil
+}
+
+func (d *lbfgs) evaluate(ctx context.Context, at, gradient []float64) (engine.Parts, error) {
+	d.place(at)
+	parts, err := d.engine.Gradient(ctx, d.objective, d.params, gradient)
+	for i := range gradient {
+		gradient[i] *= sizeOf(d.objective, i)
+	}
+	return parts, err
+}
+
+func (d *lbfgs) place(at []float64) {
+	for i, v := range at {
+		d.params[i] = float32(v * sizeOf(d.objective, i))
+	}
+}
+
+func (d *lbfgs) keep(c *checkpoint) {
 	c.putTruth("lbfgs.begun", d.begun)
 	put(c, "lbfgs.x", d.x)
 	if !d.begun {
@@ -165,7 +177,7 @@ func (d *descent) keep(c *checkpoint) {
 	c.putTruth("lbfgs.ended", d.ended)
 }
 
-func (d *descent) restore(c *checkpoint) {
+func (d *lbfgs) restore(c *checkpoint) {
 	d.begun = c.truth("lbfgs.begun")
 	copy(d.x, numbers[float64](c, "lbfgs.x", len(d.x)))
 	if !d.begun {

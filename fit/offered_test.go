@@ -104,7 +104,7 @@ func TestOfferedLog(t *testing.T) {
 		if e != nil {
 			t.Fatal(e)
 		}
-		r, e := Fit(t.Context(), prepared.Problem, Settings{Seed: 1, Threads: 1, Replicates: -1}, Progress{})
+		r, e := Fit(t.Context(), prepared.Problem, Settings{Seed: 1, Threads: 1, Replicates: -1})
 		if e != nil {
 			t.Fatal(e)
 		}

@@ -41,7 +41,7 @@ func newSmall(p world.Scenario, pairs, dim int, logged float64, s Settings) (*sm
 	if s.Starts == nil {
 		s.Starts = []float64{.3}
 	}
-	out.result, err = Fit(ctx, out.problem, s, Progress{})
+	out.result, err = Fit(ctx, out.problem, s)
 	return out, err
 }
 

@@ -1,69 +1,65 @@
 package fit
 
 import (
+	"fmt"
 	"time"
 
-	"unseen/engine"
+	"unseen/progress"
 )
 
-// Progress is how training tells what it is doing. Nil functions are not called; the others are
-// called from the goroutine that trains.
-type Progress struct {
-	// Step is called about every tenth of a second, and at the end of every epoch or round.
-	Step func(Step)
+// round is an epoch, a round or an iteration of training under way.
+type round struct {
+	phase      string
+	number, of int     // from 1
+	loss       float64 // 0 before the first
+	validation float64 // the validation pairs' likelihood; 0 before the first
 }
 
-// Step is a moment of training.
-type Step struct {
-	Phase      string  // what is being done, in a few words: "start 2 of 3, round 4"
-	Done       float64 // share of this phase, 0 to 1
-	Epoch      int     // the epoch, round or iteration, from 1
-	Epochs     int     // how many there can be
-	Loss       engine.Parts
-	Validation float64       // the validation pairs' likelihood; 0 before the first
-	Speed      float64       // pairs per second
-	Remaining  time.Duration // an estimate; 0 if there is none
-}
-
-// meter turns counts into Steps, not too often.
+// meter counts pairs and reports rounds, not too often.
 type meter struct {
-	progress Progress
-	began    time.Time
-	last     time.Time
-	pairs    int64
-	skipped  int64 // of them, before this meter began
-	total    int64
+	report  progress.Func
+	began   time.Time
+	last    time.Time
+	pairs   int64
+	skipped int64 // of them, before this meter began
+	total   int64 // pairs in all; 0 where only rounds can be counted
 }
 
-func newMeter(p Progress, total int64) *meter {
+func newMeter(report progress.Func, total int64) *meter {
 	now := time.Now()
-	return &meter{progress: p, began: now, last: now, total: total}
+	return &meter{report: report, began: now, last: now, total: total}
 }
 
 // skip counts pairs that an interrupted training had done.
 func (m *meter) skip(pairs int64) { m.pairs, m.skipped = m.pairs+pairs, m.skipped+pairs }
 
-// add counts pairs and reports when it is time to.
-func (m *meter) add(pairs int, force bool, step func() Step) {
+// add counts pairs and reports about every tenth of a second, or if it is forced to.
+func (m *meter) add(pairs int, force bool, at func() round) {
 	m.pairs += int64(pairs)
-	if m.progress.Step == nil {
-		return
-	}
 	now := time.Now()
-	if !force && now.Sub(m.last) < 100*time.Millisecond {
+	if m.report == nil || !force && now.Sub(m.last) < 100*time.Millisecond {
 		return
 	}
 	m.last = now
-	s := step()
-	elapsed := now.Sub(m.began)
-	if elapsed > 0 {
-		s.Speed = float64(m.pairs-m.skipped) / elapsed.Seconds()
+	r := at()
+	e := progress.Event{Phase: r.phase, Values: map[string]float64{"round": float64(r.number)}}
+	if r.of > 1 {
+		e.Done, e.Of, e.Message = int64(r.number-1), int64(r.of), fmt.Sprintf("%d/%d", r.number, r.of)
 	}
-	if m.total > 0 {
-		s.Done = min(float64(m.pairs)/float64(m.total), 1)
-		if done := m.pairs - m.skipped; done > 0 {
-			s.Remaining = max(time.Duration(float64(elapsed)*float64(m.total-m.pairs)/float64(done)), 0)
+	for name, value := range map[string]float64{"loss": r.loss, "validation": r.validation} {
+		if value != 0 {
+			e.Values[name] = value
 		}
 	}
-	m.progress.Step(s)
+	elapsed, done := now.Sub(m.began), m.pairs-m.skipped
+	if elapsed > 0 {
+		e.Values["speed"] = float64(done) / elapsed.Seconds() // pairs per second
+	}
+	if m.total > 0 {
+		e.Done, e.Of = min(m.pairs, m.total), m.total
+		if done > 0 {
+			e.Remaining = max(time.Duration(float64(elapsed)*float64(m.total-m.pairs)/float64(done)), 0)
+		}
+	}
+	m.report(e)
 }

@@ -33,8 +33,8 @@ func newPosterior(ctx context.Context, b *bayesian) (*Posterior, error) {
 		return nil, err
 	}
 	for a.done < a.count {
-		b.meter.add(b.problem.Train.Len(), true, func() Step {
-			return Step{Phase: "measuring its own errors", Epoch: a.done + 1, Epochs: a.count}
+		b.meter.add(b.problem.Train.Len(), true, func() round {
+			return round{phase: "measuring its own errors", number: a.done + 1, of: a.count}
 		})
 		var err error
 		switch {

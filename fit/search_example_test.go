@@ -26,7 +26,7 @@ func ExampleSearch() {
 		Method: "mle",
 		Adam:   fit.AdamSettings{Epochs: 3},
 		Search: fit.Search{Axes: []fit.Axis{{Name: "lr", Values: []float64{1e-6, 1e-2}}}},
-	}, fit.Progress{})
+	})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"unseen/graph"
 	"unseen/model"
+	"unseen/progress"
 	"unseen/risk"
 	"unseen/sample"
 )
@@ -91,7 +92,7 @@ func TestSearchSurvivesDivergence(t *testing.T) {
 		t.Errorf("%+v", r.Trials)
 	}
 	s.Search.Axes[0].Values = []float64{1e300, 2e300}
-	if _, err := Fit(context.Background(), p, s, Progress{}); !errors.Is(err, ErrDiverged) ||
+	if _, err := Fit(context.Background(), p, s); !errors.Is(err, ErrDiverged) ||
 		!strings.Contains(err.Error(), "all 2 points") {
 		t.Errorf("got %v", err)
 	}
@@ -203,7 +204,7 @@ func TestSearchRefused(t *testing.T) {
 		"the search has 1600 points, which is more than 1000": of("mle", axis("ridge", many...),
 			axis("batch", many...)),
 	} {
-		_, err := Fit(context.Background(), p, s, Progress{})
+		_, err := Fit(context.Background(), p, s)
 		if !errors.Is(err, ErrSetting) && !errors.Is(err, model.ErrOption) && !errors.Is(err, model.ErrShape) ||
 			!strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("want %q, got %v", says, err)
@@ -217,11 +218,12 @@ func TestSearchIsKeptInTheModel(t *testing.T) {
 	var phases []string
 	s := Settings{Method: "mle", Starts: []float64{.3}, Adam: AdamSettings{Epochs: 2},
 		Search: Search{Axes: []Axis{axis("lr", .001, .01)}}}
-	r, err := Fit(context.Background(), p, s, Progress{Step: func(s Step) {
-		if !slices.Contains(phases, s.Phase) {
-			phases = append(phases, s.Phase)
+	s.Progress = func(e progress.Event) {
+		if !slices.Contains(phases, e.Phase) {
+			phases = append(phases, e.Phase)
 		}
-	}})
+	}
+	r, err := Fit(context.Background(), p, s)
 	if err != nil {
 		t.Fatal(err)
 	}

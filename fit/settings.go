@@ -10,6 +10,7 @@ import (
 	"unseen/engine"
 	"unseen/internal/kern"
 	"unseen/model"
+	"unseen/progress"
 	"unseen/risk"
 )
 
@@ -54,6 +55,8 @@ type Settings struct {
 
 	Seed    uint64 `json:"seed"`
 	Threads int    `json:"-"` // 0 means all processors; results do not depend on it
+
+	Progress progress.Func `json:"-"` // is told of rounds and epochs, about ten times a second; may be nil
 
 	Engine engine.Engine `json:"-"` // that does what is heavy; nil means engine.CPU with these Threads
 

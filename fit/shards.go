@@ -55,15 +55,13 @@ func (s Settings) Objective(n model.Nodes, x Extent) (*engine.Objective, error) 
 	return o, nil
 }
 
-// Descent is training by L-BFGS on an engine of the caller's, such as a cluster.
+// Descent is training by L-BFGS over pairs that the engine holds, such as those of a cluster.
 type Descent struct {
-	Engine    engine.Engine
 	Objective *engine.Objective // as Settings.Objective makes it; the pairs are the engine's business
-	// of these LBFGS, Seed, the first of Starts, and Checkpoint, which is written after every
+	// of these Engine, LBFGS, Seed, the first of Starts, Progress, and Checkpoint, which is written after every
 	// iteration unless it says otherwise
 	Settings Settings
 	Data     string // names the pairs: a checkpoint of others is refused
-	Report   func(iteration int, p engine.Parts)
 }
 
 // Run trains, or goes on from the checkpoint, and returns the parameters, the objective there and the number of
@@ -84,7 +82,13 @@ func (d Descent) Run(ctx context.Context) (params []float32, parts engine.Parts,
 	if len(s.Starts) > 0 {
 		start = s.Starts[0]
 	}
-	params = started(d.Objective, start, s.Seed)
-	parts, iterations, err = trainLBFGS(ctx, d.Engine, d.Objective, params, s.LBFGS, d.Report, recorder)
-	return params, parts, iterations, recorder.close(ctx, &Result{}, err)
+	m := newMeter(s.Progress, 0)
+	l := &lbfgs{engine: s.engine(), objective: d.Objective, params: started(d.Objective, start, s.Seed),
+		settings: s.LBFGS, recorder: recorder, report: func(iteration int, p engine.Parts) {
+			m.add(0, true, func() round {
+				return round{phase: "training", number: iteration, of: s.LBFGS.Iterations, loss: p.Total()}
+			})
+		}}
+	err = l.train(ctx)
+	return l.params, l.parts, l.iteration, recorder.close(ctx, &Result{}, err)
 }

@@ -68,15 +68,15 @@ func TestShardsSumToTheWhole(t *testing.T) {
 	for _, method := range []string{"naive", "mle", "ap", "pu", "rw"} {
 		s := Settings{Method: method, Optimiser: "lbfgs", Ridge: 4, Starts: []float64{.3},
 			LBFGS: LBFGSSettings{Iterations: 10}}
-		whole := must(Fit(ctx, p, s, Progress{}))(t)
+		whole := must(Fit(ctx, p, s))(t)
 		extent := Extent{Pairs: int64(p.Train.Len()), MeanSquare: MeanSquare(whole.Link, p.Train)}
 		for _, w := range p.Train.Weight {
 			extent.MeanWeight += w / float64(p.Train.Len())
 		}
 		o := must(s.Objective(p.Nodes, extent))(t)
 		for _, shards := range []int{1, 3, 16} {
-			sharded := &shardEngine{pairs: p.Train, shards: shards, extent: extent, left: -1}
-			params, _, iterations, err := Descent{Engine: sharded, Objective: o, Settings: s}.Run(ctx)
+			s.Engine = &shardEngine{pairs: p.Train, shards: shards, extent: extent, left: -1}
+			params, _, iterations, err := Descent{Objective: o, Settings: s}.Run(ctx)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -101,8 +101,8 @@ func TestDescentKeepsEveryIteration(t *testing.T) {
 	o := must(s.Objective(p.Nodes, extent))(t)
 	run := func(left int, resume bool, data, path string) ([]float32, error) {
 		s.Checkpoint = Checkpoint{Path: path, Resume: resume}
-		params, _, _, err := Descent{Engine: &shardEngine{pairs: p.Train, shards: 2, extent: extent, left: left},
-			Objective: o, Settings: s, Data: data}.Run(ctx)
+		s.Engine = &shardEngine{pairs: p.Train, shards: 2, extent: extent, left: left}
+		params, _, _, err := Descent{Objective: o, Settings: s, Data: data}.Run(ctx)
 		return params, err
 	}
 	want, err := run(-1, false, "a", "")

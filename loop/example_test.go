@@ -93,7 +93,7 @@ func ExampleNewForecast() {
 		return
 	}
 	problem := sample.Problem{Nodes: model.NodesOf(w.Graph()), Train: train.Pairs}
-	result, err := fit.Fit(ctx, problem, fit.Settings{Seed: 1, Replicates: -1}, fit.Progress{})
+	result, err := fit.Fit(ctx, problem, fit.Settings{Seed: 1, Replicates: -1})
 	if err != nil {
 		fmt.Println(err)
 		return

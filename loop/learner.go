@@ -33,7 +33,7 @@ type fitLearner struct {
 var _ Learner = (*fitLearner)(nil)
 
 func (r *fitLearner) Train(ctx context.Context, n model.Nodes, pairs *graph.Pairs) error {
-	result, err := fit.Fit(ctx, sample.Problem{Nodes: n, Train: pairs}, r.settings, fit.Progress{})
+	result, err := fit.Fit(ctx, sample.Problem{Nodes: n, Train: pairs}, r.settings)
 	if err == nil {
 		r.result = result
 	}

@@ -48,7 +48,7 @@ func learn(ctx context.Context, folder, path string) {
 	plan, _ := sample.PlanFor(n.Graph()) // by age, or at random where nobody knows it
 	prepared, err := n.Prepare(ctx, sample.Origin{Plan: plan}, 0)
 	check(err)
-	result, err := fit.Fit(ctx, prepared.Problem, fit.Settings{Method: "mle", Seed: 1}, fit.Progress{})
+	result, err := fit.Fit(ctx, prepared.Problem, fit.Settings{Method: "mle", Seed: 1})
 	check(err)
 	m, err := result.Model()
 	check(err)

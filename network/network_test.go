@@ -53,7 +53,7 @@ func trained(t testing.TB, folder, method string, change func(*sample.Origin)) s
 	if err != nil {
 		t.Fatal(err)
 	}
-	result, err := fit.Fit(t.Context(), drawn.Problem, fit.Settings{Method: method, Threads: 1}, fit.Progress{})
+	result, err := fit.Fit(t.Context(), drawn.Problem, fit.Settings{Method: method, Threads: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +221,7 @@ func TestFittedInGo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		result, err := fit.Fit(t.Context(), drawn.Problem, fit.Settings{Method: "naive"}, fit.Progress{})
+		result, err := fit.Fit(t.Context(), drawn.Problem, fit.Settings{Method: "naive"})
 		if err != nil {
 			t.Fatal(err)
 		}

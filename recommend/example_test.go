@@ -57,7 +57,7 @@ func shelved() *recommend.Recommender {
 	plan := sample.Plan{Split: sample.Whole, Seed: 1}
 	prepared, err := sample.Prepare(context.Background(), g, sample.Options{Origin: sample.Origin{Plan: plan}})
 	check(err)
-	result, err := fit.Fit(context.Background(), prepared.Problem, fit.Settings{Method: "naive", Seed: 1}, fit.Progress{})
+	result, err := fit.Fit(context.Background(), prepared.Problem, fit.Settings{Method: "naive", Seed: 1})
 	check(err)
 	m, err := result.Model()
 	check(err)

@@ -8,7 +8,7 @@
 //
 //	origin := sample.Origin{Files: d.Manifest().Checksums(), Plan: sample.Plan{Seed: 1}}
 //	prepared, err := sample.Prepare(ctx, d.Graph(), sample.Options{Origin: origin})
-//	result, err := fit.Fit(ctx, prepared.Problem, fit.Settings{Seed: 1}, fit.Progress{})
+//	result, err := fit.Fit(ctx, prepared.Problem, fit.Settings{Seed: 1})
 //
 // Here d is an open dataset; network.Network.Prepare is the same with the files and the log of one filled in.
 //

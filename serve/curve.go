@@ -3,7 +3,6 @@ package serve
 import (
 	"context"
 
-	"unseen/fit"
 	"unseen/progress"
 )
 
@@ -41,18 +40,6 @@ func (j *Job) report(e progress.Event) {
 		j.curve = thinned
 	}
 	j.curve = append(j.curve, p)
-}
-
-// trainingEvent turns a step of training into an event.
-func trainingEvent(step fit.Step) progress.Event {
-	share := step.Done
-	if share == 0 && step.Epochs > 0 {
-		share = float64(step.Epoch-1) / float64(step.Epochs)
-	}
-	const units = 1000
-	return progress.Event{Phase: step.Phase, Done: int64(units * share), Of: units, Remaining: step.Remaining,
-		Values: map[string]float64{"round": float64(step.Epoch), "loss": step.Loss.Total(),
-			"validation": step.Validation}}
 }
 
 // JobCurve is the training curve of a job.

@@ -75,7 +75,7 @@ func learnFrom(ctx context.Context, folder string, content dataset.Content, d sa
 	}
 	for k, method := range methods {
 		r, err := fit.Fit(ctx, drawn.Problem, fit.Settings{Method: method, Seed: 1, Threads: 1,
-			Replicates: replicates}, fit.Progress{})
+			Replicates: replicates})
 		if err != nil {
 			return err
 		}

@@ -163,8 +163,8 @@ func (s *Service) retrain(ctx context.Context, r JobRequest, report progress.Fun
 	if err != nil {
 		return err
 	}
-	result, err := fit.Fit(ctx, data.Problem, settings,
-		fit.Progress{Step: func(step fit.Step) { report(trainingEvent(step)) }})
+	settings.Progress = report
+	result, err := fit.Fit(ctx, data.Problem, settings)
 	if err != nil {
 		return err
 	}

@@ -187,7 +187,7 @@ func (f *fitted) train(ctx context.Context, p sample.Problem, m Method, preset s
 	settings.Starts = filled.Starts[:1] // its model is the one that is kept
 	settings.LambdaR = m.Share * filled.LambdaL
 	began := time.Now()
-	r, err := fit.Fit(ctx, p, settings, fit.Progress{})
+	r, err := fit.Fit(ctx, p, settings)
 	f.seconds = time.Since(began).Seconds()
 	switch {
 	case errors.Is(err, fit.ErrDiverged):

@@ -205,7 +205,7 @@ func linkWeights(ctx context.Context, g *graph.Graph, threads int) ([]float32, e
 		return nil, err
 	}
 	r, err := fit.Fit(ctx, sample.Problem{Nodes: model.NodesOf(g), Train: pairs},
-		fit.Settings{Method: "naive", Seed: 1, Threads: threads}, fit.Progress{})
+		fit.Settings{Method: "naive", Seed: 1, Threads: threads})
 	if err != nil {
 		return nil, fmt.Errorf("the link model of the data: %w", err)
 	}
@@ -422,7 +422,7 @@ func (s *subject) fit(ctx context.Context, m Method, preset string, o *Outcome) 
 	settings.Starts = filled.Starts[:1] // its model is the one that is kept
 	settings.LambdaR = m.Share * filled.LambdaL
 	began := time.Now()
-	r, err := fit.Fit(ctx, s.problem, settings, fit.Progress{})
+	r, err := fit.Fit(ctx, s.problem, settings)
 	o.Seconds = time.Since(began).Seconds()
 	switch {
 	case errors.Is(err, fit.ErrDiverged):

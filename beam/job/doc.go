@@ -9,7 +9,8 @@
 //
 //	cluster := &job.Cluster{Store: store, Manifest: manifest, Runner: job.Runner{Name: "prism"}}
 //	objective, err := settings.Objective(shape, manifest.Extent)
-//	params, parts, iterations, err := fit.Descent{Engine: cluster, Objective: objective, Settings: settings}.Run(ctx)
+//	settings.Engine = cluster
+//	params, parts, iterations, err := fit.Descent{Objective: objective, Settings: settings}.Run(ctx)
 //
 // AllPairs sums over all ordered pairs, block of sources by block of targets; Judge over the held-out pairs; Recommend
 // writes the best targets of every node; Import makes shards of OpenAlex's works.

@@ -49,7 +49,8 @@ func ExampleCluster() {
 		panic(err)
 	}
 	cluster := &job.Cluster{Store: store, Manifest: m, Settings: settings, Work: shards.Store{Root: folder}}
-	_, _, iterations, err := fit.Descent{Engine: cluster, Objective: objective, Settings: settings,
+	settings.Engine = cluster
+	_, _, iterations, err := fit.Descent{Objective: objective, Settings: settings,
 		Data: m.Checksum()}.Run(ctx)
 	fmt.Println(len(m.Blocks), "blocks,", len(m.Train), "shards,", iterations, "iterations,", err)
 	// Output: 2 blocks, 4 shards, 2 iterations, <nil>

@@ -143,7 +143,7 @@ func TestFitIsThatOfOneMachine(t *testing.T) {
 	// 2e-6, with these 44,000 by 2e-7.
 	s := newSetup(t, 1000, 8)
 	settings := settingsFor("ap")
-	want := must(fit.Fit(ctx, s.Problem, settings, fit.Progress{}))(t)
+	want := must(fit.Fit(ctx, s.Problem, settings))(t)
 	wantParams := slices.Concat(want.LinkParams, want.PropensityParams)
 	for _, cut := range []shards.CutSettings{{}, {Nodes: 334, Pairs: 9000}, {Nodes: 100, Pairs: 3000}} {
 		cluster, m := s.cut(t, cut)
@@ -153,7 +153,8 @@ func TestFitIsThatOfOneMachine(t *testing.T) {
 			}
 			cluster.Runner, cluster.Settings = runner, settings
 			o := must(settings.Objective(must(m.Shape())(t), m.Extent))(t)
-			params, parts, iterations, err := fit.Descent{Engine: cluster, Objective: o, Settings: settings,
+			settings.Engine = cluster
+			params, parts, iterations, err := fit.Descent{Objective: o, Settings: settings,
 				Data: m.Checksum()}.Run(ctx)
 			if err != nil {
 				t.Fatal(err)
@@ -183,7 +184,8 @@ func TestFitGoesOnAfterAnInterruption(t *testing.T) {
 	o := must(settings.Objective(must(m.Shape())(t), m.Extent))(t)
 	train := func(ctx context.Context, e engine.Engine, c fit.Checkpoint, data string) ([]float32, int, error) {
 		settings.Checkpoint = c
-		params, _, iterations, err := fit.Descent{Engine: e, Objective: o, Settings: settings, Data: data}.Run(ctx)
+		settings.Engine = e
+		params, _, iterations, err := fit.Descent{Objective: o, Settings: settings, Data: data}.Run(ctx)
 		return params, iterations, err
 	}
 	want, iterations, err := train(context.Background(), cluster, fit.Checkpoint{}, m.Checksum())
@@ -236,7 +238,7 @@ func (e *faultyCluster) Gradient(ctx context.Context, o *engine.Objective, param
 func TestTotalsAreThoseOfOneMachine(t *testing.T) {
 	ctx := context.Background()
 	s := newSetup(t, 300, 8)
-	r := must(fit.Fit(ctx, s.Problem, settingsFor("ap"), fit.Progress{}))(t)
+	r := must(fit.Fit(ctx, s.Problem, settingsFor("ap")))(t)
 	judge := r.Judge()
 	want := must(engine.CPU{}.AllPairs(ctx, s.Graph, judge.Predictor, graph.Universe{}, .05))(t)
 	panel := must(judge.Panel(ctx, s.Test, 0, nil))(t).Risks
@@ -279,7 +281,7 @@ func TestListsAreThoseOfOneMachine(t *testing.T) {
 		if link == "low-rank" {
 			settings.Ridge = -1
 		}
-		r := must(fit.Fit(ctx, s.Problem, settings, fit.Progress{}))(t)
+		r := must(fit.Fit(ctx, s.Problem, settings))(t)
 		m := must(r.Model())(t)
 		recommender := must(recommend.New(s.Graph, m, recommend.Options{}))(t)
 		var all []int32
@@ -342,7 +344,7 @@ func readLists(t *testing.T, from shards.Store, lists *Lists) map[string][]strin
 func TestBadInputIsNamed(t *testing.T) {
 	ctx := context.Background()
 	s := newSetup(t, 300, 8)
-	r := must(fit.Fit(ctx, s.Problem, settingsFor("mle"), fit.Progress{}))(t)
+	r := must(fit.Fit(ctx, s.Problem, settingsFor("mle")))(t)
 	fitted := must(r.Model())(t)
 	for name, runner := range runners() {
 		for _, c := range []struct {

@@ -19,6 +19,7 @@ import (
 	"unseen/internal/atomicfile"
 	"unseen/loop"
 	"unseen/model"
+	"unseen/progress"
 	"unseen/sample"
 	"unseen/world"
 )
@@ -189,8 +190,8 @@ func runDemo(ctx context.Context, f demoFlags, t *display) (*demo, error) {
 	}
 	d.describe(g, test)
 	for _, method := range []string{"naive", "bayes"} {
-		r, err := fit.Fit(ctx, problem, fit.Settings{Method: method, Seed: f.seed, Threads: f.threads},
-			fit.Progress{Step: t.stepOf(method)})
+		r, err := fit.Fit(ctx, problem, fit.Settings{Method: method, Seed: f.seed, Threads: f.threads,
+			Progress: t.under(method)})
 		if err != nil {
 			return nil, err
 		}
@@ -260,11 +261,11 @@ func demoWorld(ctx context.Context, f demoFlags) (*world.World, error) {
 	return w.Linked(ctx)
 }
 
-// stepOf shows training under a name.
-func (t *display) stepOf(method string) func(fit.Step) {
-	return func(s fit.Step) {
-		s.Phase = method + ": " + s.Phase
-		t.training(s)
+// under reports training under a name.
+func (t *display) under(method string) progress.Func {
+	return func(e progress.Event) {
+		e.Phase = method + ": " + e.Phase
+		t.report(e)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"unseen/graph"
 	"unseen/internal/atomicfile"
 	"unseen/model"
+	"unseen/progress"
 	"unseen/recommend"
 	"unseen/sample"
 )
@@ -204,9 +205,9 @@ func runDial(ctx context.Context, f dialFlags, t *display) (*recommend.Dial, err
 	}
 	var warnings []string
 	for k, lambda := range f.lambdaR {
-		again, warning, err := refit(ctx, f, m, prepared, lambda, func(s fit.Step) {
-			s.Phase = fmt.Sprintf("λ_R %g, %d of %d: %s", lambda, k+1, len(f.lambdaR), s.Phase)
-			t.training(s)
+		again, warning, err := refit(ctx, f, m, prepared, lambda, func(e progress.Event) {
+			e.Phase = fmt.Sprintf("λ_R %g, %d of %d: %s", lambda, k+1, len(f.lambdaR), e.Phase)
+			t.report(e)
 		})
 		if err != nil {
 			return nil, err
@@ -261,7 +262,7 @@ func dialWarnings(g *graph.Graph, held *evaluate.Candidates, d *recommend.Dial) 
 
 // refit learns again from the same pairs, with another weight of the risk.
 func refit(ctx context.Context, f dialFlags, m model.Model, prepared *sample.Prepared, lambda float64,
-	step func(fit.Step)) (model.Model, string, error) {
+	report progress.Func) (model.Model, string, error) {
 	var s fit.Settings
 	if err := json.Unmarshal(m.Hyperparameters, &s); err != nil {
 		return m, "", fmt.Errorf("%s: the settings of its training are damaged: %w; fit it anew", f.model, err)
@@ -281,7 +282,8 @@ func refit(ctx context.Context, f dialFlags, m model.Model, prepared *sample.Pre
 		return m, "", fmt.Errorf("λ_R = %g: %w", lambda, causedByFlags(err))
 	}
 	s.Starts = s.Starts[:min(1, len(s.Starts))] // the one that counts; the others only tell its worth
-	result, err := fit.Fit(ctx, prepared.Problem, s, fit.Progress{Step: step})
+	s.Progress = report
+	result, err := fit.Fit(ctx, prepared.Problem, s)
 	if err != nil {
 		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 			return m, "", err

@@ -544,7 +544,8 @@ func runFit(ctx context.Context, f fitFlags, t *display) (*fitReport, error) {
 	defer from.close()
 	problem := from.problem
 	began := time.Now()
-	result, err := fit.Fit(ctx, problem, settings, fit.Progress{Step: t.training})
+	settings.Progress = t.report
+	result, err := fit.Fit(ctx, problem, settings)
 	switch {
 	case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) && !errors.Is(err, fit.ErrCheckpoint) &&
 		f.checkpoint != "":
@@ -566,7 +567,7 @@ func runFit(ctx context.Context, f fitFlags, t *display) (*fitReport, error) {
 	}
 	if f.certify > 0 {
 		certified := settings
-		certified.Checkpoint = fit.Checkpoint{}
+		certified.Checkpoint, certified.Progress = fit.Checkpoint{}, nil
 		if r.Certificate, err = evaluate.Certify(ctx, from.graph, evaluate.CertificateSettings{
 			Fit: certified, Pairs: problem.Train.Len(), Repeats: f.certify, Plan: from.plan,
 			Weights: plantable(result), Seed: f.seed + 1,

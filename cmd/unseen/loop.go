@@ -194,7 +194,7 @@ func foretell(ctx context.Context, s loop.Settings) (*loop.Forecast, error) {
 		return nil, causedByFlags(err)
 	}
 	problem := sample.Problem{Nodes: model.NodesOf(w.Graph()), Train: pairs.Pairs}
-	result, err := fit.Fit(ctx, problem, fit.Settings{Seed: s.Seed, Threads: s.Threads, Replicates: -1}, fit.Progress{})
+	result, err := fit.Fit(ctx, problem, fit.Settings{Seed: s.Seed, Threads: s.Threads, Replicates: -1})
 	if err != nil {
 		return nil, causedByFlags(err)
 	}

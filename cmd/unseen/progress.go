@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/term"
 
-	"unseen/fit"
 	"unseen/progress"
 )
 
@@ -165,22 +164,6 @@ func (d *display) clear() {
 
 // shares is how many units an event of a package has that reports shares of 1.
 const shares = 1000
-
-// training shows a moment of training.
-func (d *display) training(s fit.Step) {
-	e := progress.Event{Phase: s.Phase, Done: int64(s.Done * shares), Of: shares, Remaining: s.Remaining}
-	// Where the engine counts no pairs, rounds and iterations are what there is to count.
-	if s.Done == 0 && s.Epochs > 1 {
-		e.Done, e.Of = int64(s.Epoch-1), int64(s.Epochs)
-	}
-	if s.Epochs > 1 {
-		e.Message = fmt.Sprintf("%d/%d", s.Epoch, s.Epochs)
-	}
-	if s.Validation != 0 {
-		e.Values = map[string]float64{"validation": s.Validation}
-	}
-	d.report(e)
-}
 
 // share shows the share of a phase that is done.
 func (d *display) share(phase string) func(done float64) {

@@ -61,7 +61,7 @@ func learn(ctx context.Context, g *graph.Graph, method string) model.Model {
 	data := sample.Origin{Plan: sample.Plan{Split: sample.Whole, PerLink: 4, Seed: 1}}
 	drawn, err := sample.Prepare(ctx, g, sample.Options{Origin: data, Threads: 1})
 	check(err)
-	result, err := fit.Fit(ctx, drawn.Problem, fit.Settings{Method: method, Seed: 1}, fit.Progress{})
+	result, err := fit.Fit(ctx, drawn.Problem, fit.Settings{Method: method, Seed: 1})
 	check(err)
 	if method == "bayes" {
 		fmt.Printf("%s: the scale of exposure is %s\n", method, result.Findings.Class)

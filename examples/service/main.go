@@ -67,7 +67,7 @@ func prepare(ctx context.Context, folder string) {
 	data := sample.Origin{Files: manifest.Checksums(), Plan: sample.Plan{Split: sample.Whole, PerLink: 4}}
 	drawn := check(sample.Prepare(ctx, made.Graph(), sample.Options{Origin: data, Threads: 1}))
 	// the model records its dataset and its pairs, so that the service can retrain it
-	m := check(check(fit.Fit(ctx, drawn.Problem, fit.Settings{}, fit.Progress{})).Model())
+	m := check(check(fit.Fit(ctx, drawn.Problem, fit.Settings{})).Model())
 	check(0, model.Save(filepath.Join(folder, "model.safetensors"), m))
 }
 

@@ -11,10 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"unseen/engine"
 	"unseen/fit"
 	"unseen/internal/atomicfile"
 	"unseen/model"
+	"unseen/progress"
 )
 
 // fitFlags is the command line of unseen-beam fit.
@@ -129,15 +129,14 @@ func (f *fitFlags) run(ctx context.Context, cmd *cobra.Command, root string) (*f
 	}
 	cluster.Settings = s
 	began := time.Now()
-	params, parts, iterations, err := fit.Descent{
-		Engine: cluster, Objective: o, Settings: s, Data: m.Checksum(),
-		Report: func(iteration int, p engine.Parts) {
-			if !f.quiet {
-				fmt.Fprintf(cmd.ErrOrStderr(), "iteration %d: objective %.8g, %d jobs, %s\n", iteration, p.Total(),
-					cluster.Evaluations(), time.Since(began).Round(100*time.Millisecond))
-			}
-		},
-	}.Run(ctx)
+	s.Engine = cluster
+	s.Progress = func(e progress.Event) {
+		if !f.quiet {
+			fmt.Fprintf(cmd.ErrOrStderr(), "iteration %.0f: objective %.8g, %d jobs, %s\n", e.Values["round"],
+				e.Values["loss"], cluster.Evaluations(), time.Since(began).Round(100*time.Millisecond))
+		}
+	}
+	params, parts, iterations, err := fit.Descent{Objective: o, Settings: s, Data: m.Checksum()}.Run(ctx)
 	if err != nil {
 		if _, there := os.Stat(f.checkpoint); there == nil && !errors.Is(err, fit.ErrCheckpoint) {
 			return nil, fmt.Errorf("%w; the iterations until then are in %s: go on with --resume", err, f.checkpoint)
