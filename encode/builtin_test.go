@@ -403,36 +403,36 @@ func TestDamagedFiles(t *testing.T) {
 	e, _, _ := fitted(t, TextList{{Body: "red green"}, {Body: "red blue"}, {Body: "blue green"}}, Settings{})
 	whole := fileOf(t, e)
 	for name, c := range map[string]struct {
-		spoil func(f *safetensors.File)
+		spoil func(f *safetensors.Contents)
 		says  string
 	}{
-		"format": {func(f *safetensors.File) { f.Metadata[KeyFormat] = "unseen-model" },
+		"format": {func(f *safetensors.Contents) { f.Metadata[KeyFormat] = "unseen-model" },
 			`"unseen-model" and not "unseen-encoder"`},
-		"kind":      {func(f *safetensors.File) { f.Metadata[KeyKind] = "onnx" }, `kind is "onnx"`},
-		"tokeniser": {func(f *safetensors.File) { f.Metadata[keyTokeniser] = "2" }, "tokeniser"},
-		"buckets":   {func(f *safetensors.File) { f.Metadata[keyBuckets] = "1000" }, "power of 2"},
-		"bigrams":   {func(f *safetensors.File) { f.Metadata[keyBigrams] = "?" }, "bigrams"},
-		"title":     {func(f *safetensors.File) { f.Metadata[keyTitleWeight] = "NaN" }, "title_weight"},
-		"documents": {func(f *safetensors.File) { f.Metadata[keyDocuments] = "-1" }, "documents"},
-		"gone":      {func(f *safetensors.File) { f.Tensors = f.Tensors[1:] }, "there is no tensor"},
-		"type": {func(f *safetensors.File) { put(f, tensorRarities, []int{3}, []float64{1, 1, 1}) },
+		"kind":      {func(f *safetensors.Contents) { f.Metadata[KeyKind] = "onnx" }, `kind is "onnx"`},
+		"tokeniser": {func(f *safetensors.Contents) { f.Metadata[keyTokeniser] = "2" }, "tokeniser"},
+		"buckets":   {func(f *safetensors.Contents) { f.Metadata[keyBuckets] = "1000" }, "power of 2"},
+		"bigrams":   {func(f *safetensors.Contents) { f.Metadata[keyBigrams] = "?" }, "bigrams"},
+		"title":     {func(f *safetensors.Contents) { f.Metadata[keyTitleWeight] = "NaN" }, "title_weight"},
+		"documents": {func(f *safetensors.Contents) { f.Metadata[keyDocuments] = "-1" }, "documents"},
+		"gone":      {func(f *safetensors.Contents) { f.Tensors = f.Tensors[1:] }, "there is no tensor"},
+		"type": {func(f *safetensors.Contents) { put(f, tensorRarities, []int{3}, []float64{1, 1, 1}) },
 			"[]float64 and not a []float32"},
-		"few": {func(f *safetensors.File) { put(f, tensorRarities, []int{1}, []float32{1}) },
+		"few": {func(f *safetensors.Contents) { put(f, tensorRarities, []int{1}, []float32{1}) },
 			"1 numbers and not 3"},
-		"infinite": {func(f *safetensors.File) {
+		"infinite": {func(f *safetensors.Contents) {
 			put(f, tensorRarities, []int{3},
 				[]float32{1, float32(math.Inf(1)), 1})
 		}, "number 1 is +Inf"},
-		"order": {func(f *safetensors.File) { put(f, tensorTerms, []int{3}, []int32{5, 5, 6}) }, "out of order"},
-		"range": {func(f *safetensors.File) { put(f, tensorTerms, []int{3}, []int32{5, 6, 1 << 25}) },
+		"order": {func(f *safetensors.Contents) { put(f, tensorTerms, []int{3}, []int32{5, 5, 6}) }, "out of order"},
+		"range": {func(f *safetensors.Contents) { put(f, tensorTerms, []int{3}, []int32{5, 6, 1 << 25}) },
 			"out of range"},
-		"names":    {func(f *safetensors.File) { put(f, tensorNames, []int{3}, []uint8("a\nb")) }, "2 lines and not 3"},
-		"not text": {func(f *safetensors.File) { put(f, tensorNames, []int{1}, []uint8{0xff}) }, "UTF-8"},
-		"shape":    {func(f *safetensors.File) { put(f, tensorProjection, []int{9}, make([]uint16, 9)) }, "shape [9]"},
-		"not finite": {func(f *safetensors.File) {
+		"names":    {func(f *safetensors.Contents) { put(f, tensorNames, []int{3}, []uint8("a\nb")) }, "2 lines and not 3"},
+		"not text": {func(f *safetensors.Contents) { put(f, tensorNames, []int{1}, []uint8{0xff}) }, "UTF-8"},
+		"shape":    {func(f *safetensors.Contents) { put(f, tensorProjection, []int{9}, make([]uint16, 9)) }, "shape [9]"},
+		"not finite": {func(f *safetensors.Contents) {
 			put(f, tensorProjection, []int{3, e.Dim()}, slices.Repeat([]uint16{0x7e00}, 3*e.Dim()))
 		}, "not finite"},
-		"nothing": {func(f *safetensors.File) { put(f, tensorTerms, []int{0}, []int32{}) }, "0 terms"},
+		"nothing": {func(f *safetensors.Contents) { put(f, tensorTerms, []int{0}, []int32{}) }, "0 terms"},
 	} {
 		file, err := safetensors.Read(bytes.NewReader(whole), int64(len(whole)))
 		ok(t, err)
@@ -453,9 +453,9 @@ func TestDamagedFiles(t *testing.T) {
 }
 
 // put replaces a tensor.
-func put(f *safetensors.File, name string, shape []int, data any) {
-	f.Tensors = slices.DeleteFunc(f.Tensors, func(t safetensors.Tensor) bool { return t.Name == name })
-	f.Tensors = append(f.Tensors, safetensors.Tensor{Name: name, Shape: shape, Data: data})
+func put(f *safetensors.Contents, name string, shape []int, data any) {
+	f.Tensors = slices.DeleteFunc(f.Tensors, func(t safetensors.Array) bool { return t.Name == name })
+	f.Tensors = append(f.Tensors, safetensors.Array{Name: name, Shape: shape, Data: data})
 }
 
 func BenchmarkEncode(b *testing.B) {

@@ -49,13 +49,13 @@ func (e *LSA) Write(w io.Writer) error {
 		projection = append(projection, e.projection.HalfRow(k)[:e.Dim()]...)
 	}
 	names := []byte(strings.Join(e.names, "\n"))
-	file := safetensors.File{
+	file := safetensors.Contents{
 		Metadata: map[string]string{
 			KeyFormat: FormatName, KeyVersion: FormatVersion, KeyKind: Kind, keyTokeniser: tokeniserVersion,
 			keyBuckets: strconv.Itoa(e.buckets), keyBigrams: strconv.FormatBool(e.bigrams),
 			keyTitleWeight: strconv.FormatFloat(e.titleWeight, 'g', -1, 64), keyDocuments: strconv.Itoa(e.documents),
 		},
-		Tensors: []safetensors.Tensor{
+		Tensors: []safetensors.Array{
 			{Name: tensorTerms, Shape: []int{len(terms)}, Data: terms},
 			{Name: tensorNames, Shape: []int{len(names)}, Data: names},
 			{Name: tensorRarities, Shape: []int{len(terms)}, Data: e.rarities},
@@ -83,7 +83,7 @@ func Read(r io.Reader, size int64) (*LSA, error) {
 	return e, nil
 }
 
-func decode(file *safetensors.File) (*LSA, error) {
+func decode(file *safetensors.Contents) (*LSA, error) {
 	said := file.Metadata
 	for _, want := range [][2]string{{KeyFormat, FormatName}, {KeyVersion, FormatVersion}, {KeyKind, Kind},
 		{keyTokeniser, tokeniserVersion}} {
@@ -162,7 +162,7 @@ func decode(file *safetensors.File) (*LSA, error) {
 }
 
 // numbers returns the numbers of a tensor that must be there and of that type.
-func numbers[T any](file *safetensors.File, name string) ([]T, error) {
+func numbers[T any](file *safetensors.Contents, name string) ([]T, error) {
 	t, ok := file.Tensor(name)
 	if !ok {
 		return nil, fmt.Errorf("there is no tensor %q", name)

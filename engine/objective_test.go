@@ -178,7 +178,7 @@ func TestGradient(t *testing.T) {
 		}
 		for _, propensityKind := range model.PropensityKinds() {
 			options := model.PropensityOptions{Rank: 2, Hidden: 3, Propensity: .4, Rest: .3,
-				Exposures: []model.Exposure{}}
+				Exposures: []model.KnownExposure{}}
 			propensity, err := model.NewPropensity(propensityKind, nodes, options)
 			if err != nil {
 				t.Fatal(err)

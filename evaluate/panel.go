@@ -17,7 +17,7 @@ import (
 // Panel is what every estimator says of a model, beside what is known of the estimators themselves.
 type Panel struct {
 	Risks    []PanelRow    `json:"risks"` // by the schemes of risk.Panel and, where exposure is logged, dr
-	MeanLink fit.Estimate  `json:"meanLink"`
+	MeanLink fit.Judgement `json:"meanLink"`
 	Region   []RegionRow   `json:"region"`
 	Exact    *engine.Means `json:"exact,omitempty"` // over all pairs of the universe, if that was asked for
 	Warnings []string      `json:"warnings,omitempty"`
@@ -29,17 +29,17 @@ type Panel struct {
 // risk is wrong by even then, and how far each estimate scatters over the links that chance could have
 // drawn. In that case w, pu and ap have no bias; Region tells what they have if π̂ is wrong.
 type PanelRow struct {
-	Scheme    string       `json:"scheme"`
-	Risk      fit.Estimate `json:"risk"`
-	Bias      float64      `json:"plugInBias"`
-	Deviation float64      `json:"plugInDeviation"`
+	Scheme    string        `json:"scheme"`
+	Risk      fit.Judgement `json:"risk"`
+	Bias      float64       `json:"plugInBias"`
+	Deviation float64       `json:"plugInDeviation"`
 	// Exact is the same risk computed over all pairs of which the evidence is a sample, less the same bias: it differs
 	// from Risk by what the sampling of pairs brings, and by nothing else.
 	Exact *float64 `json:"exact,omitempty"`
 
 	// Against is by how much the risk is above that of the evaluation's own model, on the same pairs and by the same π̂
 	// and ŷ; nil for that model itself.
-	Against *fit.Estimate `json:"against,omitempty"`
+	Against *fit.Judgement `json:"against,omitempty"`
 }
 
 // Label is what people are told of the estimator: R_AP.

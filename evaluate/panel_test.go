@@ -246,7 +246,7 @@ func TestCertifyRefuses(t *testing.T) {
 // Warnings call the estimators what the table above them does.
 func TestWarningsNameEstimators(t *testing.T) {
 	row := func(scheme string, lower, upper float64) PanelRow {
-		return PanelRow{Scheme: scheme, Risk: fit.Estimate{Interval: risk.Interval{Estimate: lower, Lower: lower,
+		return PanelRow{Scheme: scheme, Risk: fit.Judgement{Interval: risk.Interval{Estimate: lower, Lower: lower,
 			Upper: upper}}}
 	}
 	p := Panel{Risks: []PanelRow{row("naive", 5, 6), row("w", 0, 10), row("pu", 0, 20), row("ap", 1, 2)}}

@@ -53,7 +53,7 @@ type outcome struct {
 
 // verdict compares an estimated risk with the true one.
 type verdict struct {
-	Estimate
+	Judgement
 	truth float64
 }
 

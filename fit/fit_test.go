@@ -204,10 +204,10 @@ func TestBayesLearnsItsPrior(t *testing.T) {
 func TestKnownPropensities(t *testing.T) {
 	w := newTrial(t, world.Settings{Nodes: 2000, Dim: 12, Fields: world.EvenFields(3), Scenario: world.Scenario{Seed: 5}},
 		6000, 0)
-	var exposures []model.Exposure
+	var exposures []model.KnownExposure
 	for _, sample := range []*world.TruePairs{w.train, w.validation, w.test} {
 		for k, i := range sample.Pairs.Source {
-			exposures = append(exposures, model.Exposure{Source: i, Target: sample.Pairs.Target[k],
+			exposures = append(exposures, model.KnownExposure{Source: i, Target: sample.Pairs.Target[k],
 				Propensity: sample.Truth[k].Propensity})
 		}
 	}

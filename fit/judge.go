@@ -86,8 +86,8 @@ func (j *Judge) Logits(ctx context.Context, p *graph.Pairs) (z, s []float32, err
 
 func (j *Judge) engine() engine.Engine { return engine.OrCPU(j.Engine, j.Threads) }
 
-// Estimate is an estimated mean over all pairs with its interval and what that is made of.
-type Estimate struct {
+// Judgement is an estimated mean over all pairs with its interval and what that is made of.
+type Judgement struct {
 	risk.Interval         // around the estimate less its bias; of the naive risk, around the estimate
 	Plain         float64 `json:"plain"`     // the estimate before that
 	Sampling      float64 `json:"sampling"`  // standard error from having sampled pairs
@@ -97,11 +97,11 @@ type Estimate struct {
 }
 
 // Risk estimates the risk of predictions, given as logits, one per pair; nil means the judge's own.
-func (j *Judge) Risk(ctx context.Context, v sample.Evidence, e risk.Estimator, predictions []float32) (Estimate,
+func (j *Judge) Risk(ctx context.Context, v sample.Evidence, e risk.Estimator, predictions []float32) (Judgement,
 	error) {
 	out, err := j.answer(ctx, question{Evidence: v, estimators: []risk.Estimator{e}, predictions: predictions})
 	if err != nil {
-		return Estimate{}, err
+		return Judgement{}, err
 	}
 	return out[0], nil
 }
@@ -111,30 +111,30 @@ func (j *Judge) Risk(ctx context.Context, v sample.Evidence, e risk.Estimator, p
 // as those of ap, much of what is not known of π̂ and ŷ: where the intervals of two risks overlap, that of their
 // difference may still be clear of 0.
 func (j *Judge) Difference(ctx context.Context, v sample.Evidence, e risk.Estimator,
-	predictions, others []float32) (Estimate, error) {
+	predictions, others []float32) (Judgement, error) {
 	out, err := j.answer(ctx, question{Evidence: v, estimators: []risk.Estimator{e}, predictions: predictions,
 		others: others, difference: true})
 	if err != nil {
-		return Estimate{}, err
+		return Judgement{}, err
 	}
 	return out[0], nil
 }
 
-// Panel is what every estimator says of some predictions.
-type Panel struct {
-	Risks    map[string]Estimate // by the schemes of risk.Panel and, over the pairs whose exposure is logged, dr
-	MeanLink Estimate            // how common relevance is, whatever the predictions
+// RiskPanel is what every estimator says of some predictions.
+type RiskPanel struct {
+	Risks    map[string]Judgement // by the schemes of risk.Panel and, over the pairs whose exposure is logged, dr
+	MeanLink Judgement            // how common relevance is, whatever the predictions
 }
 
 // Panel estimates the risk of predictions by every scheme. ap is the one to report: its masses are
 // probabilities. The floor is the least propensity that w, pu and dr see.
-func (j *Judge) Panel(ctx context.Context, v sample.Evidence, floor float64, predictions []float32) (*Panel, error) {
+func (j *Judge) Panel(ctx context.Context, v sample.Evidence, floor float64, predictions []float32) (*RiskPanel, error) {
 	return j.panel(ctx, question{Evidence: v, predictions: predictions}, floor)
 }
 
 // Differences estimates by every scheme what Difference does by one.
 func (j *Judge) Differences(ctx context.Context, v sample.Evidence, floor float64, predictions,
-	others []float32) (map[string]Estimate, error) {
+	others []float32) (map[string]Judgement, error) {
 	p, err := j.panel(ctx, question{Evidence: v, predictions: predictions, others: others, difference: true}, floor)
 	if err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func (j *Judge) Differences(ctx context.Context, v sample.Evidence, floor float6
 	return p.Risks, nil
 }
 
-func (j *Judge) panel(ctx context.Context, q question, floor float64) (*Panel, error) {
+func (j *Judge) panel(ctx context.Context, q question, floor float64) (*RiskPanel, error) {
 	names := risk.Panel()
 	for _, name := range names {
 		scheme, err := risk.Lookup(name)
@@ -156,7 +156,7 @@ func (j *Judge) panel(ctx context.Context, q question, floor float64) (*Panel, e
 	if err != nil {
 		return nil, err
 	}
-	out := &Panel{Risks: map[string]Estimate{}, MeanLink: found[len(names)]}
+	out := &RiskPanel{Risks: map[string]Judgement{}, MeanLink: found[len(names)]}
 	for i, name := range names {
 		out.Risks[name] = found[i]
 	}
@@ -171,7 +171,7 @@ func (j *Judge) panel(ctx context.Context, q question, floor float64) (*Panel, e
 }
 
 // MeanLink estimates how common relevance is: the mean of ŷ over all pairs.
-func (j *Judge) MeanLink(ctx context.Context, v sample.Evidence) (Estimate, error) {
+func (j *Judge) MeanLink(ctx context.Context, v sample.Evidence) (Judgement, error) {
 	return j.Risk(ctx, v, meanLink, nil)
 }
 
@@ -233,7 +233,7 @@ func (q *question) add(losses []fixedLoss, times float64, prediction risk.Belief
 }
 
 // answer returns an estimate by each of the question's estimators.
-func (j *Judge) answer(ctx context.Context, q question) ([]Estimate, error) {
+func (j *Judge) answer(ctx context.Context, q question) ([]Judgement, error) {
 	if err := j.check(&q); err != nil {
 		return nil, err
 	}
@@ -243,7 +243,7 @@ func (j *Judge) answer(ctx context.Context, q question) ([]Estimate, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := make([]Estimate, len(q.estimators))
+	out := make([]Judgement, len(q.estimators))
 	for i := range out {
 		var gradient []float64
 		if len(gradients) > 0 {
@@ -448,7 +448,7 @@ func (w *judging) replay(at engine.Portion, b int, beliefs []risk.Belief, losses
 }
 
 // conclude makes the estimate of one estimator, given the gradient of its risk through the masses.
-func (w *judging) conclude(i int, gradient []float64) (Estimate, error) {
+func (w *judging) conclude(i int, gradient []float64) (Judgement, error) {
 	e, j := w.estimators[i], w.judge
 	seen := risk.Sample{Values: w.values[i], Weights: w.Pairs.Weight, Sources: make([]int, w.Pairs.Len()),
 		Universe: e.Universe}
@@ -457,7 +457,7 @@ func (w *judging) conclude(i int, gradient []float64) (Estimate, error) {
 	}
 	plain, err := seen.Mean()
 	if err != nil {
-		return Estimate{}, err
+		return Judgement{}, err
 	}
 	level := j.Level
 	if level == 0 {
@@ -465,9 +465,9 @@ func (w *judging) conclude(i int, gradient []float64) (Estimate, error) {
 	}
 	known, err := seen.Normal(level, risk.Nuisance{})
 	if err != nil {
-		return Estimate{}, err
+		return Judgement{}, err
 	}
-	out := Estimate{Interval: known, Plain: plain, Sampling: known.StandardError}
+	out := Judgement{Interval: known, Plain: plain, Sampling: known.StandardError}
 	if j.Posterior == nil {
 		return out, nil
 	}

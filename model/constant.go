@@ -30,7 +30,7 @@ func (m *Constant) Kind() string { return "constant" }
 func (m *Constant) Size() int { return 0 }
 
 // Parts are none.
-func (m *Constant) Parts() []Part { return nil }
+func (m *Constant) Parts() []ParameterBlock { return nil }
 
 // StartAt does nothing.
 func (m *Constant) StartAt([]float32, float64, rand.Source) {}

@@ -49,7 +49,7 @@ func (m *Cosine) Kind() string { return "cosine" }
 func (m *Cosine) Size() int { return 2 }
 
 // Parts are a and b.
-func (m *Cosine) Parts() []Part { return []Part{{"a", []int{1}}, {"b", []int{1}}} }
+func (m *Cosine) Parts() []ParameterBlock { return []ParameterBlock{{"a", []int{1}}, {"b", []int{1}}} }
 
 // Start sets a = 1 and b = 0: z is the cosine.
 func (m *Cosine) Start(params []float32, _ rand.Source) { params[0], params[1] = 1, 0 }

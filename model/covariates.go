@@ -87,10 +87,10 @@ func (m *Covariates) Kind() string {
 func (m *Covariates) Size() int { return m.inside.Size() + len(m.terms) }
 
 // Parts are those of the model inside and a slope per term.
-func (m *Covariates) Parts() []Part {
+func (m *Covariates) Parts() []ParameterBlock {
 	parts := m.inside.Parts()
 	for _, term := range m.terms {
-		parts = append(parts, Part{string(term), []int{1}})
+		parts = append(parts, ParameterBlock{string(term), []int{1}})
 	}
 	return parts
 }

@@ -46,7 +46,7 @@ func (m *CrossBonus) Kind() string { return m.inside.Kind() + bonusSuffix }
 func (m *CrossBonus) Size() int { return m.inside.Size() }
 
 // Parts are those of the model inside.
-func (m *CrossBonus) Parts() []Part { return m.inside.Parts() }
+func (m *CrossBonus) Parts() []ParameterBlock { return m.inside.Parts() }
 
 // Start is that of the model inside.
 func (m *CrossBonus) Start(params []float32, src rand.Source) { m.inside.Start(params, src) }

@@ -41,10 +41,10 @@ func (m *Diagonal) Size() int {
 }
 
 // Parts are w, b and perhaps f.
-func (m *Diagonal) Parts() []Part {
-	parts := []Part{{"w", []int{m.rows.Dim()}}, {"b", []int{1}}}
+func (m *Diagonal) Parts() []ParameterBlock {
+	parts := []ParameterBlock{{"w", []int{m.rows.Dim()}}, {"b", []int{1}}}
 	if m.fieldAware {
-		parts = append(parts, Part{"f", []int{m.nodes.FieldCount, m.nodes.FieldCount}})
+		parts = append(parts, ParameterBlock{"f", []int{m.nodes.FieldCount, m.nodes.FieldCount}})
 	}
 	return parts
 }

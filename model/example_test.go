@@ -261,7 +261,7 @@ func ExampleNewFieldMLP() {
 }
 
 func ExampleNewKnown() {
-	logged := []model.Exposure{{Source: 3, Target: 2, Propensity: 1}, {Source: 3, Target: 1, Propensity: .25}}
+	logged := []model.KnownExposure{{Source: 3, Target: 2, Propensity: 1}, {Source: 3, Target: 1, Propensity: .25}}
 	propensity := must(model.NewKnown(model.NodesOf(papers()), logged, .01))
 	s := make([]float32, 3)
 	propensity.Logits(s, nil, model.Batch{Sources: []int32{3, 3, 3}, Targets: []int32{2, 1, 0}})

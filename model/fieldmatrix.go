@@ -28,8 +28,8 @@ func (m *FieldMatrix) Kind() string { return "field-matrix" }
 func (m *FieldMatrix) Size() int { return m.nodes.FieldCount * m.nodes.FieldCount }
 
 // Parts are the logits, a row per source's field and a column per target's.
-func (m *FieldMatrix) Parts() []Part {
-	return []Part{{"logits", []int{m.nodes.FieldCount, m.nodes.FieldCount}}}
+func (m *FieldMatrix) Parts() []ParameterBlock {
+	return []ParameterBlock{{"logits", []int{m.nodes.FieldCount, m.nodes.FieldCount}}}
 }
 
 // StartAt sets every logit to the propensity's.

@@ -48,7 +48,7 @@ func Open(path string) (*File, error) {
 	return fileOf(read, path), nil
 }
 
-func fileOf(read *safetensors.File, path string) *File {
+func fileOf(read *safetensors.Contents, path string) *File {
 	f := &File{Metadata: read.Metadata, path: path}
 	for _, t := range read.Tensors {
 		f.Tensors = append(f.Tensors, Tensor(t))
@@ -72,10 +72,10 @@ func (f *File) Save(path string) error {
 	return fmt.Errorf("model: %w", err)
 }
 
-func (f *File) plain() *safetensors.File {
-	plain := &safetensors.File{Metadata: f.Metadata}
+func (f *File) plain() *safetensors.Contents {
+	plain := &safetensors.Contents{Metadata: f.Metadata}
 	for _, t := range f.Tensors {
-		plain.Tensors = append(plain.Tensors, safetensors.Tensor(t))
+		plain.Tensors = append(plain.Tensors, safetensors.Array(t))
 	}
 	return plain
 }

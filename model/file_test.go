@@ -159,7 +159,7 @@ func goldenModel(t testing.TB) (Model, Nodes) {
 			0, 1, 2, .1, 1.1, 2.1, 4, 5, 1e9, // f
 		},
 		Propensity: made(NewPropensity("known+age", n,
-			PropensityOptions{Rest: .125, Exposures: []Exposure{{2, 1, 1}, {0, 1, .5}}}))(t),
+			PropensityOptions{Rest: .125, Exposures: []KnownExposure{{2, 1, 1}, {0, 1, .5}}}))(t),
 		PropensityParams: []float32{-.75},
 		Method:           "bayes",
 		Hyperparameters:  json.RawMessage(`{"alpha":1,"rounds":8}`),

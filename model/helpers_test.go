@@ -128,7 +128,7 @@ func propensityOf(kind string) func(Nodes) (PairModel, error) {
 	return func(n Nodes) (PairModel, error) {
 		return NewPropensity(kind, n, PropensityOptions{
 			Rank: testFieldRank, Hidden: testHidden, Propensity: .25, Rest: .1,
-			Exposures: []Exposure{{3, 1, 1}, {0, 1, .6}, {3, 0, 0}, {1, 0, .9}},
+			Exposures: []KnownExposure{{3, 1, 1}, {0, 1, .6}, {3, 0, 0}, {1, 0, .9}},
 		})
 	}
 }

@@ -137,14 +137,14 @@ func TestWrongSettings(t *testing.T) {
 		{"constant that is no number", propensity("constant", n, PropensityOptions{Propensity: math.NaN()}), ErrOption,
 			nil},
 		{"rest", propensity("known", n, PropensityOptions{Rest: -.5}), ErrOption, []string{"-0.5"}},
-		{"known", propensity("known", n, PropensityOptions{Exposures: []Exposure{{1, 2, 2}}}), ErrOption,
+		{"known", propensity("known", n, PropensityOptions{Exposures: []KnownExposure{{1, 2, 2}}}), ErrOption,
 			[]string{"from node 1 to 2"}},
 		{"known twice", propensity("known", n,
-			PropensityOptions{Exposures: []Exposure{{1, 2, .5}, {1, 3, 1}, {1, 2, .5}}}), ErrOption,
+			PropensityOptions{Exposures: []KnownExposure{{1, 2, .5}, {1, 3, 1}, {1, 2, .5}}}), ErrOption,
 			[]string{"two", "from node 1 to 2"}},
-		{"known elsewhere", propensity("known", n, PropensityOptions{Exposures: []Exposure{{1, 10, .5}}}), ErrShape,
+		{"known elsewhere", propensity("known", n, PropensityOptions{Exposures: []KnownExposure{{1, 10, .5}}}), ErrShape,
 			[]string{"10 of 10 nodes"}},
-		{"known nowhere", propensity("known", n, PropensityOptions{Exposures: []Exposure{{-1, 2, .5}}}), ErrShape,
+		{"known nowhere", propensity("known", n, PropensityOptions{Exposures: []KnownExposure{{-1, 2, .5}}}), ErrShape,
 			[]string{"-1"}},
 		{"bonus on a bonus", func() (PairModel, error) { return NewCrossBonus(made(NewCrossBonus(diagonal, 1))(t), 1) },
 			ErrKind, nil},
@@ -170,12 +170,12 @@ func TestKnownLooksUpEveryPair(t *testing.T) {
 	rng := newRand(t, 8)
 	n := randomNodes(t, rng, 30, 2, 2, false)
 	known := map[[2]int32]float64{}
-	var exposures []Exposure
+	var exposures []KnownExposure
 	for range 200 {
 		pair := [2]int32{int32(rng.IntN(30)), int32(rng.IntN(30))}
 		if _, twice := known[pair]; !twice {
 			known[pair] = rng.Float64()
-			exposures = append(exposures, Exposure{pair[0], pair[1], known[pair]})
+			exposures = append(exposures, KnownExposure{pair[0], pair[1], known[pair]})
 		}
 	}
 	m, err := NewKnown(n, exposures, .5)

@@ -7,14 +7,14 @@ import (
 	"slices"
 )
 
-// Exposure is a pair whose probability of being shown is known: logged by the system that showed it
+// KnownExposure is a pair whose probability of being shown is known: logged by the system that showed it
 // or set by an experiment. A pair that is known to have been shown has probability 1.
-type Exposure struct {
+type KnownExposure struct {
 	Source, Target int32
 	Propensity     float64
 }
 
-func (e Exposure) compare(other Exposure) int {
+func (e KnownExposure) compare(other KnownExposure) int {
 	return cmp.Or(cmp.Compare(e.Source, other.Source), cmp.Compare(e.Target, other.Target))
 }
 
@@ -22,19 +22,19 @@ func (e Exposure) compare(other Exposure) int {
 // Probabilities of 0 and 1 become logits of ∓40; see [Constant].
 type Known struct {
 	nodes     Nodes
-	exposures []Exposure // by source, then by target
+	exposures []KnownExposure // by source, then by target
 	logits    []float32
 	rest      float64
 }
 
 // NewKnown returns the propensity of a table; a pair that is not in it has the propensity rest, 0 if
 // what was not logged was not shown.
-func NewKnown(n Nodes, exposures []Exposure, rest float64) (*Known, error) {
+func NewKnown(n Nodes, exposures []KnownExposure, rest float64) (*Known, error) {
 	if !isProbability(rest) {
 		return nil, fmt.Errorf("%w: a propensity of %v for pairs that are not known; give 0 to 1", ErrOption, rest)
 	}
 	m := &Known{n, slices.Clone(exposures), make([]float32, len(exposures)), rest}
-	slices.SortFunc(m.exposures, Exposure.compare)
+	slices.SortFunc(m.exposures, KnownExposure.compare)
 	for k, e := range m.exposures {
 		if !isProbability(e.Propensity) {
 			return nil, fmt.Errorf("%w: a known propensity of %v from node %d to %d; give 0 to 1", ErrOption,
@@ -65,7 +65,7 @@ func (m *Known) Kind() string { return "known" }
 func (m *Known) Size() int { return 0 }
 
 // Parts are none.
-func (m *Known) Parts() []Part { return nil }
+func (m *Known) Parts() []ParameterBlock { return nil }
 
 // StartAt does nothing.
 func (m *Known) StartAt([]float32, float64, rand.Source) {}
@@ -74,8 +74,8 @@ func (m *Known) StartAt([]float32, float64, rand.Source) {}
 func (m *Known) Logits(s, _ []float32, b Batch) {
 	rest := logit(m.rest)
 	for k := range s[:b.Len()] {
-		at, found := slices.BinarySearchFunc(m.exposures, Exposure{Source: b.Sources[k], Target: b.Targets[k]},
-			Exposure.compare)
+		at, found := slices.BinarySearchFunc(m.exposures, KnownExposure{Source: b.Sources[k], Target: b.Targets[k]},
+			KnownExposure.compare)
 		if s[k] = rest; found {
 			s[k] = m.logits[at]
 		}
@@ -101,10 +101,10 @@ func (m *Known) tables() []Tensor {
 }
 
 // exposuresOf is the way back from tables.
-func exposuresOf(sources, targets []int32, known []float64) []Exposure {
-	exposures := make([]Exposure, len(known))
+func exposuresOf(sources, targets []int32, known []float64) []KnownExposure {
+	exposures := make([]KnownExposure, len(known))
 	for k := range exposures {
-		exposures[k] = Exposure{sources[k], targets[k], known[k]}
+		exposures[k] = KnownExposure{sources[k], targets[k], known[k]}
 	}
 	return exposures
 }

@@ -421,7 +421,7 @@ func TestCertaintyIsFinite(t *testing.T) {
 	n := randomNodes(t, newRand(t, 1), 4, 3, 2, false)
 	sure, err := NewConstant(1)
 	must(t, err)
-	known, err := NewKnown(n, []Exposure{{0, 1, 1}, {1, 0, 0}}, 0)
+	known, err := NewKnown(n, []KnownExposure{{0, 1, 1}, {1, 0, 0}}, 0)
 	must(t, err)
 	b := Batch{[]int32{0, 1, 2}, []int32{1, 0, 3}}
 	s := make([]float32, 3)

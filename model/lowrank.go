@@ -49,9 +49,9 @@ func (m *LowRank) Kind() string { return "low-rank" }
 func (m *LowRank) Size() int { return 2*m.rank*m.rows.Dim() + 1 }
 
 // Parts are A, B and b.
-func (m *LowRank) Parts() []Part {
+func (m *LowRank) Parts() []ParameterBlock {
 	d := m.rows.Dim()
-	return []Part{{"A", []int{m.rank, d}}, {"B", []int{m.rank, d}}, {"b", []int{1}}}
+	return []ParameterBlock{{"A", []int{m.rank, d}}, {"B", []int{m.rank, d}}, {"b", []int{1}}}
 }
 
 // Start draws A and B such that z begins at about ±.1 whatever the length of the vectors: at A = B = 0

@@ -44,9 +44,9 @@ func (m *LowRankFields) Kind() string { return "low-rank-fields" }
 func (m *LowRankFields) Size() int { return 2*m.nodes.FieldCount*(m.rank+1) + 1 }
 
 // Parts are a, b, u, v and c.
-func (m *LowRankFields) Parts() []Part {
+func (m *LowRankFields) Parts() []ParameterBlock {
 	fields := m.nodes.FieldCount
-	return []Part{{"a", []int{fields, m.rank}}, {"b", []int{fields, m.rank}}, {"u", []int{fields}},
+	return []ParameterBlock{{"a", []int{fields, m.rank}}, {"b", []int{fields, m.rank}}, {"u", []int{fields}},
 		{"v", []int{fields}}, {"c", []int{1}}}
 }
 

@@ -102,13 +102,13 @@ func (m *perceptron) Size() int {
 }
 
 // Parts are W, c, v and b; a FieldMLP has S and T after c.
-func (m *perceptron) Parts() []Part {
-	parts := []Part{{"W", []int{m.hidden, 2 * m.rows.Dim()}}, {"c", []int{m.hidden}}}
+func (m *perceptron) Parts() []ParameterBlock {
+	parts := []ParameterBlock{{"W", []int{m.hidden, 2 * m.rows.Dim()}}, {"c", []int{m.hidden}}}
 	if m.fields {
-		parts = append(parts, Part{"S", []int{m.nodes.FieldCount, m.hidden}},
-			Part{"T", []int{m.nodes.FieldCount, m.hidden}})
+		parts = append(parts, ParameterBlock{"S", []int{m.nodes.FieldCount, m.hidden}},
+			ParameterBlock{"T", []int{m.nodes.FieldCount, m.hidden}})
 	}
-	return append(parts, Part{"v", []int{m.hidden}}, Part{"b", []int{1}})
+	return append(parts, ParameterBlock{"v", []int{m.hidden}}, ParameterBlock{"b", []int{1}})
 }
 
 // layers are the parts of parameters or of a gradient.

@@ -99,17 +99,17 @@ func (t ExposureTerms) ByFields() bool { return t.Link == 0 && t.Source == nil &
 
 // Layout names the parts of a model's parameters, in their order. Together they are all of them.
 type Layout interface {
-	Parts() []Part
+	Parts() []ParameterBlock
 }
 
-// Part is a named stretch of parameters: an array of a shape, row by row.
-type Part struct {
+// ParameterBlock is a named stretch of parameters: an array of a shape, row by row.
+type ParameterBlock struct {
 	Name  string
 	Shape []int
 }
 
 // Size returns the number of parameters in the part.
-func (p Part) Size() int {
+func (p ParameterBlock) Size() int {
 	size := 1
 	for _, n := range p.Shape {
 		size *= n

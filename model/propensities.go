@@ -13,8 +13,8 @@ type PropensityOptions struct {
 	Directed   bool    `json:"directed,omitempty"`   // whether mlp tells the vectors of source and target apart
 	Propensity float64 `json:"propensity,omitempty"` // of constant; 1
 	// of known, for pairs that are not among the exposures; 0: not shown
-	Rest      float64    `json:"rest,omitempty"`
-	Exposures []Exposure `json:"-"` // of known
+	Rest      float64         `json:"rest,omitempty"`
+	Exposures []KnownExposure `json:"-"` // of known
 }
 
 var propensityKinds = map[string]func(Nodes, PropensityOptions) (PropensityModel, error){

@@ -361,9 +361,9 @@ func (f *File) params(prefix string, m savedModel) ([]float32, error) {
 }
 
 // exposures reads the table of a known propensity.
-func (f *File) exposures() ([]Exposure, error) {
+func (f *File) exposures() ([]KnownExposure, error) {
 	t, _ := f.Tensor(propensityPrefix + "known.source")
-	shape := []int{Part{Shape: t.Shape}.Size()}
+	shape := []int{ParameterBlock{Shape: t.Shape}.Size()}
 	sources, err := numbersOf[int32](f, propensityPrefix+"known.source", shape)
 	if err != nil {
 		return nil, err

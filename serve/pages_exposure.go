@@ -158,7 +158,7 @@ type panelRow struct {
 
 type panelModel struct {
 	Model string
-	Risk  fit.Estimate
+	Risk  fit.Judgement
 	Span  span
 }
 

@@ -98,7 +98,7 @@ type methodChoice struct{ Name, Words string }
 type modelRow struct {
 	ModelEntry
 	Current, Trial bool
-	Risk           *fit.Estimate // R_AP, if it was evaluated
+	Risk           *fit.Judgement // R_AP, if it was evaluated
 	Span           span
 }
 

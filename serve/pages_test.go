@@ -354,7 +354,7 @@ func TestEvaluationBeside(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	risk := fit.Estimate{}
+	risk := fit.Judgement{}
 	risk.Interval.Estimate, risk.Lower, risk.Upper = .25, .125, .5
 	e := evaluate.Evaluation{Kind: evaluate.EvaluationKind, Method: "bayes", Pairs: 4321,
 		Panel: &evaluate.Panel{Risks: []evaluate.PanelRow{{Scheme: "ap", Risk: risk}}}}

@@ -327,7 +327,7 @@ type subject struct {
 	world   *world.World
 	problem sample.Problem
 	test    *world.TruePairs
-	known   []model.Exposure // the true π of every pair
+	known   []model.KnownExposure // the true π of every pair
 	fields  int              // with the unknown one
 
 	borrowed bool // the vectors are the caller's
@@ -353,7 +353,7 @@ func (s *subject) make(ctx context.Context, t *trainings, threads int) error {
 			return err
 		}
 		for k, i := range samples[part].Pairs.Source {
-			s.known = append(s.known, model.Exposure{Source: i, Target: samples[part].Pairs.Target[k],
+			s.known = append(s.known, model.KnownExposure{Source: i, Target: samples[part].Pairs.Target[k],
 				Propensity: samples[part].Truth[k].Propensity})
 		}
 	}

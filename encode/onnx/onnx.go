@@ -315,7 +315,7 @@ func (e *Encoder) identity() map[string]string {
 // Write writes by what the encoder is known: a safetensors file without tensors. The model itself, which may
 // be large, stays in its folder.
 func (e *Encoder) Write(w io.Writer) error {
-	write, err := (&safetensors.File{Metadata: e.identity()}).Encode()
+	write, err := (&safetensors.Contents{Metadata: e.identity()}).Encode()
 	if err != nil {
 		return err
 	}

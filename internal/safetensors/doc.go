@@ -1,6 +1,6 @@
 // Package safetensors reads and writes files of named arrays that Python's library of that name reads too.
 //
-//	file := &safetensors.File{Tensors: []safetensors.Tensor{{Name: "w", Shape: []int{2}, Data: []float32{1, 2}}}}
+//	file := &safetensors.Contents{Tensors: []safetensors.Array{{Name: "w", Shape: []int{2}, Data: []float32{1, 2}}}}
 //	err := file.Save("weights.safetensors")
 //	back, err := safetensors.Open("weights.safetensors")
 //	w, ok := back.Tensor("w")

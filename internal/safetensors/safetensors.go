@@ -18,7 +18,7 @@ import (
 	"unicode/utf8"
 )
 
-// File is the content of a safetensors file:
+// Contents are the content of a safetensors file:
 //
 //	8 bytes   n, the length of the header, little-endian
 //	n bytes   JSON: {"__metadata__": {string: string}, name: {"dtype", "shape", "data_offsets"}, …}
@@ -30,14 +30,14 @@ import (
 //
 //	length:key length:value          per metadata entry but itself, by key
 //	length:name dtype [shape]        per tensor, in the order of the file
-type File struct {
+type Contents struct {
 	Metadata map[string]string
-	Tensors  []Tensor
+	Tensors  []Array
 }
 
-// Tensor is an array with a name. Data is a []float32, []float64, []int32, []uint8 or, for the bits of
+// Array is a tensor with a name. Data is a []float32, []float64, []int32, []uint8 or, for the bits of
 // float16 numbers, []uint16, row by row.
-type Tensor struct {
+type Array struct {
 	Name  string
 	Shape []int
 	Data  any
@@ -67,7 +67,7 @@ var (
 
 // Open reads a file and checks all of it: sizes, names, shapes and the digest. The error names the
 // file, the place and what to do.
-func Open(path string) (*File, error) {
+func Open(path string) (*Contents, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func Open(path string) (*File, error) {
 }
 
 // Read is Open of so many bytes.
-func Read(r io.Reader, size int64) (*File, error) {
+func Read(r io.Reader, size int64) (*Contents, error) {
 	f, digest, err := Decode(r, size)
 	if err == nil {
 		err = f.CheckDigest(digest)
@@ -97,7 +97,7 @@ func Read(r io.Reader, size int64) (*File, error) {
 }
 
 // CheckDigest compares the digest of the content with the one that the metadata say.
-func (f *File) CheckDigest(digest string) error {
+func (f *Contents) CheckDigest(digest string) error {
 	written, ok := f.Metadata[DigestKey]
 	if !ok {
 		return fmt.Errorf("metadata: there is no %q, so unseen did not write this file; write it with unseen",
@@ -126,7 +126,7 @@ type tensorInfo struct {
 }
 
 // Decode reads a file of a size and returns its digest. What it allocates is bounded by the size.
-func Decode(r io.Reader, size int64) (*File, string, error) {
+func Decode(r io.Reader, size int64) (*Contents, string, error) {
 	var prefix [8]byte
 	if size < int64(len(prefix)) {
 		return nil, "", fmt.Errorf("byte 0: %d bytes are too few for a safetensors file; fetch the file again", size)
@@ -150,10 +150,10 @@ func Decode(r io.Reader, size int64) (*File, string, error) {
 	}
 	digest := sha256.New()
 	h.digest(digest)
-	f := &File{Metadata: h.metadata}
+	f := &Contents{Metadata: h.metadata}
 	data := io.TeeReader(r, digest)
 	for _, info := range slices.SortedStableFunc(slices.Values(h.tensors), byOffset) {
-		t := Tensor{Name: info.name, Shape: info.shape}
+		t := Array{Name: info.name, Shape: info.shape}
 		count := int(info.end-info.begin) / dtypes[info.dtype].size
 		switch dtypes[info.dtype].name {
 		case "F64":
@@ -349,7 +349,7 @@ func readNumbers[T any](r io.Reader, count, size int, number func([]byte) T) ([]
 }
 
 // Encode checks the content and returns what writes it.
-func (f *File) Encode() (func(io.Writer) error, error) {
+func (f *Contents) Encode() (func(io.Writer) error, error) {
 	h, tensors, err := f.layOut()
 	if err != nil {
 		return nil, err
@@ -377,7 +377,7 @@ func (f *File) Encode() (func(io.Writer) error, error) {
 }
 
 // layOut checks the content and gives every tensor its place; both results are in the file's order.
-func (f *File) layOut() (header, []Tensor, error) {
+func (f *Contents) layOut() (header, []Array, error) {
 	h := header{metadata: f.Metadata}
 	if h.metadata == nil {
 		h.metadata = map[string]string{}
@@ -387,7 +387,7 @@ func (f *File) layOut() (header, []Tensor, error) {
 			return h, nil, fmt.Errorf("%w: metadata %q is not UTF-8; encode it as text", ErrContent, key)
 		}
 	}
-	byName := map[string]Tensor{}
+	byName := map[string]Array{}
 	for _, t := range f.Tensors {
 		info := tensorInfo{name: t.Name, shape: t.Shape}
 		count := 0
@@ -420,7 +420,7 @@ func (f *File) layOut() (header, []Tensor, error) {
 	}
 	slices.SortFunc(h.tensors, inFile)
 	at := int64(0)
-	var tensors []Tensor
+	var tensors []Array
 	for k := range h.tensors {
 		info := &h.tensors[k]
 		info.begin, info.end = at, at+info.end
@@ -492,7 +492,7 @@ func JSON(value any) (string, error) {
 }
 
 // writeAll writes the numbers of the tensors.
-func writeAll(w io.Writer, tensors []Tensor) error {
+func writeAll(w io.Writer, tensors []Array) error {
 	for _, t := range tensors {
 		var err error
 		switch data := t.Data.(type) {

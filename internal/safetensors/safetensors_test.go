@@ -24,8 +24,8 @@ func must(tb testing.TB, err error) {
 }
 
 // everyKind holds every kind of number.
-func everyKind() *File {
-	return &File{Metadata: map[string]string{"method": "bayes", "note": "π̂ < ½ & \"more\""}, Tensors: []Tensor{
+func everyKind() *Contents {
+	return &Contents{Metadata: map[string]string{"method": "bayes", "note": "π̂ < ½ & \"more\""}, Tensors: []Array{
 		{"double", []int{1, 2}, []float64{.25, -1}}, {"weights", []int{2}, []float32{1, -2.5}},
 		{"rows", []int{3}, []int32{0, -7, math.MaxInt32}},
 		{"half", []int{2}, []uint16{0x3c00, 0xc000}}, {"text", []int{5}, []uint8("terms")},
@@ -58,14 +58,14 @@ func TestEveryKindComesBack(t *testing.T) {
 		t.Error(back.Metadata)
 	}
 	for name, c := range map[string]struct {
-		file File
+		file Contents
 		kind error
 	}{
-		"shape":    {File{Tensors: []Tensor{{"a", []int{3}, []uint8{1}}}}, ErrShape},
-		"negative": {File{Tensors: []Tensor{{"a", []int{-1, -1}, []uint8{1}}}}, ErrShape},
-		"type":     {File{Tensors: []Tensor{{"a", []int{1}, []int64{1}}}}, ErrContent},
-		"twice":    {File{Tensors: []Tensor{{"a", []int{0}, []uint8{}}, {"a", []int{0}, []uint8{}}}}, ErrContent},
-		"text":     {File{Metadata: map[string]string{"k": "\xff"}}, ErrContent},
+		"shape":    {Contents{Tensors: []Array{{"a", []int{3}, []uint8{1}}}}, ErrShape},
+		"negative": {Contents{Tensors: []Array{{"a", []int{-1, -1}, []uint8{1}}}}, ErrShape},
+		"type":     {Contents{Tensors: []Array{{"a", []int{1}, []int64{1}}}}, ErrContent},
+		"twice":    {Contents{Tensors: []Array{{"a", []int{0}, []uint8{}}, {"a", []int{0}, []uint8{}}}}, ErrContent},
+		"text":     {Contents{Metadata: map[string]string{"k": "\xff"}}, ErrContent},
 	} {
 		if _, err := c.file.Encode(); !errors.Is(err, c.kind) {
 			t.Errorf("%s: %v", name, err)

@@ -9,7 +9,7 @@ import (
 // Save writes the file such that a reader finds the old content or the new, whatever happens: into a
 // temporary file in the same folder, which is synced, renamed and its folder synced. When it fails,
 // the old file is as it was and the temporary one is gone; what a killed Save left goes with the next.
-func (f *File) Save(path string) error {
+func (f *Contents) Save(path string) error {
 	write, err := f.Encode()
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
@@ -18,11 +18,11 @@ func (f *File) Save(path string) error {
 }
 
 // Tensor returns the tensor of a name, if there is one.
-func (f *File) Tensor(name string) (Tensor, bool) {
+func (f *Contents) Tensor(name string) (Array, bool) {
 	for _, t := range f.Tensors {
 		if t.Name == name {
 			return t, true
 		}
 	}
-	return Tensor{}, false
+	return Array{}, false
 }
