@@ -328,7 +328,7 @@ type subject struct {
 	problem sample.Problem
 	test    *world.TruePairs
 	known   []model.KnownExposure // the true π of every pair
-	fields  int              // with the unknown one
+	fields  int                   // with the unknown one
 
 	borrowed bool // the vectors are the caller's
 }
