@@ -426,9 +426,11 @@ func TestDamagedFiles(t *testing.T) {
 		"order": {func(f *safetensors.Contents) { put(f, tensorTerms, []int{3}, []int32{5, 5, 6}) }, "out of order"},
 		"range": {func(f *safetensors.Contents) { put(f, tensorTerms, []int{3}, []int32{5, 6, 1 << 25}) },
 			"out of range"},
-		"names":    {func(f *safetensors.Contents) { put(f, tensorNames, []int{3}, []uint8("a\nb")) }, "2 lines and not 3"},
+		"names": {func(f *safetensors.Contents) { put(f, tensorNames, []int{3}, []uint8("a\nb")) },
+			"2 lines and not 3"},
 		"not text": {func(f *safetensors.Contents) { put(f, tensorNames, []int{1}, []uint8{0xff}) }, "UTF-8"},
-		"shape":    {func(f *safetensors.Contents) { put(f, tensorProjection, []int{9}, make([]uint16, 9)) }, "shape [9]"},
+		"shape": {func(f *safetensors.Contents) { put(f, tensorProjection, []int{9}, make([]uint16, 9)) },
+			"shape [9]"},
 		"not finite": {func(f *safetensors.Contents) {
 			put(f, tensorProjection, []int{3, e.Dim()}, slices.Repeat([]uint16{0x7e00}, 3*e.Dim()))
 		}, "not finite"},

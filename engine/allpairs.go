@@ -153,7 +153,8 @@ func (c CPU) SumRectangle(ctx context.Context, n model.Nodes, p Predictor, r Rec
 	inner, terms, dense := p.dense()
 	switch {
 	case !dense:
-		return Sums{}, fmt.Errorf("%w: with the models %s and %s pairs are not summed by blocks; estimate from a sample",
+		return Sums{}, fmt.Errorf("%w: with the models %s and %s pairs are not summed by blocks; estimate from "+
+			"a sample",
 			ErrUnsupported, p.Link.Kind(), p.Propensity.Kind())
 	case !(r.Floor >= 0 && r.Floor < 1):
 		return Sums{}, fmt.Errorf("%w: a floor of %v; give a propensity from 0 to below 1", ErrUnsupported, r.Floor)

@@ -128,8 +128,9 @@ func randomTerms(rng *rand.Rand, n model.Nodes) (terms model.ExposureTerms) {
 	return terms
 }
 
-// Blocks come to what one pair after another does in float64: for every dense link model and all terms of exposure, with
-// fields of one node, rectangles of any shape, with a floor and without, in an order and in none.
+// Blocks come to what one pair after another does in float64: for every dense link model and all
+// terms of exposure, with fields of one node, rectangles of any shape, with a floor and without, in
+// an order and in none.
 func TestAllPairs(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -201,8 +201,9 @@ func (t *tally) total() float64 {
 	return sum
 }
 
-// Intercept returns by how much all link logits z are to be shifted for the outcomes to be likeliest, given the logits s
-// of the propensities and the rates, and minus the log-likelihood there.
+// Intercept returns by how much all link logits z are to be shifted for the outcomes to be
+// likeliest, given the logits s of the propensities and the rates, and minus the log-likelihood
+// there.
 func (o Outcomes) Intercept(z, s, rate []float64) (shift, loss float64) {
 	points := make([]point, len(z))
 	for k := range points {

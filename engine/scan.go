@@ -14,11 +14,11 @@ import (
 // the pairs come back through slopes that Visit sets.
 type Scan struct {
 	Pairs *graph.Pairs
-	// Versions are one predictor or several: all have the models of the first, with other parameters. A model that is nil
-	// is not evaluated, and its logits are 0.
+	// Versions are one predictor or several: all have the models of the first, with other
+	// parameters. A model that is nil is not evaluated, and its logits are 0.
 	Versions []Predictor
-	// Totals are what gradients are divided by, which are sums over the pairs times their weights. There is one gradient
-	// for each total, in the parameters of the first version; nil means none.
+	// Totals are what gradients are divided by, which are sums over the pairs times their weights.
+	// There is one gradient for each total, in the parameters of the first version; nil means none.
 	Totals []float64
 	// Portion is how many pairs go through the models at a time; 0 means 64, of which the vectors stay in the cache
 	// for many versions. More let models use that pairs share their source.

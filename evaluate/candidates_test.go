@@ -211,7 +211,8 @@ func TestRankRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := &fit.Judge{Predictor: engine.Predictor{Link: link, LinkParams: make([]float32, link.Size()), Propensity: propensity}}
+	j := &fit.Judge{Predictor: engine.Predictor{Link: link, LinkParams: make([]float32, link.Size()),
+		Propensity: propensity}}
 	if _, err := c.Rank(ctx, j, RankSettings{By: []By{"luck"}}); err == nil {
 		t.Error("ranked by luck")
 	}

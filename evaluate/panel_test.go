@@ -176,7 +176,8 @@ func TestPanelExactIsWhatTheSampleEstimates(t *testing.T) {
 		for _, row := range p.Risks {
 			off := (*row.Exact - row.Risk.Interval.Estimate) / row.Risk.Sampling
 			if apart[row.Scheme] += off / draws; math.Abs(off) > 4 {
-				t.Errorf("seed %d, %s: %v over all pairs, %v from a sample, %.1f standard errors apart", seed, row.Scheme,
+				t.Errorf("seed %d, %s: %v over all pairs, %v from a sample, %.1f standard errors apart", seed,
+					row.Scheme,
 					*row.Exact, row.Risk.Interval.Estimate, off)
 			}
 		}

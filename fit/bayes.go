@@ -136,7 +136,8 @@ func (b *bayesian) limit() {
 		part := b.problem.Training().At(sample.Thin(all, most, s.Seed))
 		b.problem.Train, b.problem.Exposure = part.Pairs, part.Exposure
 		b.result.Warnings = append(b.result.Warnings, risk.Warning{Kind: "sample",
-			Message: fmt.Sprintf("bayes learned from %d of the %d pairs, drawn at random: a row of %d products is kept "+
+			Message: fmt.Sprintf("bayes learned from %d of the %d pairs, drawn at random: a row of %d products "+
+				"is kept "+
 				"for each, and more would take over %d MB", b.problem.Train.Len(), all, dim, bytes>>20)})
 	}
 }
@@ -204,7 +205,8 @@ func (b *bayesian) start(ctx context.Context, i int, propensity float64) error {
 		shown := 0
 		v, rounds, err := l.learn(ctx, theta, func(number int, value float64) {
 			b.meter.add(pairs, number != shown, func() round {
-				return round{phase: "finding the posterior", number: number, of: learnRounds, loss: value / float64(pairs)}
+				return round{phase: "finding the posterior", number: number, of: learnRounds,
+					loss: value / float64(pairs)}
 			})
 			shown = number
 		}, b.recorder)

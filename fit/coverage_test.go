@@ -71,7 +71,8 @@ func (s setup) try(t testing.TB, seed uint64) outcome {
 	if s.caseControl {
 		nodes = 1000
 	}
-	w := must(world.New(ctx, world.Settings{Nodes: nodes, Dim: s.dim, Fields: world.EvenFields(8), Scenario: s.plan}))(t)
+	w := must(world.New(ctx, world.Settings{Nodes: nodes, Dim: s.dim, Fields: world.EvenFields(8),
+		Scenario: s.plan}))(t)
 	var train, test, all *world.TruePairs // all stands for the universe
 	if s.caseControl {                    // learn from every other source, judge by the others
 		w = must(w.Linked(ctx))(t)

@@ -106,7 +106,8 @@ func Fit(ctx context.Context, p sample.Problem, s Settings) (*Result, error) {
 // fitObjective trains by an objective: every method but bayes.
 func fitObjective(ctx context.Context, p sample.Problem, m method, r *Result, recorder *recorder) error {
 	s := r.Settings
-	if m.risk == engine.RiskDR && !slices.ContainsFunc(p.Exposure, func(e risk.Exposure) bool { return e != risk.Unlogged }) {
+	if m.risk == engine.RiskDR && !slices.ContainsFunc(p.Exposure,
+		func(e risk.Exposure) bool { return e != risk.Unlogged }) {
 		return fmt.Errorf("%w: method dr needs pairs whose exposure is logged; log some, or use bayes", ErrData)
 	}
 	t := &training{ctx: ctx, problem: p, method: m, result: r, settings: s, recorder: recorder}
@@ -325,7 +326,8 @@ func (t *training) from(start float64, trial bool) (run, error) {
 		adam := s.Adam
 		adam.Seed, adam.Threads = s.Seed, s.Threads
 		trainer := &trainer{engine: s.engine(), objective: &o, held: held, validation: judge, settings: adam,
-			state: newAdamState(&o, out.params, adam.Rate), progress: t.settings.Progress, phase: t.phase, recorder: t.recorder}
+			state: newAdamState(&o, out.params, adam.Rate), progress: t.settings.Progress, phase: t.phase,
+			recorder: t.recorder}
 		err := trainer.train(t.ctx)
 		t.result.Speed = max(t.result.Speed, trainer.speed)
 		out.epochs = trainer.state.history
@@ -455,11 +457,12 @@ func describe(ctx context.Context, e engine.Engine, p sample.Problem, m engine.P
 		pairs = sample.Evidence{Pairs: pairs}.At(places).Pairs
 	}
 	z, s := make([]float32, pairs.Len()), make([]float32, pairs.Len())
-	_, err := e.Scan(ctx, engine.Scan{Pairs: pairs, Versions: []engine.Predictor{m}, Visit: func(at engine.Portion) error {
-		copy(z[at.From:at.To], at.Link[0])
-		copy(s[at.From:at.To], at.Propensity[0])
-		return nil
-	}})
+	_, err := e.Scan(ctx, engine.Scan{Pairs: pairs, Versions: []engine.Predictor{m},
+		Visit: func(at engine.Portion) error {
+			copy(z[at.From:at.To], at.Link[0])
+			copy(s[at.From:at.To], at.Propensity[0])
+			return nil
+		}})
 	if err != nil {
 		return Start{}, err
 	}
@@ -483,7 +486,8 @@ func describe(ctx context.Context, e engine.Engine, p sample.Problem, m engine.P
 		}
 		return a.Value() / b.Value()
 	}
-	return Start{MeanLink: share(y, weight), MeanSame: share(same, sameWeight), MeanCross: share(cross, crossWeight)}, nil
+	return Start{MeanLink: share(y, weight), MeanSame: share(same, sameWeight), MeanCross: share(cross, crossWeight)},
+		nil
 }
 
 // warn looks at the result for what a person should be told.

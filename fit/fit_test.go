@@ -85,7 +85,8 @@ func (t *trial) judge(tb testing.TB, r *Result) marks {
 		truth := t.test.Truth[k]
 		m.mean += y / float64(n)
 		m.propensityError += math.Abs(pi/truth.Propensity-1) / float64(n)
-		m.risk += (truth.Link*kern.Softplus64(-float64(z[k])) + (1-truth.Link)*kern.Softplus64(float64(z[k]))) / float64(n)
+		m.risk += (truth.Link*kern.Softplus64(-float64(z[k])) +
+			(1-truth.Link)*kern.Softplus64(float64(z[k]))) / float64(n)
 		if t.test.Relevant[k] {
 			relevant++
 			if z[k] >= 0 {
@@ -131,7 +132,8 @@ func TestMethodsOnAKnownWorld(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
-	trial := newTrial(t, world.Settings{Nodes: 3000, Dim: 32, Fields: world.EvenFields(5), Scenario: world.Scenario{Seed: 11}},
+	trial := newTrial(t, world.Settings{Nodes: 3000, Dim: 32, Fields: world.EvenFields(5),
+		Scenario: world.Scenario{Seed: 11}},
 		6000, 0)
 	naive := trial.judge(t, mustFit(t, trial.problem(), Settings{Method: "naive", Starts: []float64{.3}}))
 	var oracle float64
@@ -156,7 +158,8 @@ func TestBayesStartsAgree(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
-	trial := newTrial(t, world.Settings{Nodes: 2000, Dim: 32, Fields: world.EvenFields(4), Scenario: world.Scenario{Seed: 5}},
+	trial := newTrial(t, world.Settings{Nodes: 2000, Dim: 32, Fields: world.EvenFields(4),
+		Scenario: world.Scenario{Seed: 5}},
 		6000, 0)
 	r := mustFit(t, trial.problem(), Settings{Seed: 1, Threads: 1})
 	if len(r.Starts) != 3 {
@@ -202,7 +205,8 @@ func TestBayesLearnsItsPrior(t *testing.T) {
 // With 5% of exposures logged the scale is known even where links are rare and flat.
 // Told the true propensities, bayes learns the links alone, and no worse than without.
 func TestKnownPropensities(t *testing.T) {
-	w := newTrial(t, world.Settings{Nodes: 2000, Dim: 12, Fields: world.EvenFields(3), Scenario: world.Scenario{Seed: 5}},
+	w := newTrial(t, world.Settings{Nodes: 2000, Dim: 12, Fields: world.EvenFields(3),
+		Scenario: world.Scenario{Seed: 5}},
 		6000, 0)
 	var exposures []model.KnownExposure
 	for _, sample := range []*world.TruePairs{w.train, w.validation, w.test} {
@@ -309,7 +313,8 @@ func TestEveryMethodAndPresetRuns(t *testing.T) {
 
 // The paper's setting, run as written: with gradients through its masses R_PU has no lower bound.
 func TestPaperPresetOfPUGoesWrongAndSaysSo(t *testing.T) {
-	trial := newTrial(t, world.Settings{Nodes: 3000, Dim: 32, Fields: world.EvenFields(4), Scenario: world.Scenario{Seed: 2}},
+	trial := newTrial(t, world.Settings{Nodes: 3000, Dim: 32, Fields: world.EvenFields(4),
+		Scenario: world.Scenario{Seed: 2}},
 		8000, 0)
 	for _, rate := range []float64{2e-3, 1e-2} {
 		settings := Settings{Method: "pu", Preset: "paper", Adam: AdamSettings{Rate: rate, Epochs: 60, Patience: 60}}
@@ -491,7 +496,8 @@ func TestMethodsAndSchemesHaveOneName(t *testing.T) {
 		if _, known := Methods()[s.Method]; err != nil || !known {
 			t.Errorf("%s: method %q, %v", name, s.Method, err)
 		}
-		if m, _ := s.method(); m.risk == engine.OtherRisk && slices.Contains([]string{"naive", "w", "pu", "ap", "dr"}, name) {
+		if m, _ := s.method(); m.risk == engine.OtherRisk && slices.Contains([]string{"naive", "w", "pu", "ap", "dr"},
+			name) {
 			t.Errorf("%s takes the way of schemes that nobody knows", name)
 		}
 	}

@@ -44,7 +44,8 @@ type Judge struct {
 
 // Judge returns a judge with the beliefs of this fit.
 func (r *Result) Judge() *Judge {
-	return &Judge{Predictor: r.predictor(), Posterior: r.Posterior, Threads: r.Settings.Threads, Engine: r.Settings.Engine}
+	return &Judge{Predictor: r.predictor(), Posterior: r.Posterior, Threads: r.Settings.Threads,
+		Engine: r.Settings.Engine}
 }
 
 // predictor returns both fitted models.
@@ -128,7 +129,8 @@ type RiskPanel struct {
 
 // Panel estimates the risk of predictions by every scheme. ap is the one to report: its masses are
 // probabilities. The floor is the least propensity that w, pu and dr see.
-func (j *Judge) Panel(ctx context.Context, v sample.Evidence, floor float64, predictions []float32) (*RiskPanel, error) {
+func (j *Judge) Panel(ctx context.Context, v sample.Evidence, floor float64, predictions []float32) (*RiskPanel,
+	error) {
 	return j.panel(ctx, question{Evidence: v, predictions: predictions}, floor)
 }
 

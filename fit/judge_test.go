@@ -32,7 +32,8 @@ func TestNuisanceIsTheDeltaMethod(t *testing.T) {
 		var sum risk.Sum
 		for k := range z {
 			belief := must(risk.FromLogits(float64(z[k]), float64(p[k])))(t)
-			e := risk.Estimator{Scheme: scheme, Loss: fixedLoss{kern.Softplus64(-float64(own[k])), kern.Softplus64(float64(own[k]))}}
+			e := risk.Estimator{Scheme: scheme, Loss: fixedLoss{kern.Softplus64(-float64(own[k])),
+				kern.Softplus64(float64(own[k]))}}
 			sum.Add(e.Risk(risk.Observation{Linked: s.test.Pairs.Linked[k]}, belief))
 		}
 		return sum.Value() / float64(len(z))

@@ -97,8 +97,8 @@ func (l *laplace) weights(theta []float64) []float32 {
 	return w
 }
 
-// published returns the link model's parameters: w and b, brought to the posterior's own probabilities. A point estimate
-// of w alone would be too sure of itself.
+// published returns the link model's parameters: w and b, brought to the posterior's own
+// probabilities. A point estimate of w alone would be too sure of itself.
 func (l *laplace) published(ctx context.Context, theta []float64) ([]float32, error) {
 	scale, shift, err := l.calibrate(ctx, theta)
 	if err != nil {

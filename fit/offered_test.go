@@ -149,7 +149,8 @@ func nodeOfField(g *graph.Graph, f uint16) int32 {
 func TestCompleteLogTellsPropensities(t *testing.T) {
 	plan := world.FlatRare() // links alone cannot tell
 	plan.Seed = 3
-	w := must(world.New(t.Context(), world.Settings{Nodes: 400, Dim: 8, Fields: world.EvenFields(2), Scenario: plan}))(t)
+	w := must(world.New(t.Context(), world.Settings{Nodes: 400, Dim: 8, Fields: world.EvenFields(2),
+		Scenario: plan}))(t)
 	w = must(w.Linked(t.Context()))(t)
 	g := w.Graph()
 	everything := must(graph.AllPairs(g, graph.Universe{Before: g.Order()}, 0))(t)

@@ -251,6 +251,7 @@ func tensorOf[T any](t tensorReader, name string, count int) ([]T, error) {
 }
 
 func misfit(name string) error {
-	return fmt.Errorf("%w: the model's tensor %s is missing or does not fit its weights and field pairs; fit the model "+
+	return fmt.Errorf("%w: the model's tensor %s is missing or does not fit its weights and field pairs; fit "+
+		"the model "+
 		"anew", ErrShape, name)
 }

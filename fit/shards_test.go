@@ -26,7 +26,8 @@ type shardEngine struct {
 
 var errShard = errors.New("a shard is gone")
 
-func (e *shardEngine) Gradient(ctx context.Context, o *engine.Objective, params []float32, grad []float64) (engine.Parts, error) {
+func (e *shardEngine) Gradient(ctx context.Context, o *engine.Objective, params []float32,
+	grad []float64) (engine.Parts, error) {
 	if e.left == 0 {
 		return engine.Parts{}, errShard
 	}

@@ -18,8 +18,11 @@ type PropensityOptions struct {
 }
 
 var propensityKinds = map[string]func(Nodes, PropensityOptions) (PropensityModel, error){
-	"field-matrix":    func(n Nodes, _ PropensityOptions) (PropensityModel, error) { return NewFieldMatrix(n) },
-	"low-rank-fields": func(n Nodes, o PropensityOptions) (PropensityModel, error) { return NewLowRankFields(n, o.Rank) },
+	"field-matrix": func(n Nodes, _ PropensityOptions) (PropensityModel, error) { return NewFieldMatrix(n) },
+	"low-rank-fields": func(n Nodes, o PropensityOptions) (PropensityModel,
+		error) {
+		return NewLowRankFields(n, o.Rank)
+	},
 	"mlp": func(n Nodes, o PropensityOptions) (PropensityModel, error) {
 		return NewFieldMLP(n, o.Hidden, o.Directed)
 	},

@@ -101,7 +101,8 @@ func (p Plan) Describe(g *graph.Graph) string {
 func (p Plan) HoldsOutSameNodes(q Plan) bool {
 	return cmp.Or(p.Split, ByOrder) == cmp.Or(q.Split, ByOrder) &&
 		cmp.Or(p.Shares, graph.DefaultShares) == cmp.Or(q.Shares, graph.DefaultShares) &&
-		(p.Dates == nil) == (q.Dates == nil) && (p.Dates == nil || *p.Dates == *q.Dates) && (p.Split != AtRandom || p.Seed == q.Seed)
+		(p.Dates == nil) == (q.Dates == nil) && (p.Dates == nil || *p.Dates == *q.Dates) &&
+		(p.Split != AtRandom || p.Seed == q.Seed)
 }
 
 // cut splits the nodes, and returns the order that targets must keep to, nil if none.

@@ -41,7 +41,8 @@ func TestSimulation(t *testing.T) {
 		t.Fatalf("8 rounds of 3 fields: %d and %d", len(naive.All), len(naive.Fields))
 	}
 	for k, share := range naive.All {
-		if share.Round != k+1 || share != naive.Baseline[k] || !(share.Low <= share.Share && share.Share <= share.High) {
+		if share.Round != k+1 || share != naive.Baseline[k] ||
+			!(share.Low <= share.Share && share.Share <= share.High) {
 			t.Errorf("round %d: %+v beside %+v", k+1, share, naive.Baseline[k])
 		}
 	}

@@ -50,7 +50,8 @@ func (e *Cluster) AllPairs(ctx context.Context, _ *graph.Graph, by engine.Predic
 		return engine.Means{}, err
 	}
 	if want := int64(m.Nodes) * int64(m.Nodes-1); sum.Pairs != want || len(sum.Values) != 6 {
-		return engine.Means{}, fmt.Errorf("%w: sums over %d pairs came back, where %d were asked for", ErrJob, sum.Pairs,
+		return engine.Means{}, fmt.Errorf("%w: sums over %d pairs came back, where %d were asked for", ErrJob,
+			sum.Pairs,
 			want)
 	}
 	return sumsOf(sum).Means(), nil

@@ -21,7 +21,8 @@ func ExampleCluster() {
 		panic(err)
 	}
 	defer os.RemoveAll(folder)
-	w, err := world.New(ctx, world.Settings{Nodes: 100, Dim: 4, Fields: world.EvenFields(2), Scenario: world.Saturated()})
+	w, err := world.New(ctx, world.Settings{Nodes: 100, Dim: 4, Fields: world.EvenFields(2),
+		Scenario: world.Saturated()})
 	if err != nil {
 		panic(err)
 	}

@@ -42,7 +42,8 @@ func (e *Cluster) Evaluations() int { return e.evaluations }
 func (e *Cluster) Gradient(ctx context.Context, o *engine.Objective, params []float32, grad []float64) (engine.Parts,
 	error) {
 	if len(params) != o.Size() || grad != nil && len(grad) != o.Size() {
-		return engine.Parts{}, fmt.Errorf("%w: %d parameters for models with %d", engine.ErrShape, len(params), o.Size())
+		return engine.Parts{}, fmt.Errorf("%w: %d parameters for models with %d", engine.ErrShape, len(params),
+			o.Size())
 	}
 	e.evaluations++
 	tasks := make([]task, len(e.Manifest.Train))
@@ -56,7 +57,8 @@ func (e *Cluster) Gradient(ctx context.Context, o *engine.Objective, params []fl
 		return engine.Parts{}, err
 	}
 	if want := 2 + len(grad); len(sum.Values) != want || sum.Pairs != e.Manifest.Extent.Pairs {
-		return engine.Parts{}, fmt.Errorf("%w: %d sums over %d pairs came back, where %d over %d were asked for", ErrJob,
+		return engine.Parts{}, fmt.Errorf("%w: %d sums over %d pairs came back, where %d over %d were asked for",
+			ErrJob,
 			len(sum.Values), sum.Pairs, want, e.Manifest.Extent.Pairs)
 	}
 	copy(grad, sum.Values[2:])

@@ -226,7 +226,8 @@ type faultyCluster struct {
 	left int
 }
 
-func (e *faultyCluster) Gradient(ctx context.Context, o *engine.Objective, params []float32, grad []float64) (engine.Parts,
+func (e *faultyCluster) Gradient(ctx context.Context, o *engine.Objective, params []float32,
+	grad []float64) (engine.Parts,
 	error) {
 	if e.left--; e.left < 0 {
 		return engine.Parts{}, errFault

@@ -113,7 +113,8 @@ func TestMAGNearestRoot(t *testing.T) {
 func TestMAGFaults(t *testing.T) {
 	for _, c := range []struct{ table, row, says string }{
 		{"Papers.txt", "7|1|2", "3 columns, want 9"},
-		{"Papers.txt", "PaperId|Rank|Doi|DocType|PaperTitle|OriginalTitle|BookTitle|Year|Date|x", "an id is not a number"},
+		{"Papers.txt", "PaperId|Rank|Doi|DocType|PaperTitle|OriginalTitle|BookTitle|Year|Date|x",
+			"an id is not a number"},
 		{"Papers.txt", "-7|1|||a|A||2001|||||", "an id is not a number"},
 		{"Papers.txt", "101|1|||a|A||2001|||||", "duplicate id"},
 		{"Papers.txt", "7|1|||a|A||2001|yesterday|||||", `the Date "yesterday"`},

@@ -402,7 +402,8 @@ func lossSums(s isa, each bool) {
 	s.loop(z, count, s.side(2, 1), func(s chain, at reg.GPVirtual, raw group) {
 		pi, rest := pi, rest
 		if each {
-			pi, rest, _ = sigmoids(s, s.clamp(load(s, propensities, at), -86, 86)) // beyond, 1/q may be no normal number
+			// beyond, 1/q may be no normal number
+			pi, rest, _ = sigmoids(s, s.clamp(load(s, propensities, at), -86, 86))
 		}
 		v := s.clamp(raw, -math.MaxFloat32, math.MaxFloat32)
 		y, u, e := sigmoids(s, v)
