@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -69,11 +70,25 @@ type FileManifest struct {
 
 // Provenance says where a dataset comes from. All of it is optional.
 type Provenance struct {
-	MadeBy  string    `json:"made_by,omitempty"` // program and version
+	MadeBy  string    `json:"madeBy,omitempty"` // program and version
 	Made    time.Time `json:"made,omitzero"`
 	Command []string  `json:"command,omitempty"`
 	Seed    *uint64   `json:"seed,omitempty"`   // where something was drawn
 	Source  string    `json:"source,omitempty"` // what it was made from: an address, a paper, a licence
+}
+
+// UnmarshalJSON also reads made_by, the old name of madeBy.
+func (p *Provenance) UnmarshalJSON(raw []byte) error {
+	type plain Provenance
+	old := struct {
+		*plain
+		MadeBy string `json:"made_by"`
+	}{plain: (*plain)(p)}
+	if err := json.Unmarshal(raw, &old); err != nil {
+		return err
+	}
+	p.MadeBy = cmp.Or(p.MadeBy, old.MadeBy)
+	return nil
 }
 
 // Checksums are the SHA-256 of the data files by name: what sample.Origin.Files holds, so that a model

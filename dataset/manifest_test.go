@@ -62,6 +62,19 @@ func TestManifest(t *testing.T) {
 	wantError(t, err, ErrFormat, "longer than")
 }
 
+// A key that was renamed is read under its old name.
+func TestManifestOldKeys(t *testing.T) {
+	t.Parallel()
+	for _, key := range []string{"made_by", "madeBy"} {
+		m, err := parseManifest(strings.NewReader(strings.Replace(goodManifest, `"provenance":{`,
+			`"provenance":{"`+key+`":"unseen 0.1",`, 1)))
+		must(t, err)
+		if m.Provenance.MadeBy != "unseen 0.1" || *m.Provenance.Seed != 1<<64-1 {
+			t.Errorf("%s: %+v", key, m.Provenance)
+		}
+	}
+}
+
 func FuzzManifest(f *testing.F) {
 	f.Add([]byte(goodManifest))
 	f.Add([]byte(`{"format":"unseen dataset","version":1,"files":{}}`))

@@ -47,8 +47,8 @@ func (e *LSA) Component(k, n int) []WeightedTerm {
 type Contribution struct {
 	Name  string  `json:"name"`
 	Score float64 `json:"score"`
-	InA   bool    `json:"in_a"`
-	InB   bool    `json:"in_b"`
+	InA   bool    `json:"inA"`
+	InB   bool    `json:"inB"`
 }
 
 // Shared reports whether both documents have the term.

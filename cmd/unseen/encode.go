@@ -144,7 +144,7 @@ type encodeResult struct {
 	Dir         string          `json:"dir"`
 	Encoder     string          `json:"encoder"`
 	Nodes       int             `json:"nodes"`
-	WithoutText int             `json:"without_text"` // nodes with a vector of zeros
+	WithoutText int             `json:"withoutText"` // nodes with a vector of zeros
 	Dimension   int             `json:"dimension"`
 	Kind        string          `json:"kind"` // of the numbers
 	Seconds     float64         `json:"seconds"`

@@ -374,8 +374,8 @@ type fitReport struct {
 	Seconds  float64      `json:"seconds"` // of training
 
 	Objective  float64     `json:"objective"`
-	Likelihood float64     `json:"objective_likelihood"`
-	Risk       float64     `json:"objective_risk"`
+	Likelihood float64     `json:"objectiveLikelihood"`
+	Risk       float64     `json:"objectiveRisk"`
 	Validation float64     `json:"validation,omitempty"`
 	Ridge      float64     `json:"ridge,omitempty"`
 	Epochs     int         `json:"epochs,omitempty"`
@@ -397,7 +397,7 @@ type fitWorld struct {
 	Nodes        int     `json:"nodes"`
 	Dim          int     `json:"dim"`
 	Fields       int     `json:"fields"`
-	RandomFields bool    `json:"random_fields"`
+	RandomFields bool    `json:"randomFields"`
 	Logged       float64 `json:"logged"`
 	Seed         uint64  `json:"seed"`
 }
@@ -405,14 +405,14 @@ type fitWorld struct {
 // fitMarks compares a model with the truth on pairs that it was not trained on.
 type fitMarks struct {
 	Pairs int    `json:"pairs"`
-	Link  beside `json:"mean_link"`             // ŷ and y
-	Same  beside `json:"mean_propensity_same"`  // π̂ and π of pairs of one field
-	Cross beside `json:"mean_propensity_cross"` // and of two
+	Link  beside `json:"meanLink"`            // ŷ and y
+	Same  beside `json:"meanPropensitySame"`  // π̂ and π of pairs of one field
+	Cross beside `json:"meanPropensityCross"` // and of two
 
-	AUC    beside `json:"auc"`            // for which pairs are relevant
-	Recall beside `json:"recall_at_half"` // of the relevant pairs, with ŷ of at least ½
-	Risk   beside `json:"risk"`           // true log-loss
-	Naive  beside `json:"naive_risk"`     // log-loss as the links that are seen would have it
+	AUC    beside `json:"auc"`          // for which pairs are relevant
+	Recall beside `json:"recallAtHalf"` // of the relevant pairs, with ŷ of at least ½
+	Risk   beside `json:"risk"`         // true log-loss
+	Naive  beside `json:"naiveRisk"`    // log-loss as the links that are seen would have it
 }
 
 // beside is a figure of the model beside that of the truth; nil where there is none, as the
@@ -507,7 +507,7 @@ type fitDataset struct {
 	Links      int               `json:"links"`
 	Fields     int               `json:"fields"`
 	Dim        int               `json:"dim"`
-	FieldsBy   string            `json:"fields_by"`
+	FieldsBy   string            `json:"fieldsBy"`
 	Split      string            `json:"split"` // in words
 	SplitLinks sample.LinkCounts `json:"splitLinks"`
 	Logged     int               `json:"logged"`
@@ -519,11 +519,11 @@ type fitDataset struct {
 type fitHeld struct {
 	Pairs int      `json:"pairs"`
 	Links int      `json:"links"`
-	AUC   *float64 `json:"auc"`                   // of ŷ
-	Seen  *float64 `json:"auc_seen"`              // of π̂ŷ, the probability that a link is seen
-	Link  *float64 `json:"mean_link"`             // ŷ
-	Same  *float64 `json:"mean_propensity_same"`  // π̂ of pairs of one field
-	Cross *float64 `json:"mean_propensity_cross"` // and of two
+	AUC   *float64 `json:"auc"`                 // of ŷ
+	Seen  *float64 `json:"aucSeen"`             // of π̂ŷ, the probability that a link is seen
+	Link  *float64 `json:"meanLink"`            // ŷ
+	Same  *float64 `json:"meanPropensitySame"`  // π̂ of pairs of one field
+	Cross *float64 `json:"meanPropensityCross"` // and of two
 }
 
 // runFit learns, saves the model and judges it.

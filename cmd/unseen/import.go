@@ -122,12 +122,12 @@ type importSummary struct {
 	Exposures   int               `json:"exposures"`
 	Dimension   int               `json:"dimension"`
 	Repeated    int               `json:"repeated"`
-	SelfLinks   int               `json:"self_links"`
+	SelfLinks   int               `json:"selfLinks"`
 	Isolated    int               `json:"isolated"`
 	Untimed     int               `json:"untimed"`
 	Fieldless   int               `json:"fieldless"`
 	Rejected    int               `json:"rejected"`
-	RejectsFile string            `json:"rejects_file,omitempty"`
+	RejectsFile string            `json:"rejectsFile,omitempty"`
 	Notes       []string          `json:"notes"`
 	Manifest    *dataset.Manifest `json:"manifest"`
 }
