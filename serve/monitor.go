@@ -59,8 +59,10 @@ const maxTallied = 200_000
 
 // tally counts what became of one model's lists, source by source.
 type tally struct {
-	Shown, Clicked, Linked int64
-	Sources                map[string]*[3]int32 // shown, clicked, linked
+	Shown   int64                `json:"shown"`
+	Clicked int64                `json:"clicked"`
+	Linked  int64                `json:"linked"`
+	Sources map[string]*[3]int32 `json:"sources"` // shown, clicked, linked
 }
 
 func (t *tally) clone() *tally {

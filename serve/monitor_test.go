@@ -2,6 +2,7 @@ package serve
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -75,5 +76,24 @@ func TestSavedStateIsRead(t *testing.T) {
 	read.path, read.dirty = filepath.Join(t.TempDir(), "none", "watch.json"), true
 	if err := read.save(); err == nil || !read.dirty {
 		t.Errorf("a state that could not be saved counts as saved (%v)", err)
+	}
+}
+
+// A state whose keys are written as earlier versions did is read.
+func TestOldStateIsRead(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "watch.json")
+	old := `{"seq": 3, "shown": 2, "models": {
+		"m": {"Shown": 2, "Clicked": 1, "Linked": 0, "Sources": {"p1": [2, 1, 0]}}}}`
+	if err := os.WriteFile(path, []byte(old), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	w, err := openMonitor(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := w.Models["m"]; w.Seq != 3 || m == nil || m.Shown != 2 || m.Clicked != 1 ||
+		*m.Sources["p1"] != [3]int32{2, 1} {
+		t.Errorf("read %+v, model %+v", w.monitorState, m)
 	}
 }
