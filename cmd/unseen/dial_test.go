@@ -113,7 +113,7 @@ func TestEvaluateFairness(t *testing.T) {
 	html := filepath.Join(out, "page.html")
 	well(t, "report", file, "-o", html)
 	if raw, err := os.ReadFile(html); err != nil ||
-		!strings.Contains(string(raw), "Who is shown, and who deserves it") {
+		!strings.Contains(string(raw), "Exposure and merit of groups") {
 		t.Errorf("%v: the report has no fairness", err)
 	}
 	csv := func(text string) string {
