@@ -127,8 +127,8 @@ func BenchmarkParquetLinks(b *testing.B) {
 			}
 			must(b, file.Close())
 			readLinks(b, nodes, links, func(s Sink) error {
-				return parquetLinks(background, parquetScan{path, Options{}, s, linkRoles,
-					[]string{"source", "target"}})
+				return parquetLinks(background, parquetScan{path, Options{}, s, linkRoles, []string{"source",
+					"target"}})
 			})
 		})
 	}

@@ -34,10 +34,13 @@ func tell(format, folder string, paths ...string) {
 }
 
 func ExampleImport_openAlex() {
-	folder := inFolder(map[string]string{"works.jsonl": `
-{"id":"https://openalex.org/W2","title":"New","publication_date":"2021-07-18","primary_topic":{"field":{"display_name":"Computer Science"}},"referenced_works":["https://openalex.org/W1","https://openalex.org/W9"],"abstract_inverted_index":{"shown":[1],"Not":[0]}}
-{"id":"https://openalex.org/W1","title":"Old","publication_year":1999,"concepts":[{"display_name":"Physics","level":0,"score":0.7}]}
-`})
+	folder := inFolder(map[string]string{"works.jsonl": "\n" +
+		`{"id":"https://openalex.org/W2","title":"New","publication_date":"2021-07-18",` +
+		`"primary_topic":{"field":{"display_name":"Computer Science"}},` +
+		`"referenced_works":["https://openalex.org/W1","https://openalex.org/W9"],` +
+		`"abstract_inverted_index":{"shown":[1],"Not":[0]}}` + "\n" +
+		`{"id":"https://openalex.org/W1","title":"Old","publication_year":1999,` +
+		`"concepts":[{"display_name":"Physics","level":0,"score":0.7}]}` + "\n"})
 	defer os.RemoveAll(folder)
 	tell("openalex", folder, filepath.Join(folder, "works.jsonl"))
 	// Output: 2 nodes, 1 links, 2 fields, 0 exposures
@@ -46,7 +49,8 @@ func ExampleImport_openAlex() {
 func ExampleImport_semanticScholar() {
 	folder := inFolder(map[string]string{
 		"papers.jsonl": `{"corpusid":1,"title":"Old","year":1999}` + "\n" +
-			`{"corpusid":2,"title":"New","year":2021,"s2fieldsofstudy":[{"category":"Physics","source":"s2-fos-model"}]}`,
+			`{"corpusid":2,"title":"New","year":2021,"s2fieldsofstudy":[{"category":"Physics",` +
+			`"source":"s2-fos-model"}]}`,
 		"abstracts.jsonl": `{"corpusid":1,"abstract":"Long ago."}`,
 		"citations.jsonl": `{"citingcorpusid":2,"citedcorpusid":1,"isinfluential":true}`,
 	})

@@ -14,6 +14,7 @@ import (
 
 // Records come back, in order and by offset, whether they went to disk or not.
 func TestShelf(t *testing.T) {
+	t.Parallel()
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
 	s := newRecordFile(newMemory(t, false))
@@ -61,6 +62,7 @@ func TestShelf(t *testing.T) {
 
 // The index of a text gives the text back.
 func TestInvertedIndexOfAnyText(t *testing.T) {
+	t.Parallel()
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 1))
 	var x inverted
@@ -96,7 +98,8 @@ func FuzzRecords(f *testing.F) {
 			f.Add([]byte(line))
 		}
 	}
-	f.Add([]byte(`{"id":"W1","abstract_inverted_index":"{\"IndexLength\":2,\"InvertedIndex\":{\"a\":[0],\"b\":[900]}}"}`))
+	f.Add([]byte(`{"id":"W1","abstract_inverted_index":"{\"IndexLength\":2,\"InvertedIndex\":{\"a\":[0],` +
+		`\"b\":[900]}}"}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		var c jsonscan.Scanner
 		var work openAlexWork

@@ -97,6 +97,7 @@ func incomparable(text string) bool {
 }
 
 func TestCSVAgreesWithTheStandardLibrary(t *testing.T) {
+	t.Parallel()
 	for _, text := range []string{
 		"", "\n", "\r\n", "\r", "a", "a\n", "a\r", "a\r\n", "a,b\nc,d", ",\n,", "a\r\r\n", `"a"`, "\"a\"\r",
 		"\"a\"\r\n", "\"a\"\r\r\n",
@@ -137,6 +138,7 @@ func TestCSVAgreesWithTheStandardLibrary(t *testing.T) {
 }
 
 func TestCSVFaults(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, text   string
 		kind         error

@@ -24,6 +24,7 @@ func realData(t testing.TB) string {
 
 // TestRealNetworks imports every real network and compares it with what its stats.json counts.
 func TestRealNetworks(t *testing.T) {
+	t.Parallel()
 	data := realData(t)
 	for _, name := range []string{"elife", "elife_large", "arxiv9196", "debian_packages", "wikispeedia", "cora_ml",
 		"facebook_pages"} {
@@ -56,6 +57,7 @@ func TestRealNetworks(t *testing.T) {
 
 // TestRealClicks takes what visitors of pages chose as links, and what they saw as exposures.
 func TestRealClicks(t *testing.T) {
+	t.Parallel()
 	if underRaceDetector {
 		t.Skip("the race detector has seen as much in a smaller network")
 	}

@@ -53,6 +53,7 @@ func told(t *testing.T, d *dataset.Dataset) string {
 }
 
 func TestFormats(t *testing.T) {
+	t.Parallel()
 	const whole = "00003|optics|Light|1999-01-01|On\nlight. →\n00005|unknown|Waves, \"big\"||x → 00003\n"
 	for _, c := range []struct {
 		name, format string
@@ -61,11 +62,17 @@ func TestFormats(t *testing.T) {
 		want         string
 	}{
 		{"columns with usual names", "csv",
-			map[string]string{"nodes.csv": "id,field,title,text,time\n00003,optics,Light,\"On\r\nlight.\",1999\n00005,,\"Waves, \"\"big\"\"\",x,\n", "links.csv": "source,target\n00005,00003\n"}, Options{}, whole},
+			map[string]string{"nodes.csv": "id,field,title,text,time\n00003,optics,Light,\"On\r\nlight.\",1999\n" +
+				"00005,,\"Waves, \"\"big\"\"\",x,\n", "links.csv": "source,target\n00005,00003\n"}, Options{}, whole},
 		{"names that are guessed, a mark, tabs", "csv",
-			map[string]string{"nodes.tsv": "\ufeffKey\tSubject\tname\tAbstract\tyear\n00003\toptics\tLight\t\"On\nlight.\"\t1999.0\n00005\t\t\"Waves, \"\"big\"\"\"\tx\t\n", "edges.tsv": "citing\tcited\r\n00005\t00003\r\n"}, Options{}, whole},
-		{"names that are told", "csv",
-			map[string]string{"nodes.csv": "a;b;c;d;e;id\n1999-01-01T00:00:00Z;\"On\nlight.\";Light;optics;00003;zero\n;x;\"Waves, \"\"big\"\"\";;00005;one\n", "links.csv": "x;y;z\n00003;7;00005\n"}, Options{Flags: map[string]string{"time": "a", "text": "b", "title": "c", "field": "d", "id": "e", "source": "z", "target": "x"}}, whole},
+			map[string]string{"nodes.tsv": "\ufeffKey\tSubject\tname\tAbstract\tyear\n" +
+				"00003\toptics\tLight\t\"On\nlight.\"\t1999.0\n00005\t\t\"Waves, \"\"big\"\"\"\tx\t\n",
+				"edges.tsv": "citing\tcited\r\n00005\t00003\r\n"}, Options{}, whole},
+		{"columns named by flags", "csv",
+			map[string]string{"nodes.csv": "a;b;c;d;e;id\n1999-01-01T00:00:00Z;\"On\nlight.\";Light;optics;00003;zero\n" +
+				";x;\"Waves, \"\"big\"\"\";;00005;one\n", "links.csv": "x;y;z\n00003;7;00005\n"},
+			Options{Flags: map[string]string{"time": "a", "text": "b", "title": "c", "field": "d", "id": "e",
+				"source": "z", "target": "x"}}, whole},
 		{"packed", "csv", map[string]string{"nodes.csv.zst": string(zpacked(t, []byte("id\na\nb\n"))),
 			"links.csv.gz": string(packed(t, []byte("source,target\na,b\n")))}, Options{},
 			"a|unknown||| → b\nb|unknown||| →\n"},
@@ -102,6 +109,7 @@ func TestFormats(t *testing.T) {
 }
 
 func TestGuessesAreShown(t *testing.T) {
+	t.Parallel()
 	_, r := imported(t, "csv", map[string]string{"nodes.csv": "key,section\na,x\n", "links.csv": "citing,cited\n"},
 		Options{})
 	all := fmt.Sprint(r.Notes)
@@ -121,6 +129,7 @@ func TestGuessesAreShown(t *testing.T) {
 
 // TestClicks: pages that somebody went on from have shown all their links.
 func TestClicks(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	log := filepath.Join(folder, "log.csv")
 	must(t, os.WriteFile(log, []byte("source,target,clicks\na,b,3\na,d,1\nb,a,0\n"), 0o666))
@@ -145,6 +154,7 @@ func TestClicks(t *testing.T) {
 
 // TestVectorsOfRejectedNodes: a vector belongs to its record, also where records before it were let go.
 func TestVectorsOfRejectedNodes(t *testing.T) {
+	t.Parallel()
 	// 1 to 5
 	raw := npy("<f4", "(5, 1)", 0, 0, 0x80, 0x3f, 0, 0, 0, 0x40, 0, 0, 0x40, 0x40, 0, 0, 0x80, 0x40, 0, 0, 0xa0, 0x40)
 	d, r := imported(t, "csv", map[string]string{"nodes.csv": "id,x\na,1\na,2\nb\nc,\xe9\nd,5\n",
@@ -162,6 +172,7 @@ func TestVectorsOfRejectedNodes(t *testing.T) {
 
 // TestSparseRows: rows of a sparse matrix have length 1, doubled entries add up, and float16 is read.
 func TestSparseRows(t *testing.T) {
+	t.Parallel()
 	parts := csr(t, map[string][]byte{
 		"indptr": npy("<i8", "(3,)", append(append(make([]byte, 8), 3, 0, 0, 0, 0, 0, 0, 0), 3, 0, 0, 0, 0, 0, 0,
 			0)...),
@@ -181,6 +192,7 @@ func TestSparseRows(t *testing.T) {
 
 // TestParquetKinds: ids may be numbers, times may be dates, timestamps or years.
 func TestParquetKinds(t *testing.T) {
+	t.Parallel()
 	type node struct {
 		ID   int64  `parquet:"paper_id"`
 		Year int32  `parquet:"year"`
@@ -213,6 +225,7 @@ func TestParquetKinds(t *testing.T) {
 }
 
 func TestTimes(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		"": "0001-01-01T00:00:00Z", "1999": "1999-01-01T00:00:00Z", "1999.0": "1999-01-01T00:00:00Z",
 		"1999-07": "1999-07-01T00:00:00Z", "1999-07-31": "1999-07-31T00:00:00Z",

@@ -81,6 +81,7 @@ func csr(t testing.TB, instead map[string][]byte) []byte {
 }
 
 func TestHostileFiles(t *testing.T) {
+	t.Parallel()
 	const nodes, links = "id,field\na,x\nb,y\n", "source,target\na,b\n"
 	many := []byte("source,target\n" + strings.Repeat("a,b\n", 1<<19))
 	long := packed(t, many)
@@ -252,6 +253,7 @@ func flip(raw []byte, at int) []byte {
 }
 
 func TestFoldersLinksAndPipesInPlaceOfFiles(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("making symbolic links takes rights on Windows")
 	}
@@ -322,6 +324,7 @@ func TestALineOfAGigabyte(t *testing.T) {
 
 // TestCancelledWhileReading stops in the middle of a file.
 func TestCancelledWhileReading(t *testing.T) {
+	t.Parallel()
 	folder, out := t.TempDir(), t.TempDir()
 	path := filepath.Join(folder, "links.csv")
 	must(t, os.WriteFile(path, []byte("source,target\n"+strings.Repeat("a,b\n", 1<<19)), 0o666))
@@ -339,6 +342,7 @@ func TestCancelledWhileReading(t *testing.T) {
 
 // TestForeignFolderInTheWay leaves what is no dataset alone.
 func TestForeignFolderInTheWay(t *testing.T) {
+	t.Parallel()
 	folder, out := t.TempDir(), t.TempDir()
 	must(t, os.WriteFile(filepath.Join(folder, "l.txt"), []byte("a b\n"), 0o666))
 	must(t, os.WriteFile(filepath.Join(out, "diary.txt"), []byte("dear"), 0o666))
@@ -351,6 +355,7 @@ func TestForeignFolderInTheWay(t *testing.T) {
 
 // A format from outside needs nothing but Fault to leave bad lines to the sink.
 func TestLineFaults(t *testing.T) {
+	t.Parallel()
 	lines := newLines(strings.NewReader("fine\nå\xff\nb\x00\n"+strings.Repeat("x", 99)+"\n"), "f", Limits{Record: 50})
 	want := []struct {
 		err    error

@@ -54,6 +54,7 @@ func story(tell func(s Sink) error) Format {
 }
 
 func TestSinkTakesAnyOrder(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "d")
 	r, err := importFormat(background, story(func(s Sink) error {
 		_, err := s.Node(NodeRecord{ID: "a", Field: "x", Text: "alpha"}, Place{})
@@ -90,6 +91,7 @@ func TestSinkTakesAnyOrder(t *testing.T) {
 }
 
 func TestUnknownEnds(t *testing.T) {
+	t.Parallel()
 	for _, ended := range []bool{false, true} {
 		tell := func(s Sink) error {
 			if _, err := s.Node(NodeRecord{ID: "a"}, Place{"n", 1, 0}); err != nil {
@@ -132,6 +134,7 @@ func TestUnknownEnds(t *testing.T) {
 }
 
 func TestRefusesToOverwrite(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	dir := filepath.Join(folder, "d")
 	one := story(func(s Sink) error { _, err := s.Node(NodeRecord{ID: "a"}, Place{}); return err })
@@ -164,6 +167,7 @@ func TestRefusesToOverwrite(t *testing.T) {
 }
 
 func TestFieldTree(t *testing.T) {
+	t.Parallel()
 	tell := story(func(s Sink) error {
 		_, err := s.Node(NodeRecord{ID: "a", Field: "; deep learning;optics"}, Place{})
 		must(t, err)

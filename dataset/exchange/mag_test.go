@@ -53,6 +53,7 @@ func magFolder(t testing.TB, files map[string]string) string {
 }
 
 func TestMAG(t *testing.T) {
+	t.Parallel()
 	m := newMemory(t, false)
 	must(t, run(t, "mag", m, Options{Paths: []string{magFolder(t, magFiles())}}))
 	want := []NodeRecord{
@@ -94,6 +95,7 @@ func TestMAG(t *testing.T) {
 
 // A field of two roots as near belongs to the first by name, wherever the file lists them.
 func TestMAGNearestRoot(t *testing.T) {
+	t.Parallel()
 	files := magFiles()
 	files["PaperFieldsOfStudy.txt"] = tabs("101|7|1", "102|3|1", "103|5|0", "105|4|")
 	for _, swap := range []bool{false, true} {
@@ -111,6 +113,7 @@ func TestMAGNearestRoot(t *testing.T) {
 }
 
 func TestMAGFaults(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ table, row, says string }{
 		{"Papers.txt", "7|1|2", "3 columns, want 9"},
 		{"Papers.txt", "PaperId|Rank|Doi|DocType|PaperTitle|OriginalTitle|BookTitle|Year|Date|x",
@@ -188,10 +191,11 @@ func BenchmarkMAG(b *testing.B) {
 
 func FuzzMAG(f *testing.F) {
 	files := magFiles()
-	f.Add([]byte(files["Papers.txt"]), []byte(files["PaperReferences.txt"]), []byte(files["FieldsOfStudy.txt"]),
-		[]byte(files["FieldOfStudyChildren.txt"]), []byte(files["PaperFieldsOfStudy.txt"]),
+	f.Add([]byte(files["Papers.txt"]), []byte(files["PaperReferences.txt"]),
+		[]byte(files["FieldsOfStudy.txt"]+"\n\n"+files["FieldOfStudyChildren.txt"]), []byte(files["PaperFieldsOfStudy.txt"]),
 		[]byte(files["PaperAbstractsInvertedIndex.txt.1"]))
-	f.Fuzz(func(t *testing.T, papers, references, fields, children, of, abstracts []byte) {
+	f.Fuzz(func(t *testing.T, papers, references, tree, of, abstracts []byte) {
+		fields, children, _ := bytes.Cut(tree, []byte("\n\n"))
 		fuzzFormat(t, "mag", map[string][]byte{"Papers.txt": papers, "PaperReferences.txt": references,
 			"FieldsOfStudy.txt": fields, "FieldOfStudyChildren.txt": children, "PaperFieldsOfStudy.txt": of,
 			"PaperAbstractsInvertedIndex.txt": abstracts})

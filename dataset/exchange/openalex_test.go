@@ -116,9 +116,21 @@ func run(t testing.TB, format string, s Sink, o Options) error {
 	return f.Import(background, o, s)
 }
 
-const openAlexNew = `{"id":"https://openalex.org/W10","doi":null,"title":"Exposure bias","display_name":"Exposure bias","publication_year":2021,"publication_date":"2021-07-18","primary_topic":{"id":"https://openalex.org/T1","display_name":"Recommenders","score":0.9,"subfield":{"display_name":"Information Systems"},"field":{"id":"https://openalex.org/fields/17","display_name":"Computer Science"},"domain":{"display_name":"Physical Sciences"}},"concepts":[{"display_name":"Art","level":0,"score":0.99}],"authorships":[{"author":{"display_name":"A. Name"}}],"referenced_works":["https://openalex.org/W11","https://openalex.org/W12","https://openalex.org/W99"],"abstract_inverted_index":{"shown":[1,4],"What":[0],"is":[2],"not":[3],"🐢\n":[5]},"is_retracted":false,"is_paratext":false}
-{"id":"https://openalex.org/W11","title":null,"display_name":"Older work","publication_year":2009,"publication_date":null,"concepts":[{"display_name":"Deep things","level":2,"score":0.9},{"display_name":"Physics","level":0,"score":"0.3"},{"display_name":"Chemistry","level":0,"score":0.3},{"display_name":"Biology","level":0,"score":0.1}],"referenced_works":[],"abstract_inverted_index":null}
-`
+const openAlexNew = `{"id":"https://openalex.org/W10","doi":null,"title":"Exposure bias",` +
+	`"display_name":"Exposure bias",` +
+	`"publication_year":2021,"publication_date":"2021-07-18",` +
+	`"primary_topic":{"id":"https://openalex.org/T1","display_name":"Recommenders","score":0.9,` +
+	`"subfield":{"display_name":"Information Systems"},"field":{"id":"https://openalex.org/fields/17",` +
+	`"display_name":"Computer Science"},"domain":{"display_name":"Physical Sciences"}},` +
+	`"concepts":[{"display_name":"Art","level":0,"score":0.99}],` +
+	`"authorships":[{"author":{"display_name":"A. Name"}}],"referenced_works":["https://openalex.org/W11",` +
+	`"https://openalex.org/W12","https://openalex.org/W99"],"abstract_inverted_index":{"shown":[1,4],` +
+	`"What":[0],"is":[2],"not":[3],"🐢\n":[5]},"is_retracted":false,"is_paratext":false}` + "\n" +
+	`{"id":"https://openalex.org/W11","title":null,"display_name":"Older work","publication_year":2009,` +
+	`"publication_date":null,"concepts":[{"display_name":"Deep things","level":2,"score":0.9},` +
+	`{"display_name":"Physics","level":0,"score":"0.3"},{"display_name":"Chemistry","level":0,"score":0.3},` +
+	`{"display_name":"Biology","level":0,"score":0.1}],"referenced_works":[],` +
+	`"abstract_inverted_index":null}` + "\n"
 const openAlexOther = `{"id":"W12","title":"Withdrawn","is_retracted":true,"publication_year":2015}
 {"id":"W13","title":"Contents","is_paratext":true,"publication_year":2015}
 
@@ -138,6 +150,7 @@ func openAlexFolder(t testing.TB) string {
 }
 
 func TestOpenAlex(t *testing.T) {
+	t.Parallel()
 	m := newMemory(t, false)
 	must(t, run(t, "openalex", m, Options{Paths: []string{openAlexFolder(t)}}))
 	want := []NodeRecord{
@@ -161,6 +174,7 @@ func TestOpenAlex(t *testing.T) {
 }
 
 func TestOpenAlexFlags(t *testing.T) {
+	t.Parallel()
 	folder := openAlexFolder(t)
 	for _, c := range []struct {
 		flags        map[string]string
@@ -190,6 +204,7 @@ func TestOpenAlexFlags(t *testing.T) {
 }
 
 func TestOpenAlexBecomesDataset(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "d")
 	r, err := Import(background, "openalex", dir, Options{Paths: []string{openAlexFolder(t)}})
 	must(t, err)
@@ -204,6 +219,7 @@ func TestOpenAlexBecomesDataset(t *testing.T) {
 }
 
 func TestOpenAlexFaults(t *testing.T) {
+	t.Parallel()
 	good := `{"id":"W1"}` + "\n"
 	for _, c := range []struct {
 		name, line string
@@ -291,6 +307,7 @@ func TestOpenAlexEndlessLine(t *testing.T) {
 
 // A sparse index is put together as a dense one is.
 func TestInvertedIndexWithGaps(t *testing.T) {
+	t.Parallel()
 	for _, gap := range []int{1, 3, 1000} {
 		line := fmt.Sprintf(`{"id":"W1","abstract_inverted_index":{"b":[%d,%d],"a":[0],"c":[%d]}}`, gap, 3*gap, 2*gap)
 		m := newMemory(t, false)
@@ -306,14 +323,28 @@ func manyWorks(n int) []byte {
 	r := rand.New(rand.NewPCG(7, 7))
 	var b bytes.Buffer
 	for k := range n {
-		fmt.Fprintf(&b, `{"id":"https://openalex.org/W%d","doi":"https://doi.org/10.1000/%d","title":"A study of things number %d","display_name":"A study of things number %d","publication_year":%d,"publication_date":"%d-03-0%d","ids":{"openalex":"https://openalex.org/W%d","mag":"%d"},"language":"en","type":"article","authorships":[`, k, k, k, k, 1990+k%30, 1990+k%30, 1+k%9, k, k)
+		fmt.Fprintf(&b, `{"id":"https://openalex.org/W%d","doi":"https://doi.org/10.1000/%d",`+
+			`"title":"A study of things number %d","display_name":"A study of things number %d",`+
+			`"publication_year":%d,"publication_date":"%d-03-0%d",`+
+			`"ids":{"openalex":"https://openalex.org/W%d","mag":"%d"},"language":"en","type":"article",`+
+			`"authorships":[`, k, k, k, k, 1990+k%30, 1990+k%30, 1+k%9, k, k)
 		for a := range 3 {
 			if a > 0 {
 				b.WriteByte(',')
 			}
-			fmt.Fprintf(&b, `{"author_position":"middle","author":{"id":"https://openalex.org/A%d","display_name":"Person No. %d","orcid":null},"institutions":[{"id":"https://openalex.org/I%d","display_name":"University of Examples","ror":"https://ror.org/0%d","country_code":"XX","type":"education","lineage":["https://openalex.org/I%d"]}],"countries":["XX"],"is_corresponding":false,"raw_affiliation_strings":["Department of Examples, University of Examples, Exampletown"]}`, a, a, a, a, a)
+			fmt.Fprintf(&b, `{"author_position":"middle","author":{"id":"https://openalex.org/A%d",`+
+				`"display_name":"Person No. %d","orcid":null},"institutions":[{"id":"https://openalex.org/I`+
+				`%d","display_name":"University of Examples","ror":"https://ror.org/0%d",`+
+				`"country_code":"XX","type":"education","lineage":["https://openalex.org/I%d"]}],`+
+				`"countries":["XX"],"is_corresponding":false,"raw_affiliation_strings":["Department of `+
+				`Examples, University of Examples, Exampletown"]}`, a, a, a, a, a)
 		}
-		fmt.Fprintf(&b, `],"primary_topic":{"id":"https://openalex.org/T%d","display_name":"Topic","score":0.99,"subfield":{"id":"https://openalex.org/subfields/1","display_name":"Sub"},"field":{"id":"https://openalex.org/fields/%d","display_name":"Field %d"},"domain":{"display_name":"D"}},"is_retracted":false,"is_paratext":false,"counts_by_year":[{"year":2023,"cited_by_count":4},{"year":2022,"cited_by_count":7}],"referenced_works":[`, k, k%19, k%19)
+		fmt.Fprintf(&b, `],"primary_topic":{"id":"https://openalex.org/T%d","display_name":"Topic","score":0.99,`+
+			`"subfield":{"id":"https://openalex.org/subfields/1","display_name":"Sub"},`+
+			`"field":{"id":"https://openalex.org/fields/%d","display_name":"Field %d"},`+
+			`"domain":{"display_name":"D"}},"is_retracted":false,"is_paratext":false,`+
+			`"counts_by_year":[{"year":2023,"cited_by_count":4},{"year":2022,"cited_by_count":7}],`+
+			`"referenced_works":[`, k, k%19, k%19)
 		for x := range 25 {
 			if x > 0 {
 				b.WriteByte(',')
@@ -403,7 +434,12 @@ func fuzzFormat(t *testing.T, format string, files map[string][]byte) {
 }
 
 func TestParseOpenAlexWork(t *testing.T) {
-	w, err := ParseOpenAlexWork([]byte(`{"id":"https://openalex.org/W2","title":"New","publication_date":"2021-07-18","primary_topic":{"field":{"display_name":"Computer Science"}},"is_retracted":true,"referenced_works":["https://openalex.org/W1","nothing","https://openalex.org/W9"],"abstract_inverted_index":{"shown":[1],"Not":[0]}}`))
+	t.Parallel()
+	w, err := ParseOpenAlexWork([]byte(
+		`{"id":"https://openalex.org/W2","title":"New","publication_date":"2021-07-18",` +
+			`"primary_topic":{"field":{"display_name":"Computer Science"}},"is_retracted":true,` +
+			`"referenced_works":["https://openalex.org/W1","nothing","https://openalex.org/W9"],` +
+			`"abstract_inverted_index":{"shown":[1],"Not":[0]}}`))
 	if err != nil {
 		t.Fatal(err)
 	}

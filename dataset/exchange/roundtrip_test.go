@@ -146,6 +146,7 @@ func sameDatasets(t *testing.T, got, want *dataset.Dataset) {
 }
 
 func TestExportAndBack(t *testing.T) {
+	t.Parallel()
 	for _, format := range Exports() {
 		t.Run(format, func(t *testing.T) {
 			for seed := range uint64(8) {

@@ -12,21 +12,25 @@ import (
 )
 
 const (
-	s2Papers = `{"corpusid":1,"externalids":{"DOI":"10.1/x"},"title":"On exposure","year":2021,"s2fieldsofstudy":[{"category":"Mathematics","source":"external"},{"category":"Computer Science","source":"s2-fos-model"},{"category":"Physics","source":"s2-fos-model"}],"publicationdate":"2021-07-18","authors":[{"authorId":"7","name":"A"}]}
-{"corpusid":2,"title":"Older","year":1999,"s2fieldsofstudy":[{"category":"History","source":"external"},{"category":"Art","source":"external"}],"publicationdate":null}
-{"corpusid":3,"title":null,"year":null,"s2fieldsofstudy":null,"publicationdate":null}
-`
+	s2Papers = `{"corpusid":1,"externalids":{"DOI":"10.1/x"},"title":"On exposure","year":2021,` +
+		`"s2fieldsofstudy":[{"category":"Mathematics","source":"external"},{"category":"Computer Science",` +
+		`"source":"s2-fos-model"},{"category":"Physics","source":"s2-fos-model"}],` +
+		`"publicationdate":"2021-07-18","authors":[{"authorId":"7","name":"A"}]}` + "\n" +
+		`{"corpusid":2,"title":"Older","year":1999,"s2fieldsofstudy":[{"category":"History",` +
+		`"source":"external"},{"category":"Art","source":"external"}],"publicationdate":null}` + "\n" +
+		`{"corpusid":3,"title":null,"year":null,"s2fieldsofstudy":null,"publicationdate":null}` + "\n"
 	s2Abstracts = `{"corpusid":2,"openaccessinfo":{"license":null},"abstract":"It was long ago."}
 {"corpusid":77,"abstract":"Of another paper."}
 {"corpusid":1,"abstract":"` + "é" + `A quote: \"shown\"."}
 `
-	s2Citations = `{"citationid":1,"citingcorpusid":1,"citedcorpusid":2,"isinfluential":true,"contexts":["as in [3]"],"intents":[["background"]]}
-{"citationid":2,"citingcorpusid":1,"citedcorpusid":null,"isinfluential":false,"contexts":null,"intents":null}
-{"citationid":3,"citingcorpusid":null,"citedcorpusid":2,"isinfluential":false}
-{"citationid":4,"citingcorpusid":3,"citedcorpusid":88,"isinfluential":false}
-{"citationid":5,"citingcorpusid":77,"citedcorpusid":1,"isinfluential":true}
-{"citationid":6,"citingcorpusid":3,"citedcorpusid":1,"isinfluential":false}
-`
+	s2Citations = `{"citationid":1,"citingcorpusid":1,"citedcorpusid":2,"isinfluential":true,` +
+		`"contexts":["as in [3]"],"intents":[["background"]]}` + "\n" +
+		`{"citationid":2,"citingcorpusid":1,"citedcorpusid":null,"isinfluential":false,"contexts":null,` +
+		`"intents":null}` + "\n" +
+		`{"citationid":3,"citingcorpusid":null,"citedcorpusid":2,"isinfluential":false}` + "\n" +
+		`{"citationid":4,"citingcorpusid":3,"citedcorpusid":88,"isinfluential":false}` + "\n" +
+		`{"citationid":5,"citingcorpusid":77,"citedcorpusid":1,"isinfluential":true}` + "\n" +
+		`{"citationid":6,"citingcorpusid":3,"citedcorpusid":1,"isinfluential":false}` + "\n"
 )
 
 func s2Folder(t testing.TB) string {
@@ -39,6 +43,7 @@ func s2Folder(t testing.TB) string {
 }
 
 func TestSemanticScholar(t *testing.T) {
+	t.Parallel()
 	folder := s2Folder(t)
 	m := newMemory(t, false)
 	must(t, run(t, "semantic-scholar", m, Options{Paths: []string{folder}}))
@@ -85,6 +90,7 @@ func TestSemanticScholar(t *testing.T) {
 
 // An abstract longer than one read of a recordFile comes back whole.
 func TestSemanticScholarLongAbstract(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	long := strings.Repeat("long words ", 3000)
 	write(t, filepath.Join(folder, "p.jsonl"), s2Papers)
@@ -101,6 +107,7 @@ func TestSemanticScholarLongAbstract(t *testing.T) {
 }
 
 func TestSemanticScholarFaults(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ name, papers, abstracts, citations, says string }{
 		{"wrong id", `{"title":"x","corpusid":"7"}`, "", "",
 			"p.jsonl, line 1, column 25: bad record: expected a number, found a string"},
@@ -153,10 +160,21 @@ func BenchmarkSemanticScholar(b *testing.B) {
 	var p, a, c bytes.Buffer
 	const n = 10000
 	for k := range n {
-		fmt.Fprintf(&p, `{"corpusid":%d,"externalids":{"ACL":null,"DBLP":null,"ArXiv":null,"MAG":"%d","CorpusId":"%d","DOI":"10.1000/%d"},"url":"https://www.semanticscholar.org/paper/%040x","title":"A study of things number %d","authors":[{"authorId":"%d","name":"A. Person"},{"authorId":"%d","name":"B. Person"}],"venue":"Journal of Examples","year":%d,"referencecount":25,"citationcount":3,"influentialcitationcount":0,"isopenaccess":true,"s2fieldsofstudy":[{"category":"Field %d","source":"s2-fos-model"}],"publicationtypes":["JournalArticle"],"publicationdate":"%d-02-03","journal":{"name":"J","pages":"1-2","volume":"3"}}`+"\n", k, k, k, k, k, k, k, k+1, 1990+k%30, k%19, 1990+k%30)
-		fmt.Fprintf(&a, `{"corpusid":%d,"openaccessinfo":{"externalids":{"DOI":"10.1/x"},"license":null,"url":null,"status":null},"abstract":"%s"}`+"\n", n-1-k, strings.Repeat("words of an abstract ", 50))
+		fmt.Fprintf(&p,
+			`{"corpusid":%d,"externalids":{"ACL":null,"DBLP":null,"ArXiv":null,"MAG":"%d","CorpusId":"%d",`+
+				`"DOI":"10.1000/%d"},"url":"https://www.semanticscholar.org/paper/%040x",`+
+				`"title":"A study of things number %d","authors":[{"authorId":"%d","name":"A. Person"},`+
+				`{"authorId":"%d","name":"B. Person"}],"venue":"Journal of Examples","year":%d,`+
+				`"referencecount":25,"citationcount":3,"influentialcitationcount":0,"isopenaccess":true,`+
+				`"s2fieldsofstudy":[{"category":"Field %d","source":"s2-fos-model"}],`+
+				`"publicationtypes":["JournalArticle"],"publicationdate":"%d-02-03","journal":{"name":"J",`+
+				`"pages":"1-2","volume":"3"}}`+"\n", k, k, k, k, k, k, k, k+1, 1990+k%30, k%19, 1990+k%30)
+		fmt.Fprintf(&a, `{"corpusid":%d,"openaccessinfo":{"externalids":{"DOI":"10.1/x"},"license":null,"url":null,`+
+			`"status":null},"abstract":"%s"}`+"\n", n-1-k, strings.Repeat("words of an abstract ", 50))
 		for x := range 10 {
-			fmt.Fprintf(&c, `{"citationid":%d,"citingcorpusid":%d,"citedcorpusid":%d,"isinfluential":false,"contexts":["as was shown by others before [%d]"],"intents":[["background"]]}`+"\n", 10*k+x, k, (k*7919+x*104729)%(2*n), x)
+			fmt.Fprintf(&c, `{"citationid":%d,"citingcorpusid":%d,"citedcorpusid":%d,"isinfluential":false,`+
+				`"contexts":["as was shown by others before [%d]"],"intents":[["background"]]}`+"\n", 10*k+x, k,
+				(k*7919+x*104729)%(2*n), x)
 		}
 	}
 	size := 0

@@ -4,7 +4,7 @@
 //	./release                                  everything, into dist
 //	./release --platforms linux/amd64          one platform
 //	./release --check                          builds this machine's platform twice, in two places, and compares
-//	./release --check --warm                   the same in a fraction of the time: both may use what was compiled before
+//	./release --check --warm                   the same, faster: both may use packages that were compiled before
 //
 // Times are those of the commit, or SOURCE_DATE_EPOCH; the version is the tag at the commit, else
 // one made of CHANGELOG.md's newest and the commit. DEBFULLNAME and DEBEMAIL name who answers for

@@ -33,6 +33,7 @@ var (
 
 // Archives do not depend on the order of files, nor on the clock.
 func TestArchivesAreReproducible(t *testing.T) {
+	t.Parallel()
 	turned := slices.Clone(parts)
 	slices.Reverse(turned)
 	for name, pack := range map[string]func([]file) ([]byte, error){
@@ -55,6 +56,7 @@ func TestArchivesAreReproducible(t *testing.T) {
 }
 
 func TestTar(t *testing.T) {
+	t.Parallel()
 	raw, err := tarGzOf(inFolder("unseen_1", parts), "", when)
 	if err != nil {
 		t.Fatal(err)
@@ -87,6 +89,7 @@ func TestTar(t *testing.T) {
 }
 
 func TestZip(t *testing.T) {
+	t.Parallel()
 	raw, err := zipOf(parts, when)
 	if err != nil {
 		t.Fatal(err)
@@ -102,6 +105,7 @@ func TestZip(t *testing.T) {
 
 // dpkg takes the package, and its scripts are scripts.
 func TestDebian(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("dpkg-deb"); err != nil {
 		t.Skip("there is no dpkg-deb to read the package with; Debian, where ./check runs, has it")
 	}
@@ -142,6 +146,7 @@ func TestDebian(t *testing.T) {
 }
 
 func TestDebianVersion(t *testing.T) {
+	t.Parallel()
 	for version, want := range map[string]string{"v0.1.0": "0.1.0", "v0.1.0-rc.1": "0.1.0~rc.1"} {
 		if got := debianVersion(version); got != want {
 			t.Errorf("%s becomes %s, want %s", version, got, want)
@@ -173,6 +178,7 @@ func TestAbout(t *testing.T) {
 }
 
 func TestRefuses(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{{"--platforms", "plan9/mips"}, {"extra"}, {"--nope"}} {
 		if err := run(t.Context(), args); err == nil {
 			t.Errorf("%q passes", args)

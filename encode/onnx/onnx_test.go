@@ -52,6 +52,7 @@ func references(tb testing.TB) (all []reference) {
 }
 
 func TestTokensAreTheReferences(t *testing.T) {
+	t.Parallel()
 	raw, err := os.ReadFile(filepath.Join(tiny, tokenizerFile))
 	ok(t, err)
 	tokenizer, err := parseTokenizer(raw)
@@ -64,6 +65,7 @@ func TestTokensAreTheReferences(t *testing.T) {
 }
 
 func TestVectorsAreTheReferences(t *testing.T) {
+	t.Parallel()
 	for _, pooling := range []string{"mean", "cls"} {
 		e := open(t, pooling)
 		if e.Dim() != 16 || e.most != 24 {
@@ -98,6 +100,7 @@ func TestVectorsAreTheReferences(t *testing.T) {
 }
 
 func TestTitlesAndTexts(t *testing.T) {
+	t.Parallel()
 	for want, d := range map[string]encode.Text{"a. b": {Title: " a", Body: "b\n"}, "a": {Title: "a"},
 		"b": {Body: "b"}, "": {}} {
 		if got := textOf(d); got != want {
@@ -146,6 +149,7 @@ func (f *failing) Text(i int) (encode.Text, error) {
 
 // Stopped anywhere and resumed, it makes the same vectors as in one go.
 func TestResume(t *testing.T) {
+	t.Parallel()
 	e := open(t, "mean")
 	docs := library(200)
 	whole := make(table, len(docs))
@@ -223,6 +227,7 @@ func TestResume(t *testing.T) {
 }
 
 func TestWrite(t *testing.T) {
+	t.Parallel()
 	var b bytes.Buffer
 	ok(t, open(t, "cls").Write(&b))
 	file, err := safetensors.Read(&b, int64(b.Len()))
@@ -259,6 +264,7 @@ func folder(t *testing.T, change map[string]string) string {
 }
 
 func TestBadModels(t *testing.T) {
+	t.Parallel()
 	model, err := os.ReadFile(filepath.Join(tiny, modelFile))
 	ok(t, err)
 	for name, c := range map[string]struct {
@@ -322,7 +328,9 @@ func FuzzTokenizer(f *testing.F) {
 	raw, err := os.ReadFile(filepath.Join(tiny, tokenizerFile))
 	ok(f, err)
 	f.Add(raw, "The cell, béla 日本")
-	f.Add([]byte(`{"model":{"type":"WordPiece","unk_token":"a","vocab":{"a":1}},"normalizer":{"type":"BertNormalizer"},"pre_tokenizer":{"type":"BertPreTokenizer"},"post_processor":{"type":"BertProcessing","cls":["c",2],"sep":["s",3]}}`), "\xff\x00 ?")
+	f.Add([]byte(`{"model":{"type":"WordPiece","unk_token":"a","vocab":{"a":1}},`+
+		`"normalizer":{"type":"BertNormalizer"},"pre_tokenizer":{"type":"BertPreTokenizer"},`+
+		`"post_processor":{"type":"BertProcessing","cls":["c",2],"sep":["s",3]}}`), "\xff\x00 ?")
 	f.Fuzz(func(t *testing.T, raw []byte, text string) {
 		tokenizer, err := parseTokenizer(raw)
 		if err != nil {

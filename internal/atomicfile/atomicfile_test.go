@@ -108,6 +108,7 @@ func (f faultyFile) Sync() error {
 }
 
 func TestAFullDiskLeavesTheOldFile(t *testing.T) {
+	t.Parallel()
 	large := strings.Repeat("new ", 1<<16) // written in several pieces
 	for _, step := range []string{"create", "write", "sync", "rename", "sync folder"} {
 		t.Run(step, func(t *testing.T) {
@@ -134,6 +135,7 @@ func TestAFullDiskLeavesTheOldFile(t *testing.T) {
 }
 
 func TestErrorsSayWhatToDo(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	missing := filepath.Join(folder, "no", "m")
 	file := filepath.Join(folder, "file")
@@ -215,6 +217,7 @@ func begin(t *testing.T, path string) (end func(kill bool)) {
 // What a killed write left goes with the next write of the same path, and nothing else does: not
 // what a living process writes, not what is another path's or was made by hand.
 func TestLeftovers(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	path, other := filepath.Join(folder, "m"), filepath.Join(folder, "m.2")
 	must(t, Write(path, text("old")))
@@ -259,6 +262,7 @@ func TestLeftovers(t *testing.T) {
 
 // Writers of one path at the same time all succeed, one of them lasts, and nothing is left.
 func TestManyWriters(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	path := filepath.Join(folder, "m")
 	var all sync.WaitGroup
@@ -303,6 +307,7 @@ func ExampleWrite() {
 
 // Many may ask at once whether one path can be written.
 func TestWritableTogether(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	path := filepath.Join(folder, "m")
 	var group sync.WaitGroup
@@ -324,6 +329,7 @@ func TestWritableTogether(t *testing.T) {
 
 // Nobody can make room where nothing can be written at all.
 func TestReadOnlyFileSystem(t *testing.T) {
+	t.Parallel()
 	err := failure("m", &os.PathError{Op: "open", Path: ".m.1-1.tmp", Err: syscall.EROFS})
 	if got := err.Error(); strings.Contains(got, "room") || !strings.Contains(got, "choose another path") {
 		t.Error(got)

@@ -21,6 +21,7 @@ func file(name, content string) func(string) error {
 func noExchange(string, string) error { return errNoExchange }
 
 func TestWriteFolder(t *testing.T) {
+	t.Parallel()
 	for name, swap := range map[string]func(a, b string) error{"exchange": exchange, "two renames": noExchange} {
 		t.Run(name, func(t *testing.T) {
 			parent := t.TempDir()
@@ -55,6 +56,7 @@ func TestWriteFolder(t *testing.T) {
 }
 
 func TestWriteFolderErrors(t *testing.T) {
+	t.Parallel()
 	own := errors.New("own")
 	if err := WriteFolder(filepath.Join(t.TempDir(), "d"), func(string) error { return own }); err != own {
 		t.Errorf("error %v, want the function's own", err)
@@ -68,6 +70,7 @@ func TestWriteFolderErrors(t *testing.T) {
 }
 
 func TestWriteFolderThroughALink(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("links need rights on Windows")
 	}
@@ -83,6 +86,7 @@ func TestWriteFolderThroughALink(t *testing.T) {
 
 // TestKilledFolder leaves what a killed write leaves, and one that is still at work, beside others' files.
 func TestKilledFolder(t *testing.T) {
+	t.Parallel()
 	if closeFirst {
 		t.Skip("here a temporary folder is dead when it is a day old")
 	}
@@ -105,6 +109,7 @@ func TestKilledFolder(t *testing.T) {
 
 // TestRestoredFolder finds what a power cut between two renames leaves.
 func TestRestoredFolder(t *testing.T) {
+	t.Parallel()
 	parent := t.TempDir()
 	path, old := filepath.Join(parent, "d"), filepath.Join(parent, ".d.7-0.old")
 	must(t, os.Mkdir(old, 0o777))
@@ -158,6 +163,7 @@ func TestKilledWriter(t *testing.T) {
 // TestScratch: a scratch folder lies beside the path, outlives a write of it, and goes when it is told to; one whose
 // process is gone is swept by the next.
 func TestScratch(t *testing.T) {
+	t.Parallel()
 	parent := t.TempDir()
 	path := filepath.Join(parent, "d")
 	folder, remove, err := Scratch(path)

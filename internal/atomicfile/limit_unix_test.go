@@ -51,6 +51,7 @@ func TestTheSystemRefuses(t *testing.T) {
 
 // Where root replaces another's file, it stays the other's.
 func TestTheOwnerStays(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give files away; run ./check as root to have it tested")
 	}

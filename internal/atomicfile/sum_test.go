@@ -8,6 +8,7 @@ import (
 )
 
 func TestSum(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "f")
 	must(t, Write(path, text("abc")))
 	// of FIPS 180-4's first example

@@ -31,6 +31,7 @@ func table(t *testing.T, rows int) []byte {
 }
 
 func TestScan(t *testing.T) {
+	t.Parallel()
 	for _, rows := range []int{0, 1, BatchRows, 4000} {
 		raw := table(t, rows)
 		f, err := Open(bytes.NewReader(raw), int64(len(raw)))
@@ -58,6 +59,7 @@ func TestScan(t *testing.T) {
 }
 
 func TestScanStops(t *testing.T) {
+	t.Parallel()
 	raw := table(t, 10)
 	f, err := Open(bytes.NewReader(raw), int64(len(raw)))
 	if err != nil {
@@ -77,6 +79,7 @@ func TestScanStops(t *testing.T) {
 }
 
 func TestOpenRefusesWhatIsNotParquet(t *testing.T) {
+	t.Parallel()
 	raw := table(t, 3)
 	huge := bytes.Clone(raw)
 	copy(huge[len(huge)-8:], "\xff\xff\xff\x7f")

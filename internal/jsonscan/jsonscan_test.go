@@ -45,6 +45,7 @@ var samples = []string{
 }
 
 func TestAcceptsWhatJSONIs(t *testing.T) {
+	t.Parallel()
 	for _, s := range samples {
 		agrees(t, []byte(s))
 	}
@@ -82,6 +83,7 @@ func agrees(t *testing.T, data []byte) {
 }
 
 func TestDepth(t *testing.T) {
+	t.Parallel()
 	for n, good := range map[int]bool{1000: true, 1 << 20: false} {
 		data := []byte(strings.Repeat("[", n) + strings.Repeat("]", n))
 		var c Scanner
@@ -94,6 +96,7 @@ func TestDepth(t *testing.T) {
 }
 
 func TestFaultsSayWhere(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		data   string
 		offset int
@@ -126,6 +129,7 @@ func TestFaultsSayWhere(t *testing.T) {
 }
 
 func TestInt(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int64{0, 1, -1, 9, 10, 999999999999999999, 1000000000000000000, math.MaxInt64, math.MinInt64} {
 		for _, form := range []string{"%d", " %d ", "[%d]", "[%d,5]", "[ %d , 5 ]", `{"n":%d}`} {
 			var c Scanner

@@ -44,6 +44,7 @@ func sound(t testing.TB) []byte {
 }
 
 func TestEveryKindComesBack(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "f.safetensors")
 	f := everyKind()
 	must(t, f.Save(path))
@@ -79,6 +80,7 @@ func headed(header string, data ...byte) []byte {
 }
 
 func TestDamagedFiles(t *testing.T) {
+	t.Parallel()
 	whole := sound(t)
 	digits := strings.Repeat("9", 30)
 	cases := map[string]struct {
@@ -95,15 +97,18 @@ func TestDamagedFiles(t *testing.T) {
 			[]string{"byte 0"}},
 		"a large header": {append(binary.LittleEndian.AppendUint64(nil, MaxHeader), whole[8:]...),
 			[]string{"byte 0"}},
-		"not JSON":         {headed("hello"), []string{"begin with {"}},
-		"a list":           {headed(" []"), []string{"begin with {"}},
-		"cut JSON":         {headed(`{"a":`), []string{"JSON at byte"}},
-		"unclosed JSON":    {headed(`{"a":{}`), nil},
-		"two documents":    {headed(`{} {}`), []string{"more than one"}},
-		"garbage behind":   {headed(`{}x`), nil},
-		"no digest":        {headed(`{}`), []string{`"sha256"`, "unseen did not write"}},
-		"nameless":         {headed(`{"":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}`), []string{`""`, "empty"}},
-		"a twin":           {headed(`{"a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},"a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}`), []string{`"a"`, "comes twice"}},
+		"not JSON":       {headed("hello"), []string{"begin with {"}},
+		"a list":         {headed(" []"), []string{"begin with {"}},
+		"cut JSON":       {headed(`{"a":`), []string{"JSON at byte"}},
+		"unclosed JSON":  {headed(`{"a":{}`), nil},
+		"two documents":  {headed(`{} {}`), []string{"more than one"}},
+		"garbage behind": {headed(`{}x`), nil},
+		"no digest":      {headed(`{}`), []string{`"sha256"`, "unseen did not write"}},
+		"nameless":       {headed(`{"":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}`), []string{`""`, "empty"}},
+		"a twin": {headed(
+			`{"a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},"a":{"dtype":"F32","shape":[0],` +
+				`"data_offsets":[0,0]}}`), []string{
+			`"a"`, "comes twice"}},
 		"a metadata twin":  {headed(`{"__metadata__":{"k":"1","k":"2"}}`), []string{`"k" comes twice`}},
 		"metadata twice":   {headed(`{"__metadata__":{},"__metadata__":{}}`), []string{"comes twice"}},
 		"metadata number":  {headed(`{"__metadata__":{"k":1}}`), []string{`"k" is not a string`}},
@@ -140,7 +145,8 @@ func TestDamagedFiles(t *testing.T) {
 			[]string{"takes 4 bytes", "say 8"}},
 		"a gap": {headed(`{"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}`, make([]byte, 8)...),
 			[]string{"begins at byte 4"}},
-		"an overlap": {headed(`{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}`, make([]byte, 8)...), []string{"begins at byte 4", "ends at 8"}},
+		"an overlap": {headed(`{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[1],`+
+			`"data_offsets":[4,8]}}`, make([]byte, 8)...), []string{"begins at byte 4", "ends at 8"}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -165,6 +171,7 @@ func TestDamagedFiles(t *testing.T) {
 
 // Whatever byte is changed, the change is seen.
 func TestEveryChangedByteIsSeen(t *testing.T) {
+	t.Parallel()
 	whole := sound(t)
 	for at := range whole {
 		changed := slices.Clone(whole)
@@ -186,6 +193,7 @@ func TestEveryChangedByteIsSeen(t *testing.T) {
 
 // A file that shrinks while it is read is an error as well.
 func TestShortRead(t *testing.T) {
+	t.Parallel()
 	whole := sound(t)
 	for _, length := range []int{3, 50, len(whole) - 1} {
 		if _, _, err := Decode(bytes.NewReader(whole[:length]), int64(len(whole))); err == nil {

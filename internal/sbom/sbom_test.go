@@ -22,6 +22,7 @@ func built() *debug.BuildInfo {
 }
 
 func TestOf(t *testing.T) {
+	t.Parallel()
 	d := Of(built(), Program{Name: "unseen", Version: "v0.1.0", Commit: "abc", Time: "2026-11-15T00:00:00Z",
 		Scripts: []Script{{"htmx.org", "4.0.0", "ff"}}})
 	var names []string
@@ -48,12 +49,14 @@ func TestOf(t *testing.T) {
 
 // The serial number is a UUID that follows from the content.
 func TestSerial(t *testing.T) {
+	t.Parallel()
 	p := Program{Name: "unseen", Version: "v0.1.0"}
 	a, b := Of(built(), p), Of(built(), p)
 	if a.Serial != b.Serial {
 		t.Errorf("%s and %s", a.Serial, b.Serial)
 	}
-	if !regexp.MustCompile(`^urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`).MatchString(a.Serial) {
+	uuid := regexp.MustCompile(`^urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
+	if !uuid.MatchString(a.Serial) {
 		t.Errorf("no UUID: %s", a.Serial)
 	}
 	changed := built()
