@@ -24,7 +24,7 @@ func TestLimitedProcess(t *testing.T) {
 	signal.Ignore(syscall.SIGXFSZ)
 	must(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 4096, Max: 4096}))
 	_, err := Write(background, dir, content, WriteOptions{})
-	wantError(t, err, syscall.EFBIG, "cannot write "+filepath.Join(dir, NodesFile), "make room")
+	wantError(t, err, syscall.EFBIG, "cannot write "+filepath.Join(dir, NodesFile), "free space")
 }
 
 // TestFullDisk has the system itself refuse to write on: the old dataset stays, and nothing else does.

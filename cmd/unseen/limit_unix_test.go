@@ -78,9 +78,9 @@ func TestFitOnAFullDisk(t *testing.T) {
 		left int // the model, and perhaps a checkpoint
 	}{
 		{100, "unseen: fit: unusable checkpoint: model: cannot write " + path +
-			".checkpoint: file too large; make room there, or choose another path\n", 1},
+			".checkpoint: file too large; free space there, or choose another path\n", 1},
 		{len(before) * 3 / 4, "unseen: model: cannot write " + path +
-			": file too large; make room there, or choose another path; then run the same command with " +
+			": file too large; free space there, or choose another path; then run the same command with " +
 			"--resume: only the beginning is in " + path + ".checkpoint\n", 2},
 	} {
 		code, stdout, stderr := invokeLimited(t, c.most, append(train, "--seed", "2")...)

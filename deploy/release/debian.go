@@ -22,7 +22,7 @@ func debianVersion(version string) string {
 	return strings.ReplaceAll(strings.TrimPrefix(version, "v"), "-", "~")
 }
 
-// layout is where the files of a release go on a Debian system.
+// layout puts the files of a release where Debian expects them.
 func (d debian) layout(files []file) ([]file, error) {
 	const docs = "usr/share/doc/unseen/"
 	var out []file
@@ -68,12 +68,12 @@ func (d debian) layout(files []file) ([]file, error) {
 		file{docs + "changelog.gz", 0o644, changes},
 		file{docs + "copyright", 0o644, fmt.Appendf(nil, copyright, d.time.Year())},
 		file{"usr/share/lintian/overrides/unseen", 0o644,
-			[]byte("# one binary for every Debian, which is the point\nunseen: statically-linked-binary " +
+			[]byte("# one binary for every Debian release\nunseen: statically-linked-binary " +
 				"[usr/bin/unseen]\n")},
 	), nil
 }
 
-// maintainer is who answers for a package: DEBFULLNAME and DEBEMAIL, as Debian's own tools have it.
+// maintainer is the maintainer of a package: DEBFULLNAME and DEBEMAIL, as in Debian's own tools.
 func maintainer() string {
 	return fmt.Sprintf("%s <%s>", cmp.Or(os.Getenv("DEBFULLNAME"), "The unseen developers"),
 		cmp.Or(os.Getenv("DEBEMAIL"), "unseen@localhost"))
@@ -85,7 +85,7 @@ Upstream-Name: unseen
 Files: *
 Copyright: %d The unseen developers
 License: Apache-2.0
-Comment: The binary also holds modules of others; their terms are in THIRD-PARTY-LICENSES.txt beside this file.
+Comment: The binary contains third-party modules; their licences are in THIRD-PARTY-LICENSES.txt beside this file.
 
 License: Apache-2.0
  On Debian systems the full text is in /usr/share/common-licenses/Apache-2.0.
@@ -139,7 +139,7 @@ Description: link recommendation that corrects for exposure
 		file{"data.tar.gz", 0o644, dataTar}), nil
 }
 
-// ar is the oldest of archives.
+// ar packs files as the Unix tool ar does, which a .deb is.
 func ar(when time.Time, files ...file) []byte {
 	var b bytes.Buffer
 	b.WriteString("!<arch>\n")
@@ -152,7 +152,7 @@ func ar(when time.Time, files ...file) []byte {
 	return b.Bytes()
 }
 
-// The service has a user and a folder of its own. It is not started: there is nothing to serve yet.
+// The service has a user and a folder of its own. It is not started, since there is nothing to serve yet.
 const postinst = `#!/bin/sh
 set -e
 if [ "$1" = configure ]; then
@@ -176,13 +176,13 @@ if [ "$1" = remove ] && [ -d /run/systemd/system ]; then
 fi
 `
 
-// What the service learned and logged is its owner's, and stays unless the folder is empty.
+// What the service learned and logged stays, unless the folder is empty.
 const postrm = `#!/bin/sh
 set -e
 if [ "$1" = purge ]; then
 	rm -f /etc/systemd/system/multi-user.target.wants/unseen.service
 	if [ -d /var/lib/unseen ] && ! rmdir /var/lib/unseen 2>/dev/null; then
-		echo "unseen: /var/lib/unseen is not empty, and stays with the user unseen; remove both if you want them gone"
+		echo "unseen: /var/lib/unseen is not empty and stays, with the user unseen; remove both by hand if you want to"
 	elif getent passwd unseen >/dev/null; then
 		deluser --system --quiet unseen || true
 	fi

@@ -55,22 +55,21 @@ func run(ctx context.Context, args []string) error {
 	chosen := flags.String("platforms", strings.Join(platforms, ","), "what to build for, with commas")
 	check := flags.Bool("check", false, "build for this machine twice, in two places and with an empty cache, "+
 		"and compare")
-	warm := flags.Bool("warm", false, "with --check: use the usual cache of compiled packages both times. Names "+
-		"of folders, the day, the order of files\nand the linker still show; a compiler that does not repeat "+
-		"itself would not")
+	warm := flags.Bool("warm", false, "with --check: use the usual cache of compiled packages both times: faster, "+
+		"but it does not\ntest that the compiler itself is deterministic")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
-			return nil // it was asked for, and is printed
+			return nil // the help is printed
 		}
 		return err
 	}
 	if *warm && !*check {
-		return errors.New("--warm goes with --check")
+		return errors.New("--warm needs --check")
 	}
 	if flags.NArg() > 0 {
-		return fmt.Errorf("no argument is expected, got %q", flags.Arg(0))
+		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
-	r, err := about(ctx, *version)
+	r, err := newRelease(ctx, *version)
 	if err != nil {
 		return err
 	}
@@ -80,12 +79,12 @@ func run(ctx context.Context, args []string) error {
 	}
 	for p := range strings.SplitSeq(*chosen, ",") {
 		if !slices.Contains(platforms, p) {
-			return fmt.Errorf("no platform %q; there is %s", p, strings.Join(platforms, ", "))
+			return fmt.Errorf("unknown platform %q; use one of %s", p, strings.Join(platforms, ", "))
 		}
 		r.platforms = append(r.platforms, p)
 	}
 	if r.modified {
-		r.progress("the working tree differs from its commit: this is no release, and its binaries say so")
+		r.progress("the working tree differs from its commit: the binaries say that they are modified")
 	}
 	sums, err := r.build(ctx, ".", *out)
 	if err != nil {
@@ -95,7 +94,7 @@ func run(ctx context.Context, args []string) error {
 	return nil
 }
 
-// release is what is built.
+// release is what to build, and how.
 type release struct {
 	version  string // v0.1.0
 	commit   string
@@ -109,8 +108,8 @@ type release struct {
 
 var newestVersion = regexp.MustCompile(`(?m)^## .*?(\d+\.\d+\.\d+)`)
 
-// about asks version control what this is.
-func about(ctx context.Context, version string) (*release, error) {
+// newRelease asks git for the version, the commit and its time.
+func newRelease(ctx context.Context, version string) (*release, error) {
 	r := &release{version: version}
 	git := func(args ...string) (string, error) {
 		raw, err := exec.CommandContext(ctx, "git", args...).Output()
@@ -119,7 +118,7 @@ func about(ctx context.Context, version string) (*release, error) {
 	commit, err := git("rev-parse", "HEAD")
 	if err != nil {
 		if os.Getenv("SOURCE_DATE_EPOCH") == "" || version == "" {
-			return nil, errors.New("no version control here; give SOURCE_DATE_EPOCH and --version")
+			return nil, errors.New("no git repository here; set SOURCE_DATE_EPOCH and --version")
 		}
 	}
 	epoch := os.Getenv("SOURCE_DATE_EPOCH")
@@ -137,7 +136,7 @@ func about(ctx context.Context, version string) (*release, error) {
 	}
 	seconds, err := strconv.ParseInt(epoch, 10, 64)
 	if err != nil {
-		return nil, fmt.Errorf("SOURCE_DATE_EPOCH is %q; give seconds since 1970", epoch)
+		return nil, fmt.Errorf("SOURCE_DATE_EPOCH is %q; set it to seconds since 1970", epoch)
 	}
 	r.time = time.Unix(seconds, 0).UTC()
 	if r.version == "" {
@@ -157,12 +156,12 @@ func about(ctx context.Context, version string) (*release, error) {
 		r.version = fmt.Sprintf("v%s-dev.%s.%s", newest[1], r.time.Format("20060102"), r.commit[:7])
 	}
 	if !regexp.MustCompile(`^v\d+\.\d+\.\d+[-+.0-9A-Za-z]*$`).MatchString(r.version) {
-		return nil, fmt.Errorf("the version is %q; give one such as v0.1.0", r.version)
+		return nil, fmt.Errorf("the version is %q; use one such as v0.1.0", r.version)
 	}
 	return r, nil
 }
 
-// build makes everything of the sources at root and returns SHA256SUMS.
+// build makes all files of a release from the sources at root and returns SHA256SUMS.
 func (r *release) build(ctx context.Context, root, out string) (string, error) {
 	if err := os.RemoveAll(out); err != nil {
 		return "", err
@@ -243,7 +242,7 @@ func exe(system string) string {
 	return ""
 }
 
-// compile makes a static binary that knows its version and nothing of where it was built.
+// compile makes a static binary that contains its version and no trace of where it was built.
 func (r *release) compile(ctx context.Context, root, platform, to string) error {
 	to, err := filepath.Abs(to)
 	if err != nil {
@@ -256,7 +255,7 @@ func (r *release) compile(ctx context.Context, root, platform, to string) error 
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", stamps, "-o", to,
 		"./cmd/unseen")
 	build.Dir = root
-	// Whatever this machine has set for building, other than where modules come from, would show in the bytes.
+	// Build settings of this machine, other than where modules come from, would change the bytes.
 	build.Env = append(os.Environ(), "GOOS="+system, "GOARCH="+arch, "CGO_ENABLED=0", "GOFLAGS=", "GOEXPERIMENT=",
 		"GOAMD64=v1", "GOARM64=v8.0", "GOWORK=off")
 	if r.cache != "" {
@@ -268,7 +267,7 @@ func (r *release) compile(ctx context.Context, root, platform, to string) error 
 	return nil
 }
 
-// bill is what a binary says that it is made of; unseen version --sbom prints the same.
+// bill is the bill of materials of a binary; unseen version --sbom prints the same.
 func (r *release) bill(binary string) ([]byte, error) {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
@@ -285,7 +284,7 @@ func (r *release) bill(binary string) ([]byte, error) {
 
 var licenceFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice)([-._].*)?$`)
 
-// licences gathers the terms of every module inside a binary, which whoever passes it on has to pass on too.
+// licences collects the licences of every module in a binary, which must be distributed with it.
 func (r *release) licences(ctx context.Context, root, binary string) ([]byte, error) {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
@@ -327,13 +326,13 @@ func (r *release) licences(ctx context.Context, root, binary string) ([]byte, er
 			found = true
 		}
 		if !found {
-			return nil, fmt.Errorf("%s has no licence file; find its terms before passing it on", m.Path)
+			return nil, fmt.Errorf("%s has no licence file; find its licence before distributing it", m.Path)
 		}
 	}
-	// Scripts of others in the pages have theirs beside them.
+	// Third-party scripts of the pages have their licences beside them.
 	terms, err := filepath.Glob(filepath.Join(root, "serve/pages/assets/vendor", "*.[LN][IO][CT]*"))
 	if err != nil || len(terms) < len(serve.Scripts()) {
-		return nil, fmt.Errorf("%d files of terms for %d scripts in serve/pages/assets/vendor (%v)", len(terms),
+		return nil, fmt.Errorf("%d licence files for %d scripts in serve/pages/assets/vendor (%v)", len(terms),
 			len(serve.Scripts()), err)
 	}
 	for _, path := range terms {
@@ -346,7 +345,7 @@ func (r *release) licences(ctx context.Context, root, binary string) ([]byte, er
 	return b.Bytes(), nil
 }
 
-// shared are the files that every platform gets: manual, completions, documents.
+// shared returns the files of every platform: manual, completions, documents.
 func (r *release) shared(ctx context.Context, root, work, program string) ([]file, error) {
 	var files []file
 	for _, name := range []string{"LICENSE", "README.md", "CHANGELOG.md", "SECURITY.md", "deploy/unseen.service",
@@ -383,12 +382,13 @@ func (r *release) shared(ctx context.Context, root, work, program string) ([]fil
 	return files, nil
 }
 
-// checkTwice builds in two folders, the second time with another home, another time zone and,
-// unless warm, an empty cache, and compares.
+// checkTwice builds in two folders, the second time with another home, another time zone and, unless warm, an empty
+// cache, and compares.
 func (r *release) checkTwice(ctx context.Context, warm bool) error {
 	platform := runtime.GOOS + "/" + runtime.GOARCH
 	if !slices.Contains(platforms, platform) {
-		return fmt.Errorf("there are no releases for %s; check on one of %s", platform, strings.Join(platforms, ", "))
+		return fmt.Errorf("there are no releases for %s; run --check on one of %s", platform, strings.Join(platforms,
+			", "))
 	}
 	r.platforms = []string{platform}
 	work, err := os.MkdirTemp("", "unseen-check-")
@@ -415,7 +415,7 @@ func (r *release) checkTwice(ctx context.Context, warm bool) error {
 			if !warm {
 				r.cache = filepath.Join(work, "cache")
 			}
-			if err := moveHouse(ctx, filepath.Join(work, "home")); err != nil {
+			if err := changeEnvironment(ctx, filepath.Join(work, "home")); err != nil {
 				return err
 			}
 		}
@@ -434,8 +434,8 @@ func (r *release) checkTwice(ctx context.Context, warm bool) error {
 	return nil
 }
 
-// moveHouse gives this process another home and another time zone. Only where the Go tool keeps its things stays.
-func moveHouse(ctx context.Context, home string) error {
+// changeEnvironment gives this process another home and another time zone. The folders of the Go tool stay.
+func changeEnvironment(ctx context.Context, home string) error {
 	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPATH", "GOENV"} {
 		value, err := exec.CommandContext(ctx, "go", "env", name).Output()
 		if err != nil {
@@ -459,7 +459,7 @@ func moveHouse(ctx context.Context, home string) error {
 
 func copyFile(from, to string) error {
 	raw, err := os.ReadFile(from)
-	if errors.Is(err, os.ErrNotExist) { // removed, and not committed yet
+	if errors.Is(err, os.ErrNotExist) { // removed, but not committed
 		return nil
 	}
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// file is one of an archive.
+// file is a file of an archive.
 type file struct {
 	name string // with slashes
 	mode int64
@@ -37,7 +37,7 @@ func sorted(files []file) []file {
 	return files
 }
 
-// folders returns every folder above the files, each before what is in it.
+// folders returns all folders of the files, each before its content.
 func folders(files []file) []string {
 	seen := map[string]bool{}
 	for _, f := range files {
@@ -48,7 +48,7 @@ func folders(files []file) []string {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// tarGzOf packs files of root with one time, their names after a prefix: "", or "./" as dpkg has it.
+// tarGzOf packs files that root owns, with one time, their names after a prefix: "", or "./" as in dpkg.
 func tarGzOf(files []file, prefix string, when time.Time) ([]byte, error) {
 	var b bytes.Buffer
 	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression) // its header has no name and no time

@@ -17,19 +17,19 @@ import (
 	"unseen/progress"
 )
 
-// Run says how EncodeAll goes on where it was stopped. Its zero value keeps nothing.
+// Run says how EncodeAll resumes a stopped run. Its zero value keeps nothing.
 type Run struct {
-	// Checkpoint is a file for what is done; empty means none. Whoever has stored the vectors removes it.
+	// Checkpoint is a file for finished vectors; empty means none. Whoever has stored the vectors removes it.
 	Checkpoint string
-	// Resume goes on from the checkpoint, if there is one. Without it, one that is there is an error.
+	// Resume continues from the checkpoint, if there is one. Without it, an existing one is an error.
 	Resume bool
-	// Texts tells these documents from others, such as the checksum of their file.
+	// Texts identifies the texts, such as the checksum of their file.
 	Texts    string
 	Progress progress.Func // may be nil
 }
 
 // EncodeAll stores the vector of every document, in order, and returns how many have no text: theirs are
-// zeros. A checkpoint grows window by window; going on from it gives the same bytes as one run.
+// zeros. A checkpoint grows window by window; resuming from it gives the same bytes as one run.
 func (e *Encoder) EncodeAll(ctx context.Context, docs encode.Texts, rows encode.Rows, r Run) (empty int,
 	err error) {
 	first := 0
@@ -68,7 +68,7 @@ func (e *Encoder) EncodeAll(ctx context.Context, docs encode.Texts, rows encode.
 		}
 		if file != nil {
 			if err := appendWindow(file, vectors); err != nil {
-				return empty, fmt.Errorf("%s: %w; free space, and go on from it", r.Checkpoint, err)
+				return empty, fmt.Errorf("%s: %w; free space, and resume from it", r.Checkpoint, err)
 			}
 		}
 		for k, vector := range vectors {
@@ -82,13 +82,13 @@ func (e *Encoder) EncodeAll(ctx context.Context, docs encode.Texts, rows encode.
 
 // header is the first line of a checkpoint: what it belongs to.
 func (e *Encoder) header(documents int, texts string) ([]byte, error) {
-	said := e.identity()
-	said["documents"], said["texts"] = fmt.Sprint(documents), texts
-	line, err := json.Marshal(said) // keys sorted
+	about := e.identity()
+	about["documents"], about["texts"] = fmt.Sprint(documents), texts
+	line, err := json.Marshal(about) // keys sorted
 	return append(line, '\n'), err
 }
 
-// open opens or begins a checkpoint, hands over what is in it, and returns the first document that is not.
+// open opens or creates a checkpoint, sets the vectors in it, and returns the first text that is not.
 func (e *Encoder) open(r Run, header []byte, documents int, set func(int, []float32) error) (file *os.File, first int,
 	err error) {
 	flags := os.O_RDWR | os.O_CREATE
@@ -97,7 +97,7 @@ func (e *Encoder) open(r Run, header []byte, documents int, set func(int, []floa
 	}
 	file, err = os.OpenFile(r.Checkpoint, flags, 0o666)
 	if errors.Is(err, fs.ErrExist) {
-		return nil, 0, fmt.Errorf("%w: %s is left of an earlier run; resume it, or delete the file to begin anew",
+		return nil, 0, fmt.Errorf("%w: %s is of an earlier run; resume it, or delete the file to start over",
 			ErrCheckpoint, r.Checkpoint)
 	}
 	if err != nil {
@@ -126,15 +126,15 @@ func (e *Encoder) open(r Run, header []byte, documents int, set func(int, []floa
 	case err != nil && !errors.Is(err, io.ErrUnexpectedEOF):
 		return nil, 0, err
 	case !bytes.Equal(found, header):
-		return nil, 0, fmt.Errorf("%w: %s is of another model, of other texts or settings; run the command that "+
-			"was stopped, or delete the file to begin anew", ErrCheckpoint, r.Checkpoint)
+		return nil, 0, fmt.Errorf("%w: %s is of another model, other texts or other settings; run the stopped command "+
+			"again, or delete the file to start over", ErrCheckpoint, r.Checkpoint)
 	}
 	at := int64(len(header))
 	for first < documents {
 		count := min(windowSize, documents-first)
 		window := make([]byte, count*e.dim*4+4)
 		if _, err := io.ReadFull(file, window); err != nil {
-			break // the last window was not written whole
+			break // the last window is incomplete
 		}
 		numbers := window[:len(window)-4]
 		if crc32.ChecksumIEEE(numbers) != binary.LittleEndian.Uint32(window[len(numbers):]) {

@@ -1,6 +1,6 @@
 // Package onnx turns texts into vectors with a neural encoder of the BERT kind, from a folder that holds
 //
-//	model.onnx      takes input_ids, attention_mask and perhaps token_type_ids, gives a vector per token
+//	model.onnx      takes input_ids, attention_mask and perhaps token_type_ids, returns a vector per token
 //	tokenizer.json  of the WordPiece kind
 //	config.json     optional: max_position_embeddings, the longest sequence
 //
@@ -14,6 +14,6 @@
 //	vectors, err := e.Encode(ctx, []encode.Text{{Title: "A new paper"}})
 //
 // It runs in pure Go. Built with -tags onnxruntime, which needs cgo and the shared library of ONNX Runtime
-// (named by the variable ONNXRUNTIME_LIBRARY), it runs many times faster. It is a package of its own such
-// that those who encode otherwise do not build it.
+// (at the path ONNXRUNTIME_LIBRARY), it runs many times faster. It is a package of its own so that programs with
+// another encoder need not build it.
 package onnx

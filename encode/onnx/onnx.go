@@ -27,19 +27,19 @@ const Kind = "onnx"
 // Errors of this package wrap one of these, so that errors.Is tells the kinds apart.
 var (
 	// ErrModel: model.onnx cannot be read or run, or is not of the BERT kind.
-	ErrModel = errors.New("onnx: unusable model")
+	ErrModel = errors.New("unusable ONNX model")
 	// ErrTokenizer: tokenizer.json is missing, damaged or of another kind.
-	ErrTokenizer = errors.New("onnx: unusable tokenizer")
-	// ErrCheckpoint: what is left of an earlier run does not belong to this one.
-	ErrCheckpoint = errors.New("onnx: unusable checkpoint")
+	ErrTokenizer = errors.New("unusable tokenizer")
+	// ErrCheckpoint: the checkpoint belongs to another run.
+	ErrCheckpoint = errors.New("unusable checkpoint")
 	// ErrOption: an option is out of range.
-	ErrOption = errors.New("onnx: bad option")
+	ErrOption = errors.New("bad option")
 )
 
 // Options says how to encode. Its zero value is ready.
 type Options struct {
 	Pooling string // mean or cls; empty means mean
-	// MaxTokens cuts longer texts; 0 means what the model allows.
+	// MaxTokens truncates longer texts; 0 means what the model allows.
 	MaxTokens int
 }
 
@@ -58,7 +58,7 @@ type Encoder struct {
 type runner interface {
 	// inputs are the names of what the model takes.
 	inputs() []string
-	// run takes batch×length numbers per input, and returns batch×length×dim numbers, good until the next call.
+	// run takes batch×length numbers per input, and returns batch×length×dim numbers, valid until the next call.
 	run(values map[string][]int64, batch, length int) (tokens []float32, dim int, err error)
 	close() error
 }
@@ -68,10 +68,10 @@ const (
 	tokenizerFile = "tokenizer.json"
 	defaultMost   = 512
 
-	// windowSize documents are sorted by length, such that those of a batch need little padding.
+	// windowSize texts are sorted by length, so that those of a batch need little padding.
 	windowSize = 128
 	batchSize  = 16
-	// lengthStep is what lengths are rounded up to: every other shape is compiled anew.
+	// lengthStep is what lengths are rounded up to, since every new shape is compiled.
 	lengthStep = 16
 )
 
@@ -83,7 +83,7 @@ func Open(folder string, o Options) (*Encoder, error) {
 	}
 	raw, err := e.read(tokenizerFile)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w; the folder needs a %s as models are published with", ErrTokenizer, err,
+		return nil, fmt.Errorf("%w: %w; the folder needs the %s that is published with the model", ErrTokenizer, err,
 			tokenizerFile)
 	}
 	if e.tokenizer, err = parseTokenizer(raw); err != nil {
@@ -96,7 +96,7 @@ func Open(folder string, o Options) (*Encoder, error) {
 		return nil, fmt.Errorf("%w: %w; the folder needs a %s", ErrModel, err, modelFile)
 	}
 	if e.runner, err = newRunner(raw); err != nil {
-		return nil, fmt.Errorf("%w: %s: %s; fetch it again, or choose another model of the BERT kind", ErrModel,
+		return nil, fmt.Errorf("%w: %s: %s; download it again, or choose another model of the BERT kind", ErrModel,
 			e.path(modelFile), oneLine(err))
 	}
 	if err := e.try(); err != nil {
@@ -106,7 +106,7 @@ func Open(folder string, o Options) (*Encoder, error) {
 	return e, nil
 }
 
-// oneLine takes the lines after the first, where some libraries print their stack.
+// oneLine keeps the first line: some libraries print their stack after it.
 func oneLine(err error) string {
 	text, _, _ := strings.Cut(err.Error(), "\n")
 	if runes := []rune(text); len(runes) > 300 {
@@ -146,7 +146,7 @@ func (e *Encoder) limit(asked int) error {
 			err = json.Unmarshal(raw, &config)
 		}
 		if err != nil {
-			return fmt.Errorf("%w: %s: %w; fetch it again", ErrModel, e.path(source[0]), err)
+			return fmt.Errorf("%w: %s: %w; download it again", ErrModel, e.path(source[0]), err)
 		}
 		if n, ok := config[source[1]].(float64); ok && n < defaultMost {
 			least(int(n))
@@ -158,29 +158,30 @@ func (e *Encoder) limit(asked int) error {
 	case asked < 0 || asked > 0 && asked <= special:
 		return fmt.Errorf("%w: %d tokens; give more than %d", ErrOption, asked, special)
 	case e.most <= special:
-		return fmt.Errorf("%w: %s: it takes %d tokens, and %d are special; choose another model", ErrModel, e.folder,
+		return fmt.Errorf("%w: %s: it takes %d tokens, of which %d are special; choose another model", ErrModel,
+			e.folder,
 			e.most, special)
 	}
 	least(asked)
 	return nil
 }
 
-// try runs the model once and learns its dimension.
+// try runs the model once and finds its dimension.
 func (e *Encoder) try() error {
 	names := e.runner.inputs()
 	if !slices.Contains(names, "input_ids") {
-		return fmt.Errorf("it takes %q and not input_ids", names)
+		return fmt.Errorf("its inputs are %q, without input_ids", names)
 	}
 	for _, name := range names {
 		if name != "input_ids" && name != "attention_mask" && name != "token_type_ids" {
-			return fmt.Errorf("it takes %.40q, which no encoder of texts takes", name)
+			return fmt.Errorf("it has the input %.40q, which no encoder of texts has", name)
 		}
 	}
 	vectors, err := e.batch([][]int64{e.tokenizer.encode("", e.most), e.tokenizer.encode("a text", e.most)})
 	if err != nil {
 		return err
 	}
-	// A vocabulary larger than the model's table of words shows only when such a token comes.
+	// A vocabulary larger than the model's table of words fails only with such a token.
 	if _, err := e.batch([][]int64{append(slices.Clone(e.tokenizer.before), e.tokenizer.largestID())}); err != nil {
 		return fmt.Errorf("the largest token of %s: %w", tokenizerFile, err)
 	}
@@ -191,10 +192,10 @@ func (e *Encoder) try() error {
 // Dim returns the number of components of a vector.
 func (e *Encoder) Dim() int { return e.dim }
 
-// Close gives the memory back.
+// Close frees the memory.
 func (e *Encoder) Close() error { return e.runner.close() }
 
-// textOf is what is read of a document: title and text as two sentences.
+// textOf is title and body as two sentences.
 func textOf(d encode.Text) string {
 	switch title, text := strings.TrimSpace(d.Title), strings.TrimSpace(d.Body); {
 	case title == "":
@@ -206,8 +207,8 @@ func textOf(d encode.Text) string {
 	}
 }
 
-// Encode returns the vectors of documents, of length 1. A document without text has a vector of zeros, and one
-// that is too long is cut. The bits of a vector depend a little on the others it is encoded with.
+// Encode returns the vectors of texts, of length 1. An empty text has a vector of zeros, and one that is too long is
+// truncated. The last bits of a vector depend on the texts it is encoded with.
 func (e *Encoder) Encode(ctx context.Context, docs []encode.Text) ([][]float32, error) {
 	vectors := make([][]float32, len(docs))
 	tokens := make([][]int64, len(docs))
@@ -241,7 +242,7 @@ func (e *Encoder) Encode(ctx context.Context, docs []encode.Text) ([][]float32, 
 	return vectors, nil
 }
 
-// batch runs the model on sequences of tokens and pools what it gives.
+// batch runs the model on sequences of tokens and pools its outputs.
 func (e *Encoder) batch(rows [][]int64) ([][]float32, error) {
 	longest := 0
 	for _, row := range rows {
@@ -271,7 +272,7 @@ func (e *Encoder) batch(rows [][]int64) ([][]float32, error) {
 		return nil, err
 	}
 	if dim < 1 || len(tokens) != len(rows)*length*dim {
-		return nil, fmt.Errorf("it gives %d numbers for %d×%d tokens", len(tokens), len(rows), length)
+		return nil, fmt.Errorf("it returns %d numbers for %d×%d tokens", len(tokens), len(rows), length)
 	}
 	vectors := make([][]float32, len(rows))
 	for k, row := range rows {
@@ -290,7 +291,7 @@ func (e *Encoder) batch(rows [][]int64) ([][]float32, error) {
 			squares += x * x
 		}
 		if math.IsNaN(squares) || math.IsInf(squares, 0) {
-			return nil, errors.New("it gives numbers that are not finite")
+			return nil, errors.New("it returns numbers that are not finite")
 		}
 		vectors[k] = make([]float32, dim)
 		if squares > 0 {
@@ -302,7 +303,7 @@ func (e *Encoder) batch(rows [][]int64) ([][]float32, error) {
 	return vectors, nil
 }
 
-// identity is what vectors depend on: two encoders of one identity make the same.
+// identity is what vectors depend on: two encoders with the same identity make the same vectors.
 func (e *Encoder) identity() map[string]string {
 	return map[string]string{
 		encode.KeyFormat: encode.FormatName, encode.KeyVersion: encode.FormatVersion, encode.KeyKind: Kind,
@@ -312,8 +313,8 @@ func (e *Encoder) identity() map[string]string {
 	}
 }
 
-// Write writes by what the encoder is known: a safetensors file without tensors. The model itself, which may
-// be large, stays in its folder.
+// Write writes the encoder's identity: a safetensors file without tensors. The model itself, which may be large, stays
+// in its folder.
 func (e *Encoder) Write(w io.Writer) error {
 	write, err := (&safetensors.Contents{Metadata: e.identity()}).Encode()
 	if err != nil {

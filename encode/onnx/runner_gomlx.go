@@ -26,11 +26,11 @@ type gomlx struct {
 	out     []float32
 }
 
-// shapes is how many shapes of input are kept compiled: all that there can be.
+// shapes is how many shapes of input are kept compiled: all possible ones.
 const shapes = (defaultMost/lengthStep + 2) * (batchSize + 1)
 
 func newRunner(raw []byte) (r runner, err error) {
-	defer caught(&err)
+	defer recovered(&err)
 	model, err := onnx.Parse(raw)
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func newRunner(raw []byte) (r runner, err error) {
 		}
 	}
 	if output == "" {
-		return nil, fmt.Errorf("its outputs %q give no vector per token", model.OutputsNames)
+		return nil, fmt.Errorf("none of its outputs %q is a vector per token", model.OutputsNames)
 	}
 	for _, weight := range model.Proto.Graph.Initializer {
 		if weight.DataLocation != 0 {
@@ -54,8 +54,8 @@ func newRunner(raw []byte) (r runner, err error) {
 	if err := model.VariablesToContext(g.weights); err != nil {
 		return nil, err
 	}
-	// One operation after the other: the backend's way to run several at once has a data race (the last reader of a
-	// buffer may overwrite it while another reads). Large products use all processors all the same.
+	// One operation at a time: the backend's parallel execution has a data race (the last reader of a buffer may
+	// overwrite it while another reads). Large products still use all processors.
 	if g.backend, err = backends.NewWithConfig("go:ops_sequential"); err != nil {
 		return nil, err
 	}
@@ -74,8 +74,8 @@ func newRunner(raw []byte) (r runner, err error) {
 	return g, nil
 }
 
-// caught makes an error of a panic, which is how the library reports a graph that it cannot build.
-func caught(err *error) {
+// recovered makes an error of a panic, by which the library reports a graph that it cannot build.
+func recovered(err *error) {
 	if p := recover(); p != nil {
 		if e, ok := p.(error); ok {
 			*err = e
@@ -88,7 +88,7 @@ func caught(err *error) {
 func (g *gomlx) inputs() []string { return g.names }
 
 func (g *gomlx) run(values map[string][]int64, batch, length int) (out []float32, dim int, err error) {
-	defer caught(&err)
+	defer recovered(&err)
 	inputs := make([]*tensors.Tensor, len(g.names))
 	for k, name := range g.names {
 		inputs[k] = tensors.FromFlatDataAndDimensions(values[name], batch, length)
@@ -105,11 +105,10 @@ func (g *gomlx) run(values map[string][]int64, batch, length int) (out []float32
 	}()
 	shape := outputs[0].Shape().Dimensions
 	if len(shape) != 3 || shape[0] != batch || shape[1] != length {
-		return nil, 0, fmt.Errorf("it gives the shape %v for %d texts of %d tokens", shape, batch, length)
+		return nil, 0, fmt.Errorf("it returns the shape %v for %d texts of %d tokens", shape, batch, length)
 	}
 	err = tensors.ConstFlatData(outputs[0], func(flat []float32) {
-		g.out = append(slices.Grow(g.out[:0], len(flat)),
-			flat...)
+		g.out = append(slices.Grow(g.out[:0], len(flat)), flat...)
 	})
 	return g.out, shape[2], err
 }

@@ -27,7 +27,7 @@ var start = sync.OnceValue(func() error {
 	}
 	ort.SetSharedLibraryPath(library)
 	if err := ort.InitializeEnvironment(); err != nil {
-		return fmt.Errorf("ONNX Runtime's library %s cannot be used (%w); name it with %s", library, err,
+		return fmt.Errorf("cannot load ONNX Runtime's library %s: %w; set %s to its path", library, err,
 			libraryVariable)
 	}
 	return nil
@@ -59,7 +59,7 @@ func newRunner(raw []byte) (runner, error) {
 		}
 	}
 	if output == "" {
-		return nil, fmt.Errorf("none of its %d outputs gives a vector per token", len(outputs))
+		return nil, fmt.Errorf("none of its %d outputs is a vector per token", len(outputs))
 	}
 	n.session, err = ort.NewDynamicAdvancedSessionWithONNXData(raw, n.names, []string{output}, nil)
 	if err != nil {
@@ -88,7 +88,7 @@ func (n *native) run(values map[string][]int64, batch, length int) ([]float32, i
 	tensor, ok := outputs[0].(*ort.Tensor[float32])
 	shape := outputs[0].GetShape()
 	if !ok || len(shape) != 3 || shape[0] != int64(batch) || shape[1] != int64(length) {
-		return nil, 0, fmt.Errorf("it gives a %T of the shape %v for %d texts of %d tokens", outputs[0], shape, batch,
+		return nil, 0, fmt.Errorf("it returns a %T of the shape %v for %d texts of %d tokens", outputs[0], shape, batch,
 			length)
 	}
 	n.out = append(n.out[:0], tensor.GetData()...)

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// wordPiece cuts a text into the tokens of a BERT model, as its tokenizer.json says:
+// wordPiece splits a text into the tokens of a BERT model, as its tokenizer.json says:
 //
 //	clean and fold ──► words and punctuation ──► the longest pieces that the vocabulary has ──► [CLS] … [SEP]
 //
-// Names of special tokens within a text are text: nobody can end a sequence from within.
+// Names of special tokens within a text are plain text, so that no text can end its sequence.
 type wordPiece struct {
 	vocabulary            map[string]int64
 	continuing            string // put before a piece that is not a word's first: "##"
@@ -27,62 +27,70 @@ type wordPiece struct {
 	accents               bool // strip them
 }
 
+// tokenizerKind names the implementation of a part of a tokenizer.
+type tokenizerKind struct {
+	Type string `json:"type"`
+}
+
+// tokenizerJSON is what is read of tokenizer.json.
+type tokenizerJSON struct {
+	Truncation *struct {
+		MaxLength int `json:"max_length"`
+	} `json:"truncation"`
+	Padding *struct {
+		ID int64 `json:"pad_id"`
+	} `json:"padding"`
+	Normalizer *struct {
+		tokenizerKind
+		Clean   bool  `json:"clean_text"`
+		Chinese bool  `json:"handle_chinese_chars"`
+		Accents *bool `json:"strip_accents"`
+		Lower   bool  `json:"lowercase"`
+	} `json:"normalizer"`
+	PreTokenizer  *tokenizerKind     `json:"pre_tokenizer"`
+	PostProcessor *postProcessorJSON `json:"post_processor"`
+	Model         struct {
+		tokenizerKind
+		Unknown    string          `json:"unk_token"`
+		Continuing string          `json:"continuing_subword_prefix"`
+		Longest    int             `json:"max_input_chars_per_word"`
+		Vocabulary json.RawMessage `json:"vocab"`
+	} `json:"model"`
+}
+
+// postProcessorJSON says which special tokens are around a text.
+type postProcessorJSON struct {
+	tokenizerKind
+	Single []struct {
+		SpecialToken *struct {
+			ID string `json:"id"`
+		}
+		Sequence *struct {
+			ID string `json:"id"`
+		}
+	} `json:"single"`
+	Special map[string]struct {
+		IDs []int64 `json:"ids"`
+	} `json:"special_tokens"`
+	Sep []any `json:"sep"`
+	Cls []any `json:"cls"`
+}
+
 // parseTokenizer reads tokenizer.json.
 func parseTokenizer(raw []byte) (*wordPiece, error) {
-	type kind struct {
-		Type string `json:"type"`
-	}
-	var file struct {
-		Truncation *struct {
-			MaxLength int `json:"max_length"`
-		} `json:"truncation"`
-		Padding *struct {
-			ID int64 `json:"pad_id"`
-		} `json:"padding"`
-		Normalizer *struct {
-			kind
-			Clean   bool  `json:"clean_text"`
-			Chinese bool  `json:"handle_chinese_chars"`
-			Accents *bool `json:"strip_accents"`
-			Lower   bool  `json:"lowercase"`
-		} `json:"normalizer"`
-		PreTokenizer  *kind `json:"pre_tokenizer"`
-		PostProcessor *struct {
-			kind
-			Single []struct {
-				SpecialToken *struct {
-					ID string `json:"id"`
-				}
-				Sequence *struct {
-					ID string `json:"id"`
-				}
-			} `json:"single"`
-			Special map[string]struct {
-				IDs []int64 `json:"ids"`
-			} `json:"special_tokens"`
-			Sep []any `json:"sep"`
-			Cls []any `json:"cls"`
-		} `json:"post_processor"`
-		Model struct {
-			kind
-			Unknown    string          `json:"unk_token"`
-			Continuing string          `json:"continuing_subword_prefix"`
-			Longest    int             `json:"max_input_chars_per_word"`
-			Vocabulary json.RawMessage `json:"vocab"`
-		} `json:"model"`
-	}
+	var file tokenizerJSON
 	if err := json.Unmarshal(raw, &file); err != nil {
-		return nil, fmt.Errorf("it is not the JSON of a tokenizer: %w", err)
+		return nil, fmt.Errorf("not the JSON of a tokenizer: %w", err)
 	}
 	switch {
 	case file.Model.Type != "WordPiece" && (file.Model.Type != "" || file.Model.Continuing == ""):
-		return nil, fmt.Errorf("its model is %.40q, and only WordPiece, which BERT has, can be read", file.Model.Type)
+		return nil, fmt.Errorf("its model is %.40q; only WordPiece, as in BERT, is supported", file.Model.Type)
 	case file.Normalizer == nil || file.Normalizer.Type != "BertNormalizer":
-		return nil, errors.New("its normalizer is not BertNormalizer, the one that can be read")
+		return nil, errors.New("its normalizer is not BertNormalizer, the only one supported")
 	case file.PreTokenizer == nil || file.PreTokenizer.Type != "BertPreTokenizer":
-		return nil, errors.New("its pre_tokenizer is not BertPreTokenizer, the one that can be read")
+		return nil, errors.New("its pre_tokenizer is not BertPreTokenizer, the only one supported")
 	case file.PostProcessor == nil:
-		return nil, errors.New("it has no post_processor, so the special tokens are not known")
+		return nil, errors.New("it has no post_processor, so the special tokens are unknown")
 	}
 	t := &wordPiece{
 		continuing: file.Model.Continuing, longest: file.Model.Longest,
@@ -114,7 +122,15 @@ func parseTokenizer(raw []byte) (*wordPiece, error) {
 	if file.Truncation != nil {
 		t.truncation = file.Truncation.MaxLength
 	}
-	switch p := file.PostProcessor; p.Type {
+	if err := t.addSpecial(file.PostProcessor); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// addSpecial finds the special tokens before and after a text.
+func (t *wordPiece) addSpecial(p *postProcessorJSON) error {
+	switch p.Type {
 	case "TemplateProcessing":
 		into := &t.before
 		for _, part := range p.Single {
@@ -124,8 +140,7 @@ func parseTokenizer(raw []byte) (*wordPiece, error) {
 			case part.SpecialToken != nil:
 				ids := p.Special[part.SpecialToken.ID].IDs
 				if len(ids) == 0 {
-					return nil, fmt.Errorf("its post_processor names a token %.40q that has no number",
-						part.SpecialToken.ID)
+					return fmt.Errorf("its post_processor names a token %.40q that has no number", part.SpecialToken.ID)
 				}
 				*into = append(*into, ids...)
 			}
@@ -136,21 +151,22 @@ func parseTokenizer(raw []byte) (*wordPiece, error) {
 			into *[]int64
 		}{{p.Cls, &t.before}, {p.Sep, &t.after}} {
 			if len(end.pair) != 2 {
-				return nil, errors.New("its post_processor lacks cls or sep")
+				return errors.New("its post_processor lacks cls or sep")
 			}
 			id, ok := end.pair[1].(float64)
 			if !ok {
-				return nil, errors.New("its post_processor lacks the numbers of cls and sep")
+				return errors.New("its post_processor lacks the numbers of cls and sep")
 			}
 			*end.into = append(*end.into, int64(id))
 		}
 	default:
-		return nil, fmt.Errorf("its post_processor is %.40q; TemplateProcessing and BertProcessing can be read", p.Type)
+		return fmt.Errorf("its post_processor is %.40q; only TemplateProcessing and BertProcessing are supported",
+			p.Type)
 	}
 	if len(t.before) == 0 {
-		return nil, errors.New("its post_processor puts no token before a text, as BERT's puts [CLS]")
+		return errors.New("its post_processor puts no token before a text, as BERT's puts [CLS]")
 	}
-	return t, nil
+	return nil
 }
 
 // largestID returns the largest number a token can have.
@@ -165,12 +181,12 @@ func (t *wordPiece) largestID() int64 {
 	return largest
 }
 
-// encode returns the tokens of a text, at most so many with the special ones.
+// encode returns the tokens of a text, at most this many with the special ones.
 func (t *wordPiece) encode(text string, most int) []int64 {
 	room := max(most-len(t.before)-len(t.after), 0)
 	ids := append([]int64(nil), t.before...)
-	// Every token takes at least a byte, and a word's characters count: what lies far beyond the room need not
-	// be looked at. A text without spaces is one word of many pieces, so the bound is a generous one.
+	// Every token takes at least a byte, so text far beyond the room is ignored. A text without spaces is one word of
+	// many pieces, so the bound is generous.
 	if bound := (room + 1) * 1024; len(text) > bound {
 		for bound > 0 && !utf8.RuneStart(text[bound]) {
 			bound--
@@ -231,8 +247,8 @@ func (t *wordPiece) fold(text string) string {
 	return text
 }
 
-// control tells characters that are neither seen nor a space: those of Unicode's category C, with
-// what no one has assigned.
+// control reports whether a character is neither visible nor a space: those of Unicode's category C, and unassigned
+// ones.
 func control(r rune) bool {
 	if r == '\t' || r == '\n' || r == '\r' {
 		return false
@@ -240,7 +256,7 @@ func control(r rune) bool {
 	return unicode.Is(unicode.C, r) || !unicode.In(r, unicode.L, unicode.M, unicode.N, unicode.P, unicode.S, unicode.Z)
 }
 
-// chinese tells ideographs, which are words of their own to BERT.
+// chinese reports whether a character is an ideograph, which is a word of its own to BERT.
 func chinese(r rune) bool {
 	for _, block := range [...][2]rune{{0x4e00, 0x9fff}, {0x3400, 0x4dbf}, {0x20000, 0x2a6df}, {0x2a700, 0x2b73f},
 		{0x2b740, 0x2b81f}, {0x2b920, 0x2ceaf}, {0xf900, 0xfaff}, {0x2f800, 0x2fa1f}} {
@@ -251,7 +267,7 @@ func chinese(r rune) bool {
 	return false
 }
 
-// words calls word for every run between spaces, and for every punctuation mark, until it returns false.
+// words calls word for every run between spaces and every punctuation mark, until it returns false.
 func (t *wordPiece) words(text string, word func(string) bool) {
 	start := 0
 	for at, r := range text {
@@ -279,8 +295,8 @@ func punctuation(r rune) bool {
 	return unicode.IsPunct(r)
 }
 
-// pieces appends the pieces of a word: always the longest that the vocabulary has. A word that cannot be put
-// together is unknown as a whole.
+// pieces appends the pieces of a word: always the longest that the vocabulary has. A word that cannot be built of
+// pieces is unknown as a whole.
 func (t *wordPiece) pieces(ids []int64, word string) []int64 {
 	if utf8.RuneCountInString(word) > t.longest {
 		return append(ids, t.unknown)

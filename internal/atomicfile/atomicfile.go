@@ -18,7 +18,7 @@ import (
 // was and the temporary one is gone; the error names the path and says what to do.
 func Write(path string, write func(io.Writer) error) error { return writeFile(path, disk{}, write) }
 
-// Writable tells, before hours of work, whether a file can be written at path after them.
+// Writable checks, before hours of work, that a file can be written at path after them.
 func Writable(path string) error {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return failure(path, errFolder)
@@ -31,7 +31,7 @@ func Writable(path string) error {
 	closed := file.Close()
 	removed := os.Remove(temporary)
 	if errors.Is(removed, fs.ErrNotExist) {
-		removed = nil // who asked at the same time has swept it away
+		removed = nil // another process has swept it
 	}
 	if err := errors.Join(closed, removed); err != nil {
 		return failure(path, err)
@@ -39,13 +39,12 @@ func Writable(path string) error {
 	return nil
 }
 
-// Sweep removes the temporary files, .name.PID-N.tmp, that killed writes of path have left. Write
-// does so too.
+// Sweep removes temporary files, .name.PID-N.tmp, that killed writes of path have left. Write does so too.
 func Sweep(path string) {
 	folder, prefix := filepath.Dir(path), "."+filepath.Base(path)+"."
 	entries, err := os.ReadDir(folder)
 	if err != nil {
-		return // they do no harm
+		return // leftover files do no harm
 	}
 	for _, entry := range entries {
 		middle, ours := strings.CutPrefix(entry.Name(), prefix)
@@ -61,33 +60,33 @@ func digits(s string) bool {
 	return s != "" && strings.Trim(s, "0123456789") == ""
 }
 
-// Error is a file that could not be written. It says what to do.
+// Error says which file could not be written, why, and what to do.
 type Error struct {
 	Path string
 	Err  error // without the name of the temporary file, which would mislead
 }
 
 func (e *Error) Error() string {
-	mend := "make room there, or choose another path"
+	fix := "free space there, or choose another path"
 	switch {
 	case errors.Is(e.Err, fs.ErrNotExist):
-		mend = "make its folder first, or choose another path"
+		fix = "make its folder first, or choose another path"
 	case errors.Is(e.Err, fs.ErrPermission):
-		mend = "ask for the right to write there, or choose another path"
+		fix = "check its permissions, or choose another path"
 	case errors.Is(e.Err, errFolder), errors.Is(e.Err, syscall.EROFS):
-		mend = "choose another path"
+		fix = "choose another path"
 	}
-	return fmt.Sprintf("cannot write %s: %v; %s", e.Path, e.Err, mend)
+	return fmt.Sprintf("cannot write %s: %v; %s", e.Path, e.Err, fix)
 }
 
 func (e *Error) Unwrap() error { return e.Err }
 
 var errFolder = errors.New("it is a folder")
 
-func failure(path string, err error) error { return &Error{path, bare(err)} }
+func failure(path string, err error) error { return &Error{path, withoutPath(err)} }
 
-// bare takes the operation and the path off the system's own errors.
-func bare(err error) error {
+// withoutPath removes the operation and the path from the system's own errors.
+func withoutPath(err error) error {
 	switch e := err.(type) {
 	case *fs.PathError:
 		return e.Err
@@ -99,11 +98,11 @@ func bare(err error) error {
 
 // fileSystem is what writing a file needs, so that tests can fill the disk.
 type fileSystem interface {
-	// Create makes a new file; it is an error that wraps fs.ErrExist if there is one.
+	// Create makes a new file; if there is one, the error wraps fs.ErrExist.
 	Create(path string) (outFile, error)
 	Rename(from, to string) error
 	Remove(path string) error
-	// SyncFolder makes the names in a folder last.
+	// SyncFolder makes the names in a folder durable.
 	SyncFolder(path string) error
 }
 
@@ -122,7 +121,7 @@ func writeFile(path string, files fileSystem, write func(io.Writer) error) (err 
 	open, renamed := true, false
 	defer func() {
 		if open {
-			file.Close() // the first error says more than a second one
+			file.Close() // its error matters less than the first one
 		}
 		if !renamed {
 			files.Remove(temporary)
@@ -155,7 +154,7 @@ func writeFile(path string, files fileSystem, write func(io.Writer) error) (err 
 	}
 	renamed = true
 	if err := files.SyncFolder(filepath.Dir(path)); err != nil {
-		return fmt.Errorf("it is written, but may not outlast a power cut: %w", bare(err))
+		return fmt.Errorf("it is written, but may be lost in a power failure: %w", withoutPath(err))
 	}
 	return nil
 }
@@ -172,7 +171,7 @@ func createBeside(path string, files fileSystem) (string, outFile, error) {
 		}
 		return temporary, file, err
 	}
-	return "", nil, fmt.Errorf("%d temporary files lie beside it", attempts)
+	return "", nil, fmt.Errorf("there are %d temporary files beside it", attempts)
 }
 
 // disk is the file system of the machine.
@@ -185,7 +184,7 @@ func (disk) Create(path string) (outFile, error) {
 			return nil, err
 		}
 		lock(file)
-		// Before the lock was there, a sweep may have taken the file for a dead writer's.
+		// Before it was locked, a sweep may have removed it as a dead writer's.
 		if isAt(path, file) {
 			return file, nil
 		}
@@ -193,7 +192,7 @@ func (disk) Create(path string) (outFile, error) {
 	}
 }
 
-// isAt tells whether an open file is the one at a path.
+// isAt reports whether an open file is the one at a path.
 func isAt(path string, file *os.File) bool {
 	there, err1 := os.Lstat(path)
 	here, err2 := file.Stat()

@@ -116,12 +116,12 @@ func TestAFullDiskLeavesTheOldFile(t *testing.T) {
 			path := filepath.Join(folder, "m")
 			must(t, os.WriteFile(path, []byte("old"), 0o666))
 			err := writeFile(path, faults{at: step}, text(large))
-			want := "cannot write " + path + ": no space left on device; make room there, or choose another path"
+			want := "cannot write " + path + ": no space left on device; free space there, or choose another path"
 			kept := "old"
 			if step == "sync folder" {
 				want, kept = "cannot write "+path+
-					": it is written, but may not outlast a power cut: no space left on device; make room "+
-					"there, or choose another path", large
+					": it is written, but may be lost in a power failure: no space left on device; "+
+					"free space there, or choose another path", large
 			}
 			if !errors.Is(err, errFull) || err.Error() != want {
 				t.Errorf("got error %v, want %s", err, want)

@@ -1,5 +1,5 @@
 // Package atomicfile writes files such that a reader finds the old content or the new and never half
-// of either, whatever happens: a full disk, a crash, a power cut.
+// of either, whatever happens: a full disk, a crash, a power failure.
 //
 //	.model.4711-0.tmp  ──write, sync──►  ──rename──►  model  ──sync the folder──►
 //

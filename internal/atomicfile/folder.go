@@ -16,7 +16,7 @@ import (
 //
 // A reader finds the old folder or the new one where the system can exchange two names in one step, as
 // Linux and macOS can on their own disks. Elsewhere (Windows, some network disks) there is a moment
-// between two renames when there is neither; a power cut in that moment leaves the old folder beside
+// between two renames when there is neither; a power failure in that moment leaves the old folder beside
 // the path as .name.PID-N.old, and the next write of the path brings it back first.
 func WriteFolder(path string, write func(folder string) error) error {
 	var own error
@@ -51,7 +51,7 @@ func Scratch(path string) (folder string, remove func(), err error) {
 }
 
 // errNoExchange says that the system or the disk cannot exchange two names.
-var errNoExchange = errors.New("names cannot be exchanged here")
+var errNoExchange = errors.New("cannot exchange names here")
 
 func writeFolder(path string, exchange func(a, b string) error, write func(folder string) error) error {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
@@ -78,7 +78,7 @@ func writeFolder(path string, exchange func(a, b string) error, write func(folde
 		return err
 	}
 	if err := (disk{}).SyncFolder(filepath.Dir(path)); err != nil {
-		return fmt.Errorf("it is written, but may not outlast a power cut: %w", bare(err))
+		return fmt.Errorf("it is written, but may be lost in a power failure: %w", withoutPath(err))
 	}
 	return nil
 }
@@ -102,7 +102,7 @@ func takeName(temporary, path string, exchange func(a, b string) error) error {
 	return os.RemoveAll(old)
 }
 
-// restore brings back the folder that a power cut between two renames has left without its name.
+// restore brings back the folder that a power failure between two renames has left without its name.
 func restore(path string) {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return
@@ -131,7 +131,7 @@ func beside(path, ending string) []string {
 	folder, prefix := filepath.Dir(path), "."+filepath.Base(path)+"."
 	entries, err := os.ReadDir(folder)
 	if err != nil {
-		return nil // they do no harm
+		return nil // leftover folders do no harm
 	}
 	var found []string
 	for _, entry := range entries {
@@ -164,16 +164,16 @@ func createFolderBeside(path, ending string) (temporary string, release func(), 
 			return "", nil, err
 		}
 		lock(handle)
-		// Before the lock was there, a sweep may have taken the folder for a dead writer's.
+		// Before it was locked, a sweep may have removed it as a dead writer's.
 		if isAt(temporary, handle) {
 			return temporary, func() { handle.Close() }, nil
 		}
 		handle.Close()
 	}
-	return "", nil, fmt.Errorf("%d temporary folders lie beside it", attempts)
+	return "", nil, fmt.Errorf("there are %d temporary folders beside it", attempts)
 }
 
-// syncAll makes the files of a folder last, and then their names.
+// syncAll makes the files of a folder durable, and then their names.
 func syncAll(folder string) error {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -181,7 +181,7 @@ func syncAll(folder string) error {
 	}
 	for _, entry := range entries {
 		if !entry.Type().IsRegular() {
-			return fmt.Errorf("%s is not a plain file", entry.Name())
+			return fmt.Errorf("%s is not a regular file", entry.Name())
 		}
 		file, err := os.OpenFile(filepath.Join(folder, entry.Name()), os.O_RDWR, 0)
 		if err != nil {

@@ -2,13 +2,13 @@ package atomicfile
 
 import (
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 )
 
 // file puts a file into a folder.
@@ -133,7 +133,7 @@ func TestKilledWriter(t *testing.T) {
 		WriteFolder(path, func(folder string) error {
 			must(t, file("half", "x")(folder))
 			os.Stdout.WriteString("writing\n")
-			time.Sleep(time.Hour)
+			io.Copy(io.Discard, os.Stdin) // until it is killed
 			return nil
 		})
 	}
@@ -143,6 +143,9 @@ func TestKilledWriter(t *testing.T) {
 	cmd.Env = append(os.Environ(), "ATOMICFILE_HANG="+path)
 	out, err := cmd.StdoutPipe()
 	must(t, err)
+	in, err := cmd.StdinPipe()
+	must(t, err)
+	defer in.Close()
 	must(t, cmd.Start())
 	if _, err := out.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)

@@ -25,7 +25,7 @@ func TestLimitedProcess(t *testing.T) {
 	must(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 1 << 16, Max: 1 << 16}))
 	err := Write(path, text(strings.Repeat("new ", 1<<16)))
 	if !errors.Is(err, syscall.EFBIG) || err.Error() != "cannot write "+path+
-		": file too large; make room there, or choose another path" {
+		": file too large; free space there, or choose another path" {
 		t.Errorf("got %v", err)
 	}
 }

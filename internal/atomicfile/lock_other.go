@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// closeFirst tells whether a file must be closed before it is renamed, as Windows demands.
+// closeFirst is whether a file must be closed before it is renamed, as on Windows.
 const closeFirst = true
 
 // lock does nothing: Windows refuses to remove a file that somebody has open.

@@ -7,12 +7,12 @@ import (
 	"syscall"
 )
 
-// closeFirst tells whether a file must be closed before it is renamed.
+// closeFirst is whether a file must be closed before it is renamed.
 const closeFirst = false
 
 // lock marks a temporary file as being written; the kernel unlocks it when the process is gone.
 // Where the file system knows no locks nothing is ever swept, which is safe.
-// It waits for a sweep that got hold of the file first, which is short.
+// It waits for a sweep that has locked the file, which is short.
 func lock(file *os.File) { flock(file, syscall.LOCK_EX) }
 
 // removeIfDead removes a temporary file unless somebody writes it.
@@ -22,7 +22,7 @@ func removeIfDead(path string) {
 		return
 	}
 	defer file.Close()
-	// Before the lock was there, somebody else may have removed this file and made another.
+	// Before it was locked, another process may have removed this file and made another.
 	if flock(file, syscall.LOCK_EX|syscall.LOCK_NB) == nil && isAt(path, file) {
 		os.Remove(path)
 	}
@@ -48,8 +48,8 @@ func flock(file *os.File, how int) error {
 	}
 }
 
-// keepOwner gives what will replace a file to the file's owner, where root writes it: a service
-// whose file root edits can read it afterwards too. Where that cannot be, the file is root's.
+// keepOwner gives the replacement of a file to the file's owner where root writes it, so that a service can still
+// read a file that root edited. Where that fails, the file is root's.
 func keepOwner(path string, file *os.File) {
 	if os.Geteuid() != 0 {
 		return

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// Sum is the SHA-256 of a file, by which it is known again wherever it lies.
+// Sum is the SHA-256 of a file, which identifies it wherever it is.
 func Sum(path string) (string, error) {
 	file, err := os.Open(path)
 	if err != nil {

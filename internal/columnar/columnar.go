@@ -18,10 +18,10 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// BatchRows is how many rows Scan hands over at once, at most.
+// BatchRows is how many rows Scan passes at a time, at most.
 const BatchRows = 1 << 10
 
-// Error is a column that cannot be read: its place in the list, and the row.
+// Error says which column cannot be read, by its position in the list, and at which row.
 type Error struct {
 	Column int
 	Row    int64
@@ -32,13 +32,12 @@ func (e *Error) Error() string { return fmt.Sprintf("row %d: %v", e.Row, e.Err) 
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// ErrRows says that the columns have other numbers of rows than the file claims.
-var ErrRows = errors.New("the rows are not as many as the file claims")
+// ErrRows says that the columns have another number of rows than the file claims.
+var ErrRows = errors.New("wrong number of rows")
 
-// Scan hands over the columns with these indices side by side, some rows at a time: values[c][k] is column c at
-// row first+k. Values point into the file's pages and are good until the function returns. An index of −1 is
-// left out: its values are nil. Damaged bytes can make the Parquet library panic, which is for the caller to
-// recover from.
+// Scan passes the columns with these indices to each, up to BatchRows rows at a time: values[c][k] is column c at row
+// first+k. Values point into the file's pages and are valid until each returns. An index of −1 is left out: its
+// values are nil. Damaged bytes can make the Parquet library panic; the caller must recover.
 func Scan(ctx context.Context, file *parquet.File, columns []int,
 	each func(first int64, n int, values [][]parquet.Value) error) error {
 	first := int64(0)
@@ -89,7 +88,7 @@ func Scan(ctx context.Context, file *parquet.File, columns []int,
 		closeAll()
 	}
 	if first != file.NumRows() {
-		return fmt.Errorf("%w: %d and not %d", ErrRows, first, file.NumRows())
+		return fmt.Errorf("%w: %d, and the file claims %d", ErrRows, first, file.NumRows())
 	}
 	return nil
 }
@@ -97,7 +96,7 @@ func Scan(ctx context.Context, file *parquet.File, columns []int,
 // errShort is a column that ends before its table.
 var errShort = errors.New("the column ends before the table does")
 
-// Cursor goes through the pages of a column chunk.
+// Cursor reads the pages of a column chunk.
 type Cursor struct {
 	Pages parquet.Pages
 	Left  int64 // values of the page that have not been read
@@ -106,7 +105,7 @@ type Cursor struct {
 	values parquet.ValueReader
 }
 
-// Advance sees to it that there are values left to read.
+// Advance reads pages until there are values left to read.
 func (c *Cursor) Advance() error {
 	for c.Left == 0 {
 		page, err := c.Pages.ReadPage()
@@ -141,7 +140,7 @@ func (c *Cursor) Read(dst []parquet.Value) error {
 	return nil
 }
 
-// Release gives the page back.
+// Release returns the page's memory.
 func (c *Cursor) Release() {
 	if c.page != nil {
 		parquet.Release(c.page)
@@ -149,7 +148,7 @@ func (c *Cursor) Release() {
 	}
 }
 
-// Close gives the page back and closes the pages.
+// Close returns the page's memory and closes the pages.
 func (c *Cursor) Close() {
 	c.Release()
 	if c.Pages != nil {
@@ -158,18 +157,18 @@ func (c *Cursor) Close() {
 	}
 }
 
-// Open opens a Parquet file of so many bytes. What its last bytes say of its footer is checked first, for the
-// library would reserve as much memory as they claim. Like Scan it may panic.
+// Open opens a Parquet file of size bytes. It first checks the length of the footer, since the library would allocate
+// as much memory as the file claims. Like Scan it may panic.
 func Open(r io.ReaderAt, size int64) (*parquet.File, error) {
 	var tail [8]byte
 	if size < 12 {
-		return nil, errors.New("it is too short")
+		return nil, errors.New("too short")
 	}
 	if _, err := r.ReadAt(tail[:], size-8); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
 	if string(tail[4:]) != "PAR1" {
-		return nil, fmt.Errorf("it ends with %q and not as a Parquet file does", tail[4:])
+		return nil, fmt.Errorf("it ends with %q, not as a Parquet file does", tail[4:])
 	}
 	if footer := int64(binary.LittleEndian.Uint32(tail[:4])); footer > size-12 {
 		return nil, fmt.Errorf("its footer claims %d bytes of %d", footer, size)

@@ -59,9 +59,9 @@ var dtypes = []struct {
 	size int
 }{{"F64", 8}, {"F32", 4}, {"I32", 4}, {"F16", 2}, {"U8", 1}}
 
-// Errors of what cannot be written; errors.Is tells them apart.
+// Errors of content that cannot be written.
 var (
-	ErrContent = errors.New("cannot be stored")
+	ErrContent = errors.New("cannot store")
 	ErrShape   = errors.New("shape and numbers differ")
 )
 
@@ -84,7 +84,7 @@ func Open(path string) (*Contents, error) {
 	return f, nil
 }
 
-// Read is Open of so many bytes.
+// Read reads a file of size bytes as Open does.
 func Read(r io.Reader, size int64) (*Contents, error) {
 	f, digest, err := Decode(r, size)
 	if err == nil {
@@ -96,21 +96,21 @@ func Read(r io.Reader, size int64) (*Contents, error) {
 	return f, nil
 }
 
-// CheckDigest compares the digest of the content with the one that the metadata say.
+// CheckDigest compares the digest of the content with that of the metadata.
 func (f *Contents) CheckDigest(digest string) error {
 	written, ok := f.Metadata[DigestKey]
 	if !ok {
-		return fmt.Errorf("metadata: there is no %q, so unseen did not write this file; write it with unseen",
+		return fmt.Errorf("metadata: no %q, so unseen did not write this file; write it with unseen",
 			DigestKey)
 	}
 	if written != digest {
-		return fmt.Errorf("the content has digest %.12s… and its metadata say %.12s…: it was changed or damaged "+
-			"after it was written; fetch the file again or make it anew", digest, written)
+		return fmt.Errorf("the content has the digest %.12s… and the metadata %.12s…: it was changed or damaged "+
+			"after it was written; copy the file again or write it again", digest, written)
 	}
 	return nil
 }
 
-// header is the file's JSON, and where its data lie.
+// header is the file's JSON.
 type header struct {
 	metadata map[string]string
 	tensors  []tensorInfo // by data type, then by name
@@ -129,7 +129,7 @@ type tensorInfo struct {
 func Decode(r io.Reader, size int64) (*Contents, string, error) {
 	var prefix [8]byte
 	if size < int64(len(prefix)) {
-		return nil, "", fmt.Errorf("byte 0: %d bytes are too few for a safetensors file; fetch the file again", size)
+		return nil, "", fmt.Errorf("byte 0: %d bytes are too few for a safetensors file; copy the file again", size)
 	}
 	if _, err := io.ReadFull(r, prefix[:]); err != nil {
 		return nil, "", fmt.Errorf("byte 0: %w", err)
@@ -137,8 +137,8 @@ func Decode(r io.Reader, size int64) (*Contents, string, error) {
 	length := binary.LittleEndian.Uint64(prefix[:])
 	rest := size - int64(len(prefix))
 	if length > MaxHeader || int64(length) > rest {
-		return nil, "", fmt.Errorf("byte 0: a header of %d bytes in a file of %d: it is no safetensors file or "+
-			"is truncated; fetch the file again", length, size)
+		return nil, "", fmt.Errorf("byte 0: a header of %d bytes in a file of %d: it is not a safetensors file, or "+
+			"truncated; copy the file again", length, size)
 	}
 	text := make([]byte, length)
 	if _, err := io.ReadFull(r, text); err != nil {
@@ -146,7 +146,7 @@ func Decode(r io.Reader, size int64) (*Contents, string, error) {
 	}
 	h, err := parseHeader(text, rest-int64(length))
 	if err != nil {
-		return nil, "", fmt.Errorf("header: %w; fetch the file again or make it anew", err)
+		return nil, "", fmt.Errorf("header: %w; copy the file again or write it again", err)
 	}
 	digest := sha256.New()
 	h.digest(digest)
@@ -171,7 +171,7 @@ func Decode(r io.Reader, size int64) (*Contents, string, error) {
 			t.Data, err = readNumbers(data, count, 1, func(b []byte) uint8 { return b[0] })
 		}
 		if err != nil {
-			return nil, "", fmt.Errorf("tensor %q: %w; fetch the file again", info.name, err)
+			return nil, "", fmt.Errorf("tensor %q: %w; copy the file again", info.name, err)
 		}
 		f.Tensors = append(f.Tensors, t)
 	}
@@ -188,13 +188,13 @@ func parseHeader(text []byte, data int64) (header, error) {
 	seen := map[string]bool{}
 	err := eachMember(text, func(name string, value json.RawMessage) error {
 		if name == "" || seen[name] {
-			return fmt.Errorf("the name %q is empty or comes twice", name)
+			return fmt.Errorf("the name %q is empty or repeated", name)
 		}
 		seen[name] = true
 		if name == metadataName {
 			return eachMember(value, func(key string, value json.RawMessage) error {
 				if _, twice := h.metadata[key]; twice {
-					return fmt.Errorf("metadata %q comes twice", key)
+					return fmt.Errorf("metadata %q is repeated", key)
 				}
 				var s *string
 				if json.Unmarshal(value, &s) != nil || s == nil {
@@ -231,7 +231,7 @@ func parseHeader(text []byte, data int64) (header, error) {
 	return h, nil
 }
 
-// eachMember calls member for every member of a JSON object, also for those that come twice.
+// eachMember calls member for every member of a JSON object, repeated ones too.
 func eachMember(text []byte, member func(name string, value json.RawMessage) error) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if token, err := d.Token(); err != nil || token != json.Delim('{') {
@@ -260,49 +260,49 @@ func eachMember(text []byte, member func(name string, value json.RawMessage) err
 }
 
 func parseTensor(name string, value json.RawMessage, data int64) (tensorInfo, error) {
-	var said struct {
+	var stated struct {
 		Dtype   string  `json:"dtype"`
 		Shape   []int64 `json:"shape"`
 		Offsets []int64 `json:"data_offsets"`
 	}
 	d := json.NewDecoder(bytes.NewReader(value))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&said); err != nil {
+	if err := d.Decode(&stated); err != nil {
 		return tensorInfo{}, err
 	}
 	info := tensorInfo{name: name, dtype: -1, shape: []int{}}
 	for k := range dtypes {
-		if dtypes[k].name == said.Dtype {
+		if dtypes[k].name == stated.Dtype {
 			info.dtype = k
 		}
 	}
 	if info.dtype < 0 {
-		return info, fmt.Errorf("numbers of type %q; F64, F32, I32, F16 and U8 can be read", said.Dtype)
+		return info, fmt.Errorf("numbers of type %q; F64, F32, I32, F16 and U8 can be read", stated.Dtype)
 	}
-	if said.Shape == nil {
+	if stated.Shape == nil {
 		return info, errors.New("it has no shape")
 	}
-	if len(said.Offsets) != 2 || said.Offsets[0] < 0 || said.Offsets[1] < said.Offsets[0] {
-		return info, fmt.Errorf("data offsets %v; they must be a beginning and an end", said.Offsets)
+	if len(stated.Offsets) != 2 || stated.Offsets[0] < 0 || stated.Offsets[1] < stated.Offsets[0] {
+		return info, fmt.Errorf("data offsets %v; they must be a beginning and an end", stated.Offsets)
 	}
-	if said.Offsets[1] > data {
-		return info, fmt.Errorf("data offsets %v in %d bytes of data: the file is truncated", said.Offsets, data)
+	if stated.Offsets[1] > data {
+		return info, fmt.Errorf("data offsets %v in %d bytes of data: the file is truncated", stated.Offsets, data)
 	}
-	info.begin, info.end = said.Offsets[0], said.Offsets[1]
+	info.begin, info.end = stated.Offsets[0], stated.Offsets[1]
 	size := int64(dtypes[info.dtype].size)
-	if slices.Contains(said.Shape, 0) {
+	if slices.Contains(stated.Shape, 0) {
 		size = 0
 	}
-	for _, n := range said.Shape {
+	for _, n := range stated.Shape {
 		if n < 0 || n > math.MaxInt32 || size > data/max(n, 1) {
-			return info, fmt.Errorf("a shape of %v does not fit %d bytes of data", said.Shape, data)
+			return info, fmt.Errorf("a shape of %v does not fit %d bytes of data", stated.Shape, data)
 		}
 		size *= max(n, 1)
 		info.shape = append(info.shape, int(n))
 	}
 	if size != info.end-info.begin {
-		return info, fmt.Errorf("a shape of %v takes %d bytes, its offsets %v say %d", said.Shape, size, said.Offsets,
-			info.end-info.begin)
+		return info, fmt.Errorf("a shape of %v takes %d bytes, its offsets %v say %d", stated.Shape, size,
+			stated.Offsets, info.end-info.begin)
 	}
 	return info, nil
 }
@@ -348,7 +348,7 @@ func readNumbers[T any](r io.Reader, count, size int, number func([]byte) T) ([]
 	return numbers, nil
 }
 
-// Encode checks the content and returns what writes it.
+// Encode checks the content and returns a function that writes it.
 func (f *Contents) Encode() (func(io.Writer) error, error) {
 	h, tensors, err := f.layOut()
 	if err != nil {
@@ -403,7 +403,7 @@ func (f *Contents) layOut() (header, []Array, error) {
 		case []uint8:
 			info.dtype, count = 4, len(data)
 		default:
-			return h, nil, fmt.Errorf("%w: tensor %q holds a %T; give []float32, []float64, []int32, []uint16 "+
+			return h, nil, fmt.Errorf("%w: tensor %q has a %T; give []float32, []float64, []int32, []uint16 "+
 				"or []uint8", ErrContent, t.Name, t.Data)
 		}
 		if _, twice := byName[t.Name]; twice || t.Name == "" || t.Name == metadataName || !utf8.ValidString(t.Name) {
@@ -411,7 +411,7 @@ func (f *Contents) layOut() (header, []Array, error) {
 				t.Name)
 		}
 		if !fits(t.Shape, count) {
-			return h, nil, fmt.Errorf("%w: tensor %q holds %d numbers and has shape %v", ErrShape, t.Name, count,
+			return h, nil, fmt.Errorf("%w: tensor %q has %d numbers and the shape %v", ErrShape, t.Name, count,
 				t.Shape)
 		}
 		byName[t.Name] = t
@@ -430,7 +430,7 @@ func (f *Contents) layOut() (header, []Array, error) {
 	return h, tensors, nil
 }
 
-// fits says whether a shape has so many numbers.
+// fits reports whether a shape has count numbers.
 func fits(shape []int, count int) bool {
 	size := 1
 	for _, n := range shape {
@@ -482,7 +482,7 @@ func (h *header) json() ([]byte, error) {
 	return []byte(whole), nil
 }
 
-// JSON is json.Marshal without the escapes that only web pages need.
+// JSON is json.Marshal without escapes for HTML.
 func JSON(value any) (string, error) {
 	var text strings.Builder
 	e := json.NewEncoder(&text)

@@ -79,6 +79,7 @@ func headed(header string, data ...byte) []byte {
 	return append(append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...), data...)
 }
 
+// Every way in which a file can be damaged is an error that says where. One table, and so long.
 func TestDamagedFiles(t *testing.T) {
 	t.Parallel()
 	whole := sound(t)
@@ -108,9 +109,9 @@ func TestDamagedFiles(t *testing.T) {
 		"a twin": {headed(
 			`{"a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},"a":{"dtype":"F32","shape":[0],` +
 				`"data_offsets":[0,0]}}`), []string{
-			`"a"`, "comes twice"}},
-		"a metadata twin":  {headed(`{"__metadata__":{"k":"1","k":"2"}}`), []string{`"k" comes twice`}},
-		"metadata twice":   {headed(`{"__metadata__":{},"__metadata__":{}}`), []string{"comes twice"}},
+			`"a"`, "repeated"}},
+		"a metadata twin":  {headed(`{"__metadata__":{"k":"1","k":"2"}}`), []string{`"k" is repeated`}},
+		"metadata twice":   {headed(`{"__metadata__":{},"__metadata__":{}}`), []string{"repeated"}},
 		"metadata number":  {headed(`{"__metadata__":{"k":1}}`), []string{`"k" is not a string`}},
 		"metadata null":    {headed(`{"__metadata__":{"k":null}}`), []string{`"k" is not a string`}},
 		"metadata list":    {headed(`{"__metadata__":[]}`), []string{"not a JSON object"}},
