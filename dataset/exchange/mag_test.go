@@ -192,7 +192,8 @@ func BenchmarkMAG(b *testing.B) {
 func FuzzMAG(f *testing.F) {
 	files := magFiles()
 	f.Add([]byte(files["Papers.txt"]), []byte(files["PaperReferences.txt"]),
-		[]byte(files["FieldsOfStudy.txt"]+"\n\n"+files["FieldOfStudyChildren.txt"]), []byte(files["PaperFieldsOfStudy.txt"]),
+		[]byte(files["FieldsOfStudy.txt"]+"\n\n"+files["FieldOfStudyChildren.txt"]),
+		[]byte(files["PaperFieldsOfStudy.txt"]),
 		[]byte(files["PaperAbstractsInvertedIndex.txt.1"]))
 	f.Fuzz(func(t *testing.T, papers, references, tree, of, abstracts []byte) {
 		fields, children, _ := bytes.Cut(tree, []byte("\n\n"))
