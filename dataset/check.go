@@ -120,7 +120,7 @@ func (c *checker) files(ctx context.Context) error {
 	}
 	changed, err := c.d.changed(ctx, true)
 	for _, e := range changed {
-		cause, fix := e.parts()
+		fix, cause := e.parts()
 		c.found(Finding{Kind: "changed", Severity: Wrong, Count: 1, Fix: fix},
 			"%s is not the file that was written: %v.", e.Path, cause)
 	}
@@ -392,7 +392,7 @@ func (c *checker) vectors(context.Context) error {
 func (c *checker) exposures(ctx context.Context) error {
 	e, err := c.d.Exposures(ctx)
 	if e, ok := errors.AsType[*Error](err); ok && ctx.Err() == nil {
-		cause, fix := e.parts()
+		fix, cause := e.parts()
 		c.found(Finding{Kind: "bad-exposures", Severity: Wrong, Count: 1, Fix: fix},
 			"The exposures cannot be read: %s: %v.", e.place(), cause)
 		return nil

@@ -49,12 +49,12 @@ func (e *Error) place() string {
 	return place
 }
 
-// parts returns what is wrong and what to do about it, "" where there is nothing.
-func (e *Error) parts() (cause error, fix string) {
+// parts returns what to do about it, "" where there is nothing, and what is wrong.
+func (e *Error) parts() (fix string, cause error) {
 	if h, ok := e.Err.(*hint.Error); ok {
-		return h.Err, h.Hint(nil)
+		return h.Hint(nil), h.Err
 	}
-	return e.Err, ""
+	return "", e.Err
 }
 
 // fileError makes an Error about a whole file or folder. The fix is a hint's format, "" for none.

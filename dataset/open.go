@@ -778,7 +778,7 @@ func (d *Dataset) skipLink(t *table, row int64, err error) error {
 		if !d.options.Tolerant {
 			return e
 		}
-		err, _ = e.parts()
+		_, err = e.parts()
 	} else if !d.options.Tolerant {
 		return placeError(t.path, row, "", err, fix)
 	}
