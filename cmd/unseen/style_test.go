@@ -24,29 +24,19 @@ const (
 
 // notYet is how many places of a folder may break a rule until they are rewritten. It only shrinks.
 var notYet = map[string]int{
-	"beam/cmd/unseen-beam": 16,
-	"beam/job":             26,
-	"beam/shards":          18,
-
-	"dataset/exchange":     46,
-	"deploy/release":       16,
-	"encode/onnx":          17,
-	"engine":               23,
-	"evaluate":             27,
-	"fit":                  40,
-	"graph":                17,
-	"internal/jsonscan":    18,
-	"internal/kern":        15,
-	"internal/kern/_gen":   17,
-	"internal/safetensors": 18,
-	"internal/sbom":        16,
-	"loop":                 15,
-	"model":                21,
-	"network":              15,
-	"recommend":            24,
-	"sample":               15,
-	"serve":                74,
-	"serve/store":          15,
+	"beam/cmd/unseen-beam": 1,
+	"beam/job":             6,
+	"beam/shards":          3,
+	"dataset/exchange":     2,
+	"engine":               3,
+	"evaluate":             11,
+	"fit":                  7,
+	"graph":                2,
+	"internal/kern/_gen":   3,
+	"internal/safetensors": 1,
+	"model":                5,
+	"recommend":            8,
+	"serve":                5,
 }
 
 // twins are Go functions with the parameters of an assembly stub that they stand in for.
