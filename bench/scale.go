@@ -77,7 +77,7 @@ func (b *bench) cloneProblem() (sample.Problem, error) {
 	}
 	var pairs *graph.Pairs
 	if err := b.part("sample", func() (err error) {
-		pairs, _, err = graph.Sample(g, graph.Universe{Before: g.Order()}, graph.Sampling{Src: rand.NewPCG(1, 1)})
+		pairs, _, err = graph.Sample(g, graph.Universe{Before: g.Order()}, graph.SampleOptions{Src: rand.NewPCG(1, 1)})
 		return err
 	}); err != nil {
 		return sample.Problem{}, err

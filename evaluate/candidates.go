@@ -16,9 +16,9 @@ import (
 	"unseen/sample"
 )
 
-// Candidates says what every source of a held-out part could have linked to, and what it did link to. With
-// an order these are the nodes before the source; without one, all other nodes of its own and earlier parts.
-// A link belongs to the part of its source, so that none of these links was learned from.
+// Candidates says what every source of a held-out subset could have linked to, and what it did link to. With
+// an order these are the nodes before the source; without one, all other nodes of its own and earlier subsets.
+// A link belongs to the subset of its source, so that none of these links was learned from.
 type Candidates struct {
 	g        *graph.Graph
 	sequence []int32 // every source's candidates are its beginning, less the source itself
@@ -28,25 +28,25 @@ type Candidates struct {
 	of       int // sources there were before some were drawn
 }
 
-// NewCandidates returns the candidates of a part that was held out, [graph.Test] most often, for its sources
+// NewCandidates returns the candidates of a subset that was held out, [graph.Test] most often, for its sources
 // that have a link among them.
-func NewCandidates(d *sample.Prepared, part graph.Part) (*Candidates, error) {
+func NewCandidates(d *sample.Prepared, subset graph.Subset) (*Candidates, error) {
 	switch {
 	case d.Split == nil:
 		return nil, fmt.Errorf("%w: nothing was held out; split the graph to rank links that were not learned from",
 			ErrEmpty)
-	case part == graph.Train:
-		return nil, fmt.Errorf("%w: links of the training part were learned from; rank those of validation or test",
+	case subset == graph.Train:
+		return nil, fmt.Errorf("%w: links of the training subset were learned from; rank those of validation or test",
 			ErrEmpty)
 	}
 	c := &Candidates{g: d.Graph, before: d.Order}
-	for p := graph.Train; p <= part; p++ {
+	for p := graph.Train; p <= subset; p++ {
 		c.sequence = append(c.sequence, d.Split.Nodes(p)...)
 	}
 	if c.before != nil && !slices.Equal(c.sequence, c.before.Sequence[:len(c.sequence)]) {
 		return nil, fmt.Errorf("%w: the split is of another order than the one that candidates keep to", ErrTarget)
 	}
-	for _, i := range d.Split.Nodes(part) {
+	for _, i := range d.Split.Nodes(subset) {
 		var links []int32
 		for _, j := range c.g.Out(i) {
 			if c.has(d.Split, i, j) {
@@ -58,7 +58,7 @@ func NewCandidates(d *sample.Prepared, part graph.Part) (*Candidates, error) {
 		}
 	}
 	if len(c.sources) == 0 {
-		return nil, fmt.Errorf("%w: no source of the %v part has a link", ErrEmpty, part)
+		return nil, fmt.Errorf("%w: no source of the %v subset has a link", ErrEmpty, subset)
 	}
 	c.of = len(c.sources)
 	return c, nil
@@ -82,14 +82,14 @@ func (c *Candidates) Some(most int, seed uint64) (*Candidates, error) {
 func (c *Candidates) Of() int { return c.of }
 
 // Before returns the order in which candidates come before their source; nil where all nodes of the
-// parts are candidates.
+// subsets are candidates.
 func (c *Candidates) Before() *graph.Order { return c.before }
 
 func (c *Candidates) has(split *graph.Split, i, j int32) bool {
 	if c.before != nil {
 		return c.before.Precedes(j, i)
 	}
-	return i != j && split.Part(j) <= split.Part(i)
+	return i != j && split.Subset(j) <= split.Subset(i)
 }
 
 // Sources returns the sources, in the order in which they are ranked. The slice must not be changed.

@@ -93,7 +93,7 @@ func TestRankAgainstEveryPair(t *testing.T) {
 				for k := range j.PropensityParams {
 					j.PropensityParams[k] = float32(random.IntN(5) - 2)
 				}
-				for _, part := range []graph.Part{graph.Validation, graph.Test} {
+				for _, part := range []graph.Subset{graph.Validation, graph.Test} {
 					comparePart(ctx, t, drawn, j, part)
 				}
 			}
@@ -101,7 +101,7 @@ func TestRankAgainstEveryPair(t *testing.T) {
 	}
 }
 
-func comparePart(ctx context.Context, t *testing.T, drawn *sample.Prepared, j *fit.Judge, part graph.Part) {
+func comparePart(ctx context.Context, t *testing.T, drawn *sample.Prepared, j *fit.Judge, part graph.Subset) {
 	t.Helper()
 	c, err := NewCandidates(drawn, part)
 	if err != nil {
@@ -144,7 +144,7 @@ func comparePart(ctx context.Context, t *testing.T, drawn *sample.Prepared, j *f
 		var linked []int32
 		scores := [2][]float64{make([]float64, n), make([]float64, n)}
 		for k := range int32(n) {
-			candidate := k != i && drawn.Split.Part(k) <= part && (drawn.Order == nil || drawn.Order.Precedes(k, i))
+			candidate := k != i && drawn.Split.Subset(k) <= part && (drawn.Order == nil || drawn.Order.Precedes(k, i))
 			scores[0][k], scores[1][k] = float64(z[k]), float64(seen[k])
 			if !candidate {
 				scores[0][k], scores[1][k] = math.Inf(-1), math.Inf(-1)

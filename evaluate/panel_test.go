@@ -165,7 +165,7 @@ func TestPanelExactIsWhatTheSampleEstimates(t *testing.T) {
 	const draws = 24
 	apart := map[string]float64{}
 	for seed := range uint64(draws) {
-		pairs, _, err := graph.Sample(g, u, graph.Sampling{Src: rand.NewPCG(seed, 1)})
+		pairs, _, err := graph.Sample(g, u, graph.SampleOptions{Src: rand.NewPCG(seed, 1)})
 		if err != nil {
 			t.Fatal(err)
 		}

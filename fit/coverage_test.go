@@ -88,7 +88,7 @@ func (s setup) try(t testing.TB, seed uint64) outcome {
 		sample := func(sources []int32) *world.TruePairs {
 			src := rand.NewPCG(seed, uint64(sources[0]))
 			pairs, _, err := graph.Sample(w.Graph(), graph.Universe{Sources: sources, Before: order},
-				graph.Sampling{PerLink: 1, Src: src})
+				graph.SampleOptions{PerLink: 1, Src: src})
 			if err != nil {
 				t.Fatal(err)
 			}

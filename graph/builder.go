@@ -31,7 +31,7 @@ type Builder struct {
 	built  bool
 }
 
-// Node is what a Builder is told about a node. Only the id is needed.
+// Node describes a node to a Builder. Only the id is needed.
 type Node struct {
 	ID    string
 	Field string    // a name; empty or "unknown" is UnknownField
@@ -60,11 +60,11 @@ func (b *Builder) AddNode(n Node) (int32, error) {
 	i := int32(len(b.fields))
 	switch {
 	case b.built:
-		return 0, fmt.Errorf("graph: node %q: %w; make a new Builder", n.ID, ErrBuilt)
+		return 0, fmt.Errorf("node %q: %w; make a new Builder", n.ID, ErrBuilt)
 	case n.ID == "":
-		return 0, fmt.Errorf("graph: node number %d: %w; give every node an id", i+1, ErrEmptyID)
+		return 0, fmt.Errorf("node number %d: %w; give every node an id", i+1, ErrEmptyID)
 	case i == math.MaxInt32:
-		return 0, fmt.Errorf("graph: node %q: %w: a graph has at most %d nodes; take a subgraph", n.ID, ErrTooLarge,
+		return 0, fmt.Errorf("node %q: %w: a graph has at most %d nodes; take a subgraph", n.ID, ErrTooLarge,
 			math.MaxInt32)
 	}
 	field, err := b.fieldOf(n.Field)
@@ -75,11 +75,11 @@ func (b *Builder) AddNode(n Node) (int32, error) {
 		err = b.titles.fits(n.Title)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("graph: node %q: %w", n.ID, err)
+		return 0, fmt.Errorf("node %q: %w", n.ID, err)
 	}
 	ids := b.ids.table()
 	if !b.index.add(n.ID, i, &ids) {
-		return 0, fmt.Errorf("graph: node %q: %w; merge its rows or give it another id", n.ID, ErrDuplicateNode)
+		return 0, fmt.Errorf("node %q: %w; merge its rows or give it another id", n.ID, ErrDuplicateNode)
 	}
 	b.ids.add(n.ID)
 	b.addField(n.Field, field)
@@ -88,8 +88,8 @@ func (b *Builder) AddNode(n Node) (int32, error) {
 	return i, nil
 }
 
-// Grow makes room for so many more nodes at once, which spares a large graph much copying. Too few or too
-// many do no harm but to memory.
+// Grow makes room for more nodes at once, which saves a large graph much copying. The number may be wrong: that costs
+// only memory or time.
 func (b *Builder) Grow(nodes int) {
 	if nodes = min(nodes, math.MaxInt32-len(b.fields)); nodes <= 0 || b.built {
 		return
@@ -104,11 +104,11 @@ func (b *Builder) Grow(nodes int) {
 // returns the index, also of a field that is there already; "" and "unknown" are UnknownField.
 func (b *Builder) AddField(name string) (uint16, error) {
 	if b.built {
-		return 0, fmt.Errorf("graph: field %q: %w; make a new Builder", name, ErrBuilt)
+		return 0, fmt.Errorf("field %q: %w; make a new Builder", name, ErrBuilt)
 	}
 	f, err := b.fieldOf(name)
 	if err != nil {
-		return 0, fmt.Errorf("graph: %w", err)
+		return 0, err
 	}
 	b.addFieldName(unknownFieldName)
 	if int(f) == len(b.fieldNames) {
@@ -135,7 +135,7 @@ func (b *Builder) AddLink(source, target string) error {
 // It stops at the first error; the links before it have been added.
 func (b *Builder) AddLinks(sources, targets []string) error {
 	if len(sources) != len(targets) {
-		return fmt.Errorf("graph: links with %d sources and %d targets: %w; give one target per source", len(sources),
+		return fmt.Errorf("links with %d sources and %d targets: %w; give one target per source", len(sources),
 			len(targets), ErrShape)
 	}
 	var from, to [1024]int32
@@ -179,7 +179,7 @@ func (b *Builder) AddLinkIndex(source, target int32) error {
 	case uint32(target) >= n:
 		return b.unknown("target", target)
 	case b.built:
-		return fmt.Errorf("graph: link number %d: %w; make a new Builder", b.given+1, ErrBuilt)
+		return fmt.Errorf("link number %d: %w; make a new Builder", b.given+1, ErrBuilt)
 	case source == target && !b.DropSelfLinks:
 		ids := b.ids.table()
 		return &LinkError{b.given + 1, fmt.Errorf("node %q has a %w", ids.at(source), ErrSelfLink),
@@ -205,7 +205,7 @@ func (b *Builder) AddLinkIndex(source, target int32) error {
 // Build makes the graph. The Builder is spent afterwards.
 func (b *Builder) Build() (*Graph, BuildReport, error) {
 	if b.built {
-		return nil, BuildReport{}, fmt.Errorf("graph: %w; make a new Builder", ErrBuilt)
+		return nil, BuildReport{}, fmt.Errorf("%w; make a new Builder", ErrBuilt)
 	}
 	b.addFieldName(unknownFieldName)
 	g := &Graph{
@@ -241,7 +241,7 @@ func (g *Graph) count(r *BuildReport) {
 
 func (b *Builder) unknown(end string, node any) error {
 	if b.built {
-		return fmt.Errorf("graph: link number %d: %w; make a new Builder", b.given+1, ErrBuilt)
+		return fmt.Errorf("link number %d: %w; make a new Builder", b.given+1, ErrBuilt)
 	}
 	if b.DropUnknown {
 		b.given++
@@ -254,13 +254,13 @@ func (b *Builder) unknown(end string, node any) error {
 
 // LinkError is a link that cannot be added. Whoever reads links from a file, and knows the row, takes Err alone.
 type LinkError struct {
-	Number int   // the how-manieth link that was given to the Builder, from 1
-	Err    error // wraps ErrUnknownNode or ErrSelfLink
-	Mend   string
+	Number int    // of the link among those given to the Builder, from 1
+	Err    error  // wraps ErrUnknownNode or ErrSelfLink
+	Hint   string // what to do
 }
 
 func (e *LinkError) Error() string {
-	return fmt.Sprintf("graph: link number %d: %v; %s", e.Number, e.Err, e.Mend)
+	return fmt.Sprintf("link number %d: %v; %s", e.Number, e.Err, e.Hint)
 }
 
 func (e *LinkError) Unwrap() error { return e.Err }

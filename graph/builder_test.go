@@ -11,6 +11,7 @@ import (
 )
 
 func TestBuild(t *testing.T) {
+	t.Parallel()
 	var b Builder
 	when := time.Date(2021, 3, 4, 5, 6, 7, 999, time.FixedZone("", 3600))
 	nodes := []Node{
@@ -68,6 +69,7 @@ func TestBuild(t *testing.T) {
 }
 
 func TestBuildNothing(t *testing.T) {
+	t.Parallel()
 	var b Builder
 	g, report, err := b.Build()
 	must(t, err)
@@ -83,6 +85,7 @@ func TestBuildNothing(t *testing.T) {
 }
 
 func TestBuilderErrors(t *testing.T) {
+	t.Parallel()
 	var b Builder
 	for _, id := range []string{"a", "b"} {
 		_, err := b.AddNode(Node{ID: id})
@@ -121,6 +124,7 @@ func TestBuilderErrors(t *testing.T) {
 }
 
 func TestAddField(t *testing.T) {
+	t.Parallel()
 	var b Builder
 	for k, name := range []string{"later", "nobody's", "later", "unknown", ""} {
 		f, err := b.AddField(name)
@@ -143,6 +147,7 @@ func TestAddField(t *testing.T) {
 }
 
 func TestTooManyFields(t *testing.T) {
+	t.Parallel()
 	var b Builder
 	for i := range 65535 {
 		_, err := b.AddNode(Node{ID: strconv.Itoa(i), Field: strconv.Itoa(i)})
@@ -159,7 +164,7 @@ func TestTooManyFields(t *testing.T) {
 	if report.Fields != 65535 || g.FieldName(65535) != "65534" || g.FieldName(g.Field(i)) != "7" {
 		t.Errorf("%d fields, the last is %q", report.Fields, g.FieldName(65535))
 	}
-	_, _, err = Sample(sketchWithFields(t, 5000), Universe{}, Sampling{Scheme: FieldStratified, Src: rand.NewPCG(1, 1)})
+	_, _, err = Sample(sketchWithFields(t, 5000), Universe{}, SampleOptions{Scheme: FieldStratified, Src: rand.NewPCG(1, 1)})
 	wantError(t, err, ErrTooLarge, "4096")
 }
 
@@ -178,6 +183,7 @@ func sketchWithFields(t *testing.T, n int) *Graph {
 
 // TestLinksAgainstASet builds random graphs by every way to add a link and compares them with a set.
 func TestLinksAgainstASet(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		n := 1 + r.IntN(60)
@@ -234,6 +240,7 @@ func TestLinksAgainstASet(t *testing.T) {
 
 // TestSortedLinks adds links in order, which takes a shorter way, and shuffled: the graph is the same.
 func TestSortedLinks(t *testing.T) {
+	t.Parallel()
 	const n = 3000
 	r := rand.New(rand.NewPCG(9, 9))
 	var links []Link

@@ -136,21 +136,21 @@ type clusterScratch struct {
 func newKMeans(g *Graph, s Clustering) (*kmeans, Clustering, error) {
 	switch {
 	case g.vectors == nil:
-		return nil, s, fmt.Errorf("graph: clusters: the graph has no vectors: %w; attach them by WithVectors, "+
+		return nil, s, fmt.Errorf("fields by vectors: the graph has no vectors: %w; attach them by WithVectors, "+
 			"or use FieldsByLinks", ErrShape)
 	case g.vectors.Len() != g.Len():
-		return nil, s, fmt.Errorf("graph: clusters: %d vectors for %d nodes: %w; close vectors after their last use",
+		return nil, s, fmt.Errorf("fields by vectors: %d vectors for %d nodes: %w; close vectors after their last use",
 			g.vectors.Len(), g.Len(), ErrShape)
 	case s.Fields < 1:
-		return nil, s, fmt.Errorf("graph: clusters: %w: %d fields; ask for 1 or more", ErrSettings, s.Fields)
+		return nil, s, fmt.Errorf("fields by vectors: %w: %d fields; ask for 1 or more", ErrSettings, s.Fields)
 	case s.Fields > math.MaxUint16:
-		return nil, s, fmt.Errorf("graph: clusters: %d fields: %w; ask for %d or fewer", s.Fields, ErrTooLarge,
+		return nil, s, fmt.Errorf("fields by vectors: %d fields: %w; ask for %d or fewer", s.Fields, ErrTooLarge,
 			math.MaxUint16)
 	case s.Rounds < 0:
-		return nil, s, fmt.Errorf("graph: clusters: %w: at most %d rounds; give 1 or more, or 0 for %d", ErrSettings,
+		return nil, s, fmt.Errorf("fields by vectors: %w: at most %d rounds; give 1 or more, or 0 for %d", ErrSettings,
 			s.Rounds, DefaultRounds)
 	case s.Threads < 0:
-		return nil, s, fmt.Errorf("graph: clusters: %w: %d threads; give 1 or more, or 0 for all processors",
+		return nil, s, fmt.Errorf("fields by vectors: %w: %d threads; give 1 or more, or 0 for all processors",
 			ErrSettings, s.Threads)
 	}
 	if s.Rounds == 0 {
@@ -186,7 +186,7 @@ func (m *kmeans) measure() error {
 	longest := 0.
 	for i, l := range length {
 		if !(l <= longestVector) {
-			return fmt.Errorf("graph: clusters: the vector of node %q has length %v, its products are %w; scale "+
+			return fmt.Errorf("fields by vectors: the vector of node %q has length %v, its products are %w; scale "+
 				"the vectors to length 1", m.g.ID(int32(i)), l, ErrNotFinite)
 		}
 		longest = max(longest, l)
@@ -197,11 +197,11 @@ func (m *kmeans) measure() error {
 	}
 	switch {
 	case len(m.nodes) < m.k:
-		return fmt.Errorf("graph: clusters: %w: %d fields of %d nodes, %d of them with a vector that is not "+
+		return fmt.Errorf("fields by vectors: %w: %d fields of %d nodes, %d of them with a vector that is not "+
 			"zero; ask for %d fields or fewer, or encode the nodes", ErrSettings, m.k, m.g.Len(), len(m.nodes),
 			len(m.nodes))
 	case longest < shortestVector:
-		return fmt.Errorf("graph: clusters: %w: the longest vector has length %v, its products vanish; scale "+
+		return fmt.Errorf("fields by vectors: %w: the longest vector has length %v, its products vanish; scale "+
 			"the vectors to length 1", ErrSettings, longest)
 	}
 	m.of = slices.Repeat([]int32{fieldless}, len(m.nodes))
@@ -240,7 +240,7 @@ func (m *kmeans) start(ctx context.Context) error {
 			return err
 		}
 		if sum(totals) == 0 {
-			return fmt.Errorf("graph: clusters: %w: %d fields of %d distinct vectors; ask for %d or fewer",
+			return fmt.Errorf("fields by vectors: %w: %d fields of %d distinct vectors; ask for %d or fewer",
 				ErrSettings, m.k, c+1, c+1)
 		}
 		for t := range candidates {

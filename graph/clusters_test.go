@@ -58,6 +58,7 @@ func withVectors(tb testing.TB, g *Graph, dim int, half bool, vector func(i int)
 }
 
 func TestClustersAreRecovered(t *testing.T) {
+	t.Parallel()
 	for seed, c := range []cloud{
 		{nodes: 300, dim: 2, k: 2, noise: .1},
 		{nodes: 600, dim: 8, k: 5, noise: .2},
@@ -133,6 +134,7 @@ func checkNearest(g *Graph, r FieldReport) error {
 // TestClustersDoNotDependOnThreads has more vectors than fit one block, one run and one segment of a
 // sum, and then more centres than fit one block.
 func TestClustersDoNotDependOnThreads(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ nodes, fields int }{{sumSegment + 1000, 3}, {600, centreBlock + 30}} {
 		g, _ := withCloud(t, rand.New(rand.NewPCG(1, 21)), cloud{nodes: c.nodes, dim: 20, k: 30, noise: 1})
 		s := Clustering{Fields: c.fields, Seed: 3, Rounds: 6}
@@ -159,6 +161,7 @@ func TestClustersDoNotDependOnThreads(t *testing.T) {
 }
 
 func TestZeroVectorsHaveNoCluster(t *testing.T) {
+	t.Parallel()
 	g := withVectors(t, bare(t, 9), 3, false, func(i int) []float32 {
 		return [][]float32{{0, 0, 0}, {1, 0, 0}, {0, 1, .1}}[i%3]
 	})
@@ -178,6 +181,7 @@ func TestZeroVectorsHaveNoCluster(t *testing.T) {
 // TestDuplicateVectors asks for exactly as many fields as there are distinct vectors, some of which lie
 // closer together than a float32 product can tell, and for one more.
 func TestDuplicateVectors(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 22))
 		distinct, dim := 1+r.IntN(12), 1+r.IntN(40)
@@ -212,6 +216,7 @@ func TestDuplicateVectors(t *testing.T) {
 }
 
 func TestAsManyClustersAsNodes(t *testing.T) {
+	t.Parallel()
 	g, _ := withCloud(t, rand.New(rand.NewPCG(2, 23)), cloud{nodes: 50, dim: 4, k: 1, noise: 1})
 	_, r, err := g.FieldsByVectors(t.Context(), Clustering{Fields: 50})
 	must(t, err)
@@ -232,6 +237,7 @@ func TestAsManyClustersAsNodes(t *testing.T) {
 
 // TestEmptyClustersAreRefilled starts from centres that lie where no vector is.
 func TestEmptyClustersAreRefilled(t *testing.T) {
+	t.Parallel()
 	g := withVectors(t, bare(t, 6), 1, false,
 		func(i int) []float32 { return []float32{[]float32{1, 1, 1, 2, 5, 9}[i]} })
 	m, _, err := newKMeans(g, Clustering{Fields: 4, Threads: 1})
@@ -256,6 +262,7 @@ func TestEmptyClustersAreRefilled(t *testing.T) {
 }
 
 func TestClusterErrors(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	plain := bare(t, 4)
 	_, _, err := plain.FieldsByVectors(ctx, Clustering{Fields: 2})

@@ -9,9 +9,9 @@ import (
 // NoTime stands for an unknown time among the seconds of NodeColumns.AddTimes.
 const NoTime = noTime
 
-// NodeColumns are nodes column by column, for whoever has them in a table: Builder.AddColumns takes them several
-// times faster than AddNode takes one after the other. The columns are filled independently, each by a goroutine of
-// its own if so wished; every column that is used has an element per node in the end.
+// NodeColumns are nodes column by column, as tables have them: Builder.AddColumns adds them several times faster than
+// AddNode adds one after the other. Columns may be filled by different goroutines. In the end every column that is used
+// must have an element per node.
 type NodeColumns struct {
 	ids    textWriter
 	index  idIndex
@@ -22,14 +22,14 @@ type NodeColumns struct {
 	timed  bool // there is a time that is known
 }
 
-// GrowIDs makes room for so many more ids of so many bytes in all. Too few or too many do no harm but to memory.
+// GrowIDs makes room for more ids, and for their bytes in all. The numbers may be wrong: that costs only memory or time.
 func (c *NodeColumns) GrowIDs(nodes, bytes int) {
 	c.ids.end = slices.Grow(c.ids.end, nodes)
 	c.ids.text = slices.Grow(c.ids.text, bytes)
 	c.index.reserve(len(c.ids.end) + nodes)
 }
 
-// GrowTitles makes room for so many more titles of so many bytes in all.
+// GrowTitles makes room for more titles, and for their bytes in all.
 func (c *NodeColumns) GrowTitles(nodes, bytes int) {
 	c.titles.end = slices.Grow(c.titles.end, nodes)
 	c.titles.text = slices.Grow(c.titles.text, bytes)
@@ -43,7 +43,7 @@ func (c *NodeColumns) AddIDs(ids []string) error {
 	for len(ids) > 0 {
 		batch := ids[:min(together, len(ids))]
 		if n := len(c.ids.end) + len(batch); n > math.MaxInt32 {
-			return fmt.Errorf("graph: %w: a graph has at most %d nodes; take a subgraph", ErrTooLarge, math.MaxInt32)
+			return fmt.Errorf("%w: a graph has at most %d nodes; take a subgraph", ErrTooLarge, math.MaxInt32)
 		} else if 4*n > 3*len(c.index.slots) {
 			c.index.reserve(n)
 		}
@@ -57,14 +57,14 @@ func (c *NodeColumns) AddIDs(ids []string) error {
 		for k, id := range batch {
 			i := int32(len(c.ids.end))
 			if id == "" {
-				return fmt.Errorf("graph: node number %d: %w; give every node an id", i+1, ErrEmptyID)
+				return fmt.Errorf("node number %d: %w; give every node an id", i+1, ErrEmptyID)
 			}
 			if err := c.ids.fits(id); err != nil {
-				return fmt.Errorf("graph: node %q: %w", id, err)
+				return fmt.Errorf("node %q: %w", id, err)
 			}
 			table := c.ids.table()
 			if fetched < 0 || !c.index.addHashed(hashes[k], id, i, &table) {
-				return fmt.Errorf("graph: node %q: %w; merge its rows or give it another id", id, ErrDuplicateNode)
+				return fmt.Errorf("node %q: %w; merge its rows or give it another id", id, ErrDuplicateNode)
 			}
 			c.ids.add(id)
 		}
@@ -77,7 +77,7 @@ func (c *NodeColumns) AddIDs(ids []string) error {
 func (c *NodeColumns) AddTitles(titles []string) error {
 	for _, title := range titles {
 		if err := c.titles.fits(title); err != nil {
-			return fmt.Errorf("graph: title %q: %w", title, err)
+			return fmt.Errorf("title %q: %w", title, err)
 		}
 		c.titled = c.titled || title != ""
 		c.titles.add(title)
@@ -102,18 +102,19 @@ func (b *Builder) AddColumns(c *NodeColumns) error {
 	n := len(c.ids.end)
 	switch {
 	case b.built:
-		return fmt.Errorf("graph: %w; make a new Builder", ErrBuilt)
+		return fmt.Errorf("%w; make a new Builder", ErrBuilt)
 	case len(b.fields) > 0:
-		return fmt.Errorf("graph: columns for a Builder that has nodes: %w; use AddNode", ErrShape)
+		return fmt.Errorf("columns for a Builder that has nodes: %w; use AddNode", ErrShape)
 	case len(c.titles.end) != 0 && len(c.titles.end) != n, len(c.fields) != 0 && len(c.fields) != n,
 		len(c.times) != 0 && len(c.times) != n:
-		return fmt.Errorf("graph: %d ids, %d titles, %d fields and %d times: %w; give every column an element per node", n, len(c.titles.end), len(c.fields), len(c.times), ErrShape)
+		return fmt.Errorf("%d ids, %d titles, %d fields and %d times: %w; give every column an element per node", n,
+			len(c.titles.end), len(c.fields), len(c.times), ErrShape)
 	}
 	b.addFieldName(unknownFieldName)
 	for k, f := range c.fields {
 		if int(f) >= len(b.fieldNames) {
 			table := c.ids.table()
-			return fmt.Errorf("graph: node %q: %w: field %d of %d; add it with AddField first", table.at(int32(k)),
+			return fmt.Errorf("node %q: %w: field %d of %d; add it with AddField first", table.at(int32(k)),
 				ErrShape, f, len(b.fieldNames))
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 // TestColumnsAreNodes builds random graphs node by node and by columns, and finds no difference.
 func TestColumnsAreNodes(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		n := r.IntN(300)
@@ -84,6 +85,7 @@ func TestColumnsAreNodes(t *testing.T) {
 }
 
 func TestBadColumns(t *testing.T) {
+	t.Parallel()
 	var c NodeColumns
 	if err := c.AddIDs([]string{"a", "b", "a"}); !errors.Is(err, ErrDuplicateNode) {
 		t.Errorf("an id twice: %v", err)

@@ -43,13 +43,13 @@ func (g *Graph) FieldsByLinks(ctx context.Context, s Communities) (*Graph, Field
 	}
 	switch {
 	case !(s.Resolution > 0 && s.Resolution <= math.MaxFloat64):
-		return nil, none, fmt.Errorf("graph: communities: %w: resolution %v; give a positive number, 1 as a rule",
+		return nil, none, fmt.Errorf("fields by links: %w: resolution %v; give a positive number, 1 as a rule",
 			ErrSettings, s.Resolution)
 	case s.MinSize < 0:
-		return nil, none, fmt.Errorf("graph: communities: %w: at least %d nodes; give 0 to keep all communities",
+		return nil, none, fmt.Errorf("fields by links: %w: at least %d nodes; give 0 to keep all communities",
 			ErrSettings, s.MinSize)
 	case s.Split != nil && !s.Split.order.graph.sharesLinks(g):
-		return nil, none, fmt.Errorf("graph: communities: the split is of another graph: %w; split the order of "+
+		return nil, none, fmt.Errorf("fields by links: the split is of another graph: %w; split the order of "+
 			"this one", ErrShape)
 	}
 	r := FieldReport{Converged: true}
@@ -59,7 +59,7 @@ func (g *Graph) FieldsByLinks(ctx context.Context, s Communities) (*Graph, Field
 	}
 	w := newNetwork(g.Len(), links)
 	if w.ends == 0 {
-		return nil, none, fmt.Errorf("graph: communities: %w (%s links); give the graph links, give training a "+
+		return nil, none, fmt.Errorf("fields by links: %w (%s links); give the graph links, give training a "+
 			"larger share, or use FieldsByVectors", ErrNoLinks, which)
 	}
 	r.Found = fmt.Sprintf("Louvain on %s links, %d of them: resolution %v, seed %d", which, int64(w.ends)/2,
@@ -89,7 +89,7 @@ func (g *Graph) FieldsByLinks(ctx context.Context, s Communities) (*Graph, Field
 func (s *Split) trainLinks() iter.Seq2[int32, int32] {
 	return func(yield func(source, target int32) bool) {
 		for i, j := range s.order.graph.Links() {
-			if s.Part(i) == Train && s.Part(j) == Train && !yield(i, j) {
+			if s.Subset(i) == Train && s.Subset(j) == Train && !yield(i, j) {
 				return
 			}
 		}
@@ -283,7 +283,7 @@ func (w *network) settle(of []int32, s Communities, r *FieldReport) (fields int,
 		}
 	}
 	if fields == 0 {
-		return 0, fmt.Errorf("graph: communities: %w: none has %d nodes, the largest has %d; lower MinSize to "+
+		return 0, fmt.Errorf("fields by links: %w: none has %d nodes, the largest has %d; lower MinSize to "+
 			"that or less", ErrSettings, least, slices.Max(size))
 	}
 	for c, n := range size {

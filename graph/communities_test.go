@@ -90,6 +90,7 @@ func modularityOf(g *Graph, links func(i, j int32) bool, resolution float64) flo
 }
 
 func TestCommunitiesAreRecovered(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(6) {
 		r := rand.New(rand.NewPCG(seed, 30))
 		g, groups := planted(t, r, 2000, 4+3*int(seed), 9, 1)
@@ -103,6 +104,7 @@ func TestCommunitiesAreRecovered(t *testing.T) {
 }
 
 func TestKarateClub(t *testing.T) {
+	t.Parallel()
 	var links []Link
 	for _, pair := range strings.Fields(karate) {
 		var l Link
@@ -129,6 +131,7 @@ func TestKarateClub(t *testing.T) {
 // TestCommunitiesAgreeWithGonum compares the modularity with gonum's of the same communities, and the
 // communities with those that gonum finds.
 func TestCommunitiesAgreeWithGonum(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
@@ -156,6 +159,7 @@ func TestCommunitiesAgreeWithGonum(t *testing.T) {
 }
 
 func TestResolution(t *testing.T) {
+	t.Parallel()
 	g, _ := planted(t, rand.New(rand.NewPCG(1, 32)), 600, 12, 5, 1)
 	fields := 0
 	for _, resolution := range []float64{.05, 1, 20} {
@@ -169,6 +173,7 @@ func TestResolution(t *testing.T) {
 }
 
 func TestExtremeResolution(t *testing.T) {
+	t.Parallel()
 	g, _ := planted(t, rand.New(rand.NewPCG(2, 32)), 60, 3, 5, 1)
 	_, r, err := g.FieldsByLinks(t.Context(), Communities{Resolution: math.SmallestNonzeroFloat64})
 	must(t, err)
@@ -185,6 +190,7 @@ func TestExtremeResolution(t *testing.T) {
 // TestCommunitiesSeeOnlyTraining compares the search under a split with one in a graph that never had
 // the other links.
 func TestCommunitiesSeeOnlyTraining(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(5) {
 		r := rand.New(rand.NewPCG(seed, 33))
 		g := randomGraph(t, r, 300, 1500, .9)
@@ -203,8 +209,8 @@ func TestCommunitiesSeeOnlyTraining(t *testing.T) {
 			t.Errorf("seed %d: links outside training make a difference: %+v, %+v", seed, report, unseen)
 		}
 		for i := range int32(g.Len()) {
-			if s.Part(i) != Train && found.Field(i) != UnknownField {
-				t.Errorf("seed %d: node %q of %v has field %q", seed, g.ID(i), s.Part(i),
+			if s.Subset(i) != Train && found.Field(i) != UnknownField {
+				t.Errorf("seed %d: node %q of %v has field %q", seed, g.ID(i), s.Subset(i),
 					found.FieldName(found.Field(i)))
 			}
 		}
@@ -222,6 +228,7 @@ func TestCommunitiesSeeOnlyTraining(t *testing.T) {
 }
 
 func TestSmallCommunities(t *testing.T) {
+	t.Parallel()
 	// A clique of five, one of four that hangs on it and on a pair, a pair apart, and a node alone.
 	words := "a b c d e  p q r s  x y  v w  alone  v>w x>y x>s p>a "
 	for _, clique := range []string{"abcde", "pqrs"} {
@@ -254,6 +261,7 @@ func TestSmallCommunities(t *testing.T) {
 }
 
 func TestCommunityErrors(t *testing.T) {
+	t.Parallel()
 	g := sketch(t, "a b c d b>a c>b d>c")
 	s, err := g.Order().SplitByShare(Shares{Train: .25, Test: .75})
 	must(t, err)

@@ -20,6 +20,7 @@ var underRaceDetector bool
 // TestRealNetworks orders, splits and samples two real networks: papers with full dates, and packages
 // with years, hubs and cycles. UNSEEN_DATA says where the networks are.
 func TestRealNetworks(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
@@ -59,14 +60,14 @@ func TestRealNetworks(t *testing.T) {
 			u := byDate.Universe(Validation)
 			for scheme := range schemes {
 				for _, u.Before = range []*Order{nil, o} {
-					p, report, err := Sample(g, u, Sampling{Scheme: scheme, Src: rand.NewPCG(7, 7)})
+					p, report, err := Sample(g, u, SampleOptions{Scheme: scheme, Src: rand.NewPCG(7, 7)})
 					must(t, err)
 					must(t, p.Validate(g))
 					checkDistinct(t, p)
 					sum := 0.
 					for k, w := range p.Weight {
 						sum += w
-						if byDate.Part(p.Source[k]) != Validation || byDate.Part(p.Target[k]) == Test ||
+						if byDate.Subset(p.Source[k]) != Validation || byDate.Subset(p.Target[k]) == Test ||
 							u.Before != nil && !o.Precedes(p.Target[k], p.Source[k]) {
 							t.Fatalf("pair %d lies outside the universe", k)
 						}
@@ -97,6 +98,7 @@ func TestRealNetworks(t *testing.T) {
 // TestRealCommunities finds fields in the links of real networks, and says how they compare with the
 // fields that the networks come with.
 func TestRealCommunities(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
@@ -128,8 +130,8 @@ func TestRealCommunities(t *testing.T) {
 				t.Errorf("modularity is %v, want %v", r.Modularity, c.modularity)
 			}
 			for i := range int32(g.Len()) {
-				if c.split && s.Split.Part(i) != Train && found.Field(i) != UnknownField {
-					t.Fatalf("%q of %v has a field", g.ID(i), s.Split.Part(i))
+				if c.split && s.Split.Subset(i) != Train && found.Field(i) != UnknownField {
+					t.Fatalf("%q of %v has a field", g.ID(i), s.Split.Subset(i))
 				}
 			}
 		})
@@ -143,7 +145,7 @@ func checkRealSplit(t *testing.T, g *Graph, s *Split) {
 	for p := Train; p <= Test; p++ {
 		for i, j := range s.Links(p) {
 			links++
-			if s.Part(i) != p || s.Part(j) > p {
+			if s.Subset(i) != p || s.Subset(j) > p {
 				t.Fatalf("link %q>%q does not belong to %v", g.ID(i), g.ID(j), p)
 			}
 		}
@@ -153,7 +155,7 @@ func checkRealSplit(t *testing.T, g *Graph, s *Split) {
 		}
 	}
 	if links != g.LinkCount() {
-		t.Errorf("%d links in all parts and dropped, of %d", links, g.LinkCount())
+		t.Errorf("%d links in all subsets and dropped, of %d", links, g.LinkCount())
 	}
 }
 

@@ -9,7 +9,7 @@
 //	  c ◄───── b ◄─────── a ◄──────── d ◄───── e          e links to d, d to a, …
 //	└──────── train ────────┘└─ validation ─┘└─ test ─┘
 //
-//	a link belongs to the part of its source; its target lies in that part or an earlier one
+//	a link belongs to the subset of its source; its target lies in that subset or an earlier one
 //
 // Of n nodes there are n(n−1) ordered pairs and few are links, so learning sees every link and some
 // of the unlinked pairs. A [Universe] says which pairs count, [Sample] draws from them, and each of

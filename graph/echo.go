@@ -38,11 +38,11 @@ func (g *Graph) Echo() float64 {
 	var variance float64
 	row := make([]float32, v.Dim())
 	for from := 0; from < len(columns); from += together {
-		some := columns[from:min(from+together, len(columns))]
+		batch := columns[from:min(from+together, len(columns))]
 		own := make([][together]float32, n)
 		for i := range n {
 			v.Load(row, i)
-			for k, column := range some {
+			for k, column := range batch {
 				own[i][k] = row[column]
 			}
 		}
@@ -55,21 +55,21 @@ func (g *Graph) Echo() float64 {
 			for _, neighbours := range [2][]int32{g.Out(i), g.In(i)} {
 				for _, j := range neighbours {
 					root := 1 / math.Sqrt(degrees[j]+1)
-					for k := range some {
+					for k := range batch {
 						x := float64(own[j][k])
 						sum[k] += x
 						weighted[k] += x * root
 					}
 				}
 			}
-			for k := range some {
+			for k := range batch {
 				x := float64(own[i][k])
 				found[k][0].add(x, sum[k])
 				found[k][1].add(x, sum[k]/degrees[i])
 				found[k][2].add(x, weighted[k]/math.Sqrt(degrees[i]+1))
 			}
 		}
-		for k := range some {
+		for k := range batch {
 			spread := found[k][0].variance()
 			variance += spread
 			for o := range agree {

@@ -10,6 +10,7 @@ import (
 // Vectors that have nothing to do with the links do not echo them; averages over neighbours and
 // eigenvectors do, with either sign, whatever the degrees.
 func TestEcho(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 3))
 	const n, dim = 400, 6
 	var b Builder

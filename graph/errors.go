@@ -29,8 +29,8 @@ var (
 	ErrShares = errors.New("bad shares")
 	// ErrDates: the cut dates of a split are in the wrong order, or no node has a time.
 	ErrDates = errors.New("bad dates")
-	// ErrEmptyPart: a split leaves nothing to train or to test on.
-	ErrEmptyPart = errors.New("empty part")
+	// ErrEmptySubset: a split leaves nothing to train or to test on.
+	ErrEmptySubset = errors.New("empty subset")
 
 	// ErrEmptyUniverse: no ordered pair meets the universe's conditions.
 	ErrEmptyUniverse = errors.New("empty universe")

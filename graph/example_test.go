@@ -54,7 +54,7 @@ func ExampleBuilder() {
 	fmt.Printf("%d nodes, %d link, %d repeated, %d unknown\n", g.Len(), g.LinkCount(), report.Repeated,
 		report.UnknownLinks)
 	// Output:
-	// graph: link number 4: node "old" has a link to itself; remove it or set DropSelfLinks
+	// link number 4: node "old" has a link to itself; remove it or set DropSelfLinks
 	// 2 nodes, 1 link, 1 repeated, 1 unknown
 }
 
@@ -170,7 +170,7 @@ func ExampleUniverse() {
 }
 
 func ExampleSample() {
-	p, report, err := graph.Sample(papers(), graph.Universe{}, graph.Sampling{PerLink: 2, Src: rand.NewPCG(1, 0)})
+	p, report, err := graph.Sample(papers(), graph.Universe{}, graph.SampleOptions{PerLink: 2, Src: rand.NewPCG(1, 0)})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func ExampleSample() {
 
 func ExampleSample_fieldStratified() {
 	g := papers()
-	p, report, err := graph.Sample(g, graph.Universe{}, graph.Sampling{Scheme: graph.FieldStratified, PerLink: 1,
+	p, report, err := graph.Sample(g, graph.Universe{}, graph.SampleOptions{Scheme: graph.FieldStratified, PerLink: 1,
 		Src: rand.NewPCG(1, 0)})
 	if err != nil {
 		log.Fatal(err)
@@ -208,7 +208,7 @@ func ExampleSample_fieldStratified() {
 
 func ExampleSample_popularityMatched() {
 	g := papers()
-	p, _, err := graph.Sample(g, graph.Universe{}, graph.Sampling{Scheme: graph.PopularityMatched, PerLink: 2,
+	p, _, err := graph.Sample(g, graph.Universe{}, graph.SampleOptions{Scheme: graph.PopularityMatched, PerLink: 2,
 		Src: rand.NewPCG(1, 0)})
 	if err != nil {
 		log.Fatal(err)
@@ -368,8 +368,8 @@ func ExampleGraph_FieldsByLinks() {
 	// modularity 0.32
 }
 
-func ExampleParseScheme() {
-	s, err := graph.ParseScheme("popularity")
+func ExampleParseNegativeScheme() {
+	s, err := graph.ParseNegativeScheme("popularity")
 	fmt.Println(s, err)
 	// Output: popularity <nil>
 }

@@ -35,7 +35,7 @@ const fieldless = -1
 // Node i is in group of[i] < groups, or fieldless.
 func (g *Graph) withFields(word string, of []int32, groups int) (*Graph, []int, error) {
 	if groups > math.MaxUint16 {
-		return nil, nil, fmt.Errorf("graph: found %d fields: %w, the limit is %d; raise MinSize or lower Resolution",
+		return nil, nil, fmt.Errorf("found %d fields: %w, the limit is %d; raise MinSize or lower Resolution",
 			groups, ErrTooLarge, math.MaxUint16)
 	}
 	size, first := make([]int, groups), make([]int, groups)

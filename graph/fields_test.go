@@ -35,6 +35,7 @@ func adjustedRand(a, b []int) float64 {
 }
 
 func TestAdjustedRand(t *testing.T) {
+	t.Parallel()
 	// sklearn.metrics.adjusted_rand_score of the same
 	for _, c := range []struct {
 		a, b []int
@@ -101,6 +102,7 @@ func checkFound(g, found *Graph, r FieldReport, word string) error {
 }
 
 func TestFoundFieldsAreOrderedBySize(t *testing.T) {
+	t.Parallel()
 	g := sketch(t, "a:old b:old c d e f")
 	found, sizes, err := g.withFields("kind", []int32{2, 0, 0, fieldless, 1, 1}, 3)
 	must(t, err)

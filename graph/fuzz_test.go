@@ -95,7 +95,7 @@ func FuzzBuilder(f *testing.F) {
 }
 
 // FuzzOrderAndSplit makes a graph of arbitrary links and times and checks what an order and its splits
-// promise, then samples each part.
+// promise, then samples each subset.
 func FuzzOrderAndSplit(f *testing.F) {
 	f.Add([]byte{10, 1, 2, 3, 4, 5, 0, 1, 1, 2, 2, 0})
 	f.Add([]byte{24, 0, 9, 0, 9, 1, 2, 3, 3, 2, 9, 9})
@@ -119,11 +119,11 @@ func FuzzOrderAndSplit(f *testing.F) {
 		o := g.Order()
 		must(t, checkOrder(g, o))
 		byShare, err := o.SplitByShare(Shares{Train: .5, Validation: .25, Test: .25})
-		if err != nil && !errors.Is(err, ErrEmptyPart) {
+		if err != nil && !errors.Is(err, ErrEmptySubset) {
 			t.Fatal(err)
 		}
 		byDate, err := o.SplitByDate(time.Unix(2, 0), time.Unix(4, 0))
-		if err != nil && !errors.Is(err, ErrEmptyPart) && !errors.Is(err, ErrDates) {
+		if err != nil && !errors.Is(err, ErrEmptySubset) && !errors.Is(err, ErrDates) {
 			t.Fatal(err)
 		}
 		for _, s := range []*Split{byShare, byDate} {
@@ -135,7 +135,7 @@ func FuzzOrderAndSplit(f *testing.F) {
 				u := s.Universe(p)
 				for _, u.Before = range []*Order{nil, o} {
 					for scheme := range schemes {
-						sample, _, err := Sample(g, u, Sampling{Scheme: scheme, Src: rand.NewPCG(uint64(len(data)), 1)})
+						sample, _, err := Sample(g, u, SampleOptions{Scheme: scheme, Src: rand.NewPCG(uint64(len(data)), 1)})
 						if errors.Is(err, ErrNoLinks) || errors.Is(err, ErrEmptyUniverse) {
 							continue
 						}

@@ -71,7 +71,7 @@ func wantError(tb testing.TB, err, kind error, names ...string) {
 		tb.Errorf("got error %v, want one that is %q", err, kind)
 		return
 	}
-	for _, name := range append(names, "graph: ") {
+	for _, name := range names {
 		if !strings.Contains(err.Error(), name) {
 			tb.Errorf("error %q does not say %q", err, name)
 		}

@@ -10,6 +10,7 @@ import (
 )
 
 func TestOrder(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, words, want, broken string
 		againstTime               int
@@ -49,6 +50,7 @@ func TestOrder(t *testing.T) {
 }
 
 func TestOrderInvariants(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		n := 1 + r.IntN(40)
@@ -127,6 +129,7 @@ func reachability(g *Graph, when []int64) [][]bool {
 
 // TestOrderOfLongChains would overflow the stack of a recursive walk.
 func TestOrderOfLongChains(t *testing.T) {
+	t.Parallel()
 	const n = 50_000
 	for _, cyclic := range []bool{false, true} {
 		var b Builder
@@ -150,17 +153,18 @@ func TestOrderOfLongChains(t *testing.T) {
 }
 
 func TestSplitByShare(t *testing.T) {
+	t.Parallel()
 	g := sketch(t, "a@2001 b@2002 c@2002 d@2003 e@2004 f@2005 g@2006 h@2007 i@2008 j@2009 b>a j>a j>i i>h h>b a>j a>b")
 	o := g.Order()
 	s, err := o.SplitByShare(Shares{})
 	must(t, err)
-	for p, want := range map[Part]string{Train: "a b c d e f g", Validation: "h", Test: "i j"} {
+	for p, want := range map[Subset]string{Train: "a b c d e f g", Validation: "h", Test: "i j"} {
 		if got := ids(g, s.Nodes(p)); got != want {
 			t.Errorf("%v is %s, want %s", p, got, want)
 		}
 		for _, i := range s.Nodes(p) {
-			if s.Part(i) != p {
-				t.Errorf("node %d is in %v, not %v", i, s.Part(i), p)
+			if s.Subset(i) != p {
+				t.Errorf("node %d is in %v, not %v", i, s.Subset(i), p)
 			}
 		}
 	}
@@ -171,18 +175,19 @@ func TestSplitByShare(t *testing.T) {
 	if s, err = o.SplitByShare(Shares{Train: .5, Test: .5}); err != nil || s.Report.Nodes != [3]int{5, 0, 5} {
 		t.Errorf("halves are %v, %v", s.Report.Nodes, err)
 	}
-	if name := Part(9).String(); name != "Part(9)" {
+	if name := Subset(9).String(); name != "Subset(9)" {
 		t.Error(name)
 	}
 }
 
 func TestSplitByDate(t *testing.T) {
+	t.Parallel()
 	g := sketch(t, "x@2021 y@2020 z@2019 u w u>x")
 	o := g.Order()
 	date := func(y int) time.Time { return time.Date(y, 1, 1, 0, 0, 0, 0, time.UTC) }
 	s, err := o.SplitByDate(date(2020), date(2021))
 	must(t, err)
-	for p, want := range map[Part]string{Train: "w z", Validation: "y", Test: "x u"} {
+	for p, want := range map[Subset]string{Train: "w z", Validation: "y", Test: "x u"} {
 		if got := ids(g, s.Nodes(p)); got != want {
 			t.Errorf("%v is %s, want %s", p, got, want)
 		}
@@ -196,12 +201,13 @@ func TestSplitByDate(t *testing.T) {
 	_, err = o.SplitByDate(date(2021), date(2020))
 	wantError(t, err, ErrDates, "2020-01-01", "swap")
 	_, err = o.SplitByDate(date(2030), date(2031))
-	wantError(t, err, ErrEmptyPart, "test", "2019-01-01", "2021-01-01")
+	wantError(t, err, ErrEmptySubset, "test", "2019-01-01", "2021-01-01")
 	_, err = sketch(t, "a b").Order().SplitByDate(date(2020), date(2021))
 	wantError(t, err, ErrDates, "share")
 }
 
 func TestSplitErrors(t *testing.T) {
+	t.Parallel()
 	o := sketch(t, "a b c").Order()
 	nan := 0.
 	nan /= nan
@@ -211,13 +217,14 @@ func TestSplitErrors(t *testing.T) {
 	}
 	for _, s := range []Shares{{1, 0, 0}, {0, 0, 1}, {0, 1, 0}, {.9, 0, .1}} {
 		_, err := o.SplitByShare(s)
-		wantError(t, err, ErrEmptyPart, "larger")
+		wantError(t, err, ErrEmptySubset, "larger")
 	}
 	_, err := sketch(t, "").Order().SplitByShare(Shares{})
-	wantError(t, err, ErrEmptyPart)
+	wantError(t, err, ErrEmptySubset)
 }
 
 func TestSplitInvariants(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		n := 10 + r.IntN(40)
@@ -230,18 +237,18 @@ func TestSplitInvariants(t *testing.T) {
 	}
 }
 
-// checkSplit verifies that parts are disjoint and cover the nodes, that every link is in the part it
-// belongs to or dropped, and that nothing of the test part is seen in training.
+// checkSplit verifies that subsets are disjoint and cover the nodes, that every link is in the subset it
+// belongs to or dropped, and that nothing of the test subset is seen in training.
 func checkSplit(g *Graph, s *Split) error {
-	nodes, links := 0, map[Link]Part{}
+	nodes, links := 0, map[Link]Subset{}
 	for p := Train; p <= Test; p++ {
 		nodes += len(s.Nodes(p))
 		count := 0
 		for i, j := range s.Links(p) {
-			if _, twice := links[Link{i, j}]; twice || s.Part(i) != p || s.Part(j) > p || !g.HasLink(i, j) {
+			if _, twice := links[Link{i, j}]; twice || s.Subset(i) != p || s.Subset(j) > p || !g.HasLink(i, j) {
 				return fmt.Errorf("link %d>%d does not belong to %v", i, j, p)
 			}
-			if p == Train && (s.Part(i) != Train || s.Part(j) != Train) {
+			if p == Train && (s.Subset(i) != Train || s.Subset(j) != Train) {
 				return fmt.Errorf("link %d>%d leaks into training", i, j)
 			}
 			links[Link{i, j}] = p

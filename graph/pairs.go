@@ -77,7 +77,7 @@ func (p *Pairs) Shuffle(src rand.Source) error {
 		return err
 	}
 	if src == nil {
-		return fmt.Errorf("graph: shuffle: %w: no source of randomness; give one, such as rand.NewPCG(seed, 0)",
+		return fmt.Errorf("shuffle: %w: no source of randomness; give one, such as rand.NewPCG(seed, 0)",
 			ErrSettings)
 	}
 	rand.New(src).Shuffle(p.Len(), func(a, b int) {
@@ -102,18 +102,18 @@ func (p *Pairs) Validate(g *Graph) error {
 		i, j, w, r := p.Source[k], p.Target[k], p.Weight[k], p.Rate[k]
 		switch {
 		case uint32(i) >= n || uint32(j) >= n:
-			return fmt.Errorf("graph: pair %d is (%d, %d) of a graph with %d nodes: %w; sample from this graph", k, i,
+			return fmt.Errorf("pair %d is (%d, %d) of a graph with %d nodes: %w; sample from this graph", k, i,
 				j, n, ErrUnknownNode)
 		case i == j:
-			return fmt.Errorf("graph: pair %d is node %q with itself: %w; leave it out", k, g.ID(i), ErrPair)
+			return fmt.Errorf("pair %d is node %q with itself: %w; leave it out", k, g.ID(i), ErrPair)
 		case p.Linked[k] != g.HasLink(i, j):
-			return fmt.Errorf("graph: pair %d (%q, %q) says linked %t, the graph %t: %w; sample from this graph", k,
+			return fmt.Errorf("pair %d (%q, %q) says linked %t, the graph %t: %w; sample from this graph", k,
 				g.ID(i), g.ID(j), p.Linked[k], !p.Linked[k], ErrPair)
 		case !(w >= 1 && w <= math.MaxFloat64):
-			return fmt.Errorf("graph: pair %d (%q, %q) has weight %v: %w; a weight is 1/P(sampled), at least 1", k,
+			return fmt.Errorf("pair %d (%q, %q) has weight %v: %w; a weight is 1/P(sampled), at least 1", k,
 				g.ID(i), g.ID(j), w, ErrPair)
 		case !(r > 0 && r <= 1):
-			return fmt.Errorf("graph: pair %d (%q, %q) has rate %v: %w; a rate is a probability above 0", k, g.ID(i),
+			return fmt.Errorf("pair %d (%q, %q) has rate %v: %w; a rate is a probability above 0", k, g.ID(i),
 				g.ID(j), r, ErrPair)
 		}
 	}
@@ -123,14 +123,14 @@ func (p *Pairs) Validate(g *Graph) error {
 func (p *Pairs) checkShape() error {
 	n := len(p.Source)
 	if len(p.Target) != n || len(p.Linked) != n || len(p.Weight) != n || len(p.Rate) != n {
-		return fmt.Errorf("graph: pairs with columns of %d, %d, %d, %d and %d rows: %w; give each pair all five values",
+		return fmt.Errorf("pairs with columns of %d, %d, %d, %d and %d rows: %w; give each pair all five values",
 			n, len(p.Target), len(p.Linked), len(p.Weight), len(p.Rate), ErrShape)
 	}
 	if n > MaxPairs {
-		return fmt.Errorf("graph: %d pairs, the limit is %d: %w; work on a part of them", n, MaxPairs, ErrTooManyPairs)
+		return fmt.Errorf("%d pairs, the limit is %d: %w; work on a part of them", n, MaxPairs, ErrTooManyPairs)
 	}
 	if p.Universe < int64(n) {
-		return fmt.Errorf("graph: %d pairs of a universe of %d: %w; Universe is the number of pairs they stand for", n,
+		return fmt.Errorf("%d pairs of a universe of %d: %w; Universe is the number of pairs they stand for", n,
 			p.Universe, ErrPair)
 	}
 	return nil

@@ -9,10 +9,11 @@ import (
 )
 
 func TestShuffleAndGroup(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(5) {
 		r := rand.New(rand.NewPCG(seed, 15))
 		g := randomGraph(t, r, 100, 100+int(seed)*2000, 0)
-		p, _, err := Sample(g, Universe{}, Sampling{Scheme: FieldStratified, Src: rand.NewPCG(seed, 0)})
+		p, _, err := Sample(g, Universe{}, SampleOptions{Scheme: FieldStratified, Src: rand.NewPCG(seed, 0)})
 		must(t, err)
 		before := pairBytes(t, p)
 		must(t, p.GroupBySource())
@@ -54,6 +55,7 @@ func TestShuffleAndGroup(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
+	t.Parallel()
 	g := sketch(t, "a b c b>a")
 	for _, c := range []struct {
 		kind  error

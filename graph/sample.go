@@ -8,15 +8,15 @@ import (
 	"sort"
 )
 
-// Scheme is a way to choose the unlinked pairs of a sample.
-type Scheme uint8
+// NegativeScheme is a way to choose the unlinked pairs of a sample.
+type NegativeScheme uint8
 
 // The schemes. Every one keeps all links of the universe, never takes a known link for an unlinked
 // pair nor a pair twice, and knows the exact probability of each pair.
 const (
 	// Uniform takes every set of K unlinked pairs with the same chance: Rate = K / unlinked.
 	// K is PerLink times the number of links, or all unlinked pairs if that is fewer.
-	Uniform Scheme = iota
+	Uniform NegativeScheme = iota
 
 	// FieldStratified draws uniformly within each pair of fields s (that of the source, that of the
 	// target), half of the sample where the links are and half where the pairs are:
@@ -43,27 +43,27 @@ const (
 
 var schemeNames = [schemes]string{"uniform", "field", "popularity"}
 
-// String returns the scheme's name, as ParseScheme reads it.
-func (s Scheme) String() string {
+// String returns the scheme's name, as ParseNegativeScheme reads it.
+func (s NegativeScheme) String() string {
 	if s < schemes {
 		return schemeNames[s]
 	}
-	return fmt.Sprintf("Scheme(%d)", uint8(s))
+	return fmt.Sprintf("NegativeScheme(%d)", uint8(s))
 }
 
-// ParseScheme returns the scheme of a name: uniform, field or popularity.
-func ParseScheme(name string) (Scheme, error) {
+// ParseNegativeScheme returns the scheme of a name: uniform, field or popularity.
+func ParseNegativeScheme(name string) (NegativeScheme, error) {
 	if k := slices.Index(schemeNames[:], name); k >= 0 {
-		return Scheme(k), nil
+		return NegativeScheme(k), nil
 	}
-	return 0, fmt.Errorf("graph: scheme %q: %w; use one of %v", name, ErrSettings, schemeNames)
+	return 0, fmt.Errorf("sampling scheme %q: %w; use one of %v", name, ErrSettings, schemeNames)
 }
 
-// Sampling says how to sample. Src is needed, the rest has defaults.
-type Sampling struct {
-	Scheme  Scheme      // zero means Uniform
-	PerLink int         // unlinked pairs per link; zero means DefaultPerLink
-	Src     rand.Source // sources in the same state give the same sample
+// SampleOptions say how to sample. Src is needed, the rest has defaults.
+type SampleOptions struct {
+	Scheme  NegativeScheme // zero means Uniform
+	PerLink int            // unlinked pairs per link; zero means DefaultPerLink
+	Src     rand.Source    // sources in the same state give the same sample
 }
 
 // DefaultPerLink is the number of unlinked pairs per link unless one is given.
@@ -82,40 +82,40 @@ type SampleReport struct {
 // Sample returns all links of the universe and, for each, some unlinked pairs, grouped by source and
 // ascending by target within it. Time and memory are O(nodes + links + sample), to which
 // FieldStratified adds nodes × fields.
-func Sample(g *Graph, u Universe, s Sampling) (*Pairs, SampleReport, error) {
+func Sample(g *Graph, u Universe, o SampleOptions) (*Pairs, SampleReport, error) {
 	var none SampleReport
 	switch {
-	case s.Src == nil:
-		return nil, none, fmt.Errorf("graph: sample: %w: no source of randomness; set Src, such as to "+
+	case o.Src == nil:
+		return nil, none, fmt.Errorf("sampling pairs: %w: no source of randomness; set Src, such as to "+
 			"rand.NewPCG(seed, 0)", ErrSettings)
-	case s.Scheme >= schemes:
-		return nil, none, fmt.Errorf("graph: sample: %w: no scheme has number %d; use Uniform, FieldStratified "+
-			"or PopularityMatched", ErrSettings, uint8(s.Scheme))
-	case s.PerLink < 0:
-		return nil, none, fmt.Errorf("graph: sample: %w: %d unlinked pairs per link; give 1 or more, or 0 for %d",
-			ErrSettings, s.PerLink, DefaultPerLink)
-	case s.PerLink == 0:
-		s.PerLink = DefaultPerLink
+	case o.Scheme >= schemes:
+		return nil, none, fmt.Errorf("sampling pairs: %w: no scheme has number %d; use Uniform, FieldStratified "+
+			"or PopularityMatched", ErrSettings, uint8(o.Scheme))
+	case o.PerLink < 0:
+		return nil, none, fmt.Errorf("sampling pairs: %w: %d unlinked pairs per link; give 1 or more, or 0 for %d",
+			ErrSettings, o.PerLink, DefaultPerLink)
+	case o.PerLink == 0:
+		o.PerLink = DefaultPerLink
 	}
 	f, err := newFrame(g, u)
 	if err != nil {
 		return nil, none, err
 	}
 	if f.linked == 0 {
-		return nil, none, fmt.Errorf("graph: sample: %w among the universe's %d pairs; give it more sources and "+
+		return nil, none, fmt.Errorf("sampling pairs: %w among the universe's %d pairs; give it more sources and "+
 			"targets, or use AllPairs", ErrNoLinks, f.pairs)
 	}
 	want := f.unlinked()
-	if int64(s.PerLink) <= want/f.linked {
-		want = int64(s.PerLink) * f.linked
+	if int64(o.PerLink) <= want/f.linked {
+		want = int64(o.PerLink) * f.linked
 	}
 	if want > MaxPairs-f.linked {
-		return nil, none, fmt.Errorf("graph: sample: %w: %d links and %d unlinked pairs, the limit is %d; lower "+
+		return nil, none, fmt.Errorf("sampling pairs: %w: %d links and %d unlinked pairs, the limit is %d; lower "+
 			"PerLink or narrow the universe", ErrTooManyPairs, f.linked, want, MaxPairs)
 	}
-	d := &draw{frame: f, want: want, random: rand.New(s.Src)}
+	d := &draw{frame: f, want: want, random: rand.New(o.Src)}
 	var rate func(*Pairs)
-	switch s.Scheme {
+	switch o.Scheme {
 	case Uniform:
 		rate = d.uniform()
 	case FieldStratified:
@@ -144,7 +144,7 @@ func AllPairs(g *Graph, u Universe, limit int) (*Pairs, error) {
 		return nil, err
 	}
 	if f.pairs > int64(min(limit, MaxPairs)) {
-		return nil, fmt.Errorf("graph: %w: the universe has %d, the limit is %d; use Sample, narrow the "+
+		return nil, fmt.Errorf("%w: the universe has %d, the limit is %d; use Sample, narrow the "+
 			"universe, take a Subgraph, or raise the limit", ErrTooManyPairs, f.pairs, min(limit, MaxPairs))
 	}
 	p := newPairs(int(f.pairs), f.pairs)
@@ -192,7 +192,7 @@ const maxFieldPairs = 1 << 24
 func (d *draw) byField() (func(*Pairs), error) {
 	n := d.g.FieldCount()
 	if n*n > maxFieldPairs {
-		return nil, fmt.Errorf("graph: sample by field: %d fields: %w for a rate per pair of fields; merge them "+
+		return nil, fmt.Errorf("sampling pairs by field: %d fields: %w for a rate per pair of fields; merge them "+
 			"to %d or fewer", n, ErrTooLarge, int(math.Sqrt(maxFieldPairs)))
 	}
 	fields := d.g.Fields()

@@ -30,6 +30,7 @@ func some(g *Graph, r *rand.Rand) []int32 {
 // TestSamplesAreUnbiased draws many samples of small graphs and compares with all pairs: the weighted
 // mean of an arbitrary function, the sum of the weights, and how often every unlinked pair was drawn.
 func TestSamplesAreUnbiased(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
@@ -48,7 +49,7 @@ func TestSamplesAreUnbiased(t *testing.T) {
 			for scheme := range schemes {
 				for _, perLink := range []int{1, 3} {
 					t.Run(fmt.Sprintf("seed %d/%s/%v/%d", seed, name, scheme, perLink), func(t *testing.T) {
-						checkUnbiased(t, g, u, Sampling{scheme, perLink, rand.NewPCG(seed, 6)}, all, f)
+						checkUnbiased(t, g, u, SampleOptions{scheme, perLink, rand.NewPCG(seed, 6)}, all, f)
 					})
 				}
 			}
@@ -57,7 +58,7 @@ func TestSamplesAreUnbiased(t *testing.T) {
 }
 
 // checkUnbiased compares samples with all pairs, on f of (i, j) at i·n+j.
-func checkUnbiased(t *testing.T, g *Graph, u Universe, s Sampling, all *Pairs, f []float64) {
+func checkUnbiased(t *testing.T, g *Graph, u Universe, s SampleOptions, all *Pairs, f []float64) {
 	const draws = 300
 	n := g.Len()
 	var mean, weights moments
@@ -134,12 +135,13 @@ func checkDistinct(t *testing.T, p *Pairs) {
 // TestLargeStrataAreUniform draws from strata large enough for every way of sorting and for several
 // rounds of rejection, and checks the marginal frequencies of targets by their chi-square.
 func TestLargeStrataAreUniform(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(8, 8))
 	g := randomGraph(t, r, 400, 6000, 1)
 	o := g.Order()
 	for scheme := range schemes {
 		for _, u := range []Universe{{}, {Before: o}} {
-			p, report, err := Sample(g, u, Sampling{Scheme: scheme, PerLink: 3, Src: rand.NewPCG(9, 9)})
+			p, report, err := Sample(g, u, SampleOptions{Scheme: scheme, PerLink: 3, Src: rand.NewPCG(9, 9)})
 			must(t, err)
 			must(t, p.Validate(g))
 			checkDistinct(t, p)
@@ -176,6 +178,7 @@ func TestLargeStrataAreUniform(t *testing.T) {
 }
 
 func TestSameSeedSameBytes(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(5) {
 		r := rand.New(rand.NewPCG(seed, 10))
 		g := randomGraph(t, r, 80, 400, .5)
@@ -183,7 +186,7 @@ func TestSameSeedSameBytes(t *testing.T) {
 			u := universe(g, r)
 			for scheme := range schemes {
 				draw := func(seed uint64) ([]byte, SampleReport) {
-					p, report, err := Sample(g, u, Sampling{Scheme: scheme, Src: rand.NewPCG(seed, 0)})
+					p, report, err := Sample(g, u, SampleOptions{Scheme: scheme, Src: rand.NewPCG(seed, 0)})
 					must(t, err)
 					return pairBytes(t, p), report
 				}
@@ -210,12 +213,13 @@ func pairBytes(t *testing.T, p *Pairs) []byte {
 }
 
 func TestFieldStratifiedWeights(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(11, 11))
 	g := randomGraph(t, r, 200, 400, 0)
-	uniform, _, err := Sample(g, Universe{}, Sampling{Src: rand.NewPCG(1, 1)})
+	uniform, _, err := Sample(g, Universe{}, SampleOptions{Src: rand.NewPCG(1, 1)})
 	must(t, err)
 	flat := slices.Max(uniform.Weight)
-	p, report, err := Sample(g, Universe{}, Sampling{Scheme: FieldStratified, Src: rand.NewPCG(1, 1)})
+	p, report, err := Sample(g, Universe{}, SampleOptions{Scheme: FieldStratified, Src: rand.NewPCG(1, 1)})
 	must(t, err)
 	if report.MaxWeight > 2*flat {
 		t.Errorf("weight %v is more than twice the uniform %v", report.MaxWeight, flat)
@@ -236,6 +240,7 @@ func TestFieldStratifiedWeights(t *testing.T) {
 }
 
 func TestPopularityMatches(t *testing.T) {
+	t.Parallel()
 	// The hub has 30 of 60 links; matched negatives point to it as often as links do.
 	b := Builder{}
 	for i := range 500 {
@@ -248,7 +253,7 @@ func TestPopularityMatches(t *testing.T) {
 	}
 	g, _, err := b.Build()
 	must(t, err)
-	p, report, err := Sample(g, Universe{}, Sampling{Scheme: PopularityMatched, Src: rand.NewPCG(1, 1)})
+	p, report, err := Sample(g, Universe{}, SampleOptions{Scheme: PopularityMatched, Src: rand.NewPCG(1, 1)})
 	must(t, err)
 	hub := 0
 	for k := range p.Len() {
@@ -267,14 +272,15 @@ func TestPopularityMatches(t *testing.T) {
 
 // TestSampleTakesAll asks for more negatives than there are: these schemes then are all pairs.
 func TestSampleTakesAll(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 12))
 	g := randomGraph(t, r, 20, 60, .5)
 	for name, universe := range universes {
 		u := universe(g, r)
 		all, err := AllPairs(g, u, 0)
 		must(t, err)
-		for _, scheme := range []Scheme{Uniform, PopularityMatched} {
-			p, _, err := Sample(g, u, Sampling{scheme, math.MaxInt, rand.NewPCG(1, 1)})
+		for _, scheme := range []NegativeScheme{Uniform, PopularityMatched} {
+			p, _, err := Sample(g, u, SampleOptions{scheme, math.MaxInt, rand.NewPCG(1, 1)})
 			if must(t, err); !bytes.Equal(pairBytes(t, p), pairBytes(t, all)) {
 				t.Errorf("%s, %v: sample is %v, not %v", name, scheme, p, all)
 			}
@@ -283,6 +289,7 @@ func TestSampleTakesAll(t *testing.T) {
 }
 
 func TestAllPairs(t *testing.T) {
+	t.Parallel()
 	g := sketch(t, "a b c b>a c>a a>c")
 	p, err := AllPairs(g, Universe{}, 0)
 	must(t, err)
@@ -299,6 +306,7 @@ func TestAllPairs(t *testing.T) {
 }
 
 func TestUniverseCount(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 13))
 		g := randomGraph(t, r, 3+r.IntN(30), r.IntN(100), .5)
@@ -328,24 +336,25 @@ func TestUniverseCount(t *testing.T) {
 }
 
 func TestSampleErrors(t *testing.T) {
+	t.Parallel()
 	g := sketch(t, "a b c b>a")
 	src := rand.NewPCG(1, 1)
 	for _, c := range []struct {
 		u    Universe
-		s    Sampling
+		s    SampleOptions
 		kind error
 		says string
 	}{
-		{Universe{}, Sampling{}, ErrSettings, "Src"},
-		{Universe{}, Sampling{Scheme: 7, Src: src}, ErrSettings, "number 7"},
-		{Universe{}, Sampling{PerLink: -1, Src: src}, ErrSettings, "-1"},
-		{Universe{Sources: []int32{0}}, Sampling{Src: src}, ErrNoLinks, "AllPairs"},
-		{Universe{Sources: []int32{}}, Sampling{Src: src}, ErrEmptyUniverse, "0 sources"},
-		{Universe{Sources: []int32{0}, Targets: []int32{0}}, Sampling{Src: src}, ErrEmptyUniverse, "1 sources"},
-		{Universe{Sources: []int32{3}}, Sampling{Src: src}, ErrUnknownNode, "sources is 3"},
-		{Universe{Targets: []int32{-1}}, Sampling{Src: src}, ErrUnknownNode, "targets is -1"},
-		{Universe{Targets: []int32{1, 1}}, Sampling{Src: src}, ErrDuplicateNode, `"b"`},
-		{Universe{Before: sketch(t, "x").Order()}, Sampling{Src: src}, ErrShape, "1 nodes, the graph 3"},
+		{Universe{}, SampleOptions{}, ErrSettings, "Src"},
+		{Universe{}, SampleOptions{Scheme: 7, Src: src}, ErrSettings, "number 7"},
+		{Universe{}, SampleOptions{PerLink: -1, Src: src}, ErrSettings, "-1"},
+		{Universe{Sources: []int32{0}}, SampleOptions{Src: src}, ErrNoLinks, "AllPairs"},
+		{Universe{Sources: []int32{}}, SampleOptions{Src: src}, ErrEmptyUniverse, "0 sources"},
+		{Universe{Sources: []int32{0}, Targets: []int32{0}}, SampleOptions{Src: src}, ErrEmptyUniverse, "1 sources"},
+		{Universe{Sources: []int32{3}}, SampleOptions{Src: src}, ErrUnknownNode, "sources is 3"},
+		{Universe{Targets: []int32{-1}}, SampleOptions{Src: src}, ErrUnknownNode, "targets is -1"},
+		{Universe{Targets: []int32{1, 1}}, SampleOptions{Src: src}, ErrDuplicateNode, `"b"`},
+		{Universe{Before: sketch(t, "x").Order()}, SampleOptions{Src: src}, ErrShape, "1 nodes, the graph 3"},
 	} {
 		_, _, err := Sample(g, c.u, c.s)
 		wantError(t, err, c.kind, c.says)
@@ -356,19 +365,20 @@ func TestSampleErrors(t *testing.T) {
 	wantError(t, err, ErrUnknownNode)
 
 	for scheme := range schemes {
-		if back, err := ParseScheme(scheme.String()); err != nil || back != scheme {
+		if back, err := ParseNegativeScheme(scheme.String()); err != nil || back != scheme {
 			t.Errorf("scheme %v reads back as %v, %v", scheme, back, err)
 		}
 	}
-	_, err = ParseScheme("best")
+	_, err = ParseNegativeScheme("best")
 	wantError(t, err, ErrSettings, `"best"`, "popularity")
-	if name := Scheme(9).String(); name != "Scheme(9)" {
+	if name := NegativeScheme(9).String(); name != "NegativeScheme(9)" {
 		t.Error(name)
 	}
 }
 
 // TestTooManyNegatives asks for more than a sample can hold, of a graph that has them.
 func TestTooManyNegatives(t *testing.T) {
+	t.Parallel()
 	b := Builder{}
 	for i := range 60_000 {
 		_, err := b.AddNode(Node{ID: fmt.Sprint(i)})
@@ -377,13 +387,14 @@ func TestTooManyNegatives(t *testing.T) {
 	must(t, b.AddLinkIndex(1, 0))
 	g, _, err := b.Build()
 	must(t, err)
-	_, _, err = Sample(g, Universe{}, Sampling{PerLink: math.MaxInt, Src: rand.NewPCG(1, 1)})
+	_, _, err = Sample(g, Universe{}, SampleOptions{PerLink: math.MaxInt, Src: rand.NewPCG(1, 1)})
 	wantError(t, err, ErrTooManyPairs, "PerLink")
 	_, err = AllPairs(g, Universe{}, math.MaxInt)
 	wantError(t, err, ErrTooManyPairs)
 }
 
 func TestSortKeys(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 14))
 		keys := make([]uint64, r.IntN(20_000))

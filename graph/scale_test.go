@@ -21,6 +21,7 @@ const (
 // TestBuildStaysWithinItsBytesPerLink builds a twentieth of the large graph, by id, with a field and a
 // time per node, and holds it to the same bytes per link.
 func TestBuildStaysWithinItsBytesPerLink(t *testing.T) {
+	t.Parallel()
 	const share = 20
 	before := heap()
 	l := newLarge(t, largeNodes/share, largeLinks/share, true)
@@ -73,7 +74,7 @@ func BenchmarkLarge(b *testing.B) {
 			b.Run(fmt.Sprintf("Sample/%v/before=%t/sources=%d", scheme, u.Before != nil, len(u.Sources)),
 				func(b *testing.B) {
 					for b.Loop() {
-						p, _, err := Sample(g, u, Sampling{Scheme: scheme, Src: rand.NewPCG(1, 2)})
+						p, _, err := Sample(g, u, SampleOptions{Scheme: scheme, Src: rand.NewPCG(1, 2)})
 						if err != nil {
 							b.Fatal(err)
 						}

@@ -8,50 +8,50 @@ import (
 	"time"
 )
 
-// Part is one of the three parts of a Split.
-type Part uint8
+// Subset is one of the three subsets of a Split.
+type Subset uint8
 
-// The parts, oldest first.
+// The subsets, oldest first.
 const (
-	Train Part = iota
+	Train Subset = iota
 	Validation
 	Test
-	parts = 3
+	subsets = 3
 )
 
-// String returns the part's name.
-func (p Part) String() string {
-	if p < parts {
-		return [parts]string{"train", "validation", "test"}[p]
+// String returns the subset's name.
+func (s Subset) String() string {
+	if s < subsets {
+		return [subsets]string{"train", "validation", "test"}[s]
 	}
-	return fmt.Sprintf("Part(%d)", uint8(p))
+	return fmt.Sprintf("Subset(%d)", uint8(s))
 }
 
-// Shares says how large the parts of a split are; they add up to 1.
+// Shares says how large the subsets of a split are; they add up to 1.
 type Shares struct{ Train, Validation, Test float64 }
 
 // DefaultShares are those of the paper.
 var DefaultShares = Shares{Train: .7, Validation: .1, Test: .2}
 
-// Split is an Order cut into train, validation and test. A link belongs to the part of its source
-// when its target lies in the same part or an earlier one, so no link of a test node, in or out, is
-// ever a training link. Links to a later part (all of them broken) belong to none and are counted as
-// dropped. A broken link within one part stays: it gives nothing away.
+// Split is an Order cut into train, validation and test. A link belongs to the subset of its source
+// when its target lies in the same subset or an earlier one, so no link of a test node, in or out, is
+// ever a training link. Links to a later subset (all of them broken) belong to none and are counted as
+// dropped. A broken link within one subset stays: it gives nothing away.
 type Split struct {
 	Report SplitReport
 
 	order *Order
-	cut   [parts + 1]int // part p is Sequence[cut[p]:cut[p+1]]
+	cut   [subsets + 1]int // subset p is Sequence[cut[p]:cut[p+1]]
 }
 
-// SplitReport counts what lies in the parts.
+// SplitReport counts what lies in the subsets.
 type SplitReport struct {
-	Nodes   [3]int // by Part
-	Links   [3]int // by Part
-	Dropped int    // links whose target lies in a later part than their source
+	Nodes   [3]int // by Subset
+	Links   [3]int // by Subset
+	Dropped int    // links whose target lies in a later subset than their source
 }
 
-// SplitByShare cuts the order so that each part has its share of the nodes, to the nearest node.
+// SplitByShare cuts the order so that each subset has its share of the nodes, to the nearest node.
 // The zero Shares mean DefaultShares.
 func (o *Order) SplitByShare(s Shares) (*Split, error) {
 	if s == (Shares{}) {
@@ -60,14 +60,14 @@ func (o *Order) SplitByShare(s Shares) (*Split, error) {
 	sum := s.Train + s.Validation + s.Test
 	// NaN fails every comparison, so the conditions are of what is right.
 	if !(s.Train >= 0 && s.Validation >= 0 && s.Test >= 0 && math.Abs(sum-1) <= 1e-9) {
-		return nil, fmt.Errorf("graph: %w: train %v, validation %v, test %v; give three that are not negative "+
+		return nil, fmt.Errorf("%w: train %v, validation %v, test %v; give three that are not negative "+
 			"and add up to 1",
 			ErrShares, s.Train, s.Validation, s.Test)
 	}
 	n := len(o.Sequence)
 	after := func(share float64) int { return min(n, int(math.Round(share*float64(n)))) }
 	return o.split(after(s.Train), after(s.Train+s.Validation),
-		"give that part a larger share, or take a larger graph")
+		"give that subset a larger share, or take a larger graph")
 }
 
 // SplitByDate cuts the order at two dates: train is what comes before the date validation, test
@@ -75,12 +75,12 @@ func (o *Order) SplitByShare(s Shares) (*Split, error) {
 // without a time goes where its inferred time puts it; see Order.
 func (o *Order) SplitByDate(validation, test time.Time) (*Split, error) {
 	if test.Before(validation) {
-		return nil, fmt.Errorf("graph: %w: test starts %s, before validation on %s; swap them",
+		return nil, fmt.Errorf("%w: test starts %s, before validation on %s; swap them",
 			ErrDates, day(test), day(validation))
 	}
 	dated := o.firstSince(noTime + 1)
 	if dated == len(o.Sequence) {
-		return nil, fmt.Errorf("graph: %w: no node has a time; give times or split by share", ErrDates)
+		return nil, fmt.Errorf("%w: no node has a time; give times or split by share", ErrDates)
 	}
 	oldest := time.Unix(o.when[o.Sequence[dated]], 0).UTC()
 	newest := time.Unix(o.when[o.Sequence[len(o.Sequence)-1]], 0).UTC()
@@ -88,8 +88,8 @@ func (o *Order) SplitByDate(validation, test time.Time) (*Split, error) {
 		fmt.Sprintf("choose dates between %s and %s", day(oldest), day(newest)))
 }
 
-// Part returns the part that node i lies in.
-func (s *Split) Part(i int32) Part {
+// Subset returns the subset that node i lies in.
+func (s *Split) Subset(i int32) Subset {
 	rank := int(s.order.Rank[i])
 	switch {
 	case rank < s.cut[Validation]:
@@ -100,18 +100,18 @@ func (s *Split) Part(i int32) Part {
 	return Test
 }
 
-// Nodes returns the nodes of part p, oldest first. The slice must not be changed.
-func (s *Split) Nodes(p Part) []int32 {
+// Nodes returns the nodes of subset p, oldest first. The slice must not be changed.
+func (s *Split) Nodes(p Subset) []int32 {
 	lo, hi := s.cut[p], s.cut[p+1]
 	return s.order.Sequence[lo:hi:hi]
 }
 
-// Links yields the links of part p as (source, target), source by source, oldest first.
-func (s *Split) Links(p Part) iter.Seq2[int32, int32] {
+// Links yields the links of subset p as (source, target), source by source, oldest first.
+func (s *Split) Links(p Subset) iter.Seq2[int32, int32] {
 	return func(yield func(source, target int32) bool) {
 		for _, i := range s.Nodes(p) {
 			for _, j := range s.order.graph.Out(i) {
-				if s.Part(j) <= p && !yield(i, j) {
+				if s.Subset(j) <= p && !yield(i, j) {
 					return
 				}
 			}
@@ -119,26 +119,26 @@ func (s *Split) Links(p Part) iter.Seq2[int32, int32] {
 	}
 }
 
-// Universe returns the ordered pairs that part p is about: from its nodes to those of its own and
-// of earlier parts. The linked ones among them are the links of part p. Set Before to the Order to
+// Universe returns the ordered pairs that subset p is about: from its nodes to those of its own and
+// of earlier subsets. The linked ones among them are the links of subset p. Set Before to the Order to
 // leave out targets that are newer than the source.
-func (s *Split) Universe(p Part) Universe {
+func (s *Split) Universe(p Subset) Universe {
 	hi := s.cut[p+1]
 	return Universe{Sources: s.Nodes(p), Targets: s.order.Sequence[:hi:hi]}
 }
 
 // split cuts before two places of the sequence.
-func (o *Order) split(validation, test int, mend string) (*Split, error) {
-	s := &Split{order: o, cut: [parts + 1]int{0, validation, test, len(o.Sequence)}}
-	for p := range Part(parts) {
+func (o *Order) split(validation, test int, hint string) (*Split, error) {
+	s := &Split{order: o, cut: [subsets + 1]int{0, validation, test, len(o.Sequence)}}
+	for p := range Subset(subsets) {
 		s.Report.Nodes[p] = len(s.Nodes(p))
 		if s.Report.Nodes[p] == 0 && p != Validation {
-			return nil, fmt.Errorf("graph: %w: no node of %d is left for %v; %s", ErrEmptyPart, len(o.Sequence), p,
-				mend)
+			return nil, fmt.Errorf("%w: no node of %d is left for %v; %s", ErrEmptySubset, len(o.Sequence), p,
+				hint)
 		}
 	}
 	for i, j := range o.graph.Links() {
-		if p := s.Part(i); s.Part(j) <= p {
+		if p := s.Subset(i); s.Subset(j) <= p {
 			s.Report.Links[p]++
 		} else {
 			s.Report.Dropped++

@@ -22,12 +22,12 @@ const (
 func (g *Graph) Subgraph(root int32, size int, d Direction) (*Graph, []int32, error) {
 	switch {
 	case uint32(root) >= uint32(g.Len()):
-		return nil, nil, fmt.Errorf("graph: root %d of a graph with %d nodes: %w; use Index to find a node by its id",
+		return nil, nil, fmt.Errorf("root %d of a graph with %d nodes: %w; use Index to find a node by its id",
 			root, g.Len(), ErrUnknownNode)
 	case size < 1:
-		return nil, nil, fmt.Errorf("graph: subgraph of %d nodes: %w; ask for at least one", size, ErrSettings)
+		return nil, nil, fmt.Errorf("subgraph of %d nodes: %w; ask for at least one", size, ErrSettings)
 	case d > Backward:
-		return nil, nil, fmt.Errorf("graph: direction %d: %w; use BothWays, Forward or Backward", d, ErrSettings)
+		return nil, nil, fmt.Errorf("direction %d: %w; use BothWays, Forward or Backward", d, ErrSettings)
 	}
 	found := make([]bool, g.Len())
 	found[root] = true
@@ -68,11 +68,11 @@ func (g *Graph) Induced(nodes []int32) (*Graph, error) {
 	place := make([]int32, g.Len()) // index in the subgraph + 1; 0 is left out
 	for k, i := range nodes {
 		if uint32(i) >= uint32(g.Len()) {
-			return nil, fmt.Errorf("graph: node %d of the list is %d, of a graph with %d nodes: %w; use indices "+
+			return nil, fmt.Errorf("node %d of the list is %d, of a graph with %d nodes: %w; use indices "+
 				"below that", k, i, g.Len(), ErrUnknownNode)
 		}
 		if place[i] != 0 {
-			return nil, fmt.Errorf("graph: node %q is in the list at %d and at %d: %w; list each once", g.ID(i),
+			return nil, fmt.Errorf("node %q is in the list at %d and at %d: %w; list each once", g.ID(i),
 				place[i]-1, k, ErrDuplicateNode)
 		}
 		place[i] = int32(k) + 1

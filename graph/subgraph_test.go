@@ -7,6 +7,7 @@ import (
 )
 
 func TestSubgraph(t *testing.T) {
+	t.Parallel()
 	g := sketch(t, "a:x@2020 b:y c:x@2019 d e f:z a>c b>a c>d e>d d>b")
 	for _, c := range []struct {
 		root string
@@ -44,6 +45,7 @@ func TestSubgraph(t *testing.T) {
 }
 
 func TestInduced(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 4))
 		g := randomGraph(t, r, 30, 90, .5)

@@ -41,7 +41,7 @@ type frame struct {
 func newFrame(g *Graph, u Universe) (*frame, error) {
 	f := &frame{g: g, order: u.Before}
 	if f.order != nil && len(f.order.Rank) != g.Len() {
-		return nil, fmt.Errorf("graph: the universe's order has %d nodes, the graph %d: %w; use the order of "+
+		return nil, fmt.Errorf("the universe's order has %d nodes, the graph %d: %w; use the order of "+
 			"this graph", len(f.order.Rank), g.Len(), ErrShape)
 	}
 	var err error
@@ -65,7 +65,7 @@ func newFrame(g *Graph, u Universe) (*frame, error) {
 		f.linked++
 	}
 	if f.pairs == 0 {
-		return nil, fmt.Errorf("graph: %w: %d sources and %d targets make no pair; give more of them, or lift Before",
+		return nil, fmt.Errorf("%w: %d sources and %d targets make no pair; give more of them, or lift Before",
 			ErrEmptyUniverse, len(f.sources), len(f.targets))
 	}
 	return f, nil
@@ -121,11 +121,11 @@ func (g *Graph) mark(nodes []int32, what string) ([]bool, error) {
 	flags := make([]bool, g.Len())
 	for k, i := range nodes {
 		if uint32(i) >= uint32(len(flags)) {
-			return nil, fmt.Errorf("graph: node %d of the universe's %s is %d, of a graph with %d nodes: %w; "+
+			return nil, fmt.Errorf("node %d of the universe's %s is %d, of a graph with %d nodes: %w; "+
 				"use indices below that", k, what, i, len(flags), ErrUnknownNode)
 		}
 		if flags[i] {
-			return nil, fmt.Errorf("graph: the universe's %s hold node %q twice: %w; list each once", what, g.ID(i),
+			return nil, fmt.Errorf("the universe's %s hold node %q twice: %w; list each once", what, g.ID(i),
 				ErrDuplicateNode)
 		}
 		flags[i] = true

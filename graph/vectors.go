@@ -37,12 +37,12 @@ func NewHalfVectors(nodes, dim int) (*Vectors, error) { return newVectors(nodes,
 
 func newVectors(nodes, dim int, allocate func(rows, dim int) (*kern.Matrix, error)) (*Vectors, error) {
 	if nodes < 0 || dim < 1 {
-		return nil, fmt.Errorf("graph: vectors of dimension %d for %d nodes: %w; give a dimension of at least 1", dim,
+		return nil, fmt.Errorf("vectors of dimension %d for %d nodes: %w; give a dimension of at least 1", dim,
 			nodes, ErrShape)
 	}
 	m, err := allocate(nodes, dim)
 	if err != nil {
-		return nil, fmt.Errorf("graph: vectors of dimension %d for %d nodes: %w", dim, nodes, err)
+		return nil, fmt.Errorf("vectors of dimension %d for %d nodes: %w", dim, nodes, err)
 	}
 	return &Vectors{kern.Hold(m)}, nil
 }
@@ -70,14 +70,14 @@ func (v *Vectors) Dim() int { return v.rows().Dim() }
 // Set copies a vector into row i. Vectors mapped from a file are read-only: setting one is an error.
 func (v *Vectors) Set(i int32, vector []float32) error {
 	if uint64(uint32(i)) >= uint64(v.Len()) {
-		return fmt.Errorf("graph: vector %d of %d: %w; allocate as many as there are nodes", i, v.Len(), ErrUnknownNode)
+		return fmt.Errorf("vector %d of %d: %w; allocate as many as there are nodes", i, v.Len(), ErrUnknownNode)
 	}
 	if len(vector) != v.Dim() {
-		return fmt.Errorf("graph: vector %d has dimension %d, not %d: %w; encode every node with the same model", i,
+		return fmt.Errorf("vector %d has dimension %d, not %d: %w; encode every node with the same model", i,
 			len(vector), v.Dim(), ErrShape)
 	}
 	if v.rows().ReadOnly() {
-		return fmt.Errorf("graph: vector %d cannot be set: %w; copy the vectors out of the mapped file first", i,
+		return fmt.Errorf("vector %d cannot be set: %w; copy the vectors out of the mapped file first", i,
 			ErrReadOnly)
 	}
 	v.rows().Store(int(i), vector)
@@ -94,7 +94,7 @@ func (v *Vectors) Close() error { return v.rows().Close() }
 func (v *Vectors) Check(g *Graph) (VectorReport, error) {
 	var r VectorReport
 	if v.Len() != g.Len() {
-		return r, fmt.Errorf("graph: %d vectors for %d nodes: %w; encode the nodes again, in the graph's order",
+		return r, fmt.Errorf("%d vectors for %d nodes: %w; encode the nodes again, in the graph's order",
 			v.Len(), g.Len(), ErrShape)
 	}
 	buffer := make([]float32, v.Dim())
@@ -130,7 +130,7 @@ func (g *Graph) WithVectors(v *Vectors) (*Graph, error) {
 		return nil, err
 	}
 	if r.NotFinite > 0 {
-		return nil, fmt.Errorf("graph: the vector of node %q holds what is %w (such nodes: %d); encode them "+
+		return nil, fmt.Errorf("the vector of node %q holds what is %w (such nodes: %d); encode them "+
 			"again or leave them out",
 			r.NotFiniteIDs[0], ErrNotFinite, r.NotFinite)
 	}
@@ -143,7 +143,7 @@ func (g *Graph) WithVectors(v *Vectors) (*Graph, error) {
 // slips through spreads to whatever is learned from it. Where nobody vouches, use WithVectors.
 func (g *Graph) WithTrustedVectors(v *Vectors) (*Graph, error) {
 	if v.Len() != g.Len() {
-		return nil, fmt.Errorf("graph: %d vectors for %d nodes: %w; encode the nodes again, in the graph's order",
+		return nil, fmt.Errorf("%d vectors for %d nodes: %w; encode the nodes again, in the graph's order",
 			v.Len(), g.Len(), ErrShape)
 	}
 	attached := *g
@@ -157,7 +157,7 @@ func (g *Graph) Vectors() *Vectors { return g.vectors }
 // subset copies the vectors of some nodes, in their order.
 func (v *Vectors) subset(nodes []int32) (*Vectors, error) {
 	if v.Len() == 0 && len(nodes) > 0 {
-		return nil, fmt.Errorf("graph: vectors of a subgraph: %w: they were closed; close them after their last use",
+		return nil, fmt.Errorf("vectors of a subgraph: %w: they were closed; close them after their last use",
 			ErrShape)
 	}
 	allocate := kern.NewMatrix
@@ -166,7 +166,7 @@ func (v *Vectors) subset(nodes []int32) (*Vectors, error) {
 	}
 	m, err := allocate(len(nodes), v.Dim())
 	if err != nil {
-		return nil, fmt.Errorf("graph: vectors of a subgraph: %w", err)
+		return nil, fmt.Errorf("vectors of a subgraph: %w", err)
 	}
 	row := make([]float32, v.Dim())
 	for k, i := range nodes {

@@ -12,6 +12,7 @@ import (
 )
 
 func TestVectors(t *testing.T) {
+	t.Parallel()
 	g := sketch(t, "a b c b>a c>b")
 	v, err := NewVectors(3, 5)
 	must(t, err)
@@ -42,6 +43,7 @@ func TestVectors(t *testing.T) {
 }
 
 func TestVectorErrors(t *testing.T) {
+	t.Parallel()
 	_, err := NewVectors(3, 0)
 	wantError(t, err, ErrShape, "dimension 0")
 	_, err = NewVectors(-1, 2)
@@ -61,6 +63,7 @@ func TestVectorErrors(t *testing.T) {
 }
 
 func TestVectorCheck(t *testing.T) {
+	t.Parallel()
 	var b Builder
 	for i := range 40 {
 		_, err := b.AddNode(Node{ID: fmt.Sprint("n", i)})
@@ -112,6 +115,7 @@ func TestVectorCheck(t *testing.T) {
 }
 
 func TestMappedVectorsAreReadOnly(t *testing.T) {
+	t.Parallel()
 	var file bytes.Buffer
 	must(t, binary.Write(&file, binary.LittleEndian, []float32{1, 2, 3, 4}))
 	path := filepath.Join(t.TempDir(), "vectors")
@@ -142,6 +146,7 @@ func TestMappedVectorsAreReadOnly(t *testing.T) {
 
 // TestTrustedVectors attaches a NaN unread, which WithVectors refuses, but never another number of vectors.
 func TestTrustedVectors(t *testing.T) {
+	t.Parallel()
 	g := linked(t, 2, []Link{{1, 0}})
 	v, err := NewVectors(2, 1)
 	must(t, err)

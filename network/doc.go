@@ -4,8 +4,8 @@
 //	dataset ──► Network ──► Fitted (a model, and the pairs it was fitted to) ──► Recommender
 //	                                                                        └──► the pairs that were held out
 //
-// A model says which files it was fitted to and how its pairs were drawn. That is held against the dataset, so that a
-// model of other data is refused with a sentence instead of giving numbers that mean nothing.
+// A model says which files it was fitted to and how its pairs were sampled. Both are compared with the dataset, so that
+// a model of other data is refused instead of giving numbers that mean nothing.
 //
 //	n, err := network.Open(ctx, "papers", dataset.OpenOptions{})
 //	m, err := n.Model(ctx, "model.safetensors")

@@ -66,7 +66,7 @@ func ExampleOpen() {
 	defer n.Close()
 	fitted, err := n.Model(context.Background(), filepath.Join(parent, "model.safetensors"))
 	check(err)
-	prepared, m, err := fitted.Held(context.Background(), 0) // the same pairs again
+	prepared, m, err := fitted.HeldOut(context.Background(), 0) // the same pairs again
 	check(err)
 	fmt.Println(m.Method, "knows its", len(fitted.Origin.Files), "files, and of", n.Graph().Len(), "papers",
 		len(prepared.Split.Nodes(2)), "were held out")

@@ -12,12 +12,13 @@ import (
 	"unseen/dataset"
 	"unseen/encode"
 	"unseen/graph"
+	"unseen/hint"
 	"unseen/model"
 	"unseen/recommend"
 	"unseen/sample"
 )
 
-// Errors of this package wrap one of these, those of the packages that it calls, or say all that there is to say.
+// Errors of this package wrap one of these or an error of the packages that it calls.
 var (
 	// ErrVectors: the dataset has no vectors.
 	ErrVectors = errors.New("no vectors")
@@ -56,7 +57,7 @@ func Open(ctx context.Context, folder string, o dataset.OpenOptions) (*Network, 
 
 func (n *Network) fill(ctx context.Context) error {
 	if n.Graph().Vectors() == nil {
-		return told(ErrVectors, "%s has no vectors; make them of its texts: unseen encode %s", n.folder, n.folder)
+		return hint.Wrap(errorf(ErrVectors, "%s has no vectors", n.folder), "encode its texts first")
 	}
 	var err error
 	if n.files, err = n.Checksums(ctx); err != nil {
@@ -70,7 +71,7 @@ func (n *Network) fill(ctx context.Context) error {
 	return nil
 }
 
-// Close gives everything back.
+// Close releases the dataset and the encoder.
 func (n *Network) Close() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -96,8 +97,8 @@ func (n *Network) Document(i int32) (encode.Text, error) {
 	return encode.Text{Title: n.Graph().Title(i), Body: text}, err
 }
 
-// OpenTexts reads the encoder that made the vectors, if it is kept and of a kind that needs nothing else. Recommenders
-// that are made afterwards know new texts, and which words speak for an item. It tells whether there is one.
+// OpenTexts reads the encoder that made the vectors, if the dataset keeps it and it needs no other files. Recommenders
+// made afterwards accept new texts, and name the words that speak for an item. It reports whether there is one.
 func (n *Network) OpenTexts() (bool, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -122,8 +123,8 @@ func (n *Network) encoder() *encode.LSA {
 	return n.texts
 }
 
-// WithFields returns the graph with the fields that models of such data learn by. They are found once. Here and in the
-// other methods, 0 threads mean all processors; results do not depend on it.
+// WithFields returns the graph with the fields of an origin. Fields are found once and kept. Here and in the other
+// methods, 0 threads mean all processors; results do not depend on it.
 func (n *Network) WithFields(ctx context.Context, o sample.Origin, threads int) (*graph.Graph, error) {
 	if o.Fields == (sample.FieldsBy{}) {
 		return n.Graph(), nil
@@ -172,8 +173,8 @@ type Fitted struct {
 	n      *Network
 }
 
-// Model opens a model file, which must have been fitted to this dataset. One that does not know its
-// files is held against the pairs that the dataset gives, which takes as long as drawing them.
+// Model opens a model file, which must have been fitted to this dataset: the checksums of its files must be those of
+// the dataset. A model without checksums is compared by its pairs, which takes as long as sampling them.
 func (n *Network) Model(ctx context.Context, path string) (*Fitted, error) {
 	file, err := model.Open(path)
 	if err != nil {
@@ -182,18 +183,18 @@ func (n *Network) Model(ctx context.Context, path string) (*Fitted, error) {
 	origin, known, err := sample.OriginOf(model.Model{Data: json.RawMessage(file.Metadata[model.KeyData])})
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%s: %w; fit it anew", path, err)
+		return nil, hint.Wrap(fmt.Errorf("%s: %w", path, err), "fit it again")
 	case !known:
-		return nil, told(ErrModel, "%s does not say which pairs it was fitted to, as one of a generated world "+
-			"or of pairs made by hand does not; fit one to %s: unseen fit, or Network.Prepare in Go", path, n.folder)
+		return nil, hint.Wrap(errorf(ErrModel, "%s does not say which pairs it was fitted to (a model of a generated "+
+			"world or of pairs made by hand does not)", path), "fit a model to %s", n.folder)
 	}
 	f, compared := &Fitted{file, path, origin, n}, false
 	for _, name := range slices.Sorted(maps.Keys(origin.Files)) {
 		sum, here := n.files[name]
 		compared = compared || here
 		if here && sum != origin.Files[name] {
-			return nil, told(ErrModel, "%s was fitted to another %s than that of %s (SHA-256 %.12s…, not "+
-				"%.12s…); fit it anew, or name its own dataset", path, name, n.folder, origin.Files[name], sum)
+			return nil, hint.Wrap(errorf(ErrModel, "%s was fitted to another %s than that of %s (SHA-256 %.12s…, not "+
+				"%.12s…)", path, name, n.folder, origin.Files[name], sum), "fit it again, or name its own dataset")
 		}
 	}
 	if compared {
@@ -204,42 +205,42 @@ func (n *Network) Model(ctx context.Context, path string) (*Fitted, error) {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err != nil:
-		return nil, told(ErrModel, "%s does not say which files it was fitted to, and its pairs cannot be drawn "+
-			"again: %v; fit it anew", path, err)
+		return nil, hint.Wrap(errorf(ErrModel, "%s does not say which files it was fitted to, and sampling its pairs "+
+			"again failed: %v", path, err), "fit it again")
 	}
-	if err := f.preparedFrom(prepared); err != nil {
+	if err := f.checkPairs(prepared); err != nil {
 		return nil, err
 	}
 	return f, nil
 }
 
-// preparedFrom refuses a model of other pairs.
-func (f *Fitted) preparedFrom(prepared *sample.Prepared) error {
+// checkPairs refuses a model of other pairs.
+func (f *Fitted) checkPairs(prepared *sample.Prepared) error {
 	sum, own := prepared.Problem.Checksum(), f.Metadata[model.KeyDataChecksum]
 	if sum == own {
 		return nil
 	}
-	return told(ErrModel, "%s was fitted to other pairs than %s gives (checksum %.12s…, not %.12s…); fit it "+
-		"anew on this dataset", f.Path, f.n.folder, own, sum)
+	return hint.Wrap(errorf(ErrModel, "%s was fitted to other pairs than those of %s (checksum %.12s…, not %.12s…)",
+		f.Path, f.n.folder, own, sum), "fit it again with this dataset")
 }
 
-// On returns the model of some nodes: those of another model's graph, to compare the two.
+// On returns the model over the nodes of another model's graph, to compare the two.
 func (f *Fitted) On(nodes model.Nodes) (model.Model, error) { return f.File.Model(nodes) }
 
-// Held samples the pairs again that the model was fitted to, and those that were held out, and returns the model of
-// the graph that has them.
-func (f *Fitted) Held(ctx context.Context, threads int) (*sample.Prepared, model.Model, error) {
+// HeldOut samples the pairs again that the model was fitted to and those that were held out, and returns them with the
+// model.
+func (f *Fitted) HeldOut(ctx context.Context, threads int) (*sample.Prepared, model.Model, error) {
 	prepared, err := f.n.prepare(ctx, f.Origin, threads)
 	if err != nil {
 		return nil, model.Model{}, err
 	}
 	if prepared.Split == nil || prepared.Test.Pairs == nil {
-		return nil, model.Model{}, told(ErrNothingHeld, "%s was fitted to the whole of its data, and nothing is left "+
-			"to judge it by; fit one with another --split", f.Path)
+		return nil, model.Model{}, hint.Wrap(errorf(ErrNothingHeld, "%s was fitted to the whole of its data, and "+
+			"nothing is left to judge it by", f.Path), "fit a model with another %v", hint.Setting("split"))
 	}
 	m, err := f.On(prepared.Problem.Nodes)
 	if err == nil {
-		err = f.preparedFrom(prepared)
+		err = f.checkPairs(prepared)
 	}
 	if err != nil {
 		return nil, model.Model{}, err
@@ -247,8 +248,8 @@ func (f *Fitted) Held(ctx context.Context, threads int) (*sample.Prepared, model
 	return prepared, m, nil
 }
 
-// Recommender makes one of the model, with another to compare with if naive is not nil. Options say the rest; texts are
-// known if OpenTexts was called.
+// Recommender returns a recommender of the model. If naive is not nil, lists are compared with those of that model. New
+// texts are accepted after OpenTexts.
 func (f *Fitted) Recommender(ctx context.Context, naive *Fitted, o recommend.Options) (*recommend.Recommender, error) {
 	g, err := f.n.WithFields(ctx, f.Origin, o.Threads)
 	if err != nil {
@@ -276,15 +277,15 @@ func (f *Fitted) Recommender(ctx context.Context, naive *Fitted, o recommend.Opt
 	return r, nil
 }
 
-// failure is a sentence of its own and the kind that it is of.
-type failure struct {
-	sentence string
-	kind     error
+// kindError is an error of one of the kinds above, whose text need not repeat the kind's.
+type kindError struct {
+	text string
+	kind error
 }
 
-func (f *failure) Error() string { return f.sentence }
-func (f *failure) Unwrap() error { return f.kind }
+func (e *kindError) Error() string { return e.text }
+func (e *kindError) Unwrap() error { return e.kind }
 
-func told(kind error, format string, a ...any) error {
-	return &failure{fmt.Sprintf(format, a...), kind}
+func errorf(kind error, format string, a ...any) error {
+	return &kindError{fmt.Sprintf(format, a...), kind}
 }

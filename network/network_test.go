@@ -69,6 +69,7 @@ func trained(t testing.TB, folder, method string, change func(*sample.Origin)) s
 }
 
 func TestNetwork(t *testing.T) {
+	t.Parallel()
 	folder, g := planted(t, 1)
 	asItIs := func(*sample.Origin) {}
 	path, naive := trained(t, folder, "mle", asItIs), trained(t, folder, "naive", asItIs)
@@ -81,7 +82,7 @@ func TestNetwork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	prepared, loaded, err := m.Held(t.Context(), 1)
+	prepared, loaded, err := m.HeldOut(t.Context(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,6 +123,7 @@ func TestNetwork(t *testing.T) {
 
 // A model of other data is refused in words, and so is one that leaves nothing to judge it by.
 func TestRefused(t *testing.T) {
+	t.Parallel()
 	folder, g := planted(t, 1)
 	elsewhere, _ := planted(t, 2)
 	asItIs := func(*sample.Origin) {}
@@ -143,7 +145,7 @@ func TestRefused(t *testing.T) {
 	held := func(n *network.Network, path string) error {
 		m, err := n.Model(t.Context(), path)
 		if err == nil {
-			_, _, err = m.Held(t.Context(), 1)
+			_, _, err = m.HeldOut(t.Context(), 1)
 		}
 		return err
 	}
@@ -176,11 +178,11 @@ func TestRefused(t *testing.T) {
 		err, kind error
 		words     []string
 	}{
-		"whole":       {held(n, whole), network.ErrNothingHeld, []string{whole, "--split"}},
+		"whole":       {held(n, whole), network.ErrNothingHeld, []string{whole, "another split"}},
 		"elsewhere":   {held(other, mine), network.ErrModel, []string{mine, elsewhere, "another"}},
 		"other pairs": {held(other, unsaid), network.ErrModel, []string{unsaid, elsewhere, "checksum"}},
-		"silent":      {held(n, silent), network.ErrModel, []string{silent, "unseen fit", "Network.Prepare"}},
-		"no vectors":  {blind, network.ErrVectors, []string{bare, "unseen encode"}},
+		"silent":      {held(n, silent), network.ErrModel, []string{silent, "fit a model to " + folder}},
+		"no vectors":  {blind, network.ErrVectors, []string{bare, "encode its texts"}},
 		"absent":      {absent, os.ErrNotExist, []string{"absent"}},
 	} {
 		if !errors.Is(c.err, c.kind) {
@@ -201,6 +203,7 @@ func TestRefused(t *testing.T) {
 // A model that was fitted as the documentation says, to a graph in memory or to a network, is known again over its own
 // dataset and refused over another.
 func TestFittedInGo(t *testing.T) {
+	t.Parallel()
 	here, g := planted(t, 1)
 	elsewhere, _ := planted(t, 2)
 	byHand, _ := planted(t, 1) // as a script would write it

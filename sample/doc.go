@@ -1,7 +1,7 @@
 // Package sample plans which pairs of a graph are learned from, which are held out and what each of them stands for,
 // and makes of them the problem that package fit solves.
 //
-//	graph ──► Plan: cut the nodes, sample pairs of each subset ──► Prepared: Problem to learn from, Test to judge by
+//	graph ──► Plan: split the nodes, sample pairs of each subset ──► Prepared: Problem to learn from, Test to judge by
 //	  log ──►       join what is known of exposures
 //
 // Prepare does it in one call:

@@ -22,8 +22,8 @@ func ExamplePrepare() {
 	}})
 	check(err)
 	fmt.Println(prepared.Graph.FieldCount()-1, "fields were found")
-	for part := graph.Train; part <= graph.Test; part++ {
-		fmt.Println(part, len(prepared.Split.Nodes(part)), "nodes")
+	for subset := graph.Train; subset <= graph.Test; subset++ {
+		fmt.Println(subset, len(prepared.Split.Nodes(subset)), "nodes")
 	}
 	fmt.Println(prepared.Problem.Train.Len() == 5*prepared.Links.Train, prepared.Test.Pairs.Len() > 0)
 	// Output:

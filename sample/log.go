@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"unseen/graph"
+	"unseen/hint"
 	"unseen/risk"
 )
 
@@ -35,11 +36,12 @@ func (p Plan) checkLog(log *ExposureLog) error {
 	switch p.Log {
 	case "", Sampled, Complete, Offered, Ignored:
 	default:
-		return fmt.Errorf("%w: no kind of log %q; it is %s, %s, %s or %s", ErrSetting, p.Log, Sampled, Complete,
-			Offered, Ignored)
+		return hint.Wrap(fmt.Errorf("%w: unknown kind of log %q", ErrSetting, p.Log), "set %v to %s, %s, %s or %s",
+			hint.Setting("log"), Sampled, Complete, Offered, Ignored)
 	}
 	if p.Log == Complete && p.Scheme != "" && p.Scheme != graph.Uniform.String() {
-		return fmt.Errorf("%w: a complete log needs a uniform draw of the unlinked pairs, not %s", ErrSetting, p.Scheme)
+		return hint.Wrap(fmt.Errorf("%w: unlinked pairs by %s beside a complete log", ErrSetting, p.Scheme),
+			"set %v to uniform", hint.Setting("scheme"))
 	}
 	if log == nil {
 		return nil
@@ -57,8 +59,9 @@ func (p Plan) checkLog(log *ExposureLog) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: the log holds only pairs that were shown, and so cannot say how many are not; if "+
-		"nothing else was shown to their sources, say that it is complete, otherwise leave it out", ErrSetting)
+	return hint.Wrap(fmt.Errorf("%w: the log holds only pairs that were shown, so it cannot tell how many were not",
+		ErrSetting), "set %v to %s if nothing else was shown to their sources, else to %s", hint.Setting("log"), Complete,
+		Ignored)
 }
 
 // entry is a pair of a log.

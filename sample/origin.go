@@ -6,15 +6,15 @@ import (
 	"fmt"
 
 	"unseen/graph"
+	"unseen/hint"
 	"unseen/model"
 )
 
-// Origin says what a model was fitted to: which files, with which fields, which of their pairs. A model file
-// keeps it, so that the same pairs can be held out again, and a model is not used on nodes it does not know.
+// Origin says what a model was fitted to: which files, which fields and which plan. A model file keeps it, so that the
+// same pairs can be held out again, and a model is not used with nodes that it does not know.
 type Origin struct {
-	// Files are the SHA-256 of each, by name, as Checksums of a dataset or of its manifest gives
-	// them. Without them a model is held against a dataset by the pairs that it gives, all drawn
-	// again.
+	// Files are the SHA-256 of each file by name, as Checksums of a dataset or of its manifest returns them. A model
+	// without them is compared with a dataset by its pairs, which are all sampled again.
 	Files  map[string]string `json:"files,omitempty"`
 	Fields FieldsBy          `json:"fields,omitzero"`
 	Plan   Plan              `json:"drawing"` // the key of model files since their first version
@@ -43,19 +43,21 @@ func (o Origin) WithFields(ctx context.Context, g *graph.Graph, threads int) (fo
 		return g, nil
 	case "vectors":
 		if g.Vectors() == nil {
-			return nil, fmt.Errorf("%w: fields by vectors, and the nodes have none; encode their texts first", ErrData)
+			return nil, hint.Wrap(fmt.Errorf("%w: fields by vectors of nodes without vectors", ErrData),
+				"encode their texts first")
 		}
 		found, _, err = g.FieldsByVectors(ctx, graph.Clustering{Fields: o.Fields.Count, Seed: o.Fields.Seed,
 			Threads: threads})
 	case "links":
-		split, _, fault := o.Plan.cut(g)
+		split, _, fault := o.Plan.split(g)
 		if fault != nil {
 			return nil, fault
 		}
 		found, _, err = g.FieldsByLinks(ctx, graph.Communities{Split: split, MinSize: o.Fields.Count, JoinSmall: true,
 			Seed: o.Fields.Seed})
 	default:
-		return nil, fmt.Errorf("%w: no fields by %q; by vectors or links, or as given", ErrSetting, o.Fields.Kind)
+		return nil, hint.Wrap(fmt.Errorf("%w: unknown way to find fields %q", ErrSetting, o.Fields.Kind),
+			"set %v to vectors or links, or to nothing", hint.Setting("fieldsBy"))
 	}
 	return found, err
 }

@@ -5,44 +5,43 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"time"
 
 	"unseen/graph"
+	"unseen/hint"
 )
 
-// Plan says which pairs of a graph are learned from and which are kept to judge by. It is stored with a
-// model, so that whoever judges it draws the same again and never judges by what was learned. Its zero value
-// cuts the nodes by age, 70, 10 and 20%, and draws four unlinked pairs per link among targets older than
-// the source.
+// Plan says which pairs of a graph are learned from and which are held out. A model keeps its plan, so that an
+// evaluation samples the same pairs again and never judges by pairs that were learned from. The zero Plan splits the
+// nodes by age into 70, 10 and 20% and samples four unlinked pairs per link, with targets older than the source.
 type Plan struct {
-	Split   Cut          `json:"split,omitempty"`   // how the nodes are cut; "" means ByOrder
-	Shares  graph.Shares `json:"shares,omitzero"`   // of the parts; zero means graph.DefaultShares
+	Split   SplitKind    `json:"split,omitempty"`   // how the nodes are split; "" means ByOrder
+	Shares  graph.Shares `json:"shares,omitzero"`   // of the subsets; zero means graph.DefaultShares
 	Dates   *[2]Day      `json:"dates,omitempty"`   // ByDate: where validation and test begin
 	Later   bool         `json:"later,omitempty"`   // targets may be newer than the source, as in a graph without time
 	PerLink int          `json:"perLink,omitempty"` // unlinked pairs per link; 0 means graph.DefaultPerLink
-	// how they are chosen, as graph.ParseScheme reads it; "" means uniform
+	// Scheme is how unlinked pairs are chosen, as graph.ParseNegativeScheme reads it; "" means uniform.
 	Scheme string `json:"scheme,omitempty"`
-	// what the log is; "" means Sampled, and refuses one that has only what was shown
+	// Log is the kind of the exposure log; "" means Sampled, and refuses a log that has only what was shown.
 	Log  LogKind `json:"log,omitempty"`
 	Seed uint64  `json:"seed"`
 }
 
-// Cut is a way to cut the nodes of a graph into those to learn from, to choose by and to judge by.
-type Cut string
+// SplitKind is a way to split the nodes of a graph into training, validation and test.
+type SplitKind string
 
-// The cuts. Of all of them but Whole, a link belongs to the part of its source.
+// The kinds of splits. Except with Whole, a link belongs to the subset of its source.
 const (
-	ByOrder Cut = "order" // oldest first, by share of the nodes
-	ByDate  Cut = "date"  // at two dates
-	// by share of the nodes, in an order drawn by the seed: for graphs without time; Later is
-	// implied
-	AtRandom Cut = "random"
-	Whole    Cut = "whole" // everything is learned from, and nothing is left to judge by
+	ByOrder SplitKind = "order" // oldest first, by share of the nodes
+	ByDate  SplitKind = "date"  // at two dates
+	// AtRandom splits by share of the nodes, in an order drawn by the seed: for graphs without an order in time. Later
+	// is implied.
+	AtRandom SplitKind = "random"
+	Whole    SplitKind = "whole" // everything is learned from, and nothing is held out
 )
 
-// Cuts lists the ways to cut.
-func Cuts() []Cut { return []Cut{ByOrder, ByDate, AtRandom, Whole} }
+// SplitKinds lists the kinds of splits.
+func SplitKinds() []SplitKind { return []SplitKind{ByOrder, ByDate, AtRandom, Whole} }
 
 // Day is a date, which JSON writes as 2021-01-31.
 type Day struct{ time.Time }
@@ -61,7 +60,7 @@ func (d *Day) UnmarshalJSON(text []byte) (err error) {
 
 // PlanFor returns the plan that suits a graph, and why it does. By age where the nodes have times and links follow
 // them; by the order of the links where no node has a time. Where more than a fifth of the links run against time, or
-// more than a quarter lie on circles, as those of friends do, no order fits the links and the nodes are cut at random.
+// more than a quarter lie on circles, as those of friends do, no order fits the links and the split is at random.
 func PlanFor(g *graph.Graph) (plan Plan, why string) {
 	order, links := g.Order(), g.LinkCount()
 	circles := len(order.Broken) - order.AgainstTime
@@ -105,26 +104,24 @@ func (p Plan) HoldsOutSameNodes(q Plan) bool {
 		(p.Split != AtRandom || p.Seed == q.Seed)
 }
 
-// cut splits the nodes, and returns the order that targets must keep to, nil if none.
-func (p Plan) cut(g *graph.Graph) (split *graph.Split, before *graph.Order, err error) {
+// split splits the nodes, and returns the order that targets must keep to, nil if none.
+func (p Plan) split(g *graph.Graph) (split *graph.Split, before *graph.Order, err error) {
 	order := g.Order()
 	switch p.Split {
 	case "", ByOrder:
 		split, err = order.SplitByShare(p.Shares)
 	case ByDate:
 		if p.Dates == nil {
-			return nil, nil, fmt.Errorf("%w: a split by date needs two dates", ErrSetting)
+			return nil, nil, hint.Wrap(fmt.Errorf("%w: a split by date without dates", ErrSetting), "set %v and %v",
+				hint.Setting("validationFrom"), hint.Setting("testFrom"))
 		}
 		split, err = order.SplitByDate(p.Dates[0].Time, p.Dates[1].Time)
 	case AtRandom:
 		split, err = g.ShuffledOrder(rand.NewPCG(p.Seed, 0x5eed)).SplitByShare(p.Shares)
 	case Whole:
 	default:
-		var names []string
-		for _, cut := range Cuts() {
-			names = append(names, string(cut))
-		}
-		err = fmt.Errorf("there is no split %q; there is %s", p.Split, strings.Join(names, ", "))
+		err = hint.Wrap(fmt.Errorf("unknown split %q", p.Split), "set %v to one of %v", hint.Setting("split"),
+			SplitKinds())
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrSetting, err)

@@ -67,13 +67,13 @@ func TestPrepareKeepsPartsApart(t *testing.T) {
 	for _, d := range []Plan{{Seed: 1}, {Seed: 1, Split: ByDate, Dates: &dates},
 		{Seed: 1, Split: AtRandom, PerLink: 2}, {Seed: 1, Later: true, Scheme: "field"}} {
 		out := must(prepare(t, g, d, nil))(t)
-		for part, pairs := range []*graph.Pairs{out.Problem.Train, out.Problem.Validation, out.Test.Pairs} {
+		for subset, pairs := range []*graph.Pairs{out.Problem.Train, out.Problem.Validation, out.Test.Pairs} {
 			links := 0
 			for k, i := range pairs.Source {
 				j := pairs.Target[k]
-				if out.Split.Part(i) != graph.Part(part) || out.Split.Part(j) > graph.Part(part) {
-					t.Fatalf("%+v: pair %d→%d of parts %v and %v is among the pairs of %v", d, i, j, out.Split.Part(i),
-						out.Split.Part(j), graph.Part(part))
+				if out.Split.Subset(i) != graph.Subset(subset) || out.Split.Subset(j) > graph.Subset(subset) {
+					t.Fatalf("%+v: pair %d→%d of subsets %v and %v is among the pairs of %v", d, i, j, out.Split.Subset(i),
+						out.Split.Subset(j), graph.Subset(subset))
 				}
 				if !d.Later && d.Split != AtRandom && i <= j {
 					t.Fatalf("%+v: source %d is older than its target %d", d, i, j)
@@ -85,9 +85,9 @@ func TestPrepareKeepsPartsApart(t *testing.T) {
 					links++
 				}
 			}
-			if links != out.Split.Report.Links[part] {
-				t.Errorf("%+v: %d links among the pairs of %v, %d in the split", d, links, graph.Part(part),
-					out.Split.Report.Links[part])
+			if links != out.Split.Report.Links[subset] {
+				t.Errorf("%+v: %d links among the pairs of %v, %d in the split", d, links, graph.Subset(subset),
+					out.Split.Report.Links[subset])
 			}
 		}
 		of := out.Split.Report.Links

@@ -37,7 +37,7 @@ type LinkCounts struct {
 	Unused     int `json:"unused"`     // of the graph: against the order, or from one subset into a later one
 }
 
-// Prepare finds the fields of a graph, cuts its nodes and samples the pairs of each subset. All links of a subset are
+// Prepare finds the fields of a graph, splits its nodes and samples the pairs of each subset. All links of a subset are
 // taken, and of its unlinked pairs a sample that knows what it stands for. Pairs of a sampled log are all taken as
 // well, each standing for itself: they were chosen whatever came of them. Of a complete log those that are linked are
 // taken, and of the others the share that is taken of all unlinked pairs, so that whether a pair is there depends on
@@ -60,21 +60,21 @@ func Prepare(ctx context.Context, g *graph.Graph, o Options) (*Prepared, error) 
 	}
 	out := &Prepared{Graph: g}
 	var err error
-	if out.Split, out.Order, err = plan.cut(g); err != nil {
+	if out.Split, out.Order, err = plan.split(g); err != nil {
 		return nil, err
 	}
-	parts := []graph.Part{graph.Train, graph.Validation, graph.Test}
+	subsets := []graph.Subset{graph.Train, graph.Validation, graph.Test}
 	if out.Split == nil {
-		parts = parts[:1]
+		subsets = subsets[:1]
 	}
 	sampled := [3]Evidence{}
 	out.Links.Unused = g.LinkCount()
-	for _, part := range parts {
-		if part == graph.Validation && out.Split.Report.Links[part] == 0 {
+	for _, subset := range subsets {
+		if subset == graph.Validation && out.Split.Report.Links[subset] == 0 {
 			continue // a tenth of the training sources then serve
 		}
-		if sampled[part], err = plan.sample(out, part, log); err != nil {
-			return nil, fmt.Errorf("%w: %v pairs: %w", ErrData, part, err)
+		if sampled[subset], err = plan.sample(out, subset, log); err != nil {
+			return nil, fmt.Errorf("%w: %v pairs: %w", ErrData, subset, err)
 		}
 	}
 	out.fill(o.Origin, sampled)
@@ -105,26 +105,26 @@ func (p *Prepared) fill(origin Origin, sampled [3]Evidence) {
 }
 
 // Universe returns the pairs of which those of a subset are a sample.
-func (p *Prepared) Universe(part graph.Part) (u graph.Universe) {
+func (p *Prepared) Universe(subset graph.Subset) (u graph.Universe) {
 	if p.Split != nil {
-		u = p.Split.Universe(part)
+		u = p.Split.Universe(subset)
 	}
 	u.Before = p.Order
 	return u
 }
 
 // sample samples the pairs of a subset and adds the log's.
-func (p Plan) sample(in *Prepared, part graph.Part, log *ExposureLog) (Evidence, error) {
-	sampling := graph.Sampling{PerLink: p.PerLink, Src: rand.NewPCG(p.Seed, uint64(part)+1)}
+func (p Plan) sample(in *Prepared, subset graph.Subset, log *ExposureLog) (Evidence, error) {
+	sampling := graph.SampleOptions{PerLink: p.PerLink, Src: rand.NewPCG(p.Seed, uint64(subset)+1)}
 	if p.Scheme != "" {
 		var err error
-		if sampling.Scheme, err = graph.ParseScheme(p.Scheme); err != nil {
+		if sampling.Scheme, err = graph.ParseNegativeScheme(p.Scheme); err != nil {
 			return Evidence{}, err
 		}
 	}
-	pairs, report, err := graph.Sample(in.Graph, in.Universe(part), sampling)
+	pairs, report, err := graph.Sample(in.Graph, in.Universe(subset), sampling)
 	in.Links.Unused -= report.Links
-	if err != nil || log == nil || p.Log == Offered && part != graph.Train {
+	if err != nil || log == nil || p.Log == Offered && subset != graph.Train {
 		return Evidence{Pairs: pairs}, err
 	}
 	logged := log.entries(func(i, j int32) bool {
@@ -132,7 +132,7 @@ func (p Plan) sample(in *Prepared, part graph.Part, log *ExposureLog) (Evidence,
 		case i == j, in.Order != nil && !in.Order.Precedes(j, i):
 			return false
 		case in.Split != nil:
-			return in.Split.Part(i) == part && in.Split.Part(j) <= part
+			return in.Split.Subset(i) == subset && in.Split.Subset(j) <= subset
 		}
 		return true
 	})

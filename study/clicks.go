@@ -303,12 +303,12 @@ func (p *pages) isShown(i, j int32) bool {
 }
 
 // shownPairs are the shown pairs of a part, each with a weight of 1.
-func (p *pages) shownPairs(part graph.Part) *graph.Pairs {
+func (p *pages) shownPairs(part graph.Subset) *graph.Pairs {
 	out := &graph.Pairs{}
 	nodes := slices.Sorted(slices.Values(p.drawn.Split.Nodes(part)))
 	for _, i := range nodes {
 		for _, j := range p.shown[i] {
-			if p.drawn.Split.Part(j) <= part {
+			if p.drawn.Split.Subset(j) <= part {
 				addPair(out, i, j, p.network.Graph.HasLink(i, j))
 			}
 		}

@@ -197,7 +197,7 @@ func graphOf(t *testing.T, nodes []string, links ...[2]string) *graph.Graph {
 // A study cuts a network as fit does, also where many links run against time.
 func TestStudyCutsAsFit(t *testing.T) {
 	t.Parallel()
-	for percent, want := range map[int]sample.Cut{41: sample.AtRandom, 10: sample.ByOrder} {
+	for percent, want := range map[int]sample.SplitKind{41: sample.AtRandom, 10: sample.ByOrder} {
 		g := againstTime(t, percent)
 		plan, _ := sample.PlanFor(g) // which fit follows
 		plan.Seed = 3

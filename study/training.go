@@ -200,7 +200,7 @@ func linkWeights(ctx context.Context, g *graph.Graph, threads int) ([]float32, e
 	if g.LinkCount() == 0 {
 		return nil, nil
 	}
-	pairs, _, err := graph.Sample(g, graph.Universe{}, graph.Sampling{PerLink: 4, Src: rand.NewPCG(1, 1)})
+	pairs, _, err := graph.Sample(g, graph.Universe{}, graph.SampleOptions{PerLink: 4, Src: rand.NewPCG(1, 1)})
 	if err != nil {
 		return nil, err
 	}

@@ -181,7 +181,7 @@ func ExampleWorld_Reveal() {
 	w := must(world.New(ctx, world.Settings{Nodes: 200, Dim: 16, Fields: world.EvenFields(3)}))
 	w = must(w.Linked(ctx))
 	g := w.Graph()
-	pairs, _, err := graph.Sample(g, graph.Universe{Before: g.Order()}, graph.Sampling{Src: rand.NewPCG(1, 0)})
+	pairs, _, err := graph.Sample(g, graph.Universe{Before: g.Order()}, graph.SampleOptions{Src: rand.NewPCG(1, 0)})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -331,7 +331,7 @@ func TestLinkedAgreesWithTheDraws(t *testing.T) {
 		}
 	}
 
-	sampled, _, err := graph.Sample(g, graph.Universe{Before: g.Order()}, graph.Sampling{Src: rand.NewPCG(1, 0)})
+	sampled, _, err := graph.Sample(g, graph.Universe{Before: g.Order()}, graph.SampleOptions{Src: rand.NewPCG(1, 0)})
 	if err != nil {
 		t.Fatal(err)
 	}

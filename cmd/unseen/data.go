@@ -22,7 +22,7 @@ import (
 func openNetwork(ctx context.Context, dir string, t *display) (*network.Network, error) {
 	n, err := network.Open(ctx, dir, dataset.OpenOptions{Progress: t.report})
 	if errors.Is(err, network.ErrVectors) {
-		err = usagef("%w", err)
+		err = usagef("%w: %s", err, fixFor("no-vectors", dir))
 	}
 	return n, err
 }
@@ -112,7 +112,7 @@ func (f *drawingFlags) data(n *network.Network, dir string, seed uint64) (sample
 	fail := func(format string, a ...any) (sample.Origin, string, error) { return o, "", usagef(format, a...) }
 	plan, why := sample.PlanFor(g)
 	if f.split != "" {
-		plan = sample.Plan{Split: sample.Cut(f.split), Later: plan.Later}
+		plan = sample.Plan{Split: sample.SplitKind(f.split), Later: plan.Later}
 		if why = plan.Describe(g); plan.Split == sample.Whole {
 			why = "not at all"
 		}
@@ -146,7 +146,7 @@ func (f *drawingFlags) data(n *network.Network, dir string, seed uint64) (sample
 		return fail("--negatives is %d; give from 1 to 10,000", f.negatives)
 	}
 	if f.scheme != "" {
-		if _, err := graph.ParseScheme(f.scheme); err != nil {
+		if _, err := graph.ParseNegativeScheme(f.scheme); err != nil {
 			return fail("--scheme is %q; give uniform, field or popularity", f.scheme)
 		}
 	}

@@ -168,7 +168,7 @@ func runDial(ctx context.Context, f dialFlags, t *display) (*recommend.Dial, err
 	}
 	defer n.Close()
 	t.say("drawing the held-out nodes")
-	prepared, m, err := n.model.Held(ctx, f.threads)
+	prepared, m, err := n.model.HeldOut(ctx, f.threads)
 	if err != nil {
 		return nil, err
 	}

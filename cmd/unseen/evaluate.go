@@ -168,7 +168,7 @@ func runEvaluate(ctx context.Context, f evaluateFlags, t *display) (*evaluate.Ev
 	}
 	defer n.Close()
 	t.say("drawing the held-out pairs")
-	prepared, m, err := n.model.Held(ctx, f.threads)
+	prepared, m, err := n.model.HeldOut(ctx, f.threads)
 	if err != nil {
 		return nil, err
 	}

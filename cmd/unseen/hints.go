@@ -29,6 +29,7 @@ const (
 var settingFlags = map[hint.Setting]settingFlag{
 	"cert":           {"tls-cert", "serve"},
 	"field":          {"field", tableImports + "," + workImports},
+	"fieldsBy":       {"fields-by", "fit"},
 	"force":          {"force", imports + ",export"},
 	"fromYear":       {"from-year", workImports},
 	"id":             {"id", tableImports},
@@ -37,19 +38,24 @@ var settingFlags = map[hint.Setting]settingFlag{
 	"keepRetracted":  {"keep-retracted", "import openalex"},
 	"key":            {"tls-key", "serve"},
 	"lenient":        {"lenient", imports},
+	"log":            {"log", "fit"},
 	"model":          {"model", "serve"},
 	"naive":          {"naive", "serve,recommend,bridges"},
 	"noHeader":       {"no-header", "import csv"},
 	"nodesFromLinks": {"nodes-from-links", imports},
 	"open":           {"open", "serve"},
 	"rowNumbers":     {"row-numbers", "check,encode"},
+	"scheme":         {"scheme", "fit"},
 	"source":         {"source", tableImports},
+	"split":          {"split", "fit"},
 	"target":         {"target", tableImports},
+	"testFrom":       {"test-from", "fit"},
 	"text":           {"text", tableImports},
 	"time":           {"time", tableImports},
 	"title":          {"title", tableImports},
 	"toYear":         {"to-year", workImports},
 	"tokens":         {"token-file", "serve"},
+	"validationFrom": {"validation-from", "fit"},
 }
 
 // render is an error in the words of the command that failed: settings by their flags, and the command line that helps.

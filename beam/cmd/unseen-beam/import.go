@@ -72,7 +72,7 @@ encode leaves in a dataset: make one from a sample of the works first.`,
 			d, prepared, err := shards.Dataset(cmd.Context(), args[0], func(g *graph.Graph) sample.Plan {
 				plan, _ := sample.PlanFor(g)
 				if split != "" {
-					plan = sample.Plan{Split: sample.Cut(split), Later: plan.Later}
+					plan = sample.Plan{Split: sample.SplitKind(split), Later: plan.Later}
 				}
 				plan.Seed, plan.PerLink = seed, negatives
 				return plan
