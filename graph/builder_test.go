@@ -164,7 +164,8 @@ func TestTooManyFields(t *testing.T) {
 	if report.Fields != 65535 || g.FieldName(65535) != "65534" || g.FieldName(g.Field(i)) != "7" {
 		t.Errorf("%d fields, the last is %q", report.Fields, g.FieldName(65535))
 	}
-	_, _, err = Sample(sketchWithFields(t, 5000), Universe{}, SampleOptions{Scheme: FieldStratified, Src: rand.NewPCG(1, 1)})
+	o := SampleOptions{Scheme: FieldStratified, Src: rand.NewPCG(1, 1)}
+	_, _, err = Sample(sketchWithFields(t, 5000), Universe{}, o)
 	wantError(t, err, ErrTooLarge, "4096")
 }
 

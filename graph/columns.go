@@ -22,7 +22,7 @@ type NodeColumns struct {
 	timed  bool // there is a time that is known
 }
 
-// GrowIDs makes room for more ids, and for their bytes in all. The numbers may be wrong: that costs only memory or time.
+// GrowIDs makes room for more ids, and for their bytes in all. Wrong numbers cost only memory or time.
 func (c *NodeColumns) GrowIDs(nodes, bytes int) {
 	c.ids.end = slices.Grow(c.ids.end, nodes)
 	c.ids.text = slices.Grow(c.ids.text, bytes)

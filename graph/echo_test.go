@@ -13,23 +13,7 @@ func TestEcho(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 3))
 	const n, dim = 400, 6
-	var b Builder
-	for i := range n {
-		must(t, second(b.AddNode(Node{ID: fmt.Sprint(i)})))
-	}
-	linked := map[[2]int32]bool{}
-	for len(linked) < 4*n {
-		i, j := int32(rng.IntN(n)), int32(rng.IntN(n))
-		if rng.IntN(3) == 0 {
-			j = int32(rng.IntN(5)) // that everybody links to
-		}
-		if i != j && !linked[[2]int32{i, j}] && !linked[[2]int32{j, i}] {
-			linked[[2]int32{i, j}] = true
-			must(t, b.AddLinkIndex(i, j))
-		}
-	}
-	g, _, err := b.Build()
-	must(t, err)
+	g := hubGraph(t, n, rng)
 	if g.Echo() != 0 {
 		t.Errorf("without vectors: %v", g.Echo())
 	}
@@ -102,6 +86,29 @@ func TestEcho(t *testing.T) {
 	if e := echo(mixed); e < .3 || e > EchoFrom {
 		t.Errorf("of vectors that are a little like the neighbours': %v", e)
 	}
+}
+
+// hubGraph links nodes at random, each third link to one of five that everybody links to.
+func hubGraph(t *testing.T, n int, rng *rand.Rand) *Graph {
+	t.Helper()
+	var b Builder
+	for i := range n {
+		must(t, second(b.AddNode(Node{ID: fmt.Sprint(i)})))
+	}
+	linked := map[[2]int32]bool{}
+	for len(linked) < 4*n {
+		i, j := int32(rng.IntN(n)), int32(rng.IntN(n))
+		if rng.IntN(3) == 0 {
+			j = int32(rng.IntN(5))
+		}
+		if i != j && !linked[[2]int32{i, j}] && !linked[[2]int32{j, i}] {
+			linked[[2]int32{i, j}] = true
+			must(t, b.AddLinkIndex(i, j))
+		}
+	}
+	g, _, err := b.Build()
+	must(t, err)
+	return g
 }
 
 func second[T any](_ T, err error) error { return err }

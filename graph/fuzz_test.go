@@ -135,7 +135,8 @@ func FuzzOrderAndSplit(f *testing.F) {
 				u := s.Universe(p)
 				for _, u.Before = range []*Order{nil, o} {
 					for scheme := range schemes {
-						sample, _, err := Sample(g, u, SampleOptions{Scheme: scheme, Src: rand.NewPCG(uint64(len(data)), 1)})
+						o := SampleOptions{Scheme: scheme, Src: rand.NewPCG(uint64(len(data)), 1)}
+						sample, _, err := Sample(g, u, o)
 						if errors.Is(err, ErrNoLinks) || errors.Is(err, ErrEmptyUniverse) {
 							continue
 						}

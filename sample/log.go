@@ -59,9 +59,9 @@ func (p Plan) checkLog(log *ExposureLog) error {
 			return nil
 		}
 	}
-	return hint.Wrap(fmt.Errorf("%w: the log holds only pairs that were shown, so it cannot tell how many were not",
-		ErrSetting), "set %v to %s if nothing else was shown to their sources, else to %s", hint.Setting("log"), Complete,
-		Ignored)
+	err := fmt.Errorf("%w: the log holds only pairs that were shown, so it cannot tell how many were not", ErrSetting)
+	return hint.Wrap(err, "set %v to %s if nothing else was shown to their sources, else to %s", hint.Setting("log"),
+		Complete, Ignored)
 }
 
 // entry is a pair of a log.

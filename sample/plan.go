@@ -40,9 +40,6 @@ const (
 	Whole    SplitKind = "whole" // everything is learned from, and nothing is held out
 )
 
-// SplitKinds lists the kinds of splits.
-func SplitKinds() []SplitKind { return []SplitKind{ByOrder, ByDate, AtRandom, Whole} }
-
 // Day is a date, which JSON writes as 2021-01-31.
 type Day struct{ time.Time }
 
@@ -120,8 +117,8 @@ func (p Plan) split(g *graph.Graph) (split *graph.Split, before *graph.Order, er
 		split, err = g.ShuffledOrder(rand.NewPCG(p.Seed, 0x5eed)).SplitByShare(p.Shares)
 	case Whole:
 	default:
-		err = hint.Wrap(fmt.Errorf("unknown split %q", p.Split), "set %v to one of %v", hint.Setting("split"),
-			SplitKinds())
+		err = hint.Wrap(fmt.Errorf("unknown split %q", p.Split), "set %v to %s, %s, %s or %s", hint.Setting("split"),
+			ByOrder, ByDate, AtRandom, Whole)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrSetting, err)

@@ -72,8 +72,8 @@ func TestPrepareKeepsPartsApart(t *testing.T) {
 			for k, i := range pairs.Source {
 				j := pairs.Target[k]
 				if out.Split.Subset(i) != graph.Subset(subset) || out.Split.Subset(j) > graph.Subset(subset) {
-					t.Fatalf("%+v: pair %d→%d of subsets %v and %v is among the pairs of %v", d, i, j, out.Split.Subset(i),
-						out.Split.Subset(j), graph.Subset(subset))
+					t.Fatalf("%+v: pair %d→%d of subsets %v and %v is among the pairs of %v", d, i, j,
+						out.Split.Subset(i), out.Split.Subset(j), graph.Subset(subset))
 				}
 				if !d.Later && d.Split != AtRandom && i <= j {
 					t.Fatalf("%+v: source %d is older than its target %d", d, i, j)

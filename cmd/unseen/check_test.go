@@ -144,7 +144,7 @@ func TestNearlyRightNames(t *testing.T) {
 	}
 	dir := papers(t, 4)
 	code, _, stderr := invoke("fit", dir, "--split", "chance", "--quiet")
-	if code != exitUsage || !strings.Contains(stderr, "there is order, date, random, whole") {
+	if code != exitUsage || !strings.Contains(stderr, "set --split to order, date, random or whole") {
 		t.Errorf("exit code %d, stderr %q", code, stderr)
 	}
 }
