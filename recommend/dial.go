@@ -16,8 +16,8 @@ import (
 // DialKind is the kind of a Dial's JSON document, by which it is told from others.
 const DialKind = "unseen-dial"
 
-// Setting is where the dials of a list stand; see Query.
-type Setting struct {
+// DialSetting is where the dials of a list stand; see Query.
+type DialSetting struct {
 	Diversity float64 `json:"diversity"`
 	Explore   float64 `json:"explore"`
 }
@@ -26,16 +26,16 @@ type Setting struct {
 type SweepSettings struct {
 	K        int // of the lists; 0 means 10
 	Held     *evaluate.Candidates
-	Settings []Setting // nil means DefaultSettings
-	Seed     uint64    // of what is explored
+	Settings []DialSetting // nil means DefaultSettings
+	Seed     uint64        // of what is explored
 	Progress func(done float64)
 }
 
 // DefaultSettings are diversities of 0, .1, … 1.
-func DefaultSettings() []Setting {
-	var out []Setting
+func DefaultSettings() []DialSetting {
+	var out []DialSetting
 	for x := range 11 {
-		out = append(out, Setting{Diversity: float64(x) / 10})
+		out = append(out, DialSetting{Diversity: float64(x) / 10})
 	}
 	return out
 }
@@ -46,7 +46,7 @@ type Sweep struct {
 	Method   string   // that it was fitted by
 	LambdaR  *float64 // weight of the risk that it was fitted with, where that is swept too
 	K        int
-	Settings []Setting
+	Settings []DialSetting
 
 	recall, entropy, found [][]float64 // by setting and source; found is NaN where nothing was found
 }
@@ -167,7 +167,7 @@ type DialCurve struct {
 // DialPoint is a setting and what it is worth. Intervals are of which sources were looked at. Loss and Gain compare
 // with the model as it is, source by source, and their intervals are much narrower than those of Recall and Entropy.
 type DialPoint struct {
-	Setting
+	DialSetting
 	Recall  evaluate.Band  `json:"recall"`          // share of a source's links in its list
 	Entropy evaluate.Band  `json:"entropy"`         // of the fields in a list, in nats
 	Found   *evaluate.Band `json:"found,omitempty"` // entropy of the fields of the links in a list, over lists with any
@@ -223,7 +223,7 @@ func NewDial(sweeps []*Sweep, held *evaluate.Candidates, draws int, seed uint64)
 	for _, s := range sweeps {
 		curve := DialCurve{Name: s.Name, Method: s.Method, LambdaR: s.LambdaR}
 		for _, at := range s.Settings {
-			p := DialPoint{Setting: at, Recall: bands[0], Entropy: bands[1], Loss: bands[2], Gain: bands[3]}
+			p := DialPoint{DialSetting: at, Recall: bands[0], Entropy: bands[1], Loss: bands[2], Gain: bands[3]}
 			if found := bands[4]; !math.IsNaN(found.Value) {
 				p.Found = &found
 			}

@@ -25,7 +25,7 @@ func swept(t *testing.T) (*Recommender, *evaluate.Candidates) {
 // A query with an order has only what came before the source, and every list of a sweep is what Top gives.
 func TestSweepIsTop(t *testing.T) {
 	r, held := swept(t)
-	settings := []Setting{{}, {Diversity: .4}, {Diversity: 1}, {Explore: .5}}
+	settings := []DialSetting{{}, {Diversity: .4}, {Diversity: 1}, {Explore: .5}}
 	s := must(r.Sweep(t.Context(), SweepSettings{K: 6, Held: held, Settings: settings, Seed: 3}))(t)
 	for p, at := range settings {
 		for k, i := range held.Sources() {
@@ -66,7 +66,7 @@ func TestDial(t *testing.T) {
 	r, held := swept(t)
 	var done float64
 	s := must(r.Sweep(t.Context(), SweepSettings{K: 5, Held: held, Progress: func(x float64) { done = x }}))(t)
-	drawn := must(r.Sweep(t.Context(), SweepSettings{K: 5, Held: held, Settings: []Setting{{Explore: 1}}}))(t)
+	drawn := must(r.Sweep(t.Context(), SweepSettings{K: 5, Held: held, Settings: []DialSetting{{Explore: 1}}}))(t)
 	d := must(NewDial([]*Sweep{s, drawn}, held, 200, 1))(t)
 	if len(d.Curves) != 2 || len(d.Curves[0].Points) != 11 || d.Sources != 20 || d.K != 5 || done != 1 {
 		t.Fatalf("%+v, %v done", d, done)
@@ -100,8 +100,8 @@ func TestDial(t *testing.T) {
 		t.Errorf("nothing: %v", err)
 	}
 	for name, bad := range map[string]SweepSettings{
-		"no sources": {}, "diversity": {Held: held, Settings: []Setting{{Diversity: 2}}},
-		"both": {Held: held, Settings: []Setting{{.1, .1}}}, "K": {Held: held, K: -1},
+		"no sources": {}, "diversity": {Held: held, Settings: []DialSetting{{Diversity: 2}}},
+		"both": {Held: held, Settings: []DialSetting{{.1, .1}}}, "K": {Held: held, K: -1},
 	} {
 		if _, err := r.Sweep(t.Context(), bad); !errors.Is(err, ErrQuery) {
 			t.Errorf("%s: %v", name, err)
@@ -118,11 +118,11 @@ func TestCostInWords(t *testing.T) {
 	d := Dial{K: 10}
 	band := func(x float64) evaluate.Band { return evaluate.Band{Value: x, Lower: x - .01, Upper: x + .01} }
 	for want, p := range map[string]DialPoint{
-		"x = .3 gives up 2.1 points of Recall@10 (1.1 to 3.1) for 0.40 nats of entropy (0.39 to 0.41)": {Setting: Setting{Diversity: .3}, Loss: band(.021), Gain: band(.4)},
-		"x = 1 gives up 2.1 points of Recall@10 (1.1 to 3.1) and 0.40 nats of entropy (0.39 to 0.41)":  {Setting: Setting{Diversity: 1}, Loss: band(.021), Gain: band(-.4)},
-		"e = .25 gains 2.0 points of Recall@10 (1.0 to 3.0) at the same entropy":                       {Setting: Setting{Explore: .25}, Loss: band(-.02), Gain: band(0)},
+		"x = .3 gives up 2.1 points of Recall@10 (1.1 to 3.1) for 0.40 nats of entropy (0.39 to 0.41)": {DialSetting: DialSetting{Diversity: .3}, Loss: band(.021), Gain: band(.4)},
+		"x = 1 gives up 2.1 points of Recall@10 (1.1 to 3.1) and 0.40 nats of entropy (0.39 to 0.41)":  {DialSetting: DialSetting{Diversity: 1}, Loss: band(.021), Gain: band(-.4)},
+		"e = .25 gains 2.0 points of Recall@10 (1.0 to 3.0) at the same entropy":                       {DialSetting: DialSetting{Explore: .25}, Loss: band(-.02), Gain: band(0)},
 		"x = .3 brings 0.40 nats of entropy (0.39 to 0.41) and costs no recall that can be told from chance " +
-			"(0.5 points, -0.5 to 1.5)": {Setting: Setting{Diversity: .3}, Loss: band(.005), Gain: band(.4)},
+			"(0.5 points, -0.5 to 1.5)": {DialSetting: DialSetting{Diversity: .3}, Loss: band(.005), Gain: band(.4)},
 		"x = 0 changes nothing": {},
 	} {
 		if got := d.Cost(p); got != want {

@@ -48,12 +48,12 @@ type Options struct {
 	Fast bool
 	// Encoder makes vectors of new texts, as it made those of the nodes; nil: new texts cannot be asked about. If it
 	// can Explain and Document is known, items are explained by the words that they share with the source.
-	Encoder  Encoder
+	Encoder  TextEncoder
 	Document func(i int32) (encode.Text, error) // of a node
 }
 
-// Encoder makes a vector of a new text. known is false if it knows no word of it.
-type Encoder interface {
+// TextEncoder makes a vector of a new text. known is false if it knows no word of it.
+type TextEncoder interface {
 	Encode(d encode.Text) (vector []float32, known bool)
 }
 
@@ -71,7 +71,7 @@ type Recommender struct {
 	nodes   model.Nodes
 	model   model.Model
 	naive   *model.Model
-	encoder Encoder
+	encoder TextEncoder
 	texts   func(i int32) (encode.Text, error)
 	threads int
 	cells   map[[2]uint16]fit.CellFinding

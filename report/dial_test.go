@@ -23,10 +23,10 @@ func TestDialPage(t *testing.T) {
 		Curves: []recommend.DialCurve{
 			{Name: "diversity", Points: []recommend.DialPoint{
 				{Recall: band(.3), Entropy: band(.5)},
-				{Setting: recommend.Setting{Diversity: .3}, Recall: band(.279), Entropy: band(.9), Loss: band(.021),
-					Gain: band(.4)},
+				{DialSetting: recommend.DialSetting{Diversity: .3}, Recall: band(.279), Entropy: band(.9),
+					Loss: band(.021), Gain: band(.4)},
 			}},
-			{Name: "exploration", Points: []recommend.DialPoint{{Setting: recommend.Setting{Explore: .2},
+			{Name: "exploration", Points: []recommend.DialPoint{{DialSetting: recommend.DialSetting{Explore: .2},
 				Recall: band(.2), Entropy: band(.6), Loss: band(.1), Gain: band(.1)}}},
 			{Name: "λ_R = 10", LambdaR: &ten,
 				Points: []recommend.DialPoint{{Recall: band(.31), Entropy: band(.5), Loss: band(-.01)}}},

@@ -197,7 +197,7 @@ var conventional = []string{"Error", "Options", "Result", "Settings"}
 
 // colliding are names that more than one package still has. It only shrinks.
 var colliding = []string{
-	"Encoder", "Hit", "Setting",
+	"Hit",
 }
 
 // One word has one meaning: a name of an exported type is that of one package.

@@ -145,16 +145,16 @@ func (f *dialFlags) check(cmd *cobra.Command) error {
 }
 
 // settings are where the dials stand: the model as it is first, whatever was asked for, since all are compared with it.
-func (f *dialFlags) settings() (diversity, explore []recommend.Setting) {
-	diversity = append(diversity, recommend.Setting{})
+func (f *dialFlags) settings() (diversity, explore []recommend.DialSetting) {
+	diversity = append(diversity, recommend.DialSetting{})
 	for _, x := range f.diversity {
 		if x > 0 {
-			diversity = append(diversity, recommend.Setting{Diversity: x})
+			diversity = append(diversity, recommend.DialSetting{Diversity: x})
 		}
 	}
 	for _, e := range f.explore {
 		if e > 0 {
-			explore = append(explore, recommend.Setting{Explore: e})
+			explore = append(explore, recommend.DialSetting{Explore: e})
 		}
 	}
 	return diversity, explore
@@ -178,7 +178,7 @@ func runDial(ctx context.Context, f dialFlags, t *display) (*recommend.Dial, err
 		return nil, fmt.Errorf("%s: %w", f.data, err)
 	}
 	var sweeps []*recommend.Sweep
-	sweep := func(m model.Model, name string, lambda *float64, settings []recommend.Setting) error {
+	sweep := func(m model.Model, name string, lambda *float64, settings []recommend.DialSetting) error {
 		r, err := recommend.New(g, m, recommend.Options{Threads: f.threads})
 		if err != nil {
 			return err
