@@ -173,7 +173,7 @@ func (b *bench) fullBatch() (float64, float64, error) {
 	return gigabytes(p.Train.Len(), best), gigabytes(p.Train.Len(), gather), err
 }
 
-// bayes fits a world of the paper's size, or a smaller one, with so many replicates; 0 means the default.
+// bayes fits a world of the paper's size, or a smaller one, with this many replicates; 0 means the default.
 func (b *bench) bayes(replicates int) (float64, float64, error) {
 	ctx := context.Background()
 	s := world.Settings{}

@@ -1,5 +1,5 @@
-// Package figure holds tables and figures as data: numbers with their names, and the colours to draw them in. Whoever
-// computes numbers (package study) and whoever draws them (package report) meet here and need not know each other.
+// Package figure holds tables and figures as data: numbers with their names, and the colours to draw them in. Code that
+// computes numbers (package study) and code that draws them (package report) share it and need not know each other.
 //
 //	Table  = columns × rows of Cell        Cell: a number, mean ± sd, or text with the numbers behind it
 //	Figure = HeatMap | LineChart | BarChart | IntervalChart

@@ -16,7 +16,7 @@ type Figure struct {
 
 // HeatMap is a matrix of numbers with names on both sides.
 type HeatMap struct {
-	Title       string   `json:"title,omitempty"` // tells it from the one beside it: "true"
+	Title       string   `json:"title,omitempty"` // distinguishes it from the one beside it: "true"
 	RowTitle    string   `json:"rowTitle"`
 	ColumnTitle string   `json:"columnTitle"`
 	Rows        []string `json:"rows"`
@@ -68,7 +68,7 @@ type BarSeries struct {
 type IntervalChart struct {
 	XTitle string        `json:"xTitle"`
 	Legend string        `json:"legend,omitempty"` // what dots and whiskers are; "" means an estimate and its interval
-	Digits int           `json:"digits,omitempty"` // after the decimal point; 0 leaves the choice to whoever draws it
+	Digits int           `json:"digits,omitempty"` // after the decimal point; 0 leaves the choice to the drawing
 	Rows   []IntervalRow `json:"rows"`
 }
 

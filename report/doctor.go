@@ -151,7 +151,7 @@ func ridge(points []fit.RidgePoint) figure.Figure {
 	return figure.Figure{
 		Name: "ridge", Title: "If all exposure were over- or underestimated",
 		Lines: &figure.LineChart{XTitle: "odds of every π̂ multiplied by",
-			YTitle: "relative to the fit, which is 1", LogX: true, LogY: true,
+			YTitle: "value relative to the fit", LogX: true, LogY: true,
 			Series: []figure.Series{link, propensity, risk}},
 		Caption: "Mean ŷ and the risk if the odds of every exposure were larger or smaller by a factor, with ŷ " +
 			"fitted again. Where the likelihood, in the table below, hardly falls, links do not determine which " +

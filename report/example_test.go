@@ -74,5 +74,5 @@ func ExampleOpen() {
 	_, err := report.Open("Our studies", "no-such-folder")
 	fmt.Println(err)
 	// Output:
-	// report: unusable run: no-such-folder: file does not exist; give results (.json) or a model (.safetensors)
+	// unusable run: no-such-folder: file does not exist; give results (.json) or a model (.safetensors)
 }

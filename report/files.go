@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -14,9 +12,9 @@ import (
 
 var (
 	// ErrPage: a page is empty or contradicts itself.
-	ErrPage = errors.New("report: unusable page")
+	ErrPage = errors.New("unusable page")
 	// ErrRun: a file or folder is not a run that a report can be made of.
-	ErrRun = errors.New("report: unusable run")
+	ErrRun = errors.New("unusable run")
 )
 
 // WriteHTML writes the page as one file, which replaces an old one as a whole.
@@ -25,7 +23,7 @@ func (p *Page) WriteHTML(path string) error {
 	if err != nil {
 		return err
 	}
-	return replace(path, content)
+	return atomicfile.WriteBytes(path, content)
 }
 
 // WriteJSON writes the page in the form that [Open] reads.
@@ -37,7 +35,7 @@ func (p *Page) WriteJSON(path string) error {
 	if err != nil {
 		return fmt.Errorf("%w: %q has no JSON form: %w", ErrPage, p.Title, err)
 	}
-	return replace(path, append(raw, '\n'))
+	return atomicfile.WriteBytes(path, append(raw, '\n'))
 }
 
 // WriteFigures writes every figure into a folder, as SECTION-NAME.svg and SECTION-NAME.png, in light colours; a PNG has
@@ -47,7 +45,7 @@ func (p *Page) WriteFigures(folder string) ([]string, error) {
 		return nil, err
 	}
 	if err := os.MkdirAll(folder, 0o777); err != nil {
-		return nil, fmt.Errorf("report: cannot create folder %s: %w; choose another", folder, cause(err))
+		return nil, fmt.Errorf("cannot create folder %s: %w; choose another", folder, atomicfile.WithoutPath(err))
 	}
 	var paths []string
 	taken := map[string]bool{}
@@ -61,14 +59,14 @@ func (p *Page) WriteFigures(folder string) ([]string, error) {
 			drawn := drawFigure(f, width, true)
 			dots, err := drawn.png()
 			if err != nil {
-				return paths, fmt.Errorf("report: cannot draw figure %q of %q as PNG: %w", f.Title,
+				return paths, fmt.Errorf("cannot draw figure %q of %q as PNG: %w", f.Title,
 					p.Sections[i].Title, err)
 			}
 			for _, file := range []struct {
 				path    string
 				content []byte
 			}{{stem + ".svg", []byte(drawn.svg(false))}, {stem + ".png", dots}} {
-				if err := replace(file.path, file.content); err != nil {
+				if err := atomicfile.WriteBytes(file.path, file.content); err != nil {
 					return paths, err
 				}
 				paths = append(paths, file.path)
@@ -76,27 +74,4 @@ func (p *Page) WriteFigures(folder string) ([]string, error) {
 		}
 	}
 	return paths, nil
-}
-
-// replace writes a file, which replaces an old one as a whole.
-func replace(path string, content []byte) error {
-	err := atomicfile.Write(path, func(w io.Writer) error {
-		_, err := w.Write(content)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	return nil
-}
-
-// cause is the system's error without the path, which the sentence around it has.
-func cause(err error) error {
-	if e, ok := errors.AsType[*fs.PathError](err); ok {
-		return e.Err
-	}
-	if e, ok := errors.AsType[*os.LinkError](err); ok {
-		return e.Err
-	}
-	return err
 }

@@ -54,7 +54,7 @@ func (p *Page) HTML() ([]byte, error) {
 	}
 	var b bytes.Buffer
 	if err := pageTemplate.Execute(&b, view); err != nil {
-		return nil, fmt.Errorf("report: cannot render page %q: %w", p.Title, err)
+		return nil, fmt.Errorf("cannot render page %q: %w", p.Title, err)
 	}
 	return b.Bytes(), nil
 }

@@ -103,7 +103,7 @@ func unreadable(path string, err error) error {
 		return fmt.Errorf("%w: %s: %w; give results (.json) or a model (.safetensors)", ErrRun, path,
 			fs.ErrNotExist)
 	}
-	return fmt.Errorf("%w: cannot read %s: %w; change its permissions", ErrRun, path, cause(err))
+	return fmt.Errorf("%w: cannot read %s: %w; change its permissions", ErrRun, path, atomicfile.WithoutPath(err))
 }
 
 // largest is more than the size of any results.

@@ -221,5 +221,5 @@ func (g *registry) adoptEvaluation(path, digest string) error {
 	if e.Kind != evaluate.EvaluationKind || e.Panel == nil || e.Model != digest {
 		return fmt.Errorf("%s.evaluation.json is of another model (this one has SHA-256 %.12s…)", path, digest)
 	}
-	return atomicfile.Write(into, func(w io.Writer) error { _, err := w.Write(raw); return err })
+	return atomicfile.WriteBytes(into, raw)
 }

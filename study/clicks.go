@@ -21,7 +21,7 @@ import (
 
 var clicks = Study{
 	Name:   "clicks",
-	Title:  "Clicks: what each method makes of choices among links that were shown",
+	Title:  "Clicks: each method on choices among links that were shown",
 	real:   true,
 	logged: true,
 	run:    runClicks,
@@ -71,9 +71,9 @@ type pages struct {
 	network RealNetwork // whose links are clicks
 	shown   [][]int32
 	drawn   *sample.Prepared
-	logged  *sample.Prepared // with the exposures of some pages
+	logged  *sample.Prepared // with the exposures of the logged pages
 	only    sample.Problem
-	tested  *sample.Evidence // all pairs of some held-out pages, with their exposure
+	tested  *sample.Evidence // all pairs of sampled held-out pages, with their exposure
 	rates   []float64        // shown share of held-out pairs by cell of a field matrix
 	counts  []float64        // pairs by cell
 	pages   int              // whose exposures are logged for training
@@ -522,10 +522,10 @@ func clicksSeedsTable(rows []*ClicksRow, n RealNetwork) figure.Table {
 // clicksClaims says what modelling exposure and logging it bring where exposure is known.
 func clicksClaims(rows []*ClicksRow, n RealNetwork) []Claim {
 	return []Claim{
-		choiceClaim(rows, n.Name+": methods that model exposure tell wanted from unwanted among shown pairs better "+
+		choiceClaim(rows, n.Name+": methods that model exposure separate wanted from unwanted shown pairs better "+
 			"than naive", naive, []Method{mle, rw, ap, bayes}),
-		choiceClaim(rows, n.Name+": logged exposure helps to tell them apart", mle, []Method{loggedMLE, dr}),
-		choiceClaim(rows, n.Name+": logged exposure helps bayes to tell them apart", bayes, []Method{loggedBayes}),
+		choiceClaim(rows, n.Name+": logged exposure helps to separate them", mle, []Method{loggedMLE, dr}),
+		choiceClaim(rows, n.Name+": logged exposure helps bayes to separate them", bayes, []Method{loggedBayes}),
 		loggedScaleClaim(rows, n),
 		doctorClaim(rows, n),
 		estimatesClaim(rows, n),

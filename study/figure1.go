@@ -21,7 +21,7 @@ var figure1Methods = []Method{mle, rw, bayes}
 // paperPropensityError is the mean relative error that the paper prints for R_w.
 const paperPropensityError = .1947
 
-// Figure1Row is what one training made of the propensities.
+// Figure1Row is the propensities that one training learned.
 type Figure1Row struct {
 	Fields FieldKind `json:"fields"`
 	Seed   uint64    `json:"seed"`

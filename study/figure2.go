@@ -135,7 +135,7 @@ func runFigure2(ctx context.Context, l *lab) (*Result, error) {
 		fmt.Sprintf("Worlds with known truth: %d papers, %d fields, vectors of %d dimensions; π from U(.7, 1) "+
 			"within a field and U(.1, .3) between two.", s.Papers, s.Fields, s.Dim),
 		fmt.Sprintf("In every round %d recommendations to each paper, drawn without replacement in proportion "+
-			"to ŷ, links drawn anew from (π, y), and training anew; %d rounds, %s.", s.Shown, s.Rounds,
+			"to ŷ, new links drawn from (π, y), and a new training; %d rounds, %s.", s.Shown, s.Rounds,
 			seedList(l.Seeds)),
 		fmt.Sprintf("The link model sees the field through coordinates of its own. Where unshown pairs count, "+
 			"links are all kept and about %d other pairs are drawn; the likelihood knows it. Training is to the "+

@@ -297,7 +297,7 @@ func (l *lab) exposureTable(n RealNetwork) figure.Table {
 		Columns: []figure.Column{
 			{Name: "same/cross", Means: "mean π̂ within a field ÷ between two", Digits: 2},
 			{Name: "interval", Means: "of 95%, of the first seed, where the method has one"},
-			{Name: "scale", Means: "whether links tell the scale of π, by seed"},
+			{Name: "scale", Means: "whether links determine the scale of π, by seed"},
 		}}
 	absolute := l.identified(n) == len(l.Seeds) && l.scaleDisagreement(n) <= mostDisagreement
 	if absolute {
@@ -350,8 +350,8 @@ func (l *lab) scaleClaim(n RealNetwork) Claim {
 		evidence = append(evidence, text)
 	}
 	disagreement := l.scaleDisagreement(n)
-	c := Claim{n.Name + ": links alone tell the scale of π", Missed, fmt.Sprintf("By bayes, seed by seed: %s. The "+
-		"methods' mean π̂ within a field differ by a factor of up to %s.", strings.Join(evidence, ", "),
+	c := Claim{n.Name + ": links alone determine the scale of π", Missed, fmt.Sprintf("By bayes, seed by seed: %s. "+
+		"The methods' mean π̂ within a field differ by a factor of up to %s.", strings.Join(evidence, ", "),
 		figure.Decimal(disagreement, 2))}
 	switch times := l.identified(n); {
 	case times == len(l.Seeds) && disagreement <= mostDisagreement:

@@ -89,9 +89,9 @@ func (r *Result) check() error {
 	checked := func(kind, name string, err error) error {
 		switch {
 		case err != nil:
-			return fmt.Errorf("study: %s %s of %s: %w", kind, name, r.Study, err)
+			return fmt.Errorf("%s %s of %s: %w", kind, name, r.Study, err)
 		case name == "" || names[name]:
-			return fmt.Errorf("study: two tables or figures of %s are named %q; give each a name of its own", r.Study,
+			return fmt.Errorf("two tables or figures of %s are named %q; give each a name of its own", r.Study,
 				name)
 		}
 		names[name] = true

@@ -18,7 +18,7 @@ import (
 
 // ErrOption: an option is out of range, or there is no study of that name. Errors that the caller's options cause wrap
 // it.
-var ErrOption = errors.New("study: unusable option")
+var ErrOption = errors.New("unusable option")
 
 // Study is one table or figure of the paper, or a question of our own.
 type Study struct {
@@ -66,7 +66,7 @@ type Options struct {
 	Preset  string   `json:"preset"` // of the trainings that are not about presets; "" means safe
 	Quick   bool     `json:"quick"`  // a small version that takes seconds, to see that everything works
 
-	// Progress is told after every training and every other piece of work; the phase is the name of the study.
+	// Progress is called after every training and every other task; the phase is the name of the study.
 	Progress progress.Func `json:"-"`
 
 	// Networks are real networks. table1, table2 and balance plant truths on one instead of generating worlds: its own

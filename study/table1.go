@@ -15,7 +15,7 @@ import (
 
 var table1 = Study{
 	Name:    "table1",
-	Title:   "Table 1: what each method makes of links whose truth is known",
+	Title:   "Table 1: each method on links whose truth is known",
 	planted: true,
 	run:     runTable1,
 }
@@ -238,7 +238,7 @@ func table1Claims(outcomes []*Outcome, kind FieldKind) []Claim {
 
 func aucPoints(o *Outcome) float64 { return 100 * float64(o.AUC) }
 
-// gain is by how much a number of some methods is higher than that of a base.
+// gain is how much higher a number of methods is than that of a base.
 type gain struct {
 	base    Method
 	methods []Method

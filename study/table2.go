@@ -38,7 +38,7 @@ type Table2Row struct {
 	Fields FieldKind    `json:"fields"`
 	Seed   uint64       `json:"seed"`
 	Method Method       `json:"method"` // that trained the model
-	Risk   figure.Value `json:"risk"`   // true risk on the pairs that the estimates are made of
+	Risk   figure.Value `json:"risk"`   // true risk on the pairs of the estimates
 
 	Own   RiskEstimates `json:"own"`   // with the model's own ŷ and π̂; none but naive where it has no π̂
 	Bayes RiskEstimates `json:"bayes"` // with those of bayes in the same world
@@ -73,7 +73,7 @@ func runTable2(ctx context.Context, l *lab) (*Result, error) {
 	return r, nil
 }
 
-// newTable2Row is a row without what bayes makes of the model.
+// newTable2Row is a row without the estimates by bayes.
 func newTable2Row(o *Outcome) *Table2Row {
 	r := &Table2Row{Fields: o.Fields, Seed: o.Seed, Method: o.Method, Risk: o.Risk, Own: o.Estimates,
 		Bayes: missingEstimates, Lower: missingEstimates, Upper: missingEstimates}

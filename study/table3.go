@@ -13,7 +13,7 @@ import (
 
 var table3 = Study{
 	Name:  "table3",
-	Title: "Table 3: what each method makes of observed links of real networks",
+	Title: "Table 3: each method on observed links of real networks",
 	real:  true,
 	run:   runTable3,
 }
@@ -80,7 +80,7 @@ func runTable3(ctx context.Context, l *lab) (*Result, error) {
 			"link to four others; AUC would be the same over all pairs. AP_U weights the pairs to all that the "+
 			"sample represents, and so does seen ×, the mean of π̂ŷ over the share of links.",
 		"A link is predicted where P(linked | sampled) ≥ ½, that is where logit(π̂ŷ) ≥ log r for unlinked pairs "+
-			"that were kept at the rate r. ŷ itself stands for all pairs, of which few are links, and hardly "+
+			"that were kept at the rate r. ŷ itself is for all pairs, of which few are links, and hardly "+
 			"ever reaches ½. cosine has no probabilities.",
 	)}
 	for _, n := range l.Networks {

@@ -70,7 +70,7 @@ type Outcome struct {
 	PropensityError figure.Value `json:"propensityError"`
 	WeightedError   figure.Value `json:"weightedError"`
 
-	// Estimates is what each estimator makes of the true risk, from the links seen and the model's own ŷ and π̂.
+	// Estimates are estimates of the true risk from the observed links and the model's own ŷ and π̂.
 	Estimates RiskEstimates `json:"estimates"`
 
 	// Propensities are π̂ by the source's field and then the target's, nil where there are none; Truth is π likewise.

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -16,22 +14,14 @@ import (
 // hours of work rather than after them.
 func Prepare(folder string) error {
 	if err := os.MkdirAll(folder, 0o777); err != nil {
-		return fmt.Errorf("cannot create folder %s: %w; choose another", folder, cause(err))
+		return fmt.Errorf("cannot create folder %s: %w; choose another", folder, atomicfile.WithoutPath(err))
 	}
 	file, err := os.CreateTemp(folder, ".study-*.tmp")
 	if err != nil {
 		return fmt.Errorf("cannot write to folder %s: %w; choose another, or change its permissions", folder,
-			cause(err))
+			atomicfile.WithoutPath(err))
 	}
 	return errors.Join(file.Close(), os.Remove(file.Name()))
-}
-
-// cause is the system's error without the path, which the sentence around it has.
-func cause(err error) error {
-	if e, ok := errors.AsType[*fs.PathError](err); ok {
-		return e.Err
-	}
-	return err
 }
 
 // Write writes every result into a folder: STUDY.json with everything, and STUDY-NAME.csv for every table and figure.
@@ -40,10 +30,7 @@ func Write(folder string, results []*Result) ([]string, error) {
 	var paths []string
 	write := func(name string, content []byte) error {
 		path := filepath.Join(folder, name)
-		err := atomicfile.Write(path, func(w io.Writer) error {
-			_, err := w.Write(content)
-			return err
-		})
+		err := atomicfile.WriteBytes(path, content)
 		if err == nil {
 			paths = append(paths, path)
 		}

@@ -259,8 +259,7 @@ func TestLibrariesNameNoFlags(t *testing.T) {
 }
 
 // sayWhoTheyAre are packages whose errors still begin with their names. It only shrinks.
-var sayWhoTheyAre = []string{"encode/onnx", "engine", "evaluate", "fit", "internal/kern",
-	"model", "recommend", "report", "serve", "study"}
+var sayWhoTheyAre = []string{"engine", "evaluate", "fit", "internal/kern", "model", "recommend", "serve"}
 
 // An error says what is wrong and where, and not which package noticed it: people read it on a terminal.
 func TestErrorsNameNoPackage(t *testing.T) {

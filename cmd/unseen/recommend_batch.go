@@ -179,7 +179,7 @@ func (p batchPlan) begin(dir string, resume bool) error {
 	if err != nil || len(entries) > 0 {
 		return usagef("%s is not empty; give a new folder", dir)
 	}
-	return atomicfile.Write(path, func(w io.Writer) error { _, err := w.Write(want); return err })
+	return atomicfile.WriteBytes(path, want)
 }
 
 // writeRows writes a part.

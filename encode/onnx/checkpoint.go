@@ -30,7 +30,7 @@ type Run struct {
 
 // EncodeAll stores the vector of every document, in order, and returns how many have no text: theirs are
 // zeros. A checkpoint grows window by window; resuming from it gives the same bytes as one run.
-func (e *Encoder) EncodeAll(ctx context.Context, docs encode.Texts, rows encode.Rows, r Run) (empty int,
+func (e *SentenceEncoder) EncodeAll(ctx context.Context, docs encode.Texts, rows encode.Rows, r Run) (empty int,
 	err error) {
 	first := 0
 	set := func(i int, vector []float32) error {
@@ -81,7 +81,7 @@ func (e *Encoder) EncodeAll(ctx context.Context, docs encode.Texts, rows encode.
 }
 
 // header is the first line of a checkpoint: what it belongs to.
-func (e *Encoder) header(documents int, texts string) ([]byte, error) {
+func (e *SentenceEncoder) header(documents int, texts string) ([]byte, error) {
 	about := e.identity()
 	about["documents"], about["texts"] = fmt.Sprint(documents), texts
 	line, err := json.Marshal(about) // keys sorted
@@ -89,8 +89,8 @@ func (e *Encoder) header(documents int, texts string) ([]byte, error) {
 }
 
 // open opens or creates a checkpoint, sets the vectors in it, and returns the first text that is not.
-func (e *Encoder) open(r Run, header []byte, documents int, set func(int, []float32) error) (file *os.File, first int,
-	err error) {
+func (e *SentenceEncoder) open(r Run, header []byte, documents int, set func(int, []float32) error) (file *os.File,
+	first int, err error) {
 	flags := os.O_RDWR | os.O_CREATE
 	if !r.Resume {
 		flags |= os.O_EXCL

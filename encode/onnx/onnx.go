@@ -43,8 +43,8 @@ type Options struct {
 	MaxTokens int
 }
 
-// Encoder is an open model. One goroutine may use it at a time; it uses all processors by itself.
-type Encoder struct {
+// SentenceEncoder is an open model. One goroutine may use it at a time; it uses all processors by itself.
+type SentenceEncoder struct {
 	folder    string
 	pooling   string
 	most      int // tokens
@@ -76,8 +76,8 @@ const (
 )
 
 // Open reads the model in a folder and tries it on an empty text.
-func Open(folder string, o Options) (*Encoder, error) {
-	e := &Encoder{folder: folder, pooling: cmp.Or(o.Pooling, "mean"), sums: map[string]string{}}
+func Open(folder string, o Options) (*SentenceEncoder, error) {
+	e := &SentenceEncoder{folder: folder, pooling: cmp.Or(o.Pooling, "mean"), sums: map[string]string{}}
 	if e.pooling != "mean" && e.pooling != "cls" {
 		return nil, fmt.Errorf("%w: pooling is %q; give mean or cls", ErrOption, o.Pooling)
 	}
@@ -115,9 +115,9 @@ func oneLine(err error) string {
 	return text
 }
 
-func (e *Encoder) path(name string) string { return filepath.Join(e.folder, name) }
+func (e *SentenceEncoder) path(name string) string { return filepath.Join(e.folder, name) }
 
-func (e *Encoder) read(name string) ([]byte, error) {
+func (e *SentenceEncoder) read(name string) ([]byte, error) {
 	raw, err := os.ReadFile(e.path(name))
 	if err != nil {
 		return nil, err
@@ -128,7 +128,7 @@ func (e *Encoder) read(name string) ([]byte, error) {
 }
 
 // limit finds how many tokens the model takes: the least of what the files of the folder say.
-func (e *Encoder) limit(asked int) error {
+func (e *SentenceEncoder) limit(asked int) error {
 	e.most = defaultMost
 	least := func(n int) {
 		if n > 0 {
@@ -167,7 +167,7 @@ func (e *Encoder) limit(asked int) error {
 }
 
 // try runs the model once and finds its dimension.
-func (e *Encoder) try() error {
+func (e *SentenceEncoder) try() error {
 	names := e.runner.inputs()
 	if !slices.Contains(names, "input_ids") {
 		return fmt.Errorf("its inputs are %q, without input_ids", names)
@@ -190,10 +190,10 @@ func (e *Encoder) try() error {
 }
 
 // Dim returns the number of components of a vector.
-func (e *Encoder) Dim() int { return e.dim }
+func (e *SentenceEncoder) Dim() int { return e.dim }
 
 // Close frees the memory.
-func (e *Encoder) Close() error { return e.runner.close() }
+func (e *SentenceEncoder) Close() error { return e.runner.close() }
 
 // textOf is title and body as two sentences.
 func textOf(d encode.Text) string {
@@ -209,7 +209,7 @@ func textOf(d encode.Text) string {
 
 // Encode returns the vectors of texts, of length 1. An empty text has a vector of zeros, and one that is too long is
 // truncated. The last bits of a vector depend on the texts it is encoded with.
-func (e *Encoder) Encode(ctx context.Context, docs []encode.Text) ([][]float32, error) {
+func (e *SentenceEncoder) Encode(ctx context.Context, docs []encode.Text) ([][]float32, error) {
 	vectors := make([][]float32, len(docs))
 	tokens := make([][]int64, len(docs))
 	order := make([]int, 0, len(docs))
@@ -243,7 +243,7 @@ func (e *Encoder) Encode(ctx context.Context, docs []encode.Text) ([][]float32, 
 }
 
 // batch runs the model on sequences of tokens and pools its outputs.
-func (e *Encoder) batch(rows [][]int64) ([][]float32, error) {
+func (e *SentenceEncoder) batch(rows [][]int64) ([][]float32, error) {
 	longest := 0
 	for _, row := range rows {
 		longest = max(longest, len(row))
@@ -304,7 +304,7 @@ func (e *Encoder) batch(rows [][]int64) ([][]float32, error) {
 }
 
 // identity is what vectors depend on: two encoders with the same identity make the same vectors.
-func (e *Encoder) identity() map[string]string {
+func (e *SentenceEncoder) identity() map[string]string {
 	return map[string]string{
 		encode.KeyFormat: encode.FormatName, encode.KeyVersion: encode.FormatVersion, encode.KeyKind: Kind,
 		"folder": filepath.Base(filepath.Clean(e.folder)), "pooling": e.pooling, "max_tokens": strconv.Itoa(e.most),
@@ -315,7 +315,7 @@ func (e *Encoder) identity() map[string]string {
 
 // Write writes the encoder's identity: a safetensors file without tensors. The model itself, which may be large, stays
 // in its folder.
-func (e *Encoder) Write(w io.Writer) error {
+func (e *SentenceEncoder) Write(w io.Writer) error {
 	write, err := (&safetensors.Contents{Metadata: e.identity()}).Encode()
 	if err != nil {
 		return err

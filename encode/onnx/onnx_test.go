@@ -28,7 +28,7 @@ func ok(tb testing.TB, err error) {
 	}
 }
 
-func open(tb testing.TB, pooling string) *Encoder {
+func open(tb testing.TB, pooling string) *SentenceEncoder {
 	tb.Helper()
 	e, err := Open(tiny, Options{Pooling: pooling})
 	ok(tb, err)
@@ -203,7 +203,7 @@ func TestResume(t *testing.T) {
 	}
 
 	for name, c := range map[string]struct {
-		e    *Encoder
+		e    *SentenceEncoder
 		docs encode.TextList
 		run  Run
 		says string

@@ -18,6 +18,11 @@ import (
 // was and the temporary one is gone; the error names the path and says what to do.
 func Write(path string, write func(io.Writer) error) error { return writeFile(path, disk{}, write) }
 
+// WriteBytes replaces the file at path by these bytes, as Write does.
+func WriteBytes(path string, content []byte) error {
+	return Write(path, func(w io.Writer) error { _, err := w.Write(content); return err })
+}
+
 // Writable checks, before hours of work, that a file can be written at path after them.
 func Writable(path string) error {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
@@ -83,10 +88,11 @@ func (e *Error) Unwrap() error { return e.Err }
 
 var errFolder = errors.New("it is a folder")
 
-func failure(path string, err error) error { return &Error{path, withoutPath(err)} }
+func failure(path string, err error) error { return &Error{path, WithoutPath(err)} }
 
-// withoutPath removes the operation and the path from the system's own errors.
-func withoutPath(err error) error {
+// WithoutPath removes the operation and the path from the system's own errors, for sentences that name the path
+// themselves.
+func WithoutPath(err error) error {
 	switch e := err.(type) {
 	case *fs.PathError:
 		return e.Err
@@ -154,7 +160,7 @@ func writeFile(path string, files fileSystem, write func(io.Writer) error) (err 
 	}
 	renamed = true
 	if err := files.SyncFolder(filepath.Dir(path)); err != nil {
-		return fmt.Errorf("it is written, but may be lost in a power failure: %w", withoutPath(err))
+		return fmt.Errorf("it is written, but may be lost in a power failure: %w", WithoutPath(err))
 	}
 	return nil
 }

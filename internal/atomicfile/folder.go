@@ -78,7 +78,7 @@ func writeFolder(path string, exchange func(a, b string) error, write func(folde
 		return err
 	}
 	if err := (disk{}).SyncFolder(filepath.Dir(path)); err != nil {
-		return fmt.Errorf("it is written, but may be lost in a power failure: %w", withoutPath(err))
+		return fmt.Errorf("it is written, but may be lost in a power failure: %w", WithoutPath(err))
 	}
 	return nil
 }
