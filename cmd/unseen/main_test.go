@@ -16,7 +16,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"unseen/internal/sbom"
+	"github.com/CycloneDX/cyclonedx-go"
 )
 
 // invoke runs the program and returns its exit code and what it wrote.
@@ -153,12 +153,12 @@ func TestStamps(t *testing.T) {
 	if code != exitOK || stderr != "" {
 		t.Fatalf("exit code %d, stderr %q", code, stderr)
 	}
-	var bill sbom.Document
+	var bill cyclonedx.BOM
 	decodeOne(t, stdout, &bill)
 	if bill.Metadata.Component.Version != "v9.8.7" || bill.Metadata.Timestamp != "2026-11-15T00:00:00Z" {
 		t.Errorf("%+v", bill.Metadata)
 	}
-	if !slices.ContainsFunc(bill.Components, func(c sbom.Component) bool { return c.Name == "std" }) {
+	if !slices.ContainsFunc(*bill.Components, func(c cyclonedx.Component) bool { return c.Name == "std" }) {
 		t.Errorf("no standard library in %+v", bill.Components)
 	}
 }

@@ -11,10 +11,13 @@ package sbom
 import (
 	"cmp"
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"runtime/debug"
 	"slices"
 	"strings"
+
+	cyclonedx "github.com/CycloneDX/cyclonedx-go"
 )
 
 // Program is what build information does not say.
@@ -31,77 +34,50 @@ type Script struct {
 	SHA256           string // of the file
 }
 
-// Document is a CycloneDX 1.6 bill of materials.
-type Document struct {
-	Format     string      `json:"bomFormat"`
-	Spec       string      `json:"specVersion"`
-	Serial     string      `json:"serialNumber"`
-	Version    int         `json:"version"`
-	Metadata   Metadata    `json:"metadata"`
-	Components []Component `json:"components"`
-}
-
-// Metadata is about the program itself.
-type Metadata struct {
-	Timestamp string    `json:"timestamp,omitempty"`
-	Component Component `json:"component"`
-}
-
-// Component is the program, or a module in it.
-type Component struct {
-	Type       string     `json:"type"`
-	Ref        string     `json:"bom-ref"`
-	Name       string     `json:"name"`
-	Version    string     `json:"version"`
-	PURL       string     `json:"purl"`
-	Properties []Property `json:"properties,omitempty"`
-}
-
-// Property is a name with a value.
-type Property struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
-}
-
 // Of makes the document. The same binary always has the same, byte for byte.
-func Of(info *debug.BuildInfo, p Program) Document {
-	d := Document{Format: "CycloneDX", Spec: "1.6", Version: 1,
-		Metadata: Metadata{Timestamp: p.Time, Component: component("application", p.Name, p.Version)}}
-	d.Metadata.Component.Properties = []Property{{"go:version", info.GoVersion}}
+func Of(info *debug.BuildInfo, p Program) *cyclonedx.BOM {
+	program := component(cyclonedx.ComponentTypeApplication, "golang", p.Name, p.Version)
+	properties := []cyclonedx.Property{{Name: "go:version", Value: info.GoVersion}}
 	if p.Commit != "" {
-		d.Metadata.Component.Properties = append(d.Metadata.Component.Properties, Property{"vcs:revision", p.Commit})
+		properties = append(properties, cyclonedx.Property{Name: "vcs:revision", Value: p.Commit})
 	}
 	for _, s := range info.Settings {
 		if s.Key == "GOOS" || s.Key == "GOARCH" {
-			d.Metadata.Component.Properties = append(d.Metadata.Component.Properties, Property{"go:" + s.Key, s.Value})
+			properties = append(properties, cyclonedx.Property{Name: "go:" + s.Key, Value: s.Value})
 		}
 	}
-	d.Components = []Component{component("library", "std", strings.TrimPrefix(info.GoVersion, "go"))}
+	program.Properties = &properties
+	const library = cyclonedx.ComponentTypeLibrary
+	parts := []cyclonedx.Component{component(library, "golang", "std", strings.TrimPrefix(info.GoVersion, "go"))}
 	for _, m := range info.Deps {
 		if m.Replace != nil {
 			m = m.Replace
 		}
-		c := component("library", m.Path, m.Version)
+		c := component(library, "golang", m.Path, m.Version)
 		if m.Sum != "" {
-			c.Properties = []Property{{"go:sum", m.Sum}}
+			c.Properties = &[]cyclonedx.Property{{Name: "go:sum", Value: m.Sum}}
 		}
-		d.Components = append(d.Components, c)
+		parts = append(parts, c)
 	}
 	for _, script := range p.Scripts {
-		at := purl("npm", script.Package, script.Version)
-		d.Components = append(d.Components, Component{Type: "library", Ref: at, Name: script.Package,
-			Version: script.Version, PURL: at, Properties: []Property{{"file:sha256", script.SHA256}}})
+		c := component(library, "npm", script.Package, script.Version)
+		c.Properties = &[]cyclonedx.Property{{Name: "file:sha256", Value: script.SHA256}}
+		parts = append(parts, c)
 	}
-	slices.SortFunc(d.Components, func(a, b Component) int {
+	slices.SortFunc(parts, func(a, b cyclonedx.Component) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Version, b.Version))
 	})
-	d.Serial = serial(d)
+	d := cyclonedx.NewBOM()
+	d.JSONSchema, d.SpecVersion = "", cyclonedx.SpecVersion1_6
+	d.Metadata = &cyclonedx.Metadata{Timestamp: p.Time, Component: &program}
+	d.Components = &parts
+	d.SerialNumber = serial(d)
 	return d
 }
 
-func component(kind, name, version string) Component {
-	at := purl("golang", name, version)
-	return Component{Type: kind, Ref: at, Name: name, Version: version, PURL: at}
+func component(kind cyclonedx.ComponentType, registry, name, version string) cyclonedx.Component {
+	at := purl(registry, name, version)
+	return cyclonedx.Component{Type: kind, BOMRef: at, Name: name, Version: version, PackageURL: at}
 }
 
 // purl is a package URL in its canonical form, by which scanners look components up: (devel), @scope and + are escaped.
@@ -124,8 +100,12 @@ func purl(kind, name, version string) string {
 }
 
 // serial is a UUID (version 8, custom) of what the document says, so that equal documents have equal ones.
-func serial(d Document) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%+v%+v", d.Metadata, d.Components))
+func serial(d *cyclonedx.BOM) string {
+	raw, err := json.Marshal(d)
+	if err != nil {
+		panic(err) // texts and numbers have a JSON form
+	}
+	sum := sha256.Sum256(raw)
 	u := sum[:16]
 	u[6], u[8] = u[6]&0x0f|0x80, u[8]&0x3f|0x80
 	return fmt.Sprintf("urn:uuid:%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])

@@ -8,6 +8,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"testing"
+
+	cyclonedx "github.com/CycloneDX/cyclonedx-go"
 )
 
 // judge reads documents, a JSON list of strings, and prints for each what is wrong with it by the
@@ -49,7 +51,7 @@ func TestSchema(t *testing.T) {
 	}
 	full := Program{Name: "unseen", Version: "v0.1.0-dev.20261115.abcdef0", Commit: "abc", Time: "2026-11-15T00:00:00Z",
 		Scripts: []Script{{"htmx.org", "4.0.0", "ff"}, {"@observablehq/plot", "0.6.0", "ff"}}}
-	text := func(d Document) string {
+	text := func(d *cyclonedx.BOM) string {
 		raw, err := json.MarshalIndent(d, "", "  ")
 		if err != nil {
 			t.Fatal(err)
@@ -57,9 +59,9 @@ func TestSchema(t *testing.T) {
 		return string(raw)
 	}
 	damaged, twice, purl := Of(built(), full), Of(built(), full), Of(built(), full)
-	damaged.Serial = "urn:uuid:none"
-	twice.Components = append(twice.Components, twice.Components[0])
-	purl.Components[0].PURL = "golang/a.example"
+	damaged.SerialNumber = "urn:uuid:none"
+	*twice.Components = append(*twice.Components, (*twice.Components)[0])
+	(*purl.Components)[0].PackageURL = "golang/a.example"
 	cases := []struct {
 		name, document string
 		valid          bool
