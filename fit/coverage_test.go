@@ -73,34 +73,7 @@ func (s setup) try(t testing.TB, seed uint64) outcome {
 	}
 	w := must(world.New(ctx, world.Settings{Nodes: nodes, Dim: s.dim, Fields: world.EvenFields(8),
 		Scenario: s.plan}))(t)
-	var train, test, all *world.TruePairs // all stands for the universe
-	if s.caseControl {                    // learn from every other source, judge by the others
-		w = must(w.Linked(ctx))(t)
-		order := w.Graph().Order()
-		var even, odd []int32
-		for i := range int32(nodes) {
-			if i%2 == 0 {
-				even = append(even, i)
-			} else {
-				odd = append(odd, i)
-			}
-		}
-		sample := func(sources []int32) *world.TruePairs {
-			src := rand.NewPCG(seed, uint64(sources[0]))
-			pairs, _, err := graph.Sample(w.Graph(), graph.Universe{Sources: sources, Before: order},
-				graph.SampleOptions{PerLink: 1, Src: src})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return must(w.Reveal(ctx, pairs, s.logged))(t)
-		}
-		train, test = sample(even), sample(odd)
-		all = must(w.Pairs(ctx, 100_000, world.Draw{Part: 1, Older: true}))(t)
-	} else {
-		train = must(w.Pairs(ctx, s.pairs, world.Draw{Logged: s.logged}))(t)
-		test = must(w.Pairs(ctx, min(s.pairs, 20_000), world.Draw{Part: 2, Logged: .05}))(t)
-		all = must(w.Pairs(ctx, 200_000, world.Draw{Part: 1}))(t)
-	}
+	w, train, test, all := s.pairsOf(t, w)
 	p := sample.Problem{Nodes: model.NodesOf(w.Graph()), Train: train.Pairs, Exposure: exposures(train, s.logged)}
 	began := time.Now()
 	r := mustFit(t, p, Settings{Seed: seed, Starts: []float64{.3}})
@@ -163,6 +136,33 @@ func (s setup) try(t testing.TB, seed uint64) outcome {
 	inside := must(judge.Risk(ctx, p.Training(), risk.Estimator{}, nil))(t)
 	out.verdicts["own, ap, by the training pairs"] = verdict{inside, risks(r)}
 	return out
+}
+
+// pairsOf returns the pairs to learn from, those to judge by, and some that stand for the universe. Where links are
+// sampled, the world is that of the linked graph, and every other source is judged by instead of learned from.
+func (s setup) pairsOf(t testing.TB, w *world.World) (linked *world.World, train, test, all *world.TruePairs) {
+	t.Helper()
+	ctx := t.Context()
+	if !s.caseControl {
+		train = must(w.Pairs(ctx, s.pairs, world.Draw{Logged: s.logged}))(t)
+		test = must(w.Pairs(ctx, min(s.pairs, 20_000), world.Draw{Part: 2, Logged: .05}))(t)
+		return w, train, test, must(w.Pairs(ctx, 200_000, world.Draw{Part: 1}))(t)
+	}
+	w = must(w.Linked(ctx))(t)
+	order := w.Graph().Order()
+	sampled := func(first int32) *world.TruePairs {
+		u := graph.Universe{Before: order}
+		for i := first; i < int32(w.Graph().Len()); i += 2 {
+			u.Sources = append(u.Sources, i)
+		}
+		pairs, _, err := graph.Sample(w.Graph(), u,
+			graph.SampleOptions{PerLink: 1, Src: rand.NewPCG(s.plan.Seed, uint64(first))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return must(w.Reveal(ctx, pairs, s.logged))(t)
+	}
+	return w, sampled(0), sampled(1), must(w.Pairs(ctx, 100_000, world.Draw{Part: 1, Older: true}))(t)
 }
 
 func logitsOf(m *Result, p *graph.Pairs) []float32 {

@@ -32,7 +32,8 @@
 // The other methods have settings to choose. A Search tries a grid of them, or some of its points, and
 // takes those under which the validation pairs are likeliest.
 //
-//	s.Search.Axes = []fit.Axis{{Name: "lr", Values: []float64{1e-3, 1e-2}}, {Name: "lambda-r", Values: []float64{1, 10}}}
+//	s.Search.Axes = []fit.Axis{{Name: "lr", Values: []float64{1e-3, 1e-2}},
+//		{Name: "lambda-r", Values: []float64{1, 10}}}
 //
 // # Checkpoints
 //

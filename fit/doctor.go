@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 
 	"unseen/engine"
 	"unseen/graph"
+	"unseen/hint"
 	"unseen/internal/kern"
 	"unseen/risk"
 	"unseen/sample"
@@ -20,7 +20,8 @@ import (
 type Findings struct {
 	Class   Class    `json:"class"`
 	Verdict []string `json:"verdict"` // in plain words
-	Advice  []string `json:"advice"`  // what to do, the most useful first
+	// Advice is what to do, the most useful first.
+	Advice []hint.Note `json:"advice"`
 
 	Support  Support       `json:"support"`
 	MeanLink Scale         `json:"meanLink"`
@@ -166,7 +167,7 @@ const examinedPairs = 1 << 20
 
 func diagnose(ctx context.Context, p sample.Problem, r *Result, most int) (*Findings, error) {
 	d := &diagnosis{problem: p, result: r, found: &Findings{Class: Unmeasured, Echo: p.Echo}, most: most}
-	if err := d.look(ctx); err != nil {
+	if err := d.tally(ctx); err != nil {
 		return nil, err
 	}
 	if err := d.measureScale(ctx); err != nil {
@@ -180,7 +181,7 @@ func diagnose(ctx context.Context, p sample.Problem, r *Result, most int) (*Find
 	}
 	d.testLogs()
 	d.classify()
-	d.speak()
+	d.writeVerdict()
 	return d.found, nil
 }
 
@@ -213,20 +214,17 @@ type cellSum struct {
 	variance      float64 // Σπ̂(1−π̂)
 }
 
-// look goes through the training pairs once. It looks at propensities, which are cheap, and leaves
-// the vectors alone.
-func (d *diagnosis) look(ctx context.Context) error {
+// tally adds up the training pairs by pair of fields. It needs only propensities, which are cheap, and no vectors.
+func (d *diagnosis) tally(ctx context.Context) error {
 	p, r := d.problem, d.result
 	n := p.Train.Len()
-	found := map[fieldPair]*cellSum{}
 	support := &d.found.Support
 	support.Pairs = n
-	fields := p.Nodes.FieldCount
-	table := make([]*cellSum, min(fields*fields, 1<<16)) // the first of them, found faster
+	cellOf := d.cellFinder()
 	sources := make([]bool, p.Nodes.Len())
 	var weight, squares, clipped risk.Sum
 	exposure := engine.Predictor{Propensity: r.Propensity, PropensityParams: r.PropensityParams}
-	logits := make([]float32, min(n, lookedAtOnce))
+	logits := make([]float32, min(n, logitsAtOnce))
 	for first := 0; first < n; first += len(logits) {
 		count := min(len(logits), n-first)
 		_, err := r.Settings.engine().Scan(ctx, engine.Scan{Pairs: pairsBetween(p.Train, first, first+count),
@@ -239,47 +237,8 @@ func (d *diagnosis) look(ctx context.Context) error {
 		}
 		for i, s := range logits[:count] {
 			k := first + i
-			source := p.Train.Source[k]
-			pair := fieldPair{p.Nodes.Fields[source], p.Nodes.Fields[p.Train.Target[k]]}
-			at := int(pair.source)*fields + int(pair.target)
-			var c *cellSum
-			if at < len(table) {
-				c = table[at]
-			} else {
-				c = found[pair]
-			}
-			if c == nil {
-				c = &cellSum{fieldPair: pair, same: pair.source == pair.target && pair.source != graph.UnknownField}
-				if at < len(table) {
-					table[at] = c
-				} else {
-					found[pair] = c
-				}
-				d.cells = append(d.cells, c)
-			}
-			w := p.Train.Weight[k]
-			pi, rest := kern.Sigmoid64(float64(s))
-			c.pairs++
-			c.weight += w
-			c.shown += w * pi
-			if p.Train.Linked[k] {
-				c.links++
-				support.Links++
-			}
-			logged := p.Exposure != nil && (p.Exposure[k] == risk.Exposed || p.Exposure[k] == risk.Unexposed)
-			if logged {
-				support.Logged++
-			}
-			// where links are sampled more often than others, they are left out: they were all shown
-			if logged && (p.Train.Rate[k] == 1 || !p.Train.Linked[k]) {
-				c.logged++
-				c.expected += pi
-				c.variance += pi * rest
-				if p.Exposure[k] == risk.Exposed {
-					c.exposed++
-				}
-			}
-			if !sources[source] {
+			w, pi := p.Train.Weight[k], d.add(cellOf(k), k, float64(s))
+			if source := p.Train.Source[k]; !sources[source] {
 				sources[source] = true
 				support.Sources++
 			}
@@ -298,6 +257,7 @@ func (d *diagnosis) look(ctx context.Context) error {
 	support.Effective = d.weight * d.weight / squares.Value()
 	support.Clipped = clipped.Value() / d.weight
 	for _, c := range d.cells {
+		support.Links += c.links
 		if c.links < thinLinks {
 			support.Thin++
 		}
@@ -312,6 +272,61 @@ func (d *diagnosis) look(ctx context.Context) error {
 	return nil
 }
 
+// cellFinder returns a function that finds the cell of training pair k, and adds it to the cells if it is new.
+func (d *diagnosis) cellFinder() func(k int) *cellSum {
+	nodes, train := d.problem.Nodes, d.problem.Train
+	table := make([]*cellSum, min(nodes.FieldCount*nodes.FieldCount, 1<<16)) // the first of them, found faster
+	rest := map[fieldPair]*cellSum{}
+	return func(k int) *cellSum {
+		pair := fieldPair{nodes.Fields[train.Source[k]], nodes.Fields[train.Target[k]]}
+		at := int(pair.source)*nodes.FieldCount + int(pair.target)
+		var c *cellSum
+		if at < len(table) {
+			c = table[at]
+		} else {
+			c = rest[pair]
+		}
+		if c != nil {
+			return c
+		}
+		c = &cellSum{fieldPair: pair, same: pair.source == pair.target && pair.source != graph.UnknownField}
+		if at < len(table) {
+			table[at] = c
+		} else {
+			rest[pair] = c
+		}
+		d.cells = append(d.cells, c)
+		return c
+	}
+}
+
+// add adds training pair k with propensity logit s to its cell, and returns its π̂.
+func (d *diagnosis) add(c *cellSum, k int, s float64) float64 {
+	p := d.problem
+	pi, rest := kern.Sigmoid64(s)
+	w, linked := p.Train.Weight[k], p.Train.Linked[k]
+	c.pairs++
+	c.weight += w
+	c.shown += w * pi
+	if linked {
+		c.links++
+	}
+	if p.Exposure == nil || p.Exposure[k] != risk.Exposed && p.Exposure[k] != risk.Unexposed {
+		return pi
+	}
+	d.found.Support.Logged++
+	if linked && p.Train.Rate[k] != 1 {
+		return pi // where links are sampled more often than others, they are left out: they were all shown
+	}
+	c.logged++
+	c.expected += pi
+	c.variance += pi * rest
+	if p.Exposure[k] == risk.Exposed {
+		c.exposed++
+	}
+	return pi
+}
+
 // floor is the least propensity that a risk should see.
 func (d *diagnosis) floor() float64 {
 	if f := d.result.Settings.Floor; f > 0 {
@@ -320,8 +335,8 @@ func (d *diagnosis) floor() float64 {
 	return .05
 }
 
-// lookedAtOnce is how many propensities are kept at a time.
-const lookedAtOnce = 1 << 16
+// logitsAtOnce is how many propensities are kept at a time.
+const logitsAtOnce = 1 << 16
 
 // pairsBetween returns the pairs from ≤ k < to, in place.
 func pairsBetween(p *graph.Pairs, from, to int) *graph.Pairs {
@@ -613,162 +628,6 @@ func (d *diagnosis) classify() {
 // sure it is of itself.
 const rareFrom = .01
 
-// number is a count with two digits: 4800.
-func number(x float64) string {
-	digits := math.Pow(10, math.Max(math.Floor(math.Log10(x))-1, 0))
-	return fmt.Sprintf("%.0f", math.Round(x/digits)*digits)
-}
-
 // collapsed tells whether the model calls everything relevant and explains all links by exposure. Its
 // error of log mean ŷ is then 0, which says nothing: there is no ŷ left that could move.
 func (f *Findings) collapsed() bool { return f.MeanLink.Value > .99 }
-
-// speak says it in words.
-func (d *diagnosis) speak() {
-	f := d.found
-	say := func(format string, a ...any) { f.Verdict = append(f.Verdict, fmt.Sprintf(format, a...)) }
-	advise := func(format string, a ...any) { f.Advice = append(f.Advice, fmt.Sprintf(format, a...)) }
-	const log = "log exposures on a small random share of the pairs (600 logged pairs were enough in the worlds " +
-		"tried) and fit again"
-	scale := f.MeanLink
-	off := 100 * (math.Exp(1.96*scale.Total()) - 1)
-	switch f.Class {
-	case NoExposure:
-		say("This model knows no exposure: its ŷ is the chance that a link is shown and made, not that it is " +
-			"relevant; relevance of what is rarely shown comes out too low.")
-		advise("use bayes")
-		return
-	case Unmeasured:
-		say("How far links tell relevance from exposure is not measured: standard errors need the method bayes. " +
-			"Trust ratios of propensities, not their values.")
-		advise("fit with bayes, which has the standard errors")
-	case Identified:
-		say("The scale is identified: %s of all pairs are relevant (95%% interval %s to %s), and propensities "+
-			"can be read within their intervals, as long as exposure depends on the fields alone.",
-			percent(scale.Value), percent(scale.Lower), percent(scale.Upper))
-	case Weak:
-		if f.Echo >= graph.EchoFrom || f.Rare > 0 {
-			break // see below
-		}
-		say("The scale is weakly identified: %s of all pairs are relevant, but that may be off by %.0f%%. "+
-			"Ratios of propensities can be trusted, their values only roughly.", percent(scale.Value), off)
-		advise(log)
-	case NotIdentified:
-		if f.collapsed() {
-			say("The model collapsed: it calls nearly every pair relevant and explains all links by exposure, " +
-				"as happens where there are too few links for the vectors' dimensions. Neither ŷ nor its " +
-				"ranking means anything.")
-			advise("learn from more pairs, or reduce the dimensions of the vectors")
-			advise(log)
-			break
-		}
-		say("The scale is not identified: links alone cannot tell rare relevance from rare exposure here, " +
-			"because no ŷ comes near 1. Rankings and ratios of propensities can be trusted; ŷ and π̂ themselves " +
-			"cannot.")
-		advise(log)
-	}
-	if f.Echo >= graph.EchoFrom {
-		say("The vectors follow from the links: they agree to %.0f%% with those of the nodes that each is "+
-			"linked with. If they were made of the links, they carry exposure, ŷ takes it for relevance, and π̂ "+
-			"means nothing, whatever its interval says; neither does the ratio.", 100*f.Echo)
-		advise("use vectors that say what nodes are like, such as texts or profiles, instead of the links again")
-	}
-	if f.Rare > 0 && f.Class == Weak {
-		say("By this fit even pairs of one field are shown with a chance of %.2g only, so that %s times as many "+
-			"things are relevant as were linked. Links cannot tell that from people who link to few of the "+
-			"relevant things that they see: take the lists and the ratios of propensities, and neither ŷ "+
-			"nor π̂ as they are.", f.Rare, number(1/f.Rare))
-		advise(log)
-	}
-	if post := d.result.Posterior; post != nil && post.Draws() > 0 {
-		say("%s", approximate(post.d, post.Draws()))
-	}
-	if f.Ratio != nil && f.Ratio.Error > 0 {
-		say("Pairs of one field are shown %.2g times as often as pairs of two (%.2g to %.2g).", f.Ratio.Value,
-			f.Ratio.Lower, f.Ratio.Upper)
-	} else if f.Ratio != nil {
-		say("Pairs of one field are shown %.2g times as often as pairs of two.", f.Ratio.Value)
-	}
-	if f.Starts.High > 1.2*f.Starts.Low {
-		say("Where training starts matters: mean ŷ comes out between %s and %s.", percent(f.Starts.Low),
-			percent(f.Starts.High))
-	}
-	if len(d.result.Settings.Anchors) > 0 && d.result.Posterior != nil {
-		say("This rests on the anchor that was given; a wrong anchor moves everything.")
-	} else if f.Class == Weak || f.Class == NotIdentified {
-		advise("or say what is known from outside: --anchor same=0.8±0.1")
-	}
-	d.speakOfLogs(say, advise)
-	if f.Support.Examined < f.Support.Pairs {
-		say("Mean ŷ was looked at in %d of the %d pairs.", f.Support.Examined, f.Support.Pairs)
-	}
-	if f.Support.Thin > 0 {
-		advise("merge small fields: %d of %d field pairs have fewer than %d links, and their propensities are "+
-			"little more than the prior's", f.Support.Thin, f.Support.Cells, thinLinks)
-	}
-	if f.Support.Clipped > .05 {
-		say("%s of the pairs have a propensity below %g: R_w and R_PU rest on the floor there; report R_AP.",
-			percent(f.Support.Clipped), d.floor())
-	}
-}
-
-// warnings are what a person should be told even where nobody asks for the findings.
-func (f *Findings) warnings() []risk.Warning {
-	var out []risk.Warning
-	if f.Class == Weak || f.Class == NotIdentified {
-		out = append(out, risk.Warning{Kind: "identifiability", Message: f.Verdict[0]})
-	}
-	for _, t := range f.Logged {
-		if math.Abs(t.z()) > surprising {
-			out = append(out, risk.Warning{Kind: "logged-exposure",
-				Message: fmt.Sprintf("logged exposures contradict what links say (%s pairs: %s shown, %s expected, "+
-					"z = %.1f); trust the logs", t.Group, percent(t.Shown), percent(t.Expected), t.z())})
-			break
-		}
-	}
-	return out
-}
-
-// surprising is a z that chance rarely gives: 3 over three groups.
-const surprising = 3
-
-func (d *diagnosis) speakOfLogs(say, advise func(string, ...any)) {
-	f := d.found
-	if len(f.Logged) == 0 {
-		say("No interval knows of two things. If even sure links are only made with probability κ, links look " +
-			"the same as with κ times the exposure; and if what is relevant is also shown more, as on pages " +
-			"that somebody chose the links of, exposure comes out too high (twelvefold, where that could be " +
-			"checked). Only logged exposure can tell.")
-		return
-	}
-	worst := f.Logged[0]
-	for _, t := range f.Logged {
-		if math.Abs(t.z()) > math.Abs(worst.z()) {
-			worst = t
-		}
-	}
-	switch {
-	case math.Abs(worst.z()) > surprising:
-		say("Logged exposures contradict what links alone say: %s were shown where %s was expected (%s pairs, z "+
-			"= %.1f). Either the most relevant links are not made every time, or exposure depends on more than "+
-			"the fields; trust the logs.", percent(worst.Shown), percent(worst.Expected), worst.Group, worst.z())
-		advise("log more exposures, and let method dr or a propensity model that sees more than the fields use them")
-	case d.result.Posterior == nil:
-		say("Logged exposures agree with the propensities (z = %.1f), but these were fitted to them as well; "+
-			"fit with bayes for a test that is worth more.", f.Logged[0].z())
-	default:
-		say("Logged exposures agree with what links alone say (z = %.1f over %d pairs).", f.Logged[0].z(),
-			f.Logged[0].Pairs)
-	}
-}
-
-// z is the test to go by.
-func (t LoggedTest) z() float64 {
-	if t.Allowing != 0 {
-		return t.Allowing
-	}
-	return t.Z
-}
-
-// percent writes a share with two or three digits.
-func percent(x float64) string { return fmt.Sprintf("%.3g%%", 100*x) }

@@ -3,6 +3,7 @@ package fit
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -151,7 +152,7 @@ func TestSmallFieldsAreMentioned(t *testing.T) {
 	plan := world.SaturatedRare()
 	s := mustSmall(t, plan, 2_000, 8, 0, Settings{})
 	f := s.result.Findings
-	if f.Support.Thin == 0 || !strings.Contains(strings.Join(f.Advice, " "), "merge small fields") {
+	if f.Support.Thin == 0 || !strings.Contains(fmt.Sprint(f.Advice), "merge small fields") {
 		t.Errorf("%+v %q", f.Support, f.Advice)
 	}
 }
@@ -193,9 +194,9 @@ func TestCollapseIsNotIdentified(t *testing.T) {
 	d := &diagnosis{found: &Findings{MeanLink: Scale{Value: 1, Lower: 1, Upper: 1}}, measured: true,
 		result: &Result{Propensity: field}}
 	d.classify()
-	d.speak()
+	d.writeVerdict()
 	if f := d.found; f.Class != NotIdentified || !strings.Contains(f.Verdict[0], "collapsed") ||
-		!strings.Contains(f.Advice[0], "more pairs") || len(f.warnings()) != 1 {
+		!strings.Contains(f.Advice[0].String(), "more pairs") || len(f.warnings()) != 1 {
 		t.Errorf("%+v", f)
 	}
 	d.found = &Findings{MeanLink: Scale{Value: .3, Error: .01}}

@@ -8,9 +8,9 @@ import (
 
 // Errors of this package wrap one of these. ErrShape and ErrData are those of package sample, which checks the pairs.
 var (
-	ErrSetting    = errors.New("fit: unusable setting")
+	ErrSetting    = errors.New("invalid setting")
 	ErrShape      = sample.ErrShape
 	ErrData       = sample.ErrData
-	ErrDiverged   = errors.New("fit: training diverged")
-	ErrCheckpoint = errors.New("fit: unusable checkpoint")
+	ErrDiverged   = errors.New("training diverged")
+	ErrCheckpoint = errors.New("unusable checkpoint")
 )

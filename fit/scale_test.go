@@ -90,8 +90,8 @@ func TestDiagnoseSome(t *testing.T) {
 	if n := f.Support.Examined; n < p.Train.Len()/6 || n > p.Train.Len()/2 || all.Support.Examined != p.Train.Len() {
 		t.Errorf("%d and %d of %d pairs examined", n, all.Support.Examined, p.Train.Len())
 	}
-	if !strings.Contains(strings.Join(f.Verdict, " "), "Mean ŷ was looked at in") ||
-		strings.Contains(strings.Join(all.Verdict, " "), "looked at in") {
+	if !strings.Contains(strings.Join(f.Verdict, " "), "Mean ŷ was computed from") ||
+		strings.Contains(strings.Join(all.Verdict, " "), "computed from") {
 		t.Errorf("%q and %q", f.Verdict, all.Verdict)
 	}
 	if f.Class != all.Class || !reflect.DeepEqual(f.Advice, all.Advice) || !reflect.DeepEqual(f.Cells, all.Cells) ||

@@ -26,9 +26,9 @@ var (
 	ErrReadOnly = errors.New("read-only")
 
 	// ErrShares: the shares of a split are negative, not finite, or do not add up to one.
-	ErrShares = errors.New("bad shares")
+	ErrShares = errors.New("invalid shares")
 	// ErrDates: the cut dates of a split are in the wrong order, or no node has a time.
-	ErrDates = errors.New("bad dates")
+	ErrDates = errors.New("invalid dates")
 	// ErrEmptySubset: a split leaves nothing to train or to test on.
 	ErrEmptySubset = errors.New("empty subset")
 
@@ -41,7 +41,7 @@ var (
 	ErrTooManyPairs = errors.New("too many pairs")
 	// ErrSettings: the settings of a sample, a walk, a shuffle or a search for fields are incomplete or
 	// impossible.
-	ErrSettings = errors.New("bad settings")
+	ErrSettings = errors.New("invalid settings")
 	// ErrPair: a pair contradicts the graph or carries an impossible weight or rate.
-	ErrPair = errors.New("bad pair")
+	ErrPair = errors.New("invalid pair")
 )

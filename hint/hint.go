@@ -45,6 +45,12 @@ func (n Note) String() string { return n.Render(nil) }
 // MarshalText makes the text a string in JSON.
 func (n Note) MarshalText() ([]byte, error) { return []byte(n.String()), nil }
 
+// UnmarshalText reads a text that MarshalText wrote; its settings have kept their own names.
+func (n *Note) UnmarshalText(text []byte) error {
+	*n = Notef("%s", text)
+	return nil
+}
+
 // Error is an error and what to do about it.
 type Error struct {
 	Err  error

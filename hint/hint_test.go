@@ -68,6 +68,10 @@ func TestNote(t *testing.T) {
 	if want := `["set keepOutside to keep 3 works"]`; err != nil || string(raw) != want {
 		t.Errorf("got %s, %v, want %s", raw, err, want)
 	}
+	var read []hint.Note
+	if err := json.Unmarshal([]byte(`["set log to 95%d"]`), &read); err != nil || read[0].String() != "set log to 95%d" {
+		t.Errorf("read %v, %v", read, err)
+	}
 }
 
 func ExampleRender() {

@@ -112,7 +112,7 @@ func ExampleNewLink() {
 	fmt.Println(strings.ReplaceAll(err.Error(), "; ", ";\n"))
 	// Output:
 	// low-rank 5
-	// model: no model of that kind: link model "bilinear";
+	// unsupported model: link model "bilinear";
 	// have cosine, diagonal, diagonal-field, low-rank, mlp, each with +bonus or without
 }
 
@@ -131,7 +131,7 @@ func ExampleNewPropensity() {
 	fmt.Println(strings.ReplaceAll(err.Error(), "; ", ";\n"))
 	// Output:
 	// field-matrix+age 10
-	// model: no model of that kind: propensity model "fields";
+	// unsupported model: propensity model "fields";
 	// have constant, field-matrix, known, low-rank-fields, mlp, each with +popularity, +age, both or neither
 }
 
@@ -352,7 +352,7 @@ func ExampleFile_Model() {
 	fmt.Println(strings.NewReplacer(folder+string(filepath.Separator), "", "; ", ";\n").Replace(err.Error()))
 	// Output:
 	// naive diagonal [1 3 -1] constant {"risk":0.2}
-	// model: made for other nodes: papers.safetensors: its field 2 is "biology", the nodes' is "botany";
+	// made for other nodes: papers.safetensors: its field 2 is "biology", the nodes' is "botany";
 	// fit it on these nodes, or number the fields as then
 }
 

@@ -62,14 +62,12 @@ func fileOf(read *safetensors.Contents, path string) *File {
 func (f *File) Save(path string) error {
 	err := f.plain().Save(path)
 	switch {
-	case err == nil:
-		return nil
 	case errors.Is(err, safetensors.ErrShape):
 		return fmt.Errorf("%w: %w", ErrShape, err)
 	case errors.Is(err, safetensors.ErrContent):
 		return fmt.Errorf("%w: %w", ErrOption, err)
 	}
-	return fmt.Errorf("model: %w", err)
+	return err
 }
 
 func (f *File) plain() *safetensors.Contents {

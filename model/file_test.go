@@ -183,7 +183,8 @@ func TestGoldenFile(t *testing.T) {
 	want, err := os.ReadFile(path)
 	must(t, err)
 	if !bytes.Equal(got, want) {
-		t.Errorf("the format has changed; if that is meant, raise formatVersion and run with -update\ngot  %q\nwant %q", got, want)
+		t.Errorf("the format has changed; if that is meant, raise formatVersion and run with -update\n"+
+			"got  %q\nwant %q", got, want)
 	}
 	back, err := made(Open(path))(t).Model(n)
 	must(t, err)
@@ -389,7 +390,8 @@ func FuzzOpen(f *testing.F) {
 	f.Add([]byte(`{}`), []byte{})
 	f.Add([]byte(`{"__metadata__":{"format":"unseen-model"},"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}`),
 		make([]byte, 8))
-	f.Add([]byte(`{"a":{"dtype":"I32","shape":[1,0],"data_offsets":[0,0]},"b":{"dtype":"F64","shape":[],"data_offsets":[0,8]}}`), make([]byte, 8))
+	f.Add([]byte(`{"a":{"dtype":"I32","shape":[1,0],"data_offsets":[0,0]},`+
+		`"b":{"dtype":"F64","shape":[],"data_offsets":[0,8]}}`), make([]byte, 8))
 	f.Add([]byte(`{"a":{"dtype":"F64","shape":[9223372036854775807,2],"data_offsets":[0,16]}}`), make([]byte, 16))
 	f.Fuzz(func(t *testing.T, header, data []byte) {
 		content := headed(string(header), data...)

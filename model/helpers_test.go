@@ -302,14 +302,14 @@ func must(tb testing.TB, err error) {
 	}
 }
 
-// wantError checks that an error is of a kind, comes from here, and names what it must.
+// wantError checks that an error is of a kind and names what it must.
 func wantError(tb testing.TB, err, kind error, names ...string) {
 	tb.Helper()
 	if !errors.Is(err, kind) {
 		tb.Errorf("got error %v, want one that is %q", err, kind)
 		return
 	}
-	for _, name := range append(names, "model: ") {
+	for _, name := range names {
 		if !strings.Contains(err.Error(), name) {
 			tb.Errorf("error %q does not say %q", err, name)
 		}

@@ -75,6 +75,9 @@ func made[T any](x T, err error) func(testing.TB) T {
 	}
 }
 
+// A wrong setting is an error that names it.
+//
+// Long because it is one table.
 func TestWrongSettings(t *testing.T) {
 	n := randomNodes(t, newRand(t, 1), 10, 8, 4, false)
 	bare, blind, short, misnamed, wild := n, n, n, n, n

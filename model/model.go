@@ -9,17 +9,17 @@ import (
 // Errors of this package wrap one of these.
 var (
 	// ErrShape: vectors, fields or parameters do not fit one another.
-	ErrShape = errors.New("model: shapes differ")
+	ErrShape = errors.New("shapes differ")
 	// ErrKind: there is no model of that name, or it cannot do what was asked.
-	ErrKind = errors.New("model: no model of that kind")
+	ErrKind = errors.New("unsupported model")
 	// ErrOption: an option or a known propensity is out of range.
-	ErrOption = errors.New("model: bad option")
+	ErrOption = errors.New("invalid option")
 	// ErrNotFinite: a parameter or what a model looks at is infinite or not a number.
-	ErrNotFinite = errors.New("model: not a finite number")
+	ErrNotFinite = errors.New("not a finite number")
 	// ErrFile: a file is not a model file, is damaged, or was changed after it was written.
-	ErrFile = errors.New("model: unusable model file")
+	ErrFile = errors.New("unusable model file")
 	// ErrNodes: a model was trained on vectors or fields other than the nodes'.
-	ErrNodes = errors.New("model: made for other nodes")
+	ErrNodes = errors.New("made for other nodes")
 )
 
 // PairModel is a function from a pair of nodes to a logit, with parameters that the caller holds:

@@ -69,20 +69,9 @@ func TestPythonReadsAndWrites(t *testing.T) {
 		t.Errorf("Python reads %d tensors, want %d", len(read.Tensors), len(f.Tensors))
 	}
 	for _, tensor := range f.Tensors {
-		var numbers []float64
-		switch data := tensor.Data.(type) {
-		case []float32:
-			numbers = widened(data)
-		case []float64:
-			numbers = data
-		case []int32:
-			for _, x := range data {
-				numbers = append(numbers, float64(x))
-			}
-		}
 		dtype := map[string]string{"[]float32": "float32", "[]float64": "float64",
 			"[]int32": "int32"}[fmt.Sprintf("%T", tensor.Data)]
-		if want, got := fmt.Sprint([3]any{dtype, tensor.Shape, numbers}),
+		if want, got := fmt.Sprint([3]any{dtype, tensor.Shape, numbersOf(tensor)}),
 			fmt.Sprint(read.Tensors[tensor.Name]); got != want {
 			t.Errorf("Python reads %s as %s, want %s", tensor.Name, got, want)
 		}
@@ -97,4 +86,19 @@ func TestPythonReadsAndWrites(t *testing.T) {
 	if fmt.Sprint(back.LinkParams, back.PropensityParams) != fmt.Sprint(m.LinkParams, m.PropensityParams) {
 		t.Error("what Python wrote holds other parameters")
 	}
+}
+
+// numbersOf returns a tensor's numbers as float64.
+func numbersOf(t Tensor) (numbers []float64) {
+	switch data := t.Data.(type) {
+	case []float32:
+		return widened(data)
+	case []float64:
+		return data
+	case []int32:
+		for _, x := range data {
+			numbers = append(numbers, float64(x))
+		}
+	}
+	return numbers
 }

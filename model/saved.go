@@ -114,7 +114,8 @@ func (m Model) File() (*File, error) {
 	}
 	nodes := link.madeFor()
 	if other := propensity.madeFor(); other.FieldCount != 0 && other.FieldCount != nodes.FieldCount {
-		return nil, fmt.Errorf("%w: the link model knows %d fields and the propensity %d; make both for the same nodes", ErrShape, nodes.FieldCount, other.FieldCount)
+		return nil, fmt.Errorf("%w: the link model knows %d fields and the propensity %d; make both for the same "+
+			"nodes", ErrShape, nodes.FieldCount, other.FieldCount)
 	}
 	f := &File{Metadata: map[string]string{
 		KeyFormat: formatName, KeyVersion: formatVersion,

@@ -30,7 +30,10 @@ func (d DoctorVerdict) Section() Section {
 		return s
 	}
 	s.Claims, s.Advice = []study.Claim{{Statement: "How far links separate relevance from exposure",
-		Verdict: study.Verdict(f.Class), Evidence: strings.Join(f.Verdict, " ")}}, f.Advice
+		Verdict: study.Verdict(f.Class), Evidence: strings.Join(f.Verdict, " ")}}, nil
+	for _, advice := range f.Advice {
+		s.Advice = append(s.Advice, advice.String())
+	}
 	if p := f.MeanLink; p.Upper > p.Lower {
 		s.Figures = append(s.Figures, figure.Figure{
 			Name: "mean-link", Title: "How common relevance is",

@@ -13,6 +13,7 @@ import (
 	"unseen/figure"
 	"unseen/fit"
 	"unseen/graph"
+	"unseen/hint"
 	"unseen/model"
 	"unseen/report"
 	"unseen/study"
@@ -205,7 +206,7 @@ func tiny(t *testing.T, findings any) string {
 func TestOpenModel(t *testing.T) {
 	t.Parallel()
 	f := &fit.Findings{Class: fit.NotIdentified, Verdict: []string{"The scale is not identified: nothing is.",
-		"More."}, Advice: []string{"log exposures"},
+		"More."}, Advice: []hint.Note{hint.Notef("log exposures")},
 		Cells: []fit.CellFinding{{Source: 1, Target: 2, Propensity: .25, Links: 3}}}
 	d, err := report.Open("", tiny(t, f))
 	if err != nil {

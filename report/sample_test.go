@@ -7,6 +7,7 @@ import (
 
 	"unseen/figure"
 	"unseen/fit"
+	"unseen/hint"
 	"unseen/report"
 	"unseen/study"
 	"unseen/world"
@@ -164,8 +165,8 @@ func findings() *fit.Findings {
 		Class: fit.Weak,
 		Verdict: []string{"The scale is weakly identified: 16.9% of all pairs are relevant, but that may be off " +
 			"by 27%.", "Pairs of one field are shown 3.8 times as often as pairs of two (3.3 to 4.5)."},
-		Advice: []string{"log exposures on a small random share of the pairs and fit again",
-			"or say what is known from outside: --anchor same=0.8±0.1"},
+		Advice: []hint.Note{hint.Notef("log exposures on a small random share of the pairs and fit again"),
+			hint.Notef("or set %v to what is known from elsewhere, such as same=0.8±0.1", hint.Setting("anchors"))},
 		Support:  fit.Support{Pairs: 12000, Links: 504, Sources: 1480, Effective: 9120, Cells: 36, Thin: 5},
 		MeanLink: fit.Scale{Value: .169, Error: .1, Lower: .133, Upper: .215},
 		Logged: []fit.LoggedTest{{Group: "all", Pairs: 600, Shown: .31, Expected: .29, Z: 1.1, Allowing: .8},

@@ -4,7 +4,7 @@ import "errors"
 
 // Errors of this package wrap one of these.
 var (
-	ErrSetting = errors.New("unusable setting of the sample")
+	ErrSetting = errors.New("invalid plan")
 	ErrShape   = errors.New("shapes differ")
 	ErrData    = errors.New("nothing can be learned from these pairs")
 )

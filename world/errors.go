@@ -5,11 +5,11 @@ import "errors"
 // Errors of this package wrap one of these, so that errors.Is tells the kinds apart.
 var (
 	// ErrSetting: a setting is outside its range, or two contradict one another.
-	ErrSetting = errors.New("impossible setting")
+	ErrSetting = errors.New("invalid setting")
 	// ErrUnreachable: no scale of the logits gives the base rate and the oracle AUC asked for.
 	ErrUnreachable = errors.New("out of reach")
 	// ErrGraph: the graph to plant on lacks what a world needs, or is not this world's.
-	ErrGraph = errors.New("unfit graph")
+	ErrGraph = errors.New("unusable graph")
 	// ErrTooManyPairs: a draw asks for more pairs than its part of the universe has.
 	ErrTooManyPairs = errors.New("too many pairs")
 )

@@ -59,7 +59,7 @@ func ExampleSettings_Validate() {
 	fmt.Println(err)
 	// Output:
 	// true
-	// impossible setting: 19 Fields for 10 Nodes; every field has a node, so give at least as many nodes
+	// invalid setting: 19 Fields for 10 Nodes; every field has a node, so give at least as many nodes
 }
 
 // The same links are planted on the texts and fields of another graph.

@@ -153,8 +153,8 @@ func (r *fitReport) printFindings(b *strings.Builder) {
 	for _, sentence := range r.Findings.Verdict {
 		b.WriteString(wrap("- " + sentence))
 	}
-	for _, sentence := range r.Findings.Advice {
-		b.WriteString(wrap("→ " + sentence))
+	for _, advice := range r.Findings.Advice {
+		b.WriteString(wrap("→ " + advice.Render(flagName)))
 	}
 }
 

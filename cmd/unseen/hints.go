@@ -27,6 +27,7 @@ const (
 
 // settingFlags are the flags of the settings that hints of libraries speak of.
 var settingFlags = map[hint.Setting]settingFlag{
+	"anchors":        {"anchor", "fit"},
 	"cert":           {"tls-cert", "serve"},
 	"field":          {"field", tableImports + "," + workImports},
 	"fieldsBy":       {"fields-by", "fit"},

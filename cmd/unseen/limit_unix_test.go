@@ -77,9 +77,9 @@ func TestFitOnAFullDisk(t *testing.T) {
 		says string
 		left int // the model, and perhaps a checkpoint
 	}{
-		{100, "unseen: fit: unusable checkpoint: model: cannot write " + path +
+		{100, "unseen: unusable checkpoint: cannot write " + path +
 			".checkpoint: file too large; free space there, or choose another path\n", 1},
-		{len(before) * 3 / 4, "unseen: model: cannot write " + path +
+		{len(before) * 3 / 4, "unseen: cannot write " + path +
 			": file too large; free space there, or choose another path; then run the same command with " +
 			"--resume: only the beginning is in " + path + ".checkpoint\n", 2},
 	} {

@@ -69,7 +69,8 @@ func TestFormats(t *testing.T) {
 				"00003\toptics\tLight\t\"On\nlight.\"\t1999.0\n00005\t\t\"Waves, \"\"big\"\"\"\tx\t\n",
 				"edges.tsv": "citing\tcited\r\n00005\t00003\r\n"}, Options{}, whole},
 		{"columns named by flags", "csv",
-			map[string]string{"nodes.csv": "a;b;c;d;e;id\n1999-01-01T00:00:00Z;\"On\nlight.\";Light;optics;00003;zero\n" +
+			map[string]string{"nodes.csv": "a;b;c;d;e;id\n" +
+				"1999-01-01T00:00:00Z;\"On\nlight.\";Light;optics;00003;zero\n" +
 				";x;\"Waves, \"\"big\"\"\";;00005;one\n", "links.csv": "x;y;z\n00003;7;00005\n"},
 			Options{Flags: map[string]string{"time": "a", "text": "b", "title": "c", "field": "d", "id": "e",
 				"source": "z", "target": "x"}}, whole},

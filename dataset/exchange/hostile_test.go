@@ -80,7 +80,9 @@ func csr(t testing.TB, instead map[string][]byte) []byte {
 	return npz(t, parts)
 }
 
-// Every kind of bad file is an error that says where, and a lenient import goes on. One table, and so long.
+// Every kind of bad file is an error that says where, and a lenient import goes on.
+//
+// Long because it is one table.
 func TestHostileFiles(t *testing.T) {
 	t.Parallel()
 	const nodes, links = "id,field\na,x\nb,y\n", "source,target\na,b\n"

@@ -79,7 +79,9 @@ func headed(header string, data ...byte) []byte {
 	return append(append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...), data...)
 }
 
-// Every way in which a file can be damaged is an error that says where. One table, and so long.
+// Every way in which a file can be damaged is an error that says where.
+//
+// Long because it is one table.
 func TestDamagedFiles(t *testing.T) {
 	t.Parallel()
 	whole := sound(t)

@@ -1,0 +1,181 @@
+package fit
+
+import (
+	"fmt"
+	"math"
+
+	"unseen/graph"
+	"unseen/hint"
+	"unseen/risk"
+)
+
+// writeVerdict says in words what was found, and what would help.
+func (d *diagnosis) writeVerdict() {
+	f := d.found
+	if f.sayClass(); f.Class == NoExposure {
+		return
+	}
+	if post := d.result.Posterior; post != nil && post.Draws() > 0 {
+		f.say("%s", approximate(post.d, post.Draws()))
+	}
+	if f.Ratio != nil && f.Ratio.Error > 0 {
+		f.say("Pairs of one field are shown %.2g times as often as pairs of two (%.2g to %.2g).", f.Ratio.Value,
+			f.Ratio.Lower, f.Ratio.Upper)
+	} else if f.Ratio != nil {
+		f.say("Pairs of one field are shown %.2g times as often as pairs of two.", f.Ratio.Value)
+	}
+	if f.Starts.High > 1.2*f.Starts.Low {
+		f.say("Where training starts matters: mean ŷ comes out between %s and %s.", percent(f.Starts.Low),
+			percent(f.Starts.High))
+	}
+	if len(d.result.Settings.Anchors) > 0 && d.result.Posterior != nil {
+		f.say("This rests on the anchor that was given; a wrong anchor moves everything.")
+	} else if f.Class == Weak || f.Class == NotIdentified {
+		f.advise("or set %v to what is known from elsewhere, such as same=0.8±0.1", hint.Setting("anchors"))
+	}
+	f.sayLogs(d.result.Posterior != nil)
+	if f.Support.Examined < f.Support.Pairs {
+		f.say("Mean ŷ was computed from %d of the %d pairs.", f.Support.Examined, f.Support.Pairs)
+	}
+	if f.Support.Thin > 0 {
+		f.advise("merge small fields: %d of %d field pairs have fewer than %d links, and their propensities are "+
+			"little more than the prior's", f.Support.Thin, f.Support.Cells, thinLinks)
+	}
+	if f.Support.Clipped > .05 {
+		f.say("%s of the pairs have a propensity below %g: R_w and R_PU rest on the floor there; report R_AP.",
+			percent(f.Support.Clipped), d.floor())
+	}
+}
+
+func (f *Findings) say(format string, a ...any) {
+	f.Verdict = append(f.Verdict, fmt.Sprintf(format, a...))
+}
+
+func (f *Findings) advise(format string, a ...any) {
+	f.Advice = append(f.Advice, hint.Notef(format, a...))
+}
+
+// logExposures is the advice where only logged exposure helps.
+const logExposures = "log exposures on a small random share of the pairs (600 logged pairs were enough in the worlds " +
+	"tried) and fit again"
+
+// sayClass says what the class means, and why.
+func (f *Findings) sayClass() {
+	scale := f.MeanLink
+	off := 100 * (math.Exp(1.96*scale.Total()) - 1)
+	switch f.Class {
+	case NoExposure:
+		f.say("This model knows no exposure: its ŷ is the chance that a link is shown and made, not that it is " +
+			"relevant; relevance of what is rarely shown comes out too low.")
+		f.advise("use bayes")
+		return
+	case Unmeasured:
+		f.say("How far links tell relevance from exposure is not measured: standard errors need the method bayes. " +
+			"Trust ratios of propensities, not their values.")
+		f.advise("fit with bayes, which has the standard errors")
+	case Identified:
+		f.say("The scale is identified: %s of all pairs are relevant (95%% interval %s to %s), and propensities "+
+			"can be read within their intervals, as long as exposure depends on the fields alone.",
+			percent(scale.Value), percent(scale.Lower), percent(scale.Upper))
+	case Weak:
+		if f.Echo >= graph.EchoFrom || f.Rare > 0 {
+			break // see below
+		}
+		f.say("The scale is weakly identified: %s of all pairs are relevant, but that may be off by %.0f%%. "+
+			"Ratios of propensities can be trusted, their values only roughly.", percent(scale.Value), off)
+		f.advise(logExposures)
+	case NotIdentified:
+		if f.collapsed() {
+			f.say("The model collapsed: it calls nearly every pair relevant and explains all links by exposure, " +
+				"as happens where there are too few links for the vectors' dimensions. Neither ŷ nor its " +
+				"ranking means anything.")
+			f.advise("learn from more pairs, or reduce the dimensions of the vectors")
+			f.advise(logExposures)
+			break
+		}
+		f.say("The scale is not identified: links alone cannot tell rare relevance from rare exposure here, " +
+			"because no ŷ comes near 1. Rankings and ratios of propensities can be trusted; ŷ and π̂ themselves " +
+			"cannot.")
+		f.advise(logExposures)
+	}
+	if f.Echo >= graph.EchoFrom {
+		f.say("The vectors follow from the links: they agree to %.0f%% with those of the nodes that each is "+
+			"linked with. If they were made of the links, they carry exposure, ŷ takes it for relevance, and π̂ "+
+			"means nothing, whatever its interval says; neither does the ratio.", 100*f.Echo)
+		f.advise("use vectors that say what nodes are like, such as texts or profiles, instead of the links again")
+	}
+	if f.Rare > 0 && f.Class == Weak {
+		f.say("By this fit even pairs of one field are shown with a chance of %.2g only, so that %s times as many "+
+			"things are relevant as were linked. Links cannot tell that from people who link to few of the "+
+			"relevant things that they see: take the lists and the ratios of propensities, and neither ŷ "+
+			"nor π̂ as they are.", f.Rare, number(1/f.Rare))
+		f.advise(logExposures)
+	}
+}
+
+// warnings are what a person should be told even where nobody asks for the findings.
+func (f *Findings) warnings() []risk.Warning {
+	var out []risk.Warning
+	if f.Class == Weak || f.Class == NotIdentified {
+		out = append(out, risk.Warning{Kind: "identifiability", Message: f.Verdict[0]})
+	}
+	for _, t := range f.Logged {
+		if math.Abs(t.z()) > surprising {
+			out = append(out, risk.Warning{Kind: "logged-exposure",
+				Message: fmt.Sprintf("logged exposures contradict what links say (%s pairs: %s shown, %s expected, "+
+					"z = %.1f); trust the logs", t.Group, percent(t.Shown), percent(t.Expected), t.z())})
+			break
+		}
+	}
+	return out
+}
+
+// surprising is a z that chance rarely gives: 3 over three groups.
+const surprising = 3
+
+// sayLogs says whether logged exposures agree with the propensities.
+func (f *Findings) sayLogs(posterior bool) {
+	if len(f.Logged) == 0 {
+		f.say("No interval knows of two things. If even sure links are only made with probability κ, links look " +
+			"the same as with κ times the exposure; and if what is relevant is also shown more, as on pages " +
+			"that somebody chose the links of, exposure comes out too high (twelvefold, where that could be " +
+			"checked). Only logged exposure can tell.")
+		return
+	}
+	worst := f.Logged[0]
+	for _, t := range f.Logged {
+		if math.Abs(t.z()) > math.Abs(worst.z()) {
+			worst = t
+		}
+	}
+	switch {
+	case math.Abs(worst.z()) > surprising:
+		f.say("Logged exposures contradict what links alone say: %s were shown where %s was expected (%s pairs, z "+
+			"= %.1f). Either the most relevant links are not made every time, or exposure depends on more than "+
+			"the fields; trust the logs.", percent(worst.Shown), percent(worst.Expected), worst.Group, worst.z())
+		f.advise("log more exposures, and let method dr or a propensity model that sees more than the fields use them")
+	case !posterior:
+		f.say("Logged exposures agree with the propensities (z = %.1f), but these were fitted to them as well; "+
+			"fit with bayes for a test that is worth more.", f.Logged[0].z())
+	default:
+		f.say("Logged exposures agree with what links alone say (z = %.1f over %d pairs).", f.Logged[0].z(),
+			f.Logged[0].Pairs)
+	}
+}
+
+// z is the test to go by.
+func (t LoggedTest) z() float64 {
+	if t.Allowing != 0 {
+		return t.Allowing
+	}
+	return t.Z
+}
+
+// percent writes a share with two or three digits.
+func percent(x float64) string { return fmt.Sprintf("%.3g%%", 100*x) }
+
+// number is a count with two digits: 4800.
+func number(x float64) string {
+	digits := math.Pow(10, math.Max(math.Floor(math.Log10(x))-1, 0))
+	return fmt.Sprintf("%.0f", math.Round(x/digits)*digits)
+}
