@@ -69,7 +69,7 @@ func TestNote(t *testing.T) {
 		t.Errorf("got %s, %v, want %s", raw, err, want)
 	}
 	var read []hint.Note
-	if err := json.Unmarshal([]byte(`["set log to 95%d"]`), &read); err != nil || read[0].String() != "set log to 95%d" {
+	if err := json.Unmarshal([]byte(`["take 95%d"]`), &read); err != nil || read[0].String() != "take 95%d" {
 		t.Errorf("read %v, %v", read, err)
 	}
 }

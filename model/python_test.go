@@ -71,7 +71,7 @@ func TestPythonReadsAndWrites(t *testing.T) {
 	for _, tensor := range f.Tensors {
 		dtype := map[string]string{"[]float32": "float32", "[]float64": "float64",
 			"[]int32": "int32"}[fmt.Sprintf("%T", tensor.Data)]
-		if want, got := fmt.Sprint([3]any{dtype, tensor.Shape, numbersOf(tensor)}),
+		if want, got := fmt.Sprint([3]any{dtype, tensor.Shape, asFloat64(tensor)}),
 			fmt.Sprint(read.Tensors[tensor.Name]); got != want {
 			t.Errorf("Python reads %s as %s, want %s", tensor.Name, got, want)
 		}
@@ -88,8 +88,8 @@ func TestPythonReadsAndWrites(t *testing.T) {
 	}
 }
 
-// numbersOf returns a tensor's numbers as float64.
-func numbersOf(t Tensor) (numbers []float64) {
+// asFloat64 returns a tensor's numbers as float64.
+func asFloat64(t Tensor) (numbers []float64) {
 	switch data := t.Data.(type) {
 	case []float32:
 		return widened(data)

@@ -48,7 +48,8 @@ func well(t *testing.T, args ...string) string {
 	return stdout
 }
 
-// Where many links run against time, nodes are held out at random; fit says so, and how many links it learns from.
+// fit says how it split the nodes, how many links it learns from and how many it set aside. Where many links run
+// against time, nodes are held out at random.
 func TestFitSaysHowItSplits(t *testing.T) {
 	t.Parallel()
 	w, err := world.New(t.Context(), world.Settings{Nodes: 300, Dim: 4, Fields: world.EvenFields(3),
@@ -59,7 +60,38 @@ func TestFitSaysHowItSplits(t *testing.T) {
 	if w, err = w.Linked(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	g := w.Graph()
+	for percent, says := range map[int]string{
+		0:  "split by age, the newest are held out\n",
+		15: "split by age, the newest are held out\n",
+		41: "split at random, since 41% of the links run against time\n",
+	} {
+		g := againstTime(t, w.Graph(), percent)
+		dir := filepath.Join(t.TempDir(), "papers")
+		if _, err := dataset.Write(t.Context(), dir, dataset.Content{Graph: g}, dataset.WriteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		page := well(t, "fit", dir, "--method", "cosine", "--quiet")
+		var fitted fitReport
+		decodeOne(t, well(t, "fit", dir, "--method", "cosine", "--quiet", "--json"), &fitted)
+		l := fitted.Dataset.SplitLinks
+		if l.Train != fitted.Links || l.Validation == 0 || l.Test != fitted.Held.Links ||
+			l.Train+l.Validation+l.Test+l.Unused != g.LinkCount() || (l.Unused == 0) != (percent == 0) {
+			t.Errorf("%d%% against time: %+v of %d links, %d learned from", percent, l, g.LinkCount(), fitted.Links)
+		}
+		says += fmt.Sprintf("%s to learn from, %d for validation, %d for test", plural(l.Train, "link"), l.Validation,
+			l.Test)
+		if l.Unused > 0 {
+			says += fmt.Sprintf(", %d unused", l.Unused)
+		}
+		if !strings.Contains(page, says+"\n") {
+			t.Errorf("%d%% against time: the page does not say %q:\n%s", percent, says, page)
+		}
+	}
+}
+
+// againstTime returns a graph with a node a day and so many percent of its links from the older node to the newer one.
+func againstTime(t *testing.T, g *graph.Graph, percent int) *graph.Graph {
+	t.Helper()
 	var b graph.Builder
 	for i := range int32(g.Len()) {
 		when := time.Date(2000, 1, 1+int(i), 0, 0, 0, 0, time.UTC)
@@ -69,7 +101,7 @@ func TestFitSaysHowItSplits(t *testing.T) {
 	}
 	k := 0
 	for i, j := range g.Links() {
-		if k++; k*41%100 < 41 {
+		if k++; k*percent%100 < percent {
 			i, j = j, i
 		}
 		if err := b.AddLinkIndex(i, j); err != nil {
@@ -83,25 +115,7 @@ func TestFitSaysHowItSplits(t *testing.T) {
 	if made, err = made.WithVectors(g.Vectors()); err != nil {
 		t.Fatal(err)
 	}
-	dir := filepath.Join(t.TempDir(), "papers")
-	if _, err := dataset.Write(t.Context(), dir, dataset.Content{Graph: made}, dataset.WriteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	page := well(t, "fit", dir, "--method", "cosine", "--quiet")
-	if !strings.Contains(page, "split at random, since 41% of the links run against time\n") {
-		t.Errorf("the page does not say how the nodes were split:\n%s", page)
-	}
-	var fitted fitReport
-	decodeOne(t, well(t, "fit", dir, "--method", "cosine", "--quiet", "--json"), &fitted)
-	l := fitted.Dataset.SplitLinks
-	if l.Train != fitted.Links || l.Validation == 0 || l.Test != fitted.Held.Links ||
-		l.Train+l.Validation+l.Test+l.Unused != made.LinkCount() {
-		t.Errorf("%+v of %d links, %d learned from", l, made.LinkCount(), fitted.Links)
-	}
-	if says := fmt.Sprintf("%s to learn from, %d for validation, %d for test, %d unused\n", plural(l.Train, "link"),
-		l.Validation, l.Test, l.Unused); !strings.Contains(page, says) {
-		t.Errorf("the page does not say %q:\n%s", says, page)
-	}
+	return made
 }
 
 // A dataset is fitted, judged and reported; what is held out is held out from both models.
