@@ -43,13 +43,33 @@ func (e Event) String() string {
 		fmt.Fprintf(&b, " %.0f%%", 100*e.Share())
 	}
 	if e.Remaining >= time.Second {
-		fmt.Fprintf(&b, ", %v left", e.Remaining.Round(time.Second))
+		b.WriteString(", " + Duration(e.Remaining.Round(time.Second)) + " left")
 	}
 	if e.Message != "" {
 		b.WriteString(": " + e.Message)
 	}
 	return b.String()
 }
+
+// Duration writes a duration for people: 0.25 s, 4.3 s, 42 s, 2 min 5 s, 1 h 3 min.
+func Duration(d time.Duration) string {
+	switch whole := d.Round(time.Second); {
+	case d < time.Millisecond:
+		return "under 1 ms"
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.2g s", d.Seconds())
+	case whole < time.Minute:
+		return fmt.Sprintf("%d s", whole/time.Second)
+	case whole < time.Hour:
+		return fmt.Sprintf("%d min %d s", whole/time.Minute, whole%time.Minute/time.Second)
+	default:
+		whole = d.Round(time.Minute)
+		return fmt.Sprintf("%d h %d min", whole/time.Hour, whole%time.Hour/time.Minute)
+	}
+}
+
+// Seconds writes a number of seconds as Duration does.
+func Seconds(s float64) string { return Duration(time.Duration(s * float64(time.Second))) }
 
 // Func receives events, from the goroutine that does the work or one at a time from its workers; it
 // should return soon. A nil Func is allowed wherever one is asked for.

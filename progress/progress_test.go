@@ -54,8 +54,29 @@ func TestUnknownEnd(t *testing.T) {
 	}
 }
 
+func TestDuration(t *testing.T) {
+	t.Parallel()
+	for want, d := range map[string]time.Duration{
+		"under 1 ms":  40 * time.Microsecond,
+		"0.0012 s":    1200 * time.Microsecond,
+		"0.56 s":      561 * time.Millisecond,
+		"4.3 s":       4321 * time.Millisecond,
+		"10 s":        9960 * time.Millisecond,
+		"42 s":        42 * time.Second,
+		"1 min 0 s":   59600 * time.Millisecond,
+		"2 min 5 s":   125 * time.Second,
+		"59 min 59 s": 3599 * time.Second,
+		"1 h 0 min":   3599600 * time.Millisecond,
+		"26 h 4 min":  26*time.Hour + 3*time.Minute + 50*time.Second,
+	} {
+		if got := progress.Duration(d); got != want {
+			t.Errorf("%v is %q, want %q", d, got, want)
+		}
+	}
+}
+
 func ExampleFunc_Under() {
 	report := progress.Func(func(e progress.Event) { fmt.Println(e) })
 	report.Under("evaluate").Report(progress.Event{Phase: "rank", Done: 1, Of: 4, Remaining: 3 * time.Second})
-	// Output: evaluate: rank 25%, 3s left
+	// Output: evaluate: rank 25%, 3 s left
 }

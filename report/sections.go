@@ -11,6 +11,7 @@ import (
 	"unseen/figure"
 	"unseen/fit"
 	"unseen/model"
+	"unseen/progress"
 	"unseen/risk"
 	"unseen/study"
 )
@@ -46,24 +47,17 @@ func StudySection(r *study.Result) Section {
 	for _, seed := range r.Options.Seeds {
 		seeds = append(seeds, fmt.Sprint(seed))
 	}
+	took := ""
+	if r.Seconds > 0 {
+		took = progress.Seconds(r.Seconds)
+	}
 	s.Facts = []Fact{{"study", r.Study}}
-	for _, f := range []Fact{{"seeds", strings.Join(seeds, ", ")}, {"preset", r.Options.Preset},
-		{"took", seconds(r.Seconds)}} {
+	for _, f := range []Fact{{"seeds", strings.Join(seeds, ", ")}, {"preset", r.Options.Preset}, {"took", took}} {
 		if f.Value != "" {
 			s.Facts = append(s.Facts, f)
 		}
 	}
 	return s
-}
-
-func seconds(s float64) string {
-	switch {
-	case s <= 0:
-		return ""
-	case s < 120:
-		return brief(s) + " s"
-	}
-	return brief(s/60) + " min"
 }
 
 // figureOf draws the first column of a table that says which way is better and has spreads.

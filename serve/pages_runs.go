@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"unseen/fit"
+	"unseen/progress"
 )
 
 // runs registers the page for operators: training, models, A/B tests.
@@ -134,7 +135,7 @@ func (p *site) runsPage(r *http.Request) (*runsPage, error) {
 	if out.Job != nil {
 		out.Active, out.Curve = out.Job.Ended == nil, append([]CurvePoint{}, out.Job.curve...)
 		if j := out.Job; j.Started != nil && j.Ended != nil {
-			out.Took = "in " + j.Ended.Sub(*j.Started).Round(100*time.Millisecond).String()
+			out.Took = "in " + progress.Duration(j.Ended.Sub(*j.Started))
 		}
 	}
 	risks := scale{}

@@ -221,7 +221,7 @@ func (b docBlock) run(folder, path string) (printed, problem string) {
 
 var (
 	spaces  = regexp.MustCompile(`[ \t]+`)
-	seconds = regexp.MustCompile(`\b[0-9.]+(e-?[0-9]+)? ?(ms|µs|s|min|m[0-9]+s)\b`)
+	seconds = regexp.MustCompile(`\b(under )?[0-9.]+ (ms|s|min( [0-9]+ s)?|h [0-9]+ min)\b`)
 	numbers = regexp.MustCompile(`[0-9][0-9,]*(\.[0-9]+)?|\.[0-9]+`)
 )
 

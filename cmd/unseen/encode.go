@@ -18,6 +18,7 @@ import (
 	"unseen/encode/onnx"
 	"unseen/graph"
 	"unseen/internal/atomicfile"
+	"unseen/progress"
 )
 
 // encodeFlags is the command line of unseen encode.
@@ -296,8 +297,8 @@ func (f *encodeFlags) checkpoint() string { return filepath.Clean(f.dir) + ".enc
 
 func (r *encodeResult) print(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s nodes, %d dimensions (%s), encoded in %.1f s\n", r.Dir, thousands(r.Nodes), r.Dimension,
-		r.Kind, r.Seconds)
+	fmt.Fprintf(&b, "%s: %s nodes, %d dimensions (%s), encoded in %s\n", r.Dir, thousands(r.Nodes), r.Dimension,
+		r.Kind, progress.Seconds(r.Seconds))
 	if r.Fit != nil {
 		b.WriteString(wrap(fmt.Sprintf("%s terms of %s count; the components carry %.0f%% of them",
 			thousands(r.Fit.Terms), thousands(r.Fit.Found), math.Round(100*r.Fit.Explained))))

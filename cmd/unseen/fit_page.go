@@ -5,16 +5,16 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"unseen/fit"
+	"unseen/progress"
 )
 
 // print draws the page for a terminal of 80 columns.
 func (r *fitReport) print(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s on %s pairs, %s of them linked, in %s\n", r.Settings.Method, thousands(r.Pairs),
-		thousands(r.Links), brief(r.Seconds))
+		thousands(r.Links), progress.Seconds(r.Seconds))
 	if r.World != nil {
 		fmt.Fprintf(&b, "from a %s world of %s nodes, %s, %d dimensions", r.World.Plan, thousands(r.World.Nodes),
 			plural(r.World.Fields, "field"), r.World.Dim)
@@ -215,12 +215,4 @@ func positive(mean float64) string {
 		return fourDigits(nil)
 	}
 	return fourDigits(&mean)
-}
-
-// brief writes seconds as people say them.
-func brief(seconds float64) string {
-	if seconds < 10 {
-		return fmt.Sprintf("%.2g s", seconds)
-	}
-	return time.Duration(seconds * float64(time.Second)).Round(time.Second).String()
 }

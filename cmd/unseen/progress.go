@@ -108,7 +108,7 @@ func describe(e progress.Event, percent bool) string {
 		text += ", " + e.Message
 	}
 	if e.Remaining >= time.Second {
-		text += fmt.Sprintf(", about %s left", e.Remaining.Round(time.Second))
+		text += ", about " + progress.Duration(e.Remaining.Round(time.Second)) + " left"
 	}
 	if loss, measured := e.Values["validation"]; measured {
 		text += fmt.Sprintf(", validation %.4f", loss)
@@ -137,7 +137,7 @@ func (d *display) beat() {
 	if d.width == 0 {
 		return // cleared
 	}
-	d.paint(fmt.Sprintf("%s · %s", short(d.line, 70), time.Since(d.since).Round(time.Second)))
+	d.paint(short(d.line, 65) + " · " + progress.Duration(time.Since(d.since).Round(time.Second)))
 	d.pulse.Reset(pulseEvery)
 }
 

@@ -61,7 +61,7 @@ func TestDisplayDrawsBars(t *testing.T) {
 		bar.clear()
 		page := out.String()
 		for _, s := range []string{"\rmaking a world", "\r░░░░░░░░░░░░   0% reading nodes.parquet",
-			"\r██████░░░░░░  50% training, round 3 of 6, about 1m30s left, validation", "…", "\rwaiting"} {
+			"\r██████░░░░░░  50% training, round 3 of 6, about 1 min 30 s left, validation", "…", "\rwaiting"} {
 			if !strings.Contains(page, s) {
 				t.Errorf("no %q in %q", s, page)
 			}

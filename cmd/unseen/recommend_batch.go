@@ -53,11 +53,12 @@ func (r *batchResult) print(w io.Writer) error {
 	text := fmt.Sprintf("Lists of %s in %s, %s", plural(r.Nodes, "node"), r.Folder, plural(r.Parts, "part"))
 	switch r.Resumed {
 	case 0:
-		text += ", in " + brief(r.Seconds)
+		text += ", in " + progress.Seconds(r.Seconds)
 	case r.Parts:
 		text += "; all were there already"
 	default:
-		text += fmt.Sprintf(", %s of which were there already; the rest in %s", thousands(r.Resumed), brief(r.Seconds))
+		text += fmt.Sprintf(", %s of which were there already; the rest in %s", thousands(r.Resumed),
+			progress.Seconds(r.Seconds))
 	}
 	for _, note := range r.Warnings {
 		text += "\n\n" + strings.TrimSuffix(wrap("note: "+note), "\n")

@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"unseen/figure"
+	"unseen/progress"
 	"unseen/study"
 )
 
@@ -49,7 +50,7 @@ func (r *studyReport) print(w io.Writer) error {
 		if why := s.WhyTooSmall(); why != "" && said != "" {
 			said = fmt.Sprintf("too small to tell (%s); by these numbers %s", why, said)
 		}
-		b.WriteString("\n" + fill(fmt.Sprintf("%s: %s; %s.", s.Study, said, brief(s.Seconds)), "", "  "))
+		b.WriteString("\n" + fill(fmt.Sprintf("%s: %s; %s.", s.Study, said, progress.Seconds(s.Seconds)), "", "  "))
 	}
 	if len(r.Files) > 0 {
 		fmt.Fprintf(&b, "\n%d files are written to %s\n", len(r.Files), filepath.Dir(r.Files[0]))

@@ -34,6 +34,7 @@ import (
 	"time"
 
 	"unseen/internal/sbom"
+	"unseen/progress"
 	"unseen/serve"
 )
 
@@ -424,7 +425,7 @@ func (r *release) checkTwice(ctx context.Context, warm bool) error {
 		if err != nil {
 			return err
 		}
-		r.progress("built in %s, in %.0f s", folder, time.Since(began).Seconds())
+		r.progress("built in %s, in %s", folder, progress.Duration(time.Since(began)))
 		sums = append(sums, s)
 	}
 	if sums[0] != sums[1] {

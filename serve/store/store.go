@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"strings"
 	"time"
+	"unseen/progress"
 )
 
 // Kind is what happened.
@@ -111,7 +112,7 @@ type BusyError struct {
 }
 
 func (e *BusyError) Error() string {
-	return fmt.Sprintf("%v; try again in %v", ErrBusy, e.Wait.Round(time.Millisecond))
+	return fmt.Sprintf("%v; try again in %s", ErrBusy, progress.Duration(e.Wait))
 }
 
 // Is makes errors.Is(err, ErrBusy) hold.

@@ -71,8 +71,9 @@ same command with --resume to go on after a failure.`,
 				return printJSON(cmd.OutOrStdout(), r)
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(),
-				"%s: %s of %d pairs in %d shards, %d iterations (%d jobs) in %.1f s, objective %.8g\n",
-				r.Model, r.Method, r.Pairs, r.Shards, r.Iterations, r.Evaluations, r.Seconds, r.Objective)
+				"%s: %s of %d pairs in %d shards, %d iterations (%d jobs) in %s, objective %.8g\n",
+				r.Model, r.Method, r.Pairs, r.Shards, r.Iterations, r.Evaluations, progress.Seconds(r.Seconds),
+				r.Objective)
 			return err
 		},
 	}
