@@ -55,7 +55,7 @@ type BuildReport struct {
 // linksPerChunk makes chunks of half a megabyte.
 const linksPerChunk = 1 << 16
 
-// AddNode adds a node and returns its index; nodes are numbered from 0 as they come.
+// AddNode adds a node and returns its index. Nodes are numbered from 0 in the order of the calls.
 func (b *Builder) AddNode(n Node) (int32, error) {
 	i := int32(len(b.fields))
 	switch {
@@ -83,6 +83,7 @@ func (b *Builder) AddNode(n Node) (int32, error) {
 	}
 	b.ids.add(n.ID)
 	b.addField(n.Field, field)
+	b.fields = append(b.fields, field)
 	b.addTitle(n.Title)
 	b.addTime(n.Time)
 	return i, nil
@@ -99,9 +100,9 @@ func (b *Builder) Grow(nodes int) {
 	b.index.reserve(len(b.fields) + nodes)
 }
 
-// AddField gives a field its index before any node has it, so that fields keep the indices that a
-// model has learned them by; fields are numbered from 1 as they first come, here or in AddNode. It
-// returns the index, also of a field that is there already; "" and "unknown" are UnknownField.
+// AddField adds a field before any node has it, so that fields keep the indices that a model was trained
+// with, and returns its index, also if the field exists already. Fields are numbered from 1 in the order in
+// which AddField or AddNode first sees them; "" and "unknown" are UnknownField.
 func (b *Builder) AddField(name string) (uint16, error) {
 	if b.built {
 		return 0, fmt.Errorf("field %q: %w; make a new Builder", name, ErrBuilt)
@@ -110,10 +111,7 @@ func (b *Builder) AddField(name string) (uint16, error) {
 	if err != nil {
 		return 0, err
 	}
-	b.addFieldName(unknownFieldName)
-	if int(f) == len(b.fieldNames) {
-		b.addFieldName(strings.Clone(name))
-	}
+	b.addField(name, f)
 	return f, nil
 }
 
@@ -202,7 +200,7 @@ func (b *Builder) AddLinkIndex(source, target int32) error {
 	return nil
 }
 
-// Build makes the graph. The Builder is spent afterwards.
+// Build makes the graph. The Builder cannot be used afterwards.
 func (b *Builder) Build() (*Graph, BuildReport, error) {
 	if b.built {
 		return nil, BuildReport{}, fmt.Errorf("%w; make a new Builder", ErrBuilt)
@@ -230,7 +228,7 @@ func (g *Graph) count(r *BuildReport) {
 		if len(g.Out(i)) == 0 && len(g.In(i)) == 0 {
 			r.Isolated++
 		}
-		if g.times == nil || g.times[i] == noTime {
+		if g.times == nil || g.times[i] == NoTime {
 			r.Untimed++
 		}
 		if g.fields[i] == UnknownField {
@@ -252,7 +250,7 @@ func (b *Builder) unknown(end string, node any) error {
 		"add every node before its links, or set DropUnknown"}
 }
 
-// LinkError is a link that cannot be added. Whoever reads links from a file, and knows the row, takes Err alone.
+// LinkError is a link that cannot be added. A reader of a file, which knows the row, reports Err alone.
 type LinkError struct {
 	Number int    // of the link among those given to the Builder, from 1
 	Err    error  // wraps ErrUnknownNode or ErrSelfLink
@@ -281,12 +279,12 @@ func (b *Builder) fieldOf(name string) (uint16, error) {
 	return uint16(next), nil
 }
 
+// addField adds the name of a field whose index is fieldOf's, unless it is known.
 func (b *Builder) addField(name string, f uint16) {
 	b.addFieldName(unknownFieldName)
 	if int(f) == len(b.fieldNames) {
 		b.addFieldName(strings.Clone(name))
 	}
-	b.fields = append(b.fields, f)
 }
 
 func (b *Builder) addFieldName(name string) {
@@ -299,7 +297,7 @@ func (b *Builder) addFieldName(name string) {
 	}
 }
 
-// addTitle keeps nothing until the first title comes.
+// addTitle stores nothing until the first title that is not empty.
 func (b *Builder) addTitle(title string) {
 	if title == "" && len(b.titles.end) == 0 {
 		return
@@ -310,16 +308,16 @@ func (b *Builder) addTitle(title string) {
 	b.titles.add(title)
 }
 
-// addTime keeps nothing until the first time comes.
+// addTime stores nothing until the first known time.
 func (b *Builder) addTime(t time.Time) {
 	if t.IsZero() && b.times == nil {
 		return
 	}
 	for len(b.times) < len(b.fields)-1 {
-		b.times = append(b.times, noTime)
+		b.times = append(b.times, NoTime)
 	}
 	if t.IsZero() {
-		b.times = append(b.times, noTime)
+		b.times = append(b.times, NoTime)
 	} else {
 		b.times = append(b.times, t.Unix())
 	}

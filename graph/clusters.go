@@ -33,8 +33,8 @@ const DefaultRounds = 100
 // few (one in a hundred) that the sum falls by less than a hundred-thousandth, or the rounds run out. A
 // centre that no vector is nearest to takes the vector that is farthest from its own.
 //
-// Fields are named "cluster 1", "cluster 2" and so on by size. There are as many as asked for: fewer
-// distinct vectors are an error. A vector of zeros says nothing about its node, whose field is
+// Fields are named "cluster 1", "cluster 2" and so on by size. It is an error if there are fewer distinct vectors
+// than fields. A vector of zeros says nothing about its node, whose field is
 // UnknownField. Vectors count as they are: scale them to length one for clusters of like direction.
 // The sum found is low but seldom the lowest there is; other seeds find others.
 func (g *Graph) FieldsByVectors(ctx context.Context, s Clustering) (*Graph, FieldReport, error) {
@@ -76,7 +76,7 @@ func (g *Graph) FieldsByVectors(ctx context.Context, s Clustering) (*Graph, Fiel
 }
 
 const (
-	// clusterTolerance is the relative fall of the inertia in a round that is not worth another.
+	// clusterTolerance is the relative decrease of the inertia below which the search ends.
 	clusterTolerance = 1e-5
 
 	startDraws  = 32   // points drawn for each centre at the start
@@ -89,7 +89,7 @@ const (
 	shortestVector, longestVector = 1e-15, 1e15
 )
 
-// kmeans is a clustering in the making. A point is a node whose vector is not zero; points are
+// kmeans is a clustering in progress. A point is a node whose vector is not zero; points are
 // numbered from 0 and their columns have the same order.
 //
 // Squared distances come from the block product of the vectors, as they are, with the centres around
@@ -220,10 +220,10 @@ func (m *kmeans) measure() error {
 	return nil
 }
 
-// start chooses points as the first centres: one by chance, then each from some that are drawn with
-// chances proportional to their squared distance from the nearest centre so far, the one that leaves
-// the smallest sum of those. Draws are many, because chances differ little where vectors have many
-// dimensions, and cheap, because the block product takes as many at once.
+// start chooses points as the first centres: one at random, then each from candidates that are drawn with
+// probabilities proportional to their squared distance from the nearest centre so far: the one that leaves
+// the smallest sum of those. There are many candidates, because the probabilities differ little where vectors
+// have many dimensions; they cost little, because one block product computes all of them.
 func (m *kmeans) start(ctx context.Context) error {
 	dim := m.vectors.Dim()
 	m.centres = newCentres(m.k, dim)
@@ -282,7 +282,7 @@ func (m *kmeans) approach(ctx context.Context, c int) (totals []float64, err err
 	return totals, ctx.Err()
 }
 
-// tryCentres returns by how much each of some new centres would lower the sum of the squared distances.
+// tryCentres returns by how much each new centre would lower the sum of the squared distances.
 func (m *kmeans) tryCentres(ctx context.Context, c *centres) ([]float64, error) {
 	parts := make([]float64, m.blocks()*startDraws)
 	kern.Chunks(len(m.nodes), pointBlock, m.threads, func(worker, block, from, to int) {
@@ -532,7 +532,7 @@ func (c *centres) place(k int, mean []float64) {
 	c.length[k] = math.Sqrt(squares)
 }
 
-// view looks at numbers as a matrix without padding.
+// view returns numbers as a matrix without padding, in place.
 func view(data []float32, rows, dim int) *kern.Matrix {
 	m, err := kern.View(data, rows, dim, dim)
 	if err != nil {

@@ -6,9 +6,6 @@ import (
 	"slices"
 )
 
-// NoTime stands for an unknown time among the seconds of NodeColumns.AddTimes.
-const NoTime = noTime
-
 // NodeColumns are nodes column by column, as tables have them: Builder.AddColumns adds them several times faster than
 // AddNode adds one after the other. Columns may be filled by different goroutines. In the end every column that is used
 // must have an element per node.

@@ -11,15 +11,15 @@ import (
 
 // Communities says how FieldsByLinks finds fields. Its zero value finds them in all links.
 type Communities struct {
-	// Split limits the search to its training links, so that fields give away nothing of the links to
-	// be predicted. Nil takes all links.
+	// Split limits the search to its training links, so that fields do not leak the links to
+	// be predicted. Nil means all links.
 	Split *Split
 	// Resolution is γ: above 1 communities are smaller, below 1 larger. Zero means 1.
 	Resolution float64
 	// MinSize is the fewest nodes that make a field. Zero keeps every community.
 	MinSize int
-	// JoinSmall has a community of fewer than MinSize nodes join the field that it has most links with,
-	// the larger of equals, rather than UnknownField. Where it has none, that is where it goes.
+	// JoinSmall merges a community of fewer than MinSize nodes into the field that it has most links with,
+	// the larger of equals. Otherwise, and where it has no links, its nodes are in UnknownField.
 	JoinSmall bool
 	Seed      uint64 // the same seed finds the same fields
 }
@@ -30,12 +30,12 @@ type Communities struct {
 //
 //	Q = Σ_c [ inside_c/m − γ·(degrees_c/2m)² ]
 //
-// large over the communities c: of m links, so many lie inside c, and so many ends of links are in c.
-// Directions count for nothing; two nodes that link to each other do so twice.
+// large over the communities c: of the m links, inside_c have both ends in c; degrees_c is the number of
+// ends in c. Directions are ignored; two nodes that link to each other have two links.
 //
 // Fields are named "community 1", "community 2" and so on by size. A node without any of the links has
-// the field UnknownField. With a Split these are all nodes of validation and test, by design: a model
-// that is to tell their fields apart wants FieldsByVectors.
+// the field UnknownField. With a Split these are all nodes of validation and test, by design: use
+// FieldsByVectors for a model that must know their fields.
 func (g *Graph) FieldsByLinks(ctx context.Context, s Communities) (*Graph, FieldReport, error) {
 	var none FieldReport
 	if s.Resolution == 0 {
@@ -163,7 +163,7 @@ func (w *network) communities(ctx context.Context, random *rand.Rand, resolution
 	}
 }
 
-// enoughModularity is what a round must gain to be worth another.
+// enoughModularity is the gain of a round below which the search ends.
 const enoughModularity = 1e-4
 
 // move moves nodes from the communities they are in to those of neighbours, each to where the modularity
@@ -181,7 +181,7 @@ func (w *network) move(ctx context.Context, of []int32, random *rand.Rand, resol
 	queue := numbers(n)
 	random.Shuffle(n, func(a, b int) { queue[a], queue[b] = queue[b], queue[a] })
 	waits := slices.Repeat([]bool{true}, n)
-	links := make([]float64, n) // from the node at hand to each community
+	links := make([]float64, n) // from node i to each community
 	var met []int32             // communities that it has links to
 	for head, waiting, turn := 0, n, 0; waiting > 0; turn++ {
 		if turn%4096 == 0 && ctx.Err() != nil {

@@ -29,16 +29,16 @@
 // # Fields
 //
 // What is learned about exposure is learned per pair of fields, so every node needs one. Where the data
-// has none they are found, in a step of its own that a program takes by name and that reports what it did:
+// has none, a program finds them in a separate step, which reports what it did:
 //
 //	found, report, err := g.FieldsByVectors(ctx, graph.Clustering{Fields: 19, Seed: 1})
 //	found, report, err := g.FieldsByLinks(ctx, graph.Communities{Split: split, MinSize: 50, Seed: 1})
 //
 // The first groups nodes with like vectors (k-means), the second nodes with many training links among
-// them (Louvain). Both return the same graph with other fields, the largest first, and leave nodes of
-// which they know nothing in [UnknownField]. Report.Found is the line to keep with whatever is learned
-// from such fields. Vectors are there for every node, links are not: under a split no node of validation
-// or test has a training link, and so none gets a field by links.
+// them (Louvain). Both return the same graph with other fields, the largest first, and leave nodes
+// without vectors or links in [UnknownField]. Store [FieldReport].Found with what is learned from such fields. Every
+// node has a vector, but under a split no node of validation or test has a training link, so none of them
+// gets a field by links.
 //
 // # Sizes
 //
@@ -54,8 +54,8 @@
 //
 // Whatever can come from data (an unknown id, a link from a node to itself, a vector that is not a
 // number, an impossible share) is an error that wraps one of the sentinels of this package, names the
-// thing and says what to do. A node index given to an accessor of [Graph], [Order] or [Split] is the
-// program's own: like a slice, they panic when it is out of range.
+// thing and says what to do. A node index given to an accessor of [Graph], [Order] or [Split] comes
+// from the program: as with a slice, an index out of range panics.
 //
 // A Graph, an Order and a Split never change once made and may be read by many goroutines; a
 // Builder, Vectors and Pairs belong to one at a time.

@@ -12,13 +12,13 @@ const EchoFrom = .97
 // vectors of the nodes that it is linked with add up to, 0 if they have nothing to do with each
 // other. Singular vectors of an adjacency matrix, as it is or divided by degrees, give .985 to 1.
 // Texts of real networks gave .25 to .53, and tastes that decide about the links of a dense graph
-// .9, which is why nothing below [EchoFrom] is held against vectors: averages over neighbours (.7
-// to .9) are not told from those, and neither are singular vectors of links with a direction. Of
-// graphs without vectors or links it is 0.
+// .9. So only vectors from [EchoFrom] on are suspect: averages over neighbours (.7 to .9) cannot be
+// distinguished from those, nor can singular vectors of directed links. Without vectors or links it
+// is 0.
 //
 // It is the mean over columns, weighted by their variance, of the correlation with the sum over
 // neighbours, with their mean, or with a sum weighted by the roots of degrees, whichever is most;
-// signs do not matter. At most 32 columns are looked at.
+// signs do not matter. At most 32 columns are used.
 func (g *Graph) Echo() float64 {
 	v := g.Vectors()
 	if v == nil || g.LinkCount() == 0 {

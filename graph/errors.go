@@ -2,9 +2,9 @@ package graph
 
 import "errors"
 
-// Errors of this package wrap one of these, so that errors.Is tells the kinds apart.
+// Errors of this package wrap one of these, for errors.Is.
 var (
-	// ErrUnknownNode: a link, a universe or a subgraph speaks of a node that is not in the graph.
+	// ErrUnknownNode: a link, a universe or a subgraph names a node that is not in the graph.
 	ErrUnknownNode = errors.New("unknown node")
 	// ErrDuplicateNode: an id was added twice, or a list of nodes holds one twice.
 	ErrDuplicateNode = errors.New("duplicate node")

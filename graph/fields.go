@@ -7,11 +7,11 @@ import (
 	"slices"
 )
 
-// FieldReport says how FieldsByVectors or FieldsByLinks found fields, and what came of it.
+// FieldReport says how FieldsByVectors or FieldsByLinks found fields, and which.
 type FieldReport struct {
 	// Found names the method and all its settings, such as "k-means on vectors: 19 fields, seed 7, at
-	// most 100 rounds". Whoever keeps the fields keeps it with them: they are found, not given, and with
-	// these settings the same graph yields them again on the same kind of machine.
+	// most 100 rounds". Store it with the fields: with these
+	// settings the same graph yields the same fields again, on the same kind of machine.
 	Found string
 
 	Sizes     []int // nodes of each field by its index; Sizes[UnknownField] have none
@@ -45,11 +45,8 @@ func (g *Graph) withFields(word string, of []int32, groups int) (*Graph, []int, 
 			first[c] = i
 		}
 	}
-	order := make([]int, groups)
-	for c := range order {
-		order[c] = c
-	}
-	slices.SortFunc(order, func(a, b int) int {
+	order := numbers(groups)
+	slices.SortFunc(order, func(a, b int32) int {
 		return cmp.Or(cmp.Compare(size[b], size[a]), cmp.Compare(first[a], first[b]))
 	})
 	names, sizes := []string{unknownFieldName}, []int{0}

@@ -10,11 +10,11 @@ import (
 // UnknownField is the index of the field of nodes whose field is not known.
 const UnknownField uint16 = 0
 
-// unknownFieldName is the name of UnknownField; a node may also say it outright.
+// unknownFieldName is the name of UnknownField; a node may also have it as its field.
 const unknownFieldName = "unknown"
 
-// noTime stands for an unknown time; it sorts before every time.
-const noTime = math.MinInt64
+// NoTime stands for an unknown time, as in NodeColumns.AddTimes; it sorts before every time.
+const NoTime = math.MinInt64
 
 // Graph is nodes and directed links between them. It never changes once built and may be read by
 // many goroutines. Node and field indices out of range panic, as they do in a slice.
@@ -81,7 +81,7 @@ func (g *Graph) Time(i int32) (t time.Time, known bool) {
 		_ = g.fields[i]
 		return time.Time{}, false
 	}
-	if g.times[i] == noTime {
+	if g.times[i] == NoTime {
 		return time.Time{}, false
 	}
 	return time.Unix(g.times[i], 0).UTC(), true
@@ -89,7 +89,7 @@ func (g *Graph) Time(i int32) (t time.Time, known bool) {
 
 // HasTimes reports whether the time of any node is known.
 func (g *Graph) HasTimes() bool {
-	return slices.ContainsFunc(g.times, func(t int64) bool { return t != noTime })
+	return slices.ContainsFunc(g.times, func(t int64) bool { return t != NoTime })
 }
 
 // Field returns the index of node i's field.
@@ -207,7 +207,7 @@ func (r *rows) transpose(t *rows) {
 	endRows(t.start)
 }
 
-// mergeRepeats keeps one of equal neighbours in every row and returns how many went.
+// mergeRepeats removes repeated nodes from every row and returns how many it removed.
 func (r *rows) mergeRepeats() int {
 	kept := int64(0)
 	for i := range len(r.start) - 1 {

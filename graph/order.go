@@ -42,16 +42,16 @@ func (g *Graph) Order() *Order {
 // Precedes reports whether node i comes before node j.
 func (o *Order) Precedes(i, j int32) bool { return o.Rank[i] < o.Rank[j] }
 
-// inferTimes returns the known times and, for other nodes, the latest one they reach. Times are
-// handed from target to source, the latest first, so the first to arrive is the one to keep.
+// inferTimes returns the known times and, for other nodes, the latest one they reach. Times
+// spread from target to source, the latest first, so the first that reaches a node is the one to keep.
 func (g *Graph) inferTimes() []int64 {
 	when := slices.Clone(g.times)
 	if when == nil {
-		when = slices.Repeat([]int64{noTime}, g.Len())
+		when = slices.Repeat([]int64{NoTime}, g.Len())
 	}
 	var known []int32
 	for i, t := range when {
-		if t != noTime {
+		if t != NoTime {
 			known = append(known, int32(i))
 		}
 	}
@@ -65,7 +65,7 @@ func (g *Graph) inferTimes() []int64 {
 			j := reached[len(reached)-1]
 			reached = reached[:len(reached)-1]
 			for _, i := range g.In(j) {
-				if when[i] == noTime {
+				if when[i] == NoTime {
 					when[i] = when[first]
 					reached = append(reached, i)
 				}
@@ -114,10 +114,7 @@ type step struct{ node, next int32 }
 
 // byTime returns the nodes by time and then by index.
 func byTime(when []int64) []int32 {
-	nodes := make([]int32, len(when))
-	for i := range nodes {
-		nodes[i] = int32(i)
-	}
+	nodes := numbers(len(when))
 	byTimeThenIndex := func(i, j int32) int { return cmp.Or(cmp.Compare(when[i], when[j]), cmp.Compare(i, j)) }
 	if !slices.IsSortedFunc(nodes, byTimeThenIndex) {
 		slices.SortFunc(nodes, byTimeThenIndex)
@@ -125,14 +122,11 @@ func byTime(when []int64) []int32 {
 	return nodes
 }
 
-// ShuffledOrder returns the nodes in an order drawn by chance, for graphs in which nothing is older than
-// anything else, such as those of friends. Links against it are broken in name only.
+// ShuffledOrder returns the nodes in a random order, for graphs without time, such as networks of friends.
+// Its Broken links mean nothing.
 func (g *Graph) ShuffledOrder(src rand.Source) *Order {
-	o := &Order{graph: g, Sequence: make([]int32, g.Len()), Rank: make([]int32, g.Len()),
-		when: slices.Repeat([]int64{noTime}, g.Len())}
-	for i := range o.Sequence {
-		o.Sequence[i] = int32(i)
-	}
+	o := &Order{graph: g, Sequence: numbers(g.Len()), Rank: make([]int32, g.Len()),
+		when: slices.Repeat([]int64{NoTime}, g.Len())}
 	rand.New(src).Shuffle(len(o.Sequence), func(a, b int) {
 		o.Sequence[a], o.Sequence[b] = o.Sequence[b], o.Sequence[a]
 	})

@@ -74,7 +74,7 @@ func checkOrder(g *Graph, o *Order) error {
 	if len(o.Sequence) != n {
 		return fmt.Errorf("the sequence has %d of %d nodes", len(o.Sequence), n)
 	}
-	last := int64(noTime)
+	last := int64(NoTime)
 	for _, i := range o.Sequence {
 		if at, known := g.Time(i); known {
 			if at.Unix() < last {

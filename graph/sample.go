@@ -163,14 +163,14 @@ func AllPairs(g *Graph, u Universe, limit int) (*Pairs, error) {
 	return p, nil
 }
 
-// draw is one sample in the making. Each scheme draws pairs and returns a function that sets their rates,
-// in one go: a rate is looked up at a place that no cache knows, and a short loop waits for many at once.
+// draw is one sample in progress. Each scheme draws pairs and returns a function that sets their rates,
+// in one go: looking up a rate misses the cache, and a short loop waits for many of them together.
 type draw struct {
 	*frame
 	want   int64 // unlinked pairs asked for
 	random *rand.Rand
 	keys   []uint64 // unlinked pairs taken: source in the high half, target in the low
-	flags  []bool   // which of the pairs at hand are linked
+	flags  []bool   // which pairs of the batch are linked
 	report SampleReport
 }
 
@@ -404,7 +404,7 @@ func (s *star) links(flags []bool, pairs []uint64) {
 }
 
 // take adds to the keys n of a stratum's free pairs, every set of n with the same chance. A pair is
-// free when it is of two nodes and not linked; so many are free.
+// free if it is of two different nodes and not linked; free is the number of those.
 func (d *draw) take(s stratum, n, free int64) {
 	if n == 0 {
 		return

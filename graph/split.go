@@ -78,7 +78,7 @@ func (o *Order) SplitByDate(validation, test time.Time) (*Split, error) {
 		return nil, fmt.Errorf("%w: test starts %s, before validation on %s; swap them",
 			ErrDates, day(test), day(validation))
 	}
-	dated := o.firstSince(noTime + 1)
+	dated := o.firstSince(NoTime + 1)
 	if dated == len(o.Sequence) {
 		return nil, fmt.Errorf("%w: no node has a time; give times or split by share", ErrDates)
 	}

@@ -40,8 +40,7 @@ func (w *textWriter) add(s string) {
 	w.end = append(w.end, uint32(len(w.text)))
 }
 
-// table looks at what was written so far; it stays valid while more is written, since bytes that were written
-// never change.
+// table returns what was written so far. It stays valid while more is written, since written bytes never change.
 func (w *textWriter) table() textTable {
 	return textTable{unsafe.String(unsafe.SliceData(w.text), len(w.text)), w.end}
 }
@@ -55,7 +54,7 @@ type idIndex struct {
 }
 
 // idSlot keeps the hash beside the node, so that slots of other ids are passed over, and the table
-// grows, without a look at their text.
+// grows, without reading their text.
 type idSlot struct {
 	hash uint32
 	node int32 // index + 1; 0 is a free slot
@@ -147,7 +146,7 @@ func (x *idIndex) first(hash uint32) int { return int(hash) & (len(x.slots) - 1)
 
 func (x *idIndex) grow() { x.resize(max(16, 2*len(x.slots))) }
 
-// reserve makes room for so many ids in all.
+// reserve makes room for a number of ids in all.
 func (x *idIndex) reserve(ids int) {
 	slots := max(16, len(x.slots))
 	for 4*ids > 3*slots {
@@ -158,7 +157,7 @@ func (x *idIndex) reserve(ids int) {
 	}
 }
 
-// resize makes the table one of so many slots, a power of two.
+// resize gives the table another number of slots, a power of two.
 func (x *idIndex) resize(slots int) {
 	if x.slots == nil {
 		x.seed = maphash.MakeSeed()

@@ -12,7 +12,7 @@ import (
 // Vectors is one vector per node, all of the same dimension, off the Go heap. They are float32, or
 // float16 where the file they were mapped from is.
 //
-// The memory goes back with Close, or after the last reference is gone.
+// Close frees the memory; so does the garbage collector after the last reference.
 type Vectors struct{ held }
 
 // held keeps the kernels' matrix out of what Vectors exports: packages of this module read it with kern.MatrixOf.
@@ -87,7 +87,7 @@ func (v *Vectors) Set(i int32, vector []float32) error {
 // Load copies row i into dst, which has room for Dim numbers. Like an index, i must be in range.
 func (v *Vectors) Load(dst []float32, i int32) { v.rows().Load(dst, int(i)) }
 
-// Close gives the memory back. It may be called again.
+// Close frees the memory. It may be called again.
 func (v *Vectors) Close() error { return v.rows().Close() }
 
 // Check reads every vector and reports those that are zero or not finite by the ids of g's nodes.
@@ -123,7 +123,7 @@ func (v *Vectors) Check(g *Graph) (VectorReport, error) {
 }
 
 // WithVectors returns the same graph with vectors attached; node i's is row i. They are read once:
-// the error names a node whose vector is not finite. Zero vectors are let through; see Check.
+// the error names a node whose vector is not finite. Zero vectors are accepted; see Check.
 func (g *Graph) WithVectors(v *Vectors) (*Graph, error) {
 	r, err := v.Check(g)
 	if err != nil {
@@ -138,9 +138,9 @@ func (g *Graph) WithVectors(v *Vectors) (*Graph, error) {
 }
 
 // WithTrustedVectors is WithVectors without the reading, so that gigabytes in a mapped file are attached
-// at once and their pages are read when they are first used. The caller vouches that every number is
-// finite, as a dataset's manifest does of vectors that were checked when they were written: a NaN that
-// slips through spreads to whatever is learned from it. Where nobody vouches, use WithVectors.
+// at once and their pages are read when they are first used. The caller must know that every number is
+// finite, as a dataset's manifest states for vectors that were checked when they were written: a NaN
+// spreads to everything that is learned from it. If in doubt, use WithVectors.
 func (g *Graph) WithTrustedVectors(v *Vectors) (*Graph, error) {
 	if v.Len() != g.Len() {
 		return nil, fmt.Errorf("%d vectors for %d nodes: %w; encode the nodes again, in the graph's order",
@@ -154,33 +154,33 @@ func (g *Graph) WithTrustedVectors(v *Vectors) (*Graph, error) {
 // Vectors returns the vectors attached to the graph, or nil.
 func (g *Graph) Vectors() *Vectors { return g.vectors }
 
-// subset copies the vectors of some nodes, in their order.
+// subset copies the vectors of the given nodes, in their order.
 func (v *Vectors) subset(nodes []int32) (*Vectors, error) {
 	if v.Len() == 0 && len(nodes) > 0 {
 		return nil, fmt.Errorf("vectors of a subgraph: %w: they were closed; close them after their last use",
 			ErrShape)
 	}
-	allocate := kern.NewMatrix
+	allocate := NewVectors
 	if v.Half() {
-		allocate = kern.NewHalf
+		allocate = NewHalfVectors
 	}
-	m, err := allocate(len(nodes), v.Dim())
+	copied, err := allocate(len(nodes), v.Dim())
 	if err != nil {
 		return nil, fmt.Errorf("vectors of a subgraph: %w", err)
 	}
 	row := make([]float32, v.Dim())
 	for k, i := range nodes {
 		v.Load(row, i)
-		m.Store(k, row)
+		copied.rows().Store(k, row)
 	}
-	return &Vectors{kern.Hold(m)}, nil
+	return copied, nil
 }
 
 // rows are the numbers, for this package's own use.
 func (v *Vectors) rows() *kern.Matrix { return kern.MatrixOf(v) }
 
 // infinityBits are those of +Inf. Without the sign, the bits of floats ascend with their size and
-// every NaN lies above infinity, so the largest bits of a row tell whether it is zero or finite.
+// every NaN lies above infinity, so the largest bits of a row show whether it is zero or finite.
 const infinityBits = 0x7f800000
 
 func largestBits(row []float32) uint32 {

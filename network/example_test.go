@@ -24,7 +24,7 @@ func check(err error) {
 	}
 }
 
-// library makes a folder with a dataset in it, as unseen import and unseen encode do.
+// library writes a dataset, as unseen import and unseen encode do, into a new folder.
 func library(seed uint64) (parent, folder string) {
 	ctx := context.Background()
 	parent, err := os.MkdirTemp("", "unseen-")
@@ -45,7 +45,7 @@ func learn(ctx context.Context, folder, path string) {
 	n, err := network.Open(ctx, folder, dataset.OpenOptions{})
 	check(err)
 	defer n.Close()
-	plan, _ := sample.PlanFor(n.Graph()) // by age, or at random where nobody knows it
+	plan, _ := sample.PlanFor(n.Graph()) // by age, or at random where the links follow no order
 	prepared, err := n.Prepare(ctx, sample.Origin{Plan: plan}, 0)
 	check(err)
 	result, err := fit.Fit(ctx, prepared.Problem, fit.Settings{Method: "mle", Seed: 1})
@@ -55,7 +55,7 @@ func learn(ctx context.Context, folder, path string) {
 	check(model.Save(path, m))
 }
 
-// From a folder to a model: the pairs are drawn, the newest papers held out, and the model remembers both.
+// Fit a model to a folder. The newest papers are held out, and the model records which pairs it was fitted to.
 func ExampleOpen() {
 	parent, folder := library(1)
 	defer os.RemoveAll(parent)
@@ -66,14 +66,14 @@ func ExampleOpen() {
 	defer n.Close()
 	fitted, err := n.Model(context.Background(), filepath.Join(parent, "model.safetensors"))
 	check(err)
-	prepared, m, err := fitted.HeldOut(context.Background(), 0) // the same pairs again
+	prepared, m, err := fitted.HeldOut(context.Background(), 0) // the same split again
 	check(err)
 	fmt.Println(m.Method, "knows its", len(fitted.Origin.Files), "files, and of", n.Graph().Len(), "papers",
 		len(prepared.Split.Nodes(2)), "were held out")
 	// Output: mle knows its 3 files, and of 150 papers 30 were held out
 }
 
-// From a model to recommendations. A model of another dataset is refused.
+// Open a model and recommend. A model of another dataset is refused.
 func ExampleNetwork_Model() {
 	ctx := context.Background()
 	parent, folder := library(1)

@@ -1,5 +1,5 @@
 // Package sample plans which pairs of a graph are learned from, which are held out and what each of them stands for,
-// and makes of them the problem that package fit solves.
+// and makes the problem that package fit solves.
 //
 //	graph ──► Plan: split the nodes, sample pairs of each subset ──► Prepared: Problem to learn from, Test to judge by
 //	  log ──►       join what is known of exposures
@@ -13,10 +13,10 @@
 // Here d is an open dataset; network.Network.Prepare is the same with the files and the log of one filled in.
 //
 // An Origin says which files, which fields and which plan the pairs came from. A model keeps its origin, so that the
-// same pairs can be drawn again, and so that the model is refused over a dataset that it was not fitted to.
+// same pairs can be sampled again, and so that the model is refused with a dataset that it was not fitted to.
 //
-// Pairs can be made otherwise, too. The model of such a Problem can recommend, but cannot be judged by pairs that its
-// dataset holds out.
+// A Problem can also be made of other pairs. Its model can recommend, but cannot be evaluated on pairs that a dataset
+// holds out.
 //
 //	problem := sample.Problem{Nodes: model.NodesOf(g), Train: pairs}
 package sample

@@ -11,23 +11,23 @@ import (
 )
 
 // ExposureLog is pairs of which it is known whether the target was shown to the source, and whether the source then
-// linked to it. A pair that occurs often was shown, and linked, if it was once.
+// linked to it. A pair that occurs more than once was shown, or linked, if any of its rows says so.
 type ExposureLog struct {
 	Source, Target  []int32
 	Exposed, Linked []bool
 }
 
-// LogKind is what a log of exposures knows of the pairs that are not in it.
+// LogKind says what an exposure log means for the pairs that are not in it.
 type LogKind string
 
-// The kinds. They matter: of a log that holds only what was shown, taken for a sample, everything was shown.
+// The kinds of logs. The kind matters: read as a sample, a log of shown pairs alone says that everything is shown.
 const (
-	Sampled  LogKind = "sample"   // nothing: its pairs were drawn, shown or not
-	Complete LogKind = "complete" // to a source that has any, nothing else was shown
-	Ignored  LogKind = "ignored"  // it is not looked at
+	Sampled  LogKind = "sample"   // nothing: its pairs were sampled, shown or not
+	Complete LogKind = "complete" // the sources in it were shown nothing else
+	Ignored  LogKind = "ignored"  // it is not used
 	// Offered is the log of a recommender that came later than the graph's links: its pairs were shown on purpose,
-	// with probabilities that have nothing to do with π. Only training looks at it. What came of showing a pair that
-	// was not linked teaches ŷ; the graph's own links and their absence stay as they are, and teach both halves.
+	// with probabilities that have nothing to do with π. Only training uses it. Whether a shown pair became a link
+	// teaches ŷ; the graph's own links and their absence stay as they are, and teach both ŷ and π̂.
 	Offered LogKind = "offered"
 )
 
@@ -144,11 +144,11 @@ func (l *ExposureLog) joinComplete(p *graph.Pairs, logged []entry) Evidence {
 	return both.Evidence
 }
 
-// offeredWeight is that of an offered pair: as good as none, since it stands for no pair of the universe.
+// offeredWeight is the weight of an offered pair: almost 0, since it stands for no pair of the universe.
 const offeredWeight = 1e-9
 
-// joinOffered adds what came of showing pairs that were not linked. One that the sample has too is there twice, as it
-// was seen twice.
+// joinOffered adds the shown pairs that the graph does not link, with their outcome. A pair that the sample has too
+// occurs twice, as it was observed twice.
 func joinOffered(g *graph.Graph, p *graph.Pairs, logged []entry) Evidence {
 	logged = slices.DeleteFunc(logged, func(e entry) bool {
 		return !e.exposed || g.HasLink(e.Source, e.Target)

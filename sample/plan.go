@@ -75,7 +75,7 @@ func PlanFor(g *graph.Graph) (plan Plan, why string) {
 	case g.HasTimes():
 		return Plan{Split: ByOrder}, "by age, the newest are held out"
 	}
-	return Plan{Split: ByOrder}, "by the order that the links tell, since no node has a time"
+	return Plan{Split: ByOrder}, "by the order of the links, since no node has a time"
 }
 
 // Describe says which nodes of a graph a plan holds out.
@@ -90,7 +90,7 @@ func (p Plan) Describe(g *graph.Graph) string {
 	case g.HasTimes():
 		return "by age, the newest nodes"
 	}
-	return "by the order that the links tell, since no node has a time"
+	return "by the order of the links, since no node has a time"
 }
 
 // HoldsOutSameNodes reports whether two plans hold out the same nodes of a graph; the pairs among those may differ.

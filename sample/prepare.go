@@ -22,9 +22,9 @@ type Options struct {
 type Prepared struct {
 	Graph   *graph.Graph // with the fields of the origin
 	Problem Problem
-	Test    Evidence     // held-out pairs; without pairs of Whole
-	Split   *graph.Split // nil of Whole
-	Order   *graph.Order // that targets keep to: each is older than its source; nil where they may be newer
+	Test    Evidence     // held-out pairs; empty for Whole
+	Split   *graph.Split // nil for Whole
+	Order   *graph.Order // every target precedes its source in it; nil where targets may be newer
 	Links   LinkCounts
 	Logged  int // training pairs whose exposure is logged
 }
@@ -37,11 +37,11 @@ type LinkCounts struct {
 	Unused     int `json:"unused"`     // of the graph: against the order, or from one subset into a later one
 }
 
-// Prepare finds the fields of a graph, splits its nodes and samples the pairs of each subset. All links of a subset are
-// taken, and of its unlinked pairs a sample that knows what it stands for. Pairs of a sampled log are all taken as
-// well, each standing for itself: they were chosen whatever came of them. Of a complete log those that are linked are
-// taken, and of the others the share that is taken of all unlinked pairs, so that whether a pair is there depends on
-// what came of it and never on whether it was shown; Plan.PerLink is the way to more of them.
+// Prepare finds the fields of a graph, splits its nodes and samples the pairs of each subset. It takes all
+// links of a subset and a weighted sample of its unlinked pairs. It also takes all pairs of a sampled log, each with
+// weight 1: they were chosen whatever their outcome. Of a complete log it takes the linked pairs, and the same share of
+// the others as of all unlinked pairs: so whether a pair is taken depends on its outcome and never on whether it was
+// shown. Plan.PerLink raises that share.
 //
 // A model that is fitted to the problem keeps the origin.
 func Prepare(ctx context.Context, g *graph.Graph, o Options) (*Prepared, error) {
@@ -71,7 +71,7 @@ func Prepare(ctx context.Context, g *graph.Graph, o Options) (*Prepared, error) 
 	out.Links.Unused = g.LinkCount()
 	for _, subset := range subsets {
 		if subset == graph.Validation && out.Split.Report.Links[subset] == 0 {
-			continue // a tenth of the training sources then serve
+			continue // a tenth of the training sources is used instead
 		}
 		if sampled[subset], err = plan.sample(out, subset, log); err != nil {
 			return nil, fmt.Errorf("%w: %v pairs: %w", ErrData, subset, err)
@@ -104,7 +104,7 @@ func (p *Prepared) fill(origin Origin, sampled [3]Evidence) {
 	p.Problem.Nodes.Age = model.Ages(p.Graph)
 }
 
-// Universe returns the pairs of which those of a subset are a sample.
+// Universe returns the pairs that the sample of a subset stands for.
 func (p *Prepared) Universe(subset graph.Subset) (u graph.Universe) {
 	if p.Split != nil {
 		u = p.Split.Universe(subset)

@@ -93,7 +93,7 @@ func checkColumns(p *graph.Pairs, nodes int) error {
 	return nil
 }
 
-// checkNodes looks at the vectors and fields of the nodes that pairs speak of.
+// checkNodes checks the vectors and fields of the nodes in the pairs.
 func (p Problem) checkNodes(used []bool, threads int) ([]risk.Warning, error) {
 	members := make([]int, p.Nodes.FieldCount)
 	for i, is := range used {
@@ -152,8 +152,8 @@ func (p Problem) checkVectors(used []bool, threads int) (zero, example, bad int)
 		}
 		kern.DotPairs(squares, ones, rows, nodes, nodes)
 		for k, i := range nodes {
-			// A NaN or an infinity never leaves the sum. Where a sum of float32 numbers tells
-			// nothing, because they are very large or very small, one of float64 numbers does.
+			// A NaN or an infinity never leaves the sum. Where a float32 sum overflows or
+			// vanishes, a float64 sum decides.
 			if s := squares[k]; s > 0 && s <= math.MaxFloat32 {
 				continue
 			}
@@ -200,8 +200,8 @@ func (p Problem) SplitValidation() (validation *graph.Pairs, held func(source in
 	return Evidence{Pairs: p.Train}.At(indices).Pairs, heldOut
 }
 
-// TrainingWithout copies the training pairs whose source is not held, for what needs them side by side. If held is nil,
-// they are all returned as they are.
+// TrainingWithout copies the training pairs whose source is not held, for code that needs them in one place. If held is
+// nil, it returns all of them in place.
 func (p Problem) TrainingWithout(held func(source int32) bool) Evidence {
 	if held == nil {
 		return p.Training()
@@ -212,14 +212,14 @@ func (p Problem) TrainingWithout(held func(source int32) bool) Evidence {
 // Training returns the training pairs with their exposures.
 func (p Problem) Training() Evidence { return Evidence{p.Train, p.Exposure} }
 
-// heldOut tells whether a source is held out: one in ten, the same ones every time.
+// heldOut reports whether a source is held out: one in ten, the same ones every time.
 func heldOut(source int32) bool {
 	h := uint64(uint32(source)) * 0x9e3779b97f4a7c15
 	return h>>32%10 == 0
 }
 
 // Checksum names the data: a model or a checkpoint of other data is recognised by it. It covers
-// the pairs, the fields and the vectors of the nodes that the pairs speak of.
+// the pairs, the fields and the vectors of the nodes in the pairs.
 func (p Problem) Checksum() string {
 	h := sha256.New()
 	room := make([]byte, 0, 1<<16) // a hash is slow where it is given a few bytes at a time

@@ -53,7 +53,7 @@ func newCalibration(scores []float32) (*calibration, error) {
 	sd := math.Sqrt(square / float64(len(scores)))
 	if !(sd > 0 && sd <= math.MaxFloat32) {
 		return nil, fmt.Errorf("%w: the scores wᵀ(h_i⊙h_j) have standard deviation %v; give vectors and "+
-			"weights that tell pairs apart, of moderate size", ErrUnreachable, sd)
+			"weights of moderate size under which pairs differ", ErrUnreachable, sd)
 	}
 	c := &calibration{mean: mean, sd: sd}
 	c.scores = make([]float32, len(scores))

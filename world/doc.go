@@ -1,5 +1,5 @@
-// Package world makes worlds in which the truth about links and exposure is known, to test on what
-// real data never tells: whether a missing link was irrelevant or never shown.
+// Package world makes worlds in which the truth about links and exposure is known, to test what
+// real data cannot show: whether a missing link was irrelevant or never shown.
 //
 //	nodes                    field                           vector h
 //	                           │                                │
@@ -13,7 +13,7 @@
 // [Plant] on a graph whose texts and fields are real. Either way a [Scenario] says how common links are
 // and how far the texts decide them; w is scaled and b solved until the pairs obey it.
 //
-//	w, err := world.New(ctx, world.Settings{Nodes: 2000, Dim: 64, Plan: world.Saturated()})
+//	w, err := world.New(ctx, world.Settings{Nodes: 2000, Dim: 64, Scenario: world.Saturated()})
 //	train, err := w.Pairs(ctx, 32_000, world.Draw{Logged: .01}) // train.Pairs is for the learner
 //	test, err := w.Pairs(ctx, 10_000, world.Draw{Part: 2})      // shares no pair with train
 //	fmt.Println(test.Truth[0].Propensity, test.Truth[0].Link)   // π and y
@@ -21,7 +21,7 @@
 //
 // # Three kinds of worlds
 //
-// Only π·y is seen. What tells π from y is pairs whose y saturates near 1, so worlds differ in how
+// Only π·y is seen. Pairs whose y saturates near 1 separate π from y, so worlds differ in how
 // hard they are. For 26,000 nodes of dimension 768:
 //
 //	scenario        mean y   oracle AUC   sd of z   y > .9    largest of 10⁶ y
@@ -30,18 +30,17 @@
 //	FlatRare        .02      .75          .97       none      .58
 //
 // A fourth, the blind spot, is any of them with a Ceiling κ below 1: π·y is that of the same world
-// with κ·π and y/κ, so that nothing but logged exposure tells the two apart.
+// with κ·π and y/κ, so that only logged exposure separates the two.
 //
 // # How many directions texts vary in
 //
 // What can be learned from few pairs depends on how many directions the products h_i⊙h_j vary in.
 // Generated vectors vary in all of them alike, unless Settings.Spectrum says otherwise; those of real
-// abstracts in about 32. With Spectrum at TextSpectrum, 768 dimensions are worth 30.
+// abstracts in about 32. With Spectrum at TextSpectrum, 768 dimensions vary as 30 would.
 //
 // # Randomness
 //
-// Everything follows from seeds, and nothing from the number of threads. What happens to a pair is a
-// function of (seed, stream, pair): relevance, exposure and logging are streams of their own, and
-// every sample and every graph drawn from a world tells the same story of a pair. [World.Redrawn]
-// tells another.
+// Results depend on seeds and not on the number of threads. Whether a pair is relevant, exposed and logged is a
+// function of (seed, stream, pair), with one stream for each of the three, so it is the same in every sample and
+// every graph drawn from a world. [World.Redrawn] draws it again.
 package world

@@ -10,8 +10,8 @@ import (
 )
 
 // New generates a world: nodes with fields, texts in the shape of vectors, titles and times, the
-// oldest first; then w, b and π. The vectors' memory goes back when the world is no longer
-// reachable, or with Graph().Vectors().Close().
+// oldest first; then w, b and π. Graph().Vectors().Close() frees the memory of the
+// vectors; so does the garbage collector when the world is no longer reachable.
 func New(ctx context.Context, s Settings) (*World, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err

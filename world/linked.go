@@ -9,18 +9,18 @@ import (
 )
 
 // Linked returns the world with every link that its draws say exists, from newer to older nodes:
-// i links to j where j is older, relevant and exposed. Any links that the graph came with are gone.
+// i links to j where j is older, relevant and exposed. It replaces the links that the graph had.
 // Draw pairs with Older to have none that the graph cannot link.
 //
-// A source looks at every older node and at the vectors of those it was exposed to, so the time grows
-// with the square of the nodes: thin a world of more than a few thousand first, which makes
-// it both quicker and as sparse as real graphs are.
+// Every source is compared with all older nodes, and with the vectors of those that it was exposed to, so the time
+// grows with the square of the nodes. Thin a world of more than a few thousand nodes first: that is faster, and the
+// graph becomes as sparse as real ones.
 func (w *World) Linked(ctx context.Context) (*World, error) {
 	w = w.withoutLinks()
 	if w.graph.Vectors().Len() == 0 {
 		return nil, fmt.Errorf("%w: its vectors were closed; close them after the last draw", ErrGraph)
 	}
-	const sources = 16 // few at a time, since newer ones look at more
+	const sources = 16 // few at a time, since newer ones have more targets
 	n := w.graph.Len()
 	found := make([][]graph.Link, (n+sources-1)/sources)
 	workers := make([]finder, w.threads)
@@ -73,8 +73,7 @@ func (f *finder) find(links []graph.Link, rank int) []graph.Link {
 	return links
 }
 
-// withLinks builds the graph anew. It numbers the fields as they come, perhaps unlike before, so the
-// propensities follow.
+// withLinks builds the graph again. The fields may get other numbers, so the propensities are reordered.
 func (w *World) withLinks(found [][]graph.Link) (*World, error) {
 	old := w.graph
 	var b graph.Builder

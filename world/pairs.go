@@ -20,7 +20,7 @@ type Draw struct {
 	Part  int
 	Parts int // 0 means 3: train, validation and test, numbered as in package graph
 
-	// Nodes limits both ends of the pairs; nil means all. Drawing from the nodes of one part of a
+	// Nodes limits both ends of the pairs; nil means all. Drawing from the nodes of one subset of a
 	// graph.Split tests on nodes that were never trained on.
 	Nodes []int32
 	// Older keeps only pairs whose target is older than their source, as links are: the pairs among
@@ -32,13 +32,13 @@ type Draw struct {
 	Logged float64
 }
 
-// TruePairs is some pairs of a world with all that is true of them, column by column. Reordering Pairs
-// leaves the other columns behind.
+// TruePairs is pairs of a world with the truth about them, column by column. Reordering Pairs
+// does not reorder the other columns.
 type TruePairs struct {
 	// Pairs is what a learner may see. They are a uniform sample without replacement, ascending
 	// by source and then by target. Weight is |U|/n, the inverse of the chance n/|U| of every pair.
 	//
-	// Rate is 1: pairs are drawn without a look at whether they are linked, so that P(linked |
+	// Rate is 1: pairs are drawn whether they are linked or not, so that P(linked |
 	// sampled) is πy and the case-control likelihood has nothing to add to the logit. (Rate is the
 	// chance of an unlinked pair relative to that of a linked one.)
 	Pairs *graph.Pairs
@@ -51,7 +51,7 @@ type TruePairs struct {
 	Truth  []risk.Truth // π and y
 }
 
-// Observation returns what there is to see of pair k, with y for the true risk.
+// Observation returns what is observed of pair k, with y for the true risk.
 func (s *TruePairs) Observation(k int) risk.Observation {
 	o := risk.Observation{Linked: s.Pairs.Linked[k]}
 	switch {
@@ -63,7 +63,7 @@ func (s *TruePairs) Observation(k int) risk.Observation {
 	return o.WithRelevance(s.Truth[k].Link)
 }
 
-// Pairs draws n different pairs, uniformly, and what happens to them.
+// Pairs draws n different pairs, uniformly, with their relevance and exposure.
 func (w *World) Pairs(ctx context.Context, n int, d Draw) (*TruePairs, error) {
 	setDefault(&d.Parts, 3)
 	switch {

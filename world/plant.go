@@ -43,7 +43,7 @@ func Plant(ctx context.Context, g *graph.Graph, weights []float32, p Scenario) (
 		zero = zero && x == 0
 	}
 	if zero {
-		return nil, bad("all weights are 0; give some that tell pairs apart, or nil to draw them")
+		return nil, bad("all weights are 0; give weights that are not all 0, or nil to draw them")
 	}
 	return settle(ctx, g, weights, p)
 }

@@ -53,7 +53,7 @@ type Scenario struct {
 	BaseRate  float64 // mean of σ(z) over all pairs, which is y where Ceiling is 1; 0 means .16
 	OracleAUC float64 // AUC of σ(z) for outcomes drawn from it, as o′ is from y; 0 means .97
 	// Ceiling is the largest y. Below 1 it leaves w and b as they are and the world has a blind
-	// spot: links alone cannot tell it from the world of Ceiling 1 that is Thinned by as much.
+	// spot: links alone cannot distinguish it from the world of Ceiling 1 that is Thinned by as much.
 	// 0 means 1.
 	Ceiling float64
 
@@ -74,8 +74,8 @@ func Saturated() Scenario { return Scenario{BaseRate: .16, OracleAUC: .97} }
 // SaturatedRare is a scenario of rare links, a few of whose y are still near 1.
 func SaturatedRare() Scenario { return Scenario{BaseRate: .01, OracleAUC: .985} }
 
-// FlatRare is a scenario of rare links with no y near 1: hardly anything but logged exposure tells
-// the scale of π.
+// FlatRare is a scenario of rare links with no y near 1: only logged exposure identifies the
+// scale of π.
 func FlatRare() Scenario { return Scenario{BaseRate: .02, OracleAUC: .75} }
 
 // WithDefaults returns the settings with every default in place of its zero.

@@ -66,7 +66,7 @@ func (w *World) Truth(source, target int32) risk.Truth {
 	return w.truth(source, target, w.logit(scores[0]))
 }
 
-// Redrawn returns the same nodes and truth with every draw made anew: which pairs are relevant,
+// Redrawn returns the same nodes and truth with new draws: which pairs are relevant,
 // exposed and logged, and which pairs a sample holds. The new world has no drawn links.
 func (w *World) Redrawn(seed uint64) *World {
 	drawn := *w.withoutLinks()

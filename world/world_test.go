@@ -402,7 +402,7 @@ func TestPlantRefuses(t *testing.T) {
 	}{
 		{"no graph", nil, nil, world.Scenario{}, world.ErrGraph, "vectors"},
 		{"no vectors", bare, nil, world.Scenario{}, world.ErrGraph, "no vectors"},
-		{"vectors of zeros", blank, nil, world.Scenario{}, world.ErrUnreachable, "tell pairs apart"},
+		{"vectors of zeros", blank, nil, world.Scenario{}, world.ErrUnreachable, "pairs differ"},
 		{"too few weights", g, make([]float32, 2), world.Scenario{}, world.ErrSetting, "2 weights"},
 		{"weights of zero", g, make([]float32, 3), world.Scenario{}, world.ErrSetting, "all weights are 0"},
 		{"weights that are no numbers", g, []float32{1, nan, 1}, world.Scenario{}, world.ErrSetting, "weight 1"},
