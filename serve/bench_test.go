@@ -159,7 +159,7 @@ func load(b *testing.B, clients int, send func(c *http.Client, n int) (*http.Res
 // BenchmarkOverload offers three times what the service can do for three seconds, at a fixed pace
 // that does not wait for answers. What cannot be answered soon must be refused, with no other
 // fault; memory must stay; and when the rush is over the service must be as it was. Generator and
-// service share the processors and the heap. It is long because it is one sequence of measurements.
+// service share the processors and the heap. Long because it is one sequence of measurements.
 func BenchmarkOverload(b *testing.B) {
 	s, err := Open(b.Context(), Options{Folder: largeFolder(b, 20_000, 256), Concurrent: 2})
 	if err != nil {

@@ -142,8 +142,8 @@ func TestAlarmBanner(t *testing.T) {
 	}
 }
 
-// Forms change things for admins, are in the audit log, and cannot be sent by other sites. The test is long because it
-// is one sequence: each form acts on what the one before it did.
+// Forms change things for admins, are in the audit log, and cannot be sent by other sites. Long because it is one
+// sequence: each form acts on what the one before it did.
 func TestForms(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

@@ -27,8 +27,8 @@ import (
 var update = flag.Bool("update", false, "take new pictures for docs/figures: go test ./serve -run "+
 	"TestPictures -update")
 
-// The pictures of the guide show the demo in unseen serve, after simulated readers and a training. The test is long
-// because it is one sequence.
+// The pictures of the guide show the demo in unseen serve, after simulated readers and a training. Long because it is
+// one sequence.
 func TestPictures(t *testing.T) {
 	if !*update {
 		for _, name := range []string{"explore", "exposure", "loop", "bridges", "runs"} {

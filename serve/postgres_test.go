@@ -64,8 +64,8 @@ func certificate(t *testing.T) (cert, key string, trusting *http.Client) {
 }
 
 // A service over TLS, with tokens, on PostgreSQL: while clients log events the database is killed, stopped and started.
-// Recommendations go on, no event that was acknowledged is lost or doubled, and every response is yes or try again. The
-// test is long because it is one sequence.
+// Recommendations go on, no event that was acknowledged is lost or doubled, and every response is yes or try again.
+// Long because it is one sequence.
 func TestServiceOutlivesItsDatabase(t *testing.T) {
 	url := postgrestest.Database(t)
 	database := postgrestest.Shared(t)
