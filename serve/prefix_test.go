@@ -91,7 +91,7 @@ func TestPrefixIsKept(t *testing.T) {
 }
 
 // What is not on a page names the prefix as well: redirects, the cookie, the API's description, what errors advise.
-func TestPrefixIsTold(t *testing.T) {
+func TestPrefixInResponses(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "tokens.json")
 	secret, err := AddToken(file, "me", ScopeAdmin, time.Now())
@@ -154,6 +154,12 @@ func TestPrefixIsTold(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The address that a running service reports has the prefix.
+func TestPrefixInAddress(t *testing.T) {
+	t.Parallel()
+	s := open(t, func(o *Options) { o.Prefix = "/recs" })
 	ctx, stop := context.WithCancel(t.Context())
 	at, ended := make(chan string, 1), make(chan error, 1)
 	go func() {

@@ -259,7 +259,7 @@ func TestLibrariesNameNoFlags(t *testing.T) {
 }
 
 // sayWhoTheyAre are packages whose errors still begin with their names. It only shrinks.
-var sayWhoTheyAre = []string{"engine", "evaluate", "internal/kern", "recommend", "serve"}
+var sayWhoTheyAre = []string{"engine", "evaluate", "internal/kern", "recommend"}
 
 // An error says what is wrong and where, and not which package noticed it: people read it on a terminal.
 func TestErrorsNameNoPackage(t *testing.T) {
