@@ -12,6 +12,7 @@ package hint
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -96,6 +97,21 @@ func Render(err error, name func(Setting) string) string {
 		text = strings.Replace(text, e.Hint(nil), e.Hint(name), 1)
 	}
 	return text
+}
+
+// Of returns the hints of an error, with "; " between them and settings by their own names, and the settings that they
+// speak of, each once.
+func Of(err error) (text string, settings []Setting) {
+	var texts []string
+	for _, e := range slices.Backward(hints(err)) {
+		texts = append(texts, e.Hint(nil))
+		for _, s := range e.Settings() {
+			if !slices.Contains(settings, s) {
+				settings = append(settings, s)
+			}
+		}
+	}
+	return strings.Join(texts, "; "), settings
 }
 
 // hints lists the errors with hints in an error's tree, outermost first.

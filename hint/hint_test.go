@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"testing"
 
 	"unseen/hint"
@@ -41,6 +42,20 @@ func TestRender(t *testing.T) {
 	}
 	if !errors.Is(fmt.Errorf("a: %w", one), io.EOF) {
 		t.Error("the error behind the hint is lost")
+	}
+}
+
+// The hints of an error are data: a text, innermost first as in the error's own text, and the settings it speaks of.
+func TestOf(t *testing.T) {
+	t.Parallel()
+	err := hint.Wrap(io.EOF, "set %v to complete", hint.Setting("log"))
+	err = hint.Wrap(fmt.Errorf("fit: %w", err), "use %v, or %v", hint.Setting("quick"), hint.Setting("log"))
+	text, settings := hint.Of(err)
+	if text != "set log to complete; use quick, or log" || !slices.Equal(settings, []hint.Setting{"log", "quick"}) {
+		t.Errorf("%q, %q", text, settings)
+	}
+	if text, settings := hint.Of(io.EOF); text != "" || settings != nil {
+		t.Errorf("an error without a hint: %q, %q", text, settings)
 	}
 }
 

@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 	"math"
+
+	"unseen/hint"
 )
 
 // Comparison compares the clicks and links of models.
 type Comparison struct {
-	Trial *ABTest `json:"trial,omitempty" doc:"the A/B test, if one runs"`
-	Arms  []Arm   `json:"arms"`
+	ABTest *ABTest `json:"abTest,omitempty" doc:"the A/B test, if one runs"`
+	Trial  *ABTest `json:"trial,omitempty" deprecated:"true" doc:"old name of abTest"`
+	Arms   []Arm   `json:"arms"`
 	// Difference is nil where a model was not shown to two sources.
 	Difference *Rate `json:"difference,omitempty" doc:"clicks per shown item of b minus those of a"`
 }
@@ -63,7 +66,8 @@ func (t *tally) rate(kind int) (r Rate, err float64) {
 // Compare compares the models of the A/B test by what was shown since its start; without a test, all
 // registered models by everything in the log.
 func (s *Service) Compare() Comparison {
-	out := Comparison{Trial: s.live.Load().abTest, Arms: []Arm{}}
+	test := s.live.Load().abTest
+	out := Comparison{ABTest: test, Trial: test, Arms: []Arm{}}
 	w := s.monitor
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -79,7 +83,7 @@ func (s *Service) Compare() Comparison {
 		a.Links, _ = t.rate(2)
 		return a, err
 	}
-	if out.Trial == nil {
+	if test == nil {
 		for _, e := range s.models.snapshot().Models {
 			if w.Models[e.Digest] != nil {
 				a, _ := arm("", e.Digest, w.Models)
@@ -89,11 +93,11 @@ func (s *Service) Compare() Comparison {
 		return out
 	}
 	var since map[string]*tally
-	if w.Test.Equal(out.Trial.Since) {
+	if w.Test.Equal(test.Since) {
 		since = w.Arms
 	}
-	a, ea := arm("a", out.Trial.A, since)
-	b, eb := arm("b", out.Trial.B, since)
+	a, ea := arm("a", test.A, since)
+	b, eb := arm("b", test.B, since)
 	out.Arms = append(out.Arms, a, b)
 	if e := math.Hypot(ea, eb); !math.IsInf(e, 0) {
 		d := b.Clicks.Value - a.Clicks.Value
@@ -110,7 +114,7 @@ func (s *Service) StartABTest(ctx context.Context, digest string, share float64)
 	}
 	defer end(&err)
 	if !(share > 0 && share < 1) {
-		return nil, requestError("share", share, "is %v; give one between 0 and 1", share)
+		return nil, hint.Wrap(requestError("share", share, "is %v", share), "give one between 0 and 1")
 	}
 	entry, err := s.models.find(digest)
 	if err != nil {
@@ -120,7 +124,7 @@ func (s *Service) StartABTest(ctx context.Context, digest string, share float64)
 	defer s.jobs.swap.Unlock()
 	line := *s.live.Load()
 	if entry.Digest == line.current.digest {
-		return nil, requestError("model", digest, "is live already; give another")
+		return nil, hint.Wrap(requestError("model", digest, "is live already"), "give another")
 	}
 	naive := s.models.snapshot().Naive
 	if naive != "" {
@@ -135,7 +139,7 @@ func (s *Service) StartABTest(ctx context.Context, digest string, share float64)
 	}
 	line.abTest = &ABTest{Seq: totals.Events, A: line.current.digest, B: entry.Digest, Share: share,
 		Salt: fmt.Sprintf("%.12s-%.12s", line.current.digest, entry.Digest), Since: s.o.Now().UTC()}
-	if err := s.models.change(func(r *registryState) error { r.Trial = line.abTest; return nil }); err != nil {
+	if err := s.models.change(func(r *registryState) error { r.ABTest = line.abTest; return nil }); err != nil {
 		return nil, err
 	}
 	s.live.Store(&line)
@@ -153,7 +157,7 @@ func (s *Service) EndABTest() (err error) {
 	defer s.jobs.swap.Unlock()
 	line := *s.live.Load()
 	line.abTest, line.b = nil, nil
-	if err := s.models.change(func(r *registryState) error { r.Trial = nil; return nil }); err != nil {
+	if err := s.models.change(func(r *registryState) error { r.ABTest = nil; return nil }); err != nil {
 		return err
 	}
 	s.live.Store(&line)

@@ -1,16 +1,15 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
+	"maps"
 	"math"
 	"net/http"
-	"path"
 	"path/filepath"
 	"reflect"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,6 +20,7 @@ import (
 	"unseen/evaluate"
 	"unseen/fit"
 	"unseen/graph"
+	"unseen/hint"
 	"unseen/model"
 	"unseen/recommend"
 	"unseen/serve/store"
@@ -39,9 +39,11 @@ func (s *Service) register(mux *http.ServeMux) huma.API {
 	config.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer"}}
 	config.Transformers = append(config.Transformers, func(ctx huma.Context, _ string, v any) (any, error) {
-		if e, ok := v.(*huma.ErrorModel); ok {
-			e.Instance = "urn:request:" + requestID(ctx.Context())
-			shortenErrors(e)
+		if e, ok := v.(*huma.ErrorModel); ok { // the framework found what the schema forbids
+			v = &problem{ErrorModel: *e}
+		}
+		if p, ok := v.(*problem); ok {
+			p.finish(requestID(ctx.Context()))
 		}
 		return v, nil
 	})
@@ -50,7 +52,7 @@ func (s *Service) register(mux *http.ServeMux) huma.API {
 	}
 	api := huma.NewAPI(config, humago.NewAdapter(mux, s.o.Prefix))
 	api.UseMiddleware(s.guard(api))
-	r := registrar{s, api}
+	r := registrar{s: s, api: api}
 	add(r, ScopeRead, "GET /api/v1/nodes", "Search nodes by id and title", s.getNodes)
 	add(r, ScopeRead, "GET /api/v1/nodes/{id}", "Get a node and its links", s.getNode)
 	add(r, ScopeRead, "GET /api/v1/recommendations", "Recommend to a node or a short text", s.getRecommendations)
@@ -68,66 +70,63 @@ func (s *Service) register(mux *http.ServeMux) huma.API {
 	add(r, ScopeRead, "GET /api/v1/jobs/{id}/curve", "Get the training curve of a job", s.getJobCurve)
 	add(r, ScopeAdmin, "DELETE /api/v1/jobs/{id}", "Cancel a job", s.deleteJob)
 	add(r, ScopeRead, "GET /api/v1/models", "List the registered models", s.getModels)
-	add(r, ScopeAdmin, "POST /api/v1/models/{digest}/serve", "Deploy a model", s.postServe)
+	add(r, ScopeAdmin, "POST /api/v1/models/{digest}/deploy", "Deploy a model", s.postDeploy)
 	add(r, ScopeAdmin, "POST /api/v1/models/rollback", "Roll back to the previous model", s.postRollback)
-	add(r, ScopeAdmin, "PUT /api/v1/trial", "Start an A/B test of a model against the live one", s.putTrial)
-	add(r, ScopeAdmin, "DELETE /api/v1/trial", "End the A/B test", s.deleteTrial)
-	add(r, ScopeRead, "GET /api/v1/trial", "Get the results of the A/B test", s.getTrial)
+	add(r, ScopeAdmin, "PUT /api/v1/ab-test", "Start an A/B test of a model against the live one", s.putABTest)
+	add(r, ScopeAdmin, "DELETE /api/v1/ab-test", "End the A/B test", s.deleteABTest)
+	add(r, ScopeRead, "GET /api/v1/ab-test", "Get the results of the A/B test", s.getABTest)
+	r.old = true
+	add(r, ScopeAdmin, "POST /api/v1/models/{digest}/serve", "/api/v1/models/{digest}/deploy", s.postDeploy)
+	add(r, ScopeAdmin, "PUT /api/v1/trial", "/api/v1/ab-test", s.putABTest)
+	add(r, ScopeAdmin, "DELETE /api/v1/trial", "/api/v1/ab-test", s.deleteABTest)
+	add(r, ScopeRead, "GET /api/v1/trial", "/api/v1/ab-test", s.getABTest)
 	sse.Register(api, huma.Operation{
 		OperationID: "job-progress", Method: "GET", Path: "/api/v1/jobs/{id}/progress",
 		Summary:  "Stream the progress of a job as server-sent events",
 		Metadata: map[string]any{"scope": ScopeRead}, Security: []map[string][]string{{"token": {string(ScopeRead)}}},
 	}, map[string]any{"job": Job{}}, s.streamJob)
+	maps.Copy(config.Components.Schemas.Map()["Problem"].Properties, problemProperties)
 	return api
 }
 
-// shortenErrors limits what is sent back of an invalid request.
-func shortenErrors(e *huma.ErrorModel) {
-	const most = 20
-	if len(e.Errors) > most {
-		e.Detail += fmt.Sprintf("; the first %d of %d errors", most, len(e.Errors))
-		e.Errors = e.Errors[:most]
-	}
-	for _, d := range e.Errors {
-		d.Message = clip(d.Message)
-		switch v := d.Value.(type) {
-		case nil, bool, int, int64:
-		case float64:
-			if math.IsNaN(v) || math.IsInf(v, 0) { // JSON has neither
-				d.Value = fmt.Sprint(v)
-			}
-		case string:
-			d.Value = clip(v)
-		default:
-			raw, err := json.Marshal(v)
-			if err != nil {
-				raw = nil
-			}
-			d.Value = clip(string(raw))
-		}
-	}
+// schemaNames are the names of schemas where that of the Go type says too little without its package.
+var schemaNames = map[string]string{
+	"engine.Means":        "RiskMeans",
+	"evaluate.Band":       "ValueInterval",
+	"evaluate.Difference": "RankDifference",
+	"evaluate.Line":       "Curve",
+	"evaluate.Observed":   "ObservedScores",
+	"evaluate.Other":      "ComparedModel",
+	"evaluate.Panel":      "RiskPanel",
+	"evaluate.Ranks":      "RankMetrics",
+	"fit.Judgement":       "Estimate",
+	"fit.Range":           "MeanLinkRange",
+	"fit.Ratio":           "ExposureRatio",
+	"fit.Scale":           "MeanLinkEstimate",
+	"fit.Support":         "ExposureSupport",
+	"huma.ErrorDetail":    "ProblemDetail",
+	"huma.ErrorModel":     "Problem",
+	"loop.Alarm":          "DriftAlarm",
+	"loop.Share":          "SameFieldShare",
+	"loop.Window":         "DriftWindow",
+	"serve.abTestRequest": "ABTestRequest",
+	"store.LogEvent":      "Event",
+	"store.Result":        "EventReceipt",
 }
 
-// schemaName is a type's name, with its package's name before it unless it is the service's.
-func schemaName(t reflect.Type, hint string) string {
-	name := huma.DefaultSchemaNamer(t, hint)
+// schemaName is the name of a type in the OpenAPI document: its own, which no other package has, or a better one.
+func schemaName(t reflect.Type, of string) string {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
 	}
-	if t == reflect.TypeFor[store.LogEvent]() {
-		return "Event"
-	}
-	from := path.Base(t.PkgPath())
-	if t.Name() == "" || t.PkgPath() == reflect.TypeFor[Service]().PkgPath() || from == "v2" {
-		return name
-	}
-	return strings.ToUpper(from[:1]) + from[1:] + name
+	return cmp.Or(schemaNames[t.String()], huma.DefaultSchemaNamer(t, of))
 }
 
 // registrar is where operations are added.
 type registrar struct {
 	s   *Service
 	api huma.API
+	old bool // the paths are deprecated, and summaries name those to use instead
 }
 
 // add registers an operation, such as "GET /api/v1/nodes", with the scope that it needs.
@@ -141,79 +140,31 @@ func add[I, O any](r registrar, scope Scope, pattern, summary string, do func(co
 	if method == "POST" && path == "/api/v1/jobs" {
 		op.DefaultStatus = http.StatusAccepted
 	}
+	if r.old {
+		op.Deprecated, op.Summary = true, "Use "+summary
+	}
 	huma.Register(r.api, op, func(ctx context.Context, in *I) (*O, error) {
+		if r.old {
+			r.s.deprecated(path, summary)
+		}
 		out, err := do(ctx, in)
 		if err == nil {
 			return out, nil
 		}
-		err = r.s.problem(err)
-		if e, ok := errors.AsType[*internalError](err); ok {
-			r.s.o.Log.Error("request failed", "request", requestID(ctx), "operation", op.OperationID, "error", e.err)
-			err = huma.NewError(http.StatusInternalServerError, internalErrorText)
+		found, known := r.s.problem(err)
+		if !known {
+			r.s.o.Log.Error("request failed", "request", requestID(ctx), "operation", op.OperationID, "error", err)
 		}
-		return nil, err
+		if found.wait > 0 {
+			return nil, huma.ErrorWithHeaders(found, http.Header{"Retry-After": {found.retryAfter()}})
+		}
+		return nil, found
 	})
 }
-
-// internalErrorText is all that a client learns of an error of the service.
-const internalErrorText = "internal error; the service's log has the details under this request id"
 
 func operationID(method, path string) string {
 	path = strings.TrimPrefix(path, "/api/v1/")
 	return strings.ToLower(method) + "-" + strings.NewReplacer("/", "-", "{", "", "}", "").Replace(path)
-}
-
-// problem turns an error into a response. The client learns what is wrong with its request; internal errors are logged
-// with the request's id instead.
-func (s *Service) problem(err error) error {
-	var invalidRequest *RequestError
-	var invalid *store.InvalidError
-	var busy *store.BusyError
-	var status huma.StatusError
-	switch {
-	case errors.As(err, &status):
-		return err
-	case errors.As(err, &invalidRequest):
-		code := http.StatusUnprocessableEntity
-		if invalidRequest.NotFound {
-			code = http.StatusNotFound
-		}
-		reason := invalidRequest.reason(s.o.Prefix)
-		return huma.NewError(code, invalidRequest.Field+" "+reason, &huma.ErrorDetail{Message: reason,
-			Location: invalidRequest.Field, Value: invalidRequest.Value})
-	case errors.As(err, &invalid):
-		return huma.NewError(http.StatusUnprocessableEntity, err.Error(), &huma.ErrorDetail{
-			Message: invalid.Reason, Location: strings.TrimSuffix(fmt.Sprintf("body.events[%d].%s", invalid.Index,
-				strings.ToLower(invalid.Name)), "."),
-		})
-	case errors.As(err, &busy):
-		return retryLater(http.StatusServiceUnavailable, err.Error(), busy.Wait.Seconds())
-	case errors.Is(err, ErrClosed):
-		return retryLater(http.StatusServiceUnavailable, "service is closed", 1)
-	case errors.Is(err, errTooMany):
-		return retryLater(http.StatusServiceUnavailable, "too many recommendations at once", 1)
-	case errors.Is(err, errQueue):
-		return retryLater(http.StatusTooManyRequests, "too many jobs in the queue", 30)
-	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrFull), errors.Is(err, store.ErrClosed):
-		return retryLater(http.StatusServiceUnavailable, err.Error(), 5)
-	case errors.Is(err, recommend.ErrNothing), errors.Is(err, recommend.ErrQuery):
-		return huma.NewError(http.StatusUnprocessableEntity, err.Error())
-	case errors.Is(err, ErrNoModel), errors.Is(err, ErrNoJob), errors.Is(err, ErrNoNaive):
-		return huma.NewError(http.StatusNotFound, err.Error())
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return retryLater(http.StatusServiceUnavailable, "request timed out", 1)
-	}
-	return &internalError{err}
-}
-
-// internalError is an error of the service: the client learns the request's id, and the log has the rest.
-type internalError struct{ err error }
-
-func (h *internalError) Error() string { return h.err.Error() }
-
-func retryLater(status int, detail string, seconds float64) error {
-	return huma.ErrorWithHeaders(huma.NewError(status, detail),
-		http.Header{"Retry-After": {strconv.Itoa(int(math.Ceil(max(seconds, .001))))}})
 }
 
 // guard checks the token, sets the time limit and writes the audit log.
@@ -429,8 +380,8 @@ func (s *Service) postRecommendations(ctx context.Context, in *body[RecommendReq
 
 func (s *Service) recommendFor(ctx context.Context, r RecommendRequest) (*body[*RecommendResponse], error) {
 	if r.Log && s.o.Tokens != nil && !s.scopeOf(ctx).covers(ScopeWrite) {
-		return nil, huma.NewError(http.StatusForbidden, "log needs a token with scope write",
-			&huma.ErrorDetail{Location: "log", Message: "leave it out, or send a token with scope write", Value: true})
+		return nil, newProblem(http.StatusForbidden, hint.Wrap(requestError("log", true, "needs a token with scope write"),
+			"leave %v out, or send such a token", hint.Setting("log")))
 	}
 	a, err := s.Recommend(ctx, r)
 	return respond(a), err
@@ -620,13 +571,25 @@ func (s *Service) StartJob(r JobRequest) (_ Job, err error) {
 	switch r.Kind {
 	case "retrain":
 		if _, ok := fit.Methods()[r.Method]; !ok && r.Method != "" {
-			return Job{}, requestError("method", clip(r.Method), "is not a training method")
+			return Job{}, hint.Wrap(requestError("method", clip(r.Method), "is not a training method"),
+				"give one of %s", strings.Join(slices.Sorted(maps.Keys(fit.Methods())), ", "))
 		}
 	case "evaluate":
 	default:
-		return Job{}, requestError("kind", clip(r.Kind), "is not a kind of job; give retrain or evaluate")
+		return Job{}, hint.Wrap(requestError("kind", clip(r.Kind), "is not a kind of job"), "give retrain or evaluate")
+	}
+	if r.Keep {
+		s.deprecated("keep", "trainOnly")
+		r.TrainOnly = true
 	}
 	return s.jobs.add(r, false)
+}
+
+// deprecated logs, once for each name, that somebody uses an old one.
+func (s *Service) deprecated(old, name string) {
+	if _, logged := s.oldNames.LoadOrStore(old, true); !logged {
+		s.o.Log.Warn("deprecated name used; it will be gone in the next version", "name", old, "use", name)
+	}
 }
 
 // WaitJob waits until a job has ended and returns it.
@@ -739,7 +702,7 @@ type digestInput struct {
 	Digest string `path:"digest" minLength:"6" maxLength:"64" doc:"digest, or its first characters"`
 }
 
-func (s *Service) postServe(ctx context.Context, in *digestInput) (*body[ModelEntry], error) {
+func (s *Service) postDeploy(ctx context.Context, in *digestInput) (*body[ModelEntry], error) {
 	e, err := s.Deploy(ctx, in.Digest)
 	return respond(e), err
 }
@@ -755,18 +718,18 @@ type abTestRequest struct {
 	Share float64 `json:"share" minimum:"0" maximum:"1" doc:"share of the sources that get its lists"`
 }
 
-func (s *Service) putTrial(ctx context.Context, in *body[abTestRequest]) (*body[*ABTest], error) {
+func (s *Service) putABTest(ctx context.Context, in *body[abTestRequest]) (*body[*ABTest], error) {
 	t, err := s.StartABTest(ctx, in.Body.Model, in.Body.Share)
 	return respond(t), err
 }
 
-func (s *Service) deleteTrial(context.Context, *struct{}) (*body[Comparison], error) {
+func (s *Service) deleteABTest(context.Context, *struct{}) (*body[Comparison], error) {
 	if err := s.EndABTest(); err != nil {
 		return nil, err
 	}
 	return respond(s.Compare()), nil
 }
 
-func (s *Service) getTrial(context.Context, *struct{}) (*body[Comparison], error) {
+func (s *Service) getABTest(context.Context, *struct{}) (*body[Comparison], error) {
 	return respond(s.Compare()), nil
 }

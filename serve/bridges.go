@@ -13,8 +13,6 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"unseen/hint"
 	"unseen/recommend"
 )
@@ -22,7 +20,9 @@ import (
 // ErrNoNaive: bridges compare with a naive model, and the service has none.
 var ErrNoNaive = errors.New("bridges need a naive model, which the service does not have")
 
-func errNoNaive() error { return hint.Wrap(ErrNoNaive, "fit one and set %v", hint.Setting("naive")) }
+func errNoNaive() error {
+	return hint.Wrap(ErrNoNaive, "fit one and set %v of the service", hint.Setting("naive"))
+}
 
 // bridgeCache keeps the bridges of one model, because they take a while to find.
 type bridgeCache struct {
@@ -156,8 +156,8 @@ func (s *Service) getReading(ctx context.Context, in *readingInput) (*file, erro
 		raw, err := readingCSV(b.Reading)
 		return &file{"text/csv; charset=utf-8", fmt.Sprintf("attachment; filename=%q", name+".csv"), raw}, err
 	}
-	return nil, huma.NewError(http.StatusNotFound, fmt.Sprintf("no bridge from %q to %q; see %s",
-		clip(in.Source), clip(in.Target), s.at("/api/v1/bridges")))
+	return nil, newProblem(http.StatusNotFound, hint.Wrap(fmt.Errorf("no bridge from %q to %q", clip(in.Source),
+		clip(in.Target)), "see %s", s.at("/api/v1/bridges")))
 }
 
 // slug is a name that is valid for files everywhere.

@@ -541,13 +541,13 @@ func browseRuns(t *testing.T, s *Service, b *tab) {
 
 	b.set("#tried", first)
 	b.set("#share", "0.5")
-	b.click("form[action='/runs/trial'] button")
-	b.until("the trial", "document.querySelector('[role=status].notice')?.textContent.includes('test started')")
-	if arms := ask[int](b, "document.querySelectorAll('[aria-labelledby=trial-title] tbody tr').length"); arms != 2 {
+	b.click("form[action='/runs/ab-test'] button")
+	b.until("the A/B test", "document.querySelector('[role=status].notice')?.textContent.includes('test started')")
+	if arms := ask[int](b, "document.querySelectorAll('[aria-labelledby=ab-test-title] tbody tr').length"); arms != 2 {
 		t.Errorf("%d arms", arms)
 	}
-	b.picture("trial")
-	b.click("form[action='/runs/trial/end'] button")
+	b.picture("ab-test")
+	b.click("form[action='/runs/ab-test/end'] button")
 	b.until("its end", "document.querySelector('[role=status].notice')?.textContent.includes('test ended')")
 
 	b.click("form[action='/runs/rollback'] button")

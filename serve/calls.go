@@ -76,7 +76,7 @@ func (s *Service) whileOpen(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, end, err := s.begin(r.Context())
 		if err != nil {
-			writeProblem(w, http.StatusServiceUnavailable, "service is closed", requestID(r.Context()), 1)
+			retryLater(http.StatusServiceUnavailable, err, 1).write(w, requestID(r.Context()))
 			return
 		}
 		defer end(&err)

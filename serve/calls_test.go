@@ -37,7 +37,7 @@ func everyCall(s *Service) map[string]func(context.Context) error {
 			_, digest := s.Current()
 			return second(s.Deploy(ctx, digest))
 		},
-		"EndTrial": func(context.Context) error { return s.EndABTest() },
+		"EndABTest": func(context.Context) error { return s.EndABTest() },
 	}
 }
 
@@ -130,7 +130,7 @@ func TestClosed(t *testing.T) {
 		}
 		for name, err := range map[string]error{
 			"Start": second(s.StartJob(JobRequest{Kind: "retrain"})), "Wait": second(s.WaitJob(t.Context(), "1")),
-			"Cancel": second(s.CancelJob("1")), "StartTrial": second(s.StartABTest(t.Context(), "abcdef123456", .5)),
+			"Cancel": second(s.CancelJob("1")), "StartABTest": second(s.StartABTest(t.Context(), "abcdef123456", .5)),
 			"Run": s.Run(stopped, ServerOptions{Address: "127.0.0.1:0"}),
 		} {
 			t.Run(name, func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestClosed(t *testing.T) {
 				}
 			})
 		}
-		for _, path := range []string{"/api/v1/recommendations?node=p1", "/api/v1/events", "/api/v1/trial", "/",
+		for _, path := range []string{"/api/v1/recommendations?node=p1", "/api/v1/events", "/api/v1/ab-test", "/",
 			"/node/p1", "/readyz", "/metrics"} {
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, fromHere(httptest.NewRequest("GET", path, nil)))
@@ -218,9 +218,9 @@ func TestCloseAfterDrain(t *testing.T) {
 			Started: func(url string) { address <- url }})
 	}()
 	at := <-address
-	s.jobs.swap.Lock() // the end of a trial waits for it, whatever its context says
+	s.jobs.swap.Lock() // the end of an A/B test waits for it, whatever its context says
 	go func() {
-		r, err := http.NewRequest("DELETE", at+"/api/v1/trial", nil)
+		r, err := http.NewRequest("DELETE", at+"/api/v1/ab-test", nil)
 		if err != nil {
 			t.Error(err)
 			return

@@ -5,11 +5,9 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"net"
 	"net/http"
 	"runtime/debug"
@@ -17,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"unseen/hint"
@@ -146,10 +143,10 @@ func localOnly(next http.Handler) http.Handler {
 		case !local:
 			err := hint.Wrap(errors.New("only this machine may connect to a service without tokens"),
 				"set %v of the service, or %v to let everybody in", hint.Setting("tokens"), hint.Setting("open"))
-			writeProblem(w, http.StatusForbidden, err.Error(), requestID(r.Context()), 0)
+			newProblem(http.StatusForbidden, err).write(w, requestID(r.Context()))
 		case !isLoopback(strings.Trim(host, "[]")):
-			writeProblem(w, http.StatusMisdirectedRequest,
-				"this service is local; use localhost as the host name", requestID(r.Context()), 0)
+			newProblem(http.StatusMisdirectedRequest, hint.Wrap(errors.New("this service is local"),
+				"use localhost as the host name")).write(w, requestID(r.Context()))
 		default:
 			next.ServeHTTP(w, r)
 		}
@@ -184,7 +181,8 @@ func (s *Service) handler(open bool) http.Handler {
 	s.redirectPrefix(mux)
 	foreign := http.NewCrossOriginProtection()
 	foreign.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		writeProblem(w, http.StatusForbidden, "cross-site request rejected", requestID(r.Context()), 0)
+		newProblem(http.StatusForbidden, hint.Wrap(errors.New("cross-site request rejected"),
+			"send it from a page of this service, or from a program")).write(w, requestID(r.Context()))
 	}))
 	inner := s.whileOpen(foreign.Handler(s.answerUnknown(mux)))
 	if !open {
@@ -203,17 +201,17 @@ func (s *Service) answerUnknown(mux *http.ServeMux) http.Handler {
 		}
 		probe := &statusProbe{header: http.Header{}}
 		unknown.ServeHTTP(probe, r)
-		if probe.status == http.StatusMethodNotAllowed {
-			w.Header().Set("Allow", probe.header.Get("Allow"))
-			writeProblem(w, probe.status, "method not allowed; use "+probe.header.Get("Allow"),
-				requestID(r.Context()), 0)
-			return
+		err := hint.Wrap(errors.New("no such path"), "see %s", s.at("/docs"))
+		switch {
+		case probe.status == http.StatusMethodNotAllowed:
+			allow := probe.header.Get("Allow")
+			w.Header().Set("Allow", allow)
+			err = hint.Wrap(errors.New("method not allowed"), "use %s", allow)
+		case !strings.HasPrefix(r.URL.Path, s.at("/")):
+			err = hint.Wrap(fmt.Errorf("no such path: the service is below %s", s.at("/")),
+				"a proxy must not remove that prefix")
 		}
-		detail := "no such path; see " + s.at("/docs")
-		if !strings.HasPrefix(r.URL.Path, s.at("/")) {
-			detail = "no such path: the service is below " + s.at("/") + ", and a proxy must not remove that prefix"
-		}
-		writeProblem(w, http.StatusNotFound, detail, requestID(r.Context()), 0)
+		newProblem(probe.status, err).write(w, requestID(r.Context()))
 	})
 }
 
@@ -232,10 +230,11 @@ func (s *Service) readyz(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	switch {
 	case s.draining.Load() || !s.ready.Load():
-		writeProblem(w, http.StatusServiceUnavailable, "service is stopping", requestID(r.Context()), 1)
+		retryLater(http.StatusServiceUnavailable, errors.New("service is stopping"), 1).write(w, requestID(r.Context()))
 	case s.events.Ping(ctx) != nil:
 		// recommendations still work, but another instance may be able to store events
-		writeProblem(w, http.StatusServiceUnavailable, "event log does not answer", requestID(r.Context()), 1)
+		retryLater(http.StatusServiceUnavailable, errors.New("event log does not answer"), 1).
+			write(w, requestID(r.Context()))
 	default:
 		fmt.Fprintln(w, "ready")
 	}
@@ -286,7 +285,7 @@ func (s *Service) instrument(next http.Handler) http.Handler {
 				s.o.Log.Error("request failed: panic", "request", c.id, "panic", fmt.Sprint(p), "stack",
 					string(debug.Stack()))
 				if record.status == 0 {
-					writeProblem(record, http.StatusInternalServerError, internalErrorText, c.id, 0)
+					newProblem(http.StatusInternalServerError, errInternal).write(record, c.id)
 				}
 			}
 			status := record.status
@@ -338,22 +337,8 @@ func (r *recorder) Write(p []byte) (int, error) {
 // Unwrap lets http.ResponseController through.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// refusal is the response to a caller who is not allowed in.
-type refusal struct {
-	status int
-	detail string
-	wait   float64 // seconds
-}
-
-func (r *refusal) write(w http.ResponseWriter, request string) {
-	if r.status == http.StatusUnauthorized {
-		w.Header().Set("WWW-Authenticate", "Bearer")
-	}
-	writeProblem(w, r.status, r.detail, request, r.wait)
-}
-
 // admit checks the token of a request, its rate and its scope.
-func (s *Service) admit(r *http.Request, need Scope) *refusal {
+func (s *Service) admit(r *http.Request, need Scope) *problem {
 	if s.o.Tokens == nil {
 		return nil
 	}
@@ -362,21 +347,21 @@ func (s *Service) admit(r *http.Request, need Scope) *refusal {
 		secret, given = cookie.Value, true
 	}
 	if !given {
-		return &refusal{status: http.StatusUnauthorized, detail: "token required: send Authorization: Bearer …"}
+		return newProblem(http.StatusUnauthorized, hint.Wrap(errors.New("token required"), "send Authorization: Bearer …"))
 	}
 	token, ok := s.o.Tokens.find(secret)
 	if !ok {
-		return &refusal{status: http.StatusUnauthorized, detail: "unknown token"}
+		return newProblem(http.StatusUnauthorized, hint.Wrap(errors.New("unknown token"), "check it, or ask for a new one"))
 	}
 	callerOf(r.Context()).token = token.Name
 	if wait, ok := s.o.Tokens.allow(token.Name, s.o.Rate, time.Now()); !ok {
 		s.metrics.limited.Inc()
-		return &refusal{status: http.StatusTooManyRequests, detail: fmt.Sprintf("more than %v requests per second",
-			s.o.Rate), wait: wait.Seconds()}
+		return retryLater(http.StatusTooManyRequests, fmt.Errorf("more than %v requests per second", s.o.Rate),
+			wait.Seconds())
 	}
 	if !token.Scope.covers(need) {
-		return &refusal{status: http.StatusForbidden,
-			detail: fmt.Sprintf("scope %s required; token %q has scope %s", need, token.Name, token.Scope)}
+		return newProblem(http.StatusForbidden, hint.Wrap(fmt.Errorf("token %q has scope %s", token.Name, token.Scope),
+			"send one with scope %s", need))
 	}
 	return nil
 }
@@ -390,18 +375,4 @@ func (s *Service) requireScope(need Scope, next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-// writeProblem responds in the form of RFC 9457. wait is the Retry-After in seconds, if any.
-func writeProblem(w http.ResponseWriter, status int, detail, request string, wait float64) {
-	if wait > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait))))
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(status)
-	e := &huma.ErrorModel{Title: http.StatusText(status), Status: status, Detail: detail}
-	if request != "" {
-		e.Instance = "urn:request:" + request
-	}
-	_ = json.NewEncoder(w).Encode(e) // fails only if the client is gone
 }

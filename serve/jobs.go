@@ -33,7 +33,8 @@ const (
 type Job struct {
 	ID      string      `json:"id"`
 	Kind    string      `json:"kind" enum:"retrain,evaluate"`
-	Request JobRequest  `json:"order" doc:"the request that started it"`
+	Request JobRequest  `json:"request" doc:"the request that started it"`
+	Order   *JobRequest `json:"order,omitempty" deprecated:"true" doc:"old name of request"`
 	State   JobState    `json:"state" enum:"queued,running,done,failed,cancelled"`
 	Phase   string      `json:"phase,omitempty" doc:"current phase"`
 	Done    float64     `json:"done" doc:"share of the phase that is done"`
@@ -110,6 +111,9 @@ func openJobs(path string, now func() time.Time, log *slog.Logger) (*jobs, error
 		return nil, fmt.Errorf("%s is damaged: %w; remove it to forget the jobs; models stay", path, err)
 	}
 	for _, job := range kept {
+		if job.Order != nil && job.Request.Kind == "" { // a file of the last version
+			job.Request = *job.Order
+		}
 		if n, err := strconv.Atoi(job.ID); err == nil {
 			j.next = max(j.next, n)
 		}
@@ -162,7 +166,7 @@ func (j *jobs) trySave() {
 func (j *jobs) add(r JobRequest, planned bool) (Job, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	w := &queuedJob{Job: Job{ID: strconv.Itoa(j.next + 1), Kind: r.Kind, Request: r, State: JobQueued,
+	w := &queuedJob{Job: Job{ID: strconv.Itoa(j.next + 1), Kind: r.Kind, Request: r, Order: &r, State: JobQueued,
 		Queued: j.now().UTC(), Planned: planned}, changed: make(chan struct{})}
 	if len(j.queue) == cap(j.queue) {
 		return Job{}, errQueue

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -55,7 +56,8 @@ type registryState struct {
 	Naive    string       `json:"naive,omitempty"` // to compare with
 	Models   []ModelEntry `json:"models"`          // the oldest first
 	Previous []string     `json:"past,omitempty"`  // previously live models, the latest last
-	Trial    *ABTest      `json:"trial,omitempty"`
+	ABTest   *ABTest      `json:"abTest,omitempty"`
+	Trial    *ABTest      `json:"trial,omitempty"` // old name of ABTest: read, never written
 	// Expected is the same-field share of the first live model, field by field: the reference of the drift alarm,
 	// also after other models were deployed.
 	Expected []loop.ExpectedShare `json:"expected,omitempty"`
@@ -85,6 +87,7 @@ func openRegistry(folder string, keep int) (*registry, error) {
 	if err := json.Unmarshal(raw, &g.r); err != nil {
 		return nil, fmt.Errorf("%s is damaged: %w; move it away to start over with the first model", g.file(), err)
 	}
+	g.r.ABTest, g.r.Trial = cmp.Or(g.r.ABTest, g.r.Trial), nil
 	return g, nil
 }
 
@@ -152,8 +155,8 @@ func (g *registry) change(edit func(*registryState) error) error {
 // trim removes the oldest models beyond the last keep, but none that is in use.
 func (r *registryState) trim(keep int) (dropped []string) {
 	used := func(digest string) bool {
-		return digest == r.Current || digest == r.Naive || r.Trial != nil &&
-			(digest == r.Trial.A || digest == r.Trial.B)
+		return digest == r.Current || digest == r.Naive || r.ABTest != nil &&
+			(digest == r.ABTest.A || digest == r.ABTest.B)
 	}
 	for spare := len(r.Models) - keep; spare > 0; spare-- {
 		k := slices.IndexFunc(r.Models, func(e ModelEntry) bool { return !used(e.Digest) })

@@ -42,8 +42,9 @@ type monitorState struct {
 	Models map[string]*tally    `json:"models"`
 	Fields map[string]*[2]int64 `json:"fields"` // shown and same, by the name of the source's field
 	Drift  json.RawMessage      `json:"drift,omitempty"`
-	Recent []bool               `json:"recent"` // same field or not, of the last items shown
-	Test   time.Time            `json:"trial"`  // start of the A/B test that the arms belong to
+	Recent []bool               `json:"recent"`         // same field or not, of the last items shown
+	Test   time.Time            `json:"abTest"`         // start of the A/B test that the arms belong to
+	Trial  time.Time            `json:"trial,omitzero"` // old name of abTest: read, never written
 	Arms   map[string]*tally    `json:"arms,omitempty"`
 	Alarms []AlarmEntry         `json:"alarms"`
 }
@@ -103,6 +104,10 @@ func openMonitor(path string, s *Service) (*monitor, error) {
 		if err := json.Unmarshal(raw, &w.monitorState); err != nil {
 			return nil, fmt.Errorf("%s is damaged: %w; remove it to read the log again from its beginning", path, err)
 		}
+		if w.Test.IsZero() {
+			w.Test = w.Trial
+		}
+		w.Trial = time.Time{}
 	}
 	if w.Models == nil {
 		w.Models = map[string]*tally{}

@@ -9,7 +9,6 @@ import (
 	"embed"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"html/template"
 	"io/fs"
@@ -196,8 +195,8 @@ func (p *site) show(w http.ResponseWriter, r *http.Request, status int, name str
 
 // errorText returns the status and the text of an error for a person. Internal errors are logged instead.
 func (p *site) errorText(r *http.Request, err error) (int, string) {
-	if e, ok := errors.AsType[huma.StatusError](p.s.problem(err)); ok {
-		return e.GetStatus(), e.Error()
+	if found, known := p.s.problem(err); known {
+		return found.Status, found.Detail
 	}
 	p.s.o.Log.Error("page failed", "request", requestID(r.Context()), "path", clip(r.URL.Path), "error", err)
 	return http.StatusInternalServerError, "Internal error. The service's log has the details under request " +
@@ -255,13 +254,12 @@ func (p *site) change(pattern, operation string, do func(*http.Request) (did str
 	})
 }
 
-func (p *site) refuse(w http.ResponseWriter, r *http.Request, refused *refusal) {
-	switch refused.status {
+func (p *site) refuse(w http.ResponseWriter, r *http.Request, refused *problem) {
+	switch refused.Status {
 	case http.StatusUnauthorized:
 		http.Redirect(w, r, p.s.at("/login"), http.StatusSeeOther)
 	case http.StatusForbidden:
-		p.show(w, r, refused.status, "error",
-			map[string]string{"Title": http.StatusText(refused.status), "Detail": refused.detail})
+		p.show(w, r, refused.Status, "error", map[string]string{"Title": refused.Title, "Detail": refused.Detail})
 	default:
 		refused.write(w, requestID(r.Context()))
 	}

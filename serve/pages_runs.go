@@ -36,19 +36,19 @@ func (p *site) runs() {
 		_, err := s.Deploy(r.Context(), "")
 		return "back", err
 	})
-	p.change("POST /runs/serve", "page-serve", func(r *http.Request) (string, error) {
+	p.change("POST /runs/deploy", "page-serve", func(r *http.Request) (string, error) {
 		_, err := s.Deploy(r.Context(), requireDigest(r.PostFormValue("model")))
 		return "serves", err
 	})
-	p.change("POST /runs/trial", "page-trial", func(r *http.Request) (string, error) {
+	p.change("POST /runs/ab-test", "page-ab-test", func(r *http.Request) (string, error) {
 		share, err := strconv.ParseFloat(r.PostFormValue("share"), 64)
 		if err != nil {
 			return "", requestError("share", clip(r.PostFormValue("share")), "is not a number between 0 and 1")
 		}
 		_, err = s.StartABTest(r.Context(), requireDigest(r.PostFormValue("model")), share)
-		return "trial", err
+		return "tested", err
 	})
-	p.change("POST /runs/trial/end", "page-end-trial", func(*http.Request) (string, error) {
+	p.change("POST /runs/ab-test/end", "page-end-ab-test", func(*http.Request) (string, error) {
 		return "ended", s.EndABTest()
 	})
 }
@@ -64,7 +64,7 @@ func requireDigest(digest string) string {
 // notices say what a form did.
 var notices = map[string]string{
 	"queued": "Job queued.", "cancelled": "Job cancelled.", "back": "Rolled back to the previous model.",
-	"serves": "Model deployed.", "trial": "A/B test started.",
+	"serves": "Model deployed.", "tested": "A/B test started.",
 	"ended": "A/B test ended. Everybody gets the live model.",
 }
 
@@ -87,10 +87,10 @@ type runsPage struct {
 	Naive  string
 	Back   bool // there is a previous model
 
-	Trial Comparison
-	Arms  []armRow
-	Words string // summary of the A/B test
-	Other []ModelEntry
+	Compared Comparison
+	Arms     []armRow
+	Words    string // summary of the A/B test
+	Other    []ModelEntry
 }
 
 type methodChoice struct{ Name, Words string }
@@ -98,9 +98,9 @@ type methodChoice struct{ Name, Words string }
 // modelRow is a model and its risk.
 type modelRow struct {
 	ModelEntry
-	Current, Trial bool
-	Risk           *fit.Judgement // R_AP, if it was evaluated
-	Span           span
+	Current, Tested bool
+	Risk            *fit.Judgement // R_AP, if it was evaluated
+	Span            span
 }
 
 // armRow is a model's clicks per shown item.
@@ -115,7 +115,7 @@ func (p *site) runsPage(r *http.Request) (*runsPage, error) {
 	e := s.live.Load().current
 	reg := s.models.snapshot()
 	out := &runsPage{Did: notices[r.URL.Query().Get("did")], Admin: p.hasScope(r, ScopeAdmin), Own: e.Model().Method,
-		Naive: reg.Naive, Back: len(reg.Previous) > 0, Trial: s.Compare(), Verdict: verdict(e.Class())}
+		Naive: reg.Naive, Back: len(reg.Previous) > 0, Compared: s.Compare(), Verdict: verdict(e.Class())}
 	methods := fit.Methods()
 	for _, name := range slices.Sorted(maps.Keys(methods)) {
 		out.Methods = append(out.Methods, methodChoice{name, methods[name]})
@@ -140,8 +140,8 @@ func (p *site) runsPage(r *http.Request) (*runsPage, error) {
 	}
 	risks := scale{}
 	for _, entry := range slices.Backward(reg.Models) {
-		row := modelRow{ModelEntry: entry, Current: entry.Digest == e.digest, Trial: reg.Trial != nil &&
-			reg.Trial.B == entry.Digest}
+		row := modelRow{ModelEntry: entry, Current: entry.Digest == e.digest, Tested: reg.ABTest != nil &&
+			reg.ABTest.B == entry.Digest}
 		v, err := s.models.readEvaluation(entry.Digest)
 		if err != nil {
 			return nil, err
@@ -164,17 +164,17 @@ func (p *site) runsPage(r *http.Request) (*runsPage, error) {
 				fmt.Sprintf("R_AP %.4f, from %.4f to %.4f", x.Interval.Estimate, x.Lower, x.Upper))
 		}
 	}
-	out.trial(reg)
+	out.compare(reg)
 	return out, nil
 }
 
-// trial adds the clicks of the models of the A/B test.
-func (o *runsPage) trial(reg registryState) {
+// compare adds the clicks of the models of the A/B test.
+func (o *runsPage) compare(reg registryState) {
 	rates := scale{}
-	for _, a := range o.Trial.Arms {
+	for _, a := range o.Compared.Arms {
 		rates.including(a.Clicks.Low, a.Clicks.Value, a.Clicks.High)
 	}
-	for k, a := range o.Trial.Arms {
+	for k, a := range o.Compared.Arms {
 		row := armRow{Arm: a, Span: rates.span(a.Clicks.Low, a.Clicks.Value, a.Clicks.High,
 			[]string{"", "b", "c"}[min(k, 2)], fmt.Sprintf("%s clicks per shown item, from %s to %s",
 				percent(a.Clicks.Value), percent(a.Clicks.Low), percent(a.Clicks.High)))}
@@ -188,9 +188,9 @@ func (o *runsPage) trial(reg registryState) {
 		}
 		o.Arms = append(o.Arms, row)
 	}
-	d := o.Trial.Difference
+	d := o.Compared.Difference
 	switch {
-	case o.Trial.Trial == nil:
+	case o.Compared.ABTest == nil:
 	case d == nil:
 		o.Words = "Not enough data yet: both models need logged lists for at least two sources."
 	case d.Low > 0:

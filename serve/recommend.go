@@ -14,6 +14,7 @@ import (
 
 	"unseen/encode"
 	"unseen/graph"
+	"unseen/hint"
 	"unseen/recommend"
 	"unseen/serve/store"
 )
@@ -73,17 +74,15 @@ type RequestError struct {
 	NotFound bool   // the value names something that does not exist
 }
 
-func (e *RequestError) Error() string { return e.Field + " " + e.reason("") }
-
-func (e *RequestError) reason(prefix string) string {
-	if e.See == "" {
-		return e.Reason
-	}
-	return e.Reason + "; see " + prefix + e.See
-}
+func (e *RequestError) Error() string { return e.Field + " " + e.Reason }
 
 func requestError(field string, value any, format string, args ...any) *RequestError {
 	return &RequestError{Field: field, Value: value, Reason: fmt.Sprintf(format, args...)}
+}
+
+// outOfRange is a request with a number that is not within limits.
+func outOfRange[T int | float64](field string, value, least, most T) error {
+	return hint.Wrap(requestError(field, value, "is %v", value), "give from %v to %v", least, most)
 }
 
 // Recommend makes a list. If it is logged, the log is durable when Recommend returns.
@@ -100,7 +99,8 @@ func (s *Service) Recommend(ctx context.Context, r RecommendRequest) (_ *Recomme
 	}
 	defer leave()
 	if r.Node == "" == (r.Text == "" && r.Title == "") {
-		return nil, requestError("node", r.Node, "or text is required, and not both")
+		return nil, hint.Wrap(requestError("node", r.Node, "or text is required, and not both"),
+			"set one of %v and %v", hint.Setting("node"), hint.Setting("text"))
 	}
 	engine, arm := s.live.Load().of(r.Node + r.Title + r.Text)
 	q, err := r.query(engine, s.o.Explore)
@@ -191,22 +191,24 @@ func (r RecommendRequest) query(e *engine, explore float64) (recommend.Query, er
 		q.K = 10
 	}
 	if q.K < 1 || q.K > MaxList {
-		return q, requestError("k", r.K, "is %d; give from 1 to %d", r.K, MaxList)
+		return q, outOfRange("k", q.K, 1, MaxList)
 	}
 	if !(r.Diversity >= 0 && r.Diversity <= 1) {
-		return q, requestError("diversity", r.Diversity, "is %v; give from 0 to 1", r.Diversity)
+		return q, outOfRange("diversity", r.Diversity, 0, 1)
 	}
 	if r.Compare && !e.HasNaive() {
-		return q, requestError("compare", true, "needs a naive model, which the service does not have")
+		return q, hint.Wrap(requestError("compare", true, "needs a naive model, which the service does not have"),
+			"leave %v out, or fit one and set %v of the service", hint.Setting("compare"), hint.Setting("naive"))
 	}
 	switch {
 	case r.Explore != nil:
 		if q.Explore = *r.Explore; !(q.Explore >= 0 && q.Explore <= 1) {
-			return q, requestError("explore", q.Explore, "is %v; give from 0 to 1", q.Explore)
+			return q, outOfRange("explore", q.Explore, 0, 1)
 		}
 		if q.Explore > 0 && (r.Diversity > 0 || r.Seen) {
-			return q, requestError("explore", q.Explore,
-				"cannot be combined with diversity or seen: a re-ranked list has no probabilities")
+			return q, hint.Wrap(requestError("explore", q.Explore,
+				"cannot be combined with diversity or seen: a re-ranked list has no probabilities"),
+				"set %v to 0, or leave out %v and %v", hint.Setting("explore"), hint.Setting("diversity"), hint.Setting("seen"))
 		}
 	case r.Diversity > 0 || r.Seen:
 		q.Explore = 0
@@ -231,15 +233,18 @@ func (r RecommendRequest) query(e *engine, explore float64) (recommend.Query, er
 			t, err = time.Parse(time.DateOnly, day.text)
 		}
 		if err != nil {
-			return q, requestError(day.field, clip(day.text), "is not a date; give one such as 2021 or 2021-01-31")
+			return q, hint.Wrap(requestError(day.field, clip(day.text), "is not a date"),
+				"give one such as 2021 or 2021-01-31")
 		}
 		*day.into = t
 	}
 	if !q.From.IsZero() && !q.Until.IsZero() && !q.From.Before(q.Until) {
-		return q, requestError("until", r.Until, "must be after from")
+		return q, hint.Wrap(requestError("until", r.Until, "must be after from"),
+			"give a later %v or an earlier %v", hint.Setting("until"), hint.Setting("from"))
 	}
 	if len(r.Exclude) > MaxExclude {
-		return q, requestError("exclude", len(r.Exclude), "has %d ids; give at most %d", len(r.Exclude), MaxExclude)
+		return q, hint.Wrap(requestError("exclude", len(r.Exclude), "has %d ids", len(r.Exclude)),
+			"give at most %d", MaxExclude)
 	}
 	for _, id := range r.Exclude {
 		if j, ok := g.Index(id); ok { // an unknown id needs no exclusion
@@ -253,8 +258,8 @@ func (r RecommendRequest) query(e *engine, explore float64) (recommend.Query, er
 func (r RecommendRequest) source(e *engine) (recommend.Source, []string, error) {
 	if r.Node != "" {
 		if r.Field != "" {
-			return recommend.Source{}, nil, requestError("field", clip(r.Field),
-				"is the field of a new text; use fields to select targets")
+			return recommend.Source{}, nil, hint.Wrap(requestError("field", clip(r.Field),
+				"is the field of a new text"), "use %v to select targets", hint.Setting("fields"))
 		}
 		i, ok := e.Graph().Index(r.Node)
 		if !ok {
@@ -264,8 +269,8 @@ func (r RecommendRequest) source(e *engine) (recommend.Source, []string, error) 
 		return e.Node(i), nil, nil
 	}
 	if len(r.Text)+len(r.Title) > MaxText {
-		return recommend.Source{}, nil, requestError("text", nil, "has %d bytes; give at most %d",
-			len(r.Text)+len(r.Title), MaxText)
+		return recommend.Source{}, nil, hint.Wrap(requestError("text", nil, "has %d bytes",
+			len(r.Text)+len(r.Title)), "give at most %d", MaxText)
 	}
 	if !utf8.ValidString(r.Text) || !utf8.ValidString(r.Title) {
 		return recommend.Source{}, nil, requestError("text", nil, "is not UTF-8")

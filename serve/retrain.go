@@ -196,7 +196,7 @@ func (s *Service) retrain(ctx context.Context, r JobRequest, report progress.Fun
 		return err
 	}
 	passed := !slices.ContainsFunc(entry.Checks, func(c Check) bool { return !c.Passed })
-	serves, err := s.promote(next, entry, passed && !r.TrainOnly && !r.Keep)
+	serves, err := s.promote(next, entry, passed && !r.TrainOnly)
 	if err != nil {
 		return err
 	}
@@ -286,7 +286,7 @@ func (s *Service) Deploy(ctx context.Context, digest string) (_ ModelEntry, err 
 		} else {
 			r.makeCurrent(entry.Digest)
 		}
-		r.Trial = nil
+		r.ABTest = nil
 		return nil
 	})
 	if err != nil {

@@ -110,8 +110,8 @@ func TestFaults(t *testing.T) {
 		{"POST", "/api/v1/jobs", JobRequest{Kind: "retrain", Method: "alchemy"}, 422, "method"},
 		{"GET", "/api/v1/jobs/77", nil, 404, ""},
 		{"POST", "/api/v1/models/rollback", nil, 404, ""},
-		{"POST", "/api/v1/models/abcdef123456/serve", nil, 404, ""},
-		{"PUT", "/api/v1/trial", abTestRequest{"abcdef123456", .5}, 404, ""},
+		{"POST", "/api/v1/models/abcdef123456/deploy", nil, 404, ""},
+		{"PUT", "/api/v1/ab-test", abTestRequest{"abcdef123456", .5}, 404, ""},
 		{"GET", "/api/v2/nodes", nil, 404, ""},
 		{"DELETE", "/api/v1/nodes", nil, 405, ""},
 	} {
@@ -157,7 +157,7 @@ func TestGoLikeHTTP(t *testing.T) {
 		"/api/v1/events?after=1&limit=1": of(s.Events(t.Context(), 1, 1)), "/api/v1/models": s.Models(),
 		"/api/v1/model": of(s.ModelDetail()),
 		"/api/v1/jobs":  s.Jobs(), "/api/v1/jobs/1": of(s.Job("1")), "/api/v1/jobs/1/curve": of(s.JobCurve("1")),
-		"/api/v1/trial": s.Compare(),
+		"/api/v1/ab-test": s.Compare(),
 	} {
 		t.Run(path, func(t *testing.T) {
 			raw, err := json.Marshal(got)
@@ -309,7 +309,7 @@ func TestTokens(t *testing.T) {
 		{"GET", "/metrics", nil, ScopeRead},
 		{"POST", "/api/v1/events", click, ScopeWrite},
 		{"POST", "/api/v1/jobs", JobRequest{Kind: "evaluate"}, ScopeAdmin},
-		{"DELETE", "/api/v1/trial", nil, ScopeAdmin},
+		{"DELETE", "/api/v1/ab-test", nil, ScopeAdmin},
 	} {
 		t.Run(test.method+" "+test.path, func(t *testing.T) {
 			for _, scope := range append([]Scope{""}, Scopes...) {
@@ -691,7 +691,7 @@ func TestRetrainAndRollback(t *testing.T) {
 	if _, now := s.Current(); now != first || back.Digest != first {
 		t.Errorf("after the step back %s serves, want %s", now, first)
 	}
-	want[ModelEntry](c, 200, "POST", "/api/v1/models/"+second[:12]+"/serve", nil)
+	want[ModelEntry](c, 200, "POST", "/api/v1/models/"+second[:12]+"/deploy", nil)
 
 	again := reopen(t, s)
 	if _, now := again.Current(); now != second {
@@ -780,17 +780,17 @@ func TestABTest(t *testing.T) {
 		t.Fatalf("%v, job %+v", err, job)
 	}
 	_, current := s.Current()
-	for i := range 60 { // what was shown before says nothing of the trial
+	for i := range 60 { // what was shown before says nothing of the test
 		c.list(fmt.Sprintf("k=5&log=true&node=p%d", i))
 	}
-	trial := want[ABTest](c, 200, "PUT", "/api/v1/trial", abTestRequest{job.Model[:10], .3})
-	if trial.A != current || trial.B != job.Model {
-		t.Fatalf("got %+v", trial)
+	test := want[ABTest](c, 200, "PUT", "/api/v1/ab-test", abTestRequest{job.Model[:10], .3})
+	if test.A != current || test.B != job.Model {
+		t.Fatalf("got %+v", test)
 	}
 	s.monitor.mu.Lock()
 	for i := range 60 { // nor if it is only read now
-		s.monitor.countABTest(store.LogEvent{Seq: trial.Seq, Kind: store.Shown, Source: fmt.Sprintf("p%d", i),
-			Model: trial.A})
+		s.monitor.countABTest(store.LogEvent{Seq: test.Seq, Kind: store.Shown, Source: fmt.Sprintf("p%d", i),
+			Model: test.A})
 	}
 	s.monitor.mu.Unlock()
 	arms := map[string]int{}
@@ -798,7 +798,7 @@ func TestABTest(t *testing.T) {
 	for i := range 240 {
 		node := fmt.Sprintf("p%d", i)
 		a, b := c.list("k=5&log=true&node="+node), c.list("k=5&node="+node)
-		if a.Arm != b.Arm || a.Model != b.Model || a.Model != map[string]string{"a": trial.A, "b": trial.B}[a.Arm] {
+		if a.Arm != b.Arm || a.Model != b.Model || a.Model != map[string]string{"a": test.A, "b": test.B}[a.Arm] {
 			t.Fatalf("%s had arm %q and %q", node, a.Arm, b.Arm)
 		}
 		arms[a.Arm]++
@@ -812,14 +812,14 @@ func TestABTest(t *testing.T) {
 		t.Errorf("%d of 240 sources got b, a share of .3 was asked for", arms["b"])
 	}
 	settle(t, s)
-	cmp := want[Comparison](c, 200, "GET", "/api/v1/trial", nil)
+	cmp := want[Comparison](c, 200, "GET", "/api/v1/ab-test", nil)
 	if len(cmp.Arms) != 2 || cmp.Arms[0].Clicks.Value != .2 || cmp.Arms[1].Clicks.Value != .6 ||
 		cmp.Difference == nil || math.Abs(cmp.Difference.Value-.4) > 1e-12 || !(cmp.Difference.Low > 0) {
 		t.Errorf("got %+v", cmp)
 	}
-	want[Comparison](c, 200, "DELETE", "/api/v1/trial", nil)
+	want[Comparison](c, 200, "DELETE", "/api/v1/ab-test", nil)
 	if a := c.list("node=p1"); a.Arm != "" || a.Model != current {
-		t.Errorf("after the trial: %+v", a)
+		t.Errorf("after the test: %+v", a)
 	}
 }
 

@@ -154,6 +154,7 @@ type Service struct {
 	audit       *auditLog
 	bridgeCache bridgeCache
 	search      func() []string // id and title of every node in lower case
+	oldNames    sync.Map        // deprecated names that were used
 
 	ready    atomic.Bool
 	draining atomic.Bool
@@ -307,11 +308,11 @@ func (s *Service) loadModels(ctx context.Context) error {
 		}
 		return fmt.Errorf("current model: %w; move %s away to start over with %s", err, s.models.file(), s.o.Model)
 	}
-	if r.Trial != nil && !fresh {
-		if line.b, err = s.load(ctx, path(r.Trial.B), r.Trial.B, path(naive)); err != nil {
+	if r.ABTest != nil && !fresh {
+		if line.b, err = s.load(ctx, path(r.ABTest.B), r.ABTest.B, path(naive)); err != nil {
 			s.o.Log.Warn("A/B test ended: its model cannot be loaded", "error", err)
 		} else {
-			line.abTest = r.Trial
+			line.abTest = r.ABTest
 		}
 	}
 	if current != digest {
@@ -327,7 +328,7 @@ func (s *Service) loadModels(ctx context.Context) error {
 			r.Models = append(r.Models, ModelEntry{Digest: digest, Method: line.current.Model().Method,
 				Made: s.o.Now().UTC(), Note: "from " + filepath.Base(s.o.Model)})
 		}
-		r.Naive, r.Trial = naive, line.abTest
+		r.Naive, r.ABTest = naive, line.abTest
 		r.makeCurrent(current)
 		return nil
 	})

@@ -7,8 +7,7 @@ import (
 	"math"
 	"net/http"
 
-	"github.com/danielgtaylor/huma/v2"
-
+	"unseen/hint"
 	"unseen/loop"
 )
 
@@ -72,11 +71,12 @@ func (s *Service) Simulate(ctx context.Context, method string, rounds int, explo
 	defer leave()
 	switch {
 	case method != SimulateNaive && method != SimulateCorrected && method != SimulateShown:
-		return Simulation{}, requestError("method", clip(method), "is not a method; give naive, corrected or shown")
+		return Simulation{}, hint.Wrap(requestError("method", clip(method), "is not a method"),
+			"give naive, corrected or shown")
 	case rounds < 1 || rounds > 50:
-		return Simulation{}, requestError("rounds", rounds, "is %d; give from 1 to 50", rounds)
+		return Simulation{}, outOfRange("rounds", rounds, 1, 50)
 	case !(explore >= 0 && explore <= 1):
-		return Simulation{}, requestError("explore", explore, "is %v; give from 0 to 1", explore)
+		return Simulation{}, outOfRange("explore", explore, 0, 1)
 	}
 	e := s.live.Load().current
 	each := min(max(int(math.Sqrt(simulatedPairs))/max(e.Graph().FieldCount(), 1), 4), 100)
@@ -109,7 +109,7 @@ func (s *Service) Simulate(ctx context.Context, method string, rounds int, explo
 // forecastError turns a model without a forecast into 404.
 func forecastError(err error) error {
 	if errors.Is(err, loop.ErrModel) || errors.Is(err, loop.ErrGraph) {
-		return huma.NewError(http.StatusNotFound, "no forecast: "+err.Error())
+		return newProblem(http.StatusNotFound, fmt.Errorf("no forecast: %w", err))
 	}
 	return err
 }

@@ -247,7 +247,7 @@ and Parquet in snake_case.
 | the two nodes of a pair | 'source', 'target' | | 'source', 'target' |
 | doubts about a result | 'warnings' | | |
 | train without deploying | 'trainOnly' | | |
-| A/B test | 'trial' | | |
+| A/B test | 'abTest', '/api/v1/ab-test' | | |
 
 ## Operations
 `
@@ -260,7 +260,7 @@ func apiPage(api openAPI) string {
 %s
 
 A running service shows this reference at '/docs' and serves it as an OpenAPI document at '/openapi.json'.
-[The guide](service.md) has requests to copy. Errors are RFC 9457 documents ([ErrorModel](#errormodel)); a response with
+[The guide](service.md) has requests to copy. Errors are RFC 9457 documents ([Problem](#problem)) with a hint; a response with
 429 or 503 has 'Retry-After'. The scope is what a token needs, if the service has tokens. Deprecated names are accepted
 for one version.
 %s
