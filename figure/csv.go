@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // CSV has a line per row. Every number has a column of its own: a column whose numbers have a spread is followed by
@@ -143,9 +144,32 @@ func exact(x float64) string {
 	return strconv.FormatFloat(x, 'g', -1, 64)
 }
 
+// encodeCSV writes lines, the first of which are headings: in a file they are names of columns.
 func encodeCSV(lines [][]string) []byte {
+	for i, heading := range lines[0] {
+		lines[0][i] = columnName(heading)
+		for n := 2; slices.Contains(lines[0][:i], lines[0][i]); n++ {
+			lines[0][i] = columnName(heading) + "_" + strconv.Itoa(n)
+		}
+	}
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)
 	w.WriteAll(lines) // a bytes.Buffer returns no error
 	return b.Bytes()
+}
+
+// symbols are what headings have besides words, as columns name it.
+var symbols = strings.NewReplacer("ŷ", " link ", "π̂", " propensity ", "\u0302", " hat ", "κ", " kappa ", "𝒢", " g ",
+	"±", " plus minus ", "−", " minus ", "÷", " over ", "%", " percent ", "³", "3 ", "⁶", "6 ", "'", "")
+
+// columnName is a heading in snake_case, with ASCII letters and digits alone: "R_AP − R" is r_ap_minus_r.
+func columnName(heading string) string {
+	words := strings.FieldsFunc(strings.ToLower(symbols.Replace(heading)), func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9')
+	})
+	name := strings.Join(words, "_")
+	if name == "" || name[0] <= '9' { // a name begins with a letter
+		name = strings.TrimSuffix("n_"+name, "_")
+	}
+	return name
 }

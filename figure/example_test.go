@@ -14,6 +14,6 @@ func ExampleTable() {
 	fmt.Printf("%s", t.CSV())
 	// Output:
 	// 84.45 ± 0.12
-	// method,AUC,AUC sd
+	// method,auc,auc_sd
 	// bayes,84.45,0.12
 }

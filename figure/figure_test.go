@@ -95,6 +95,21 @@ func TestFilesStayReadable(t *testing.T) {
 	}
 }
 
+func TestColumnNames(t *testing.T) {
+	t.Parallel()
+	for heading, want := range map[string]string{"AUC": "auc", "R_AP − R": "r_ap_minus_r", "π̂ err": "propensity_err",
+		"ŷ": "link", "B̂": "b_hat", "n = 10·C³·log C": "n_10_c3_log_c", "16000 s": "n_16000_s", "": "n",
+		"source's field":               "sources_field",
+		"mean relative error of π̂, %": "mean_relative_error_of_propensity_percent"} {
+		if got := columnName(heading); got != want {
+			t.Errorf("%q is %q, want %q", heading, got, want)
+		}
+	}
+	if got, want := string(encodeCSV([][]string{{"a b", "a, b", "A-B"}})), "a_b,a_b_2,a_b_3\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 func TestCSV(t *testing.T) {
 	t.Parallel()
 	nan, truth := Value(math.NaN()), Value(2.5)
@@ -105,13 +120,13 @@ func TestCSV(t *testing.T) {
 	}{
 		{"spread", Table{Head: "method", Columns: []Column{{Name: "AUC"}, {Name: "text, long"}}, Rows: []TableRow{
 			{"a", []Cell{Spread(1.5, .5), Text(`x, "y"`)}}, {"b", []Cell{Number(2), {}}},
-		}}, "method,AUC,AUC sd,\"text, long\"\na,1.5,0.5,\"x, \"\"y\"\"\"\nb,2,,\n"},
+		}}, "method,auc,auc_sd,text_long\na,1.5,0.5,\"x, \"\"y\"\"\"\nb,2,,\n"},
 		{"parts", Table{Head: "method", Columns: []Column{{Name: "less"}, {Name: "kept"}, {Name: "none"},
 			{Name: "mixed"}}, Rows: []TableRow{
 			{"a", []Cell{Text("−1.52 (−3.23, +0.08)", CellPart{"value", -1.52}, CellPart{"lower", -3.23},
 				CellPart{"upper", .08}), Ratio(9, 10), {}, Number(1)}},
 			{"b", []Cell{{}, Ratio(3, 10), {}, Text("2–", CellPart{"lower", 2}, CellPart{"upper", nan})}},
-		}}, "method,less,less lower,less upper,kept,kept of,none,mixed,mixed lower,mixed upper\n" +
+		}}, "method,less,less_lower,less_upper,kept,kept_of,none,mixed,mixed_lower,mixed_upper\n" +
 			"a,-1.52,-3.23,0.08,9,10,,1,,\nb,,,,3,10,,,2,\n"},
 		{"heat map", Figure{Heat: &HeatMap{RowTitle: "from", ColumnTitle: "to", Rows: []string{"r"},
 			Columns: []string{"c", "d"}, Values: []Values{{1, math.NaN()}}}}, "from,to,value\nr,c,1\nr,d,\n"},

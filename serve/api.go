@@ -380,8 +380,9 @@ func (s *Service) postRecommendations(ctx context.Context, in *body[RecommendReq
 
 func (s *Service) recommendFor(ctx context.Context, r RecommendRequest) (*body[*RecommendResponse], error) {
 	if r.Log && s.o.Tokens != nil && !s.scopeOf(ctx).covers(ScopeWrite) {
-		return nil, newProblem(http.StatusForbidden, hint.Wrap(requestError("log", true, "needs a token with scope write"),
-			"leave %v out, or send such a token", hint.Setting("log")))
+		return nil, newProblem(http.StatusForbidden,
+			hint.Wrap(requestError("log", true, "needs a token with scope write"),
+				"leave %v out, or send such a token", hint.Setting("log")))
 	}
 	a, err := s.Recommend(ctx, r)
 	return respond(a), err

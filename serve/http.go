@@ -347,11 +347,13 @@ func (s *Service) admit(r *http.Request, need Scope) *problem {
 		secret, given = cookie.Value, true
 	}
 	if !given {
-		return newProblem(http.StatusUnauthorized, hint.Wrap(errors.New("token required"), "send Authorization: Bearer …"))
+		return newProblem(http.StatusUnauthorized,
+			hint.Wrap(errors.New("token required"), "send Authorization: Bearer …"))
 	}
 	token, ok := s.o.Tokens.find(secret)
 	if !ok {
-		return newProblem(http.StatusUnauthorized, hint.Wrap(errors.New("unknown token"), "check it, or ask for a new one"))
+		return newProblem(http.StatusUnauthorized,
+			hint.Wrap(errors.New("unknown token"), "check it, or ask for a new one"))
 	}
 	callerOf(r.Context()).token = token.Name
 	if wait, ok := s.o.Tokens.allow(token.Name, s.o.Rate, time.Now()); !ok {

@@ -201,7 +201,8 @@ func TestForms(t *testing.T) {
 		t.Errorf("curve %+v, latest %+v", got, job.Latest)
 	}
 	for path, form := range map[string]url.Values{
-		"/runs/jobs": {"kind": {"dance"}}, "/runs/deploy": {}, "/runs/ab-test": {"model": {job.Model}, "share": {"much"}},
+		"/runs/jobs": {"kind": {"dance"}}, "/runs/deploy": {},
+		"/runs/ab-test":  {"model": {job.Model}, "share": {"much"}},
 		"/runs/rollback": {}, "/runs/jobs/77/cancel": {},
 	} {
 		t.Run(path, func(t *testing.T) {
@@ -215,7 +216,8 @@ func TestForms(t *testing.T) {
 		path, did string
 		form      url.Values
 	}{
-		{"/runs/ab-test", "tested", url.Values{"model": {job.Model}, "share": {"0.5"}}}, {"/runs/ab-test/end", "ended", nil},
+		{"/runs/ab-test", "tested", url.Values{"model": {job.Model}, "share": {"0.5"}}},
+		{"/runs/ab-test/end", "ended", nil},
 		{"/runs/deploy", "serves", url.Values{"model": {job.Model}}}, {"/runs/rollback", "back", nil},
 	} {
 		if w := send(step.path, "admin", "same-origin", step.form); w.Code != 303 ||

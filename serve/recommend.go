@@ -208,7 +208,8 @@ func (r RecommendRequest) query(e *engine, explore float64) (recommend.Query, er
 		if q.Explore > 0 && (r.Diversity > 0 || r.Seen) {
 			return q, hint.Wrap(requestError("explore", q.Explore,
 				"cannot be combined with diversity or seen: a re-ranked list has no probabilities"),
-				"set %v to 0, or leave out %v and %v", hint.Setting("explore"), hint.Setting("diversity"), hint.Setting("seen"))
+				"set %v to 0, or leave out %v and %v", hint.Setting("explore"), hint.Setting("diversity"),
+				hint.Setting("seen"))
 		}
 	case r.Diversity > 0 || r.Seen:
 		q.Explore = 0

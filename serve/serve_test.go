@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"net"
 	"net/http"
@@ -25,6 +26,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"unseen/evaluate"
+	"unseen/hint"
 	"unseen/internal/atomicfile"
 	"unseen/model"
 	"unseen/serve/store"
@@ -123,10 +125,68 @@ func TestFaults(t *testing.T) {
 			if kind := w.Header().Get("Content-Type"); kind != "application/problem+json" {
 				t.Errorf("content type %q", kind)
 			}
+			if p := problemOf(t, w); p.Hint == "" || p.Title == "" || p.Status != test.status {
+				t.Errorf("%s has no hint", w.Body)
+			}
 			if id := w.Header().Get("X-Request-Id"); id == "" || !strings.Contains(w.Body.String(), id) {
 				t.Errorf("the response does not name its request %q", id)
 			}
 		})
+	}
+}
+
+func problemOf(t *testing.T, w *httptest.ResponseRecorder) (p problem) {
+	t.Helper()
+	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
+		t.Fatalf("%v: %s", err, w.Body)
+	}
+	return p
+}
+
+// An error says what to do as data: a hint, and the settings that it names, which the OpenAPI document describes.
+func TestHintsAreData(t *testing.T) {
+	t.Parallel()
+	c := client{t: t, h: open(t).Handler()}
+	alone := client{t: t, h: open(t, func(o *Options) {
+		if err := os.Remove(filepath.Join(o.Folder, "naive.safetensors")); err != nil {
+			t.Fatal(err)
+		}
+	}).Handler()}
+	for _, test := range []struct {
+		c          client
+		path, hint string
+		settings   []hint.Setting
+	}{
+		{c, "recommendations?node=p1&explore=2", "give from 0 to 1", nil},
+		{c, "recommendations?node=p1&field=x", "use fields to select targets", []hint.Setting{"fields"}},
+		{c, "recommendations?node=p1&explore=.5&seen=true", "set explore to 0, or leave out diversity and seen",
+			[]hint.Setting{"explore", "diversity", "seen"}},
+		{c, "recommendations?node=nobody", "see /api/v1/nodes", nil},
+		{c, "jobs/77", "see /api/v1/jobs", nil},
+		{c, "nothing", "see /docs", nil},
+		{alone, "bridges", "fit one and set naive of the service", []hint.Setting{"naive"}},
+		{alone, "recommendations?node=p1&compare=true", "leave compare out, or fit one and set naive of the service",
+			[]hint.Setting{"compare", "naive"}},
+	} {
+		w := test.c.do("GET", "/api/v1/"+test.path, nil)
+		if p := problemOf(t, w); p.Hint != test.hint || !slices.Equal(p.Settings, test.settings) ||
+			!strings.HasSuffix(p.Detail, "; "+test.hint) {
+			t.Errorf("%s: %s", test.path, w.Body)
+		}
+	}
+	var api struct {
+		Components struct {
+			Schemas map[string]struct{ Properties map[string]any }
+		}
+	}
+	if err := json.Unmarshal(c.do("GET", "/openapi.json", nil).Body.Bytes(), &api); err != nil {
+		t.Fatal(err)
+	}
+	properties := api.Components.Schemas["Problem"].Properties
+	for _, key := range []string{"detail", "hint", "settings"} {
+		if properties[key] == nil {
+			t.Errorf("the schema of a problem has no %s: %v", key, properties)
+		}
 	}
 }
 
@@ -610,19 +670,43 @@ func TestNamesAreCamelCase(t *testing.T) {
 	}
 }
 
-// A model is trained without being deployed, by the name of that setting and by its old one.
+// The names of schemas are words of the API, not of Go packages, and each that is chosen by hand is used.
+func TestSchemaNames(t *testing.T) {
+	t.Parallel()
+	var api struct {
+		Components struct{ Schemas map[string]any }
+	}
+	raw := client{t: t, h: open(t).Handler()}.do("GET", "/openapi.json", nil).Body.Bytes()
+	if err := json.Unmarshal(raw, &api); err != nil {
+		t.Fatal(err)
+	}
+	for of, name := range schemaNames {
+		if api.Components.Schemas[name] == nil {
+			t.Errorf("no schema is called %s, as %s should be", name, of)
+		}
+	}
+	for name := range api.Components.Schemas {
+		for _, prefix := range []string{"Engine", "Evaluate", "Fit", "Huma", "Risk", "Store"} {
+			if rest, is := strings.CutPrefix(name, prefix); is &&
+				!slices.Contains(slices.Collect(maps.Values(schemaNames)),
+					name) && rest != "" && rest[0] <= 'Z' {
+				t.Errorf("%s begins with the name of a package", name)
+			}
+		}
+	}
+}
+
+// A model is trained without being deployed.
 func TestTrainOnly(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	c := client{t: t, h: s.Handler()}
 	_, live := s.Current()
-	for _, setting := range []string{"trainOnly", "keep"} {
-		job := want[Job](c, 202, "POST", "/api/v1/jobs",
-			map[string]any{"kind": "retrain", "method": "naive", setting: true})
-		job, err := s.WaitJob(t.Context(), job.ID)
-		if _, now := s.Current(); err != nil || job.State != JobDone || job.Serves || now != live {
-			t.Errorf("%s: %v, %+v", setting, err, job)
-		}
+	job := want[Job](c, 202, "POST", "/api/v1/jobs", map[string]any{"kind": "retrain", "method": "naive",
+		"trainOnly": true})
+	job, err := s.WaitJob(t.Context(), job.ID)
+	if _, now := s.Current(); err != nil || job.State != JobDone || job.Serves || now != live {
+		t.Errorf("%v, %+v", err, job)
 	}
 }
 

@@ -202,7 +202,7 @@ func TestWrite(t *testing.T) {
 		t.Errorf("%v: %v", left, err)
 	}
 	for name, want := range map[string]string{
-		"example-t.csv":         "method,AUC,AUC sd,kept,kept of\na,1.5,0.5,9,10\nb,2,,,\n",
+		"example-t.csv":         "method,auc,auc_sd,kept,kept_of\na,1.5,0.5,9,10\nb,2,,,\n",
 		"example-pair.csv":      "from,to,true,learned\nr,c,1,0.5\n",
 		"example-intervals.csv": "group,name,risk,low,high,truth\ng,a,2,1,3,2.5\n,b,2,2,2,\n",
 	} {

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -366,12 +367,12 @@ func parseAnchor(text string) (fit.Anchor, error) {
 
 // fitReport is what unseen fit has to say.
 type fitReport struct {
-	World    *fitWorld    `json:"world,omitempty"`   // what was generated,
-	Dataset  *fitDataset  `json:"dataset,omitempty"` // or what was read
-	Settings fit.Settings `json:"settings"`
-	Pairs    int          `json:"pairs"`
-	Links    int          `json:"links"`   // seen among them
-	Seconds  float64      `json:"seconds"` // of training
+	World    *fitWorld   `json:"world,omitempty"`   // what was generated,
+	Dataset  *fitDataset `json:"dataset,omitempty"` // or what was read
+	Settings fitSettings `json:"settings"`
+	Pairs    int         `json:"pairs"`
+	Links    int         `json:"links"`   // seen among them
+	Seconds  float64     `json:"seconds"` // of training
 
 	Objective  float64     `json:"objective"`
 	Likelihood float64     `json:"objectiveLikelihood"`
@@ -389,6 +390,20 @@ type fitReport struct {
 	Certificate *evaluate.Certificate `json:"certificate,omitempty"` // of --certify
 	Warnings    []risk.Warning        `json:"warnings"`
 	Model       string                `json:"model,omitempty"`
+}
+
+// fitSettings are the settings of a training, in JSON with keys in camelCase. Models keep some of
+// them by their Go names, which must stay for models to have the same bytes.
+type fitSettings struct{ fit.Settings }
+
+var goKey = regexp.MustCompile(`"[A-Z][A-Za-z]*":`)
+
+// MarshalJSON writes the first letter of a key in lower case.
+func (s fitSettings) MarshalJSON() ([]byte, error) {
+	raw, err := json.Marshal(s.Settings)
+	return goKey.ReplaceAllFunc(raw, func(key []byte) []byte {
+		return append([]byte{key[0], key[1] + 'a' - 'A'}, key[2:]...)
+	}), err
 }
 
 // fitWorld says what was learned from.
@@ -556,7 +571,7 @@ func runFit(ctx context.Context, f fitFlags, t *display) (*fitReport, error) {
 	}
 	r := &fitReport{
 		World: from.world, Dataset: from.dataset,
-		Settings: result.Settings, Pairs: problem.Train.Len(), Seconds: time.Since(began).Seconds(),
+		Settings: fitSettings{result.Settings}, Pairs: problem.Train.Len(), Seconds: time.Since(began).Seconds(),
 		Objective: result.Objective.Total(), Likelihood: result.Objective.Likelihood, Risk: result.Objective.Risk,
 		Validation: result.Validation, Ridge: result.Ridge, Epochs: len(result.Epochs), Iterations: result.Iterations,
 		Starts: result.Starts, Trials: result.Trials, Findings: result.Findings,

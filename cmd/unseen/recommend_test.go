@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
+
 	"unseen/recommend"
 )
 
@@ -22,13 +24,15 @@ func fitted(t *testing.T) (dir, bayes, naive string) {
 	return dir, bayes, naive
 }
 
-// Flags that were renamed work under their old names, with a note on stderr.
+// Every flag that was renamed works under its old name, with one note on stderr, and help does not show it.
 func TestOldFlags(t *testing.T) {
+	t.Parallel()
 	dir, bayes, naive := fitted(t)
+	tried := map[string]bool{}
 	for _, c := range []struct{ command, old, new string }{
 		{"recommend " + bayes + " " + dir + " p7", "--by-seen --since 1990 --before 2030",
 			"--seen --from 1990 --until 2030"},
-		{"recommend " + bayes + " " + dir + " p7", "--only-field Art --fields Biology",
+		{"recommend " + bayes + " " + dir + " p7", "--only-field Art --only-field Biology",
 			"--fields Art --fields Biology"},
 		{"bridges " + bayes + " " + dir + " --naive " + naive, "--top 2", "--limit 2"},
 	} {
@@ -37,13 +41,27 @@ func TestOldFlags(t *testing.T) {
 		if want := well(t, line(c.new)...); code != exitOK || got != want {
 			t.Errorf("%s: exit %d\n%s\n%s\nwant %s", c.old, code, got, note, want)
 		}
-		old, _, _ := strings.Cut(c.old, " ")
-		if !strings.Contains(note, "unseen: "+old+" is deprecated; use --") {
-			t.Errorf("%s: stderr %q", c.old, note)
+		name, _, _ := strings.Cut(c.command, " ")
+		help := well(t, name, "--help")
+		for word := range strings.FieldsSeq(c.old) {
+			if !strings.HasPrefix(word, "--") {
+				continue
+			}
+			tried[name+" "+word] = true
+			if strings.Count(note, "unseen: "+word+" is deprecated; use --") != 1 {
+				t.Errorf("%s: stderr %q", word, note)
+			}
+			if strings.Contains(help, word+" ") {
+				t.Errorf("the help shows %s", word)
+			}
 		}
-		if help := well(t, strings.Fields(c.command)[0], "--help"); strings.Contains(help, old+" ") {
-			t.Errorf("the help shows %s", old)
-		}
+	}
+	for _, cmd := range newRoot().Commands() {
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if _, old := f.Value.(*oldValue); old && !tried[cmd.Name()+" --"+f.Name] {
+				t.Errorf("%s --%s is not tried", cmd.Name(), f.Name)
+			}
+		})
 	}
 }
 

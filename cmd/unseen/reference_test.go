@@ -260,9 +260,9 @@ func apiPage(api openAPI) string {
 %s
 
 A running service shows this reference at '/docs' and serves it as an OpenAPI document at '/openapi.json'.
-[The guide](service.md) has requests to copy. Errors are RFC 9457 documents ([Problem](#problem)) with a hint; a response with
-429 or 503 has 'Retry-After'. The scope is what a token needs, if the service has tokens. Deprecated names are accepted
-for one version.
+[The guide](service.md) has requests to copy. Errors are RFC 9457 documents with a hint
+([Problem](#problem)); a response with 429 or 503 has 'Retry-After'. The scope is what a token needs, if the service has
+tokens. Deprecated names are accepted for one version.
 %s
 | operation | purpose | scope |
 |---|---|---|

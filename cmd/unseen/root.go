@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -189,12 +190,12 @@ func edits(a, b string) int {
 	return row[len(b)]
 }
 
-// oldFlag keeps a flag's old name for one version: hidden, and with a note on stderr.
+// oldFlag keeps a flag's old name for one version: hidden, and with one note on stderr.
 func oldFlag(cmd *cobra.Command, old, name string) {
 	f := *cmd.Flags().Lookup(name)
-	f.Name, f.Shorthand, f.Hidden, f.Value = old, "", true, &oldValue{f.Value, func() {
+	f.Name, f.Shorthand, f.Hidden, f.Value = old, "", true, &oldValue{f.Value, sync.OnceFunc(func() {
 		fmt.Fprintf(cmd.ErrOrStderr(), "unseen: --%s is deprecated; use --%s\n", old, name)
-	}}
+	})}
 	cmd.Flags().AddFlag(&f)
 }
 
