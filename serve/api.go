@@ -141,7 +141,7 @@ func add[I, O any](r registrar, scope Scope, pattern, summary string, do func(co
 		op.DefaultStatus = http.StatusAccepted
 	}
 	if r.old {
-		op.Deprecated, op.Summary = true, "Use "+summary
+		op.Deprecated, op.Summary = true, "Deprecated: use "+summary
 	}
 	huma.Register(r.api, op, func(ctx context.Context, in *I) (*O, error) {
 		if r.old {
