@@ -382,7 +382,7 @@ func (s *Service) recommendFor(ctx context.Context, r RecommendRequest) (*body[*
 	if r.Log && s.o.Tokens != nil && !s.scopeOf(ctx).covers(ScopeWrite) {
 		return nil, newProblem(http.StatusForbidden,
 			hint.Wrap(requestError("log", true, "needs a token with scope write"),
-				"leave %v out, or send such a token", hint.Setting("log")))
+				"leave %v out, or send such a token", requestField("log")))
 	}
 	a, err := s.Recommend(ctx, r)
 	return respond(a), err

@@ -80,6 +80,9 @@ func requestError(field string, value any, format string, args ...any) *RequestE
 	return &RequestError{Field: field, Value: value, Reason: fmt.Sprintf(format, args...)}
 }
 
+// requestField is a field of a request, which hints name as a setting.
+type requestField = hint.Setting
+
 // outOfRange is a request with a number that is not within limits.
 func outOfRange[T int | float64](field string, value, least, most T) error {
 	return hint.Wrap(requestError(field, value, "is %v", value), "give from %v to %v", least, most)
@@ -100,7 +103,7 @@ func (s *Service) Recommend(ctx context.Context, r RecommendRequest) (_ *Recomme
 	defer leave()
 	if r.Node == "" == (r.Text == "" && r.Title == "") {
 		return nil, hint.Wrap(requestError("node", r.Node, "or text is required, and not both"),
-			"set one of %v and %v", hint.Setting("node"), hint.Setting("text"))
+			"set one of %v and %v", requestField("node"), requestField("text"))
 	}
 	engine, arm := s.live.Load().of(r.Node + r.Title + r.Text)
 	q, err := r.query(engine, s.o.Explore)
@@ -198,7 +201,7 @@ func (r RecommendRequest) query(e *engine, explore float64) (recommend.Query, er
 	}
 	if r.Compare && !e.HasNaive() {
 		return q, hint.Wrap(requestError("compare", true, "needs a naive model, which the service does not have"),
-			"leave %v out, or fit one and set %v of the service", hint.Setting("compare"), hint.Setting("naive"))
+			"leave %v out, or fit one and set %v of the service", requestField("compare"), hint.Setting("naive"))
 	}
 	switch {
 	case r.Explore != nil:
@@ -208,8 +211,8 @@ func (r RecommendRequest) query(e *engine, explore float64) (recommend.Query, er
 		if q.Explore > 0 && (r.Diversity > 0 || r.Seen) {
 			return q, hint.Wrap(requestError("explore", q.Explore,
 				"cannot be combined with diversity or seen: a re-ranked list has no probabilities"),
-				"set %v to 0, or leave out %v and %v", hint.Setting("explore"), hint.Setting("diversity"),
-				hint.Setting("seen"))
+				"set %v to 0, or leave out %v and %v", requestField("explore"), requestField("diversity"),
+				requestField("seen"))
 		}
 	case r.Diversity > 0 || r.Seen:
 		q.Explore = 0
@@ -241,7 +244,7 @@ func (r RecommendRequest) query(e *engine, explore float64) (recommend.Query, er
 	}
 	if !q.From.IsZero() && !q.Until.IsZero() && !q.From.Before(q.Until) {
 		return q, hint.Wrap(requestError("until", r.Until, "must be after from"),
-			"give a later %v or an earlier %v", hint.Setting("until"), hint.Setting("from"))
+			"give a later %v or an earlier %v", requestField("until"), requestField("from"))
 	}
 	if len(r.Exclude) > MaxExclude {
 		return q, hint.Wrap(requestError("exclude", len(r.Exclude), "has %d ids", len(r.Exclude)),
@@ -260,7 +263,7 @@ func (r RecommendRequest) source(e *engine) (recommend.Source, []string, error) 
 	if r.Node != "" {
 		if r.Field != "" {
 			return recommend.Source{}, nil, hint.Wrap(requestError("field", clip(r.Field),
-				"is the field of a new text"), "use %v to select targets", hint.Setting("fields"))
+				"is the field of a new text"), "use %v to select targets", requestField("fields"))
 		}
 		i, ok := e.Graph().Index(r.Node)
 		if !ok {
