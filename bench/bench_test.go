@@ -44,7 +44,7 @@ func TestComparisons(t *testing.T) {
 // Ids may swap places only where scores are equal within rounding.
 func TestSameHits(t *testing.T) {
 	t.Parallel()
-	ours := []kern.Hit{{Index: 4, Score: 9}, {Index: 7, Score: 8.00001}, {Index: 1, Score: 8}, {Index: 3, Score: 2}}
+	ours := []kern.RowScore{{Row: 4, Score: 9}, {Row: 7, Score: 8.00001}, {Row: 1, Score: 8}, {Row: 3, Score: 2}}
 	for _, c := range []struct {
 		theirs []int32
 		same   bool

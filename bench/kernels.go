@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -131,8 +132,8 @@ func (b *bench) topK(batch int) (float64, float64, error) {
 	}
 	arguments := map[string]any{"rows": filepath.Join(dir, "rows"), "queries": filepath.Join(dir, "queries"), "d": dim,
 		"k": k}
-	var hits [][]kern.Hit
-	best, peer, err := b.alternate(func() time.Duration { return timed(func() { hits = kern.TopK(m, queries, k, 1) }) },
+	var hits [][]kern.RowScore
+	best, peer, err := b.alternate(func() time.Duration { return timed(func() { hits = topK(m, queries) }) },
 		func() (time.Duration, error) {
 			reply, err := b.peers.ask("topk", arguments)
 			if err != nil {
@@ -152,13 +153,13 @@ func (b *bench) topK(batch int) (float64, float64, error) {
 }
 
 // sameHits returns an error where two searches differ by more than rounding, which may swap equal scores.
-func sameHits(ours []kern.Hit, theirs []int32) error {
+func sameHits(ours []kern.RowScore, theirs []int32) error {
 	if len(ours) != len(theirs) {
 		return fmt.Errorf("%d hits, FAISS has %d", len(ours), len(theirs))
 	}
 	scores := map[int32]float32{}
 	for _, hit := range ours {
-		scores[hit.Index] = hit.Score
+		scores[hit.Row] = hit.Score
 	}
 	const rounding = 1e-5
 	for place, id := range theirs {
@@ -167,7 +168,7 @@ func sameHits(ours []kern.Hit, theirs []int32) error {
 			continue
 		}
 		if want := ours[place].Score; !found || math.Abs(float64(score-want)) > rounding*math.Abs(float64(want)) {
-			return fmt.Errorf("place %d: ours is row %d with %v, FAISS's row %d with %v", place, ours[place].Index,
+			return fmt.Errorf("place %d: ours is row %d with %v, FAISS's row %d with %v", place, ours[place].Row,
 				want, id, score)
 		}
 	}
@@ -176,8 +177,7 @@ func sameHits(ours []kern.Hit, theirs []int32) error {
 
 // topKOther compares a search of other rows than float32 ones with the search of those, and insists on a recall.
 func (b *bench) topKOther(batch int, least float64,
-	prepare func(m *kern.Matrix) (search func(queries *kern.Matrix) [][]kern.Hit, free func(), err error)) (float64,
-	float64, error) {
+	prepare func(m *kern.Matrix) (search rowSearch, free func(), err error)) (float64, float64, error) {
 	n := b.size(300_000)
 	m, queries := rows(n, 1), rows(batch, 3)
 	defer func() { m.Close(); queries.Close() }()
@@ -187,7 +187,7 @@ func (b *bench) topKOther(batch int, least float64,
 	}
 	defer free()
 	best, peer, err := b.alternate(func() time.Duration { return timed(func() { search(queries) }) },
-		func() (time.Duration, error) { return timed(func() { kern.TopK(m, queries, k, 1) }), nil })
+		func() (time.Duration, error) { return timed(func() { topK(m, queries) }), nil })
 	if err != nil {
 		return 0, 0, err
 	}
@@ -195,15 +195,15 @@ func (b *bench) topKOther(batch int, least float64,
 	common, total := 0, 0
 	for round := range (64 + batch - 1) / batch {
 		others := rows(batch, uint64(10+round))
-		found, exact := search(others), kern.TopK(m, others, k, 1)
+		found, exact := search(others), topK(m, others)
 		others.Close()
 		for q := range exact {
 			wanted := map[int32]bool{}
 			for _, hit := range exact[q] {
-				wanted[hit.Index] = true
+				wanted[hit.Row] = true
 			}
 			for _, hit := range found[q] {
-				if wanted[hit.Index] {
+				if wanted[hit.Row] {
 					common++
 				}
 			}
@@ -220,7 +220,22 @@ func (b *bench) topKOther(batch int, least float64,
 	return float64(batch) / best.Seconds(), float64(batch) / peer.Seconds(), err
 }
 
-func halfSearch(m *kern.Matrix) (func(queries *kern.Matrix) [][]kern.Hit, func(), error) {
+// rowSearch finds the best rows of queries.
+type rowSearch func(queries *kern.Matrix) [][]kern.RowScore
+
+func topK(m, queries *kern.Matrix) [][]kern.RowScore {
+	return uninterrupted(kern.TopK(context.Background(), m, queries, k, 1))
+}
+
+// uninterrupted returns the result of a search that nobody cancels.
+func uninterrupted(hits [][]kern.RowScore, err error) [][]kern.RowScore {
+	if err != nil {
+		panic(err)
+	}
+	return hits
+}
+
+func halfSearch(m *kern.Matrix) (rowSearch, func(), error) {
 	half, err := kern.NewHalf(m.Rows(), m.Dim())
 	if err != nil {
 		return nil, nil, err
@@ -228,17 +243,17 @@ func halfSearch(m *kern.Matrix) (func(queries *kern.Matrix) [][]kern.Hit, func()
 	for i := range m.Rows() {
 		half.Store(i, m.Row(i))
 	}
-	return func(queries *kern.Matrix) [][]kern.Hit { return kern.TopK(half, queries, k, 1) }, func() { half.Close() },
-		nil
+	return func(queries *kern.Matrix) [][]kern.RowScore { return topK(half, queries) }, func() { half.Close() }, nil
 }
 
-func codeSearch(m *kern.Matrix) (func(queries *kern.Matrix) [][]kern.Hit, func(), error) {
+func codeSearch(m *kern.Matrix) (rowSearch, func(), error) {
 	codes, err := kern.Quantise(m, 1)
 	if err != nil {
 		return nil, nil, err
 	}
-	return func(queries *kern.Matrix) [][]kern.Hit { return kern.TopKCodes(codes, m, queries, k, 1) },
-		func() { codes.Close() }, nil
+	return func(queries *kern.Matrix) [][]kern.RowScore {
+		return uninterrupted(kern.TopKCodes(context.Background(), codes, m, queries, k, 1))
+	}, func() { codes.Close() }, nil
 }
 
 func writeRows(path string, m *kern.Matrix) error {

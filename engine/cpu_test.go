@@ -29,7 +29,8 @@ func TestPanicsOfWorkersAreErrors(t *testing.T) {
 			return e.Minibatch(ctx, o, []int{1, 2, 3}, params, grad)
 		},
 		"Scan": func(ctx context.Context, e Engine) error {
-			_, err := e.Scan(ctx, Scan{Pairs: pairs, Versions: []Predictor{p}, Visit: func(Portion) error { panic("broken") }})
+			_, err := e.Scan(ctx, Scan{Pairs: pairs, Versions: []Predictor{p},
+				Visit: func(Portion) error { panic("broken") }})
 			return err
 		},
 	} {

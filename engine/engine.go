@@ -28,6 +28,9 @@ type Engine interface {
 	// Scan evaluates models on pairs, hands the logits to a visitor, and returns gradients of what that makes of
 	// them.
 	Scan(ctx context.Context, s Scan) ([][]float64, error)
+	// TopK returns the best targets of every query, best first and of equal scores the lowest first. There are fewer
+	// than K only where fewer may be hits and have a score that is a number.
+	TopK(ctx context.Context, s TargetSearch) ([][]Hit, error)
 	// AllPairs returns what a predictor's own predictions come to over all pairs of a graph's universe. The floor is
 	// the least propensity that the risks see, as of risk.Estimator.
 	AllPairs(ctx context.Context, g *graph.Graph, p Predictor, u graph.Universe, floor float64) (Means, error)

@@ -37,6 +37,32 @@ type Portion struct {
 	LinkSlopes, PropensitySlopes [][]float64
 }
 
+// Logits returns the logits of ŷ and of π̂ of every pair; none where the predictor has no such model.
+func Logits(ctx context.Context, e Engine, by Predictor, p *graph.Pairs) (z, s []float32, err error) {
+	if by.Link != nil {
+		z = make([]float32, p.Len())
+	}
+	if by.Propensity != nil {
+		s = make([]float32, p.Len())
+	}
+	_, err = e.Scan(ctx, Scan{Pairs: p, Versions: []Predictor{by}, Portion: ScanChunk, Visit: func(at Portion) error {
+		if z != nil {
+			copy(z[at.From:at.To], at.Link[0])
+		}
+		if s != nil {
+			copy(s[at.From:at.To], at.Propensity[0])
+		}
+		return nil
+	}})
+	return z, s, err
+}
+
+// SourceLogits are the Logits of one source and some targets.
+func SourceLogits(ctx context.Context, e Engine, by Predictor, source int32, targets []int32) (z, s []float32,
+	err error) {
+	return Logits(ctx, e, by, &graph.Pairs{Source: slices.Repeat([]int32{source}, len(targets)), Target: targets})
+}
+
 // ScanChunk is how many pairs a chunk of a Scan has.
 const ScanChunk = 4096
 

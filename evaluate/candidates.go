@@ -7,12 +7,13 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"sync"
 
+	"unseen/engine"
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/internal/kern"
 	"unseen/model"
+	"unseen/progress"
 	"unseen/sample"
 )
 
@@ -146,18 +147,16 @@ type RankSettings struct {
 	By       []By // nil means ByRelevance alone
 	First    int  // how many of each list are kept; 0 means 100
 	Threads  int  // 0 means all processors; results do not depend on it
-	Progress func(done, of int)
+	Progress progress.Func
 }
 
-const (
-	rankedTogether = 128 // sources that share a pass over the targets
-	scoredTogether = 256 // targets of a block product
-)
+// rankedTogether is how many sources share a pass over the targets.
+const rankedTogether = 128
 
 // Rank scores all candidates of every source with a model and returns the ranks of its links, and the first
 // of each list: a Standing for each element of s.By. Equal scores rank by node number, the lowest first, as
-// in [RankScores]. Link models that are inner products are scored by block products, others a stretch of
-// targets at a time. Scores are float32. Each thread needs memory for the scores of 128 sources.
+// in [RankScores]. The judge's engine scores link models that are inner products for 128 sources at a time, and others
+// source by source. Scores are float32.
 func (c *Candidates) Rank(ctx context.Context, j *fit.Judge, s RankSettings) ([]Standing, error) {
 	if c.g == nil {
 		return nil, fmt.Errorf("%w: candidates of no graph; make them by NewCandidates", ErrEmpty)
@@ -180,188 +179,135 @@ func (c *Candidates) Rank(ctx context.Context, j *fit.Judge, s RankSettings) ([]
 		}
 		out[k] = Standing{by, make(Ranking, len(c.sources)), make(Lists, len(c.sources))}
 	}
-	inside := make([]bool, c.g.Len())
-	for _, i := range c.sequence {
-		inside[i] = true
-	}
-	scorers := make([]*scorer, s.Threads)
-	blocks := (len(c.sources) + rankedTogether - 1) / rankedTogether
-	failed := make([]error, blocks)
-	var mu sync.Mutex
-	done := 0
-	kern.Chunks(len(c.sources), rankedTogether, s.Threads, func(worker, block, from, to int) {
-		if failed[block] = ctx.Err(); failed[block] != nil {
-			return
+	w := newScorer(c, j, s.Threads)
+	rooms := make([]scorerRoom, s.Threads)
+	for from := 0; from < len(c.sources); from += rankedTogether {
+		sources := c.sources[from:min(from+rankedTogether, len(c.sources))]
+		if err := w.multiply(ctx, sources); err != nil {
+			return nil, err
 		}
-		if scorers[worker] == nil {
-			if scorers[worker], failed[block] = newScorer(c.g, j); failed[block] != nil {
-				return
+		err := kern.ChunksErr(ctx, len(sources), 1, s.Threads, func(worker, row, _, _ int) error {
+			room, place := &rooms[worker], from+row
+			z, err := w.logits(ctx, row, sources[row])
+			if err != nil {
+				return err
 			}
-		}
-		w := scorers[worker]
-		if failed[block] = w.score(ctx, c.sources[from:to]); failed[block] != nil {
-			return
-		}
-		for place := from; place < to; place++ {
 			for k, by := range s.By {
-				scores := w.of(place-from, c.sources[place], by)
-				c.exclude(scores, inside, c.sources[place])
-				ranked, list, err := rankAmong(scores, c.links[place], min(s.First, c.Count(place)), &w.bins)
+				room.scores = append(room.scores[:0], z...)
+				if err := w.see(ctx, room.scores, sources[row], by); err != nil {
+					return err
+				}
+				c.exclude(room.scores, w.inside, sources[row])
+				ranked, list, err := rankAmong(room.scores, c.links[place], min(s.First, c.Count(place)), &room.bins)
 				if err != nil {
-					failed[block] = fmt.Errorf("source %s: %w", c.g.ID(c.sources[place]), err)
-					return
+					return fmt.Errorf("source %s: %w", c.g.ID(sources[row]), err)
 				}
 				out[k].Ranking[place], out[k].Lists[place] = ranked, list
 			}
-		}
-		if s.Progress != nil {
-			mu.Lock()
-			defer mu.Unlock()
-			done += to - from
-			s.Progress(done, len(c.sources))
-		}
-	})
-	for _, w := range scorers {
-		w.close()
-	}
-	for _, err := range failed {
+			return nil
+		})
 		if err != nil {
 			return nil, err
 		}
+		s.Progress.Report(progress.Event{Phase: "ranking candidates", Done: int64(from + len(sources)),
+			Of: int64(len(c.sources))})
 	}
 	return out, nil
 }
 
-// scorer is one thread's room.
+// scorer computes what nodes are ranked by as targets of sources.
 type scorer struct {
-	j        *fit.Judge
-	byFields bool // all pairs of two fields share one π̂
-	fields   []uint16
-	targets  *kern.Matrix
-	queries  *kern.Matrix
-	offsets  []float32
-	logits   []float32 // a row per source
-	scores   []float32 // of one source
-	all      []int32   // every node
-	bins     bins
+	j      *fit.Judge
+	engine engine.Engine
+	search engine.TargetSearch // of the sources that are ranked together, where the link model is an inner product
+	fields []uint16
+	first  []int32 // of every field, a node of it, if all pairs of two fields share one π̂; nil if not
+	inside []bool  // which nodes are in the sequence of candidates
+	all    []int32 // every node
 }
 
-func newScorer(g *graph.Graph, j *fit.Judge) (*scorer, error) {
-	w := &scorer{j: j, fields: g.Fields(), targets: kern.MatrixOf(g.Vectors())}
-	if terms, ok := model.TermsOf(j.Propensity, j.PropensityParams); ok {
-		w.byFields = terms.ByFields()
+// scorerRoom is what one thread needs.
+type scorerRoom struct {
+	scores []float32 // of one source
+	bins   bins
+}
+
+func newScorer(c *Candidates, j *fit.Judge, threads int) *scorer {
+	n := c.g.Len()
+	w := &scorer{j: j, engine: engine.OrCPU(j.Engine, threads), fields: c.g.Fields(), inside: make([]bool, n),
+		all: make([]int32, n)}
+	for _, i := range c.sequence {
+		w.inside[i] = true
 	}
-	var err error
-	if w.queries, err = kern.NewMatrix(rankedTogether, w.targets.Dim()); err != nil {
-		return nil, err
-	}
-	w.offsets = make([]float32, g.FieldCount())
-	w.logits, w.scores = make([]float32, rankedTogether*g.Len()), make([]float32, g.Len())
-	w.all = make([]int32, g.Len())
 	for i := range w.all {
 		w.all[i] = int32(i)
 	}
-	return w, nil
-}
-
-func (w *scorer) close() {
-	if w != nil {
-		w.queries.Close()
+	if terms, ok := model.TermsOf(j.Propensity, j.PropensityParams); ok && terms.ByFields() {
+		w.first = make([]int32, c.g.FieldCount())
+		for i, f := range slices.Backward(w.fields) {
+			w.first[f] = int32(i)
+		}
 	}
+	if _, inner := j.Link.(model.InnerProduct); inner {
+		w.search = engine.TargetSearch{Targets: c.g.Vectors(), Fields: w.fields, Blocks: true,
+			Scores: make([]float32, min(rankedTogether, len(c.sources))*n)}
+		for range min(rankedTogether, len(c.sources)) {
+			w.search.Queries = append(w.search.Queries, engine.SearchQuery{
+				Vector: make([]float32, c.g.Vectors().Dim()), Offsets: make([]float32, c.g.FieldCount())})
+		}
+	}
+	return w
 }
 
-// score sets the logits of all nodes as targets of some sources.
-func (w *scorer) score(ctx context.Context, sources []int32) error {
-	n := len(w.all)
+// multiply has the engine score all nodes as targets of some sources, if that takes inner products alone.
+func (w *scorer) multiply(ctx context.Context, sources []int32) error {
 	inner, ok := w.j.Link.(model.InnerProduct)
 	if !ok {
-		repeated := make([]int32, scoredTogether)
-		for from := 0; from < n; from += scoredTogether {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			to := min(from+scoredTogether, n)
-			for r, i := range sources {
-				for k := range repeated {
-					repeated[k] = i
-				}
-				w.j.Link.Logits(w.logits[r*n+from:r*n+to], w.j.LinkParams, model.Batch{Sources: repeated[:to-from],
-					Targets: w.all[from:to]})
-			}
-		}
 		return nil
 	}
-	offsets := make([][]float32, len(sources))
-	for r, i := range sources {
-		inner.Query(w.queries.Row(r), w.offsets, w.j.LinkParams, i)
-		offsets[r] = slices.Clone(w.offsets)
+	w.search.Queries = w.search.Queries[:len(sources)] // the last are fewer
+	w.search.Scores = w.search.Scores[:len(sources)*len(w.all)]
+	for k, i := range sources {
+		inner.Query(w.search.Queries[k].Vector, w.search.Queries[k].Offsets, w.j.LinkParams, i)
 	}
-	queries, err := w.queries.Slice(0, len(sources))
+	_, err := w.engine.TopK(ctx, w.search)
+	return err
+}
+
+// logits returns those of ŷ of all nodes as targets of a source, in a row of the search.
+func (w *scorer) logits(ctx context.Context, row int, source int32) ([]float32, error) {
+	if n := len(w.all); w.search.Scores != nil {
+		return w.search.Scores[row*n : (row+1)*n], nil
+	}
+	z, _, err := engine.SourceLogits(ctx, w.engine, engine.Predictor{Link: w.j.Link, LinkParams: w.j.LinkParams},
+		source, w.all)
+	return z, err
+}
+
+// see turns logits of ŷ into what nodes are ranked by.
+func (w *scorer) see(ctx context.Context, scores []float32, source int32, by By) error {
+	if by == ByRelevance {
+		return nil
+	}
+	targets := w.all
+	if w.first != nil {
+		targets = w.first // one pair of each field tells π̂ of all
+	}
+	_, s, err := engine.SourceLogits(ctx, w.engine,
+		engine.Predictor{Propensity: w.j.Propensity, PropensityParams: w.j.PropensityParams}, source, targets)
 	if err != nil {
 		return err
 	}
-	for from := 0; from < n; from += scoredTogether {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		to := min(from+scoredTogether, n)
-		some, err1 := w.targets.Slice(from, to)
-		products, err2 := kern.View(w.logits[from:(len(sources)-1)*n+to], len(sources), to-from, n)
-		if err := cmp.Or(err1, err2); err != nil {
-			return err
-		}
-		kern.MulT(products, queries, some)
-		for r := range sources {
-			row, fields := w.logits[r*n+from:r*n+to], w.fields[from:to]
-			for k, f := range fields {
-				row[k] += offsets[r][f]
-			}
+	kern.LogSigmoid(scores, scores)
+	kern.LogSigmoid(s, s)
+	for k, f := range w.fields {
+		if w.first == nil {
+			scores[k] += s[k]
+		} else {
+			scores[k] += s[f]
 		}
 	}
 	return nil
-}
-
-// of returns what the nodes are ranked by as targets of a source. The slice is good until the next call.
-func (w *scorer) of(row int, source int32, by By) []float32 {
-	n := len(w.all)
-	z := w.logits[row*n : (row+1)*n]
-	if by == ByRelevance {
-		copy(w.scores, z)
-		return w.scores
-	}
-	kern.LogSigmoid(w.scores, z)
-	if w.byFields {
-		// one pair of each field tells π̂ of all
-		logs := make([]float32, len(w.offsets))
-		seen := make([]bool, len(logs))
-		for k, f := range w.fields {
-			if !seen[f] {
-				seen[f] = true
-				w.j.Propensity.Logits(logs[f:f+1], w.j.PropensityParams,
-					model.Batch{Sources: []int32{source}, Targets: w.all[k : k+1]})
-			}
-		}
-		kern.LogSigmoid(logs, logs)
-		for k, f := range w.fields {
-			w.scores[k] += logs[f]
-		}
-		return w.scores
-	}
-	sources, logs := make([]int32, scoredTogether), make([]float32, scoredTogether)
-	for k := range sources {
-		sources[k] = source
-	}
-	for from := 0; from < n; from += scoredTogether {
-		to := min(from+scoredTogether, n)
-		some := logs[:to-from]
-		w.j.Propensity.Logits(some, w.j.PropensityParams,
-			model.Batch{Sources: sources[:to-from], Targets: w.all[from:to]})
-		kern.LogSigmoid(some, some)
-		for k, s := range some {
-			w.scores[from+k] += s
-		}
-	}
-	return w.scores
 }
 
 // bins is room to count scores in.
@@ -370,7 +316,7 @@ type bins struct {
 	first  [binCount + 1]int32 // of each bin, its first mark; marks are in ascending order
 	marks  []mark
 	pushed []int
-	list   []kern.Hit
+	list   kern.Heap
 }
 
 const binCount = 1024
@@ -417,7 +363,7 @@ func rankAmong(scores []float32, linked []int32, k int, b *bins) (Ranked, []int3
 	below, above := 0, 0
 	for target, score := range scores {
 		if score > least {
-			if b.list = offer(b.list, kern.Hit{Index: int32(target), Score: score}, k); len(b.list) == k {
+			if b.list.Offer(kern.RowScore{Row: int32(target), Score: score}, k); len(b.list) == k {
 				least = b.list[0].Score
 			}
 		}
@@ -458,37 +404,10 @@ func rankAmong(scores []float32, linked []int32, k int, b *bins) (Ranked, []int3
 		rank += b.pushed[m+1]
 		r.ranks[b.marks[m].place] = rank
 	}
-	slices.SortFunc(b.list, func(x, y kern.Hit) int {
-		return cmp.Or(cmp.Compare(y.Score, x.Score), cmp.Compare(x.Index, y.Index))
-	})
+	b.list.Sort()
 	list := make([]int32, len(b.list))
 	for p, hit := range b.list {
-		list[p] = hit.Index
+		list[p] = hit.Row
 	}
 	return r, list, nil
-}
-
-// offer puts a hit that is no worse than the worst among the k best, of which the worst is kept on top of a heap.
-func offer(heap []kern.Hit, hit kern.Hit, k int) []kern.Hit {
-	worse := func(a, b kern.Hit) bool { return a.Score < b.Score || a.Score == b.Score && a.Index > b.Index }
-	if len(heap) < k {
-		heap = append(heap, hit)
-		for i := len(heap) - 1; i > 0 && worse(heap[i], heap[(i-1)/2]); i = (i - 1) / 2 {
-			heap[i], heap[(i-1)/2] = heap[(i-1)/2], heap[i]
-		}
-		return heap
-	}
-	i := 0
-	heap[0] = hit
-	for {
-		child := 2*i + 1
-		if child+1 < len(heap) && worse(heap[child+1], heap[child]) {
-			child++
-		}
-		if child >= len(heap) || !worse(heap[child], heap[i]) {
-			return heap
-		}
-		heap[i], heap[child] = heap[child], heap[i]
-		i = child
-	}
 }

@@ -128,8 +128,8 @@ func comparePart(ctx context.Context, t *testing.T, drawn *sample.Prepared, j *f
 		for k := range sources {
 			sources[k] = i
 		}
-		for from := 0; from < n; from += scoredTogether {
-			to := min(from+scoredTogether, n)
+		for from := 0; from < n; from += engine.ScanChunk {
+			to := min(from+engine.ScanChunk, n)
 			batch := model.Batch{Sources: sources[from:to], Targets: all[from:to]}
 			j.Link.Logits(z[from:to], j.LinkParams, batch)
 			j.Propensity.Logits(s[from:to], j.PropensityParams, batch)

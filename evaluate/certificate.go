@@ -10,6 +10,7 @@ import (
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/model"
+	"unseen/progress"
 	"unseen/risk"
 	"unseen/sample"
 	"unseen/world"
@@ -57,11 +58,12 @@ type CertificateSettings struct {
 	Plan    world.Scenario // base rate, oracle AUC and propensities; zero means those of world.Scenario
 	Weights []float32      // direction of the planted w, such as a fitted model's; nil draws it
 	Seed    uint64         // of the worlds
+
+	Progress progress.Func
 }
 
 // Certify plants, fits and compares.
-func Certify(ctx context.Context, g *graph.Graph, s CertificateSettings,
-	progress func(repeat, of int, phase string)) (*Certificate, error) {
+func Certify(ctx context.Context, g *graph.Graph, s CertificateSettings) (*Certificate, error) {
 	if s.Repeats == 0 {
 		s.Repeats = 3
 	}
@@ -79,10 +81,9 @@ func Certify(ctx context.Context, g *graph.Graph, s CertificateSettings,
 	errs := map[string][]float64{}
 	covered := map[string]int{}
 	for repeat := range s.Repeats {
-		say := func(phase string) {
-			if progress != nil {
-				progress(repeat+1, s.Repeats, phase)
-			}
+		say := func(what string) {
+			s.Progress.Report(progress.Event{Phase: "certificate", Done: int64(repeat), Of: int64(s.Repeats),
+				Message: fmt.Sprintf("truth %d of %d: %s", repeat+1, s.Repeats, what)})
 		}
 		say("planting a truth")
 		plan := s.Plan
@@ -150,7 +151,8 @@ func (c *Certificate) trial(ctx context.Context, w *world.World, s CertificateSe
 	}
 	c.Method = result.Settings.Method
 	say("fitting naive")
-	naive, err := fit.Fit(ctx, problem, fit.Settings{Method: "naive", Seed: s.Fit.Seed, Threads: s.Fit.Threads})
+	naive, err := fit.Fit(ctx, problem, fit.Settings{Method: "naive", Seed: s.Fit.Seed, Threads: s.Fit.Threads,
+		Engine: s.Fit.Engine})
 	if err != nil {
 		return err
 	}

@@ -101,6 +101,7 @@ type EvaluationSettings struct {
 	First      int // 0 means 100
 	// Fairness says which lists to look at; without held-out sources in it, none.
 	Fairness FairnessSettings
+	Engine   engine.Engine // that does what is heavy; nil means engine.CPU with the threads of the Panel
 }
 
 // NewEvaluation judges a model by held-out pairs. It fills in what follows from them; names and words are the
@@ -117,7 +118,7 @@ func NewEvaluation(ctx context.Context, g *graph.Graph, m model.Model, v sample.
 	if err != nil {
 		return nil, err
 	}
-	judge.Threads = s.Panel.Threads
+	judge.Threads, judge.Engine = s.Panel.Threads, s.Engine
 	e := &Evaluation{Kind: EvaluationKind, Method: m.Method, Pairs: v.Pairs.Len(), Nodes: g.Len()}
 	for _, linked := range v.Pairs.Linked {
 		if linked {
@@ -166,7 +167,8 @@ func NewEvaluation(ctx context.Context, g *graph.Graph, m model.Model, v sample.
 		settings := s.Panel
 		settings.Graph = nil
 		theirs := &fit.Judge{Predictor: engine.Predictor{Link: other.Link, LinkParams: other.LinkParams,
-			Propensity: other.Propensity, PropensityParams: other.PropensityParams}, Threads: s.Panel.Threads}
+			Propensity: other.Propensity, PropensityParams: other.PropensityParams}, Threads: s.Panel.Threads,
+			Engine: s.Engine}
 		if o.Observed, settings.Predictions, err = observe(ctx, theirs, v.Pairs); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.Names[k], err)
 		}
@@ -195,6 +197,7 @@ func NewEvaluation(ctx context.Context, g *graph.Graph, m model.Model, v sample.
 		}
 	}
 	if s.Fairness.Held != nil {
+		s.Fairness.Engine = s.Engine
 		all, err := FairnessOf(ctx, g, append([]model.Model{m}, s.Others...), s.Fairness)
 		if err != nil {
 			return nil, err
@@ -219,6 +222,7 @@ func (e *Evaluation) rank(ctx context.Context, g *graph.Graph, models []model.Mo
 		if err != nil {
 			return err
 		}
+		judge.Engine = s.Engine
 		standings, err := s.Candidates.Rank(ctx, judge, RankSettings{By: []By{ByRelevance, BySeen}, First: k,
 			Threads: s.Panel.Threads})
 		if err != nil {

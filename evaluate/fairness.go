@@ -2,11 +2,11 @@ package evaluate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
 
+	"unseen/engine"
 	"unseen/graph"
 	"unseen/internal/kern"
 	"unseen/model"
@@ -265,7 +265,8 @@ type FairnessSettings struct {
 	Groups  Groups // zero means fields
 	Draws   int    // of the bootstrap; 0 means DefaultDraws
 	Seed    uint64
-	Threads int // 0 means all processors; results do not depend on it
+	Threads int           // 0 means all processors; results do not depend on it
+	Engine  engine.Engine // that scores; nil means engine.CPU with these Threads
 }
 
 // FairnessOf measures the K best of several models for the same sources by the merit that the first of them sees: a
@@ -288,54 +289,40 @@ func FairnessOf(ctx context.Context, g *graph.Graph, models []model.Model, s Fai
 	for m := range models {
 		shown[m] = make([]Shown, n)
 	}
-	problems := make([]error, n)
-	type room struct {
-		scores              []float32
-		sources, candidates []int32
-	}
-	s.Threads = kern.Threads(s.Threads)
-	rooms := make([]room, s.Threads)
-	kern.Chunks(n, 1, s.Threads, func(worker, _, at, _ int) {
-		if problems[at] = ctx.Err(); problems[at] != nil {
-			return
-		}
-		r, i := &rooms[worker], s.Held.Sources()[at]
-		r.candidates = r.candidates[:0]
+	e := engine.OrCPU(s.Engine, s.Threads)
+	if err := kern.ChunksErr(ctx, n, 1, kern.Threads(s.Threads), func(_, at, _, _ int) error {
+		i, candidates := s.Held.Sources()[at], make([]int32, 0, g.Len())
 		for j := range int32(g.Len()) {
 			if j != i && (s.Held.Before() == nil || s.Held.Before().Precedes(j, i)) {
-				r.candidates = append(r.candidates, j)
+				candidates = append(candidates, j)
 			}
 		}
-		r.scores = slices.Grow(r.scores[:0], len(r.candidates))[:len(r.candidates)]
 		merit := make([]float64, len(s.Groups.Names))
 		for m := range models {
-			const stretch = 4096
-			for from := 0; from < len(r.candidates); from += stretch {
-				to := min(from+stretch, len(r.candidates))
-				r.sources = r.sources[:0]
-				for range to - from {
-					r.sources = append(r.sources, i)
-				}
-				models[m].Link.Logits(r.scores[from:to], models[m].LinkParams,
-					model.Batch{Sources: r.sources, Targets: r.candidates[from:to]})
+			scores, _, err := engine.SourceLogits(ctx, e, engine.Predictor{Link: models[m].Link,
+				LinkParams: models[m].LinkParams}, i, candidates)
+			if err != nil {
+				return err
 			}
-			for c, z := range r.scores {
+			var best kern.Heap
+			for c, z := range scores {
 				if z != z {
-					problems[at] = fmt.Errorf("%w: the score of node %d for node %d; fit the model anew", ErrNaN,
-						r.candidates[c], i)
-					return
+					return fmt.Errorf("%w: the score of node %d for node %d; fit the model anew", ErrNaN,
+						candidates[c], i)
 				}
 				if m == 0 {
-					merit[s.Groups.Of[r.candidates[c]]] += 1 / (1 + math.Exp(-float64(z)))
+					merit[s.Groups.Of[candidates[c]]] += 1 / (1 + math.Exp(-float64(z)))
 				}
+				best.Offer(kern.RowScore{Row: candidates[c], Score: z}, s.K)
 			}
+			best.Sort()
 			shown[m][at].Merit = merit
-			for _, c := range firstOf(r.scores, s.K) {
-				shown[m][at].List = append(shown[m][at].List, r.candidates[c])
+			for _, hit := range best {
+				shown[m][at].List = append(shown[m][at].List, hit.Row)
 			}
 		}
-	})
-	if err := errors.Join(problems...); err != nil {
+		return nil
+	}); err != nil {
 		return nil, err
 	}
 	var out []*Fairness
@@ -347,23 +334,6 @@ func FairnessOf(ctx context.Context, g *graph.Graph, models []model.Model, s Fai
 		out = append(out, f)
 	}
 	return out, nil
-}
-
-// firstOf returns the k places with the highest scores, best first, the lower of equals first.
-func firstOf(scores []float32, k int) []int {
-	kept := make([]int, 0, k+1)
-	for p, z := range scores {
-		if len(kept) == k && z <= scores[kept[k-1]] {
-			continue
-		}
-		at := len(kept)
-		for at > 0 && scores[kept[at-1]] < z {
-			at--
-		}
-		kept = slices.Insert(kept, at, p)
-		kept = kept[:min(len(kept), k)]
-	}
-	return kept
 }
 
 // Words says in sentences what was found.

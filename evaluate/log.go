@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"unseen/engine"
 	"unseen/graph"
 	"unseen/internal/kern"
 	"unseen/model"
@@ -47,10 +48,11 @@ type LogRisk struct {
 
 // LogSettings say what to make of a log.
 type LogSettings struct {
-	Linked  bool   // lists may have what their source links to already
-	Sources int    // at most so many, chosen by Seed; 0 means 1000
-	Seed    uint64 //
-	Threads int    // 0 means all processors; results do not depend on it
+	Linked  bool // lists may have what their source links to already
+	Sources int  // at most so many, chosen by Seed; 0 means 1000
+	Seed    uint64
+	Threads int           // 0 means all processors; results do not depend on it
+	Engine  engine.Engine // that scores; nil means engine.CPU with these Threads
 }
 
 // FromLog estimates the risk of a model by lists that were shown. Lists whose items have no probability are left out.
@@ -97,18 +99,19 @@ func FromLog(ctx context.Context, g *graph.Graph, m model.Model, lists []LoggedL
 	}
 	risks, believed := make([]float64, len(sources)), make([]float64, len(sources))
 	heaviest := make([]float64, len(sources))
-	kern.Chunks(len(sources), 8, kern.Threads(s.Threads), func(_, _, from, to int) {
-		all, z := make([]int32, g.Len()), make([]float32, g.Len())
-		for j := range all {
-			all[j] = int32(j)
-		}
-		for at := from; at < to && ctx.Err() == nil; at++ {
-			i := sources[at]
-			m.Link.Logits(z, m.LinkParams, model.Batch{Sources: slices.Repeat([]int32{i}, g.Len()), Targets: all})
+	all := make([]int32, g.Len())
+	for j := range all {
+		all[j] = int32(j)
+	}
+	e := engine.OrCPU(s.Engine, s.Threads)
+	if err := kern.ChunksErr(ctx, len(sources), 1, kern.Threads(s.Threads), func(_, at, _, _ int) error {
+		i := sources[at]
+		z, _, err := engine.SourceLogits(ctx, e, engine.Predictor{Link: m.Link, LinkParams: m.LinkParams}, i, all)
+		if err == nil {
 			risks[at], believed[at], heaviest[at] = sourceRisk(g, i, z, by[i], s.Linked)
 		}
-	})
-	if err := ctx.Err(); err != nil {
+		return err
+	}); err != nil {
 		return nil, err
 	}
 	out := &LogRisk{Sources: len(sources)}

@@ -14,6 +14,7 @@ import (
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/model"
+	"unseen/progress"
 	"unseen/risk"
 	"unseen/sample"
 	"unseen/world"
@@ -199,7 +200,8 @@ func TestCertify(t *testing.T) {
 	var phases []string
 	s := CertificateSettings{Fit: fit.Settings{Replicates: 2}, Pairs: 8000, Tests: 8000, Repeats: 2, Seed: 4,
 		Weights: w.Weights()}
-	c := must(Certify(ctx, w.Graph(), s, func(_, _ int, phase string) { phases = append(phases, phase) }))(t)
+	s.Progress = func(e progress.Event) { phases = append(phases, e.Message) }
+	c := must(Certify(ctx, w.Graph(), s))(t)
 	ap := c.Risks[3]
 	switch {
 	case c.Method != "bayes" || c.Repeats != 2 || ap.Scheme != "ap":
@@ -215,7 +217,7 @@ func TestCertify(t *testing.T) {
 	case len(phases) != 8 || len(c.Words()) < 3:
 		t.Errorf("phases %q, words %q", phases, c.Words())
 	}
-	again := must(Certify(ctx, w.Graph(), s, nil))(t)
+	again := must(Certify(ctx, w.Graph(), s))(t)
 	if a, b := must(json.Marshal(c))(t), must(json.Marshal(again))(t); string(a) != string(b) {
 		t.Errorf("the same seed gave\n%s and\n%s", a, b)
 	}
@@ -231,15 +233,15 @@ func TestCertifyRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Certify(ctx, bare, CertificateSettings{}, nil); !errors.Is(err, world.ErrGraph) {
+	if _, err := Certify(ctx, bare, CertificateSettings{}); !errors.Is(err, world.ErrGraph) {
 		t.Errorf("a graph without vectors: %v", err)
 	}
 	w := must(world.New(ctx, world.Settings{Nodes: 60, Dim: 4, Fields: world.EvenFields(2)}))(t)
-	if _, err := Certify(ctx, w.Graph(), CertificateSettings{Repeats: -1}, nil); err == nil {
+	if _, err := Certify(ctx, w.Graph(), CertificateSettings{Repeats: -1}); err == nil {
 		t.Error("negative repeats are taken")
 	}
 	cancel()
-	if _, err := Certify(ctx, w.Graph(), CertificateSettings{}, nil); !errors.Is(err, context.Canceled) {
+	if _, err := Certify(ctx, w.Graph(), CertificateSettings{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 }

@@ -75,14 +75,7 @@ func (j *Judge) Validate() error {
 
 // Logits returns the logits of ŷ and of π̂ of every pair.
 func (j *Judge) Logits(ctx context.Context, p *graph.Pairs) (z, s []float32, err error) {
-	z, s = make([]float32, p.Len()), make([]float32, p.Len())
-	_, err = j.engine().Scan(ctx, engine.Scan{Pairs: p, Versions: []engine.Predictor{j.Predictor},
-		Portion: engine.ScanChunk, Visit: func(at engine.Portion) error {
-			copy(z[at.From:at.To], at.Link[0])
-			copy(s[at.From:at.To], at.Propensity[0])
-			return nil
-		}})
-	return z, s, err
+	return engine.Logits(ctx, j.engine(), j.Predictor, p)
 }
 
 func (j *Judge) engine() engine.Engine { return engine.OrCPU(j.Engine, j.Threads) }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"unseen/engine"
 	"unseen/internal/kern"
 	"unseen/model"
 )
@@ -40,9 +41,9 @@ func (r *Recommender) Batch(ctx context.Context, sources []int32, q Query) ([]Ro
 			return nil, err
 		}
 		part := rows[from:min(from+batchSize, len(rows))]
-		if err := r.batch(part, r.model, q, func(row *Row, hits []kern.Hit) {
+		if err := r.batch(ctx, part, r.model, q, func(row *Row, hits []engine.Hit) {
 			for _, h := range hits {
-				row.Targets, row.Logits = append(row.Targets, h.Index), append(row.Logits, h.Score)
+				row.Targets, row.Logits = append(row.Targets, h.Target), append(row.Logits, h.Score)
 			}
 		}); err != nil {
 			return nil, err
@@ -50,10 +51,10 @@ func (r *Recommender) Batch(ctx context.Context, sources []int32, q Query) ([]Ro
 		if r.naive == nil {
 			continue
 		}
-		if err := r.batch(part, *r.naive, q, func(row *Row, hits []kern.Hit) {
+		if err := r.batch(ctx, part, *r.naive, q, func(row *Row, hits []engine.Hit) {
 			place := make(map[int32]int32, len(hits))
 			for k, h := range hits {
-				place[h.Index] = int32(k + 1)
+				place[h.Target] = int32(k + 1)
 			}
 			row.Naive = make([]int32, len(row.Targets))
 			for k, j := range row.Targets {
@@ -67,60 +68,56 @@ func (r *Recommender) Batch(ctx context.Context, sources []int32, q Query) ([]Ro
 }
 
 // batch finds the best of some sources by one model.
-func (r *Recommender) batch(rows []Row, m model.Model, q Query, keep func(*Row, []kern.Hit)) error {
-	inner, ok := m.Link.(model.InnerProduct)
-	spare := 1 // the source itself
-	if !q.Linked {
-		for k := range rows {
-			spare = max(spare, 1+len(r.g.Out(rows[k].Source)))
-		}
+func (r *Recommender) batch(ctx context.Context, rows []Row, m model.Model, q Query,
+	keep func(*Row, []engine.Hit)) error {
+	if _, inner := m.Link.(model.InnerProduct); !inner {
+		return r.oneByOne(ctx, rows, m, q, keep)
 	}
-	matrix := kern.MatrixOf(r.nodes.Vectors)
-	d, n := matrix.Dim(), len(rows)
-	queries, offsets := make([]float32, n*d), make([]float32, r.nodes.FieldCount)
-	even := ok && q.K+spare <= kern.MaxK
-	common := make([]float32, n)
-	for k := 0; k < n && even; k++ {
-		inner.Query(queries[k*d:(k+1)*d], offsets, m.LinkParams, rows[k].Source)
-		for _, x := range offsets {
-			even = even && x == offsets[0]
-		}
-		common[k] = offsets[0]
+	search := engine.TargetSearch{Targets: r.nodes.Vectors, Fields: r.nodes.Fields, K: q.K}
+	for k := range rows {
+		source := r.Node(rows[k].Source)
+		query, _ := r.query(m, source)
+		query.Skip = r.skipped(source, q.Linked)
+		search.Queries = append(search.Queries, query)
 	}
-	if !even {
-		return r.oneByOne(rows, m, q, keep)
-	}
-	view, err := kern.View(queries, n, d, d)
+	lists, err := r.engine.TopK(ctx, search)
 	if err != nil {
 		return err
 	}
-	for k, hits := range kern.TopK(matrix, view, min(q.K+spare, r.g.Len()), r.threads) {
-		row := &rows[k]
-		hits = slices.DeleteFunc(hits, func(h kern.Hit) bool {
-			return h.Index == row.Source || !q.Linked && r.g.HasLink(row.Source, h.Index)
-		})
-		hits = hits[:min(q.K, len(hits))]
-		for p := range hits {
-			hits[p].Score += common[k]
-		}
-		keep(row, hits)
+	for k, hits := range lists {
+		keep(&rows[k], hits)
 	}
 	return nil
 }
 
-// oneByOne is batch for models that are no plain inner product, or lists too long for it.
-func (r *Recommender) oneByOne(rows []Row, m model.Model, q Query, keep func(*Row, []kern.Hit)) error {
+// skipped lists who is never recommended to a source: itself and, unless they may be, those that it links to.
+func (r *Recommender) skipped(s Source, linked bool) (skip []int32) {
+	if s.New() {
+		return nil
+	}
+	if !linked {
+		skip = slices.Clone(r.g.Out(s.node))
+	}
+	if at, found := slices.BinarySearch(skip, s.node); !found {
+		skip = slices.Insert(skip, at, s.node)
+	}
+	return skip
+}
+
+// oneByOne is batch for models that are no inner product.
+func (r *Recommender) oneByOne(ctx context.Context, rows []Row, m model.Model, q Query,
+	keep func(*Row, []engine.Hit)) error {
 	room := r.rooms.Get().(*room)
 	defer r.rooms.Put(room)
 	for k := range rows {
 		q.Source = r.Node(rows[k].Source)
 		r.candidates(room, q)
-		if err := r.score(room.scores, m, q.Source); err != nil {
+		if err := r.score(ctx, room.scores, m, q.Source); err != nil {
 			return err
 		}
-		var hits []kern.Hit
-		for _, j := range best(room.scores, room.kept, q.K) {
-			hits = append(hits, kern.Hit{Index: j, Score: room.scores[j]})
+		var hits []engine.Hit
+		for _, j := range kern.Best(room.scores, room.kept, q.K) {
+			hits = append(hits, engine.Hit{Target: j, Score: room.scores[j]})
 		}
 		keep(&rows[k], hits)
 	}

@@ -5,12 +5,14 @@ import (
 	"slices"
 	"testing"
 
+	"unseen/engine"
 	"unseen/graph"
 	"unseen/model"
 )
 
 // TestBlocksGiveTheWholeList cuts targets into blocks of all sizes and holds the joined lists against Batch's.
 func TestBlocksGiveTheWholeList(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	for _, kind := range []string{"diagonal", "diagonal-field", "low-rank"} {
 		g, m, _ := small(t, 120, kind)
@@ -19,19 +21,19 @@ func TestBlocksGiveTheWholeList(t *testing.T) {
 			t.Fatal(err)
 		}
 		var all []int32
-		var asking []Asking
+		var sources []BlockSource
 		for i := range int32(g.Len()) {
 			all = append(all, i)
 			skip := append([]int32{i}, g.Out(i)...)
 			slices.Sort(skip)
-			asking = append(asking, Asking{i, skip})
+			sources = append(sources, BlockSource{i, skip})
 		}
 		rows, err := r.Batch(ctx, all, Query{K: 6})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, size := range []int{1, 7, 50, g.Len()} {
-			lists := make([][]Hit, g.Len())
+			lists := make([][]engine.Hit, g.Len())
 			for first := 0; first < g.Len(); first += size {
 				n := min(size, g.Len()-first)
 				block, err := graph.NewVectors(n, g.Vectors().Dim())
@@ -45,8 +47,9 @@ func TestBlocksGiveTheWholeList(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				found, err := Block{int32(first), block, g.Fields()[first : first+n]}.Top(m.Link.(model.InnerProduct),
-					m.LinkParams, g.FieldCount(), asking, 6, 2)
+				b := Block{First: int32(first), Vectors: block, Fields: g.Fields()[first : first+n],
+					FieldCount: g.FieldCount(), Engine: engine.CPU{Threads: 2}}
+				found, err := b.Top(ctx, m.Link.(model.InnerProduct), m.LinkParams, sources, 6)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -65,7 +68,7 @@ func TestBlocksGiveTheWholeList(t *testing.T) {
 			}
 		}
 	}
-	if _, err := (Block{}).Top(nil, nil, 0, nil, 0, 1); err == nil {
+	if _, err := (Block{}).Top(ctx, nil, nil, nil, 0); err == nil {
 		t.Error("a list of none was made")
 	}
 }

@@ -8,9 +8,11 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"unseen/engine"
 	"unseen/graph"
 	"unseen/internal/kern"
 	"unseen/model"
+	"unseen/progress"
 )
 
 // Bridge is an ordered pair of fields between which exposure hides links, and what to read there.
@@ -50,12 +52,12 @@ type BridgeSettings struct {
 	Within   bool    // also pairs of one field
 	Least    float64 // the least ŷ of what is read; 0 means .05
 	Seed     uint64
-	Progress func(done float64)
+	Progress progress.Func
 }
 
 const (
-	bridgeQueries = 64   // sources scored by one pass
-	bridgeRows    = 4096 // targets scored at a time
+	bridgeQueries = 32   // sources scored by one pass
+	bridgeRows    = 4096 // targets added up at a time
 	bridgeKeep    = 3    // of each source and target field
 	fewSources    = 5    // fewer give no interval worth the name
 )
@@ -102,14 +104,13 @@ func (r *Recommender) Bridges(ctx context.Context, s BridgeSettings) ([]Bridge, 
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if err := sums.add(sources[from:min(from+bridgeQueries, len(sources))]); err != nil {
+		if err := sums.add(ctx, sources[from:min(from+bridgeQueries, len(sources))]); err != nil {
 			return nil, err
 		}
-		if s.Progress != nil {
-			s.Progress(float64(from) / float64(len(sources)))
-		}
+		s.Progress.Report(progress.Event{Phase: "looking for bridges", Of: int64(len(sources)),
+			Done: int64(min(from+bridgeQueries, len(sources)))})
 	}
-	return sums.bridges(), nil
+	return sums.bridges(ctx)
 }
 
 // bridgeSums collects what the sources of each field expect of each other field.
@@ -130,24 +131,29 @@ func newBridgeSums(r *Recommender, s BridgeSettings) *bridgeSums {
 }
 
 // add looks at some sources.
-func (b *bridgeSums) add(sources []int32) error {
+func (b *bridgeSums) add(ctx context.Context, sources []int32) error {
 	r := b.r
 	n, fields := r.g.Len(), r.g.FieldCount()
-	chunks := (n + bridgeRows - 1) / bridgeRows
-	// sums of each chunk, added up in their order afterwards, so that threads do not matter
-	partial := make([][2][]float64, chunks)
-	best := make([][]bridgePair, chunks)
+	expected, best := [2][]float64{}, make([][][]bridgePair, len(sources))
 	for which, m := range []model.Model{r.model, *r.naive} {
-		queries, offsets := b.queries(sources, m)
-		failed := make([]error, chunks)
-		kern.Chunks(n, bridgeRows, r.threads, func(_, chunk, from, to int) {
-			partial[chunk][which], best[chunk], failed[chunk] = b.chunk(sources, queries, offsets, from, to,
-				which == 0, best[chunk])
-		})
-		for _, err := range failed {
-			if err != nil {
-				return err
+		search := engine.TargetSearch{Targets: r.nodes.Vectors, Fields: r.nodes.Fields, Blocks: true,
+			Scores: make([]float32, len(sources)*n)}
+		for _, i := range sources {
+			q, _ := r.query(m, r.Node(i))
+			search.Queries = append(search.Queries, q)
+		}
+		if _, err := r.engine.TopK(ctx, search); err != nil {
+			return err
+		}
+		expected[which] = make([]float64, len(sources)*fields)
+		if err := kern.ChunksErr(ctx, len(sources), 1, r.threads, func(_, k, _, _ int) error {
+			z, sums := search.Scores[k*n:(k+1)*n], expected[which][k*fields:(k+1)*fields]
+			if found := b.expect(sums, sources[k], z); which == 0 {
+				best[k] = found
 			}
+			return nil
+		}); err != nil {
+			return err
 		}
 	}
 	for k, i := range sources {
@@ -156,98 +162,51 @@ func (b *bridgeSums) add(sources []int32) error {
 			if uint16(g) == graph.UnknownField || cell[0] == cell[1] && !b.s.Within {
 				continue
 			}
-			var sum [2]float64
-			for c := range partial {
-				for which := range sum {
-					sum[which] += partial[c][which][k*fields+g]
-				}
-			}
-			b.values[cell] = append(b.values[cell], sum)
-		}
-	}
-	if b.s.List < 0 {
-		return nil
-	}
-	// the best few of each source and field
-	kept := map[[2]int32][]bridgePair{}
-	for _, pairs := range best {
-		for _, p := range pairs {
-			key := [2]int32{p.source, int32(r.g.Field(p.target))}
-			list := append(kept[key], p)
-			slices.SortFunc(list, byLogit)
-			kept[key] = list[:min(bridgeKeep, len(list))]
-		}
-	}
-	for _, i := range sources {
-		for g := range fields {
-			cell := [2]uint16{r.g.Field(i), uint16(g)}
-			b.readings[cell] = append(b.readings[cell], kept[[2]int32{i, int32(g)}]...)
+			b.values[cell] = append(b.values[cell], [2]float64{expected[0][k*fields+g], expected[1][k*fields+g]})
+			b.readings[cell] = append(b.readings[cell], best[k][g]...)
 		}
 	}
 	return nil
+}
+
+// expect adds up ŷ of a source's targets by their field, without those that are linked already, and returns the best
+// few of each field. Sums are made of fixed stretches of targets.
+func (b *bridgeSums) expect(sums []float64, source int32, z []float32) [][]bridgePair {
+	y, fields, links := make([]float32, len(z)), b.r.nodes.Fields, b.r.g.Out(source)
+	kern.Sigmoid(y, z)
+	best, part := make([][]bridgePair, len(sums)), make([]float64, len(sums))
+	for from := 0; from < len(y); from += bridgeRows {
+		clear(part)
+		for j := from; j < min(from+bridgeRows, len(y)); j++ {
+			for len(links) > 0 && links[0] < int32(j) {
+				links = links[1:]
+			}
+			if int32(j) == source || len(links) > 0 && links[0] == int32(j) {
+				continue
+			}
+			g := fields[j]
+			part[g] += float64(y[j])
+			if b.s.List > 0 && float64(y[j]) >= b.s.Least {
+				best[g] = append(best[g], bridgePair{source, int32(j), z[j]})
+				if len(best[g]) > bridgeKeep {
+					slices.SortFunc(best[g], byLogit)
+					best[g] = best[g][:bridgeKeep]
+				}
+			}
+		}
+		for g, x := range part {
+			sums[g] += x
+		}
+	}
+	return best
 }
 
 func byLogit(a, b bridgePair) int {
 	return cmp.Or(cmp.Compare(b.z, a.z), cmp.Compare(a.source, b.source), cmp.Compare(a.target, b.target))
 }
 
-// queries returns the query of every source and its offsets.
-func (b *bridgeSums) queries(sources []int32, m model.Model) (queries []float32, offsets []float32) {
-	d, fields := b.r.nodes.Vectors.Dim(), b.r.g.FieldCount()
-	queries, offsets = make([]float32, len(sources)*d), make([]float32, len(sources)*fields)
-	inner := m.Link.(model.InnerProduct)
-	for k, i := range sources {
-		inner.Query(queries[k*d:(k+1)*d], offsets[k*fields:(k+1)*fields], m.LinkParams, i)
-	}
-	return queries, offsets
-}
-
-// chunk adds up ŷ of some targets, by source and field, without what is linked already, and keeps the best pairs.
-func (b *bridgeSums) chunk(sources []int32, queries, offsets []float32, from, to int, keep bool,
-	best []bridgePair) ([]float64, []bridgePair, error) {
-	r := b.r
-	matrix, fields, count := kern.MatrixOf(r.nodes.Vectors), r.g.FieldCount(), len(sources)
-	rows, err := matrix.Slice(from, to)
-	if err != nil {
-		return nil, nil, err
-	}
-	small, err := kern.View(queries, count, matrix.Dim(), matrix.Dim())
-	if err != nil {
-		return nil, nil, err
-	}
-	z := make([]float32, (to-from)*count)
-	scores, err := kern.View(z, to-from, count, count)
-	if err != nil {
-		return nil, nil, err
-	}
-	kern.MulT(scores, rows, small)
-	for j := from; j < to; j++ {
-		row, g := z[(j-from)*count:][:count], int(r.g.Field(int32(j)))
-		for k := range row {
-			row[k] += offsets[k*fields+g]
-		}
-	}
-	y := make([]float32, len(z))
-	kern.Sigmoid(y, z)
-	sums := make([]float64, count*fields)
-	for j := from; j < to; j++ {
-		g := int(r.g.Field(int32(j)))
-		for k, p := range y[(j-from)*count:][:count] {
-			i := sources[k]
-			if i == int32(j) || r.g.HasLink(i, int32(j)) {
-				continue
-			}
-			sums[k*fields+g] += float64(p)
-			if keep && b.s.List > 0 && float64(p) >= b.s.Least && (b.s.Within || r.g.Field(i) != uint16(g)) {
-				best = append(best, bridgePair{i, int32(j), z[(j-from)*count+k]})
-			}
-		}
-	}
-	return sums, best, nil
-}
-
 // bridges sums up.
-func (b *bridgeSums) bridges() []Bridge {
+func (b *bridgeSums) bridges(ctx context.Context) ([]Bridge, error) {
 	r := b.r
 	var out []Bridge
 	for cell, values := range b.values {
@@ -264,8 +223,11 @@ func (b *bridgeSums) bridges() []Bridge {
 			variance += d * d / (n * math.Max(n-1, 1))
 		}
 		if r.byField[cell[0]] >= 0 && r.byField[cell[1]] >= 0 {
-			bridge.Propensity = sigmoid(float64(r.propensities(r.Node(r.byField[cell[0]]),
-				[]int32{r.byField[cell[1]]})[0]))
+			logits, err := r.propensities(ctx, r.Node(r.byField[cell[0]]), []int32{r.byField[cell[1]]})
+			if err != nil {
+				return nil, err
+			}
+			bridge.Propensity = sigmoid(float64(logits[0]))
 		}
 		if found, known := r.cells[cell]; known {
 			bridge.Links = found.Links
@@ -276,7 +238,10 @@ func (b *bridgeSums) bridges() []Bridge {
 		bridge.Weak = bridge.Weak || len(values) < fewSources
 		half := 1.96 * math.Sqrt(variance)
 		bridge.Lower, bridge.Upper = bridge.Gap-half, bridge.Gap+half
-		bridge.Reading = b.reading(cell)
+		var err error
+		if bridge.Reading, err = b.reading(ctx, cell); err != nil {
+			return nil, err
+		}
 		out = append(out, bridge)
 	}
 	rank := func(b Bridge) int {
@@ -289,11 +254,11 @@ func (b *bridgeSums) bridges() []Bridge {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(b.Gap, a.Gap), cmp.Compare(a.Source, b.Source),
 			cmp.Compare(a.Target, b.Target))
 	})
-	return out
+	return out, nil
 }
 
 // reading lists the best pairs of a bridge, no target twice and no source more than twice.
-func (b *bridgeSums) reading(cell [2]uint16) []Reading {
+func (b *bridgeSums) reading(ctx context.Context, cell [2]uint16) ([]Reading, error) {
 	pairs := b.readings[cell]
 	slices.SortFunc(pairs, byLogit)
 	var out []Reading
@@ -309,8 +274,12 @@ func (b *bridgeSums) reading(cell [2]uint16) []Reading {
 		targets[p.target] = true
 		item := b.r.item(p.target)
 		item.Rank, item.Logit, item.Link, item.Shown = len(out)+1, float64(p.z), sigmoid(float64(p.z)), 1
-		item.Propensity = sigmoid(float64(b.r.propensities(b.r.Node(p.source), []int32{p.target})[0]))
+		logits, err := b.r.propensities(ctx, b.r.Node(p.source), []int32{p.target})
+		if err != nil {
+			return nil, err
+		}
+		item.Propensity = sigmoid(float64(logits[0]))
 		out = append(out, Reading{For: b.r.item(p.source), Item: item})
 	}
-	return out
+	return out, nil
 }

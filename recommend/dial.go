@@ -2,15 +2,15 @@ package recommend
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
-	"sync/atomic"
+	"sync"
 
 	"unseen/evaluate"
 	"unseen/internal/kern"
+	"unseen/progress"
 )
 
 // DialKind is the kind of a Dial's JSON document, by which it is told from others.
@@ -28,7 +28,7 @@ type SweepSettings struct {
 	Held     *evaluate.Candidates
 	Settings []DialSetting // nil means DefaultSettings
 	Seed     uint64        // of what is explored
-	Progress func(done float64)
+	Progress progress.Func
 }
 
 // DefaultSettings are diversities of 0, .1, … 1.
@@ -76,23 +76,21 @@ func (r *Recommender) Sweep(ctx context.Context, s SweepSettings) (*Sweep, error
 		out.recall, out.entropy, out.found = append(out.recall, make([]float64, n)),
 			append(out.entropy, make([]float64, n)), append(out.found, make([]float64, n))
 	}
-	problems := make([]error, n)
-	var done atomic.Int64
-	kern.Chunks(n, 1, r.threads, func(worker, _, at, _ int) {
-		if problems[at] = ctx.Err(); problems[at] == nil {
-			problems[at] = r.sweepOne(ctx, out, queries, s.Held, at)
+	var mu sync.Mutex
+	done := progress.Event{Phase: "making lists", Of: int64(n)}
+	if err := kern.ChunksErr(ctx, n, 1, r.threads, func(_, at, _, _ int) error {
+		if err := r.sweepOne(ctx, out, queries, s.Held, at); err != nil {
+			return err
 		}
-		if count := done.Add(1); worker == 0 && s.Progress != nil {
-			s.Progress(float64(count) / float64(n))
-		}
-	})
-	if err := ctx.Err(); err != nil {
+		mu.Lock()
+		defer mu.Unlock()
+		done.Done++
+		s.Progress.Report(done)
+		return nil
+	}); err != nil {
 		return nil, err
 	}
-	if s.Progress != nil {
-		s.Progress(1) // another worker may have been the last
-	}
-	return out, errors.Join(problems...)
+	return out, nil
 }
 
 // sweepOne judges the lists of one source.
@@ -107,7 +105,7 @@ func (r *Recommender) sweepOne(ctx context.Context, out *Sweep, queries []Query,
 		return err
 	}
 	r.candidates(room, q)
-	if err := r.score(room.scores, r.model, source); err != nil {
+	if err := r.score(ctx, room.scores, r.model, source); err != nil {
 		return err
 	}
 	for p, q := range queries {

@@ -11,6 +11,7 @@ import (
 
 	"unseen/evaluate"
 	"unseen/graph"
+	"unseen/progress"
 	"unseen/sample"
 )
 
@@ -65,7 +66,8 @@ func TestSweepIsTop(t *testing.T) {
 func TestDial(t *testing.T) {
 	r, held := swept(t)
 	var done float64
-	s := must(r.Sweep(t.Context(), SweepSettings{K: 5, Held: held, Progress: func(x float64) { done = x }}))(t)
+	s := must(r.Sweep(t.Context(), SweepSettings{K: 5, Held: held,
+		Progress: func(e progress.Event) { done = e.Share() }}))(t)
 	drawn := must(r.Sweep(t.Context(), SweepSettings{K: 5, Held: held, Settings: []DialSetting{{Explore: 1}}}))(t)
 	d := must(NewDial([]*Sweep{s, drawn}, held, 200, 1))(t)
 	if len(d.Curves) != 2 || len(d.Curves[0].Points) != 11 || d.Sources != 20 || d.K != 5 || done != 1 {
@@ -118,9 +120,12 @@ func TestCostInWords(t *testing.T) {
 	d := Dial{K: 10}
 	band := func(x float64) evaluate.Band { return evaluate.Band{Value: x, Lower: x - .01, Upper: x + .01} }
 	for want, p := range map[string]DialPoint{
-		"x = .3 gives up 2.1 points of Recall@10 (1.1 to 3.1) for 0.40 nats of entropy (0.39 to 0.41)": {DialSetting: DialSetting{Diversity: .3}, Loss: band(.021), Gain: band(.4)},
-		"x = 1 gives up 2.1 points of Recall@10 (1.1 to 3.1) and 0.40 nats of entropy (0.39 to 0.41)":  {DialSetting: DialSetting{Diversity: 1}, Loss: band(.021), Gain: band(-.4)},
-		"e = .25 gains 2.0 points of Recall@10 (1.0 to 3.0) at the same entropy":                       {DialSetting: DialSetting{Explore: .25}, Loss: band(-.02), Gain: band(0)},
+		"x = .3 gives up 2.1 points of Recall@10 (1.1 to 3.1) for 0.40 nats of entropy (0.39 to 0.41)": {
+			DialSetting: DialSetting{Diversity: .3}, Loss: band(.021), Gain: band(.4)},
+		"x = 1 gives up 2.1 points of Recall@10 (1.1 to 3.1) and 0.40 nats of entropy (0.39 to 0.41)": {
+			DialSetting: DialSetting{Diversity: 1}, Loss: band(.021), Gain: band(-.4)},
+		"e = .25 gains 2.0 points of Recall@10 (1.0 to 3.0) at the same entropy": {
+			DialSetting: DialSetting{Explore: .25}, Loss: band(-.02), Gain: band(0)},
 		"x = .3 brings 0.40 nats of entropy (0.39 to 0.41) and costs no recall that can be told from chance " +
 			"(0.5 points, -0.5 to 1.5)": {DialSetting: DialSetting{Diversity: .3}, Loss: band(.005), Gain: band(.4)},
 		"x = 0 changes nothing": {},
@@ -135,7 +140,7 @@ func TestCostInWords(t *testing.T) {
 func TestBeforeRefuses(t *testing.T) {
 	r, held := swept(t)
 	other, _, _ := small(t, 30, "diagonal")
-	new := must(r.Vector([]float32{1, 0, 0, 0, 0, 0, 0, 0}, 1))(t)
+	new := must(r.Vector(t.Context(), []float32{1, 0, 0, 0, 0, 0, 0, 0}, 1))(t)
 	for says, q := range map[string]Query{
 		"an order of 30 nodes": {K: 1, Source: r.Node(0), Before: other.Order()},
 		"a new text has no":    {K: 1, Source: new, Before: held.Before()},

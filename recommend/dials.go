@@ -22,7 +22,7 @@ type drawn struct {
 //
 // where ŷ₁ is the highest of all. The pool is ten times as long as the list, at least 200.
 func (r *Recommender) diversify(ctx context.Context, room *room, order []float32, q Query) []drawn {
-	pool := best(order, room.kept, max(10*q.K, 200))
+	pool := kern.Best(order, room.kept, max(10*q.K, 200))
 	x := q.Diversity
 	relevance := make([]float64, len(pool))
 	top := math.Inf(-1)
@@ -92,7 +92,7 @@ func product(a, b []float32) float64 {
 // e being the share to explore, and the draw is pivotal: exactly K, each with exactly its p. Every candidate can
 // be shown, which is what later lets a log tell relevance from exposure. The list is in the order of ŷ.
 func (r *Recommender) explore(room *room, q Query) []drawn {
-	top := best(room.scores, room.kept, min(q.K, len(room.kept)))
+	top := kern.Best(room.scores, room.kept, min(q.K, len(room.kept)))
 	p := room.proportional(top)
 	for i := range p {
 		p[i] *= q.Explore

@@ -86,7 +86,7 @@ func ExampleRecommender_Top() {
 // The best books for a text that is in none of them; its field is guessed.
 func ExampleRecommender_Text() {
 	r := shelved()
-	source, probability, err := r.Text(encode.Text{Body: "A dough of flour and yeast."}, nil)
+	source, probability, err := r.Text(context.Background(), encode.Text{Body: "A dough of flour and yeast."}, nil)
 	check(err)
 	list, err := r.Top(context.Background(), recommend.Query{Source: source, K: 3})
 	check(err)

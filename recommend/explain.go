@@ -2,6 +2,7 @@ package recommend
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -41,13 +42,16 @@ func (r *Recommender) placesOf(room *room, chosen []drawn) places {
 }
 
 // describe makes items of what was chosen.
-func (r *Recommender) describe(q Query, chosen []drawn, at places) ([]Item, error) {
+func (r *Recommender) describe(ctx context.Context, q Query, chosen []drawn, at places) ([]Item, error) {
 	var items []Item
 	nodes := make([]int32, len(chosen))
 	for k, d := range chosen {
 		nodes[k] = d.node
 	}
-	propensities := r.propensities(q.Source, nodes)
+	propensities, err := r.propensities(ctx, q.Source, nodes)
+	if err != nil {
+		return nil, err
+	}
 	for k, d := range chosen {
 		item := r.item(d.node)
 		item.Rank, item.ByLink, item.Shown = k+1, at.corrected[k], d.shown
@@ -81,10 +85,11 @@ func (r *Recommender) explain(s Source, item Item) (*Explanation, error) {
 		Children: []*Explanation{link}}
 	root.Children = append(root.Children, r.explainExposure(s, item))
 	if item.NaiveRank > 0 {
-		message := fmt.Sprintf("its rank for a naive model; corrected it is %d", item.ByLink)
+		hidden := ""
 		if item.Hidden {
-			message = fmt.Sprintf("its rank for a naive model, beyond the list: hidden by exposure; corrected it is %d", item.ByLink)
+			hidden = ", beyond the list: hidden by exposure"
 		}
+		message := fmt.Sprintf("its rank for a naive model%s; corrected it is %d", hidden, item.ByLink)
 		root.Children = append(root.Children, &Explanation{Value: float64(item.NaiveRank), Message: message})
 	}
 	return root, nil

@@ -20,7 +20,8 @@ func TestFast(t *testing.T) {
 		vector := make([]float32, 8)
 		g.Vectors().Load(vector, 17)
 		order := g.Order()
-		sources := []Source{slow.Node(0), slow.Node(1234), slow.Node(n - 1), must(slow.Vector(vector, 1))(t)}
+		sources := []Source{slow.Node(0), slow.Node(1234), slow.Node(n - 1),
+			must(slow.Vector(t.Context(), vector, 1))(t)}
 		if kind == "mlp" || kind == "cosine" {
 			sources = sources[:3] // these judge no new ones
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"unseen/encode"
+	"unseen/engine"
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/internal/kern"
@@ -36,6 +37,8 @@ const MaxK = 10_000
 type Options struct {
 	Naive   *model.Model // to compare with; nil: items have no naive rank
 	Threads int          // 0 means all processors; results do not depend on it
+	// Engine scores targets and finds the best; nil means engine.CPU with these Threads.
+	Engine engine.Engine
 	// Fast keeps a copy of the vectors in a byte per number, a quarter of their memory, and has Top
 	// look there for what is likely, to score only that exactly. It is for many single queries one
 	// after the other: they take about a quarter of the time, and making the copy as long as ten to
@@ -74,10 +77,11 @@ type Recommender struct {
 	encoder TextEncoder
 	texts   func(i int32) (encode.Text, error)
 	threads int
+	engine  engine.Engine
 	cells   map[[2]uint16]fit.CellFinding
 	class   fit.Class
-	byField []int32     // a node of each field, −1 if it has none
-	codes   *kern.Codes // nil unless fast
+	byField []int32        // a node of each field, −1 if it has none
+	sketch  *engine.Sketch // nil unless fast
 	rooms   sync.Pool
 }
 
@@ -88,7 +92,8 @@ func New(g *graph.Graph, m model.Model, o Options) (*Recommender, error) {
 		return nil, fmt.Errorf("%w: the graph has no vectors; encode its texts first", ErrModel)
 	}
 	r := &Recommender{g: g, nodes: model.NodesOf(g), model: m, naive: o.Naive, encoder: o.Encoder, texts: o.Document,
-		threads: kern.Threads(o.Threads), cells: map[[2]uint16]fit.CellFinding{}}
+		threads: kern.Threads(o.Threads), engine: engine.OrCPU(o.Engine, o.Threads),
+		cells: map[[2]uint16]fit.CellFinding{}}
 	if len(m.Findings) > 0 {
 		var found fit.Findings
 		if err := json.Unmarshal(m.Findings, &found); err != nil {
@@ -101,7 +106,7 @@ func New(g *graph.Graph, m model.Model, o Options) (*Recommender, error) {
 	}
 	if o.Fast {
 		var err error
-		if r.codes, err = kern.Quantise(kern.MatrixOf(r.nodes.Vectors), r.threads); err != nil {
+		if r.sketch, err = engine.NewSketch(r.nodes.Vectors, r.threads); err != nil {
 			return nil, fmt.Errorf("%w: its vectors cannot be copied for fast queries: %w", ErrModel, err)
 		}
 	}
@@ -162,7 +167,8 @@ func (s Source) Index() int32 {
 
 // Text is a source that is not in the graph: a new text. Its vector is that of the recommender's encoder. Without a
 // field, which nil means, it is guessed, with a probability; otherwise that is 1.
-func (r *Recommender) Text(text encode.Text, field *uint16) (s Source, probability float64, err error) {
+func (r *Recommender) Text(ctx context.Context, text encode.Text, field *uint16) (s Source, probability float64,
+	err error) {
 	if r.encoder == nil {
 		return Source{}, 0, fmt.Errorf("%w: no encoder is known that made the vectors, so a new text has none; "+
 			"encode the dataset's texts with unseen encode", ErrQuery)
@@ -175,10 +181,12 @@ func (r *Recommender) Text(text encode.Text, field *uint16) (s Source, probabili
 	probability = 1
 	if field == nil {
 		var guess uint16
-		guess, probability = r.FieldOf(vector)
+		if guess, probability, err = r.FieldOf(ctx, vector); err != nil {
+			return Source{}, 0, err
+		}
 		field = &guess
 	}
-	if s, err = r.Vector(vector, *field); err != nil {
+	if s, err = r.Vector(ctx, vector, *field); err != nil {
 		return Source{}, 0, err
 	}
 	s.text = text
@@ -186,13 +194,9 @@ func (r *Recommender) Text(text encode.Text, field *uint16) (s Source, probabili
 }
 
 // Vector is a source that is not in the graph, by its vector.
-func (r *Recommender) Vector(vector []float32, field uint16) (Source, error) {
-	if err := r.open(); err != nil {
+func (r *Recommender) Vector(ctx context.Context, vector []float32, field uint16) (Source, error) {
+	if err := r.comparable(vector); err != nil {
 		return Source{}, err
-	}
-	if len(vector) != r.nodes.Vectors.Dim() {
-		return Source{}, fmt.Errorf("%w: a vector of %d numbers, the nodes' have %d; encode it as they were", ErrQuery,
-			len(vector), r.nodes.Vectors.Dim())
 	}
 	if int(field) >= r.g.FieldCount() {
 		return Source{}, fmt.Errorf("%w: field %d of %d", ErrQuery, field, r.g.FieldCount())
@@ -205,30 +209,46 @@ func (r *Recommender) Vector(vector []float32, field uint16) (Source, error) {
 		return Source{}, fmt.Errorf("%w: the vector is zero or not finite: its text has no known word", ErrQuery)
 	}
 	s := Source{known: true, vector: vector, field: field, like: -1}
-	best := float32(math.Inf(-1))
-	scores := make([]float32, r.g.Len())
-	r.chunks(func(from, to int) { kern.DotRange(scores[from:to], vector, kern.MatrixOf(r.nodes.Vectors), from) })
-	for i, x := range scores {
-		if r.g.Field(int32(i)) == field && x > best {
-			s.like, best = int32(i), x
+	own := []int32{} // nodes of the field
+	for i, f := range r.nodes.Fields {
+		if f == field {
+			own = append(own, int32(i))
 		}
 	}
-	return s, nil
+	alike, err := r.search(ctx, engine.SearchQuery{Vector: vector, Among: own}, 1)
+	if err == nil && len(alike) > 0 {
+		s.like = alike[0].Target
+	}
+	return s, err
+}
+
+// comparable refuses a vector that has another size than those of the nodes.
+func (r *Recommender) comparable(vector []float32) error {
+	if err := r.open(); err != nil {
+		return err
+	}
+	if len(vector) != r.nodes.Vectors.Dim() {
+		return fmt.Errorf("%w: a vector of %d numbers, the nodes' have %d; encode it as they were", ErrQuery,
+			len(vector), r.nodes.Vectors.Dim())
+	}
+	return nil
 }
 
 // FieldOf guesses the field of a vector: the most common one among the nodes most like it, each counted by its
 // cosine. The probability is its share.
-func (r *Recommender) FieldOf(vector []float32) (field uint16, probability float64) {
+func (r *Recommender) FieldOf(ctx context.Context, vector []float32) (field uint16, probability float64, err error) {
 	const neighbours = 25
-	m := kern.MatrixOf(r.nodes.Vectors)
-	query, err := kern.View(vector, 1, len(vector), len(vector))
-	if err != nil || len(vector) != m.Dim() {
-		return graph.UnknownField, 0
+	if err := r.comparable(vector); err != nil {
+		return graph.UnknownField, 0, err
+	}
+	alike, err := r.search(ctx, engine.SearchQuery{Vector: vector}, neighbours)
+	if err != nil {
+		return graph.UnknownField, 0, err
 	}
 	votes := make([]float64, r.g.FieldCount())
 	var total float64
-	for _, hit := range kern.TopK(m, query, neighbours, r.threads)[0] {
-		if f := r.g.Field(hit.Index); f != graph.UnknownField && hit.Score > 0 {
+	for _, hit := range alike {
+		if f := r.g.Field(hit.Target); f != graph.UnknownField && hit.Score > 0 {
 			votes[f] += float64(hit.Score)
 			total += float64(hit.Score)
 		}
@@ -239,9 +259,9 @@ func (r *Recommender) FieldOf(vector []float32) (field uint16, probability float
 		}
 	}
 	if total == 0 {
-		return graph.UnknownField, 0
+		return graph.UnknownField, 0, nil
 	}
-	return field, votes[field] / total
+	return field, votes[field] / total, nil
 }
 
 // Query says what to recommend: the best targets that a source does not link to yet, unless it says otherwise.
@@ -332,7 +352,8 @@ func (r *Recommender) validate(q Query) error {
 		return fmt.Errorf("%w: targets from %s and before %s; there are none", ErrQuery, q.From.Format(time.DateOnly),
 			q.Until.Format(time.DateOnly))
 	case q.Before != nil && q.Source.New():
-		return fmt.Errorf("%w: a new text has no place in the order of nodes; leave the order out, everything is older", ErrQuery)
+		return fmt.Errorf("%w: a new text has no place in the order of nodes; leave the order out, everything is older",
+			ErrQuery)
 	case q.Before != nil && len(q.Before.Rank) != r.g.Len():
 		return fmt.Errorf("%w: an order of %d nodes for a graph of %d; give the graph's own", ErrQuery,
 			len(q.Before.Rank), r.g.Len())
@@ -365,7 +386,7 @@ func (r *Recommender) Top(ctx context.Context, q Query) (*List, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	list, found, err := r.fast(q)
+	list, found, err := r.fast(ctx, q)
 	if err == nil && !found {
 		list, err = r.exact(ctx, q)
 	}
@@ -392,11 +413,11 @@ func (r *Recommender) exact(ctx context.Context, q Query) (*List, error) {
 		return nil, fmt.Errorf("%w: of %d nodes none is left by the filters; widen fields or times, or allow "+
 			"linked ones", ErrNothing, r.g.Len())
 	}
-	if err := r.score(room.scores, r.model, q.Source); err != nil {
+	if err := r.score(ctx, room.scores, r.model, q.Source); err != nil {
 		return nil, err
 	}
 	if r.naive != nil {
-		if err := r.score(room.naive, *r.naive, q.Source); err != nil {
+		if err := r.score(ctx, room.naive, *r.naive, q.Source); err != nil {
 			return nil, fmt.Errorf("the naive model: %w", err)
 		}
 	}
@@ -404,24 +425,26 @@ func (r *Recommender) exact(ctx context.Context, q Query) (*List, error) {
 		return nil, err
 	}
 	list := r.newList(q, len(room.kept))
+	var err error
 	order := room.scores // what is ranked by
 	if q.Seen {
-		order = r.seen(room, q.Source)
+		if order, err = r.seen(ctx, room, q.Source); err != nil {
+			return nil, err
+		}
 		list.Warnings = append(list.Warnings,
 			"ranked by π̂ŷ, the chance that a link is seen: this list repeats past exposure")
 	}
 	chosen := r.choose(ctx, room, order, q)
-	var err error
-	if list.Items, err = r.describe(q, chosen, r.placesOf(room, chosen)); err != nil {
+	if list.Items, err = r.describe(ctx, q, chosen, r.placesOf(room, chosen)); err != nil {
 		return nil, err
 	}
 	if q.Compare {
 		var others []drawn
-		for _, j := range best(room.naive, room.kept, q.K) {
+		for _, j := range kern.Best(room.naive, room.kept, q.K) {
 			others = append(others, drawn{j, 1})
 		}
 		q.Explain = false
-		if list.Naive, err = r.describe(q, others, r.placesOf(room, others)); err != nil {
+		if list.Naive, err = r.describe(ctx, q, others, r.placesOf(room, others)); err != nil {
 			return nil, err
 		}
 	}
@@ -436,7 +459,7 @@ func (r *Recommender) choose(ctx context.Context, room *room, order []float32, q
 	case q.Diversity > 0:
 		return r.diversify(ctx, room, order, q)
 	}
-	for _, j := range best(order, room.kept, q.K) {
+	for _, j := range kern.Best(order, room.kept, q.K) {
 		chosen = append(chosen, drawn{j, 1})
 	}
 	return chosen
@@ -465,12 +488,6 @@ func (r *Recommender) item(j int32) Item {
 		out.Time = t.Format(time.DateOnly)
 	}
 	return out
-}
-
-// chunks runs work over all nodes, on the recommender's threads.
-func (r *Recommender) chunks(work func(from, to int)) {
-	const size = 4096
-	kern.Chunks(r.g.Len(), size, r.threads, func(_, _, from, to int) { work(from, to) })
 }
 
 // candidates lists who may be recommended.

@@ -16,6 +16,7 @@ import (
 	"unseen/encode"
 	"unseen/fit"
 	"unseen/graph"
+	"unseen/internal/kern"
 	"unseen/model"
 )
 
@@ -197,7 +198,7 @@ func TestNewTextIsLikeItsNode(t *testing.T) {
 		r := must(New(g, m, Options{Naive: &naive}))(t)
 		row := make([]float32, 8)
 		g.Vectors().Load(row, 20)
-		s := must(r.Vector(row, g.Field(20)))(t)
+		s := must(r.Vector(t.Context(), row, g.Field(20)))(t)
 		got := must(r.Top(t.Context(), Query{Source: s, K: 90}))(t)
 		want := must(r.Top(t.Context(), Query{Source: r.Node(20), K: 90, Linked: true}))(t)
 		others := slices.DeleteFunc(got.Items, func(i Item) bool { return i.Node == 20 })
@@ -210,14 +211,14 @@ func TestNewTextIsLikeItsNode(t *testing.T) {
 		if len(others) != len(want.Items) || got.Source.Node != -1 || got.Field != g.FieldName(g.Field(20)) {
 			t.Errorf("%d items, source %+v", len(others), got.Source)
 		}
-		if field, probability := r.FieldOf(row); !(probability > 0 && probability <= 1) ||
-			int(field) >= g.FieldCount() {
-			t.Errorf("field %d with probability %v", field, probability)
+		if field, probability, err := r.FieldOf(t.Context(), row); err != nil ||
+			!(probability > 0 && probability <= 1) || int(field) >= g.FieldCount() {
+			t.Errorf("field %d with probability %v: %v", field, probability, err)
 		}
 	}
 	g, m, _ := small(t, 30, "mlp")
 	r := must(New(g, m, Options{}))(t)
-	s := must(r.Vector([]float32{1, 0, 0, 0, 0, 0, 0, 0}, 1))(t)
+	s := must(r.Vector(t.Context(), []float32{1, 0, 0, 0, 0, 0, 0, 0}, 1))(t)
 	if _, err := r.Top(t.Context(), Query{Source: s, K: 3}); !errors.Is(err, ErrModel) {
 		t.Errorf("a network judges a new text: %v", err)
 	}
@@ -280,7 +281,7 @@ func TestProportional(t *testing.T) {
 			room.kept = append(room.kept, int32(j))
 		}
 		for k := 1; k <= len(scores); k++ {
-			p := room.proportional(best(scores, room.kept, k))
+			p := room.proportional(kern.Best(scores, room.kept, k))
 			var sum, c float64
 			for j, x := range p {
 				sum += x
@@ -484,20 +485,21 @@ func TestWordsExplain(t *testing.T) {
 		}
 	}
 	check(Query{Source: r.Node(2)}, 6, "yeast")
-	s, probability, err := r.Text(encode.Text{Body: "new results on yeast protein"}, nil)
+	s, probability, err := r.Text(t.Context(), encode.Text{Body: "new results on yeast protein"}, nil)
 	if err != nil || !(probability > 0 && probability <= 1) {
 		t.Fatalf("probability %v: %v", probability, err)
 	}
 	check(Query{Source: s}, 6, "yeast")
 	field := uint16(2)
-	if s, probability, err = r.Text(encode.Text{Body: "yeast"}, &field); err != nil || probability != 1 ||
+	if s, probability, err = r.Text(t.Context(), encode.Text{Body: "yeast"}, &field); err != nil || probability != 1 ||
 		s.field != 2 {
 		t.Errorf("field %d, probability %v: %v", s.field, probability, err)
 	}
-	if _, _, err := r.Text(encode.Text{Body: "совсем другое письмо"}, nil); !errors.Is(err, ErrQuery) {
+	if _, _, err := r.Text(t.Context(), encode.Text{Body: "совсем другое письмо"}, nil); !errors.Is(err, ErrQuery) {
 		t.Errorf("another script: %v", err)
 	}
-	if _, _, err := must(New(g, m, Options{}))(t).Text(encode.Text{Body: "yeast"}, nil); !errors.Is(err, ErrQuery) {
+	r = must(New(g, m, Options{}))(t)
+	if _, _, err := r.Text(t.Context(), encode.Text{Body: "yeast"}, nil); !errors.Is(err, ErrQuery) {
 		t.Errorf("without an encoder: %v", err)
 	}
 }
@@ -525,13 +527,13 @@ func TestRefuses(t *testing.T) {
 			t.Errorf("%+v: %v", q, err)
 		}
 	}
-	if _, err := r.Vector(make([]float32, 8), 1); !errors.Is(err, ErrQuery) {
+	if _, err := r.Vector(t.Context(), make([]float32, 8), 1); !errors.Is(err, ErrQuery) {
 		t.Errorf("a vector of zeros: %v", err)
 	}
-	if _, err := r.Vector(make([]float32, 7), 1); !errors.Is(err, ErrQuery) {
+	if _, err := r.Vector(t.Context(), make([]float32, 7), 1); !errors.Is(err, ErrQuery) {
 		t.Errorf("a short vector: %v", err)
 	}
-	if _, err := r.Vector([]float32{1, 2, 3, 4, 5, 6, 7, 8}, 100); !errors.Is(err, ErrQuery) {
+	if _, err := r.Vector(t.Context(), []float32{1, 2, 3, 4, 5, 6, 7, 8}, 100); !errors.Is(err, ErrQuery) {
 		t.Errorf("an unknown field: %v", err)
 	}
 	m.Findings = []byte("{")
@@ -591,7 +593,7 @@ func TestRanks(t *testing.T) {
 				candidates = append(candidates, int32(j))
 			}
 		}
-		order := best(scores, candidates, len(candidates))
+		order := kern.Best(scores, candidates, len(candidates))
 		want := map[int32]int{}
 		for p, j := range order {
 			want[j] = p + 1
@@ -619,14 +621,14 @@ func TestRanks(t *testing.T) {
 func TestClosed(t *testing.T) {
 	g, m, naive := small(t, 30, "diagonal")
 	r := must(New(g, m, Options{Naive: &naive}))(t)
-	source := must(r.Vector([]float32{1, 0, 0, 0, 0, 0, 0, 0}, 1))(t)
+	source := must(r.Vector(t.Context(), []float32{1, 0, 0, 0, 0, 0, 0, 0}, 1))(t)
 	if err := g.Vectors().Close(); err != nil {
 		t.Fatal(err)
 	}
 	for name, ask := range map[string]func() error{
 		"a node":   func() error { _, err := r.Top(t.Context(), Query{Source: r.Node(7), K: 3}); return err },
 		"a vector": func() error { _, err := r.Top(t.Context(), Query{Source: source, K: 3}); return err },
-		"another":  func() error { _, err := r.Vector([]float32{1, 0, 0, 0, 0, 0, 0, 0}, 1); return err },
+		"another":  func() error { _, err := r.Vector(t.Context(), []float32{1, 0, 0, 0, 0, 0, 0, 0}, 1); return err },
 		"a batch":  func() error { _, err := r.Batch(t.Context(), []int32{1, 2}, Query{K: 3}); return err },
 		"bridges":  func() error { _, err := r.Bridges(t.Context(), BridgeSettings{}); return err },
 		"an index": func() error { _, err := r.WriteIndex(t.Context(), t.TempDir()+"/index", "", false); return err },

@@ -2,50 +2,65 @@ package recommend
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math"
 	"slices"
 	"sort"
 
+	"unseen/engine"
 	"unseen/internal/kern"
 	"unseen/model"
 )
 
 // score sets z of every node for a source.
-func (r *Recommender) score(z []float32, m model.Model, s Source) error {
-	rows, fields := kern.MatrixOf(r.nodes.Vectors), r.nodes.Fields
+func (r *Recommender) score(ctx context.Context, z []float32, m model.Model, s Source) error {
+	if q, ok := r.query(m, s); ok {
+		_, err := r.engine.TopK(ctx, engine.TargetSearch{Targets: r.nodes.Vectors, Fields: r.nodes.Fields,
+			Queries: []engine.SearchQuery{q}, Scores: z})
+		return err
+	}
+	if s.New() {
+		return fmt.Errorf("%w: a %s model needs a node of the graph and cannot judge a new text; fit a "+
+			"diagonal or low-rank one", ErrModel, m.Link.Kind())
+	}
+	all := make([]int32, r.g.Len())
+	for j := range all {
+		all[j] = int32(j)
+	}
+	logits, _, err := engine.SourceLogits(ctx, r.engine, engine.Predictor{Link: m.Link, LinkParams: m.LinkParams},
+		s.node, all)
+	copy(z, logits)
+	return err
+}
+
+// query is what targets of a source are compared with by a model; false if that is no inner product.
+func (r *Recommender) query(m model.Model, s Source) (q engine.SearchQuery, ok bool) {
 	inner, ok := m.Link.(model.InnerProduct)
 	if !ok {
-		if s.New() {
-			return fmt.Errorf("%w: a %s model needs a node of the graph and cannot judge a new text; fit a "+
-				"diagonal or low-rank one", ErrModel, m.Link.Kind())
-		}
-		r.chunks(func(from, to int) {
-			sources, targets := make([]int32, to-from), make([]int32, to-from)
-			for k := range sources {
-				sources[k], targets[k] = s.node, int32(from+k)
-			}
-			m.Link.Logits(z[from:to], m.LinkParams, model.Batch{Sources: sources, Targets: targets})
-		})
-		return nil
+		return q, false
 	}
-	q, offsets := make([]float32, rows.Dim()), make([]float32, r.nodes.FieldCount)
+	q.Vector, q.Offsets = make([]float32, r.nodes.Vectors.Dim()), make([]float32, r.nodes.FieldCount)
 	if s.New() {
-		inner.QueryOf(q, offsets, m.LinkParams, s.vector, s.field)
+		inner.QueryOf(q.Vector, q.Offsets, m.LinkParams, s.vector, s.field)
 	} else {
-		inner.Query(q, offsets, m.LinkParams, s.node)
+		inner.Query(q.Vector, q.Offsets, m.LinkParams, s.node)
 	}
-	r.chunks(func(from, to int) {
-		kern.DotRange(z[from:to], q, rows, from)
-		for j := from; j < to; j++ {
-			z[j] += offsets[fields[j]]
-		}
-	})
-	return nil
+	return q, true
+}
+
+// search returns the best nodes for a query.
+func (r *Recommender) search(ctx context.Context, q engine.SearchQuery, k int) ([]engine.Hit, error) {
+	hits, err := r.engine.TopK(ctx, engine.TargetSearch{Targets: r.nodes.Vectors, Fields: r.nodes.Fields,
+		Queries: []engine.SearchQuery{q}, K: k})
+	if err != nil {
+		return nil, err
+	}
+	return hits[0], nil
 }
 
 // propensities returns the logits of π̂ of some targets for a source.
-func (r *Recommender) propensities(s Source, targets []int32) []float32 {
+func (r *Recommender) propensities(ctx context.Context, s Source, targets []int32) ([]float32, error) {
 	source := s.node
 	if s.New() {
 		source = s.like
@@ -53,78 +68,25 @@ func (r *Recommender) propensities(s Source, targets []int32) []float32 {
 			source = 0
 		}
 	}
-	out := make([]float32, len(targets))
-	const stretch = 4096
-	sources := slices.Repeat([]int32{source}, min(stretch, len(targets)))
-	for from := 0; from < len(targets); from += stretch {
-		to := min(from+stretch, len(targets))
-		r.model.Propensity.Logits(out[from:to], r.model.PropensityParams,
-			model.Batch{Sources: sources[:to-from], Targets: targets[from:to]})
-	}
-	return out
+	_, logits, err := engine.SourceLogits(ctx, r.engine,
+		engine.Predictor{Propensity: r.model.Propensity, PropensityParams: r.model.PropensityParams}, source, targets)
+	return logits, err
 }
 
 // seen returns log π̂ + log ŷ of every candidate, at its place; others are left as they are.
-func (r *Recommender) seen(room *room, s Source) []float32 {
+func (r *Recommender) seen(ctx context.Context, room *room, s Source) ([]float32, error) {
 	out := make([]float32, len(room.scores))
-	for k, p := range r.propensities(s, room.kept) {
+	logits, err := r.propensities(ctx, s, room.kept)
+	for k, p := range logits {
 		j := room.kept[k]
 		out[j] = float32(-softplus(-float64(room.scores[j])) - softplus(-float64(p)))
 	}
-	return out
+	return out, err
 }
 
 func softplus(x float64) float64 { return math.Max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
 
 func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
-
-// best returns the k candidates with the highest scores, the lowest numbered of equals first.
-func best(scores []float32, candidates []int32, k int) []int32 {
-	before := func(a, b int32) bool { return scores[a] > scores[b] || scores[a] == scores[b] && a < b }
-	heap := make([]int32, 0, k) // the worst on top
-	down := func(i int) {
-		for {
-			child := 2*i + 1
-			if child >= len(heap) {
-				return
-			}
-			if child+1 < len(heap) && before(heap[child], heap[child+1]) {
-				child++
-			}
-			if !before(heap[i], heap[child]) {
-				return
-			}
-			heap[i], heap[child] = heap[child], heap[i]
-			i = child
-		}
-	}
-	worst := float32(math.Inf(-1)) // of a full heap
-	for _, j := range candidates {
-		z := scores[j]
-		if !(z >= worst) {
-			continue // also not a number: never recommended
-		}
-		if len(heap) < k {
-			heap = append(heap, j)
-			if len(heap) == k {
-				for i := k/2 - 1; i >= 0; i-- {
-					down(i)
-				}
-				worst = scores[heap[0]]
-			}
-			continue
-		}
-		if k > 0 && before(j, heap[0]) {
-			heap[0] = j
-			down(0)
-			worst = scores[heap[0]]
-		}
-	}
-	slices.SortFunc(heap, func(a, b int32) int {
-		return cmp.Or(cmp.Compare(scores[b], scores[a]), cmp.Compare(a, b))
-	})
-	return heap
-}
 
 // ranks returns the place of each of some candidates among all, in the order of scores, from 1 on. The order is
 // counted, not built.
@@ -171,7 +133,7 @@ func ranks(scores []float32, candidates, of []int32) []int {
 // others are the candidates counted that come before.
 func fewRanks(scores []float32, candidates, of []int32) (out []int, few bool) {
 	const counted = 4
-	top := best(scores, candidates, len(of))
+	top := kern.Best(scores, candidates, len(of))
 	place := make(map[int32]int, len(top))
 	for p, j := range top {
 		place[j] = p + 1

@@ -110,7 +110,7 @@ func (s *Service) Recommend(ctx context.Context, r RecommendRequest) (_ *Recomme
 	if err != nil {
 		return nil, err
 	}
-	source, notes, err := r.source(engine)
+	source, notes, err := r.source(ctx, engine)
 	if err != nil {
 		return nil, err
 	}
@@ -259,7 +259,7 @@ func (r RecommendRequest) query(e *engine, explore float64) (recommend.Query, er
 }
 
 // source returns the node or text to recommend to.
-func (r RecommendRequest) source(e *engine) (recommend.Source, []string, error) {
+func (r RecommendRequest) source(ctx context.Context, e *engine) (recommend.Source, []string, error) {
 	if r.Node != "" {
 		if r.Field != "" {
 			return recommend.Source{}, nil, hint.Wrap(requestError("field", clip(r.Field),
@@ -287,7 +287,7 @@ func (r RecommendRequest) source(e *engine) (recommend.Source, []string, error) 
 		}
 		field = &f
 	}
-	source, probability, err := e.Text(encode.Text{Title: r.Title, Body: r.Text}, field)
+	source, probability, err := e.Text(ctx, encode.Text{Title: r.Title, Body: r.Text}, field)
 	if err != nil {
 		return recommend.Source{}, nil, requestError("text", nil, "cannot be used: %s",
 			strings.TrimPrefix(err.Error(), recommend.ErrQuery.Error()+": "))

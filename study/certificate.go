@@ -51,7 +51,7 @@ func runCertificate(ctx context.Context, l *lab) (*Result, error) {
 					c.Certificate, err = evaluate.Certify(ctx, n.Graph, evaluate.CertificateSettings{
 						Fit:     fit.Settings{Method: m.Method, Preset: l.Preset, Seed: l.Seeds[0], Threads: 1},
 						Repeats: len(l.Seeds), Plan: world.Saturated(), Seed: l.Seeds[0], Weights: directions[k],
-					}, nil)
+					})
 					return err
 				}})
 		}

@@ -11,6 +11,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -293,6 +294,11 @@ func TestListsAreThoseOfOneMachine(t *testing.T) {
 			rows := must(recommender.Batch(ctx, all, recommend.Query{K: 7, Linked: linked}))(t)
 			for _, cut := range []shards.CutSettings{{}, {Nodes: 77}} {
 				cluster, _ := s.cut(t, cut)
+				driver := must(recommend.New(s.Graph, m, recommend.Options{Engine: cluster}))(t)
+				again := must(driver.Batch(ctx, all, recommend.Query{K: 7, Linked: linked}))(t)
+				if !reflect.DeepEqual(again, rows) {
+					t.Fatalf("%s, linked %v: the cluster's engine has other lists", link, linked)
+				}
 				for name, runner := range runners() {
 					if name == "flink" && (cut.Nodes == 0 || linked) {
 						continue

@@ -125,19 +125,19 @@ func TestOverhead(t *testing.T) {
 	// Top-K over blocks.
 	inner := o.Link.(model.InnerProduct)
 	link, _ := o.Split(params)
-	asking := make([]recommend.Asking, 1024)
-	for k := range asking {
-		asking[k].Node = int32(k)
+	sources := make([]recommend.BlockSource, 1024)
+	for k := range sources {
+		sources[k].Node = int32(k)
 	}
-	block := recommend.Block{Vectors: vectors, Fields: g.Fields()}
+	block := recommend.Block{Vectors: vectors, Fields: g.Fields(), FieldCount: g.FieldCount(),
+		Engine: engine.CPU{Threads: 1}}
 	top := measure("top-K", func() error {
-		_, err := block.Top(inner, link, g.FieldCount(), asking, 10,
-			1)
+		_, err := block.Top(ctx, inner, link, sources, 10)
 		return err
 	})
-	compared := float64(len(asking)) * nodes
+	compared := float64(len(sources)) * nodes
 	t.Logf("top-10 of %d sources among %d targets, dimension %d, one core: %.2f s, %.2f s per billion comparisons",
-		len(asking), nodes, dim, top, top/compared*1e9)
+		len(sources), nodes, dim, top, top/compared*1e9)
 }
 
 // watchMemory follows the processes of a program and returns what the largest of them has taken.

@@ -16,6 +16,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"unseen/beam/shards"
+	"unseen/engine"
 	"unseen/model"
 	"unseen/recommend"
 )
@@ -111,6 +112,11 @@ func (e *Cluster) Recommend(ctx context.Context, m model.Model, to shards.Store,
 	return lists, to.Publish(ctx, work, append(slices.Clone(lists.Parts), ListsFile)...)
 }
 
+// TopK implements engine.Engine on the driver, which has the targets in its memory. Recommend searches the shards.
+func (e *Cluster) TopK(ctx context.Context, s engine.TargetSearch) ([][]engine.Hit, error) {
+	return engine.CPU{Threads: e.Runner.Threads}.TopK(ctx, s)
+}
+
 func listName(part int) string { return fmt.Sprintf("lists-%05d.jsonl", part) }
 
 func unique(name string) string { return fmt.Sprintf("%s-%016x", name, rand.Uint64()) }
@@ -129,10 +135,10 @@ func (*listsFn) ProcessElement(ctx context.Context, element, told []byte) error 
 
 func (p *plan) lists(ctx context.Context, t *task) error {
 	store := p.store()
-	numbers, asking := make([]int32, t.Nodes), make([]recommend.Asking, t.Nodes)
+	numbers, sources := make([]int32, t.Nodes), make([]recommend.BlockSource, t.Nodes)
 	for k := range numbers {
 		numbers[k] = int32(t.First + k)
-		asking[k] = recommend.Asking{Node: int32(k), Skip: []int32{numbers[k]}}
+		sources[k] = recommend.BlockSource{Node: int32(k), Skip: []int32{numbers[k]}}
 	}
 	for _, shard := range t.Links {
 		links, _, err := store.Pairs(ctx, shard)
@@ -141,13 +147,13 @@ func (p *plan) lists(ctx context.Context, t *task) error {
 		}
 		for k, i := range links.Source {
 			if at := int(i) - t.First; at >= 0 && at < t.Nodes {
-				asking[at].Skip = append(asking[at].Skip, links.Target[k])
+				sources[at].Skip = append(sources[at].Skip, links.Target[k])
 			}
 		}
 	}
-	for k := range asking {
-		slices.Sort(asking[k].Skip)
-		asking[k].Skip = slices.Compact(asking[k].Skip)
+	for k := range sources {
+		slices.Sort(sources[k].Skip)
+		sources[k].Skip = slices.Compact(sources[k].Skip)
 	}
 	nodes, err := store.Gather(ctx, p.Layout, numbers)
 	if err != nil {
@@ -162,7 +168,7 @@ func (p *plan) lists(ctx context.Context, t *task) error {
 	if !ok {
 		return errors.New("the link model is no inner product")
 	}
-	best := make([][]recommend.Hit, t.Nodes)
+	best := make([][]engine.Hit, t.Nodes)
 	for _, block := range p.Layout.Blocks {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -171,8 +177,9 @@ func (p *plan) lists(ctx context.Context, t *task) error {
 		if err != nil {
 			return err
 		}
-		found, err := recommend.Block{First: int32(block.First), Vectors: vectors, Fields: fields}.Top(link,
-			predictor.LinkParams, len(p.Layout.Fields), asking, p.K, p.Threads)
+		found, err := recommend.Block{First: int32(block.First), Vectors: vectors, Fields: fields,
+			FieldCount: len(p.Layout.Fields), Engine: engine.CPU{Threads: p.Threads},
+		}.Top(ctx, link, predictor.LinkParams, sources, p.K)
 		vectors.Close()
 		if err != nil {
 			return err
@@ -192,7 +199,7 @@ func (p *plan) lists(ctx context.Context, t *task) error {
 }
 
 // names reads the ids of the sources and of all targets that were found.
-func (p *plan) names(ctx context.Context, best [][]recommend.Hit, t *task) (map[int32]string, error) {
+func (p *plan) names(ctx context.Context, best [][]engine.Hit, t *task) (map[int32]string, error) {
 	wanted := make([]map[int32]bool, len(p.Layout.Blocks))
 	want := func(i int32) {
 		b := p.Layout.Block(i)
@@ -224,7 +231,7 @@ func (p *plan) names(ctx context.Context, best [][]recommend.Hit, t *task) (map[
 }
 
 // writeLists writes a line per source.
-func writeLists(w io.Writer, names map[int32]string, first int32, best [][]recommend.Hit) error {
+func writeLists(w io.Writer, names map[int32]string, first int32, best [][]engine.Hit) error {
 	type line struct {
 		Source  string    `json:"source"`
 		Targets []string  `json:"targets"`
@@ -236,7 +243,7 @@ func writeLists(w io.Writer, names map[int32]string, first int32, best [][]recom
 		l := line{Source: names[first+int32(k)], Targets: []string{}, Links: []float64{}}
 		for _, h := range list {
 			l.Targets = append(l.Targets, names[h.Target])
-			y, _ := strconv.ParseFloat(strconv.FormatFloat(1/(1+math.Exp(-float64(h.Logit))), 'g', 6, 64), 64)
+			y, _ := strconv.ParseFloat(strconv.FormatFloat(1/(1+math.Exp(-float64(h.Score))), 'g', 6, 64), 64)
 			l.Links = append(l.Links, y)
 		}
 		if err := lines.Encode(l); err != nil {

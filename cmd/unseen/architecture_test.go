@@ -195,11 +195,6 @@ func TestArchitectureSees(t *testing.T) {
 // conventional are names of types that more than one package may have: every reader knows what they are.
 var conventional = []string{"Error", "Options", "Result", "Settings"}
 
-// colliding are names that more than one package still has. It only shrinks.
-var colliding = []string{
-	"Hit",
-}
-
 // One word has one meaning: a name of an exported type is that of one package.
 func TestTypesHaveOneName(t *testing.T) {
 	t.Parallel()
@@ -221,13 +216,8 @@ func TestTypesHaveOneName(t *testing.T) {
 	}
 	for name, packages := range owners {
 		packages = slices.Compact(packages) // files of two platforms may declare one type
-		if len(packages) > 1 && !slices.Contains(conventional, name) && !slices.Contains(colliding, name) {
+		if len(packages) > 1 && !slices.Contains(conventional, name) {
 			t.Errorf("%s is a type of %s; rename all but one", name, strings.Join(packages, ", "))
-		}
-	}
-	for _, name := range colliding {
-		if len(slices.Compact(owners[name])) < 2 {
-			t.Logf("%s collides no more; take it out of colliding", name)
 		}
 	}
 }

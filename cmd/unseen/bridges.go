@@ -124,7 +124,7 @@ func runBridges(ctx context.Context, f bridgesFlags, t *display) (*foundBridges,
 		Dataset: filepath.Base(filepath.Clean(f.data)), Seed: f.seed, Warnings: r.notes}
 	found.Bridges, err = r.Bridges(ctx, recommend.BridgeSettings{
 		Sources: f.sources, List: f.list, Within: f.within, Seed: f.seed,
-		Progress: t.share("looking for bridges"),
+		Progress: t.report,
 	})
 	if err != nil {
 		return nil, causedByFlags(err)

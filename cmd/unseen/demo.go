@@ -191,7 +191,7 @@ func runDemo(ctx context.Context, f demoFlags, t *display) (*demo, error) {
 	d.describe(g, test)
 	for _, method := range []string{"naive", "bayes"} {
 		r, err := fit.Fit(ctx, problem, fit.Settings{Method: method, Seed: f.seed, Threads: f.threads,
-			Progress: t.under(method)})
+			Progress: progress.Func(t.report).Under(method)})
 		if err != nil {
 			return nil, err
 		}
@@ -259,14 +259,6 @@ func demoWorld(ctx context.Context, f demoFlags) (*world.World, error) {
 		return nil, err
 	}
 	return w.Linked(ctx)
-}
-
-// under reports training under a name.
-func (t *display) under(method string) progress.Func {
-	return func(e progress.Event) {
-		e.Phase = method + ": " + e.Phase
-		t.report(e)
-	}
 }
 
 // describe says what the world is like.

@@ -185,7 +185,7 @@ func runDial(ctx context.Context, f dialFlags, t *display) (*recommend.Dial, err
 		}
 		s, err := r.Sweep(ctx, recommend.SweepSettings{
 			K: f.k, Held: held, Settings: settings, Seed: f.seed,
-			Progress: t.share("making lists, " + name),
+			Progress: progress.Func(t.report).Under(name),
 		})
 		if err != nil {
 			return causedByFlags(err)

@@ -271,7 +271,8 @@ func certify(ctx context.Context, f evaluateFlags, m model.Model, prepared *samp
 	}
 	return evaluate.Certify(ctx, prepared.Graph, evaluate.CertificateSettings{
 		Fit: settings, Pairs: prepared.Problem.Train.Len(), Repeats: f.certify, Weights: weights, Seed: f.seed,
-	}, t.certificate)
+		Progress: t.report,
+	})
 }
 
 // printEvaluation draws the page for a terminal of 80 columns.

@@ -585,8 +585,8 @@ func runFit(ctx context.Context, f fitFlags, t *display) (*fitReport, error) {
 		certified.Checkpoint, certified.Progress = fit.Checkpoint{}, nil
 		if r.Certificate, err = evaluate.Certify(ctx, from.graph, evaluate.CertificateSettings{
 			Fit: certified, Pairs: problem.Train.Len(), Repeats: f.certify, Plan: from.plan,
-			Weights: plantable(result), Seed: f.seed + 1,
-		}, t.certificate); err != nil {
+			Weights: plantable(result), Seed: f.seed + 1, Progress: t.report,
+		}); err != nil {
 			return nil, causedByFlags(err)
 		}
 	}

@@ -161,18 +161,3 @@ func (d *display) clear() {
 		d.width = 0
 	}
 }
-
-// shares is how many units an event of a package has that reports shares of 1.
-const shares = 1000
-
-// share shows the share of a phase that is done.
-func (d *display) share(phase string) func(done float64) {
-	return func(done float64) {
-		d.report(progress.Event{Phase: phase, Done: int64(done * shares), Of: shares})
-	}
-}
-
-// certificate shows which truth of a certificate is being fitted.
-func (d *display) certificate(repeat, of int, phase string) {
-	d.say("certificate, truth %d of %d: %s", repeat, of, phase)
-}

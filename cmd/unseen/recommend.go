@@ -272,7 +272,7 @@ func runRecommend(ctx context.Context, f recommendFlags, t *display) ([]*recomme
 			}
 			field = &known
 		}
-		source, probability, err := r.Text(encode.Text{Body: f.text}, field)
+		source, probability, err := r.Text(ctx, encode.Text{Body: f.text}, field)
 		if err != nil {
 			return nil, causedByFlags(err)
 		}

@@ -139,7 +139,7 @@ func BenchmarkTopK(b *testing.B) {
 			name := map[bool]string{false: "float32", true: "float16"}[half]
 			b.Run(name+map[int]string{1: "/one", 64: "/sixtyfour"}[batch], func(b *testing.B) {
 				for b.Loop() {
-					TopK(m, queries, 10, 1)
+					topK(b, m, queries, 10, 1)
 				}
 			})
 		}

@@ -1,6 +1,7 @@
 package kern
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -174,7 +175,7 @@ func poolOf(k int) int { return 4*k + 64 }
 // that its codes find likely. The scores are exact, those of TopK for a single query to the bit, and
 // so is the order; what may happen is that a row is missed whose score is close to the last ones. The
 // result does not depend on the number of threads. A query that is not finite is answered by TopK.
-func TopKCodes(c *Codes, m, queries *Matrix, k, threads int) [][]Hit {
+func TopKCodes(ctx context.Context, c *Codes, m, queries *Matrix, k, threads int) ([][]RowScore, error) {
 	if c.rows != m.rows || c.dim != m.dim {
 		panic(fmt.Sprintf("kern: TopKCodes of a %d×%d matrix with codes of %d×%d", m.rows, m.dim, c.rows, c.dim))
 	}
@@ -184,50 +185,54 @@ func TopKCodes(c *Codes, m, queries *Matrix, k, threads int) [][]Hit {
 	if k < 0 || k > MaxK {
 		panic(fmt.Sprintf("kern: TopKCodes of %d hits; 0 to %d can be had", k, MaxK))
 	}
-	results := make([][]Hit, queries.rows)
+	results := make([][]RowScore, queries.rows)
 	if k == 0 || m.rows == 0 {
-		return results
+		return results, nil
 	}
 	threads = max(threads, 1)
 	q := make([]float32, m.dim)
 	for at := range results {
 		queries.Load(q, at)
-		if poolOf(k) >= m.rows || slices.ContainsFunc(q, func(x float32) bool { return !(x-x == 0) }) {
-			one, err := queries.Slice(at, at+1)
-			if err != nil {
-				panic(err) // the rows are queries' own
-			}
-			results[at] = TopK(m, one, k, threads)[0]
-			continue
+		search := newSearch(m, queries, at, 1, k, threads)
+		if poolOf(k) < m.rows && !slices.ContainsFunc(q, func(x float32) bool { return !(x-x == 0) }) {
+			search = c.search(m, q, k, threads)
 		}
-		results[at] = c.top(m, q, k, threads)
+		if err := search.run(ctx, threads); err != nil {
+			return nil, err
+		}
+		if results[at] = search.merge(0); search.codes != nil {
+			results[at] = exactly(results[at], m, q, k)
+		}
 	}
 	runtime.KeepAlive(c)
 	runtime.KeepAlive(m)
 	runtime.KeepAlive(queries)
-	return results
+	return results, nil
 }
 
-// top is TopKCodes of one finite query.
-func (c *Codes) top(m *Matrix, q []float32, k, threads int) []Hit {
-	s := &search{k: poolOf(k), codes: c, coded: codeQuery(q, c.stride), columns: 1}
+// search looks for what is likely among the k best of a finite query.
+func (c *Codes) search(m *Matrix, q []float32, k, threads int) *search {
+	s := &search{m: m, k: poolOf(k), codes: c, coded: codeQuery(q, c.stride), columns: 1}
 	s.hire(1, threads)
-	Chunks(c.rows, chunkRows, threads, func(worker, _, from, to int) { s.scan(&s.workers[worker], from, to) })
-	likely := s.merge(0)
+	return s
+}
+
+// exactly scores likely rows and keeps the k best.
+func exactly(likely []RowScore, m *Matrix, q []float32, k int) []RowScore {
 	rows := make([]int32, len(likely))
 	for p, hit := range likely {
-		rows[p] = hit.Index
+		rows[p] = hit.Row
 	}
 	slices.Sort(rows)
 	scores := make([]float32, len(rows))
 	Dots(scores, q, m, rows)
-	exact := likely[:0]
+	exact := Heap(likely[:0])
 	for p, score := range scores {
 		if score == score {
-			exact = append(exact, Hit{rows[p], score})
+			exact = append(exact, RowScore{rows[p], score})
 		}
 	}
-	sortHits(exact)
+	exact.Sort()
 	return exact[:min(len(exact), k):min(len(exact), k)]
 }
 

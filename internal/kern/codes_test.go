@@ -198,14 +198,14 @@ func TestTopKCodesRecall(t *testing.T) {
 			for d, x := range m.Row(rng.IntN(rows - 1)) {
 				view.Row(0)[d] = float32(weights[d]) * x
 			}
-			want := TopK(m, view, k, 2)[0]
-			got := TopKCodes(c, m, view, k, 1)[0]
+			want := topK(t, m, view, k, 2)[0]
+			got := topKCodes(t, c, m, view, k, 1)[0]
 			for _, threads := range []int{2, 5} {
-				if other := TopKCodes(c, m, view, k, threads)[0]; !slices.Equal(got, other) {
+				if other := topKCodes(t, c, m, view, k, threads)[0]; !slices.Equal(got, other) {
 					t.Fatalf("%s, query %d: %d threads change the hits", kind, q, threads)
 				}
 			}
-			exact := map[Hit]bool{}
+			exact := map[RowScore]bool{}
 			for _, hit := range want {
 				exact[hit] = true
 			}
@@ -214,8 +214,8 @@ func TestTopKCodesRecall(t *testing.T) {
 				if exact[hit] {
 					found++
 				}
-				if Dots(one, view.Row(0), m, []int32{hit.Index}); one[0] != hit.Score {
-					t.Fatalf("%s: row %d scored %v, is %v", kind, hit.Index, hit.Score, one[0])
+				if Dots(one, view.Row(0), m, []int32{hit.Row}); one[0] != hit.Score {
+					t.Fatalf("%s: row %d scored %v, is %v", kind, hit.Row, hit.Score, one[0])
 				}
 				if p > 0 && !got[p-1].before(hit) {
 					t.Fatalf("%s: %v before %v", kind, got[p-1], hit)
@@ -234,7 +234,7 @@ func TestTopKCodesRecall(t *testing.T) {
 
 // Every variant and every thread count finds the same likely rows; the edges are those of TopK.
 func TestTopKCodesEdges(t *testing.T) {
-	var first [][]Hit
+	var first [][]RowScore
 	for _, name := range Variants() {
 		restore, err := Use(name)
 		if err != nil {
@@ -248,12 +248,12 @@ func TestTopKCodesEdges(t *testing.T) {
 			queries := randomMatrix(t, 3, 20, false, 4)
 			clear(queries.Row(1))
 			queries.Row(2)[3] = float32(math.NaN())
-			hits := TopKCodes(c, m, queries, 7, 3)
-			if want := TopK(m, queries, 7, 1); len(hits[0]) != 7 || len(hits[2]) != 0 || len(want[2]) != 0 {
+			hits := topKCodes(t, c, m, queries, 7, 3)
+			if want := topK(t, m, queries, 7, 1); len(hits[0]) != 7 || len(hits[2]) != 0 || len(want[2]) != 0 {
 				t.Fatalf("%s %s: %v, exact %v", name, shape, hits, want)
 			}
 			for p, hit := range hits[1] { // all scores are equal: the lowest rows
-				if hit != (Hit{int32(p), 0}) {
+				if hit != (RowScore{int32(p), 0}) {
 					t.Errorf("%s %s: a query of zeros found %v", name, shape, hits[1])
 				}
 			}
@@ -264,11 +264,11 @@ func TestTopKCodesEdges(t *testing.T) {
 				first = hits
 			}
 			for p, hit := range hits[0] {
-				if hit.Index != first[0][p].Index {
+				if hit.Row != first[0][p].Row {
 					t.Errorf("%s: %v, other variants %v", name, hits[0], first[0])
 				}
 			}
-			if few := TopKCodes(c, m, queries, 0, 1); len(few) != 3 || few[0] != nil {
+			if few := topKCodes(t, c, m, queries, 0, 1); len(few) != 3 || few[0] != nil {
 				t.Errorf("k = 0 gave %v", few)
 			}
 		}
@@ -279,8 +279,8 @@ func TestTopKCodesEdges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := TopKCodes(c, small, small, 9, 2), TopK(small, small, 9, 1); len(got[3]) != 5 ||
-		got[3][0].Index != want[3][0].Index {
+	if got, want := topKCodes(t, c, small, small, 9, 2), topK(t, small, small, 9, 1); len(got[3]) != 5 ||
+		got[3][0].Row != want[3][0].Row {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	none, _ := NewMatrix(0, 9)
@@ -288,13 +288,13 @@ func TestTopKCodesEdges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if hits := TopKCodes(empty, none, small, 3, 1); len(hits) != 5 || len(hits[0]) != 0 {
+	if hits := topKCodes(t, empty, none, small, 3, 1); len(hits) != 5 || len(hits[0]) != 0 {
 		t.Errorf("no rows gave %v", hits)
 	}
 	for what, call := range map[string]func(){
-		"other rows": func() { TopKCodes(empty, small, small, 3, 1) },
-		"k":          func() { TopKCodes(c, small, small, MaxK+1, 1) },
-		"queries":    func() { TopKCodes(c, small, randomMatrix(t, 1, 8, false, 1), 1, 1) },
+		"other rows": func() { topKCodes(t, empty, small, small, 3, 1) },
+		"k":          func() { topKCodes(t, c, small, small, MaxK+1, 1) },
+		"queries":    func() { topKCodes(t, c, small, randomMatrix(t, 1, 8, false, 1), 1, 1) },
 	} {
 		func() {
 			defer func() {
@@ -305,4 +305,14 @@ func TestTopKCodesEdges(t *testing.T) {
 			call()
 		}()
 	}
+}
+
+// topKCodes is TopKCodes that nobody cancels.
+func topKCodes(t testing.TB, c *Codes, m, queries *Matrix, k, threads int) [][]RowScore {
+	t.Helper()
+	hits, err := TopKCodes(t.Context(), c, m, queries, k, threads)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hits
 }

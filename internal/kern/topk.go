@@ -1,6 +1,8 @@
 package kern
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"math"
 	"runtime"
@@ -10,15 +12,15 @@ import (
 // MaxK is the largest number of hits that TopK looks for.
 const MaxK = 1000
 
-// Hit is a row and its inner product with a query.
-type Hit struct {
-	Index int32
+// RowScore is a row and its inner product with a query.
+type RowScore struct {
+	Row   int32
 	Score float32
 }
 
 // before orders hits: higher scores first, equal ones by lower index.
-func (h Hit) before(other Hit) bool {
-	return h.Score > other.Score || h.Score == other.Score && h.Index < other.Index
+func (h RowScore) before(other RowScore) bool {
+	return h.Score > other.Score || h.Score == other.Score && h.Row < other.Row
 }
 
 const (
@@ -31,29 +33,31 @@ const (
 // TopK finds, for each row of queries, the k rows of m with the largest inner product, best
 // first; equal scores are ordered by lower index and NaN never wins, so there are fewer than k
 // hits only where fewer rows have a score. The result does not depend on the number of threads.
-func TopK(m, queries *Matrix, k, threads int) [][]Hit {
+func TopK(ctx context.Context, m, queries *Matrix, k, threads int) ([][]RowScore, error) {
 	if queries.dim != m.dim {
 		panic(fmt.Sprintf("kern: TopK of queries with %d elements over rows with %d", queries.dim, m.dim))
 	}
 	if k < 0 || k > MaxK {
 		panic(fmt.Sprintf("kern: TopK of %d hits; 0 to %d can be had", k, MaxK))
 	}
-	results := make([][]Hit, queries.rows)
+	results := make([][]RowScore, queries.rows)
 	if k == 0 || m.rows == 0 {
-		return results
+		return results, nil
 	}
 	threads = max(threads, 1)
 	for from := 0; from < queries.rows; from += queryGroup {
 		count := min(queryGroup, queries.rows-from)
 		search := newSearch(m, queries, from, count, k, threads)
-		Chunks(m.rows, chunkRows, threads, func(worker, _, from, to int) { search.rows(worker, from, to) })
+		if err := search.run(ctx, threads); err != nil {
+			return nil, err
+		}
 		for q := range count {
 			results[from+q] = search.merge(q)
 		}
 	}
 	runtime.KeepAlive(m)
 	runtime.KeepAlive(queries)
-	return results
+	return results, nil
 }
 
 // search is one pass of a group of queries over the rows.
@@ -70,7 +74,7 @@ type search struct {
 
 // candidate is what one thread has found so far.
 type candidate struct {
-	heaps      []heap
+	heaps      []Heap
 	thresholds []float32 // per query: the score to exceed, once its heap is full
 	filling    int       // queries whose heap is not yet full
 	scores     *Matrix
@@ -99,7 +103,7 @@ func (s *search) hire(count, threads int) {
 	s.workers = make([]candidate, threads)
 	for w := range s.workers {
 		c := &s.workers[w]
-		c.heaps = make([]heap, count)
+		c.heaps = make([]Heap, count)
 		c.filling = count
 		// padding columns never exceed their threshold
 		c.thresholds = make([]float32, s.columns)
@@ -113,13 +117,16 @@ func (s *search) hire(count, threads int) {
 	}
 }
 
-func (s *search) rows(worker, from, to int) {
-	c := &s.workers[worker]
-	if s.query != nil {
-		s.scan(c, from, to)
-	} else {
-		s.block(c, from, to)
-	}
+// run looks at all rows.
+func (s *search) run(ctx context.Context, threads int) error {
+	return ChunksErr(ctx, s.m.rows, chunkRows, threads, func(worker, _, from, to int) error {
+		if s.panels == nil {
+			s.scan(&s.workers[worker], from, to)
+		} else {
+			s.block(&s.workers[worker], from, to)
+		}
+		return nil
+	})
 }
 
 // scan scores rows for one query and looks only at those above its threshold.
@@ -133,7 +140,7 @@ func (s *search) scan(c *candidate, from, to int) {
 		}
 		at := 0
 		for c.filling > 0 && at < len(scores) {
-			c.offer(0, Hit{int32(from + at), scores[at]}, s.k)
+			c.offer(0, RowScore{int32(from + at), scores[at]}, s.k)
 			at++
 		}
 		for at < len(scores) {
@@ -142,7 +149,7 @@ func (s *search) scan(c *candidate, from, to int) {
 			at += skip
 			for range min(len(scores)-at, maxLanes) {
 				if scores[at] > c.thresholds[0] {
-					c.offer(0, Hit{int32(from + at), scores[at]}, s.k)
+					c.offer(0, RowScore{int32(from + at), scores[at]}, s.k)
 				}
 				at++
 			}
@@ -173,7 +180,7 @@ func (s *search) block(c *candidate, from, to int) {
 			}
 			for q, score := range z[row*s.columns:][:len(c.heaps)] {
 				if score > c.thresholds[q] || len(c.heaps[q]) < s.k {
-					c.offer(q, Hit{int32(from + row), score}, s.k)
+					c.offer(q, RowScore{int32(from + row), score}, s.k)
 				}
 			}
 		}
@@ -182,7 +189,7 @@ func (s *search) block(c *candidate, from, to int) {
 
 // offer gives a hit to query q. Within a thread rows come in ascending order, but a thread may
 // get chunks in any order, so equal scores are settled by index.
-func (c *candidate) offer(q int, hit Hit, k int) {
+func (c *candidate) offer(q int, hit RowScore, k int) {
 	if hit.Score != hit.Score {
 		return
 	}
@@ -200,32 +207,35 @@ func (c *candidate) offer(q int, hit Hit, k int) {
 }
 
 // merge returns the best k of all threads for query q.
-func (s *search) merge(q int) []Hit {
-	var all []Hit
+func (s *search) merge(q int) []RowScore {
+	var all Heap
 	for w := range s.workers {
 		all = append(all, s.workers[w].heaps[q]...)
 	}
-	sortHits(all)
+	all.Sort()
 	return all[:min(len(all), s.k):min(len(all), s.k)]
 }
 
-// sortHits puts the best first.
-func sortHits(hits []Hit) {
-	slices.SortFunc(hits, func(a, b Hit) int {
-		switch {
-		case a.before(b):
-			return -1
-		case b.before(a):
-			return 1
-		}
-		return 0
+// Heap keeps the best of the rows that it was offered, the worst of them on top.
+type Heap []RowScore
+
+// Offer gives a row to a heap that keeps k.
+func (h *Heap) Offer(hit RowScore, k int) {
+	if len(*h) < k {
+		h.push(hit)
+	} else if k > 0 && hit.before((*h)[0]) {
+		h.replace(hit)
+	}
+}
+
+// Sort ends a heap: its rows are put in order, the best first.
+func (h Heap) Sort() {
+	slices.SortFunc(h, func(a, b RowScore) int {
+		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Row, b.Row))
 	})
 }
 
-// heap keeps the worst hit on top.
-type heap []Hit
-
-func (h *heap) push(hit Hit) {
+func (h *Heap) push(hit RowScore) {
 	*h = append(*h, hit)
 	a := *h
 	i := len(a) - 1
@@ -241,7 +251,7 @@ func (h *heap) push(hit Hit) {
 }
 
 // replace puts a better hit in the place of the worst.
-func (h heap) replace(hit Hit) {
+func (h Heap) replace(hit RowScore) {
 	i := 0
 	for {
 		child := 2*i + 1
@@ -258,4 +268,24 @@ func (h heap) replace(hit Hit) {
 		i = child
 	}
 	h[i] = hit
+}
+
+// Best returns the k candidates with the highest scores, best first and of equal ones the lowest. Scores that are not
+// numbers never win.
+func Best(scores []float32, candidates []int32, k int) []int32 {
+	heap := make(Heap, 0, k)
+	least := float32(math.Inf(-1)) // of a full heap
+	for _, j := range candidates {
+		if z := scores[j]; z >= least {
+			if heap.Offer(RowScore{j, z}, k); len(heap) == k && k > 0 {
+				least = heap[0].Score
+			}
+		}
+	}
+	heap.Sort()
+	rows := make([]int32, len(heap))
+	for p, hit := range heap {
+		rows[p] = hit.Row
+	}
+	return rows
 }

@@ -9,14 +9,14 @@ import (
 )
 
 // sortedHits is the definition: score every row, sort, cut.
-func sortedHits(scores []float32, k int) []Hit {
-	var hits []Hit
+func sortedHits(scores []float32, k int) []RowScore {
+	var hits []RowScore
 	for i, s := range scores {
 		if s == s {
-			hits = append(hits, Hit{int32(i), s})
+			hits = append(hits, RowScore{int32(i), s})
 		}
 	}
-	slices.SortStableFunc(hits, func(a, b Hit) int {
+	slices.SortStableFunc(hits, func(a, b RowScore) int {
 		switch {
 		case a.Score > b.Score:
 			return -1
@@ -58,7 +58,7 @@ func TestTopK(t *testing.T) {
 				}
 			}
 			queries := randomMatrix(t, batch, dim, false, uint64(round)+1000)
-			want := make([][]Hit, batch)
+			want := make([][]RowScore, batch)
 			if batch == 1 {
 				scores := make([]float32, rows)
 				DotRange(scores, queries.Row(0), m, 0)
@@ -75,7 +75,7 @@ func TestTopK(t *testing.T) {
 				}
 			}
 			for _, threads := range []int{1, 2, 7} {
-				got := TopK(m, queries, k, threads)
+				got := topK(t, m, queries, k, threads)
 				for q := range want {
 					if !slices.Equal(got[q], want[q]) {
 						t.Fatalf("round %d: %d×%d half %v k %d, query %d of %d, %d threads:\ngot  %v\nwant %v", round,
@@ -90,18 +90,18 @@ func TestTopK(t *testing.T) {
 func TestTopKOfNothing(t *testing.T) {
 	none, _ := NewMatrix(0, 4)
 	one := randomMatrix(t, 1, 4, false, 1)
-	if hits := TopK(none, one, 5, 2); len(hits) != 1 || len(hits[0]) != 0 {
+	if hits := topK(t, none, one, 5, 2); len(hits) != 1 || len(hits[0]) != 0 {
 		t.Errorf("no rows gave %v", hits)
 	}
-	if hits := TopK(one, none, 5, 2); len(hits) != 0 {
+	if hits := topK(t, one, none, 5, 2); len(hits) != 0 {
 		t.Errorf("no queries gave %v", hits)
 	}
-	if hits := TopK(one, one, 0, 2); len(hits) != 1 || len(hits[0]) != 0 {
+	if hits := topK(t, one, one, 0, 2); len(hits) != 1 || len(hits[0]) != 0 {
 		t.Errorf("k = 0 gave %v", hits)
 	}
 	row := one.Row(0)
 	row[2] = float32(math.NaN())
-	if hits := TopK(one, one, 5, 2); len(hits[0]) != 0 {
+	if hits := topK(t, one, one, 5, 2); len(hits[0]) != 0 {
 		t.Errorf("NaN won: %v", hits)
 	}
 }
@@ -125,4 +125,14 @@ func TestChunks(t *testing.T) {
 			}
 		}
 	}
+}
+
+// topK is TopK that nobody cancels.
+func topK(t testing.TB, m, queries *Matrix, k, threads int) [][]RowScore {
+	t.Helper()
+	hits, err := TopK(t.Context(), m, queries, k, threads)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hits
 }

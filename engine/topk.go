@@ -1,0 +1,266 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"unseen/graph"
+	"unseen/internal/kern"
+)
+
+// TargetSearch asks for the best targets of one query or of many. The score of target j for a query is
+//
+//	z_j = ⟨Vector, h_j⟩ + Offsets[field of j].
+type TargetSearch struct {
+	Targets *graph.Vectors // h, a row per target
+	Fields  []uint16       // of every target; nil where no query has offsets
+	Queries []SearchQuery
+	K       int // hits of each query; 0 where only scores are wanted
+	// Scores, unless nil, are set to the scores of all targets, whichever may be hits: a row per query.
+	Scores []float32
+	// Blocks has the scores of a single query computed as those of many are, for queries that are put into groups:
+	// their scores do not depend on how.
+	Blocks bool
+	// Sketch, unless nil, is of the targets: an engine may look for likely hits there and miss some near the end. Their
+	// scores are exact.
+	Sketch *Sketch
+}
+
+// SearchQuery is what targets are compared with, and which of them may be hits.
+type SearchQuery struct {
+	Vector  []float32
+	Offsets []float32 // by field; nil means 0
+	Among   []int32   // only these targets, ascending; nil means all
+	Skip    []int32   // never these, ascending
+}
+
+// Even reports whether the offsets are the same for every field, so that they change no order.
+func (q SearchQuery) Even() bool {
+	return !slices.ContainsFunc(q.Offsets, func(x float32) bool { return x != q.Offsets[0] })
+}
+
+// shared is the offset of every field, if they are even.
+func (q SearchQuery) shared() float32 {
+	if len(q.Offsets) == 0 {
+		return 0
+	}
+	return q.Offsets[0]
+}
+
+// Hit is a target and its score.
+type Hit struct {
+	Target int32
+	Score  float32
+}
+
+// Sketch is a copy of vectors in a byte per number, in which likely targets are found about four times as fast.
+type Sketch struct{ codes *kern.Codes }
+
+// NewSketch copies vectors, which must be finite.
+func NewSketch(v *graph.Vectors, threads int) (*Sketch, error) {
+	codes, err := kern.Quantise(kern.MatrixOf(v), kern.Threads(threads))
+	if err != nil {
+		return nil, err
+	}
+	return &Sketch{codes}, nil
+}
+
+// MaxSketchHits is the most hits and skipped targets together that are looked for in a sketch.
+const MaxSketchHits = kern.MaxK
+
+// How many targets are scored at a time.
+const (
+	scannedTogether = 4096 // for one query
+	scoredTogether  = 256  // for many
+)
+
+// TopK implements Engine. One query is compared with the targets row by row, many by block products: those that ask for
+// scores, and those whose hits are the best inner products of all targets but a few. Scores by rows and by blocks
+// differ in the last bits; neither depend on the number of threads, nor on which other queries there are.
+func (c CPU) TopK(ctx context.Context, s TargetSearch) ([][]Hit, error) {
+	if err := s.validate(); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if s.Scores == nil && s.plain() {
+		return c.topPlain(ctx, s)
+	}
+	n, blocks := s.Targets.Len(), len(s.Scores) > 0 && (s.Blocks || len(s.Queries) > 1)
+	if blocks {
+		if err := c.multiply(ctx, s); err != nil {
+			return nil, err
+		}
+	}
+	scores := s.Scores
+	if scores == nil {
+		scores = make([]float32, n) // of one query after the other
+	}
+	hits, all := make([][]Hit, len(s.Queries)), everyNode(min(s.K, 1)*n)
+	for k, q := range s.Queries {
+		own := scores[min(k*n, len(scores)-n):][:n] // the query's row, or the only one
+		if !blocks {
+			if err := c.scan(ctx, s, q, own); err != nil {
+				return nil, err
+			}
+		}
+		for _, j := range kern.Best(own, q.candidates(all), s.K) {
+			hits[k] = append(hits[k], Hit{j, own[j]})
+		}
+	}
+	return hits, nil
+}
+
+// validate refuses what does not fit together.
+func (s *TargetSearch) validate() error {
+	n, dim := s.Targets.Len(), s.Targets.Dim()
+	if s.K < 0 || s.Scores != nil && len(s.Scores) != n*len(s.Queries) ||
+		s.Sketch != nil && s.Sketch.codes.Rows() != n {
+		return fmt.Errorf("%w: a search for %d hits of %d queries among %d targets, with room for %d scores", ErrShape,
+			s.K, len(s.Queries), n, len(s.Scores))
+	}
+	for k, q := range s.Queries {
+		if a := q.Among; len(a) > 0 && (a[0] < 0 || int(a[len(a)-1]) >= n) {
+			return fmt.Errorf("%w: query %d is about targets %d to %d of %d", ErrShape, k, a[0], a[len(a)-1], n)
+		}
+		if len(q.Vector) != dim || !q.Even() && len(s.Fields) != n {
+			return fmt.Errorf("%w: query %d has %d numbers and %d offsets, for %d targets of %d numbers with %d fields",
+				ErrShape, k, len(q.Vector), len(q.Offsets), n, dim, len(s.Fields))
+		}
+	}
+	return nil
+}
+
+// plain reports whether hits are those of inner products alone, among all targets but a few.
+func (s *TargetSearch) plain() bool {
+	return s.K+s.spare() <= kern.MaxK && !slices.ContainsFunc(s.Queries, func(q SearchQuery) bool {
+		return q.Among != nil || !q.Even()
+	})
+}
+
+// spare is how many hits may have to be skipped.
+func (s *TargetSearch) spare() (most int) {
+	for _, q := range s.Queries {
+		most = max(most, len(q.Skip))
+	}
+	return most
+}
+
+// topPlain finds the best inner products, with as many more as may have to be skipped.
+func (c CPU) topPlain(ctx context.Context, s TargetSearch) ([][]Hit, error) {
+	matrix, threads := kern.MatrixOf(s.Targets), kern.Threads(c.Threads)
+	queries, err := s.matrix()
+	if err != nil {
+		return nil, err
+	}
+	count := min(s.K+s.spare(), matrix.Rows())
+	var found [][]kern.RowScore
+	if s.Sketch != nil {
+		found, err = kern.TopKCodes(ctx, s.Sketch.codes, matrix, queries, count, threads)
+	} else {
+		found, err = kern.TopK(ctx, matrix, queries, count, threads)
+	}
+	if err != nil {
+		return nil, err
+	}
+	hits := make([][]Hit, len(s.Queries))
+	for k, q := range s.Queries {
+		for _, h := range found[k] {
+			if _, skip := slices.BinarySearch(q.Skip, h.Row); !skip && len(hits[k]) < s.K {
+				hits[k] = append(hits[k], Hit{h.Row, h.Score + q.shared()})
+			}
+		}
+	}
+	return hits, nil
+}
+
+// matrix puts the queries below one another.
+func (s *TargetSearch) matrix() (*kern.Matrix, error) {
+	dim := s.Targets.Dim()
+	data := make([]float32, 0, len(s.Queries)*dim)
+	for _, q := range s.Queries {
+		data = append(data, q.Vector...)
+	}
+	return kern.View(data, len(s.Queries), dim, dim)
+}
+
+// scan scores the targets of one query: all, or those that may be hits if no other score is wanted.
+func (c CPU) scan(ctx context.Context, s TargetSearch, q SearchQuery, scores []float32) error {
+	matrix, threads := kern.MatrixOf(s.Targets), kern.Threads(c.Threads)
+	if q.Among == nil || s.Scores != nil {
+		return kern.ChunksErr(ctx, len(scores), scannedTogether, threads, func(_, _, from, to int) error {
+			kern.DotRange(scores[from:to], q.Vector, matrix, from)
+			s.addOffsets(scores[from:to], q, from)
+			return nil
+		})
+	}
+	return kern.ChunksErr(ctx, len(q.Among), scannedTogether, threads, func(_, _, from, to int) error {
+		some := make([]float32, to-from)
+		kern.Dots(some, q.Vector, matrix, q.Among[from:to])
+		for k, j := range q.Among[from:to] {
+			scores[j] = some[k]
+			s.addOffsets(scores[j:j+1], q, int(j))
+		}
+		return nil
+	})
+}
+
+// multiply scores all targets for all queries by block products.
+func (c CPU) multiply(ctx context.Context, s TargetSearch) error {
+	n, count, matrix := s.Targets.Len(), len(s.Queries), kern.MatrixOf(s.Targets)
+	queries, err := s.matrix()
+	if err != nil {
+		return err
+	}
+	return kern.ChunksErr(ctx, n, scoredTogether, kern.Threads(c.Threads), func(_, _, from, to int) error {
+		targets, err1 := matrix.Slice(from, to)
+		products, err2 := kern.View(s.Scores[from:(count-1)*n+to], count, to-from, n)
+		if err := cmp.Or(err1, err2); err != nil {
+			return err
+		}
+		kern.MulT(products, queries, targets)
+		for k, q := range s.Queries {
+			s.addOffsets(s.Scores[k*n+from:k*n+to], q, from)
+		}
+		return nil
+	})
+}
+
+// addOffsets adds what their fields add to the scores of targets, from the first of them on.
+func (s *TargetSearch) addOffsets(scores []float32, q SearchQuery, first int) {
+	switch {
+	case len(q.Offsets) == 0:
+	case s.Fields == nil: // they are even
+		for k := range scores {
+			scores[k] += q.Offsets[0]
+		}
+	default:
+		for k, f := range s.Fields[first : first+len(scores)] {
+			scores[k] += q.Offsets[f]
+		}
+	}
+}
+
+// candidates lists the targets that may be hits, given a list of all.
+func (q SearchQuery) candidates(all []int32) []int32 {
+	if q.Among != nil {
+		all = q.Among
+	}
+	if len(q.Skip) == 0 {
+		return all
+	}
+	left := make([]int32, 0, len(all))
+	skip := q.Skip
+	for _, j := range all {
+		for len(skip) > 0 && skip[0] < j {
+			skip = skip[1:]
+		}
+		if len(skip) == 0 || skip[0] != j {
+			left = append(left, j)
+		}
+	}
+	return left
+}

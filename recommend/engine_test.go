@@ -1,0 +1,78 @@
+package recommend
+
+import (
+	"context"
+	"testing"
+
+	"unseen/engine"
+	"unseen/internal/enginetest"
+	"unseen/model"
+)
+
+// What is heavy goes through the engine, whatever it is; where that fails there is an error, and not half a list.
+func TestEverySearchRunsOnAnyEngine(t *testing.T) {
+	scans, searches := []string{"Scan"}, []string{"TopK"}
+	both := []string{"Scan", "TopK"}
+	type work = func(ctx context.Context, r *Recommender) (any, error)
+	top := func(q Query) work {
+		return func(ctx context.Context, r *Recommender) (any, error) {
+			q.Source = r.Node(40)
+			return r.Top(ctx, q)
+		}
+	}
+	batch := func(ctx context.Context, r *Recommender) (any, error) {
+		return r.Batch(ctx, []int32{1, 20, 40, 41}, Query{K: 5})
+	}
+	for _, kind := range []string{"diagonal", "diagonal-field", "mlp"} {
+		g, m, naive := small(t, 90, kind)
+		check := func(name string, calls []string, o Options, do work) {
+			if kind == "mlp" {
+				calls = scans // it is no inner product
+			}
+			t.Run(kind+"/"+name, func(t *testing.T) {
+				enginetest.Check(t, calls, func(ctx context.Context, e engine.Engine) (any, error) {
+					o.Engine, o.Threads = e, 2
+					return do(ctx, must(New(g, m, o))(t))
+				})
+			})
+		}
+		check("top", both, Options{}, top(Query{K: 5}))
+		check("seen", both, Options{}, top(Query{K: 2000, Seen: true}))
+		check("compared", both, Options{Naive: &naive}, top(Query{K: 5, Compare: true}))
+		check("fast", both, Options{Fast: true}, top(Query{K: 5}))
+		check("diverse", both, Options{}, top(Query{K: 5, Diversity: .5}))
+		check("explored", both, Options{}, top(Query{K: 5, Explore: .5}))
+		check("batch", searches, Options{Naive: &naive}, batch)
+		if kind == "mlp" {
+			continue
+		}
+		check("vector", both, Options{}, func(ctx context.Context, r *Recommender) (any, error) {
+			vector := make([]float32, 8)
+			g.Vectors().Load(vector, 7)
+			field, _, err := r.FieldOf(ctx, vector)
+			if err != nil {
+				return nil, err
+			}
+			s, err := r.Vector(ctx, vector, field)
+			if err != nil {
+				return nil, err
+			}
+			return r.Top(ctx, Query{Source: s, K: 5})
+		})
+		check("bridges", both, Options{Naive: &naive}, func(ctx context.Context, r *Recommender) (any, error) {
+			return r.Bridges(ctx, BridgeSettings{Sources: 20})
+		})
+		t.Run(kind+"/block", func(t *testing.T) {
+			enginetest.Check(t, searches, func(ctx context.Context, e engine.Engine) (any, error) {
+				b := Block{Vectors: g.Vectors(), Fields: g.Fields(), FieldCount: g.FieldCount(), Engine: e}
+				return b.Top(ctx, m.Link.(model.InnerProduct), m.LinkParams,
+					[]BlockSource{{Node: 3}, {Node: 4, Skip: []int32{4, 5}}}, 5)
+			})
+		})
+	}
+	r, held := swept(t)
+	enginetest.Check(t, searches, func(ctx context.Context, e engine.Engine) (any, error) {
+		other := must(New(r.Graph(), r.Model(), Options{Engine: e, Threads: 2}))(t)
+		return other.Sweep(ctx, SweepSettings{Held: held})
+	})
+}
