@@ -20,7 +20,7 @@ type DoctorVerdict struct {
 	Fields   []string // names by number; a field without a name is called by its number
 }
 
-// Section has the verdict first, then the numbers that it rests on.
+// Section has the verdict first, then the numbers behind it.
 func (d DoctorVerdict) Section() Section {
 	s := Section{Name: or(d.Name, "doctor"), Title: or(d.Title, "The doctor's verdict")}
 	f := d.Findings
@@ -56,7 +56,7 @@ func (d DoctorVerdict) Section() Section {
 		s.Tables = append(s.Tables, logged(f.Logged))
 	}
 	u := f.Support
-	s.FactsTitle = "What it rests on"
+	s.FactsTitle = "Data behind the verdict"
 	s.Facts = []Fact{
 		{"training pairs", number(float64(u.Pairs), 0)}, {"of them linked", number(float64(u.Links), 0)},
 		{"sources", number(float64(u.Sources), 0)},
@@ -181,7 +181,7 @@ func logged(tests []fit.LoggedTest) figure.Table {
 			{Name: "logged"}, {Name: "shown", Digits: 3, Means: "share of the logged pairs that were shown"},
 			{Name: "expected", Digits: 3, Means: "mean π̂ of the same pairs"},
 			{Name: "z", Digits: 1, Means: "the difference in standard errors; beyond 3 it is hardly chance"},
-			{Name: "z, allowing", Digits: 1, Means: "the same, allowing for the fit's own uncertainty"},
+			{Name: "z, adjusted", Digits: 1, Means: "the same, allowing for the fit's own uncertainty"},
 		}}
 	for _, l := range tests {
 		allowing := figure.Cell{}

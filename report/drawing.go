@@ -190,7 +190,7 @@ func distance(p, a, b point) float64 {
 	return math.Hypot(p.x-a.x-share*dx, p.y-a.y-share*dy)
 }
 
-// finite tells whether all numbers can be drawn. Beyond 1e200 differences and squares overflow.
+// finite reports whether all numbers can be drawn. Beyond 1e200 differences and squares overflow.
 func finite(xs ...float64) bool {
 	for _, x := range xs {
 		if !(math.Abs(x) < 1e200) {

@@ -14,7 +14,7 @@ const (
 	narrowWidth = 340.
 )
 
-// half tells whether a figure needs only half the width of a page.
+// half reports whether a figure needs only half the width of a page.
 func half(f figure.Figure) bool { return f.Lines != nil && f.Lines.Shares }
 
 // drawFigure draws a figure. A titled one has its title in the picture, for files.
@@ -48,7 +48,7 @@ func drawNothing(d *drawing, top float64) {
 	d.height = top + 64
 }
 
-// Limits beyond which a figure only says where its numbers are.
+// Limits beyond which a figure is replaced by a note where its numbers are.
 const (
 	mostCells = 8000
 	mostBars  = 400

@@ -11,9 +11,9 @@ import (
 )
 
 var (
-	// ErrPage: a page is empty or contradicts itself.
+	// ErrPage: a page is empty or inconsistent.
 	ErrPage = errors.New("unusable page")
-	// ErrRun: a file or folder is not a run that a report can be made of.
+	// ErrRun: a report cannot be made of this file or folder.
 	ErrRun = errors.New("unusable run")
 )
 

@@ -162,7 +162,7 @@ func (c *intervalChart) drawRow(i int, y float64) {
 }
 
 // nearby drops numbers that are so far out that all others would be one dot: further than six times the span of the
-// middle half. A row with such an estimate is said to be off the scale, with its number beside it.
+// middle half. A row with such an estimate is marked as off the scale, with its number beside it.
 func nearby(numbers []float64) []float64 {
 	ordered := slices.Sorted(slices.Values(numbers))
 	n := len(ordered)
@@ -198,7 +198,7 @@ func drawWhisker(d *drawing, x [3]float64, y float64, title string) {
 	d.add(mark{estimate, y, disc, figure.SeriesInk(0), title})
 }
 
-// hasInterval tells whether a row has more than its estimate.
+// hasInterval reports whether a row has more than its estimate.
 func hasInterval(r figure.IntervalRow) bool {
 	return finite(float64(r.Low), float64(r.High)) && r.Low < r.High
 }

@@ -83,7 +83,7 @@ func filesOf(run string) ([]string, error) {
 	}
 	if len(paths) == 0 {
 		return nil, fmt.Errorf("%w: folder %s has no results (.json) and no model (.safetensors); write "+
-			"some into it, or give another", ErrRun, run)
+			"results into it, or give another", ErrRun, run)
 	}
 	return inOrder(paths), nil
 }

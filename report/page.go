@@ -9,7 +9,7 @@ import (
 	"unseen/study"
 )
 
-// Page is what a report says, in any form: HTML, figures, JSON.
+// Page is the content of a report, to be written as HTML, figures or JSON.
 type Page struct {
 	Title    string    `json:"title"`
 	Summary  []string  `json:"summary,omitempty"` // in plain words, the most important first

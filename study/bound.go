@@ -88,15 +88,15 @@ func runBound(ctx context.Context, l *lab) (*Result, error) {
 			ballRadius, boundFloor, boundCeiling, boundLoss, boundFailure),
 		fmt.Sprintf("𝒢̂ is the mean over %d draws of signs of the largest Σσr/|U| that projected gradients, "+
 			"which also fit the model, find from the best %d of %d members drawn at random and from the model. "+
-			"That is short of the largest: with 20 and 40 nodes six times as many starts raised 𝒢̂ by 1 to "+
-			"24%%, so that the bound should be larger still.",
+			"This underestimates the largest: with 20 and 40 nodes six times as many starts raised 𝒢̂ by 1 to "+
+			"24%%, so the bound should be larger still.",
 			draws, boundStarts-1, boundCandidates),
-		"B is exact, from the known truth; only the plug-in for it could be had without. The sharper bound has " +
+		"B is exact, from the known truth; without the truth only the plug-in is available. The sharper bound has " +
 			"M/(2√2) for M, and for R_AP also 1 for ε: flipping one link moves the estimate by no more.",
 	}}
 	r.Tables = []figure.Table{boundTable(rows, nodes), boundSeedsTable(rows)}
 	r.Figures = []figure.Figure{boundFigure(rows, nodes)}
-	r.Claims = []Claim{boundHoldsClaim(rows), boundTellingClaim(rows), plugInClaim(rows), sharperClaim(rows)}
+	r.Claims = []Claim{boundHoldsClaim(rows), tightClaim(rows), plugInClaim(rows), sharperClaim(rows)}
 	return r, nil
 }
 
@@ -566,11 +566,11 @@ func boundHoldsClaim(rows []*BoundRow) Claim {
 			below.all, figure.Decimal(nearest, 1))}
 }
 
-// boundTellingClaim asks whether the bound says more than that no loss exceeds η.
-func boundTellingClaim(rows []*BoundRow) Claim {
-	var telling tally
+// tightClaim asks whether the bound is below η, which no loss exceeds.
+func tightClaim(rows []*BoundRow) Claim {
+	var tight tally
 	for _, r := range rows {
-		telling.add(r.Bound < boundLoss)
+		tight.add(r.Bound < boundLoss)
 	}
 	most := rows[len(rows)-1].Nodes
 	var evidence []string
@@ -582,10 +582,10 @@ func boundTellingClaim(rows []*BoundRow) Claim {
 			figure.Decimal(ratio, 0)))
 	}
 	trueRisk := meanOf(boundRowsOf(rows, boundSchemes[0].name, most), func(r *BoundRow) figure.Value { return r.Risk })
-	return Claim{fmt.Sprintf("the bound says more than that no loss exceeds %g", boundLoss), telling.verdict(),
-		fmt.Sprintf("It is below in %d of %d. With %d nodes it is %s; nearly all of it is 3M, which falls as 1/n. For "+
-			"3M to be a tenth of the true risk it takes %s nodes, all of whose pairs are seen.",
-			telling.held, telling.all, most, strings.Join(evidence, "; "), figure.Decimal(nodesFor(trueRisk/10), 0))}
+	return Claim{fmt.Sprintf("the bound is below the largest loss, %g", boundLoss), tight.verdict(),
+		fmt.Sprintf("It is in %d of %d. With %d nodes the bound is %s; nearly all of it is 3M, which falls as "+
+			"1/n. 3M would be a tenth of the true risk with %s nodes, all of whose pairs are seen.",
+			tight.held, tight.all, most, strings.Join(evidence, "; "), figure.Decimal(nodesFor(trueRisk/10), 0))}
 }
 
 // nodesFor is the least number of nodes for which 3M is at most margin.
@@ -603,17 +603,17 @@ func plugInClaim(rows []*BoundRow) Claim {
 	}
 	bias := meanOf(known, func(r *BoundRow) figure.Value { return r.Bias })
 	plugIn := meanOf(known, func(r *BoundRow) figure.Value { return r.PlugIn })
-	return Claim{"B can be had from the data, by taking what bayes learns for the truth", enough.verdict(),
-		fmt.Sprintf("The plug-in is no smaller than B in %d of %d; in the mean it is %s, and B is %s. (The "+
+	return Claim{"B can be estimated from data, with what bayes learns as the truth", enough.verdict(),
+		fmt.Sprintf("The plug-in is no smaller than B in %d of %d; its mean is %s, and that of B is %s. (The "+
 			"model's own ŷ and π̂ in place of the truth would always give 0.)", enough.held, enough.all,
 			figure.Decimal(plugIn, 3), figure.Decimal(bias, 3))}
 }
 
 // sharperClaim is about the bound with the least margin.
 func sharperClaim(rows []*BoundRow) Claim {
-	var telling, holds tally
+	var tight, holds tally
 	for _, r := range rows {
-		telling.add(r.Sharper < boundLoss)
+		tight.add(r.Sharper < boundLoss)
 		holds.add(r.Risk <= r.Sharper)
 	}
 	most := rows[len(rows)-1].Nodes
@@ -622,7 +622,8 @@ func sharperClaim(rows []*BoundRow) Claim {
 		ratio := meanOf(boundRowsOf(rows, s.name, most), func(r *BoundRow) figure.Value { return r.Sharper / r.Risk })
 		evidence = append(evidence, fmt.Sprintf("%s %s", s.name, figure.Decimal(ratio, 1)))
 	}
-	return Claim{"with the least margin the bound says more than that", telling.verdict(), fmt.Sprintf(
-		"It is below %g in %d of %d, and the true risk is below it in %d. With %d nodes it is this many times the "+
-			"true risk: %s.", boundLoss, telling.held, telling.all, holds.held, most, strings.Join(evidence, ", "))}
+	return Claim{"with the least margin the bound is below the largest loss", tight.verdict(), fmt.Sprintf(
+		"It is below %g in %d of %d cases, and the true risk is below it in %d. With %d nodes it is this many "+
+			"times the true risk: %s.", boundLoss, tight.held, tight.all, holds.held, most,
+		strings.Join(evidence, ", "))}
 }

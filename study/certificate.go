@@ -124,6 +124,6 @@ func certificateClaims(rows []*CertificateRow, n RealNetwork) []Claim {
 		{n.Name + ": methods that model exposure have a lower true risk than naive", lower.verdict(),
 			strings.Join(risks, "; ") + "."},
 		{n.Name + ": R_AP is closer to the true risk than R_naive", closer.verdict(),
-			"Off by: " + strings.Join(errors, "; ") + "."},
+			"Error: " + strings.Join(errors, "; ") + "."},
 	}
 }

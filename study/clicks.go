@@ -128,7 +128,7 @@ func runClicks(ctx context.Context, l *lab) (*Result, error) {
 			"mean over pages. π̂ is compared with the shown share of held-out pairs, by pairs of fields.",
 		"Risk: of ŷ over all pairs of up to 100 held-out pages under the log-loss, doubly robust with the shown "+
 			"shares for π; R_naive, R_w, R_PU and R_AP are its estimates from clicks alone with the model's own π̂.",
-		fmt.Sprintf("Preset %s, the first start alone; %s.", l.Preset, seedList(l.Seeds)))
+		fmt.Sprintf("Preset %s, first start only; %s.", l.Preset, seedList(l.Seeds)))
 	return r, nil
 }
 
@@ -589,7 +589,7 @@ func estimatesClaim(rows []*ClicksRow, n RealNetwork) Claim {
 			figure.Decimal(off[1], 4), figure.Decimal(off[2], 4), figure.Decimal(off[3], 4)))
 	}
 	return Claim{n.Name + ": estimates that correct for exposure are closer to the doubly robust risk than the naive " +
-		"one", closer.verdict(), "Off by, in the mean: " + strings.Join(evidence, "; ") + "."}
+		"one", closer.verdict(), "Mean error: " + strings.Join(evidence, "; ") + "."}
 }
 
 // doctorClaim compares the doctor's verdict on the scale of π with the known scale, without a log and with it.

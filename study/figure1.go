@@ -73,15 +73,15 @@ func runFigure1(ctx context.Context, l *lab) (*Result, error) {
 		fmt.Sprintf("Worlds as in table 1, with vectors of %d dimensions whose products vary in about %.0f; %s, "+
 			"one world with random and one with tied fields.",
 			z.dim, z.effective(), seedList([]uint64{seed})),
-		fmt.Sprintf("Training on %s pairs, the larger samples with the smaller ones in them, stopping by a "+
+		fmt.Sprintf("Training on %s pairs, each sample containing the smaller ones, with early stopping on a "+
 			"tenth as many others; preset %s.",
 			strings.Join(counts, ", "), l.Preset),
 		"The error is |π̂ − π|/π, averaged over ordered pairs of fields, however rare (over fields), or over " +
 			"pairs of nodes (over pairs; w in the table). s is seconds of training on one thread.",
 	}}
 	if d := l.trainings.size.dim; d > z.dim {
-		r.Setting = append(r.Setting, fmt.Sprintf("%d dimensions instead of %d are for the sake of bayes: its "+
-			"time grows with their square, and with %d the products of %d pairs would take %.1f GB.",
+		r.Setting = append(r.Setting, fmt.Sprintf("%d dimensions instead of %d are for bayes: its time grows "+
+			"with their square, and with %d the products of %d pairs would take %.1f GB.",
 			z.dim, d, d, sizes[len(sizes)-1].pairs, 4*float64(d+32)*float64(sizes[len(sizes)-1].pairs)/1e9))
 	}
 	for _, kind := range kinds {

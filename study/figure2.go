@@ -59,7 +59,7 @@ type Figure2Row struct {
 	Kept            int             `json:"kept"`   // rounds that nothing could be learned from
 }
 
-// A share drifts where its change is above driftSize in the mean and of one sign in nine seeds of ten. These were
+// A share drifts where its change is above driftSize on average and of one sign in nine of ten seeds. These were
 // fixed before the seeds were run.
 const driftSize, driftSeeds = .05, .9
 
@@ -138,12 +138,13 @@ func runFigure2(ctx context.Context, l *lab) (*Result, error) {
 			"to ŷ, new links drawn from (π, y), and a new training; %d rounds, %s.", s.Shown, s.Rounds,
 			seedList(l.Seeds)),
 		fmt.Sprintf("The link model sees the field through coordinates of its own. Where unshown pairs count, "+
-			"links are all kept and about %d other pairs are drawn; the likelihood knows it. Training is to the "+
-			"optimum, by L-BFGS with a ridge, or by bayes.", s.Negatives),
+			"all links are kept and about %d other pairs are drawn, for which the likelihood accounts. Training "+
+			"goes to the optimum, by L-BFGS with a ridge, or by bayes.", s.Negatives),
 		"The optimiser matters. It was chosen on one other seed, among L-BFGS and three settings of Adam with " +
 			"its early stop: under Adam R_w fell to between .12 and .20 and naive ended anywhere from .04 to " +
-			".93, so that a stable R_w is a finding about the optimum, not about the preset safe.",
-		fmt.Sprintf("A share drifts if it changes by more than %.2f in the mean, the same way in nine seeds of ten.",
+			".93, so a stable R_w is a finding about the optimum, not about the preset safe.",
+		fmt.Sprintf("A share drifts if it changes by more than %.2f on average, in the same direction in nine "+
+			"of ten seeds.",
 			driftSize),
 	}}
 	r.Tables, r.Figures = figure2Tables(rows)
@@ -273,5 +274,5 @@ func nearRelevanceClaim(row func(method string) *Figure2Row) Claim {
 	}
 	return Claim{"corrected for exposure, recommendations stay near relevance (unshown pairs count, the model sees " +
 		"the field)", reproducedIf(nearest != "naive" && least < driftSize),
-		strings.Join(evidence, ", ") + ", in the mean over worlds."}
+		strings.Join(evidence, ", ") + ", on average over worlds."}
 }

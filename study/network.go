@@ -69,7 +69,7 @@ func (n RealNetwork) methods() []Method {
 	return append(methods, n.more...)
 }
 
-// models tells whether a method has propensities of its own.
+// models reports whether a method has propensities of its own.
 func (m Method) models() bool {
 	return !slices.Contains([]Method{cosine, naive, naiveField, bonus}, m)
 }
@@ -101,7 +101,7 @@ type fitted struct {
 	logged   []fit.LoggedTest
 	seconds  float64
 	warnings []string
-	failed   string // why there is nothing else: training diverged
+	failed   string // why all else is empty: training diverged
 }
 
 // prepare splits and samples every network with every seed.
@@ -248,7 +248,7 @@ func (l *lab) networkSetting() []string {
 			d.Links.Train,
 			len(d.candidates.Sources()), links, 100*float64(across)/float64(max(links, 1))))
 	}
-	return append(words, fmt.Sprintf("Preset %s, the first start alone; %s.", l.Preset, seedList(l.Seeds)))
+	return append(words, fmt.Sprintf("Preset %s, first start only; %s.", l.Preset, seedList(l.Seeds)))
 }
 
 // seedsTitle says what the numbers of a table are, given the number of seeds.

@@ -194,7 +194,7 @@ func thresholdClaims(all []Threshold) (claims []Claim) {
 		if first.Source != FromPlan {
 			statement += ", stated for " + first.Source
 		}
-		opening := "In the mean "
+		opening := "On average "
 		if first.Whole {
 			opening = "Over all seeds "
 		}
@@ -204,7 +204,7 @@ func thresholdClaims(all []Threshold) (claims []Claim) {
 	return claims
 }
 
-// samePromise tells whether two thresholds belong to one promise.
+// samePromise reports whether two thresholds belong to one promise.
 func (t *Threshold) samePromise(o *Threshold) bool {
 	return t.What == o.What && t.Bound == o.Bound && t.Source == o.Source && t.Fields == o.Fields
 }
@@ -315,7 +315,7 @@ func printedClaim(outcomes []*Outcome, kind FieldKind) Claim {
 	return Claim{
 		fmt.Sprintf("λ_L = 1, λ_R = 10, learning rate 10⁻⁴, as printed, train good models (%s fields)", kind),
 		noWorse.verdict(),
-		fmt.Sprintf("As printed instead of with the guards, in the mean: %s (truth %s). As printed was no worse in "+
+		fmt.Sprintf("As printed instead of with the guards, on average: %s (truth %s). As printed was no worse in "+
 			"%d of %d trainings.", strings.Join(evidence, "; "), figure.Decimal(truth, 2), noWorse.held, noWorse.all),
 	}
 }

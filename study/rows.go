@@ -56,7 +56,7 @@ func meanAndSpread(xs []float64) (mean, sd float64) {
 	return mean, math.Sqrt(sd / max(n-1, 1))
 }
 
-// beyondChance tells whether a mean over n seeds is above 0 by more than two standard errors.
+// beyondChance reports whether a mean over n seeds is above 0 by more than two standard errors.
 func beyondChance(mean, sd float64, n int) bool { return mean > 2*sd/math.Sqrt(float64(n)) }
 
 // spreadOf is a cell with the mean and standard deviation of numbers. It is empty where one of them is NaN.

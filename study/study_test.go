@@ -112,7 +112,7 @@ func TestThresholdClaimsGatherMethods(t *testing.T) {
 	}
 	want := []Claim{
 		{"a, b, tied fields: x ≥ 1.00", Missed,
-			"In the mean a 3.00, at worst 2.00, kept in 2 of 2 seeds; b 1.25, at worst 0.50, kept in 1 of 2 seeds."},
+			"On average a 3.00, at worst 2.00, kept in 2 of 2 seeds; b 1.25, at worst 0.50, kept in 1 of 2 seeds."},
 		{"a, tied fields: y ≤ 1.00, stated for these worlds", Met, "Over all seeds a 0.25."},
 	}
 	if got := thresholdClaims(all); !reflect.DeepEqual(got, want) {

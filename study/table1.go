@@ -80,7 +80,8 @@ func (l *lab) setting() []string {
 				"direction of w from a model of its links; links drawn with a base rate of .16 and an oracle "+
 				"AUC of .97; π from U(.7, 1) within a field and U(.1, .3) between two.",
 				l.Networks[0].Name, z.nodes, z.fields, z.dim),
-			fmt.Sprintf("Training on %d pairs, stopping by %d others, judged by the truth on %d more; preset "+
+			fmt.Sprintf("Training on %d pairs, early stopping on %d others, evaluation against the truth on %d "+
+				"more; preset "+
 				"%s; %s, each with a truth of its own.",
 				z.pairs, z.validation, z.test, l.Preset, seedList(l.Seeds)),
 		}
@@ -92,7 +93,8 @@ func (l *lab) setting() []string {
 			z.nodes, z.fields, z.dim, z.effective()),
 		"Random fields are equally large and have nothing to do with the texts; tied fields are those of the texts, " +
 			large + ".",
-		fmt.Sprintf("Training on %d pairs, stopping by %d others, judged by the truth on %d more; preset %s; "+
+		fmt.Sprintf("Training on %d pairs, early stopping on %d others, evaluation against the truth on %d "+
+			"more; preset %s; "+
 			"%s, each with a world of its own.",
 			z.pairs, z.validation, z.test, l.Preset, seedList(l.Seeds)),
 	}
@@ -248,7 +250,7 @@ type gain struct {
 }
 
 // compareGains asks whether the gain is positive in every seed: reproduced if it is for all methods, not reproduced if
-// for each it is negative in the mean or less than two standard errors, otherwise partly.
+// for each it is negative on average or less than two standard errors, otherwise partly.
 func compareGains(outcomes []*Outcome, statement string, g gain) Claim {
 	below := byMethod(outcomes, g.base)
 	everywhere, nowhere := true, true

@@ -341,7 +341,7 @@ func table2Claims(rows []*Table2Row, kind FieldKind) []Claim {
 			"those of bayes"+fields),
 		bayesJudgesClaim(rows, "R_AP with the ŷ and π̂ of bayes is closer than R_naive for every model, also those "+
 			"without π̂"+fields),
-		coverageClaim(rows, "the intervals of R_AP have the true risk of every model in them, in 95 of 100 worlds"+
+		coverageClaim(rows, "the intervals of R_AP contain the true risk of every model in 95 of 100 worlds"+
 			fields),
 	}
 }
@@ -358,7 +358,8 @@ func naiveWorstClaim(rows []*Table2Row, statement string) Claim {
 			figure.Decimal(e[1], 3), figure.Decimal(e[2], 3), figure.Decimal(e[3], 3)))
 	}
 	return Claim{statement, closer.verdict(),
-		fmt.Sprintf("It is in %d of %d. RMSE of R_naive against R_w, R_PU and R_AP: %s.", closer.held, closer.all,
+		fmt.Sprintf("True in %d of %d comparisons. RMSE of R_naive against R_w, R_PU and R_AP: %s.", closer.held,
+			closer.all,
 			strings.Join(evidence, "; "))}
 }
 
@@ -373,7 +374,8 @@ func mleWorstClaim(rows []*Table2Row, statement string) Claim {
 		}
 		evidence = append(evidence, m.Name+" "+decimals(e))
 	}
-	return Claim{statement, closer.verdict(), fmt.Sprintf("It is in %d of %d. RMSE of R_naive, R_w, R_PU and R_AP: %s.",
+	return Claim{statement, closer.verdict(), fmt.Sprintf("True in %d of %d comparisons. RMSE of R_naive, R_w, "+
+		"R_PU and R_AP: %s.",
 		closer.held, closer.all, strings.Join(evidence, "; "))}
 }
 
@@ -432,6 +434,6 @@ func coverageClaim(rows []*Table2Row, statement string) Claim {
 		plausible.add(distuv.Binomial{N: float64(len(ofMethod)), P: .95}.CDF(float64(count)) >= .05)
 		evidence = append(evidence, fmt.Sprintf("%s %d of %d", m.Name, count, len(ofMethod)))
 	}
-	return Claim{statement, plausible.verdict(), "Seeds whose interval has it: " + strings.Join(evidence, ", ") +
-		". A count is taken for fair where chance gives so few or fewer in at least one of 20 repetitions."}
+	return Claim{statement, plausible.verdict(), "Seeds whose interval contains it: " + strings.Join(evidence, ", ") +
+		". A count passes if chance gives as few or fewer in at least one of 20 repetitions."}
 }

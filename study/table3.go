@@ -250,7 +250,7 @@ func asGoodClaim(rows []*Table3Row, n RealNetwork) Claim {
 		asGood.add(mean > -1)
 		evidence = append(evidence, plusMinus(m.Name, mean, sd))
 	}
-	return Claim{n.Name + ": corrected methods classify observed links as well as naive does, to a point of AUC",
+	return Claim{n.Name + ": corrected methods classify observed links as well as naive does, within a point of AUC",
 		asGood.verdict(), "AUC of ŷ against naive, in points: " + strings.Join(evidence, ", ") + "."}
 }
 
@@ -280,7 +280,7 @@ func fieldsHelpClaim(rows []*Table3Row, n RealNetwork) Claim {
 		helps.add(mean > 0 && beyondChance(mean, sd, len(x.gains)))
 		evidence = append(evidence, plusMinus(x.name, mean, sd))
 	}
-	return Claim{n.Name + ": to know the fields helps with observed links", helps.metVerdict(),
+	return Claim{n.Name + ": knowing the fields helps with observed links", helps.metVerdict(),
 		"AUC points: " + strings.Join(evidence, "; ") + "."}
 }
 

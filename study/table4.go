@@ -137,9 +137,8 @@ func runTable4(ctx context.Context, l *lab) (*Result, error) {
 			"their first 100; cross recall over those with a link to another field. Equal scores rank by "+
 			"node number.",
 		"Differences from naive have intervals of 95% from 1000 draws of sources, the same for both; a source's "+
-			"values are means over the seeds first. They say what other sources could have shown, the models "+
-			"taken as they are: what another seed would have trained they do not know, so that a claim must "+
-			"also hold in every seed.",
+			"values are means over the seeds first. They cover the choice of sources, with the models fixed, "+
+			"and not the randomness of training, so a claim must also hold in every seed.",
 	)}
 	numbers := &Table4Numbers{Ranks: all}
 	for _, n := range l.Networks {
@@ -356,8 +355,8 @@ func (l *lab) table4Claims(differences []*Table4Difference, n RealNetwork) []Cla
 		return func(d *Table4Difference) bool { return d.higher(metric) }
 	}
 	return []Claim{
-		correctedClaim(differences, n.Name+": corrected ŷ finds as many observed links as naive, to a point of "+
-			"recall@100 in the mean", atRecall,
+		correctedClaim(differences, n.Name+": corrected ŷ finds as many observed links as naive, within a point "+
+			"of recall@100 on average", atRecall,
 			func(d *Table4Difference) bool { return d.Differences[atRecall].Mean > -.01 }),
 		correctedClaim(differences, n.Name+": corrected ŷ finds links of more fields: a higher entropy@100 of true "+
 			"positives", atEntropy, higher(atEntropy)),
@@ -367,7 +366,7 @@ func (l *lab) table4Claims(differences []*Table4Difference, n RealNetwork) []Cla
 		exposureClaim(findDifference(differences, naiveField, evaluate.ByRelevance),
 			n.Name+": naive-field finds more observed links, and fewer between two fields"),
 		exposureClaim(findDifference(differences, bayes, evaluate.BySeen),
-			n.Name+": to rank by π̂ŷ of bayes does the same"),
+			n.Name+": ranking by π̂ŷ of bayes does the same"),
 		l.scaleClaim(n),
 	}
 }
@@ -381,12 +380,12 @@ func findDifference(differences []*Table4Difference, m Method, by evaluate.By) *
 	return differences[i]
 }
 
-// higher tells whether a metric is higher than naive's beyond its interval and in every seed.
+// higher reports whether a metric is higher than naive's beyond its interval and in every seed.
 func (d *Table4Difference) higher(metric int) bool {
 	return d.Differences[metric].Lower > 0 && d.Higher[metric] == d.Seeds
 }
 
-// lower tells whether a metric is lower than naive's beyond its interval and in every seed.
+// lower reports whether a metric is lower than naive's beyond its interval and in every seed.
 func (d *Table4Difference) lower(metric int) bool {
 	return d.Differences[metric].Upper < 0 && d.Higher[metric] == 0
 }

@@ -177,7 +177,7 @@ func (l *lab) lemmaPart(ctx context.Context, size theorySize) (*Result, error) {
 				size.draws)},
 		{"Var(AP) < Var(naive) and Var(AP) ≤ Var(w) ≤ Var(PU)", reproducedIf(ordered),
 			fmt.Sprintf("The variances are %.3g (AP), %.3g (naive), %.3g (w) and %.3g (PU). The paper writes < "+
-				"throughout; where every ô is alike two of them are equal.",
+				"throughout; where all ô are equal, two of the variances are.",
 				variances["R_AP"], variances["naive"], variances["R_w"], variances["R_PU"])},
 		{"π/(2−π) < π̂ < 1 gives R_w and R_PU a lower bias than naive, where no link is predicted",
 			reproducedIf(lower.held == lower.all),
@@ -306,7 +306,7 @@ func (l *lab) limitPart(ctx context.Context, size theorySize) (*Result, error) {
 	}
 	return &Result{Rows: rows, Tables: []figure.Table{table},
 		Figures: []figure.Figure{{Name: "limit-lines",
-			Title: "The naive process: two categories alike but for exposure", Lines: lines}},
+			Title: "The naive process: two categories that differ only in exposure", Lines: lines}},
 		Claims: []Claim{{"κ_vw⁽ᵗ⁾ → 1 − 1/(1+cᵗ) as n grows", reproducedIf(falls && top.Holds),
 			fmt.Sprintf("The largest difference in %d rounds is %.4f at n = %d (.01 was the goal); the mean "+
 				"difference %s.", size.rounds, top.Error, size.recommended[len(size.recommended)-1],
@@ -331,8 +331,8 @@ func (l *lab) correctionPart(_ context.Context, size theorySize) (*Result, error
 		name    string
 		process loop.Process
 	}{
-		{"naive, y alike", loop.Process{Propensity: []float64{.8, .2}, Link: []float64{.5, .5}}},
-		{"corrected, y alike", loop.Process{Propensity: []float64{.8, .2}, Link: []float64{.5, .5}, Corrected: true}},
+		{"naive, equal y", loop.Process{Propensity: []float64{.8, .2}, Link: []float64{.5, .5}}},
+		{"corrected, equal y", loop.Process{Propensity: []float64{.8, .2}, Link: []float64{.5, .5}, Corrected: true}},
 		{"corrected, y 1.2 times", loop.Process{Propensity: []float64{.8, .2}, Link: []float64{.6, .5},
 			Corrected: true}},
 		{"shown only, y 1.2 times", loop.Process{Propensity: []float64{.8, .2}, Link: []float64{.6, .5},
@@ -390,7 +390,7 @@ func (l *lab) boundPart(ctx context.Context, size theorySize) (*Result, error) {
 			{Name: "as printed", Means: "1 − 2C·exp(−2n[ε² + η²/C²])", Digits: 4},
 		}}
 	var rows []TheoryRow
-	holds, broken, telling := true, 0, 0
+	holds, broken, positive := true, 0, 0
 	var worst string
 	for k, c := range []struct {
 		counts []int
@@ -417,12 +417,12 @@ func (l *lab) boundPart(ctx context.Context, size theorySize) (*Result, error) {
 		row.Holds = drawn >= bound-4*math.Sqrt(bound*(1-bound)/float64(size.skews))-1e-9
 		holds = holds && row.Holds
 		if bound > 0 {
-			telling++
+			positive++
 		}
 		if p := max(b.Printed, 0); drawn < p-4*math.Sqrt(p*(1-p)/float64(size.skews))-4*row.Error-1e-9 {
 			broken++
 			if worst == "" {
-				worst = fmt.Sprintf("with %v recommendations and q = %v it promises %.4f and %.4f is drawn", c.counts,
+				worst = fmt.Sprintf("with %v recommendations and q = %v it promises %.4f, and %.4f was drawn", c.counts,
 					c.q, p, drawn)
 			}
 		}
@@ -432,16 +432,16 @@ func (l *lab) boundPart(ctx context.Context, size theorySize) (*Result, error) {
 	printed := Claim{"P(every ratio skews further) ≥ 1 − 2C·exp(−2n[ε² + η²/C²])", reproducedIf(broken == 0),
 		"As printed it held in every case that was drawn."}
 	if broken > 0 {
-		printed.Evidence = fmt.Sprintf("As printed it is wrong in %d of %d cases: %s. The proof takes q̃_v for a "+
-			"mean of n draws where it is one of nκ_v, and multiplies two failures' probabilities where they "+
-			"add; the first lemma's ε has wrong signs.",
+		printed.Evidence = fmt.Sprintf("As printed it is wrong in %d of %d cases: %s. The proof treats q̃_v as "+
+			"a mean of n draws, but it is one of nκ_v, and multiplies the probabilities of two failures where "+
+			"they add; the first lemma's ε has wrong signs.",
 			broken, len(rows), worst)
 	}
 	return &Result{Rows: rows, Tables: []figure.Table{table}, Claims: []Claim{printed,
 		{"P(every ratio skews further) ≥ 1 − 2C·exp(−2nε²) − 2C·exp(−2nδ²), ε_v = ε/√κ_v (corrected)",
 			reproducedIf(holds),
 			fmt.Sprintf("It held in %d of %d cases, and was above 0 in %d of them: it is far from sharp.",
-				holding(rows), len(rows), telling)}}}, nil
+				holding(rows), len(rows), positive)}}}, nil
 }
 
 // corollaryPart lets the number of categories grow with n in step with C³, and with C³·log C.

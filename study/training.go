@@ -81,7 +81,7 @@ type Outcome struct {
 	Epochs   int       `json:"epochs,omitempty"`
 	Seconds  float64   `json:"seconds"` // of training, on one thread
 	Warnings []string  `json:"warnings,omitempty"`
-	Failed   string    `json:"failed,omitempty"` // why there is nothing else: training diverged
+	Failed   string    `json:"failed,omitempty"` // why all else is empty: training diverged
 
 	learned *learned // nil where there is nothing: the oracle
 }
@@ -97,7 +97,7 @@ type learned struct {
 	fields     []string       // in the order of Outcome.Propensities
 }
 
-// missing is a number that there is none of.
+// missing is a number that could not be computed.
 var missing = figure.Value(math.NaN())
 
 var missingEstimates = RiskEstimates{missing, missing, missing, missing}
