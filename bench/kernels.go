@@ -19,9 +19,9 @@ const (
 )
 
 var kernels = []comparison{
-	{"gather-dot", "one query against random rows, d=768; the peer is reading memory in order", 0.70, "GB/s",
+	{"gather-dot", "one query against random rows, d=768; the peer is sequential reading", 0.70, "GB/s",
 		func(b *bench) (float64, float64, error) { return b.gather(false) }},
-	{"gather-axpy", "a weighted sum of random rows, d=768; the peer is reading memory in order", 0.70, "GB/s",
+	{"gather-axpy", "a weighted sum of random rows, d=768; the peer is sequential reading", 0.70, "GB/s",
 		func(b *bench) (float64, float64, error) { return b.gather(true) }},
 	{"block-product", "Z = A·Bᵀ, 2048×2048×768, against OpenBLAS sgemm", 0.90, "GF/s", (*bench).blockProduct},
 	{"topk-1", "hundred best of 300k×768 for one query, against FAISS IndexFlatIP", 3, "queries/s",
@@ -112,8 +112,8 @@ func (b *bench) blockProduct() (float64, float64, error) {
 	return operations / float64(best), operations / float64(peer), err
 }
 
-// topK compares with FAISS over the same rows, which reach it through a file, and insists on the
-// same ids in the same order, but for scores that are equal within rounding.
+// topK compares with FAISS over the same rows, which reach it through a file, and requires the same
+// ids in the same order, except for scores that are equal within rounding.
 func (b *bench) topK(batch int) (float64, float64, error) {
 	n := b.size(300_000)
 	m, queries := rows(n, 1), rows(batch, 3)
@@ -175,7 +175,7 @@ func sameHits(ours []kern.RowScore, theirs []int32) error {
 	return nil
 }
 
-// topKOther compares a search of other rows than float32 ones with the search of those, and insists on a recall.
+// topKOther compares a search of other rows than float32 ones with the search of those, and requires a recall.
 func (b *bench) topKOther(batch int, least float64,
 	prepare func(m *kern.Matrix) (search rowSearch, free func(), err error)) (float64, float64, error) {
 	n := b.size(300_000)

@@ -17,19 +17,19 @@ import (
 )
 
 // scales need a clone of the paper's Dataset 1, 7.5 GB on disk, and run only when named. The peer
-// is the goal: a minute an epoch, 1.5 GB beyond the mapped vectors.
+// is the goal: a minute per epoch, 1.5 GB without the mapped vectors.
 var scales = []comparison{
 	cloned("naive", "naive", true), cloned("mle", "mle", true), cloned("rw", "R_w", true), cloned("pu", "R_PU", true),
 	cloned("ap", "R_AP", true),
 	cloned("rw", "R_w in batches of 32 single pairs", false),
 	{"clone-lbfgs", "the gradient over all its pairs, as a step of L-BFGS needs it, against 60 s", 1, "passes/min",
 		(*bench).clonePass},
-	{"clone-checksum", "naming its data, which a checkpoint needs, against 60 s", 1, "sums/min",
+	{"clone-checksum", "the checksum of its data, which a checkpoint needs, against 60 s", 1, "sums/min",
 		(*bench).cloneChecksum},
 	{"clone-bayes", "the posterior from 32k of its pairs, one start, no replicates, against 5 s; all of them do " +
 		"not fit into memory", 1, "fits/s", (*bench).cloneBayes},
-	{"clone-memory", "the most memory that the above took beyond the mapped vectors, from the making of the " +
-		"graph on, against 1.5 GB", 1, "1/GB", (*bench).cloneMemory},
+	{"clone-memory", "peak memory of the above without mapped vectors, from the creation of the graph on, " +
+		"against 1.5 GB", 1, "1/GB", (*bench).cloneMemory},
 }
 
 // cloned is an epoch of a method, in large batches of whole sources or as the preset has it.
@@ -46,8 +46,8 @@ func cloned(method, about string, bySource bool) comparison {
 
 const (
 	cloneThreads = 2
-	// cloneLimit is given to the collector, which would else let garbage grow to the size of what
-	// is in use. Mapped vectors do not count in it. GOMEMLIMIT has the last word.
+	// cloneLimit is the limit of the garbage collector, which would otherwise let garbage grow to
+	// the size of what is in use. Mapped vectors do not count. GOMEMLIMIT overrides it.
 	cloneLimit = 1250 << 20
 )
 
@@ -93,7 +93,7 @@ func (b *bench) cloneProblem() (sample.Problem, error) {
 	return *b.problem, nil
 }
 
-// part does a part of the work and notes what it took.
+// part runs a part of the work and prints its time and memory.
 func (b *bench) part(name string, work func() error) error {
 	watch := watchMemory()
 	began, spentBefore := time.Now(), processorTime()
@@ -187,7 +187,7 @@ func (b *bench) cloneBayes() (float64, float64, error) {
 		k := int(int64(i) * int64(all.Len()) / int64(n))
 		few.Source, few.Target = append(few.Source, all.Source[k]), append(few.Target, all.Target[k])
 		few.Linked = append(few.Linked, all.Linked[k])
-		// unlinked pairs were kept at their rate, then every pair alike
+		// unlinked pairs were kept at their rate, then all pairs at one rate
 		few.Weight, few.Rate = append(few.Weight, all.Weight[k]*float64(all.Len())/float64(n)),
 			append(few.Rate, all.Rate[k])
 	}
@@ -203,7 +203,8 @@ func (b *bench) cloneBayes() (float64, float64, error) {
 		return 0, 0, err
 	}
 	took := time.Since(began).Seconds()
-	fmt.Fprintf(b.notes, "%14s %d pairs, %d rounds, %.2f s a round\n", "", n, r.Iterations, took/float64(r.Iterations))
+	fmt.Fprintf(b.notes, "%14s %d pairs, %d rounds, %.2f s per round\n", "", n, r.Iterations,
+		took/float64(r.Iterations))
 	return 1 / took, 1. / 5, nil
 }
 

@@ -32,7 +32,7 @@ var trainings = []comparison{
 		(*bench).fullBatch},
 	{"bayes", "the posterior from 32k pairs, d=768, three starts, two threads, against 5 s", 1, "fits/s",
 		func(b *bench) (float64, float64, error) { return b.bayes(-1) }},
-	{"bayes-intervals", "the same with the ten replicates that its intervals rest on, against 5 s as well", 1, "fits/s",
+	{"bayes-intervals", "the same with the ten replicates behind its intervals, against 5 s as well", 1, "fits/s",
 		func(b *bench) (float64, float64, error) { return b.bayes(0) }},
 }
 

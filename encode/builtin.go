@@ -14,7 +14,7 @@ import (
 	"unseen/progress"
 )
 
-// Settings says how Fit learns an encoder. Its zero value is ready.
+// Settings are the options of Fit. The zero value has the defaults.
 type Settings struct {
 	// Dim is the number of components. With 0 there are 256, or as many as the texts have.
 	Dim int
@@ -24,14 +24,15 @@ type Settings struct {
 	Bigrams bool
 	// Buckets is how many buckets terms are hashed into, a power of 2 from 2¹⁰ to 2²⁶. 0 means 2²⁰.
 	Buckets int
-	// Terms is the most terms that count; those of the most documents are taken. 0 means 2¹⁶.
+	// Terms is the maximum number of terms; those in the most documents are kept. 0 means 2¹⁶.
 	Terms int
-	// MinDocuments is in how many documents a term must be. 0 means 2, and 1 where there are fewer than 200.
+	// MinDocuments is the number of documents that a term must occur in. 0 means 2, and 1 where
+	// there are fewer than 200.
 	MinDocuments int
-	// Sample is the most documents that components are learned from, evenly taken; terms are counted in all.
-	// 0 means 2¹⁸.
+	// Sample is the maximum number of documents that components are learned from, evenly spaced;
+	// terms are counted in all documents. 0 means 2¹⁸.
 	Sample int
-	// PowerIterations make the components exact; 0 means 3.
+	// PowerIterations make the components more exact; 0 means 3.
 	PowerIterations int
 	Seed            uint64        // of the random search for components
 	Threads         int           // 0 means all processors; results do not depend on it
@@ -46,7 +47,7 @@ const (
 	defaultSample      = 1 << 18
 	defaultIterations  = 3
 
-	// smallCorpus is below how many documents a term of a single one counts.
+	// smallCorpus is the number of documents below which a term in a single document counts.
 	smallCorpus = 200
 	// mostEntries bounds the memory of the matrix of documents and terms: 16 bytes each.
 	mostEntries = 1 << 26
@@ -79,7 +80,7 @@ func (s *Settings) check() error {
 	return nil
 }
 
-// LSA makes vectors of texts: it weighs their terms and projects them on the components that Fit found.
+// LSA makes vectors of texts: it weights their terms and projects them on the components that Fit found.
 // Many goroutines may use it at a time.
 type LSA struct {
 	titleWeight float64
@@ -93,7 +94,7 @@ type LSA struct {
 	singular    []float32    // what the components carry, falling
 }
 
-// Summary says what Fit found.
+// Summary is what Fit found.
 type Summary struct {
 	Documents int      `json:"documents"`
 	Empty     int      `json:"empty"`     // documents without any term
@@ -101,7 +102,7 @@ type Summary struct {
 	Found     int      `json:"found"`     // buckets that hold a term
 	Terms     int      `json:"terms"`     // those that count
 	Dim       int      `json:"dimension"` // components
-	Explained float64  `json:"explained"` // the share of the weighed terms' squares that the components carry
+	Explained float64  `json:"explained"` // the share of the weighted terms' squares that the components carry
 	Warnings  []string `json:"warnings"`
 }
 
@@ -125,8 +126,8 @@ func Fit(ctx context.Context, docs Texts, s Settings) (*LSA, *Summary, error) {
 	}
 	v, singular, err := components(ctx, a, &s)
 	if errors.Is(err, errNothing) {
-		return nil, nil, fmt.Errorf("%w: none of the %d documents that were looked at has a term of another; "+
-			"give more texts", ErrTexts, a.rows())
+		return nil, nil, fmt.Errorf("%w: no two of the %d sampled documents share a term; give more texts", ErrTexts,
+			a.rows())
 	}
 	if err != nil {
 		return nil, nil, err
@@ -134,14 +135,14 @@ func Fit(ctx context.Context, docs Texts, s Settings) (*LSA, *Summary, error) {
 	defer v.Close()
 	switch rank := v.Dim(); {
 	case rank == 1:
-		return nil, nil, fmt.Errorf("%w: all that have terms are alike, so nothing tells one from another; give "+
-			"the documents their own texts", ErrTexts)
+		return nil, nil, fmt.Errorf("%w: all documents with terms are identical; give documents with different texts",
+			ErrTexts)
 	case s.Dim > rank:
 		return nil, nil, fmt.Errorf("%w: Dim is %d, and %d documents with %d terms have %d components; give %d "+
 			"or less, or leave it out", ErrDimension, s.Dim, a.rows(), len(e.terms), rank, rank)
 	case s.Dim == 0 && rank < defaultDim:
 		report.Warnings = append(report.Warnings,
-			fmt.Sprintf("the vectors have %d components and not %d: %d documents with %d terms have no more", rank,
+			fmt.Sprintf("the vectors have %d components instead of %d: %d documents with %d terms have no more", rank,
 				defaultDim, a.rows(), len(e.terms)))
 	}
 	for _, x := range singular {
@@ -154,7 +155,7 @@ func Fit(ctx context.Context, docs Texts, s Settings) (*LSA, *Summary, error) {
 	return e, report, nil
 }
 
-// choose counts in how many documents each bucket is, and takes those that count. It returns the number of
+// choose counts the documents of each bucket and selects the buckets to keep. It returns the number of
 // their entries in all documents.
 func (e *LSA) choose(ctx context.Context, docs Texts, s *Settings, report *Summary) (entries int, err error) {
 	counters, frequency := make([]*counter, s.Threads), make([][]uint32, s.Threads)
@@ -225,7 +226,7 @@ func (e *LSA) choose(ctx context.Context, docs Texts, s *Settings, report *Summa
 	return entries, nil
 }
 
-// titled leaves out what only the title has where titles do not count.
+// titled leaves out terms that only the title has where titles do not count.
 func (e *LSA) titled(counted []entry) []entry {
 	if e.titleWeight > 0 {
 		return counted
@@ -241,7 +242,7 @@ func (e *LSA) column(bucket uint32) int32 {
 	return -1
 }
 
-// weigh builds the matrix of documents and their weighed terms, rows of length 1, and names the terms.
+// weigh builds the matrix of documents and their weighted terms, rows of length 1, and names the terms.
 func (e *LSA) weigh(ctx context.Context, docs Texts, s *Settings, entries int, report *Summary) (*sparse,
 	error) {
 	stride := max((docs.Len()+s.Sample-1)/s.Sample, (entries+mostEntries-1)/mostEntries, 1)
@@ -389,7 +390,7 @@ func halved(v *kern.Matrix) (*kern.Matrix, error) {
 // Dim returns the number of components of a vector.
 func (e *LSA) Dim() int { return e.projection.Dim() }
 
-// Close gives the memory back. The encoder is of no use afterwards.
+// Close frees the memory. The encoder must not be used afterwards.
 func (e *LSA) Close() error { return e.projection.Close() }
 
 // Encode returns the vector of a document, of length 1. One without any term that the encoder knows has a
@@ -416,7 +417,7 @@ func (w *work) encode(vector []float32, d Text) bool {
 	return normalise(vector) > 0
 }
 
-// normalise brings a vector to length 1 and returns what it was; a vector of zeros stays.
+// normalise scales a vector to length 1 and returns its length before; a vector of zeros stays.
 func normalise(vector []float32) float64 {
 	var squares float64
 	for _, x := range vector {

@@ -277,7 +277,7 @@ func TestBadTexts(t *testing.T) {
 			"give them titles or texts"},
 		"one":          {TextList{{Body: "a single text"}}, Settings{}, ErrTexts, "only one of the 1 "},
 		"one of three": {TextList{{}, {Body: "a single text"}, {}}, Settings{}, ErrTexts, "only one of the 3 "},
-		"alike":        {same, Settings{}, ErrTexts, "alike"},
+		"alike":        {same, Settings{}, ErrTexts, "identical"},
 		"nothing twice": {TextList{{Body: "one two"}, {Body: "three four"}}, Settings{MinDocuments: 2}, ErrTexts,
 			"no term is in 2 documents"},
 		"dim > rank": {library(1, 20, 3), Settings{Dim: 21}, ErrDimension, "20 or less"},

@@ -12,17 +12,17 @@
 //	e, report, err := encode.Fit(ctx, documents, encode.Settings{})
 //	unknown, err := e.EncodeAll(ctx, documents, vectors, 0, nil)
 //	x, known := e.Encode(encode.Text{Title: "A new paper"})
-//	why, err := e.Explain(one, another, nil) // which words make them alike
+//	why, err := e.Explain(one, another, nil) // which words make them similar
 //	err = e.Write(file)
 //
 // The same documents and settings give the same bytes, whatever the number of threads.
 //
 // # Documents without text
 //
-// A document without any term that the encoder knows has a vector of zeros: it says nothing, every inner
-// product with it is 0, and it is told apart from all others. Nothing is made up for it here. In
-// particular the mean vector of its field would be wrong: it carries the field into the text, and
-// a model would take exposure within fields for relevance.
+// A document without any term that the encoder knows has a vector of zeros: every inner product
+// with it is 0. No other vector is substituted. In particular the mean vector of its field would be
+// wrong: it would carry the field into the text, and a model would mistake exposure within fields
+// for relevance.
 //
 // Package encode/onnx runs neural encoders of the BERT kind instead.
 package encode

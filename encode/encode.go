@@ -8,7 +8,7 @@ import (
 	"unseen/progress"
 )
 
-// Errors of this package wrap one of these, so that errors.Is tells the kinds apart.
+// Errors of this package wrap one of these.
 var (
 	// ErrTexts: nothing can be learned from the texts.
 	ErrTexts = errors.New("unusable texts")
@@ -31,7 +31,7 @@ type Texts interface {
 
 // Rows are where vectors go; a graph's vectors are such rows.
 type Rows interface {
-	// Set stores the vector of document i, which is only good during the call.
+	// Set stores the vector of document i, which is valid only during the call.
 	Set(i int32, vector []float32) error
 }
 
@@ -50,14 +50,14 @@ var _ Texts = TextList(nil)
 // depend on the number of threads.
 const batchSize = 128
 
-// batchEvent says that a batch of so many documents was done.
+// batchEvent reports a finished batch of documents.
 func batchEvent(phase string, batch, of int) progress.Event {
 	return progress.Event{Phase: phase, Done: int64(min((batch+1)*batchSize, of)), Of: int64(of)}
 }
 
-// inBatches reads documents first, first+stride, … in order and calls work for every batch of them, on so
-// many goroutines; worker < threads names the goroutine. done, if any, is called after each batch in the
-// order of the batches, by the caller's goroutine.
+// inBatches reads documents first, first+stride, … in order and calls work for every batch of them,
+// on that many goroutines; worker < threads names the goroutine. done, if any, is called after each
+// batch in the order of the batches, by the caller's goroutine.
 func inBatches(ctx context.Context, docs Texts, stride, threads int, work func(worker, batch int, docs []Text),
 	done func(batch int) error) error {
 	count := (docs.Len() + stride - 1) / stride

@@ -54,13 +54,13 @@ type Contribution struct {
 // Shared reports whether both documents have the term.
 func (c Contribution) Shared() bool { return c.InA && c.InB }
 
-// ScoreTerms is a score and what carries it.
+// ScoreTerms is a score and the terms that make it up.
 type ScoreTerms struct {
 	Score float64        `json:"score"`
 	Terms []Contribution `json:"terms"` // the largest first; they add up to the score
 }
 
-// Explain says which terms carry the score z = Σ_k w_k·x_k·y_k of two documents, whose vectors are x and y and
+// Explain returns the terms that make up the score z = Σ_k w_k·x_k·y_k of two documents, whose vectors are x and y and
 // whose weights w are a diagonal model's, a number per component; nil means 1 each, the cosine.
 //
 // A vector is a sum over the terms of its document, x = Σ_t x_t, so the score is one too, in two ways:

@@ -70,7 +70,7 @@ func (e *LSA) Write(w io.Writer) error {
 	return write(w)
 }
 
-// Read reads an encoder of so many bytes, as Write wrote it, and checks all of it.
+// Read reads an encoder of a given size in bytes, as Write wrote it, and checks it completely.
 func Read(r io.Reader, size int64) (*LSA, error) {
 	file, err := safetensors.Read(r, size)
 	if err != nil {
@@ -84,28 +84,29 @@ func Read(r io.Reader, size int64) (*LSA, error) {
 }
 
 func decode(file *safetensors.Contents) (*LSA, error) {
-	said := file.Metadata
+	metadata := file.Metadata
 	for _, want := range [][2]string{{KeyFormat, FormatName}, {KeyVersion, FormatVersion}, {KeyKind, Kind},
 		{keyTokeniser, tokeniserVersion}} {
-		if got := said[want[0]]; got != want[1] {
+		if got := metadata[want[0]]; got != want[1] {
 			return nil, fmt.Errorf("metadata: %s is %.40q and not %q", want[0], got, want[1])
 		}
 	}
 	e := &LSA{}
 	var err error
-	if e.buckets, err = strconv.Atoi(said[keyBuckets]); err != nil || e.buckets < 1<<10 || e.buckets > 1<<26 ||
+	if e.buckets, err = strconv.Atoi(metadata[keyBuckets]); err != nil || e.buckets < 1<<10 || e.buckets > 1<<26 ||
 		bits.OnesCount(uint(e.buckets)) != 1 {
-		return nil, fmt.Errorf("metadata: %s is %.40q, no power of 2 from 2¹⁰ to 2²⁶", keyBuckets, said[keyBuckets])
+		return nil, fmt.Errorf("metadata: %s is %.40q, not a power of 2 from 2¹⁰ to 2²⁶", keyBuckets,
+			metadata[keyBuckets])
 	}
-	if e.bigrams, err = strconv.ParseBool(said[keyBigrams]); err != nil {
-		return nil, fmt.Errorf("metadata: %s is %.40q", keyBigrams, said[keyBigrams])
+	if e.bigrams, err = strconv.ParseBool(metadata[keyBigrams]); err != nil {
+		return nil, fmt.Errorf("metadata: %s is %.40q", keyBigrams, metadata[keyBigrams])
 	}
-	if e.titleWeight, err = strconv.ParseFloat(said[keyTitleWeight], 64); err != nil ||
+	if e.titleWeight, err = strconv.ParseFloat(metadata[keyTitleWeight], 64); err != nil ||
 		!(e.titleWeight >= 0 && e.titleWeight <= 1000) {
-		return nil, fmt.Errorf("metadata: %s is %.40q", keyTitleWeight, said[keyTitleWeight])
+		return nil, fmt.Errorf("metadata: %s is %.40q", keyTitleWeight, metadata[keyTitleWeight])
 	}
-	if e.documents, err = strconv.Atoi(said[keyDocuments]); err != nil || e.documents < 0 {
-		return nil, fmt.Errorf("metadata: %s is %.40q", keyDocuments, said[keyDocuments])
+	if e.documents, err = strconv.Atoi(metadata[keyDocuments]); err != nil || e.documents < 0 {
+		return nil, fmt.Errorf("metadata: %s is %.40q", keyDocuments, metadata[keyDocuments])
 	}
 	terms, err1 := numbers[int32](file, tensorTerms)
 	names, err2 := numbers[uint8](file, tensorNames)

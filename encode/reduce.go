@@ -17,12 +17,12 @@ type Features interface {
 	Load(dst []float32, i int32) // row i
 }
 
-// Reduce stores vectors of fewer components in the place of features: each is weighed by its
-// rarity, as terms are (1 + log((n+1)/(df+1)), which is 1 for those that every row has), rows are
-// brought to length 1, projected on their first singular vectors and brought to length 1 again.
-// Rows of zeros stay zeros and are counted in the report's Empty. room is asked for where to store
-// them once it is known how many components there are. Of the settings Dim, Sample,
-// PowerIterations, Seed, Threads and Progress are looked at.
+// Reduce stores vectors of fewer components instead of features: each feature is weighted by its
+// rarity, like terms (1 + log((n+1)/(df+1)), which is 1 for those that every row has), rows are
+// scaled to length 1, projected on their first singular vectors and scaled to length 1 again. Rows
+// of zeros stay zeros and are counted in the report's Empty. room returns where to store the
+// vectors; it is called once their number of components is known. The settings Dim, Sample,
+// PowerIterations, Seed, Threads and Progress are used.
 func Reduce(ctx context.Context, f Features, room func(dim int) (Rows, error), s Settings) (*Summary, error) {
 	if err := s.check(); err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func Reduce(ctx context.Context, f Features, room func(dim int) (Rows, error), s
 			"or leave it out", ErrDimension, s.Dim, a.rows(), width, rank, rank)
 	case s.Dim == 0 && rank < defaultDim:
 		report.Warnings = append(report.Warnings,
-			fmt.Sprintf("the vectors have %d components and not %d: the features have no more", rank, defaultDim))
+			fmt.Sprintf("the vectors have %d components instead of %d: the features have no more", rank, defaultDim))
 	}
 	report.Dim, report.Explained = v.Dim(), explained(a, singular)
 	rows, err := room(report.Dim)
@@ -62,7 +62,7 @@ func Reduce(ctx context.Context, f Features, room func(dim int) (Rows, error), s
 	return report, r.project(ctx, &s, v, rows)
 }
 
-// reducer is one Reduce.
+// reducer is the state of one Reduce.
 type reducer struct {
 	features Features
 	row      []float32 // the features that were loaded last
@@ -98,7 +98,7 @@ func (r *reducer) count(ctx context.Context, s *Settings, report *Summary) error
 	return nil
 }
 
-// every reports progress and looks whether to stop, every few rows.
+// every reports progress and checks for cancellation, every few thousand rows.
 func (s *Settings) every(ctx context.Context, phase string, i, n int) error {
 	if i%4096 > 0 {
 		return nil
@@ -107,7 +107,7 @@ func (s *Settings) every(ctx context.Context, phase string, i, n int) error {
 	return ctx.Err()
 }
 
-// weigh loads row i, weighed by rarity and brought to length 1.
+// weigh loads row i, weighted by rarity and scaled to length 1.
 func (r *reducer) weigh(i int) {
 	r.features.Load(r.row, int32(i))
 	for k := range r.row {
@@ -116,7 +116,7 @@ func (r *reducer) weigh(i int) {
 	normalise(r.row)
 }
 
-// entries appends what of the loaded row is not zero.
+// entries appends the nonzero entries of the loaded row.
 func (r *reducer) entries(columns []int32, values []float32) ([]int32, []float32) {
 	for c, x := range r.row {
 		if x != 0 {
@@ -126,7 +126,7 @@ func (r *reducer) entries(columns []int32, values []float32) ([]int32, []float32
 	return columns, values
 }
 
-// sample weighs so many rows, evenly taken.
+// sample is a matrix of evenly spaced weighted rows.
 func (r *reducer) sample(rows int) *sparse {
 	a := &sparse{starts: []int{0}, width: len(r.row)}
 	for k := range rows {

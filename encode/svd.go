@@ -44,7 +44,7 @@ func (s *sparse) transposed() *sparse {
 	return t
 }
 
-// times returns S·M. Every row is a sum in a fixed order, whatever the threads.
+// times returns S·M. Every row is a sum in a fixed order, whatever the number of threads.
 func (s *sparse) times(m *kern.Matrix, threads int) (*kern.Matrix, error) {
 	product, err := kern.NewMatrix(s.rows(), m.Dim())
 	if err != nil {
@@ -59,7 +59,7 @@ func (s *sparse) times(m *kern.Matrix, threads int) (*kern.Matrix, error) {
 	return product, nil
 }
 
-// oversample is by how many columns the random search is wider than what is wanted: it costs little and
+// oversample is the number of additional columns of the random search: it costs little and
 // makes the last components as good as the first.
 const oversample = 32
 
@@ -68,7 +68,7 @@ const oversample = 32
 const noise = 1e-5
 
 // components returns the first right singular vectors of A, a column per component, and the singular values,
-// by the randomised method of Halko, Martinsson and Tropp (2011) with so many power iterations:
+// by the randomised method of Halko, Martinsson and Tropp (2011) with power iterations:
 //
 //	Y = A·Ω;  repeat: Z = Aᵀ·orth(Y), Y = A·orth(Z);  B = Aᵀ·orth(Y) = V·S·Wᵀ
 //
@@ -227,7 +227,7 @@ func gramOf(m *kern.Matrix, threads int) []float64 {
 	return gram
 }
 
-// must is for shapes of this package's own; memory that is not there ends the program as it does elsewhere.
+// must panics on an error: this package chose the shape, and running out of memory ends a program elsewhere too.
 func must(m *kern.Matrix, err error) *kern.Matrix {
 	if err != nil {
 		panic(err)
@@ -235,8 +235,8 @@ func must(m *kern.Matrix, err error) *kern.Matrix {
 	return m
 }
 
-// turned returns what makes the columns of a matrix with that spectrum orthonormal, at most so many of them;
-// nil when none is more than rounding.
+// turned returns the matrix that makes the columns of a matrix with that spectrum orthonormal, at
+// most that many columns; nil if all are rounding errors.
 func turned(values []float64, vectors *mat.Dense, most int) *mat.Dense {
 	rank := 0
 	for rank < min(most, len(values)) && values[rank] > noise*values[0] && values[rank] > 0 {
@@ -278,8 +278,7 @@ func rotate(m *kern.Matrix, turn *mat.Dense, threads int) (*kern.Matrix, error) 
 	return product, nil
 }
 
-// settleSigns makes the largest element of every column positive: either sign would do, and one must be
-// chosen.
+// settleSigns makes the largest element of every column positive: either sign is correct, and one must be chosen.
 func settleSigns(v *kern.Matrix) {
 	largest := make([]float32, v.Dim())
 	for i := range v.Rows() {

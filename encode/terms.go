@@ -25,7 +25,7 @@ func newCounter(buckets int, bigrams bool) *counter {
 	return &counter{tokens: tokeniser{bigrams: bigrams}, shift: 64 - uint(bits.Len(uint(buckets-1)))}
 }
 
-// count returns the entries of a document by bucket. They are good until the next call.
+// count returns the entries of a document by bucket. They are valid until the next call.
 func (c *counter) count(d Text) []entry {
 	c.keys = c.keys[:0]
 	add := func(inTitle uint32) func([]byte) {
@@ -66,8 +66,8 @@ func (c *counter) bucket(term []byte) uint32 {
 	return uint32(h >> c.shift)
 }
 
-// weight is what an entry counts before its rarity does: 1 + log tf, so that the tenth time a word comes says
-// less than the first. A word of the title counts as if it came titleWeight times.
+// weight is the weight of an entry before its rarity: 1 + log tf, so that the tenth occurrence of a
+// word adds less than the first. A word of the title counts as titleWeight occurrences.
 func weight(e entry, titleWeight float64) float64 {
 	tf := float64(e.text) + titleWeight*float64(e.title)
 	if tf < 1 {

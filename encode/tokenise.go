@@ -7,8 +7,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// tokeniserVersion is kept in an encoder's file. Another way to cut texts makes other terms, so it changes
-// with whatever changes below.
+// tokeniserVersion is kept in an encoder's file. It must change with everything below: other terms
+// need another encoder.
 const tokeniserVersion = "1"
 
 const (
@@ -33,7 +33,7 @@ type tokeniser struct {
 	runes     int  // in the run
 }
 
-// cut calls emit for every term of a text, in order. The term is only good during the call.
+// cut calls emit for every term of a text, in order. The term is valid only during the call.
 //
 // A term is a run of letters, digits and marks after Unicode's NFKC, in lower case. Bytes that are not UTF-8
 // end a run as a space does. Single letters, runs of more than 64 bytes and the commonest English words
@@ -149,7 +149,7 @@ func (t *tokeniser) character(r rune) {
 	}
 }
 
-// unspaced tells the scripts whose words have no spaces between them.
+// unspaced reports whether a character is of a script without spaces between words.
 func unspaced(r rune) bool {
 	if r < 0x0e00 {
 		return false
@@ -190,7 +190,7 @@ func (t *tokeniser) reset() {
 	t.term, t.runes, t.script, t.firstRune = t.term[:0], 0, false, 0
 }
 
-// stopWords are the words that say nothing of what a text is about.
+// stopWords are words that do not indicate the subject of a text.
 var stopWords = func() map[string]bool {
 	words := map[string]bool{}
 	for _, w := range []string{

@@ -139,7 +139,7 @@ Description: link recommendation that corrects for exposure
 		file{"data.tar.gz", 0o644, dataTar}), nil
 }
 
-// ar packs files as the Unix tool ar does, which a .deb is.
+// ar packs files in the format of the Unix tool ar, which .deb uses.
 func ar(when time.Time, files ...file) []byte {
 	var b bytes.Buffer
 	b.WriteString("!<arch>\n")
@@ -182,7 +182,7 @@ set -e
 if [ "$1" = purge ]; then
 	rm -f /etc/systemd/system/multi-user.target.wants/unseen.service
 	if [ -d /var/lib/unseen ] && ! rmdir /var/lib/unseen 2>/dev/null; then
-		echo "unseen: /var/lib/unseen is not empty and stays, with the user unseen; remove both by hand if you want to"
+		echo "unseen: /var/lib/unseen is not empty and was kept, with the user unseen; remove both by hand if unneeded"
 	elif getent passwd unseen >/dev/null; then
 		deluser --system --quiet unseen || true
 	fi

@@ -6,9 +6,9 @@
 //	./release --check                          builds this machine's platform twice, in two places, and compares
 //	./release --check --warm                   the same, faster: both may use packages that were compiled before
 //
-// Times are those of the commit, or SOURCE_DATE_EPOCH; the version is the tag at the commit, else
-// one made of CHANGELOG.md's newest and the commit. DEBFULLNAME and DEBEMAIL name who answers for
-// the Debian packages.
+// Times are those of the commit, or SOURCE_DATE_EPOCH; the version is the tag at the commit,
+// otherwise the newest of CHANGELOG.md with the commit. DEBFULLNAME and DEBEMAIL name the
+// maintainer of the Debian packages.
 package main
 
 import (
@@ -52,8 +52,9 @@ func main() {
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("release", flag.ContinueOnError)
 	out := flags.String("out", "dist", "`folder` to write")
-	version := flags.String("version", "", "such as v0.1.0 (default: the tag at the commit, else one made of it)")
-	chosen := flags.String("platforms", strings.Join(platforms, ","), "what to build for, with commas")
+	version := flags.String("version", "", "such as v0.1.0 (default: the tag at the commit, otherwise made from "+
+		"the commit)")
+	chosen := flags.String("platforms", strings.Join(platforms, ","), "platforms to build for, separated by commas")
 	check := flags.Bool("check", false, "build for this machine twice, in two places and with an empty cache, "+
 		"and compare")
 	warm := flags.Bool("warm", false, "with --check: use the usual cache of compiled packages both times: faster, "+
@@ -85,7 +86,7 @@ func run(ctx context.Context, args []string) error {
 		r.platforms = append(r.platforms, p)
 	}
 	if r.modified {
-		r.progress("the working tree differs from its commit: the binaries say that they are modified")
+		r.progress("the working tree differs from its commit: binaries will report that they are modified")
 	}
 	sums, err := r.build(ctx, ".", *out)
 	if err != nil {
@@ -431,7 +432,7 @@ func (r *release) checkTwice(ctx context.Context, warm bool) error {
 	if sums[0] != sums[1] {
 		return fmt.Errorf("two builds differ:\n%s\n%s", sums[0], sums[1])
 	}
-	fmt.Printf("%sthe same twice\n", sums[0])
+	fmt.Printf("%sboth builds are identical\n", sums[0])
 	return nil
 }
 

@@ -17,9 +17,9 @@ import (
 	"unseen/progress"
 )
 
-// Run says how EncodeAll resumes a stopped run. Its zero value keeps nothing.
+// Run is how EncodeAll stores its work and resumes it. The zero value stores nothing.
 type Run struct {
-	// Checkpoint is a file for finished vectors; empty means none. Whoever has stored the vectors removes it.
+	// Checkpoint is a file for finished vectors; empty means none. The caller removes it once the vectors are stored.
 	Checkpoint string
 	// Resume continues from the checkpoint, if there is one. Without it, an existing one is an error.
 	Resume bool

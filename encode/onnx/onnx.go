@@ -24,7 +24,7 @@ import (
 // Kind is this encoder's name in a dataset's manifest.
 const Kind = "onnx"
 
-// Errors of this package wrap one of these, so that errors.Is tells the kinds apart.
+// Errors of this package wrap one of these.
 var (
 	// ErrModel: model.onnx cannot be read or run, or is not of the BERT kind.
 	ErrModel = errors.New("unusable ONNX model")
@@ -36,7 +36,7 @@ var (
 	ErrOption = errors.New("bad option")
 )
 
-// Options says how to encode. Its zero value is ready.
+// Options are the settings of an encoder. The zero value has the defaults.
 type Options struct {
 	Pooling string // mean or cls; empty means mean
 	// MaxTokens truncates longer texts; 0 means what the model allows.
