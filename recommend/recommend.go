@@ -127,6 +127,9 @@ func (r *Recommender) Graph() *graph.Graph { return r.g }
 // Model returns the model.
 func (r *Recommender) Model() model.Model { return r.model }
 
+// Engine returns what scores targets.
+func (r *Recommender) Engine() engine.Engine { return r.engine }
+
 // HasNaive reports whether lists are compared with a naive model's.
 func (r *Recommender) HasNaive() bool { return r.naive != nil }
 

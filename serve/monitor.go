@@ -161,8 +161,8 @@ func (w *monitor) run(ctx context.Context) {
 
 // expect computes the forecast of the live model and, the first time, the expected bands of the drift alarm.
 func (w *monitor) expect(ctx context.Context) error {
-	engine := w.service.live.Load().current
-	forecast, err := loop.NewForecast(ctx, engine.Model(), engine.Graph(),
+	current := w.service.live.Load().current
+	forecast, err := loop.NewForecast(ctx, current.Model(), current.Graph(),
 		loop.ForecastSettings{Replicates: 50, Sources: 100, Targets: 100, Threads: 1, Seed: 1})
 	if err != nil && !errors.Is(err, loop.ErrModel) { // a model without propensities has no forecast
 		return err
@@ -176,7 +176,7 @@ func (w *monitor) expect(ctx context.Context) error {
 	}
 	bands := w.service.models.snapshot().Expected
 	if bands == nil {
-		if bands, err = expectedShares(ctx, engine, w.service.o.Explore, w.service.o.Margin); err != nil {
+		if bands, err = expectedShares(ctx, current, w.service.o.Explore, w.service.o.Margin); err != nil {
 			return err
 		}
 		if err := w.service.models.change(func(r *registryState) error { r.Expected = bands; return nil }); err != nil {
@@ -196,7 +196,7 @@ func (w *monitor) expect(ctx context.Context) error {
 // expectedShares returns the band of the same-field share of a model's own lists, field by field: the mean over sources
 // that are spread over the field, plus and minus four standard errors and a margin. The lists are the service's, the
 // ten best with its share of exploration, and not drawn in proportion to ŷ as those of a forecast are.
-func expectedShares(ctx context.Context, e *engine, explore, margin float64) ([]loop.ExpectedShare, error) {
+func expectedShares(ctx context.Context, e *loadedModel, explore, margin float64) ([]loop.ExpectedShare, error) {
 	const most = 60 // sources of each field
 	g := e.Graph()
 	byField := make([][]int32, g.FieldCount())
@@ -291,7 +291,7 @@ func (w *monitor) countABTest(e store.LogEvent) {
 	if line.abTest == nil || e.Seq <= line.abTest.Seq {
 		return
 	}
-	if engine, _ := line.of(e.Source); engine.digest != e.Model {
+	if m, _ := line.of(e.Source); m.digest != e.Model {
 		return
 	}
 	if !w.Test.Equal(line.abTest.Since) {

@@ -151,8 +151,8 @@ type listEntry struct {
 // list shows recommendations, or why there are none.
 func (p *site) list(w http.ResponseWriter, r *http.Request, request RecommendRequest, about *NodeDetail) error {
 	s := p.s
-	engine := s.live.Load().current
-	request.Compare = engine.HasNaive()
+	current := s.live.Load().current
+	request.Compare = current.HasNaive()
 	if request.Seen || request.Diversity > 0 {
 		request.Explore = nil
 	}
@@ -170,7 +170,7 @@ func (p *site) list(w http.ResponseWriter, r *http.Request, request RecommendReq
 	for _, f := range request.Fields {
 		on[strings.ToLower(f)] = true
 	}
-	g := engine.Graph()
+	g := current.Graph()
 	for f := range g.FieldCount() {
 		if name := g.FieldName(uint16(f)); name != "" && uint16(f) != graph.UnknownField {
 			out.Fields = append(out.Fields, fieldChoice{name, on[strings.ToLower(name)]})

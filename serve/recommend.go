@@ -105,12 +105,12 @@ func (s *Service) Recommend(ctx context.Context, r RecommendRequest) (_ *Recomme
 		return nil, hint.Wrap(requestError("node", r.Node, "or text is required, and not both"),
 			"set one of %v and %v", requestField("node"), requestField("text"))
 	}
-	engine, arm := s.live.Load().of(r.Node + r.Title + r.Text)
-	q, err := r.query(engine, s.o.Explore)
+	current, arm := s.live.Load().of(r.Node + r.Title + r.Text)
+	q, err := r.query(current, s.o.Explore)
 	if err != nil {
 		return nil, err
 	}
-	source, notes, err := r.source(ctx, engine)
+	source, notes, err := r.source(ctx, current)
 	if err != nil {
 		return nil, err
 	}
@@ -122,12 +122,12 @@ func (s *Service) Recommend(ctx context.Context, r RecommendRequest) (_ *Recomme
 		crand.Read(raw[:])
 		q.Seed = binary.LittleEndian.Uint64(raw[:]) >> 11 // 53 bits: exact in every JSON parser
 	}
-	list, err := engine.Top(ctx, q)
+	list, err := current.Top(ctx, q)
 	if err != nil {
 		return nil, err
 	}
 	a := &RecommendResponse{
-		List: newListID(q.Seed, engine.digest), Model: engine.digest, Seed: q.Seed, Explore: q.Explore, Arm: arm,
+		List: newListID(q.Seed, current.digest), Model: current.digest, Seed: q.Seed, Explore: q.Explore, Arm: arm,
 		Source: list.Source, Field: list.Field, Candidates: list.Candidates, Items: list.Items, Naive: list.Naive,
 		Warnings: append(notes, list.Warnings...),
 	}
@@ -187,7 +187,7 @@ func (s *Service) AppendEvents(ctx context.Context, events []store.LogEvent) (_ 
 }
 
 // query turns the request into a query of the recommender.
-func (r RecommendRequest) query(e *engine, explore float64) (recommend.Query, error) {
+func (r RecommendRequest) query(e *loadedModel, explore float64) (recommend.Query, error) {
 	q := recommend.Query{K: r.K, Seen: r.Seen, Linked: r.Linked, Diversity: r.Diversity, Explore: explore,
 		Explain: r.Explain, Compare: r.Compare}
 	if q.K == 0 {
@@ -259,7 +259,7 @@ func (r RecommendRequest) query(e *engine, explore float64) (recommend.Query, er
 }
 
 // source returns the node or text to recommend to.
-func (r RecommendRequest) source(ctx context.Context, e *engine) (recommend.Source, []string, error) {
+func (r RecommendRequest) source(ctx context.Context, e *loadedModel) (recommend.Source, []string, error) {
 	if r.Node != "" {
 		if r.Field != "" {
 			return recommend.Source{}, nil, hint.Wrap(requestError("field", clip(r.Field),
@@ -320,7 +320,7 @@ func clip(text string) string {
 }
 
 // of returns the model that answers a source, and the arm of the A/B test.
-func (l *deployment) of(source string) (*engine, string) {
+func (l *deployment) of(source string) (*loadedModel, string) {
 	if l.abTest == nil {
 		return l.current, ""
 	}

@@ -154,6 +154,7 @@ func (s *Service) retrain(ctx context.Context, r JobRequest, report progress.Fun
 	if err != nil {
 		return err
 	}
+	settings.Engine = s.o.Engine
 	report(progress.Event{Phase: "reading the log"})
 	totals, err := s.events.Totals(ctx)
 	if err != nil {
@@ -228,7 +229,7 @@ func settingsOf(m model.Model, method string) (fit.Settings, string, error) {
 }
 
 // promote registers a model and deploys it if serve is set. Requests in progress keep the model they began with.
-func (s *Service) promote(next *engine, entry ModelEntry, serve bool) (serves bool, err error) {
+func (s *Service) promote(next *loadedModel, entry ModelEntry, serve bool) (serves bool, err error) {
 	s.jobs.swap.Lock()
 	defer s.jobs.swap.Unlock()
 	line := *s.live.Load()
@@ -299,7 +300,7 @@ func (s *Service) Deploy(ctx context.Context, digest string) (_ ModelEntry, err 
 
 // validate checks whether a model can be deployed: what the doctor says, whether its lists are valid, and whether it is
 // clearly worse than the live model on pairs that neither has seen.
-func validate(ctx context.Context, next, parent *engine, data *trainingData) ([]Check, error) {
+func validate(ctx context.Context, next, parent *loadedModel, data *trainingData) ([]Check, error) {
 	doctor := Check{Name: "doctor", Passed: true, Detail: "the scale of exposure is " + string(next.Class())}
 	// A model without exposure judges as naive does, so the live model judges it if that has exposure.
 	judge, other, sign := next, parent, 1.
@@ -322,7 +323,7 @@ func validate(ctx context.Context, next, parent *engine, data *trainingData) ([]
 	}
 	e, err := evaluate.NewEvaluation(ctx, data.Graph, judge.Model(), data.Test, evaluate.EvaluationSettings{
 		Panel: evaluate.PanelSettings{Floor: .01, Threads: 1}, Others: []model.Model{other.Model()},
-		Names: []string{"other"},
+		Names: []string{"other"}, Engine: judge.Engine(),
 	})
 	if err != nil {
 		return nil, err
@@ -356,7 +357,7 @@ func reportedRow(p *evaluate.Panel) evaluate.PanelRow {
 }
 
 // smokeTest makes lists for sources all over the graph and checks that they are valid.
-func smokeTest(ctx context.Context, e *engine) (Check, error) {
+func smokeTest(ctx context.Context, e *loadedModel) (Check, error) {
 	const sources, k = 20, 10
 	c := Check{Name: "lists", Passed: true}
 	g := e.Graph()
@@ -412,7 +413,7 @@ func (s *Service) evaluate(ctx context.Context, r JobRequest, report progress.Fu
 	}
 	report(progress.Event{Phase: "evaluating"})
 	found, err := evaluate.NewEvaluation(ctx, data.Graph, e.Model(), data.Test,
-		evaluate.EvaluationSettings{Panel: evaluate.PanelSettings{Floor: .01, Threads: 1}})
+		evaluate.EvaluationSettings{Panel: evaluate.PanelSettings{Floor: .01, Threads: 1}, Engine: e.Engine()})
 	if err != nil {
 		return err
 	}
@@ -426,7 +427,7 @@ func (s *Service) evaluate(ctx context.Context, r JobRequest, report progress.Fu
 
 // evaluateByLog evaluates a model that was fitted to all of its data, on the lists that were shown since: only those it
 // has not seen. An existing evaluation, as the demo writes one, stays.
-func (s *Service) evaluateByLog(ctx context.Context, e *engine, entry ModelEntry, report progress.Func) error {
+func (s *Service) evaluateByLog(ctx context.Context, e *loadedModel, entry ModelEntry, report progress.Func) error {
 	report(progress.Event{Phase: "evaluating on the log"})
 	by, err := s.logRisk(ctx, e, entry.Seq)
 	if errors.Is(err, evaluate.ErrEmpty) {
@@ -450,7 +451,7 @@ func (s *Service) evaluateByLog(ctx context.Context, e *engine, entry ModelEntry
 
 // logRisk evaluates a model on the lists that were shown after its training, with the logged probabilities. A log of
 // clicks without lists gives evaluate.ErrEmpty.
-func (s *Service) logRisk(ctx context.Context, e *engine, after int64) (*evaluate.LogRisk, error) {
+func (s *Service) logRisk(ctx context.Context, e *loadedModel, after int64) (*evaluate.LogRisk, error) {
 	g := e.Graph()
 	var lists []evaluate.LoggedList
 	at := map[string]int{}       // by the list's id
@@ -486,7 +487,8 @@ func (s *Service) logRisk(ctx context.Context, e *engine, after int64) (*evaluat
 			item.Wanted = true
 		}
 	}
-	return evaluate.FromLog(ctx, g, e.Model(), lists, evaluate.LogSettings{Linked: linked, Seed: 1, Threads: 1})
+	return evaluate.FromLog(ctx, g, e.Model(), lists, evaluate.LogSettings{Linked: linked, Seed: 1, Threads: 1,
+		Engine: e.Engine()})
 }
 
 // maxLoggedLists limits the lists that a model is evaluated on.

@@ -1044,7 +1044,7 @@ func TestClearlyWorseModels(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		next, parent *engine
+		next, parent *loadedModel
 		passes       bool
 	}{{serves, serves, true}, {worse, serves, false}, {serves, worse, true}} {
 		checks, err := validate(ctx, c.next, c.parent, l)

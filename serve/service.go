@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"unseen/dataset"
+	"unseen/engine"
 	"unseen/graph"
 	"unseen/hint"
 	"unseen/model"
@@ -53,8 +54,9 @@ type Options struct {
 	// log. Use it behind a proxy that authenticates.
 	Open bool
 
-	Log *slog.Logger     // nil: nothing is logged
-	Now func() time.Time // nil: the clock
+	Engine engine.Engine    // that scores, trains and judges; nil means engine.CPU with one thread for each request
+	Log    *slog.Logger     // nil: nothing is logged
+	Now    func() time.Time // nil: the clock
 
 	events store.Store // instead of Store, for tests
 }
@@ -168,9 +170,9 @@ type Service struct {
 
 // deployment is the models that answer requests.
 type deployment struct {
-	current *engine
-	abTest  *ABTest // nil: none runs
-	b       *engine // of the A/B test
+	current *loadedModel
+	abTest  *ABTest      // nil: none runs
+	b       *loadedModel // of the A/B test
 }
 
 // Open opens the dataset, the models and the event log. The context limits the opening only: background work keeps the

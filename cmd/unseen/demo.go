@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"unseen/engine"
 	"unseen/evaluate"
 	"unseen/figure"
 	"unseen/fit"
@@ -221,7 +222,7 @@ func runDemo(ctx context.Context, f demoFlags, t *display) (*demo, error) {
 	evidence := sample.Evidence{Pairs: test.Pairs}
 	d.evaluation, err = evaluate.NewEvaluation(ctx, g, m, evidence, evaluate.EvaluationSettings{
 		Panel: evaluate.PanelSettings{Floor: .01, Threads: f.threads}, Others: []model.Model{naive},
-		Names: []string{"naive"},
+		Names: []string{"naive"}, Engine: engine.CPU{Threads: f.threads},
 	})
 	if err != nil {
 		return nil, err

@@ -214,6 +214,7 @@ func (f *evaluateFlags) settings(ctx context.Context, n *fittedNetwork,
 	prepared *sample.Prepared) (s evaluate.EvaluationSettings, warnings []string, err error) {
 	g := prepared.Graph
 	s.Panel = evaluate.PanelSettings{Floor: f.floor, Threads: f.threads}
+	s.Engine = engine.CPU{Threads: f.threads}
 	if f.exact {
 		s.Panel.Graph, s.Panel.Universe = g, prepared.Universe(graph.Test)
 		if pairs, _, err := s.Panel.Universe.Count(g); err == nil && pairs > engine.MostPairs {

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"unseen/encode"
+	"unseen/engine"
 	"unseen/graph"
 	"unseen/model"
 	"unseen/network"
@@ -238,7 +239,8 @@ func (f *recommendFlags) openRecommender(ctx context.Context, t *display) (_ *re
 			return nil, err
 		}
 	}
-	if out.Recommender, err = n.model.Recommender(ctx, naive, recommend.Options{Threads: f.threads}); err != nil {
+	if out.Recommender, err = n.model.Recommender(ctx, naive, recommend.Options{Threads: f.threads,
+		Engine: engine.CPU{Threads: f.threads}}); err != nil {
 		return nil, err
 	}
 	if naive != nil && naive.Metadata[model.KeyPropensity] != "constant" {

@@ -12,15 +12,15 @@ import (
 	"unseen/sample"
 )
 
-// engine is a loaded model.
-type engine struct {
+// loadedModel is a model that answers requests.
+type loadedModel struct {
 	*recommend.Recommender
 	digest string
 	origin sample.Origin
 }
 
 // load opens a model file, which must be fitted to the served dataset; naive is a file to compare with, or "".
-func (s *Service) load(ctx context.Context, path, digest, naive string) (*engine, error) {
+func (s *Service) load(ctx context.Context, path, digest, naive string) (*loadedModel, error) {
 	m, err := s.net.Model(ctx, path)
 	if err != nil {
 		return nil, err
@@ -31,11 +31,12 @@ func (s *Service) load(ctx context.Context, path, digest, naive string) (*engine
 			return nil, err
 		}
 	}
-	r, err := m.Recommender(ctx, other, recommend.Options{Threads: 1}) // requests run in parallel, one thread each
+	// requests run in parallel, one thread each
+	r, err := m.Recommender(ctx, other, recommend.Options{Threads: 1, Engine: s.o.Engine})
 	if err != nil {
 		return nil, err
 	}
-	return &engine{Recommender: r, digest: digest, origin: m.Origin}, nil
+	return &loadedModel{Recommender: r, digest: digest, origin: m.Origin}, nil
 }
 
 // exists reports whether there is a file or folder.
