@@ -56,7 +56,7 @@ func (r *CheckReport) Wrong() int {
 const (
 	// tinyField is the number of nodes below which hardly anything is learned of a field's exposure.
 	tinyField = 20
-	// A hub has at least so many links to it, and more than hubShare of all.
+	// A hub has at least hubLinks links to it, and more than hubShare of all.
 	hubLinks, hubShare = 100, .01
 )
 
@@ -66,12 +66,12 @@ const (
 // after 66 with 2,048.
 const wideFrom = 768
 
-// Wide reports whether vectors have so many dimensions that learning is slow, and should be reduced.
+// Wide reports whether vectors have too many dimensions, so that learning is slow and they should be reduced.
 func Wide(dim int) bool { return dim > wideFrom }
 
-// Check reads the whole dataset and says in words what is wrong or weak in it. Open it with Tolerant to
-// have faults counted that Open would otherwise stop at, and with RowNumbers as it needs. The error is
-// about what could not be looked at, not about what was found.
+// Check reads the whole dataset and reports in words what is wrong or weak in it. Open it with Tolerant to
+// count faults that Open would otherwise stop at, and with RowNumbers where needed. The error is about what
+// could not be read, not about what was found.
 func Check(ctx context.Context, d *Dataset) (CheckReport, error) {
 	g := d.Graph()
 	c := &checker{d: d, g: g, report: CheckReport{Nodes: g.Len(), Links: g.LinkCount(), Fields: g.FieldCount() - 1,
@@ -176,7 +176,7 @@ func (c *checker) links(context.Context) error {
 		severity = Weak
 	}
 	c.found(Finding{Kind: "isolated", Severity: severity, Count: isolated, Example: example,
-		Fix: "nothing to do if nobody has linked them yet; only nodes with links are learned from"},
+		Fix: "nothing, if they have no links yet; only nodes with links are learned from"},
 		"%s no link at all.", nodesHave(isolated, c.g.Len()))
 	if len(hubs) > 0 {
 		most := slices.MaxFunc(hubs, func(a, b hub) int {
@@ -201,7 +201,7 @@ func (c *checker) order(context.Context) error {
 	default:
 		i := slices.IndexFunc(c.indices(), func(i int32) bool { _, known := c.g.Time(i); return !known })
 		c.found(Finding{Kind: "untimed", Severity: Note, Count: untimed, Example: c.nameAt(i)},
-			"%s no time; what they link to tells how old they are at least.", nodesHave(untimed, c.g.Len()))
+			"%s no time; they count as newer than what they link to.", nodesHave(untimed, c.g.Len()))
 	}
 	o := c.g.Order()
 	against, cycle := "", ""
@@ -220,11 +220,11 @@ func (c *checker) order(context.Context) error {
 		return Note
 	}
 	c.found(Finding{Kind: "against-time", Severity: share(o.AgainstTime), Count: o.AgainstTime, Example: against,
-		Fix: "check these times; a split drops links into a later part"},
+		Fix: "check these times; a split drops links into a later subset"},
 		"%s from an older node to a newer one.", linksGo(o.AgainstTime))
 	cycles := len(o.Broken) - o.AgainstTime
 	c.found(Finding{Kind: "cycle", Severity: share(cycles), Count: cycles, Example: cycle,
-		Fix: "nothing to do as a rule; times, where there are any, tell which of them lead back"},
+		Fix: "usually nothing; times, where nodes have them, show which links lead back"},
 		"%s cycles of nodes without times or of one time.", plural(cycles, "link closes", "links close"))
 	return nil
 }
@@ -434,7 +434,7 @@ func (c *checker) exposures(ctx context.Context) error {
 	return nil
 }
 
-// name is how a report speaks of a node: by its id, and its title if it has one.
+// name is how a report names a node: by its id, and its title if it has one.
 func (c *checker) name(i int32) string {
 	if title := []rune(c.g.Title(i)); len(title) > 60 {
 		return fmt.Sprintf("%q (%s…)", c.g.ID(i), string(title[:59]))

@@ -7,18 +7,18 @@ import (
 	"unseen/hint"
 )
 
-// Errors of this package wrap one of these, one of package graph's, or one of the system's, so that
-// errors.Is tells the kinds apart.
+// Errors of this package wrap one of these, one of package graph's, or one of the system's, for
+// errors.Is.
 var (
-	// ErrNotDataset: the folder lacks what makes it a dataset, or holds what is none.
+	// ErrNotDataset: the folder is not a dataset, or holds other files.
 	ErrNotDataset = errors.New("not a dataset")
 	// ErrFormat: a file is damaged, or holds columns, types or numbers that it should not.
-	ErrFormat = errors.New("bad file")
+	ErrFormat = errors.New("invalid file")
 	// ErrVersion: the dataset was written in a later format.
 	ErrVersion = errors.New("later format")
-	// ErrChecksum: a file is not the one that the manifest speaks of.
+	// ErrChecksum: a file is not the one that the manifest describes.
 	ErrChecksum = errors.New("file was changed")
-	// ErrContent: what is to be written cannot be.
+	// ErrContent: the content cannot be stored.
 	ErrContent = errors.New("cannot be stored")
 	// ErrAmbiguous: links could be row numbers or ids.
 	ErrAmbiguous = errors.New("row numbers or ids?")

@@ -17,7 +17,7 @@ type Exposures struct {
 	Source, Target []int32
 	Shown          []float64 // probability that it was shown, NaN where unknown; nil when all are unknown
 	Exposed        []bool    // whether it was shown
-	Linked         []bool    // whether a link came of it
+	Linked         []bool    // whether it was then linked
 }
 
 // Len returns the number of pairs.

@@ -23,16 +23,16 @@ const (
 	EncoderFile   = "encoder.safetensors"
 )
 
-// dataFiles are those that the manifest vouches for.
+// dataFiles are the files that the manifest describes.
 var dataFiles = []string{NodesFile, LinksFile, ExposuresFile, VectorsFile, EncoderFile}
 
 // Version is the format that Write writes and the latest that Open reads.
 const Version = 1
 
-// formatName tells a dataset.json of this package from another program's.
+// formatName distinguishes a dataset.json of this package from those of other programs.
 const formatName = "unseen dataset"
 
-// Manifest is dataset.json: what the dataset holds, who made it, and by which bytes it is known.
+// Manifest is dataset.json: what the dataset holds, what made it, and the checksums of its files.
 type Manifest struct {
 	Format    string `json:"format"`
 	Version   int    `json:"version"`
@@ -123,7 +123,7 @@ func parseManifest(r io.Reader) (*Manifest, error) {
 	if len(raw) > largestManifest {
 		return nil, fmt.Errorf("%w: longer than %d bytes", ErrFormat, largestManifest)
 	}
-	// A later version may have other types in other places, so it is looked at first and alone.
+	// A later version may have other types in other places, so it is read first and alone.
 	var head struct {
 		Format  string `json:"format"`
 		Version int    `json:"version"`

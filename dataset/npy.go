@@ -72,7 +72,7 @@ func npyError(path string, err error) error {
 	return fileError(path, withoutPath(err), "")
 }
 
-// Fixes that several faults share, as lines of Python.
+// Fixes that faults share, as lines of Python.
 const (
 	fixSave    = `save it again: np.save("vectors.npy", vectors)`
 	fixFloat32 = `save float32: np.save("vectors.npy", vectors.astype(np.float32))`
@@ -127,7 +127,7 @@ func ReadNpyHeader(r io.Reader) (NpyHeader, error) {
 	return NpyHeader{kind, fortran, shape, int64(8+lengthBytes) + length}, nil
 }
 
-// readNpyHeader reads the header of a file of so many bytes, and checks that they are all there.
+// readNpyHeader reads the header of a file, and checks that the file has the size that it says.
 func readNpyHeader(r io.Reader, size int64) (npyHeader, error) {
 	var none npyHeader
 	read, err := ReadNpyHeader(r)
@@ -204,7 +204,7 @@ func parseNpyDict(text string) (kind string, fortran bool, shape []int64, err er
 		}
 		switch key {
 		case "descr":
-			if p.next("[") { // a type of several fields; the caller refuses it by what it is
+			if p.next("[") { // a type with fields; the caller refuses it
 				return "a record " + p.rest, false, nil, p.expected("one type")
 			}
 			if kind, ok = p.quoted(); !ok {
@@ -308,8 +308,8 @@ func npyHeaderBytes(half bool, rows, dim int) []byte {
 	return NpyHeader{Kind: kind, Shape: []int64{int64(rows), int64(dim)}}.Append(nil)
 }
 
-// Append appends the header that NumPy would write, version 1, padded so that rows start on a cache line. The
-// length is found anew.
+// Append appends the header that NumPy would write, version 1, padded so that rows start on a cache line. It
+// ignores the length.
 func (h NpyHeader) Append(to []byte) []byte {
 	order, shape := "False", make([]string, len(h.Shape))
 	if h.Fortran {
@@ -328,7 +328,7 @@ func (h NpyHeader) Append(to []byte) []byte {
 	return append(binary.LittleEndian.AppendUint16(append(to, npyMagic+"\x01\x00"...), uint16(len(text))), text...)
 }
 
-// writeNpy writes vectors, as float16 if so asked, and hands every row over as it will be read.
+// writeNpy writes vectors, as float16 if half is set, and calls each with every row as it will be read.
 func writeNpy(w io.Writer, v *graph.Vectors, half bool, each func(i int, row []float32) error) error {
 	half = half || v.Half()
 	if _, err := w.Write(npyHeaderBytes(half, v.Len(), v.Dim())); err != nil {

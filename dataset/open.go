@@ -26,11 +26,11 @@ import (
 // OpenOptions says how to open. Its zero value is ready.
 type OpenOptions struct {
 	// Verify reads every file and compares it with its checksum, and every vector. Without it, files of
-	// more than 64 MiB that the manifest vouches for are known by their sizes.
+	// more than 64 MiB of a manifest are checked by size only.
 	Verify bool
-	// Tolerant lets faults pass that have a harmless reading, and counts them for Check: links to nodes
+	// Tolerant accepts faults that can be read without harm, and counts them for Check: links to nodes
 	// that are not there or to their own source are left out, a node whose id is missing or taken gets
-	// "id (row 7)", vectors that are not finite stay, and so do files that the manifest knows otherwise.
+	// "id (row 7)", vectors that are not finite stay, and so do files that differ from the manifest.
 	Tolerant bool
 	// RowNumbers says that whole numbers in links are row numbers even where ids are whole numbers too
 	// and no manifest says so.
@@ -76,8 +76,8 @@ func (f *fault) add(format string, a ...any) {
 // Open opens the dataset in the folder dir. The graph is read, vectors are mapped, and texts and
 // exposures are left for later.
 //
-// A folder without dataset.json, as a script in Python may write it, is a dataset too; then nobody vouches
-// for the vectors, and all of them are read. See the package for which columns may be how.
+// A folder without dataset.json, as a Python script may write it, is a dataset too; then all vectors are
+// read, since no manifest says that they are finite. The package comment describes the columns.
 func Open(ctx context.Context, dir string, o OpenOptions) (*Dataset, error) {
 	d := &Dataset{dir: filepath.Clean(dir), options: o}
 	if err := d.openFiles(); err != nil {
@@ -180,7 +180,7 @@ func (d *Dataset) openFiles() error {
 			delete(d.files, name)
 		}
 	}
-	return fileError(d.dir, errors.New("it is being replaced again and again"), "open it when it is at rest")
+	return fileError(d.dir, errors.New("it keeps being replaced"), "open it when nothing writes to it")
 }
 
 func (d *Dataset) openOnce() error {
@@ -213,9 +213,9 @@ func (d *Dataset) openOnce() error {
 		_, there := d.files[name]
 		switch {
 		case promised && !there:
-			return fileError(d.path(name), fmt.Errorf("%w: it is gone", ErrChecksum), "copy the whole folder again")
+			return fileError(d.path(name), fmt.Errorf("%w: it is missing", ErrChecksum), "copy the whole folder again")
 		case there && !promised:
-			return fileError(d.path(name), fmt.Errorf("%w: %s does not know of it", ErrChecksum, ManifestFile),
+			return fileError(d.path(name), fmt.Errorf("%w: %s does not list it", ErrChecksum, ManifestFile),
 				"move it away; or move "+ManifestFile+" away to take the folder as it is")
 		}
 	}
@@ -223,11 +223,11 @@ func (d *Dataset) openOnce() error {
 	return nil
 }
 
-// smallFile is what is checked at every opening: a blink of an eye.
+// smallFile is the size up to which Open checks the checksum, which takes a fraction of a second.
 const smallFile = 64 << 20
 
-// Verify reads every file and compares it with its checksum, and looks at every vector. Where there is no
-// dataset.json there is nothing to compare with. It is what OpenOptions.Verify does, at a time of your own.
+// Verify reads every file and compares it with its checksum, and checks every vector. Without dataset.json it
+// checks only the vectors. OpenOptions.Verify does the same in Open.
 func (d *Dataset) Verify(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -245,7 +245,7 @@ func (d *Dataset) Verify(ctx context.Context) error {
 }
 
 // changed lists the files that are not what the manifest says: the small ones by their sums, the large ones
-// by their sizes unless all sums are asked for. A tolerant Open stops at none of them.
+// by their sizes unless all is set. A tolerant Open stops at none of them.
 func (d *Dataset) changed(ctx context.Context, all bool) ([]*Error, error) {
 	var changed []*Error
 	for _, name := range dataFiles {
@@ -489,8 +489,7 @@ func (d *Dataset) readNodes(ctx context.Context, t *table, b *graph.Builder) (nu
 	return allNumbers && moved && !d.written, err
 }
 
-// roomFor is what is reserved for so many rows: a damaged file may claim any number, and real ones that are more
-// grow on their own.
+// roomFor is how many rows to reserve memory for: a damaged file may claim any number, and larger tables grow later.
 func roomFor(rows int64) int { return int(min(rows, 1<<23)) }
 
 // readColumns is readNodes for a file that Write wrote, with the columns side by side. Where anything is wrong it
@@ -675,7 +674,7 @@ type numberedLinks struct {
 	err     error
 }
 
-// numbers reads links by row number. It stops at the first that names no node, unless told to go on.
+// numbers reads links by row number. It stops at the first that names no node, unless goOn is set.
 func (t *table) numbers(ctx context.Context, e ends, nodes int64, goOn bool) (read numberedLinks) {
 	read.faults = make(map[int64]error)
 	read.err = t.scan(ctx, []*column{e.source, e.target}, func(first int64, n int, values [][]parquet.Value) error {
@@ -786,7 +785,7 @@ func (d *Dataset) skipLink(t *table, row int64, err error) error {
 	return nil
 }
 
-// attachVectors maps the vectors, and reads them where nobody vouches for them.
+// attachVectors maps the vectors, and reads them if there is no manifest.
 func (d *Dataset) attachVectors() error {
 	file := d.files[VectorsFile]
 	if file == nil {

@@ -233,7 +233,7 @@ func TestChangedFiles(t *testing.T) {
 		if name == NodesFile || name == LinksFile {
 			wantError(t, err, ErrNotDataset, name)
 		} else {
-			wantError(t, err, ErrChecksum, path, "gone")
+			wantError(t, err, ErrChecksum, path, "missing")
 		}
 		must(t, os.WriteFile(path, whole, 0o666))
 		d, err := Open(background, dir, OpenOptions{Verify: true})

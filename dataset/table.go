@@ -145,8 +145,8 @@ func (t *table) mistyped(name, is, fix string) error {
 	return placeError(t.path, -1, name, fmt.Errorf("%w: it holds %s", ErrFormat, is), "%s", fix)
 }
 
-// vacant tells whether a column of another type than text has no value in any row, as pandas writes one of nothing but
-// None or NaN. There is nothing in it to be mistaken.
+// vacant reports whether a column of another type than text has no value in any row, as pandas writes a column of None
+// or NaN alone. Nothing in it can be misread.
 func (t *table) vacant(c *column) bool {
 	if c.kind == parquet.ByteArray || t.rows() == 0 {
 		return false

@@ -9,7 +9,7 @@ import (
 	"unseen/internal/columnar"
 )
 
-// texts reads the text of nodes, a page at a time, and keeps the page: whoever goes through the nodes in
+// texts reads the text of nodes, a page at a time, and keeps the page: going through the nodes in
 // order reads every page once.
 type texts struct {
 	table  *table

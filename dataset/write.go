@@ -33,13 +33,13 @@ type Content struct {
 	// Nil means that no node has text.
 	Text      func(i int32) (string, error)
 	Exposures *Exposures // nil means that nothing is known of what was shown
-	// Encoder is what made the graph's vectors; nil means that it is not kept. Whoever gives a graph other
-	// vectors takes it away.
+	// Encoder is what made the graph's vectors; nil means that it is not kept. Remove it when
+	// the graph gets other vectors.
 	Encoder *StoredEncoder
 }
 
-// StoredEncoder is the file that makes vectors of new texts as it made those of the nodes. What is in it is its
-// package's business.
+// StoredEncoder is the file that makes vectors of new texts as it made those of the nodes. Its
+// package defines its content.
 type StoredEncoder struct {
 	Kind  string                  // such as builtin
 	Write func(w io.Writer) error // writes the file
@@ -82,10 +82,10 @@ func Write(ctx context.Context, dir string, c Content, o WriteOptions) (*Manifes
 }
 
 // WriteVectors puts other vectors, and the encoder that made them, into the dataset's own folder, and seals it
-// with a manifest where it had none. Nodes, links and exposures stay byte for byte as they are, so that columns
-// of one's own and the order of rows are kept. As with Write, the folder holds the old dataset or the new one.
-// The dataset is closed before the folder takes its name, and options.Written is called then. Ask Sealable before
-// the work that makes the vectors.
+// with a manifest where it had none. Nodes, links and exposures stay byte for byte as they are, so that other
+// columns and the order of rows are kept. As with Write, the folder holds the old dataset or the new one.
+// The dataset is closed before the folder is renamed, and options.Written is called then. Call Sealable before
+// making the vectors.
 func (d *Dataset) WriteVectors(ctx context.Context, v *graph.Vectors, e *StoredEncoder,
 	o WriteOptions) (*Manifest, error) {
 	if err := d.Sealable(); err != nil {
@@ -115,8 +115,8 @@ func (d *Dataset) WriteVectors(ctx context.Context, v *graph.Vectors, e *StoredE
 	return w.manifest, nil
 }
 
-// Sealable tells, before the work, whether WriteVectors can replace the dataset's folder: whether nothing
-// else lies in it, which would be lost.
+// Sealable reports, before the work, whether WriteVectors can replace the dataset's folder: whether it holds no
+// other files, which would be lost.
 func (d *Dataset) Sealable() error {
 	if d.options.Tolerant {
 		return fileError(d.dir, fmt.Errorf("%w: it was opened with its faults", ErrContent), "open it without Tolerant")
@@ -124,7 +124,7 @@ func (d *Dataset) Sealable() error {
 	if err := onlyDataset(d.dir); err != nil {
 		return err
 	}
-	// A shell that stands in the folder would be left in the old one, which is gone.
+	// A shell in the folder would stay in the old one, which is removed.
 	here, err := os.Stat(".")
 	if there, err2 := os.Stat(d.dir); err == nil && err2 == nil && os.SameFile(here, there) {
 		name := "it"
@@ -137,9 +137,9 @@ func (d *Dataset) Sealable() error {
 	return atomicfile.Writable(d.dir + ".new") // whether anything can be made beside it
 }
 
-// Seal writes a manifest beside files that another program wrote, which then vouches for them: a dataset that was
-// read as it should be (see OpenOptions.RowNumbers) is read so by everybody, and vectors are not read again at every
-// opening. Nothing else is touched. A dataset that has a manifest keeps it.
+// Seal writes a manifest beside files that another program wrote, so that the dataset is read in the same
+// way (see OpenOptions.RowNumbers) by every program, and vectors are not read again at every opening. It changes
+// nothing else. A dataset that has a manifest keeps it.
 func (d *Dataset) Seal(ctx context.Context, p Provenance) (*Manifest, error) {
 	if d.written {
 		return &d.manifest, nil
@@ -188,8 +188,8 @@ func (d *Dataset) Seal(ctx context.Context, p Provenance) (*Manifest, error) {
 	})
 }
 
-// Writable tells, before hours of work, whether Write can put a dataset into the folder dir after them. A
-// dataset that is there already is no hindrance, and is named by the first result.
+// Writable reports, before hours of work, whether Write can put a dataset into the folder dir. The first
+// result says whether there is a dataset already, which Write replaces.
 func Writable(dir string) (exists bool, err error) {
 	if dir == "" {
 		return false, fileError(`""`, fs.ErrInvalid, "name a folder")
@@ -223,7 +223,7 @@ func replaceable(dir string) error {
 	}
 	file, err := os.Open(filepath.Join(dir, ManifestFile))
 	if err != nil {
-		return fileError(dir, fmt.Errorf("%w: it has no %s, so what lies there is somebody's own", ErrNotDataset,
+		return fileError(dir, fmt.Errorf("%w: it has no %s, so its files are not a dataset's", ErrNotDataset,
 			ManifestFile), "choose another folder")
 	}
 	defer file.Close()
@@ -437,7 +437,7 @@ const (
 
 func newTable[T any](to io.Writer, rowsPerGroup int64, options ...parquet.WriterOption) *parquet.GenericWriter[T] {
 	return parquet.NewGenericWriter[T](to, append(options,
-		parquet.CreatedBy("unseen", "1", "dataset"), // a constant: the bytes say nothing of who built the program
+		parquet.CreatedBy("unseen", "1", "dataset"), // a constant: the bytes do not depend on the build
 		parquet.Compression(&zstd.Codec{Level: zstd.DefaultLevel}),
 		parquet.MaxRowsPerRowGroup(rowsPerGroup),
 	)...)
@@ -445,7 +445,7 @@ func newTable[T any](to io.Writer, rowsPerGroup int64, options ...parquet.Writer
 
 func (w *writer) nodes(to io.Writer, progress func(done, of int) error) error {
 	g := w.content.Graph
-	// The smallest and largest text of a page help nobody to find one.
+	// The smallest and largest text of a page do not help to find one.
 	table := newTable[nodeRow](to, nodesPerGroup, parquet.SkipPageBounds("text"), parquet.SkipPageBounds("title"))
 	var rows [rowsPerBatch]nodeRow
 	var times [rowsPerBatch]int64
@@ -529,7 +529,7 @@ func (w *writer) vectors(to io.Writer, progress func(done, of int) error) error 
 		for _, x := range row {
 			if !(math.Abs(float64(x)) <= math.MaxFloat32) {
 				return w.refuse("the vector of node %q holds %v",
-					"encode the node again; float16 ends at 65504, so large numbers want float32", g.ID(int32(i)), x)
+					"encode the node again; float16 ends at 65504, so large numbers need float32", g.ID(int32(i)), x)
 			}
 			zero = zero && x == 0
 		}

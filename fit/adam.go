@@ -15,7 +15,7 @@ import (
 	"unseen/sample"
 )
 
-// AdamSettings are those of training by minibatches. A zero means the preset's value, which is given here.
+// AdamSettings say how to train by minibatches. A zero means the preset's value, which is given here.
 type AdamSettings struct {
 	Rate   float64 // learning rate; 1e-3, of the preset paper 1e-4
 	Batch  int     // pairs a step; 32
@@ -23,7 +23,7 @@ type AdamSettings struct {
 	// epochs without a better validation likelihood before it stops; 8 of the preset safe, 5 of the
 	// others
 	Patience int
-	Seed     uint64 // of the order in which pairs come; Fit puts that of its Settings here
+	Seed     uint64 // of the order of the pairs; Fit sets it to that of its Settings
 	Threads  int    // likewise
 	// BySource shuffles whole sources instead of pairs: each source's vector is read once for all
 	// its pairs, and the order needs memory for sources only.
@@ -31,18 +31,10 @@ type AdamSettings struct {
 }
 
 func (s AdamSettings) withDefaults() AdamSettings {
-	if s.Rate == 0 {
-		s.Rate = 1e-3
-	}
-	if s.Batch == 0 {
-		s.Batch = 32
-	}
-	if s.Epochs == 0 {
-		s.Epochs = 50
-	}
-	if s.Patience == 0 {
-		s.Patience = 5
-	}
+	fill(&s.Rate, 1e-3)
+	fill(&s.Batch, 32)
+	fill(&s.Epochs, 50)
+	fill(&s.Patience, 5)
 	s.Threads = kern.Threads(s.Threads)
 	return s
 }
@@ -65,7 +57,7 @@ type Epoch struct {
 	Validation float64 `json:"validation"` // likelihood of the validation pairs; 0 if there are none
 }
 
-// adamState is everything that the rest of a training depends on.
+// adamState is the state of training that a checkpoint keeps.
 type adamState struct {
 	epoch, unit int // where the next batch begins
 	params      []float32
@@ -93,8 +85,8 @@ type trainer struct {
 	count   int               // pairs that are not held
 	judged  *engine.Objective // the same over fewer of those
 	starts  []int32           // of the runs of one source, where they are shuffled; nil where pairs are
-	units   []int32           // starts or pairs in the order of the epoch at hand
-	members []int             // pairs of the batch at hand
+	units   []int32           // starts or pairs in the order of the current epoch
+	members []int             // pairs of the current batch
 	grad    []float32
 }
 
@@ -134,10 +126,10 @@ func (t *trainer) train(ctx context.Context) error {
 	return nil
 }
 
-// judgedPairs is how many of the training pairs, evenly spaced, tell how an epoch went.
+// judgedPairs is how many of the training pairs, evenly spaced, are evaluated after an epoch.
 const judgedPairs = 1 << 16
 
-// trains tells whether pair k is trained with.
+// trains reports whether pair k is trained with.
 func (t *trainer) trains(k int) bool {
 	return t.held == nil || !t.held(t.objective.Pairs.Source[k])
 }

@@ -25,24 +25,23 @@ import (
 	"unseen/sample"
 )
 
-// Checkpoint says where training keeps what it needs to go on after an interruption: one
-// safetensors file, written at intervals and when the context is cancelled, and removed when
-// training is done or has diverged. Training that goes on from it ends in the same bits as if it
-// had never stopped, whatever the number of threads.
+// Checkpoint says where training stores its state, to resume after an interruption: one safetensors file,
+// written at intervals and when the context is cancelled, and removed when training is done or has diverged.
+// Resumed training ends in the same bits as if it had never stopped, whatever the number of threads.
 //
-// Fit refuses, with ErrCheckpoint, to go on from a file that is damaged, of other data or of other
-// settings. It also refuses to resume from a file that is not there (the error wraps
-// fs.ErrNotExist), and to begin anew over one that is: hours of work may be in it.
+// Fit refuses, with ErrCheckpoint, to resume from a file that is damaged, of other data or of other
+// settings. It also refuses to resume from a missing file (the error wraps fs.ErrNotExist), and to start
+// over if the file exists: hours of work may be in it.
 type Checkpoint struct {
-	Path   string        // "" keeps none
+	Path   string        // "" means no checkpoint
 	Every  time.Duration // between writes; 0 means 30 seconds
-	Resume bool          // go on from the file at Path
-	// Keep leaves the file after success too, for a caller that calls Remove once the model is
-	// saved: who is stopped in between loses nothing.
+	Resume bool          // resume from the file at Path
+	// Keep leaves the file after success too, for a caller that calls Remove once the model is saved, so that
+	// nothing is lost if it is stopped in between.
 	Keep bool
 }
 
-// Remove removes the file, and what writes of it that were killed half-way have left.
+// Remove removes the file, and temporary files that interrupted writes have left.
 func (c Checkpoint) Remove() error {
 	atomicfile.Sweep(c.Path)
 	if err := os.Remove(c.Path); err != nil {
@@ -68,32 +67,31 @@ const (
 	checkpointVersion = "1"
 )
 
-// resumable is a part of training that a checkpoint keeps: everything that its rest depends on.
+// resumable is a part of training whose state a checkpoint stores.
 type resumable interface {
 	keep(c *checkpoint)
 	restore(c *checkpoint) // what is wrong is left in c.err
 }
 
-// recorder writes checkpoints, and gives back what one of them kept. What is under way is a stack,
-// such as a fit, its choice of a ridge, and the descent under one ridge. All methods may be called
-// on nil, which keeps nothing.
+// recorder writes checkpoints, and restores from one. The parts of training in progress are a stack, such as
+// a fit, its choice of a ridge, and the descent under one ridge. A nil recorder stores nothing.
 type recorder struct {
 	Checkpoint
 	identity map[string]string // what a checkpoint must agree on
 	states   []resumable
-	resumed  *checkpoint // until all of it has been given back
+	resumed  *checkpoint // until all of it is restored
 	last     time.Time
 }
 
-// newRecorder opens the checkpoint to resume, or writes the first: that the folder is read-only
-// should be known before training and not after.
+// newRecorder opens the checkpoint to resume, or writes the first, so that a read-only folder is an error
+// before training and not after.
 func newRecorder(p sample.Problem, s Settings) (*recorder, []risk.Warning, error) {
 	return record(s.Checkpoint, func() (map[string]string, error) {
 		return identify(s, p.Checksum(), tablesChecksum(p.Nodes, s))
 	})
 }
 
-// record is newRecorder for anything with an identity, which is asked for only where a file is kept.
+// record is newRecorder for anything with an identity, which is computed only if there is a path.
 func record(c Checkpoint, identity func() (map[string]string, error)) (*recorder, []risk.Warning, error) {
 	r := &recorder{Checkpoint: c, last: time.Now()}
 	switch {
@@ -115,13 +113,13 @@ func record(c Checkpoint, identity func() (map[string]string, error)) (*recorder
 		return r, warnings, err
 	}
 	if _, err := os.Lstat(r.Path); err == nil {
-		return nil, nil, fmt.Errorf("%w: %s is there already, of a training that was interrupted; resume it, or "+
-			"remove the file to start afresh", ErrCheckpoint, r.Path)
+		return nil, nil, fmt.Errorf("%w: %s exists already, of a training that was interrupted; resume it, or "+
+			"remove the file to start over", ErrCheckpoint, r.Path)
 	}
 	return r, nil, r.write()
 }
 
-// identify returns the metadata that tell one training from another.
+// identify returns the metadata by which a checkpoint is recognised.
 func identify(s Settings, data, tables string) (map[string]string, error) {
 	s.Adam.Seed, s.Adam.Threads = 0, 0 // taken from s
 	settings, err := json.Marshal(s)
@@ -134,7 +132,7 @@ func identify(s Settings, data, tables string) (map[string]string, error) {
 	}, nil
 }
 
-// tablesChecksum names what models look at besides the pairs, vectors and fields.
+// tablesChecksum is a checksum of what models use besides the pairs, vectors and fields.
 func tablesChecksum(n model.Nodes, s Settings) string {
 	h := sha256.New()
 	put := func(x any) { binary.Write(h, binary.LittleEndian, x) } // a hash takes everything
@@ -147,11 +145,11 @@ func tablesChecksum(n model.Nodes, s Settings) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// open reads the checkpoint and checks that it is this training's.
+// open reads the checkpoint and checks that it is of this training.
 func (r *recorder) open() ([]risk.Warning, error) {
 	if _, err := os.Stat(r.Path); errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: there is none at %s to resume from (training that ends well removes it): "+
-			"%w; start afresh without resuming", ErrCheckpoint, r.Path, fs.ErrNotExist)
+		return nil, fmt.Errorf("%w: there is none at %s to resume from (training removes it at the end): "+
+			"%w; start over without resuming", ErrCheckpoint, r.Path, fs.ErrNotExist)
 	}
 	file, err := model.Open(r.Path)
 	if err != nil {
@@ -161,34 +159,34 @@ func (r *recorder) open() ([]risk.Warning, error) {
 		return fmt.Errorf("%w: %s %s", ErrCheckpoint, r.Path, fmt.Sprintf(format, a...))
 	}
 	there, here := file.Metadata, r.identity
-	const mend = "or remove the file to start afresh"
+	const advice = "or remove the file to start over"
 	switch {
 	case there[keyFormat] != checkpointFormat:
 		return nil, refuse("is a file of another kind (%q); give the path of a checkpoint", there[keyFormat])
 	case there[keyVersion] != checkpointVersion:
 		return nil, refuse("has format version %q and this program knows %s; resume it with the program that "+
-			"wrote it, %s", there[keyVersion], checkpointVersion, mend)
+			"wrote it, %s", there[keyVersion], checkpointVersion, advice)
 	case there[keyMethod] != here[keyMethod]:
-		return nil, refuse("is of the method %s, not %s; ask for that one, %s", there[keyMethod], here[keyMethod], mend)
+		return nil, refuse("is of the method %s, not %s; use that one, %s", there[keyMethod], here[keyMethod], advice)
 	case there[keySettings] != here[keySettings]:
 		return nil, refuse("was written with other settings: %s; use those, %s",
-			differences(there[keySettings], here[keySettings]), mend)
+			differences(there[keySettings], here[keySettings]), advice)
 	case there[keyData] != here[keyData]:
 		return nil, refuse("is of other data (checksum %.12s…, here %.12s…): pairs, fields, vectors or logged "+
-			"exposures differ; give the same data, %s", there[keyData], here[keyData], mend)
+			"exposures differ; give the same data, %s", there[keyData], here[keyData], advice)
 	case there[keyTables] != here[keyTables]:
 		return nil, refuse("was written with other known propensities, popularity or ages of the nodes; give "+
-			"the same, %s", mend)
+			"the same, %s", advice)
 	}
 	c := &checkpoint{file: file, whole: map[string]int{}}
 	if err := json.Unmarshal([]byte(there[keyState]), &c.whole); err != nil {
-		return nil, refuse("has an unreadable state: %v; remove the file to start afresh", err)
+		return nil, refuse("has an unreadable state: %v; remove the file to start over", err)
 	}
 	if c.number("depth", 0, math.MaxInt32) > 0 {
 		r.resumed = c
 	}
 	if c.err != nil {
-		return nil, refuse("is unusable: %v; remove it to start afresh", c.err)
+		return nil, refuse("is unusable: %v; remove it to start over", c.err)
 	}
 	atomicfile.Sweep(r.Path)
 	if there[keyKernels] != here[keyKernels] {
@@ -231,8 +229,7 @@ func flatten(out map[string]string, path string, raw json.RawMessage) {
 	}
 }
 
-// begin puts a part of training on the stack; where a checkpoint is being resumed that kept it, the
-// part is as it was.
+// begin puts a part of training on the stack, and restores it if the checkpoint that is resumed has it.
 func (r *recorder) begin(state resumable) error {
 	if r == nil {
 		return nil
@@ -244,7 +241,7 @@ func (r *recorder) begin(state resumable) error {
 	}
 	state.restore(c)
 	if c.err != nil {
-		return fmt.Errorf("%w: %s: %w; remove the file to start afresh", ErrCheckpoint, r.Path, c.err)
+		return fmt.Errorf("%w: %s: %w; remove the file to start over", ErrCheckpoint, r.Path, c.err)
 	}
 	if len(r.states) == c.number("depth", 0, math.MaxInt32) {
 		r.resumed = nil
@@ -264,7 +261,7 @@ func (r *recorder) settle(state resumable) {
 	}
 }
 
-// tick writes a checkpoint if it is time to.
+// tick writes a checkpoint if the last is old enough.
 func (r *recorder) tick() error {
 	if r == nil || time.Since(r.last) < r.Every {
 		return nil
@@ -292,9 +289,9 @@ func (r *recorder) write() error {
 	return nil
 }
 
-// close ends the recording with training's own outcome: it leaves a checkpoint of what was
-// interrupted, and none of what is done, never began or would only diverge again. Trouble with the
-// checkpoint of what is done is a warning: the result is worth more.
+// close ends the recording with the outcome of training: it leaves a checkpoint of training that was
+// interrupted, and none of training that is done, never began or diverged. If training is done, a failure to
+// write or remove the checkpoint is only a warning.
 func (r *recorder) close(ctx context.Context, result *Result, outcome error) error {
 	doubt := func(err error) {
 		if err != nil {
@@ -323,7 +320,7 @@ func (r *recorder) close(ctx context.Context, result *Result, outcome error) err
 type checkpoint struct {
 	file  *model.File
 	whole map[string]int
-	err   error // the first thing that was wrong with what was asked for
+	err   error // the first that occurred
 }
 
 func (c *checkpoint) fail(format string, a ...any) {
@@ -355,7 +352,7 @@ func put[T float32 | float64](c *checkpoint, name string, values []T) {
 	c.file.Tensors = append(c.file.Tensors, model.Tensor{Name: name, Shape: []int{len(values)}, Data: values})
 }
 
-// numbers returns a tensor of so many numbers; any number of them if count is negative.
+// numbers returns a tensor of count numbers; of any number of them if count is negative.
 func numbers[T float32 | float64](c *checkpoint, name string, count int) []T {
 	t, _ := c.file.Tensor(name)
 	values, ok := t.Data.([]T)
@@ -376,7 +373,7 @@ func (c *checkpoint) putCurvatures(name string, memory []curvature) {
 	put(c, name+".inverse", inverse)
 }
 
-// curvatures returns the memory of steps over so many parameters.
+// curvatures returns the memory of steps over a number of parameters.
 func (c *checkpoint) curvatures(name string, size int) []curvature {
 	inverse := numbers[float64](c, name+".inverse", -1)
 	moved, turned := numbers[float64](c, name+".moved", len(inverse)*size),
@@ -407,7 +404,7 @@ func (c *checkpoint) history(name string) []Epoch {
 	return out
 }
 
-// keep and restore make a Result resumable: what the finished starts came to.
+// keep and restore make a Result resumable: it holds where the finished starts ended.
 
 func (r *Result) keep(c *checkpoint) {
 	var starts []float64

@@ -31,11 +31,11 @@ type covariance interface {
 	tensor() model.Tensor
 	// keep puts it into a checkpoint.
 	keep(c *checkpoint, name string)
-	// close gives back what the engine holds for it; there is no leverage afterwards.
+	// close frees what the engine holds for it; leverage cannot be called afterwards.
 	close() error
 }
 
-// covarianceMethod is a way to V.
+// covarianceMethod is a way to find V.
 type covarianceMethod interface {
 	// near returns V at θ as far as solve needs it.
 	near(ctx context.Context, l *laplace, theta []float64) (covariance, error)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 
 	"gonum.org/v1/gonum/blas"
@@ -48,25 +49,25 @@ type drawnCovariance struct {
 
 	d     int
 	once  sync.Once
-	cells []float64 // the covariance of s, once it has been asked for
+	cells []float64 // the covariance of s, once computed
 }
 
-// approximate says that a posterior of so many dimensions is known by draws.
+// approximate says that a posterior is known by draws.
 func approximate(dim, draws int) string {
 	return fmt.Sprintf("The vectors have %d dimensions, too many for an exact posterior: it is known by %d "+
 		"draws, and every standard error is itself uncertain by about %.0f%%.", dim, draws,
 		100/math.Sqrt(2*float64(draws)))
 }
 
-// byDraws finds V by so many draws of θ, and half as many of (w, b) given s.
+// byDraws finds V by count draws of θ, and half as many of (w, b) given s.
 type byDraws struct {
 	count   int
 	seed    uint64
 	threads int
 }
 
-// search looks for modes with V as it is preconditioned, which is only near its matrix: there are more iterations,
-// which are cheap, and finding it again would not help.
+// search finds modes with the preconditioner for V, which is only near its matrix: that takes more iterations, which
+// are cheap, and computing it again would not help.
 func (m byDraws) search() modeSearch { return modeSearch{iterations: 2000} }
 
 // near returns V without draws.
@@ -108,7 +109,7 @@ func (m byDraws) precondition(ctx context.Context, l *laplace, theta []float64) 
 	return v, nil
 }
 
-// close gives the curvature back, which is of no more use.
+// close frees the curvature, which is not needed any more.
 func (v *drawnCovariance) close() error {
 	if v.curvature == nil {
 		return nil
@@ -262,7 +263,7 @@ func (m byDraws) times(ctx context.Context, l *laplace, v *drawnCovariance, p []
 }
 
 // precondition sets z to what V would make of r were w independent of (b, s) and its weights of one another; of (w, b)
-// alone, given s, if that is asked for.
+// alone, given s, if given is set.
 func (v *drawnCovariance) precondition(z, r []float64, given bool) {
 	n := len(v.diagonal)
 	for i, x := range v.diagonal {
@@ -280,7 +281,7 @@ func (v *drawnCovariance) precondition(z, r []float64, given bool) {
 
 func (v *drawnCovariance) solve(x []float64) { v.precondition(x, x, false) }
 
-// leverage learns the trace by the way. Of the d+1 numbers (w, b) the prior decides α·tr V_ww and the data
+// leverage finds the trace too. Of the d+1 numbers (w, b) the prior decides α·tr V_ww and the data
 // γ = Σ zz·leverage. Draws know both sums, and since what they should add up to is known, their shares are surer than
 // either.
 func (v *drawnCovariance) leverage(ctx context.Context, design engine.Design) ([]float32, error) {
@@ -348,15 +349,16 @@ func (v *drawnCovariance) draws() int { return len(v.joint) }
 
 // tensor is the draws: 4.2 MB for 8192 dimensions.
 func (v *drawnCovariance) tensor() model.Tensor {
-	return model.Tensor{Name: "posterior.draws", Shape: []int{len(v.joint), len(v.joint[0])}, Data: flat(v.joint)}
+	return model.Tensor{Name: "posterior.draws", Shape: []int{len(v.joint), len(v.joint[0])},
+		Data: slices.Concat(v.joint...)}
 }
 
 func (v *drawnCovariance) keep(c *checkpoint, name string) {
 	c.putTruth(name+".drawn", true)
 	put(c, name+".diagonal", v.diagonal)
 	put(c, name+".block", lower(v.block))
-	put(c, name+".joint", flat(v.joint))
-	put(c, name+".given", flat(v.given))
+	put(c, name+".joint", slices.Concat(v.joint...))
+	put(c, name+".given", slices.Concat(v.given...))
 	put(c, name+".trace", []float64{v.ofW})
 }
 
@@ -371,14 +373,6 @@ func (m byDraws) restore(c *checkpoint, name string, l *laplace) covariance {
 	v.joint = rowsOf(numbers[float32](c, name+".joint", -1), n)
 	v.given = rowsOf(numbers[float32](c, name+".given", len(v.joint)/2*(d+1)), d+1)
 	return v
-}
-
-func flat(rows [][]float32) []float32 {
-	var out []float32
-	for _, row := range rows {
-		out = append(out, row...)
-	}
-	return out
 }
 
 func rowsOf(values []float32, width int) [][]float32 {

@@ -24,7 +24,7 @@ type exactCovariance struct {
 	ofW    float64 // tr V_ww, where it was traced
 
 	once  sync.Once
-	cells []float64 // the covariance of s, once it has been asked for
+	cells []float64 // the covariance of s, once computed
 }
 
 // byFactor finds V exactly.

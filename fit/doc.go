@@ -29,7 +29,7 @@
 //
 // # Search
 //
-// The other methods have settings to choose. A Search tries a grid of them, or some of its points, and
+// The other methods have settings to choose. A Search tries a grid of them, or a sample of its points, and
 // takes those under which the validation pairs are likeliest.
 //
 //	s.Search.Axes = []fit.Axis{{Name: "lr", Values: []float64{1e-3, 1e-2}},
@@ -37,25 +37,25 @@
 //
 // # Checkpoints
 //
-// With Settings.Checkpoint, training that is killed or cancelled goes on where it was, and ends in
-// the same bits as if it had not been.
+// With Settings.Checkpoint, training that was killed or cancelled resumes where it was, and ends in
+// the same bits as if it had not been interrupted.
 //
 //	s.Checkpoint = fit.Checkpoint{Path: "model.checkpoint", Resume: interrupted}
 //
 // # The doctor
 //
-// Only π·y is seen, and what tells π from y is pairs whose y comes near 1. Diagnose, which every Fit
-// ends with, says how far that went: the error of log mean ŷ and its class (identified, weak, not
+// Only π·y is seen, and pairs whose y comes near 1 separate π from y. Diagnose, the last step of every
+// Fit, says how far they do: the error of log mean ŷ and its class (identified, weak, not
 // identified), the support of every field pair, how the starts agree, what would change along the
 // ridge of equal likelihood, and, where exposure was logged, whether the log agrees. A Judge gives
 // any risk an interval that counts what is not known of π̂ and ŷ.
 //
 // # The engine
 //
-// Everything heavy is done by an engine, Settings.Engine: the processor unless another is given. Sums are made in
-// fixed portions, so that the result does not depend on the number of threads.
+// An engine, Settings.Engine, does the heavy computations: the processor unless another is given. It sums in fixed
+// portions, so that the result does not depend on the number of threads.
 //
 // Where pairs are elsewhere, in shards, Settings.Objective needs only their Extent, engine.CPU.Sum sums a
-// shard, Objective.Join makes the objective of all sums, and a Descent trains with whatever engine
-// brings them together.
+// shard, Objective.Join makes the objective of all sums, and a Descent trains with an
+// engine that combines them.
 package fit

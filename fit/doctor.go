@@ -15,8 +15,8 @@ import (
 	"unseen/sample"
 )
 
-// Findings are what the doctor has to say of a fit: how far its numbers can be trusted, why, and
-// what would help. They travel with the result and its model file.
+// Findings are the doctor's verdict on a fit: how far its numbers can be trusted, why, and what would
+// help. The result and its model file have them.
 type Findings struct {
 	Class   Class    `json:"class"`
 	Verdict []string `json:"verdict"` // in plain words
@@ -31,14 +31,14 @@ type Findings struct {
 	Ridge    []RidgePoint  `json:"ridge,omitempty"`
 	Logged   []LoggedTest  `json:"logged,omitempty"` // all pairs, then those of one field and of two
 	Echo     float64       `json:"echo,omitempty"`   // how far the vectors follow from the links
-	// mean π̂ of pairs of one field where it is so small that links cannot vouch for it; else 0
+	// Rare is the mean π̂ of pairs of one field where it is too small to be confirmed by links; else 0.
 	Rare float64 `json:"rare,omitempty"`
 }
 
-// Class says how far links tell relevance from exposure.
+// Class says how far links separate relevance from exposure.
 type Class string
 
-// The classes, from what can be trusted as it is to what cannot be asked.
+// The classes, from most to least trustworthy.
 const (
 	Identified    Class = "identified"     // absolute propensities and ŷ can be read as they are
 	Weak          Class = "weak"           // they can be off by a tenth or more; ratios are better
@@ -47,10 +47,10 @@ const (
 	NoExposure    Class = "no exposure"    // the model has no propensities: ŷ is P(shown and linked)
 )
 
-// What a class begins at, in √(SE² + bias²) of log mean ŷ.
+// Where the classes begin, in √(SE² + bias²) of log mean ŷ.
 //
 // Chosen on generated worlds of 3,000 nodes and 8 even fields, seeds 1000 to 1040, which no test
-// uses. There it came to .04–.08 on saturated worlds (8,000 pairs, 64 dimensions), .08–.09 on
+// uses. There it was .04–.08 on saturated worlds (8,000 pairs, 64 dimensions), .08–.09 on
 // saturated-rare ones of 240,000 pairs and .10–.15 on those of 60,000 (some 180 links), .08–.10 on
 // flat-rare ones of which 600 pairs are logged, and .31–.85 on flat-rare ones without. Intervals
 // held in nine of ten worlds up to .15 and in half of the flat-rare ones: so the upper threshold
@@ -70,22 +70,22 @@ type Support struct {
 	Pairs     int     `json:"pairs"`
 	Links     int     `json:"links"`
 	Sources   int     `json:"sources"`
-	Effective float64 `json:"effective"` // (Σω)²/Σω²: the evenly weighted pairs that would be worth as much
+	Effective float64 `json:"effective"` // (Σω)²/Σω²: how many pairs of equal weight have the same variance
 	Cells     int     `json:"cells"`     // field pairs that occur
 	Thin      int     `json:"thin"`      // of those, with fewer than thinLinks links
 	Logged    int     `json:"logged"`    // pairs whose exposure is logged
 	Clipped   float64 `json:"clipped"`   // weighted share of pairs whose π̂ is below the floor
-	// pairs whose ŷ was looked at: all, or those of some sources where there are very many
+	// Examined is the number of pairs whose ŷ was computed: all, or those of some sources if there are very many.
 	Examined int `json:"examined"`
 }
 
-// thinLinks is the least number of links that a propensity can be estimated from with some worth:
-// a standard error of log π̂ of about 1/√5.
+// thinLinks is the least number of links from which a propensity is estimated usefully: with a standard
+// error of log π̂ of about 1/√5.
 const thinLinks = 5
 
 // Scale is mean ŷ over all pairs, which is where an error in the scale of π̂ shows. Error and Bias
 // are of log mean ŷ: Error = √(gᵀVg) with g = Σ ω·ŷ(1−ŷ)·x / Σ ω·ŷ, Bias from the replicates. The
-// interval is worth its name where the scale is identified; elsewhere it is too narrow.
+// interval is valid where the scale is identified; elsewhere it is too narrow.
 type Scale struct {
 	Value    float64 `json:"value"`
 	Error    float64 `json:"error"`
@@ -120,14 +120,14 @@ type CellFinding struct {
 	Relative   Ratio   `json:"relative"` // to the mean π̂ of all pairs
 }
 
-// Range is from the least to the largest.
+// Range is the least and the largest of several values.
 type Range struct {
 	Low  float64 `json:"low"`
 	High float64 `json:"high"`
 }
 
 // RidgePoint is the model with the odds of every π̂ multiplied by a factor and the intercept of ŷ
-// fitted anew: where the scale is not identified, mean ŷ and the risk move and the likelihood does
+// fitted again: where the scale is not identified, mean ŷ and the risk move and the likelihood does
 // not. (w stays, so that the likelihood falls a little faster than it must.)
 type RidgePoint struct {
 	Factor     float64 `json:"factor"`
@@ -143,7 +143,7 @@ type RidgePoint struct {
 //
 // Far from 0 it says that the scale of π̂ is wrong, which links cannot show. After bayes, π̂ is that
 // of a refit which does not see the log, and Allowing also has that fit's own uncertainty under the
-// root: it tells a model that is wrong from one that merely does not know. After other methods π̂ is
+// root: it distinguishes a wrong model from an uncertain one. After other methods π̂ is
 // the fit's own, which saw the log, so that z is closer to 0 than it should be.
 type LoggedTest struct {
 	Group    string  `json:"group"` // all, same or cross
@@ -154,15 +154,15 @@ type LoggedTest struct {
 	Allowing float64 `json:"allowing,omitempty"`
 }
 
-// Diagnose examines a fit on the pairs that it learned from. Propensities, links and logs are looked
-// at in all of them; ŷ, which costs as much as training does, in up to 1,048,576 or so: all pairs of
-// some sources, always the same ones.
+// Diagnose examines a fit on the pairs that it learned from. It uses the propensities, links and logs of all
+// of them; ŷ, which costs as much as training does, of up to about 1,048,576: all pairs of some sources,
+// always the same ones.
 func Diagnose(ctx context.Context, p sample.Problem, r *Result) (*Findings, error) {
 	return diagnose(ctx, p, r, examinedPairs)
 }
 
-// examinedPairs is about how many pairs tell mean ŷ. Its standard error from having looked at some
-// only is part of Scale.Sampling.
+// examinedPairs is about how many pairs mean ŷ is computed from. The standard error from leaving out the
+// others is part of Scale.Sampling.
 const examinedPairs = 1 << 20
 
 func diagnose(ctx context.Context, p sample.Problem, r *Result, most int) (*Findings, error) {
@@ -191,7 +191,7 @@ type diagnosis struct {
 	result  *Result
 	found   *Findings
 
-	most   int        // pairs whose ŷ is looked at
+	most   int        // pairs whose ŷ is computed
 	cells  []*cellSum // of the field pairs that occur, by source and then by target
 	weight float64
 
@@ -344,7 +344,7 @@ func pairsBetween(p *graph.Pairs, from, to int) *graph.Pairs {
 		Weight: p.Weight[from:to], Rate: p.Rate[from:to], Universe: p.Universe}
 }
 
-// examined returns the pairs that tell mean ŷ: all, or those of sources that are chosen by their
+// examined returns the pairs that mean ŷ is computed from: all, or those of sources that are chosen by their
 // number alone. Whole sources, because pairs of one source are alike: the standard error counts
 // sources.
 func (d *diagnosis) examined() sample.Evidence {
@@ -363,10 +363,7 @@ func (d *diagnosis) examined() sample.Evidence {
 	places := sample.Indices(n, chosen)
 	if len(places) < d.most/2 || len(places) > 2*d.most {
 		// a few sources have most pairs: whole ones are too many or too few
-		places = make([]int32, d.most)
-		for i := range places {
-			places[i] = int32(int64(i) * int64(n) / int64(d.most))
-		}
+		places = spaced(n, d.most)
 	}
 	return p.Training().At(places)
 }
@@ -498,11 +495,7 @@ func (d *diagnosis) walkRidge(ctx context.Context) error {
 		return err
 	}
 	n := min(p.Train.Len(), ridgePairs)
-	places := make([]int32, n)
-	for i := range places {
-		places[i] = int32(int64(i) * int64(p.Train.Len()) / int64(n))
-	}
-	looked := p.Training().At(places)
+	looked := p.Training().At(spaced(p.Train.Len(), n))
 	pairs := looked.Pairs
 	linkLogits, logits, err := d.result.Judge().Logits(ctx, pairs)
 	if err != nil {
@@ -628,6 +621,6 @@ func (d *diagnosis) classify() {
 // sure it is of itself.
 const rareFrom = .01
 
-// collapsed tells whether the model calls everything relevant and explains all links by exposure. Its
+// collapsed reports whether the model calls everything relevant and explains all links by exposure. Its
 // error of log mean ŷ is then 0, which says nothing: there is no ŷ left that could move.
 func (f *Findings) collapsed() bool { return f.MeanLink.Value > .99 }

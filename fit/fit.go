@@ -17,7 +17,7 @@ import (
 	"unseen/sample"
 )
 
-// Result is a fitted pair of models and what is to be known of them.
+// Result is a fitted link model and propensity model, with how they were found and how far they can be trusted.
 type Result struct {
 	Settings Settings // with everything filled in, and chosen where there was a search
 
@@ -32,8 +32,8 @@ type Result struct {
 	Ridge      float64      // the prior variance of z that was chosen or learned; 0 if there is none
 	Epochs     []Epoch      // of Adam
 	Iterations int          // of L-BFGS, or rounds of bayes
-	Starts     []Start      // what each start came to; the first is the result's
-	Trials     []Trial      // what every point of Settings.Search came to
+	Starts     []Start      // where each start ended; the first is the result's
+	Trials     []Trial      // of every point of Settings.Search
 	Posterior  *Posterior
 	Findings   *Findings // the doctor's
 	Warnings   []risk.Warning
@@ -41,7 +41,7 @@ type Result struct {
 	problem sample.Problem // that it was fitted to
 }
 
-// Start is what training came to from one propensity.
+// Start is where training ended that began at one propensity.
 type Start struct {
 	Propensity float64 `json:"propensity"` // where it began
 	Objective  float64 `json:"objective"`
@@ -170,7 +170,7 @@ type training struct {
 	problem   sample.Problem
 	method    method
 	result    *Result
-	settings  Settings             // as they were asked for
+	settings  Settings             // before the search
 	points    []map[string]float64 // to try
 	recorder  *recorder
 	phase     string
@@ -225,8 +225,9 @@ func (t *training) use(s Settings) error {
 		return err
 	}
 	o.Pairs, o.Exposure = t.problem.Train, t.problem.Exposure
-	o.Scale = expectedSizes(o)
-	o.Precision = ridgePrecision(o, s.Ridge, s.LambdaL, o.Pairs.Len())
+	square := MeanSquare(o.Link, o.Pairs)
+	o.Scale = scaleFor(o, square)
+	o.Precision = precisionFor(o, square, s.Ridge, s.LambdaL, int64(o.Pairs.Len()))
 	t.using, t.objective = s, o
 	return nil
 }
@@ -261,7 +262,7 @@ func (s Settings) objective(m method, link model.LinkModel, propensity model.Pro
 	return o, nil
 }
 
-// run is what training from one start came to.
+// run is where training from one start ended.
 type run struct {
 	params     []float32
 	validation float64 // where there were validation pairs
@@ -278,7 +279,7 @@ func started(o *engine.Objective, at float64, seed uint64) []float32 {
 	return params
 }
 
-// thinned returns the objective over about so many of its pairs at most, drawn at random.
+// thinned returns the objective over about most of its pairs, drawn at random, if there are more.
 func thinned(o *engine.Objective, most int) *engine.Objective {
 	if o.Pairs.Len() <= most {
 		return o
@@ -320,7 +321,7 @@ func (t *training) from(start float64, trial bool) (run, error) {
 			rest := t.problem.TrainingWithout(held)
 			o.Pairs, o.Exposure = rest.Pairs, rest.Exposure
 		}
-		o.Precision = ridgePrecision(&o, s.Ridge, s.LambdaL, trained)
+		o.Precision = precisionFor(&o, MeanSquare(o.Link, o.Pairs), s.Ridge, s.LambdaL, int64(trained))
 	}
 	if s.Optimiser == "adam" {
 		adam := s.Adam
@@ -357,16 +358,7 @@ func weightsOf(link model.LinkModel) int {
 	return layout.Parts()[0].Size()
 }
 
-// weights returns how many weights a diagonal model has and the mean of ‖h_i⊙h_j‖² over up to 2,000 pairs, evenly
-// spaced; 0 for other models.
-func weights(o *engine.Objective) (count int, meanSquare float64) {
-	if count = weightsOf(o.Link); count == 0 {
-		return 0, 0
-	}
-	return count, MeanSquare(o.Link, o.Pairs)
-}
-
-// sampledProducts is how many pairs MeanSquare looks at.
+// sampledProducts is how many pairs MeanSquare uses.
 const sampledProducts = 2000
 
 // MeanSquare returns the mean of ‖h_i⊙h_j‖² over up to 2,000 pairs, evenly spaced: the size of what a diagonal
@@ -390,39 +382,25 @@ func MeanSquare(link model.LinkModel, p *graph.Pairs) (meanSquare float64) {
 	return max(meanSquare/float64(pairs), 1e-30)
 }
 
-// expectedSizes returns the scale of the parameters: weights of 1 for products whose coordinates
-// are of the size of 1.
-func expectedSizes(o *engine.Objective) []float64 {
-	count, meanSquare := weights(o)
-	return scaleFor(o, count, meanSquare)
-}
-
-func scaleFor(o *engine.Objective, count int, meanSquare float64) []float64 {
+// scaleFor returns the scale of the parameters, given MeanSquare: weights of 1 for products whose coordinates are of
+// the size of 1; nil for models other than diagonal ones.
+func scaleFor(o *engine.Objective, meanSquare float64) []float64 {
+	count := weightsOf(o.Link)
 	if count == 0 {
 		return nil
 	}
-	scale := make([]float64, o.Size())
-	for i := range scale {
-		scale[i] = 1
-		if i < count {
-			scale[i] = 1 / math.Sqrt(meanSquare/float64(count))
-		}
+	scale := slices.Repeat([]float64{1}, o.Size())
+	for i := range count {
+		scale[i] = 1 / math.Sqrt(meanSquare/float64(count))
 	}
 	return scale
 }
 
-// ridgePrecision returns the precisions under which the weights of a diagonal model give z the
-// prior variance `ridge`, and which leave everything else free; nil for no ridge. The prior counts once, the pairs
-// n times; the objective is a mean over them.
-func ridgePrecision(o *engine.Objective, ridge, lambda float64, pairs int) []float64 {
-	if ridge <= 0 {
-		return nil
-	}
-	count, meanSquare := weights(o)
-	return precisionFor(o, count, meanSquare, ridge, lambda, int64(pairs))
-}
-
-func precisionFor(o *engine.Objective, count int, meanSquare, ridge, lambda float64, pairs int64) []float64 {
+// precisionFor returns the precisions under which the weights of a diagonal model give z the prior variance ridge,
+// given MeanSquare, and which leave everything else free; nil for no ridge. The prior counts once, the pairs n times;
+// the objective is a mean over them.
+func precisionFor(o *engine.Objective, meanSquare, ridge, lambda float64, pairs int64) []float64 {
+	count := weightsOf(o.Link)
 	if ridge <= 0 || count == 0 {
 		return nil
 	}
@@ -443,26 +421,25 @@ func (t *training) report(o *engine.Objective) func(int, engine.Parts) {
 	}
 }
 
-// describedPairs is how many training pairs, evenly spaced, a description looks at.
+// spaced returns count of n places, evenly spaced.
+func spaced(n, count int) []int32 {
+	places := make([]int32, count)
+	for i := range places {
+		places[i] = int32(int64(i) * int64(n) / int64(count))
+	}
+	return places
+}
+
+// describedPairs is how many training pairs, evenly spaced, describe uses at most.
 const describedPairs = 1 << 18
 
 // describe says where the models stand on the training pairs.
 func describe(ctx context.Context, e engine.Engine, p sample.Problem, m engine.Predictor) (Start, error) {
 	pairs := p.Train
-	if all := pairs.Len(); all > describedPairs {
-		places := make([]int32, describedPairs)
-		for i := range places {
-			places[i] = int32(int64(i) * int64(all) / describedPairs)
-		}
-		pairs = sample.Evidence{Pairs: pairs}.At(places).Pairs
+	if pairs.Len() > describedPairs {
+		pairs = sample.Evidence{Pairs: pairs}.At(spaced(pairs.Len(), describedPairs)).Pairs
 	}
-	z, s := make([]float32, pairs.Len()), make([]float32, pairs.Len())
-	_, err := e.Scan(ctx, engine.Scan{Pairs: pairs, Versions: []engine.Predictor{m},
-		Visit: func(at engine.Portion) error {
-			copy(z[at.From:at.To], at.Link[0])
-			copy(s[at.From:at.To], at.Propensity[0])
-			return nil
-		}})
+	z, s, err := (&Judge{Predictor: m, Engine: e}).Logits(ctx, pairs)
 	if err != nil {
 		return Start{}, err
 	}
@@ -490,7 +467,7 @@ func describe(ctx context.Context, e engine.Engine, p sample.Problem, m engine.P
 		nil
 }
 
-// warn looks at the result for what a person should be told.
+// warn adds warnings about the result.
 func (r *Result) warn() {
 	add := func(kind risk.WarningKind, format string, a ...any) {
 		r.Warnings = append(r.Warnings, risk.Warning{Kind: kind, Message: fmt.Sprintf(format, a...)})
@@ -509,31 +486,28 @@ func (r *Result) warn() {
 		mean float64
 	}{{"one field", used.MeanSame}, {"two fields", used.MeanCross}} {
 		if group.mean > 0 && group.mean < .01 {
-			mend := "the model explains missing links by exposure alone; use bayes or the preset safe"
-			if r.Settings.Method == "bayes" { // which may be right: of very many candidates few are come across
-				mend = "that is so where few of very many candidates are come across; log exposure on a random " +
-					"share of the pairs to be sure"
+			advice := "the model explains missing links by exposure alone; use bayes or the preset safe"
+			if r.Settings.Method == "bayes" { // which may be right: of very many candidates few are seen
+				advice = "that is right where few of very many candidates are seen; log exposure on a random share " +
+					"of the pairs to be sure"
 			}
-			add("collapsed", "the propensity of pairs of %s fell to %.2g on average: %s", group.name, group.mean, mend)
+			add("collapsed", "the propensity of pairs of %s fell to %.2g on average: %s", group.name, group.mean,
+				advice)
 		}
 		if group.mean > .995 {
 			add("collapsed", "the propensity of pairs of %s rose to %.3f on average: this is the naive model "+
 				"again; start elsewhere or use bayes", group.name, group.mean)
 		}
 	}
-	low, high := used.MeanLink, used.MeanLink
-	for _, s := range r.Starts {
-		low, high = math.Min(low, s.MeanLink), math.Max(high, s.MeanLink)
-	}
-	if high > 1.2*low {
-		add("scale", "the starts do not agree on how common relevance is: mean ŷ from %.3g to %.3g; only ratios "+
-			"of propensities can be trusted until exposure is logged on a random share of the pairs", low, high)
+	if mean := r.Findings.Starts; mean.High > 1.2*mean.Low {
+		add("scale", "the starts do not agree on how common relevance is: mean ŷ from %.3g to %.3g; only ratios of "+
+			"propensities can be trusted until exposure is logged on a random share of the pairs", mean.Low, mean.High)
 	}
 }
 
 // Model returns what a model file keeps of the result: among its hyperparameters are the settings and the trials of a
-// search. It knows what it was fitted to by the problem's checksum, and by Problem.Data where there is one: only such a
-// model can be opened again over its dataset, by package network or by the service.
+// search. It records what it was fitted to: the problem's checksum, and Problem.Origin if there is one. Only a model
+// with an origin can be opened with its dataset, by package network or by the service.
 func (r *Result) Model() (model.Model, error) {
 	settings, err := json.Marshal(struct {
 		Settings

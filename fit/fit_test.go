@@ -412,7 +412,7 @@ func TestWarningOfRareExposure(t *testing.T) {
 	for method, says := range map[string]string{"mle": "use bayes or the preset safe",
 		"bayes": "log exposure on a random share"} {
 		r := &Result{Settings: Settings{Method: method}, Propensity: matrix,
-			Starts: []Start{{MeanLink: .1, MeanSame: .2, MeanCross: .002}}}
+			Starts: []Start{{MeanLink: .1, MeanSame: .2, MeanCross: .002}}, Findings: &Findings{}}
 		r.warn()
 		if len(r.Warnings) != 1 || r.Warnings[0].Kind != "collapsed" || !strings.Contains(r.Warnings[0].Message, says) {
 			t.Errorf("%s: %+v", method, r.Warnings)

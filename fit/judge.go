@@ -16,8 +16,7 @@ import (
 	"unseen/sample"
 )
 
-// Judge estimates risks with what a fit believes of links and exposure, and says how far the
-// estimates can be off.
+// Judge estimates risks with the ŷ and π̂ of a fit, and says how far the estimates can be off.
 //
 // A risk's masses are made of ŷ and π̂, which are estimated: an interval that only resamples the
 // pairs takes them for known and is far too narrow. With V the posterior's covariance and r̄(θ) the
@@ -39,7 +38,7 @@ type Judge struct {
 	Level   float64 // nominal coverage; 0 means .95
 	Threads int     // 0 means all processors; results do not depend on it
 
-	Engine engine.Engine // that does what is heavy; nil means engine.CPU with these Threads
+	Engine engine.Engine // for the heavy computations; nil means engine.CPU with these Threads
 }
 
 // Judge returns a judge with the beliefs of this fit.
@@ -93,11 +92,7 @@ type Judgement struct {
 // Risk estimates the risk of predictions, given as logits, one per pair; nil means the judge's own.
 func (j *Judge) Risk(ctx context.Context, v sample.Evidence, e risk.Estimator, predictions []float32) (Judgement,
 	error) {
-	out, err := j.answer(ctx, question{Evidence: v, estimators: []risk.Estimator{e}, predictions: predictions})
-	if err != nil {
-		return Judgement{}, err
-	}
-	return out[0], nil
+	return first(j.answer(ctx, question{Evidence: v, estimators: []risk.Estimator{e}, predictions: predictions}))
 }
 
 // Difference estimates by how much the risk of predictions is above that of others, both given as logits, one per
@@ -106,12 +101,15 @@ func (j *Judge) Risk(ctx context.Context, v sample.Evidence, e risk.Estimator, p
 // difference may still be clear of 0.
 func (j *Judge) Difference(ctx context.Context, v sample.Evidence, e risk.Estimator,
 	predictions, others []float32) (Judgement, error) {
-	out, err := j.answer(ctx, question{Evidence: v, estimators: []risk.Estimator{e}, predictions: predictions,
-		others: others, difference: true})
+	return first(j.answer(ctx, question{Evidence: v, estimators: []risk.Estimator{e}, predictions: predictions,
+		others: others, difference: true}))
+}
+
+func first(all []Judgement, err error) (Judgement, error) {
 	if err != nil {
 		return Judgement{}, err
 	}
-	return out[0], nil
+	return all[0], nil
 }
 
 // RiskPanel is what every estimator says of some predictions.
@@ -175,7 +173,7 @@ var meanLink = risk.Estimator{Scheme: risk.MassFunc(linkMass), Loss: fixedLoss{l
 
 func linkMass(_ risk.Observation, b risk.Belief) risk.Mass { return risk.Mass{Positive: b.Link()} }
 
-// question is what a judge is asked: the risk of predictions, or by how much it is above that of others.
+// question is what to estimate: the risk of predictions, or by how much it is above that of others.
 type question struct {
 	sample.Evidence
 	estimators          []risk.Estimator
@@ -185,35 +183,26 @@ type question struct {
 
 // logged asks the same of the pairs whose exposure is logged.
 func (q question) logged() question {
-	out := q
-	out.Pairs, out.Exposure, out.predictions, out.others = &graph.Pairs{Universe: q.Pairs.Universe}, nil, nil, nil
-	for k, e := range q.Exposure {
-		if e == risk.Unlogged || e == risk.Offered {
-			continue
-		}
-		p := out.Pairs
-		p.Source, p.Target, p.Linked = append(p.Source, q.Pairs.Source[k]), append(p.Target, q.Pairs.Target[k]),
-			append(p.Linked, q.Pairs.Linked[k])
-		p.Weight, p.Rate = append(p.Weight, q.Pairs.Weight[k]), append(p.Rate, q.Pairs.Rate[k])
-		out.Exposure = append(out.Exposure, e)
-		if q.predictions != nil {
-			out.predictions = append(out.predictions, q.predictions[k])
-		}
-		if q.others != nil {
-			out.others = append(out.others, q.others[k])
+	places := sample.Indices(len(q.Exposure), func(k int) bool {
+		return q.Exposure[k] != risk.Unlogged && q.Exposure[k] != risk.Offered
+	})
+	q.Evidence = q.At(places)
+	for _, logits := range []*[]float32{&q.predictions, &q.others} {
+		if *logits != nil {
+			*logits = sample.Column(*logits, places)
 		}
 	}
-	return out
+	return q
 }
 
-// fixedLoss is a loss that does not look at the belief, so that slopes run through masses alone.
+// fixedLoss is a loss that does not depend on the belief, so that slopes run through masses alone.
 type fixedLoss struct{ linked, unlinked float64 }
 
 func (l fixedLoss) Losses(risk.Belief) (linked, unlinked float64) { return l.linked, l.unlinked }
 func (l fixedLoss) Slopes(risk.Belief) (linked, unlinked float64) { return 0, 0 }
 func (l fixedLoss) Bound() float64                                { return math.Inf(1) }
 
-// add adds so many times the losses of a prediction under each estimator's loss. Most have the default one, which is
+// add adds the losses of a prediction under each estimator's loss, times a factor. Most have the default one, which is
 // found once.
 func (q *question) add(losses []fixedLoss, times float64, prediction risk.Belief) {
 	linked, unlinked := risk.LogLoss{}.Losses(prediction)
@@ -251,13 +240,13 @@ func (j *Judge) answer(ctx context.Context, q question) ([]Judgement, error) {
 	return out, nil
 }
 
-// check refuses a question that has no answer.
+// check refuses a question that cannot be answered.
 func (j *Judge) check(q *question) error {
 	if err := j.Validate(); err != nil {
 		return err
 	}
 	if q.Pairs == nil || q.Pairs.Len() == 0 {
-		return fmt.Errorf("%w: there are none to judge by; hold some out, by a split other than %s", ErrData,
+		return fmt.Errorf("%w: no pairs to judge by; hold some out, by a split other than %s", ErrData,
 			sample.Whole)
 	}
 	n := q.Pairs.Len()
@@ -267,12 +256,12 @@ func (j *Judge) check(q *question) error {
 			len(q.others), len(q.Exposure))
 	}
 	if q.difference && q.predictions == nil && q.others == nil {
-		return fmt.Errorf("%w: the judge's own predictions differ from themselves by nothing; give others", ErrData)
+		return fmt.Errorf("%w: the judge's own predictions do not differ from themselves; give others", ErrData)
 	}
 	return nil
 }
 
-// judging is one question on its way to an answer.
+// judging is the work on one question.
 type judging struct {
 	*question
 	judge      *Judge
@@ -330,7 +319,7 @@ func newJudging(j *Judge, q *question) *judging {
 	return w
 }
 
-// visit adds a portion of pairs to what they come to.
+// visit adds a portion of pairs to the sums.
 func (w *judging) visit(at engine.Portion) error {
 	n, count := at.To-at.From, len(w.estimators)
 	if w.parts[at.Chunk] == nil {
@@ -381,7 +370,7 @@ func (w *judging) visit(at engine.Portion) error {
 }
 
 // given returns the losses of predictions that are given, by pair and estimator: less those of others, where the
-// difference is asked for.
+// difference is estimated.
 func (w *judging) given(at engine.Portion) ([]fixedLoss, error) {
 	count := len(w.estimators)
 	out := make([]fixedLoss, (at.To-at.From)*count)
@@ -469,7 +458,7 @@ func (w *judging) conclude(i int, gradient []float64) (Judgement, error) {
 	out.Nuisance = math.Sqrt(j.Posterior.Variance(gradient[:j.Link.Size()], gradient[j.Link.Size():]))
 	out.Bias, out.BiasError = meanAndError(w.errors(i))
 	if _, naive := e.Scheme.(risk.Naive); naive {
-		return out, nil // it rests on neither π̂ nor ŷ, and a naive judge would not know of its bias
+		return out, nil // it rests on neither π̂ nor ŷ, and a naive judge cannot estimate its bias
 	}
 	variance := out.Nuisance * out.Nuisance
 	if replicates := len(w.replicates); replicates > 1 {

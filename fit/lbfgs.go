@@ -8,7 +8,7 @@ import (
 	"unseen/engine"
 )
 
-// LBFGSSettings are those of training on all pairs at once. A zero means the default.
+// LBFGSSettings say how to train on all pairs at once. A zero means the default.
 type LBFGSSettings struct {
 	Iterations int     // at most; 200
 	Memory     int     // steps that the curvature is remembered from; 12
@@ -16,15 +16,9 @@ type LBFGSSettings struct {
 }
 
 func (s LBFGSSettings) withDefaults() LBFGSSettings {
-	if s.Iterations == 0 {
-		s.Iterations = 200
-	}
-	if s.Memory == 0 {
-		s.Memory = 12
-	}
-	if s.Tolerance == 0 {
-		s.Tolerance = 1e-6
-	}
+	fill(&s.Iterations, 200)
+	fill(&s.Memory, 12)
+	fill(&s.Tolerance, 1e-6)
 	return s
 }
 
@@ -48,12 +42,12 @@ type curvature struct {
 type lbfgs struct {
 	engine    engine.Engine
 	objective *engine.Objective
-	params    []float32 // from where it goes, and where it ends
+	params    []float32 // where it starts, and where it ends
 	settings  LBFGSSettings
 	report    func(iteration int, p engine.Parts)
 	recorder  *recorder
 
-	// Everything that the rest of a training depends on.
+	// The state of training that a checkpoint keeps.
 	x         []float64 // the parameters in units of their scale
 	begun     bool      // the rest has values
 	grad      []float64
@@ -64,7 +58,7 @@ type lbfgs struct {
 	ended     bool
 }
 
-// train moves the parameters to the minimum; parts and iteration then tell where that is and how long it took.
+// train moves the parameters to the minimum; parts and iteration then say where that is and how many steps it took.
 func (d *lbfgs) train(ctx context.Context) error {
 	n, s := d.objective.Size(), d.settings
 	d.x, d.grad = make([]float64, n), make([]float64, n)

@@ -21,8 +21,8 @@ type laplace struct {
 	method   covarianceMethod
 	fixed    bool // the propensities are known: s stays where it is
 
-	seen engine.LogLikelihood // of the outcomes; nil until it is asked for
-	own  bool                 // it is to be closed by this one
+	seen engine.LogLikelihood // of the outcomes; nil until it is needed
+	own  bool                 // this one closes it
 }
 
 // size is the number of parameters.
@@ -47,7 +47,7 @@ func (l *laplace) likelihood(ctx context.Context) (engine.LogLikelihood, error) 
 	return l.seen, nil
 }
 
-// close gives the likelihood back.
+// close frees the likelihood.
 func (l *laplace) close() error {
 	seen, own := l.seen, l.own
 	l.seen, l.own = nil, false
@@ -120,13 +120,13 @@ func (l *laplace) calibrate(ctx context.Context, theta []float64) (scale, shift 
 	return likelihood.Calibrate(ctx, theta)
 }
 
-// modeSearch says how modes are looked for.
+// modeSearch says how modes are found.
 type modeSearch struct {
 	iterations int // at most
 	renew      int // iterations after which V is found again; 0 for never
 }
 
-// ascent is everything that the rest of a search for the mode depends on.
+// ascent is the state of a search for the mode.
 type ascent struct {
 	laplace   *laplace
 	theta     []float64
@@ -139,8 +139,8 @@ type ascent struct {
 	ended     bool
 }
 
-// climb is a search for a mode: how near to it is enough, who is told of the value in every iteration, and who keeps
-// checkpoints; either may be nil.
+// climb says how to search for a mode: how near to it is enough, what reports the value of every iteration, and what
+// writes checkpoints; either may be nil.
 type climb struct {
 	enough   float64
 	report   func(value float64)
@@ -220,7 +220,7 @@ func (a *ascent) iterate(ctx context.Context, enough float64) error {
 	case !moved && !fresh:
 		memory, v = nil, nil
 	case !moved && decrement < spare:
-		a.ended = true // as near as the kernels' float32 can tell
+		a.ended = true // as near as the kernels' float32 can resolve
 	case !moved:
 		return fmt.Errorf("%w: no step raises the posterior (round %d, decrement %.3g at %.6g)",
 			ErrDiverged, iteration, decrement, a.value)

@@ -18,7 +18,7 @@ import (
 //
 // It also keeps a few replicates: parameters drawn from the posterior, links drawn from those, and
 // what the method makes of them. How far that is from where the links came from is the method's own
-// error, and its mean a bias that no covariance knows of.
+// error, and its mean a bias that the covariance does not include.
 //
 // Where the vectors have more than 4096 dimensions, too many for a matrix over them, V is known by Draws draws from
 // the posterior, and a variance is the mean square along them: right on average, and a standard error
@@ -165,7 +165,7 @@ func PosteriorOf(m model.Model) (*Posterior, error) {
 	}
 	for _, c := range cells {
 		if uint32(c) >= uint32(len(m.PropensityParams)) {
-			return nil, fmt.Errorf("%w: the model's posterior speaks of field pair %d of %d; fit the model anew",
+			return nil, fmt.Errorf("%w: the model's posterior has field pair %d of %d; fit the model again",
 				ErrShape, c, len(m.PropensityParams))
 		}
 	}
@@ -215,13 +215,13 @@ func (t tensorReader) covariance(d, cells int) (covariance, error) {
 	v := &exactCovariance{d: d, factor: fromLower(triangle, n)}
 	for i := range n {
 		if !(v.factor.Data[i*n+i] > 0) {
-			return nil, fmt.Errorf("%w: the model's posterior is not positive definite; fit the model anew", ErrShape)
+			return nil, fmt.Errorf("%w: the model's posterior is not positive definite; fit the model again", ErrShape)
 		}
 	}
 	return v, nil
 }
 
-// rows returns a tensor row by row: so many rows, or as many as there are if that is negative.
+// rows returns a tensor row by row; a negative number of rows means any.
 func (t tensorReader) rows(name string, width, rows int) ([][]float32, error) {
 	count := rows * width
 	if rows < 0 {
@@ -241,7 +241,7 @@ func (t tensorReader) rows(name string, width, rows int) ([][]float32, error) {
 	return out, nil
 }
 
-// tensorOf returns the numbers of a tensor: so many, or as many as there are if that is negative.
+// tensorOf returns the numbers of a tensor; a negative count means any.
 func tensorOf[T any](t tensorReader, name string, count int) ([]T, error) {
 	values, ok := t[name].Data.([]T)
 	if !ok || count >= 0 && len(values) != count {
@@ -252,6 +252,5 @@ func tensorOf[T any](t tensorReader, name string, count int) ([]T, error) {
 
 func misfit(name string) error {
 	return fmt.Errorf("%w: the model's tensor %s is missing or does not fit its weights and field pairs; fit "+
-		"the model "+
-		"anew", ErrShape, name)
+		"the model again", ErrShape, name)
 }

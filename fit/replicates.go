@@ -14,7 +14,7 @@ import (
 	"unseen/sample"
 )
 
-// newPosterior makes a posterior of the mode that was found: refits tell what V does not know.
+// newPosterior makes the posterior around the mode; refits measure the errors that V does not include.
 func newPosterior(ctx context.Context, b *bayesian) (*Posterior, error) {
 	l, s := b.laplace, b.result.Settings
 	scale, _, err := l.calibrate(ctx, b.theta)
@@ -60,7 +60,7 @@ func newPosterior(ctx context.Context, b *bayesian) (*Posterior, error) {
 // hyperparameters are α and two τ².
 const hyperparameters = 3
 
-// refits are what follows the search for the mode: fits that tell what V does not.
+// refits are the fits that follow the search for the mode.
 type refits struct {
 	*Posterior
 	*bayesian
@@ -107,7 +107,7 @@ func (a *refits) restore(c *checkpoint) {
 	}
 }
 
-// refit is one of them under way: a copy of the fit with outcomes, prior and leverage of its own.
+// refit is one of them: a copy of the fit with its own outcomes, prior and leverage.
 type refit struct {
 	laplace
 	recorder  *recorder
@@ -355,7 +355,7 @@ func (a *refits) relearn(ctx context.Context, f *refit) error {
 }
 
 // chance decides what is seen of a pair in a replicate: a function of the seed, the replicate and the
-// pair, so that training pairs and any others drawn later tell one story.
+// pair, so that training pairs and pairs drawn later agree.
 type chance struct {
 	seed           uint64
 	replicate      int

@@ -21,11 +21,11 @@ import (
 // first. bayes needs none: it learns its own hyperparameters.
 //
 // The likelihood is of o, through π̂ŷ, so a point cannot win by learning exposure with ŷ. Observed AUC
-// would reward just that: among the links that were seen, who knows what was shown ranks best, and
-// ranks true relevance worse.
+// would reward just that: a model that knows what was shown ranks the links that were seen best, and true
+// relevance worse.
 type Search struct {
 	Axes   []Axis `json:"axes,omitempty"`   // the last varies fastest
-	Points int    `json:"points,omitempty"` // try only so many, drawn by the seed; 0 means all
+	Points int    `json:"points,omitempty"` // how many to try, drawn by the seed; 0 means all
 }
 
 // Axis is the values of one setting; see Searchable.
@@ -34,7 +34,7 @@ type Axis struct {
 	Values []float64 `json:"values"`
 }
 
-// Trial is what training came to at one point of a Search.
+// Trial is where training ended at one point of a Search.
 type Trial struct {
 	Values     map[string]float64 `json:"values"`
 	Validation float64            `json:"validation"` // mean −log likelihood of the validation pairs; 0 if it diverged
@@ -78,7 +78,7 @@ var searchables = map[string]searchable{
 		}},
 }
 
-// orNone is what Settings take a 0 for that is meant: they take their own for the preset's.
+// orNone turns a 0 into what Settings take for none: their 0 means the preset's value.
 func orNone(v float64) float64 {
 	if v == 0 {
 		return -1
@@ -110,7 +110,7 @@ func Searchable() map[string]string {
 	return out
 }
 
-// mostPoints is how many points are tried without asking.
+// mostPoints is how many points a search may have if Points is not set.
 const mostPoints = 1000
 
 // validate checks the grid against the settings that it varies.
@@ -191,7 +191,7 @@ func (g Search) points(seed uint64) []map[string]float64 {
 		for k := range total {
 			numbers = append(numbers, k)
 		}
-	} else { // so many different ones, each set as likely as any other (Floyd)
+	} else { // different ones, every set with the same probability (Floyd)
 		rng := rand.New(rand.NewPCG(seed, 2))
 		drawn := map[int64]bool{}
 		for k := total - int64(g.Points); k < total; k++ {

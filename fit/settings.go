@@ -15,8 +15,8 @@ import (
 )
 
 // Settings say how to learn. The zero Settings are the default method and preset; a preset fills in what is left zero.
-// Where nothing at all is wanted in place of the preset's value, a number below 0 says so (λ_R, the floor, the ridge,
-// the replicates), and Off of a Switch.
+// To turn off what the preset sets, give a number below 0 (λ_R, the floor, the ridge, the replicates), or Off of a
+// Switch.
 type Settings struct {
 	Method string `json:"method"` // see Methods; "" means bayes
 	Preset string `json:"preset"` // see Presets; "" means safe
@@ -42,7 +42,7 @@ type Settings struct {
 
 	Search Search `json:"search"` // settings to choose by the validation pairs
 
-	Starts  []float64 `json:"starts"`  // propensities to start from; the first counts, the others tell its worth
+	Starts  []float64 `json:"starts"`  // propensities to start from; the first gives the result, the others check it
 	Anchors []Anchor  `json:"anchors"` // what is known of the propensities' scale, for bayes
 
 	// Replicates is how many simulated histories bayes refits, to know its own bias; 0 means 10,
@@ -56,18 +56,17 @@ type Settings struct {
 	Seed    uint64 `json:"seed"`
 	Threads int    `json:"-"` // 0 means all processors; results do not depend on it
 
-	Progress progress.Func `json:"-"` // is told of rounds and epochs, about ten times a second; may be nil
+	Progress progress.Func `json:"-"` // gets rounds and epochs, about ten times a second; may be nil
 
-	Engine engine.Engine `json:"-"` // that does what is heavy; nil means engine.CPU with these Threads
+	Engine engine.Engine `json:"-"` // for the heavy computations; nil means engine.CPU with these Threads
 
-	Checkpoint Checkpoint `json:"-"` // where to keep what an interrupted training goes on from
+	Checkpoint Checkpoint `json:"-"` // from which an interrupted training resumes
 }
 
-// Switch is a yes or no that a preset decides unless it is said. JSON has true and false, and null
-// where it is not said.
+// Switch is a yes or no; by default the preset decides. JSON has true, false, or null for the default.
 type Switch int8
 
-// The positions of a switch; its zero value leaves it to the preset.
+// The positions of a switch; the zero value means the preset's.
 const (
 	On  Switch = 1
 	Off Switch = -1
@@ -98,7 +97,7 @@ func (s *Switch) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Anchor is knowledge from outside of the propensity within a group of field pairs.
+// Anchor is what is known from elsewhere of the propensity within a group of field pairs.
 type Anchor struct {
 	Group      string  `json:"group"` // same or cross
 	Propensity float64 `json:"propensity"`
@@ -141,7 +140,7 @@ func methodOf(name string) string {
 }
 
 // Methods returns the names of the methods with a line on each. Schemes registered with package risk are methods too,
-// by their names there; that of the scheme w is rw, and goes by either name.
+// by their names there; the scheme w is the method rw, and both names work.
 func Methods() map[string]string {
 	out := map[string]string{}
 	for name, m := range methods {
@@ -161,7 +160,7 @@ var presets = map[string]Settings{
 	// floor of .05 under the risk's propensities, no gradient through masses that blow up, a start
 	// at π̂ = .3, and an early stop by the validation pairs, which keeps ŷ from being shrunk. (Full
 	// batches with a ridge end in better optima of the objective and worse models: at a shrunk w
-	// hardly any ŷ comes near 1, and π̂ is taken for larger than it is. bayes mends just that.) The
+	// hardly any ŷ comes near 1, and π̂ is taken for larger than it is. bayes avoids just that.) The
 	// search is for L-BFGS alone, which has no early stop.
 	"safe": {LambdaL: 20, LambdaR: 1, Sampling: "case-control", Floor: .05, Optimiser: "adam",
 		Adam:   AdamSettings{Rate: 1e-3, Batch: 32, Epochs: 100, Patience: 8},
@@ -177,8 +176,7 @@ var presets = map[string]Settings{
 // Presets returns the names of the presets.
 func Presets() []string { return []string{"safe", "paper", "notebook"} }
 
-// WithDefaults returns the settings with everything filled in, or an error that names what
-// cannot be.
+// WithDefaults returns the settings with everything filled in, or an error that names an invalid setting.
 func (s Settings) WithDefaults() (Settings, error) {
 	if s.Method == "" {
 		s.Method = "bayes"

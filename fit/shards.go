@@ -8,7 +8,7 @@ import (
 	"unseen/model"
 )
 
-// Extent is what must be known of all pairs to minimise over them where they are elsewhere, in shards.
+// Extent describes pairs that are elsewhere, in shards: all that must be known to minimise over them.
 type Extent struct {
 	Pairs      int64   `json:"pairs"`
 	MeanWeight float64 `json:"meanWeight"` // of the inclusion weights
@@ -17,7 +17,7 @@ type Extent struct {
 }
 
 // Objective returns what Fit would minimise under the settings over pairs that are elsewhere. The models are made for
-// nodes, of which it is enough to have the dimension and the fields where only the parameters are wanted.
+// nodes, of which the dimension and the fields are enough where only the parameters are needed.
 func (s Settings) Objective(n model.Nodes, x Extent) (*engine.Objective, error) {
 	s, err := s.WithDefaults()
 	if err != nil {
@@ -29,8 +29,8 @@ func (s Settings) Objective(n model.Nodes, x Extent) (*engine.Objective, error) 
 	}
 	switch {
 	case m.bayes || m.untrained:
-		return nil, fmt.Errorf("%w: the method %s is not the minimum of a sum over pairs; of those that are "+
-			"there is naive, mle, rw, pu, ap and dr", ErrSetting, s.Method)
+		return nil, fmt.Errorf("%w: the method %s does not minimise a sum over pairs; use "+
+			"naive, mle, rw, pu, ap or dr", ErrSetting, s.Method)
 	case m.risk == engine.RiskDR && !x.Logged:
 		return nil, fmt.Errorf("%w: method dr needs pairs whose exposure is logged; log some, or use ap", ErrData)
 	case x.Pairs < 1:
@@ -48,23 +48,22 @@ func (s Settings) Objective(n model.Nodes, x Extent) (*engine.Objective, error) 
 	if err != nil {
 		return nil, err
 	}
-	count := weightsOf(link)
 	o.MeanWeight = x.MeanWeight
-	o.Scale = scaleFor(o, count, x.MeanSquare)
-	o.Precision = precisionFor(o, count, x.MeanSquare, s.Ridge, s.LambdaL, x.Pairs)
+	o.Scale = scaleFor(o, x.MeanSquare)
+	o.Precision = precisionFor(o, x.MeanSquare, s.Ridge, s.LambdaL, x.Pairs)
 	return o, nil
 }
 
 // Descent is training by L-BFGS over pairs that the engine holds, such as those of a cluster.
 type Descent struct {
-	Objective *engine.Objective // as Settings.Objective makes it; the pairs are the engine's business
-	// of these Engine, LBFGS, Seed, the first of Starts, Progress, and Checkpoint, which is written after every
-	// iteration unless it says otherwise
+	Objective *engine.Objective // as Settings.Objective makes it; the engine has the pairs
+	// Settings give Engine, LBFGS, Seed, the first of Starts, Progress, and Checkpoint, which by default is written
+	// after every iteration.
 	Settings Settings
 	Data     string // names the pairs: a checkpoint of others is refused
 }
 
-// Run trains, or goes on from the checkpoint, and returns the parameters, the objective there and the number of
+// Run trains, or resumes from the checkpoint, and returns the parameters, the objective there and the number of
 // iterations. When the engine fails, the checkpoint of the last whole iteration stays.
 func (d Descent) Run(ctx context.Context) (params []float32, parts engine.Parts, iterations int, err error) {
 	s, err := d.Settings.WithDefaults()

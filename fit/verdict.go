@@ -113,7 +113,7 @@ func (f *Findings) sayClass() {
 	}
 }
 
-// warnings are what a person should be told even where nobody asks for the findings.
+// warnings are those findings that are shown with every result.
 func (f *Findings) warnings() []risk.Warning {
 	var out []risk.Warning
 	if f.Class == Weak || f.Class == NotIdentified {

@@ -13,7 +13,7 @@
 //	Forecast  where a model's recommendations will go, field by field, with and without correction
 //	Drift     watches what is shown, list by list, and raises an alarm when it leaves the forecast
 //
-// In five lines:
+// An example:
 //
 //	p := loop.Process{Propensity: []float64{.8, .2}, Link: []float64{.5, .5}}
 //	shares, err := p.Run(1_000_000, 5, rand.NewPCG(1, 0)) // equally relevant, and yet
@@ -32,7 +32,7 @@
 // # The finite-sample theorem, corrected
 //
 // The paper states P(every ratio skews further) ≥ 1 − 2C·exp(−2n[ε² + η²/C²]). Its proof does not give
-// that. [SkewBound] is what it does give once these are mended:
+// that. [SkewBound] is what it gives once these are corrected:
 //
 //   - The first lemma's bound on ε has wrong signs and terms; as printed it is negative wherever the lemma
 //     applies. See [PairEpsilon].

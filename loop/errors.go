@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Errors of this package wrap one of these, so that errors.Is tells the kinds apart.
+// Errors of this package wrap one of these, for errors.Is.
 var (
 	// ErrSetting: a setting is outside its range, or two settings contradict each other.
 	ErrSetting = errors.New("invalid setting")

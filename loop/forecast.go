@@ -18,8 +18,8 @@ type ForecastSettings struct {
 	Rounds int `json:"rounds"` // 20
 	Shown  int `json:"shown"`  // recommendations to each node in a round; 20
 
-	// Sources and Targets bound the pairs that are looked at: so many sources of every field, and for
-	// each so many targets of every field, drawn at random. Where a field has no more, all are taken.
+	// Sources and Targets bound the pairs that are used: that many sources of every field, and for each that
+	// many targets of every field, drawn at random. Of a field that has fewer nodes, all are taken.
 	Sources int `json:"sources"` // 200
 	Targets int `json:"targets"` // 200
 

@@ -43,7 +43,7 @@ type Settings struct {
 	Seed    uint64 `json:"seed"` // of the world, the draws and the training
 	Threads int    `json:"-"`    // 0 means all processors; results do not depend on it
 
-	Progress progress.Func `json:"-"` // receives an event after every round; nil means nobody
+	Progress progress.Func `json:"-"` // receives an event after every round; may be nil
 }
 
 // WithDefaults returns the settings with every default in place of its zero.
@@ -71,7 +71,7 @@ func (s Settings) Validate() error {
 	s = s.WithDefaults()
 	switch {
 	case s.Papers < 10 || s.Papers > maxPapers:
-		return settingError("%d papers; give from 10 to %d: every round looks at all pairs", s.Papers, maxPapers)
+		return settingError("%d papers; give from 10 to %d: every round uses all pairs", s.Papers, maxPapers)
 	case s.Fields < 2 || s.Fields > s.Papers/2:
 		return settingError("%d fields of %d papers; give from 2 to %d", s.Fields, s.Papers, s.Papers/2)
 	case s.Dim < 1 || s.Dim > 4096:
@@ -110,12 +110,12 @@ type History struct {
 type Round struct {
 	Same  []float64 `json:"same"`  // same-field share of the recommendations, by source field
 	All   float64   `json:"all"`   // of all of them
-	Links int       `json:"links"` // that came of them
+	Links int       `json:"links"` // made from them
 	Kept  bool      `json:"kept"`  // the learner of the round before was kept: its links taught nothing
 }
 
 // Simulate makes a world, trains a recommender on its links, and then retrains it every round on the
-// links that come of its own recommendations:
+// links that its own recommendations lead to:
 //
 //	train ──► Shown recommendations to each paper, without replacement, in proportion to ŷ
 //	  ▲                                   │

@@ -116,7 +116,7 @@ func margin(shares, q, spread []float64) float64 {
 	return delta
 }
 
-// PairEpsilon is the appendix's first lemma with its algebra mended: while q̃_v and q̃_w are within
+// PairEpsilon is the appendix's first lemma with its algebra corrected: while q̃_v and q̃_w are within
 // ε < PairEpsilon of q_v > q_w, ê_vw − κ_vw > ρ. With a = κ_v and b = κ_w it is
 //
 //	(ab(q_v−q_w) − ρ(a+b)(a·q_v + b·q_w)) / (2ab − ρ(a²−b²)),
@@ -230,7 +230,7 @@ func SkewProbability(ctx context.Context, counts []int, q []float64, draws int, 
 	return float64(total) / float64(draws), ctx.Err()
 }
 
-// skews draws one round and tells whether κ_v′/κ_w′ > κ_v/κ_w for all q_v > q_w.
+// skews draws one round and reports whether κ_v′/κ_w′ > κ_v/κ_w for all q_v > q_w.
 func skews(rng *rand.Rand, counts []int, q []float64, n int, links []float64, next []int) bool {
 	var total float64
 	for v, k := range counts {

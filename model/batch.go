@@ -28,12 +28,12 @@ func (b Batch) runs(yield func(source int32, r run) bool) {
 	}
 }
 
-// longRun is the mean run from which on a query per source pays. Pair by pair the source's row is
+// longRun is the mean run from which a query per source is faster. Pair by pair the source's row is
 // read again, but from the cache nearest to the processor; making a query of it costs as much as
 // some tens of pairs.
 const longRun = 64
 
-// grouped tells whether the pairs share sources often enough for going source by source.
+// grouped reports whether the pairs share sources often enough for going source by source.
 func (b Batch) grouped() bool {
 	most := len(b.Sources) / longRun
 	runs := 0

@@ -7,7 +7,7 @@
 //
 // A model is a function from a pair to a logit. The parameters are a plain []float32 that the caller
 // holds, so that optimisers and threads can keep several sets; a model itself never changes once
-// made. What comes down in training is one scalar per pair, ∂loss/∂logit:
+// made. Training passes one scalar per pair to it, ∂loss/∂logit:
 //
 //	link, err := model.NewDiagonal(model.NodesOf(g), false)
 //	params := make([]float32, link.Size())
@@ -47,6 +47,6 @@
 // # Errors and panics
 //
 // What can come from data, options or files is an error that wraps one of this package's sentinels
-// and says what to do. Lengths and node indices in a call of Logits, Backward or Query are the
-// program's own: like a slice, models panic when they are out of range.
+// and says what to do. Lengths and node indices in a call of Logits, Backward or Query come from the
+// program: as with a slice, a value out of range panics.
 package model

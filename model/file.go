@@ -56,9 +56,9 @@ func fileOf(read *safetensors.Contents, path string) *File {
 	return f
 }
 
-// Save writes the file such that a reader finds the old content or the new, whatever happens: into a
-// temporary file in the same folder, which is synced, renamed and its folder synced. When it fails,
-// the old file is as it was and the temporary one is gone; what a killed Save left goes with the next.
+// Save writes the file such that a reader always finds the old content or the new: into a temporary file in
+// the same folder, which is synced, renamed and its folder synced. When it fails, the old file is unchanged
+// and the temporary one is removed. The next Save removes what a killed one left.
 func (f *File) Save(path string) error {
 	err := f.plain().Save(path)
 	switch {

@@ -55,7 +55,7 @@ func NewKnown(n Nodes, exposures []KnownExposure, rest float64) (*Known, error) 
 
 func isProbability(p float64) bool { return p >= 0 && p <= 1 }
 
-// has tells whether there is such a node.
+// has reports whether there is such a node.
 func (n *Nodes) has(i int32) bool { return i >= 0 && int(i) < n.Len() }
 
 // Kind is "known".

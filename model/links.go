@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// LinkOptions are what link models may be told. Zero means the default.
+// LinkOptions are the options of link models. Zero means the default.
 type LinkOptions struct {
 	Rank     int     `json:"rank,omitempty"`     // of low-rank; 16, or the vectors' dimension where that is less
 	Hidden   int     `json:"hidden,omitempty"`   // units of mlp; 32
-	Directed bool    `json:"directed,omitempty"` // whether mlp tells z_ij from z_ji
+	Directed bool    `json:"directed,omitempty"` // mlp: z_ij and z_ji differ
 	Bonus    float64 `json:"bonus,omitempty"`    // the logit that …+bonus adds across fields; .5
 }
 
@@ -29,7 +29,7 @@ var linkKinds = map[string]func(Nodes, LinkOptions) (LinkModel, error){
 func LinkKinds() []string { return sortedNames(linkKinds) }
 
 // NewLink returns the link model of a kind, such as "diagonal" or "mlp+bonus". Options that the kind
-// does not have are not looked at.
+// does not have are ignored.
 func NewLink(kind string, n Nodes, options LinkOptions) (LinkModel, error) {
 	base, bonus := strings.CutSuffix(kind, bonusSuffix)
 	make, ok := linkKinds[base]

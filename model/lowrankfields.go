@@ -14,7 +14,7 @@ const defaultFieldRank = 4
 //	s = a_f·b_g + u_f + v_g + c.
 //
 // With C fields it has 2C(r+1) + 1 parameters instead of C², for more pairs of fields than the data
-// can tell apart.
+// can distinguish.
 type LowRankFields struct {
 	nodes Nodes
 	rank  int
@@ -60,7 +60,7 @@ func (m *LowRankFields) StartAt(params []float32, propensity float64, src rand.S
 	params[m.Size()-1] = logit(propensity)
 }
 
-// place finds what the fields of a pair look at in parameters or in a gradient.
+// place returns the parts of parameters or of a gradient that the fields of a pair use.
 func (m *LowRankFields) place(params []float32, source, target int32) (a, b []float32, u, v, c *float32) {
 	return m.placeOf(params, int(m.nodes.Fields[source]), int(m.nodes.Fields[target]))
 }

@@ -23,7 +23,7 @@ const (
 // kinks. A directed model takes h_i−h_j without the bars, so that z_ij ≠ z_ji.
 type MLP struct{ perceptron }
 
-// NewMLP returns the model with so many hidden units; 0 means 32. The parameters are W row by row, c,
+// NewMLP returns the model with a number of hidden units; 0 means 32. The parameters are W row by row, c,
 // v and b.
 func NewMLP(n Nodes, hidden int, directed bool) (*MLP, error) {
 	p, err := newPerceptron(n, hidden, defaultLinkHidden)
@@ -45,11 +45,11 @@ func (m *MLP) options() any { return LinkOptions{Hidden: m.hidden, Directed: m.d
 //
 //	s = v·SiLU(S[field_i] + T[field_j] + W·x + c) + b.
 //
-// Only π·y is seen in links. A propensity that looks at all that the link model looks at can trade
-// places with it; have logged exposures to fit it to.
+// Only π·y is seen in links. A propensity that depends on everything that the link model depends on can
+// take its place; fit it to logged exposures.
 type FieldMLP struct{ perceptron }
 
-// NewFieldMLP returns the model with so many hidden units; 0 means 16. The parameters are W row by
+// NewFieldMLP returns the model with a number of hidden units; 0 means 16. The parameters are W row by
 // row, c, S and T with a row per field, v and b.
 func NewFieldMLP(n Nodes, hidden int, directed bool) (*FieldMLP, error) {
 	p, err := newPerceptron(n, hidden, defaultPropensityHidden)
@@ -148,7 +148,7 @@ func (m *perceptron) start(params []float32, bias float32, src rand.Source) {
 	l.b[0] = bias
 }
 
-// forward is the hidden layer of some pairs.
+// forward is the hidden layer of a block of pairs.
 type forward struct {
 	x    []float32 // what is seen of the pairs, a row of 2d each
 	sums []float32 // p = W·x + c (+ S + T), a row per pair

@@ -10,11 +10,11 @@ import (
 var (
 	// ErrShape: vectors, fields or parameters do not fit one another.
 	ErrShape = errors.New("shapes differ")
-	// ErrKind: there is no model of that name, or it cannot do what was asked.
+	// ErrKind: there is no model of that name, or it does not support the operation.
 	ErrKind = errors.New("unsupported model")
 	// ErrOption: an option or a known propensity is out of range.
 	ErrOption = errors.New("invalid option")
-	// ErrNotFinite: a parameter or what a model looks at is infinite or not a number.
+	// ErrNotFinite: a parameter or a model's input is infinite or not a number.
 	ErrNotFinite = errors.New("not a finite number")
 	// ErrFile: a file is not a model file, is damaged, or was changed after it was written.
 	ErrFile = errors.New("unusable model file")
@@ -31,7 +31,7 @@ type PairModel interface {
 	Size() int
 	// Logits sets out[k] to the logit of pair k.
 	Logits(out, params []float32, b Batch)
-	// Backward adds Σ_k d[k]·∂logit_k/∂params to grad: one scalar per pair is all that comes down.
+	// Backward adds Σ_k d[k]·∂logit_k/∂params to grad: one scalar per pair.
 	Backward(grad, params []float32, b Batch, d []float32)
 }
 
@@ -51,7 +51,7 @@ type PropensityModel interface {
 	StartAt(params []float32, propensity float64, src rand.Source)
 }
 
-// StartPropensity is where training begins unless it is told: π̂ = .3, from which no end of [0, 1] attracts.
+// StartPropensity is where training starts by default: π̂ = .3, from which neither end of [0, 1] attracts.
 const StartPropensity = .3
 
 // InnerProduct is a link model whose logit is an inner product with the target's vector,
@@ -67,8 +67,8 @@ type InnerProduct interface {
 	QueryOf(q, offsets, params, vector []float32, field uint16)
 }
 
-// DensePropensity is a propensity model whose logits are sums of terms, so that they can be had for whole
-// blocks of pairs at once: sums over all pairs of a graph rest on it.
+// DensePropensity is a propensity model whose logits are sums of terms, so that the logits of whole blocks of
+// pairs can be computed together. Sums over all pairs of a graph need it.
 type DensePropensity interface {
 	// Terms returns the terms under the parameters, and false if the logits are no such sum.
 	Terms(params []float32) (ExposureTerms, bool)
@@ -94,7 +94,7 @@ func TermsOf(m PropensityModel, params []float32) (ExposureTerms, bool) {
 	return ExposureTerms{}, false
 }
 
-// ByFields tells whether all pairs of two fields share one logit.
+// ByFields reports whether all pairs of two fields share one logit.
 func (t ExposureTerms) ByFields() bool { return t.Link == 0 && t.Source == nil && t.Target == nil }
 
 // Layout names the parts of a model's parameters, in their order. Together they are all of them.

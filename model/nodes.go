@@ -9,14 +9,14 @@ import (
 	"unseen/internal/kern"
 )
 
-// Nodes is what models may look at of every node.
+// Nodes is what models may depend on of every node.
 type Nodes struct {
 	Vectors    *graph.Vectors
 	Fields     []uint16
 	FieldCount int       // field indices run below this; 0 is the unknown field
 	Popularity []float32 // log(1 + in-degree among the training links); nil if no model asks
 	Age        []float32 // years before the newest node; nil if no model asks
-	FieldNames []string  // by index, to tell whether a file's fields are these; nil: not compared
+	FieldNames []string  // by index, to compare with those of a file; nil: not compared
 }
 
 // NodesOf returns a graph's nodes, without popularity and age.
@@ -32,7 +32,7 @@ func NodesOf(g *graph.Graph) Nodes {
 func (n Nodes) Len() int { return len(n.Fields) }
 
 // LogInDegree returns the popularity of every node: log(1 + how often it is among the targets). Give
-// it the targets of the training links alone, or the model is told what it shall predict.
+// it the targets of the training links alone, or the model sees what it is to predict.
 func LogInDegree(nodes int, targets []int32) []float32 {
 	count := make([]float32, nodes)
 	for _, j := range targets {

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// PropensityOptions are what propensity models may be told. Zero means the default.
+// PropensityOptions are the options of propensity models. Zero means the default.
 type PropensityOptions struct {
 	// of low-rank-fields; 4, or the number of fields where that is less
 	Rank       int     `json:"rank,omitempty"`
 	Hidden     int     `json:"hidden,omitempty"`     // units of mlp; 16
-	Directed   bool    `json:"directed,omitempty"`   // whether mlp tells the vectors of source and target apart
+	Directed   bool    `json:"directed,omitempty"`   // mlp: s_ij and s_ji differ
 	Propensity float64 `json:"propensity,omitempty"` // of constant; 1
 	// of known, for pairs that are not among the exposures; 0: not shown
 	Rest      float64         `json:"rest,omitempty"`
@@ -40,7 +40,7 @@ var propensityKinds = map[string]func(Nodes, PropensityOptions) (PropensityModel
 func PropensityKinds() []string { return sortedNames(propensityKinds) }
 
 // NewPropensity returns the propensity model of a kind, such as "field-matrix" or
-// "field-matrix+popularity+age". Options that the kind does not have are not looked at.
+// "field-matrix+popularity+age". Options that the kind does not have are ignored.
 func NewPropensity(kind string, n Nodes, options PropensityOptions) (PropensityModel, error) {
 	words := strings.Split(kind, "+")
 	make, ok := propensityKinds[words[0]]

@@ -13,8 +13,8 @@ import (
 	"unseen/internal/safetensors"
 )
 
-// Model is all that a model file keeps: both halves with their parameters, how they came to be, and
-// what is known of how far they can be trusted.
+// Model is the content of a model file: both models with their parameters, how they were fitted, and how
+// far they can be trusted.
 type Model struct {
 	Link             LinkModel
 	LinkParams       []float32
@@ -63,7 +63,7 @@ const (
 type savedModel interface {
 	PairModel
 	Layout
-	// madeFor returns the nodes; empty for a model that looks at none.
+	// madeFor returns the nodes; empty for a model that uses none.
 	madeFor() Nodes
 	// options returns LinkOptions or PropensityOptions that make the same model again.
 	options() any
@@ -272,7 +272,7 @@ func (f *File) check(n Nodes) error {
 	if format, version := f.Metadata[KeyFormat], f.Metadata[KeyVersion]; format != formatName ||
 		version != formatVersion {
 		return fmt.Errorf("%w: %s: metadata: format %q version %q, not %q version %q; read it with the unseen "+
-			"that wrote it, or fit the model anew",
+			"that wrote it, or fit the model again",
 			ErrFile, f.name(), format, version, formatName, formatVersion)
 	}
 	dim, err := strconv.Atoi(f.Metadata[KeyDim])
@@ -330,7 +330,7 @@ func missing(model, nodes []string) string {
 // name is what messages call the file.
 func (f *File) name() string { return cmp.Or(f.path, "the model") }
 
-// document reads JSON in the metadata, of which every member must be known.
+// document reads JSON in the metadata; an unknown member is an error.
 func (f *File) document(key string, into any) error {
 	d := json.NewDecoder(bytes.NewReader([]byte(f.Metadata[key])))
 	d.DisallowUnknownFields()
@@ -341,7 +341,7 @@ func (f *File) document(key string, into any) error {
 }
 
 func (f *File) faulty(key string, err error) error {
-	return fmt.Errorf("%w: %s: metadata %q: %w; read it with the unseen that wrote it, or fit the model anew", ErrFile,
+	return fmt.Errorf("%w: %s: metadata %q: %w; read it with the unseen that wrote it, or fit the model again", ErrFile,
 		f.name(), key, err)
 }
 
@@ -354,7 +354,7 @@ func (f *File) params(prefix string, m savedModel) ([]float32, error) {
 			return nil, err
 		}
 		if err := checkFinite(Tensor{prefix + part.Name, part.Shape, numbers}); err != nil {
-			return nil, fmt.Errorf("%w: %s: %w; fit the model anew", ErrFile, f.name(), err)
+			return nil, fmt.Errorf("%w: %s: %w; fit the model again", ErrFile, f.name(), err)
 		}
 		params = append(params, numbers...)
 	}
@@ -384,11 +384,11 @@ func (f *File) exposures() ([]KnownExposure, error) {
 func numbersOf[T any](f *File, name string, shape []int) ([]T, error) {
 	t, ok := f.Tensor(name)
 	if !ok {
-		return nil, fmt.Errorf("%w: %s: there is no tensor %q; fit the model anew", ErrFile, f.name(), name)
+		return nil, fmt.Errorf("%w: %s: there is no tensor %q; fit the model again", ErrFile, f.name(), name)
 	}
 	numbers, ok := t.Data.([]T)
 	if !ok || !slices.Equal(t.Shape, shape) {
-		return nil, fmt.Errorf("%w: %s: tensor %q is a %T of shape %v, not a %T of shape %v; fit the model anew",
+		return nil, fmt.Errorf("%w: %s: tensor %q is a %T of shape %v, not a %T of shape %v; fit the model again",
 			ErrFile, f.name(), name, t.Data, t.Shape, numbers, shape)
 	}
 	return numbers, nil

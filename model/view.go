@@ -2,7 +2,7 @@ package model
 
 import "unseen/internal/kern"
 
-// view looks at numbers as a matrix for the kernels.
+// view returns numbers as a matrix for the kernels, in place.
 func view(data []float32, rows, dim int) *kern.Matrix {
 	m, err := kern.View(data, rows, dim, dim)
 	if err != nil {

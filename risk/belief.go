@@ -109,10 +109,10 @@ func (b Belief) Floored(floor float64) Belief {
 	return b
 }
 
-// Clipped tells whether Floored raised the propensity.
+// Clipped reports whether Floored raised the propensity.
 func (b Belief) Clipped() bool { return b.clipped }
 
-// made tells a constructed belief from the zero Belief.
+// made reports whether a belief was constructed, and is not the zero Belief.
 func (b Belief) made() bool { return b.link+b.notLink > 0 }
 
 // farAway is the q below which the probabilities themselves underflow and ψ, τ and log q are found

@@ -49,7 +49,7 @@ func (b Bound) Population(risk, bias, complexity float64) (float64, error) {
 	return b.above(risk, bias, complexity, 1)
 }
 
-// Empirical returns R̂ + B + 2𝒢̂ + 3M, for the complexity 𝒢̂ of the o at hand; see [EstimateComplexity].
+// Empirical returns R̂ + B + 2𝒢̂ + 3M, for the complexity 𝒢̂ of the observed o; see [EstimateComplexity].
 func (b Bound) Empirical(risk, bias, complexity float64) (float64, error) {
 	return b.above(risk, bias, complexity, 3)
 }
@@ -78,7 +78,7 @@ type Complexity struct {
 	Draws         int
 }
 
-// EstimateComplexity averages the maximiser over draws of independent fair signs for so many pairs. At
+// EstimateComplexity averages the maximiser over draws of independent fair signs, one per pair. At
 // least two draws are needed for the standard error. The same seed gives the same signs.
 func EstimateComplexity(ctx context.Context, pairs, draws int, seed uint64, maximise Maximiser) (Complexity, error) {
 	if pairs < 1 {

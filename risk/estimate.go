@@ -39,7 +39,7 @@ const (
 	WarnNegative WarningKind = "negative-risk"  // the estimate is below 0, which no risk is
 	WarnInfinite WarningKind = "infinite-risk"  // a pair's risk is infinite
 	WarnClipped  WarningKind = "clipped"        // over a twentieth of the weight has its propensity clipped
-	WarnWeights  WarningKind = "uneven-weights" // the weights leave under a tenth of the pairs' worth
+	WarnWeights  WarningKind = "uneven-weights" // the effective number of pairs is below a tenth of their number
 )
 
 // Estimate returns the mean risk of the pairs, Σ w·r over |U| or Σ w. A zero belief, a weight that is
@@ -155,7 +155,7 @@ func (e Estimator) walk(pairs []Pair, visit func(i int, b Belief, m Mass, r floa
 		linked, unlinked := loss.Losses(b)
 		r := weigh(m, linked, unlinked, 1)
 		if math.IsNaN(r) {
-			return fmt.Errorf("%w: pair %d under %T, δ(1) = %v, δ(0) = %v at z = %v; mend the loss there", ErrLoss, i,
+			return fmt.Errorf("%w: pair %d under %T, δ(1) = %v, δ(0) = %v at z = %v; correct the loss", ErrLoss, i,
 				loss, linked, unlinked, b.linkLogit)
 		}
 		visit(i, b, m, r)
@@ -170,7 +170,7 @@ func (e Estimator) divisor(weight float64) float64 {
 	return weight
 }
 
-// kish returns (Σw)²/Σw², the number of evenly weighted pairs that would be worth as much.
+// kish returns (Σw)²/Σw², the number of pairs of equal weight with the same variance.
 func kish(weight, squares float64) float64 { return weight * (weight / squares) }
 
 // checkSquares refuses weights whose squares leave the range of float64.

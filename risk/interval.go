@@ -267,7 +267,7 @@ func bcaLevel(level, correction, acceleration float64) float64 {
 //
 // This is definition 6 of Hyndman and Fan (1996), which Davison and Hinkley (1997, section 2.6) use for bootstraps: a
 // further draw from the same distribution falls below the k-th of n values with probability k/(n+1) exactly, so that an
-// interval holds its share of the draws to come and not only of those at hand. Every interval of this module that is
+// interval holds its share of the draws to come and not only of those drawn. Every interval of this module that is
 // read off draws or runs uses it.
 func Quantile(ascending []float64, p float64) float64 {
 	n := len(ascending)

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Truth is what a simulated or planted world knows of one pair.
+// Truth is the true probabilities of one pair, known in simulated and planted worlds.
 type Truth struct {
 	Propensity float64 // π
 	Link       float64 // y
@@ -114,8 +114,8 @@ func ClosedForm(l Lemma, cost float64, truths []Truth, beliefs []Belief) (Moment
 }
 
 // Moments returns the bias and variance of any scheme under any loss over the pairs of a whole
-// universe, by running through what can happen to each pair: not shown, shown and not linked, shown
-// and linked. Exposure counts as logged, for the schemes that look at it.
+// universe, by enumerating the outcomes of each pair: not shown, shown and not linked, shown
+// and linked. Exposure counts as logged, for the schemes that use it.
 func (e Estimator) Moments(truths []Truth, beliefs []Belief) (Moments, error) {
 	if err := e.check(); err != nil {
 		return Moments{}, err
@@ -150,7 +150,7 @@ func (e Estimator) Moments(truths []Truth, beliefs []Belief) (Moments, error) {
 func moments(bias, variance float64) (Moments, error) {
 	if math.IsNaN(bias) || math.IsNaN(variance) {
 		return Moments{}, fmt.Errorf("%w: bias %v, variance %v; infinite risks of both signs meet or a mass is "+
-			"NaN, so set a Floor, use CappedLogLoss or mend the scheme", ErrValue, bias, variance)
+			"NaN, so set a Floor, use CappedLogLoss or correct the scheme", ErrValue, bias, variance)
 	}
 	return Moments{bias, variance}, nil
 }

@@ -10,8 +10,8 @@ const (
 	Unlogged  Exposure = iota // nothing is logged
 	Exposed                   // a = 1
 	Unexposed                 // a = 0
-	// Offered: there was no link, and then the target was shown on purpose, whatever π is. What came of that says
-	// how probable the link is given that exposure had not brought it about before.
+	// Offered: there was no link, and then the target was shown on purpose, whatever π is. Whether it was then
+	// linked shows how probable the link is given that exposure had not led to it before.
 	Offered
 )
 
@@ -25,7 +25,7 @@ type Observation struct {
 }
 
 // WithRelevance returns the observation with the true link probability y, known in simulated and
-// planted worlds. Only [True] and schemes like it look at it.
+// planted worlds. Only [True] and schemes like it use it.
 func (o Observation) WithRelevance(y float64) Observation {
 	o.relevance, o.relevanceKnown = y, true
 	return o
@@ -34,7 +34,7 @@ func (o Observation) WithRelevance(y float64) Observation {
 // Relevance returns y and whether it is known.
 func (o Observation) Relevance() (y float64, known bool) { return o.relevance, o.relevanceKnown }
 
-// Mass is what one pair counts for: P on the side of a link and N on the side of no link.
+// Mass is the weight of one pair: P as a link and N as no link.
 type Mass struct {
 	Positive float64 // P
 	Negative float64 // N

@@ -22,11 +22,11 @@ type Sample struct {
 	Universe float64 // |U| for Horvitz–Thompson's mean; 0 means Hájek's
 }
 
-// Size is how much a sample is worth.
+// Size is the size of a sample.
 type Size struct {
 	Pairs     int
 	Clusters  int     // independent units: sources, or pairs where there are none
-	Effective float64 // (Σw)²/Σw²: the evenly weighted pairs that would be worth as much
+	Effective float64 // (Σw)²/Σw²: how many pairs of equal weight have the same variance
 }
 
 // Mean returns Σ w·r divided by |U| or Σ w.

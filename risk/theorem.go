@@ -16,7 +16,7 @@ func LowestPropensity(propensity float64) float64 {
 	return propensity / (2 - propensity)
 }
 
-// LowerBiasW tells whether one pair's term in the bias of W and PU, y|1−π/π̂|, is below its term in the
+// LowerBiasW reports whether one pair's term in the bias of W and PU, y|1−π/π̂|, is below its term in the
 // naive bias, y(1−π), for every y > 0: π > 0 and π/(2−π) < π̂ < 1. It is necessary and sufficient.
 //
 // The paper leaves π > 0 out; at π = 0 both terms are y and neither is lower. False for anything
@@ -36,7 +36,7 @@ func LowerBiasW(propensity, estimate float64) bool {
 //
 // 0 where no ŷ will do (π = 1 or y = 0); NaN unless all three are in [0, 1].
 //
-// It is exported for whoever checks the theorem on truths of their own; [LowerBiasAP] is the condition itself.
+// It is for checks of the theorem on other truths; [LowerBiasAP] is the condition itself.
 func HighestLink(truth Truth, estimate float64) float64 {
 	if !isProbability(truth.Propensity) || !isProbability(truth.Link) || !isProbability(estimate) {
 		return math.NaN()
@@ -48,7 +48,7 @@ func HighestLink(truth Truth, estimate float64) float64 {
 	return room / ((1-estimate)*(1-truth.Propensity*truth.Link) + room*estimate)
 }
 
-// LowerBiasAP tells whether one pair's term in the bias of AP is below its term in the naive bias:
+// LowerBiasAP reports whether one pair's term in the bias of AP is below its term in the naive bias:
 // 0 < (1−πy)τ < 2(1−π)y, which is π̂ < 1 and 0 < ŷ < c·y with c·y from [HighestLink]. It is necessary
 // and sufficient; the lower limit on π̂ that the paper adds is not needed.
 //
@@ -66,7 +66,7 @@ type Conditions struct {
 
 // CheckConditions counts over the pairs of a planted world. Where W or AP equals Pairs the theorem
 // holds; else the count says how far from it the estimates are.
-// It is the quick way to see, on a world of one's own, whether the theorem has anything to say there.
+// It is a quick check of whether the theorem applies to a world.
 func CheckConditions(truths []Truth, beliefs []Belief) (Conditions, error) {
 	var c Conditions
 	err := walkTruths(truths, beliefs, func(t Truth, b Belief) {

@@ -654,7 +654,7 @@ func (c *collector) mapVectors(nodes int) (*graph.Vectors, error) {
 	return dataset.MapVectors(path)
 }
 
-// close closes the files; whoever made their folder removes it.
+// close closes the files; the caller removes their folder.
 func (c *collector) close() {
 	if c.texts != nil {
 		c.texts.file.Close()

@@ -166,8 +166,8 @@ type Sink interface {
 	// Reject says that a record is bad: why, with a hint on what to do (hint.Wrap), and how it begins. It
 	// returns an error where the import is strict; else nil, and the format continues with the next record.
 	Reject(at Place, reason error, record []byte) error
-	// Note tells the user something that is no error, such as which columns were guessed. Arguments that are
-	// hint.Settings are named by whoever shows it.
+	// Note reports something to the user that is not an error, such as which columns were guessed. Arguments that are
+	// hint.Settings are rendered by the program that shows it.
 	Note(format string, a ...any)
 }
 

@@ -152,7 +152,7 @@ func (l *Lines) Fault() *Error {
 	return nil
 }
 
-// tooLong is the part of Fault that costs nothing, for formats that look at every byte themselves.
+// tooLong is the part of Fault that costs nothing, for formats that read every byte themselves.
 func (l *Lines) tooLong() error {
 	if !l.long {
 		return nil
