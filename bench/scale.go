@@ -145,16 +145,11 @@ func (b *bench) clonePass() (float64, float64, error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	link, err := model.NewDiagonal(p.Nodes, false)
+	o, err := likelihood(p)
 	if err != nil {
 		return 0, 0, err
 	}
-	propensity, err := model.NewFieldMatrix(p.Nodes)
-	if err != nil {
-		return 0, 0, err
-	}
-	o := &engine.Objective{Link: link, Propensity: propensity, LambdaL: 1, LambdaR: 1, Risk: engine.RiskW, Floor: .05,
-		Held: true, Pairs: p.Train}
+	o.LambdaR, o.Risk, o.Floor, o.Held = 1, engine.RiskW, .05, true
 	params, grad := make([]float32, o.Size()), make([]float64, o.Size())
 	began := time.Now()
 	err = b.part("full gradient", func() error {

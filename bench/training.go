@@ -153,15 +153,10 @@ func (b *bench) fullBatch() (float64, float64, error) {
 		return 0, 0, err
 	}
 	defer p.Nodes.Vectors.Close()
-	link, err := model.NewDiagonal(p.Nodes, false)
+	o, err := likelihood(p)
 	if err != nil {
 		return 0, 0, err
 	}
-	propensity, err := model.NewFieldMatrix(p.Nodes)
-	if err != nil {
-		return 0, 0, err
-	}
-	o := &engine.Objective{Link: link, Propensity: propensity, LambdaL: 1, Pairs: p.Train}
 	params, grad := make([]float32, o.Size()), make([]float64, o.Size())
 	m := kern.MatrixOf(p.Nodes.Vectors)
 	scores, query := make([]float32, p.Train.Len()), make([]float32, dim)
@@ -171,6 +166,16 @@ func (b *bench) fullBatch() (float64, float64, error) {
 		return timed(func() { kern.Dots(scores, query, m, p.Train.Target) }), err
 	})
 	return gigabytes(p.Train.Len(), best), gigabytes(p.Train.Len(), gather), err
+}
+
+// likelihood is the objective of maximum likelihood.
+func likelihood(p sample.Problem) (*engine.Objective, error) {
+	link, err := model.NewDiagonal(p.Nodes, false)
+	if err != nil {
+		return nil, err
+	}
+	propensity, err := model.NewFieldMatrix(p.Nodes)
+	return &engine.Objective{Link: link, Propensity: propensity, LambdaL: 1, Pairs: p.Train}, err
 }
 
 // bayes fits a world of the paper's size, or a smaller one, with this many replicates; 0 means the default.

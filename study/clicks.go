@@ -457,12 +457,11 @@ func (r *ClicksRow) risks(ctx context.Context, j *fit.Judge, matrix *model.Field
 }
 
 var clicksColumns = []column[*ClicksRow]{
-	{figure.Column{Name: "AUC", Means: "of ŷ: clicked against shown and not clicked, %", Digits: 2, Better: "higher"},
-		100, func(c *ClicksRow) figure.Value { return c.AUC }},
-	{figure.Column{Name: "AP", Means: "average precision of the same, %", Digits: 1, Better: "higher"}, 100,
-		func(c *ClicksRow) figure.Value { return c.AP }},
-	{figure.Column{Name: "within", Means: "AUC among the links of a page, mean over pages, %", Digits: 2,
-		Better: "higher"}, 100, func(c *ClicksRow) figure.Value { return c.Within }},
+	percent("AUC", "of ŷ: clicked against shown and not clicked, %", 2,
+		func(c *ClicksRow) figure.Value { return c.AUC }),
+	percent("AP", "average precision of the same, %", 1, func(c *ClicksRow) figure.Value { return c.AP }),
+	percent("within", "AUC among the links of a page, mean over pages, %", 2,
+		func(c *ClicksRow) figure.Value { return c.Within }),
 	{figure.Column{Name: "π̂ err", Means: "Σ|π̂ − π| / Σπ over pairs, π the shown share of a pair of fields, %",
 		Digits: 0, Better: "lower"}, 100, func(c *ClicksRow) figure.Value { return c.PropensityError }},
 	{figure.Column{Name: "π̂ ÷ π", Means: "mean π̂ over the shown share", Digits: 2}, 1,

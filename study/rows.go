@@ -85,6 +85,11 @@ type column[T any] struct {
 	get   func(T) figure.Value
 }
 
+// percent is a column of shares, of which higher ones are better.
+func percent[T any](name, means string, digits int, get func(T) figure.Value) column[T] {
+	return column[T]{figure.Column{Name: name, Means: means, Digits: digits, Better: "higher"}, 100, get}
+}
+
 // headings are the columns without what they compute.
 func headings[T any](columns []column[T]) (heads []figure.Column) {
 	for _, c := range columns {

@@ -227,15 +227,6 @@ func onNetworks() (names []string) {
 	return names
 }
 
-// Run runs one study.
-func (s Study) Run(ctx context.Context, o Options) (*Result, error) {
-	results, err := Run(ctx, []string{s.Name}, o)
-	if err != nil {
-		return nil, err
-	}
-	return results[0], nil
-}
-
 // lab is where the studies of one Run work.
 type lab struct {
 	Options

@@ -70,16 +70,16 @@ const (
 )
 
 var table4Columns = []column[*Table4Row]{
-	{figure.Column{Name: "recall", Means: "share of a source's links among its first 100, %", Digits: 2,
-		Better: "higher"}, 100, func(r *Table4Row) figure.Value { return r.Values[atRecall] }},
+	percent("recall", "share of a source's links among its first 100, %", 2,
+		func(r *Table4Row) figure.Value { return r.Values[atRecall] }),
 	{figure.Column{Name: "mean rank", Means: "of a source's links among all candidates", Digits: 0, Better: "lower"}, 1,
 		func(r *Table4Row) figure.Value { return r.Values[atMeanRank] }},
-	{figure.Column{Name: "MRR", Means: "reciprocal rank of a source's best link, %", Digits: 2, Better: "higher"}, 100,
-		func(r *Table4Row) figure.Value { return r.Values[atMRR] }},
+	percent("MRR", "reciprocal rank of a source's best link, %", 2,
+		func(r *Table4Row) figure.Value { return r.Values[atMRR] }),
 	{figure.Column{Name: "entropy", Means: "of the fields of links among the first 100, nats", Digits: 3,
 		Better: "higher"}, 1, func(r *Table4Row) figure.Value { return r.Values[atEntropy] }},
-	{figure.Column{Name: "cross recall", Means: "the recall of links between two fields alone, %", Digits: 2,
-		Better: "higher"}, 100, func(r *Table4Row) figure.Value { return r.Values[atCrossRecall] }},
+	percent("cross recall", "the recall of links between two fields alone, %", 2,
+		func(r *Table4Row) figure.Value { return r.Values[atCrossRecall] }),
 	{figure.Column{Name: "cross share", Means: "share of the first 100 that is of another field than the source, %",
 		Digits: 1}, 100, func(r *Table4Row) figure.Value { return r.Values[atCrossShare] }},
 }

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"cmp"
 	"compress/gzip"
-	"io"
 	"io/fs"
 	"maps"
 	"path"
@@ -51,11 +50,7 @@ func folders(files []file) []string {
 // tarGzOf packs files that root owns, with one time, their names after a prefix: "", or "./" as in dpkg.
 func tarGzOf(files []file, prefix string, when time.Time) ([]byte, error) {
 	var b bytes.Buffer
-	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression) // its header has no name and no time
-	if err != nil {
-		return nil, err
-	}
-	t := tar.NewWriter(z)
+	t := tar.NewWriter(&b)
 	header := func(name string, mode, size int64, kind byte) error {
 		return t.WriteHeader(&tar.Header{Name: prefix + name, Mode: mode, Size: size, Typeflag: kind, ModTime: when,
 			Uname: "root", Gname: "root", Format: tar.FormatGNU})
@@ -81,10 +76,7 @@ func tarGzOf(files []file, prefix string, when time.Time) ([]byte, error) {
 	if err := t.Close(); err != nil {
 		return nil, err
 	}
-	if err := z.Close(); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
+	return gzipped(b.Bytes())
 }
 
 // zipOf packs files with one time.
@@ -108,14 +100,14 @@ func zipOf(files []file, when time.Time) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// gzipped compresses one document.
+// gzipped compresses; the header has no name and no time.
 func gzipped(raw []byte) ([]byte, error) {
 	var b bytes.Buffer
 	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := io.Copy(z, bytes.NewReader(raw)); err != nil {
+	if _, err := z.Write(raw); err != nil {
 		return nil, err
 	}
 	if err := z.Close(); err != nil {
