@@ -19,7 +19,7 @@ import (
 
 var background = context.Background()
 
-// library is n documents on so many subjects: document i is about subject i mod subjects, and most of its words
+// library is n documents on a number of subjects: document i is about subject i mod subjects, and most of its words
 // are of that subject.
 func library(seed uint64, n, subjects int) TextList {
 	r := rand.New(rand.NewPCG(seed, 4))

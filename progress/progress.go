@@ -109,7 +109,7 @@ type Meter struct {
 	skipped     int64
 }
 
-// NewMeter begins a phase of so many units; 0 where their number is unknown.
+// NewMeter begins a phase of this many units; 0 where their number is unknown.
 func NewMeter(report Func, phase string, of int64) *Meter {
 	now := time.Now()
 	return &Meter{report: report, event: Event{Phase: phase, Of: of}, began: now, last: now}

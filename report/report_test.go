@@ -19,7 +19,7 @@ import (
 	"unseen/study"
 )
 
-var update = flag.Bool("update", false, "write testdata anew")
+var update = flag.Bool("update", false, "rewrite testdata")
 
 // wellFormed reads XML to its end and returns its text.
 func wellFormed(t *testing.T, text string) string {

@@ -87,7 +87,7 @@ func sample() *report.Page {
 			},
 		},
 		report.HeatPair{Title: "Who is shown to whom", Labels: fields, True: truth, Learned: learned},
-		report.Curves{Title: "How well relevance is told", Curves: []report.Curve{
+		report.Curves{Title: "How well relevance is predicted", Curves: []report.Curve{
 			{Kind: report.ROC, Lines: []figure.Series{curve("naive", .35), curve("corrected", .12),
 				curve("the truth itself", .1)}},
 			{Kind: report.Calibration, Lines: []figure.Series{calibration("naive", 1.3), calibration("corrected", .1)}},

@@ -219,7 +219,7 @@ func TestStudyCutsAsFit(t *testing.T) {
 	}
 }
 
-// againstTime is a graph with times, in which so many percent of the links lead to a newer node.
+// againstTime is a graph with times, in which this percentage of the links leads to a newer node.
 func againstTime(t *testing.T, percent int) *graph.Graph {
 	t.Helper()
 	const n = 200

@@ -132,7 +132,7 @@ func (t table) Set(i int32, vector []float32) error {
 	return nil
 }
 
-// failing ends after so many documents were read.
+// failing ends after a number of documents were read.
 type failing struct {
 	encode.TextList
 	left int

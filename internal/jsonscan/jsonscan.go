@@ -45,7 +45,7 @@ type Scanner struct {
 	err     *Error
 }
 
-// Reset begins anew with other bytes, which must not change while they are read. Whether they are UTF-8 is for the
+// Reset starts over with other bytes, which must not change while they are read. Whether they are UTF-8 is for the
 // caller to check. Keys may repeat.
 func (c *Scanner) Reset(data []byte) {
 	c.data, c.buffer, c.err = data, *bytes.NewBuffer(data), nil
