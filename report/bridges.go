@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 
 	"unseen/figure"
@@ -46,8 +47,8 @@ func BridgeSections(bridges []recommend.Bridge, notes []string) []Section {
 			Columns: []figure.Column{{Name: "for"}, {Name: "ŷ", Means: "chance of a link if shown", Digits: 2},
 				{Name: "time"}}}
 		for _, r := range b.Reading {
-			t.Add(or(r.Title, r.ID), figure.Text(or(r.For.Title, r.For.ID)), figure.Number(r.Link),
-				figure.Text(or(r.Time, "–")))
+			t.Add(cmp.Or(r.Title, r.ID), figure.Text(cmp.Or(r.For.Title, r.For.ID)), figure.Number(r.Link),
+				figure.Text(cmp.Or(r.Time, "–")))
 		}
 		sections = append(sections, Section{
 			Name: fmt.Sprintf("bridge-%d", len(sections)), Title: b.Source + " → " + b.Target,

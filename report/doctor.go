@@ -22,7 +22,7 @@ type DoctorVerdict struct {
 
 // Section has the verdict first, then the numbers behind it.
 func (d DoctorVerdict) Section() Section {
-	s := Section{Name: or(d.Name, "doctor"), Title: or(d.Title, "The doctor's verdict")}
+	s := Section{Name: cmp.Or(d.Name, "doctor"), Title: cmp.Or(d.Title, "The doctor's verdict")}
 	f := d.Findings
 	if f == nil {
 		s.Warnings = []string{"This fit was not diagnosed, so it is not known how far its numbers can be " +

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -67,7 +68,7 @@ func (p RiskChart) Section() Section {
 			f.Caption += fmt.Sprintf(" Diamonds are the truth: %d of %d intervals hold it.", inside, known)
 		}
 	}
-	return Section{Name: or(p.Name, "panel"), Title: p.Title, Text: p.Text, Figures: []figure.Figure{f},
+	return Section{Name: cmp.Or(p.Name, "panel"), Title: p.Title, Text: p.Text, Figures: []figure.Figure{f},
 		Tables: []figure.Table{t}}
 }
 
@@ -91,8 +92,8 @@ func (h HeatPair) Section() Section {
 		h.High = 1
 	}
 	matrix := func(title string, values [][]float64) *figure.HeatMap {
-		m := &figure.HeatMap{Title: title, RowTitle: or(h.RowTitle, "field of the source"),
-			ColumnTitle: or(h.ColumnTitle, "field of the target"), Rows: h.Labels, Columns: h.Labels, Low: h.Low,
+		m := &figure.HeatMap{Title: title, RowTitle: cmp.Or(h.RowTitle, "field of the source"),
+			ColumnTitle: cmp.Or(h.ColumnTitle, "field of the target"), Rows: h.Labels, Columns: h.Labels, Low: h.Low,
 			High: h.High}
 		for _, row := range values {
 			m.Values = append(m.Values, row)
@@ -109,7 +110,7 @@ func (h HeatPair) Section() Section {
 			caption += fmt.Sprintf(" Over %d cells the mean absolute difference is %s.", n, brief(e))
 		}
 	}
-	return Section{Name: or(h.Name, "heat"), Title: h.Title, Text: h.Text,
+	return Section{Name: cmp.Or(h.Name, "heat"), Title: h.Title, Text: h.Text,
 		Figures: []figure.Figure{{Name: "pair", Title: "True and learned", Caption: caption, Heat: heat}}}
 }
 
@@ -173,7 +174,7 @@ func (c Curve) figure() figure.Figure {
 		f.Lines.XTitle, f.Lines.YTitle, f.Lines.Diagonal = "false positive rate", "true positive rate", true
 		caption = "The further to the upper left, the better; the dotted diagonal is guessing."
 	}
-	f.Title, f.Caption = or(c.Title, title), or(c.Caption, caption)
+	f.Title, f.Caption = cmp.Or(c.Title, title), cmp.Or(c.Caption, caption)
 	return f
 }
 
@@ -187,7 +188,7 @@ type Curves struct {
 
 // Section draws the curves.
 func (c Curves) Section() Section {
-	s := Section{Name: or(c.Name, "curves"), Title: c.Title, Text: c.Text}
+	s := Section{Name: cmp.Or(c.Name, "curves"), Title: c.Title, Text: c.Text}
 	for _, curve := range c.Curves {
 		s.Figures = append(s.Figures, curve.figure())
 	}
@@ -212,10 +213,10 @@ func (l LoopChart) Section() Section {
 		caption = "A rising line is a recommender that narrows: what it showed before, it shows more often. " +
 			"Bands hold four of five repetitions."
 	}
-	return Section{Name: or(l.Name, "loop"), Title: l.Title, Text: l.Text, Figures: []figure.Figure{{
+	return Section{Name: cmp.Or(l.Name, "loop"), Title: l.Title, Text: l.Text, Figures: []figure.Figure{{
 		Name: "rounds", Title: "Round by round", Caption: caption,
 		Lines: &figure.LineChart{XTitle: "round of training on what was recommended",
-			YTitle: or(l.YTitle, "share of recommendations within the own field"), Series: l.Lines},
+			YTitle: cmp.Or(l.YTitle, "share of recommendations within the own field"), Series: l.Lines},
 	}}}
 }
 
@@ -253,12 +254,5 @@ func (h HiddenTable) Section() Section {
 			figure.Text(p.Field), figure.Number(p.NaiveRank), figure.Number(p.CorrectedRank),
 			figure.Number(p.Link), figure.Number(p.Propensity), figure.Text(p.Reason))
 	}
-	return Section{Name: or(h.Name, "hidden"), Title: h.Title, Text: h.Text, Tables: []figure.Table{t}}
-}
-
-func or(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
+	return Section{Name: cmp.Or(h.Name, "hidden"), Title: h.Title, Text: h.Text, Tables: []figure.Table{t}}
 }

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -87,7 +88,7 @@ func intervalLegend(v *figure.IntervalChart) []entry {
 	legend := []entry{{"estimate",
 		func(d *drawing, x, y float64) { d.add(mark{x: x + 11, y: y, shape: disc, ink: figure.SeriesInk(0)}) }}}
 	if slices.ContainsFunc(v.Rows, hasInterval) {
-		legend[0] = entry{or(v.Legend, "estimate and its interval"),
+		legend[0] = entry{cmp.Or(v.Legend, "estimate and its interval"),
 			func(d *drawing, x, y float64) { drawWhisker(d, [3]float64{x, x + 11, x + 22}, y, "") }}
 	}
 	if slices.ContainsFunc(v.Rows, func(r figure.IntervalRow) bool { _, ok := truthOf(r); return ok }) {

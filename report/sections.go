@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -66,7 +67,8 @@ func figureOf(t figure.Table) (figure.Figure, bool) {
 		if c.Better == "" {
 			continue
 		}
-		v := &figure.IntervalChart{XTitle: or(c.Means, c.Name), Legend: "mean ± one standard deviation over the seeds",
+		v := &figure.IntervalChart{XTitle: cmp.Or(c.Means, c.Name),
+			Legend: "mean ± one standard deviation over the seeds",
 			Digits: c.Digits}
 		spreads := false
 		for _, r := range t.Rows {
@@ -117,8 +119,8 @@ func ModelSections(name string, f *model.File) ([]Section, error) {
 	s := Section{Name: "model", Title: "Model " + name}
 	s.Text = []string{fmt.Sprintf("Learned by the method %s: links by a %s model of %s-dimensional vectors, "+
 		"exposure by a %s model over %s fields.",
-		or(meta[model.KeyMethod], "unknown"), meta[model.KeyLink], or(meta[model.KeyDim], "?"),
-		meta[model.KeyPropensity], or(meta[model.KeyFieldCount], "?"))}
+		cmp.Or(meta[model.KeyMethod], "unknown"), meta[model.KeyLink], cmp.Or(meta[model.KeyDim], "?"),
+		meta[model.KeyPropensity], cmp.Or(meta[model.KeyFieldCount], "?"))}
 	s.FactsTitle = "Settings, seed and checksums"
 	for _, fact := range []Fact{
 		{"method", meta[model.KeyMethod]}, {"link model", meta[model.KeyLink]},
