@@ -122,7 +122,7 @@ func ask[T any](b *tab, script string) (out T) {
 	b.t.Helper()
 	var raw []byte
 	var err error
-	for range 250 {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		if err = chromedp.Run(b.ctx, chromedp.Evaluate(script, &raw)); err == nil {
 			err = json.Unmarshal(raw, &out)
 		}
@@ -140,7 +140,7 @@ func ask[T any](b *tab, script string) (out T) {
 // until waits for a script to be true.
 func (b *tab) until(what, script string) {
 	b.t.Helper()
-	for range 400 {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		var is bool
 		if err := chromedp.Run(b.ctx, chromedp.Evaluate("!!("+script+")", &is)); err == nil && is {
 			return
@@ -278,6 +278,7 @@ func worded(t testing.TB) string {
 
 // Every page works in a browser, as a person uses it.
 func TestInBrowser(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("once is enough; ./check runs it without -short")
 	}
@@ -510,7 +511,7 @@ func browseRuns(t *testing.T, s *Service, b *tab) {
 	// while it runs, the page follows it without being loaded again
 	b.run("a mark", chromedp.Evaluate("window.same = true", nil))
 	followed := map[string]bool{}
-	for range 2000 {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		now := ask[struct {
 			State, Phase string
 			Same         bool
@@ -520,7 +521,6 @@ func browseRuns(t *testing.T, s *Service, b *tab) {
 			break
 		}
 		followed[now.State+" "+now.Phase] = true
-		time.Sleep(5 * time.Millisecond)
 	}
 	if len(followed) < 2 {
 		t.Errorf("the page showed %v", followed)

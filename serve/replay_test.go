@@ -153,12 +153,16 @@ func chance(format string, a ...any) float64 {
 func (r *replay) round(n int) float64 {
 	g := r.world.Graph()
 	var same, all float64
+	var batch eventBatch // reported at the end of the round: one append that is synced, not one for each reader
+	report := func() {
+		want[store.Result](r.c, http.StatusOK, "POST", "/api/v1/events", batch)
+		batch.Events = nil
+	}
 	r.clicked, r.lists = nil, nil
 	for i := range int32(g.Len()) {
 		seed := uint64(n)*1_000_003 + uint64(i)
 		a := want[RecommendResponse](r.c, http.StatusOK, "POST", "/api/v1/recommendations",
 			RecommendRequest{Node: g.ID(i), K: r.k, Explore: &r.explore, Seed: &seed, Linked: true})
-		var batch eventBatch
 		list := evaluate.LoggedList{Source: i}
 		for k, item := range a.Items {
 			if all++; item.Field == a.Field {
@@ -180,11 +184,11 @@ func (r *replay) round(n int) float64 {
 				r.clicked = append(r.clicked, graph.Link{Source: i, Target: j})
 			}
 		}
-		r.lists = append(r.lists, list)
-		if len(batch.Events) > 0 {
-			want[store.Result](r.c, http.StatusOK, "POST", "/api/v1/events", batch)
+		if r.lists = append(r.lists, list); len(batch.Events) > 9_000 { // a request takes 10,000
+			report()
 		}
 	}
+	report()
 	return same / all
 }
 

@@ -115,6 +115,7 @@ func TestArchitecture(t *testing.T) {
 
 // A running service links neither the studies nor the report: what it needs of both is data, in package figure.
 func TestServiceLinksNoStudies(t *testing.T) {
+	t.Parallel()
 	list := exec.Command("go", "list", "-deps", "./serve")
 	list.Dir = "../.."
 	out, err := list.Output()

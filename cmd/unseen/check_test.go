@@ -50,6 +50,7 @@ func correspondence(t *testing.T, n int, texts bool) string {
 }
 
 func TestCheck(t *testing.T) {
+	t.Parallel()
 	dir := correspondence(t, 50, true)
 	code, page, stderr := invoke("check", dir)
 	if code != exitOK || stderr != "" {
@@ -73,6 +74,7 @@ func TestCheck(t *testing.T) {
 
 // TestCheckFails wants faults on the page and an exit code that a script sees.
 func TestCheckFails(t *testing.T) {
+	t.Parallel()
 	dir := correspondence(t, 30, false)
 	for _, flags := range [][]string{nil, {"--json"}} {
 		code, page, stderr := invoke(append([]string{"check", dir}, flags...)...)
@@ -109,6 +111,7 @@ func TestCheckFails(t *testing.T) {
 
 // A folder that pandas wrote is sealed if it is sound, and then nothing is said of it.
 func TestCheckSeals(t *testing.T) {
+	t.Parallel()
 	dir := correspondence(t, 50, true)
 	manifest := filepath.Join(dir, dataset.ManifestFile)
 	if err := os.Remove(manifest); err != nil {
@@ -131,6 +134,7 @@ func TestCheckSeals(t *testing.T) {
 
 // Names that are nearly right are guessed.
 func TestNearlyRightNames(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ line, says string }{
 		{"study tabel1", "did you mean table1?"},
 		{"study quantum", "there is table1"},
@@ -151,6 +155,7 @@ func TestNearlyRightNames(t *testing.T) {
 
 // What makes a fit slow is said before it begins.
 func TestWideVectorsAreNamed(t *testing.T) {
+	t.Parallel()
 	g := chain(t, 60, func(i int) graph.Node { return graph.Node{ID: fmt.Sprint("w", i), Field: fmt.Sprint(i % 2)} })
 	v, err := graph.NewVectors(60, 1000)
 	if err != nil {

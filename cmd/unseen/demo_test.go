@@ -32,6 +32,7 @@ func smallDemo(t *testing.T, f demoFlags) *demo {
 
 // What the page says is true: bayes is better by the truth, and comes nearer to how common relevance is.
 func TestDemoShowsWhatItSays(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
@@ -80,6 +81,7 @@ func TestDemoShowsWhatItSays(t *testing.T) {
 
 // The same seed gives the same folder, to the byte, whatever the threads; another seed another.
 func TestDemoIsDeterministic(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
@@ -105,6 +107,7 @@ func TestDemoIsDeterministic(t *testing.T) {
 }
 
 func TestDemoCommand(t *testing.T) {
+	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "new", "folder")
 	code, page, stderr := invoke("demo", "--papers", "250", "--seed", "18446744073709551615", "--out", folder,
 		"--quiet")
@@ -147,6 +150,7 @@ func TestDemoCommand(t *testing.T) {
 }
 
 func TestDemoRefuses(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	file := filepath.Join(folder, "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -179,6 +183,7 @@ func TestDemoRefuses(t *testing.T) {
 
 // The README shows this very output and a snippet that compiles.
 func TestREADME(t *testing.T) {
+	t.Parallel()
 	raw, err := os.ReadFile("../../README.md")
 	if err != nil {
 		t.Fatal(err)
@@ -198,8 +203,10 @@ func TestREADME(t *testing.T) {
 			"those of others, and the race detector is too slow for it")
 		return
 	}
-	t.Chdir(t.TempDir())
-	if _, page, _ := invoke("demo", "--quiet"); !strings.Contains(readme, page) {
+	demo := program(t, "demo", "--quiet") // in a folder of its own: the page names the files from where it was made
+	demo.Dir = t.TempDir()
+	page, err := demo.Output()
+	if err != nil || !strings.Contains(readme, string(page)) {
 		t.Errorf("README.md does not show what unseen demo prints now; put this in:\n%s", page)
 	}
 }
@@ -213,6 +220,7 @@ func unindent(s string) string {
 }
 
 func TestThousands(t *testing.T) {
+	t.Parallel()
 	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 123456: "123,456", 1234567: "1,234,567"} {
 		if got := thousands(n); got != want {
 			t.Errorf("thousands(%d) is %q, want %q", n, got, want)

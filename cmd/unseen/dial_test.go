@@ -13,6 +13,7 @@ import (
 )
 
 func TestDial(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
@@ -89,6 +90,7 @@ func TestDial(t *testing.T) {
 }
 
 func TestEvaluateFairness(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}

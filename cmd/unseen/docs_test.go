@@ -35,6 +35,7 @@ var updateDocs = flag.Bool("update-docs", false, "write what commands print into
 //
 //	go test ./cmd/unseen -run TestDocs -update-docs
 func TestDocs(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
@@ -57,6 +58,7 @@ func TestDocs(t *testing.T) {
 		}
 		ran++
 		t.Run(filepath.Base(page), func(t *testing.T) {
+			t.Parallel()
 			folder := filepath.Join(t.TempDir(), "work")
 			if err := os.Mkdir(folder, 0o755); err != nil {
 				t.Fatal(err)
@@ -284,6 +286,7 @@ func sameLine(a, b string) bool {
 
 // The runner sees what is wrong: it is itself tested, since a page that nobody runs would pass.
 func TestDocsRunner(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("there is no shell on Windows; ./check runs it on Linux")
 	}

@@ -65,6 +65,7 @@ func folder(t *testing.T, dir string) map[string]string {
 }
 
 func TestEncode(t *testing.T) {
+	t.Parallel()
 	dir := notes(t, 210)
 	code, text, stderr := invoke("encode", dir, "--json")
 	if code != exitOK || stderr != "" {
@@ -113,6 +114,7 @@ func TestEncode(t *testing.T) {
 // The same command gives the same bytes, whatever the threads; vectors that are there are replaced only by
 // force.
 func TestEncodeAgain(t *testing.T) {
+	t.Parallel()
 	dir := notes(t, 210)
 	bare := folder(t, dir)
 	if code, page, stderr := invoke("encode", dir, "--threads", "1", "--dim", "5"); code != exitOK ||
@@ -154,6 +156,7 @@ func TestEncodeAgain(t *testing.T) {
 
 // Whenever it is stopped, the dataset is what it was.
 func TestEncodeStops(t *testing.T) {
+	t.Parallel()
 	dir := notes(t, 2000)
 	before := folder(t, dir)
 	for k := range 12 {
@@ -199,6 +202,7 @@ const tinyModel = "../../encode/onnx/testdata/tiny"
 
 // A neural encoder that was stopped goes on, to the same bytes.
 func TestEncodeNeural(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
@@ -262,6 +266,7 @@ func TestEncodeNeural(t *testing.T) {
 }
 
 func TestEncodeFails(t *testing.T) {
+	t.Parallel()
 	without := correspondence(t, 30, false)
 	alike := correspondence(t, 30, true)
 	good := notes(t, 30)
@@ -299,6 +304,7 @@ func TestEncodeFails(t *testing.T) {
 
 // Vectors that came with the data are reduced in place; there must be some.
 func TestEncodeFeatures(t *testing.T) {
+	t.Parallel()
 	dir := papers(t, 4)
 	var r encodeResult
 	decodeOne(t, well(t, "encode", dir, "--encoder", "features", "--dim", "5", "--json", "--quiet"), &r)
@@ -322,6 +328,7 @@ func TestEncodeFeatures(t *testing.T) {
 // A folder as pandas writes it, without dataset.json, is encoded; what is its owner's stays. What cannot be is
 // refused before the work, and nobody is told to delete.
 func TestEncodeForeign(t *testing.T) {
+	t.Parallel()
 	dir := notes(t, 210)
 	if err := os.Remove(filepath.Join(dir, dataset.ManifestFile)); err != nil {
 		t.Fatal(err)

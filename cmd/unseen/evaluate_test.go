@@ -120,6 +120,7 @@ func againstTime(t *testing.T, g *graph.Graph, percent int) *graph.Graph {
 
 // A dataset is fitted, judged and reported; what is held out is held out from both models.
 func TestFitAndEvaluateADataset(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
@@ -186,6 +187,7 @@ func TestFitAndEvaluateADataset(t *testing.T) {
 
 // The fields may be found, and the cut chosen; the model remembers.
 func TestFitFindsFieldsAndCuts(t *testing.T) {
+	t.Parallel()
 	dir, path := papers(t, 2), filepath.Join(t.TempDir(), "m.safetensors")
 	for _, line := range []string{"--fields-by vectors:4", "--split random --shares .6,.1,.3",
 		"--scheme field --negatives 2", "--fields-by links:20"} {
@@ -203,6 +205,7 @@ func TestFitFindsFieldsAndCuts(t *testing.T) {
 }
 
 func TestEvaluateRefuses(t *testing.T) {
+	t.Parallel()
 	dir, other, out := papers(t, 1), papers(t, 3), t.TempDir()
 	path, whole, made := filepath.Join(out, "m.safetensors"), filepath.Join(out, "whole.safetensors"),
 		filepath.Join(out, "made.safetensors")

@@ -64,6 +64,7 @@ func recommendedIDs(t *testing.T, args ...string) (ids []string, links []float64
 }
 
 func TestExportIndex(t *testing.T) {
+	t.Parallel()
 	dir, bayes, _ := fitted(t)
 	out := filepath.Join(t.TempDir(), "index")
 	fits80(t, strings.NewReplacer(out, "index", bayes, "bayes.safetensors").Replace(well(t, "export", "index", bayes,
@@ -115,6 +116,7 @@ func TestExportIndex(t *testing.T) {
 
 // FAISS finds the same ids by the documentation's own program, of both kinds of models.
 func TestExportIndexFAISS(t *testing.T) {
+	t.Parallel()
 	python := pythonWith(t, "faiss, numpy")
 	dir := papers(t, 2)
 	for _, link := range []string{"diagonal", "low-rank"} {
@@ -139,6 +141,7 @@ func TestExportIndexFAISS(t *testing.T) {
 
 // pgvector finds the same ids by the documentation's statements, on a server of the test's own.
 func TestExportIndexPostgres(t *testing.T) {
+	t.Parallel()
 	python := pythonWith(t, "numpy")
 	server := database{postgrestest.Program(t, "psql"), postgrestest.Database(t)}
 	dir, bayes, _ := fitted(t)

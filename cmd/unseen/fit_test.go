@@ -23,6 +23,7 @@ import (
 var small = strings.Fields("fit --nodes 120 --dim 8 --fields 3 --pairs 2000 --threads 2")
 
 func TestFit(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "model.safetensors")
 	for _, method := range []string{"bayes", "mle", "naive", "cosine"} {
 		t.Run(method, func(t *testing.T) {
@@ -53,6 +54,7 @@ func TestFit(t *testing.T) {
 }
 
 func TestFitJSON(t *testing.T) {
+	t.Parallel()
 	code, stdout, stderr := invoke(append(small, "--method", "bayes", "--logged", "0.1", "--anchor", "same=0.8±0.1",
 		"--starts", ".3,.7", "--quiet", "--json")...)
 	if code != exitOK || stderr != "" {
@@ -96,6 +98,7 @@ func withoutTime(page string) string {
 }
 
 func TestFitWrongUsage(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	for line, says := range map[string]string{
 		"--method nope":          `no method "nope"; there is ap, bayes, cosine`,
@@ -153,6 +156,7 @@ func TestFitWrongUsage(t *testing.T) {
 }
 
 func TestFitSearch(t *testing.T) {
+	t.Parallel()
 	train := append(small, "--method", "ap", "--starts", ".3", "--search", "lr=1e-3, 1e-2", "--search",
 		"floor=0.01,0.05,0.1", "--search-points", "4")
 	code, stdout, stderr := invoke(train...)
@@ -175,6 +179,7 @@ func TestFitSearch(t *testing.T) {
 }
 
 func TestFitHelp(t *testing.T) {
+	t.Parallel()
 	code, stdout, stderr := invoke("help", "fit")
 	if code != exitOK || stderr != "" {
 		t.Errorf("exit code %d and stderr %q", code, stderr)
@@ -199,6 +204,7 @@ func TestFitHelp(t *testing.T) {
 
 // Ctrl-C leaves a checkpoint and says how to go on; going on gives the model of a run without it.
 func TestFitStoppedAndResumed(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	whole, path := filepath.Join(folder, "whole"), filepath.Join(folder, "model")
 	train := append(small, "--method", "mle", "--quiet", "--pairs", "2500", "--starts", ".3,.6")
@@ -256,6 +262,7 @@ func TestFitStoppedAndResumed(t *testing.T) {
 }
 
 func TestFitStoppedWithoutCheckpoint(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	var stdout, stderr bytes.Buffer
@@ -268,6 +275,7 @@ func TestFitStoppedWithoutCheckpoint(t *testing.T) {
 
 // Where the output is thrown away there is no terminal to draw on, though /dev/null is a character device.
 func TestNullDeviceIsNoTerminal(t *testing.T) {
+	t.Parallel()
 	file, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -280,6 +288,7 @@ func TestNullDeviceIsNoTerminal(t *testing.T) {
 
 // One field has no pairs of two; what has no value is a dash and a null.
 func TestFitOfOneField(t *testing.T) {
+	t.Parallel()
 	code, stdout, stderr := invoke(append(small, "--fields", "1", "--quiet")...)
 	if code != exitOK || !strings.Contains(strings.Join(strings.Fields(stdout), " "), "P(shown), two fields – – AUC") {
 		t.Errorf("exit code %d, stderr %q:\n%s", code, stderr, stdout)
@@ -323,6 +332,7 @@ func FuzzAnchor(f *testing.F) {
 }
 
 func TestFitCertify(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "model.safetensors")
 	code, page, stderr := invoke(append(small, "--quiet", "--certify", "2", "--starts", ".3", "-o", path)...)
 	if code != exitOK || stderr != "" {

@@ -28,6 +28,7 @@ var smallNetwork = map[string]string{
 }
 
 func TestImportAndExport(t *testing.T) {
+	t.Parallel()
 	raw := tableFiles(t, smallNetwork)
 	dir, out, again := filepath.Join(t.TempDir(), "d"), filepath.Join(t.TempDir(), "out"),
 		filepath.Join(t.TempDir(), "again")
@@ -62,6 +63,7 @@ func TestImportAndExport(t *testing.T) {
 }
 
 func TestImportUsage(t *testing.T) {
+	t.Parallel()
 	raw := tableFiles(t, smallNetwork)
 	dir := filepath.Join(t.TempDir(), "d")
 	for line, says := range map[string]string{
@@ -95,6 +97,7 @@ func TestImportUsage(t *testing.T) {
 }
 
 func TestImportHelpFits(t *testing.T) {
+	t.Parallel()
 	for _, f := range exchange.Formats() {
 		_, stdout, _ := invoke("help", "import", f.Name)
 		if !strings.Contains(stdout, "--lenient") {
@@ -107,6 +110,7 @@ func TestImportHelpFits(t *testing.T) {
 }
 
 func TestImportSaysWhere(t *testing.T) {
+	t.Parallel()
 	raw := tableFiles(t, map[string]string{
 		"nodes.csv": "id\na\nb\n",
 		"links.csv": "source,target\na,b\nb,z\n",
@@ -131,6 +135,7 @@ func TestImportSaysWhere(t *testing.T) {
 }
 
 func TestFieldTreeFlag(t *testing.T) {
+	t.Parallel()
 	raw := tableFiles(t, smallNetwork)
 	tree := filepath.Join(raw, "tree.csv")
 	if err := os.WriteFile(tree, []byte("child,parent\noptics,physics\nwaves,physics\n"), 0o666); err != nil {

@@ -18,6 +18,7 @@ import (
 //
 // Long because it is one story: kill, look, resume, compare.
 func TestRecommendAllKilled(t *testing.T) {
+	t.Parallel()
 	dir, bayes, naive := fitted(t)
 	out := t.TempDir()
 	whole, killed := filepath.Join(out, "whole"), filepath.Join(out, "killed")

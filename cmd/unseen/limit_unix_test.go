@@ -62,6 +62,7 @@ func invokeLimited(t *testing.T, most int, args ...string) (code int, stdout, st
 // Where the disk is full, there is one error that says what to do, the model of before is as it
 // was, and nothing half-written lies about.
 func TestFitOnAFullDisk(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	path := filepath.Join(folder, "model")
 	train := append(small, "--quiet", "--starts", ".3", "-o", path)
@@ -104,6 +105,7 @@ func TestFitOnAFullDisk(t *testing.T) {
 }
 
 func TestResultsOnAFullDisk(t *testing.T) {
+	t.Parallel()
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
 		t.Skipf("there is no device that is always full: %v", err)

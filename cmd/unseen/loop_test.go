@@ -11,6 +11,7 @@ import (
 const tiny = "loop --papers 60 --dim 6 --shown 6 --rounds 3 --seeds 2 --quiet"
 
 func TestLoop(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
@@ -52,6 +53,7 @@ func TestLoop(t *testing.T) {
 }
 
 func TestLoopRefuses(t *testing.T) {
+	t.Parallel()
 	for line, says := range map[string]string{
 		"--method magic":       "no method",
 		"--method naive,naive": "naive twice",
@@ -76,6 +78,7 @@ func TestLoopRefuses(t *testing.T) {
 }
 
 func TestLoopStops(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	var stdout, stderr bytes.Buffer
@@ -87,6 +90,7 @@ func TestLoopStops(t *testing.T) {
 
 // The highest share is on the highest row, and every method is drawn.
 func TestLoopChart(t *testing.T) {
+	t.Parallel()
 	code, page, _ := invoke(append(strings.Fields(tiny), "--method", "naive,naive-field", "--rounds", "1")...)
 	if code != exitOK {
 		t.Fatalf("exit code %d", code)

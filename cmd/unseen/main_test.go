@@ -27,6 +27,7 @@ func invoke(args ...string) (code int, stdout, stderr string) {
 }
 
 func TestWrongUsage(t *testing.T) {
+	t.Parallel()
 	for line, says := range map[string]string{
 		"nope":                   `unknown command "nope"; see unseen --help`,
 		"vresion":                `unknown command "vresion"; did you mean version?`,
@@ -74,6 +75,7 @@ func TestWrongUsage(t *testing.T) {
 const huge = "99999999999999999999"
 
 func TestArgumentOfManyLines(t *testing.T) {
+	t.Parallel()
 	code, _, stderr := invoke("demo", "--papers", "1\n2\n3")
 	if code != exitUsage || strings.Count(stderr, "\n") != 1 {
 		t.Errorf("exit code %d, stderr %q, want %d and one line", code, stderr, exitUsage)
@@ -81,6 +83,7 @@ func TestArgumentOfManyLines(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
+	t.Parallel()
 	for line, says := range map[string][]string{
 		"":                {"Usage:\n  unseen COMMAND\n", "demo", "version", "completion", "Start with:  unseen demo"},
 		"--help":          {"Usage:\n  unseen COMMAND\n"},
@@ -117,6 +120,7 @@ func fits80(t *testing.T, page string) {
 }
 
 func TestVersion(t *testing.T) {
+	t.Parallel()
 	code, stdout, stderr := invoke("version")
 	if code != exitOK || stderr != "" {
 		t.Errorf("exit code %d and stderr %q", code, stderr)
@@ -201,6 +205,7 @@ func TestMan(t *testing.T) {
 
 // What a page of Markdown would run together stays as it is.
 func TestLiteral(t *testing.T) {
+	t.Parallel()
 	got := literal("One <two> of R_AP.\n\nMethods:\n  a   first\n  b   second\n\nText\n  and more\n")
 	want := "One \\<two> of R\\_AP.\n\nMethods:\n\n      a   first\n      b   second\n\n    Text\n      and more"
 	if got != want {
@@ -209,6 +214,7 @@ func TestLiteral(t *testing.T) {
 }
 
 func TestVersionOfAStampedBuild(t *testing.T) {
+	t.Parallel()
 	var page strings.Builder
 	b := build{Version: "v1.2.3", Commit: "0123abc", Modified: true, Go: "go1.26", OS: "linux", Arch: "arm64",
 		Kernels: "go"}
@@ -235,6 +241,7 @@ func decodeOne(t *testing.T, text string, into any) {
 }
 
 func TestCompletion(t *testing.T) {
+	t.Parallel()
 	for shell, says := range map[string]string{
 		"bash":       "complete -o default",
 		"zsh":        "#compdef unseen",
@@ -279,6 +286,7 @@ func TestCompletion(t *testing.T) {
 
 // A reader that went away or a full disk is a failure of one line, and no panic.
 func TestClosedStdout(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
@@ -304,6 +312,7 @@ type failing struct{ err error }
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
 func TestStopped(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	var stdout, stderr bytes.Buffer
@@ -316,6 +325,7 @@ func TestStopped(t *testing.T) {
 }
 
 func TestPrintJSONRefuses(t *testing.T) {
+	t.Parallel()
 	if err := printJSON(io.Discard, func() {}); err == nil {
 		t.Error("a function was printed as JSON")
 	}
@@ -325,6 +335,7 @@ func TestPrintJSONRefuses(t *testing.T) {
 }
 
 func TestEdits(t *testing.T) {
+	t.Parallel()
 	for pair, want := range map[[2]string]int{
 		{"", ""}: 0, {"", "abc"}: 3, {"abc", ""}: 3, {"seed", "seed"}: 0,
 		{"paper", "papers"}: 1, {"sede", "seed"}: 2, {"kitten", "sitting"}: 3,

@@ -18,14 +18,14 @@ func TestDisplayShowsThatItLives(t *testing.T) {
 		bar := &display{w: &out, terminal: true}
 		bar.say("judging")
 		time.Sleep(3500 * time.Millisecond)
-		for _, want := range []string{"judging · 1s", "judging · 2s", "judging · 3s"} {
+		for _, want := range []string{"judging · 1 s", "judging · 2 s", "judging · 3 s"} {
 			if !strings.Contains(out.String(), want) {
 				t.Errorf("%q does not say %q", out.String(), want)
 			}
 		}
 		bar.say("%s", strings.Repeat("x", 100))
 		time.Sleep(1500 * time.Millisecond)
-		if got := out.String(); !strings.Contains(got, "… · 1s") {
+		if got := out.String(); !strings.Contains(got, "… · 1 s") {
 			t.Errorf("a long line hides its time: %q", got)
 		}
 		bar.clear()
@@ -92,7 +92,7 @@ func TestDisplayWritesLines(t *testing.T) {
 		}
 		log.report(progress.Event{Phase: "done"})
 		log.clear()
-		if want := "unseen: training 2%, about 39s left\nunseen: training 28%, about 29s left\n"; out.String() != want {
+		if want := "unseen: training 2%, about 39 s left\nunseen: training 28%, about 29 s left\n"; out.String() != want {
 			t.Errorf("got %q, want %q", out.String(), want)
 		}
 	})

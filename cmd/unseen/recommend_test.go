@@ -66,6 +66,7 @@ func TestOldFlags(t *testing.T) {
 }
 
 func TestRecommend(t *testing.T) {
+	t.Parallel()
 	dir, bayes, naive := fitted(t)
 	node := "p7"
 	page := well(t, "recommend", bayes, dir, node, "p9", "--naive", naive, "--explain", "-k", "4", "--quiet")
@@ -131,6 +132,7 @@ func TestRecommend(t *testing.T) {
 
 // A folder of lists is written part by part; what is there already is not made again, and is of one command only.
 func TestRecommendAll(t *testing.T) {
+	t.Parallel()
 	dir, bayes, naive := fitted(t)
 	out := filepath.Join(t.TempDir(), "lists")
 	well(t, "recommend", bayes, dir, "--all", "-o", out, "--naive", naive, "-k", "5", "--quiet")
@@ -199,6 +201,7 @@ func TestRecommendAll(t *testing.T) {
 }
 
 func TestRecommendRefuses(t *testing.T) {
+	t.Parallel()
 	dir, bayes, _ := fitted(t)
 	other := papers(t, 3)
 	for _, c := range []struct{ line, says string }{
@@ -233,6 +236,7 @@ func TestRecommendRefuses(t *testing.T) {
 }
 
 func TestBridges(t *testing.T) {
+	t.Parallel()
 	dir, bayes, naive := fitted(t)
 	out := filepath.Join(t.TempDir(), "bridges")
 	page := well(t, "bridges", bayes, dir, "--naive", naive, "-o", out, "--quiet")

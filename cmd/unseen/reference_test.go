@@ -47,6 +47,7 @@ func compareReference(t *testing.T, path, want string) {
 const generated = "\n<!-- Written by go test ./cmd/unseen -run Reference -update-docs; do not edit. -->\n"
 
 func TestReferenceCLI(t *testing.T) {
+	t.Parallel()
 	var page strings.Builder
 	page.WriteString(`# The command line
 ` + generated + `
@@ -197,6 +198,7 @@ func row(page *strings.Builder, name, kind, text, limits string) {
 }
 
 func TestReferenceAPI(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
@@ -358,6 +360,7 @@ func (op apiOperation) scope() string {
 
 // A part that is added to the API shows in the reference.
 func TestReferenceSees(t *testing.T) {
+	t.Parallel()
 	var api openAPI
 	raw := `{"info": {"version": "2"}, "paths": {"/a/{id}": {"put": {
 		"summary": "Does a|b", "security": [{"token": ["admin"]}],

@@ -27,6 +27,7 @@ func studied(t *testing.T) string {
 }
 
 func TestReport(t *testing.T) {
+	t.Parallel()
 	folder := studied(t)
 	page := filepath.Join(t.TempDir(), "page.html")
 	figures := filepath.Join(t.TempDir(), "new", "figures")
@@ -64,6 +65,7 @@ func TestReport(t *testing.T) {
 }
 
 func TestReportRefuses(t *testing.T) {
+	t.Parallel()
 	folder := studied(t)
 	broken := filepath.Join(folder, "broken.json")
 	if err := os.WriteFile(broken, []byte(`{"study": `), 0o644); err != nil {

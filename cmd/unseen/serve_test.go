@@ -14,6 +14,7 @@ import (
 )
 
 func TestServeWrongUsage(t *testing.T) {
+	t.Parallel()
 	nothing := t.TempDir()
 	for line, says := range map[string]string{
 		"serve":                          "name a folder to serve",
@@ -77,6 +78,7 @@ func ask(t *testing.T, url, token string) (int, string) {
 // What unseen demo writes can be served; the service refuses the world without protection, asks for the token that was
 // made, and ends when it is told to.
 func TestServe(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}

@@ -15,6 +15,7 @@ import (
 )
 
 func TestStudy(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
@@ -52,6 +53,7 @@ func TestStudy(t *testing.T) {
 }
 
 func TestStudyJSON(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
@@ -68,6 +70,7 @@ func TestStudyJSON(t *testing.T) {
 }
 
 func TestStudyWrongUsage(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	file := filepath.Join(folder, "file")
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
@@ -103,6 +106,7 @@ func TestStudyWrongUsage(t *testing.T) {
 
 // Ctrl-C in the middle stops within moments, with one line and no half file.
 func TestStudyStopped(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
@@ -119,6 +123,7 @@ func TestStudyStopped(t *testing.T) {
 }
 
 func TestStudyHelp(t *testing.T) {
+	t.Parallel()
 	code, stdout, stderr := invoke("help", "study")
 	if code != exitOK || stderr != "" {
 		t.Errorf("exit code %d and stderr %q", code, stderr)
@@ -132,6 +137,7 @@ func TestStudyHelp(t *testing.T) {
 }
 
 func TestDrawTable(t *testing.T) {
+	t.Parallel()
 	wide := figure.Table{Title: "Wide", Head: "method", Rows: []figure.TableRow{{Name: "π̂"}, {Name: "none"}}}
 	for range 9 {
 		wide.Columns = append(wide.Columns, figure.Column{Name: "ŷ and more", Digits: 1})
@@ -155,6 +161,7 @@ func TestDrawTable(t *testing.T) {
 }
 
 func TestStudyData(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
