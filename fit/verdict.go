@@ -136,9 +136,9 @@ const surprising = 3
 // sayLogs says whether logged exposures agree with the propensities.
 func (f *Findings) sayLogs(posterior bool) {
 	if len(f.Logged) == 0 {
-		f.say("No interval knows of two things. If even sure links are only made with probability κ, links look " +
-			"the same as with κ times the exposure; and if what is relevant is also shown more, as on pages " +
-			"that somebody chose the links of, exposure comes out too high (twelvefold, where that could be " +
+		f.say("The intervals do not cover two risks. If even the most relevant links are made only with probability " +
+			"κ, links look the same as with κ times the exposure. If relevant targets are also shown more, as on " +
+			"pages with hand-picked links, the estimated exposure is too high (twelvefold, where it could be " +
 			"checked). Only logged exposure can tell.")
 		return
 	}

@@ -201,14 +201,14 @@ func (l *listPage) compare() {
 		if item.Hidden {
 			l.Hidden++
 		}
-		l.CorrectedList = append(l.CorrectedList, listEntry{item, rankChange(item.NaiveRank, item.Rank, true),
+		l.CorrectedList = append(l.CorrectedList, listEntry{item, rankChange(item.NaiveRank, item.Rank, "naive"),
 			explainItem(item, a.Field)})
 	}
 	for _, item := range a.Naive {
 		if in[item.ID] {
 			both++
 		}
-		l.NaiveList = append(l.NaiveList, listEntry{Item: item, Moved: rankChange(item.Rank, item.ByLink, false)})
+		l.NaiveList = append(l.NaiveList, listEntry{Item: item, Moved: rankChange(item.Rank, item.ByLink, "corrected")})
 	}
 	if len(a.Naive) > 0 {
 		l.Words = fmt.Sprintf("%d of %d items are in both lists.", both, len(a.Items))
@@ -221,21 +221,16 @@ func (l *listPage) compare() {
 	}
 }
 
-// rankChange describes how an item's rank changed, with its rank in the other list: the one it came from, or the one it
-// went to.
-func rankChange(before, after int, from bool) badge {
-	if before == 0 || after == 0 {
-		return badge{}
-	}
-	where := fmt.Sprintf("to %d", after)
-	if from {
-		where = fmt.Sprintf("from %d", before)
-	}
+// rankChange compares an item's ranks and names the one in the other list.
+func rankChange(naive, corrected int, other string) badge {
+	rank := map[string]int{"naive": naive, "corrected": corrected}[other]
 	switch {
-	case after < before:
-		return badge{"good", "▲", fmt.Sprintf("up %d %s", before-after, where)}
-	case after > before:
-		return badge{"fair", "▼", fmt.Sprintf("down %d %s", after-before, where)}
+	case naive == 0 || corrected == 0:
+		return badge{}
+	case corrected < naive:
+		return badge{"good", "▲", fmt.Sprintf("%s rank %d", other, rank)}
+	case corrected > naive:
+		return badge{"fair", "▼", fmt.Sprintf("%s rank %d", other, rank)}
 	}
 	return badge{"calm", "=", "same rank"}
 }

@@ -9,7 +9,8 @@ if (graph?.links?.length) {
 	chart('graph', width => {
 		const narrow = width < 600
 		const height = Math.round(Math.max(340, Math.min(560, width * .6)))
-		const across = Math.max(width / 2 - (narrow ? 64 : 180), 60), down = height / 2 - 44
+		const across = Math.max(width / 2 - (narrow ? 64 : 180), 60)
+		const down = height / 2 - Math.max(44, .16 * across + 12) // the lowest arrow bends outwards by .09 of its length
 		const place = k => 2 * Math.PI * k / graph.fields.length - Math.PI / 2
 		const side = a => Math.abs(Math.cos(a)) < .3 || narrow ? (Math.sin(a) < 0 ? 'top' : 'bottom') : (Math.cos(a) > 0 ? 'right' : 'left')
 		return {height, option: {
