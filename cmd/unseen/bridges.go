@@ -68,7 +68,7 @@ bridges.csv, bridges.jsonl, bridges.bib and bridges.ris to use.`,
 			}
 			if f.out != "" {
 				if err := os.MkdirAll(f.out, 0o755); err != nil {
-					return usagef("-o: no folder can be made: %v; give another", err)
+					return usagef("-o: cannot create the folder: %v; give another", err)
 				}
 				if err := atomicfile.Writable(filepath.Join(f.out, "bridges.html")); err != nil {
 					return &usageError{err}
@@ -88,8 +88,8 @@ bridges.csv, bridges.jsonl, bridges.bib and bridges.ris to use.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&f.naive, "naive", "", "a naive `model` to compare with")
-	flags.IntVar(&f.sources, "sources", 200, "nodes of each field to look at, drawn")
-	flags.IntVar(&f.list, "list", 10, "pairs of a reading list")
+	flags.IntVar(&f.sources, "sources", 200, "nodes of each field to look at, at random")
+	flags.IntVar(&f.list, "list", 10, "pairs in a reading list")
 	flags.IntVar(&f.limit, "limit", 10, "bridges to print")
 	flags.BoolVar(&f.within, "within", false, "also pairs of one field")
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of the draw")
@@ -204,10 +204,10 @@ func printBridges(w io.Writer, found *foundBridges, f bridgesFlags) error {
 	if len(found.Bridges) > f.limit {
 		fmt.Fprintf(&b, "  and %d more\n", len(found.Bridges)-f.limit)
 	}
-	b.WriteString("  ?: rests on fewer than five links or nodes\n")
+	b.WriteString("  ?: estimated from fewer than five links or nodes\n")
 	if len(found.Bridges) > 0 && len(found.Bridges[0].Reading) > 0 {
 		first := found.Bridges[0]
-		fmt.Fprintf(&b, "\nTo read, %s → %s\n", first.Source, first.Target)
+		fmt.Fprintf(&b, "\nReading list, %s → %s\n", first.Source, first.Target)
 		for _, r := range first.Reading[:min(5, len(first.Reading))] {
 			name := func(i recommend.Item) string {
 				if i.Title != "" {

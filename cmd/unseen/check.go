@@ -140,7 +140,7 @@ func printCheck(w io.Writer, dir string, r *dataset.CheckReport, sealed bool) er
 		}
 	}
 	if sealed {
-		fmt.Fprintf(&b, "\nSealed: %s vouches for the files from now on.\n", dataset.ManifestFile)
+		fmt.Fprintf(&b, "\nSealed: %s now has the checksums of all files.\n", dataset.ManifestFile)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -66,7 +66,7 @@ numbers are computed; the same seed gives the same numbers.`,
 				f.threads = runtime.GOMAXPROCS(0)
 			}
 			if err := os.MkdirAll(f.out, 0o755); err != nil {
-				return usagef("--out: no folder can be made: %v; give another", err)
+				return usagef("--out: cannot create the folder: %v; give another", err)
 			}
 			if err := atomicfile.Writable(filepath.Join(f.out, "report.html")); err != nil {
 				return &usageError{err}

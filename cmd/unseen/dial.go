@@ -83,9 +83,9 @@ method without a risk is replaced by ap, and 0 means maximum likelihood alone.
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.IntVarP(&f.k, "k", "k", 10, "places of a list")
+	flags.IntVarP(&f.k, "k", "k", 10, "positions of a list")
 	flags.Float64SliceVar(&f.diversity, "diversity", nil, "`x,y` to try (default 0,.1,.2 … 1)")
-	flags.Float64SliceVar(&f.explore, "explore", nil, "`shares` of places to draw, such as .1,.3")
+	flags.Float64SliceVar(&f.explore, "explore", nil, "`shares` of positions to draw, such as .1,.3")
 	flags.Float64SliceVar(&f.lambdaR, "lambda-r", nil, "`weights` of the risk to fit with, such as 0,1,10")
 	for _, name := range []string{"diversity", "explore", "lambda-r"} {
 		flags.Lookup(name).DefValue = "" // it would be []
@@ -243,7 +243,7 @@ func dialWarnings(g *graph.Graph, held *evaluate.Candidates, d *recommend.Dial) 
 			plural(d.Sources, "held-out node")))
 	}
 	if g.FieldCount() <= 2 {
-		warnings = append(warnings, "there is one field, so that no list has any entropy; find fields when "+
+		warnings = append(warnings, "there is one field, so the entropy of every list is 0; find fields when "+
 			"fitting, with --fields-by vectors:20")
 	}
 	few := 0
@@ -256,7 +256,7 @@ func dialWarnings(g *graph.Graph, held *evaluate.Candidates, d *recommend.Dial) 
 		few = d.Sources
 	}
 	if few > 0 {
-		warnings = append(warnings, fmt.Sprintf("%s have fewer candidates than the %d places of a list",
+		warnings = append(warnings, fmt.Sprintf("%s have fewer candidates than a list has positions, %d",
 			plural(few, "held-out node"), d.K))
 	}
 	return warnings
@@ -267,7 +267,7 @@ func refit(ctx context.Context, f dialFlags, m model.Model, prepared *sample.Pre
 	report progress.Func) (model.Model, string, error) {
 	var s fit.Settings
 	if err := json.Unmarshal(m.Hyperparameters, &s); err != nil {
-		return m, "", fmt.Errorf("%s: the settings of its training are damaged: %w; fit it anew", f.model, err)
+		return m, "", fmt.Errorf("%s: the settings of its training are damaged: %w; fit it again", f.model, err)
 	}
 	warning := ""
 	if slices.Contains([]string{"naive", "naive-field", "cosine", "mle", "bayes"}, s.Method) {
@@ -322,11 +322,11 @@ func printDial(w io.Writer, d *recommend.Dial, output string) error {
 				math.Exp(p.Entropy.Value))
 		}
 	}
-	b.WriteString("  fields: so many, evenly shared, have this entropy\n\n")
+	b.WriteString("  fields: number of equally frequent fields with this entropy\n\n")
 	for _, sentence := range d.Words() {
 		b.WriteString(wrap("- " + sentence))
 	}
-	b.WriteString(wrap("- Recall is of links that happened: it cannot count what was never shown."))
+	b.WriteString(wrap("- Recall counts observed links: what was never shown cannot count."))
 	for _, warning := range d.Warnings {
 		b.WriteString("\n" + wrap("note: "+warning))
 	}

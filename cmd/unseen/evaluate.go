@@ -263,7 +263,7 @@ func certify(ctx context.Context, f evaluateFlags, m model.Model, prepared *samp
 	t *display) (*evaluate.Certificate, error) {
 	var settings fit.Settings
 	if err := json.Unmarshal(m.Hyperparameters, &settings); err != nil {
-		return nil, fmt.Errorf("%s: the settings of its training are damaged: %w; fit it anew", f.model, err)
+		return nil, fmt.Errorf("%s: the settings of its training are damaged: %w; fit it again", f.model, err)
 	}
 	settings.Threads = f.threads
 	var weights []float32
@@ -310,7 +310,7 @@ func printEvaluation(w io.Writer, e *evaluate.Evaluation, output string) error {
 		fmt.Fprintf(&b, "\nThe risk of %s (%s),\nby the exposure that %s has learned\n", o.Model, o.Method, e.Model)
 		panel(o.Panel)
 	}
-	fmt.Fprintf(&b, "\nAgainst links that happened %11s %10s %10s %10s\n", "AUC of ŷ", "of π̂ŷ", "AP of ŷ", "of π̂ŷ")
+	fmt.Fprintf(&b, "\nOn observed links           %11s %10s %10s %10s\n", "AUC of ŷ", "of π̂ŷ", "AP of ŷ", "of π̂ŷ")
 	observed := func(name string, o evaluate.Observed) {
 		fmt.Fprintf(&b, "  %-25s %11s %9s %10s %9s\n", name, fourDigits(o.AUC), fourDigits(o.AUCSeen), fourDigits(o.AP),
 			fourDigits(o.APSeen))
@@ -319,7 +319,7 @@ func printEvaluation(w io.Writer, e *evaluate.Evaluation, output string) error {
 	for _, o := range e.Others {
 		observed(o.Model, o.Observed)
 	}
-	b.WriteString("  what was never shown counts as irrelevant here\n")
+	b.WriteString("  never shown counts as irrelevant here\n")
 	printRanks(&b, e)
 	printRegion(&b, e.Panel.Region)
 	if e.Fairness != nil {
@@ -380,7 +380,7 @@ func printRanks(b *strings.Builder, e *evaluate.Evaluation) {
 	}
 	first := e.Ranks[0]
 	fmt.Fprintf(b, "\nRanked among all candidates, for %s held-out nodes (in %%)\n", thousands(first.Sources))
-	fmt.Fprintf(b, "  %-27s %10s  %19s %10s %6s\n", "", fmt.Sprintf("recall@%d", first.K), "less the first's",
+	fmt.Fprintf(b, "  %-27s %10s  %19s %10s %6s\n", "", fmt.Sprintf("recall@%d", first.K), "difference",
 		"two fields", "MRR")
 	row := func(name string, r evaluate.Ranks) {
 		against := ""
@@ -399,6 +399,7 @@ func printRanks(b *strings.Builder, e *evaluate.Evaluation) {
 			row(o.Model, r)
 		}
 	}
+	b.WriteString("  difference: from the first row; two fields: recall of links between fields\n")
 }
 
 // points writes a share in per cent, or a dash for none.

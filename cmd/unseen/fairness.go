@@ -190,7 +190,7 @@ func printFairness(b *strings.Builder, e *evaluate.Evaluation) {
 		line(text, beside)
 	}
 	if few {
-		b.WriteString("  ?: fewer than five places are due to it; too few to tell\n")
+		b.WriteString("  ?: fewer than five positions by merit; too few to tell\n")
 	}
 	fmt.Fprintf(b, "\n  %-24s %-20s %-20s %s\n", "", "least / most", "Gini of ratios", "misplaced")
 	row := func(name string, f *evaluate.Fairness) {
@@ -204,7 +204,7 @@ func printFairness(b *strings.Builder, e *evaluate.Evaluation) {
 			row(o.Model, o.Fairness)
 		}
 	}
-	fmt.Fprintf(b, "  %-24s %-20s %-20s %s\n", "if it were proportional", "1", "0", "0%")
+	fmt.Fprintf(b, "  %-24s %-20s %-20s %s\n", "proportional", "1", "0", "0%")
 	b.WriteString("  merit is the share of ŷ by " + short(e.Model, 40) + ", for every model\n")
 	for _, sentence := range f.Words(e.Model) {
 		b.WriteString(wrap("- " + sentence))

@@ -564,7 +564,7 @@ func runFit(ctx context.Context, f fitFlags, t *display) (*fitReport, error) {
 	switch {
 	case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) && !errors.Is(err, fit.ErrCheckpoint) &&
 		f.checkpoint != "":
-		return nil, fmt.Errorf("stopped; what was done is in %s: run the same command with --resume to go on",
+		return nil, fmt.Errorf("stopped; what was done is in %s: run the same command with --resume to continue",
 			f.checkpoint)
 	case err != nil:
 		return nil, causedByFlags(err)

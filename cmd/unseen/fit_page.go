@@ -112,8 +112,8 @@ func (r *fitReport) printHeld(b *strings.Builder) {
 		name, value, means string
 	}
 	rows := []row{
-		{"AUC of ŷ for links that happened", fourDigits(h.AUC), "unshown counts as irrelevant"},
-		{"AUC of π̂ŷ for links that happened", fourDigits(h.Seen), ""},
+		{"AUC of ŷ on observed links", fourDigits(h.AUC), "not shown counts as irrelevant"},
+		{"AUC of π̂ŷ on observed links", fourDigits(h.Seen), ""},
 	}
 	scale := r.Findings != nil && r.Findings.Class == fit.Identified
 	switch {

@@ -225,7 +225,7 @@ func TestFitStoppedAndResumed(t *testing.T) {
 	code := run(ctx, append(train, "-o", path), &stdout, &stderr)
 	cancel()
 	want := fmt.Sprintf("unseen: stopped; what was done is in %s.checkpoint: run the same command with --resume "+
-		"to go on\n", path)
+		"to continue\n", path)
 	if code != exitFailure || stdout.Len() > 0 || stderr.String() != want {
 		t.Fatalf("exit code %d, stdout %q, stderr %q, want %d, nothing, %q", code, &stdout, &stderr, exitFailure, want)
 	}

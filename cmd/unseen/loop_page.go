@@ -36,13 +36,13 @@ func (r *loopReport) print(w io.Writer) error {
 		fmt.Fprintf(&b, "  %-12s %3.0f%% of recommendations stay in the field, %3.0f%% in round %d\n", m.Method,
 			100*first.Mean, 100*last.Mean, last.Round)
 		if m.Kept > 0 {
-			b.WriteString(wrap(fmt.Sprintf("warning: from %s nothing could be learned, and %s was kept as it was",
+			b.WriteString(wrap(fmt.Sprintf("warning: %s had nothing to learn from, so %s was not retrained",
 				plural(m.Kept, "round"), m.Method)))
 		}
 	}
 	fmt.Fprintf(&b, "  %-12s %3.0f%% by relevance alone\n", "truth", 100*r.Truth.Mean)
-	b.WriteString("\nThe forecast takes all papers of a field for alike; the loop does not: lists run\n" +
-		"out of good papers, and a model learns of fields only what its vectors tell.\n")
+	b.WriteString("\nThe forecast treats all papers of a field alike. The loop does not: lists run\n" +
+		"out of good papers, and a model knows of fields only what the vectors show.\n")
 	_, err := io.WriteString(w, b.String())
 	return err
 }

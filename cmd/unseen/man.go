@@ -26,7 +26,7 @@ func newMan() *cobra.Command {
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
-				return usagef("no folder can be made: %w; give another", err)
+				return usagef("cannot create the folder: %w; give another", err)
 			}
 			b := readBuild()
 			header := &doc.GenManHeader{Section: "1", Source: "unseen " + b.Version,

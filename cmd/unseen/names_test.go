@@ -240,18 +240,25 @@ func checkRoutes(t *testing.T, o serve.Options) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	h := s.Handler()
+	server := httptest.NewServer(s.Handler())
+	defer server.Close()
 	ask := func(method, path, body string) []byte {
 		t.Helper()
-		r := httptest.NewRequest(method, path, strings.NewReader(body))
-		r.Host, r.RemoteAddr = "localhost", "127.0.0.1:1234"
-		r.Header.Set("Content-Type", "application/json")
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		if w.Code >= 300 {
-			t.Errorf("%s %s: %d %s", method, path, w.Code, w.Body)
+		r, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
 		}
-		return w.Body.Bytes()
+		r.Header.Set("Content-Type", "application/json")
+		w, err := server.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Body.Close()
+		raw, err := io.ReadAll(w.Body)
+		if err != nil || w.StatusCode >= 300 {
+			t.Errorf("%s %s: %v, %d %s", method, path, err, w.StatusCode, raw)
+		}
+		return raw
 	}
 	job := func(body string) serve.Job {
 		t.Helper()
@@ -326,7 +333,7 @@ func checkRoutes(t *testing.T, o serve.Options) {
 		}
 	}
 	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest("GET", "/api/v1/nodes", http.NoBody)) // from another machine
+	s.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/api/v1/nodes", http.NoBody)) // from another machine
 	checkJSON(t, "an error", w.Body.Bytes())
 }
 

@@ -92,7 +92,8 @@ func TestDisplayWritesLines(t *testing.T) {
 		}
 		log.report(progress.Event{Phase: "done"})
 		log.clear()
-		if want := "unseen: training 2%, about 39 s left\nunseen: training 28%, about 29 s left\n"; out.String() != want {
+		want := "unseen: training 2%, about 39 s left\nunseen: training 28%, about 29 s left\n"
+		if out.String() != want {
 			t.Errorf("got %q, want %q", out.String(), want)
 		}
 	})

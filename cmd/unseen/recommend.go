@@ -58,7 +58,7 @@ exposure gives it; what that model would have left out is marked.
 NODE is an id of the dataset. --text recommends for a new text instead, by the
 dataset's own encoder; its field is guessed unless --field gives it. --nodes
 reads ids from a file, --all takes every node; both write to -o in parts of
-4,096 nodes, and --resume goes on where they were interrupted.
+4,096 nodes, and --resume continues an interrupted run.
 
 By default targets that the node links to already are left out. --seen ranks
 by π̂ŷ, the chance that a link is seen: it brings the bias back. --diversity
@@ -113,26 +113,26 @@ proportion to ŷ and says with which probability each was shown.`,
 func (f *recommendFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.IntVarP(&f.k, "k", "k", 10, "how many")
+	flags.IntVarP(&f.k, "k", "k", 10, "number of items")
 	flags.StringVar(&f.text, "text", "", "recommend for this new `text`")
-	flags.StringVar(&f.field, "field", "", "the new text's field (default: guessed)")
+	flags.StringVar(&f.field, "field", "", "field of the new text (default: guessed)")
 	flags.BoolVar(&f.all, "all", false, "recommend to every node, into -o")
 	flags.StringVar(&f.ids, "nodes", "", "recommend to the ids in this `file`, into -o")
 	flags.StringVar(&f.naive, "naive", "", "a naive `model` to compare with")
-	flags.BoolVar(&f.compare, "compare", false, "both lists side by side")
-	flags.BoolVar(&f.explain, "explain", false, "say why each is there")
+	flags.BoolVar(&f.compare, "compare", false, "show the naive model's list beside")
+	flags.BoolVar(&f.explain, "explain", false, "add the reason of each item")
 	flags.BoolVar(&f.seen, "seen", false, "rank by π̂ŷ, which repeats past exposure")
 	flags.StringArrayVar(&f.fields, "fields", nil, "only targets of this `field`; repeatable")
 	flags.StringVar(&f.from, "from", "", "only targets from this `date` on")
 	flags.StringVar(&f.until, "until", "", "only targets before this `date`")
-	flags.BoolVar(&f.linked, "linked", false, "also what the node links to already")
-	flags.StringVar(&f.exclude, "exclude", "", "never the ids in this `file`")
+	flags.BoolVar(&f.linked, "linked", false, "include targets that the node links to")
+	flags.StringVar(&f.exclude, "exclude", "", "leave out the ids in this `file`")
 	flags.Float64Var(&f.diversity, "diversity", 0, "from 0, pure relevance, to 1, no two alike")
-	flags.Float64Var(&f.explore, "explore", 0, "share of places drawn in proportion to ŷ")
+	flags.Float64Var(&f.explore, "explore", 0, "share of positions drawn in proportion to ŷ")
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of the draw")
 	flags.StringVar(&f.format, "format", "", "csv, jsonl, bibtex, ris, text (-o: jsonl)")
 	flags.StringVarP(&f.output, "output", "o", "", "`folder` for --all and --nodes")
-	flags.BoolVar(&f.resume, "resume", false, "go on with the folder")
+	flags.BoolVar(&f.resume, "resume", false, "continue an interrupted run")
 	flags.IntVar(&f.threads, "threads", 0, "threads (default: all processors)")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
 	jsonFlag(cmd, &f.asJSON)
@@ -164,9 +164,9 @@ func (f *recommendFlags) check() error {
 	}
 	switch {
 	case ways == 0:
-		return usagef("for whom? Name a node, or give --text, --nodes or --all")
+		return usagef("no source; name a node, or give --text, --nodes or --all")
 	case ways > 1:
-		return usagef("nodes, --text, --nodes and --all are several ways to say for whom; give one")
+		return usagef("nodes, --text, --nodes and --all exclude one another; give one")
 	case f.k < 1 || f.k > recommend.MaxK:
 		return usagef("-k is %d; give from 1 to %s", f.k, thousands(recommend.MaxK))
 	case f.field != "" && f.text == "":
@@ -181,7 +181,7 @@ func (f *recommendFlags) check() error {
 		return usagef("--resume is for --all and --nodes")
 	case batch && (f.seen || f.fields != nil || f.from != "" || f.until != "" || f.exclude != "" || f.diversity > 0 ||
 		f.explore > 0 || f.explain || f.compare):
-		return usagef("--all and --nodes take no filters, dials or explanations; name the nodes instead")
+		return usagef("--all and --nodes take no filters, re-ranking or explanations; name the nodes instead")
 	case f.threads < 0:
 		return usagef("--threads is %d; give at least 1, or leave it out", f.threads)
 	}
@@ -195,11 +195,11 @@ func (f *recommendFlags) check() error {
 	plain := f.format != "" && f.format != "text"
 	switch {
 	case f.asJSON && f.format != "" && !batch:
-		return usagef("--json and --format %s are two formats; give one", f.format)
+		return usagef("--json and --format %s exclude one another; give one", f.format)
 	case f.explain && plain && f.format != "jsonl":
-		return usagef("--format %s has no room for --explain; give --json or --format jsonl", f.format)
+		return usagef("--format %s cannot show --explain; give --json or --format jsonl", f.format)
 	case f.compare && plain:
-		return usagef("--format %s has no room for --compare; give --json, or leave --compare out for the naive "+
+		return usagef("--format %s cannot show --compare; give --json, or leave --compare out for the naive "+
 			"ranks alone", f.format)
 	}
 	if f.threads == 0 {
@@ -244,8 +244,8 @@ func (f *recommendFlags) openRecommender(ctx context.Context, t *display) (_ *re
 		return nil, err
 	}
 	if naive != nil && naive.Metadata[model.KeyPropensity] != "constant" {
-		out.notes = append(out.notes, fmt.Sprintf("--naive %s (%s) is no naive model: it knows exposure too, so "+
-			"what it has and the other has not is not hidden by exposure; make one with unseen fit %s --method naive",
+		out.notes = append(out.notes, fmt.Sprintf("--naive %s (%s) is not naive: it models exposure too, so "+
+			"differences between the lists are not due to exposure alone; make one with unseen fit %s --method naive",
 			filepath.Base(f.naive), naive.Metadata[model.KeyMethod], f.data))
 	}
 	return out, nil
@@ -280,8 +280,8 @@ func runRecommend(ctx context.Context, f recommendFlags, t *display) ([]*recomme
 		}
 		sources = append(sources, source)
 		if field == nil {
-			notes = append(notes, fmt.Sprintf("the text's field is a guess, with probability %.2f; give it with "+
-				"--field", probability))
+			notes = append(notes, fmt.Sprintf("the field of the text was guessed, with probability %.2f; set --field "+
+				"to be sure", probability))
 		}
 	}
 	for _, id := range f.nodes {

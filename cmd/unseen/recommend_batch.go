@@ -131,7 +131,7 @@ func runBatch(ctx context.Context, f recommendFlags, t *display) (*batchResult, 
 		if err != nil {
 			if ctx.Err() != nil {
 				return nil, fmt.Errorf("stopped; %d of %d parts are in %s: run the same command with --resume to "+
-					"go on", part, plan.Parts, f.output)
+					"continue", part, plan.Parts, f.output)
 			}
 			return nil, causedByFlags(err)
 		}
@@ -160,7 +160,7 @@ func (p batchPlan) begin(dir string, resume bool) error {
 	have, err := os.ReadFile(path)
 	switch {
 	case err == nil && !resume:
-		return usagef("%s holds lists already; give another folder, or --resume to go on with it", dir)
+		return usagef("%s holds lists already; give another folder, or --resume to continue", dir)
 	case err == nil && !bytes.Equal(have, want):
 		return usagef("%s holds lists of another model, dataset or command; give another folder, or the same command",
 			dir)
@@ -170,10 +170,10 @@ func (p batchPlan) begin(dir string, resume bool) error {
 		return err
 	}
 	if _, err := os.Stat(dir); resume && err != nil {
-		return usagef("there is no %s to go on with; leave --resume out", dir)
+		return usagef("there is no %s to continue; leave --resume out", dir)
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return usagef("-o: no folder can be made: %v; give another", err)
+		return usagef("-o: cannot create the folder: %v; give another", err)
 	}
 	atomicfile.Sweep(path) // of a run that was killed before it had its plan
 	entries, err := os.ReadDir(dir)

@@ -72,7 +72,7 @@ func printList(b *strings.Builder, list *recommend.List, f recommendFlags) {
 		hidden += count(item.Hidden)
 	}
 	if f.naive != "" {
-		fmt.Fprintf(b, "\n* hidden by exposure: the naive model would not have it among its %d (%d here)\n", f.k,
+		fmt.Fprintf(b, "\n* hidden by exposure: not among the first %d of the naive model (%d here)\n", f.k,
 			hidden)
 	}
 	for _, warning := range list.Warnings {

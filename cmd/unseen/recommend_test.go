@@ -113,7 +113,7 @@ func TestRecommend(t *testing.T) {
 	}
 	// a model that knows exposure is no naive one, and two arguments may be in the wrong order
 	if text := well(t, "recommend", bayes, dir, node, "--naive", bayes, "--quiet"); !strings.Contains(text,
-		"is no naive model") {
+		"is not naive") {
 		t.Errorf("a bayes model passes for naive:\n%s", text)
 	}
 	if code, _, stderr := invoke("recommend", dir, bayes, node); code != exitUsage ||
@@ -185,7 +185,7 @@ func TestRecommendAll(t *testing.T) {
 	for _, c := range []struct{ line, says string }{
 		{"--all -o " + out, "holds lists already"},
 		{"--all -k 6 --resume -o " + out, "another model, dataset or command"},
-		{"--all --resume -o " + filepath.Join(some, "new"), "to go on with; leave --resume out"},
+		{"--all --resume -o " + filepath.Join(some, "new"), "to continue; leave --resume out"},
 		{"--all -o " + dir, "is not empty"},
 		{"--all -o " + bayes, "is a file"},
 		{"--all", "give a folder with -o"},
@@ -208,7 +208,7 @@ func TestRecommendRefuses(t *testing.T) {
 		{dir + " p1 --naive " + bayes + "x", "no such file"},
 		{other + " p1", "was fitted to another"},
 		{dir + " p400000", "did you mean"},
-		{dir, "for whom?"},
+		{dir, "no source"},
 		{dir + " p1 --all -o x", "give one"},
 		{dir + " p1 -k 0", "-k is 0"},
 		{dir + " p1 -k 99999", "-k is 99999"},
@@ -224,9 +224,9 @@ func TestRecommendRefuses(t *testing.T) {
 		{dir + " --text=", "--text is empty"},
 		{dir + " p1 -o x", "-o is for --all"},
 		{dir + " p1 --exclude nothere", "cannot be read"},
-		{dir + " p1 --json --format csv", "are two formats"},
-		{dir + " p1 --explain --format csv", "no room for --explain"},
-		{dir + " p1 --compare --format ris --naive " + bayes, "no room for --compare"},
+		{dir + " p1 --json --format csv", "exclude one another"},
+		{dir + " p1 --explain --format csv", "cannot show --explain"},
+		{dir + " p1 --compare --format ris --naive " + bayes, "cannot show --compare"},
 	} {
 		code, stdout, stderr := invoke(append([]string{"recommend", bayes}, strings.Fields(c.line)...)...)
 		if code == exitOK || stdout != "" || !strings.Contains(stderr, c.says) {
@@ -262,7 +262,7 @@ func TestBridges(t *testing.T) {
 		}
 	}
 	if text := well(t, "bridges", bayes, dir, "--naive", bayes, "--quiet"); !strings.Contains(text,
-		"is no naive model") {
+		"is not naive") {
 		t.Errorf("a bayes model passes for naive:\n%s", text)
 	}
 	for line, says := range map[string]string{
@@ -272,7 +272,7 @@ func TestBridges(t *testing.T) {
 		"--sources 0 --naive " + naive:      "--sources is 0",
 		"--list 0 --naive " + naive:         "--list is 0",
 		"--limit 0 --naive " + naive:        "--limit is 0",
-		"-o " + bayes + " --naive " + naive: "no folder can be made",
+		"-o " + bayes + " --naive " + naive: "cannot create the folder",
 	} {
 		code, stdout, stderr := invoke(append([]string{"bridges", bayes, dir, "--quiet"}, strings.Fields(line)...)...)
 		if code == exitOK || stdout != "" || !strings.Contains(stderr, says) {

@@ -219,7 +219,7 @@ func jsonFlag(cmd *cobra.Command, asJSON *bool) {
 func printJSON(w io.Writer, document any) error {
 	raw, err := json.MarshalIndent(document, "", "  ")
 	if err != nil {
-		return fmt.Errorf("these results have no JSON form: %w", err)
+		return fmt.Errorf("cannot write the results as JSON: %w", err)
 	}
 	_, err = w.Write(append(raw, '\n'))
 	return err
