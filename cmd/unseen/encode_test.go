@@ -289,7 +289,7 @@ func TestEncodeFails(t *testing.T) {
 		{[]string{"encode", good, "--threads", "-1"}, exitUsage, "--threads is -1"},
 		{[]string{"encode", good, "--dim", "500"}, exitFailure, "leave it out"},
 		{[]string{"encode", without}, exitFailure, "none of the 30 documents has a word"},
-		{[]string{"encode", alike}, exitFailure, "alike"},
+		{[]string{"encode", alike}, exitFailure, "identical"},
 		{[]string{"encode", filepath.Join(good, "absent")}, exitFailure, "absent"},
 	} {
 		code, page, stderr := invoke(c.args...)

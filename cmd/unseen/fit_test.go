@@ -233,7 +233,7 @@ func TestFitStoppedAndResumed(t *testing.T) {
 		t.Errorf("there is a model: %v", err)
 	}
 	for _, refused := range []struct{ args, says string }{
-		{"", "is there already"},
+		{"", "exists already"},
 		{"--resume --seed 2", "seed is 1 there and 2 here"},
 		{"--resume --method ap", "is of the method mle, not ap"},
 		{"--resume --nodes 121", "other data"},
