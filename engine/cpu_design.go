@@ -19,7 +19,7 @@ func (c CPU) Design(ctx context.Context, p DesignPairs) (Design, error) {
 	}
 	x, err := kern.NewMatrix(n, d+1)
 	if err != nil {
-		return nil, fmt.Errorf("engine: the products of %d pairs: %w; use fewer pairs", n, err)
+		return nil, fmt.Errorf("the products of %d pairs: %w; use fewer pairs", n, err)
 	}
 	s := &cpuDesign{x: x, cell: p.Cell, rate: p.Rate, d: d, cells: p.Cells, known: p.Known,
 		threads: kern.Threads(c.Threads)}

@@ -11,8 +11,8 @@ import (
 
 // Errors of this package wrap one of these.
 var (
-	ErrShape       = errors.New("engine: shapes differ")
-	ErrUnsupported = errors.New("engine: not supported")
+	ErrShape       = errors.New("shapes differ")
+	ErrUnsupported = errors.New("not supported")
 )
 
 // Engine does what is heavy. The processor, a graphics card and a cluster each have one, and they

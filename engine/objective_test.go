@@ -15,7 +15,9 @@ import (
 
 // reference is one pair's objective and slopes in float64, from package risk and the formulas of
 // the case-control likelihood.
-func reference(o *Objective, linked bool, a risk.Exposure, z, s, rate, weight float64) (value, dz, ds float64) {
+func reference(o *Objective, w *workspace, k int) (value, dz, ds float64) {
+	linked, a, z, s := w.linked[k], w.exposure[k], float64(w.z[k]), float64(w.s[k])
+	rate, weight := float64(w.rate[k]), float64(w.weight[k])
 	b, err := risk.FromLogits(z, s)
 	if err != nil {
 		panic(err)
@@ -92,8 +94,7 @@ func TestSlopes(t *testing.T) {
 					parts := o.slopes(w, stretch, 1, true)
 					var total, magnitude float64
 					for k := range stretch {
-						v, dz, ds := reference(o, w.linked[k], w.exposure[k], float64(w.z[k]), float64(w.s[k]),
-							float64(w.rate[k]), float64(w.weight[k]))
+						v, dz, ds := reference(o, w, k)
 						total += v
 						magnitude += math.Abs(v)
 						for name, pair := range map[string][2]float64{"∂z": {float64(w.dz[k]), dz},

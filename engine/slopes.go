@@ -99,46 +99,12 @@ func (o *Objective) slopes(w *workspace, n int, scale float32, values bool) Part
 		}
 		var dz, ds float32
 		if o.Exposure != nil && w.exposure[k] == risk.Offered {
-			// −log Ber(o; t) with logit t = z + log(1−π̂): see Offered. There is no risk of it, which is of o = o′·a.
-			logit := float64(z[k]) - kern.Softplus64(float64(s[k]))
-			if linked {
-				logit = -logit
-			}
-			e := float32(1 / (1 + math.Exp(-logit)))
-			if linked {
-				e = -e
-			}
-			w.dz[k], w.ds[k] = lambdaL*e, -lambdaL*e*pk
-			if values {
-				nll.sum += float64(lambdaL) * kern.Softplus64(logit)
-			}
+			nll.sum += w.offered(k, lambdaL, values)
 			continue
 		}
 		if o.Exposure != nil && w.exposure[k] != risk.Unlogged {
-			// −log Ber(a; π̂) − a·log Ber(o; ŷ)
-			if w.exposure[k] == risk.Exposed {
-				ds = -rk
-				dz = yk
-				if linked {
-					dz = -uk
-				}
-			} else {
-				ds = pk
-			}
-			value := 0.0
-			if values {
-				value = w.loggedNLL(k)
-			}
-			if r := w.rate[k]; o.Likelihood == CaseControl && r < 1 {
-				// every pair is in the sample with a chance that depends on o: log(p + r·q)
-				p := pk * yk
-				sampled := p + r*q
-				share := (1 - r) * p / sampled
-				dz, ds = dz+share*uk, ds+share*rk
-				if values {
-					value += math.Log(float64(sampled))
-				}
-			}
+			var value float64
+			value, dz, ds = o.logged(w, k, q, values)
 			dz, ds = dz*likelihood, ds*likelihood
 			nll.sum += float64(likelihood) * value
 		} else {
@@ -175,6 +141,51 @@ func (o *Objective) slopes(w *workspace, n int, scale float32, values bool) Part
 		w.dz[k], w.ds[k] = dz, ds
 	}
 	return Parts{Likelihood: nll.value(), Risk: total}
+}
+
+// offered sets the slopes of a pair that was offered and returns its value, times lambda: −log Ber(o; t) with logit
+// t = z + log(1−π̂); see Offered. There is no risk of it, which is of o = o′·a.
+func (w *workspace) offered(k int, lambda float32, values bool) (value float64) {
+	linked, logit := w.linked[k], float64(w.z[k])-kern.Softplus64(float64(w.s[k]))
+	if linked {
+		logit = -logit
+	}
+	e := float32(1 / (1 + math.Exp(-logit)))
+	if linked {
+		e = -e
+	}
+	w.dz[k], w.ds[k] = lambda*e, -lambda*e*w.pi[k]
+	if values {
+		value = float64(lambda) * kern.Softplus64(logit)
+	}
+	return value
+}
+
+// logged returns the value and the slopes of a pair of which the exposure is known: −log Ber(a; π̂) − a·log Ber(o; ŷ).
+func (o *Objective) logged(w *workspace, k int, q float32, values bool) (value float64, dz, ds float32) {
+	yk, uk, pk, rk := w.y[k], w.u[k], w.pi[k], w.rest[k]
+	switch {
+	case w.exposure[k] != risk.Exposed:
+		ds = pk
+	case w.linked[k]:
+		dz, ds = -uk, -rk
+	default:
+		dz, ds = yk, -rk
+	}
+	if values {
+		value = w.loggedNLL(k)
+	}
+	if r := w.rate[k]; o.Likelihood == CaseControl && r < 1 {
+		// every pair is in the sample with a chance that depends on o: log(p + r·q)
+		p := pk * yk
+		sampled := p + r*q
+		share := (1 - r) * p / sampled
+		dz, ds = dz+share*uk, ds+share*rk
+		if values {
+			value += math.Log(float64(sampled))
+		}
+	}
+	return value, dz, ds
 }
 
 // logSum is a sum of weight·log x over numbers x ≥ 1 that often have one weight in a row: those are

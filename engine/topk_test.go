@@ -118,7 +118,9 @@ func TestTopKRefuses(t *testing.T) {
 		"a short query":             func(s *TargetSearch) { s.Queries[1].Vector = nil },
 		"offsets without fields":    func(s *TargetSearch) { s.Fields, s.Queries[0].Offsets = nil, []float32{1, 2, 3} },
 		"targets that are not":      func(s *TargetSearch) { s.Queries[0].Among = []int32{3, 40} },
-		"a sketch of others":        func(s *TargetSearch) { s.Sketch = must(NewSketch(searched(t, 3, 0, 1).Targets, 1))(t) },
+		"a sketch of others": func(s *TargetSearch) {
+			s.Sketch = must(NewSketch(searched(t, 3, 0, 1).Targets, 1))(t)
+		},
 	} {
 		s := searched(t, 40, 2, 0)
 		spoil(&s)

@@ -330,31 +330,9 @@ type mark struct {
 // rankAmong is [RankScores] for float32 scores with a list of the first k. Scores between those of the worst
 // and the best link fall into bins; only in bins that hold a link's score is more compared than that.
 func rankAmong(scores []float32, linked []int32, k int, b *bins) (Ranked, []int32, error) {
-	b.marks = b.marks[:0]
-	for place, target := range linked {
-		b.marks = append(b.marks, mark{scores[target], target, place})
-	}
-	// worst first: the lower score, and of equal ones the higher number
-	slices.SortFunc(b.marks, func(x, y mark) int {
-		return cmp.Or(cmp.Compare(x.score, y.score), cmp.Compare(y.target, x.target))
-	})
-	low, high := b.marks[0].score, b.marks[len(b.marks)-1].score
-	if math.IsNaN(float64(low)) || math.IsInf(float64(low), 0) || math.IsInf(float64(high), 0) {
-		return Ranked{}, nil, fmt.Errorf("%w: the score of target %d is %v; were the parameters or vectors too large?",
-			ErrNaN, b.marks[0].target, low)
-	}
-	scale := float32(0)
-	if d := (binCount - 1) / (high - low); high > low && !math.IsInf(float64(d), 0) {
-		scale = d
-	}
-	// first[x] is how many marks lie in bins below x
-	clear(b.counts[:])
-	at := 0
-	for bin := range b.first {
-		for at < len(b.marks) && int((b.marks[at].score-low)*scale) < bin {
-			at++
-		}
-		b.first[bin] = int32(at)
+	low, scale, err := b.mark(scores, linked)
+	if err != nil {
+		return Ranked{}, nil, err
 	}
 	// pushed[m] counts the scores that are better than m marks exactly
 	b.pushed = append(b.pushed[:0], make([]int, len(b.marks)+1)...)
@@ -410,4 +388,35 @@ func rankAmong(scores []float32, linked []int32, k int, b *bins) (Ranked, []int3
 		list[p] = hit.Row
 	}
 	return r, list, nil
+}
+
+// mark divides the scores from the worst to the best link into bins, of width 1/scale from low on.
+func (b *bins) mark(scores []float32, linked []int32) (low, scale float32, err error) {
+	b.marks = b.marks[:0]
+	for place, target := range linked {
+		b.marks = append(b.marks, mark{scores[target], target, place})
+	}
+	// worst first: the lower score, and of equal ones the higher number
+	slices.SortFunc(b.marks, func(x, y mark) int {
+		return cmp.Or(cmp.Compare(x.score, y.score), cmp.Compare(y.target, x.target))
+	})
+	low = b.marks[0].score
+	high := b.marks[len(b.marks)-1].score
+	if math.IsNaN(float64(low)) || math.IsInf(float64(low), 0) || math.IsInf(float64(high), 0) {
+		return 0, 0, fmt.Errorf("%w: the score of target %d is %v; were the parameters or vectors too large?",
+			ErrNaN, b.marks[0].target, low)
+	}
+	if d := (binCount - 1) / (high - low); high > low && !math.IsInf(float64(d), 0) {
+		scale = d
+	}
+	// first[x] is how many marks lie in bins below x
+	clear(b.counts[:])
+	at := 0
+	for bin := range b.first {
+		for at < len(b.marks) && int((b.marks[at].score-low)*scale) < bin {
+			at++
+		}
+		b.first[bin] = int32(at)
+	}
+	return low, scale, nil
 }

@@ -75,7 +75,8 @@ func Certify(ctx context.Context, g *graph.Graph, s CertificateSettings) (*Certi
 		s.Tests = min(16_000, quarter)
 	}
 	if s.Repeats < 0 || s.Pairs < 0 || s.Tests < 0 {
-		return nil, fmt.Errorf("evaluate: a certificate of %d repeats with %d pairs and %d tests; none may be negative", s.Repeats, s.Pairs, s.Tests)
+		return nil, fmt.Errorf("a certificate of %d repeats with %d pairs and %d tests; none may be negative",
+			s.Repeats, s.Pairs, s.Tests)
 	}
 	c := &Certificate{Method: s.Fit.Method, Nodes: g.Len(), Pairs: s.Pairs, Seed: s.Seed, Repeats: s.Repeats}
 	errs := map[string][]float64{}
@@ -91,10 +92,10 @@ func Certify(ctx context.Context, g *graph.Graph, s CertificateSettings) (*Certi
 		plan.Threads = s.Fit.Threads
 		w, err := world.Plant(ctx, g, s.Weights, plan)
 		if err != nil {
-			return nil, fmt.Errorf("evaluate: certificate: %w", err)
+			return nil, fmt.Errorf("certificate: %w", err)
 		}
 		if err := c.trial(ctx, w, s, say, errs, covered); err != nil {
-			return nil, fmt.Errorf("evaluate: certificate, repeat %d: %w", repeat+1, err)
+			return nil, fmt.Errorf("certificate, repeat %d: %w", repeat+1, err)
 		}
 	}
 	n := float64(s.Repeats)

@@ -63,7 +63,8 @@ func (s Scored) Calibration(bins int) (x, y []float64, err error) {
 		order[i] = i
 		total += s.weight(i)
 		if !(s.Scores[i] >= 0 && s.Scores[i] <= 1) {
-			return nil, nil, fmt.Errorf("%w: score %d is %v and no probability; calibration needs them between 0 and 1", ErrUndefined, i, s.Scores[i])
+			return nil, nil, fmt.Errorf("%w: score %d is %v and no probability; calibration needs them between 0 and 1",
+				ErrUndefined, i, s.Scores[i])
 		}
 	}
 	if err := checkTotal("all pairs", total); err != nil {

@@ -15,7 +15,7 @@
 //
 // and two say how far a model's own risk can be trusted:
 //
-//	Panel        every estimator's opinion with its interval, what biases it, and for which errors of π̂ it still helps
+//	Panel        every estimator's opinion with its interval, what biases it, and which errors of π̂ it survives
 //	Certificate  what the method finds on the same nodes when a known truth is planted there
 //
 // Fairness sets the attention that groups of targets are given beside what they deserve, and Bootstrap gives any

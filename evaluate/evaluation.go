@@ -112,7 +112,7 @@ func NewEvaluation(ctx context.Context, g *graph.Graph, m model.Model, v sample.
 		return nil, fmt.Errorf("%w: no pairs are held out; split the nodes when fitting", ErrEmpty)
 	}
 	if len(s.Names) != len(s.Others) {
-		return nil, fmt.Errorf("evaluate: %d names for %d other models", len(s.Names), len(s.Others))
+		return nil, fmt.Errorf("%d names for %d other models", len(s.Names), len(s.Others))
 	}
 	judge, err := fit.JudgeOf(m)
 	if err != nil {
@@ -125,27 +125,8 @@ func NewEvaluation(ctx context.Context, g *graph.Graph, m model.Model, v sample.
 			e.Links++
 		}
 	}
-	if len(m.Findings) > 0 {
-		var found fit.Findings
-		if err := json.Unmarshal(m.Findings, &found); err != nil {
-			return nil, fmt.Errorf("evaluate: the doctor's findings in the model are damaged: %w; fit it anew", err)
-		}
-		e.Class = found.Class
-		switch found.Class {
-		case fit.Identified:
-		case fit.NoExposure:
-			e.Warnings = append(e.Warnings, "this model knows no exposure, so that every estimator is the naive "+
-				"one; judge it by the exposure of a model that does")
-		default:
-			e.Warnings = append(e.Warnings, "the doctor calls the scale of π̂ "+string(found.Class)+
-				": corrected risks can be compared between models, but not read as they are")
-		}
-	}
-	if len(m.Certificate) > 0 {
-		e.Certificate = new(Certificate)
-		if err := json.Unmarshal(m.Certificate, e.Certificate); err != nil {
-			return nil, fmt.Errorf("evaluate: the certificate in the model is damaged: %w; fit it anew", err)
-		}
+	if err := e.recall(m); err != nil {
+		return nil, err
 	}
 	if judge.Posterior == nil && e.Class != fit.NoExposure {
 		e.Warnings = append(e.Warnings, "a model by "+m.Method+
@@ -163,33 +144,9 @@ func NewEvaluation(ctx context.Context, g *graph.Graph, m model.Model, v sample.
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		o := Other{Model: s.Names[k], Method: other.Method}
-		settings := s.Panel
-		settings.Graph = nil
-		theirs := &fit.Judge{Predictor: engine.Predictor{Link: other.Link, LinkParams: other.LinkParams,
-			Propensity: other.Propensity, PropensityParams: other.PropensityParams}, Threads: s.Panel.Threads,
-			Engine: s.Engine}
-		if o.Observed, settings.Predictions, err = observe(ctx, theirs, v.Pairs); err != nil {
+		if err := e.compare(ctx, judge, v, other, s.Names[k], s.Panel); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.Names[k], err)
 		}
-		if o.Panel, err = NewPanel(ctx, judge, v, settings); err != nil {
-			return nil, fmt.Errorf("%s: %w", s.Names[k], err)
-		}
-		differences, err := judge.Differences(ctx, v, settings.Floor, settings.Predictions, nil)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", s.Names[k], err)
-		}
-		for i := range o.Panel.Risks {
-			d := differences[o.Panel.Risks[i].Scheme]
-			o.Panel.Risks[i].Against = &d
-		}
-		if ap, pu := differences["ap"], differences["pu"]; ap.Lower > 0 && pu.Upper < 0 || ap.Upper < 0 &&
-			pu.Lower > 0 {
-			e.Warnings = append(e.Warnings, fmt.Sprintf("R_AP and R_PU prefer different ones of %s and %s, and "+
-				"each is sure: R_AP believes the ŷ of the model that judges, R_PU its π̂ alone; these pairs do "+
-				"not decide", cmp.Or(m.Method, "this model"), s.Names[k]))
-		}
-		e.Others = append(e.Others, o)
 	}
 	if s.Candidates != nil {
 		if err := e.rank(ctx, g, append([]model.Model{m}, s.Others...), s); err != nil {
@@ -208,6 +165,66 @@ func NewEvaluation(ctx context.Context, g *graph.Graph, m model.Model, v sample.
 		}
 	}
 	return e, nil
+}
+
+// recall takes over what is known from the fit.
+func (e *Evaluation) recall(m model.Model) error {
+	if len(m.Findings) > 0 {
+		var found fit.Findings
+		if err := json.Unmarshal(m.Findings, &found); err != nil {
+			return fmt.Errorf("the doctor's findings in the model are damaged: %w; fit it anew", err)
+		}
+		e.Class = found.Class
+		switch found.Class {
+		case fit.Identified:
+		case fit.NoExposure:
+			e.Warnings = append(e.Warnings, "this model knows no exposure, so that every estimator is the naive "+
+				"one; judge it by the exposure of a model that does")
+		default:
+			e.Warnings = append(e.Warnings, "the doctor calls the scale of π̂ "+string(found.Class)+
+				": corrected risks can be compared between models, but not read as they are")
+		}
+	}
+	if len(m.Certificate) > 0 {
+		e.Certificate = new(Certificate)
+		if err := json.Unmarshal(m.Certificate, e.Certificate); err != nil {
+			return fmt.Errorf("the certificate in the model is damaged: %w; fit it anew", err)
+		}
+	}
+	return nil
+}
+
+// compare judges another model by the same pairs and beliefs.
+func (e *Evaluation) compare(ctx context.Context, judge *fit.Judge, v sample.Evidence, other model.Model, name string,
+	settings PanelSettings) error {
+	o := Other{Model: name, Method: other.Method}
+	settings.Graph = nil
+	theirs := &fit.Judge{Predictor: engine.Predictor{Link: other.Link, LinkParams: other.LinkParams,
+		Propensity: other.Propensity, PropensityParams: other.PropensityParams}, Threads: judge.Threads,
+		Engine: judge.Engine}
+	var err error
+	if o.Observed, settings.Predictions, err = observe(ctx, theirs, v.Pairs); err != nil {
+		return err
+	}
+	if o.Panel, err = NewPanel(ctx, judge, v, settings); err != nil {
+		return err
+	}
+	differences, err := judge.Differences(ctx, v, settings.Floor, settings.Predictions, nil)
+	if err != nil {
+		return err
+	}
+	for i := range o.Panel.Risks {
+		d := differences[o.Panel.Risks[i].Scheme]
+		o.Panel.Risks[i].Against = &d
+	}
+	if ap, pu := differences["ap"], differences["pu"]; ap.Lower > 0 && pu.Upper < 0 || ap.Upper < 0 &&
+		pu.Lower > 0 {
+		e.Warnings = append(e.Warnings, fmt.Sprintf("R_AP and R_PU prefer different ones of %s and %s, and "+
+			"each is sure: R_AP believes the ŷ of the model that judges, R_PU its π̂ alone; these pairs do "+
+			"not decide", cmp.Or(e.Method, "this model"), name))
+	}
+	e.Others = append(e.Others, o)
+	return nil
 }
 
 // rank ranks the candidates by every model.
@@ -296,7 +313,7 @@ func observe(ctx context.Context, j *fit.Judge, p *graph.Pairs) (Observed, []flo
 	for k := range z {
 		b, err := risk.FromLogits(float64(z[k]), float64(s[k]))
 		if err != nil {
-			return Observed{}, nil, fmt.Errorf("evaluate: the model's logits of pair %d: %w; fit it anew", k, err)
+			return Observed{}, nil, fmt.Errorf("the model's logits of pair %d: %w; fit it anew", k, err)
 		}
 		// the logit tells apart what rounds to 1
 		link.Scores = append(link.Scores, float64(z[k]))

@@ -57,7 +57,7 @@ func ExampleScored_Validate() {
 	fmt.Println(err)
 	// Output:
 	// true
-	// evaluate: lengths differ: 2 scores but 1 truths; give one truth per score
+	// lengths differ: 2 scores but 1 truths; give one truth per score
 }
 
 func ExampleConfusion_Precision() {

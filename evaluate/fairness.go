@@ -1,6 +1,7 @@
 package evaluate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -18,8 +19,9 @@ import (
 // down, and a list's places add up to 1. Its merit is its share of relevance: Σ ŷ over the source's candidates in the
 // group, over Σ ŷ of all candidates. Both are means over sources, each of which counts the same.
 //
-//	exposure_g = mean over sources of  Σ over places r with a target of g of 1/log₂(1+r)  /  Σ over places r of 1/log₂(1+r)
-//	merit_g    = mean over sources of  Σ over candidates j of g of ŷ_j                    /  Σ over candidates j of ŷ_j
+//	exposure_g = mean over sources of  Σ over places r with a target of g of w_r / Σ over places r of w_r
+//	merit_g    = mean over sources of  Σ over candidates j of g of ŷ_j / Σ over candidates j of ŷ_j
+//	w_r        = 1/log₂(1+r)
 //
 // Their ratio is 1 where a group is shown as much as it is relevant, below 1 where it is passed over, above 1 where it
 // is favoured. That exposure be in proportion to merit is the demand of Singh and Joachims (“Fairness of Exposure in
@@ -113,49 +115,13 @@ func NewFairness(groups Groups, shown []Shown, k, draws int, seed uint64) (*Fair
 	if err := groups.check(); err != nil {
 		return nil, err
 	}
-	n := len(groups.Names)
-	var exposure, merit [][]float64 // by source and group, each adding up to 1
-	for source, one := range shown {
-		if len(one.Merit) != n {
-			return nil, fmt.Errorf("%w: source %d has the merits of %d groups of %d", ErrTarget, source,
-				len(one.Merit), n)
-		}
-		e := make([]float64, n)
-		for p, target := range one.List[:min(k, len(one.List))] {
-			if target < 0 || int(target) >= len(groups.Of) {
-				return nil, fmt.Errorf("%w: place %d of source %d's list is target %d but targets are numbered 0 to %d", ErrTarget, p+1, source, target, len(groups.Of)-1)
-			}
-			e[groups.Of[target]] += 1 / math.Log2(float64(p)+2)
-		}
-		m := slices.Clone(one.Merit)
-		for _, x := range m {
-			if !(x >= 0) || math.IsInf(x, 0) {
-				return nil, fmt.Errorf("%w: the merits of source %d are %v; give sums of probabilities", ErrNaN,
-					source, one.Merit)
-			}
-		}
-		if normalise(e) && normalise(m) { // a source with no candidate says nothing
-			exposure, merit = append(exposure, e), append(merit, m)
-		}
+	exposure, merit, err := groups.shares(shown, k)
+	if err != nil {
+		return nil, err
 	}
-	if len(exposure) == 0 {
-		return nil, fmt.Errorf("%w: fairness: no source has a list; give sources with candidates", ErrEmpty)
-	}
+	counts := enough(merit, k)
 	const overall = 3
-	counts, some := make([]bool, n), false // whether enough places are due to a group
-	for g := range counts {
-		var due float64
-		for i := range merit {
-			due += float64(k) * merit[i][g]
-		}
-		counts[g] = due >= fewPlaces
-		some = some || counts[g]
-	}
-	if !some { // so few lists that nothing is sure
-		for g := range counts {
-			counts[g] = true
-		}
-	}
+	n := len(groups.Names)
 	e, m := make([]float64, n), make([]float64, n)
 	bands := Bootstrap(len(exposure), draws, seed, func(times []float64) []float64 {
 		clear(e)
@@ -193,16 +159,59 @@ func NewFairness(groups Groups, shown []Shown, k, draws int, seed uint64) (*Fair
 			f.Groups = append(f.Groups, share)
 		}
 	}
-	slices.SortStableFunc(f.Groups, func(a, b GroupShare) int {
-		if a.Merit.Value > b.Merit.Value {
-			return -1
-		}
-		if a.Merit.Value < b.Merit.Value {
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(f.Groups, func(a, b GroupShare) int { return cmp.Compare(b.Merit.Value, a.Merit.Value) })
 	return f, nil
+}
+
+// shares returns the exposure and the merit of every group by source, each adding up to 1.
+func (groups Groups) shares(shown []Shown, k int) (exposure, merit [][]float64, err error) {
+	n := len(groups.Names)
+	for source, one := range shown {
+		if len(one.Merit) != n {
+			return nil, nil, fmt.Errorf("%w: source %d has the merits of %d groups of %d", ErrTarget, source,
+				len(one.Merit), n)
+		}
+		e := make([]float64, n)
+		for p, target := range one.List[:min(k, len(one.List))] {
+			if target < 0 || int(target) >= len(groups.Of) {
+				return nil, nil, fmt.Errorf("%w: place %d of source %d's list is target %d but targets are numbered 0 "+
+					"to %d", ErrTarget, p+1, source, target, len(groups.Of)-1)
+			}
+			e[groups.Of[target]] += 1 / math.Log2(float64(p)+2)
+		}
+		m := slices.Clone(one.Merit)
+		for _, x := range m {
+			if !(x >= 0) || math.IsInf(x, 0) {
+				return nil, nil, fmt.Errorf("%w: the merits of source %d are %v; give sums of probabilities", ErrNaN,
+					source, one.Merit)
+			}
+		}
+		if normalise(e) && normalise(m) { // a source with no candidate says nothing
+			exposure, merit = append(exposure, e), append(merit, m)
+		}
+	}
+	if len(exposure) == 0 {
+		return nil, nil, fmt.Errorf("%w: fairness: no source has a list; give sources with candidates", ErrEmpty)
+	}
+	return exposure, merit, nil
+}
+
+// enough tells for which groups enough places are due to count; all, where there are for none.
+func enough(merit [][]float64, k int) []bool {
+	counts := make([]bool, len(merit[0]))
+	for g := range counts {
+		var due float64
+		for i := range merit {
+			due += float64(k) * merit[i][g]
+		}
+		counts[g] = due >= fewPlaces
+	}
+	if !slices.Contains(counts, true) { // so few lists that nothing is sure
+		for g := range counts {
+			counts[g] = true
+		}
+	}
+	return counts
 }
 
 // normalise makes numbers add up to 1 and reports whether that could be done.
@@ -232,15 +241,7 @@ func disparity(e, m []float64, counts []bool) (least, gini, distance float64) {
 			}
 		}
 	}
-	slices.SortFunc(some, func(a, b group) int {
-		if a.ratio < b.ratio {
-			return -1
-		}
-		if a.ratio > b.ratio {
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(some, func(a, b group) int { return cmp.Compare(a.ratio, b.ratio) })
 	// Σ over pairs of m_g·m_h·(ratio_h − ratio_g), in one pass over the sorted; the mean ratio Σ m·ratio is Σ e = 1
 	var before, weighted, mean float64
 	for _, s := range some {

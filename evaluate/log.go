@@ -3,6 +3,7 @@ package evaluate
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -31,7 +32,7 @@ type LoggedItem struct {
 // LogRisk is the true risk of a model by what a service showed with known probabilities: the mean log-loss over
 // sources, and for each over all that could have been shown,
 //
-//	R̂_i = 1/|C_i| · ( Σ_{j ∈ C_i} H_ij  +  Σ_{j shown} (δ(o_ij, ŷ_ij) − H_ij) / p_ij ),   H = ŷ·δ(1, ŷ) + (1−ŷ)·δ(0, ŷ),
+//	R̂_i = 1/|C_i| · ( Σ_{j ∈ C_i} H_ij + Σ_{j shown} (δ(o_ij, ŷ_ij) − H_ij) / p_ij ),  H = ŷ·δ(1, ŷ) + (1−ŷ)·δ(0, ŷ),
 //
 // and the mean over the lists of a source. Its expectation over what lists draw is the risk itself,
 // whatever ŷ: p is not learned but known. How far lists and sources vary gives the interval, which
@@ -61,32 +62,11 @@ func FromLog(ctx context.Context, g *graph.Graph, m model.Model, lists []LoggedL
 	if s.Sources <= 0 {
 		s.Sources = 1000
 	}
-	by := map[int32][]LoggedList{}
-	unknown := 0
-	for _, l := range lists {
-		if l.Source < 0 || int(l.Source) >= g.Len() {
-			return nil, fmt.Errorf("evaluate: a list of node %d, and there are %d", l.Source, g.Len())
-		}
-		known := true
-		for _, item := range l.Items {
-			if item.Target < 0 || int(item.Target) >= g.Len() || item.Target == l.Source || !(item.Probability <= 1) ||
-				item.Probability < 0 {
-				return nil, fmt.Errorf("evaluate: a list of node %d has node %d with probability %v", l.Source,
-					item.Target, item.Probability)
-			}
-			known = known && item.Probability > 0
-		}
-		if !known {
-			unknown++
-			continue
-		}
-		by[l.Source] = append(by[l.Source], l)
+	by, unknown, err := bySource(g, lists)
+	if err != nil {
+		return nil, err
 	}
-	sources := make([]int32, 0, len(by))
-	for i := range by {
-		sources = append(sources, i)
-	}
-	slices.Sort(sources)
+	sources := slices.Sorted(maps.Keys(by))
 	if len(sources) > s.Sources {
 		rng := rand.New(rand.NewPCG(s.Seed, 0x5041))
 		rng.Shuffle(len(sources), func(a, b int) { sources[a], sources[b] = sources[b], sources[a] })
@@ -132,7 +112,6 @@ func FromLog(ctx context.Context, g *graph.Graph, m model.Model, lists []LoggedL
 		out.Believed += believed[at] / n
 		largest = max(largest, heaviest[at])
 	}
-	var err error
 	// Few items weigh much, so that the mean's distribution is skewed, which the bootstrap sees.
 	if out.Risk, err = (risk.Sample{Values: risks}).Bootstrap(ctx, .95,
 		risk.Bootstrap{Seed: s.Seed, Threads: kern.Threads(s.Threads)}); err != nil {
@@ -150,6 +129,31 @@ func FromLog(ctx context.Context, g *graph.Graph, m model.Model, lists []LoggedL
 			"risk or more: the interval may be too narrow; explore more")
 	}
 	return out, nil
+}
+
+// bySource groups lists whose items have known probabilities, and counts the others.
+func bySource(g *graph.Graph, lists []LoggedList) (by map[int32][]LoggedList, unknown int, err error) {
+	by = map[int32][]LoggedList{}
+	for _, l := range lists {
+		if l.Source < 0 || int(l.Source) >= g.Len() {
+			return nil, 0, fmt.Errorf("a list of node %d, and there are %d", l.Source, g.Len())
+		}
+		known := true
+		for _, item := range l.Items {
+			if item.Target < 0 || int(item.Target) >= g.Len() || item.Target == l.Source || !(item.Probability <= 1) ||
+				item.Probability < 0 {
+				return nil, 0, fmt.Errorf("a list of node %d has node %d with probability %v", l.Source,
+					item.Target, item.Probability)
+			}
+			known = known && item.Probability > 0
+		}
+		if !known {
+			unknown++
+			continue
+		}
+		by[l.Source] = append(by[l.Source], l)
+	}
+	return by, unknown, nil
 }
 
 // sourceRisk is R̂_i, the mean of H, and the largest correction by a single item.

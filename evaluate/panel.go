@@ -162,7 +162,7 @@ func beliefsOf(ctx context.Context, j *fit.Judge, p *graph.Pairs, predictions []
 	beliefs, decisions := make([]risk.Belief, len(z)), make([]bool, len(z))
 	for k := range z {
 		if beliefs[k], err = risk.FromLogits(float64(z[k]), float64(s[k])); err != nil {
-			return nil, nil, fmt.Errorf("evaluate: pair %d: %w", k, err)
+			return nil, nil, fmt.Errorf("pair %d: %w", k, err)
 		}
 		decisions[k] = z[k] >= 0
 		if predictions != nil {

@@ -3,6 +3,7 @@ package recommend
 import (
 	"archive/zip"
 	"bufio"
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/binary"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"unseen/dataset"
+	"unseen/hint"
 	"unseen/internal/atomicfile"
 	"unseen/model"
 )
@@ -65,10 +67,55 @@ func (r *Recommender) WriteIndex(ctx context.Context, dir, vectors string, force
 	if err := r.open(); err != nil {
 		return nil, err
 	}
+	x, files, err := r.index()
+	if err != nil {
+		return nil, err
+	}
+	dir = filepath.Clean(dir)
+	if err := replaceable(dir, force); err != nil {
+		return nil, err
+	}
+	if err := atomicfile.WriteFolder(dir, func(folder string) error {
+		put := func(name string, write func(w *bufio.Writer) error) error {
+			file, err := os.Create(filepath.Join(folder, name))
+			if err != nil {
+				return err
+			}
+			w := bufio.NewWriterSize(file, 1<<20)
+			if err = write(w); err == nil {
+				err = w.Flush()
+			}
+			return cmp.Or(err, file.Close())
+		}
+		if err := r.indexVectors(ctx, folder, vectors, x, put); err != nil {
+			return err
+		}
+		for _, f := range []struct {
+			name  string
+			write func(w *bufio.Writer) error
+		}{
+			{IndexIDs, r.indexIDs},
+			{IndexQuery, func(w *bufio.Writer) error { return writeNpz(w, files) }},
+			{IndexReadMe, func(w *bufio.Writer) error { _, err := w.WriteString(x.explain()); return err }},
+			{IndexFile, x.write},
+		} {
+			if err := put(f.name, f.write); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// index says how to search with the model, and returns the arrays that make a query.
+func (r *Recommender) index() (*Index, []namedArray, error) {
 	inner, ok := r.model.Link.(model.InnerProduct)
 	layout, named := r.model.Link.(model.Layout)
 	if !ok || !named {
-		return nil, fmt.Errorf("%w: a %s model is no inner product, which is what an index searches by; fit a "+
+		return nil, nil, fmt.Errorf("%w: a %s model is no inner product, which is what an index searches by; fit a "+
 			"diagonal or low-rank one", ErrModel, r.model.Link.Kind())
 	}
 	arrays := map[string]array{}
@@ -78,7 +125,8 @@ func (r *Recommender) WriteIndex(ctx context.Context, dir, vectors string, force
 		at += p.Size()
 	}
 	x := &Index{Kind: "unseen-index", Format: IndexFormat, Nodes: r.g.Len(), Dim: r.nodes.Vectors.Dim(),
-		Metric: "inner product", Link: r.model.Link.Kind()}
+		Metric: "inner product", Link: r.model.Link.Kind(),
+		Score: "z = q @ h_target + offsets[field of source, field of target]"}
 	var files []namedArray
 	_, diagonal := arrays["w"]
 	_, bilinear := arrays["A"]
@@ -90,8 +138,8 @@ func (r *Recommender) WriteIndex(ctx context.Context, dir, vectors string, force
 		x.Query = "q = (A @ h) @ B"
 		files = append(files, namedArray{"A", arrays["A"]}, namedArray{"B", arrays["B"]})
 	default:
-		return nil, fmt.Errorf("%w: nobody has said how to export a query of a %s model; fit a diagonal or "+
-			"low-rank one", ErrModel, x.Link)
+		return nil, nil, fmt.Errorf("%w: queries of a %s model cannot be exported; fit a diagonal or low-rank one",
+			ErrModel, x.Link)
 	}
 	// what the target's field adds, b among it, is what is left of a source at the origin
 	fields := r.nodes.FieldCount
@@ -104,70 +152,38 @@ func (r *Recommender) WriteIndex(ctx context.Context, dir, vectors string, force
 		}
 		x.Fields = append(x.Fields, r.g.FieldName(uint16(f)))
 	}
-	x.Score = "z = q @ h_target + offsets[field of source, field of target]"
 	own := make([]int32, r.g.Len())
 	for i := range own {
 		own[i] = int32(r.g.Field(int32(i)))
 	}
-	files = append(files, namedArray{"offsets", array{[]int{fields, fields}, offsets}},
-		namedArray{"fields", array{[]int{len(own)}, own}})
+	return x, append(files, namedArray{"offsets", array{[]int{fields, fields}, offsets}},
+		namedArray{"fields", array{[]int{len(own)}, own}}), nil
+}
 
-	dir = filepath.Clean(dir)
+// replaceable refuses a folder with files, unless it holds an index and force is given.
+func replaceable(dir string, force bool) error {
 	entries, err := os.ReadDir(dir)
 	switch {
-	case err == nil && len(entries) > 0 && !force:
-		return nil, fmt.Errorf("%w: %s is not empty; choose another folder, or replace an index with --force",
-			ErrQuery, dir)
-	case err == nil && len(entries) > 0:
-		if _, err := os.Stat(filepath.Join(dir, IndexFile)); err != nil {
-			return nil, fmt.Errorf("%w: %s holds no %s, so it is no index to replace; choose another folder", ErrQuery,
-				dir, IndexFile)
-		}
-	case err != nil && !os.IsNotExist(err):
-		return nil, fmt.Errorf("%w; choose another folder", err)
+	case os.IsNotExist(err) || err == nil && len(entries) == 0:
+		return nil
+	case err != nil:
+		return fmt.Errorf("%w; choose another folder", err)
+	case !force:
+		return hint.Wrap(fmt.Errorf("%w: %s is not empty", ErrQuery, dir),
+			"choose another folder, or replace an index with %v", hint.Setting("force"))
 	}
-	err = atomicfile.WriteFolder(dir, func(folder string) error {
-		put := func(name string, write func(w *bufio.Writer) error) error {
-			file, err := os.Create(filepath.Join(folder, name))
-			if err != nil {
-				return err
-			}
-			w := bufio.NewWriterSize(file, 1<<20)
-			if err = write(w); err == nil {
-				err = w.Flush()
-			}
-			if closed := file.Close(); err == nil {
-				err = closed
-			}
-			return err
-		}
-		if err := r.indexVectors(ctx, folder, vectors, x, put); err != nil {
-			return err
-		}
-		if err := put(IndexIDs, r.indexIDs); err != nil {
-			return err
-		}
-		if err := put(IndexQuery, func(w *bufio.Writer) error { return writeNpz(w, files) }); err != nil {
-			return err
-		}
-		if err := put(IndexReadMe, func(w *bufio.Writer) error {
-			_,
-				err := w.WriteString(x.explain())
-			return err
-		}); err != nil {
-			return err
-		}
-		return put(IndexFile, func(w *bufio.Writer) error {
-			e := json.NewEncoder(w)
-			e.SetIndent("", "  ")
-			e.SetEscapeHTML(false)
-			return e.Encode(x)
-		})
-	})
-	if err != nil {
-		return nil, err
+	if _, err := os.Stat(filepath.Join(dir, IndexFile)); err != nil {
+		return fmt.Errorf("%w: %s holds no %s, so it is no index to replace; choose another folder", ErrQuery, dir,
+			IndexFile)
 	}
-	return x, nil
+	return nil
+}
+
+func (x *Index) write(w *bufio.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(x)
 }
 
 // indexVectors links the file of float32 vectors, or writes them.

@@ -21,13 +21,13 @@ import (
 // Errors of this package wrap one of these.
 var (
 	// ErrQuery: the query asks for what cannot be.
-	ErrQuery = errors.New("recommend: unusable query")
+	ErrQuery = errors.New("unusable query")
 	// ErrNothing: no candidate is left.
-	ErrNothing = errors.New("recommend: nothing to recommend")
+	ErrNothing = errors.New("nothing to recommend")
 	// ErrModel: the model does not fit the graph, or cannot do what is asked.
-	ErrModel = errors.New("recommend: unusable model")
+	ErrModel = errors.New("unusable model")
 	// ErrClosed: the network was closed, and its vectors with it.
-	ErrClosed = errors.New("recommend: the vectors are closed")
+	ErrClosed = errors.New("the vectors are closed")
 )
 
 // MaxK is the longest list.

@@ -1,6 +1,7 @@
 package recommend
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -104,89 +105,84 @@ func TestTopIsTheBest(t *testing.T) {
 			for _, q := range queries {
 				q.Source = r.Node(source)
 				list := must(r.Top(t.Context(), q))(t)
-				type scored struct {
-					node            int32
-					order, z, naive float64
-				}
-				var want []scored
-				for j := range int32(90) {
-					when, _ := g.Time(j)
-					if j == source || !q.Linked && g.HasLink(source, j) || q.Fields != nil &&
-						!slices.Contains(q.Fields, g.Field(j)) || slices.Contains(q.Exclude, j) ||
-						!q.From.IsZero() && when.Before(q.From) || !q.Until.IsZero() && !when.Before(q.Until) {
-						continue
-					}
-					one := scored{j, 0, logit(m, source, j), logit(naive, source, j)}
-					one.order = one.z
-					if q.Seen {
-						var s [1]float32
-						m.Propensity.Logits(s[:], m.PropensityParams,
-							model.Batch{Sources: []int32{source}, Targets: []int32{j}})
-						one.order = math.Log(sigmoid(one.z)) + math.Log(sigmoid(float64(s[0])))
-					}
-					want = append(want, one)
-				}
-				place := func(of func(scored) float64, j int32) int {
-					var mine float64
-					for _, w := range want {
-						if w.node == j {
-							mine = of(w)
-						}
-					}
-					rank := 1
-					for _, w := range want {
-						if v := of(w); v > mine+1e-5 {
-							rank++
-						}
-					}
-					return rank
-				}
+				want := everyCandidate(g, m, naive, q)
 				if list.Candidates != len(want) || len(list.Items) != min(q.K, len(want)) {
 					t.Fatalf("%s %+v: %d items of %d candidates, want %d of %d", kind, q, len(list.Items),
 						list.Candidates, min(q.K, len(want)), len(want))
 				}
-				slices.SortStableFunc(want, func(a, b scored) int {
-					switch {
-					case a.order > b.order:
-						return -1
-					case a.order < b.order:
-						return 1
-					}
-					return 0
-				})
-				for k, item := range list.Items {
-					at := slices.IndexFunc(want, func(w scored) bool { return w.node == item.Node })
-					if at < 0 || math.Abs(want[at].order-want[k].order) > 1e-5 {
-						t.Fatalf("%s %+v: place %d is %s, want %s", kind, q, k+1, item.ID, g.ID(want[k].node))
-					}
-					if math.Abs(item.Logit-want[at].z) > 1e-4 || item.Rank != k+1 || item.Shown != 1 ||
-						item.Title != g.Title(item.Node) {
-						t.Fatalf("%s: %+v, want z %v", kind, item, want[at].z)
-					}
-					// ties may fall either way in float32
-					if got, want := item.NaiveRank, place(func(w scored) float64 { return w.naive },
-						item.Node); got < want || got > want+1 {
-						t.Fatalf("%s: naive rank %d, want %d", kind, got, want)
-					}
-					if got, want := item.ByLink, place(func(w scored) float64 { return w.z }, item.Node); got < want ||
-						got > want+1 {
-						t.Fatalf("%s: corrected rank %d, want %d", kind, got, want)
-					}
-					if !q.Seen && item.ByLink != k+1 {
-						t.Errorf("place %d has corrected rank %d", k+1, item.ByLink)
-					}
-					if item.Hidden != (item.NaiveRank > q.K && item.ByLink <= q.K) {
-						t.Errorf("%+v: hidden?", item)
-					}
-					if k > 0 && !q.Seen && list.Items[k-1].Logit == item.Logit && list.Items[k-1].Node > item.Node {
-						t.Errorf("equals are out of order: %d before %d", list.Items[k-1].Node, item.Node)
-					}
-				}
+				checkItems(t, g, q, list.Items, want)
 				if one := must(must(New(g, m, Options{Naive: &naive, Threads: 1}))(t).Top(t.Context(),
 					q))(t); !reflect.DeepEqual(one, list) {
 					t.Errorf("%s: another list with one thread", kind)
 				}
 			}
+		}
+	}
+}
+
+// scoredNode is a candidate with its logits by both models, and what it is ranked by.
+type scoredNode struct {
+	node            int32
+	order, z, naive float64
+}
+
+// everyCandidate sorts all candidates of a query, best first.
+func everyCandidate(g *graph.Graph, m, naive model.Model, q Query) (all []scoredNode) {
+	source := q.Source.Index()
+	for j := range int32(g.Len()) {
+		when, _ := g.Time(j)
+		if j == source || !q.Linked && g.HasLink(source, j) || q.Fields != nil &&
+			!slices.Contains(q.Fields, g.Field(j)) || slices.Contains(q.Exclude, j) ||
+			!q.From.IsZero() && when.Before(q.From) || !q.Until.IsZero() && !when.Before(q.Until) {
+			continue
+		}
+		one := scoredNode{j, 0, logit(m, source, j), logit(naive, source, j)}
+		one.order = one.z
+		if q.Seen {
+			var s [1]float32
+			m.Propensity.Logits(s[:], m.PropensityParams, model.Batch{Sources: []int32{source}, Targets: []int32{j}})
+			one.order = math.Log(sigmoid(one.z)) + math.Log(sigmoid(float64(s[0])))
+		}
+		all = append(all, one)
+	}
+	slices.SortStableFunc(all, func(a, b scoredNode) int { return cmp.Compare(b.order, a.order) })
+	return all
+}
+
+// checkItems holds a list against all candidates.
+func checkItems(t *testing.T, g *graph.Graph, q Query, items []Item, all []scoredNode) {
+	t.Helper()
+	// ties may fall either way in float32
+	isRank := func(rank int, of func(scoredNode) float64, mine float64) bool {
+		first := 1
+		for _, w := range all {
+			if of(w) > mine+1e-5 {
+				first++
+			}
+		}
+		return rank == first || rank == first+1
+	}
+	for k, item := range items {
+		at := slices.IndexFunc(all, func(w scoredNode) bool { return w.node == item.Node })
+		if at < 0 || math.Abs(all[at].order-all[k].order) > 1e-5 {
+			t.Fatalf("%+v: place %d is %s, want %s", q, k+1, item.ID, g.ID(all[k].node))
+		}
+		if math.Abs(item.Logit-all[at].z) > 1e-4 || item.Rank != k+1 || item.Shown != 1 ||
+			item.Title != g.Title(item.Node) {
+			t.Fatalf("%+v, want z %v", item, all[at].z)
+		}
+		if !isRank(item.NaiveRank, func(w scoredNode) float64 { return w.naive }, all[at].naive) ||
+			!isRank(item.ByLink, func(w scoredNode) float64 { return w.z }, all[at].z) {
+			t.Fatalf("naive rank %d and corrected rank %d of %+v", item.NaiveRank, item.ByLink, all[at])
+		}
+		if !q.Seen && item.ByLink != k+1 {
+			t.Errorf("place %d has corrected rank %d", k+1, item.ByLink)
+		}
+		if item.Hidden != (item.NaiveRank > q.K && item.ByLink <= q.K) {
+			t.Errorf("%+v: hidden?", item)
+		}
+		if k > 0 && !q.Seen && items[k-1].Logit == item.Logit && items[k-1].Node > item.Node {
+			t.Errorf("equals are out of order: %d before %d", items[k-1].Node, item.Node)
 		}
 	}
 }

@@ -225,9 +225,6 @@ func TestTypesHaveOneName(t *testing.T) {
 
 var flagInText = regexp.MustCompile(`(^|[^-\w])--[a-z]`)
 
-// speakFlags are packages with texts that still name flags. It only shrinks.
-var speakFlags = []string{"recommend"}
-
 // othersFlags are what texts may say: commands of other programs.
 var othersFlags = strings.NewReplacer("zstd --long=27", "")
 
@@ -235,37 +232,22 @@ var othersFlags = strings.NewReplacer("zstd --long=27", "")
 func TestLibrariesNameNoFlags(t *testing.T) {
 	t.Parallel()
 	for _, p := range libraries(t) {
-		name, found := strings.TrimPrefix(p.ImportPath, module+"/"), false
 		for _, text := range textsOf(t, p) {
 			if flagInText.MatchString(othersFlags.Replace(text)) {
-				if found = true; !slices.Contains(speakFlags, name) {
-					t.Errorf("%s: %.100q names a flag; use hint.Setting", name, text)
-				}
+				t.Errorf("%s: %.100q names a flag; use hint.Setting", p.ImportPath, text)
 			}
-		}
-		if !found && slices.Contains(speakFlags, name) {
-			t.Logf("%s names no flag any more; take it out of speakFlags", name)
 		}
 	}
 }
-
-// sayWhoTheyAre are packages whose errors still begin with their names. It only shrinks.
-var sayWhoTheyAre = []string{"engine", "evaluate", "internal/kern", "recommend"}
 
 // An error says what is wrong and where, and not which package noticed it: people read it on a terminal.
 func TestErrorsNameNoPackage(t *testing.T) {
 	t.Parallel()
 	for _, p := range libraries(t) {
-		name, found := strings.TrimPrefix(p.ImportPath, module+"/"), false
 		for _, text := range textsOf(t, p) {
-			if strings.HasPrefix(text, path.Base(name)+": ") {
-				if found = true; !slices.Contains(sayWhoTheyAre, name) {
-					t.Errorf("%s: %.100q begins with the package's name; leave it out", name, text)
-				}
+			if strings.HasPrefix(text, path.Base(p.ImportPath)+": ") {
+				t.Errorf("%s: %.100q begins with the package's name; leave it out", p.ImportPath, text)
 			}
-		}
-		if !found && slices.Contains(sayWhoTheyAre, name) {
-			t.Logf("%s does not name itself any more; take it out of sayWhoTheyAre", name)
 		}
 	}
 }

@@ -27,10 +27,7 @@ var notYet = map[string]int{
 	"beam/cmd/unseen-beam": 1,
 	"beam/job":             6,
 	"beam/shards":          3,
-	"engine":               3,
-	"evaluate":             11,
 	"internal/kern/_gen":   3,
-	"recommend":            8,
 }
 
 // twins are Go functions with the parameters of an assembly stub that they stand in for.

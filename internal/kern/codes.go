@@ -12,7 +12,7 @@ import (
 )
 
 // ErrNotFinite says that a row holds a number that is infinite or none.
-var ErrNotFinite = errors.New("kern: a row is not finite")
+var ErrNotFinite = errors.New("a row is not finite")
 
 const (
 	codePad   = 64 // bytes of a coded row are padded to this, a cache line
@@ -53,7 +53,7 @@ func Quantise(m *Matrix, threads int) (*Codes, error) {
 	}
 	bytes, err := mapAnonymous(size)
 	if err != nil {
-		return nil, fmt.Errorf("kern: cannot allocate %d bytes for the codes of a %d×%d matrix: %w", size, m.rows,
+		return nil, fmt.Errorf("cannot allocate %d bytes for the codes of a %d×%d matrix: %w", size, m.rows,
 			m.dim, err)
 	}
 	c.memory = &mapping{bytes: bytes}

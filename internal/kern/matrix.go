@@ -15,7 +15,7 @@ import (
 const pad = 32
 
 // ErrSize says that a shape is negative or larger than memory can be addressed.
-var ErrSize = errors.New("kern: impossible matrix size")
+var ErrSize = errors.New("impossible matrix size")
 
 // Matrix is rows of float32 or float16 numbers that live off the Go heap: in anonymous memory on
 // huge pages, or in a mapped file. The collector neither scans nor counts them.
@@ -69,7 +69,7 @@ func allocate(rows, dim int, half bool) (*Matrix, error) {
 	}
 	bytes, err := mapAnonymous(size)
 	if err != nil {
-		return nil, fmt.Errorf("kern: cannot allocate %d bytes for a %d×%d matrix: %w", size, rows, dim, err)
+		return nil, fmt.Errorf("cannot allocate %d bytes for a %d×%d matrix: %w", size, rows, dim, err)
 	}
 	m.adopt(&mapping{bytes: bytes}, bytes)
 	return m, nil
@@ -84,7 +84,7 @@ func MapFile(file *os.File, offset int64, rows, dim int, half bool) (*Matrix, er
 		return nil, fmt.Errorf("%w: %d×%d at byte %d of %s", ErrSize, rows, dim, offset, path)
 	}
 	if offset%int64(elementSize(half)) != 0 {
-		return nil, fmt.Errorf("kern: %s: elements at byte %d are not aligned; copy the file with an aligned header",
+		return nil, fmt.Errorf("%s: elements at byte %d are not aligned; copy the file with an aligned header",
 			path, offset)
 	}
 	size, err := byteSize(rows, dim, elementSize(half))
@@ -96,7 +96,7 @@ func MapFile(file *os.File, offset int64, rows, dim int, half bool) (*Matrix, er
 		return nil, err
 	}
 	if info.Size()-offset < int64(size) {
-		return nil, fmt.Errorf("kern: %s holds %d bytes, %d×%d elements from byte %d need %d: the file is "+
+		return nil, fmt.Errorf("%s holds %d bytes, %d×%d elements from byte %d need %d: the file is "+
 			"truncated or its header is wrong",
 			path, info.Size(), rows, dim, offset, offset+int64(size))
 	}
@@ -106,7 +106,7 @@ func MapFile(file *os.File, offset int64, rows, dim int, half bool) (*Matrix, er
 	}
 	bytes, err := mapFile(file, int(offset)+size)
 	if err != nil {
-		return nil, fmt.Errorf("kern: cannot map %s: %w", path, err)
+		return nil, fmt.Errorf("cannot map %s: %w", path, err)
 	}
 	m.adopt(&mapping{bytes: bytes}, bytes[offset:])
 	return m, nil

@@ -36,7 +36,7 @@ func Use(name string) (restore func(), err error) {
 			return func() { active = before }, nil
 		}
 	}
-	return nil, fmt.Errorf("kern: no variant %q here; there is %s", name, strings.Join(Variants(), ", "))
+	return nil, fmt.Errorf("no variant %q here; there is %s", name, strings.Join(Variants(), ", "))
 }
 
 // choose falls back to the best variant when the wish cannot be met: a setting made for another
