@@ -171,11 +171,7 @@ func (c *checker) links(context.Context) error {
 			hubs = append(hubs, hub{i, in})
 		}
 	}
-	severity := Note
-	if 2*isolated > c.g.Len() {
-		severity = Weak
-	}
-	c.found(Finding{Kind: "isolated", Severity: severity, Count: isolated, Example: example,
+	c.found(Finding{Kind: "isolated", Severity: weakIf(2*isolated > c.g.Len()), Count: isolated, Example: example,
 		Fix: "nothing, if they have no links yet; only nodes with links are learned from"},
 		"%s no link at all.", nodesHave(isolated, c.g.Len()))
 	if len(hubs) > 0 {
@@ -213,12 +209,7 @@ func (c *checker) order(context.Context) error {
 			cycle = example
 		}
 	}
-	share := func(n int) Severity {
-		if 20*n > c.g.LinkCount() {
-			return Weak
-		}
-		return Note
-	}
+	share := func(n int) Severity { return weakIf(20*n > c.g.LinkCount()) }
 	c.found(Finding{Kind: "against-time", Severity: share(o.AgainstTime), Count: o.AgainstTime, Example: against,
 		Fix: "check these times; a split drops links into a later subset"},
 		"%s from an older node to a newer one.", linksGo(o.AgainstTime))
@@ -267,11 +258,7 @@ func (c *checker) fields(context.Context) error {
 			Fix: "use a finer division, or let fields be found among the vectors when fitting"},
 			"All nodes have one field, and exposure is learned per pair of fields.")
 	}
-	severity := Note
-	if 10*unknown > c.g.Len() {
-		severity = Weak
-	}
-	c.found(Finding{Kind: "fieldless", Severity: severity, Count: unknown,
+	c.found(Finding{Kind: "fieldless", Severity: weakIf(10*unknown > c.g.Len()), Count: unknown,
 		Example: c.nameAt(int(first[graph.UnknownField])),
 		Fix:     "give them a field; until then they share one, unknown"},
 		"%s no field.", nodesHave(unknown, c.g.Len()))
@@ -320,10 +307,7 @@ func (c *checker) texts(ctx context.Context) error {
 	}
 	c.vectorless(missing < c.g.Len())
 	if missing < c.g.Len() {
-		severity := Note
-		if 10*missing > c.g.Len() && c.g.Vectors() == nil {
-			severity = Weak
-		}
+		severity := weakIf(10*missing > c.g.Len() && c.g.Vectors() == nil)
 		c.found(Finding{Kind: "textless", Severity: severity, Count: missing, Example: c.nameAt(first),
 			Fix: "use the title instead, or leave these nodes out"},
 			"%s no text.", nodesHave(missing, c.g.Len()))
@@ -379,12 +363,8 @@ func (c *checker) vectors(context.Context) error {
 	c.found(Finding{Kind: "not-finite", Severity: Wrong, Count: r.NotFinite, Example: first(r.NotFiniteIDs),
 		Fix: "encode these nodes again or leave them out"},
 		"%s a vector that holds a NaN or an infinity.", nodesHave(r.NotFinite, c.g.Len()))
-	severity := Note
-	if 10*r.Zero > c.g.Len() {
-		severity = Weak
-	}
-	c.found(Finding{Kind: "zero-vector", Severity: severity, Count: r.Zero, Example: first(r.ZeroIDs),
-		Fix: "give them text and encode them again, or leave them out"},
+	c.found(Finding{Kind: "zero-vector", Severity: weakIf(10*r.Zero > c.g.Len()), Count: r.Zero,
+		Example: first(r.ZeroIDs), Fix: "give them text and encode them again, or leave them out"},
 		"%s a vector of zeros, which is like no other.", nodesHave(r.Zero, c.g.Len()))
 	return nil
 }
@@ -450,6 +430,13 @@ func (c *checker) nameAt(i int) string {
 		return ""
 	}
 	return c.name(int32(i))
+}
+
+func weakIf(weak bool) Severity {
+	if weak {
+		return Weak
+	}
+	return Note
 }
 
 func plural(n int, one, many string) string {

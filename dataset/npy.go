@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"unseen/graph"
+	"unseen/internal/atomicfile"
 	"unseen/internal/kern"
 )
 
@@ -20,7 +21,7 @@ import (
 func MapVectors(path string) (*graph.Vectors, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, fileError(path, withoutPath(err), "name an .npy file that can be read")
+		return nil, fileError(path, atomicfile.WithoutPath(err), "name an .npy file that can be read")
 	}
 	defer file.Close()
 	v, _, err := mapVectors(file, path)
@@ -30,7 +31,7 @@ func MapVectors(path string) (*graph.Vectors, error) {
 func mapVectors(file *os.File, path string) (*graph.Vectors, npyHeader, error) {
 	info, err := file.Stat()
 	if err != nil {
-		return nil, npyHeader{}, fileError(path, withoutPath(err), "")
+		return nil, npyHeader{}, fileError(path, atomicfile.WithoutPath(err), "")
 	}
 	h, err := readNpyHeader(io.NewSectionReader(file, 0, info.Size()), info.Size())
 	if err != nil {
@@ -69,7 +70,7 @@ func npyError(path string, err error) error {
 	if f, ok := errors.AsType[*npyFault](err); ok {
 		return fileError(path, fmt.Errorf("%w: %s", ErrFormat, f.what), f.fix)
 	}
-	return fileError(path, withoutPath(err), "")
+	return fileError(path, atomicfile.WithoutPath(err), "")
 }
 
 // Fixes that faults share, as lines of Python.

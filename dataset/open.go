@@ -20,6 +20,7 @@ import (
 
 	"unseen/graph"
 	"unseen/hint"
+	"unseen/internal/atomicfile"
 	"unseen/progress"
 )
 
@@ -131,7 +132,7 @@ func (d *Dataset) Encoder() (*io.SectionReader, error) {
 	}
 	info, err := file.Stat()
 	if err != nil {
-		return nil, fileError(d.path(EncoderFile), withoutPath(err), "")
+		return nil, fileError(d.path(EncoderFile), atomicfile.WithoutPath(err), "")
 	}
 	return io.NewSectionReader(file, 0, info.Size()), nil
 }
@@ -164,7 +165,7 @@ func (d *Dataset) openFiles() error {
 	for range attempts {
 		before, err := os.Stat(d.dir)
 		if err != nil {
-			return fileError(d.dir, withoutPath(err), "name the folder of a dataset")
+			return fileError(d.dir, atomicfile.WithoutPath(err), "name the folder of a dataset")
 		}
 		if !before.IsDir() {
 			return fileError(d.dir, fmt.Errorf("%w: it is not a folder", ErrNotDataset), "name the folder that holds "+
@@ -193,7 +194,7 @@ func (d *Dataset) openOnce() error {
 			continue
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
-			return fileError(d.path(name), withoutPath(err), "ask for the right to read it")
+			return fileError(d.path(name), atomicfile.WithoutPath(err), "ask for the right to read it")
 		}
 		if name == NodesFile || name == LinksFile {
 			return fileError(d.dir, fmt.Errorf("%w: it has no %s", ErrNotDataset, name),
@@ -261,7 +262,7 @@ func (d *Dataset) changed(ctx context.Context, all bool) ([]*Error, error) {
 		}
 		info, err := d.files[name].Stat()
 		if err != nil {
-			return changed, fileError(d.path(name), withoutPath(err), "")
+			return changed, fileError(d.path(name), atomicfile.WithoutPath(err), "")
 		}
 		if info.Size() != known.Bytes {
 			differs("it has %d bytes, and had %d when it was written", info.Size(), known.Bytes)
@@ -296,15 +297,23 @@ func (d *Dataset) Checksums(ctx context.Context) (map[string]string, error) {
 		if d.files[name] == nil {
 			continue
 		}
-		info, err := d.files[name].Stat()
+		file, err := d.fileManifest(ctx, name)
 		if err != nil {
-			return nil, fileError(d.path(name), withoutPath(err), "")
-		}
-		if sums[name], err = d.sum(ctx, name, info.Size()); err != nil {
 			return nil, err
 		}
+		sums[name] = file.SHA256
 	}
 	return sums, nil
+}
+
+// fileManifest reads a file for its size and checksum.
+func (d *Dataset) fileManifest(ctx context.Context, name string) (FileManifest, error) {
+	info, err := d.files[name].Stat()
+	if err != nil {
+		return FileManifest{}, fileError(d.path(name), atomicfile.WithoutPath(err), "")
+	}
+	sum, err := d.sum(ctx, name, info.Size())
+	return FileManifest{info.Size(), sum}, err
 }
 
 // sum is the SHA-256 of a file.
@@ -316,7 +325,7 @@ func (d *Dataset) sum(ctx context.Context, name string, size int64) (string, err
 		}
 		d.reading(name, at, size)
 		if _, err := io.Copy(h, io.NewSectionReader(d.files[name], at, 1<<24)); err != nil {
-			return "", fileError(d.path(name), withoutPath(err), "")
+			return "", fileError(d.path(name), atomicfile.WithoutPath(err), "")
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil

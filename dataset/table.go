@@ -15,6 +15,7 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 
 	"unseen/hint"
+	"unseen/internal/atomicfile"
 	"unseen/internal/columnar"
 )
 
@@ -30,7 +31,7 @@ func openTable(file *os.File, path string) (t *table, err error) {
 	defer catch(path, &err)
 	info, err := file.Stat()
 	if err != nil {
-		return nil, fileError(path, withoutPath(err), "")
+		return nil, fileError(path, atomicfile.WithoutPath(err), "")
 	}
 	p, err := columnar.Open(file, info.Size())
 	if err != nil {

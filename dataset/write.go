@@ -167,25 +167,16 @@ func (d *Dataset) Seal(ctx context.Context, p Provenance) (*Manifest, error) {
 	if exposures != nil {
 		m.Exposures = exposures.Len()
 	}
-	for name, file := range d.files {
-		info, err := file.Stat()
-		if err != nil {
-			return nil, fileError(d.path(name), withoutPath(err), "")
-		}
-		sum, err := d.sum(ctx, name, info.Size())
-		if err != nil {
+	for name := range d.files {
+		if m.Files[name], err = d.fileManifest(ctx, name); err != nil {
 			return nil, err
 		}
-		m.Files[name] = FileManifest{info.Size(), sum}
 	}
 	raw, err := m.bytes()
 	if err != nil {
 		return nil, w.refuse("the provenance has no JSON form: %v", "give a year from 0 to 9999", err)
 	}
-	return m, atomicfile.Write(d.path(ManifestFile), func(to io.Writer) error {
-		_, err := to.Write(raw)
-		return err
-	})
+	return m, atomicfile.WriteBytes(d.path(ManifestFile), raw)
 }
 
 // Writable reports, before hours of work, whether Write can put a dataset into the folder dir. The first
@@ -214,7 +205,7 @@ func replaceable(dir string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		return fileError(dir, withoutPath(err), "choose another folder")
+		return fileError(dir, atomicfile.WithoutPath(err), "choose another folder")
 	case len(entries) == 0:
 		return nil
 	}
@@ -237,7 +228,7 @@ func replaceable(dir string) error {
 func onlyDataset(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return fileError(dir, withoutPath(err), "choose another folder")
+		return fileError(dir, atomicfile.WithoutPath(err), "choose another folder")
 	}
 	for _, e := range entries {
 		if e.Name() != ManifestFile && !slices.Contains(dataFiles, e.Name()) {
@@ -328,7 +319,7 @@ func (w *writer) writeInto(folder string) error {
 		return w.refuse("the provenance has no JSON form: %v", "give a year from 0 to 9999", err)
 	}
 	if err := os.WriteFile(filepath.Join(folder, ManifestFile), raw, 0o666); err != nil {
-		return &atomicfile.Error{Path: filepath.Join(w.dir, ManifestFile), Err: withoutPath(err)}
+		return &atomicfile.Error{Path: filepath.Join(w.dir, ManifestFile), Err: atomicfile.WithoutPath(err)}
 	}
 	if w.options.Written != nil {
 		return w.options.Written()
@@ -348,14 +339,14 @@ func (w *writer) copyOf(name string) func(io.Writer, func(done, of int) error) e
 		}
 		info, err := file.Stat()
 		if err != nil {
-			return fileError(d.path(name), withoutPath(err), "")
+			return fileError(d.path(name), atomicfile.WithoutPath(err), "")
 		}
 		for at := int64(0); at < info.Size(); at += 1 << 24 {
 			if err := progress(int(at>>10), int(info.Size()>>10)); err != nil {
 				return err
 			}
 			if _, err := io.Copy(to, io.NewSectionReader(file, at, min(1<<24, info.Size()-at))); err != nil {
-				return fileError(d.path(name), withoutPath(err), "")
+				return fileError(d.path(name), atomicfile.WithoutPath(err), "")
 			}
 		}
 		return nil
@@ -365,7 +356,7 @@ func (w *writer) copyOf(name string) func(io.Writer, func(done, of int) error) e
 // file writes one file and notes its size and sum.
 func (w *writer) file(folder, name string, write func(io.Writer, func(done, of int) error) error) error {
 	failed := func(err error) error {
-		return &atomicfile.Error{Path: filepath.Join(w.dir, name), Err: withoutPath(err)}
+		return &atomicfile.Error{Path: filepath.Join(w.dir, name), Err: atomicfile.WithoutPath(err)}
 	}
 	file, err := os.OpenFile(filepath.Join(folder, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
@@ -548,12 +539,4 @@ func kindName(half bool) string {
 		return "float16"
 	}
 	return "float32"
-}
-
-// withoutPath takes the operation and the path off the system's own errors.
-func withoutPath(err error) error {
-	if e, ok := err.(*fs.PathError); ok {
-		return e.Err
-	}
-	return err
 }

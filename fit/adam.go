@@ -1,6 +1,7 @@
 package fit
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -31,10 +32,10 @@ type AdamSettings struct {
 }
 
 func (s AdamSettings) withDefaults() AdamSettings {
-	fill(&s.Rate, 1e-3)
-	fill(&s.Batch, 32)
-	fill(&s.Epochs, 50)
-	fill(&s.Patience, 5)
+	s.Rate = cmp.Or(s.Rate, 1e-3)
+	s.Batch = cmp.Or(s.Batch, 32)
+	s.Epochs = cmp.Or(s.Epochs, 50)
+	s.Patience = cmp.Or(s.Patience, 5)
 	s.Threads = kern.Threads(s.Threads)
 	return s
 }

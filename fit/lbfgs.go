@@ -1,6 +1,7 @@
 package fit
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -16,9 +17,9 @@ type LBFGSSettings struct {
 }
 
 func (s LBFGSSettings) withDefaults() LBFGSSettings {
-	fill(&s.Iterations, 200)
-	fill(&s.Memory, 12)
-	fill(&s.Tolerance, 1e-6)
+	s.Iterations = cmp.Or(s.Iterations, 200)
+	s.Memory = cmp.Or(s.Memory, 12)
+	s.Tolerance = cmp.Or(s.Tolerance, 1e-6)
 	return s
 }
 

@@ -1,6 +1,7 @@
 package fit
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -178,13 +179,8 @@ func Presets() []string { return []string{"safe", "paper", "notebook"} }
 
 // WithDefaults returns the settings with everything filled in, or an error that names an invalid setting.
 func (s Settings) WithDefaults() (Settings, error) {
-	if s.Method == "" {
-		s.Method = "bayes"
-	}
-	s.Method = methodOf(s.Method)
-	if s.Preset == "" {
-		s.Preset = "safe"
-	}
+	s.Method = methodOf(cmp.Or(s.Method, "bayes"))
+	s.Preset = cmp.Or(s.Preset, "safe")
 	preset, ok := presets[s.Preset]
 	if !ok {
 		return s, fmt.Errorf("%w: no preset %q; there is %s", ErrSetting, s.Preset, strings.Join(Presets(), ", "))
@@ -193,15 +189,15 @@ func (s Settings) WithDefaults() (Settings, error) {
 	if err != nil {
 		return s, err
 	}
-	fill(&s.Link, m.link, "diagonal")
-	fill(&s.Propensity, m.propensity, "field-matrix")
-	fill(&s.LambdaL, preset.LambdaL)
-	fill(&s.LambdaR, preset.LambdaR)
-	fill(&s.Sampling, preset.Sampling)
-	fill(&s.Floor, preset.Floor)
-	fill(&s.EvenRisk, preset.EvenRisk, Off)
-	fill(&s.Through, preset.Through, Off)
-	fill(&s.Optimiser, preset.Optimiser)
+	s.Link = cmp.Or(s.Link, m.link, "diagonal")
+	s.Propensity = cmp.Or(s.Propensity, m.propensity, "field-matrix")
+	s.LambdaL = cmp.Or(s.LambdaL, preset.LambdaL)
+	s.LambdaR = cmp.Or(s.LambdaR, preset.LambdaR)
+	s.Sampling = cmp.Or(s.Sampling, preset.Sampling)
+	s.Floor = cmp.Or(s.Floor, preset.Floor)
+	s.EvenRisk = cmp.Or(s.EvenRisk, preset.EvenRisk, Off)
+	s.Through = cmp.Or(s.Through, preset.Through, Off)
+	s.Optimiser = cmp.Or(s.Optimiser, preset.Optimiser)
 	for _, axis := range preset.Search.Axes {
 		given := slices.ContainsFunc(s.Search.Axes, func(a Axis) bool { return a.Name == axis.Name })
 		if s.Optimiser == "lbfgs" && s.Ridge == 0 && !given && !m.bayes && !m.untrained &&
@@ -212,12 +208,12 @@ func (s Settings) WithDefaults() (Settings, error) {
 	if s.Starts == nil {
 		s.Starts = preset.Starts
 	}
-	fill(&s.Adam.Rate, preset.Adam.Rate)
-	fill(&s.Adam.Batch, preset.Adam.Batch)
-	fill(&s.Adam.Epochs, preset.Adam.Epochs)
-	fill(&s.Adam.Patience, preset.Adam.Patience)
+	s.Adam.Rate = cmp.Or(s.Adam.Rate, preset.Adam.Rate)
+	s.Adam.Batch = cmp.Or(s.Adam.Batch, preset.Adam.Batch)
+	s.Adam.Epochs = cmp.Or(s.Adam.Epochs, preset.Adam.Epochs)
+	s.Adam.Patience = cmp.Or(s.Adam.Patience, preset.Adam.Patience)
 	s.Adam, s.LBFGS = s.Adam.withDefaults(), s.LBFGS.withDefaults()
-	fill(&s.Replicates, 10)
+	s.Replicates = cmp.Or(s.Replicates, 10)
 	s.Replicates = max(s.Replicates, -1)
 	// −1 stays, so that the settings mean the same when they are read again
 	s.LambdaR, s.Floor = max(s.LambdaR, -1), max(s.Floor, -1)
@@ -226,16 +222,6 @@ func (s Settings) WithDefaults() (Settings, error) {
 		return s, err
 	}
 	return s, s.Search.validate(s, m)
-}
-
-// fill sets a zero to the first of the values that is not.
-func fill[T comparable](to *T, values ...T) {
-	var zero T
-	for _, v := range values {
-		if *to == zero {
-			*to = v
-		}
-	}
 }
 
 func (s Settings) method() (method, error) {

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,18 +49,13 @@ type Settings struct {
 
 // WithDefaults returns the settings with every default in place of its zero.
 func (s Settings) WithDefaults() Settings {
-	set := func(value *int, fallback int) {
-		if *value == 0 {
-			*value = fallback
-		}
-	}
-	set(&s.Papers, 410)
-	set(&s.Fields, 2)
-	set(&s.Dim, 16)
-	set(&s.Shown, 20)
-	set(&s.Rounds, 20)
-	set(&s.Negatives, 4000)
-	set(&s.Threads, runtime.GOMAXPROCS(0))
+	s.Papers = cmp.Or(s.Papers, 410)
+	s.Fields = cmp.Or(s.Fields, 2)
+	s.Dim = cmp.Or(s.Dim, 16)
+	s.Shown = cmp.Or(s.Shown, 20)
+	s.Rounds = cmp.Or(s.Rounds, 20)
+	s.Negatives = cmp.Or(s.Negatives, 4000)
+	s.Threads = cmp.Or(s.Threads, runtime.GOMAXPROCS(0))
 	if s.Method == "" && s.NewLearner == nil {
 		s.Method = "naive"
 	}

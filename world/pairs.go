@@ -1,6 +1,7 @@
 package world
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -65,7 +66,7 @@ func (s *TruePairs) Observation(k int) risk.Observation {
 
 // Pairs draws n different pairs, uniformly, with their relevance and exposure.
 func (w *World) Pairs(ctx context.Context, n int, d Draw) (*TruePairs, error) {
-	setDefault(&d.Parts, 3)
+	d.Parts = cmp.Or(d.Parts, 3)
 	switch {
 	case d.Parts < 1:
 		return nil, bad("Parts is %d; give 1 or more, or 0 for 3", d.Parts)

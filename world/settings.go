@@ -1,6 +1,7 @@
 package world
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"runtime"
@@ -80,34 +81,27 @@ func FlatRare() Scenario { return Scenario{BaseRate: .02, OracleAUC: .75} }
 
 // WithDefaults returns the settings with every default in place of its zero.
 func (s Settings) WithDefaults() Settings {
-	setDefault(&s.Nodes, 26_000)
-	setDefault(&s.Dim, 768)
+	s.Nodes = cmp.Or(s.Nodes, 26_000)
+	s.Dim = cmp.Or(s.Dim, 768)
 	if s.Fields == nil {
 		s.Fields = FieldsOfStudy()
 	}
-	setDefault(&s.Topics, 8)
-	setDefault(&s.FieldShare, .25)
-	setDefault(&s.TopicShare, .25)
+	s.Topics = cmp.Or(s.Topics, 8)
+	s.FieldShare = cmp.Or(s.FieldShare, .25)
+	s.TopicShare = cmp.Or(s.TopicShare, .25)
 	s.Scenario = s.Scenario.WithDefaults()
 	return s
 }
 
 // WithDefaults returns the scenario with every default in place of its zero.
 func (p Scenario) WithDefaults() Scenario {
-	setDefault(&p.BaseRate, .16)
-	setDefault(&p.OracleAUC, .97)
-	setDefault(&p.Ceiling, 1)
-	setDefault(&p.Same, PropensityRange{.7, 1})
-	setDefault(&p.Cross, PropensityRange{.1, .3})
-	setDefault(&p.Threads, runtime.GOMAXPROCS(0))
+	p.BaseRate = cmp.Or(p.BaseRate, .16)
+	p.OracleAUC = cmp.Or(p.OracleAUC, .97)
+	p.Ceiling = cmp.Or(p.Ceiling, 1)
+	p.Same = cmp.Or(p.Same, PropensityRange{.7, 1})
+	p.Cross = cmp.Or(p.Cross, PropensityRange{.1, .3})
+	p.Threads = cmp.Or(p.Threads, runtime.GOMAXPROCS(0))
 	return p
-}
-
-func setDefault[T comparable](value *T, otherwise T) {
-	var zero T
-	if *value == zero {
-		*value = otherwise
-	}
 }
 
 // Validate reports the first setting that no world can have. Whether the oracle AUC can be reached

@@ -16,7 +16,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
 	"unseen/hint"
+	"unseen/internal/atomicfile"
 	"unseen/internal/jsonscan"
 )
 
@@ -528,7 +530,7 @@ func filesUnder(paths []string, what string, take func(path string) bool) ([]str
 			return nil, failAt(Place{File: path}, fs.ErrNotExist, "name an existing file or folder")
 		}
 		if err != nil {
-			return nil, failAt(Place{File: path}, withoutPath(err), "name a readable file or folder")
+			return nil, failAt(Place{File: path}, atomicfile.WithoutPath(err), "name a readable file or folder")
 		}
 		if !info.IsDir() {
 			all = append(all, path)
@@ -551,7 +553,7 @@ func filesUnder(paths []string, what string, take func(path string) bool) ([]str
 			return nil
 		})
 		if err != nil {
-			return nil, failAt(Place{File: path}, withoutPath(err), "check its permissions")
+			return nil, failAt(Place{File: path}, atomicfile.WithoutPath(err), "check its permissions")
 		}
 		if len(all) == before {
 			return nil, failAt(Place{File: path}, fmt.Errorf("%w: the folder has no %s", ErrUsage, what),

@@ -18,6 +18,7 @@ import (
 	"unseen/dataset"
 	"unseen/graph"
 	"unseen/hint"
+	"unseen/internal/atomicfile"
 )
 
 // collector is the Sink of Import: a graph in memory, texts and vectors in temporary files.
@@ -425,7 +426,7 @@ func (c *collector) Note(format string, a ...any) {
 
 // diskError is an error of writing or reading temporary files.
 func diskError(folder string, err error) error {
-	return failAt(Place{File: filepath.Dir(folder)}, withoutPath(err), "free space on the disk")
+	return failAt(Place{File: filepath.Dir(folder)}, atomicfile.WithoutPath(err), "free space on the disk")
 }
 
 // spool keeps texts in a file, in the order of their nodes.

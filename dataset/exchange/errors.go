@@ -3,7 +3,6 @@ package exchange
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 
 	"unseen/hint"
 )
@@ -63,14 +62,6 @@ func plainReason(err error) error {
 	}
 	if e, is := err.(*hint.Error); is {
 		err = e.Err
-	}
-	return err
-}
-
-// withoutPath removes the operation and the path from the system's own errors.
-func withoutPath(err error) error {
-	if e, ok := err.(*fs.PathError); ok {
-		return e.Err
 	}
 	return err
 }

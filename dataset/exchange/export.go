@@ -77,7 +77,7 @@ func Export(ctx context.Context, dir, format, out string, o ExportOptions) error
 			}
 		}
 	case !os.IsNotExist(err):
-		return failAt(Place{File: out}, withoutPath(err), "choose another folder")
+		return failAt(Place{File: out}, atomicfile.WithoutPath(err), "choose another folder")
 	}
 	return atomicfile.WriteFolder(out, func(folder string) error {
 		x := &exporter{ctx: ctx, content: content, folder: folder, out: out, options: o}
@@ -146,7 +146,7 @@ func (x *exporter) write(format string) error {
 // file writes one file of the folder.
 func (x *exporter) file(name string, write func(io.Writer, func(done, of int) error) error) error {
 	failed := func(err error) error {
-		return &atomicfile.Error{Path: filepath.Join(x.out, name), Err: withoutPath(err)}
+		return &atomicfile.Error{Path: filepath.Join(x.out, name), Err: atomicfile.WithoutPath(err)}
 	}
 	file, err := os.Create(filepath.Join(x.folder, name))
 	if err != nil {

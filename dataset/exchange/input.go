@@ -11,6 +11,8 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+
+	"unseen/internal/atomicfile"
 )
 
 // Input is a file that is read from its beginning to its end: plain, gzip or zstd, as its first bytes say. It is
@@ -41,30 +43,38 @@ func (c *countingReader) Read(p []byte) (int, error) {
 
 // OpenInput opens a file. A folder, a device or a pipe is refused.
 func OpenInput(ctx context.Context, path string, o Options) (*Input, error) {
-	at := Place{File: path}
-	// Checked before it is opened, since opening a pipe waits for its writer.
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, failAt(at, fs.ErrNotExist, "name an existing file")
-	case err != nil:
-		return nil, failAt(at, withoutPath(err), "name a readable file")
-	case info.IsDir():
-		return nil, failAt(at, fmt.Errorf("%w: it is a folder", ErrUsage), "name a file in it")
-	case !info.Mode().IsRegular():
-		return nil, failAt(at, fmt.Errorf("%w: not a regular file", ErrUsage), "copy its content to a file")
-	}
-	file, err := os.Open(path)
+	file, size, err := openFile(path)
 	if err != nil {
-		return nil, failAt(at, withoutPath(err), "check its permissions")
+		return nil, err
 	}
-	s, err := newInput(ctx, path, file, info.Size(), o)
+	s, err := newInput(ctx, path, file, size, o)
 	if err != nil {
 		file.Close()
 		return nil, err
 	}
 	s.file = file
 	return s, nil
+}
+
+// openFile opens a regular file and returns its size.
+func openFile(path string) (file *os.File, size int64, err error) {
+	at := Place{File: path}
+	// Checked before it is opened, since opening a pipe waits for its writer.
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, 0, failAt(at, fs.ErrNotExist, "name an existing file")
+	case err != nil:
+		return nil, 0, failAt(at, atomicfile.WithoutPath(err), "name a readable file")
+	case info.IsDir():
+		return nil, 0, failAt(at, fmt.Errorf("%w: it is a folder", ErrUsage), "name a file in it")
+	case !info.Mode().IsRegular():
+		return nil, 0, failAt(at, fmt.Errorf("%w: not a regular file", ErrUsage), "copy its content to a file")
+	}
+	if file, err = os.Open(path); err != nil {
+		return nil, 0, failAt(at, atomicfile.WithoutPath(err), "check its permissions")
+	}
+	return file, info.Size(), nil
 }
 
 // newInput reads from any reader, of size bytes.
@@ -75,7 +85,7 @@ func newInput(ctx context.Context, path string, r io.Reader, size int64, o Optio
 	var head [4]byte
 	n, err := io.ReadFull(&s.packed, head[:])
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return nil, &Error{Place{File: path}, withoutPath(err)}
+		return nil, &Error{Place{File: path}, atomicfile.WithoutPath(err)}
 	}
 	whole := io.MultiReader(bytes.NewReader(head[:n]), &s.packed)
 	switch {
@@ -139,7 +149,7 @@ func (s *Input) fail(err error) error {
 		return failAt(at, fmt.Errorf("%w: %v", ErrExpands, err),
 			"compress it again with a smaller window: zstd -d FILE, then zstd --long=27")
 	}
-	return failAt(at, fmt.Errorf("%w: %v", ErrFormat, withoutPath(err)), "download or copy it again")
+	return failAt(at, fmt.Errorf("%w: %v", ErrFormat, atomicfile.WithoutPath(err)), "download or copy it again")
 }
 
 // Close closes the file.

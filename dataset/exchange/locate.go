@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"unseen/internal/atomicfile"
 )
 
 // inputs are the files of one import, "" where there is none.
@@ -42,14 +44,14 @@ func locate(o *Options, extensions ...string) (in inputs, err error) {
 	folder := o.Paths[0]
 	info, err := os.Stat(folder)
 	if err != nil {
-		return in, failAt(Place{File: folder}, withoutPath(err), "name an existing file or folder")
+		return in, failAt(Place{File: folder}, atomicfile.WithoutPath(err), "name an existing file or folder")
 	}
 	if !info.IsDir() {
 		return inputs{single: folder}, nil
 	}
 	entries, err := os.ReadDir(folder)
 	if err != nil {
-		return in, failAt(Place{File: folder}, withoutPath(err), "check its permissions")
+		return in, failAt(Place{File: folder}, atomicfile.WithoutPath(err), "check its permissions")
 	}
 	take := func(into *string, stems, extensions []string) error {
 		for _, e := range entries {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"slices"
 	"strconv"
@@ -133,21 +132,11 @@ type parquetFile struct {
 }
 
 func openParquet(path string) (t *parquetFile, err error) {
-	at := Place{File: path}
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, failAt(at, fs.ErrNotExist, "name an existing file")
-	case err != nil:
-		return nil, failAt(at, withoutPath(err), "name a readable file")
-	case !info.Mode().IsRegular():
-		return nil, failAt(at, fmt.Errorf("%w: not a regular file", ErrUsage), "name a file")
-	}
-	file, err := os.Open(path)
+	file, size, err := openFile(path)
 	if err != nil {
-		return nil, failAt(at, withoutPath(err), "check its permissions")
+		return nil, err
 	}
-	t, err = newParquet(at, file, info.Size())
+	t, err = newParquet(Place{File: path}, file, size)
 	if err != nil {
 		file.Close()
 		return nil, err

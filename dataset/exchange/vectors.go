@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"unseen/dataset"
+	"unseen/internal/atomicfile"
 	"unseen/internal/kern"
 )
 
@@ -119,12 +120,12 @@ func openMatrix(ctx context.Context, path string, limits Limits) (*matrix, error
 		input.Close()
 		file, err := os.Open(path)
 		if err != nil {
-			return nil, &Error{Place{File: path}, withoutPath(err)}
+			return nil, &Error{Place{File: path}, atomicfile.WithoutPath(err)}
 		}
 		info, err := file.Stat()
 		if err != nil {
 			file.Close()
-			return nil, &Error{Place{File: path}, withoutPath(err)}
+			return nil, &Error{Place{File: path}, atomicfile.WithoutPath(err)}
 		}
 		m, err := matrixOfNpz(path, file, info.Size(), limits)
 		if err != nil {
