@@ -41,7 +41,7 @@ func (p Plan) checkLog(log *ExposureLog) error {
 	}
 	if p.Log == Complete && p.Scheme != "" && p.Scheme != graph.Uniform.String() {
 		return hint.Wrap(fmt.Errorf("%w: unlinked pairs by %s beside a complete log", ErrSetting, p.Scheme),
-			"set %v to uniform", hint.Setting("scheme"))
+			"set %v to uniform", hint.Setting("negativeScheme"))
 	}
 	if log == nil {
 		return nil

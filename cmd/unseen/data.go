@@ -90,18 +90,20 @@ func (f *drawingFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.testFrom, "test-from", "", "`date` from which nodes are for testing")
 	flags.BoolVar(&f.later, "later-targets", false, "targets may be newer than their source")
 	flags.IntVar(&f.negatives, "negatives", graph.DefaultPerLink, "unlinked pairs per link")
-	flags.StringVar(&f.scheme, "scheme", "", "unlinked pairs: uniform, field or popularity")
+	flags.StringVar(&f.scheme, "negative-scheme", "", "`rule`: uniform (default), field or popularity")
+	oldFlag(cmd, "scheme", "negative-scheme")
 	flags.StringVar(&f.fieldsBy, "fields-by", "", "find `fields`: vectors:20, or links:50")
 	flags.StringVar(&f.log, "log", "", "exposures: sample, complete, offered or ignored")
 	completeFlags(cmd, map[string][]string{
 		"log": {"sample", "complete", "offered", "ignored"}, "split": {"order", "date", "random", "whole"},
-		"scheme": {"uniform", "field", "popularity"}, "fields-by": {"vectors:20", "links:50"},
+		"negative-scheme": {"uniform", "field", "popularity"}, "fields-by": {"vectors:20", "links:50"},
 	}, "shares", "validation-from", "test-from", "negatives")
 }
 
 // names lists the flags, none of which a generated world takes.
 func (f *drawingFlags) names() []string {
-	return []string{"split", "shares", "validation-from", "test-from", "later-targets", "negatives", "scheme",
+	return []string{"split", "shares", "validation-from", "test-from", "later-targets", "negatives", "negative-scheme",
+		"scheme",
 		"fields-by", "log"}
 }
 
@@ -147,7 +149,7 @@ func (f *drawingFlags) data(n *network.Network, dir string, seed uint64) (sample
 	}
 	if f.scheme != "" {
 		if _, err := graph.ParseNegativeScheme(f.scheme); err != nil {
-			return fail("--scheme is %q; give uniform, field or popularity", f.scheme)
+			return fail("--negative-scheme is %q; give uniform, field or popularity", f.scheme)
 		}
 	}
 	switch f.log {

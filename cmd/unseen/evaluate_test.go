@@ -190,7 +190,7 @@ func TestFitFindsFieldsAndCuts(t *testing.T) {
 	t.Parallel()
 	dir, path := papers(t, 2), filepath.Join(t.TempDir(), "m.safetensors")
 	for _, line := range []string{"--fields-by vectors:4", "--split random --shares .6,.1,.3",
-		"--scheme field --negatives 2", "--fields-by links:20"} {
+		"--negative-scheme field --negatives 2", "--fields-by links:20"} {
 		well(t, append([]string{"fit", dir, "--method", "naive", "-o", path, "--quiet"}, strings.Fields(line)...)...)
 		f, err := model.Open(path)
 		if err != nil {
@@ -245,7 +245,7 @@ func TestEvaluateRefuses(t *testing.T) {
 		{"fit " + dir + " --split sideways", "sideways"},
 		{"fit " + dir + " --test-from 2020-13-45", "give both as 2021-01-31"},
 		{"fit " + dir + " --fields-by stars", "--fields-by is"},
-		{"fit " + dir + " --scheme lucky", "--scheme is"},
+		{"fit " + dir + " --negative-scheme lucky", "--negative-scheme is"},
 		{"fit " + dir + " --negatives 0", "--negatives is 0"},
 		{"fit " + dir + " " + dir, "name one folder"},
 	} {

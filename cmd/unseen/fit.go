@@ -169,10 +169,10 @@ fifth of the links run against time, or more than a quarter lie on circles, as
 in a network of friends. --split whole trains on everything. The model records
 the plan, so that unseen evaluate finds the same held-out pairs.
 
---scheme says how unlinked pairs are sampled: uniformly (the default), half of
-them from pairs of fields in proportion to their links (field), or targets in
-proportion to the links that they receive (popularity). How pairs are weighted
-in training is the --method.
+--negative-scheme says how unlinked pairs are sampled: uniformly (the default),
+half of them from pairs of fields in proportion to their links (field), or
+targets in proportion to the links that they receive (popularity). How pairs are
+weighted in training is the --method.
 
 exposures.parquet, if there is one, enters the likelihood. By default it is a
 sample of pairs, shown and not shown. --log complete: a source that is in it was
