@@ -267,10 +267,7 @@ func (m *kmeans) start(ctx context.Context) error {
 func (m *kmeans) approach(ctx context.Context, c int) (totals []float64, err error) {
 	totals = make([]float64, m.blocks())
 	around := m.centres.around[c*len(m.mean):][:len(m.mean)]
-	kern.Chunks(len(m.nodes), pointBlock, m.threads, func(worker, block, from, to int) {
-		if ctx.Err() != nil {
-			return
-		}
+	err = kern.ChunksErr(ctx, len(m.nodes), pointBlock, m.threads, func(worker, block, from, to int) error {
 		dots := m.scratch[worker].dots[:to-from]
 		kern.Dots(dots, around, m.vectors, m.nodes[from:to])
 		for x, dot := range dots {
@@ -278,17 +275,15 @@ func (m *kmeans) approach(ctx context.Context, c int) (totals []float64, err err
 			m.nearest[p] = min(m.nearest[p], m.distance(worker, p, &m.centres, c, dot))
 			totals[block] += m.nearest[p]
 		}
+		return nil
 	})
-	return totals, ctx.Err()
+	return totals, err
 }
 
 // tryCentres returns by how much each new centre would lower the sum of the squared distances.
 func (m *kmeans) tryCentres(ctx context.Context, c *centres) ([]float64, error) {
 	parts := make([]float64, m.blocks()*startDraws)
-	kern.Chunks(len(m.nodes), pointBlock, m.threads, func(worker, block, from, to int) {
-		if ctx.Err() != nil {
-			return
-		}
+	err := kern.ChunksErr(ctx, len(m.nodes), pointBlock, m.threads, func(worker, block, from, to int) error {
 		s, part := &m.scratch[worker], parts[block*startDraws:][:startDraws]
 		kern.MulT(view(s.dots, to-from, startDraws), m.load(worker, from, to), view(c.around, startDraws, len(m.mean)))
 		for x, nearest := range m.nearest[from:to] {
@@ -299,12 +294,13 @@ func (m *kmeans) tryCentres(ctx context.Context, c *centres) ([]float64, error) 
 				}
 			}
 		}
+		return nil
 	})
 	gains := make([]float64, startDraws)
 	for k, gain := range parts {
 		gains[k%startDraws] += gain
 	}
-	return gains, ctx.Err()
+	return gains, err
 }
 
 // draw draws a point with a chance proportional to its squared distance from the nearest centre; totals
@@ -334,10 +330,7 @@ func (m *kmeans) draw(totals []float64) int {
 // returns how many moved.
 func (m *kmeans) assign(ctx context.Context) (moved int, err error) {
 	moves := make([]int, m.blocks())
-	kern.Chunks(len(m.nodes), pointBlock, m.threads, func(worker, block, from, to int) {
-		if ctx.Err() != nil {
-			return
-		}
+	err = kern.ChunksErr(ctx, len(m.nodes), pointBlock, m.threads, func(worker, block, from, to int) error {
 		before := slices.Clone(m.of[from:to])
 		m.findNearest(worker, from, to)
 		for x, c := range m.of[from:to] {
@@ -345,11 +338,12 @@ func (m *kmeans) assign(ctx context.Context) (moved int, err error) {
 				moves[block]++
 			}
 		}
+		return nil
 	})
 	for _, n := range moves {
 		moved += n
 	}
-	return moved, ctx.Err()
+	return moved, err
 }
 
 // findNearest finds the nearest centre of the points of a block: that with the largest

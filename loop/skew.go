@@ -211,10 +211,7 @@ func SkewProbability(ctx context.Context, counts []int, q []float64, draws int, 
 	}
 	const chunk = 64
 	skewed := make([]int, (draws+chunk-1)/chunk)
-	kern.Chunks(draws, chunk, kern.Threads(threads), func(_, part, from, to int) {
-		if ctx.Err() != nil {
-			return
-		}
+	err = kern.ChunksErr(ctx, draws, chunk, kern.Threads(threads), func(_, part, from, to int) error {
 		rng := newStream(seed, "skew", uint64(part))
 		links, next := make([]float64, len(q)), make([]int, len(q))
 		for range to - from {
@@ -222,12 +219,13 @@ func SkewProbability(ctx context.Context, counts []int, q []float64, draws int, 
 				skewed[part]++
 			}
 		}
+		return nil
 	})
 	total := 0
 	for _, k := range skewed {
 		total += k
 	}
-	return float64(total) / float64(draws), ctx.Err()
+	return float64(total) / float64(draws), err
 }
 
 // skews draws one round and reports whether κ_v′/κ_w′ > κ_v/κ_w for all q_v > q_w.

@@ -145,10 +145,7 @@ func (w *World) reveal(ctx context.Context, p *graph.Pairs, logged float64) (*Tr
 		Logits: make([]float64, n), Truth: make([]risk.Truth, n),
 	}
 	scores, queries := make([]float32, w.threads*chunkSize), w.queries()
-	kern.Chunks(n, chunkSize, w.threads, func(worker, _, from, to int) {
-		if ctx.Err() != nil {
-			return
-		}
+	err := kern.ChunksErr(ctx, n, chunkSize, w.threads, func(worker, _, from, to int) error {
 		scores := scores[worker*chunkSize:][:to-from]
 		w.score(scores, queries[worker], p.Source[from:to], p.Target[from:to])
 		for k := from; k < to; k++ {
@@ -159,8 +156,9 @@ func (w *World) reveal(ctx context.Context, p *graph.Pairs, logged float64) (*Tr
 			s.Exposed[k] = w.exposure.toss(i, j) < s.Truth[k].Propensity
 			s.Logged[k] = w.log.toss(i, j) < logged
 		}
+		return nil
 	})
-	return s, ctx.Err()
+	return s, err
 }
 
 // universe numbers the ordered pairs of some nodes.

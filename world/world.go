@@ -185,12 +185,10 @@ func (w *World) measure(c *calibration, scale float64, scores []float32, sources
 // scores sets dst[k] = wᵀ(h_i⊙h_j) for pair k.
 func (w *World) scores(ctx context.Context, dst []float32, sources, targets []int32) error {
 	queries := w.queries()
-	kern.Chunks(len(dst), chunkSize, w.threads, func(worker, _, from, to int) {
-		if ctx.Err() == nil {
-			w.score(dst[from:to], queries[worker], sources[from:to], targets[from:to])
-		}
+	return kern.ChunksErr(ctx, len(dst), chunkSize, w.threads, func(worker, _, from, to int) error {
+		w.score(dst[from:to], queries[worker], sources[from:to], targets[from:to])
+		return nil
 	})
-	return ctx.Err()
 }
 
 // chunkSize is how many pairs a thread takes at a time.
