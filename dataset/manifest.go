@@ -62,7 +62,7 @@ type EncoderManifest struct {
 	Kind string `json:"kind"` // as its package names it, such as builtin
 }
 
-// FileManifest is by what a file is known.
+// FileManifest is the size and the checksum of a file.
 type FileManifest struct {
 	Bytes  int64  `json:"bytes"`
 	SHA256 string `json:"sha256"` // as sha256sum prints it

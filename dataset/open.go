@@ -39,8 +39,8 @@ type OpenOptions struct {
 	Progress   progress.Func // may be nil
 }
 
-// Dataset is an open dataset. Its graph stays good after Close, but for the vectors, which Close gives
-// back. It may be used by many goroutines at a time.
+// Dataset is an open dataset. Its graph stays valid after Close, except for the vectors, whose memory
+// Close frees. It may be used by many goroutines at a time.
 type Dataset struct {
 	dir      string
 	options  OpenOptions
@@ -137,7 +137,7 @@ func (d *Dataset) Encoder() (*io.SectionReader, error) {
 	return io.NewSectionReader(file, 0, info.Size()), nil
 }
 
-// Close closes the files and gives the vectors' memory back. It may be called again.
+// Close closes the files and frees the memory of the vectors. It may be called again.
 func (d *Dataset) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -282,7 +282,7 @@ func (d *Dataset) changed(ctx context.Context, all bool) ([]*Error, error) {
 	return changed, nil
 }
 
-// Checksums are the SHA-256 of the data files by name. Where there is no dataset.json to say them, the files are read.
+// Checksums are the SHA-256 of the data files by name. Without dataset.json, the files are read.
 func (d *Dataset) Checksums(ctx context.Context) (map[string]string, error) {
 	if d.written {
 		return d.manifest.Checksums(), nil

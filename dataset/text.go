@@ -25,7 +25,7 @@ type texts struct {
 // HasText reports whether nodes have a column of text. Single ones may still have none.
 func (d *Dataset) HasText() bool { return d.texts.column != nil }
 
-// Text returns the text of node i, empty when it has none. It is read from the file, so ask for texts in
+// Text returns the text of node i, empty when it has none. It is read from the file, so read texts in
 // order where you can. Like an index of the graph, i must be in range.
 func (d *Dataset) Text(i int32) (string, error) {
 	_ = d.graph.Field(i)

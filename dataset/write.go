@@ -50,18 +50,18 @@ type WriteOptions struct {
 	Provenance Provenance    // with Made left zero, the time of writing is taken
 	Half       bool          // store float32 vectors as float16, in half the space; three digits remain
 	Progress   progress.Func // may be nil
-	// Written is called when all is written and nothing of Content is needed any more, before the folder takes
-	// its name; may be nil. It is the moment to close the dataset that is about to be replaced, without which
-	// Windows would refuse. An error stops the writing.
+	// Written is called when everything is written and Content is not needed any more, before the folder is
+	// renamed; may be nil. Close the dataset there that is to be replaced, without which Windows would refuse.
+	// An error stops the writing.
 	Written func() error
 }
 
-// Write stores a dataset in the folder dir. Everything goes into a temporary folder beside it that
-// takes its name at the end, so that dir holds the old dataset or the new one, and an error or a
-// cancelled context leaves nothing behind. A dataset that is there already is replaced, in one step
-// where the system can exchange two names, as Linux and macOS can; elsewhere there is a moment
-// between two renames when there is neither, and after a power cut in it the next Write brings the
-// old one back. A folder that holds anything but a dataset is refused.
+// Write stores a dataset in the folder dir. It fills a temporary folder beside it and
+// renames that at the end, so that dir holds the old dataset or the new one, and an error or a
+// cancelled context leaves nothing behind. An existing dataset is replaced, in one step where the
+// system can exchange two names, as Linux and macOS can; elsewhere there is neither between two
+// renames, and after a power cut there the next Write restores the old one. A folder that holds
+// anything but a dataset is refused.
 //
 // The same content and the same Provenance, with its time given, make the same bytes.
 func Write(ctx context.Context, dir string, c Content, o WriteOptions) (*Manifest, error) {

@@ -21,11 +21,11 @@ type AdamSettings struct {
 	Rate   float64 // learning rate; 1e-3, of the preset paper 1e-4
 	Batch  int     // pairs a step; 32
 	Epochs int     // at most; 100 of the preset safe, 50 of the others
-	// epochs without a better validation likelihood before it stops; 8 of the preset safe, 5 of the
-	// others
+	// Patience is the number of epochs without a better validation likelihood before it stops; 8 of the preset safe,
+	// 5 of the others.
 	Patience int
 	Seed     uint64 // of the order of the pairs; Fit sets it to that of its Settings
-	Threads  int    // likewise
+	Threads  int    // likewise; 0 means all processors
 	// BySource shuffles whole sources instead of pairs: each source's vector is read once for all
 	// its pairs, and the order needs memory for sources only.
 	BySource bool

@@ -22,9 +22,9 @@ type Settings struct {
 	Method string `json:"method"` // see Methods; "" means bayes
 	Preset string `json:"preset"` // see Presets; "" means safe
 
-	Link        string            `json:"link"` // kind; "" means diagonal, or what the method asks for
+	Link        string            `json:"link"` // kind; "" means diagonal, or what the method needs
 	LinkOptions model.LinkOptions `json:"linkOptions"`
-	// kind; "" means field-matrix, or what the method asks for
+	// Propensity is the kind of the propensity model; "" means field-matrix, or what the method needs.
 	Propensity        string                  `json:"propensity"`
 	PropensityOptions model.PropensityOptions `json:"propensityOptions"`
 
@@ -34,7 +34,7 @@ type Settings struct {
 	EvenRisk Switch  `json:"evenRisk"` // the risk ignores inclusion weights
 	Through  Switch  `json:"through"`  // gradients flow through the masses
 	Floor    float64 `json:"floor"`    // the least propensity that the risk sees; 0 means the preset's, below 0 none
-	// prior variance of z under the link model's weights; 0 means the preset's, below 0 none
+	// Ridge is the prior variance of z under the link model's weights; 0 means the preset's, below 0 none.
 	Ridge float64 `json:"ridge"`
 
 	Optimiser string        `json:"optimiser"` // adam or lbfgs
