@@ -92,7 +92,7 @@ func (p *Provenance) UnmarshalJSON(raw []byte) error {
 }
 
 // Checksums are the SHA-256 of the data files by name: what sample.Origin.Files holds, so that a model
-// knows its dataset again.
+// recognises its dataset.
 func (m *Manifest) Checksums() map[string]string {
 	sums := make(map[string]string, len(m.Files))
 	for name, file := range m.Files {

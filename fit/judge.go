@@ -96,8 +96,8 @@ func (j *Judge) Risk(ctx context.Context, v sample.Evidence, e risk.Estimator, p
 }
 
 // Difference estimates by how much the risk of predictions is above that of others, both given as logits, one per
-// pair; nil means the judge's own. What both have in common cancels: the pairs and, by masses that are
-// probabilities as those of ap, much of what is not known of π̂ and ŷ; where the intervals of two risks overlap, that of their
+// pair; nil means the judge's own. What both have in common cancels: the pairs and, by masses that are probabilities
+// as those of ap, much of what is not known of π̂ and ŷ. Where the intervals of two risks overlap, that of their
 // difference may still be clear of 0.
 func (j *Judge) Difference(ctx context.Context, v sample.Evidence, e risk.Estimator,
 	predictions, others []float32) (Judgement, error) {

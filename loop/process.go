@@ -11,7 +11,7 @@ import (
 // linked with probability q_v = π_v·y_v.
 //
 //	κ⁽ᵗ⁾  share of each category among n recommendations
-//	n_v ~ Binomial(n·κ_v⁽ᵗ⁾, q_v)       links that follow     
+//	n_v ~ Binomial(n·κ_v⁽ᵗ⁾, q_v)       links that follow
 //	ê_v ∝ q̂_v = n_v/n                   the estimate; over π_v where Corrected
 //	κ⁽ᵗ⁺¹⁾ ~ Multinomial(n, ê)/n        the next recommendations, in proportion
 //
