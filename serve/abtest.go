@@ -126,11 +126,7 @@ func (s *Service) StartABTest(ctx context.Context, digest string, share float64)
 	if entry.Digest == line.current.digest {
 		return nil, hint.Wrap(requestError("model", digest, "is live already"), "give another")
 	}
-	naive := s.models.snapshot().Naive
-	if naive != "" {
-		naive = s.models.path(naive)
-	}
-	if line.b, err = s.load(ctx, s.models.path(entry.Digest), entry.Digest, naive); err != nil {
+	if line.b, err = s.load(ctx, entry.Digest, s.models.snapshot().Naive); err != nil {
 		return nil, err
 	}
 	totals, err := s.events.Totals(ctx)

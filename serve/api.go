@@ -176,14 +176,7 @@ func (s *Service) guard(api huma.API) func(huma.Context, func(huma.Context)) {
 		c.operation = op.OperationID
 		need, _ := op.Metadata["scope"].(Scope)
 		if need == ScopeAdmin {
-			defer func() {
-				status := http.StatusOK
-				if record, ok := w.(*recorder); ok && record.status != 0 {
-					status = record.status
-				}
-				s.audit.add(auditEntry{At: s.o.Now().UTC(), Request: c.id, Token: c.token, Remote: r.RemoteAddr,
-					Method: r.Method, Path: clip(r.URL.Path), Status: status})
-			}()
+			defer s.auditCall(w, r)
 		}
 		if refused := s.admit(r, need); refused != nil {
 			refused.write(w, c.id)

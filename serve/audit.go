@@ -3,6 +3,7 @@ package serve
 import (
 	"encoding/json"
 	"log/slog"
+	"net/http"
 	"os"
 	"sync"
 	"time"
@@ -33,6 +34,13 @@ func openAudit(path string, log *slog.Logger) (*auditLog, error) {
 		return nil, err
 	}
 	return &auditLog{log: log, file: file}, nil
+}
+
+// auditCall records a call that was answered.
+func (s *Service) auditCall(w http.ResponseWriter, r *http.Request) {
+	c := callerOf(r.Context())
+	s.audit.add(auditEntry{At: s.o.Now().UTC(), Request: c.id, Token: c.token, Remote: r.RemoteAddr, Method: r.Method,
+		Path: clip(r.URL.Path), Status: statusOf(w)})
 }
 
 func (a *auditLog) add(line auditEntry) {

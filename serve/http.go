@@ -288,10 +288,7 @@ func (s *Service) instrument(next http.Handler) http.Handler {
 					newProblem(http.StatusInternalServerError, errInternal).write(record, c.id)
 				}
 			}
-			status := record.status
-			if status == 0 {
-				status = http.StatusOK
-			}
+			status := statusOf(record)
 			took := time.Since(began)
 			s.metrics.requests.WithLabelValues(c.operation, strconv.Itoa(status)).Inc()
 			s.metrics.seconds.WithLabelValues(c.operation).Observe(took.Seconds())
@@ -332,6 +329,14 @@ func (r *recorder) Write(p []byte) (int, error) {
 		r.status = http.StatusOK
 	}
 	return r.ResponseWriter.Write(p)
+}
+
+// statusOf is the status that was sent through a recorder.
+func statusOf(w http.ResponseWriter) int {
+	if record, ok := w.(*recorder); ok && record.status != 0 {
+		return record.status
+	}
+	return http.StatusOK
 }
 
 // Unwrap lets http.ResponseController through.

@@ -19,15 +19,15 @@ type loadedModel struct {
 	origin sample.Origin
 }
 
-// load opens a model file, which must be fitted to the served dataset; naive is a file to compare with, or "".
-func (s *Service) load(ctx context.Context, path, digest, naive string) (*loadedModel, error) {
-	m, err := s.net.Model(ctx, path)
+// load opens a model of the registry by its digest; naive is the digest of one to compare with, or "".
+func (s *Service) load(ctx context.Context, digest, naive string) (*loadedModel, error) {
+	m, err := s.net.Model(ctx, s.models.path(digest))
 	if err != nil {
 		return nil, err
 	}
 	var other *network.Fitted
 	if naive != "" {
-		if other, err = s.net.Model(ctx, naive); err != nil {
+		if other, err = s.net.Model(ctx, s.models.path(naive)); err != nil {
 			return nil, err
 		}
 	}

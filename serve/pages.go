@@ -229,16 +229,8 @@ func (p *site) read(pattern, operation string, do func(http.ResponseWriter, *htt
 // page of runs, which says what was done. Forms of other sites are rejected before; see Handler.
 func (p *site) change(pattern, operation string, do func(*http.Request) (did string, err error)) {
 	p.mux.HandleFunc(p.s.route(pattern), func(w http.ResponseWriter, r *http.Request) {
-		c := callerOf(r.Context())
-		c.operation = operation
-		defer func() {
-			status := http.StatusOK
-			if record, ok := w.(*recorder); ok && record.status != 0 {
-				status = record.status
-			}
-			p.s.audit.add(auditEntry{At: p.s.o.Now().UTC(), Request: c.id, Token: c.token, Remote: r.RemoteAddr,
-				Method: r.Method, Path: clip(r.URL.Path), Status: status})
-		}()
+		callerOf(r.Context()).operation = operation
+		defer p.s.auditCall(w, r)
 		if refused := p.s.admit(r, ScopeAdmin); refused != nil {
 			p.refuse(w, r, refused)
 			return

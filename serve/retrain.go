@@ -183,11 +183,7 @@ func (s *Service) retrain(ctx context.Context, r JobRequest, report progress.Fun
 	if err != nil {
 		return err
 	}
-	naive := s.models.snapshot().Naive
-	if naive != "" {
-		naive = s.models.path(naive)
-	}
-	next, err := s.load(ctx, s.models.path(digest), digest, naive)
+	next, err := s.load(ctx, digest, s.models.snapshot().Naive)
 	if err != nil {
 		return err
 	}
@@ -270,11 +266,7 @@ func (s *Service) Deploy(ctx context.Context, digest string) (_ ModelEntry, err 
 	if err != nil {
 		return ModelEntry{}, err
 	}
-	naive := r.Naive
-	if naive != "" {
-		naive = s.models.path(naive)
-	}
-	next, err := s.load(ctx, s.models.path(entry.Digest), entry.Digest, naive)
+	next, err := s.load(ctx, entry.Digest, r.Naive)
 	if err != nil {
 		return ModelEntry{}, err
 	}
@@ -394,7 +386,7 @@ func (s *Service) evaluate(ctx context.Context, r JobRequest, report progress.Fu
 	if err != nil {
 		return err
 	}
-	e, err := s.load(ctx, s.models.path(entry.Digest), entry.Digest, "")
+	e, err := s.load(ctx, entry.Digest, "")
 	if err != nil {
 		return err
 	}

@@ -1035,11 +1035,10 @@ func TestClearlyWorseModels(t *testing.T) {
 	for k := range m.LinkParams {
 		m.LinkParams[k] *= -1
 	}
-	path := filepath.Join(t.TempDir(), "worse.safetensors")
-	if err := model.Save(path, m); err != nil {
+	if err := model.Save(s.models.path("worse"), m); err != nil {
 		t.Fatal(err)
 	}
-	worse, err := s.load(ctx, path, "worse", "")
+	worse, err := s.load(ctx, "worse", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -1056,7 +1055,7 @@ func TestClearlyWorseModels(t *testing.T) {
 		}
 	}
 	// Who knows no exposure does not judge by it: the risk of the model that serves is the one that it has by its own.
-	naive, err := s.load(ctx, filepath.Join(s.o.Folder, "naive.safetensors"), "naive", "")
+	naive, err := s.load(ctx, s.models.snapshot().Naive, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -294,14 +294,8 @@ func (s *Service) loadModels(ctx context.Context) error {
 	if fresh || current == "" {
 		current = digest // a new file is meant to serve
 	}
-	path := func(digest string) string {
-		if digest == "" {
-			return ""
-		}
-		return s.models.path(digest)
-	}
 	line := &deployment{}
-	if line.current, err = s.load(ctx, path(current), current, path(naive)); err != nil {
+	if line.current, err = s.load(ctx, current, naive); err != nil {
 		if fresh {
 			os.Remove(s.models.path(digest)) // a copy of a model that cannot serve
 		}
@@ -311,7 +305,7 @@ func (s *Service) loadModels(ctx context.Context) error {
 		return fmt.Errorf("current model: %w; move %s away to start over with %s", err, s.models.file(), s.o.Model)
 	}
 	if r.ABTest != nil && !fresh {
-		if line.b, err = s.load(ctx, path(r.ABTest.B), r.ABTest.B, path(naive)); err != nil {
+		if line.b, err = s.load(ctx, r.ABTest.B, naive); err != nil {
 			s.o.Log.Warn("A/B test ended: its model cannot be loaded", "error", err)
 		} else {
 			line.abTest = r.ABTest
