@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 
@@ -60,11 +59,6 @@ bridges.csv, bridges.jsonl, bridges.bib and bridges.ris to use.`,
 				return usagef("--list is %d; give from 1 to 1,000", f.list)
 			case f.limit < 1:
 				return usagef("--limit is %d; give at least 1", f.limit)
-			case f.threads < 0:
-				return usagef("--threads is %d; give at least 1, or leave it out", f.threads)
-			}
-			if f.threads == 0 {
-				f.threads = runtime.GOMAXPROCS(0)
 			}
 			if f.out != "" {
 				if err := os.MkdirAll(f.out, 0o755); err != nil {
@@ -94,7 +88,7 @@ bridges.csv, bridges.jsonl, bridges.bib and bridges.ris to use.`,
 	flags.BoolVar(&f.within, "within", false, "also pairs of one field")
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of the draw")
 	flags.StringVarP(&f.out, "output", "o", "", "`folder` for reading lists")
-	flags.IntVar(&f.threads, "threads", 0, "threads (default: all processors)")
+	threadsFlag(cmd, &f.threads)
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
 	jsonFlag(cmd, &f.asJSON)
 	oldFlag(cmd, "top", "limit")

@@ -7,7 +7,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -57,13 +56,8 @@ numbers are computed; the same seed gives the same numbers.`,
 			switch {
 			case f.papers < fewest || f.papers > most:
 				return usagef("--papers is %d; give from %d to %d", f.papers, fewest, most)
-			case f.threads < 0:
-				return usagef("--threads is %d; give at least 1, or leave it out", f.threads)
 			case f.out == "":
 				return usagef("--out is empty; give a folder, or leave it out for unseen-demo")
-			}
-			if f.threads == 0 {
-				f.threads = runtime.GOMAXPROCS(0)
 			}
 			if err := os.MkdirAll(f.out, 0o755); err != nil {
 				return usagef("--out: cannot create the folder: %v; give another", err)
@@ -77,10 +71,7 @@ numbers are computed; the same seed gives the same numbers.`,
 			if err != nil {
 				return err
 			}
-			if f.asJSON {
-				return printJSON(cmd.OutOrStdout(), d)
-			}
-			return d.print(cmd.OutOrStdout())
+			return present(cmd, f.asJSON, d, d.print)
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -88,7 +79,7 @@ numbers are computed; the same seed gives the same numbers.`,
 	flags.SortFlags = false
 	flags.IntVar(&f.papers, "papers", 3000, "papers of the world")
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of the world and of learning")
-	flags.IntVar(&f.threads, "threads", 0, "threads (default: all processors)")
+	threadsFlag(cmd, &f.threads)
 	flags.StringVar(&f.out, "out", "unseen-demo", "`folder` to write")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
 	jsonFlag(cmd, &f.asJSON)

@@ -8,7 +8,6 @@ import (
 	"io"
 	"math"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -93,7 +92,7 @@ method without a risk is replaced by ap, and 0 means maximum likelihood alone.
 	flags.IntVar(&f.sources, "sources", 500, "held-out nodes to make lists for, drawn")
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of all that is drawn")
 	flags.StringVarP(&f.output, "output", "o", "", "write the figures to this `file`")
-	flags.IntVar(&f.threads, "threads", 0, "threads (default: all processors)")
+	threadsFlag(cmd, &f.threads)
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
 	jsonFlag(cmd, &f.asJSON)
 	completeFlags(cmd, nil, "k", "diversity", "explore", "lambda-r", "sources", "seed", "threads")
@@ -107,8 +106,6 @@ func (f *dialFlags) check(cmd *cobra.Command) error {
 		return usagef("-k is %d; give from 1 to %s", f.k, thousands(recommend.MaxK))
 	case f.sources < 1:
 		return usagef("--sources is %d; give at least 1", f.sources)
-	case f.threads < 0:
-		return usagef("--threads is %d; give at least 1, or leave it out", f.threads)
 	case cmd.Flags().Changed("output") && f.output == "":
 		return usagef("--output is empty; give a path, or leave it out")
 	}
@@ -133,9 +130,6 @@ func (f *dialFlags) check(cmd *cobra.Command) error {
 		for _, s := range recommend.DefaultSettings() {
 			f.diversity = append(f.diversity, s.Diversity)
 		}
-	}
-	if f.threads == 0 {
-		f.threads = runtime.GOMAXPROCS(0)
 	}
 	if f.output != "" {
 		if err := atomicfile.Writable(f.output); err != nil {

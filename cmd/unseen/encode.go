@@ -77,10 +77,7 @@ has done is kept in DIR.encoding, and --resume continues from there.`,
 			if err != nil {
 				return err
 			}
-			if f.asJSON {
-				return printJSON(cmd.OutOrStdout(), r)
-			}
-			return r.print(cmd.OutOrStdout())
+			return present(cmd, f.asJSON, r, r.print)
 		},
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveFilterDirs
@@ -97,7 +94,7 @@ has done is kept in DIR.encoding, and --resume continues from there.`,
 	flags.BoolVar(&f.force, "force", false, "replace existing vectors")
 	flags.BoolVar(&f.rowNumbers, "row-numbers", false, "whole numbers in links are row numbers, not ids")
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of the search for components")
-	flags.IntVar(&f.threads, "threads", 0, "threads (default: all processors)")
+	threadsFlag(cmd, &f.threads)
 	flags.BoolVar(&f.resume, "resume", false, "continue a neural encoder that was interrupted")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
 	jsonFlag(cmd, &f.asJSON)
@@ -122,8 +119,6 @@ func (f *encodeFlags) check(given func(string) bool) error {
 		return usagef("--dim is %d; give at least 1, or leave it out", f.dim)
 	case !(f.titleWeight >= 0 && f.titleWeight <= 1000):
 		return usagef("--title-weight is %v; give from 0 to 1000", f.titleWeight)
-	case f.threads < 0:
-		return usagef("--threads is %d; give at least 1, or leave it out", f.threads)
 	}
 	other := []string{"pooling", "resume"}
 	if neural {

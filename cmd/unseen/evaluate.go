@@ -7,7 +7,6 @@ import (
 	"io"
 	"math"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -118,7 +117,7 @@ func (f *evaluateFlags) register(cmd *cobra.Command) {
 	flags.IntVar(&f.sources, "sources", 500, "held-out nodes to rank for, drawn")
 	flags.Float64Var(&f.floor, "floor", .01, "least propensity for R_w, R_PU and R_DR")
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of planted truths and of drawn nodes")
-	flags.IntVar(&f.threads, "threads", 0, "threads (default: all processors)")
+	threadsFlag(cmd, &f.threads)
 	flags.StringVarP(&f.output, "output", "o", "", "write the evaluation to this `file`")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
 	jsonFlag(cmd, &f.asJSON)
@@ -128,8 +127,6 @@ func (f *evaluateFlags) register(cmd *cobra.Command) {
 // check says which flag is wrong.
 func (f *evaluateFlags) check(given func(string) bool) error {
 	switch {
-	case f.threads < 0:
-		return usagef("--threads is %d; give at least 1, or leave it out", f.threads)
 	case !(f.floor >= 0 && f.floor < 1):
 		return usagef("--floor is %v; give a propensity from 0 to below 1", f.floor)
 	case f.certify < 0 || f.certify > 100:
@@ -148,9 +145,6 @@ func (f *evaluateFlags) check(given func(string) bool) error {
 		return usagef("--sources is %d; give at least 1", f.sources)
 	case given("output") && f.output == "":
 		return usagef("--output is empty; give a path, or leave it out")
-	}
-	if f.threads == 0 {
-		f.threads = runtime.GOMAXPROCS(0)
 	}
 	if f.output != "" {
 		if err := atomicfile.Writable(f.output); err != nil {

@@ -9,7 +9,6 @@ import (
 	"math"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -104,10 +103,7 @@ func newFit() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if f.asJSON {
-				return printJSON(cmd.OutOrStdout(), r)
-			}
-			return r.print(cmd.OutOrStdout())
+			return present(cmd, f.asJSON, r, r.print)
 		},
 		ValidArgsFunction: oneFolder,
 	}
@@ -130,7 +126,7 @@ func (f *fitFlags) register(cmd *cobra.Command) {
 	flags.Float64SliceVar(&f.starts, "starts", nil, "`p,q` to start from, as π̂ (default: the preset's)")
 	flags.Lookup("starts").DefValue = "" // it would be []
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of the world and of training")
-	flags.IntVar(&f.threads, "threads", 0, "threads (default: all processors)")
+	threadsFlag(cmd, &f.threads)
 	f.drawing.add(cmd)
 	flags.StringVar(&f.world, "world", "saturated", "kind of world")
 	flags.IntVar(&f.nodes, "nodes", 4000, "nodes of the world")
@@ -273,8 +269,6 @@ func (f *fitFlags) settings() (fit.Settings, error) {
 	switch {
 	case f.searchPoints < 0 || f.searchPoints > 0 && len(f.searches) == 0:
 		return s, usagef("--search-points is %d; give a positive number, and settings to --search over", f.searchPoints)
-	case f.threads < 0:
-		return s, usagef("--threads is %d; give at least 1, or leave it out", f.threads)
 	case f.certify < 0 || f.certify > 100:
 		return s, usagef("--certify is %d; give from 1 to 100, or leave it out", f.certify)
 	case f.output != "" && f.checkpoint != "" && filepath.Clean(f.output) == filepath.Clean(f.checkpoint):
@@ -282,9 +276,6 @@ func (f *fitFlags) settings() (fit.Settings, error) {
 	case f.resume && f.output == "" && f.checkpoint == "":
 		return s, usagef("--resume needs to know where the checkpoint is; give the -o or the --checkpoint of " +
 			"the interrupted run")
-	}
-	if f.threads == 0 {
-		f.threads = runtime.GOMAXPROCS(0)
 	}
 	if f.checkpoint == "" && f.output != "" {
 		f.checkpoint = f.output + ".checkpoint"

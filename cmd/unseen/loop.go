@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -54,10 +53,7 @@ after round.`,
 			if err != nil {
 				return err
 			}
-			if f.asJSON {
-				return printJSON(cmd.OutOrStdout(), r)
-			}
-			return r.print(cmd.OutOrStdout())
+			return present(cmd, f.asJSON, r, r.print)
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -75,7 +71,7 @@ after round.`,
 		"train on recommended pairs alone; otherwise the\nothers count as not linked")
 	flags.IntVar(&f.seeds, "seeds", 3, "worlds to simulate")
 	flags.Uint64Var(&f.seed, "seed", 1, "the first seed; the others follow it")
-	flags.IntVar(&f.threads, "threads", 0, "threads (default: all processors)")
+	threadsFlag(cmd, &f.threads)
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
 	jsonFlag(cmd, &f.asJSON)
 	completeFlags(cmd, map[string][]string{"method": slices.Sorted(maps.Keys(fit.Methods()))},
@@ -116,15 +112,10 @@ func (f *loopFlags) settings() (loop.Settings, error) {
 		}
 	}
 	switch {
-	case f.threads < 0:
-		return s, usagef("--threads is %d; give at least 1, or leave it out", f.threads)
 	case f.seeds > 10_000:
 		return s, usagef("--seeds is %d; give from 1 to 10000", f.seeds)
 	case len(f.methods) == 0:
 		return s, usagef("--method is empty; name one, such as naive")
-	}
-	if f.threads == 0 {
-		s.Threads = runtime.GOMAXPROCS(0)
 	}
 	for k, method := range f.methods {
 		if slices.Contains(f.methods[:k], method) {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -89,10 +88,7 @@ proportion to ŷ and says with which probability each was shown.`,
 				if err != nil {
 					return err
 				}
-				if f.asJSON {
-					return printJSON(cmd.OutOrStdout(), r)
-				}
-				return r.print(cmd.OutOrStdout())
+				return present(cmd, f.asJSON, r, r.print)
 			}
 			lists, err := runRecommend(cmd.Context(), f, t)
 			if err != nil {
@@ -133,7 +129,7 @@ func (f *recommendFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.format, "format", "", "csv, jsonl, bibtex, ris, text (-o: jsonl)")
 	flags.StringVarP(&f.output, "output", "o", "", "`folder` for --all and --nodes")
 	flags.BoolVar(&f.resume, "resume", false, "continue an interrupted run")
-	flags.IntVar(&f.threads, "threads", 0, "threads (default: all processors)")
+	threadsFlag(cmd, &f.threads)
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
 	jsonFlag(cmd, &f.asJSON)
 	for old, name := range map[string]string{"by-seen": "seen", "only-field": "fields", "since": "from",
@@ -182,8 +178,6 @@ func (f *recommendFlags) check() error {
 	case batch && (f.seen || f.fields != nil || f.from != "" || f.until != "" || f.exclude != "" || f.diversity > 0 ||
 		f.explore > 0 || f.explain || f.compare):
 		return usagef("--all and --nodes take no filters, re-ranking or explanations; name the nodes instead")
-	case f.threads < 0:
-		return usagef("--threads is %d; give at least 1, or leave it out", f.threads)
 	}
 	formats := []string{"", "text", "csv", "jsonl", "bibtex", "ris"}
 	if batch {
@@ -201,9 +195,6 @@ func (f *recommendFlags) check() error {
 	case f.compare && plain:
 		return usagef("--format %s cannot show --compare; give --json, or leave --compare out for the naive "+
 			"ranks alone", f.format)
-	}
-	if f.threads == 0 {
-		f.threads = runtime.GOMAXPROCS(0)
 	}
 	return nil
 }

@@ -53,10 +53,7 @@ bytes.`,
 			if err != nil {
 				return err
 			}
-			if f.asJSON {
-				return printJSON(cmd.OutOrStdout(), r)
-			}
-			return r.print(cmd.OutOrStdout())
+			return present(cmd, f.asJSON, r, r.print)
 		},
 	}
 	flags := cmd.Flags()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,10 +32,11 @@ New here? Start with:  unseen demo`,
 			}
 			return unknownCommand(cmd, args[0])
 		},
-		Version:       readBuild().Version,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		SilenceErrors: true,
-		SilenceUsage:  true,
+		Version:           readBuild().Version,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRunE: checkThreads,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
 		// Our own completion command has errors of one line.
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -211,9 +213,37 @@ func (v *oldValue) Set(text string) error {
 	return v.Value.Set(text)
 }
 
+// threadsFlag adds --threads, which checkThreads checks before a command runs.
+func threadsFlag(cmd *cobra.Command, threads *int) {
+	cmd.Flags().IntVar(threads, "threads", 0, "threads (default: all processors)")
+}
+
+// checkThreads lets 0 threads mean all processors, for every command that has --threads.
+func checkThreads(cmd *cobra.Command, _ []string) error {
+	flag := cmd.Flags().Lookup("threads")
+	if flag == nil {
+		return nil
+	}
+	switch n, err := strconv.Atoi(flag.Value.String()); {
+	case err != nil || n < 0:
+		return usagef("--threads is %s; give at least 1, or leave it out", flag.Value)
+	case n == 0:
+		return flag.Value.Set(strconv.Itoa(runtime.GOMAXPROCS(0)))
+	}
+	return nil
+}
+
 // jsonFlag adds --json, which every command that prints results has.
 func jsonFlag(cmd *cobra.Command, asJSON *bool) {
 	cmd.Flags().BoolVar(asJSON, "json", false, "print one JSON document instead of text")
+}
+
+// present prints results: as JSON, or as text by a function of theirs.
+func present(cmd *cobra.Command, asJSON bool, results any, print func(io.Writer) error) error {
+	if asJSON {
+		return printJSON(cmd.OutOrStdout(), results)
+	}
+	return print(cmd.OutOrStdout())
 }
 
 func printJSON(w io.Writer, document any) error {

@@ -80,17 +80,14 @@ vectors and fields, the last two on one network at a time.
 			if err != nil {
 				return err
 			}
-			if f.asJSON {
-				return printJSON(cmd.OutOrStdout(), report)
-			}
-			return report.print(cmd.OutOrStdout())
+			return present(cmd, f.asJSON, report, report.print)
 		},
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.IntVar(&f.seeds, "seeds", 0, "repetitions (default 10; 3 with --data; 2 if quick)")
 	flags.Uint64Var(&f.seed, "seed", 2001, "the first seed; the others follow it")
-	flags.IntVar(&f.threads, "threads", 0, "threads (default: all processors)")
+	threadsFlag(cmd, &f.threads)
 	flags.StringVar(&f.preset, "preset", "safe", strings.Join(fit.Presets(), ", "))
 	flags.BoolVar(&f.quick, "quick", false, "small worlds, to check that everything works")
 	flags.StringArrayVar(&f.data, "data", nil, "the dataset in this `folder`; repeatable")

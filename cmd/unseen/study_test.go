@@ -82,7 +82,7 @@ func TestStudyWrongUsage(t *testing.T) {
 		"table1 table9":               `no study "table9"`,
 		"table1 --seeds -1":           "--seeds is -1; give from 1 to 10000",
 		"table1 --seeds many":         `--seeds is "many"; give a whole number`,
-		"table1 --threads -1":         "-1 threads; give 1 or more",
+		"table1 --threads -1":         "--threads is -1; give at least 1",
 		"table1 --preset nope":        `no preset "nope"; there is safe, paper, notebook`,
 		"table1 --out " + file:        "--out: cannot create folder " + file + ": not a directory; choose another",
 		"table1 --out " + file + "/x": "/x: not a directory; choose another",
