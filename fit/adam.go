@@ -291,15 +291,15 @@ func (s *adamState) keep(c *checkpoint) {
 }
 
 func (s *adamState) restore(c *checkpoint) {
-	s.epoch, s.unit = c.number("adam.epoch", 0, math.MaxInt32), c.number("adam.unit", 0, math.MaxInt32)
-	s.bestEpoch = c.number("adam.best_epoch", 0, s.epoch)
+	s.epoch, s.unit = c.number("adam.epoch", math.MaxInt32), c.number("adam.unit", math.MaxInt32)
+	s.bestEpoch = c.number("adam.best_epoch", s.epoch)
 	copy(s.params, numbers[float32](c, "adam.params", len(s.params)))
 	copy(s.best, numbers[float32](c, "adam.best", len(s.best)))
 	s.bestLoss = numbers[float64](c, "adam.best_loss", 1)[0]
 	s.history = c.history("adam.history")
 	for i, part := range s.parts {
 		name := fmt.Sprintf("adam.part%d.", i)
-		part.adam.Steps = c.number(name+"steps", 0, math.MaxInt)
+		part.adam.Steps = c.number(name+"steps", math.MaxInt)
 		copy(part.adam.First, numbers[float32](c, name+"first", len(part.adam.First)))
 		copy(part.adam.Second, numbers[float32](c, name+"second", len(part.adam.Second)))
 	}

@@ -355,9 +355,9 @@ func (s *learning) restore(c *checkpoint) {
 	copy(s.theta, numbers[float64](c, "learning.theta", len(s.theta)))
 	s.v = c.covariance("learning.factor", s.laplace)
 	copy(s.last[:], numbers[float64](c, "learning.last", len(s.last)))
-	s.round, s.ended = c.number("learning.round", 0, learnRounds), c.truth("learning.ended")
+	s.round, s.ended = c.number("learning.round", learnRounds), c.truth("learning.ended")
 	if s.v == nil && s.round > 0 {
 		c.fail("the information of round %d is missing", s.round)
 	}
-	s.calm = c.number("learning.calm", 0, 2)
+	s.calm = c.number("learning.calm", 2)
 }

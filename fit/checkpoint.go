@@ -182,7 +182,7 @@ func (r *recorder) open() ([]risk.Warning, error) {
 	if err := json.Unmarshal([]byte(there[keyState]), &c.whole); err != nil {
 		return nil, refuse("has an unreadable state: %v; remove the file to start over", err)
 	}
-	if c.number("depth", 0, math.MaxInt32) > 0 {
+	if c.number("depth", math.MaxInt32) > 0 {
 		r.resumed = c
 	}
 	if c.err != nil {
@@ -243,7 +243,7 @@ func (r *recorder) begin(state resumable) error {
 	if c.err != nil {
 		return fmt.Errorf("%w: %s: %w; remove the file to start over", ErrCheckpoint, r.Path, c.err)
 	}
-	if len(r.states) == c.number("depth", 0, math.MaxInt32) {
+	if len(r.states) == c.number("depth", math.MaxInt32) {
 		r.resumed = nil
 	}
 	return nil
@@ -336,14 +336,14 @@ func (c *checkpoint) putTruth(name string, value bool) {
 	}
 }
 
-func (c *checkpoint) truth(name string) bool { return c.number(name, 0, 1) == 1 }
+func (c *checkpoint) truth(name string) bool { return c.number(name, 1) == 1 }
 
-// number returns a whole number, which must be in a range.
-func (c *checkpoint) number(name string, low, high int) int {
+// number returns a whole number from 0 to most.
+func (c *checkpoint) number(name string, most int) int {
 	value, ok := c.whole[name]
-	if !ok || value < low || value > high {
+	if !ok || value < 0 || value > most {
 		c.fail("the state's %s is missing or out of range", name)
-		return low
+		return 0
 	}
 	return value
 }
@@ -435,5 +435,5 @@ func (r *Result) restore(c *checkpoint) {
 		r.LinkParams = numbers[float32](c, "result.link", r.Link.Size())
 		r.PropensityParams = numbers[float32](c, "result.propensity", r.Propensity.Size())
 	}
-	r.Iterations = c.number("result.iterations", 0, math.MaxInt32)
+	r.Iterations = c.number("result.iterations", math.MaxInt32)
 }

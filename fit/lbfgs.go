@@ -182,7 +182,7 @@ func (d *lbfgs) restore(c *checkpoint) {
 	parts := numbers[float64](c, "lbfgs.parts", 3)
 	d.parts = engine.Parts{Likelihood: parts[0], Risk: parts[1], Prior: parts[2]}
 	d.memory = c.curvatures("lbfgs.memory", len(d.x))
-	d.iteration, d.still = c.number("lbfgs.iteration", 0, math.MaxInt32), c.number("lbfgs.still", 0, 3)
+	d.iteration, d.still = c.number("lbfgs.iteration", math.MaxInt32), c.number("lbfgs.still", 3)
 	d.ended = c.truth("lbfgs.ended")
 }
 

@@ -278,5 +278,5 @@ func (a *ascent) restore(c *checkpoint) {
 	a.value = numbers[float64](c, "ascent.value", 1)[0]
 	copy(a.grad, numbers[float64](c, "ascent.grad", n))
 	a.memory = c.curvatures("ascent.memory", n)
-	a.iteration, a.ended = c.number("ascent.iteration", 0, math.MaxInt32), c.truth("ascent.ended")
+	a.iteration, a.ended = c.number("ascent.iteration", math.MaxInt32), c.truth("ascent.ended")
 }

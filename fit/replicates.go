@@ -88,7 +88,7 @@ func (a *refits) keep(c *checkpoint) {
 }
 
 func (a *refits) restore(c *checkpoint) {
-	a.done = c.number("aftermath.done", 0, a.count)
+	a.done = c.number("aftermath.done", a.count)
 	width, cells := a.d+1, len(a.Cells)
 	for part := range slices.Chunk(numbers[float32](c, "aftermath.varied", -1), width+cells) {
 		if len(part) != width+cells {
@@ -137,7 +137,7 @@ func (f *refit) restore(c *checkpoint) {
 	prior := numbers[float64](c, "refit.prior", 6)
 	f.prior.Alpha, f.prior.Tau = prior[0], [2]float64{prior[1], prior[2]}
 	copy(f.last[:], prior[3:])
-	f.round = c.number("refit.round", 0, math.MaxInt32)
+	f.round = c.number("refit.round", math.MaxInt32)
 	if f.leveraged = c.truth("refit.leveraged"); f.leveraged {
 		f.restoreLeverage(c, "refit.leverage")
 	}
