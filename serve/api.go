@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -85,41 +84,8 @@ func (s *Service) register(mux *http.ServeMux) huma.API {
 		Summary:  "Stream the progress of a job as server-sent events",
 		Metadata: map[string]any{"scope": ScopeRead}, Security: []map[string][]string{{"token": {string(ScopeRead)}}},
 	}, map[string]any{"job": Job{}}, s.streamJob)
-	maps.Copy(config.Components.Schemas.Map()["Problem"].Properties, problemProperties)
+	describe(config.Components.Schemas.Map())
 	return api
-}
-
-// schemaNames are the names of schemas where that of the Go type says too little without its package.
-var schemaNames = map[string]string{
-	"engine.Means":        "RiskMeans",
-	"evaluate.Band":       "ValueInterval",
-	"evaluate.Difference": "RankDifference",
-	"evaluate.Line":       "Curve",
-	"evaluate.Observed":   "ObservedScores",
-	"evaluate.Other":      "ComparedModel",
-	"evaluate.Panel":      "RiskPanel",
-	"evaluate.Ranks":      "RankMetrics",
-	"fit.Judgement":       "Estimate",
-	"fit.Range":           "MeanLinkRange",
-	"fit.Ratio":           "ExposureRatio",
-	"fit.Scale":           "MeanLinkEstimate",
-	"fit.Support":         "ExposureSupport",
-	"huma.ErrorDetail":    "ProblemDetail",
-	"huma.ErrorModel":     "Problem",
-	"loop.Alarm":          "DriftAlarm",
-	"loop.Share":          "SameFieldShare",
-	"loop.Window":         "DriftWindow",
-	"serve.abTestRequest": "ABTestRequest",
-	"store.LogEvent":      "Event",
-	"store.Result":        "EventReceipt",
-}
-
-// schemaName is the name of a type in the OpenAPI document: its own, which no other package has, or a better one.
-func schemaName(t reflect.Type, of string) string {
-	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
-		t = t.Elem()
-	}
-	return cmp.Or(schemaNames[t.String()], huma.DefaultSchemaNamer(t, of))
 }
 
 // registrar is where operations are added.

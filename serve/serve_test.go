@@ -670,18 +670,34 @@ func TestNamesAreCamelCase(t *testing.T) {
 	}
 }
 
-// The names of schemas are words of the API, not of Go packages, and each that is chosen by hand is used.
+// The names of schemas are words of the API, not of Go packages; each that is chosen by hand is used, and every key has
+// a meaning.
 func TestSchemaNames(t *testing.T) {
 	t.Parallel()
 	var api struct {
-		Components struct{ Schemas map[string]any }
+		Components struct {
+			Schemas map[string]struct{ Properties map[string]struct{ Description string } }
+		}
 	}
 	raw := client{t: t, h: open(t).Handler()}.do("GET", "/openapi.json", nil).Body.Bytes()
 	if err := json.Unmarshal(raw, &api); err != nil {
 		t.Fatal(err)
 	}
+	used := map[string]bool{}
+	for name, schema := range api.Components.Schemas {
+		for key, property := range schema.Properties {
+			if used[key], used[name+"."+key] = true, true; property.Description == "" {
+				t.Errorf("the API does not say what %s of %s means", key, name)
+			}
+		}
+	}
+	for _, key := range slices.Concat(slices.Collect(maps.Keys(keys)), slices.Collect(maps.Keys(keysOf))) {
+		if !used[key] {
+			t.Errorf("no schema has %s", key)
+		}
+	}
 	for of, name := range schemaNames {
-		if api.Components.Schemas[name] == nil {
+		if _, is := api.Components.Schemas[name]; !is {
 			t.Errorf("no schema is called %s, as %s should be", name, of)
 		}
 	}
