@@ -259,7 +259,7 @@ func TestCheckVectors(t *testing.T) {
 	}
 }
 
-// Links have the same place in an error as in a report, and neither speaks of Go.
+// Links have the same place in an error as in a report, and neither names anything of Go.
 func TestLinkFaultsAreNamedAlike(t *testing.T) {
 	t.Parallel()
 	type link struct {
@@ -293,7 +293,7 @@ func TestLinkFaultsAreNamedAlike(t *testing.T) {
 	}
 }
 
-// A sealed folder opens without being told what its numbers are; its files are as they were, and one that changes
+// A sealed folder opens without RowNumbers; its files are as they were, and one that changes
 // later is found out.
 func TestSeal(t *testing.T) {
 	t.Parallel()

@@ -13,7 +13,7 @@ import (
 	"unseen/graph"
 )
 
-// npy is a file of a version with a header text and so many bytes behind it.
+// npy is a file of a version with a header text and a number of bytes behind it.
 func npy(version byte, text string, data int) []byte {
 	b := []byte(npyMagic + string([]byte{version, 0}))
 	if version == 1 {

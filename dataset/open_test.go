@@ -242,7 +242,7 @@ func TestChangedFiles(t *testing.T) {
 	}
 }
 
-// TestDamagedTables flips bytes of Parquet files that nothing vouches for: an error or a dataset, never a panic.
+// TestDamagedTables flips bytes of Parquet files without a manifest: an error or a dataset, never a panic.
 func TestDamagedTables(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "d")

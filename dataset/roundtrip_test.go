@@ -42,7 +42,7 @@ func TestRoundTrip(t *testing.T) {
 		if !sameContent(t, d, c) {
 			t.Fatalf("seed %d: the dataset changed", seed)
 		}
-		// Stored anew from what was read, it is the same to the byte.
+		// Written again from what was read, it is the same to the byte.
 		again, err := d.Content(ctx)
 		must(t, err)
 		_, err = Write(ctx, folders[1], again, o)

@@ -58,7 +58,7 @@ func TestWriteReplaces(t *testing.T) {
 	if m.Nodes != 2 || m.Links != 1 || time.Since(m.Provenance.Made) > time.Minute {
 		t.Errorf("%+v", m)
 	}
-	// Whoever had the old one open still reads it, and files it alone had are gone.
+	// An open old dataset can still be read, and files that only it had are removed.
 	if runtime.GOOS != "windows" && !sameContent(t, old, first) {
 		t.Error("the old dataset changed under its reader")
 	}
@@ -326,7 +326,7 @@ func TestWriteVectors(t *testing.T) {
 				t.Errorf("%s: %s was changed (%v)", name, file, err)
 			}
 		}
-		// It opens as any other, without being told what the numbers are, and may be given vectors again.
+		// It opens as any other, without RowNumbers, and may get vectors again.
 		d, err = Open(background, dir, OpenOptions{Verify: true})
 		must(t, err)
 		g := d.Graph()

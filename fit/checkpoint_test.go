@@ -183,7 +183,7 @@ func TestKilled(t *testing.T) {
 
 var mostKills = flag.Int("kills", 3, "how often TestKilled kills each kind of training at most")
 
-// afterWrite tells when the checkpoint of a folder has changed, and then some time.
+// afterWrite signals some time after the checkpoint of a folder has changed.
 func afterWrite(folder string, then time.Duration) <-chan time.Time {
 	out := make(chan time.Time, 1)
 	stamp := func() time.Time {

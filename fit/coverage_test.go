@@ -59,7 +59,7 @@ type verdict struct {
 
 func (v verdict) covered() bool { return v.Lower <= v.truth && v.truth <= v.Upper }
 
-// plain tells whether an interval that takes π̂ and ŷ for known would have held.
+// plain reports whether an interval that takes π̂ and ŷ for known would have held.
 func (v verdict) plain() bool { return math.Abs(v.Plain-v.truth) <= 1.96*v.Sampling }
 
 // try makes a world, fits it and judges two models by held-out pairs: its own and the naive one.

@@ -124,7 +124,7 @@ func TestEveryMethodSurvivesAFailingEngine(t *testing.T) {
 	}
 }
 
-// exists tells whether there is a checkpoint to go on from; there is none where nothing had begun.
+// exists reports whether there is a checkpoint to resume from; there is none where nothing had begun.
 func exists(t *testing.T, path string) bool {
 	t.Helper()
 	found, err := filepath.Glob(path)

@@ -203,7 +203,7 @@ func TestBayesLearnsItsPrior(t *testing.T) {
 }
 
 // With 5% of exposures logged the scale is known even where links are rare and flat.
-// Told the true propensities, bayes learns the links alone, and no worse than without.
+// Given the true propensities, bayes learns the links alone, and no worse than without.
 func TestKnownPropensities(t *testing.T) {
 	w := newTrial(t, world.Settings{Nodes: 2000, Dim: 12, Fields: world.EvenFields(3),
 		Scenario: world.Scenario{Seed: 5}},
@@ -215,25 +215,25 @@ func TestKnownPropensities(t *testing.T) {
 				Propensity: sample.Truth[k].Propensity})
 		}
 	}
-	told := Settings{Propensity: "known", PropensityOptions: model.PropensityOptions{Exposures: exposures, Rest: .5}}
-	r := mustFit(t, w.problem(), told)
+	given := Settings{Propensity: "known", PropensityOptions: model.PropensityOptions{Exposures: exposures, Rest: .5}}
+	r := mustFit(t, w.problem(), given)
 	if len(r.Starts) != 1 || len(r.PropensityParams) != 0 || r.Posterior != nil {
 		t.Errorf("%d starts, %d parameters, posterior %v", len(r.Starts), len(r.PropensityParams), r.Posterior)
 	}
 	knows, learns := w.judge(t, r), w.judge(t, mustFit(t, w.problem(), Settings{Replicates: -1}))
-	t.Logf("told π %+v, learned %+v", knows, learns)
+	t.Logf("given π %+v, learned %+v", knows, learns)
 	if !(knows.risk < learns.risk+.002) || !(math.Abs(knows.auc-learns.auc) < .01) {
-		t.Errorf("told π %+v, learned %+v", knows, learns)
+		t.Errorf("given π %+v, learned %+v", knows, learns)
 	}
-	told.Anchors = []Anchor{{"same", .8, .1}}
-	if _, err := Fit(context.Background(), w.problem(), told); !errors.Is(err, ErrSetting) {
+	given.Anchors = []Anchor{{"same", .8, .1}}
+	if _, err := Fit(context.Background(), w.problem(), given); !errors.Is(err, ErrSetting) {
 		t.Errorf("anchored what is known: %v", err)
 	}
-	told.Anchors = nil
+	given.Anchors = nil
 	for k := range exposures {
 		exposures[k].Propensity = float64(k%5000+1) / 5002
 	}
-	if _, err := Fit(context.Background(), w.problem(), told); !errors.Is(err, ErrSetting) {
+	if _, err := Fit(context.Background(), w.problem(), given); !errors.Is(err, ErrSetting) {
 		t.Errorf("5000 different propensities: %v", err)
 	}
 }
@@ -402,7 +402,7 @@ func fillTrue(b []bool) {
 	}
 }
 
-// Who has used bayes is not told to use bayes.
+// A fit by bayes is not advised to use bayes.
 func TestWarningOfRareExposure(t *testing.T) {
 	p := smallProblem(t, 30, 4, 100, 3)
 	matrix, err := model.NewFieldMatrix(p.Nodes)
@@ -498,7 +498,7 @@ func TestMethodsAndSchemesHaveOneName(t *testing.T) {
 		}
 		if m, _ := s.method(); m.risk == engine.OtherRisk && slices.Contains([]string{"naive", "w", "pu", "ap", "dr"},
 			name) {
-			t.Errorf("%s takes the way of schemes that nobody knows", name)
+			t.Errorf("%s is treated as an unknown scheme", name)
 		}
 	}
 	if _, twice := Methods()["w"]; twice {

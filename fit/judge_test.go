@@ -154,7 +154,7 @@ func TestEchoIsDoubted(t *testing.T) {
 	}
 }
 
-// Exposure that is so rare that links cannot vouch for it is doubted, unless a log does.
+// Exposure that is too rare for links to confirm it is doubted, unless it is logged.
 func TestRareExposureIsDoubted(t *testing.T) {
 	s := must(saturated())(t)
 	rare := *s.result

@@ -145,7 +145,7 @@ func nodeOfField(g *graph.Graph, f uint16) int32 {
 	return -1
 }
 
-// A world whose log is complete tells its propensities.
+// A complete log identifies the propensities of a world.
 func TestCompleteLogTellsPropensities(t *testing.T) {
 	plan := world.FlatRare() // links alone cannot tell
 	plan.Seed = 3

@@ -21,7 +21,7 @@ import (
 func axis(name string, values ...float64) Axis { return Axis{name, values} }
 
 // Every trial is what Fit itself comes to with those settings, the likeliest is taken, and the result
-// is that of a Fit that was told its settings; all of it whatever the number of threads.
+// is that of a Fit with those settings; all of it whatever the number of threads.
 func TestSearchIsFitAtEveryPoint(t *testing.T) {
 	p := checkpointProblem(t, 1)
 	for name, s := range map[string]Settings{

@@ -37,7 +37,7 @@ func linked(tb testing.TB, n int, links []Link) *Graph {
 	return g
 }
 
-// planted is n nodes in k groups, with so many links per node inside its group and to anywhere.
+// planted is n nodes in k groups, with a number of links per node inside its group and to anywhere.
 func planted(tb testing.TB, r *rand.Rand, n, k int, inside, anywhere float64) (*Graph, []int) {
 	tb.Helper()
 	groups := make([]int, n)

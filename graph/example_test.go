@@ -317,7 +317,7 @@ func ExampleGraph_FieldsByVectors() {
 		log.Fatal(err)
 	}
 	defer v.Close()
-	// Three texts speak of matter, two of life, and higgs has none.
+	// Three texts are about matter, two about life, and higgs has none.
 	for i, vector := range [][]float32{{1, 0}, {0, 1}, {.9, .1}, {.1, .8}, {.8, .1}, {0, 0}} {
 		if err := v.Set(int32(i), vector); err != nil {
 			log.Fatal(err)

@@ -66,7 +66,7 @@ func ExampleSkewBound() {
 	// n = 10000: at least 1.0000
 }
 
-// A recommender that is trained on what comes of its own recommendations.
+// A recommender that is trained on the links that its own recommendations lead to.
 func ExampleSimulate() {
 	s := loop.Settings{Papers: 150, Method: "naive", SeesField: true, UnshownNegative: true, Rounds: 4, Seed: 3}
 	h, err := loop.Simulate(context.Background(), s)

@@ -146,7 +146,7 @@ func TestForecastOfASample(t *testing.T) {
 			t.Errorf("%s: %v by a sample, %v by all pairs", f.Name, got, want)
 		}
 		if f.Truth != nil {
-			t.Errorf("%s has a truth that nobody gave", f.Name)
+			t.Errorf("%s has a truth that was not given", f.Name)
 		}
 	}
 }

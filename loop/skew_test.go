@@ -99,7 +99,7 @@ func TestSkewBoundHolds(t *testing.T) {
 	}
 }
 
-// The mended first lemma is sharp: within ε the skew stays above ρ, just beyond it does not.
+// The corrected first lemma is sharp: within ε the skew stays above ρ, just beyond it does not.
 func TestPairEpsilonIsSharp(t *testing.T) {
 	t.Parallel()
 	rng := newStream(6, "test", 0)

@@ -20,7 +20,7 @@ import (
 	"unseen/internal/safetensors"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 // bytesOf returns what a file would hold.
 func bytesOf(t testing.TB, f *File) []byte {

@@ -193,12 +193,12 @@ func TestPrepareCompleteLog(t *testing.T) {
 	if p.Train.Len() != plain.Len() && p.Train.Len() != plain.Len()+1 {
 		t.Errorf("%d pairs, %d without the log", p.Train.Len(), plain.Len())
 	}
-	told := false
+	found := false
 	for k, i := range p.Train.Source {
 		at := graph.Link{Source: i, Target: p.Train.Target[k]}
 		place, there := was[at]
 		if at == (graph.Link{Source: 40, Target: 5}) {
-			told = p.Train.Linked[k] && p.Exposure[k] == risk.Exposed && p.Train.Weight[k] == 1 && p.Train.Rate[k] < 1
+			found = p.Train.Linked[k] && p.Exposure[k] == risk.Exposed && p.Train.Weight[k] == 1 && p.Train.Rate[k] < 1
 			continue
 		}
 		if !there || p.Train.Linked[k] != plain.Linked[place] || p.Train.Weight[k] != plain.Weight[place] ||
@@ -216,7 +216,7 @@ func TestPrepareCompleteLog(t *testing.T) {
 			t.Errorf("%v: %v, want %v", at, p.Exposure[k], want)
 		}
 	}
-	if !told {
+	if !found {
 		t.Error("a link that only the log knows is not there, or not as one")
 	}
 }

@@ -372,7 +372,7 @@ func TestLinkedAgreesWithTheDraws(t *testing.T) {
 	}
 }
 
-// A subgraph keeps its fields' indices; a graph that is built anew numbers them as they come.
+// A subgraph keeps its fields' indices; a graph that is built again numbers them in the order of its nodes.
 func TestLinkedFollowsFieldsThatAreRenumbered(t *testing.T) {
 	t.Parallel()
 	fields := make([]string, 200)
@@ -399,7 +399,7 @@ func TestLinkedFollowsFieldsThatAreRenumbered(t *testing.T) {
 		t.Fatal(err)
 	}
 	if linked.Graph().FieldCount() >= sub.FieldCount() {
-		t.Fatal("the fields were not numbered anew, so nothing is tested")
+		t.Fatal("the fields have the same numbers, so nothing is tested")
 	}
 	all := draw(t, linked, sub.Len()*(sub.Len()-1)/2, world.Draw{Older: true, Parts: 1})
 	if err := all.Pairs.Validate(linked.Graph()); err != nil {

@@ -93,7 +93,7 @@ func TestImpossibleWorlds(t *testing.T) {
 	}
 }
 
-// Two pairs of the same two texts have one y, so no spread of the logits tells them apart.
+// Two pairs of the same two texts have one y, so no spread of the logits separates them.
 func TestUnreachableOracle(t *testing.T) {
 	t.Parallel()
 	_, err := world.New(ctx, world.Settings{Nodes: 2, Dim: 4, Fields: world.EvenFields(2)})

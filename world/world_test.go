@@ -436,7 +436,7 @@ func TestRedrawnAndThinned(t *testing.T) {
 	}
 	all, redrawn := draw(t, w, 5000, world.Draw{Parts: 1}), draw(t, other, 5000, world.Draw{Parts: 1})
 	if slices.Equal(all.Relevant, redrawn.Relevant) || slices.Equal(all.Exposed, redrawn.Exposed) {
-		t.Error("another seed tells the same story")
+		t.Error("another seed draws the same outcomes")
 	}
 	if !slices.Equal(w.Weights(), other.Weights()) || !slices.Equal(w.Propensities(), other.Propensities()) {
 		t.Error("redrawing changed the truth")

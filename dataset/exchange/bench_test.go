@@ -12,14 +12,14 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// benchmarkLinks is how many links a benchmark reads; UNSEEN_LINKS=10000000 for what the goals speak of.
+// benchmarkLinks is how many links a benchmark reads; UNSEEN_LINKS=10000000 is the size of the goals.
 func benchmarkLinks() int {
 	n := 1000000
 	fmt.Sscan(os.Getenv("UNSEEN_LINKS"), &n)
 	return n
 }
 
-// readLinks reads a file of links between so many nodes, without the writing, and says how many a second: by the
+// readLinks reads a file of links between a number of nodes, without the writing, and says how many a second: by the
 // clock, and by the time that all processors together were busy.
 func readLinks(b *testing.B, nodes, links int, read func(s Sink) error) {
 	b.ReportAllocs()

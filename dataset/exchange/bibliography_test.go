@@ -91,7 +91,7 @@ func TestInvertedIndexOfAnyText(t *testing.T) {
 	}
 }
 
-// FuzzRecords reads a line as each kind of record, without files, and so many more of them.
+// FuzzRecords reads a line as each kind of record, without files, which is much faster.
 func FuzzRecords(f *testing.F) {
 	for _, text := range []string{openAlexNew, openAlexOther, s2Papers, s2Abstracts, s2Citations} {
 		for line := range strings.Lines(text) {

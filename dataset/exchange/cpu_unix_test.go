@@ -4,7 +4,7 @@ package exchange
 
 import "syscall"
 
-// cpuSeconds is the processor time of this process, which tells more than the clock on a busy machine.
+// cpuSeconds is the processor time of this process, a better measure than the clock on a busy machine.
 func cpuSeconds() float64 {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

@@ -72,7 +72,7 @@ func TestRealClicks(t *testing.T) {
 	r, err := Import(background, "csv", dir, o)
 	must(t, err)
 	// Counted in Python: 31,493 pairs were clicked, 74 of them on pages that are no nodes, and 31,413 are
-	// links of the page; 110,979 links are of pages that somebody went on from.
+	// links of the page; 110,979 links are of pages with a click.
 	if r.Rejected != 74 || r.Links != 31493-74 || r.Exposures != 110979+31493-31413-74 {
 		t.Errorf("%d rejected, %d links, %d exposures", r.Rejected, r.Links, r.Exposures)
 	}

@@ -13,7 +13,7 @@ import (
 	"unseen/dataset"
 )
 
-// imported writes files, imports their folder, or the one file PATH, and opens what came of it.
+// imported writes files, imports their folder, or the one file PATH, and opens the dataset.
 func imported(t *testing.T, format string, files map[string]string, o Options) (*dataset.Dataset, *Report) {
 	t.Helper()
 	folder := t.TempDir()
@@ -31,8 +31,8 @@ func imported(t *testing.T, format string, files map[string]string, o Options) (
 	return open(t, dir), r
 }
 
-// story tells a dataset in a line per node: id, field, title, time, text, and the ids that it links to.
-func told(t *testing.T, d *dataset.Dataset) string {
+// rowsOf writes a dataset as a line per node: id, field, title, time, text, and the ids that it links to.
+func rowsOf(t *testing.T, d *dataset.Dataset) string {
 	t.Helper()
 	g := d.Graph()
 	var b strings.Builder
@@ -95,14 +95,14 @@ func TestFormats(t *testing.T) {
 `}, Options{}, whole},
 		{"numbers as ids", "jsonl", map[string]string{"nodes.jsonl": "{\"id\": 7}\n{\"id\": 8.50}\n",
 			"links.jsonl": "{\"source\": 8.50, \"target\": 7}\n"}, Options{}, "7|unknown||| →\n8.50|unknown||| → 7\n"},
-		{"keys that are told", "jsonl", map[string]string{"PATH": "{\"n\": \"a\", \"id\": 1}\n{\"f\": \"a\", " +
+		{"keys by settings", "jsonl", map[string]string{"PATH": "{\"n\": \"a\", \"id\": 1}\n{\"f\": \"a\", " +
 			"\"t\": \"b\"}\n{\"n\": \"b\"}\n"},
 			Options{Flags: map[string]string{"id": "n", "source": "f", "target": "t"}},
 			"a|unknown||| → b\nb|unknown||| →\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d, _ := imported(t, c.format, c.files, c.options)
-			if got := told(t, d); got != c.want {
+			if got := rowsOf(t, d); got != c.want {
 				t.Errorf("got\n%swant\n%s", got, c.want)
 			}
 		})
@@ -128,7 +128,7 @@ func TestGuessesAreShown(t *testing.T) {
 	}
 }
 
-// TestClicks: pages that somebody went on from have shown all their links.
+// TestClicks: pages with a click have shown all their links.
 func TestClicks(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -136,7 +136,7 @@ func TestClicks(t *testing.T) {
 	must(t, os.WriteFile(log, []byte("source,target,clicks\na,b,3\na,d,1\nb,a,0\n"), 0o666))
 	d, _ := imported(t, "csv", map[string]string{"nodes.csv": "id\na\nb\nc\nd\n",
 		"links.csv": "source,target\na,b\na,c\nb,a\nb,c\nc,a\n"}, Options{Flags: map[string]string{"clicks": log}})
-	if got, want := told(t, d), "a|unknown||| → b d\nb|unknown||| →\nc|unknown||| →\nd|unknown||| →\n"; got != want {
+	if got, want := rowsOf(t, d), "a|unknown||| → b d\nb|unknown||| →\nc|unknown||| →\nd|unknown||| →\n"; got != want {
 		t.Errorf("links\n%swant\n%s", got, want)
 	}
 	e, err := d.Exposures(background)
@@ -209,7 +209,8 @@ func TestParquetKinds(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "d")
 	_, err := Import(background, "parquet", dir, Options{Paths: []string{folder}})
 	must(t, err)
-	if got, want := told(t, open(t, dir)), "7|unknown|Seven|1999-01-01| →\n8|unknown||2001-01-01| → 7\n"; got != want {
+	want := "7|unknown|Seven|1999-01-01| →\n8|unknown||2001-01-01| → 7\n"
+	if got := rowsOf(t, open(t, dir)); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
 	type dated struct {
@@ -220,7 +221,7 @@ func TestParquetKinds(t *testing.T) {
 	must(t, parquet.WriteFile(path, []dated{{"a", 1}}))
 	_, err = Import(background, "parquet", dir, Options{Paths: []string{path}, Force: true})
 	must(t, err)
-	if got, want := told(t, open(t, dir)), "a|unknown||1970-01-02| →\n"; got != want {
+	if got, want := rowsOf(t, open(t, dir)), "a|unknown||1970-01-02| →\n"; got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
 }

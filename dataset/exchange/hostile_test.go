@@ -278,7 +278,7 @@ func TestFoldersLinksAndPipesInPlaceOfFiles(t *testing.T) {
 	untouched(t, filepath.Dir(dir))
 }
 
-// endless is a line without an end, of so many bytes.
+// endless is a line without an end, of a number of bytes.
 type endless struct{ left int64 }
 
 var exes = bytes.Repeat([]byte("x"), 1<<20)

@@ -16,7 +16,7 @@ import (
 	"unseen/dataset"
 )
 
-// memory is a Sink that keeps what it is told, and holds a format to its promises.
+// memory is a Sink that keeps what it gets, and checks that a format follows the rules.
 type memory struct {
 	Sink    // nil: calls that no format here makes
 	t       testing.TB
