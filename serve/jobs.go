@@ -287,6 +287,9 @@ func (j *jobs) run(ctx context.Context, perform jobFunc) {
 	}
 }
 
+// jobPriority is the priority of jobs. Tests, which wait for them, leave it as it is.
+var jobPriority = lowerPriority
+
 // jobFunc performs a job and reports changes of it by update.
 type jobFunc func(ctx context.Context, r JobRequest, update func(func(*Job))) error
 
@@ -307,7 +310,7 @@ func (j *jobs) runOne(ctx context.Context, w *queuedJob, perform jobFunc) {
 	go func() {
 		// The priority of a thread cannot be raised again, so the thread ends with the goroutine.
 		runtime.LockOSThread()
-		lowerPriority()
+		jobPriority()
 		defer func() {
 			if p := recover(); p != nil {
 				ended <- fmt.Errorf("job panicked: %v", p)
