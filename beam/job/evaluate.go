@@ -30,22 +30,12 @@ func (e *Cluster) AllPairs(ctx context.Context, _ *graph.Graph, by engine.Predic
 	if m.Nodes < 2 {
 		return engine.Means{}, fmt.Errorf("%w: a graph of %d nodes has no pairs", fit.ErrData, m.Nodes)
 	}
-	var tasks []task
-	for a := range m.Blocks {
-		for b := range m.Blocks {
-			tasks = append(tasks, task{Source: a, Target: b})
-		}
-	}
-	for _, s := range m.LinkShards {
-		t := &tasks[s.Source*len(m.Blocks)+s.Target]
-		t.Links = append(t.Links, s)
-	}
 	p, err := e.judged(by, "all-pairs")
 	if err != nil {
 		return engine.Means{}, err
 	}
 	p.Floor = floor
-	sum, err := e.sum(ctx, "all-pairs", p, tasks, &allPairsFn{})
+	sum, err := e.sum(ctx, "all-pairs", p, rectangles(m), &allPairsFn{})
 	if err != nil {
 		return engine.Means{}, err
 	}
@@ -78,8 +68,8 @@ func sumsOf(n numbered) engine.Sums {
 type allPairsFn struct{}
 
 // ProcessElement emits one sum.
-func (*allPairsFn) ProcessElement(ctx context.Context, element, told []byte, emit func(int, []byte)) error {
-	p, t, err := open(element, told)
+func (*allPairsFn) ProcessElement(ctx context.Context, element, shared []byte, emit func(int, []byte)) error {
+	p, t, err := open(element, shared)
 	if err != nil {
 		return mark(err)
 	}
@@ -185,8 +175,8 @@ func (e *Cluster) Judge(ctx context.Context, by engine.Predictor) (Held, error) 
 type heldFn struct{}
 
 // ProcessElement emits one sum.
-func (*heldFn) ProcessElement(ctx context.Context, element, told []byte, emit func(int, []byte)) error {
-	p, t, err := open(element, told)
+func (*heldFn) ProcessElement(ctx context.Context, element, shared []byte, emit func(int, []byte)) error {
+	p, t, err := open(element, shared)
 	if err != nil {
 		return mark(err)
 	}

@@ -76,11 +76,11 @@ func (e *Cluster) sum(ctx context.Context, name string, p *plan, tasks []task, f
 		return numbered{}, fmt.Errorf("%w: %s has nothing to sum over", ErrJob, name)
 	}
 	pipeline, s := beam.NewPipelineWithRoot()
-	told, dealt, err := create(s, p, tasks)
+	shared, dealt, err := create(s, p, tasks)
 	if err != nil {
 		return numbered{}, err
 	}
-	side := beam.SideInput{Input: told}
+	side := beam.SideInput{Input: shared}
 	partial := beam.ParDo(s.Scope(name), fn, dealt, side)
 	groups := beam.ParDo(s.Scope("groups"), &sumFn{}, beam.GroupByKey(s, partial))
 	beam.ParDo0(s.Scope("keep"), &keepFn{}, beam.GroupByKey(s, groups), side)
@@ -98,8 +98,8 @@ const fan = 64
 type gradientFn struct{}
 
 // ProcessElement emits one sum, never one per pair.
-func (*gradientFn) ProcessElement(ctx context.Context, element, told []byte, emit func(int, []byte)) error {
-	p, t, err := open(element, told)
+func (*gradientFn) ProcessElement(ctx context.Context, element, shared []byte, emit func(int, []byte)) error {
+	p, t, err := open(element, shared)
 	if err != nil {
 		return mark(err)
 	}
@@ -175,8 +175,8 @@ func add(sums func(*[]byte) bool) (numbered, error) {
 type keepFn struct{}
 
 // ProcessElement writes the result; a second attempt writes the same.
-func (*keepFn) ProcessElement(ctx context.Context, _ int, sums func(*[]byte) bool, told []byte) error {
-	p, err := decode(told)
+func (*keepFn) ProcessElement(ctx context.Context, _ int, sums func(*[]byte) bool, shared []byte) error {
+	p, err := decode(shared)
 	if err != nil {
 		return mark(err)
 	}

@@ -37,7 +37,7 @@ func init() {
 	register.DoFn4x1[context.Context, []byte, []byte, func(int, []byte), error](&referFn{})
 	register.DoFn5x1[context.Context, int, func(*[]byte) bool, []byte, func(int, []byte), error](&linkFn{})
 	register.DoFn4x1[context.Context, []byte, []byte, func(int, []byte), error](&pairFn{})
-	register.DoFn4x1[context.Context, int, func(*[]byte) bool, []byte, error](&tellFn{})
+	register.DoFn4x1[context.Context, int, func(*[]byte) bool, []byte, error](&collectFn{})
 }
 
 // ImportSettings say how works become shards.
@@ -133,84 +133,119 @@ func Import(ctx context.Context, runner Runner, to shards.Store, s ImportSetting
 		}
 	}()
 	p := &plan{Root: made.Absolute().Root, Result: made.Absolute().Root, Import: &importPlan{Settings: s}}
+	if err := p.importWorks(ctx, runner, m, files); err != nil {
+		return nil, err
+	}
+	links, err := p.importLinks(ctx, runner, m)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.importPairs(ctx, runner, m, links); err != nil {
+		return nil, err
+	}
+	for b := range m.Blocks {
+		made.Remove(ctx, worksName(p.Import.Names[b]))
+	}
+	return m, m.Publish(ctx, made, to)
+}
 
-	// Works.
+// importWorks makes blocks of nodes.
+func (p *plan) importWorks(ctx context.Context, runner Runner, m *shards.Manifest, files []string) error {
 	var tasks []task
 	for _, path := range files {
 		tasks = append(tasks, task{Path: path})
 	}
-	var blocks []blockTold
-	if err := tell(ctx, runner, "works", p, tasks, &readFn{}, &blockFn{}, &blocks); err != nil {
-		return nil, err
+	blocks, err := collect[blockResult](ctx, runner, "works", p, tasks, &readFn{}, &blockFn{})
+	if err != nil {
+		return err
 	}
-	slices.SortFunc(blocks, func(a, b blockTold) int { return a.Bucket - b.Bucket })
-	names := map[string]bool{}
+	slices.SortFunc(blocks, func(a, b blockResult) int { return a.Bucket - b.Bucket })
 	for _, b := range blocks {
 		m.Blocks = append(m.Blocks, shards.Block{First: m.Nodes, Nodes: b.Nodes, Vectors: b.Vectors})
 		p.Import.Names = append(p.Import.Names, b.Bucket)
 		if m.Nodes += b.Nodes; m.Nodes > math.MaxInt32 {
-			return nil, fmt.Errorf("%w: more than %d works", shards.ErrContent, math.MaxInt32)
+			return fmt.Errorf("%w: more than %d works", shards.ErrContent, math.MaxInt32)
 		}
-		for _, f := range b.Fields {
-			names[f] = f != ""
-		}
+		m.Fields = append(m.Fields, b.Fields...)
 	}
 	if m.Nodes < 2 {
-		return nil, fmt.Errorf("%w: %d works were found in %d files; name the folder of works", shards.ErrContent,
-			m.Nodes, len(files))
+		return fmt.Errorf("%w: %d works were found in %d files; name the folder of works", shards.ErrContent, m.Nodes,
+			len(files))
 	}
-	for f, named := range names {
-		if named && f != unknown {
-			m.Fields = append(m.Fields, f)
-		}
-	}
+	m.Fields = slices.DeleteFunc(m.Fields, func(f string) bool { return f == "" || f == unknown })
 	slices.Sort(m.Fields)
-	m.Fields = append([]string{unknown}, m.Fields...)
-
-	// Links.
+	m.Fields = append([]string{unknown}, slices.Compact(m.Fields)...)
 	p.Layout, p.Import.Fields = m.Layout(), m.Fields
-	tasks = nil
+	return nil
+}
+
+// importLinks makes shards of links and returns how many are of training and of test.
+func (p *plan) importLinks(ctx context.Context, runner Runner, m *shards.Manifest) (links [2]float64, err error) {
+	var tasks []task
 	for b := range m.Blocks {
 		tasks = append(tasks, task{Source: b})
 	}
-	var linked []linksTold
-	if err := tell(ctx, runner, "links", p, tasks, &referFn{}, &linkFn{}, &linked); err != nil {
-		return nil, err
+	linked, err := collect[linksResult](ctx, runner, "links", p, tasks, &referFn{}, &linkFn{})
+	if err != nil {
+		return links, err
 	}
-	slices.SortFunc(linked, func(a, b linksTold) int { return a.Block - b.Block })
-	var links [2]float64 // of training and test
+	slices.SortFunc(linked, func(a, b linksResult) int { return a.Block - b.Block })
 	for _, l := range linked {
 		m.Blocks[l.Block].Table = l.Table
 		m.LinkShards = append(m.LinkShards, l.Shards...)
 		m.Links += l.Links
 		links[0], links[1] = links[0]+float64(l.Parts[0]), links[1]+float64(l.Parts[1])
 	}
-	if len(linked) != len(m.Blocks) {
-		return nil, fmt.Errorf("%w: links of %d blocks came back, of %d", ErrJob, len(linked), len(m.Blocks))
+	switch {
+	case len(linked) != len(m.Blocks):
+		return links, fmt.Errorf("%w: links of %d blocks came back, of %d", ErrJob, len(linked), len(m.Blocks))
+	case links[0] == 0:
+		return links, fmt.Errorf("%w: there are no links between works to learn from (%d links in all)",
+			shards.ErrContent, m.Links)
 	}
 	byBlocks(m.LinkShards)
+	p.Layout = m.Layout()
+	return links, nil
+}
 
-	// Pairs.
+// importPairs makes shards of pairs, given how many links are of training and of test.
+func (p *plan) importPairs(ctx context.Context, runner Runner, m *shards.Manifest, links [2]float64) error {
 	var nodes [2]float64
 	for i := range int32(m.Nodes) {
-		if s.held(i) {
+		if p.Import.Settings.held(i) {
 			nodes[1]++
 		} else {
 			nodes[0]++
 		}
 	}
-	if links[0] == 0 {
-		return nil, fmt.Errorf("%w: there are no links between works to learn from (%d links in all)",
-			shards.ErrContent, m.Links)
-	}
 	unlinked := [2]float64{nodes[0]*(nodes[0]-1) - links[0], nodes[1]*float64(m.Nodes-1) - links[1]}
 	for part := range 2 {
 		if unlinked[part] > 0 {
-			p.Import.Rates[part] = min(float64(s.Negatives)*links[part]/unlinked[part], 1)
+			p.Import.Rates[part] = min(float64(p.Import.Settings.Negatives)*links[part]/unlinked[part], 1)
 		}
 	}
-	p.Layout = m.Layout()
-	tasks = nil
+	tasks := rectangles(m)
+	drawn, err := collect[pairsResult](ctx, runner, "pairs", p, tasks, &pairFn{})
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(drawn, func(a, b pairsResult) int { return a.Number - b.Number })
+	var weight, squares float64
+	var products int
+	for _, d := range drawn {
+		m.Train, m.Test = append(m.Train, d.Shards[0]...), append(m.Test, d.Shards[1]...)
+		m.Extent.Pairs += d.Pairs
+		weight, squares, products = weight+d.Weight, squares+d.Squares, products+d.Products
+	}
+	if len(drawn) != len(tasks) || products == 0 {
+		return fmt.Errorf("%w: pairs of %d blocks came back, of %d", ErrJob, len(drawn), len(tasks))
+	}
+	m.Extent.MeanWeight, m.Extent.MeanSquare = weight/float64(m.Extent.Pairs), max(squares/float64(products), 1e-30)
+	return nil
+}
+
+// rectangles are tasks of a block of sources and a block of targets each, with the links between them.
+func rectangles(m *shards.Manifest) (tasks []task) {
 	for a := range m.Blocks {
 		for b := range m.Blocks {
 			tasks = append(tasks, task{Source: a, Target: b})
@@ -220,26 +255,7 @@ func Import(ctx context.Context, runner Runner, to shards.Store, s ImportSetting
 		t := &tasks[l.Source*len(m.Blocks)+l.Target]
 		t.Links = append(t.Links, l)
 	}
-	var drawn []pairsTold
-	if err := tell(ctx, runner, "pairs", p, tasks, &pairFn{}, nil, &drawn); err != nil {
-		return nil, err
-	}
-	slices.SortFunc(drawn, func(a, b pairsTold) int { return a.Number - b.Number })
-	var weight, squares float64
-	var products int
-	for _, d := range drawn {
-		m.Train, m.Test = append(m.Train, d.Shards[0]...), append(m.Test, d.Shards[1]...)
-		m.Extent.Pairs += d.Pairs
-		weight, squares, products = weight+d.Weight, squares+d.Squares, products+d.Products
-	}
-	if len(drawn) != len(tasks) || products == 0 {
-		return nil, fmt.Errorf("%w: pairs of %d blocks came back, of %d", ErrJob, len(drawn), len(tasks))
-	}
-	m.Extent.MeanWeight, m.Extent.MeanSquare = weight/float64(m.Extent.Pairs), max(squares/float64(products), 1e-30)
-	for b := range m.Blocks {
-		made.Remove(ctx, worksName(p.Import.Names[b]))
-	}
-	return m, m.Publish(ctx, made, to)
+	return tasks
 }
 
 func (s ImportSettings) withDefaults() (ImportSettings, error) {
@@ -317,39 +333,43 @@ func openEncoder(ctx context.Context, path string) (*encode.LSA, error) {
 	return e, nil
 }
 
-// tell runs a job whose workers tell the driver something, and reads it: a list of JSON documents.
-func tell[T any](ctx context.Context, runner Runner, name string, p *plan, tasks []task, first, second any,
-	into *[]T) error {
+// collect runs a job whose workers send documents to the driver: those of the last function, which is given what the
+// ones before it emit by key.
+func collect[T any](ctx context.Context, runner Runner, name string, p *plan, tasks []task, fns ...any) (out []T,
+	err error) {
 	p.Name = unique(name)
 	pipeline, s := beam.NewPipelineWithRoot()
-	told, dealt, err := create(s, p, tasks)
+	shared, emitted, err := create(s, p, tasks)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	side := beam.SideInput{Input: told}
-	out := beam.ParDo(s.Scope(name), first, dealt, side)
-	if second != nil {
-		out = beam.ParDo(s.Scope("blocks"), second, beam.GroupByKey(s, out), side)
+	side := beam.SideInput{Input: shared}
+	for k, fn := range fns {
+		if k > 0 {
+			emitted = beam.GroupByKey(s, emitted)
+		}
+		emitted = beam.ParDo(s.Scope(fmt.Sprintf("%s %d", name, k+1)), fn, emitted, side)
 	}
-	beam.ParDo0(s.Scope("tell"), &tellFn{}, beam.GroupByKey(s, out), side)
+	beam.ParDo0(s.Scope("collect"), &collectFn{}, beam.GroupByKey(s, emitted), side)
 	if err := runner.run(ctx, name, pipeline); err != nil {
-		return err
+		return nil, err
 	}
 	store := shards.Store{Root: p.Result}
 	text, err := store.ReadAll(ctx, p.Name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	store.Remove(ctx, p.Name)
-	return json.Unmarshal(text, into)
+	err = json.Unmarshal(text, &out)
+	return out, err
 }
 
-// tellFn writes all that workers have told as one list.
-type tellFn struct{}
+// collectFn writes all documents of the workers as one list.
+type collectFn struct{}
 
 // ProcessElement writes the file.
-func (*tellFn) ProcessElement(ctx context.Context, _ int, documents func(*[]byte) bool, told []byte) error {
-	p, err := decode(told)
+func (*collectFn) ProcessElement(ctx context.Context, _ int, documents func(*[]byte) bool, shared []byte) error {
+	p, err := decode(shared)
 	if err != nil {
 		return mark(err)
 	}
@@ -372,8 +392,8 @@ const batchBytes = 1 << 20
 type readFn struct{}
 
 // ProcessElement reads one file.
-func (*readFn) ProcessElement(ctx context.Context, element, told []byte, emit func(int, []byte)) error {
-	p, t, err := open(element, told)
+func (*readFn) ProcessElement(ctx context.Context, element, shared []byte, emit func(int, []byte)) error {
+	p, t, err := open(element, shared)
 	if err == nil {
 		err = p.read(ctx, t, emit)
 	}
@@ -464,7 +484,7 @@ func unpack(b []byte, v any) error {
 	return nil
 }
 
-type blockTold struct {
+type blockResult struct {
 	Bucket  int
 	Nodes   int
 	Vectors shards.File
@@ -477,9 +497,9 @@ func worksName(bucket int) string { return fmt.Sprintf("works-%05d.gob", bucket)
 type blockFn struct{}
 
 // ProcessElement writes the vectors, and what the next job needs.
-func (*blockFn) ProcessElement(ctx context.Context, bucket int, batches func(*[]byte) bool, told []byte,
+func (*blockFn) ProcessElement(ctx context.Context, bucket int, batches func(*[]byte) bool, shared []byte,
 	emit func(int, []byte)) error {
-	p, err := decode(told)
+	p, err := decode(shared)
 	if err != nil {
 		return mark(err)
 	}
@@ -492,7 +512,7 @@ func (*blockFn) ProcessElement(ctx context.Context, bucket int, batches func(*[]
 	return mark(err)
 }
 
-func (p *plan) block(ctx context.Context, bucket int, batches func(*[]byte) bool) (*blockTold, error) {
+func (p *plan) block(ctx context.Context, bucket int, batches func(*[]byte) bool) (*blockResult, error) {
 	var all []work
 	var b []byte
 	for batches(&b) {
@@ -511,7 +531,7 @@ func (p *plan) block(ctx context.Context, bucket int, batches func(*[]byte) bool
 		return nil, err
 	}
 	defer vectors.Close()
-	out := &blockTold{Bucket: bucket, Nodes: len(all)}
+	out := &blockResult{Bucket: bucket, Nodes: len(all)}
 	var kept blockWorks
 	for k, w := range all {
 		if err := vectors.Set(int32(k), w.Vector); err != nil {
@@ -556,8 +576,8 @@ type references struct {
 type referFn struct{}
 
 // ProcessElement emits one element per block of targets.
-func (*referFn) ProcessElement(ctx context.Context, element, told []byte, emit func(int, []byte)) error {
-	p, t, err := open(element, told)
+func (*referFn) ProcessElement(ctx context.Context, element, shared []byte, emit func(int, []byte)) error {
+	p, t, err := open(element, shared)
 	if err == nil {
 		err = p.refer(ctx, t, emit)
 	}
@@ -596,7 +616,7 @@ func (p *plan) refer(ctx context.Context, t *task, emit func(int, []byte)) error
 	return nil
 }
 
-type linksTold struct {
+type linksResult struct {
 	Block  int
 	Table  shards.File
 	Shards []shards.Shard
@@ -608,9 +628,9 @@ type linksTold struct {
 type linkFn struct{}
 
 // ProcessElement writes the block's table and the links that lead to it.
-func (*linkFn) ProcessElement(ctx context.Context, block int, batches func(*[]byte) bool, told []byte,
+func (*linkFn) ProcessElement(ctx context.Context, block int, batches func(*[]byte) bool, shared []byte,
 	emit func(int, []byte)) error {
-	p, err := decode(told)
+	p, err := decode(shared)
 	if err != nil {
 		return mark(err)
 	}
@@ -623,13 +643,13 @@ func (*linkFn) ProcessElement(ctx context.Context, block int, batches func(*[]by
 	return mark(err)
 }
 
-func (p *plan) link(ctx context.Context, block int, batches func(*[]byte) bool) (*linksTold, error) {
+func (p *plan) link(ctx context.Context, block int, batches func(*[]byte) bool) (*linksResult, error) {
 	kept, err := p.works(ctx, block)
 	if err != nil {
 		return nil, err
 	}
 	store, s := p.store(), p.Import.Settings
-	out := &linksTold{Block: block}
+	out := &linksResult{Block: block}
 	ids, fields := make([]string, len(kept.Numbers)), make([]uint16, len(kept.Numbers))
 	for k, number := range kept.Numbers {
 		w := exchange.OpenAlexWork{Number: number}
@@ -713,7 +733,7 @@ func (p *plan) write(ctx context.Context, name string, t task, pairs *graph.Pair
 	return out, nil
 }
 
-type pairsTold struct {
+type pairsResult struct {
 	Number   int
 	Shards   [2][]shards.Shard // training and test
 	Pairs    int64             // of training
@@ -726,8 +746,8 @@ type pairsTold struct {
 type pairFn struct{}
 
 // ProcessElement writes them.
-func (*pairFn) ProcessElement(ctx context.Context, element, told []byte, emit func(int, []byte)) error {
-	p, t, err := open(element, told)
+func (*pairFn) ProcessElement(ctx context.Context, element, shared []byte, emit func(int, []byte)) error {
+	p, t, err := open(element, shared)
 	if err != nil {
 		return mark(err)
 	}
@@ -740,7 +760,7 @@ func (*pairFn) ProcessElement(ctx context.Context, element, told []byte, emit fu
 	return mark(err)
 }
 
-func (p *plan) pairs(ctx context.Context, t *task) (*pairsTold, error) {
+func (p *plan) pairs(ctx context.Context, t *task) (*pairsResult, error) {
 	s := p.Import.Settings
 	linked := map[graph.Link]bool{}
 	for _, shard := range t.Links {
@@ -768,7 +788,7 @@ func (p *plan) pairs(ctx context.Context, t *task) (*pairsTold, error) {
 		}
 		targets[1] = append(targets[1], int32(to.First+j))
 	}
-	out := &pairsTold{Number: t.Number}
+	out := &pairsResult{Number: t.Number}
 	for part, name := range []string{"train", "test"} {
 		rate := p.Import.Rates[part]
 		rng := rand.New(rand.NewPCG(s.Seed, mixed(uint64(part), uint64(t.Source)<<32|uint64(t.Target))))
@@ -848,7 +868,7 @@ func draw(rng *rand.Rand, sources, targets []int32, taken map[graph.Link]bool, r
 }
 
 // products looks at ‖h_i⊙h_j‖² of its share of 2,000 pairs.
-func (p *plan) products(ctx context.Context, pairs *graph.Pairs, out *pairsTold) error {
+func (p *plan) products(ctx context.Context, pairs *graph.Pairs, out *pairsResult) error {
 	blocks := len(p.Layout.Blocks)
 	want := min(2000/(blocks*blocks)+1, pairs.Len())
 	some := &graph.Pairs{}

@@ -38,7 +38,8 @@ func writeWorks(t *testing.T, folder string) {
 		if n%50 == 0 {
 			field = ""
 		}
-		lines = append(lines, fmt.Sprintf(`{"id":"https://openalex.org/W%d","title":"On number %d",%s"is_retracted":%t,"publication_year":%d,"abstract_inverted_index":{%s},"referenced_works":[%s]}`,
+		lines = append(lines, fmt.Sprintf(`{"id":"https://openalex.org/W%d","title":"On number %d",%s`+
+			`"is_retracted":%t,"publication_year":%d,"abstract_inverted_index":{%s},"referenced_works":[%s]}`,
 			1000+7*n, n, field, n == 77, 1980+n%40, strings.TrimSuffix(words, ","), strings.Join(refs, ",")))
 	}
 	lines = append(lines, strings.Replace(lines[3], "On number", "Again number", 1))
@@ -91,85 +92,12 @@ func TestImportIsThatOfOneMachine(t *testing.T) {
 			must(Import(ctx, runner, store, ImportSettings{Paths: []string{raw}, Encoder: path, Blocks: blocks,
 				Pairs: 300, Seed: 1}))(t)
 			m := must(store.Manifest(ctx))(t)
-			if m.Nodes != g.Len() || m.Links != int64(g.LinkCount()) {
-				t.Fatalf("%s, %d blocks: %d nodes and %d links, one machine %d and %d", name, blocks, m.Nodes, m.Links,
-					g.Len(), g.LinkCount())
-			}
-			var ids []string
-			for _, b := range m.Blocks {
-				own := must(store.IDs(ctx, b))(t)
-				vectors, fields, err := store.OpenBlock(ctx, m.Layout(), b)
-				if err != nil {
-					t.Fatal(err)
-				}
-				row := make([]float32, m.Dim)
-				for k, id := range own {
-					i, ok := g.Index(id)
-					if !ok || g.FieldName(g.Field(i)) != m.Fields[fields[k]] {
-						t.Fatalf("%s: %s has the field %q", name, id, m.Fields[fields[k]])
-					}
-					want, _ := encoder.Encode(docs[i])
-					if vectors.Load(row, int32(k)); !slices.Equal(row, want) {
-						t.Fatalf("%s: the vector of %s is %v, one machine's %v", name, id, row, want)
-					}
-				}
-				vectors.Close()
-				ids = append(ids, own...)
-			}
-			node := func(i int32) int32 { at, _ := g.Index(ids[i]); return at }
-			found := 0
-			for _, shard := range m.LinkShards {
-				links, _, err := store.Pairs(ctx, shard)
-				if err != nil {
-					t.Fatal(err)
-				}
-				for k := range links.Len() {
-					found++
-					if !g.HasLink(node(links.Source[k]), node(links.Target[k])) {
-						t.Fatalf("%s: %s does not link to %s", name, ids[links.Source[k]], ids[links.Target[k]])
-					}
-				}
-			}
-			if found != g.LinkCount() {
-				t.Errorf("%s, %d blocks: %d links in shards, of %d", name, blocks, found, g.LinkCount())
-			}
-			seen, linked, weight := map[graph.Link]bool{}, 0, 0.
-			for part, list := range [][]shards.Shard{m.Train, m.Test} {
-				for _, shard := range list {
-					pairs, _, err := store.Pairs(ctx, shard)
-					if err != nil {
-						t.Fatal(err)
-					}
-					for k := range pairs.Len() {
-						l := graph.Link{Source: pairs.Source[k], Target: pairs.Target[k]}
-						if seen[l] || l.Source == l.Target || pairs.Linked[k] != g.HasLink(node(l.Source),
-							node(l.Target)) {
-							t.Fatalf("%s: pair %v is there twice, or not as the graph has it", name, l)
-						}
-						seen[l] = true
-						if part == 0 {
-							weight += pairs.Weight[k]
-						}
-						if part == 0 && pairs.Linked[k] {
-							linked++
-						}
-					}
-				}
-			}
-			// Weights add up to the universe, but for what was drawn by chance.
-			train := 0
-			for i := range int32(m.Nodes) {
-				if !(ImportSettings{Seed: 1, Test: .2}).held(i) {
-					train++
-				}
-			}
-			if all := float64(train * (train - 1)); weight < .9*all || weight > 1.1*all {
-				t.Errorf("%s, %d blocks: training pairs stand for %.0f pairs, of %.0f", name, blocks, weight, all)
-			}
-			if n := m.Extent.Pairs; n < int64(4*linked) || n > int64(6*linked) {
-				t.Errorf("%s, %d blocks: %d training pairs with %d links, where five times as many are wanted", name,
-					blocks, n, linked)
-			}
+			one := importedShards{store, m, g, nil}
+			t.Run(fmt.Sprintf("%s/%d", name, blocks), func(t *testing.T) {
+				one.checkNodes(t, encoder, docs)
+				one.checkLinks(t)
+				one.checkPairs(t)
+			})
 			cluster := &Cluster{Store: store, Manifest: m, Settings: settingsFor("mle"), Runner: runner,
 				Work: shards.Store{Root: t.TempDir()}}
 			o := must(cluster.Settings.Objective(must(m.Shape())(t), m.Extent))(t)
@@ -192,5 +120,107 @@ func TestImportIsThatOfOneMachine(t *testing.T) {
 	}
 	if left := must(os.ReadDir(folder))(t); len(left) > 0 {
 		t.Errorf("a failed import leaves %v", left)
+	}
+}
+
+// importedShards are shards beside the graph of one machine.
+type importedShards struct {
+	store shards.Store
+	m     *shards.Manifest
+	g     *graph.Graph
+	ids   []string // of the nodes, by their place in the shards
+}
+
+// node is the place of a node in the graph.
+func (one *importedShards) node(i int32) int32 {
+	at, _ := one.g.Index(one.ids[i])
+	return at
+}
+
+func (one *importedShards) checkNodes(t *testing.T, encoder *encode.LSA, docs encode.TextList) {
+	t.Helper()
+	if one.m.Nodes != one.g.Len() || one.m.Links != int64(one.g.LinkCount()) {
+		t.Fatalf("%d nodes and %d links, one machine %d and %d", one.m.Nodes, one.m.Links, one.g.Len(),
+			one.g.LinkCount())
+	}
+	for _, b := range one.m.Blocks {
+		own := must(one.store.IDs(t.Context(), b))(t)
+		vectors, fields, err := one.store.OpenBlock(t.Context(), one.m.Layout(), b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		row := make([]float32, one.m.Dim)
+		for k, id := range own {
+			i, ok := one.g.Index(id)
+			if !ok || one.g.FieldName(one.g.Field(i)) != one.m.Fields[fields[k]] {
+				t.Fatalf("%s has the field %q", id, one.m.Fields[fields[k]])
+			}
+			want, _ := encoder.Encode(docs[i])
+			if vectors.Load(row, int32(k)); !slices.Equal(row, want) {
+				t.Fatalf("the vector of %s is %v, one machine's %v", id, row, want)
+			}
+		}
+		vectors.Close()
+		one.ids = append(one.ids, own...)
+	}
+}
+
+func (one *importedShards) checkLinks(t *testing.T) {
+	t.Helper()
+	found := 0
+	for _, shard := range one.m.LinkShards {
+		links, _, err := one.store.Pairs(t.Context(), shard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for k := range links.Len() {
+			found++
+			if !one.g.HasLink(one.node(links.Source[k]), one.node(links.Target[k])) {
+				t.Fatalf("%s does not link to %s", one.ids[links.Source[k]], one.ids[links.Target[k]])
+			}
+		}
+	}
+	if found != one.g.LinkCount() {
+		t.Errorf("%d links in shards, of %d", found, one.g.LinkCount())
+	}
+}
+
+func (one *importedShards) checkPairs(t *testing.T) {
+	t.Helper()
+	seen, linked, weight := map[graph.Link]bool{}, 0, 0.
+	for part, list := range [][]shards.Shard{one.m.Train, one.m.Test} {
+		for _, shard := range list {
+			pairs, _, err := one.store.Pairs(t.Context(), shard)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for k := range pairs.Len() {
+				l := graph.Link{Source: pairs.Source[k], Target: pairs.Target[k]}
+				if seen[l] || l.Source == l.Target || pairs.Linked[k] != one.g.HasLink(one.node(l.Source),
+					one.node(l.Target)) {
+					t.Fatalf("pair %v is there twice, or not as the graph has it", l)
+				}
+				seen[l] = true
+				if part == 0 {
+					weight += pairs.Weight[k]
+				}
+				if part == 0 && pairs.Linked[k] {
+					linked++
+				}
+			}
+		}
+	}
+	// Weights add up to the universe, but for what was drawn by chance.
+	train := 0
+	for i := range int32(one.m.Nodes) {
+		if !(ImportSettings{Seed: 1, Test: .2}).held(i) {
+			train++
+		}
+	}
+	if all := float64(train * (train - 1)); weight < .9*all || weight > 1.1*all {
+		t.Errorf("training pairs stand for %.0f pairs, of %.0f", weight, all)
+	}
+	if n := one.m.Extent.Pairs; n < int64(4*linked) || n > int64(6*linked) {
+		t.Errorf("%d training pairs with %d links, where five times as many are wanted", n, linked)
 	}
 }

@@ -85,13 +85,7 @@ func TestKilledTaskManagerChangesNothing(t *testing.T) {
 	if runningOn(t, web, id, "gradientFn") == "" {
 		t.Fatal("the gradient was over before the task manager could be killed: give it more shards")
 	}
-	// its id begins with the name of the file that holds its process
-	name := strings.Join(strings.Split(victim, "-")[:3], "-")
-	number := must(os.ReadFile(filepath.Join(pids, name+".pid")))(t)
-	pid := must(strconv.Atoi(strings.TrimSpace(string(number))))(t)
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	pid := killManager(t, pids, victim)
 	killed := time.Since(began)
 	got := <-done
 	if got.err != nil {
@@ -101,27 +95,44 @@ func TestKilledTaskManagerChangesNothing(t *testing.T) {
 		t.Errorf("after a kill the sums are %v, on Prism %v; gradients are off by %.2g", got.parts, wantParts,
 			relative(got.grad, want))
 	}
-	var exceptions struct {
-		History struct {
-			Entries []struct {
-				Name    string `json:"exceptionName"`
-				Manager string `json:"taskManagerId"`
-				Trace   string `json:"stacktrace"`
-			} `json:"entries"`
-		} `json:"exceptionHistory"`
-	}
-	ask(t, web+"/jobs/"+id+"/exceptions", &exceptions)
-	if len(exceptions.History.Entries) == 0 {
+	losses := lossesOf(t, web, id)
+	if len(losses) == 0 {
 		t.Error("Flink has not noticed the loss: the kill did not hit the job")
-	}
-	var workers []string
-	for _, e := range exceptions.History.Entries {
-		workers = append(workers, e.Name)
 	}
 	t.Logf("%s (process %d) killed after %v; the job of %d shards and %d pairs ended after %v with the same "+
 		"bits; Flink's own history: %v",
 		victim, pid, killed.Round(100*time.Millisecond), len(cluster.Manifest.Train), cluster.Manifest.Extent.Pairs,
-		time.Since(began).Round(100*time.Millisecond), workers)
+		time.Since(began).Round(100*time.Millisecond), losses)
+}
+
+// killManager kills a task manager and returns the number of its process.
+func killManager(t *testing.T, pids, victim string) int {
+	t.Helper()
+	// its id begins with the name of the file that holds its process
+	name := strings.Join(strings.Split(victim, "-")[:3], "-")
+	number := must(os.ReadFile(filepath.Join(pids, name+".pid")))(t)
+	pid := must(strconv.Atoi(strings.TrimSpace(string(number))))(t)
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+// lossesOf lists what Flink's own history says went wrong in a job.
+func lossesOf(t *testing.T, web, id string) (names []string) {
+	t.Helper()
+	var exceptions struct {
+		History struct {
+			Entries []struct {
+				Name string `json:"exceptionName"`
+			} `json:"entries"`
+		} `json:"exceptionHistory"`
+	}
+	ask(t, web+"/jobs/"+id+"/exceptions", &exceptions)
+	for _, e := range exceptions.History.Entries {
+		names = append(names, e.Name)
+	}
+	return names
 }
 
 type flinkJob struct {

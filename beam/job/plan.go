@@ -17,7 +17,7 @@ import (
 	"unseen/model"
 )
 
-// plan is what every worker is told, as a side input.
+// plan is what all workers share, as a side input.
 type plan struct {
 	Version string         `json:"version"`
 	Root    string         `json:"root"`
@@ -77,16 +77,16 @@ type task struct {
 
 // create makes tasks and a plan elements of a pipeline. The tasks are dealt out anew, or a runner
 // would keep all of them where they were made.
-func create(s beam.Scope, p *plan, tasks []task) (told, dealt beam.PCollection, err error) {
+func create(s beam.Scope, p *plan, tasks []task) (shared, dealt beam.PCollection, err error) {
 	text, err := p.encode()
 	if err != nil {
-		return told, dealt, err
+		return shared, dealt, err
 	}
 	elements := make([][]byte, len(tasks))
 	for k, t := range tasks {
 		t.Number = k
 		if elements[k], err = json.Marshal(t); err != nil {
-			return told, dealt, err
+			return shared, dealt, err
 		}
 	}
 	return beam.Create(s.Scope("plan"), text),
@@ -94,8 +94,8 @@ func create(s beam.Scope, p *plan, tasks []task) (told, dealt beam.PCollection, 
 }
 
 // open reads what a DoFn was given.
-func open(element, told []byte) (*plan, *task, error) {
-	p, err := decode(told)
+func open(element, shared []byte) (*plan, *task, error) {
+	p, err := decode(shared)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -94,11 +94,11 @@ func (e *Cluster) Recommend(ctx context.Context, m model.Model, to shards.Store,
 		return nil, err
 	}
 	pipeline, scope := beam.NewPipelineWithRoot()
-	told, dealt, err := create(scope, p, tasks)
+	shared, dealt, err := create(scope, p, tasks)
 	if err != nil {
 		return nil, err
 	}
-	beam.ParDo0(scope.Scope("lists"), &listsFn{}, dealt, beam.SideInput{Input: told})
+	beam.ParDo0(scope.Scope("lists"), &listsFn{}, dealt, beam.SideInput{Input: shared})
 	if err := e.Runner.run(ctx, "lists", pipeline); err != nil {
 		return nil, err
 	}
@@ -125,8 +125,8 @@ func unique(name string) string { return fmt.Sprintf("%s-%016x", name, rand.Uint
 type listsFn struct{}
 
 // ProcessElement writes one file.
-func (*listsFn) ProcessElement(ctx context.Context, element, told []byte) error {
-	p, t, err := open(element, told)
+func (*listsFn) ProcessElement(ctx context.Context, element, shared []byte) error {
+	p, t, err := open(element, shared)
 	if err == nil {
 		err = p.lists(ctx, t)
 	}

@@ -48,11 +48,46 @@ func Cut(ctx context.Context, to Store, prepared *sample.Prepared, s CutSettings
 			work.Discard(context.WithoutCancel(ctx))
 		}
 	}()
+	if m, err = describe(prepared); err != nil {
+		return nil, err
+	}
+	for first := 0; first < g.Len(); first += s.Nodes {
+		b := Block{First: first, Nodes: min(s.Nodes, g.Len()-first)}
+		if err := b.write(ctx, work, g, len(m.Blocks)); err != nil {
+			return nil, err
+		}
+		m.Blocks = append(m.Blocks, b)
+	}
+	links := &graph.Pairs{}
+	for i, j := range g.Links() {
+		links.Source, links.Target = append(links.Source, i), append(links.Target, j)
+		links.Linked, links.Weight, links.Rate = append(links.Linked, true), append(links.Weight, 1),
+			append(links.Rate, 1)
+	}
+	for _, kind := range []struct {
+		name string
+		into *[]Shard
+		sample.Evidence
+	}{{"links", &m.LinkShards, sample.Evidence{Pairs: links}},
+		{"train", &m.Train, sample.Evidence{Pairs: p.Train, Exposure: p.Exposure}}, {"test", &m.Test, prepared.Test}} {
+		if kind.Pairs == nil {
+			continue
+		}
+		if *kind.into, err = writeShards(ctx, work, m.Layout(), kind.name, kind.Evidence, s.Pairs); err != nil {
+			return nil, err
+		}
+	}
+	return m, m.Publish(ctx, work, to)
+}
+
+// describe is a manifest without files.
+func describe(prepared *sample.Prepared) (*Manifest, error) {
+	g, p := prepared.Graph, prepared.Problem
 	link, err := model.NewLink("diagonal", p.Nodes, model.LinkOptions{})
 	if err != nil {
 		return nil, err
 	}
-	m = &Manifest{
+	m := &Manifest{
 		Format: Format, Version: Version, Nodes: g.Len(), Links: int64(g.LinkCount()), Dim: g.Vectors().Dim(),
 		Extent: fit.Extent{Pairs: int64(p.Train.Len()), MeanSquare: fit.MeanSquare(link, p.Train)},
 	}
@@ -70,50 +105,28 @@ func Cut(ctx context.Context, to Store, prepared *sample.Prepared, s CutSettings
 	for f := range g.FieldCount() {
 		m.Fields = append(m.Fields, g.FieldName(uint16(f)))
 	}
-	for first := 0; first < g.Len(); first += s.Nodes {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		b := Block{First: first, Nodes: min(s.Nodes, g.Len()-first)}
-		ids := make([]string, b.Nodes)
-		for k := range ids {
-			ids[k] = g.ID(int32(first + k))
-		}
-		number := len(m.Blocks)
-		if b.Table, err = work.Write(ctx, fmt.Sprintf("nodes-%05d.parquet", number), func(w io.Writer) error {
-			return WriteNodes(w, ids, g.Fields()[first:first+b.Nodes])
-		}); err != nil {
-			return nil, err
-		}
-		if b.Vectors, err = work.Write(ctx, fmt.Sprintf("vectors-%05d.npy", number), func(w io.Writer) error {
-			return WriteVectors(w, g.Vectors(), first, b.Nodes)
-		}); err != nil {
-			return nil, err
-		}
-		m.Blocks = append(m.Blocks, b)
+	return m, nil
+}
+
+// write writes the files of a block of nodes.
+func (b *Block) write(ctx context.Context, work Store, g *graph.Graph, number int) error {
+	err := ctx.Err()
+	if err != nil {
+		return err
 	}
-	links := &graph.Pairs{}
-	for i, j := range g.Links() {
-		links.Source, links.Target = append(links.Source, i), append(links.Target, j)
-		links.Linked, links.Weight, links.Rate = append(links.Linked, true), append(links.Weight, 1),
-			append(links.Rate, 1)
+	ids := make([]string, b.Nodes)
+	for k := range ids {
+		ids[k] = g.ID(int32(b.First + k))
 	}
-	for _, kind := range []struct {
-		name     string
-		into     *[]Shard
-		pairs    *graph.Pairs
-		exposure []risk.Exposure
-	}{{"links", &m.LinkShards, links, nil}, {"train", &m.Train, p.Train, p.Exposure},
-		{"test", &m.Test, prepared.Test.Pairs, prepared.Test.Exposure}} {
-		if kind.pairs == nil {
-			continue
-		}
-		if *kind.into, err = writeShards(ctx, work, m.Layout(), kind.name, kind.pairs, kind.exposure,
-			s.Pairs); err != nil {
-			return nil, err
-		}
+	if b.Table, err = work.Write(ctx, fmt.Sprintf("nodes-%05d.parquet", number), func(w io.Writer) error {
+		return WriteNodes(w, ids, g.Fields()[b.First:b.First+b.Nodes])
+	}); err != nil {
+		return err
 	}
-	return m, m.Publish(ctx, work, to)
+	b.Vectors, err = work.Write(ctx, fmt.Sprintf("vectors-%05d.npy", number), func(w io.Writer) error {
+		return WriteVectors(w, g.Vectors(), b.First, b.Nodes)
+	})
+	return err
 }
 
 // Publish writes the manifest and gives the files of a temporary place their name.
@@ -138,9 +151,9 @@ func (m *Manifest) Publish(ctx context.Context, work, to Store) error {
 }
 
 // writeShards sorts pairs by their blocks, keeping the order within, and writes them.
-func writeShards(ctx context.Context, work Store, l *Layout, name string, p *graph.Pairs, exposure []risk.Exposure,
-	most int) (out []Shard, err error) {
-	n := len(l.Blocks)
+func writeShards(ctx context.Context, work Store, l *Layout, name string, e sample.Evidence, most int) (out []Shard,
+	err error) {
+	n, p := len(l.Blocks), e.Pairs
 	counts := make([]int, n*n+1)
 	cell := func(k int) int { return l.Block(p.Source[k])*n + l.Block(p.Target[k]) }
 	for k := range p.Len() {
@@ -161,11 +174,11 @@ func writeShards(ctx context.Context, work Store, l *Layout, name string, p *gra
 				return nil, err
 			}
 			places := order[from:min(from+most, counts[c+1])]
-			some, seen := pairsAt(p, exposure, places)
+			some := e.At(places)
 			s := Shard{Source: c / n, Target: c % n, Pairs: len(places)}
 			if s.File, err = work.Write(ctx, fmt.Sprintf("%s-%05d-%05d-%d.parquet", name, s.Source, s.Target, part),
 				func(w io.Writer) error {
-					return WritePairs(w, some, seen)
+					return WritePairs(w, some.Pairs, some.Exposure)
 				}); err != nil {
 				return nil, err
 			}
@@ -173,20 +186,6 @@ func writeShards(ctx context.Context, work Store, l *Layout, name string, p *gra
 		}
 	}
 	return out, nil
-}
-
-func pairsAt(p *graph.Pairs, exposure []risk.Exposure, places []int32) (*graph.Pairs, []risk.Exposure) {
-	out := &graph.Pairs{}
-	var seen []risk.Exposure
-	for _, k := range places {
-		out.Source, out.Target, out.Linked = append(out.Source, p.Source[k]), append(out.Target, p.Target[k]),
-			append(out.Linked, p.Linked[k])
-		out.Weight, out.Rate = append(out.Weight, p.Weight[k]), append(out.Rate, p.Rate[k])
-		if exposure != nil {
-			seen = append(seen, exposure[k])
-		}
-	}
-	return out, seen
 }
 
 // WriteVectors writes some rows as .npy, float32.

@@ -309,7 +309,7 @@ type Layout struct {
 	Blocks []Block  `json:"blocks"`
 }
 
-// Layout returns what workers are told.
+// Layout returns what workers need to know of the shards.
 func (m *Manifest) Layout() *Layout { return &Layout{m.Nodes, m.Dim, m.Fields, m.Blocks} }
 
 // Block returns the block of a node.

@@ -113,7 +113,8 @@ func TestManifestsThatAreNone(t *testing.T) {
 		"":                                       "damaged",
 		`{"format":"other"}`:                     "another kind",
 		`{"format":"unseen-shards","version":9}`: "version 9",
-		`{"format":"unseen-shards","version":1,"nodes":3,"dim":2,"fields":["unknown"],"blocks":[{"first":1,"nodes":2}]}`: "block 0",
+		`{"format":"unseen-shards","version":1,"nodes":3,"dim":2,"fields":["unknown"],` +
+			`"blocks":[{"first":1,"nodes":2}]}`: "block 0",
 	} {
 		folder := t.TempDir()
 		if err := os.WriteFile(filepath.Join(folder, ManifestFile), []byte(text), 0o644); err != nil {

@@ -22,21 +22,12 @@ const (
 	longBecause    = "Long because "
 )
 
-// notYet is how many places of a folder may break a rule until they are rewritten. It only shrinks.
-var notYet = map[string]int{
-	"beam/cmd/unseen-beam": 1,
-	"beam/job":             6,
-	"beam/shards":          3,
-	"internal/kern/_gen":   3,
-}
-
 // twins are Go functions with the parameters of an assembly stub that they stand in for.
 var twins = map[string]bool{"internal/kern tile": true, "internal/kern tileGo": true}
 
 // Lines, functions and lists of parameters have a length that can be read.
 func TestStyle(t *testing.T) {
 	t.Parallel()
-	found := map[string][]string{}
 	root := "../.."
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
@@ -51,26 +42,14 @@ func TestStyle(t *testing.T) {
 		if err != nil || strings.HasPrefix(string(source), "// Code generated ") {
 			return err
 		}
-		path = filepath.ToSlash(path[len(root)+1:])
-		problems, err := badStyle(path, source)
-		folder := filepath.ToSlash(filepath.Dir(path))
-		found[folder] = append(found[folder], problems...)
+		problems, err := badStyle(filepath.ToSlash(path[len(root)+1:]), source)
+		for _, problem := range problems {
+			t.Error(problem)
+		}
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
-	}
-	for folder, problems := range found {
-		if len(problems) > notYet[folder] {
-			slices.Sort(problems)
-			t.Errorf("%s: %d places, of which %d are excused until they are rewritten:\n%s", folder, len(problems),
-				notYet[folder], strings.Join(problems, "\n"))
-		}
-	}
-	for folder, excused := range notYet {
-		if len(found[folder]) < excused {
-			t.Logf("%s: %d places are left; lower %d in notYet", folder, len(found[folder]), excused)
-		}
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 // 6×16 for AVX2) stay in registers while k runs: `a` holds the rows where they are, `panel` the
 // columns packed side by side for each k. Every element is one chain of FMAs in the order of k,
 // so its bits do not depend on where in a tile it stands nor on how k is cut.
+//
+// Long because it reads as the assembly that it writes: one routine, whose registers live to its end.
 func tile(s isa) {
 	rows, registers, unroll := 12, 2, 4
 	if !s.wide {

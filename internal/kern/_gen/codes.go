@@ -13,6 +13,8 @@ const aheadBytes = 4096
 // dotCodes: two integer product-sums per row, of its unsigned bytes with the high and the low part of
 // a query. Four rows at once; a row is a whole number of 64-byte lines and rows come in fours, so that
 // there is no tail.
+//
+// Long because it reads as the assembly that it writes: one routine, whose registers live to its end.
 func dotCodes(s isa) {
 	function("dotCodes"+s.name, "func(high, low *int32, q, rest *int8, base *uint8, stride, count int)",
 		"high[k] = Σ q[d]·row[d], low[k] = Σ rest[d]·row[d]; stride is a multiple of 64, count of 4.")

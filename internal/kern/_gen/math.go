@@ -340,6 +340,8 @@ func elementwise(s isa) {
 //
 // and −log q = log1p(πy/q). Lanes are added up as float64. Pairs share one π, or each has its own, π = σ(s); then ψ and
 // τ have 1−π no higher than a ceiling.
+//
+// Long because it reads as the assembly that it writes: one routine, whose registers live to its end.
 func lossSums(s isa, each bool) {
 	name, doc := "lossSums", "adds Σ softplus(z), Σ ψ·softplus(z), Σ τ·softplus(−z), Σ −log q, Σ y; "
 	if each {
