@@ -20,7 +20,7 @@ const DefaultDraws = 1000
 
 // Bootstrap says how far measures depend on which sources happened to be looked at. It draws as many sources as
 // there are, with replacement, again and again, and takes the interval that holds the middle 95% of what comes out
-// (Efron, 1979; percentile intervals). measure is told how often each source counts and returns one number per
+// (Efron, 1979; percentile intervals). measure is given how often each source counts and returns one number per
 // measure; NaN where it has none. The same draws serve all measures, so that differences between them are paired.
 // draws of 0 mean [DefaultDraws].
 func Bootstrap(sources, draws int, seed uint64, measure func(times []float64) []float64) []Band {

@@ -16,7 +16,7 @@ import (
 	"unseen/sample"
 )
 
-// EvaluationKind is the kind of an Evaluation's JSON document, by which it is told from others.
+// EvaluationKind marks the JSON document of an Evaluation.
 const EvaluationKind = "unseen-evaluation"
 
 // Evaluation is all that can be said of a model on a dataset, by pairs that it was not fitted to. Its JSON

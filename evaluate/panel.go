@@ -42,7 +42,7 @@ type PanelRow struct {
 	Against *fit.Judgement `json:"against,omitempty"`
 }
 
-// Label is what people are told of the estimator: R_AP.
+// Label is the name of the estimator in texts: R_AP.
 func (r PanelRow) Label() string { return risk.Label(r.Scheme) }
 
 // RegionRow supposes that π̂ is wrong by a factor, π = π̂/Factor, while π·y, which the links show, is
@@ -106,9 +106,12 @@ func NewPanel(ctx context.Context, j *fit.Judge, v sample.Evidence, s PanelSetti
 		p.Risks = append(p.Risks, row)
 	}
 	p.Region = make([]RegionRow, len(regionFactors))
-	kern.Chunks(len(regionFactors), 1, kern.Threads(s.Threads), func(_, number, _, _ int) {
+	if err := kern.ChunksErr(ctx, len(regionFactors), 1, kern.Threads(s.Threads), func(_, number, _, _ int) error {
 		p.Region[number] = regionAt(beliefs, decisions, v.Pairs.Weight, regionFactors[number])
-	})
+		return nil
+	}); err != nil {
+		return nil, err
+	}
 	p.warn()
 	var clipped, total float64
 	for k, b := range beliefs {

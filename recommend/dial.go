@@ -13,7 +13,7 @@ import (
 	"unseen/progress"
 )
 
-// DialKind is the kind of a Dial's JSON document, by which it is told from others.
+// DialKind marks the JSON document of a Dial.
 const DialKind = "unseen-dial"
 
 // DialSetting is where the dials of a list stand; see Query.

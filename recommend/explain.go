@@ -170,12 +170,12 @@ func (r *Recommender) sharedWords(s Source, target int32, w []float32, score flo
 	if err != nil {
 		return nil, err
 	}
-	told, err := tells.Explain(from, to, w)
-	if err != nil || math.Abs(told.Score-score) > 1e-2*(1+math.Abs(score)) {
+	terms, err := tells.Explain(from, to, w)
+	if err != nil || math.Abs(terms.Score-score) > 1e-2*(1+math.Abs(score)) {
 		return nil, err
 	}
 	var out []contribution
-	for _, t := range told.Terms {
+	for _, t := range terms.Terms {
 		if t.Shared() && t.Score > 0 && len(out) < 5 {
 			out = append(out, contribution{"“" + t.Name + "”, in both texts", t.Score})
 		}

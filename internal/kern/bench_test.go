@@ -153,7 +153,6 @@ func BenchmarkFunctions(b *testing.B) {
 	for name, f := range map[string]func(){
 		"exp":             func() { Exp(y, z) },
 		"sigmoid":         func() { Sigmoid(y, z) },
-		"softplus":        func() { Softplus(y, z) },
 		"sigmoidsoftplus": func() { SigmoidSoftplus(y, loss, z) },
 		"lossSums":        func() { var s UnlinkedSums; s.Add(z, 0.3, 0.7) },
 		"lossSumsEach":    func() { var s UnlinkedSums; s.AddEach(z, z, 0.01) },

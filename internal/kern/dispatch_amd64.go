@@ -225,17 +225,6 @@ func sigmoid(dst, z []float32) {
 	}
 }
 
-func softplus(dst, z []float32) {
-	switch active {
-	case avx512:
-		softplusAVX512(p32(dst), p32(z), len(z))
-	case avx2:
-		softplusAVX2(p32(dst), p32(z), len(z))
-	default:
-		softplusGo(dst, z)
-	}
-}
-
 func logSigmoid(dst, z []float32) {
 	switch active {
 	case avx512:

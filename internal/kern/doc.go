@@ -21,7 +21,7 @@
 // # Accuracy
 //
 // With ε = 2⁻²⁴, a product-sum of n terms differs from the exact value by at most
-// (n+4)·ε·Σ|terms|; Exp, Sigmoid, Softplus and LogSigmoid by at most 4 units in the last place
+// (n+4)·ε·Σ|terms|; Exp, Sigmoid and LogSigmoid by at most 4 units in the last place
 // where the result is a normal number; a sum of UnlinkedSums by at most 16ε of the sum of its
 // terms. Kernels pass NaN on.
 //

@@ -8,9 +8,6 @@ func Exp(dst, z []float32) { mapLanes(dst, z, exp) }
 // Sigmoid sets dst = σ(z) = 1/(1+exp(−z)).
 func Sigmoid(dst, z []float32) { mapLanes(dst, z, sigmoid) }
 
-// Softplus sets dst = log(1+exp(z)), the log-loss of "no link" at logit z.
-func Softplus(dst, z []float32) { mapLanes(dst, z, softplus) }
-
 // LogSigmoid sets dst = log σ(z) = −softplus(−z).
 func LogSigmoid(dst, z []float32) { mapLanes(dst, z, logSigmoid) }
 

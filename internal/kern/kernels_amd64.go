@@ -22,14 +22,12 @@ func addGatherAVX512(dst *float32, base *float32, stride int, idx *int32, c *flo
 // dotPairsAVX512: dst[k] = Σ w[d]·source[d]·target[d]; stride in bytes.
 //
 //go:noescape
-func dotPairsAVX512(dst *float32, w *float32, base *float32, stride int, sources *int32, targets *int32, count int,
-	dim int)
+func dotPairsAVX512(dst *float32, w *float32, base *float32, stride int, sources *int32, targets *int32, count int, dim int)
 
 // addPairsAVX512: dst[d] += Σ c[k]·source[d]·target[d]; stride in bytes.
 //
 //go:noescape
-func addPairsAVX512(dst *float32, base *float32, stride int, sources *int32, targets *int32, c *float32, count int,
-	dim int)
+func addPairsAVX512(dst *float32, base *float32, stride int, sources *int32, targets *int32, c *float32, count int, dim int)
 
 // dotGatherHalfAVX512: dst[k] = Σ q[d]·row[d]; stride in bytes.
 //
@@ -49,35 +47,29 @@ func addGatherHalfAVX512(dst *float32, base *uint16, stride int, idx *int32, c *
 // dotPairsHalfAVX512: dst[k] = Σ w[d]·source[d]·target[d]; stride in bytes.
 //
 //go:noescape
-func dotPairsHalfAVX512(dst *float32, w *float32, base *uint16, stride int, sources *int32, targets *int32, count int,
-	dim int)
+func dotPairsHalfAVX512(dst *float32, w *float32, base *uint16, stride int, sources *int32, targets *int32, count int, dim int)
 
 // addPairsHalfAVX512: dst[d] += Σ c[k]·source[d]·target[d]; stride in bytes.
 //
 //go:noescape
-func addPairsHalfAVX512(dst *float32, base *uint16, stride int, sources *int32, targets *int32, c *float32, count int,
-	dim int)
+func addPairsHalfAVX512(dst *float32, base *uint16, stride int, sources *int32, targets *int32, c *float32, count int, dim int)
 
-// tileAVX512: c (+)= a·panel over a full register tile; strides in bytes. Memory from ahead on is
-// prefetched, 32 bytes for each k.
+// tileAVX512: c (+)= a·panel over a full register tile; strides in bytes. Memory from ahead on is prefetched, 32 bytes for each k.
 //
 //go:noescape
-func tileAVX512(c *float32, cStride int, a *float32, aStride int, panel *float32, k int, ahead *float32,
-	accumulate bool)
+func tileAVX512(c *float32, cStride int, a *float32, aStride int, panel *float32, k int, ahead *float32, accumulate bool)
 
 // transposeAVX512: dst[i·rows+r] = src row r[i] for the tile's panel of rows; stride in bytes, 31 of them below 2 GB.
 //
 //go:noescape
 func transposeAVX512(dst *float32, src *float32, stride int, k int)
 
-// aboveAVX512: the first block of lanes from the start in which some z > threshold, as an element
-// position; count if none.
+// aboveAVX512: the first block of lanes from the start in which some z > threshold, as an element position; count if none.
 //
 //go:noescape
 func aboveAVX512(z *float32, count int, threshold float32) int
 
-// columnsAboveAVX512: the first row ≥ from with some z[row][c] > thresholds[c]; rows if none.
-// columns is a multiple of the lanes, stride in bytes.
+// columnsAboveAVX512: the first row ≥ from with some z[row][c] > thresholds[c]; rows if none. columns is a multiple of the lanes, stride in bytes.
 //
 //go:noescape
 func columnsAboveAVX512(z *float32, stride int, from int, rows int, thresholds *float32, columns int) int
@@ -92,8 +84,7 @@ func fromHalfAVX512(dst *float32, src *uint16, count int)
 //go:noescape
 func dotCodesAVX512(high *int32, low *int32, q *int8, rest *int8, base *uint8, stride int, count int)
 
-// scaleCodesAVX512: dst[k] = scales[k]·(128·(high[k] − highZero) + (low[k] − lowZero)); count is a
-// multiple of the lanes.
+// scaleCodesAVX512: dst[k] = scales[k]·(128·(high[k] − highZero) + (low[k] − lowZero)); count is a multiple of the lanes.
 //
 //go:noescape
 func scaleCodesAVX512(dst *float32, high *int32, low *int32, scales *float32, count int, highZero int32, lowZero int32)
@@ -108,11 +99,6 @@ func expAVX512(dst *float32, z *float32, count int)
 //go:noescape
 func sigmoidAVX512(dst *float32, z *float32, count int)
 
-// softplusAVX512: dst = log(1+exp(z)); count is a multiple of the lanes.
-//
-//go:noescape
-func softplusAVX512(dst *float32, z *float32, count int)
-
 // logSigmoidAVX512: dst = log σ(z); count is a multiple of the lanes.
 //
 //go:noescape
@@ -123,24 +109,20 @@ func logSigmoidAVX512(dst *float32, z *float32, count int)
 //go:noescape
 func sigmoidSoftplusAVX512(y *float32, loss *float32, z *float32, count int)
 
-// lossSumsAVX512: adds Σ softplus(z), Σ ψ·softplus(z), Σ τ·softplus(−z), Σ −log q, Σ y; rest = 1−pi
-// > 0; count is a multiple of the lanes.
+// lossSumsAVX512: adds Σ softplus(z), Σ ψ·softplus(z), Σ τ·softplus(−z), Σ −log q, Σ y; rest = 1−pi > 0; count is a multiple of the lanes.
 //
 //go:noescape
 func lossSumsAVX512(sums *[5]float64, z *float32, count int, pi float32, rest float32)
 
-// lossSumsEachAVX512: adds Σ softplus(z), Σ ψ·softplus(z), Σ τ·softplus(−z), Σ −log q, Σ y; π =
-// σ(s) of each element, and at least 1−ceiling in ψ and τ; count is a multiple of the lanes.
+// lossSumsEachAVX512: adds Σ softplus(z), Σ ψ·softplus(z), Σ τ·softplus(−z), Σ −log q, Σ y; π = σ(s) of each element, and at least 1−ceiling in ψ and τ; count is a multiple of the lanes.
 //
 //go:noescape
 func lossSumsEachAVX512(sums *[5]float64, z *float32, s *float32, count int, ceiling float32)
 
-// adamAVX512: first += blend1·(g−first), second += blend2·(g²−second), params −=
-// step·first/(√second·root + epsilon); count is a multiple of the lanes.
+// adamAVX512: first += blend1·(g−first), second += blend2·(g²−second), params −= step·first/(√second·root + epsilon); count is a multiple of the lanes.
 //
 //go:noescape
-func adamAVX512(params *float32, first *float32, second *float32, grad *float32, count int, blend1 float32,
-	blend2 float32, step float32, root float32, epsilon float32)
+func adamAVX512(params *float32, first *float32, second *float32, grad *float32, count int, blend1 float32, blend2 float32, step float32, root float32, epsilon float32)
 
 // dotGatherAVX2: dst[k] = Σ q[d]·row[d]; stride in bytes.
 //
@@ -160,14 +142,12 @@ func addGatherAVX2(dst *float32, base *float32, stride int, idx *int32, c *float
 // dotPairsAVX2: dst[k] = Σ w[d]·source[d]·target[d]; stride in bytes.
 //
 //go:noescape
-func dotPairsAVX2(dst *float32, w *float32, base *float32, stride int, sources *int32, targets *int32, count int,
-	dim int)
+func dotPairsAVX2(dst *float32, w *float32, base *float32, stride int, sources *int32, targets *int32, count int, dim int)
 
 // addPairsAVX2: dst[d] += Σ c[k]·source[d]·target[d]; stride in bytes.
 //
 //go:noescape
-func addPairsAVX2(dst *float32, base *float32, stride int, sources *int32, targets *int32, c *float32, count int,
-	dim int)
+func addPairsAVX2(dst *float32, base *float32, stride int, sources *int32, targets *int32, c *float32, count int, dim int)
 
 // dotGatherHalfAVX2: dst[k] = Σ q[d]·row[d]; stride in bytes.
 //
@@ -187,17 +167,14 @@ func addGatherHalfAVX2(dst *float32, base *uint16, stride int, idx *int32, c *fl
 // dotPairsHalfAVX2: dst[k] = Σ w[d]·source[d]·target[d]; stride in bytes.
 //
 //go:noescape
-func dotPairsHalfAVX2(dst *float32, w *float32, base *uint16, stride int, sources *int32, targets *int32, count int,
-	dim int)
+func dotPairsHalfAVX2(dst *float32, w *float32, base *uint16, stride int, sources *int32, targets *int32, count int, dim int)
 
 // addPairsHalfAVX2: dst[d] += Σ c[k]·source[d]·target[d]; stride in bytes.
 //
 //go:noescape
-func addPairsHalfAVX2(dst *float32, base *uint16, stride int, sources *int32, targets *int32, c *float32, count int,
-	dim int)
+func addPairsHalfAVX2(dst *float32, base *uint16, stride int, sources *int32, targets *int32, c *float32, count int, dim int)
 
-// tileAVX2: c (+)= a·panel over a full register tile; strides in bytes. Memory from ahead on is
-// prefetched, 32 bytes for each k.
+// tileAVX2: c (+)= a·panel over a full register tile; strides in bytes. Memory from ahead on is prefetched, 32 bytes for each k.
 //
 //go:noescape
 func tileAVX2(c *float32, cStride int, a *float32, aStride int, panel *float32, k int, ahead *float32, accumulate bool)
@@ -207,14 +184,12 @@ func tileAVX2(c *float32, cStride int, a *float32, aStride int, panel *float32, 
 //go:noescape
 func transposeAVX2(dst *float32, src *float32, stride int, k int)
 
-// aboveAVX2: the first block of lanes from the start in which some z > threshold, as an element
-// position; count if none.
+// aboveAVX2: the first block of lanes from the start in which some z > threshold, as an element position; count if none.
 //
 //go:noescape
 func aboveAVX2(z *float32, count int, threshold float32) int
 
-// columnsAboveAVX2: the first row ≥ from with some z[row][c] > thresholds[c]; rows if none. columns
-// is a multiple of the lanes, stride in bytes.
+// columnsAboveAVX2: the first row ≥ from with some z[row][c] > thresholds[c]; rows if none. columns is a multiple of the lanes, stride in bytes.
 //
 //go:noescape
 func columnsAboveAVX2(z *float32, stride int, from int, rows int, thresholds *float32, columns int) int
@@ -244,11 +219,6 @@ func expAVX2(dst *float32, z *float32, count int)
 //go:noescape
 func sigmoidAVX2(dst *float32, z *float32, count int)
 
-// softplusAVX2: dst = log(1+exp(z)); count is a multiple of the lanes.
-//
-//go:noescape
-func softplusAVX2(dst *float32, z *float32, count int)
-
 // logSigmoidAVX2: dst = log σ(z); count is a multiple of the lanes.
 //
 //go:noescape
@@ -259,21 +229,17 @@ func logSigmoidAVX2(dst *float32, z *float32, count int)
 //go:noescape
 func sigmoidSoftplusAVX2(y *float32, loss *float32, z *float32, count int)
 
-// lossSumsAVX2: adds Σ softplus(z), Σ ψ·softplus(z), Σ τ·softplus(−z), Σ −log q, Σ y; rest = 1−pi >
-// 0; count is a multiple of the lanes.
+// lossSumsAVX2: adds Σ softplus(z), Σ ψ·softplus(z), Σ τ·softplus(−z), Σ −log q, Σ y; rest = 1−pi > 0; count is a multiple of the lanes.
 //
 //go:noescape
 func lossSumsAVX2(sums *[5]float64, z *float32, count int, pi float32, rest float32)
 
-// lossSumsEachAVX2: adds Σ softplus(z), Σ ψ·softplus(z), Σ τ·softplus(−z), Σ −log q, Σ y; π = σ(s)
-// of each element, and at least 1−ceiling in ψ and τ; count is a multiple of the lanes.
+// lossSumsEachAVX2: adds Σ softplus(z), Σ ψ·softplus(z), Σ τ·softplus(−z), Σ −log q, Σ y; π = σ(s) of each element, and at least 1−ceiling in ψ and τ; count is a multiple of the lanes.
 //
 //go:noescape
 func lossSumsEachAVX2(sums *[5]float64, z *float32, s *float32, count int, ceiling float32)
 
-// adamAVX2: first += blend1·(g−first), second += blend2·(g²−second), params −=
-// step·first/(√second·root + epsilon); count is a multiple of the lanes.
+// adamAVX2: first += blend1·(g−first), second += blend2·(g²−second), params −= step·first/(√second·root + epsilon); count is a multiple of the lanes.
 //
 //go:noescape
-func adamAVX2(params *float32, first *float32, second *float32, grad *float32, count int, blend1 float32,
-	blend2 float32, step float32, root float32, epsilon float32)
+func adamAVX2(params *float32, first *float32, second *float32, grad *float32, count int, blend1 float32, blend2 float32, step float32, root float32, epsilon float32)

@@ -3117,9 +3117,9 @@ DATA lanes80000000<>+56(SB)/4, $0x80000000
 DATA lanes80000000<>+60(SB)/4, $0x80000000
 GLOBL lanes80000000<>(SB), RODATA|NOPTR, $64
 
-// func softplusAVX512(dst *float32, z *float32, count int)
+// func logSigmoidAVX512(dst *float32, z *float32, count int)
 // Requires: AVX, AVX512DQ, AVX512F
-TEXT ·softplusAVX512(SB), NOSPLIT, $0-24
+TEXT ·logSigmoidAVX512(SB), NOSPLIT, $0-24
 	MOVQ z+8(FP), AX
 	MOVQ count+16(FP), CX
 	MOVQ dst+0(FP), DX
@@ -3194,13 +3194,13 @@ by4:
 	VSCALEFPS    Z10, Z14, Z6
 	VSCALEFPS    Z11, Z15, Z7
 	VMOVUPS      lanes00000000<>+0(SB), Z8
-	VMAXPS       Z0, Z8, Z8
+	VMINPS       Z0, Z8, Z8
 	VMOVUPS      lanes00000000<>+0(SB), Z0
-	VMAXPS       Z1, Z0, Z0
+	VMINPS       Z1, Z0, Z0
 	VMOVUPS      lanes00000000<>+0(SB), Z1
-	VMAXPS       Z2, Z1, Z1
+	VMINPS       Z2, Z1, Z1
 	VMOVUPS      lanes00000000<>+0(SB), Z2
-	VMAXPS       Z3, Z2, Z2
+	VMINPS       Z3, Z2, Z2
 	VMOVUPS      lanes3ba7f7d3<>+0(SB), Z3
 	VMOVUPS      lanes3ba7f7d3<>+0(SB), Z9
 	VMOVUPS      lanes3ba7f7d3<>+0(SB), Z10
@@ -3237,10 +3237,10 @@ by4:
 	VFMADD213PS  lanes3f7fffff<>+0(SB), Z5, Z9
 	VFMADD213PS  lanes3f7fffff<>+0(SB), Z6, Z10
 	VFMADD213PS  lanes3f7fffff<>+0(SB), Z7, Z11
-	VFMADD231PS  Z4, Z3, Z8
-	VFMADD231PS  Z5, Z9, Z0
-	VFMADD231PS  Z6, Z10, Z1
-	VFMADD231PS  Z7, Z11, Z2
+	VFNMADD231PS Z4, Z3, Z8
+	VFNMADD231PS Z5, Z9, Z0
+	VFNMADD231PS Z6, Z10, Z1
+	VFNMADD231PS Z7, Z11, Z2
 	VMOVUPS      Z8, (DX)(BX*4)
 	VMOVUPS      Z0, 64(DX)(BX*4)
 	VMOVUPS      Z1, 128(DX)(BX*4)
@@ -3270,7 +3270,7 @@ by1:
 	VFMADD213PS  lanes3f800000<>+0(SB), Z2, Z3
 	VSCALEFPS    Z1, Z3, Z1
 	VMOVUPS      lanes00000000<>+0(SB), Z2
-	VMAXPS       Z0, Z2, Z2
+	VMINPS       Z0, Z2, Z2
 	VMOVUPS      lanes3ba7f7d3<>+0(SB), Z0
 	VFMADD213PS  lanesbcee2bc0<>+0(SB), Z1, Z0
 	VFMADD213PS  lanes3d9ec061<>+0(SB), Z1, Z0
@@ -3280,7 +3280,7 @@ by1:
 	VFMADD213PS  lanes3eaa96ba<>+0(SB), Z1, Z0
 	VFMADD213PS  lanesbeffff46<>+0(SB), Z1, Z0
 	VFMADD213PS  lanes3f7fffff<>+0(SB), Z1, Z0
-	VFMADD231PS  Z1, Z0, Z2
+	VFNMADD231PS Z1, Z0, Z2
 	VMOVUPS      Z2, (DX)(BX*4)
 	ADDQ         $0x10, BX
 	JMP          by1
@@ -3468,178 +3468,6 @@ DATA lanes3f7fffff<>+52(SB)/4, $0x3f7fffff
 DATA lanes3f7fffff<>+56(SB)/4, $0x3f7fffff
 DATA lanes3f7fffff<>+60(SB)/4, $0x3f7fffff
 GLOBL lanes3f7fffff<>(SB), RODATA|NOPTR, $64
-
-// func logSigmoidAVX512(dst *float32, z *float32, count int)
-// Requires: AVX, AVX512DQ, AVX512F
-TEXT ·logSigmoidAVX512(SB), NOSPLIT, $0-24
-	MOVQ z+8(FP), AX
-	MOVQ count+16(FP), CX
-	MOVQ dst+0(FP), DX
-	XORQ BX, BX
-
-by4:
-	LEAQ         64(BX), SI
-	CMPQ         SI, CX
-	JGT          by4_end
-	VMOVUPS      (AX)(BX*4), Z0
-	VMOVUPS      64(AX)(BX*4), Z1
-	VMOVUPS      128(AX)(BX*4), Z2
-	VMOVUPS      192(AX)(BX*4), Z3
-	VORPS        lanes80000000<>+0(SB), Z0, Z4
-	VORPS        lanes80000000<>+0(SB), Z1, Z5
-	VORPS        lanes80000000<>+0(SB), Z2, Z6
-	VORPS        lanes80000000<>+0(SB), Z3, Z7
-	VMOVUPS      lanesc2d20000<>+0(SB), Z8
-	VMAXPS       Z4, Z8, Z8
-	VMOVUPS      lanesc2d20000<>+0(SB), Z4
-	VMAXPS       Z5, Z4, Z4
-	VMOVUPS      lanesc2d20000<>+0(SB), Z5
-	VMAXPS       Z6, Z5, Z5
-	VMOVUPS      lanesc2d20000<>+0(SB), Z6
-	VMAXPS       Z7, Z6, Z6
-	VMULPS       lanes3fb8aa3b<>+0(SB), Z8, Z7
-	VMULPS       lanes3fb8aa3b<>+0(SB), Z4, Z9
-	VMULPS       lanes3fb8aa3b<>+0(SB), Z5, Z10
-	VMULPS       lanes3fb8aa3b<>+0(SB), Z6, Z11
-	VRNDSCALEPS  $0x08, Z7, Z7
-	VRNDSCALEPS  $0x08, Z9, Z9
-	VRNDSCALEPS  $0x08, Z10, Z10
-	VRNDSCALEPS  $0x08, Z11, Z11
-	VFNMADD231PS lanes3f318000<>+0(SB), Z7, Z8
-	VFNMADD231PS lanes3f318000<>+0(SB), Z9, Z4
-	VFNMADD231PS lanes3f318000<>+0(SB), Z10, Z5
-	VFNMADD231PS lanes3f318000<>+0(SB), Z11, Z6
-	VFNMADD231PS lanesb95e8083<>+0(SB), Z7, Z8
-	VFNMADD231PS lanesb95e8083<>+0(SB), Z9, Z4
-	VFNMADD231PS lanesb95e8083<>+0(SB), Z10, Z5
-	VFNMADD231PS lanesb95e8083<>+0(SB), Z11, Z6
-	VMOVUPS      lanes3ab68885<>+0(SB), Z12
-	VMOVUPS      lanes3ab68885<>+0(SB), Z13
-	VMOVUPS      lanes3ab68885<>+0(SB), Z14
-	VMOVUPS      lanes3ab68885<>+0(SB), Z15
-	VFMADD213PS  lanes3c0905b7<>+0(SB), Z8, Z12
-	VFMADD213PS  lanes3c0905b7<>+0(SB), Z4, Z13
-	VFMADD213PS  lanes3c0905b7<>+0(SB), Z5, Z14
-	VFMADD213PS  lanes3c0905b7<>+0(SB), Z6, Z15
-	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z8, Z12
-	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z4, Z13
-	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z5, Z14
-	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z6, Z15
-	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z8, Z12
-	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z4, Z13
-	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z5, Z14
-	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z6, Z15
-	VFMADD213PS  lanes3f000000<>+0(SB), Z8, Z12
-	VFMADD213PS  lanes3f000000<>+0(SB), Z4, Z13
-	VFMADD213PS  lanes3f000000<>+0(SB), Z5, Z14
-	VFMADD213PS  lanes3f000000<>+0(SB), Z6, Z15
-	VFMADD213PS  lanes3f800000<>+0(SB), Z8, Z12
-	VFMADD213PS  lanes3f800000<>+0(SB), Z4, Z13
-	VFMADD213PS  lanes3f800000<>+0(SB), Z5, Z14
-	VFMADD213PS  lanes3f800000<>+0(SB), Z6, Z15
-	VFMADD213PS  lanes3f800000<>+0(SB), Z8, Z12
-	VFMADD213PS  lanes3f800000<>+0(SB), Z4, Z13
-	VFMADD213PS  lanes3f800000<>+0(SB), Z5, Z14
-	VFMADD213PS  lanes3f800000<>+0(SB), Z6, Z15
-	VSCALEFPS    Z7, Z12, Z4
-	VSCALEFPS    Z9, Z13, Z5
-	VSCALEFPS    Z10, Z14, Z6
-	VSCALEFPS    Z11, Z15, Z7
-	VMOVUPS      lanes00000000<>+0(SB), Z8
-	VMINPS       Z0, Z8, Z8
-	VMOVUPS      lanes00000000<>+0(SB), Z0
-	VMINPS       Z1, Z0, Z0
-	VMOVUPS      lanes00000000<>+0(SB), Z1
-	VMINPS       Z2, Z1, Z1
-	VMOVUPS      lanes00000000<>+0(SB), Z2
-	VMINPS       Z3, Z2, Z2
-	VMOVUPS      lanes3ba7f7d3<>+0(SB), Z3
-	VMOVUPS      lanes3ba7f7d3<>+0(SB), Z9
-	VMOVUPS      lanes3ba7f7d3<>+0(SB), Z10
-	VMOVUPS      lanes3ba7f7d3<>+0(SB), Z11
-	VFMADD213PS  lanesbcee2bc0<>+0(SB), Z4, Z3
-	VFMADD213PS  lanesbcee2bc0<>+0(SB), Z5, Z9
-	VFMADD213PS  lanesbcee2bc0<>+0(SB), Z6, Z10
-	VFMADD213PS  lanesbcee2bc0<>+0(SB), Z7, Z11
-	VFMADD213PS  lanes3d9ec061<>+0(SB), Z4, Z3
-	VFMADD213PS  lanes3d9ec061<>+0(SB), Z5, Z9
-	VFMADD213PS  lanes3d9ec061<>+0(SB), Z6, Z10
-	VFMADD213PS  lanes3d9ec061<>+0(SB), Z7, Z11
-	VFMADD213PS  lanesbe0b4953<>+0(SB), Z4, Z3
-	VFMADD213PS  lanesbe0b4953<>+0(SB), Z5, Z9
-	VFMADD213PS  lanesbe0b4953<>+0(SB), Z6, Z10
-	VFMADD213PS  lanesbe0b4953<>+0(SB), Z7, Z11
-	VFMADD213PS  lanes3e4358d5<>+0(SB), Z4, Z3
-	VFMADD213PS  lanes3e4358d5<>+0(SB), Z5, Z9
-	VFMADD213PS  lanes3e4358d5<>+0(SB), Z6, Z10
-	VFMADD213PS  lanes3e4358d5<>+0(SB), Z7, Z11
-	VFMADD213PS  lanesbe7e507e<>+0(SB), Z4, Z3
-	VFMADD213PS  lanesbe7e507e<>+0(SB), Z5, Z9
-	VFMADD213PS  lanesbe7e507e<>+0(SB), Z6, Z10
-	VFMADD213PS  lanesbe7e507e<>+0(SB), Z7, Z11
-	VFMADD213PS  lanes3eaa96ba<>+0(SB), Z4, Z3
-	VFMADD213PS  lanes3eaa96ba<>+0(SB), Z5, Z9
-	VFMADD213PS  lanes3eaa96ba<>+0(SB), Z6, Z10
-	VFMADD213PS  lanes3eaa96ba<>+0(SB), Z7, Z11
-	VFMADD213PS  lanesbeffff46<>+0(SB), Z4, Z3
-	VFMADD213PS  lanesbeffff46<>+0(SB), Z5, Z9
-	VFMADD213PS  lanesbeffff46<>+0(SB), Z6, Z10
-	VFMADD213PS  lanesbeffff46<>+0(SB), Z7, Z11
-	VFMADD213PS  lanes3f7fffff<>+0(SB), Z4, Z3
-	VFMADD213PS  lanes3f7fffff<>+0(SB), Z5, Z9
-	VFMADD213PS  lanes3f7fffff<>+0(SB), Z6, Z10
-	VFMADD213PS  lanes3f7fffff<>+0(SB), Z7, Z11
-	VFNMADD231PS Z4, Z3, Z8
-	VFNMADD231PS Z5, Z9, Z0
-	VFNMADD231PS Z6, Z10, Z1
-	VFNMADD231PS Z7, Z11, Z2
-	VMOVUPS      Z8, (DX)(BX*4)
-	VMOVUPS      Z0, 64(DX)(BX*4)
-	VMOVUPS      Z1, 128(DX)(BX*4)
-	VMOVUPS      Z2, 192(DX)(BX*4)
-	ADDQ         $0x40, BX
-	JMP          by4
-
-by4_end:
-by1:
-	LEAQ         16(BX), SI
-	CMPQ         SI, CX
-	JGT          by1_end
-	VMOVUPS      (AX)(BX*4), Z0
-	VORPS        lanes80000000<>+0(SB), Z0, Z1
-	VMOVUPS      lanesc2d20000<>+0(SB), Z2
-	VMAXPS       Z1, Z2, Z2
-	VMULPS       lanes3fb8aa3b<>+0(SB), Z2, Z1
-	VRNDSCALEPS  $0x08, Z1, Z1
-	VFNMADD231PS lanes3f318000<>+0(SB), Z1, Z2
-	VFNMADD231PS lanesb95e8083<>+0(SB), Z1, Z2
-	VMOVUPS      lanes3ab68885<>+0(SB), Z3
-	VFMADD213PS  lanes3c0905b7<>+0(SB), Z2, Z3
-	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Z2, Z3
-	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Z2, Z3
-	VFMADD213PS  lanes3f000000<>+0(SB), Z2, Z3
-	VFMADD213PS  lanes3f800000<>+0(SB), Z2, Z3
-	VFMADD213PS  lanes3f800000<>+0(SB), Z2, Z3
-	VSCALEFPS    Z1, Z3, Z1
-	VMOVUPS      lanes00000000<>+0(SB), Z2
-	VMINPS       Z0, Z2, Z2
-	VMOVUPS      lanes3ba7f7d3<>+0(SB), Z0
-	VFMADD213PS  lanesbcee2bc0<>+0(SB), Z1, Z0
-	VFMADD213PS  lanes3d9ec061<>+0(SB), Z1, Z0
-	VFMADD213PS  lanesbe0b4953<>+0(SB), Z1, Z0
-	VFMADD213PS  lanes3e4358d5<>+0(SB), Z1, Z0
-	VFMADD213PS  lanesbe7e507e<>+0(SB), Z1, Z0
-	VFMADD213PS  lanes3eaa96ba<>+0(SB), Z1, Z0
-	VFMADD213PS  lanesbeffff46<>+0(SB), Z1, Z0
-	VFMADD213PS  lanes3f7fffff<>+0(SB), Z1, Z0
-	VFNMADD231PS Z1, Z0, Z2
-	VMOVUPS      Z2, (DX)(BX*4)
-	ADDQ         $0x10, BX
-	JMP          by1
-
-by1_end:
-	VZEROUPPER
-	RET
 
 // func sigmoidSoftplusAVX512(y *float32, loss *float32, z *float32, count int)
 // Requires: AVX, AVX512DQ, AVX512F
@@ -7679,144 +7507,6 @@ by1:
 	VMULPS       Y1, Y3, Y1
 	VBLENDVPS    Y0, Y1, Y3, Y0
 	VMOVUPS      Y0, (DX)(BX*4)
-	ADDQ         $0x08, BX
-	JMP          by1
-
-by1_end:
-	VZEROUPPER
-	RET
-
-// func softplusAVX2(dst *float32, z *float32, count int)
-// Requires: AVX, AVX2, FMA3
-TEXT ·softplusAVX2(SB), NOSPLIT, $0-24
-	MOVQ z+8(FP), AX
-	MOVQ count+16(FP), CX
-	MOVQ dst+0(FP), DX
-	XORQ BX, BX
-
-by2:
-	LEAQ         16(BX), SI
-	CMPQ         SI, CX
-	JGT          by2_end
-	VMOVUPS      (AX)(BX*4), Y0
-	VMOVUPS      32(AX)(BX*4), Y1
-	VORPS        lanes80000000<>+0(SB), Y0, Y2
-	VORPS        lanes80000000<>+0(SB), Y1, Y3
-	VMOVUPS      lanesc2d20000<>+0(SB), Y4
-	VMAXPS       Y2, Y4, Y4
-	VMOVUPS      lanesc2d20000<>+0(SB), Y2
-	VMAXPS       Y3, Y2, Y2
-	VMULPS       lanes3fb8aa3b<>+0(SB), Y4, Y3
-	VMULPS       lanes3fb8aa3b<>+0(SB), Y2, Y5
-	VROUNDPS     $0x08, Y3, Y3
-	VROUNDPS     $0x08, Y5, Y5
-	VFNMADD231PS lanes3f318000<>+0(SB), Y3, Y4
-	VFNMADD231PS lanes3f318000<>+0(SB), Y5, Y2
-	VFNMADD231PS lanesb95e8083<>+0(SB), Y3, Y4
-	VFNMADD231PS lanesb95e8083<>+0(SB), Y5, Y2
-	VMOVUPS      lanes3ab68885<>+0(SB), Y6
-	VMOVUPS      lanes3ab68885<>+0(SB), Y7
-	VFMADD213PS  lanes3c0905b7<>+0(SB), Y4, Y6
-	VFMADD213PS  lanes3c0905b7<>+0(SB), Y2, Y7
-	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y4, Y6
-	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y2, Y7
-	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y4, Y6
-	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y2, Y7
-	VFMADD213PS  lanes3f000000<>+0(SB), Y4, Y6
-	VFMADD213PS  lanes3f000000<>+0(SB), Y2, Y7
-	VFMADD213PS  lanes3f800000<>+0(SB), Y4, Y6
-	VFMADD213PS  lanes3f800000<>+0(SB), Y2, Y7
-	VFMADD213PS  lanes3f800000<>+0(SB), Y4, Y6
-	VFMADD213PS  lanes3f800000<>+0(SB), Y2, Y7
-	VCVTPS2DQ    Y3, Y2
-	VCVTPS2DQ    Y5, Y3
-	VPSRAD       $0x01, Y2, Y4
-	VPSRAD       $0x01, Y3, Y5
-	VPSUBD       Y4, Y2, Y2
-	VPSUBD       Y5, Y3, Y3
-	VPADDD       lanes0000007f<>+0(SB), Y4, Y4
-	VPADDD       lanes0000007f<>+0(SB), Y5, Y5
-	VPSLLD       $0x17, Y4, Y4
-	VPSLLD       $0x17, Y5, Y5
-	VMULPS       Y4, Y6, Y4
-	VMULPS       Y5, Y7, Y5
-	VPADDD       lanes0000007f<>+0(SB), Y2, Y2
-	VPADDD       lanes0000007f<>+0(SB), Y3, Y3
-	VPSLLD       $0x17, Y2, Y2
-	VPSLLD       $0x17, Y3, Y3
-	VMULPS       Y2, Y4, Y2
-	VMULPS       Y3, Y5, Y3
-	VMOVUPS      lanes00000000<>+0(SB), Y4
-	VMAXPS       Y0, Y4, Y4
-	VMOVUPS      lanes00000000<>+0(SB), Y0
-	VMAXPS       Y1, Y0, Y0
-	VMOVUPS      lanes3ba7f7d3<>+0(SB), Y1
-	VMOVUPS      lanes3ba7f7d3<>+0(SB), Y5
-	VFMADD213PS  lanesbcee2bc0<>+0(SB), Y2, Y1
-	VFMADD213PS  lanesbcee2bc0<>+0(SB), Y3, Y5
-	VFMADD213PS  lanes3d9ec061<>+0(SB), Y2, Y1
-	VFMADD213PS  lanes3d9ec061<>+0(SB), Y3, Y5
-	VFMADD213PS  lanesbe0b4953<>+0(SB), Y2, Y1
-	VFMADD213PS  lanesbe0b4953<>+0(SB), Y3, Y5
-	VFMADD213PS  lanes3e4358d5<>+0(SB), Y2, Y1
-	VFMADD213PS  lanes3e4358d5<>+0(SB), Y3, Y5
-	VFMADD213PS  lanesbe7e507e<>+0(SB), Y2, Y1
-	VFMADD213PS  lanesbe7e507e<>+0(SB), Y3, Y5
-	VFMADD213PS  lanes3eaa96ba<>+0(SB), Y2, Y1
-	VFMADD213PS  lanes3eaa96ba<>+0(SB), Y3, Y5
-	VFMADD213PS  lanesbeffff46<>+0(SB), Y2, Y1
-	VFMADD213PS  lanesbeffff46<>+0(SB), Y3, Y5
-	VFMADD213PS  lanes3f7fffff<>+0(SB), Y2, Y1
-	VFMADD213PS  lanes3f7fffff<>+0(SB), Y3, Y5
-	VFMADD231PS  Y2, Y1, Y4
-	VFMADD231PS  Y3, Y5, Y0
-	VMOVUPS      Y4, (DX)(BX*4)
-	VMOVUPS      Y0, 32(DX)(BX*4)
-	ADDQ         $0x10, BX
-	JMP          by2
-
-by2_end:
-by1:
-	LEAQ         8(BX), SI
-	CMPQ         SI, CX
-	JGT          by1_end
-	VMOVUPS      (AX)(BX*4), Y0
-	VORPS        lanes80000000<>+0(SB), Y0, Y1
-	VMOVUPS      lanesc2d20000<>+0(SB), Y2
-	VMAXPS       Y1, Y2, Y2
-	VMULPS       lanes3fb8aa3b<>+0(SB), Y2, Y1
-	VROUNDPS     $0x08, Y1, Y1
-	VFNMADD231PS lanes3f318000<>+0(SB), Y1, Y2
-	VFNMADD231PS lanesb95e8083<>+0(SB), Y1, Y2
-	VMOVUPS      lanes3ab68885<>+0(SB), Y3
-	VFMADD213PS  lanes3c0905b7<>+0(SB), Y2, Y3
-	VFMADD213PS  lanes3d2aaa8d<>+0(SB), Y2, Y3
-	VFMADD213PS  lanes3e2aaa6e<>+0(SB), Y2, Y3
-	VFMADD213PS  lanes3f000000<>+0(SB), Y2, Y3
-	VFMADD213PS  lanes3f800000<>+0(SB), Y2, Y3
-	VFMADD213PS  lanes3f800000<>+0(SB), Y2, Y3
-	VCVTPS2DQ    Y1, Y1
-	VPSRAD       $0x01, Y1, Y2
-	VPSUBD       Y2, Y1, Y1
-	VPADDD       lanes0000007f<>+0(SB), Y2, Y2
-	VPSLLD       $0x17, Y2, Y2
-	VMULPS       Y2, Y3, Y2
-	VPADDD       lanes0000007f<>+0(SB), Y1, Y1
-	VPSLLD       $0x17, Y1, Y1
-	VMULPS       Y1, Y2, Y1
-	VMOVUPS      lanes00000000<>+0(SB), Y2
-	VMAXPS       Y0, Y2, Y2
-	VMOVUPS      lanes3ba7f7d3<>+0(SB), Y0
-	VFMADD213PS  lanesbcee2bc0<>+0(SB), Y1, Y0
-	VFMADD213PS  lanes3d9ec061<>+0(SB), Y1, Y0
-	VFMADD213PS  lanesbe0b4953<>+0(SB), Y1, Y0
-	VFMADD213PS  lanes3e4358d5<>+0(SB), Y1, Y0
-	VFMADD213PS  lanesbe7e507e<>+0(SB), Y1, Y0
-	VFMADD213PS  lanes3eaa96ba<>+0(SB), Y1, Y0
-	VFMADD213PS  lanesbeffff46<>+0(SB), Y1, Y0
-	VFMADD213PS  lanes3f7fffff<>+0(SB), Y1, Y0
-	VFMADD231PS  Y1, Y0, Y2
-	VMOVUPS      Y2, (DX)(BX*4)
 	ADDQ         $0x08, BX
 	JMP          by1
 

@@ -173,12 +173,6 @@ func sigmoidGo(dst, z []float32) {
 	}
 }
 
-func softplusGo(dst, z []float32) {
-	for i, x := range z {
-		dst[i] = float32(softplus64(float64(x)))
-	}
-}
-
 func logSigmoidGo(dst, z []float32) {
 	for i, x := range z {
 		dst[i] = float32(-softplus64(-float64(x)))

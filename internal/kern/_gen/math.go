@@ -321,9 +321,6 @@ func elementwise(s isa) {
 	define("sigmoid", "dst = σ(z)", s.side(4, 2), func(s chain, z group) []group {
 		return []group{s.sigmoid(z, s.decay(z))}
 	}, "dst")
-	define("softplus", "dst = log(1+exp(z))", s.side(4, 2), func(s chain, z group) []group {
-		return []group{s.softplus(z, s.decay(z))}
-	}, "dst")
 	define("logSigmoid", "dst = log σ(z)", s.side(4, 2), func(s chain, z group) []group {
 		e := s.decay(z)
 		return []group{s.submul(s.negative(z), s.log1pRatio(e), e)}
