@@ -137,12 +137,13 @@ func ask[T any](b *tab, script string) (out T) {
 	return out
 }
 
-// until waits for a script to be true.
+// until waits for the page to be there and a script to be true.
 func (b *tab) until(what, script string) {
 	b.t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		var is bool
-		if err := chromedp.Run(b.ctx, chromedp.Evaluate("!!("+script+")", &is)); err == nil && is {
+		if err := chromedp.Run(b.ctx, chromedp.Evaluate("document.readyState === 'complete' && !!("+script+")",
+			&is)); err == nil && is {
 			return
 		} else if b.ctx.Err() != nil {
 			b.t.Fatalf("%s: %v", what, b.ctx.Err())
@@ -157,7 +158,7 @@ func (b *tab) until(what, script string) {
 // set puts a value into a control as a person does, once the page is there.
 func (b *tab) set(selector, value string) {
 	b.t.Helper()
-	b.until("the page", "document.readyState === 'complete' && window.htmx")
+	b.until("the page", "window.htmx")
 	b.run("set "+selector, chromedp.Evaluate(
 		fmt.Sprintf(`(e => {
 			e.value = %q
@@ -167,7 +168,7 @@ func (b *tab) set(selector, value string) {
 
 func (b *tab) click(selector string) {
 	b.t.Helper()
-	b.until("the page", "document.readyState === 'complete' && window.htmx")
+	b.until("the page", "window.htmx")
 	if !ask[bool](b, fmt.Sprintf("(e => { e?.click(); return !!e })(document.querySelector(%q))", selector)) {
 		b.t.Fatalf("there is no %s", selector)
 	}
@@ -571,7 +572,7 @@ func browsePrefix(t *testing.T, s *Service, b *tab) {
 	b.mu.Unlock()
 	for _, path := range []string{"", "/loop", "/bridges"} {
 		b.look(path, 1000, "light")
-		b.until("the page", "document.readyState === 'complete' && window.htmx")
+		b.until("the page", "window.htmx")
 		if figures := map[string]int{"/bridges": 1, "/loop": 2}[path]; figures > 0 {
 			b.until("the figures of "+path, fmt.Sprintf("document.querySelectorAll('.chart canvas').length >= %d",
 				figures))

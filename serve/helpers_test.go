@@ -19,6 +19,7 @@ import (
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/internal/postgrestest"
+	"unseen/internal/temptest"
 	"unseen/model"
 	"unseen/sample"
 	"unseen/serve/store"
@@ -111,12 +112,14 @@ func TestMain(m *testing.M) {
 		return
 	}
 	jobPriority = func() {} // on a busy machine a test would wait long for what comes last
-	code := m.Run()
-	postgrestest.Close()
-	if folder, err := small(); err == nil {
-		os.RemoveAll(folder)
-	}
-	os.Exit(code)
+	os.Exit(temptest.Run(func() int {
+		defer postgrestest.Close()
+		code := m.Run()
+		if folder, err := small(); err == nil {
+			os.RemoveAll(folder)
+		}
+		return code
+	}))
 }
 
 // open opens a service on a copy of the small world.

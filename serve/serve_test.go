@@ -676,7 +676,9 @@ func TestSchemaNames(t *testing.T) {
 	t.Parallel()
 	var api struct {
 		Components struct {
-			Schemas map[string]struct{ Properties map[string]struct{ Description string } }
+			Schemas map[string]struct {
+				Properties map[string]struct{ Description string }
+			}
 		}
 	}
 	raw := client{t: t, h: open(t).Handler()}.do("GET", "/openapi.json", nil).Body.Bytes()

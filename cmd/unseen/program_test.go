@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"unseen/internal/postgrestest"
+	"unseen/internal/temptest"
 )
 
 // asProgram makes the test binary the program itself; asPart also sets how many nodes a part of lists holds.
@@ -19,9 +20,10 @@ func TestMain(m *testing.M) {
 		}
 		main()
 	}
-	code := m.Run()
-	postgrestest.Close()
-	os.Exit(code)
+	os.Exit(temptest.Run(func() int {
+		defer postgrestest.Close()
+		return m.Run()
+	}))
 }
 
 // program is the program as a process of its own, to be killed or run by a shell.
