@@ -100,6 +100,7 @@ func (c CPU) TopK(ctx context.Context, s TargetSearch) ([][]Hit, error) {
 		scores = make([]float32, n) // of one query after the other
 	}
 	hits, all := make([][]Hit, len(s.Queries)), everyNode(min(s.K, 1)*n)
+	room := make([]int32, 0, min(s.spare(), 1)*len(all))
 	for k, q := range s.Queries {
 		own := scores[min(k*n, len(scores)-n):][:n] // the query's row, or the only one
 		if !blocks {
@@ -107,7 +108,7 @@ func (c CPU) TopK(ctx context.Context, s TargetSearch) ([][]Hit, error) {
 				return nil, err
 			}
 		}
-		for _, j := range kern.Best(own, q.candidates(all), s.K) {
+		for _, j := range kern.Best(own, q.candidates(all, room), s.K) {
 			hits[k] = append(hits[k], Hit{j, own[j]})
 		}
 	}
@@ -244,23 +245,22 @@ func (s *TargetSearch) addOffsets(scores []float32, q SearchQuery, first int) {
 	}
 }
 
-// candidates lists the targets that may be hits, given a list of all.
-func (q SearchQuery) candidates(all []int32) []int32 {
+// candidates lists the targets that may be hits, given a list of all and room for the others.
+func (q SearchQuery) candidates(all, room []int32) []int32 {
 	if q.Among != nil {
 		all = q.Among
 	}
 	if len(q.Skip) == 0 {
 		return all
 	}
-	left := make([]int32, 0, len(all))
-	skip := q.Skip
-	for _, j := range all {
-		for len(skip) > 0 && skip[0] < j {
-			skip = skip[1:]
-		}
-		if len(skip) == 0 || skip[0] != j {
-			left = append(left, j)
+	left, next := room[:0], 0
+	for _, j := range q.Skip {
+		// what comes before it, in a piece
+		at, found := slices.BinarySearch(all[next:], j)
+		left = append(left, all[next:next+at]...)
+		if next += at; found {
+			next++
 		}
 	}
-	return left
+	return append(left, all[next:]...)
 }
