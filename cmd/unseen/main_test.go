@@ -110,9 +110,10 @@ func TestHelp(t *testing.T) {
 	}
 }
 
+// fits80 fails where a line is longer than a terminal is wide. Where a test's own folder lies does not count.
 func fits80(t *testing.T, page string) {
 	t.Helper()
-	for line := range strings.Lines(page) {
+	for line := range strings.Lines(strings.ReplaceAll(page, os.TempDir(), "/tmp")) {
 		if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > 80 {
 			t.Errorf("a line has %d columns: %s", n, line)
 		}
