@@ -113,6 +113,7 @@ func TestHelperProcess(t *testing.T) {
 // A process that is killed at any moment, and resumed until it ends, leaves the model of one that
 // was never interrupted, to the byte, whatever the number of threads of each attempt.
 func TestKilled(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("no SIGKILL")
 	}
@@ -225,6 +226,7 @@ func (c *countdown) Err() error {
 
 // Wherever training checks its context, it can be cancelled there, and resumed to the same result.
 func TestCancelledAnywhere(t *testing.T) {
+	t.Parallel()
 	p := checkpointProblem(t, 1)
 	for kind, s := range resumables {
 		t.Run(kind, func(t *testing.T) {
@@ -289,6 +291,7 @@ func sameResult(t *testing.T, want, got *Result) {
 }
 
 func TestResumedWithOtherThreads(t *testing.T) {
+	t.Parallel()
 	p := checkpointProblem(t, 1)
 	for kind, s := range resumables {
 		t.Run(kind, func(t *testing.T) {
@@ -318,6 +321,7 @@ func stopHalfway(t *testing.T, p sample.Problem, s Settings) {
 }
 
 func TestCheckpointRefused(t *testing.T) {
+	t.Parallel()
 	p := checkpointProblem(t, 1)
 	s := resumables["adam"]
 	path := filepath.Join(t.TempDir(), "checkpoint")
@@ -398,6 +402,7 @@ func TestCheckpointRefused(t *testing.T) {
 // A file whose digest is right and whose content is not, such as one made by hand, is an error or
 // makes a model, and never a panic.
 func TestForgedCheckpoint(t *testing.T) {
+	t.Parallel()
 	p := checkpointProblem(t, 1)
 	for kind, s := range resumables {
 		t.Run(kind, func(t *testing.T) {
@@ -464,6 +469,7 @@ func TestForgedCheckpoint(t *testing.T) {
 
 // Where a checkpoint cannot be written, training ends with one error and the one before stays.
 func TestCheckpointUnwritable(t *testing.T) {
+	t.Parallel()
 	p := checkpointProblem(t, 1)
 	s := resumables["adam"]
 	s.Checkpoint = Checkpoint{Path: filepath.Join(t.TempDir(), "no such folder", "checkpoint")}
@@ -507,6 +513,7 @@ func TestCheckpointUnwritable(t *testing.T) {
 }
 
 func TestCheckpointSettings(t *testing.T) {
+	t.Parallel()
 	p := checkpointProblem(t, 1)
 	for _, c := range []Checkpoint{{Resume: true}, {Path: "checkpoint", Every: -1}} {
 		s := resumables["adam"]
@@ -519,6 +526,7 @@ func TestCheckpointSettings(t *testing.T) {
 
 // What is written is small and often, and temporary files of a killed write go with the next.
 func TestCheckpointLeftovers(t *testing.T) {
+	t.Parallel()
 	p := checkpointProblem(t, 1)
 	s := resumables["adam"]
 	folder := t.TempDir()
@@ -545,6 +553,7 @@ func TestCheckpointLeftovers(t *testing.T) {
 
 // A training that other kernels began is resumed, and says so.
 func TestResumedWithOtherKernels(t *testing.T) {
+	t.Parallel()
 	p := checkpointProblem(t, 1)
 	s := resumables["adam"]
 	path := filepath.Join(t.TempDir(), "checkpoint")
@@ -573,6 +582,7 @@ func TestResumedWithOtherKernels(t *testing.T) {
 
 // Trouble with the checkpoint at the very end costs a warning, not the result.
 func TestCheckpointLostAtTheEnd(t *testing.T) {
+	t.Parallel()
 	p := checkpointProblem(t, 1)
 	for _, keep := range []bool{false, true} {
 		s := resumables["adam"]
@@ -597,6 +607,7 @@ func TestCheckpointLostAtTheEnd(t *testing.T) {
 
 // A kept checkpoint gives the result again, without training.
 func TestCheckpointKept(t *testing.T) {
+	t.Parallel()
 	p := checkpointProblem(t, 1)
 	for kind, s := range resumables {
 		s.Checkpoint = Checkpoint{Path: filepath.Join(t.TempDir(), "checkpoint"), Keep: true}
@@ -622,6 +633,7 @@ func TestCheckpointKept(t *testing.T) {
 
 // What never began, or would only diverge again, leaves no checkpoint.
 func TestCheckpointOfNothing(t *testing.T) {
+	t.Parallel()
 	p := checkpointProblem(t, 1)
 	for _, s := range []Settings{
 		{Method: "bayes", Link: "cosine"},

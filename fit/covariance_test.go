@@ -47,6 +47,7 @@ func midway(t *testing.T, threads int) (*laplace, []float64) {
 
 // The products that draws are made with are those with the matrix that they do without.
 func TestDrawsMultiplyByTheInformation(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	l, theta := midway(t, 2)
 	exact := must(byFactor{}.at(ctx, l, theta))(t).(*exactCovariance)
@@ -88,6 +89,7 @@ func TestDrawsMultiplyByTheInformation(t *testing.T) {
 // Variances, the trace and the leverage of draws are those of the inverse, within what chance allows,
 // and the draws do not depend on the number of threads.
 func TestDrawsHaveTheCovariance(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	l, theta := midway(t, 2)
 	exact := must(byFactor{}.at(ctx, l, theta))(t)
@@ -149,6 +151,7 @@ func TestDrawsHaveTheCovariance(t *testing.T) {
 // Where both methods run they come to the same: the draws change the result by less than their own
 // uncertainty and what the rounds of learning leave open.
 func TestManyDimensions(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}

@@ -15,6 +15,7 @@ import (
 
 // TestDoctorOnWorlds asserts what must hold for every seed; TestCoverage measures the rest.
 func TestDoctorOnWorlds(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
@@ -56,6 +57,7 @@ func TestDoctorOnWorlds(t *testing.T) {
 // TestBlindSpot: where even sure links are made with probability .6 only, the doctor sees nothing
 // wrong until exposures are logged.
 func TestBlindSpot(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
@@ -80,6 +82,7 @@ func TestBlindSpot(t *testing.T) {
 }
 
 func TestFindings(t *testing.T) {
+	t.Parallel()
 	s := must(saturated())(t)
 	f := s.result.Findings
 	links, pairs := 0, 0
@@ -124,6 +127,7 @@ func TestFindings(t *testing.T) {
 }
 
 func TestDoctorWithoutPosterior(t *testing.T) {
+	t.Parallel()
 	plan := world.Saturated()
 	mle := mustSmall(t, plan, 2_000, 8, .1, Settings{Method: "mle", Optimiser: "lbfgs",
 		Starts: []float64{.3, .9}}).result.Findings
@@ -141,6 +145,7 @@ func TestDoctorWithoutPosterior(t *testing.T) {
 }
 
 func TestAnchorsAreMentioned(t *testing.T) {
+	t.Parallel()
 	plan := world.FlatRare()
 	s := mustSmall(t, plan, 8_000, 8, 0, Settings{Anchors: []Anchor{{"same", .85, .02}, {"cross", .2, .01}}})
 	if f := s.result.Findings; !strings.Contains(strings.Join(f.Verdict, " "), "anchor") {
@@ -149,6 +154,7 @@ func TestAnchorsAreMentioned(t *testing.T) {
 }
 
 func TestSmallFieldsAreMentioned(t *testing.T) {
+	t.Parallel()
 	plan := world.SaturatedRare()
 	s := mustSmall(t, plan, 2_000, 8, 0, Settings{})
 	f := s.result.Findings
@@ -158,6 +164,7 @@ func TestSmallFieldsAreMentioned(t *testing.T) {
 }
 
 func TestDoctorOfOneSource(t *testing.T) {
+	t.Parallel()
 	s := must(saturated())(t)
 	p := s.problem
 	train := *p.Train
@@ -175,6 +182,7 @@ func TestDoctorOfOneSource(t *testing.T) {
 }
 
 func TestLoggedTestByHand(t *testing.T) {
+	t.Parallel()
 	d := &diagnosis{
 		result: &Result{Propensity: must(saturated())(t).result.Propensity},
 		found:  &Findings{Support: Support{Logged: 100}},
@@ -190,6 +198,7 @@ func TestLoggedTestByHand(t *testing.T) {
 
 // A model that calls everything relevant has no error left, and is not identified for that.
 func TestCollapseIsNotIdentified(t *testing.T) {
+	t.Parallel()
 	field := must(model.NewFieldMatrix(smallProblem(t, 30, 4, 100, 5).Nodes))(t)
 	d := &diagnosis{found: &Findings{MeanLink: Scale{Value: 1, Lower: 1, Upper: 1}}, measured: true,
 		result: &Result{Propensity: field}}

@@ -129,6 +129,7 @@ func mustFit(tb testing.TB, p sample.Problem, s Settings) *Result {
 // What must hold of the methods on a small world whose truth is known; the full-size figures are
 // a command's.
 func TestMethodsOnAKnownWorld(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
@@ -155,6 +156,7 @@ func TestMethodsOnAKnownWorld(t *testing.T) {
 
 // The posterior does not depend on where it is looked for, nor on the threads.
 func TestBayesStartsAgree(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
@@ -179,6 +181,7 @@ func TestBayesStartsAgree(t *testing.T) {
 // The prior's variance of z is learned: small where the texts hardly decide links, large where they
 // do. It starts at 16 in both.
 func TestBayesLearnsItsPrior(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
@@ -205,6 +208,7 @@ func TestBayesLearnsItsPrior(t *testing.T) {
 // With 5% of exposures logged the scale is known even where links are rare and flat.
 // Given the true propensities, bayes learns the links alone, and no worse than without.
 func TestKnownPropensities(t *testing.T) {
+	t.Parallel()
 	w := newTrial(t, world.Settings{Nodes: 2000, Dim: 12, Fields: world.EvenFields(3),
 		Scenario: world.Scenario{Seed: 5}},
 		6000, 0)
@@ -239,6 +243,7 @@ func TestKnownPropensities(t *testing.T) {
 }
 
 func TestLoggedExposureFindsTheScale(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
@@ -260,6 +265,7 @@ func TestLoggedExposureFindsTheScale(t *testing.T) {
 
 // An anchor moves the propensities to where it says.
 func TestAnchor(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
@@ -276,6 +282,7 @@ func TestAnchor(t *testing.T) {
 }
 
 func TestEveryMethodAndPresetRuns(t *testing.T) {
+	t.Parallel()
 	p := smallProblem(t, 60, 6, 400, 2)
 	p.Exposure = make([]risk.Exposure, p.Train.Len())
 	for k := range p.Exposure {
@@ -313,6 +320,7 @@ func TestEveryMethodAndPresetRuns(t *testing.T) {
 
 // The paper's setting, run as written: with gradients through its masses R_PU has no lower bound.
 func TestPaperPresetOfPUGoesWrongAndSaysSo(t *testing.T) {
+	t.Parallel()
 	trial := newTrial(t, world.Settings{Nodes: 3000, Dim: 32, Fields: world.EvenFields(4),
 		Scenario: world.Scenario{Seed: 2}},
 		8000, 0)
@@ -337,6 +345,7 @@ func TestPaperPresetOfPUGoesWrongAndSaysSo(t *testing.T) {
 }
 
 func TestBadInput(t *testing.T) {
+	t.Parallel()
 	good := func() sample.Problem { return smallProblem(t, 30, 4, 100, 3) }
 	cases := map[string]struct {
 		change   func(p *sample.Problem, s *Settings)
@@ -404,6 +413,7 @@ func fillTrue(b []bool) {
 
 // A fit by bayes is not advised to use bayes.
 func TestWarningOfRareExposure(t *testing.T) {
+	t.Parallel()
 	p := smallProblem(t, 30, 4, 100, 3)
 	matrix, err := model.NewFieldMatrix(p.Nodes)
 	if err != nil {
@@ -421,6 +431,7 @@ func TestWarningOfRareExposure(t *testing.T) {
 }
 
 func TestWarningsOfWeakData(t *testing.T) {
+	t.Parallel()
 	p := smallProblem(t, 30, 4, 200, 4)
 	clear(kern.MatrixOf(p.Nodes.Vectors).Row(int(p.Train.Source[0])))
 	p.Nodes.Fields[p.Train.Target[1]] = 0
@@ -433,6 +444,7 @@ func TestWarningsOfWeakData(t *testing.T) {
 }
 
 func TestCancel(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	for _, s := range []Settings{{Method: "mle"}, {Method: "mle", Optimiser: "lbfgs"}, {}} {
@@ -443,6 +455,7 @@ func TestCancel(t *testing.T) {
 }
 
 func TestProgress(t *testing.T) {
+	t.Parallel()
 	for _, s := range []Settings{{Method: "mle", Adam: AdamSettings{Epochs: 3}}, {}} {
 		events := 0
 		s.Progress = func(e progress.Event) {
@@ -461,6 +474,7 @@ func TestProgress(t *testing.T) {
 }
 
 func TestChecksum(t *testing.T) {
+	t.Parallel()
 	sum := smallProblem(t, 20, 4, 50, 7).Checksum()
 	for name, change := range map[string]func(p *sample.Problem){
 		"a link": func(p *sample.Problem) { p.Train.Linked[0] = !p.Train.Linked[0] },
@@ -485,6 +499,7 @@ func TestChecksum(t *testing.T) {
 
 // A scheme of package risk and the method that learns by it are one thing, whichever name is used.
 func TestMethodsAndSchemesHaveOneName(t *testing.T) {
+	t.Parallel()
 	for _, name := range risk.Names() {
 		s, err := Settings{Method: name}.WithDefaults()
 		if name == "true" {
@@ -514,6 +529,7 @@ func TestMethodsAndSchemesHaveOneName(t *testing.T) {
 
 // What a preset has can be switched off, and stays so when the settings of a model are read again.
 func TestNothingInPlaceOfThePreset(t *testing.T) {
+	t.Parallel()
 	s := must(Settings{Method: "ap", Preset: "paper", LambdaR: -3, Floor: -1, Through: Off,
 		EvenRisk: Off}.WithDefaults())(t)
 	var again Settings
@@ -556,6 +572,7 @@ func TestNothingInPlaceOfThePreset(t *testing.T) {
 }
 
 func TestDocumentedDefaults(t *testing.T) {
+	t.Parallel()
 	for preset, want := range map[string]AdamSettings{
 		"safe": {Rate: 1e-3, Batch: 32, Epochs: 100, Patience: 8}, "paper": {Rate: 1e-4, Batch: 32, Epochs: 50,
 			Patience: 5}, "notebook": {Rate: 1e-3, Batch: 32, Epochs: 50, Patience: 5},
@@ -570,6 +587,7 @@ func TestDocumentedDefaults(t *testing.T) {
 
 // A zero asks for all processors, as everywhere in these packages.
 func TestThreadsOfZero(t *testing.T) {
+	t.Parallel()
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
 	if s := must(Settings{}.WithDefaults())(t); s.Threads != 3 || s.Adam.Threads != 3 {
 		t.Errorf("%d and %d threads of 3", s.Threads, s.Adam.Threads)

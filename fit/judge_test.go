@@ -20,6 +20,7 @@ import (
 // TestNuisanceIsTheDeltaMethod checks ∇r̄ᵀV∇r̄ against finite differences in every parameter, with
 // the predictions held fixed.
 func TestNuisanceIsTheDeltaMethod(t *testing.T) {
+	t.Parallel()
 	s := must(saturated())(t)
 	ctx := context.Background()
 	r := s.result
@@ -70,6 +71,7 @@ func TestNuisanceIsTheDeltaMethod(t *testing.T) {
 // judge's own. Where no mass is beyond 1 it is surer than they are, since what they have in common
 // falls out.
 func TestDifferences(t *testing.T) {
+	t.Parallel()
 	s := must(saturated())(t)
 	ctx := context.Background()
 	judge := s.result.Judge()
@@ -116,6 +118,7 @@ func TestDifferences(t *testing.T) {
 }
 
 func TestJudgeDoesNotDependOnThreads(t *testing.T) {
+	t.Parallel()
 	s := must(saturated())(t)
 	ctx := context.Background()
 	one, three := s.result.Judge(), s.result.Judge()
@@ -139,6 +142,7 @@ func TestJudgeDoesNotDependOnThreads(t *testing.T) {
 
 // Where the vectors follow from the links, the doctor does not call the scale identified and says why.
 func TestEchoIsDoubted(t *testing.T) {
+	t.Parallel()
 	s := must(saturated())(t)
 	for echo, want := range map[float64]Class{.5: Identified, .99: Weak} {
 		p := s.problem
@@ -156,6 +160,7 @@ func TestEchoIsDoubted(t *testing.T) {
 
 // Exposure that is too rare for links to confirm it is doubted, unless it is logged.
 func TestRareExposureIsDoubted(t *testing.T) {
+	t.Parallel()
 	s := must(saturated())(t)
 	rare := *s.result
 	rare.Starts = slices.Clone(rare.Starts)
@@ -171,6 +176,7 @@ func TestRareExposureIsDoubted(t *testing.T) {
 }
 
 func TestIntervalsAreWiderThanSampling(t *testing.T) {
+	t.Parallel()
 	s := must(saturated())(t)
 	ctx := context.Background()
 	evidence := sample.Evidence{Pairs: s.test.Pairs, Exposure: exposures(s.test, .1)}
@@ -196,6 +202,7 @@ func TestIntervalsAreWiderThanSampling(t *testing.T) {
 }
 
 func TestHorvitzThompson(t *testing.T) {
+	t.Parallel()
 	s := must(saturated())(t)
 	e := risk.Estimator{Universe: float64(s.test.Pairs.Universe)}
 	a := must(s.result.Judge().Risk(context.Background(), sample.Evidence{Pairs: s.test.Pairs}, e, nil))(t)
@@ -207,6 +214,7 @@ func TestHorvitzThompson(t *testing.T) {
 }
 
 func TestJudgeWithoutPosterior(t *testing.T) {
+	t.Parallel()
 	s := mustSmall(t, world.Saturated(), 2_000, 8, 0, Settings{Method: "mle", Optimiser: "lbfgs"})
 	e := must(s.result.Judge().Risk(t.Context(), sample.Evidence{Pairs: s.test.Pairs}, risk.Estimator{}, nil))(t)
 	if e.Nuisance != 0 || e.StandardError != e.Sampling {
@@ -215,6 +223,7 @@ func TestJudgeWithoutPosterior(t *testing.T) {
 }
 
 func TestJudgeRefuses(t *testing.T) {
+	t.Parallel()
 	s := must(saturated())(t)
 	ctx := context.Background()
 	if _, err := s.result.Judge().Risk(ctx, sample.Evidence{Pairs: s.test.Pairs}, risk.Estimator{},

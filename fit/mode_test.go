@@ -39,6 +39,7 @@ func setLeverage(t *testing.T, l *laplace, leverage []float32) {
 // The posterior's gradient agrees with differences of its value, with and without leverage, for
 // logged and unlogged pairs of a case-control sample.
 func TestPosteriorGradient(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	p := smallProblem(t, 30, 6, 300, 9)
 	exposure := make([]risk.Exposure, p.Train.Len())
@@ -86,6 +87,7 @@ func TestPosteriorGradient(t *testing.T) {
 // In this world the first steps of a quasi-Newton method lead far away, and from there into another valley: the
 // mode from the usual start must be that from the truth.
 func TestModeIsThatOfTheTruth(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}

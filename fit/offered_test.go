@@ -16,6 +16,7 @@ import (
 
 // The objective of minibatches has the gradient of its own value, offered pairs among the others.
 func TestOfferedGradient(t *testing.T) {
+	t.Parallel()
 	w, err := world.New(t.Context(), world.Settings{Nodes: 40, Dim: 4, Fields: world.EvenFields(2),
 		Scenario: world.Scenario{Seed: 2, Threads: 1}})
 	if err != nil {
@@ -77,6 +78,7 @@ func TestOfferedGradient(t *testing.T) {
 // A log of what was offered teaches relevance without touching what links say of exposure, although it shows what the
 // recommender likes best and nothing that is linked already.
 func TestOfferedLog(t *testing.T) {
+	t.Parallel()
 	w, err := world.New(t.Context(), world.Settings{Nodes: 160, Dim: 6, Fields: world.EvenFields(2),
 		Scenario: world.Scenario{BaseRate: .2, Seed: 8, Threads: 1}})
 	if err != nil {
@@ -147,6 +149,7 @@ func nodeOfField(g *graph.Graph, f uint16) int32 {
 
 // A complete log identifies the propensities of a world.
 func TestCompleteLogTellsPropensities(t *testing.T) {
+	t.Parallel()
 	plan := world.FlatRare() // links alone cannot tell
 	plan.Seed = 3
 	w := must(world.New(t.Context(), world.Settings{Nodes: 400, Dim: 8, Fields: world.EvenFields(2),

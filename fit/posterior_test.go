@@ -58,6 +58,7 @@ var saturated = sync.OnceValues(func() (*small, error) {
 })
 
 func TestVarianceIsThatOfTheInverse(t *testing.T) {
+	t.Parallel()
 	s := must(saturated())(t)
 	p := s.result.Posterior
 	own, n, d := p.v.(*exactCovariance), p.d+1+len(p.Cells), p.d
@@ -114,6 +115,7 @@ func TestVarianceIsThatOfTheInverse(t *testing.T) {
 }
 
 func TestPosteriorComesBack(t *testing.T) {
+	t.Parallel()
 	s := must(saturated())(t)
 	ctx := context.Background()
 	path := filepath.Join(t.TempDir(), "model.safetensors")
@@ -152,6 +154,7 @@ func TestPosteriorComesBack(t *testing.T) {
 }
 
 func TestChanceObeysItsProbabilities(t *testing.T) {
+	t.Parallel()
 	const n = 40_000
 	count := func(y, pi, rate float64, logged risk.Exposure) (linked, exposed float64) {
 		for k := range int32(n) {
@@ -189,6 +192,7 @@ func TestChanceObeysItsProbabilities(t *testing.T) {
 }
 
 func TestNoReplicates(t *testing.T) {
+	t.Parallel()
 	plan := world.Saturated()
 	s := mustSmall(t, plan, 2_000, 8, 0, Settings{Replicates: -1})
 	if s.result.Posterior.Replicates() != 0 {

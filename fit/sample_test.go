@@ -14,6 +14,7 @@ import (
 
 // Where the products of all pairs would not fit, bayes learns from a part and says so.
 func TestBayesOfTooManyPairs(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	w := must(world.New(ctx, world.Settings{Nodes: 500, Dim: 8, Fields: world.EvenFields(3),
 		Scenario: world.Scenario{Seed: 2}}))(t)

@@ -23,6 +23,7 @@ func axis(name string, values ...float64) Axis { return Axis{name, values} }
 // Every trial is what Fit itself comes to with those settings, the likeliest is taken, and the result
 // is that of a Fit with those settings; all of it whatever the number of threads.
 func TestSearchIsFitAtEveryPoint(t *testing.T) {
+	t.Parallel()
 	p := checkpointProblem(t, 1)
 	for name, s := range map[string]Settings{
 		"adam": {Method: "ap", Adam: AdamSettings{Epochs: 5},
@@ -72,6 +73,7 @@ func TestSearchIsFitAtEveryPoint(t *testing.T) {
 
 // Where points do equally well, the earlier is taken.
 func TestSearchTies(t *testing.T) {
+	t.Parallel()
 	p := checkpointProblem(t, 1)
 	for _, floors := range [][]float64{{1e-9, 2e-9}, {2e-9, 1e-9}} { // under which nothing falls
 		r := mustFit(t, p, Settings{Method: "ap", Starts: []float64{.3}, Adam: AdamSettings{Epochs: 2},
@@ -84,6 +86,7 @@ func TestSearchTies(t *testing.T) {
 }
 
 func TestSearchSurvivesDivergence(t *testing.T) {
+	t.Parallel()
 	p := checkpointProblem(t, 1)
 	s := Settings{Method: "mle", Starts: []float64{.3}, Adam: AdamSettings{Epochs: 2},
 		Search: Search{Axes: []Axis{axis("lr", 1e300, 1e-3)}}}
@@ -100,6 +103,7 @@ func TestSearchSurvivesDivergence(t *testing.T) {
 
 // Without validation pairs there is nothing to choose by: the first point is taken and that is said.
 func TestSearchWithoutValidation(t *testing.T) {
+	t.Parallel()
 	p := checkpointProblem(t, 1)
 	_, held := sample.Problem{Train: p.Train}.SplitValidation()
 	var one int32
@@ -125,6 +129,7 @@ func TestSearchWithoutValidation(t *testing.T) {
 
 // Some points of a large grid are different ones, in the grid's order, the same for the same seed.
 func TestSearchPoints(t *testing.T) {
+	t.Parallel()
 	g := Search{Axes: []Axis{axis("ridge", 1, 2, 3, 4, 5), axis("lr", .1, .2, .3, .4)}}
 	all := g.points(1)
 	if len(all) != 20 || all[0]["ridge"] != 1 || all[1]["ridge"] != 1 || all[1]["lr"] != .2 || all[19]["ridge"] != 5 ||
@@ -165,6 +170,7 @@ func TestSearchPoints(t *testing.T) {
 }
 
 func TestSearchRefused(t *testing.T) {
+	t.Parallel()
 	p := checkpointProblem(t, 1)
 	many := make([]float64, 40)
 	for i := range many {
@@ -214,6 +220,7 @@ func TestSearchRefused(t *testing.T) {
 
 // The model's file says what was tried.
 func TestSearchIsKeptInTheModel(t *testing.T) {
+	t.Parallel()
 	p := checkpointProblem(t, 1)
 	var phases []string
 	s := Settings{Method: "mle", Starts: []float64{.3}, Adam: AdamSettings{Epochs: 2},
@@ -247,6 +254,7 @@ func TestSearchIsKeptInTheModel(t *testing.T) {
 
 // An unset ridge of L-BFGS is the preset's search, beside any other; a set one is not searched.
 func TestSearchOfThePreset(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		s    Settings
 		want string

@@ -64,8 +64,13 @@ func (e *shardEngine) Gradient(ctx context.Context, o *engine.Objective, params 
 
 // TestShardsSumToTheWhole holds objectives and descents over shards against those over all pairs at once.
 func TestShardsSumToTheWhole(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
-	p := smallProblem(t, 200, 8, 20_000, 3)
+	pairs := 20_000
+	if testing.Short() {
+		pairs = 4_000
+	}
+	p := smallProblem(t, 200, 8, pairs, 3)
 	for _, method := range []string{"naive", "mle", "ap", "pu", "rw"} {
 		s := Settings{Method: method, Optimiser: "lbfgs", Ridge: 4, Starts: []float64{.3},
 			LBFGS: LBFGSSettings{Iterations: 10}}
@@ -94,6 +99,7 @@ func TestShardsSumToTheWhole(t *testing.T) {
 
 // TestDescentKeepsEveryIteration fails an engine and goes on from the checkpoint.
 func TestDescentKeepsEveryIteration(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	p := smallProblem(t, 200, 8, 5000, 3)
 	s := Settings{Method: "ap", Optimiser: "lbfgs", Ridge: 4, Starts: []float64{.3},
@@ -124,6 +130,7 @@ func TestDescentKeepsEveryIteration(t *testing.T) {
 }
 
 func TestObjectivesThatAreNoSums(t *testing.T) {
+	t.Parallel()
 	p := smallProblem(t, 200, 8, 5000, 3)
 	for _, s := range []Settings{{Method: "bayes"}, {Method: "cosine"}, {Method: "nothing"}, {Method: "dr"}} {
 		if _, err := s.Objective(p.Nodes, Extent{Pairs: 5, MeanWeight: 1}); err == nil {

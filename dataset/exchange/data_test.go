@@ -29,8 +29,8 @@ func TestRealNetworks(t *testing.T) {
 	for _, name := range []string{"elife", "elife_large", "arxiv9196", "debian_packages", "wikispeedia", "cora_ml",
 		"facebook_pages"} {
 		t.Run(name, func(t *testing.T) {
-			if underRaceDetector && name != "cora_ml" {
-				t.Skip("the race detector has seen as much in a smaller network")
+			if (underRaceDetector || testing.Short()) && name != "cora_ml" {
+				t.Skip("as much is seen in a smaller network")
 			}
 			raw, err := os.ReadFile(filepath.Join(data, name, "stats.json"))
 			must(t, err)
@@ -59,7 +59,7 @@ func TestRealNetworks(t *testing.T) {
 func TestRealClicks(t *testing.T) {
 	t.Parallel()
 	if underRaceDetector {
-		t.Skip("the race detector has seen as much in a smaller network")
+		t.Skip("as much is seen in a smaller network")
 	}
 	folder := filepath.Join(realData(t), "wikispeedia")
 	dir := filepath.Join(t.TempDir(), "d")
