@@ -334,7 +334,8 @@ func checkFile(t testing.TB, path string, events int) {
 		t.Fatalf("integrity check: %s, %v", verdict, err)
 	}
 	var rows, ids, last, total int
-	row := db.QueryRow(`SELECT count(*), count(DISTINCT id), max(seq), (SELECT sum(events) FROM totals) FROM events`)
+	row := db.QueryRow(`SELECT count(*), count(DISTINCT id), coalesce(max(seq), 0),
+		(SELECT coalesce(sum(events), 0) FROM totals) FROM events`) // none where the kill came before the first event
 	if err := row.Scan(&rows, &ids, &last, &total); err != nil {
 		t.Fatal(err)
 	}
