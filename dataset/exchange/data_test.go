@@ -30,7 +30,7 @@ func TestRealNetworks(t *testing.T) {
 		"facebook_pages"} {
 		t.Run(name, func(t *testing.T) {
 			if (underRaceDetector || testing.Short()) && name != "cora_ml" {
-				t.Skip("as much is seen in a smaller network")
+				t.Skip("slow; cora_ml stands for it here, and ./check runs it once without -short and race detector")
 			}
 			raw, err := os.ReadFile(filepath.Join(data, name, "stats.json"))
 			must(t, err)
@@ -59,7 +59,7 @@ func TestRealNetworks(t *testing.T) {
 func TestRealClicks(t *testing.T) {
 	t.Parallel()
 	if underRaceDetector {
-		t.Skip("as much is seen in a smaller network")
+		t.Skip("slow under the race detector; ./check runs it once without")
 	}
 	folder := filepath.Join(realData(t), "wikispeedia")
 	dir := filepath.Join(t.TempDir(), "d")
