@@ -61,7 +61,10 @@ func TestSavedStateIsRead(t *testing.T) {
 	if err := s.monitor.save(); err != nil {
 		t.Fatal(err)
 	}
-	if s.monitor.dirty {
+	s.monitor.mu.Lock()
+	dirty, lists := s.monitor.dirty, s.monitor.drift.Lists()
+	s.monitor.mu.Unlock()
+	if dirty {
 		t.Error("the state is saved and counts as changed")
 	}
 	read, err := openMonitor(s.monitor.path, s)
@@ -69,7 +72,7 @@ func TestSavedStateIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	if read.Seq != before.Seq || read.Shown != before.Shown || len(read.Models) != 1 ||
-		len(read.Recent) != before.Items || read.drift == nil || read.drift.Lists() != s.monitor.drift.Lists() {
+		len(read.Recent) != before.Items || read.drift == nil || read.drift.Lists() != lists {
 		t.Errorf("read %d of %d events, %d shown items of %d", read.Seq, before.Seq, read.Shown, before.Shown)
 	}
 	read.Models["another"] = &tally{}

@@ -26,11 +26,13 @@ type problem struct {
 	wait float64 // seconds until the request may succeed; 0: unknown
 }
 
-// problemProperties describe the keys that a problem has besides those of huma.ErrorModel.
-var problemProperties = map[string]*huma.Schema{
-	"hint": {Type: huma.TypeString, Description: "What to do about it."},
-	"settings": {Type: huma.TypeArray, Items: &huma.Schema{Type: huma.TypeString},
-		Description: "The parameters, keys or options of the service that the hint names."},
+// problemProperties describe the keys that a problem has besides those of huma.ErrorModel. Each document has its own.
+func problemProperties() map[string]*huma.Schema {
+	return map[string]*huma.Schema{
+		"hint": {Type: huma.TypeString, Description: "What to do about it."},
+		"settings": {Type: huma.TypeArray, Items: &huma.Schema{Type: huma.TypeString},
+			Description: "The parameters, keys or options of the service that the hint names."},
+	}
 }
 
 // errInternal is all that a client learns of an error of the service.

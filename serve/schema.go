@@ -43,7 +43,7 @@ func schemaName(t reflect.Type, of string) string {
 
 // describe adds what keys mean, where their types do not say it themselves.
 func describe(schemas map[string]*huma.Schema) {
-	maps.Copy(schemas["Problem"].Properties, problemProperties)
+	maps.Copy(schemas["Problem"].Properties, problemProperties())
 	for name, schema := range schemas {
 		for key, property := range schema.Properties {
 			property.Description = cmp.Or(property.Description, keysOf[name+"."+key], keys[key])

@@ -205,6 +205,7 @@ func TestGoLikeHTTP(t *testing.T) {
 	if job, err = s.WaitJob(t.Context(), job.ID); err != nil || job.State != JobDone {
 		t.Fatalf("%v: %+v", err, job)
 	}
+	settle(t, s)
 	of := func(v any, err error) any {
 		if err != nil {
 			t.Error(err)
