@@ -116,7 +116,7 @@ type method struct {
 }
 
 var methods = map[string]method{
-	"naive": {about: "what is not linked is irrelevant: no propensity (the paper's No Prop)",
+	"naive": {about: "every missing link counts as irrelevant; no propensity (the paper's No Prop)",
 		propensity: "constant"},
 	"naive-field": {about: "naive, with the field pair as a feature: it learns exposure", link: "diagonal-field",
 		propensity: "constant"},

@@ -283,7 +283,7 @@ type Query struct {
 	Linked  bool    // targets that the source links to already may be recommended again
 	Exclude []int32 // never these
 
-	Diversity float64 // from 0, pure relevance, to 1: no two alike
+	Diversity float64 // from 0, relevance only, to 1, most diverse
 	Explore   float64 // share of the places that are drawn in proportion to ŷ, from 0 to 1
 	Seed      uint64  // of the draw
 

@@ -314,7 +314,7 @@ type recommendInput struct {
 	Until     string            `query:"until" maxLength:"20" doc:"only targets before this day"`
 	Linked    bool              `query:"linked" doc:"include targets that the node links to already"`
 	Exclude   []string          `query:"exclude,explode" maxItems:"1000" doc:"id to leave out; repeatable"`
-	Diversity float64           `query:"diversity" minimum:"0" maximum:"1" doc:"from pure relevance to no two alike"`
+	Diversity float64           `query:"diversity" minimum:"0" maximum:"1" doc:"from 0, relevance only, to 1, most diverse"`
 	Explore   optional[float64] `query:"explore" doc:"share of positions drawn in proportion to ŷ, from 0 to 1"`
 	Seed      optional[uint64]  `query:"seed" doc:"seed of the draw; default: random"`
 	Seen      bool              `query:"seen" doc:"rank by π̂ŷ, which repeats past exposure; turns explore off"`

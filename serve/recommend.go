@@ -39,7 +39,7 @@ type RecommendRequest struct {
 	Until     string   `json:"until,omitempty" doc:"only targets before this day"`
 	Linked    bool     `json:"linked,omitempty" doc:"include targets that the node links to already"`
 	Exclude   []string `json:"exclude,omitempty" doc:"ids to leave out"`
-	Diversity float64  `json:"diversity,omitempty" doc:"from 0, pure relevance, to 1, no two alike; turns explore off"`
+	Diversity float64  `json:"diversity,omitempty" doc:"from 0, relevance only, to 1, most diverse; turns explore off"`
 	Explore   *float64 `json:"explore,omitempty" doc:"share of positions drawn in proportion to ŷ"`
 	Seed      *uint64  `json:"seed,omitempty" doc:"seed of the draw; default: random"`
 	Seen      bool     `json:"seen,omitempty" doc:"rank by π̂ŷ, which repeats past exposure; turns explore off"`

@@ -30,14 +30,14 @@ func newBridges() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bridges MODEL DATASET --naive MODEL",
 		Short: "Find fields between which exposure hides links, with reading lists",
-		Long: `For every ordered pair of fields compare how many links would be made if
-everything were shown, by the model and by a naive one that knows no exposure.
-Where the first expects many more, exposure hides links: a bridge. The interval
-counts which nodes were looked at and how well exposure is known there.
+		Long: `Estimate for every ordered pair of fields how many links would be made if
+everything were shown: by the model, and by a naive model that ignores exposure.
+Where the model expects many more, exposure hides links: a bridge. The interval
+reflects which nodes were sampled and how well exposure is known there.
 
 Every bridge has a reading list: pairs of a node and a target that are likely
-links and not made. With -o they are written as bridges.html to look at and
-bridges.csv, bridges.jsonl, bridges.bib and bridges.ris to use.`,
+links but are not linked yet. -o writes the lists as bridges.html to read, and
+as bridges.csv, bridges.jsonl, bridges.bib and bridges.ris for other programs.`,
 		Example: `  unseen bridges model.safetensors papers --naive naive.safetensors
   unseen bridges model.safetensors papers --naive naive.safetensors -o bridges`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -82,11 +82,11 @@ bridges.csv, bridges.jsonl, bridges.bib and bridges.ris to use.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&f.naive, "naive", "", "a naive `model` to compare with")
-	flags.IntVar(&f.sources, "sources", 200, "nodes of each field to look at, at random")
-	flags.IntVar(&f.list, "list", 10, "pairs in a reading list")
+	flags.IntVar(&f.sources, "sources", 200, "nodes to sample from each field")
+	flags.IntVar(&f.list, "list", 10, "pairs in each reading list")
 	flags.IntVar(&f.limit, "limit", 10, "bridges to print")
-	flags.BoolVar(&f.within, "within", false, "also pairs of one field")
-	flags.Uint64Var(&f.seed, "seed", 1, "seed of the draw")
+	flags.BoolVar(&f.within, "within", false, "also compare each field with itself")
+	flags.Uint64Var(&f.seed, "seed", 1, "seed of the sample")
 	flags.StringVarP(&f.out, "output", "o", "", "`folder` for reading lists")
 	threadsFlag(cmd, &f.threads)
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")

@@ -33,7 +33,7 @@ DIR holds
   links.parquet      source, target: ids as text, or row numbers of the nodes
   exposures.parquet  optional: source, target, linked, and optionally exposed
                      and shown, the probability of being shown
-  vectors.npy        optional: float32 or float16, a row per node
+  vectors.npy        optional: float32 or float16, one row per node
   encoder.safetensors  optional: the encoder that made the vectors
   dataset.json       optional: checksums, which are verified
 
@@ -42,7 +42,7 @@ in it is wrong. From then on every command knows whether links are row numbers,
 and opens the folder faster. No other file is changed.
 
 If anything is wrong, the exit code is 1: fix it before you fit a model. What is
-weak makes the model worse.`,
+weak does not stop a fit, but makes the model worse.`,
 		Example: `  unseen check papers
   unseen check papers --json
   unseen check papers --row-numbers --seal`,

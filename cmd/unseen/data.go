@@ -84,7 +84,7 @@ type drawingFlags struct {
 func (f *drawingFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.split, "split", "", "order, date, random or whole (default: automatic)")
-	flags.Float64SliceVar(&f.shares, "shares", nil, "`parts` of the nodes (default .7,.1,.2)")
+	flags.Float64SliceVar(&f.shares, "shares", nil, "`shares` to train, validate, test (default .7,.1,.2)")
 	flags.Lookup("shares").DefValue = ""
 	flags.StringVar(&f.validationFrom, "validation-from", "", "`date` from which nodes are for validation")
 	flags.StringVar(&f.testFrom, "test-from", "", "`date` from which nodes are for testing")
@@ -92,8 +92,8 @@ func (f *drawingFlags) add(cmd *cobra.Command) {
 	flags.IntVar(&f.negatives, "negatives", graph.DefaultPerLink, "unlinked pairs per link")
 	flags.StringVar(&f.scheme, "negative-scheme", "", "`rule`: uniform (default), field or popularity")
 	oldFlag(cmd, "scheme", "negative-scheme")
-	flags.StringVar(&f.fieldsBy, "fields-by", "", "find `fields`: vectors:20, or links:50")
-	flags.StringVar(&f.log, "log", "", "exposures: sample, complete, offered or ignored")
+	flags.StringVar(&f.fieldsBy, "fields-by", "", "find `fields` by clustering: vectors:20, links:50")
+	flags.StringVar(&f.log, "log", "", "sample (default), complete, offered or ignored")
 	completeFlags(cmd, map[string][]string{
 		"log": {"sample", "complete", "offered", "ignored"}, "split": {"order", "date", "random", "whole"},
 		"negative-scheme": {"uniform", "field", "popularity"}, "fields-by": {"vectors:20", "links:50"},

@@ -77,8 +77,8 @@ numbers are computed; the same seed gives the same numbers.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.IntVar(&f.papers, "papers", 3000, "papers of the world")
-	flags.Uint64Var(&f.seed, "seed", 1, "seed of the world and of learning")
+	flags.IntVar(&f.papers, "papers", 3000, "papers in the world")
+	flags.Uint64Var(&f.seed, "seed", 1, "seed of the world and of training")
 	threadsFlag(cmd, &f.threads)
 	flags.StringVar(&f.out, "out", "unseen-demo", "`folder` to write")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")

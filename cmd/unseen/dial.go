@@ -44,8 +44,8 @@ func newDial() *cobra.Command {
 		Long: `Recommend to nodes that were held out when the model was fitted, with each
 diversity x from 0 to 1, and show the trade-off: the share of their links that
 the lists contain (Recall@K) against how many fields a list covers (the entropy
-of its fields, in nats). Intervals reflect which nodes were drawn, and a setting
-is compared with x = 0 on the same nodes.
+of its fields, in nats). Intervals reflect which nodes were sampled. Each
+setting is compared with x = 0 on the same nodes.
 
 A list contains only targets that are older than its node. Recall counts links
 that were made. What was never shown could not be linked, so recall favours
@@ -82,15 +82,15 @@ method without a risk is replaced by ap, and 0 means maximum likelihood alone.
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.IntVarP(&f.k, "k", "k", 10, "positions of a list")
-	flags.Float64SliceVar(&f.diversity, "diversity", nil, "`x,y` to try (default 0,.1,.2 … 1)")
-	flags.Float64SliceVar(&f.explore, "explore", nil, "`shares` of positions to draw, such as .1,.3")
+	flags.IntVarP(&f.k, "k", "k", 10, "items in a list")
+	flags.Float64SliceVar(&f.diversity, "diversity", nil, "`values` to try (default 0,.1,.2 … 1)")
+	flags.Float64SliceVar(&f.explore, "explore", nil, "`shares` of positions to explore, such as .1,.3")
 	flags.Float64SliceVar(&f.lambdaR, "lambda-r", nil, "`weights` of the risk to fit with, such as 0,1,10")
 	for _, name := range []string{"diversity", "explore", "lambda-r"} {
 		flags.Lookup(name).DefValue = "" // it would be []
 	}
-	flags.IntVar(&f.sources, "sources", 500, "held-out nodes to make lists for, drawn")
-	flags.Uint64Var(&f.seed, "seed", 1, "seed of all that is drawn")
+	flags.IntVar(&f.sources, "sources", 500, "held-out nodes to sample for lists")
+	flags.Uint64Var(&f.seed, "seed", 1, "seed of the sample and of exploration")
 	flags.StringVarP(&f.output, "output", "o", "", "write the figures to this `file`")
 	threadsFlag(cmd, &f.threads)
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")

@@ -56,8 +56,8 @@ and with it exposure, into the vector.
 
 A folder written with pandas, without dataset.json, works too. Nodes, links,
 exposures and columns of your own stay as they are; vectors, encoder and
-dataset.json are added when all is done. A neural encoder takes long: what it
-has done is kept in DIR.encoding, and --resume continues from there.`,
+dataset.json are added at the end. A neural encoder is slow: its progress is
+kept in DIR.encoding, and --resume continues from there.`,
 		Example: `  unseen encode papers
   unseen encode papers --dim 384 --float16 --force
   unseen encode pages --encoder features --dim 128
@@ -85,12 +85,12 @@ has done is kept in DIR.encoding, and --resume continues from there.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.encoder, "encoder", encode.Kind, "builtin, features, onnx:`FOLDER`")
-	flags.IntVar(&f.dim, "dim", 0, "components (default: 256, or as many as there are)")
+	flags.StringVar(&f.encoder, "encoder", encode.Kind, "builtin, features, onnx:FOLDER")
+	flags.IntVar(&f.dim, "dim", 0, "components (default: 256, or all if fewer)")
 	flags.Float64Var(&f.titleWeight, "title-weight", 2, "weight of a word in the title")
 	flags.BoolVar(&f.bigrams, "bigrams", false, "count pairs of neighbouring words too")
-	flags.StringVar(&f.pooling, "pooling", "mean", "of a neural encoder: mean or cls")
-	flags.BoolVar(&f.half, "float16", false, "store vectors in half the space, with three digits")
+	flags.StringVar(&f.pooling, "pooling", "mean", "for a neural encoder: mean or cls")
+	flags.BoolVar(&f.half, "float16", false, "store vectors as float16: half the size, 3 digits")
 	flags.BoolVar(&f.force, "force", false, "replace existing vectors")
 	flags.BoolVar(&f.rowNumbers, "row-numbers", false, "whole numbers in links are row numbers, not ids")
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of the search for components")

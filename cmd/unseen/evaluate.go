@@ -58,9 +58,9 @@ nodes, of which the evaluated ones are a sample. --certify plants known truths
 on the same nodes and fits the method to them, which shows how far it can be
 trusted here.
 
---fairness looks at the lists of K for held-out nodes: each group's share of
-attention, 1/log2(1+rank), beside its share of ŷ. Groups are the fields, or
-those that --groups gives the ids.
+--fairness makes lists of K for held-out nodes and compares each group's share
+of attention, 1/log2(1+rank), with its share of ŷ. Groups are the fields, or
+those in the file of --groups.
 
 DATASET must be the one that the model was fitted to. -o writes a file that
 unseen report turns into a page.`,
@@ -109,14 +109,14 @@ func (f *evaluateFlags) register(cmd *cobra.Command) {
 	flags.SortFlags = false
 	flags.StringArrayVar(&f.against, "against", nil, "evaluate this `model` on the same pairs; repeatable")
 	flags.BoolVar(&f.exact, "exact", false, "also sum the risks over all pairs of held-out nodes")
-	flags.IntVar(&f.certify, "certify", 0, "plant this many truths and fit them")
+	flags.IntVar(&f.certify, "certify", 0, "plant this many known truths and fit each")
 	flags.IntVar(&f.fairness, "fairness", 0, "exposure and merit of groups in lists of `K`")
 	flags.Lookup("fairness").NoOptDefVal = "10"
 	flags.StringVar(&f.groups, "groups", "", "CSV `file`: id,group (default: fields)")
 	flags.IntVar(&f.rank, "rank", 100, "recall among the first `K`; 0 skips it")
-	flags.IntVar(&f.sources, "sources", 500, "held-out nodes to rank for, drawn")
-	flags.Float64Var(&f.floor, "floor", .01, "least propensity for R_w, R_PU and R_DR")
-	flags.Uint64Var(&f.seed, "seed", 1, "seed of planted truths and of drawn nodes")
+	flags.IntVar(&f.sources, "sources", 500, "held-out nodes to sample for ranking")
+	flags.Float64Var(&f.floor, "floor", .01, "lower limit of π̂ in R_w, R_PU and R_DR")
+	flags.Uint64Var(&f.seed, "seed", 1, "seed of planted truths and of the sample")
 	threadsFlag(cmd, &f.threads)
 	flags.StringVarP(&f.output, "output", "o", "", "write the evaluation to this `file`")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")

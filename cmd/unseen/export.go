@@ -25,18 +25,18 @@ func newExport() *cobra.Command {
 		Short: "Write a dataset in another format",
 		// it has a command and does something by itself
 		Annotations: map[string]string{"also": "unseen export DIR --to FORMAT -o OUT [flags]"},
-		Long: `Write a dataset in another format, into a folder from which unseen import makes
-the same dataset again.
+		Long: `Write a dataset in another format. unseen import makes the same dataset from the
+folder again.
 
   csv      nodes.csv, links.csv by id, exposures.csv, fields.csv
   jsonl    nodes.jsonl, links.jsonl, exposures.jsonl, fields.jsonl
   parquet  the same as Parquet tables, links by id
   npz      links.npz, a sparse matrix for scipy.sparse.load_npz, and nodes.csv
 
-Each has the vectors as vectors.npy. Python needs no export: pandas.read_parquet
-and numpy.load read the files of a dataset.
+All write the vectors as vectors.npy. Python needs no export:
+pandas.read_parquet and numpy.load read the files of a dataset.
 
-unseen export index writes what other programs need to recommend.`,
+unseen export index writes what other programs need to make recommendations.`,
 		Example: `  unseen export papers --to csv -o papers-csv
   unseen import csv papers-csv -o again`,
 		Args: func(_ *cobra.Command, args []string) error {

@@ -23,16 +23,17 @@ func newExportIndex() *cobra.Command {
 	var f exportIndexFlags
 	cmd := &cobra.Command{
 		Use:   "index MODEL DATASET -o OUT",
-		Short: "Write what FAISS, pgvector and others need to recommend",
-		Long: `Write a folder with which an inner-product search gives the same
-recommendations: FAISS, pgvector, Qdrant, Elasticsearch.
+		Short: "Write what FAISS, pgvector and others need to make recommendations",
+		Long: `Write what an inner-product search (FAISS, pgvector, Qdrant, Elasticsearch) needs
+to give the same recommendations.
 
   vectors.npy  the vectors to index: the dataset's, as float32
   ids.txt      the id of each row
   query.npz    turns a source's vector into its query
-  README.txt   how to use them; index.json is the same for programs
+  README.txt   how to use them
+  index.json   the same for programs
 
-Another fit changes only query.npz, so the index over the vectors stays valid.
+After a new fit only query.npz changes; the index over the vectors stays valid.
 Where the file system allows it, vectors.npy is a hard link to the dataset's
 file and takes no space.`,
 		Example: `  unseen export index model.safetensors papers -o papers-index`,

@@ -115,29 +115,29 @@ func newFit() *cobra.Command {
 func (f *fitFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.method, "method", "bayes", "method to learn by")
-	flags.StringVar(&f.preset, "preset", "safe", strings.Join(fit.Presets(), ", "))
+	flags.StringVar(&f.method, "method", "bayes", "method to train with")
+	flags.StringVar(&f.preset, "preset", "safe", "settings: "+strings.Join(fit.Presets(), ", "))
 	flags.StringVar(&f.link, "link", "", "link model (default: the method's)")
 	flags.StringVar(&f.propensity, "propensity", "", "propensity model (default: the method's)")
 	flags.StringVar(&f.optimiser, "optimiser", "", "adam or lbfgs (default: the preset's)")
-	flags.StringArrayVar(&f.searches, "search", nil, "`name=v,w` to choose from, such as ridge=0.1,1,10")
-	flags.IntVar(&f.searchPoints, "search-points", 0, "try only this many points, drawn by the seed")
+	flags.StringArrayVar(&f.searches, "search", nil, "`setting` and values to try, as ridge=0.1,1,10")
+	flags.IntVar(&f.searchPoints, "search-points", 0, "try only this many points of the grid, at random")
 	flags.StringArrayVar(&f.anchors, "anchor", nil, "`known` mean π, such as same=0.8±0.1 (or +-)")
-	flags.Float64SliceVar(&f.starts, "starts", nil, "`p,q` to start from, as π̂ (default: the preset's)")
+	flags.Float64SliceVar(&f.starts, "starts", nil, "`values` of π̂ to start from (default: preset's)")
 	flags.Lookup("starts").DefValue = "" // it would be []
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of the world and of training")
 	threadsFlag(cmd, &f.threads)
 	f.drawing.add(cmd)
 	flags.StringVar(&f.world, "world", "saturated", "kind of world")
-	flags.IntVar(&f.nodes, "nodes", 4000, "nodes of the world")
+	flags.IntVar(&f.nodes, "nodes", 4000, "nodes in the world")
 	flags.IntVar(&f.dim, "dim", 64, "dimension of the vectors")
-	flags.IntVar(&f.fields, "fields", 6, "fields, equally large")
+	flags.IntVar(&f.fields, "fields", 6, "fields of equal size")
 	flags.BoolVar(&f.randomFields, "random-fields", false, "fields that are independent of the vectors")
 	flags.IntVar(&f.pairs, "pairs", 20_000, "pairs to learn from")
 	flags.Float64Var(&f.logged, "logged", 0, "share of pairs whose exposure is logged")
-	flags.IntVar(&f.certify, "certify", 0, "also plant this many truths and fit them")
+	flags.IntVar(&f.certify, "certify", 0, "also plant this many known truths and fit each")
 	flags.StringVarP(&f.output, "output", "o", "", "save the model here")
-	flags.StringVar(&f.checkpoint, "checkpoint", "", "checkpoint (default: beside the output)")
+	flags.StringVar(&f.checkpoint, "checkpoint", "", "checkpoint file (default: beside the output)")
 	flags.BoolVar(&f.resume, "resume", false, "continue from the checkpoint")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
 	jsonFlag(cmd, &f.asJSON)
@@ -160,20 +160,22 @@ Methods:
 ` + methodList() + `
 Nodes of a dataset are held out by age: the newest fifth for testing, the tenth
 before it for choosing settings; only older nodes are candidates. Without times
-the order of the links decides. Nodes are held out at random where more than a
-fifth of the links run against time, or more than a quarter lie on circles, as
-in a network of friends. --split whole trains on everything. The model records
-the plan, so that unseen evaluate finds the same held-out pairs.
+the direction of the links orders the nodes. Nodes are held out at random where
+more than a fifth of the links run against time, or more than a quarter lie on
+cycles, as in a network of friends. --split whole trains on everything. The
+model records the plan, so that unseen evaluate finds the same held-out pairs.
 
 --negative-scheme says how unlinked pairs are sampled: uniformly (the default),
 half of them from pairs of fields in proportion to their links (field), or
-targets in proportion to the links that they receive (popularity). How pairs are
-weighted in training is the --method.
+targets in proportion to the links that they receive (popularity). --method
+decides how pairs are weighted in training.
 
-exposures.parquet, if there is one, enters the likelihood. By default it is a
-sample of pairs, shown and not shown. --log complete: a source that is in it was
-shown nothing else. --log offered: a recommender that came after the links chose
-what to show. A log of impressions is one of these two.
+exposures.parquet, if there is one, is part of the likelihood. --log says what
+it contains; a log of impressions is complete or offered.
+  sample    a sample of pairs, shown and not shown (the default)
+  complete  everything that its sources were shown
+  offered   what a recommender chose to show after the links were made
+  ignored   the file is not used
 
 Worlds:
   saturated       links are common and many are certain once shown (the paper's)
@@ -183,8 +185,8 @@ Worlds:
 
 --anchor gives what is known of the mean π from elsewhere, such as a survey:
 same=0.8±0.1 for pairs within a field, cross=… for pairs of two fields; bayes
-uses it. --starts are the propensities that training starts from: the first one
-counts, the others show whether the result depends on the start.
+uses it. --starts are the propensities that training starts from: the first
+gives the model, the others show whether the result depends on the start.
 
 --search chooses settings by the likelihood of validation pairs; repeat it to
 span a grid. Every combination is trained with the same seed, and the first of
@@ -194,7 +196,7 @@ equally good ones is chosen. --search-points tries a random part of the grid.
 from them and compares: how far the method can be trusted on such nodes. The
 certificate is stored in the model.
 
--o saves the model. During training a checkpoint lies beside it: Ctrl-C or a
+-o saves the model. During training a checkpoint is kept beside it: Ctrl-C or a
 power cut loses at most half a minute. --resume continues; the model is the
 same, to the byte, as without the interruption.`
 }

@@ -22,10 +22,10 @@ func newImport() *cobra.Command {
 	choices := strings.Join(names, ", ")
 	cmd := &cobra.Command{
 		Use:   "import FORMAT PATH… -o DIR",
-		Short: "Make a dataset of files in another format",
-		Long: `Make a dataset of files in another format: nodes, links, texts, times, vectors.
+		Short: "Make a dataset from files in another format",
+		Long: `Make a dataset from files in another format: nodes, links, texts, times, vectors.
 
-A bad record stops the import with the file, the line and what to do; --lenient
+A bad record stops the import; the error names the file and line. --lenient
 skips such records and lists them in DIR.rejects.csv. DIR appears only when the
 import is complete.`,
 		Example: `  unseen import csv raw/ -o papers
@@ -94,7 +94,7 @@ func newImportOf(format exchange.Format) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVarP(&f.out, "output", "o", "", "`DIR` of the new dataset")
+	flags.StringVarP(&f.out, "output", "o", "", "write the dataset to `DIR`")
 	for _, x := range format.Flags {
 		if x.Switch {
 			switches[x.Name] = flags.Bool(x.Name, false, x.Usage)
@@ -103,10 +103,10 @@ func newImportOf(format exchange.Format) *cobra.Command {
 		}
 	}
 	flags.BoolVar(&f.Lenient, "lenient", false, "skip bad records; list them in DIR.rejects.csv")
-	flags.BoolVar(&f.NodesFromLinks, "nodes-from-links", false, "make nodes of ends that have no record")
+	flags.BoolVar(&f.NodesFromLinks, "nodes-from-links", false, "make a node for each link end without a record")
 	flags.BoolVar(&f.Undirected, "undirected", false, "add every link in both directions")
-	flags.StringVar(&f.FieldSeparator, "field-separator", "", "`TEXT` between fields of a node; the first counts")
-	flags.StringVar(&f.fieldTree, "field-tree", "", "`FILE` of child,parent: use the root of a field")
+	flags.StringVar(&f.FieldSeparator, "field-separator", "", "`TEXT` between the fields of a node; first is used")
+	flags.StringVar(&f.fieldTree, "field-tree", "", "CSV `FILE` child,parent: use the root of each field")
 	flags.BoolVar(&f.Force, "force", false, "replace an existing dataset")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
 	jsonFlag(cmd, &f.asJSON)

@@ -35,7 +35,7 @@ func newLoop() *cobra.Command {
 		Use:   "loop",
 		Short: "Simulate a recommender that is trained on its own recommendations",
 		Long: `A recommender shows papers, readers cite some of them, the recommender is
-trained on these citations and recommends again. Where it takes exposure for
+trained on these citations and recommends again. If it mistakes exposure for
 relevance, every round shows less of what was rarely shown before: a feedback
 loop.
 
@@ -59,16 +59,16 @@ after round.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringSliceVar(&f.methods, "method", []string{"naive", "bayes"}, "`names` of methods")
+	flags.StringSliceVar(&f.methods, "method", []string{"naive", "bayes"}, "`methods` to compare")
 	flags.Lookup("method").DefValue = "naive,bayes" // it would have brackets
-	flags.IntVar(&f.papers, "papers", 410, "papers of the world")
-	flags.IntVar(&f.fields, "fields", 2, "fields, equally large")
+	flags.IntVar(&f.papers, "papers", 410, "papers in the world")
+	flags.IntVar(&f.fields, "fields", 2, "fields of equal size")
 	flags.IntVar(&f.dim, "dim", 16, "dimension of the vectors")
-	flags.IntVar(&f.shown, "shown", 20, "recommendations to each paper in a round")
+	flags.IntVar(&f.shown, "shown", 20, "recommendations per paper and round")
 	flags.IntVar(&f.rounds, "rounds", 20, "rounds of recommendations")
 	flags.BoolVar(&f.blind, "field-blind", false, "the link model does not see the fields")
 	flags.BoolVar(&f.shownOnly, "shown-only", false,
-		"train on recommended pairs alone; otherwise the\nothers count as not linked")
+		"train on recommended pairs only (default: the\nothers count as not linked)")
 	flags.IntVar(&f.seeds, "seeds", 3, "worlds to simulate")
 	flags.Uint64Var(&f.seed, "seed", 1, "the first seed; the others follow it")
 	threadsFlag(cmd, &f.threads)

@@ -48,11 +48,11 @@ func newRecommend() *cobra.Command {
 	var f recommendFlags
 	cmd := &cobra.Command{
 		Use:   "recommend MODEL DATASET [NODE…]",
-		Short: "Recommend targets, with the reason and what exposure had hidden",
+		Short: "Recommend targets, with reasons and what exposure hid",
 		Long: `Recommend the targets that a node would link to if everything were shown to it,
 best first: by ŷ, the chance of a link once shown. Each comes with π̂, the chance
-that it was shown so far, and with --naive the rank that a model which knows no
-exposure gives it; what that model would have left out is marked.
+that it was shown so far. --naive adds the rank that a model which ignores
+exposure gives it, and marks what that model would have left out.
 
 NODE is an id of the dataset. --text recommends for a new text instead, by the
 dataset's own encoder; its field is guessed unless --field gives it. --nodes
@@ -61,8 +61,8 @@ reads ids from a file, --all takes every node; both write to -o in parts of
 
 By default targets that the node links to already are left out. --seen ranks
 by π̂ŷ, the chance that a link is seen: it brings the bias back. --diversity
-re-ranks so that no two are alike; --explore draws that share of the places in
-proportion to ŷ and says with which probability each was shown.`,
+re-ranks so that items differ from each other. --explore draws that share of the
+positions in proportion to ŷ and prints each item's probability of being shown.`,
 		Example: `  unseen recommend model.safetensors papers 10.7554/eLife.00003
   unseen recommend model.safetensors papers 00003 --naive naive.safetensors
   unseen recommend model.safetensors papers --text "cryo-EM of channels" -k 5
@@ -115,18 +115,18 @@ func (f *recommendFlags) register(cmd *cobra.Command) {
 	flags.BoolVar(&f.all, "all", false, "recommend to every node, into -o")
 	flags.StringVar(&f.ids, "nodes", "", "recommend to the ids in this `file`, into -o")
 	flags.StringVar(&f.naive, "naive", "", "a naive `model` to compare with")
-	flags.BoolVar(&f.compare, "compare", false, "show the naive model's list beside")
-	flags.BoolVar(&f.explain, "explain", false, "add the reason of each item")
+	flags.BoolVar(&f.compare, "compare", false, "also show the naive model's list")
+	flags.BoolVar(&f.explain, "explain", false, "add the reason for each item")
 	flags.BoolVar(&f.seen, "seen", false, "rank by π̂ŷ, which repeats past exposure")
 	flags.StringArrayVar(&f.fields, "fields", nil, "only targets of this `field`; repeatable")
 	flags.StringVar(&f.from, "from", "", "only targets from this `date` on")
 	flags.StringVar(&f.until, "until", "", "only targets before this `date`")
 	flags.BoolVar(&f.linked, "linked", false, "include targets that the node links to")
 	flags.StringVar(&f.exclude, "exclude", "", "leave out the ids in this `file`")
-	flags.Float64Var(&f.diversity, "diversity", 0, "from 0, pure relevance, to 1, no two alike")
+	flags.Float64Var(&f.diversity, "diversity", 0, "from 0, relevance only, to 1, most diverse")
 	flags.Float64Var(&f.explore, "explore", 0, "share of positions drawn in proportion to ŷ")
-	flags.Uint64Var(&f.seed, "seed", 1, "seed of the draw")
-	flags.StringVar(&f.format, "format", "", "csv, jsonl, bibtex, ris, text (-o: jsonl)")
+	flags.Uint64Var(&f.seed, "seed", 1, "seed of exploration")
+	flags.StringVar(&f.format, "format", "", "text, csv, jsonl, bibtex or ris (with -o: jsonl)")
 	flags.StringVarP(&f.output, "output", "o", "", "`folder` for --all and --nodes")
 	flags.BoolVar(&f.resume, "resume", false, "continue an interrupted run")
 	threadsFlag(cmd, &f.threads)

@@ -23,10 +23,10 @@ func newReport() *cobra.Command {
 	var f reportFlags
 	cmd := &cobra.Command{
 		Use:   "report RUN…",
-		Short: "Write a page of studies and models, with figures",
-		Long: `Write one HTML file of results: tables, figures, warnings, the doctor's verdict,
-settings, seeds and checksums, with explanations. It needs no network, opens
-from disk, follows light and dark mode, and prints.
+		Short: "Write an HTML report on studies and models, with figures",
+		Long: `Write one HTML file of results: tables, figures, warnings, the diagnosis of each
+model, settings, seeds and checksums, with explanations. It needs no network,
+follows light and dark mode, and can be printed.
 
 A RUN is
   results.json       what unseen study --out or --json wrote
@@ -58,9 +58,9 @@ bytes.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVarP(&f.output, "output", "o", "report.html", "the page's `file`")
+	flags.StringVarP(&f.output, "output", "o", "report.html", "write the page to this `file`")
 	flags.StringVar(&f.figures, "figures", "", "also write the figures into this `folder`")
-	flags.StringVar(&f.title, "title", "", "the page's title")
+	flags.StringVar(&f.title, "title", "", "title of the page")
 	jsonFlag(cmd, &f.asJSON)
 	completeFlags(cmd, nil, "title")
 	return cmd

@@ -40,12 +40,12 @@ optionally naive.safetensors; or a dataset, and then --model names the model.
 A share of every list's positions is drawn in proportion to ŷ, so that each item
 has a known probability of being shown. The service logs what was shown, clicked
 and linked in DIR/events.db, or in PostgreSQL with --store postgres://…. It
-retrains on the log on request, POST /api/v1/jobs, or by --retrain-every. A new
+retrains on this log on request (POST /api/v1/jobs) or by --retrain-every. A new
 model goes live if it passes its checks.
 
 Only this machine can connect unless --listen says otherwise; then the service
 needs --token-file, or --tls-cert and --tls-key, or --open behind a proxy that
-authenticates. Ctrl-C lets requests in progress end first.`,
+authenticates. After Ctrl-C, requests in progress may finish.`,
 		Example: `  unseen serve unseen-demo
   unseen serve papers --model model.safetensors --naive naive.safetensors
   unseen serve papers --model model.safetensors --retrain-every 24h
@@ -81,12 +81,12 @@ authenticates. Ctrl-C lets requests in progress end first.`,
 		"time between retrainings (default: only on request)")
 	flags.Int64Var(&f.options.RetrainAfter, "retrain-after", 1, "new events that a scheduled retraining needs")
 	flags.StringVar(&f.tokens, "token-file", "", "`file` of tokens (default: no token is needed)")
-	flags.BoolVar(&f.options.Open, "open", false, "let everybody in, behind a proxy that authenticates")
+	flags.BoolVar(&f.options.Open, "open", false, "need no token: a proxy in front authenticates")
 	flags.StringVar(&f.listen.Cert, "tls-cert", "", "certificate `file`")
-	flags.StringVar(&f.listen.Key, "tls-key", "", "its key `file`")
-	flags.Float64Var(&f.options.Rate, "rate", 200, "requests per second and token")
-	flags.IntVar(&f.options.Concurrent, "concurrent", 0, "recommendations at once (default: two per processor)")
-	flags.DurationVar(&f.listen.Drain, "drain", 10*time.Second, "how long requests may take to end after Ctrl-C")
+	flags.StringVar(&f.listen.Key, "tls-key", "", "private key `file` of the certificate")
+	flags.Float64Var(&f.options.Rate, "rate", 200, "requests per second for each token")
+	flags.IntVar(&f.options.Concurrent, "concurrent", 0, "concurrent recommendations (default: two per processor)")
+	flags.DurationVar(&f.listen.Drain, "drain", 10*time.Second, "time for requests to finish after Ctrl-C")
 	flags.BoolVar(&f.verbose, "verbose", false, "log every request")
 	flags.BoolVar(&f.quiet, "quiet", false, "log only warnings")
 	completeFlags(cmd, nil, "listen", "prefix", "store", "explore", "keep", "retrain-every", "retrain-after",

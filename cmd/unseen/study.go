@@ -39,12 +39,12 @@ func newStudy() *cobra.Command {
 		names = append(names, s.Name)
 		list.WriteString(hanging(s.Name, s.Title))
 	}
-	list.WriteString(hanging("all", "all of these; what two of them train, they train once"))
+	list.WriteString(hanging("all", "all of these; trainings that they share run once"))
 	cmd := &cobra.Command{
 		Use:   "study NAME…",
-		Short: "Repeat the paper's tables and figures, and say what reproduces",
+		Short: "Repeat the paper's tables and figures, and report what reproduces",
 		Long: `Repeat tables and figures of the paper in worlds whose truth is known, show its
-numbers beside ours, and say what reproduced and what did not.
+numbers beside ours, and report what reproduced and what did not.
 
 Studies:
 ` + list.String() + `
@@ -55,8 +55,8 @@ too small to say anything about the paper.
 
 --data runs studies on networks of your own, which need vectors and fields;
 nothing leaves this machine. table3 and table4 train on the older links of each
-and test on the newer ones (--dates cuts at two dates instead of by share; a
-network whose links have no direction in time is cut at random). clicks needs
+and test on the newer ones (--dates splits at two dates instead of by share; a
+network whose links have no direction in time is split at random). clicks needs
 exposures.parquet. certificate, table1 and table2 plant known truths on the
 vectors and fields, the last two on one network at a time.
 
@@ -88,10 +88,10 @@ vectors and fields, the last two on one network at a time.
 	flags.IntVar(&f.seeds, "seeds", 0, "repetitions (default 10; 3 with --data; 2 if quick)")
 	flags.Uint64Var(&f.seed, "seed", 2001, "the first seed; the others follow it")
 	threadsFlag(cmd, &f.threads)
-	flags.StringVar(&f.preset, "preset", "safe", strings.Join(fit.Presets(), ", "))
+	flags.StringVar(&f.preset, "preset", "safe", "settings: "+strings.Join(fit.Presets(), ", "))
 	flags.BoolVar(&f.quick, "quick", false, "small worlds, to check that everything works")
 	flags.StringArrayVar(&f.data, "data", nil, "the dataset in this `folder`; repeatable")
-	flags.StringVar(&f.dates, "dates", "", "cut networks that have times at these two `days`")
+	flags.StringVar(&f.dates, "dates", "", "split networks that have times at these two `days`")
 	flags.StringVar(&f.out, "out", "", "write JSON and CSV files into this `folder`")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress on stderr")
 	jsonFlag(cmd, &f.asJSON)

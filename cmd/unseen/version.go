@@ -21,8 +21,8 @@ func newVersion() *cobra.Command {
 		Short: "Print the version and what this build runs on",
 		Long: `Print the version and what this build runs on.
 
-With --sbom, print the modules that this binary is made of, with their versions
-and sums, as a CycloneDX document for scanners.`,
+With --sbom, print the modules in this binary, with their versions and
+checksums, as a CycloneDX document for scanners.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			build := readBuild()
@@ -48,7 +48,7 @@ and sums, as a CycloneDX document for scanners.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	jsonFlag(cmd, &asJSON)
-	cmd.Flags().BoolVar(&bill, "sbom", false, "print the modules inside, as CycloneDX JSON")
+	cmd.Flags().BoolVar(&bill, "sbom", false, "print the modules in this binary as CycloneDX JSON")
 	return cmd
 }
 

@@ -40,13 +40,13 @@ var (
 
 // roleFlags are the flags that name columns.
 var roleFlags = []Flag{
-	{Name: "id", Usage: "`COLUMN` of the nodes' ids"},
-	{Name: "field", Usage: "`COLUMN` of their fields"},
-	{Name: "title", Usage: "`COLUMN` of their titles"},
-	{Name: "text", Usage: "`COLUMN` of their texts"},
-	{Name: "time", Usage: "`COLUMN` of their times"},
-	{Name: "source", Usage: "`COLUMN` of the links' sources"},
-	{Name: "target", Usage: "`COLUMN` of the links' targets"},
+	{Name: "id", Usage: "`COLUMN` with the nodes' ids"},
+	{Name: "field", Usage: "`COLUMN` with the nodes' fields"},
+	{Name: "title", Usage: "`COLUMN` with the nodes' titles"},
+	{Name: "text", Usage: "`COLUMN` with the nodes' texts"},
+	{Name: "time", Usage: "`COLUMN` with the nodes' times"},
+	{Name: "source", Usage: "`COLUMN` with the links' sources"},
+	{Name: "target", Usage: "`COLUMN` with the links' targets"},
 }
 
 // columns finds the column of every role: the one that its flag names, or else the first with a usual name of the

@@ -20,7 +20,7 @@ func init() {
 		Name: "csv", Summary: "Comma- or tab-separated tables of nodes and links",
 		Args: "FOLDER | NODES LINKS | LINKS",
 		Help: `Paths are a folder that holds nodes.csv and links.csv (or edges.csv), the two
-files themselves, or a file of links alone, whose ends are then the nodes.
+files themselves, or a file of links alone, whose ends become the nodes.
 Files may be compressed (.gz, .zst). Vectors are read from features.npz or
 vectors.npy in the folder, exposures from exposures.csv.
 
@@ -31,10 +31,10 @@ text: 00003 stays 00003.
 A file of clicks is a log of choices (source, target, clicks): people saw the
 page source, with all its links, and followed one. The links of the dataset are
 then the pairs that were followed. Its exposures are what visitors were shown:
-all links of pages that at least one visitor went on from, chosen or not, and
-whatever was clicked. Links of pages without visitors are left out.`,
+all links of pages on which at least one visitor followed a link, and whatever
+was clicked. Links of pages without visitors are left out.`,
 		Flags: slices.Concat(roleFlags, tableFlags, []Flag{
-			{Name: "clicks", Usage: "`FILE` of source, target, clicks"},
+			{Name: "clicks", Usage: "`FILE` with source, target, clicks"},
 			{Name: "delimiter", Usage: "one `CHARACTER`, or tab (default: guessed)"},
 			{Name: "no-header", Switch: true, Usage: "the first line is a record; columns are 1, 2, …"},
 		}),

@@ -10,7 +10,7 @@ import (
 
 func init() {
 	Register(Format{
-		Name: "edges", Summary: "A plain list of links: two ids a line",
+		Name: "edges", Summary: "A plain list of links: two ids per line",
 		Args: "LINKS…",
 		Help: `Every line holds a source and a target with spaces or tabs between them; what
 follows, such as a weight, is ignored. Empty lines and lines that begin with #

@@ -13,7 +13,7 @@ import (
 
 func init() {
 	Register(Format{
-		Name: "jsonl", Summary: "A JSON object a line, of nodes and links",
+		Name: "jsonl", Summary: "JSON lines: one node or link per line",
 		Args: "FOLDER | FILE…",
 		Help: `Paths are a folder that holds nodes.jsonl and links.jsonl (or edges.jsonl), or
 files, in each of which lines may be nodes or links: a line with a source and a
@@ -21,8 +21,8 @@ target is a link. Files may be compressed (.gz, .zst). Vectors are read from
 vectors.npy in the folder, exposures from exposures.jsonl.
 
 Flags say which key is which; without them, keys are guessed by their names and
-the guesses are printed. Ids may be numbers, which are kept as they are written;
-of a list of fields, the first counts.`,
+the guesses are printed. Ids may be numbers, which are kept as they are written.
+If a node has a list of fields, the first is used.`,
 		Flags:  slices.Concat(roleFlags, tableFlags),
 		Import: importJSONL,
 	})

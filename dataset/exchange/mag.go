@@ -20,8 +20,8 @@ func init() {
 		Name:    "mag",
 		Summary: "Tables of the Microsoft Academic Graph",
 		Args:    "PATH…",
-		Help: `Paths are the tables, or folders that hold them, with tabs and no header,
-plain, gzip or zstd, by the names they were released with:
+		Help: `Paths are the tables, or folders that hold them, tab-separated without a header,
+plain, gzip or zstd, under the names of the release:
 
   Papers.txt                       1 PaperId, 5 PaperTitle, 6 OriginalTitle,
                                    8 Year, 9 Date
@@ -32,13 +32,13 @@ plain, gzip or zstd, by the names they were released with:
   PaperFieldsOfStudy.txt           1 PaperId, 2 FieldOfStudyId, 3 Score
   PaperAbstractsInvertedIndex.txt  1 PaperId, 2 IndexedAbstract
 
-with the columns that are used. The first two are needed; a table may be in
-parts (PaperAbstractsInvertedIndex.txt.1, .2, …).
+Only the columns above are used. The first two tables are needed. A table may be
+in parts (PaperAbstractsInvertedIndex.txt.1, .2, …).
 
 A paper's field is a root of the tree of fields (Level 0): the one above its
-field of study with the highest score, of equal ones the first by name. A field
-below several roots belongs to the nearest, of equally near ones the first by
-name. A paper none of whose fields has a root gets the first that is listed.`,
+field of study with the highest score. A field below more than one root belongs
+to the nearest. Ties go to the first by name. A paper none of whose fields has a
+root gets the first field that is listed.`,
 		Flags:  workFlags,
 		Import: importMAG,
 	})

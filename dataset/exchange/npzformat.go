@@ -10,11 +10,11 @@ func init() {
 	Register(Format{
 		Name: "npz", Summary: "A sparse matrix of links as scipy saves it",
 		Args: "FOLDER | LINKS.npz | NODES LINKS.npz",
-		Help: `LINKS.npz is a square matrix of scipy (save_npz, in the form csr): what is not
-zero in row i and column j is a link from node i to node j. NODES is a table of
-comma-separated values with a row per node, in their order, as in the format
-csv; without it the nodes are called 0, 1, 2, … A folder has links.npz and may
-have nodes.csv, vectors.npy (or features.npz) and exposures.csv.`,
+		Help: `LINKS.npz is a square sparse matrix that scipy saved (save_npz, in CSR form): a
+nonzero entry in row i and column j is a link from node i to node j. NODES is a
+CSV file with one row per node, in the same order; without it the ids are 0, 1,
+2, … A folder has links.npz and may have nodes.csv, vectors.npy (or
+features.npz) and exposures.csv.`,
 		Flags:  append(append([]Flag{}, roleFlags[:5]...), tableFlags...),
 		Import: importNpz,
 	})

@@ -29,8 +29,8 @@ from abstract_inverted_index, publication_date or publication_year, and as
 field primary_topic.field, else the concept of level 0 with the highest score.
 Every entry of referenced_works becomes a link; most lead outside the set and
 are counted and dropped. Works marked is_retracted or is_paratext are left out.
-Of a work that is there twice, the one in the latest updated_date folder
-counts, else the first.`,
+If a work occurs twice, the one in the latest updated_date folder is used, else
+the first.`,
 		Flags: append([]Flag{
 			{Name: "keep-retracted", Switch: true, Usage: "keep retracted works"},
 			{Name: "keep-paratext", Switch: true, Usage: "keep covers, contents, mastheads and the like"},

@@ -23,7 +23,7 @@ func init() {
 		Args: "FOLDER | NODES LINKS | LINKS",
 		Help: `Paths are a folder that holds nodes.parquet and links.parquet (or
 edges.parquet), the two files themselves, or a file of links alone, whose ends
-are then the nodes. Vectors are read from vectors.npy in the folder, exposures
+become the nodes. Vectors are read from vectors.npy in the folder, exposures
 from exposures.parquet.
 
 Flags say which column is which; without them, columns are guessed by their
