@@ -182,6 +182,7 @@ func (r *recorder) open() ([]risk.Warning, error) {
 	if err := json.Unmarshal([]byte(there[keyState]), &c.whole); err != nil {
 		return nil, refuse("has an unreadable state: %v; remove the file to start over", err)
 	}
+	c.rename("aftermath.", "refits.") // of the last version
 	if c.number("depth", math.MaxInt32) > 0 {
 		r.resumed = c
 	}
@@ -321,6 +322,20 @@ type checkpoint struct {
 	file  *model.File
 	whole map[string]int
 	err   error // the first that occurred
+}
+
+// rename changes how names begin.
+func (c *checkpoint) rename(old, now string) {
+	for _, name := range slices.Collect(maps.Keys(c.whole)) {
+		if rest, ok := strings.CutPrefix(name, old); ok {
+			c.whole[now+rest] = c.whole[name]
+		}
+	}
+	for k := range c.file.Tensors {
+		if rest, ok := strings.CutPrefix(c.file.Tensors[k].Name, old); ok {
+			c.file.Tensors[k].Name = now + rest
+		}
+	}
 }
 
 func (c *checkpoint) fail(format string, a ...any) {

@@ -631,6 +631,44 @@ func TestCheckpointKept(t *testing.T) {
 	}
 }
 
+// A checkpoint of the last version, which had another name for the refits, is resumed.
+func TestCheckpointOfLastVersion(t *testing.T) {
+	t.Parallel()
+	p, s := checkpointProblem(t, 1), resumables["bayes"]
+	want, err := Fit(context.Background(), p, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Checkpoint = Checkpoint{Path: filepath.Join(t.TempDir(), "checkpoint")}
+	if _, err := Fit(newCountdown(1000), p, s); !errors.Is(err, context.Canceled) {
+		t.Fatalf("not cancelled: %v", err)
+	}
+	f, err := model.Open(s.Checkpoint.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	renamed := strings.Count(f.Metadata[keyState], `"refits.`)
+	f.Metadata[keyState] = strings.ReplaceAll(f.Metadata[keyState], `"refits.`, `"aftermath.`)
+	for k, tensor := range f.Tensors {
+		if rest, ok := strings.CutPrefix(tensor.Name, "refits."); ok {
+			f.Tensors[k].Name = "aftermath." + rest
+			renamed++
+		}
+	}
+	if renamed < 4 {
+		t.Fatalf("%d names were changed: the training stopped before its refits", renamed)
+	}
+	if err := f.Save(s.Checkpoint.Path); err != nil {
+		t.Fatal(err)
+	}
+	s.Checkpoint.Resume = true
+	got, err := Fit(context.Background(), p, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameResult(t, want, got)
+}
+
 // What never began, or would only diverge again, leaves no checkpoint.
 func TestCheckpointOfNothing(t *testing.T) {
 	t.Parallel()

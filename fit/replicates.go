@@ -70,7 +70,7 @@ type refits struct {
 }
 
 func (a *refits) keep(c *checkpoint) {
-	c.whole["aftermath.done"] = a.done
+	c.whole["refits.done"] = a.done
 	var varied, replicates []float32
 	for _, h := range a.hyper {
 		varied = append(append(varied, h.link...), h.logits...)
@@ -78,32 +78,32 @@ func (a *refits) keep(c *checkpoint) {
 	for _, r := range a.replicates {
 		replicates = append(append(append(replicates, r.truth...), r.link...), r.logits...)
 	}
-	put(c, "aftermath.varied", varied)
-	put(c, "aftermath.replicates", replicates)
-	c.putTruth("aftermath.links", a.links != nil)
+	put(c, "refits.varied", varied)
+	put(c, "refits.replicates", replicates)
+	c.putTruth("refits.links", a.links != nil)
 	if a.links != nil {
-		put(c, "aftermath.links.logits", a.links.logits)
-		put(c, "aftermath.links.covariance", a.links.covariance)
+		put(c, "refits.links.logits", a.links.logits)
+		put(c, "refits.links.covariance", a.links.covariance)
 	}
 }
 
 func (a *refits) restore(c *checkpoint) {
-	a.done = c.number("aftermath.done", a.count)
+	a.done = c.number("refits.done", a.count)
 	width, cells := a.d+1, len(a.Cells)
-	for part := range slices.Chunk(numbers[float32](c, "aftermath.varied", -1), width+cells) {
+	for part := range slices.Chunk(numbers[float32](c, "refits.varied", -1), width+cells) {
 		if len(part) != width+cells {
 			c.fail("the moves of the prior are cut short")
 			return
 		}
 		a.hyper = append(a.hyper, variant{part[:width], part[width:]})
 	}
-	replicates := numbers[float32](c, "aftermath.replicates", max(a.done-hyperparameters-1, 0)*(2*width+cells))
+	replicates := numbers[float32](c, "refits.replicates", max(a.done-hyperparameters-1, 0)*(2*width+cells))
 	for part := range slices.Chunk(replicates, 2*width+cells) {
 		a.replicates = append(a.replicates, replicate{part[:width], part[width : 2*width], part[2*width:]})
 	}
-	if c.truth("aftermath.links") {
-		a.links = &linksAlone{numbers[float64](c, "aftermath.links.logits", cells),
-			numbers[float64](c, "aftermath.links.covariance", cells*cells)}
+	if c.truth("refits.links") {
+		a.links = &linksAlone{numbers[float64](c, "refits.links.logits", cells),
+			numbers[float64](c, "refits.links.covariance", cells*cells)}
 	}
 }
 

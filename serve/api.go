@@ -215,8 +215,8 @@ type NodePage struct {
 type nodesInput struct {
 	Q      string `query:"q" maxLength:"200" doc:"part of an id or a title, ignoring case"`
 	Field  string `query:"field" maxLength:"200" doc:"only nodes of this field"`
-	Offset int    `query:"offset" minimum:"0" default:"0"`
-	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"20"`
+	Offset int    `query:"offset" minimum:"0" default:"0" doc:"matches to skip"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"20" doc:"number of nodes"`
 }
 
 func (s *Service) getNodes(ctx context.Context, in *nodesInput) (*body[NodePage], error) {
@@ -291,7 +291,7 @@ func (s *Service) Node(ctx context.Context, id string) (_ NodeDetail, err error)
 	g := s.Graph()
 	i, ok := g.Index(id)
 	if !ok {
-		return NodeDetail{}, &RequestError{Field: "id", Value: clip(id), Reason: "is not an id of the dataset",
+		return NodeDetail{}, &RequestError{Field: "id", Value: clip(id), Reason: "is not in the dataset",
 			See: "/api/v1/nodes", NotFound: true}
 	}
 	d := NodeDetail{NodeSummary: summarize(g, i), LinksTo: []NodeSummary{}}
@@ -306,7 +306,7 @@ func (s *Service) Node(ctx context.Context, id string) (_ NodeDetail, err error)
 
 type recommendInput struct {
 	Node      string            `query:"node" maxLength:"1024" doc:"id of the node to recommend to"`
-	Text      string            `query:"text" maxLength:"4000" doc:"or a new text; use POST for longer ones"`
+	Text      string            `query:"text" maxLength:"4000" doc:"new text instead of a node; POST takes longer ones"`
 	Field     string            `query:"field" maxLength:"200" doc:"field of the new text; default: guessed"`
 	K         int               `query:"k" minimum:"1" maximum:"1000" default:"10" doc:"number of items"`
 	Fields    []string          `query:"fields,explode" maxItems:"1000" doc:"only targets of this field; repeatable"`
@@ -314,12 +314,12 @@ type recommendInput struct {
 	Until     string            `query:"until" maxLength:"20" doc:"only targets before this day"`
 	Linked    bool              `query:"linked" doc:"include targets that the node links to already"`
 	Exclude   []string          `query:"exclude,explode" maxItems:"1000" doc:"id to leave out; repeatable"`
-	Diversity float64           `query:"diversity" minimum:"0" maximum:"1" doc:"from 0, relevance only, to 1, most diverse"`
+	Diversity float64           `query:"diversity" minimum:"0" maximum:"1" doc:"0: relevance only; 1: most diverse"`
 	Explore   optional[float64] `query:"explore" doc:"share of positions drawn in proportion to ŷ, from 0 to 1"`
-	Seed      optional[uint64]  `query:"seed" doc:"seed of the draw; default: random"`
+	Seed      optional[uint64]  `query:"seed" doc:"seed of exploration; default: random"`
 	Seen      bool              `query:"seen" doc:"rank by π̂ŷ, which repeats past exposure; turns explore off"`
 	Compare   bool              `query:"compare" doc:"add the naive model's list"`
-	Explain   bool              `query:"explain" doc:"add the reason of each item"`
+	Explain   bool              `query:"explain" doc:"add the reason for each item"`
 	Log       bool              `query:"log" doc:"log all items as shown; needs the scope write"`
 }
 
@@ -376,7 +376,7 @@ type EventPage struct {
 
 type eventsInput struct {
 	After int64 `query:"after" minimum:"0" doc:"return events with a higher seq"`
-	Limit int   `query:"limit" minimum:"1" maximum:"10000" default:"100"`
+	Limit int   `query:"limit" minimum:"1" maximum:"10000" default:"100" doc:"number of events"`
 }
 
 func (s *Service) getEvents(ctx context.Context, in *eventsInput) (*body[EventPage], error) {
@@ -486,7 +486,7 @@ type BridgeList struct {
 }
 
 type bridgesInput struct {
-	Sources int `query:"sources" minimum:"1" maximum:"200" default:"40" doc:"nodes of each field to look at, at random"`
+	Sources int `query:"sources" minimum:"1" maximum:"200" default:"40" doc:"nodes to sample from each field"`
 	List    int `query:"list" minimum:"0" maximum:"50" default:"3" doc:"pairs in the reading list of each bridge"`
 	Limit   int `query:"limit" minimum:"1" maximum:"1000" default:"20" doc:"number of bridges"`
 }

@@ -129,7 +129,7 @@ func (s *Service) hiddenFrom(ctx context.Context, most int) []recommend.Item {
 type readingInput struct {
 	Source string `query:"source" required:"true" minLength:"1" maxLength:"200" doc:"field of the readers"`
 	Target string `query:"target" required:"true" minLength:"1" maxLength:"200" doc:"field of what they read"`
-	Format string `query:"format" enum:"csv,bibtex" default:"csv"`
+	Format string `query:"format" enum:"csv,bibtex" default:"csv" doc:"file format"`
 }
 
 // file is a download.

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -26,7 +27,7 @@ func TestDeprecatedNames(t *testing.T) {
 			t.Errorf("order %+v, request %+v", job.Order, job.Request)
 		}
 		job, err := s.WaitJob(t.Context(), job.ID)
-		if _, now := s.Current(); err != nil || job.State != JobDone || job.Serves || now != live {
+		if _, now := s.Current(); err != nil || job.State != JobDone || job.Deployed || now != live {
 			t.Errorf("keep: %v, %+v", err, job)
 		}
 		other = job.Model
@@ -72,10 +73,32 @@ func TestDeprecatedNames(t *testing.T) {
 			}
 		}
 	}
-	for _, key := range [][2]string{{"JobRequest", "keep"}, {"Job", "order"}, {"Comparison", "trial"}} {
+	for _, key := range [][2]string{{"JobRequest", "keep"}, {"Job", "order"}, {"Job", "serves"},
+		{"Comparison", "trial"}, {"AlarmEntry", "sentence"}, {"LoopStatus", "trail"}, {"Simulation", "beside"},
+		{"Simulation", "words"}} {
 		if !api.Components.Schemas[key[0]].Properties[key[1]].Deprecated {
 			t.Errorf("%s of %s is not marked as deprecated", key[1], key[0])
 		}
+	}
+}
+
+// What the last version wrote of an alarm and of a deployed model is read.
+func TestOldKeysOfAlarmsAndJobs(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	watch, jobs := filepath.Join(folder, "watch.json"), filepath.Join(folder, "jobs.json")
+	if err := errors.Join(os.WriteFile(watch, []byte(`{"alarms": [{"sentence": "The share left."}]}`), 0o600),
+		os.WriteFile(jobs, []byte(`[{"id": "1", "state": "done", "ended": "2026-01-02T03:04:05Z", "serves": true}]`),
+			0o600)); err != nil {
+		t.Fatal(err)
+	}
+	w, err := openMonitor(watch, nil)
+	if err != nil || len(w.Alarms) != 1 || w.Alarms[0].Message != "The share left." {
+		t.Errorf("%v, %+v", err, w)
+	}
+	j, err := openJobs(jobs, time.Now, slog.New(slog.DiscardHandler))
+	if err != nil || len(j.all) != 1 || !j.all[0].Deployed {
+		t.Errorf("%v, %+v", err, j)
 	}
 }
 

@@ -31,23 +31,24 @@ const (
 
 // Job is background work. One runs at a time, on one thread of low priority.
 type Job struct {
-	ID      string      `json:"id"`
-	Kind    string      `json:"kind" enum:"retrain,evaluate"`
-	Request JobRequest  `json:"request" doc:"the request that started it"`
-	Order   *JobRequest `json:"order,omitempty" deprecated:"true" doc:"old name of request"`
-	State   JobState    `json:"state" enum:"queued,running,done,failed,cancelled"`
-	Phase   string      `json:"phase,omitempty" doc:"current phase"`
-	Done    float64     `json:"done" doc:"share of the phase that is done"`
-	Queued  time.Time   `json:"queued"`
-	Planned bool        `json:"planned,omitempty" doc:"started by the schedule"`
-	Begun   int         `json:"begun,omitempty" doc:"number of starts; more than 1 after a crash of the service"`
-	Started *time.Time  `json:"started,omitempty"`
-	Ended   *time.Time  `json:"ended,omitempty"`
-	Error   string      `json:"error,omitempty"`
-	Model   string      `json:"model,omitempty" doc:"digest of the new or the evaluated model"`
-	Serves  bool        `json:"serves,omitempty" doc:"the new model went live"`
-	Checks  []Check     `json:"checks,omitempty"`
-	Latest  *CurvePoint `json:"latest,omitempty" doc:"last point of its curve"`
+	ID       string      `json:"id"`
+	Kind     string      `json:"kind" enum:"retrain,evaluate" doc:"kind of job"`
+	Request  JobRequest  `json:"request" doc:"the request that started it"`
+	Order    *JobRequest `json:"order,omitempty" deprecated:"true" doc:"old name of request"`
+	State    JobState    `json:"state" enum:"queued,running,done,failed,cancelled"`
+	Phase    string      `json:"phase,omitempty" doc:"current phase"`
+	Done     float64     `json:"done" doc:"share of the phase that is done"`
+	Queued   time.Time   `json:"queued"`
+	Planned  bool        `json:"planned,omitempty" doc:"started by the schedule"`
+	Begun    int         `json:"begun,omitempty" doc:"number of starts; more than 1 after a crash of the service"`
+	Started  *time.Time  `json:"started,omitempty"`
+	Ended    *time.Time  `json:"ended,omitempty"`
+	Error    string      `json:"error,omitempty"`
+	Model    string      `json:"model,omitempty" doc:"digest of the new or the evaluated model"`
+	Deployed bool        `json:"deployed,omitempty" doc:"the new model went live"`
+	Serves   bool        `json:"serves,omitempty" deprecated:"true" doc:"old name of deployed"`
+	Checks   []Check     `json:"checks,omitempty"`
+	Latest   *CurvePoint `json:"latest,omitempty" doc:"last point of its curve"`
 
 	curve []CurvePoint
 }
@@ -114,6 +115,7 @@ func openJobs(path string, now func() time.Time, log *slog.Logger) (*jobs, error
 		if job.Order != nil && job.Request.Kind == "" { // a file of the last version
 			job.Request = *job.Order
 		}
+		job.Deployed = job.Deployed || job.Serves
 		if n, err := strconv.Atoi(job.ID); err == nil {
 			j.next = max(j.next, n)
 		}

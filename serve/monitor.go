@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -89,7 +90,8 @@ func cloneTallies(all map[string]*tally) map[string]*tally {
 type AlarmEntry struct {
 	At       time.Time  `json:"at"`
 	Field    string     `json:"field"`
-	Sentence string     `json:"sentence"`
+	Message  string     `json:"message" doc:"the alarm in words"`
+	Sentence string     `json:"sentence" deprecated:"true" doc:"old name of message"`
 	Detail   loop.Alarm `json:"detail"`
 }
 
@@ -108,6 +110,9 @@ func openMonitor(path string, s *Service) (*monitor, error) {
 			w.Test = w.Trial
 		}
 		w.Trial = time.Time{}
+		for k := range w.Alarms { // of the last version
+			w.Alarms[k].Message = cmp.Or(w.Alarms[k].Message, w.Alarms[k].Sentence)
+		}
 	}
 	if w.Models == nil {
 		w.Models = map[string]*tally{}
@@ -376,14 +381,14 @@ func (w *monitor) flush() {
 		return
 	}
 	for _, a := range alarms {
-		alarm := AlarmEntry{At: list[0].At, Field: g.FieldName(a.Field), Sentence: a.Sentence(g.FieldName(a.Field)),
-			Detail: a}
+		message := a.Sentence(g.FieldName(a.Field))
+		alarm := AlarmEntry{At: list[0].At, Field: g.FieldName(a.Field), Message: message, Sentence: message, Detail: a}
 		w.Alarms = append(w.Alarms, alarm)
 		if n := len(w.Alarms); n > 100 {
 			w.Alarms = w.Alarms[n-100:]
 		}
 		w.service.metrics.alarms.Inc()
-		w.service.o.Log.Warn("drift alarm", "field", alarm.Field, "alarm", alarm.Sentence, "share", a.Share,
+		w.service.o.Log.Warn("drift alarm", "field", alarm.Field, "alarm", alarm.Message, "share", a.Share,
 			"low", a.Low, "high", a.High)
 	}
 }
@@ -404,7 +409,7 @@ func (w *monitor) alarming() string {
 	if !w.alarmed() {
 		return ""
 	}
-	return w.Alarms[len(w.Alarms)-1].Sentence
+	return w.Alarms[len(w.Alarms)-1].Message
 }
 
 // recent returns the same-field share of the last items shown, and their number. w is locked.
@@ -490,7 +495,8 @@ type LoopStatus struct {
 	Low    float64 `json:"low" doc:"95% interval of recent, if items were independent"`
 	High   float64 `json:"high"`
 
-	Trend []TrendPoint `json:"trail,omitempty" doc:"share of the last items, a hundred at a time, the oldest first"`
+	Trend []TrendPoint `json:"trend,omitempty" doc:"share of the last items, a hundred at a time, the oldest first"`
+	Trail []TrendPoint `json:"trail,omitempty" deprecated:"true" doc:"old name of trend"`
 	// Band is for as many sources of each field as there were.
 	Band *ShareRange `json:"band,omitempty" doc:"expected range of the share"`
 
@@ -565,6 +571,7 @@ func (s *Service) Loop() LoopStatus {
 		out.Share = float64(w.Same) / float64(w.Shown)
 	}
 	out.Trend = w.trend()
+	out.Trail = out.Trend
 	out.Recent, out.Items = w.recent()
 	out.Low, out.High = wilson(out.Recent*float64(out.Items), float64(out.Items))
 	var low, high, banded float64

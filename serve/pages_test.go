@@ -37,7 +37,7 @@ func TestSimulation(t *testing.T) {
 		return want[Simulation](c, 200, "GET", "/api/v1/loop/simulation?"+query, nil)
 	}
 	naive := play("rounds=8")
-	if len(naive.All) != 8 || len(naive.Fields) != 3 || len(naive.Fields[0].Shares) != 8 || len(naive.Words) < 2 {
+	if len(naive.All) != 8 || len(naive.Fields) != 3 || len(naive.Fields[0].Shares) != 8 || len(naive.Summary) < 2 {
 		t.Fatalf("8 rounds of 3 fields: %d and %d", len(naive.All), len(naive.Fields))
 	}
 	for k, share := range naive.All {
@@ -133,7 +133,7 @@ func TestAlarmBanner(t *testing.T) {
 	}
 	s.monitor.mu.Lock()
 	s.monitor.drift, _ = loop.NewDrift(loop.DriftSettings{Expected: s.models.snapshot().Expected})
-	s.monitor.Alarms = append(s.monitor.Alarms, AlarmEntry{Sentence: says, Field: "A"})
+	s.monitor.Alarms = append(s.monitor.Alarms, AlarmEntry{Message: says, Field: "A"})
 	s.monitor.mu.Unlock()
 	for _, path := range pages {
 		if body := c.do("GET", path, nil).Body.String(); strings.Count(body, says) < 1 {
@@ -192,7 +192,7 @@ func TestForms(t *testing.T) {
 		t.Fatalf("%d to %q: %s", w.Code, w.Header().Get("Location"), w.Body)
 	}
 	job, err := s.WaitJob(t.Context(), "1")
-	if err != nil || job.State != JobDone || job.Serves || job.Latest == nil {
+	if err != nil || job.State != JobDone || job.Deployed || job.Latest == nil {
 		t.Fatalf("%v: %+v", err, job)
 	}
 	curve := client{t: t, h: h, token: tokens[ScopeRead]}

@@ -29,7 +29,7 @@ const (
 // RecommendRequest asks for a list.
 type RecommendRequest struct {
 	Node  string `json:"node,omitempty" doc:"id of the node to recommend to"`
-	Text  string `json:"text,omitempty" doc:"or a new text"`
+	Text  string `json:"text,omitempty" doc:"a new text to recommend for, instead of a node"`
 	Title string `json:"title,omitempty" doc:"title of the new text"`
 	Field string `json:"field,omitempty" doc:"field of the new text; default: guessed"`
 
@@ -41,10 +41,10 @@ type RecommendRequest struct {
 	Exclude   []string `json:"exclude,omitempty" doc:"ids to leave out"`
 	Diversity float64  `json:"diversity,omitempty" doc:"from 0, relevance only, to 1, most diverse; turns explore off"`
 	Explore   *float64 `json:"explore,omitempty" doc:"share of positions drawn in proportion to ŷ"`
-	Seed      *uint64  `json:"seed,omitempty" doc:"seed of the draw; default: random"`
+	Seed      *uint64  `json:"seed,omitempty" doc:"seed of exploration; default: random"`
 	Seen      bool     `json:"seen,omitempty" doc:"rank by π̂ŷ, which repeats past exposure; turns explore off"`
 	Compare   bool     `json:"compare,omitempty" doc:"add the naive model's list"`
-	Explain   bool     `json:"explain,omitempty" doc:"add the reason of each item"`
+	Explain   bool     `json:"explain,omitempty" doc:"add the reason for each item"`
 	Log       bool     `json:"log,omitempty" doc:"log all items as shown"`
 }
 
@@ -52,7 +52,7 @@ type RecommendRequest struct {
 type RecommendResponse struct {
 	List    string  `json:"list" doc:"id of the list; send it with events"`
 	Model   string  `json:"model" doc:"digest of the model"`
-	Seed    uint64  `json:"seed" doc:"seed of the draw; the list's id begins with it"`
+	Seed    uint64  `json:"seed" doc:"seed of exploration; the list's id begins with it"`
 	Explore float64 `json:"explore" doc:"share of positions that were drawn"`
 	Arm     string  `json:"arm,omitempty" doc:"of an A/B test: a or b"`
 	Logged  int     `json:"logged" doc:"number of items that were logged as shown"`
@@ -268,7 +268,7 @@ func (r RecommendRequest) source(ctx context.Context, e *loadedModel) (recommend
 		i, ok := e.Graph().Index(r.Node)
 		if !ok {
 			return recommend.Source{}, nil, &RequestError{Field: "node", Value: clip(r.Node),
-				Reason: "is not an id of the dataset", See: "/api/v1/nodes", NotFound: true}
+				Reason: "is not in the dataset", See: "/api/v1/nodes", NotFound: true}
 		}
 		return e.Node(i), nil, nil
 	}

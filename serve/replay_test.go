@@ -197,7 +197,7 @@ func (r *replay) retrain() {
 	r.c.t.Helper()
 	job := want[Job](r.c, http.StatusAccepted, "POST", "/api/v1/jobs", JobRequest{Kind: "retrain"})
 	job, err := r.s.WaitJob(r.c.t.Context(), job.ID)
-	if err != nil || job.State != JobDone || !job.Serves {
+	if err != nil || job.State != JobDone || !job.Deployed {
 		r.c.t.Fatalf("%v, job %+v", err, job)
 	}
 }

@@ -171,7 +171,7 @@ func TestSchedule(t *testing.T) {
 	if err != nil || job.Model == "" {
 		t.Fatalf("%v, %+v", err, job)
 	}
-	if !job.Serves { // it may have failed a check, but then it says so
+	if !job.Deployed { // it may have failed a check, but then it says so
 		t.Logf("the model does not serve: %+v", job)
 		return
 	}

@@ -193,15 +193,18 @@ func (s *Service) retrain(ctx context.Context, r JobRequest, report progress.Fun
 		return err
 	}
 	passed := !slices.ContainsFunc(entry.Checks, func(c Check) bool { return !c.Passed })
-	serves, err := s.promote(next, entry, passed && !r.TrainOnly)
+	deployed, err := s.promote(next, entry, passed && !r.TrainOnly)
 	if err != nil {
 		return err
 	}
-	update(func(j *Job) { j.Model, j.Checks, j.Serves = digest, entry.Checks, serves })
+	update(func(j *Job) {
+		j.Model, j.Checks = digest, entry.Checks
+		j.Deployed, j.Serves = deployed, deployed
+	})
 	if !passed {
 		return errors.New("the model was registered but not deployed: it failed a check")
 	}
-	if serves {
+	if deployed {
 		report(progress.Event{Phase: "forecasting"})
 		return s.monitor.expect(ctx)
 	}

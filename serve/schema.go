@@ -189,7 +189,6 @@ var keys = map[string]string{
 	"sampling":             "standard error from sampling pairs",
 	"scheme":               "weighting scheme of the estimator",
 	"seed":                 "seed of the draws",
-	"sentence":             "the alarm in words",
 	"settings":             "settings",
 	"share":                "share in the own field",
 	"shares":               "same-field share by round",

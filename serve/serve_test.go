@@ -724,7 +724,7 @@ func TestTrainOnly(t *testing.T) {
 	job := want[Job](c, 202, "POST", "/api/v1/jobs", map[string]any{"kind": "retrain", "method": "naive",
 		"trainOnly": true})
 	job, err := s.WaitJob(t.Context(), job.ID)
-	if _, now := s.Current(); err != nil || job.State != JobDone || job.Serves || now != live {
+	if _, now := s.Current(); err != nil || job.State != JobDone || job.Deployed || now != live {
 		t.Errorf("%v, %+v", err, job)
 	}
 }
@@ -764,7 +764,7 @@ func TestRetrainAndRollback(t *testing.T) {
 	job, err := s.WaitJob(t.Context(), job.ID)
 	close(stop)
 	busy.Wait()
-	if err != nil || job.State != JobDone || !job.Serves || len(job.Checks) != 3 {
+	if err != nil || job.State != JobDone || !job.Deployed || len(job.Checks) != 3 {
 		t.Fatalf("%v, job %+v", err, job)
 	}
 	if answered.Load() == 0 || broken.Load() != 0 {
@@ -879,7 +879,7 @@ func TestABTest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if job, err = s.WaitJob(t.Context(), job.ID); err != nil || job.State != JobDone || job.Serves {
+	if job, err = s.WaitJob(t.Context(), job.ID); err != nil || job.State != JobDone || job.Deployed {
 		t.Fatalf("%v, job %+v", err, job)
 	}
 	_, current := s.Current()
@@ -986,7 +986,7 @@ func TestAlarm(t *testing.T) {
 		t.Errorf("an alarm although every share is in its band: %+v", calm.Alarms)
 	}
 	stuck := feed(500, 500, func(field uint16, k int) string { return byField[field][k%len(byField[field])] })
-	if !stuck.Alarm || len(stuck.Alarms) == 0 || stuck.Alarms[0].Sentence == "" {
+	if !stuck.Alarm || len(stuck.Alarms) == 0 || stuck.Alarms[0].Message == "" {
 		t.Errorf("no alarm although everything stays in its field: %+v", stuck)
 	}
 	if w := (client{t: t, h: s.Handler()}).do("GET", "/metrics", nil); !strings.Contains(w.Body.String(),

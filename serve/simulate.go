@@ -27,10 +27,13 @@ type Simulation struct {
 	Seed    uint64  `json:"seed"`
 
 	All      []loop.Share     `json:"all" doc:"same-field share of the recommendations, by round"`
-	Baseline []loop.Share     `json:"beside" doc:"the same of a naive recommender that does not explore"`
+	Baseline []loop.Share     `json:"baseline" doc:"the same of a naive recommender that does not explore"`
 	Fields   []SimulatedField `json:"fields"`
-	Words    []string         `json:"words" doc:"summary in sentences"`
+	Summary  []string         `json:"summary" doc:"in sentences"`
 	Warnings []string         `json:"warnings,omitempty"`
+
+	Beside []loop.Share `json:"beside" deprecated:"true" doc:"old name of baseline"`
+	Words  []string     `json:"words" deprecated:"true" doc:"old name of summary"`
 }
 
 // SimulatedField is the same-field share of the recommendations to one field.
@@ -41,10 +44,10 @@ type SimulatedField struct {
 }
 
 type simulationInput struct {
-	Rounds  int     `query:"rounds" minimum:"1" maximum:"50" default:"20" doc:"of recommending and retraining"`
+	Rounds  int     `query:"rounds" minimum:"1" maximum:"50" default:"20" doc:"rounds of recommending and retraining"`
 	Explore float64 `query:"explore" minimum:"0" maximum:"1" default:"0" doc:"share drawn from all targets"`
 	Method  string  `query:"method" enum:"naive,corrected,shown" default:"naive" doc:"how the recommender learns"`
-	Seed    uint64  `query:"seed" maximum:"9007199254740991" default:"1" doc:"seed of the draws"`
+	Seed    uint64  `query:"seed" maximum:"9007199254740991" default:"1" doc:"random seed"`
 }
 
 func (s *Service) getSimulation(ctx context.Context, in *simulationInput) (*body[Simulation], error) {
@@ -103,6 +106,7 @@ func (s *Service) Simulate(ctx context.Context, method string, rounds int, explo
 		out.Fields = append(out.Fields, SimulatedField{f.Name, f.Nodes, of(f)})
 	}
 	out.summarize()
+	out.Beside, out.Words = out.Baseline, out.Summary
 	return out, nil
 }
 
@@ -118,18 +122,19 @@ func forecastError(err error) error {
 func (s *Simulation) summarize() {
 	first, last := s.All[0], s.All[len(s.All)-1]
 	baseline := s.Baseline[len(s.Baseline)-1]
-	s.Words = append(s.Words, fmt.Sprintf("In round 1, %.0f of 100 recommendations stay in the reader's own field; "+
-		"in round %d, %.0f (%.0f to %.0f).", 100*first.Share, last.Round, 100*last.Share, 100*last.Low, 100*last.High))
+	s.Summary = append(s.Summary, fmt.Sprintf("In round 1, %.0f of 100 recommendations stay in the reader's own "+
+		"field; in round %d, %.0f (%.0f to %.0f).", 100*first.Share, last.Round, 100*last.Share,
+		100*last.Low, 100*last.High))
 	if s.Method != SimulateNaive || s.Explore > 0 {
-		s.Words = append(s.Words, fmt.Sprintf("For a naive recommender that does not explore, it would be "+
+		s.Summary = append(s.Summary, fmt.Sprintf("For a naive recommender that does not explore, it would be "+
 			"%.0f (%.0f to %.0f).", 100*baseline.Share, 100*baseline.Low, 100*baseline.High))
 	}
 	switch grown := last.Share - first.Share; {
 	case grown > .05:
-		s.Words = append(s.Words, "The loop narrows: each round shows more of what the last one showed.")
+		s.Summary = append(s.Summary, "The loop narrows: each round shows more of what the last one showed.")
 	case grown < -.05:
-		s.Words = append(s.Words, "The loop widens: each round shows more from other fields.")
+		s.Summary = append(s.Summary, "The loop widens: each round shows more from other fields.")
 	default:
-		s.Words = append(s.Words, "The share stays about the same: the recommendations do not reinforce themselves.")
+		s.Summary = append(s.Summary, "The share stays about the same: the loop does not reinforce itself.")
 	}
 }

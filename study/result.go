@@ -1,6 +1,8 @@
 package study
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 
 	"unseen/figure"
@@ -25,7 +27,21 @@ type Result struct {
 type Claim struct {
 	Statement string  `json:"claim"`
 	Verdict   Verdict `json:"verdict"`
-	Evidence  string  `json:"words"` // the numbers behind the verdict, in a sentence
+	Evidence  string  `json:"evidence"` // the numbers behind the verdict, in a sentence
+}
+
+// UnmarshalJSON also reads results of the last version, in which the evidence was called words.
+func (c *Claim) UnmarshalJSON(raw []byte) error {
+	type fields Claim // without this method
+	read := struct {
+		*fields
+		Words string `json:"words"`
+	}{fields: (*fields)(c)}
+	if err := json.Unmarshal(raw, &read); err != nil {
+		return err
+	}
+	c.Evidence = cmp.Or(c.Evidence, read.Words)
+	return nil
 }
 
 // Verdict is the outcome of a claim.

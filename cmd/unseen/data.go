@@ -84,7 +84,7 @@ type drawingFlags struct {
 func (f *drawingFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.split, "split", "", "order, date, random or whole (default: automatic)")
-	flags.Float64SliceVar(&f.shares, "shares", nil, "`shares` to train, validate, test (default .7,.1,.2)")
+	flags.Float64SliceVar(&f.shares, "shares", nil, "train, validation, test `shares` (default .7,.1,.2)")
 	flags.Lookup("shares").DefValue = ""
 	flags.StringVar(&f.validationFrom, "validation-from", "", "`date` from which nodes are for validation")
 	flags.StringVar(&f.testFrom, "test-from", "", "`date` from which nodes are for testing")

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -171,11 +172,11 @@ func (s apiSchema) limits() string {
 	}
 	switch {
 	case s.Minimum != nil && s.Maximum != nil:
-		parts = append(parts, fmt.Sprintf("%g to %g", *s.Minimum, *s.Maximum))
+		parts = append(parts, fmt.Sprintf("%s to %s", limit(*s.Minimum), limit(*s.Maximum)))
 	case s.Minimum != nil:
-		parts = append(parts, fmt.Sprintf("at least %g", *s.Minimum))
+		parts = append(parts, "at least "+limit(*s.Minimum))
 	case s.Maximum != nil:
-		parts = append(parts, fmt.Sprintf("at most %g", *s.Maximum))
+		parts = append(parts, "at most "+limit(*s.Maximum))
 	}
 	if s.MaxLength != nil {
 		parts = append(parts, fmt.Sprintf("at most %d characters", *s.MaxLength))
@@ -185,6 +186,9 @@ func (s apiSchema) limits() string {
 	}
 	return strings.Join(parts, "; ")
 }
+
+// limit formats a number without an exponent.
+func limit(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
 
 func cell(text string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(strings.TrimSpace(text), "|", `\|`), "\n", " ")

@@ -29,7 +29,7 @@ var Kinds = []Kind{Shown, Clicked, Linked}
 // the spool; the tags other than json are for the API's reference and its validation.
 type LogEvent struct {
 	ID     string `json:"id" minLength:"1" maxLength:"256" doc:"chosen by the client; the same id is stored once"`
-	Kind   Kind   `json:"kind" enum:"shown,clicked,linked"`
+	Kind   Kind   `json:"kind" enum:"shown,clicked,linked" doc:"what happened"`
 	Source string `json:"source" minLength:"1" maxLength:"1024" doc:"id of the node that the list was for"`
 	Target string `json:"target" minLength:"1" maxLength:"1024" doc:"id of the item"`
 	// Probability is 0 where it is unknown.

@@ -14,16 +14,16 @@ const future = () => {
 	const played = data('future')
 	if (!played) return
 	lines('future', played.all.map(s => s.round), [
-		{name: 'naive', values: played.beside.map(s => s.share), ink: 's8', dash: true},
+		{name: 'naive', values: played.baseline.map(s => s.share), ink: 's8', dash: true},
 		{name: 'simulated', values: played.all.map(s => s.share), low: played.all.map(s => s.low), high: played.all.map(s => s.high), ink: 's1'},
 	], {y: [0, 1], xTitle: 'round', percent: true})
 }
 
 const past = () => {
 	const live = data('past')
-	if (!live?.trail) return
-	lines('past', live.trail.map(t => t.items), [
-		{name: 'share', values: live.trail.map(t => t.share), low: live.trail.map(t => t.low), high: live.trail.map(t => t.high), ink: 's1'},
+	if (!live?.trend) return
+	lines('past', live.trend.map(t => t.items), [
+		{name: 'share', values: live.trend.map(t => t.share), low: live.trend.map(t => t.low), high: live.trend.map(t => t.high), ink: 's1'},
 	], {y: [0, 1], xTitle: 'items', percent: true, area: live.band})
 }
 
