@@ -59,6 +59,51 @@ func must[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
+// More than a fifth of the links against time, and not a fifth, makes the split random. Without times the share of links
+// on circles decides.
+func TestPlanFor(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		against, both int // of 100 links: from the older node to the newer one; in both directions, without times
+		want          SplitKind
+		why           string
+	}{
+		{0, 0, ByOrder, "by age, the newest are held out"},
+		{20, 0, ByOrder, "by age, the newest are held out"},
+		{21, 0, AtRandom, "at random, since 21% of the links run against time"},
+		{0, 50, ByOrder, "by the order of the links, since no node has a time"},
+		{0, 52, AtRandom, "at random, since no node has a time and 26% of the links lie on circles"},
+	} {
+		var b graph.Builder
+		for i := range 200 {
+			node := graph.Node{ID: fmt.Sprint(i)}
+			if c.both == 0 {
+				node.Time = time.Date(2000+i, 1, 1, 0, 0, 0, 0, time.UTC)
+			}
+			must(b.AddNode(node))(t)
+		}
+		for k := range int32(100) { // pairs of nodes that share none
+			newer, older := 2*k+1, 2*k
+			if int(k) < c.against {
+				newer, older = older, newer
+			}
+			if int(k) < c.both && k%2 == 1 { // the link before, returned
+				newer, older = 2*k-2, 2*k-1
+			}
+			if err := b.AddLinkIndex(newer, older); err != nil {
+				t.Fatal(err)
+			}
+		}
+		g, _, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if plan, why := PlanFor(g); plan.Split != c.want || why != c.why {
+			t.Errorf("%+v: %q, %s", c, plan.Split, why)
+		}
+	}
+}
+
 // TestPrepareKeepsPartsApart: no held-out source is learned from, targets are older, and links are all there.
 func TestPrepareKeepsPartsApart(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -163,6 +164,16 @@ func TestFitAndEvaluateADataset(t *testing.T) {
 	if of(e.Panel, "naive") <= of(e.Others[0].Panel, "naive") || of(e.Panel, "ap") >= of(e.Others[0].Panel, "ap") {
 		t.Errorf("bayes has naive risk %.4f and R_AP %.4f, naive has %.4f and %.4f", of(e.Panel, "naive"),
 			of(e.Panel, "ap"), of(e.Others[0].Panel, "naive"), of(e.Others[0].Panel, "ap"))
+	}
+	// what is summed over all pairs is what the sample beside it estimates: held-out sources with their older targets
+	for _, row := range e.Panel.Risks {
+		if off := (*row.Exact - row.Risk.Estimate) / row.Risk.Sampling; math.Abs(off) > 3 {
+			t.Errorf("%s: %v over all pairs, %v from a sample, %.1f standard errors apart", row.Scheme, *row.Exact,
+				row.Risk.Estimate, off)
+		}
+	}
+	if n := int64(fitted.Dataset.Nodes); e.Panel.Exact.Pairs > n*(n-1)/4 {
+		t.Errorf("%d pairs are summed for a tenth of %d sources", e.Panel.Exact.Pairs, n)
 	}
 	if len(e.Warnings) > 0 && strings.Contains(strings.Join(e.Warnings, " "), "held out when it was fitted") {
 		t.Errorf("both were fitted alike: %v", e.Warnings)
