@@ -133,6 +133,49 @@ func TestServiceLinksNoStudies(t *testing.T) {
 	}
 }
 
+// What is heavy goes through the engine that was given: no package that takes one names another. engine.OrCPU is for a
+// setting that may be nil.
+func TestEnginesAreGiven(t *testing.T) {
+	t.Parallel()
+	takers := []string{"fit", "evaluate", "recommend", "network", "loop", "serve"}
+	given := map[string]int{}
+	for _, p := range libraries(t) {
+		name := strings.TrimPrefix(p.ImportPath, module+"/")
+		if !slices.Contains(takers, name) {
+			continue
+		}
+		for _, file := range goFiles(t, p.Dir) {
+			ast.Inspect(file, func(n ast.Node) bool {
+				if ofEngine(n, "CPU") {
+					t.Errorf("%s names engine.CPU; take an engine.Engine", name)
+				}
+				if call, is := n.(*ast.CallExpr); is && ofEngine(call.Fun, "OrCPU") {
+					given[name]++
+					if setting, is := call.Args[0].(*ast.SelectorExpr); !is || setting.Sel.Name != "Engine" {
+						t.Errorf("%s calls engine.OrCPU without a setting Engine", name)
+					}
+				}
+				return true
+			})
+		}
+	}
+	for _, name := range takers[:3] {
+		if given[name] == 0 {
+			t.Errorf("%s takes no engine", name)
+		}
+	}
+}
+
+// ofEngine tells whether an expression is a name of package engine.
+func ofEngine(n ast.Node, name string) bool {
+	selector, is := n.(*ast.SelectorExpr)
+	if !is || selector.Sel.Name != name {
+		return false
+	}
+	of, is := selector.X.(*ast.Ident)
+	return is && of.Name == "engine"
+}
+
 var glossaryOwner = regexp.MustCompile("`([a-z]+)\\.([A-Z][A-Za-z]*)`")
 
 // Every owner in the glossary is an exported type, and every file to look at is there.
