@@ -327,9 +327,9 @@ func (l *simulation) sample(linked []bool, trained []int32, round int) *graph.Pa
 func (l *simulation) recommend(ctx context.Context, stream string, round int) ([]int32, error) {
 	papers, per := l.s.Papers, l.s.Papers-1
 	shown := make([]int32, papers*l.s.Shown)
-	kern.Chunks(papers, 16, l.s.Threads, func(_, _, from, to int) {
+	return shown, kern.ChunksErr(ctx, papers, 16, l.s.Threads, func(_, _, from, to int) error {
 		clocks := make([]clock, l.s.Shown)
-		for i := from; i < to && ctx.Err() == nil; i++ {
+		for i := from; i < to; i++ {
 			rng := newStream(l.s.Seed, stream, uint64(round)<<32|uint64(i))
 			clocks = clocks[:0]
 			for k := i * per; k < (i+1)*per; k++ {
@@ -341,8 +341,8 @@ func (l *simulation) recommend(ctx context.Context, stream string, round int) ([
 			}
 			slices.Sort(mine)
 		}
+		return nil
 	})
-	return shown, ctx.Err()
 }
 
 // clock rings once, for a pair.

@@ -92,10 +92,10 @@ func drawVectors(ctx context.Context, s Settings, texts []text) (*graph.Vectors,
 	topics := drawDirections(s, len(s.Fields)*s.Topics, s.TopicShare, 1)
 	noise := newSpectrum(s).sizes(max(0, 1-s.FieldShare-s.TopicShare))
 	rows := kern.MatrixOf(vectors)
-	kern.Chunks(s.Nodes, 64, s.Threads, func(_, _, from, to int) {
+	return vectors, kern.ChunksErr(ctx, s.Nodes, 64, s.Threads, func(_, _, from, to int) error {
 		var pcg rand.PCG
 		src := rand.New(&pcg)
-		for i := from; i < to && ctx.Err() == nil; i++ {
+		for i := from; i < to; i++ {
 			pcg.Seed(streamSeeds(s.Seed, vectorStream, uint64(i)))
 			t := texts[i]
 			row, area, topic := rows.Row(i), areas[t.area], topics[int(t.area)*s.Topics+int(t.topic)]
@@ -103,8 +103,8 @@ func drawVectors(ctx context.Context, s Settings, texts []text) (*graph.Vectors,
 				row[d] = area[d] + topic[d] + float32(noise[d]*src.NormFloat64())
 			}
 		}
+		return nil
 	})
-	return vectors, ctx.Err()
 }
 
 // drawDirections returns random vectors whose squared length is share in the mean.

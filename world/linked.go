@@ -24,16 +24,16 @@ func (w *World) Linked(ctx context.Context) (*World, error) {
 	n := w.graph.Len()
 	found := make([][]graph.Link, (n+sources-1)/sources)
 	workers := make([]finder, w.threads)
-	kern.Chunks(n, sources, w.threads, func(worker, chunk, from, to int) {
+	if err := kern.ChunksErr(ctx, n, sources, w.threads, func(worker, chunk, from, to int) error {
 		f := &workers[worker]
 		if f.world == nil {
 			*f = finder{world: w, query: make([]float32, len(w.weights))}
 		}
-		for rank := from; rank < to && ctx.Err() == nil; rank++ {
+		for rank := from; rank < to; rank++ {
 			found[chunk] = f.find(found[chunk], rank)
 		}
-	})
-	if err := ctx.Err(); err != nil {
+		return nil
+	}); err != nil {
 		return nil, err
 	}
 	return w.withLinks(found)
