@@ -99,7 +99,7 @@ func (t *trainer) train(ctx context.Context) error {
 	}
 	t.survey()
 	m := newMeter(t.progress, int64(s.Epochs)*int64(t.count))
-	m.skip(int64(state.epoch) * int64(t.count))
+	m.Skip(int64(state.epoch) * int64(t.count))
 	for state.epoch < s.Epochs && state.epoch-state.bestEpoch < s.Patience {
 		order := t.order(state.epoch)
 		began, count := time.Now(), 0

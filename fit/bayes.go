@@ -33,7 +33,7 @@ type bayesian struct {
 	problem  sample.Problem // the pairs that are learned from
 	result   *Result
 	recorder *recorder
-	meter    *meter
+	meter    meter
 
 	cell   []int32   // of each pair, numbered as they occur
 	cells  []int32   // the parameter of the field matrix that each cell is

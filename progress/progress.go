@@ -134,8 +134,8 @@ func (m *Meter) Speed() float64 {
 // called only where an event is due, and may be nil.
 func (m *Meter) Add(units int64, fill func(*Event)) { m.add(units, false, fill) }
 
-// Flush reports at once: at the end of a round, or of the phase.
-func (m *Meter) Flush(fill func(*Event)) { m.add(0, true, fill) }
+// Flush counts units and reports at once: at the end of a round, or of the phase.
+func (m *Meter) Flush(units int64, fill func(*Event)) { m.add(units, true, fill) }
 
 func (m *Meter) add(units int64, now bool, fill func(*Event)) {
 	m.event.Done += units
@@ -148,6 +148,9 @@ func (m *Meter) add(units int64, now bool, fill func(*Event)) {
 	}
 	m.last = at
 	e := m.event
+	if e.Of > 0 {
+		e.Done = min(e.Done, e.Of)
+	}
 	if done := e.Done - m.skipped; e.Of > e.Done && done > 0 {
 		e.Remaining = time.Duration(float64(at.Sub(m.began)) * float64(e.Of-e.Done) / float64(done))
 	}

@@ -19,8 +19,8 @@ func TestMeterEstimatesWhatRemains(t *testing.T) {
 			time.Sleep(time.Second) // of the bubble: no time passes outside
 			m.Add(10, nil)
 		}
-		m.Add(10, nil) // too soon after the last to be reported
-		m.Flush(func(e *progress.Event) { e.Message = "round 1" })
+		m.Add(7, nil) // too soon after the last to be reported
+		m.Flush(3, func(e *progress.Event) { e.Message = "round 1" })
 		if len(events) != 11 {
 			t.Fatalf("%d events, want 11", len(events))
 		}
@@ -32,6 +32,9 @@ func TestMeterEstimatesWhatRemains(t *testing.T) {
 		}
 		if got := m.Speed(); got != 11 {
 			t.Errorf("speed %v, want 11 units per second: what was skipped does not count", got)
+		}
+		if m.Flush(1000, nil); events[11].Done != 1000 || events[11].Remaining != 0 {
+			t.Errorf("more than there is: %+v", events[11])
 		}
 	})
 }

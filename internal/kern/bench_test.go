@@ -151,7 +151,6 @@ func BenchmarkFunctions(b *testing.B) {
 	z := randomRow(rand.New(rand.NewPCG(1, 2)), 1<<16)
 	y, loss := make([]float32, len(z)), make([]float32, len(z))
 	for name, f := range map[string]func(){
-		"exp":             func() { Exp(y, z) },
 		"sigmoid":         func() { Sigmoid(y, z) },
 		"sigmoidsoftplus": func() { SigmoidSoftplus(y, loss, z) },
 		"lossSums":        func() { var s UnlinkedSums; s.Add(z, 0.3, 0.7) },

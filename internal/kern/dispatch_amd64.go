@@ -203,17 +203,6 @@ func fromHalf(dst []float32, src []uint16) {
 	}
 }
 
-func exp(dst, z []float32) {
-	switch active {
-	case avx512:
-		expAVX512(p32(dst), p32(z), len(z))
-	case avx2:
-		expAVX2(p32(dst), p32(z), len(z))
-	default:
-		expGo(dst, z)
-	}
-}
-
 func sigmoid(dst, z []float32) {
 	switch active {
 	case avx512:

@@ -40,7 +40,6 @@ func scaleCodes(dst []float32, high, low []int32, scales []float32, highZero, lo
 }
 
 func fromHalf(dst []float32, src []uint16)                     { fromHalfGo(dst, src) }
-func exp(dst, z []float32)                                     { expGo(dst, z) }
 func sigmoid(dst, z []float32)                                 { sigmoidGo(dst, z) }
 func logSigmoid(dst, z []float32)                              { logSigmoidGo(dst, z) }
 func sigmoidSoftplus(y, loss, z []float32)                     { sigmoidSoftplusGo(y, loss, z) }

@@ -7,7 +7,7 @@
 //	MulT, Mul          Z = A·Bᵀ and V = C·H          blocks of nodes against blocks of nodes
 //	TopK               the k largest inner products, exactly
 //	Quantise, TopKCodes the same from a byte per element, scored again exactly: a row may be missed
-//	Exp, Sigmoid, …    elementwise functions and the fused sums of the risks
+//	Sigmoid, …         elementwise functions and the fused sums of the risks
 //	Adam               one optimiser step over all parameters
 //
 // Every kernel exists three times: for AVX-512, for AVX2 with FMA and F16C, and in plain Go,
@@ -21,7 +21,7 @@
 // # Accuracy
 //
 // With ε = 2⁻²⁴, a product-sum of n terms differs from the exact value by at most
-// (n+4)·ε·Σ|terms|; Exp, Sigmoid and LogSigmoid by at most 4 units in the last place
+// (n+4)·ε·Σ|terms|; Sigmoid and LogSigmoid by at most 4 units in the last place
 // where the result is a normal number; a sum of UnlinkedSums by at most 16ε of the sum of its
 // terms. Kernels pass NaN on.
 //

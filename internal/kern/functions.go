@@ -2,10 +2,7 @@ package kern
 
 import "math"
 
-// Exp sets dst = exp(z). dst may be z; they have the same length.
-func Exp(dst, z []float32) { mapLanes(dst, z, exp) }
-
-// Sigmoid sets dst = σ(z) = 1/(1+exp(−z)).
+// Sigmoid sets dst = σ(z) = 1/(1+exp(−z)). dst may be z; they have the same length.
 func Sigmoid(dst, z []float32) { mapLanes(dst, z, sigmoid) }
 
 // LogSigmoid sets dst = log σ(z) = −softplus(−z).

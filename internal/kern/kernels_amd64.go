@@ -89,11 +89,6 @@ func dotCodesAVX512(high *int32, low *int32, q *int8, rest *int8, base *uint8, s
 //go:noescape
 func scaleCodesAVX512(dst *float32, high *int32, low *int32, scales *float32, count int, highZero int32, lowZero int32)
 
-// expAVX512: dst = exp(z); count is a multiple of the lanes.
-//
-//go:noescape
-func expAVX512(dst *float32, z *float32, count int)
-
 // sigmoidAVX512: dst = σ(z); count is a multiple of the lanes.
 //
 //go:noescape
@@ -208,11 +203,6 @@ func dotCodesAVX2(high *int32, low *int32, q *int8, rest *int8, base *uint8, str
 //
 //go:noescape
 func scaleCodesAVX2(dst *float32, high *int32, low *int32, scales *float32, count int, highZero int32, lowZero int32)
-
-// expAVX2: dst = exp(z); count is a multiple of the lanes.
-//
-//go:noescape
-func expAVX2(dst *float32, z *float32, count int)
 
 // sigmoidAVX2: dst = σ(z); count is a multiple of the lanes.
 //

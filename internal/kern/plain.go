@@ -150,12 +150,6 @@ func fromHalfGo(dst []float32, src []uint16) {
 	}
 }
 
-func expGo(dst, z []float32) {
-	for i, x := range z {
-		dst[i] = float32(math.Exp(float64(x)))
-	}
-}
-
 // sigmoid64 is σ without cancellation at either end.
 func sigmoid64(z float64) float64 {
 	e := math.Exp(-math.Abs(z))

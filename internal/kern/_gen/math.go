@@ -126,10 +126,8 @@ func (s chain) horner(x group, coefficients ...float64) group {
 	return p
 }
 
-// exp: x = n·ln2 + r, |r| ≤ ln2/2; e^r = 1 + r + r²·P(r), P minimax of degree 4 (7.8e-9).
-func (s chain) exp(x group) group { return s.expBelow89(s.of(vminps, number(89), x)) }
-
-// expBelow89 is exp without the guard against overflow.
+// expBelow89: x = n·ln2 + r, |r| ≤ ln2/2; e^r = 1 + r + r²·P(r), P minimax of degree 4 (7.8e-9). Nothing guards against
+// overflow above x = 89.
 func (s chain) expBelow89(x group) group {
 	x = s.of(vmaxps, number(-105), x)
 	n := s.apply(s.round, s.of(vmulps, x, number(math.Log2E)))
@@ -315,9 +313,6 @@ func elementwise(s isa) {
 		VZEROUPPER()
 		RET()
 	}
-	define("exp", "dst = exp(z)", s.side(4, 2), func(s chain, z group) []group {
-		return []group{s.exp(z)}
-	}, "dst")
 	define("sigmoid", "dst = σ(z)", s.side(4, 2), func(s chain, z group) []group {
 		return []group{s.sigmoid(z, s.decay(z))}
 	}, "dst")
