@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"unseen/graph"
+	"unseen/internal/amount"
 )
 
 // Severity says how much a finding matters.
@@ -143,7 +144,7 @@ func (c *checker) faults(context.Context) error {
 		Fix: "leave them out"},
 		"%s from a node to itself.", linksGo(f.selfLink.count))
 	c.found(Finding{Kind: "repeated", Severity: Note, Count: c.d.build.Repeated},
-		"%s there more than once and count as one.", plural(c.d.build.Repeated, "link is", "links are"))
+		"%s there more than once and count as one.", amount.OneOrMore(c.d.build.Repeated, "link is", "links are"))
 	return nil
 }
 
@@ -182,7 +183,8 @@ func (c *checker) links(context.Context) error {
 		c.found(Finding{Kind: "hub", Severity: Weak, Count: len(hubs),
 			Example: fmt.Sprintf("%s has %d of %d links", c.name(most.node), most.links, c.g.LinkCount()),
 			Fix:     "a few popular nodes can outweigh the rest; leave out those that everybody links to by default"},
-			"%s linked from more than %v%% of all links.", plural(len(hubs), "node is", "nodes are"), 100*hubShare)
+			"%s linked from more than %v%% of all links.", amount.OneOrMore(len(hubs), "node is", "nodes are"),
+			100*hubShare)
 	}
 	return nil
 }
@@ -216,7 +218,7 @@ func (c *checker) order(context.Context) error {
 	cycles := len(o.Broken) - o.AgainstTime
 	c.found(Finding{Kind: "cycle", Severity: share(cycles), Count: cycles, Example: cycle,
 		Fix: "usually nothing; times, where nodes have them, show which links lead back"},
-		"%s cycles of nodes without times or of one time.", plural(cycles, "link closes", "links close"))
+		"%s cycles of nodes without times or of one time.", amount.OneOrMore(cycles, "link closes", "links close"))
 	return nil
 }
 
@@ -277,11 +279,12 @@ func (c *checker) fields(context.Context) error {
 		c.found(Finding{Kind: "tiny-field", Severity: Weak, Count: tiny,
 			Example: fmt.Sprintf("%q has %d", c.g.FieldName(uint16(smallest)), sizes[smallest]),
 			Fix:     "merge them with fields that are shown to the same people"},
-			"%s fewer than %d nodes, too few to learn their exposure.", plural(tiny, "field has", "fields have"),
+			"%s fewer than %d nodes, too few to learn their exposure.", amount.OneOrMore(tiny, "field has",
+				"fields have"),
 			tinyField)
 	}
 	c.found(Finding{Kind: "empty-field", Severity: Note, Count: empty},
-		"%s no node.", plural(empty, "field has", "fields have"))
+		"%s no node.", amount.OneOrMore(empty, "field has", "fields have"))
 	return nil
 }
 
@@ -400,17 +403,18 @@ func (c *checker) exposures(ctx context.Context) error {
 	}
 	c.found(Finding{Kind: "exposed-self", Severity: Wrong, Count: selves.count, Example: selves.example,
 		Fix: "leave them out"},
-		"%s of a node with itself.", plural(selves.count, "exposure is", "exposures are"))
+		"%s of a node with itself.", amount.OneOrMore(selves.count, "exposure is", "exposures are"))
 	c.found(Finding{Kind: "linked-unexposed", Severity: Weak, Count: unseen.count, Example: unseen.example,
 		Fix: "a link says that its target was seen somehow: note it as exposed, or log where it was seen"},
-		"%s linked and not exposed.", plural(unseen.count, "exposure is", "exposures are"))
+		"%s linked and not exposed.", amount.OneOrMore(unseen.count, "exposure is", "exposures are"))
 	c.found(Finding{Kind: "exposure-disagrees", Severity: Weak, Count: unknown.count, Example: unknown.example,
 		Fix: "add the links to " + LinksFile + ", or correct the column linked"},
-		"%s from %s on whether there is a link.", plural(unknown.count, "exposure differs", "exposures differ"),
+		"%s from %s on whether there is a link.", amount.OneOrMore(unknown.count, "exposure differs",
+			"exposures differ"),
 		LinksFile)
 	c.found(Finding{Kind: "impossible-exposure", Severity: Wrong, Count: impossible.count, Example: impossible.example,
 		Fix: "probabilities of 0 and 1 allow one outcome; correct one of the two columns"},
-		"%s what their probability excludes.", plural(impossible.count, "exposure did", "exposures did"))
+		"%s what their probability excludes.", amount.OneOrMore(impossible.count, "exposure did", "exposures did"))
 	return nil
 }
 
@@ -439,18 +443,11 @@ func weakIf(weak bool) Severity {
 	return Note
 }
 
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
-}
-
 func nodesHave(n, of int) string {
 	if of > 0 && n > 1 {
 		return fmt.Sprintf("%d of %d nodes have", n, of)
 	}
-	return plural(n, "node has", "nodes have")
+	return amount.OneOrMore(n, "node has", "nodes have")
 }
 
-func linksGo(n int) string { return plural(n, "link goes", "links go") }
+func linksGo(n int) string { return amount.OneOrMore(n, "link goes", "links go") }

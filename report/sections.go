@@ -11,6 +11,7 @@ import (
 	"unseen/evaluate"
 	"unseen/figure"
 	"unseen/fit"
+	"unseen/internal/amount"
 	"unseen/model"
 	"unseen/progress"
 	"unseen/risk"
@@ -27,13 +28,10 @@ func StudySection(r *study.Result) Section {
 			"works, and proves nothing about the paper."}, s.Warnings...)
 	}
 	if n := len(r.Claims); n > 0 {
-		claims := "claims"
-		if n == 1 {
-			claims = "claim"
-		}
-		s.Text = []string{fmt.Sprintf("%d %s: %s.", n, claims, countVerdicts(r.Claims))}
+		claims := amount.Of(n, "claim")
+		s.Text = []string{fmt.Sprintf("%s: %s.", claims, countVerdicts(r.Claims))}
 		if why := r.WhyTooSmall(); why != "" {
-			s.Text[0] = fmt.Sprintf("%d %s; too small to tell (%s). By these numbers: %s.", n, claims, why,
+			s.Text[0] = fmt.Sprintf("%s; too small to tell (%s). By these numbers: %s.", claims, why,
 				countVerdicts(r.Claims))
 		}
 	}

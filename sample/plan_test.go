@@ -59,8 +59,8 @@ func must[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
-// More than a fifth of the links against time, and not a fifth, makes the split random. Without times the share of links
-// on circles decides.
+// More than a fifth of the links against time, and not a fifth, makes the split random. Without times the share of
+// links on circles decides.
 func TestPlanFor(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -26,6 +26,7 @@ import (
 
 	"unseen/figure"
 	"unseen/fit"
+	"unseen/internal/amount"
 )
 
 //go:embed pages
@@ -91,9 +92,9 @@ var templateFuncs = template.FuncMap{
 	"count": func(n any) string {
 		switch n := n.(type) {
 		case int:
-			return count(n)
+			return amount.Text(n)
 		case int64:
-			return count(n)
+			return amount.Text(n)
 		}
 		return fmt.Sprint(n)
 	},
@@ -111,15 +112,6 @@ func percent(x float64) string {
 	default:
 		return fmt.Sprintf("%.0f%%", p)
 	}
-}
-
-// count formats a whole number in groups of three digits.
-func count[T int | int64](n T) string {
-	text := strconv.FormatInt(int64(n), 10)
-	for k := len(text) - 3; k > 0 && text[k-1] != '-'; k -= 3 {
-		text = text[:k] + "," + text[k:]
-	}
-	return text
 }
 
 // bodyOf returns the schema of an operation's body.

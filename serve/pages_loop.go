@@ -8,6 +8,8 @@ import (
 	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"unseen/internal/amount"
 )
 
 // loop registers the page of the feedback loop: simulated and live.
@@ -107,7 +109,8 @@ func (l LoopStatus) words() string {
 		return ""
 	case l.Band == nil:
 		return fmt.Sprintf("Of the last %s shown items, %s were in the reader's own field (%s to %s). The "+
-			"expected range is not known yet.", count(l.Items), percent(l.Recent), percent(l.Low), percent(l.High))
+			"expected range is not known yet.", amount.Text(l.Items), percent(l.Recent), percent(l.Low),
+			percent(l.High))
 	}
 	where := "within"
 	switch {
@@ -118,6 +121,6 @@ func (l LoopStatus) words() string {
 	}
 	return fmt.Sprintf("Of the last %s shown items, %s were in the reader's own field (%s to %s), %s the "+
 		"expected %s to %s of the first model's lists.",
-		count(l.Items), percent(l.Recent), percent(l.Low), percent(l.High), where, percent(l.Band.Low),
+		amount.Text(l.Items), percent(l.Recent), percent(l.Low), percent(l.High), where, percent(l.Band.Low),
 		percent(l.Band.High))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"unseen/dataset"
+	"unseen/internal/amount"
 )
 
 // checkFlags is the command line of unseen check.
@@ -110,13 +111,13 @@ func runCheck(ctx context.Context, f checkFlags, show *display) (r *dataset.Chec
 
 func printCheck(w io.Writer, dir string, r *dataset.CheckReport, sealed bool) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s nodes, %s links, %s fields", dir, thousands(r.Nodes), thousands(r.Links),
-		thousands(r.Fields))
+	fmt.Fprintf(&b, "%s: %s nodes, %s links, %s fields", dir, amount.Text(r.Nodes), amount.Text(r.Links),
+		amount.Text(r.Fields))
 	if r.Dimension > 0 {
 		fmt.Fprintf(&b, ", %d dimensions", r.Dimension)
 	}
 	if r.Exposures > 0 {
-		fmt.Fprintf(&b, ", %s exposures", thousands(r.Exposures))
+		fmt.Fprintf(&b, ", %s exposures", amount.Text(r.Exposures))
 	}
 	b.WriteString("\n")
 	if len(r.Findings) == 0 {

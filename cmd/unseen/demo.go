@@ -16,6 +16,7 @@ import (
 	"unseen/figure"
 	"unseen/fit"
 	"unseen/graph"
+	"unseen/internal/amount"
 	"unseen/internal/atomicfile"
 	"unseen/loop"
 	"unseen/model"
@@ -162,7 +163,7 @@ type demoRound struct {
 
 // runDemo makes the world, learns, compares and writes the folder.
 func runDemo(ctx context.Context, f demoFlags, t *display) (*demo, error) {
-	t.say("making a world of %s papers", thousands(f.papers))
+	t.say("making a world of %s papers", amount.Text(f.papers))
 	w, err := demoWorld(ctx, f)
 	if err != nil {
 		return nil, err

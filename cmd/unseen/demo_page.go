@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"unseen/internal/amount"
 )
 
 // print draws the page for a terminal of 80 columns.
@@ -16,7 +17,7 @@ func (d *demo) print(w io.Writer) error {
 	b.WriteString(plain(fmt.Sprintf("A world of %s papers in %d fields. Of all pairs %.1f%% are relevant; "+
 		"authors were shown %.0f%% of older papers in their own field and %.0f%% of others, and so %s citations "+
 		"are all that can be seen.",
-		thousands(d.Papers), d.Fields, 100*d.Relevant, 100*d.Same, 100*d.Cross, thousands(d.Citations))))
+		amount.Text(d.Papers), d.Fields, 100*d.Relevant, 100*d.Same, 100*d.Cross, amount.Text(d.Citations))))
 	fmt.Fprintf(&b, "\nLearned from the citations alone:         naive    bayes    truth\n")
 	fmt.Fprintf(&b, "  pairs that are relevant              %7.2f%% %7.2f%% %7.2f%%\n", 100*naive.MeanLink,
 		100*bayes.MeanLink, 100*d.Relevant)
@@ -124,13 +125,4 @@ func fill(text, first, others string) string {
 		column += width
 	}
 	return b.String() + "\n"
-}
-
-// thousands writes n with commas.
-func thousands(n int) string {
-	s := strconv.Itoa(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
 }

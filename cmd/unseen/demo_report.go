@@ -10,6 +10,7 @@ import (
 	"unseen/dataset"
 	"unseen/figure"
 	"unseen/graph"
+	"unseen/internal/amount"
 	"unseen/internal/atomicfile"
 	"unseen/model"
 	"unseen/report"
@@ -73,7 +74,7 @@ func (d *demo) document(checksum string) *report.Page {
 			fmt.Sprintf("%s papers in %d fields, generated, so that the truth is known. Of all pairs %.1f%% are "+
 				"relevant, but authors were shown %.0f%% of the papers of their own field and %.0f%% of others: "+
 				"%s citations are what can be seen.",
-				thousands(d.Papers), d.Fields, 100*d.Relevant, 100*d.Same, 100*d.Cross, thousands(d.Citations)),
+				amount.Text(d.Papers), d.Fields, 100*d.Relevant, 100*d.Same, 100*d.Cross, amount.Text(d.Citations)),
 			fmt.Sprintf("Taken at face value (naive), the citations say that %.2f%% of pairs are relevant; "+
 				"learned together with exposure (bayes), %.2f%%. The truth is %.2f%%.",
 				100*naive.MeanLink, 100*bayes.MeanLink, 100*d.Relevant),
@@ -118,8 +119,8 @@ func (d *demo) document(checksum string) *report.Page {
 		Text: []string{"The world, the pairs and the training follow from the seed: the same command writes the " +
 			"same report."},
 		Facts: []report.Fact{
-			{Name: "papers", Value: thousands(d.Papers)}, {Name: "citations", Value: thousands(d.Citations)},
-			{Name: "pairs learned from", Value: thousands(d.Pairs) +
+			{Name: "papers", Value: amount.Text(d.Papers)}, {Name: "citations", Value: amount.Text(d.Citations)},
+			{Name: "pairs learned from", Value: amount.Text(d.Pairs) +
 				", every citation and four pairs without one for each"},
 			{Name: "seed", Value: fmt.Sprint(d.Seed)}, {Name: "checksum of the data", Value: checksum},
 		},

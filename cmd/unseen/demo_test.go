@@ -14,6 +14,7 @@ import (
 
 	"unseen/dataset"
 	"unseen/evaluate"
+	"unseen/internal/amount"
 	"unseen/internal/kern"
 	"unseen/model"
 )
@@ -222,8 +223,8 @@ func unindent(s string) string {
 func TestThousands(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 123456: "123,456", 1234567: "1,234,567"} {
-		if got := thousands(n); got != want {
-			t.Errorf("thousands(%d) is %q, want %q", n, got, want)
+		if got := amount.Text(n); got != want {
+			t.Errorf("amount.Text(%d) is %q, want %q", n, got, want)
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"unseen/evaluate"
 	"unseen/fit"
 	"unseen/graph"
+	"unseen/internal/amount"
 	"unseen/internal/atomicfile"
 	"unseen/model"
 	"unseen/progress"
@@ -103,7 +104,7 @@ method without a risk is replaced by ap, and 0 means maximum likelihood alone.
 func (f *dialFlags) check(cmd *cobra.Command) error {
 	switch {
 	case f.k < 1 || f.k > recommend.MaxK:
-		return usagef("-k is %d; give from 1 to %s", f.k, thousands(recommend.MaxK))
+		return usagef("-k is %d; give from 1 to %s", f.k, amount.Text(recommend.MaxK))
 	case f.sources < 1:
 		return usagef("--sources is %d; give at least 1", f.sources)
 	case cmd.Flags().Changed("output") && f.output == "":
@@ -234,7 +235,7 @@ func runDial(ctx context.Context, f dialFlags, t *display) (*recommend.Dial, err
 func dialWarnings(g *graph.Graph, held *evaluate.Candidates, d *recommend.Dial) (warnings []string) {
 	if d.Sources < 50 {
 		warnings = append(warnings, fmt.Sprintf("only %s with links: intervals are wide; hold out more when fitting",
-			plural(d.Sources, "held-out node")))
+			amount.Of(d.Sources, "held-out node")))
 	}
 	if g.FieldCount() <= 2 {
 		warnings = append(warnings, "there is one field, so the entropy of every list is 0; find fields when "+
@@ -251,7 +252,7 @@ func dialWarnings(g *graph.Graph, held *evaluate.Candidates, d *recommend.Dial) 
 	}
 	if few > 0 {
 		warnings = append(warnings, fmt.Sprintf("%s have fewer candidates than a list has positions, %d",
-			plural(few, "held-out node"), d.K))
+			amount.Of(few, "held-out node"), d.K))
 	}
 	return warnings
 }
@@ -293,12 +294,12 @@ func refit(ctx context.Context, f dialFlags, m model.Model, prepared *sample.Pre
 // printDial draws the page for a terminal of 80 columns.
 func printDial(w io.Writer, d *recommend.Dial, output string) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s on %s: lists of %s for %s\n", d.Model, d.Dataset, thousands(d.K),
-		plural(d.Sources, "held-out node"))
+	fmt.Fprintf(&b, "%s on %s: lists of %s for %s\n", d.Model, d.Dataset, amount.Text(d.K),
+		amount.Of(d.Sources, "held-out node"))
 	if d.Of > d.Sources {
-		fmt.Fprintf(&b, "drawn from %s; ", thousands(d.Of))
+		fmt.Fprintf(&b, "drawn from %s; ", amount.Text(d.Of))
 	}
-	fmt.Fprintf(&b, "%s links in all; held out %s\n\n", thousands(d.Links), d.Held)
+	fmt.Fprintf(&b, "%s links in all; held out %s\n\n", amount.Text(d.Links), d.Held)
 	b.WriteString(dialChart(d))
 	fmt.Fprintf(&b, "\n  %-20s %-22s %-22s %6s\n", "", fmt.Sprintf("Recall@%d, %%", d.K), "entropy, nats", "fields")
 	for _, curve := range d.Curves {

@@ -17,6 +17,7 @@ import (
 	"unseen/encode"
 	"unseen/encode/onnx"
 	"unseen/graph"
+	"unseen/internal/amount"
 	"unseen/internal/atomicfile"
 	"unseen/progress"
 )
@@ -177,7 +178,7 @@ func runEncode(ctx context.Context, f encodeFlags, show *display) (*encodeResult
 	if r.WithoutText > 0 {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("%s of %s nodes have no word that the encoder knows: their "+
 			"vectors are zeros, so their texts say nothing of their links; give them titles or texts",
-			thousands(r.WithoutText), thousands(r.Nodes)))
+			amount.Text(r.WithoutText), amount.Text(r.Nodes)))
 	}
 	m, err := d.WriteVectors(ctx, vectors, encoder, dataset.WriteOptions{
 		Provenance: d.Manifest().Provenance, Half: f.half, Progress: show.report,
@@ -292,11 +293,11 @@ func (f *encodeFlags) checkpoint() string { return filepath.Clean(f.dir) + ".enc
 
 func (r *encodeResult) print(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s nodes, %d dimensions (%s), encoded in %s\n", r.Dir, thousands(r.Nodes), r.Dimension,
+	fmt.Fprintf(&b, "%s: %s nodes, %d dimensions (%s), encoded in %s\n", r.Dir, amount.Text(r.Nodes), r.Dimension,
 		r.Kind, progress.Seconds(r.Seconds))
 	if r.Fit != nil {
 		b.WriteString(wrap(fmt.Sprintf("%s terms of %s count; the components carry %.0f%% of them",
-			thousands(r.Fit.Terms), thousands(r.Fit.Found), math.Round(100*r.Fit.Explained))))
+			amount.Text(r.Fit.Terms), amount.Text(r.Fit.Found), math.Round(100*r.Fit.Explained))))
 	}
 	for _, text := range r.Warnings {
 		b.WriteString(wrap("Warning: " + text))

@@ -17,6 +17,7 @@ import (
 	"unseen/evaluate"
 	"unseen/fit"
 	"unseen/graph"
+	"unseen/internal/amount"
 	"unseen/internal/atomicfile"
 	"unseen/model"
 	"unseen/recommend"
@@ -133,14 +134,14 @@ func (f *evaluateFlags) check(given func(string) bool) error {
 		return usagef("--certify is %d; give from 1 to 100, or leave it out", f.certify)
 	case given("fairness") && (f.fairness < 1 || f.fairness > recommend.MaxK):
 		return usagef("--fairness is %d; give how many places a list has, from 1 to %s", f.fairness,
-			thousands(recommend.MaxK))
+			amount.Text(recommend.MaxK))
 	case given("groups") && f.fairness == 0:
 		return usagef("--groups is what --fairness compares; give --fairness too")
 	case given("groups") && f.groups == "":
 		return usagef("--groups is empty; give a CSV file with columns id and group, or leave it out")
 	case f.rank < 0 || f.rank > recommend.MaxK:
 		return usagef("--rank is %d; give from 1 to %s, or 0 to leave ranking out", f.rank,
-			thousands(recommend.MaxK))
+			amount.Text(recommend.MaxK))
 	case f.sources < 1:
 		return usagef("--sources is %d; give at least 1", f.sources)
 	case given("output") && f.output == "":
@@ -170,7 +171,7 @@ func runEvaluate(ctx context.Context, f evaluateFlags, t *display) (*evaluate.Ev
 	if err != nil {
 		return nil, err
 	}
-	t.say("judging %s on %s held-out pairs", filepath.Base(f.model), thousands(prepared.Test.Pairs.Len()))
+	t.say("judging %s on %s held-out pairs", filepath.Base(f.model), amount.Text(prepared.Test.Pairs.Len()))
 	e, err := evaluate.NewEvaluation(ctx, prepared.Graph, m, prepared.Test, s)
 	if err != nil {
 		return nil, err
@@ -213,7 +214,7 @@ func (f *evaluateFlags) settings(ctx context.Context, n *fittedNetwork,
 		s.Panel.Graph, s.Panel.Universe = g, prepared.Universe(graph.Test)
 		if pairs, _, err := s.Panel.Universe.Count(g); err == nil && pairs > engine.MostPairs {
 			return s, nil, usagef("--exact is for up to %s pairs, and the held-out nodes of %s have %s; leave it out",
-				thousands(engine.MostPairs), f.data, thousands(int(pairs)))
+				amount.Text(engine.MostPairs), f.data, amount.Text(int(pairs)))
 		}
 	}
 	for _, path := range f.against {
@@ -236,7 +237,7 @@ func (f *evaluateFlags) settings(ctx context.Context, n *fittedNetwork,
 			}
 			if missing > 0 {
 				warnings = append(warnings, fmt.Sprintf("%s of %s nodes are in no group of %s and make one of their "+
-					"own, %s", thousands(missing), thousands(g.Len()), filepath.Base(f.groups), noGroup))
+					"own, %s", amount.Text(missing), amount.Text(g.Len()), filepath.Base(f.groups), noGroup))
 			}
 		}
 		if s.Fairness.Held, err = heldOut(prepared, f.sources, f.seed); err != nil {
@@ -274,7 +275,7 @@ func certify(ctx context.Context, f evaluateFlags, m model.Model, prepared *samp
 func printEvaluation(w io.Writer, e *evaluate.Evaluation, output string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s (%s) on %s\n", e.Model, e.Method, e.Dataset)
-	fmt.Fprintf(&b, "%s held-out pairs, %s of them linked; held out %s\n", thousands(e.Pairs), thousands(e.Links),
+	fmt.Fprintf(&b, "%s held-out pairs, %s of them linked; held out %s\n", amount.Text(e.Pairs), amount.Text(e.Links),
 		e.Held)
 	panel := func(p *evaluate.Panel) {
 		exact := p.Exact != nil
@@ -373,7 +374,7 @@ func printRanks(b *strings.Builder, e *evaluate.Evaluation) {
 		return
 	}
 	first := e.Ranks[0]
-	fmt.Fprintf(b, "\nRanked among all candidates, for %s held-out nodes (in %%)\n", thousands(first.Sources))
+	fmt.Fprintf(b, "\nRanked among all candidates, for %s held-out nodes (in %%)\n", amount.Text(first.Sources))
 	fmt.Fprintf(b, "  %-27s %10s  %19s %10s %6s\n", "", fmt.Sprintf("recall@%d", first.K), "difference",
 		"two fields", "MRR")
 	row := func(name string, r evaluate.Ranks) {

@@ -14,6 +14,7 @@ import (
 	"unseen/dataset"
 	"unseen/evaluate"
 	"unseen/graph"
+	"unseen/internal/amount"
 	"unseen/model"
 	"unseen/sample"
 	"unseen/world"
@@ -79,8 +80,8 @@ func TestFitSaysHowItSplits(t *testing.T) {
 			l.Train+l.Validation+l.Test+l.Unused != g.LinkCount() || (l.Unused == 0) != (percent == 0) {
 			t.Errorf("%d%% against time: %+v of %d links, %d learned from", percent, l, g.LinkCount(), fitted.Links)
 		}
-		says += fmt.Sprintf("%s to learn from, %d for validation, %d for test", plural(l.Train, "link"), l.Validation,
-			l.Test)
+		says += fmt.Sprintf("%s to learn from, %d for validation, %d for test", amount.Of(l.Train, "link"),
+			l.Validation, l.Test)
 		if l.Unused > 0 {
 			says += fmt.Sprintf(", %d unused", l.Unused)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"unseen/dataset"
+	"unseen/internal/amount"
 	"unseen/recommend"
 )
 
@@ -60,7 +61,7 @@ file and takes no space.`,
 			_, err = fmt.Fprintf(cmd.OutOrStdout(),
 				"%s vectors of %d dimensions (%s) and the query of\n%s are in %s; README.txt there says how to "+
 					"use them.\n",
-				thousands(x.Nodes), x.Dim, x.Vectors, f.model, f.out)
+				amount.Text(x.Nodes), x.Dim, x.Vectors, f.model, f.out)
 			return err
 		},
 		ValidArgsFunction: modelThenFolder,

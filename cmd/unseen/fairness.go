@@ -12,6 +12,7 @@ import (
 
 	"unseen/evaluate"
 	"unseen/graph"
+	"unseen/internal/amount"
 )
 
 // noGroup is the group of nodes that a file of groups does not name.
@@ -58,7 +59,7 @@ func readGroups(path string, g *graph.Graph) (evaluate.Groups, int, error) {
 	}
 	if n := len(r.groups.Names); n > evaluate.MostGroups {
 		return evaluate.Groups{}, 0, r.fail(" has %s groups; make at most %s of them, such as the largest and the rest",
-			thousands(n), thousands(evaluate.MostGroups))
+			amount.Text(n), amount.Text(evaluate.MostGroups))
 	}
 	return r.groups, g.Len() - r.named, nil
 }
@@ -143,7 +144,7 @@ func (r *groupReader) group(name string) int32 {
 // printFairness draws what groups are given and what they deserve.
 func printFairness(b *strings.Builder, e *evaluate.Evaluation) {
 	f := e.Fairness
-	fmt.Fprintf(b, "\nFairness: places 1 to %d of %s held-out nodes' lists, by %s\n", f.K, thousands(f.Sources), f.By)
+	fmt.Fprintf(b, "\nFairness: places 1 to %d of %s held-out nodes' lists, by %s\n", f.K, amount.Text(f.Sources), f.By)
 	line := func(text, more string) {
 		b.WriteString(strings.TrimRight(fmt.Sprintf("%-61s %s", text, more), " ") + "\n")
 	}

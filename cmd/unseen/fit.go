@@ -20,6 +20,7 @@ import (
 	"unseen/evaluate"
 	"unseen/fit"
 	"unseen/graph"
+	"unseen/internal/amount"
 	"unseen/internal/atomicfile"
 	"unseen/model"
 	"unseen/recommend"
@@ -450,7 +451,7 @@ func (f *fitFlags) fromWorld(ctx context.Context, t *display) (*fitSource, error
 	if err != nil {
 		return nil, err
 	}
-	t.say("making a world of %s nodes", thousands(f.nodes))
+	t.say("making a world of %s nodes", amount.Text(f.nodes))
 	w, err := world.New(ctx, generate)
 	if err != nil {
 		return nil, causedByFlags(err)
@@ -490,9 +491,9 @@ func (f *fitFlags) fromDataset(ctx context.Context, t *display) (*fitSource, err
 	}
 	dim := n.Graph().Vectors().Dim()
 	if dataset.Wide(dim) && f.method == "bayes" {
-		t.note("%s dimensions make this slow; reduce them in seconds: %s", thousands(dim), fixFor("wide", f.data))
+		t.note("%s dimensions make this slow; reduce them in seconds: %s", amount.Text(dim), fixFor("wide", f.data))
 	}
-	t.say("drawing pairs of %s links", thousands(n.Graph().LinkCount()))
+	t.say("drawing pairs of %s links", amount.Text(n.Graph().LinkCount()))
 	prepared, err := n.Prepare(ctx, origin, f.threads)
 	if err != nil {
 		n.Close()
@@ -607,10 +608,10 @@ func runFit(ctx context.Context, f fitFlags, t *display) (*fitReport, error) {
 		}
 	}
 	if from.sample != nil {
-		t.say("judging it on %s other pairs", thousands(from.sample.Pairs.Len()))
+		t.say("judging it on %s other pairs", amount.Text(from.sample.Pairs.Len()))
 		r.Test, err = mark(ctx, problem.Nodes.Fields, result, from.sample)
 	} else if from.held.Pairs != nil {
-		t.say("judging it on %s held-out pairs", thousands(from.held.Pairs.Len()))
+		t.say("judging it on %s held-out pairs", amount.Text(from.held.Pairs.Len()))
 		r.Held, err = hold(ctx, problem.Nodes.Fields, result, from.held.Pairs)
 	}
 	return r, err

@@ -7,17 +7,18 @@ import (
 	"strings"
 
 	"unseen/fit"
+	"unseen/internal/amount"
 	"unseen/progress"
 )
 
 // print draws the page for a terminal of 80 columns.
 func (r *fitReport) print(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s on %s pairs, %s of them linked, in %s\n", r.Settings.Method, thousands(r.Pairs),
-		thousands(r.Links), progress.Seconds(r.Seconds))
+	fmt.Fprintf(&b, "%s on %s pairs, %s of them linked, in %s\n", r.Settings.Method, amount.Text(r.Pairs),
+		amount.Text(r.Links), progress.Seconds(r.Seconds))
 	if r.World != nil {
-		fmt.Fprintf(&b, "from a %s world of %s nodes, %s, %d dimensions", r.World.Plan, thousands(r.World.Nodes),
-			plural(r.World.Fields, "field"), r.World.Dim)
+		fmt.Fprintf(&b, "from a %s world of %s nodes, %s, %d dimensions", r.World.Plan, amount.Text(r.World.Nodes),
+			amount.Of(r.World.Fields, "field"), r.World.Dim)
 		if r.World.Logged > 0 {
 			fmt.Fprintf(&b, ", %.3g%% logged", 100*r.World.Logged)
 		}
@@ -25,10 +26,10 @@ func (r *fitReport) print(w io.Writer) error {
 		r.printMarks(&b)
 	} else {
 		d := r.Dataset
-		fmt.Fprintf(&b, "from %s: %s nodes, %s links, %s, %d dimensions", d.Dir, thousands(d.Nodes),
-			thousands(d.Links), plural(d.Fields, "field"), d.Dim)
+		fmt.Fprintf(&b, "from %s: %s nodes, %s links, %s, %d dimensions", d.Dir, amount.Text(d.Nodes),
+			amount.Text(d.Links), amount.Of(d.Fields, "field"), d.Dim)
 		if d.Logged > 0 {
-			fmt.Fprintf(&b, ", %s pairs logged", thousands(d.Logged))
+			fmt.Fprintf(&b, ", %s pairs logged", amount.Text(d.Logged))
 		}
 		b.WriteString("\n")
 		if d.FieldsBy != "as given" {
@@ -36,9 +37,9 @@ func (r *fitReport) print(w io.Writer) error {
 		}
 		l := d.SplitLinks
 		fmt.Fprintf(&b, "split %s\n%s to learn from, %s for validation, %s for test", d.Split,
-			plural(l.Train, "link"), thousands(l.Validation), thousands(l.Test))
+			amount.Of(l.Train, "link"), amount.Text(l.Validation), amount.Text(l.Test))
 		if l.Unused > 0 {
-			fmt.Fprintf(&b, ", %s unused", thousands(l.Unused))
+			fmt.Fprintf(&b, ", %s unused", amount.Text(l.Unused))
 		}
 		b.WriteString("\n")
 		if r.Held != nil {
@@ -83,7 +84,7 @@ func (r *fitReport) print(w io.Writer) error {
 // printMarks sets the model beside the truth.
 func (r *fitReport) printMarks(b *strings.Builder) {
 	t := r.Test
-	fmt.Fprintf(b, "  %-34s %9s %9s\n", "on "+thousands(t.Pairs)+" other pairs", "model", "truth")
+	fmt.Fprintf(b, "  %-34s %9s %9s\n", "on "+amount.Text(t.Pairs)+" other pairs", "model", "truth")
 	for _, row := range []struct {
 		name  string
 		value beside
@@ -107,7 +108,7 @@ func (r *fitReport) printMarks(b *strings.Builder) {
 // printHeld judges the model by held-out links. Where the scale of π̂ is not known, only ratios are shown.
 func (r *fitReport) printHeld(b *strings.Builder) {
 	h := r.Held
-	fmt.Fprintf(b, "\n  on %s held-out pairs, %s of them linked\n", thousands(h.Pairs), thousands(h.Links))
+	fmt.Fprintf(b, "\n  on %s held-out pairs, %s of them linked\n", amount.Text(h.Pairs), amount.Text(h.Links))
 	type row struct {
 		name, value, means string
 	}

@@ -12,6 +12,7 @@ import (
 
 	"unseen/dataset"
 	"unseen/dataset/exchange"
+	"unseen/internal/amount"
 )
 
 func newImport() *cobra.Command {
@@ -157,7 +158,7 @@ func runImport(cmd *cobra.Command, format string, f importFlags) error {
 	}
 	if dataset.Wide(r.Dimension) {
 		notes = append(notes, fmt.Sprintf("%s dimensions make unseen fit slow; reduce them in seconds: %s",
-			thousands(r.Dimension), fixFor("wide", f.out)))
+			amount.Text(r.Dimension), fixFor("wide", f.out)))
 	}
 	if f.asJSON {
 		return printJSON(cmd.OutOrStdout(), importSummary{
@@ -170,12 +171,13 @@ func runImport(cmd *cobra.Command, format string, f importFlags) error {
 
 func printImport(w io.Writer, dir string, r *exchange.Report, notes []string) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s, %s, %s", dir, plural(r.Nodes, "node"), plural(r.Links, "link"), plural(r.Fields, "field"))
+	fmt.Fprintf(&b, "%s: %s, %s, %s", dir, amount.Of(r.Nodes, "node"), amount.Of(r.Links, "link"),
+		amount.Of(r.Fields, "field"))
 	if r.Dimension > 0 {
 		fmt.Fprintf(&b, ", %d dimensions", r.Dimension)
 	}
 	if r.Exposures > 0 {
-		fmt.Fprintf(&b, ", %s exposures", thousands(r.Exposures))
+		fmt.Fprintf(&b, ", %s exposures", amount.Text(r.Exposures))
 	}
 	b.WriteString("\n")
 	for _, x := range []struct {
@@ -194,7 +196,7 @@ func printImport(w io.Writer, dir string, r *exchange.Report, notes []string) er
 		case x.n == 1:
 			b.WriteString(wrap("- 1 " + x.one + "."))
 		case x.n > 1:
-			b.WriteString(wrap(fmt.Sprintf("- %s %s.", thousands(x.n), x.many)))
+			b.WriteString(wrap(fmt.Sprintf("- %s %s.", amount.Text(x.n), x.many)))
 		}
 	}
 	for _, note := range notes {

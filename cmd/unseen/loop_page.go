@@ -5,6 +5,8 @@ import (
 	"io"
 	"math"
 	"strings"
+
+	"unseen/internal/amount"
 )
 
 // print draws the page for a terminal of 80 columns.
@@ -23,7 +25,7 @@ func (r *loopReport) print(w io.Writer) error {
 	}
 	s := r.Settings
 	fmt.Fprintf(&b, "\nThe loop itself: %s papers, %d recommendations to each, %s, %s\n",
-		thousands(s.Papers), s.Shown, plural(s.Rounds, "round"), plural(len(r.Seeds), "world"))
+		amount.Text(s.Papers), s.Shown, amount.Of(s.Rounds, "round"), amount.Of(len(r.Seeds), "world"))
 	switches := map[bool]string{true: "the model sees the fields",
 		false: "the model does not see the fields"}[s.SeesField] + "; " +
 		map[bool]string{true: "what was not shown counts as not linked",
@@ -37,7 +39,7 @@ func (r *loopReport) print(w io.Writer) error {
 			100*first.Mean, 100*last.Mean, last.Round)
 		if m.Kept > 0 {
 			b.WriteString(wrap(fmt.Sprintf("warning: %s had nothing to learn from, so %s was not retrained",
-				plural(m.Kept, "round"), m.Method)))
+				amount.Of(m.Kept, "round"), m.Method)))
 		}
 	}
 	fmt.Fprintf(&b, "  %-12s %3.0f%% by relevance alone\n", "truth", 100*r.Truth.Mean)
@@ -48,13 +50,6 @@ func (r *loopReport) print(w io.Writer) error {
 }
 
 const maxShownFields = 6
-
-func plural(n int, word string) string {
-	if n == 1 {
-		return "1 " + word
-	}
-	return thousands(n) + " " + word + "s"
-}
 
 // chart draws the same-field share by round: a letter per method, a line where relevance alone is.
 func (r *loopReport) chart() string {

@@ -16,6 +16,7 @@ import (
 	"unseen/encode"
 	"unseen/engine"
 	"unseen/graph"
+	"unseen/internal/amount"
 	"unseen/model"
 	"unseen/network"
 	"unseen/recommend"
@@ -164,7 +165,7 @@ func (f *recommendFlags) check() error {
 	case ways > 1:
 		return usagef("nodes, --text, --nodes and --all exclude one another; give one")
 	case f.k < 1 || f.k > recommend.MaxK:
-		return usagef("-k is %d; give from 1 to %s", f.k, thousands(recommend.MaxK))
+		return usagef("-k is %d; give from 1 to %s", f.k, amount.Text(recommend.MaxK))
 	case f.field != "" && f.text == "":
 		return usagef("--field is the field of a new text; give --text, or --fields for that of targets")
 	case f.compare && f.naive == "":

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"unseen/internal/amount"
 	"unseen/internal/atomicfile"
 	"unseen/progress"
 	"unseen/recommend"
@@ -50,14 +51,14 @@ type batchResult struct {
 }
 
 func (r *batchResult) print(w io.Writer) error {
-	text := fmt.Sprintf("Lists of %s in %s, %s", plural(r.Nodes, "node"), r.Folder, plural(r.Parts, "part"))
+	text := fmt.Sprintf("Lists of %s in %s, %s", amount.Of(r.Nodes, "node"), r.Folder, amount.Of(r.Parts, "part"))
 	switch r.Resumed {
 	case 0:
 		text += ", in " + progress.Seconds(r.Seconds)
 	case r.Parts:
 		text += "; all were there already"
 	default:
-		text += fmt.Sprintf(", %s of which were there already; the rest in %s", thousands(r.Resumed),
+		text += fmt.Sprintf(", %s of which were there already; the rest in %s", amount.Text(r.Resumed),
 			progress.Seconds(r.Seconds))
 	}
 	for _, note := range r.Warnings {

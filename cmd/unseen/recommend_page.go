@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode"
 
+	"unseen/internal/amount"
 	"unseen/recommend"
 )
 
@@ -18,7 +19,7 @@ func printList(b *strings.Builder, list *recommend.List, f recommendFlags) {
 	if list.Field != "" {
 		fmt.Fprintf(b, " (%s)", list.Field)
 	}
-	fmt.Fprintf(b, "\n%s candidates\n\n", thousands(list.Candidates))
+	fmt.Fprintf(b, "\n%s candidates\n\n", amount.Text(list.Candidates))
 	if f.compare {
 		printBeside(b, list)
 		return
@@ -40,7 +41,7 @@ func printList(b *strings.Builder, list *recommend.List, f recommendFlags) {
 			if item.Hidden {
 				mark = "*"
 			}
-			fmt.Fprintf(b, "%s %6s → %-4d  ", mark, thousands(item.NaiveRank), item.ByLink)
+			fmt.Fprintf(b, "%s %6s → %-4d  ", mark, amount.Text(item.NaiveRank), item.ByLink)
 		} else {
 			fmt.Fprintf(b, "%3d ", item.Rank)
 		}
@@ -114,7 +115,7 @@ func printBeside(b *strings.Builder, list *recommend.List) {
 func printWhy(b *strings.Builder, e *recommend.Explanation, indent string) {
 	for _, child := range e.Children {
 		line := func(indent string, e *recommend.Explanation) {
-			b.WriteString(fill(e.Message, fmt.Sprintf("%s%7s  ", indent, amount(e.Value)), indent+"         "))
+			b.WriteString(fill(e.Message, fmt.Sprintf("%s%7s  ", indent, contribution(e.Value)), indent+"         "))
 		}
 		line(indent, child)
 		for _, leaf := range child.Children {
@@ -123,10 +124,10 @@ func printWhy(b *strings.Builder, e *recommend.Explanation, indent string) {
 	}
 }
 
-// amount writes a count as it is and other numbers in three digits.
-func amount(x float64) string {
+// contribution writes a count as it is and other numbers in three digits.
+func contribution(x float64) string {
 	if x == float64(int(x)) && x >= 0 && x < 1e9 {
-		return thousands(int(x))
+		return amount.Text(int(x))
 	}
 	return fmt.Sprintf("%.3g", x)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"unseen/internal/amount"
 	"unseen/report"
 )
 
@@ -100,7 +101,7 @@ func runReport(f reportFlags) (*reportMade, error) {
 }
 
 func (r *reportMade) print(w io.Writer) error {
-	_, err := fmt.Fprintf(w, "%s: %d sections, %s bytes\n", r.Page, r.Sections, thousands(int(r.Bytes)))
+	_, err := fmt.Fprintf(w, "%s: %d sections, %s bytes\n", r.Page, r.Sections, amount.Text(int(r.Bytes)))
 	if err == nil && len(r.Figures) > 0 {
 		_, err = fmt.Fprintf(w, "%d figures, each as SVG and PNG\n", len(r.Figures)/2)
 	}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"unseen/hint"
+	"unseen/internal/amount"
 	"unseen/internal/atomicfile"
 	"unseen/internal/jsonscan"
 )
@@ -144,7 +145,7 @@ func (w *works) citeFrom(from int32, target uint64, at Place) error {
 // noteFiltered reports what was left out.
 func (w *works) noteFiltered() {
 	if w.filtered > 0 {
-		w.sink.Note("Skipped %s by %v, %v or %v.", plural(w.filtered, "work"), hint.Setting("fromYear"),
+		w.sink.Note("Skipped %s by %v, %v or %v.", amount.Of(w.filtered, "work"), hint.Setting("fromYear"),
 			hint.Setting("toYear"), hint.Setting("field"))
 	}
 	if w.outside > 0 {
@@ -152,7 +153,7 @@ func (w *works) noteFiltered() {
 			"set %v to make nodes of them.", w.outside, w.references, hint.Setting("keepOutside"))
 	}
 	if w.made > 0 {
-		w.sink.Note("Made %s of references; they have no text.", plural(w.made, "node"))
+		w.sink.Note("Made %s of references; they have no text.", amount.Of(w.made, "node"))
 	}
 }
 
@@ -164,14 +165,6 @@ func rejectJSON(s Sink, lines *Lines, offset int, err error) error {
 	}
 	return s.Reject(at, hint.Wrap(fmt.Errorf("%w: %v", ErrFormat, err),
 		"fix the record, or set %v to skip such records", hint.Setting("lenient")), beginningOf(lines.Bytes()))
-}
-
-// plural is a number with its noun: 1 work, 2 works.
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 func beginningOf(record []byte) []byte { return record[:min(len(record), beginning)] }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"unseen/hint"
+	"unseen/internal/amount"
 	"unseen/internal/jsonscan"
 )
 
@@ -218,11 +219,11 @@ func importOpenAlex(ctx context.Context, o Options, s Sink) error {
 		return err
 	}
 	if r.retracted+r.paratext > 0 {
-		s.Note("Skipped %s and %s of paratext; set %v or %v to keep them.", plural(r.retracted, "retracted work"),
-			plural(r.paratext, "work"), hint.Setting("keepRetracted"), hint.Setting("keepParatext"))
+		s.Note("Skipped %s and %s of paratext; set %v or %v to keep them.", amount.Of(r.retracted, "retracted work"),
+			amount.Of(r.paratext, "work"), hint.Setting("keepRetracted"), hint.Setting("keepParatext"))
 	}
 	if r.repeated > 0 {
-		s.Note("Skipped %s of a work; the one in the latest folder counts, else the first.", plural(r.repeated,
+		s.Note("Skipped %s of a work; the one in the latest folder counts, else the first.", amount.Of(r.repeated,
 			"repetition"))
 	}
 	set.noteFiltered()

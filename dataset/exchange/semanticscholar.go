@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"unseen/hint"
+	"unseen/internal/amount"
 	"unseen/internal/jsonscan"
 )
 
@@ -78,10 +79,10 @@ func importSemanticScholar(ctx context.Context, o Options, s Sink) error {
 		return err
 	}
 	if r.unresolved > 0 {
-		s.Note("Dropped %s without a corpusid at one end.", plural(r.unresolved, "citation"))
+		s.Note("Dropped %s without a corpusid at one end.", amount.Of(r.unresolved, "citation"))
 	}
 	if r.slight > 0 {
-		s.Note("Skipped %s without the mark isinfluential.", plural(r.slight, "citation"))
+		s.Note("Skipped %s without the mark isinfluential.", amount.Of(r.slight, "citation"))
 	}
 	set.noteFiltered()
 	return nil
