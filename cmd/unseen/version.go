@@ -33,9 +33,9 @@ checksums, as a CycloneDX document for scanners.`,
 					return errors.New("this binary does not say what it is made of; build it with go build in " +
 						"module mode")
 				}
-				var scripts []sbom.Script
-				for _, s := range serve.Scripts() {
-					scripts = append(scripts, sbom.Script(s))
+				scripts, err := sbom.Scripts(serve.Scripts())
+				if err != nil {
+					return err
 				}
 				return printJSON(cmd.OutOrStdout(),
 					sbom.Of(info, sbom.Program{Name: "unseen", Version: build.Version, Commit: build.Commit,

@@ -20,6 +20,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -275,9 +276,9 @@ func (r *release) bill(binary string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var scripts []sbom.Script
-	for _, s := range serve.Scripts() {
-		scripts = append(scripts, sbom.Script(s))
+	scripts, err := sbom.Scripts(serve.Scripts())
+	if err != nil {
+		return nil, err
 	}
 	raw, err := json.MarshalIndent(sbom.Of(info, sbom.Program{Name: "unseen", Version: r.version, Commit: r.commit,
 		Time: r.time.Format(time.RFC3339), Scripts: scripts}), "", "  ")
@@ -332,17 +333,16 @@ func (r *release) licences(ctx context.Context, root, binary string) ([]byte, er
 		}
 	}
 	// Third-party scripts of the pages have their licences beside them.
-	terms, err := filepath.Glob(filepath.Join(root, "serve/pages/assets/vendor", "*.[LN][IO][CT]*"))
-	if err != nil || len(terms) < len(serve.Scripts()) {
-		return nil, fmt.Errorf("%d licence files for %d scripts in serve/pages/assets/vendor (%v)", len(terms),
-			len(serve.Scripts()), err)
+	terms, err := fs.Glob(serve.Scripts(), "*.[LN][IO][CT]*")
+	if err != nil || len(terms) == 0 {
+		return nil, fmt.Errorf("the scripts of the pages have no licence files (%v)", err)
 	}
-	for _, path := range terms {
-		text, err := os.ReadFile(path)
+	for _, name := range terms {
+		text, err := fs.ReadFile(serve.Scripts(), name)
 		if err != nil {
 			return nil, err
 		}
-		fmt.Fprintf(&b, "==== %s\n\n%s\n\n", filepath.Base(path), bytes.TrimSpace(text))
+		fmt.Fprintf(&b, "==== %s\n\n%s\n\n", name, bytes.TrimSpace(text))
 	}
 	return b.Bytes(), nil
 }

@@ -28,12 +28,6 @@ type Program struct {
 	Scripts       []Script
 }
 
-// Script is a package of npm's of which a file is embedded in the program.
-type Script struct {
-	Package, Version string
-	SHA256           string // of the file
-}
-
 // Of makes the document. The same binary always has the same, byte for byte.
 func Of(info *debug.BuildInfo, p Program) *cyclonedx.BOM {
 	program := component(cyclonedx.ComponentTypeApplication, "golang", p.Name, p.Version)
