@@ -75,18 +75,18 @@ func TestDiagnoseSome(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var some [2]*Findings
+	var found [2]*Findings
 	for i, threads := range []int{1, 3} {
 		other := *r
 		other.Settings.Threads = threads
-		if some[i], err = diagnose(ctx, p, &other, p.Train.Len()/3); err != nil {
+		if found[i], err = diagnose(ctx, p, &other, p.Train.Len()/3); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if !reflect.DeepEqual(some[0], some[1]) {
+	if !reflect.DeepEqual(found[0], found[1]) {
 		t.Error("the findings depend on the threads")
 	}
-	f := some[0]
+	f := found[0]
 	if n := f.Support.Examined; n < p.Train.Len()/6 || n > p.Train.Len()/2 || all.Support.Examined != p.Train.Len() {
 		t.Errorf("%d and %d of %d pairs examined", n, all.Support.Examined, p.Train.Len())
 	}

@@ -30,7 +30,7 @@ func withCloud(tb testing.TB, r *rand.Rand, c cloud) (*Graph, []int) {
 	}
 	from := make([]int, c.nodes)
 	row := make([]float32, c.dim)
-	g := withVectors(tb, bare(tb, c.nodes), c.dim, c.half, func(i int) []float32 {
+	g := withVectors(tb, unlinkedNodes(tb, c.nodes), c.dim, c.half, func(i int) []float32 {
 		from[i] = r.IntN(c.k)
 		for d := range row {
 			row[d] = float32(centres[from[i]][d] + c.noise*r.NormFloat64())
@@ -162,7 +162,7 @@ func TestClustersDoNotDependOnThreads(t *testing.T) {
 
 func TestZeroVectorsHaveNoCluster(t *testing.T) {
 	t.Parallel()
-	g := withVectors(t, bare(t, 9), 3, false, func(i int) []float32 {
+	g := withVectors(t, unlinkedNodes(t, 9), 3, false, func(i int) []float32 {
 		return [][]float32{{0, 0, 0}, {1, 0, 0}, {0, 1, .1}}[i%3]
 	})
 	found, r, err := g.FieldsByVectors(t.Context(), Clustering{Fields: 2})
@@ -197,7 +197,7 @@ func TestDuplicateVectors(t *testing.T) {
 			}
 		}
 		kind := make([]int, 200)
-		g := withVectors(t, bare(t, len(kind)), dim, false, func(i int) []float32 {
+		g := withVectors(t, unlinkedNodes(t, len(kind)), dim, false, func(i int) []float32 {
 			if kind[i] = r.IntN(distinct); i < distinct {
 				kind[i] = i
 			}
@@ -238,7 +238,7 @@ func TestAsManyClustersAsNodes(t *testing.T) {
 // TestEmptyClustersAreRefilled starts from centres that lie where no vector is.
 func TestEmptyClustersAreRefilled(t *testing.T) {
 	t.Parallel()
-	g := withVectors(t, bare(t, 6), 1, false,
+	g := withVectors(t, unlinkedNodes(t, 6), 1, false,
 		func(i int) []float32 { return []float32{[]float32{1, 1, 1, 2, 5, 9}[i]} })
 	m, _, err := newKMeans(g, Clustering{Fields: 4, Threads: 1})
 	must(t, err)
@@ -264,7 +264,7 @@ func TestEmptyClustersAreRefilled(t *testing.T) {
 func TestClusterErrors(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	plain := bare(t, 4)
+	plain := unlinkedNodes(t, 4)
 	_, _, err := plain.FieldsByVectors(ctx, Clustering{Fields: 2})
 	wantError(t, err, ErrShape, "no vectors", "WithVectors")
 	vectors := func(scale float32) *Graph {

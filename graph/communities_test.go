@@ -280,7 +280,7 @@ func TestCommunityErrors(t *testing.T) {
 		{g, Communities{MinSize: 9}, ErrSettings, "none has 9 nodes, the largest has 2"},
 		{g, Communities{Split: s}, ErrNoLinks, "training links"},
 		{g, Communities{Split: other}, ErrShape, "another graph"},
-		{bare(t, 3), Communities{}, ErrNoLinks, "FieldsByVectors"},
+		{unlinkedNodes(t, 3), Communities{}, ErrNoLinks, "FieldsByVectors"},
 		{&Graph{}, Communities{}, ErrNoLinks, "all links"},
 		{&Graph{}, Communities{Split: s}, ErrShape, "another graph"},
 	} {

@@ -61,8 +61,8 @@ func fieldsOf(g *Graph) []int {
 	return groups
 }
 
-// bare is n nodes without fields or links.
-func bare(tb testing.TB, n int) *Graph {
+// unlinkedNodes is n nodes without fields or links.
+func unlinkedNodes(tb testing.TB, n int) *Graph {
 	tb.Helper()
 	var b Builder
 	for i := range n {

@@ -216,15 +216,15 @@ func TestInclusionWeights(t *testing.T) {
 	}
 	ht, hajek := make([]float64, draws), make([]float64, draws)
 	for d := range draws {
-		var some []Pair
+		var part []Pair
 		for i, p := range full {
 			if rng.Float64() < inclusion[i] {
 				p.Weight = 1 / inclusion[i]
-				some = append(some, p)
+				part = append(part, p)
 			}
 		}
-		a, errA := Estimator{Universe: universe}.Estimate(some)
-		b, errB := Estimator{}.Estimate(some)
+		a, errA := Estimator{Universe: universe}.Estimate(part)
+		b, errB := Estimator{}.Estimate(part)
 		if errA != nil || errB != nil {
 			t.Fatal(errA, errB)
 		}

@@ -122,17 +122,17 @@ func (e Estimator) Moments(truths []Truth, beliefs []Belief) (Moments, error) {
 	}
 	var bias, variance Sum
 	err := walkTruths(truths, beliefs, func(t Truth, b Belief) {
-		happens := [3]float64{1 - t.Propensity, t.Propensity * (1 - t.Link), t.Propensity * t.Link}
+		chance := [3]float64{1 - t.Propensity, t.Propensity * (1 - t.Link), t.Propensity * t.Link}
 		seen := [3]Observation{{Exposure: Unexposed}, {Exposure: Exposed}, {Linked: true, Exposure: Exposed}}
 		var risks [3]float64
 		var mean float64
-		for k := range happens {
+		for k := range chance {
 			risks[k] = e.Risk(seen[k].WithRelevance(t.Link), b)
-			mean += times(happens[k], risks[k])
+			mean += times(chance[k], risks[k])
 		}
-		for k := range happens {
-			if happens[k] > 0 && risks[k] != mean {
-				variance.Add(happens[k] * (risks[k] - mean) * (risks[k] - mean))
+		for k := range chance {
+			if chance[k] > 0 && risks[k] != mean {
+				variance.Add(chance[k] * (risks[k] - mean) * (risks[k] - mean))
 			}
 		}
 		linked, unlinked := e.loss().Losses(b)
