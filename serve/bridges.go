@@ -31,12 +31,14 @@ type bridgeCache struct {
 	mu      sync.Mutex
 	digest  string
 	bridges []recommend.Bridge
+	changed chan struct{} // closed when they are others
 }
 
 // Settings of the search for the pages and reading lists.
 const (
 	bridgeSources = 40
 	readingLength = 20
+	bridgeWait    = 400 * time.Millisecond // of a page for bridges that are being found; a small network takes less
 )
 
 // Bridges returns the pairs of fields between which exposure hides links. They are found once for each live model.
@@ -47,7 +49,7 @@ func (s *Service) Bridges(ctx context.Context) (_ BridgeList, err error) {
 	}
 	defer end(&err)
 	e := s.live.Load().current
-	if known, ok := s.bridgeCache.of(e.digest); ok {
+	if known, ok, _ := s.bridgeCache.of(e.digest); ok {
 		return BridgeList{e.digest, known}, nil
 	}
 	if !e.HasNaive() {
@@ -62,9 +64,7 @@ func (s *Service) Bridges(ctx context.Context) (_ BridgeList, err error) {
 	if err != nil {
 		return BridgeList{}, err
 	}
-	s.bridgeCache.mu.Lock()
-	defer s.bridgeCache.mu.Unlock()
-	s.bridgeCache.digest, s.bridgeCache.bridges = e.digest, found
+	s.bridgeCache.keep(e.digest, found)
 	return BridgeList{e.digest, found}, nil
 }
 
@@ -85,29 +85,44 @@ func (s *Service) findBridges(ctx context.Context) {
 	}
 }
 
-func (b *bridgeCache) of(digest string) ([]recommend.Bridge, bool) {
+// of returns the bridges of a model if they are known, and what is closed when others are.
+func (b *bridgeCache) of(digest string) (bridges []recommend.Bridge, ok bool, changed <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.bridges, b.digest == digest
+	return b.bridges, b.digest == digest, b.changed
+}
+
+func (b *bridgeCache) keep(digest string, bridges []recommend.Bridge) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.digest, b.bridges = digest, bridges
+	close(b.changed)
+	b.changed = make(chan struct{})
 }
 
 // hiddenFrom returns the nodes from which exposure hides most. If they are not known yet, it starts the search and
 // waits for a moment; if that is too short it returns nil.
 func (s *Service) hiddenFrom(ctx context.Context, most int) []recommend.Item {
 	e := s.live.Load().current
-	known, ok := s.bridgeCache.of(e.digest)
-	if !ok && e.HasNaive() {
+	known, ok, changed := s.bridgeCache.of(e.digest)
+	if !ok && !e.HasNaive() {
+		return nil
+	}
+	if !ok {
 		select {
 		case s.bridgeCache.wanted <- struct{}{}:
 		default:
 		}
-		for wait := 0; !ok && wait < 20 && ctx.Err() == nil; wait++ { // a small network takes less
-			time.Sleep(20 * time.Millisecond)
-			known, ok = s.bridgeCache.of(e.digest)
-		}
 	}
-	if !ok {
-		return nil
+	ctx, cancel := context.WithTimeout(ctx, bridgeWait)
+	defer cancel()
+	for !ok {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+			known, ok, changed = s.bridgeCache.of(e.digest)
+		}
 	}
 	var out []recommend.Item
 	seen := map[string]bool{}

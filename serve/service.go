@@ -236,7 +236,7 @@ func Open(ctx context.Context, o Options) (_ *Service, err error) {
 
 // startBackground starts everything that runs until Close.
 func (s *Service) startBackground() {
-	s.bridgeCache.wanted = make(chan struct{}, 1)
+	s.bridgeCache.wanted, s.bridgeCache.changed = make(chan struct{}, 1), make(chan struct{})
 	s.done.Go(func() { s.monitor.run(s.life) })
 	s.done.Go(func() { s.findBridges(s.life) })
 	s.done.Go(func() { s.jobs.run(s.life, s.runJob) })
