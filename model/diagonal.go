@@ -20,6 +20,11 @@ func NewDiagonal(n Nodes, fieldAware bool) (*Diagonal, error) {
 	if err := checkNodes(n); err != nil {
 		return nil, err
 	}
+	if fieldAware {
+		if err := checkFieldPairs(n, "take the link model diagonal"); err != nil {
+			return nil, err
+		}
+	}
 	return &Diagonal{n, kern.MatrixOf(n.Vectors), fieldAware}, nil
 }
 

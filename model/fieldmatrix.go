@@ -1,22 +1,14 @@
 package model
 
-import (
-	"fmt"
-	"math"
-	"math/rand/v2"
-)
+import "math/rand/v2"
 
 // FieldMatrix is the paper's propensity model: one logit for every ordered pair of fields.
 type FieldMatrix struct{ nodes Nodes }
 
 // NewFieldMatrix returns the model; its parameters are the logits, row by row of the source's field.
 func NewFieldMatrix(n Nodes) (*FieldMatrix, error) {
-	if err := checkFields(n); err != nil {
+	if err := checkFieldPairs(n, "take the propensity model low-rank-fields"); err != nil {
 		return nil, err
-	}
-	if int64(n.FieldCount)*int64(n.FieldCount) > math.MaxInt32 {
-		return nil, fmt.Errorf("%w: %d fields have too many pairs for a matrix over them; merge small fields, or take "+
-			"the propensity model low-rank-fields", ErrShape, n.FieldCount)
 	}
 	return &FieldMatrix{n}, nil
 }

@@ -87,6 +87,8 @@ func TestWrongSettings(t *testing.T) {
 	misnamed.FieldNames = []string{"unknown"}
 	wild.FieldCount, wild.FieldNames = 2, nil
 	wild.Fields = []uint16{0, 1, 2, 0, 0, 0, 0, 0, 0, 0}
+	crowded := n
+	crowded.FieldCount, crowded.FieldNames = 60_000, nil
 	infinite := n
 	infinite.Age = slices.Clone(n.Age)
 	infinite.Age[3] = float32(math.Inf(1))
@@ -121,6 +123,10 @@ func TestWrongSettings(t *testing.T) {
 		{"infinite age", propensity("field-matrix+age", infinite, PropensityOptions{}), ErrNotFinite,
 			[]string{"node 3", "+Inf"}},
 		{"no vectors", link("diagonal", blind, LinkOptions{}), ErrShape, []string{"encode"}},
+		{"too many fields", link("diagonal-field", crowded, LinkOptions{}), ErrShape,
+			[]string{"60000 fields", "merge"}},
+		{"too many fields, matrix", propensity("field-matrix", crowded, PropensityOptions{}), ErrShape,
+			[]string{"60000 fields", "low-rank-fields"}},
 		{"no vectors, low-rank", link("low-rank", blind, LinkOptions{}), ErrShape, nil},
 		{"no vectors, mlp", link("mlp", blind, LinkOptions{}), ErrShape, nil},
 		{"no vectors, cosine", link("cosine", blind, LinkOptions{}), ErrShape, nil},

@@ -107,6 +107,16 @@ func checkFields(n Nodes) error {
 	return nil
 }
 
+// checkFieldPairs refuses nodes with more pairs of fields than a table over them can number; instead is what else one
+// can do.
+func checkFieldPairs(n Nodes, instead string) error {
+	if int64(n.FieldCount)*int64(n.FieldCount) > math.MaxInt32 {
+		return fmt.Errorf("%w: %d fields have too many pairs for a matrix over them; merge small fields, or %s",
+			ErrShape, n.FieldCount, instead)
+	}
+	return checkFields(n)
+}
+
 // vectorIn returns row i: in place, or in scratch where the rows are float16. The matrix must be
 // kept alive for as long as the row is used.
 func vectorIn(scratch []float32, rows *kern.Matrix, i int32) []float32 {

@@ -110,6 +110,9 @@ func (r *Recommender) WriteIndex(ctx context.Context, dir, vectors string, force
 	return x, nil
 }
 
+// mostIndexFields bounds the table of offsets, at 256 MiB.
+const mostIndexFields = 8192
+
 // index says how to search with the model, and returns the arrays that make a query.
 func (r *Recommender) index() (*Index, []namedArray, error) {
 	inner, ok := r.model.Link.(model.InnerProduct)
@@ -123,6 +126,10 @@ func (r *Recommender) index() (*Index, []namedArray, error) {
 	for _, p := range layout.Parts() {
 		arrays[p.Name] = array{p.Shape, r.model.LinkParams[at : at+p.Size()]}
 		at += p.Size()
+	}
+	if r.nodes.FieldCount > mostIndexFields {
+		return nil, nil, fmt.Errorf("%w: %d fields, and an index has an offset for every pair of them; merge them "+
+			"to %d or fewer", ErrModel, r.nodes.FieldCount, mostIndexFields)
 	}
 	x := &Index{Kind: "unseen-index", Format: IndexFormat, Nodes: r.g.Len(), Dim: r.nodes.Vectors.Dim(),
 		Metric: "inner product", Link: r.model.Link.Kind(),

@@ -136,6 +136,12 @@ func TestIndexOfOddGraphs(t *testing.T) {
 		!strings.Contains(err.Error(), "line break") {
 		t.Error(err)
 	}
+	crowded := build("b")
+	crowded.nodes.FieldCount = mostIndexFields + 1
+	if _, err := crowded.WriteIndex(t.Context(), other, "", false); !errors.Is(err, ErrModel) ||
+		!strings.Contains(err.Error(), "8192 or fewer") {
+		t.Error(err)
+	}
 	if entries, err := os.ReadDir(filepath.Dir(other)); err != nil || len(entries) > 0 {
 		t.Errorf("left behind: %v %v", err, entries)
 	}

@@ -29,6 +29,9 @@ func Plant(ctx context.Context, g *graph.Graph, weights []float32, p Scenario) (
 	case g.Vectors().Len() != g.Len():
 		return nil, fmt.Errorf("%w: it has %d nodes and %d vectors; close the vectors after their last use",
 			ErrGraph, g.Len(), g.Vectors().Len())
+	case g.FieldCount() > mostFields:
+		return nil, fmt.Errorf("%w: it has %d fields, and a propensity for every pair of them; merge them to %d or "+
+			"fewer", ErrGraph, g.FieldCount(), mostFields)
 	case weights == nil:
 		weights = drawWeights(p.Seed, g.Vectors().Dim(), 0)
 	case len(weights) != g.Vectors().Dim():
@@ -47,6 +50,9 @@ func Plant(ctx context.Context, g *graph.Graph, weights []float32, p Scenario) (
 	}
 	return settle(ctx, g, weights, p)
 }
+
+// mostFields bounds the table of propensities, at 128 MiB.
+const mostFields = 4096
 
 // drawWeights draws w_d ~ N(mean, 1).
 func drawWeights(seed uint64, dim int, mean float64) []float32 {

@@ -373,6 +373,15 @@ func TestPlantOnHalfPrecision(t *testing.T) {
 	draw(t, planted, 100, world.Draw{})
 }
 
+// numbered returns n names.
+func numbered(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprint(i)
+	}
+	return names
+}
+
 func TestPlantRefuses(t *testing.T) {
 	t.Parallel()
 	g := fromBuilder(t, []string{"a", "b", "a", "b"}, 3)
@@ -403,6 +412,8 @@ func TestPlantRefuses(t *testing.T) {
 		{"no graph", nil, nil, world.Scenario{}, world.ErrGraph, "vectors"},
 		{"no vectors", bare, nil, world.Scenario{}, world.ErrGraph, "no vectors"},
 		{"vectors of zeros", blank, nil, world.Scenario{}, world.ErrUnreachable, "pairs differ"},
+		{"too many fields", fromBuilder(t, numbered(4096), 3), nil, world.Scenario{}, world.ErrGraph,
+			"4096 or fewer"},
 		{"too few weights", g, make([]float32, 2), world.Scenario{}, world.ErrSetting, "2 weights"},
 		{"weights of zero", g, make([]float32, 3), world.Scenario{}, world.ErrSetting, "all weights are 0"},
 		{"weights that are no numbers", g, []float32{1, nan, 1}, world.Scenario{}, world.ErrSetting, "weight 1"},
