@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -178,7 +179,8 @@ func (m *Manifest) check() error {
 			return bad("vectors of kind %.40q and dimension %d, %d of %d zero", v.Kind, v.Dimension, v.Zero, m.Nodes)
 		}
 	}
-	for name, file := range m.Files {
+	for _, name := range slices.Sorted(maps.Keys(m.Files)) {
+		file := m.Files[name]
 		if !slices.Contains(dataFiles, name) {
 			return bad("a file %.40q, which is none of a dataset's", name)
 		}

@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"bytes"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -98,4 +99,16 @@ func FuzzManifest(f *testing.F) {
 			t.Errorf("%q became %q (%v)", first, second, err)
 		}
 	})
+}
+
+// Of many faults the same one is always named.
+func TestManifestNamesTheFirstFault(t *testing.T) {
+	t.Parallel()
+	m := Manifest{Files: map[string]FileManifest{}}
+	for k := range 20 {
+		m.Files[fmt.Sprintf("%02d.csv", k)] = FileManifest{}
+	}
+	if err := m.check(); err == nil || !strings.Contains(err.Error(), `"00.csv"`) {
+		t.Error(err)
+	}
 }

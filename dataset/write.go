@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -167,7 +168,7 @@ func (d *Dataset) Seal(ctx context.Context, p Provenance) (*Manifest, error) {
 	if exposures != nil {
 		m.Exposures = exposures.Len()
 	}
-	for name := range d.files {
+	for _, name := range slices.Sorted(maps.Keys(d.files)) {
 		if m.Files[name], err = d.fileManifest(ctx, name); err != nil {
 			return nil, err
 		}

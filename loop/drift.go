@@ -3,6 +3,7 @@ package loop
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -413,7 +414,8 @@ func (d *Drift) UnmarshalJSON(raw []byte) error {
 	if state.Lists < 0 {
 		return fmt.Errorf("%w: %d lists", ErrState, state.Lists)
 	}
-	for field, f := range state.Fields {
+	for _, field := range slices.Sorted(maps.Keys(state.Fields)) {
+		f := state.Fields[field]
 		if f == nil || !f.valid(state.Lists) {
 			return fmt.Errorf("%w: the counts of field %d contradict each other; start over", ErrState, field)
 		}

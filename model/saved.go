@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -133,8 +134,8 @@ func (m Model) File() (*File, error) {
 			documents[key] = text
 		}
 	}
-	for key, value := range documents {
-		text, err := safetensors.JSON(value)
+	for _, key := range slices.Sorted(maps.Keys(documents)) {
+		text, err := safetensors.JSON(documents[key])
 		if err != nil {
 			return nil, fmt.Errorf("%w: the %s are not JSON: %w; pass what json.Marshal returns", ErrOption, key, err)
 		}
@@ -202,14 +203,17 @@ func (f *File) Model(n Nodes) (Model, error) {
 	if m.Seed, err = strconv.ParseUint(f.Metadata[KeySeed], 10, 64); err != nil {
 		return Model{}, f.faulty(KeySeed, err)
 	}
-	for key, document := range map[string]*json.RawMessage{KeyHyperparameters: &m.Hyperparameters, KeyData: &m.Data,
-		KeyFindings: &m.Findings, KeyCertificate: &m.Certificate} {
-		text, ok := f.Metadata[key]
+	for _, d := range []struct {
+		key  string
+		into *json.RawMessage
+	}{{KeyHyperparameters, &m.Hyperparameters}, {KeyData, &m.Data}, {KeyFindings, &m.Findings},
+		{KeyCertificate, &m.Certificate}} {
+		text, ok := f.Metadata[d.key]
 		if ok && !json.Valid([]byte(text)) {
-			return Model{}, f.faulty(key, fmt.Errorf("not JSON"))
+			return Model{}, f.faulty(d.key, fmt.Errorf("not JSON"))
 		}
 		if ok {
-			*document = json.RawMessage(text)
+			*d.into = json.RawMessage(text)
 		}
 	}
 	for _, t := range f.Tensors {

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -73,7 +75,7 @@ const batchSize = 1024
 func newCollector(ctx context.Context, scratch string, o Options) (*collector, error) {
 	c := &collector{ctx: ctx, options: o, scratch: scratch, roots: map[string]string{}, wanted: map[string]int32{}}
 	c.builder.DropSelfLinks = true
-	for field := range o.FieldTree {
+	for _, field := range slices.Sorted(maps.Keys(o.FieldTree)) {
 		if _, err := rootOf(field, o.FieldTree); err != nil {
 			return nil, err
 		}

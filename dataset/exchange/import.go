@@ -3,6 +3,7 @@ package exchange
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -45,7 +46,7 @@ func Import(ctx context.Context, format, dir string, o Options) (*Report, error)
 
 func importFormat(ctx context.Context, f Format, dir string, o Options) (report *Report, err error) {
 	o.format = &f
-	for name := range o.Flags {
+	for _, name := range slices.Sorted(maps.Keys(o.Flags)) {
 		if !slices.ContainsFunc(f.Flags, func(flag Flag) bool { return flag.Name == name }) {
 			return nil, failAt(Place{}, fmt.Errorf("%w: %s has no setting %s", ErrUsage, f.Name, name), "leave it out")
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -188,5 +189,18 @@ func TestFieldTree(t *testing.T) {
 	if _, err := importFormat(background, tell, dir, o); !errors.Is(err, ErrUsage) ||
 		!strings.Contains(err.Error(), "cycle") {
 		t.Errorf("a cycle: %v", err)
+	}
+}
+
+// Of many settings that a format does not have, the same one is always named.
+func TestImportNamesTheFirstUnknownSetting(t *testing.T) {
+	t.Parallel()
+	flags := map[string]string{}
+	for k := range 20 {
+		flags[fmt.Sprintf("setting%02d", k)] = "x"
+	}
+	_, err := Import(t.Context(), "csv", filepath.Join(t.TempDir(), "out"), Options{Flags: flags})
+	if !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), "setting00") {
+		t.Error(err)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -106,8 +108,8 @@ func parseTokenizer(raw []byte) (*wordPiece, error) {
 	if err := json.Unmarshal(file.Model.Vocabulary, &t.vocabulary); err != nil || len(t.vocabulary) == 0 {
 		return nil, errors.New("its vocabulary is not a table of pieces and numbers")
 	}
-	for piece, id := range t.vocabulary {
-		if id < 0 {
+	for _, piece := range slices.Sorted(maps.Keys(t.vocabulary)) {
+		if id := t.vocabulary[piece]; id < 0 {
 			return nil, fmt.Errorf("its vocabulary gives %.40q the number %d", piece, id)
 		}
 	}

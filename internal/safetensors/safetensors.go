@@ -382,8 +382,8 @@ func (f *Contents) layOut() (header, []Array, error) {
 	if h.metadata == nil {
 		h.metadata = map[string]string{}
 	}
-	for key, value := range h.metadata {
-		if !utf8.ValidString(key) || !utf8.ValidString(value) {
+	for _, key := range slices.Sorted(maps.Keys(h.metadata)) {
+		if !utf8.ValidString(key) || !utf8.ValidString(h.metadata[key]) {
 			return h, nil, fmt.Errorf("%w: metadata %q is not UTF-8; encode it as text", ErrContent, key)
 		}
 	}
