@@ -30,7 +30,7 @@ type Profile struct {
 	Spread     float64 // standard deviation of the logits z
 	Saturated  float64 // share of pairs with y > .9
 	Propensity float64 // mean of π
-	LinkRate   float64 // mean of πy: the share of pairs that are seen linked
+	LinkRate   float64 // the share of pairs that are seen linked: mean of πy, where a and o′ are independent
 }
 
 // calibration finds the scale and the bias of logits from scores that are known up to both.
@@ -39,9 +39,10 @@ type calibration struct {
 	mean, sd       float64   // of the scores before
 	logits, chance []float32 // of the last trial
 	last           float64   // shift found, where the search for the next begins
+	response       *response // of which the chances are; nil means the logistic one
 }
 
-func newCalibration(scores []float32) (*calibration, error) {
+func newCalibration(scores []float32, r *response) (*calibration, error) {
 	var mean, square float64
 	for _, x := range scores {
 		mean += float64(x)
@@ -55,7 +56,7 @@ func newCalibration(scores []float32) (*calibration, error) {
 		return nil, fmt.Errorf("%w: the scores wᵀ(h_i⊙h_j) have standard deviation %v; give vectors and "+
 			"weights of moderate size under which pairs differ", ErrUnreachable, sd)
 	}
-	c := &calibration{mean: mean, sd: sd}
+	c := &calibration{mean: mean, sd: sd, response: r}
 	c.scores = make([]float32, len(scores))
 	for k, x := range scores {
 		c.scores[k] = float32((float64(x) - mean) / sd)
@@ -98,7 +99,7 @@ func (c *calibration) solve(ctx context.Context, baseRate, auc float64) (scale, 
 func (c *calibration) thinned() *calibration {
 	const quantiles = 1 << 12
 	every := max(1, len(c.scores)/quantiles)
-	var rough calibration
+	rough := calibration{response: c.response}
 	for k := every / 2; k < len(c.scores); k += every {
 		rough.scores = append(rough.scores, c.scores[k])
 	}
@@ -161,12 +162,15 @@ func (c *calibration) reach(baseRate, spread float64) float64 {
 	return c.auc(1)
 }
 
-// shift returns the b at which the mean of σ(spread·score + b) is the base rate, and leaves the
+// shift returns the b at which the mean of F(spread·score + b) is the base rate, and leaves the
 // chances there: Newton's method inside a bracket at whose ends every pair is below or above the base
 // rate, and bisection where it takes too long, as near a step.
 func (c *calibration) shift(baseRate, spread float64) float64 {
 	const enough, patience = 1e-7, 12
 	centre := math.Log(baseRate) - math.Log1p(-baseRate)
+	if c.response != nil {
+		centre = c.response.inverse(baseRate)
+	}
 	low := centre - spread*float64(c.scores[len(c.scores)-1])
 	high := centre - spread*float64(c.scores[0])
 	b := min(max(c.last, low), high)
@@ -189,19 +193,29 @@ func (c *calibration) shift(baseRate, spread float64) float64 {
 	}
 }
 
-// try sets the chances σ(spread·score + b).
+// try sets the chances F(spread·score + b).
 func (c *calibration) try(spread, b float64) {
 	for k, x := range c.scores {
 		c.logits[k] = float32(spread*float64(x) + b)
 	}
-	kern.Sigmoid(c.chance, c.logits)
+	if c.response == nil {
+		kern.Sigmoid(c.chance, c.logits)
+		return
+	}
+	for k, z := range c.logits {
+		c.chance[k] = float32(c.response.at(float64(z)))
+	}
 }
 
 // rate returns the mean of the chances and its derivative in b.
 func (c *calibration) rate() (mean, slope float64) {
-	for _, p := range c.chance {
+	for k, p := range c.chance {
 		mean += float64(p)
-		slope += float64(p) * (1 - float64(p))
+		if c.response == nil {
+			slope += float64(p) * (1 - float64(p))
+		} else {
+			slope += c.response.slope(float64(c.logits[k]))
+		}
 	}
 	n := float64(len(c.chance))
 	return mean / n, slope / n

@@ -120,7 +120,7 @@ func TestExpectedAUC(t *testing.T) {
 	for k := range scores {
 		scores[k] = float32(src.IntN(20)) // with ties
 	}
-	c, err := newCalibration(scores)
+	c, err := newCalibration(scores, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,25 +155,33 @@ func TestCalibrationSolves(t *testing.T) {
 	for k := range scores {
 		scores[k] = float32(7 + 1e-3*src.NormFloat64())
 	}
-	for _, rate := range []float64{.001, .02, .5, .9} {
-		for _, auc := range []float64{.51, .75, .97, .999} {
-			c, err := newCalibration(scores)
-			if err != nil {
-				t.Fatal(err)
-			}
-			scale, bias, err := c.solve(context.Background(), rate, auc)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var mean float64
-			for _, x := range scores {
-				mean += 1 / (1 + math.Exp(-scale*float64(x)-bias)) / float64(len(scores))
-			}
-			if math.Abs(mean-rate) > 1e-4*rate {
-				t.Errorf("rate %v, AUC %v: mean y is %v", rate, auc, mean)
-			}
-			if got := c.auc(1); math.Abs(got-auc) > 1e-5 {
-				t.Errorf("rate %v, AUC %v: AUC is %v", rate, auc, got)
+	logistic := func(z float64) float64 { return 1 / (1 + math.Exp(-z)) }
+	for name, at := range map[string]func(float64) float64{
+		Logit: logistic, Probit: responses[Probit].at, Cauchit: responses[Cauchit].at,
+	} {
+		for _, rate := range []float64{.001, .02, .5, .9} {
+			for _, auc := range []float64{.51, .75, .97, .999} {
+				if name != Logit && (rate < .01 || auc > .98) {
+					continue // the tails of a Cauchy distribution alone hold more links than that
+				}
+				c, err := newCalibration(scores, responses[name])
+				if err != nil {
+					t.Fatal(err)
+				}
+				scale, bias, err := c.solve(context.Background(), rate, auc)
+				if err != nil {
+					t.Fatal(name, err)
+				}
+				var mean float64
+				for _, x := range scores {
+					mean += at(scale*float64(x)+bias) / float64(len(scores))
+				}
+				if math.Abs(mean-rate) > 1e-4*rate {
+					t.Errorf("%s: rate %v, AUC %v: mean y is %v", name, rate, auc, mean)
+				}
+				if got := c.auc(1); math.Abs(got-auc) > 1e-5 {
+					t.Errorf("%s: rate %v, AUC %v: AUC is %v", name, rate, auc, got)
+				}
 			}
 		}
 	}
@@ -269,6 +277,65 @@ func TestSpectrum(t *testing.T) {
 		}
 		if math.Abs(length-1) > .03 {
 			t.Errorf("spectrum %v: mean squared length %v", test.spectrum, length)
+		}
+	}
+}
+
+// The probability of both against the integral over the first variable that defines it, by the trapezoidal rule.
+func TestBothBelow(t *testing.T) {
+	t.Parallel()
+	for _, correlation := range []float64{-.99, -.3, 0, .7, .95} {
+		for _, p := range []float64{1e-6, .03, .5, .9} {
+			for _, q := range []float64{1e-4, .2, .5, .99} {
+				const steps = 5_000
+				h, k := normalQuantile(p), normalQuantile(q)
+				var want float64
+				from := -9.
+				step := (h - from) / steps
+				for n := range steps + 1 {
+					x := from + float64(n)*step
+					y := step / math.Sqrt(2*math.Pi) * math.Exp(-x*x/2) *
+						normalCDF((k-correlation*x)/math.Sqrt(1-correlation*correlation))
+					if n == 0 || n == steps {
+						y /= 2
+					}
+					want += y
+				}
+				if got := bothBelow(p, q, correlation); math.Abs(got-want) > 1e-6 {
+					t.Errorf("correlation %v, p %v, q %v: %v, want %v", correlation, p, q, got, want)
+				}
+			}
+		}
+	}
+	for _, correlation := range []float64{-.8, .25, .999999} { // a known value
+		got, want := bothBelow(.5, .5, correlation), .25+math.Asin(correlation)/(2*math.Pi)
+		if math.Abs(got-want) > 1e-12 {
+			t.Errorf("correlation %v of two halves: %v, want %v", correlation, got, want)
+		}
+	}
+	if bothBelow(1, .3, .5) != .3 || bothBelow(.3, 0, .5) != 0 {
+		t.Error("certain and impossible draws depend on others")
+	}
+}
+
+// The correlation is that of the normal variables behind the coins, which stay uniform.
+func TestDependShowsAsCorrelation(t *testing.T) {
+	t.Parallel()
+	const n = 20_000
+	show, want := newCoin(1, exposureStream), newCoin(1, relevanceStream)
+	for _, correlation := range []float64{-.9, -.2, .4, .8} {
+		var mean, square, product float64
+		for k := range int32(n) {
+			u := show.toss(k, 0)
+			v := depend(u, want.toss(k, 0), correlation)
+			y := normalQuantile(v)
+			mean += y / n
+			square += y * y / n
+			product += y * normalQuantile(u) / n
+		}
+		if math.Abs(mean) > 4/math.Sqrt(n) || math.Abs(square-1) > 4*math.Sqrt(2./n) ||
+			math.Abs(product-correlation) > 4*math.Sqrt(2./n) {
+			t.Errorf("correlation %v shows as %v, with mean %v and mean square %v", correlation, product, mean, square)
 		}
 	}
 }

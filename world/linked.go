@@ -3,6 +3,7 @@ package world
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"unseen/graph"
 	"unseen/internal/kern"
@@ -14,7 +15,8 @@ import (
 //
 // Every source is compared with all older nodes, and with the vectors of those that it was exposed to, so the time
 // grows with the square of the nodes. Thin a world of more than a few thousand nodes first: that is faster, and the
-// graph becomes as sparse as real ones.
+// graph becomes as sparse as real ones. Where exposure depends on texts (Violations.Text), all vectors are compared
+// and thinning saves no time.
 func (w *World) Linked(ctx context.Context) (*World, error) {
 	w = w.withoutLinks()
 	if w.graph.Vectors().Len() == 0 {
@@ -26,9 +28,7 @@ func (w *World) Linked(ctx context.Context) (*World, error) {
 	workers := make([]finder, w.threads)
 	if err := kern.ChunksErr(ctx, n, sources, w.threads, func(worker, chunk, from, to int) error {
 		f := &workers[worker]
-		if f.world == nil {
-			*f = finder{world: w, query: make([]float32, len(w.weights))}
-		}
+		f.world = w
 		for rank := from; rank < to; rank++ {
 			found[chunk] = f.find(found[chunk], rank)
 		}
@@ -41,36 +41,43 @@ func (w *World) Linked(ctx context.Context) (*World, error) {
 
 // finder is one thread's scratch memory.
 type finder struct {
-	world   *World
-	query   []float32
-	exposed []int32
-	scores  []float32
+	world         *World
+	query, scores []float32
+	targets       []int32
 }
 
 // find appends the links of the node at a place in the order.
 func (f *finder) find(links []graph.Link, rank int) []graph.Link {
 	w := f.world
-	i := w.order.Sequence[rank]
-	fields := w.graph.Fields()
-	propensity := w.propensity[int(fields[i])*w.graph.FieldCount():]
-	f.exposed = f.exposed[:0]
-	for _, j := range w.order.Sequence[:rank] {
-		if w.exposure.toss(i, j) < propensity[fields[j]] {
-			f.exposed = append(f.exposed, j)
+	i, targets := w.order.Sequence[rank], w.order.Sequence[:rank]
+	if w.violations.Text == 0 { // exposure can be drawn before texts are compared
+		f.targets = f.targets[:0]
+		for _, j := range targets {
+			if w.exposure.toss(i, j) < w.propensityOf(i, j, 0) {
+				f.targets = append(f.targets, j)
+			}
 		}
+		targets = f.targets
 	}
-	if len(f.exposed) == 0 {
-		return links
-	}
-	f.scores = append(f.scores[:0], make([]float32, len(f.exposed))...)
-	w.query(f.query, i)
-	kern.Dots(f.scores, f.query, kern.MatrixOf(w.graph.Vectors()), f.exposed)
-	for k, j := range f.exposed {
-		if w.relevance.toss(i, j) < w.truth(i, j, w.logit(f.scores[k])).Link {
+	for k, score := range f.compare(i, targets) {
+		j := targets[k]
+		if exposed, relevant := w.toss(i, j, w.truth(i, j, w.logit(score))); exposed && relevant {
 			links = append(links, graph.Link{Source: i, Target: j})
 		}
 	}
 	return links
+}
+
+// compare returns the scores of a source with targets, until the next call.
+func (f *finder) compare(source int32, targets []int32) []float32 {
+	if len(targets) == 0 {
+		return nil
+	}
+	f.query = slices.Grow(f.query[:0], len(f.world.weights))[:len(f.world.weights)]
+	f.scores = slices.Grow(f.scores[:0], len(targets))[:len(targets)]
+	f.world.query(f.query, source)
+	kern.Dots(f.scores, f.query, kern.MatrixOf(f.world.graph.Vectors()), targets)
+	return f.scores
 }
 
 // withLinks builds the graph again. The fields may get other numbers, so the propensities are reordered.
@@ -109,11 +116,21 @@ func (w *World) withLinks(found [][]graph.Link) (*World, error) {
 	for i := range int32(g.Len()) {
 		before[g.Field(i)] = int(old.Field(i))
 	}
-	linked.propensity = make([]float64, len(before)*len(before))
-	for source, was := range before {
-		for target, to := range before {
-			linked.propensity[source*len(before)+target] = w.propensity[was*old.FieldCount()+to]
+	renumbered := func(table []float64) []float64 {
+		again := make([]float64, len(before)*len(before))
+		for source, was := range before {
+			for target, to := range before {
+				again[source*len(before)+target] = table[was*old.FieldCount()+to]
+			}
 		}
+		return again
+	}
+	if w.terms == nil {
+		linked.propensity = renumbered(w.propensity)
+	} else {
+		terms := *w.terms
+		terms.fields = renumbered(terms.fields)
+		linked.terms = &terms
 	}
 	return &linked, nil
 }

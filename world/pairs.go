@@ -40,15 +40,15 @@ type TruePairs struct {
 	// by source and then by target. Weight is |U|/n, the inverse of the chance n/|U| of every pair.
 	//
 	// Rate is 1: pairs are drawn whether they are linked or not, so that P(linked |
-	// sampled) is πy and the case-control likelihood has nothing to add to the logit. (Rate is the
-	// chance of an unlinked pair relative to that of a linked one.)
+	// sampled) is World.LinkRate and the case-control likelihood has nothing to add to the logit. (Rate is
+	// the chance of an unlinked pair relative to that of a linked one.)
 	Pairs *graph.Pairs
 
 	Relevant []bool // o′
 	Exposed  []bool // a; Pairs.Linked is o = o′·a
 	Logged   []bool // whether a learner may see Exposed
 
-	Logits []float64    // z, with y = κ·σ(z)
+	Logits []float64    // z, with y = κ·F(z)
 	Truth  []risk.Truth // π and y
 }
 
@@ -150,10 +150,10 @@ func (w *World) reveal(ctx context.Context, p *graph.Pairs, logged float64) (*Tr
 		w.score(scores, queries[worker], p.Source[from:to], p.Target[from:to])
 		for k := from; k < to; k++ {
 			i, j := p.Source[k], p.Target[k]
-			s.Logits[k] = w.logit(scores[k-from])
-			s.Truth[k] = w.truth(i, j, s.Logits[k])
-			s.Relevant[k] = w.relevance.toss(i, j) < s.Truth[k].Link
-			s.Exposed[k] = w.exposure.toss(i, j) < s.Truth[k].Propensity
+			z := w.logit(scores[k-from])
+			s.Logits[k] = z + w.qualityOf(j)
+			s.Truth[k] = w.truth(i, j, z)
+			s.Exposed[k], s.Relevant[k] = w.toss(i, j, s.Truth[k])
 			s.Logged[k] = w.log.toss(i, j) < logged
 		}
 		return nil

@@ -43,7 +43,8 @@ type Settings struct {
 	Scenario
 }
 
-// Scenario is what is true of the links and exposures of a world, generated or planted:
+// Scenario is what is true of the links and exposures of a world, generated or planted, unless Violations say
+// otherwise:
 //
 //	y_ij = Ceiling·σ(wᵀ(h_i⊙h_j) + b),   π_ij = π[field of i, field of j]
 //
@@ -51,8 +52,8 @@ type Settings struct {
 // also decide how many pairs are saturated, with y near 1: a high AUC asks for a wide spread of the
 // logits, a low one leaves them flat. See Saturated, SaturatedRare and FlatRare.
 type Scenario struct {
-	BaseRate  float64 // mean of σ(z) over all pairs, which is y where Ceiling is 1; 0 means .16
-	OracleAUC float64 // AUC of σ(z) for outcomes drawn from it, as o′ is from y; 0 means .97
+	BaseRate  float64 // mean of F(z) over all pairs, F being σ, which is y where Ceiling is 1; 0 means .16
+	OracleAUC float64 // AUC of F(z) for outcomes drawn from it, as o′ is from y; 0 means .97
 	// Ceiling is the largest y. Below 1 it leaves w and b as they are and the world has a blind
 	// spot: links alone cannot distinguish it from the world of Ceiling 1 that is Thinned by as much.
 	// 0 means 1.
@@ -60,6 +61,8 @@ type Scenario struct {
 
 	Same  PropensityRange // of π where source and target are of one field; zero means .7 to 1
 	Cross PropensityRange // of π where they are of two; zero means .1 to .3. The unknown field is never one field
+
+	Violations Violations `json:",omitzero"` // assumptions of learning that do not hold
 
 	Seed    uint64 // the same seed gives the same world
 	Threads int    // 0 means all processors; results do not depend on it
@@ -100,6 +103,7 @@ func (p Scenario) WithDefaults() Scenario {
 	p.Ceiling = cmp.Or(p.Ceiling, 1)
 	p.Same = cmp.Or(p.Same, PropensityRange{.7, 1})
 	p.Cross = cmp.Or(p.Cross, PropensityRange{.1, .3})
+	p.Violations.Response = cmp.Or(p.Violations.Response, Logit)
 	p.Threads = cmp.Or(p.Threads, runtime.GOMAXPROCS(0))
 	return p
 }
@@ -158,7 +162,10 @@ func (p Scenario) Validate() error {
 	if err := p.Same.check("Same"); err != nil {
 		return err
 	}
-	return p.Cross.check("Cross")
+	if err := p.Cross.check("Cross"); err != nil {
+		return err
+	}
+	return p.Violations.validate()
 }
 
 func (r PropensityRange) check(name string) error {

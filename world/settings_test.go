@@ -37,6 +37,9 @@ func TestImpossibleWorlds(t *testing.T) {
 	field := func(name string, share float64) []world.Field {
 		return []world.Field{{Name: "Art", Share: 1}, {Name: name, Share: share}}
 	}
+	violating := func(v world.Violations) world.Settings {
+		return world.Settings{Scenario: world.Scenario{Violations: v}}
+	}
 	for _, test := range []struct {
 		name string
 		s    world.Settings
@@ -76,6 +79,16 @@ func TestImpossibleWorlds(t *testing.T) {
 		{"propensity above 1", world.Settings{Scenario: world.Scenario{Cross: between(.5, 1.5)}}, "Cross"},
 		{"range upside down", world.Settings{Scenario: world.Scenario{Cross: between(.5, .4)}}, "Cross"},
 		{"NaN range", world.Settings{Scenario: world.Scenario{Same: between(nan, 1)}}, "Same"},
+		{"negative text", violating(world.Violations{Text: -.1}), "Violations.Text"},
+		{"text above 1", violating(world.Violations{Text: 1.1}), "Violations.Text"},
+		{"NaN popularity", violating(world.Violations{Popularity: nan}), "Violations.Popularity"},
+		{"negative popularity", violating(world.Violations{Popularity: -1}), "Violations.Popularity"},
+		{"endless age", violating(world.Violations{Age: -inf}), "Violations.Age"},
+		{"negative quality", violating(world.Violations{Quality: -1}), "Violations.Quality"},
+		{"dependence 1", violating(world.Violations{Dependence: 1}), "Violations.Dependence"},
+		{"dependence -1", violating(world.Violations{Dependence: -1}), "Violations.Dependence"},
+		{"NaN dependence", violating(world.Violations{Dependence: nan}), "Violations.Dependence"},
+		{"unknown response", violating(world.Violations{Response: "loglog"}), "logit, probit, cauchit"},
 		{"negative threads", world.Settings{Scenario: world.Scenario{Threads: -1}}, "Threads"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -108,17 +121,20 @@ func TestUnreachableOracle(t *testing.T) {
 }
 
 func FuzzSettings(f *testing.F) {
-	f.Add(100, 8, 5, 3, .25, .25, 0., .16, .97, 1., .7, 1., .1, .3, uint64(1))
-	f.Add(2, 1, 1, 1, 1., 1e-9, -100., 1e-6, .5000001, 1e-300, 1e-300, 1e-300, 1., 1., uint64(0))
-	f.Add(30, 2, 30, 9, .5, .5, 3., .999, .9999, .5, .5, .4, math.NaN(), math.Inf(1), uint64(3))
-	f.Add(-5, -1, 0, -1, -1., math.NaN(), math.Inf(1), 0., 0., -1., 0., 0., 0., 0., uint64(4))
+	f.Add(100, 8, 5, 3, .25, .25, 0., .16, .97, 1., .7, 1., .1, .3, 0., 0., 0., uint64(1))
+	f.Add(2, 1, 1, 1, 1., 1e-9, -100., 1e-6, .5000001, 1e-300, 1e-300, 1e-300, 1., 1., 1., 100., .999, uint64(0))
+	f.Add(30, 2, 30, 9, .5, .5, 3., .999, .9999, .5, .5, .4, math.NaN(), math.Inf(1), 1., 2., -1., uint64(3))
+	f.Add(30, 2, 3, 9, .5, .5, 3., .3, .9999, .5, .5, 1., 1e-300, 1e-6, 1., 100., -.999, uint64(5))
+	f.Add(-5, -1, 0, -1, -1., math.NaN(), math.Inf(1), 0., 0., -1., 0., 0., 0., 0., -1., -1., 2., uint64(4))
 	f.Fuzz(func(t *testing.T, nodes, dim, fields, topics int, fieldShare, topicShare, homophily, rate, auc, ceiling,
-		same0, same1, cross0, cross1 float64, seed uint64) {
+		same0, same1, cross0, cross1, text, popularity, dependence float64, seed uint64) {
 		s := world.Settings{
 			Nodes: nodes, Dim: dim, Fields: world.EvenFields(fields % 100), Topics: topics,
 			FieldShare: fieldShare, TopicShare: topicShare, Homophily: homophily, RandomFields: seed%2 == 1,
 			Scenario: world.Scenario{BaseRate: rate, OracleAUC: auc, Ceiling: ceiling,
-				Same: between(same0, same1), Cross: between(cross0, cross1), Seed: seed, Threads: 1},
+				Same: between(same0, same1), Cross: between(cross0, cross1), Seed: seed, Threads: 1,
+				Violations: world.Violations{Text: text, Popularity: popularity, Dependence: dependence,
+					Response: [...]string{"", world.Probit, world.Cauchit}[seed%3]}},
 		}
 		if err := s.Validate(); err != nil && !errors.Is(err, world.ErrSetting) {
 			t.Fatal(err)
@@ -144,6 +160,9 @@ func FuzzSettings(f *testing.F) {
 		for k, truth := range sample.Truth {
 			if !(truth.Propensity > 0 && truth.Propensity <= 1 && truth.Link >= 0 && truth.Link <= s.Ceiling) {
 				t.Fatalf("pair %d has truth %v", k, truth)
+			}
+			if both := w.LinkRate(truth); !(both >= -1e-9 && both <= min(truth.Propensity, truth.Link)+1e-9) {
+				t.Fatalf("pair %d of truth %v is linked with probability %v", k, truth, both)
 			}
 		}
 	})

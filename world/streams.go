@@ -3,7 +3,8 @@ package world
 import "math/rand/v2"
 
 // The streams of randomness. Each has a generator of its own, seeded from (seed, name), so that
-// nothing drawn from one says anything about another: exposure and relevance above all.
+// nothing drawn from one says anything about another: exposure and relevance above all (unless
+// Violations.Dependence ties the two).
 const (
 	fieldStream       = "field"
 	areaStream        = "area"
@@ -14,6 +15,8 @@ const (
 	titleStream       = "title"
 	weightStream      = "weight"
 	propensityStream  = "propensity"
+	popularityStream  = "popularity"
+	qualityStream     = "quality"
 	calibrationStream = "calibration"
 
 	relevanceStream = "relevance"

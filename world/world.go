@@ -22,9 +22,15 @@ type World struct {
 	weights    []float32    // w
 	bias       float64      // b
 	ceiling    float64
-	propensity []float64 // π, row by row of the source's field
+	propensity []float64 // π, row by row of the source's field; nil if it is not a matter of fields alone
 	profile    Profile
 	threads    int
+
+	violations Violations
+	terms      *terms       // of π, where it is not a matter of fields alone
+	quality    []float64    // what targets add to z; nil means nothing
+	response   *response    // F; nil means the logistic one
+	measured   []risk.Truth // pairs of the profile, where Thinned has to measure again
 
 	seed                     uint64 // of the draws
 	relevance, exposure, log coin
@@ -43,12 +49,17 @@ func (w *World) Bias() float64 { return w.bias }
 // Ceiling returns the largest link probability, κ of y = κ·σ(z).
 func (w *World) Ceiling() float64 { return w.ceiling }
 
+// Violations returns the assumptions of learning that do not hold.
+func (w *World) Violations() Violations { return w.violations }
+
 // Profile returns what the pairs of the world look like.
 func (w *World) Profile() Profile { return w.profile }
 
 // Propensity returns the π of pairs from one field of the graph to another. Indices out of range
-// panic, as they do in a slice.
+// panic, as they do in a slice. So does a world whose exposure is not a matter of fields alone: it has a π for every
+// pair, which Truth returns, and Means those of field pairs in the mean.
 func (w *World) Propensity(source, target uint16) float64 {
+	w.mustBeByFields()
 	n := w.graph.FieldCount()
 	if int(target) >= n {
 		panic(fmt.Sprintf("world: field %d of %d", target, n))
@@ -56,8 +67,18 @@ func (w *World) Propensity(source, target uint16) float64 {
 	return w.propensity[int(source)*n+int(target)]
 }
 
-// Propensities returns a copy of π for all pairs of fields of the graph, row by row of the source's.
-func (w *World) Propensities() []float64 { return slices.Clone(w.propensity) }
+// Propensities returns a copy of π for all pairs of fields of the graph, row by row of the source's. It panics where
+// Propensity does.
+func (w *World) Propensities() []float64 {
+	w.mustBeByFields()
+	return slices.Clone(w.propensity)
+}
+
+func (w *World) mustBeByFields() {
+	if w.terms != nil {
+		panic(fmt.Sprintf("world: exposure is not a matter of fields alone (%+v); call Truth or Means", w.violations))
+	}
+}
 
 // Truth returns π and y of a pair of nodes. Indices out of range panic, as they do in a slice.
 func (w *World) Truth(source, target int32) risk.Truth {
@@ -79,16 +100,34 @@ func (w *World) Redrawn(seed uint64) *World {
 // links go. The new world has the same draws and no drawn links.
 func (w *World) Thinned(factor float64) (*World, error) {
 	thin := *w.withoutLinks()
+	refused := bad("thinning by %v; a propensity stays above 0 and at most 1, so give a factor above 0, at most 1",
+		factor)
+	if !(factor > 0 && factor <= 1) {
+		return nil, refused
+	}
 	thin.propensity = slices.Clone(thin.propensity)
 	for c := range thin.propensity {
-		thin.propensity[c] *= factor
-		if !(factor > 0 && factor <= 1 && thin.propensity[c] > 0) {
-			return nil, bad("thinning by %v; a propensity stays above 0 and at most 1, so give a factor above "+
-				"0, at most 1", factor)
+		if thin.propensity[c] *= factor; !(thin.propensity[c] > 0) {
+			return nil, refused
 		}
+	}
+	if thin.terms != nil {
+		terms := *thin.terms
+		if terms.share *= factor; !(terms.share > 0) {
+			return nil, refused
+		}
+		thin.terms = &terms
 	}
 	thin.profile.Propensity *= factor
 	thin.profile.LinkRate *= factor
+	if thin.measured != nil {
+		thin.measured = slices.Clone(thin.measured)
+		thin.profile.LinkRate = 0
+		for k := range thin.measured {
+			thin.measured[k].Propensity *= factor
+			thin.profile.LinkRate += thin.LinkRate(thin.measured[k]) / float64(len(thin.measured))
+		}
+	}
 	return &thin, nil
 }
 
@@ -107,9 +146,13 @@ func (w *World) setSeed(seed uint64) {
 
 // settle turns a graph and the direction of w into a world: it scales w, solves b, and draws π.
 func settle(ctx context.Context, g *graph.Graph, direction []float32, p Scenario) (*World, error) {
-	w := &World{graph: g, order: g.Order(), weights: unitScale(direction), ceiling: p.Ceiling, threads: p.Threads}
+	w := &World{graph: g, order: g.Order(), weights: unitScale(direction), ceiling: p.Ceiling, threads: p.Threads,
+		violations: p.Violations, response: responses[p.Violations.Response]}
 	w.setSeed(p.Seed)
 	w.drawPropensities(p)
+	if err := w.violate(p); err != nil {
+		return nil, err
+	}
 
 	universe := allPairs(g.Len())
 	n := int(min(universe.size, calibrationPairs))
@@ -119,7 +162,7 @@ func settle(ctx context.Context, g *graph.Graph, direction []float32, p Scenario
 	if err := w.scores(ctx, scores, sources, targets); err != nil {
 		return nil, err
 	}
-	c, err := newCalibration(scores)
+	c, err := newCalibration(scores, w.response)
 	if err != nil {
 		return nil, err
 	}
@@ -135,8 +178,26 @@ func settle(ctx context.Context, g *graph.Graph, direction []float32, p Scenario
 		}
 	}
 	w.bias = bias
-	w.measure(c, scale, scores, sources, targets)
-	return w, nil
+	z := make([]float64, n)
+	for k, x := range scores {
+		z[k] = scale*float64(x) + bias
+	}
+	if w.violations.Text != 0 {
+		w.settleLevel(sources, targets, z)
+	}
+	return w, w.measure(c, scale*c.sd, sources, targets, z)
+}
+
+// violate draws what targets add to the logits.
+func (w *World) violate(p Scenario) (err error) {
+	if p.Violations.Quality != 0 {
+		w.quality = drawNormal(p.Seed, qualityStream, w.graph.Len(), p.Violations.Quality)
+	}
+	if !p.Violations.byFields() {
+		w.terms, err = w.newTerms(p.Violations, p.Seed)
+		w.propensity = nil
+	}
+	return err
 }
 
 // unitScale returns the weights divided by the largest, so that scores stay within float32 whatever
@@ -167,19 +228,36 @@ func (w *World) drawPropensities(p Scenario) {
 	}
 }
 
-func (w *World) measure(c *calibration, scale float64, scores []float32, sources, targets []int32) {
-	n := float64(len(scores))
-	p := Profile{Pairs: len(scores), OracleAUC: c.auc(w.ceiling), Spread: scale * c.sd}
-	for k, x := range scores {
-		t := w.truth(sources[k], targets[k], scale*float64(x)+w.bias)
+// measure takes the profile of pairs whose logits, but for the targets' quality, are z.
+func (w *World) measure(c *calibration, spread float64, sources, targets []int32, z []float64) error {
+	n := float64(len(z))
+	if w.quality != nil {
+		logits := make([]float32, len(z))
+		for k, j := range targets {
+			logits[k] = float32(z[k] + w.quality[j])
+		}
+		var err error
+		if c, err = newCalibration(logits, w.response); err != nil {
+			return err
+		}
+		c.try(c.sd, c.mean)
+		spread = c.sd
+	}
+	p := Profile{Pairs: len(z), OracleAUC: c.auc(w.ceiling), Spread: spread}
+	for k, z := range z {
+		t := w.truth(sources[k], targets[k], z)
 		p.BaseRate += t.Link / n
 		p.Propensity += t.Propensity / n
-		p.LinkRate += t.Propensity * t.Link / n
+		p.LinkRate += w.LinkRate(t) / n
 		if t.Link > .9 {
 			p.Saturated += 1 / n
 		}
+		if w.violations.Dependence != 0 {
+			w.measured = append(w.measured, t)
+		}
 	}
 	w.profile = p
+	return nil
 }
 
 // scores sets dst[k] = wᵀ(h_i⊙h_j) for pair k.
@@ -228,14 +306,45 @@ func (w *World) query(q []float32, source int32) {
 // logit turns a score into z.
 func (w *World) logit(score float32) float64 { return float64(score) + w.bias }
 
+// truth returns π and y of a pair whose texts have the logit z.
 func (w *World) truth(source, target int32, z float64) risk.Truth {
-	return risk.Truth{
-		Propensity: w.propensity[w.cell(source, target)],
-		Link:       w.ceiling / (1 + math.Exp(-z)),
+	t := risk.Truth{Propensity: w.propensityOf(source, target, z)}
+	z += w.qualityOf(target)
+	if w.response == nil {
+		t.Link = w.ceiling / (1 + math.Exp(-z))
+	} else {
+		t.Link = w.ceiling * w.response.at(z)
 	}
+	return t
 }
 
-// cell is the place of a pair's fields in the propensities.
+// propensityOf returns π of a pair. Only exposure that depends on texts asks for z.
+func (w *World) propensityOf(source, target int32, z float64) float64 {
+	cell := w.cell(source, target)
+	if w.terms == nil {
+		return w.propensity[cell]
+	}
+	return w.terms.propensity(cell, source, target, z)
+}
+
+// qualityOf is what a target adds to z.
+func (w *World) qualityOf(target int32) float64 {
+	if w.quality == nil {
+		return 0
+	}
+	return w.quality[target]
+}
+
+// toss draws whether a pair is exposed and whether it is relevant.
+func (w *World) toss(source, target int32, t risk.Truth) (exposed, relevant bool) {
+	show, want := w.exposure.toss(source, target), w.relevance.toss(source, target)
+	if correlation := w.violations.Dependence; correlation != 0 {
+		want = depend(show, want, correlation)
+	}
+	return show < t.Propensity, want < t.Link
+}
+
+// cell is the place of a pair's fields in tables over field pairs.
 func (w *World) cell(source, target int32) int {
 	return int(w.graph.Field(source))*w.graph.FieldCount() + int(w.graph.Field(target))
 }
