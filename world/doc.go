@@ -32,6 +32,18 @@
 // A fourth, the blind spot, is any of them with a Ceiling κ below 1: π·y is that of the same world
 // with κ·π and y/κ, so that only logged exposure separates the two.
 //
+// # Worlds that break the model
+//
+// Models that learn exposure from links assume what the picture shows: π is a matter of fields, y is logistic in the
+// texts, exposure and relevance are independent. [Violations] breaks each of these, so that a method can be tried where
+// its assumptions are wrong. [World.Truth] stays true of every pair, [World.LinkRate] of its link, and [World.Means] of
+// all pairs:
+//
+//	w, err := world.New(ctx, world.Settings{Nodes: 500, Dim: 16,
+//		Scenario: world.Scenario{Violations: world.Violations{Text: .5}}}) // likely links are shown more
+//	means, err := w.Means(ctx, graph.Universe{})
+//	fmt.Println(means.Same / means.Cross) // how much more often pairs of one field are shown
+//
 // # How many directions texts vary in
 //
 // What can be learned from few pairs depends on how many directions the products h_i⊙h_j vary in.

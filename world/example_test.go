@@ -229,3 +229,19 @@ func ExampleWorld_Truth() {
 	fmt.Println(t.Propensity == w.Propensity(g.Field(7), g.Field(8)), t.Link > 0)
 	// Output: true true
 }
+
+// Where likely links are shown more often, exposure is no longer a matter of fields: on the average over all pairs it
+// is the same, and fields differ less.
+func ExampleWorld_Means() {
+	ctx := context.Background()
+	for _, text := range []float64{0, .5} {
+		w := must(world.New(ctx, world.Settings{Nodes: 300, Dim: 32, Fields: world.EvenFields(4),
+			Scenario: world.Scenario{Violations: world.Violations{Text: text}}}))
+		m := must(w.Means(ctx, graph.Universe{}))
+		fmt.Printf("mean π %.2f, of one field %.2f, of two %.2f; mean y %.2f, linked %.3f\n",
+			m.Propensity, m.Same, m.Cross, m.Link, m.LinkRate)
+	}
+	// Output:
+	// mean π 0.39, of one field 0.87, of two 0.23; mean y 0.16, linked 0.052
+	// mean π 0.39, of one field 0.64, of two 0.30; mean y 0.16, linked 0.130
+}

@@ -9,8 +9,8 @@ import (
 	"unseen/internal/kern"
 )
 
-// Means is what is true of all pairs of a universe together. A mean over no pairs is 0.
-type Means struct {
+// TrueMeans is what is true of all pairs of a universe together. A mean over no pairs is 0.
+type TrueMeans struct {
 	Pairs       int64
 	Link        float64   // y
 	Propensity  float64   // π
@@ -21,12 +21,12 @@ type Means struct {
 
 // Means computes y and π of every pair of a universe, of which the zero value has all ordered pairs. The time grows
 // with the square of the nodes; Profile measures a sample.
-func (w *World) Means(ctx context.Context, u graph.Universe) (Means, error) {
+func (w *World) Means(ctx context.Context, u graph.Universe) (TrueMeans, error) {
 	if _, _, err := u.Count(w.graph); err != nil {
-		return Means{}, err
+		return TrueMeans{}, err
 	}
 	if w.graph.Vectors().Len() == 0 {
-		return Means{}, fmt.Errorf("%w: its vectors were closed; close them after the last draw", ErrGraph)
+		return TrueMeans{}, fmt.Errorf("%w: its vectors were closed; close them after the last draw", ErrGraph)
 	}
 	u.Sources, u.Targets = orAll(u.Sources, w.graph.Len()), orAll(u.Targets, w.graph.Len())
 	blocks := w.blocksByField(u.Sources)
@@ -42,7 +42,7 @@ func (w *World) Means(ctx context.Context, u graph.Universe) (Means, error) {
 		return nil
 	})
 	if err != nil {
-		return Means{}, err
+		return TrueMeans{}, err
 	}
 	return w.mean(blocks, sums), nil
 }
@@ -74,9 +74,9 @@ func (f *finder) sum(s *pairSums, source int32, u graph.Universe) {
 }
 
 // mean adds up the blocks, in their order.
-func (w *World) mean(blocks [][]int32, sums []pairSums) Means {
+func (w *World) mean(blocks [][]int32, sums []pairSums) TrueMeans {
 	n := w.graph.FieldCount()
-	m := Means{Fields: make([]float64, n*n)}
+	m := TrueMeans{Fields: make([]float64, n*n)}
 	pairs := make([]int64, n*n)
 	for k, s := range sums {
 		source := int(w.graph.Field(blocks[k][0]))

@@ -265,7 +265,7 @@ func TestViolationsAreTheSameWhateverTheThreads(t *testing.T) {
 	t.Parallel()
 	type all struct {
 		profile world.Profile
-		means   world.Means
+		means   world.TrueMeans
 		sample  *world.TruePairs
 		links   []graph.Link
 	}

@@ -47,6 +47,7 @@ type fitFlags struct {
 	threads                          int
 
 	world              string
+	violations         []string
 	nodes, dim, fields int
 	randomFields       bool
 	pairs              int
@@ -61,7 +62,7 @@ type fitFlags struct {
 }
 
 // worldFlags are those that only a generated world takes.
-var worldFlags = []string{"world", "nodes", "dim", "fields", "random-fields", "pairs", "logged"}
+var worldFlags = []string{"world", "violate", "nodes", "dim", "fields", "random-fields", "pairs", "logged"}
 
 func newFit() *cobra.Command {
 	var f fitFlags
@@ -75,6 +76,7 @@ func newFit() *cobra.Command {
   unseen fit friends --split random --fields-by links:50
   unseen fit --method naive --json
   unseen fit --world flat-rare --logged 0.02
+  unseen fit --violate text=0.5 --violate ceiling=0.6
   unseen fit --method ap --search lr=1e-3,1e-2 --search lambda-r=1,10
   unseen fit --nodes 20000 --dim 256 --pairs 300000 -o model.safetensors`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -130,6 +132,7 @@ func (f *fitFlags) register(cmd *cobra.Command) {
 	threadsFlag(cmd, &f.threads)
 	f.drawing.add(cmd)
 	flags.StringVar(&f.world, "world", "saturated", "kind of world")
+	flags.StringArrayVar(&f.violations, "violate", nil, "break an assumption: `name=value`, such as text=0.5")
 	flags.IntVar(&f.nodes, "nodes", 4000, "nodes in the world")
 	flags.IntVar(&f.dim, "dim", 64, "dimension of the vectors")
 	flags.IntVar(&f.fields, "fields", 6, "fields of equal size")
@@ -146,8 +149,8 @@ func (f *fitFlags) register(cmd *cobra.Command) {
 		"method": slices.Sorted(maps.Keys(fit.Methods())), "preset": fit.Presets(),
 		"link": model.LinkKinds(), "propensity": model.PropensityKinds(), "optimiser": {"adam", "lbfgs"},
 		"world": slices.Sorted(maps.Keys(plans)),
-	}, "search", "search-points", "anchor", "starts", "seed", "threads", "nodes", "dim", "fields", "pairs", "logged",
-		"certify")
+	}, "violate", "search", "search-points", "anchor", "starts", "seed", "threads", "nodes", "dim", "fields", "pairs",
+		"logged", "certify")
 }
 
 // fitHelp explains unseen fit.
@@ -184,6 +187,9 @@ Worlds:
   flat-rare       links are rare and none is certain: only logged exposure
                   (--logged) or an anchor tells the scale of π
 
+--violate breaks an assumption of learning in the world, to see what becomes of
+the result; repeat it to break several:
+` + violationList() + `
 --anchor gives what is known of the mean π from elsewhere, such as a survey:
 same=0.8±0.1 for pairs within a field, cross=… for pairs of two fields; bayes
 uses it. --starts are the propensities that training starts from: the first
@@ -260,6 +266,11 @@ func (f *fitFlags) generate() (world.Settings, error) {
 	w = world.Settings{Nodes: f.nodes, Dim: f.dim, Fields: world.EvenFields(f.fields), RandomFields: f.randomFields,
 		Scenario: plan()}
 	w.Seed, w.Threads = f.seed, f.threads
+	for _, text := range f.violations {
+		if err := violate(&w.Scenario, text); err != nil {
+			return w, err
+		}
+	}
 	return w, causedByFlags(w.Validate())
 }
 
@@ -409,6 +420,8 @@ type fitWorld struct {
 	RandomFields bool    `json:"randomFields"`
 	Logged       float64 `json:"logged"`
 	Seed         uint64  `json:"seed"`
+
+	Violations []string `json:"violations,omitempty"` // as --violate takes them
 }
 
 // fitMarks compares a model with the truth on pairs that it was not trained on.
@@ -466,7 +479,8 @@ func (f *fitFlags) fromWorld(ctx context.Context, t *display) (*fitSource, error
 	}
 	from := &fitSource{
 		graph: w.Graph(), plan: generate.Scenario, close: w.Graph().Vectors().Close, sample: parts[2],
-		world:   &fitWorld{f.world, f.nodes, f.dim, f.fields, f.randomFields, f.logged, f.seed},
+		world: &fitWorld{f.world, f.nodes, f.dim, f.fields, f.randomFields, f.logged, f.seed,
+			violated(generate.Scenario)},
 		problem: sample.Problem{Nodes: model.NodesOf(w.Graph()), Train: parts[0].Pairs, Validation: parts[1].Pairs},
 	}
 	if f.logged > 0 {

@@ -22,6 +22,10 @@ func (r *fitReport) print(w io.Writer) error {
 		if r.World.Logged > 0 {
 			fmt.Fprintf(&b, ", %.3g%% logged", 100*r.World.Logged)
 		}
+		if len(r.World.Violations) > 0 {
+			b.WriteString("\n" + strings.TrimSpace(plain("in which the model's assumptions do not hold: "+
+				strings.Join(r.World.Violations, ", "))))
+		}
 		b.WriteString("\n\n")
 		r.printMarks(&b)
 	} else {

@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -62,7 +63,8 @@ func TestFitJSON(t *testing.T) {
 	}
 	var r fitReport
 	decodeOne(t, stdout, &r)
-	if *r.World != (fitWorld{"saturated", 120, 8, 3, false, .1, 1}) || r.Pairs != 2000 || r.Links == 0 ||
+	if want := (fitWorld{Plan: "saturated", Nodes: 120, Dim: 8, Fields: 3, Logged: .1, Seed: 1}); !reflect.DeepEqual(
+		*r.World, want) || r.Pairs != 2000 || r.Links == 0 ||
 		len(r.Starts) != 2 {
 		t.Errorf("got %+v", r)
 	}
@@ -84,6 +86,37 @@ func TestFitJSON(t *testing.T) {
 	if _, again, _ := invoke(append(small, "--method", "bayes", "--logged", "0.1", "--anchor", "same=0.8+-0.1",
 		"--starts", ".3,.7", "--quiet", "--json", "--threads", "1")...); withoutTime(again) != withoutTime(stdout) {
 		t.Errorf("not the same again:\n%s%s", stdout, again)
+	}
+}
+
+// A world that breaks assumptions says so, and the truth beside the model is its own.
+func TestFitViolations(t *testing.T) {
+	t.Parallel()
+	line := append(small, "--method", "naive", "--quiet")
+	truth := func(flags ...string) (float64, string) {
+		code, stdout, stderr := invoke(append(line, flags...)...)
+		if code != exitOK {
+			t.Fatal(stderr)
+		}
+		fits80(t, stdout)
+		code, page, stderr := invoke(append(line, append(flags, "--json")...)...)
+		if code != exitOK {
+			t.Fatal(stderr)
+		}
+		var r fitReport
+		decodeOne(t, page, &r)
+		return *r.Test.Link.Truth, stdout + strings.Join(r.World.Violations, " ")
+	}
+	whole, plain := truth()
+	low, says := truth("--violate", "ceiling=0.5", "--violate", "text=0.25", "--violate", "popularity=1", "--violate",
+		"age=-1", "--violate", "dependence=0.5", "--violate", "response=probit")
+	if low > .6*whole || strings.Contains(plain, "assumptions") {
+		t.Errorf("mean y is %v with a ceiling of a half, %v without", low, whole)
+	}
+	for _, s := range []string{"do not hold: text=0.25, popularity=1", "text=0.25 popularity=1 age=-1 ceiling=0.5"} {
+		if !strings.Contains(says, s) {
+			t.Errorf("it does not say %q: %s", s, says)
+		}
 	}
 }
 
@@ -116,6 +149,11 @@ func TestFitWrongUsage(t *testing.T) {
 		"--starts 2":             `start at the propensity 2`,
 		"--starts .1,x":          `--starts is ".1,x"; give numbers with commas between them`,
 		"--logged 2":             `--logged is 2; give a share from 0 to 1`,
+		"--violate text":         `--violate is "text"; write text=number: what is relevant`,
+		"--violate luck=1":       `where the name is one of text, popularity`,
+		"--violate text=2":       `Violations.Text is 2; give from 0 to 1`,
+		"--violate ceiling=0":    `write ceiling=number: no y is above it`,
+		"--violate response=x":   `Violations.Response is "x"; give one of logit, probit, cauchit`,
 		"--logged NaN":           `--logged is NaN; give a share from 0 to 1`,
 		"--logged x":             `--logged is "x"; give a number`,
 		"--method dr":            `dr needs pairs whose exposure is logged`,
@@ -193,6 +231,11 @@ func TestFitHelp(t *testing.T) {
 	for name := range fit.Searchable() {
 		if !strings.Contains(stdout, "\n  "+name+" ") {
 			t.Errorf("the help does not explain the search over %s", name)
+		}
+	}
+	for _, name := range violationNames() {
+		if !strings.Contains(stdout, "\n  "+name+" ") {
+			t.Errorf("the help does not explain the violation %s", name)
 		}
 	}
 	for name := range plans {
