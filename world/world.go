@@ -40,13 +40,13 @@ type World struct {
 // none in a generated world and those it came with in a planted one.
 func (w *World) Graph() *graph.Graph { return w.graph }
 
-// Weights returns a copy of w, the weights of the true logit z = wᵀ(h_i⊙h_j) + b.
+// Weights returns a copy of w, the weights of the true logit z = wᵀ(h_i⊙h_j) + b, to which Violations.Quality adds.
 func (w *World) Weights() []float32 { return slices.Clone(w.weights) }
 
 // Bias returns b.
 func (w *World) Bias() float64 { return w.bias }
 
-// Ceiling returns the largest link probability, κ of y = κ·σ(z).
+// Ceiling returns the largest link probability, κ of y = κ·F(z).
 func (w *World) Ceiling() float64 { return w.ceiling }
 
 // Violations returns the assumptions of learning that do not hold.
@@ -97,7 +97,7 @@ func (w *World) Redrawn(seed uint64) *World {
 
 // Thinned returns the world with every propensity multiplied by a factor of at most 1: sparser links
 // of the same relevance. A world of Ceiling κ looks like one of Ceiling 1 thinned by κ, as far as
-// links go. The new world has the same draws and no drawn links.
+// links go, unless Violations.Dependence is set. The new world has the same draws and no drawn links.
 func (w *World) Thinned(factor float64) (*World, error) {
 	thin := *w.withoutLinks()
 	refused := bad("thinning by %v; a propensity stays above 0 and at most 1, so give a factor above 0, at most 1",
