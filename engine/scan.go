@@ -72,14 +72,10 @@ func ScanChunks(pairs int) int { return (pairs + ScanChunk - 1) / ScanChunk }
 // Scan implements Engine. Slopes are brought to the size of 1 by the first pair's weight before they go into float32
 // sums of a portion, which are added in float64.
 func (c CPU) Scan(ctx context.Context, s Scan) ([][]float64, error) {
-	if err := s.validate(); err != nil {
+	if err := s.Validate(); err != nil {
 		return nil, err
 	}
-	n := s.Pairs.Len()
-	portion := stretch
-	if s.Portion > 0 {
-		portion = min(s.Portion, ScanChunk)
-	}
+	n, portion := s.Pairs.Len(), s.PortionSize()
 	threads := kern.Threads(c.Threads)
 	rooms := make([]*scanRoom, threads)
 	parts := make([][][]float64, ScanChunks(n))
@@ -117,7 +113,16 @@ func (c CPU) Scan(ctx context.Context, s Scan) ([][]float64, error) {
 	return out, nil
 }
 
-func (s *Scan) validate() error {
+// PortionSize returns how many pairs a portion has; the last of a chunk may have fewer.
+func (s *Scan) PortionSize() int {
+	if s.Portion > 0 {
+		return min(s.Portion, ScanChunk)
+	}
+	return stretch
+}
+
+// Validate refuses a scan without predictors, with too few parameters, or with totals that are not positive.
+func (s *Scan) Validate() error {
 	if len(s.Versions) == 0 || slices.ContainsFunc(s.Totals, func(total float64) bool { return !(total > 0) }) {
 		return fmt.Errorf("%w: a scan of %d predictors, with gradients divided by %v", ErrShape, len(s.Versions),
 			s.Totals)

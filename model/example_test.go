@@ -79,6 +79,13 @@ func ExampleNodesOf() {
 	// Output: 4 2 [1 1 2 2] [unknown physics biology]
 }
 
+func ExampleMadeFor() {
+	link, err := model.NewDiagonal(model.NodesOf(papers()), false)
+	constant, _ := model.NewConstant(.5)
+	fmt.Println(model.MadeFor(link), model.MadeFor(constant), err)
+	// Output: 4 0 <nil>
+}
+
 func ExampleNodes() {
 	g := papers()
 	nodes := model.NodesOf(g)

@@ -31,6 +31,14 @@ func NodesOf(g *graph.Graph) Nodes {
 // Len returns the number of nodes.
 func (n Nodes) Len() int { return len(n.Fields) }
 
+// MadeFor returns how many nodes a model of this package was made for; 0 where it looks at none.
+func MadeFor(m PairModel) int {
+	if own, ok := m.(savedModel); ok {
+		return own.madeFor().Len()
+	}
+	return 0
+}
+
 // LogInDegree returns the popularity of every node: log(1 + how often it is among the targets). Give
 // it the targets of the training links alone, or the model sees what it is to predict.
 func LogInDegree(nodes int, targets []int32) []float32 {

@@ -15,6 +15,18 @@
 // AllPairs sums over all ordered pairs, block of sources by block of targets; Judge over the held-out pairs; Recommend
 // writes the best targets of every node; Import makes shards of OpenAlex's works.
 //
+// What is about targets and pairs in the driver's memory is computed there, without a job: TopK, and Scan by models
+// that hold their vectors. So lists for single queries are those of one machine:
+//
+//	r, err := recommend.New(g, m, recommend.Options{Engine: cluster})
+//	list, err := r.Top(ctx, recommend.Query{Source: r.Node(7), K: 10})
+//
+// Scan by models of Manifest.Shape, which hold no vectors, is a job: workers evaluate the pairs from the vectors of the
+// shards, and the visitor sees on the driver what comes back. By it fit.Judge has intervals over held-out pairs of a
+// graph whose vectors no machine can hold.
+//
+// Minibatch and Design, which Adam and the method bayes need, are refused with engine.ErrUnsupported.
+//
 // # What goes wrong
 //
 // A shard that is missing or damaged, and a worker of another version than the driver's, fail the

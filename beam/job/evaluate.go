@@ -24,8 +24,8 @@ func (e *Cluster) AllPairs(ctx context.Context, _ *graph.Graph, by engine.Predic
 	floor float64) (engine.Means, error) {
 	m := e.Manifest
 	if u.Sources != nil || u.Targets != nil || u.Before != nil {
-		return engine.Means{}, fmt.Errorf("%w: a cluster sums over all pairs of its shards, not over some of them",
-			engine.ErrUnsupported)
+		return engine.Means{}, fmt.Errorf("%w on a cluster: sums over a part of all pairs; sum over all, or open the "+
+			"dataset and use engine.CPU", engine.ErrUnsupported)
 	}
 	if m.Nodes < 2 {
 		return engine.Means{}, fmt.Errorf("%w: a graph of %d nodes has no pairs", fit.ErrData, m.Nodes)

@@ -21,8 +21,8 @@ func init() {
 	register.Iter1[[]byte]()
 }
 
-// Cluster is engine.Engine on a cluster. The objective's and the graph's own pairs are not looked at:
-// those of the shards are.
+// Cluster is engine.Engine on a cluster: of everything that goes over all pairs of the shards. What is about pairs or
+// targets in the driver's memory is computed there.
 type Cluster struct {
 	Store    shards.Store
 	Manifest *shards.Manifest
@@ -38,12 +38,19 @@ var _ engine.Engine = (*Cluster)(nil)
 // Evaluations returns how many gradients were computed.
 func (e *Cluster) Evaluations() int { return e.evaluations }
 
-// Gradient implements engine.Engine: one job.
+// Gradient implements engine.Engine: one job over the training pairs of the shards. An objective with pairs of its own,
+// a part of those or validation pairs, is computed by the driver.
 func (e *Cluster) Gradient(ctx context.Context, o *engine.Objective, params []float32, grad []float64) (engine.Parts,
 	error) {
 	if len(params) != o.Size() || grad != nil && len(grad) != o.Size() {
 		return engine.Parts{}, fmt.Errorf("%w: %d parameters for models with %d", engine.ErrShape, len(params),
 			o.Size())
+	}
+	if o.Pairs != nil && int64(o.Pairs.Len()) != e.Manifest.Extent.Pairs {
+		return engine.CPU{Threads: e.Runner.Threads}.Gradient(ctx, o, params, grad)
+	}
+	if err := e.agrees(o); err != nil {
+		return engine.Parts{}, err
 	}
 	e.evaluations++
 	tasks := make([]task, len(e.Manifest.Train))
@@ -51,7 +58,7 @@ func (e *Cluster) Gradient(ctx context.Context, o *engine.Objective, params []fl
 		tasks[k].Shard = &e.Manifest.Train[k]
 	}
 	p := e.plan("gradient")
-	p.Settings, p.Extent, p.Params, p.Gradient = e.Settings, e.Manifest.Extent, float32Bytes(params), grad != nil
+	p.Settings, p.Extent, p.Params, p.Gradient = e.Settings, e.Manifest.Extent, packed(params), grad != nil
 	sum, err := e.sum(ctx, "gradient", p, tasks, &gradientFn{})
 	if err != nil {
 		return engine.Parts{}, err
@@ -63,6 +70,37 @@ func (e *Cluster) Gradient(ctx context.Context, o *engine.Objective, params []fl
 	}
 	copy(grad, sum.Values[2:])
 	return o.Join(engine.Parts{Likelihood: sum.Values[0], Risk: sum.Values[1]}, sum.Pairs, params, grad), nil
+}
+
+// agrees refuses an objective that workers would not make of the cluster's settings. The prior may differ: it is added
+// by the driver.
+func (e *Cluster) agrees(o *engine.Objective) error {
+	shape, err := e.Manifest.Shape()
+	if err != nil {
+		return err
+	}
+	made, err := e.Settings.Objective(shape, e.Manifest.Extent)
+	if err != nil {
+		return err
+	}
+	type formula struct {
+		link, propensity string
+		lambdaL, lambdaR float64
+		likelihood       engine.Likelihood
+		risk             engine.RiskTerm
+		held, even       bool
+		floor            float64
+		size             int
+	}
+	of := func(o *engine.Objective) formula {
+		return formula{o.Link.Kind(), o.Propensity.Kind(), o.LambdaL, o.LambdaR, o.Likelihood, o.Risk, o.Held,
+			o.EvenRisk, o.Floor, o.Size()}
+	}
+	if of(o) != of(made) {
+		return fmt.Errorf("%w on a cluster: an objective of other settings than the cluster's; set Cluster.Settings "+
+			"to those that made it", engine.ErrUnsupported)
+	}
+	return nil
 }
 
 func (e *Cluster) plan(name string) *plan {
@@ -126,7 +164,7 @@ func (p *plan) gradient(ctx context.Context, t *task) (numbered, error) {
 	if p.Gradient {
 		grad = make([]float64, o.Size())
 	}
-	parts, err := engine.CPU{Threads: p.Threads}.Sum(ctx, o, float32sOf(p.Params), grad)
+	parts, err := engine.CPU{Threads: p.Threads}.Sum(ctx, o, unpacked[float32](p.Params), grad)
 	if err != nil {
 		return numbered{}, fmt.Errorf("%s: %w", p.store().Path(t.Shard.File.Name), err)
 	}

@@ -38,6 +38,8 @@ type plan struct {
 
 	K      int  `json:"k,omitempty"` // of lists
 	Linked bool `json:"linked,omitempty"`
+
+	Scan *scanPlan `json:"scan,omitempty"`
 }
 
 func (p *plan) encode() ([]byte, error) {
@@ -61,7 +63,7 @@ func decode(text []byte) (*plan, error) {
 
 func (p *plan) store() shards.Store { return shards.Store{Root: p.Root} }
 
-// task is one element: a shard, or two blocks, or some sources.
+// task is one element: a shard, or two blocks, or some sources, or the pairs of a scan.
 type task struct {
 	Number int           `json:"number"`
 	Shard  *shards.Shard `json:"shard,omitempty"`
@@ -73,6 +75,7 @@ type task struct {
 
 	Links []shards.Shard `json:"links,omitempty"` // links that these are about
 	Path  string         `json:"path,omitempty"`  // of works
+	Pairs *shards.File   `json:"pairs,omitempty"` // of a scan: sources, then targets, as int32
 }
 
 // create makes tasks and a plan elements of a pipeline. The tasks are dealt out anew, or a runner
@@ -176,18 +179,20 @@ func decodeNumbered(b []byte) (numbered, error) {
 	return n, nil
 }
 
-func float32Bytes(values []float32) []byte {
-	out := make([]byte, 0, 4*len(values))
-	for _, v := range values {
-		out = binary.LittleEndian.AppendUint32(out, math.Float32bits(v))
+// packed returns numbers as bytes, little-endian.
+func packed[T int32 | float32](values []T) []byte {
+	out, err := binary.Append(make([]byte, 0, 4*len(values)), binary.LittleEndian, values)
+	if err != nil {
+		panic(err) // the numbers have a fixed size
 	}
 	return out
 }
 
-func float32sOf(b []byte) []float32 {
-	out := make([]float32, len(b)/4)
-	for k := range out {
-		out[k] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*k:]))
+// unpacked is the way back.
+func unpacked[T int32 | float32](b []byte) []T {
+	out := make([]T, len(b)/4)
+	if _, err := binary.Decode(b, binary.LittleEndian, out); err != nil {
+		panic(err) // as above
 	}
 	return out
 }

@@ -14,11 +14,6 @@ func (e *Cluster) Minibatch(context.Context, *engine.Objective, []int, []float32
 
 // Design is refused: the posterior needs its pairs in one memory as yet.
 func (e *Cluster) Design(context.Context, engine.DesignPairs) (engine.Design, error) {
-	return nil, fmt.Errorf("%w on a cluster: the method bayes; use mle, rw, pu or ap", engine.ErrUnsupported)
-}
-
-// Scan is refused: workers cannot call back. Cluster.Judge has the risks of held-out pairs.
-func (e *Cluster) Scan(context.Context, engine.Scan) ([][]float64, error) {
-	return nil, fmt.Errorf("%w on a cluster: intervals and findings; judge by the held-out pairs without them",
+	return nil, fmt.Errorf("%w on a cluster: the method bayes; use mle, rw, pu or ap, or fit a sample on one machine",
 		engine.ErrUnsupported)
 }
