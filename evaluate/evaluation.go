@@ -129,9 +129,9 @@ func NewEvaluation(ctx context.Context, g *graph.Graph, m model.Model, v sample.
 		return nil, err
 	}
 	if judge.Posterior == nil && e.Class != fit.NoExposure {
-		e.Warnings = append(e.Warnings, "a model by "+m.Method+
-			" does not know how sure it is of π̂ and ŷ: its intervals take both for known and are far too "+
-			"narrow; judge it by the exposure of a model by bayes")
+		e.Warnings = append(e.Warnings, "the method "+m.Method+
+			" does not estimate how certain π̂ and ŷ are: the intervals treat both as known and are far too "+
+			"narrow; evaluate the model with the exposure of a bayes model")
 	}
 	if e.Observed, _, err = observe(ctx, judge, v.Pairs); err != nil {
 		return nil, err
@@ -172,23 +172,23 @@ func (e *Evaluation) recall(m model.Model) error {
 	if len(m.Findings) > 0 {
 		var found fit.Findings
 		if err := json.Unmarshal(m.Findings, &found); err != nil {
-			return fmt.Errorf("the doctor's findings in the model are damaged: %w; fit it anew", err)
+			return fmt.Errorf("the doctor's findings in the model are damaged: %w; fit it again", err)
 		}
 		e.Class = found.Class
 		switch found.Class {
 		case fit.Identified:
 		case fit.NoExposure:
-			e.Warnings = append(e.Warnings, "this model knows no exposure, so that every estimator is the naive "+
-				"one; judge it by the exposure of a model that does")
+			e.Warnings = append(e.Warnings, "this model ignores exposure, so every estimator equals the naive "+
+				"one; evaluate it with the exposure of a model that has one")
 		default:
 			e.Warnings = append(e.Warnings, "the doctor calls the scale of π̂ "+string(found.Class)+
-				": corrected risks can be compared between models, but not read as they are")
+				": compare corrected risks between models, but do not rely on their values")
 		}
 	}
 	if len(m.Certificate) > 0 {
 		e.Certificate = new(Certificate)
 		if err := json.Unmarshal(m.Certificate, e.Certificate); err != nil {
-			return fmt.Errorf("the certificate in the model is damaged: %w; fit it anew", err)
+			return fmt.Errorf("the certificate in the model is damaged: %w; fit it again", err)
 		}
 	}
 	return nil
@@ -219,9 +219,9 @@ func (e *Evaluation) compare(ctx context.Context, judge *fit.Judge, v sample.Evi
 	}
 	if ap, pu := differences["ap"], differences["pu"]; ap.Lower > 0 && pu.Upper < 0 || ap.Upper < 0 &&
 		pu.Lower > 0 {
-		e.Warnings = append(e.Warnings, fmt.Sprintf("R_AP and R_PU prefer different ones of %s and %s, and "+
-			"each is sure: R_AP believes the ŷ of the model that judges, R_PU its π̂ alone; these pairs do "+
-			"not decide", cmp.Or(e.Method, "this model"), name))
+		e.Warnings = append(e.Warnings, fmt.Sprintf("R_AP and R_PU clearly disagree on which of %s and %s is "+
+			"better: R_AP relies on the ŷ of the evaluating model, R_PU on its π̂ alone; these pairs cannot "+
+			"decide", cmp.Or(e.Method, "this model"), name))
 	}
 	e.Others = append(e.Others, o)
 	return nil
@@ -313,7 +313,7 @@ func observe(ctx context.Context, j *fit.Judge, p *graph.Pairs) (Observed, []flo
 	for k := range z {
 		b, err := risk.FromLogits(float64(z[k]), float64(s[k]))
 		if err != nil {
-			return Observed{}, nil, fmt.Errorf("the model's logits of pair %d: %w; fit it anew", k, err)
+			return Observed{}, nil, fmt.Errorf("the model's logits of pair %d: %w; fit it again", k, err)
 		}
 		// the logit tells apart what rounds to 1
 		link.Scores = append(link.Scores, float64(z[k]))

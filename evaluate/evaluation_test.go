@@ -71,10 +71,10 @@ func TestEvaluationWarns(t *testing.T) {
 		e := must(NewEvaluation(t.Context(), w.Graph(), m, v, s))(t)
 		return slices.ContainsFunc(e.Warnings, func(warning string) bool { return strings.Contains(warning, what) })
 	}
-	if !says(m, EvaluationSettings{}, "by mle does not know how sure it is") {
+	if !says(m, EvaluationSettings{}, "method mle does not estimate how certain") {
 		t.Error("a model without a posterior has intervals, and nothing is said")
 	}
-	if says(m, EvaluationSettings{}, "intervals lie apart") ||
+	if says(m, EvaluationSettings{}, "intervals do not overlap") ||
 		says(m, EvaluationSettings{Panel: PanelSettings{Floor: .01}}, "have a π̂ below") {
 		t.Error("the truth is warned of")
 	}
@@ -92,14 +92,14 @@ func TestEvaluationWarns(t *testing.T) {
 		flipped.LinkParams[k] *= -1
 	}
 	if !says(flipped, EvaluationSettings{Others: []model.Model{m}, Names: []string{"the truth"}},
-		"R_AP and R_PU prefer different ones of mle and the truth") {
+		"R_AP and R_PU clearly disagree on which of mle and the truth") {
 		t.Error("a model that is wrong and sure prefers itself, and nothing is said")
 	}
 	if says(m, EvaluationSettings{Others: []model.Model{flipped}, Names: []string{"flipped"}},
-		"prefer different ones") {
+		"clearly disagree") {
 		t.Error("all prefer the truth, and yet there is a warning")
 	}
-	if !says(wrong, EvaluationSettings{Panel: PanelSettings{Floor: .4}}, "of the pairs have a π̂ below 0.4") {
+	if !says(wrong, EvaluationSettings{Panel: PanelSettings{Floor: .4}}, "of the pairs have a π̂ below the floor 0.4") {
 		t.Error("π̂ is below the floor, and nothing is said")
 	}
 }

@@ -308,7 +308,7 @@ func FairnessOf(ctx context.Context, g *graph.Graph, models []model.Model, s Fai
 			var best kern.Heap
 			for c, z := range scores {
 				if z != z {
-					return fmt.Errorf("%w: the score of node %d for node %d; fit the model anew", ErrNaN,
+					return fmt.Errorf("%w: the score of node %d for node %d; fit the model again", ErrNaN,
 						candidates[c], i)
 				}
 				if m == 0 {

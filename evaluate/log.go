@@ -122,7 +122,7 @@ func FromLog(ctx context.Context, g *graph.Graph, m model.Model, lists []LoggedL
 			"are left out", unknown, len(lists)))
 	}
 	if len(sources) < 30 {
-		out.Warnings = append(out.Warnings, fmt.Sprintf("%d sources are few for an interval", len(sources)))
+		out.Warnings = append(out.Warnings, fmt.Sprintf("%d sources are too few for a reliable interval", len(sources)))
 	}
 	if largest > .2*n*math.Abs(out.Risk.Estimate) {
 		out.Warnings = append(out.Warnings, "one item that was unlikely to be shown makes up a fifth of the "+

@@ -121,8 +121,8 @@ func NewPanel(ctx context.Context, j *fit.Judge, v sample.Evidence, s PanelSetti
 		}
 	}
 	if clipped > total/10 {
-		p.Warnings = append(p.Warnings, fmt.Sprintf("%.0f%% of the pairs have a π̂ below %g, where R_w and R_PU "+
-			"take it for that: they are too low there; read R_AP", 100*clipped/total, s.Floor))
+		p.Warnings = append(p.Warnings, fmt.Sprintf("%.0f%% of the pairs have a π̂ below the floor %g, which R_w "+
+			"and R_PU use instead: both are too low; prefer R_AP", 100*clipped/total, s.Floor))
 	}
 	return p, nil
 }
@@ -251,8 +251,8 @@ func (p *Panel) warn() {
 		case "pu":
 			if row.Risk.Interval.Estimate < 0 {
 				p.Warnings = append(p.Warnings,
-					fmt.Sprintf("R_PU is %.3g, below 0: propensities are small where links are, and its weights "+
-						"1/π̂ swing; trust R_AP", row.Risk.Interval.Estimate))
+					fmt.Sprintf("R_PU is %.3g, below 0: propensities are small where links are, so its weights "+
+						"1/π̂ vary widely; trust R_AP", row.Risk.Interval.Estimate))
 			}
 		}
 	}
@@ -266,7 +266,7 @@ func (p *Panel) warn() {
 			if width, best := row.Risk.Upper-row.Risk.Lower, ap.Risk.Upper-ap.Risk.Lower; width > 3*best {
 				p.Warnings = append(p.Warnings,
 					fmt.Sprintf("the interval of %s is %.0f times as wide as that of R_AP: a few pairs with "+
-						"small π̂ carry it", row.Label(), width/best))
+						"small π̂ dominate it", row.Label(), width/best))
 			}
 			if row.Risk.Upper < ap.Risk.Lower || row.Risk.Lower > ap.Risk.Upper {
 				excluded = append(excluded, row.Label())
@@ -275,11 +275,11 @@ func (p *Panel) warn() {
 	}
 	if len(excluded) > 0 {
 		p.Warnings = append(p.Warnings, fmt.Sprintf("R_AP and %s estimate the same risk, but their intervals "+
-			"lie apart: links are seen more or less often than π̂ŷ says, most of all where π̂ is small; compare "+
-			"models rather than read the risk as it is", strings.Join(excluded, ", ")))
+			"do not overlap: links are seen more or less often than π̂ŷ predicts, most of all where π̂ is small; "+
+			"compare models, and do not rely on the value of the risk", strings.Join(excluded, ", ")))
 	}
 	if naive.Risk.Lower <= ap.Risk.Upper && naive.Risk.Upper >= ap.Risk.Lower {
 		p.Warnings = append(p.Warnings, "the intervals of the naive risk and of R_AP overlap: on these pairs "+
-			"the correction does not change the verdict")
+			"the correction is within the uncertainty")
 	}
 }

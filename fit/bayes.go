@@ -136,9 +136,8 @@ func (b *bayesian) limit() {
 		part := b.problem.Training().At(sample.Thin(all, most, s.Seed))
 		b.problem.Train, b.problem.Exposure = part.Pairs, part.Exposure
 		b.result.Warnings = append(b.result.Warnings, risk.Warning{Kind: "sample",
-			Message: fmt.Sprintf("bayes learned from %d of the %d pairs, drawn at random: a row of %d products "+
-				"is kept "+
-				"for each, and more would take over %d MB", b.problem.Train.Len(), all, dim, bytes>>20)})
+			Message: fmt.Sprintf("bayes learned from a random %d of the %d pairs: it keeps %d numbers for each, "+
+				"and more pairs would take over %d MB", b.problem.Train.Len(), all, dim, bytes>>20)})
 	}
 }
 
@@ -217,7 +216,7 @@ func (b *bayesian) start(ctx context.Context, i int, propensity float64) error {
 		b.theta, b.v = theta, v
 	} else if err := l.mode(ctx, theta, b.v, climb{enough: near, recorder: b.recorder, report: func(value float64) {
 		b.meter.add(pairs, false, func() round {
-			return round{phase: fmt.Sprintf("checking it from π̂ = %g", propensity), number: 1, of: 1,
+			return round{phase: fmt.Sprintf("restarting from π̂ = %g", propensity), number: 1, of: 1,
 				loss: value / float64(pairs)}
 		})
 	}}); err != nil {

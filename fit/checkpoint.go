@@ -192,7 +192,7 @@ func (r *recorder) open() ([]risk.Warning, error) {
 	atomicfile.Sweep(r.Path)
 	if there[keyKernels] != here[keyKernels] {
 		return []risk.Warning{{Kind: "kernels", Message: fmt.Sprintf("training began with the vector kernels %s and "+
-			"went on with %s: its last digits are those of neither alone", there[keyKernels], here[keyKernels])}}, nil
+			"continued with %s: the last digits may differ from both", there[keyKernels], here[keyKernels])}}, nil
 	}
 	return nil, nil
 }

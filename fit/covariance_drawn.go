@@ -54,7 +54,7 @@ type drawnCovariance struct {
 
 // approximate says that a posterior is known by draws.
 func approximate(dim, draws int) string {
-	return fmt.Sprintf("The vectors have %d dimensions, too many for an exact posterior: it is known by %d "+
+	return fmt.Sprintf("The vectors have %d dimensions, too many for an exact posterior: it is estimated from %d "+
 		"draws, and every standard error is itself uncertain by about %.0f%%.", dim, draws,
 		100/math.Sqrt(2*float64(draws)))
 }

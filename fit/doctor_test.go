@@ -135,7 +135,7 @@ func TestDoctorWithoutPosterior(t *testing.T) {
 		mle.Cells[0].LogitError != 0 || mle.Ratio.Error != 0 {
 		t.Errorf("mle: %+v", mle)
 	}
-	if !strings.Contains(strings.Join(mle.Verdict, " "), "need the method bayes") {
+	if !strings.Contains(strings.Join(mle.Verdict, " "), "only bayes has standard errors") {
 		t.Errorf("mle: %q", mle.Verdict)
 	}
 	naive := mustSmall(t, plan, 2_000, 8, 0, Settings{Method: "naive", Optimiser: "lbfgs"}).result.Findings

@@ -495,8 +495,8 @@ func (r *Result) warn() {
 				advice)
 		}
 		if group.mean > .995 {
-			add("collapsed", "the propensity of pairs of %s rose to %.3f on average: this is the naive model "+
-				"again; start elsewhere or use bayes", group.name, group.mean)
+			add("collapsed", "the propensity of pairs of %s rose to %.3f on average: the model has "+
+				"become naive; start elsewhere or use bayes", group.name, group.mean)
 		}
 	}
 	if mean := r.Findings.Starts; mean.High > 1.2*mean.Low {

@@ -34,7 +34,7 @@ func newPosterior(ctx context.Context, b *bayesian) (*Posterior, error) {
 	}
 	for a.done < a.count {
 		b.meter.add(b.problem.Train.Len(), true, func() round {
-			return round{phase: "measuring its own errors", number: a.done + 1, of: a.count}
+			return round{phase: "estimating its errors", number: a.done + 1, of: a.count}
 		})
 		var err error
 		switch {

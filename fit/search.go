@@ -239,7 +239,7 @@ func (t *training) plan() error {
 		t.points = t.points[:1]
 		t.result.Warnings = append(t.result.Warnings,
 			risk.Warning{Kind: "search", Message: "there are no validation pairs to choose settings by, so the first " +
-				"of the search were taken; give pairs of more sources"})
+				"values of the search were used; give pairs of more sources"})
 	}
 	for _, point := range t.points {
 		if _, err := model.NewLink(t.settings.Link, t.problem.Nodes, t.settings.at(point).LinkOptions); err != nil {

@@ -25,11 +25,11 @@ func (d *diagnosis) writeVerdict() {
 		f.say("Pairs of one field are shown %.2g times as often as pairs of two.", f.Ratio.Value)
 	}
 	if f.Starts.High > 1.2*f.Starts.Low {
-		f.say("Where training starts matters: mean ŷ comes out between %s and %s.", percent(f.Starts.Low),
+		f.say("The result depends on where training starts: mean ŷ is between %s and %s.", percent(f.Starts.Low),
 			percent(f.Starts.High))
 	}
 	if len(d.result.Settings.Anchors) > 0 && d.result.Posterior != nil {
-		f.say("This rests on the anchor that was given; a wrong anchor moves everything.")
+		f.say("These results depend on the given anchor: if it is wrong, so are they.")
 	} else if f.Class == Weak || f.Class == NotIdentified {
 		f.advise("or set %v to what is known from elsewhere, such as same=0.8±0.1", hint.Setting("anchors"))
 	}
@@ -38,11 +38,11 @@ func (d *diagnosis) writeVerdict() {
 		f.say("Mean ŷ was computed from %d of the %d pairs.", f.Support.Examined, f.Support.Pairs)
 	}
 	if f.Support.Thin > 0 {
-		f.advise("merge small fields: %d of %d field pairs have fewer than %d links, and their propensities are "+
-			"little more than the prior's", f.Support.Thin, f.Support.Cells, thinLinks)
+		f.advise("merge small fields: %d of %d field pairs have fewer than %d links, so their propensities are "+
+			"little more than the prior", f.Support.Thin, f.Support.Cells, thinLinks)
 	}
 	if f.Support.Clipped > .05 {
-		f.say("%s of the pairs have a propensity below %g: R_w and R_PU rest on the floor there; report R_AP.",
+		f.say("%s of the pairs have a propensity below %g: there R_w and R_PU use this floor instead; prefer R_AP.",
 			percent(f.Support.Clipped), d.floor())
 	}
 }
@@ -65,14 +65,14 @@ func (f *Findings) sayClass() {
 	off := 100 * (math.Exp(1.96*scale.Total()) - 1)
 	switch f.Class {
 	case NoExposure:
-		f.say("This model knows no exposure: its ŷ is the chance that a link is shown and made, not that it is " +
-			"relevant; relevance of what is rarely shown comes out too low.")
+		f.say("This model ignores exposure: its ŷ is the chance that a link is shown and made, so what is rarely " +
+			"shown looks less relevant than it is.")
 		f.advise("use bayes")
 		return
 	case Unmeasured:
-		f.say("How far links tell relevance from exposure is not measured: standard errors need the method bayes. " +
+		f.say("How well links separate relevance from exposure is not measured: only bayes has standard errors. " +
 			"Trust ratios of propensities, not their values.")
-		f.advise("fit with bayes, which has the standard errors")
+		f.advise("fit with bayes, which has standard errors")
 	case Identified:
 		f.say("The scale is identified: %s of all pairs are relevant (95%% interval %s to %s), and propensities "+
 			"can be read within their intervals, as long as exposure depends on the fields alone.",
@@ -99,16 +99,16 @@ func (f *Findings) sayClass() {
 		f.advise(logExposures)
 	}
 	if f.Echo >= graph.EchoFrom {
-		f.say("The vectors follow from the links: they agree to %.0f%% with those of the nodes that each is "+
-			"linked with. If they were made of the links, they carry exposure, ŷ takes it for relevance, and π̂ "+
-			"means nothing, whatever its interval says; neither does the ratio.", 100*f.Echo)
-		f.advise("use vectors that say what nodes are like, such as texts or profiles, instead of the links again")
+		f.say("The vectors follow from the links: they agree to %.0f%% with those of linked nodes. If they "+
+			"were made from the links, they contain exposure, ŷ mistakes it for relevance, and neither π̂ nor its "+
+			"ratio means anything, whatever the intervals say.", 100*f.Echo)
+		f.advise("use vectors that describe the nodes, made from texts or profiles instead of the links")
 	}
 	if f.Rare > 0 && f.Class == Weak {
-		f.say("By this fit even pairs of one field are shown with a chance of %.2g only, so that %s times as many "+
-			"things are relevant as were linked. Links cannot tell that from people who link to few of the "+
-			"relevant things that they see: take the lists and the ratios of propensities, and neither ŷ "+
-			"nor π̂ as they are.", f.Rare, number(1/f.Rare))
+		f.say("By this fit, even pairs of one field are shown with a chance of only %.2g, so %s times as many "+
+			"things are relevant as were linked. Links alone cannot tell this from people who link to few of the "+
+			"relevant things that they see: use the lists and the ratios of propensities, not the values of ŷ "+
+			"and π̂.", f.Rare, number(1/f.Rare))
 		f.advise(logExposures)
 	}
 }
@@ -137,9 +137,9 @@ const surprising = 3
 func (f *Findings) sayLogs(posterior bool) {
 	if len(f.Logged) == 0 {
 		f.say("The intervals do not cover two risks. If even the most relevant links are made only with probability " +
-			"κ, links look the same as with κ times the exposure. If relevant targets are also shown more, as on " +
-			"pages with hand-picked links, the estimated exposure is too high (twelvefold, where it could be " +
-			"checked). Only logged exposure can tell.")
+			"κ, links look the same as with κ times the exposure. If relevant targets are also shown more often, as " +
+			"on pages with hand-picked links, the estimated exposure is too high (12 times too high where it could " +
+			"be checked). Only logged exposure can reveal either.")
 		return
 	}
 	worst := f.Logged[0]
@@ -151,12 +151,12 @@ func (f *Findings) sayLogs(posterior bool) {
 	switch {
 	case math.Abs(worst.z()) > surprising:
 		f.say("Logged exposures contradict what links alone say: %s were shown where %s was expected (%s pairs, z "+
-			"= %.1f). Either the most relevant links are not made every time, or exposure depends on more than "+
+			"= %.1f). Either the most relevant links are not always made, or exposure depends on more than "+
 			"the fields; trust the logs.", percent(worst.Shown), percent(worst.Expected), worst.Group, worst.z())
-		f.advise("log more exposures, and let method dr or a propensity model that sees more than the fields use them")
+		f.advise("log more exposures, and use method dr or a propensity model that sees more than the fields")
 	case !posterior:
-		f.say("Logged exposures agree with the propensities (z = %.1f), but these were fitted to them as well; "+
-			"fit with bayes for a test that is worth more.", f.Logged[0].z())
+		f.say("Logged exposures agree with the propensities (z = %.1f), but these were fitted to them too; "+
+			"fit with bayes for a stricter test.", f.Logged[0].z())
 	default:
 		f.say("Logged exposures agree with what links alone say (z = %.1f over %d pairs).", f.Logged[0].z(),
 			f.Logged[0].Pairs)

@@ -239,9 +239,9 @@ func (d *Dial) Words() []string {
 		return nil
 	}
 	base := d.Curves[0].Points[0]
-	out := []string{fmt.Sprintf("As it is, the model has %.1f%% of a node's links among its %d (95%% interval "+
-		"%.1f to %.1f), and the fields of a list have %.2f nats of entropy, as if %.1f fields shared it evenly.",
-		100*base.Recall.Value, d.K, 100*base.Recall.Lower, 100*base.Recall.Upper, base.Entropy.Value,
+	out := []string{fmt.Sprintf("Without changes, a list of %d has %.1f%% of a node's links (95%% interval %.1f to "+
+		"%.1f), and the entropy of its fields is %.2f nats, as if %.1f fields shared it evenly.",
+		d.K, 100*base.Recall.Value, 100*base.Recall.Lower, 100*base.Recall.Upper, base.Entropy.Value,
 		math.Exp(base.Entropy.Value))}
 	for k, curve := range d.Curves {
 		points := curve.Points
@@ -299,7 +299,7 @@ func (d *Dial) Cost(p DialPoint) string {
 	case less && loses:
 		return at + " gives up " + points(p.Loss) + " and " + nats(turned(p.Gain))
 	case less:
-		return at + " gives up " + points(p.Loss) + " for no entropy that can be told from chance"
+		return at + " gives up " + points(p.Loss) + " without a measurable gain in entropy"
 	case more && gains:
 		return at + " gains " + points(turned(p.Loss)) + " and " + nats(p.Gain)
 	case more && loses:
@@ -307,12 +307,12 @@ func (d *Dial) Cost(p DialPoint) string {
 	case more:
 		return at + " gains " + points(turned(p.Loss)) + " at the same entropy"
 	case gains:
-		return at + " brings " + nats(p.Gain) + " and costs no recall that can be told from chance" +
+		return at + " brings " + nats(p.Gain) + " without a measurable loss of recall" +
 			fmt.Sprintf(" (%.1f points, %.1f to %.1f)", 100*p.Loss.Value, 100*p.Loss.Lower, 100*p.Loss.Upper)
 	case loses:
-		return at + " loses " + nats(turned(p.Gain)) + " and changes no recall that can be told from chance"
+		return at + " loses " + nats(turned(p.Gain)) + " without a measurable change of recall"
 	}
-	return at + " changes neither recall nor entropy by more than chance"
+	return at + " changes neither recall nor entropy measurably"
 }
 
 // knee is the point with the most entropy for its recall: the one farthest above the straight line from the model as

@@ -126,7 +126,7 @@ func TestCostInWords(t *testing.T) {
 			DialSetting: DialSetting{Diversity: 1}, Loss: band(.021), Gain: band(-.4)},
 		"e = .25 gains 2.0 points of Recall@10 (1.0 to 3.0) at the same entropy": {
 			DialSetting: DialSetting{Explore: .25}, Loss: band(-.02), Gain: band(0)},
-		"x = .3 brings 0.40 nats of entropy (0.39 to 0.41) and costs no recall that can be told from chance " +
+		"x = .3 brings 0.40 nats of entropy (0.39 to 0.41) without a measurable loss of recall " +
 			"(0.5 points, -0.5 to 1.5)": {DialSetting: DialSetting{Diversity: .3}, Loss: band(.005), Gain: band(.4)},
 		"x = 0 changes nothing": {},
 	} {

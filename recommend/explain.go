@@ -89,7 +89,7 @@ func (r *Recommender) explain(s Source, item Item) (*Explanation, error) {
 		if item.Hidden {
 			hidden = ", beyond the list: hidden by exposure"
 		}
-		message := fmt.Sprintf("its rank for a naive model%s; corrected it is %d", hidden, item.ByLink)
+		message := fmt.Sprintf("its rank in the naive model%s; its corrected rank is %d", hidden, item.ByLink)
 		root.Children = append(root.Children, &Explanation{Value: float64(item.NaiveRank), Message: message})
 	}
 	return root, nil
@@ -97,7 +97,7 @@ func (r *Recommender) explain(s Source, item Item) (*Explanation, error) {
 
 // explainLink takes z apart: shared words where they are known, else the components of the vectors.
 func (r *Recommender) explainLink(s Source, item Item) (*Explanation, error) {
-	out := &Explanation{Value: item.Logit, Message: "its logit z, made of"}
+	out := &Explanation{Value: item.Logit, Message: "its logit z, the sum of"}
 	kind := r.model.Link.Kind()
 	if kind != "diagonal" && kind != "diagonal-field" {
 		out.Message = "its logit z, from a " + kind + " model"
@@ -142,7 +142,7 @@ func (r *Recommender) explainLink(s Source, item Item) (*Explanation, error) {
 		out.Children = append(out.Children, &Explanation{Value: p.value, Message: p.name})
 	}
 	out.Children = append(out.Children,
-		&Explanation{Value: rest, Message: "all else that the texts share"},
+		&Explanation{Value: rest, Message: "everything else"},
 		&Explanation{Value: item.Logit - sum, Message: "the intercept: links are rare"})
 	return out, nil
 }
@@ -189,7 +189,7 @@ func (r *Recommender) explainExposure(s Source, item Item) *Explanation {
 	out := &Explanation{Value: item.Propensity, Message: fmt.Sprintf("π̂, the chance that %s is shown to %s",
 		named(item.Field), named(source))}
 	if r.class == fit.NoExposure {
-		out.Message = "this model knows no exposure"
+		out.Message = "this model ignores exposure"
 		return out
 	}
 	cell, known := r.cells[[2]uint16{r.field(s), r.g.Field(item.Node)}]
@@ -197,7 +197,7 @@ func (r *Recommender) explainExposure(s Source, item Item) *Explanation {
 		return out
 	}
 	support := &Explanation{Value: float64(cell.Links),
-		Message: fmt.Sprintf("links of %s to %s that it was learned from, in %d pairs", named(source),
+		Message: fmt.Sprintf("links from %s to %s among %d training pairs", named(source),
 			named(item.Field), cell.Pairs)}
 	if cell.Links < fewLinks {
 		support.Message += ": little more than a guess from other fields"

@@ -97,7 +97,7 @@ func New(g *graph.Graph, m model.Model, o Options) (*Recommender, error) {
 	if len(m.Findings) > 0 {
 		var found fit.Findings
 		if err := json.Unmarshal(m.Findings, &found); err != nil {
-			return nil, fmt.Errorf("%w: the doctor's findings are damaged: %w; fit it anew", ErrModel, err)
+			return nil, fmt.Errorf("%w: the doctor's findings are damaged: %w; fit it again", ErrModel, err)
 		}
 		r.class = found.Class
 		for _, c := range found.Cells {
@@ -397,12 +397,12 @@ func (r *Recommender) Top(ctx context.Context, q Query) (*List, error) {
 		return nil, err
 	}
 	if len(list.Items) < q.K {
-		list.Warnings = append(list.Warnings, fmt.Sprintf("%d were asked for and there are %d candidates", q.K,
-			len(list.Items)))
+		list.Warnings = append(list.Warnings, fmt.Sprintf("%d items were requested, but there are only %d "+
+			"candidates", q.K, len(list.Items)))
 	}
 	if r.class != "" && r.class != fit.Identified && r.class != fit.NoExposure {
 		list.Warnings = append(list.Warnings, "the doctor calls the scale of π̂ "+string(r.class)+
-			": read π̂ and ŷ as ratios between items, not as they are")
+			": trust the ratios of π̂ and ŷ between items, not their values")
 	}
 	return list, nil
 }
@@ -413,7 +413,7 @@ func (r *Recommender) exact(ctx context.Context, q Query) (*List, error) {
 	defer r.rooms.Put(room)
 	r.candidates(room, q)
 	if len(room.kept) == 0 {
-		return nil, fmt.Errorf("%w: of %d nodes none is left by the filters; widen fields or times, or allow "+
+		return nil, fmt.Errorf("%w: the filters leave none of the %d nodes; widen fields or times, or allow "+
 			"linked ones", ErrNothing, r.g.Len())
 	}
 	if err := r.score(ctx, room.scores, r.model, q.Source); err != nil {

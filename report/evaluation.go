@@ -48,7 +48,7 @@ func risksSection(e *evaluate.Evaluation) Section {
 		Text: []string{
 			fmt.Sprintf("%s held-out pairs of %s, %s of them linked; split %s.", number(float64(e.Pairs), 0),
 				e.Dataset, number(float64(e.Links), 0), e.Held),
-			"The naive risk takes every missing link for irrelevance. R_w, R_PU and R_AP weight pairs by exposure. " +
+			"The naive risk treats every missing link as irrelevant. R_w, R_PU and R_AP weight pairs by exposure. " +
 				"Read R_AP first, because its masses are probabilities.",
 		},
 	}

@@ -98,21 +98,21 @@ func (s Store) Manifest(ctx context.Context) (*Manifest, error) {
 	}
 	var m Manifest
 	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&m); err != nil {
-		return nil, fmt.Errorf("%w: %s: %w; make the shards anew", ErrDamaged, s.Path(ManifestFile), err)
+		return nil, fmt.Errorf("%w: %s: %w; make the shards again", ErrDamaged, s.Path(ManifestFile), err)
 	}
 	switch {
 	case m.Format != Format:
 		return nil, fmt.Errorf("%w: %s is a file of another kind (%q)", ErrDamaged, s.Path(ManifestFile), m.Format)
 	case m.Version != Version:
 		return nil, fmt.Errorf("%w: %s has format version %d and this program knows %d; use the program that "+
-			"wrote it, or make the shards anew", ErrVersion, s.Path(ManifestFile), m.Version, Version)
+			"wrote it, or make the shards again", ErrVersion, s.Path(ManifestFile), m.Version, Version)
 	}
 	return &m, m.validate(s.Path(ManifestFile))
 }
 
 func (m *Manifest) validate(path string) error {
 	fail := func(format string, a ...any) error {
-		return fmt.Errorf("%w: %s: %s; make the shards anew", ErrDamaged, path, fmt.Sprintf(format, a...))
+		return fmt.Errorf("%w: %s: %s; make the shards again", ErrDamaged, path, fmt.Sprintf(format, a...))
 	}
 	next := 0
 	for k, b := range m.Blocks {

@@ -165,7 +165,7 @@ func (s Store) open(ctx context.Context, f File) (t *table, err error) {
 }
 
 func (t *table) broken(format string, a ...any) error {
-	return fmt.Errorf("%w: %s %s; make the shards anew", ErrDamaged, t.path, fmt.Sprintf(format, a...))
+	return fmt.Errorf("%w: %s %s; make the shards again", ErrDamaged, t.path, fmt.Sprintf(format, a...))
 }
 
 // catch turns a panic of the Parquet library, which damaged bytes can cause, into an error.
@@ -281,7 +281,7 @@ func (s Store) Load(ctx context.Context, m *Layout, shard Shard) (*Part, error) 
 			at := int(i) - b.First
 			if at < 0 || at >= b.Nodes {
 				return fmt.Errorf("%w: %s: pair %d names node %d, which is not in block %d (%d nodes from %d); "+
-					"make the shards anew", ErrDamaged, s.Path(shard.File.Name), k, i, block, b.Nodes, b.First)
+					"make the shards again", ErrDamaged, s.Path(shard.File.Name), k, i, block, b.Nodes, b.First)
 			}
 			if (*known)[at] < 0 {
 				(*known)[at] = int32(len(numbers))
@@ -346,7 +346,7 @@ func (s Store) Gather(ctx context.Context, l *Layout, numbers []int32) (model.No
 			at := numbers[place] - int32(block.First)
 			from.Load(row, at)
 			if err = vectors.Set(place, row); err != nil {
-				err = fmt.Errorf("%w: %s, row %d: %w; make the vectors anew", ErrDamaged, s.Path(block.Vectors.Name),
+				err = fmt.Errorf("%w: %s, row %d: %w; make the vectors again", ErrDamaged, s.Path(block.Vectors.Name),
 					at, err)
 				break
 			}
@@ -372,7 +372,7 @@ func (s Store) OpenBlock(ctx context.Context, l *Layout, b Block) (*graph.Vector
 		return nil, nil, err
 	}
 	if v.Len() != b.Nodes || v.Dim() != l.Dim {
-		err := fmt.Errorf("%w: %s has %d vectors of dimension %d and should have %d of %d; make the shards anew",
+		err := fmt.Errorf("%w: %s has %d vectors of dimension %d and should have %d of %d; make the shards again",
 			ErrDamaged, s.Path(b.Vectors.Name), v.Len(), v.Dim(), b.Nodes, l.Dim)
 		v.Close()
 		return nil, nil, err

@@ -87,11 +87,11 @@ func (s Store) Read(ctx context.Context, f File) ([]byte, error) {
 
 func (s Store) compare(f File, bytes int64, sum []byte) error {
 	if bytes != f.Bytes {
-		return fmt.Errorf("%w: %s has %d bytes and should have %d; make the shards anew", ErrDamaged, s.Path(f.Name),
+		return fmt.Errorf("%w: %s has %d bytes and should have %d; make the shards again", ErrDamaged, s.Path(f.Name),
 			bytes, f.Bytes)
 	}
 	if have := hex.EncodeToString(sum); sum != nil && have != f.SHA256 {
-		return fmt.Errorf("%w: %s has the SHA-256 %.12s… and should have %.12s…; make the shards anew", ErrDamaged,
+		return fmt.Errorf("%w: %s has the SHA-256 %.12s… and should have %.12s…; make the shards again", ErrDamaged,
 			s.Path(f.Name), have, f.SHA256)
 	}
 	return nil

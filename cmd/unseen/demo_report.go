@@ -60,7 +60,7 @@ func (d *demo) writeEvaluation(path string) error {
 	if err != nil {
 		return err
 	}
-	e.Model, e.Dataset, e.Held = sum, "dataset", "as pairs of the same world that were drawn apart"
+	e.Model, e.Dataset, e.Held = sum, "dataset", "as a separate sample of the same world"
 	return atomicfile.Write(path+".evaluation.json", func(w io.Writer) error { return json.NewEncoder(w).Encode(e) })
 }
 

@@ -181,14 +181,14 @@ func runEvaluate(ctx context.Context, f evaluateFlags, t *display) (*evaluate.Ev
 	e.Held = origin.Plan.Describe(prepared.Graph)
 	e.Warnings = append(e.Warnings, warnings...)
 	if e.Fairness != nil && e.Class == fit.NoExposure {
-		e.Warnings = append(e.Warnings, "this model knows no exposure, so that merit is what it takes for "+
-			"relevant: what was never shown has little; judge by a model that corrects, and give this one to --against")
+		e.Warnings = append(e.Warnings, "this model ignores exposure, so what was never shown has little "+
+			"merit; evaluate a model that corrects for exposure, and give this one to --against")
 	}
 	for k, other := range s.Others {
 		theirs, known, err := sample.OriginOf(other)
 		if err == nil && (!known || !theirs.Plan.HoldsOutSameNodes(origin.Plan)) {
-			e.Warnings = append(e.Warnings, fmt.Sprintf("%s does not say that these pairs were held out when it "+
-				"was fitted; if it has seen them, it looks better than it is", s.Names[k]))
+			e.Warnings = append(e.Warnings, fmt.Sprintf("it is unknown whether %s was fitted without these pairs; "+
+				"if it has seen them, it looks better than it is", s.Names[k]))
 		}
 	}
 	if f.certify > 0 {

@@ -73,7 +73,7 @@ func TestRecommend(t *testing.T) {
 	node := "p7"
 	page := well(t, "recommend", bayes, dir, node, "p9", "--naive", naive, "--explain", "-k", "4", "--quiet")
 	fits80(t, page)
-	for _, says := range []string{"For p7", "For p9", "naive → now", "its logit z, made of", "the intercept",
+	for _, says := range []string{"For p7", "For p9", "naive → now", "its logit z, the sum of", "the intercept",
 		"π̂, the chance that", "hidden by exposure"} {
 		if !strings.Contains(page, says) {
 			t.Errorf("the page does not say %q:\n%s", says, page)
@@ -219,7 +219,7 @@ func TestRecommendRefuses(t *testing.T) {
 		{dir + " p1 --format pdf", "--format is"},
 		{dir + " p1 --fields alchemy", `no field "alchemy"; there is`},
 		{dir + " p1 --from never", "--from is"},
-		{dir + " p1 --from 3000", "none is left by the filters"},
+		{dir + " p1 --from 3000", "the filters leave none"},
 		{dir + " p1 --diversity 3", "give one from 0 to 1"},
 		{dir + " p1 --diversity .3 --explore .2", "give one of them"},
 		{dir + " --text words", "no encoder is known"},
