@@ -326,7 +326,7 @@ func (c *checker) vectorless(texts bool) {
 	case texts || titled:
 		c.found(Finding{Kind: "no-vectors", Severity: Note, Count: 1,
 			Fix: "encode the titles and texts"},
-			"There are no vectors yet, by which nodes are compared.")
+			"There are no vectors yet. Models compare nodes by their vectors.")
 	default:
 		c.found(Finding{Kind: "no-text", Severity: Wrong, Count: 1,
 			Fix: "add vectors of your own, " + VectorsFile + "; or add a column text or title to " + NodesFile +

@@ -117,18 +117,22 @@ func Certify(ctx context.Context, g *graph.Graph, s CertificateSettings) (*Certi
 // Words says what the certificate means.
 func (c *Certificate) Words() []string {
 	ap := c.Risks[slices.IndexFunc(c.Risks, func(r CertificateRisk) bool { return r.Scheme == "ap" })]
+	truths := "truths"
+	if c.Repeats == 1 {
+		truths = "truth"
+	}
 	words := []string{
-		fmt.Sprintf("On %d truths planted on these %d nodes, %s reached an AUC of %.3f where %.3f is the most, "+
+		fmt.Sprintf("On %d %s planted on these %d nodes, %s reached an AUC of %.3f where %.3f is the most, "+
 			"and a true risk of %.3f where naive has %.3f.",
-			c.Repeats, c.Nodes, c.Method, c.AUC, c.OracleAUC, c.TrueRisk, c.NaiveRisk),
+			c.Repeats, truths, c.Nodes, c.Method, c.AUC, c.OracleAUC, c.TrueRisk, c.NaiveRisk),
 		fmt.Sprintf("Propensities were off by %.0f%% on average, mean ŷ by %.0f%%.", 100*c.Propensity,
 			100*math.Abs(c.MeanLink-1)),
-		fmt.Sprintf("R_AP was off by %.2g (root mean square); its interval held the true risk %d of %d times.",
+		fmt.Sprintf("R_AP was off by %.2g (root mean square); its interval contained the true risk %d of %d times.",
 			ap.RMSE, ap.Covered, c.Repeats),
 	}
 	if c.Identified < c.Repeats {
-		words = append(words, fmt.Sprintf("In %d of %d the scale of π̂ was not identified: with as many real "+
-			"links it may not be either.", c.Repeats-c.Identified, c.Repeats))
+		words = append(words, fmt.Sprintf("In %d of %d the scale of π̂ was not identified; with as many real "+
+			"links it may not be identified either.", c.Repeats-c.Identified, c.Repeats))
 	}
 	return words
 }

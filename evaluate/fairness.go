@@ -339,9 +339,8 @@ func FairnessOf(ctx context.Context, g *graph.Graph, models []model.Model, s Fai
 
 // Words says in sentences what was found.
 func (f *Fairness) Words(name string) []string {
-	out := []string{fmt.Sprintf("By %s's lists %.0f%% of all attention goes to other groups than merit would "+
-		"have it (95%% interval %.0f to %.0f%%).",
-		name, 100*f.Distance.Value, 100*f.Distance.Lower, 100*f.Distance.Upper)}
+	out := []string{fmt.Sprintf("In the lists of %s, %.0f%% of all attention (95%% interval %.0f to %.0f%%) would "+
+		"have to move to other groups to match merit.", name, 100*f.Distance.Value, 100*f.Distance.Lower, 100*f.Distance.Upper)}
 	var most, least *GroupShare
 	for k := range f.Groups {
 		g := &f.Groups[k]
@@ -358,12 +357,12 @@ func (f *Fairness) Words(name string) []string {
 	for _, g := range []*GroupShare{least, most} {
 		if g != nil {
 			out = append(out, fmt.Sprintf("%s has %.1f%% of the merit and %.1f%% of the attention: %.2f times "+
-				"its due (%.2f to %.2f).",
+				"its merit (%.2f to %.2f).",
 				g.Name, 100*g.Merit.Value, 100*g.Exposure.Value, g.Ratio.Value, g.Ratio.Lower, g.Ratio.Upper))
 		}
 	}
 	if most == nil && least == nil {
-		out = append(out, "No group is given more or less than its due by more than chance.")
+		out = append(out, "No group gets measurably more or less attention than its merit.")
 	}
 	return out
 }

@@ -13,7 +13,7 @@ func BridgeSections(bridges []recommend.Bridge, notes []string) []Section {
 	chart := &figure.IntervalChart{XTitle: "links per node that exposure hides", Legend: "95% interval", Digits: 2}
 	table := figure.Table{Name: "bridges", Title: "All field pairs", Head: "from → to", Detail: true,
 		Columns: []figure.Column{
-			{Name: "gap", Means: "expected links per node, corrected less naive", Digits: 3},
+			{Name: "gap", Means: "expected links per node, corrected minus naive", Digits: 3},
 			{Name: "lower", Digits: 3}, {Name: "upper", Digits: 3},
 			{Name: "corrected", Digits: 3}, {Name: "naive", Digits: 3}, {Name: "π̂", Means: "chance of being shown",
 				Digits: 3},

@@ -184,11 +184,11 @@ func seedTable(outcomes []*Outcome, kind FieldKind, methods []Method) figure.Tab
 // worlds cancel. The intervals are Student's, over seeds.
 func differencesTable(outcomes []*Outcome, kind FieldKind, methods []Method) figure.Table {
 	t := figure.Table{Name: string(kind) + "-against",
-		Title: fmt.Sprintf("%s fields, how much higher, in the same worlds", kind), Head: "methods",
+		Title: fmt.Sprintf("%s fields, differences in the same worlds", kind), Head: "methods",
 		Columns: []figure.Column{
-			{Name: "risk", Means: "true risk less that of the other", Digits: 4, Better: "lower"},
+			{Name: "risk", Means: "true risk minus that of the other", Digits: 4, Better: "lower"},
 			{Name: "risk from", Means: "95% interval over seeds", Digits: 4}, {Name: "risk to", Digits: 4},
-			{Name: "AUC", Means: "area under the ROC curve less that of the other, points", Digits: 2,
+			{Name: "AUC", Means: "area under the ROC curve minus that of the other, points", Digits: 2,
 				Better: "higher"},
 			{Name: "AUC from", Digits: 2}, {Name: "AUC to", Digits: 2},
 		}}
@@ -209,7 +209,7 @@ func differencesTable(outcomes []*Outcome, kind FieldKind, methods []Method) fig
 				}
 				row = append(row, figure.Number(mean), figure.Number(mean-half), figure.Number(mean+half))
 			}
-			t.Add(m.Name+" less "+other.Name, row...)
+			t.Add(m.Name+" minus "+other.Name, row...)
 		}
 	}
 	return t

@@ -125,7 +125,7 @@ func runBridges(ctx context.Context, f bridgesFlags, t *display) (*foundBridges,
 	}
 	if class := r.Class(); class != "" && class != "identified" {
 		found.Warnings = append(found.Warnings, "the doctor calls the scale of π̂ "+string(class)+
-			": gaps can be compared with one another, and are not numbers of links")
+			": compare gaps with each other, but do not read them as numbers of links")
 	}
 	if f.out != "" {
 		return found, found.write(f.out)

@@ -266,7 +266,7 @@ func refit(ctx context.Context, f dialFlags, m model.Model, prepared *sample.Pre
 	}
 	warning := ""
 	if slices.Contains([]string{"naive", "naive-field", "cosine", "mle", "bayes"}, s.Method) {
-		warning = fmt.Sprintf("%s has no risk to weigh: λ_R is that of ap, fitted to the same pairs", s.Method)
+		warning = fmt.Sprintf("%s has no risk to weight: λ_R applies to ap instead, fitted to the same pairs", s.Method)
 		s = fit.Settings{Method: "ap", Seed: s.Seed}
 	}
 	s.LambdaR = lambda

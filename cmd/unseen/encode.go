@@ -296,7 +296,7 @@ func (r *encodeResult) print(w io.Writer) error {
 	fmt.Fprintf(&b, "%s: %s nodes, %d dimensions (%s), encoded in %s\n", r.Dir, amount.Text(r.Nodes), r.Dimension,
 		r.Kind, progress.Seconds(r.Seconds))
 	if r.Fit != nil {
-		b.WriteString(wrap(fmt.Sprintf("%s terms of %s count; the components carry %.0f%% of them",
+		b.WriteString(wrap(fmt.Sprintf("%s of %s terms are used; the components explain %.0f%% of their weight",
 			amount.Text(r.Fit.Terms), amount.Text(r.Fit.Found), math.Round(100*r.Fit.Explained))))
 	}
 	for _, text := range r.Warnings {

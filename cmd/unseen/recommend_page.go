@@ -61,7 +61,7 @@ func printList(b *strings.Builder, list *recommend.List, f recommendFlags) {
 		why := "      "
 		weak := ""
 		if item.Weak {
-			weak = ", π̂ rests on few links"
+			weak = ", π̂ from few links"
 		}
 		fmt.Fprintf(b, "\n%s%s\n", indent, short(item.ID+"  "+item.Field+weak, 60))
 		if item.Why != nil {

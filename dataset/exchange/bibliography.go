@@ -149,8 +149,8 @@ func (w *works) noteFiltered() {
 			hint.Setting("toYear"), hint.Setting("field"))
 	}
 	if w.outside > 0 {
-		w.sink.Note("Dropped %d of %d references, which lead outside the set, as usual in a part of a bibliography; "+
-			"set %v to make nodes of them.", w.outside, w.references, hint.Setting("keepOutside"))
+		w.sink.Note("Dropped %d of %d references that lead outside the set, which is usual in part of a "+
+			"bibliography; set %v to add their targets as nodes.", w.outside, w.references, hint.Setting("keepOutside"))
 	}
 	if w.made > 0 {
 		w.sink.Note("Made %s of references; they have no text.", amount.Of(w.made, "node"))

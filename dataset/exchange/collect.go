@@ -325,7 +325,7 @@ func pair(source, target string) []byte { return []byte(source + "," + target) }
 
 func (c *collector) noNode(end, id string, at Place, record []byte) error {
 	return c.Reject(at, hint.Wrap(fmt.Errorf("%w: the %s %.80q", ErrUnknownNode, end, id),
-		"add the node, set %v to skip such records, or set %v to make nodes of all ends", hint.Setting("lenient"),
+		"add the node, set %v to skip such records, or set %v to add missing nodes", hint.Setting("lenient"),
 		hint.Setting("nodesFromLinks")), record)
 }
 

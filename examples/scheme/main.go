@@ -5,20 +5,20 @@
 //
 // Prints how much higher its true risk is than that of each other method:
 //
-//	random fields, how much higher, in the same worlds
-//	  half less naive  -0.090 (-0.098 to -0.082)
-//	  half less mle    +0.056 (+0.049 to +0.062)
-//	  half less rw     +0.056 (+0.049 to +0.062)
-//	  half less pu     +0.053 (+0.047 to +0.059)
-//	  half less ap     +0.058 (+0.051 to +0.064)
-//	  half less bayes  +0.060 (+0.053 to +0.066)
-//	tied fields, how much higher, in the same worlds
-//	  half less naive  -0.086 (-0.096 to -0.077)
-//	  half less mle    +0.064 (+0.052 to +0.077)
-//	  half less rw     +0.065 (+0.052 to +0.078)
-//	  half less pu     +0.062 (+0.050 to +0.074)
-//	  half less ap     +0.067 (+0.053 to +0.080)
-//	  half less bayes  +0.067 (+0.056 to +0.078)
+//	random fields, differences in the same worlds
+//	  half minus naive  -0.090 (-0.098 to -0.082)
+//	  half minus mle    +0.056 (+0.049 to +0.062)
+//	  half minus rw     +0.056 (+0.049 to +0.062)
+//	  half minus pu     +0.053 (+0.047 to +0.059)
+//	  half minus ap     +0.058 (+0.051 to +0.064)
+//	  half minus bayes  +0.060 (+0.053 to +0.066)
+//	tied fields, differences in the same worlds
+//	  half minus naive  -0.086 (-0.096 to -0.077)
+//	  half minus mle    +0.064 (+0.052 to +0.077)
+//	  half minus rw     +0.065 (+0.052 to +0.078)
+//	  half minus pu     +0.062 (+0.050 to +0.074)
+//	  half minus ap     +0.067 (+0.053 to +0.080)
+//	  half minus bayes  +0.067 (+0.056 to +0.078)
 package main
 
 import (
