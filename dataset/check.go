@@ -354,7 +354,7 @@ func (c *checker) vectors(context.Context) error {
 		c.found(Finding{Kind: "echo", Severity: Weak, Count: 1,
 			Fix: "use vectors that say what nodes are like, such as those of their texts"},
 			"The vectors follow from the links: they agree to %.0f%% with those of the nodes that each is "+
-				"linked with. Vectors made of links carry exposure, and hide it.", 100*echo)
+				"linked with. Vectors made from links contain exposure and hide it.", 100*echo)
 	}
 	first := func(ids []string) string {
 		if len(ids) == 0 {

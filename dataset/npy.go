@@ -98,7 +98,7 @@ func ReadNpyHeader(r io.Reader) (NpyHeader, error) {
 		return none, endOr(err, short)
 	}
 	if string(start[:6]) != npyMagic {
-		return none, &npyFault{fmt.Sprintf("it begins with %q and not as an .npy file does", start[:6]), fixSave}
+		return none, &npyFault{fmt.Sprintf("it begins with %q, so it is not an .npy file", start[:6]), fixSave}
 	}
 	lengthBytes := 2
 	switch start[6] {

@@ -340,7 +340,8 @@ func FairnessOf(ctx context.Context, g *graph.Graph, models []model.Model, s Fai
 // Words says in sentences what was found.
 func (f *Fairness) Words(name string) []string {
 	out := []string{fmt.Sprintf("In the lists of %s, %.0f%% of all attention (95%% interval %.0f to %.0f%%) would "+
-		"have to move to other groups to match merit.", name, 100*f.Distance.Value, 100*f.Distance.Lower, 100*f.Distance.Upper)}
+		"have to move to other groups to match merit.", name, 100*f.Distance.Value, 100*f.Distance.Lower,
+		100*f.Distance.Upper)}
 	var most, least *GroupShare
 	for k := range f.Groups {
 		g := &f.Groups[k]

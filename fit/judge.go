@@ -246,7 +246,7 @@ func (j *Judge) check(q *question) error {
 		return err
 	}
 	if q.Pairs == nil || q.Pairs.Len() == 0 {
-		return fmt.Errorf("%w: no pairs to judge by; hold some out, by a split other than %s", ErrData,
+		return fmt.Errorf("%w: no pairs to evaluate on; hold some out, by a split other than %s", ErrData,
 			sample.Whole)
 	}
 	n := q.Pairs.Len()

@@ -178,7 +178,7 @@ func (r *Recommender) Text(ctx context.Context, text encode.Text, field *uint16)
 	}
 	vector, known := r.encoder.Encode(text)
 	if !known {
-		return Source{}, 0, fmt.Errorf("%w: the encoder knows no word of the text; give more of it, in the "+
+		return Source{}, 0, fmt.Errorf("%w: the encoder knows none of the words in the text; give more of it, in the "+
 			"language of the dataset", ErrQuery)
 	}
 	probability = 1

@@ -166,7 +166,7 @@ func ridgeTable(points []fit.RidgePoint) figure.Table {
 	t := figure.Table{Name: "ridge", Title: "Along the ridge of the likelihood", Head: "factor", Detail: true,
 		Columns: []figure.Column{
 			{Name: "mean π̂", Digits: 3}, {Name: "mean ŷ", Digits: 4}, {Name: "R_AP", Digits: 4},
-			{Name: "log-likelihood", Digits: 1, Means: "of the training pairs, less that at factor 1"},
+			{Name: "log-likelihood", Digits: 1, Means: "of the training pairs, minus that at factor 1"},
 		}}
 	for _, p := range sorted(points) {
 		t.Add(brief(p.Factor), figure.Number(p.Propensity),

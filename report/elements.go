@@ -65,7 +65,7 @@ func (p RiskChart) Section() Section {
 	if f.Caption == "" {
 		f.Caption = "Each dot is an estimate; its whiskers are the interval of its uncertainty."
 		if known > 0 {
-			f.Caption += fmt.Sprintf(" Diamonds are the truth: %d of %d intervals hold it.", inside, known)
+			f.Caption += fmt.Sprintf(" Diamonds are the truth: %d of %d intervals contain it.", inside, known)
 		}
 	}
 	return Section{Name: cmp.Or(p.Name, "panel"), Title: p.Title, Text: p.Text, Figures: []figure.Figure{f},

@@ -55,7 +55,7 @@ func Open(title string, runs ...string) (*Page, error) {
 		page.Title = "What unseen found"
 	}
 	page.Add(Section{Name: "files", Title: "Files",
-		Text: []string{"The files that this report was made of. The same files give the same report, byte for " +
+		Text: []string{"The files that this report was made from. The same files give the same report, byte for " +
 			"byte."},
 		FactsTitle: "Checksums", Facts: files})
 	return page, nil

@@ -36,7 +36,7 @@ func TestPageHasEverything(t *testing.T) {
 		"?</span> too small to tell", "By these numbers: reproduced.", "~</span> weak", // verdicts
 		"training diverged", "quick version", // warnings
 		// captions
-		"6 of 8 intervals hold it", "Both maps have one scale", "The further to the upper left",
+		"6 of 8 intervals contain it", "Both maps have one scale", "The further to the upper left",
 		"On the dotted diagonal", "A rising line",
 		"log exposures on a small random share", "Settings and seeds", "2001, 2002", "area under the ROC curve",
 		"96.42 <span class=\"spread\">± 0.31</span>",

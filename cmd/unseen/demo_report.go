@@ -71,9 +71,9 @@ func (d *demo) document(checksum string) *report.Page {
 	doc := &report.Page{
 		Title: "What exposure hides",
 		Summary: []string{
-			fmt.Sprintf("%s papers in %d fields, generated, so that the truth is known. Of all pairs %.1f%% are "+
+			fmt.Sprintf("A generated world of %s papers in %d fields, whose truth is known. Of all pairs %.1f%% are "+
 				"relevant, but authors were shown %.0f%% of the papers of their own field and %.0f%% of others: "+
-				"%s citations are what can be seen.",
+				"%s citations are observed.",
 				amount.Text(d.Papers), d.Fields, 100*d.Relevant, 100*d.Same, 100*d.Cross, amount.Text(d.Citations)),
 			fmt.Sprintf("Taken at face value (naive), the citations say that %.2f%% of pairs are relevant; "+
 				"learned together with exposure (bayes), %.2f%%. The truth is %.2f%%.",
@@ -90,13 +90,14 @@ func (d *demo) document(checksum string) *report.Page {
 	doc.Add(report.HeatPair{
 		Title: "What authors are shown, true and learned", Labels: d.labels, True: d.planted, Learned: d.learned,
 		Text: []string{fmt.Sprintf("The chance that an author of one field is shown a paper of another. It was "+
-			"never seen; it was learned from the citations. It is off by %.0f%% on average.", 100*d.Propensity)},
+			"not observed, but learned from the citations. It is off by %.0f%% on average.", 100*d.Propensity)},
 	})
 	if len(d.Hidden) > 0 {
 		hidden := report.HiddenTable{
 			Title: "Hidden by exposure",
 			Text: []string{fmt.Sprintf("What “%s” (%s) does not cite and bayes recommends from other fields. "+
-				"Of the %d newest papers it has most to gain.", d.Source.Title, d.Source.Field, demoReaders)},
+				"Of the %d newest papers, this one has the most to gain.", d.Source.Title, d.Source.Field,
+				demoReaders)},
 		}
 		for _, h := range d.Hidden {
 			hidden.Papers = append(hidden.Papers, report.HiddenPaper{
@@ -110,7 +111,7 @@ func (d *demo) document(checksum string) *report.Page {
 	}
 	doc.Add(report.Curves{
 		Title: "Against relevance itself",
-		Text:  []string{"Judged by what is truly relevant, seen or not."},
+		Text:  []string{"Evaluated on what is truly relevant, whether it was shown or not."},
 		Curves: []report.Curve{
 			{Kind: report.ROC, Lines: d.roc}, {Kind: report.Calibration, Lines: d.calibration},
 		},
@@ -121,7 +122,7 @@ func (d *demo) document(checksum string) *report.Page {
 		Facts: []report.Fact{
 			{Name: "papers", Value: amount.Text(d.Papers)}, {Name: "citations", Value: amount.Text(d.Citations)},
 			{Name: "pairs learned from", Value: amount.Text(d.Pairs) +
-				", every citation and four pairs without one for each"},
+				": every citation, and four pairs without a citation for each"},
 			{Name: "seed", Value: fmt.Sprint(d.Seed)}, {Name: "checksum of the data", Value: checksum},
 		},
 	})
@@ -131,9 +132,9 @@ func (d *demo) document(checksum string) *report.Page {
 // riskPanel is what every estimator says of both, beside the truth.
 func (d *demo) riskPanel() report.RiskChart {
 	p := report.RiskChart{
-		Title: "How good each is, and how good it seems", What: "risk (log-loss)",
-		Text: []string{"The naive risk takes every missing citation for a sign of irrelevance. R_w, R_PU and " +
-			"R_AP weigh pairs by exposure, here as bayes learned it, and judge both recommenders by it."},
+		Title: "How good each is, and how good it looks", What: "risk (log-loss)",
+		Text: []string{"The naive risk treats every missing citation as irrelevant. R_w, R_PU and R_AP weight " +
+			"pairs by exposure; for both recommenders it is the exposure that bayes learned."},
 	}
 	for _, r := range d.Recommenders {
 		truth := r.Risk
@@ -155,9 +156,9 @@ func (d *demo) loopPart() report.LoopChart {
 	return report.LoopChart{
 		Title: "Where each would lead",
 		Text: []string{"The forecast follows the theory's process, field by field: what is shown is linked " +
-			"to, what is linked to is shown more. Correcting for exposure stops what exposure feeds; where a " +
-			"field is also more relevant to itself, that still compounds. It takes all papers of a field " +
-			"for alike; unseen loop runs the loop itself."},
+			"to, what is linked to is shown more. Correcting for exposure stops the growth that exposure " +
+			"drives; a field that is more relevant to itself still grows. The forecast treats all papers of a " +
+			"field alike; unseen loop simulates the loop paper by paper."},
 		Caption: "Share of recommendations that stay in the reader's own field, all fields together. A line " +
 			"that climbs is a recommender that narrows.",
 		Lines: []figure.Series{

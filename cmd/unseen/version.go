@@ -30,7 +30,7 @@ checksums, as a CycloneDX document for scanners.`,
 			case bill:
 				info, ok := debug.ReadBuildInfo()
 				if !ok {
-					return errors.New("this binary does not say what it is made of; build it with go build in " +
+					return errors.New("this binary has no list of its modules; build it with go build in " +
 						"module mode")
 				}
 				scripts, err := sbom.Scripts(serve.Scripts())

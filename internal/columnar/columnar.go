@@ -168,7 +168,7 @@ func Open(r io.ReaderAt, size int64) (*parquet.File, error) {
 		return nil, err
 	}
 	if string(tail[4:]) != "PAR1" {
-		return nil, fmt.Errorf("it ends with %q, not as a Parquet file does", tail[4:])
+		return nil, fmt.Errorf("it ends with %q, so it is not a Parquet file", tail[4:])
 	}
 	if footer := int64(binary.LittleEndian.Uint32(tail[:4])); footer > size-12 {
 		return nil, fmt.Errorf("its footer claims %d bytes of %d", footer, size)

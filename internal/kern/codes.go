@@ -183,7 +183,7 @@ func TopKCodes(ctx context.Context, c *Codes, m, queries *Matrix, k, threads int
 		panic(fmt.Sprintf("kern: TopKCodes of queries with %d elements over rows with %d", queries.dim, m.dim))
 	}
 	if k < 0 || k > MaxK {
-		panic(fmt.Sprintf("kern: TopKCodes of %d hits; 0 to %d can be had", k, MaxK))
+		panic(fmt.Sprintf("kern: TopKCodes of %d hits; want 0 to %d", k, MaxK))
 	}
 	results := make([][]RowScore, queries.rows)
 	if k == 0 || m.rows == 0 {

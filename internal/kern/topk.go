@@ -38,7 +38,7 @@ func TopK(ctx context.Context, m, queries *Matrix, k, threads int) ([][]RowScore
 		panic(fmt.Sprintf("kern: TopK of queries with %d elements over rows with %d", queries.dim, m.dim))
 	}
 	if k < 0 || k > MaxK {
-		panic(fmt.Sprintf("kern: TopK of %d hits; 0 to %d can be had", k, MaxK))
+		panic(fmt.Sprintf("kern: TopK of %d hits; want 0 to %d", k, MaxK))
 	}
 	results := make([][]RowScore, queries.rows)
 	if k == 0 || m.rows == 0 {
