@@ -71,7 +71,7 @@ func (p *site) live(content map[string]any) {
 var simulationMethods = []struct{ Name, Words string }{
 	{SimulateNaive, "Naive: ignores exposure"},
 	{SimulateCorrected, "Corrected for exposure: treats what was not shown as not linked"},
-	{SimulateShown, "Corrected, trained only on what was shown: what this service does"},
+	{SimulateShown, "Corrected, trained only on what was shown, as in this service"},
 }
 
 // fieldRow is a field's share and its expected range.
