@@ -72,10 +72,7 @@ as bridges.csv, bridges.jsonl, bridges.bib and bridges.ris for other programs.`,
 			if err != nil {
 				return err
 			}
-			if f.asJSON {
-				return printJSON(cmd.OutOrStdout(), found)
-			}
-			return printBridges(cmd.OutOrStdout(), found, f)
+			return present(cmd, f.asJSON, found, func(w io.Writer) error { return printBridges(w, found, f) })
 		},
 		ValidArgsFunction: modelThenFolder,
 	}

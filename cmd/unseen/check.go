@@ -59,11 +59,7 @@ weak does not stop a fit, but makes the model worse.`,
 			if err != nil {
 				return err
 			}
-			if f.asJSON {
-				err = printJSON(cmd.OutOrStdout(), r)
-			} else {
-				err = printCheck(cmd.OutOrStdout(), f.dir, r, sealed)
-			}
+			err = present(cmd, f.asJSON, r, func(w io.Writer) error { return printCheck(w, f.dir, r, sealed) })
 			if n := r.Wrong(); err == nil && n > 0 {
 				err = fmt.Errorf("%s has faults (%d); fix what is listed as wrong", f.dir, n)
 			}

@@ -74,10 +74,7 @@ method without a risk is replaced by ap, and 0 means maximum likelihood alone.
 			if err != nil {
 				return err
 			}
-			if f.asJSON {
-				return printJSON(cmd.OutOrStdout(), d)
-			}
-			return printDial(cmd.OutOrStdout(), d, f.output)
+			return present(cmd, f.asJSON, d, func(w io.Writer) error { return printDial(w, d, f.output) })
 		},
 		ValidArgsFunction: modelThenFolder,
 	}

@@ -93,10 +93,7 @@ unseen report turns into a page.`,
 			if err != nil {
 				return err
 			}
-			if f.asJSON {
-				return printJSON(cmd.OutOrStdout(), e)
-			}
-			return printEvaluation(cmd.OutOrStdout(), e, f.output)
+			return present(cmd, f.asJSON, e, func(w io.Writer) error { return printEvaluation(w, e, f.output) })
 		},
 		ValidArgsFunction: modelThenFolder,
 	}

@@ -95,10 +95,7 @@ positions in proportion to ŷ and prints each item's probability of being shown.
 			if err != nil {
 				return err
 			}
-			if f.asJSON {
-				return printJSON(cmd.OutOrStdout(), lists)
-			}
-			return writeLists(cmd.OutOrStdout(), lists, f)
+			return present(cmd, f.asJSON, lists, func(w io.Writer) error { return writeLists(w, lists, f) })
 		},
 		ValidArgsFunction: modelThenFolder,
 	}
