@@ -7,7 +7,7 @@
 // are added in the order of the shards, so that a result depends on how the pairs were cut and on
 // nothing else: not on the runner, the number of workers or retries.
 //
-//	cluster := &job.Cluster{Store: store, Manifest: manifest, Runner: job.Runner{Name: "prism"}}
+//	cluster := &job.Cluster{Shards: location, Manifest: manifest, Runner: job.Runner{Name: "prism"}}
 //	objective, err := settings.Objective(shape, manifest.Extent)
 //	settings.Engine = cluster
 //	params, parts, iterations, err := fit.Descent{Objective: objective, Settings: settings}.Run(ctx)

@@ -96,7 +96,7 @@ func (p *plan) allPairs(ctx context.Context, t *task) (numbered, error) {
 	if t.Target != t.Source {
 		targets = span(to.First, to.Nodes)
 	}
-	nodes, err := p.store().Gather(ctx, p.Layout, numbers)
+	nodes, err := p.shards().Gather(ctx, p.Layout, numbers)
 	if err != nil {
 		return numbered{}, err
 	}
@@ -111,7 +111,7 @@ func (p *plan) allPairs(ctx context.Context, t *task) (numbered, error) {
 		return numbered{}, err
 	}
 	for _, shard := range t.Links {
-		links, _, err := p.store().Pairs(ctx, shard)
+		links, _, err := p.shards().Pairs(ctx, shard)
 		if err != nil {
 			return numbered{}, err
 		}
@@ -131,18 +131,18 @@ func (p *plan) allPairs(ctx context.Context, t *task) (numbered, error) {
 	return numbered{t.Number, total.Pairs, valuesOf(total)}, nil
 }
 
-// Held is what held-out pairs say of a model: means over the pairs, each counted for as many as it stands for.
-type Held struct {
+// HeldMeans is what held-out pairs say of a model: means over the pairs, each counted for as many as it stands for.
+type HeldMeans struct {
 	engine.Means
 	Weight float64 `json:"weight"` // of all, together
 }
 
 // Judge computes the risks of a model's own predictions by the held-out pairs.
-func (e *Cluster) Judge(ctx context.Context, by engine.Predictor) (Held, error) {
+func (e *Cluster) Judge(ctx context.Context, by engine.Predictor) (HeldMeans, error) {
 	m := e.Manifest
 	if len(m.Test) == 0 {
-		return Held{}, fmt.Errorf("%w: the shards of %s hold no pairs to judge by; import with a split", fit.ErrData,
-			e.Store.Root)
+		return HeldMeans{}, fmt.Errorf("%w: the shards of %s hold no pairs to judge by; import with a split",
+			fit.ErrData, e.Shards.Root)
 	}
 	tasks := make([]task, len(m.Test))
 	for k := range tasks {
@@ -150,21 +150,21 @@ func (e *Cluster) Judge(ctx context.Context, by engine.Predictor) (Held, error) 
 	}
 	p, err := e.judged(by, "held")
 	if err != nil {
-		return Held{}, err
+		return HeldMeans{}, err
 	}
 	sum, err := e.sum(ctx, "held-out", p, tasks, &heldFn{})
 	if err != nil {
-		return Held{}, err
+		return HeldMeans{}, err
 	}
 	if len(sum.Values) != 7 || !(sum.Values[6] > 0) {
-		return Held{}, fmt.Errorf("%w: %d sums of held-out pairs came back, where 7 were asked for", ErrJob,
+		return HeldMeans{}, fmt.Errorf("%w: %d sums of held-out pairs came back, where 7 were asked for", ErrJob,
 			len(sum.Values))
 	}
 	weight := sum.Values[6]
 	means := sumsOf(sum)
 	means.Pairs = 1
 	t := means.Means() // sums, over one
-	out := Held{Weight: weight, Means: engine.Means{
+	out := HeldMeans{Weight: weight, Means: engine.Means{
 		Pairs: sum.Pairs, MeanLink: t.MeanLink / weight, Likelihood: t.Likelihood / weight,
 		Naive: t.Naive / weight, W: t.W / weight, PU: t.PU / weight, AP: t.AP / weight,
 	}}
@@ -189,7 +189,7 @@ func (*heldFn) ProcessElement(ctx context.Context, element, shared []byte, emit 
 }
 
 func (p *plan) held(ctx context.Context, t *task) (numbered, error) {
-	part, err := p.store().Load(ctx, p.Layout, *t.Shard)
+	part, err := p.shards().Load(ctx, p.Layout, *t.Shard)
 	if err != nil {
 		return numbered{}, err
 	}
@@ -201,7 +201,7 @@ func (p *plan) held(ctx context.Context, t *task) (numbered, error) {
 	total, weight, err := predictor.SumSeen(model.Batch{Sources: part.Pairs.Source, Targets: part.Pairs.Target},
 		part.Pairs.Linked, part.Pairs.Weight)
 	if err != nil {
-		return numbered{}, fmt.Errorf("%s: %w", p.store().Path(t.Shard.File.Name), err)
+		return numbered{}, fmt.Errorf("%s: %w", p.shards().Path(t.Shard.File.Name), err)
 	}
 	return numbered{t.Number, total.Pairs, append(valuesOf(total), weight)}, nil
 }

@@ -34,8 +34,8 @@ func ExampleCluster() {
 	if err != nil {
 		panic(err)
 	}
-	store := shards.Store{Root: filepath.Join(folder, "shards")}
-	m, err := shards.Cut(ctx, store, prepared, shards.CutSettings{Nodes: 50})
+	location := shards.Location{Root: filepath.Join(folder, "shards")}
+	m, err := shards.Cut(ctx, location, prepared, shards.CutSettings{Nodes: 50})
 	if err != nil {
 		panic(err)
 	}
@@ -49,7 +49,7 @@ func ExampleCluster() {
 	if err != nil {
 		panic(err)
 	}
-	cluster := &job.Cluster{Store: store, Manifest: m, Settings: settings, Work: shards.Store{Root: folder}}
+	cluster := &job.Cluster{Shards: location, Manifest: m, Settings: settings, Work: shards.Location{Root: folder}}
 	settings.Engine = cluster
 	_, _, iterations, err := fit.Descent{Objective: objective, Settings: settings,
 		Data: m.Checksum()}.Run(ctx)

@@ -24,11 +24,11 @@ func init() {
 // Cluster is engine.Engine on a cluster: of everything that goes over all pairs of the shards. What is about pairs or
 // targets in the driver's memory is computed there.
 type Cluster struct {
-	Store    shards.Store
+	Shards   shards.Location
 	Manifest *shards.Manifest
 	Settings fit.Settings // by which workers make the objective again
 	Runner   Runner
-	Work     shards.Store // where jobs leave their results; where all workers can write
+	Work     shards.Location // where jobs leave their results; where all workers can write
 
 	evaluations int
 }
@@ -104,7 +104,7 @@ func (e *Cluster) agrees(o *engine.Objective) error {
 }
 
 func (e *Cluster) plan(name string) *plan {
-	return &plan{Root: e.Store.Absolute().Root, Layout: e.Manifest.Layout(), Result: e.Work.Absolute().Root,
+	return &plan{Root: e.Shards.Absolute().Root, Layout: e.Manifest.Layout(), Result: e.Work.Absolute().Root,
 		Name: unique(name), Threads: e.Runner.threads()}
 }
 
@@ -150,7 +150,7 @@ func (*gradientFn) ProcessElement(ctx context.Context, element, shared []byte, e
 }
 
 func (p *plan) gradient(ctx context.Context, t *task) (numbered, error) {
-	part, err := p.store().Load(ctx, p.Layout, *t.Shard)
+	part, err := p.shards().Load(ctx, p.Layout, *t.Shard)
 	if err != nil {
 		return numbered{}, err
 	}
@@ -166,7 +166,7 @@ func (p *plan) gradient(ctx context.Context, t *task) (numbered, error) {
 	}
 	parts, err := engine.CPU{Threads: p.Threads}.Sum(ctx, o, unpacked[float32](p.Params), grad)
 	if err != nil {
-		return numbered{}, fmt.Errorf("%s: %w", p.store().Path(t.Shard.File.Name), err)
+		return numbered{}, fmt.Errorf("%s: %w", p.shards().Path(t.Shard.File.Name), err)
 	}
 	return numbered{t.Number, int64(part.Pairs.Len()), append([]float64{parts.Likelihood, parts.Risk}, grad...)}, nil
 }
@@ -222,6 +222,6 @@ func (*keepFn) ProcessElement(ctx context.Context, _ int, sums func(*[]byte) boo
 	if err != nil {
 		return mark(err)
 	}
-	_, err = shards.Store{Root: p.Result}.WriteBytes(ctx, p.Name, total.encode())
+	_, err = shards.Location{Root: p.Result}.WriteBytes(ctx, p.Name, total.encode())
 	return mark(err)
 }

@@ -107,7 +107,7 @@ type blockWorks struct {
 //
 // Held-out nodes are drawn by the seed. A link belongs to the part of its source; in training both
 // ends are of that part. Unlinked pairs are drawn uniformly from all of their part.
-func Import(ctx context.Context, runner Runner, to shards.Store, s ImportSettings) (m *shards.Manifest, err error) {
+func Import(ctx context.Context, runner Runner, to shards.Location, s ImportSettings) (m *shards.Manifest, err error) {
 	s, err = s.withDefaults()
 	if err != nil {
 		return nil, err
@@ -161,7 +161,7 @@ func (p *plan) importWorks(ctx context.Context, runner Runner, m *shards.Manifes
 	}
 	slices.SortFunc(blocks, func(a, b blockResult) int { return a.Bucket - b.Bucket })
 	for _, b := range blocks {
-		m.Blocks = append(m.Blocks, shards.Block{First: m.Nodes, Nodes: b.Nodes, Vectors: b.Vectors})
+		m.Blocks = append(m.Blocks, shards.NodeBlock{First: m.Nodes, Nodes: b.Nodes, Vectors: b.Vectors})
 		p.Import.Names = append(p.Import.Names, b.Bucket)
 		if m.Nodes += b.Nodes; m.Nodes > math.MaxInt32 {
 			return fmt.Errorf("%w: more than %d works", shards.ErrContent, math.MaxInt32)
@@ -278,12 +278,12 @@ func (s ImportSettings) withDefaults() (ImportSettings, error) {
 // worksUnder lists the files of works, in an order that does not depend on the storage.
 func worksUnder(ctx context.Context, paths []string) (files []string, err error) {
 	for _, path := range paths {
-		store := shards.Store{Root: path}
-		if store.Local() {
+		location := shards.Location{Root: path}
+		if location.Local() {
 			err := filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
 				if err == nil && !entry.IsDir() && (file == path || strings.HasSuffix(file, ".gz") ||
 					strings.HasSuffix(file, ".jsonl")) {
-					files = append(files, shards.Store{Root: file}.Absolute().Root)
+					files = append(files, shards.Location{Root: file}.Absolute().Root)
 				}
 				return err
 			})
@@ -317,10 +317,10 @@ func openEncoder(ctx context.Context, path string) (*encode.LSA, error) {
 	if e, ok := encoders.Load(path); ok {
 		return e.(*encode.LSA), nil
 	}
-	content, err := shards.Store{Root: filepath.Dir(path)}.ReadAll(ctx, filepath.Base(path))
+	content, err := shards.Location{Root: filepath.Dir(path)}.ReadAll(ctx, filepath.Base(path))
 	if strings.Contains(path, "://") {
 		cut := strings.LastIndexByte(path, '/')
-		content, err = shards.Store{Root: path[:cut]}.ReadAll(ctx, path[cut+1:])
+		content, err = shards.Location{Root: path[:cut]}.ReadAll(ctx, path[cut+1:])
 	}
 	if err != nil {
 		return nil, err
@@ -354,12 +354,12 @@ func collect[T any](ctx context.Context, runner Runner, name string, p *plan, ta
 	if err := runner.run(ctx, name, pipeline); err != nil {
 		return nil, err
 	}
-	store := shards.Store{Root: p.Result}
-	text, err := store.ReadAll(ctx, p.Name)
+	location := shards.Location{Root: p.Result}
+	text, err := location.ReadAll(ctx, p.Name)
 	if err != nil {
 		return nil, err
 	}
-	store.Remove(ctx, p.Name)
+	location.Remove(ctx, p.Name)
 	err = json.Unmarshal(text, &out)
 	return out, err
 }
@@ -380,7 +380,7 @@ func (*collectFn) ProcessElement(ctx context.Context, _ int, documents func(*[]b
 	}
 	text, err := json.Marshal(all)
 	if err == nil {
-		_, err = shards.Store{Root: p.Result}.WriteBytes(ctx, p.Name, text)
+		_, err = shards.Location{Root: p.Result}.WriteBytes(ctx, p.Name, text)
 	}
 	return mark(err)
 }
@@ -487,7 +487,7 @@ func unpack(b []byte, v any) error {
 type blockResult struct {
 	Bucket  int
 	Nodes   int
-	Vectors shards.File
+	Vectors shards.FileSum
 	Fields  []string
 }
 
@@ -543,21 +543,21 @@ func (p *plan) block(ctx context.Context, bucket int, batches func(*[]byte) bool
 			out.Fields = append(out.Fields, w.Field)
 		}
 	}
-	store := p.store()
-	if out.Vectors, err = store.Write(ctx, fmt.Sprintf("vectors-%05d.npy", bucket), func(w io.Writer) error {
+	location := p.shards()
+	if out.Vectors, err = location.Write(ctx, fmt.Sprintf("vectors-%05d.npy", bucket), func(w io.Writer) error {
 		return shards.WriteVectors(w, vectors, 0, len(all))
 	}); err != nil {
 		return nil, err
 	}
 	content, err := pack(kept)
 	if err == nil {
-		_, err = store.WriteBytes(ctx, worksName(bucket), content)
+		_, err = location.WriteBytes(ctx, worksName(bucket), content)
 	}
 	return out, err
 }
 
 func (p *plan) works(ctx context.Context, block int) (*blockWorks, error) {
-	content, err := p.store().ReadAll(ctx, worksName(p.Import.Names[block]))
+	content, err := p.shards().ReadAll(ctx, worksName(p.Import.Names[block]))
 	if err != nil {
 		return nil, err
 	}
@@ -618,7 +618,7 @@ func (p *plan) refer(ctx context.Context, t *task, emit func(int, []byte)) error
 
 type linksResult struct {
 	Block  int
-	Table  shards.File
+	Table  shards.FileSum
 	Shards []shards.Shard
 	Links  int64
 	Parts  [2]int64 // links of training and test
@@ -648,7 +648,7 @@ func (p *plan) link(ctx context.Context, block int, batches func(*[]byte) bool) 
 	if err != nil {
 		return nil, err
 	}
-	store, s := p.store(), p.Import.Settings
+	location, s := p.shards(), p.Import.Settings
 	out := &linksResult{Block: block}
 	ids, fields := make([]string, len(kept.Numbers)), make([]uint16, len(kept.Numbers))
 	for k, number := range kept.Numbers {
@@ -658,7 +658,7 @@ func (p *plan) link(ctx context.Context, block int, batches func(*[]byte) bool) 
 			fields[k] = uint16(1 + at)
 		}
 	}
-	if out.Table, err = store.Write(ctx, fmt.Sprintf("nodes-%05d.parquet", block),
+	if out.Table, err = location.Write(ctx, fmt.Sprintf("nodes-%05d.parquet", block),
 		func(w io.Writer) error { return shards.WriteNodes(w, ids, fields) }); err != nil {
 		return nil, err
 	}
@@ -722,7 +722,7 @@ func (p *plan) write(ctx context.Context, name string, t task, pairs *graph.Pair
 		some := &graph.Pairs{Source: pairs.Source[from:to], Target: pairs.Target[from:to],
 			Linked: pairs.Linked[from:to], Weight: pairs.Weight[from:to], Rate: pairs.Rate[from:to]}
 		s := shards.Shard{Source: t.Source, Target: t.Target, Pairs: some.Len()}
-		if s.File, err = p.store().Write(ctx, fmt.Sprintf("%s-%05d-%05d-%d.parquet", name, t.Source, t.Target, part),
+		if s.File, err = p.shards().Write(ctx, fmt.Sprintf("%s-%05d-%05d-%d.parquet", name, t.Source, t.Target, part),
 			func(w io.Writer) error {
 				return shards.WritePairs(w, some, nil)
 			}); err != nil {
@@ -764,7 +764,7 @@ func (p *plan) pairs(ctx context.Context, t *task) (*pairsResult, error) {
 	s := p.Import.Settings
 	linked := map[graph.Link]bool{}
 	for _, shard := range t.Links {
-		links, _, err := p.store().Pairs(ctx, shard)
+		links, _, err := p.shards().Pairs(ctx, shard)
 		if err != nil {
 			return nil, err
 		}
@@ -878,7 +878,7 @@ func (p *plan) products(ctx context.Context, pairs *graph.Pairs, out *pairsResul
 		addPair(some, graph.Link{Source: int32(len(numbers)), Target: int32(len(numbers) + 1)}, true, 1, 1)
 		numbers = append(numbers, pairs.Source[at], pairs.Target[at])
 	}
-	nodes, err := p.store().Gather(ctx, p.Layout, numbers)
+	nodes, err := p.shards().Gather(ctx, p.Layout, numbers)
 	if err != nil {
 		return err
 	}

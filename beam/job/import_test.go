@@ -88,18 +88,18 @@ func TestImportIsThatOfOneMachine(t *testing.T) {
 	}
 	for name, runner := range runners() {
 		for _, blocks := range []int{1, 5} {
-			store := shards.Store{Root: filepath.Join(t.TempDir(), "shards")}
-			must(Import(ctx, runner, store, ImportSettings{Paths: []string{raw}, Encoder: path, Blocks: blocks,
+			location := shards.Location{Root: filepath.Join(t.TempDir(), "shards")}
+			must(Import(ctx, runner, location, ImportSettings{Paths: []string{raw}, Encoder: path, Blocks: blocks,
 				Pairs: 300, Seed: 1}))(t)
-			m := must(store.Manifest(ctx))(t)
-			one := importedShards{store, m, g, nil}
+			m := must(location.Manifest(ctx))(t)
+			one := importedShards{location, m, g, nil}
 			t.Run(fmt.Sprintf("%s/%d", name, blocks), func(t *testing.T) {
 				one.checkNodes(t, encoder, docs)
 				one.checkLinks(t)
 				one.checkPairs(t)
 			})
-			cluster := &Cluster{Store: store, Manifest: m, Settings: settingsFor("mle"), Runner: runner,
-				Work: shards.Store{Root: t.TempDir()}}
+			cluster := &Cluster{Shards: location, Manifest: m, Settings: settingsFor("mle"), Runner: runner,
+				Work: shards.Location{Root: t.TempDir()}}
 			o := must(cluster.Settings.Objective(must(m.Shape())(t), m.Extent))(t)
 			if parts := must(cluster.Gradient(ctx, o, make([]float32, o.Size()),
 				make([]float64, o.Size())))(t); !(parts.Likelihood > 0) {
@@ -113,7 +113,7 @@ func TestImportIsThatOfOneMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	folder := t.TempDir()
-	_, err = Import(ctx, Runner{}, shards.Store{Root: filepath.Join(folder, "shards")},
+	_, err = Import(ctx, Runner{}, shards.Location{Root: filepath.Join(folder, "shards")},
 		ImportSettings{Paths: []string{raw}, Encoder: path})
 	if err == nil || !strings.Contains(err.Error(), "c.jsonl, line 2") {
 		t.Errorf("a damaged line gives %v", err)
@@ -125,10 +125,10 @@ func TestImportIsThatOfOneMachine(t *testing.T) {
 
 // importedShards are shards beside the graph of one machine.
 type importedShards struct {
-	store shards.Store
-	m     *shards.Manifest
-	g     *graph.Graph
-	ids   []string // of the nodes, by their place in the shards
+	location shards.Location
+	m        *shards.Manifest
+	g        *graph.Graph
+	ids      []string // of the nodes, by their place in the shards
 }
 
 // node is the place of a node in the graph.
@@ -144,8 +144,8 @@ func (one *importedShards) checkNodes(t *testing.T, encoder *encode.LSA, docs en
 			one.g.LinkCount())
 	}
 	for _, b := range one.m.Blocks {
-		own := must(one.store.IDs(t.Context(), b))(t)
-		vectors, fields, err := one.store.OpenBlock(t.Context(), one.m.Layout(), b)
+		own := must(one.location.IDs(t.Context(), b))(t)
+		vectors, fields, err := one.location.OpenBlock(t.Context(), one.m.Layout(), b)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +169,7 @@ func (one *importedShards) checkLinks(t *testing.T) {
 	t.Helper()
 	found := 0
 	for _, shard := range one.m.LinkShards {
-		links, _, err := one.store.Pairs(t.Context(), shard)
+		links, _, err := one.location.Pairs(t.Context(), shard)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -190,7 +190,7 @@ func (one *importedShards) checkPairs(t *testing.T) {
 	seen, linked, weight := map[graph.Link]bool{}, 0, 0.
 	for part, list := range [][]shards.Shard{one.m.Train, one.m.Test} {
 		for _, shard := range list {
-			pairs, _, err := one.store.Pairs(t.Context(), shard)
+			pairs, _, err := one.location.Pairs(t.Context(), shard)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -66,10 +66,10 @@ func newSetup(t testing.TB, nodes, dim int) setup {
 
 func (s setup) cut(t testing.TB, c shards.CutSettings) (*Cluster, *shards.Manifest) {
 	t.Helper()
-	store := shards.Store{Root: filepath.Join(t.TempDir(), "shards")}
-	m := must(shards.Cut(context.Background(), store, s.Prepared, c))(t)
-	return &Cluster{Store: store, Manifest: must(store.Manifest(context.Background()))(t),
-		Work: shards.Store{Root: t.TempDir()}}, m
+	location := shards.Location{Root: filepath.Join(t.TempDir(), "shards")}
+	m := must(shards.Cut(context.Background(), location, s.Prepared, c))(t)
+	return &Cluster{Shards: location, Manifest: must(location.Manifest(context.Background()))(t),
+		Work: shards.Location{Root: t.TempDir()}}, m
 }
 
 func must[T any](v T, err error) func(testing.TB) T {
@@ -304,7 +304,7 @@ func TestListsAreThoseOfOneMachine(t *testing.T) {
 						continue
 					}
 					cluster.Runner = runner
-					to := shards.Store{Root: filepath.Join(t.TempDir(), "lists")}
+					to := shards.Location{Root: filepath.Join(t.TempDir(), "lists")}
 					lists := must(cluster.Recommend(ctx, m, to, ListSettings{K: 7, Linked: linked, Part: 50}))(t)
 					got := readLists(t, to, lists)
 					for i, row := range rows {
@@ -323,7 +323,7 @@ func TestListsAreThoseOfOneMachine(t *testing.T) {
 	}
 }
 
-func readLists(t *testing.T, from shards.Store, lists *Lists) map[string][]string {
+func readLists(t *testing.T, from shards.Location, lists *ListFolder) map[string][]string {
 	t.Helper()
 	out := map[string][]string{}
 	for _, name := range lists.Parts {
@@ -373,7 +373,7 @@ func TestBadInputIsNamed(t *testing.T) {
 			cluster, m := s.cut(t, shards.CutSettings{Nodes: 160})
 			cluster.Runner, cluster.Settings = runner, settingsFor("mle")
 			file := c.file(m)
-			if err := c.spoil(cluster.Store.Path(file)); err != nil {
+			if err := c.spoil(cluster.Shards.Path(file)); err != nil {
 				t.Fatal(err)
 			}
 			o := must(cluster.Settings.Objective(must(m.Shape())(t), m.Extent))(t)
@@ -388,7 +388,7 @@ func TestBadInputIsNamed(t *testing.T) {
 				continue
 			}
 			folder := t.TempDir()
-			if _, err := cluster.Recommend(ctx, fitted, shards.Store{Root: filepath.Join(folder, "lists")},
+			if _, err := cluster.Recommend(ctx, fitted, shards.Location{Root: filepath.Join(folder, "lists")},
 				ListSettings{K: 3}); err == nil || !strings.Contains(err.Error(), file) {
 				t.Errorf("%s, %s: lists were made, or %v", name, c.what, err)
 			}

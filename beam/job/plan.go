@@ -19,11 +19,11 @@ import (
 
 // plan is what all workers share, as a side input.
 type plan struct {
-	Version string         `json:"version"`
-	Root    string         `json:"root"`
-	Layout  *shards.Layout `json:"layout"`
-	Result  string         `json:"result"` // where results go: a root
-	Name    string         `json:"name"`   // of the result's file
+	Version string             `json:"version"`
+	Root    string             `json:"root"`
+	Layout  *shards.NodeLayout `json:"layout"`
+	Result  string             `json:"result"` // where results go: a root
+	Name    string             `json:"name"`   // of the result's file
 
 	Threads  int          `json:"threads"`  // that a task may use
 	Settings fit.Settings `json:"settings"` // of a gradient
@@ -61,7 +61,7 @@ func decode(text []byte) (*plan, error) {
 	return &p, nil
 }
 
-func (p *plan) store() shards.Store { return shards.Store{Root: p.Root} }
+func (p *plan) shards() shards.Location { return shards.Location{Root: p.Root} }
 
 // task is one element: a shard, or two blocks, or some sources, or the pairs of a scan.
 type task struct {
@@ -73,9 +73,9 @@ type task struct {
 	First  int `json:"first,omitempty"` // sources
 	Nodes  int `json:"nodes,omitempty"`
 
-	Links []shards.Shard `json:"links,omitempty"` // links that these are about
-	Path  string         `json:"path,omitempty"`  // of works
-	Pairs *shards.File   `json:"pairs,omitempty"` // of a scan: sources, then targets, as int32
+	Links []shards.Shard  `json:"links,omitempty"` // links that these are about
+	Path  string          `json:"path,omitempty"`  // of works
+	Pairs *shards.FileSum `json:"pairs,omitempty"` // of a scan: sources, then targets, as int32
 }
 
 // create makes tasks and a plan elements of a pipeline. The tasks are dealt out anew, or a runner
@@ -198,7 +198,7 @@ func unpacked[T int32 | float32](b []byte) []T {
 }
 
 // result reads what a job has written, and removes it.
-func result(ctx context.Context, where shards.Store, name string) (numbered, error) {
+func result(ctx context.Context, where shards.Location, name string) (numbered, error) {
 	content, err := where.ReadAll(ctx, name)
 	if err != nil {
 		return numbered{}, err

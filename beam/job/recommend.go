@@ -32,8 +32,8 @@ type ListSettings struct {
 	Part   int  // nodes in a file; 0 means 4,096
 }
 
-// Lists is what lists.json says of a folder of lists.
-type Lists struct {
+// ListFolder is what lists.json says of a folder of lists.
+type ListFolder struct {
 	Kind   string   `json:"kind"` // unseen-recommendations
 	Data   string   `json:"data"` // checksum of the shards
 	Model  string   `json:"model"`
@@ -49,7 +49,7 @@ const ListsFile = "lists.json"
 // Recommend writes the best targets of every node to a place that must not be there yet: lists-00000.jsonl and so on, a
 // line per node as unseen recommend --all writes them. A task is some sources; its worker goes through the blocks of
 // targets, one at a time, so that nothing but the finished lists leaves it.
-func (e *Cluster) Recommend(ctx context.Context, m model.Model, to shards.Store, s ListSettings) (lists *Lists,
+func (e *Cluster) Recommend(ctx context.Context, m model.Model, to shards.Location, s ListSettings) (lists *ListFolder,
 	err error) {
 	if s.Part == 0 {
 		s.Part = 4096
@@ -70,7 +70,7 @@ func (e *Cluster) Recommend(ctx context.Context, m model.Model, to shards.Store,
 			work.Discard(context.WithoutCancel(ctx))
 		}
 	}()
-	lists = &Lists{Kind: "unseen-recommendations", Data: e.Manifest.Checksum(), Model: m.DataChecksum, K: s.K,
+	lists = &ListFolder{Kind: "unseen-recommendations", Data: e.Manifest.Checksum(), Model: m.DataChecksum, K: s.K,
 		Linked: s.Linked, Nodes: e.Manifest.Nodes}
 	var tasks []task
 	for b, block := range e.Manifest.Blocks {
@@ -134,14 +134,14 @@ func (*listsFn) ProcessElement(ctx context.Context, element, shared []byte) erro
 }
 
 func (p *plan) lists(ctx context.Context, t *task) error {
-	store := p.store()
+	location := p.shards()
 	numbers, sources := make([]int32, t.Nodes), make([]recommend.BlockSource, t.Nodes)
 	for k := range numbers {
 		numbers[k] = int32(t.First + k)
 		sources[k] = recommend.BlockSource{Node: int32(k), Skip: []int32{numbers[k]}}
 	}
 	for _, shard := range t.Links {
-		links, _, err := store.Pairs(ctx, shard)
+		links, _, err := location.Pairs(ctx, shard)
 		if err != nil {
 			return err
 		}
@@ -155,7 +155,7 @@ func (p *plan) lists(ctx context.Context, t *task) error {
 		slices.Sort(sources[k].Skip)
 		sources[k].Skip = slices.Compact(sources[k].Skip)
 	}
-	nodes, err := store.Gather(ctx, p.Layout, numbers)
+	nodes, err := location.Gather(ctx, p.Layout, numbers)
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func (p *plan) lists(ctx context.Context, t *task) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		vectors, fields, err := store.OpenBlock(ctx, p.Layout, block)
+		vectors, fields, err := location.OpenBlock(ctx, p.Layout, block)
 		if err != nil {
 			return err
 		}
@@ -192,7 +192,7 @@ func (p *plan) lists(ctx context.Context, t *task) error {
 	if err != nil {
 		return err
 	}
-	_, err = shards.Store{Root: p.Result}.Write(ctx, listName(t.Number), func(w io.Writer) error {
+	_, err = shards.Location{Root: p.Result}.Write(ctx, listName(t.Number), func(w io.Writer) error {
 		return writeLists(w, names, int32(t.First), best)
 	})
 	return err
@@ -219,7 +219,7 @@ func (p *plan) names(ctx context.Context, best [][]engine.Hit, t *task) (map[int
 		if some == nil {
 			continue
 		}
-		ids, err := p.store().IDs(ctx, p.Layout.Blocks[b])
+		ids, err := p.shards().IDs(ctx, p.Layout.Blocks[b])
 		if err != nil {
 			return nil, err
 		}

@@ -47,7 +47,7 @@ func (e *Cluster) Scan(ctx context.Context, s engine.Scan) ([][]float64, error) 
 	if s.Pairs.Len() == 0 {
 		return [][]float64{}, nil
 	}
-	work := shards.Store{Root: e.Work.Path(unique("scan"))}
+	work := shards.Location{Root: e.Work.Path(unique("scan"))}
 	defer work.Discard(context.WithoutCancel(ctx))
 	tasks, err := e.evaluate(ctx, work, s)
 	if err != nil {
@@ -86,7 +86,7 @@ type scanVersion struct {
 
 // evaluate runs the job, which writes the logits of every task to a file, and returns the number of tasks. Pairs go to
 // workers as files, since the elements of a pipeline travel in one message.
-func (e *Cluster) evaluate(ctx context.Context, work shards.Store, s engine.Scan) (int, error) {
+func (e *Cluster) evaluate(ctx context.Context, work shards.Location, s engine.Scan) (int, error) {
 	p, err := e.scanPlan(s)
 	if err != nil {
 		return 0, err
@@ -146,7 +146,7 @@ func (e *Cluster) scanPlan(s engine.Scan) (*plan, error) {
 }
 
 // visitLogits reads the logits of one task and hands them to the visitor, portion by portion.
-func visitLogits(ctx context.Context, work shards.Store, s engine.Scan, number int) error {
+func visitLogits(ctx context.Context, work shards.Location, s engine.Scan, number int) error {
 	first := number * scanTask
 	n := min(scanTask, s.Pairs.Len()-first)
 	content, err := work.ReadAll(ctx, logitsName(number))
@@ -191,7 +191,7 @@ func (*scanFn) ProcessElement(ctx context.Context, element, shared []byte) error
 }
 
 func (p *plan) scan(ctx context.Context, t *task) error {
-	work := shards.Store{Root: p.Result}
+	work := shards.Location{Root: p.Result}
 	content, err := work.Read(ctx, *t.Pairs)
 	if err != nil {
 		return err
@@ -202,7 +202,7 @@ func (p *plan) scan(ctx context.Context, t *task) error {
 		at, _ := slices.BinarySearch(numbers, i)
 		places[k] = int32(at)
 	}
-	nodes, err := p.store().Gather(ctx, p.Layout, numbers)
+	nodes, err := p.shards().Gather(ctx, p.Layout, numbers)
 	if err != nil {
 		return err
 	}

@@ -245,15 +245,15 @@ func TestIntervalsByShardsAreThoseOfOneMachine(t *testing.T) {
 func TestFailedScans(t *testing.T) {
 	s := newSetup(t, 300, 8)
 	type spoil func(c *Cluster, s *engine.Scan, cancel context.CancelFunc)
-	damage := func(file func(c *Cluster) shards.File, how func(path string) error) spoil {
+	damage := func(file func(c *Cluster) shards.FileSum, how func(path string) error) spoil {
 		return func(c *Cluster, _ *engine.Scan, _ context.CancelFunc) {
-			if err := how(c.Store.Path(file(c).Name)); err != nil {
+			if err := how(c.Shards.Path(file(c).Name)); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	vectors := func(c *Cluster) shards.File { return c.Manifest.Blocks[1].Vectors }
-	table := func(c *Cluster) shards.File { return c.Manifest.Blocks[0].Table }
+	vectors := func(c *Cluster) shards.FileSum { return c.Manifest.Blocks[1].Vectors }
+	table := func(c *Cluster) shards.FileSum { return c.Manifest.Blocks[0].Table }
 	for what, c := range map[string]struct {
 		spoil spoil
 		is    error

@@ -24,7 +24,7 @@ type CutSettings struct {
 
 // Cut cuts a graph and the pairs that were drawn from it into shards below a root, which must not be there yet. They
 // appear at once, when all are written.
-func Cut(ctx context.Context, to Store, prepared *sample.Prepared, s CutSettings) (m *Manifest, err error) {
+func Cut(ctx context.Context, to Location, prepared *sample.Prepared, s CutSettings) (m *Manifest, err error) {
 	g, p := prepared.Graph, prepared.Problem
 	if s.Nodes == 0 {
 		s.Nodes = 1 << 16
@@ -52,7 +52,7 @@ func Cut(ctx context.Context, to Store, prepared *sample.Prepared, s CutSettings
 		return nil, err
 	}
 	for first := 0; first < g.Len(); first += s.Nodes {
-		b := Block{First: first, Nodes: min(s.Nodes, g.Len()-first)}
+		b := NodeBlock{First: first, Nodes: min(s.Nodes, g.Len()-first)}
 		if err := b.write(ctx, work, g, len(m.Blocks)); err != nil {
 			return nil, err
 		}
@@ -109,7 +109,7 @@ func describe(prepared *sample.Prepared) (*Manifest, error) {
 }
 
 // write writes the files of a block of nodes.
-func (b *Block) write(ctx context.Context, work Store, g *graph.Graph, number int) error {
+func (b *NodeBlock) write(ctx context.Context, work Location, g *graph.Graph, number int) error {
 	err := ctx.Err()
 	if err != nil {
 		return err
@@ -130,7 +130,7 @@ func (b *Block) write(ctx context.Context, work Store, g *graph.Graph, number in
 }
 
 // Publish writes the manifest and gives the files of a temporary place their name.
-func (m *Manifest) Publish(ctx context.Context, work, to Store) error {
+func (m *Manifest) Publish(ctx context.Context, work, to Location) error {
 	text, err := json.MarshalIndent(m, "", " ")
 	if err != nil {
 		return err
@@ -151,8 +151,8 @@ func (m *Manifest) Publish(ctx context.Context, work, to Store) error {
 }
 
 // writeShards sorts pairs by their blocks, keeping the order within, and writes them.
-func writeShards(ctx context.Context, work Store, l *Layout, name string, e sample.Evidence, most int) (out []Shard,
-	err error) {
+func writeShards(ctx context.Context, work Location, l *NodeLayout, name string, e sample.Evidence, most int) (
+	out []Shard, err error) {
 	n, p := len(l.Blocks), e.Pairs
 	counts := make([]int, n*n+1)
 	cell := func(k int) int { return l.Block(p.Source[k])*n + l.Block(p.Target[k]) }

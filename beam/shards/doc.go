@@ -17,9 +17,9 @@
 //
 // so that memory is bounded by the shard: its pairs, 25 bytes each, and the rows they name.
 //
-//	store := shards.Store{Root: "s3://papers/shards"}
-//	manifest, err := store.Manifest(ctx)
-//	part, err := store.Load(ctx, manifest, manifest.Train[0])
+//	location := shards.Location{Root: "s3://papers/shards"}
+//	manifest, err := location.Manifest(ctx)
+//	part, err := location.Load(ctx, manifest, manifest.Train[0])
 //	fmt.Println(part.Pairs.Len(), part.Nodes.Len())
 //
 // Root is a folder, or an address that Beam's file systems know (s3://, gs://).

@@ -31,27 +31,27 @@ const (
 	Version      = 1
 )
 
-// File is by what a file is known.
-type File struct {
+// FileSum is by what a file is known.
+type FileSum struct {
 	Name   string `json:"name"` // below the root
 	Bytes  int64  `json:"bytes"`
 	SHA256 string `json:"sha256"`
 }
 
-// Block is nodes in a row.
-type Block struct {
-	First   int  `json:"first"` // number of the first
-	Nodes   int  `json:"nodes"`
-	Table   File `json:"table"`   // ids and fields
-	Vectors File `json:"vectors"` // .npy
+// NodeBlock is nodes in a row.
+type NodeBlock struct {
+	First   int     `json:"first"` // number of the first
+	Nodes   int     `json:"nodes"`
+	Table   FileSum `json:"table"`   // ids and fields
+	Vectors FileSum `json:"vectors"` // .npy
 }
 
 // Shard is pairs, or links, from one block of nodes to one block.
 type Shard struct {
-	Source int  `json:"source"` // blocks
-	Target int  `json:"target"`
-	Pairs  int  `json:"pairs"`
-	File   File `json:"file"`
+	Source int     `json:"source"` // blocks
+	Target int     `json:"target"`
+	Pairs  int     `json:"pairs"`
+	File   FileSum `json:"file"`
 }
 
 // Manifest is shards.json.
@@ -62,7 +62,7 @@ type Manifest struct {
 	Links      int64         `json:"links"`
 	Dim        int           `json:"dim"`
 	Fields     []string      `json:"fields"` // names by index; 0 is the field of nodes without one
-	Blocks     []Block       `json:"blocks"`
+	Blocks     []NodeBlock   `json:"blocks"`
 	LinkShards []Shard       `json:"linkShards"`
 	Train      []Shard       `json:"train"`
 	Test       []Shard       `json:"test"`
@@ -91,7 +91,7 @@ func (m *Manifest) Shape() (model.Nodes, error) {
 }
 
 // Manifest reads shards.json.
-func (s Store) Manifest(ctx context.Context) (*Manifest, error) {
+func (s Location) Manifest(ctx context.Context) (*Manifest, error) {
 	text, err := s.ReadAll(ctx, ManifestFile)
 	if err != nil {
 		return nil, fmt.Errorf("%w; make shards with unseen-beam import", err)

@@ -67,7 +67,7 @@ func WriteNodes(w io.Writer, ids []string, fields []uint16) error {
 }
 
 // Pairs reads a shard of pairs, with their exposure where any is logged.
-func (s Store) Pairs(ctx context.Context, shard Shard) (p *graph.Pairs, exposure []risk.Exposure, err error) {
+func (s Location) Pairs(ctx context.Context, shard Shard) (p *graph.Pairs, exposure []risk.Exposure, err error) {
 	t, err := s.open(ctx, shard.File)
 	if err != nil {
 		return nil, nil, err
@@ -104,7 +104,7 @@ func (s Store) Pairs(ctx context.Context, shard Shard) (p *graph.Pairs, exposure
 }
 
 // Fields reads the fields of a block's nodes.
-func (s Store) Fields(ctx context.Context, b Block, count int) (fields []uint16, err error) {
+func (s Location) Fields(ctx context.Context, b NodeBlock, count int) (fields []uint16, err error) {
 	t, err := s.open(ctx, b.Table)
 	if err != nil {
 		return nil, err
@@ -128,7 +128,7 @@ func (s Store) Fields(ctx context.Context, b Block, count int) (fields []uint16,
 }
 
 // IDs reads the ids of a block's nodes.
-func (s Store) IDs(ctx context.Context, b Block) (ids []string, err error) {
+func (s Location) IDs(ctx context.Context, b NodeBlock) (ids []string, err error) {
 	t, err := s.open(ctx, b.Table)
 	if err != nil {
 		return nil, err
@@ -151,7 +151,7 @@ type table struct {
 	file *parquet.File
 }
 
-func (s Store) open(ctx context.Context, f File) (t *table, err error) {
+func (s Location) open(ctx context.Context, f FileSum) (t *table, err error) {
 	content, err := s.Read(ctx, f)
 	if err != nil {
 		return nil, err
@@ -258,7 +258,7 @@ func (p *Part) Close() { p.Nodes.Vectors.Close() }
 
 // Load reads a shard and the vectors and fields of its nodes. Memory is that of the pairs and of the rows they name, as
 // float32 numbers.
-func (s Store) Load(ctx context.Context, m *Layout, shard Shard) (*Part, error) {
+func (s Location) Load(ctx context.Context, m *NodeLayout, shard Shard) (*Part, error) {
 	pairs, exposure, err := s.Pairs(ctx, shard)
 	if err != nil {
 		return nil, err
@@ -301,25 +301,25 @@ func (s Store) Load(ctx context.Context, m *Layout, shard Shard) (*Part, error) 
 	return part, err
 }
 
-// Layout is what workers know of a manifest: the nodes.
-type Layout struct {
-	Nodes  int      `json:"nodes"`
-	Dim    int      `json:"dim"`
-	Fields []string `json:"fields"`
-	Blocks []Block  `json:"blocks"`
+// NodeLayout is what workers know of a manifest: the nodes.
+type NodeLayout struct {
+	Nodes  int         `json:"nodes"`
+	Dim    int         `json:"dim"`
+	Fields []string    `json:"fields"`
+	Blocks []NodeBlock `json:"blocks"`
 }
 
 // Layout returns what workers need to know of the shards.
-func (m *Manifest) Layout() *Layout { return &Layout{m.Nodes, m.Dim, m.Fields, m.Blocks} }
+func (m *Manifest) Layout() *NodeLayout { return &NodeLayout{m.Nodes, m.Dim, m.Fields, m.Blocks} }
 
 // Block returns the block of a node.
-func (l *Layout) Block(node int32) int {
+func (l *NodeLayout) Block(node int32) int {
 	after := sort.Search(len(l.Blocks), func(b int) bool { return l.Blocks[b].First > int(node) })
 	return max(after-1, 0)
 }
 
 // Gather reads the vectors and fields of some nodes, in the order given.
-func (s Store) Gather(ctx context.Context, l *Layout, numbers []int32) (model.Nodes, error) {
+func (s Location) Gather(ctx context.Context, l *NodeLayout, numbers []int32) (model.Nodes, error) {
 	vectors, err := graph.NewVectors(max(len(numbers), 1), l.Dim)
 	if err != nil {
 		return model.Nodes{}, fmt.Errorf("%w: %d vectors of dimension %d: %w", ErrDamaged, len(numbers), l.Dim, err)
@@ -362,7 +362,7 @@ func (s Store) Gather(ctx context.Context, l *Layout, numbers []int32) (model.No
 }
 
 // OpenBlock opens the vectors of a block, for the caller to close, and reads its fields.
-func (s Store) OpenBlock(ctx context.Context, l *Layout, b Block) (*graph.Vectors, []uint16, error) {
+func (s Location) OpenBlock(ctx context.Context, l *NodeLayout, b NodeBlock) (*graph.Vectors, []uint16, error) {
 	fields, err := s.Fields(ctx, b, len(l.Fields))
 	if err != nil {
 		return nil, nil, err

@@ -45,9 +45,9 @@ func TestShardsHoldTheGraph(t *testing.T) {
 	for name, root := range map[string]string{"folder": filepath.Join(t.TempDir(), "shards"),
 		"address": "memfs://shards"} {
 		for _, cut := range []CutSettings{{}, {Nodes: 40, Pairs: 100}} {
-			store := Store{root + map[bool]string{true: "-small"}[cut.Nodes > 0]}
-			must(Cut(ctx, store, drawn, cut))(t)
-			m := must(store.Manifest(ctx))(t)
+			location := Location{root + map[bool]string{true: "-small"}[cut.Nodes > 0]}
+			must(Cut(ctx, location, drawn, cut))(t)
+			m := must(location.Manifest(ctx))(t)
 			type pair struct {
 				source, target int32
 				linked         bool
@@ -61,11 +61,11 @@ func TestShardsHoldTheGraph(t *testing.T) {
 			}
 			row, own := make([]float32, 6), make([]float32, 6)
 			for _, shard := range m.Train {
-				p, exposure, err := store.Pairs(ctx, shard)
+				p, exposure, err := location.Pairs(ctx, shard)
 				if err != nil {
 					t.Fatal(err)
 				}
-				part := must(store.Load(ctx, m.Layout(), shard))(t)
+				part := must(location.Load(ctx, m.Layout(), shard))(t)
 				for k := range p.Len() {
 					one := pair{p.Source[k], p.Target[k], p.Linked[k], p.Weight[k], p.Rate[k], 0}
 					if exposure != nil {
@@ -93,7 +93,7 @@ func TestShardsHoldTheGraph(t *testing.T) {
 			if !slices.Equal(got, want) {
 				t.Errorf("%s, blocks of %d: %d pairs came back, of %d, or others", name, cut.Nodes, len(got), len(want))
 			}
-			if _, err := Cut(ctx, store, drawn, cut); !errors.Is(err, ErrContent) {
+			if _, err := Cut(ctx, location, drawn, cut); !errors.Is(err, ErrContent) {
 				t.Errorf("%s: shards were cut over others: %v", name, err)
 			}
 		}
@@ -120,12 +120,12 @@ func TestManifestsThatAreNone(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(folder, ManifestFile), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := (Store{folder}).Manifest(ctx); err == nil || !strings.Contains(err.Error(), words) ||
+		if _, err := (Location{folder}).Manifest(ctx); err == nil || !strings.Contains(err.Error(), words) ||
 			!strings.Contains(err.Error(), ManifestFile) {
 			t.Errorf("%q gives %v", text, err)
 		}
 	}
-	if _, err := (Store{t.TempDir()}).Manifest(ctx); !errors.Is(err, ErrMissing) {
+	if _, err := (Location{t.TempDir()}).Manifest(ctx); !errors.Is(err, ErrMissing) {
 		t.Errorf("nothing gives %v", err)
 	}
 }
@@ -142,9 +142,10 @@ func FuzzPairs(f *testing.F) {
 	f.Add([]byte("PAR1PAR1"))
 	folder := f.TempDir()
 	f.Fuzz(func(t *testing.T, content []byte) {
-		store := Store{folder}
-		file := must(store.WriteBytes(context.Background(), "pairs", content))(t)
-		if got, _, err := store.Pairs(context.Background(), Shard{Pairs: 3, File: file}); err == nil && got.Len() != 3 {
+		location := Location{folder}
+		file := must(location.WriteBytes(context.Background(), "pairs", content))(t)
+		if got, _, err := location.Pairs(context.Background(), Shard{Pairs: 3, File: file}); err == nil &&
+			got.Len() != 3 {
 			t.Errorf("%d pairs without an error", got.Len())
 		}
 	})

@@ -68,15 +68,15 @@ func (f *clusterFlags) open(ctx context.Context, cmd *cobra.Command, root string
 	if err := f.ready(cmd); err != nil {
 		return nil, nil, err
 	}
-	store := shards.Store{Root: root}
-	m, err := store.Manifest(ctx)
+	location := shards.Location{Root: root}
+	m, err := location.Manifest(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	e = &job.Cluster{Store: store, Manifest: m, Runner: f.runner, Work: shards.Store{Root: f.work}}
+	e = &job.Cluster{Shards: location, Manifest: m, Runner: f.runner, Work: shards.Location{Root: f.work}}
 	done = func() {}
 	if f.work == "" {
-		e.Work = store.Temporary()
+		e.Work = location.Temporary()
 		done = func() { e.Work.Discard(context.Background()) }
 	}
 	if e.Work.Local() {

@@ -13,10 +13,10 @@ import (
 
 // evaluation is what unseen-beam evaluate has to say.
 type evaluation struct {
-	Model  string        `json:"model"`
-	Method string        `json:"method"`
-	Held   *job.Held     `json:"held,omitempty"`     // by the held-out pairs
-	All    *engine.Means `json:"allPairs,omitempty"` // over all ordered pairs
+	Model  string         `json:"model"`
+	Method string         `json:"method"`
+	Held   *job.HeldMeans `json:"held,omitempty"`     // by the held-out pairs
+	All    *engine.Means  `json:"allPairs,omitempty"` // over all ordered pairs
 }
 
 func newEvaluate() *cobra.Command {

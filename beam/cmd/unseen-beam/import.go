@@ -75,7 +75,7 @@ encode leaves in a dataset: make one from a sample of the works first.`,
 
 // run makes the shards.
 func (f *importFlags) run(cmd *cobra.Command, args []string) (*shards.Manifest, error) {
-	to := shards.Store{Root: f.output}
+	to := shards.Location{Root: f.output}
 	switch {
 	case f.output == "":
 		return nil, errors.New("give the shards a place with -o")

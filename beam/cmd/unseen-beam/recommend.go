@@ -32,7 +32,7 @@ JSON in parts: the lists that unseen recommend --all makes, node for node.`,
 			if err != nil {
 				return err
 			}
-			lists, err := cluster.Recommend(cmd.Context(), m, shards.Store{Root: output}, s)
+			lists, err := cluster.Recommend(cmd.Context(), m, shards.Location{Root: output}, s)
 			if err != nil {
 				return err
 			}

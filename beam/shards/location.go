@@ -25,24 +25,24 @@ import (
 	"unseen/graph"
 )
 
-// Store is a place for files: a folder, or an address such as s3://bucket/prefix.
-type Store struct{ Root string }
+// Location is a place for files: a folder, or an address such as s3://bucket/prefix.
+type Location struct{ Root string }
 
 // Local tells whether the place is a folder of this machine's file system.
-func (s Store) Local() bool { return !strings.Contains(s.Root, "://") }
+func (s Location) Local() bool { return !strings.Contains(s.Root, "://") }
 
 // Absolute returns the same place by a name that means the same to every process of this machine.
-func (s Store) Absolute() Store {
+func (s Location) Absolute() Location {
 	if s.Local() {
 		if root, err := filepath.Abs(s.Root); err == nil {
-			return Store{root}
+			return Location{root}
 		}
 	}
 	return s
 }
 
 // Path returns the full name of a file.
-func (s Store) Path(name string) string {
+func (s Location) Path(name string) string {
 	if s.Local() {
 		return filepath.Join(s.Root, name)
 	}
@@ -50,7 +50,7 @@ func (s Store) Path(name string) string {
 }
 
 // ReadAll reads a whole file.
-func (s Store) ReadAll(ctx context.Context, name string) ([]byte, error) {
+func (s Location) ReadAll(ctx context.Context, name string) ([]byte, error) {
 	files, err := filesystem.New(ctx, s.Root)
 	if err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func (s Store) ReadAll(ctx context.Context, name string) ([]byte, error) {
 	return content, nil
 }
 
-func (s Store) missing(name string, err error) error {
+func (s Location) missing(name string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fs.ErrNotExist
 	}
@@ -76,7 +76,7 @@ func (s Store) missing(name string, err error) error {
 }
 
 // Read reads a whole file and checks that it is the one that is meant.
-func (s Store) Read(ctx context.Context, f File) ([]byte, error) {
+func (s Location) Read(ctx context.Context, f FileSum) ([]byte, error) {
 	content, err := s.ReadAll(ctx, f.Name)
 	if err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func (s Store) Read(ctx context.Context, f File) ([]byte, error) {
 	return content, s.compare(f, int64(len(content)), sum[:])
 }
 
-func (s Store) compare(f File, bytes int64, sum []byte) error {
+func (s Location) compare(f FileSum, bytes int64, sum []byte) error {
 	if bytes != f.Bytes {
 		return fmt.Errorf("%w: %s has %d bytes and should have %d; make the shards again", ErrDamaged, s.Path(f.Name),
 			bytes, f.Bytes)
@@ -98,16 +98,16 @@ func (s Store) compare(f File, bytes int64, sum []byte) error {
 }
 
 // Write writes a file under a temporary name and renames it when it is whole.
-func (s Store) Write(ctx context.Context, name string, write func(io.Writer) error) (File, error) {
+func (s Location) Write(ctx context.Context, name string, write func(io.Writer) error) (FileSum, error) {
 	files, err := filesystem.New(ctx, s.Root)
 	if err != nil {
-		return File{}, err
+		return FileSum{}, err
 	}
 	defer files.Close()
 	temporary := s.Path(name + unique(".tmp-"))
 	w, err := files.OpenWrite(ctx, temporary)
 	if err != nil {
-		return File{}, fmt.Errorf("writing %s: %w", s.Path(name), err)
+		return FileSum{}, fmt.Errorf("writing %s: %w", s.Path(name), err)
 	}
 	counted := &counter{w: w, sum: sha256.New()}
 	err = write(counted)
@@ -121,13 +121,13 @@ func (s Store) Write(ctx context.Context, name string, write func(io.Writer) err
 		if r, ok := files.(filesystem.Remover); ok {
 			r.Remove(ctx, temporary) // the first error says more
 		}
-		return File{}, fmt.Errorf("writing %s: %w", s.Path(name), err)
+		return FileSum{}, fmt.Errorf("writing %s: %w", s.Path(name), err)
 	}
-	return File{Name: name, Bytes: counted.bytes, SHA256: hex.EncodeToString(counted.sum.Sum(nil))}, nil
+	return FileSum{Name: name, Bytes: counted.bytes, SHA256: hex.EncodeToString(counted.sum.Sum(nil))}, nil
 }
 
 // WriteBytes writes a file.
-func (s Store) WriteBytes(ctx context.Context, name string, content []byte) (File, error) {
+func (s Location) WriteBytes(ctx context.Context, name string, content []byte) (FileSum, error) {
 	return s.Write(ctx, name, func(w io.Writer) error { _, err := w.Write(content); return err })
 }
 
@@ -148,7 +148,7 @@ func (c *counter) Write(b []byte) (int, error) {
 }
 
 // Remove removes files; those that are not there are no error.
-func (s Store) Remove(ctx context.Context, names ...string) {
+func (s Location) Remove(ctx context.Context, names ...string) {
 	files, err := filesystem.New(ctx, s.Root)
 	if err != nil {
 		return
@@ -162,7 +162,7 @@ func (s Store) Remove(ctx context.Context, names ...string) {
 }
 
 // Exists tells whether a file is there.
-func (s Store) Exists(ctx context.Context, name string) bool {
+func (s Location) Exists(ctx context.Context, name string) bool {
 	files, err := filesystem.New(ctx, s.Root)
 	if err != nil {
 		return false
@@ -173,13 +173,13 @@ func (s Store) Exists(ctx context.Context, name string) bool {
 }
 
 // Temporary returns a place beside this one where results are made before Publish gives them their name.
-func (s Store) Temporary() Store {
-	return Store{strings.TrimSuffix(s.Root, "/") + unique(".tmp-")}
+func (s Location) Temporary() Location {
+	return Location{strings.TrimSuffix(s.Root, "/") + unique(".tmp-")}
 }
 
 // Publish moves files to where they are looked for, the last of them last: a reader that asks for that one first never
 // sees a part. A folder takes its name in one step.
-func (s Store) Publish(ctx context.Context, from Store, names ...string) error {
+func (s Location) Publish(ctx context.Context, from Location, names ...string) error {
 	if s.Local() {
 		if err := os.Rename(from.Root, s.Root); err != nil {
 			return fmt.Errorf("publishing %s: %w; the files are in %s", s.Root, err, from.Root)
@@ -200,7 +200,7 @@ func (s Store) Publish(ctx context.Context, from Store, names ...string) error {
 }
 
 // Discard removes what a failed job left in a temporary place.
-func (s Store) Discard(ctx context.Context) {
+func (s Location) Discard(ctx context.Context) {
 	if s.Local() {
 		os.RemoveAll(s.Root)
 		return
@@ -233,7 +233,7 @@ var fetched = struct {
 
 // Vectors maps the vectors of a block. Those that are elsewhere are copied to the folder for
 // temporary files first, once.
-func (s Store) Vectors(ctx context.Context, f File) (*graph.Vectors, error) {
+func (s Location) Vectors(ctx context.Context, f FileSum) (*graph.Vectors, error) {
 	path := s.Path(f.Name)
 	if s.Local() {
 		info, err := os.Stat(path)
@@ -267,7 +267,7 @@ func (s Store) Vectors(ctx context.Context, f File) (*graph.Vectors, error) {
 	return v, nil
 }
 
-func (s Store) fetch(ctx context.Context, f File) (string, error) {
+func (s Location) fetch(ctx context.Context, f FileSum) (string, error) {
 	fetched.Lock()
 	defer fetched.Unlock()
 	key := s.Path(f.Name) + " " + f.SHA256
