@@ -223,9 +223,8 @@ func band(m *kern.Matrix, from, to, columns int) (*kern.Matrix, error) {
 // Observe implements Design.
 func (s *cpuDesign) Observe(ctx context.Context, o Outcomes) (LogLikelihood, error) {
 	n := s.x.Rows()
-	if len(o.Linked) != n || o.Exposure != nil && len(o.Exposure) != n || o.Leverage != nil && len(o.Leverage) != n {
-		return nil, fmt.Errorf("%w: %d pairs, %d outcomes, %d exposures, %d leverages", ErrShape, n, len(o.Linked),
-			len(o.Exposure), len(o.Leverage))
+	if err := o.validate(n); err != nil {
+		return nil, err
 	}
 	l := &cpuLikelihood{cpuDesign: s, linked: o.Linked, exposure: o.Exposure}
 	if o.Leverage == nil {
@@ -239,6 +238,15 @@ func (s *cpuDesign) Observe(ctx context.Context, o Outcomes) (LogLikelihood, err
 		return nil
 	})
 	return l, err
+}
+
+// validate checks outcomes of so many pairs.
+func (o Outcomes) validate(n int) error {
+	if len(o.Linked) != n || o.Exposure != nil && len(o.Exposure) != n || o.Leverage != nil && len(o.Leverage) != n {
+		return fmt.Errorf("%w: %d pairs, %d outcomes, %d exposures, %d leverages", ErrShape, n, len(o.Linked),
+			len(o.Exposure), len(o.Leverage))
+	}
+	return nil
 }
 
 // cpuLikelihood is a LogLikelihood in memory.
@@ -364,69 +372,106 @@ func (l *cpuLikelihood) Information(ctx context.Context, theta []float64) ([]flo
 	if err != nil {
 		return nil, err
 	}
-	n, width := l.size(), l.d+1
+	n := l.size()
 	full := make([]float64, n*n)
 	for _, p := range parts {
-		for i := range width {
-			out := full[i*n:]
-			for j, x := range p.a.Row(i)[:min(i+1, l.d)] {
-				out[j] += float64(x)
-			}
-		}
-		full[l.d*n+l.d] += p.one
-		for c := range l.cells {
-			out := full[(width+c)*n:]
-			for j, x := range p.b.Row(c)[:l.d] {
-				out[j] += float64(x)
-			}
-			out[l.d] += p.ones[c]
-			out[width+c] += p.s[c]
-		}
+		p.into(full, n, l.d)
 	}
 	return full, nil
 }
 
-func (l *cpuLikelihood) addInformation(p *informationPart, t cellTable, w []float32, from, to int) error {
-	width := l.d + 1
-	// rows a power of two apart would fall on one another in the cache
-	turned, err1 := kern.NewMatrix(width, passed+32)
-	var err2, err3 error
-	p.a, err2 = kern.NewMatrix(width, width)
-	p.b, err3 = kern.NewMatrix(l.cells, width)
-	if err := cmp.Or(err1, err2, err3); err != nil {
+func newInformationPart(width, cells int) (p informationPart, err error) {
+	a, err1 := kern.NewMatrix(width, width)
+	b, err2 := kern.NewMatrix(cells, width)
+	p = informationPart{a: a, b: b, s: make([]float64, cells), ones: make([]float64, cells)}
+	return p, cmp.Or(err1, err2)
+}
+
+// add adds what pair k contributes along its cell.
+func (p *informationPart) add(s *cpuDesign, k int, c contribution) {
+	cell := s.cell[k]
+	p.s[cell] += c.ss
+	p.one += c.zz
+	if c.zs != 0 && !s.known {
+		p.ones[cell] += c.zs
+		kern.AddRows(p.b.Row(int(cell)), s.x, []int32{int32(k)}, []float32{float32(c.zs)})
+	}
+}
+
+// into adds it to the lower triangle of a matrix with rows of n numbers, over d weights, the intercept and the cells.
+func (p *informationPart) into(full []float64, n, d int) {
+	width := d + 1
+	for i := range width {
+		out := full[i*n:]
+		for j, x := range p.a.Row(i)[:min(i+1, d)] {
+			out[j] += float64(x)
+		}
+	}
+	full[d*n+d] += p.one
+	for c := range p.s {
+		out := full[(width+c)*n:]
+		for j, x := range p.b.Row(c)[:d] {
+			out[j] += float64(x)
+		}
+		out[d] += p.ones[c]
+		out[width+c] += p.s[c]
+	}
+}
+
+func (l *cpuLikelihood) addInformation(p *informationPart, t cellTable, w []float32, from, to int) (err error) {
+	if *p, err = newInformationPart(l.d+1, l.cells); err != nil {
 		return err
 	}
-	defer turned.Close()
-	p.s, p.ones = make([]float64, l.cells), make([]float64, l.cells)
+	squares, err := newWeightedSquares(l.x)
+	if err != nil {
+		return err
+	}
+	defer squares.close()
 	var z, zz [passed]float32
 	for ; from < to; from += passed {
 		n := min(passed, to-from)
 		kern.DotRange(z[:n], w, l.x, from)
 		for k := range n {
 			c := l.contribute(from+k, z[k], t, nil)
-			cell := l.cell[from+k]
-			p.s[cell] += c.ss
-			p.one += c.zz
 			zz[k] = float32(c.zz)
-			if c.zs != 0 && !l.known {
-				p.ones[cell] += c.zs
-				kern.AddRows(p.b.Row(int(cell)), l.x, []int32{int32(from + k)}, []float32{float32(c.zs)})
-			}
+			p.add(l.cpuDesign, from+k, c)
 		}
-		rows, err1 := l.x.Slice(from, from+n)
-		columns, err2 := turned.First(n)
-		if err := cmp.Or(err1, err2); err != nil {
+		if err := squares.add(p.a, from, zz[:n]); err != nil {
 			return err
 		}
-		kern.Transpose(columns, rows)
-		for j := range width {
-			row := columns.Row(j)
-			for k, v := range zz[:len(row)] {
-				row[k] *= v
-			}
-		}
-		kern.AddLower(p.a, columns, rows)
 	}
+	return nil
+}
+
+// weightedSquares adds Σ weight·x xᵀ over rows.
+type weightedSquares struct {
+	x      *kern.Matrix
+	turned *kern.Matrix // some rows, as columns
+}
+
+func newWeightedSquares(x *kern.Matrix) (*weightedSquares, error) {
+	// rows a power of two apart would fall on one another in the cache
+	turned, err := kern.NewMatrix(x.Dim(), passed+32)
+	return &weightedSquares{x, turned}, err
+}
+
+func (s *weightedSquares) close() { s.turned.Close() }
+
+// add adds the rows from some place on, at most passed of them, to the lower triangle of a sum.
+func (s *weightedSquares) add(sum *kern.Matrix, from int, weights []float32) error {
+	rows, err1 := s.x.Slice(from, from+len(weights))
+	columns, err2 := s.turned.First(len(weights))
+	if err := cmp.Or(err1, err2); err != nil {
+		return err
+	}
+	kern.Transpose(columns, rows)
+	for j := range s.x.Dim() {
+		row := columns.Row(j)
+		for k, v := range weights[:len(row)] {
+			row[k] *= v
+		}
+	}
+	kern.AddLower(sum, columns, rows)
 	return nil
 }
 
@@ -453,10 +498,16 @@ func (l *cpuLikelihood) Calibrate(ctx context.Context, theta []float64) (scale, 
 	if err != nil {
 		return 0, 0, err
 	}
+	scale, shift = calibrated(z, target)
+	return scale, shift, nil
+}
+
+// calibrated returns how to scale and shift logits for σ to come closest to the targets.
+func calibrated[T float32 | float64](logits []T, target []float64) (scale, shift float64) {
 	scale = 1
 	for range 20 {
 		var g0, g1, h00, h01, h11 float64
-		for k, x := range z {
+		for k, x := range logits {
 			z := float64(x)
 			y, u := kern.Sigmoid64(scale*z + shift)
 			e, v := y-target[k], y*u
@@ -468,7 +519,7 @@ func (l *cpuLikelihood) Calibrate(ctx context.Context, theta []float64) (scale, 
 		}
 		det := h00*h11 - h01*h01
 		if !(det > 0) {
-			return 1, 0, nil
+			return 1, 0
 		}
 		d0, d1 := (h11*g0-h01*g1)/det, (h00*g1-h01*g0)/det
 		shift, scale = shift-d0, scale-d1
@@ -476,5 +527,5 @@ func (l *cpuLikelihood) Calibrate(ctx context.Context, theta []float64) (scale, 
 			break
 		}
 	}
-	return scale, shift, nil
+	return scale, shift
 }

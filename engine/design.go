@@ -23,6 +23,8 @@ type Design interface {
 	Leverage(ctx context.Context, root Root) ([]float32, error)
 	// Observe makes the likelihood of what is seen of the pairs. It is to be closed before the design is.
 	Observe(ctx context.Context, o Outcomes) (LogLikelihood, error)
+	// Assume makes the likelihood of the same under other assumptions. It is to be closed before the design is.
+	Assume(ctx context.Context, o Outcomes, a Assumptions) (AssumedLikelihood, error)
 	// Close gives back what the design holds.
 	Close() error
 }

@@ -7,7 +7,6 @@ import (
 	"math"
 
 	"unseen/engine"
-	"unseen/graph"
 	"unseen/internal/kern"
 	"unseen/model"
 	"unseen/risk"
@@ -72,9 +71,24 @@ func fitBayes(ctx context.Context, p sample.Problem, r *Result, recorder *record
 	if b.laplace.fixed {
 		return nil // the posterior is of what is learned of both halves
 	}
-	var err error
-	r.Posterior, err = newPosterior(ctx, b)
-	return err
+	return b.examine(ctx)
+}
+
+// examine measures the errors of the fit and, unless the doctor is to be quick, compares what is
+// assumed. Where V is known by draws alone there is no information matrix to compare by.
+func (b *bayesian) examine(ctx context.Context) (err error) {
+	var c *comparison
+	if b.result.Settings.Doctor != QuickDoctor && b.v.draws() == 0 {
+		if c, err = newComparison(ctx, b); err != nil {
+			return err
+		}
+		defer c.close()
+	}
+	var scores [][]float64
+	if b.result.Posterior, scores, err = newPosterior(ctx, b, c); err != nil || c == nil {
+		return err
+	}
+	return c.compare(ctx, scores)
 }
 
 // prepare checks that bayes can learn the models, and makes their posterior ready to be found.
@@ -93,23 +107,18 @@ func (b *bayesian) prepare(ctx context.Context) error {
 	case known && len(s.Anchors) > 0:
 		return fmt.Errorf("%w: an anchor, where all propensities are known; leave it out", ErrSetting)
 	}
-	likelihood, err := s.likelihood()
-	if err != nil {
-		return err
-	}
 	b.limit()
 	var group []uint8
 	if learned {
 		group = b.occurring(field)
-	} else if group, err = b.distinct(); err != nil {
-		return err
+	} else {
+		var err error
+		if group, err = b.distinct(); err != nil {
+			return err
+		}
 	}
 	p := b.problem
-	pairs := engine.DesignPairs{Vectors: p.Nodes.Vectors, Pairs: p.Train, Cell: b.cell, Cells: len(group), Known: known}
-	if likelihood == engine.CaseControl {
-		pairs.Rate = p.Train.Rate
-	}
-	design, err := s.engine().Design(ctx, pairs)
+	design, err := b.design(ctx, engine.DesignPairs{Pairs: p.Train, Cell: b.cell, Cells: len(group), Known: known})
 	if err != nil {
 		return err
 	}
@@ -127,6 +136,20 @@ func (b *bayesian) prepare(ctx context.Context) error {
 	return nil
 }
 
+// design makes pairs ready, with their rates where they are needed.
+func (b *bayesian) design(ctx context.Context, pairs engine.DesignPairs) (engine.Design, error) {
+	s := b.result.Settings
+	likelihood, err := s.likelihood()
+	if err != nil {
+		return nil, err
+	}
+	if likelihood == engine.CaseControl {
+		pairs.Rate = pairs.Pairs.Rate
+	}
+	pairs.Vectors = b.problem.Nodes.Vectors
+	return s.engine().Design(ctx, pairs)
+}
+
 // limit draws as many of the pairs as there is room for, at random.
 func (b *bayesian) limit() {
 	s, dim := b.result.Settings, b.problem.Nodes.Vectors.Dim()
@@ -142,7 +165,7 @@ func (b *bayesian) limit() {
 }
 
 // occurring numbers the field pairs that the training pairs have, and groups them into those of
-// one field and those of two. The unknown field is never one field.
+// one field and those of two.
 func (b *bayesian) occurring(field *model.FieldMatrix) (group []uint8) {
 	p := b.problem
 	number := make(map[int32]int32)
@@ -155,8 +178,7 @@ func (b *bayesian) occurring(field *model.FieldMatrix) (group []uint8) {
 			number[at] = c
 			b.cells = append(b.cells, at)
 			g := uint8(1)
-			if f := p.Nodes.Fields[p.Train.Source[k]]; f != graph.UnknownField &&
-				f == p.Nodes.Fields[p.Train.Target[k]] {
+			if p.Nodes.SameField(p.Train.Source[k], p.Train.Target[k]) {
 				g = 0
 			}
 			group = append(group, g)

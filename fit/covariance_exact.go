@@ -18,6 +18,7 @@ import (
 // variance gᵀVg = ‖L⁻¹g‖², one triangular solve.
 type exactCovariance struct {
 	d      int
+	count  int // cells
 	factor blas64.Triangular
 
 	traced bool
@@ -45,6 +46,11 @@ func (byFactor) at(ctx context.Context, l *laplace, theta []float64) (covariance
 	if err != nil {
 		return nil, err
 	}
+	return l.factor(information)
+}
+
+// factor returns V, given the information, which it overwrites.
+func (l *laplace) factor(information []float64) (*exactCovariance, error) {
 	n := l.size()
 	full := blas64.Symmetric{N: n, Stride: n, Data: information, Uplo: blas.Lower}
 	l.prior.precision(full)
@@ -53,7 +59,7 @@ func (byFactor) at(ctx context.Context, l *laplace, theta []float64) (covariance
 		return nil, fmt.Errorf("%w: the information matrix is not positive definite; the vectors may hold huge "+
 			"or missing numbers", ErrDiverged)
 	}
-	return &exactCovariance{d: l.d, factor: factor}, nil
+	return &exactCovariance{d: l.d, count: l.cells, factor: factor}, nil
 }
 
 func (byFactor) restore(c *checkpoint, name string, l *laplace) covariance {
@@ -61,7 +67,7 @@ func (byFactor) restore(c *checkpoint, name string, l *laplace) covariance {
 		c.fail("%s is known by draws there", name)
 	}
 	n := l.size()
-	return &exactCovariance{d: l.d, factor: fromLower(numbers[float64](c, name, n*(n+1)/2), n)}
+	return &exactCovariance{d: l.d, count: l.cells, factor: fromLower(numbers[float64](c, name, n*(n+1)/2), n)}
 }
 
 func (v *exactCovariance) keep(c *checkpoint, name string) {
@@ -126,11 +132,11 @@ func (v *exactCovariance) invert(at, n int) blas64.Triangular {
 
 func (v *exactCovariance) ofCells() []float64 {
 	v.once.Do(func() {
-		n := v.factor.N - v.d - 1
-		u := v.invert(v.d+1, n)
+		n, all := v.count, v.factor.N-v.d-1 // with the terms, which come after
+		u := v.invert(v.d+1, all)
 		v.cells = make([]float64, n*n)
-		for i := range n { // V = UᵀU
-			row := u.Data[i*n : i*n+i+1]
+		for i := range all { // V = UᵀU
+			row := u.Data[i*all : i*all+min(i+1, n)]
 			for a, x := range row {
 				for b, y := range row[:a+1] {
 					v.cells[a*n+b] += x * y

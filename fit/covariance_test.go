@@ -184,7 +184,7 @@ func TestManyDimensions(t *testing.T) {
 			t.Errorf("%s is %v by draws and %v exactly", c.what, c.got, c.want)
 		}
 	}
-	says := func(text string) bool { return strings.Contains(text, "known by 128 draws") }
+	says := func(text string) bool { return strings.Contains(text, "estimated from 128 draws") }
 	if !slices.ContainsFunc(drawn.Findings.Verdict, says) || slices.ContainsFunc(exact.result.Findings.Verdict, says) {
 		t.Errorf("the doctor says %q of draws and %q of none", drawn.Findings.Verdict, exact.result.Findings.Verdict)
 	}

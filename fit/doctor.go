@@ -23,6 +23,11 @@ type Findings struct {
 	// Advice is what to do, the most useful first.
 	Advice []hint.Note `json:"advice"`
 
+	// Tests are those of what the model assumes of exposure, and Set what the links allow to be said; only bayes has
+	// them, and not with a quick doctor.
+	Tests []Refutation `json:"tests,omitempty"`
+	Set   *ClaimSet    `json:"set,omitempty"`
+
 	Support  Support       `json:"support"`
 	MeanLink Scale         `json:"meanLink"`
 	Ratio    *Ratio        `json:"ratio,omitempty"` // of π̂ among pairs of one field to that of two
@@ -40,9 +45,12 @@ type Class string
 
 // The classes, from most to least trustworthy.
 const (
-	Identified    Class = "identified"     // absolute propensities and ŷ can be read as they are
-	Weak          Class = "weak"           // they can be off by a tenth or more; ratios are better
-	NotIdentified Class = "not identified" // only ratios of propensities and rankings mean anything
+	// Identified: no test refutes the model, and all assumptions that explain the links as well
+	// agree within a factor of 1.5. A ceiling on relevance cannot be seen in links, so that without
+	// a log or an anchor the scale is known on one side.
+	Identified    Class = "identified"
+	Weak          Class = "weak"           // they agree within a factor of 3, or were not compared
+	NotIdentified Class = "not identified" // they do not
 	Unmeasured    Class = "unmeasured"     // the method gives no standard errors
 	NoExposure    Class = "no exposure"    // the model has no propensities: ŷ is P(shown and linked)
 )
@@ -180,6 +188,7 @@ func diagnose(ctx context.Context, p sample.Problem, r *Result, most int) (*Find
 		}
 	}
 	d.testLogs()
+	d.claim()
 	d.classify()
 	d.writeVerdict()
 	return d.found, nil
@@ -289,7 +298,7 @@ func (d *diagnosis) cellFinder() func(k int) *cellSum {
 		if c != nil {
 			return c
 		}
-		c = &cellSum{fieldPair: pair, same: pair.source == pair.target && pair.source != graph.UnknownField}
+		c = &cellSum{fieldPair: pair, same: nodes.SameField(train.Source[k], train.Target[k])}
 		if at < len(table) {
 			table[at] = c
 		} else {
@@ -608,13 +617,24 @@ func (d *diagnosis) classify() {
 		f.Class = NoExposure
 	case !d.measured:
 		f.Class = Unmeasured
-	case total > unknownFrom, f.collapsed():
+	case total > unknownFrom, f.collapsed(), f.Set != nil && f.Set.Width() > roughly:
 		f.Class = NotIdentified
-	case total > weakFrom, f.Echo >= graph.EchoFrom, f.Rare > 0:
+	case total > weakFrom, f.Echo >= graph.EchoFrom, f.Rare > 0, f.Set == nil, f.Set.Width() > narrow, f.refuted(),
+		f.contradicted():
 		f.Class = Weak
 	default:
 		f.Class = Identified
 	}
+}
+
+// refuted reports whether any test refuted what the model assumes.
+func (f *Findings) refuted() bool {
+	return slices.ContainsFunc(f.Tests, func(r Refutation) bool { return r.Refuted })
+}
+
+// contradicted reports whether logged exposures contradict what links alone say.
+func (f *Findings) contradicted() bool {
+	return slices.ContainsFunc(f.Logged, func(t LoggedTest) bool { return math.Abs(t.z()) > surprising })
 }
 
 // rareFrom is the mean π̂ of pairs of one field below which a fit without logs is doubted, however

@@ -54,7 +54,8 @@ func TestEveryMethodRunsOnAnyEngine(t *testing.T) {
 			case name == "cosine":
 				expected = []string{"Scan"}
 			case name == "bayes":
-				expected = strings.Fields("Calibrate Design Information Leverage Logits Observe Scan Value")
+				expected = strings.Fields("Assume Calibrate Design GroupGradients GroupValues Information Leverage " +
+					"Logits Means Observe Scan Value")
 			case name == "bayes by draws":
 				expected = strings.Fields("Calibrate Curvature Design Leverage Logits Noise Observe Scan Times Value")
 			case strings.HasSuffix(name, "lbfgs"):

@@ -81,11 +81,13 @@ func ExampleDiagnose() {
 	fmt.Println(findings.Class, findings.Class == result.Findings.Class)
 	fmt.Println("sentences:", len(findings.Verdict) > 0)
 	fmt.Println("the truth, .16, is inside:", m.Lower < .16 && .16 < m.Upper)
-	fmt.Println("shown more within a field:", findings.Ratio.Lower > 1)
+	fmt.Println("at most:", .16 < findings.Set.MeanLink.High)
+	fmt.Println("shown more within a field:", findings.Set.Ratio.Low > 1)
 	// Output:
-	// identified true
+	// weak true
 	// sentences: true
 	// the truth, .16, is inside: true
+	// at most: true
 	// shown more within a field: true
 }
 

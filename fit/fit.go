@@ -38,7 +38,10 @@ type Result struct {
 	Findings   *Findings // the doctor's
 	Warnings   []risk.Warning
 
-	problem sample.Problem // that it was fitted to
+	problem      sample.Problem // that it was fitted to
+	refuted      []Refutation
+	alternatives []*alternativeFit
+	compared     int // pairs that they were compared by
 }
 
 // Start is where training ended that began at one propensity.
@@ -500,8 +503,8 @@ func (r *Result) warn() {
 		}
 	}
 	if mean := r.Findings.Starts; mean.High > 1.2*mean.Low {
-		add("scale", "the starts do not agree on how common relevance is: mean ŷ from %.3g to %.3g; only ratios of "+
-			"propensities can be trusted until exposure is logged on a random share of the pairs", mean.Low, mean.High)
+		add("scale", "the starts do not agree on how common relevance is: mean ŷ from %.3g to %.3g; neither can "+
+			"be trusted until exposure is logged on a random share of the pairs", mean.Low, mean.High)
 	}
 }
 

@@ -144,15 +144,15 @@ func TestJudgeDoesNotDependOnThreads(t *testing.T) {
 func TestEchoIsDoubted(t *testing.T) {
 	t.Parallel()
 	s := must(saturated())(t)
-	for echo, want := range map[float64]Class{.5: Identified, .99: Weak} {
+	for _, echo := range []float64{.5, .99} {
 		p := s.problem
 		p.Echo = echo
 		f := must(Diagnose(context.Background(), p, s.result))(t)
 		says := strings.Contains(strings.Join(f.Verdict, " "), "The vectors follow from the links: they agree to 99%")
-		if f.Class != want || says != (want == Weak) || f.Echo != echo {
+		if says != (echo > .9) || says && f.Class != Weak || f.Echo != echo {
 			t.Errorf("echo %v: %s, %q", echo, f.Class, f.Verdict)
 		}
-		if warned := len(f.warnings()) > 0; warned != (want == Weak) {
+		if says && (len(f.warnings()) == 0 || !strings.Contains(f.warnings()[0].Message, "follow from the links")) {
 			t.Errorf("echo %v: warnings %v", echo, f.warnings())
 		}
 	}
@@ -170,7 +170,7 @@ func TestRareExposureIsDoubted(t *testing.T) {
 		!strings.Contains(f.Verdict[0], "480 times as many things are relevant as were linked") {
 		t.Errorf("%s, %q", f.Class, f.Verdict)
 	}
-	if f = must(Diagnose(context.Background(), s.problem, s.result))(t); f.Class != Identified || f.Rare != 0 {
+	if f = must(Diagnose(context.Background(), s.problem, s.result))(t); f.Rare != 0 {
 		t.Errorf("%s, %q", f.Class, f.Verdict)
 	}
 }

@@ -11,11 +11,13 @@ import (
 // laplace is the posterior of the diagonal link model and the field matrix given a sample of
 // pairs, as Laplace's method sees it: a mode, and a normal distribution around it.
 //
-// The parameters are θ = (w, b, s): d weights, the intercept, one propensity logit for every
-// field pair that occurs. The sums over pairs are the engine's; see engine.LogLikelihood.
+// The parameters are θ = (w, b, s, t): d weights, the intercept, one propensity logit for every
+// field pair that occurs, and the terms of other assumptions, if there are any. The sums over pairs are the engine's;
+// see engine.LogLikelihood.
 type laplace struct {
 	design   engine.Design
 	outcomes engine.Outcomes
+	assumed  *engine.Assumptions // nil means the model's own
 	d, cells int
 	prior    prior
 	method   covarianceMethod
@@ -26,7 +28,7 @@ type laplace struct {
 }
 
 // size is the number of parameters.
-func (l *laplace) size() int { return l.d + 1 + l.cells }
+func (l *laplace) size() int { return l.d + 1 + l.cells + len(l.prior.Terms) }
 
 // observe makes these the outcomes from now on.
 func (l *laplace) observe(o engine.Outcomes) error {
@@ -37,14 +39,21 @@ func (l *laplace) observe(o engine.Outcomes) error {
 
 // likelihood returns the likelihood of the outcomes.
 func (l *laplace) likelihood(ctx context.Context) (engine.LogLikelihood, error) {
-	if l.seen == nil {
-		seen, err := l.design.Observe(ctx, l.outcomes)
-		if err != nil {
-			return nil, err
-		}
-		l.seen, l.own = seen, true
+	if l.seen != nil {
+		return l.seen, nil
 	}
-	return l.seen, nil
+	var seen engine.LogLikelihood
+	var err error
+	if l.assumed == nil {
+		seen, err = l.design.Observe(ctx, l.outcomes)
+	} else {
+		seen, err = l.design.Assume(ctx, l.outcomes, *l.assumed)
+	}
+	if err != nil {
+		return nil, err
+	}
+	l.seen, l.own = seen, true
+	return seen, nil
 }
 
 // close frees the likelihood.

@@ -212,7 +212,7 @@ func (t tensorReader) covariance(d, cells int) (covariance, error) {
 	for i, x := range factor {
 		triangle[i] = float64(x)
 	}
-	v := &exactCovariance{d: d, factor: fromLower(triangle, n)}
+	v := &exactCovariance{d: d, count: cells, factor: fromLower(triangle, n)}
 	for i := range n {
 		if !(v.factor.Data[i*n+i] > 0) {
 			return nil, fmt.Errorf("%w: the model's posterior is not positive definite; fit the model again", ErrShape)

@@ -8,7 +8,7 @@ import (
 )
 
 // prior is what is believed of θ = (w, b, s) before the data: w ~ N(0, 1/Alpha), b flat, and within a group
-// of field pairs s = μ + δ, μ ~ N(Centre, Spread²), δ ~ N(0, Tau²).
+// of field pairs s = μ + δ, μ ~ N(Centre, Spread²), δ ~ N(0, Tau²). Terms of other assumptions are normal.
 type prior struct {
 	d     int     // weights
 	group []uint8 // of each cell: 0 same field, 1 cross field
@@ -16,7 +16,11 @@ type prior struct {
 	Alpha          float64
 	Tau            [2]float64 // standard deviations
 	Centre, Spread [2]float64
+	Terms          []normal
 }
+
+// normal is a normal distribution.
+type normal struct{ mean, deviation float64 }
 
 func newPrior(d int, group []uint8) prior {
 	return prior{d: d, group: group, Alpha: float64(d) / 16, Tau: [2]float64{.5, .5}, Spread: [2]float64{1.5, 1.5}}
@@ -52,6 +56,12 @@ func (p *prior) add(theta, grad []float64) float64 {
 		sum += d * q / 2
 		grad[p.d+1+c] += q
 	}
+	at := p.d + 1 + len(p.group)
+	for i, t := range p.Terms {
+		move := (theta[at+i] - t.mean) / t.deviation
+		sum += move * move / 2
+		grad[at+i] += move / t.deviation
+	}
 	return sum
 }
 
@@ -76,6 +86,10 @@ func (p *prior) precision(full blas64.Symmetric) {
 				full.Data[(at+c)*n+at+e] -= shared
 			}
 		}
+	}
+	at += len(p.group)
+	for i, t := range p.Terms {
+		full.Data[(at+i)*n+at+i] += 1 / (t.deviation * t.deviation)
 	}
 }
 

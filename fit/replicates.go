@@ -15,22 +15,23 @@ import (
 )
 
 // newPosterior makes the posterior around the mode; refits measure the errors that V does not include.
-func newPosterior(ctx context.Context, b *bayesian) (*Posterior, error) {
+// Of every replicate the scores of the tests are returned, where there is a comparison.
+func newPosterior(ctx context.Context, b *bayesian, c *comparison) (*Posterior, [][]float64, error) {
 	l, s := b.laplace, b.result.Settings
 	scale, _, err := l.calibrate(ctx, b.theta)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	a := &refits{
 		Posterior: &Posterior{
 			Alpha: l.prior.Alpha, Tau: l.prior.Tau, Cells: b.cells, unit: l.design.Unit(), scale: scale,
 			caseControl: s.Sampling == engine.CaseControl.String(), seed: s.Seed, d: l.d, v: b.v,
 		},
-		bayesian: b, count: hyperparameters + 1 + max(s.Replicates, 0),
+		bayesian: b, comparison: c, count: hyperparameters + 1 + max(s.Replicates, 0),
 		decided: math.Max(float64(l.d)-l.prior.Alpha*b.v.trace(), 1),
 	}
 	if err := b.recorder.begin(a); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for a.done < a.count {
 		b.meter.add(b.problem.Train.Len(), true, func() round {
@@ -46,15 +47,15 @@ func newPosterior(ctx context.Context, b *bayesian) (*Posterior, error) {
 			err = a.replicate(ctx, a.done-hyperparameters-1)
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		a.done++
 		b.recorder.settle(a)
 		if err := b.recorder.tick(); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return a.Posterior, nil
+	return a.Posterior, a.scores, nil
 }
 
 // hyperparameters are α and two τ².
@@ -64,6 +65,9 @@ const hyperparameters = 3
 type refits struct {
 	*Posterior
 	*bayesian
+	comparison *comparison // nil where nothing is compared
+	scores     [][]float64 // of every replicate
+
 	decided float64 // γ = d − α·tr V_ww: how many weights the data decide rather than the prior
 	count   int     // in all
 	done    int
@@ -80,6 +84,7 @@ func (a *refits) keep(c *checkpoint) {
 	}
 	put(c, "refits.varied", varied)
 	put(c, "refits.replicates", replicates)
+	put(c, "refits.scores", slices.Concat(a.scores...))
 	c.putTruth("refits.links", a.links != nil)
 	if a.links != nil {
 		put(c, "refits.links.logits", a.links.logits)
@@ -100,6 +105,12 @@ func (a *refits) restore(c *checkpoint) {
 	replicates := numbers[float32](c, "refits.replicates", max(a.done-hyperparameters-1, 0)*(2*width+cells))
 	for part := range slices.Chunk(replicates, 2*width+cells) {
 		a.replicates = append(a.replicates, replicate{part[:width], part[width : 2*width], part[2*width:]})
+	}
+	if a.comparison != nil {
+		scores := numbers[float64](c, "refits.scores", len(a.replicates)*len(scored))
+		for part := range slices.Chunk(scores, len(scored)) {
+			a.scores = append(a.scores, part)
+		}
 	}
 	if c.truth("refits.links") {
 		a.links = &linksAlone{numbers[float64](c, "refits.links.logits", cells),
@@ -291,6 +302,13 @@ func (a *refits) replicate(ctx context.Context, k int) error {
 	link, err := again.published(ctx, again.theta)
 	if err != nil {
 		return err
+	}
+	if a.comparison != nil {
+		scores, err := a.comparison.scores(ctx, &again.laplace, again.theta, again.outcomes.Linked)
+		if err != nil {
+			return err
+		}
+		a.scores = append(a.scores, scores)
 	}
 	a.replicates = append(a.replicates, replicate{truth: l.weights(truth), link: link, logits: again.logits()})
 	return nil

@@ -50,6 +50,10 @@ type Settings struct {
 	// below 0 none.
 	Replicates int `json:"replicates"`
 
+	// Doctor is how thoroughly the doctor of bayes examines: full compares all assumptions under which the links could
+	// have come about, quick none but the model's own. "" means full.
+	Doctor string `json:"doctor"`
+
 	mostBytes int // of products that bayes keeps; 0 means mostBytes, tests lower it
 	mostExact int // dimensions up to which bayes factors its matrix; 0 means mostExact, tests lower it
 	draws     int // that it makes above them; 0 means usualDraws
@@ -63,6 +67,12 @@ type Settings struct {
 
 	Checkpoint Checkpoint `json:"-"` // from which an interrupted training resumes
 }
+
+// How thoroughly the doctor examines.
+const (
+	FullDoctor  = "full"
+	QuickDoctor = "quick"
+)
 
 // Switch is a yes or no; by default the preset decides. JSON has true, false, or null for the default.
 type Switch int8
@@ -181,6 +191,7 @@ func Presets() []string { return []string{"safe", "paper", "notebook"} }
 func (s Settings) WithDefaults() (Settings, error) {
 	s.Method = methodOf(cmp.Or(s.Method, "bayes"))
 	s.Preset = cmp.Or(s.Preset, "safe")
+	s.Doctor = cmp.Or(s.Doctor, FullDoctor)
 	preset, ok := presets[s.Preset]
 	if !ok {
 		return s, fmt.Errorf("%w: no preset %q; there is %s", ErrSetting, s.Preset, strings.Join(Presets(), ", "))
@@ -265,6 +276,9 @@ func (s Settings) validate() error {
 			"number for none", ErrSetting, s.Floor)
 	case s.Optimiser != "adam" && s.Optimiser != "lbfgs":
 		return fmt.Errorf("%w: no optimiser %q; there is adam and lbfgs", ErrSetting, s.Optimiser)
+	}
+	if s.Doctor != FullDoctor && s.Doctor != QuickDoctor {
+		return fmt.Errorf("%w: no doctor %q; there is %s and %s", ErrSetting, s.Doctor, FullDoctor, QuickDoctor)
 	}
 	for _, p := range s.Starts {
 		if !(p > 0 && p < 1) {

@@ -18,12 +18,8 @@ func (d *diagnosis) writeVerdict() {
 	if post := d.result.Posterior; post != nil && post.Draws() > 0 {
 		f.say("%s", approximate(post.d, post.Draws()))
 	}
-	if f.Ratio != nil && f.Ratio.Error > 0 {
-		f.say("Pairs of one field are shown %.2g times as often as pairs of two (%.2g to %.2g).", f.Ratio.Value,
-			f.Ratio.Lower, f.Ratio.Upper)
-	} else if f.Ratio != nil {
-		f.say("Pairs of one field are shown %.2g times as often as pairs of two.", f.Ratio.Value)
-	}
+	f.sayTests()
+	f.sayRatio()
 	if f.Starts.High > 1.2*f.Starts.Low {
 		f.say("The result depends on where training starts: mean ŷ is between %s and %s.", percent(f.Starts.Low),
 			percent(f.Starts.High))
@@ -62,7 +58,6 @@ const logExposures = "log exposures on a small random share of the pairs (600 lo
 // sayClass says what the class means, and why.
 func (f *Findings) sayClass() {
 	scale := f.MeanLink
-	off := 100 * (math.Exp(1.96*scale.Total()) - 1)
 	switch f.Class {
 	case NoExposure:
 		f.say("This model ignores exposure: its ŷ is the chance that a link is shown and made, so what is rarely " +
@@ -70,19 +65,24 @@ func (f *Findings) sayClass() {
 		f.advise("use bayes")
 		return
 	case Unmeasured:
-		f.say("How well links separate relevance from exposure is not measured: only bayes has standard errors. " +
-			"Trust ratios of propensities, not their values.")
+		f.say("How well links separate relevance from exposure is not measured: only bayes has standard errors.")
 		f.advise("fit with bayes, which has standard errors")
 	case Identified:
-		f.say("The scale is identified: %s of all pairs are relevant (95%% interval %s to %s), and propensities "+
-			"can be read within their intervals, as long as exposure depends on the fields alone.",
-			percent(scale.Value), percent(scale.Lower), percent(scale.Upper))
+		f.say("The scale is identified: all assumptions that explain the links equally well agree. %s",
+			f.scaleInWords())
 	case Weak:
 		if f.Echo >= graph.EchoFrom || f.Rare > 0 {
 			break // see below
 		}
-		f.say("The scale is weakly identified: %s of all pairs are relevant, but that may be off by %.0f%%. "+
-			"Ratios of propensities can be trusted, their values only roughly.", percent(scale.Value), off)
+		if f.Set == nil {
+			f.say("Whether other assumptions explain the links as well was not checked. By the model's own, %s of all "+
+				"pairs are relevant (95%% interval %s to %s).", percent(scale.Value), percent(scale.Lower),
+				percent(scale.Upper))
+			f.advise("set %v to full, which compares assumptions", hint.Setting("doctor"))
+			break
+		}
+		f.say("The scale is weakly identified: assumptions that explain the links equally well differ %.2g-fold. %s",
+			f.Set.Width(), f.scaleInWords())
 		f.advise(logExposures)
 	case NotIdentified:
 		if f.collapsed() {
@@ -93,9 +93,8 @@ func (f *Findings) sayClass() {
 			f.advise(logExposures)
 			break
 		}
-		f.say("The scale is not identified: links alone cannot tell rare relevance from rare exposure here, " +
-			"because no ŷ comes near 1. Rankings and ratios of propensities can be trusted; ŷ and π̂ themselves " +
-			"cannot.")
+		f.say("The scale is not identified: links alone cannot tell rare relevance from rare exposure here. %s",
+			f.scaleInWords())
 		f.advise(logExposures)
 	}
 	if f.Echo >= graph.EchoFrom {
@@ -107,9 +106,78 @@ func (f *Findings) sayClass() {
 	if f.Rare > 0 && f.Class == Weak {
 		f.say("By this fit, even pairs of one field are shown with a chance of only %.2g, so %s times as many "+
 			"things are relevant as were linked. Links alone cannot tell this from people who link to few of the "+
-			"relevant things that they see: use the lists and the ratios of propensities, not the values of ŷ "+
-			"and π̂.", f.Rare, number(1/f.Rare))
+			"relevant things that they see: use the lists, not the values of ŷ and π̂.", f.Rare, number(1/f.Rare))
 		f.advise(logExposures)
+	}
+}
+
+// scaleInWords says what the links allow to be said of the scale.
+func (f *Findings) scaleInWords() string {
+	set := f.Set
+	if set == nil {
+		return fmt.Sprintf("By the model's own assumptions, %s of all pairs are relevant (95%% interval %s to %s).",
+			percent(f.MeanLink.Value), percent(f.MeanLink.Lower), percent(f.MeanLink.Upper))
+	}
+	if set.OneSided {
+		return fmt.Sprintf("At most %s of all pairs are relevant, and a pair is shown with a probability of at "+
+			"least %s "+
+			"on average. How far below and above, links cannot say: if even the most relevant pairs that are "+
+			"shown are "+
+			"linked only with some probability, links look the same.", percent(set.MeanLink.High),
+			percent(set.Propensity.Low))
+	}
+	return fmt.Sprintf("%s to %s of all pairs are relevant, and a pair is shown with a probability of %s to %s "+
+		"on average.",
+		percent(set.MeanLink.Low), percent(set.MeanLink.High), percent(set.Propensity.Low),
+		percent(set.Propensity.High))
+}
+
+// sayTests says what refutes the model.
+func (f *Findings) sayTests() {
+	for _, t := range f.Tests {
+		if !t.Refuted {
+			continue
+		}
+		switch t.Of {
+		case BySimilarity:
+			f.say("Exposure is not a matter of fields alone: what is relevant by its vectors is also shown more "+
+				"(z = %.1f).",
+				t.Z)
+		case WithinFields:
+			f.say("Exposure is not a matter of fields alone: within a field it depends on the vectors otherwise "+
+				"than across "+
+				"fields (z = %.1f).", t.Z)
+		case ByPopularity:
+			f.say("Targets that many link to are linked more than fields and vectors explain (z = %.1f). Links "+
+				"cannot tell "+
+				"whether they are shown more or are relevant more often; what is claimed here allows for both.", t.Z)
+		case Dependent:
+			f.say("What is shown and what is relevant come together more often than chance (z = %.1f): somebody "+
+				"chose what "+
+				"to show.", t.Z)
+		case Disconnected:
+			f.say("The field pairs fall into %.0f parts whose linked pairs have no likeness in common: exposure "+
+				"in one part "+
+				"cannot be compared with that in another.", t.Estimate)
+		}
+	}
+}
+
+// sayRatio says how much more often pairs of one field are shown.
+func (f *Findings) sayRatio() {
+	r := f.Ratio
+	switch {
+	case r == nil:
+	case f.Set != nil && f.Set.Ratio != nil:
+		f.say("At equal vectors, pairs of one field are shown %.2g times as often as pairs of two; over all "+
+			"pairs %.2g to "+
+			"%.2g times, by the assumptions that explain the links.", r.Value, f.Set.Ratio.Low, f.Set.Ratio.High)
+	case r.Error > 0:
+		f.say("At equal vectors, pairs of one field are shown %.2g times as often as pairs of two (%.2g to %.2g).",
+			r.Value,
+			r.Lower, r.Upper)
+	default:
+		f.say("At equal vectors, pairs of one field are shown %.2g times as often as pairs of two.", r.Value)
 	}
 }
 
@@ -136,10 +204,6 @@ const surprising = 3
 // sayLogs says whether logged exposures agree with the propensities.
 func (f *Findings) sayLogs(posterior bool) {
 	if len(f.Logged) == 0 {
-		f.say("The intervals do not cover two risks. If even the most relevant links are made only with probability " +
-			"κ, links look the same as with κ times the exposure. If relevant targets are also shown more often, as " +
-			"on pages with hand-picked links, the estimated exposure is too high (12 times too high where it could " +
-			"be checked). Only logged exposure can reveal either.")
 		return
 	}
 	worst := f.Logged[0]

@@ -86,6 +86,11 @@ func Ages(g *graph.Graph) []float32 {
 	return ages
 }
 
+// SameField reports whether two nodes have one field. The unknown field is never one field.
+func (n *Nodes) SameField(i, j int32) bool {
+	return n.Fields[i] != graph.UnknownField && n.Fields[i] == n.Fields[j]
+}
+
 // cell is the place of a pair's fields in a table over field pairs.
 func (n *Nodes) cell(source, target int32) int {
 	return int(n.Fields[source])*n.FieldCount + int(n.Fields[target])

@@ -209,7 +209,7 @@ func (r *Recommender) explainExposure(s Source, item Item) *Explanation {
 	}
 	if r.class != fit.Identified {
 		out.Children = append(out.Children, &Explanation{Value: cell.Relative.Value,
-			Message: "times the mean π̂: read this ratio, since the scale of π̂ is " + string(r.class)})
+			Message: "times the mean π̂, at equal vectors; the scale of π̂ is " + string(r.class)})
 	}
 	return out
 }

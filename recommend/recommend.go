@@ -402,7 +402,7 @@ func (r *Recommender) Top(ctx context.Context, q Query) (*List, error) {
 	}
 	if r.class != "" && r.class != fit.Identified && r.class != fit.NoExposure {
 		list.Warnings = append(list.Warnings, "the doctor calls the scale of π̂ "+string(r.class)+
-			": trust the ratios of π̂ and ŷ between items, not their values")
+			": the order of the items can be used, the values of π̂ and ŷ cannot")
 	}
 	return list, nil
 }

@@ -425,7 +425,7 @@ func TestExplanationAddsUp(t *testing.T) {
 			t.Errorf("%s does not say that it was hidden", text)
 		}
 	}
-	if weak == 0 || !slices.ContainsFunc(list.Warnings, func(w string) bool { return strings.Contains(w, "ratios") }) {
+	if weak == 0 || !slices.ContainsFunc(list.Warnings, func(w string) bool { return strings.Contains(w, "order of the items") }) {
 		t.Errorf("%d weak items, warnings %v", weak, list.Warnings)
 	}
 }

@@ -34,7 +34,10 @@ func (d DoctorVerdict) Section() Section {
 	for _, advice := range f.Advice {
 		s.Advice = append(s.Advice, advice.String())
 	}
-	if p := f.MeanLink; p.Upper > p.Lower {
+	if f.Set != nil {
+		s.Figures = append(s.Figures, claims(f.Set)...)
+		s.Tables = append(s.Tables, claimTable(f.Set))
+	} else if p := f.MeanLink; p.Upper > p.Lower {
 		s.Figures = append(s.Figures, figure.Figure{
 			Name: "mean-link", Title: "How common relevance is",
 			Caption: "Mean ŷ over all pairs: the share of pairs that would be links if everything had been " +
@@ -65,6 +68,64 @@ func (d DoctorVerdict) Section() Section {
 		{"pairs whose exposure is logged", number(float64(u.Logged), 0)},
 	}
 	return s
+}
+
+// claims are what each assumption says of relevance and exposure, one below the other: what moves and what stays.
+func claims(set *fit.ClaimSet) []figure.Figure {
+	link, exposure := &figure.IntervalChart{XTitle: "mean ŷ"}, &figure.IntervalChart{XTitle: "mean π̂"}
+	add := func(chart *figure.IntervalChart, name string, v fit.MemberValue) {
+		chart.Rows = append(chart.Rows, figure.IntervalRow{Name: name, Estimate: figure.Value(v.Value),
+			Low: figure.Value(v.Lower), High: figure.Value(v.Upper)})
+	}
+	for _, m := range set.Members {
+		if m.Stays {
+			add(link, m.Alternative.String(), m.MeanLink)
+			add(exposure, m.Alternative.String(), m.Propensity)
+		}
+	}
+	side := ""
+	if set.OneSided {
+		side = " Only the upper end of relevance and the lower end of exposure are known: nothing was logged, " +
+			"and links " +
+			"do not show whether the most relevant pairs are linked each time that they are shown."
+	}
+	return []figure.Figure{
+		{Name: "claims-relevance", Title: "How common relevance is, by what may explain the links", Intervals: link,
+			Caption: "Mean ŷ over all pairs: the share of pairs that would be links if everything had been " +
+				"shown. Each row " +
+				"is an assumption that explains the links as well as the model does, with its 95% interval." + side},
+		{Name: "claims-exposure", Title: "How often pairs are shown, by what may explain the links",
+			Intervals: exposure,
+			Caption: "Mean π̂ over all pairs, by the same assumptions. Where the rows agree, the links decide; " +
+				"where they do " +
+				"not, the assumption does."},
+	}
+}
+
+// claimTable has every assumption, also those that the links rule out.
+func claimTable(set *fit.ClaimSet) figure.Table {
+	t := figure.Table{Name: "assumptions", Title: "Every assumption that was compared", Head: "assumption",
+		Detail: true,
+		Columns: []figure.Column{
+			{Name: "explains the links"},
+			{Name: "log-likelihood", Digits: 1, Means: "cross-fitted, less that of the reference: " +
+				set.Reference.String()},
+			{Name: "standard error", Digits: 1}, {Name: "mean ŷ", Digits: 4}, {Name: "mean π̂", Digits: 4},
+			{Name: "ratio", Digits: 2, Means: "π̂ of pairs of one field, divided by that of pairs of two"},
+			{Name: "R_AP", Digits: 4},
+		}}
+	for _, m := range set.Members {
+		stays, ratio := "no", figure.Cell{}
+		if m.Stays {
+			stays = "yes"
+		}
+		if m.Ratio != nil {
+			ratio = figure.Number(m.Ratio.Value)
+		}
+		t.Add(m.Alternative.String(), figure.Text(stays), figure.Number(m.Difference), figure.Number(m.Error),
+			figure.Number(m.MeanLink.Value), figure.Number(m.Propensity.Value), ratio, figure.Number(m.Risk.Value))
+	}
+	return t
 }
 
 func (d DoctorVerdict) field(i uint16) string {
@@ -112,8 +173,7 @@ func (d DoctorVerdict) cells() figure.Table {
 		Columns: []figure.Column{
 			{Name: "pairs"}, {Name: "links"}, {Name: "π̂", Digits: 3}, {Name: "from", Digits: 3},
 			{Name: "to", Digits: 3},
-			{Name: "relative", Digits: 2, Means: "π̂ divided by the mean over all pairs, which is known even where " +
-				"the scale is not"},
+			{Name: "relative", Digits: 2, Means: "π̂ divided by the mean over all pairs, at equal vectors"},
 		}}
 	for _, c := range d.Findings.Cells {
 		low, high := figure.Cell{}, figure.Cell{}

@@ -24,6 +24,7 @@ func (p *site) exposure() {
 			Knows: true}
 		if f := m.Findings; f != nil {
 			content.Verdict, content.Knows = verdict(f.Class), f.Class != fit.NoExposure
+			content.claims(f.Set)
 		}
 		for k := range 8 {
 			content.Ramp = append(content.Ramp, fmt.Sprintf("%.1f%%", 12.5*float64(k)))
@@ -44,6 +45,7 @@ type exposurePage struct {
 	Admin   bool
 	Knows   bool // the model has exposure
 	Verdict badge
+	Claims  []claimRow // what each assumption says that explains the links
 
 	Map    heatMap
 	Ramp   []string       // where the colours of the scale start
@@ -145,8 +147,43 @@ func (e *exposurePage) cells(g *graph.Graph) {
 			percent(own/owns), percent(other/others))
 	}
 	if f := e.Model.Findings; f != nil && f.Ratio != nil && f.Ratio.Upper > 0 {
-		e.Strong += fmt.Sprintf(" A pair within a field is shown %.1f times (%.1f to %.1f) as often as a pair across "+
-			"fields.", f.Ratio.Value, f.Ratio.Lower, f.Ratio.Upper)
+		low, high := f.Ratio.Lower, f.Ratio.Upper
+		if f.Set != nil && f.Set.Ratio != nil {
+			low, high = f.Set.Ratio.Low, f.Set.Ratio.High
+		}
+		e.Strong += fmt.Sprintf(" At equal vectors, a pair within a field is shown %.1f times (%.1f to %.1f) as "+
+			"often as a "+
+			"pair across fields.", f.Ratio.Value, low, high)
+	}
+}
+
+// claimRow is what one assumption says.
+type claimRow struct {
+	Name           string
+	Link, Exposure claimSpan
+}
+
+// claimSpan is a share and where it lies in the chart.
+type claimSpan struct {
+	fit.MemberValue
+	Span span
+}
+
+// claims adds the assumptions that explain the links, all on one scale.
+func (e *exposurePage) claims(set *fit.ClaimSet) {
+	if set == nil {
+		return
+	}
+	link, exposure := scale{0, set.MeanLink.High}, scale{0, set.Propensity.High}
+	at := func(s scale, name, of string, v fit.MemberValue) claimSpan {
+		return claimSpan{v, s.span(v.Lower, v.Value, v.Upper, "", fmt.Sprintf("%s by %s: %s, from %s to %s", of, name,
+			percent(v.Value), percent(v.Lower), percent(v.Upper)))}
+	}
+	for _, m := range set.Members {
+		if name := m.Alternative.String(); m.Stays {
+			e.Claims = append(e.Claims, claimRow{name, at(link, name, "mean ŷ", m.MeanLink),
+				at(exposure, name, "mean π̂", m.Propensity)})
+		}
 	}
 }
 

@@ -41,6 +41,7 @@ type fitFlags struct {
 	method, preset, link, propensity string
 	optimiser                        string
 	searches, anchors                []string
+	doctor                           string
 	searchPoints                     int
 	starts                           []float64
 	seed                             uint64
@@ -125,6 +126,8 @@ func (f *fitFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.optimiser, "optimiser", "", "adam or lbfgs (default: the preset's)")
 	flags.StringArrayVar(&f.searches, "search", nil, "`setting` and values to try, as ridge=0.1,1,10")
 	flags.IntVar(&f.searchPoints, "search-points", 0, "try only this many points of the grid, at random")
+	flags.StringVar(&f.doctor, "doctor", fit.FullDoctor, "`how` thoroughly bayes is examined: "+fit.FullDoctor+
+		" compares assumptions that explain the links as well, "+fit.QuickDoctor+" does not")
 	flags.StringArrayVar(&f.anchors, "anchor", nil, "`known` mean π, such as same=0.8±0.1 (or +-)")
 	flags.Float64SliceVar(&f.starts, "starts", nil, "`values` of π̂ to start from (default: preset's)")
 	flags.Lookup("starts").DefValue = "" // it would be []
@@ -148,7 +151,8 @@ func (f *fitFlags) register(cmd *cobra.Command) {
 	completeFlags(cmd, map[string][]string{
 		"method": slices.Sorted(maps.Keys(fit.Methods())), "preset": fit.Presets(),
 		"link": model.LinkKinds(), "propensity": model.PropensityKinds(), "optimiser": {"adam", "lbfgs"},
-		"world": slices.Sorted(maps.Keys(plans)),
+		"doctor": {fit.FullDoctor, fit.QuickDoctor},
+		"world":  slices.Sorted(maps.Keys(plans)),
 	}, "violate", "search", "search-points", "anchor", "starts", "seed", "threads", "nodes", "dim", "fields", "pairs",
 		"logged", "certify")
 }
@@ -296,7 +300,8 @@ func (f *fitFlags) settings() (fit.Settings, error) {
 	}
 	s = fit.Settings{
 		Method: f.method, Preset: f.preset, Link: f.link, Propensity: f.propensity, Optimiser: f.optimiser,
-		Search: fit.Search{Points: f.searchPoints}, Starts: f.starts, Seed: f.seed, Threads: f.threads,
+		Doctor: f.doctor, Search: fit.Search{Points: f.searchPoints}, Starts: f.starts, Seed: f.seed,
+		Threads:    f.threads,
 		Checkpoint: fit.Checkpoint{Path: f.checkpoint, Resume: f.resume, Keep: true},
 	}
 	for _, text := range f.searches {

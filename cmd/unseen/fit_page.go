@@ -161,7 +161,35 @@ func (r *fitReport) printFindings(b *strings.Builder) {
 	for _, advice := range r.Findings.Advice {
 		b.WriteString(wrap("→ " + advice.Render(flagName)))
 	}
+	printSet(b, r.Findings.Set)
 }
+
+// printSet shows what each assumption claims that explains the links.
+func printSet(b *strings.Builder, set *fit.ClaimSet) {
+	if set == nil {
+		return
+	}
+	fmt.Fprintf(b, "\n  %-16s %-16s what explains the links equally well\n", "mean ŷ, in %", "mean π̂, in %")
+	line := func(link, propensity fit.SetRange, name string) {
+		fmt.Fprintf(b, "  %-15s %-15s %s\n", claimed(link), claimed(propensity), name)
+	}
+	ruledOut := 0
+	for _, m := range set.Members {
+		if !m.Stays {
+			ruledOut++
+			continue
+		}
+		line(fit.SetRange{Low: m.MeanLink.Lower, High: m.MeanLink.Upper},
+			fit.SetRange{Low: m.Propensity.Lower, High: m.Propensity.Upper}, m.Alternative.String())
+	}
+	line(set.MeanLink, set.Propensity, "all of these")
+	if ruledOut > 0 {
+		fmt.Fprintf(b, "  %d other assumptions do not explain the links\n", ruledOut)
+	}
+}
+
+// claimed writes a range of shares in percent.
+func claimed(r fit.SetRange) string { return fmt.Sprintf("%.3g to %.3g", 100*r.Low, 100*r.High) }
 
 // printTrials shows what the search tried.
 func (r *fitReport) printTrials(b *strings.Builder) {

@@ -29,6 +29,7 @@ const (
 var settingFlags = map[hint.Setting]settingFlag{
 	"anchors":        {"anchor", "fit"},
 	"cert":           {"tls-cert", "serve"},
+	"doctor":         {"doctor", "fit"},
 	"field":          {"field", tableImports + "," + workImports},
 	"fieldsBy":       {"fields-by", "fit"},
 	"force":          {"force", imports + ",export"},

@@ -161,6 +161,45 @@ func (d *watchedDesign) Observe(ctx context.Context, o engine.Outcomes) (engine.
 	return &watchedLikelihood{l, d.e}, err
 }
 
+func (d *watchedDesign) Assume(ctx context.Context, o engine.Outcomes,
+	a engine.Assumptions) (engine.AssumedLikelihood, error) {
+	if err := d.e.call("Assume"); err != nil {
+		return nil, err
+	}
+	l, err := d.Design.Assume(ctx, o, a)
+	if err == nil {
+		d.e.opened(1)
+	}
+	return &watchedAssumed{watchedLikelihood{l, d.e}, l}, err
+}
+
+type watchedAssumed struct {
+	watchedLikelihood
+	assumed engine.AssumedLikelihood
+}
+
+func (l *watchedAssumed) Means(ctx context.Context, theta []float64, of []engine.PairMean) ([]float64, [][]float64,
+	error) {
+	if err := l.e.call("Means"); err != nil {
+		return nil, nil, err
+	}
+	return l.assumed.Means(ctx, theta, of)
+}
+
+func (l *watchedAssumed) GroupGradients(ctx context.Context, theta []float64, g engine.Groups) ([][]float64, error) {
+	if err := l.e.call("GroupGradients"); err != nil {
+		return nil, err
+	}
+	return l.assumed.GroupGradients(ctx, theta, g)
+}
+
+func (l *watchedAssumed) GroupValues(ctx context.Context, theta [][]float64, g engine.Groups) ([]float64, error) {
+	if err := l.e.call("GroupValues"); err != nil {
+		return nil, err
+	}
+	return l.assumed.GroupValues(ctx, theta, g)
+}
+
 type watchedLikelihood struct {
 	engine.LogLikelihood
 	e *Watched

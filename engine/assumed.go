@@ -1,0 +1,159 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"math"
+)
+
+// Assumptions say how links come about: what a Design is observed under. The zero Assumptions are the model's own,
+// P(link) = σ(s[cell])·σ(z).
+//
+// Every Term is one more number t of θ, which becomes (w, b, s, t).
+type Assumptions struct {
+	Response Response
+	Terms    []Term // at most one of them Dependence
+}
+
+// Response is how relevance depends on the link logit: ŷ = F(z).
+type Response uint8
+
+// The responses. They differ in how fast ŷ comes near 0 and 1, which links hardly show and the scale of π̂ hangs on.
+const (
+	Logistic            Response = iota
+	Probit                       // the normal distribution's
+	ComplementaryLogLog          // 1 − exp(−eᶻ)
+	ArandaOrdaz                  // 1 − (1 + 4eᶻ)^(−1/4): slower towards 1 than Logistic
+	Cauchit                      // ½ + arctan(z)/π: slower towards 0 and 1
+)
+
+// responseNames are how they are written.
+var responseNames = [...]string{"logit", "probit", "cloglog", "aranda-ordaz", "cauchit"}
+
+func (r Response) String() string { return responseNames[r] }
+
+// MarshalText implements encoding.TextMarshaler.
+func (r Response) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (r *Response) UnmarshalText(text []byte) error {
+	for i, name := range responseNames {
+		if name == string(text) {
+			*r = Response(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("no response %q; there is %v", text, responseNames)
+}
+
+// Term is something that s or z depend on besides the cell and the products of vectors, times a number t.
+type Term struct {
+	Kind  TermKind
+	Value []float32 // v of each pair; nil means 1
+}
+
+// TermKind says where a term goes.
+type TermKind uint8
+
+// The kinds of terms.
+const (
+	InExposure     TermKind = iota // s gets t·v
+	InLink                         // z gets t·v
+	LinkInExposure                 // s gets t·v·z: what is relevant is shown more
+	// Dependence makes exposure and relevance of a pair dependent given π and ŷ, by Frank's copula with κ = t: both
+	// come about together more often than π·ŷ where κ > 0.
+	Dependence
+)
+
+// AssumedLikelihood is a LogLikelihood under Assumptions, and what is asked of it to compare them.
+type AssumedLikelihood interface {
+	LogLikelihood
+	// Means returns weighted sums over the pairs of what is believed of them at θ, and the gradient of each.
+	Means(ctx context.Context, theta []float64, of []PairMean) (values []float64, gradients [][]float64, err error)
+	// GroupGradients returns the gradient of every group of pairs at θ.
+	GroupGradients(ctx context.Context, theta []float64, g Groups) ([][]float64, error)
+	// GroupValues returns −log likelihood of every group of pairs at the group's own θ.
+	GroupValues(ctx context.Context, theta [][]float64, g Groups) ([]float64, error)
+}
+
+// Groups are the pairs of a design in groups: Of each pair its number, below Count.
+type Groups struct {
+	Of    []uint8
+	Count int
+}
+
+// PairMean is Σ Link·ŷ + Exposure·π̂ + Missed·P(relevant | not linked) over the pairs, with a factor each; nil means 0.
+type PairMean struct{ Link, Exposure, Missed []float32 }
+
+// validate checks assumptions about so many pairs.
+func (a Assumptions) validate(pairs int) error {
+	dependences := 0
+	for _, t := range a.Terms {
+		if t.Kind > Dependence || t.Value != nil && len(t.Value) != pairs {
+			return fmt.Errorf("%w: %d pairs, a term of kind %d with %d values", ErrShape, pairs, t.Kind, len(t.Value))
+		}
+		if t.Kind == Dependence {
+			dependences++
+		}
+	}
+	if dependences > 1 || int(a.Response) >= len(responseNames) {
+		return fmt.Errorf("%w: %d terms of dependence, response %d", ErrShape, dependences, a.Response)
+	}
+	return nil
+}
+
+// at returns ŷ, 1−ŷ and d log ŷ/dz, none of them 0 or infinite.
+func (r Response) at(z float64) (y, rest, slope float64) {
+	switch r {
+	case Probit:
+		z = math.Max(-37, math.Min(37, z))
+		y = math.Erfc(-z/math.Sqrt2) / 2
+		if rest = 1 - y; z > 3 {
+			rest = math.Max(math.Erfc(z/math.Sqrt2)/2, 1e-300)
+		}
+		return y, rest, math.Exp(-z*z/2) / math.Sqrt(2*math.Pi) / y
+	case ComplementaryLogLog:
+		e := math.Exp(math.Max(-600, math.Min(6, z)))
+		y, rest = -math.Expm1(-e), math.Exp(-e)
+		return y, rest, e * rest / y
+	case ArandaOrdaz:
+		e := math.Exp(math.Max(-600, math.Min(600, z)))
+		t := math.Log1p(4 * e)
+		y, rest = -math.Expm1(-t/4), math.Exp(-t/4)
+		return y, rest, rest * e / (1 + 4*e) / y
+	case Cauchit:
+		z = math.Max(-1e12, math.Min(1e12, z))
+		y, rest = math.Atan2(1, -z)/math.Pi, math.Atan2(1, z)/math.Pi
+		return y, rest, 1 / (math.Pi * (1 + z*z)) / y
+	}
+	e := math.Exp(-math.Max(-600, math.Min(600, z)))
+	return 1 / (1 + e), e / (1 + e), e / (1 + e)
+}
+
+// frank is Frank's copula with one κ.
+type frank struct{ kappa, whole float64 } // 1 − e^−κ
+
+func newFrank(kappa float64) frank {
+	kappa = math.Max(-30, math.Min(30, kappa))
+	return frank{kappa, -math.Expm1(-kappa)}
+}
+
+// at returns P(shown and relevant) = C(π, y) and the slopes of log C in log π, log y and κ.
+func (f frank) at(pi, y float64) (c, byPi, byY, byKappa float64) {
+	kappa := f.kappa
+	if math.Abs(kappa) < 1e-3 {
+		// C = πy·(1 + κ/2·uv + κ²/12·uv(1−2π)(1−2y) + …)
+		u, v := 1-pi, 1-y
+		a, b := u*v/2, u*v*(1-2*pi)*(1-2*y)/12
+		ratio := 1 + kappa*(a+kappa*b)
+		return pi * y * ratio, 1 - kappa*pi*v/2/ratio, 1 - kappa*y*u/2/ratio, (a + 2*kappa*b) / ratio
+	}
+	a, b := -math.Expm1(-kappa*pi), -math.Expm1(-kappa*y)
+	ea, eb, ec := 1-a, 1-b, 1-f.whole
+	share := a * b / f.whole
+	c = -math.Log1p(-share) / kappa
+	byInner := 1 / (kappa * (1 - share))
+	move := (pi*ea*b + y*eb*a - share*ec) / f.whole // ∂share/∂κ
+	over := kappa * byInner / (c * f.whole)
+	return c, pi * ea * b * over, y * eb * a * over, (byInner*move - c/kappa) / c
+}

@@ -1,0 +1,178 @@
+package fit
+
+import (
+	"math"
+	"slices"
+
+	"unseen/engine"
+)
+
+// ClaimSet is what the links allow to be said: the claims of every assumption that explains them as
+// well as the reference does, and the least and the most that any of them claims.
+//
+// The reference is chosen by a rule that is fixed beforehand: a logistic response; similarity in the exposure if its
+// test refutes the model and its estimate is above 0; popularity in the exposure, not in the relevance, if its test
+// refutes the model. A member stays if its cross-fitted log-likelihood is not below the reference's by more than
+// max(2, 1.96 standard errors), with sources as what is independent.
+//
+// A ceiling is in no member: if even the most relevant pairs are linked only with a probability c
+// when they are shown, links are the same with c times the relevance and 1/c times the exposure. So
+// without a log or an anchor each end counts on one side only: relevance at most, exposure at
+// least.
+type ClaimSet struct {
+	Reference Alternative `json:"reference"`
+	OneSided  bool        `json:"oneSided"`
+	Pairs     int         `json:"pairs"` // that the assumptions are compared by
+	Members   []Member    `json:"members"`
+
+	MeanLink   SetRange  `json:"meanLink"`   // over the members that stay
+	Propensity SetRange  `json:"propensity"` // mean π̂
+	Ratio      *SetRange `json:"ratio,omitempty"`
+	Risk       SetRange  `json:"risk"` // R_AP of the reported ŷ
+}
+
+// SetRange is from the least end of the 95% intervals of all members that stay to the largest.
+type SetRange struct {
+	Low  float64 `json:"low"`
+	High float64 `json:"high"`
+}
+
+// Member is what one assumption claims.
+type Member struct {
+	Alternative
+	Stays      bool    `json:"stays"`      // it explains the links as well as the reference
+	Difference float64 `json:"difference"` // cross-fitted log-likelihood, less the reference's
+	Error      float64 `json:"error"`      // the standard error of that
+
+	Similarity float64 `json:"similarity,omitempty"` // γ: how much exposure rises with z
+	Slope      float64 `json:"slope,omitempty"`      // of popularity
+	Kappa      float64 `json:"kappa,omitempty"`      // κ of Frank's copula, by which exposure and relevance depend
+
+	MeanLink   MemberValue  `json:"meanLink"`
+	Propensity MemberValue  `json:"propensity"`
+	Ratio      *MemberValue `json:"ratio,omitempty"` // of π̂ among pairs of one field to that of two
+	Risk       MemberValue  `json:"risk"`
+}
+
+// MemberValue is a number that an assumption gives, and its 95% interval under it.
+type MemberValue struct {
+	Value float64 `json:"value"`
+	Error float64 `json:"error"` // standard error of its logarithm; of a risk its own
+	Lower float64 `json:"lower"`
+	Upper float64 `json:"upper"`
+}
+
+// Width is how many times the largest mean π̂ that is claimed is the least.
+func (s *ClaimSet) Width() float64 { return s.Propensity.High / s.Propensity.Low }
+
+// narrow is the width up to which a set is called identified, and roughly up to which weak.
+const (
+	narrow  = 1.5
+	roughly = 3
+)
+
+// refutes reports whether a test refuted the model.
+func refutes(tests []Refutation, of Suspicion) bool {
+	return slices.ContainsFunc(tests, func(r Refutation) bool { return r.Of == of && r.Refuted })
+}
+
+// claim makes the set of what the alternatives say.
+func (d *diagnosis) claim() {
+	r := d.result
+	d.found.Tests = r.refuted
+	if len(r.alternatives) == 0 {
+		return
+	}
+	set := &ClaimSet{OneSided: d.found.Support.Logged == 0 && len(r.Settings.Anchors) == 0, Pairs: r.compared}
+	set.Reference.Text = refutes(r.refuted, BySimilarity)
+	if refutes(r.refuted, ByPopularity) {
+		set.Reference.Popularity = PopularShown
+	}
+	at := slices.IndexFunc(r.alternatives, func(f *alternativeFit) bool { return f.Alternative == set.Reference })
+	if at < 0 || r.alternatives[at].failed {
+		at, set.Reference = 0, Alternative{}
+	}
+	reference := r.alternatives[at]
+	for _, f := range r.alternatives {
+		c := d.claimOf(f, reference)
+		if c.Stays {
+			set.MeanLink.include(c.MeanLink)
+			set.Propensity.include(c.Propensity)
+			set.Risk.include(c.Risk)
+			if c.Ratio != nil {
+				if set.Ratio == nil {
+					set.Ratio = &SetRange{}
+				}
+				set.Ratio.include(*c.Ratio)
+			}
+		}
+		set.Members = append(set.Members, c)
+	}
+	d.found.Set = set
+}
+
+// include widens a range by an interval.
+func (r *SetRange) include(x MemberValue) {
+	if *r == (SetRange{}) {
+		*r = SetRange{x.Lower, x.Upper}
+	}
+	r.Low, r.High = math.Min(r.Low, x.Lower), math.Max(r.High, x.Upper)
+}
+
+// claimOf compares an alternative with the reference. Its intervals count, besides its own errors, the bias and the
+// sampling of the reported mean ŷ, on which that of π̂ depends.
+func (d *diagnosis) claimOf(f, reference *alternativeFit) Member {
+	c := Member{Alternative: f.Alternative}
+	if f.failed {
+		return c
+	}
+	c.Difference, c.Error, c.Stays = f.against(reference)
+	terms := f.terms
+	if f.Text {
+		c.Similarity, terms = terms[0], terms[1:]
+	}
+	if f.Popularity != "" {
+		c.Slope, terms = terms[0], terms[1:]
+	}
+	if f.Dependence {
+		c.Kappa = terms[0]
+	}
+	scale := d.found.MeanLink
+	own := math.Hypot(scale.Bias, scale.Sampling)
+	log := func(m measure, more float64) MemberValue {
+		out := MemberValue{Value: m.value, Error: math.Hypot(m.err, more)}
+		out.Lower, out.Upper = m.value*math.Exp(-1.96*out.Error), m.value*math.Exp(1.96*out.Error)
+		return out
+	}
+	c.MeanLink, c.Propensity = log(f.measures[ofLink], own), log(f.measures[ofExposure], own)
+	c.MeanLink.Upper, c.Propensity.Upper = math.Min(c.MeanLink.Upper, 1), math.Min(c.Propensity.Upper, 1)
+	if m := f.measures[ofRatio]; m.value > 0 {
+		ratio := log(m, 0)
+		c.Ratio = &ratio
+	}
+	m := f.measures[ofRisk]
+	c.Risk = MemberValue{Value: m.value, Error: m.err, Lower: math.Max(m.value-1.96*m.err, 0), Upper: m.value +
+		1.96*m.err}
+	return c
+}
+
+// String says the assumption in words, such as "exposure by fields + text; probit".
+func (a Alternative) String() string {
+	out := "exposure by fields"
+	if a.Text {
+		out += " + text"
+	}
+	if a.Popularity == PopularShown {
+		out += " + popularity"
+	}
+	if a.Popularity == PopularRelevant {
+		out += "; relevance by popularity"
+	}
+	if a.Dependence {
+		out += "; both dependent"
+	}
+	if a.Response != engine.Logistic {
+		out += "; " + a.Response.String()
+	}
+	return out
+}

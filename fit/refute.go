@@ -1,0 +1,229 @@
+package fit
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"unseen/engine"
+	"unseen/sample"
+)
+
+// Refutation is a test of what the model assumes of exposure: that it is a matter of fields alone and independent of
+// relevance. Each test asks whether one more term would explain the links better.
+type Refutation struct {
+	Of Suspicion `json:"of"`
+	// Estimate is about what the term would be, less what the method itself makes of links that obey the model.
+	Estimate float64 `json:"estimate"`
+	Z        float64 `json:"z"` // of how many standard errors it is
+	P        float64 `json:"p"`
+	Refuted  bool    `json:"refuted"` // at a level of 5% over all tests, by Holm's rule
+}
+
+// Suspicion is what exposure may depend on besides fields.
+type Suspicion string
+
+// What is tested.
+const (
+	BySimilarity  Suspicion = "text"          // what is relevant by its vectors is shown more
+	WithinFields  Suspicion = "text by field" // that, within one field only
+	ByPopularity  Suspicion = "popularity"    // what others link to is shown more or less
+	Dependent     Suspicion = "dependence"    // shown and relevant come together by more than π and ŷ say
+	Disconnected  Suspicion = "connectedness" // field pairs share no texts by which they could be compared
+	refutingLevel           = .05
+)
+
+// scored are the suspicions that have a term, in the order of scoreTerms.
+var scored = []Suspicion{BySimilarity, WithinFields, ByPopularity, Dependent}
+
+// oneSided are the suspicions of which only a term above 0 makes sense.
+func (s Suspicion) oneSided() bool { return s == BySimilarity || s == Dependent }
+
+// scoreTerms are the terms of the tests, for links that were seen or drawn.
+func (c *comparison) scoreTerms(linked []bool) []engine.Term {
+	pairs := c.chosen.Pairs
+	same := make([]float32, pairs.Len())
+	for k := range same {
+		if c.same(k) {
+			same[k] = 1
+		}
+	}
+	popularity := c.popularity
+	if linked != nil {
+		popularity = crossPopularity(c.problem, linked, pairs)
+	}
+	return []engine.Term{{Kind: engine.LinkInExposure}, {Kind: engine.LinkInExposure, Value: same},
+		{Kind: engine.InExposure, Value: popularity}, {Kind: engine.Dependence}}
+}
+
+// scores returns the slopes of the log-likelihood in the terms of the tests, at the mode without
+// them, of the links that a fit has. A part of the pairs is not quite at its own mode; what of the
+// slopes comes from there is taken out.
+func (c *comparison) scores(ctx context.Context, f *laplace, theta []float64, linked []bool) ([]float64, error) {
+	l := c.base
+	l.outcomes = f.outcomes
+	if c.places != nil {
+		l.outcomes.Linked = sample.Column(l.outcomes.Linked, c.places)
+		l.outcomes.Leverage = sample.Column(l.outcomes.Leverage, c.places)
+		if l.outcomes.Exposure != nil {
+			l.outcomes.Exposure = sample.Column(l.outcomes.Exposure, c.places)
+		}
+	}
+	l.assumed = &engine.Assumptions{Terms: c.scoreTerms(linked)}
+	defer l.close()
+	likelihood, err := l.likelihood(ctx)
+	if err != nil {
+		return nil, err
+	}
+	size := f.size()
+	grad := make([]float64, size+len(scored))
+	if _, err := likelihood.Value(ctx, append(slices.Clone(theta), make([]float64, len(scored))...), grad); err != nil {
+		return nil, err
+	}
+	f.prior.add(theta, grad[:size])
+	out := make([]float64, len(scored))
+	for i := range out {
+		out[i] = dot(c.border[i], grad[:size]) - grad[size+i]
+	}
+	return out, nil
+}
+
+// prepareScores finds how the terms of the tests hang together with all else, and how much the links can say of them.
+func (c *comparison) prepareScores(ctx context.Context) error {
+	l := c.base
+	l.assumed = &engine.Assumptions{Terms: c.scoreTerms(nil)}
+	defer l.close()
+	likelihood, err := l.likelihood(ctx)
+	if err != nil {
+		return err
+	}
+	theta := append(slices.Clone(c.theta), make([]float64, len(scored))...)
+	information, err := likelihood.Information(ctx, theta)
+	if err != nil {
+		return err
+	}
+	n, size := len(theta), c.base.size()
+	own := make([]float64, size*size)
+	for i := range size {
+		copy(own[i*size:], information[i*n:i*n+i+1])
+	}
+	v, err := c.base.factor(own)
+	if err != nil {
+		return err
+	}
+	c.border, c.decided = make([][]float64, len(scored)), make([]float64, len(scored))
+	for i := range scored {
+		row := information[(size+i)*n:]
+		c.border[i] = slices.Clone(row[:size])
+		v.solve(c.border[i])
+		c.decided[i] = row[size+i] - dot(c.border[i], row[:size])
+	}
+	return nil
+}
+
+// refute tests every suspicion. The scores of replicates, whose links obey the model, tell what the method itself does
+// to them: a prior shrinks w, and what it leaves over looks like a term.
+func (c *comparison) refute(ctx context.Context, replicates [][]float64) ([]Refutation, error) {
+	scores, err := c.scores(ctx, c.laplace, c.theta, nil)
+	if err != nil {
+		return nil, err
+	}
+	var out []Refutation
+	for i, of := range scored {
+		var drawn []float64
+		for _, r := range replicates {
+			drawn = append(drawn, r[i])
+		}
+		mean, err := meanAndError(drawn)
+		count := math.Max(float64(len(drawn)), 1)
+		variance := math.Max(c.decided[i], err*err*count)
+		if len(drawn) > 1 {
+			variance *= 1 + 1/count
+		}
+		r := Refutation{Of: of, P: 1}
+		if c.decided[i] > 0 && variance > 0 {
+			r.Z = (scores[i] - mean) / math.Sqrt(variance)
+			r.Estimate = (scores[i] - mean) / c.decided[i]
+			if r.P = 2 * distuv.UnitNormal.Survival(math.Abs(r.Z)); of.oneSided() {
+				r.P = distuv.UnitNormal.Survival(r.Z)
+			}
+		}
+		out = append(out, r)
+	}
+	holm(out)
+	parts, err := c.disconnected(ctx)
+	if err == nil && parts > 1 {
+		out = append(out, Refutation{Of: Disconnected, Estimate: float64(parts), Refuted: true})
+	}
+	return out, err
+}
+
+// holm marks what is refuted: from the smallest P on, as long as each is below its share of the level.
+func holm(tests []Refutation) {
+	order := make([]int, len(tests))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(tests[a].P, tests[b].P) })
+	for rank, i := range order {
+		if tests[i].P > refutingLevel/float64(len(tests)-rank) {
+			return
+		}
+		tests[i].Refuted = true
+	}
+}
+
+// disconnected returns into how many parts the field pairs fall that share no texts: those of one part can be compared
+// with one another, at pairs of equal z that are linked in both, and not with those of another.
+func (c *comparison) disconnected(ctx context.Context) (int, error) {
+	const bands = 16
+	z, err := c.base.design.Logits(ctx, c.theta)
+	if err != nil {
+		return 0, err
+	}
+	linked := c.base.outcomes.Linked
+	var at []float32
+	links := make([]int, c.base.cells)
+	for k, x := range z {
+		if linked[k] {
+			at = append(at, x)
+			links[c.cellOf(k)]++
+		}
+	}
+	slices.Sort(at)
+	part := make([]int, c.base.cells+bands) // of cells, then of bands of z that have equally many links
+	for i := range part {
+		part[i] = i
+	}
+	var root func(i int) int
+	root = func(i int) int {
+		if part[i] != i {
+			part[i] = root(part[i])
+		}
+		return part[i]
+	}
+	for k, x := range z {
+		if cell := c.cellOf(k); linked[k] && links[cell] >= thinLinks {
+			place, _ := slices.BinarySearch(at, x)
+			part[root(cell)] = root(c.base.cells + place*bands/len(at))
+		}
+	}
+	roots := map[int]bool{}
+	for cell, count := range links {
+		if count >= thinLinks {
+			roots[root(cell)] = true
+		}
+	}
+	return len(roots), nil
+}
+
+// cellOf returns the cell of a compared pair.
+func (c *comparison) cellOf(k int) int {
+	if c.places != nil {
+		k = int(c.places[k])
+	}
+	return int(c.cell[k])
+}
