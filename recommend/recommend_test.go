@@ -425,7 +425,8 @@ func TestExplanationAddsUp(t *testing.T) {
 			t.Errorf("%s does not say that it was hidden", text)
 		}
 	}
-	if weak == 0 || !slices.ContainsFunc(list.Warnings, func(w string) bool { return strings.Contains(w, "order of the items") }) {
+	says := func(w string) bool { return strings.Contains(w, "order of the items") }
+	if weak == 0 || !slices.ContainsFunc(list.Warnings, says) {
 		t.Errorf("%d weak items, warnings %v", weak, list.Warnings)
 	}
 }
