@@ -87,6 +87,7 @@ type navLink struct {
 // templateFuncs are the functions of the templates.
 var templateFuncs = template.FuncMap{
 	"percent": percent,
+	"share":   func(x float64) string { return fmt.Sprintf("%.2g%%", 100*x) },
 	"two":     func(x float64) string { return fmt.Sprintf("%.2f", x) },
 	"three":   func(x float64) string { return fmt.Sprintf("%.3g", x) },
 	"count": func(n any) string {

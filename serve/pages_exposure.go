@@ -143,7 +143,11 @@ func (e *exposurePage) cells(g *graph.Graph) {
 		e.Cells = e.Cells[:mostCells]
 	}
 	if owns > 0 && others > 0 && e.Knows {
-		e.Strong = fmt.Sprintf("On average, readers see %s of their own field and %s of another field.",
+		by := "On average"
+		if f := e.Model.Findings; f == nil || f.Class != fit.Identified {
+			by = "By this model alone" // others explain the links as well
+		}
+		e.Strong = fmt.Sprintf("%s, readers see %s of their own field and %s of another field.", by,
 			percent(own/owns), percent(other/others))
 	}
 	if f := e.Model.Findings; f != nil && f.Ratio != nil && f.Ratio.Upper > 0 {
