@@ -9,10 +9,10 @@ import (
 // Assumptions say how links come about: what a Design is observed under. The zero Assumptions are the model's own,
 // P(link) = σ(s[cell])·σ(z).
 //
-// Every Term is one more number t of θ, which becomes (w, b, s, t).
+// Every term is one more number t of θ, which becomes (w, b, s, t).
 type Assumptions struct {
 	Response Response
-	Terms    []Term // at most one of them Dependence
+	Terms    []AssumedTerm // at most one of them Dependence
 }
 
 // Response is how relevance depends on the link logit: ŷ = F(z).
@@ -46,8 +46,8 @@ func (r *Response) UnmarshalText(text []byte) error {
 	return fmt.Errorf("no response %q; there is %v", text, responseNames)
 }
 
-// Term is something that s or z depend on besides the cell and the products of vectors, times a number t.
-type Term struct {
+// AssumedTerm is something that s or z depend on besides the cell and the products of vectors, times a number t.
+type AssumedTerm struct {
 	Kind  TermKind
 	Value []float32 // v of each pair; nil means 1
 }
@@ -71,13 +71,13 @@ type AssumedLikelihood interface {
 	// Means returns weighted sums over the pairs of what is believed of them at θ, and the gradient of each.
 	Means(ctx context.Context, theta []float64, of []PairMean) (values []float64, gradients [][]float64, err error)
 	// GroupGradients returns the gradient of every group of pairs at θ.
-	GroupGradients(ctx context.Context, theta []float64, g Groups) ([][]float64, error)
+	GroupGradients(ctx context.Context, theta []float64, g PairGroups) ([][]float64, error)
 	// GroupValues returns −log likelihood of every group of pairs at the group's own θ.
-	GroupValues(ctx context.Context, theta [][]float64, g Groups) ([]float64, error)
+	GroupValues(ctx context.Context, theta [][]float64, g PairGroups) ([]float64, error)
 }
 
-// Groups are the pairs of a design in groups: Of each pair its number, below Count.
-type Groups struct {
+// PairGroups are the pairs of a design in groups: Of each pair its number, below Count.
+type PairGroups struct {
 	Of    []uint8
 	Count int
 }

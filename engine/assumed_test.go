@@ -79,7 +79,7 @@ func (s *smallDesign) column() []float32 {
 
 // everyTerm are assumptions with a term of every kind.
 func (s *smallDesign) everyTerm(r Response) Assumptions {
-	return Assumptions{Response: r, Terms: []Term{{InExposure, s.column()}, {InLink, s.column()},
+	return Assumptions{Response: r, Terms: []AssumedTerm{{InExposure, s.column()}, {InLink, s.column()},
 		{Kind: LinkInExposure}, {LinkInExposure, s.column()}, {Kind: Dependence}}}
 }
 
@@ -200,12 +200,12 @@ func TestAssumedInformation(t *testing.T) {
 			cell[k] = 1
 		}
 	}
-	l, err := s.Assume(t.Context(), s.outcomes, Assumptions{Probit, []Term{{InLink, product}, {InExposure, cell},
+	l, err := s.Assume(t.Context(), s.outcomes, Assumptions{Probit, []AssumedTerm{{InLink, product}, {InExposure, cell},
 		{Kind: LinkInExposure}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	like, err := s.Assume(t.Context(), s.outcomes, Assumptions{Probit, []Term{{InLink, product}, {InExposure, cell},
+	like, err := s.Assume(t.Context(), s.outcomes, Assumptions{Probit, []AssumedTerm{{InLink, product}, {InExposure, cell},
 		{InExposure, z}}})
 	if err != nil {
 		t.Fatal(err)
@@ -229,7 +229,7 @@ func TestAssumedInformation(t *testing.T) {
 	}
 }
 
-// Groups add up to the whole.
+// PairGroups add up to the whole.
 func TestAssumedGroups(t *testing.T) {
 	t.Parallel()
 	s := newSmallDesign(t, 11, true)
@@ -243,7 +243,7 @@ func TestAssumedGroups(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	groups := Groups{Of: make([]uint8, smallPairs), Count: 7}
+	groups := PairGroups{Of: make([]uint8, smallPairs), Count: 7}
 	for k := range groups.Of {
 		groups.Of[k] = uint8(s.rng.IntN(7))
 	}

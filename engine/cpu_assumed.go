@@ -78,7 +78,7 @@ func (l *cpuAssumed) misfit(theta []float64) error {
 func (l *cpuAssumed) Close() error { return nil }
 
 // value is v of a term and a pair.
-func (t *Term) value(k int) float64 {
+func (t *AssumedTerm) value(k int) float64 {
 	if t.Value == nil {
 		return 1
 	}
@@ -644,7 +644,7 @@ func (l *cpuAssumed) addMeans(sums []slopeSum, dz [][passed]float32, p *pairAt, 
 }
 
 // GroupGradients implements AssumedLikelihood.
-func (l *cpuAssumed) GroupGradients(ctx context.Context, theta []float64, g Groups) ([][]float64, error) {
+func (l *cpuAssumed) GroupGradients(ctx context.Context, theta []float64, g PairGroups) ([][]float64, error) {
 	if len(theta) != l.size() || len(g.Of) != l.x.Rows() {
 		return nil, l.misfit(theta)
 	}
@@ -681,7 +681,7 @@ func (l *cpuAssumed) GroupGradients(ctx context.Context, theta []float64, g Grou
 }
 
 // GroupValues implements AssumedLikelihood.
-func (l *cpuAssumed) GroupValues(ctx context.Context, theta [][]float64, g Groups) ([]float64, error) {
+func (l *cpuAssumed) GroupValues(ctx context.Context, theta [][]float64, g PairGroups) ([]float64, error) {
 	if len(theta) != g.Count || len(g.Of) != l.x.Rows() {
 		return nil, fmt.Errorf("%w: parameters of %d groups for %d, of %d pairs", ErrShape, len(theta), g.Count,
 			len(g.Of))

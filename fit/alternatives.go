@@ -168,7 +168,7 @@ type comparison struct {
 	border     [][]float64
 	decided    []float64
 	popularity []float32
-	folds      engine.Groups
+	folds      engine.PairGroups
 	means      []engine.PairMean
 	fixedRisk  float64 // the part of R_AP that no belief changes
 
@@ -254,7 +254,7 @@ func (c *comparison) prepare(ctx context.Context) error {
 	}
 	c.chosen = evidence
 	c.popularity = crossPopularity(p, p.Train.Linked, evidence.Pairs)
-	c.folds = engine.Groups{Of: make([]uint8, evidence.Pairs.Len()), Count: compareFolds}
+	c.folds = engine.PairGroups{Of: make([]uint8, evidence.Pairs.Len()), Count: compareFolds}
 	for k, source := range evidence.Pairs.Source {
 		c.folds.Of[k] = uint8(compareFolds * sample.Uniform(0xf01d, 0, uint64(source)))
 	}
@@ -443,21 +443,21 @@ func (c *comparison) start(a Alternative) (*laplace, []float64) {
 	l := c.base
 	l.prior.Terms = nil
 	l.assumed = &engine.Assumptions{Response: a.Response}
-	add := func(t engine.Term, p normal) {
+	add := func(t engine.AssumedTerm, p normal) {
 		l.assumed.Terms = append(l.assumed.Terms, t)
 		l.prior.Terms = append(l.prior.Terms, p)
 	}
 	if a.Text {
-		add(engine.Term{Kind: engine.LinkInExposure}, textPrior)
+		add(engine.AssumedTerm{Kind: engine.LinkInExposure}, textPrior)
 	}
 	switch a.Popularity {
 	case PopularShown:
-		add(engine.Term{Kind: engine.InExposure, Value: c.popularity}, popularityPrior)
+		add(engine.AssumedTerm{Kind: engine.InExposure, Value: c.popularity}, popularityPrior)
 	case PopularRelevant:
-		add(engine.Term{Kind: engine.InLink, Value: c.popularity}, popularityPrior)
+		add(engine.AssumedTerm{Kind: engine.InLink, Value: c.popularity}, popularityPrior)
 	}
 	if a.Dependence {
-		add(engine.Term{Kind: engine.Dependence}, dependencePrior)
+		add(engine.AssumedTerm{Kind: engine.Dependence}, dependencePrior)
 	}
 	theta := append(slices.Clone(c.theta), make([]float64, len(l.prior.Terms))...)
 	// it differs by the response or the dependence alone

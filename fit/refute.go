@@ -43,7 +43,7 @@ var scored = []Suspicion{BySimilarity, WithinFields, ByPopularity, Dependent}
 func (s Suspicion) oneSided() bool { return s == BySimilarity || s == Dependent }
 
 // scoreTerms are the terms of the tests, for links that were seen or drawn.
-func (c *comparison) scoreTerms(linked []bool) []engine.Term {
+func (c *comparison) scoreTerms(linked []bool) []engine.AssumedTerm {
 	pairs := c.chosen.Pairs
 	same := make([]float32, pairs.Len())
 	for k := range same {
@@ -55,7 +55,7 @@ func (c *comparison) scoreTerms(linked []bool) []engine.Term {
 	if linked != nil {
 		popularity = crossPopularity(c.problem, linked, pairs)
 	}
-	return []engine.Term{{Kind: engine.LinkInExposure}, {Kind: engine.LinkInExposure, Value: same},
+	return []engine.AssumedTerm{{Kind: engine.LinkInExposure}, {Kind: engine.LinkInExposure, Value: same},
 		{Kind: engine.InExposure, Value: popularity}, {Kind: engine.Dependence}}
 }
 

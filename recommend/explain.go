@@ -22,19 +22,19 @@ const fewLinks = 5
 
 // places is where chosen items stand among all candidates.
 type places struct {
-	logits           []float32 // of ŷ
-	corrected, naive []int     // ranks; naive is nil without a naive model
+	logits                 []float32 // of ŷ
+	corrected, seen, naive []int     // ranks; seen is nil where it is not known, naive without a naive model
 }
 
 // placesOf finds them by all scores.
-func (r *Recommender) placesOf(room *room, chosen []drawn) places {
+func (r *Recommender) placesOf(room *room, seen []float32, chosen []drawn) places {
 	nodes := make([]int32, len(chosen))
 	var out places
 	for k, d := range chosen {
 		nodes[k] = d.node
 		out.logits = append(out.logits, room.scores[d.node])
 	}
-	out.corrected = ranks(room.scores, room.kept, nodes)
+	out.corrected, out.seen = ranks(room.scores, room.kept, nodes), ranks(seen, room.kept, nodes)
 	if r.naive != nil {
 		out.naive = ranks(room.naive, room.kept, nodes)
 	}
@@ -57,9 +57,12 @@ func (r *Recommender) describe(ctx context.Context, q Query, chosen []drawn, at 
 		item.Rank, item.ByLink, item.Shown = k+1, at.corrected[k], d.shown
 		item.Logit = float64(at.logits[k])
 		item.Link, item.Propensity = sigmoid(item.Logit), sigmoid(float64(propensities[k]))
+		if at.seen != nil {
+			item.SeenRank = at.seen[k]
+			item.Hidden = at.seen[k] > q.K && at.corrected[k] <= q.K
+		}
 		if at.naive != nil {
 			item.NaiveRank = at.naive[k]
-			item.Hidden = at.naive[k] > q.K && at.corrected[k] <= q.K
 		}
 		cell, known := r.cells[[2]uint16{r.field(q.Source), r.g.Field(d.node)}]
 		item.Weak = known && cell.Links < fewLinks
@@ -84,13 +87,17 @@ func (r *Recommender) explain(s Source, item Item) (*Explanation, error) {
 	root := &Explanation{Value: item.Link, Message: "ŷ, the chance of a link if it is shown",
 		Children: []*Explanation{link}}
 	root.Children = append(root.Children, r.explainExposure(s, item))
-	if item.NaiveRank > 0 {
+	if item.SeenRank > 0 {
 		hidden := ""
 		if item.Hidden {
 			hidden = ", beyond the list: hidden by exposure"
 		}
-		message := fmt.Sprintf("its rank in the naive model%s; its corrected rank is %d", hidden, item.ByLink)
-		root.Children = append(root.Children, &Explanation{Value: float64(item.NaiveRank), Message: message})
+		message := fmt.Sprintf("its rank by π̂ŷ, as links are seen%s; by ŷ it is %d", hidden, item.ByLink)
+		root.Children = append(root.Children, &Explanation{Value: float64(item.SeenRank), Message: message})
+	}
+	if item.NaiveRank > 0 {
+		root.Children = append(root.Children, &Explanation{Value: float64(item.NaiveRank),
+			Message: "its rank in the naive model"})
 	}
 	return root, nil
 }

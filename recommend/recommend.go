@@ -309,12 +309,13 @@ type Item struct {
 
 	Rank       int     `json:"rank"`                // in this list
 	ByLink     int     `json:"correctedRank"`       // among all candidates, by ŷ
+	SeenRank   int     `json:"seenRank,omitempty"`  // among all candidates, by π̂ŷ; 0 where it was not found
 	NaiveRank  int     `json:"naiveRank,omitempty"` // among all candidates, by the naive model; 0 without one
 	Logit      float64 `json:"logit"`               // of ŷ
 	Link       float64 `json:"link"`                // ŷ = P(link | shown)
 	Propensity float64 `json:"propensity"`          // π̂ = P(shown), before this list
 	Shown      float64 `json:"shown"`               // with which probability this list has it; 1 unless drawn
-	Hidden     bool    `json:"hidden,omitempty"`    // naive would not have it in a list this long
+	Hidden     bool    `json:"hidden,omitempty"`    // in a list this long by ŷ, and not by π̂ŷ: exposure hides it
 	Weak       bool    `json:"weak,omitempty"`      // the field pair's π̂ rests on little; see the explanation
 
 	Why *Explanation `json:"why,omitempty"`
@@ -428,17 +429,18 @@ func (r *Recommender) exact(ctx context.Context, q Query) (*List, error) {
 		return nil, err
 	}
 	list := r.newList(q, len(room.kept))
-	var err error
+	seen, err := r.seen(ctx, room, q.Source)
+	if err != nil {
+		return nil, err
+	}
 	order := room.scores // what is ranked by
 	if q.Seen {
-		if order, err = r.seen(ctx, room, q.Source); err != nil {
-			return nil, err
-		}
+		order = seen
 		list.Warnings = append(list.Warnings,
 			"ranked by π̂ŷ, the chance that a link is seen: this list repeats past exposure")
 	}
 	chosen := r.choose(ctx, room, order, q)
-	if list.Items, err = r.describe(ctx, q, chosen, r.placesOf(room, chosen)); err != nil {
+	if list.Items, err = r.describe(ctx, q, chosen, r.placesOf(room, seen, chosen)); err != nil {
 		return nil, err
 	}
 	if q.Compare {
@@ -447,7 +449,7 @@ func (r *Recommender) exact(ctx context.Context, q Query) (*List, error) {
 			others = append(others, drawn{j, 1})
 		}
 		q.Explain = false
-		if list.Naive, err = r.describe(ctx, q, others, r.placesOf(room, others)); err != nil {
+		if list.Naive, err = r.describe(ctx, q, others, r.placesOf(room, seen, others)); err != nil {
 			return nil, err
 		}
 	}

@@ -122,8 +122,8 @@ func TestTopIsTheBest(t *testing.T) {
 
 // scoredNode is a candidate with its logits by both models, and what it is ranked by.
 type scoredNode struct {
-	node            int32
-	order, z, naive float64
+	node                  int32
+	order, z, seen, naive float64
 }
 
 // everyCandidate sorts all candidates of a query, best first.
@@ -136,12 +136,12 @@ func everyCandidate(g *graph.Graph, m, naive model.Model, q Query) (all []scored
 			!q.From.IsZero() && when.Before(q.From) || !q.Until.IsZero() && !when.Before(q.Until) {
 			continue
 		}
-		one := scoredNode{j, 0, logit(m, source, j), logit(naive, source, j)}
-		one.order = one.z
-		if q.Seen {
-			var s [1]float32
-			m.Propensity.Logits(s[:], m.PropensityParams, model.Batch{Sources: []int32{source}, Targets: []int32{j}})
-			one.order = math.Log(sigmoid(one.z)) + math.Log(sigmoid(float64(s[0])))
+		one := scoredNode{node: j, z: logit(m, source, j), naive: logit(naive, source, j)}
+		var s [1]float32
+		m.Propensity.Logits(s[:], m.PropensityParams, model.Batch{Sources: []int32{source}, Targets: []int32{j}})
+		one.seen = math.Log(sigmoid(one.z)) + math.Log(sigmoid(float64(s[0])))
+		if one.order = one.z; q.Seen {
+			one.order = one.seen
 		}
 		all = append(all, one)
 	}
@@ -154,13 +154,16 @@ func checkItems(t *testing.T, g *graph.Graph, q Query, items []Item, all []score
 	t.Helper()
 	// ties may fall either way in float32
 	isRank := func(rank int, of func(scoredNode) float64, mine float64) bool {
-		first := 1
+		first, last := 1, 0
 		for _, w := range all {
 			if of(w) > mine+1e-5 {
 				first++
 			}
+			if of(w) > mine-1e-5 {
+				last++
+			}
 		}
-		return rank == first || rank == first+1
+		return first <= rank && rank <= last
 	}
 	for k, item := range items {
 		at := slices.IndexFunc(all, func(w scoredNode) bool { return w.node == item.Node })
@@ -172,13 +175,15 @@ func checkItems(t *testing.T, g *graph.Graph, q Query, items []Item, all []score
 			t.Fatalf("%+v, want z %v", item, all[at].z)
 		}
 		if !isRank(item.NaiveRank, func(w scoredNode) float64 { return w.naive }, all[at].naive) ||
-			!isRank(item.ByLink, func(w scoredNode) float64 { return w.z }, all[at].z) {
-			t.Fatalf("naive rank %d and corrected rank %d of %+v", item.NaiveRank, item.ByLink, all[at])
+			!isRank(item.ByLink, func(w scoredNode) float64 { return w.z }, all[at].z) ||
+			!isRank(item.SeenRank, func(w scoredNode) float64 { return w.seen }, all[at].seen) {
+			t.Fatalf("rank %d by naive, %d by ŷ and %d by π̂ŷ of %+v", item.NaiveRank, item.ByLink, item.SeenRank,
+				all[at])
 		}
 		if !q.Seen && item.ByLink != k+1 {
 			t.Errorf("place %d has corrected rank %d", k+1, item.ByLink)
 		}
-		if item.Hidden != (item.NaiveRank > q.K && item.ByLink <= q.K) {
+		if item.Hidden != (item.SeenRank > q.K && item.ByLink <= q.K) {
 			t.Errorf("%+v: hidden?", item)
 		}
 		if k > 0 && !q.Seen && items[k-1].Logit == item.Logit && items[k-1].Node > item.Node {
@@ -633,5 +638,34 @@ func TestClosed(t *testing.T) {
 		if err := ask(); !errors.Is(err, ErrClosed) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// What exposure hides is shown less than the rest of a list, with a naive model beside it or without.
+func TestHiddenIsShownLess(t *testing.T) {
+	t.Parallel()
+	g, m, naive := small(t, 60, "diagonal")
+	var hidden, others []float64
+	for i := range int32(60) {
+		for _, o := range []Options{{}, {Naive: &naive}} {
+			r := must(New(g, m, o))(t)
+			for _, item := range must(r.Top(t.Context(), Query{Source: r.Node(i), K: 10}))(t).Items {
+				if item.Hidden {
+					hidden = append(hidden, item.Propensity)
+				} else {
+					others = append(others, item.Propensity)
+				}
+			}
+		}
+	}
+	mean := func(xs []float64) (sum float64) {
+		for _, x := range xs {
+			sum += x / float64(len(xs))
+		}
+		return sum
+	}
+	if len(hidden) == 0 || len(others) == 0 || mean(hidden) > .8*mean(others) {
+		t.Errorf("π̂ is %v on average over %d hidden items and %v over %d others", mean(hidden), len(hidden),
+			mean(others), len(others))
 	}
 }

@@ -73,13 +73,34 @@ func (r *Recommender) propensities(ctx context.Context, s Source, targets []int3
 	return logits, err
 }
 
-// seen returns log π̂ + log ŷ of every candidate, at its place; others are left as they are.
+// seen returns log π̂ + log ŷ of every candidate, at its place: the order in which links are seen
+// rather than made. Others have no meaning. Where π̂ is a matter of fields alone it is looked up.
 func (r *Recommender) seen(ctx context.Context, room *room, s Source) ([]float32, error) {
-	out := make([]float32, len(room.scores))
+	out, negative := make([]float32, len(room.scores)), make([]float32, len(room.scores))
+	for j, z := range room.scores {
+		negative[j] = -z
+	}
+	kern.SigmoidSoftplus(negative, out, negative)
+	terms, dense := model.TermsOf(r.model.Propensity, r.model.PropensityParams)
+	if dense && terms.ByFields() {
+		byField := make([]float32, r.g.FieldCount())
+		from := int(r.field(s)) * len(byField)
+		for f := range byField {
+			logit := terms.Constant
+			if terms.Fields != nil {
+				logit += terms.Fields[from+f]
+			}
+			byField[f] = float32(softplus(-float64(logit)))
+		}
+		for _, j := range room.kept {
+			out[j] = -out[j] - byField[r.nodes.Fields[j]]
+		}
+		return out, nil
+	}
 	logits, err := r.propensities(ctx, s, room.kept)
 	for k, p := range logits {
 		j := room.kept[k]
-		out[j] = float32(-softplus(-float64(room.scores[j])) - softplus(-float64(p)))
+		out[j] = -out[j] - float32(softplus(-float64(p)))
 	}
 	return out, err
 }

@@ -232,6 +232,7 @@ type HiddenTable struct {
 type HiddenPaper struct {
 	Title         string
 	Field         string
+	SeenRank      int     // by π̂ŷ, from 1
 	NaiveRank     int     // from 1
 	CorrectedRank int     // from 1
 	Link          float64 // ŷ
@@ -243,6 +244,7 @@ type HiddenPaper struct {
 func (h HiddenTable) Section() Section {
 	t := figure.Table{Name: "papers", Title: "Hidden by exposure", Head: "paper", Columns: []figure.Column{
 		{Name: "field"},
+		{Name: "rank as seen", Means: "rank by π̂ŷ, the chance that a link is seen"},
 		{Name: "naive rank", Means: "rank by a model that takes observed links at face value"},
 		{Name: "corrected rank", Means: "rank by relevance"},
 		{Name: "ŷ", Means: "chance of a link if shown", Digits: 2},
@@ -251,7 +253,8 @@ func (h HiddenTable) Section() Section {
 	}}
 	for _, p := range h.Papers {
 		t.Add(p.Title,
-			figure.Text(p.Field), figure.Number(p.NaiveRank), figure.Number(p.CorrectedRank),
+			figure.Text(p.Field), figure.Number(p.SeenRank), figure.Number(p.NaiveRank),
+			figure.Number(p.CorrectedRank),
 			figure.Number(p.Link), figure.Number(p.Propensity), figure.Text(p.Reason))
 	}
 	return Section{Name: cmp.Or(h.Name, "hidden"), Title: h.Title, Text: h.Text, Tables: []figure.Table{t}}

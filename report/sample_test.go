@@ -95,9 +95,9 @@ func sample() *report.Page {
 		report.LoopChart{Title: "What becomes of it", Lines: []figure.Series{rounds("naive", .95),
 			rounds("corrected", .45), reference}},
 		report.HiddenTable{Title: "What nobody was shown", Papers: []report.HiddenPaper{
-			{"Sparse recovery of sediment cores <script>alert(1)</script>", "Geology", 181, 4, .91, .12,
+			{"Sparse recovery of sediment cores <script>alert(1)</script>", "Geology", 212, 181, 4, .91, .12,
 				"Relevant to Mathematics, which sees one Geology paper in eight."},
-			{"Optimal transport for glaciers & ice", "Environmental Science", 96, 11, .74, .18,
+			{"Optimal transport for glaciers & ice", "Environmental Science", 120, 96, 11, .74, .18,
 				"Its own field cites it; others never see it."},
 		}},
 		report.DoctorVerdict{Fields: append([]string{"unknown"}, fields[:6]...), Findings: findings()},

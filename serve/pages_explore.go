@@ -214,9 +214,10 @@ func (l *listPage) compare() {
 		l.Words = fmt.Sprintf("%d of %d items are in both lists.", both, len(a.Items))
 		switch {
 		case l.Hidden == 1:
-			l.Words += " Exposure hid one item: the naive list does not have it."
+			l.Words += " Exposure hides one item: as links are seen, it would not be in the list."
 		case l.Hidden > 1:
-			l.Words += fmt.Sprintf(" Exposure hid %d items: the naive list does not have them.", l.Hidden)
+			l.Words += fmt.Sprintf(" Exposure hides %d items: as links are seen, they would not be in the list.",
+				l.Hidden)
 		}
 	}
 }
@@ -240,8 +241,8 @@ func explainItem(item recommend.Item, field string) string {
 	text := fmt.Sprintf("If it is shown, the chance of a link is %s.", percent(item.Link))
 	switch {
 	case item.Hidden && item.Field != "" && field != "":
-		text += fmt.Sprintf(" But readers of %s see only about %s of %s. A naive model treats missing links as "+
-			"irrelevant and ranks it %d.", field, percent(item.Propensity), item.Field, item.NaiveRank)
+		text += fmt.Sprintf(" But readers of %s see only about %s of %s, so that by the links that are seen its rank "+
+			"would be %d.", field, percent(item.Propensity), item.Field, item.SeenRank)
 	case item.NaiveRank > item.ByLink:
 		text += fmt.Sprintf(" So far about %s of similar items were shown; without the correction its rank is %d.",
 			percent(item.Propensity), item.NaiveRank)

@@ -75,7 +75,7 @@ func TestOwnMethods(t *testing.T) {
 			return strings.HasPrefix(table.Name, string(o.Fields))
 		})
 		for _, row := range table.Rows {
-			if row.Name != "half less ap" {
+			if row.Name != "half minus ap" {
 				continue
 			}
 			var sum float64

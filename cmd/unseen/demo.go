@@ -147,6 +147,7 @@ type demoPaper struct {
 // demoHidden is a paper that exposure hid.
 type demoHidden struct {
 	demoPaper
+	Seen       int     `json:"seenRank"` // by π̂ŷ
 	Naive      int     `json:"naiveRank"`
 	Corrected  int     `json:"correctedRank"`
 	Link       float64 `json:"link"`       // ŷ
@@ -366,9 +367,9 @@ const (
 	demoSure    = .3 // the least ŷ of what is shown
 )
 
-// findHidden looks for what naive ranks far below its place: for each of the newest papers, those of other
-// fields among the ten that bayes recommends and the paper does not cite. The paper with most to gain is
-// shown.
+// findHidden looks for what exposure hides: for each of the newest papers, those of other fields
+// that are among the ten with the highest ŷ and not among the ten with the highest π̂ŷ, and that
+// the paper does not cite. The paper with most to gain is shown.
 func (d *demo) findHidden(ctx context.Context, w *world.World) error {
 	g := w.Graph()
 	sequence := g.Order().Sequence
@@ -384,26 +385,24 @@ func (d *demo) findHidden(ctx context.Context, w *world.World) error {
 				candidates = append(candidates, j)
 			}
 		}
-		naive, _ := ranking(d.Recommenders[0].result, i, candidates)
-		corrected, links := ranking(d.Recommenders[1].result, i, candidates)
+		naive, _, _ := ranking(d.Recommenders[0].result, i, candidates)
+		corrected, seen, chances := ranking(d.Recommenders[1].result, i, candidates)
 		var hidden []demoHidden
 		for k, j := range candidates {
-			if corrected[k] > demoList || naive[k] <= demoList || links[k] < demoSure || g.Field(i) == g.Field(j) {
+			if corrected[k] > demoList || seen[k] <= demoList || chances[k].link < demoSure ||
+				g.Field(i) == g.Field(j) {
 				continue
 			}
-			var s [1]float32
-			bayes := d.Recommenders[1].result
-			bayes.Propensity.Logits(s[:], bayes.PropensityParams, model.Batch{Sources: []int32{i}, Targets: []int32{j}})
 			hidden = append(hidden, demoHidden{
-				demoPaper: demoPaper{g.Title(j), g.FieldName(g.Field(j))}, Naive: naive[k], Corrected: corrected[k],
-				Link: links[k], Propensity: 1 / (1 + math.Exp(-float64(s[0]))), Truth: w.Truth(i, j).Link,
+				demoPaper: demoPaper{g.Title(j), g.FieldName(g.Field(j))}, Seen: seen[k], Naive: naive[k],
+				Corrected: corrected[k], Link: chances[k].link, Propensity: chances[k].shown, Truth: w.Truth(i, j).Link,
 			})
 		}
 		slices.SortFunc(hidden, func(a, b demoHidden) int { return cmp.Compare(a.Corrected, b.Corrected) })
 		hidden = hidden[:min(len(hidden), demoShown)]
 		gain := 0.
 		for _, h := range hidden {
-			gain += math.Log(float64(h.Naive) / float64(h.Corrected))
+			gain += math.Log(float64(h.Seen) / float64(h.Corrected))
 		}
 		if gain > bestGain {
 			best, bestGain = hidden, gain
@@ -414,24 +413,34 @@ func (d *demo) findHidden(ctx context.Context, w *world.World) error {
 	return nil
 }
 
-// ranking returns the places of the candidates by ŷ, from 1, and ŷ itself. Of equals the older is first.
-func ranking(r *fit.Result, source int32, candidates []int32) (ranks []int, links []float64) {
-	z := make([]float32, len(candidates))
-	r.Link.Logits(z, r.LinkParams, model.Batch{Sources: slices.Repeat([]int32{source}, len(candidates)),
-		Targets: candidates})
-	order := make([]int, len(z))
-	for k := range order {
-		order[k] = k
+// chances are ŷ and π̂ of a pair.
+type chances struct{ link, shown float64 }
+
+// ranking returns the places of the candidates by ŷ and by π̂ŷ, from 1, and both themselves. Of
+// equals the older is first.
+func ranking(r *fit.Result, source int32, candidates []int32) (byLink, bySeen []int, all []chances) {
+	z, s := make([]float32, len(candidates)), make([]float32, len(candidates))
+	batch := model.Batch{Sources: slices.Repeat([]int32{source}, len(candidates)), Targets: candidates}
+	r.Link.Logits(z, r.LinkParams, batch)
+	r.Propensity.Logits(s, r.PropensityParams, batch)
+	sigmoid := func(x float32) float64 { return 1 / (1 + math.Exp(-float64(x))) }
+	for k := range candidates {
+		all = append(all, chances{sigmoid(z[k]), sigmoid(s[k])})
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(z[b], z[a]) })
-	ranks, links = make([]int, len(z)), make([]float64, len(z))
-	for place, k := range order {
-		ranks[k] = place + 1
+	places := func(score func(k int) float64) []int {
+		order := make([]int, len(z))
+		for k := range order {
+			order[k] = k
+		}
+		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(score(b), score(a)) })
+		ranks := make([]int, len(z))
+		for place, k := range order {
+			ranks[k] = place + 1
+		}
+		return ranks
 	}
-	for k, x := range z {
-		links[k] = 1 / (1 + math.Exp(-float64(x)))
-	}
-	return ranks, links
+	return places(func(k int) float64 { return float64(z[k]) }),
+		places(func(k int) float64 { return all[k].link * all[k].shown }), all
 }
 
 // forecast says where recommendations would go, field by field, and all in all.

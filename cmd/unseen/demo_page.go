@@ -55,9 +55,9 @@ func (d *demo) print(w io.Writer) error {
 		100*d.Propensity, d.Fields*d.Fields)))
 	if len(d.Hidden) > 0 {
 		fmt.Fprintf(&b, "\nHidden by exposure from “%s” (%s):\n", d.Source.Title, d.Source.Field)
-		fmt.Fprintf(&b, "  rank by naive, by bayes                                shown  relevant, truly\n")
+		fmt.Fprintf(&b, "  rank as seen, by relevance                             shown  relevant, truly\n")
 		for _, h := range d.Hidden {
-			fmt.Fprintf(&b, "  %4d → %-2d  %-43s %4.0f%%  %4.0f%%  %4.0f%%\n", h.Naive, h.Corrected,
+			fmt.Fprintf(&b, "  %4d → %-2d  %-43s %4.0f%%  %4.0f%%  %4.0f%%\n", h.Seen, h.Corrected,
 				short(h.Title, 43), 100*h.Propensity, 100*h.Link, 100*h.Truth)
 		}
 	} else {

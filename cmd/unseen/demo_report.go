@@ -101,7 +101,8 @@ func (d *demo) document(checksum string) *report.Page {
 		}
 		for _, h := range d.Hidden {
 			hidden.Papers = append(hidden.Papers, report.HiddenPaper{
-				Title: h.Title, Field: h.Field, NaiveRank: h.Naive, CorrectedRank: h.Corrected, Link: h.Link,
+				Title: h.Title, Field: h.Field, SeenRank: h.Seen, NaiveRank: h.Naive, CorrectedRank: h.Corrected,
+				Link:       h.Link,
 				Propensity: h.Propensity,
 				Reason: fmt.Sprintf("papers of %s are shown to %.0f%% of the authors of %s; truly relevant "+
 					"with probability %.2f", h.Field, 100*h.Propensity, d.Source.Field, h.Truth),

@@ -126,8 +126,8 @@ func (f *fitFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.optimiser, "optimiser", "", "adam or lbfgs (default: the preset's)")
 	flags.StringArrayVar(&f.searches, "search", nil, "`setting` and values to try, as ridge=0.1,1,10")
 	flags.IntVar(&f.searchPoints, "search-points", 0, "try only this many points of the grid, at random")
-	flags.StringVar(&f.doctor, "doctor", fit.FullDoctor, "`how` thoroughly bayes is examined: "+fit.FullDoctor+
-		" compares assumptions that explain the links as well, "+fit.QuickDoctor+" does not")
+	flags.StringVar(&f.doctor, "doctor", fit.FullDoctor, "full (default), or quick: tries the model alone")
+	flags.Lookup("doctor").DefValue = "" // the text has it
 	flags.StringArrayVar(&f.anchors, "anchor", nil, "`known` mean π, such as same=0.8±0.1 (or +-)")
 	flags.Float64SliceVar(&f.starts, "starts", nil, "`values` of π̂ to start from (default: preset's)")
 	flags.Lookup("starts").DefValue = "" // it would be []

@@ -132,7 +132,7 @@ func (r *fitReport) printHeld(b *strings.Builder) {
 		// which linked ones are drawn more often, the means have another ratio, and two numbers for
 		// one thing would confuse.
 		rows = append(rows, row{"π̂ of one field / π̂ of two", fmt.Sprintf("%.2g", r.Findings.Ratio.Value),
-			"all pairs; scale " + string(r.Findings.Class)})
+			"scale " + string(r.Findings.Class)})
 	}
 	for _, row := range rows {
 		pad := 34 + strings.Count(row.name, "\u0302")

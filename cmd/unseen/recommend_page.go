@@ -28,7 +28,7 @@ func printList(b *strings.Builder, list *recommend.List, f recommendFlags) {
 	if f.naive != "" {
 		b.WriteString("   naive → now   ")
 	} else {
-		b.WriteString("    ")
+		b.WriteString("      ")
 	}
 	fmt.Fprintf(b, "%-44s %5s %5s", "title, field", "ŷ", "π̂")
 	if drawn {
@@ -36,14 +36,14 @@ func printList(b *strings.Builder, list *recommend.List, f recommendFlags) {
 	}
 	b.WriteString("\n")
 	for _, item := range list.Items {
+		mark := " "
+		if item.Hidden {
+			mark = "*"
+		}
 		if f.naive != "" {
-			mark := " "
-			if item.Hidden {
-				mark = "*"
-			}
 			fmt.Fprintf(b, "%s %6s → %-4d  ", mark, amount.Text(item.NaiveRank), item.ByLink)
 		} else {
-			fmt.Fprintf(b, "%3d ", item.Rank)
+			fmt.Fprintf(b, "%s %3d ", mark, item.Rank)
 		}
 		name := item.Title
 		if name == "" {
@@ -54,7 +54,7 @@ func printList(b *strings.Builder, list *recommend.List, f recommendFlags) {
 		if drawn {
 			fmt.Fprintf(b, " %6s", share(item.Shown))
 		}
-		indent := "    "
+		indent := "      "
 		if f.naive != "" {
 			indent = "                 "
 		}
@@ -72,8 +72,8 @@ func printList(b *strings.Builder, list *recommend.List, f recommendFlags) {
 	for _, item := range list.Items {
 		hidden += count(item.Hidden)
 	}
-	if f.naive != "" {
-		fmt.Fprintf(b, "\n* hidden by exposure: not among the first %d of the naive model (%d here)\n", f.k,
+	if hidden > 0 {
+		fmt.Fprintf(b, "\n* hidden by exposure: not among the first %d by π̂ŷ, as links are seen (%d here)\n", f.k,
 			hidden)
 	}
 	for _, warning := range list.Warnings {
@@ -155,7 +155,7 @@ func wide(text string) int {
 }
 
 var listColumns = []string{"source", "rank", "target", "title", "field", "time", "link", "propensity", "shown",
-	"corrected_rank", "naive_rank", "hidden"}
+	"corrected_rank", "naive_rank", "hidden", "seen_rank"}
 
 func writeListsCSV(w io.Writer, lists []*recommend.List) error {
 	out := csv.NewWriter(w)
@@ -165,13 +165,15 @@ func writeListsCSV(w io.Writer, lists []*recommend.List) error {
 	number := func(x float64) string { return strconv.FormatFloat(x, 'g', 6, 64) }
 	for _, list := range lists {
 		for _, i := range list.Items {
-			naive := ""
-			if i.NaiveRank > 0 {
-				naive = strconv.Itoa(i.NaiveRank)
+			rank := func(x int) string {
+				if x > 0 {
+					return strconv.Itoa(x)
+				}
+				return ""
 			}
 			if err := out.Write([]string{list.Source.ID, strconv.Itoa(i.Rank), i.ID, i.Title, i.Field, i.Time,
-				number(i.Link), number(i.Propensity), number(i.Shown), strconv.Itoa(i.ByLink), naive,
-				strconv.FormatBool(i.Hidden)}); err != nil {
+				number(i.Link), number(i.Propensity), number(i.Shown), strconv.Itoa(i.ByLink), rank(i.NaiveRank),
+				strconv.FormatBool(i.Hidden), rank(i.SeenRank)}); err != nil {
 				return err
 			}
 		}

@@ -49,7 +49,7 @@ func main() {
 	fmt.Printf("For %q (%s)\n", g.Title(node), g.FieldName(g.Field(node)))
 	for _, item := range list.Items {
 		mark := " "
-		if item.Hidden { // the naive model would not have it among five
+		if item.Hidden { // by π̂ŷ, as links are seen, it would not be among the five
 			mark = "*"
 		}
 		fmt.Printf("%s %d (naive: %d)  %s (%s)\n", mark, item.Rank, item.NaiveRank, item.Title, item.Field)

@@ -67,7 +67,7 @@ func main() {
 			mean, _ := row.Cells[0].Value()
 			from, _ := row.Cells[1].Value()
 			to, _ := row.Cells[2].Value()
-			fmt.Printf("  %-15s  %+.3f (%+.3f to %+.3f)\n", row.Name, mean, from, to)
+			fmt.Printf("  %-16s  %+.3f (%+.3f to %+.3f)\n", row.Name, mean, from, to)
 		}
 	}
 }

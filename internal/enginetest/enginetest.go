@@ -186,14 +186,14 @@ func (l *watchedAssumed) Means(ctx context.Context, theta []float64, of []engine
 	return l.assumed.Means(ctx, theta, of)
 }
 
-func (l *watchedAssumed) GroupGradients(ctx context.Context, theta []float64, g engine.Groups) ([][]float64, error) {
+func (l *watchedAssumed) GroupGradients(ctx context.Context, theta []float64, g engine.PairGroups) ([][]float64, error) {
 	if err := l.e.call("GroupGradients"); err != nil {
 		return nil, err
 	}
 	return l.assumed.GroupGradients(ctx, theta, g)
 }
 
-func (l *watchedAssumed) GroupValues(ctx context.Context, theta [][]float64, g engine.Groups) ([]float64, error) {
+func (l *watchedAssumed) GroupValues(ctx context.Context, theta [][]float64, g engine.PairGroups) ([]float64, error) {
 	if err := l.e.call("GroupValues"); err != nil {
 		return nil, err
 	}
