@@ -205,8 +205,9 @@ func TestAssumedInformation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	like, err := s.Assume(t.Context(), s.outcomes, Assumptions{Probit, []AssumedTerm{{InLink, product}, {InExposure, cell},
-		{InExposure, z}}})
+	like, err := s.Assume(t.Context(), s.outcomes,
+		Assumptions{Probit, []AssumedTerm{{InLink, product}, {InExposure, cell},
+			{InExposure, z}}})
 	if err != nil {
 		t.Fatal(err)
 	}

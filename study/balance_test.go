@@ -65,7 +65,7 @@ func TestOwnMethods(t *testing.T) {
 	if err := r.check(); err != nil {
 		t.Error(err)
 	}
-	found := 0
+	found, compared := 0, 0
 	for _, table := range r.Tables {
 		if !strings.HasSuffix(table.Name, "-against") {
 			continue
@@ -78,6 +78,7 @@ func TestOwnMethods(t *testing.T) {
 			if row.Name != "half minus ap" {
 				continue
 			}
+			compared++
 			var sum float64
 			for k, o := range byMethod(ofKind, own) {
 				sum += float64(o.Risk-byMethod(ofKind, ap)[k].Risk) / 2
@@ -90,8 +91,8 @@ func TestOwnMethods(t *testing.T) {
 			}
 		}
 	}
-	if found != 2 {
-		t.Errorf("%d tables compare it", found)
+	if found != 2 || compared != 2 {
+		t.Errorf("%d tables have it, %d compare it with ap", found, compared)
 	}
 	for wrong, m := range map[string]Method{
 		"nosuch": {Name: "own", Method: "nosuch"}, "name of its own": {Name: "ap", Method: "half-in-study"},

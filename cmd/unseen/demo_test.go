@@ -74,7 +74,8 @@ func TestDemoShowsWhatItSays(t *testing.T) {
 		}
 	}
 	for _, h := range d.Hidden {
-		if h.Corrected > demoList || h.Seen <= demoList || h.Naive < 1 || h.Link < demoSure || h.Field == d.Source.Field {
+		if h.Corrected > demoList || h.Seen <= demoList || h.Naive < 1 || h.Link < demoSure ||
+			h.Field == d.Source.Field {
 			t.Errorf("%+v is not hidden from %+v", h, d.Source)
 		}
 	}

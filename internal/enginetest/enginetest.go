@@ -186,7 +186,8 @@ func (l *watchedAssumed) Means(ctx context.Context, theta []float64, of []engine
 	return l.assumed.Means(ctx, theta, of)
 }
 
-func (l *watchedAssumed) GroupGradients(ctx context.Context, theta []float64, g engine.PairGroups) ([][]float64, error) {
+func (l *watchedAssumed) GroupGradients(ctx context.Context, theta []float64, g engine.PairGroups) ([][]float64,
+	error) {
 	if err := l.e.call("GroupGradients"); err != nil {
 		return nil, err
 	}
