@@ -6,12 +6,12 @@
 //
 // Prints:
 //
-//	bayes: the scale of exposure is identified
+//	bayes: the scale of exposure is weak
 //	For "Large-scale expression in bird migration" (Biology)
 //	  1 (naive: 1)  Variation and mutation in protein folding (Biology)
 //	  2 (naive: 2)  Long-term expression in bird migration (Biology)
 //	* 3 (naive: 7)  The role of strategy in airline pricing (Business)
-//	* 4 (naive: 6)  The role of signalling in insect olfaction (Biology)
+//	  4 (naive: 6)  The role of signalling in insect olfaction (Biology)
 //	  5 (naive: 3)  Mutation and transport in protein folding (Biology)
 package main
 
