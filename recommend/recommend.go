@@ -117,7 +117,10 @@ func New(g *graph.Graph, m model.Model, o Options) (*Recommender, error) {
 	for i := int32(g.Len()) - 1; i >= 0; i-- {
 		r.byField[g.Field(i)] = i
 	}
-	r.rooms.New = func() any { return &room{scores: make([]float32, g.Len()), naive: make([]float32, g.Len())} }
+	r.rooms.New = func() any {
+		column := func() []float32 { return make([]float32, g.Len()) }
+		return &room{scores: column(), naive: column(), seen: column(), spare: column()}
+	}
 	return r, nil
 }
 
@@ -377,6 +380,7 @@ func (r *Recommender) validate(q Query) error {
 // room is what one query needs.
 type room struct {
 	scores, naive []float32
+	seen, spare   []float32 // log π̂ŷ, and what it takes to find it
 	kept          []int32   // candidates, ascending
 	relevance     []float32 // ŷ of every node, where a list is drawn
 	shares        []float64 // of the candidates, where a list is drawn

@@ -76,7 +76,7 @@ func (r *Recommender) propensities(ctx context.Context, s Source, targets []int3
 // seen returns log π̂ + log ŷ of every candidate, at its place: the order in which links are seen
 // rather than made. Others have no meaning. Where π̂ is a matter of fields alone it is looked up.
 func (r *Recommender) seen(ctx context.Context, room *room, s Source) ([]float32, error) {
-	out, negative := make([]float32, len(room.scores)), make([]float32, len(room.scores))
+	out, negative := room.seen, room.spare
 	for j, z := range room.scores {
 		negative[j] = -z
 	}
