@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 
 	"gonum.org/v1/gonum/blas"
@@ -54,7 +55,15 @@ func (l *laplace) factor(information []float64) (*exactCovariance, error) {
 	n := l.size()
 	full := blas64.Symmetric{N: n, Stride: n, Data: information, Uplo: blas.Lower}
 	l.prior.precision(full)
+	saved := slices.Clone(information)
 	factor, ok := lapack64.Potrf(full)
+	if !ok { // vectors that are alike make columns that are, and rounding may do the rest
+		copy(information, saved)
+		for i := range n {
+			information[i*n+i] *= 1 + 1e-5
+		}
+		factor, ok = lapack64.Potrf(full)
+	}
 	if !ok {
 		return nil, fmt.Errorf("%w: the information matrix is not positive definite; the vectors may hold huge "+
 			"or missing numbers", ErrDiverged)

@@ -65,6 +65,12 @@ func (f *Findings) sayClass() {
 		f.advise("use bayes")
 		return
 	case Unmeasured:
+		if f.Support.Sources == 1 {
+			f.say("All pairs have one source: there is no other to compare it with, so that nothing can be said about " +
+				"how well links separate relevance from exposure.")
+			f.advise("learn from the links of more sources")
+			break
+		}
 		f.say("How well links separate relevance from exposure is not measured: only bayes has standard errors.")
 		f.advise("fit with bayes, which has standard errors")
 	case Identified:
