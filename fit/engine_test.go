@@ -19,7 +19,7 @@ import (
 func everyMethod() map[string]Settings {
 	out := map[string]Settings{}
 	for method := range Methods() {
-		s := Settings{Method: method, Seed: 3, Threads: 2, Starts: []float64{.3, .8}, Replicates: 1,
+		s := Settings{Method: method, Doctor: FullDoctor, Seed: 3, Threads: 2, Starts: []float64{.3, .8}, Replicates: 1,
 			Adam: AdamSettings{Epochs: 2, Batch: 200}, LBFGS: LBFGSSettings{Iterations: 3}}
 		out[method] = s
 		switch method {

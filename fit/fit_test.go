@@ -117,8 +117,10 @@ func areaUnderCurve(scores []float64, relevant []bool) float64 {
 	return pairs / (below * above)
 }
 
+// mustFit fits, with a quick doctor unless one is given.
 func mustFit(tb testing.TB, p sample.Problem, s Settings) *Result {
 	tb.Helper()
+	s.Doctor = cmp.Or(s.Doctor, QuickDoctor)
 	r, err := Fit(context.Background(), p, s)
 	if err != nil {
 		tb.Fatal(err)

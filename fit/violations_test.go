@@ -34,7 +34,7 @@ func TestViolationsAreFound(t *testing.T) {
 				Scenario: plan}))(t)
 			train := must(w.Pairs(t.Context(), 40_000, world.Draw{}))(t)
 			f := mustFit(t, sample.Problem{Nodes: model.NodesOf(w.Graph()), Train: train.Pairs},
-				Settings{Starts: []float64{.3}}).Findings
+				Settings{Doctor: FullDoctor, Starts: []float64{.3}}).Findings
 			truth := must(w.Means(t.Context(), graph.Universe{}))(t)
 			found := slices.ContainsFunc(f.Tests, func(r Refutation) bool {
 				return r.Refuted && (test.refuted == nil || slices.Contains(test.refuted, r.Of))
