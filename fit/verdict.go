@@ -66,8 +66,8 @@ func (f *Findings) sayClass() {
 		return
 	case Unmeasured:
 		if f.Support.Sources == 1 {
-			f.say("All pairs have one source: there is no other to compare it with, so that nothing can be said about " +
-				"how well links separate relevance from exposure.")
+			f.say("All pairs have one source: there is no other to compare it with, so that nothing can be said " +
+				"about how well links separate relevance from exposure.")
 			f.advise("learn from the links of more sources")
 			break
 		}
