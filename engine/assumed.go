@@ -82,7 +82,8 @@ type PairGroups struct {
 	Count int
 }
 
-// PairMean is Σ Link·ŷ + Exposure·π̂ + Missed·P(relevant | not linked) over the pairs, with a factor each; nil means 0.
+// PairMean is Σ Link·ŷ + Exposure·π̂ + Missed·P(relevant | not linked) over the pairs. Each has a factor per pair; nil
+// means 0.
 type PairMean struct{ Link, Exposure, Missed []float32 }
 
 // validate checks assumptions about so many pairs.

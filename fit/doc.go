@@ -45,10 +45,12 @@
 // # The doctor
 //
 // Only π·y is seen, and pairs whose y comes near 1 separate π from y. Diagnose, the last step of every
-// Fit, says how far they do: the error of log mean ŷ and its class (identified, weak, not
-// identified), the support of every field pair, how the starts agree, what would change along the
-// ridge of equal likelihood, and, where exposure was logged, whether the log agrees. A Judge gives
-// any risk an interval that counts what is not known of π̂ and ŷ.
+// Fit, says how far they do, by a class: identified, weak, not identified. bayes also tests what the
+// model assumes of exposure (Refutation), and fits other assumptions to the same links: what all that
+// explain them as well would claim is the ClaimSet. Settings.Doctor leaves this out. Besides, the
+// findings have the error of log mean ŷ, the support of every field pair, how the starts agree, what
+// would change along the ridge of equal likelihood, and, where exposure was logged, whether the log
+// agrees. A Judge gives any risk an interval that counts what is not known of π̂ and ŷ.
 //
 // # The engine
 //

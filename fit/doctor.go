@@ -106,8 +106,8 @@ type Scale struct {
 // Total returns √(Error² + Bias²), by which the class is decided.
 func (s Scale) Total() float64 { return math.Hypot(s.Error, s.Bias) }
 
-// Ratio is a ratio of mean propensities, with an interval where there is a posterior. Ratios hold
-// even where the scale of π̂ is not identified.
+// Ratio is a ratio of mean propensities at equal vectors, with an interval where there is a posterior. The interval is
+// that of the model's own assumptions; ClaimSet has what others allow.
 type Ratio struct {
 	Value float64 `json:"value"`
 	Error float64 `json:"error"` // standard error of its logarithm
