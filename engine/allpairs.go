@@ -463,8 +463,7 @@ func (p Predictor) sum(batch model.Batch, of func(risk.Belief) Sums) (Sums, erro
 	}
 	var total Sums
 	z, s := make([]float32, batch.Len()), make([]float32, batch.Len())
-	p.Link.Logits(z, p.LinkParams, batch)
-	p.Propensity.Logits(s, p.PropensityParams, batch)
+	p.Logits(z, s, batch)
 	for k := range z {
 		b, err := risk.FromLogits(float64(z[k]), float64(s[k]))
 		if err != nil {

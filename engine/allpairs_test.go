@@ -195,7 +195,8 @@ func TestAllPairsOfEveryPropensity(t *testing.T) {
 	nodes.Popularity, nodes.Age = random(rng, g.Len(), 1), random(rng, g.Len(), 10)
 	link := must(model.NewDiagonal(nodes, false))(t)
 	params := random(rng, link.Size(), .5)
-	for _, kind := range []string{"constant", "field-matrix", "low-rank-fields", "mlp", "field-matrix+popularity+age"} {
+	for _, kind := range []string{"constant", "field-matrix", "low-rank-fields", "mlp", "field-matrix+popularity+age",
+		"field-matrix+text+popularity+age"} {
 		propensity := must(model.NewPropensity(kind, nodes, model.PropensityOptions{Propensity: .4}))(t)
 		p := Predictor{link, params, propensity, random(rng, propensity.Size(), 1)}
 		if _, _, dense := p.dense(); dense != (kind != "mlp") {

@@ -55,3 +55,43 @@ func (p Predictor) Validate() error {
 	}
 	return nil
 }
+
+// Logits sets z and s to the logits of ŷ and of π̂ of every pair of a batch, each if there is such a model. This is
+// where a propensity with a text term gets its γ·z. Without a link model, it lacks that.
+func (p Predictor) Logits(z, s []float32, b model.Batch) {
+	if p.Link != nil {
+		p.Link.Logits(z, p.LinkParams, b)
+	}
+	if p.Propensity == nil {
+		return
+	}
+	p.Propensity.Logits(s, p.PropensityParams, b)
+	if slope, place := model.LinkSlope(p.Propensity, p.PropensityParams); place >= 0 {
+		for k := range s[:b.Len()] {
+			s[k] += slope * z[k]
+		}
+	}
+}
+
+// backward adds the gradients in the parameters of both models, given z and each pair's slopes in z and s. Those in z
+// are overwritten: with a text term, z acts through s as well.
+func (p Predictor) backward(gradLink, gradPropensity []float32, b model.Batch, z, dz, ds []float32) {
+	if slope, place := model.LinkSlope(p.Propensity, p.PropensityParams); place >= 0 {
+		var sum float64
+		for k, x := range ds[:b.Len()] {
+			sum += float64(x) * float64(z[k])
+			dz[k] += slope * x
+		}
+		gradPropensity[place] += float32(sum)
+	}
+	p.Link.Backward(gradLink, p.LinkParams, b, dz)
+	p.Propensity.Backward(gradPropensity, p.PropensityParams, b, ds)
+}
+
+// Exposure returns what is needed to predict π̂: the propensity model, and the link model where π̂ depends on z.
+func (p Predictor) Exposure() Predictor {
+	if _, place := model.LinkSlope(p.Propensity, p.PropensityParams); place < 0 {
+		p.Link, p.LinkParams = nil, nil
+	}
+	return p
+}

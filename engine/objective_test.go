@@ -177,7 +177,7 @@ func TestGradient(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, propensityKind := range model.PropensityKinds() {
+		for _, propensityKind := range append(model.PropensityKinds(), "field-matrix+text+popularity") {
 			options := model.PropensityOptions{Rank: 2, Hidden: 3, Propensity: .4, Rest: .3,
 				Exposures: []model.KnownExposure{}}
 			propensity, err := model.NewPropensity(propensityKind, nodes, options)

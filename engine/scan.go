@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 
 	"unseen/graph"
@@ -61,6 +62,51 @@ func Logits(ctx context.Context, e Engine, by Predictor, p *graph.Pairs) (z, s [
 func SourceLogits(ctx context.Context, e Engine, by Predictor, source int32, targets []int32) (z, s []float32,
 	err error) {
 	return Logits(ctx, e, by, &graph.Pairs{Source: slices.Repeat([]int32{source}, len(targets)), Target: targets})
+}
+
+// fieldExamples is how many pairs of two fields a mean of π̂ is made of, where they differ.
+const fieldExamples = 64
+
+// FieldExposure returns the mean π̂ of ordered pairs of fields, the source's first; 0 where a field has no nodes. Where
+// π̂ depends on more than the fields, the mean is over some 64 pairs of each, always the same ones.
+func FieldExposure(ctx context.Context, e Engine, by Predictor, n model.Nodes, of [][2]uint16) ([]float64, error) {
+	members := make([][]int32, n.FieldCount)
+	for i, f := range n.Fields {
+		members[f] = append(members[f], int32(i))
+	}
+	most := fieldExamples
+	if terms, dense := model.TermsOf(by.Propensity, by.PropensityParams); dense && terms.ByFields() {
+		most = 1
+	}
+	pairs := &graph.Pairs{}
+	var cells []int
+	for c, cell := range of {
+		sources, targets := members[cell[0]], members[cell[1]]
+		count := min(most, len(sources)*len(targets))
+		for k := range count {
+			// evenly spaced over the sources, and by the golden ratio, whose multiples never repeat, over the targets
+			_, share := math.Modf(float64(k) * math.Phi)
+			i, j := sources[k*len(sources)/count], targets[int(share*float64(len(targets)))]
+			if i == j && count > 1 {
+				continue
+			}
+			pairs.Source, pairs.Target = append(pairs.Source, i), append(pairs.Target, j)
+			cells = append(cells, c)
+		}
+	}
+	_, s, err := Logits(ctx, e, by.Exposure(), pairs)
+	if err != nil {
+		return nil, err
+	}
+	out, count := make([]float64, len(of)), make([]float64, len(of))
+	for k, c := range cells {
+		out[c] += 1 / (1 + math.Exp(-float64(s[k])))
+		count[c]++
+	}
+	for c := range out {
+		out[c] /= math.Max(count[c], 1)
+	}
+	return out, nil
 }
 
 // ScanChunk is how many pairs a chunk of a Scan has.
@@ -137,6 +183,12 @@ func (s *Scan) Validate() error {
 			v.Propensity != nil && len(v.PropensityParams) < v.Propensity.Size() {
 			return fmt.Errorf("%w: a scan with too few parameters", ErrShape)
 		}
+		if v.Link == nil && v.Propensity != nil {
+			if _, place := model.LinkSlope(v.Propensity, v.PropensityParams); place >= 0 {
+				return fmt.Errorf("%w: a propensity that depends on the link model's logits, without that model; "+
+					"give both", ErrShape)
+			}
+		}
 	}
 	return nil
 }
@@ -182,12 +234,7 @@ func (r *scanRoom) visit(s *Scan, at Portion, grads [][]float64) error {
 	}
 	at.Link, at.Propensity = cut(r.link), cut(r.propensity)
 	for i, v := range s.Versions {
-		if v.Link != nil {
-			v.Link.Logits(at.Link[i], v.LinkParams, batch)
-		}
-		if v.Propensity != nil {
-			v.Propensity.Logits(at.Propensity[i], v.PropensityParams, batch)
-		}
+		v.Logits(at.Link[i], at.Propensity[i], batch)
 	}
 	for i := range s.Totals {
 		at.LinkSlopes, at.PropensitySlopes = append(at.LinkSlopes, r.linkSlopes[i][:n]),
@@ -204,8 +251,7 @@ func (r *scanRoom) visit(s *Scan, at Portion, grads [][]float64) error {
 			r.dz[k], r.ds[k] = float32(w*at.LinkSlopes[i][k]), float32(w*at.PropensitySlopes[i][k])
 		}
 		clear(r.grad)
-		first.Link.Backward(r.grad[:size], first.LinkParams, batch, r.dz[:n])
-		first.Propensity.Backward(r.grad[size:], first.PropensityParams, batch, r.ds[:n])
+		first.backward(r.grad[:size], r.grad[size:], batch, at.Link[0], r.dz[:n], r.ds[:n])
 		for k, g := range r.grad {
 			grad[k] += float64(g) * s.Pairs.Weight[0]
 		}

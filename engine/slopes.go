@@ -56,13 +56,12 @@ func (o *Objective) at(w *workspace, i, k int, inverseMean float64) {
 func (o *Objective) add(w *workspace, n int, params, grad []float32, scale float32, values bool) Parts {
 	batch := model.Batch{Sources: w.sources[:n], Targets: w.targets[:n]}
 	link, propensity := o.Split(params)
-	o.Link.Logits(w.z[:n], link, batch)
-	o.Propensity.Logits(w.s[:n], propensity, batch)
+	by := Predictor{Link: o.Link, LinkParams: link, Propensity: o.Propensity, PropensityParams: propensity}
+	by.Logits(w.z[:n], w.s[:n], batch)
 	parts := o.slopes(w, n, scale, values)
 	if grad != nil {
 		gradLink, gradPropensity := o.Split(grad)
-		o.Link.Backward(gradLink, link, batch, w.dz[:n])
-		o.Propensity.Backward(gradPropensity, propensity, batch, w.ds[:n])
+		by.backward(gradLink, gradPropensity, batch, w.z[:n], w.dz[:n], w.ds[:n])
 	}
 	return parts
 }

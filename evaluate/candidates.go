@@ -220,10 +220,12 @@ type scorer struct {
 	j      *fit.Judge
 	engine engine.Engine
 	search engine.TargetSearch // of the sources that are ranked together, where the link model is an inner product
+	nodes  model.Nodes
 	fields []uint16
-	first  []int32 // of every field, a node of it, if all pairs of two fields share one π̂; nil if not
-	inside []bool  // which nodes are in the sequence of candidates
-	all    []int32 // every node
+	terms  *model.ExposureTerms // of π̂, if it depends on more than fields; nil if not
+	first  []int32              // of every field, a node of it, if all pairs of two fields share one π̂; nil if not
+	inside []bool               // which nodes are in the sequence of candidates
+	all    []int32              // every node
 }
 
 // scorerRoom is what one thread needs.
@@ -234,7 +236,7 @@ type scorerRoom struct {
 
 func newScorer(c *Candidates, j *fit.Judge, threads int) *scorer {
 	n := c.g.Len()
-	w := &scorer{j: j, engine: engine.OrCPU(j.Engine, threads), fields: c.g.Fields(), inside: make([]bool, n),
+	w := &scorer{j: j, engine: engine.OrCPU(j.Engine, threads), fields: c.g.Fields(), nodes: model.NodesOf(c.g), inside: make([]bool, n),
 		all: make([]int32, n)}
 	for _, i := range c.sequence {
 		w.inside[i] = true
@@ -242,7 +244,9 @@ func newScorer(c *Candidates, j *fit.Judge, threads int) *scorer {
 	for i := range w.all {
 		w.all[i] = int32(i)
 	}
-	if terms, ok := model.TermsOf(j.Propensity, j.PropensityParams); ok && terms.ByFields() {
+	if terms, ok := model.TermsOf(j.Propensity, j.PropensityParams); ok && !terms.ByFields() {
+		w.terms = &terms
+	} else if ok {
 		w.first = make([]int32, c.g.FieldCount())
 		for i, f := range slices.Backward(w.fields) {
 			w.first[f] = int32(i)
@@ -289,12 +293,7 @@ func (w *scorer) see(ctx context.Context, scores []float32, source int32, by By)
 	if by == ByRelevance {
 		return nil
 	}
-	targets := w.all
-	if w.first != nil {
-		targets = w.first // one pair of each field tells π̂ of all
-	}
-	_, s, err := engine.SourceLogits(ctx, w.engine,
-		engine.Predictor{Propensity: w.j.Propensity, PropensityParams: w.j.PropensityParams}, source, targets)
+	s, err := w.exposure(ctx, scores, source)
 	if err != nil {
 		return err
 	}
@@ -308,6 +307,23 @@ func (w *scorer) see(ctx context.Context, scores []float32, source int32, by By)
 		}
 	}
 	return nil
+}
+
+// exposure returns the logits of π̂ of all nodes as targets of a source, or of the first of each field where one pair of
+// each tells π̂ of all, given the logits of ŷ.
+func (w *scorer) exposure(ctx context.Context, z []float32, source int32) ([]float32, error) {
+	if w.terms != nil {
+		s := make([]float32, len(w.all))
+		w.terms.Logits(s, w.nodes, source, w.all, z)
+		return s, nil
+	}
+	targets := w.all
+	if w.first != nil {
+		targets = w.first
+	}
+	_, s, err := engine.SourceLogits(ctx, w.engine,
+		engine.Predictor{Propensity: w.j.Propensity, PropensityParams: w.j.PropensityParams}, source, targets)
+	return s, err
 }
 
 // bins is room to count scores in.

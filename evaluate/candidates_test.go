@@ -73,7 +73,8 @@ func TestRankAgainstEveryPair(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, kinds := range [][2]string{{"diagonal", "field-matrix"}, {"diagonal-field", "constant"},
-				{"cosine", "constant"}, {"diagonal+bonus", "field-matrix+popularity"}} {
+				{"cosine", "constant"}, {"diagonal+bonus", "field-matrix+popularity"},
+				{"diagonal", "field-matrix+text+popularity"}} {
 				link, err := model.NewLink(kinds[0], drawn.Problem.Nodes, model.LinkOptions{Bonus: 2})
 				if err != nil {
 					t.Fatal(err)
@@ -131,8 +132,7 @@ func comparePart(ctx context.Context, t *testing.T, drawn *sample.Prepared, j *f
 		for from := 0; from < n; from += engine.ScanChunk {
 			to := min(from+engine.ScanChunk, n)
 			batch := model.Batch{Sources: sources[from:to], Targets: all[from:to]}
-			j.Link.Logits(z[from:to], j.LinkParams, batch)
-			j.Propensity.Logits(s[from:to], j.PropensityParams, batch)
+			j.Predictor.Logits(z[from:to], s[from:to], batch)
 		}
 		seen := make([]float32, n)
 		kern.LogSigmoid(seen, z)

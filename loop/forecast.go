@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 
+	"unseen/engine"
 	"unseen/graph"
 	"unseen/internal/kern"
 	"unseen/model"
@@ -264,8 +265,8 @@ func (c *pairMeans) computeSource(k int, source int32) error {
 		}
 		b := model.Batch{Sources: slices.Repeat([]int32{source}, len(targets)), Targets: targets}
 		z, s := make([]float32, len(targets)), make([]float32, len(targets))
-		c.m.Link.Logits(z, c.m.LinkParams, b)
-		c.m.Propensity.Logits(s, c.m.PropensityParams, b)
+		engine.Predictor{Link: c.m.Link, LinkParams: c.m.LinkParams, Propensity: c.m.Propensity,
+			PropensityParams: c.m.PropensityParams}.Logits(z, s, b)
 		var sums [columns]float64
 		for j := range targets {
 			y, pi := sigmoid(float64(z[j])), sigmoid(float64(s[j]))

@@ -11,6 +11,8 @@ import (
 type Term string
 
 const (
+	// Text is z, the link model's logit of the pair: what is relevant by its vectors is shown more.
+	Text Term = "text"
 	// Popularity is log(1 + in-degree of the target): what many link to is shown often.
 	Popularity Term = "popularity"
 	// Age is how much older than the source the target is, in decades.
@@ -19,7 +21,10 @@ const (
 
 // Covariates is another propensity model with linear terms added to s:
 //
-//	s = s_inside + α·log(1 + in-degree of the target) + β·(age of the target − age of the source)/10.
+//	s = s_inside + γ·z + α·log(1 + in-degree of the target) + β·(age of the target − age of the source)/10.
+//
+// z is the link model's, which this model does not know: Logits and Backward leave γ·z out, and engine.Predictor, which
+// has both models, adds it.
 type Covariates struct {
 	inside savedPropensity
 	terms  []Term
@@ -35,7 +40,7 @@ func NewCovariates(inside PropensityModel, n Nodes, terms ...Term) (*Covariates,
 			inside)
 	}
 	if len(terms) == 0 {
-		return nil, fmt.Errorf("%w: no terms; have %s, %s", ErrOption, Popularity, Age)
+		return nil, fmt.Errorf("%w: no terms; have %s, %s, %s", ErrOption, Text, Popularity, Age)
 	}
 	if known := own.madeFor().Len(); known != 0 && known != n.Len() {
 		return nil, fmt.Errorf("%w: the propensity is made for %d nodes, its terms for %d; give both the same",
@@ -55,12 +60,14 @@ func NewCovariates(inside PropensityModel, n Nodes, terms ...Term) (*Covariates,
 func checkTerm(n Nodes, term Term) error {
 	var values []float32
 	switch term {
+	case Text:
+		return nil
 	case Popularity:
 		values = n.Popularity
 	case Age:
 		values = n.Age
 	default:
-		return fmt.Errorf("%w: no term %q; have %s, %s", ErrOption, term, Popularity, Age)
+		return fmt.Errorf("%w: no term %q; have %s, %s, %s", ErrOption, term, Text, Popularity, Age)
 	}
 	if len(values) != n.Len() {
 		return fmt.Errorf("%w: the %s of %d nodes of %d is known; fill Nodes.Popularity with LogInDegree and "+
@@ -73,6 +80,21 @@ func checkTerm(n Nodes, term Term) error {
 	}
 	return nil
 }
+
+// LinkSlope returns γ, by how much a propensity's logit rises with the link model's, and its place among the
+// parameters; 0 and −1 of a propensity that has no such term.
+func LinkSlope(m PropensityModel, params []float32) (slope float32, place int) {
+	if covariates, ok := m.(*Covariates); ok {
+		if t := slices.Index(covariates.terms, Text); t >= 0 {
+			place = covariates.inside.Size() + t
+			return params[place], place
+		}
+	}
+	return 0, -1
+}
+
+// Inside returns the propensity model that the terms are added to, and the terms.
+func (m *Covariates) Inside() (PropensityModel, []Term) { return m.inside, m.terms }
 
 // Kind is that of the model inside with the terms behind it, such as "field-matrix+popularity+age".
 func (m *Covariates) Kind() string {
@@ -110,11 +132,14 @@ func (m *Covariates) value(term Term, source, target int32) float32 {
 	return (m.nodes.Age[target] - m.nodes.Age[source]) / 10
 }
 
-// Logits sets s[k] to that of the model inside plus the terms of pair k.
+// Logits sets s[k] to that of the model inside plus the terms of pair k, but for γ·z.
 func (m *Covariates) Logits(s, params []float32, b Batch) {
 	size := m.inside.Size()
 	m.inside.Logits(s, params[:size], b)
 	for t, term := range m.terms {
+		if term == Text {
+			continue
+		}
 		slope := params[size+t]
 		for k := range s[:b.Len()] {
 			s[k] += slope * m.value(term, b.Sources[k], b.Targets[k])
@@ -122,11 +147,14 @@ func (m *Covariates) Logits(s, params []float32, b Batch) {
 	}
 }
 
-// Backward is that of the model inside; a slope's gradient is Σ ds·term.
+// Backward is that of the model inside; a slope's gradient is Σ ds·term, but for γ's.
 func (m *Covariates) Backward(grad, params []float32, b Batch, ds []float32) {
 	size := m.inside.Size()
 	m.inside.Backward(grad[:size], params[:size], b, ds)
 	for t, term := range m.terms {
+		if term == Text {
+			continue
+		}
 		var slope float64
 		for k, x := range ds[:b.Len()] {
 			slope += float64(x) * float64(m.value(term, b.Sources[k], b.Targets[k]))
@@ -135,7 +163,7 @@ func (m *Covariates) Backward(grad, params []float32, b Batch, ds []float32) {
 	}
 }
 
-// Terms are those of the model inside, with popularity added to the targets' and age to both ends'.
+// Terms are those of the model inside, with γ, popularity added to the targets' and age to both ends'.
 func (m *Covariates) Terms(params []float32) (ExposureTerms, bool) {
 	size := m.inside.Size()
 	out, ok := TermsOf(m.inside, params[:size])
@@ -143,13 +171,15 @@ func (m *Covariates) Terms(params []float32) (ExposureTerms, bool) {
 		return ExposureTerms{}, false
 	}
 	for t, term := range m.terms {
-		slope := params[size+t]
-		if term == Popularity {
+		switch slope := params[size+t]; term {
+		case Text:
+			out.Link = slope
+		case Popularity:
 			out.Target = plus(out.Target, slope, m.nodes.Popularity)
-			continue
+		case Age:
+			out.Source = plus(out.Source, -slope/10, m.nodes.Age)
+			out.Target = plus(out.Target, slope/10, m.nodes.Age)
 		}
-		out.Source = plus(out.Source, -slope/10, m.nodes.Age)
-		out.Target = plus(out.Target, slope/10, m.nodes.Age)
 	}
 	return out, true
 }

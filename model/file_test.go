@@ -84,7 +84,7 @@ func TestEveryKindComesBack(t *testing.T) {
 		}
 	}
 	for _, propensity := range PropensityKinds() {
-		for _, suffix := range []string{"", "+popularity", "+age+popularity"} {
+		for _, suffix := range []string{"", "+popularity", "+age+popularity", "+text+popularity"} {
 			t.Run("propensity "+propensity+suffix, func(t *testing.T) {
 				m := halves(t, n, "diagonal", propensity+suffix)
 				back, params, err := reopen(t, m).Propensity(n)

@@ -23,7 +23,7 @@ func TestKindsNameThemselves(t *testing.T) {
 		}
 	}
 	for _, base := range PropensityKinds() {
-		for _, suffix := range []string{"", "+popularity", "+age", "+popularity+age", "+age+popularity"} {
+		for _, suffix := range []string{"", "+popularity", "+age", "+popularity+age", "+age+popularity", "+text"} {
 			m, err := NewPropensity(base+suffix, n, PropensityOptions{})
 			must(t, err)
 			if m.Kind() != base+suffix {

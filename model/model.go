@@ -94,6 +94,24 @@ func TermsOf(m PropensityModel, params []float32) (ExposureTerms, bool) {
 	return ExposureTerms{}, false
 }
 
+// Logits sets s[k] to the logit of the pair of a source and target k, given the link model's logits z.
+func (t ExposureTerms) Logits(s []float32, n Nodes, source int32, targets []int32, z []float32) {
+	from := int(n.Fields[source]) * n.FieldCount
+	for k, j := range targets {
+		s[k] = t.Constant
+		if t.Fields != nil {
+			s[k] += t.Fields[from+int(n.Fields[j])]
+		}
+		if t.Target != nil {
+			s[k] += t.Target[j]
+		}
+		if t.Source != nil {
+			s[k] += t.Source[source]
+		}
+		s[k] += t.Link * z[k]
+	}
+}
+
 // ByFields reports whether all pairs of two fields share one logit.
 func (t ExposureTerms) ByFields() bool { return t.Link == 0 && t.Source == nil && t.Target == nil }
 

@@ -36,17 +36,17 @@ var propensityKinds = map[string]func(Nodes, PropensityOptions) (PropensityModel
 }
 
 // PropensityKinds returns the names that NewPropensity takes, in alphabetical order. Each may have
-// "+popularity", "+age" or both behind it.
+// "+text", "+popularity" and "+age" behind it.
 func PropensityKinds() []string { return sortedNames(propensityKinds) }
 
 // NewPropensity returns the propensity model of a kind, such as "field-matrix" or
-// "field-matrix+popularity+age". Options that the kind does not have are ignored.
+// "field-matrix+text+popularity". Options that the kind does not have are ignored.
 func NewPropensity(kind string, n Nodes, options PropensityOptions) (PropensityModel, error) {
 	words := strings.Split(kind, "+")
 	make, ok := propensityKinds[words[0]]
 	if !ok {
-		return nil, fmt.Errorf("%w: propensity model %q; have %s, each with +%s, +%s, both or neither", ErrKind, kind,
-			strings.Join(PropensityKinds(), ", "), Popularity, Age)
+		return nil, fmt.Errorf("%w: propensity model %q; have %s, each with any of +%s, +%s, +%s", ErrKind, kind,
+			strings.Join(PropensityKinds(), ", "), Text, Popularity, Age)
 	}
 	propensity, err := make(n, options)
 	if err != nil {

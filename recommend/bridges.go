@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -31,7 +32,7 @@ type Bridge struct {
 	Lower     float64 `json:"lower"` // 95% interval of the gap
 	Upper     float64 `json:"upper"`
 
-	Propensity float64 `json:"propensity"` // π̂ of the field pair
+	Propensity float64 `json:"propensity"` // mean π̂ of the field pair
 	Sources    int     `json:"sources"`    // looked at
 	Links      int     `json:"links"`      // that π̂ was learned from
 	Weak       bool    `json:"weak,omitempty"`
@@ -208,8 +209,14 @@ func byLogit(a, b bridgePair) int {
 // bridges sums up.
 func (b *bridgeSums) bridges(ctx context.Context) ([]Bridge, error) {
 	r := b.r
+	cells := slices.Collect(maps.Keys(b.values))
+	propensities, err := r.FieldPropensities(ctx, cells)
+	if err != nil {
+		return nil, err
+	}
 	var out []Bridge
-	for cell, values := range b.values {
+	for at, cell := range cells {
+		values := b.values[cell]
 		bridge := Bridge{Source: r.g.FieldName(cell[0]), Target: r.g.FieldName(cell[1]), Sources: len(values)}
 		n := float64(len(values))
 		for _, v := range values {
@@ -222,13 +229,7 @@ func (b *bridgeSums) bridges(ctx context.Context) ([]Bridge, error) {
 			d := v[0] - v[1] - bridge.Gap
 			variance += d * d / (n * math.Max(n-1, 1))
 		}
-		if r.byField[cell[0]] >= 0 && r.byField[cell[1]] >= 0 {
-			logits, err := r.propensities(ctx, r.Node(r.byField[cell[0]]), []int32{r.byField[cell[1]]})
-			if err != nil {
-				return nil, err
-			}
-			bridge.Propensity = sigmoid(float64(logits[0]))
-		}
+		bridge.Propensity = propensities[at]
 		if found, known := r.cells[cell]; known {
 			bridge.Links = found.Links
 			bridge.Weak = found.Links < fewLinks
@@ -238,7 +239,6 @@ func (b *bridgeSums) bridges(ctx context.Context) ([]Bridge, error) {
 		bridge.Weak = bridge.Weak || len(values) < fewSources
 		half := 1.96 * math.Sqrt(variance)
 		bridge.Lower, bridge.Upper = bridge.Gap-half, bridge.Gap+half
-		var err error
 		if bridge.Reading, err = b.reading(ctx, cell); err != nil {
 			return nil, err
 		}
@@ -274,7 +274,7 @@ func (b *bridgeSums) reading(ctx context.Context, cell [2]uint16) ([]Reading, er
 		targets[p.target] = true
 		item := b.r.item(p.target)
 		item.Rank, item.Logit, item.Link, item.Shown = len(out)+1, float64(p.z), sigmoid(float64(p.z)), 1
-		logits, err := b.r.propensities(ctx, b.r.Node(p.source), []int32{p.target})
+		logits, err := b.r.propensities(ctx, b.r.Node(p.source), []int32{p.target}, []float32{p.z})
 		if err != nil {
 			return nil, err
 		}

@@ -48,7 +48,7 @@ func (r *Recommender) describe(ctx context.Context, q Query, chosen []drawn, at 
 	for k, d := range chosen {
 		nodes[k] = d.node
 	}
-	propensities, err := r.propensities(ctx, q.Source, nodes)
+	propensities, err := r.propensities(ctx, q.Source, nodes, at.logits)
 	if err != nil {
 		return nil, err
 	}
@@ -199,6 +199,7 @@ func (r *Recommender) explainExposure(s Source, item Item) *Explanation {
 		out.Message = "this model ignores exposure"
 		return out
 	}
+	out.Children = r.explainTerms(item)
 	cell, known := r.cells[[2]uint16{r.field(s), r.g.Field(item.Node)}]
 	if !known {
 		return out
@@ -210,13 +211,34 @@ func (r *Recommender) explainExposure(s Source, item Item) *Explanation {
 		support.Message += ": little more than a guess from other fields"
 	}
 	out.Children = append(out.Children, support)
+	interval := "its 95% interval"
+	if r.terms != nil {
+		interval = "the 95% interval of the mean π̂ of the two fields"
+	}
 	if cell.Upper > 0 {
 		out.Children = append(out.Children, &Explanation{Value: cell.Lower,
-			Message: fmt.Sprintf("to %.2g: its 95%% interval", cell.Upper)})
+			Message: fmt.Sprintf("to %.2g: %s", cell.Upper, interval)})
 	}
 	if r.class != fit.Identified {
 		out.Children = append(out.Children, &Explanation{Value: cell.Relative.Value,
 			Message: "times the mean π̂, at equal vectors; the scale of π̂ is " + string(r.class)})
+	}
+	return out
+}
+
+// explainTerms says how much the logit of π̂ has from what is known of the pair besides its fields.
+func (r *Recommender) explainTerms(item Item) (out []*Explanation) {
+	if r.terms == nil {
+		return nil
+	}
+	if r.terms.Link != 0 {
+		out = append(out, &Explanation{Value: float64(r.terms.Link) * item.Logit,
+			Message: fmt.Sprintf("in its logit, %.2g times z: what is relevant by its text is shown more",
+				r.terms.Link)})
+	}
+	if r.terms.Target != nil {
+		out = append(out, &Explanation{Value: float64(r.terms.Target[item.Node]),
+			Message: "in its logit, by what is known of the item: how many link to it, or its age"})
 	}
 	return out
 }

@@ -80,9 +80,10 @@ type Recommender struct {
 	engine  engine.Engine
 	cells   map[[2]uint16]fit.CellFinding
 	class   fit.Class
-	byField []int32        // a node of each field, −1 if it has none
-	sketch  *engine.Sketch // nil unless fast
-	rooms   sync.Pool
+	// of the logits of π̂, where they depend on more than fields
+	terms  *model.ExposureTerms
+	sketch *engine.Sketch // nil unless fast
+	rooms  sync.Pool
 }
 
 // New makes a recommender. The graph must be the one that the model was fitted to, or one with the same fields
@@ -104,18 +105,14 @@ func New(g *graph.Graph, m model.Model, o Options) (*Recommender, error) {
 			r.cells[[2]uint16{c.Source, c.Target}] = c
 		}
 	}
+	if terms, dense := model.TermsOf(m.Propensity, m.PropensityParams); dense && !terms.ByFields() {
+		r.terms = &terms
+	}
 	if o.Fast {
 		var err error
 		if r.sketch, err = engine.NewSketch(r.nodes.Vectors, r.threads); err != nil {
 			return nil, fmt.Errorf("%w: its vectors cannot be copied for fast queries: %w", ErrModel, err)
 		}
-	}
-	r.byField = make([]int32, g.FieldCount())
-	for f := range r.byField {
-		r.byField[f] = -1
-	}
-	for i := int32(g.Len()) - 1; i >= 0; i-- {
-		r.byField[g.Field(i)] = i
 	}
 	r.rooms.New = func() any {
 		column := func() []float32 { return make([]float32, g.Len()) }
@@ -129,6 +126,12 @@ func (r *Recommender) Graph() *graph.Graph { return r.g }
 
 // Model returns the model.
 func (r *Recommender) Model() model.Model { return r.model }
+
+// FieldPropensities returns the mean π̂ of ordered pairs of fields, the source's first; see engine.FieldExposure.
+func (r *Recommender) FieldPropensities(ctx context.Context, of [][2]uint16) ([]float64, error) {
+	return engine.FieldExposure(ctx, r.engine, engine.Predictor{Link: r.model.Link, LinkParams: r.model.LinkParams,
+		Propensity: r.model.Propensity, PropensityParams: r.model.PropensityParams}, r.nodes, of)
+}
 
 // Engine returns what scores targets.
 func (r *Recommender) Engine() engine.Engine { return r.engine }

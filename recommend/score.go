@@ -59,14 +59,19 @@ func (r *Recommender) search(ctx context.Context, q engine.SearchQuery, k int) (
 	return hits[0], nil
 }
 
-// propensities returns the logits of π̂ of some targets for a source.
-func (r *Recommender) propensities(ctx context.Context, s Source, targets []int32) ([]float32, error) {
+// propensities returns the logits of π̂ of some targets for a source, given those of ŷ.
+func (r *Recommender) propensities(ctx context.Context, s Source, targets []int32, z []float32) ([]float32, error) {
 	source := s.node
 	if s.New() {
 		source = s.like
 		if source < 0 { // nobody has the field: any node will do, as nothing is known of it
 			source = 0
 		}
+	}
+	if r.terms != nil {
+		logits := make([]float32, len(targets))
+		r.terms.Logits(logits, r.nodes, source, targets, z)
+		return logits, nil
 	}
 	_, logits, err := engine.SourceLogits(ctx, r.engine,
 		engine.Predictor{Propensity: r.model.Propensity, PropensityParams: r.model.PropensityParams}, source, targets)
@@ -97,7 +102,11 @@ func (r *Recommender) seen(ctx context.Context, room *room, s Source) ([]float32
 		}
 		return out, nil
 	}
-	logits, err := r.propensities(ctx, s, room.kept)
+	z := make([]float32, len(room.kept))
+	for k, j := range room.kept {
+		z[k] = room.scores[j]
+	}
+	logits, err := r.propensities(ctx, s, room.kept, z)
 	for k, p := range logits {
 		j := room.kept[k]
 		out[j] = -out[j] - float32(softplus(-float64(p)))

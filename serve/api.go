@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
-	"math"
 	"net/http"
 	"path/filepath"
 	"reflect"
@@ -20,7 +19,6 @@ import (
 	"unseen/fit"
 	"unseen/graph"
 	"unseen/hint"
-	"unseen/model"
 	"unseen/recommend"
 	"unseen/serve/store"
 )
@@ -415,8 +413,8 @@ type ModelDetail struct {
 	Naive   bool     `json:"naive" doc:"lists can be compared with a naive model's"`
 	Explore float64  `json:"explore" doc:"default share of a list's positions that is drawn at random"`
 	Fields  []string `json:"fields"`
-	// Propensities are π̂ from the field of the row to that of the column, at a node of each.
-	Propensities [][]float64   `json:"propensities" doc:"chance that the row's field is shown the column's"`
+	// Propensities are the mean π̂ from the field of the row to that of the column.
+	Propensities [][]float64   `json:"propensities" doc:"mean chance that the row's field is shown the column's"`
 	Findings     *fit.Findings `json:"findings,omitempty" doc:"verdict of the doctor"`
 	// Certificate and Evaluation are documents of their own.
 	Certificate *evaluate.Certificate `json:"certificate,omitempty"`
@@ -430,7 +428,7 @@ func (s *Service) getModel(ctx context.Context, _ *struct{}) (*body[ModelDetail]
 
 // ModelDetail returns the live model and how far it can be trusted.
 func (s *Service) ModelDetail() (_ ModelDetail, err error) {
-	_, end, err := s.begin(context.Background())
+	ctx, end, err := s.begin(context.Background())
 	if err != nil {
 		return ModelDetail{}, err
 	}
@@ -453,28 +451,27 @@ func (s *Service) ModelDetail() (_ ModelDetail, err error) {
 			}
 		}
 	}
-	first := make([]int32, g.FieldCount())
-	for i := int32(g.Len()) - 1; i >= 0; i-- {
-		first[g.Field(i)] = i + 1
+	has := make([]bool, g.FieldCount())
+	for _, f := range g.Fields() {
+		has[f] = true
 	}
-	var examples []int32 // a node of each field
-	for f, i := range first {
-		if i > 0 && uint16(f) != graph.UnknownField {
-			d.Fields, examples = append(d.Fields, g.FieldName(uint16(f))), append(examples, i-1)
+	var fields []uint16 // that have nodes
+	for f, yes := range has {
+		if yes && uint16(f) != graph.UnknownField {
+			d.Fields, fields = append(d.Fields, g.FieldName(uint16(f))), append(fields, uint16(f))
 		}
 	}
-	d.Propensities = make([][]float64, len(examples))
-	for a, i := range examples {
-		logits := make([]float32, len(examples))
-		sources := make([]int32, len(examples))
-		for k := range sources {
-			sources[k] = i
-		}
-		m.Propensity.Logits(logits, m.PropensityParams, model.Batch{Sources: sources, Targets: examples})
-		for _, z := range logits {
-			d.Propensities[a] = append(d.Propensities[a], 1/(1+math.Exp(-float64(z))))
+	var cells [][2]uint16
+	for _, source := range fields {
+		for _, target := range fields {
+			cells = append(cells, [2]uint16{source, target})
 		}
 	}
+	means, err := e.FieldPropensities(ctx, cells)
+	if err != nil {
+		return d, err
+	}
+	d.Propensities = slices.Collect(slices.Chunk(means, max(len(fields), 1)))
 	d.Evaluation, err = s.models.readEvaluation(e.digest)
 	return d, err
 }

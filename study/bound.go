@@ -219,8 +219,8 @@ func (c *class) bayes(ctx context.Context, n model.Nodes) ([]risk.Truth, error) 
 func (c *class) believe(link, propensity []float32) ([]risk.Belief, error) {
 	batch := model.Batch{Sources: c.sample.Pairs.Source, Targets: c.sample.Pairs.Target}
 	z, s := make([]float32, len(batch.Sources)), make([]float32, len(batch.Sources))
-	c.link.Logits(z, link, batch)
-	c.propensity.Logits(s, propensity, batch)
+	engine.Predictor{Link: c.link, LinkParams: link, Propensity: c.propensity,
+		PropensityParams: propensity}.Logits(z, s, batch)
 	beliefs := make([]risk.Belief, len(z))
 	for k := range beliefs {
 		var err error

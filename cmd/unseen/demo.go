@@ -224,7 +224,7 @@ func runDemo(ctx context.Context, f demoFlags, t *display) (*demo, error) {
 	if err := d.judge(test); err != nil {
 		return nil, err
 	}
-	if err := d.compareExposure(w, bayes); err != nil {
+	if err := d.compareExposure(ctx, w, bayes); err != nil {
 		return nil, err
 	}
 	if err := d.findHidden(ctx, w); err != nil {
@@ -328,34 +328,27 @@ func (d *demo) judge(test *world.TruePairs) error {
 }
 
 // compareExposure holds π̂ against π.
-func (d *demo) compareExposure(w *world.World, r *fit.Result) error {
+func (d *demo) compareExposure(ctx context.Context, w *world.World, r *fit.Result) error {
 	g := w.Graph()
-	first := make([]int32, g.FieldCount())
-	for i := int32(g.Len()) - 1; i >= 0; i-- {
-		first[g.Field(i)] = i
-	}
-	var fields []uint16
-	for f := range g.FieldCount() {
-		if uint16(f) != graph.UnknownField {
-			fields = append(fields, uint16(f))
+	var cells [][2]uint16
+	for source := range uint16(g.FieldCount()) {
+		for target := range uint16(g.FieldCount()) {
+			if source != graph.UnknownField && target != graph.UnknownField {
+				cells = append(cells, [2]uint16{source, target})
+			}
 		}
 	}
-	var count float64
-	for _, source := range fields {
-		var learned, planted []float64
-		for _, target := range fields {
-			var s [1]float32
-			r.Propensity.Logits(s[:], r.PropensityParams, model.Batch{Sources: first[source : source+1],
-				Targets: first[target : target+1]})
-			pi := 1 / (1 + math.Exp(-float64(s[0])))
-			truth := w.Propensity(source, target)
-			learned, planted = append(learned, pi), append(planted, truth)
-			d.Propensity += math.Abs(pi/truth - 1)
-			count++
-		}
-		d.learned, d.planted = append(d.learned, learned), append(d.planted, planted)
+	learned, err := engine.FieldExposure(ctx, engine.CPU{}, r.Judge().Predictor, model.NodesOf(g), cells)
+	if err != nil {
+		return err
 	}
-	d.Propensity /= count
+	var planted []float64
+	for k, cell := range cells {
+		planted = append(planted, w.Propensity(cell[0], cell[1]))
+		d.Propensity += math.Abs(learned[k]/planted[k]-1) / float64(len(cells))
+	}
+	fields := g.FieldCount() - 1 // without the unknown one
+	d.learned, d.planted = slices.Collect(slices.Chunk(learned, fields)), slices.Collect(slices.Chunk(planted, fields))
 	return nil
 }
 
@@ -421,8 +414,7 @@ type chances struct{ link, shown float64 }
 func ranking(r *fit.Result, source int32, candidates []int32) (byLink, bySeen []int, all []chances) {
 	z, s := make([]float32, len(candidates)), make([]float32, len(candidates))
 	batch := model.Batch{Sources: slices.Repeat([]int32{source}, len(candidates)), Targets: candidates}
-	r.Link.Logits(z, r.LinkParams, batch)
-	r.Propensity.Logits(s, r.PropensityParams, batch)
+	r.Judge().Predictor.Logits(z, s, batch)
 	sigmoid := func(x float32) float64 { return 1 / (1 + math.Exp(-float64(x))) }
 	for k := range candidates {
 		all = append(all, chances{sigmoid(z[k]), sigmoid(s[k])})
