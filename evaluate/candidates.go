@@ -236,8 +236,8 @@ type scorerRoom struct {
 
 func newScorer(c *Candidates, j *fit.Judge, threads int) *scorer {
 	n := c.g.Len()
-	w := &scorer{j: j, engine: engine.OrCPU(j.Engine, threads), fields: c.g.Fields(), nodes: model.NodesOf(c.g), inside: make([]bool, n),
-		all: make([]int32, n)}
+	w := &scorer{j: j, engine: engine.OrCPU(j.Engine, threads), fields: c.g.Fields(),
+		nodes: model.NodesOf(c.g), inside: make([]bool, n), all: make([]int32, n)}
 	for _, i := range c.sequence {
 		w.inside[i] = true
 	}
@@ -309,8 +309,8 @@ func (w *scorer) see(ctx context.Context, scores []float32, source int32, by By)
 	return nil
 }
 
-// exposure returns the logits of π̂ of all nodes as targets of a source, or of the first of each field where one pair of
-// each tells π̂ of all, given the logits of ŷ.
+// exposure returns the logits of π̂ of all nodes as targets of a source, given those of ŷ; or of one node of each field,
+// where they tell π̂ of all.
 func (w *scorer) exposure(ctx context.Context, z []float32, source int32) ([]float32, error) {
 	if w.terms != nil {
 		s := make([]float32, len(w.all))
