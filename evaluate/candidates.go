@@ -309,8 +309,8 @@ func (w *scorer) see(ctx context.Context, scores []float32, source int32, by By)
 	return nil
 }
 
-// exposure returns the logits of π̂ of all nodes as targets of a source, given those of ŷ; or of one node of each field,
-// where they tell π̂ of all.
+// exposure returns the logits of π̂ of all nodes as targets of a source, given those of ŷ; or of one node of each
+// field, where they tell π̂ of all.
 func (w *scorer) exposure(ctx context.Context, z []float32, source int32) ([]float32, error) {
 	if w.terms != nil {
 		s := make([]float32, len(w.all))

@@ -74,7 +74,8 @@ func TestSingleListsAreThoseOfOneMachine(t *testing.T) {
 		nodes := model.NodesOf(g)
 		nodes.Popularity = model.LogInDegree(g.Len(), s.Problem.Train.Target)
 		for _, kinds := range [][2]string{{"diagonal", "field-matrix"},
-			{"diagonal-field", "field-matrix+text+popularity"}, {"low-rank", "low-rank-fields"}, {"mlp", "mlp"}, {"cosine+bonus", "constant"}} {
+			{"diagonal-field", "field-matrix+text+popularity"}, {"low-rank", "low-rank-fields"},
+			{"mlp", "mlp"}, {"cosine+bonus", "constant"}} {
 			m := randomModel(t, nodes, kinds[0], kinds[1], seed)
 			naive := randomModel(t, nodes, kinds[0], "constant", seed+1)
 			var ask [2]*recommend.Recommender
