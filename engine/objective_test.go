@@ -229,7 +229,8 @@ func TestGradient(t *testing.T) {
 	}
 }
 
-// The doubly robust risk's gradient holds ŷ in the masses constant: a(ŷ−o)/π̂.
+// The doubly robust risk's gradient holds ŷ in the masses constant: a(ŷ−o)/π̂. Its value falls along it, as optimisers
+// expect, and is never below 0.
 func TestDoublyRobustSlope(t *testing.T) {
 	o := &Objective{LambdaR: 1, Risk: RiskDR, Exposure: []risk.Exposure{}}
 	w := newWorkspace()
@@ -253,6 +254,15 @@ func TestDoublyRobustSlope(t *testing.T) {
 		}
 		if math.Abs(float64(w.dz[k])-want) > 1e-4*(1+math.Abs(want)) || w.ds[k] != 0 {
 			t.Fatalf("exposure %d linked %v: ∂z %v, want %v; ∂s %v", w.exposure[k], w.linked[k], w.dz[k], want, w.ds[k])
+		}
+		at := w.z[k]
+		value := func(z float32) float64 {
+			w.z[k] = z
+			return o.slopes(w, stretch, 1, true).Risk
+		}
+		numeric := (value(at+.01) - value(at-.01)) / .02
+		if w.z[k] = at; math.Abs(numeric-want) > 1e-2*(1+math.Abs(want)) || value(at) < 0 {
+			t.Fatalf("exposure %d linked %v: slope of the value %v, want %v", w.exposure[k], w.linked[k], numeric, want)
 		}
 	}
 }

@@ -218,13 +218,30 @@ func (w *workspace) loggedNLL(k int) float64 {
 	return kern.Softplus64(-s) + float64(w.loss[k])
 }
 
+// robust returns a/π̂·δ(o, ŷ) of pair k and its slope, π̂ held: a(ŷ−o)/π̂. This is the slope of the doubly robust risk
+// with constant masses, of which ŷ + a(o−ŷ)/π̂ and the rest to 1 cancel but for what was shown. Unlike those masses it
+// has a value that falls along its slope and never below 0, and adds up over minibatches; at its minimum
+// [risk.Target], which is what models are judged by, finds nothing to move on the same pairs.
+func (o *Objective) robust(w *workspace, k int, floor float32) (value float64, dz, ds float32) {
+	if w.exposure == nil || w.exposure[k] != risk.Exposed {
+		return 0, 0, 0
+	}
+	inverse := 1 / max(w.pi[k], floor, tiny)
+	if w.linked[k] {
+		return weighed(inverse, w.linkedLoss[k]), -inverse * w.u[k], 0
+	}
+	return weighed(inverse, w.loss[k]), inverse * w.y[k], 0
+}
+
 // risk returns the value of pair k's risk and its slopes in z and s.
 func (o *Objective) risk(w *workspace, k int, floor float32, values bool) (value float64, dz, ds float32) {
-	if o.Risk == OtherRisk {
+	switch o.Risk {
+	case OtherRisk:
 		return o.custom(w, k)
+	case RiskDR:
+		return o.robust(w, k, floor)
 	}
 	y, u, pi, rest := w.y[k], w.u[k], w.pi[k], w.rest[k]
-	held := o.Held
 	room := pi * rest // ∂π̂/∂s
 	if pi < floor {   // max(π̂, floor) is flat here
 		pi, rest, room = floor, 1-floor, 0
@@ -234,21 +251,6 @@ func (o *Objective) risk(w *workspace, k int, floor float32, values bool) (value
 	unlinkedLoss, linkedLoss := w.loss[k], w.linkedLoss[k]
 	var positive, negative float32
 	switch {
-	case o.Risk == RiskDR:
-		// Only pairs with logged exposure count; m is ŷ, held, so P = ŷ + a(o−ŷ)/π̂.
-		if w.exposure == nil || w.exposure[k] == risk.Unlogged {
-			return 0, 0, 0
-		}
-		positive = y
-		if w.exposure[k] == risk.Exposed {
-			outcome := float32(0)
-			if w.linked[k] {
-				outcome = 1
-			}
-			positive += (outcome - y) / max(pi, tiny)
-		}
-		negative = 1 - positive
-		held = true
 	case w.linked[k]:
 		positive = 1
 		if o.Risk != RiskAP {
@@ -268,7 +270,7 @@ func (o *Objective) risk(w *workspace, k int, floor float32, values bool) (value
 	if values {
 		value = weighed(positive, linkedLoss) + weighed(negative, unlinkedLoss)
 	}
-	if held {
+	if o.Held {
 		return value, negative*y - positive*u, 0
 	}
 	slope := psi * inverse * y * room // ∂τ/∂s = −∂ψ/∂s, with the sign turned

@@ -119,7 +119,7 @@ type RiskPanel struct {
 }
 
 // Panel estimates the risk of predictions by every scheme. ap is the one to report: its masses are
-// probabilities. The floor is the least propensity that w, pu and dr see.
+// probabilities. The floor is the least propensity that w and pu see; dr has no need of one.
 func (j *Judge) Panel(ctx context.Context, v sample.Evidence, floor float64, predictions []float32) (*RiskPanel,
 	error) {
 	return j.panel(ctx, question{Evidence: v, predictions: predictions}, floor)
@@ -153,8 +153,8 @@ func (j *Judge) panel(ctx context.Context, q question, floor float64) (*RiskPane
 	for i, name := range names {
 		out.Risks[name] = found[i]
 	}
-	if q = q.logged(); q.Pairs.Len() > 1 {
-		q.estimators = []risk.Estimator{{Scheme: risk.DR{}, Floor: floor}}
+	if q = q.logged(); q.robust() == nil {
+		q.estimators = []risk.Estimator{{Scheme: risk.DR{}}}
 		if found, err = j.answer(ctx, q); err != nil {
 			return nil, err
 		}
@@ -216,10 +216,13 @@ func (q *question) add(losses []fixedLoss, times float64, prediction risk.Belief
 	}
 }
 
-// answer returns an estimate by each of the question's estimators.
+// answer returns an estimate by each of the question's estimators. DR is asked for alone.
 func (j *Judge) answer(ctx context.Context, q question) ([]Judgement, error) {
 	if err := j.check(&q); err != nil {
 		return nil, err
+	}
+	if _, robust := q.estimators[0].Scheme.(risk.DR); robust {
+		return j.robust(ctx, &q)
 	}
 	w := newJudging(j, &q)
 	gradients, err := j.engine().Scan(ctx, engine.Scan{Pairs: q.Pairs, Versions: w.versions, Totals: w.totals,
@@ -271,6 +274,7 @@ type judging struct {
 	own        float64            // how often the losses of the judge's own predictions count
 
 	values [][]float64 // by estimator, then by pair: the risk
+	unseen float64     // variance of the mean that the values do not show
 	parts  [][]judged  // by chunk, then by estimator
 }
 
@@ -322,13 +326,7 @@ func newJudging(j *Judge, q *question) *judging {
 // visit adds a portion of pairs to the sums.
 func (w *judging) visit(at engine.Portion) error {
 	n, count := at.To-at.From, len(w.estimators)
-	if w.parts[at.Chunk] == nil {
-		w.parts[at.Chunk] = make([]judged, count)
-		for i := range w.parts[at.Chunk] {
-			w.parts[at.Chunk][i] = judged{estimate: make([]float64, len(w.replicates)),
-				truth: make([]float64, len(w.replicates)), weight: make([]float64, len(w.replicates))}
-		}
-	}
+	w.open(at.Chunk)
 	given, err := w.given(at)
 	if err != nil {
 		return err
@@ -369,6 +367,18 @@ func (w *judging) visit(at engine.Portion) error {
 	return nil
 }
 
+// open makes room for the sums of a chunk.
+func (w *judging) open(chunk int) {
+	if w.parts[chunk] != nil {
+		return
+	}
+	w.parts[chunk] = make([]judged, len(w.estimators))
+	for i := range w.parts[chunk] {
+		w.parts[chunk][i] = judged{estimate: make([]float64, len(w.replicates)),
+			truth: make([]float64, len(w.replicates)), weight: make([]float64, len(w.replicates))}
+	}
+}
+
 // given returns the losses of predictions that are given, by pair and estimator: less those of others, where the
 // difference is estimated.
 func (w *judging) given(at engine.Portion) ([]fixedLoss, error) {
@@ -403,39 +413,51 @@ func (w *judging) observation(k int) risk.Observation {
 
 // replay draws what is seen in a replicate, and adds what its fit estimates from that beside what is true there.
 func (w *judging) replay(at engine.Portion, b int, beliefs []risk.Belief, losses []fixedLoss) {
-	posterior, pairs, count := w.judge.Posterior, w.Pairs, len(w.estimators)
+	count := len(w.estimators)
 	for k := range at.To - at.From {
-		place := at.From + k
-		y, u := kern.Sigmoid64(float64(at.Link[1+2*b][k]))
-		exposed, _ := kern.Sigmoid64(float64(at.Propensity[0][k]))
-		rate := 1.
-		if posterior.caseControl {
-			rate = pairs.Rate[place]
-		}
-		past := chance{seed: posterior.seed, replicate: b, source: pairs.Source[place], target: pairs.Target[place]}
-		seen := past.outcome(y, exposed, rate, w.observation(place).Exposure)
-		weight := pairs.Weight[place]
-		switch was := pairs.Linked[place]; {
-		case was && !seen.Linked: // sampled less often, it stands for more
-			weight /= rate
-		case !was && seen.Linked:
-			weight *= rate
-		}
+		past := w.draw(at, b, k)
 		for i, e := range w.estimators {
 			loss, part := &losses[k*count+i], &w.parts[at.Chunk][i]
 			e.Loss = loss
-			part.estimate[b] += weight * e.Risk(seen, beliefs[k])
-			part.truth[b] += weight * (y*loss.linked + u*loss.unlinked)
-			part.weight[b] += weight
+			part.estimate[b] += past.weight * e.Risk(past.seen, beliefs[k])
+			part.truth[b] += past.weight * (past.y*loss.linked + past.u*loss.unlinked)
+			part.weight[b] += past.weight
 		}
 	}
+}
+
+// replayed is a pair in a replicate: what is seen of it, how probable its link is and is not, and its weight.
+type replayed struct {
+	seen         risk.Observation
+	y, u, weight float64
+}
+
+// draw replays pair k of a portion in a replicate.
+func (w *judging) draw(at engine.Portion, b, k int) (out replayed) {
+	posterior, pairs, place := w.judge.Posterior, w.Pairs, at.From+k
+	out.y, out.u = kern.Sigmoid64(float64(at.Link[1+2*b][k]))
+	exposed, _ := kern.Sigmoid64(float64(at.Propensity[0][k]))
+	rate := 1.
+	if posterior.caseControl {
+		rate = pairs.Rate[place]
+	}
+	past := chance{seed: posterior.seed, replicate: b, source: pairs.Source[place], target: pairs.Target[place]}
+	out.seen = past.outcome(out.y, exposed, rate, w.observation(place).Exposure)
+	out.weight = pairs.Weight[place]
+	switch was := pairs.Linked[place]; {
+	case was && !out.seen.Linked: // sampled less often, it stands for more
+		out.weight /= rate
+	case !was && out.seen.Linked:
+		out.weight *= rate
+	}
+	return out
 }
 
 // conclude makes the estimate of one estimator, given the gradient of its risk through the masses.
 func (w *judging) conclude(i int, gradient []float64) (Judgement, error) {
 	e, j := w.estimators[i], w.judge
 	seen := risk.Sample{Values: w.values[i], Weights: w.Pairs.Weight, Sources: make([]int, w.Pairs.Len()),
-		Universe: e.Universe}
+		Universe: e.Universe, Unseen: w.unseen}
 	for k, source := range w.Pairs.Source {
 		seen.Sources[k] = int(source)
 	}

@@ -42,13 +42,13 @@ const (
 	WarnWeights  WarningKind = "uneven-weights" // the effective number of pairs is below a tenth of their number
 )
 
-// Estimate returns the mean risk of the pairs, Σ w·r over |U| or Σ w. A zero belief, a weight that is
-// not positive, or a mass or loss that is NaN is an error naming the pair. Infinite risks give an
+// Estimate returns the mean risk of the pairs, Σ w·r over |U| or Σ w; that of DR is a [Target]'s. A zero belief, a
+// weight that is not positive, or a mass or loss that is NaN is an error naming the pair. Infinite risks give an
 // infinite value and a warning; +Inf and −Inf together are an error.
 func (e Estimator) Estimate(pairs []Pair) (Estimate, error) {
 	var total, weight, squares, clipped, mass, negative Sum
 	infinite, first := 0, 0
-	err := e.walk(pairs, func(i int, b Belief, m Mass, r float64) {
+	_, err := e.walk(pairs, func(i int, b Belief, m Mass, r float64) {
 		w := pairs[i].Weight
 		total.Add(times(w, r))
 		weight.Add(w)
@@ -119,7 +119,8 @@ func (e Estimator) Sample(pairs []Pair) (Sample, error) {
 		Sources:  make([]int, len(pairs)),
 		Universe: e.Universe,
 	}
-	err := e.walk(pairs, func(i int, _ Belief, _ Mass, r float64) {
+	var err error
+	s.Unseen, err = e.walk(pairs, func(i int, _ Belief, _ Mass, r float64) {
 		s.Values[i], s.Weights[i], s.Sources[i] = r, pairs[i].Weight, pairs[i].Source
 	})
 	if err != nil {
@@ -128,39 +129,47 @@ func (e Estimator) Sample(pairs []Pair) (Sample, error) {
 	return s, nil
 }
 
-// walk checks the estimator and every pair, and visits the pairs with floored belief, mass and risk.
-func (e Estimator) walk(pairs []Pair, visit func(i int, b Belief, m Mass, r float64)) error {
+// walk checks the estimator and every pair, and visits the pairs with floored belief, mass and risk. It returns the
+// variance of the mean that the risks do not show.
+func (e Estimator) walk(pairs []Pair, visit func(i int, b Belief, m Mass, r float64)) (unseen float64, err error) {
 	if len(pairs) == 0 {
-		return fmt.Errorf("%w: no pairs; give at least one", ErrEmpty)
+		return 0, fmt.Errorf("%w: no pairs; give at least one", ErrEmpty)
 	}
 	if err := e.check(); err != nil {
-		return err
+		return 0, err
 	}
 	scheme, loss := e.scheme(), e.loss()
+	_, robust := scheme.(DR) // whose risks are of all pairs together
 	for i := range pairs {
 		p := &pairs[i]
 		if !p.Belief.made() {
-			return fmt.Errorf("%w: pair %d; use one of them", ErrBelief, i)
+			return 0, fmt.Errorf("%w: pair %d; use one of them", ErrBelief, i)
 		}
 		if !(p.Weight > 0) || math.IsInf(p.Weight, 1) {
-			return fmt.Errorf("%w: pair %d has %v; give 1/P(sampled), or 1 where every pair is taken", ErrWeight, i,
+			return 0, fmt.Errorf("%w: pair %d has %v; give 1/P(sampled), or 1 where every pair is taken", ErrWeight, i,
 				p.Weight)
 		}
 		b := p.Belief.Floored(e.Floor)
 		m := scheme.Mass(p.Observation, b)
 		if math.IsNaN(m.Positive) || math.IsNaN(m.Negative) {
-			return fmt.Errorf("%w: pair %d under %T, P = %v, N = %v; give the observation what the scheme "+
+			return 0, fmt.Errorf("%w: pair %d under %T, P = %v, N = %v; give the observation what the scheme "+
 				"needs, such as WithRelevance for True", ErrMass, i, scheme, m.Positive, m.Negative)
+		}
+		if robust {
+			continue
 		}
 		linked, unlinked := loss.Losses(b)
 		r := weigh(m, linked, unlinked, 1)
 		if math.IsNaN(r) {
-			return fmt.Errorf("%w: pair %d under %T, δ(1) = %v, δ(0) = %v at z = %v; correct the loss", ErrLoss, i,
+			return 0, fmt.Errorf("%w: pair %d under %T, δ(1) = %v, δ(0) = %v at z = %v; correct the loss", ErrLoss, i,
 				loss, linked, unlinked, b.linkLogit)
 		}
 		visit(i, b, m, r)
 	}
-	return nil
+	if robust {
+		return e.walkTarget(pairs, visit)
+	}
+	return 0, nil
 }
 
 func (e Estimator) divisor(weight float64) float64 {

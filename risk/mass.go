@@ -186,9 +186,12 @@ func (AP) Slope(o Observation, b Belief) Slope {
 	return Slope{Link: Mass{link, -link}, Propensity: Mass{propensity, -propensity}}
 }
 
-// DR is the doubly robust scheme, for pairs whose exposure a is logged: P = ŷ + a(o−ŷ)/π̂, N = 1 −
-// P. It is unbiased where either π̂ or ŷ is right. Other pairs have no mass, and an estimate over
-// them fails.
+// DR is the doubly robust scheme, for pairs whose exposure a is logged: P = ŷ + a(o−ŷ)/π̂, N = 1 − P. It is unbiased
+// where either π̂ or ŷ is right. Other pairs have no mass, and an estimate over them fails.
+//
+// These masses have no bounds where π̂ is small, so no estimate uses them as they are: over pairs, R_DR is that of a
+// [Target], which moves ŷ to ŷ* first and has no a(o−ŷ*)/π̂ left over. Training has no need of that. With constant
+// masses the gradient is that of a/π̂·δ(o, ŷ), the loss of what was shown, and is 0 where Target has nothing to move.
 type DR struct{}
 
 // Mass returns ŷ + a(o−ŷ)/π̂ and what is missing to 1; NaN where a is not logged.

@@ -20,6 +20,10 @@ type Sample struct {
 	Sources []int
 
 	Universe float64 // |U| for Horvitz–Thompson's mean; 0 means Hájek's
+
+	// Unseen is a variance of Hájek's mean that the values do not show, as of [Target.Values]. Normal adds it;
+	// resampling cannot.
+	Unseen float64
 }
 
 // Size is the size of a sample.
@@ -55,6 +59,7 @@ type units struct {
 	squares  float64   // Σ w² over pairs
 	universe float64   // 0: Hájek
 	mean     float64
+	unseen   float64 // variance of the mean that the values do not show
 }
 
 // units checks the sample and adds it up. Clusters are numbered as they first appear.
@@ -117,6 +122,9 @@ func (s Sample) units() (units, error) {
 		u.totals[k], u.weights[k] = totals[k].Value(), weights[k].Value()
 	}
 	u.mean = u.ratio(total.Value(), u.weight)
+	if share := u.ratio(u.weight, u.weight); s.Unseen > 0 {
+		u.unseen = s.Unseen * share * share
+	}
 	if !isFinite(u.mean) {
 		return units{}, fmt.Errorf("%w: the mean overflows to %v; scale values and weights down", ErrValue, u.mean)
 	}
@@ -146,7 +154,7 @@ func (u units) checkClusters() error {
 	return nil
 }
 
-// standardError returns the linearised standard error of the mean, √(G/(G−1)·Σ D²) over the G units:
+// standardError returns the linearised standard error of the mean, √(G/(G−1)·Σ D² + Unseen) over the G units:
 // D = (Σ w·r − R̂·Σ w)/Σw for Hájek's ratio, D = Σ w·r/|U| − R̂/G for Horvitz–Thompson's.
 func (u units) standardError() float64 {
 	g := float64(len(u.totals))
@@ -160,5 +168,5 @@ func (u units) standardError() float64 {
 		}
 		squares.Add(d * d)
 	}
-	return math.Sqrt(g / (g - 1) * squares.Value())
+	return math.Sqrt(g/(g-1)*squares.Value() + u.unseen)
 }

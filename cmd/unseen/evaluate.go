@@ -113,7 +113,7 @@ func (f *evaluateFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.groups, "groups", "", "CSV `file`: id,group (default: fields)")
 	flags.IntVar(&f.rank, "rank", 100, "recall among the first `K`; 0 skips it")
 	flags.IntVar(&f.sources, "sources", 500, "held-out nodes to sample for ranking")
-	flags.Float64Var(&f.floor, "floor", .01, "lower limit of π̂ in R_w, R_PU and R_DR")
+	flags.Float64Var(&f.floor, "floor", .01, "lower limit of π̂ in R_w and R_PU")
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of planted truths and of the sample")
 	threadsFlag(cmd, &f.threads)
 	flags.StringVarP(&f.output, "output", "o", "", "write the evaluation to this `file`")
