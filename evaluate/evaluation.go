@@ -31,6 +31,8 @@ type Evaluation struct {
 	Links   int       `json:"links"`
 	Nodes   int       `json:"nodes"`
 	Class   fit.Class `json:"class,omitempty"` // the doctor's
+	// Set is what all assumptions that explain the links as well say of the training pairs; nil if none were compared.
+	Set *fit.ClaimSet `json:"set,omitempty"`
 
 	Observed Observed `json:"observed"`
 	Panel    *Panel   `json:"panel"`
@@ -41,6 +43,8 @@ type Evaluation struct {
 	Certificate *Certificate `json:"certificate,omitempty"`
 	Log         *LogRisk     `json:"log,omitempty"` // by what a service showed, with known probabilities
 	Warnings    []string     `json:"warnings,omitempty"`
+
+	findings *fit.Findings // nil if the model was not examined
 }
 
 // Observed judges scores by the links that happened: what was never shown counts as irrelevant. Pairs count
@@ -67,6 +71,7 @@ type Other struct {
 	Method   string   `json:"method"`
 	Observed Observed `json:"observed"`
 	Panel    *Panel   `json:"panel"`
+	Decision Decision `json:"decision"` // which of the two is better
 
 	Ranks    []Ranks   `json:"ranks,omitempty"`
 	Fairness *Fairness `json:"fairness,omitempty"` // by the merit that the first model sees
@@ -93,6 +98,7 @@ type Ranks struct {
 
 // EvaluationSettings say what an evaluation looks at.
 type EvaluationSettings struct {
+	Name   string // of the model; "" means its method
 	Panel  PanelSettings
 	Others []model.Model // to judge as well
 	Names  []string      // of the others
@@ -119,7 +125,7 @@ func NewEvaluation(ctx context.Context, g *graph.Graph, m model.Model, v sample.
 		return nil, err
 	}
 	judge.Threads, judge.Engine = s.Panel.Threads, s.Engine
-	e := &Evaluation{Kind: EvaluationKind, Method: m.Method, Pairs: v.Pairs.Len(), Nodes: g.Len()}
+	e := &Evaluation{Kind: EvaluationKind, Model: s.Name, Method: m.Method, Pairs: v.Pairs.Len(), Nodes: g.Len()}
 	for _, linked := range v.Pairs.Linked {
 		if linked {
 			e.Links++
@@ -140,13 +146,19 @@ func NewEvaluation(ctx context.Context, g *graph.Graph, m model.Model, v sample.
 		return nil, err
 	}
 	e.Warnings = append(e.Warnings, e.Panel.Warnings...)
+	var predictions [][]float32
 	for k, other := range s.Others {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if err := e.compare(ctx, judge, v, other, s.Names[k], s.Panel); err != nil {
+		z, err := e.compare(ctx, judge, v, other, s.Names[k], s.Panel)
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", s.Names[k], err)
 		}
+		predictions = append(predictions, z)
+	}
+	if err := e.decide(ctx, judge, v, predictions, s.Panel); err != nil {
+		return nil, err
 	}
 	if s.Candidates != nil {
 		if err := e.rank(ctx, g, append([]model.Model{m}, s.Others...), s); err != nil {
@@ -174,7 +186,7 @@ func (e *Evaluation) recall(m model.Model) error {
 		if err := json.Unmarshal(m.Findings, &found); err != nil {
 			return fmt.Errorf("the doctor's findings in the model are damaged: %w; fit it again", err)
 		}
-		e.Class = found.Class
+		e.Class, e.Set, e.findings = found.Class, found.Set, &found
 		switch found.Class {
 		case fit.Identified:
 		case fit.NoExposure:
@@ -194,9 +206,9 @@ func (e *Evaluation) recall(m model.Model) error {
 	return nil
 }
 
-// compare judges another model by the same pairs and beliefs.
+// compare judges another model by the same pairs and beliefs, and returns its logits of ŷ.
 func (e *Evaluation) compare(ctx context.Context, judge *fit.Judge, v sample.Evidence, other model.Model, name string,
-	settings PanelSettings) error {
+	settings PanelSettings) ([]float32, error) {
 	o := Other{Model: name, Method: other.Method}
 	settings.Graph = nil
 	theirs := &fit.Judge{Predictor: engine.Predictor{Link: other.Link, LinkParams: other.LinkParams,
@@ -204,27 +216,26 @@ func (e *Evaluation) compare(ctx context.Context, judge *fit.Judge, v sample.Evi
 		Engine: judge.Engine}
 	var err error
 	if o.Observed, settings.Predictions, err = observe(ctx, theirs, v.Pairs); err != nil {
-		return err
+		return nil, err
 	}
 	if o.Panel, err = NewPanel(ctx, judge, v, settings); err != nil {
-		return err
+		return nil, err
 	}
 	differences, err := judge.Differences(ctx, v, settings.Floor, settings.Predictions, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for i := range o.Panel.Risks {
 		d := differences[o.Panel.Risks[i].Scheme]
 		o.Panel.Risks[i].Against = &d
 	}
-	if ap, pu := differences["ap"], differences["pu"]; ap.Lower > 0 && pu.Upper < 0 || ap.Upper < 0 &&
-		pu.Lower > 0 {
+	if opposed(o.Panel) {
 		e.Warnings = append(e.Warnings, fmt.Sprintf("R_AP and R_PU clearly disagree on which of %s and %s is "+
 			"better: R_AP relies on the ŷ of the evaluating model, R_PU on its π̂ alone; these pairs cannot "+
 			"decide", cmp.Or(e.Method, "this model"), name))
 	}
 	e.Others = append(e.Others, o)
-	return nil
+	return settings.Predictions, nil
 }
 
 // rank ranks the candidates by every model.

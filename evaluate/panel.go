@@ -40,6 +40,11 @@ type PanelRow struct {
 	// Against is by how much the risk is above that of the evaluation's own model, on the same pairs and by the same π̂
 	// and ŷ; nil for that model itself.
 	Against *fit.Judgement `json:"against,omitempty"`
+
+	// Set is from the least to the most that the risk can be under the assumptions that explain the links, AgainstSet
+	// the same of the difference; nil where assumptions were not compared, and for the naive risk, which has none.
+	Set        *fit.SetRange `json:"set,omitempty"`
+	AgainstSet *fit.SetRange `json:"againstSet,omitempty"`
 }
 
 // Label is the name of the estimator in texts: R_AP.

@@ -637,6 +637,20 @@ func (f *Findings) contradicted() bool {
 	return slices.ContainsFunc(f.Logged, func(t LoggedTest) bool { return math.Abs(t.z()) > surprising })
 }
 
+// Doubt says in words why not even a difference of risks by this model can be relied on; "" if nothing is known against
+// it. What the claim set allows for is no such reason.
+func (f *Findings) Doubt() string {
+	switch {
+	case f.collapsed():
+		return "the evaluating model collapsed: it calls nearly every pair relevant"
+	case f.Echo >= graph.EchoFrom:
+		return "the vectors follow from the links, so that exposure is mistaken for relevance"
+	case f.contradicted():
+		return "logged exposures contradict the evaluating model"
+	}
+	return ""
+}
+
 // rareFrom is the mean π̂ of pairs of one field below which a fit without logs is doubted, however
 // sure it is of itself.
 const rareFrom = .01

@@ -1,0 +1,216 @@
+package evaluate
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+
+	"unseen/fit"
+	"unseen/risk"
+	"unseen/sample"
+)
+
+// Decision says which of two models is better by R_AP, and whether that holds under every assumption that explains the
+// links.
+type Decision struct {
+	Preference Preference `json:"preference"`
+	Words      string     `json:"words"`
+	Turns      *Turn      `json:"turns,omitempty"` // where the sign turns; nil if it does not
+	// Ceiling is the condition: the most relevant pairs must be linked with at least this probability when they are
+	// shown. Links cannot show whether they are, so that no member of the claim set is without one. nil if there is no
+	// condition.
+	Ceiling *float64 `json:"ceiling,omitempty"`
+}
+
+// Preference is a decision in a word.
+type Preference string
+
+// The preferences, for the evaluated model or for the other.
+const (
+	PreferOwn   Preference = "better" // under every assumption that explains the links
+	PreferOther Preference = "worse"  // the other is better under every such assumption
+	// Under every assumption that was compared, as long as relevant pairs that are shown are mostly linked; see
+	// Decision.Ceiling.
+	PreferOwnIf   Preference = "better on a condition"
+	PreferOtherIf Preference = "worse on a condition"
+
+	Depends   Preference = "depends on the assumption" // not decided
+	Chance    Preference = "may be chance"             // not decided
+	Unchecked Preference = "not checked"               // against other assumptions
+)
+
+// Turn is an assumption under which the other model is better.
+type Turn struct {
+	Assumption string  `json:"assumption"`
+	MeanLink   float64 `json:"meanLink"`   // mean ŷ, as the claim set has it
+	Propensity float64 `json:"propensity"` // mean π̂
+}
+
+// decide adds what the claim set says of every risk and difference, and decides which models are better.
+// predictions are the logits of the others.
+func (e *Evaluation) decide(ctx context.Context, j *fit.Judge, v sample.Evidence, predictions [][]float32,
+	s PanelSettings) error {
+	var points []*point
+	if e.Set != nil {
+		var err error
+		if points, err = judgePoints(ctx, j, v, e.Set, predictions, s); err != nil {
+			return err
+		}
+	}
+	for i := range e.Panel.Risks {
+		row := &e.Panel.Risks[i]
+		row.Set = rangeOver(points, row.Risk, func(p *point) (float64, bool) { return p.moved(row.Scheme, 0) })
+	}
+	for k := range e.Others {
+		o := &e.Others[k]
+		for i := range o.Panel.Risks {
+			row := &o.Panel.Risks[i]
+			row.Set = rangeOver(points, row.Risk, func(p *point) (float64, bool) { return p.moved(row.Scheme, k+1) })
+			row.AgainstSet = rangeOver(points, *row.Against,
+				func(p *point) (float64, bool) { return p.apart(row.Scheme, k+1) })
+		}
+		o.Decision = e.decision(o, k+1, points)
+	}
+	return nil
+}
+
+// rangeOver returns the least and the most of an estimate over the claim set: it moves by so much at each point, and
+// keeps the error from having sampled pairs.
+func rangeOver(points []*point, own fit.Judgement, by func(*point) (float64, bool)) *fit.SetRange {
+	out := fit.SetRange{Low: own.Lower, High: own.Upper}
+	any := false
+	for _, p := range points {
+		if x, ok := by(p); ok && p.ceiling == 0 {
+			any = true
+			at := own.Interval.Estimate + x
+			out.Low, out.High = min(out.Low, at-1.96*own.Sampling), max(out.High, at+1.96*own.Sampling)
+		}
+	}
+	if !any {
+		return nil
+	}
+	return &out
+}
+
+// decision says which of the two is better.
+func (e *Evaluation) decision(o *Other, at int, points []*point) Decision {
+	own, other := cmp.Or(e.Model, e.Method, "this model"), o.Model
+	row := apRow(o.Panel)
+	d, winner, loser, preferred := row.Against, own, other, PreferOwn
+	if d.Interval.Estimate < 0 {
+		winner, loser, preferred = other, own, PreferOther
+	}
+	not := func(why Preference, format string, a ...any) Decision {
+		return Decision{Preference: why, Words: fmt.Sprintf("%s is not called better than %s: ", winner, loser) +
+			fmt.Sprintf(format, a...) + "."}
+	}
+	switch doubt := e.doubt(); {
+	case d.Lower <= 0 && d.Upper >= 0:
+		return not(Chance, "the difference of R_AP on the same pairs may be chance")
+	case e.Class == fit.NoExposure:
+		return not(Unchecked, "its risk is lower, but %s ignores exposure, so that nothing was corrected", own)
+	case doubt != "":
+		return not(Depends, "its R_AP is lower, but %s", doubt)
+	case e.Set == nil:
+		return not(Unchecked, "its R_AP is lower, but that was not checked against other assumptions")
+	case opposed(o.Panel):
+		return not(Depends, "its R_AP is lower, but its R_PU is higher")
+	case row.AgainstSet != nil && row.AgainstSet.Low <= 0 && row.AgainstSet.High >= 0:
+		return e.turned(not, row, at, points)
+	}
+	out := Decision{Preference: preferred, Words: fmt.Sprintf("%s is better than %s by R_AP under every assumption "+
+		"the links allow.", winner, loser)}
+	switch out.Ceiling = ceilingOf(row, at, points); {
+	case out.Ceiling == nil:
+	case *out.Ceiling == 1:
+		return not(Depends, "if even the most relevant pairs that are shown are not always linked, which links cannot "+
+			"tell, the sign may turn")
+	default:
+		out.Preference += " on a condition"
+		out.Words = fmt.Sprintf("%s is better than %s by R_AP under every assumption that was compared, if the most "+
+			"relevant pairs are linked in at least %.0f%% of the cases in which they are shown, which links cannot "+
+			"tell.", winner, loser, 100**out.Ceiling)
+	}
+	return out
+}
+
+// ceilingOf returns the least ceiling from which on a difference keeps its sign; nil if it does at all that were tried.
+func ceilingOf(row PanelRow, at int, points []*point) *float64 {
+	var least *float64
+	for _, p := range points { // from the highest on
+		if p.ceiling == 0 {
+			continue
+		}
+		x, _ := p.apart(row.Scheme, at)
+		if d := row.Against; (d.Lower+x)*(d.Upper+x) <= 0 || (d.Lower+x)*d.Lower <= 0 {
+			return least
+		}
+		least = &p.ceiling
+	}
+	return nil
+}
+
+// turned names the assumption nearest to the evaluated model's own under which the sign turns, or could.
+func (e *Evaluation) turned(not func(Preference, string, ...any) Decision, row PanelRow, at int,
+	points []*point) Decision {
+	d := row.Against
+	own := points[0].Propensity
+	var nearest *point
+	certain := false // the sign itself turns there, not only one end of the interval
+	for _, p := range points {
+		x, _ := p.apart(row.Scheme, at)
+		moved := d.Interval.Estimate + x
+		turns := moved*d.Interval.Estimate <= 0
+		if p.ceiling > 0 || !turns && math.Abs(moved) > 1.96*d.Sampling {
+			continue
+		}
+		if nearest == nil || turns && !certain || turns == certain &&
+			math.Abs(math.Log(p.Propensity/own)) < math.Abs(math.Log(nearest.Propensity/own)) {
+			nearest, certain = p, turns
+		}
+	}
+	high, what := "low", "the difference may be chance"
+	if nearest.Propensity > own {
+		high = "high"
+	}
+	if certain {
+		what = "the sign turns"
+	}
+	out := not(Depends, "if exposure were as %s as %.3g%% on average (%s), %s", high, 100*nearest.Propensity,
+		nearest.Assumption, what)
+	out.Turns = &nearest.Turn
+	return out
+}
+
+// doubt is why no difference of risks by this model can be relied on, "" if nothing is known against it.
+func (e *Evaluation) doubt() string {
+	if e.findings == nil {
+		return ""
+	}
+	return e.findings.Doubt()
+}
+
+// apRow is the row by which models are compared.
+func apRow(p *Panel) PanelRow {
+	for _, row := range p.Risks {
+		if row.Scheme == "ap" {
+			return row
+		}
+	}
+	return PanelRow{Scheme: "ap", Against: &fit.Judgement{}}
+}
+
+// opposed reports whether R_AP and R_PU clearly prefer different models.
+func opposed(p *Panel) bool {
+	var ap, pu risk.Interval
+	for _, row := range p.Risks {
+		switch row.Scheme {
+		case "ap":
+			ap = row.Against.Interval
+		case "pu":
+			pu = row.Against.Interval
+		}
+	}
+	return ap.Lower > 0 && pu.Upper < 0 || ap.Upper < 0 && pu.Lower > 0
+}
