@@ -15,7 +15,7 @@ import (
 // links.
 type Decision struct {
 	Preference Preference `json:"preference"`
-	Words      string     `json:"words"`
+	Summary    string     `json:"summary"`
 	Turns      *Turn      `json:"turns,omitempty"` // where the sign turns; nil if it does not
 	// Ceiling is the condition: the most relevant pairs must be linked with at least this probability when they are
 	// shown. Links cannot show whether they are, so that no member of the claim set is without one. nil if there is no
@@ -45,6 +45,57 @@ type Turn struct {
 	Assumption string  `json:"assumption"`
 	MeanLink   float64 `json:"meanLink"`   // mean ŷ, as the claim set has it
 	Propensity float64 `json:"propensity"` // mean π̂
+}
+
+// Decided returns what can be said of another model, by its number. Evaluations of earlier versions have no decision:
+// they were not checked.
+func (e *Evaluation) Decided(k int) Decision {
+	o := &e.Others[k]
+	if o.Decision.Preference != "" {
+		return o.Decision
+	}
+	old := *e
+	old.Set = nil
+	return old.decision(o, k+1, nil)
+}
+
+// Allowed says in a sentence what the assumptions that explain the links say of the model's numbers; or that they were
+// not compared.
+func (e *Evaluation) Allowed() string {
+	switch {
+	case e.Class == fit.NoExposure:
+		return "This model ignores exposure, so that there are no assumptions to compare."
+	case e.Set == nil:
+		return "These numbers were not checked against other assumptions: the model was fitted without comparing them."
+	}
+	set := e.Set
+	risks := ""
+	if row := apRow(e.Panel); row.Set != nil {
+		risks = ", and R_AP is " + span(row.Set.Low, row.Set.High, set.OneSided)
+	}
+	if set.OneSided {
+		return fmt.Sprintf("By all assumptions that explain the links equally well, mean ŷ over the training pairs is "+
+			"at most %.3g%%, mean π̂ at least %.3g%%%s.", 100*set.MeanLink.High, 100*set.Propensity.Low, risks)
+	}
+	return fmt.Sprintf("By all assumptions that explain the links equally well, mean ŷ over the training pairs is "+
+		"%.3g%% to %.3g%%, mean π̂ %.3g%% to %.3g%%%s.", 100*set.MeanLink.Low, 100*set.MeanLink.High,
+		100*set.Propensity.Low, 100*set.Propensity.High, risks)
+}
+
+// AllowedRisk is what the assumptions say of a risk, in short: at most so much where nothing but links is known, since
+// then less may be relevant than any of them says.
+func (e *Evaluation) AllowedRisk(row PanelRow) string {
+	if row.Set == nil {
+		return ""
+	}
+	return span(row.Set.Low, row.Set.High, e.Set.OneSided)
+}
+
+func span(low, high float64, oneSided bool) string {
+	if oneSided {
+		return fmt.Sprintf("at most %.4g", high)
+	}
+	return fmt.Sprintf("%.4g to %.4g", low, high)
 }
 
 // decide adds what the claim set says of every risk and difference, and decides which models are better.
@@ -97,12 +148,16 @@ func rangeOver(points []*point, own fit.Judgement, by func(*point) (float64, boo
 func (e *Evaluation) decision(o *Other, at int, points []*point) Decision {
 	own, other := cmp.Or(e.Model, e.Method, "this model"), o.Model
 	row := apRow(o.Panel)
+	if row.Against == nil {
+		return Decision{Preference: Unchecked,
+			Summary: "The difference of the risks was not estimated; evaluate the models again."}
+	}
 	d, winner, loser, preferred := row.Against, own, other, PreferOwn
 	if d.Interval.Estimate < 0 {
 		winner, loser, preferred = other, own, PreferOther
 	}
 	not := func(why Preference, format string, a ...any) Decision {
-		return Decision{Preference: why, Words: fmt.Sprintf("%s is not called better than %s: ", winner, loser) +
+		return Decision{Preference: why, Summary: fmt.Sprintf("%s is not called better than %s: ", winner, loser) +
 			fmt.Sprintf(format, a...) + "."}
 	}
 	switch doubt := e.doubt(); {
@@ -119,7 +174,7 @@ func (e *Evaluation) decision(o *Other, at int, points []*point) Decision {
 	case row.AgainstSet != nil && row.AgainstSet.Low <= 0 && row.AgainstSet.High >= 0:
 		return e.turned(not, row, at, points)
 	}
-	out := Decision{Preference: preferred, Words: fmt.Sprintf("%s is better than %s by R_AP under every assumption "+
+	out := Decision{Preference: preferred, Summary: fmt.Sprintf("%s is better than %s by R_AP under every assumption "+
 		"the links allow.", winner, loser)}
 	switch out.Ceiling = ceilingOf(row, at, points); {
 	case out.Ceiling == nil:
@@ -128,7 +183,7 @@ func (e *Evaluation) decision(o *Other, at int, points []*point) Decision {
 			"tell, the sign may turn")
 	default:
 		out.Preference += " on a condition"
-		out.Words = fmt.Sprintf("%s is better than %s by R_AP under every assumption that was compared, if the most "+
+		out.Summary = fmt.Sprintf("%s is better than %s by R_AP under every assumption that was compared, if the most "+
 			"relevant pairs are linked in at least %.0f%% of the cases in which they are shown, which links cannot "+
 			"tell.", winner, loser, 100**out.Ceiling)
 	}
@@ -198,7 +253,7 @@ func apRow(p *Panel) PanelRow {
 			return row
 		}
 	}
-	return PanelRow{Scheme: "ap", Against: &fit.Judgement{}}
+	return PanelRow{Scheme: "ap"}
 }
 
 // opposed reports whether R_AP and R_PU clearly prefer different models.

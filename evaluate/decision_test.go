@@ -20,7 +20,8 @@ func claiming(t *testing.T, oneSided bool, own, other [3]float64) json.RawMessag
 	t.Helper()
 	member := func(a fit.Alternative, x [3]float64) fit.Member {
 		about := func(v float64) fit.MemberValue { return fit.MemberValue{Value: v, Lower: .99 * v, Upper: 1.01 * v} }
-		return fit.Member{Alternative: a, Stays: true, MeanLink: about(x[0]), Propensity: about(x[1]), Risk: about(x[2])}
+		return fit.Member{Alternative: a, Stays: true, MeanLink: about(x[0]), Propensity: about(x[1]),
+			Risk: about(x[2])}
 	}
 	set := &fit.ClaimSet{OneSided: oneSided, Members: []fit.Member{member(fit.Alternative{}, own),
 		member(fit.Alternative{Text: true}, other)}}
@@ -48,24 +49,29 @@ func TestDecision(t *testing.T) {
 	own := [3]float64{.16, .3, points[0].risks["ap"][0]}
 	rarer := [3]float64{.08, .6, .7 * own[2]} // half as much is relevant, and twice as much was shown
 	lower, wrong := moved(-1.2, 1), moved(0, -1)
+	agree, turn := claiming(t, false, own, own), claiming(t, false, own, rarer)
 	for name, c := range map[string]struct {
 		findings json.RawMessage
 		other    model.Model
 		want     Preference
-		words    string
+		summary  string
 	}{
-		"the set agrees": {claiming(t, false, own, own), lower, PreferOwn, "under every assumption the links allow"},
-		"the sign turns inside the set": {claiming(t, false, own, rarer), lower, Depends,
+		"the set agrees": {agree, lower, PreferOwn, "under every assumption the links allow"},
+		"the sign turns inside the set": {turn, lower, Depends,
 			"if exposure were as high as 59.4% on average (exposure by fields + text), the sign turns"},
-		"a clear difference":                 {claiming(t, false, own, rarer), wrong, PreferOwn, "every assumption the links"},
-		"a clear difference, by links alone": {claiming(t, true, own, rarer), wrong, PreferOwn, "every assumption the links"},
-		"the sign depends on a ceiling":      {claiming(t, true, own, own), lower, PreferOwnIf, "which links cannot tell"},
-		"the same model":                     {claiming(t, false, own, own), moved(1e-9, 1), Chance, "may be chance"},
-		"no set":                             {json.RawMessage(`{"class":"weak"}`), wrong, Unchecked, "not checked against other"},
-		"no findings":                        {nil, wrong, Unchecked, "not checked against other"},
-		"no exposure":                        {json.RawMessage(`{"class":"no exposure"}`), wrong, Unchecked, "ignores exposure"},
-		"vectors made from the links":        {doubted(t, claiming(t, false, own, own)), wrong, Depends, "follow from the links"},
-		"the log contradicts":                {contradicted(t, claiming(t, false, own, own)), wrong, Depends, "contradict"},
+		"a clear difference":             {turn, wrong, PreferOwn, "under every assumption the links allow"},
+		"a clear difference, links only": {claiming(t, true, own, rarer), wrong, PreferOwn, "the links allow"},
+		"the sign depends on a ceiling":  {claiming(t, true, own, own), lower, PreferOwnIf, "links cannot tell"},
+		"the same model":                 {agree, moved(1e-9, 1), Chance, "may be chance"},
+		"no set": {json.RawMessage(`{"class":"weak"}`), wrong, Unchecked,
+			"not checked against other assumptions"},
+		"no findings":                    {nil, wrong, Unchecked, "not checked against other assumptions"},
+		"no exposure": {json.RawMessage(`{"class":"no exposure"}`), wrong, Unchecked, "ignores exposure"},
+		"vectors made from the links": {with(t, agree, func(f *fit.Findings) { f.Echo = .99 }), wrong, Depends,
+			"follow from the links"},
+		"the log contradicts": {with(t, agree, func(f *fit.Findings) {
+			f.Logged = []fit.LoggedTest{{Group: "all", Pairs: 100, Z: 9}}
+		}), wrong, Depends, "logged exposures contradict"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -74,14 +80,15 @@ func TestDecision(t *testing.T) {
 			e := must(NewEvaluation(t.Context(), w.Graph(), m, v, EvaluationSettings{Others: []model.Model{c.other},
 				Names: []string{"other"}}))(t)
 			d := e.Others[0].Decision
-			if d.Preference != c.want || !strings.Contains(d.Words, c.words) {
-				t.Errorf("%q, want %q with %q: %s", d.Preference, c.want, c.words, d.Words)
+			if d.Preference != c.want || !strings.Contains(d.Summary, c.summary) {
+				t.Errorf("%q, want %q with %q: %s", d.Preference, c.want, c.summary, d.Summary)
 			}
 			if called := d.Preference == PreferOwn || d.Preference == PreferOther; called ==
-				strings.Contains(d.Words, "not called better") && d.Preference != PreferOwnIf {
-				t.Errorf("%q and %q", d.Preference, d.Words)
+				strings.Contains(d.Summary, "not called better") && d.Preference != PreferOwnIf {
+				t.Errorf("%q and %q", d.Preference, d.Summary)
 			}
-			if (d.Turns != nil) != (name == "the sign turns inside the set") || (d.Ceiling != nil) != (c.want == PreferOwnIf) {
+			if (d.Turns != nil) != (name == "the sign turns inside the set") ||
+				(d.Ceiling != nil) != (c.want == PreferOwnIf) {
 				t.Errorf("%+v", d)
 			}
 			row := apRow(e.Others[0].Panel)
@@ -104,26 +111,18 @@ func TestDecisionForTheOther(t *testing.T) {
 		PropensityParams: j.PropensityParams, Method: "bayes"}
 	low := truth
 	low.LinkParams = slices.Clone(truth.LinkParams)
-	low.LinkParams[len(low.LinkParams)-1] -= 4
+	low.LinkParams[len(low.LinkParams)-1] -= 8
 	own := [3]float64{.01, .3, .1}
 	low.Findings = claiming(t, false, own, own)
 	e := must(NewEvaluation(t.Context(), w.Graph(), low, sample.Evidence{Pairs: test.Pairs}, EvaluationSettings{
 		Name: "low", Others: []model.Model{truth}, Names: []string{"the truth"}}))(t)
-	if d := e.Others[0].Decision; d.Preference != PreferOther || !strings.HasPrefix(d.Words, "the truth is better than low") {
+	if d := e.Others[0].Decision; d.Preference != PreferOther ||
+		!strings.HasPrefix(d.Summary, "the truth is better than low") {
 		t.Errorf("%+v", d)
 	}
 }
 
-func doubted(t *testing.T, findings json.RawMessage) json.RawMessage {
-	t.Helper()
-	return with(t, findings, func(f *fit.Findings) { f.Echo = .99 })
-}
-
-func contradicted(t *testing.T, findings json.RawMessage) json.RawMessage {
-	t.Helper()
-	return with(t, findings, func(f *fit.Findings) { f.Logged = []fit.LoggedTest{{Group: "all", Pairs: 100, Z: 9}} })
-}
-
+// with returns findings after a change.
 func with(t *testing.T, findings json.RawMessage, change func(*fit.Findings)) json.RawMessage {
 	t.Helper()
 	var f fit.Findings
@@ -198,10 +197,10 @@ func TestDecisionsAreTrue(t *testing.T) {
 				d.Preference == PreferOwnIf && truth < 0 && plan.Ceiling >= *d.Ceiling ||
 				d.Preference == PreferOtherIf && truth > 0 && plan.Ceiling >= *d.Ceiling
 			if inside := set.Low <= truth && truth <= set.High; wrong || !inside && name != "ceiling" {
-				t.Errorf("the difference is %.5f, claimed %+v: %s", truth, *set, d.Words)
+				t.Errorf("the difference is %.5f, claimed %+v: %s", truth, *set, d.Summary)
 			}
 			if name == "nothing" && d.Preference != PreferOwnIf {
-				t.Errorf("a clear difference: %s", d.Words)
+				t.Errorf("a clear difference: %s", d.Summary)
 			}
 		})
 	}

@@ -194,7 +194,7 @@ func (e *Evaluation) recall(m model.Model) error {
 				"one; evaluate it with the exposure of a model that has one")
 		default:
 			e.Warnings = append(e.Warnings, "the doctor calls the scale of π̂ "+string(found.Class)+
-				": compare corrected risks between models, but do not rely on their values")
+				": do not rely on the values of corrected risks")
 		}
 	}
 	if len(m.Certificate) > 0 {

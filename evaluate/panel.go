@@ -257,7 +257,7 @@ func (p *Panel) warn() {
 			if row.Risk.Interval.Estimate < 0 {
 				p.Warnings = append(p.Warnings,
 					fmt.Sprintf("R_PU is %.3g, below 0: propensities are small where links are, so its weights "+
-						"1/π̂ vary widely; trust R_AP", row.Risk.Interval.Estimate))
+						"1/π̂ vary widely; prefer R_AP", row.Risk.Interval.Estimate))
 			}
 		}
 	}
@@ -281,7 +281,7 @@ func (p *Panel) warn() {
 	if len(excluded) > 0 {
 		p.Warnings = append(p.Warnings, fmt.Sprintf("R_AP and %s estimate the same risk, but their intervals "+
 			"do not overlap: links are seen more or less often than π̂ŷ predicts, most of all where π̂ is small; "+
-			"compare models, and do not rely on the value of the risk", strings.Join(excluded, ", ")))
+			"do not rely on the value of the risk", strings.Join(excluded, ", ")))
 	}
 	if naive.Risk.Lower <= ap.Risk.Upper && naive.Risk.Upper >= ap.Risk.Lower {
 		p.Warnings = append(p.Warnings, "the intervals of the naive risk and of R_AP overlap: on these pairs "+

@@ -8,6 +8,7 @@ import (
 	"unseen/figure"
 	"unseen/fit"
 	"unseen/risk"
+	"unseen/study"
 )
 
 // EvaluationSections are the sections about how good a model is on a dataset.
@@ -65,8 +66,12 @@ func risksSection(e *evaluate.Evaluation) Section {
 		add(o.Model, o.Method, o.Panel)
 	}
 	s := chart.Section()
+	s.Text = append(s.Text, e.Allowed())
 	s.Warnings = slices.Clone(e.Warnings)
 	for k, o := range e.Others {
+		d := e.Decided(k)
+		s.Claims = append(s.Claims, study.Claim{
+			Statement: fmt.Sprintf("%s compared with %s, by R_AP", e.Model, o.Model), Verdict: study.Verdict(d.Preference), Evidence: d.Summary})
 		s.Tables = append(s.Tables, differenceTable(fmt.Sprintf("difference-%d", k+1), e.Model, o))
 	}
 	s.Tables = append(s.Tables, estimatorTable(e.Panel))
@@ -276,12 +281,18 @@ func differenceTable(name, first string, o evaluate.Other) figure.Table {
 		Name: name, Title: fmt.Sprintf("How much higher the risk of %s is than that of %s, on the same pairs", o.Model,
 			first), Head: "judged by",
 		Columns: []figure.Column{{Name: "difference", Digits: 5}, {Name: "from", Means: "lower end of the 95% interval",
-			Digits: 5}, {Name: "to", Means: "its upper end", Digits: 5}},
+			Digits: 5}, {Name: "to", Means: "its upper end", Digits: 5},
+			{Name: "allowed from", Means: "least under the assumptions that explain the links", Digits: 5},
+			{Name: "allowed to", Means: "most under them", Digits: 5}},
 	}
 	for _, row := range o.Panel.Risks {
 		if d := row.Against; d != nil {
-			t.Add(row.Label(), figure.Number(d.Interval.Estimate),
-				figure.Number(d.Lower), figure.Number(d.Upper))
+			low, high := figure.Text("–"), figure.Text("–")
+			if row.AgainstSet != nil {
+				low, high = figure.Number(row.AgainstSet.Low), figure.Number(row.AgainstSet.High)
+			}
+			t.Add(row.Label(), figure.Number(d.Interval.Estimate), figure.Number(d.Lower), figure.Number(d.Upper), low,
+				high)
 		}
 	}
 	return t
@@ -319,24 +330,12 @@ func evaluationSummary(e *evaluate.Evaluation) string {
 				row.Risk.Interval.Estimate, row.Risk.Lower, row.Risk.Upper)
 		}
 	}
-	for _, o := range e.Others {
-		for _, row := range o.Panel.Risks {
-			d := row.Against
-			switch {
-			case row.Scheme != "ap" || d == nil:
-			case d.Lower > 0:
-				text += fmt.Sprintf(" That of %s is higher by %.3g (%.3g to %.3g).", o.Model, d.Interval.Estimate,
-					d.Lower, d.Upper)
-			case d.Upper < 0:
-				text += fmt.Sprintf(" That of %s is lower by %.3g (%.3g to %.3g).", o.Model, -d.Interval.Estimate,
-					-d.Upper, -d.Lower)
-			default:
-				text += fmt.Sprintf(" It does not differ clearly from that of %s: the difference is %+.3g (%+.3g to "+
-					"%+.3g).", o.Model, d.Interval.Estimate, d.Lower, d.Upper)
-			}
-		}
+	for k := range e.Others {
+		text += " " + e.Decided(k).Summary
 	}
-	if e.Class != "" && e.Class != fit.Identified {
+	if e.Class == "" {
+		text += " The doctor has not examined this model."
+	} else if e.Class != fit.Identified {
 		text += " The doctor calls the scale of π̂ " + string(e.Class) + "."
 	}
 	return text

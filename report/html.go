@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 
+	"unseen/evaluate"
 	"unseen/figure"
 	"unseen/fit"
 	"unseen/study"
@@ -92,11 +93,13 @@ type badge struct{ Tone, Sign, Text string }
 
 func badgeOf(v study.Verdict) badge {
 	switch v {
-	case study.Reproduced, study.Met, study.Verdict(fit.Identified):
+	case study.Reproduced, study.Met, study.Verdict(fit.Identified), study.Verdict(evaluate.PreferOwn):
 		return badge{"good", "✓", string(v)}
-	case study.Partly, study.Verdict(fit.Weak):
+	case study.Partly, study.Verdict(fit.Weak), study.Verdict(evaluate.PreferOwnIf),
+		study.Verdict(evaluate.PreferOtherIf), study.Verdict(evaluate.Depends):
 		return badge{"fair", "~", string(v)}
-	case study.NotReproduced, study.Missed, study.Verdict(fit.NotIdentified), study.Verdict(fit.NoExposure):
+	case study.NotReproduced, study.Missed, study.Verdict(fit.NotIdentified), study.Verdict(fit.NoExposure),
+		study.Verdict(evaluate.PreferOther):
 		return badge{"bad", "✗", string(v)}
 	}
 	return badge{"calm", "?", string(v)}

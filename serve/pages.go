@@ -24,6 +24,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"unseen/evaluate"
 	"unseen/figure"
 	"unseen/fit"
 	"unseen/internal/amount"
@@ -340,6 +341,19 @@ func verdict(c fit.Class) badge {
 		return badge{"bad", "✗", string(c)}
 	}
 	return badge{"calm", "?", "not examined"}
+}
+
+// preference is a decision between two models as a badge.
+func preference(p evaluate.Preference) badge {
+	switch p {
+	case evaluate.PreferOwn:
+		return badge{"good", "✓", string(p)}
+	case evaluate.PreferOther:
+		return badge{"bad", "✗", string(p)}
+	case evaluate.PreferOwnIf, evaluate.PreferOtherIf, evaluate.Depends:
+		return badge{"fair", "~", string(p)}
+	}
+	return badge{"calm", "?", string(p)}
 }
 
 // scale maps numbers to positions in a chart.

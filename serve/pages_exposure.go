@@ -58,7 +58,9 @@ type exposurePage struct {
 	Panel  []panelRow
 	Legend []legend
 	Scale  scale
-	Words  string // summary of the panel
+	// Decision and Words say which model is better, as far as the links allow.
+	Decision badge
+	Words    string
 }
 
 // heatMap is the data of the chart.
@@ -248,17 +250,14 @@ func (e *exposurePage) panel(v *evaluate.Evaluation) {
 	if len(models) < 2 {
 		return
 	}
+	named := *v
+	named.Model = models[0].name // not its digest
+	d := named.Decided(0)
+	e.Decision, e.Words = preference(d.Preference), d.Summary
 	// evaluations of earlier versions have no differences
 	if d := reportedRow(models[1].panel).Against; d != nil {
-		verdict := "the difference on the same pairs may be chance"
-		switch {
-		case d.Lower > 0:
-			verdict = models[0].name + " is better"
-		case d.Upper < 0:
-			verdict = models[0].name + " is worse"
-		}
-		e.Words = fmt.Sprintf("Corrected for exposure, %s: R_AP of %s is above R_AP of %s by %.4f (%.4f to %.4f).",
-			verdict, models[1].name, models[0].name, d.Interval.Estimate, d.Lower, d.Upper)
+		e.Words += fmt.Sprintf(" On the same pairs, R_AP of %s is above that of %s by %.4f (%.4f to %.4f).",
+			models[1].name, models[0].name, d.Interval.Estimate, d.Lower, d.Upper)
 	}
 }
 

@@ -54,10 +54,11 @@ includes the uncertainty of π̂ and ŷ; how biased the estimators would be if �
 were wrong; and how the model ranks the links that were made.
 
 --against evaluates more models on the same pairs, by the exposure that MODEL
-has learned. --exact also computes the risks over all pairs of the held-out
-nodes, of which the evaluated ones are a sample. --certify plants known truths
-on the same nodes and fits the method to them, which shows how far it can be
-trusted here.
+has learned. A model is called better only if it is under every assumption that
+explains the links as well. --exact also computes the risks over all pairs of
+the held-out nodes, of which the evaluated ones are a sample. --certify plants
+known truths on the same nodes and fits the method to them, which shows how far
+it can be trusted here.
 
 --fairness makes lists of K for held-out nodes and compares each group's share
 of attention, 1/log2(1+rank), with its share of ŷ. Groups are the fields, or
@@ -174,7 +175,7 @@ func runEvaluate(ctx context.Context, f evaluateFlags, t *display) (*evaluate.Ev
 		return nil, err
 	}
 	origin := n.model.Origin
-	e.Model, e.Dataset = filepath.Base(f.model), filepath.Base(filepath.Clean(f.data))
+	e.Dataset = filepath.Base(filepath.Clean(f.data))
 	e.Held = origin.Plan.Describe(prepared.Graph)
 	e.Warnings = append(e.Warnings, warnings...)
 	if e.Fairness != nil && e.Class == fit.NoExposure {
@@ -205,6 +206,7 @@ func runEvaluate(ctx context.Context, f evaluateFlags, t *display) (*evaluate.Ev
 func (f *evaluateFlags) settings(ctx context.Context, n *fittedNetwork,
 	prepared *sample.Prepared) (s evaluate.EvaluationSettings, warnings []string, err error) {
 	g := prepared.Graph
+	s.Name = filepath.Base(f.model)
 	s.Panel = evaluate.PanelSettings{Floor: f.floor, Threads: f.threads}
 	s.Engine = engine.CPU{Threads: f.threads}
 	if f.exact {
@@ -274,33 +276,13 @@ func printEvaluation(w io.Writer, e *evaluate.Evaluation, output string) error {
 	fmt.Fprintf(&b, "%s (%s) on %s\n", e.Model, e.Method, e.Dataset)
 	fmt.Fprintf(&b, "%s held-out pairs, %s of them linked; held out %s\n", amount.Text(e.Pairs), amount.Text(e.Links),
 		e.Held)
-	panel := func(p *evaluate.Panel) {
-		exact := p.Exact != nil
-		fmt.Fprintf(&b, "  %-8s %10s %23s", "judged by", "risk", "95% interval")
-		if p.Risks[0].Against != nil {
-			fmt.Fprintf(&b, " %30s", "above "+short(e.Model, 24))
-		}
-		if exact {
-			fmt.Fprintf(&b, " %12s", "all pairs")
-		}
-		b.WriteString("\n")
-		for _, row := range p.Risks {
-			interval := fmt.Sprintf("%.4g to %.4g", row.Risk.Lower, row.Risk.Upper)
-			fmt.Fprintf(&b, "  %-8s %11.4g %23s", row.Label(), row.Risk.Interval.Estimate, interval)
-			if d := row.Against; d != nil {
-				fmt.Fprintf(&b, " %30s", differenceWords(d.Interval))
-			}
-			if row.Exact != nil {
-				fmt.Fprintf(&b, " %12.4g", *row.Exact)
-			}
-			b.WriteString("\n")
-		}
-	}
 	fmt.Fprintf(&b, "\nThe risk of %s, log-loss, lower is better\n", e.Model)
-	panel(e.Panel)
-	for _, o := range e.Others {
+	printPanel(&b, e, e.Panel)
+	b.WriteString(wrap(e.Allowed()))
+	for k, o := range e.Others {
 		fmt.Fprintf(&b, "\nThe risk of %s (%s),\nby the exposure that %s has learned\n", o.Model, o.Method, e.Model)
-		panel(o.Panel)
+		printPanel(&b, e, o.Panel)
+		b.WriteString(wrap(e.Decided(k).Summary))
 	}
 	fmt.Fprintf(&b, "\nOn observed links           %11s %10s %10s %10s\n", "AUC of ŷ", "of π̂ŷ", "AP of ŷ", "of π̂ŷ")
 	observed := func(name string, o evaluate.Observed) {
@@ -331,6 +313,37 @@ func printEvaluation(w io.Writer, e *evaluate.Evaluation, output string) error {
 	}
 	_, err := w.Write([]byte(b.String()))
 	return err
+}
+
+// printPanel shows a model's risks; of the evaluated model with what the assumptions allow, of others with the
+// difference from that.
+func printPanel(b *strings.Builder, e *evaluate.Evaluation, p *evaluate.Panel) {
+	compared, assumed := p.Risks[0].Against != nil, e.Set != nil && p == e.Panel
+	fmt.Fprintf(b, "  %-8s %10s %23s", "judged by", "risk", "95% interval")
+	if compared {
+		fmt.Fprintf(b, " %30s", "above "+short(e.Model, 24))
+	}
+	if assumed {
+		fmt.Fprintf(b, " %18s", "the links allow")
+	}
+	if p.Exact != nil {
+		fmt.Fprintf(b, " %11s", "all pairs")
+	}
+	b.WriteString("\n")
+	for _, row := range p.Risks {
+		interval := fmt.Sprintf("%.4g to %.4g", row.Risk.Lower, row.Risk.Upper)
+		line := fmt.Sprintf("  %-8s %11.4g %23s", row.Label(), row.Risk.Interval.Estimate, interval)
+		if compared {
+			line += fmt.Sprintf(" %30s", differenceWords(row.Against.Interval))
+		}
+		if assumed {
+			line += fmt.Sprintf(" %18s", e.AllowedRisk(row))
+		}
+		if row.Exact != nil {
+			line += fmt.Sprintf(" %11.4g", *row.Exact)
+		}
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
 }
 
 // printRegion says how wrong π̂ may be before correcting is worse than not correcting.
