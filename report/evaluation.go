@@ -71,7 +71,8 @@ func risksSection(e *evaluate.Evaluation) Section {
 	for k, o := range e.Others {
 		d := e.Decided(k)
 		s.Claims = append(s.Claims, study.Claim{
-			Statement: fmt.Sprintf("%s compared with %s, by R_AP", e.Model, o.Model), Verdict: study.Verdict(d.Preference), Evidence: d.Summary})
+			Statement: fmt.Sprintf("%s compared with %s, by R_AP", e.Model, o.Model),
+			Verdict:   study.Verdict(d.Preference), Evidence: d.Summary})
 		s.Tables = append(s.Tables, differenceTable(fmt.Sprintf("difference-%d", k+1), e.Model, o))
 	}
 	s.Tables = append(s.Tables, estimatorTable(e.Panel))

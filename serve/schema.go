@@ -259,7 +259,7 @@ var keysOf = map[string]string{
 	"DriftWindow.field":        "number of the field",
 	"ComparedModel.decision":   "which of the two models is better, as far as the links allow",
 	"Decision.ceiling":         "condition: how often the most relevant pairs are linked when they are shown, at least",
-	"Decision.preference":      "better or worse, each also on a condition; depends on the assumption, may be chance, not checked",
+	"Decision.preference":      "better, worse, both also on a condition; else why nothing is decided",
 	"Decision.summary":         "the same in a sentence",
 	"Decision.turns":           "an assumption under which the other model is better",
 	"Turn.assumption":          "in words",
