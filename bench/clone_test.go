@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"unseen/graph"
+	"unseen/internal/racetest"
 )
 
 // smallClone is 1/1000 of the paper's.
@@ -200,7 +201,7 @@ func TestScales(t *testing.T) {
 		if !half {
 			names = nil
 			for _, c := range scales {
-				if !raceEnabled || c.name != "clone-bayes" {
+				if !racetest.Enabled || c.name != "clone-bayes" {
 					names = append(names, c.name)
 				}
 			}

@@ -10,6 +10,7 @@ import (
 	"unseen/engine"
 	"unseen/fit"
 	"unseen/internal/kern"
+	"unseen/internal/racetest"
 	"unseen/model"
 	"unseen/sample"
 	"unseen/world"
@@ -31,6 +32,7 @@ func claiming(t *testing.T, oneSided bool, own, other [3]float64) json.RawMessag
 // A model is called better only if it is under every assumption of the set, and never if the set is missing.
 func TestDecision(t *testing.T) {
 	t.Parallel()
+	racetest.Skip(t, "TestEvaluation has the same goroutines")
 	w, j, test := planted(t)
 	v := sample.Evidence{Pairs: test.Pairs}
 	truth := model.Model{Link: j.Link, LinkParams: j.LinkParams, Propensity: j.Propensity,
@@ -65,7 +67,7 @@ func TestDecision(t *testing.T) {
 		"the same model":                 {agree, moved(1e-9, 1), Chance, "may be chance"},
 		"no set": {json.RawMessage(`{"class":"weak"}`), wrong, Unchecked,
 			"not checked against other assumptions"},
-		"no findings":                    {nil, wrong, Unchecked, "not checked against other assumptions"},
+		"no findings": {nil, wrong, Unchecked, "not checked against other assumptions"},
 		"no exposure": {json.RawMessage(`{"class":"no exposure"}`), wrong, Unchecked, "ignores exposure"},
 		"vectors made from the links": {with(t, agree, func(f *fit.Findings) { f.Echo = .99 }), wrong, Depends,
 			"follow from the links"},

@@ -5,12 +5,14 @@ import (
 	"strings"
 	"testing"
 
+	"unseen/internal/racetest"
 	"unseen/sample"
 )
 
 // Data that nothing can be learned from get a verdict with a reason, in bounded time.
 func TestDegenerateData(t *testing.T) {
 	t.Parallel()
+	racetest.Skip(t, "TestEveryMethodRunsOnAnyEngine has the goroutines of every fit")
 	vectors := func(p sample.Problem, of func(i int32, row []float32)) {
 		row := make([]float32, p.Nodes.Vectors.Dim())
 		for i := range int32(p.Nodes.Len()) {

@@ -1,3 +1,7 @@
+//go:build !race
+
+// Not for the race detector, which is slow here: tests have the same goroutines.
+
 package fit_test
 
 import (

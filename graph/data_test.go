@@ -12,10 +12,9 @@ import (
 	"slices"
 	"testing"
 	"time"
-)
 
-// underRaceDetector is set by race_test.go: reading a network takes ten times as long there.
-var underRaceDetector bool
+	"unseen/internal/racetest"
+)
 
 // TestRealNetworks orders, splits and samples two real networks: papers with full dates, and packages
 // with years, hubs and cycles. UNSEEN_DATA says where the networks are.
@@ -33,8 +32,8 @@ func TestRealNetworks(t *testing.T) {
 		{"debian_packages", 95_247, 399_247, [2]time.Time{yearStart(2023), yearStart(2025)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if underRaceDetector && c.nodes > 50_000 {
-				t.Skip("too slow under the race detector; run go test without -race")
+			if c.nodes > 50_000 {
+				racetest.Skip(t, "elife stands for it there")
 			}
 			g, report := readNetwork(t, c.name)
 			t.Logf("%+v", report)

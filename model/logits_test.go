@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"unseen/internal/kern"
+	"unseen/internal/racetest"
 )
 
 func TestLogitsAreTheFormula(t *testing.T) {
@@ -161,7 +162,7 @@ func TestManyGoroutinesGiveTheSameBits(t *testing.T) {
 }
 
 func TestDiagonalAllocatesNothing(t *testing.T) {
-	if raceEnabled {
+	if racetest.Enabled {
 		t.Skip("under the race detector sync.Pool forgets at random")
 	}
 	for _, half := range []bool{false, true} {

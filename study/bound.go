@@ -197,7 +197,7 @@ func (c *class) units() []float64 {
 // bayes returns what bayes learns of every pair.
 func (c *class) bayes(ctx context.Context, n model.Nodes) ([]risk.Truth, error) {
 	r, err := fit.Fit(ctx, sample.Problem{Nodes: n, Train: c.sample.Pairs}, fit.Settings{Method: "bayes", Seed: c.seed,
-		Threads: 1, Replicates: -1, Starts: []float64{.3}})
+		Threads: 1, Replicates: -1, Doctor: fit.QuickDoctor, Starts: []float64{.3}})
 	if errors.Is(err, fit.ErrDiverged) {
 		return nil, nil
 	}

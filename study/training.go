@@ -77,11 +77,10 @@ type Outcome struct {
 	Propensities figure.Values `json:"propensities,omitempty"`
 	Truth        figure.Values `json:"truth,omitempty"`
 
-	Class    fit.Class `json:"class,omitempty"` // the doctor's
-	Epochs   int       `json:"epochs,omitempty"`
-	Seconds  float64   `json:"seconds"` // of training, on one thread
-	Warnings []string  `json:"warnings,omitempty"`
-	Failed   string    `json:"failed,omitempty"` // why all else is empty: training diverged
+	Epochs   int      `json:"epochs,omitempty"`
+	Seconds  float64  `json:"seconds"` // of training, on one thread
+	Warnings []string `json:"warnings,omitempty"`
+	Failed   string   `json:"failed,omitempty"` // why all else is empty: training diverged
 
 	learned *learned // nil where there is nothing: the oracle
 }
@@ -408,7 +407,7 @@ func (s *subject) truth() ([]risk.Belief, error) {
 // fit trains and returns what the model believes about the test pairs.
 func (s *subject) fit(ctx context.Context, m Method, preset string, o *Outcome) ([]risk.Belief, error) {
 	settings := fit.Settings{Method: m.Method, Preset: preset, Seed: s.key.seed, Threads: 1, Replicates: -1,
-		Optimiser: m.Optimiser}
+		Optimiser: m.Optimiser, Doctor: fit.QuickDoctor} // the truth is known, and no table has a verdict
 	if m.Preset != "" {
 		settings.Preset = m.Preset
 	}
@@ -432,9 +431,6 @@ func (s *subject) fit(ctx context.Context, m Method, preset string, o *Outcome) 
 		return nil, err
 	}
 	o.Epochs = len(r.Epochs)
-	if r.Findings != nil {
-		o.Class = r.Findings.Class
-	}
 	for _, w := range r.Warnings {
 		o.Warnings = append(o.Warnings, w.Message)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"unseen/internal/kern"
+	"unseen/internal/racetest"
 )
 
 func TestPermutationIsOne(t *testing.T) {
@@ -150,6 +151,7 @@ func TestExpectedAUC(t *testing.T) {
 
 func TestCalibrationSolves(t *testing.T) {
 	t.Parallel()
+	racetest.Skip(t, "TestViolationsAreTheSameWhateverTheThreads has the same goroutines")
 	src := rand.New(rand.NewPCG(3, 4))
 	scores := make([]float32, 5000)
 	for k := range scores {

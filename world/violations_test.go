@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"unseen/graph"
+	"unseen/internal/racetest"
 	"unseen/world"
 )
 
@@ -36,6 +37,7 @@ func violations() map[string]world.Scenario {
 // whose probability is alike, and whether a world is thinned or not.
 func TestDrawsHaveTheStatedProbabilities(t *testing.T) {
 	t.Parallel()
+	racetest.Skip(t, "TestViolationsAreTheSameWhateverTheThreads has the same goroutines")
 	for name, p := range violations() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -158,6 +160,7 @@ func TestViolationsFollowTheirFormula(t *testing.T) {
 // all.
 func TestViolationsKeepTheScenario(t *testing.T) {
 	t.Parallel()
+	racetest.Skip(t, "TestViolationsAreTheSameWhateverTheThreads has the same goroutines")
 	plain := generate(t, small(world.Scenario{}))
 	for _, v := range []world.Violations{
 		{Text: 1}, {Response: world.Probit}, {Text: .5, Response: world.Cauchit},

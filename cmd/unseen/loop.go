@@ -185,7 +185,8 @@ func foretell(ctx context.Context, s loop.Settings) (*loop.Forecast, error) {
 		return nil, causedByFlags(err)
 	}
 	problem := sample.Problem{Nodes: model.NodesOf(w.Graph()), Train: pairs.Pairs}
-	result, err := fit.Fit(ctx, problem, fit.Settings{Seed: s.Seed, Threads: s.Threads, Replicates: -1})
+	result, err := fit.Fit(ctx, problem, fit.Settings{Seed: s.Seed, Threads: s.Threads, Replicates: -1,
+		Doctor: fit.QuickDoctor})
 	if err != nil {
 		return nil, causedByFlags(err)
 	}

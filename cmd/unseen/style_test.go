@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"unseen/internal/racetest"
 )
 
 // What CONTRIBUTING.md asks of Go code and a program can see.
@@ -28,6 +30,7 @@ var twins = map[string]bool{"internal/kern tile": true, "internal/kern tileGo": 
 // Lines, functions and lists of parameters have a length that can be read.
 func TestStyle(t *testing.T) {
 	t.Parallel()
+	racetest.Skip(t, "it reads sources, and runs nothing")
 	root := "../.."
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {

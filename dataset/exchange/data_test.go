@@ -5,10 +5,9 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-)
 
-// underRaceDetector is set in a build with the race detector, which makes everything ten times slower.
-var underRaceDetector bool
+	"unseen/internal/racetest"
+)
 
 // realData is the folder of the real networks: UNSEEN_DATA, or ../shared/data beside the project.
 func realData(t testing.TB) string {
@@ -29,7 +28,7 @@ func TestRealNetworks(t *testing.T) {
 	for _, name := range []string{"elife", "elife_large", "arxiv9196", "debian_packages", "wikispeedia", "cora_ml",
 		"facebook_pages"} {
 		t.Run(name, func(t *testing.T) {
-			if (underRaceDetector || testing.Short()) && name != "cora_ml" {
+			if (racetest.Enabled || testing.Short()) && name != "cora_ml" {
 				t.Skip("slow; cora_ml stands for it here, and ./check runs it once without -short and race detector")
 			}
 			raw, err := os.ReadFile(filepath.Join(data, name, "stats.json"))
@@ -58,7 +57,7 @@ func TestRealNetworks(t *testing.T) {
 // TestRealClicks takes what visitors of pages chose as links, and what they saw as exposures.
 func TestRealClicks(t *testing.T) {
 	t.Parallel()
-	if underRaceDetector {
+	if racetest.Enabled {
 		t.Skip("slow under the race detector; ./check runs it once without")
 	}
 	folder := filepath.Join(realData(t), "wikispeedia")

@@ -19,6 +19,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"unseen/dataset"
+	"unseen/internal/racetest"
 	"unseen/progress"
 )
 
@@ -297,7 +298,7 @@ func TestALineOfAGigabyte(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	length := int64(1 << 30)
-	if underRaceDetector {
+	if racetest.Enabled {
 		length = 1 << 28
 	}
 	gigabyte := func() io.Reader {

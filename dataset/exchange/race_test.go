@@ -1,5 +1,0 @@
-//go:build race
-
-package exchange
-
-func init() { underRaceDetector = true }

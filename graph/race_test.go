@@ -1,5 +1,0 @@
-//go:build race
-
-package graph
-
-func init() { underRaceDetector = true }
