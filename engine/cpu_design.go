@@ -12,6 +12,9 @@ import (
 
 // Design implements Engine. A row of products is kept for every pair.
 func (c CPU) Design(ctx context.Context, p DesignPairs) (Design, error) {
+	if p.Streamed {
+		return c.streamed(p)
+	}
 	rows, n := kern.MatrixOf(p.Vectors), p.Pairs.Len()
 	d := rows.Dim()
 	if len(p.Cell) != n || p.Rate != nil && len(p.Rate) != n {
@@ -49,9 +52,13 @@ func (c CPU) Design(ctx context.Context, p DesignPairs) (Design, error) {
 	for _, square := range squares {
 		sum += square
 	}
-	s.unit = 1
-	if sum > 0 {
+	switch {
+	case p.Unit > 0:
+		s.unit = p.Unit
+	case sum > 0:
 		s.unit = math.Sqrt(sum / float64(n) / float64(d))
+	default:
+		s.unit = 1
 	}
 	inverse := float32(1 / s.unit)
 	kern.Chunks(n, chunk, s.threads, func(_, _, from, to int) {
@@ -81,8 +88,11 @@ const lots = 8
 
 // eachLot runs work on fixed shares of the pairs.
 func (s *cpuDesign) eachLot(ctx context.Context, work func(lot, from, to int) error) error {
-	n := s.x.Rows()
-	return kern.ChunksErr(ctx, lots, 1, s.threads, func(_, i, _, _ int) error {
+	return eachLot(ctx, s.x.Rows(), s.threads, work)
+}
+
+func eachLot(ctx context.Context, n, threads int, work func(lot, from, to int) error) error {
+	return kern.ChunksErr(ctx, lots, 1, threads, func(_, i, _, _ int) error {
 		return work(i, n*i/lots, n*(i+1)/lots)
 	})
 }
@@ -263,10 +273,10 @@ func (l *cpuLikelihood) Close() error { return nil }
 // cellTable holds σ(s) and σ(−s) of every cell.
 type cellTable struct{ pi, rest []float64 }
 
-func (l *cpuLikelihood) table(theta []float64) cellTable {
-	t := cellTable{make([]float64, l.cells), make([]float64, l.cells)}
-	for c := range l.cells {
-		pi, rest := kern.Sigmoid64(theta[l.d+1+c])
+func (s *cpuDesign) table(theta []float64) cellTable {
+	t := cellTable{make([]float64, s.cells), make([]float64, s.cells)}
+	for c := range s.cells {
+		pi, rest := kern.Sigmoid64(theta[s.d+1+c])
 		t.pi[c], t.rest[c] = math.Max(pi, 1e-300), math.Max(rest, 1e-300)
 	}
 	return t
@@ -358,26 +368,43 @@ func (l *cpuLikelihood) Information(ctx context.Context, theta []float64) ([]flo
 	}
 	t, w := l.table(theta), l.weights(theta)
 	parts := make([]informationPart, lots)
-	defer func() {
-		for _, p := range parts {
-			if p.a != nil {
-				p.a.Close()
-			}
-			if p.b != nil {
-				p.b.Close()
-			}
+	defer closeParts(parts)
+	err := l.eachLot(ctx, func(lot, from, to int) (err error) {
+		if parts[lot], err = newInformationPart(l.d+1, l.cells); err != nil {
+			return err
 		}
-	}()
-	err := l.eachLot(ctx, func(lot, from, to int) error { return l.addInformation(&parts[lot], t, w, from, to) })
+		squares, err := newWeightedSquares(l.x)
+		if err != nil {
+			return err
+		}
+		defer squares.close()
+		return l.addInformation(&parts[lot], squares, t, w, from, to)
+	})
 	if err != nil {
 		return nil, err
 	}
-	n := l.size()
+	return l.informationOf(parts), nil
+}
+
+// informationOf adds up what lots contribute.
+func (s *cpuDesign) informationOf(parts []informationPart) []float64 {
+	n := s.size()
 	full := make([]float64, n*n)
 	for _, p := range parts {
-		p.into(full, n, l.d)
+		p.into(full, n, s.d)
 	}
-	return full, nil
+	return full
+}
+
+func closeParts(parts []informationPart) {
+	for _, p := range parts {
+		if p.a != nil {
+			p.a.Close()
+		}
+		if p.b != nil {
+			p.b.Close()
+		}
+	}
 }
 
 func newInformationPart(width, cells int) (p informationPart, err error) {
@@ -418,15 +445,8 @@ func (p *informationPart) into(full []float64, n, d int) {
 	}
 }
 
-func (l *cpuLikelihood) addInformation(p *informationPart, t cellTable, w []float32, from, to int) (err error) {
-	if *p, err = newInformationPart(l.d+1, l.cells); err != nil {
-		return err
-	}
-	squares, err := newWeightedSquares(l.x)
-	if err != nil {
-		return err
-	}
-	defer squares.close()
+func (l *cpuLikelihood) addInformation(p *informationPart, squares *weightedSquares, t cellTable, w []float32, from,
+	to int) error {
 	var z, zz [passed]float32
 	for ; from < to; from += passed {
 		n := min(passed, to-from)

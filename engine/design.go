@@ -37,6 +37,13 @@ type DesignPairs struct {
 	Cells   int          // how many there are
 	Rate    []float64    // of each pair: how often it is in the sample if unlinked, to if linked; nil means 1
 	Known   bool         // s is known: of w and s there is no common information
+	// Unit is what the products are divided by, for θ to mean what it does in another design; 0 means as Design.Unit
+	// has it.
+	Unit float64
+	// Streamed keeps no products: every pass makes them again. It is for pairs whose products would not fit into
+	// memory. Of a streamed design there are Logits, Leverage, Value and Information. Its cells are CellOf.
+	Streamed bool
+	CellOf   func(source, target int32) int32
 }
 
 // Outcomes are what is seen of the pairs of a design, and how surely their logits are known.
