@@ -10,7 +10,6 @@ import (
 	"unseen/engine"
 	"unseen/graph"
 	"unseen/internal/kern"
-	"unseen/risk"
 	"unseen/sample"
 )
 
@@ -242,7 +241,9 @@ func (c *comparison) prepare(ctx context.Context) error {
 	c.base = *l
 	c.base.seen, c.base.own = nil, false
 	if p.Train.Len() > most {
-		evidence = c.thin(most)
+		var part thinnedPairs
+		part, evidence = thinToLearn(p, most, c.result.Settings)
+		c.places = part.places
 		design, err := c.design(ctx, engine.DesignPairs{Pairs: evidence.Pairs, Cell: sample.Column(c.cell, c.places),
 			Cells: l.cells})
 		if err != nil {
@@ -259,49 +260,6 @@ func (c *comparison) prepare(ctx context.Context) error {
 		c.folds.Of[k] = uint8(compareFolds * sample.Uniform(0xf01d, 0, uint64(source)))
 	}
 	return nil
-}
-
-// thin chooses about so many of the pairs: those whose exposure is logged, the links up to half of
-// the rest, and unlinked pairs, which say least, with weights and rates that make up for it. Where
-// the likelihood knows no rates, all pairs have the same chance.
-func (c *comparison) thin(most int) sample.Evidence {
-	p, s := c.problem, c.result.Settings
-	logged := func(k int) bool { return p.Exposure != nil && p.Exposure[k] != risk.Unlogged }
-	var count [2]int
-	for k, linked := range p.Train.Linked {
-		switch {
-		case logged(k):
-			most--
-		case linked:
-			count[1]++
-		default:
-			count[0]++
-		}
-	}
-	most = max(most, 1)
-	share := [2]float64{1: math.Min(1, float64(most)/2/float64(max(count[1], 1)))}
-	share[0] = math.Min(1, (float64(most)-share[1]*float64(count[1]))/float64(max(count[0], 1)))
-	if s.Sampling != engine.CaseControl.String() {
-		share[0] = math.Min(1, float64(most)/float64(max(count[0]+count[1], 1)))
-		share[1] = share[0]
-	}
-	of := func(k int) float64 {
-		if p.Train.Linked[k] {
-			return share[1]
-		}
-		return share[0]
-	}
-	c.places = sample.Indices(p.Train.Len(), func(k int) bool {
-		return logged(k) || sample.Uniform(s.Seed, 0, uint64(k)) < of(k)
-	})
-	out := p.Training().At(c.places)
-	for i, k := range c.places {
-		if !logged(int(k)) {
-			out.Pairs.Weight[i] /= of(int(k))
-			out.Pairs.Rate[i] *= share[0] / share[1]
-		}
-	}
-	return out
 }
 
 // prepareMeans says what the measures are sums of.

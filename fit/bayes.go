@@ -16,8 +16,12 @@ import (
 // learnRounds is how often at most the posterior and its prior are found in turn.
 const learnRounds = 12
 
-// mostBytes is what the products of the pairs may take; of more pairs a random part is learned from.
-const mostBytes = 1 << 30
+// mostBytes is what the products of the pairs may take, and mostPairs how many pairs are learned from as they are. Of
+// more, whole finds the posterior by way of a part.
+const (
+	mostBytes = 1 << 30
+	mostPairs = 1 << 19
+)
 
 // How near to the mode is enough, as a decrement: θ is then within √near standard errors of it.
 const (
@@ -40,6 +44,8 @@ type bayesian struct {
 
 	theta []float64  // where the first start ended; nil before
 	v     covariance // there
+
+	whole *whole // where the pairs that are learned from are a part; nil where they are all
 }
 
 // fitBayes learns the posterior.
@@ -66,8 +72,15 @@ func fitBayes(ctx context.Context, p sample.Problem, r *Result, recorder *record
 			return err
 		}
 	}
+	prior := &b.laplace.prior
+	if b.whole != nil {
+		if err := b.whole.find(ctx); err != nil {
+			return err
+		}
+		prior = &b.whole.prior
+	}
 	r.Objective = engine.Parts{Likelihood: r.Starts[0].Objective}
-	r.Ridge = float64(b.laplace.d) / b.laplace.prior.Alpha
+	r.Ridge = float64(b.laplace.d) / prior.Alpha
 	if b.laplace.fixed {
 		return nil // the posterior is of what is learned of both halves
 	}
@@ -107,7 +120,7 @@ func (b *bayesian) prepare(ctx context.Context) error {
 	case known && len(s.Anchors) > 0:
 		return fmt.Errorf("%w: an anchor, where all propensities are known; leave it out", ErrSetting)
 	}
-	b.limit()
+	b.limit(learned)
 	var group []uint8
 	if learned {
 		group = b.occurring(field)
@@ -150,40 +163,53 @@ func (b *bayesian) design(ctx context.Context, pairs engine.DesignPairs) (engine
 	return s.engine().Design(ctx, pairs)
 }
 
-// limit draws as many of the pairs as there is room for, at random.
-func (b *bayesian) limit() {
+// limit takes a part of the pairs where there are too many, at random.
+func (b *bayesian) limit(learned bool) {
 	s, dim := b.result.Settings, b.problem.Nodes.Vectors.Dim()
 	bytes := cmp.Or(s.mostBytes, mostBytes)
-	all := b.problem.Train.Len()
-	if most := bytes / 4 / (dim + 1); all > most {
+	all, most := b.problem.Train.Len(), bytes/4/(dim+1)
+	warn := func(format string, a ...any) {
+		b.result.Warnings = append(b.result.Warnings, risk.Warning{Kind: "sample", Message: fmt.Sprintf(format, a...)})
+	}
+	switch {
+	case learned && dim <= cmp.Or(s.mostExact, mostExact) && all > min(most, mostPairs):
+		b.whole = &whole{bayesian: b, problem: b.problem}
+		_, part := thinToLearn(b.problem, min(most/partOfBytes, partPairs), s)
+		b.problem.Train, b.problem.Exposure = part.Pairs, part.Exposure
+		warn("bayes learned from all %d pairs; what it knows of its own bias, of other starts and of other assumptions "+
+			"comes from %d of them", all, b.problem.Train.Len())
+	case all > most:
 		part := b.problem.Training().At(sample.Thin(all, most, s.Seed))
 		b.problem.Train, b.problem.Exposure = part.Pairs, part.Exposure
-		b.result.Warnings = append(b.result.Warnings, risk.Warning{Kind: "sample",
-			Message: fmt.Sprintf("bayes learned from a random %d of the %d pairs: it keeps %d numbers for each, "+
-				"and more pairs would take over %d MB", b.problem.Train.Len(), all, dim, bytes>>20)})
+		warn("bayes learned from a random %d of the %d pairs: it keeps %d numbers for each, and more pairs would take "+
+			"over %d MB", b.problem.Train.Len(), all, dim, bytes>>20)
 	}
 }
 
 // occurring numbers the field pairs that the training pairs have, and groups them into those of
 // one field and those of two.
 func (b *bayesian) occurring(field *model.FieldMatrix) (group []uint8) {
-	p := b.problem
+	p, all := b.problem, b.problem.Train
+	if b.whole != nil {
+		all = b.whole.problem.Train
+	}
 	number := make(map[int32]int32)
+	for k, source := range all.Source {
+		at := int32(field.Cell(source, all.Target[k]))
+		if _, ok := number[at]; ok {
+			continue
+		}
+		number[at] = int32(len(b.cells))
+		b.cells = append(b.cells, at)
+		g := uint8(1)
+		if p.Nodes.SameField(source, all.Target[k]) {
+			g = 0
+		}
+		group = append(group, g)
+	}
 	b.cell = make([]int32, p.Train.Len())
 	for k := range b.cell {
-		at := int32(field.Cell(p.Train.Source[k], p.Train.Target[k]))
-		c, ok := number[at]
-		if !ok {
-			c = int32(len(b.cells))
-			number[at] = c
-			b.cells = append(b.cells, at)
-			g := uint8(1)
-			if p.Nodes.SameField(p.Train.Source[k], p.Train.Target[k]) {
-				g = 0
-			}
-			group = append(group, g)
-		}
-		b.cell[k] = c
+		b.cell[k] = number[int32(field.Cell(p.Train.Source[k], p.Train.Target[k]))]
 	}
 	return group
 }
@@ -248,11 +274,7 @@ func (b *bayesian) start(ctx context.Context, i int, propensity float64) error {
 	if err != nil {
 		return err
 	}
-	exposure := make([]float32, r.Propensity.Size())
-	r.Propensity.StartAt(exposure, model.StartPropensity, nil)
-	for c, at := range b.cells {
-		exposure[at] = float32(theta[l.d+1+c])
-	}
+	exposure := b.exposure(theta)
 	summary, err := describe(ctx, r.Settings.engine(), b.problem, engine.Predictor{Link: r.Link, LinkParams: link,
 		Propensity: r.Propensity, PropensityParams: exposure})
 	if err != nil {
@@ -271,6 +293,16 @@ func (b *bayesian) start(ctx context.Context, i int, propensity float64) error {
 	return nil
 }
 
+// exposure returns the propensity model's parameters.
+func (b *bayesian) exposure(theta []float64) []float32 {
+	out := make([]float32, b.result.Propensity.Size())
+	b.result.Propensity.StartAt(out, model.StartPropensity, nil)
+	for c, at := range b.cells {
+		out[at] = float32(theta[b.laplace.d+1+c])
+	}
+	return out
+}
+
 func (b *bayesian) keep(c *checkpoint) {
 	b.result.keep(c)
 	l := b.laplace
@@ -278,6 +310,11 @@ func (b *bayesian) keep(c *checkpoint) {
 	put(c, "bayes.leverage", l.outcomes.Leverage)
 	put(c, "bayes.theta", b.theta)
 	c.putCovariance("bayes.factor", b.v)
+	if b.whole != nil {
+		if c.putTruth("bayes.whole", b.whole.published); b.whole.published {
+			b.whole.keep(c)
+		}
+	}
 }
 
 func (b *bayesian) restore(c *checkpoint) {
@@ -293,6 +330,10 @@ func (b *bayesian) restore(c *checkpoint) {
 	}
 	if b.v = c.covariance("bayes.factor", l); b.v == nil && b.theta != nil {
 		c.fail("the information at the mode is missing")
+	}
+	if b.whole != nil && c.truth("bayes.whole") {
+		b.whole.restore(c)
+		b.whole.published = true
 	}
 }
 

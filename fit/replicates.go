@@ -55,6 +55,9 @@ func newPosterior(ctx context.Context, b *bayesian, c *comparison) (*Posterior, 
 			return nil, nil, err
 		}
 	}
+	if b.whole != nil {
+		b.whole.extend(a.Posterior)
+	}
 	return a.Posterior, a.scores, nil
 }
 
@@ -206,11 +209,11 @@ func (a *refits) vary(ctx context.Context, which int) error {
 	if err := moved.climb(ctx, a.Posterior.v, near); err != nil {
 		return err
 	}
-	link, err := moved.published(ctx, moved.theta)
+	link, err := a.linkParams(ctx, &moved.laplace, moved.theta)
 	if err != nil {
 		return err
 	}
-	before, err := l.published(ctx, a.theta)
+	before, err := a.linkParams(ctx, l, a.theta)
 	if err != nil {
 		return err
 	}
@@ -223,6 +226,15 @@ func (a *refits) vary(ctx context.Context, which int) error {
 	}
 	a.hyper = append(a.hyper, move)
 	return nil
+}
+
+// linkParams returns the link model's parameters as they are published or, where those of all pairs follow from these,
+// before they are calibrated.
+func (a *refits) linkParams(ctx context.Context, l *laplace, theta []float64) ([]float32, error) {
+	if a.whole != nil {
+		return l.weights(theta), nil
+	}
+	return l.published(ctx, theta)
 }
 
 // spread finds the mode and the leverage there, from which the next search goes on.
@@ -299,7 +311,7 @@ func (a *refits) replicate(ctx context.Context, k int) error {
 	if err := a.relearn(ctx, again); err != nil {
 		return fmt.Errorf("replicate %d: %w", k+1, err)
 	}
-	link, err := again.published(ctx, again.theta)
+	link, err := a.linkParams(ctx, &again.laplace, again.theta)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,443 @@
+package fit
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
+
+	"unseen/engine"
+	"unseen/model"
+	"unseen/sample"
+)
+
+// The part of too many pairs that is learned from first: its share of mostBytes, and pairs at most.
+const (
+	partOfBytes = 5
+	partPairs   = 1 << 18
+)
+
+// informationProducts is how many pairs·dimensions² the information of all pairs is found from.
+const informationProducts = 1 << 38
+
+// whole is the posterior given all pairs, where the products of only a part of them fit into memory or time allows to
+// learn only from a part again and again.
+//
+// The part has its own posterior, with mode θ₁ and covariance V₁: that of a case-control sample with fewer
+// unlinked pairs, which is right as it stands. From there a few passes over all pairs lead to their mode θ, by the
+// likelihood of all and with V as what a quasi-Newton method starts from. V itself is found from a larger part: the
+// information is a sum over pairs, so that pairs which had a chance of 1/c count c times. Its own error is measured, as
+// the difference between two halves, and V is as much larger.
+//
+// What refits of the part have shown carries over. A fit is off by V·k + V^½·ε: k is the slope of what the
+// likelihood leaves out (the prior's pull, the third derivatives times the leverage), which adds up to about d however
+// many pairs there are, and ε is of the size of 1. So a mean error of the part becomes V·V₁⁻¹ times as large, and what
+// is left of each error L⁻ᵀ·L₁ᵀ times, for V = L⁻ᵀL⁻¹.
+type whole struct {
+	*bayesian
+	problem sample.Problem // all pairs
+	laplace laplace        // over them
+
+	begun        bool
+	theta        []float64
+	value        float64    // −log posterior at θ
+	v            covariance // that the leverage is of, and at θ once it has ended
+	prior        prior
+	last         [3]float64 // moves of the prior
+	round        int
+	passes       int // over all pairs, in this run of the program
+	ended        bool
+	published    bool    // the result has it
+	scale, shift float64 // by which logits are published
+}
+
+// find moves to the mode, given the part's.
+func (w *whole) find(ctx context.Context) error {
+	if w.published {
+		return nil
+	}
+	const rounds = 3
+	if err := w.prepare(ctx); err != nil {
+		return err
+	}
+	defer w.laplace.close()
+	l := &w.laplace
+	if err := w.recorder.begin(w); err != nil {
+		return err
+	}
+	if !w.begun {
+		v, err := l.method.at(ctx, l, w.theta)
+		if err != nil {
+			return err
+		}
+		w.v, w.begun = v, true
+	}
+	for !w.ended {
+		l.prior = w.prior
+		w.report(0)
+		if err := l.setLeverage(ctx, w.v); err != nil {
+			return err
+		}
+		err := l.mode(ctx, w.theta, w.v, climb{enough: near, report: w.report, recorder: w.recorder})
+		if err != nil {
+			return err
+		}
+		v, err := l.method.at(ctx, l, w.theta)
+		if err != nil {
+			return err
+		}
+		moved := math.Max(w.prior.updateAlpha(w.theta, v.trace(), &w.last[0]),
+			w.prior.updateTau(w.theta, v.ofCells(), w.last[1:]))
+		w.round++
+		w.v, w.ended = v, moved <= .05 || w.round == rounds
+		w.recorder.settle(w)
+		if err := w.recorder.tick(); err != nil {
+			return err
+		}
+	}
+	return w.publish(ctx)
+}
+
+// prepare makes the likelihood of all pairs ready, and chooses those that their information is found from.
+func (w *whole) prepare(ctx context.Context) error {
+	part, s, p := w.bayesian.laplace, w.result.Settings, w.problem
+	number := make([]int32, w.result.Propensity.Size())
+	for c, at := range w.cells {
+		number[at] = int32(c)
+	}
+	field := w.result.Propensity.(*model.FieldMatrix)
+	stream := func(pairs sample.Evidence) (engine.Design, error) {
+		return w.design(ctx, engine.DesignPairs{Pairs: pairs.Pairs, Cells: part.cells, Unit: part.design.Unit(),
+			Streamed: true, CellOf: func(source, target int32) int32 { return number[field.Cell(source, target)] }})
+	}
+	design, err := stream(p.Training())
+	if err != nil {
+		return err
+	}
+	method := byPart{seed: s.Seed}
+	most := cmp.Or(s.mostPairs, informationProducts/(part.d+1)/(part.d+1))
+	if p.Train.Len() > most {
+		chosen := thin(p, most, s.Seed, false)
+		places := map[stratum][]int32{}
+		for i, k := range chosen.places {
+			at := stratum{pairKind(p, int(k)), i % 2}
+			places[at] = append(places[at], k)
+		}
+		for at, k := range places {
+			evidence := p.Training().At(k)
+			design, err := stream(evidence)
+			if err != nil {
+				return err
+			}
+			method.strata = append(method.strata, stratumPairs{at, k, 1 / chosen.share[at.kind], design, evidence})
+		}
+		slices.SortFunc(method.strata, func(a, b stratumPairs) int {
+			return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.half, b.half))
+		})
+	}
+	w.laplace = laplace{design: design, outcomes: engine.Outcomes{Linked: p.Train.Linked, Exposure: p.Exposure},
+		d: part.d, cells: part.cells, prior: part.prior, method: method}
+	w.theta, w.prior = slices.Clone(w.bayesian.theta), part.prior
+	return nil
+}
+
+// report counts a pass over all pairs.
+func (w *whole) report(value float64) {
+	const usual = 12 // passes
+	pairs := w.problem.Train.Len()
+	w.passes++
+	w.value = cmp.Or(value, w.value)
+	w.meter.add(pairs, true, func() round {
+		return round{phase: "learning from all pairs", number: w.passes, of: max(usual, w.passes),
+			loss: value / float64(pairs)}
+	})
+}
+
+// publish makes the result that of all pairs. The starts were compared by the part: they differ as they did there.
+func (w *whole) publish(ctx context.Context) error {
+	r := w.result
+	seen := *w.bayesian.laplace // the part's pairs, with what is known of their logits from all
+	seen.seen, seen.own = nil, false
+	seen.prior = w.prior
+	leverage, err := w.exact().leverage(ctx, seen.design)
+	if err != nil {
+		return err
+	}
+	seen.outcomes.Leverage = leverage
+	defer seen.close()
+	if w.scale, w.shift, err = seen.calibrate(ctx, w.theta); err != nil {
+		return err
+	}
+	r.LinkParams, r.PropensityParams = w.linkParams(w.theta), w.exposure(w.theta)
+	first, err := describe(ctx, r.Settings.engine(), w.problem, r.predictor())
+	if err != nil {
+		return err
+	}
+	first.Objective = w.value / float64(w.problem.Train.Len())
+	before := r.Starts[0]
+	for i, s := range r.Starts {
+		times := func(mine, at, began float64) float64 {
+			if began == 0 {
+				return mine
+			}
+			return mine * at / began
+		}
+		r.Starts[i] = Start{Propensity: s.Propensity, Objective: first.Objective + s.Objective - before.Objective,
+			MeanLink:  times(first.MeanLink, s.MeanLink, before.MeanLink),
+			MeanSame:  times(first.MeanSame, s.MeanSame, before.MeanSame),
+			MeanCross: times(first.MeanCross, s.MeanCross, before.MeanCross)}
+	}
+	w.published = true
+	w.recorder.settle(w.bayesian)
+	return nil
+}
+
+// linkParams returns the link model's parameters at θ.
+func (w *whole) linkParams(theta []float64) []float32 {
+	params := w.bayesian.laplace.weights(theta)
+	for i := range params {
+		params[i] *= float32(w.scale)
+	}
+	params[len(params)-1] += float32(w.shift)
+	return params
+}
+
+func (w *whole) exact() *exactCovariance { return w.v.(*partCovariance).exactCovariance }
+
+// extend makes the part's posterior that of all pairs.
+func (w *whole) extend(p *Posterior) {
+	small, large := p.v.(*exactCovariance).factor, w.exact().factor
+	d, n, unit := p.d, large.N, p.unit
+	width := d + 1
+	// θ of a move that is given as parameters of the models, and back
+	theta := func(link, logits []float32) []float64 {
+		out := make([]float64, n)
+		for i, x := range link {
+			if out[i] = float64(x); i < d {
+				out[i] *= unit
+			}
+		}
+		for c, x := range logits {
+			out[width+c] = float64(x)
+		}
+		return out
+	}
+	moved := func(x []float64) variant { return variant{w.bayesian.laplace.weights(x), float32s(x[width:])} }
+	for i, h := range p.hyper {
+		x := theta(h.link, h.logits)
+		carryMean(small, large, x)
+		for k := range width {
+			x[k] *= w.scale
+		}
+		p.hyper[i] = moved(x)
+	}
+	// the errors of the replicates and their mean
+	began := w.bayesian.theta
+	count := float64(len(p.replicates))
+	mean, truths, errors := make([]float64, n), [][]float64{}, [][]float64{}
+	for _, r := range p.replicates {
+		truth, at := theta(r.truth, float32s(began[width:])), theta(r.link, r.logits)
+		for i := range at {
+			at[i] -= truth[i]
+			mean[i] += at[i] / count
+		}
+		for i := range width {
+			truth[i] -= began[i]
+		}
+		truths, errors = append(truths, truth), append(errors, at)
+	}
+	bias := slices.Clone(mean)
+	carryMean(small, large, bias)
+	for i := range p.replicates {
+		truth, at := truths[i], errors[i]
+		given, wide := small, large
+		given.N, wide.N = width, width
+		carryDeviation(given, wide, truth[:width])
+		for k := range width {
+			truth[k] += w.theta[k]
+		}
+		copy(truth[width:], w.theta[width:])
+		for k := range at {
+			at[k] -= mean[k]
+		}
+		carryDeviation(small, large, at)
+		for k := range at {
+			at[k] += truth[k] + bias[k]
+		}
+		p.replicates[i] = replicate{truth: w.bayesian.laplace.weights(truth), link: w.linkParams(at),
+			logits: float32s(at[width:])}
+	}
+	p.Alpha, p.Tau, p.scale, p.v = w.prior.Alpha, w.prior.Tau, w.scale, w.exact()
+}
+
+func float32s(values []float64) []float32 {
+	out := make([]float32, len(values))
+	for i, x := range values {
+		out[i] = float32(x)
+	}
+	return out
+}
+
+// carryMean replaces a mean error under L₁L₁ᵀ = V₁⁻¹ by the one under LLᵀ = V⁻¹: V·V₁⁻¹ times it.
+func carryMean(small, large blas64.Triangular, x []float64) {
+	at := blas64.Vector{N: len(x), Inc: 1, Data: x}
+	blas64.Trmv(blas.Trans, small, at)
+	blas64.Trmv(blas.NoTrans, small, at)
+	blas64.Trsv(blas.NoTrans, large, at)
+	blas64.Trsv(blas.Trans, large, at)
+}
+
+// carryDeviation replaces a deviation with covariance V₁ by one with covariance V: L⁻ᵀ·L₁ᵀ times it.
+func carryDeviation(small, large blas64.Triangular, x []float64) {
+	at := blas64.Vector{N: len(x), Inc: 1, Data: x}
+	blas64.Trmv(blas.Trans, small, at)
+	blas64.Trsv(blas.Trans, large, at)
+}
+
+func (w *whole) keep(c *checkpoint) {
+	put(c, "whole.theta", w.theta)
+	put(c, "whole.prior", []float64{w.prior.Alpha, w.prior.Tau[0], w.prior.Tau[1], w.last[0], w.last[1], w.last[2],
+		w.scale, w.shift, w.value})
+	c.putCovariance("whole.factor", w.v)
+	c.whole["whole.round"] = w.round
+	c.putTruth("whole.ended", w.ended)
+}
+
+func (w *whole) restore(c *checkpoint) {
+	part := w.bayesian.laplace
+	w.theta, w.prior = numbers[float64](c, "whole.theta", part.size()), part.prior
+	prior := numbers[float64](c, "whole.prior", 9)
+	w.prior.Alpha, w.prior.Tau = prior[0], [2]float64{prior[1], prior[2]}
+	copy(w.last[:], prior[3:])
+	w.scale, w.shift, w.value = prior[6], prior[7], prior[8]
+	if w.begun = c.truth("whole.factor"); w.begun {
+		w.v = byPart{seed: w.result.Settings.Seed}.restore(c, "whole.factor", part)
+	}
+	w.round, w.ended = c.number("whole.round", math.MaxInt32), c.truth("whole.ended")
+}
+
+// stratum is pairs that had the same chance to be chosen: a kind of pairs, and one of two halves of those.
+type stratum struct{ kind, half int }
+
+// stratumPairs is the pairs of a stratum.
+type stratumPairs struct {
+	stratum
+	places   []int32 // among all pairs
+	times    float64 // how many pairs each stands for
+	design   engine.Design
+	evidence sample.Evidence
+}
+
+// byPart finds V from the information of a part of the pairs; of all where there are no strata.
+type byPart struct {
+	strata []stratumPairs
+	seed   uint64
+}
+
+// partCovariance is V whose leverage is found by draws: that of all pairs would cost as much as their information.
+type partCovariance struct {
+	*exactCovariance
+	seed uint64
+}
+
+func (byPart) search() modeSearch { return byFactor{}.search() }
+
+func (m byPart) near(ctx context.Context, l *laplace, theta []float64) (covariance, error) {
+	return m.at(ctx, l, theta)
+}
+
+func (m byPart) at(ctx context.Context, l *laplace, theta []float64) (covariance, error) {
+	if m.strata == nil {
+		v, err := byFactor{}.at(ctx, l, theta)
+		if err != nil {
+			return nil, err
+		}
+		return &partCovariance{v.(*exactCovariance), m.seed}, nil
+	}
+	n := l.size()
+	sum, difference := make([]float64, n*n), make([]float64, n*n)
+	for _, s := range m.strata {
+		information, err := s.information(ctx, l, theta)
+		if err != nil {
+			return nil, err
+		}
+		sign := s.times * float64(1-2*s.half)
+		for i, x := range information {
+			sum[i] += s.times * x
+			difference[i] += sign * x
+		}
+	}
+	v, err := l.factor(slices.Clone(sum))
+	if err != nil {
+		return nil, err
+	}
+	shrunk := 1 / (1 + v.relativeError(difference))
+	for i := range sum {
+		sum[i] *= shrunk
+	}
+	if v, err = l.factor(sum); err != nil {
+		return nil, err
+	}
+	return &partCovariance{v, m.seed}, nil
+}
+
+// information returns that of the stratum's pairs.
+func (s stratumPairs) information(ctx context.Context, l *laplace, theta []float64) ([]float64, error) {
+	o := engine.Outcomes{Linked: s.evidence.Pairs.Linked, Exposure: s.evidence.Exposure}
+	if l.outcomes.Leverage != nil {
+		o.Leverage = sample.Column(l.outcomes.Leverage, s.places)
+	}
+	seen, err := s.design.Observe(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	defer seen.Close()
+	return seen.Information(ctx, theta)
+}
+
+// relativeError returns by what share a variance is off if the information is I₁ + I₂, of two halves that differ by no
+// more than chance, given the lower triangle of the difference D = I₁ − I₂: I₁ + I₂ is off by as much as D is from 0.
+// Along the columns of L⁻ᵀ, which V makes independent, the variances are off by the diagonal of L⁻¹DL⁻ᵀ.
+func (v *exactCovariance) relativeError(difference []float64) float64 {
+	n := v.factor.N
+	for i := range n {
+		for j := range i {
+			difference[j*n+i] = difference[i*n+j]
+		}
+	}
+	d := blas64.General{Rows: n, Cols: n, Stride: n, Data: difference}
+	blas64.Trsm(blas.Left, blas.NoTrans, 1, v.factor, d)
+	blas64.Trsm(blas.Right, blas.Trans, 1, v.factor, d)
+	var sum float64
+	for i := range n {
+		sum += difference[i*n+i] * difference[i*n+i]
+	}
+	return math.Sqrt(sum / float64(n))
+}
+
+func (m byPart) restore(c *checkpoint, name string, l *laplace) covariance {
+	return &partCovariance{byFactor{}.restore(c, name, l).(*exactCovariance), m.seed}
+}
+
+// leverage is the mean square of a few draws: of many pairs the leverage is small, and what matters is its sum, which a
+// few draws know well.
+func (v *partCovariance) leverage(ctx context.Context, design engine.Design) ([]float32, error) {
+	const count = 32
+	u := v.weightFactor()
+	v.setTrace(u)
+	root := engine.Root{Rows: make([][]float32, count), Divisor: count}
+	rng := rand.New(rand.NewPCG(v.seed, 0x1e7e4a9e))
+	for i := range root.Rows {
+		e := make([]float64, u.N)
+		for j := range e {
+			e[j] = rng.NormFloat64()
+		}
+		blas64.Trmv(blas.Trans, u, blas64.Vector{N: u.N, Inc: 1, Data: e})
+		root.Rows[i] = float32s(e)
+	}
+	return design.Leverage(ctx, root)
+}
