@@ -40,6 +40,8 @@ var resumables = map[string]Settings{
 		Search: Search{Points: 4, Axes: []Axis{{"rank", []float64{2, 3}}, {"lr", []float64{1e-3, 1e-2, 1e300}}}}},
 	"bayes": {Method: "bayes", Seed: 3, Threads: 1, Starts: []float64{.3, .8}},
 	"drawn": {Method: "bayes", Seed: 3, Threads: 1, Starts: []float64{.3, .8}, Replicates: 2, mostExact: 4, draws: 8},
+	"whole": {Method: "bayes", Seed: 3, Threads: 1, Starts: []float64{.3, .8}, Replicates: 2, mostBytes: 4 * 9 * 880,
+		mostPairs: 500},
 }
 
 // checkpointProblem is small, has logged exposures, and is the same in every process.

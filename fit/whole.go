@@ -17,12 +17,15 @@ import (
 
 // The part of too many pairs that is learned from first: its share of mostBytes, and pairs at most.
 const (
-	partOfBytes = 5
-	partPairs   = 1 << 18
+	partOfBytes = 8
+	partPairs   = 1 << 17
 )
 
-// informationProducts is how many pairs·dimensions² the information of all pairs is found from.
-const informationProducts = 1 << 38
+// What the information of all pairs is found from: so many pairs·dimensions², and pairs at least.
+const (
+	informationProducts = 1 << 36
+	informationPairs    = 1 << 18
+)
 
 // whole is the posterior given all pairs, where the products of only a part of them fit into memory or time allows to
 // learn only from a part again and again.
@@ -47,7 +50,6 @@ type whole struct {
 	value        float64    // −log posterior at θ
 	v            covariance // that the leverage is of, and at θ once it has ended
 	prior        prior
-	last         [3]float64 // moves of the prior
 	round        int
 	passes       int // over all pairs, in this run of the program
 	ended        bool
@@ -60,11 +62,14 @@ func (w *whole) find(ctx context.Context) error {
 	if w.published {
 		return nil
 	}
-	const rounds = 3
+	const rounds = 4
 	if err := w.prepare(ctx); err != nil {
 		return err
 	}
-	defer w.laplace.close()
+	defer func() {
+		w.laplace.close()
+		w.laplace = laplace{} // its leverage takes four bytes for every pair
+	}()
 	l := &w.laplace
 	if err := w.recorder.begin(w); err != nil {
 		return err
@@ -82,7 +87,11 @@ func (w *whole) find(ctx context.Context) error {
 		if err := l.setLeverage(ctx, w.v); err != nil {
 			return err
 		}
-		err := l.mode(ctx, w.theta, w.v, climb{enough: near, report: w.report, recorder: w.recorder})
+		enough := near
+		if w.round == 0 {
+			enough = nearby
+		}
+		err := l.mode(ctx, w.theta, w.v, climb{enough: enough, report: w.report, recorder: w.recorder})
 		if err != nil {
 			return err
 		}
@@ -90,16 +99,43 @@ func (w *whole) find(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		moved := math.Max(w.prior.updateAlpha(w.theta, v.trace(), &w.last[0]),
-			w.prior.updateTau(w.theta, v.ofCells(), w.last[1:]))
+		moved, err := w.learnPrior(v.(*partCovariance))
+		if err != nil {
+			return err
+		}
 		w.round++
-		w.v, w.ended = v, moved <= .05 || w.round == rounds
+		w.ended = w.round == rounds || w.round > 1 && moved < .1
 		w.recorder.settle(w)
 		if err := w.recorder.tick(); err != nil {
 			return err
 		}
 	}
 	return w.publish(ctx)
+}
+
+// learnPrior finds the prior's own parameters and V under them, at the information there is: θ hardly depends on them.
+// It returns by how much their logarithms moved.
+func (w *whole) learnPrior(v *partCovariance) (float64, error) {
+	before := w.prior
+	var last [3]float64
+	for range learnRounds {
+		moved := math.Max(w.prior.updateAlpha(w.theta, v.trace(), &last[0]),
+			w.prior.updateTau(w.theta, v.ofCells(), last[1:]))
+		w.laplace.prior = w.prior
+		exact, err := w.laplace.factor(slices.Clone(v.information))
+		if err != nil {
+			return 0, err
+		}
+		if v = v.with(exact); moved <= .05 {
+			break
+		}
+	}
+	w.v = v
+	moved := math.Abs(math.Log(w.prior.Alpha / before.Alpha))
+	for g, tau := range before.Tau {
+		moved = math.Max(moved, math.Abs(math.Log(w.prior.Tau[g]/tau)))
+	}
+	return moved, nil
 }
 
 // prepare makes the likelihood of all pairs ready, and chooses those that their information is found from.
@@ -119,7 +155,7 @@ func (w *whole) prepare(ctx context.Context) error {
 		return err
 	}
 	method := byPart{seed: s.Seed}
-	most := cmp.Or(s.mostPairs, informationProducts/(part.d+1)/(part.d+1))
+	most := cmp.Or(s.mostPairs, max(informationProducts/(part.d+1)/(part.d+1), informationPairs))
 	if p.Train.Len() > most {
 		chosen := thin(p, most, s.Seed, false)
 		places := map[stratum][]int32{}
@@ -300,8 +336,8 @@ func carryDeviation(small, large blas64.Triangular, x []float64) {
 
 func (w *whole) keep(c *checkpoint) {
 	put(c, "whole.theta", w.theta)
-	put(c, "whole.prior", []float64{w.prior.Alpha, w.prior.Tau[0], w.prior.Tau[1], w.last[0], w.last[1], w.last[2],
-		w.scale, w.shift, w.value})
+	put(c, "whole.prior", []float64{w.prior.Alpha, w.prior.Tau[0], w.prior.Tau[1]})
+	put(c, "whole.values", []float64{w.scale, w.shift, w.value})
 	c.putCovariance("whole.factor", w.v)
 	c.whole["whole.round"] = w.round
 	c.putTruth("whole.ended", w.ended)
@@ -310,10 +346,9 @@ func (w *whole) keep(c *checkpoint) {
 func (w *whole) restore(c *checkpoint) {
 	part := w.bayesian.laplace
 	w.theta, w.prior = numbers[float64](c, "whole.theta", part.size()), part.prior
-	prior := numbers[float64](c, "whole.prior", 9)
+	prior, values := numbers[float64](c, "whole.prior", 3), numbers[float64](c, "whole.values", 3)
 	w.prior.Alpha, w.prior.Tau = prior[0], [2]float64{prior[1], prior[2]}
-	copy(w.last[:], prior[3:])
-	w.scale, w.shift, w.value = prior[6], prior[7], prior[8]
+	w.scale, w.shift, w.value = values[0], values[1], values[2]
 	if w.begun = c.truth("whole.factor"); w.begun {
 		w.v = byPart{seed: w.result.Settings.Seed}.restore(c, "whole.factor", part)
 	}
@@ -341,7 +376,13 @@ type byPart struct {
 // partCovariance is V whose leverage is found by draws: that of all pairs would cost as much as their information.
 type partCovariance struct {
 	*exactCovariance
-	seed uint64
+	information []float64 // of all pairs, without the prior; nil where it was restored
+	seed        uint64
+}
+
+// with returns the same with another V.
+func (v *partCovariance) with(exact *exactCovariance) *partCovariance {
+	return &partCovariance{exact, v.information, v.seed}
 }
 
 func (byPart) search() modeSearch { return byFactor{}.search() }
@@ -351,12 +392,25 @@ func (m byPart) near(ctx context.Context, l *laplace, theta []float64) (covarian
 }
 
 func (m byPart) at(ctx context.Context, l *laplace, theta []float64) (covariance, error) {
+	information, err := m.information(ctx, l, theta)
+	if err != nil {
+		return nil, err
+	}
+	v, err := l.factor(slices.Clone(information))
+	if err != nil {
+		return nil, err
+	}
+	return &partCovariance{v, information, m.seed}, nil
+}
+
+// information estimates that of all pairs, less what the estimate may be too large by.
+func (m byPart) information(ctx context.Context, l *laplace, theta []float64) ([]float64, error) {
 	if m.strata == nil {
-		v, err := byFactor{}.at(ctx, l, theta)
+		likelihood, err := l.likelihood(ctx)
 		if err != nil {
 			return nil, err
 		}
-		return &partCovariance{v.(*exactCovariance), m.seed}, nil
+		return likelihood.Information(ctx, theta)
 	}
 	n := l.size()
 	sum, difference := make([]float64, n*n), make([]float64, n*n)
@@ -379,10 +433,7 @@ func (m byPart) at(ctx context.Context, l *laplace, theta []float64) (covariance
 	for i := range sum {
 		sum[i] *= shrunk
 	}
-	if v, err = l.factor(sum); err != nil {
-		return nil, err
-	}
-	return &partCovariance{v, m.seed}, nil
+	return sum, nil
 }
 
 // information returns that of the stratum's pairs.
@@ -420,16 +471,16 @@ func (v *exactCovariance) relativeError(difference []float64) float64 {
 }
 
 func (m byPart) restore(c *checkpoint, name string, l *laplace) covariance {
-	return &partCovariance{byFactor{}.restore(c, name, l).(*exactCovariance), m.seed}
+	return &partCovariance{byFactor{}.restore(c, name, l).(*exactCovariance), nil, m.seed}
 }
 
 // leverage is the mean square of a few draws: of many pairs the leverage is small, and what matters is its sum, which a
-// few draws know well.
+// few draws in many dimensions know to a share of √(2/(draws·dimensions)).
 func (v *partCovariance) leverage(ctx context.Context, design engine.Design) ([]float32, error) {
-	const count = 32
+	count := max(8, min(64, 4096/v.d))
 	u := v.weightFactor()
 	v.setTrace(u)
-	root := engine.Root{Rows: make([][]float32, count), Divisor: count}
+	root := engine.Root{Rows: make([][]float32, count), Divisor: float64(count)}
 	rng := rand.New(rand.NewPCG(v.seed, 0x1e7e4a9e))
 	for i := range root.Rows {
 		e := make([]float64, u.N)
