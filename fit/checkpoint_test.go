@@ -246,7 +246,7 @@ func TestCancelledAnywhere(t *testing.T) {
 				looks := 60
 				if cancelled > 0 {
 					looks = map[string]int{"adam": 2500, "lbfgs": 900, "search": 2500, "bayes": 300,
-						"drawn": 1500}[kind]
+						"drawn": 1500, "whole": 600}[kind]
 				}
 				ctx := newCountdown(rng.IntN(looks))
 				r, err = Fit(ctx, p, s)

@@ -56,7 +56,7 @@ func newPosterior(ctx context.Context, b *bayesian, c *comparison) (*Posterior, 
 		}
 	}
 	if b.whole != nil {
-		b.whole.extend(a.Posterior)
+		return b.whole.extended(a.Posterior), a.scores, nil
 	}
 	return a.Posterior, a.scores, nil
 }

@@ -12,7 +12,8 @@ import (
 	"unseen/world"
 )
 
-// Where the products of all pairs would not fit, bayes learns from a part and says so.
+// Where the products of all pairs would not fit and there is no way to learn from them piece by piece, as where V is
+// known by draws, bayes learns from a part and says so.
 func TestBayesOfTooManyPairs(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -20,7 +21,7 @@ func TestBayesOfTooManyPairs(t *testing.T) {
 		Scenario: world.Scenario{Seed: 2}}))(t)
 	train := must(w.Pairs(ctx, 30_000, world.Draw{}))(t)
 	p := sample.Problem{Nodes: model.NodesOf(w.Graph()), Train: train.Pairs}
-	s := Settings{Replicates: -1, Starts: []float64{.3}, mostBytes: 4 * 9 * 10_000}
+	s := Settings{Replicates: -1, Starts: []float64{.3}, mostBytes: 4 * 9 * 10_000, mostExact: 4}
 	part := mustFit(t, p, s)
 	if !slices.ContainsFunc(part.Warnings, func(w risk.Warning) bool { return w.Kind == "sample" }) {
 		t.Errorf("nothing is said of it: %v", part.Warnings)

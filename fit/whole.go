@@ -244,8 +244,10 @@ func (w *whole) linkParams(theta []float64) []float32 {
 
 func (w *whole) exact() *exactCovariance { return w.v.(*partCovariance).exactCovariance }
 
-// extend makes the part's posterior that of all pairs.
-func (w *whole) extend(p *Posterior) {
+// extended returns the posterior of all pairs, given the part's, which stays: a checkpoint may keep it.
+func (w *whole) extended(part *Posterior) *Posterior {
+	p := *part
+	p.hyper, p.replicates = slices.Clone(p.hyper), slices.Clone(p.replicates)
 	small, large := p.v.(*exactCovariance).factor, w.exact().factor
 	d, n, unit := p.d, large.N, p.unit
 	width := d + 1
@@ -307,7 +309,9 @@ func (w *whole) extend(p *Posterior) {
 		p.replicates[i] = replicate{truth: w.bayesian.laplace.weights(truth), link: w.linkParams(at),
 			logits: float32s(at[width:])}
 	}
-	p.Alpha, p.Tau, p.scale, p.v = w.prior.Alpha, w.prior.Tau, w.scale, w.exact()
+	p.Alpha, p.Tau, p.scale = w.prior.Alpha, w.prior.Tau, w.scale
+	p.v = &exactCovariance{d: d, count: n - width, factor: large}
+	return &p
 }
 
 func float32s(values []float64) []float32 {
