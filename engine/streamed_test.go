@@ -3,93 +3,104 @@ package engine
 import (
 	"errors"
 	"math/rand/v2"
-	"slices"
+	"reflect"
 	"testing"
 
 	"unseen/graph"
 	"unseen/risk"
 )
 
-// A design that keeps no products says what one that keeps them says, whatever the threads.
-func TestStreamedDesign(t *testing.T) {
-	t.Parallel()
-	const nodes, dim, cells, n = 40, 20, 3, 5000
-	rng := rand.New(rand.NewPCG(3, 9))
+// streamedPairs are random pairs with random outcomes, and how their design is made.
+func streamedPairs(t *testing.T, rng *rand.Rand, n, dim, cells int) (DesignPairs, Outcomes) {
+	t.Helper()
+	const nodes = 40
 	vectors, err := graph.NewVectors(nodes, dim)
 	if err != nil {
 		t.Fatal(err)
 	}
-	row := make([]float32, dim)
 	for i := range int32(nodes) {
-		for j := range row {
-			row[j] = float32(rng.NormFloat64())
-		}
-		if err := vectors.Set(i, row); err != nil {
+		if err := vectors.Set(i, normalRow(rng, dim)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	cellOf := func(source, target int32) int32 { return (source + 2*target) % cells }
-	pairs := &graph.Pairs{}
-	var outcomes Outcomes
-	var cell []int32
+	p := DesignPairs{Vectors: vectors, Pairs: &graph.Pairs{}, Cells: cells, Unit: 1.3,
+		CellOf: func(source, target int32) int32 { return (source + 2*target) % int32(cells) }}
+	var o Outcomes
 	for range n {
 		i, j := int32(rng.IntN(nodes)), int32(rng.IntN(nodes))
-		pairs.Source, pairs.Target = append(pairs.Source, i), append(pairs.Target, j)
-		pairs.Rate = append(pairs.Rate, []float64{1, .3}[rng.IntN(2)])
-		cell = append(cell, cellOf(i, j))
-		linked := rng.IntN(3) == 0
-		outcomes.Linked = append(outcomes.Linked, linked)
-		outcomes.Exposure = append(outcomes.Exposure, []risk.Exposure{risk.Unlogged, risk.Exposed}[rng.IntN(2)])
-		outcomes.Leverage = append(outcomes.Leverage, float32(rng.Float64()))
+		p.Pairs.Source, p.Pairs.Target = append(p.Pairs.Source, i), append(p.Pairs.Target, j)
+		p.Rate = append(p.Rate, []float64{1, .3}[rng.IntN(2)])
+		p.Cell = append(p.Cell, p.CellOf(i, j))
+		o.Linked = append(o.Linked, rng.IntN(3) == 0)
+		o.Exposure = append(o.Exposure, []risk.Exposure{risk.Unlogged, risk.Exposed}[rng.IntN(2)])
+		o.Leverage = append(o.Leverage, float32(rng.Float64()))
 	}
+	return p, o
+}
+
+func normalRow(rng *rand.Rand, n int) []float32 {
+	row := make([]float32, n)
+	for i := range row {
+		row[i] = float32(rng.NormFloat64())
+	}
+	return row
+}
+
+// designFacts is all that a streamed design can say.
+type designFacts struct {
+	value             float64
+	grad, information []float64
+	logits, leverage  []float32
+}
+
+func factsOf(t *testing.T, threads int, p DesignPairs, o Outcomes, theta []float64, root Root) designFacts {
+	t.Helper()
+	design, err := CPU{Threads: threads}.Design(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer design.Close()
+	l, err := design.Observe(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	out := designFacts{grad: make([]float64, len(theta))}
+	var errs [4]error
+	out.value, errs[0] = l.Value(t.Context(), theta, out.grad)
+	out.information, errs[1] = l.Information(t.Context(), theta)
+	out.logits, errs[2] = design.Logits(t.Context(), theta)
+	out.leverage, errs[3] = design.Leverage(t.Context(), root)
+	if err := errors.Join(errs[:]...); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// A design that keeps no products says what one that keeps them says, whatever the threads.
+func TestStreamedDesign(t *testing.T) {
+	t.Parallel()
+	const dim, cells, n = 20, 3, 5000
+	rng := rand.New(rand.NewPCG(3, 9))
+	pairs, outcomes := streamedPairs(t, rng, n, dim, cells)
 	theta := make([]float64, dim+1+cells)
 	for i := range theta {
 		theta[i] = .5 * rng.NormFloat64()
 	}
 	root := Root{Divisor: 3}
 	for range 3 {
-		draw := make([]float32, dim+1)
-		for i := range draw {
-			draw[i] = float32(rng.NormFloat64())
-		}
-		root.Rows = append(root.Rows, draw)
-	}
-	type found struct {
-		value             float64
-		grad, information []float64
-		logits, leverage  []float32
-	}
-	find := func(threads int, o Outcomes, p DesignPairs) found {
-		design, err := CPU{Threads: threads}.Design(t.Context(), p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer design.Close()
-		l, err := design.Observe(t.Context(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		out := found{grad: make([]float64, len(theta))}
-		var errs [4]error
-		out.value, errs[0] = l.Value(t.Context(), theta, out.grad)
-		out.information, errs[1] = l.Information(t.Context(), theta)
-		out.logits, errs[2] = design.Logits(t.Context(), theta)
-		out.leverage, errs[3] = design.Leverage(t.Context(), root)
-		if err := errors.Join(errs[:]...); err != nil {
-			t.Fatal(err)
-		}
-		return out
+		root.Rows = append(root.Rows, normalRow(rng, dim+1))
 	}
 	certain := outcomes
 	certain.Leverage, certain.Exposure = nil, nil
 	for _, o := range []Outcomes{outcomes, certain} {
-		p := DesignPairs{Vectors: vectors, Pairs: pairs, Cell: cell, Cells: cells, Rate: pairs.Rate, Unit: 1.3}
-		kept := find(2, o, p)
-		p.Cell, p.CellOf, p.Streamed = nil, cellOf, true
-		one, three := find(1, o, p), find(3, o, p)
-		if one.value != three.value || !slices.Equal(one.grad, three.grad) ||
-			!slices.Equal(one.information, three.information) || !slices.Equal(one.leverage, three.leverage) {
+		p := pairs
+		p.CellOf = nil
+		kept := factsOf(t, 2, p, o, theta, root)
+		p = pairs
+		p.Cell, p.Streamed = nil, true
+		one, three := factsOf(t, 1, p, o, theta, root), factsOf(t, 3, p, o, theta, root)
+		if !reflect.DeepEqual(one, three) {
 			t.Error("the threads change it")
 		}
 		if !near(kept.value, one.value, 1e-6) {
@@ -113,8 +124,8 @@ func TestStreamedDesign(t *testing.T) {
 			}
 		}
 	}
-	if _, err := (CPU{}).Design(t.Context(), DesignPairs{Vectors: vectors, Pairs: pairs, Streamed: true}); !errors.Is(
-		err, ErrShape) {
-		t.Errorf("a streamed design without cells and unit: %v", err)
+	pairs.Streamed, pairs.Unit = true, 0
+	if _, err := (CPU{}).Design(t.Context(), pairs); !errors.Is(err, ErrShape) {
+		t.Errorf("a streamed design without a unit: %v", err)
 	}
 }

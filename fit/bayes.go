@@ -176,8 +176,8 @@ func (b *bayesian) limit(learned bool) {
 		b.whole = &whole{bayesian: b, problem: b.problem}
 		_, part := thinToLearn(b.problem, min(most/partOfBytes, partPairs), s)
 		b.problem.Train, b.problem.Exposure = part.Pairs, part.Exposure
-		warn("bayes learned from all %d pairs; what it knows of its own bias, of other starts and of other assumptions "+
-			"comes from %d of them", all, b.problem.Train.Len())
+		warn("bayes learned from all %d pairs; what it knows of its own bias, of other starts and of other "+
+			"assumptions comes from %d of them", all, b.problem.Train.Len())
 	case all > most:
 		part := b.problem.Training().At(sample.Thin(all, most, s.Seed))
 		b.problem.Train, b.problem.Exposure = part.Pairs, part.Exposure

@@ -38,8 +38,9 @@ func (s setup) tryWhole(t *testing.T, seed uint64) *wholeTrial {
 	out := &wholeTrial{setup: s, seed: seed, part: mustFit(t, p, settings)}
 	settings.mostBytes = 0
 	out.all = mustFit(t, p, settings)
+	evidence := sample.Evidence{Pairs: test.Pairs}
 	for i, r := range []*Result{out.part, out.all} {
-		out.judgements[i] = must(r.Judge().Risk(t.Context(), sample.Evidence{Pairs: test.Pairs}, risk.Estimator{}, nil))(t)
+		out.judgements[i] = must(r.Judge().Risk(t.Context(), evidence, risk.Estimator{}, nil))(t)
 	}
 	return out
 }
@@ -70,8 +71,8 @@ func TestWhole(t *testing.T) {
 				}
 				a, b := x.part.Findings.MeanLink, x.all.Findings.MeanLink
 				if off := math.Log(a.Value/b.Value) / b.Error; math.Abs(off) > .3 {
-					t.Errorf("seed %d: mean ŷ is %v by a part, %v by all: %.2f standard errors", x.seed, a.Value, b.Value,
-						off)
+					t.Errorf("seed %d: mean ŷ is %v by a part, %v by all: %.2f standard errors", x.seed, a.Value,
+						b.Value, off)
 				}
 				if ratio := a.Error / b.Error; ratio < .97 || ratio > 1.15 {
 					t.Errorf("seed %d: the error of mean ŷ is %v by a part, %v by all", x.seed, a.Error, b.Error)
