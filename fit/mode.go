@@ -186,12 +186,12 @@ func (l *laplace) mode(ctx context.Context, theta []float64, v covariance, c cli
 	return nil
 }
 
+// certain is an intercept above which every ŷ is 1, and rises for ever.
+const certain = 100
+
 // iterate takes one step. The state changes at its end only: one that is interrupted is done again.
 func (a *ascent) iterate(ctx context.Context, enough float64) error {
-	const (
-		spare   = .5  // the decrement below which a search that finds no better place has ended
-		certain = 100 // an intercept above which every ŷ is 1, and rises for ever
-	)
+	const spare = .5 // the decrement below which a search that finds no better place has ended
 	if a.theta[a.laplace.d] > certain {
 		a.iteration, a.ended = a.iteration+1, true
 		return nil

@@ -104,7 +104,7 @@ func (w *whole) find(ctx context.Context) error {
 			return err
 		}
 		w.round++
-		w.ended = w.round == rounds || w.round > 1 && moved < .1
+		w.ended = w.round == rounds || w.round > 1 && moved < .1 || w.theta[l.d] > certain
 		w.recorder.settle(w)
 		if err := w.recorder.tick(); err != nil {
 			return err

@@ -53,12 +53,12 @@ func TestWhole(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow, and this is -short")
 	}
-	const seeds = 3
+	const seeds = 2
 	for name, s := range map[string]setup{
-		"saturated":        {plan: world.Saturated(), pairs: 40_000, dim: 32},
-		"saturated-rare":   {plan: world.SaturatedRare(), pairs: 120_000, dim: 16},
-		"flat-rare-logged": {plan: world.FlatRare(), pairs: 60_000, dim: 16, logged: .01},
-		"case-control":     {plan: world.Saturated(), dim: 32, caseControl: true},
+		"saturated":        {plan: world.Saturated(), pairs: 30_000, dim: 24},
+		"saturated-rare":   {plan: world.SaturatedRare(), pairs: 80_000, dim: 16},
+		"flat-rare-logged": {plan: world.FlatRare(), pairs: 40_000, dim: 16, logged: .01},
+		"case-control":     {plan: world.Saturated(), dim: 24, caseControl: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
