@@ -28,8 +28,8 @@ var scales = []comparison{
 		(*bench).clonePass},
 	{"clone-checksum", "the checksum of its data, which a checkpoint needs, against 60 s", 1, "sums/min",
 		(*bench).cloneChecksum},
-	{"clone-bayes", "Fit by bayes of all its pairs, with links of a planted truth, with intervals, against 10 min", 1, "fits/10min",
-		(*bench).cloneBayes},
+	{"clone-bayes", "Fit by bayes of all its pairs, with links of a planted truth and with intervals, against 10 min",
+		1, "fits/10min", (*bench).cloneBayes},
 	{"clone-memory", "peak memory of the above without mapped vectors, from the creation of the graph on, " +
 		"against 1.5 GB", 1, "1/GB", (*bench).cloneMemory},
 }

@@ -27,6 +27,10 @@
 // Where the vectors have more than 4096 dimensions, too many for a matrix over them, the normal
 // distribution is kept as a few hundred draws; see Posterior.
 //
+// From more than half a million pairs, or those whose products would take over a gigabyte, bayes learns in two steps:
+// the whole posterior of a part, then the mode of all pairs by a few passes over them. What is found from a part, the
+// information and the simulated histories, counts with its own error.
+//
 // # Search
 //
 // The other methods have settings to choose. A Search tries a grid of them, or a sample of its points, and
