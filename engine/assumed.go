@@ -59,7 +59,7 @@ type TermKind uint8
 const (
 	InExposure     TermKind = iota // s gets t·v
 	InLink                         // z gets t·v
-	LinkInExposure                 // s gets t·v·z: what is relevant is shown more
+	LinkInExposure                 // s gets t·v·likeness, see Response.likeness: what is relevant is shown more
 	// Dependence makes exposure and relevance of a pair dependent given π and ŷ, by Frank's copula with κ = t: both
 	// come about together more often than π·ŷ where κ > 0.
 	Dependence
@@ -72,7 +72,8 @@ type AssumedLikelihood interface {
 	Means(ctx context.Context, theta []float64, of []PairMean) (values []float64, gradients [][]float64, err error)
 	// GroupGradients returns the gradient of every group of pairs at θ.
 	GroupGradients(ctx context.Context, theta []float64, g PairGroups) ([][]float64, error)
-	// GroupValues returns −log likelihood of every group of pairs at the group's own θ.
+	// GroupValues returns −log likelihood of every group of pairs at the group's own θ: of each pair minus the
+	// logarithm of its mean likelihood over what is believed of its logit, where Value has the mean of the logarithm.
 	GroupValues(ctx context.Context, theta [][]float64, g PairGroups) ([]float64, error)
 }
 
@@ -129,6 +130,20 @@ func (r Response) at(z float64) (y, rest, slope float64) {
 	}
 	e := math.Exp(-math.Max(-600, math.Min(600, z)))
 	return 1 / (1 + e), e / (1 + e), e / (1 + e)
+}
+
+// likeness returns what exposure may follow of a logit: about the log odds of ŷ where it is small, so that a slope means
+// the same whatever the response; and its own slope. Of a logistic response it is z. Cauchit's z runs away where ŷ
+// comes near 0 or 1, and a small slope on it would make exposure the one that decides.
+func (r Response) likeness(z, y, rest, slope float64) (value, rise float64) {
+	const shorter = 1.7 // is z of a probit than its log odds
+	switch r {
+	case Probit:
+		return shorter * z, shorter
+	case Cauchit:
+		return math.Log(y / rest), slope / rest
+	}
+	return z, 1
 }
 
 // frank is Frank's copula with one κ.

@@ -195,6 +195,8 @@ func TestAssumedInformation(t *testing.T) {
 		t.Fatal(err)
 	}
 	for k := range product {
+		likeness, _ := Probit.likeness(float64(z[k]), 0, 0, 0)
+		z[k] = float32(likeness)
 		product[k] = s.Design.(*cpuDesign).x.Row(k)[2]
 		if k%smallCells == 1 {
 			cell[k] = 1
@@ -230,37 +232,43 @@ func TestAssumedInformation(t *testing.T) {
 	}
 }
 
-// PairGroups add up to the whole.
+// PairGroups add up to the whole, but for the mean over logits that are not certain: the logarithm of a mean is above
+// the mean of the logarithms.
 func TestAssumedGroups(t *testing.T) {
 	t.Parallel()
-	s := newSmallDesign(t, 11, true)
-	l, err := s.Assume(t.Context(), s.outcomes, s.everyTerm(Cauchit))
-	if err != nil {
-		t.Fatal(err)
-	}
-	theta := s.theta(.2, .1, .3, -.2, 1)
-	grad := make([]float64, len(theta))
-	value, err := l.Value(t.Context(), theta, grad)
-	if err != nil {
-		t.Fatal(err)
-	}
-	groups := PairGroups{Of: make([]uint8, smallPairs), Count: 7}
-	for k := range groups.Of {
-		groups.Of[k] = uint8(s.rng.IntN(7))
-	}
-	gradients, err1 := l.GroupGradients(t.Context(), theta, groups)
-	values, err2 := l.GroupValues(t.Context(), slices.Repeat([][]float64{theta}, 7), groups)
-	if err1 != nil || err2 != nil {
-		t.Fatal(err1, err2)
-	}
-	for g := range groups.Count {
-		value -= values[g]
-		for i, x := range gradients[g] {
-			grad[i] -= x
+	for _, spread := range []bool{false, true} {
+		s := newSmallDesign(t, 11, spread)
+		l, err := s.Assume(t.Context(), s.outcomes, s.everyTerm(Cauchit))
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if !near(value, 0, 1e-5) || slices.ContainsFunc(grad, func(x float64) bool { return !near(x, 0, 1e-5) }) {
-		t.Errorf("what groups leave over: %v, %v", value, grad)
+		theta := s.theta(.2, .1, .3, -.2, 1)
+		grad := make([]float64, len(theta))
+		value, err := l.Value(t.Context(), theta, grad)
+		if err != nil {
+			t.Fatal(err)
+		}
+		groups := PairGroups{Of: make([]uint8, smallPairs), Count: 7}
+		for k := range groups.Of {
+			groups.Of[k] = uint8(s.rng.IntN(7))
+		}
+		gradients, err1 := l.GroupGradients(t.Context(), theta, groups)
+		values, err2 := l.GroupValues(t.Context(), slices.Repeat([][]float64{theta}, 7), groups)
+		if err1 != nil || err2 != nil {
+			t.Fatal(err1, err2)
+		}
+		for g := range groups.Count {
+			value -= values[g]
+			for i, x := range gradients[g] {
+				grad[i] -= x
+			}
+		}
+		if slices.ContainsFunc(grad, func(x float64) bool { return !near(x, 0, 1e-5) }) {
+			t.Errorf("what groups leave over: %v", grad)
+		}
+		if !spread && !near(value, 0, 1e-5) || spread && !(value > .1 && value < 10) {
+			t.Errorf("spread %v: what groups leave over: %v", spread, value)
+		}
 	}
 }
 

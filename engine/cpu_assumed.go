@@ -88,7 +88,7 @@ func (t *AssumedTerm) value(k int) float64 {
 // pairAt is a pair at one θ: where its logit is believed to lie, and how s follows from it.
 type pairAt struct {
 	z, deviation float64
-	s, bend      float64 // s = s + bend·z
+	s, bend      float64 // s = s + bend·likeness
 	frank        frank   // of κ; of −κ where one of two events is the complement
 	complement   frank
 	rate         float64
@@ -124,26 +124,47 @@ func (l *cpuAssumed) at(k int, product float32, theta []float64) pairAt {
 	return p
 }
 
-// nodes are the points and weights over which a pair's logit is averaged.
+// nodes are the points over which a pair's logit is averaged, and their weights: Gauss and Hermite's, and three for
+// logits that are nearly certain, where they are as good.
+type nodes struct {
+	at, of []float64
+	tally  []int // the places of their losses in a tally
+}
+
 var (
-	nodeAt = [7]float64{0, hermiteAt[0], -hermiteAt[0], hermiteAt[1], -hermiteAt[1], hermiteAt[2], -hermiteAt[2]}
-	nodeOf = [7]float64{hermiteCentre, hermiteWeight[0], hermiteWeight[0], hermiteWeight[1], hermiteWeight[1],
-		hermiteWeight[2], hermiteWeight[2]}
+	sevenNodes = nodes{[]float64{0, hermiteAt[0], -hermiteAt[0], hermiteAt[1], -hermiteAt[1], hermiteAt[2],
+		-hermiteAt[2]}, []float64{hermiteCentre, hermiteWeight[0], hermiteWeight[0], hermiteWeight[1],
+		hermiteWeight[1], hermiteWeight[2], hermiteWeight[2]}, []int{0, 1, 1, 2, 2, 3, 3}}
+	threeNodes = nodes{[]float64{0, math.Sqrt(3), -math.Sqrt(3)}, []float64{2. / 3, 1. / 6, 1. / 6},
+		[]int{4, 5, 5}}
+	oneNode = nodes{[]float64{0}, []float64{1}, []int{0}}
 )
+
+// nodes returns those of a pair.
+func (l *cpuAssumed) nodes(p *pairAt) nodes {
+	switch {
+	case l.deviation == nil:
+		return oneNode
+	case p.deviation < .3:
+		return threeNodes
+	}
+	return sevenNodes
+}
 
 // each calls f with what is believed of the pair at each point of its logit.
 func (l *cpuAssumed) each(p *pairAt, f func(weight float64, b *pairBelief)) {
 	var b pairBelief
-	for i, at := range nodeAt[:l.count()] {
+	nodes := l.nodes(p)
+	for i, at := range nodes.at {
 		l.believe(p, p.z+p.deviation*at, &b)
-		f(l.weight(i), &b)
+		f(nodes.of[i], &b)
 	}
 }
 
 // pairBelief is what is believed of a pair at one logit, before s is made to follow z.
 type pairBelief struct {
 	pairAt           *pairAt
-	z                float64
+	likeness, rise   float64
 	shown, hidden    event
 	wanted, unwanted event
 	linked           event   // shown and wanted
@@ -157,9 +178,10 @@ type event struct {
 }
 
 func (l *cpuAssumed) believe(p *pairAt, z float64, b *pairBelief) {
-	b.pairAt, b.z = p, z
 	y, restY, slope := l.assumed.Response.at(z)
-	pi, restPi := kern.Sigmoid64(math.Max(-300, math.Min(300, p.s+p.bend*z)))
+	b.pairAt = p
+	b.likeness, b.rise = l.assumed.Response.likeness(z, y, restY, slope)
+	pi, restPi := p.exposure(b.likeness)
 	b.shown, b.hidden = event{pi, [3]float64{1: restPi}}, event{restPi, [3]float64{1: -pi}}
 	b.wanted, b.unwanted = event{y, [3]float64{slope}}, event{restY, [3]float64{-slope * y / restY}}
 	b.linked = l.both(p, b.shown, b.wanted, 1)
@@ -184,7 +206,7 @@ func (l *cpuAssumed) both(p *pairAt, a, b event, sign float64) event {
 
 // along turns slopes along (z, s, κ) into slopes along the four directions.
 func (b *pairBelief) along(g [3]float64) [directions]float64 {
-	return [directions]float64{g[0] + b.pairAt.bend*g[1], g[1], g[1] * b.z, g[2]}
+	return [directions]float64{g[0] + b.pairAt.bend*b.rise*g[1], g[1], g[1] * b.likeness, g[2]}
 }
 
 // possible returns all that can be seen of the sampled pair, in a fixed order: linked; not linked;
@@ -276,15 +298,34 @@ func (l *cpuAssumed) information(p *pairAt) (m [directions][directions]float64) 
 
 // simpleNode is a point of the logit of a pair whose exposure is independent of its relevance and
 // not logged, which most are: P, the chance of a link given that the pair is sampled, 1−P, and the
-// slopes of the log odds of P along z, s and κ.
-type simpleNode struct{ linked, unlinked, byZ, byS, byKappa float64 }
+// slopes of the log odds of P along z, with what s follows of it, s, likeness and κ.
+type simpleNode struct{ linked, unlinked, byZ, byS, byText, byKappa float64 }
 
+// simple returns a node, given π and 1−π where they do not depend on z.
 func (l *cpuAssumed) simple(p *pairAt, z, pi, restPi float64) simpleNode {
 	y, restY, slope := l.assumed.Response.at(z)
+	likeness, rise := z, 0.
+	if len(l.text) > 0 {
+		if likeness, rise = l.assumed.Response.likeness(z, y, restY, slope); p.bend != 0 {
+			pi, restPi = p.exposure(likeness)
+			rise *= p.bend
+		} else {
+			rise = 0
+		}
+	}
+	n := l.simplest(p, [2]float64{y, restY}, [2]float64{pi, restPi}, slope)
+	n.byZ += rise * n.byS
+	n.byText = likeness * n.byS
+	return n
+}
+
+func (l *cpuAssumed) simplest(p *pairAt, relevant, shown [2]float64, slope float64) simpleNode {
+	y, restY, pi, restPi := relevant[0], relevant[1], shown[0], shown[1]
 	if p.frank.kappa == 0 {
 		c, q := math.Max(pi*y, 1e-300), restPi+pi*restY
 		inverse := 1 / (c + p.rate*q)
-		return simpleNode{c * inverse, p.rate * q * inverse, slope / q, restPi / q, restPi * restY / (2 * q)}
+		return simpleNode{linked: c * inverse, unlinked: p.rate * q * inverse, byZ: slope / q, byS: restPi / q,
+			byKappa: restPi * restY / (2 * q)}
 	}
 	c, byPi, byY, byKappa := p.frank.at(pi, y)
 	c = math.Max(c, 1e-300)
@@ -294,62 +335,43 @@ func (l *cpuAssumed) simple(p *pairAt, z, pi, restPi float64) simpleNode {
 		q = restPi + rest
 	}
 	inverse := 1 / (c + p.rate*q)
-	return simpleNode{c * inverse, p.rate * q * inverse, byY * slope / q, byPi * restPi / q, byKappa / q}
+	return simpleNode{linked: c * inverse, unlinked: p.rate * q * inverse, byZ: byY * slope / q,
+		byS: byPi * restPi / q, byKappa: byKappa / q}
 }
 
-// exposure returns π and 1−π at a logit z.
-func (p *pairAt) exposure(z float64) (pi, rest float64) {
-	return kern.Sigmoid64(math.Max(-300, math.Min(300, p.s+p.bend*z)))
-}
-
-// count is how many points stand for every logit.
-func (l *cpuAssumed) count() int {
-	if l.deviation == nil {
-		return 1
-	}
-	return len(nodeAt)
-}
-
-// weight is that of a point.
-func (l *cpuAssumed) weight(i int) float64 {
-	if l.deviation == nil {
-		return 1
-	}
-	return nodeOf[i]
+// exposure returns π and 1−π.
+func (p *pairAt) exposure(likeness float64) (pi, rest float64) {
+	return kern.Sigmoid64(math.Max(-300, math.Min(300, p.s+p.bend*likeness)))
 }
 
 func (l *cpuAssumed) simpleSlopes(p *pairAt, losses *tally) [directions]float64 {
-	pi, rest := p.exposure(p.z)
+	pi, rest := p.exposure(0)
 	var gz, gs, text, kappa float64
-	for i, at := range nodeAt[:l.count()] {
-		weight, z := l.weight(i), p.z+p.deviation*at
-		if p.bend != 0 && i > 0 {
-			pi, rest = p.exposure(z)
-		}
+	nodes := l.nodes(p)
+	for i, at := range nodes.at {
+		weight, z := nodes.of[i], p.z+p.deviation*at
 		n := l.simple(p, z, pi, rest)
 		miss, chance := weight*n.linked, n.unlinked
 		if p.seen.Linked {
 			miss, chance = -weight*n.unlinked, n.linked
 		}
-		losses.add((i+1)/2, 1/math.Max(chance, 1e-300))
+		losses.add(nodes.tally[i], 1/math.Max(chance, 1e-300))
 		gz += miss * n.byZ
 		gs += miss * n.byS
-		text += miss * n.byS * z
+		text += miss * n.byText
 		kappa += miss * n.byKappa
 	}
-	return [directions]float64{gz + p.bend*gs, gs, text, kappa}
+	return [directions]float64{gz, gs, text, kappa}
 }
 
 func (l *cpuAssumed) simpleInformation(p *pairAt) (m [directions][directions]float64) {
-	pi, rest := p.exposure(p.z)
-	for i, at := range nodeAt[:l.count()] {
-		weight, z := l.weight(i), p.z+p.deviation*at
-		if p.bend != 0 && i > 0 {
-			pi, rest = p.exposure(z)
-		}
+	pi, rest := p.exposure(0)
+	nodes := l.nodes(p)
+	for i, at := range nodes.at {
+		weight, z := nodes.of[i], p.z+p.deviation*at
 		n := l.simple(p, z, pi, rest)
 		v := weight * n.linked * n.unlinked
-		a, b, c, d := n.byZ+p.bend*n.byS, n.byS, n.byS*z, n.byKappa
+		a, b, c, d := n.byZ, n.byS, n.byText, n.byKappa
 		m[0][0] += v * a * a
 		m[0][1] += v * a * b
 		m[0][2] += v * a * c
@@ -698,15 +720,14 @@ func (l *cpuAssumed) GroupValues(ctx context.Context, theta [][]float64, g PairG
 		parts[lot] = make([]float64, g.Count)
 		losses := make([]tally, g.Count)
 		for i := range losses {
-			losses[i] = newTally(l.deviation != nil)
+			losses[i] = newTally(false)
 		}
 		var z [1]float32
 		for k := from; k < to; k++ {
 			group := g.Of[k]
 			kern.DotRange(z[:], weights[group], l.x, k)
 			p := l.at(k, z[0], theta[group])
-			loss, _ := l.slopes(&p, &losses[group])
-			parts[lot][group] += loss
+			losses[group].add(0, 1/math.Max(l.chance(&p), 1e-300))
 		}
 		for i := range losses {
 			parts[lot][i] += losses[i].total()
@@ -723,6 +744,26 @@ func (l *cpuAssumed) GroupValues(ctx context.Context, theta [][]float64, g PairG
 		}
 	}
 	return out, nil
+}
+
+// chance returns that of what was seen of a pair, over what is believed of its logit.
+func (l *cpuAssumed) chance(p *pairAt) (sum float64) {
+	if p.seen.Exposure == risk.Unlogged {
+		pi, rest := p.exposure(0)
+		nodes := l.nodes(p)
+		for i, at := range nodes.at {
+			n := l.simple(p, p.z+p.deviation*at, pi, rest)
+			if p.seen.Linked {
+				sum += nodes.of[i] * n.linked
+			} else {
+				sum += nodes.of[i] * n.unlinked
+			}
+		}
+		return sum
+	}
+	var room [3]event
+	l.each(p, func(weight float64, b *pairBelief) { sum += weight * l.possible(b, &room)[p.observed()].chance })
+	return sum
 }
 
 // Calibrate implements LogLikelihood, for a logistic response: a logistic regression on soft targets.

@@ -170,17 +170,17 @@ func spreadOf(leverage float32) (s spread) {
 // factor, as a sum of logarithms would be.
 type tally struct {
 	loss     float64
-	weights  [4]float64 // of the logit itself, and of either side's three points
-	products [4]float64
+	weights  [6]float64 // of the logit itself, of either side's three points, and of three points in all
+	products [6]float64
 }
 
 // newTally returns an empty tally, of logits that are averaged over their spread or not.
 func newTally(averaged bool) tally {
-	weights := [4]float64{1, hermiteWeight[0], hermiteWeight[1], hermiteWeight[2]}
+	weights := [6]float64{1, hermiteWeight[0], hermiteWeight[1], hermiteWeight[2], 2. / 3, 1. / 6}
 	if averaged {
 		weights[0] = hermiteCentre
 	}
-	return tally{weights: weights, products: [4]float64{1, 1, 1, 1}}
+	return tally{weights: weights, products: [6]float64{1, 1, 1, 1, 1, 1}}
 }
 
 // add adds weights[i]·log x, for an x of at least 1, but for its rounding.

@@ -141,6 +141,7 @@ const (
 	ofExposure        // mean π̂
 	ofRatio           // of π̂ among pairs of one field to that of two; 0 where there are no such pairs
 	ofRisk            // R_AP of the fit's own ŷ
+	ofLeast           // that, if no unlinked pair were relevant
 	measured
 )
 
@@ -159,9 +160,8 @@ const (
 // comparison is the fits of all alternatives to the same pairs.
 type comparison struct {
 	*bayesian
-	base   laplace // the fit's own posterior over the pairs that are compared by
-	chosen sample.Evidence
-	places []int32 // of those among the fit's pairs; nil means all of them
+	portion         // the pairs that are compared by
+	base    laplace // the fit's own posterior over them
 
 	// of the tests: how their terms hang together with θ, and the information that is theirs alone
 	border     [][]float64
@@ -172,6 +172,7 @@ type comparison struct {
 	fixedRisk  float64 // the part of R_AP that no belief changes
 
 	refuted []Refutation
+	offset  map[Suspicion]float64 // of a term's slope: what the method makes of links that obey the model
 	family  []Alternative
 	done    []*alternativeFit
 }
@@ -195,9 +196,7 @@ func newComparison(ctx context.Context, b *bayesian) (*comparison, error) {
 
 // close frees the pairs that were chosen.
 func (c *comparison) close() {
-	if c.places != nil {
-		c.base.design.Close()
-	}
+	c.portion.close()
 }
 
 // compare tests the assumptions and fits every alternative that the tests leave room for.
@@ -233,33 +232,160 @@ func (c *comparison) compare(ctx context.Context, replicates [][]float64) error 
 	return nil
 }
 
-// prepare chooses the pairs to compare by.
-func (c *comparison) prepare(ctx context.Context) error {
-	l, p := c.laplace, c.problem
-	most := min(comparedPairs, comparedProducts/((l.d+1)*(l.d+1)))
-	evidence := p.Training()
-	c.base = *l
-	c.base.seen, c.base.own = nil, false
-	if p.Train.Len() > most {
-		var part thinnedPairs
-		part, evidence = thinToLearn(p, most, c.result.Settings)
-		c.places = part.places
-		design, err := c.design(ctx, engine.DesignPairs{Pairs: evidence.Pairs, Cell: sample.Column(c.cell, c.places),
-			Cells: l.cells})
-		if err != nil {
-			return err
-		}
-		c.base.design = design
-		c.base.outcomes = engine.Outcomes{Linked: evidence.Pairs.Linked, Exposure: evidence.Exposure,
-			Leverage: sample.Column(l.outcomes.Leverage, c.places)}
+// portion is a part of the training pairs that says nearly as much as all, with what a laplace needs of it.
+type portion struct {
+	chosen   sample.Evidence
+	places   []int32 // among the training pairs; nil means all of them
+	design   engine.Design
+	outcomes engine.Outcomes
+}
+
+func (p *portion) close() {
+	if p.places != nil && p.design != nil {
+		p.design.Close()
 	}
-	c.chosen = evidence
-	c.popularity = crossPopularity(p, p.Train.Linked, evidence.Pairs)
-	c.folds = engine.PairGroups{Of: make([]uint8, evidence.Pairs.Len()), Count: compareFolds}
-	for k, source := range evidence.Pairs.Source {
+}
+
+// prepare chooses the pairs to compare by.
+func (c *comparison) prepare(ctx context.Context) (err error) {
+	if c.portion, err = c.part(ctx, c.laplace, c.theta); err != nil {
+		return err
+	}
+	c.base = *c.laplace
+	c.base.seen, c.base.own = nil, false
+	c.base.design, c.base.outcomes = c.portion.design, c.portion.outcomes
+	pairs := c.chosen.Pairs
+	c.popularity = crossPopularity(c.problem, c.problem.Train.Linked, pairs)
+	c.folds = engine.PairGroups{Of: make([]uint8, pairs.Len()), Count: compareFolds}
+	for k, source := range pairs.Source {
 		c.folds.Of[k] = uint8(compareFolds * sample.Uniform(0xf01d, 0, uint64(source)))
 	}
 	return nil
+}
+
+// part returns the portion of the pairs for a fit of what was seen of them, or was drawn.
+func (c *comparison) part(ctx context.Context, f *laplace, theta []float64) (portion, error) {
+	out := portion{chosen: c.problem.Training(), design: f.design, outcomes: f.outcomes}
+	most := min(comparedPairs, comparedProducts/((f.d+1)*(f.d+1)))
+	if c.problem.Train.Len() <= most {
+		return out, nil
+	}
+	if err := c.thin(ctx, &out, f, theta, most); err != nil {
+		return out, err
+	}
+	var err error
+	out.design, err = c.bayesian.design(ctx, engine.DesignPairs{Pairs: out.chosen.Pairs,
+		Cell: sample.Column(c.cell, out.places), Cells: f.cells})
+	return out, err
+}
+
+// thin chooses about so many of the pairs: those whose exposure is logged, and of the others the rather those whose
+// outcome surprises the fit, because they say most; with weights and rates that make up for it. Where the likelihood
+// knows no rates, all pairs have the same chance.
+func (c *comparison) thin(ctx context.Context, to *portion, f *laplace, theta []float64, most int) error {
+	p, s, seen := c.problem, c.result.Settings, f.outcomes
+	z, err := f.design.Logits(ctx, theta)
+	if err != nil {
+		return err
+	}
+	linked := c.likely(f, theta, z)
+	logged := func(k int) bool { return p.Exposure != nil && p.Exposure[k] != risk.Unlogged }
+	factor := 1.
+	share := func(k int, link bool) float64 { // of the pairs like this one that are linked, or are not
+		const least = .1
+		switch {
+		case s.Sampling != engine.CaseControl.String():
+			return math.Min(1, factor)
+		case link:
+			return math.Min(1, factor*(least+1-linked[k]))
+		}
+		return math.Min(1, factor*(least+linked[k]))
+	}
+	low, high := 0., 1/.1
+	for range 30 { // towards the factor with which they are so many
+		var count float64
+		factor = (low + high) / 2
+		for k, link := range seen.Linked {
+			if logged(k) {
+				count++
+			} else {
+				count += share(k, link)
+			}
+		}
+		if count > float64(most) {
+			high = factor
+		} else {
+			low = factor
+		}
+	}
+	to.places = sample.Indices(p.Train.Len(), func(k int) bool {
+		return logged(k) || sample.Uniform(s.Seed, 0, uint64(k)) < share(k, seen.Linked[k])
+	})
+	to.chosen = p.Training().At(to.places)
+	for i, place := range to.places {
+		if k := int(place); !logged(k) {
+			to.chosen.Pairs.Weight[i] /= share(k, seen.Linked[k])
+			to.chosen.Pairs.Rate[i] *= share(k, false) / share(k, true)
+		}
+	}
+	c.balance(to, z)
+	to.outcomes = engine.Outcomes{Linked: sample.Column(seen.Linked, to.places),
+		Leverage: sample.Column(seen.Leverage, to.places)}
+	if seen.Exposure != nil {
+		to.outcomes.Exposure = sample.Column(seen.Exposure, to.places)
+	}
+	to.chosen.Pairs.Linked = to.outcomes.Linked
+	return nil
+}
+
+// likely returns P(linked | sampled) of every pair by a fit to all others: a pair's own outcome must not bear on
+// whether it surprises. Without it, its logit would be by leverage times slope higher.
+func (c *comparison) likely(f *laplace, theta []float64, z []float32) []float64 {
+	out := make([]float64, len(z))
+	for k := range out {
+		pi, rest := kern.Sigmoid64(theta[f.d+1+int(c.cell[k])])
+		rate := c.problem.Train.Rate[k]
+		at := func(z float64) (linked, slope float64) { // and that of its log odds in z
+			y, restY := kern.Sigmoid64(z)
+			unlinked := rest + pi*restY
+			return pi * y / (pi*y + rate*unlinked), restY / unlinked
+		}
+		own := float64(z[k])
+		linked, slope := at(own)
+		if f.outcomes.Linked[k] {
+			linked--
+		}
+		out[k], _ = at(own + float64(f.outcomes.Leverage[k])*linked*slope)
+	}
+	return out
+}
+
+// balance makes the weights of a portion add up to those of all pairs, among pairs of one field and of two, in every
+// band of z: so means over the portion differ from those over all pairs by little.
+func (c *comparison) balance(to *portion, z []float32) {
+	const bands = 64
+	order := slices.Sorted(slices.Values(z))
+	stratum := func(k int) int {
+		place, _ := slices.BinarySearch(order, z[k])
+		at := place * bands / len(order)
+		if pairs := c.problem.Train; c.problem.Nodes.SameField(pairs.Source[k], pairs.Target[k]) {
+			at += bands
+		}
+		return at
+	}
+	var all, part [2 * bands]float64
+	for k, w := range c.problem.Train.Weight {
+		all[stratum(k)] += w
+	}
+	weights := to.chosen.Pairs.Weight
+	for i, k := range to.places {
+		part[stratum(int(k))] += weights[i]
+	}
+	for i, k := range to.places {
+		if at := stratum(int(k)); part[at] > 0 {
+			weights[i] *= all[at] / part[at]
+		}
+	}
 }
 
 // prepareMeans says what the measures are sums of.
@@ -401,29 +527,27 @@ func (c *comparison) start(a Alternative) (*laplace, []float64) {
 	l := c.base
 	l.prior.Terms = nil
 	l.assumed = &engine.Assumptions{Response: a.Response}
-	add := func(t engine.AssumedTerm, p normal) {
+	add := func(t engine.AssumedTerm, p normal, of Suspicion) {
+		if !refutes(c.refuted, of) { // else links that obey say nothing of these
+			p.mean -= c.offset[of] * p.deviation * p.deviation // which takes the offset out of the slope
+		}
 		l.assumed.Terms = append(l.assumed.Terms, t)
 		l.prior.Terms = append(l.prior.Terms, p)
 	}
 	if a.Text {
-		add(engine.AssumedTerm{Kind: engine.LinkInExposure}, textPrior)
+		add(engine.AssumedTerm{Kind: engine.LinkInExposure}, textPrior, BySimilarity)
 	}
 	switch a.Popularity {
 	case PopularShown:
-		add(engine.AssumedTerm{Kind: engine.InExposure, Value: c.popularity}, popularityPrior)
+		add(engine.AssumedTerm{Kind: engine.InExposure, Value: c.popularity}, popularityPrior, ByPopularity)
 	case PopularRelevant:
-		add(engine.AssumedTerm{Kind: engine.InLink, Value: c.popularity}, popularityPrior)
+		add(engine.AssumedTerm{Kind: engine.InLink, Value: c.popularity}, popularityPrior, "")
 	}
 	if a.Dependence {
-		add(engine.AssumedTerm{Kind: engine.Dependence}, dependencePrior)
+		add(engine.AssumedTerm{Kind: engine.Dependence}, dependencePrior, Dependent)
 	}
 	theta := append(slices.Clone(c.theta), make([]float64, len(l.prior.Terms))...)
-	// it differs by the response or the dependence alone
-	like := slices.IndexFunc(c.done, func(f *alternativeFit) bool {
-		return f.mode != nil && f.Text == a.Text && f.Popularity == a.Popularity
-	})
-	if like >= 0 {
-		mode := c.done[like].mode
+	if mode := c.like(a); mode != nil {
 		n := len(mode) - 3
 		copy(theta, mode[:n])
 		l.prior.Alpha, l.prior.Tau = mode[n], [2]float64{mode[n+1], mode[n+2]}
@@ -435,21 +559,36 @@ func (c *comparison) start(a Alternative) (*laplace, []float64) {
 		}
 		l.prior.Alpha *= shorter * shorter
 		for i, t := range l.assumed.Terms {
-			switch at := c.base.size() + i; t.Kind {
-			case engine.InLink:
-				theta[at] /= shorter
-			case engine.LinkInExposure:
-				theta[at] = math.Min(theta[at]*shorter, mostText)
+			if t.Kind == engine.InLink {
+				theta[c.base.size()+i] /= shorter
 			}
 		}
 	}
 	return &l, theta
 }
 
+// like returns the mode of an alternative that differs by the response or the dependence alone; if there is none, that of
+// the model itself over the same pairs; nil before that.
+func (c *comparison) like(a Alternative) []float64 {
+	for _, f := range c.done {
+		if f.mode != nil && f.Text == a.Text && f.Popularity == a.Popularity {
+			return f.mode
+		}
+	}
+	if len(c.done) > 0 {
+		return c.done[0].mode
+	}
+	return nil
+}
+
 // learn finds the mode and the prior in turn, as the fit does, but from where it ended and no more
-// than this often. V is that of the last round but for the last steps to the mode.
+// than this often: twice as often the first time, whose pairs may be a part of the fit's. V is that of the last round but for the last steps to the mode.
 func (c *comparison) learn(ctx context.Context, l *laplace, theta []float64) (v covariance, err error) {
-	const rounds, enough = 2, 10 * near
+	const enough, settled = 10 * near, .01
+	rounds := 4
+	if len(c.done) == 0 {
+		rounds = 10
+	}
 	var last [3]float64
 	for range rounds {
 		if err := l.mode(ctx, theta, v, climb{enough: enough, report: c.report}); err != nil {
@@ -461,8 +600,10 @@ func (c *comparison) learn(ctx context.Context, l *laplace, theta []float64) (v 
 		if err := l.setLeverage(ctx, v); err != nil {
 			return nil, err
 		}
-		l.prior.updateAlpha(theta, v.trace(), &last[0])
-		l.prior.updateTau(theta, v.ofCells(), last[1:])
+		moved := l.prior.updateAlpha(theta, v.trace(), &last[0])
+		if moved = math.Max(moved, l.prior.updateTau(theta, v.ofCells(), last[1:])); moved < settled {
+			break
+		}
 	}
 	return v, l.mode(ctx, theta, v, climb{enough: enough, report: c.report})
 }
@@ -488,6 +629,7 @@ func (c *comparison) measure(ctx context.Context, l engine.AssumedLikelihood, th
 	}
 	out.measures[ofLink], out.measures[ofExposure] = logarithm(0), logarithm(1)
 	out.measures[ofRisk] = measure{c.fixedRisk + values[2], math.Sqrt(v.variance(gradients[2]))}
+	out.measures[ofLeast] = measure{value: c.fixedRisk}
 	if len(values) > 3 {
 		one, two := logarithm(3), logarithm(4)
 		for k, x := range gradients[4] {

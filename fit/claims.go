@@ -17,8 +17,8 @@ import (
 //
 // A ceiling is in no member: if even the most relevant pairs are linked only with a probability c
 // when they are shown, links are the same with c times the relevance and 1/c times the exposure. So
-// without a log or an anchor each end counts on one side only: relevance at most, exposure at
-// least.
+// without a log or an anchor each end counts on one side only: relevance at most, exposure at least; and a risk may be
+// anything up or down to what it is if no unlinked pair is relevant.
 type ClaimSet struct {
 	Reference Alternative `json:"reference"`
 	OneSided  bool        `json:"oneSided"`
@@ -99,6 +99,9 @@ func (d *diagnosis) claim() {
 			set.MeanLink.include(c.MeanLink)
 			set.Propensity.include(c.Propensity)
 			set.Risk.include(c.Risk)
+			if none := f.measures[ofLeast].value; set.OneSided {
+				set.Risk.include(MemberValue{Lower: none, Upper: none})
+			}
 			if c.Ratio != nil {
 				if set.Ratio == nil {
 					set.Ratio = &SetRange{}

@@ -9,7 +9,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"unseen/engine"
-	"unseen/sample"
+	"unseen/graph"
 )
 
 // Refutation is a test of what the model assumes of exposure: that it is a matter of fields alone and independent of
@@ -42,37 +42,36 @@ var scored = []Suspicion{BySimilarity, WithinFields, ByPopularity, Dependent}
 // oneSided are the suspicions of which only a term above 0 makes sense.
 func (s Suspicion) oneSided() bool { return s == BySimilarity || s == Dependent }
 
-// scoreTerms are the terms of the tests, for links that were seen or drawn.
-func (c *comparison) scoreTerms(linked []bool) []engine.AssumedTerm {
-	pairs := c.chosen.Pairs
+// scoreTerms are the terms of the tests, for pairs and the popularity of their targets.
+func (c *comparison) scoreTerms(pairs *graph.Pairs, popularity []float32) []engine.AssumedTerm {
 	same := make([]float32, pairs.Len())
 	for k := range same {
-		if c.same(k) {
+		if c.problem.Nodes.SameField(pairs.Source[k], pairs.Target[k]) {
 			same[k] = 1
 		}
-	}
-	popularity := c.popularity
-	if linked != nil {
-		popularity = crossPopularity(c.problem, linked, pairs)
 	}
 	return []engine.AssumedTerm{{Kind: engine.LinkInExposure}, {Kind: engine.LinkInExposure, Value: same},
 		{Kind: engine.InExposure, Value: popularity}, {Kind: engine.Dependence}}
 }
 
-// scores returns the slopes of the log-likelihood in the terms of the tests, at the mode without
-// them, of the links that a fit has. A part of the pairs is not quite at its own mode; what of the
-// slopes comes from there is taken out.
-func (c *comparison) scores(ctx context.Context, f *laplace, theta []float64, linked []bool) ([]float64, error) {
-	l := c.base
-	l.outcomes = f.outcomes
-	if c.places != nil {
-		l.outcomes.Linked = sample.Column(l.outcomes.Linked, c.places)
-		l.outcomes.Leverage = sample.Column(l.outcomes.Leverage, c.places)
-		if l.outcomes.Exposure != nil {
-			l.outcomes.Exposure = sample.Column(l.outcomes.Exposure, c.places)
-		}
+// replicateScores are the scores of a replicate, from a portion of the pairs that is chosen by its own outcomes, as
+// the fit's was by those that were seen.
+func (c *comparison) replicateScores(ctx context.Context, f *laplace, theta []float64) ([]float64, error) {
+	p, err := c.part(ctx, f, theta)
+	if err != nil {
+		return nil, err
 	}
-	l.assumed = &engine.Assumptions{Terms: c.scoreTerms(linked)}
+	defer p.close()
+	return c.scores(ctx, f, theta, p, crossPopularity(c.problem, f.outcomes.Linked, p.chosen.Pairs))
+}
+
+// scores returns the slopes of the log-likelihood in the terms of the tests, at a fit's mode without them. A portion of
+// the pairs is not quite at its own mode; what of the slopes comes from there is taken out.
+func (c *comparison) scores(ctx context.Context, f *laplace, theta []float64, p portion,
+	popularity []float32) ([]float64, error) {
+	l := c.base
+	l.design, l.outcomes = p.design, p.outcomes
+	l.assumed = &engine.Assumptions{Terms: c.scoreTerms(p.chosen.Pairs, popularity)}
 	defer l.close()
 	likelihood, err := l.likelihood(ctx)
 	if err != nil {
@@ -94,7 +93,7 @@ func (c *comparison) scores(ctx context.Context, f *laplace, theta []float64, li
 // prepareScores finds how the terms of the tests hang together with all else, and how much the links can say of them.
 func (c *comparison) prepareScores(ctx context.Context) error {
 	l := c.base
-	l.assumed = &engine.Assumptions{Terms: c.scoreTerms(nil)}
+	l.assumed = &engine.Assumptions{Terms: c.scoreTerms(c.chosen.Pairs, c.popularity)}
 	defer l.close()
 	likelihood, err := l.likelihood(ctx)
 	if err != nil {
@@ -127,17 +126,19 @@ func (c *comparison) prepareScores(ctx context.Context) error {
 // refute tests every suspicion. The scores of replicates, whose links obey the model, tell what the method itself does
 // to them: a prior shrinks w, and what it leaves over looks like a term.
 func (c *comparison) refute(ctx context.Context, replicates [][]float64) ([]Refutation, error) {
-	scores, err := c.scores(ctx, c.laplace, c.theta, nil)
+	scores, err := c.scores(ctx, c.laplace, c.theta, c.portion, c.popularity)
 	if err != nil {
 		return nil, err
 	}
 	var out []Refutation
+	c.offset = map[Suspicion]float64{}
 	for i, of := range scored {
 		var drawn []float64
 		for _, r := range replicates {
 			drawn = append(drawn, r[i])
 		}
 		mean, err := meanAndError(drawn)
+		c.offset[of] = mean
 		count := math.Max(float64(len(drawn)), 1)
 		variance := math.Max(c.decided[i], err*err*count)
 		if len(drawn) > 1 {

@@ -316,7 +316,7 @@ func (a *refits) replicate(ctx context.Context, k int) error {
 		return err
 	}
 	if a.comparison != nil {
-		scores, err := a.comparison.scores(ctx, &again.laplace, again.theta, again.outcomes.Linked)
+		scores, err := a.comparison.replicateScores(ctx, &again.laplace, again.theta)
 		if err != nil {
 			return err
 		}

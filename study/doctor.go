@@ -108,11 +108,11 @@ func runDoctor(ctx context.Context, l *lab) (*Result, error) {
 		return nil, err
 	}
 	r := &Result{Rows: rows, Setting: []string{
-		"Worlds of 1,200 nodes in 8 fields, base rate .16 and oracle AUC .97 but for the rare ones; vectors of " +
+		"Worlds of 2,000 nodes in 8 fields, base rate .16 and oracle AUC .97 but for the rare ones; vectors of " +
 			"16 or 256 " +
 			"dimensions, π within a field about .05, .3 or .7 and a quarter of that between two, and the " +
 			"strength of the " +
-			"violation, all drawn by the seed. The doctor sees all links and two other pairs for each.",
+			"violation, all drawn by the seed. The doctor sees all links and four other pairs for each.",
 		"A set holds if the truth is in it. Without a log or an anchor only one side is claimed: relevance at most, " +
 			"exposure at least. Wrong: the doctor said identified, and something that it claimed does not hold.",
 	}}
@@ -126,7 +126,7 @@ func (r *DoctorRow) try(ctx context.Context, kind doctorKind, quick bool) error 
 	rng := rand.New(rand.NewPCG(r.Seed, 0xd0c))
 	r.Dim, r.Same = []int{16, 256}[rng.IntN(2)], []float64{.05, .3, .7}[rng.IntN(3)]
 	r.Strength = kind.low + (kind.high-kind.low)*rng.Float64()
-	nodes := 1200
+	nodes := 2000
 	if quick {
 		nodes, r.Dim = 150, 16
 	}
@@ -173,7 +173,7 @@ func (k doctorKind) problem(ctx context.Context, w *world.World, rng *rand.Rand)
 	}
 	g := linked.Graph()
 	if out.Train, _, err = graph.Sample(g, graph.Universe{Before: g.Order()}, graph.SampleOptions{
-		PerLink: 2, Src: rand.NewPCG(rng.Uint64(), 0)}); err != nil || !k.logged {
+		Src: rand.NewPCG(rng.Uint64(), 0)}); err != nil || !k.logged {
 		return out, err
 	}
 	seen, err := linked.Reveal(ctx, out.Train, .005*float64(g.Len())*float64(g.Len()-1)/float64(out.Train.Len()))
