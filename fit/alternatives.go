@@ -10,6 +10,7 @@ import (
 	"unseen/engine"
 	"unseen/graph"
 	"unseen/internal/kern"
+	"unseen/risk"
 	"unseen/sample"
 )
 
@@ -266,11 +267,11 @@ func (c *comparison) prepare(ctx context.Context) (err error) {
 // part returns the portion of the pairs for a fit of what was seen of them, or was drawn.
 func (c *comparison) part(ctx context.Context, f *laplace, theta []float64) (portion, error) {
 	out := portion{chosen: c.problem.Training(), design: f.design, outcomes: f.outcomes}
-	most := min(comparedPairs, comparedProducts/((f.d+1)*(f.d+1)))
+	most := min(cmp.Or(c.result.Settings.compared, comparedPairs), comparedProducts/((f.d+1)*(f.d+1)))
 	if c.problem.Train.Len() <= most {
 		return out, nil
 	}
-	if err := c.thin(ctx, &out, f, theta, most); err != nil {
+	if err := c.choose(ctx, &out, f, theta, most); err != nil {
 		return out, err
 	}
 	var err error
@@ -279,10 +280,10 @@ func (c *comparison) part(ctx context.Context, f *laplace, theta []float64) (por
 	return out, err
 }
 
-// thin chooses about so many of the pairs: those whose exposure is logged, and of the others the rather those whose
-// outcome surprises the fit, because they say most; with weights and rates that make up for it. Where the likelihood
-// knows no rates, all pairs have the same chance.
-func (c *comparison) thin(ctx context.Context, to *portion, f *laplace, theta []float64, most int) error {
+// choose chooses about so many of the pairs: those whose exposure is logged up to half, and of the others the rather
+// those whose outcome surprises the fit, because they say most; with weights and rates that make up for it. Where the
+// likelihood knows no rates, all others have the same chance.
+func (c *comparison) choose(ctx context.Context, to *portion, f *laplace, theta []float64, most int) error {
 	p, s, seen := c.problem, c.result.Settings, f.outcomes
 	z, err := f.design.Logits(ctx, theta)
 	if err != nil {
@@ -290,10 +291,18 @@ func (c *comparison) thin(ctx context.Context, to *portion, f *laplace, theta []
 	}
 	linked := c.likely(f, theta, z)
 	logged := func(k int) bool { return p.Exposure != nil && p.Exposure[k] != risk.Unlogged }
-	factor := 1.
+	whole := 0
+	for k := range seen.Linked {
+		if logged(k) {
+			whole++
+		}
+	}
+	factor, ofLogged := 1., math.Min(1, float64(most)/2/float64(max(whole, 1)))
 	share := func(k int, link bool) float64 { // of the pairs like this one that are linked, or are not
 		const least = .1
 		switch {
+		case logged(k):
+			return ofLogged
 		case s.Sampling != engine.CaseControl.String():
 			return math.Min(1, factor)
 		case link:
@@ -306,11 +315,7 @@ func (c *comparison) thin(ctx context.Context, to *portion, f *laplace, theta []
 		var count float64
 		factor = (low + high) / 2
 		for k, link := range seen.Linked {
-			if logged(k) {
-				count++
-			} else {
-				count += share(k, link)
-			}
+			count += share(k, link)
 		}
 		if count > float64(most) {
 			high = factor
@@ -319,14 +324,13 @@ func (c *comparison) thin(ctx context.Context, to *portion, f *laplace, theta []
 		}
 	}
 	to.places = sample.Indices(p.Train.Len(), func(k int) bool {
-		return logged(k) || sample.Uniform(s.Seed, 0, uint64(k)) < share(k, seen.Linked[k])
+		return sample.Uniform(s.Seed, 0, uint64(k)) < share(k, seen.Linked[k])
 	})
 	to.chosen = p.Training().At(to.places)
 	for i, place := range to.places {
-		if k := int(place); !logged(k) {
-			to.chosen.Pairs.Weight[i] /= share(k, seen.Linked[k])
-			to.chosen.Pairs.Rate[i] *= share(k, false) / share(k, true)
-		}
+		k := int(place)
+		to.chosen.Pairs.Weight[i] /= share(k, seen.Linked[k])
+		to.chosen.Pairs.Rate[i] *= share(k, false) / share(k, true)
 	}
 	c.balance(to, z)
 	to.outcomes = engine.Outcomes{Linked: sample.Column(seen.Linked, to.places),

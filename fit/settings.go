@@ -56,6 +56,7 @@ type Settings struct {
 
 	mostBytes int // of products that bayes keeps; 0 means mostBytes, tests lower it
 	mostPairs int // that the information of all pairs is found from; 0 means informationPairs or more, tests lower it
+	compared  int // pairs that assumptions are compared by; 0 means comparedPairs, tests lower it
 	mostExact int // dimensions up to which bayes factors its matrix; 0 means mostExact, tests lower it
 	draws     int // that it makes above them; 0 means usualDraws
 

@@ -1,6 +1,8 @@
 package fit
 
 import (
+	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -47,5 +49,45 @@ func TestViolationsAreFound(t *testing.T) {
 					set.Propensity, set.MeanLink)
 			}
 		})
+	}
+}
+
+// A third of the pairs, those that surprise, say of every assumption about what all of them do, and nearly as surely.
+func TestSurprisingPairsSayMost(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("slow, and this is -short; ./check runs it once without")
+	}
+	plan := world.Saturated()
+	plan.Seed = 33
+	w := must(world.New(t.Context(), world.Settings{Nodes: 900, Dim: 8, Fields: world.EvenFields(4), Scenario: plan}))(t)
+	g := must(w.Linked(t.Context()))(t).Graph()
+	train, _, err := graph.Sample(g, graph.Universe{Before: g.Order()}, graph.SampleOptions{Src: rand.NewPCG(1, 2)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := sample.Problem{Nodes: model.NodesOf(g), Train: train}
+	settings := Settings{Doctor: FullDoctor, Starts: []float64{.3}}
+	all := mustFit(t, p, settings).Findings
+	settings.compared = train.Len() / 3
+	part := mustFit(t, p, settings).Findings
+	if n := part.Set.Pairs; n < train.Len()/4 || n > train.Len()/2 {
+		t.Errorf("%d of %d pairs", n, train.Len())
+	}
+	for _, f := range []*Findings{all, part} {
+		if slices.ContainsFunc(f.Tests, func(r Refutation) bool { return r.Refuted }) {
+			t.Errorf("%+v", f.Tests)
+		}
+	}
+	for i, m := range part.Set.Members[:4] { // of the logistic response
+		whole := all.Set.Members[i]
+		for name, x := range map[string][2]MemberValue{"π": {m.Propensity, whole.Propensity},
+			"y": {m.MeanLink, whole.MeanLink}, "ratio": {*m.Ratio, *whole.Ratio}} {
+			apart := math.Log(x[0].Value / x[1].Value)
+			if math.Abs(apart) > 1.5*x[0].Error || x[0].Error > 1.5*x[1].Error {
+				t.Errorf("%s: %s is %v ± %v by a third of the pairs, by all %v ± %v", m.Alternative, name, x[0].Value,
+					x[0].Error, x[1].Value, x[1].Error)
+			}
+		}
 	}
 }
