@@ -149,6 +149,7 @@ func (c *Certificate) trial(ctx context.Context, w *world.World, s CertificateSe
 		return err
 	}
 	problem := sample.Problem{Nodes: model.NodesOf(w.Graph()), Train: train.Pairs}
+	problem.Nodes.Age = model.Ages(w.Graph())
 	say("fitting " + cmp.Or(s.Fit.Method, "bayes"))
 	result, err := fit.Fit(ctx, problem, s.Fit)
 	if err != nil {

@@ -277,14 +277,16 @@ func newAdamState(o *engine.Objective, params []float32, rate float64) *adamStat
 }
 
 func (s *adamState) keep(c *checkpoint) {
-	c.whole["adam.epoch"], c.whole["adam.unit"], c.whole["adam.best_epoch"] = s.epoch, s.unit, s.bestEpoch
+	c.putNumber("adam.epoch", s.epoch)
+	c.putNumber("adam.unit", s.unit)
+	c.putNumber("adam.best_epoch", s.bestEpoch)
 	put(c, "adam.params", s.params)
 	put(c, "adam.best", s.best)
 	put(c, "adam.best_loss", []float64{s.bestLoss})
 	c.putHistory("adam.history", s.history)
 	for i, part := range s.parts {
 		name := fmt.Sprintf("adam.part%d.", i)
-		c.whole[name+"steps"] = part.adam.Steps
+		c.putNumber(name+"steps", part.adam.Steps)
 		put(c, name+"first", part.adam.First)
 		put(c, name+"second", part.adam.Second)
 	}

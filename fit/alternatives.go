@@ -10,6 +10,7 @@ import (
 	"unseen/engine"
 	"unseen/graph"
 	"unseen/internal/kern"
+	"unseen/model"
 	"unseen/risk"
 	"unseen/sample"
 )
@@ -104,6 +105,17 @@ type alternativeFit struct {
 	measures [measured]measure
 	folds    []float64 // −log likelihood of every fold, at parameters learned without it
 	mode     []float64 // θ, and then the prior's α and τ, for others to begin at; nil of other responses
+}
+
+// exposure returns what exposure depends on besides the fields.
+func (a Alternative) exposure() (terms []model.Term) {
+	if a.Text {
+		terms = append(terms, model.Text)
+	}
+	if a.Popularity == PopularShown {
+		terms = append(terms, model.Popularity)
+	}
+	return terms
 }
 
 // loss is minus its cross-fitted log-likelihood.

@@ -45,7 +45,11 @@ type bayesian struct {
 	theta []float64  // where the first start ended; nil before
 	v     covariance // there
 
-	whole *whole // where the pairs that are learned from are a part; nil where they are all
+	whole  *whole         // where the pairs that are learned from are a part; nil where they are all
+	terms  []exposureTerm // that exposure depends on besides the fields
+	from   []float64      // with terms, where the first start begins, and all but the propensities of the others
+	pinned bool           // γ is held at mostText
+	lift   [2]float64     // what was added to the logits of pairs of one field, and of two, when they were published
 }
 
 // fitBayes learns the posterior.
@@ -59,8 +63,16 @@ func fitBayes(ctx context.Context, p sample.Problem, r *Result, recorder *record
 	if err := recorder.begin(b); err != nil {
 		return err
 	}
-	s := r.Settings
-	starts := s.Starts
+	if err := b.startAll(ctx); err != nil || b.laplace.fixed {
+		return err // the posterior is of what is learned of both halves
+	}
+	return b.examine(ctx)
+}
+
+// startAll trains from every start that is left.
+func (b *bayesian) startAll(ctx context.Context) error {
+	r := b.result
+	starts := r.Settings.Starts
 	if len(starts) == 0 {
 		starts = []float64{model.StartPropensity}
 	}
@@ -81,27 +93,43 @@ func fitBayes(ctx context.Context, p sample.Problem, r *Result, recorder *record
 	}
 	r.Objective = engine.Parts{Likelihood: r.Starts[0].Objective}
 	r.Ridge = float64(b.laplace.d) / prior.Alpha
-	if b.laplace.fixed {
-		return nil // the posterior is of what is learned of both halves
-	}
-	return b.examine(ctx)
+	return nil
 }
 
 // examine measures the errors of the fit and, unless the doctor is to be quick, compares what is
-// assumed. Where V is known by draws alone there is no information matrix to compare by.
+// assumed. Where V is known by draws alone there is no information matrix to compare by. Then the model gets the terms
+// of exposure that were asked for or, where that is left open, those that the comparison supports.
 func (b *bayesian) examine(ctx context.Context) (err error) {
+	r := b.result
+	_, terms, err := parseExposure(r.Settings.Exposure)
+	if err != nil {
+		return err
+	}
 	var c *comparison
-	if b.result.Settings.Doctor != QuickDoctor && b.v.draws() == 0 {
+	if r.Settings.Doctor != QuickDoctor && b.v.draws() == 0 {
 		if c, err = newComparison(ctx, b); err != nil {
 			return err
 		}
 		defer c.close()
 	}
-	var scores [][]float64
-	if b.result.Posterior, scores, err = newPosterior(ctx, b, c); err != nil || c == nil {
-		return err
+	if c != nil || len(terms) == 0 { // else it is not the fit to be published
+		var scores [][]float64
+		if r.Posterior, scores, err = newPosterior(ctx, b, c); err == nil && c != nil {
+			err = c.compare(ctx, scores)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return c.compare(ctx, scores)
+	var like *alternativeFit
+	if r.Settings.Exposure == "" && c != nil && r.Settings.Replicates > 1 { // without which the tests are not exact
+		like = r.supported()
+		terms = like.exposure()
+	}
+	if len(terms) == 0 {
+		return nil
+	}
+	return b.extend(ctx, terms, like)
 }
 
 // prepare checks that bayes can learn the models, and makes their posterior ready to be found.
@@ -244,24 +272,17 @@ func (b *bayesian) start(ctx context.Context, i int, propensity float64) error {
 	l, r := b.laplace, b.result
 	pairs := b.problem.Train.Len()
 	theta := make([]float64, l.size())
-	for c := range l.cells {
-		theta[l.d+1+c] = math.Log(propensity / (1 - propensity))
+	copy(theta, b.from)
+	if i > 0 || b.from == nil {
+		for c := range l.cells {
+			theta[l.d+1+c] = math.Log(propensity / (1 - propensity))
+		}
 	}
 	copy(theta[l.d+1:], b.logits)
 	if i == 0 {
-		shown := 0
-		v, rounds, err := l.learn(ctx, theta, func(number int, value float64) {
-			b.meter.add(pairs, number != shown, func() round {
-				return round{phase: "finding the posterior", number: number, of: learnRounds,
-					loss: value / float64(pairs)}
-			})
-			shown = number
-		}, b.recorder)
-		if err != nil {
+		if err := b.learn(ctx, theta); err != nil {
 			return err
 		}
-		r.Iterations = rounds
-		b.theta, b.v = theta, v
 	} else if err := l.mode(ctx, theta, b.v, climb{enough: near, recorder: b.recorder, report: func(value float64) {
 		b.meter.add(pairs, false, func() round {
 			return round{phase: fmt.Sprintf("restarting from π̂ = %g", propensity), number: 1, of: 1,
@@ -270,11 +291,10 @@ func (b *bayesian) start(ctx context.Context, i int, propensity float64) error {
 	}}); err != nil {
 		return err
 	}
-	link, err := l.published(ctx, theta)
+	link, exposure, lift, err := b.publish(ctx, theta)
 	if err != nil {
 		return err
 	}
-	exposure := b.exposure(theta)
 	summary, err := describe(ctx, r.Settings.engine(), b.problem, engine.Predictor{Link: r.Link, LinkParams: link,
 		Propensity: r.Propensity, PropensityParams: exposure})
 	if err != nil {
@@ -287,7 +307,7 @@ func (b *bayesian) start(ctx context.Context, i int, propensity float64) error {
 	summary.Propensity, summary.Objective = propensity, value/float64(pairs)
 	r.Starts = append(r.Starts, summary)
 	if i == 0 {
-		r.LinkParams, r.PropensityParams = link, exposure
+		r.LinkParams, r.PropensityParams, b.lift = link, exposure, lift
 	}
 	b.recorder.settle(b)
 	return nil
@@ -303,6 +323,28 @@ func (b *bayesian) exposure(theta []float64) []float32 {
 	return out
 }
 
+// learn finds the posterior and its prior. A γ beyond mostText is held there, and the rest found again.
+func (b *bayesian) learn(ctx context.Context, theta []float64) error {
+	phase, pairs, shown := "finding the posterior", b.problem.Train.Len(), 0
+	if len(b.terms) > 0 {
+		phase = "learning more of exposure"
+	}
+	for again := true; again; again = b.pin(theta) {
+		b.recorder.settle(b)
+		v, rounds, err := b.laplace.learn(ctx, theta, func(number int, value float64) {
+			b.meter.add(pairs, number != shown, func() round {
+				return round{phase: phase, number: number, of: learnRounds, loss: value / float64(pairs)}
+			})
+			shown = number
+		}, b.recorder)
+		if err != nil {
+			return err
+		}
+		b.result.Iterations, b.theta, b.v = rounds, theta, v
+	}
+	return nil
+}
+
 func (b *bayesian) keep(c *checkpoint) {
 	b.result.keep(c)
 	l := b.laplace
@@ -314,6 +356,10 @@ func (b *bayesian) keep(c *checkpoint) {
 		if c.putTruth("bayes.whole", b.whole.published); b.whole.published {
 			b.whole.keep(c)
 		}
+	}
+	if len(b.terms) > 0 {
+		put(c, "bayes.lift", b.lift[:])
+		c.putTruth("bayes.pinned", b.pinned)
 	}
 }
 
@@ -334,6 +380,12 @@ func (b *bayesian) restore(c *checkpoint) {
 	if b.whole != nil && c.truth("bayes.whole") {
 		b.whole.restore(c)
 		b.whole.published = true
+	}
+	if len(b.terms) > 0 {
+		copy(b.lift[:], numbers[float64](c, "bayes.lift", len(b.lift)))
+		if c.truth("bayes.pinned") {
+			b.hold()
+		}
 	}
 }
 
@@ -409,7 +461,8 @@ func (s *learning) keep(c *checkpoint) {
 	put(c, "learning.theta", s.theta)
 	c.putCovariance("learning.factor", s.v)
 	put(c, "learning.last", s.last[:])
-	c.whole["learning.round"], c.whole["learning.calm"] = s.round, s.calm
+	c.putNumber("learning.round", s.round)
+	c.putNumber("learning.calm", s.calm)
 	c.putTruth("learning.ended", s.ended)
 }
 

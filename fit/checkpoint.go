@@ -78,9 +78,26 @@ type resumable interface {
 type recorder struct {
 	Checkpoint
 	identity map[string]string // what a checkpoint must agree on
-	states   []resumable
+	states   []recorded
+	scope    string      // what the names of parts begin with that are now put on the stack
 	resumed  *checkpoint // until all of it is restored
 	last     time.Time
+}
+
+// recorded is a part of training, and what its names begin with.
+type recorded struct {
+	resumable
+	scope string
+}
+
+// within puts what the names of parts begin with, so that a fit within a fit has names of its own, until it is undone.
+func (r *recorder) within(scope string) (undo func()) {
+	if r == nil {
+		return func() {}
+	}
+	before := r.scope
+	r.scope = scope
+	return func() { r.scope = before }
 }
 
 // newRecorder opens the checkpoint to resume, or writes the first, so that a read-only folder is an error
@@ -235,12 +252,14 @@ func (r *recorder) begin(state resumable) error {
 	if r == nil {
 		return nil
 	}
-	r.states = append(r.states, state)
+	r.states = append(r.states, recorded{state, r.scope})
 	c := r.resumed
 	if c == nil {
 		return nil
 	}
+	c.scope = r.scope
 	state.restore(c)
+	c.scope = ""
 	if c.err != nil {
 		return fmt.Errorf("%w: %s: %w; remove the file to start over", ErrCheckpoint, r.Path, c.err)
 	}
@@ -256,7 +275,7 @@ func (r *recorder) settle(state resumable) {
 		return
 	}
 	for i, s := range r.states {
-		if s == state {
+		if s.resumable == state {
 			r.states = r.states[:i+1]
 		}
 	}
@@ -276,6 +295,7 @@ func (r *recorder) write() error {
 	}
 	c := &checkpoint{file: &model.File{Metadata: maps.Clone(r.identity)}, whole: map[string]int{"depth": len(r.states)}}
 	for _, state := range r.states {
+		c.scope = state.scope
 		state.keep(c)
 	}
 	state, err := json.Marshal(c.whole)
@@ -321,7 +341,8 @@ func (r *recorder) close(ctx context.Context, result *Result, outcome error) err
 type checkpoint struct {
 	file  *model.File
 	whole map[string]int
-	err   error // the first that occurred
+	scope string // what names begin with
+	err   error  // the first that occurred
 }
 
 // rename changes how names begin.
@@ -344,10 +365,12 @@ func (c *checkpoint) fail(format string, a ...any) {
 	}
 }
 
+func (c *checkpoint) putNumber(name string, value int) { c.whole[c.scope+name] = value }
+
 func (c *checkpoint) putTruth(name string, value bool) {
-	c.whole[name] = 0
+	c.putNumber(name, 0)
 	if value {
-		c.whole[name] = 1
+		c.putNumber(name, 1)
 	}
 }
 
@@ -355,7 +378,7 @@ func (c *checkpoint) truth(name string) bool { return c.number(name, 1) == 1 }
 
 // number returns a whole number from 0 to most.
 func (c *checkpoint) number(name string, most int) int {
-	value, ok := c.whole[name]
+	value, ok := c.whole[c.scope+name]
 	if !ok || value < 0 || value > most {
 		c.fail("the state's %s is missing or out of range", name)
 		return 0
@@ -364,12 +387,12 @@ func (c *checkpoint) number(name string, most int) int {
 }
 
 func put[T float32 | float64](c *checkpoint, name string, values []T) {
-	c.file.Tensors = append(c.file.Tensors, model.Tensor{Name: name, Shape: []int{len(values)}, Data: values})
+	c.file.Tensors = append(c.file.Tensors, model.Tensor{Name: c.scope + name, Shape: []int{len(values)}, Data: values})
 }
 
 // numbers returns a tensor of count numbers; of any number of them if count is negative.
 func numbers[T float32 | float64](c *checkpoint, name string, count int) []T {
-	t, _ := c.file.Tensor(name)
+	t, _ := c.file.Tensor(c.scope + name)
 	values, ok := t.Data.([]T)
 	if !ok || count >= 0 && len(values) != count {
 		c.fail("tensor %q is missing or has another size", name)
@@ -432,7 +455,7 @@ func (r *Result) keep(c *checkpoint) {
 		r.Ridge})
 	put(c, "result.link", r.LinkParams)
 	put(c, "result.propensity", r.PropensityParams)
-	c.whole["result.iterations"] = r.Iterations
+	c.putNumber("result.iterations", r.Iterations)
 }
 
 func (r *Result) restore(c *checkpoint) {

@@ -39,6 +39,8 @@ var resumables = map[string]Settings{
 		Adam:   AdamSettings{Epochs: 6, Batch: 8},
 		Search: Search{Points: 4, Axes: []Axis{{"rank", []float64{2, 3}}, {"lr", []float64{1e-3, 1e-2, 1e300}}}}},
 	"bayes": {Method: "bayes", Seed: 3, Threads: 1, Starts: []float64{.3, .8}},
+	"terms": {Method: "bayes", Seed: 3, Threads: 1, Starts: []float64{.3, .8}, Replicates: 2,
+		Exposure: "fields+text+popularity"},
 	"drawn": {Method: "bayes", Seed: 3, Threads: 1, Starts: []float64{.3, .8}, Replicates: 2, mostExact: 4, draws: 8},
 	"whole": {Method: "bayes", Seed: 3, Threads: 1, Starts: []float64{.3, .8}, Replicates: 2, mostBytes: 4 * 9 * 880,
 		mostPairs: 500},
@@ -245,7 +247,7 @@ func TestCancelledAnywhere(t *testing.T) {
 			for range 200 {
 				looks := 60
 				if cancelled > 0 {
-					looks = map[string]int{"adam": 2500, "lbfgs": 900, "search": 2500, "bayes": 300,
+					looks = map[string]int{"adam": 2500, "lbfgs": 900, "search": 2500, "bayes": 300, "terms": 300,
 						"drawn": 1500, "whole": 600}[kind]
 				}
 				ctx := newCountdown(rng.IntN(looks))

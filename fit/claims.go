@@ -84,15 +84,8 @@ func (d *diagnosis) claim() {
 		return
 	}
 	set := &ClaimSet{OneSided: d.found.Support.Logged == 0 && len(r.Settings.Anchors) == 0, Pairs: r.compared}
-	set.Reference.Text = refutes(r.refuted, BySimilarity)
-	if refutes(r.refuted, ByPopularity) {
-		set.Reference.Popularity = PopularShown
-	}
-	at := slices.IndexFunc(r.alternatives, func(f *alternativeFit) bool { return f.Alternative == set.Reference })
-	if at < 0 || r.alternatives[at].failed {
-		at, set.Reference = 0, Alternative{}
-	}
-	reference := r.alternatives[at]
+	reference := r.alternatives[r.reference()]
+	set.Reference = reference.Alternative
 	for _, f := range r.alternatives {
 		c := d.claimOf(f, reference)
 		if c.Stays {
@@ -112,6 +105,27 @@ func (d *diagnosis) claim() {
 		set.Members = append(set.Members, c)
 	}
 	d.found.Set = set
+}
+
+// reference returns the place of the reference among the alternatives, by the rule of ClaimSet.
+func (r *Result) reference() int {
+	place := func(a Alternative) int {
+		at := slices.IndexFunc(r.alternatives, func(f *alternativeFit) bool { return f.Alternative == a })
+		if at < 0 || r.alternatives[at].failed {
+			return 0
+		}
+		return at
+	}
+	a := Alternative{Text: refutes(r.refuted, BySimilarity)}
+	if refutes(r.refuted, ByPopularity) {
+		a.Popularity = PopularShown
+	}
+	at := place(a)
+	if a.Text && at > 0 && !(r.alternatives[at].terms[0] > 0) {
+		a.Text = false
+		at = place(a)
+	}
+	return at
 }
 
 // include widens a range by an interval.

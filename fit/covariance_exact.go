@@ -91,8 +91,13 @@ func (v *exactCovariance) solve(x []float64) {
 }
 
 func (v *exactCovariance) variance(g []float64) float64 {
-	blas64.Trsv(blas.NoTrans, v.factor, blas64.Vector{N: len(g), Inc: 1, Data: g})
+	v.root(g)
 	return dot(g, g)
+}
+
+// root replaces g by L⁻¹g.
+func (v *exactCovariance) root(g []float64) {
+	blas64.Trsv(blas.NoTrans, v.factor, blas64.Vector{N: len(g), Inc: 1, Data: g})
 }
 
 func (v *exactCovariance) leverage(ctx context.Context, design engine.Design) ([]float32, error) {

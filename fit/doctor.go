@@ -28,6 +28,9 @@ type Findings struct {
 	Tests []Refutation `json:"tests,omitempty"`
 	Set   *ClaimSet    `json:"set,omitempty"`
 
+	// Exposure is what π̂ depends on where that is more than fields, such as "fields+text".
+	Exposure string `json:"exposure,omitempty"`
+
 	Support  Support       `json:"support"`
 	MeanLink Scale         `json:"meanLink"`
 	Ratio    *Ratio        `json:"ratio,omitempty"` // of π̂ among pairs of one field to that of two
@@ -106,8 +109,8 @@ type Scale struct {
 // Total returns √(Error² + Bias²), by which the class is decided.
 func (s Scale) Total() float64 { return math.Hypot(s.Error, s.Bias) }
 
-// Ratio is a ratio of mean propensities at equal vectors, with an interval where there is a posterior. The interval is
-// that of the model's own assumptions; ClaimSet has what others allow.
+// Ratio is a ratio of mean propensities, at equal vectors where π̂ depends on fields alone, with an interval where
+// there is a posterior. The interval is that of the model's own assumptions; ClaimSet has what others allow.
 type Ratio struct {
 	Value float64 `json:"value"`
 	Error float64 `json:"error"` // standard error of its logarithm
@@ -175,13 +178,18 @@ const examinedPairs = 1 << 20
 
 func diagnose(ctx context.Context, p sample.Problem, r *Result, most int) (*Findings, error) {
 	d := &diagnosis{problem: p, result: r, found: &Findings{Class: Unmeasured, Echo: p.Echo}, most: most}
+	if terms := r.learnedTerms(); len(terms) > 0 {
+		d.found.Exposure = exposureName(terms)
+	}
 	if err := d.tally(ctx); err != nil {
 		return nil, err
 	}
 	if err := d.measureScale(ctx); err != nil {
 		return nil, err
 	}
-	d.measureCells()
+	if err := d.measureCells(ctx); err != nil {
+		return nil, err
+	}
 	if d.result.Propensity.Size() > 0 {
 		if err := d.walkRidge(ctx); err != nil {
 			return nil, err
@@ -223,7 +231,8 @@ type cellSum struct {
 	variance      float64 // Σπ̂(1−π̂)
 }
 
-// tally adds up the training pairs by pair of fields. It needs only propensities, which are cheap, and no vectors.
+// tally adds up the training pairs by pair of fields. It needs only propensities, which are cheap and, unless they
+// depend on the text, no vectors.
 func (d *diagnosis) tally(ctx context.Context) error {
 	p, r := d.problem, d.result
 	n := p.Train.Len()
@@ -232,7 +241,7 @@ func (d *diagnosis) tally(ctx context.Context) error {
 	cellOf := d.cellFinder()
 	sources := make([]bool, p.Nodes.Len())
 	var weight, squares, clipped risk.Sum
-	exposure := engine.Predictor{Propensity: r.Propensity, PropensityParams: r.PropensityParams}
+	exposure := r.predictor().Exposure()
 	logits := make([]float32, min(n, logitsAtOnce))
 	for first := 0; first < n; first += len(logits) {
 		count := min(len(logits), n-first)
@@ -411,18 +420,29 @@ func (d *diagnosis) places(post *Posterior) map[fieldPair]int {
 	return places
 }
 
+// logitCovariance returns the covariance of the logits of the cells' π̂, by place in the posterior; nil without one.
+func (d *diagnosis) logitCovariance(ctx context.Context) (v []float64, place map[fieldPair]int, err error) {
+	post := d.result.Posterior
+	if post == nil {
+		return nil, nil, nil
+	}
+	v, _ = post.cellCovariance()
+	if place = d.places(post); len(post.terms) > 0 {
+		v, err = d.meanCovariance(ctx, place)
+	}
+	return v, place, err
+}
+
 // measureCells finds how well the propensities and their ratios are known.
-func (d *diagnosis) measureCells() {
+func (d *diagnosis) measureCells(ctx context.Context) error {
 	if d.result.Propensity.Size() == 0 {
-		return
+		return nil
 	}
-	var v []float64 // covariance of the logits, by place in the posterior
-	var place map[fieldPair]int
-	size := 0
-	if post := d.result.Posterior; post != nil {
-		v, size = post.cellCovariance()
-		place = d.places(post)
+	v, place, err := d.logitCovariance(ctx)
+	if err != nil {
+		return err
 	}
+	size := len(place)
 	var shown float64
 	for _, c := range d.cells {
 		shown += c.shown
@@ -491,6 +511,7 @@ func (d *diagnosis) measureCells() {
 		r := ratio(same/sameWeight/(cross/(d.weight-sameWeight)), sameSlope, crossSlope)
 		d.found.Ratio = &r
 	}
+	return nil
 }
 
 // ridgePairs bounds the pairs that the ridge is walked with; they are evenly spaced.
@@ -552,6 +573,16 @@ func (d *diagnosis) walkRidge(ctx context.Context) error {
 	return nil
 }
 
+// loggedGroups are those that logged exposures are compared by.
+var loggedGroups = [3]struct {
+	name string
+	in   func(*cellSum) bool
+}{
+	{"all", func(*cellSum) bool { return true }},
+	{"same", func(c *cellSum) bool { return c.same }},
+	{"cross", func(c *cellSum) bool { return !c.same }},
+}
+
 // testLogs compares logged exposures with the propensities.
 func (d *diagnosis) testLogs() {
 	if d.found.Support.Logged == 0 || d.result.Propensity.Size() == 0 {
@@ -562,17 +593,10 @@ func (d *diagnosis) testLogs() {
 	if post := d.result.Posterior; post != nil && post.links != nil {
 		alone, place = post.links, d.places(post)
 	}
-	for _, group := range []struct {
-		name string
-		in   func(*cellSum) bool
-	}{
-		{"all", func(*cellSum) bool { return true }},
-		{"same", func(c *cellSum) bool { return c.same }},
-		{"cross", func(c *cellSum) bool { return !c.same }},
-	} {
+	for g, group := range loggedGroups {
 		test := LoggedTest{Group: group.name}
 		var exposed int
-		var expected, variance float64
+		var expected, variance, unsure float64
 		slope := make([]float64, len(place))
 		for _, c := range d.cells {
 			if !group.in(c) || c.logged == 0 {
@@ -590,6 +614,13 @@ func (d *diagnosis) testLogs() {
 			variance += float64(c.logged) * pi * rest
 			slope[place[c.fieldPair]] = float64(c.logged) * pi * rest
 		}
+		for i, a := range slope {
+			unsure += a * dot(alone.covariance[i*len(slope):(i+1)*len(slope)], slope)
+		}
+		if n := float64(test.Pairs); alone != nil && len(d.result.Posterior.terms) > 0 {
+			mean := alone.means[g]
+			expected, variance, unsure = n*mean.expected, n*mean.variance, n*n*mean.unsure
+		}
 		if test.Pairs == 0 || variance == 0 {
 			continue
 		}
@@ -597,10 +628,6 @@ func (d *diagnosis) testLogs() {
 		excess := float64(exposed) - expected
 		test.Shown, test.Expected, test.Z = float64(exposed)/n, expected/n, excess/math.Sqrt(variance)
 		if alone != nil {
-			unsure := 0.
-			for i, a := range slope {
-				unsure += a * dot(alone.covariance[i*len(slope):(i+1)*len(slope)], slope)
-			}
 			test.Allowing = excess / math.Sqrt(variance+unsure)
 		}
 		d.found.Logged = append(d.found.Logged, test)

@@ -313,14 +313,23 @@ func newJudging(j *Judge, q *question) *judging {
 	}
 	w.replicates = j.Posterior.replicates
 	for _, r := range w.replicates {
-		exposure := slices.Clone(j.PropensityParams)
-		for c, at := range j.Posterior.Cells {
-			exposure[at] = r.logits[c]
+		exposure, truth := j.exposure(r.logits), engine.Predictor{Link: j.Link, LinkParams: r.truth}
+		if j.Posterior.truth != nil {
+			truth.Propensity, truth.PropensityParams = j.Propensity, j.exposure(j.Posterior.truth)
 		}
-		w.versions = append(w.versions, engine.Predictor{Link: j.Link, LinkParams: r.truth},
-			engine.Predictor{Link: j.Link, LinkParams: r.link, Propensity: j.Propensity, PropensityParams: exposure})
+		w.versions = append(w.versions, truth, engine.Predictor{Link: j.Link, LinkParams: r.link,
+			Propensity: j.Propensity, PropensityParams: exposure})
 	}
 	return w
+}
+
+// exposure returns the parameters of the propensity model with those of the posterior put in.
+func (j *Judge) exposure(logits []float32) []float32 {
+	out := slices.Clone(j.PropensityParams)
+	for c, x := range logits {
+		out[j.Posterior.place(c)] = x
+	}
+	return out
 }
 
 // visit adds a portion of pairs to the sums.
@@ -436,7 +445,11 @@ type replayed struct {
 func (w *judging) draw(at engine.Portion, b, k int) (out replayed) {
 	posterior, pairs, place := w.judge.Posterior, w.Pairs, at.From+k
 	out.y, out.u = kern.Sigmoid64(float64(at.Link[1+2*b][k]))
-	exposed, _ := kern.Sigmoid64(float64(at.Propensity[0][k]))
+	shown := at.Propensity[0]
+	if posterior.truth != nil { // which depends on z, and so on that of the replicate
+		shown = at.Propensity[1+2*b]
+	}
+	exposed, _ := kern.Sigmoid64(float64(shown[k]))
 	rate := 1.
 	if posterior.caseControl {
 		rate = pairs.Rate[place]

@@ -168,7 +168,8 @@ func (d *lbfgs) keep(c *checkpoint) {
 	put(c, "lbfgs.grad", d.grad)
 	put(c, "lbfgs.parts", []float64{d.parts.Likelihood, d.parts.Risk, d.parts.Prior})
 	c.putCurvatures("lbfgs.memory", d.memory)
-	c.whole["lbfgs.iteration"], c.whole["lbfgs.still"] = d.iteration, d.still
+	c.putNumber("lbfgs.iteration", d.iteration)
+	c.putNumber("lbfgs.still", d.still)
 	c.putTruth("lbfgs.ended", d.ended)
 }
 

@@ -280,7 +280,7 @@ func (a *ascent) keep(c *checkpoint) {
 	put(c, "ascent.value", []float64{a.value})
 	put(c, "ascent.grad", a.grad)
 	c.putCurvatures("ascent.memory", a.memory)
-	c.whole["ascent.iteration"] = a.iteration
+	c.putNumber("ascent.iteration", a.iteration)
 	c.putTruth("ascent.ended", a.ended)
 }
 

@@ -33,12 +33,22 @@ type Posterior struct {
 	seed        uint64 // of the replicates
 	d           int    // weights
 	v           covariance
-	hyper       []variant // one standard error of each hyperparameter away, less the fit
+	terms       []postedTerm // of what exposure depends on besides the fields
+	truth       []float32    // what replicates were drawn from: propensities by cell, slopes by term; nil without terms
+	hyper       []variant    // one standard error of each hyperparameter away, less the fit
 	replicates  []replicate
 	links       *linksAlone
 }
 
-// variant is a move of the parameters of the link model and, by cell, of the propensity logits.
+// postedTerm is how a slope in θ became a parameter of the propensity model: it was divided by the scale, and the
+// logits of the cells are less by the parameter times the centre.
+type postedTerm struct {
+	place         int32
+	scale, centre float64
+}
+
+// variant is a move of the parameters of the link model and, by cell, of the propensity logits; then of the slopes of
+// terms.
 type variant struct {
 	link   []float32
 	logits []float32
@@ -48,52 +58,99 @@ type variant struct {
 type replicate struct {
 	truth  []float32 // the link model that the links were drawn from; the propensities are the fit's own
 	link   []float32 // the link model fitted to them
-	logits []float32 // and the propensity logits, by cell
+	logits []float32 // and the propensity logits, by cell, then the slopes of terms
 }
 
 // linksAlone is what the fit would be had nothing been logged.
 type linksAlone struct {
 	logits     []float64 // by cell
 	covariance []float64
+	means      [len(loggedGroups)]loggedMean // with terms, where the logits say too little
+}
+
+// loggedMean is what is expected of logged pairs: the mean π̂, the mean of π̂(1−π̂), and the variance of the first.
+type loggedMean struct{ expected, variance, unsure float64 }
+
+func (l *linksAlone) keep() (out []float64) {
+	for _, m := range l.means {
+		out = append(out, m.expected, m.variance, m.unsure)
+	}
+	return out
+}
+
+func (l *linksAlone) restore(numbers []float64) {
+	for g := range l.means {
+		l.means[g] = loggedMean{numbers[3*g], numbers[3*g+1], numbers[3*g+2]}
+	}
 }
 
 // Variance returns gᵀVg, the posterior variance of a functional of the parameters, from its
 // gradient in the parameters of the link model and in those of the propensity model. Either may be
 // nil for zero. Propensities of field pairs that never occurred are not part of the posterior.
 func (p *Posterior) Variance(link, propensity []float64) float64 {
-	g := make([]float64, p.d+1+len(p.Cells))
+	g, moves := p.inTheta(link, propensity)
+	variance := p.v.variance(g)
+	for _, move := range moves {
+		variance += move * move
+	}
+	return variance
+}
+
+// inTheta returns such a gradient in θ, and how far the functional moves with each of the prior's own parameters.
+func (p *Posterior) inTheta(link, propensity []float64) (g, moves []float64) {
+	g = make([]float64, p.d+1+len(p.Cells)+len(p.terms))
 	for i, x := range link {
 		if g[i] = x * p.scale; i < p.d {
 			g[i] /= p.unit
 		}
 	}
 	if propensity != nil {
+		var all float64
 		for c, at := range p.Cells {
 			g[p.d+1+c] = propensity[at]
+			all += propensity[at]
+		}
+		for i, t := range p.terms {
+			g[p.d+1+len(p.Cells)+i] = (propensity[t.place] - t.centre*all) / t.scale
 		}
 	}
-	variance := p.v.variance(g)
 	for _, h := range p.hyper {
 		var move float64
 		for i, x := range link {
 			move += x * float64(h.link[i])
 		}
 		if propensity != nil {
-			for c, at := range p.Cells {
-				move += propensity[at] * float64(h.logits[c])
+			for c, x := range h.logits {
+				move += propensity[p.place(c)] * float64(x)
 			}
 		}
-		variance += move * move
+		moves = append(moves, move)
 	}
-	return variance
+	return g, moves
+}
+
+// root returns a vector whose products with itself and with that of another functional are their variance and their
+// covariance. It is known where V is exact.
+func (p *Posterior) root(link, propensity []float64) []float64 {
+	g, moves := p.inTheta(link, propensity)
+	p.v.(*exactCovariance).root(g)
+	return append(g, moves...)
+}
+
+// place returns which parameter of the propensity model a cell is, or after the cells a term.
+func (p *Posterior) place(i int) int32 {
+	if i < len(p.Cells) {
+		return p.Cells[i]
+	}
+	return p.terms[i-len(p.Cells)].place
 }
 
 // cellCovariance returns the covariance of the propensity logits, row by row.
 func (p *Posterior) cellCovariance() (v []float64, n int) {
 	v, n = slices.Clone(p.v.ofCells()), len(p.Cells)
 	for _, h := range p.hyper {
-		for a, x := range h.logits {
-			for b, y := range h.logits {
+		for a, x := range h.logits[:n] {
+			for b, y := range h.logits[:n] {
 				v[a*n+b] += float64(x) * float64(y)
 			}
 		}
@@ -133,18 +190,27 @@ func (p *Posterior) tensors() []model.Tensor {
 	for _, h := range p.hyper {
 		hyperLinks, hyperLogits = append(hyperLinks, h.link...), append(hyperLogits, h.logits...)
 	}
-	count := len(p.replicates)
-	return []model.Tensor{
+	count, exposures := len(p.replicates), len(p.Cells)+len(p.terms)
+	out := []model.Tensor{
 		{Name: "posterior.numbers", Shape: []int{6}, Data: []float64{p.Alpha, p.Tau[0], p.Tau[1], p.unit, p.scale,
 			caseControl}},
 		{Name: "posterior.cells", Shape: []int{len(p.Cells)}, Data: p.Cells},
 		p.v.tensor(),
 		{Name: "posterior.prior.link", Shape: []int{len(p.hyper), width}, Data: hyperLinks},
-		{Name: "posterior.prior.logits", Shape: []int{len(p.hyper), len(p.Cells)}, Data: hyperLogits},
+		{Name: "posterior.prior.logits", Shape: []int{len(p.hyper), exposures}, Data: hyperLogits},
 		{Name: "posterior.replicates.truth", Shape: []int{count, width}, Data: truths},
 		{Name: "posterior.replicates.link", Shape: []int{count, width}, Data: links},
-		{Name: "posterior.replicates.logits", Shape: []int{count, len(p.Cells)}, Data: logits},
+		{Name: "posterior.replicates.logits", Shape: []int{count, exposures}, Data: logits},
 	}
+	if len(p.terms) > 0 {
+		var terms []float64
+		for _, t := range p.terms {
+			terms = append(terms, float64(t.place), t.scale, t.centre)
+		}
+		out = append(out, model.Tensor{Name: "posterior.terms", Shape: []int{len(p.terms), 3}, Data: terms},
+			model.Tensor{Name: "posterior.truth", Shape: []int{exposures}, Data: p.truth})
+	}
+	return out
 }
 
 // PosteriorOf returns the posterior that a model file keeps; nil for a method that has none.
@@ -172,11 +238,15 @@ func PosteriorOf(m model.Model) (*Posterior, error) {
 	width := len(m.LinkParams)
 	p := &Posterior{Alpha: numbers[0], Tau: [2]float64{numbers[1], numbers[2]}, Cells: cells, unit: numbers[3],
 		scale: numbers[4], caseControl: numbers[5] != 0, seed: m.Seed, d: width - 1}
+	if err := p.readTerms(t, len(m.PropensityParams)); err != nil {
+		return nil, err
+	}
+	exposures := len(cells) + len(p.terms)
 	moves, err1 := t.rows("posterior.prior.link", width, -1)
-	moved, err2 := t.rows("posterior.prior.logits", len(cells), len(moves))
+	moved, err2 := t.rows("posterior.prior.logits", exposures, len(moves))
 	truths, err3 := t.rows("posterior.replicates.truth", width, -1)
 	links, err4 := t.rows("posterior.replicates.link", width, len(truths))
-	logits, err5 := t.rows("posterior.replicates.logits", len(cells), len(truths))
+	logits, err5 := t.rows("posterior.replicates.logits", exposures, len(truths))
 	if err := cmp.Or(err1, err2, err3, err4, err5); err != nil {
 		return nil, err
 	}
@@ -187,16 +257,35 @@ func PosteriorOf(m model.Model) (*Posterior, error) {
 		p.replicates = append(p.replicates, replicate{truth: truths[k], link: links[k], logits: logits[k]})
 	}
 	var err error
-	p.v, err = t.covariance(width-1, len(cells))
+	p.v, err = t.covariance(width-1, len(cells), len(p.terms))
 	return p, err
+}
+
+// readTerms reads what exposure depends on besides the fields; nothing where there is no such tensor.
+func (p *Posterior) readTerms(t tensorReader, params int) error {
+	if _, has := t["posterior.terms"]; !has {
+		return nil
+	}
+	numbers, err := tensorOf[float64](t, "posterior.terms", -1)
+	if err != nil {
+		return err
+	}
+	for row := range slices.Chunk(numbers, 3) {
+		if len(row) != 3 || !(row[0] >= 0 && row[0] < float64(params)) || !(row[1] > 0) {
+			return misfit("posterior.terms")
+		}
+		p.terms = append(p.terms, postedTerm{int32(row[0]), row[1], row[2]})
+	}
+	p.truth, err = tensorOf[float32](t, "posterior.truth", len(p.Cells)+len(p.terms))
+	return err
 }
 
 // tensorReader is the tensors of a model file, by name.
 type tensorReader map[string]model.Tensor
 
 // covariance returns the factor or the draws.
-func (t tensorReader) covariance(d, cells int) (covariance, error) {
-	n := d + 1 + cells
+func (t tensorReader) covariance(d, cells, terms int) (covariance, error) {
+	n := d + 1 + cells + terms
 	if _, drawn := t["posterior.draws"]; drawn {
 		joint, err := t.rows("posterior.draws", n, -1)
 		if err != nil || len(joint) == 0 {

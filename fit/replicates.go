@@ -10,6 +10,7 @@ import (
 
 	"unseen/engine"
 	"unseen/internal/kern"
+	"unseen/model"
 	"unseen/risk"
 	"unseen/sample"
 )
@@ -18,7 +19,7 @@ import (
 // Of every replicate the scores of the tests are returned, where there is a comparison.
 func newPosterior(ctx context.Context, b *bayesian, c *comparison) (*Posterior, [][]float64, error) {
 	l, s := b.laplace, b.result.Settings
-	scale, _, err := l.calibrate(ctx, b.theta)
+	scale, shift, err := l.calibrate(ctx, b.theta)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -29,6 +30,14 @@ func newPosterior(ctx context.Context, b *bayesian, c *comparison) (*Posterior, 
 		},
 		bayesian: b, comparison: c, count: hyperparameters + 1 + max(s.Replicates, 0),
 		decided: math.Max(float64(l.d)-l.prior.Alpha*b.v.trace(), 1),
+	}
+	for i, t := range b.terms {
+		of := postedTerm{place: b.place(l.cells + i), scale: 1, centre: t.centre}
+		if t.term == model.Text {
+			of.scale, of.centre = scale, shift
+		}
+		a.Posterior.terms = append(a.Posterior.terms, of)
+		a.Posterior.truth = b.exposureAt(b.theta, 1, 0, [2]float64{})
 	}
 	if err := b.recorder.begin(a); err != nil {
 		return nil, nil, err
@@ -77,7 +86,7 @@ type refits struct {
 }
 
 func (a *refits) keep(c *checkpoint) {
-	c.whole["refits.done"] = a.done
+	c.putNumber("refits.done", a.done)
 	var varied, replicates []float32
 	for _, h := range a.hyper {
 		varied = append(append(varied, h.link...), h.logits...)
@@ -92,12 +101,15 @@ func (a *refits) keep(c *checkpoint) {
 	if a.links != nil {
 		put(c, "refits.links.logits", a.links.logits)
 		put(c, "refits.links.covariance", a.links.covariance)
+		if len(a.bayesian.terms) > 0 {
+			put(c, "refits.links.means", a.links.keep())
+		}
 	}
 }
 
 func (a *refits) restore(c *checkpoint) {
 	a.done = c.number("refits.done", a.count)
-	width, cells := a.d+1, len(a.Cells)
+	width, cells := a.d+1, len(a.Cells)+len(a.bayesian.terms)
 	for part := range slices.Chunk(numbers[float32](c, "refits.varied", -1), width+cells) {
 		if len(part) != width+cells {
 			c.fail("the moves of the prior are cut short")
@@ -116,8 +128,12 @@ func (a *refits) restore(c *checkpoint) {
 		}
 	}
 	if c.truth("refits.links") {
-		a.links = &linksAlone{numbers[float64](c, "refits.links.logits", cells),
-			numbers[float64](c, "refits.links.covariance", cells*cells)}
+		cells = len(a.Cells)
+		a.links = &linksAlone{logits: numbers[float64](c, "refits.links.logits", cells),
+			covariance: numbers[float64](c, "refits.links.covariance", cells*cells)}
+		if len(a.bayesian.terms) > 0 {
+			a.links.restore(numbers[float64](c, "refits.links.means", 3*len(a.links.means)))
+		}
 	}
 }
 
@@ -140,7 +156,7 @@ func (a *refits) newRefit() *refit {
 func (f *refit) keep(c *checkpoint) {
 	put(c, "refit.theta", f.theta)
 	put(c, "refit.prior", []float64{f.prior.Alpha, f.prior.Tau[0], f.prior.Tau[1], f.last[0], f.last[1], f.last[2]})
-	c.whole["refit.round"] = f.round
+	c.putNumber("refit.round", f.round)
 	if c.putTruth("refit.leveraged", f.leveraged); f.leveraged {
 		put(c, "refit.leverage", f.outcomes.Leverage)
 	}
@@ -167,12 +183,18 @@ func (f *refit) climb(ctx context.Context, v covariance, enough float64) error {
 	return err
 }
 
-func (f *refit) logits() []float32 {
-	out := make([]float32, f.cells)
-	for c := range out {
-		out[c] = float32(f.theta[f.d+1+c])
+// publish returns the link model's parameters and the propensity's: by cell, then by term.
+func (a *refits) publish(ctx context.Context, l *laplace, theta []float64) (link, exposure []float32, err error) {
+	if link, err = a.linkParams(ctx, l, theta); err != nil {
+		return nil, nil, err
 	}
-	return out
+	scale, shift := 1., 0.
+	if len(a.bayesian.terms) > 0 {
+		if scale, shift, err = l.calibrate(ctx, theta); err != nil {
+			return nil, nil, err
+		}
+	}
+	return link, a.exposureAt(theta, scale, shift, a.lift), nil
 }
 
 // vary refits at one standard error from one of the prior's own parameters. With γ the number of
@@ -209,20 +231,20 @@ func (a *refits) vary(ctx context.Context, which int) error {
 	if err := moved.climb(ctx, a.Posterior.v, near); err != nil {
 		return err
 	}
-	link, err := a.linkParams(ctx, &moved.laplace, moved.theta)
+	link, exposure, err := a.publish(ctx, &moved.laplace, moved.theta)
 	if err != nil {
 		return err
 	}
-	before, err := a.linkParams(ctx, l, a.theta)
+	before, logits, err := a.publish(ctx, l, a.theta)
 	if err != nil {
 		return err
 	}
-	move := variant{link: link, logits: moved.logits()}
+	move := variant{link: link, logits: exposure}
 	for i, x := range before {
 		move.link[i] -= x
 	}
-	for c := range move.logits {
-		move.logits[c] -= float32(a.theta[l.d+1+c])
+	for c, x := range logits {
+		move.logits[c] -= x
 	}
 	a.hyper = append(a.hyper, move)
 	return nil
@@ -285,13 +307,73 @@ func (a *refits) withoutLogs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.links = &linksAlone{logits: blind.theta[blind.d+1:], covariance: v.ofCells()}
+	a.links = &linksAlone{logits: blind.theta[blind.d+1 : blind.d+1+blind.cells], covariance: v.ofCells()}
+	if len(a.bayesian.terms) > 0 {
+		if err := a.expect(ctx, blind, v); err != nil {
+			return err
+		}
+	}
 	return v.close()
+}
+
+// expect finds what a fit without logs expects of the pairs that are logged.
+func (a *refits) expect(ctx context.Context, blind *refit, v covariance) error {
+	pairs, logs := a.problem.Train, a.laplace.outcomes.Exposure
+	var count [len(loggedGroups)]float64
+	means := make([]engine.PairMean, len(count))
+	for g := range means {
+		means[g].Exposure = make([]float32, pairs.Len())
+	}
+	each := func(f func(k, group int)) {
+		for k, e := range logs {
+			if e != risk.Exposed && e != risk.Unexposed || pairs.Linked[k] && pairs.Rate[k] != 1 {
+				continue
+			}
+			f(k, 0)
+			f(k, 1+int(a.laplace.prior.group[a.cell[k]]))
+		}
+	}
+	each(func(_, g int) { count[g]++ })
+	each(func(k, g int) { means[g].Exposure[k] = float32(1 / count[g]) })
+	likelihood, err := blind.likelihood(ctx)
+	if err != nil {
+		return err
+	}
+	values, gradients, err := likelihood.(engine.AssumedLikelihood).Means(ctx, blind.theta, means)
+	if err != nil {
+		return err
+	}
+	z, err := blind.design.Logits(ctx, blind.theta[:blind.d+1+blind.cells])
+	if err != nil {
+		return err
+	}
+	for g := range means {
+		a.links.means[g] = loggedMean{expected: values[g], unsure: v.variance(gradients[g])}
+	}
+	each(func(k, g int) {
+		pi, rest := kern.Sigmoid64(a.logit(blind.theta, k, float64(z[k])))
+		a.links.means[g].variance += pi * rest / count[g]
+	})
+	return nil
+}
+
+// logit returns s of a training pair at θ, given its z.
+func (b *bayesian) logit(theta []float64, k int, z float64) float64 {
+	at := b.laplace.d + 1
+	s := theta[at+int(b.cell[k])]
+	for i, t := range b.terms {
+		if slope := theta[at+b.laplace.cells+i]; t.term == model.Text {
+			s += slope * z
+		} else {
+			s += slope * float64(t.values[k])
+		}
+	}
+	return s
 }
 
 // replicate simulates a history and refits it. Its truth is a draw of (w, b) given ŝ: the fitted w
 // itself is shrunk, and a world made of it would have fewer pairs near ŷ = 1 than the real one.
-// The pairs stay, which of them are logged, and the variances of the logits.
+// The pairs stay, which of them are logged, what is known of their popularity, and the variances of the logits.
 func (a *refits) replicate(ctx context.Context, k int) error {
 	l := a.laplace
 	truth := slices.Clone(a.theta)
@@ -311,7 +393,7 @@ func (a *refits) replicate(ctx context.Context, k int) error {
 	if err := a.relearn(ctx, again); err != nil {
 		return fmt.Errorf("replicate %d: %w", k+1, err)
 	}
-	link, err := a.linkParams(ctx, &again.laplace, again.theta)
+	link, exposure, err := a.publish(ctx, &again.laplace, again.theta)
 	if err != nil {
 		return err
 	}
@@ -322,14 +404,14 @@ func (a *refits) replicate(ctx context.Context, k int) error {
 		}
 		a.scores = append(a.scores, scores)
 	}
-	a.replicates = append(a.replicates, replicate{truth: l.weights(truth), link: link, logits: again.logits()})
+	a.replicates = append(a.replicates, replicate{truth: l.weights(truth), link: link, logits: exposure})
 	return nil
 }
 
 // simulate draws outcomes from the truth of a replicate.
 func (a *refits) simulate(ctx context.Context, truth []float64, k int) (engine.Outcomes, error) {
 	l, pairs := a.laplace, a.problem.Train
-	z, err := l.design.Logits(ctx, truth)
+	z, err := l.design.Logits(ctx, truth[:l.d+1+l.cells])
 	if err != nil {
 		return engine.Outcomes{}, err
 	}
@@ -352,7 +434,11 @@ func (a *refits) simulate(ctx context.Context, truth []float64, k int) (engine.O
 		if o.Exposure != nil {
 			as = l.outcomes.Exposure[i]
 		}
-		seen := past.outcome(y, shown[a.cell[i]], rate, as)
+		pi := shown[a.cell[i]]
+		if len(a.bayesian.terms) > 0 {
+			pi, _ = kern.Sigmoid64(a.logit(a.theta, i, float64(z[i])))
+		}
+		seen := past.outcome(y, pi, rate, as)
 		o.Linked[i] = seen.Linked
 		if o.Exposure != nil {
 			o.Exposure[i] = seen.Exposure

@@ -54,6 +54,10 @@ type Settings struct {
 	// have come about, quick none but the model's own. "" means full.
 	Doctor string `json:"doctor"`
 
+	// Exposure is what the exposure of bayes depends on: fields, alone or with any of +text, +popularity and +age
+	// behind it. AutoExposure, or "", is what the doctor's tests speak for; with a quick doctor that is fields.
+	Exposure string `json:"exposure,omitempty"`
+
 	mostBytes int // of products that bayes keeps; 0 means mostBytes, tests lower it
 	mostPairs int // that the information of all pairs is found from; 0 means informationPairs or more, tests lower it
 	compared  int // pairs that assumptions are compared by; 0 means comparedPairs, tests lower it
@@ -232,6 +236,12 @@ func (s Settings) WithDefaults() (Settings, error) {
 	s.LambdaR, s.Floor = max(s.LambdaR, -1), max(s.Floor, -1)
 	s.Threads = kern.Threads(s.Threads)
 	if err := s.validate(); err != nil {
+		return s, err
+	}
+	if s.Exposure, _, err = parseExposure(s.Exposure); err == nil {
+		err = s.validateExposure(m)
+	}
+	if err != nil {
 		return s, err
 	}
 	return s, s.Search.validate(s, m)

@@ -3,6 +3,7 @@ package fit
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"unseen/graph"
 	"unseen/hint"
@@ -19,6 +20,11 @@ func (d *diagnosis) writeVerdict() {
 		f.say("%s", approximate(post.d, post.Draws()))
 	}
 	f.sayTests()
+	if f.Exposure != "" {
+		words := strings.Split(f.Exposure, "+")
+		last := len(words) - 1
+		f.say("The π̂ of this model depends on %s and %s.", strings.Join(words[:last], ", "), words[last])
+	}
 	f.sayRatio()
 	if f.Starts.High > 1.2*f.Starts.Low {
 		f.say("The result depends on where training starts: mean ŷ is between %s and %s.", percent(f.Starts.Low),
@@ -171,19 +177,20 @@ func (f *Findings) sayTests() {
 
 // sayRatio says how much more often pairs of one field are shown.
 func (f *Findings) sayRatio() {
-	r := f.Ratio
+	r, equal := f.Ratio, "At equal vectors"
+	if f.Exposure != "" {
+		equal = "By this model"
+	}
 	switch {
 	case r == nil:
 	case f.Set != nil && f.Set.Ratio != nil:
-		f.say("At equal vectors, pairs of one field are shown %.2g times as often as pairs of two; over all "+
-			"pairs %.2g to "+
-			"%.2g times, by the assumptions that explain the links.", r.Value, f.Set.Ratio.Low, f.Set.Ratio.High)
+		f.say("%s, pairs of one field are shown %.2g times as often as pairs of two; over all pairs %.2g to %.2g "+
+			"times, by the assumptions that explain the links.", equal, r.Value, f.Set.Ratio.Low, f.Set.Ratio.High)
 	case r.Error > 0:
-		f.say("At equal vectors, pairs of one field are shown %.2g times as often as pairs of two (%.2g to %.2g).",
-			r.Value,
+		f.say("%s, pairs of one field are shown %.2g times as often as pairs of two (%.2g to %.2g).", equal, r.Value,
 			r.Lower, r.Upper)
 	default:
-		f.say("At equal vectors, pairs of one field are shown %.2g times as often as pairs of two.", r.Value)
+		f.say("%s, pairs of one field are shown %.2g times as often as pairs of two.", equal, r.Value)
 	}
 }
 

@@ -343,7 +343,7 @@ func (w *whole) keep(c *checkpoint) {
 	put(c, "whole.prior", []float64{w.prior.Alpha, w.prior.Tau[0], w.prior.Tau[1]})
 	put(c, "whole.values", []float64{w.scale, w.shift, w.value})
 	c.putCovariance("whole.factor", w.v)
-	c.whole["whole.round"] = w.round
+	c.putNumber("whole.round", w.round)
 	c.putTruth("whole.ended", w.ended)
 }
 

@@ -255,7 +255,10 @@ func (f *Fitted) Recommender(ctx context.Context, naive *Fitted, o recommend.Opt
 	if err != nil {
 		return nil, err
 	}
-	nodes := model.NodesOf(g)
+	nodes, err := f.Origin.Plan.Nodes(g)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Path, err)
+	}
 	m, err := f.On(nodes)
 	if err != nil {
 		return nil, err

@@ -220,8 +220,12 @@ func (r *Recommender) explainExposure(s Source, item Item) *Explanation {
 			Message: fmt.Sprintf("to %.2g: %s", cell.Upper, interval)})
 	}
 	if r.class != fit.Identified {
+		relative := "times the mean π̂, at equal vectors"
+		if r.terms != nil {
+			relative = "times the mean π̂ is that of the two fields"
+		}
 		out.Children = append(out.Children, &Explanation{Value: cell.Relative.Value,
-			Message: "times the mean π̂, at equal vectors; the scale of π̂ is " + string(r.class)})
+			Message: relative + "; the scale of π̂ is " + string(r.class)})
 	}
 	return out
 }

@@ -84,24 +84,41 @@ func Prepare(ctx context.Context, g *graph.Graph, o Options) (*Prepared, error) 
 // fill makes the problem of the samples.
 func (p *Prepared) fill(origin Origin, sampled [3]Evidence) {
 	train := sampled[graph.Train]
-	p.Problem = Problem{Nodes: model.NodesOf(p.Graph), Train: train.Pairs, Validation: sampled[graph.Validation].Pairs,
-		Exposure: train.Exposure, Echo: p.Graph.Echo(), Origin: &origin}
+	p.Problem = Problem{Nodes: nodesOf(p.Graph, p.Split, p.Order), Train: train.Pairs,
+		Validation: sampled[graph.Validation].Pairs,
+		Exposure:   train.Exposure, Echo: p.Graph.Echo(), Origin: &origin}
 	p.Test = sampled[graph.Test]
-	var targets []int32
-	for k, linked := range train.Pairs.Linked {
-		if linked {
-			targets = append(targets, train.Pairs.Target[k])
-		}
-	}
-	p.Links.Train = len(targets)
+	p.Links.Train = train.links()
 	p.Links.Validation, p.Links.Test = sampled[graph.Validation].links(), sampled[graph.Test].links()
 	for _, e := range train.Exposure {
 		if e != risk.Unlogged {
 			p.Logged++
 		}
 	}
-	p.Problem.Nodes.Popularity = model.LogInDegree(p.Graph.Len(), targets)
-	p.Problem.Nodes.Age = model.Ages(p.Graph)
+}
+
+// Nodes returns the nodes of a graph as the models of a problem see them: with the popularity that the links have which
+// the plan trains on, and with ages. A model that looks at these is opened with them.
+func (p Plan) Nodes(g *graph.Graph) (model.Nodes, error) {
+	split, before, err := p.split(g)
+	if err != nil {
+		return model.Nodes{}, err
+	}
+	return nodesOf(g, split, before), nil
+}
+
+func nodesOf(g *graph.Graph, split *graph.Split, before *graph.Order) model.Nodes {
+	n := model.NodesOf(g)
+	var targets []int32
+	for i, j := range g.Links() {
+		if split != nil && (split.Subset(i) != graph.Train || split.Subset(j) != graph.Train) ||
+			before != nil && !before.Precedes(j, i) {
+			continue
+		}
+		targets = append(targets, j)
+	}
+	n.Popularity, n.Age = model.LogInDegree(g.Len(), targets), model.Ages(g)
+	return n
 }
 
 // Universe returns the pairs that the sample of a subset stands for.

@@ -41,7 +41,7 @@ type fitFlags struct {
 	method, preset, link, propensity string
 	optimiser                        string
 	searches, anchors                []string
-	doctor                           string
+	doctor, exposure                 string
 	searchPoints                     int
 	starts                           []float64
 	seed                             uint64
@@ -128,6 +128,7 @@ func (f *fitFlags) register(cmd *cobra.Command) {
 	flags.IntVar(&f.searchPoints, "search-points", 0, "try only this many points of the grid, at random")
 	flags.StringVar(&f.doctor, "doctor", fit.FullDoctor, "full (default), or quick: tries the model alone")
 	flags.Lookup("doctor").DefValue = "" // the text has it
+	flags.StringVar(&f.exposure, "exposure", fit.AutoExposure, "what π̂ depends on, such as fields+text")
 	flags.StringArrayVar(&f.anchors, "anchor", nil, "`known` mean π, such as same=0.8±0.1 (or +-)")
 	flags.Float64SliceVar(&f.starts, "starts", nil, "`values` of π̂ to start from (default: preset's)")
 	flags.Lookup("starts").DefValue = "" // it would be []
@@ -151,8 +152,9 @@ func (f *fitFlags) register(cmd *cobra.Command) {
 	completeFlags(cmd, map[string][]string{
 		"method": slices.Sorted(maps.Keys(fit.Methods())), "preset": fit.Presets(),
 		"link": model.LinkKinds(), "propensity": model.PropensityKinds(), "optimiser": {"adam", "lbfgs"},
-		"doctor": {fit.FullDoctor, fit.QuickDoctor},
-		"world":  slices.Sorted(maps.Keys(plans)),
+		"doctor":   {fit.FullDoctor, fit.QuickDoctor},
+		"exposure": {fit.AutoExposure, "fields", "fields+text", "fields+popularity", "fields+text+popularity"},
+		"world":    slices.Sorted(maps.Keys(plans)),
 	}, "violate", "search", "search-points", "anchor", "starts", "seed", "threads", "nodes", "dim", "fields", "pairs",
 		"logged", "certify")
 }
@@ -194,6 +196,13 @@ Worlds:
 --violate breaks an assumption of learning in the world, to see what becomes of
 the result; repeat it to break several:
 ` + violationList() + `
+--exposure says what the π̂ of bayes depends on: fields, alone or with any of
+these behind it, such as fields+text+popularity. By default (auto) the doctor's
+tests decide between fields, text and popularity; quick means fields.
+  text        what is relevant by its vectors is shown more
+  popularity  what many link to is shown more
+  age         older targets are shown more, or less
+
 --anchor gives what is known of the mean π from elsewhere, such as a survey:
 same=0.8±0.1 for pairs within a field, cross=… for pairs of two fields; bayes
 uses it. --starts are the propensities that training starts from: the first
@@ -300,8 +309,8 @@ func (f *fitFlags) settings() (fit.Settings, error) {
 	}
 	s = fit.Settings{
 		Method: f.method, Preset: f.preset, Link: f.link, Propensity: f.propensity, Optimiser: f.optimiser,
-		Doctor: f.doctor, Search: fit.Search{Points: f.searchPoints}, Starts: f.starts, Seed: f.seed,
-		Threads:    f.threads,
+		Doctor: f.doctor, Exposure: f.exposure, Search: fit.Search{Points: f.searchPoints}, Starts: f.starts,
+		Seed: f.seed, Threads: f.threads,
 		Checkpoint: fit.Checkpoint{Path: f.checkpoint, Resume: f.resume, Keep: true},
 	}
 	for _, text := range f.searches {
@@ -488,6 +497,7 @@ func (f *fitFlags) fromWorld(ctx context.Context, t *display) (*fitSource, error
 			violated(generate.Scenario)},
 		problem: sample.Problem{Nodes: model.NodesOf(w.Graph()), Train: parts[0].Pairs, Validation: parts[1].Pairs},
 	}
+	from.problem.Nodes.Age = model.Ages(w.Graph())
 	if f.logged > 0 {
 		for k := range parts[0].Truth {
 			from.problem.Exposure = append(from.problem.Exposure, parts[0].Observation(k).Exposure)

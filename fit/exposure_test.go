@@ -1,0 +1,169 @@
+package fit
+
+import (
+	"errors"
+	"math"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"unseen/graph"
+	"unseen/internal/kern"
+	"unseen/model"
+	"unseen/risk"
+	"unseen/sample"
+	"unseen/world"
+)
+
+// violated is a world that breaks what the plain model assumes of exposure, a sample of its pairs, and others to judge
+// by.
+func violated(t *testing.T, v world.Violations, seed uint64, pairs int) (*world.World, sample.Problem,
+	*world.TruePairs) {
+	t.Helper()
+	plan := world.Saturated()
+	plan.Seed, plan.Violations = seed, v
+	w := must(world.New(t.Context(), world.Settings{Nodes: 900, Dim: 8, Fields: world.EvenFields(4),
+		Scenario: plan}))(t)
+	train := must(w.Pairs(t.Context(), pairs, world.Draw{}))(t)
+	test := must(w.Pairs(t.Context(), 20_000, world.Draw{Part: 2}))(t)
+	return w, sample.Problem{Nodes: model.NodesOf(w.Graph()), Train: train.Pairs}, test
+}
+
+// offBy is how far log π̂ is from log π over pairs, on average.
+func offBy(t *testing.T, r *Result, test *world.TruePairs) (off, mean float64) {
+	t.Helper()
+	_, s, err := r.Judge().Logits(t.Context(), test.Pairs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k, x := range s {
+		pi, _ := kern.Sigmoid64(float64(x))
+		off += math.Abs(math.Log(pi/test.Truth[k].Propensity)) / float64(len(s))
+		mean += pi / float64(len(s))
+	}
+	return off, mean
+}
+
+// Where the tests speak for it, the published model has text and popularity in its exposure, and is nearer to the truth
+// for that; and its intervals know of the terms.
+func TestExposureIsLearned(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("slow, and this is -short; ./check runs it once without")
+	}
+	for name, test := range map[string]struct {
+		violations world.Violations
+		seed       uint64
+		want       []model.Term
+		share      float64 // of how far log π̂ is off by fields, at most
+	}{
+		"text":       {world.Violations{Text: .6}, 21, []model.Term{model.Text}, .3},
+		"more text":  {world.Violations{Text: .6}, 22, []model.Term{model.Text}, .3},
+		"popularity": {world.Violations{Popularity: 1.2}, 21, []model.Term{model.Popularity}, .95},
+		"both": {world.Violations{Text: .6, Popularity: 1.2}, 21, []model.Term{model.Text, model.Popularity},
+			.5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, problem, held := violated(t, test.violations, test.seed, 40_000)
+			plain := mustFit(t, problem, Settings{Starts: []float64{.3}})
+			r := mustFit(t, problem, Settings{Doctor: FullDoctor, Starts: []float64{.3}})
+			if got := r.learnedTerms(); !slices.Equal(got, test.want) {
+				t.Errorf("exposure by %v, %+v", got, r.Findings.Tests)
+			}
+			before, _ := offBy(t, plain, held)
+			after, mean := offBy(t, r, held)
+			truth := must(w.Means(t.Context(), graph.Universe{}))(t)
+			scale := r.Findings.MeanLink
+			t.Logf("log π̂ off by %.3f, by fields %.3f; mean π %.3f, π̂ %.3f; mean y %.3f, ŷ %.3f to %.3f; slopes %v",
+				after, before, truth.Propensity, mean, truth.Link, scale.Lower, scale.Upper,
+				r.PropensityParams[len(r.PropensityParams)-len(test.want):])
+			if after > test.share*before {
+				t.Errorf("log π̂ is off by %.3f, by fields alone %.3f", after, before)
+			}
+			if truth.Link < scale.Lower || truth.Link > scale.Upper {
+				t.Errorf("mean y is %.4f, and ŷ from %.4f to %.4f", truth.Link, scale.Lower, scale.Upper)
+			}
+			checkPublished(t, r, problem)
+		})
+	}
+}
+
+// checkPublished holds the published mean π̂ of the training pairs against what the claim set says was learned, and a
+// model file against the model.
+func checkPublished(t *testing.T, r *Result, problem sample.Problem) {
+	t.Helper()
+	_, s, err := r.Judge().Logits(t.Context(), problem.Train)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mean float64
+	for _, x := range s {
+		pi, _ := kern.Sigmoid64(float64(x))
+		mean += pi / float64(len(s))
+	}
+	for _, m := range r.Findings.Set.Members {
+		if learned := m.Propensity.Value; m.Alternative == r.supported().Alternative && math.Abs(mean/learned-1) > .03 {
+			t.Errorf("the mean π̂ is %.4f, and %.4f was learned", mean, learned)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "model.safetensors")
+	if err := model.Save(path, must(r.Model())(t)); err != nil {
+		t.Fatal(err)
+	}
+	nodes := problem.Nodes
+	nodes.Popularity = model.LogInDegree(nodes.Len(), linkTargets(problem))
+	back := must(JudgeOf(must(must(model.Open(path))(t).Model(nodes))(t)))(t)
+	evidence := sample.Evidence{Pairs: problem.Train}
+	want := must(r.Judge().Risk(t.Context(), evidence, risk.Estimator{}, nil))(t)
+	got := must(back.Risk(t.Context(), evidence, risk.Estimator{}, nil))(t)
+	if want.Nuisance == 0 || math.Abs(got.Lower-want.Lower) > 1e-5*want.Lower || got.Plain != want.Plain {
+		t.Errorf("the file gives %+v, not %+v", got, want)
+	}
+}
+
+// What cannot be learned is refused, with what to do.
+func TestExposureIsRefused(t *testing.T) {
+	t.Parallel()
+	p := smallProblem(t, 40, 4, 300, 1)
+	p.Nodes.Age = nil
+	for exposure, test := range map[string]struct {
+		settings Settings
+		is       error
+		says     string
+	}{
+		"age":              {Settings{}, ErrSetting, `exposure by "age"`},
+		"fields+luck":      {Settings{}, ErrSetting, "set exposure to auto"},
+		"fields+text+text": {Settings{}, ErrSetting, "text+text"},
+		"fields+age":       {Settings{}, ErrData, "no node has a time"},
+		"fields+text":      {Settings{Method: "mle"}, ErrSetting, "only bayes"},
+		"fields+popularity": {Settings{mostExact: 3}, ErrSetting,
+			"take fewer dimensions"},
+		"": {Settings{Method: "ap", Propensity: "field-matrix+text"}, ErrSetting, "set exposure to fields+text"},
+	} {
+		test.settings.Exposure, test.settings.Replicates = exposure, -1
+		if _, err := Fit(t.Context(), p, test.settings); !errors.Is(err, test.is) ||
+			!strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s: %v", exposure, err)
+		}
+	}
+}
+
+// The names of exposure are read in any order, and a fit by fields is the fit of always.
+func TestExposureByFields(t *testing.T) {
+	t.Parallel()
+	name, terms, err := parseExposure("fields+age+text")
+	if err != nil || name != "fields+text+age" || !slices.Equal(terms, []model.Term{model.Text, model.Age}) {
+		t.Errorf("%s, %v, %v", name, terms, err)
+	}
+	p := checkpointProblem(t, 1)
+	want := must(mustFit(t, p, Settings{Doctor: FullDoctor, Exposure: "fields"}).Model())(t)
+	got := must(mustFit(t, p, Settings{Doctor: FullDoctor, Exposure: AutoExposure}).Model())(t)
+	want.Hyperparameters, got.Hyperparameters = nil, nil
+	if !reflect.DeepEqual(want.PropensityParams, got.PropensityParams) || !reflect.DeepEqual(want.Extra, got.Extra) ||
+		string(want.Findings) != string(got.Findings) {
+		t.Error("where nothing is refuted, the exposure is not by fields")
+	}
+}
