@@ -161,8 +161,9 @@ func (b *bayesian) extend(ctx context.Context, terms []model.Term, like *alterna
 	r := own
 	r.Starts, r.Posterior, r.LinkParams, r.PropensityParams = nil, nil, nil, nil
 	if b.whole != nil { // the terms are learned from the part
-		r.Warnings = slices.DeleteFunc(slices.Clone(r.Warnings), func(w risk.Warning) bool { return w.Kind == "sample" })
-		r.Warnings = append(r.Warnings, risk.Warning{Kind: "sample", Message: fmt.Sprintf(
+		r.Warnings = append(slices.DeleteFunc(slices.Clone(r.Warnings), func(w risk.Warning) bool {
+			return w.Kind == "sample"
+		}), risk.Warning{Kind: "sample", Message: fmt.Sprintf(
 			"bayes learned exposure by %s from a random %d of the %d pairs", exposureName(terms),
 			b.problem.Train.Len(), b.whole.problem.Train.Len())})
 	}
