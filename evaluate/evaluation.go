@@ -181,6 +181,7 @@ func NewEvaluation(ctx context.Context, g *graph.Graph, m model.Model, v sample.
 
 // recall takes over what is known from the fit.
 func (e *Evaluation) recall(m model.Model) error {
+	e.Class = fit.NotChecked
 	if len(m.Findings) > 0 {
 		var found fit.Findings
 		if err := json.Unmarshal(m.Findings, &found); err != nil {
@@ -193,7 +194,7 @@ func (e *Evaluation) recall(m model.Model) error {
 			e.Warnings = append(e.Warnings, "this model ignores exposure, so every estimator equals the naive "+
 				"one; evaluate it with the exposure of a model that has one")
 		default:
-			e.Warnings = append(e.Warnings, "the doctor calls the scale of π̂ "+string(found.Class)+
+			e.Warnings = append(e.Warnings, "the scale of π̂ is "+found.Class.Label()+
 				": do not rely on the values of corrected risks")
 		}
 	}

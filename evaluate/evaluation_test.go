@@ -17,7 +17,7 @@ import (
 func TestEvaluation(t *testing.T) {
 	w, j, test := planted(t)
 	m := model.Model{Link: j.Link, LinkParams: j.LinkParams, Propensity: j.Propensity,
-		PropensityParams: j.PropensityParams, Method: "truth", Findings: []byte(`{"class":"weak"}`)}
+		PropensityParams: j.PropensityParams, Method: "truth", Findings: []byte(`{"class":"not identified"}`)}
 	worse := m
 	worse.Method, worse.LinkParams = "worse", slices.Clone(m.LinkParams)
 	worse.LinkParams[0] += 3
@@ -53,7 +53,7 @@ func TestEvaluation(t *testing.T) {
 			t.Errorf("of pairs seen with probability %.3f, %.3f are", x, y)
 		}
 	}
-	if e.Class != "weak" || len(e.Warnings) == 0 || e.Kind != EvaluationKind || e.Links == 0 {
+	if e.Class != fit.NotIdentified || len(e.Warnings) == 0 || e.Kind != EvaluationKind || e.Links == 0 {
 		t.Errorf("got %+v", e)
 	}
 	if n := len(e.Observed.ROC.X); n < 10 || n > 250 {

@@ -3,6 +3,7 @@ package fit
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"math"
 	"slices"
@@ -43,6 +44,22 @@ type Findings struct {
 	Rare float64 `json:"rare,omitempty"`
 }
 
+// UnmarshalJSON reads findings. Those of earlier versions call a scale identified or weak where no other assumptions
+// were compared; it is not checked.
+func (f *Findings) UnmarshalJSON(raw []byte) error {
+	type plain Findings
+	if err := json.Unmarshal(raw, (*plain)(f)); err != nil {
+		return err
+	}
+	if f.Set == nil && (f.Class == Identified || f.Class == Weak && f.Echo < graph.EchoFrom && f.Rare == 0 &&
+		!f.contradicted()) {
+		f.Class = NotChecked
+		f.Verdict = []string{"Whether other assumptions explain the links as well was not checked: an earlier " +
+			"version examined this model."}
+	}
+	return nil
+}
+
 // Class says how far links separate relevance from exposure.
 type Class string
 
@@ -52,11 +69,20 @@ const (
 	// agree within a factor of 1.5. A ceiling on relevance cannot be seen in links, so that without
 	// a log or an anchor the scale is known on one side.
 	Identified    Class = "identified"
-	Weak          Class = "weak"           // they agree within a factor of 3, or were not compared
+	Weak          Class = "weak"           // they agree within a factor of 3, or something else is wrong
 	NotIdentified Class = "not identified" // they do not
+	NotChecked    Class = "not checked"    // they were not compared
 	Unmeasured    Class = "unmeasured"     // the method gives no standard errors
 	NoExposure    Class = "no exposure"    // the model has no propensities: ŷ is P(shown and linked)
 )
+
+// Label is the class in a word for people: what was not measured was not checked.
+func (c Class) Label() string {
+	if c == Unmeasured || c == "" {
+		return string(NotChecked)
+	}
+	return string(c)
+}
 
 // Where the classes begin, in √(SE² + bias²) of log mean ŷ.
 //
@@ -646,8 +672,11 @@ func (d *diagnosis) classify() {
 		f.Class = Unmeasured
 	case total > unknownFrom, f.collapsed(), f.Set != nil && f.Set.Width() > roughly:
 		f.Class = NotIdentified
-	case total > weakFrom, f.Echo >= graph.EchoFrom, f.Rare > 0, f.Set == nil, f.Set.Width() > narrow, f.refuted(),
-		f.contradicted():
+	case f.Echo >= graph.EchoFrom, f.Rare > 0, f.refuted(), f.contradicted():
+		f.Class = Weak
+	case f.Set == nil:
+		f.Class = NotChecked
+	case total > weakFrom, f.Set.Width() > narrow:
 		f.Class = Weak
 	default:
 		f.Class = Identified

@@ -221,7 +221,9 @@ func TestClasses(t *testing.T) {
 	set := func(low, high float64) *ClaimSet { return &ClaimSet{Propensity: SetRange{low, high}} }
 	for want, all := range map[Class][]Findings{
 		Identified: {{Set: set(.2, .3)}, {Set: set(.2, .2), Tests: []Refutation{{Of: ByPopularity}}}},
-		Weak: {{}, {Set: set(.2, .31)}, {Set: set(.2, .21), Tests: []Refutation{{Of: ByPopularity, Refuted: true}}},
+		NotChecked: {{}, {MeanLink: Scale{Value: .3, Error: .12}}},
+		Weak: {{Echo: .99}, {Set: set(.2, .31)},
+			{Set: set(.2, .21), Tests: []Refutation{{Of: ByPopularity, Refuted: true}}},
 			{Set: set(.2, .21), Logged: []LoggedTest{{Z: 9, Allowing: -3.1}}}},
 		NotIdentified: {{Set: set(.2, .61)}, {Set: set(.2, .21), MeanLink: Scale{Value: .3, Error: .3}}},
 	} {
@@ -233,6 +235,31 @@ func TestClasses(t *testing.T) {
 			if d.classify(); f.Class != want {
 				t.Errorf("%s, want %s: %+v", f.Class, want, f)
 			}
+		}
+	}
+}
+
+// Findings of earlier versions, which compared no assumptions, are not checked, whatever they say.
+func TestOldFindings(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]Class{
+		`{"class":"identified","verdict":["The scale is identified."]}`:                         NotChecked,
+		`{"class":"weak","verdict":["The scale is weakly identified."]}`:                        NotChecked,
+		`{"class":"weak","echo":0.99}`:                                                          Weak,
+		`{"class":"weak","rare":0.001}`:                                                         Weak,
+		`{"class":"weak","logged":[{"z":9}]}`:                                                   Weak,
+		`{"class":"not identified"}`:                                                            NotIdentified,
+		`{"class":"unmeasured"}`:                                                                Unmeasured,
+		`{"class":"no exposure"}`:                                                               NoExposure,
+		`{"class":"identified","set":{"propensity":{"low":0.2,"high":0.25}},"verdict":["Yes"]}`: Identified,
+	} {
+		var f Findings
+		if err := json.Unmarshal([]byte(raw), &f); err != nil || f.Class != want {
+			t.Errorf("%s: %s, want %s (%v)", raw, f.Class, want, err)
+		}
+		if said := strings.Join(f.Verdict, " "); want == NotChecked && (!strings.Contains(said, "not checked") ||
+			strings.Contains(said, "The scale is")) {
+			t.Errorf("%s: %s", raw, said)
 		}
 	}
 }

@@ -32,7 +32,7 @@ func (d *diagnosis) writeVerdict() {
 	}
 	if len(d.result.Settings.Anchors) > 0 && d.result.Posterior != nil {
 		f.say("These results depend on the given anchor: if it is wrong, so are they.")
-	} else if f.Class == Weak || f.Class == NotIdentified {
+	} else if f.Class == Weak || f.Class == NotChecked || f.Class == NotIdentified {
 		f.advise("or set %v to what is known from elsewhere, such as same=0.8±0.1", hint.Setting("anchors"))
 	}
 	f.sayLogs(d.result.Posterior != nil)
@@ -63,7 +63,6 @@ const logExposures = "log exposures on a small random share of the pairs (600 lo
 
 // sayClass says what the class means, and why.
 func (f *Findings) sayClass() {
-	scale := f.MeanLink
 	switch f.Class {
 	case NoExposure:
 		f.say("This model ignores exposure: its ŷ is the chance that a link is shown and made, so what is rarely " +
@@ -82,15 +81,14 @@ func (f *Findings) sayClass() {
 	case Identified:
 		f.say("The scale is identified: all assumptions that explain the links equally well agree. %s",
 			f.scaleInWords())
+	case NotChecked:
+		f.sayNotChecked()
 	case Weak:
 		if f.Echo >= graph.EchoFrom || f.Rare > 0 {
 			break // see below
 		}
 		if f.Set == nil {
-			f.say("Whether other assumptions explain the links as well was not checked. By the model's own, %s of all "+
-				"pairs are relevant (95%% interval %s to %s).", percent(scale.Value), percent(scale.Lower),
-				percent(scale.Upper))
-			f.advise("set %v to full, which compares assumptions", hint.Setting("doctor"))
+			f.sayNotChecked()
 			break
 		}
 		f.say("The scale is weakly identified: assumptions that explain the links equally well differ %.2g-fold. %s",
@@ -118,9 +116,14 @@ func (f *Findings) sayClass() {
 	if f.Rare > 0 && f.Class == Weak {
 		f.say("By this fit, even pairs of one field are shown with a chance of only %.2g, so %s times as many "+
 			"things are relevant as were linked. Links alone cannot tell this from people who link to few of the "+
-			"relevant things that they see: use the lists, not the values of ŷ and π̂.", f.Rare, number(1/f.Rare))
+			"relevant things that they see: do not rely on the values of ŷ and π̂.", f.Rare, number(1/f.Rare))
 		f.advise(logExposures)
 	}
+}
+
+func (f *Findings) sayNotChecked() {
+	f.say("Whether other assumptions explain the links as well was not checked. %s", f.scaleInWords())
+	f.advise("set %v to full, which compares assumptions", hint.Setting("doctor"))
 }
 
 // scaleInWords says what the links allow to be said of the scale.
@@ -197,14 +200,14 @@ func (f *Findings) sayRatio() {
 // warnings are those findings that are shown with every result.
 func (f *Findings) warnings() []risk.Warning {
 	var out []risk.Warning
-	if f.Class == Weak || f.Class == NotIdentified {
+	if f.Class == Weak || f.Class == NotChecked || f.Class == NotIdentified {
 		out = append(out, risk.Warning{Kind: "identifiability", Message: f.Verdict[0]})
 	}
 	for _, t := range f.Logged {
 		if math.Abs(t.z()) > surprising {
 			out = append(out, risk.Warning{Kind: "logged-exposure",
 				Message: fmt.Sprintf("logged exposures contradict what links say (%s pairs: %s shown, %s expected, "+
-					"z = %.1f); trust the logs", t.Group, percent(t.Shown), percent(t.Expected), t.z())})
+					"z = %.1f); go by the logs", t.Group, percent(t.Shown), percent(t.Expected), t.z())})
 			break
 		}
 	}
@@ -229,7 +232,7 @@ func (f *Findings) sayLogs(posterior bool) {
 	case math.Abs(worst.z()) > surprising:
 		f.say("Logged exposures contradict what links alone say: %s were shown where %s was expected (%s pairs, z "+
 			"= %.1f). Either the most relevant links are not always made, or exposure depends on more than "+
-			"the fields; trust the logs.", percent(worst.Shown), percent(worst.Expected), worst.Group, worst.z())
+			"the fields; go by the logs.", percent(worst.Shown), percent(worst.Expected), worst.Group, worst.z())
 		f.advise("log more exposures, and use method dr or a propensity model that sees more than the fields")
 	case !posterior:
 		f.say("Logged exposures agree with the propensities (z = %.1f), but these were fitted to them too; "+

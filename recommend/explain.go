@@ -225,7 +225,7 @@ func (r *Recommender) explainExposure(s Source, item Item) *Explanation {
 			relative = "times the mean π̂ is that of the two fields"
 		}
 		out.Children = append(out.Children, &Explanation{Value: cell.Relative.Value,
-			Message: relative + "; the scale of π̂ is " + string(r.class)})
+			Message: relative + "; the scale of π̂ is " + r.class.Label()})
 	}
 	return out
 }

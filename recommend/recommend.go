@@ -94,7 +94,7 @@ func New(g *graph.Graph, m model.Model, o Options) (*Recommender, error) {
 	}
 	r := &Recommender{g: g, nodes: model.NodesOf(g), model: m, naive: o.Naive, encoder: o.Encoder, texts: o.Document,
 		threads: kern.Threads(o.Threads), engine: engine.OrCPU(o.Engine, o.Threads),
-		cells: map[[2]uint16]fit.CellFinding{}}
+		cells: map[[2]uint16]fit.CellFinding{}, class: fit.NotChecked}
 	if len(m.Findings) > 0 {
 		var found fit.Findings
 		if err := json.Unmarshal(m.Findings, &found); err != nil {
@@ -147,7 +147,7 @@ func (r *Recommender) open() error {
 	return nil
 }
 
-// Class is how far the doctor found the scale of π̂ to be known.
+// Class is how far the doctor found the scale of π̂ to be known; not checked if it did not look.
 func (r *Recommender) Class() fit.Class { return r.class }
 
 // Source is who is recommended to: a node, or a vector with a field.
@@ -408,9 +408,9 @@ func (r *Recommender) Top(ctx context.Context, q Query) (*List, error) {
 		list.Warnings = append(list.Warnings, fmt.Sprintf("%d items were requested, but there are only %d "+
 			"candidates", q.K, len(list.Items)))
 	}
-	if r.class != "" && r.class != fit.Identified && r.class != fit.NoExposure {
-		list.Warnings = append(list.Warnings, "the doctor calls the scale of π̂ "+string(r.class)+
-			": the order of the items can be used, the values of π̂ and ŷ cannot")
+	if r.class != fit.Identified && r.class != fit.NoExposure {
+		list.Warnings = append(list.Warnings, "the scale of π̂ is "+r.class.Label()+
+			": do not rely on the values of π̂ and ŷ")
 	}
 	return list, nil
 }

@@ -23,14 +23,15 @@ type DoctorVerdict struct {
 // Section has the verdict first, then the numbers behind it.
 func (d DoctorVerdict) Section() Section {
 	s := Section{Name: cmp.Or(d.Name, "doctor"), Title: cmp.Or(d.Title, "The doctor's verdict")}
+	const statement = "How far links separate relevance from exposure"
 	f := d.Findings
 	if f == nil {
-		s.Warnings = []string{"This fit was not diagnosed, so it is not known how far its numbers can be " +
-			"trusted. Fit the model again with this version."}
+		s.Claims = []study.Claim{{Statement: statement, Verdict: study.Verdict(fit.NotChecked),
+			Evidence: "The doctor has not examined this model. Fit it again with this version."}}
 		return s
 	}
-	s.Claims, s.Advice = []study.Claim{{Statement: "How far links separate relevance from exposure",
-		Verdict: study.Verdict(f.Class), Evidence: strings.Join(f.Verdict, " ")}}, nil
+	s.Claims = []study.Claim{{Statement: statement, Verdict: study.Verdict(f.Class.Label()),
+		Evidence: strings.Join(f.Verdict, " ")}}
 	for _, advice := range f.Advice {
 		s.Advice = append(s.Advice, advice.String())
 	}

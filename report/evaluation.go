@@ -334,10 +334,11 @@ func evaluationSummary(e *evaluate.Evaluation) string {
 	for k := range e.Others {
 		text += " " + e.Decided(k).Summary
 	}
-	if e.Class == "" {
-		text += " The doctor has not examined this model."
-	} else if e.Class != fit.Identified {
-		text += " The doctor calls the scale of π̂ " + string(e.Class) + "."
+	switch class := e.Class; {
+	case e.Set == nil && class != fit.NotIdentified && class != fit.NoExposure:
+		text += " How well the links determine π̂ was not checked."
+	case class != fit.Identified:
+		text += " The doctor calls the scale of π̂ " + class.Label() + "."
 	}
 	return text
 }

@@ -225,7 +225,7 @@ func TestOpenModel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if page := htmlOf(t, d); !strings.Contains(page, "This fit was not diagnosed") {
+	if page := htmlOf(t, d); !strings.Contains(page, "The doctor has not examined this model") {
 		t.Error("a model without findings is not said to be one")
 	}
 }

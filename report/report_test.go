@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"unseen/figure"
+	"unseen/fit"
 	"unseen/study"
 )
 
@@ -392,5 +393,35 @@ func TestNearby(t *testing.T) {
 	}
 	if got := nearby(append(slices.Clone(some), 95)); len(got) != len(some)+1 {
 		t.Errorf("left are %v", got)
+	}
+}
+
+// A model that was not checked is never green.
+func TestNotCheckedIsNotGreen(t *testing.T) {
+	t.Parallel()
+	for name, f := range map[string]*fit.Findings{
+		"no findings": nil, "no class": {}, "a quick doctor": {Class: fit.NotChecked},
+		"another method": {Class: fit.Unmeasured}, "weak": {Class: fit.Weak},
+		"not identified": {Class: fit.NotIdentified},
+	} {
+		page := Page{Title: "A model"}
+		page.Add(DoctorVerdict{Findings: f})
+		raw, err := page.HTML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		html := string(raw)
+		says := "not checked"
+		if f != nil {
+			says = f.Class.Label()
+		}
+		if strings.Contains(html, `class="badge good"`) || !strings.Contains(html, says) {
+			t.Errorf("%s: not %q", name, says)
+		}
+	}
+	page := Page{Title: "A model"}
+	page.Add(DoctorVerdict{Findings: &fit.Findings{Class: fit.Identified}})
+	if html, err := page.HTML(); err != nil || !strings.Contains(string(html), "✓") {
+		t.Error("identified is not green", err)
 	}
 }

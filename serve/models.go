@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"unseen/evaluate"
+	"unseen/fit"
 	"unseen/internal/atomicfile"
 	"unseen/loop"
 )
@@ -38,6 +39,9 @@ type Check struct {
 	Name   string `json:"name"`
 	Passed bool   `json:"passed"`
 	Detail string `json:"detail"`
+	// Class is what the doctor calls the scale of π̂; "" for other checks.
+	Class   fit.Class `json:"class,omitempty" doc:"what the doctor calls the scale of exposure"`
+	Skipped bool      `json:"skipped,omitempty" doc:"there was nothing to check by"`
 }
 
 // ABTest is two models behind one endpoint: a source is assigned to one of them for the whole test.

@@ -104,6 +104,7 @@ var templateFuncs = template.FuncMap{
 	"day":   func(t time.Time) string { return t.Format("2 January 2006, 15:04 MST") },
 	"meter": func(x float64) string { return fmt.Sprintf("%.1f%%", 100*min(max(x, 0), 1)) },
 	"body":  bodyOf,
+	"check": checked,
 }
 
 // percent formats a share so that small ones do not round to 0%.
@@ -330,7 +331,7 @@ func (a *asset) serve(w http.ResponseWriter, r *http.Request) {
 // badge is a verdict with a colour, and a sign for people who do not see colours.
 type badge struct{ Tone, Sign, Text string }
 
-// verdict is the doctor's verdict as a badge.
+// verdict is the doctor's verdict as a badge. Only what was checked and found identified is green.
 func verdict(c fit.Class) badge {
 	switch c {
 	case fit.Identified:
@@ -340,7 +341,24 @@ func verdict(c fit.Class) badge {
 	case fit.NotIdentified, fit.NoExposure:
 		return badge{"bad", "✗", string(c)}
 	}
-	return badge{"calm", "?", "not examined"}
+	return badge{"calm", "?", c.Label()}
+}
+
+// checked is a check of a model as a badge. That a model may be deployed does not make a doubtful one green.
+func checked(c Check) badge {
+	switch {
+	case !c.Passed:
+		return badge{"bad", "✗", c.Name}
+	case c.Skipped:
+		return badge{"calm", "?", c.Name}
+	case c.Name != doctorCheck:
+		return badge{"good", "✓", c.Name}
+	}
+	out := verdict(c.Class)
+	if out.Text = c.Name; out.Tone == "bad" { // as the live model is
+		out.Tone, out.Sign = "fair", "~"
+	}
+	return out
 }
 
 // preference is a decision between two models as a badge.

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 
+	"unseen/fit"
 	"unseen/recommend"
 )
 
@@ -32,6 +33,9 @@ type bridgesPage struct {
 	All   int
 	Graph bridgeGraph
 	Scale scale
+	// Identified is whether the gaps hold under other assumptions than the model's.
+	Identified bool
+	Verdict    badge // on the scale of exposure
 }
 
 type bridgeRow struct {
@@ -68,7 +72,8 @@ const (
 )
 
 func (s *Service) bridgesPage(found []recommend.Bridge) bridgesPage {
-	out := bridgesPage{All: len(found)}
+	class := s.live.Load().current.Class()
+	out := bridgesPage{All: len(found), Identified: class == fit.Identified, Verdict: verdict(class)}
 	for _, b := range found[:min(len(found), mostBridges)] {
 		out.Scale.including(b.Lower, b.Upper, b.Gap)
 	}
@@ -90,6 +95,9 @@ func (s *Service) bridgesPage(found []recommend.Bridge) bridgesPage {
 			row.Verdict = badge{"bad", "?", "too few links"}
 		case sure:
 			row.Verdict = badge{"good", "✓", "hidden links"}
+			if !out.Identified { // other assumptions may say otherwise
+				row.Verdict = badge{"fair", "~", "hidden links, by this model"}
+			}
 		case b.Upper < 0:
 			row.Verdict = badge{"calm", "–", "fewer links than naive"}
 		}

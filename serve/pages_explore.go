@@ -35,9 +35,7 @@ func (p *site) explore() {
 			return err
 		}
 		content["Found"], content["Model"], content["Loop"] = found, m, s.Loop()
-		if m.Findings != nil {
-			content["Verdict"] = verdict(m.Findings.Class)
-		}
+		content["Verdict"] = verdict(s.live.Load().current.Class())
 		p.show(w, r, http.StatusOK, "start", content)
 		return nil
 	})

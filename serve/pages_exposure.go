@@ -20,7 +20,7 @@ func (p *site) exposure() {
 		if err != nil {
 			return err
 		}
-		content := exposurePage{Model: m, Admin: p.hasScope(r, ScopeAdmin), Verdict: badge{"calm", "?", "not examined"},
+		content := exposurePage{Model: m, Admin: p.hasScope(r, ScopeAdmin), Verdict: verdict(fit.NotChecked),
 			Knows: true}
 		if f := m.Findings; f != nil {
 			content.Verdict, content.Knows = verdict(f.Class), f.Class != fit.NoExposure

@@ -293,19 +293,26 @@ func (s *Service) Deploy(ctx context.Context, digest string) (_ ModelEntry, err 
 	return entry, nil
 }
 
+// doctorCheck is the name of the check of the doctor's verdict.
+const doctorCheck = "doctor"
+
 // validate checks whether a model can be deployed: what the doctor says, whether its lists are valid, and whether it is
 // clearly worse than the live model on pairs that neither has seen.
 func validate(ctx context.Context, next, parent *loadedModel, data *trainingData) ([]Check, error) {
-	doctor := Check{Name: "doctor", Passed: true, Detail: "the scale of exposure is " + string(next.Class())}
+	doctor := Check{Name: doctorCheck, Passed: true, Class: next.Class(),
+		Detail: "the scale of exposure is " + next.Class().Label()}
 	// A model without exposure judges as naive does, so the live model judges it if that has exposure.
 	judge, other, sign := next, parent, 1.
 	if next.Class() == fit.NoExposure && parent.Class() != fit.NoExposure {
 		doctor.Detail = "the model has no exposure, so it is evaluated with the exposure of the live model"
 		judge, other, sign = parent, next, -1
 	}
-	if next.Class() == fit.NotIdentified && (parent.Class() == fit.Identified || parent.Class() == fit.Weak) {
+	before := parent.Class()
+	better := before == fit.Identified || before == fit.Weak ||
+		before == fit.NotChecked && parent.Model().Findings != nil
+	if next.Class() == fit.NotIdentified && better {
 		doctor.Passed = false
-		doctor.Detail += "; that of the live model is " + string(parent.Class())
+		doctor.Detail += "; that of the live model is " + before.Label()
 	}
 	checks := []Check{doctor}
 	smoke, err := smokeTest(ctx, next)
@@ -314,7 +321,8 @@ func validate(ctx context.Context, next, parent *loadedModel, data *trainingData
 	}
 	checks = append(checks, smoke)
 	if data.Test.Pairs == nil {
-		return append(checks, Check{Name: "panel", Passed: true, Detail: "no pairs were held out"}), nil
+		return append(checks, Check{Name: "panel", Passed: true, Skipped: true,
+			Detail: "no pairs were held out"}), nil
 	}
 	e, err := evaluate.NewEvaluation(ctx, data.Graph, judge.Model(), data.Test, evaluate.EvaluationSettings{
 		Panel: evaluate.PanelSettings{Floor: .01, Threads: 1}, Others: []model.Model{other.Model()},

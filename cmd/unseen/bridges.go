@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"unseen/fit"
 	"unseen/internal/atomicfile"
 	"unseen/recommend"
 	"unseen/report"
@@ -120,9 +121,9 @@ func runBridges(ctx context.Context, f bridgesFlags, t *display) (*foundBridges,
 	if err != nil {
 		return nil, causedByFlags(err)
 	}
-	if class := r.Class(); class != "" && class != "identified" {
-		found.Warnings = append(found.Warnings, "the doctor calls the scale of π̂ "+string(class)+
-			": compare gaps with each other, but do not read them as numbers of links")
+	if class := r.Class(); class != fit.Identified {
+		found.Warnings = append(found.Warnings, "the scale of π̂ is "+class.Label()+
+			": do not read gaps as numbers of links")
 	}
 	if f.out != "" {
 		return found, found.write(f.out)

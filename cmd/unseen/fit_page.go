@@ -132,7 +132,7 @@ func (r *fitReport) printHeld(b *strings.Builder) {
 		// which linked ones are drawn more often, the means have another ratio, and two numbers for
 		// one thing would confuse.
 		rows = append(rows, row{"π̂ of one field / π̂ of two", fmt.Sprintf("%.2g", r.Findings.Ratio.Value),
-			"scale " + string(r.Findings.Class)})
+			"scale " + r.Findings.Class.Label()})
 	}
 	for _, row := range rows {
 		pad := 34 + strings.Count(row.name, "\u0302")
@@ -154,7 +154,7 @@ func (r *fitReport) printFindings(b *strings.Builder) {
 	if r.Findings == nil || len(r.Findings.Verdict) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\nThe doctor: %s\n", r.Findings.Class)
+	fmt.Fprintf(b, "\nThe doctor: %s\n", r.Findings.Class.Label())
 	for _, sentence := range r.Findings.Verdict {
 		b.WriteString(wrap("- " + sentence))
 	}

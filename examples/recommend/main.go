@@ -64,7 +64,7 @@ func learn(ctx context.Context, g *graph.Graph, method string) model.Model {
 	result, err := fit.Fit(ctx, drawn.Problem, fit.Settings{Method: method, Seed: 1})
 	check(err)
 	if method == "bayes" {
-		fmt.Printf("%s: the scale of exposure is %s\n", method, result.Findings.Class)
+		fmt.Printf("%s: the scale of exposure is %s\n", method, result.Findings.Class.Label())
 	}
 	m, err := result.Model() // model.Save(path, m) keeps it
 	check(err)
