@@ -197,12 +197,7 @@ func sorted(points []fit.RidgePoint) []fit.RidgePoint {
 func ridge(points []fit.RidgePoint) figure.Figure {
 	link, propensity, risk := figure.Series{Name: "mean ŷ"}, figure.Series{Name: "mean π̂"},
 		figure.Series{Name: "risk R_AP"}
-	var fitted fit.RidgePoint // each is drawn as a share of it, since they are of different size
-	for _, p := range points {
-		if p.Factor == 1 {
-			fitted = p
-		}
-	}
+	fitted := fittedPoint(points)
 	for _, p := range sorted(points) {
 		for _, l := range []struct {
 			line  *figure.Series
@@ -223,15 +218,28 @@ func ridge(points []fit.RidgePoint) figure.Figure {
 	}
 }
 
+// fittedPoint is the fit itself. The others are shown as shares of it, since they are of different size, and computed
+// from a sample of the pairs.
+func fittedPoint(points []fit.RidgePoint) (fitted fit.RidgePoint) {
+	for _, p := range points {
+		if p.Factor == 1 {
+			fitted = p
+		}
+	}
+	return fitted
+}
+
 func ridgeTable(points []fit.RidgePoint) figure.Table {
 	t := figure.Table{Name: "ridge", Title: "Along the ridge of the likelihood", Head: "factor", Detail: true,
 		Columns: []figure.Column{
-			{Name: "mean π̂", Digits: 3}, {Name: "mean ŷ", Digits: 4}, {Name: "R_AP", Digits: 4},
+			{Name: "mean π̂", Digits: 3, Means: "divided by that at factor 1, as the others"},
+			{Name: "mean ŷ", Digits: 3}, {Name: "R_AP", Digits: 3},
 			{Name: "log-likelihood", Digits: 1, Means: "of the training pairs, minus that at factor 1"},
 		}}
+	fitted := fittedPoint(points)
 	for _, p := range sorted(points) {
-		t.Add(brief(p.Factor), figure.Number(p.Propensity),
-			figure.Number(p.MeanLink), figure.Number(p.Risk), figure.Number(p.Likelihood))
+		t.Add(brief(p.Factor), figure.Number(p.Propensity/fitted.Propensity), figure.Number(p.MeanLink/fitted.MeanLink),
+			figure.Number(p.Risk/fitted.Risk), figure.Number(p.Likelihood))
 	}
 	return t
 }

@@ -24,13 +24,14 @@ func TestOnlyWhatWasCheckedIsGreen(t *testing.T) {
 		want     badge
 	}{
 		"no findings":          {"", unchecked},
-		"an older version":     {`{"class":"identified","verdict":["It is identified."]}`, unchecked},
+		"an older version":     {`{"class":"identified","verdict":["It is."]}`, unchecked},
 		"a quick doctor":       {`{"class":"not checked","verdict":["Not checked."]}`, unchecked},
 		"another method":       {`{"class":"unmeasured","verdict":["Not measured."]}`, unchecked},
 		"a method of no class": {`{"class":"","verdict":[]}`, unchecked},
 		"no exposure":          {`{"class":"no exposure","verdict":["Ignores it."]}`, badge{"bad", "✗", "no exposure"}},
 		"weak":                 {`{"class":"weak","verdict":["Weak."],` + set + `}`, badge{"fair", "~", "weak"}},
-		"identified":           {`{"class":"identified","verdict":["Yes."],` + set + `}`, badge{"good", "✓", "identified"}},
+
+		"identified": {`{"class":"identified","verdict":["Yes."],` + set + `}`, badge{"good", "✓", "identified"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -94,9 +94,9 @@ func (r *fitReport) printMarks(b *strings.Builder) {
 		value beside
 		means string
 	}{
-		{"mean ŷ = P(link | shown)", t.Link, ""},
-		{"mean π̂ = P(shown), one field", t.Same, ""},
-		{"mean π̂ = P(shown), two fields", t.Cross, ""},
+		{"mean ŷ of these, P(link | shown)", t.Link, ""},
+		{"mean π̂ of these, one field", t.Same, ""},
+		{"mean π̂ of these, two fields", t.Cross, ""},
 		{"AUC for relevance", t.AUC, "higher is better"},
 		{"recall of the relevant at ŷ ≥ ½", t.Recall, "higher is better"},
 		{"risk, log-loss", t.Risk, "lower is better"},
@@ -124,15 +124,18 @@ func (r *fitReport) printHeld(b *strings.Builder) {
 	switch {
 	case h.Same == nil || h.Cross == nil || r.Findings == nil || r.Findings.Class == fit.NoExposure:
 	case scale:
-		rows = append(rows, row{"mean ŷ = P(link | shown)", significant(h.Link), ""},
-			row{"mean π̂ = P(shown), one field", significant(h.Same), ""},
-			row{"mean π̂ = P(shown), two fields", significant(h.Cross), ""})
+		rows = append(rows, row{"mean ŷ of these, P(link | shown)", significant(h.Link), ""},
+			row{"mean π̂ of these, one field", significant(h.Same), ""},
+			row{"mean π̂ of these, two fields", significant(h.Cross), ""})
 	case r.Findings.Ratio != nil:
 		// The doctor's, over all pairs that the training pairs stand for. Among held-out pairs, of
 		// which linked ones are drawn more often, the means have another ratio, and two numbers for
 		// one thing would confuse.
-		rows = append(rows, row{"π̂ of one field / π̂ of two", fmt.Sprintf("%.2g", r.Findings.Ratio.Value),
-			"scale " + r.Findings.Class.Label()})
+		means := "scale " + r.Findings.Class.Label()
+		if set := r.Findings.Set; set != nil && set.Ratio != nil {
+			means = fmt.Sprintf("%.2g to %.2g by all assumptions", set.Ratio.Low, set.Ratio.High)
+		}
+		rows = append(rows, row{"π̂ of one field / π̂ of two", fmt.Sprintf("%.2g", r.Findings.Ratio.Value), means})
 	}
 	for _, row := range rows {
 		pad := 34 + strings.Count(row.name, "\u0302")
@@ -169,7 +172,8 @@ func printSet(b *strings.Builder, set *fit.ClaimSet) {
 	if set == nil {
 		return
 	}
-	fmt.Fprintf(b, "\n  %-16s %-16s what explains the links equally well\n", "mean ŷ, in %", "mean π̂, in %")
+	fmt.Fprintf(b, "\n  %-16s %-16s of all pairs, by what explains the links\n", "mean ŷ, in %",
+		"mean π̂, in %")
 	line := func(link, propensity fit.SetRange, name string) {
 		fmt.Fprintf(b, "  %-15s %-15s %s\n", claimed(link), claimed(propensity), name)
 	}

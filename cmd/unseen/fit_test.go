@@ -34,7 +34,7 @@ func TestFit(t *testing.T) {
 			}
 			fits80(t, stdout)
 			for _, s := range []string{method + " on 2,000 pairs", "120 nodes, 3 fields, 8 dimensions", "mean ŷ",
-				"mean π̂ = P(shown), two fields", "AUC", "recall", "risk, log-loss", "naive risk", "The model is in " +
+				"mean π̂ of these, two fields", "AUC", "recall", "risk, log-loss", "naive risk", "The model is in " +
 					path} {
 				if !strings.Contains(stdout, s) {
 					t.Errorf("stdout does not say %q:\n%s", s, stdout)
