@@ -298,7 +298,7 @@ var keysOf = map[string]string{
 	"Member.difference":        "cross-fitted log-likelihood, less the reference's",
 	"ModelDetail.nodes":        "number of nodes",
 	"NodePage.nodes":           "nodes",
-	"Panel.meanLink":           "mean ŷ over the held-out pairs",
+	"RiskPanel.meanLink":       "mean ŷ over the held-out pairs",
 	"PanelRow.against":         "difference to the evaluated model, on the same pairs",
 	"PanelRow.set":             "the risk by all assumptions that explain the links",
 	"PanelRow.againstSet":      "the difference by all assumptions that explain the links",

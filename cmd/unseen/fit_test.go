@@ -333,7 +333,7 @@ func TestNullDeviceIsNoTerminal(t *testing.T) {
 func TestFitOfOneField(t *testing.T) {
 	t.Parallel()
 	code, stdout, stderr := invoke(append(small, "--fields", "1", "--quiet")...)
-	if code != exitOK || !strings.Contains(strings.Join(strings.Fields(stdout), " "), "P(shown), two fields – – AUC") {
+	if code != exitOK || !strings.Contains(strings.Join(strings.Fields(stdout), " "), "of these, two fields – – AUC") {
 		t.Errorf("exit code %d, stderr %q:\n%s", code, stderr, stdout)
 	}
 	_, stdout, _ = invoke(append(small, "--fields", "1", "--quiet", "--json")...)
