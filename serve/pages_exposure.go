@@ -152,14 +152,15 @@ func (e *exposurePage) cells(g *graph.Graph) {
 		e.Strong = fmt.Sprintf("%s, readers see %s of their own field and %s of another field.", by,
 			percent(own/owns), percent(other/others))
 	}
+	// one number at equal vectors, by the model's own assumption; what others allow is of all pairs, another number
 	if f := e.Model.Findings; f != nil && f.Ratio != nil && f.Ratio.Upper > 0 {
-		low, high := f.Ratio.Lower, f.Ratio.Upper
+		e.Strong += fmt.Sprintf(" At equal vectors, a pair within a field is shown %.1f times as often as a pair "+
+			"across fields", f.Ratio.Value)
 		if f.Set != nil && f.Set.Ratio != nil {
-			low, high = f.Set.Ratio.Low, f.Set.Ratio.High
+			e.Strong += fmt.Sprintf("; over all pairs, %.1f to %.1f times by all assumptions below", f.Set.Ratio.Low,
+				f.Set.Ratio.High)
 		}
-		e.Strong += fmt.Sprintf(" At equal vectors, a pair within a field is shown %.1f times (%.1f to %.1f) as "+
-			"often as a "+
-			"pair across fields.", f.Ratio.Value, low, high)
+		e.Strong += "."
 	}
 }
 
