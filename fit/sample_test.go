@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"unseen/internal/racetest"
 	"unseen/model"
 	"unseen/risk"
 	"unseen/sample"
@@ -16,6 +17,7 @@ import (
 // known by draws, bayes learns from a part and says so.
 func TestBayesOfTooManyPairs(t *testing.T) {
 	t.Parallel()
+	racetest.Skip(t, "TestEveryMethodRunsOnAnyEngine has the goroutines of bayes by draws")
 	ctx := context.Background()
 	w := must(world.New(ctx, world.Settings{Nodes: 500, Dim: 8, Fields: world.EvenFields(3),
 		Scenario: world.Scenario{Seed: 2}}))(t)
