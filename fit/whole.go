@@ -27,6 +27,9 @@ const (
 	informationPairs    = 1 << 18
 )
 
+// afar is a decrement, as near is, at which V is to be found again.
+const afar = 30.
+
 // whole is the posterior given all pairs, where the products of only a part of them fit into memory or time allows to
 // learn only from a part again and again.
 //
@@ -89,7 +92,7 @@ func (w *whole) find(ctx context.Context) error {
 		}
 		enough := near
 		if w.round == 0 {
-			enough = nearby
+			enough = afar // V of the part's mode has led here, and a new one leads further
 		}
 		err := l.mode(ctx, w.theta, w.v, climb{enough: enough, report: w.report, recorder: w.recorder})
 		if err != nil {
@@ -104,7 +107,7 @@ func (w *whole) find(ctx context.Context) error {
 			return err
 		}
 		w.round++
-		w.ended = w.round == rounds || w.round > 1 && moved < .1 || w.theta[l.d] > certain
+		w.ended = w.round == rounds || w.round > 1 && moved < .15 || w.theta[l.d] > certain
 		w.recorder.settle(w)
 		if err := w.recorder.tick(); err != nil {
 			return err
