@@ -2,7 +2,6 @@ package evaluate
 
 import (
 	"context"
-	"math"
 	"slices"
 
 	"unseen/fit"
@@ -88,7 +87,7 @@ func judgePoints(ctx context.Context, j *fit.Judge, v sample.Evidence, set *fit.
 		}
 		a.losses = append(a.losses, losses)
 	}
-	for _, name := range append(risk.Panel(), "dr") {
+	for _, name := range risk.Panel() { // R_DR is no sum of masses, and the log says more of it than the set does
 		scheme, err := risk.Lookup(name)
 		if err != nil {
 			return nil, err
@@ -168,16 +167,20 @@ type loss struct{ linked, unlinked float64 }
 // judge finds the risks at a point.
 func (a *allowed) judge(p *point) error {
 	at := a.solve(p)
-	sums, weights := make([][]risk.Sum, len(a.schemes)), make([]float64, len(a.schemes))
+	sums, weight := make([][]risk.Sum, len(a.schemes)), 0.
 	for n := range sums {
 		sums[n] = make([]risk.Sum, len(a.losses))
 	}
 	for k, w := range a.Pairs.Weight {
-		link := at.link(a.pairs[k])
-		belief, err := risk.FromProbabilities(link, min(a.pairs[k].seen/link, 1))
+		link, propensity := at.link(a.pairs[k]), 1.
+		if seen := a.pairs[k].seen; seen < link { // not 0/0 where both vanish
+			propensity = seen / link
+		}
+		belief, err := risk.FromProbabilities(link, propensity)
 		if err != nil {
 			return err
 		}
+		weight += w
 		belief = belief.Floored(a.floor)
 		seen := risk.Observation{Linked: a.Pairs.Linked[k]}
 		if a.Exposure != nil {
@@ -185,10 +188,6 @@ func (a *allowed) judge(p *point) error {
 		}
 		for n, scheme := range a.schemes {
 			mass := scheme.Mass(seen, belief)
-			if math.IsNaN(mass.Positive) {
-				continue // R_DR of a pair whose exposure is not logged
-			}
-			weights[n] += w
 			for i, losses := range a.losses {
 				sums[n][i].Add(w * (mass.Positive*losses[k].linked + mass.Negative*losses[k].unlinked))
 			}
@@ -197,8 +196,8 @@ func (a *allowed) judge(p *point) error {
 	p.risks = map[string][]float64{}
 	for n, name := range a.names {
 		for i := range sums[n] {
-			if weights[n] > 0 && name != "naive" {
-				p.risks[name] = append(p.risks[name], sums[n][i].Value()/weights[n])
+			if name != "naive" {
+				p.risks[name] = append(p.risks[name], sums[n][i].Value()/weight)
 			}
 		}
 	}
