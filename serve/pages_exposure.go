@@ -129,6 +129,9 @@ func (e *exposurePage) cells(g *graph.Graph) {
 			c, ok := known[[2]string{source, target}]
 			if ok {
 				one.Low, one.High, one.Links, one.Pairs = c.Lower, c.Upper, c.Links, c.Pairs
+				if e.Model.Findings.Exposure != "" {
+					one.Value = c.Propensity // the mean that the interval is of
+				}
 				one.Error = c.LogitError * one.Value * (1 - one.Value) // of σ(ŝ), to first order
 			}
 			e.Map.Cells = append(e.Map.Cells, one)
