@@ -21,7 +21,8 @@ type Alternative struct {
 	Response engine.Response `json:"response"`
 	// what is relevant by its vectors is shown more: s gets γ·z
 	Text       bool           `json:"text,omitempty"`
-	Popularity PopularityRole `json:"popularity,omitempty"` // what others link to
+	Within     bool           `json:"textByField,omitempty"` // that, more or less within one field
+	Popularity PopularityRole `json:"popularity,omitempty"`  // what others link to
 	// shown and relevant come together by more than π and ŷ say
 	Dependence bool `json:"dependence,omitempty"`
 }
@@ -40,7 +41,7 @@ const (
 // First come those of the logistic response, of which the model is one; then those of other
 // responses and of dependence, with the roles of popularity that the first leave room for. Text is
 // one of a member's numbers, γ ≤ 1, so that other responses have it always. Where popularity shows
-// nothing it is left out: without a slope it changes nothing.
+// nothing it is left out: without a slope it changes nothing; and so is a γ of its own within fields.
 func (c *comparison) next() (out []Alternative) {
 	roles := []PopularityRole{"", PopularShown, PopularRelevant}
 	switch done := c.done; {
@@ -71,6 +72,11 @@ func (c *comparison) next() (out []Alternative) {
 	for _, p := range roles {
 		out = append(out, Alternative{Popularity: p, Dependence: true})
 	}
+	for _, p := range roles {
+		if refutes(c.refuted, WithinFields) {
+			out = append(out, Alternative{Text: true, Within: true, Popularity: p})
+		}
+	}
 	return out
 }
 
@@ -99,7 +105,7 @@ const mostText = 1
 type alternativeFit struct {
 	Alternative
 	failed bool      // no mode was found: the links rule it out
-	terms  []float64 // γ, the slope of popularity and κ, as far as it has them
+	terms  []float64 // γ, what it has more within fields, the slope of popularity and κ, as far as it has them
 	// measures are what it says of the numbers that are reported, with standard errors of their logarithms; that of the
 	// risk is its own.
 	measures [measured]measure
@@ -155,6 +161,7 @@ const (
 	ofRatio           // of π̂ among pairs of one field to that of two; 0 where there are no such pairs
 	ofRisk            // R_AP of the fit's own ŷ
 	ofLeast           // that, if no unlinked pair were relevant
+	ofLinks           // the share of pairs of one field that are linked to that of two: the ratio if all relevance were alike
 	measured
 )
 
@@ -183,6 +190,7 @@ type comparison struct {
 	folds      engine.PairGroups
 	means      []engine.PairMean
 	fixedRisk  float64 // the part of R_AP that no belief changes
+	linkRatio  measure // of the shares of linked pairs among those of one field and of two
 
 	refuted []Refutation
 	offset  map[Suspicion]float64 // of a term's slope: what the method makes of links that obey the model
@@ -440,9 +448,30 @@ func (c *comparison) prepareMeans(ctx context.Context) error {
 	}
 	c.means = []engine.PairMean{{Link: link}, {Exposure: exposure}, {Missed: missed}}
 	if same > 0 && same < all {
+		c.linkRatio = c.ratioOfLinks()
 		c.means = append(c.means, engine.PairMean{Exposure: one}, engine.PairMean{Exposure: two})
 	}
 	return nil
+}
+
+// ratioOfLinks returns the share of linked pairs among those of one field to that among those of two.
+func (c *comparison) ratioOfLinks() measure {
+	var all, linked, links [2]float64 // of two fields, of one; the last is how many
+	pairs := c.problem.Train
+	for k, w := range pairs.Weight {
+		at := 0
+		if c.problem.Nodes.SameField(pairs.Source[k], pairs.Target[k]) {
+			at = 1
+		}
+		if all[at] += w; pairs.Linked[k] {
+			linked[at] += w
+			links[at]++
+		}
+	}
+	if links[0] == 0 || links[1] == 0 {
+		return measure{}
+	}
+	return measure{linked[1] / all[1] / (linked[0] / all[0]), math.Sqrt(1/links[0] + 1/links[1])}
 }
 
 // same reports whether the ends of a compared pair have one field.
@@ -553,6 +582,9 @@ func (c *comparison) start(a Alternative) (*laplace, []float64) {
 	if a.Text {
 		add(engine.AssumedTerm{Kind: engine.LinkInExposure}, textPrior, BySimilarity)
 	}
+	if a.Within {
+		add(engine.AssumedTerm{Kind: engine.LinkInExposure, Value: c.sameFields(c.chosen.Pairs)}, textPrior, WithinFields)
+	}
 	switch a.Popularity {
 	case PopularShown:
 		add(engine.AssumedTerm{Kind: engine.InExposure, Value: c.popularity}, popularityPrior, ByPopularity)
@@ -587,7 +619,7 @@ func (c *comparison) start(a Alternative) (*laplace, []float64) {
 // the model itself over the same pairs; nil before that.
 func (c *comparison) like(a Alternative) []float64 {
 	for _, f := range c.done {
-		if f.mode != nil && f.Text == a.Text && f.Popularity == a.Popularity {
+		if f.mode != nil && f.Text == a.Text && f.Popularity == a.Popularity && !a.Within {
 			return f.mode
 		}
 	}
@@ -645,7 +677,7 @@ func (c *comparison) measure(ctx context.Context, l engine.AssumedLikelihood, th
 	}
 	out.measures[ofLink], out.measures[ofExposure] = logarithm(0), logarithm(1)
 	out.measures[ofRisk] = measure{c.fixedRisk + values[2], math.Sqrt(v.variance(gradients[2]))}
-	out.measures[ofLeast] = measure{value: c.fixedRisk}
+	out.measures[ofLeast], out.measures[ofLinks] = measure{value: c.fixedRisk}, c.linkRatio
 	if len(values) > 3 {
 		one, two := logarithm(3), logarithm(4)
 		for k, x := range gradients[4] {
@@ -657,12 +689,15 @@ func (c *comparison) measure(ctx context.Context, l engine.AssumedLikelihood, th
 }
 
 // alternativeNumbers is how many numbers a checkpoint has of an alternative.
-const alternativeNumbers = 1 + 3 + 2*measured + compareFolds
+const alternativeNumbers = 1 + mostTerms + 2*measured + compareFolds
+
+// mostTerms is the largest number of terms of an alternative.
+const mostTerms = 3
 
 func (c *comparison) keep(to *checkpoint) {
 	var all []float64
 	for _, f := range c.done {
-		row := make([]float64, 4, alternativeNumbers)
+		row := make([]float64, 1+mostTerms, alternativeNumbers)
 		if f.failed {
 			row[0] = 1
 		}
@@ -695,7 +730,7 @@ func (c *comparison) restore(from *checkpoint) {
 		f := &alternativeFit{Alternative: a, failed: row[0] == 1, terms: row[1 : 1+len(l.prior.Terms)],
 			folds: row[alternativeNumbers-compareFolds:]}
 		for i := range f.measures {
-			f.measures[i] = measure{row[4+2*i], row[5+2*i]}
+			f.measures[i] = measure{row[1+mostTerms+2*i], row[2+mostTerms+2*i]}
 		}
 		if size := l.size() + 3; a.Response == engine.Logistic && !a.Dependence && !f.failed {
 			if len(modes) < size {

@@ -44,9 +44,10 @@ type Member struct {
 	Difference float64 `json:"difference"` // cross-fitted log-likelihood, less the reference's
 	Error      float64 `json:"error"`      // the standard error of that
 
-	Similarity float64 `json:"similarity,omitempty"` // γ: how much exposure rises with z
-	Slope      float64 `json:"slope,omitempty"`      // of popularity
-	Kappa      float64 `json:"kappa,omitempty"`      // κ of Frank's copula, by which exposure and relevance depend
+	Similarity float64 `json:"similarity,omitempty"`       // γ: how much exposure rises with z
+	Within     float64 `json:"similarityWithin,omitempty"` // how much more within one field
+	Slope      float64 `json:"slope,omitempty"`            // of popularity
+	Kappa      float64 `json:"kappa,omitempty"`            // κ of Frank's copula, by which exposure and relevance depend
 
 	MeanLink   MemberValue  `json:"meanLink"`
 	Propensity MemberValue  `json:"propensity"`
@@ -104,6 +105,12 @@ func (d *diagnosis) claim() {
 		}
 		set.Members = append(set.Members, c)
 	}
+	// Where exposure follows text, all that links have of it may be exposure: then its ratio is that of the links.
+	if links := reference.measures[ofLinks]; set.Ratio != nil && links.value > 0 &&
+		(refutes(r.refuted, BySimilarity) || refutes(r.refuted, WithinFields)) {
+		spread := math.Exp(1.96 * links.err)
+		set.Ratio.include(MemberValue{Lower: links.value / spread, Upper: links.value * spread})
+	}
 	d.found.Set = set
 }
 
@@ -148,6 +155,9 @@ func (d *diagnosis) claimOf(f, reference *alternativeFit) Member {
 	if f.Text {
 		c.Similarity, terms = terms[0], terms[1:]
 	}
+	if f.Within {
+		c.Within, terms = terms[0], terms[1:]
+	}
 	if f.Popularity != "" {
 		c.Slope, terms = terms[0], terms[1:]
 	}
@@ -178,6 +188,9 @@ func (a Alternative) String() string {
 	out := "exposure by fields"
 	if a.Text {
 		out += " + text"
+	}
+	if a.Within {
+		out += " by field"
 	}
 	if a.Popularity == PopularShown {
 		out += " + popularity"

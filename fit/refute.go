@@ -44,14 +44,20 @@ func (s Suspicion) oneSided() bool { return s == BySimilarity || s == Dependent 
 
 // scoreTerms are the terms of the tests, for pairs and the popularity of their targets.
 func (c *comparison) scoreTerms(pairs *graph.Pairs, popularity []float32) []engine.AssumedTerm {
+	return []engine.AssumedTerm{{Kind: engine.LinkInExposure},
+		{Kind: engine.LinkInExposure, Value: c.sameFields(pairs)}, {Kind: engine.InExposure, Value: popularity},
+		{Kind: engine.Dependence}}
+}
+
+// sameFields has 1 for pairs of one field, 0 for others.
+func (c *comparison) sameFields(pairs *graph.Pairs) []float32 {
 	same := make([]float32, pairs.Len())
 	for k := range same {
 		if c.problem.Nodes.SameField(pairs.Source[k], pairs.Target[k]) {
 			same[k] = 1
 		}
 	}
-	return []engine.AssumedTerm{{Kind: engine.LinkInExposure}, {Kind: engine.LinkInExposure, Value: same},
-		{Kind: engine.InExposure, Value: popularity}, {Kind: engine.Dependence}}
+	return same
 }
 
 // replicateScores are the scores of a replicate, from a portion of the pairs that is chosen by its own outcomes, as

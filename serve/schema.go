@@ -203,6 +203,8 @@ var keys = map[string]string{
 	"shown":                "probability that this list has the item",
 	"shownOnly":            "trained on shown pairs alone",
 	"similarity":           "γ: how much exposure rises with the link logit",
+	"similarityWithin":     "how much more it does within one field",
+	"textByField":          "γ has another value within one field",
 	"since":                "start",
 	"slope":                "slope of popularity",
 	"source":               "source",
