@@ -132,9 +132,10 @@ func (r Response) at(z float64) (y, rest, slope float64) {
 	return 1 / (1 + e), e / (1 + e), e / (1 + e)
 }
 
-// likeness returns what exposure may follow of a logit: about the log odds of ŷ where it is small, so that a slope means
-// the same whatever the response; and its own slope. Of a logistic response it is z. Cauchit's z runs away where ŷ
-// comes near 0 or 1, and a small slope on it would make exposure the one that decides.
+// likeness returns what exposure may follow of a logit: about the log odds of ŷ where it is small,
+// so that a slope means the same whatever the response; and its own slope. Of a logistic response
+// it is z. Cauchit's z runs away where ŷ comes near 0 or 1, and a small slope on it would make
+// exposure the one that decides.
 func (r Response) likeness(z, y, rest, slope float64) (value, rise float64) {
 	const shorter = 1.7 // is z of a probit than its log odds
 	switch r {

@@ -161,7 +161,9 @@ const (
 	ofRatio           // of π̂ among pairs of one field to that of two; 0 where there are no such pairs
 	ofRisk            // R_AP of the fit's own ŷ
 	ofLeast           // that, if no unlinked pair were relevant
-	ofLinks           // the share of pairs of one field that are linked to that of two: the ratio if all relevance were alike
+	// the share of pairs of one field that are linked to that of two: the ratio if all relevance
+	// were alike
+	ofLinks
 	measured
 )
 
@@ -583,7 +585,8 @@ func (c *comparison) start(a Alternative) (*laplace, []float64) {
 		add(engine.AssumedTerm{Kind: engine.LinkInExposure}, textPrior, BySimilarity)
 	}
 	if a.Within {
-		add(engine.AssumedTerm{Kind: engine.LinkInExposure, Value: c.sameFields(c.chosen.Pairs)}, textPrior, WithinFields)
+		add(engine.AssumedTerm{Kind: engine.LinkInExposure, Value: c.sameFields(c.chosen.Pairs)}, textPrior,
+			WithinFields)
 	}
 	switch a.Popularity {
 	case PopularShown:
@@ -615,8 +618,8 @@ func (c *comparison) start(a Alternative) (*laplace, []float64) {
 	return &l, theta
 }
 
-// like returns the mode of an alternative that differs by the response or the dependence alone; if there is none, that of
-// the model itself over the same pairs; nil before that.
+// like returns the mode of an alternative that differs by the response or the dependence alone; if
+// there is none, that of the model itself over the same pairs; nil before that.
 func (c *comparison) like(a Alternative) []float64 {
 	for _, f := range c.done {
 		if f.mode != nil && f.Text == a.Text && f.Popularity == a.Popularity && !a.Within {
@@ -630,7 +633,8 @@ func (c *comparison) like(a Alternative) []float64 {
 }
 
 // learn finds the mode and the prior in turn, as the fit does, but from where it ended and no more
-// than this often: twice as often the first time, whose pairs may be a part of the fit's. V is that of the last round but for the last steps to the mode.
+// than this often: twice as often the first time, whose pairs may be a part of the fit's. V is that
+// of the last round but for the last steps to the mode.
 func (c *comparison) learn(ctx context.Context, l *laplace, theta []float64) (v covariance, err error) {
 	const enough, settled = 10 * near, .01
 	rounds := 4

@@ -47,7 +47,8 @@ type Member struct {
 	Similarity float64 `json:"similarity,omitempty"`       // γ: how much exposure rises with z
 	Within     float64 `json:"similarityWithin,omitempty"` // how much more within one field
 	Slope      float64 `json:"slope,omitempty"`            // of popularity
-	Kappa      float64 `json:"kappa,omitempty"`            // κ of Frank's copula, by which exposure and relevance depend
+	// κ of Frank's copula, by which exposure and relevance depend
+	Kappa float64 `json:"kappa,omitempty"`
 
 	MeanLink   MemberValue  `json:"meanLink"`
 	Propensity MemberValue  `json:"propensity"`

@@ -60,7 +60,8 @@ func TestSurprisingPairsSayMost(t *testing.T) {
 	}
 	plan := world.Saturated()
 	plan.Seed = 33
-	w := must(world.New(t.Context(), world.Settings{Nodes: 900, Dim: 8, Fields: world.EvenFields(4), Scenario: plan}))(t)
+	w := must(world.New(t.Context(), world.Settings{Nodes: 700, Dim: 8, Fields: world.EvenFields(4),
+		Scenario: plan}))(t)
 	g := must(w.Linked(t.Context()))(t).Graph()
 	train, _, err := graph.Sample(g, graph.Universe{Before: g.Order()}, graph.SampleOptions{Src: rand.NewPCG(1, 2)})
 	if err != nil {
