@@ -413,6 +413,10 @@ func doctorClaims(rows []*DoctorRow) []Claim {
 			metIf(float64(alarms) <= .09*float64(len(ofKind(rows, "obeying")))),
 			fmt.Sprintf("%d of %d do.", alarms, len(ofKind(rows, "obeying")))},
 	}
+	below, perKindBelow := worst(every, func(r *DoctorRow) bool { return r.AUC < r.NaiveAUC-.005 })
+	claims = append(claims, Claim{"In at most 5% of the worlds of any kind the AUC of ŷ for relevance is below " +
+		"a naive " +
+		"model's by more than .005", metIf(below.share <= .05), "It is in: " + perKindBelow})
 	for _, goal := range []struct {
 		kind string
 		most float64
