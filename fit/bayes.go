@@ -123,7 +123,7 @@ func (b *bayesian) examine(ctx context.Context) (err error) {
 	}
 	var like *alternativeFit
 	if r.Settings.Exposure == "" && c != nil && r.Settings.Replicates > 1 { // without which the tests are not exact
-		like = r.supported()
+		like = r.alternatives[r.reference()]
 		terms = like.exposure()
 	}
 	if len(terms) == 0 {

@@ -10,9 +10,11 @@ import (
 // ClaimSet is what the links allow to be said: the claims of every assumption that explains them as
 // well as the reference does, and the least and the most that any of them claims.
 //
-// The reference is chosen by a rule that is fixed beforehand: a logistic response; similarity in the exposure if its
-// test refutes the model and its estimate is above 0; popularity in the exposure, not in the relevance, if its test
-// refutes the model. A member stays if its cross-fitted log-likelihood is not below the reference's by more than
+// The reference, whose exposure is published where nobody asks for another, is chosen by a rule that is fixed
+// beforehand: a logistic response; popularity in the exposure, not in the relevance, if its test refutes the model;
+// similarity in the exposure if its estimate is above 0 and its test refutes the model, or, where popularity is in it
+// and could hide similarity from that test, if it raises the cross-fitted log-likelihood by more than max(2, 1.96
+// standard errors). A member stays if its cross-fitted log-likelihood is not below the reference's by more than
 // max(2, 1.96 standard errors), with sources as what is independent.
 //
 // A ceiling is in no member: if even the most relevant pairs are linked only with a probability c
@@ -124,16 +126,21 @@ func (r *Result) reference() int {
 		}
 		return at
 	}
-	a := Alternative{Text: refutes(r.refuted, BySimilarity)}
+	a := Alternative{}
 	if refutes(r.refuted, ByPopularity) {
 		a.Popularity = PopularShown
 	}
-	at := place(a)
-	if a.Text && at > 0 && !(r.alternatives[at].terms[0] > 0) {
-		a.Text = false
-		at = place(a)
+	without := place(a)
+	a.Text = true
+	with := place(a)
+	if with == 0 || !(r.alternatives[with].terms[0] > 0) {
+		return without
 	}
-	return at
+	better, se, _ := r.alternatives[with].against(r.alternatives[without])
+	if refutes(r.refuted, BySimilarity) || without > 0 && better > math.Max(2, 1.96*se) {
+		return with
+	}
+	return without
 }
 
 // include widens a range by an interval.

@@ -213,25 +213,6 @@ func (b *bayesian) extend(ctx context.Context, terms []model.Term, like *alterna
 	return nil
 }
 
-// supported returns the alternative whose exposure is published where nobody asks for another, by a rule that is fixed
-// beforehand: the reference of the ClaimSet. Where that has popularity, which is refuted where it is left out, it also
-// gets the text if that raises the cross-fitted log-likelihood by more than max(2, 1.96 standard errors), with γ > 0:
-// the test of the text is made without popularity, which can hide it.
-func (r *Result) supported() *alternativeFit {
-	reference := r.alternatives[r.reference()]
-	for _, f := range r.alternatives {
-		with := reference.Alternative
-		with.Text = true
-		if f.Alternative != with || reference.Text || reference.Popularity == "" || f.failed || !(f.terms[0] > 0) {
-			continue
-		}
-		if better, se, _ := f.against(reference); better > math.Max(2, 1.96*se) {
-			return f
-		}
-	}
-	return reference
-}
-
 // learnedTerms returns the terms that the model of a result has in its exposure besides the fields.
 func (r *Result) learnedTerms() []model.Term {
 	if covariates, ok := r.Propensity.(*model.Covariates); ok && r.Posterior != nil {

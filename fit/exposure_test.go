@@ -105,7 +105,8 @@ func checkPublished(t *testing.T, r *Result, problem sample.Problem) {
 		mean += pi / float64(len(s))
 	}
 	for _, m := range r.Findings.Set.Members {
-		if learned := m.Propensity.Value; m.Alternative == r.supported().Alternative && math.Abs(mean/learned-1) > .03 {
+		learned := m.Propensity.Value
+		if m.Alternative == r.Findings.Set.Reference && math.Abs(mean/learned-1) > .03 {
 			t.Errorf("the mean π̂ is %.4f, and %.4f was learned", mean, learned)
 		}
 	}
