@@ -390,13 +390,15 @@ func (d *diagnosis) meanCovariance(ctx context.Context, place map[fieldPair]int)
 		seen[at]++
 	}
 	roots := make([][]float64, len(place))
+	single := r.Settings // of which many run at a time
+	single.Threads = 1
 	err := kern.ChunksErr(ctx, len(roots), 1, kern.Threads(r.Settings.Threads), func(_, at, _, _ int) (err error) {
 		pairs := d.problem.Training().At(places[at]).Pairs
 		var total, shown float64
 		for _, w := range pairs.Weight {
 			total += w
 		}
-		gradients, err := engine.CPU{Threads: 1}.Scan(ctx, engine.Scan{Pairs: pairs,
+		gradients, err := single.engine().Scan(ctx, engine.Scan{Pairs: pairs,
 			Versions: []engine.Predictor{r.predictor()}, Totals: []float64{total}, Portion: engine.ScanChunk,
 			Visit: func(p engine.Portion) error {
 				for k, s := range p.Propensity[0] {

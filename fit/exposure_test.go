@@ -60,7 +60,6 @@ func TestExposureIsLearned(t *testing.T) {
 		share      float64 // of how far log π̂ is off by fields, at most
 	}{
 		"text":       {world.Violations{Text: .6}, 21, []model.Term{model.Text}, .3},
-		"more text":  {world.Violations{Text: .6}, 22, []model.Term{model.Text}, .3},
 		"popularity": {world.Violations{Popularity: 1.2}, 21, []model.Term{model.Popularity}, .95},
 		"both": {world.Violations{Text: .6, Popularity: 1.2}, 21, []model.Term{model.Text, model.Popularity},
 			.5},
@@ -87,6 +86,7 @@ func TestExposureIsLearned(t *testing.T) {
 				t.Errorf("mean y is %.4f, and ŷ from %.4f to %.4f", truth.Link, scale.Lower, scale.Upper)
 			}
 			checkPublished(t, r, problem)
+			checkClaims(t, r.Findings, truth, []Suspicion{BySimilarity, ByPopularity})
 		})
 	}
 }

@@ -129,6 +129,7 @@ func (f *fitFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.doctor, "doctor", fit.FullDoctor, "full (default), or quick: tries the model alone")
 	flags.Lookup("doctor").DefValue = "" // the text has it
 	flags.StringVar(&f.exposure, "exposure", fit.AutoExposure, "what π̂ depends on, such as fields+text")
+	flags.Lookup("exposure").DefValue = "" // the text has it
 	flags.StringArrayVar(&f.anchors, "anchor", nil, "`known` mean π, such as same=0.8±0.1 (or +-)")
 	flags.Float64SliceVar(&f.starts, "starts", nil, "`values` of π̂ to start from (default: preset's)")
 	flags.Lookup("starts").DefValue = "" // it would be []
