@@ -633,7 +633,7 @@ func (c *comparison) like(a Alternative) []float64 {
 }
 
 // learn finds the mode and the prior in turn, as the fit does, but from where it ended and no more
-// than this often: twice as often the first time, whose pairs may be a part of the fit's. V is that
+// than this often: more often the first time, whose pairs may be a part of the fit's. V is that
 // of the last round but for the last steps to the mode.
 func (c *comparison) learn(ctx context.Context, l *laplace, theta []float64) (v covariance, err error) {
 	const enough, settled = 10 * near, .01

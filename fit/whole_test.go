@@ -51,7 +51,7 @@ func (s setup) tryWhole(t *testing.T, seed uint64) *wholeTrial {
 func TestWhole(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("slow, and this is -short")
+		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	const seeds = 2
 	for name, s := range map[string]setup{
