@@ -300,7 +300,7 @@ func TestClaims(t *testing.T) {
 	}
 	member := func(a Alternative, folds []float64, y float64) *alternativeFit {
 		f := &alternativeFit{Alternative: a, folds: folds, terms: []float64{.5, .25, 2}}
-		f.measures = [measured]measure{{y, .1}, {.01 / y, .1}, {2, .2}, {.3, .01}}
+		f.measures = [measured]measure{{y, .1}, {.01 / y, .1}, {2, .2}, {.3, .01}, {.9, 0}, {5, .1}}
 		return f
 	}
 	d := &diagnosis{found: &Findings{}, result: &Result{alternatives: []*alternativeFit{
@@ -324,6 +324,10 @@ func TestClaims(t *testing.T) {
 		math.Abs(set.Width()-4*math.Exp(.392)) > 1e-9 || !set.OneSided {
 		t.Errorf("%+v", set)
 	}
+	// a ceiling leaves the risk open, and nothing the ratio
+	if set.Risk.High != .9 || math.Abs(set.Ratio.High-2*math.Exp(.392)) > 1e-9 {
+		t.Errorf("R_AP %+v, ratio %+v", set.Risk, set.Ratio)
+	}
 	// the reference follows the tests, and leaves what it beats
 	d.result.refuted = []Refutation{{Of: BySimilarity, Refuted: true}}
 	d.result.alternatives[1].folds = fold(-5./64, 0)
@@ -331,6 +335,10 @@ func TestClaims(t *testing.T) {
 	d.claim()
 	if set = d.found.Set; set.Reference != (Alternative{Text: true}) || set.Members[0].Stays || set.OneSided {
 		t.Errorf("%+v", set)
+	}
+	// an anchor closes the risk, and exposure by text may be all that the links' ratio shows
+	if set.Risk.High > .4 || math.Abs(set.Ratio.High-5*math.Exp(.196)) > 1e-9 {
+		t.Errorf("R_AP %+v, ratio %+v", set.Risk, set.Ratio)
 	}
 }
 
