@@ -108,27 +108,27 @@ func (a Assumptions) validate(pairs int) error {
 func (r Response) at(z float64) (y, rest, slope float64) {
 	switch r {
 	case Probit:
-		z = math.Max(-37, math.Min(37, z))
+		z = max(-37, min(37, z))
 		y = math.Erfc(-z/math.Sqrt2) / 2
 		if rest = 1 - y; z > 3 {
-			rest = math.Max(math.Erfc(z/math.Sqrt2)/2, 1e-300)
+			rest = max(math.Erfc(z/math.Sqrt2)/2, 1e-300)
 		}
 		return y, rest, math.Exp(-z*z/2) / math.Sqrt(2*math.Pi) / y
 	case ComplementaryLogLog:
-		e := math.Exp(math.Max(-600, math.Min(6, z)))
+		e := math.Exp(max(-600, min(6, z)))
 		y, rest = -math.Expm1(-e), math.Exp(-e)
 		return y, rest, e * rest / y
 	case ArandaOrdaz:
-		e := math.Exp(math.Max(-600, math.Min(600, z)))
+		e := math.Exp(max(-600, min(600, z)))
 		t := math.Log1p(4 * e)
 		y, rest = -math.Expm1(-t/4), math.Exp(-t/4)
 		return y, rest, rest * e / (1 + 4*e) / y
 	case Cauchit:
-		z = math.Max(-1e12, math.Min(1e12, z))
+		z = max(-1e12, min(1e12, z))
 		y, rest = math.Atan2(1, -z)/math.Pi, math.Atan2(1, z)/math.Pi
 		return y, rest, 1 / (math.Pi * (1 + z*z)) / y
 	}
-	e := math.Exp(-math.Max(-600, math.Min(600, z)))
+	e := math.Exp(-max(-600, min(600, z)))
 	return 1 / (1 + e), e / (1 + e), e / (1 + e)
 }
 
@@ -151,7 +151,7 @@ func (r Response) likeness(z, y, rest, slope float64) (value, rise float64) {
 type frank struct{ kappa, whole float64 } // 1 − e^−κ
 
 func newFrank(kappa float64) frank {
-	kappa = math.Max(-30, math.Min(30, kappa))
+	kappa = max(-30, min(30, kappa))
 	return frank{kappa, -math.Expm1(-kappa)}
 }
 

@@ -32,7 +32,7 @@ func (s *cpuDesign) Assume(ctx context.Context, o Outcomes, a Assumptions) (Assu
 	if o.Leverage != nil {
 		l.deviation = make([]float64, n)
 		for k, x := range o.Leverage {
-			l.deviation[k] = math.Min(math.Sqrt(float64(x)), 80)
+			l.deviation[k] = min(math.Sqrt(float64(x)), 80)
 		}
 	}
 	return l, ctx.Err()
@@ -95,11 +95,20 @@ type pairAt struct {
 	seen         risk.Observation
 }
 
-// at places pair k, given the product of its row and (w, b).
-func (l *cpuAssumed) at(k int, product float32, theta []float64) pairAt {
+// pairAt returns what all pairs have in common at θ; place makes a pair of it.
+func (l *cpuAssumed) pairAt(theta []float64) *pairAt {
+	p := &pairAt{rate: 1}
+	if l.dependence >= 0 {
+		kappa := theta[l.cpuDesign.size()+l.dependence]
+		p.frank, p.complement = newFrank(kappa), newFrank(-kappa)
+	}
+	return p
+}
+
+// place makes p pair k, given the product of its row and (w, b).
+func (l *cpuAssumed) place(p *pairAt, k int, product float32, theta []float64) {
 	terms := theta[l.cpuDesign.size():]
-	p := pairAt{z: float64(product), s: theta[l.d+1+int(l.cell[k])], rate: 1,
-		seen: risk.Observation{Linked: l.outcomes.Linked[k]}}
+	p.z, p.s, p.bend = float64(product), theta[l.d+1+int(l.cell[k])], 0
 	for _, i := range l.inLink {
 		p.z += terms[i] * l.assumed.Terms[i].value(k)
 	}
@@ -109,19 +118,16 @@ func (l *cpuAssumed) at(k int, product float32, theta []float64) pairAt {
 	for _, i := range l.text {
 		p.bend += terms[i] * l.assumed.Terms[i].value(k)
 	}
-	if l.dependence >= 0 {
-		p.frank, p.complement = newFrank(terms[l.dependence]), newFrank(-terms[l.dependence])
-	}
 	if l.deviation != nil {
 		p.deviation = l.deviation[k]
 	}
 	if l.rate != nil {
 		p.rate = l.rate[k]
 	}
+	p.seen.Linked = l.outcomes.Linked[k]
 	if l.outcomes.Exposure != nil {
 		p.seen.Exposure = l.outcomes.Exposure[k]
 	}
-	return p
 }
 
 // nodes are the points over which a pair's logit is averaged, and their weights: Gauss and Hermite's, and three for
@@ -194,14 +200,14 @@ func (l *cpuAssumed) believe(p *pairAt, z float64, b *pairBelief) {
 // complement, Frank's copula is that of −κ, and the sign −1.
 func (l *cpuAssumed) both(p *pairAt, a, b event, sign float64) event {
 	if l.dependence < 0 {
-		return event{math.Max(a.chance*b.chance, 1e-300), [3]float64{b.slopes[0], a.slopes[1]}}
+		return event{max(a.chance*b.chance, 1e-300), [3]float64{b.slopes[0], a.slopes[1]}}
 	}
 	copula := p.frank
 	if sign < 0 {
 		copula = p.complement
 	}
 	c, byA, byB, byKappa := copula.at(a.chance, b.chance)
-	return event{math.Max(c, 1e-300), [3]float64{byB * b.slopes[0], byA * a.slopes[1], sign * byKappa}}
+	return event{max(c, 1e-300), [3]float64{byB * b.slopes[0], byA * a.slopes[1], sign * byKappa}}
 }
 
 // along turns slopes along (z, s, κ) into slopes along the four directions.
@@ -256,26 +262,29 @@ func (p *pairAt) observed() int {
 	return 1
 }
 
-// slopes adds up −log likelihood of a pair, of which a tally may keep a part, and its slopes.
-func (l *cpuAssumed) slopes(p *pairAt, losses *tally) (loss float64, g [directions]float64) {
+// slopes returns −log likelihood of a pair, but for the part that the tally keeps, and sets its slopes.
+func (l *cpuAssumed) slopes(p *pairAt, losses *tally, g *[directions]float64) (loss float64) {
 	if p.seen.Exposure == risk.Unlogged {
-		return 0, l.simpleSlopes(p, losses)
+		l.simpleSlopes(p, losses, g)
+		return 0
 	}
+	clear(g[:])
 	var room [3]event
 	l.each(p, func(weight float64, b *pairBelief) {
 		seen := l.possible(b, &room)[p.observed()]
-		loss -= weight * math.Log(math.Max(seen.chance, 1e-300))
+		loss -= weight * math.Log(max(seen.chance, 1e-300))
 		for i, x := range b.along(seen.slopes) {
 			g[i] -= weight * x
 		}
 	})
-	return loss, g
+	return loss
 }
 
-// information adds up Fisher's information of a pair along the four directions.
-func (l *cpuAssumed) information(p *pairAt) (m [directions][directions]float64) {
-	if p.seen.Exposure == risk.Unlogged {
-		return l.simpleInformation(p)
+// information sets Fisher's information of a pair along the four directions.
+func (l *cpuAssumed) information(p *pairAt, m *[directions][directions]float64) {
+	if *m = ([directions][directions]float64{}); p.seen.Exposure == risk.Unlogged {
+		l.simpleInformation(p, m)
+		return
 	}
 	var room [3]event
 	l.each(p, func(weight float64, b *pairBelief) {
@@ -293,7 +302,6 @@ func (l *cpuAssumed) information(p *pairAt) (m [directions][directions]float64) 
 			m[j][i] = m[i][j]
 		}
 	}
-	return m
 }
 
 // simpleNode is a point of the logit of a pair whose exposure is independent of its relevance and
@@ -301,8 +309,8 @@ func (l *cpuAssumed) information(p *pairAt) (m [directions][directions]float64) 
 // slopes of the log odds of P along z, with what s follows of it, s, likeness and κ.
 type simpleNode struct{ linked, unlinked, byZ, byS, byText, byKappa float64 }
 
-// simple returns a node, given π and 1−π where they do not depend on z.
-func (l *cpuAssumed) simple(p *pairAt, z, pi, restPi float64) simpleNode {
+// simple sets a node, given π and 1−π where they do not depend on z.
+func (l *cpuAssumed) simple(n *simpleNode, p *pairAt, z, pi, restPi float64) {
 	y, restY, slope := l.assumed.Response.at(z)
 	likeness, rise := z, 0.
 	if len(l.text) > 0 {
@@ -313,64 +321,58 @@ func (l *cpuAssumed) simple(p *pairAt, z, pi, restPi float64) simpleNode {
 			rise = 0
 		}
 	}
-	n := l.simplest(p, [2]float64{y, restY}, [2]float64{pi, restPi}, slope)
-	n.byZ += rise * n.byS
-	n.byText = likeness * n.byS
-	return n
-}
-
-func (l *cpuAssumed) simplest(p *pairAt, relevant, shown [2]float64, slope float64) simpleNode {
-	y, restY, pi, restPi := relevant[0], relevant[1], shown[0], shown[1]
+	var c, q, byZ, byS, byKappa float64
 	if p.frank.kappa == 0 {
-		c, q := math.Max(pi*y, 1e-300), restPi+pi*restY
-		inverse := 1 / (c + p.rate*q)
-		return simpleNode{linked: c * inverse, unlinked: p.rate * q * inverse, byZ: slope / q, byS: restPi / q,
-			byKappa: restPi * restY / (2 * q)}
-	}
-	c, byPi, byY, byKappa := p.frank.at(pi, y)
-	c = math.Max(c, 1e-300)
-	q := 1 - c
-	if q < .1 { // where the difference would lose digits
-		rest, _, _, _ := p.complement.at(pi, restY)
-		q = restPi + rest
+		c, q = max(pi*y, 1e-300), restPi+pi*restY
+		byZ, byS, byKappa = slope/q, restPi/q, restPi*restY/(2*q)
+	} else {
+		var byPi, byY float64
+		c, byPi, byY, byKappa = p.frank.at(pi, y)
+		c = max(c, 1e-300)
+		if q = 1 - c; q < .1 { // where the difference would lose digits
+			rest, _, _, _ := p.complement.at(pi, restY)
+			q = restPi + rest
+		}
+		byZ, byS, byKappa = byY*slope/q, byPi*restPi/q, byKappa/q
 	}
 	inverse := 1 / (c + p.rate*q)
-	return simpleNode{linked: c * inverse, unlinked: p.rate * q * inverse, byZ: byY * slope / q,
-		byS: byPi * restPi / q, byKappa: byKappa / q}
+	n.linked, n.unlinked = c*inverse, p.rate*q*inverse
+	n.byZ, n.byS, n.byText, n.byKappa = byZ+rise*byS, byS, likeness*byS, byKappa
 }
 
 // exposure returns π and 1−π.
 func (p *pairAt) exposure(likeness float64) (pi, rest float64) {
-	return kern.Sigmoid64(math.Max(-300, math.Min(300, p.s+p.bend*likeness)))
+	return kern.Sigmoid64(max(-300, min(300, p.s+p.bend*likeness)))
 }
 
-func (l *cpuAssumed) simpleSlopes(p *pairAt, losses *tally) [directions]float64 {
+func (l *cpuAssumed) simpleSlopes(p *pairAt, losses *tally, g *[directions]float64) {
 	pi, rest := p.exposure(0)
 	var gz, gs, text, kappa float64
+	var n simpleNode
 	nodes := l.nodes(p)
 	for i, at := range nodes.at {
-		weight, z := nodes.of[i], p.z+p.deviation*at
-		n := l.simple(p, z, pi, rest)
+		weight := nodes.of[i]
+		l.simple(&n, p, p.z+p.deviation*at, pi, rest)
 		miss, chance := weight*n.linked, n.unlinked
 		if p.seen.Linked {
 			miss, chance = -weight*n.unlinked, n.linked
 		}
-		losses.add(nodes.tally[i], 1/math.Max(chance, 1e-300))
+		losses.add(nodes.tally[i], 1/max(chance, 1e-300))
 		gz += miss * n.byZ
 		gs += miss * n.byS
 		text += miss * n.byText
 		kappa += miss * n.byKappa
 	}
-	return [directions]float64{gz, gs, text, kappa}
+	g[alongProducts], g[alongCell], g[alongText], g[alongKappa] = gz, gs, text, kappa
 }
 
-func (l *cpuAssumed) simpleInformation(p *pairAt) (m [directions][directions]float64) {
+func (l *cpuAssumed) simpleInformation(p *pairAt, m *[directions][directions]float64) {
 	pi, rest := p.exposure(0)
+	var n simpleNode
 	nodes := l.nodes(p)
 	for i, at := range nodes.at {
-		weight, z := nodes.of[i], p.z+p.deviation*at
-		n := l.simple(p, z, pi, rest)
-		v := weight * n.linked * n.unlinked
+		l.simple(&n, p, p.z+p.deviation*at, pi, rest)
+		v := nodes.of[i] * n.linked * n.unlinked
 		a, b, c, d := n.byZ, n.byS, n.byText, n.byKappa
 		m[0][0] += v * a * a
 		m[0][1] += v * a * b
@@ -387,7 +389,6 @@ func (l *cpuAssumed) simpleInformation(p *pairAt) (m [directions][directions]flo
 	}
 	m[1][0], m[2][0], m[2][1] = m[0][1], m[0][2], m[1][2]
 	m[3][0], m[3][1], m[3][2] = m[0][3], m[1][3], m[2][3]
-	return m
 }
 
 // slopeSum adds up gradients: of many pairs at a time in float32 along the products, of each pair along the others.
@@ -404,7 +405,7 @@ func (l *cpuAssumed) newSlopeSum() slopeSum {
 }
 
 // add adds the slopes of pair k along all but the products.
-func (s *slopeSum) add(l *cpuAssumed, k int, g [directions]float64) {
+func (s *slopeSum) add(l *cpuAssumed, k int, g *[directions]float64) {
 	s.s[l.cell[k]] += g[alongCell]
 	for i := range l.assumed.Terms {
 		t := &l.assumed.Terms[i]
@@ -452,12 +453,13 @@ func (l *cpuAssumed) Value(ctx context.Context, theta, grad []float64) (float64,
 		losses := newTally(l.deviation != nil)
 		var dz [passed]float32
 		var idx [passed]int32
+		p := l.pairAt(theta)
+		var g [directions]float64
 		err := l.passes(w, from, to, func(from int, z []float32) error {
 			for k := range z {
-				p := l.at(from+k, z[k], theta)
-				loss, g := l.slopes(&p, &losses)
-				part.loss += loss
-				part.add(l, from+k, g)
+				l.place(p, from+k, z[k], theta)
+				part.loss += l.slopes(p, &losses, &g)
+				part.add(l, from+k, &g)
 				dz[k], idx[k] = float32(g[alongProducts]), int32(from+k)
 			}
 			kern.AddRows(part.w, l.x, idx[:len(z)], dz[:len(z)])
@@ -551,10 +553,12 @@ func (l *cpuAssumed) addInformation(p *assumedPart, theta []float64, w []float32
 	defer weighted.close()
 	var zz [passed]float32
 	row := make([]float64, terms)
+	at := l.pairAt(theta)
+	var m [directions][directions]float64
 	return l.passes(w, from, to, func(from int, z []float32) error {
 		for k := range z {
-			at := l.at(from+k, z[k], theta)
-			m := l.information(&at)
+			l.place(at, from+k, z[k], theta)
+			l.information(at, &m)
 			zz[k] = float32(m[alongProducts][alongProducts])
 			p.add(l.cpuDesign, from+k, contribution{zz: m[alongProducts][alongProducts],
 				zs: m[alongProducts][alongCell], ss: m[alongCell][alongCell]})
@@ -602,11 +606,12 @@ func (l *cpuAssumed) Means(ctx context.Context, theta []float64, of []PairMean) 
 		}
 		dz := make([][passed]float32, len(of))
 		var idx [passed]int32
+		p := l.pairAt(theta)
 		return l.passes(w, from, to, func(from int, z []float32) error {
 			for k := range z {
-				p := l.at(from+k, z[k], theta)
+				l.place(p, from+k, z[k], theta)
 				idx[k] = int32(from + k)
-				l.addMeans(parts[lot], dz, &p, from, k, of)
+				l.addMeans(parts[lot], dz, p, from, k, of)
 			}
 			for i := range of {
 				kern.AddRows(parts[lot][i].w, l.x, idx[:len(z)], dz[i][:len(z)])
@@ -661,7 +666,7 @@ func (l *cpuAssumed) addMeans(sums []slopeSum, dz [][passed]float32, p *pairAt, 
 			}
 		}
 		dz[i][k] = float32(g[alongProducts])
-		sums[i].add(l, from+k, g)
+		sums[i].add(l, from+k, &g)
 	}
 }
 
@@ -678,12 +683,14 @@ func (l *cpuAssumed) GroupGradients(ctx context.Context, theta []float64, g Pair
 			parts[lot][i] = l.newSlopeSum()
 		}
 		unused := newTally(false)
+		p := l.pairAt(theta)
+		var slopes [directions]float64
 		return l.passes(w, from, to, func(from int, z []float32) error {
 			for k := range z {
-				p := l.at(from+k, z[k], theta)
-				_, slopes := l.slopes(&p, &unused)
+				l.place(p, from+k, z[k], theta)
+				l.slopes(p, &unused, &slopes)
 				part := &parts[lot][g.Of[from+k]]
-				part.add(l, from+k, slopes)
+				part.add(l, from+k, &slopes)
 				kern.AddRows(part.w, l.x, []int32{int32(from + k)}, []float32{float32(slopes[alongProducts])})
 			}
 			return nil
@@ -718,16 +725,16 @@ func (l *cpuAssumed) GroupValues(ctx context.Context, theta [][]float64, g PairG
 	var parts [lots][]float64
 	err := l.eachLot(ctx, func(lot, from, to int) error {
 		parts[lot] = make([]float64, g.Count)
-		losses := make([]tally, g.Count)
+		losses, pairs := make([]tally, g.Count), make([]*pairAt, g.Count)
 		for i := range losses {
-			losses[i] = newTally(false)
+			losses[i], pairs[i] = newTally(false), l.pairAt(theta[i])
 		}
 		var z [1]float32
 		for k := from; k < to; k++ {
 			group := g.Of[k]
 			kern.DotRange(z[:], weights[group], l.x, k)
-			p := l.at(k, z[0], theta[group])
-			losses[group].add(0, 1/math.Max(l.chance(&p), 1e-300))
+			l.place(pairs[group], k, z[0], theta[group])
+			losses[group].add(0, 1/max(l.chance(pairs[group]), 1e-300))
 		}
 		for i := range losses {
 			parts[lot][i] += losses[i].total()
@@ -750,9 +757,10 @@ func (l *cpuAssumed) GroupValues(ctx context.Context, theta [][]float64, g PairG
 func (l *cpuAssumed) chance(p *pairAt) (sum float64) {
 	if p.seen.Exposure == risk.Unlogged {
 		pi, rest := p.exposure(0)
+		var n simpleNode
 		nodes := l.nodes(p)
 		for i, at := range nodes.at {
-			n := l.simple(p, p.z+p.deviation*at, pi, rest)
+			l.simple(&n, p, p.z+p.deviation*at, pi, rest)
 			if p.seen.Linked {
 				sum += nodes.of[i] * n.linked
 			} else {
@@ -777,11 +785,12 @@ func (l *cpuAssumed) Calibrate(ctx context.Context, theta []float64) (scale, shi
 	w := l.weights(theta)
 	logits, target := make([]float64, l.x.Rows()), make([]float64, l.x.Rows())
 	err = l.eachLot(ctx, func(_, from, to int) error {
+		p := l.pairAt(theta)
 		return l.passes(w, from, to, func(from int, z []float32) error {
 			for k := range z {
-				p := l.at(from+k, z[k], theta)
+				l.place(p, from+k, z[k], theta)
 				logits[from+k] = p.z
-				l.each(&p, func(weight float64, b *pairBelief) { target[from+k] += weight * b.wanted.chance })
+				l.each(p, func(weight float64, b *pairBelief) { target[from+k] += weight * b.wanted.chance })
 			}
 			return nil
 		})
