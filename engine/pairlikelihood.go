@@ -24,7 +24,7 @@ type point struct {
 // contribute averages a pair's contribution over what is believed of its logit: a normal
 // distribution around z, given by its spread; nil takes z as certain. The loss is tallied, unless that is nil.
 func (p *point) contribute(z float64, around *spread, losses *tally) contribution {
-	z = math.Max(-300, math.Min(300, z)) // e^±300 and its neighbours are finite
+	z = max(-300, min(300, z)) // e^±300 and its neighbours are finite
 	e := math.Exp(-z)
 	centre := 1.
 	if around != nil {
@@ -32,15 +32,11 @@ func (p *point) contribute(z float64, around *spread, losses *tally) contributio
 	}
 	var sum contribution
 	if p.exposure != risk.Unlogged {
-		add := p.addLogged
-		if p.exposure == risk.Offered {
-			add = p.addOffered
-		}
-		add(&sum, e, centre)
+		p.addSeen(&sum, e, centre)
 		if around != nil {
 			for i, factor := range around {
-				add(&sum, e*factor, hermiteWeight[i])
-				add(&sum, e/factor, hermiteWeight[i])
+				p.addSeen(&sum, e*factor, hermiteWeight[i])
+				p.addSeen(&sum, e/factor, hermiteWeight[i])
 			}
 		}
 		return sum
@@ -82,6 +78,15 @@ func (p *point) add(sum *contribution, e, weight float64) float64 {
 	sum.dz += weight * linked * psi
 	sum.ds += weight * linked * hide
 	return 1 / unlinked
+}
+
+// addSeen is add for a pair of whose exposure something is known.
+func (p *point) addSeen(sum *contribution, e, weight float64) {
+	if p.exposure == risk.Offered {
+		p.addOffered(sum, e, weight)
+	} else {
+		p.addLogged(sum, e, weight)
+	}
 }
 
 // addLogged is add for a pair whose exposure a is logged: −log Ber(a; π) − a·log Ber(o; ŷ). In a
