@@ -12,10 +12,11 @@ import (
 
 // TargetSearch asks for the best targets of one query or of many. The score of target j for a query is
 //
-//	z_j = ⟨Vector, h_j⟩ + Offsets[field of j].
+//	z_j = ⟨Vector, h_j⟩ + Offsets[field of j] + Slope·Values[j].
 type TargetSearch struct {
 	Targets *graph.Vectors // h, a row per target
 	Fields  []uint16       // of every target; nil where no query has offsets
+	Values  []float32      // of every target, such as its popularity; nil where no query has a slope
 	Queries []SearchQuery
 	K       int // hits of each query; 0 where only scores are wanted
 	// Scores, unless nil, are set to the scores of all targets, whichever may be hits: a row per query.
@@ -32,6 +33,7 @@ type TargetSearch struct {
 type SearchQuery struct {
 	Vector  []float32
 	Offsets []float32 // by field; nil means 0
+	Slope   float32   // of the targets' values
 	Among   []int32   // only these targets, ascending; nil means all
 	Skip    []int32   // never these, ascending
 }
@@ -127,9 +129,10 @@ func (s *TargetSearch) validate() error {
 		if a := q.Among; len(a) > 0 && (a[0] < 0 || int(a[len(a)-1]) >= n) {
 			return fmt.Errorf("%w: query %d is about targets %d to %d of %d", ErrShape, k, a[0], a[len(a)-1], n)
 		}
-		if len(q.Vector) != dim || !q.Even() && len(s.Fields) != n {
-			return fmt.Errorf("%w: query %d has %d numbers and %d offsets, for %d targets of %d numbers with %d fields",
-				ErrShape, k, len(q.Vector), len(q.Offsets), n, dim, len(s.Fields))
+		if len(q.Vector) != dim || !q.Even() && len(s.Fields) != n || q.Slope != 0 && len(s.Values) != n {
+			return fmt.Errorf("%w: query %d has %d numbers, %d offsets and a slope of %g, for %d targets of %d "+
+				"numbers with %d fields and %d values", ErrShape, k, len(q.Vector), len(q.Offsets), q.Slope, n, dim,
+				len(s.Fields), len(s.Values))
 		}
 	}
 	return nil
@@ -138,7 +141,7 @@ func (s *TargetSearch) validate() error {
 // plain reports whether hits are those of inner products alone, among all targets but a few.
 func (s *TargetSearch) plain() bool {
 	return s.K+s.spare() <= kern.MaxK && !slices.ContainsFunc(s.Queries, func(q SearchQuery) bool {
-		return q.Among != nil || !q.Even()
+		return q.Among != nil || !q.Even() || q.Slope != 0
 	})
 }
 
@@ -230,7 +233,7 @@ func (c CPU) multiply(ctx context.Context, s TargetSearch) error {
 	})
 }
 
-// addOffsets adds what their fields add to the scores of targets, from the first of them on.
+// addOffsets adds what their fields and values add to the scores of targets, from the first of them on.
 func (s *TargetSearch) addOffsets(scores []float32, q SearchQuery, first int) {
 	switch {
 	case len(q.Offsets) == 0:
@@ -241,6 +244,11 @@ func (s *TargetSearch) addOffsets(scores []float32, q SearchQuery, first int) {
 	default:
 		for k, f := range s.Fields[first : first+len(scores)] {
 			scores[k] += q.Offsets[f]
+		}
+	}
+	if q.Slope != 0 {
+		for k, x := range s.Values[first : first+len(scores)] {
+			scores[k] += q.Slope * x
 		}
 	}
 }

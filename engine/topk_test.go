@@ -27,7 +27,7 @@ func searched(t *testing.T, n, queries int, seed uint64) TargetSearch {
 		if err := s.Targets.Set(int32(j), row); err != nil {
 			t.Fatal(err)
 		}
-		s.Fields = append(s.Fields, uint16(random.IntN(fields)))
+		s.Fields, s.Values = append(s.Fields, uint16(random.IntN(fields))), append(s.Values, whole())
 	}
 	some := func() (list []int32) {
 		for j := range int32(n) {
@@ -49,6 +49,9 @@ func searched(t *testing.T, n, queries int, seed uint64) TargetSearch {
 		} else if kind&4 != 0 {
 			q.Offsets = []float32{whole(), whole(), whole()}
 		}
+		if seed%3 == 2 {
+			q.Slope = whole()
+		}
 		s.Queries = append(s.Queries, q)
 	}
 	return s
@@ -66,6 +69,7 @@ func (s TargetSearch) every(q SearchQuery) (hits []Hit, scores []float32) {
 		if q.Offsets != nil {
 			z += q.Offsets[s.Fields[j]]
 		}
+		z += q.Slope * s.Values[j]
 		scores = append(scores, z)
 		if !slices.Contains(q.Skip, j) && (q.Among == nil || slices.Contains(q.Among, j)) {
 			hits = append(hits, Hit{j, z})
@@ -116,6 +120,7 @@ func TestTopKRefuses(t *testing.T) {
 		"a negative number of hits": func(s *TargetSearch) { s.K = -1 },
 		"room for other scores":     func(s *TargetSearch) { s.Scores = make([]float32, 3) },
 		"a short query":             func(s *TargetSearch) { s.Queries[1].Vector = nil },
+		"a slope without values":    func(s *TargetSearch) { s.Values, s.Queries[0].Slope = nil, 1 },
 		"offsets without fields":    func(s *TargetSearch) { s.Fields, s.Queries[0].Offsets = nil, []float32{1, 2, 3} },
 		"targets that are not":      func(s *TargetSearch) { s.Queries[0].Among = []int32{3, 40} },
 		"a sketch of others": func(s *TargetSearch) {

@@ -110,7 +110,9 @@ type alternativeFit struct {
 	// risk is its own.
 	measures [measured]measure
 	folds    []float64 // −log likelihood of every fold, at parameters learned without it
-	mode     []float64 // θ, and then the prior's α and τ, for others to begin at; nil of other responses
+	mode     []float64 // θ, and then the prior's α and τ, for others to begin at; nil if it failed
+
+	centre, spread float64 // mean and standard deviation, over the compared pairs, of what it orders by
 }
 
 // exposure returns what exposure depends on besides the fields.
@@ -544,8 +546,9 @@ func (c *comparison) fit(ctx context.Context, a Alternative) (*alternativeFit, e
 		return nil, err
 	}
 	out.terms = slices.Clone(theta[c.base.size():])
-	if a.Response == engine.Logistic && !a.Dependence {
-		out.mode = append(slices.Clone(theta), l.prior.Alpha, l.prior.Tau[0], l.prior.Tau[1])
+	out.mode = append(slices.Clone(theta), l.prior.Alpha, l.prior.Tau[0], l.prior.Tau[1])
+	if out.centre, out.spread, err = c.spreadOf(ctx, theta, out.relevanceSlope()); err != nil {
+		return nil, err
 	}
 	likelihood, err := l.likelihood(ctx)
 	if err != nil {
@@ -622,7 +625,8 @@ func (c *comparison) start(a Alternative) (*laplace, []float64) {
 // there is none, that of the model itself over the same pairs; nil before that.
 func (c *comparison) like(a Alternative) []float64 {
 	for _, f := range c.done {
-		if f.mode != nil && f.Text == a.Text && f.Popularity == a.Popularity && !a.Within {
+		if f.mode != nil && f.Response == engine.Logistic && !f.Dependence && f.Text == a.Text &&
+			f.Popularity == a.Popularity && !a.Within {
 			return f.mode
 		}
 	}
@@ -653,7 +657,10 @@ func (c *comparison) learn(ctx context.Context, l *laplace, theta []float64) (v 
 			return nil, err
 		}
 		moved := l.prior.updateAlpha(theta, v.trace(), &last[0])
-		if moved = math.Max(moved, l.prior.updateTau(theta, v.ofCells(), last[1:])); moved < settled {
+		if !l.fixed {
+			moved = math.Max(moved, l.prior.updateTau(theta, v.ofCells(), last[1:]))
+		}
+		if moved < settled {
 			break
 		}
 	}
@@ -693,7 +700,7 @@ func (c *comparison) measure(ctx context.Context, l engine.AssumedLikelihood, th
 }
 
 // alternativeNumbers is how many numbers a checkpoint has of an alternative.
-const alternativeNumbers = 1 + mostTerms + 2*measured + compareFolds
+const alternativeNumbers = 3 + mostTerms + 2*measured + compareFolds
 
 // mostTerms is the largest number of terms of an alternative.
 const mostTerms = 3
@@ -701,11 +708,12 @@ const mostTerms = 3
 func (c *comparison) keep(to *checkpoint) {
 	var all []float64
 	for _, f := range c.done {
-		row := make([]float64, 1+mostTerms, alternativeNumbers)
+		row := make([]float64, 3+mostTerms, alternativeNumbers)
 		if f.failed {
 			row[0] = 1
 		}
-		copy(row[1:], f.terms)
+		row[1], row[2] = f.centre, f.spread
+		copy(row[3:], f.terms)
 		for _, m := range f.measures {
 			row = append(row, m.value, m.err)
 		}
@@ -731,12 +739,12 @@ func (c *comparison) restore(from *checkpoint) {
 		}
 		a := c.family[len(c.done)]
 		l, _ := c.start(a)
-		f := &alternativeFit{Alternative: a, failed: row[0] == 1, terms: row[1 : 1+len(l.prior.Terms)],
-			folds: row[alternativeNumbers-compareFolds:]}
+		f := &alternativeFit{Alternative: a, failed: row[0] == 1, centre: row[1], spread: row[2],
+			terms: row[3 : 3+len(l.prior.Terms)], folds: row[alternativeNumbers-compareFolds:]}
 		for i := range f.measures {
-			f.measures[i] = measure{row[1+mostTerms+2*i], row[2+mostTerms+2*i]}
+			f.measures[i] = measure{row[3+mostTerms+2*i], row[4+mostTerms+2*i]}
 		}
-		if size := l.size() + 3; a.Response == engine.Logistic && !a.Dependence && !f.failed {
+		if size := l.size() + 3; !f.failed {
 			if len(modes) < size {
 				from.fail("the modes of alternatives are cut short")
 				return

@@ -126,10 +126,15 @@ func (b *bayesian) examine(ctx context.Context) (err error) {
 		like = r.alternatives[r.reference()]
 		terms = like.exposure()
 	}
-	if len(terms) == 0 {
+	if len(terms) > 0 {
+		if err := b.extend(ctx, terms, like); err != nil {
+			return err
+		}
+	}
+	if c == nil {
 		return nil
 	}
-	return b.extend(ctx, terms, like)
+	return c.rank(ctx, r)
 }
 
 // prepare checks that bayes can learn the models, and makes their posterior ready to be found.

@@ -249,7 +249,7 @@ func TestCancelledAnywhere(t *testing.T) {
 			for range 200 {
 				looks := 60
 				if cancelled > 0 {
-					looks = map[string]int{"adam": 2500, "lbfgs": 900, "search": 2500, "bayes": 300, "terms": 300,
+					looks = map[string]int{"adam": 2500, "lbfgs": 900, "search": 2500, "bayes": 700, "terms": 700,
 						"drawn": 1500, "whole": 600}[kind]
 				}
 				ctx := newCountdown(rng.IntN(looks))

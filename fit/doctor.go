@@ -29,6 +29,9 @@ type Findings struct {
 	Tests []Refutation `json:"tests,omitempty"`
 	Set   *ClaimSet    `json:"set,omitempty"`
 
+	// Lists is what these assumptions make of lists.
+	Lists *ListFindings `json:"lists,omitempty"`
+
 	// Exposure is what π̂ depends on where that is more than fields, such as "fields+text".
 	Exposure string `json:"exposure,omitempty"`
 
@@ -222,6 +225,7 @@ func diagnose(ctx context.Context, p sample.Problem, r *Result, most int) (*Find
 		}
 	}
 	d.testLogs()
+	d.found.Lists = r.lists
 	d.claim()
 	d.classify()
 	d.writeVerdict()

@@ -41,7 +41,9 @@ type Result struct {
 	problem      sample.Problem // that it was fitted to
 	refuted      []Refutation
 	alternatives []*alternativeFit
-	compared     int // pairs that they were compared by
+	compared     int            // pairs that they were compared by
+	members      []model.Member // those that stay, as rankers of lists
+	lists        *ListFindings
 }
 
 // Start is where training ended that began at one propensity.
@@ -538,6 +540,9 @@ func (r *Result) Model() (model.Model, error) {
 	}
 	if r.Posterior != nil {
 		m.Extra = r.Posterior.tensors()
+	}
+	if len(r.members) > 1 {
+		m.Members, m.Popularity = r.members, r.popularity()
 	}
 	return m, nil
 }

@@ -47,6 +47,7 @@ func (d *diagnosis) writeVerdict() {
 		f.say("%s of the pairs have a propensity below %g: there R_w and R_PU use this floor instead; prefer R_AP.",
 			percent(f.Support.Clipped), d.floor())
 	}
+	f.sayLists()
 }
 
 func (f *Findings) say(format string, a ...any) {

@@ -22,6 +22,11 @@ type Model struct {
 	Propensity       PropensityModel
 	PropensityParams []float32
 
+	// Members are the assumptions that explain the links as well, the published one among them; see Ranker. None where
+	// they were not compared, and of files of earlier versions.
+	Members    []Member
+	Popularity []float32 // log(1 + in-degree among the training links) of every node, where a member has a slope of it
+
 	Method          string          // how it was fitted, such as "mle", "rw" or "bayes"
 	Hyperparameters json.RawMessage // of the method; a JSON document, as are the two below
 	Seed            uint64
@@ -29,7 +34,8 @@ type Model struct {
 	Data            json.RawMessage // which data that was and how its pairs were drawn; a JSON document
 	Findings        json.RawMessage // the doctor's
 	Certificate     json.RawMessage // of the risk
-	Extra           []Tensor        // more, such as "posterior.V"; no name begins with "link." or "propensity."
+	// Extra is more, such as "posterior.V"; no name begins with "link.", "propensity." or that of a member, "member1.".
+	Extra []Tensor
 }
 
 // The keys of a model file's metadata. Fields is a JSON array of the fields' names, Findings,
@@ -51,6 +57,7 @@ const (
 	KeyFields            = "fields"      // absent where the names were not known
 	KeyFindings          = "findings"
 	KeyCertificate       = "certificate"
+	KeyMembers           = "members" // a JSON array with the name of every member; absent where there are none
 )
 
 const (
@@ -128,6 +135,9 @@ func (m Model) File() (*File, error) {
 	if nodes.FieldNames != nil {
 		documents[KeyFields] = nodes.FieldNames
 	}
+	if len(m.Members) > 0 {
+		documents[KeyMembers] = m.Members
+	}
 	for key, text := range map[string]json.RawMessage{KeyHyperparameters: m.Hyperparameters, KeyData: m.Data,
 		KeyFindings: m.Findings, KeyCertificate: m.Certificate} {
 		if len(text) > 0 {
@@ -147,14 +157,22 @@ func (m Model) File() (*File, error) {
 	if err := f.add(propensityPrefix, propensity, m.PropensityParams); err != nil {
 		return nil, err
 	}
+	if err := f.addMembers(link, m.Members); err != nil {
+		return nil, err
+	}
 	for _, t := range m.Extra {
-		if strings.HasPrefix(t.Name, linkPrefix) || strings.HasPrefix(t.Name, propensityPrefix) {
-			return nil, fmt.Errorf("%w: extra tensor %q; names in %s and %s are the models' own", ErrOption, t.Name,
-				linkPrefix, propensityPrefix)
+		if own(t.Name) {
+			return nil, fmt.Errorf("%w: extra tensor %q; names in %s, %s and %s are the models' own", ErrOption, t.Name,
+				linkPrefix, propensityPrefix, memberPrefix(0))
 		}
 		f.Tensors = append(f.Tensors, t)
 	}
 	return f, nil
+}
+
+// own reports whether a tensor's name is of a model rather than of what is extra.
+func own(name string) bool {
+	return strings.HasPrefix(name, linkPrefix) || strings.HasPrefix(name, propensityPrefix) || isMember(name)
 }
 
 // add appends a model's parameters, a tensor per part, and its tables.
@@ -200,6 +218,12 @@ func (f *File) Model(n Nodes) (Model, error) {
 	if m.Propensity, m.PropensityParams, err = f.Propensity(n); err != nil {
 		return Model{}, err
 	}
+	if m.Members, err = f.members(n, m.Link); err != nil {
+		return Model{}, err
+	}
+	if slices.ContainsFunc(m.Members, func(member Member) bool { return member.Popularity != 0 }) {
+		m.Popularity = n.Popularity
+	}
 	if m.Seed, err = strconv.ParseUint(f.Metadata[KeySeed], 10, 64); err != nil {
 		return Model{}, f.faulty(KeySeed, err)
 	}
@@ -217,7 +241,7 @@ func (f *File) Model(n Nodes) (Model, error) {
 		}
 	}
 	for _, t := range f.Tensors {
-		if !strings.HasPrefix(t.Name, linkPrefix) && !strings.HasPrefix(t.Name, propensityPrefix) {
+		if !own(t.Name) {
 			m.Extra = append(m.Extra, t)
 		}
 	}

@@ -41,17 +41,22 @@ func (r *Recommender) Batch(ctx context.Context, sources []int32, q Query) ([]Ro
 			return nil, err
 		}
 		part := rows[from:min(from+batchSize, len(rows))]
-		if err := r.batch(ctx, part, r.model, q, func(row *Row, hits []engine.Hit) {
+		if err := r.batch(ctx, part, r.ranker, q, func(row *Row, hits []engine.Hit) {
 			for _, h := range hits {
 				row.Targets, row.Logits = append(row.Targets, h.Target), append(row.Logits, h.Score)
 			}
 		}); err != nil {
 			return nil, err
 		}
+		if r.members != nil { // the scores are not z
+			for k := range part {
+				part[k].Logits = r.logits(r.model.Published(), r.Node(part[k].Source), part[k].Targets)
+			}
+		}
 		if r.naive == nil {
 			continue
 		}
-		if err := r.batch(ctx, part, *r.naive, q, func(row *Row, hits []engine.Hit) {
+		if err := r.batch(ctx, part, r.naive.Published(), q, func(row *Row, hits []engine.Hit) {
 			place := make(map[int32]int32, len(hits))
 			for k, h := range hits {
 				place[h.Target] = int32(k + 1)
@@ -67,16 +72,16 @@ func (r *Recommender) Batch(ctx context.Context, sources []int32, q Query) ([]Ro
 	return rows, nil
 }
 
-// batch finds the best of some sources by one model.
-func (r *Recommender) batch(ctx context.Context, rows []Row, m model.Model, q Query,
+// batch finds the best of some sources by one ranker.
+func (r *Recommender) batch(ctx context.Context, rows []Row, by model.Ranker, q Query,
 	keep func(*Row, []engine.Hit)) error {
-	if _, inner := m.Link.(model.InnerProduct); !inner {
-		return r.oneByOne(ctx, rows, m, q, keep)
+	if _, inner := by.Link.(model.InnerProduct); !inner {
+		return r.oneByOne(ctx, rows, by, q, keep)
 	}
-	search := engine.TargetSearch{Targets: r.nodes.Vectors, Fields: r.nodes.Fields, K: q.K}
+	search := engine.TargetSearch{Targets: r.nodes.Vectors, Fields: r.nodes.Fields, Values: by.Popularity, K: q.K}
 	for k := range rows {
 		source := r.Node(rows[k].Source)
-		query, _ := r.query(m, source)
+		query, _ := r.query(by, source)
 		query.Skip = r.skipped(source, q.Linked)
 		search.Queries = append(search.Queries, query)
 	}
@@ -105,14 +110,14 @@ func (r *Recommender) skipped(s Source, linked bool) (skip []int32) {
 }
 
 // oneByOne is batch for models that are no inner product.
-func (r *Recommender) oneByOne(ctx context.Context, rows []Row, m model.Model, q Query,
+func (r *Recommender) oneByOne(ctx context.Context, rows []Row, by model.Ranker, q Query,
 	keep func(*Row, []engine.Hit)) error {
 	room := r.rooms.Get().(*room)
 	defer r.rooms.Put(room)
 	for k := range rows {
 		q.Source = r.Node(rows[k].Source)
 		r.candidates(room, q)
-		if err := r.score(ctx, room.scores, m, q.Source); err != nil {
+		if err := r.score(ctx, room.scores, by, q.Source); err != nil {
 			return err
 		}
 		var hits []engine.Hit

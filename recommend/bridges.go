@@ -136,7 +136,7 @@ func (b *bridgeSums) add(ctx context.Context, sources []int32) error {
 	r := b.r
 	n, fields := r.g.Len(), r.g.FieldCount()
 	expected, best := [2][]float64{}, make([][][]bridgePair, len(sources))
-	for which, m := range []model.Model{r.model, *r.naive} {
+	for which, m := range []model.Ranker{r.model.Published(), r.naive.Published()} {
 		search := engine.TargetSearch{Targets: r.nodes.Vectors, Fields: r.nodes.Fields, Blocks: true,
 			Scores: make([]float32, len(sources)*n)}
 		for _, i := range sources {

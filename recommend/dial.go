@@ -105,7 +105,7 @@ func (r *Recommender) sweepOne(ctx context.Context, out *Sweep, queries []Query,
 		return err
 	}
 	r.candidates(room, q)
-	if err := r.score(ctx, room.scores, r.model, source); err != nil {
+	if err := r.score(ctx, room.scores, r.ranker, source); err != nil {
 		return err
 	}
 	for p, q := range queries {

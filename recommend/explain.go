@@ -32,7 +32,7 @@ func (r *Recommender) placesOf(room *room, seen []float32, chosen []drawn) place
 	var out places
 	for k, d := range chosen {
 		nodes[k] = d.node
-		out.logits = append(out.logits, room.scores[d.node])
+		out.logits = append(out.logits, room.links[d.node])
 	}
 	out.corrected, out.seen = ranks(room.scores, room.kept, nodes), ranks(seen, room.kept, nodes)
 	if r.naive != nil {

@@ -13,18 +13,26 @@ func (r *Recommender) fast(ctx context.Context, q Query) (list *List, found bool
 	if r.sketch == nil || r.naive != nil || !q.plain() {
 		return nil, false, nil
 	}
-	query, ok := r.query(r.model, q.Source)
+	query, ok := r.query(r.ranker, q.Source)
 	query.Skip = r.skipped(q.Source, q.Linked)
 	candidates := r.g.Len() - len(query.Skip)
-	if !ok || !query.Even() || q.K+len(query.Skip) > engine.MaxSketchHits || candidates < 1 {
+	count := q.K
+	if r.members != nil {
+		count = max(count, agreementPool)
+	}
+	if !ok || !query.Even() || query.Slope != 0 || count+len(query.Skip) > engine.MaxSketchHits || candidates < 1 {
 		return nil, false, nil
 	}
 	lists, err := r.engine.TopK(ctx, engine.TargetSearch{Targets: r.nodes.Vectors, Queries: []engine.SearchQuery{query},
-		K: q.K, Sketch: r.sketch})
+		K: count, Sketch: r.sketch})
 	if err != nil {
 		return nil, false, err
 	}
-	hits := lists[0]
+	pool := make([]int32, len(lists[0]))
+	for k, h := range lists[0] {
+		pool[k] = h.Target
+	}
+	hits := lists[0][:min(q.K, len(pool))]
 	chosen, at := make([]drawn, len(hits)), places{logits: make([]float32, len(hits)),
 		corrected: make([]int, len(hits))}
 	for k, h := range hits {
@@ -32,6 +40,10 @@ func (r *Recommender) fast(ctx context.Context, q Query) (list *List, found bool
 	}
 	list = r.newList(q, candidates)
 	list.Approximate = true
+	if r.members != nil {
+		at.logits = r.logits(r.model.Published(), q.Source, pool[:len(hits)])
+		list.Agreement = r.agreement(q, pool)
+	}
 	list.Items, err = r.describe(ctx, q, chosen, at)
 	return list, true, err
 }

@@ -73,6 +73,8 @@ type Recommender struct {
 	g       *graph.Graph
 	nodes   model.Nodes
 	model   model.Model
+	ranker  model.Ranker   // what lists are ordered by
+	members []model.Ranker // what each assumption alone would order them by; nil where there is one
 	naive   *model.Model
 	encoder TextEncoder
 	texts   func(i int32) (encode.Text, error)
@@ -80,6 +82,7 @@ type Recommender struct {
 	engine  engine.Engine
 	cells   map[[2]uint16]fit.CellFinding
 	class   fit.Class
+	lists   *fit.ListFindings
 	// of the logits of π̂, where they depend on more than fields
 	terms  *model.ExposureTerms
 	sketch *engine.Sketch // nil unless fast
@@ -92,7 +95,7 @@ func New(g *graph.Graph, m model.Model, o Options) (*Recommender, error) {
 	if g.Vectors() == nil {
 		return nil, fmt.Errorf("%w: the graph has no vectors; encode its texts first", ErrModel)
 	}
-	r := &Recommender{g: g, nodes: model.NodesOf(g), model: m, naive: o.Naive, encoder: o.Encoder, texts: o.Document,
+	r := &Recommender{g: g, nodes: model.NodesOf(g), model: m, ranker: m.Ranker(), members: m.Rankers(), naive: o.Naive, encoder: o.Encoder, texts: o.Document,
 		threads: kern.Threads(o.Threads), engine: engine.OrCPU(o.Engine, o.Threads),
 		cells: map[[2]uint16]fit.CellFinding{}, class: fit.NotChecked}
 	if len(m.Findings) > 0 {
@@ -100,10 +103,13 @@ func New(g *graph.Graph, m model.Model, o Options) (*Recommender, error) {
 		if err := json.Unmarshal(m.Findings, &found); err != nil {
 			return nil, fmt.Errorf("%w: the doctor's findings are damaged: %w; fit it again", ErrModel, err)
 		}
-		r.class = found.Class
+		r.class, r.lists = found.Class, found.Lists
 		for _, c := range found.Cells {
 			r.cells[[2]uint16{c.Source, c.Target}] = c
 		}
+	}
+	if err := r.checkMembers(); err != nil {
+		return nil, err
 	}
 	if terms, dense := model.TermsOf(m.Propensity, m.PropensityParams); dense && !terms.ByFields() {
 		r.terms = &terms
@@ -116,7 +122,11 @@ func New(g *graph.Graph, m model.Model, o Options) (*Recommender, error) {
 	}
 	r.rooms.New = func() any {
 		column := func() []float32 { return make([]float32, g.Len()) }
-		return &room{scores: column(), naive: column(), seen: column(), spare: column()}
+		out := &room{scores: column(), naive: column(), seen: column(), spare: column()}
+		if out.links = out.scores; r.members != nil {
+			out.links = column()
+		}
+		return out
 	}
 	return r, nil
 }
@@ -149,6 +159,10 @@ func (r *Recommender) open() error {
 
 // Class is how far the doctor found the scale of π̂ to be known; not checked if it did not look.
 func (r *Recommender) Class() fit.Class { return r.class }
+
+// Lists is what the doctor found of lists: how far the assumptions agree, and a naive recommender. It is nil where the
+// doctor did not look.
+func (r *Recommender) Lists() *fit.ListFindings { return r.lists }
 
 // Source is who is recommended to: a node, or a vector with a field.
 type Source struct {
@@ -303,7 +317,10 @@ func (q Query) filtered() bool {
 }
 
 // plain reports whether the query asks for the highest ŷ and for nothing else, so that an inner product answers it.
-func (q Query) plain() bool { return !q.Seen && !q.filtered() && q.Diversity == 0 && q.Explore == 0 }
+func (q Query) plain() bool { return q.ranked() && !q.filtered() }
+
+// ranked reports whether the list has the order of the rule, which no dial changes.
+func (q Query) ranked() bool { return !q.Seen && q.Diversity == 0 && q.Explore == 0 }
 
 // Item is a recommendation.
 type Item struct {
@@ -314,14 +331,14 @@ type Item struct {
 	Time  string `json:"time,omitempty"` // the day
 
 	Rank       int     `json:"rank"`                // in this list
-	ByLink     int     `json:"correctedRank"`       // among all candidates, by ŷ
+	ByLink     int     `json:"correctedRank"`       // among all candidates, by the rule of lists
 	SeenRank   int     `json:"seenRank,omitempty"`  // among all candidates, by π̂ŷ; 0 where it was not found
 	NaiveRank  int     `json:"naiveRank,omitempty"` // among all candidates, by the naive model; 0 without one
 	Logit      float64 `json:"logit"`               // of ŷ
 	Link       float64 `json:"link"`                // ŷ = P(link | shown)
 	Propensity float64 `json:"propensity"`          // π̂ = P(shown), before this list
 	Shown      float64 `json:"shown"`               // with which probability this list has it; 1 unless drawn
-	Hidden     bool    `json:"hidden,omitempty"`    // in a list this long by ŷ, and not by π̂ŷ: exposure hides it
+	Hidden     bool    `json:"hidden,omitempty"`    // in such a list, and not in one by π̂ŷ: exposure hides it
 	Weak       bool    `json:"weak,omitempty"`      // the field pair's π̂ rests on little; see the explanation
 
 	Why *Explanation `json:"why,omitempty"`
@@ -335,6 +352,10 @@ type List struct {
 	Items      []Item   `json:"items"`
 	Naive      []Item   `json:"naive,omitempty"` // what the naive model would recommend, if that was asked for
 	Warnings   []string `json:"warnings,omitempty"`
+
+	// Agreement is how far the assumptions agree on the list; nil where there is one alone, or where the list is not in
+	// the order of the rule.
+	Agreement *Agreement `json:"agreement,omitempty"`
 
 	Approximate bool `json:"approximate,omitempty"` // found the fast way: a target near the end may be missing
 }
@@ -382,7 +403,8 @@ func (r *Recommender) validate(q Query) error {
 
 // room is what one query needs.
 type room struct {
-	scores, naive []float32
+	scores, naive []float32 // by the rule of lists, and by the naive model
+	links         []float32 // z of the published model: scores itself, unless there are several assumptions
 	seen, spare   []float32 // log π̂ŷ, and what it takes to find it
 	kept          []int32   // candidates, ascending
 	relevance     []float32 // ŷ of every node, where a list is drawn
@@ -424,11 +446,11 @@ func (r *Recommender) exact(ctx context.Context, q Query) (*List, error) {
 		return nil, fmt.Errorf("%w: the filters leave none of the %d nodes; widen fields or times, or allow "+
 			"linked ones", ErrNothing, r.g.Len())
 	}
-	if err := r.score(ctx, room.scores, r.model, q.Source); err != nil {
+	if err := r.scoreAll(ctx, room, q.Source); err != nil {
 		return nil, err
 	}
 	if r.naive != nil {
-		if err := r.score(ctx, room.naive, *r.naive, q.Source); err != nil {
+		if err := r.score(ctx, room.naive, r.naive.Published(), q.Source); err != nil {
 			return nil, fmt.Errorf("the naive model: %w", err)
 		}
 	}
@@ -449,6 +471,9 @@ func (r *Recommender) exact(ctx context.Context, q Query) (*List, error) {
 	chosen := r.choose(ctx, room, order, q)
 	if list.Items, err = r.describe(ctx, q, chosen, r.placesOf(room, seen, chosen)); err != nil {
 		return nil, err
+	}
+	if r.members != nil && q.ranked() {
+		list.Agreement = r.agreement(q, kern.Best(room.scores, room.kept, agreementPool))
 	}
 	if q.Compare {
 		var others []drawn

@@ -13,38 +13,53 @@ import (
 	"unseen/model"
 )
 
-// score sets z of every node for a source.
-func (r *Recommender) score(ctx context.Context, z []float32, m model.Model, s Source) error {
-	if q, ok := r.query(m, s); ok {
+// scoreAll scores every node for a source: by what lists are ordered by and, where that differs, by the published
+// model.
+func (r *Recommender) scoreAll(ctx context.Context, room *room, s Source) error {
+	for _, of := range []struct {
+		scores []float32
+		by     model.Ranker
+	}{{room.links, r.model.Published()}, {room.scores, r.ranker}} {
+		if err := r.score(ctx, of.scores, of.by, s); err != nil || r.members == nil {
+			return err // without members they are one
+		}
+	}
+	return nil
+}
+
+// score sets what a ranker makes of every node for a source.
+func (r *Recommender) score(ctx context.Context, z []float32, by model.Ranker, s Source) error {
+	if q, ok := r.query(by, s); ok {
 		_, err := r.engine.TopK(ctx, engine.TargetSearch{Targets: r.nodes.Vectors, Fields: r.nodes.Fields,
-			Queries: []engine.SearchQuery{q}, Scores: z})
+			Values: by.Popularity, Queries: []engine.SearchQuery{q}, Scores: z})
 		return err
 	}
 	if s.New() {
 		return fmt.Errorf("%w: a %s model needs a node of the graph and cannot judge a new text; fit a "+
-			"diagonal or low-rank one", ErrModel, m.Link.Kind())
+			"diagonal or low-rank one", ErrModel, by.Link.Kind())
 	}
 	all := make([]int32, r.g.Len())
 	for j := range all {
 		all[j] = int32(j)
 	}
-	logits, _, err := engine.SourceLogits(ctx, r.engine, engine.Predictor{Link: m.Link, LinkParams: m.LinkParams},
+	logits, _, err := engine.SourceLogits(ctx, r.engine, engine.Predictor{Link: by.Link, LinkParams: by.Params},
 		s.node, all)
 	copy(z, logits)
 	return err
 }
 
-// query is what targets of a source are compared with by a model; false if that is no inner product.
-func (r *Recommender) query(m model.Model, s Source) (q engine.SearchQuery, ok bool) {
-	inner, ok := m.Link.(model.InnerProduct)
+// query is what targets of a source are compared with by a ranker; false if that is no inner product.
+func (r *Recommender) query(by model.Ranker, s Source) (q engine.SearchQuery, ok bool) {
+	inner, ok := by.Link.(model.InnerProduct)
 	if !ok {
 		return q, false
 	}
 	q.Vector, q.Offsets = make([]float32, r.nodes.Vectors.Dim()), make([]float32, r.nodes.FieldCount)
+	q.Slope = by.Slope
 	if s.New() {
-		inner.QueryOf(q.Vector, q.Offsets, m.LinkParams, s.vector, s.field)
+		inner.QueryOf(q.Vector, q.Offsets, by.Params, s.vector, s.field)
 	} else {
-		inner.Query(q.Vector, q.Offsets, m.LinkParams, s.node)
+		inner.Query(q.Vector, q.Offsets, by.Params, s.node)
 	}
 	return q, true
 }
@@ -82,7 +97,7 @@ func (r *Recommender) propensities(ctx context.Context, s Source, targets []int3
 // rather than made. Others have no meaning. Where π̂ is a matter of fields alone it is looked up.
 func (r *Recommender) seen(ctx context.Context, room *room, s Source) ([]float32, error) {
 	out, negative := room.seen, room.spare
-	for j, z := range room.scores {
+	for j, z := range room.links {
 		negative[j] = -z
 	}
 	kern.SigmoidSoftplus(negative, out, negative)
@@ -104,7 +119,7 @@ func (r *Recommender) seen(ctx context.Context, room *room, s Source) ([]float32
 	}
 	z := make([]float32, len(room.kept))
 	for k, j := range room.kept {
-		z[k] = room.scores[j]
+		z[k] = room.links[j]
 	}
 	logits, err := r.propensities(ctx, s, room.kept, z)
 	for k, p := range logits {

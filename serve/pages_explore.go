@@ -132,6 +132,7 @@ type listPage struct {
 	NaiveList     []listEntry
 	Hidden        int
 	Words         string // summary of the comparison
+	AsNaive       string // that lists are those of a naive recommender; "" where they are not
 }
 
 type fieldChoice struct {
@@ -182,7 +183,7 @@ func (p *site) list(w http.ResponseWriter, r *http.Request, request RecommendReq
 			return err
 		}
 	} else {
-		out.Response = a
+		out.Response, out.AsNaive = a, current.Lists().AsNaive()
 		out.compare()
 	}
 	p.show(w, r, status, "list", out)

@@ -63,6 +63,8 @@ type RecommendResponse struct {
 	Items      []recommend.Item `json:"items" doc:"shown: the probability that this list has the item"`
 	Naive      []recommend.Item `json:"naive,omitempty" doc:"the naive model's list"`
 	Warnings   []string         `json:"warnings,omitempty"`
+
+	Agreement *recommend.Agreement `json:"agreement,omitempty" doc:"how far the assumptions agree on the list"`
 }
 
 // RequestError is an invalid request: which field of it, and what would be valid.
@@ -129,7 +131,7 @@ func (s *Service) Recommend(ctx context.Context, r RecommendRequest) (_ *Recomme
 	a := &RecommendResponse{
 		List: newListID(q.Seed, current.digest), Model: current.digest, Seed: q.Seed, Explore: q.Explore, Arm: arm,
 		Source: list.Source, Field: list.Field, Candidates: list.Candidates, Items: list.Items, Naive: list.Naive,
-		Warnings: append(notes, list.Warnings...),
+		Warnings: append(notes, list.Warnings...), Agreement: list.Agreement,
 	}
 	s.metrics.recommended.Add(float64(len(a.Items)))
 	if r.Log {

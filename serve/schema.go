@@ -80,7 +80,7 @@ var keys = map[string]string{
 	"clicksPerShown":       "clicks per shown item",
 	"clipped":              "share of pairs whose π̂ is below the floor",
 	"corrected":            "the same with the correction for exposure",
-	"correctedRank":        "rank by ŷ among all candidates",
+	"correctedRank":        "rank in the corrected order among all candidates",
 	"covered":              "repeats in which the interval held the true risk",
 	"crossRecall":          "recall of links between two fields",
 	"crossShare":           "share of the first k in another field than the source",
@@ -239,7 +239,16 @@ var keys = map[string]string{
 
 // keysOf are keys that say more, or something else, in one schema.
 var keysOf = map[string]string{
+	"Agreement.agreed":         "how many of them every assumption has among its own first as many",
+	"Agreement.members":        "number of assumptions that explain the links, by whose mean the list is ordered",
+	"Agreement.of":             "number of first items that are compared",
 	"AlarmEntry.detail":        "numbers of the alarm",
+	"Findings.lists":           "how far the assumptions agree on lists, and a naive recommender",
+	"ListFindings.agreed":      "of the first k, how many every assumption has among its own first k, on average",
+	"ListFindings.k":           "length of the lists",
+	"ListFindings.members":     "number of assumptions that explain the links, by whose mean lists are ordered",
+	"ListFindings.naive":       "of the first k, how many a naive recommender has among its own first k, on average",
+	"ListFindings.sources":     "number of lists that were compared",
 	"Arm.shown":                "number of shown items",
 	"Bridge.corrected":         "links per node if everything were shown",
 	"Bridge.naive":             "links per node that the naive model predicts",

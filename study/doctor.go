@@ -76,8 +76,12 @@ type DoctorRow struct {
 	Ratio    doctorMark `json:"ratio"`
 	Risk     doctorMark `json:"risk"`
 
-	AUC      float64 `json:"auc"`      // of ŷ, for relevance
-	NaiveAUC float64 `json:"naiveAUC"` // of a naive model's
+	AUC          float64 `json:"auc"`          // for relevance, of what lists are ordered by
+	PublishedAUC float64 `json:"publishedAUC"` // of ŷ
+	NaiveAUC     float64 `json:"naiveAUC"`     // of a naive model's
+	Members      int     `json:"members"`      // assumptions that lists are ordered by
+	Agreed       float64 `json:"agreed"`       // of the first 10 of a list, how many all of them have in theirs
+	NaiveShared  float64 `json:"naiveShared"`  // and how many a naive recommender has
 }
 
 // doctorMark is a number that the doctor reported and the set that it gave, beside the truth.
@@ -217,7 +221,12 @@ func (r *DoctorRow) compare(ctx context.Context, w *world.World, p sample.Proble
 		}
 	}
 	r.Risk.Set = set.Risk
-	if r.Risk.Truth, r.AUC, r.NaiveAUC, err = r.judge(ctx, w, found, naive); err != nil {
+	if l := f.Lists; l != nil {
+		if r.Members, r.Agreed = l.Members, l.Agreed; l.Naive != nil {
+			r.NaiveShared = *l.Naive
+		}
+	}
+	if err := r.judge(ctx, w, found, naive); err != nil {
 		return err
 	}
 	r.Link.Holds = r.Link.Truth <= r.Link.Set.High && (set.OneSided || r.Link.Truth >= r.Link.Set.Low)
@@ -229,28 +238,40 @@ func (r *DoctorRow) compare(ctx context.Context, w *world.World, p sample.Proble
 	return nil
 }
 
-// judge returns the true risk of the reported ŷ over pairs of all kinds, its AUC for relevance, and naive's.
-func (r *DoctorRow) judge(ctx context.Context, w *world.World, found, naive *fit.Result) (truth, auc, naiveAUC float64,
-	err error) {
+// judge finds the true risk of the reported ŷ over pairs of all kinds, and the AUC for relevance of lists, ŷ and naive.
+func (r *DoctorRow) judge(ctx context.Context, w *world.World, found, naive *fit.Result) error {
 	n := w.Graph().Len()
 	pairs, err := w.Pairs(ctx, min(100_000, n*(n-1)/6), world.Draw{Part: 1, Older: true})
 	if err != nil {
-		return 0, 0, 0, err
+		return err
 	}
-	own, _, err1 := found.Judge().Logits(ctx, pairs.Pairs)
-	other, _, err2 := engine.Logits(ctx, engine.CPU{Threads: 1}, engine.Predictor{Link: naive.Link,
-		LinkParams: naive.LinkParams}, pairs.Pairs)
-	if err1 != nil || err2 != nil {
-		return 0, 0, 0, fmt.Errorf("%w %w", err1, err2)
+	m, err := found.Model()
+	if err != nil {
+		return err
+	}
+	ranker := m.Ranker()
+	var z [3][]float32
+	for k, by := range []engine.Predictor{{Link: m.Link, LinkParams: m.LinkParams},
+		{Link: ranker.Link, LinkParams: ranker.Params}, {Link: naive.Link, LinkParams: naive.LinkParams}} {
+		if z[k], _, err = engine.Logits(ctx, engine.CPU{Threads: 1}, by, pairs.Pairs); err != nil {
+			return err
+		}
+	}
+	if ranker.Slope != 0 {
+		for k, target := range pairs.Pairs.Target {
+			z[1][k] += ranker.Slope * ranker.Popularity[target]
+		}
 	}
 	var sum risk.Sum
-	wanted := make([]float64, len(own))
-	for k, z := range own {
+	wanted := make([]float64, len(z[0]))
+	for k, z := range z[0] {
 		y := pairs.Truth[k].Link
 		wanted[k] = y
 		sum.Add(y*kern.Softplus64(-float64(z)) + (1-y)*kern.Softplus64(float64(z)))
 	}
-	return sum.Value() / float64(len(own)), softAUC(own, wanted), softAUC(other, wanted), nil
+	r.Risk.Truth = sum.Value() / float64(len(wanted))
+	r.PublishedAUC, r.AUC, r.NaiveAUC = softAUC(z[0], wanted), softAUC(z[1], wanted), softAUC(z[2], wanted)
+	return nil
 }
 
 // softAUC is the chance that of a relevant and an irrelevant pair, drawn by their probabilities,
@@ -303,7 +324,10 @@ func doctorTable(rows []*DoctorRow) figure.Table {
 			{Name: "width", Means: "median of how many times the largest mean π̂ of the set is the least", Digits: 2},
 			{Name: "π̂ ÷ π", Means: "median, of the reference", Digits: 2},
 			{Name: "ŷ ÷ y", Means: "median, as reported", Digits: 2},
-			{Name: "AUC", Means: "median gain over naive, in points", Digits: 2, Better: "higher"}}}
+			{Name: "AUC", Means: "median gain over naive of what lists are ordered by, in points", Digits: 2,
+				Better: "higher"},
+			{Name: "agreed", Means: "median of how many of a list's first 10 all assumptions have in theirs", Digits: 1},
+			{Name: "as naive", Means: "median of how many of them a naive recommender has in its own", Digits: 1}}}
 	for _, kind := range doctorKinds {
 		of := ofKind(rows, kind.name)
 		ratio := func(is func(*DoctorRow) bool) figure.Cell { return figure.Ratio(countRows(of, is), len(of)) }
@@ -323,7 +347,8 @@ func doctorTable(rows []*DoctorRow) figure.Table {
 			mid(func(r *DoctorRow) float64 { return r.Width }),
 			mid(func(r *DoctorRow) float64 { return r.Exposure.Reported / r.Exposure.Truth }),
 			mid(func(r *DoctorRow) float64 { return r.Link.Reported / r.Link.Truth }),
-			mid(func(r *DoctorRow) float64 { return 100 * (r.AUC - r.NaiveAUC) }))
+			mid(func(r *DoctorRow) float64 { return 100 * (r.AUC - r.NaiveAUC) }),
+			mid(func(r *DoctorRow) float64 { return r.Agreed }), mid(func(r *DoctorRow) float64 { return r.NaiveShared }))
 	}
 	return t
 }
@@ -414,9 +439,9 @@ func doctorClaims(rows []*DoctorRow) []Claim {
 			fmt.Sprintf("%d of %d do.", alarms, len(ofKind(rows, "obeying")))},
 	}
 	below, perKindBelow := worst(every, func(r *DoctorRow) bool { return r.AUC < r.NaiveAUC-.005 })
-	claims = append(claims, Claim{"In at most 5% of the worlds of any kind the AUC of ŷ for relevance is below " +
-		"a naive " +
-		"model's by more than .005", metIf(below.share <= .05), "It is in: " + perKindBelow})
+	claims = append(claims, Claim{"In at most 5% of the worlds of any kind the AUC for relevance of what lists are " +
+		"ordered by is below a naive model's by more than .005", metIf(below.share <= .05),
+		"It is in: " + perKindBelow}, aucClaim(rows), agreedClaim(rows))
 	for _, goal := range []struct {
 		kind string
 		most float64
@@ -430,4 +455,50 @@ func doctorClaims(rows []*DoctorRow) []Claim {
 			goal.kind, goal.most), metIf(median(widths) <= goal.most), fmt.Sprintf("It is %.2f-fold.", median(widths))})
 	}
 	return claims
+}
+
+// listGain is the mean of what the AUC of lists is above naive's, and its 95% interval over worlds.
+func listGain(rows []*DoctorRow) (mean, lower, upper float64) {
+	var square float64
+	n := float64(len(rows))
+	for _, r := range rows {
+		mean += (r.AUC - r.NaiveAUC) / n
+	}
+	for _, r := range rows {
+		square += math.Pow(r.AUC-r.NaiveAUC-mean, 2)
+	}
+	spread := 1.96 * math.Sqrt(square/math.Max(n-1, 1)/n)
+	return mean, mean - spread, mean + spread
+}
+
+// aucClaim is about the mean AUC of every kind.
+func aucClaim(rows []*DoctorRow) Claim {
+	met := true
+	var all []string
+	for _, k := range doctorKinds {
+		if of := ofKind(rows, k.name); len(of) > 0 {
+			mean, lower, upper := listGain(of)
+			met = met && lower > -.005
+			all = append(all, fmt.Sprintf("%s %+.4f (%+.4f to %+.4f)", k.name, mean, lower, upper))
+		}
+	}
+	return Claim{"In no kind the mean AUC for relevance of what lists are ordered by is below a naive model's by more " +
+		"than .005, with 95% confidence", metIf(met), "It is above by: " + strings.Join(all, ", ") + "."}
+}
+
+// agreedFrom is from how many of a list's first 10, on average, the assumptions are said to agree in a world.
+const agreedFrom = 8
+
+// agreedClaim is about the worlds in which the assumptions agree.
+func agreedClaim(rows []*DoctorRow) Claim {
+	agree := filter(rows, func(r *DoctorRow) bool { return r.Agreed >= agreedFrom })
+	out := Claim{fmt.Sprintf("Where all assumptions agree on %d or more of a list's first 10, the mean AUC for relevance "+
+		"is above a naive model's, with 95%% confidence", agreedFrom), Missed, "There is no such world."}
+	if len(agree) > 0 {
+		mean, lower, upper := listGain(agree)
+		out.Verdict = metIf(lower > 0)
+		out.Evidence = fmt.Sprintf("It is by %.4f (%.4f to %.4f), over %d of %d worlds.", mean, lower, upper, len(agree),
+			len(rows))
+	}
+	return out
 }

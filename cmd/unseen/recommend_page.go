@@ -76,6 +76,14 @@ func printList(b *strings.Builder, list *recommend.List, f recommendFlags) {
 		fmt.Fprintf(b, "\n* hidden by exposure: not among the first %d by π̂ŷ, as links are seen (%d here)\n", f.k,
 			hidden)
 	}
+	printNotes(b, list)
+}
+
+// printNotes says how far the assumptions agree on a list, and what else is to be known of it.
+func printNotes(b *strings.Builder, list *recommend.List) {
+	if list.Agreement != nil {
+		b.WriteString("\n" + wrap(list.Agreement.String()))
+	}
 	for _, warning := range list.Warnings {
 		b.WriteString("\n" + wrap("note: "+warning))
 	}
@@ -106,9 +114,7 @@ func printBeside(b *strings.Builder, list *recommend.List) {
 		fmt.Fprintf(b, "%4d %-*s %s %s\n", k+1, 36+wide(left), left, mark, short(name(item), 36))
 	}
 	b.WriteString("\n* not in the naive list\n")
-	for _, warning := range list.Warnings {
-		b.WriteString("\n" + wrap("note: "+warning))
-	}
+	printNotes(b, list)
 }
 
 // printWhy draws an explanation below an item.

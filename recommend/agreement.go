@@ -1,0 +1,85 @@
+package recommend
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"unseen/internal/kern"
+	"unseen/model"
+)
+
+// Agreement is on how many of a list's first items all assumptions agree that explain the links as well.
+//
+// A member's own first items are found among the 100 best of the list's order, so that it costs little: of what is
+// further down, hardly any is among the first of an assumption that explains the same links.
+type Agreement struct {
+	Members int `json:"members"` // assumptions, by whose mean the list is ordered
+	Of      int `json:"of"`      // first items that are compared: 10, or fewer
+	Agreed  int `json:"agreed"`  // of these, how many every member has among its own first as many
+}
+
+// String says it in words.
+func (a *Agreement) String() string {
+	return fmt.Sprintf("All %d assumptions that explain the links have %d of these %d in their own first %d.", a.Members,
+		a.Agreed, a.Of, a.Of)
+}
+
+// checkMembers refuses members that do not fit the graph.
+func (r *Recommender) checkMembers() error {
+	if _, inner := r.model.Link.(model.InnerProduct); r.members != nil && !inner {
+		return fmt.Errorf("%w: %d assumptions with a %s link model, which is no inner product; fit a diagonal one",
+			ErrModel, len(r.members), r.model.Link.Kind())
+	}
+	for _, by := range r.members {
+		if by.Slope != 0 && len(by.Popularity) != r.g.Len() {
+			return fmt.Errorf("%w: an assumption needs the popularity of all %d nodes, and that of %d is known; open "+
+				"the model with the nodes of its plan", ErrModel, r.g.Len(), len(by.Popularity))
+		}
+	}
+	return nil
+}
+
+const (
+	agreementFirst = 10
+	agreementPool  = 100
+)
+
+// agreement compares the members over the best candidates, best first.
+func (r *Recommender) agreement(q Query, pool []int32) *Agreement {
+	out := &Agreement{Members: len(r.members), Of: min(q.K, agreementFirst, len(pool))}
+	times := make([]int, len(pool)) // that a candidate is among a member's first
+	order := make([]int, len(pool))
+	for _, by := range r.members {
+		z := r.logits(by, q.Source, pool)
+		for k := range order {
+			order[k] = k
+		}
+		slices.SortFunc(order, func(a, b int) int {
+			return cmp.Or(cmp.Compare(z[b], z[a]), cmp.Compare(pool[a], pool[b]))
+		})
+		for _, k := range order[:out.Of] {
+			times[k]++
+		}
+	}
+	for _, count := range times[:out.Of] {
+		if count == len(r.members) {
+			out.Agreed++
+		}
+	}
+	return out
+}
+
+// logits returns what a ranker makes of a few targets of a source. It is for members, which are inner products.
+func (r *Recommender) logits(by model.Ranker, s Source, targets []int32) []float32 {
+	q, _ := r.query(by, s)
+	z := make([]float32, len(targets))
+	kern.Dots(z, q.Vector, kern.MatrixOf(r.nodes.Vectors), targets)
+	for k, j := range targets {
+		z[k] += q.Offsets[r.nodes.Fields[j]]
+		if by.Slope != 0 {
+			z[k] += by.Slope * by.Popularity[j]
+		}
+	}
+	return z
+}
