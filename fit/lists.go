@@ -34,8 +34,8 @@ func (l *ListFindings) AsNaive() string {
 	if l == nil || l.Naive == nil || *l.Naive < asNaive {
 		return ""
 	}
-	return fmt.Sprintf("For this data, lists are ordered as a naive recommender would order them (%.1f of the first %d are "+
-		"the same): what changes is how probable links are said to be.", *l.Naive, l.K)
+	return fmt.Sprintf("For this data, lists are ordered as a naive recommender would order them (%.1f of the first "+
+		"%d are the same): what changes is how probable links are said to be.", *l.Naive, l.K)
 }
 
 // sayLists says how far the order of lists can be trusted.
@@ -45,8 +45,8 @@ func (f *Findings) sayLists() {
 		return
 	}
 	if l.Members > 1 {
-		f.say("Lists are ordered by the mean of the %d assumptions that explain the links: all of them have %.1f of the "+
-			"first %d in their own first %d, on average.", l.Members, l.Agreed, l.K, l.K)
+		f.say("Lists are ordered by the mean of the %d assumptions that explain the links: all of them have %.1f of "+
+			"the first %d in their own first %d, on average.", l.Members, l.Agreed, l.K, l.K)
 	}
 	if same := l.AsNaive(); same != "" {
 		f.say("%s", same)
@@ -114,7 +114,8 @@ func (c *comparison) rank(ctx context.Context, published *Result) error {
 		return nil
 	}
 	pairs, e := c.chosen.Pairs, published.Settings.engine()
-	own, _, err := engine.Logits(ctx, e, engine.Predictor{Link: published.Link, LinkParams: published.LinkParams}, pairs)
+	own, _, err := engine.Logits(ctx, e, engine.Predictor{Link: published.Link, LinkParams: published.LinkParams},
+		pairs)
 	if err != nil {
 		return err
 	}

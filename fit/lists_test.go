@@ -37,8 +37,9 @@ func TestMembersAreKept(t *testing.T) {
 			}
 		}
 		l := r.Findings.Lists
-		if staying < 2 || len(m.Members) != staying || l == nil || l.Members != staying || l.K != 10 || l.Sources == 0 ||
-			!(l.Agreed >= 0 && l.Agreed <= 10) || l.Naive == nil || !(*l.Naive >= 0 && *l.Naive <= 10) {
+		if staying < 2 || len(m.Members) != staying || l == nil || l.Members != staying || l.K != 10 ||
+			l.Sources == 0 || !(l.Agreed >= 0 && l.Agreed <= 10) || l.Naive == nil ||
+			!(*l.Naive >= 0 && *l.Naive <= 10) {
 			t.Fatalf("%s: %d members stay, %d are kept; %+v", kind, staying, len(m.Members), l)
 		}
 		if !slices.ContainsFunc(r.Findings.Verdict, func(line string) bool {

@@ -11,18 +11,18 @@ import (
 
 // Agreement is on how many of a list's first items all assumptions agree that explain the links as well.
 //
-// A member's own first items are found among the 100 best of the list's order, so that it costs little: of what is
-// further down, hardly any is among the first of an assumption that explains the same links.
+// A member's own first 10 are found among the 100 best of the list's order, so that it costs little: of what is further
+// down, hardly any is among the first 10 of an assumption that explains the same links.
 type Agreement struct {
 	Members int `json:"members"` // assumptions, by whose mean the list is ordered
 	Of      int `json:"of"`      // first items that are compared: 10, or fewer
-	Agreed  int `json:"agreed"`  // of these, how many every member has among its own first as many
+	Agreed  int `json:"agreed"`  // of these, how many every member has among its own first 10
 }
 
 // String says it in words.
 func (a *Agreement) String() string {
-	return fmt.Sprintf("All %d assumptions that explain the links have %d of these %d in their own first %d.", a.Members,
-		a.Agreed, a.Of, a.Of)
+	return fmt.Sprintf("All %d assumptions that explain the links have %d of the first %d in their own first %d.",
+		a.Members, a.Agreed, a.Of, agreementFirst)
 }
 
 // checkMembers refuses members that do not fit the graph.
@@ -58,7 +58,7 @@ func (r *Recommender) agreement(q Query, pool []int32) *Agreement {
 		slices.SortFunc(order, func(a, b int) int {
 			return cmp.Or(cmp.Compare(z[b], z[a]), cmp.Compare(pool[a], pool[b]))
 		})
-		for _, k := range order[:out.Of] {
+		for _, k := range order[:min(agreementFirst, len(order))] {
 			times[k]++
 		}
 	}

@@ -76,7 +76,8 @@ func TestListsOfMembers(t *testing.T) {
 			for k, item := range list.Items {
 				old := byNode[item.Node]
 				if item.Node != want[k] || item.ByLink != k+1 {
-					t.Fatalf("source %d, place %d: node %d, of rank %d, not %d", source, k, item.Node, item.ByLink, want[k])
+					t.Fatalf("source %d, place %d: node %d, of rank %d, not %d", source, k, item.Node, item.ByLink,
+						want[k])
 				}
 				if math.Abs(item.Link-old.Link) > 1e-6 || item.Propensity != old.Propensity ||
 					item.SeenRank != old.SeenRank || item.NaiveRank != old.NaiveRank {
@@ -93,8 +94,8 @@ func TestListsOfMembers(t *testing.T) {
 					agreed++
 				}
 			}
-			if want := (Agreement{Members: 4, Of: 10, Agreed: agreed}); list.Agreement == nil || *list.Agreement != want {
-				t.Errorf("source %d: %+v, not %+v", source, list.Agreement, want)
+			if a := list.Agreement; a == nil || *a != (Agreement{Members: 4, Of: 10, Agreed: agreed}) {
+				t.Errorf("source %d: %+v, not %d", source, a, agreed)
 			}
 			for k := range list.Naive {
 				if list.Naive[k].Node != before.Naive[k].Node {
@@ -137,11 +138,14 @@ func TestListsOfOneMember(t *testing.T) {
 	}
 }
 
-// Of four targets on a line and one across, two members that look along different axes agree on what is far along both.
+// Of two assumptions, one looks along x and one along y: they agree on what is far along both.
 func TestAgreementByHand(t *testing.T) {
 	t.Parallel()
+	rows := [][]float32{{1, 1}, {200, 200}, {199, 199}, {198, 198}}
+	for k := range 12 {
+		rows = append(rows, []float32{100 - float32(k), 0}, []float32{0, 100 - float32(k)})
+	}
 	var b graph.Builder
-	rows := [][]float32{{1, 1}, {9, 9}, {8, 1}, {1, 8}, {7, 7}, {2, 2}, {0, 0}}
 	v := must(graph.NewVectors(len(rows), 2))(t)
 	for i, row := range rows {
 		must(b.AddNode(graph.Node{ID: string(rune('a' + i)), Field: "one"}))(t)
@@ -160,20 +164,18 @@ func TestAgreementByHand(t *testing.T) {
 	m := model.Model{Link: link, LinkParams: []float32{1, 1, 0}, Propensity: propensity,
 		PropensityParams: make([]float32, propensity.Size()), Members: []model.Member{
 			{LinkParams: []float32{2, 0, 0}}, {LinkParams: []float32{0, 2, 0}}}}
-	r := must(New(g, m, Options{Fast: true}))(t)
-	for k, want := range map[int]Agreement{
-		1: {2, 1, 1}, // b, the first of both
-		2: {2, 2, 1}, // e is second by the mean, and c or d by one
-		3: {2, 3, 2}, // c or d is third by the mean, and in one member's first three; e in both's
-		6: {2, 6, 6},
-	} {
-		list := must(r.Top(t.Context(), Query{Source: r.Node(0), K: k}))(t)
-		if list.Agreement == nil || *list.Agreement != want || !list.Approximate {
-			t.Errorf("the first %d: %+v, not %+v", k, list.Agreement, want)
+	for _, fast := range []bool{false, true} {
+		r := must(New(g, m, Options{Fast: fast}))(t)
+		for k, want := range map[int]Agreement{1: {2, 1, 1}, 3: {2, 3, 3}, 5: {2, 5, 3}, 10: {2, 10, 3},
+			20: {2, 10, 3}} {
+			list := must(r.Top(t.Context(), Query{Source: r.Node(0), K: k}))(t)
+			if list.Agreement == nil || *list.Agreement != want || list.Approximate != fast || len(list.Items) != k {
+				t.Errorf("the first %d: %+v, not %+v", k, list.Agreement, want)
+			}
 		}
 	}
-	const words = "All 2 assumptions that explain the links have 1 of these 2 in their own first 2."
-	if got := (&Agreement{2, 2, 1}).String(); got != words {
+	const words = "All 2 assumptions that explain the links have 3 of the first 5 in their own first 10."
+	if got := (&Agreement{2, 5, 3}).String(); got != words {
 		t.Error(got)
 	}
 }

@@ -239,7 +239,7 @@ var keys = map[string]string{
 
 // keysOf are keys that say more, or something else, in one schema.
 var keysOf = map[string]string{
-	"Agreement.agreed":         "how many of them every assumption has among its own first as many",
+	"Agreement.agreed":         "how many of them every assumption has among its own first 10",
 	"Agreement.members":        "number of assumptions that explain the links, by whose mean the list is ordered",
 	"Agreement.of":             "number of first items that are compared",
 	"AlarmEntry.detail":        "numbers of the alarm",

@@ -326,7 +326,8 @@ func doctorTable(rows []*DoctorRow) figure.Table {
 			{Name: "ŷ ÷ y", Means: "median, as reported", Digits: 2},
 			{Name: "AUC", Means: "median gain over naive of what lists are ordered by, in points", Digits: 2,
 				Better: "higher"},
-			{Name: "agreed", Means: "median of how many of a list's first 10 all assumptions have in theirs", Digits: 1},
+			{Name: "agreed", Means: "median of how many of a list's first 10 all assumptions have in theirs",
+				Digits: 1},
 			{Name: "as naive", Means: "median of how many of them a naive recommender has in its own", Digits: 1}}}
 	for _, kind := range doctorKinds {
 		of := ofKind(rows, kind.name)
@@ -348,7 +349,8 @@ func doctorTable(rows []*DoctorRow) figure.Table {
 			mid(func(r *DoctorRow) float64 { return r.Exposure.Reported / r.Exposure.Truth }),
 			mid(func(r *DoctorRow) float64 { return r.Link.Reported / r.Link.Truth }),
 			mid(func(r *DoctorRow) float64 { return 100 * (r.AUC - r.NaiveAUC) }),
-			mid(func(r *DoctorRow) float64 { return r.Agreed }), mid(func(r *DoctorRow) float64 { return r.NaiveShared }))
+			mid(func(r *DoctorRow) float64 { return r.Agreed }),
+			mid(func(r *DoctorRow) float64 { return r.NaiveShared }))
 	}
 	return t
 }
@@ -482,8 +484,8 @@ func aucClaim(rows []*DoctorRow) Claim {
 			all = append(all, fmt.Sprintf("%s %+.4f (%+.4f to %+.4f)", k.name, mean, lower, upper))
 		}
 	}
-	return Claim{"In no kind the mean AUC for relevance of what lists are ordered by is below a naive model's by more " +
-		"than .005, with 95% confidence", metIf(met), "It is above by: " + strings.Join(all, ", ") + "."}
+	return Claim{"In no kind the mean AUC for relevance of what lists are ordered by is below a naive model's by " +
+		"more than .005, with 95% confidence", metIf(met), "It is above by: " + strings.Join(all, ", ") + "."}
 }
 
 // agreedFrom is from how many of a list's first 10, on average, the assumptions are said to agree in a world.
@@ -492,13 +494,13 @@ const agreedFrom = 8
 // agreedClaim is about the worlds in which the assumptions agree.
 func agreedClaim(rows []*DoctorRow) Claim {
 	agree := filter(rows, func(r *DoctorRow) bool { return r.Agreed >= agreedFrom })
-	out := Claim{fmt.Sprintf("Where all assumptions agree on %d or more of a list's first 10, the mean AUC for relevance "+
-		"is above a naive model's, with 95%% confidence", agreedFrom), Missed, "There is no such world."}
+	out := Claim{fmt.Sprintf("Where all assumptions agree on %d or more of a list's first 10, the mean AUC for "+
+		"relevance is above a naive model's, with 95%% confidence", agreedFrom), Missed, "There is no such world."}
 	if len(agree) > 0 {
 		mean, lower, upper := listGain(agree)
 		out.Verdict = metIf(lower > 0)
-		out.Evidence = fmt.Sprintf("It is by %.4f (%.4f to %.4f), over %d of %d worlds.", mean, lower, upper, len(agree),
-			len(rows))
+		out.Evidence = fmt.Sprintf("It is by %.4f (%.4f to %.4f), over %d of %d worlds.", mean, lower, upper,
+			len(agree), len(rows))
 	}
 	return out
 }
