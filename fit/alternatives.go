@@ -200,6 +200,7 @@ type comparison struct {
 	offset  map[Suspicion]float64 // of a term's slope: what the method makes of links that obey the model
 	family  []Alternative
 	done    []*alternativeFit
+	naive   *alternativeFit // what ignores exposure, to compare lists with; it is no alternative
 }
 
 // newComparison chooses the pairs to compare by, and prepares the tests.
@@ -248,6 +249,15 @@ func (c *comparison) compare(ctx context.Context, replicates [][]float64) error 
 			return err
 		}
 		c.done = append(c.done, found)
+		b.recorder.settle(c)
+		if err := b.recorder.tick(); err != nil {
+			return err
+		}
+	}
+	if c.naive == nil {
+		if c.naive, err = c.fitNaive(ctx); err != nil {
+			return err
+		}
 		b.recorder.settle(c)
 		if err := b.recorder.tick(); err != nil {
 			return err
@@ -669,7 +679,8 @@ func (c *comparison) learn(ctx context.Context, l *laplace, theta []float64) (v 
 
 func (c *comparison) report(value float64) {
 	c.meter.add(c.chosen.Pairs.Len(), value == 0, func() round {
-		return round{phase: "comparing assumptions", number: len(c.done) + 1, of: max(len(c.family), usualAlternatives)}
+		return round{phase: "comparing assumptions", number: len(c.done) + 1,
+			of: max(len(c.family), usualAlternatives) + 1} // the last is naive
 	})
 }
 
@@ -725,9 +736,21 @@ func (c *comparison) keep(to *checkpoint) {
 		modes = append(modes, f.mode...)
 	}
 	put(to, "comparison.modes", modes)
+	var naive []float64
+	if f := c.naive; f != nil {
+		naive = append([]float64{f.centre, f.spread}, f.mode...) // no mode if it failed
+	}
+	put(to, "comparison.naive", naive)
 }
 
 func (c *comparison) restore(from *checkpoint) {
+	switch naive := numbers[float64](from, "comparison.naive", -1); {
+	case len(naive) == 2 || len(naive) == 2+c.base.size():
+		c.naive = &alternativeFit{centre: naive[0], spread: naive[1], mode: naive[2:], failed: len(naive) == 2}
+	case len(naive) > 0:
+		from.fail("the mode of naive has another size")
+		return
+	}
 	modes := numbers[float64](from, "comparison.modes", -1)
 	for row := range slices.Chunk(numbers[float64](from, "comparison.alternatives", -1), alternativeNumbers) {
 		if len(c.done) == len(c.family) {

@@ -56,7 +56,7 @@ func TestEveryMethodRunsOnAnyEngine(t *testing.T) {
 				expected = []string{"Scan"}
 			case name == "bayes":
 				expected = strings.Fields("Assume Calibrate Design GroupGradients GroupValues Information Leverage " +
-					"Logits Means Observe Scan Value")
+					"Logits Means Observe Scan TopK Value")
 			case name == "bayes by draws":
 				expected = strings.Fields("Calibrate Curvature Design Leverage Logits Noise Observe Scan Times Value")
 			case strings.HasSuffix(name, "lbfgs"):

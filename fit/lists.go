@@ -136,14 +136,11 @@ func (c *comparison) rank(ctx context.Context, published *Result) error {
 			published.members = append(published.members, member(f.Alternative.String(), f))
 		}
 	}
-	naive, err := c.naive(ctx)
-	if err != nil {
-		return err
-	}
+	naive := c.naive
 	m := model.Model{Link: published.Link, LinkParams: published.LinkParams, Members: published.members}
 	m.Popularity = published.popularity()
 	rankers := append([]model.Ranker{m.Ranker()}, m.Rankers()...)
-	if naive != nil {
+	if !naive.failed {
 		rankers = append(rankers, model.Ranker{Link: published.Link, Params: member("naive", naive).LinkParams})
 	}
 	lists, err := listsBy(ctx, e, c.everything(), rankers)
@@ -154,14 +151,14 @@ func (c *comparison) rank(ctx context.Context, published *Result) error {
 	var same float64
 	for _, of := range lists {
 		others := of[1:]
-		if naive != nil {
+		if !naive.failed {
 			last := len(others) - 1
 			same += float64(shared(of[0], others[last:])) / float64(len(lists))
 			others = others[:last]
 		}
 		found.Agreed += float64(shared(of[0], others)) / float64(len(lists))
 	}
-	if naive != nil {
+	if !naive.failed {
 		found.Naive = &same
 	}
 	published.lists = found
@@ -205,9 +202,8 @@ func (r *Result) popularity() []float32 {
 	return model.LogInDegree(r.problem.Nodes.Len(), linkTargets(r.problem))
 }
 
-// naive fits to the compared pairs what takes every missing link for irrelevant: everything was shown. It returns nil
-// where the links give it no mode.
-func (c *comparison) naive(ctx context.Context) (*alternativeFit, error) {
+// fitNaive fits to the compared pairs what takes every missing link for irrelevant: everything was shown.
+func (c *comparison) fitNaive(ctx context.Context) (*alternativeFit, error) {
 	const certainly = 40 // logit of π
 	l := c.base
 	defer l.close()
@@ -219,7 +215,7 @@ func (c *comparison) naive(ctx context.Context) (*alternativeFit, error) {
 	_, err := c.learn(ctx, &l, theta)
 	switch {
 	case errors.Is(err, ErrDiverged):
-		return nil, nil
+		return &alternativeFit{failed: true}, nil
 	case err != nil:
 		return nil, err
 	}

@@ -119,7 +119,7 @@ func (f *File) members(n Nodes, link LinkModel) (members []Member, err error) {
 		if members[k].LinkParams, err = f.params(memberPrefix(k), link.(savedModel)); err != nil {
 			return nil, err
 		}
-		if members[k].Popularity != 0 {
+		if members[k].Popularity != 0 && n.Popularity != nil {
 			if err := checkTerm(n, Popularity); err != nil {
 				return nil, fmt.Errorf("%s: the assumption %q: %w", f.name(), members[k].Name, err)
 			}

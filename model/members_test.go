@@ -99,11 +99,14 @@ func TestMembersComeBack(t *testing.T) {
 		len(got.Extra) != 1 {
 		t.Fatalf("%v: %d members and %d extra tensors", err, len(got.Members), len(got.Extra))
 	}
-	// with nodes whose popularity is unknown it cannot rank
-	unknown := n
-	unknown.Popularity = nil
-	if _, err := f.Model(unknown); err == nil || !strings.Contains(err.Error(), "popularity") {
+	// the popularity of nodes may be unknown, but not wrong
+	unknown, wrong := n, n
+	unknown.Popularity, wrong.Popularity = nil, n.Popularity[1:]
+	if got, err := f.Model(unknown); err != nil || got.Popularity != nil || len(got.Members) != 12 {
 		t.Errorf("without popularity: %v", err)
+	}
+	if _, err := f.Model(wrong); err == nil || !strings.Contains(err.Error(), "popularity") {
+		t.Errorf("with that of other nodes: %v", err)
 	}
 	// a file of an earlier version has no members
 	delete(f.Metadata, KeyMembers)

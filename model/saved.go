@@ -25,7 +25,7 @@ type Model struct {
 	// Members are the assumptions that explain the links as well, the published one among them; see Ranker. None where
 	// they were not compared, and of files of earlier versions.
 	Members    []Member
-	Popularity []float32 // log(1 + in-degree among the training links) of every node, where a member has a slope of it
+	Popularity []float32 // that of the nodes, where a member has a slope of it; nil where it is not known
 
 	Method          string          // how it was fitted, such as "mle", "rw" or "bayes"
 	Hyperparameters json.RawMessage // of the method; a JSON document, as are the two below

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"unseen/graph"
 	"unseen/internal/kern"
 	"unseen/model"
 )
@@ -23,6 +24,20 @@ type Agreement struct {
 func (a *Agreement) String() string {
 	return fmt.Sprintf("All %d assumptions that explain the links have %d of the first %d in their own first %d.",
 		a.Members, a.Agreed, a.Of, agreementFirst)
+}
+
+// withPopularity returns the model with the popularity that its members need: if it is not known, as of a model that was
+// opened without it, that by the links of the graph.
+func withPopularity(m model.Model, g *graph.Graph) model.Model {
+	if m.Popularity != nil || !slices.ContainsFunc(m.Members, func(m model.Member) bool { return m.Popularity != 0 }) {
+		return m
+	}
+	var targets []int32
+	for _, j := range g.Links() {
+		targets = append(targets, j)
+	}
+	m.Popularity = model.LogInDegree(g.Len(), targets)
+	return m
 }
 
 // checkMembers refuses members that do not fit the graph.

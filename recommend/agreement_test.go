@@ -26,12 +26,8 @@ func withMembers(m model.Model, g *graph.Graph, count int, popular bool) model.M
 		}
 		m.Members = append(m.Members, one)
 	}
-	var targets []int32
-	for _, j := range g.Links() {
-		targets = append(targets, j)
-	}
-	m.Popularity = model.LogInDegree(g.Len(), targets)
-	return m
+	m.Popularity = nil
+	return withPopularity(m, g)
 }
 
 // byMember returns the candidates of a source as a ranker orders them.
@@ -184,10 +180,10 @@ func TestAgreementByHand(t *testing.T) {
 func TestMembersRefused(t *testing.T) {
 	t.Parallel()
 	g, m, _ := small(t, 30, "diagonal")
-	unknown := withMembers(m, g, 3, true)
-	unknown.Popularity = nil
+	other := withMembers(m, g, 3, true)
+	other.Popularity = other.Popularity[1:]
 	_, mlp, _ := small(t, 30, "mlp")
-	for name, m := range map[string]model.Model{"popularity": unknown, "mlp": withMembers(mlp, g, 2, false)} {
+	for name, m := range map[string]model.Model{"popularity": other, "mlp": withMembers(mlp, g, 2, false)} {
 		if _, err := New(g, m, Options{}); err == nil {
 			t.Errorf("%s: not refused", name)
 		}

@@ -95,6 +95,7 @@ func New(g *graph.Graph, m model.Model, o Options) (*Recommender, error) {
 	if g.Vectors() == nil {
 		return nil, fmt.Errorf("%w: the graph has no vectors; encode its texts first", ErrModel)
 	}
+	m = withPopularity(m, g)
 	r := &Recommender{g: g, nodes: model.NodesOf(g), model: m, ranker: m.Ranker(), members: m.Rankers(),
 		naive: o.Naive, encoder: o.Encoder, texts: o.Document,
 		threads: kern.Threads(o.Threads), engine: engine.OrCPU(o.Engine, o.Threads),
