@@ -31,6 +31,9 @@ type ClaimSet struct {
 	Propensity SetRange  `json:"propensity"` // mean π̂
 	Ratio      *SetRange `json:"ratio,omitempty"`
 	Risk       SetRange  `json:"risk"` // R_AP of the reported ŷ
+
+	// Logged is mean π as logged pairs have it, with no model, where there are any: no more than it allows is claimed.
+	Logged *MemberValue `json:"logged,omitempty"`
 }
 
 // SetRange is from the least end of the 95% intervals of all members that stay to the largest.
@@ -69,6 +72,9 @@ type MemberValue struct {
 // Width is how many times the largest mean π̂ that is claimed is the least.
 func (s *ClaimSet) Width() float64 { return s.Propensity.High / s.Propensity.Low }
 
+// widest is the larger of how many times the largest mean π̂, or mean ŷ, is the least.
+func (s *ClaimSet) widest() float64 { return math.Max(s.Width(), s.MeanLink.High/s.MeanLink.Low) }
+
 // narrow is the width up to which a set is called identified, and roughly up to which weak.
 const (
 	narrow  = 1.5
@@ -87,7 +93,7 @@ func (d *diagnosis) claim() {
 	if len(r.alternatives) == 0 {
 		return
 	}
-	set := &ClaimSet{OneSided: d.found.Support.Logged == 0 && len(r.Settings.Anchors) == 0, Pairs: r.compared}
+	set := &ClaimSet{OneSided: d.oneSided(), Pairs: r.compared}
 	reference := r.alternatives[r.reference()]
 	set.Reference = reference.Alternative
 	for _, f := range r.alternatives {
@@ -114,7 +120,24 @@ func (d *diagnosis) claim() {
 		spread := math.Exp(1.96 * links.err)
 		set.Ratio.include(MemberValue{Lower: links.value / spread, Upper: links.value * spread})
 	}
+	if log := d.loggedPropensity(); log != nil {
+		set.Logged = log
+		set.Propensity.narrow(*log)
+	}
 	d.found.Set = set
+}
+
+// oneSided reports whether a ceiling cannot be ruled out: there is neither an anchor nor a log, or of what was logged
+// more was shown, or of what was offered less was linked, than the links say.
+func (d *diagnosis) oneSided() bool {
+	f := d.found
+	if len(d.result.Settings.Anchors) > 0 {
+		return false
+	}
+	if len(f.Logged) > 0 {
+		return f.Logged[0].z() > 1.96
+	}
+	return f.Support.Logged == 0 && !f.Offered.noCeiling()
 }
 
 // reference returns the place of the reference among the alternatives, by the rule of ClaimSet.
@@ -141,6 +164,15 @@ func (r *Result) reference() int {
 		return with
 	}
 	return without
+}
+
+// narrow leaves of a range what an interval allows; the interval itself if they have nothing in common.
+func (r *SetRange) narrow(x MemberValue) {
+	low, high := math.Max(r.Low, x.Lower), math.Min(r.High, x.Upper)
+	if low > high {
+		low, high = x.Lower, x.Upper
+	}
+	*r = SetRange{low, high}
 }
 
 // include widens a range by an interval.

@@ -42,7 +42,10 @@ type Findings struct {
 	Starts   Range         `json:"starts"` // of mean ŷ over the starts
 	Ridge    []RidgePoint  `json:"ridge,omitempty"`
 	Logged   []LoggedTest  `json:"logged,omitempty"` // all pairs, then those of one field and of two
-	Echo     float64       `json:"echo,omitempty"`   // how far the vectors follow from the links
+	Offered  *OfferedTest  `json:"offered,omitempty"`
+	// Prescription is what would tell the scale where the assumptions were compared.
+	Prescription *Prescription `json:"prescription,omitempty"`
+	Echo         float64       `json:"echo,omitempty"` // how far the vectors follow from the links
 	// Rare is the mean π̂ of pairs of one field where it is too small to be confirmed by links; else 0.
 	Rare float64 `json:"rare,omitempty"`
 }
@@ -177,23 +180,6 @@ type RidgePoint struct {
 	Likelihood float64 `json:"likelihood"` // log-likelihood of the training pairs less that at factor 1
 }
 
-// LoggedTest compares logged exposures a with the propensities that links alone give:
-//
-//	z = Σ(a−π̂)/√Σπ̂(1−π̂).
-//
-// Far from 0 it says that the scale of π̂ is wrong, which links cannot show. After bayes, π̂ is that
-// of a refit which does not see the log, and Allowing also has that fit's own uncertainty under the
-// root: it distinguishes a wrong model from an uncertain one. After other methods π̂ is
-// the fit's own, which saw the log, so that z is closer to 0 than it should be.
-type LoggedTest struct {
-	Group    string  `json:"group"` // all, same or cross
-	Pairs    int     `json:"pairs"`
-	Shown    float64 `json:"shown"`    // share of those that were exposed
-	Expected float64 `json:"expected"` // mean π̂ of those
-	Z        float64 `json:"z"`
-	Allowing float64 `json:"allowing,omitempty"`
-}
-
 // Diagnose examines a fit on the pairs that it learned from. It uses the propensities, links and logs of all
 // of them; ŷ, which costs as much as training does, of up to about 1,048,576: all pairs of some sources,
 // always the same ones.
@@ -226,7 +212,11 @@ func diagnose(ctx context.Context, p sample.Problem, r *Result, most int) (*Find
 	}
 	d.testLogs()
 	d.found.Lists = r.lists
+	if err := d.testOffers(ctx); err != nil {
+		return nil, err
+	}
 	d.claim()
+	d.prescribe()
 	d.classify()
 	d.writeVerdict()
 	return d.found, nil
@@ -238,9 +228,11 @@ type diagnosis struct {
 	result  *Result
 	found   *Findings
 
-	most   int        // pairs whose ŷ is computed
-	cells  []*cellSum // of the field pairs that occur, by source and then by target
+	most   int                  // pairs whose ŷ is computed
+	cells  []*cellSum           // of the field pairs that occur, by source and then by target
+	cellOf func(k int) *cellSum // of training pair k
 	weight float64
+	ridge  ridge
 
 	measured bool // the scale has a standard error
 }
@@ -256,6 +248,7 @@ type cellSum struct {
 	pairs, links  int
 	weight, shown float64 // Σω, Σω·π̂
 	logged        int
+	loggedWeight  float64 // Σω over logged pairs
 	exposed       int
 	expected      float64 // Σπ̂ over logged pairs
 	variance      float64 // Σπ̂(1−π̂)
@@ -268,7 +261,7 @@ func (d *diagnosis) tally(ctx context.Context) error {
 	n := p.Train.Len()
 	support := &d.found.Support
 	support.Pairs = n
-	cellOf := d.cellFinder()
+	d.cellOf = d.cellFinder()
 	sources := make([]bool, p.Nodes.Len())
 	var weight, squares, clipped risk.Sum
 	exposure := r.predictor().Exposure()
@@ -285,7 +278,7 @@ func (d *diagnosis) tally(ctx context.Context) error {
 		}
 		for i, s := range logits[:count] {
 			k := first + i
-			w, pi := p.Train.Weight[k], d.add(cellOf(k), k, float64(s))
+			w, pi := p.Train.Weight[k], d.add(d.cellOf(k), k, float64(s))
 			if source := p.Train.Source[k]; !sources[source] {
 				sources[source] = true
 				support.Sources++
@@ -363,6 +356,7 @@ func (d *diagnosis) add(c *cellSum, k int, s float64) float64 {
 		return pi
 	}
 	d.found.Support.Logged++
+	c.loggedWeight += w
 	if linked && p.Train.Rate[k] != 1 {
 		return pi // where links are sampled more often than others, they are left out: they were all shown
 	}
@@ -544,6 +538,12 @@ func (d *diagnosis) measureCells(ctx context.Context) error {
 	return nil
 }
 
+// ridge is evenly spaced training pairs, with the logits of their ŷ and π̂.
+type ridge struct {
+	pairs *graph.Pairs
+	z, s  []float64
+}
+
 // ridgePairs bounds the pairs that the ridge is walked with; they are evenly spaced.
 const ridgePairs = 1 << 16
 
@@ -562,6 +562,7 @@ func (d *diagnosis) walkRidge(ctx context.Context) error {
 		return err
 	}
 	z, s, rate := make([]float64, n), make([]float64, n), make([]float64, n)
+	d.ridge = ridge{pairs, z, s}
 	for i := range z {
 		z[i], s[i], rate[i] = float64(linkLogits[i]), float64(logits[i]), 1
 		if likelihood == engine.CaseControl {
@@ -603,67 +604,6 @@ func (d *diagnosis) walkRidge(ctx context.Context) error {
 	return nil
 }
 
-// loggedGroups are those that logged exposures are compared by.
-var loggedGroups = [3]struct {
-	name string
-	in   func(*cellSum) bool
-}{
-	{"all", func(*cellSum) bool { return true }},
-	{"same", func(c *cellSum) bool { return c.same }},
-	{"cross", func(c *cellSum) bool { return !c.same }},
-}
-
-// testLogs compares logged exposures with the propensities.
-func (d *diagnosis) testLogs() {
-	if d.found.Support.Logged == 0 || d.result.Propensity.Size() == 0 {
-		return
-	}
-	var alone *linksAlone
-	var place map[fieldPair]int
-	if post := d.result.Posterior; post != nil && post.links != nil {
-		alone, place = post.links, d.places(post)
-	}
-	for g, group := range loggedGroups {
-		test := LoggedTest{Group: group.name}
-		var exposed int
-		var expected, variance, unsure float64
-		slope := make([]float64, len(place))
-		for _, c := range d.cells {
-			if !group.in(c) || c.logged == 0 {
-				continue
-			}
-			test.Pairs += c.logged
-			exposed += c.exposed
-			if alone == nil {
-				expected += c.expected
-				variance += c.variance
-				continue
-			}
-			pi, rest := kern.Sigmoid64(alone.logits[place[c.fieldPair]])
-			expected += float64(c.logged) * pi
-			variance += float64(c.logged) * pi * rest
-			slope[place[c.fieldPair]] = float64(c.logged) * pi * rest
-		}
-		for i, a := range slope {
-			unsure += a * dot(alone.covariance[i*len(slope):(i+1)*len(slope)], slope)
-		}
-		if n := float64(test.Pairs); alone != nil && len(d.result.Posterior.terms) > 0 {
-			mean := alone.means[g]
-			expected, variance, unsure = n*mean.expected, n*mean.variance, n*n*mean.unsure
-		}
-		if test.Pairs == 0 || variance == 0 {
-			continue
-		}
-		n := float64(test.Pairs)
-		excess := float64(exposed) - expected
-		test.Shown, test.Expected, test.Z = float64(exposed)/n, expected/n, excess/math.Sqrt(variance)
-		if alone != nil {
-			test.Allowing = excess / math.Sqrt(variance+unsure)
-		}
-		d.found.Logged = append(d.found.Logged, test)
-	}
-}
-
 func (d *diagnosis) classify() {
 	f := d.found
 	if starts := d.result.Starts; len(starts) > 0 && starts[0].MeanSame < rareFrom && len(f.Logged) == 0 {
@@ -674,13 +614,13 @@ func (d *diagnosis) classify() {
 		f.Class = NoExposure
 	case !d.measured:
 		f.Class = Unmeasured
-	case total > unknownFrom, f.collapsed(), f.Set != nil && f.Set.Width() > roughly:
+	case total > unknownFrom, f.collapsed(), f.Set != nil && f.Set.widest() > roughly:
 		f.Class = NotIdentified
 	case f.Echo >= graph.EchoFrom, f.Rare > 0, f.refuted(), f.contradicted():
 		f.Class = Weak
 	case f.Set == nil:
 		f.Class = NotChecked
-	case total > weakFrom, f.Set.Width() > narrow:
+	case total > weakFrom, f.Set.widest() > narrow:
 		f.Class = Weak
 	default:
 		f.Class = Identified
@@ -692,9 +632,10 @@ func (f *Findings) refuted() bool {
 	return slices.ContainsFunc(f.Tests, func(r Refutation) bool { return r.Refuted })
 }
 
-// contradicted reports whether logged exposures contradict what links alone say.
+// contradicted reports whether logged exposures, or what became of offered pairs, contradict what links say.
 func (f *Findings) contradicted() bool {
-	return slices.ContainsFunc(f.Logged, func(t LoggedTest) bool { return math.Abs(t.z()) > surprising })
+	return f.Offered != nil && math.Abs(f.Offered.Z) > surprising ||
+		slices.ContainsFunc(f.Logged, func(t LoggedTest) bool { return math.Abs(t.z()) > surprising })
 }
 
 // Doubt says in words why not even a difference of risks by this model can be relied on; "" if nothing is known against
@@ -706,7 +647,7 @@ func (f *Findings) Doubt() string {
 	case f.Echo >= graph.EchoFrom:
 		return "the vectors follow from the links, so that exposure is mistaken for relevance"
 	case f.contradicted():
-		return "logged exposures contradict the evaluating model"
+		return "what was logged contradicts the evaluating model"
 	}
 	return ""
 }

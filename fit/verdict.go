@@ -36,6 +36,7 @@ func (d *diagnosis) writeVerdict() {
 		f.advise("or set %v to what is known from elsewhere, such as same=0.8±0.1", hint.Setting("anchors"))
 	}
 	f.sayLogs(d.result.Posterior != nil)
+	f.sayOffers()
 	if f.Support.Examined < f.Support.Pairs {
 		f.say("Mean ŷ was computed from %d of the %d pairs.", f.Support.Examined, f.Support.Pairs)
 	}
@@ -57,10 +58,6 @@ func (f *Findings) say(format string, a ...any) {
 func (f *Findings) advise(format string, a ...any) {
 	f.Advice = append(f.Advice, hint.Notef(format, a...))
 }
-
-// logExposures is the advice where only logged exposure helps.
-const logExposures = "log exposures on a small random share of the pairs (600 logged pairs were enough in the worlds " +
-	"tried) and fit again"
 
 // sayClass says what the class means, and why.
 func (f *Findings) sayClass() {
@@ -93,20 +90,20 @@ func (f *Findings) sayClass() {
 			break
 		}
 		f.say("The scale is weakly identified: assumptions that explain the links equally well differ %.2g-fold. %s",
-			f.Set.Width(), f.scaleInWords())
-		f.advise(logExposures)
+			f.Set.widest(), f.scaleInWords())
+		f.advisePrescription()
 	case NotIdentified:
 		if f.collapsed() {
 			f.say("The model collapsed: it calls nearly every pair relevant and explains all links by exposure, " +
 				"as happens where there are too few links for the vectors' dimensions. Neither ŷ nor its " +
 				"ranking means anything.")
 			f.advise("learn from more pairs, or reduce the dimensions of the vectors")
-			f.advise(logExposures)
+			f.advisePrescription()
 			break
 		}
 		f.say("The scale is not identified: links alone cannot tell rare relevance from rare exposure here. %s",
 			f.scaleInWords())
-		f.advise(logExposures)
+		f.advisePrescription()
 	}
 	if f.Echo >= graph.EchoFrom {
 		f.say("The vectors follow from the links: they agree to %.0f%% with those of linked nodes. If they "+
@@ -118,8 +115,41 @@ func (f *Findings) sayClass() {
 		f.say("By this fit, even pairs of one field are shown with a chance of only %.2g, so %s times as many "+
 			"things are relevant as were linked. Links alone cannot tell this from people who link to few of the "+
 			"relevant things that they see: do not rely on the values of ŷ and π̂.", f.Rare, number(1/f.Rare))
-		f.advise(logExposures)
+		f.advisePrescription()
 	}
+}
+
+// advisePrescription advises the experiments that would tell what is not known.
+func (f *Findings) advisePrescription() {
+	p, set := f.Prescription, f.Set
+	if p == nil {
+		f.advise("log of a random share of the pairs whether they are shown, and fit again with %v set to sample",
+			hint.Setting("log"))
+		return
+	}
+	ofLinks := set.MeanLink.High > narrow*set.MeanLink.Low
+	if set.Width() > narrow || !ofLinks {
+		f.advise("to know mean π̂ within a factor of %g, log of %s whether they are shown in the time that the links "+
+			"take to come about, until %d were, and fit with %v set to sample", narrow, p.Logged.inWords(""),
+			p.Logged.Until, hint.Setting("log"))
+	}
+	if set.OneSided || ofLinks {
+		f.advise("to know mean ŷ within a factor of %g, and that there is no ceiling, show %s, until %d became links, "+
+			"and fit with %v set to offered; that is %s of what was shown so far", narrow,
+			p.Shown.inWords("without a link "), p.Shown.Until, hint.Setting("log"), percent(p.Shown.Share))
+	}
+}
+
+// inWords says how many pairs to draw.
+func (e Experiment) inWords(kind string) string {
+	out := fmt.Sprintf("about %s pairs %sdrawn at random", number(float64(e.Pairs)), kind)
+	if e.Most > 2*e.Pairs {
+		out += fmt.Sprintf(" (it may take up to %s)", number(float64(e.Most)))
+	}
+	if e.Same > 0 && e.Same < e.Pairs {
+		out += fmt.Sprintf(", %s of them of one field", number(float64(e.Same)))
+	}
+	return out
 }
 
 func (f *Findings) sayNotChecked() {
@@ -241,6 +271,21 @@ func (f *Findings) sayLogs(posterior bool) {
 	default:
 		f.say("Logged exposures agree with what links alone say (z = %.1f over %d pairs).", f.Logged[0].z(),
 			f.Logged[0].Pairs)
+	}
+}
+
+// sayOffers says whether what became of pairs that were shown on purpose agrees with the rest.
+func (f *Findings) sayOffers() {
+	switch t := f.Offered; {
+	case t == nil:
+	case t.Z < -surprising:
+		f.say("Of the pairs that were shown on purpose %s became links where %s was expected (z = %.1f): even what is "+
+			"most relevant by its vectors is linked only sometimes.", percent(t.Linked), percent(t.Expected), t.Z)
+	case t.Z > surprising:
+		f.say("Of the pairs that were shown on purpose %s became links where %s was expected (z = %.1f): relevance "+
+			"depends on more than this model has.", percent(t.Linked), percent(t.Expected), t.Z)
+	default:
+		f.say("What became of %d pairs that were shown on purpose agrees with what links say (z = %.1f).", t.Pairs, t.Z)
 	}
 }
 

@@ -92,6 +92,16 @@ type doctorMark struct {
 	Holds    bool         `json:"holds"` // the truth is in the set, or on the side that is claimed
 }
 
+// atMost reports whether the truth is in the set, or below its high end if only that is claimed.
+func (m *doctorMark) atMost(only bool) bool {
+	return m.Truth <= m.Set.High && (only || m.Truth >= m.Set.Low)
+}
+
+// atLeast reports whether the truth is in the set, or above its low end if only that is claimed.
+func (m *doctorMark) atLeast(only bool) bool {
+	return m.Truth >= m.Set.Low && (only || m.Truth <= m.Set.High)
+}
+
 // wrong reports whether a number was called identified and is not what it was said to be.
 func (r *DoctorRow) wrong() bool {
 	return r.Class == fit.Identified && !(r.Exposure.Holds && r.Link.Holds && r.Ratio.Holds && r.Risk.Holds)
@@ -127,19 +137,7 @@ func runDoctor(ctx context.Context, l *lab) (*Result, error) {
 
 // try makes a world, asks the doctor and compares.
 func (r *DoctorRow) try(ctx context.Context, kind doctorKind, quick bool) error {
-	rng := rand.New(rand.NewPCG(r.Seed, 0xd0c))
-	r.Dim, r.Same = []int{16, 256}[rng.IntN(2)], []float64{.05, .3, .7}[rng.IntN(3)]
-	r.Strength = kind.low + (kind.high-kind.low)*rng.Float64()
-	nodes := 2000
-	if quick {
-		nodes, r.Dim = 150, 16
-	}
-	plan := world.Saturated()
-	plan.Same = world.PropensityRange{Low: .7 * r.Same, High: min(1.3*r.Same, .97)}
-	plan.Cross = world.PropensityRange{Low: .125 * r.Same, High: .375 * r.Same}
-	plan.Seed, plan.Threads = r.Seed, 1
-	kind.violate(&plan, r.Strength)
-	w, err := world.New(ctx, world.Settings{Nodes: nodes, Dim: r.Dim, Fields: world.EvenFields(8), Scenario: plan})
+	w, rng, err := r.world(ctx, kind, quick)
 	if err != nil {
 		return err
 	}
@@ -158,6 +156,24 @@ func (r *DoctorRow) try(ctx context.Context, kind doctorKind, quick bool) error 
 		return err
 	}
 	return r.compare(ctx, w, p, found, naive)
+}
+
+// world makes the world that the seed draws.
+func (r *DoctorRow) world(ctx context.Context, kind doctorKind, quick bool) (*world.World, *rand.Rand, error) {
+	rng := rand.New(rand.NewPCG(r.Seed, 0xd0c))
+	r.Dim, r.Same = []int{16, 256}[rng.IntN(2)], []float64{.05, .3, .7}[rng.IntN(3)]
+	r.Strength = kind.low + (kind.high-kind.low)*rng.Float64()
+	nodes := 2000
+	if quick {
+		nodes, r.Dim = 150, 16
+	}
+	plan := world.Saturated()
+	plan.Same = world.PropensityRange{Low: .7 * r.Same, High: min(1.3*r.Same, .97)}
+	plan.Cross = world.PropensityRange{Low: .125 * r.Same, High: .375 * r.Same}
+	plan.Seed, plan.Threads = r.Seed, 1
+	kind.violate(&plan, r.Strength)
+	w, err := world.New(ctx, world.Settings{Nodes: nodes, Dim: r.Dim, Fields: world.EvenFields(8), Scenario: plan})
+	return w, rng, err
 }
 
 // problem draws what the doctor sees.
@@ -229,9 +245,7 @@ func (r *DoctorRow) compare(ctx context.Context, w *world.World, p sample.Proble
 	if err := r.judge(ctx, w, found, naive); err != nil {
 		return err
 	}
-	r.Link.Holds = r.Link.Truth <= r.Link.Set.High && (set.OneSided || r.Link.Truth >= r.Link.Set.Low)
-	r.Exposure.Holds = r.Exposure.Truth >= r.Exposure.Set.Low &&
-		(set.OneSided || r.Exposure.Truth <= r.Exposure.Set.High)
+	r.Link.Holds, r.Exposure.Holds = r.Link.atMost(set.OneSided), r.Exposure.atLeast(set.OneSided)
 	for _, m := range []*doctorMark{&r.Ratio, &r.Risk} {
 		m.Holds = m.Set.Low <= m.Truth && m.Truth <= m.Set.High
 	}

@@ -1,0 +1,130 @@
+package fit
+
+import (
+	"math"
+
+	"unseen/internal/kern"
+	"unseen/risk"
+)
+
+// LoggedTest compares logged exposures a with the propensities that links alone give:
+//
+//	z = Σ(a−π̂)/√Σπ̂(1−π̂).
+//
+// Far from 0 it says that the scale of π̂ is wrong, which links cannot show. After bayes, π̂ is that
+// of a refit which does not see the log, and Allowing also has that fit's own uncertainty under the
+// root: it distinguishes a wrong model from an uncertain one. After other methods π̂ is
+// the fit's own, which saw the log, so that z is closer to 0 than it should be.
+type LoggedTest struct {
+	Group    string  `json:"group"` // all, same or cross
+	Pairs    int     `json:"pairs"`
+	Shown    float64 `json:"shown"`    // share of those that were exposed
+	Expected float64 `json:"expected"` // mean π̂ of those
+	Z        float64 `json:"z"`
+	Allowing float64 `json:"allowing,omitempty"`
+}
+
+// loggedGroups are those that logged exposures are compared by.
+var loggedGroups = [3]struct {
+	name string
+	in   func(*cellSum) bool
+}{
+	{"all", func(*cellSum) bool { return true }},
+	{"same", func(c *cellSum) bool { return c.same }},
+	{"cross", func(c *cellSum) bool { return !c.same }},
+}
+
+// testLogs compares logged exposures with the propensities.
+func (d *diagnosis) testLogs() {
+	if d.found.Support.Logged == 0 || d.result.Propensity.Size() == 0 {
+		return
+	}
+	var alone *linksAlone
+	var place map[fieldPair]int
+	if post := d.result.Posterior; post != nil && post.links != nil {
+		alone, place = post.links, d.places(post)
+	}
+	for g, group := range loggedGroups {
+		test := LoggedTest{Group: group.name}
+		var exposed int
+		var expected, variance, unsure float64
+		slope := make([]float64, len(place))
+		for _, c := range d.cells {
+			if !group.in(c) || c.logged == 0 {
+				continue
+			}
+			test.Pairs += c.logged
+			exposed += c.exposed
+			if alone == nil {
+				expected += c.expected
+				variance += c.variance
+				continue
+			}
+			pi, rest := kern.Sigmoid64(alone.logits[place[c.fieldPair]])
+			expected += float64(c.logged) * pi
+			variance += float64(c.logged) * pi * rest
+			slope[place[c.fieldPair]] = float64(c.logged) * pi * rest
+		}
+		for i, a := range slope {
+			unsure += a * dot(alone.covariance[i*len(slope):(i+1)*len(slope)], slope)
+		}
+		if n := float64(test.Pairs); alone != nil && len(d.result.Posterior.terms) > 0 {
+			mean := alone.means[g]
+			expected, variance, unsure = n*mean.expected, n*mean.variance, n*n*mean.unsure
+		}
+		if test.Pairs == 0 || variance == 0 {
+			continue
+		}
+		n := float64(test.Pairs)
+		excess := float64(exposed) - expected
+		test.Shown, test.Expected, test.Z = float64(exposed)/n, expected/n, excess/math.Sqrt(variance)
+		if alone != nil {
+			test.Allowing = excess / math.Sqrt(variance+unsure)
+		}
+		d.found.Logged = append(d.found.Logged, test)
+	}
+}
+
+// loggedPropensity returns mean π as the logged pairs have it, with no model: those of a field pair stand for all of it, and
+// those of one field, or of two, for the field pairs that have none. It is nil where that says nothing. Its error has
+// sources as what is independent.
+func (d *diagnosis) loggedPropensity() *MemberValue {
+	p := d.problem
+	if d.found.Support.Logged == 0 {
+		return nil
+	}
+	group := func(c *cellSum) int {
+		if c.same {
+			return 1
+		}
+		return 0
+	}
+	var all, known [2]float64 // weight of two fields and of one
+	for _, c := range d.cells {
+		if all[group(c)] += c.weight; c.logged > 0 {
+			known[group(c)] += c.weight
+		}
+	}
+	var seen risk.Sample
+	for k, e := range p.Exposure {
+		if e != risk.Exposed && e != risk.Unexposed {
+			continue
+		}
+		c := d.cellOf(k)
+		value := 0.
+		if e == risk.Exposed {
+			value = 1
+		}
+		seen.Values = append(seen.Values, value)
+		share := p.Train.Weight[k] / c.loggedWeight
+		seen.Weights = append(seen.Weights, share*c.weight*all[group(c)]/known[group(c)])
+		seen.Sources = append(seen.Sources, int(p.Train.Source[k]))
+	}
+	found, err := seen.Normal(.95, risk.Nuisance{})
+	if err != nil || !(found.Estimate > 0) || known[0] == 0 && all[0] > 0 || known[1] == 0 && all[1] > 0 {
+		return nil
+	}
+	out := &MemberValue{Value: found.Estimate, Error: found.StandardError / found.Estimate}
+	out.Lower, out.Upper = out.Value*math.Exp(-1.96*out.Error), math.Min(out.Value*math.Exp(1.96*out.Error), 1)
+	return out
+}
