@@ -85,9 +85,9 @@ func (d *diagnosis) testLogs() {
 	}
 }
 
-// loggedPropensity returns mean π as the logged pairs have it, with no model: those of a field pair stand for all of it, and
-// those of one field, or of two, for the field pairs that have none. It is nil where that says nothing. Its error has
-// sources as what is independent.
+// loggedPropensity returns mean π as the logged pairs have it, with no model: those of a field pair
+// stand for all of it, and those of one field, or of two, for the field pairs that have none. It is
+// nil where that says nothing. Its error has sources as what is independent.
 func (d *diagnosis) loggedPropensity() *MemberValue {
 	p := d.problem
 	if d.found.Support.Logged == 0 {

@@ -129,22 +129,22 @@ func (f *Findings) advisePrescription() {
 	}
 	ofLinks := set.MeanLink.High > narrow*set.MeanLink.Low
 	if set.Width() > narrow || !ofLinks {
-		f.advise("to know mean π̂ within a factor of %g, log of %s whether they are shown in the time that the links "+
-			"take to come about, until %d were, and fit with %v set to sample", narrow, p.Logged.inWords(""),
-			p.Logged.Until, hint.Setting("log"))
+		f.advise("to know mean π̂ within a factor of %g, log whether pairs that are drawn at random are shown, in the "+
+			"time that links take to come about, until %d were: %s. Then fit with %v set to sample", narrow,
+			p.Logged.Until, p.Logged.inWords(), hint.Setting("log"))
 	}
 	if set.OneSided || ofLinks {
-		f.advise("to know mean ŷ within a factor of %g, and that there is no ceiling, show %s, until %d became links, "+
-			"and fit with %v set to offered; that is %s of what was shown so far", narrow,
-			p.Shown.inWords("without a link "), p.Shown.Until, hint.Setting("log"), percent(p.Shown.Share))
+		f.advise("to know mean ŷ within a factor of %g, and whether it has a ceiling, show pairs without a link that "+
+			"are drawn at random, until %d became links: %s, %s of what was shown so far. Then fit with %v set to "+
+			"offered", narrow, p.Shown.Until, p.Shown.inWords(), percent(p.Shown.Share), hint.Setting("log"))
 	}
 }
 
 // inWords says how many pairs to draw.
-func (e Experiment) inWords(kind string) string {
-	out := fmt.Sprintf("about %s pairs %sdrawn at random", number(float64(e.Pairs)), kind)
+func (e Experiment) inWords() string {
+	out := fmt.Sprintf("about %s pairs", number(float64(e.Pairs)))
 	if e.Most > 2*e.Pairs {
-		out += fmt.Sprintf(" (it may take up to %s)", number(float64(e.Most)))
+		out += fmt.Sprintf(" (at most %s)", number(float64(e.Most)))
 	}
 	if e.Same > 0 && e.Same < e.Pairs {
 		out += fmt.Sprintf(", %s of them of one field", number(float64(e.Same)))
