@@ -32,7 +32,8 @@ type ClaimSet struct {
 	Ratio      *SetRange `json:"ratio,omitempty"`
 	Risk       SetRange  `json:"risk"` // R_AP of the reported ŷ
 
-	// Logged is mean π as logged pairs have it, with no model, where there are any: no more than it allows is claimed.
+	// Logged is mean π as logged pairs have it, with no model, where there are any: no more than it allows is claimed,
+	// and what it says is claimed where the links contradict it.
 	Logged *MemberValue `json:"logged,omitempty"`
 }
 
@@ -121,7 +122,9 @@ func (d *diagnosis) claim() {
 		set.Ratio.include(MemberValue{Lower: links.value / spread, Upper: links.value * spread})
 	}
 	if log := d.loggedPropensity(); log != nil {
-		set.Logged = log
+		if set.Logged = log; len(d.found.Logged) > 0 && math.Abs(d.found.Logged[0].z()) > 1.96 {
+			set.Propensity = SetRange{log.Lower, log.Upper} // what the links say of it is wrong
+		}
 		set.Propensity.narrow(*log)
 	}
 	d.found.Set = set
