@@ -73,7 +73,7 @@ func TestDecision(t *testing.T) {
 			"follow from the links"},
 		"the log contradicts": {with(t, agree, func(f *fit.Findings) {
 			f.Logged = []fit.LoggedTest{{Group: "all", Pairs: 100, Z: 9}}
-		}), wrong, Depends, "logged exposures contradict"},
+		}), wrong, Depends, "what was logged contradicts"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
