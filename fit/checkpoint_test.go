@@ -119,7 +119,7 @@ func TestHelperProcess(t *testing.T) {
 // was never interrupted, to the byte, whatever the number of threads of each attempt.
 func TestKilled(t *testing.T) {
 	t.Parallel()
-	racetest.Skip(t, "TestCancelledAnywhere has the goroutines of fits that are interrupted")
+	racetest.Skip(t, "TestResumedWithOtherThreads has the goroutines of fits that are interrupted")
 	if runtime.GOOS == "windows" {
 		t.Skip("no SIGKILL")
 	}
@@ -233,6 +233,7 @@ func (c *countdown) Err() error {
 // Wherever training checks its context, it can be cancelled there, and resumed to the same result.
 func TestCancelledAnywhere(t *testing.T) {
 	t.Parallel()
+	racetest.Skip(t, "TestResumedWithOtherThreads has the goroutines of fits that are interrupted")
 	p := checkpointProblem(t, 1)
 	for kind, s := range resumables {
 		t.Run(kind, func(t *testing.T) {
@@ -409,6 +410,7 @@ func TestCheckpointRefused(t *testing.T) {
 // makes a model, and never a panic.
 func TestForgedCheckpoint(t *testing.T) {
 	t.Parallel()
+	racetest.Skip(t, "TestResumedWithOtherThreads has the goroutines of fits that are interrupted")
 	p := checkpointProblem(t, 1)
 	for kind, s := range resumables {
 		t.Run(kind, func(t *testing.T) {
@@ -589,6 +591,7 @@ func TestResumedWithOtherKernels(t *testing.T) {
 // Trouble with the checkpoint at the very end costs a warning, not the result.
 func TestCheckpointLostAtTheEnd(t *testing.T) {
 	t.Parallel()
+	racetest.Skip(t, "TestResumedWithOtherThreads has the goroutines of fits that are interrupted")
 	p := checkpointProblem(t, 1)
 	for _, keep := range []bool{false, true} {
 		s := resumables["adam"]
@@ -614,6 +617,7 @@ func TestCheckpointLostAtTheEnd(t *testing.T) {
 // A kept checkpoint gives the result again, without training.
 func TestCheckpointKept(t *testing.T) {
 	t.Parallel()
+	racetest.Skip(t, "TestResumedWithOtherThreads has the goroutines of fits that are interrupted")
 	p := checkpointProblem(t, 1)
 	for kind, s := range resumables {
 		s.Checkpoint = Checkpoint{Path: filepath.Join(t.TempDir(), "checkpoint"), Keep: true}
@@ -640,6 +644,7 @@ func TestCheckpointKept(t *testing.T) {
 // A checkpoint of the last version, which had another name for the refits, is resumed.
 func TestCheckpointOfLastVersion(t *testing.T) {
 	t.Parallel()
+	racetest.Skip(t, "TestResumedWithOtherThreads has the goroutines of fits that are interrupted")
 	p, s := checkpointProblem(t, 1), resumables["bayes"]
 	want, err := Fit(context.Background(), p, s)
 	if err != nil {

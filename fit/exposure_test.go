@@ -11,6 +11,7 @@ import (
 
 	"unseen/graph"
 	"unseen/internal/kern"
+	"unseen/internal/racetest"
 	"unseen/model"
 	"unseen/risk"
 	"unseen/sample"
@@ -19,11 +20,10 @@ import (
 
 // violated is a world that breaks what the plain model assumes of exposure, a sample of its pairs, and others to judge
 // by.
-func violated(t *testing.T, v world.Violations, seed uint64, pairs int) (*world.World, sample.Problem,
-	*world.TruePairs) {
+func violated(t *testing.T, v world.Violations, pairs int) (*world.World, sample.Problem, *world.TruePairs) {
 	t.Helper()
 	plan := world.Saturated()
-	plan.Seed, plan.Violations = seed, v
+	plan.Seed, plan.Violations = 21, v
 	w := must(world.New(t.Context(), world.Settings{Nodes: 900, Dim: 8, Fields: world.EvenFields(4),
 		Scenario: plan}))(t)
 	train := must(w.Pairs(t.Context(), pairs, world.Draw{}))(t)
@@ -55,18 +55,18 @@ func TestExposureIsLearned(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		violations world.Violations
-		seed       uint64
+		pairs      int
 		want       []model.Term
 		share      float64 // of how far log π̂ is off by fields, at most
 	}{
-		"text":       {world.Violations{Text: .6}, 21, []model.Term{model.Text}, .3},
-		"popularity": {world.Violations{Popularity: 1.2}, 21, []model.Term{model.Popularity}, .95},
-		"both": {world.Violations{Text: .6, Popularity: 1.2}, 21, []model.Term{model.Text, model.Popularity},
+		"text":       {world.Violations{Text: .6}, 20_000, []model.Term{model.Text}, .3},
+		"popularity": {world.Violations{Popularity: 1.2}, 20_000, []model.Term{model.Popularity}, .95},
+		"both": {world.Violations{Text: .6, Popularity: 1.2}, 40_000, []model.Term{model.Text, model.Popularity},
 			.5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w, problem, held := violated(t, test.violations, test.seed, 40_000)
+			w, problem, held := violated(t, test.violations, test.pairs)
 			plain := mustFit(t, problem, Settings{Starts: []float64{.3}})
 			r := mustFit(t, problem, Settings{Doctor: FullDoctor, Starts: []float64{.3}})
 			if got := r.learnedTerms(); !slices.Equal(got, test.want) {
@@ -155,6 +155,7 @@ func TestExposureIsRefused(t *testing.T) {
 // The names of exposure are read in any order, and a fit by fields is the fit of always.
 func TestExposureByFields(t *testing.T) {
 	t.Parallel()
+	racetest.Skip(t, "TestEveryMethodRunsOnAnyEngine has the goroutines of every fit")
 	name, terms, err := parseExposure("fields+age+text")
 	if err != nil || name != "fields+text+age" || !slices.Equal(terms, []model.Term{model.Text, model.Age}) {
 		t.Errorf("%s, %v, %v", name, terms, err)

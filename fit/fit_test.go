@@ -15,6 +15,7 @@ import (
 	"unseen/engine"
 	"unseen/graph"
 	"unseen/internal/kern"
+	"unseen/internal/racetest"
 	"unseen/model"
 	"unseen/progress"
 	"unseen/risk"
@@ -211,6 +212,7 @@ func TestBayesLearnsItsPrior(t *testing.T) {
 // Given the true propensities, bayes learns the links alone, and no worse than without.
 func TestKnownPropensities(t *testing.T) {
 	t.Parallel()
+	racetest.Skip(t, "TestEveryMethodRunsOnAnyEngine has the goroutines of every fit")
 	w := newTrial(t, world.Settings{Nodes: 2000, Dim: 12, Fields: world.EvenFields(3),
 		Scenario: world.Scenario{Seed: 5}},
 		6000, 0)
@@ -285,6 +287,7 @@ func TestAnchor(t *testing.T) {
 
 func TestEveryMethodAndPresetRuns(t *testing.T) {
 	t.Parallel()
+	racetest.Skip(t, "TestEveryMethodRunsOnAnyEngine has the goroutines of every fit")
 	p := smallProblem(t, 60, 6, 400, 2)
 	p.Exposure = make([]risk.Exposure, p.Train.Len())
 	for k := range p.Exposure {
@@ -323,6 +326,7 @@ func TestEveryMethodAndPresetRuns(t *testing.T) {
 // The paper's setting, run as written: with gradients through its masses R_PU has no lower bound.
 func TestPaperPresetOfPUGoesWrongAndSaysSo(t *testing.T) {
 	t.Parallel()
+	racetest.Skip(t, "TestEveryMethodRunsOnAnyEngine has the goroutines of every fit")
 	trial := newTrial(t, world.Settings{Nodes: 3000, Dim: 32, Fields: world.EvenFields(4),
 		Scenario: world.Scenario{Seed: 2}},
 		8000, 0)

@@ -28,7 +28,7 @@ func TestViolationsAreFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w, problem, _ := violated(t, test.violations, 21, 40_000)
+			w, problem, _ := violated(t, test.violations, 20_000)
 			r := mustFit(t, problem, Settings{Doctor: FullDoctor, Starts: []float64{.3}})
 			checkClaims(t, r.Findings, must(w.Means(t.Context(), graph.Universe{}))(t), test.refuted)
 		})
@@ -59,7 +59,7 @@ func TestSurprisingPairsSayMost(t *testing.T) {
 	}
 	plan := world.Saturated()
 	plan.Seed = 33
-	w := must(world.New(t.Context(), world.Settings{Nodes: 600, Dim: 8, Fields: world.EvenFields(4),
+	w := must(world.New(t.Context(), world.Settings{Nodes: 400, Dim: 8, Fields: world.EvenFields(4),
 		Scenario: plan}))(t)
 	g := must(w.Linked(t.Context()))(t).Graph()
 	train, _, err := graph.Sample(g, graph.Universe{Before: g.Order()}, graph.SampleOptions{Src: rand.NewPCG(1, 2)})

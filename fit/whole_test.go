@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"unseen/engine"
+	"unseen/internal/racetest"
 	"unseen/model"
 	"unseen/risk"
 	"unseen/sample"
@@ -108,6 +109,7 @@ func TestWhole(t *testing.T) {
 // The part's posterior would have much larger errors than that of all: what is carried over is made as small.
 func TestWholeIsSurerThanItsPart(t *testing.T) {
 	t.Parallel()
+	racetest.Skip(t, "TestWholeThreads has the goroutines of a fit by a part")
 	x := setup{plan: world.Saturated(), pairs: 20_000, dim: 8}.tryWhole(t, 11)
 	spread := func(r *Result) (sum float64) {
 		for _, replicate := range r.Posterior.replicates {

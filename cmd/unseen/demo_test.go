@@ -32,13 +32,24 @@ func smallDemo(t *testing.T, f demoFlags) *demo {
 	return d
 }
 
-// What the page says is true: bayes is better by the truth, and comes nearer to how common relevance is.
+// What the page says is true: bayes is better by the truth, and comes nearer to how common relevance is. And it is the
+// page that the README shows.
 func TestDemoShowsWhatItSays(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
-	d := smallDemo(t, demoFlags{papers: 700, seed: 3, threads: 2})
+	flags := newDemo().Flags()
+	papers, err := flags.GetInt("papers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seed, err := flags.GetUint64("seed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := smallDemo(t, demoFlags{papers: papers, seed: seed, threads: 2})
+	isInREADME(t, d, flags.Lookup("out").DefValue)
 	naive, bayes := d.Recommenders[0], d.Recommenders[1]
 	switch {
 	case naive.Method != "naive" || bayes.Method != "bayes":
@@ -82,17 +93,40 @@ func TestDemoShowsWhatItSays(t *testing.T) {
 	}
 }
 
-// The same seed gives the same folder, to the byte, whatever the threads; another seed another.
-func TestDemoIsDeterministic(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("slow, and this is -short; ./check runs it once without")
+// isInREADME holds the page of a demo in a folder against the README.
+func isInREADME(t *testing.T, d *demo, folder string) {
+	t.Helper()
+	if kern.Variant() != "avx512" {
+		t.Log("the page was not compared with the README's, which is of AVX-512; the last bits of others differ")
+		return
 	}
-	folders := []string{t.TempDir(), t.TempDir(), t.TempDir()}
-	for i, f := range []demoFlags{{papers: 300, seed: 9, threads: 1}, {papers: 300, seed: 9, threads: 3},
-		{papers: 300, seed: 10, threads: 1}} {
-		f.out = folders[i]
-		smallDemo(t, f)
+	shown := *d
+	shown.Files = nil
+	for _, path := range d.Files {
+		shown.Files = append(shown.Files, filepath.Join(folder, filepath.Base(path)))
+	}
+	var page strings.Builder
+	if err := shown.print(&page); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(readme(t), page.String()) {
+		t.Errorf("README.md does not show what unseen demo prints now; put this in:\n%s", page.String())
+	}
+}
+
+// The same seed gives the same folder, to the byte, whatever the threads; another seed another.
+func TestDemoCommand(t *testing.T) {
+	t.Parallel()
+	racetest.Skip(t, "fit, evaluate and loop let it see the goroutines of every part")
+	folders := []string{filepath.Join(t.TempDir(), "new", "folder"), t.TempDir(), t.TempDir()}
+	var pages []string
+	for i, line := range []string{"--seed 18446744073709551615 --threads 1",
+		"--seed 18446744073709551615 --threads 3 --json", "--json"} {
+		code, page, stderr := invoke(append(strings.Fields("demo --papers 250 --quiet "+line), "--out", folders[i])...)
+		if code != exitOK || stderr != "" {
+			t.Fatalf("%s: exit code %d, stderr %q", line, code, stderr)
+		}
+		pages = append(pages, page)
 	}
 	for _, name := range []string{"report.html", "model.safetensors", "model.safetensors.evaluation.json",
 		"dataset/nodes.parquet", "dataset/links.parquet", "dataset/vectors.npy"} {
@@ -107,33 +141,24 @@ func TestDemoIsDeterministic(t *testing.T) {
 			t.Errorf("%s: want the same for the same seed and another for another", name)
 		}
 	}
-}
-
-func TestDemoCommand(t *testing.T) {
-	t.Parallel()
-	racetest.Skip(t, "fit, evaluate and loop let it see the goroutines of every part")
-	folder := filepath.Join(t.TempDir(), "new", "folder")
-	code, page, stderr := invoke("demo", "--papers", "250", "--seed", "18446744073709551615", "--out", folder,
-		"--quiet")
-	if code != exitOK || stderr != "" {
-		t.Fatalf("exit code %d, stderr %q", code, stderr)
-	}
-	for line := range strings.Lines(page) {
+	for line := range strings.Lines(pages[0]) {
 		if !strings.HasPrefix(line, "In ") && !strings.HasPrefix(line, "Open ") { // paths may be long
 			fits80(t, line)
 		}
 	}
-	if n := strings.Count(page, "\n"); n > 50 || strings.Contains(page, "NaN") || strings.Contains(page, "Inf") {
-		t.Errorf("%d lines:\n%s", n, page)
+	if n := strings.Count(pages[0], "\n"); n > 50 || strings.Contains(pages[0], "NaN") ||
+		strings.Contains(pages[0], "Inf") {
+		t.Errorf("%d lines:\n%s", n, pages[0])
 	}
-	f, err := model.Open(filepath.Join(folder, "model.safetensors"))
+	f, err := model.Open(filepath.Join(folders[0], "model.safetensors"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if f.Metadata[model.KeyMethod] != "bayes" {
 		t.Errorf("the model is of method %s", f.Metadata[model.KeyMethod])
 	}
-	data, err := dataset.Open(context.Background(), filepath.Join(folder, "dataset"), dataset.OpenOptions{Verify: true})
+	data, err := dataset.Open(context.Background(), filepath.Join(folders[0], "dataset"),
+		dataset.OpenOptions{Verify: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,12 +166,8 @@ func TestDemoCommand(t *testing.T) {
 	if n := data.Graph().Len(); n != 250 || data.Graph().Vectors() == nil {
 		t.Errorf("the dataset has %d nodes", n)
 	}
-	code, stdout, stderr := invoke("demo", "--papers", "250", "--json", "--quiet", "--out", folder)
-	if code != exitOK || stderr != "" {
-		t.Fatalf("exit code %d, stderr %q", code, stderr)
-	}
 	var got demo
-	decodeOne(t, stdout, &got)
+	decodeOne(t, pages[2], &got)
 	if got.Papers != 250 || got.Seed != 1 || len(got.Recommenders) != 2 || got.Recommenders[1].Risk == 0 ||
 		got.Findings == nil {
 		t.Errorf("got %+v", got)
@@ -185,34 +206,27 @@ func TestDemoRefuses(t *testing.T) {
 	}
 }
 
-// The README shows this very output and a snippet that compiles.
+// The README shows a snippet that compiles. TestDemoShowsWhatItSays compares its page of unseen demo.
 func TestREADME(t *testing.T) {
 	t.Parallel()
-	raw, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	readme := strings.ReplaceAll(string(raw), "\r\n", "\n")
 	example, err := os.ReadFile("../../evaluate/readme_test.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, snippet, _ := strings.Cut(readme, "```go\n")
+	_, snippet, _ := strings.Cut(readme(t), "```go\n")
 	snippet, _, _ = strings.Cut(snippet, "```")
 	if snippet == "" || !strings.Contains(unindent(string(example)), unindent(snippet)) {
 		t.Errorf("the Go snippet of README.md is not in evaluate/readme_test.go, which compiles it:\n%s", snippet)
 	}
-	if racetest.Enabled || kern.Variant() != "avx512" {
-		t.Log("the page of unseen demo was not compared: it is that of AVX-512, whose last bits differ from " +
-			"those of others, and the race detector is too slow for it")
-		return
+}
+
+func readme(t *testing.T) string {
+	t.Helper()
+	raw, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
 	}
-	demo := program(t, "demo", "--quiet") // in a folder of its own: the page names the files from where it was made
-	demo.Dir = t.TempDir()
-	page, err := demo.Output()
-	if err != nil || !strings.Contains(readme, string(page)) {
-		t.Errorf("README.md does not show what unseen demo prints now; put this in:\n%s", page)
-	}
+	return strings.ReplaceAll(string(raw), "\r\n", "\n")
 }
 
 func unindent(s string) string {

@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -47,6 +48,7 @@ func TestDocs(t *testing.T) {
 		t.Fatalf("no pages: %v", err)
 	}
 	ran := 0
+	demo := sharedDemo(t)
 	for _, page := range pages {
 		raw, err := os.ReadFile(page)
 		if err != nil {
@@ -74,6 +76,13 @@ func TestDocs(t *testing.T) {
 				if b.python {
 					withPython(t)
 				}
+				if strings.Contains(b.commands, demoOfPages) {
+					shared, err := demo()
+					if err != nil {
+						t.Fatal(err)
+					}
+					b.commands = strings.Replace(b.commands, demoOfPages, "cp -r '"+shared+"'/. .", 1)
+				}
 				if printed[k], problem = b.run(folder, path); problem != "" {
 					t.Fatalf("%s, line %d: %s", page, b.line, problem)
 				}
@@ -98,6 +107,22 @@ func TestDocs(t *testing.T) {
 	if ran == 0 {
 		t.Error("no page has a block to run")
 	}
+}
+
+// demoOfPages makes the data of many pages. It is run once for all of them: TestDemoCommand shows that the same command
+// writes the same bytes.
+const demoOfPages = "unseen demo --papers 600 --out demo --quiet > demo.txt"
+
+// sharedDemo returns a function that runs demoOfPages once and returns the folder it was run in.
+func sharedDemo(t *testing.T) func() (string, error) {
+	t.Helper()
+	folder, path := t.TempDir(), withProgram(t)
+	return sync.OnceValues(func() (string, error) {
+		if _, problem := (docBlock{commands: demoOfPages}).run(folder, path); problem != "" {
+			return "", errors.New(problem)
+		}
+		return folder, nil
+	})
 }
 
 // withProgram returns a path on which unseen is this program.

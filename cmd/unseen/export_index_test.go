@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"unseen/internal/postgrestest"
+	"unseen/internal/racetest"
 	"unseen/recommend"
 )
 
@@ -117,6 +118,7 @@ func TestExportIndex(t *testing.T) {
 // FAISS finds the same ids by the documentation's own program, of both kinds of models.
 func TestExportIndexFAISS(t *testing.T) {
 	t.Parallel()
+	racetest.Skip(t, "TestFit has the goroutines of a command that trains")
 	python := pythonWith(t, "faiss, numpy")
 	dir := papers(t, 2)
 	for _, link := range []string{"diagonal", "low-rank"} {

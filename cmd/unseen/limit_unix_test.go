@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"testing"
 
+	"unseen/internal/racetest"
 	"unseen/model"
 )
 
@@ -63,6 +64,7 @@ func invokeLimited(t *testing.T, most int, args ...string) (code int, stdout, st
 // was, and nothing half-written lies about.
 func TestFitOnAFullDisk(t *testing.T) {
 	t.Parallel()
+	racetest.Skip(t, "TestFit has the goroutines of a command that trains")
 	folder := t.TempDir()
 	path := filepath.Join(folder, "model")
 	train := append(small, "--quiet", "--starts", ".3", "-o", path)

@@ -13,6 +13,9 @@ import (
 // asProgram makes the test binary the program itself; asPart also sets how many nodes a part of lists holds.
 const asProgram, asPart = "UNSEEN_TEST_AS_PROGRAM", "UNSEEN_TEST_PART"
 
+// leftBehind are folders that tests share, removed when all are done.
+var leftBehind []string
+
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		if size, err := strconv.Atoi(os.Getenv(asPart)); err == nil {
@@ -22,6 +25,11 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(temptest.Run(func() int {
 		defer postgrestest.Close()
+		defer func() {
+			for _, folder := range leftBehind {
+				os.RemoveAll(folder)
+			}
+		}()
 		return m.Run()
 	}))
 }

@@ -1,28 +1,52 @@
 package main
 
 import (
+	"context"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/spf13/pflag"
 
+	"unseen/internal/racetest"
 	"unseen/recommend"
 )
 
-// fitted is a small dataset with texts' vectors, and two models of it.
+// fitted is a small dataset with texts' vectors, and two models of it. They are made once; a test only reads them.
 func fitted(t *testing.T) (dir, bayes, naive string) {
 	t.Helper()
-	dir = papers(t, 1)
-	out := t.TempDir()
-	bayes, naive = filepath.Join(out, "bayes.safetensors"), filepath.Join(out, "naive.safetensors")
-	well(t, "fit", dir, "-o", bayes, "--quiet")
-	well(t, "fit", dir, "--method", "naive", "-o", naive, "--quiet")
-	return dir, bayes, naive
+	racetest.Skip(t, "commands that read a model start no goroutine but those of the packages, which are tested there")
+	folder, err := fittedFolder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(folder, "papers"), filepath.Join(folder, "bayes.safetensors"),
+		filepath.Join(folder, "naive.safetensors")
 }
+
+var fittedFolder = sync.OnceValues(func() (string, error) {
+	folder, err := os.MkdirTemp("", "fitted")
+	if err != nil {
+		return "", err
+	}
+	leftBehind = append(leftBehind, folder)
+	dir := filepath.Join(folder, "papers")
+	if err := writePapers(context.Background(), dir, 1); err != nil {
+		return "", err
+	}
+	for _, method := range []string{"bayes", "naive"} {
+		if code, _, stderr := invoke("fit", dir, "--method", method, "-o",
+			filepath.Join(folder, method+".safetensors"), "--quiet"); code != exitOK {
+			return "", errors.New(stderr)
+		}
+	}
+	return folder, nil
+})
 
 // Every flag that was renamed works under its old name, with one note on stderr, and help does not show it.
 func TestOldFlags(t *testing.T) {

@@ -54,10 +54,7 @@ func TestStudy(t *testing.T) {
 
 func TestStudyJSON(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("slow, and this is -short; ./check runs it once without")
-	}
-	code, stdout, stderr := invoke("study", "table1", "--quick", "--seeds", "1", "--seed", "11", "--threads", "1",
+	code, stdout, stderr := invoke("study", "theory", "--quick", "--seeds", "1", "--seed", "11", "--threads", "1",
 		"--quiet", "--json")
 	if code != exitOK || stderr != "" {
 		t.Fatalf("exit code %d, stderr %q", code, stderr)
