@@ -27,6 +27,7 @@ import (
 
 	"unseen/dataset"
 	"unseen/encode"
+	"unseen/fit"
 	"unseen/graph"
 	"unseen/internal/browsertest"
 	"unseen/sample"
@@ -270,8 +271,8 @@ func worded(t testing.TB) string {
 	folder := t.TempDir()
 	content := dataset.Content{Graph: g, Encoder: &dataset.StoredEncoder{Kind: encode.Kind, Write: e.Write}}
 	// refits enough to be watched
-	if err := learnFrom(ctx, folder, content, sample.Plan{Split: sample.AtRandom, Later: true, PerLink: 4, Seed: 1}, 60,
-		"bayes", "naive"); err != nil {
+	if err := learnFrom(ctx, folder, content, sample.Plan{Split: sample.AtRandom, Later: true, PerLink: 4, Seed: 1},
+		fit.Settings{Replicates: 60}, "bayes", "naive"); err != nil {
 		t.Fatal(err)
 	}
 	return folder

@@ -57,12 +57,13 @@ func plant(ctx context.Context, folder string, s world.Settings, d sample.Plan, 
 	return w, learn(ctx, folder, w.Graph(), d, methods...)
 }
 
-// learn writes a graph, and a model of it by each method.
+// learn writes a graph, and a model of it by each method. What the whole doctor says is shown by TestInBrowser.
 func learn(ctx context.Context, folder string, g *graph.Graph, d sample.Plan, methods ...string) error {
-	return learnFrom(ctx, folder, dataset.Content{Graph: g}, d, 2, methods...)
+	return learnFrom(ctx, folder, dataset.Content{Graph: g}, d, fit.Settings{Replicates: 2, Doctor: fit.QuickDoctor},
+		methods...)
 }
 
-func learnFrom(ctx context.Context, folder string, content dataset.Content, d sample.Plan, replicates int,
+func learnFrom(ctx context.Context, folder string, content dataset.Content, d sample.Plan, s fit.Settings,
 	methods ...string) error {
 	g := content.Graph
 	manifest, err := dataset.Write(ctx, filepath.Join(folder, "dataset"), content, dataset.WriteOptions{})
@@ -75,8 +76,8 @@ func learnFrom(ctx context.Context, folder string, content dataset.Content, d sa
 		return err
 	}
 	for k, method := range methods {
-		r, err := fit.Fit(ctx, drawn.Problem, fit.Settings{Method: method, Seed: 1, Threads: 1,
-			Replicates: replicates})
+		s.Method, s.Seed, s.Threads = method, 1, 1
+		r, err := fit.Fit(ctx, drawn.Problem, s)
 		if err != nil {
 			return err
 		}
