@@ -9,6 +9,7 @@ import (
 
 	"unseen/fit"
 	"unseen/graph"
+	"unseen/internal/racetest"
 	"unseen/model"
 	"unseen/sample"
 )
@@ -63,6 +64,7 @@ func TestEvaluation(t *testing.T) {
 
 // Numbers that look surer or rounder than they are come with a warning.
 func TestEvaluationWarns(t *testing.T) {
+	racetest.Skip(t, "TestEvaluation has the same goroutines")
 	w, j, test := planted(t)
 	m := model.Model{Link: j.Link, LinkParams: j.LinkParams, Propensity: j.Propensity,
 		PropensityParams: j.PropensityParams, Method: "mle", Findings: []byte(`{"class":"identified"}`)}
