@@ -14,7 +14,7 @@ func TestDoctorStudy(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
-	l := small(1, 5)
+	l := small(1, 7)
 	l.Quick = true
 	l.begin(doctor.Name)
 	r, err := doctor.run(t.Context(), l)

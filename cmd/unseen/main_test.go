@@ -292,8 +292,8 @@ func TestClosedStdout(t *testing.T) {
 		t.Skip("slow, and this is -short; ./check runs it once without")
 	}
 	folder := t.TempDir()
-	for _, line := range []string{"", "demo --quiet --papers 200 --out " + folder, "version", "version --json", "--version",
-		"completion bash", "completion fish", "help demo"} {
+	for _, line := range []string{"", "demo --quiet --papers 200 --out " + folder, "version", "version --json",
+		"--version", "completion bash", "completion fish", "help demo"} {
 		var stderr bytes.Buffer
 		code := run(context.Background(), strings.Fields(line), failing{syscall.EPIPE}, &stderr)
 		if want := "unseen: the results could not be written in full: broken pipe\n"; code != exitFailure ||
