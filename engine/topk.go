@@ -21,8 +21,8 @@ type TargetSearch struct {
 	K       int // hits of each query; 0 where only scores are wanted
 	// Scores, unless nil, are set to the scores of all targets, whichever may be hits: a row per query.
 	Scores []float32
-	// Blocks has the scores of a single query computed as those of many are, for queries that are put into groups:
-	// their scores do not depend on how.
+	// Blocks has the scores of few queries computed as those of many are, for queries that are put into groups: their
+	// scores do not depend on how.
 	Blocks bool
 	// Sketch, unless nil, is of the targets: an engine may look for likely hits there and miss some near the end. Their
 	// scores are exact.
@@ -74,11 +74,17 @@ const MaxSketchHits = kern.MaxK
 
 // How many targets are scored at a time.
 const (
-	scannedTogether = 4096 // for one query
+	scannedTogether = 4096 // for few queries
 	scoredTogether  = 256  // for many
 )
 
-// TopK implements Engine. One query is compared with the targets row by row, many by block products: those that ask for
+// A few queries are compared with so many targets one after the other, while these are in the cache.
+const (
+	fewQueries    = 4
+	cachedTargets = 32
+)
+
+// TopK implements Engine. Few queries are compared with the targets row by row, many by block products: those that ask for
 // scores, and those whose hits are the best inner products of all targets but a few. Scores by rows and by blocks
 // differ in the last bits; neither depend on the number of threads, nor on which other queries there are.
 func (c CPU) TopK(ctx context.Context, s TargetSearch) ([][]Hit, error) {
@@ -91,9 +97,13 @@ func (c CPU) TopK(ctx context.Context, s TargetSearch) ([][]Hit, error) {
 	if s.Scores == nil && s.plain() {
 		return c.topPlain(ctx, s)
 	}
-	n, blocks := s.Targets.Len(), len(s.Scores) > 0 && (s.Blocks || len(s.Queries) > 1)
-	if blocks {
-		if err := c.multiply(ctx, s); err != nil {
+	n, scored := s.Targets.Len(), len(s.Scores) > 0
+	if scored {
+		score := c.scanAll
+		if s.Blocks || len(s.Queries) > fewQueries {
+			score = c.multiply
+		}
+		if err := score(ctx, s); err != nil {
 			return nil, err
 		}
 	}
@@ -105,7 +115,7 @@ func (c CPU) TopK(ctx context.Context, s TargetSearch) ([][]Hit, error) {
 	room := make([]int32, 0, min(s.spare(), 1)*len(all))
 	for k, q := range s.Queries {
 		own := scores[min(k*n, len(scores)-n):][:n] // the query's row, or the only one
-		if !blocks {
+		if !scored {
 			if err := c.scan(ctx, s, q, own); err != nil {
 				return nil, err
 			}
@@ -191,10 +201,29 @@ func (s *TargetSearch) matrix() (*kern.Matrix, error) {
 	return kern.View(data, len(s.Queries), dim, dim)
 }
 
-// scan scores the targets of one query: all, or those that may be hits if no other score is wanted.
+// scanAll scores all targets for a few queries, in one pass over them.
+func (c CPU) scanAll(ctx context.Context, s TargetSearch) error {
+	n, matrix := s.Targets.Len(), kern.MatrixOf(s.Targets)
+	step := scannedTogether
+	if len(s.Queries) > 1 {
+		step = cachedTargets
+	}
+	return kern.ChunksErr(ctx, n, scannedTogether, kern.Threads(c.Threads), func(_, _, from, to int) error {
+		for first := from; first < to; first += step {
+			for k, q := range s.Queries {
+				scores := s.Scores[k*n+first : k*n+min(first+step, to)]
+				kern.DotRange(scores, q.Vector, matrix, first)
+				s.addOffsets(scores, q, first)
+			}
+		}
+		return nil
+	})
+}
+
+// scan scores the targets of one query that may be hits: no other score is wanted.
 func (c CPU) scan(ctx context.Context, s TargetSearch, q SearchQuery, scores []float32) error {
 	matrix, threads := kern.MatrixOf(s.Targets), kern.Threads(c.Threads)
-	if q.Among == nil || s.Scores != nil {
+	if q.Among == nil {
 		return kern.ChunksErr(ctx, len(scores), scannedTogether, threads, func(_, _, from, to int) error {
 			kern.DotRange(scores[from:to], q.Vector, matrix, from)
 			s.addOffsets(scores[from:to], q, from)

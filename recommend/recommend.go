@@ -126,7 +126,8 @@ func New(g *graph.Graph, m model.Model, o Options) (*Recommender, error) {
 		column := func() []float32 { return make([]float32, g.Len()) }
 		out := &room{scores: column(), naive: column(), seen: column(), spare: column()}
 		if out.links = out.scores; r.members != nil {
-			out.links = column()
+			out.both = make([]float32, 2*g.Len())
+			out.scores, out.links = out.both[:g.Len()], out.both[g.Len():]
 		}
 		return out
 	}
@@ -407,6 +408,7 @@ func (r *Recommender) validate(q Query) error {
 type room struct {
 	scores, naive []float32 // by the rule of lists, and by the naive model
 	links         []float32 // z of the published model: scores itself, unless there are several assumptions
+	both          []float32 // one behind the other, where they are two
 	seen, spare   []float32 // log π̂ŷ, and what it takes to find it
 	kept          []int32   // candidates, ascending
 	relevance     []float32 // ŷ of every node, where a list is drawn

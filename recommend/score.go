@@ -14,17 +14,16 @@ import (
 )
 
 // scoreAll scores every node for a source: by what lists are ordered by and, where that differs, by the published
-// model.
+// model, in one pass over the vectors.
 func (r *Recommender) scoreAll(ctx context.Context, room *room, s Source) error {
-	for _, of := range []struct {
-		scores []float32
-		by     model.Ranker
-	}{{room.links, r.model.Published()}, {room.scores, r.ranker}} {
-		if err := r.score(ctx, of.scores, of.by, s); err != nil || r.members == nil {
-			return err // without members they are one
-		}
+	if r.members == nil {
+		return r.score(ctx, room.scores, r.ranker, s)
 	}
-	return nil
+	own, _ := r.query(r.ranker, s) // members are inner products
+	published, _ := r.query(r.model.Published(), s)
+	_, err := r.engine.TopK(ctx, engine.TargetSearch{Targets: r.nodes.Vectors, Fields: r.nodes.Fields,
+		Values: r.ranker.Popularity, Queries: []engine.SearchQuery{own, published}, Scores: room.both})
+	return err
 }
 
 // score sets what a ranker makes of every node for a source.
