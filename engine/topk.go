@@ -84,8 +84,8 @@ const (
 	cachedTargets = 32
 )
 
-// TopK implements Engine. Few queries are compared with the targets row by row, many by block products: those that ask for
-// scores, and those whose hits are the best inner products of all targets but a few. Scores by rows and by blocks
+// TopK implements Engine. Few queries are compared with the targets row by row, many by block products: those that ask
+// for scores, and those whose hits are the best inner products of all targets but a few. Scores by rows and by blocks
 // differ in the last bits; neither depend on the number of threads, nor on which other queries there are.
 func (c CPU) TopK(ctx context.Context, s TargetSearch) ([][]Hit, error) {
 	if err := s.validate(); err != nil {

@@ -13,8 +13,12 @@
 //		fmt.Println(item.Rank, item.NaiveRank, item.Title, item.Link, item.Propensity)
 //	}
 //
-// Items are ranked by ŷ = P(link | shown): what would be linked to if everything were shown. Ranked by π̂ŷ, the
+// Items are ranked by ŷ = P(link | shown): what would be linked to if everything were shown. Where several assumptions
+// explain the links as well, the order is that of their mean (model.Model.Ranker has the rule), ŷ and π̂ are those of
+// the published model, and the list's Agreement says on how many of its first 10 all of them agree. Ranked by π̂ŷ, the
 // probability that a link is seen, the list repeats past exposure; it is there for comparison and says so.
+//
+// Bridges and the lists of a Block go by the published ŷ alone.
 //
 // # Speed
 //

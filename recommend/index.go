@@ -42,8 +42,9 @@ type Index struct {
 	Metric  string   `json:"metric"` // always "inner product"
 	Link    string   `json:"link"`   // the link model
 	Query   string   `json:"query"`  // how q is made of h, in NumPy
-	Score   string   `json:"score"`  // what the logit of ŷ is
+	Score   string   `json:"score"`  // what lists are ordered by: the logit of ŷ, or its mean over all assumptions
 	Offsets bool     `json:"offsets"`
+	Values  bool     `json:"values,omitempty"` // what a target adds by itself counts: slope·values
 	Fields  []string `json:"fields"`
 	Vectors string   `json:"vectors"` // "linked", "copied" or "converted from float16"
 }
@@ -56,7 +57,8 @@ var indexReadMe string
 //
 //	vectors.npy  h, float32, a row per node: what is indexed
 //	ids.txt      its ids, one per line
-//	query.npz    what makes the query q of a source's h: w (q = w⊙h), or A and B (q = Bᵀ(A·h)); offsets and fields
+//	query.npz    what makes the query q of a source's h: w (q = w⊙h), or A and B (q = Bᵀ(A·h)); offsets and fields;
+//	             slope and values, where assumptions differ about popularity
 //	index.json   an Index
 //	README.txt   how
 //
@@ -124,7 +126,7 @@ func (r *Recommender) index() (*Index, []namedArray, error) {
 	arrays := map[string]array{}
 	at := 0
 	for _, p := range layout.Parts() {
-		arrays[p.Name] = array{p.Shape, r.model.LinkParams[at : at+p.Size()]}
+		arrays[p.Name] = array{p.Shape, r.ranker.Params[at : at+p.Size()]}
 		at += p.Size()
 	}
 	if r.nodes.FieldCount > mostIndexFields {
@@ -153,7 +155,7 @@ func (r *Recommender) index() (*Index, []namedArray, error) {
 	offsets, q, zero := make([]float32, fields*fields), make([]float32, x.Dim), make([]float32, x.Dim)
 	for f := range fields {
 		row := offsets[f*fields : (f+1)*fields]
-		inner.QueryOf(q, row, r.model.LinkParams, zero, uint16(f))
+		inner.QueryOf(q, row, r.ranker.Params, zero, uint16(f))
 		for _, v := range row {
 			x.Offsets = x.Offsets || v != row[0]
 		}
@@ -162,6 +164,12 @@ func (r *Recommender) index() (*Index, []namedArray, error) {
 	own := make([]int32, r.g.Len())
 	for i := range own {
 		own[i] = int32(r.g.Field(int32(i)))
+	}
+	if r.ranker.Slope != 0 {
+		x.Values = true
+		x.Score += " + slope * values"
+		files = append(files, namedArray{"slope", array{[]int{1}, []float32{r.ranker.Slope}}},
+			namedArray{"values", array{[]int{len(own)}, r.ranker.Popularity}})
 	}
 	return x, append(files, namedArray{"offsets", array{[]int{fields, fields}, offsets}},
 		namedArray{"fields", array{[]int{len(own)}, own}}), nil
@@ -244,6 +252,9 @@ func (x *Index) explain() string {
 	if x.Offsets {
 		offsets = "The offsets differ by the target's field: search each field by itself, add its\noffset, and " +
 			"merge the lists."
+	}
+	if x.Values {
+		offsets += "\nTargets add slope * values: search for some hundred, add it, and sort again."
 	}
 	return strings.NewReplacer("{{link}}", x.Link, "{{query}}", x.Query, "{{score}}", x.Score, "{{offsets}}", offsets,
 		"{{nodes}}", fmt.Sprint(x.Nodes), "{{dim}}", fmt.Sprint(x.Dim), "{{vectors}}", x.Vectors).Replace(indexReadMe)

@@ -44,15 +44,18 @@ func numbers(t *testing.T, r io.Reader) []float64 {
 // What is in the folder is enough to find every logit.
 func TestIndexHoldsTheModel(t *testing.T) {
 	for kind, differ := range map[string]bool{"diagonal": false, "low-rank": false, "diagonal-field": true,
-		"diagonal+bonus": true} {
-		g, m, _ := small(t, 60, kind)
+		"diagonal+bonus": true, "members": false} {
+		g, m, _ := small(t, 60, strings.Replace(kind, "members", "diagonal", 1))
+		if kind == "members" {
+			m = withMembers(m, g, 4, true)
+		}
 		if kind == "diagonal+bonus" {
 			m.Link = must(model.NewLink("diagonal+bonus", model.NodesOf(g), model.LinkOptions{Bonus: .7}))(t)
 		}
 		dir := filepath.Join(t.TempDir(), "index")
 		r := must(New(g, m, Options{}))(t)
 		x := must(r.WriteIndex(t.Context(), dir, "", false))(t)
-		if x.Offsets != differ || x.Link != kind || x.Vectors != "copied" {
+		if x.Offsets != differ || x.Link != m.Link.Kind() || x.Values != (kind == "members") || x.Vectors != "copied" {
 			t.Errorf("%s: %+v", kind, x)
 		}
 		file := must(os.Open(filepath.Join(dir, dataset.VectorsFile)))(t)
@@ -87,7 +90,10 @@ func TestIndexHoldsTheModel(t *testing.T) {
 				for k := range q {
 					z += q[k] * h[j*d+k]
 				}
-				if want := logit(m, int32(i), int32(j)); math.Abs(z-want) > 1e-4*(1+math.Abs(want)) {
+				if x.Values {
+					z += query["slope"][0] * query["values"][j]
+				}
+				if want := listLogit(m, int32(i), int32(j)); math.Abs(z-want) > 1e-4*(1+math.Abs(want)) {
 					t.Fatalf("%s: z of %d and %d is %v by the index and %v by the model", kind, i, j, z, want)
 				}
 			}
@@ -98,6 +104,13 @@ func TestIndexHoldsTheModel(t *testing.T) {
 			t.Errorf("%s: %v: %+v", kind, err, read)
 		}
 	}
+}
+
+// listLogit is what a pair is ordered by.
+func listLogit(m model.Model, i, j int32) float64 {
+	var z [1]float32
+	m.Ranker().Logits(z[:], model.Batch{Sources: []int32{i}, Targets: []int32{j}})
+	return float64(z[0])
 }
 
 // Half vectors are written as float32, ids that need two lines are refused, and nothing is half-written.

@@ -146,7 +146,8 @@ func TestExportIndexPostgres(t *testing.T) {
 	t.Parallel()
 	python := pythonWith(t, "numpy")
 	server := database{postgrestest.Program(t, "psql"), postgrestest.Database(t)}
-	dir, bayes, _ := fitted(t)
+	dir, bayes := papers(t, 1), filepath.Join(t.TempDir(), "bayes.safetensors")
+	well(t, "fit", dir, "-o", bayes, "--doctor", "quick", "--quiet") // one assumption: the order is an inner product's
 	out := filepath.Join(t.TempDir(), "index")
 	well(t, "export", "index", bayes, dir, "-o", out, "--quiet")
 	if text, err := server.psql(nil, "-c", "CREATE EXTENSION vector"); err != nil {

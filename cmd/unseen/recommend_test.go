@@ -98,7 +98,7 @@ func TestRecommend(t *testing.T) {
 	page := well(t, "recommend", bayes, dir, node, "p9", "--naive", naive, "--explain", "-k", "4", "--quiet")
 	fits80(t, page)
 	for _, says := range []string{"For p7", "For p9", "naive → now", "its logit z, the sum of", "the intercept",
-		"π̂, the chance that", "hidden by exposure"} {
+		"π̂, the chance that", "hidden by exposure", "assumptions that explain the links have"} {
 		if !strings.Contains(page, says) {
 			t.Errorf("the page does not say %q:\n%s", says, page)
 		}
@@ -110,6 +110,10 @@ func TestRecommend(t *testing.T) {
 	if len(lists) != 1 || len(lists[0].Items) != 3 || lists[0].Source.ID != node ||
 		!strings.Contains(strings.Join(lists[0].Warnings, " "), "repeats past exposure") {
 		t.Errorf("got %+v", lists)
+	}
+	decodeOne(t, well(t, "recommend", bayes, dir, node, "--json", "--quiet", "-k", "3"), &lists)
+	if a := lists[0].Agreement; a == nil || a.Members < 2 || a.Of != 3 {
+		t.Errorf("the assumptions agree on %+v", a)
 	}
 	rows, err := csv.NewReader(strings.NewReader(well(t, "recommend", bayes, dir, node, "--format", "csv", "--naive",
 		naive, "--quiet"))).ReadAll()
