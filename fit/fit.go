@@ -42,7 +42,7 @@ type Result struct {
 	refuted      []Refutation
 	alternatives []*alternativeFit
 	compared     int            // pairs that they were compared by
-	members      []model.Member // those that stay, as rankers of lists
+	members      []model.MemberModel // those that stay, as rankers of lists
 	lists        *ListFindings
 }
 

@@ -120,8 +120,8 @@ func (c *comparison) rank(ctx context.Context, published *Result) error {
 		return err
 	}
 	_, unit := c.moments(func(k int) float64 { return float64(own[k]) })
-	member := func(name string, f *alternativeFit) model.Member {
-		out := model.Member{Name: name, LinkParams: slices.Clone(published.LinkParams),
+	member := func(name string, f *alternativeFit) model.MemberModel {
+		out := model.MemberModel{Name: name, LinkParams: slices.Clone(published.LinkParams),
 			Popularity: unit * (f.relevanceSlope()/f.spread - like.relevanceSlope()/like.spread)}
 		of, from := c.base.weights(f.mode), c.base.weights(like.mode)
 		for i := range out.LinkParams {
@@ -193,7 +193,7 @@ func (r *Result) like() int {
 
 // popularity returns that of every node, for members that need it.
 func (r *Result) popularity() []float32 {
-	if !slices.ContainsFunc(r.members, func(m model.Member) bool { return m.Popularity != 0 }) {
+	if !slices.ContainsFunc(r.members, func(m model.MemberModel) bool { return m.Popularity != 0 }) {
 		return nil
 	}
 	if known := r.problem.Nodes.Popularity; known != nil {

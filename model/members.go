@@ -6,10 +6,10 @@ import (
 	"strconv"
 )
 
-// Member is a link model under another assumption about exposure or relevance that explains the links as well, in units
+// MemberModel is a link model under another assumption about exposure or relevance that explains the links as well, in units
 // of the published z: over the training pairs its logits have the same mean and spread. So the logits of all members,
 // whatever their response, can be compared and averaged.
-type Member struct {
+type MemberModel struct {
 	Name       string    `json:"name"` // the assumption, in words
 	LinkParams []float32 `json:"-"`    // of the model's Link
 	// Popularity is the slope of log(1 + in-degree of the target), where that is relevant more often.
@@ -39,7 +39,7 @@ func (m Model) Ranker() Ranker {
 		return out
 	}
 	column := make([]float64, len(m.Members))
-	mean := func(of func(Member) float64) float64 {
+	mean := func(of func(MemberModel) float64) float64 {
 		for k, member := range m.Members {
 			column[k] = of(member)
 		}
@@ -52,9 +52,9 @@ func (m Model) Ranker() Ranker {
 	}
 	out.Params = make([]float32, len(m.LinkParams))
 	for i := range out.Params {
-		out.Params[i] = float32(mean(func(member Member) float64 { return float64(member.LinkParams[i]) }))
+		out.Params[i] = float32(mean(func(member MemberModel) float64 { return float64(member.LinkParams[i]) }))
 	}
-	out.Slope = float32(mean(func(member Member) float64 { return member.Popularity }))
+	out.Slope = float32(mean(func(member MemberModel) float64 { return member.Popularity }))
 	return out.with(m.Popularity)
 }
 
@@ -98,7 +98,7 @@ func isMember(name string) bool {
 }
 
 // addMembers appends the members' parameters.
-func (f *File) addMembers(link savedLink, members []Member) error {
+func (f *File) addMembers(link savedLink, members []MemberModel) error {
 	for k, member := range members {
 		if err := f.add(memberPrefix(k), link, member.LinkParams); err != nil {
 			return err
@@ -108,7 +108,7 @@ func (f *File) addMembers(link savedLink, members []Member) error {
 }
 
 // members reads what addMembers and the metadata have. A file of an earlier version has none.
-func (f *File) members(n Nodes, link LinkModel) (members []Member, err error) {
+func (f *File) members(n Nodes, link LinkModel) (members []MemberModel, err error) {
 	if _, known := f.Metadata[KeyMembers]; !known {
 		return nil, nil
 	}

@@ -23,7 +23,7 @@ func memberModel(t testing.TB, members int) (Model, Nodes) {
 	m := Model{Link: link, LinkParams: randomParams(random, link), Propensity: propensity,
 		PropensityParams: randomParams(random, propensity), Popularity: n.Popularity, Method: "bayes"}
 	for k := range members {
-		one := Member{Name: strings.Repeat("x", k+1), LinkParams: randomParams(random, link)}
+		one := MemberModel{Name: strings.Repeat("x", k+1), LinkParams: randomParams(random, link)}
 		if k%2 == 1 {
 			one.Popularity = random.NormFloat64()
 		}

@@ -24,7 +24,7 @@ type Model struct {
 
 	// Members are the assumptions that explain the links as well, the published one among them; see Ranker. None where
 	// they were not compared, and of files of earlier versions.
-	Members    []Member
+	Members    []MemberModel
 	Popularity []float32 // that of the nodes, where a member has a slope of it; nil where it is not known
 
 	Method          string          // how it was fitted, such as "mle", "rw" or "bayes"
@@ -221,7 +221,7 @@ func (f *File) Model(n Nodes) (Model, error) {
 	if m.Members, err = f.members(n, m.Link); err != nil {
 		return Model{}, err
 	}
-	if slices.ContainsFunc(m.Members, func(member Member) bool { return member.Popularity != 0 }) {
+	if slices.ContainsFunc(m.Members, func(member MemberModel) bool { return member.Popularity != 0 }) {
 		m.Popularity = n.Popularity
 	}
 	if m.Seed, err = strconv.ParseUint(f.Metadata[KeySeed], 10, 64); err != nil {

@@ -29,7 +29,7 @@ func (a *Agreement) String() string {
 // withPopularity returns the model with the popularity that its members need: if it is not known, as of a model that
 // was opened without it, that by the links of the graph.
 func withPopularity(m model.Model, g *graph.Graph) model.Model {
-	if m.Popularity != nil || !slices.ContainsFunc(m.Members, func(m model.Member) bool { return m.Popularity != 0 }) {
+	if m.Popularity != nil || !slices.ContainsFunc(m.Members, func(m model.MemberModel) bool { return m.Popularity != 0 }) {
 		return m
 	}
 	var targets []int32

@@ -17,7 +17,7 @@ func withMembers(m model.Model, g *graph.Graph, count int, popular bool) model.M
 	random := rand.New(rand.NewPCG(uint64(count), 5))
 	m.Members = nil
 	for k := range count {
-		one := model.Member{Name: string(rune('a' + k)), LinkParams: slices.Clone(m.LinkParams)}
+		one := model.MemberModel{Name: string(rune('a' + k)), LinkParams: slices.Clone(m.LinkParams)}
 		for i := range one.LinkParams {
 			one.LinkParams[i] += .3 * float32(random.NormFloat64())
 		}
@@ -158,7 +158,7 @@ func TestAgreementByHand(t *testing.T) {
 	link := must(model.NewDiagonal(nodes, false))(t)
 	propensity := must(model.NewFieldMatrix(nodes))(t)
 	m := model.Model{Link: link, LinkParams: []float32{1, 1, 0}, Propensity: propensity,
-		PropensityParams: make([]float32, propensity.Size()), Members: []model.Member{
+		PropensityParams: make([]float32, propensity.Size()), Members: []model.MemberModel{
 			{LinkParams: []float32{2, 0, 0}}, {LinkParams: []float32{0, 2, 0}}}}
 	for _, fast := range []bool{false, true} {
 		r := must(New(g, m, Options{Fast: fast}))(t)
