@@ -41,7 +41,7 @@ type Result struct {
 	problem      sample.Problem // that it was fitted to
 	refuted      []Refutation
 	alternatives []*alternativeFit
-	compared     int            // pairs that they were compared by
+	compared     int                 // pairs that they were compared by
 	members      []model.MemberModel // those that stay, as rankers of lists
 	lists        *ListFindings
 }

@@ -29,7 +29,8 @@ func (a *Agreement) String() string {
 // withPopularity returns the model with the popularity that its members need: if it is not known, as of a model that
 // was opened without it, that by the links of the graph.
 func withPopularity(m model.Model, g *graph.Graph) model.Model {
-	if m.Popularity != nil || !slices.ContainsFunc(m.Members, func(m model.MemberModel) bool { return m.Popularity != 0 }) {
+	needed := slices.ContainsFunc(m.Members, func(m model.MemberModel) bool { return m.Popularity != 0 })
+	if m.Popularity != nil || !needed {
 		return m
 	}
 	var targets []int32
