@@ -6,9 +6,9 @@ import (
 	"strconv"
 )
 
-// MemberModel is a link model under another assumption about exposure or relevance that explains the links as well, in units
-// of the published z: over the training pairs its logits have the same mean and spread. So the logits of all members,
-// whatever their response, can be compared and averaged.
+// MemberModel is a link model under another assumption about exposure or relevance that explains the links as well, in
+// units of the published z: over the training pairs its logits have the same mean and spread. So the logits of all
+// members, whatever their response, can be compared and averaged.
 type MemberModel struct {
 	Name       string    `json:"name"` // the assumption, in words
 	LinkParams []float32 `json:"-"`    // of the model's Link
