@@ -209,7 +209,7 @@ func newComparison(ctx context.Context, b *bayesian) (*comparison, error) {
 	if err := c.prepare(ctx); err != nil {
 		return nil, err
 	}
-	err := c.prepareMeans(ctx)
+	err := c.prepareMeans(ctx, b.result)
 	if err == nil {
 		err = c.prepareScores(ctx)
 	}
@@ -426,9 +426,9 @@ func (c *comparison) balance(to *portion, z []float32) {
 	}
 }
 
-// prepareMeans says what the measures are sums of.
-func (c *comparison) prepareMeans(ctx context.Context) error {
-	r, pairs := c.result, c.chosen.Pairs
+// prepareMeans says what the measures are sums of; the risk is that of a result's ŷ.
+func (c *comparison) prepareMeans(ctx context.Context, r *Result) error {
+	pairs := c.chosen.Pairs
 	logits, _, err := engine.Logits(ctx, r.Settings.engine(), engine.Predictor{Link: r.Link, LinkParams: r.LinkParams},
 		pairs)
 	if err != nil {
@@ -707,6 +707,55 @@ func (c *comparison) measure(ctx context.Context, l engine.AssumedLikelihood, th
 		}
 		out.measures[ofRatio] = measure{one.value / two.value, math.Sqrt(v.variance(gradients[3]))}
 	}
+	return nil
+}
+
+// judge measures the risk of what is published once more where that is no longer the fit that was compared with: what
+// every alternative says of it.
+func (c *comparison) judge(ctx context.Context, published *Result) error {
+	if len(published.learnedTerms()) == 0 {
+		return nil
+	}
+	if err := c.prepareMeans(ctx, published); err != nil {
+		return err
+	}
+	for _, f := range c.done {
+		if f.failed {
+			continue
+		}
+		if err := c.judgeBy(ctx, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *comparison) judgeBy(ctx context.Context, f *alternativeFit) error {
+	l, _ := c.start(f.Alternative)
+	defer l.close()
+	n := len(f.mode) - hyperparameters
+	theta := f.mode[:n]
+	l.prior.Alpha, l.prior.Tau = f.mode[n], [2]float64(f.mode[n+1:])
+	if f.Text && f.terms[0] == mostText {
+		l.prior.Terms[0] = normal{mostText, 1e-6}
+	}
+	v, err := l.method.at(ctx, l, theta)
+	if err != nil {
+		return err
+	}
+	defer v.close()
+	if err := l.setLeverage(ctx, v); err != nil {
+		return err
+	}
+	likelihood, err := l.likelihood(ctx)
+	if err != nil {
+		return err
+	}
+	again := alternativeFit{}
+	if err := c.measure(ctx, likelihood.(engine.AssumedLikelihood), theta, v, &again); err != nil {
+		return err
+	}
+	f.measures[ofRisk], f.measures[ofLeast] = again.measures[ofRisk], again.measures[ofLeast]
 	return nil
 }
 

@@ -134,6 +134,9 @@ func (b *bayesian) examine(ctx context.Context) (err error) {
 	if c == nil {
 		return nil
 	}
+	if err := c.judge(ctx, r); err != nil {
+		return err
+	}
 	return c.rank(ctx, r)
 }
 

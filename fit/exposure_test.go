@@ -104,10 +104,17 @@ func checkPublished(t *testing.T, r *Result, problem sample.Problem) {
 		pi, _ := kern.Sigmoid64(float64(x))
 		mean += pi / float64(len(s))
 	}
+	evidence := sample.Evidence{Pairs: problem.Train}
+	want := must(r.Judge().Risk(t.Context(), evidence, risk.Estimator{}, nil))(t)
 	for _, m := range r.Findings.Set.Members {
-		learned := m.Propensity.Value
-		if m.Alternative == r.Findings.Set.Reference && math.Abs(mean/learned-1) > .03 {
+		if m.Alternative != r.Findings.Set.Reference {
+			continue
+		}
+		if learned := m.Propensity.Value; math.Abs(mean/learned-1) > .03 {
 			t.Errorf("the mean π̂ is %.4f, and %.4f was learned", mean, learned)
+		}
+		if math.Abs(m.Risk.Value/want.Plain-1) > .03 {
+			t.Errorf("R_AP is %.4f, and the set has %.4f", want.Plain, m.Risk.Value)
 		}
 	}
 	path := filepath.Join(t.TempDir(), "model.safetensors")
@@ -117,8 +124,6 @@ func checkPublished(t *testing.T, r *Result, problem sample.Problem) {
 	nodes := problem.Nodes
 	nodes.Popularity = model.LogInDegree(nodes.Len(), linkTargets(problem))
 	back := must(JudgeOf(must(must(model.Open(path))(t).Model(nodes))(t)))(t)
-	evidence := sample.Evidence{Pairs: problem.Train}
-	want := must(r.Judge().Risk(t.Context(), evidence, risk.Estimator{}, nil))(t)
 	got := must(back.Risk(t.Context(), evidence, risk.Estimator{}, nil))(t)
 	if want.Nuisance == 0 || math.Abs(got.Lower-want.Lower) > 1e-5*want.Lower || got.Plain != want.Plain {
 		t.Errorf("the file gives %+v, not %+v", got, want)
