@@ -217,7 +217,7 @@ func (d *diagnosis) claimOf(f, reference *alternativeFit) Member {
 	c.MeanLink, c.Propensity = log(f.measures[ofLink], own), log(f.measures[ofExposure], own)
 	c.MeanLink.Upper, c.Propensity.Upper = math.Min(c.MeanLink.Upper, 1), math.Min(c.Propensity.Upper, 1)
 	if m := f.measures[ofRatio]; m.value > 0 {
-		ratio := log(m, 0)
+		ratio := log(m, own)
 		c.Ratio = &ratio
 	}
 	m := f.measures[ofRisk]
