@@ -221,14 +221,21 @@ func TestCollapseIsNotIdentified(t *testing.T) {
 func TestClasses(t *testing.T) {
 	t.Parallel()
 	field := must(model.NewFieldMatrix(smallProblem(t, 30, 4, 100, 5).Nodes))(t)
-	set := func(low, high float64) *ClaimSet { return &ClaimSet{Propensity: SetRange{low, high}} }
+	set := func(low, high float64) *ClaimSet {
+		return &ClaimSet{Propensity: SetRange{low, high}, MeanLink: SetRange{.3, .31}}
+	}
+	ofLinks := func(low, high float64) *ClaimSet {
+		return &ClaimSet{Propensity: SetRange{.2, .21}, MeanLink: SetRange{low, high}}
+	}
 	for want, all := range map[Class][]Findings{
 		Identified: {{Set: set(.2, .3)}, {Set: set(.2, .2), Tests: []Refutation{{Of: ByPopularity}}}},
 		NotChecked: {{}, {MeanLink: Scale{Value: .3, Error: .12}}},
-		Weak: {{Echo: .99}, {Set: set(.2, .31)},
+		Weak: {{Echo: .99}, {Set: set(.2, .31)}, {Set: ofLinks(.2, .31)},
+			{Set: set(.2, .21), Offered: &OfferedTest{Z: -4}},
 			{Set: set(.2, .21), Tests: []Refutation{{Of: ByPopularity, Refuted: true}}},
 			{Set: set(.2, .21), Logged: []LoggedTest{{Z: 9, Allowing: -3.1}}}},
-		NotIdentified: {{Set: set(.2, .61)}, {Set: set(.2, .21), MeanLink: Scale{Value: .3, Error: .3}}},
+		NotIdentified: {{Set: set(.2, .61)}, {Set: ofLinks(0, .1)}, {Set: ofLinks(.2, .61)},
+			{Set: set(.2, .21), MeanLink: Scale{Value: .3, Error: .3}}},
 	} {
 		for _, f := range all {
 			if f.MeanLink.Value == 0 {
