@@ -255,9 +255,11 @@ func (c *comparison) compare(ctx context.Context, replicates [][]float64) error 
 		}
 	}
 	if c.naive == nil {
-		if c.naive, err = c.fitNaive(ctx); err != nil {
+		naive, err := c.fitNaive(ctx)
+		if err != nil {
 			return err
 		}
+		c.naive = naive // only when it is done: checkpoints keep it
 		b.recorder.settle(c)
 		if err := b.recorder.tick(); err != nil {
 			return err
