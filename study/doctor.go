@@ -3,6 +3,7 @@ package study
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -160,7 +161,9 @@ func (r *DoctorRow) try(ctx context.Context, kind doctorKind, quick bool) error 
 
 // world makes the world that the seed draws.
 func (r *DoctorRow) world(ctx context.Context, kind doctorKind, quick bool) (*world.World, *rand.Rand, error) {
-	rng := rand.New(rand.NewPCG(r.Seed, 0xd0c))
+	hash := fnv.New64a()
+	hash.Write([]byte(kind.name)) // so that kinds do not share their draws
+	rng := rand.New(rand.NewPCG(r.Seed, hash.Sum64()))
 	r.Dim, r.Same = []int{16, 256}[rng.IntN(2)], []float64{.05, .3, .7}[rng.IntN(3)]
 	r.Strength = kind.low + (kind.high-kind.low)*rng.Float64()
 	nodes := 2000
@@ -170,7 +173,7 @@ func (r *DoctorRow) world(ctx context.Context, kind doctorKind, quick bool) (*wo
 	plan := world.Saturated()
 	plan.Same = world.PropensityRange{Low: .7 * r.Same, High: min(1.3*r.Same, .97)}
 	plan.Cross = world.PropensityRange{Low: .125 * r.Same, High: .375 * r.Same}
-	plan.Seed, plan.Threads = r.Seed, 1
+	plan.Seed, plan.Threads = rng.Uint64(), 1
 	kind.violate(&plan, r.Strength)
 	w, err := world.New(ctx, world.Settings{Nodes: nodes, Dim: r.Dim, Fields: world.EvenFields(8), Scenario: plan})
 	return w, rng, err
