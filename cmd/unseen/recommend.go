@@ -51,9 +51,10 @@ func newRecommend() *cobra.Command {
 		Use:   "recommend MODEL DATASET [NODE…]",
 		Short: "Recommend targets, with reasons and what exposure hid",
 		Long: `Recommend the targets that a node would link to if everything were shown to it,
-best first: by ŷ, the chance of a link once shown. Each comes with π̂, the chance
-that it was shown so far. --naive adds the rank that a model which ignores
-exposure gives it, and marks what that model would have left out.
+best first: by ŷ, the chance of a link once shown, in the mean of all
+assumptions that explain the links. Each comes with π̂, the chance that it was
+shown so far. --naive adds the rank that a model which ignores exposure gives
+it. A line below says on how many of the first 10 all assumptions agree.
 
 NODE is an id of the dataset. --text recommends for a new text instead, by the
 dataset's own encoder; its field is guessed unless --field gives it. --nodes
