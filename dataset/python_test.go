@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"unseen/internal/racetest"
 )
 
 // python finds an interpreter that has pandas, pyarrow and NumPy. UNSEEN_PYTHON names another than python3.
@@ -56,6 +58,7 @@ json.dump({
 
 func TestPythonReads(t *testing.T) {
 	t.Parallel()
+	racetest.Skip(t, "TestRoundTrip has the same goroutines")
 	interpreter := python(t)
 	c := randomContent(t, 11)
 	dir := filepath.Join(t.TempDir(), "d")
@@ -142,6 +145,7 @@ numpy.save(folder + "/vectors.npy", numpy.arange(6, dtype=sys.argv[3]).reshape(3
 
 func TestPythonWrites(t *testing.T) {
 	t.Parallel()
+	racetest.Skip(t, "TestRoundTrip has the same goroutines")
 	interpreter := python(t)
 	for _, c := range []struct{ compression, kind string }{{"snappy", "float32"}, {"gzip", "float16"}, {"", "float32"},
 		{"zstd", "float32"}} {

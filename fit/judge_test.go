@@ -218,6 +218,7 @@ func TestHorvitzThompson(t *testing.T) {
 
 func TestJudgeWithoutPosterior(t *testing.T) {
 	t.Parallel()
+	racetest.Skip(t, "TestJudgeDoesNotDependOnThreads has the goroutines of a judge")
 	s := mustSmall(t, world.Saturated(), 2_000, 8, 0, Settings{Method: "mle", Optimiser: "lbfgs"})
 	e := must(s.result.Judge().Risk(t.Context(), sample.Evidence{Pairs: s.test.Pairs}, risk.Estimator{}, nil))(t)
 	if e.Nuisance != 0 || e.StandardError != e.Sampling {

@@ -42,6 +42,9 @@ func newSmall(p world.Scenario, pairs, dim int, logged float64, s Settings) (*sm
 	if s.Starts == nil {
 		s.Starts = []float64{.3}
 	}
+	if racetest.Enabled { // TestEveryMethodRunsOnAnyEngine has the goroutines of the whole doctor
+		s.Doctor = QuickDoctor
+	}
 	out.result, err = Fit(ctx, out.problem, s)
 	return out, err
 }

@@ -79,6 +79,7 @@ func TestExperiment(t *testing.T) {
 // Logged pairs tell mean π whatever the field pairs that most of them have, and say how surely.
 func TestLoggedPropensity(t *testing.T) {
 	t.Parallel()
+	racetest.Skip(t, "TestEveryMethodRunsOnAnyEngine has the goroutines of every fit")
 	const fields, nodes, trials = 4, 400, 200
 	pi := func(i, j uint16) float64 { return .02 + .06*float64((3*i+j)%fields) }
 	var held int

@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 
+	"unseen/internal/racetest"
 	"unseen/risk"
 	"unseen/sample"
 )
@@ -13,6 +14,7 @@ import (
 // any π̂: here a tenth of a thousandth of what was learned.
 func TestRobustRisk(t *testing.T) {
 	t.Parallel()
+	racetest.Skip(t, "TestJudgeDoesNotDependOnThreads has the goroutines of a judge")
 	s := must(saturated())(t)
 	ctx := t.Context()
 	evidence := question{Evidence: sample.Evidence{Pairs: s.test.Pairs,
@@ -62,6 +64,7 @@ func TestRobustRisk(t *testing.T) {
 // A log of which no doubly robust risk can be estimated has none in the panel, and a reason where it is asked for.
 func TestRobustRiskRefuses(t *testing.T) {
 	t.Parallel()
+	racetest.Skip(t, "TestJudgeDoesNotDependOnThreads has the goroutines of a judge")
 	s := must(saturated())(t)
 	unseen := make([]risk.Exposure, s.test.Pairs.Len())
 	for k := range unseen {

@@ -13,6 +13,8 @@ import (
 	gonum "gonum.org/v1/gonum/graph"
 	"gonum.org/v1/gonum/graph/community"
 	"gonum.org/v1/gonum/graph/simple"
+
+	"unseen/internal/racetest"
 )
 
 // karate is who met whom in Zachary's karate club (1977), without direction.
@@ -262,6 +264,7 @@ func TestSmallCommunities(t *testing.T) {
 
 func TestCommunityErrors(t *testing.T) {
 	t.Parallel()
+	racetest.Skip(t, "it starts no goroutine")
 	g := sketch(t, "a b c d b>a c>b d>c")
 	s, err := g.Order().SplitByShare(Shares{Train: .25, Test: .75})
 	must(t, err)

@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"unseen/internal/racetest"
 )
 
 // universes are the kinds of universe that the properties are tried on; each is made for a graph.
@@ -140,6 +142,7 @@ func checkDistinct(t *testing.T, p *Pairs) {
 // rounds of rejection, and checks the marginal frequencies of targets by their chi-square.
 func TestLargeStrataAreUniform(t *testing.T) {
 	t.Parallel()
+	racetest.Skip(t, "it starts no goroutine")
 	r := rand.New(rand.NewPCG(8, 8))
 	g := randomGraph(t, r, 400, 6000, 1)
 	o := g.Order()

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"unseen/fit"
+	"unseen/internal/racetest"
 	"unseen/progress"
 )
 
@@ -21,6 +22,7 @@ func small(method string) Settings {
 // corrects for exposure stays near the truth.
 func TestNaiveLoopDriftsAndBayesDoesNot(t *testing.T) {
 	t.Parallel()
+	racetest.Skip(t, "TestSimulateDoesNotDependOnThreads has the same goroutines")
 	s := Settings{Papers: 150, Dim: 10, SeesField: true, UnshownNegative: true, Seed: 3, Rounds: 3, Threads: 2,
 		Negatives: 1000}
 	run := func(method string) *History {

@@ -6,6 +6,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"unseen/internal/racetest"
 )
 
 func TestMargin(t *testing.T) {
@@ -230,6 +232,7 @@ func TestOneFlip(t *testing.T) {
 // fortiori with M; likewise the empirical form with 3M/(2√2).
 func TestBoundHolds(t *testing.T) {
 	t.Parallel()
+	racetest.Skip(t, "it starts no goroutine")
 	const eta, floor, failure, pairs, draws = 1., .2, .1, 60, 1500
 	ctx := context.Background()
 	for name, scheme := range map[string]Scheme{"w": W{}, "pu": PU{}, "ap": AP{}} {

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"unseen/internal/racetest"
 )
 
 // Efron and Tibshirani's mouse data (An Introduction to the Bootstrap, table 2.1): mean 86.86, standard
@@ -268,6 +270,7 @@ func clustered(rng *rand.Rand, sources int) Sample {
 // that takes the pairs for independent does not.
 func TestCoverage(t *testing.T) {
 	t.Parallel()
+	racetest.Skip(t, "TestBootstrapIsDeterministic has the same goroutines")
 	const repetitions, sources, truth, level = 200, 40, .4, .95
 	ctx := context.Background()
 	rng := newRand(t, 2024)

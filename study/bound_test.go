@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"unseen/figure"
+	"unseen/internal/racetest"
 	"unseen/risk"
 )
 
@@ -61,6 +62,7 @@ func TestBoundHolds(t *testing.T) {
 // Neither the number of threads nor the order of the schemes changes a guarantee.
 func TestBoundDependsOnSeedsAlone(t *testing.T) {
 	t.Parallel()
+	racetest.Skip(t, "TestStudies has the same goroutines")
 	one, err := small(1, 5).boundRows(t.Context(), []int{10}, []uint64{5}, 2)
 	if err != nil {
 		t.Fatal(err)

@@ -83,6 +83,7 @@ func TestDrawsHaveTheStatedProbabilities(t *testing.T) {
 // Each term adds to the logits what it says, compared with the world of the same seed without it.
 func TestViolationsFollowTheirFormula(t *testing.T) {
 	t.Parallel()
+	racetest.Skip(t, "TestViolationsAreTheSameWhateverTheThreads has the same goroutines")
 	logit := func(p float64) float64 { return math.Log(p / (1 - p)) }
 	plain := small(world.Scenario{Same: between(.3, .5), Cross: between(.05, .1), OracleAUC: .8})
 	before := generate(t, plain)
@@ -299,6 +300,7 @@ func TestViolationsAreTheSameWhateverTheThreads(t *testing.T) {
 // The graph has the links that the draws say, also where its fields are numbered in another order.
 func TestLinkedAgreesWithDrawsUnderViolations(t *testing.T) {
 	t.Parallel()
+	racetest.Skip(t, "TestViolationsAreTheSameWhateverTheThreads has the same goroutines")
 	fields := make([]string, 100)
 	for i := range fields {
 		fields[i] = [...]string{"a", "b", "", "c"}[(i/30+i)%4]

@@ -86,6 +86,7 @@ func csr(t testing.TB, instead map[string][]byte) []byte {
 // Long because it is one table.
 func TestHostileFiles(t *testing.T) {
 	t.Parallel()
+	racetest.Skip(t, "TestRealNetworks has the goroutines of an import")
 	const nodes, links = "id,field\na,x\nb,y\n", "source,target\na,b\n"
 	many := []byte("source,target\n" + strings.Repeat("a,b\n", 1<<19))
 	long := packed(t, many)
