@@ -24,11 +24,13 @@ type Builder struct {
 	fieldNames []string
 	fieldIndex map[string]uint16
 	times      []int64
+	roles      []Role
 
-	chunks [][]Link // full but the last, so that growing copies nothing
-	given  int      // links given so far, to name the one at fault
-	report BuildReport
-	built  bool
+	chunks    [][]Link  // full but the last, so that growing copies nothing
+	linkTimes [][]int64 // as the chunks; nil when no link has a time
+	given     int       // links given so far, to name the one at fault
+	report    BuildReport
+	built     bool
 }
 
 // Node describes a node to a Builder. Only the id is needed.
@@ -37,6 +39,7 @@ type Node struct {
 	Field string    // a name; empty or "unknown" is UnknownField
 	Title string    // optional
 	Time  time.Time // the zero Time means unknown; kept to the second
+	Role  Role      // the zero Role is source and target
 }
 
 // BuildReport counts what was built and what was left out.
@@ -66,6 +69,8 @@ func (b *Builder) AddNode(n Node) (int32, error) {
 	case i == math.MaxInt32:
 		return 0, fmt.Errorf("node %q: %w: a graph has at most %d nodes; take a subgraph", n.ID, ErrTooLarge,
 			math.MaxInt32)
+	case n.Role >= roles:
+		return 0, fmt.Errorf("node %q: %w: %v; use one of the constants", n.ID, ErrRole, n.Role)
 	}
 	field, err := b.fieldOf(n.Field)
 	if err == nil {
@@ -86,6 +91,7 @@ func (b *Builder) AddNode(n Node) (int32, error) {
 	b.fields = append(b.fields, field)
 	b.addTitle(n.Title)
 	b.addTime(n.Time)
+	b.addRole(n.Role)
 	return i, nil
 }
 
@@ -169,7 +175,9 @@ func (b *Builder) Find(found []int32, ids []string) {
 }
 
 // AddLinkIndex adds the link from one node to another, by index.
-func (b *Builder) AddLinkIndex(source, target int32) error {
+func (b *Builder) AddLinkIndex(source, target int32) error { return b.addLink(source, target, NoTime) }
+
+func (b *Builder) addLink(source, target int32, seconds int64) error {
 	n := uint32(len(b.fields))
 	switch {
 	case uint32(source) >= n:
@@ -183,6 +191,9 @@ func (b *Builder) AddLinkIndex(source, target int32) error {
 		return &LinkError{b.given + 1, fmt.Errorf("node %q has a %w", ids.at(source), ErrSelfLink),
 			"remove it or set DropSelfLinks"}
 	}
+	if err := b.roleOfLink(source, target); err != nil {
+		return err
+	}
 	b.given++
 	if source == target {
 		b.report.SelfLinks++
@@ -194,9 +205,16 @@ func (b *Builder) AddLinkIndex(source, target int32) error {
 			size = 0 // a small graph needs no whole chunk
 		}
 		b.chunks = append(b.chunks, make([]Link, 0, size))
+		if b.linkTimes != nil {
+			b.linkTimes = append(b.linkTimes, make([]int64, 0, size))
+		}
 	}
 	last := &b.chunks[len(b.chunks)-1]
 	*last = append(*last, Link{source, target})
+	if b.linkTimes != nil {
+		times := &b.linkTimes[len(b.chunks)-1]
+		*times = append(*times, seconds)
+	}
 	return nil
 }
 
@@ -213,10 +231,11 @@ func (b *Builder) Build() (*Graph, BuildReport, error) {
 		fields:     slices.Clone(b.fields),
 		fieldNames: b.fieldNames,
 		times:      slices.Clone(b.times),
+		sides:      sidesOf(len(b.fields), slices.Clone(b.roles)),
 	}
-	chunks, report := b.chunks, b.report
+	chunks, times, report := b.chunks, b.linkTimes, b.report
 	*b = Builder{built: true}
-	g.out, g.in, report.Repeated = sortLinks(g.Len(), chunks)
+	g.out, g.in, report.Repeated = sortLinks(g.Len(), chunks, times)
 	g.count(&report)
 	return g, report, nil
 }
@@ -253,7 +272,7 @@ func (b *Builder) unknown(end string, node any) error {
 // LinkError is a link that cannot be added. A reader of a file, which knows the row, reports Err alone.
 type LinkError struct {
 	Number int    // of the link among those given to the Builder, from 1
-	Err    error  // wraps ErrUnknownNode or ErrSelfLink
+	Err    error  // wraps ErrUnknownNode, ErrSelfLink or ErrRole
 	Hint   string // what to do
 }
 

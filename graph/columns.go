@@ -17,6 +17,7 @@ type NodeColumns struct {
 	fields []uint16
 	times  []int64
 	timed  bool // there is a time that is known
+	roles  []Role
 }
 
 // GrowIDs makes room for more ids, and for their bytes in all. Wrong numbers cost only memory or time.
@@ -93,6 +94,9 @@ func (c *NodeColumns) AddTimes(seconds []int64) {
 	c.times = append(c.times, seconds...)
 }
 
+// AddRoles adds the roles of the next nodes.
+func (c *NodeColumns) AddRoles(roles []Role) { c.roles = append(c.roles, roles...) }
+
 // AddColumns adds nodes by their columns to a Builder that has no nodes yet; it keeps them, so that they must not be
 // used any more. An error has added nothing.
 func (b *Builder) AddColumns(c *NodeColumns) error {
@@ -103,9 +107,9 @@ func (b *Builder) AddColumns(c *NodeColumns) error {
 	case len(b.fields) > 0:
 		return fmt.Errorf("columns for a Builder that has nodes: %w; use AddNode", ErrShape)
 	case len(c.titles.end) != 0 && len(c.titles.end) != n, len(c.fields) != 0 && len(c.fields) != n,
-		len(c.times) != 0 && len(c.times) != n:
-		return fmt.Errorf("%d ids, %d titles, %d fields and %d times: %w; give every column an element per node", n,
-			len(c.titles.end), len(c.fields), len(c.times), ErrShape)
+		len(c.times) != 0 && len(c.times) != n, len(c.roles) != 0 && len(c.roles) != n:
+		return fmt.Errorf("%d ids, %d titles, %d fields, %d times and %d roles: %w; give every column an element per "+
+			"node", n, len(c.titles.end), len(c.fields), len(c.times), len(c.roles), ErrShape)
 	}
 	b.addFieldName(unknownFieldName)
 	for k, f := range c.fields {
@@ -125,6 +129,7 @@ func (b *Builder) AddColumns(c *NodeColumns) error {
 	if c.timed {
 		b.times = c.times
 	}
+	b.roles = c.roles
 	*c = NodeColumns{}
 	return nil
 }

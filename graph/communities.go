@@ -48,7 +48,7 @@ func (g *Graph) FieldsByLinks(ctx context.Context, s Communities) (*Graph, Field
 	case s.MinSize < 0:
 		return nil, none, fmt.Errorf("fields by links: %w: at least %d nodes; give 0 to keep all communities",
 			ErrSettings, s.MinSize)
-	case s.Split != nil && !s.Split.order.graph.sharesLinks(g):
+	case s.Split != nil && !s.Split.whole().sharesLinks(g):
 		return nil, none, fmt.Errorf("fields by links: the split is of another graph: %w; split the order of "+
 			"this one", ErrShape)
 	}
@@ -87,6 +87,9 @@ func (g *Graph) FieldsByLinks(ctx context.Context, s Communities) (*Graph, Field
 // trainLinks yields what Links(Train) does, by source as Graph.Links does: which nodes come after does
 // not change how the search goes.
 func (s *Split) trainLinks() iter.Seq2[int32, int32] {
+	if s.links != nil {
+		return s.Links(Train)
+	}
 	return func(yield func(source, target int32) bool) {
 		for i, j := range s.order.graph.Links() {
 			if s.Subset(i) == Train && s.Subset(j) == Train && !yield(i, j) {

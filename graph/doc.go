@@ -40,15 +40,21 @@
 // node has a vector, but under a split no node of validation or test has a training link, so none of them
 // gets a field by links.
 //
+// # People and items
+//
+// Every node has a [Role]. Papers are sources and targets; people are sources only and items targets only. A universe
+// is then the rectangle of [Graph.Sources] and [Graph.Targets], and so is everything that is sampled or summed over it.
+// Links can have times (Builder.AddLinkAt), by which a split can hold out the last links of every source.
+//
 // # Sizes
 //
 // A node is an int32 index, in the order of AddNode. Its field is a uint16: what is learned per pair
 // of fields grows with the square of their number, so 65,535 names are more than can be used, and
 // two bytes instead of four are kept per node. A time is kept as seconds since 1970 in an int64, a
 // title and an id as bytes of one long string. Links are two compressed sparse row (CSR) tables,
-// from source to targets and from target to sources. That is 8 bytes per link and about 36 per
-// node, 44 with times; 2.4 million nodes and 7.6 million links take about 170 MB and the text of
-// their ids and titles.
+// from source to targets and from target to sources. That is 8 bytes per link, 16 with times, and
+// about 40 per node, 48 with times; 2.4 million nodes and 7.6 million links take about 180 MB and the
+// text of their ids and titles.
 //
 // # Errors and panics
 //

@@ -12,6 +12,8 @@ var (
 	ErrEmptyID = errors.New("empty id")
 	// ErrSelfLink: a link goes from a node to itself.
 	ErrSelfLink = errors.New("link to itself")
+	// ErrRole: a link from a node that is a target only or to one that is a source only, or no such role.
+	ErrRole = errors.New("invalid role")
 	// ErrTooLarge: more nodes, fields or text than the compact tables can number.
 	ErrTooLarge = errors.New("too large")
 	// ErrBuilt: the Builder has already built its graph.

@@ -26,6 +26,7 @@ type Graph struct {
 	fieldNames []string
 	times      []int64 // nil when no node has a time
 	out, in    rows
+	sides      sides
 	vectors    *Vectors
 }
 
@@ -108,6 +109,7 @@ func (g *Graph) FieldName(f uint16) string { return g.fieldNames[f] }
 type rows struct {
 	start []int64
 	node  []int32
+	time  []int64 // of every link, beside its node; nil when none is known, and in the table of sources
 }
 
 func (r *rows) row(i int32) []int32 {
@@ -117,14 +119,15 @@ func (r *rows) row(i int32) []int32 {
 
 // sortLinks makes both tables from n nodes and unsorted links by counting, in O(nodes + links) time
 // and memory, and returns how many repeated links it merged. It empties the chunks as it reads them.
+// Times are nil or have an element per link.
 //
 // Reading rows in turn and scattering them into columns leaves the columns sorted. So links are
 // scattered to their targets, from there to their sources (now sorted, and repeats are neighbours),
 // and without the repeats back to their targets (sorted as well). Links that come by source and then by
 // target, as a stored graph's do, are their own rows already and only scattered once.
-func sortLinks(n int, chunks [][]Link) (out, in rows, repeated int) {
+func sortLinks(n int, chunks [][]Link, times [][]int64) (out, in rows, repeated int) {
 	if ascending(chunks) {
-		out, in = rowsOf(n, chunks), rows{start: make([]int64, n+1)}
+		out, in = rowsOf(n, chunks, times), rows{start: make([]int64, n+1)}
 		in.node = make([]int32, len(out.node))
 		out.transpose(&in)
 		return out, in, 0
@@ -138,22 +141,35 @@ func sortLinks(n int, chunks [][]Link) (out, in rows, repeated int) {
 		total += len(chunk)
 	}
 	in.node = make([]int32, total)
+	if times != nil {
+		in.time = make([]int64, total)
+	}
 	startRows(in.start)
 	for c, chunk := range chunks {
-		for _, l := range chunk {
-			in.node[in.start[l.Target]] = l.Source
+		for k, l := range chunk {
+			at := in.start[l.Target]
+			if in.node[at] = l.Source; times != nil {
+				in.time[at] = times[c][k]
+			}
 			in.start[l.Target]++
 		}
-		chunks[c] = nil
+		if chunks[c] = nil; times != nil {
+			times[c] = nil
+		}
 	}
 	endRows(in.start)
 
 	out = rows{start: make([]int64, n+1), node: make([]int32, total)}
+	if in.time != nil {
+		out.time = make([]int64, total)
+	}
 	in.transpose(&out)
+	in.time = nil
 	repeated = out.mergeRepeats()
 	in.node = in.node[:len(out.node)]
 	if repeated > 0 {
 		out.node, in.node = slices.Clone(out.node), make([]int32, len(out.node))
+		out.time = slices.Clone(out.time)
 	}
 	out.transpose(&in)
 	return out, in, repeated
@@ -174,24 +190,30 @@ func ascending(chunks [][]Link) bool {
 }
 
 // rowsOf makes the table of ascending links. It empties the chunks as it reads them.
-func rowsOf(n int, chunks [][]Link) rows {
+func rowsOf(n int, chunks [][]Link, times [][]int64) rows {
 	total := 0
 	for _, chunk := range chunks {
 		total += len(chunk)
 	}
 	r := rows{start: make([]int64, n+1), node: make([]int32, 0, total)}
+	if times != nil {
+		r.time = make([]int64, 0, total)
+	}
 	for c, chunk := range chunks {
 		for _, l := range chunk {
 			r.start[l.Source]++
 			r.node = append(r.node, l.Target)
 		}
-		chunks[c] = nil
+		if chunks[c] = nil; times != nil {
+			r.time = append(r.time, times[c]...)
+			times[c] = nil
+		}
 	}
 	startRows(r.start)
 	return r
 }
 
-// transpose scatters r into t, which has room for as many nodes and links.
+// transpose scatters r into t, which has room for as many nodes and links, and for times if they are wanted.
 func (r *rows) transpose(t *rows) {
 	clear(t.start)
 	for _, j := range r.node {
@@ -199,30 +221,42 @@ func (r *rows) transpose(t *rows) {
 	}
 	startRows(t.start)
 	for i := range int32(len(r.start) - 1) {
-		for _, j := range r.row(i) {
-			t.node[t.start[j]] = i
+		first := r.start[i]
+		for k, j := range r.row(i) {
+			if t.node[t.start[j]] = i; t.time != nil {
+				t.time[t.start[j]] = r.time[first+int64(k)]
+			}
 			t.start[j]++
 		}
 	}
 	endRows(t.start)
 }
 
-// mergeRepeats removes repeated nodes from every row and returns how many it removed.
+// mergeRepeats removes repeated nodes from every row, of which the earliest time stays, and returns how many it
+// removed.
 func (r *rows) mergeRepeats() int {
 	kept := int64(0)
 	for i := range len(r.start) - 1 {
 		lo, hi := r.start[i], r.start[i+1]
 		r.start[i] = kept
 		for k := lo; k < hi; k++ {
-			if k == lo || r.node[k] != r.node[k-1] {
-				r.node[kept] = r.node[k]
-				kept++
+			if k > lo && r.node[k] == r.node[kept-1] {
+				if r.time != nil {
+					r.time[kept-1] = earliest(r.time[kept-1], r.time[k])
+				}
+				continue
 			}
+			if r.node[kept] = r.node[k]; r.time != nil {
+				r.time[kept] = r.time[k]
+			}
+			kept++
 		}
 	}
 	repeated := int64(len(r.node)) - kept
 	r.start[len(r.start)-1] = kept
-	r.node = r.node[:kept]
+	if r.node = r.node[:kept]; r.time != nil {
+		r.time = r.time[:kept]
+	}
 	return int(repeated)
 }
 

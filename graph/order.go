@@ -18,6 +18,9 @@ import (
 // older than its target), or because it closes a cycle among nodes of one time. Of a cycle, the link
 // is broken that leads back to the node from which the cycle was entered, the first that was added
 // or the first that another node pulled in.
+//
+// Nodes that are targets only come first, in this order among themselves: they are there for every source, and it is
+// the sources that a split divides.
 type Order struct {
 	Sequence []int32 // nodes, oldest first
 	Rank     []int32 // place in Sequence of every node
@@ -34,6 +37,7 @@ type Order struct {
 func (g *Graph) Order() *Order {
 	o := &Order{graph: g, when: g.inferTimes()}
 	o.Sequence = g.sequence(o.when)
+	o.targetsFirst()
 	o.Rank = make([]int32, g.Len())
 	o.rank()
 	return o
@@ -130,8 +134,27 @@ func (g *Graph) ShuffledOrder(src rand.Source) *Order {
 	rand.New(src).Shuffle(len(o.Sequence), func(a, b int) {
 		o.Sequence[a], o.Sequence[b] = o.Sequence[b], o.Sequence[a]
 	})
+	o.targetsFirst()
 	o.rank()
 	return o
+}
+
+// targetsFirst puts the nodes that are targets only in front, before every time.
+func (o *Order) targetsFirst() {
+	if !o.graph.TwoSided() {
+		return
+	}
+	var rest []int32
+	front := o.Sequence[:0]
+	for _, i := range o.Sequence {
+		if o.graph.IsSource(i) {
+			rest = append(rest, i)
+			continue
+		}
+		front = append(front, i)
+		o.when[i] = NoTime
+	}
+	o.Sequence = append(front, rest...)
 }
 
 // rank fills in what follows from the sequence.

@@ -91,7 +91,7 @@ func (p *Pairs) Shuffle(src rand.Source) error {
 }
 
 // Validate checks pairs that came from elsewhere: that the columns have one length, that every pair
-// is of two different nodes of g and is linked exactly where g is, that weights are finite and at
+// is of a source and another target of g and is linked exactly where g is, that weights are finite and at
 // least 1, and rates lie in (0, 1].
 func (p *Pairs) Validate(g *Graph) error {
 	if err := p.checkShape(); err != nil {
@@ -106,6 +106,9 @@ func (p *Pairs) Validate(g *Graph) error {
 				j, n, ErrUnknownNode)
 		case i == j:
 			return fmt.Errorf("pair %d is node %q with itself: %w; leave it out", k, g.ID(i), ErrPair)
+		case !g.IsSource(i) || !g.IsTarget(j):
+			return fmt.Errorf("pair %d (%q, %q) is from a %v to a %v: %w; pairs go from sources to targets", k, g.ID(i),
+				g.ID(j), g.Role(i), g.Role(j), ErrPair)
 		case p.Linked[k] != g.HasLink(i, j):
 			return fmt.Errorf("pair %d (%q, %q) says linked %t, the graph %t: %w; sample from this graph", k,
 				g.ID(i), g.ID(j), p.Linked[k], !p.Linked[k], ErrPair)

@@ -200,6 +200,10 @@ func (d *draw) byField() (func(*Pairs), error) {
 	for i, j := range d.links() {
 		linked[int(fields[i])*n+int(fields[j])]++
 	}
+	outside := make([]int64, n*n)
+	for i, j := range d.outside() {
+		outside[int(fields[i])*n+int(fields[j])]++
+	}
 	itself := make([]int64, n) // nodes that are source and target, and would meet themselves
 	for _, i := range d.sources {
 		if d.meetsItself(i) {
@@ -217,7 +221,7 @@ func (d *draw) byField() (func(*Pairs), error) {
 		for from := range n {
 			s := from*n + to
 			b := d.block(sources[from], targets[to], count)
-			unlinked := b.size() - linked[s]
+			unlinked := b.size() - linked[s] - outside[s]
 			if from == to {
 				unlinked -= itself[from]
 			}
@@ -243,6 +247,10 @@ func (d *draw) byPopularity() func(*Pairs) {
 	for _, j := range d.links() {
 		linked[j]++
 	}
+	outside := make([]int64, d.g.Len())
+	for _, j := range d.outside() {
+		outside[j]++
+	}
 	meets := make([]int, len(d.targets)) // of target t, the sources are byRank[meets[t]:]
 	unlinked := make([]int64, len(d.targets))
 	before := 0
@@ -251,7 +259,7 @@ func (d *draw) byPopularity() func(*Pairs) {
 			before++
 		}
 		meets[t] = before
-		unlinked[t] = int64(len(d.byRank)-before) - linked[j]
+		unlinked[t] = int64(len(d.byRank)-before) - linked[j] - outside[j]
 		if d.order == nil && d.isSource[j] {
 			unlinked[t]--
 		}
@@ -273,7 +281,10 @@ func (d *draw) byPopularity() func(*Pairs) {
 				take++
 			}
 		}
-		sources = star{d.byRank[meets[t]:], j, d.g.In(j)}
+		sources = star{d.byRank[meets[t]:], j, d.g.In(j), nil}
+		if d.except != nil {
+			sources.outside = d.except.In(j)
+		}
 		d.take(&sources, take, unlinked[t])
 	}
 	return func(p *Pairs) {
@@ -317,19 +328,19 @@ func fill(want int64, room []int64, weight func(t int) int64) float64 {
 type stratum interface {
 	size() int64
 	resolve(numbers []uint64)           // turns ascending numbers into the keys of their pairs, in place
-	links(flags []bool, pairs []uint64) // says which pairs of the stratum are linked
+	links(flags []bool, pairs []uint64) // says which pairs of the stratum are linked or outside the universe
 }
 
 // block is the stratum of some sources with a prefix of some targets each, source by source.
 type block struct {
-	g                *Graph
+	g, except        *Graph // except may be nil
 	sources, targets []int32
 	start            []int64 // of each source, the number of its first pair; one more than sources
 }
 
 // block makes a block in which source i meets the first count[i] targets.
 func (f *frame) block(sources, targets, count []int32) *block {
-	b := &block{f.g, sources, targets, make([]int64, len(sources)+1)}
+	b := &block{f.g, f.except, sources, targets, make([]int64, len(sources)+1)}
 	for k, i := range sources {
 		met := len(targets)
 		if f.order != nil {
@@ -374,8 +385,8 @@ func (b *block) links(flags []bool, pairs []uint64) {
 			}
 		}
 		for k, pair := range batch {
-			_, j := nodes(pair)
-			flags[k] = first[k] == j || contains(targets[k], j)
+			i, j := nodes(pair)
+			flags[k] = first[k] == j || contains(targets[k], j) || b.except != nil && b.except.HasLink(i, j)
 		}
 		pairs, flags = pairs[len(batch):], flags[len(batch):]
 	}
@@ -386,6 +397,7 @@ type star struct {
 	sources []int32
 	target  int32
 	linked  []int32 // the target's sources
+	outside []int32 // sources whose pairs with the target the universe leaves out
 }
 
 func (s *star) size() int64 { return int64(len(s.sources)) }
@@ -399,7 +411,7 @@ func (s *star) resolve(numbers []uint64) {
 func (s *star) links(flags []bool, pairs []uint64) {
 	for k, pair := range pairs {
 		i, _ := nodes(pair)
-		flags[k] = contains(s.linked, i)
+		flags[k] = contains(s.linked, i) || contains(s.outside, i)
 	}
 }
 

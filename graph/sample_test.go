@@ -20,7 +20,7 @@ var universes = map[string]func(g *Graph, r *rand.Rand) Universe{
 		return Universe{Sources: randomNodes(g, r), Targets: randomNodes(g, r)}
 	},
 	"subset, before": func(g *Graph, r *rand.Rand) Universe {
-		return Universe{randomNodes(g, r), randomNodes(g, r), g.Order()}
+		return Universe{Sources: randomNodes(g, r), Targets: randomNodes(g, r), Before: g.Order()}
 	},
 }
 

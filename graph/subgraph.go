@@ -83,6 +83,8 @@ func (g *Graph) Induced(nodes []int32) (*Graph, error) {
 	}
 	var ids, titles textWriter
 	var links []Link
+	var times []int64
+	var roles []Role
 	for k, i := range nodes {
 		table := ids.table()
 		sub.index.add(g.ID(i), int32(k), &table)
@@ -94,14 +96,24 @@ func (g *Graph) Induced(nodes []int32) (*Graph, error) {
 		if g.times != nil {
 			sub.times[k] = g.times[i]
 		}
-		for _, j := range g.Out(i) {
-			if place[j] != 0 {
-				links = append(links, Link{int32(k), place[j] - 1})
+		roles = append(roles, g.Role(i))
+		when := g.OutTimes(i)
+		for p, j := range g.Out(i) {
+			if place[j] == 0 {
+				continue
+			}
+			links = append(links, Link{int32(k), place[j] - 1})
+			if when != nil {
+				times = append(times, when[p])
 			}
 		}
 	}
-	sub.ids, sub.titles = ids.table(), titles.table()
-	sub.out, sub.in, _ = sortLinks(len(nodes), [][]Link{links})
+	sub.ids, sub.titles, sub.sides = ids.table(), titles.table(), sidesOf(len(nodes), roles)
+	var linkTimes [][]int64
+	if g.HasLinkTimes() {
+		linkTimes = [][]int64{times}
+	}
+	sub.out, sub.in, _ = sortLinks(len(nodes), [][]Link{links}, linkTimes)
 	if g.vectors == nil {
 		return sub, nil
 	}
